@@ -1,0 +1,64 @@
+# Go and make are all that is needed; `make help` lists the targets.
+
+.DEFAULT_GOAL := help
+.PHONY: help run demo build test check bench fuzz soak fmt clean
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+LDFLAGS := -X main.release=$(VERSION) -X main.commit=$(COMMIT)
+
+# The race detector needs a C compiler; without one the tests run without it and say so.
+RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+
+# Budget of each fuzz target: in `make test`, and in `make fuzz`.
+FUZZTIME_TEST ?= 3s
+FUZZTIME      ?= 1m
+BENCH         ?= .
+BENCHCOUNT    ?= 1
+
+GOLANGCI_LINT := bin/golangci-lint-v2.15.0
+GOVULNCHECK   := bin/govulncheck-v1.8.0
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: build ## build and run a durable node on http://127.0.0.1:7700, data in ./carillon-data
+	./bin/carillon serve --data ./carillon-data
+
+demo: build ## a node and a receiver, timers added, changed, cancelled, a kill -9 in between (under a minute)
+	./scripts/demo.sh ./bin/carillon
+
+build: ## build ./bin/carillon
+	@mkdir -p bin
+	go build -ldflags '$(LDFLAGS)' -o bin/carillon ./cmd/carillon
+
+test: ## vet, all tests under the race detector in random order, a short run of each fuzz target
+	go vet ./...
+	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
+	go test $(RACE) -shuffle=on -timeout 8m ./...
+	./scripts/fuzz.sh $(FUZZTIME_TEST)
+
+check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities
+	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK)
+
+bench: ## benchmarks; BENCH=pattern BENCHCOUNT=10 for benchstat
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCHCOUNT) ./...
+
+fuzz: ## each fuzz target for FUZZTIME=1m
+	./scripts/fuzz.sh $(FUZZTIME)
+
+soak: ## the long tests, for hours
+	go test $(RACE) -tags soak -shuffle=on -count 1 -timeout 0 -v ./...
+
+fmt: ## format the code
+	gofmt -w .
+
+clean: ## remove what the other targets built (never ./carillon-data)
+	rm -rf bin
+
+# Tools are built once, with their versions in their names, and kept in ./bin.
+$(GOLANGCI_LINT):
+	@./scripts/tool.sh github.com/golangci/golangci-lint/v2/cmd/golangci-lint $@
+
+$(GOVULNCHECK):
+	@./scripts/tool.sh golang.org/x/vuln/cmd/govulncheck $@

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+)
+
+// adminServer serves Go's profiles, to whoever can reach its address: it has no credentials.
+type adminServer struct{ listener net.Listener }
+
+// listenAdmin binds to loopback only: a profile shows memory, which holds payloads and secrets.
+func listenAdmin(address string) (*adminServer, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, usagef("--admin: %q is not host:port, such as 127.0.0.1:7709", address)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, usagef("--admin: %s is not loopback; profiles show memory and ask for no token", address)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--admin: %w", err)
+	}
+	return &adminServer{listener}, nil
+}
+
+// run serves until the context ends.
+func (a *adminServer) run(ctx context.Context) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if err := server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("--admin: %w", err)
+	}
+	return nil
+}

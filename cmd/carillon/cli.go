@@ -1,0 +1,175 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"carillon/node"
+)
+
+// cli is every command, in the order that help shows them.
+type cli struct {
+	Serve    serveCmd    `cmd:"" help:"Run a node."`
+	Sink     sinkCmd     `cmd:"" help:"Run a receiver that counts and checks callbacks."`
+	Loadtest loadtestCmd `cmd:"" help:"Measure a node: add, fire, mixed, churn."`
+	Ctl      ctlCmd      `cmd:"" help:"Talk to a node: timers, topics, dead letters."`
+	Wal      walCmd      `cmd:"" help:"Look at a log on disk: inspect, verify."`
+	Token    tokenCmd    `cmd:"" help:"Make a token and its line for the auth file."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
+}
+
+const description = "Carillon calls other services back at a given time: durably, on the millisecond, and never early."
+
+const topExamples = `carillon serve                          one durable node on http://127.0.0.1:7700
+carillon sink                           a receiver on http://127.0.0.1:7780
+carillon ctl add try --delay 2s --payload '{"hello":1}' --callback http://127.0.0.1:7780/
+carillon ctl list try`
+
+// exampled is a command that shows examples at the end of its help.
+type exampled interface{ Examples() string }
+
+// parsed is a command line that was understood, or at least the command whose help explains what was wrong.
+type parsed struct {
+	run  func(*terminal) error
+	help string // the command that prints the help that applies
+}
+
+// parse never exits except for --help, which prints to out and ends the process as kong does.
+func parse(args []string, term *terminal) (parsed, error) {
+	parser, err := newParser(new(cli), term)
+	if err != nil {
+		return parsed{help: "carillon --help"}, fmt.Errorf("command line: %w", err)
+	}
+	ctx, err := parser.Parse(args)
+	if err != nil {
+		help := "carillon --help"
+		if fault, ok := errors.AsType[*kong.ParseError](err); ok && fault.Context != nil {
+			if node := fault.Context.Selected(); node != nil {
+				help = node.FullPath() + " --help"
+			}
+		}
+		return parsed{help: help}, usageError{err.Error()}
+	}
+	run := func(t *terminal) error { return ctx.Run(t) }
+	return parsed{run: run, help: ctx.Selected().FullPath() + " --help"}, nil
+}
+
+func newParser(grammar *cli, term *terminal) (*kong.Kong, error) {
+	return kong.New(grammar,
+		kong.Name("carillon"),
+		kong.Description(description),
+		kong.Writers(term.out, term.err),
+		kong.Exit(os.Exit),
+		kong.Vars{
+			"data":   node.DefaultDataDir,
+			"http":   node.DefaultHTTP,
+			"shards": fmt.Sprint(node.DefaultShards),
+		},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
+		kong.ValueFormatter(func(v *kong.Value) string { return v.Help }),
+		kong.Help(printHelp),
+		kong.PostBuild(nameEnvironment),
+	)
+}
+
+func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return err
+	}
+	examples := ""
+	if selected := ctx.Selected(); selected == nil {
+		examples = topExamples
+	} else if command, ok := selected.Target.Addr().Interface().(exampled); ok {
+		examples = command.Examples()
+	}
+	if examples == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(ctx.Stdout, "\nExamples:\n  %s\n", strings.ReplaceAll(examples, "\n", "\n  "))
+	return err
+}
+
+// nameEnvironment gives each flag of serve its environment variable.
+func nameEnvironment(k *kong.Kong) error {
+	for _, flag := range serveFlags(k.Model) {
+		if flag.Name != "help" {
+			flag.Envs = []string{settingEnv(flag.Name)}
+			flag.Tag.Envs = flag.Envs
+		}
+	}
+	return nil
+}
+
+func serveFlags(app *kong.Application) []*kong.Flag {
+	for _, child := range app.Children {
+		if child.Name == "serve" {
+			return child.Flags
+		}
+	}
+	panic("command line: there is no serve command")
+}
+
+// settings lists the settings in the order of their table, serveCmd.
+func settings(app *kong.Application) []setting {
+	var all []setting
+	for _, flag := range serveFlags(app) {
+		if callOnly[flag.Name] {
+			continue
+		}
+		all = append(all, setting{
+			flag:      flag.Name,
+			key:       settingKey(flag.Name),
+			env:       settingEnv(flag.Name),
+			byDefault: flag.Default,
+			meaning:   flag.Help,
+			accepts:   func(value string) error { return tryValue(flag, value) },
+		})
+	}
+	return all
+}
+
+// tryValue decodes a value as the flag would, so that a fault in a file is found where its line is still known.
+func tryValue(flag *kong.Flag, value string) error {
+	scratch := reflect.New(flag.Target.Type()).Elem()
+	token := kong.Token{Type: kong.FlagValueToken, Value: value}
+	if err := flag.Parse(kong.ScanFromTokens(token), scratch); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "--"+flag.Name+": "))
+	}
+	if flag.Enum != "" && !flag.EnumMap()[value] {
+		return fmt.Errorf("must be one of %s but got %q", strings.Join(flag.EnumSlice(), ", "), value)
+	}
+	return nil
+}
+
+// BeforeResolve reads the configuration file, once the flags and the environment are known.
+func (c *serveCmd) BeforeResolve(ctx *kong.Context) error {
+	path := ""
+	for _, flag := range ctx.Flags() {
+		if flag.Name == "config" {
+			path, _ = ctx.FlagValue(flag).(string)
+		}
+	}
+	if path == "" {
+		return nil
+	}
+	file, err := readConfigFile(path, settings(ctx.Model))
+	if err != nil {
+		return err
+	}
+	ctx.AddResolver(kong.ResolverFunc(file.resolve))
+	return nil
+}
+
+// resolve gives kong the file's value of a flag that the command line did not set; the environment goes before it.
+func (f configFile) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	value, given := f[flag.Name]
+	if _, set := os.LookupEnv(settingEnv(flag.Name)); !given || set {
+		return nil, nil
+	}
+	return value, nil
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"net/url"
+	"time"
+)
+
+// ctlCmd talks to a node over its public API; what it can do, any HTTP client can.
+type ctlCmd struct {
+	URL     string        `default:"http://127.0.0.1:7700" env:"CARILLON_URL" placeholder:"URL" help:"Address of a node; also CARILLON_URL (${default})."`
+	Token   string        `env:"CARILLON_TOKEN" placeholder:"TOKEN" help:"Token, where the node asks for one; better in CARILLON_TOKEN, which other processes cannot see."`
+	JSON    bool          `name:"json" help:"Print the node's answer as it came."`
+	Timeout time.Duration `default:"30s" help:"How long to wait for an answer (${default})."`
+
+	Add    ctlAddCmd    `cmd:"" help:"Add a timer."`
+	Get    ctlGetCmd    `cmd:"" help:"Show a timer."`
+	Patch  ctlPatchCmd  `cmd:"" help:"Change a timer: any of its parts, all at once."`
+	Cancel ctlCancelCmd `cmd:"" help:"Cancel a timer, and say whether that came in time."`
+	Fire   ctlFireCmd   `cmd:"" help:"Make a timer due now."`
+	List   ctlListCmd   `cmd:"" help:"List a topic's timers by due time."`
+	Topics ctlTopicsCmd `cmd:"" help:"Topics: list, get, put, delete, pause, resume."`
+	Dead   ctlDeadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
+}
+
+func (*ctlCmd) Examples() string {
+	return `carillon ctl add orders --id order-77 --delay 30m --payload '{"order":77}' --callback https://shop.example/hooks/close
+carillon ctl patch orders order-77 --delay 1h
+carillon ctl cancel orders order-77
+carillon ctl list orders --label vip --limit 20
+carillon ctl topics put orders --policy '{"history":"24h"}'`
+}
+
+// Validate is called by the parser.
+func (c *ctlCmd) Validate() error {
+	u, err := url.Parse(c.URL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return usagef("--url: %q is not an address such as http://127.0.0.1:7700", c.URL)
+	}
+	if c.Timeout <= 0 {
+		return usagef("--timeout: must be more than 0")
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+type ctlDeadCmd struct {
+	List    deadListCmd    `cmd:"" help:"List a topic's dead letters."`
+	Redrive deadRedriveCmd `cmd:"" help:"Try dead letters again, from the first attempt."`
+	Purge   deadPurgeCmd   `cmd:"" help:"Remove dead letters."`
+}
+
+type deadListCmd struct {
+	Topic  string   `arg:"" help:"Topic."`
+	Reason string   `placeholder:"REASON" help:"max_attempts, expired, stopped or refused."`
+	From   string   `placeholder:"TIME" help:"Dead at this time or later."`
+	To     string   `placeholder:"TIME" help:"Dead before this time."`
+	Label  []string `placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
+	Limit  int      `default:"100" help:"At most so many; 0 is all (${default})."`
+}
+
+func (l *deadListCmd) Run(ctl *ctlCmd, term *terminal) error {
+	query := url.Values{}
+	setQuery(query, "reason", l.Reason)
+	setQuery(query, "from", l.From)
+	setQuery(query, "to", l.To)
+	for _, label := range l.Label {
+		query.Add("label", label)
+	}
+	return ctl.showPages(term, listing{
+		path: apiPath("topics", l.Topic, "dead"), query: query, member: "timers", limit: l.Limit, print: printDead,
+	})
+}
+
+// deadSelector says which dead letters: by id, or all.
+type deadSelector struct {
+	Topic string   `arg:"" help:"Topic."`
+	IDs   []string `arg:"" optional:"" name:"id" help:"Ids of the dead letters."`
+	All   bool     `help:"All of the topic."`
+}
+
+func (s *deadSelector) write(o *object) error {
+	switch {
+	case len(s.IDs) > 0 && s.All:
+		return usagef("ids and --all: give one of the two")
+	case len(s.IDs) > 0:
+		o.set("ids", s.IDs)
+	case s.All:
+		o.set("all", true)
+	default:
+		return usagef("which ones? give their ids, or --all")
+	}
+	return nil
+}
+
+type deadRedriveCmd struct {
+	deadSelector
+	Delay    string `placeholder:"5m" help:"Not before this long from now."`
+	Callback string `placeholder:"URL" help:"To this URL instead."`
+}
+
+func (*deadRedriveCmd) Examples() string {
+	return `carillon ctl dead redrive orders order-77 order-78
+carillon ctl dead redrive orders --all --delay 5m`
+}
+
+func (r *deadRedriveCmd) Run(ctl *ctlCmd, term *terminal) error {
+	o := &object{}
+	if err := r.write(o); err != nil {
+		return err
+	}
+	o.text("delay", r.Delay)
+	if r.Callback != "" {
+		o.set("callback", map[string]string{"url": r.Callback})
+	}
+	return ctl.showChanged(term, call{method: http.MethodPost, path: apiPath("topics", r.Topic, "dead", "redrive"), body: o.bytes()})
+}
+
+type deadPurgeCmd struct{ deadSelector }
+
+func (p *deadPurgeCmd) Run(ctl *ctlCmd, term *terminal) error {
+	o := &object{}
+	if err := p.write(o); err != nil {
+		return err
+	}
+	return ctl.showChanged(term, call{method: http.MethodPost, path: apiPath("topics", p.Topic, "dead", "purge"), body: o.bytes()})
+}
+
+// showChanged makes a call on many timers, and prints how many it reached.
+func (c *ctlCmd) showChanged(term *terminal, r call) error {
+	_, body, err := c.do(r)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(term.out, body)
+	}
+	var answer struct {
+		Matched int `json:"matched"`
+		Changed int `json:"changed"`
+		Skipped int `json:"skipped"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	_, err = fmt.Fprintf(term.out, "matched %d, changed %d, skipped %d\n", answer.Matched, answer.Changed, answer.Skipped)
+	return err
+}

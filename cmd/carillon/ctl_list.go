@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+type ctlListCmd struct {
+	Topic    string   `arg:"" help:"Topic."`
+	State    string   `placeholder:"STATE,…" help:"scheduled, leased, done, dead, cancelled; else the first two."`
+	DueFrom  string   `placeholder:"TIME" help:"Due at this time or later."`
+	DueTo    string   `placeholder:"TIME" help:"Due before this time."`
+	Label    []string `placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
+	IDPrefix string   `name:"id-prefix" placeholder:"PREFIX" help:"With an id that starts so."`
+	Limit    int      `default:"100" help:"At most so many; 0 is all (${default})."`
+}
+
+func (l *ctlListCmd) Run(ctl *ctlCmd, term *terminal) error {
+	query := url.Values{}
+	setQuery(query, "state", l.State)
+	setQuery(query, "due_from", l.DueFrom)
+	setQuery(query, "due_to", l.DueTo)
+	setQuery(query, "id_prefix", l.IDPrefix)
+	for _, label := range l.Label {
+		query.Add("label", label)
+	}
+	if !ctl.JSON {
+		query.Set("payload", "false")
+	}
+	return ctl.showPages(term, listing{
+		path: apiPath("topics", l.Topic, "timers"), query: query, member: "timers", limit: l.Limit, print: printTimers,
+	})
+}
+
+// listing is a call whose answer comes in pages: {"<member>": […], "next_cursor"?}.
+type listing struct {
+	path   string
+	query  url.Values
+	member string
+	limit  int // rows in all; 0: no limit
+	print  func(io.Writer, []json.RawMessage) error
+}
+
+// maxPage is the API's largest page.
+const maxPage = 1000
+
+// showPages prints the rows of as many pages as it takes. Without --json each page is printed as it comes.
+func (c *ctlCmd) showPages(term *terminal, l listing) error {
+	if l.limit < 0 {
+		return usagef("--limit: must not be negative")
+	}
+	var rows []json.RawMessage
+	cursor := ""
+	for count := 0; ; {
+		size := maxPage
+		if l.limit > 0 {
+			size = min(size, l.limit-count)
+		}
+		page, next, err := c.page(l, size, cursor)
+		if err != nil {
+			return err
+		}
+		count += len(page)
+		rows = append(rows, page...)
+		cursor = next
+		if cursor == "" || (l.limit > 0 && count >= l.limit) {
+			break
+		}
+	}
+	if c.JSON {
+		return printPages(term.out, l.member, rows, cursor)
+	}
+	if err := l.print(term.out, rows); err != nil {
+		return err
+	}
+	if cursor != "" {
+		fmt.Fprintf(term.err, "carillon: there are more; --limit shows them (0 for all)\n")
+	}
+	return nil
+}
+
+func (c *ctlCmd) page(l listing, size int, cursor string) (rows []json.RawMessage, next string, err error) {
+	query := url.Values{}
+	for name, values := range l.query {
+		query[name] = values
+	}
+	query.Set("limit", strconv.Itoa(size))
+	setQuery(query, "cursor", cursor)
+	_, body, err := c.do(call{method: http.MethodGet, path: l.path, query: query})
+	if err != nil {
+		return nil, "", err
+	}
+	var answer map[string]json.RawMessage
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, "", fmt.Errorf("read the answer: %w", err)
+	}
+	if err := json.Unmarshal(answer[l.member], &rows); err != nil {
+		return nil, "", fmt.Errorf("read %q of the answer: %w", l.member, err)
+	}
+	if raw, more := answer["next_cursor"]; more {
+		if err := json.Unmarshal(raw, &next); err != nil {
+			return nil, "", fmt.Errorf("read the cursor: %w", err)
+		}
+	}
+	return rows, next, nil
+}
+
+func setQuery(query url.Values, name, value string) {
+	if value != "" {
+		query.Set(name, value)
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// table prints rows under a head, in columns.
+type table struct{ w *tabwriter.Writer }
+
+func newTable(out io.Writer, head ...string) table {
+	t := table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
+	t.row(head...)
+	return t
+}
+
+// row prints what came from elsewhere with its control characters shown, so that a name cannot steer a terminal.
+func (t table) row(cells ...string) {
+	for i := range cells {
+		cells[i] = printable(cells[i])
+	}
+	fmt.Fprintln(t.w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+}
+
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+// timerRow is what a table shows of a timer.
+type timerRow struct {
+	ID         string `json:"id"`
+	State      string `json:"state"`
+	Due        string `json:"due"`
+	Version    int    `json:"version"`
+	Attempts   int    `json:"attempts"`
+	Reason     string `json:"reason"`
+	LastStatus int    `json:"last_status"`
+	LastError  string `json:"last_error"`
+}
+
+func (r timerRow) last() string {
+	if r.LastError != "" || r.LastStatus == 0 {
+		return r.LastError
+	}
+	return fmt.Sprint(r.LastStatus)
+}
+
+func readTimers(timers []json.RawMessage) ([]timerRow, error) {
+	rows := make([]timerRow, len(timers))
+	for i, timer := range timers {
+		if err := json.Unmarshal(timer, &rows[i]); err != nil {
+			return nil, fmt.Errorf("read a timer of the answer: %w", err)
+		}
+	}
+	return rows, nil
+}
+
+func printTimers(out io.Writer, timers []json.RawMessage) error {
+	rows, err := readTimers(timers)
+	if err != nil {
+		return err
+	}
+	t := newTable(out, "ID", "STATE", "DUE", "VERSION", "ATTEMPTS", "LAST")
+	for _, r := range rows {
+		t.row(r.ID, r.State, r.Due, fmt.Sprint(r.Version), fmt.Sprint(r.Attempts), r.last())
+	}
+	return t.w.Flush()
+}
+
+func printDead(out io.Writer, timers []json.RawMessage) error {
+	rows, err := readTimers(timers)
+	if err != nil {
+		return err
+	}
+	t := newTable(out, "ID", "REASON", "DUE", "ATTEMPTS", "LAST")
+	for _, r := range rows {
+		t.row(r.ID, r.Reason, r.Due, fmt.Sprint(r.Attempts), r.last())
+	}
+	return t.w.Flush()
+}
+
+func printTopics(out io.Writer, topics []json.RawMessage) error {
+	t := newTable(out, "TOPIC", "PAUSED", "SCHEDULED", "READY", "LEASED", "DONE", "DEAD", "OLDEST OVERDUE")
+	for _, raw := range topics {
+		var topic struct {
+			Topic  string `json:"topic"`
+			Paused bool   `json:"paused"`
+			Counts struct {
+				Scheduled, Ready, Leased, Done, Dead int
+			} `json:"counts"`
+			OldestOverdueMs int64 `json:"oldest_overdue_ms"`
+		}
+		if err := json.Unmarshal(raw, &topic); err != nil {
+			return fmt.Errorf("read a topic of the answer: %w", err)
+		}
+		c := topic.Counts
+		t.row(topic.Topic, fmt.Sprint(topic.Paused), fmt.Sprint(c.Scheduled), fmt.Sprint(c.Ready), fmt.Sprint(c.Leased),
+			fmt.Sprint(c.Done), fmt.Sprint(c.Dead), fmt.Sprintf("%d ms", topic.OldestOverdueMs))
+	}
+	return t.w.Flush()
+}
+
+// printDetail prints an object one member a line, in the node's order but without the times in ms that stand
+// beside the readable ones.
+func printDetail(out io.Writer, body []byte) error {
+	members := map[string]json.RawMessage{}
+	var order []string
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
+		return fmt.Errorf("the answer is not a JSON object (is --url right?): %.200q", body)
+	}
+	for dec.More() {
+		var value json.RawMessage
+		name, err := dec.Token()
+		if err == nil {
+			err = dec.Decode(&value)
+		}
+		if err != nil {
+			return fmt.Errorf("read the answer: %w", err)
+		}
+		key := fmt.Sprint(name)
+		order, members[key] = append(order, key), value
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, name := range order {
+		if readable, ms := strings.CutSuffix(name, "_ms"); ms && members[readable] != nil {
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\n", printable(name), printable(readableValue(members[name])))
+	}
+	return w.Flush()
+}
+
+func readableValue(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
+}
+
+// printJSON prints an answer as it came, and ends the line.
+func printJSON(out io.Writer, body []byte) error {
+	_, err := fmt.Fprintf(out, "%s\n", bytes.TrimRight(body, "\n"))
+	return err
+}
+
+// printPages prints rows of several pages as one page.
+func printPages(out io.Writer, member string, rows []json.RawMessage, cursor string) error {
+	o := &object{}
+	list := make([][]byte, len(rows))
+	for i, row := range rows {
+		list[i] = row
+	}
+	o.raw(member, slices.Concat([]byte("["), bytes.Join(list, []byte(",")), []byte("]")))
+	o.text("next_cursor", cursor)
+	return printJSON(out, o.bytes())
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// fakeNode answers each request with the next of its replies, and remembers what it was asked.
+type fakeNode struct {
+	mu      sync.Mutex
+	replies []reply
+	asked   []string // "METHOD path?query [headers] body"
+}
+
+type reply struct {
+	status int
+	body   string
+	header string // "Name: value"
+}
+
+func (f *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	line := r.Method + " " + r.RequestURI
+	for _, name := range []string{"Authorization", "If-Match", "Content-Type"} {
+		if v := r.Header.Get(name); v != "" && v != "application/json" {
+			line += " [" + name + ": " + v + "]"
+		}
+	}
+	f.asked = append(f.asked, strings.TrimSpace(line+" "+string(body)))
+	if len(f.replies) == 0 {
+		w.WriteHeader(http.StatusTeapot)
+		return
+	}
+	next := f.replies[0]
+	f.replies = f.replies[1:]
+	if name, value, ok := strings.Cut(next.header, ": "); ok {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(next.status)
+	io.WriteString(w, next.body)
+}
+
+const oneTimer = `{"topic":"t","id":"x","version":2,"state":"scheduled","due":"2030-01-01T00:00:00.000Z","due_ms":1893456000000,"payload":{"a":1},"attempts":0,"max_attempts":16}`
+
+func TestCtl(t *testing.T) {
+	payload := filepath.Join(t.TempDir(), "p.json")
+	if err := os.WriteFile(payload, []byte("{\"big\": 12345678901234567890}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ok := func(body string) []reply { return []reply{{status: 200, body: body}} }
+	problem := func(status int, body string) []reply { return []reply{{status: status, body: body}} }
+	tests := []struct {
+		name    string
+		args    []string
+		stdin   string
+		env     []string
+		replies []reply
+		asked   []string
+		out     []string // each within stdout
+		err     []string // each within stderr
+		code    int
+	}{
+		{
+			name: "add", replies: []reply{{status: 201, body: oneTimer}},
+			args:  []string{"add", "t", "--id", "x", "--delay", "2s", "--payload", `{"a": 1.0, "b":"<&>"}`, "--callback", "http://127.0.0.1:7780/a?b=1&c"},
+			asked: []string{`POST /v1/topics/t/timers {"id":"x","delay":"2s","payload":{"a": 1.0, "b":"<&>"},"callback":{"url":"http://127.0.0.1:7780/a?b=1&c"}}`},
+			out:   []string{"ID", "STATE", "DUE", "x", "scheduled", "2030-01-01T00:00:00.000Z"},
+		},
+		{
+			name: "add with everything", replies: []reply{{status: 201, body: oneTimer}}, stdin: "[1,\n2]",
+			args: []string{"add", "t", "--key", "k", "--at", "2030-01-01T00:00:00Z", "--payload", "-", "--header", "X-Tenant: 7", "--header", "X-Two:a, b:c",
+				"--label", "vip", "--label", "eu", "--priority", "0", "--expires-after", "10m", "--max-attempts", "3", "--token", "crl_secret"},
+			asked: []string{`POST /v1/topics/t/timers [Authorization: Bearer crl_secret] {"key":"k","at":"2030-01-01T00:00:00Z","payload":[1,` + "\n" +
+				`2],"callback":{"headers":{"X-Tenant":"7","X-Two":"a, b:c"}},"priority":0,"labels":["vip","eu"],"expires_after":"10m","retry":{"max_attempts":3}}`},
+		},
+		{
+			name: "payload from a file keeps its bytes", replies: []reply{{status: 201, body: oneTimer}},
+			args:  []string{"add", "t", "--delay", "1s", "--payload", "@" + payload},
+			asked: []string{"POST /v1/topics/t/timers {\"delay\":\"1s\",\"payload\":{\"big\": 12345678901234567890}\n}"},
+		},
+		{
+			name: "payload file is missing", args: []string{"add", "t", "--delay", "1s", "--payload", "@no.json"},
+			err: []string{"--payload: open no.json"}, code: exitFailure,
+		},
+		{
+			name: "get", args: []string{"get", "t", "{k}a"}, replies: ok(oneTimer),
+			asked: []string{"GET /v1/topics/t/timers/%7Bk%7Da"},
+			out:   []string{"topic ", `payload       {"a":1}`, "due           2030-01-01T00:00:00.000Z", "max_attempts  16"},
+		},
+		{
+			name: "get --json is as it came", args: []string{"get", "t", "x", "--json"}, replies: ok(oneTimer),
+			asked: []string{"GET /v1/topics/t/timers/x"}, out: []string{oneTimer + "\n"},
+		},
+		{
+			name: "patch", args: []string{"patch", "t", "x", "--delay", "1h", "--if-match", "7"}, replies: ok(oneTimer),
+			asked: []string{`PATCH /v1/topics/t/timers/x [If-Match: "7"] {"delay":"1h"}`}, out: []string{"scheduled"},
+		},
+		{
+			name: "patch of another version", args: []string{"patch", "t", "x", "--delay", "1h", "--if-match", "7"},
+			replies: problem(412, `{"title":"version mismatch","status":412,"detail":"the version is 9","code":"version_mismatch","retryable":false}`),
+			asked:   []string{`PATCH /v1/topics/t/timers/x [If-Match: "7"] {"delay":"1h"}`},
+			err:     []string{"the version is 9 (412 version_mismatch)", "repeat with its version"}, code: exitFailure,
+		},
+		{
+			name: "cancel in time", args: []string{"cancel", "t", "x"}, replies: ok(`{"outcome":"prevented"}`),
+			asked: []string{"DELETE /v1/topics/t/timers/x"}, out: []string{"prevented: no attempt starts any more"},
+		},
+		{
+			name: "cancel while a call runs", args: []string{"cancel", "t", "x"}, replies: []reply{{status: 202, body: `{"outcome":"in_flight"}`}},
+			asked: []string{"DELETE /v1/topics/t/timers/x"}, out: []string{"in_flight: a call is running"},
+		},
+		{
+			name: "cancel too late", args: []string{"cancel", "t", "x"},
+			replies: problem(410, `{"title":"over","status":410,"detail":"timer x has ended","code":"over","outcome":"already_fired"}`),
+			asked:   []string{"DELETE /v1/topics/t/timers/x"},
+			err:     []string{"timer x has ended (410 over)", "already fired"}, code: exitFailure,
+		},
+		{
+			name: "fire", args: []string{"fire", "t", "x"}, replies: ok(oneTimer), asked: []string{"POST /v1/topics/t/timers/x/fire"}, out: []string{"x"},
+		},
+		{
+			name: "list over pages", args: []string{"list", "t", "--limit", "3", "--label", "a", "--label", "b", "--state", "dead", "--id-prefix", "x"},
+			replies: []reply{
+				{status: 200, body: `{"timers":[` + oneTimer + `,` + oneTimer + `],"next_cursor":"c&1"}`},
+				{status: 200, body: `{"timers":[{"id":"last","state":"dead","last_error":"boom\u001b[31m"}],"next_cursor":"c2"}`},
+			},
+			asked: []string{
+				"GET /v1/topics/t/timers?id_prefix=x&label=a&label=b&limit=3&payload=false&state=dead",
+				"GET /v1/topics/t/timers?cursor=c%261&id_prefix=x&label=a&label=b&limit=1&payload=false&state=dead",
+			},
+			out: []string{"last", "boom·[31m"}, err: []string{"there are more"},
+		},
+		{
+			name: "list --json is one page", args: []string{"list", "t", "--json", "--limit", "0"},
+			replies: []reply{{status: 200, body: `{"timers":[{"id":"a"}],"next_cursor":"n"}`}, {status: 200, body: `{"timers":[{"id":"b"}]}`}},
+			asked:   []string{"GET /v1/topics/t/timers?limit=1000", "GET /v1/topics/t/timers?cursor=n&limit=1000"},
+			out:     []string{`{"timers":[{"id":"a"},{"id":"b"}]}` + "\n"},
+		},
+		{
+			name: "topics", args: []string{"topics"}, replies: ok(`{"topics":[{"topic":"orders","paused":true,"counts":{"scheduled":7,"dead":1},"oldest_overdue_ms":12}]}`),
+			asked: []string{"GET /v1/topics?limit=100"}, out: []string{"TOPIC", "orders", "true", "7", "12 ms"},
+		},
+		{
+			name: "topics get", args: []string{"topics", "get", "orders"}, replies: ok(`{"topic":"orders","policy":{"delivery":"push"},"paused":false}`),
+			asked: []string{"GET /v1/topics/orders"}, out: []string{`policy  {"delivery":"push"}`},
+		},
+		{
+			name: "topics put", args: []string{"topics", "put", "orders", "--policy", "-"}, stdin: `{"history":"24h"}`, replies: ok(`{"topic":"orders"}`),
+			asked: []string{`PUT /v1/topics/orders {"history":"24h"}`}, out: []string{"orders"},
+		},
+		{
+			name: "topics delete", args: []string{"topics", "delete", "orders", "--force"}, replies: ok(`{"cancelled":3}`),
+			asked: []string{"DELETE /v1/topics/orders?force=true"}, out: []string{"cancelled: 3"},
+		},
+		{
+			name: "topics pause", args: []string{"topics", "pause", "orders"}, replies: ok(`{"topic":"orders","paused":true}`),
+			asked: []string{"POST /v1/topics/orders/pause"}, out: []string{"paused  true"},
+		},
+		{
+			name: "topics resume", args: []string{"topics", "resume", "orders"}, replies: ok(`{"topic":"orders","paused":false}`),
+			asked: []string{"POST /v1/topics/orders/resume"}, out: []string{"paused  false"},
+		},
+		{
+			name: "dead list", args: []string{"dead", "list", "t", "--reason", "expired"}, replies: ok(`{"timers":[{"id":"x","reason":"expired","attempts":3,"last_status":503}]}`),
+			asked: []string{"GET /v1/topics/t/dead?limit=100&reason=expired"}, out: []string{"REASON", "expired", "503"},
+		},
+		{
+			name: "dead redrive", args: []string{"dead", "redrive", "t", "x", "y", "--delay", "5m", "--callback", "http://h/"}, replies: ok(`{"matched":2,"changed":1,"skipped":1}`),
+			asked: []string{`POST /v1/topics/t/dead/redrive {"ids":["x","y"],"delay":"5m","callback":{"url":"http://h/"}}`}, out: []string{"matched 2, changed 1, skipped 1"},
+		},
+		{
+			name: "dead purge", args: []string{"dead", "purge", "t", "--all"}, replies: ok(`{"matched":2,"changed":2,"skipped":0}`),
+			asked: []string{`POST /v1/topics/t/dead/purge {"all":true}`}, out: []string{"changed 2"},
+		},
+		{
+			name: "no token", args: []string{"get", "t", "x"}, env: []string{"CARILLON_TOKEN=crl_wrong"},
+			replies: problem(401, `{"title":"unauthorized","detail":"unknown token","code":"unauthorized"}`),
+			asked:   []string{"GET /v1/topics/t/timers/x [Authorization: Bearer crl_wrong]"},
+			err:     []string{"unknown token (401 unauthorized)", "CARILLON_TOKEN"}, code: exitFailure,
+		},
+		{
+			name: "overloaded", args: []string{"fire", "t", "x"},
+			replies: []reply{{status: 503, header: "Retry-After: 2", body: `{"title":"low disk","detail":"the disk is almost full","code":"low_disk","retryable":true}`}},
+			asked:   []string{"POST /v1/topics/t/timers/x/fire"},
+			err:     []string{"the disk is almost full (503 low_disk); try again in 2 s"}, code: exitFailure,
+		},
+		{
+			name: "not a node", args: []string{"get", "t", "x"}, replies: problem(502, "<html>gateway</html>"),
+			asked: []string{"GET /v1/topics/t/timers/x"}, err: []string{"502", "is --url right?"}, code: exitFailure,
+		},
+		{
+			name: "not JSON", args: []string{"get", "t", "x"}, replies: ok("hello"),
+			asked: []string{"GET /v1/topics/t/timers/x"}, err: []string{"is --url right?"}, code: exitFailure,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			node := &fakeNode{replies: tt.replies}
+			server := httptest.NewServer(node)
+			defer server.Close()
+			got := carillon(t, tt.stdin, append(tt.env, "CARILLON_URL="+server.URL), append([]string{"ctl"}, tt.args...)...)
+			if got.code != tt.code {
+				t.Errorf("exit %d, want %d", got.code, tt.code)
+			}
+			for _, want := range tt.out {
+				if !strings.Contains(got.out, want) {
+					t.Errorf("stdout %q lacks %q", got.out, want)
+				}
+			}
+			for _, want := range tt.err {
+				if !strings.Contains(got.err, want) {
+					t.Errorf("stderr %q lacks %q", got.err, want)
+				}
+			}
+			if wantLines := min(1, len(tt.err)); strings.Count(got.err, "\n") != wantLines {
+				t.Errorf("stderr %q, want %d line", got.err, wantLines)
+			}
+			if tt.code != exitOK && got.out != "" {
+				t.Errorf("stdout %q of a failed command", got.out)
+			}
+			if strings.Join(node.asked, "\n") != strings.Join(tt.asked, "\n") {
+				t.Errorf("asked\n%s\nwant\n%s", strings.Join(node.asked, "\n"), strings.Join(tt.asked, "\n"))
+			}
+		})
+	}
+}
+
+// A change whose answer does not come may have been made; ctl says so.
+func TestCtlWithoutAnAnswer(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer server.Close()
+	defer close(release)
+	got := carillon(t, "", nil, "ctl", "fire", "t", "x", "--url", server.URL, "--timeout", "50ms")
+	if got.code != exitFailure || !strings.Contains(got.err, "may or may not have been made") {
+		t.Errorf("got %+v", got)
+	}
+	got = carillon(t, "", nil, "ctl", "get", "t", "x", "--url", "http://127.0.0.1:1")
+	if got.code != exitFailure || !strings.Contains(got.err, "start one with carillon serve") {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// timerRef names one timer.
+type timerRef struct {
+	Topic string `arg:"" help:"Topic."`
+	ID    string `arg:"" name:"id" help:"The timer's id."`
+}
+
+func (t timerRef) path(more ...string) string {
+	return apiPath(append([]string{"topics", t.Topic, "timers", t.ID}, more...)...)
+}
+
+// timerFields are the parts of a timer that add and patch share. The node checks them; here they are only spelled.
+type timerFields struct {
+	Delay        string   `xor:"when" placeholder:"30m" help:"Due this long from now."`
+	At           string   `xor:"when" placeholder:"TIME" help:"Due at this time, as 2027-01-31T12:30:00.250Z."`
+	Payload      string   `placeholder:"JSON" help:"What is sent: JSON, @file, or - for stdin."`
+	Callback     string   `placeholder:"URL" help:"Where it is sent; else the topic's."`
+	Header       []string `sep:"none" placeholder:"'NAME: VALUE'" help:"A header of the callback; repeat for more."`
+	Label        []string `placeholder:"LABEL" help:"A label; repeat for more."`
+	Priority     *int     `placeholder:"N" help:"0–255, higher first among what is due."`
+	ExpiresAfter string   `placeholder:"10m" help:"Give up on attempts that would start later than due + this."`
+	MaxAttempts  *int     `placeholder:"N" help:"Attempts before it is a dead letter."`
+}
+
+func (f *timerFields) write(o *object, term *terminal) error {
+	o.text("delay", f.Delay)
+	o.text("at", f.At)
+	if f.Payload != "" {
+		payload, err := readJSON("payload", f.Payload, term.in)
+		if err != nil {
+			return err
+		}
+		o.raw("payload", payload)
+	}
+	if err := f.writeCallback(o); err != nil {
+		return err
+	}
+	if f.Priority != nil {
+		o.set("priority", *f.Priority)
+	}
+	if len(f.Label) > 0 {
+		o.set("labels", f.Label)
+	}
+	o.text("expires_after", f.ExpiresAfter)
+	if f.MaxAttempts != nil {
+		o.set("retry", map[string]int{"max_attempts": *f.MaxAttempts})
+	}
+	return nil
+}
+
+func (f *timerFields) writeCallback(o *object) error {
+	callback := &object{}
+	callback.text("url", f.Callback)
+	if len(f.Header) > 0 {
+		headers := &object{}
+		for _, line := range f.Header {
+			name, value, ok := strings.Cut(line, ":")
+			if !ok {
+				return usagef("--header: %q is not 'Name: value'", line)
+			}
+			headers.set(strings.TrimSpace(name), strings.TrimSpace(value))
+		}
+		callback.raw("headers", headers.bytes())
+	}
+	if !callback.empty() {
+		o.raw("callback", callback.bytes())
+	}
+	return nil
+}
+
+type ctlAddCmd struct {
+	Topic   string `arg:"" help:"Topic; it is made if it is not there."`
+	TimerID string `name:"id" placeholder:"ID" help:"The timer's id; else the node makes one."`
+	Key     string `placeholder:"KEY" help:"Timers with one key live together, and are serial where the topic is."`
+	timerFields
+}
+
+func (*ctlAddCmd) Examples() string {
+	return `carillon ctl add orders --delay 30m --payload '{"order":77}' --callback https://shop.example/hooks/close
+carillon ctl add renewals --id member-9 --at 2027-01-31T12:00:00Z --payload @member.json`
+}
+
+func (a *ctlAddCmd) Run(ctl *ctlCmd, term *terminal) error {
+	if a.Delay == "" && a.At == "" {
+		return usagef("a timer needs a time: --delay or --at")
+	}
+	o := &object{}
+	o.text("id", a.TimerID)
+	o.text("key", a.Key)
+	if err := a.write(o, term); err != nil {
+		return err
+	}
+	return ctl.showTimer(term, call{method: http.MethodPost, path: apiPath("topics", a.Topic, "timers"), body: o.bytes()})
+}
+
+type ctlGetCmd struct{ timerRef }
+
+func (g *ctlGetCmd) Run(ctl *ctlCmd, term *terminal) error {
+	_, body, err := ctl.do(call{method: http.MethodGet, path: g.path()})
+	if err != nil {
+		return err
+	}
+	if ctl.JSON {
+		return printJSON(term.out, body)
+	}
+	return printDetail(term.out, body)
+}
+
+type ctlPatchCmd struct {
+	timerRef
+	IfMatch uint32 `placeholder:"VERSION" help:"Only if this is still its version."`
+	timerFields
+}
+
+func (p *ctlPatchCmd) Run(ctl *ctlCmd, term *terminal) error {
+	o := &object{}
+	if err := p.write(o, term); err != nil {
+		return err
+	}
+	if o.empty() {
+		return usagef("nothing to change: give at least one of the timer's parts, such as --delay")
+	}
+	return ctl.showTimer(term, call{method: http.MethodPatch, path: p.path(), body: o.bytes(), ifMatch: p.IfMatch})
+}
+
+type ctlCancelCmd struct {
+	timerRef
+	IfMatch uint32 `placeholder:"VERSION" help:"Only if this is still its version."`
+}
+
+func (c *ctlCancelCmd) Run(ctl *ctlCmd, term *terminal) error {
+	_, body, err := ctl.do(call{method: http.MethodDelete, path: c.path(), ifMatch: c.IfMatch})
+	if err != nil {
+		return err
+	}
+	if ctl.JSON {
+		return printJSON(term.out, body)
+	}
+	var answer struct {
+		Outcome string `json:"outcome"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	meaning := map[string]string{
+		"prevented": "no attempt starts any more",
+		"in_flight": "a call is running; no further one starts",
+	}[answer.Outcome]
+	_, err = fmt.Fprintf(term.out, "%s: %s\n", answer.Outcome, meaning)
+	return err
+}
+
+type ctlFireCmd struct{ timerRef }
+
+func (f *ctlFireCmd) Run(ctl *ctlCmd, term *terminal) error {
+	return ctl.showTimer(term, call{method: http.MethodPost, path: f.path("fire")})
+}
+
+// showTimer makes a call that answers with a timer, and prints that.
+func (c *ctlCmd) showTimer(term *terminal, r call) error {
+	_, body, err := c.do(r)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(term.out, body)
+	}
+	return printTimers(term.out, []json.RawMessage{body})
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+type ctlTopicsCmd struct {
+	List   topicsListCmd  `cmd:"" default:"1" help:"List topics."`
+	Get    topicGetCmd    `cmd:"" help:"Show a topic: its policy and how many timers it has."`
+	Put    topicPutCmd    `cmd:"" help:"Make a topic or set its whole policy."`
+	Delete topicDeleteCmd `cmd:"" help:"Delete a topic."`
+	Pause  topicPauseCmd  `cmd:"" help:"Stop firing; timers wait."`
+	Resume topicResumeCmd `cmd:"" help:"Fire again."`
+}
+
+// topicRef names one topic.
+type topicRef struct {
+	Topic string `arg:"" help:"Topic."`
+}
+
+type topicsListCmd struct {
+	Limit int `default:"100" help:"At most so many; 0 is all (${default})."`
+}
+
+func (l *topicsListCmd) Run(ctl *ctlCmd, term *terminal) error {
+	return ctl.showPages(term, listing{path: apiPath("topics"), member: "topics", limit: l.Limit, print: printTopics})
+}
+
+type topicGetCmd struct{ topicRef }
+
+func (g *topicGetCmd) Run(ctl *ctlCmd, term *terminal) error {
+	return ctl.showTopic(term, call{method: http.MethodGet, path: apiPath("topics", g.Topic)})
+}
+
+type topicPutCmd struct {
+	topicRef
+	Policy string `required:"" placeholder:"JSON" help:"The policy: JSON, @file, or - for stdin; what it leaves out takes the default."`
+}
+
+func (*topicPutCmd) Examples() string {
+	return `carillon ctl topics put orders --policy '{"callback":{"url":"https://shop.example/hooks"},"retry":{"max_attempts":5}}'
+carillon ctl topics put orders --policy @orders.json`
+}
+
+func (p *topicPutCmd) Run(ctl *ctlCmd, term *terminal) error {
+	policy, err := readJSON("policy", p.Policy, term.in)
+	if err != nil {
+		return err
+	}
+	return ctl.showTopic(term, call{method: http.MethodPut, path: apiPath("topics", p.Topic), body: policy})
+}
+
+type topicDeleteCmd struct {
+	topicRef
+	Force bool `help:"Even with timers in it: they are cancelled."`
+}
+
+func (d *topicDeleteCmd) Run(ctl *ctlCmd, term *terminal) error {
+	query := url.Values{}
+	if d.Force {
+		query.Set("force", "true")
+	}
+	_, body, err := ctl.do(call{method: http.MethodDelete, path: apiPath("topics", d.Topic), query: query})
+	if err != nil {
+		return err
+	}
+	if ctl.JSON {
+		return printJSON(term.out, body)
+	}
+	var answer struct {
+		Cancelled int `json:"cancelled"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	_, err = fmt.Fprintf(term.out, "deleted; timers cancelled: %d\n", answer.Cancelled)
+	return err
+}
+
+type topicPauseCmd struct{ topicRef }
+
+func (p *topicPauseCmd) Run(ctl *ctlCmd, term *terminal) error {
+	return ctl.showTopic(term, call{method: http.MethodPost, path: apiPath("topics", p.Topic, "pause")})
+}
+
+type topicResumeCmd struct{ topicRef }
+
+func (r *topicResumeCmd) Run(ctl *ctlCmd, term *terminal) error {
+	return ctl.showTopic(term, call{method: http.MethodPost, path: apiPath("topics", r.Topic, "resume")})
+}
+
+// showTopic makes a call that answers with a topic, and prints that.
+func (c *ctlCmd) showTopic(term *terminal, r call) error {
+	_, body, err := c.do(r)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(term.out, body)
+	}
+	return printDetail(term.out, body)
+}

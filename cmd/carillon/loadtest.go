@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"carillon/loadtest"
+)
+
+// loadtestCmd runs the load tester. Each mode has the flags of loadtest.Config.
+type loadtestCmd struct {
+	Add   loadtestAddCmd   `cmd:"" help:"How many durable adds a second: timers that do not fire during the run."`
+	Fire  loadtestFireCmd  `cmd:"" help:"How late timers fire: over time, or all in one instant."`
+	Mixed loadtestMixedCmd `cmd:"" help:"Adds, changes, cancels and reads while timers fire."`
+	Churn loadtestChurnCmd `cmd:"" help:"Timers most of which are cancelled before they fire."`
+}
+
+func (*loadtestCmd) Examples() string {
+	return `carillon loadtest add -c 64 -d 10s                 closed loop, as fast as answers come
+carillon loadtest mixed -R 5000 -d 30s             5,000 operations a second, whatever the node does
+carillon loadtest fire -n 100000 --same-instant    a herd
+carillon loadtest churn --json report.json --html report.html
+
+Exits 1 when a timer was lost or came early.`
+}
+
+type loadtestAddCmd struct{ loadtest.Config }
+
+func (c *loadtestAddCmd) Run(term *terminal) error {
+	return runLoadtest(term, loadtest.ModeAdd, c.Config)
+}
+
+type loadtestFireCmd struct{ loadtest.Config }
+
+func (c *loadtestFireCmd) Run(term *terminal) error {
+	return runLoadtest(term, loadtest.ModeFire, c.Config)
+}
+
+type loadtestMixedCmd struct{ loadtest.Config }
+
+func (c *loadtestMixedCmd) Run(term *terminal) error {
+	return runLoadtest(term, loadtest.ModeMixed, c.Config)
+}
+
+type loadtestChurnCmd struct{ loadtest.Config }
+
+func (c *loadtestChurnCmd) Run(term *terminal) error {
+	return runLoadtest(term, loadtest.ModeChurn, c.Config)
+}
+
+// runLoadtest fails when the node broke a promise, whatever the figures are.
+func runLoadtest(term *terminal, mode loadtest.Mode, config loadtest.Config) error {
+	config.Mode = mode
+	ctx, release := untilSignal(term)
+	defer release()
+	report, err := loadtest.Run(ctx, config, term.out, term.err)
+	if err != nil {
+		return err
+	}
+	if failures := report.Failures(); len(failures) > 0 {
+		return fmt.Errorf("the node broke its promise: %s", strings.Join(failures, ", "))
+	}
+	return nil
+}

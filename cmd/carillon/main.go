@@ -1,0 +1,76 @@
+// Command carillon is the whole of Carillon in one binary: the node (serve), a receiver to try it with (sink), the
+// load tester, a client for people (ctl), and tools for the log and for tokens.
+//
+// The package holds flags, signals and output, nothing else: what a command does lives in the packages below it.
+// A command is one struct in a file of its own; its fields are its flags, and for serve also its environment
+// variables and configuration keys (see settings.go). Commands return errors; only main exits.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1 // the command was understood and failed
+	exitUsage   = 2 // flags, environment or configuration are wrong; nothing was done
+)
+
+// terminal is what a command may read and write. Results go to out; everything said to a person goes to err.
+type terminal struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+// usageError is a fault in how the command was called, found after parsing.
+type usageError struct{ reason string }
+
+func (e usageError) Error() string { return e.reason }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
+
+// errQuiet fails a command that has already said all there is to say.
+var errQuiet = errors.New("failed")
+
+func main() {
+	os.Exit(run(os.Args[1:], &terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+}
+
+func run(args []string, term *terminal) int {
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	command, err := parse(args, term)
+	if err == nil {
+		err = command.run(term)
+	}
+	if err == nil {
+		return exitOK
+	}
+	if errors.Is(err, errQuiet) {
+		return exitFailure
+	}
+	code := exitFailure
+	text := oneLine(err)
+	if _, ok := errors.AsType[usageError](err); ok {
+		code = exitUsage
+		text += " (see: " + command.help + ")"
+	}
+	fmt.Fprintln(term.err, "carillon: "+text)
+	return code
+}
+
+// oneLine joins the lines of a joined error, so that a fault is one line on stderr whatever its cause.
+func oneLine(err error) string {
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, "; ")
+}

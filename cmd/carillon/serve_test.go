@@ -1,0 +1,151 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// serve starts a node on a free port and waits until it is ready.
+func serve(t *testing.T, args ...string) (p *process, url string) {
+	t.Helper()
+	p = start(t, append([]string{"serve", "--http", "127.0.0.1:0", "--shards", "4", "--log-level", "warn"}, args...)...)
+	_, rest, _ := strings.Cut(p.line(t, "ready on"), "http://")
+	address, _, _ := strings.Cut(rest, ",")
+	return p, "http://" + address
+}
+
+// ctl runs a ctl command that must succeed.
+func ctl(t *testing.T, url string, args ...string) string {
+	t.Helper()
+	got := carillon(t, "", nil, append([]string{"ctl", "--url", url}, args...)...)
+	if got.code != exitOK {
+		t.Fatalf("ctl %v: exit %d: %s", args, got.code, got.err)
+	}
+	return got.out
+}
+
+// The way a first user goes: a node, a receiver, a timer; and what was acknowledged outlives kill -9.
+func TestServeFiresAndOutlivesAKill(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	receiver := start(t, "sink", "--listen", "127.0.0.1:0")
+	_, callback, _ := strings.Cut(receiver.line(t, "receiving on "), "receiving on ")
+
+	node, url := serve(t, "--data", data)
+	ctl(t, url, "add", "try", "--id", "soon", "--delay", "50ms", "--payload", `{"n": 1}`, "--callback", callback)
+	if line := receiver.line(t, "try/soon"); !strings.Contains(line, `{"n": 1}`) || strings.Contains(line, "!") {
+		t.Errorf("the receiver saw %q", line)
+	}
+	ctl(t, url, "add", "try", "--id", "later", "--delay", "1h", "--payload", "[2]", "--callback", callback)
+	ctl(t, url, "add", "try", "--id", "never", "--delay", "1h", "--callback", callback)
+	if out := ctl(t, url, "cancel", "try", "never"); !strings.HasPrefix(out, "prevented") {
+		t.Errorf("cancel: %s", out)
+	}
+	second := carillon(t, "", nil, "serve", "--http", "127.0.0.1:0", "--data", data)
+	if second.code != exitFailure || strings.Count(second.err, "\n") > 3 {
+		t.Errorf("a second node on the same directory: %+v", second)
+	}
+
+	node.signal(t, syscall.SIGKILL)
+	node.wait(t)
+	node, url = serve(t, "--data", data)
+	if out := ctl(t, url, "list", "try"); !strings.Contains(out, "later") || strings.Contains(out, "never") {
+		t.Errorf("after the kill:\n%s", out)
+	}
+	ctl(t, url, "fire", "try", "later")
+	receiver.line(t, "try/later")
+	node.signal(t, syscall.SIGTERM)
+	if got := node.wait(t); got.code != exitOK {
+		t.Errorf("after SIGTERM: %+v", got)
+	}
+	receiver.signal(t, syscall.SIGTERM)
+	if got := receiver.wait(t); !strings.Contains(got.out, "received 2 ") || !strings.Contains(got.out, "early 0 ") {
+		t.Errorf("the receiver counted %s", got.out)
+	}
+}
+
+// A drain waits for the call in flight; a second signal does not.
+func TestServeSecondSignalStopsAtOnce(t *testing.T) {
+	called, release := make(chan struct{}), make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(called)
+		<-release
+	}))
+	defer receiver.Close()
+	defer close(release)
+	node, url := serve(t, "--data", filepath.Join(t.TempDir(), "data"))
+	ctl(t, url, "add", "try", "--delay", "0s", "--callback", receiver.URL, "--max-attempts", "1")
+	<-called
+	node.signal(t, syscall.SIGTERM)
+	node.signal(t, syscall.SIGINT) // another one: two of a kind may be merged by the system
+	if got := node.wait(t); got.code != exitFailure || !strings.Contains(got.err, "second signal") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestServeReadsTheAuthFileAgainOnHangup(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens.yaml")
+	first, firstLine := newToken(t)
+	second, secondLine := newToken(t)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(tokens, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(firstLine)
+	p := start(t, "serve", "--http", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"), "--auth-file", tokens, "--log-level", "error")
+	_, rest, _ := strings.Cut(p.line(t, "ready on"), "http://")
+	address, _, _ := strings.Cut(rest, ",")
+	topics := func(token string) int {
+		return carillon(t, "", []string{"CARILLON_TOKEN=" + token, "CARILLON_URL=http://" + address}, "ctl", "topics").code
+	}
+	if topics(first) != exitOK || topics(second) != exitFailure || topics("") != exitFailure {
+		t.Fatal("the auth file does not hold")
+	}
+	write(firstLine + secondLine)
+	p.signal(t, syscall.SIGHUP)
+	// The signal is handled when it is handled: ask until the new token is known, or the test's own deadline ends it.
+	for topics(second) != exitOK {
+		if t.Context().Err() != nil {
+			t.Fatal("the new token never became known")
+		}
+	}
+	if topics(first) != exitOK {
+		t.Error("the first token was lost")
+	}
+}
+
+func newToken(t *testing.T) (token, line string) {
+	t.Helper()
+	token, line, _ = strings.Cut(carillon(t, "", nil, "token").out, "\n")
+	return token, line
+}
+
+func TestServeAdminServesProfiles(t *testing.T) {
+	p := start(t, "serve", "--http", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"), "--admin", "127.0.0.1:0", "--log-format", "json")
+	p.line(t, "ready on")
+	p.signal(t, syscall.SIGTERM)
+	got := p.wait(t)
+	if got.code != exitOK || !strings.Contains(got.err, `/debug/pprof/"`) {
+		t.Errorf("got %+v", got)
+	}
+	for line := range strings.Lines(got.err) {
+		if !strings.HasPrefix(line, "{") {
+			t.Errorf("stderr has a line that is not JSON: %s", line)
+		}
+	}
+}
+
+func TestServeOnATakenPortExits1(t *testing.T) {
+	_, url := serve(t, "--data", filepath.Join(t.TempDir(), "a"))
+	address := strings.TrimPrefix(url, "http://")
+	got := carillon(t, "", nil, "serve", "--http", address, "--data", filepath.Join(t.TempDir(), "b"))
+	if got.code != exitFailure || !strings.Contains(got.err, "carillon: ") || !strings.Contains(got.err, address) {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import "strings"
+
+// A setting is one flag of serve, which is also an environment variable and a key of the configuration file.
+// The fields of serveCmd are the one table of them: names, defaults and meanings come from there alone.
+// A value is taken from the flag, else from the environment, else from the file, else it is the default.
+type setting struct {
+	flag      string // as in --flag
+	key       string // in the file
+	env       string
+	byDefault string // "" is none
+	meaning   string
+	accepts   func(value string) error // nil error: the flag takes this value
+}
+
+// envPrefix leads the name of every environment variable of ours.
+const envPrefix = "CARILLON_"
+
+// callOnly are flags of serve that say something about one call; a file cannot hold them.
+var callOnly = map[string]bool{"help": true, "config": true}
+
+func settingKey(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
+
+func settingEnv(flag string) string { return envPrefix + strings.ToUpper(settingKey(flag)) }
+
+func find(known []setting, key string) (setting, bool) {
+	for _, s := range known {
+		if s.key == key {
+			return s, true
+		}
+	}
+	return setting{}, false
+}
+
+func keys(known []setting) []string {
+	names := make([]string, len(known))
+	for i, s := range known {
+		names[i] = s.key
+	}
+	return names
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// samples has three values of each setting, none of them its default. A setting without samples fails the test.
+var samples = map[string][3]string{
+	"data":             {"from-file", "from-env", "from-flag"},
+	"http":             {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
+	"name":             {"from-file", "from-env", "from-flag"},
+	"shards":           {"1", "2", "3"},
+	"auth-file":        {"from-file", "from-env", "from-flag"},
+	"insecure-no-auth": {"true", "true", "true"},
+	"callback-allow":   {"10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16,10.4.0.0/16"},
+	"admin":            {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
+	"log-level":        {"debug", "warn", "error"},
+	"log-format":       {"json", "json", "json"},
+}
+
+func parserFor(t *testing.T, args ...string) (table []setting, value func(flag string) any) {
+	t.Helper()
+	grammar := new(cli)
+	parser, err := newParser(grammar, &terminal{out: new(bytes.Buffer), err: new(bytes.Buffer)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse(append([]string{"serve"}, args...)); err != nil {
+		t.Fatalf("serve %v: %v", args, err)
+	}
+	return settings(parser.Model), func(name string) any {
+		for _, flag := range serveFlags(parser.Model) {
+			if flag.Name == name {
+				return flag.Target.Interface()
+			}
+		}
+		t.Fatalf("no flag --%s", name)
+		return nil
+	}
+}
+
+// Every setting is a flag, a variable and a key, and they go before each other in this order.
+func TestFlagBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
+	table, _ := parserFor(t)
+	for _, s := range table {
+		t.Run(s.flag, func(t *testing.T) {
+			sample, ok := samples[s.flag]
+			if !ok {
+				t.Fatalf("--%s has no samples in this test", s.flag)
+			}
+			path := filepath.Join(t.TempDir(), "carillon.yaml")
+			if err := os.WriteFile(path, fmt.Appendf(nil, "%s: %s\n", s.key, sample[0]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			parsed := func(args ...string) any {
+				_, value := parserFor(t, args...)
+				return value(s.flag)
+			}
+			flag := func(value string) string { return "--" + s.flag + "=" + value }
+			file := "--config=" + path
+			want := func(sample string) any { return parsed(flag(sample)) }
+			check := func(what string, got, want any) {
+				t.Helper()
+				if !reflect.DeepEqual(got, want) {
+					t.Errorf("%s: got %v, want %v", what, got, want)
+				}
+			}
+			if reflect.DeepEqual(parsed(), want(sample[0])) {
+				t.Fatal("the sample is the default")
+			}
+			wantFile, wantEnv, wantFlag := want(sample[0]), want(sample[1]), want(sample[2])
+			check("file", parsed(file), wantFile)
+			t.Setenv(s.env, sample[1])
+			check("environment over file", parsed(file), wantEnv)
+			check("environment", parsed(), wantEnv)
+			check("flag over both", parsed(file, flag(sample[2])), wantFlag)
+		})
+	}
+}
+
+// The boolean's samples cannot differ, so its order has a test of its own.
+func TestEnvironmentTurnsOffWhatTheFileTurnsOn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "carillon.yaml")
+	if err := os.WriteFile(path, []byte("insecure_no_auth: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CARILLON_INSECURE_NO_AUTH", "false")
+	t.Setenv("CARILLON_CONFIG", path)
+	if _, value := parserFor(t); value("insecure-no-auth") != false {
+		t.Error("the file went before the environment")
+	}
+}
+
+const (
+	tableStart = "<!-- settings: start -->\n"
+	tableEnd   = "<!-- settings: end -->\n"
+)
+
+// docs/operations.md lists the settings as they are. UPDATE_DOCS=1 writes it.
+func TestOperationsListsEverySetting(t *testing.T) {
+	table, _ := parserFor(t)
+	var want strings.Builder
+	want.WriteString("| flag | environment | key in the file | meaning (default) |\n|---|---|---|---|\n")
+	for _, s := range table {
+		fmt.Fprintf(&want, "| `--%s` | `%s` | `%s` | %s |\n", s.flag, s.env, s.key, s.meaning)
+	}
+	path := filepath.Join("..", "..", "docs", "operations.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), tableStart)
+	got, after, ok2 := strings.Cut(rest, tableEnd)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no settings table between its marks", path)
+	}
+	if got == want.String() {
+		return
+	}
+	if os.Getenv("UPDATE_DOCS") == "" {
+		t.Fatalf("%s is behind the settings (UPDATE_DOCS=1 go test ./cmd/carillon writes it); it should say:\n%s", path, want.String())
+	}
+	if err := os.WriteFile(path, []byte(before+tableStart+want.String()+tableEnd+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A fault in how a command is called exits 2 with one line on stderr that names the fault and where help is.
+func TestUsageFaultsExit2(t *testing.T) {
+	tests := []struct{ args, want string }{
+		{"frob", "unexpected argument frob"},
+		{"serve --jion x", "unknown flag --jion"},
+		{"serve --join 127.0.0.1:7702", "unknown flag --join"},
+		{"serve extra", "unexpected argument extra"},
+		{"serve --shards many", "--shards"},
+		{"serve --shards 70000", "70000"},
+		{"serve --log-level loud", "--log-level must be one of"},
+		{"serve --callback-allow 10.0.0.1", "--callback-allow"},
+		{"serve --config missing.yaml", "missing.yaml"},
+		{"serve --http 0.0.0.0:0", "--insecure-no-auth"},
+		{"serve --admin 0.0.0.0:0", "not loopback"},
+		{"sink --status 99", "status 99"},
+		{"token --nome x", "unknown flag --nome"},
+		{"ctl", "expected one of"},
+		{"ctl add", `expected "<topic>"`},
+		{"ctl add t", "--delay or --at"},
+		{"ctl add t --delay 1s --at 2030-01-01T00:00:00Z", "can't be used together"},
+		{"ctl add t --delay 1s --payload hello", "not JSON"},
+		{"ctl add t --delay 1s --header nocolon", "'Name: value'"},
+		{"ctl patch t x", "nothing to change"},
+		{"ctl get t x --url ftp://example", "ftp://example"},
+		{"ctl dead redrive t", "--all"},
+		{"ctl dead purge t x --all", "one of the two"},
+		{"ctl list t --limit -1", "--limit"},
+		{"ctl topics put t", "--policy"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			t.Parallel()
+			got := carillon(t, "", nil, strings.Fields(tt.args)...)
+			if got.code != exitUsage {
+				t.Errorf("exit %d, want %d", got.code, exitUsage)
+			}
+			if !strings.Contains(got.err, tt.want) || !strings.Contains(got.err, "--help)") || strings.Count(got.err, "\n") != 1 {
+				t.Errorf("stderr %q, want one line with %q and the way to help", got.err, tt.want)
+			}
+			if got.out != "" {
+				t.Errorf("stdout %q, want none", got.out)
+			}
+		})
+	}
+}
+
+func TestHelpIsShortAndEndsWithExamples(t *testing.T) {
+	for _, args := range []string{"", "--help", "serve --help", "sink --help", "ctl --help", "ctl add --help", "token --help"} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			got := carillon(t, "", nil, strings.Fields(args)...)
+			if got.code != exitOK || got.err != "" {
+				t.Fatalf("exit %d, stderr %q", got.code, got.err)
+			}
+			body, examples, ok := strings.Cut(got.out, "\nExamples:\n")
+			if !ok || !strings.Contains(examples, "carillon ") {
+				t.Errorf("no examples at the end:\n%s", got.out)
+			}
+			if lines := strings.Count(body, "\n"); lines > 50 {
+				t.Errorf("%d lines of help; that is not short", lines)
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	got := carillon(t, "", nil, "version")
+	if got.code != exitOK || !strings.HasPrefix(got.out, "carillon ") || !strings.Contains(got.out, "go1.") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// The first signal winds up and exits 0.
+func TestSinkStopsOnSignal(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			p := start(t, "sink", "--listen", "127.0.0.1:0")
+			p.line(t, "receiving on http://127.0.0.1:")
+			p.signal(t, sig)
+			if got := p.wait(t); got.code != exitOK || got.err != "" {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestSinkOnATakenPortExits1(t *testing.T) {
+	p := start(t, "sink", "--listen", "127.0.0.1:0")
+	_, address, _ := strings.Cut(p.line(t, "receiving on"), "http://")
+	got := carillon(t, "", nil, "sink", "--listen", address)
+	if got.code != exitFailure || !strings.Contains(got.err, address) || strings.Count(got.err, "\n") != 1 {
+		t.Errorf("got %+v", got)
+	}
+}

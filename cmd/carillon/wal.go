@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+
+	"carillon/wal"
+)
+
+// walCmd looks at a log without changing it, so that it is safe beside a running node.
+type walCmd struct {
+	Inspect walInspectCmd `cmd:"" help:"Print what the logs and snapshots below a directory hold."`
+	Verify  walVerifyCmd  `cmd:"" help:"Check every byte of the logs and snapshots below a directory."`
+}
+
+func (*walCmd) Examples() string {
+	return `carillon wal verify ./carillon-data
+carillon wal inspect ./carillon-data --frames`
+}
+
+type walInspectCmd struct {
+	Dir     string `arg:"" help:"A data directory, or part of one."`
+	Frames  bool   `help:"A line for each frame."`
+	Records bool   `help:"A line for each record too."`
+}
+
+func (c *walInspectCmd) Run(term *terminal) error {
+	return wal.Inspect(wal.OSFS{}, c.Dir, term.out, wal.InspectOptions{Frames: c.Frames || c.Records, Records: c.Records})
+}
+
+type walVerifyCmd struct {
+	Dir string `arg:"" help:"A data directory, or part of one."`
+}
+
+func (c *walVerifyCmd) Run(term *terminal) error {
+	report, err := wal.Verify(wal.OSFS{}, c.Dir)
+	for _, note := range report.Notes {
+		fmt.Fprintf(term.out, "note: %s\n", note)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; keep a copy of the directory before anything else", err)
+	}
+	if report.Streams == 0 && report.Snapshots == 0 {
+		return fmt.Errorf("there is no log and no snapshot in %s; is this the data directory?", c.Dir)
+	}
+	fmt.Fprintf(term.out, "good: %d streams, %d generations, %d frames, %d records, %d snapshots, %d bytes\n",
+		report.Streams, report.Generations, report.Frames, report.Records, report.Snapshots, report.Bytes)
+	return nil
+}

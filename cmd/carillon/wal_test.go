@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// The log of a node that ran is good; one flipped bit in it is found, named with file and offset, and left as it is;
+// and the node refuses to start on it.
+func TestWalVerifyFindsAFlippedBit(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	node, url := serve(t, "--data", data)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		ctl(t, url, "add", "try", "--id", id, "--delay", "1h", "--payload", `"findable-`+id+`"`, "--callback", "http://127.0.0.1:1/")
+	}
+	node.signal(t, syscall.SIGTERM)
+	if got := node.wait(t); got.code != exitOK {
+		t.Fatalf("after SIGTERM: %+v", got)
+	}
+	got := carillon(t, "", nil, "wal", "verify", data)
+	if got.code != exitOK || !strings.Contains(got.out, "good: 1 streams") {
+		t.Fatalf("verify of a good log: %+v", got)
+	}
+	if got := carillon(t, "", nil, "wal", "inspect", data, "--frames"); got.code != exitOK || !strings.Contains(got.out, "frame 1:") {
+		t.Errorf("inspect: %+v", got)
+	}
+
+	file, at := findInFiles(t, data, "findable-a")
+	flipped, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped[at] ^= 1
+	if err := os.WriteFile(file, flipped, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"wal", "verify", data}, {"wal", "inspect", data}, {"serve", "--http", "127.0.0.1:0", "--data", data}} {
+		got := carillon(t, "", nil, args...)
+		if got.code != exitFailure || !strings.Contains(got.err, filepath.Base(file)) || !strings.Contains(got.err, "offset") {
+			t.Errorf("%s: exit %d, stderr %q", args[0], got.code, got.err)
+		}
+	}
+	after, err := os.ReadFile(file)
+	if err != nil || string(after) != string(flipped) {
+		t.Errorf("the damaged file was changed (%v)", err)
+	}
+}
+
+func TestWalVerifyOfNothingFails(t *testing.T) {
+	if got := carillon(t, "", nil, "wal", "verify", t.TempDir()); got.code != exitFailure || !strings.Contains(got.err, "no log") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func findInFiles(t *testing.T, dir, text string) (name string, at int) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if i := strings.Index(string(content), text); i >= 0 && name == "" {
+			name, at = path, i
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name == "" {
+		t.Fatalf("%q is in no file of %s", text, dir)
+	}
+	return name, at
+}

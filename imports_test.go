@@ -1,0 +1,183 @@
+// Package carillon_test holds the shape of the whole tree: which folder may import which, where a library may be
+// named, and where the clock may be read. docs/ARCHITECTURE.md draws it; .golangci.yml says the same to editors.
+package carillon_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mayImport says, for each top folder, the other top folders of ours that it may import. Imports point down only.
+var mayImport = map[string][]string{
+	"cmd":       {"node", "transport", "loadtest", "wal"},
+	"node":      {"transport", "ring", "shard", "wheel", "wal"},
+	"transport": {"ring", "shard"},
+	"ring":      {"shard"},
+	"shard":     {"wheel", "wal"},
+	"wheel":     {},
+	"wal":       {},
+	"loadtest":  {},
+}
+
+// soleImporter names the one file in which a library may be imported by product code.
+var soleImporter = map[string]string{
+	"github.com/alecthomas/kong":       "cmd/carillon/cli.go",
+	"github.com/tidwall/wal":           "wal/tidwall.go",
+	"github.com/hashicorp/memberlist":  "ring/memberlist.go",
+	"github.com/buraksezer/consistent": "ring/consistent.go",
+	"github.com/sony/gobreaker/v2":     "transport/callback/breaker.go",
+}
+
+// clockless folders take the time as an argument; of their product code only files named clock.go read a clock, and
+// none draws from the process's own randomness. A ticker that wakes somebody up reads nothing and is allowed.
+var clockless = []string{"wheel", "wal", "shard", "ring"}
+
+var clockReaders = map[string][]string{
+	"time":         {"Now", "Since", "Until", "Sleep"},
+	"math/rand":    {"Int", "Intn", "Int63", "Uint32", "Uint64", "Float64", "Perm", "Shuffle"},
+	"math/rand/v2": {"Int", "IntN", "N", "Int64", "Int64N", "Uint32", "Uint64", "Float64", "Perm", "Shuffle"},
+}
+
+const module = "carillon/"
+
+// sourceFile is one Go file of ours; its name is relative to the module, with slashes.
+type sourceFile struct {
+	name   string
+	isTest bool
+	syntax *ast.File
+	fset   *token.FileSet
+}
+
+func sources(t *testing.T) []sourceFile {
+	t.Helper()
+	var files []sourceFile
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "bin" || entry.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if entry.IsDir() || !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		syntax, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		files = append(files, sourceFile{filepath.ToSlash(name), strings.HasSuffix(name, "_test.go"), syntax, fset})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 20 {
+		t.Fatalf("found only %d files; the test looks in the wrong place", len(files))
+	}
+	return files
+}
+
+func (f sourceFile) imports() []string {
+	var paths []string
+	for _, spec := range f.syntax.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			panic(err) // the parser has accepted it
+		}
+		paths = append(paths, p)
+	}
+	return paths
+}
+
+func top(name string) string {
+	folder, _, _ := strings.Cut(name, "/")
+	return folder
+}
+
+// Tests keep the rule too: what a layer's tests need of a higher layer is a sign that the layer needs it.
+func TestImportsPointDown(t *testing.T) {
+	for _, f := range sources(t) {
+		if !strings.Contains(f.name, "/") {
+			continue // this package, which belongs to no layer
+		}
+		from := top(f.name)
+		allowed, known := mayImport[from]
+		if !known {
+			t.Errorf("%s: folder %s has no place in the layers; give it one in mayImport and docs/ARCHITECTURE.md", f.name, from)
+			continue
+		}
+		for _, p := range f.imports() {
+			ours, ok := strings.CutPrefix(p, module)
+			if !ok {
+				continue
+			}
+			if to := top(ours); to != from && !slices.Contains(allowed, to) {
+				t.Errorf("%s imports %s; %s may import only %v", f.name, p, from, allowed)
+			}
+		}
+	}
+}
+
+func TestALibraryIsNamedInOneFile(t *testing.T) {
+	for _, f := range sources(t) {
+		for _, p := range f.imports() {
+			if sole := soleImporter[p]; sole != "" && f.name != sole && !f.isTest {
+				t.Errorf("%s imports %s, which belongs to %s alone", f.name, p, sole)
+			}
+		}
+	}
+}
+
+func TestTheCoreReadsNoClock(t *testing.T) {
+	for _, f := range sources(t) {
+		if f.isTest || !slices.Contains(clockless, top(f.name)) || path.Base(f.name) == "clock.go" {
+			continue
+		}
+		names := map[string]string{} // local name of an import → its path
+		for _, spec := range f.syntax.Imports {
+			p, _ := strconv.Unquote(spec.Path.Value)
+			local := path.Base(strings.TrimSuffix(p, "/v2"))
+			if spec.Name != nil {
+				local = spec.Name.Name
+			}
+			names[local] = p
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			selector, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := selector.X.(*ast.Ident); ok && slices.Contains(clockReaders[names[x.Name]], selector.Sel.Name) {
+				t.Errorf("%s: %s.%s; take the time or the random source as an argument, or keep it in clock.go",
+					f.fset.Position(n.Pos()), x.Name, selector.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+// A test waits for a signal or uses a fake clock: a sleep is either too short on a busy machine or too long on an idle one.
+func TestNoTestSleeps(t *testing.T) {
+	for _, f := range sources(t) {
+		if !f.isTest || slices.Contains(f.imports(), "testing/synctest") { // there a sleep only moves the fake clock
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if selector, ok := n.(*ast.SelectorExpr); ok && selector.Sel.Name == "Sleep" {
+				if x, ok := selector.X.(*ast.Ident); ok && x.Name == "time" {
+					t.Errorf("%s: time.Sleep in a test", f.fset.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}

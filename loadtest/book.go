@@ -1,0 +1,106 @@
+package loadtest
+
+import "time"
+
+// book enters the end of one operation into ledger and tally. It returns false
+// when the operation counts as an error: no answer, or one that the contract
+// does not foresee for it. A change that came too late for its timer does not.
+func (t *tally) book(l *ledger, op operation, number int64, r result, now time.Time) bool {
+	t.byOperation[op].Add(1)
+	uncertain := r.status == 0 || r.status == 408 || r.status >= 500
+	if uncertain && op != opGet {
+		t.unknown.Add(1)
+	}
+	switch op {
+	case opAdd:
+		return t.bookAdd(l, number, r, uncertain, now)
+	case opPatch:
+		return t.bookPatch(l, number, r)
+	case opCancel:
+		return t.bookCancel(l, number, r, uncertain)
+	}
+	if r.status == 404 {
+		t.bookMissing(l, number)
+	}
+	return r.status == 200
+}
+
+func (t *tally) bookAdd(l *ledger, number int64, r result, uncertain bool, now time.Time) bool {
+	switch {
+	case uncertain:
+		l.add(number, markUnknown)
+		return false
+	case r.status < 200 || r.status > 299:
+		t.refused.Add(1)
+		if l.add(number, markRefused).has(markDelivered) {
+			t.unexpected.Add(1)
+		}
+		return false
+	}
+	t.added.Add(1)
+	l.add(number, markAcked)
+	due := l.firstDueMs(number)
+	t.due.move(due, 1)
+	if now.UnixMilli() > due {
+		t.addedLate.Add(1)
+	}
+	return true
+}
+
+func (t *tally) bookPatch(l *ledger, number int64, r result) bool {
+	switch r.status {
+	case 200:
+		if m := l.add(number, markChanged); !m.has(markUncertain) {
+			t.due.move(l.dueMs(number, 1), -1)
+			t.due.move(l.dueMs(number, 2), 1)
+		}
+		return true
+	case 409, 410, 412:
+		t.conflicts.Add(1)
+		return true
+	case 404:
+		return t.bookMissing(l, number)
+	}
+	return false
+}
+
+func (t *tally) bookCancel(l *ledger, number int64, r result, uncertain bool) bool {
+	switch {
+	case r.status == 200 && string(r.outcome) == "prevented":
+		t.prevented.Add(1)
+		if m := l.add(number, markPrevented); !m.has(markUncertain) {
+			t.due.move(l.lastDueMs(number, m), -1)
+		}
+		return true
+	case r.status == 202:
+		l.add(number, markExcused)
+		t.conflicts.Add(1)
+		return true
+	case r.status == 410:
+		if string(r.outcome) == "dead" {
+			t.dead.Add(1)
+			l.add(number, markExcused)
+		}
+		t.conflicts.Add(1)
+		return true
+	case r.status == 404:
+		return t.bookMissing(l, number)
+	case uncertain:
+		l.add(number, markExcused)
+	}
+	return false
+}
+
+// bookMissing handles a 404: a fault of the server only if the add had been
+// acknowledged.
+func (t *tally) bookMissing(l *ledger, number int64) bool {
+	m := l.marks(number)
+	if !m.has(markAcked) || m.has(markUncertain) {
+		t.conflicts.Add(1)
+		return true
+	}
+	if !l.add(number, markVanished).has(markVanished) {
+		t.vanished.Add(1)
+	}
+	return false
+}

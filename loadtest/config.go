@@ -1,0 +1,197 @@
+package loadtest
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Mode is what a run does.
+type Mode string
+
+// The modes; see the package comment.
+const (
+	ModeAdd   Mode = "add"
+	ModeFire  Mode = "fire"
+	ModeMixed Mode = "mixed"
+	ModeChurn Mode = "churn"
+)
+
+// Config says what to run. Zero values are the defaults named in the tags or
+// chosen by the mode.
+type Config struct {
+	Mode        Mode          `kong:"-" json:"mode"`
+	URL         []string      `name:"url" help:"Server to load; repeat for several." default:"http://127.0.0.1:7700" json:"url"`
+	Token       string        `help:"Bearer token." env:"CARILLON_TOKEN" json:"-"`
+	Connections int           `short:"c" help:"Connections, one request in flight on each." default:"64" json:"connections"`
+	Duration    time.Duration `short:"d" help:"How long to send (default 10s, no limit when -n is given)." json:"duration_ns"`
+	Rate        float64       `short:"R" help:"Open loop: operations per second. 0 = closed loop." json:"rate"`
+	Timers      int64         `short:"n" help:"Timers to add at most (fire: 10000 unless -d is given)." json:"timers"`
+	Batch       int           `help:"Operations per request (default 1; fire without a rate: 100)." json:"batch"`
+	Payload     int           `help:"Payload bytes." default:"200" json:"payload"`
+	Keys        int           `help:"Spread the timers over this many keys. 0 = no keys." json:"keys"`
+	Topics      int           `help:"Spread the timers over this many topics." default:"1" json:"topics"`
+	Topic       string        `help:"Topic, or what the topics' names start with." default:"loadtest" json:"topic"`
+	Delay       string        `help:"From send to due: 5s, uniform:1s-10s or exp:5s (default by mode)." json:"delay"`
+	SameInstant bool          `help:"All timers fall due at one instant, --delay after the start." json:"same_instant"`
+	Mix         string        `help:"Shares of a mixed run." default:"add=50,patch=15,cancel=20,get=15" json:"mix"`
+	CancelShare float64       `help:"Share of the timers that churn cancels." default:"0.9" json:"cancel_share"`
+	Sink        string        `help:"URL of an external receiver; the built-in one is used otherwise." json:"sink"`
+	SinkListen  string        `help:"Address of the built-in receiver." default:"127.0.0.1:0" json:"sink_listen"`
+	Warmup      time.Duration `help:"Load before the measured time." json:"warmup_ns"`
+	Timeout     time.Duration `help:"Give up on an answer after this." default:"10s" json:"timeout_ns"`
+	Drain       time.Duration `help:"Wait for timers due at most this long after the load; later ones are cancelled." default:"60s" json:"drain_ns"`
+	Grace       time.Duration `help:"A timer is lost when it is this late and nothing else has arrived for as long." default:"10s" json:"grace_ns"`
+	Seed        uint64        `help:"Seed of all choices." default:"1" json:"seed"`
+	JSON        string        `name:"json" help:"Write the report as JSON to this file (- = standard output)." placeholder:"FILE" json:"-"`
+	HTML        string        `name:"html" help:"Write the report as one HTML page to this file." placeholder:"FILE" json:"-"`
+	Quiet       bool          `short:"q" help:"No progress line." json:"-"`
+}
+
+// Bounds of a Config.
+const (
+	maxConnections  = 10_000
+	maxBatch        = 1000 // the server's own limit
+	minPayloadBytes = 80   // what names the timer in it has to fit
+	maxPayloadBytes = 256 << 10
+	maxBatchBytes   = 8 << 20
+)
+
+var topicName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,117}$`)
+
+// withDefaults fills in what was left zero.
+func (c Config) withDefaults() Config {
+	orString(&c.Topic, "loadtest")
+	orString(&c.Mix, "add=50,patch=15,cancel=20,get=15")
+	orString(&c.SinkListen, "127.0.0.1:0")
+	orInt(&c.Connections, 64)
+	orInt(&c.Payload, 200)
+	orInt(&c.Topics, 1)
+	orDuration(&c.Timeout, 10*time.Second)
+	orDuration(&c.Drain, time.Minute)
+	orDuration(&c.Grace, 10*time.Second)
+	if len(c.URL) == 0 {
+		c.URL = []string{"http://127.0.0.1:7700"}
+	}
+	if c.CancelShare == 0 {
+		c.CancelShare = 0.9
+	}
+	if c.Seed == 0 {
+		c.Seed = 1
+	}
+	if c.Mode == ModeFire && c.Timers == 0 && c.Duration == 0 {
+		c.Timers = 10_000
+	}
+	if c.Timers == 0 {
+		orDuration(&c.Duration, 10*time.Second)
+	}
+	if c.Batch == 0 && c.Mode == ModeFire && c.Rate == 0 {
+		c.Batch = 100
+	}
+	orInt(&c.Batch, 1)
+	if c.Delay == "" {
+		c.Delay = c.defaultDelay()
+	}
+	return c
+}
+
+// defaultDelay keeps add from firing, and gives a same-instant run the time to
+// load at 10,000 timers a second.
+func (c Config) defaultDelay() string {
+	switch {
+	case c.SameInstant:
+		return (3*time.Second + time.Duration(c.Timers)*100*time.Microsecond).String()
+	case c.Mode == ModeAdd:
+		return "1h"
+	case c.Mode == ModeChurn:
+		return "5s"
+	}
+	return "uniform:1s-10s"
+}
+
+// validate reports every fault at once.
+func (c Config) validate() error {
+	var faults []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf("loadtest: "+format, args...))
+		}
+	}
+	switch c.Mode {
+	case ModeAdd, ModeFire, ModeMixed, ModeChurn:
+	default:
+		check(false, "mode %q is none of add, fire, mixed, churn", c.Mode)
+	}
+	for _, text := range c.URL {
+		if _, err := parseTarget(text); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if c.Sink != "" {
+		u, err := url.Parse(c.Sink)
+		check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "sink %q is not an http or https URL", c.Sink)
+	}
+	check(c.Connections >= 1 && c.Connections <= maxConnections, "%d connections are not within 1 to %d", c.Connections, maxConnections)
+	check(c.Duration >= 0 && c.Warmup >= 0, "a duration is negative")
+	check(c.Timeout > 0 && c.Drain > 0 && c.Grace > 0, "timeout, drain and grace must be above 0")
+	check(c.Rate >= 0, "rate %v is negative", c.Rate)
+	check(c.Timers >= 0 && c.Timers <= maxTimers, "%d timers are not within 0 to %d", c.Timers, int64(maxTimers))
+	check(c.Batch >= 1 && c.Batch <= maxBatch, "batch %d is not within 1 to %d", c.Batch, maxBatch)
+	check(c.Payload >= minPayloadBytes && c.Payload <= maxPayloadBytes, "payload of %d bytes is not within %d to %d", c.Payload, minPayloadBytes, maxPayloadBytes)
+	check(c.Batch*(c.Payload+300) <= maxBatchBytes, "batch of %d with %d bytes each is above %d bytes", c.Batch, c.Payload, maxBatchBytes)
+	check(c.Keys >= 0, "%d keys are negative", c.Keys)
+	check(c.Topics >= 1 && c.Topics <= 1_000_000, "%d topics are not within 1 to 1000000", c.Topics)
+	check(topicName.MatchString(c.Topic), "topic %q is not a valid name", c.Topic)
+	check(c.CancelShare > 0 && c.CancelShare <= 1, "cancel share %v is not within 0 to 1", c.CancelShare)
+	if _, err := parseDelay(c.Delay); err != nil {
+		faults = append(faults, err)
+	}
+	if _, err := parseMix(c.Mix); err != nil {
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+// target is where one of the URLs leads.
+type target struct {
+	tls     bool
+	address string // host:port to dial
+	host    string // Host header
+}
+
+func parseTarget(text string) (target, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Trim(u.Path, "/") != "" {
+		return target{}, fmt.Errorf("loadtest: %q is not of the form http://host:port", text)
+	}
+	t := target{tls: u.Scheme == "https", address: u.Host, host: u.Host}
+	if u.Port() == "" {
+		port := ":80"
+		if t.tls {
+			port = ":443"
+		}
+		t.address = u.Host + port
+	}
+	return t, nil
+}
+
+func orString(field *string, value string) {
+	if *field == "" {
+		*field = value
+	}
+}
+
+func orInt(field *int, value int) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+func orDuration(field *time.Duration, value time.Duration) {
+	if *field == 0 {
+		*field = value
+	}
+}

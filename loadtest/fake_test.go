@@ -1,0 +1,333 @@
+package loadtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// fault makes the fake server break one promise for the timers it is asked
+// about.
+type fault int
+
+const (
+	faultNone             fault = iota
+	faultDrop                   // acknowledges, never fires
+	faultEarly                  // fires 200 ms before the due time, and says so
+	faultEarlyLie               // the same, with a due time in the header that hides it
+	faultDouble                 // fires twice
+	faultFireCancelled          // answers prevented, fires all the same
+	faultErrorButFires          // answers 503, yet takes the timer
+	faultErrorAndForgets        // answers 503 and forgets
+	faultErrorFiresTwice        // answers 503 and fires twice
+	faultRefuseButFires         // answers 429, yet takes the timer
+	faultHangButFires           // never answers the add, yet takes the timer
+	faultVanish                 // acknowledges, then knows nothing of it
+	faultOldVersion             // acknowledges a patch, fires the old version
+	faultTorn                   // after a patch, fires the old payload at the new time
+	faultCorrupt                // fires with another body
+	faultRetry                  // fires as a second attempt
+	faultCutConnection          // closes the connection instead of an answer, yet takes the timer
+	faultCancelUnanswered       // answers a cancel with 503, having done it
+	faultDead                   // a cancel finds a dead letter
+)
+
+// fake is a small, single-node, forgetful implementation of the HTTP API whose
+// faults can be chosen timer by timer.
+type fake struct {
+	server *httptest.Server
+	client *http.Client
+	faults func(number int64) fault
+	failed atomic.Int64   // deliveries without an answer
+	calls  sync.WaitGroup // deliveries scheduled or under way
+	stop   chan struct{}  // closed at the end: hanging answers give up
+
+	mu     sync.Mutex
+	timers map[string]*fakeTimer
+}
+
+type fakeTimer struct {
+	topic, id, callback string
+	due                 int64
+	payload             []byte
+	state               string // scheduled, done, cancelled
+	fence               int
+	alarm               *time.Timer
+	fault               fault
+}
+
+// fakeOp is what the fake understands of an operation.
+type fakeOp struct {
+	Op       string          `json:"op"`
+	ID       string          `json:"id"`
+	AtMs     int64           `json:"at_ms"`
+	Payload  json.RawMessage `json:"payload"`
+	Callback struct {
+		URL string `json:"url"`
+	} `json:"callback"`
+}
+
+func newFake(t *testing.T, faults func(int64) fault) *fake {
+	f := &fake{faults: faults, timers: map[string]*fakeTimer{}, stop: make(chan struct{}),
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+	if faults == nil {
+		f.faults = func(int64) fault { return faultNone }
+	}
+	f.server = httptest.NewServer(f)
+	t.Cleanup(func() {
+		close(f.stop)
+		f.mu.Lock()
+		for _, timer := range f.timers {
+			f.halt(timer)
+		}
+		f.mu.Unlock()
+		f.calls.Wait()
+		f.server.Close()
+		f.client.CloseIdleConnections()
+	})
+	return f
+}
+
+// every gives the fault to each nth timer.
+func every(n int64, what fault) func(int64) fault {
+	return func(number int64) fault {
+		if number%n == 0 {
+			return what
+		}
+		return faultNone
+	}
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	part := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/topics/"), "/")
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	if part[1] == "batch" {
+		f.serveBatch(w, part[0], body)
+		return
+	}
+	op := fakeOp{}
+	if len(body) > 0 && json.Unmarshal(body, &op) != nil {
+		w.WriteHeader(400)
+		return
+	}
+	op.Op = map[string]string{"POST": "add", "PATCH": "patch", "DELETE": "cancel", "GET": "get"}[r.Method]
+	if len(part) == 3 {
+		op.ID = part[2]
+	}
+	status, outcome := f.apply(part[0], op)
+	switch status {
+	case statusHang:
+		select {
+		case <-r.Context().Done():
+		case <-f.stop:
+		}
+		return
+	case statusCut:
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			conn.Close()
+		}
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	writeFakeResult(w, status, op.ID, outcome)
+}
+
+func (f *fake) serveBatch(w http.ResponseWriter, topic string, body []byte) {
+	var batch struct{ Ops []fakeOp }
+	if json.Unmarshal(body, &batch) != nil {
+		w.WriteHeader(400)
+		return
+	}
+	var out bytes.Buffer
+	out.WriteString(`{"results":[`)
+	for i, op := range batch.Ops {
+		if i > 0 {
+			out.WriteString(", ")
+		}
+		status, outcome := f.apply(topic, op)
+		writeFakeResult(&out, status, op.ID, outcome)
+	}
+	out.WriteString(`]}`)
+	w.Write(out.Bytes())
+}
+
+func writeFakeResult(w io.Writer, status int, id, outcome string) {
+	switch {
+	case status >= 400:
+		problem := `{"type":"about:blank","status":999,"title":"\"status\":201","outcome":"` + outcome + `"}`
+		io.WriteString(w, `{"status":`+strconv.Itoa(status)+`,"error":`+problem+`}`)
+	case outcome != "":
+		io.WriteString(w, `{"outcome":"`+outcome+`","status":`+strconv.Itoa(status)+`}`)
+	default:
+		io.WriteString(w, `{"status":`+strconv.Itoa(status)+`,"id":"`+id+`"}`)
+	}
+}
+
+// Answers that are no HTTP status.
+const (
+	statusHang = -1
+	statusCut  = -2
+)
+
+func (f *fake) apply(topic string, op fakeOp) (status int, outcome string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := topic + "/" + op.ID
+	timer := f.timers[key]
+	if op.Op == "add" {
+		if timer != nil {
+			return 409, ""
+		}
+		return f.add(key, topic, op)
+	}
+	if timer == nil {
+		return 404, ""
+	}
+	switch op.Op {
+	case "patch":
+		return f.patch(timer, op)
+	case "cancel":
+		return f.cancel(timer)
+	}
+	return 200, ""
+}
+
+func (f *fake) add(key, topic string, op fakeOp) (int, string) {
+	number, err := strconv.ParseInt(op.ID[strings.LastIndexByte(op.ID, '-')+1:], 10, 64)
+	if err != nil {
+		return 400, ""
+	}
+	timer := &fakeTimer{topic: topic, id: op.ID, callback: op.Callback.URL, due: op.AtMs,
+		payload: op.Payload, state: "scheduled", fault: f.faults(number)}
+	if timer.fault == faultErrorAndForgets {
+		return 503, ""
+	}
+	if timer.fault != faultVanish {
+		f.timers[key] = timer
+		f.arm(timer)
+	}
+	switch timer.fault {
+	case faultErrorButFires, faultErrorFiresTwice:
+		return 503, ""
+	case faultRefuseButFires:
+		return 429, ""
+	case faultHangButFires:
+		return statusHang, ""
+	case faultCutConnection:
+		return statusCut, ""
+	}
+	return 201, ""
+}
+
+func (f *fake) patch(timer *fakeTimer, op fakeOp) (int, string) {
+	if timer.state != "scheduled" || !f.halt(timer) {
+		return 410, ""
+	}
+	switch timer.fault {
+	case faultOldVersion:
+	case faultTorn:
+		timer.due = op.AtMs
+	default:
+		timer.due, timer.payload = op.AtMs, op.Payload
+	}
+	f.arm(timer)
+	return 200, ""
+}
+
+func (f *fake) cancel(timer *fakeTimer) (int, string) {
+	switch {
+	case timer.state == "cancelled":
+		return 200, "prevented"
+	case timer.fault == faultDead:
+		return 410, "dead"
+	case timer.state != "scheduled":
+		return 410, "already_fired"
+	case timer.fault == faultFireCancelled:
+		return 200, "prevented"
+	case !f.halt(timer):
+		return 202, "in_flight"
+	}
+	timer.state = "cancelled"
+	if timer.fault == faultCancelUnanswered {
+		return 503, ""
+	}
+	return 200, "prevented"
+}
+
+// arm plans the delivery, with the timer's fault.
+func (f *fake) arm(timer *fakeTimer) {
+	wait := time.Until(time.UnixMilli(timer.due))
+	switch timer.fault {
+	case faultDrop, faultDead:
+		return
+	case faultEarly, faultEarlyLie:
+		wait -= 200 * time.Millisecond
+	}
+	f.calls.Add(1)
+	timer.alarm = time.AfterFunc(wait, func() {
+		defer f.calls.Done()
+		f.fire(timer)
+	})
+}
+
+// halt takes a planned delivery back, false if it is too late.
+func (f *fake) halt(timer *fakeTimer) bool {
+	if timer.alarm == nil {
+		return true
+	}
+	if !timer.alarm.Stop() {
+		return false
+	}
+	timer.alarm = nil
+	f.calls.Done()
+	return true
+}
+
+func (f *fake) fire(timer *fakeTimer) {
+	f.mu.Lock()
+	timer.state = "done"
+	due, payload, attempt, times := timer.due, timer.payload, 1, 1
+	f.mu.Unlock()
+	switch timer.fault {
+	case faultEarlyLie:
+		due -= 200
+	case faultDouble, faultErrorFiresTwice:
+		times = 2
+	case faultCorrupt:
+		payload = append([]byte(" "), payload...)
+	case faultRetry:
+		attempt = 2
+	}
+	for range times {
+		timer.fence++
+		request, err := http.NewRequest("POST", timer.callback, bytes.NewReader(payload))
+		if err != nil {
+			return
+		}
+		for name, value := range map[string]string{
+			"Carillon-Topic": timer.topic, "Carillon-Timer": timer.id, "Carillon-Due": strconv.FormatInt(due, 10),
+			"Carillon-Attempt": strconv.Itoa(attempt), "Carillon-Fence": strconv.Itoa(timer.fence), "webhook-id": timer.id,
+		} {
+			request.Header.Set(name, value)
+		}
+		response, err := f.client.Do(request)
+		if err != nil {
+			f.failed.Add(1)
+			continue
+		}
+		response.Body.Close()
+	}
+}

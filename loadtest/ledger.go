@@ -1,0 +1,134 @@
+package loadtest
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Bounds of the ledger: slabs are made as the run reaches them.
+const (
+	slabTimers = 1 << 16
+	maxSlabs   = 1 << 13
+	maxTimers  = slabTimers * maxSlabs // 537 million
+)
+
+// mark is what is known of one timer: a set of bits that only grows.
+type mark uint8
+
+const (
+	markAcked     mark = 1 << iota // its add was answered 2xx
+	markUnknown                    // its add timed out or was answered 5xx
+	markRefused                    // its add was answered 4xx: it must not arrive
+	markDelivered                  // it arrived, and was answered 2xx
+	markPrevented                  // its cancel was answered "prevented": it must not arrive any more
+	markExcused                    // a cancel may have taken effect: it need not arrive
+	markChanged                    // its patch was answered 2xx: only the second version may arrive
+	markVanished                   // the server said that it does not know it
+)
+
+func (m mark) has(bits mark) bool { return m&bits != 0 }
+
+// ledger books every timer of a run: one byte of marks and four of due time.
+// Connections and receiver use it at once, without locks.
+type ledger struct {
+	baseMs int64 // Unix ms that due times are kept relative to
+	issued atomic.Int64
+	slabs  [maxSlabs]atomic.Pointer[slab]
+	grow   sync.Mutex
+}
+
+type slab struct {
+	marks [slabTimers / 4]uint32 // four timers a word, atomically
+	due   [slabTimers]uint32     // ms since baseMs, saturated at 49 days, atomically
+}
+
+func newLedger(baseMs int64) *ledger { return &ledger{baseMs: baseMs} }
+
+// issue hands out the numbers of the next count timers, fewer when the limit is
+// near, none at it.
+func (l *ledger) issue(count, limit int64) (first, n int64) {
+	for {
+		first = l.issued.Load()
+		n = min(count, limit-first)
+		if n <= 0 {
+			return first, 0
+		}
+		if l.issued.CompareAndSwap(first, first+n) {
+			return first, n
+		}
+	}
+}
+
+// slab returns the slab of a timer, made if need be.
+func (l *ledger) slab(number int64) *slab {
+	at := &l.slabs[number/slabTimers]
+	if s := at.Load(); s != nil {
+		return s
+	}
+	l.grow.Lock()
+	defer l.grow.Unlock()
+	if at.Load() == nil {
+		at.Store(new(slab))
+	}
+	return at.Load()
+}
+
+// add sets bits and returns the marks as they were before.
+func (l *ledger) add(number int64, bits mark) mark {
+	index := number % slabTimers
+	shift := index % 4 * 8
+	old := atomic.OrUint32(&l.slab(number).marks[index/4], uint32(bits)<<shift)
+	return mark(old >> shift)
+}
+
+func (l *ledger) marks(number int64) mark {
+	index := number % slabTimers
+	return mark(atomic.LoadUint32(&l.slab(number).marks[index/4]) >> (index % 4 * 8))
+}
+
+// setDue books the due time of a timer's first version.
+func (l *ledger) setDue(number, dueMs int64) {
+	relative := min(max(dueMs-l.baseMs, 0), 1<<32-1)
+	atomic.StoreUint32(&l.slab(number).due[number%slabTimers], uint32(relative))
+}
+
+// firstDueMs is the due time of the first version.
+func (l *ledger) firstDueMs(number int64) int64 {
+	return l.baseMs + int64(atomic.LoadUint32(&l.slab(number).due[number%slabTimers]))
+}
+
+// dueMs is the due time of a version. The second one's follows from the first
+// one's, so that it needs no memory.
+func (l *ledger) dueMs(number int64, version int) int64 {
+	due := l.firstDueMs(number)
+	if version == 2 {
+		due += patchShiftMs(number)
+	}
+	return due
+}
+
+// lastDueMs is the due time as of the last acknowledged change.
+func (l *ledger) lastDueMs(number int64, m mark) int64 {
+	if m.has(markChanged) {
+		return l.dueMs(number, 2)
+	}
+	return l.firstDueMs(number)
+}
+
+// patchShiftMs is by how much a patch postpones a timer: 0.5 to 2.5 s.
+func patchShiftMs(number int64) int64 {
+	return 500 + int64(uint64(number)*0x9E3779B97F4A7C15>>33)%2000
+}
+
+// known bits of an unacknowledged fate: nothing can be demanded of such a timer.
+const markUncertain = markUnknown | markRefused
+
+// owed says whether the timer had to arrive by now: acknowledged, due, and not
+// cancelled.
+func (l *ledger) owed(number int64, byMs int64) bool {
+	m := l.marks(number)
+	if !m.has(markAcked) || m.has(markUncertain|markDelivered|markPrevented|markExcused) {
+		return false
+	}
+	return l.lastDueMs(number, m) <= byMs
+}

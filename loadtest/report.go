@@ -1,0 +1,92 @@
+package loadtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"carillon/loadtest/hist"
+)
+
+// Report is what a run measured and found.
+type Report struct {
+	Ops            int64        `json:"ops"` // successful operations in the measured time
+	OpsPerSecond   float64      `json:"ops_per_second"`
+	Errors         int64        `json:"errors"`
+	Latency        hist.Summary `json:"latency_ms"` // per request
+	Fired          int64        `json:"fired"`      // timers that arrived, each once
+	FiredPerSecond float64      `json:"fired_per_second"`
+	Lateness       hist.Summary `json:"lateness_ms"` // due to arrival
+	Lost           int64        `json:"lost"`
+	Early          int64        `json:"early"`
+	Duplicate      int64        `json:"duplicate"`
+	TesterCPU      float64      `json:"tester_cpu"` // cores kept busy, the built-in receiver included
+
+	// More faults of the server. All must be 0.
+	CancelledFired int64 `json:"cancelled_fired"` // arrived after its cancel was answered "prevented"
+	Stale          int64 `json:"stale"`           // the old version arrived after its change was acknowledged
+	WrongPayload   int64 `json:"wrong_payload"`   // topic, due time or body are not those of one version written
+	Unexpected     int64 `json:"unexpected"`      // arrived though its add was refused
+	Vanished       int64 `json:"vanished"`        // acknowledged, then answered 404
+
+	// What else happened.
+	Added      int64            `json:"added"`
+	Refused    int64            `json:"refused"`   // adds answered 4xx
+	Unknown    int64            `json:"unknown"`   // changes without an answer, or answered 5xx
+	Timeouts   int64            `json:"timeouts"`  // requests
+	Broken     int64            `json:"broken"`    // connections refused, cut or not understood
+	Prevented  int64            `json:"prevented"` // cancels, those after the load included
+	Conflicts  int64            `json:"conflicts"` // changes that came too late for their timer
+	Dead       int64            `json:"dead"`
+	Retries    int64            `json:"retries"`    // deliveries with an attempt above 1
+	AddedLate  int64            `json:"added_late"` // acknowledged after their due time
+	Pending    int64            `json:"pending"`    // left on the server by a run cut short
+	Unsent     int64            `json:"unsent"`     // open loop: requests that the time did not suffice for
+	Foreign    int64            `json:"foreign"`    // deliveries of other runs' timers
+	ByOp       map[string]int64 `json:"by_operation"`
+	Seconds    float64          `json:"seconds"` // measured time
+	CutShort   bool             `json:"cut_short"`
+	Bottleneck bool             `json:"tester_was_bottleneck"`
+	Config     Config           `json:"config"`
+	Started    time.Time        `json:"started"`
+
+	latencyCurve, latenessCurve []hist.Point
+	series                      []second
+}
+
+// second is one second of a run, for the charts.
+type second struct {
+	at                float64 // seconds since the start
+	ops, fired        float64 // per second
+	latency, lateness hist.Summary
+}
+
+// Failures names each broken promise of the server, nothing if it kept them. A
+// duplicate is not among them: at-least-once allows it.
+func (r Report) Failures() []string {
+	var failures []string
+	for _, f := range []struct {
+		count int64
+		what  string
+	}{
+		{r.Lost, "lost"}, {r.Early, "early"}, {r.CancelledFired, "fired after their cancel was answered prevented"},
+		{r.Stale, "fired with an old version after an acknowledged change"},
+		{r.WrongPayload, "fired with what nobody wrote"}, {r.Unexpected, "fired though refused"},
+	} {
+		if f.count > 0 {
+			failures = append(failures, fmt.Sprintf("%d %s", f.count, f.what))
+		}
+	}
+	return failures
+}
+
+// WriteJSON writes the report as one indented JSON object.
+func (r Report) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(r); err != nil {
+		return fmt.Errorf("loadtest: write JSON: %w", err)
+	}
+	return nil
+}

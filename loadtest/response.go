@@ -1,0 +1,181 @@
+package loadtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Bounds of what one answer may take.
+const (
+	firstBufferBytes = 8 << 10
+	maxAnswerBytes   = 32 << 20
+)
+
+var errAnswer = errors.New("loadtest: the answer is not HTTP/1.1 as expected")
+
+// answer is one response; its body lives until the next read.
+type answer struct {
+	status int
+	body   []byte
+	close  bool // the server ends the connection
+}
+
+// answers reads one response after another off a connection. Requests are not
+// pipelined, so nothing is left over between two.
+type answers struct {
+	from   io.Reader
+	buffer []byte
+	filled int
+}
+
+// next reads one response. It takes one read when the response is small.
+func (a *answers) next() (answer, error) {
+	a.filled = 0
+	head := -1
+	for head < 0 {
+		if err := a.fill(); err != nil {
+			return answer{}, err
+		}
+		head = bytes.Index(a.buffer[:a.filled], []byte("\r\n\r\n"))
+	}
+	head += 4
+	result, length, chunked, err := parseHead(a.buffer[:head])
+	if err != nil {
+		return result, err
+	}
+	switch {
+	case chunked:
+		result.body, err = a.chunks(head)
+		return result, err
+	case length < 0:
+		result.close = true
+		return result, fmt.Errorf("%w: no length", errAnswer)
+	}
+	for a.filled < head+length {
+		if err := a.fill(); err != nil {
+			return result, err
+		}
+	}
+	result.body = a.buffer[head : head+length]
+	return result, nil
+}
+
+// fill reads more, growing the buffer as needed.
+func (a *answers) fill() error {
+	if a.filled == len(a.buffer) {
+		if a.filled >= maxAnswerBytes {
+			return fmt.Errorf("%w: above %d bytes", errAnswer, maxAnswerBytes)
+		}
+		a.buffer = append(a.buffer, make([]byte, max(len(a.buffer), firstBufferBytes))...)
+	}
+	n, err := a.from.Read(a.buffer[a.filled:])
+	a.filled += n
+	if n > 0 {
+		return nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+// chunks reads a chunked body that starts at the offset and joins it in place.
+func (a *answers) chunks(at int) ([]byte, error) {
+	start, body := at, at // the joined body is buffer[start:body]
+	for {
+		end := -1
+		for end < 0 {
+			if end = bytes.Index(a.buffer[at:a.filled], []byte("\r\n")); end < 0 {
+				if err := a.fill(); err != nil {
+					return nil, err
+				}
+			}
+		}
+		size, digits := 0, a.buffer[at:at+end]
+		for _, c := range digits {
+			v := bytes.IndexByte([]byte("0123456789abcdef"), c|0x20)
+			if v < 0 || size > maxAnswerBytes {
+				return nil, errAnswer
+			}
+			size = size<<4 | v
+		}
+		at += end + 2
+		for a.filled < at+size+2 {
+			if err := a.fill(); err != nil {
+				return nil, err
+			}
+		}
+		if size == 0 {
+			return a.buffer[start:body], nil
+		}
+		body += copy(a.buffer[body:], a.buffer[at:at+size])
+		at += size + 2
+	}
+}
+
+// parseHead reads the status and the three headers that matter. length is -1
+// when none is given.
+func parseHead(head []byte) (result answer, length int, chunked bool, err error) {
+	if len(head) < 15 || string(head[:7]) != "HTTP/1." {
+		return result, 0, false, errAnswer
+	}
+	status := parseDecimal(head[9:12])
+	if status < 100 {
+		return result, 0, false, errAnswer
+	}
+	result.status = int(status)
+	length = -1
+	if status == 204 || status == 304 {
+		length = 0
+	}
+	for {
+		end := bytes.IndexByte(head, '\n')
+		if end < 0 || end+1 == len(head) {
+			return result, length, chunked, nil
+		}
+		head = head[end+1:]
+		name, value, found := cutHeader(head)
+		if !found {
+			continue
+		}
+		switch {
+		case equalFold(name, "content-length"):
+			n := parseDecimal(value)
+			if n < 0 || n > maxAnswerBytes {
+				return result, 0, false, errAnswer
+			}
+			length = int(n)
+		case equalFold(name, "transfer-encoding"):
+			chunked = equalFold(value, "chunked")
+		case equalFold(name, "connection"):
+			result.close = equalFold(value, "close")
+		}
+	}
+}
+
+func cutHeader(line []byte) (name, value []byte, found bool) {
+	end := bytes.IndexByte(line, '\r')
+	colon := bytes.IndexByte(line, ':')
+	if end < 0 || colon < 0 || colon > end {
+		return nil, nil, false
+	}
+	return line[:colon], bytes.TrimSpace(line[colon+1 : end]), true
+}
+
+// equalFold compares with a lower-case ASCII word.
+func equalFold(text []byte, lower string) bool {
+	if len(text) != len(lower) {
+		return false
+	}
+	for i, c := range text {
+		if c >= 'A' && c <= 'Z' {
+			c |= 0x20
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,291 @@
+package loadtest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"carillon/loadtest/hist"
+	"carillon/loadtest/sink"
+)
+
+// run is one run's state, wired.
+type run struct {
+	config   Config
+	targets  []target
+	names    *names
+	ledger   *ledger
+	tally    *tally
+	callback string
+	external bool // deliveries go to somebody else's receiver
+	start    time.Time
+	measure  time.Time // end of the warm-up
+	watch    *watch
+	cpu      cpuUse
+	loaded   time.Time // end of the load
+}
+
+// Run plays the configured mode, prints progress to errOut and the table to
+// out, writes the files asked for, and returns the report. Ending the context
+// cuts the run short; it is still reported. The error says that the run could
+// not be made, never that the server failed: see Report.Failures.
+func Run(ctx context.Context, config Config, out, errOut io.Writer) (Report, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return Report{}, err
+	}
+	r := &run{config: config, callback: config.Sink, external: config.Sink != "", start: time.Now()}
+	for _, text := range config.URL {
+		t, err := parseTarget(text)
+		if err != nil {
+			return Report{}, err
+		}
+		r.targets = append(r.targets, t)
+	}
+	r.measure = r.start.Add(config.Warmup)
+	r.ledger = newLedger(r.start.UnixMilli())
+	r.tally = newTally(r.start.UnixMilli())
+	r.names = newNames(config, runID())
+	r.watch = newWatch(r.tally, r.start, r.measure, errOut, config.Quiet)
+
+	receiving, stopReceiving := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopReceiving()
+	received := make(chan error, 1)
+	if err := r.receive(receiving, received); err != nil {
+		return Report{}, err
+	}
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWatching()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		r.watch.run(watching)
+	}()
+
+	r.load(ctx)
+	r.drain(ctx)
+	r.settle(ctx)
+	cut := ctx.Err() != nil
+
+	stopReceiving()
+	if err := <-received; err != nil {
+		return Report{}, err
+	}
+	stopWatching()
+	<-watched
+	report := r.report(cut)
+	report.writeTable(out)
+	return report, report.writeFiles(out)
+}
+
+// runID tells the timers of this run from those of any other on the server.
+func runID() string {
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return hex.EncodeToString(random[:])
+}
+
+// receive starts the built-in receiver unless there is an external one.
+func (r *run) receive(ctx context.Context, done chan<- error) error {
+	if r.external {
+		done <- nil
+		return nil
+	}
+	receiver := newReceiver(r.names, r.ledger, r.tally, r.measure.UnixMicro())
+	server := sink.NewServer(r.config.SinkListen, receiver.receive)
+	address, err := server.Listen()
+	if err != nil {
+		return err
+	}
+	r.callback = "http://" + address + "/"
+	go func() { done <- server.Run(ctx) }()
+	return nil
+}
+
+// load sends until time or timers are used up.
+func (r *run) load(ctx context.Context) {
+	before := sampleCPU()
+	var instantMs int64
+	if r.config.SameInstant {
+		d, _ := parseDelay(r.config.Delay) // validated
+		instantMs = r.start.Add(d.from).UnixMilli()
+	}
+	pace := pace{measure: r.measure}
+	if r.config.Duration > 0 {
+		pace.end = r.measure.Add(r.config.Duration)
+	}
+	between := time.Duration(0)
+	if r.config.Rate > 0 {
+		between = time.Duration(float64(time.Second) * float64(r.config.Batch) / r.config.Rate)
+		pace.every = max(between*time.Duration(r.config.Connections), 1)
+	}
+	var workers sync.WaitGroup
+	for i := range r.config.Connections {
+		w := r.worker(i)
+		w.source = newPlayer(r.config, r.ledger, i, instantMs)
+		w.pace = pace
+		w.pace.first = r.start.Add(between * time.Duration(i))
+		workers.Go(func() { w.run(ctx) })
+	}
+	workers.Wait()
+	r.loaded = time.Now()
+	r.cpu = useBetween(before, sampleCPU())
+}
+
+func (r *run) worker(number int) *worker {
+	t := r.targets[number%len(r.targets)]
+	return &worker{stripe: uint64(number), target: t, timeout: r.config.Timeout,
+		requests: newRequests(r.names, r.ledger, r.callback, t.host, r.config.Token),
+		ledger:   r.ledger, tally: r.tally}
+}
+
+// awaitUntilMs is the due time up to which timers are waited for.
+func (r *run) awaitUntilMs() int64 { return r.loaded.Add(r.config.Drain).UnixMilli() }
+
+// drain waits for the timers that fall due soon: until they are all there, or
+// nothing has come for the grace time while something is overdue. Timers that
+// were cancelled are given the chance to break their word, too.
+func (r *run) drain(ctx context.Context) {
+	if r.external {
+		r.drainUnseen(ctx)
+		return
+	}
+	untilMs := r.awaitUntilMs()
+	fired, progressed := int64(-1), time.Now()
+	for step := time.Millisecond; ctx.Err() == nil; step = min(step*2, 250*time.Millisecond) {
+		if now := r.tally.fired.Load(); now != fired {
+			fired, progressed = now, time.Now()
+		}
+		if takeAudit(r.ledger, untilMs).lost == 0 {
+			break
+		}
+		// What is not due yet is no reason to give up.
+		if takeAudit(r.ledger, time.Now().Add(-r.config.Grace).UnixMilli()).lost == 0 {
+			progressed = time.Now()
+		}
+		if time.Since(progressed) > r.config.Grace {
+			break
+		}
+		pause(ctx, step)
+	}
+	if last := r.lastDueMs(markPrevented); last > 0 {
+		pause(ctx, time.Until(time.UnixMilli(last).Add(min(r.config.Grace, cancelledLinger))))
+	}
+}
+
+// cancelledLinger is how long after its due time a cancelled timer could still
+// be caught firing.
+const cancelledLinger = time.Second
+
+// lastDueMs is the last due time to wait for among the timers that have one of
+// the marks, 0 if there is none.
+func (r *run) lastDueMs(with mark) (last int64) {
+	untilMs := r.awaitUntilMs()
+	for number := range r.ledger.issued.Load() {
+		m := r.ledger.marks(number)
+		if due := r.ledger.lastDueMs(number, m); m.has(with) && due <= untilMs {
+			last = max(last, due)
+		}
+	}
+	return last
+}
+
+// drainUnseen waits for the last due time: an external receiver tells us
+// nothing, so the settlement asks the server instead.
+func (r *run) drainUnseen(ctx context.Context) {
+	if last := r.lastDueMs(markAcked | markUnknown); last > 0 {
+		pause(ctx, time.Until(time.UnixMilli(last).Add(r.config.Grace)))
+	}
+}
+
+// settle cancels what was not waited for and thereby checks that it is there.
+func (r *run) settle(ctx context.Context) {
+	afterMs := r.awaitUntilMs()
+	if r.external {
+		afterMs = -1
+	}
+	s := &settlement{ledger: r.ledger, names: r.names, afterMs: afterMs, unseen: r.external}
+	var workers sync.WaitGroup
+	for i := range min(r.config.Connections, 4) {
+		w := r.worker(i)
+		w.source, w.settling = s, s
+		workers.Go(func() { w.run(ctx) })
+	}
+	workers.Wait()
+}
+
+// report closes the account.
+func (r *run) report(cut bool) Report {
+	byMs := r.awaitUntilMs()
+	if cut {
+		byMs = time.Now().Add(-r.config.Grace).UnixMilli()
+	}
+	a := takeAudit(r.ledger, byMs)
+	t := r.tally
+	report := Report{
+		Ops: t.ops.Load(), Errors: t.errors.Load(), Fired: t.fired.Load(), Early: t.early.Load(),
+		Duplicate: t.duplicate.Load(), Lost: a.lost + a.vanished, Pending: a.pending,
+		CancelledFired: t.cancelledFired.Load(), Stale: t.stale.Load(), WrongPayload: t.wrong.Load(),
+		Unexpected: t.unexpected.Load(), Vanished: t.vanished.Load(), Added: t.added.Load(),
+		Refused: t.refused.Load(), Unknown: t.unknown.Load(), Timeouts: t.timeouts.Load(),
+		Broken: t.broken.Load(), Prevented: t.prevented.Load(), Conflicts: t.conflicts.Load(),
+		Dead: t.dead.Load(), Retries: t.retries.Load(), AddedLate: t.addedLate.Load(),
+		Unsent: t.unsent.Load(), Foreign: t.foreign.Load(), ByOp: map[string]int64{},
+		CutShort: cut, TesterCPU: r.cpu.cores, Bottleneck: r.cpu.bottleneck,
+		Config: r.config, Started: r.start,
+	}
+	for op := range t.byOperation {
+		report.ByOp[operation(op).String()] = t.byOperation[op].Load()
+	}
+	report.Seconds = max(r.loaded.Sub(r.measure).Seconds(), 0)
+	report.OpsPerSecond = perSecond(report.Ops, report.Seconds)
+	report.FiredPerSecond = perSecond(report.Fired, float64(t.lastFiredUs.Load()-t.firstFiredUs.Load())/1e6)
+	latency, lateness := hist.New(), hist.New()
+	r.watch.totals(latency, lateness)
+	report.Latency, report.Lateness = latency.Summary(), lateness.Summary()
+	report.latencyCurve, report.latenessCurve = latency.Curve(), lateness.Curve()
+	report.series = r.watch.series
+	return report
+}
+
+func perSecond(n int64, seconds float64) float64 {
+	if seconds <= 0 {
+		return 0
+	}
+	return float64(n) / seconds
+}
+
+// writeFiles writes the JSON and HTML files that were asked for.
+func (r Report) writeFiles(out io.Writer) error {
+	if r.Config.JSON == "-" {
+		if err := r.WriteJSON(out); err != nil {
+			return err
+		}
+	} else if err := toFile(r.Config.JSON, r.WriteJSON); err != nil {
+		return err
+	}
+	return toFile(r.Config.HTML, r.WriteHTML)
+}
+
+func toFile(path string, write func(io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("loadtest: write report: %w", err)
+	}
+	if err := write(file); err != nil {
+		file.Close()
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("loadtest: write report: %w", err)
+	}
+	return nil
+}

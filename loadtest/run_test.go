@@ -1,0 +1,269 @@
+package loadtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// quick fills a configuration for a short run against the fake.
+func quick(f *fake, c Config) Config {
+	c.URL = []string{f.server.URL}
+	if c.Connections == 0 {
+		c.Connections = 4
+	}
+	if c.Timers == 0 {
+		c.Timers = 100
+	}
+	if c.Delay == "" {
+		c.Delay = "250ms"
+	}
+	c.Grace, c.Quiet = 300*time.Millisecond, true
+	return c
+}
+
+func play(t *testing.T, f *fake, c Config) (Report, string) {
+	t.Helper()
+	var out bytes.Buffer
+	report, err := Run(t.Context(), quick(f, c), &out, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report, out.String()
+}
+
+func TestFaultsAreCaught(t *testing.T) {
+	type counts struct {
+		lost, early, duplicate, cancelledFired, stale, wrong, unexpected, unknown, retries, fired int64
+	}
+	// Each tenth of 100 timers has the fault; fired counts timers, not calls.
+	for _, c := range []struct {
+		name   string
+		fault  fault
+		config Config
+		want   counts
+	}{
+		{"none", faultNone, Config{}, counts{fired: 100}},
+		{"drops", faultDrop, Config{}, counts{lost: 10, fired: 90}},
+		{"fires early", faultEarly, Config{}, counts{early: 10, fired: 100}},
+		{"fires early and lies about due", faultEarlyLie, Config{}, counts{early: 10, wrong: 10, fired: 100}},
+		{"fires twice", faultDouble, Config{}, counts{duplicate: 10, fired: 100}},
+		{"answers 503 but fires", faultErrorButFires, Config{Batch: 1}, counts{unknown: 10, fired: 100}},
+		{"answers 503 in a batch but fires", faultErrorButFires, Config{Batch: 25}, counts{unknown: 10, fired: 100}},
+		{"answers 503 and fires twice", faultErrorFiresTwice, Config{}, counts{unknown: 10, fired: 100}},
+		{"answers 503 and forgets", faultErrorAndForgets, Config{}, counts{unknown: 10, fired: 90}},
+		{"answers 429 but fires", faultRefuseButFires, Config{}, counts{unexpected: 10, fired: 100}},
+		{"cuts the connection but fires", faultCutConnection, Config{Batch: 1}, counts{unknown: 10, fired: 100}},
+		{"never answers but fires", faultHangButFires, Config{Batch: 1, Connections: 10, Timeout: 50 * time.Millisecond, Delay: "2s"}, counts{unknown: 10, fired: 100}},
+		{"delivers another body", faultCorrupt, Config{}, counts{wrong: 10, fired: 100}},
+		{"retries", faultRetry, Config{}, counts{retries: 10, fired: 100}},
+		{"forgets what it acknowledged", faultVanish, Config{Delay: "1h", Drain: time.Millisecond}, counts{lost: 10}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, every(10, c.fault))
+			c.config.Mode = ModeFire
+			r, out := play(t, f, c.config)
+			got := counts{r.Lost, r.Early, r.Duplicate, r.CancelledFired, r.Stale, r.WrongPayload, r.Unexpected, r.Unknown, r.Retries, r.Fired}
+			if got != c.want {
+				t.Errorf("counts = %+v, want %+v\n%s", got, c.want, out)
+			}
+			w := c.want
+			if failed := w.lost+w.early+w.wrong+w.unexpected > 0; failed != (len(r.Failures()) > 0) {
+				t.Errorf("failures = %q", r.Failures())
+			}
+		})
+	}
+}
+
+func TestCancelledMustNotFire(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, every(10, faultFireCancelled))
+	r, out := play(t, f, Config{Mode: ModeChurn, CancelShare: 1, Delay: "400ms", Drain: 300 * time.Millisecond, Timers: 100, Connections: 1, Payload: 80})
+	// Nothing is owed after the cancels, so the run may end before the lies
+	// arrive; it is the drain that has to wait for the last due time.
+	if r.CancelledFired != 10 || len(r.Failures()) != 1 {
+		t.Errorf("cancelled fired = %d, want 10\n%s", r.CancelledFired, out)
+	}
+}
+
+func TestChurnCancelsItsShare(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, nil)
+	r, out := play(t, f, Config{Mode: ModeChurn, CancelShare: 0.8, Timers: 1000, Delay: "1s", Topics: 3, Keys: 7})
+	if r.Added != 1000 || r.Prevented < 700 || r.Prevented > 900 || r.Fired != 1000-r.Prevented {
+		t.Errorf("added %d, prevented %d, fired %d\n%s", r.Added, r.Prevented, r.Fired, out)
+	}
+	if len(r.Failures()) > 0 || r.Errors > 0 {
+		t.Errorf("failures = %q, errors = %d", r.Failures(), r.Errors)
+	}
+}
+
+func TestUnansweredCancelExcuses(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, every(2, faultCancelUnanswered))
+	r, out := play(t, f, Config{Mode: ModeChurn, CancelShare: 1, Timers: 100})
+	if r.Unknown != 50 || r.Prevented != 50 || r.Lost != 0 || r.Errors != 50 {
+		t.Errorf("unknown %d, prevented %d, lost %d, errors %d\n%s", r.Unknown, r.Prevented, r.Lost, r.Errors, out)
+	}
+}
+
+func TestMixed(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		fault        fault
+		batch        int
+		stale, wrong bool
+	}{
+		{"as promised", faultNone, 1, false, false},
+		{"in batches", faultNone, 8, false, false},
+		{"old version fires", faultOldVersion, 1, true, false},
+		{"old payload at the new time", faultTorn, 1, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, every(1, c.fault))
+			r, out := play(t, f, Config{Mode: ModeMixed, Timers: 400, Batch: c.batch, Delay: "uniform:300ms-500ms", Mix: "add=40,patch=30,cancel=10,get=20", Topics: 2, Keys: 5})
+			if (r.Stale > 0) != c.stale || (r.WrongPayload > 0) != c.wrong || r.Lost+r.Early+r.Duplicate+r.CancelledFired > 0 {
+				t.Errorf("failures = %q\n%s", r.Failures(), out)
+			}
+			for op, n := range r.ByOp {
+				if n == 0 {
+					t.Errorf("no %s was made", op)
+				}
+			}
+			if r.Fired+r.Prevented < 400 {
+				t.Errorf("fired %d and prevented %d do not cover 400 timers\n%s", r.Fired, r.Prevented, out)
+			}
+		})
+	}
+}
+
+func TestAddSettlesByCancelling(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, nil)
+	r, out := play(t, f, Config{Mode: ModeAdd, Timers: 1500, Delay: "1h", Topics: 7, Batch: 10, Keys: 3})
+	if r.Added != 1500 || r.Prevented != 1500 || r.Ops != 1500 || r.Pending != 0 || len(r.Failures()) > 0 {
+		t.Errorf("added %d, prevented %d, ops %d, pending %d\n%s", r.Added, r.Prevented, r.Ops, r.Pending, out)
+	}
+}
+
+func TestDeadLettersAreAccountedFor(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, every(10, faultDead))
+	r, out := play(t, f, Config{Mode: ModeAdd, Timers: 100, Delay: "1h"})
+	if r.Dead != 10 || r.Prevented != 90 || r.Lost != 0 {
+		t.Errorf("dead %d, prevented %d, lost %d\n%s", r.Dead, r.Prevented, r.Lost, out)
+	}
+}
+
+func TestSameInstantAndOpenLoop(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, nil)
+	r, out := play(t, f, Config{Mode: ModeFire, SameInstant: true, Timers: 200, Rate: 1000, Delay: "600ms"})
+	if r.Fired != 200 || r.Lost > 0 || r.Early > 0 {
+		t.Errorf("fired %d, %d deliveries failed\n%s", r.Fired, f.failed.Load(), out)
+	}
+	if r.Seconds < 0.18 {
+		t.Errorf("200 operations at 1000/s took %v s", r.Seconds)
+	}
+	if !strings.Contains(out, "open loop at 1,000/s") {
+		t.Errorf("the table does not say open loop:\n%s", out)
+	}
+}
+
+func TestExternalSinkAsksTheServer(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, every(10, faultVanish))
+	other := newFake(t, nil) // its 404 or 400 will do: the fake does not retry
+	r, out := play(t, f, Config{Mode: ModeFire, Sink: other.server.URL + "/v1/topics/x/y"})
+	if r.Fired != 90 || r.Lost != 10 {
+		t.Errorf("fired %d, lost %d, want 90 and 10\n%s", r.Fired, r.Lost, out)
+	}
+}
+
+func TestCutShortStillReports(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	c := quick(f, Config{Mode: ModeAdd, Duration: time.Hour, Delay: "1h", Timers: 10_000_000})
+	added := make(chan struct{})
+	f.faults = func(number int64) fault {
+		if number == 50 {
+			close(added)
+		}
+		return faultNone
+	}
+	go func() {
+		<-added
+		cancel()
+	}()
+	var out bytes.Buffer
+	r, err := Run(ctx, c, &out, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.CutShort || r.Added < 50 || r.Pending != r.Added || len(r.Failures()) > 0 {
+		t.Errorf("cut %v, added %d, pending %d, failures %q", r.CutShort, r.Added, r.Pending, r.Failures())
+	}
+	if !strings.Contains(out.String(), "cut short") {
+		t.Errorf("the table does not say so:\n%s", out.String())
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	c := Config{Mode: ModeAdd, URL: []string{"http://127.0.0.1:1"}, Timers: 4, Connections: 2, Quiet: true}
+	r, err := Run(t.Context(), c, io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Broken < 4 || r.Errors != 4 || r.Ops != 0 {
+		t.Errorf("broken %d, errors %d, ops %d", r.Broken, r.Errors, r.Ops)
+	}
+}
+
+func TestReportFiles(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, nil)
+	dir := t.TempDir()
+	jsonFile, htmlFile := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.html")
+	play(t, f, Config{Mode: ModeFire, JSON: jsonFile, HTML: htmlFile})
+	text, err := os.ReadFile(jsonFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range strings.Fields("ops ops_per_second errors latency_ms fired fired_per_second lateness_ms lost early duplicate tester_cpu") {
+		if _, found := fields[key]; !found {
+			t.Errorf("JSON lacks %q", key)
+		}
+	}
+	var latency map[string]float64
+	if err := json.Unmarshal(fields["latency_ms"], &latency); err != nil || len(latency) != 5 {
+		t.Errorf("latency_ms = %s", fields["latency_ms"])
+	}
+	html, err := os.ReadFile(htmlFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<svg", "Every acknowledged timer is accounted for", "lateness"} {
+		if !bytes.Contains(html, []byte(want)) {
+			t.Errorf("HTML lacks %q", want)
+		}
+	}
+	for _, unwanted := range []string{"<script", "src=", "href=", "url(", "NaN", "Inf"} {
+		if bytes.Contains(html, []byte(unwanted)) {
+			t.Errorf("HTML has %q", unwanted)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package loadtest
+
+import (
+	"sync"
+	"time"
+)
+
+// settleBatch is how many timers one request of the settlement cancels.
+const settleBatch = 500
+
+// settlement is the source of calls that cancel, after the load, every timer
+// that is not waited for. The answers prove that the server still held them.
+type settlement struct {
+	ledger  *ledger
+	names   *names
+	afterMs int64 // due later than this; -1 = all
+	unseen  bool  // deliveries went to an external receiver
+
+	mu     sync.Mutex
+	topic  int64
+	number int64
+}
+
+// next gathers the next timers of one topic.
+func (s *settlement) next(c *call, _ time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.op, c.numbers = opCancel, c.numbers[:0]
+	issued := s.ledger.issued.Load()
+	for ; s.topic < s.names.topics; s.topic, s.number = s.topic+1, 0 {
+		for ; s.number < issued && len(c.numbers) < settleBatch; s.number++ {
+			if t := s.names.topicOf(s.number); t != s.topic {
+				s.number = s.nextOf(s.number) - 1
+				continue
+			}
+			if s.open(s.number) {
+				c.numbers = append(c.numbers, s.number)
+			}
+		}
+		if len(c.numbers) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// nextOf is the first number after this one that belongs to the topic: topics
+// take turns, a block of one batch each.
+func (s *settlement) nextOf(number int64) int64 {
+	n := s.names
+	round := n.batch * n.topics
+	at := number/round*round + s.topic*n.batch
+	if at <= number {
+		at += round
+	}
+	return at
+}
+
+// open says whether the timer's fate still has to be asked for.
+func (s *settlement) open(number int64) bool {
+	m := s.ledger.marks(number)
+	if m.has(markRefused | markDelivered | markPrevented | markExcused | markVanished) {
+		return false
+	}
+	return m.has(markAcked|markUnknown) && s.ledger.lastDueMs(number, m) > s.afterMs
+}
+
+// book enters the answer about one timer. No answer settles nothing: the timer
+// stays pending.
+func (s *settlement) book(t *tally, number int64, r result) bool {
+	switch {
+	case r.status == 200 && string(r.outcome) == "prevented":
+		t.prevented.Add(1)
+		s.ledger.add(number, markPrevented)
+	case r.status == 202:
+		s.ledger.add(number, markExcused)
+	case r.status == 410 && string(r.outcome) == "dead":
+		t.dead.Add(1)
+		s.ledger.add(number, markExcused)
+	case r.status == 410 && s.unseen:
+		t.fired.Add(1)
+		s.ledger.add(number, markExcused)
+	case r.status == 404 || r.status == 410:
+		// Gone: forgotten, or said to be fired without having arrived here.
+		return t.bookMissing(s.ledger, number)
+	default:
+		return false
+	}
+	return true
+}
+
+// audit is an account of what the ledger is owed.
+type audit struct {
+	lost     int64 // had to arrive by now and did not
+	vanished int64 // need not have arrived yet, but the server does not know it
+	pending  int64 // need not have arrived yet
+}
+
+// takeAudit walks the whole ledger. byMs is until when due timers had to arrive.
+func takeAudit(l *ledger, byMs int64) (a audit) {
+	for number := range l.issued.Load() {
+		switch {
+		case l.owed(number, byMs):
+			a.lost++
+		case !l.owed(number, 1<<62):
+		case l.marks(number).has(markVanished):
+			a.vanished++
+		default:
+			a.pending++
+		}
+	}
+	return a
+}

@@ -1,0 +1,47 @@
+package sink
+
+// Delivery is one callback as it arrived. Its slices are the connection's own
+// buffers: they may be read until the handler returns, never kept.
+type Delivery struct {
+	Topic     []byte
+	Timer     []byte
+	WebhookID []byte
+	Timestamp []byte // webhook-timestamp as sent
+	Signature []byte // webhook-signature as sent
+	Body      []byte
+	DueMs     int64  // Carillon-Due, -1 when absent or not a number
+	Attempt   int64  // Carillon-Attempt, -1 when absent or not a number
+	Fence     int64  // Carillon-Fence, -1 when absent or not a number
+	ArrivedUs int64  // wall clock as the request had been read, Unix µs
+	Conn      uint64 // the connection's number, for choosing a stripe
+}
+
+// Early says whether the callback came before its due time. Due times are
+// whole milliseconds, so no rounding can make it so.
+func (d *Delivery) Early() bool {
+	return d.DueMs >= 0 && d.ArrivedUs < d.DueMs*1000
+}
+
+// LatenessUs is the time from due to arrival, in µs, negative when early and 0
+// when the due time is unknown.
+func (d *Delivery) LatenessUs() int64 {
+	if d.DueMs < 0 {
+		return 0
+	}
+	return d.ArrivedUs - d.DueMs*1000
+}
+
+// decimal reads a plain non-negative integer, -1 if it is none.
+func decimal(text []byte) int64 {
+	if len(text) == 0 || len(text) > 18 {
+		return -1
+	}
+	var n int64
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return -1
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n
+}

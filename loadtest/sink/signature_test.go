@@ -1,0 +1,77 @@
+package sink
+
+import (
+	"strings"
+	"testing"
+)
+
+// The vector of the Standard Webhooks reference libraries.
+const vectorSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+func vector() *Delivery {
+	return &Delivery{
+		WebhookID: []byte("msg_p5jXN8AQM9LWM0D4loKWxJek"),
+		Timestamp: []byte("1614265330"),
+		Signature: []byte("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
+		Body:      []byte(`{"test": 2432232314}`),
+		ArrivedUs: 1614265330 * 1e6,
+	}
+}
+
+func TestSignatureVector(t *testing.T) {
+	const good = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+	const other = "v1,AAAA9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+	for _, c := range []struct {
+		name   string
+		change func(*Delivery)
+		want   string
+	}{
+		{"as published", func(*Delivery) {}, ""},
+		{"second of two", func(d *Delivery) { d.Signature = []byte(other + " " + good) }, ""},
+		{"beside another version", func(d *Delivery) { d.Signature = []byte("v1a,xyz " + good) }, ""},
+		{"other signature", func(d *Delivery) { d.Signature = []byte(other) }, "signature does not match"},
+		{"cut short", func(d *Delivery) { d.Signature = d.Signature[:20] }, "signature does not match"},
+		{"none", func(d *Delivery) { d.Signature = nil }, "no signature"},
+		{"no id", func(d *Delivery) { d.WebhookID = nil }, "no webhook-id or webhook-timestamp"},
+		{"other body", func(d *Delivery) { d.Body = []byte(`{}`) }, "signature does not match"},
+		{"odd timestamp", func(d *Delivery) { d.Timestamp = []byte("yesterday") }, "no webhook-id or webhook-timestamp"},
+		{"six minutes old", func(d *Delivery) { d.ArrivedUs += 360 * 1e6 }, "webhook-timestamp is more than 5 minutes off"},
+		{"good one is the 17th", func(d *Delivery) { d.Signature = []byte(strings.Repeat("x ", 16) + good) }, "signature does not match"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v, err := newVerifier([]string{"whsec_" + strings.Repeat("Q", 32), vectorSecret})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := vector()
+			c.change(d)
+			if got := v.problem(d); got != c.want {
+				t.Errorf("problem = %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestVerifierRefusesBadSecrets(t *testing.T) {
+	for _, secret := range []string{"", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_c2hvcnQ=", "whsec_!!!", "whsec_" + strings.Repeat("Q", 128)} {
+		if _, err := newVerifier([]string{secret}); err == nil {
+			t.Errorf("secret %q was taken", secret)
+		} else if len(secret) > 10 && strings.Contains(err.Error(), secret) {
+			t.Errorf("the error shows the secret: %v", err)
+		}
+	}
+}
+
+func BenchmarkVerifier(b *testing.B) {
+	v, err := newVerifier([]string{vectorSecret})
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := vector()
+	b.ReportAllocs()
+	for b.Loop() {
+		if problem := v.problem(d); problem != "" {
+			b.Fatal(problem)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package loadtest
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"carillon/loadtest/hist"
+)
+
+// writeTable prints the report the way wrk's users know it.
+func (r Report) writeTable(w io.Writer) {
+	c := r.Config
+	loop := "closed loop"
+	if c.Rate > 0 {
+		loop = fmt.Sprintf("open loop at %s/s, latency from the intended send time", count(c.Rate))
+	}
+	fmt.Fprintf(w, "%s @ %s\n", c.Mode, strings.Join(c.URL, " "))
+	fmt.Fprintf(w, "  %d connections, batch %d, payload %d B, delay %s, seed %d, %s\n", c.Connections, c.Batch, c.Payload, c.Delay, c.Seed, loop)
+	fmt.Fprintf(w, "  %-14s %9s %9s %9s %9s %9s\n", "ms", "p50", "p90", "p99", "p99.9", "max")
+	writeRow(w, "latency", r.Latency)
+	if r.Fired > 0 {
+		writeRow(w, "lateness", r.Lateness)
+	}
+	fmt.Fprintf(w, "  %d operations in %.2fs: %s/s, %d errors\n", r.Ops, r.Seconds, count(r.OpsPerSecond), r.Errors)
+	if r.Fired > 0 {
+		fmt.Fprintf(w, "  %d fired: %s/s from first to last\n", r.Fired, count(r.FiredPerSecond))
+	}
+	fmt.Fprintf(w, "  added %d, prevented %d, unknown %d, refused %d, too late to change %d\n", r.Added, r.Prevented, r.Unknown, r.Refused, r.Conflicts)
+	r.writeNotes(w)
+	fmt.Fprintf(w, "  tester CPU %.2f cores\n", r.TesterCPU)
+	if r.Bottleneck {
+		fmt.Fprintln(w, "  ! the tester was the bottleneck: the server may be faster than this")
+	}
+	fmt.Fprintf(w, "lost %d  early %d  duplicate %d\n", r.Lost, r.Early, r.Duplicate)
+	for _, failure := range r.Failures() {
+		fmt.Fprintf(w, "FAILED: %s\n", failure)
+	}
+}
+
+// writeNotes prints the counts that are usually 0 and worth a line otherwise.
+func (r Report) writeNotes(w io.Writer) {
+	for _, note := range []struct {
+		count  int64
+		format string
+	}{
+		{r.Timeouts, "%d requests timed out\n"},
+		{r.Broken, "%d connections were refused or cut\n"},
+		{r.Retries, "%d deliveries were retries\n"},
+		{r.Vanished, "%d acknowledged timers were answered 404\n"},
+		{r.Dead, "%d timers ended as dead letters\n"},
+		{r.AddedLate, "%d timers were acknowledged after their due time: their lateness includes the add\n"},
+		{r.Unsent, "%d requests were not sent in time: the rate was too high\n"},
+		{r.Foreign, "%d deliveries belonged to other runs\n"},
+		{r.Pending, "%d timers are left on the server\n"},
+	} {
+		if note.count > 0 {
+			fmt.Fprintf(w, "  "+note.format, note.count)
+		}
+	}
+	if r.CutShort {
+		fmt.Fprintln(w, "  the run was cut short")
+	}
+}
+
+func writeRow(w io.Writer, name string, s hist.Summary) {
+	fmt.Fprintf(w, "  %-14s %9.2f %9.2f %9.2f %9.2f %9.2f\n", name, s.P50, s.P90, s.P99, s.P999, s.Max)
+}
+
+// count is a number as people read it: 12, 1,234, 56,789.
+func count(v float64) string {
+	text := fmt.Sprintf("%.0f", v)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// writeProgress prints one line about the run so far.
+func writeProgress(w io.Writer, s progress) {
+	fmt.Fprintf(w, "%6.1fs  %s/s  in flight %d  due %d  fired %d  errors %d%s", s.elapsed.Seconds(),
+		count(s.rate), s.inFlight, s.due, s.fired, s.errors, s.end)
+}
+
+// progress is one moment of a run.
+type progress struct {
+	elapsed                      time.Duration
+	rate                         float64
+	inFlight, due, fired, errors int64
+	end                          string // "\n", or blanks and "\r" on a terminal
+}

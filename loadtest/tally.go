@@ -1,0 +1,58 @@
+package loadtest
+
+import (
+	"sync/atomic"
+
+	"carillon/loadtest/hist"
+)
+
+// tally is what a run counts. All of it is written by many goroutines.
+type tally struct {
+	// Operations inside the measured time.
+	ops, errors atomic.Int64
+
+	// Over the whole run, warm-up included.
+	byOperation                           [len(operationNames)]atomic.Int64
+	added, refused, unknown, prevented    atomic.Int64
+	conflicts, timeouts, broken           atomic.Int64
+	vanished, dead, addedLate, unsent     atomic.Int64
+	inFlight                              atomic.Int64
+	fired, retries, early, duplicate      atomic.Int64
+	cancelledFired, stale, wrong, foreign atomic.Int64
+	unexpected                            atomic.Int64
+	firstFiredUs, lastFiredUs             atomic.Int64 // arrivals, Unix µs
+
+	latency  *hist.Recorder
+	lateness *hist.Recorder
+	due      dueBins
+}
+
+func newTally(baseMs int64) *tally {
+	t := &tally{latency: hist.NewRecorder(), lateness: hist.NewRecorder()}
+	t.due.baseMs = baseMs
+	return t
+}
+
+// dueBins counts how many timers fall due in each tenth of a second, for the
+// progress line only: changes whose outcome is unknown are not in it.
+type dueBins struct {
+	baseMs int64
+	bins   [dueBinCount]atomic.Int64
+}
+
+const (
+	dueBinMs    = 100
+	dueBinCount = 36_000 // one hour; what is due later is in the last bin
+)
+
+func (d *dueBins) move(dueMs, by int64) {
+	d.bins[min(max((dueMs-d.baseMs)/dueBinMs, 0), dueBinCount-1)].Add(by)
+}
+
+// until is the number of timers due before a moment.
+func (d *dueBins) until(ms int64) (n int64) {
+	for i := range min(max((ms-d.baseMs)/dueBinMs, 0), dueBinCount-1) {
+		n += d.bins[i].Load()
+	}
+	return n
+}

@@ -1,0 +1,124 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"carillon/loadtest/hist"
+)
+
+const (
+	// maxSeries bounds the seconds kept for the charts; beyond it, neighbours
+	// are not joined but left out, and only the totals go on.
+	maxSeries = 4 * 3600
+
+	// quietInterval is how often a progress line is printed where a line cannot
+	// be overwritten.
+	quietInterval = 5 * time.Second
+)
+
+// watch looks at the run each second: progress line, time series, and the
+// emptying of the recorders.
+type watch struct {
+	tally    *tally
+	start    time.Time
+	measure  time.Time
+	out      io.Writer
+	quiet    bool
+	terminal bool
+
+	latency, lateness *hist.Histogram // totals of the measured time
+	series            []second
+
+	lastAt         time.Time
+	lastOps        int64
+	lastFired      int64
+	lastPrinted    time.Time
+	interval       [2]*hist.Histogram
+	printedAnyLine bool
+}
+
+func newWatch(t *tally, start, measure time.Time, out io.Writer, quiet bool) *watch {
+	w := &watch{tally: t, start: start, measure: measure, out: out, quiet: quiet || out == nil,
+		latency: hist.New(), lateness: hist.New(), lastAt: start, lastPrinted: start,
+		interval: [2]*hist.Histogram{hist.New(), hist.New()}}
+	if file, ok := out.(*os.File); ok {
+		info, err := file.Stat()
+		w.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	return w
+}
+
+// run watches until the context ends.
+func (w *watch) run(ctx context.Context) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			w.look(now)
+		case <-ctx.Done():
+			w.look(time.Now())
+			if w.terminal && w.printedAnyLine {
+				fmt.Fprintf(w.out, "\r%s\r", strings.Repeat(" ", 79))
+			}
+			return
+		}
+	}
+}
+
+// look closes the interval since the last look.
+func (w *watch) look(now time.Time) {
+	elapsed := now.Sub(w.lastAt).Seconds()
+	if elapsed <= 0 {
+		return
+	}
+	latency, lateness := w.interval[0], w.interval[1]
+	latency.Reset()
+	lateness.Reset()
+	w.tally.latency.Drain(latency)
+	w.tally.lateness.Drain(lateness)
+	w.latency.Merge(latency)
+	w.lateness.Merge(lateness)
+	ops, fired := w.operations(), w.tally.fired.Load()
+	rate := float64(ops-w.lastOps) / elapsed
+	if len(w.series) < maxSeries {
+		w.series = append(w.series, second{at: now.Sub(w.start).Seconds(), ops: rate,
+			fired:   float64(fired-w.lastFired) / elapsed,
+			latency: latency.Summary(), lateness: lateness.Summary()})
+	}
+	w.print(now, rate, fired)
+	w.lastAt, w.lastOps, w.lastFired = now, ops, fired
+}
+
+// operations is how many have ended, warm-up included.
+func (w *watch) operations() (n int64) {
+	for op := range w.tally.byOperation {
+		n += w.tally.byOperation[op].Load()
+	}
+	return n
+}
+
+func (w *watch) print(now time.Time, rate float64, fired int64) {
+	if w.quiet || (!w.terminal && now.Sub(w.lastPrinted) < quietInterval) {
+		return
+	}
+	w.lastPrinted, w.printedAnyLine = now, true
+	end := "\n"
+	if w.terminal {
+		end = "   \r"
+	}
+	t := w.tally
+	writeProgress(w.out, progress{elapsed: now.Sub(w.start), rate: rate, inFlight: t.inFlight.Load(),
+		due: t.due.until(now.UnixMilli()), fired: fired, errors: t.unknown.Load() + t.refused.Load(), end: end})
+}
+
+// totals adds up everything measured; call it when run has returned.
+func (w *watch) totals(latency, lateness *hist.Histogram) {
+	latency.Merge(w.latency)
+	lateness.Merge(w.lateness)
+}

@@ -1,0 +1,268 @@
+package loadtest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// deadlineSlack is how stale a connection's deadline may be: setting it for
+	// every request would cost more than building the request.
+	deadlineSlack = time.Second
+
+	// redialWait keeps a connection that is refused from spinning.
+	redialWait = 100 * time.Millisecond
+
+	// wakeLagAllowed is how late our own timer may wake an idle connection
+	// without that counting as the server's latency. Runtime timers are good to
+	// about a millisecond; beyond it we are starved, and the intended time rules.
+	wakeLagAllowed = 2 * time.Millisecond
+
+	// cutGrace is what a request in flight is still given when the run is cut.
+	cutGrace = time.Second
+)
+
+// source chooses calls for a worker.
+type source interface {
+	next(c *call, now time.Time) bool
+}
+
+// pace says when a worker sends.
+type pace struct {
+	measure time.Time     // what is intended earlier is warm-up
+	end     time.Time     // zero = no end
+	first   time.Time     // open loop: first intended send
+	every   time.Duration // open loop: between intended sends; 0 = closed loop
+}
+
+// worker owns one connection: it sends a call, waits for the answer, books it.
+type worker struct {
+	stripe   uint64
+	target   target
+	timeout  time.Duration
+	requests *requests
+	source   source
+	ledger   *ledger
+	tally    *tally
+	pace     pace
+	settling *settlement // books the answers, unmeasured; nil while loading
+
+	mu       sync.Mutex // guards conn against the cut
+	conn     net.Conn
+	answers  answers
+	deadline time.Time
+	call     call
+}
+
+// run works until the source is exhausted, the time is over or the run is cut.
+func (w *worker) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, w.hurry)
+	defer stop()
+	defer w.disconnect()
+	intended := w.pace.first
+	for ctx.Err() == nil {
+		sent := time.Now()
+		from := sent
+		if w.pace.every > 0 {
+			from = w.await(ctx, intended)
+			sent = time.Now()
+			if ctx.Err() != nil {
+				return
+			}
+			if w.over(sent) {
+				w.skip(intended)
+				return
+			}
+			intended = intended.Add(w.pace.every)
+		}
+		if w.over(sent) || !w.source.next(&w.call, sent) {
+			return
+		}
+		w.exchange(ctx, from, sent)
+	}
+}
+
+func (w *worker) over(now time.Time) bool {
+	return !w.pace.end.IsZero() && !now.Before(w.pace.end)
+}
+
+// await waits for the intended time and returns when latency counts from.
+func (w *worker) await(ctx context.Context, intended time.Time) time.Time {
+	ahead := time.Until(intended)
+	if ahead <= 0 {
+		return intended
+	}
+	pause(ctx, ahead)
+	if woken := time.Now(); woken.Sub(intended) <= wakeLagAllowed {
+		return woken
+	}
+	return intended
+}
+
+// skip counts the operations that were intended before the end but never sent.
+func (w *worker) skip(intended time.Time) {
+	for ; intended.Before(w.pace.end); intended = intended.Add(w.pace.every) {
+		w.tally.unsent.Add(1)
+	}
+}
+
+// exchange sends the current call and books its answer; latency counts from the
+// first of the two times, time-outs from the second. A call that had no
+// answer is booked as such: it may have taken effect.
+func (w *worker) exchange(ctx context.Context, from, sent time.Time) {
+	if w.conn == nil && !w.connect(ctx) {
+		w.bookAll(result{}, from, time.Now())
+		pause(ctx, redialWait)
+		return
+	}
+	if sent.After(w.deadline.Add(-w.timeout)) {
+		w.extend(ctx)
+	}
+	w.tally.inFlight.Add(1)
+	got, err := w.roundTrip()
+	w.tally.inFlight.Add(-1)
+	now := time.Now()
+	if err != nil {
+		w.bookFailure(err, from, now)
+		return
+	}
+	if len(w.call.numbers) == 1 {
+		w.bookAll(result{got.status, outcomeOf(got.body)}, from, now)
+	} else {
+		w.bookBatch(got, from, now)
+	}
+	if got.close {
+		w.disconnect()
+	}
+}
+
+func (w *worker) roundTrip() (answer, error) {
+	if _, err := w.conn.Write(w.requests.write(&w.call)); err != nil {
+		return answer{}, err
+	}
+	return w.answers.next()
+}
+
+func (w *worker) bookFailure(err error, from, now time.Time) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		w.tally.timeouts.Add(1)
+	} else {
+		w.tally.broken.Add(1)
+	}
+	w.disconnect()
+	w.bookAll(result{}, from, now)
+}
+
+func (w *worker) book(number int64, r result, now time.Time) bool {
+	if w.settling != nil {
+		return w.settling.book(w.tally, number, r)
+	}
+	return w.tally.book(w.ledger, w.call.op, number, r, now)
+}
+
+// bookAll books the same end for every operation of the call.
+func (w *worker) bookAll(r result, from, now time.Time) {
+	failed := int64(0)
+	for _, number := range w.call.numbers {
+		if !w.book(number, r, now) {
+			failed++
+		}
+	}
+	w.measure(failed, r.status != 0, from, now)
+}
+
+// bookBatch books a batch by its results; those that the answer lacks are
+// unknown.
+func (w *worker) bookBatch(got answer, from, now time.Time) {
+	if got.status != 200 {
+		w.bookAll(result{status: got.status}, from, now)
+		return
+	}
+	failed := int64(0)
+	book := func(index int, r result) {
+		if index < len(w.call.numbers) && !w.book(w.call.numbers[index], r, now) {
+			failed++
+		}
+	}
+	for index := scanResults(got.body, book); index < len(w.call.numbers); index++ {
+		book(index, result{})
+	}
+	w.measure(failed, true, from, now)
+}
+
+// measure counts the call's operations if they fall into the measured time. A
+// request without an answer has no latency; it is an error.
+func (w *worker) measure(failed int64, answered bool, from, now time.Time) {
+	if w.settling != nil || from.Before(w.pace.measure) {
+		return
+	}
+	w.tally.errors.Add(failed)
+	w.tally.ops.Add(int64(len(w.call.numbers)) - failed)
+	if answered {
+		w.tally.latency.Record(w.stripe, now.Sub(from).Microseconds())
+	}
+}
+
+func (w *worker) connect(ctx context.Context) bool {
+	dialer := net.Dialer{Timeout: w.timeout}
+	conn, err := dialer.DialContext(ctx, "tcp", w.target.address)
+	if err != nil {
+		w.tally.broken.Add(1)
+		return false
+	}
+	if w.target.tls {
+		host, _, _ := net.SplitHostPort(w.target.address)
+		conn = tls.Client(conn, &tls.Config{ServerName: host, NextProtos: []string{"http/1.1"}})
+	}
+	w.mu.Lock()
+	w.conn = conn
+	w.mu.Unlock()
+	w.answers.from = conn
+	w.extend(ctx)
+	return true
+}
+
+func (w *worker) disconnect() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.conn != nil {
+		w.conn.Close()
+		w.conn = nil
+	}
+}
+
+// extend gives the connection its next deadline. The error of a dead connection
+// shows at the next write.
+func (w *worker) extend(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ctx.Err() != nil {
+		return // hurry has set the last one
+	}
+	w.deadline = time.Now().Add(w.timeout + deadlineSlack)
+	_ = w.conn.SetDeadline(w.deadline)
+}
+
+// hurry lets a request in flight come to its end soon.
+func (w *worker) hurry() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.conn != nil {
+		_ = w.conn.SetDeadline(time.Now().Add(cutGrace))
+	}
+}
+
+// pause waits, less if the run is cut.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,139 @@
+package node
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"carillon/shard"
+	"carillon/transport/callback"
+)
+
+// dispatcher lets the shards call receivers: it turns a timer and its topic's policy into a request of the callback pool.
+type dispatcher struct {
+	pool  *callback.Pool
+	clock shard.Clock
+}
+
+var errNoURL = errors.New("neither the timer nor its topic has a callback URL")
+
+// Route implements shard.Dispatcher. A topic with a breaker policy of its own has its own breaker at each destination.
+func (d *dispatcher) Route(t *shard.Topic, own *shard.Callback) (shard.Destination, error) {
+	url := own.URL
+	if url == "" {
+		url = t.Policy.Callback.URL
+	}
+	if url == "" {
+		return nil, errNoURL
+	}
+	key, err := callback.ParseKey(url)
+	if err != nil {
+		return nil, err
+	}
+	if t.Policy.OwnBreaker {
+		key.Scope = t.Name
+	}
+	return key, nil
+}
+
+// Acquire implements shard.Dispatcher.
+func (d *dispatcher) Acquire(dest shard.Destination, t *shard.Topic, w shard.Waiter) (shard.Permit, shard.Verdict) {
+	b := t.Policy.Breaker
+	p, v := d.pool.Acquire(dest.(callback.Key), t.Policy.DestinationConcurrency, callback.Breaker{
+		Failures: b.Failures,
+		Window:   time.Duration(b.WindowMs) * time.Millisecond,
+		Open:     time.Duration(b.OpenMs) * time.Millisecond,
+		Probes:   b.Probes,
+	}, waiter{w, d})
+	switch v.Kind {
+	case callback.Granted:
+		return permit{p, d}, shard.Verdict{}
+	case callback.Queued:
+		return nil, shard.Verdict{Queued: true}
+	case callback.Closed:
+		return nil, shard.Verdict{RetryIn: time.Second}
+	}
+	return nil, shard.Verdict{RetryIn: time.Until(v.RetryAt)}
+}
+
+// waiter hands a granted slot to a shard. It is comparable, as the pool asks.
+type waiter struct {
+	shard.Waiter
+	d *dispatcher
+}
+
+// Granted implements callback.Waiter.
+func (w waiter) Granted(p callback.Permit) { w.Waiter.Granted(permit{p, w.d}) }
+
+type permit struct {
+	callback.Permit
+	d *dispatcher
+}
+
+// Start implements shard.Permit.
+func (p permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
+	p.Permit.Start(p.d.request(j), func(out callback.Outcome) { done(attempt(&out)) })
+}
+
+// request lays the timer's own callback settings over the topic's.
+func (d *dispatcher) request(j *shard.Delivery) *callback.Request {
+	c := j.Topic.Policy.Callback
+	if j.Own.URL != "" {
+		c.URL = j.Own.URL
+	}
+	if j.Own.Method != "" {
+		c.Method = j.Own.Method
+	}
+	if j.Own.HasHeaders {
+		c.Headers = j.Own.Headers
+	}
+	if j.Own.TimeoutMs > 0 {
+		c.TimeoutMs = j.Own.TimeoutMs
+	}
+	job := &j.Job
+	r := &callback.Request{
+		URL: c.URL, Method: c.Method, ContentType: contentType(job), Body: job.Payload,
+		Timeout: time.Duration(c.TimeoutMs) * time.Millisecond,
+		Topic:   j.Topic.Name, Timer: job.ID, DueMs: job.DueMs, Attempt: job.Attempts, Fence: job.Fence,
+		WebhookID: webhookID(j.Shard, job),
+		Deadline:  time.Now().Add(j.Deadline - d.clock.Mono()),
+	}
+	for _, h := range c.Headers {
+		r.Headers = append(r.Headers, callback.Header{Name: h.Name, Value: h.Value})
+	}
+	for _, s := range j.Topic.Policy.Secrets {
+		if key, err := callback.ParseSecret(s); err == nil { // checked when the policy was set
+			r.Secrets = append(r.Secrets, key)
+		}
+	}
+	return r
+}
+
+func contentType(job *shard.Job) string {
+	switch {
+	case job.ContentType != "":
+		return job.ContentType
+	case job.PayloadKind == shard.JSONPayload:
+		return "application/json"
+	case job.PayloadKind == shard.BinaryPayload:
+		return "application/octet-stream"
+	}
+	return ""
+}
+
+// webhookID is the same for all attempts of one version of one timer, and another for any other.
+func webhookID(id shard.ID, job *shard.Job) string {
+	b := make([]byte, 0, 40)
+	b = append(b, "msg_"...)
+	b = append(b, shard.UID(id, job.Seq, job.Tag)...)
+	b = append(b, '_')
+	return string(strconv.AppendUint(b, uint64(job.Version), 10))
+}
+
+func attempt(out *callback.Outcome) shard.Attempt {
+	return shard.Attempt{
+		NotSent: out.Class == callback.NotSent, Status: out.Status, Err: out.Err, Refused: out.Refused,
+		RetryAfterMs: out.RetryAfter.Milliseconds(),
+		StartedMs:    out.StartedMs, EndedMs: out.StartedMs + out.Took.Milliseconds(),
+	}
+}

@@ -1,0 +1,98 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"carillon/shard"
+)
+
+const (
+	janitorEach = time.Minute
+	// topicIdle is how long a topic that was made by an add must have been empty before it goes away.
+	topicIdle = time.Hour
+	// closingStale is how long a topic may stay closed before its deletion counts as abandoned.
+	closingStale = time.Minute
+)
+
+// janitor removes auto-created topics that have been empty for long, and finishes deletions that were cut off.
+type janitor struct {
+	engine *engine
+	log    *slog.Logger
+	now    func() time.Time
+	empty  map[shard.TopicID]time.Time // since when
+}
+
+func newJanitor(e *engine, log *slog.Logger) *janitor {
+	return &janitor{engine: e, log: log, now: time.Now, empty: map[shard.TopicID]time.Time{}}
+}
+
+func (j *janitor) run(ctx context.Context) {
+	tick := time.NewTicker(janitorEach)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			j.round(ctx)
+		}
+	}
+}
+
+// round looks at every topic once.
+func (j *janitor) round(ctx context.Context) {
+	seen := map[shard.TopicID]time.Time{}
+	for after := ""; ctx.Err() == nil; {
+		page := j.engine.Topics(after, 1000)
+		if len(page) == 0 {
+			break
+		}
+		for _, t := range page {
+			after = t.Name
+			switch {
+			case t.Closing:
+				j.settle(ctx, t)
+			case t.AutoCreated:
+				if since, ok := j.check(ctx, t); ok {
+					seen[t.ID] = since
+				}
+			}
+		}
+	}
+	j.empty = seen
+}
+
+// check removes the topic if it has been empty for long enough, else says since when it has been.
+func (j *janitor) check(ctx context.Context, t *shard.Topic) (since time.Time, empty bool) {
+	c, err := j.engine.Counts(ctx, t.ID)
+	if err != nil || c.Scheduled+c.Leased+c.Done+c.Dead > 0 {
+		return time.Time{}, false
+	}
+	since, known := j.empty[t.ID]
+	if !known {
+		return j.now(), true
+	}
+	if j.now().Sub(since) < topicIdle {
+		return since, true
+	}
+	if _, err := j.engine.DeleteTopic(ctx, t.Name, false); err != nil {
+		j.log.Debug("an idle topic was not removed", "topic", t.Name, "error", err)
+	}
+	return time.Time{}, false
+}
+
+// settle ends a deletion that nobody is busy with: a forced one goes on, another is undone.
+func (j *janitor) settle(ctx context.Context, t *shard.Topic) {
+	if j.now().Sub(time.UnixMilli(t.UpdatedMs)) < closingStale {
+		return
+	}
+	if !t.ForceClose {
+		j.engine.reopen(ctx, t)
+		return
+	}
+	if _, err := j.engine.DeleteTopic(ctx, t.Name, true); err != nil {
+		j.log.Warn("the deletion of a topic was cut off and could not be finished; it is tried again", "topic", t.Name, "error", err)
+	}
+}

@@ -1,0 +1,172 @@
+package node
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"carillon/shard"
+	"carillon/transport/callback"
+	"carillon/wal"
+)
+
+// metrics are what /metrics shows. It observes the host and the log; gauges are asked for when somebody scrapes.
+type metrics struct {
+	registry *prometheus.Registry
+
+	adds, modifies prometheus.Counter
+	cancels        map[shard.Code]prometheus.Counter
+	fired          map[shard.OutcomeKind]prometheus.Counter
+	dead           map[shard.Reason]prometheus.Counter
+	elections      prometheus.Counter
+
+	lateness, callback, fsync, frame, snapshot prometheus.Histogram
+}
+
+func newMetrics(host func() *shard.Host, pool *callback.Pool) *metrics {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		m.registry.MustRegister(c)
+		return c
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+		m.registry.MustRegister(h)
+		return h
+	}
+	labelled := func(name, help, label string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		m.registry.MustRegister(v)
+		return v
+	}
+	m.adds = counter("carillon_add_total", "Timers created or replaced whole.")
+	m.modifies = counter("carillon_modify_total", "Changes to pending timers: patched, or made due now.")
+	cancels := labelled("carillon_cancel_total", "Cancels by what they achieved.", "outcome")
+	m.cancels = map[shard.Code]prometheus.Counter{
+		shard.Prevented: cancels.WithLabelValues("prevented"), shard.CancelInFlight: cancels.WithLabelValues("in_flight"),
+		shard.OverFired: cancels.WithLabelValues("already_fired"), shard.OverDead: cancels.WithLabelValues("dead"),
+	}
+	fired := labelled("carillon_fired_total", "Attempts by how they ended.", "result")
+	m.fired = map[shard.OutcomeKind]prometheus.Counter{
+		shard.Ack: fired.WithLabelValues("success"), shard.RetryLater: fired.WithLabelValues("retry"), shard.Kill: fired.WithLabelValues("dead"),
+	}
+	dead := labelled("carillon_dead_total", "Timers that were given up, by reason.", "reason")
+	m.dead = map[shard.Reason]prometheus.Counter{
+		shard.MaxAttempts: dead.WithLabelValues("max_attempts"), shard.Expired: dead.WithLabelValues("expired"),
+		shard.Stopped: dead.WithLabelValues("stopped"), shard.Refused: dead.WithLabelValues("refused"),
+	}
+	m.elections = counter("carillon_raft_elections_total", "Leaderships this node has won.")
+	m.lateness = histogram("carillon_lateness_seconds", "First attempt's start behind the due time.",
+		[]float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600})
+	m.callback = histogram("carillon_callback_seconds", "Duration of calls to receivers.", prometheus.ExponentialBuckets(0.001, 2, 16))
+	m.fsync = histogram("carillon_wal_fsync_seconds", "Duration of the log's fsyncs.", prometheus.ExponentialBuckets(0.0001, 2, 16))
+	m.frame = histogram("carillon_wal_frame_operations", "Timer operations in one frame of the log.", prometheus.ExponentialBuckets(1, 2, 14))
+	m.snapshot = histogram("carillon_snapshot_seconds", "Duration of snapshots.", prometheus.ExponentialBuckets(0.01, 2, 14))
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &gauges{host, pool})
+	return m
+}
+
+// Command implements shard.Observer.
+func (m *metrics) Command(kind shard.Kind, code shard.Code) {
+	switch kind {
+	case shard.Add, shard.Put:
+		if code == shard.Created || code == shard.OK {
+			m.adds.Inc()
+		}
+	case shard.Modify, shard.Fire:
+		if code == shard.OK {
+			m.modifies.Inc()
+		}
+	case shard.Cancel:
+		if c := m.cancels[code]; c != nil {
+			c.Inc()
+		}
+	}
+}
+
+// Outcome implements shard.Observer.
+func (m *metrics) Outcome(o *shard.Outcome) {
+	c := m.fired[o.Kind]
+	if c == nil {
+		return // given back: there was no attempt
+	}
+	c.Inc()
+	m.callback.Observe(float64(o.EndedMs-o.StartedMs) / 1000)
+	if o.Kind == shard.Kill {
+		m.dead[o.Reason].Inc()
+	}
+}
+
+// Expired implements shard.Observer.
+func (m *metrics) Expired() { m.dead[shard.Expired].Inc() }
+
+// Frame implements shard.Observer.
+func (m *metrics) Frame(operations int) { m.frame.Observe(float64(operations)) }
+
+// Lateness implements shard.Observer.
+func (m *metrics) Lateness(ms int64) { m.lateness.Observe(float64(ms) / 1000) }
+
+// Elected implements shard.Observer.
+func (m *metrics) Elected() { m.elections.Inc() }
+
+// Snapshot implements shard.Observer.
+func (m *metrics) Snapshot(took time.Duration) { m.snapshot.Observe(took.Seconds()) }
+
+// log is what the write-ahead log reports.
+func (m *metrics) log() wal.Observe {
+	return wal.Observe{
+		Sync: func(took time.Duration) { m.fsync.Observe(took.Seconds()) },
+	}
+}
+
+// gauges are read when scraped.
+type gauges struct {
+	host func() *shard.Host
+	pool *callback.Pool
+}
+
+var (
+	timersDesc  = prometheus.NewDesc("carillon_timers", "Timers of the shards this node leads.", []string{"state"}, nil)
+	overdueDesc = prometheus.NewDesc("carillon_overdue", "Timers that are due and wait: for a slot, a breaker, a paused topic.", nil, nil)
+	leadersDesc = prometheus.NewDesc("carillon_raft_leaders", "Raft groups this node leads.", nil, nil)
+	memoryDesc  = prometheus.NewDesc("carillon_table_bytes", "Memory that the timer tables hold.", nil, nil)
+	queuedDesc  = prometheus.NewDesc("carillon_queued_operations", "Client operations that have no answer yet.", nil, nil)
+	breakerDesc = prometheus.NewDesc("carillon_breaker_state", "0 closed, 1 half-open, 2 open.", []string{"destination"}, nil)
+)
+
+// maxBreakerSeries bounds the cardinality; those that are not closed come first.
+const maxBreakerSeries = 200
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, memoryDesc, queuedDesc, breakerDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v int64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	s := g.host().Stats()
+	gauge(timersDesc, s.Scheduled, "scheduled")
+	gauge(timersDesc, s.Leased, "leased")
+	gauge(timersDesc, s.Done, "done")
+	gauge(timersDesc, s.Dead, "dead")
+	gauge(overdueDesc, s.Overdue)
+	gauge(leadersDesc, int64(s.Leads))
+	gauge(memoryDesc, s.MemoryBytes)
+	gauge(queuedDesc, s.Queued)
+	left := maxBreakerSeries
+	for _, unwell := range []bool{true, false} {
+		g.pool.Breakers(func(destination string, state int) {
+			if left > 0 && (state != 0) == unwell {
+				left--
+				gauge(breakerDesc, int64(state), destination)
+			}
+		})
+	}
+}

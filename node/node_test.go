@@ -1,0 +1,276 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// running is a node under test.
+type running struct {
+	t    *testing.T
+	base string
+	node *Node
+	stop func() error
+}
+
+// start runs a node on dir and waits until it is ready.
+func start(t *testing.T, dir string, change ...func(*Config)) *running {
+	t.Helper()
+	cfg := Config{DataDir: dir, HTTP: "127.0.0.1:0", Shards: 4, Version: "test", Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	for _, f := range change {
+		f(&cfg)
+	}
+	n, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	r := &running{t: t, node: n}
+	r.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Errorf("the node ended with %v", err)
+		}
+	})
+	r.awaitReady(done)
+	return r
+}
+
+func (r *running) awaitReady(done chan error) {
+	r.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for time.Now().Before(deadline) {
+		select {
+		case err := <-done:
+			done <- err
+			r.t.Fatalf("the node ended before it was ready: %v", err)
+		case <-time.After(2 * time.Millisecond): // polling is what a client does
+		}
+		if addr := r.node.Addr(); addr != "" {
+			r.base = "http://" + addr
+			if code, _ := r.call("GET", "/readyz", ""); code == 200 {
+				return
+			}
+		}
+	}
+	_, body := r.call("GET", "/readyz", "")
+	r.t.Fatalf("not ready: %s", body)
+}
+
+func (r *running) call(method, path, body string) (int, string) {
+	r.t.Helper()
+	req, err := http.NewRequest(method, r.base+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(b)
+}
+
+// must is call with the status that is expected.
+func (r *running) must(want int, method, path, body string) string {
+	r.t.Helper()
+	code, got := r.call(method, path, body)
+	if code != want {
+		r.t.Fatalf("%s %s %s: %d, want %d: %s", method, path, body, code, want, got)
+	}
+	return got
+}
+
+// arrival is one callback that a receiver saw.
+type arrival struct {
+	at      time.Time
+	topic   string
+	timer   string
+	id      string
+	attempt int
+	fence   uint64
+	dueMs   int64
+	body    string
+	header  http.Header
+}
+
+// receiver records callbacks; answer decides the status.
+type receiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	all    []arrival
+	signal chan struct{}
+}
+
+func newReceiver(t *testing.T, answer func(a *arrival, w http.ResponseWriter)) *receiver {
+	t.Helper()
+	r := &receiver{signal: make(chan struct{}, 1)}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		a := arrival{at: time.Now()}
+		body, _ := io.ReadAll(req.Body)
+		h := req.Header
+		a.topic, a.timer, a.id, a.body, a.header = h.Get("Carillon-Topic"), h.Get("Carillon-Timer"), h.Get("Webhook-Id"), string(body), h
+		a.attempt, _ = strconv.Atoi(h.Get("Carillon-Attempt"))
+		a.fence, _ = strconv.ParseUint(h.Get("Carillon-Fence"), 10, 64)
+		a.dueMs, _ = strconv.ParseInt(h.Get("Carillon-Due"), 10, 64)
+		if answer != nil {
+			answer(&a, w)
+		}
+		r.mu.Lock()
+		r.all = append(r.all, a)
+		r.mu.Unlock()
+		select {
+		case r.signal <- struct{}{}:
+		default:
+		}
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// await waits for n callbacks and returns all there are.
+func (r *receiver) await(t *testing.T, n int) []arrival {
+	t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		r.mu.Lock()
+		got := append([]arrival(nil), r.all...)
+		r.mu.Unlock()
+		if len(got) >= n {
+			return got
+		}
+		select {
+		case <-r.signal:
+		case <-timeout:
+			t.Fatalf("%d callbacks, expected %d", len(got), n)
+		}
+	}
+}
+
+func (r *running) timer(topic, id string) map[string]any {
+	r.t.Helper()
+	var v map[string]any
+	if err := json.Unmarshal([]byte(r.must(200, "GET", "/v1/topics/"+topic+"/timers/"+id, "")), &v); err != nil {
+		r.t.Fatal(err)
+	}
+	return v
+}
+
+func TestFirstTimer(t *testing.T) {
+	begun := time.Now()
+	n := start(t, t.TempDir())
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("ready after %s, promised within a second", took)
+	}
+	rec := newReceiver(t, nil)
+	n.must(201, "POST", "/v1/topics/orders/timers", fmt.Sprintf(`{"id":"a","delay":"200ms","payload":{"n":  1},"callback":{"url":"%s/hook"}}`, rec.URL))
+	if v := n.timer("orders", "a"); v["state"] != "scheduled" || v["attempts"] != 0.0 {
+		t.Errorf("before: %v", v)
+	}
+	a := rec.await(t, 1)[0]
+	if a.topic != "orders" || a.timer != "a" || a.attempt != 1 || a.fence == 0 || a.body != `{"n":  1}` || strings.Contains(a.id, ".") || a.id == "" {
+		t.Errorf("callback: %+v", a)
+	}
+	if early := time.UnixMilli(a.dueMs).Sub(a.at); early > 0 {
+		t.Errorf("%s early", early)
+	}
+	if late := a.at.Sub(time.UnixMilli(a.dueMs)); late > 100*time.Millisecond {
+		t.Errorf("%s late", late)
+	}
+	n.eventually("orders", "a", "done")
+}
+
+// eventually waits for a state: the outcome of a call is committed a moment after its answer.
+func (r *running) eventually(topic, id, state string) map[string]any {
+	r.t.Helper()
+	var v map[string]any
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+		if v = r.timer(topic, id); v["state"] == state {
+			return v
+		}
+	}
+	r.t.Fatalf("timer %s is %v, expected %s: %v", id, v["state"], state, v)
+	return nil
+}
+
+func TestRestartKeepsTimers(t *testing.T) {
+	dir := t.TempDir()
+	n := start(t, dir)
+	rec := newReceiver(t, nil)
+	n.must(201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
+	n.must(201, "POST", "/v1/topics/orders/timers", `{"id":"far","delay":"8760h","payload":1}`)
+	n.must(201, "POST", "/v1/topics/orders/timers", `{"id":"soon","delay":"1s","payload":2}`)
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	n = start(t, dir)
+	if v := n.timer("orders", "far"); v["state"] != "scheduled" {
+		t.Errorf("far: %v", v)
+	}
+	if a := rec.await(t, 1)[0]; a.timer != "soon" || a.body != "2" {
+		t.Errorf("%+v", a)
+	}
+	if got := n.must(200, "DELETE", "/v1/topics/orders/timers/far", ""); got != `{"outcome":"prevented"}` {
+		t.Error(got)
+	}
+	n.must(410, "PATCH", "/v1/topics/orders/timers/far", `{"priority":3}`)
+}
+
+func TestHerd(t *testing.T) {
+	const count = 3500
+	n := start(t, t.TempDir())
+	rec := newReceiver(t, nil)
+	n.must(201, "PUT", "/v1/topics/herd", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
+	due := time.Now().Add(2 * time.Second).UnixMilli()
+	for from := 0; from < count; from += 500 {
+		var b bytes.Buffer
+		b.WriteString(`{"ops":[`)
+		for i := range 500 {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, `{"op":"add","id":"h%d","at_ms":%d,"payload":%d}`, from+i, due, from+i)
+		}
+		b.WriteString("]}")
+		if got := n.must(200, "POST", "/v1/topics/herd/batch?brief=true", b.String()); strings.Contains(got, "error") {
+			t.Fatal(got)
+		}
+	}
+	seen := map[string]int{}
+	var latest time.Duration
+	for _, a := range rec.await(t, count) {
+		seen[a.timer]++
+		late := a.at.Sub(time.UnixMilli(a.dueMs))
+		if late < 0 {
+			t.Fatalf("%s was %s early", a.timer, -late)
+		}
+		latest = max(latest, late)
+	}
+	if len(seen) != count || len(rec.await(t, count)) != count {
+		t.Errorf("%d different timers in %d calls, expected %d", len(seen), len(rec.all), count)
+	}
+	t.Logf("the last of %d was %s late", count, latest)
+}

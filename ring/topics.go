@@ -1,0 +1,192 @@
+package ring
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"carillon/shard"
+)
+
+// MaxTopics bounds the topics of a cluster.
+const MaxTopics = 100_000
+
+// ErrTooMany is answered when a topic would be one more than MaxTopics.
+var ErrTooMany = errors.New("there are as many topics as a cluster takes; delete some first")
+
+// Topics is the state machine of the meta group, and the copy of the topics that this node reads.
+// Topic values are immutable: a change publishes a new one.
+type Topics struct {
+	mu     sync.RWMutex
+	byName map[string]*shard.Topic
+	byID   map[shard.TopicID]*shard.Topic
+	lastID shard.TopicID
+
+	changed func() // told after each change; must be quick
+}
+
+// NewTopics is empty; changed may be nil.
+func NewTopics(changed func()) *Topics {
+	if changed == nil {
+		changed = func() {}
+	}
+	return &Topics{byName: map[string]*shard.Topic{}, byID: map[shard.TopicID]*shard.Topic{}, changed: changed}
+}
+
+// Topic finds a topic by its id; it implements shard.Topics.
+func (t *Topics) Topic(id shard.TopicID) (*shard.Topic, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	v, ok := t.byID[id]
+	return v, ok
+}
+
+// Named finds a topic by its name.
+func (t *Topics) Named(name string) (*shard.Topic, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	v, ok := t.byName[name]
+	return v, ok
+}
+
+// List is at most limit topics in order of name, those after a name.
+func (t *Topics) List(after string, limit int) []*shard.Topic {
+	t.mu.RLock()
+	names := make([]string, 0, len(t.byName))
+	for name := range t.byName {
+		if name > after {
+			names = append(names, name)
+		}
+	}
+	t.mu.RUnlock()
+	slices.Sort(names)
+	out := make([]*shard.Topic, 0, min(limit, len(names)))
+	for _, name := range names {
+		if len(out) == limit {
+			break
+		}
+		if v, ok := t.Named(name); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// Apply implements shard.Machine; the result is a Reply.
+func (t *Topics) Apply(nowMs int64, data []byte) any {
+	var c Command
+	policy := shard.DefaultPolicy() // a field that an older node did not write takes its default
+	c.Policy = &policy
+	if err := json.Unmarshal(data, &c); err != nil {
+		return Reply{Err: fmt.Errorf("ring: malformed command: %w", err)}
+	}
+	r := t.apply(nowMs, &c)
+	if r.Err == nil {
+		t.changed()
+	}
+	return r
+}
+
+func (t *Topics) apply(nowMs int64, c *Command) Reply {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.byName[c.Name]
+	switch c.Verb {
+	case Ensure:
+		if old != nil {
+			return Reply{Topic: old}
+		}
+		return t.createLocked(nowMs, c.Name, shard.DefaultPolicy(), true)
+	case Put:
+		if old == nil {
+			return t.createLocked(nowMs, c.Name, *c.Policy, false)
+		}
+	}
+	if old == nil || c.ID != 0 && old.ID != c.ID {
+		return Reply{Err: shard.ErrNoTopic}
+	}
+	next := *old
+	next.UpdatedMs = nowMs
+	switch c.Verb {
+	case Put:
+		next.Policy, next.AutoCreated = *c.Policy, false
+	case Pause:
+		next.Paused = true
+	case Resume:
+		next.Paused = false
+	case Close:
+		next.Closing, next.ForceClose = true, c.Force
+	case Reopen:
+		next.Closing, next.ForceClose = false, false
+	case Delete:
+		if !old.Closing {
+			return Reply{Err: shard.ErrNotEmpty}
+		}
+		delete(t.byName, c.Name)
+		delete(t.byID, old.ID)
+		return Reply{}
+	default:
+		return Reply{Err: fmt.Errorf("ring: unknown verb %q", c.Verb)}
+	}
+	t.publishLocked(&next)
+	return Reply{Topic: &next}
+}
+
+func (t *Topics) createLocked(nowMs int64, name string, p shard.Policy, auto bool) Reply {
+	if len(t.byName) >= MaxTopics {
+		return Reply{Err: ErrTooMany}
+	}
+	t.lastID++
+	v := &shard.Topic{ID: t.lastID, Name: name, Policy: p, AutoCreated: auto, CreatedMs: nowMs, UpdatedMs: nowMs}
+	t.publishLocked(v)
+	return Reply{Topic: v, Created: true}
+}
+
+func (t *Topics) publishLocked(v *shard.Topic) {
+	t.byName[v.Name] = v
+	t.byID[v.ID] = v
+}
+
+// state is the snapshot: versioned JSON, the topics in order of id.
+type state struct {
+	Version int            `json:"version"`
+	LastID  shard.TopicID  `json:"last_id"`
+	Topics  []*shard.Topic `json:"topics"`
+}
+
+// Save implements shard.Machine.
+func (t *Topics) Save() []byte {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	s := state{Version: 1, LastID: t.lastID}
+	for _, id := range slices.Sorted(maps.Keys(t.byID)) {
+		s.Topics = append(s.Topics, t.byID[id])
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(fmt.Sprintf("ring: encode state: %v", err))
+	}
+	return b
+}
+
+// Load implements shard.Machine.
+func (t *Topics) Load(b []byte) error {
+	var s state
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("ring: read state: %w", err)
+	}
+	if s.Version != 1 {
+		return fmt.Errorf("ring: state of version %d, this build reads 1", s.Version)
+	}
+	t.mu.Lock()
+	t.byName, t.byID, t.lastID = map[string]*shard.Topic{}, map[shard.TopicID]*shard.Topic{}, s.LastID
+	for _, v := range s.Topics {
+		t.publishLocked(v)
+	}
+	t.mu.Unlock()
+	t.changed()
+	return nil
+}

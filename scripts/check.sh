@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# check.sh GOLANGCI-LINT GOVULNCHECK: all that is checked without running the product.
+set -euo pipefail
+lint=$1 vulncheck=$2
+cd "$(dirname "$0")/.."
+
+echo "== gofmt"
+unformatted=$(gofmt -l .)
+if [ -n "$unformatted" ]; then
+	printf 'not formatted (make fmt mends it):\n%s\n' "$unformatted" >&2
+	exit 1
+fi
+
+echo "== import rules"
+go test -count 1 .
+
+echo "== golangci-lint"
+"$lint" run ./...
+
+echo "== govulncheck"
+status=0
+log=$(timeout 300 "$vulncheck" ./... 2>&1) || status=$?
+case $status in
+0) echo "no known vulnerability is reached" ;;
+3)
+	printf '%s\n' "$log" >&2
+	exit 1
+	;;
+*)
+	# Without its database nothing can be said; that is the network's fault and not the code's.
+	if [ "$status" -ne 124 ] && ! grep -q 'vuln\.go\.dev' <<<"$log"; then
+		printf '%s\n' "$log" >&2
+		exit 1
+	fi
+	echo "NOT CHECKED: the vulnerability database cannot be reached from here"
+	;;
+esac

@@ -1,0 +1,150 @@
+package shard
+
+import "fmt"
+
+// dropsPerByte bounds what an entry clears away: more than any entry can finish, which takes five bytes a timer.
+const (
+	dropsPerEntry = 64
+	bytesPerDrop  = 4
+)
+
+// Apply makes the changes of one committed entry, which a Batch built, and appends one result per item to dst.
+// want says for which items the result carries a copy of the timer; nil = for none. An error means that the
+// entry cannot be read: the state is then undefined and the shard must stop.
+func (t *Table) Apply(data []byte, want func(item int) bool, dst []Result) ([]Result, error) {
+	var it items
+	if err := it.open(data); err != nil {
+		return dst, fmt.Errorf("shard: apply: %w", err)
+	}
+	t.clockMs = max(t.clockMs, it.nowMs)
+	t.dropFinished(dropsPerEntry + len(data)/bytesPerDrop)
+	for len(t.tombs) > 0 && t.tombs[0].atMs < t.clockMs-tombstoneKeepMs {
+		t.tombs = t.tombs[1:]
+	}
+	for n := 0; it.next(); n++ {
+		r := t.applyItem(&it)
+		if it.fault != "" {
+			break
+		}
+		if want != nil && r.Handle != 0 && (it.kind == itemCommand || r.Code == OK) && want(n) {
+			r.Timer = t.Copy(r.Handle)
+		}
+		dst = append(dst, r)
+	}
+	if err := it.err(); err != nil {
+		return dst, fmt.Errorf("shard: apply: %w", err)
+	}
+	return dst, nil
+}
+
+func (t *Table) applyItem(it *items) Result {
+	switch it.kind {
+	case itemCommand:
+		return t.applyCommand(it)
+	case itemLeases:
+		return t.lease(it.handle, it.seq, it.rev, it.durMs)
+	case itemAcks, itemOutcome:
+		return t.outcome(&it.outcome)
+	case itemExpire:
+		return t.expire(it.handle, it.seq, it.rev, it.untilMs)
+	case itemForget:
+		return t.forgetDead(it.handle, it.seq)
+	case itemTakeover:
+		was := Result{Code: OK, Owner: Owner(t.owner), OwnerFrom: t.ownerFrom}
+		t.owner, t.ownerFrom = it.owner, t.fence+1
+		return was
+	}
+	return Result{Code: OK}
+}
+
+func (t *Table) applyCommand(it *items) Result {
+	c := &it.change
+	switch c.kind {
+	case Add, Put:
+		f, err := restFacts(c.spec.rest)
+		if err == nil && len(c.spec.callback) > 0 {
+			err = checkCallback(c.spec.callback)
+		}
+		if err != nil {
+			it.fail(err.Error())
+			return Result{}
+		}
+		if c.kind == Add {
+			return t.add(c, &f)
+		}
+		return t.put(c, &f)
+	case Modify:
+		p, err := decodePatch(c.patch)
+		if err != nil {
+			it.fail(err.Error())
+			return Result{}
+		}
+		return t.modify(c, p)
+	case Cancel:
+		return t.cancel(c)
+	case Fire:
+		return t.fire(c)
+	case Redrive:
+		var p *Patch
+		if c.patch != nil {
+			var err error
+			if p, err = decodePatch(c.patch); err != nil {
+				it.fail(err.Error())
+				return Result{}
+			}
+		}
+		return t.redrive(c, p)
+	case Purge:
+		return t.purge(c)
+	case CloseTopic:
+		return t.closeTopic(c.topic, c.flags&commandForce != 0)
+	default:
+		t.openTopic(c.topic)
+		return Result{Code: OK}
+	}
+}
+
+// lease starts an attempt of a scheduled timer.
+func (t *Table) lease(h Handle, seq uint64, rev uint32, durMs int64) Result {
+	s := t.live(h, seq)
+	if s == nil || s.state() != Scheduled || s.rev != rev {
+		return Result{Code: Skipped, Handle: h}
+	}
+	s = t.touch(h)
+	r := t.run(s)
+	t.fence++
+	r.fence = t.fence
+	r.nextEnd = s.when()
+	s.setAttempts(s.attempts() + 1)
+	t.turn(h, s, Leased, t.clockMs+clampMs(durMs))
+	t.settle(h, s)
+	return Result{Code: OK, Handle: h, Fence: r.fence}
+}
+
+// expire gives up a scheduled timer whose time to start has passed.
+func (t *Table) expire(h Handle, seq uint64, rev uint32, retainUntilMs int64) Result {
+	s := t.live(h, seq)
+	if s == nil || s.state() != Scheduled || s.rev != rev {
+		return Result{Code: Skipped, Handle: h}
+	}
+	s = t.touch(h)
+	t.kill(h, s, Expired, t.clockMs, retainUntilMs)
+	t.settle(h, s)
+	return Result{Code: OK, Handle: h}
+}
+
+func (t *Table) kill(h Handle, s *slot, why Reason, endMs, retainUntilMs int64) {
+	t.run(s).nextEnd = endMs
+	s.setReason(why)
+	t.turn(h, s, Dead, retainUntilMs)
+}
+
+// forgetDead drops a dead letter.
+func (t *Table) forgetDead(h Handle, seq uint64) Result {
+	s := t.live(h, seq)
+	if s == nil || s.state() != Dead {
+		return Result{Code: Skipped, Handle: h}
+	}
+	t.drop(h)
+	return Result{Code: OK}
+}

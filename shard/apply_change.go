@@ -1,0 +1,250 @@
+package shard
+
+// What a client may not change, by the state of the timer.
+func refusal(s State) (Code, bool) {
+	switch s {
+	case Leased:
+		return InFlight, true
+	case Done:
+		return OverFired, true
+	case Dead:
+		return OverDead, true
+	case Cancelled:
+		return OverCancelled, true
+	}
+	return 0, false
+}
+
+// matches says whether a timer has the version that a command asks for.
+func (c *change) matches(v *blob) bool { return c.ifMatch == 0 || c.ifMatch == v.version }
+
+// add creates a timer, or answers for the one that has its id (I18).
+func (t *Table) add(c *change, f *facts) Result {
+	if t.closed(c.topic) {
+		return Result{Code: TopicClosed}
+	}
+	h := t.lookup(c.topic, c.id)
+	if h == 0 {
+		return t.create(c, f, 1)
+	}
+	s := t.slab.at(h)
+	v := t.view(s.ref)
+	same := v.content == c.content
+	switch s.state() {
+	case Scheduled, Leased:
+		if same {
+			return Result{Code: Same, Handle: h}
+		}
+		if s.state() == Leased {
+			return Result{Code: InFlight, Handle: h}
+		}
+		return Result{Code: Exists, Handle: h}
+	}
+	recent := t.clockMs-t.runs.at(s.run).nextEnd <= finishedKeepMs
+	if same && recent && c.flags&commandAbsolute != 0 {
+		return Result{Code: Same, Handle: h}
+	}
+	return t.createOver(c, f, h)
+}
+
+// put creates a timer or replaces all of one.
+func (t *Table) put(c *change, f *facts) Result {
+	if t.closed(c.topic) {
+		return Result{Code: TopicClosed}
+	}
+	h := t.lookup(c.topic, c.id)
+	if h == 0 {
+		if c.ifMatch != 0 {
+			return Result{Code: VersionMismatch}
+		}
+		return t.create(c, f, 1)
+	}
+	s := t.slab.at(h)
+	v := t.view(s.ref)
+	switch state := s.state(); {
+	case !state.Over() && c.flags&commandCreateOnly != 0:
+		return Result{Code: VersionMismatch, Handle: h}
+	case state == Leased:
+		return Result{Code: InFlight, Handle: h}
+	case !c.matches(&v):
+		return Result{Code: VersionMismatch, Handle: h}
+	case state.Over():
+		return t.createOver(c, f, h)
+	}
+	s = t.touch(h)
+	t.freeRun(h, s)
+	s.setAttempts(0)
+	v.version++
+	v.content, v.updatedMs, v.rest = c.content, t.clockMs, c.spec.rest
+	v.flags &^= blobNoExpiry
+	t.rewrite(h, s, &v, c.spec.callback)
+	s.setPriority(f.priority)
+	t.turn(h, s, Scheduled, c.spec.dueMs)
+	t.settle(h, s)
+	return Result{Code: OK, Handle: h}
+}
+
+// rewrite gives a touched timer a new blob. v may view the old one.
+func (t *Table) rewrite(h Handle, s *slot, v *blob, callback []byte) {
+	old := s.ref
+	v.target = t.targets.intern(&t.blobs, callback)
+	s.ref = t.putBlob(h, v)
+	t.dropBlob(h, old)
+}
+
+// create makes a timer of an id that none has.
+func (t *Table) create(c *change, f *facts, version uint32) Result {
+	h, s := t.makeTimer(c, f, version)
+	t.ids.insert(idHash(c.topic, c.id), uint32(h))
+	t.settle(h, s)
+	return Result{Code: Created, Handle: h}
+}
+
+// createOver makes a timer of an id whose last timer has ended: a dead letter stays, shadowed; another goes.
+func (t *Table) createOver(c *change, f *facts, old Handle) Result {
+	s := t.slab.at(old)
+	version := t.view(s.ref).version + 1
+	if s.state() != Dead {
+		t.drop(old)
+		if old = t.lookup(c.topic, c.id); old == 0 {
+			return t.create(c, f, version)
+		}
+	}
+	h, s := t.makeTimer(c, f, version)
+	t.settle(h, s)
+	t.shadow(idHash(c.topic, c.id), old, h)
+	return Result{Code: Created, Handle: h}
+}
+
+// makeTimer fills a new slot, which stays touched.
+func (t *Table) makeTimer(c *change, f *facts, version uint32) (Handle, *slot) {
+	h, s := t.newSlot()
+	t.seq++
+	s.setSeq(t.seq)
+	s.topic = t.topics.retain(c.topic)
+	s.ref = t.putBlob(h, &blob{
+		target: t.targets.intern(&t.blobs, c.spec.callback), tag: c.tag, content: c.content, version: version,
+		createdMs: t.clockMs, updatedMs: t.clockMs, id: c.id, rest: c.spec.rest,
+	})
+	s.setPriority(f.priority)
+	t.turn(h, s, Scheduled, c.spec.dueMs)
+	return h, s
+}
+
+// modify applies a patch, all of it or nothing (I6). Attempts made so far still count.
+func (t *Table) modify(c *change, p *Patch) Result {
+	h := t.lookup(c.topic, c.id)
+	if h == 0 {
+		return Result{Code: NotFound}
+	}
+	s := t.slab.at(h)
+	if code, refused := refusal(s.state()); refused {
+		return Result{Code: code, Handle: h}
+	}
+	v := t.view(s.ref)
+	if !c.matches(&v) {
+		return Result{Code: VersionMismatch, Handle: h}
+	}
+	s = t.touch(h)
+	t.patch(h, s, &v, p)
+	next := s.when()
+	if p.Due {
+		next = clampMs(p.Spec.DueMs)
+		t.setDue(s, next)
+	}
+	t.turn(h, s, Scheduled, next)
+	t.settle(h, s)
+	return Result{Code: OK, Handle: h}
+}
+
+// patch writes the timer's blob anew with the patch's fields, as the next version.
+func (t *Table) patch(h Handle, s *slot, v *blob, p *Patch) {
+	var spec Spec
+	_ = decodeRest(&spec, v.rest, !p.Payload)
+	if v.target != 0 {
+		spec.Callback = t.targets.at(v.target).callback(&t.blobs)
+	}
+	p.applyTo(&spec)
+	if p.Expiry {
+		v.flags &^= blobNoExpiry
+	}
+	v.version++
+	v.updatedMs = t.clockMs
+	t.scratch = appendCallback(t.scratch[:0], &spec.Callback)
+	n := len(t.scratch)
+	t.scratch = appendRest(t.scratch, &spec)
+	v.rest = t.scratch[n:]
+	t.rewrite(h, s, v, t.scratch[:n])
+	s.setPriority(spec.Priority)
+}
+
+// setDue changes the due time of a touched timer; without a run it is the slot's.
+func (t *Table) setDue(s *slot, ms int64) {
+	if s.run != 0 {
+		t.runs.at(s.run).dueMs = ms
+	}
+}
+
+// cancel prevents every attempt that has not started (I5).
+func (t *Table) cancel(c *change) Result {
+	h := t.lookup(c.topic, c.id)
+	if h == 0 {
+		return Result{Code: NotFound}
+	}
+	s := t.slab.at(h)
+	switch s.state() {
+	case Done:
+		return Result{Code: OverFired, Handle: h}
+	case Dead:
+		return Result{Code: OverDead, Handle: h}
+	case Cancelled:
+		return Result{Code: Prevented, Handle: h}
+	}
+	if v := t.view(s.ref); !c.matches(&v) {
+		return Result{Code: VersionMismatch, Handle: h}
+	}
+	leased := s.state() == Leased
+	s = t.touch(h)
+	if leased {
+		s.mark(cancelMark, true)
+	} else {
+		t.end(h, s, Cancelled, t.clockMs)
+	}
+	t.settle(h, s)
+	if leased {
+		return Result{Code: CancelInFlight, Handle: h}
+	}
+	return Result{Code: Prevented, Handle: h}
+}
+
+// fire makes a scheduled timer due now.
+func (t *Table) fire(c *change) Result {
+	h := t.lookup(c.topic, c.id)
+	if h == 0 {
+		return Result{Code: NotFound}
+	}
+	s := t.slab.at(h)
+	if code, refused := refusal(s.state()); refused {
+		return Result{Code: code, Handle: h}
+	}
+	v := t.view(s.ref)
+	if !c.matches(&v) {
+		return Result{Code: VersionMismatch, Handle: h}
+	}
+	s = t.touch(h)
+	t.advanceVersion(h, s, &v)
+	t.setDue(s, t.clockMs)
+	t.turn(h, s, Scheduled, t.clockMs)
+	t.settle(h, s)
+	return Result{Code: OK, Handle: h}
+}
+
+// advanceVersion rewrites a blob that changes in nothing but its version.
+func (t *Table) advanceVersion(h Handle, s *slot, v *blob) {
+	v.version++
+	v.updatedMs = t.clockMs
+	t.targets.retain(v.target)
+	old := s.ref
+	s.ref = t.putBlob(h, v)
+	t.dropBlob(h, old)
+}

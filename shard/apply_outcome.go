@@ -1,0 +1,58 @@
+package shard
+
+// endSlackMs is how far an attempt's reported end may lie before the entry that reports it; the end of what lies
+// elsewhere is the entry's time. So the list of finished timers is in order of their ends but for this much.
+const endSlackMs = 60_000
+
+func (t *Table) endMs(o *Outcome) int64 {
+	if o.EndedMs > t.clockMs || o.EndedMs < t.clockMs-endSlackMs {
+		return t.clockMs
+	}
+	return max(o.EndedMs, 0)
+}
+
+// outcome ends a lease, if it is still the timer's.
+func (t *Table) outcome(o *Outcome) Result {
+	s := t.live(o.Handle, o.Seq)
+	if s == nil || s.state() != Leased || t.runs.at(s.run).fence != o.Fence {
+		return Result{Code: Skipped, Handle: o.Handle}
+	}
+	s = t.touch(o.Handle)
+	t.record(o, s)
+	t.conclude(o, s)
+	t.settle(o.Handle, s)
+	return Result{Code: OK, Handle: o.Handle}
+}
+
+// record keeps what the attempt was.
+func (t *Table) record(o *Outcome, s *slot) {
+	if o.Kind == Release {
+		s.setAttempts(s.attempts() - 1)
+		return
+	}
+	r := t.runs.at(s.run)
+	r.firedMs = clampMs(o.StartedMs)
+	r.status = uint16(min(max(o.Status, 0), 1<<16-1))
+	t.setError(o.Handle, r, o.Err)
+	if r.lateness < 0 {
+		created := t.view(s.ref).createdMs
+		r.lateness = max(r.firedMs-max(r.dueMs, created), 0)
+	}
+}
+
+// conclude moves the timer on. One whose cancel was asked for while it was leased gets no further attempt (I5).
+func (t *Table) conclude(o *Outcome, s *slot) {
+	h := o.Handle
+	switch {
+	case o.Kind == Ack:
+		t.end(h, s, Done, t.endMs(o))
+	case s.cancelled():
+		t.end(h, s, Cancelled, t.endMs(o))
+	case o.Kind == RetryLater:
+		t.turn(h, s, Scheduled, o.NextMs)
+	case o.Kind == Release:
+		t.turn(h, s, Scheduled, t.runs.at(s.run).nextEnd)
+	default:
+		t.kill(h, s, o.Reason, t.endMs(o), o.RetainUntilMs)
+	}
+}

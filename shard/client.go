@@ -1,0 +1,302 @@
+package shard
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// What clients of a host call. A call always ends: every operation carries a deadline that its worker watches, so a context
+// that ends sooner only stops the client from caring, not the change from taking effect.
+
+var ops = sync.Pool{New: func() any { return new(op) }}
+
+// admit refuses what would grow the state while memory or disk are short; changes that free something go on.
+func (h *Host) admit(kind Kind) error {
+	switch kind {
+	case Add, Put, Redrive, OpenTopic:
+		if h.memory.Load() > h.cfg.MemoryLimit {
+			return ErrMemory
+		}
+		if h.stream.LowDisk() {
+			return ErrLowDisk
+		}
+	}
+	return nil
+}
+
+// newOp prepares one command, or says why it cannot be taken.
+func (h *Host) newOp(id ID, cmd *Command, brief bool, wait *waiter) (*op, error) {
+	if err := h.admit(cmd.Kind); err != nil {
+		return nil, err
+	}
+	g := h.groups[id]
+	if g.w.queued.Add(1) > int64(h.cfg.MaxQueued) {
+		g.w.queued.Add(-1)
+		return nil, ErrOverloaded
+	}
+	o := ops.Get().(*op)
+	*o = op{group: g, cmd: cmd, brief: brief, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	return o, nil
+}
+
+func (h *Host) freeOp(o *op) {
+	*o = op{}
+	ops.Put(o)
+}
+
+// Do has one command decided by its shard. The command must not change until Do returns.
+func (h *Host) Do(_ context.Context, id ID, cmd *Command, brief bool) (Result, error) {
+	wait := newWaiter(1)
+	o, err := h.newOp(id, cmd, brief, wait)
+	if err != nil {
+		waiters.Put(wait)
+		return Result{}, err
+	}
+	if err := o.group.w.box.offer(o); err != nil {
+		o.group.w.queued.Add(-1)
+		waiters.Put(wait)
+		return Result{}, err
+	}
+	wait.await()
+	r, err := o.result, o.err
+	h.freeOp(o)
+	return r, err
+}
+
+// Op is one command of DoAll, and its answer.
+type Op struct {
+	Shard   ID
+	Command *Command
+	Brief   bool
+
+	Result Result
+	Err    error
+}
+
+// DoAll has many decided at once; those of one shard in the order given.
+func (h *Host) DoAll(_ context.Context, list []Op) {
+	wait := newWaiter(len(list) + 1)
+	own := make([]*op, len(list))
+	perWorker := make([]opList, len(h.workers))
+	for i := range list {
+		o, err := h.newOp(list[i].Shard, list[i].Command, list[i].Brief, wait)
+		if err != nil {
+			list[i].Err = err
+			wait.done()
+			continue
+		}
+		own[i] = o
+		n := int(list[i].Shard) % len(h.workers)
+		perWorker[n] = append(perWorker[n], o)
+	}
+	for n, l := range perWorker {
+		if len(l) == 0 {
+			continue
+		}
+		if err := h.workers[n].box.offer(l); err != nil {
+			for _, o := range l {
+				o.answer(Result{}, err)
+			}
+		}
+	}
+	wait.done()
+	wait.await()
+	for i, o := range own {
+		if o != nil {
+			list[i].Result, list[i].Err = o.result, o.err
+			h.freeOp(o)
+		}
+	}
+}
+
+// read runs a linearizable read on a shard.
+func (h *Host) read(id ID, serve func(g *group, budget int) bool) error {
+	wait := newWaiter(1)
+	r := &read{group: h.groups[id], serve: serve, deadline: h.cfg.Clock.Mono() + readLimit, wait: wait}
+	if err := r.group.w.box.offer(r); err != nil {
+		waiters.Put(wait)
+		return err
+	}
+	wait.await()
+	return r.err
+}
+
+// Timer reads one timer, linearizably; nil when there is none.
+func (h *Host) Timer(_ context.Context, id ID, topic TopicID, timer string) (*Timer, error) {
+	var found *Timer
+	err := h.read(id, func(g *group, _ int) bool {
+		if found = g.table.Read(topic, timer); found != nil {
+			g.overlay(found)
+		}
+		return true
+	})
+	return found, err
+}
+
+// List answers a query on one shard: at most q.Limit timers, in order. The walk is done in slices, so that it holds
+// nobody up; a timer that changes meanwhile is shown as it was or as it is.
+func (h *Host) List(_ context.Context, id ID, q *Query) ([]*Timer, error) {
+	const open = 1<<Scheduled | 1<<Leased
+	wanted, scan := q.States, *q
+	if scan.States&open != 0 {
+		scan.States |= open // a lease ahead of its time shows as scheduled: decided below
+	}
+	var top Top
+	var from Handle
+	begun := false
+	var out []*Timer
+	err := h.read(id, func(g *group, budget int) (done bool) {
+		if !begun {
+			begun = true
+			if scan.States != wanted && g.lead.active {
+				scan.Limit += len(g.lead.flights)
+			}
+		}
+		if from, done = g.table.Scan(&scan, from, budget, &top); !done {
+			return false
+		}
+		for _, f := range top.Take(g.table, &scan) {
+			if g.overlay(f.Timer); wanted&(1<<f.Timer.State) != 0 && len(out) < q.Limit {
+				out = append(out, f.Timer)
+			}
+		}
+		return true
+	})
+	return out, err
+}
+
+// Counts sums up a topic over all shards, as this node has it.
+func (h *Host) Counts(_ context.Context, topic TopicID) (Counts, error) {
+	var mu sync.Mutex
+	var sum Counts
+	h.onWorkers(func(w *worker) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, g := range w.groups {
+			if g.table != nil {
+				g.count(topic, &sum)
+			}
+		}
+	})
+	return sum, nil
+}
+
+// count adds one shard's share: leases ahead of their time count as scheduled.
+func (g *group) count(topic TopicID, sum *Counts) {
+	c := g.table.Counts(topic)
+	sum.Scheduled += c.Scheduled
+	sum.Leased += c.Leased
+	sum.Done += c.Done
+	sum.Dead += c.Dead
+	if !g.lead.active {
+		return
+	}
+	if q := g.lead.topics[topic]; q != nil {
+		ready, oldest := q.overdue(g.w.nowMs)
+		sum.Ready += ready
+		sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
+		for _, f := range g.lead.flights {
+			if f.unstarted() && f.lane.queue == q && f.phase == held {
+				sum.Leased--
+				sum.Scheduled++
+			}
+		}
+	}
+}
+
+// Propose has the meta group's machine apply a command.
+func (h *Host) Propose(_ context.Context, cmd []byte) (any, error) {
+	wait := newWaiter(1)
+	o := &metaOp{group: h.groups[Meta], cmd: cmd, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	if err := o.group.w.box.offer(o); err != nil {
+		waiters.Put(wait)
+		return nil, err
+	}
+	wait.await()
+	return o.result, o.err
+}
+
+// TopicsChanged makes the leads look at the topics again. It may be called from any goroutine.
+func (h *Host) TopicsChanged() {
+	for _, w := range h.workers {
+		w.box.post(topicsChanged{})
+	}
+}
+
+// Drain stops leasing and waits until no call is in flight, or the context ends.
+func (h *Host) Drain(ctx context.Context) {
+	h.draining.Store(true)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var mu sync.Mutex
+		flights := 0
+		h.onWorkers(func(w *worker) {
+			n := 0
+			for _, g := range w.groups {
+				if g.lead != nil && g.lead.active {
+					n += g.lead.drain()
+				}
+			}
+			mu.Lock()
+			flights += n
+			mu.Unlock()
+		})
+		if flights == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.stopped:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// drain gives back leases whose calls have not started, and counts those that have not ended.
+func (l *lead) drain() int {
+	for _, f := range l.flights {
+		switch f.phase {
+		case proposed:
+			f.revoked = true
+		case held:
+			l.revoke(f)
+		}
+	}
+	if len(l.flights) > 0 {
+		l.group.w.touch(l.group)
+	}
+	return len(l.flights)
+}
+
+// NotReady says why the host does not serve fully; nil when it does: every group has a leader here, and every shard has fired
+// its canary lately.
+func (h *Host) NotReady() error {
+	select {
+	case <-h.started:
+	default:
+		return ErrRecovering
+	}
+	select {
+	case <-h.stopped:
+		return ErrStopped
+	default:
+	}
+	now := h.cfg.Clock.Mono()
+	for _, g := range h.groups {
+		if g.table == nil {
+			continue
+		}
+		at := time.Duration(g.canary.passed.Load())
+		if at == 0 {
+			return &CanaryError{Shard: g.id}
+		}
+		if now-at > canaryLate {
+			return &CanaryError{Shard: g.id, Late: now - at}
+		}
+	}
+	return nil
+}

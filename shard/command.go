@@ -1,0 +1,122 @@
+package shard
+
+// Kind is the kind of a client's change. The values are part of the log format.
+type Kind uint8
+
+// What a client can do to a timer, and an operator to dead letters and topics.
+const (
+	Add        Kind = 1 + iota
+	Put             // create or replace whole
+	Modify          // PATCH
+	Cancel          // DELETE
+	Fire            // make it due now
+	Redrive         // dead → scheduled, attempts restart
+	Purge           // forget a dead letter
+	CloseTopic      // refuse adds; with Force drop everything of the topic, without only when it has nothing pending or dead
+	OpenTopic       // undo CloseTopic
+)
+
+// Command is one client change to one timer (or, CloseTopic and OpenTopic, to one topic in one shard).
+// It is decided when it is applied, in log order, so its answer is the truth.
+type Command struct {
+	Kind  Kind
+	Topic TopicID
+	ID    string
+
+	// IfMatch is the version that the timer must have; 0 = any.
+	IfMatch uint32
+	// CreateOnly (Put) answers VersionMismatch when the id is in use (If-None-Match: *).
+	CreateOnly bool
+	// Force goes with CloseTopic.
+	Force bool
+	// Absolute (Add) says that the time was given as an instant, not as a delay: then repeating the add within
+	// ten minutes of the timer's end gives the finished timer and no second firing.
+	Absolute bool
+
+	// Tag is the random part of the uid of a timer that Add or Put creates.
+	Tag uint32
+	// Content is a hash of an Add or Put as the client sent it (defaults not filled in, a delay as a delay), for the idempotent add.
+	Content uint64
+	// Spec is given with Add and Put. The table copies what it keeps.
+	Spec *Spec
+	// Patch is given with Modify, and with Redrive (callback only).
+	Patch *Patch
+	// DueMs is given with Redrive: when the first new attempt is due. 0 = at once.
+	DueMs int64
+}
+
+// Patch changes the fields whose Set flag is true, all at once.
+type Patch struct {
+	Spec Spec // new values, read only where a flag below says so
+
+	Due     bool
+	Payload bool // payload and kind; NoPayload resets it to empty
+	// ContentType, Priority, Labels, Expiry: whole.
+	ContentType, Priority, Labels, Expiry bool
+
+	// Callback and Retry change by field: a field is set where its flag is true, to the topic's default where the new value is zero.
+	URL, Method, Headers, Timeout                           bool
+	MaxAttempts, MinBackoff, MaxBackoff, Multiplier, Jitter bool
+}
+
+// Code is how a command ended.
+type Code uint8
+
+// The answers of a command.
+const (
+	Created         Code = 1 + iota // 201
+	Same                            // 200: this add was made before; Timer is as it stands now, possibly over
+	OK                              // 200: changed
+	Prevented                       // 200: cancelled, no attempt starts after this (also when repeated)
+	CancelInFlight                  // 202: a call is running, no further one starts
+	Exists                          // 409: the id is in use with other content
+	InFlight                        // 409: leased
+	OverFired                       // 410: already fired
+	OverDead                        // 410: dead
+	OverCancelled                   // 410: cancelled (Modify, Fire)
+	NotFound                        // 404
+	VersionMismatch                 // 412
+	TopicClosed                     // the topic is being deleted, or its id is from a former life
+	NotEmpty                        // CloseTopic without Force
+	Skipped                         // Redrive, Purge: no dead letter of that id, or its id is in use again
+)
+
+// Result answers a command, or another item of a batch.
+type Result struct {
+	Code    Code
+	Handle  Handle // the timer's slot: as the item named it, or where the command found or put it; 0 none
+	Fence   uint64 // of a lease that was granted: its number
+	Timer   *Timer // as it stands after the command; nil where there is none, and when the command was brief
+	Removed int    // CloseTopic: pending timers that were dropped
+	// A takeover: who led before, and the number of its first lease.
+	Owner     Owner
+	OwnerFrom uint64
+}
+
+// Query selects timers of one topic in one shard, in the order (SortMs, ID, Seq).
+type Query struct {
+	Topic  TopicID
+	States uint8 // bit 1<<State
+	// Sorted and filtered by due time (list), or by the time of the end (dead letters, history).
+	ByEnd          bool
+	FromMs, ToMs   int64 // [FromMs, ToMs); ToMs 0 = open
+	Labels         []string
+	IDPrefix       string
+	Reason         Reason // NoReason = any
+	After          *Key   // only what comes after this
+	Limit          int
+	WithoutPayload bool
+}
+
+// Key is a place in the order of a Query.
+type Key struct {
+	SortMs int64
+	ID     string
+	Seq    uint64
+}
+
+// Counts are the timers of one topic in one shard.
+type Counts struct {
+	Scheduled, Ready, Leased, Done, Dead int64
+	OldestOverdueMs                      int64 // how long the oldest ready one has been due
+}

@@ -1,0 +1,40 @@
+package shard
+
+import "time"
+
+// Dispatcher makes the calls. The host asks it for leave before it leases a timer, so that a receiver that is down
+// or busy costs no attempt; see transport/callback.
+type Dispatcher interface {
+	// Route names where a timer of this topic goes, its own callback settings laid over the topic's.
+	// An error means that it cannot be delivered as the topic stands (no URL): it waits until the topic changes.
+	Route(t *Topic, own *Callback) (Destination, error)
+	// Acquire asks, without blocking, for leave to make one call.
+	Acquire(d Destination, t *Topic, w Waiter) (Permit, Verdict)
+}
+
+// Verdict answers Acquire.
+type Verdict struct {
+	// Queued: all slots are taken; the waiter gets the next one that frees.
+	Queued bool
+	// RetryIn, with no permit and not queued: the breaker is open; ask again after this long.
+	RetryIn time.Duration
+}
+
+// Waiter is told, from any goroutine, that a slot it waited for is its own.
+type Waiter interface{ Granted(Permit) }
+
+// Permit is leave to make one call: a slot at the destination and its breaker's consent. It is used or cancelled exactly once.
+type Permit interface {
+	// Start makes the call on another goroutine and reports how it ended, exactly once, from any goroutine.
+	Start(j *Delivery, done func(Attempt))
+	Cancel()
+}
+
+// Delivery is one attempt to be made.
+type Delivery struct {
+	Topic    *Topic
+	Shard    ID
+	Job      Job
+	Own      Callback
+	Deadline time.Duration // on the host's monotonic clock: a call that could end later is not started
+}

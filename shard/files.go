@@ -1,0 +1,234 @@
+package shard
+
+import (
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/wal"
+)
+
+// groupFiles is what of a group is on disk, and so which generations of the log it still needs.
+//
+// Two snapshots are kept. What the older one does not cover stays in the log, so that a damaged newest snapshot loses nothing.
+type groupFiles struct {
+	gens     []genRange // generations with entries that may be needed, oldest first
+	hardGen  uint64     // where its newest hard state is
+	newest   uint64     // index of the newest snapshot, 0 = none
+	older    uint64     // index of the one before
+	logBytes int64      // of entries since the newest snapshot
+	retryAt  time.Duration
+}
+
+// genRange is the last index of the group's entries in a generation.
+type genRange struct{ gen, last uint64 }
+
+func (f *groupFiles) wrote(gen uint64, ents []*pb.Entry) {
+	for _, e := range ents {
+		f.logBytes += int64(len(e.Data)) + 16
+	}
+	f.reached(gen, ents[len(ents)-1].GetIndex())
+}
+
+func (f *groupFiles) reached(gen, index uint64) {
+	if n := len(f.gens); n > 0 && f.gens[n-1].gen == gen {
+		f.gens[n-1].last = index
+		return
+	}
+	f.gens = append(f.gens, genRange{gen, index})
+}
+
+// saved takes note of a new snapshot.
+func (f *groupFiles) saved(index uint64) {
+	f.older, f.newest, f.logBytes = f.newest, index, 0
+	f.trim()
+}
+
+// settle gives up the older snapshot: the group is idle and must not pin old generations.
+func (f *groupFiles) settle() {
+	f.older = f.newest
+	f.trim()
+}
+
+func (f *groupFiles) trim() {
+	for len(f.gens) > 0 && f.gens[0].last <= f.older {
+		f.gens = f.gens[1:]
+	}
+}
+
+// needed is the oldest generation that the group needs.
+func (f *groupFiles) needed() uint64 {
+	if len(f.gens) > 0 {
+		return min(f.hardGen, f.gens[0].gen)
+	}
+	return f.hardGen
+}
+
+// When a snapshot is due.
+const (
+	snapshotLogBytes = 32 << 20 // … and at least as much log as state
+	pinnedGens       = 2        // closed generations that a group may hold back
+	snapshotRetry    = 30 * time.Second
+	snapshotChunk    = 256 << 10
+	snapshotQueue    = 4 // chunks on their way to the file
+)
+
+// snapshotRun is a snapshot being written: the worker saves the table in slices between its turns, a goroutine writes the file.
+type snapshotRun struct {
+	group  *group
+	meta   wal.SnapshotMeta
+	state  *Snapshot // nil: the meta group's, already whole
+	whole  []byte
+	chunks chan []byte
+	begun  time.Duration
+	broken atomic.Bool // the feed ended early: the file must not be kept
+}
+
+// abort ends the feed early.
+func (s *snapshotRun) abort() {
+	if s.chunks == nil {
+		return
+	}
+	s.broken.Store(true)
+	close(s.chunks)
+	s.chunks = nil
+	if s.state != nil {
+		s.state.Abort()
+	}
+}
+
+// snapshotWritten is told by the writing goroutine: a chunk was taken, or the file is complete.
+type snapshotWritten struct {
+	run  *snapshotRun
+	done bool
+	err  error
+}
+
+func (s *snapshotWritten) handle(w *worker) {
+	if w.snapshot != s.run {
+		return
+	}
+	if s.done {
+		w.snapshotDone(s)
+		return
+	}
+	w.feedSnapshot()
+}
+
+// tickSnapshots starts the next snapshot that is due; one at a time.
+func (w *worker) tickSnapshots() {
+	if w.snapshot != nil {
+		w.feedSnapshot()
+		return
+	}
+	current := w.stream.Generation()
+	needed := current
+	for _, g := range w.groups {
+		pinned := g.files.needed()+pinnedGens < current
+		switch {
+		case g.files.retryAt > w.mono || g.applied <= foundingIndex:
+		case pinned && g.applied == g.files.newest:
+			g.files.settle()
+			w.mark(g)
+		case pinned && g.applied > g.files.newest, g.files.logBytes > max(snapshotLogBytes, g.stateBytes()):
+			w.beginSnapshot(g)
+		}
+		needed = min(needed, g.files.needed())
+		if w.snapshot != nil {
+			break
+		}
+	}
+	if w.snapshot == nil {
+		w.needed.Store(needed)
+	}
+}
+
+func (g *group) stateBytes() int64 {
+	if g.table == nil {
+		return 0
+	}
+	return g.table.MemoryBytes()
+}
+
+func (w *worker) beginSnapshot(g *group) {
+	run := &snapshotRun{group: g, chunks: make(chan []byte, snapshotQueue), begun: w.mono}
+	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm,
+		Conf: appendMark(nil, mark{replica: g.replica, index: g.applied, term: g.appliedTerm, conf: g.store.conf})}
+	if g.table != nil {
+		run.meta.Hash = g.table.Hash()
+		run.state = g.table.BeginSnapshot()
+	} else {
+		run.whole = g.meta.machine.Save()
+	}
+	w.snapshot = run
+	chunks := run.chunks
+	w.host.background.Go(func() {
+		err := writeSnapshot(w.host.cfg.FS, w.host.snapshotDir(), run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
+		w.box.post(&snapshotWritten{run: run, done: true, err: err})
+	})
+	w.feedSnapshot()
+}
+
+// feedSnapshot hands on as many pieces as the writer has room for, and no more than one turn's worth.
+func (w *worker) feedSnapshot() {
+	run := w.snapshot
+	if run.chunks == nil || len(run.chunks) == cap(run.chunks) {
+		return
+	}
+	if run.state == nil {
+		run.chunks <- run.whole
+		w.endSnapshotFeed()
+		return
+	}
+	chunk, done := run.state.Next(make([]byte, 0, snapshotChunk+4096), snapshotChunk)
+	run.chunks <- chunk
+	if done {
+		w.endSnapshotFeed()
+	}
+}
+
+func (w *worker) endSnapshotFeed() {
+	close(w.snapshot.chunks)
+	w.snapshot.chunks = nil
+}
+
+// writeSnapshot writes the chunks to a file until their channel closes; took is called after each.
+func writeSnapshot(fs wal.FS, dir string, run *snapshotRun, chunks <-chan []byte, took func()) error {
+	file, err := wal.CreateSnapshot(fs, dir, run.meta)
+	for chunk := range chunks {
+		if err == nil {
+			_, err = file.Write(chunk)
+		}
+		took()
+	}
+	if err == nil && run.broken.Load() {
+		err = ErrStopped
+	}
+	if err != nil {
+		if file != nil {
+			file.Abort()
+		}
+		return err
+	}
+	return file.Commit()
+}
+
+func (w *worker) snapshotDone(s *snapshotWritten) {
+	w.snapshot = nil
+	g := s.run.group
+	if s.err != nil {
+		g.files.retryAt = w.mono + snapshotRetry
+		w.host.cfg.Logger.Error("snapshot failed; the log keeps growing until one succeeds", "shard", uint32(g.id), "error", s.err)
+		return
+	}
+	w.host.cfg.Observer.Snapshot(w.mono - s.run.begun)
+	g.files.saved(s.run.meta.Index)
+	w.mark(g)
+}
+
+// mark writes the newest snapshot and the hard state to the log, so that older generations with theirs may go.
+func (w *worker) mark(g *group) {
+	g.hardDirty = true
+	w.append(appended{group: g, mark: true, sync: true})
+}

@@ -1,0 +1,96 @@
+package shard
+
+import "time"
+
+// phase is how far a lease has come on its leader.
+type phase uint8
+
+const (
+	proposed phase = iota // in the log's pipeline, not applied yet
+	held                  // applied; its due time has not come
+	started               // the call runs
+	ended                 // an outcome is in the pipeline
+)
+
+// flight is one lease of this leader, from its proposal to the applied outcome.
+type flight struct {
+	handle   Handle
+	seq      uint64
+	fence    uint64
+	lane     *lane
+	permit   Permit
+	phase    phase
+	revoked  bool          // do not start: give the lease back when it is applied
+	dueMs    int64         // wall clock; the call starts no sooner
+	expireMs int64         // no later than this; 0 = no limit
+	leaseEnd time.Duration // monotonic
+	askedAt  time.Duration // when the lease was proposed, to learn how long a commit takes
+	waiting  []*op         // client changes that wait until it is known whether the call starts
+}
+
+// before orders held flights by due time, then arrival.
+func (f *flight) before(o *flight) bool {
+	if f.dueMs != o.dueMs {
+		return f.dueMs < o.dueMs
+	}
+	return f.seq < o.seq
+}
+
+// unstarted reports that clients still see the timer as scheduled, and may change it.
+func (f *flight) unstarted() bool { return f.phase == proposed || f.phase == held }
+
+// callMargin is what a lease lasts beyond the call's time-out.
+const callMargin = 5 * time.Second
+
+// granted is a slot that a lane waited for.
+type granted struct {
+	lane   *lane
+	lead   *lead
+	permit Permit
+}
+
+func (g *granted) handle(w *worker) {
+	g.lane.queued = false
+	if !g.lead.active || g.lane.len() == 0 || g.lane.spare != nil {
+		g.permit.Cancel()
+		return
+	}
+	g.lane.spare = g.permit
+	g.lead.join(g.lane.queue)
+	w.touch(g.lead.group)
+}
+
+// laneWaiter is the lane as the dispatcher's queue knows it.
+type laneWaiter struct {
+	lane *lane
+	lead *lead
+}
+
+// Granted implements Waiter; called from any goroutine.
+func (l *laneWaiter) Granted(p Permit) {
+	l.lead.group.w.box.post(&granted{lane: l.lane, lead: l.lead, permit: p})
+}
+
+// callEnded brings a call's end back to the worker.
+type callEnded struct {
+	lead    *lead
+	flight  *flight
+	attempt Attempt
+}
+
+func (c *callEnded) handle(w *worker) {
+	c.lead.ended(c.flight, &c.attempt)
+	w.touch(c.lead.group)
+}
+
+// TopicsChanged tells the leads that topics have another policy, were paused, resumed, made or deleted.
+type topicsChanged struct{}
+
+func (topicsChanged) handle(w *worker) {
+	for _, g := range w.groups {
+		if g.lead != nil {
+			g.lead.refresh()
+			w.touch(g)
+		}
+	}
+}

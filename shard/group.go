@@ -1,0 +1,408 @@
+package shard
+
+import (
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+
+	"carillon/wal"
+)
+
+// group is this node's replica of one raft group: a timer shard, or the meta group. It belongs to one worker's
+// goroutine and is not locked.
+type group struct {
+	id      ID
+	w       *worker
+	replica uint64
+	raft    *raft.RawNode
+	store   *storage
+
+	table *Table     // a timer shard's state machine
+	meta  *metaGroup // the meta group's
+
+	applied     uint64
+	appliedTerm uint64
+	leader      bool
+	term        uint64
+	serving     bool // this term's takeover is applied: reads and leases may begin
+
+	// What waits to be proposed, and what was proposed and is not applied yet, in order.
+	waiting   []*op
+	takeover  bool
+	batch     Batch
+	items     []item
+	number    uint64
+	proposals []proposal
+	results   []Result
+
+	lead   *lead
+	reads  reads
+	canary canary
+	files  groupFiles // what of it is on disk
+
+	hard      hardState // as raft last gave it
+	hardDirty bool      // not in the log yet: it goes along with the next frame
+
+	touched, again, stalled bool // in the worker's lists
+
+	wakeMs int64 // wall ms at which its wheel or a lane wants a turn
+}
+
+// proposal is one raft entry of this leader that is not applied yet.
+type proposal struct {
+	number uint64
+	items  []item
+	metas  []*metaOp
+}
+
+// item is what one item of a batch was for.
+type item struct {
+	kind   itemKind
+	op     *op
+	flight *flight
+}
+
+type itemKind uint8
+
+const (
+	commandItem itemKind = iota
+	leaseItem
+	outcomeItemKind
+	takeoverItem
+	silentItem // nothing waits for it
+)
+
+// newRaft starts the raft node on what was recovered.
+func (g *group) newRaft() error {
+	node, err := raft.NewRawNode(&raft.Config{
+		ID:                        g.replica,
+		ElectionTick:              20,
+		HeartbeatTick:             2,
+		Storage:                   g.store,
+		Applied:                   g.applied,
+		AsyncStorageWrites:        true,
+		MaxSizePerMsg:             1 << 20,
+		MaxCommittedSizePerReady:  16 << 20,
+		MaxUncommittedEntriesSize: 64 << 20,
+		MaxInflightMsgs:           256,
+		MaxInflightBytes:          64 << 20,
+		CheckQuorum:               true,
+		PreVote:                   true,
+		ReadOnlyOption:            raft.ReadOnlySafe,
+		DisableProposalForwarding: true,
+		Logger:                    raftLogger{g.w.host.cfg.Logger.With("shard", uint32(g.id))},
+	})
+	if err != nil {
+		return fmt.Errorf("shard %d: start raft: %w", g.id, err)
+	}
+	g.raft = node
+	return nil
+}
+
+// soleVoter reports that nobody else has a vote: then there is nothing to wait for before standing for election.
+func (g *group) soleVoter() bool {
+	return len(g.store.conf.Voters) == 1 && g.store.conf.Voters[0] == g.replica && len(g.store.conf.VotersOutgoing) == 0
+}
+
+// work is the group's share of a turn.
+func (g *group) work() {
+	if g.lead != nil {
+		g.lead.run()
+	}
+	if g.w.mayPropose() {
+		g.propose()
+	} else if g.hasWork() {
+		g.w.stall(g)
+	}
+	g.reads.ask(g)
+	g.collect()
+	g.reads.serve(g)
+	g.wakeMs = g.nextWake()
+}
+
+func (g *group) hasWork() bool {
+	if g.meta != nil {
+		return len(g.meta.waiting) > 0
+	}
+	return g.takeover || len(g.waiting) > 0 || g.lead.active &&
+		(len(g.lead.outcomes)+len(g.lead.expires)+len(g.lead.forgets)+len(g.lead.ring) > 0)
+}
+
+// nextWake is when something local falls due, in wall ms.
+func (g *group) nextWake() int64 {
+	if g.lead == nil || !g.lead.active {
+		return 1<<63 - 1
+	}
+	l, at := g.lead, int64(1<<63-1)
+	if ms, ok := g.table.NextDue(); ok {
+		at = ms - l.lookAhead.Milliseconds()
+	}
+	if l.held.len() > 0 {
+		at = min(at, l.held.top().dueMs)
+	}
+	if l.shut.len() > 0 {
+		at = min(at, l.shut.top().untilMs)
+	}
+	if l.later.len() > 0 {
+		at = min(at, l.later.top().dueMs-l.lookAhead.Milliseconds())
+	}
+	return at
+}
+
+// collect takes what raft has to say: soft state, reads, messages to the log, to the state machine and to peers.
+func (g *group) collect() {
+	for g.raft.HasReady() {
+		rd := g.raft.Ready()
+		if rd.SoftState != nil {
+			g.roleChanged(rd.SoftState.RaftState == raft.StateLeader)
+		}
+		for _, rs := range rd.ReadStates {
+			g.reads.confirmed(rs.RequestCtx, rs.Index)
+		}
+		for _, m := range rd.Messages {
+			switch m.GetTo() {
+			case raft.LocalAppendThread:
+				g.append(m)
+			case raft.LocalApplyThread:
+				g.apply(m.Entries)
+				g.step(m.Responses)
+			default:
+				g.w.host.send(g, m)
+			}
+		}
+	}
+}
+
+// append puts what raft wants durable into this turn's frame. Its responses leave when the frame is on disk.
+func (g *group) append(m *pb.Message) {
+	if m.Snapshot != nil {
+		panic(fmt.Sprintf("shard %d: snapshot from a peer, but there is no transport", g.id))
+	}
+	a := appended{group: g, entries: m.Entries, responses: m.Responses}
+	if m.Term != nil {
+		// A new commit index alone need not be durable: it can be learnt again.
+		a.sync = m.GetTerm() != g.hard.term || m.GetVote() != g.hard.vote
+		g.hard = hardState{m.GetTerm(), m.GetVote(), m.GetCommit()}
+		g.hardDirty = true
+	}
+	a.sync = a.sync || len(m.Entries) > 0
+	g.w.append(a)
+}
+
+// step delivers responses of the log and the state machine.
+func (g *group) step(responses []*pb.Message) {
+	for _, m := range responses {
+		if m.GetTo() != g.replica {
+			g.w.host.send(g, m)
+			continue
+		}
+		if err := g.raft.Step(m); err != nil {
+			panic(fmt.Sprintf("shard %d: raft refused a local response: %v", g.id, err))
+		}
+	}
+}
+
+// durable is told that a frame with entries of this group is on disk.
+func (g *group) durable(a *appended, pos wal.Position) {
+	if len(a.entries) > 0 {
+		if !g.store.append(a.entries) {
+			panic(fmt.Sprintf("shard %d: gap in the log: entry %d after %d", g.id, a.entries[0].GetIndex(), g.store.last()))
+		}
+		g.files.wrote(pos.Gen, a.entries)
+	}
+	if a.hard {
+		g.files.hardGen = pos.Gen
+	}
+
+	g.step(a.responses)
+	g.w.touch(g)
+}
+
+// apply runs committed entries through the state machine.
+func (g *group) apply(ents []*pb.Entry) {
+	for _, e := range ents {
+		switch {
+		case e.GetType() != pb.EntryNormal:
+			cc, err := confChange(e)
+			if err != nil {
+				panic(fmt.Sprintf("shard %d: entry %d: %v", g.id, e.GetIndex(), err))
+			}
+			g.store.conf = g.raft.ApplyConfChange(cc)
+		case len(e.Data) > 0:
+			g.applyData(e)
+		}
+		g.applied, g.appliedTerm = e.GetIndex(), e.GetTerm()
+	}
+	g.compact()
+}
+
+// compact drops applied entries from memory that no follower waits for.
+func (g *group) compact() {
+	keep := min(g.applied, g.store.last())
+	if !g.soleVoter() && g.leader {
+		g.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+			if id != g.replica && pr.RecentActive {
+				keep = min(keep, pr.Match)
+			}
+		})
+	}
+	g.store.compact(keep)
+}
+
+// applyData applies one entry of commands and settles what waited for it.
+func (g *group) applyData(e *pb.Entry) {
+	if g.meta != nil {
+		g.meta.apply(g, e)
+		return
+	}
+	p := g.own(e)
+	var want func(int) bool
+	if p != nil {
+		want = func(i int) bool { it := p.items[i]; return it.op != nil && !it.op.brief }
+	}
+	var err error
+	if g.results, err = g.table.Apply(e.Data, want, g.results[:0]); err != nil {
+		panic(fmt.Sprintf("shard %d: entry %d cannot be applied: %v", g.id, e.GetIndex(), err))
+	}
+	if p == nil {
+		return
+	}
+	for i := range p.items {
+		g.settle(&p.items[i], &g.results[i])
+	}
+}
+
+// own is the proposal of this leader that the entry is, or nil.
+func (g *group) own(e *pb.Entry) *proposal {
+	_, origin, number, err := BatchHead(e.Data)
+	if err != nil {
+		panic(fmt.Sprintf("shard %d: entry %d: %v", g.id, e.GetIndex(), err))
+	}
+	if origin != g.w.host.origin || len(g.proposals) == 0 || g.proposals[0].number != number {
+		return nil
+	}
+	p := g.proposals[0]
+	g.proposals[0] = proposal{}
+	g.proposals = g.proposals[1:]
+	return &p
+}
+
+// settle hands an item's result to who waits for it.
+func (g *group) settle(it *item, r *Result) {
+	switch it.kind {
+	case commandItem:
+		if it.op != nil {
+			g.settleOp(it.op, r)
+		}
+	case leaseItem:
+		g.lead.leased(it.flight, *r)
+	case outcomeItemKind:
+		if it.flight != nil {
+			g.lead.settled(it.flight)
+		}
+	case takeoverItem:
+		g.tookOver(r)
+	}
+}
+
+func (g *group) settleOp(o *op, r *Result) {
+	if r.Timer != nil {
+		g.overlay(r.Timer)
+	}
+	if r.Code == InFlight && o.cmd.Kind == Add && r.Timer != nil && r.Timer.State == Scheduled {
+		r.Code = Exists // leased ahead of its time, which clients do not see
+	}
+	if o.wait != nil {
+		g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
+	}
+	o.answer(*r, nil)
+}
+
+// overlay shows a timer as clients know it: a lease whose call has not started is none.
+func (g *group) overlay(t *Timer) {
+	if t.State != Leased || !g.lead.active {
+		return
+	}
+	if h, ok := g.table.Lookup(t.Topic, t.ID); ok {
+		if f := g.lead.flights[h]; f != nil && f.unstarted() && f.seq == t.Seq {
+			t.State = Scheduled
+			t.Attempts--
+			t.NextMs = f.dueMs
+		}
+	}
+}
+
+// roleChanged begins or ends a reign.
+func (g *group) roleChanged(leader bool) {
+	term := g.raft.BasicStatus().GetTerm()
+	if leader == g.leader && term == g.term {
+		return
+	}
+	g.stepDown()
+	g.leader, g.term = leader, term
+	if leader {
+		g.w.host.cfg.Observer.Elected()
+		g.takeover = true
+		g.w.touchNext(g)
+	}
+}
+
+// stepDown ends a reign: what was proposed is unknown, what was not can be tried elsewhere.
+func (g *group) stepDown() {
+	g.leader, g.serving, g.takeover = false, false, false
+	if g.lead != nil {
+		g.lead.end()
+	}
+	for _, p := range g.proposals {
+		p.fail(ErrUnknown)
+	}
+	g.proposals = nil
+	g.reads.fail(ErrNoLeader)
+}
+
+func (p *proposal) fail(err error) {
+	for i := range p.items {
+		it := &p.items[i]
+		if it.op != nil {
+			it.op.answer(Result{}, err)
+		}
+	}
+	for _, o := range p.metas {
+		o.answer(nil, err)
+	}
+}
+
+// expire answers what has waited too long: 503 is better than silence.
+func (g *group) expire(now time.Duration) {
+	for len(g.waiting) > 0 && g.waiting[0].deadline <= now {
+		g.waiting[0].answer(Result{}, g.lateError())
+		g.waiting[0] = nil
+		g.waiting = g.waiting[1:]
+	}
+	for i := range g.proposals {
+		p := &g.proposals[i]
+		for j := range p.items {
+			if o := p.items[j].op; o != nil {
+				if o.deadline+commitGrace > now {
+					break
+				}
+				o.answer(Result{}, ErrUnknown)
+				p.items[j].op = nil
+			}
+		}
+	}
+	g.reads.expire(now)
+	if g.meta != nil {
+		g.meta.expire(now)
+	}
+}
+
+func (g *group) lateError() error {
+	if g.serving {
+		return ErrOverloaded
+	}
+	return ErrNoLeader
+}

@@ -1,0 +1,263 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/wal"
+)
+
+// Config of a Host. The fields without a default must be given.
+type Config struct {
+	Shards  int    // timer shards, P; fixed when the cluster is founded
+	Workers int    // event loops; default GOMAXPROCS, at most Shards+1
+	Node    uint64 // this node's id, below 2^40, never 0
+	Owner   Owner  // this process: see NewOwner
+	Seed    uint64 // of the jitter
+	Found   bool   // the data directory is fresh: found the groups instead of missing them
+
+	FS  wal.FS
+	Dir string
+	Log wal.Options
+
+	Clock      Clock // default: the machine's
+	Topics     Topics
+	Dispatcher Dispatcher
+	Machine    Machine // of the meta group
+	Observer   Observer
+	Logger     *slog.Logger
+
+	// MaxQueued bounds the client operations that one worker holds; default 20,000.
+	MaxQueued int
+	// MemoryLimit is how many bytes of timers the node holds before it refuses adds; default no limit.
+	MemoryLimit int64
+}
+
+// Topics is where a leader looks topics up.
+type Topics interface {
+	Topic(id TopicID) (*Topic, bool)
+}
+
+// Observer is told what happens, for metrics. Calls come from several goroutines and must be quick.
+type Observer interface {
+	Command(kind Kind, code Code)
+	Outcome(o *Outcome)
+	Expired() // given up without another attempt
+	Frame(operations int)
+	Lateness(ms int64)
+	Elected()
+	Snapshot(took time.Duration)
+}
+
+// Time limits of client operations.
+const (
+	waitLimit   = 1500 * time.Millisecond // to be proposed: no leader or too busy means 503 within 2 s
+	commitGrace = 8 * time.Second         // to be committed; then the outcome is unknown
+	readLimit   = 5 * time.Second
+	// maxLease is longer than any lease: the longest call time-out, margin and look-ahead.
+	maxLease = 15*time.Minute + 2*callMargin + maxLookAhead
+)
+
+// Host runs all of a node's raft groups on a few workers. New starts nothing; Run recovers, serves and blocks.
+// Do, DoAll, Timer, List, Counts and Propose may be called from any goroutine once Started is closed.
+type Host struct {
+	cfg     Config
+	origin  uint64 // marks this process's own raft entries
+	workers []*worker
+	groups  []*group // by ID
+	stream  *wal.Stream
+
+	started    chan struct{}
+	stopped    chan struct{} // closed when nothing more will be answered
+	draining   atomic.Bool
+	background sync.WaitGroup
+	failure    chan error // capacity 1
+	memory     atomic.Int64
+}
+
+// New checks the configuration and lays out the groups.
+func New(cfg Config) (*Host, error) {
+	if cfg.Workers <= 0 {
+		cfg.Workers = runtime.GOMAXPROCS(0)
+	}
+	cfg.Workers = min(cfg.Workers, cfg.Shards+1)
+	if cfg.MaxQueued <= 0 {
+		cfg.MaxQueued = 20_000
+	}
+	if cfg.MemoryLimit <= 0 {
+		cfg.MemoryLimit = math.MaxInt64
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = NewSystemClock()
+	}
+	if cfg.Shards < 1 || cfg.Shards > 65535 {
+		return nil, fmt.Errorf("shard: %d shards are out of 1–65535", cfg.Shards)
+	}
+	if cfg.Node == 0 || cfg.Node >= 1<<40 {
+		return nil, fmt.Errorf("shard: node id %d is out of 1–2^40", cfg.Node)
+	}
+	h := &Host{cfg: cfg, origin: uint64(cfg.Owner), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
+	for range cfg.Workers {
+		h.workers = append(h.workers, &worker{host: h, box: newMailbox(cfg.MaxQueued)})
+	}
+	for i := range cfg.Shards + 1 {
+		w := h.workers[i%cfg.Workers]
+		g := &group{id: ID(i), w: w, store: &storage{conf: &pb.ConfState{}}, wakeMs: math.MaxInt64}
+		if g.id == Meta {
+			g.meta = &metaGroup{machine: cfg.Machine}
+		} else {
+			g.table = NewTable(g.id, 0)
+			g.lead = newLead(g)
+		}
+		w.groups = append(w.groups, g)
+		h.groups = append(h.groups, g)
+	}
+	return h, nil
+}
+
+// Started is closed when the host has recovered and takes operations.
+func (h *Host) Started() <-chan struct{} { return h.started }
+
+// Run recovers from the log and serves until the context ends or the storage fails; it returns nil only in the first case.
+// Whoever wants calls in flight to end first calls Drain before.
+func (h *Host) Run(ctx context.Context) error {
+	if err := h.recover(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	streamCtx, stopStream := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopStream()
+	var loops, stream sync.WaitGroup
+	stream.Go(func() {
+		if err := h.stream.Run(streamCtx); err != nil && !errors.Is(err, context.Canceled) {
+			h.fail(err)
+		}
+	})
+	for _, w := range h.workers {
+		w.lastTick = h.cfg.Clock.Mono()
+		loops.Go(func() { w.run(ctx) })
+	}
+	h.background.Go(func() { h.housekeep(ctx) })
+	close(h.started)
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-h.failure:
+	}
+	cancel() // the workers first: nothing new is written or answered
+	loops.Wait()
+	for _, w := range h.workers {
+		w.abandon()
+	}
+	close(h.stopped)
+	h.background.Wait()
+	stopStream() // what was handed over is written
+	stream.Wait()
+	return err
+}
+
+// fail stops the host: after a storage error nothing more may be acknowledged (I20).
+func (h *Host) fail(err error) {
+	select {
+	case h.failure <- err:
+	default:
+	}
+}
+
+// send hands a message to a peer. A group of one has none.
+func (h *Host) send(g *group, m *pb.Message) {
+	panic(fmt.Sprintf("shard %d: %v to replica %d, but there is no transport", g.id, m.GetType(), m.GetTo()))
+}
+
+// housekeep drops log generations that no group needs, and keeps the sum of the memory.
+func (h *Host) housekeep(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		needed, memory := uint64(math.MaxUint64), int64(0)
+		for _, w := range h.workers {
+			needed = min(needed, w.needed.Load())
+			memory += w.memory.Load()
+		}
+		h.memory.Store(memory)
+		if err := h.stream.DropBefore(needed); err != nil {
+			h.cfg.Logger.Error("old log generations could not be removed; they are tried again", "error", err)
+		}
+	}
+}
+
+// abandon answers everything that waits: the node stops.
+func (w *worker) abandon() {
+	for _, e := range w.box.close() {
+		switch e := e.(type) {
+		case *op:
+			e.answer(Result{}, ErrStopped)
+		case opList:
+			for _, o := range e {
+				o.answer(Result{}, ErrStopped)
+			}
+		case *metaOp:
+			e.answer(nil, ErrStopped)
+		case *read:
+			e.answer(ErrStopped)
+		case *granted:
+			e.permit.Cancel()
+		case *call:
+			e.wait.done() // its function is not run
+		}
+	}
+	for _, g := range w.groups {
+		g.stepDown()
+		for _, o := range g.waiting {
+			o.answer(Result{}, ErrStopped)
+		}
+		g.waiting = nil
+		if g.meta != nil {
+			for _, o := range g.meta.waiting {
+				o.answer(nil, ErrStopped)
+			}
+		}
+	}
+	if w.snapshot != nil {
+		w.snapshot.abort()
+	}
+}
+
+// call runs a function on a worker.
+type call struct {
+	fn   func(w *worker)
+	wait *waiter
+}
+
+func (c *call) handle(w *worker) {
+	c.fn(w)
+	c.wait.done()
+}
+
+// onWorkers runs fn on every worker, one after the other or at once, and waits for all.
+func (h *Host) onWorkers(fn func(w *worker)) {
+	wait := newWaiter(len(h.workers) + 1)
+	for _, w := range h.workers {
+		if w.box.put(&call{fn, wait}, math.MaxInt) != nil {
+			wait.done()
+		}
+	}
+	wait.done()
+	wait.await()
+}

@@ -1,0 +1,74 @@
+package shard
+
+import (
+	"math"
+	"slices"
+)
+
+// Attempt is how one call ended, as the dispatcher saw it.
+type Attempt struct {
+	NotSent      bool // the call was never started: the lease is given back and no attempt counts
+	Status       int  // HTTP status; 0 when there was no answer
+	Err          string
+	Refused      bool // the address policy refused the receiver
+	RetryAfterMs int64
+	StartedMs    int64 // wall clock
+	EndedMs      int64
+}
+
+// judge decides what becomes of a timer after an attempt, by its topic's policy and its own retry settings.
+// attempts includes this one; random in [0,1) spreads the backoff. It reads no clock: the decision is written to the log as it is.
+func judge(p *Policy, own *Retry, attempts int, a *Attempt, random float64) Outcome {
+	out := Outcome{StartedMs: a.StartedMs, EndedMs: a.EndedMs, Status: a.Status, Err: a.Err}
+	switch {
+	case a.NotSent:
+		out.Kind = Release
+		return out
+	case a.Err == "" && a.Status >= 200 && a.Status <= 299:
+		out.Kind = Ack
+		return out
+	case slices.Contains(p.StopOn, a.Status):
+		out.Kind, out.Reason = Kill, Stopped
+	case attempts >= maxAttempts(p, own):
+		out.Kind, out.Reason = Kill, MaxAttempts
+		if a.Refused {
+			out.Reason = Refused
+		}
+	default:
+		out.Kind = RetryLater
+		out.NextMs = a.EndedMs + backoffMs(p, own, attempts, random)
+		if a.RetryAfterMs > 0 {
+			out.NextMs = a.EndedMs + a.RetryAfterMs
+		}
+		return out
+	}
+	out.RetainUntilMs = a.EndedMs + p.DeadRetentionMs
+	return out
+}
+
+func maxAttempts(p *Policy, own *Retry) int {
+	if own.MaxAttempts > 0 {
+		return own.MaxAttempts
+	}
+	return p.MaxAttempts
+}
+
+// backoffMs is min(max, min · multiplier^(n−1)) × (1 ± jitter), at least 1 ms.
+func backoffMs(p *Policy, own *Retry, attempts int, random float64) int64 {
+	least, most, factor, jitter := p.MinBackoffMs, p.MaxBackoffMs, p.Multiplier, p.Jitter
+	if own.MinBackoffMs > 0 {
+		least = own.MinBackoffMs
+	}
+	if own.MaxBackoffMs > 0 {
+		most = own.MaxBackoffMs
+	}
+	if own.Multiplier > 0 {
+		factor = own.Multiplier
+	}
+	if own.HasJitter {
+		jitter = own.Jitter
+	}
+	wait := math.Min(float64(most), float64(least)*math.Pow(factor, float64(attempts-1)))
+	wait *= 1 + jitter*(2*random-1)
+	return max(1, int64(math.Ceil(wait)))
+}

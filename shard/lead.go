@@ -1,0 +1,318 @@
+package shard
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Budgets of one turn of one group, so that no turn is long whatever falls due.
+const (
+	wheelBudget = 4096 // timers moved between levels of the wheel
+	popBudget   = 4096 // due timers taken from the wheel
+	leaseBudget = 512  // leases proposed
+)
+
+// Look-ahead: a lease is proposed this much before the due time, so that its commit is over when the time comes.
+const (
+	minLookAhead = 20 * time.Millisecond
+	maxLookAhead = 250 * time.Millisecond
+)
+
+// lead is what only a shard's leader does: it takes what falls due from the wheel, queues it by topic and
+// destination, leases it as gates open, starts the call when lease and due time are there, and judges how it ended.
+// All of it is local: whatever a new leader does not find here, it finds in the table.
+//
+// Invariant (I3, I4): a call starts only for a lease that this leader proposed, saw applied in its own term, and whose due time its
+// wall clock has reached.
+type lead struct {
+	group  *group
+	active bool
+
+	topics map[TopicID]*topicQueue
+	ring   []*topicQueue // those with something that may go; served in turn
+	routes map[routeKey]*lane
+	later  heap[entry]   // popped, but further off than the look-ahead (the clock stepped back)
+	shut   heap[laneKey] // lanes behind an open breaker, by when to ask again
+
+	flights map[Handle]*flight
+	held    heap[*flight]
+
+	outcomes []outcomeItem
+	expires  []entry // scheduled, past their expiry
+	forgets  []entry // dead, past their retention
+
+	lookAhead time.Duration
+	popped    [512]Handle
+	random    *rand.Rand
+
+	scanning    bool // for leases of former leaders
+	orphansFrom Handle
+	orphan      orphanRule
+}
+
+type routeKey struct {
+	topic  TopicID
+	target Target
+}
+
+// laneKey orders shut lanes.
+type laneKey struct {
+	untilMs int64
+	lane    *lane
+}
+
+func (k laneKey) before(o laneKey) bool { return k.untilMs < o.untilMs }
+
+// outcomeItem is an outcome on its way into the log, with its flight (nil: an orphan's).
+type outcomeItem struct {
+	Outcome
+	flight *flight
+}
+
+func newLead(g *group) *lead {
+	return &lead{group: g, random: rand.New(rand.NewPCG(g.w.host.cfg.Seed, uint64(g.id)))}
+}
+
+// begin starts a reign, after the takeover was applied.
+func (l *lead) begin(rule orphanRule) {
+	l.active = true
+	l.topics = map[TopicID]*topicQueue{}
+	l.routes = map[routeKey]*lane{}
+	l.flights = map[Handle]*flight{}
+	l.ring, l.later, l.shut, l.held = nil, heap[entry]{}, heap[laneKey]{}, heap[*flight]{}
+	l.outcomes, l.expires, l.forgets = nil, nil, nil
+	l.lookAhead = minLookAhead
+	l.orphan, l.scanning, l.orphansFrom = rule, rule.ownFrom != 0, 0
+}
+
+// end stops the reign: nothing more is started; what was taken from the wheel goes back, so that a later reign finds it.
+func (l *lead) end() {
+	if !l.active {
+		return
+	}
+	l.active = false
+	for _, q := range l.topics {
+		for _, n := range q.lanes {
+			for n.len() > 0 {
+				l.giveBack(n.pop())
+			}
+			if n.spare != nil {
+				n.spare.Cancel()
+				n.spare = nil
+			}
+		}
+	}
+	for l.later.len() > 0 {
+		l.giveBack(l.later.pop())
+	}
+	for _, f := range l.flights {
+		if f.unstarted() {
+			f.permit.Cancel()
+			f.phase = ended
+		}
+		for _, o := range f.waiting {
+			o.answer(Result{}, ErrNoLeader)
+		}
+		f.waiting = nil
+	}
+	l.flights = nil
+}
+
+func (l *lead) giveBack(e entry) {
+	t := l.group.table
+	if t.Live(e.handle, e.seq) && t.Due(e.handle).Rev == e.rev {
+		t.Watch(e.handle, e.dueMs)
+	}
+}
+
+// run does this turn's share: wheel → lanes → leases, and starts what is held and due.
+func (l *lead) run() {
+	if !l.active {
+		return
+	}
+	l.scanOrphans()
+	l.takeDue()
+	l.reopen()
+	l.startDue()
+}
+
+// takeDue moves the wheel on and queues what is due within the look-ahead.
+func (l *lead) takeDue() {
+	g := l.group
+	horizon := g.w.nowMs + l.lookAhead.Milliseconds()
+	if !g.table.Advance(horizon, wheelBudget) {
+		g.w.touchNext(g)
+	}
+	for l.later.len() > 0 && l.later.top().dueMs <= horizon {
+		l.classify(l.later.pop(), horizon)
+	}
+	for taken := 0; taken < popBudget; {
+		n := g.table.Pop(l.popped[:])
+		for _, h := range l.popped[:n] {
+			l.sort(h, horizon)
+		}
+		taken += n
+		if n < len(l.popped) {
+			return
+		}
+	}
+	g.w.touchNext(g)
+}
+
+// sort decides what a timer that left the wheel needs.
+func (l *lead) sort(h Handle, horizon int64) {
+	d := l.group.table.Due(h)
+	e := entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev, priority: d.Priority}
+	switch d.State {
+	case Scheduled:
+		if d.ExpiresMs != 0 && l.group.w.nowMs > d.ExpiresMs {
+			l.expires = append(l.expires, e)
+			return
+		}
+		if d.ExpiresMs != 0 && d.NextMs > d.ExpiresMs { // it came for its expiry, which is ahead by the look-ahead
+			l.group.table.Watch(h, horizon+d.ExpiresMs+1-l.group.w.nowMs)
+			return
+		}
+		l.classify(e, horizon)
+	case Leased:
+		l.leaseEnded(h, &d)
+	case Dead:
+		if d.RetainMs > l.group.w.nowMs {
+			l.group.table.Watch(h, horizon+d.RetainMs-l.group.w.nowMs)
+			return
+		}
+		l.forgets = append(l.forgets, e)
+	}
+}
+
+// classify queues a scheduled timer in its lane. One with an expiry also stays in the wheel for that moment, in case its gates stay shut.
+func (l *lead) classify(e entry, horizon int64) {
+	g := l.group
+	if e.dueMs > horizon {
+		l.later.push(e)
+		return
+	}
+	if !g.table.Live(e.handle, e.seq) {
+		return
+	}
+	d := g.table.Due(e.handle)
+	if d.Rev != e.rev || d.State != Scheduled {
+		return
+	}
+	n := l.lane(d.Topic, d.Target)
+	if g.w.nowMs-e.dueMs > backlogAfterMs {
+		n.backlog.push(e)
+	} else {
+		n.fresh.push(e)
+	}
+	if d.ExpiresMs != 0 {
+		g.table.Watch(e.handle, horizon+d.ExpiresMs+1-g.w.nowMs)
+	}
+	l.join(n.queue)
+}
+
+// lane finds or makes the queue of a topic's timers with the given callback override.
+func (l *lead) lane(id TopicID, target Target) *lane {
+	key := routeKey{id, target}
+	if n := l.routes[key]; n != nil {
+		return n
+	}
+	q := l.topics[id]
+	if q == nil {
+		q = &topicQueue{id: id}
+		q.topic = l.topic(id)
+		l.topics[id] = q
+	}
+	var dest Destination // nil: no way to deliver as things stand
+	switch {
+	case id == canaryTopic:
+		dest = canaryDest{l.group}
+	case q.topic != nil:
+		own := l.group.table.Callback(target)
+		if d, err := l.group.w.host.cfg.Dispatcher.Route(q.topic, &own); err == nil {
+			dest = d
+		}
+	}
+	for _, n := range q.lanes {
+		if n.dest == dest {
+			l.routes[key] = n
+			return n
+		}
+	}
+	n := &lane{queue: q, dest: dest}
+	q.lanes = append(q.lanes, n)
+	l.routes[key] = n
+	return n
+}
+
+// topic is a topic as this node knows it; nil: not at all.
+func (l *lead) topic(id TopicID) *Topic {
+	if id == canaryTopic {
+		return canaryOf
+	}
+	t, _ := l.group.w.host.cfg.Topics.Topic(id)
+	return t
+}
+
+// retention is how long a timer of the topic stays a dead letter, in ms.
+func (l *lead) retention(h Handle) int64 {
+	if t := l.topic(l.group.table.Due(h).Topic); t != nil {
+		return t.Policy.DeadRetentionMs
+	}
+	return DefaultPolicy().DeadRetentionMs
+}
+
+// join puts a topic in the ring unless it is there.
+func (l *lead) join(q *topicQueue) {
+	if !q.inRing {
+		q.inRing = true
+		l.ring = append(l.ring, q)
+	}
+}
+
+// reopen brings back lanes whose breaker may let a call through again.
+func (l *lead) reopen() {
+	for l.shut.len() > 0 && l.shut.top().untilMs <= l.group.w.nowMs {
+		l.join(l.shut.pop().lane.queue)
+	}
+}
+
+// refresh takes over changed topics: their timers are queued anew, as where they go may have changed.
+func (l *lead) refresh() {
+	if !l.active {
+		return
+	}
+	for id, q := range l.topics {
+		topic := l.topic(id)
+		if topic == q.topic {
+			continue
+		}
+		q.topic = topic
+		lanes := q.lanes
+		q.lanes = nil
+		for key := range l.routes {
+			if key.topic == id {
+				delete(l.routes, key)
+			}
+		}
+		for _, old := range lanes {
+			l.requeue(old)
+		}
+		if len(q.lanes) == 0 && topic == nil {
+			delete(l.topics, id)
+		}
+	}
+}
+
+func (l *lead) requeue(old *lane) {
+	if old.spare != nil {
+		old.spare.Cancel()
+		old.spare = nil
+	}
+	for _, h := range []*heap[entry]{&old.fresh, &old.backlog} {
+		for _, e := range h.items {
+			l.classify(e, e.dueMs)
+		}
+		h.items = nil
+	}
+}

@@ -1,0 +1,240 @@
+package shard
+
+import (
+	"slices"
+	"time"
+)
+
+// lease proposes leases for what may go now, fair between topics: one of each in turn.
+func (l *lead) lease(b *Batch) {
+	g := l.group
+	for budget := leaseBudget; budget > 0 && len(l.ring) > 0; {
+		q := l.ring[0]
+		n := l.choose(q)
+		if n == nil {
+			q.inRing = false
+			l.ring = l.ring[1:]
+			continue
+		}
+		e := n.head()
+		if !l.stands(e) {
+			n.pop()
+			continue
+		}
+		permit := l.acquire(n)
+		if permit == nil {
+			continue // the lane is shut now; another of the topic may be open
+		}
+		n.pop()
+		l.propose(b, n, e, permit)
+		budget--
+		l.ring = append(l.ring[1:], q)
+	}
+	if len(l.ring) > 0 {
+		g.w.touchNext(g)
+	}
+}
+
+// choose is the lane of a topic whose timer goes next; nil: none may go.
+func (l *lead) choose(q *topicQueue) *lane {
+	if q.topic == nil || q.topic.Paused {
+		return nil
+	}
+	return q.next(l.group.w.nowMs)
+}
+
+// stands reports whether the timer is still as it was when it was queued, and may still be called.
+func (l *lead) stands(e entry) bool {
+	t := l.group.table
+	if !t.Live(e.handle, e.seq) {
+		return false
+	}
+	d := t.Due(e.handle)
+	return d.Rev == e.rev && d.State == Scheduled && l.flights[e.handle] == nil &&
+		(d.ExpiresMs == 0 || l.group.w.nowMs <= d.ExpiresMs)
+}
+
+// acquire asks for leave to call; without it the lane waits, in the dispatcher's queue or for its breaker.
+func (l *lead) acquire(n *lane) Permit {
+	if n.spare != nil {
+		p := n.spare
+		n.spare = nil
+		return p
+	}
+	if n.dest == nil {
+		n.blockedUntil = 1<<63 - 1 // until the topic changes
+		return nil
+	}
+	if p, ok := n.dest.(canaryDest); ok {
+		return p
+	}
+	p, v := l.group.w.host.cfg.Dispatcher.Acquire(n.dest, n.queue.topic, &laneWaiter{lane: n, lead: l})
+	switch {
+	case p != nil:
+		return p
+	case v.Queued:
+		n.queued = true
+	default:
+		n.blockedUntil = l.group.w.nowMs + max(1, v.RetryIn.Milliseconds())
+		l.shut.push(laneKey{n.blockedUntil, n})
+	}
+	return nil
+}
+
+// propose adds a lease to the batch and remembers its flight.
+func (l *lead) propose(b *Batch, n *lane, e entry, permit Permit) {
+	g := l.group
+	d := g.table.Due(e.handle)
+	own := g.table.Callback(d.Target)
+	timeout := time.Duration(n.queue.topic.Policy.Callback.TimeoutMs) * time.Millisecond
+	if own.TimeoutMs > 0 {
+		timeout = time.Duration(own.TimeoutMs) * time.Millisecond
+	}
+	last := timeout + callMargin + maxLookAhead
+	f := &flight{
+		handle: e.handle, seq: e.seq, lane: n, permit: permit,
+		dueMs: e.dueMs, expireMs: d.ExpiresMs,
+		leaseEnd: g.w.mono + last, askedAt: g.w.mono,
+	}
+	l.flights[e.handle] = f
+	n.flying++
+	b.Lease(last.Milliseconds(), e.handle, e.seq, e.rev)
+	g.items = append(g.items, item{flight: f, kind: leaseItem})
+}
+
+// leased is told how a proposed lease was applied.
+func (l *lead) leased(f *flight, r Result) {
+	l.learn(l.group.w.mono - f.askedAt)
+	if r.Code != OK { // the timer changed under it
+		f.permit.Cancel()
+		l.settled(f)
+		l.releaseOps(f)
+		return
+	}
+	f.fence = r.Fence
+	if f.revoked {
+		l.revoke(f)
+		l.releaseOps(f)
+		return
+	}
+	f.phase = held
+	l.held.push(f)
+}
+
+// learn adapts the look-ahead to about two commit times.
+func (l *lead) learn(commit time.Duration) {
+	want := min(max(2*commit, minLookAhead), maxLookAhead)
+	if want > l.lookAhead {
+		l.lookAhead = want
+	} else {
+		l.lookAhead -= (l.lookAhead - want) / 64
+	}
+}
+
+// revoke gives a lease back whose call has not started.
+func (l *lead) revoke(f *flight) {
+	f.permit.Cancel()
+	f.phase = ended
+	l.outcomes = append(l.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
+}
+
+func (l *lead) releaseOps(f *flight) {
+	l.group.waiting = append(f.waiting, l.group.waiting...)
+	f.waiting = nil
+	if len(l.group.waiting) > 0 {
+		l.group.w.touchNext(l.group)
+	}
+}
+
+// startDue starts every held call whose time has come.
+func (l *lead) startDue() {
+	for l.held.len() > 0 && (l.held.top().phase != held || l.held.top().dueMs <= l.group.w.nowMs) {
+		f := l.held.pop()
+		if f.phase == held {
+			l.start(f)
+		}
+	}
+}
+
+func (l *lead) start(f *flight) {
+	g := l.group
+	if !g.table.Live(f.handle, f.seq) { // its topic was dropped by force
+		l.drop(f)
+		return
+	}
+	d := g.table.Due(f.handle)
+	if d.State != Leased || d.Fence != f.fence {
+		l.drop(f)
+		return
+	}
+	topic := f.lane.queue.topic
+	if topic == nil || topic.Paused || f.expireMs != 0 && g.w.nowMs > f.expireMs {
+		l.revoke(f)
+		return
+	}
+	f.phase = started
+	job := g.table.Job(f.handle)
+	if job.Attempts == 1 && d.Topic != canaryTopic {
+		g.w.host.cfg.Observer.Lateness(g.w.nowMs - max(job.DueMs, job.CreatedMs))
+	}
+	f.permit.Start(&Delivery{Topic: topic, Shard: g.id, Job: job, Own: g.table.Callback(d.Target), Deadline: f.leaseEnd},
+		func(a Attempt) { g.w.box.post(&callEnded{lead: l, flight: f, attempt: a}) })
+}
+
+func (l *lead) drop(f *flight) {
+	f.permit.Cancel()
+	l.settled(f)
+}
+
+// ended judges a call.
+func (l *lead) ended(f *flight, a *Attempt) {
+	if !l.active || l.flights[f.handle] != f {
+		return // an ex-leader's call, or its timer was dropped: the lease runs out
+	}
+	f.phase = ended
+	g := l.group
+	if !g.table.Live(f.handle, f.seq) {
+		l.settled(f)
+		return
+	}
+	topic := f.lane.queue.topic
+	policy := DefaultPolicy()
+	if topic != nil {
+		policy = topic.Policy
+	}
+	d := g.table.Due(f.handle)
+	own := g.table.RetryOf(f.handle)
+	out := judge(&policy, &own, d.Attempts, a, l.random.Float64())
+	out.Handle, out.Seq, out.Fence = f.handle, f.seq, f.fence
+	l.outcomes = append(l.outcomes, outcomeItem{out, f})
+	if d.Topic != canaryTopic {
+		g.w.host.cfg.Observer.Outcome(&out)
+	}
+}
+
+// settled ends a flight: its outcome was applied, or its lease never was.
+func (l *lead) settled(f *flight) {
+	f.phase = ended
+	if l.flights[f.handle] == f {
+		delete(l.flights, f.handle)
+		f.lane.flying--
+	}
+}
+
+// sweep forgets what is idle, so that topics and receivers that are gone cost nothing.
+func (l *lead) sweep() {
+	if !l.active {
+		return
+	}
+	for key, n := range l.routes {
+		if n.idle() {
+			delete(l.routes, key)
+		}
+	}
+	for id, q := range l.topics {
+		q.lanes = slices.DeleteFunc(q.lanes, (*lane).idle)
+		if len(q.lanes) == 0 && !q.inRing {
+			delete(l.topics, id)
+		}
+	}
+}

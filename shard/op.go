@@ -1,0 +1,112 @@
+package shard
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// op is one client command on its way through a worker.
+type op struct {
+	group    *group
+	cmd      *Command
+	brief    bool
+	deadline time.Duration // on the monotonic clock
+	proposed bool          // in a raft entry: from here on a failure leaves the outcome unknown
+
+	result Result
+	err    error
+	wait   *waiter
+}
+
+// answer ends the op. The caller's goroutine may reuse everything in it at once.
+func (o *op) answer(r Result, err error) {
+	o.result, o.err = r, err
+	if o.wait == nil {
+		return // the node's own
+	}
+	o.group.w.queued.Add(-1)
+	o.wait.done()
+}
+
+func (o *op) handle(w *worker) {
+	o.group.waiting = append(o.group.waiting, o)
+	w.touch(o.group)
+}
+
+// opList is what one client call has for one worker.
+type opList []*op
+
+func (l opList) handle(w *worker) {
+	for _, o := range l {
+		o.handle(w)
+	}
+}
+
+// waiter wakes a client's goroutine when n parts of its call are done.
+type waiter struct {
+	left atomic.Int32
+	ch   chan struct{} // capacity 1
+}
+
+var waiters = sync.Pool{New: func() any { return &waiter{ch: make(chan struct{}, 1)} }}
+
+func newWaiter(n int) *waiter {
+	w := waiters.Get().(*waiter)
+	w.left.Store(int32(n))
+	return w
+}
+
+func (w *waiter) done() {
+	if w.left.Add(-1) == 0 {
+		w.ch <- struct{}{}
+	}
+}
+
+// await blocks until all parts are done and gives the waiter back.
+func (w *waiter) await() {
+	<-w.ch
+	waiters.Put(w)
+}
+
+// metaOp is one command for the meta group's machine.
+type metaOp struct {
+	group    *group
+	cmd      []byte
+	deadline time.Duration
+	proposed bool
+
+	result any
+	err    error
+	wait   *waiter
+}
+
+func (o *metaOp) answer(r any, err error) {
+	o.result, o.err = r, err
+	o.wait.done()
+}
+
+func (o *metaOp) handle(w *worker) {
+	o.group.meta.waiting = append(o.group.meta.waiting, o)
+	w.touch(o.group)
+}
+
+// read is a linearizable read: it is served once everything that was committed when it arrived is applied.
+type read struct {
+	group    *group
+	serve    func(g *group, budget int) (done bool) // may be called many times, a slice of work each
+	deadline time.Duration
+	index    uint64 // what must be applied first
+	err      error
+	wait     *waiter
+}
+
+func (r *read) answer(err error) {
+	r.err = err
+	r.wait.done()
+}
+
+func (r *read) handle(w *worker) {
+	r.group.reads.fresh = append(r.group.reads.fresh, r)
+	w.touch(r.group)
+}

@@ -1,0 +1,133 @@
+package shard
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Why a node cannot answer now. Each is retryable; ErrUnknown and ErrStopped leave open whether the change took effect.
+var (
+	ErrNoLeader   = errors.New("the shard has no leader now")
+	ErrOverloaded = errors.New("too much is waiting")
+	ErrMemory     = errors.New("the memory limit is reached")
+	ErrLowDisk    = errors.New("the disk is almost full")
+	ErrUnknown    = errors.New("no answer in time; the change may have taken effect or may yet")
+	ErrStopped    = errors.New("the node is stopping")
+	ErrRecovering = errors.New("the node is reading its log and will serve soon")
+)
+
+// Answers about topics.
+var (
+	ErrNoTopic  = errors.New("no such topic")
+	ErrNotEmpty = errors.New("the topic is not empty")
+)
+
+// KeyOf is the part of an id that says where it lives: what stands in its leading braces, else all of it.
+// hasKey tells whether there were braces. The id has been validated.
+func KeyOf(id string) (key string, hasKey bool) {
+	if strings.HasPrefix(id, "{") {
+		if end := strings.IndexByte(id, '}'); end > 0 {
+			return id[1:end], true
+		}
+	}
+	return id, false
+}
+
+// Place is the shard of a timer in a cluster of p timer shards: 1 + xxh64(topic, 0, key or id) mod p, but an id
+// that the server made carries its shard (see NewID).
+func Place(topic, id string, p int) ID {
+	if n, ok := shardOfID(id); ok {
+		return ID(1 + n%uint32(p))
+	}
+	key, _ := KeyOf(id)
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.WriteString(topic)
+	_, _ = d.Write([]byte{0})
+	_, _ = d.WriteString(key)
+	return ID(1 + d.Sum64()%uint64(p))
+}
+
+// Server-made ids are "s", four hex digits of the shard, "-", and 20 characters of base 32 (100 random bits).
+const (
+	idAlphabet = "0123456789abcdefghijklmnopqrstuv"
+	idLen      = 1 + 4 + 1 + 20
+)
+
+// NewID makes an id that lives in the given shard from 100 of the 128 random bits.
+func NewID(shard ID, hi, lo uint64) string {
+	const hex = "0123456789abcdef"
+	var b [idLen]byte
+	n := uint32(shard - 1)
+	b[0], b[1], b[2], b[3], b[4], b[5] = 's', hex[n>>12&15], hex[n>>8&15], hex[n>>4&15], hex[n&15], '-'
+	putBase32(b[6:16], hi)
+	putBase32(b[16:26], lo)
+	return string(b[:])
+}
+
+// KeyedID makes an id with the given key: the key in braces and 20 random characters.
+func KeyedID(key string, hi, lo uint64) string {
+	b := make([]byte, 0, len(key)+22)
+	b = append(b, '{')
+	b = append(b, key...)
+	b = append(b, '}')
+	var r [20]byte
+	putBase32(r[:10], hi)
+	putBase32(r[10:], lo)
+	return string(append(b, r[:]...))
+}
+
+func putBase32(dst []byte, v uint64) {
+	for i := range dst {
+		dst[i] = idAlphabet[v&31]
+		v >>= 5
+	}
+}
+
+// shardOfID reads the shard number (from 0) out of a server-made id.
+func shardOfID(id string) (uint32, bool) {
+	if len(id) != idLen || id[0] != 's' || id[5] != '-' {
+		return 0, false
+	}
+	var n uint32
+	for i := 1; i < 5; i++ {
+		c := id[i]
+		switch {
+		case c >= '0' && c <= '9':
+			n = n<<4 | uint32(c-'0')
+		case c >= 'a' && c <= 'f':
+			n = n<<4 | uint32(c-'a'+10)
+		default:
+			return 0, false
+		}
+	}
+	for i := 6; i < idLen; i++ {
+		if c := id[i]; !(c >= '0' && c <= '9' || c >= 'a' && c <= 'v') {
+			return 0, false
+		}
+	}
+	return n, true
+}
+
+// UID names one timer for ever: its shard, its number there, and a random tag against clusters that were restored or merged.
+func UID(id ID, seq uint64, tag uint32) string {
+	b := make([]byte, 0, 32)
+	b = appendHex(b, uint64(id), 4)
+	b = append(b, '-')
+	b = appendHex(b, seq, 1)
+	b = append(b, '-')
+	return string(appendHex(b, uint64(tag), 8))
+}
+
+// appendHex appends at least width digits.
+func appendHex(b []byte, v uint64, width int) []byte {
+	const hex = "0123456789abcdef"
+	for shift := 60; shift >= 0; shift -= 4 {
+		if d := v >> shift; d != 0 || shift < 4*width {
+			b = append(b, hex[d&15])
+		}
+	}
+	return b
+}

@@ -1,0 +1,58 @@
+package shard
+
+// Policy is how a topic delivers: every field of API.md section 3, defaults filled in. It is held by the meta
+// group; a leader reads it when it decides what to fire and what becomes of an attempt, and writes the
+// decision (not the policy) into its shard's log. So tables need no policy, and a change takes effect at once.
+type Policy struct {
+	Callback Callback // default URL, method, headers, timeout
+
+	MaxAttempts  int
+	MinBackoffMs int64
+	MaxBackoffMs int64
+	Multiplier   float64
+	Jitter       float64
+
+	StopOn []int
+
+	Breaker                Breaker
+	OwnBreaker             bool // the topic set `breaker`: it has its own per destination
+	DestinationConcurrency int
+
+	HistoryMs       int64
+	DeadRetentionMs int64
+	Secrets         []string // as given: whsec_…
+}
+
+// Breaker is the policy of a destination's circuit breaker.
+type Breaker struct {
+	Failures int
+	WindowMs int64
+	OpenMs   int64
+	Probes   int
+}
+
+// DefaultPolicy is the policy of a topic that says nothing.
+func DefaultPolicy() Policy {
+	return Policy{
+		Callback:    Callback{Method: "POST", TimeoutMs: 10_000},
+		MaxAttempts: 16, MinBackoffMs: 1_000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0.2,
+		StopOn:                 []int{410},
+		Breaker:                Breaker{Failures: 5, WindowMs: 10_000, OpenMs: 5_000, Probes: 1},
+		DestinationConcurrency: 256,
+		HistoryMs:              72 * 3_600_000,
+		DeadRetentionMs:        720 * 3_600_000,
+	}
+}
+
+// Topic is a topic as the meta group has it. Values are immutable once published.
+type Topic struct {
+	ID          TopicID
+	Name        string
+	Policy      Policy
+	Paused      bool
+	AutoCreated bool
+	Closing     bool // being deleted: adds wait
+	ForceClose  bool // … with all that is in it
+	CreatedMs   int64
+	UpdatedMs   int64
+}

@@ -1,0 +1,150 @@
+package shard
+
+// entry is a timer that is due, or about to be, as its leader queues it. It is a hint: the timer may have changed
+// since, which its revision shows when its turn comes.
+type entry struct {
+	dueMs    int64
+	seq      uint64
+	handle   Handle
+	rev      uint32
+	priority uint8
+}
+
+// before is the order among the ready: priority, then due time, then arrival.
+func (e entry) before(o entry) bool {
+	if e.priority != o.priority {
+		return e.priority > o.priority
+	}
+	if e.dueMs != o.dueMs {
+		return e.dueMs < o.dueMs
+	}
+	return e.seq < o.seq
+}
+
+// heap is a binary min-heap of values by before; container/heap would box each one.
+type heap[T interface{ before(T) bool }] struct{ items []T }
+
+func (h *heap[T]) len() int { return len(h.items) }
+
+func (h *heap[T]) top() T { return h.items[0] }
+
+func (h *heap[T]) push(v T) {
+	h.items = append(h.items, v)
+	i := len(h.items) - 1
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !h.items[i].before(h.items[parent]) {
+			break
+		}
+		h.items[i], h.items[parent] = h.items[parent], h.items[i]
+		i = parent
+	}
+}
+
+func (h *heap[T]) pop() T {
+	v := h.items[0]
+	last := len(h.items) - 1
+	h.items[0] = h.items[last]
+	var zero T
+	h.items[last] = zero
+	h.items = h.items[:last]
+	h.down(0)
+	if cap(h.items) > 1024 && len(h.items) < cap(h.items)/4 {
+		h.items = append(make([]T, 0, cap(h.items)/2), h.items...) // give a drained backlog's memory back
+	}
+	return v
+}
+
+func (h *heap[T]) down(i int) {
+	for {
+		least := i
+		for c := 2*i + 1; c <= 2*i+2 && c < len(h.items); c++ {
+			if h.items[c].before(h.items[least]) {
+				least = c
+			}
+		}
+		if least == i {
+			return
+		}
+		h.items[i], h.items[least] = h.items[least], h.items[i]
+		i = least
+	}
+}
+
+// Destination is where a timer's calls go, as the dispatcher names it: comparable, and equal for all that share a
+// connection pool and a breaker.
+type Destination any
+
+// backlogAfterMs: what is found later than this behind its time goes to the backlog, which shares the way out with
+// the fresh half and half, so that an outage's pile never starves what is due now.
+const backlogAfterMs = 1000
+
+// lane queues the ready timers of one topic for one destination.
+type lane struct {
+	queue *topicQueue
+	dest  Destination
+
+	fresh, backlog heap[entry]
+	backlogTurn    bool
+
+	spare        Permit // granted, not used yet
+	flying       int    // its leases that have not ended
+	queued       bool   // waits in the dispatcher for a slot
+	blockedUntil int64  // wall ms; the breaker is open until then
+}
+
+func (l *lane) len() int { return l.fresh.len() + l.backlog.len() }
+
+func (l *lane) idle() bool {
+	return l.len() == 0 && l.flying == 0 && l.spare == nil && !l.queued
+}
+
+// half is the heap whose turn it is; nil when both are empty.
+func (l *lane) half() *heap[entry] {
+	switch {
+	case l.len() == 0:
+		return nil
+	case l.fresh.len() == 0 || l.backlogTurn && l.backlog.len() > 0:
+		return &l.backlog
+	}
+	return &l.fresh
+}
+
+func (l *lane) head() entry { return l.half().top() }
+
+func (l *lane) pop() entry {
+	h := l.half()
+	l.backlogTurn = h == &l.fresh
+	return h.pop()
+}
+
+// open reports whether a call may be asked for now.
+func (l *lane) open(nowMs int64) bool {
+	return l.len() > 0 && !l.queued && l.blockedUntil <= nowMs
+}
+
+// topicQueue holds the lanes of one topic in one shard.
+type topicQueue struct {
+	id     TopicID
+	topic  *Topic // as this node knows it; nil: not known here (yet)
+	lanes  []*lane
+	inRing bool
+}
+
+// next is the open lane whose head comes first; nil when all wait.
+func (q *topicQueue) next(nowMs int64) *lane {
+	var best *lane
+	for _, l := range q.lanes {
+		if l.open(nowMs) && (best == nil || l.head().before(best.head())) {
+			best = l
+		}
+	}
+	return best
+}
+
+func (q *topicQueue) len() (n int) {
+	for _, l := range q.lanes {
+		n += l.len()
+	}
+	return n
+}

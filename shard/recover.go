@@ -1,0 +1,256 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/wal"
+)
+
+// foundingIndex is where every group's log begins: its first members are part of its state, not entries.
+const foundingIndex, foundingTerm = 1, 1
+
+// tailEntry is an entry that was read but not applied yet.
+type tailEntry struct {
+	index, term uint64
+	typ         pb.EntryType
+	data        []byte
+}
+
+// recovery rebuilds a group from its newest snapshot and the log: entries are applied as soon as the log says that they
+// are committed, so that only an uncommitted tail is ever held.
+type recovery struct {
+	group *group
+	tail  []tailEntry
+	hard  hardState
+	stop  bool // a membership change: from here on raft must see the entries
+}
+
+func (h *Host) snapshotDir() string { return filepath.Join(h.cfg.Dir, "snapshots") }
+func (h *Host) streamDir() string   { return filepath.Join(h.cfg.Dir, "wal", "0") }
+
+// recover loads snapshots, opens the log, replays it, and starts raft where that left off. On a fresh directory it founds the groups.
+func (h *Host) recover() error {
+	if err := wal.PrepareSnapshotDir(h.cfg.FS, h.snapshotDir()); err != nil {
+		return fmt.Errorf("shard: prepare snapshots: %w", err)
+	}
+	list := make([]*recovery, len(h.groups))
+	for i, g := range h.groups {
+		list[i] = &recovery{group: g}
+		if err := h.loadSnapshot(g); err != nil {
+			return err
+		}
+	}
+	stream, err := wal.Open(h.cfg.FS, h.streamDir(), h.cfg.Log, func(pos wal.Position, r wal.Record) error {
+		if int(r.Shard) >= len(list) {
+			return fmt.Errorf("record of shard %d, but there are only %d", r.Shard, len(list)-1)
+		}
+		return list[r.Shard].replay(pos, r)
+	})
+	if err != nil {
+		return fmt.Errorf("shard: %w", err)
+	}
+	h.stream = stream
+	for _, w := range h.workers {
+		w.stream = stream
+	}
+	for _, r := range list {
+		if err := r.finish(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadSnapshot takes the newest snapshot that is whole. A damaged one is said loudly; the one before it and the log cover for it.
+func (h *Host) loadSnapshot(g *group) error {
+	infos, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
+	if err != nil {
+		return fmt.Errorf("shard: list snapshots: %w", err)
+	}
+	for _, info := range infos {
+		if info.Shard != uint32(g.id) {
+			continue
+		}
+		err := h.readSnapshot(g, info.Name)
+		if err == nil {
+			g.files.newest = info.Index
+			return nil
+		}
+		h.cfg.Logger.Error("a snapshot is damaged; trying the one before it", "file", info.Name, "error", err)
+	}
+	return nil
+}
+
+func (h *Host) readSnapshot(g *group, name string) error {
+	f, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	m, err := decodeMark(f.Meta().Conf)
+	if err != nil {
+		return fmt.Errorf("%s: membership: %w", name, err)
+	}
+	if g.table != nil {
+		table, err := LoadTable(g.id, f)
+		if err != nil {
+			return err
+		}
+		if table.Hash() != f.Meta().Hash {
+			return fmt.Errorf("%s: state hash %016x, expected %016x", name, table.Hash(), f.Meta().Hash)
+		}
+		g.table = table
+	} else {
+		state, err := io.ReadAll(f)
+		if err != nil {
+			return err
+		}
+		if err := g.meta.machine.Load(state); err != nil {
+			return err
+		}
+	}
+	g.place(m)
+	return nil
+}
+
+// place sets where the group's log begins for this node.
+func (g *group) place(m mark) {
+	g.replica, g.applied, g.appliedTerm = m.replica, m.index, m.term
+	g.store.reset(m.index, m.term, m.conf)
+}
+
+// replay takes one record of the group from the log.
+func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
+	g := r.group
+	switch rec.Type {
+	case wal.RecordReplicaCreate:
+		m, err := decodeMark(rec.Data)
+		if err != nil {
+			return err
+		}
+		if g.replica == 0 {
+			g.place(m)
+		}
+	case wal.RecordHardState:
+		hard, err := decodeHardState(rec.Data)
+		if err != nil {
+			return err
+		}
+		r.hard = hard
+		g.files.hardGen = pos.Gen
+		return r.commit(hard.commit)
+	case wal.RecordEntries:
+		return r.entries(pos, rec.Data)
+	case wal.RecordSnapMark: // for people who read the log; the files themselves are listed
+	default:
+		return fmt.Errorf("record of unknown type %v", rec.Type)
+	}
+	return nil
+}
+
+// entries appends to the tail; an entry at an index that is there already replaces it and all behind it.
+func (r *recovery) entries(pos wal.Position, body []byte) error {
+	ents, err := readEntries(body)
+	if err != nil {
+		return err
+	}
+	g := r.group
+	if g.replica == 0 {
+		return fmt.Errorf("shard %d: its log begins with entry %d, but nothing says what was before: a snapshot is missing or damaged", g.id, ents[0].index)
+	}
+	for _, e := range ents {
+		g.files.logBytes += int64(len(e.data)) + 16
+		if e.index <= g.applied {
+			continue
+		}
+		at := e.index - g.applied - 1
+		if at > uint64(len(r.tail)) {
+			return fmt.Errorf("shard %d: entry %d follows %d: entries between them are missing", g.id, e.index, g.applied+uint64(len(r.tail)))
+		}
+		e.data = append([]byte(nil), e.data...)
+		r.tail = append(r.tail[:at], e)
+	}
+	g.files.reached(pos.Gen, ents[len(ents)-1].index)
+	return nil
+}
+
+// commit applies the tail up to the index.
+func (r *recovery) commit(index uint64) error {
+	g, n := r.group, 0
+	for ; n < len(r.tail) && r.tail[n].index <= index && !r.stop; n++ {
+		e := &r.tail[n]
+		if e.typ != pb.EntryNormal {
+			r.stop = true
+			break
+		}
+		if err := g.replayEntry(e); err != nil {
+			return fmt.Errorf("shard %d: entry %d: %w", g.id, e.index, err)
+		}
+		g.applied, g.appliedTerm = e.index, e.term
+	}
+	r.tail = append(r.tail[:0], r.tail[n:]...)
+	return nil
+}
+
+func (g *group) replayEntry(e *tailEntry) (err error) {
+	switch {
+	case len(e.data) == 0:
+	case g.meta != nil:
+		_, _, _, err = g.meta.replay(e.data)
+	default:
+		g.results, err = g.table.Apply(e.data, nil, g.results[:0])
+	}
+	return err
+}
+
+// finish starts raft on what is there, or founds the group on a fresh directory.
+func (r *recovery) finish() error {
+	g := r.group
+	if g.replica == 0 {
+		if !g.w.host.cfg.Found {
+			return fmt.Errorf("shard %d: the data directory holds nothing of it: %w", g.id, errMissing)
+		}
+		g.found()
+	}
+	if r.hard.term < g.appliedTerm { // a snapshot came later than the last hard state that is left
+		r.hard.term, r.hard.vote = g.appliedTerm, 0
+	}
+	r.hard.commit = max(r.hard.commit, g.applied)
+	g.store.offset, g.store.offsetTerm = g.applied, g.appliedTerm
+	ents := make([]*pb.Entry, len(r.tail))
+	for i, e := range r.tail {
+		ents[i] = &pb.Entry{Index: &e.index, Term: &e.term, Type: &e.typ, Data: e.data}
+	}
+	if !g.store.append(ents) {
+		return fmt.Errorf("shard %d: the log has a gap behind entry %d", g.id, g.applied)
+	}
+	r.hard.commit = min(r.hard.commit, g.store.last())
+	g.hard = r.hard
+	g.store.hard = &pb.HardState{Term: &r.hard.term, Vote: &r.hard.vote, Commit: &r.hard.commit}
+	g.files.trim()
+	if err := g.newRaft(); err != nil {
+		return err
+	}
+	if g.soleVoter() {
+		if err := g.raft.Campaign(); err != nil {
+			return fmt.Errorf("shard %d: campaign: %w", g.id, err)
+		}
+	}
+	g.w.touchNext(g)
+	return nil
+}
+
+var errMissing = errors.New("it was deleted, or belongs to another node; restore the directory, or start with an empty one")
+
+// found makes this node the only member of a new group.
+func (g *group) found() {
+	replica := g.w.host.cfg.Node<<24 | 1
+	m := mark{replica: replica, index: foundingIndex, term: foundingTerm, conf: &pb.ConfState{Voters: []uint64{replica}}}
+	g.place(m)
+	g.w.append(appended{group: g, create: &m, sync: true})
+}

@@ -1,0 +1,193 @@
+package shard
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// Top keeps the first Limit timers that a Scan found, in the query's order. It holds their keys; the timers are copied
+// at the end. One Top serves one query of one table.
+type Top struct {
+	found []candidate // a heap, the last in order first
+	max   int
+	full  bool // something was left out
+}
+
+type candidate struct {
+	key    Key
+	handle Handle
+}
+
+// maxScan bounds the limit of a query.
+const maxScan = 4096
+
+// Compare orders two places: by time, id, number.
+func (k Key) Compare(o Key) int {
+	switch {
+	case k.SortMs != o.SortMs:
+		if k.SortMs < o.SortMs {
+			return -1
+		}
+		return 1
+	case k.ID != o.ID:
+		return strings.Compare(k.ID, o.ID)
+	case k.Seq < o.Seq:
+		return -1
+	case k.Seq > o.Seq:
+		return 1
+	}
+	return 0
+}
+
+// Scan looks at no more than budget slots after from (0 at first), puts what the query selects into top, and says where
+// to go on. Entries may be applied between the slices; what changes meanwhile is seen or not.
+func (t *Table) Scan(q *Query, from Handle, budget int, top *Top) (next Handle, done bool) {
+	if top.max == 0 {
+		top.max = min(max(q.Limit, 1), maxScan)
+	}
+	row, ok := t.topics.rowOf[q.Topic]
+	if !ok {
+		return t.slab.high, true
+	}
+	for ; budget > 0 && from < t.slab.high; budget-- {
+		from++
+		s := t.slab.at(from)
+		if s.topic != row || s.state() == 0 || q.States&(1<<s.state()) == 0 {
+			continue
+		}
+		if ms, ok := t.selects(q, s); ok {
+			top.offer(q, from, s.seq(), ms, t.view(s.ref).id)
+		}
+	}
+	return from, from >= t.slab.high
+}
+
+// selects says whether a timer of the right topic and state is in the query, and its time in the query's order.
+func (t *Table) selects(q *Query, s *slot) (sortMs int64, ok bool) {
+	if q.ByEnd {
+		if !s.state().Over() {
+			return 0, false
+		}
+		sortMs = t.runs.at(s.run).nextEnd
+	} else {
+		sortMs = t.dueMs(s)
+	}
+	if sortMs < q.FromMs || q.ToMs != 0 && sortMs >= q.ToMs || q.After != nil && sortMs < q.After.SortMs {
+		return 0, false
+	}
+	if q.Reason != NoReason && s.reason() != q.Reason {
+		return 0, false
+	}
+	if q.IDPrefix == "" && len(q.Labels) == 0 {
+		return sortMs, true
+	}
+	v := t.view(s.ref)
+	if !bytes.HasPrefix(v.id, []byte(q.IDPrefix)) {
+		return 0, false
+	}
+	return sortMs, hasLabels(v.rest, q.Labels)
+}
+
+// hasLabels says whether a spec has all of the labels.
+func hasLabels(rest []byte, want []string) bool {
+	if len(want) == 0 {
+		return true
+	}
+	r := reader{b: rest}
+	for f := (restField{}); len(r.b) > 0 && r.b[0] <= fieldLabels && f.next(&r); {
+		if f.field != fieldLabels {
+			continue
+		}
+		have := decodeLabels(f.bytes)
+		for _, label := range want {
+			if !slices.Contains(have, label) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// offer keeps a candidate if it is among the first.
+func (p *Top) offer(q *Query, h Handle, seq uint64, sortMs int64, id []byte) {
+	if len(p.found) == p.max && sortMs > p.found[0].key.SortMs {
+		p.full = true
+		return // without copying the id
+	}
+	key := Key{sortMs, string(id), seq}
+	if q.After != nil && key.Compare(*q.After) <= 0 {
+		return
+	}
+	c := candidate{key, h}
+	if len(p.found) < p.max {
+		p.found = append(p.found, c)
+		p.up(len(p.found) - 1)
+		return
+	}
+	p.full = true
+	if key.Compare(p.found[0].key) < 0 {
+		p.found[0] = c
+		p.down(0)
+	}
+}
+
+func (p *Top) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if p.found[i].key.Compare(p.found[parent].key) <= 0 {
+			return
+		}
+		p.found[i], p.found[parent] = p.found[parent], p.found[i]
+		i = parent
+	}
+}
+
+func (p *Top) down(i int) {
+	for {
+		last := i
+		for c := 2*i + 1; c <= 2*i+2 && c < len(p.found); c++ {
+			if p.found[c].key.Compare(p.found[last].key) > 0 {
+				last = c
+			}
+		}
+		if last == i {
+			return
+		}
+		p.found[i], p.found[last] = p.found[last], p.found[i]
+		i = last
+	}
+}
+
+// Len is how many were found.
+func (p *Top) Len() int { return len(p.found) }
+
+// More says whether the query selects timers behind those that were kept.
+func (p *Top) More() bool { return p.full }
+
+// Found is one selected timer and its place in the order.
+type Found struct {
+	Key    Key
+	Handle Handle
+	Timer  *Timer
+}
+
+// Take copies what was found, in order, and empties the Top. Timers that have gone since, or no longer are what
+// the query selects, are left out.
+func (p *Top) Take(t *Table, q *Query) []Found {
+	slices.SortFunc(p.found, func(a, b candidate) int { return a.key.Compare(b.key) })
+	out := make([]Found, 0, len(p.found))
+	for _, c := range p.found {
+		s := t.live(c.handle, c.key.Seq)
+		if s == nil || q.States&(1<<s.state()) == 0 {
+			continue
+		}
+		if ms, ok := t.selects(q, s); !ok || ms != c.key.SortMs {
+			continue
+		}
+		out = append(out, Found{c.key, c.handle, t.copy(c.handle, !q.WithoutPayload)})
+	}
+	p.found, p.full, p.max = nil, false, 0
+	return out
+}

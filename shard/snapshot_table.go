@@ -1,0 +1,158 @@
+package shard
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// The format of a table's snapshot (docs/formats/snapshot.md).
+const (
+	snapshotMagic   = "CTBL"
+	snapshotVersion = 1
+)
+
+// Kinds of records. Targets come before the first timer that has them.
+const (
+	recordTarget = 1 + iota
+	recordTimer  // without a run
+	recordRun    // timer with a run
+	recordFree
+	recordEnd
+)
+
+// Snapshot writes a table's state as of BeginSnapshot, in pieces, while entries go on being applied: a slot that is
+// about to change and has not been written yet is written first.
+//
+// What Apply has to write ahead stays in memory until the next Next; who begins a snapshot must go on with it or
+// abort it.
+type Snapshot struct {
+	t      *Table
+	number uint32
+	high   Handle
+	cursor Handle   // the slots up to here are written
+	saved  []uint64 // a bit per slot that was written ahead of the cursor
+	// pending is written and not handed out yet. Its order matters: a target may be defined again.
+	pending []byte
+}
+
+// BeginSnapshot starts a snapshot of the state as it stands. There may be only one at a time.
+func (t *Table) BeginSnapshot() *Snapshot {
+	if t.snap != nil {
+		panic(fmt.Sprintf("shard: snapshot %d of shard %d begins while %d is under way", t.snapshots+1, t.id, t.snap.number))
+	}
+	t.snapshots++
+	s := &Snapshot{t: t, number: t.snapshots, high: t.slab.high, saved: make([]uint64, t.slab.high>>6+1)}
+	s.pending = t.appendHeader(nil)
+	t.snap = s
+	return s
+}
+
+// Next appends the next piece to dst, about budget bytes beside what Apply wrote ahead, and says whether it was the last.
+func (s *Snapshot) Next(dst []byte, budget int) (out []byte, done bool) {
+	dst = append(dst, s.pending...)
+	s.pending = s.pending[:0]
+	if s.t == nil {
+		return dst, true
+	}
+	limit := len(dst) + budget
+	for steps := max(budget, 1); steps > 0 && (len(dst) < limit || budget <= 0) && s.cursor < s.high; steps-- {
+		s.cursor++
+		if h := s.cursor; s.saved[h>>6]>>(h&63)&1 == 0 {
+			dst = s.appendSlot(dst, h)
+		}
+	}
+	if s.cursor < s.high {
+		return dst, false
+	}
+	dst = binary.AppendUvarint(append(dst, recordEnd), uint64(s.high))
+	s.Abort()
+	return dst, true
+}
+
+// Abort ends the snapshot. It may be called at any time, and again.
+func (s *Snapshot) Abort() {
+	if s.t != nil {
+		s.t.snap = nil
+	}
+	s.t, s.saved = nil, nil
+}
+
+// keep writes a slot ahead of the cursor, if that has not been done.
+func (s *Snapshot) keep(h Handle) {
+	if h <= s.cursor || h > s.high || s.saved[h>>6]>>(h&63)&1 != 0 {
+		return
+	}
+	s.saved[h>>6] |= 1 << (h & 63)
+	s.pending = s.appendSlot(s.pending, h)
+}
+
+func (t *Table) appendHeader(dst []byte) []byte {
+	dst = append(append(dst, snapshotMagic...), snapshotVersion)
+	for _, v := range [...]uint64{
+		uint64(t.id), uint64(t.clockMs), t.seq, t.fence, t.owner, t.ownerFrom,
+		uint64(t.slab.high), uint64(t.slab.free), uint64(t.slab.unused),
+		uint64(t.finished.oldest), uint64(t.finished.newest), uint64(t.finished.bytes),
+		uint64(len(t.tombs)),
+	} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	for _, tomb := range t.tombs {
+		dst = binary.AppendUvarint(dst, uint64(tomb.topic))
+		dst = binary.AppendUvarint(dst, uint64(tomb.atMs))
+	}
+	return binary.LittleEndian.AppendUint64(dst, t.Hash())
+}
+
+func (s *Snapshot) appendSlot(dst []byte, h Handle) []byte {
+	t := s.t
+	o := t.slab.at(h)
+	if o.state() == 0 {
+		dst = binary.AppendUvarint(append(dst, recordFree), uint64(h))
+		return binary.AppendUvarint(dst, uint64(o.ref))
+	}
+	v := t.view(o.ref)
+	if v.target != 0 {
+		if g := t.targets.at(v.target); g.saved != s.number {
+			g.saved = s.number
+			b := g.bytes(&t.blobs)
+			dst = binary.AppendUvarint(append(dst, recordTarget), uint64(v.target))
+			dst = binary.AppendUvarint(dst, uint64(len(b)))
+			dst = append(dst, b...)
+		}
+	}
+	kind := byte(recordTimer)
+	if o.run != 0 {
+		kind = recordRun
+	}
+	dst = append(dst, kind)
+	for _, n := range [...]uint64{
+		uint64(h), o.seq(), uint64(o.attempts()), uint64(o.when()), o.whenMarks & lowMask,
+		uint64(t.topics.rows[o.topic].id), uint64(o.rev), uint64(v.target),
+	} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	dst = binary.AppendUvarint(append(dst, v.flags), uint64(len(v.body)))
+	dst = append(dst, v.body...)
+	if o.run != 0 {
+		dst = t.appendRun(dst, t.runs.at(o.run))
+	}
+	if o.chained() {
+		l := t.chains[h]
+		dst = binary.AppendUvarint(dst, uint64(l.newer))
+		dst = binary.AppendUvarint(dst, uint64(l.older))
+	}
+	return dst
+}
+
+func (t *Table) appendRun(dst []byte, r *run) []byte {
+	dst = binary.AppendUvarint(dst, r.fence)
+	for _, n := range [...]int64{r.dueMs, r.nextEnd, r.firedMs, r.lateness} {
+		dst = binary.AppendVarint(dst, n)
+	}
+	for _, n := range [...]uint32{r.newer, r.older, uint32(r.status)} {
+		dst = binary.AppendUvarint(dst, uint64(n))
+	}
+	text := t.errorText(r)
+	dst = binary.AppendUvarint(dst, uint64(len(text)))
+	return append(dst, text...)
+}

@@ -1,0 +1,84 @@
+package shard
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// CanaryError says that a shard's own timer did not fire lately, so clients' may not either.
+type CanaryError struct {
+	Shard ID
+	Late  time.Duration // since the last one; 0: none has passed yet
+}
+
+func (e *CanaryError) Error() string {
+	if e.Late == 0 {
+		return fmt.Sprintf("shard %d has not fired its canary timer yet", e.Shard)
+	}
+	return fmt.Sprintf("shard %d fired its canary timer %s ago", e.Shard, e.Late.Round(time.Second))
+}
+
+// Stats are the host's gauges.
+type Stats struct {
+	Scheduled, Leased, Done, Dead int64 // timers of led shards
+	Overdue                       int64 // due, and not yet called
+	Leads                         int
+	MemoryBytes                   int64
+	Queued                        int64 // client operations without an answer
+}
+
+// Stats gathers the gauges.
+func (h *Host) Stats() Stats {
+	var mu sync.Mutex
+	var s Stats
+	h.onWorkers(func(w *worker) {
+		mu.Lock()
+		defer mu.Unlock()
+		s.Queued += w.queued.Load()
+		for _, g := range w.groups {
+			g.stats(&s)
+		}
+	})
+	return s
+}
+
+func (g *group) stats(s *Stats) {
+	if g.leader {
+		s.Leads++
+	}
+	if g.table == nil || !g.lead.active {
+		return
+	}
+	c := g.table.Totals()
+	canary := g.table.Counts(canaryTopic)
+	s.Scheduled += c.Scheduled - canary.Scheduled
+	s.Leased += c.Leased - canary.Leased
+	s.Done += c.Done - canary.Done
+	s.Dead += c.Dead
+	s.MemoryBytes += g.table.MemoryBytes()
+	for _, f := range g.lead.flights {
+		if f.phase == held && f.lane.queue.id != canaryTopic {
+			s.Leased--
+			s.Scheduled++
+		}
+	}
+	for _, q := range g.lead.topics {
+		n, _ := q.overdue(g.w.nowMs)
+		s.Overdue += n
+	}
+}
+
+// overdue counts the timers of a topic that are due and wait for a gate, and how long the oldest has.
+func (q *topicQueue) overdue(nowMs int64) (n, oldestMs int64) {
+	for _, l := range q.lanes {
+		for _, h := range []*heap[entry]{&l.fresh, &l.backlog} {
+			if h.len() == 0 {
+				continue
+			}
+			n += int64(h.len())
+			oldestMs = max(oldestMs, nowMs-h.top().dueMs)
+		}
+	}
+	return n, oldestMs
+}

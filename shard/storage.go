@@ -1,0 +1,124 @@
+package shard
+
+import (
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// storage is what raft reads of one group: the durable tail of its log, served from memory so that a read can
+// never fail (a failed one panics in raft). The write-ahead log is its durable twin; entries come here when their
+// frame is on disk, in order. It is compacted ahead of the durable log: a group without followers keeps nothing
+// that is applied.
+//
+// Invariant: entries[i] has index offset+1+i; offset and offsetTerm stand for the last entry before them.
+type storage struct {
+	hard       *pb.HardState
+	conf       *pb.ConfState
+	offset     uint64
+	offsetTerm uint64
+	entries    []*pb.Entry
+	bytes      int // sum of the data held
+
+	// snapshot is what a follower that is too far behind is offered; nil: not available now.
+	snapshot func() (*pb.Snapshot, error)
+}
+
+// InitialState implements raft.Storage.
+func (s *storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
+	return s.hard, s.conf, nil
+}
+
+// Entries implements raft.Storage.
+func (s *storage) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
+	if lo <= s.offset {
+		return nil, raft.ErrCompacted
+	}
+	if hi > s.last()+1 {
+		return nil, raft.ErrUnavailable
+	}
+	ents := s.entries[lo-s.offset-1 : hi-s.offset-1]
+	size := uint64(0)
+	for i, e := range ents {
+		size += uint64(len(e.Data)) + 24
+		if i > 0 && size > maxSize {
+			ents = ents[:i]
+			break
+		}
+	}
+	return ents[:len(ents):len(ents)], nil
+}
+
+// Term implements raft.Storage.
+func (s *storage) Term(i uint64) (uint64, error) {
+	switch {
+	case i == s.offset:
+		return s.offsetTerm, nil
+	case i < s.offset:
+		return 0, raft.ErrCompacted
+	case i > s.last():
+		return 0, raft.ErrUnavailable
+	}
+	return s.entries[i-s.offset-1].GetTerm(), nil
+}
+
+// LastIndex implements raft.Storage.
+func (s *storage) LastIndex() (uint64, error) { return s.last(), nil }
+
+// FirstIndex implements raft.Storage.
+func (s *storage) FirstIndex() (uint64, error) { return s.offset + 1, nil }
+
+// Snapshot implements raft.Storage.
+func (s *storage) Snapshot() (*pb.Snapshot, error) {
+	if s.snapshot == nil {
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	return s.snapshot()
+}
+
+func (s *storage) last() uint64 { return s.offset + uint64(len(s.entries)) }
+
+// append takes durable entries; those at or after the first one's index are replaced (raft's overwrite).
+// It reports a gap as false: then the log lost something that it had promised.
+func (s *storage) append(ents []*pb.Entry) bool {
+	for len(ents) > 0 && ents[0].GetIndex() <= s.offset {
+		ents = ents[1:] // compacted already: committed and the same
+	}
+	if len(ents) == 0 {
+		return true
+	}
+	first := ents[0].GetIndex()
+	if first > s.last()+1 {
+		return false
+	}
+	for _, e := range s.entries[first-s.offset-1:] {
+		s.bytes -= len(e.Data)
+	}
+	s.entries = append(s.entries[:first-s.offset-1], ents...)
+	for _, e := range ents {
+		s.bytes += len(e.Data)
+	}
+	return true
+}
+
+// compact forgets entries up to and including index, which is at most last.
+func (s *storage) compact(index uint64) {
+	if index <= s.offset {
+		return
+	}
+	n := index - s.offset
+	s.offsetTerm = s.entries[n-1].GetTerm()
+	for _, e := range s.entries[:n] {
+		s.bytes -= len(e.Data)
+	}
+	s.offset = index
+	rest := copy(s.entries, s.entries[n:])
+	clear(s.entries[rest:])
+	s.entries = s.entries[:rest]
+}
+
+// reset starts over from a snapshot.
+func (s *storage) reset(index, term uint64, conf *pb.ConfState) {
+	s.offset, s.offsetTerm = index, term
+	s.entries, s.bytes = nil, 0
+	s.conf = conf
+}

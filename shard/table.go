@@ -1,0 +1,230 @@
+package shard
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"carillon/wheel"
+)
+
+// Bounds of what a table keeps of finished timers, beside the history on disk.
+const (
+	finishedKeepMs   = 10 * 60_000 // how long a Done or Cancelled timer answers by its id
+	finishedMaxBytes = 64 << 20    // per table; beyond, the oldest go earlier
+	tombstoneKeepMs  = 60 * 60_000 // how long a closed topic stays refused
+)
+
+// Table is the state machine of one shard: its timers, and what happens to them. It has no clock, lock or
+// goroutine and does no I/O; what it becomes depends only on the entries that Apply was given. One goroutine
+// uses it.
+//
+// Replicated state is what the slots, runs, blobs, finished list, tombstones and counters say; two tables that
+// applied the same entries agree on it and on Hash, and so does one that was loaded from a snapshot between.
+// Refs, run numbers, target numbers, topic rows, the index, and how far the wheel was advanced or popped are
+// a replica's own.
+type Table struct {
+	id ID
+
+	// Replicated counters.
+	clockMs   int64  // never goes back
+	seq       uint64 // last given
+	fence     uint64 // last given
+	owner     uint64 // last that took over
+	ownerFrom uint64 // its first lease
+
+	slab     slab
+	runs     runs
+	blobs    arena
+	ids      index
+	targets  targets
+	topics   topics
+	finished finished
+	chains   map[Handle]link
+	tombs    []tombstone
+	wheel    *wheel.Wheel
+
+	slotSum, blobSum uint64 // see Hash
+	snap             *Snapshot
+	snapshots        uint32 // begun; the number of the last
+	scratch          []byte // a spec on its way into the arena
+}
+
+// NewTable makes an empty table.
+func NewTable(id ID, nowMs int64) *Table {
+	t := &Table{id: id, wheel: wheel.New(wheel.Tick(nowMs)), chains: map[Handle]link{}}
+	t.topics.rowOf = map[TopicID]uint32{}
+	return t
+}
+
+// Len is the number of timers, ended ones included.
+func (t *Table) Len() int { return int(t.slab.high) - t.slab.unused }
+
+// ClockMs is the time of the last entry, which never goes back.
+func (t *Table) ClockMs() int64 { return t.clockMs }
+
+// Owner is the last that took the shard over, by its Takeover item.
+func (t *Table) Owner() uint64 { return t.owner }
+
+// MemoryBytes is what is allocated for timers, in use or not.
+func (t *Table) MemoryBytes() int64 {
+	const wheelNode, chainEntry = 16, 40
+	wheelNodes := (int64(t.slab.high) + 4096) &^ 4095
+	return t.slab.memory() + t.runs.memory() + t.blobs.memory() + t.ids.memory() + t.targets.memory() +
+		wheelNodes*wheelNode + int64(len(t.chains))*chainEntry
+}
+
+// Lookup finds a timer by its id: the one in use, else the last one that ended and is still kept.
+func (t *Table) Lookup(topic TopicID, id string) (Handle, bool) {
+	h := t.lookup(topic, []byte(id))
+	return h, h != 0
+}
+
+func (t *Table) lookup(topic TopicID, id []byte) Handle {
+	row, ok := t.topics.rowOf[topic]
+	if !ok {
+		return 0
+	}
+	return Handle(t.ids.find(idHash(topic, id), func(n uint32) bool {
+		s := t.slab.at(Handle(n))
+		return s.topic == row && string(t.view(s.ref).id) == string(id)
+	}))
+}
+
+func idHash(topic TopicID, id []byte) uint32 {
+	hi, lo := bits.Mul64(xxhash.Sum64(id)^uint64(topic)*0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
+	return uint32((hi ^ lo) >> 32)
+}
+
+// get returns the slot of a handle that holds a timer, else nil.
+func (t *Table) get(h Handle) *slot {
+	if h == 0 || h > t.slab.high {
+		return nil
+	}
+	s := t.slab.at(h)
+	if s.state() == 0 {
+		return nil
+	}
+	return s
+}
+
+// live returns the slot of a handle that still holds the timer of that number, else nil.
+func (t *Table) live(h Handle, seq uint64) *slot {
+	if s := t.get(h); s != nil && s.seq() == seq {
+		return s
+	}
+	return nil
+}
+
+// Live says whether the handle still holds the timer of that number.
+func (t *Table) Live(h Handle, seq uint64) bool { return t.live(h, seq) != nil }
+
+// touch must come before a change of a slot that is or was in use, and settle after it: a snapshot under way
+// saves what the slot was, and the sums and counts follow the change. Between the two no other slot is touched
+// but in pairs of its own.
+func (t *Table) touch(h Handle) *slot {
+	if t.snap != nil {
+		t.snap.keep(h)
+	}
+	s := t.slab.at(h)
+	t.slotSum -= t.slotHash(h, s)
+	if state := s.state(); state != 0 {
+		t.topics.count(s.topic, state, -1)
+	}
+	return s
+}
+
+func (t *Table) settle(h Handle, s *slot) {
+	t.slotSum += t.slotHash(h, s)
+	if state := s.state(); state != 0 {
+		t.topics.count(s.topic, state, +1)
+	}
+}
+
+// newSlot takes a slot for a timer that is about to be created, and leaves it touched.
+func (t *Table) newSlot() (Handle, *slot) {
+	if h := t.slab.free; h != 0 {
+		s := t.touch(h)
+		t.slab.free = Handle(s.ref)
+		t.slab.unused--
+		*s = slot{}
+		return h, s
+	}
+	t.slab.high++
+	h := t.slab.high
+	t.slab.extend(h)
+	return h, t.slab.at(h)
+}
+
+// drop forgets a timer: its slot is free, its id unknown unless an older dead letter of that id is left.
+func (t *Table) drop(h Handle) {
+	t.unchain(h)
+	s := t.touch(h)
+	t.forget(h, s)
+	t.settle(h, s)
+}
+
+// forget empties a slot that is touched, in no chain and not in the index under its own number any more.
+func (t *Table) forget(h Handle, s *slot) {
+	if s.state() == Done || s.state() == Cancelled {
+		t.finished.remove(t, h, s)
+	}
+	t.wheel.Remove(h)
+	t.freeRun(h, s)
+	t.dropBlob(h, s.ref)
+	row := s.topic
+	*s = slot{ref: uint32(t.slab.free)}
+	t.slab.free = h
+	t.slab.unused++
+	t.topics.release(row)
+}
+
+// turn moves a touched timer to a state that lasts until when (see slot.when), and its place in the wheel.
+func (t *Table) turn(h Handle, s *slot, to State, whenMs int64) {
+	s.setState(to)
+	s.setWhen(whenMs)
+	s.rev++
+	t.place(h, s)
+}
+
+// place puts a timer where its state says into the wheel:
+//
+//	Scheduled  at its next attempt, or right after the moment it expires if that is earlier
+//	Leased     at the end of the lease
+//	Dead       at the end of its retention
+//	Done, Cancelled  nowhere
+func (t *Table) place(h Handle, s *slot) {
+	at, in := t.wakeMs(s)
+	if !in {
+		t.wheel.Remove(h)
+		return
+	}
+	t.Watch(h, at)
+}
+
+func (t *Table) wakeMs(s *slot) (ms int64, in bool) {
+	switch s.state() {
+	case Scheduled:
+		at := s.when()
+		if end := t.expiresMs(s); end != 0 {
+			at = min(at, end+1)
+		}
+		return at, true
+	case Leased, Dead:
+		return s.when(), true
+	}
+	return 0, false
+}
+
+// TopicIDs are the topics that have timers here, in rising order.
+func (t *Table) TopicIDs() []TopicID {
+	var ids []TopicID
+	for i := range t.topics.rows {
+		if t.topics.rows[i].timers > 0 {
+			ids = append(ids, t.topics.rows[i].id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}

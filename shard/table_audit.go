@@ -1,0 +1,50 @@
+package shard
+
+import "fmt"
+
+// Audit holds index, slots, wheel, counts and sums against each other and reports the first that differ (I13). If
+// popped is false, nothing was popped from the wheel, and it must hold exactly what it should. It takes time in
+// proportion to the table; it is for tests, simulation and diagnosis.
+func (t *Table) Audit(popped bool) error {
+	var slots, blobs uint64
+	var totals [Cancelled + 1]int64
+	unused, waking := 0, 0
+	for h := Handle(1); h <= t.slab.high; h++ {
+		s := t.slab.at(h)
+		slots += t.slotHash(h, s)
+		at, in := t.wheel.When(h)
+		want, wakes := t.wakeMs(s)
+		if wakes {
+			waking++
+		}
+		if in && !wakes || !popped && (in != wakes || wakes && int64(at) != want) {
+			return fmt.Errorf("shard: audit: handle %d in state %d is in the wheel %t at %d, want %t at %d", h, s.state(), in, at, wakes, want)
+		}
+		if s.state() == 0 {
+			unused++
+			continue
+		}
+		totals[s.state()]++
+		v := t.view(s.ref)
+		blobs += t.blobHash(h, v.flags, v.target, v.body)
+		if s.run != 0 {
+			if text := t.errorText(t.runs.at(s.run)); len(text) > 0 {
+				blobs += errorHash(h, text)
+			}
+		} else if s.state() != Scheduled || s.attempts() != 0 {
+			return fmt.Errorf("shard: audit: handle %d in state %d after %d attempts has no run", h, s.state(), s.attempts())
+		}
+		named := t.lookup(t.topics.rows[s.topic].id, v.id)
+		if shadowed := t.chains[h].newer != 0; (named == h) == shadowed {
+			return fmt.Errorf("shard: audit: id %q names handle %d, not %d", v.id, named, h)
+		}
+	}
+	if unused != t.slab.unused || totals != t.topics.totals || !popped && waking != t.wheel.Len() {
+		return fmt.Errorf("shard: audit: %d free of %d, counts %v of %v, wheel %d of %d",
+			unused, t.slab.unused, totals, t.topics.totals, t.wheel.Len(), waking)
+	}
+	if slots != t.slotSum || blobs != t.blobSum {
+		return fmt.Errorf("shard: audit: sums %x %x, want %x %x", t.slotSum, t.blobSum, slots, blobs)
+	}
+	return nil
+}

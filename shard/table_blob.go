@@ -1,0 +1,179 @@
+package shard
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Flags of a blob.
+const (
+	blobTarget   = 1 << iota // has its own callback
+	blobVersion              // the version is not 1
+	blobUpdated              // changed since it was created
+	blobNoExpiry             // redriven: its expiry no longer counts
+
+	blobFlags = 1<<iota - 1
+)
+
+const createdLen = 6
+
+// blob is what a client said of a timer, and its identity, decoded in place. In the arena it is
+//
+//	length | flags u8 | target? | tag u32 | content u64 | created u48 | version? | updated − created? | id length u8 | id | rest of the spec
+//
+// where length is of what follows, and numbers without a size are varints. The due time is in the slot or run.
+type blob struct {
+	flags     byte
+	target    uint32 // row
+	tag       uint32
+	version   uint32
+	content   uint64
+	createdMs int64
+	updatedMs int64
+	id, rest  []byte
+	body      []byte // from the tag on: what Hash covers beside flags and callback
+}
+
+// view decodes a blob. Its slices are the arena's: valid until the timer changes.
+func (t *Table) view(ref uint32) blob {
+	b := t.blobs.at(ref)
+	n, k := binary.Uvarint(b)
+	b = b[k : k+int(n)]
+	v := blob{flags: b[0]}
+	b = b[1:]
+	if v.flags&blobTarget != 0 {
+		target, k := binary.Uvarint(b)
+		v.target = uint32(target)
+		b = b[k:]
+	}
+	v.readBody(b)
+	return v
+}
+
+// readBody decodes from the tag on. The body must be well-formed; a loaded one has been checked.
+func (v *blob) readBody(b []byte) {
+	v.body, v.version = b, 1
+	v.tag = binary.LittleEndian.Uint32(b)
+	v.content = binary.LittleEndian.Uint64(b[4:])
+	v.createdMs = int64(binary.LittleEndian.Uint32(b[12:])) | int64(binary.LittleEndian.Uint16(b[16:]))<<32
+	v.updatedMs = v.createdMs
+	b = b[12+createdLen:]
+	if v.flags&blobVersion != 0 {
+		version, k := binary.Uvarint(b)
+		v.version = uint32(version)
+		b = b[k:]
+	}
+	if v.flags&blobUpdated != 0 {
+		delta, k := binary.Uvarint(b)
+		v.updatedMs += int64(delta)
+		b = b[k:]
+	}
+	n := 1 + int(b[0])
+	v.id, v.rest = b[1:n], b[n:]
+}
+
+// putBlob writes v, whose slices may be of another blob or the batch, and takes over the reference on its target.
+func (t *Table) putBlob(h Handle, v *blob) uint32 {
+	v.flags &= blobNoExpiry
+	n := 1 + 4 + 8 + createdLen + 1 + len(v.id) + len(v.rest)
+	if v.target != 0 {
+		v.flags |= blobTarget
+		n += uvarintLen(uint64(v.target))
+	}
+	if v.version != 1 {
+		v.flags |= blobVersion
+		n += uvarintLen(uint64(v.version))
+	}
+	if v.updatedMs > v.createdMs {
+		v.flags |= blobUpdated
+		n += uvarintLen(uint64(v.updatedMs - v.createdMs))
+	}
+	ref, room := t.blobs.alloc(uvarintLen(uint64(n)) + n)
+	b := append(binary.AppendUvarint(room[:0], uint64(n)), v.flags)
+	if v.target != 0 {
+		b = binary.AppendUvarint(b, uint64(v.target))
+	}
+	from := len(b)
+	b = binary.LittleEndian.AppendUint32(b, v.tag)
+	b = binary.LittleEndian.AppendUint64(b, v.content)
+	b = binary.LittleEndian.AppendUint32(b, uint32(v.createdMs))
+	b = binary.LittleEndian.AppendUint16(b, uint16(v.createdMs>>32))
+	if v.flags&blobVersion != 0 {
+		b = binary.AppendUvarint(b, uint64(v.version))
+	}
+	if v.flags&blobUpdated != 0 {
+		b = binary.AppendUvarint(b, uint64(v.updatedMs-v.createdMs))
+	}
+	b = append(append(b, byte(len(v.id))), v.id...)
+	b = append(b, v.rest...)
+	t.blobSum += t.blobHash(h, v.flags, v.target, b[from:])
+	return ref
+}
+
+func (t *Table) dropBlob(h Handle, ref uint32) {
+	v := t.view(ref)
+	t.blobSum -= t.blobHash(h, v.flags, v.target, v.body)
+	t.targets.release(&t.blobs, v.target)
+	t.blobs.release(ref)
+}
+
+// mix folds two words into one; it is wyhash's.
+func mix(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a^0xA0761D6478BD642F, b^0xE7037ED1A0B428DB)
+	return hi ^ lo
+}
+
+func (t *Table) blobHash(h Handle, flags byte, target uint32, body []byte) uint64 {
+	x := mix(uint64(h)<<8|uint64(flags), xxhash.Sum64(body))
+	if target != 0 {
+		x = mix(x, t.targets.at(target).hash)
+	}
+	return x
+}
+
+func errorHash(h Handle, text []byte) uint64 { return mix(^uint64(h), xxhash.Sum64(text)) }
+
+// slotHash covers what a slot and its run say. The sums over all slots and blobs change with each of them, so the
+// hash of the whole state costs nothing extra to read (I7, I12).
+func (t *Table) slotHash(h Handle, s *slot) uint64 {
+	x := mix(uint64(h), s.seqAttempts)
+	x = mix(x, s.whenMarks)
+	if s.state() == 0 {
+		return mix(x, uint64(s.ref))
+	}
+	x = mix(x, uint64(t.topics.rows[s.topic].id)<<32|uint64(s.rev))
+	if s.run != 0 {
+		r := t.runs.at(s.run)
+		x = mix(x, r.fence)
+		x = mix(x, uint64(r.dueMs))
+		x = mix(x, uint64(r.nextEnd))
+		x = mix(x, uint64(r.firedMs))
+		x = mix(x, uint64(r.lateness))
+		x = mix(x, uint64(r.newer)<<32|uint64(r.older))
+		x = mix(x, uint64(r.status))
+	}
+	if s.chained() {
+		l := t.chains[h]
+		x = mix(x, uint64(l.newer)<<32|uint64(l.older))
+	}
+	return x
+}
+
+// Hash is a hash of the replicated state: equal on all replicas that applied the same entries, whether one by
+// one or from a snapshot on.
+func (t *Table) Hash() uint64 {
+	x := mix(t.slotSum, t.blobSum)
+	for _, v := range [...]uint64{
+		uint64(t.clockMs), t.seq, t.fence, t.owner, t.ownerFrom,
+		uint64(t.slab.high), uint64(t.slab.free), uint64(t.slab.unused),
+		uint64(t.finished.oldest)<<32 | uint64(t.finished.newest), uint64(t.finished.bytes),
+	} {
+		x = mix(x, v)
+	}
+	for _, tomb := range t.tombs {
+		x = mix(mix(x, uint64(tomb.topic)), uint64(tomb.atMs))
+	}
+	return x
+}

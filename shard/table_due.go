@@ -1,0 +1,156 @@
+package shard
+
+import "carillon/wheel"
+
+// What follows is a leader's own: it changes neither the replicated state nor its hash. A timer that was popped is in
+// the wheel no more until its schedule changes or Watch puts it back; a leader that steps down and may lead
+// again must Watch what it popped and still holds.
+
+// Advance moves the wheel to nowMs, doing at most budget units of work, and says whether it got there.
+func (t *Table) Advance(nowMs int64, budget int) (done bool) {
+	_, done = t.wheel.Advance(wheel.Tick(nowMs), budget)
+	return done
+}
+
+// Pop takes timers whose moment came out of the wheel.
+func (t *Table) Pop(dst []Handle) int { return t.wheel.Pop(dst) }
+
+// NextDue is the earliest time at which Advance or Pop has something to do.
+func (t *Table) NextDue() (ms int64, ok bool) {
+	if t.wheel.Due() > 0 {
+		return int64(t.wheel.Now()), true
+	}
+	next, ok := t.wheel.Next()
+	return int64(next), ok
+}
+
+// Watch puts a timer into the wheel, or moves it, for that moment.
+func (t *Table) Watch(h Handle, atMs int64) {
+	if t.get(h) == nil {
+		return
+	}
+	at := wheel.Tick(clampMs(atMs))
+	if _, in := t.wheel.When(h); in {
+		t.wheel.Move(h, at)
+		return
+	}
+	t.wheel.Add(h, at)
+}
+
+// Due is what a leader needs to order and gate a timer.
+type Due struct {
+	Seq       uint64
+	Rev       uint32 // grows with every change of the timer but a cancel request
+	Topic     TopicID
+	Target    Target
+	Priority  uint8
+	State     State // 0: no such timer
+	NextMs    int64 // Scheduled: the next attempt; Leased: the end of the lease
+	ExpiresMs int64 // Scheduled, Leased: an attempt that would start later is not made; 0 = never expires
+	RetainMs  int64 // Dead: the end of its retention
+	Attempts  int
+	Fence     uint64
+}
+
+// Due reads what a leader needs of a timer; the zero value if the slot is free.
+func (t *Table) Due(h Handle) Due {
+	s := t.get(h)
+	if s == nil {
+		return Due{}
+	}
+	v := t.view(s.ref)
+	d := Due{
+		Seq: s.seq(), Rev: s.rev, Topic: t.topics.rows[s.topic].id, Target: t.targets.name(v.target),
+		Priority: s.priority(), State: s.state(), Attempts: s.attempts(),
+	}
+	if s.run != 0 {
+		d.Fence = t.runs.at(s.run).fence
+	}
+	switch d.State {
+	case Scheduled, Leased:
+		d.NextMs, d.ExpiresMs = s.when(), v.expiresMs(t.dueMs(s))
+	case Dead:
+		d.RetainMs = s.when()
+	}
+	return d
+}
+
+func (t *Table) expiresMs(s *slot) int64 {
+	v := t.view(s.ref)
+	return v.expiresMs(t.dueMs(s))
+}
+
+// expiresMs is the last moment at which an attempt may start; 0 = any.
+func (v *blob) expiresMs(dueMs int64) int64 {
+	if v.flags&blobNoExpiry != 0 {
+		return 0
+	}
+	after, ok := restExpiry(v.rest)
+	if !ok {
+		return 0
+	}
+	return max(clampMs(dueMs+clampMs(after)), 1) // 0 would read as never
+}
+
+// Job is what a delivery needs of a timer, copied.
+type Job struct {
+	Handle      Handle
+	ID          string
+	Topic       TopicID
+	Seq         uint64
+	Tag         uint32
+	Version     uint32
+	DueMs       int64
+	CreatedMs   int64
+	Attempts    int
+	Fence       uint64
+	Payload     []byte
+	PayloadKind PayloadKind
+	ContentType string
+	Retry       Retry
+	Target      Target
+	Priority    uint8
+}
+
+// Job copies what a delivery needs; the zero value if the slot is free.
+func (t *Table) Job(h Handle) Job {
+	s := t.get(h)
+	if s == nil {
+		return Job{}
+	}
+	v := t.view(s.ref)
+	var spec Spec
+	_ = decodeRest(&spec, v.rest, true) // checked when it came in
+	j := Job{
+		Handle: h, ID: string(v.id), Topic: t.topics.rows[s.topic].id, Seq: s.seq(), Tag: v.tag, Version: v.version, CreatedMs: v.createdMs,
+		DueMs: t.dueMs(s), Attempts: s.attempts(), Payload: spec.Payload, PayloadKind: spec.PayloadKind,
+		ContentType: spec.ContentType, Retry: spec.Retry, Target: t.targets.name(v.target), Priority: s.priority(),
+	}
+	if s.run != 0 {
+		j.Fence = t.runs.at(s.run).fence
+	}
+	return j
+}
+
+// RetryOf is the timer's own retry settings.
+func (t *Table) RetryOf(h Handle) Retry {
+	s := t.get(h)
+	if s == nil {
+		return Retry{}
+	}
+	var spec Spec
+	_ = decodeRest(&spec, t.view(s.ref).rest, false)
+	return spec.Retry
+}
+
+// ScanLeased calls fn for leased timers, looking at no more than budget slots after from (0 at first), and says where
+// to go on. fn must not change the table.
+func (t *Table) ScanLeased(from Handle, budget int, fn func(h Handle)) (next Handle, done bool) {
+	for ; budget > 0 && from < t.slab.high; budget-- {
+		from++
+		if t.slab.at(from).state() == Leased {
+			fn(from)
+		}
+	}
+	return from, from >= t.slab.high
+}

@@ -1,0 +1,284 @@
+package shard
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Bounds of a snapshot's parts.
+const (
+	maxTombs = 1 << 20
+	maxBody  = 1<<21 - 1
+)
+
+// loader builds a table from a snapshot. After the first fault every value reads as zero.
+type loader struct {
+	r       *bufio.Reader
+	t       *Table
+	err     error
+	hash    uint64 // as the header says
+	records Handle
+	unused  int
+	targets map[uint32][]byte // by the writer's row
+	scratch []byte
+}
+
+// LoadTable reads what a Snapshot wrote, and returns a table of equal state, hash and future. Any damage that is not
+// found on the way shows in the hash.
+func LoadTable(id ID, r io.Reader) (*Table, error) {
+	l := loader{r: bufio.NewReaderSize(r, 64<<10), targets: map[uint32][]byte{}}
+	l.header(id)
+	for l.err == nil && l.record() {
+	}
+	if l.err == nil {
+		l.finish()
+	}
+	if l.err == nil && l.t.Hash() != l.hash {
+		l.fail("state hash is %016x, the header says %016x", l.t.Hash(), l.hash)
+	}
+	if l.err != nil {
+		return nil, fmt.Errorf("shard: load snapshot of shard %d: %w", id, l.err)
+	}
+	return l.t, nil
+}
+
+func (l *loader) fail(format string, args ...any) {
+	if l.err == nil {
+		l.err = fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
+	}
+}
+
+func (l *loader) failed(err error) {
+	if l.err != nil {
+		return
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		l.fail("ends early")
+		return
+	}
+	l.err = err
+}
+
+func (l *loader) byte() byte {
+	if l.err != nil {
+		return 0
+	}
+	b, err := l.r.ReadByte()
+	if err != nil {
+		l.failed(err)
+	}
+	return b
+}
+
+func (l *loader) number(limit uint64, what string) uint64 {
+	if l.err != nil {
+		return 0
+	}
+	v, err := binary.ReadUvarint(l.r)
+	if err != nil {
+		l.failed(err)
+		return 0
+	}
+	if v > limit {
+		l.fail("%s %d, at most %d", what, v, limit)
+		return 0
+	}
+	return v
+}
+
+func (l *loader) signed() int64 {
+	u := l.number(1<<64-1, "number")
+	return int64(u>>1) ^ -int64(u&1)
+}
+
+// bytes reads n bytes into scratch. It takes memory only as they come.
+func (l *loader) bytes(n int) []byte {
+	l.scratch = l.scratch[:0]
+	for n > 0 && l.err == nil {
+		m := min(n, 64<<10)
+		at := len(l.scratch)
+		l.scratch = append(l.scratch, make([]byte, m)...)
+		if _, err := io.ReadFull(l.r, l.scratch[at:]); err != nil {
+			l.failed(err)
+		}
+		n -= m
+	}
+	if l.err != nil {
+		return nil
+	}
+	return l.scratch
+}
+
+func (l *loader) header(id ID) {
+	if string(l.bytes(4)) != snapshotMagic {
+		l.fail("not a table snapshot")
+	}
+	if v := l.byte(); v != snapshotVersion {
+		l.fail("version %d", v)
+	}
+	if got := ID(l.number(1<<32-1, "shard")); got != id {
+		l.fail("it is of shard %d", got)
+	}
+	clock := int64(l.number(msMax, "clock"))
+	t := NewTable(id, clock)
+	l.t = t
+	t.clockMs = clock
+	t.seq = l.number(msMax, "sequence")
+	t.fence = l.number(1<<64-1, "fence")
+	t.owner = l.number(1<<64-1, "owner")
+	t.ownerFrom = l.number(1<<64-1, "owner's first fence")
+	t.slab.high = Handle(l.number(maxHandle, "highest handle"))
+	high := uint64(t.slab.high)
+	t.slab.free = Handle(l.number(high, "first free"))
+	t.slab.unused = int(l.number(high, "free slots"))
+	t.finished.oldest = Handle(l.number(high, "oldest finished"))
+	t.finished.newest = Handle(l.number(high, "newest finished"))
+	t.finished.bytes = int64(l.number(1<<62, "finished bytes"))
+	for n := l.number(maxTombs, "closed topics"); n > 0 && l.err == nil; n-- {
+		topic := TopicID(l.number(1<<32-1, "topic"))
+		t.tombs = append(t.tombs, tombstone{topic, int64(l.number(msMax, "closing time"))})
+	}
+	if b := l.bytes(8); b != nil {
+		l.hash = binary.LittleEndian.Uint64(b)
+	}
+}
+
+// record reads one record; false at the end.
+func (l *loader) record() bool {
+	switch kind := l.byte(); kind {
+	case recordTarget:
+		row := uint32(l.number(1<<32-1, "target"))
+		b := l.bytes(int(l.number(maxCallback, "callback")))
+		if err := checkCallback(b); err != nil {
+			l.fail("callback: %v", err)
+		}
+		l.targets[row] = append([]byte(nil), b...)
+	case recordTimer, recordRun:
+		l.timer(kind == recordRun)
+	case recordFree:
+		h, s := l.slot()
+		next := uint32(l.number(uint64(l.t.slab.high), "next free"))
+		if l.err == nil {
+			*s = slot{ref: next, rev: 1} // 1 = seen, until finish
+			l.unused++
+			_ = h
+		}
+	case recordEnd:
+		if n := l.number(maxHandle, "slots"); l.err == nil && Handle(n) != l.t.slab.high {
+			l.fail("ends with %d slots, the header says %d", n, l.t.slab.high)
+		}
+		return false
+	default:
+		l.fail("record of kind %d", kind)
+	}
+	return l.err == nil
+}
+
+// slot reads a handle and returns its slot, which no record had before.
+func (l *loader) slot() (Handle, *slot) {
+	h := Handle(l.number(uint64(l.t.slab.high), "handle"))
+	if l.err == nil && h == 0 {
+		l.fail("handle 0")
+	}
+	if l.err != nil {
+		return 0, nil
+	}
+	l.t.slab.extend(h)
+	s := l.t.slab.at(h)
+	if s.state() != 0 || s.rev != 0 {
+		l.fail("handle %d comes twice", h)
+	}
+	l.records++
+	return h, s
+}
+
+func (l *loader) timer(hasRun bool) {
+	t := l.t
+	h, s := l.slot()
+	seq := l.number(t.seq, "sequence")
+	attempts := l.number(lowMask, "attempts")
+	when := l.number(msMax, "time")
+	marks := l.number(lowMask, "marks")
+	topic := TopicID(l.number(1<<32-1, "topic"))
+	rev := l.number(1<<32-1, "revision")
+	target := uint32(l.number(1<<32-1, "target"))
+	v := blob{flags: l.byte()}
+	body := l.bytes(int(l.number(maxBody, "body")))
+	if l.err != nil {
+		return
+	}
+	made := slot{seqAttempts: seq<<lowBits | attempts, whenMarks: when<<lowBits | marks, rev: uint32(rev)}
+	l.check(&made, &v, body, hasRun, target)
+	if l.err != nil {
+		return
+	}
+	callback := l.targets[target]
+	v.target = t.targets.intern(&t.blobs, callback)
+	made.topic = t.topics.retain(topic)
+	made.ref = t.putBlob(h, &v)
+	if hasRun {
+		l.run(h, &made)
+	}
+	if made.chained() {
+		newer := Handle(l.number(uint64(t.slab.high), "newer of an id"))
+		t.chains[h] = link{newer, Handle(l.number(uint64(t.slab.high), "older of an id"))}
+	}
+	*s = made
+}
+
+// check holds a timer's parts against the table's invariants and decodes its body.
+func (l *loader) check(s *slot, v *blob, body []byte, hasRun bool, target uint32) {
+	state := s.state()
+	if state < Scheduled || state > Cancelled || s.reason() > Refused || s.rev == 0 {
+		l.fail("state %d, reason %d, revision %d", state, s.reason(), s.rev)
+	}
+	if !hasRun && (state != Scheduled || s.attempts() != 0) {
+		l.fail("no run in state %d after %d attempts", state, s.attempts())
+	}
+	if (target != 0) != (v.flags&blobTarget != 0) || target != 0 && l.targets[target] == nil {
+		l.fail("target %d is not defined", target)
+	}
+	if l.err == nil {
+		l.err = v.checkBody(body)
+	}
+	if l.err != nil {
+		return
+	}
+	v.readBody(body)
+	f, err := restFacts(v.rest)
+	if err != nil || f.priority != s.priority() {
+		l.fail("spec: %v, priority %d, the slot says %d", err, f.priority, s.priority())
+	}
+}
+
+// checkBody checks what readBody takes for granted, and that it is how putBlob writes it.
+func (v *blob) checkBody(body []byte) error {
+	r := reader{b: body}
+	r.take(4 + 8 + createdLen)
+	if v.flags&^blobFlags != 0 {
+		r.fail("unknown flags")
+	}
+	if v.flags&blobVersion != 0 && r.number(1<<32-1, "version") == 1 {
+		r.fail("version 1 is not written")
+	}
+	if v.flags&blobUpdated != 0 && r.number(msMax, "update time") == 0 {
+		r.fail("an update at the creation is not written")
+	}
+	r.take(int(r.byte()))
+	return r.err()
+}
+
+func (l *loader) run(h Handle, s *slot) {
+	t := l.t
+	s.run = t.runs.take()
+	r := t.runs.at(s.run)
+	high := uint64(t.slab.high)
+	r.fence = l.number(1<<64-1, "fence")
+	r.dueMs, r.nextEnd, r.firedMs, r.lateness = l.signed(), l.signed(), l.signed(), l.signed()
+	r.newer, r.older = uint32(l.number(high, "newer finished")), uint32(l.number(high, "older finished"))
+	r.status = uint16(l.number(1<<16-1, "status"))
+	t.setError(h, r, string(l.bytes(int(l.number(maxErr, "error text")))))
+}

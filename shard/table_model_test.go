@@ -1,0 +1,662 @@
+package shard
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// modelTimer is a timer of the reference: a plain Timer and what the table keeps beside.
+type modelTimer struct {
+	Timer
+	handle   Handle
+	content  uint64
+	rev      uint32
+	noExpiry bool
+	until    int64 // end of the lease or of the retention
+	leasedAt int64 // the attempt's time while leased
+}
+
+// model is the reference: what the table should do, with maps and lists and no thought of speed.
+type model struct {
+	clock      int64
+	seq, fence uint64
+	byID       map[string][]*modelTimer // oldest first; all but the last are shadowed dead letters
+	all        []*modelTimer
+	finished   []*modelTimer
+	closed     map[TopicID]int64
+}
+
+func newModel() *model {
+	return &model{byID: map[string][]*modelTimer{}, closed: map[TopicID]int64{}}
+}
+
+func modelKey(topic TopicID, id string) string { return fmt.Sprint(topic, "/", id) }
+
+func (m *model) last(topic TopicID, id string) *modelTimer {
+	if l := m.byID[modelKey(topic, id)]; len(l) > 0 {
+		return l[len(l)-1]
+	}
+	return nil
+}
+
+func (m *model) begin(now int64, size int) {
+	m.clock = max(m.clock, now)
+	for budget := dropsPerEntry + size/bytesPerDrop; budget > 0 && len(m.finished) > 0; budget-- {
+		if m.finished[0].EndedMs >= m.clock-finishedKeepMs {
+			break
+		}
+		m.drop(m.finished[0])
+	}
+	for topic, at := range m.closed {
+		if at < m.clock-tombstoneKeepMs {
+			delete(m.closed, topic)
+		}
+	}
+}
+
+func (m *model) drop(x *modelTimer) {
+	is := func(y *modelTimer) bool { return x == y }
+	key := modelKey(x.Topic, x.ID)
+	m.byID[key] = slices.DeleteFunc(m.byID[key], is)
+	m.all = slices.DeleteFunc(m.all, is)
+	m.finished = slices.DeleteFunc(m.finished, is)
+}
+
+func (m *model) end(x *modelTimer, to State, at int64) {
+	x.State, x.EndedMs, x.NextMs = to, at, 0
+	x.rev++
+	m.finished = append(m.finished, x)
+}
+
+func (m *model) schedule(x *modelTimer, next int64) {
+	x.State, x.NextMs = Scheduled, next
+	x.rev++
+}
+
+func (m *model) kill(x *modelTimer, why Reason, at, until int64) {
+	x.State, x.Reason, x.EndedMs, x.NextMs, x.until = Dead, why, at, 0, until
+	x.rev++
+}
+
+// create makes a timer over whatever has ended under its id.
+func (m *model) create(c *Command) (Code, *modelTimer) {
+	version := uint32(1)
+	if old := m.last(c.Topic, c.ID); old != nil {
+		version = old.Version + 1
+		if old.State != Dead {
+			m.drop(old)
+		}
+	}
+	m.seq++
+	x := &modelTimer{content: c.Content, Timer: Timer{
+		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Seq: m.seq, Tag: c.Tag, Version: version,
+		CreatedMs: m.clock, UpdatedMs: m.clock, LatenessMs: -1,
+	}}
+	m.schedule(x, c.Spec.DueMs)
+	key := modelKey(c.Topic, c.ID)
+	m.byID[key] = append(m.byID[key], x)
+	m.all = append(m.all, x)
+	return Created, x
+}
+
+func (m *model) command(c *Command) (Code, *modelTimer) {
+	x := m.last(c.Topic, c.ID)
+	_, closed := m.closed[c.Topic]
+	over := map[State]Code{Leased: InFlight, Done: OverFired, Dead: OverDead, Cancelled: OverCancelled}
+	switch c.Kind {
+	case Add:
+		switch {
+		case closed:
+			return TopicClosed, nil
+		case x == nil:
+			return m.create(c)
+		case !x.State.Over() && x.content == c.Content:
+			return Same, x
+		case x.State == Leased:
+			return InFlight, x
+		case x.State == Scheduled:
+			return Exists, x
+		case c.Absolute && x.content == c.Content && m.clock-x.EndedMs <= finishedKeepMs:
+			return Same, x
+		}
+		return m.create(c)
+	case Put:
+		switch {
+		case closed:
+			return TopicClosed, nil
+		case x == nil && c.IfMatch != 0:
+			return VersionMismatch, nil
+		case x == nil:
+			return m.create(c)
+		case c.CreateOnly && !x.State.Over():
+			return VersionMismatch, x
+		case x.State == Leased:
+			return InFlight, x
+		case c.IfMatch != 0 && c.IfMatch != x.Version:
+			return VersionMismatch, x
+		case x.State.Over():
+			return m.create(c)
+		}
+		x.Spec, x.content, x.noExpiry = *c.Spec, c.Content, false
+		x.Version++
+		x.Attempts, x.Fence, x.FiredMs, x.LatenessMs, x.LastStatus, x.LastError = 0, 0, 0, -1, 0, ""
+		x.UpdatedMs = m.clock
+		m.schedule(x, c.Spec.DueMs)
+		return OK, x
+	case Modify, Fire:
+		switch {
+		case x == nil:
+			return NotFound, nil
+		case x.State != Scheduled:
+			return over[x.State], x
+		case c.IfMatch != 0 && c.IfMatch != x.Version:
+			return VersionMismatch, x
+		}
+		x.Version++
+		x.UpdatedMs = m.clock
+		if c.Kind == Fire {
+			x.DueMs = m.clock
+			m.schedule(x, m.clock)
+			return OK, x
+		}
+		c.Patch.applyTo(&x.Spec)
+		if c.Patch.Expiry {
+			x.noExpiry = false
+		}
+		next := x.NextMs
+		if c.Patch.Due {
+			next = x.DueMs
+		}
+		m.schedule(x, next)
+		return OK, x
+	case Cancel:
+		switch {
+		case x == nil:
+			return NotFound, nil
+		case x.State == Cancelled:
+			return Prevented, x
+		case x.State.Over():
+			return over[x.State], x
+		case c.IfMatch != 0 && c.IfMatch != x.Version:
+			return VersionMismatch, x
+		case x.State == Leased:
+			x.CancelRequested = true
+			return CancelInFlight, x
+		}
+		m.end(x, Cancelled, m.clock)
+		return Prevented, x
+	case Redrive, Purge:
+		return m.deadLetter(c)
+	case CloseTopic:
+		return m.closeTopic(c), nil
+	}
+	delete(m.closed, c.Topic)
+	return OK, nil
+}
+
+func (m *model) deadLetter(c *Command) (Code, *modelTimer) {
+	var x *modelTimer
+	for _, y := range m.byID[modelKey(c.Topic, c.ID)] {
+		if y.State == Dead {
+			x = y
+		}
+	}
+	last := m.last(c.Topic, c.ID)
+	if x == nil || c.Kind == Redrive && !last.State.Over() {
+		return Skipped, nil
+	}
+	if c.Kind == Purge {
+		m.drop(x)
+		return OK, nil
+	}
+	if last != x {
+		m.drop(last)
+	}
+	if c.Patch != nil {
+		c.Patch.applyToCallback(&x.Callback)
+	}
+	x.DueMs = m.clock
+	if c.DueMs != 0 {
+		x.DueMs = c.DueMs
+	}
+	x.noExpiry, x.Attempts, x.LatenessMs, x.Reason, x.EndedMs = true, 0, -1, NoReason, 0
+	m.schedule(x, x.DueMs)
+	return OK, x
+}
+
+func (m *model) closeTopic(c *Command) Code {
+	for _, x := range slices.Clone(m.all) {
+		if x.Topic != c.Topic {
+			continue
+		}
+		if c.Force {
+			m.drop(x)
+		} else if x.State != Done && x.State != Cancelled {
+			return NotEmpty
+		}
+	}
+	m.closed[c.Topic] = m.clock
+	return OK
+}
+
+func (m *model) lease(x *modelTimer, seq uint64, rev uint32, dur int64) Code {
+	if x == nil || x.Seq != seq || x.State != Scheduled || x.rev != rev {
+		return Skipped
+	}
+	m.fence++
+	x.Fence, x.leasedAt, x.until = m.fence, x.NextMs, m.clock+dur
+	x.Attempts++
+	x.State, x.NextMs = Leased, 0
+	x.rev++
+	return OK
+}
+
+func (m *model) outcome(x *modelTimer, o *Outcome) Code {
+	if x == nil || x.Seq != o.Seq || x.State != Leased || x.Fence != o.Fence {
+		return Skipped
+	}
+	at := o.EndedMs
+	if at > m.clock || at < m.clock-endSlackMs {
+		at = m.clock
+	}
+	if o.Kind == Release {
+		x.Attempts--
+	} else {
+		x.FiredMs, x.LastStatus, x.LastError = o.StartedMs, o.Status, o.Err
+		if x.LatenessMs < 0 {
+			x.LatenessMs = max(0, o.StartedMs-max(x.DueMs, x.CreatedMs))
+		}
+	}
+	switch {
+	case o.Kind == Ack:
+		m.end(x, Done, at)
+	case x.CancelRequested:
+		m.end(x, Cancelled, at)
+	case o.Kind == RetryLater:
+		m.schedule(x, o.NextMs)
+	case o.Kind == Release:
+		m.schedule(x, x.leasedAt)
+	default:
+		m.kill(x, o.Reason, at, o.RetainUntilMs)
+	}
+	return OK
+}
+
+// step is one item that was put into a batch, and how the model does it.
+type step func() (Code, *modelTimer)
+
+// rig drives a table and the model with the same random items.
+type rig struct {
+	t     testing.TB
+	pick  func(n int) int
+	table *Table
+	model *model
+	now   int64
+	since [][]byte // the entries since the snapshot began, while one is under way
+}
+
+const rigStart = 1_700_000_000_000
+
+func newRig(t testing.TB, pick func(n int) int) *rig {
+	return &rig{t: t, pick: pick, table: NewTable(7, rigStart), model: newModel(), now: rigStart}
+}
+
+func (g *rig) spec() *Spec {
+	s := &Spec{DueMs: g.now + int64(g.pick(200_000)) - 20_000, Priority: uint8(g.pick(3))}
+	if n := g.pick(4); n > 0 {
+		s.PayloadKind = PayloadKind(1 + n&1)
+		s.Payload = bytes.Repeat([]byte{byte('a' + n)}, []int{1, 40, 300, 9_000}[g.pick(4)])
+	}
+	if g.pick(3) == 0 {
+		s.HasExpiry, s.ExpiresAfterMs = true, int64(g.pick(60_000))
+	}
+	if n := g.pick(6); n < 3 {
+		s.Callback.URL = fmt.Sprint("http://receiver.example/", n)
+		s.Callback.HasHeaders = n > 0
+		for i := range n {
+			s.Callback.Headers = append(s.Callback.Headers, Header{fmt.Sprint("X-", i), "v"})
+		}
+	}
+	for i := range g.pick(3) {
+		s.Labels = append(s.Labels, fmt.Sprint("label", i))
+	}
+	if g.pick(5) == 0 {
+		s.Retry = Retry{MaxAttempts: 3, Multiplier: 1.5, HasJitter: true, MinBackoffMs: 10, MaxBackoffMs: 99}
+		s.ContentType = "text/plain"
+	}
+	return s
+}
+
+func (g *rig) patch() *Patch {
+	p := &Patch{Spec: *g.spec()}
+	bits := g.pick(1 << 15)
+	for _, f := range p.flags() {
+		*f.set = uint64(bits)&f.bit != 0
+	}
+	if p.Payload && p.Spec.PayloadKind == NoPayload {
+		p.Spec.Payload = nil
+	}
+	return p
+}
+
+func (g *rig) randomCommand() *Command {
+	kinds := []Kind{Add, Add, Add, Add, Put, Put, Modify, Modify, Cancel, Fire, Redrive, Purge}
+	c := &Command{Kind: kinds[g.pick(len(kinds))], Topic: TopicID(1 + g.pick(2)), ID: fmt.Sprint("timer-", g.pick(12))}
+	if g.pick(150) == 0 {
+		c.Kind = CloseTopic
+		c.Force = g.pick(2) == 0
+	} else if g.pick(30) == 0 {
+		c.Kind = OpenTopic
+	}
+	switch c.Kind {
+	case CloseTopic, OpenTopic:
+		c.ID = ""
+	case Add, Put:
+		c.Spec, c.Content, c.Tag = g.spec(), uint64(1+g.pick(3)), uint32(g.pick(1<<30))
+		c.Absolute = g.pick(2) == 0
+		c.CreateOnly = c.Kind == Put && g.pick(4) == 0
+	case Modify:
+		c.Patch = g.patch()
+	case Redrive:
+		if g.pick(2) == 0 {
+			c.Patch = g.patch()
+		}
+		c.DueMs = []int64{0, g.now + 5_000}[g.pick(2)]
+	}
+	if (c.Kind >= Put && c.Kind <= Fire) && g.pick(4) == 0 {
+		c.IfMatch = uint32(1 + g.pick(3))
+	}
+	return c
+}
+
+func (g *rig) any() *modelTimer {
+	if len(g.model.all) == 0 {
+		return nil
+	}
+	return g.model.all[g.pick(len(g.model.all))]
+}
+
+func (g *rig) of(state State) *modelTimer {
+	for range 8 {
+		if x := g.any(); x != nil && x.State == state {
+			return x
+		}
+	}
+	return g.any()
+}
+
+// item puts a random item into the batch. What it names is as the state was before the batch, so it may be stale.
+func (g *rig) item(b *Batch) step {
+	switch g.pick(8) {
+	default:
+		c := g.randomCommand()
+		b.Command(c)
+		return func() (Code, *modelTimer) { return g.model.command(c) }
+	case 0, 1:
+		x := g.of(Scheduled)
+		if x == nil {
+			b.Takeover(9)
+			return func() (Code, *modelTimer) { return OK, nil }
+		}
+		h, seq, rev, dur := x.handle, x.Seq, x.rev, int64(1000*(1+g.pick(2)))
+		if g.pick(10) == 0 {
+			rev++
+		}
+		b.Lease(dur, h, seq, rev)
+		return func() (Code, *modelTimer) { return g.model.lease(g.at(h), seq, rev, dur), nil }
+	case 2, 3:
+		return g.outcomeItem(b)
+	case 4:
+		x := g.of(Dead)
+		if x == nil || g.pick(3) > 0 {
+			b.Tick()
+			return func() (Code, *modelTimer) { return OK, nil }
+		}
+		h, seq, rev := x.handle, x.Seq, x.rev
+		if x.State == Dead {
+			b.Forget(h, seq)
+			return func() (Code, *modelTimer) {
+				if y := g.at(h); y != nil && y.Seq == seq && y.State == Dead {
+					g.model.drop(y)
+					return OK, nil
+				}
+				return Skipped, nil
+			}
+		}
+		until := g.now + 90_000
+		b.Expire(h, seq, rev, until)
+		return func() (Code, *modelTimer) {
+			if y := g.at(h); y != nil && y.Seq == seq && y.State == Scheduled && y.rev == rev {
+				g.model.kill(y, Expired, g.model.clock, until)
+				return OK, nil
+			}
+			return Skipped, nil
+		}
+	}
+}
+
+func (g *rig) outcomeItem(b *Batch) step {
+	x := g.of(Leased)
+	if x == nil {
+		b.Tick()
+		return func() (Code, *modelTimer) { return OK, nil }
+	}
+	o := &Outcome{
+		Handle: x.handle, Seq: x.Seq, Fence: x.Fence, Kind: OutcomeKind(1 + g.pick(4)),
+		StartedMs: g.now - int64(g.pick(900)), Status: []int{0, 200, 503}[g.pick(3)],
+	}
+	o.EndedMs = o.StartedMs + int64(g.pick(500))
+	if g.pick(20) == 0 {
+		o.EndedMs = 0
+	}
+	switch o.Kind {
+	case RetryLater:
+		o.NextMs, o.Err = g.now+int64(g.pick(9000)), "no answer in time"
+	case Kill:
+		o.Reason, o.RetainUntilMs, o.Err = MaxAttempts, g.now+100_000, "connection refused"
+	}
+	b.Outcome(o)
+	return func() (Code, *modelTimer) { return g.model.outcome(g.at(o.Handle), o), nil }
+}
+
+func (g *rig) at(h Handle) *modelTimer {
+	for _, x := range g.model.all {
+		if x.handle == h {
+			return x
+		}
+	}
+	return nil
+}
+
+// turn applies one batch to both and compares the answers.
+func (g *rig) turn() {
+	g.t.Helper()
+	g.now += int64(g.pick(3)) * int64(g.pick(40_000))
+	var b Batch
+	b.Reset(g.now, 1, 2)
+	steps := make([]step, 1+g.pick(6))
+	for i := range steps {
+		steps[i] = g.item(&b)
+	}
+	data := bytes.Clone(b.Bytes())
+	got, err := g.table.Apply(data, func(int) bool { return true }, nil)
+	if err != nil || len(got) != len(steps) {
+		g.t.Fatalf("apply: %d results, %v", len(got), err)
+	}
+	g.model.begin(g.now, len(data))
+	for i, do := range steps {
+		code, x := do()
+		if got[i].Code != code {
+			g.t.Fatalf("item %d: code %d, the model says %d (%+v)", i, got[i].Code, code, x)
+		}
+		if x != nil {
+			if x.handle == 0 {
+				x.handle = got[i].Handle
+			}
+			if got[i].Handle != x.handle || got[i].Timer == nil {
+				g.t.Fatalf("item %d: handle %d, the model says %d", i, got[i].Handle, x.handle)
+			}
+			g.same(got[i].Timer, x)
+		}
+	}
+	if g.since != nil {
+		g.since = append(g.since, data)
+	}
+}
+
+func (g *rig) same(got *Timer, x *modelTimer) {
+	g.t.Helper()
+	if !reflect.DeepEqual(*got, x.Timer) {
+		g.t.Fatalf("timer is\n%+v\nthe model says\n%+v", *got, x.Timer)
+	}
+}
+
+// check compares everything.
+func (g *rig) check() {
+	g.t.Helper()
+	if err := g.table.Audit(false); err != nil {
+		g.t.Fatal(err)
+	}
+	var sum [3]Counts
+	for _, x := range g.model.all {
+		got := g.table.Copy(x.handle)
+		if got == nil {
+			g.t.Fatalf("handle %d of %q is free", x.handle, x.ID)
+		}
+		g.same(got, x)
+		d := g.table.Due(x.handle)
+		if d.Rev != x.rev || d.State == Leased && d.NextMs != x.until || d.State == Dead && d.RetainMs != x.until {
+			g.t.Fatalf("due is %+v, the model says revision %d, until %d", d, x.rev, x.until)
+		}
+		wantExpiry := int64(0)
+		if x.HasExpiry && !x.noExpiry && !x.State.Over() {
+			wantExpiry = x.DueMs + x.ExpiresAfterMs
+		}
+		if d.ExpiresMs != wantExpiry {
+			g.t.Fatalf("expires at %d, want %d", d.ExpiresMs, wantExpiry)
+		}
+		n := &sum[x.Topic]
+		switch x.State {
+		case Scheduled:
+			n.Scheduled++
+		case Leased:
+			n.Leased++
+		case Done:
+			n.Done++
+		case Dead:
+			n.Dead++
+		}
+	}
+	if g.table.Len() != len(g.model.all) || g.table.Counts(1) != sum[1] || g.table.Counts(2) != sum[2] {
+		g.t.Fatalf("%d timers, the model has %d", g.table.Len(), len(g.model.all))
+	}
+	for key, l := range g.model.byID {
+		if len(l) > 0 {
+			x := l[len(l)-1]
+			if h, _ := g.table.Lookup(x.Topic, x.ID); h != x.handle {
+				g.t.Fatalf("%s names handle %d, the model says %d", key, h, x.handle)
+			}
+		}
+	}
+}
+
+// restart takes a snapshot while entries are applied, loads it, applies these to it too, and goes on with it (I12).
+func (g *rig) restart() {
+	g.t.Helper()
+	want, hash := dump(g.table), g.table.Hash()
+	snap := g.table.BeginSnapshot()
+	g.since = [][]byte{}
+	var image []byte
+	for done := false; !done; {
+		for range g.pick(3) {
+			g.turn()
+		}
+		image, done = snap.Next(image, 1+g.pick(3000))
+	}
+	loaded, err := LoadTable(7, bytes.NewReader(image))
+	if err != nil {
+		g.t.Fatalf("%v in %d bytes of\n%s", err, len(image), want)
+	}
+	if got := dump(loaded); got != want || loaded.Hash() != hash {
+		g.t.Fatalf("loaded %x\n%s\nwant %x\n%s", loaded.Hash(), got, hash, want)
+	}
+	for _, data := range g.since {
+		if _, err := loaded.Apply(data, nil, nil); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	if got, want := dump(loaded), dump(g.table); got != want || loaded.Hash() != g.table.Hash() {
+		g.t.Fatalf("after the log %x\n%s\nwant %x\n%s", loaded.Hash(), got, g.table.Hash(), want)
+	}
+	g.since = nil
+	g.table = loaded
+}
+
+// dump shows all replicated state as text.
+func dump(t *Table) string {
+	var b bytes.Buffer
+	fmt.Fprintln(&b, t.clockMs, t.seq, t.fence, t.owner, t.ownerFrom, t.slab.high, t.slab.free, t.slab.unused, t.finished, t.tombs)
+	for h := Handle(1); h <= t.slab.high; h++ {
+		s := t.slab.at(h)
+		if s.state() == 0 {
+			fmt.Fprintln(&b, h, "free", s.ref)
+			continue
+		}
+		v := t.view(s.ref)
+		fmt.Fprintf(&b, "%d %+v %d %d %d %x %d %v", h, *t.Copy(h), s.when(), s.rev, v.content, v.flags, s.whenMarks&lowMask, t.chains[h])
+		if s.run != 0 {
+			r := *t.runs.at(s.run)
+			r.errRef = 0
+			fmt.Fprintf(&b, " %+v", r)
+		}
+		fmt.Fprintln(&b)
+	}
+	return b.String()
+}
+
+func (g *rig) drive(turns int) {
+	for i := range turns {
+		g.turn()
+		if i%16 == 15 {
+			g.check()
+		}
+		if g.pick(40) == 0 {
+			g.restart()
+		}
+	}
+	g.check()
+}
+
+func TestTableAgainstModel(t *testing.T) {
+	seeds := 60
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			newRig(t, rand.New(rand.NewPCG(seed, 1)).IntN).drive(300)
+		})
+	}
+}
+
+func TestTableProperties(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		newRig(rigTB{TB: t, r: r}, func(n int) int { return rapid.IntRange(0, n-1).Draw(r, "pick") }).drive(20)
+	})
+}
+
+// rigTB reports to rapid, so that a failure is shrunk.
+type rigTB struct {
+	testing.TB
+	r *rapid.T
+}
+
+func (t rigTB) Fatal(args ...any)                 { t.r.Fatal(args...) }
+func (t rigTB) Fatalf(format string, args ...any) { t.r.Fatalf(format, args...) }
+func (t rigTB) Helper()                           {}

@@ -1,0 +1,41 @@
+package shard
+
+// Read copies a timer by its id: the one in use, else the last one that ended and is still kept; nil if there is none.
+func (t *Table) Read(topic TopicID, id string) *Timer {
+	return t.Copy(t.lookup(topic, []byte(id)))
+}
+
+// Copy copies a timer; nil if the slot is free.
+func (t *Table) Copy(h Handle) *Timer { return t.copy(h, true) }
+
+func (t *Table) copy(h Handle, payload bool) *Timer {
+	s := t.get(h)
+	if s == nil {
+		return nil
+	}
+	v := t.view(s.ref)
+	m := &Timer{
+		Topic: t.topics.rows[s.topic].id, ID: string(v.id),
+		Seq: s.seq(), Tag: v.tag, Version: v.version,
+		State: s.state(), Reason: s.reason(), CancelRequested: s.cancelled(),
+		CreatedMs: v.createdMs, UpdatedMs: v.updatedMs,
+		LatenessMs: -1, Attempts: s.attempts(),
+	}
+	_ = decodeRest(&m.Spec, v.rest, payload) // checked when it came in
+	m.DueMs = t.dueMs(s)
+	if v.target != 0 {
+		m.Callback = t.targets.at(v.target).callback(&t.blobs)
+	}
+	if m.State == Scheduled {
+		m.NextMs = s.when()
+	}
+	if s.run != 0 {
+		r := t.runs.at(s.run)
+		m.Fence, m.FiredMs, m.LatenessMs = r.fence, r.firedMs, r.lateness
+		m.LastStatus, m.LastError = int(r.status), string(t.errorText(r))
+		if m.State.Over() {
+			m.EndedMs = r.nextEnd
+		}
+	}
+	return m
+}

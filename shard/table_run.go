@@ -1,0 +1,105 @@
+package shard
+
+const (
+	runChunkBits = 9 // 28 KiB
+	runChunkLen  = 1 << runChunkBits
+)
+
+// run is what a timer has that was attempted or has ended, 56 bytes. Timers that only wait have none.
+type run struct {
+	fence    uint64 // of the last lease
+	dueMs    int64
+	nextEnd  int64 // while Leased: when the attempt was due (for Release); when over: the end
+	firedMs  int64 // start of the last attempt that started; 0 none
+	lateness int64 // ms, of the first attempt; -1 before it
+	// newer and older are the neighbours in the list of finished timers. A run that is free keeps the next in newer.
+	newer, older uint32
+	errRef       uint32 // last error's text in the arena: length u16, bytes; 0 none
+	status       uint16 // HTTP status of the last attempt
+}
+
+// runs hands out run records by number, from 1.
+type runs struct {
+	chunks []*[runChunkLen]run
+	high   uint32
+	free   uint32
+}
+
+func (r *runs) at(n uint32) *run { return &r.chunks[n>>runChunkBits][n&(runChunkLen-1)] }
+
+func (r *runs) take() uint32 {
+	n := r.free
+	if n != 0 {
+		r.free = r.at(n).newer
+	} else {
+		r.high++
+		n = r.high
+		if int(n>>runChunkBits) == len(r.chunks) {
+			r.chunks = append(r.chunks, new([runChunkLen]run))
+		}
+	}
+	*r.at(n) = run{}
+	return n
+}
+
+func (r *runs) give(n uint32) {
+	*r.at(n) = run{newer: r.free}
+	r.free = n
+}
+
+func (r *runs) memory() int64 {
+	return int64(len(r.chunks))*runChunkLen*56 + int64(cap(r.chunks))*8
+}
+
+// run returns the run of a touched timer, and makes it if there is none.
+func (t *Table) run(s *slot) *run {
+	if s.run == 0 {
+		s.run = t.runs.take()
+		r := t.runs.at(s.run)
+		r.dueMs, r.lateness = s.when(), -1
+		return r
+	}
+	return t.runs.at(s.run)
+}
+
+func (t *Table) freeRun(h Handle, s *slot) {
+	if s.run == 0 {
+		return
+	}
+	t.setError(h, t.runs.at(s.run), "")
+	t.runs.give(s.run)
+	s.run = 0
+}
+
+func (t *Table) dueMs(s *slot) int64 {
+	if s.run == 0 {
+		return s.when()
+	}
+	return t.runs.at(s.run).dueMs
+}
+
+// setError keeps the text of the last error.
+func (t *Table) setError(h Handle, r *run, text string) {
+	if r.errRef != 0 {
+		t.blobSum -= errorHash(h, t.errorText(r))
+		t.blobs.release(r.errRef)
+		r.errRef = 0
+	}
+	if text == "" {
+		return
+	}
+	ref, b := t.blobs.alloc(2 + len(text))
+	b[0], b[1] = byte(len(text)), byte(len(text)>>8)
+	copy(b[2:], text)
+	r.errRef = ref
+	t.blobSum += errorHash(h, t.errorText(r))
+}
+
+// errorText is valid until the timer's next change.
+func (t *Table) errorText(r *run) []byte {
+	if r.errRef == 0 {
+		return nil
+	}
+	b := t.blobs.at(r.errRef)
+	return b[2 : 2+(int(b[0])|int(b[1])<<8)]
+}

@@ -1,0 +1,121 @@
+package shard
+
+// ID names a raft group. Group 0 is the meta group; timers live in groups 1..P.
+type ID uint32
+
+// Meta is the group that holds topics, nodes and placement.
+const Meta ID = 0
+
+// TopicID stands for one life of a topic. The meta group hands them out and never reuses one: a topic that
+// was deleted and made again has another id, so nothing of its former life can be seen or hit through it.
+type TopicID uint32
+
+// State is where a timer is in its life.
+type State uint8
+
+// The states of a timer. The values are part of the snapshot format.
+const (
+	Scheduled State = 1 + iota // waits for its due time, or for its next attempt
+	Leased                     // an attempt was committed and has not ended
+	Done                       // delivered
+	Dead                       // given up: see Reason
+	Cancelled                  // cancelled before it was delivered
+)
+
+// Over reports whether the timer has ended.
+func (s State) Over() bool { return s >= Done }
+
+// Reason says why a timer is dead. The values are part of the log format.
+type Reason uint8
+
+// The reasons of API.md section 5.
+const (
+	NoReason Reason = iota
+	MaxAttempts
+	Expired
+	Stopped
+	Refused
+)
+
+// PayloadKind says how the client gave the payload, and so how it is shown again.
+type PayloadKind uint8
+
+// The kinds of a payload. The values are part of the log format.
+const (
+	NoPayload     PayloadKind = iota
+	JSONPayload               // any JSON value, its bytes kept as sent
+	BinaryPayload             // given and shown as base64, kept decoded
+)
+
+// Header is one header of a callback, in the order the client gave them.
+type Header struct{ Name, Value string }
+
+// Callback says where and how a timer is delivered. A zero field falls back to the topic's.
+type Callback struct {
+	URL        string
+	Method     string
+	Headers    []Header // HasHeaders tells an empty list from none given
+	HasHeaders bool
+	TimeoutMs  int64 // 0: the topic's
+}
+
+// Empty reports whether nothing is overridden.
+func (c *Callback) Empty() bool {
+	return c.URL == "" && c.Method == "" && !c.HasHeaders && c.TimeoutMs == 0
+}
+
+// Retry overrides the topic's retry policy by field; a zero field falls back.
+// HasJitter tells a jitter of zero from none given.
+type Retry struct {
+	MaxAttempts  int
+	MinBackoffMs int64
+	MaxBackoffMs int64
+	Multiplier   float64
+	Jitter       float64
+	HasJitter    bool
+}
+
+// Empty reports whether nothing is overridden.
+func (r *Retry) Empty() bool { return *r == Retry{} }
+
+// Spec is what a client says of a timer: everything that a change can set. It is encoded once, carried in the
+// log as it is, and kept as one block in the table's arena.
+type Spec struct {
+	DueMs          int64 // Unix ms, already rounded up
+	Payload        []byte
+	PayloadKind    PayloadKind
+	ContentType    string // "": by PayloadKind
+	Callback       Callback
+	Retry          Retry
+	Priority       uint8
+	Labels         []string
+	ExpiresAfterMs int64 // HasExpiry tells 0 from none
+	HasExpiry      bool
+}
+
+// Timer is a timer as it stands: a copy that the receiver owns. Times are Unix ms; 0 means absent unless said otherwise.
+type Timer struct {
+	Topic TopicID
+	ID    string
+	Spec
+
+	Seq     uint64 // the shard's number of this timer; grows with every create
+	Tag     uint32 // random part of the uid
+	Version uint32 // client changes; keeps growing when an id is used again within the history time
+
+	State           State
+	Reason          Reason // when Dead
+	CancelRequested bool
+
+	NextMs     int64 // next attempt, when Scheduled
+	CreatedMs  int64
+	UpdatedMs  int64 // last client change
+	EndedMs    int64 // when Over
+	FiredMs    int64 // start of the last attempt
+	LatenessMs int64 // first attempt's start − the later of due and created; -1 before the first attempt
+
+	Attempts   int    // calls started
+	Fence      uint64 // lease number of the last attempt; grows over the life of the id
+	LastStatus int    // HTTP status of the last attempt, 0 none
+	LastError  string
+}

@@ -1,0 +1,292 @@
+package shard
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/wal"
+)
+
+const (
+	tickInterval = 50 * time.Millisecond // raft's tick
+	maxTicks     = 10                    // caught up at once after a stall; more would only start needless elections
+	// maxFrames is how many frames of a worker may be on their way to disk before it proposes more: what arrives
+	// meanwhile gathers into the next one. That is the group commit.
+	maxFrames = 2
+	sweepEach = 10 * time.Second
+)
+
+// worker owns some groups alone: their raft nodes, tables and wheels, without locks. Its loop is a sequence of turns
+// (see turn); it never waits for a disk or a network.
+type worker struct {
+	host   *Host
+	stream *wal.Stream
+	box    *mailbox
+	spare  []event
+	groups []*group
+	queued atomic.Int64 // client operations that have no answer yet
+
+	nowMs int64         // wall clock of this turn
+	mono  time.Duration // monotonic clock of this turn
+
+	dirty   []*group // to be worked on in this turn
+	again   []*group // … in the next, without waiting
+	stalled []*group // … when a frame is done
+
+	frame      *wal.Frame
+	parts      []appended // what is in the frame
+	operations int        // proposed in this turn
+	inflight   []*sentFrame
+	scratch    []byte
+	frames     []*sentFrame // free
+
+	memory              atomic.Int64
+	lastTick, lastSweep time.Duration
+	snapshot            *snapshotRun
+	needed              atomic.Uint64 // the oldest log generation that its groups need
+}
+
+// appended is one group's part of a frame.
+type appended struct {
+	group     *group
+	entries   []*pb.Entry
+	responses []*pb.Message
+	sync      bool
+	hard      bool  // the hard state is in it
+	mark      bool  // the newest snapshot's place is in it
+	create    *mark // the group's founding
+}
+
+// sentFrame is a frame on its way to disk.
+type sentFrame struct {
+	frame *wal.Frame
+	parts []appended
+	pos   wal.Position
+	err   error
+	w     *worker
+}
+
+func (s *sentFrame) handle(w *worker) { w.frameDone(s) }
+
+// run turns until the context ends.
+func (w *worker) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.box.wake:
+		case <-timer.C:
+		}
+		for {
+			w.turn()
+			if len(w.again) == 0 {
+				break
+			}
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		timer.Reset(w.untilWake())
+	}
+}
+
+// turn is one round: take what has arrived, let time pass, work on the groups that have something to do, hand one
+// frame to the log. A test or a simulator may call it instead of run.
+func (w *worker) turn() {
+	now := w.host.cfg.Clock
+	w.nowMs, w.mono = now.WallMs(), now.Mono()
+	w.dirty, w.again = w.again, w.dirty[:0]
+	for _, g := range w.dirty {
+		g.again, g.touched = false, true
+	}
+	events := w.box.take(w.spare)
+	for i, e := range events {
+		e.handle(w)
+		events[i] = nil
+	}
+	w.spare = events[:0]
+	w.tick()
+	for _, g := range w.groups {
+		if g.wakeMs <= w.nowMs {
+			w.touch(g)
+		}
+	}
+	for i := 0; i < len(w.dirty); i++ {
+		g := w.dirty[i]
+		g.touched = false
+		g.work()
+	}
+	w.flush()
+}
+
+// touch puts a group into this turn.
+func (w *worker) touch(g *group) {
+	if !g.touched {
+		g.touched = true
+		w.dirty = append(w.dirty, g)
+	}
+}
+
+// touchNext asks for another turn for the group, at once.
+func (w *worker) touchNext(g *group) {
+	if !g.again {
+		g.again = true
+		w.again = append(w.again, g)
+	}
+}
+
+// stall puts a group aside until a frame is on disk.
+func (w *worker) stall(g *group) {
+	if !g.stalled {
+		g.stalled = true
+		w.stalled = append(w.stalled, g)
+	}
+}
+
+// mayPropose is false while enough is on its way to disk.
+func (w *worker) mayPropose() bool { return len(w.inflight) < maxFrames }
+
+// tick lets raft's time pass by the time that really has, and does what is done now and then.
+func (w *worker) tick() {
+	n := int((w.mono - w.lastTick) / tickInterval)
+	if n <= 0 {
+		return
+	}
+	w.lastTick += time.Duration(n) * tickInterval
+	memory := int64(0)
+	for _, g := range w.groups {
+		for range min(n, maxTicks) {
+			g.raft.Tick()
+		}
+		memory += g.stateBytes()
+		g.expire(w.mono)
+		g.tickCanary()
+		w.touch(g)
+	}
+	w.memory.Store(memory)
+	w.tickSnapshots()
+	if w.mono-w.lastSweep >= sweepEach {
+		w.lastSweep = w.mono
+		for _, g := range w.groups {
+			if g.lead != nil {
+				g.lead.sweep()
+			}
+		}
+	}
+}
+
+// append adds a group's part to this turn's frame. One that needs no disk (a new commit index) rides along with what was
+// appended before it, and its responses leave after that.
+func (w *worker) append(a appended) {
+	g := a.group
+	if !a.sync {
+		switch {
+		case len(a.responses) == 0:
+		case len(w.parts) > 0:
+			w.parts = append(w.parts, a)
+		case len(w.inflight) > 0:
+			last := w.inflight[len(w.inflight)-1]
+			last.parts = append(last.parts, a)
+		default:
+			g.step(a.responses)
+		}
+		return
+	}
+	if w.frame == nil {
+		w.frame = w.newFrame()
+	}
+	if a.create != nil {
+		w.scratch = appendMark(w.scratch[:0], *a.create)
+		w.frame.Append(wal.RecordReplicaCreate, uint32(g.id), w.scratch)
+	}
+	if a.mark {
+		w.scratch = appendMark(w.scratch[:0], mark{replica: g.replica, index: g.files.newest, conf: g.store.conf})
+		w.frame.Append(wal.RecordSnapMark, uint32(g.id), w.scratch)
+	}
+	if len(a.entries) > 0 {
+		w.scratch = appendEntries(w.scratch[:0], a.entries)
+		w.frame.Append(wal.RecordEntries, uint32(g.id), w.scratch)
+	}
+	if g.hardDirty {
+		w.scratch = appendHardState(w.scratch[:0], g.hard)
+		w.frame.Append(wal.RecordHardState, uint32(g.id), w.scratch)
+		g.hardDirty = false
+		a.hard = true
+	}
+	w.parts = append(w.parts, a)
+}
+
+func (w *worker) newFrame() *wal.Frame {
+	if n := len(w.frames); n > 0 {
+		s := w.frames[n-1]
+		w.frames = w.frames[:n-1]
+		s.frame.Reset()
+		w.parts = s.parts[:0]
+		return s.frame
+	}
+	return wal.NewFrame()
+}
+
+// flush hands the turn's frame to the log.
+func (w *worker) flush() {
+	if w.frame == nil {
+		return
+	}
+	s := &sentFrame{frame: w.frame, parts: w.parts, w: w}
+	w.frame, w.parts = nil, nil
+	w.inflight = append(w.inflight, s)
+	w.host.cfg.Observer.Frame(w.operations)
+	w.operations = 0
+	err := w.stream.Submit(s.frame, true, func(pos wal.Position, err error) {
+		s.pos, s.err = pos, err
+		w.box.post(s)
+	})
+	if err != nil {
+		w.host.fail(err)
+	}
+}
+
+// frameDone releases what waited for the disk, in the order in which it was appended (I10).
+func (w *worker) frameDone(s *sentFrame) {
+	if s.err != nil {
+		w.host.fail(s.err) // I20: nothing of this frame, or after it, is answered
+		return
+	}
+	if w.inflight[0] != s {
+		panic("shard: the log completed frames out of order")
+	}
+	w.inflight[0] = nil
+	w.inflight = w.inflight[1:]
+	for i := range s.parts {
+		s.parts[i].group.durable(&s.parts[i], s.pos)
+		s.parts[i] = appended{}
+	}
+	if len(w.frames) < maxFrames {
+		w.frames = append(w.frames, s)
+	}
+	for i, g := range w.stalled {
+		g.stalled = false
+		w.touch(g)
+		w.stalled[i] = nil
+	}
+	w.stalled = w.stalled[:0]
+}
+
+// untilWake is how long nothing will happen by itself.
+func (w *worker) untilWake() time.Duration {
+	clock := w.host.cfg.Clock
+	wait := w.lastTick + tickInterval - clock.Mono()
+	at := int64(1<<63 - 1)
+	for _, g := range w.groups {
+		at = min(at, g.wakeMs)
+	}
+	if at < 1<<63-1 {
+		wait = min(wait, clock.UntilWall(at))
+	}
+	return max(0, wait)
+}

@@ -1,0 +1,255 @@
+package api
+
+import (
+	"bytes"
+	"time"
+
+	"carillon/shard"
+)
+
+// operation is one line of a batch and what became of it.
+type operation struct {
+	in      *input
+	verb    verb
+	problem *problem // it failed; what follows is then empty
+	result  shard.Result
+	topic   *shard.Topic
+}
+
+// batch does many operations on timers of one topic, in order for each id. It is not atomic: a bad operation fails in
+// its place.
+func (rq *request) batch() *problem {
+	ndjson, p := rq.mediaType()
+	if p != nil {
+		return p
+	}
+	brief, p := rq.query.boolean("brief", false)
+	if p != nil {
+		return p
+	}
+	body := bytes.Clone(rq.ctx.Request.Body())
+	var ops []operation
+	if ndjson {
+		ops, p = rq.readLines(body)
+	} else {
+		ops, p = rq.readOps(body)
+	}
+	if p != nil {
+		return p
+	}
+	rq.run(ops, brief)
+	if ndjson {
+		rq.answerLines(ops, brief)
+		return nil
+	}
+	b := append(rq.out(), `{"results":`...)
+	list := array{b: b}
+	for i := range ops {
+		list.next()
+		list.b = rq.appendResult(list.b, &ops[i], brief)
+	}
+	rq.json(200, append(list.end(), '}'))
+	return nil
+}
+
+func (rq *request) tooMany() *problem {
+	return failf(413, tooLarge, "more than %d operations", rq.s.cfg.Limits.BatchOps)
+}
+
+// readOps reads {"ops": […]}. What breaks the grammar fails the whole; any other fault, its operation.
+func (rq *request) readOps(body []byte) ([]operation, *problem) {
+	r := newReader(body, &rq.s.cfg.Limits)
+	var ops []operation
+	var given field
+	n := r.open('{', "body")
+	for ; r.more(n, '}'); n++ {
+		name := r.key()
+		if string(name) != "ops" && r.err == nil {
+			r.fail(unknown(name, []string{"ops"}))
+		}
+		if !r.first(&given, 1, "", name) {
+			break
+		}
+		for k := r.open('[', "ops"); r.more(k, ']'); k++ {
+			if k == rq.s.cfg.Limits.BatchOps {
+				return nil, rq.tooMany()
+			}
+			r.peek()
+			start := r.pos
+			op := rq.readOp(r)
+			if r.err != nil && !r.broken {
+				// Skip what is left of this one: by its own grammar, from its start.
+				op = operation{problem: r.err}
+				r.err, r.pos = nil, start
+				r.value()
+			}
+			ops = append(ops, op)
+		}
+	}
+	r.end()
+	if r.err == nil && given == 0 {
+		r.fail(bad(badRequest, "ops: is required"))
+	}
+	return ops, r.err
+}
+
+// readLines reads one operation a line.
+func (rq *request) readLines(body []byte) ([]operation, *problem) {
+	body = bytes.TrimSuffix(body, []byte{'\n'})
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil, nil
+	}
+	most := rq.s.cfg.Limits.BatchOps
+	n := 1 + bytes.Count(body, []byte{'\n'})
+	if n > most {
+		return nil, rq.tooMany()
+	}
+	ops := make([]operation, 0, n)
+	for line := range bytes.SplitSeq(body, []byte{'\n'}) {
+		r := newReader(line, &rq.s.cfg.Limits)
+		op := rq.readOp(r)
+		r.end()
+		if r.err != nil {
+			op = operation{problem: r.err}
+		}
+		ops = append(ops, op)
+	}
+	return ops, nil
+}
+
+// readOp reads one operation and fills in its command. A fault in r means that the operation is to be dropped; one of
+// the operation as a whole goes into its place.
+func (rq *request) readOp(r *reader) operation {
+	in := &input{}
+	r.input(in)
+	if r.err != nil {
+		return operation{}
+	}
+	op := operation{in: in, verb: verbOf(in.op)}
+	switch {
+	case in.given&fOp == 0:
+		op.problem = bad(badRequest, "op: is required")
+	case op.verb == noVerb:
+		op.problem = bad(badRequest, "op: must be one of add, put, patch, cancel, fire")
+	case !rq.who.may(verbs[op.verb].scope):
+		op.problem = fail(403, "forbidden", "the token's scopes do not allow this")
+	default:
+		op.problem = in.check(op.verb, true)
+	}
+	return op
+}
+
+// run does the operations: together as far as they go, but one that has to read its timer first by itself, after those
+// before it.
+func (rq *request) run(ops []operation, brief bool) {
+	nowMs := rq.s.nowMs()
+	from := 0
+	for i := range ops {
+		op := &ops[i]
+		if op.problem != nil {
+			continue
+		}
+		if op.verb != vAdd && anyRedacted(op.in.spec.Callback.Headers) {
+			rq.runTogether(ops[from:i], brief)
+			op.result, op.topic, op.problem = rq.change(op.in, op.verb, brief)
+			from = i + 1
+			continue
+		}
+		op.problem = rq.prepare(op.in, op.verb, nowMs)
+	}
+	rq.runTogether(ops[from:], brief)
+}
+
+// runTogether has the prepared operations decided, those that found the topic closing once more, within bounds.
+func (rq *request) runTogether(ops []operation, brief bool) {
+	todo := make([]*operation, 0, len(ops))
+	for i := range ops {
+		if ops[i].problem == nil {
+			todo = append(todo, &ops[i])
+		}
+	}
+	for try := 0; len(todo) > 0; try++ {
+		todo = rq.attempt(todo, brief)
+		if len(todo) == 0 {
+			return
+		}
+		if try == topicTries-1 || !rq.s.sleep(2*time.Millisecond<<try) {
+			break
+		}
+	}
+	for _, op := range todo {
+		op.problem = refusal(shard.TopicClosed)
+	}
+}
+
+// attempt has operations decided and returns those whose topic was closing.
+func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
+	send := make([]Op, 0, len(todo))
+	sent := make([]*operation, 0, len(todo))
+	for _, op := range todo {
+		t, p := rq.findTopic(op.verb == vAdd || op.verb == vPut)
+		if p == nil {
+			p = op.in.onto(t, op.verb)
+		}
+		if p != nil {
+			op.problem = p
+			continue
+		}
+		op.topic = t
+		send = append(send, Op{Shard: op.in.shard(rq), Command: &op.in.cmd, Brief: brief || op.verb == vCancel})
+		sent = append(sent, op)
+	}
+	if len(send) == 0 {
+		return nil
+	}
+	rq.s.cfg.Engine.DoAll(rq.s.base, send)
+	for i, op := range sent {
+		switch {
+		case send[i].Err != nil:
+			op.problem = engineFault(send[i].Err)
+		case send[i].Result.Code == shard.TopicClosed:
+			stale = append(stale, op)
+		default:
+			op.result = send[i].Result
+		}
+	}
+	return stale
+}
+
+// appendResult writes {"status", "id", and the timer, the outcome or the error}.
+func (rq *request) appendResult(b []byte, op *operation, brief bool) []byte {
+	p := op.problem
+	if p == nil {
+		p = refusal(op.result.Code)
+	}
+	o := object{b: b}
+	if p != nil {
+		o.integer("status", int64(p.status))
+		if op.in != nil && op.in.id != "" && validID(op.in.id) {
+			o.str("id", op.in.id)
+		}
+		o.name("error")
+		o.b = appendProblem(o.b, p)
+		return o.end()
+	}
+	o.integer("status", int64(status(op.result.Code)))
+	o.str("id", op.in.id)
+	switch {
+	case op.verb == vCancel:
+		o.str("outcome", outcome(op.result.Code))
+	case !brief && op.result.Timer != nil:
+		w := rq.timerWriter(op.topic)
+		o.name("timer")
+		o.b = w.append(o.b, op.result.Timer)
+	}
+	return o.end()
+}
+
+func (rq *request) answerLines(ops []operation, brief bool) {
+	b := rq.out()
+	for i := range ops {
+		b = append(rq.appendResult(b, &ops[i], brief), '\n')
+	}
+	rq.json(200, b)
+	rq.ctx.Response.Header.SetContentType("application/x-ndjson")
+}

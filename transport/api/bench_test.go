@@ -1,0 +1,214 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"carillon/shard"
+
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fastjson"
+)
+
+// benchBody is one add as clients send it: about 200 bytes of payload, everything else from the topic.
+var benchBody = []byte(`{"id":"order-7700123","delay":"30m","labels":["orders"],"payload":{"order":7700123,"customer":"c-99182","items":[{"sku":"AB-1","n":2},{"sku":"CD-77","n":1}],"total":"129.90","note":"please ring twice, the bell is quiet","step":"close-if-unpaid"}}`)
+
+// noEngine answers at once, with the timer that was asked for.
+type noEngine struct {
+	fakeEngine
+	topic shard.Topic
+	timer shard.Timer
+}
+
+func (e *noEngine) Topic(string) (*shard.Topic, bool) { return &e.topic, true }
+
+func (e *noEngine) Do(_ context.Context, _ shard.ID, cmd *shard.Command, _ bool) (shard.Result, error) {
+	t := &shard.Timer{Topic: cmd.Topic, ID: cmd.ID, Spec: *cmd.Spec, Seq: 77123, Tag: cmd.Tag, Version: 1,
+		State: shard.Scheduled, NextMs: cmd.Spec.DueMs, CreatedMs: cmd.Spec.DueMs, UpdatedMs: cmd.Spec.DueMs, LatenessMs: -1}
+	return shard.Result{Code: shard.Created, Timer: t}, nil
+}
+
+func (e *noEngine) DoAll(ctx context.Context, ops []Op) {
+	for i := range ops {
+		ops[i].Result, ops[i].Err = e.Do(ctx, ops[i].Shard, ops[i].Command, ops[i].Brief)
+	}
+}
+
+func benchServer(b *testing.B) *Server {
+	e := &noEngine{fakeEngine: fakeEngine{shards: 16}, topic: shard.Topic{ID: 3, Name: "orders", Policy: shard.DefaultPolicy()}}
+	e.topic.Policy.Callback.URL = "http://127.0.0.1:9/hook"
+	s, err := New(Config{Engine: e})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// The whole of an add in this package: route, read, check, hash, render. No socket.
+func BenchmarkAdd(b *testing.B) {
+	s := benchServer(b)
+	var ctx fasthttp.RequestCtx
+	ctx.Request.Header.SetMethod("POST")
+	ctx.Request.SetRequestURI("/v1/topics/orders/timers")
+	ctx.Request.Header.SetContentType("application/json")
+	ctx.Request.SetBody(benchBody)
+	b.ReportAllocs()
+	for b.Loop() {
+		ctx.Response.Reset()
+		s.serve(&ctx)
+	}
+	if ctx.Response.StatusCode() != 201 {
+		b.Fatal(string(ctx.Response.Body()))
+	}
+}
+
+func BenchmarkBatch100(b *testing.B) {
+	s := benchServer(b)
+	var ctx fasthttp.RequestCtx
+	ctx.Request.Header.SetMethod("POST")
+	ctx.Request.SetRequestURI("/v1/topics/orders/batch?brief=true")
+	ctx.Request.Header.SetContentType("application/json")
+	op := `{"op":"add",` + string(benchBody[1:])
+	ctx.Request.SetBodyString(`{"ops":[` + strings.Repeat(op+",", 99) + op + `]}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		ctx.Response.Reset()
+		s.serve(&ctx)
+	}
+	if ctx.Response.StatusCode() != 200 {
+		b.Fatal(string(ctx.Response.Body()))
+	}
+}
+
+// One request after another on one loopback connection: adds fasthttp, the framer and the system calls of both sides.
+func BenchmarkAddOverSocket(b *testing.B) {
+	s := benchServer(b)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, ln) }()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	// 16 requests at a time, pipelined, so that the cost of the client's side hardly counts.
+	const depth = 16
+	req := []byte("POST /v1/topics/orders/timers HTTP/1.1\r\nHost: 127.0.0.1:7700\r\nContent-Type: application/json\r\nContent-Length: " +
+		strconv.Itoa(len(benchBody)) + "\r\n\r\n" + string(benchBody))
+	all := bytes.Repeat(req, depth)
+	br := bufio.NewReaderSize(conn, 1<<16)
+	buf := make([]byte, 1<<16)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := conn.Write(all); err != nil {
+			b.Fatal(err)
+		}
+		for range depth {
+			readAnswer(b, br, buf)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*depth), "ns/request")
+	conn.Close()
+	cancel()
+	<-done
+}
+
+func readAnswer(b *testing.B, br *bufio.Reader, buf []byte) {
+	length := 0
+	for {
+		line, err := br.ReadSlice('\n')
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(line) == 2 {
+			break
+		}
+		if v, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			length, _ = strconv.Atoi(string(bytes.TrimSpace(v)))
+		}
+	}
+	if _, err := io.ReadFull(br, buf[:length]); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func BenchmarkScanner(b *testing.B) {
+	limits := Limits{}.withDefaults()
+	b.SetBytes(int64(len(benchBody)))
+	b.ReportAllocs()
+	for b.Loop() {
+		var in input
+		r := reader{scanner: scanner{buf: benchBody}, limits: &limits, refuse: refuseInTimer}
+		r.input(&in)
+		r.end()
+		if r.err != nil {
+			b.Fatal(r.err)
+		}
+	}
+}
+
+// The mark: a parse only, without looking at any field.
+func BenchmarkFastjson(b *testing.B) {
+	b.SetBytes(int64(len(benchBody)))
+	b.ReportAllocs()
+	var p fastjson.Parser
+	for b.Loop() {
+		if _, err := p.ParseBytes(benchBody); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkEncodingJSON(b *testing.B) {
+	b.SetBytes(int64(len(benchBody)))
+	b.ReportAllocs()
+	for b.Loop() {
+		var v struct {
+			ID      string
+			Delay   string
+			Labels  []string
+			Payload json.RawMessage
+		}
+		if err := json.Unmarshal(benchBody, &v); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkRender(b *testing.B) {
+	w := timerWriter{topic: &shard.Topic{Name: "orders", Policy: shard.DefaultPolicy()}, shards: 16, payload: true}
+	t := &shard.Timer{ID: "order-7700123", Spec: shard.Spec{DueMs: noonMs, Payload: benchBody, PayloadKind: shard.JSONPayload, Labels: []string{"orders"}},
+		Seq: 77123, Tag: 0xdeadbeef, Version: 1, State: shard.Scheduled, NextMs: noonMs, CreatedMs: noonMs, UpdatedMs: noonMs, LatenessMs: -1}
+	var out []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		out = w.append(out[:0], t)
+	}
+}
+
+func BenchmarkParseInstant(b *testing.B) {
+	for b.Loop() {
+		if _, ok := parseInstant("2026-12-24T18:00:00.250+01:00"); !ok {
+			b.Fatal()
+		}
+	}
+}
+
+func BenchmarkTimeParse(b *testing.B) {
+	for b.Loop() {
+		if _, err := time.Parse(time.RFC3339Nano, "2026-12-24T18:00:00.250+01:00"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package api
+
+import (
+	"strings"
+
+	"carillon/shard"
+	"carillon/transport/callback"
+)
+
+// Bounds of a callback and of retries.
+const (
+	maxHeaders     = 32
+	maxHeaderBytes = 4 << 10 // name and value
+	minTimeoutMs   = 100
+	maxTimeoutMs   = 15 * 60_000
+	maxAttempts    = 1000
+	maxMultiplier  = 10
+	maxBackoffMs   = 30 * msPerDay
+)
+
+var callbackFieldNames = []string{"url", "method", "headers", "timeout"}
+
+// callback reads the object of a callback. given and null collect the fields in it, for PATCH.
+func (r *reader) callback(cb *shard.Callback, given, null *field) {
+	n := r.open('{', "callback")
+	for ; r.more(n, '}'); n++ {
+		name := r.key()
+		if r.err != nil {
+			return
+		}
+		var f field
+		switch string(name) {
+		case "url":
+			f = fURL
+		case "method":
+			f = fMethod
+		case "headers":
+			f = fHeaders
+		case "timeout":
+			f = fTimeout
+		default:
+			r.fail(unknown(name, callbackFieldNames))
+			return
+		}
+		if !r.first(given, f, "callback.", name) {
+			return
+		}
+		if r.null() {
+			*null |= f
+			continue
+		}
+		switch f {
+		case fURL:
+			cb.URL = r.url()
+		case fMethod:
+			cb.Method = r.choice("callback.method", methods)
+		case fHeaders:
+			cb.Headers, cb.HasHeaders = r.headers(), true
+		case fTimeout:
+			cb.TimeoutMs = r.span("callback.timeout")
+			if cb.TimeoutMs < minTimeoutMs || cb.TimeoutMs > maxTimeoutMs {
+				r.fail(r.refuse("callback.timeout: must be 100ms to 15m"))
+			}
+		}
+	}
+}
+
+var methods = []string{"POST", "PUT", "PATCH", "GET", "DELETE"}
+
+func (r *reader) url() string {
+	s := r.text("callback.url")
+	if r.err != nil {
+		return ""
+	}
+	if err := callback.ValidateURL(s); err != nil {
+		r.fail(bad(badURL, "callback.url: "+err.Error()))
+	}
+	return s
+}
+
+func (r *reader) headers() []shard.Header {
+	n := r.open('{', "callback.headers")
+	var out []shard.Header
+	for ; r.more(n, '}'); n++ {
+		h := shard.Header{Name: string(r.key())}
+		h.Value = r.text("callback.headers: a value")
+		if r.err != nil {
+			return nil
+		}
+		if n == maxHeaders {
+			r.fail(badf(badHeader, "callback.headers: more than %d", maxHeaders))
+			return nil
+		}
+		if len(h.Name)+len(h.Value) > maxHeaderBytes {
+			r.fail(badf(badHeader, "callback.headers: a name and its value are over %d bytes", maxHeaderBytes))
+			return nil
+		}
+		if err := callback.ValidateHeader(h.Name, h.Value); err != nil {
+			r.fail(bad(badHeader, "callback.headers: "+err.Error()))
+			return nil
+		}
+		for i := range out {
+			if strings.EqualFold(out[i].Name, h.Name) {
+				r.fail(badf(badHeader, "callback.headers: %s is given twice", h.Name))
+				return nil
+			}
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+var retryFieldNames = []string{"max_attempts", "min_backoff", "max_backoff", "multiplier", "jitter"}
+
+// retry reads the object of a retry policy.
+func (r *reader) retry(p *shard.Retry, given, null *field) {
+	n := r.open('{', "retry")
+	for ; r.more(n, '}'); n++ {
+		name := r.key()
+		if r.err != nil {
+			return
+		}
+		var f field
+		switch string(name) {
+		case "max_attempts":
+			f = fMaxAttempts
+		case "min_backoff":
+			f = fMinBackoff
+		case "max_backoff":
+			f = fMaxBackoff
+		case "multiplier":
+			f = fMultiplier
+		case "jitter":
+			f = fJitter
+		default:
+			r.fail(unknown(name, retryFieldNames))
+			return
+		}
+		if !r.first(given, f, "retry.", name) {
+			return
+		}
+		if r.null() {
+			*null |= f
+			continue
+		}
+		r.retryField(p, f)
+	}
+	if p.MinBackoffMs != 0 && p.MaxBackoffMs != 0 && p.MinBackoffMs > p.MaxBackoffMs {
+		r.fail(r.refuse("retry: min_backoff is longer than max_backoff"))
+	}
+}
+
+func (r *reader) retryField(p *shard.Retry, f field) {
+	switch f {
+	case fMaxAttempts:
+		v := r.integer("retry.max_attempts")
+		if v < 1 || v > maxAttempts {
+			r.fail(r.refuse("retry.max_attempts: must be 1 to 1000"))
+		}
+		p.MaxAttempts = int(v)
+	case fMinBackoff:
+		p.MinBackoffMs = r.backoff("retry.min_backoff")
+	case fMaxBackoff:
+		p.MaxBackoffMs = r.backoff("retry.max_backoff")
+	case fMultiplier:
+		p.Multiplier = r.float("retry.multiplier")
+		if !(p.Multiplier >= 1 && p.Multiplier <= maxMultiplier) {
+			r.fail(r.refuse("retry.multiplier: must be 1 to 10"))
+		}
+	case fJitter:
+		p.Jitter, p.HasJitter = r.float("retry.jitter"), true
+		if !(p.Jitter >= 0 && p.Jitter <= 1) {
+			r.fail(r.refuse("retry.jitter: must be 0 to 1"))
+		}
+	}
+}
+
+func (r *reader) backoff(name string) int64 {
+	ms := r.span(name)
+	if ms < 1 || ms > maxBackoffMs {
+		r.fail(r.refuse(name + ": must be 1ms to 720h"))
+	}
+	return ms
+}
+
+// urlHost is the host of a URL that ValidateURL accepted: no brackets, no port.
+func urlHost(url string) string {
+	_, rest, _ := strings.Cut(url, "://")
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	if strings.HasPrefix(rest, "[") {
+		if end := strings.IndexByte(rest, ']'); end > 0 {
+			return rest[1:end]
+		}
+	}
+	if i := strings.LastIndexByte(rest, ':'); i >= 0 {
+		rest = rest[:i]
+	}
+	return rest
+}
+
+// redacted is what the value of a header that looks secret shows as; sent back, it keeps what is stored.
+const redacted = "REDACTED"
+
+var secretWords = []string{"authorization", "cookie", "token", "key", "secret", "password"}
+
+func looksSecret(name string) bool {
+	lower := strings.ToLower(name)
+	for _, w := range secretWords {
+		if strings.Contains(lower, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// anyRedacted reports whether a header is to keep its stored value.
+func anyRedacted(headers []shard.Header) bool {
+	for i := range headers {
+		if headers[i].Value == redacted && looksSecret(headers[i].Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// unredact fills in the stored values of headers that came as REDACTED.
+func unredact(headers, stored []shard.Header) ([]shard.Header, *problem) {
+	out := make([]shard.Header, len(headers))
+	copy(out, headers)
+	for i := range out {
+		h := &out[i]
+		if h.Value != redacted || !looksSecret(h.Name) {
+			continue
+		}
+		kept := false
+		for _, s := range stored {
+			if strings.EqualFold(s.Name, h.Name) {
+				h.Value, kept = s.Value, true
+			}
+		}
+		if !kept {
+			return nil, badf(badHeader, "callback.headers: %s is %s, but nothing is stored for it to keep", h.Name, redacted)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,267 @@
+package api
+
+import (
+	"errors"
+	"time"
+
+	"carillon/shard"
+)
+
+// Bounds of trying again.
+const (
+	topicTries  = 8 // waiting 2, 4, 8 … ms: half a second in all
+	redactTries = 5 // reads of a timer that keeps changing
+)
+
+func noTopic() *problem { return fail(404, unknownTopic, "there is no such topic") }
+
+// engineFault is what an engine's error tells the client.
+func engineFault(err error) *problem {
+	switch {
+	case errors.Is(err, shard.ErrNoTopic):
+		return noTopic()
+	case errors.Is(err, shard.ErrNotEmpty):
+		return fail(409, "not_empty", "the topic has timers or dead letters; ?force=true cancels and drops them")
+	case errors.Is(err, shard.ErrNoLeader):
+		return fail(503, "no_leader", err.Error())
+	case errors.Is(err, shard.ErrOverloaded), errors.Is(err, shard.ErrMemory):
+		return fail(503, "overloaded", err.Error())
+	case errors.Is(err, shard.ErrLowDisk):
+		return fail(503, "low_disk", err.Error()+"; adds are refused, cancels and reads go on")
+	case errors.Is(err, shard.ErrUnknown):
+		return fail(503, unavailable, err.Error())
+	case errors.Is(err, shard.ErrStopped):
+		return fail(503, unavailable, "the node is stopping; the change may or may not have taken effect")
+	}
+	return fail(503, unavailable, "no answer from the shard; the change may or may not have taken effect")
+}
+
+// findTopic looks the topic up, and makes it when create is set and it is not there.
+func (rq *request) findTopic(create bool) (*shard.Topic, *problem) {
+	t, ok := rq.s.cfg.Engine.Topic(rq.topic)
+	if ok {
+		return t, nil
+	}
+	if !create {
+		return nil, noTopic()
+	}
+	t, err := rq.s.cfg.Engine.EnsureTopic(rq.s.base, rq.topic)
+	if err != nil {
+		return nil, engineFault(err)
+	}
+	return t, nil
+}
+
+// onTopic runs f on the topic, again as long as it finds the topic closing or of a former life, within bounds.
+func (rq *request) onTopic(create bool, f func(*shard.Topic) (stale bool, p *problem)) *problem {
+	for try := range topicTries {
+		t, p := rq.findTopic(create)
+		if p != nil {
+			return p
+		}
+		if !t.Closing || !create {
+			stale, p := f(t)
+			if !stale {
+				return p
+			}
+		}
+		if !rq.s.sleep(2 * time.Millisecond << try) {
+			break
+		}
+	}
+	return fail(503, unavailable, "the topic is being deleted; nothing was changed")
+}
+
+// prepare fills in the command of a checked input: what does not depend on the topic.
+func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
+	due := int64(0)
+	if in.given&timeFields != 0 {
+		if due = in.when.due(nowMs); due > addMs(nowMs, rq.s.cfg.Limits.Horizon.Milliseconds()) {
+			return failf(422, "beyond_horizon", "the time is more than %d years ahead", int(rq.s.cfg.Limits.Horizon/(365*day)))
+		}
+	}
+	in.spec.DueMs = due
+	if in.spec.Callback.URL != "" {
+		if err := rq.s.cfg.CheckURLHost(urlHost(in.spec.Callback.URL)); err != nil {
+			return fail(422, "callback_refused", "callback.url: "+err.Error())
+		}
+	}
+	in.cmd = shard.Command{Kind: verbs[v].kind, ID: in.id, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly}
+	switch v {
+	case vAdd:
+		in.nameIt(rq.s)
+		in.cmd.Absolute = !in.when.delay
+		fallthrough
+	case vPut:
+		in.cmd.Tag = uint32(rq.s.cfg.Rand())
+		in.cmd.Content, rq.scratch = in.content(rq.scratch)
+		in.cmd.Spec = &in.spec
+	case vPatch:
+		in.patch = in.asPatch()
+		in.cmd.Patch = in.patch
+	}
+	if v == vAdd && anyRedacted(in.spec.Callback.Headers) {
+		return badf(badHeader, "callback.headers: %s stands for a stored value, and a new timer has none", redacted)
+	}
+	return nil
+}
+
+// nameIt gives an add without an id one: in a shard by chance, or with its key.
+func (in *input) nameIt(s *Server) {
+	if in.id == "" {
+		hi, lo := s.cfg.Rand(), s.cfg.Rand()
+		if in.key != "" {
+			in.id = shard.KeyedID(in.key, hi, lo)
+		} else {
+			in.id = shard.NewID(shard.ID(1+s.cfg.Rand()%uint64(s.cfg.Engine.Shards())), hi, lo)
+		}
+	}
+	in.cmd.ID = in.id
+}
+
+// asPatch turns what was named into the flags of a patch; a field given as null is set to its zero value.
+func (in *input) asPatch() *shard.Patch {
+	g := in.given | in.null
+	has := func(f field) bool { return g&f != 0 }
+	return &shard.Patch{
+		Spec: in.spec, Due: has(timeFields), Payload: has(fPayload | fPayload64), ContentType: has(fContentType),
+		Priority: has(fPriority), Labels: has(fLabels), Expiry: has(fExpires),
+		URL: has(fURL), Method: has(fMethod), Headers: has(fHeaders), Timeout: has(fTimeout),
+		MaxAttempts: has(fMaxAttempts), MinBackoff: has(fMinBackoff), MaxBackoff: has(fMaxBackoff),
+		Multiplier: has(fMultiplier), Jitter: has(fJitter),
+	}
+}
+
+// onto binds a prepared command to the topic as it stands and checks what the topic decides.
+func (in *input) onto(t *shard.Topic, v verb) *problem {
+	in.cmd.Topic = t.ID
+	cb := &t.Policy.Callback
+	needsURL := v == vAdd || v == vPut || v == vPatch && in.null&fURL != 0
+	if needsURL && in.spec.Callback.URL == "" && cb.URL == "" {
+		return fail(422, "no_callback", "give a callback.url, here or in the topic's policy")
+	}
+	if r := &in.spec.Retry; v == vAdd || v == vPut {
+		low, high := r.MinBackoffMs, r.MaxBackoffMs
+		if low == 0 {
+			low = t.Policy.MinBackoffMs
+		}
+		if high == 0 {
+			high = t.Policy.MaxBackoffMs
+		}
+		if low > high && !r.Empty() {
+			return bad(badRequest, "retry: min_backoff is longer than max_backoff, the topic's default included")
+		}
+	}
+	return nil
+}
+
+// change has one checked input decided.
+func (rq *request) change(in *input, v verb, brief bool) (res shard.Result, t *shard.Topic, p *problem) {
+	if p = rq.prepare(in, v, rq.s.nowMs()); p != nil {
+		return res, nil, p
+	}
+	p = rq.onTopic(v == vAdd || v == vPut, func(topic *shard.Topic) (bool, *problem) {
+		t = topic
+		if p := in.onto(t, v); p != nil {
+			return false, p
+		}
+		var err error
+		if anyRedacted(in.spec.Callback.Headers) {
+			var p *problem
+			if res, p = rq.changeKeeping(in, t, v, brief); p != nil {
+				return false, p
+			}
+		} else if res, err = rq.s.cfg.Engine.Do(rq.s.base, in.shard(rq), &in.cmd, brief); err != nil {
+			return false, engineFault(err)
+		}
+		return res.Code == shard.TopicClosed, nil
+	})
+	return res, t, p
+}
+
+// changeKeeping does a put or patch whose headers hold REDACTED: the stored values go in their place, and the version
+// they were read from guards the change.
+func (rq *request) changeKeeping(in *input, t *shard.Topic, v verb, brief bool) (res shard.Result, p *problem) {
+	headers := in.spec.Callback.Headers
+	for range redactTries {
+		cur, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq), t.ID, in.id)
+		if err != nil {
+			return res, engineFault(err)
+		}
+		if cur == nil {
+			if v == vPatch {
+				return res, fail(404, unknownTimer, "there is no such timer")
+			}
+			cur = &shard.Timer{}
+		}
+		// Fresh copies: an earlier try's command may still be on its way.
+		cmd, spec := in.cmd, in.spec
+		if spec.Callback.Headers, p = unredact(headers, cur.Callback.Headers); p != nil {
+			return res, p
+		}
+		if cmd.IfMatch == 0 {
+			cmd.IfMatch = cur.Version
+		}
+		if v == vPatch {
+			patch := *in.patch
+			patch.Spec = spec
+			cmd.Patch = &patch
+		} else {
+			cmd.Spec = &spec
+		}
+		if res, err = rq.s.cfg.Engine.Do(rq.s.base, in.shard(rq), &cmd, brief); err != nil {
+			return res, engineFault(err)
+		}
+		if res.Code != shard.VersionMismatch || in.cmd.IfMatch != 0 {
+			return res, nil
+		}
+	}
+	return res, fail(503, "overloaded", "the timer keeps changing; nothing was changed")
+}
+
+// shard is where the input's timer lives.
+func (in *input) shard(rq *request) shard.ID {
+	return shard.Place(rq.topic, in.id, rq.s.cfg.Engine.Shards())
+}
+
+// refusal is the problem that a result's code stands for, nil when the command did what was asked.
+func refusal(code shard.Code) *problem {
+	switch code {
+	case shard.Exists:
+		return fail(409, "exists", "the id is in use with other content")
+	case shard.InFlight:
+		return fail(409, "in_flight", "a call of this timer is running; try again when it has ended")
+	case shard.OverFired:
+		return &problem{status: 410, code: "over", detail: "the timer has been delivered", outcome: "already_fired"}
+	case shard.OverDead:
+		return &problem{status: 410, code: "over", detail: "the timer is a dead letter", outcome: "dead"}
+	case shard.OverCancelled:
+		return &problem{status: 410, code: "over", detail: "the timer has been cancelled", outcome: "cancelled"}
+	case shard.NotFound:
+		return fail(404, unknownTimer, "there is no such timer")
+	case shard.VersionMismatch:
+		return fail(412, "version_mismatch", "the timer is not at that version, or (with If-None-Match) the id is in use")
+	case shard.TopicClosed:
+		return fail(503, unavailable, "the topic is being deleted; nothing was changed")
+	}
+	return nil
+}
+
+// status is the HTTP status of a change that was made.
+func status(code shard.Code) int {
+	switch code {
+	case shard.Created:
+		return 201
+	case shard.CancelInFlight:
+		return 202
+	}
+	return 200
+}
+
+// outcome is what a cancel came to.
+func outcome(code shard.Code) string {
+	if code == shard.CancelInFlight {
+		return "in_flight"
+	}
+	return "prevented"
+}

@@ -1,0 +1,125 @@
+package api
+
+import (
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Config is what a Server is made of. Zero fields take the documented default.
+type Config struct {
+	Engine  Engine // required
+	Version string // "dev"
+	Logger  *slog.Logger
+
+	// Auth holds the tokens; nil leaves the API open.
+	Auth *Auth
+	// CheckURLHost says why a callback may not go to this host (a name, or an address without brackets or port). Only
+	// an address can be judged here: names are judged when they are dialled. nil refuses nothing.
+	CheckURLHost func(host string) error
+	// Metrics answers /metrics; nil makes it 404.
+	Metrics fasthttp.RequestHandler
+
+	Limits Limits
+
+	Clock func() time.Time // time.Now
+	Rand  func() uint64    // 64 random bits for ids and uids; any goroutine; math/rand/v2
+}
+
+// Limits bound what a client can make the server hold or wait for. Zero fields take the defaults of API.md section 1.
+type Limits struct {
+	PayloadBytes  int // 256 KiB, as delivered
+	BodyBytes     int // 1 MiB
+	BatchBytes    int // 8 MiB
+	BatchOps      int // 1,000; also the ids of one redrive or purge
+	HeaderBytes   int // 16 KiB, request line included
+	TargetBytes   int // 8 KiB: path and query
+	Connections   int // 8,192
+	ResponseBytes int // 4 MiB: a page of a listing ends early rather than grow past it
+
+	HeaderTimeout time.Duration // 10s from the first byte
+	BodyTimeout   time.Duration // 30s from the end of the header
+	IdleTimeout   time.Duration // 2m between requests
+	WriteTimeout  time.Duration // 30s
+	Grace         time.Duration // 30s for requests in flight when Serve's context ends
+
+	Horizon time.Duration // 10 years
+}
+
+const (
+	day            = 24 * time.Hour
+	defaultHorizon = 3653 * day // ten years, leap days included
+)
+
+func (l Limits) withDefaults() Limits {
+	size := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	span := func(v *time.Duration, d time.Duration) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	size(&l.PayloadBytes, 256<<10)
+	size(&l.BodyBytes, 1<<20)
+	size(&l.BatchBytes, 8<<20)
+	size(&l.BatchOps, 1000)
+	size(&l.HeaderBytes, 16<<10)
+	size(&l.TargetBytes, 8<<10)
+	size(&l.Connections, 8192)
+	size(&l.ResponseBytes, 4<<20)
+	span(&l.HeaderTimeout, 10*time.Second)
+	span(&l.BodyTimeout, 30*time.Second)
+	span(&l.IdleTimeout, 2*time.Minute)
+	span(&l.WriteTimeout, 30*time.Second)
+	span(&l.Grace, 30*time.Second)
+	span(&l.Horizon, defaultHorizon)
+	return l
+}
+
+func (c Config) withDefaults() Config {
+	if c.Version == "" {
+		c.Version = "dev"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.CheckURLHost == nil {
+		c.CheckURLHost = func(string) error { return nil }
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Uint64
+	}
+	c.Limits = c.Limits.withDefaults()
+	return c
+}
+
+// validate reports all that is wrong, at once.
+func (c Config) validate() error {
+	var errs []error
+	if c.Engine == nil {
+		errs = append(errs, errors.New("api: no engine"))
+	}
+	l := c.Limits
+	for _, n := range []int{l.PayloadBytes, l.BodyBytes, l.BatchBytes, l.BatchOps, l.HeaderBytes, l.TargetBytes, l.Connections, l.ResponseBytes} {
+		if n < 0 {
+			errs = append(errs, errors.New("api: a limit is negative"))
+			break
+		}
+	}
+	for _, d := range []time.Duration{l.HeaderTimeout, l.BodyTimeout, l.IdleTimeout, l.WriteTimeout, l.Grace, l.Horizon} {
+		if d < 0 {
+			errs = append(errs, errors.New("api: a time limit is negative"))
+			break
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,169 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// framedConn is a client's connection whose bytes have been through a framer. It also saves system calls: deadlines
+// are put off until a Read or Write is about to wait, and left alone when the one that stands is near enough.
+//
+// One goroutine, fasthttp's for this connection, uses everything but Close.
+type framedConn struct {
+	net.Conn
+	listener *listener
+	framer   framer
+	fault    *frameError
+	timedOut bool
+
+	read, write deadline
+	begun       atomic.Bool // a byte has arrived
+	lingering   atomic.Bool // an error was answered while the client may still be sending
+	closed      sync.Once
+}
+
+// deadline is what was asked for and what the socket has.
+type deadline struct{ wanted, armed time.Time }
+
+// due reports whether the socket must be told; slack is how much too early it may fire.
+func (d *deadline) due(slack time.Duration) bool {
+	late := d.wanted.Sub(d.armed)
+	return d.wanted.IsZero() != d.armed.IsZero() || late < 0 || late > slack
+}
+
+func (c *framedConn) SetReadDeadline(t time.Time) error {
+	c.read.wanted = t
+	return nil
+}
+
+func (c *framedConn) SetWriteDeadline(t time.Time) error {
+	c.write.wanted = t
+	return nil
+}
+
+func (c *framedConn) SetDeadline(t time.Time) error {
+	c.read.wanted, c.write.wanted = t, t
+	return nil
+}
+
+func (c *framedConn) Read(p []byte) (int, error) {
+	if c.fault != nil {
+		return 0, c.fault
+	}
+	if c.read.due(c.listener.slack) {
+		if err := c.Conn.SetReadDeadline(c.read.wanted); err != nil {
+			return 0, err
+		}
+		c.read.armed = c.read.wanted
+	}
+	n, err := c.Conn.Read(p)
+	if n == 0 {
+		c.timedOut = errors.Is(err, os.ErrDeadlineExceeded)
+		return 0, err
+	}
+	if !c.begun.Load() {
+		c.begun.Store(true)
+	}
+	n, c.fault = c.framer.feed(p[:n])
+	return n, err
+}
+
+func (c *framedConn) Write(p []byte) (int, error) {
+	if c.write.due(c.listener.slack) {
+		if err := c.Conn.SetWriteDeadline(c.write.wanted); err != nil {
+			return 0, err
+		}
+		c.write.armed = c.write.wanted
+	}
+	return c.Conn.Write(p)
+}
+
+// Bounds of lingering: a client that has been told no may go on sending for so long before it is cut off.
+const (
+	lingerTime  = time.Second
+	lingerBytes = 16 << 20
+)
+
+// Close ends the connection. Closing a socket with unread input resets it, and a reset can overtake the answer: so
+// after an error, what the client is still sending is read away first, within bounds.
+func (c *framedConn) Close() error {
+	var err error
+	c.closed.Do(func() {
+		if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.lingering.Load() && half.CloseWrite() == nil {
+			_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
+			_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
+		}
+		err = c.Conn.Close()
+		c.listener.forget(c)
+	})
+	return err
+}
+
+// listener hands out framed connections, a bounded number at a time.
+type listener struct {
+	net.Listener
+	limits *Limits
+	slack  time.Duration
+	full   []byte // the answer to one connection too many
+
+	mu   sync.Mutex
+	open map[*framedConn]struct{}
+}
+
+func newListener(ln net.Listener, limits *Limits) *listener {
+	shortest := min(limits.HeaderTimeout, limits.BodyTimeout, limits.IdleTimeout, limits.WriteTimeout)
+	return &listener{
+		Listener: ln, limits: limits, slack: shortest / 16, open: make(map[*framedConn]struct{}),
+		full: rawProblem(fail(503, "overloaded", "too many connections")),
+	}
+}
+
+// Accept waits for a connection within the limit; those beyond it are told so and closed.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &framedConn{Conn: conn, listener: l, framer: framer{length: -1, maxHead: l.limits.HeaderBytes, maxTarget: l.limits.TargetBytes}}
+		l.mu.Lock()
+		fits := len(l.open) < l.limits.Connections
+		if fits {
+			l.open[c] = struct{}{}
+		}
+		l.mu.Unlock()
+		if fits {
+			return c, nil
+		}
+		// A fresh socket's buffer takes this without waiting.
+		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		_, _ = conn.Write(l.full)
+		_ = conn.Close()
+	}
+}
+
+func (l *listener) forget(c *framedConn) {
+	l.mu.Lock()
+	delete(l.open, c)
+	l.mu.Unlock()
+}
+
+// closeWhere closes the connections that f picks.
+func (l *listener) closeWhere(f func(*framedConn) bool) {
+	l.mu.Lock()
+	var picked []*framedConn
+	for c := range l.open {
+		if f(c) {
+			picked = append(picked, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range picked {
+		_ = c.Close()
+	}
+}

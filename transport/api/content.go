@@ -1,0 +1,64 @@
+package api
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"strings"
+
+	"carillon/shard"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// content is a hash of an add or put as it was sent: which fields were named and their values, a delay as a delay, the
+// payload's bytes. The order of names and the white space around them do not count; the id does not either, it is what
+// the hash is compared under. scratch is used and returned, to be used again.
+func (in *input) content(scratch []byte) (hash uint64, _ []byte) {
+	b := scratch[:0]
+	num := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
+	str := func(s string) { b = append(binary.LittleEndian.AppendUint32(b, uint32(len(s))), s...) }
+
+	given := in.given & specFields &^ timeFields // the two spellings of an instant, or of a delay, are one
+	if in.when.delay {
+		given |= fDelay
+	}
+	s := &in.spec
+	num(uint64(given))
+	num(uint64(in.when.ms))
+	num(xxhash.Sum64(s.Payload))
+	str(s.ContentType)
+	num(uint64(s.Priority))
+	num(uint64(s.ExpiresAfterMs))
+	num(uint64(len(s.Labels)))
+	for _, l := range s.Labels {
+		str(l)
+	}
+	if given&fCallback != 0 {
+		str(s.Callback.URL)
+		str(s.Callback.Method)
+		num(uint64(s.Callback.TimeoutMs))
+		for _, h := range sortedHeaders(s.Callback.Headers) {
+			str(h.Name)
+			str(h.Value)
+		}
+	}
+	if given&fRetry != 0 {
+		num(uint64(s.Retry.MaxAttempts))
+		num(uint64(s.Retry.MinBackoffMs))
+		num(uint64(s.Retry.MaxBackoffMs))
+		num(math.Float64bits(s.Retry.Multiplier))
+		num(math.Float64bits(s.Retry.Jitter))
+	}
+	return xxhash.Sum64(b), b
+}
+
+// sortedHeaders is the headers in order of name: they came as an object, whose order means nothing.
+func sortedHeaders(headers []shard.Header) []shard.Header {
+	if len(headers) < 2 {
+		return headers
+	}
+	out := slices.Clone(headers)
+	slices.SortFunc(out, func(a, b shard.Header) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}

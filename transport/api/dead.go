@@ -1,0 +1,294 @@
+package api
+
+import (
+	"carillon/shard"
+)
+
+func (rq *request) listDead() *problem {
+	q := deadQuery()
+	var p *problem
+	if name, given := rq.query.value("reason"); given {
+		var ok bool
+		if q.Reason, ok = reasonOf(name); !ok {
+			return bad(badRequest, "query: "+reasonRule)
+		}
+	}
+	if q.Labels, p = rq.query.labels(); p != nil {
+		return p
+	}
+	if p := rq.window(q, "from", "to"); p != nil {
+		return p
+	}
+	return rq.list(q)
+}
+
+const reasonRule = "reason must be one of max_attempts, expired, stopped, refused"
+
+func deadQuery() *shard.Query {
+	return &shard.Query{States: 1 << shard.Dead, ByEnd: true}
+}
+
+// selection is what a redrive or purge is about, and what to do.
+type selection struct {
+	ids      []string
+	query    *shard.Query // nil when ids are given
+	delayMs  int64
+	callback *input // nil when none is given
+}
+
+var selectionFieldNames = []string{"ids", "filter", "all", "delay", "callback"}
+
+// selection reads the body of a redrive (with delay and callback) or a purge.
+func (r *reader) selection(redrive bool, maxIDs int) *selection {
+	sel := &selection{}
+	names := selectionFieldNames
+	if !redrive {
+		names = names[:3]
+	}
+	var given field
+	filtered, all := false, false
+	n := r.open('{', "body")
+	for ; r.more(n, '}'); n++ {
+		name := string(r.key())
+		at := -1
+		for i := range names {
+			if names[i] == name {
+				at = i
+			}
+		}
+		if at < 0 && r.err == nil {
+			r.fail(unknown([]byte(name), names))
+		}
+		if r.err != nil || !r.first(&given, 1<<at, "", []byte(name)) {
+			return nil
+		}
+		switch name {
+		case "ids":
+			sel.ids = r.ids(maxIDs)
+		case "filter":
+			sel.query, filtered = r.deadFilter()
+		case "all":
+			all = r.boolean("all")
+		case "delay":
+			sel.delayMs = r.spanCode("delay", badTime)
+		case "callback":
+			sel.callback = &input{}
+			r.callback(&sel.callback.spec.Callback, &sel.callback.given, &sel.callback.null)
+			if null := sel.callback.null; null != 0 {
+				r.fail(badf(badRequest, "%s: must not be null", null.name()))
+			}
+		}
+	}
+	r.end()
+	const gIDs, gFilter = 1, 2
+	switch {
+	case r.err != nil:
+		return nil
+	case given&gIDs != 0 && (given&gFilter != 0 || all):
+		r.fail(bad(badRequest, "give ids, or a filter, or all, not several"))
+	case given&gIDs == 0 && !filtered && !all:
+		r.fail(bad(badRequest, `give ids, or a filter that is not empty, or "all": true`))
+	case given&gIDs == 0 && sel.query == nil:
+		sel.query = deadQuery()
+	}
+	return sel
+}
+
+func (r *reader) ids(most int) []string {
+	out := []string{}
+	n := r.open('[', "ids")
+	for ; r.more(n, ']'); n++ {
+		id := r.text("ids")
+		if r.err == nil && !validID(id) {
+			r.fail(bad(badName, "ids: each "+idRule))
+		}
+		if n == most {
+			r.fail(failf(413, tooLarge, "ids: more than %d", most))
+		}
+		if r.err != nil {
+			return nil
+		}
+		out = append(out, id)
+	}
+	return out
+}
+
+// deadFilter reads {"reason", "from", "to", "label"}; given is false for an empty one.
+func (r *reader) deadFilter() (q *shard.Query, given bool) {
+	q = deadQuery()
+	var seen field
+	names := []string{"reason", "from", "to", "label"}
+	n := r.open('{', "filter")
+	for ; r.more(n, '}'); n++ {
+		name := string(r.key())
+		at := -1
+		for i := range names {
+			if names[i] == name {
+				at = i
+			}
+		}
+		if at < 0 && r.err == nil {
+			r.fail(unknown([]byte(name), names))
+		}
+		if r.err != nil || !r.first(&seen, 1<<at, "filter.", []byte(name)) {
+			return q, false
+		}
+		switch name {
+		case "reason":
+			var ok bool
+			if q.Reason, ok = reasonOf(r.text("filter.reason")); !ok {
+				r.fail(bad(badRequest, "filter: "+reasonRule))
+			}
+		case "from":
+			q.FromMs = r.instantOrMs("filter.from")
+		case "to":
+			if q.ToMs = r.instantOrMs("filter.to"); q.ToMs == 0 {
+				q.FromMs, q.ToMs = 1, 1 // as in window
+			}
+		case "label":
+			q.Labels = r.labelOrLabels("filter.label")
+		}
+	}
+	return q, n > 0
+}
+
+func (r *reader) instantOrMs(name string) int64 {
+	if r.err == nil && r.peek() != '"' {
+		if ms, ok := r.timeInteger(name); ok && ms >= 0 {
+			return ms
+		}
+	} else if ms, ok := parseInstant(r.text(name)); ok && ms >= 0 {
+		return ms
+	}
+	r.fail(badf(badTime, "%s: must be an RFC 3339 time with a zone, or Unix milliseconds", name))
+	return 0
+}
+
+// labelOrLabels reads one label or a list of them.
+func (r *reader) labelOrLabels(name string) []string {
+	if r.err == nil && r.peek() == '[' {
+		return r.labels(name)
+	}
+	l := r.text(name)
+	if !validLabel(l) {
+		r.fail(badf(badRequest, "%s: each 1–64 of A-Z a-z 0-9 _ . : = -", name))
+	}
+	return []string{l}
+}
+
+func (rq *request) redriveDead() *problem { return rq.changeDead(shard.Redrive) }
+func (rq *request) purgeDead() *problem   { return rq.changeDead(shard.Purge) }
+
+// changeDead redrives or purges what the body selects.
+func (rq *request) changeDead(kind shard.Kind) *problem {
+	if _, p := rq.mediaType(); p != nil {
+		return p
+	}
+	r := rq.reader()
+	sel := r.selection(kind == shard.Redrive, rq.s.cfg.Limits.BatchOps)
+	if r.err != nil {
+		return r.err
+	}
+	topic, p := rq.findTopic(false)
+	if p != nil {
+		return p
+	}
+	cmd := shard.Command{Kind: kind, Topic: topic.ID}
+	nowMs := rq.s.nowMs()
+	if sel.delayMs > 0 {
+		if cmd.DueMs = addMs(nowMs, sel.delayMs); sel.delayMs > rq.s.cfg.Limits.Horizon.Milliseconds() {
+			return fail(422, "beyond_horizon", "delay: too long")
+		}
+	}
+	if cb := sel.callback; cb != nil {
+		if anyRedacted(cb.spec.Callback.Headers) {
+			return badf(badHeader, "callback.headers: %s cannot be given to several timers", redacted)
+		}
+		if cb.spec.Callback.URL != "" {
+			if err := rq.s.cfg.CheckURLHost(urlHost(cb.spec.Callback.URL)); err != nil {
+				return fail(422, "callback_refused", "callback.url: "+err.Error())
+			}
+		}
+		cmd.Patch = cb.asPatch()
+	}
+	sweep := sweep{rq: rq, topic: topic, cmd: cmd}
+	if sel.query == nil {
+		p = sweep.all(sel.ids)
+	} else {
+		p = sweep.selected(sel.query, nowMs)
+	}
+	if p != nil {
+		return p
+	}
+	o := object{b: rq.out()}
+	o.integer("matched", int64(sweep.changed+sweep.skipped))
+	o.integer("changed", int64(sweep.changed))
+	o.integer("skipped", int64(sweep.skipped))
+	rq.json(200, o.end())
+	return nil
+}
+
+// sweep does one command to many timers.
+type sweep struct {
+	rq      *request
+	topic   *shard.Topic
+	cmd     shard.Command
+	changed int
+	skipped int
+}
+
+const sweepPage = 500
+
+// selected goes through what a query selects, page by page. What dies while it runs may or may not be met; what is
+// redriven and dies again is not met twice, since the window ends soon after the start.
+func (s *sweep) selected(q *shard.Query, nowMs int64) *problem {
+	const clockSlackMs = 5_000 // the leaders that stamped the ends may be ahead of us
+	q.Topic, q.WithoutPayload = s.topic.ID, true
+	if end := addMs(nowMs, clockSlackMs); q.ToMs == 0 || q.ToMs > end {
+		q.ToMs = end
+	}
+	m := newMerge(s.rq, q, sweepPage)
+	ids := make([]string, 0, sweepPage)
+	for {
+		t := m.next()
+		if m.err != nil {
+			return engineFault(m.err)
+		}
+		if t != nil {
+			ids = append(ids, t.ID)
+		}
+		if len(ids) == sweepPage || t == nil {
+			if p := s.all(ids); p != nil || t == nil {
+				return p
+			}
+			ids = ids[:0]
+		}
+	}
+}
+
+// all does the command to each id.
+func (s *sweep) all(ids []string) *problem {
+	ops := make([]Op, len(ids))
+	cmds := make([]shard.Command, len(ids))
+	for i, id := range ids {
+		cmds[i] = s.cmd
+		cmds[i].ID = id
+		ops[i] = Op{Shard: shard.Place(s.topic.Name, id, s.rq.s.cfg.Engine.Shards()), Command: &cmds[i], Brief: true}
+	}
+	if len(ops) > 0 {
+		s.rq.s.cfg.Engine.DoAll(s.rq.s.base, ops)
+	}
+	for i := range ops {
+		switch {
+		case ops[i].Err != nil:
+			return engineFault(ops[i].Err)
+		case ops[i].Result.Code == shard.OK:
+			s.changed++
+		case ops[i].Result.Code == shard.TopicClosed:
+			return noTopic()
+		default:
+			s.skipped++
+		}
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"bytes"
+	"runtime/debug"
+
+	"github.com/valyala/fasthttp"
+)
+
+// serve answers one request. A panic in a handler costs that request only.
+func (s *Server) serve(ctx *fasthttp.RequestCtx) {
+	rq := requests.Get().(*request)
+	rq.s, rq.ctx = s, ctx
+	defer func() {
+		if v := recover(); v != nil {
+			s.cfg.Logger.Error("panic in a handler", "method", string(ctx.Method()), "panic", v, "stack", string(debug.Stack()))
+			ctx.Response.Reset()
+			writeProblem(ctx, fail(500, internalError, "this request could not be answered; it may have taken effect"))
+			ctx.SetConnectionClose()
+			return // the request object may be in any state: not used again
+		}
+		*rq = request{segments: rq.segments[:0], pathBuf: rq.pathBuf[:0], scratch: rq.scratch[:0]}
+		requests.Put(rq)
+	}()
+	if p := rq.dispatch(); p != nil {
+		if p.status >= 500 {
+			s.cfg.Logger.Debug("request failed", "code", p.code, "detail", p.detail)
+		}
+		writeProblem(ctx, p)
+	}
+}
+
+// dispatch goes from the outside in: target, path, token, method, topic, query, conditions, body.
+func (rq *request) dispatch() *problem {
+	target := rq.ctx.Request.Header.RequestURI()
+	if len(target) > rq.s.cfg.Limits.TargetBytes {
+		return fail(414, tooLarge, "the request target is too long")
+	}
+	path, rawQuery, ok := splitTarget(target)
+	if !ok {
+		if string(target) == "*" {
+			return &problem{status: 405, code: "method_not_allowed", detail: "no method goes with *", allow: "GET, HEAD, POST, PUT, PATCH, DELETE"}
+		}
+		return bad(badRequest, "the request target is not a path")
+	}
+	var p *problem
+	if rq.segments, rq.pathBuf, p = splitPath(path, rq.pathBuf, rq.segments); p != nil {
+		return p
+	}
+	pat := rq.s.router.find(rq.segments)
+	if p := rq.authenticate(pat); p != nil {
+		return p
+	}
+	if pat == nil {
+		return fail(404, notFound, "there is nothing at this path")
+	}
+	if rq.route = pat.method(rq.ctx.Method()); rq.route == nil {
+		return &problem{status: 405, code: "method_not_allowed", detail: "this path takes " + pat.allow, allow: pat.allow}
+	}
+	if p := rq.pathParams(pat); p != nil {
+		return p
+	}
+	if p := rq.authorise(); p != nil {
+		return p
+	}
+	if rq.query, p = parseQuery(rawQuery, rq.route.query); p != nil {
+		return p
+	}
+	if rq.route.method != "GET" {
+		if rq.ifMatch, rq.createOnly, p = rq.condition(); p != nil {
+			return p
+		}
+	}
+	if p := rq.checkBody(); p != nil {
+		return p
+	}
+	return rq.route.handle(rq)
+}
+
+func (rq *request) pathParams(pat *pattern) *problem {
+	if topic := pat.param("{topic}", rq.segments); topic != nil {
+		rq.topic = string(topic)
+		if !validTopic(rq.topic) {
+			return bad(badName, "topic: must be 1–128 of A-Z a-z 0-9 _ . -, starting with a letter or digit")
+		}
+	}
+	if id := pat.param("{id}", rq.segments); id != nil {
+		rq.id = string(id)
+		if !validID(rq.id) {
+			return bad(badName, "id: "+idRule)
+		}
+	}
+	return nil
+}
+
+// batchTarget reports whether a raw request target may be a batch's, whose body may be larger. It errs to the larger:
+// the handler checks again.
+func batchTarget(target []byte) bool {
+	path, _, _ := bytes.Cut(target, []byte{'?'})
+	return bytes.HasSuffix(path, []byte("/batch"))
+}

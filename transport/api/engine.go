@@ -1,0 +1,42 @@
+package api
+
+import (
+	"context"
+
+	"carillon/shard"
+)
+
+// Engine is what the API needs of a node. Every method may be called from any goroutine and blocks until there is
+// an answer, bounded by the context and by the engine's own limit (ErrUnknown). The errors are those of package shard.
+type Engine interface {
+	// Shards is P, the number of timer shards; see shard.Place.
+	Shards() int
+
+	// Do has one command decided by its shard. brief: the answer needs no Timer.
+	Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error)
+	// DoAll has many decided, those of one shard in order, and fills in every Op's answer.
+	DoAll(ctx context.Context, ops []Op)
+	// Timer reads one timer, linearizably; nil when there is none.
+	Timer(ctx context.Context, id shard.ID, topic shard.TopicID, timer string) (*shard.Timer, error)
+	// List answers a query on one shard.
+	List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error)
+	// Counts sums up a topic over all shards.
+	Counts(ctx context.Context, topic shard.TopicID) (shard.Counts, error)
+
+	// Topic and Topics read this node's copy of the topics; Topics in order of name, those after a name.
+	Topic(name string) (*shard.Topic, bool)
+	Topics(after string, limit int) []*shard.Topic
+	// EnsureTopic makes the topic with the default policy unless it is there.
+	EnsureTopic(ctx context.Context, name string) (*shard.Topic, error)
+	// PutTopic sets the policy, making the topic if need be.
+	PutTopic(ctx context.Context, name string, p *shard.Policy) (t *shard.Topic, created bool, err error)
+	SetPaused(ctx context.Context, name string, paused bool) (*shard.Topic, error)
+	// DeleteTopic answers ErrNotEmpty unless the topic is empty or force is given, and how many timers it cancelled.
+	DeleteTopic(ctx context.Context, name string, force bool) (cancelled int, err error)
+
+	// Ready is nil when the node serves; else it says why not.
+	Ready() error
+}
+
+// Op is one command of DoAll.
+type Op = shard.Op

@@ -1,0 +1,445 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"carillon/shard"
+)
+
+// fakeEngine is a node in memory: one map of timers, decided under one lock, with the answers of package shard.
+// It fires nothing by itself: tests put timers into their states with set.
+type fakeEngine struct {
+	mu     sync.Mutex
+	shards int
+	now    func() time.Time
+	topics map[string]*shard.Topic
+	timers map[timerKey]*fakeTimer
+	seq    uint64
+	lastID shard.TopicID
+
+	err       error  // of every call while set
+	notReady  error  // of Ready
+	beforeDo  func() // runs at the start of Do and DoAll, without the lock
+	closedFor int    // so many commands find the topic closed
+	calls     map[string]int
+	wrote     int // changes of any kind
+}
+
+type timerKey struct {
+	topic shard.TopicID
+	id    string
+}
+
+type fakeTimer struct {
+	shard.Timer
+	content  uint64
+	absolute bool
+}
+
+func newFakeEngine(now func() time.Time) *fakeEngine {
+	return &fakeEngine{shards: 4, now: now, topics: map[string]*shard.Topic{}, timers: map[timerKey]*fakeTimer{}, calls: map[string]int{}}
+}
+
+func (e *fakeEngine) nowMs() int64 { return e.now().UnixMilli() }
+
+func (e *fakeEngine) Shards() int { return e.shards }
+
+func (e *fakeEngine) Do(_ context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error) {
+	if e.beforeDo != nil {
+		e.beforeDo()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls["Do"]++
+	if e.err != nil {
+		return shard.Result{}, e.err
+	}
+	return e.decide(id, cmd, brief), nil
+}
+
+func (e *fakeEngine) DoAll(_ context.Context, ops []Op) {
+	if e.beforeDo != nil {
+		e.beforeDo()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls["DoAll"]++
+	for i := range ops {
+		if ops[i].Err = e.err; e.err == nil {
+			ops[i].Result = e.decide(ops[i].Shard, ops[i].Command, ops[i].Brief)
+		}
+	}
+}
+
+func (e *fakeEngine) decide(id shard.ID, cmd *shard.Command, brief bool) shard.Result {
+	name := e.nameOf(cmd.Topic)
+	if e.closedFor > 0 || name == "" {
+		e.closedFor = max(0, e.closedFor-1)
+		return shard.Result{Code: shard.TopicClosed}
+	}
+	if want := shard.Place(name, cmd.ID, e.shards); want != id {
+		panic("command for " + cmd.ID + " went to another shard")
+	}
+	before := e.timers[timerKey{cmd.Topic, cmd.ID}]
+	r := shard.Result{Code: e.change(before, cmd)}
+	if after := e.timers[timerKey{cmd.Topic, cmd.ID}]; after != nil && !brief {
+		c := after.Timer
+		r.Timer = &c
+	}
+	return r
+}
+
+func (e *fakeEngine) change(t *fakeTimer, cmd *shard.Command) shard.Code {
+	switch cmd.Kind {
+	case shard.Add:
+		return e.add(t, cmd)
+	case shard.Put:
+		return e.put(t, cmd)
+	case shard.Cancel:
+		return e.cancel(t, cmd)
+	case shard.Modify, shard.Fire:
+		return e.modify(t, cmd)
+	case shard.Redrive, shard.Purge:
+		if t == nil || t.State != shard.Dead {
+			return shard.Skipped
+		}
+		e.wrote++
+		if cmd.Kind == shard.Purge {
+			delete(e.timers, timerKey{cmd.Topic, cmd.ID})
+			return shard.OK
+		}
+		t.State, t.Reason, t.Attempts, t.NextMs = shard.Scheduled, shard.NoReason, 0, max(cmd.DueMs, e.nowMs())
+		if cmd.Patch != nil {
+			applyPatch(&t.Spec, cmd.Patch)
+		}
+		return shard.OK
+	}
+	panic("kind of command")
+}
+
+func (e *fakeEngine) add(t *fakeTimer, cmd *shard.Command) shard.Code {
+	if t != nil {
+		same := t.content == cmd.Content
+		recent := t.State.Over() && cmd.Absolute && e.nowMs()-t.EndedMs < 600_000
+		switch {
+		case same && (!t.State.Over() || recent):
+			return shard.Same
+		case t.State == shard.Leased:
+			return shard.InFlight
+		case !t.State.Over():
+			return shard.Exists
+		}
+	}
+	e.create(t, cmd)
+	return shard.Created
+}
+
+func (e *fakeEngine) put(t *fakeTimer, cmd *shard.Command) shard.Code {
+	live := t != nil && !t.State.Over()
+	switch {
+	case live && t.State == shard.Leased && !cmd.CreateOnly:
+		return shard.InFlight
+	case cmd.CreateOnly && live, cmd.IfMatch != 0 && (t == nil || t.Version != cmd.IfMatch):
+		return shard.VersionMismatch
+	}
+	e.create(t, cmd)
+	if live {
+		return shard.OK
+	}
+	return shard.Created
+}
+
+func (e *fakeEngine) create(before *fakeTimer, cmd *shard.Command) {
+	e.wrote++
+	e.seq++
+	now := e.nowMs()
+	t := &fakeTimer{content: cmd.Content, absolute: cmd.Absolute}
+	t.Timer = shard.Timer{
+		Topic: cmd.Topic, ID: strings.Clone(cmd.ID), Spec: cloneSpec(cmd.Spec), Seq: e.seq, Tag: cmd.Tag, Version: 1,
+		State: shard.Scheduled, NextMs: cmd.Spec.DueMs, CreatedMs: now, UpdatedMs: now, LatenessMs: -1,
+	}
+	if before != nil {
+		t.Version = before.Version + 1
+	}
+	e.timers[timerKey{cmd.Topic, t.ID}] = t
+}
+
+func (e *fakeEngine) cancel(t *fakeTimer, cmd *shard.Command) shard.Code {
+	switch {
+	case t == nil:
+		return shard.NotFound
+	case t.State == shard.Done:
+		return shard.OverFired
+	case t.State == shard.Dead:
+		return shard.OverDead
+	case t.State == shard.Cancelled:
+		return shard.Prevented
+	case cmd.IfMatch != 0 && cmd.IfMatch != t.Version:
+		return shard.VersionMismatch
+	}
+	e.wrote++
+	if t.State == shard.Leased {
+		t.CancelRequested = true
+		return shard.CancelInFlight
+	}
+	t.State, t.EndedMs = shard.Cancelled, e.nowMs()
+	return shard.Prevented
+}
+
+func (e *fakeEngine) modify(t *fakeTimer, cmd *shard.Command) shard.Code {
+	switch {
+	case t == nil:
+		return shard.NotFound
+	case t.State == shard.Done:
+		return shard.OverFired
+	case t.State == shard.Dead:
+		return shard.OverDead
+	case t.State == shard.Cancelled:
+		return shard.OverCancelled
+	case t.State == shard.Leased:
+		return shard.InFlight
+	case cmd.IfMatch != 0 && cmd.IfMatch != t.Version:
+		return shard.VersionMismatch
+	}
+	e.wrote++
+	t.Version++
+	t.UpdatedMs = e.nowMs()
+	if cmd.Kind == shard.Fire {
+		t.NextMs = e.nowMs()
+		return shard.OK
+	}
+	applyPatch(&t.Spec, cmd.Patch)
+	if cmd.Patch.Due {
+		t.NextMs = t.DueMs
+	}
+	return shard.OK
+}
+
+func applyPatch(s *shard.Spec, p *shard.Patch) {
+	n := cloneSpec(&p.Spec)
+	set := func(on bool, f func()) {
+		if on {
+			f()
+		}
+	}
+	set(p.Due, func() { s.DueMs = n.DueMs })
+	set(p.Payload, func() { s.Payload, s.PayloadKind = n.Payload, n.PayloadKind })
+	set(p.ContentType, func() { s.ContentType = n.ContentType })
+	set(p.Priority, func() { s.Priority = n.Priority })
+	set(p.Labels, func() { s.Labels = n.Labels })
+	set(p.Expiry, func() { s.ExpiresAfterMs, s.HasExpiry = n.ExpiresAfterMs, n.HasExpiry })
+	set(p.URL, func() { s.Callback.URL = n.Callback.URL })
+	set(p.Method, func() { s.Callback.Method = n.Callback.Method })
+	set(p.Headers, func() { s.Callback.Headers, s.Callback.HasHeaders = n.Callback.Headers, n.Callback.HasHeaders })
+	set(p.Timeout, func() { s.Callback.TimeoutMs = n.Callback.TimeoutMs })
+	set(p.MaxAttempts, func() { s.Retry.MaxAttempts = n.Retry.MaxAttempts })
+	set(p.MinBackoff, func() { s.Retry.MinBackoffMs = n.Retry.MinBackoffMs })
+	set(p.MaxBackoff, func() { s.Retry.MaxBackoffMs = n.Retry.MaxBackoffMs })
+	set(p.Multiplier, func() { s.Retry.Multiplier = n.Retry.Multiplier })
+	set(p.Jitter, func() { s.Retry.Jitter, s.Retry.HasJitter = n.Retry.Jitter, n.Retry.HasJitter })
+}
+
+// cloneSpec copies everything: a test that finds a request's bytes in the table later has found a bug of the server,
+// not of the fake.
+func cloneSpec(s *shard.Spec) shard.Spec {
+	c := *s
+	c.Payload = slices.Clone(s.Payload)
+	c.ContentType = strings.Clone(s.ContentType)
+	c.Callback.URL = strings.Clone(s.Callback.URL)
+	c.Callback.Headers = nil
+	for _, h := range s.Callback.Headers {
+		c.Callback.Headers = append(c.Callback.Headers, shard.Header{Name: strings.Clone(h.Name), Value: strings.Clone(h.Value)})
+	}
+	c.Labels = nil
+	for _, l := range s.Labels {
+		c.Labels = append(c.Labels, strings.Clone(l))
+	}
+	return c
+}
+
+func (e *fakeEngine) Timer(_ context.Context, _ shard.ID, topic shard.TopicID, id string) (*shard.Timer, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls["Timer"]++
+	t := e.timers[timerKey{topic, id}]
+	if e.err != nil || t == nil {
+		return nil, e.err
+	}
+	c := t.Timer
+	return &c, nil
+}
+
+func (e *fakeEngine) List(_ context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls["List"]++
+	if e.err != nil {
+		return nil, e.err
+	}
+	var out []*shard.Timer
+	for k, t := range e.timers {
+		if k.topic == q.Topic && shard.Place(e.nameOf(k.topic), k.id, e.shards) == id && selects(q, &t.Timer) {
+			c := t.Timer
+			if q.WithoutPayload {
+				c.Payload = nil
+			}
+			out = append(out, &c)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return compareKeys(keyOf(out[i], q.ByEnd), keyOf(out[j], q.ByEnd)) < 0 })
+	return out[:min(len(out), q.Limit)], nil
+}
+
+func selects(q *shard.Query, t *shard.Timer) bool {
+	k := keyOf(t, q.ByEnd)
+	for _, l := range q.Labels {
+		if !slices.Contains(t.Labels, l) {
+			return false
+		}
+	}
+	return q.States&(1<<t.State) != 0 && k.SortMs >= q.FromMs && (q.ToMs == 0 || k.SortMs < q.ToMs) &&
+		strings.HasPrefix(t.ID, q.IDPrefix) && (q.Reason == shard.NoReason || q.Reason == t.Reason) &&
+		(q.After == nil || compareKeys(k, *q.After) > 0)
+}
+
+func (e *fakeEngine) Counts(_ context.Context, topic shard.TopicID) (c shard.Counts, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for k, t := range e.timers {
+		if k.topic != topic {
+			continue
+		}
+		switch t.State {
+		case shard.Scheduled:
+			c.Scheduled++
+		case shard.Leased:
+			c.Leased++
+		case shard.Done:
+			c.Done++
+		case shard.Dead:
+			c.Dead++
+		}
+	}
+	return c, e.err
+}
+
+func (e *fakeEngine) nameOf(id shard.TopicID) string {
+	for name, t := range e.topics {
+		if t.ID == id {
+			return name
+		}
+	}
+	return ""
+}
+
+func (e *fakeEngine) Topic(name string) (*shard.Topic, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t, ok := e.topics[name]
+	return t, ok
+}
+
+func (e *fakeEngine) Topics(after string, limit int) []*shard.Topic {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []*shard.Topic
+	for name, t := range e.topics {
+		if name > after {
+			out = append(out, t)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out[:min(len(out), limit)]
+}
+
+func (e *fakeEngine) newTopic(name string, p shard.Policy, auto bool) *shard.Topic {
+	e.wrote++
+	e.lastID++
+	t := &shard.Topic{ID: e.lastID, Name: strings.Clone(name), Policy: p, AutoCreated: auto, CreatedMs: e.nowMs()}
+	e.topics[t.Name] = t
+	return t
+}
+
+func (e *fakeEngine) EnsureTopic(_ context.Context, name string) (*shard.Topic, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err != nil {
+		return nil, e.err
+	}
+	if t, ok := e.topics[name]; ok {
+		return t, nil
+	}
+	return e.newTopic(name, shard.DefaultPolicy(), true), nil
+}
+
+func (e *fakeEngine) PutTopic(_ context.Context, name string, p *shard.Policy) (*shard.Topic, bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err != nil {
+		return nil, false, e.err
+	}
+	t, ok := e.topics[name]
+	if !ok {
+		return e.newTopic(name, *p, false), true, nil
+	}
+	e.wrote++
+	c := *t
+	c.Policy, c.AutoCreated = *p, false
+	e.topics[name] = &c
+	return &c, false, nil
+}
+
+func (e *fakeEngine) SetPaused(_ context.Context, name string, paused bool) (*shard.Topic, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t, ok := e.topics[name]
+	if !ok {
+		return nil, shard.ErrNoTopic
+	}
+	e.wrote++
+	c := *t
+	c.Paused = paused
+	e.topics[name] = &c
+	return &c, e.err
+}
+
+func (e *fakeEngine) DeleteTopic(_ context.Context, name string, force bool) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t, ok := e.topics[name]
+	if !ok {
+		return 0, shard.ErrNoTopic
+	}
+	n := 0
+	for k, timer := range e.timers {
+		if k.topic == t.ID && (!timer.State.Over() || timer.State == shard.Dead) {
+			n++
+		}
+	}
+	if n > 0 && !force {
+		return 0, shard.ErrNotEmpty
+	}
+	e.wrote++
+	delete(e.topics, name)
+	return n, nil
+}
+
+func (e *fakeEngine) Ready() error { return e.notReady }
+
+// set changes a timer behind the server's back.
+func (e *fakeEngine) set(topic, id string, f func(*shard.Timer)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f(&e.timers[timerKey{e.topics[topic].ID, id}].Timer)
+}
+
+func (e *fakeEngine) changes() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.wrote
+}

@@ -1,0 +1,303 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// framer follows a stream of requests byte by byte, before fasthttp sees it, and stops it at the first thing that two
+// HTTP implementations could cut differently (request smuggling): fasthttp v1.73 takes Content-Length beside
+// Transfer-Encoding, lines that end in a bare LF, folded headers. It keeps no more than one unfinished line.
+//
+// RFC 9112 is the grammar; where it lets a recipient be lenient, this one is not.
+type framer struct {
+	state   frameState
+	part    []byte // the unfinished line
+	head    int    // bytes of the request line and headers, or of the trailers, so far
+	left    uint64 // bytes to come of the body or chunk
+	length  int64  // Content-Length; -1 none
+	chunked bool
+	http10  bool
+
+	maxHead, maxTarget int
+}
+
+type frameState uint8
+
+const (
+	inRequestLine frameState = iota
+	inHeaders
+	inBody
+	inChunkSize
+	inChunk
+	inChunkEnd
+	inTrailers
+)
+
+// frameError is a fault of framing: the connection ends with an answer.
+type frameError struct {
+	status int
+	detail string
+}
+
+func (e *frameError) Error() string { return fmt.Sprintf("framing: %s", e.detail) }
+
+func (e *frameError) problem() *problem {
+	if e.status == 400 {
+		return bad(badRequest, e.detail)
+	}
+	return fail(e.status, tooLarge, e.detail)
+}
+
+const (
+	maxChunkLine  = 256 // size and extensions
+	maxEmptyLines = 4   // before a request
+)
+
+// feed takes what has arrived and says how much of it may be handed on. With an error, that is what stands before the
+// end of the line at fault, so that whoever parses it cannot take it for complete.
+func (f *framer) feed(p []byte) (n int, err *frameError) {
+	for n < len(p) {
+		switch f.state {
+		case inBody, inChunk:
+			k := min(f.left, uint64(len(p)-n))
+			n += int(k)
+			if f.left -= k; f.left == 0 {
+				if f.state == inBody {
+					f.next()
+				} else {
+					f.state = inChunkEnd
+				}
+			}
+		default:
+			end := bytes.IndexByte(p[n:], '\n')
+			if end < 0 {
+				if err := f.keep(p[n:]); err != nil {
+					return n, err
+				}
+				return len(p), nil
+			}
+			line := p[n : n+end+1]
+			if len(f.part) > 0 {
+				f.part = append(f.part, line...)
+				line = f.part
+			}
+			if err := f.line(line); err != nil {
+				if f.state == inRequestLine && end <= 1 {
+					// Empty lines alone are a silent close to the parser; this makes them a bad request.
+					p[n] = '?'
+					end = 1
+				}
+				return n + end, err
+			}
+			f.part = f.part[:0]
+			n += end + 1
+		}
+	}
+	return n, nil
+}
+
+// keep holds the start of a line whose end has not arrived, within the bounds.
+func (f *framer) keep(p []byte) *frameError {
+	if err := f.bound(len(f.part) + len(p)); err != nil {
+		return err
+	}
+	f.part = append(f.part, p...)
+	return nil
+}
+
+func (f *framer) bound(line int) *frameError {
+	switch f.state {
+	case inRequestLine:
+		if line > f.maxTarget+32 {
+			return &frameError{414, "the request line is too long"}
+		}
+	case inChunkSize, inChunkEnd:
+		if line > maxChunkLine {
+			return &frameError{400, "chunk size line too long"}
+		}
+		return nil
+	}
+	if f.head+line > f.maxHead {
+		return &frameError{431, "the request header is too large"}
+	}
+	return nil
+}
+
+// line takes a whole line, its end included.
+func (f *framer) line(line []byte) *frameError {
+	if err := f.bound(len(line)); err != nil {
+		return err
+	}
+	n := len(line)
+	if n < 2 || line[n-2] != '\r' {
+		return &frameError{400, "a line ends in a bare LF"}
+	}
+	body := line[:n-2]
+	switch f.state {
+	case inRequestLine:
+		f.head += n
+		return f.requestLine(body)
+	case inHeaders:
+		f.head += n
+		if len(body) == 0 {
+			return f.endOfHeaders()
+		}
+		return f.header(body)
+	case inTrailers:
+		f.head += n
+		if len(body) == 0 {
+			f.next()
+			return nil
+		}
+		_, _, err := cutHeader(body)
+		return err
+	case inChunkSize:
+		return f.chunkSize(body)
+	default: // inChunkEnd
+		if len(body) != 0 {
+			return &frameError{400, "a chunk is longer than it says"}
+		}
+		f.state = inChunkSize
+		return nil
+	}
+}
+
+// next gets ready for another request.
+func (f *framer) next() {
+	f.state, f.head, f.left, f.length, f.chunked, f.http10 = inRequestLine, 0, 0, -1, false, false
+}
+
+// between reports that nothing of a request has arrived that has not been read whole.
+func (f *framer) between() bool { return f.state == inRequestLine && len(f.part) == 0 }
+
+func (f *framer) requestLine(line []byte) *frameError {
+	if len(line) == 0 {
+		if f.head > maxEmptyLines*len("\r\n") {
+			return &frameError{400, "empty lines in place of a request"}
+		}
+		return nil // skipped, RFC 9112 section 2.2
+	}
+	method, rest, ok1 := bytes.Cut(line, []byte{' '})
+	target, version, ok2 := bytes.Cut(rest, []byte{' '})
+	if !ok1 || !ok2 || len(method) == 0 || len(target) == 0 || bytes.IndexByte(version, ' ') >= 0 {
+		return &frameError{400, "the request line is not method, target and version"}
+	}
+	switch string(version) {
+	case "HTTP/1.1":
+		f.http10 = false
+	case "HTTP/1.0":
+		f.http10 = true
+	default:
+		return &frameError{400, "HTTP/1.1 and HTTP/1.0 only"}
+	}
+	for _, c := range method {
+		if byteClass[c]&tokenByte == 0 {
+			return &frameError{400, "the method is not a token"}
+		}
+	}
+	for _, c := range target {
+		if c <= ' ' || c == 0x7f {
+			return &frameError{400, "control character in the request target"}
+		}
+	}
+	if len(target) > f.maxTarget {
+		return &frameError{414, "the request target is too long"}
+	}
+	f.state, f.length = inHeaders, -1
+	return nil
+}
+
+// cutHeader takes a header line apart. A name that is not a token covers white space before the colon and folding.
+func cutHeader(line []byte) (name, value []byte, err *frameError) {
+	colon := bytes.IndexByte(line, ':')
+	if colon < 1 {
+		return nil, nil, &frameError{400, "a header line has no name"}
+	}
+	for _, c := range line[:colon] {
+		if byteClass[c]&tokenByte == 0 {
+			return nil, nil, &frameError{400, "a header name is not a token (or is folded, or has white space before its colon)"}
+		}
+	}
+	for _, c := range line[colon+1:] {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return nil, nil, &frameError{400, "control character in a header"}
+		}
+	}
+	return line[:colon], line[colon+1:], nil
+}
+
+func (f *framer) header(line []byte) *frameError {
+	name, value, err := cutHeader(line)
+	if err != nil {
+		return err
+	}
+	switch len(name) {
+	case len("Content-Length"):
+		if bytes.EqualFold(name, []byte("Content-Length")) {
+			return f.contentLength(bytes.Trim(value, " \t"))
+		}
+	case len("Transfer-Encoding"):
+		if bytes.EqualFold(name, []byte("Transfer-Encoding")) {
+			if f.chunked || f.http10 || !bytes.EqualFold(bytes.Trim(value, " \t"), []byte("chunked")) {
+				return &frameError{400, "Transfer-Encoding: only chunked, once, in HTTP/1.1"}
+			}
+			f.chunked = true
+		}
+	}
+	return nil
+}
+
+func (f *framer) contentLength(value []byte) *frameError {
+	if f.length >= 0 {
+		return &frameError{400, "Content-Length is given twice"}
+	}
+	if len(value) == 0 || len(value) > 18 {
+		return &frameError{400, "Content-Length is not a number"}
+	}
+	f.length = 0
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return &frameError{400, "Content-Length is not a number"}
+		}
+		f.length = f.length*10 + int64(c-'0')
+	}
+	return nil
+}
+
+func (f *framer) endOfHeaders() *frameError {
+	switch {
+	case f.chunked && f.length >= 0:
+		return &frameError{400, "Content-Length beside Transfer-Encoding"}
+	case f.chunked:
+		f.state = inChunkSize
+	case f.length > 0:
+		f.state, f.left = inBody, uint64(f.length)
+	default:
+		f.next()
+	}
+	return nil
+}
+
+// chunkSize reads hexadecimal digits, then perhaps extensions, which mean nothing here.
+func (f *framer) chunkSize(line []byte) *frameError {
+	i := 0
+	var size uint64
+	for ; i < len(line) && hexDigit(line[i]) >= 0; i++ {
+		size = size<<4 | uint64(hexDigit(line[i]))
+	}
+	if i == 0 || i > 15 || i < len(line) && line[i] != ';' {
+		return &frameError{400, "bad chunk size"}
+	}
+	for _, c := range line[i:] {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return &frameError{400, "control character in a chunk extension"}
+		}
+	}
+	if size == 0 {
+		f.state, f.head = inTrailers, 0
+		return nil
+	}
+	f.state, f.left = inChunk, size
+	return nil
+}

@@ -1,0 +1,395 @@
+package api
+
+import (
+	"encoding/base64"
+	"math"
+	"math/bits"
+	"strings"
+
+	"carillon/shard"
+)
+
+// field is a set of fields of a timer as a client writes it.
+type field uint64
+
+const (
+	fOp field = 1 << iota
+	fIfMatch
+	fID
+	fKey
+	fAt
+	fAtMs
+	fDelay
+	fDelayMs
+	fPayload
+	fPayload64
+	fContentType
+	fCallback
+	fURL
+	fMethod
+	fHeaders
+	fTimeout
+	fPriority
+	fLabels
+	fExpires
+	fMerge
+	fMaxWait
+	fRetry
+	fMaxAttempts
+	fMinBackoff
+	fMaxBackoff
+	fMultiplier
+	fJitter
+	fRepeat
+
+	timeFields     = fAt | fAtMs | fDelay | fDelayMs
+	callbackFields = fURL | fMethod | fHeaders | fTimeout
+	retryFields    = fMaxAttempts | fMinBackoff | fMaxBackoff | fMultiplier | fJitter
+	specFields     = timeFields | fPayload | fPayload64 | fContentType | fCallback | callbackFields |
+		fPriority | fLabels | fExpires | fRetry | retryFields | fRepeat
+	resettable = fPayload64 | fContentType | fCallback | callbackFields | fPriority | fLabels | fExpires | fRetry | retryFields | fRepeat
+)
+
+// input is one operation on a timer as the client wrote it. Its strings and payload point into the client's bytes;
+// spec holds the values, zero where not given. It is allocated per operation and never reused, since the engine gets
+// pointers into it.
+type input struct {
+	given field // named in the document, with whatever value
+	null  field // given as null
+
+	op, id, key, merge string
+	ifMatch            uint32
+	when               when
+	spec               shard.Spec
+	cmd                shard.Command
+	patch              *shard.Patch
+}
+
+// when is the time a client asks for.
+type when struct {
+	delay bool
+	ms    int64 // Unix ms, or the delay in ms rounded up; ≥ 0
+}
+
+// due is the instant in Unix ms, nowMs being already rounded up.
+func (w when) due(nowMs int64) int64 {
+	if w.delay {
+		return addMs(nowMs, w.ms)
+	}
+	return w.ms
+}
+
+// reader reads client documents under the server's limits.
+type reader struct {
+	scanner
+	limits *Limits
+	// refuse is the status and code of a callback or retry value out of range: 400 in a timer, 422 in a policy.
+	refuse func(detail string) *problem
+}
+
+func refuseInTimer(detail string) *problem  { return bad(badRequest, detail) }
+func refuseInPolicy(detail string) *problem { return fail(422, badPolicy, detail) }
+
+// first marks a field as given; false (and a fault) when it was given before.
+func (r *reader) first(set *field, f field, prefix string, name []byte) bool {
+	if *set&f != 0 {
+		r.fail(badf(badJSON, "%s%s: given twice", prefix, clip(name)))
+		return false
+	}
+	*set |= f
+	return true
+}
+
+// timerField maps the names of a timer's own fields.
+func timerField(name []byte) field {
+	switch string(name) {
+	case "op":
+		return fOp
+	case "if_match":
+		return fIfMatch
+	case "id":
+		return fID
+	case "key":
+		return fKey
+	case "at":
+		return fAt
+	case "at_ms":
+		return fAtMs
+	case "delay":
+		return fDelay
+	case "delay_ms":
+		return fDelayMs
+	case "payload":
+		return fPayload
+	case "payload_base64":
+		return fPayload64
+	case "content_type":
+		return fContentType
+	case "callback":
+		return fCallback
+	case "priority":
+		return fPriority
+	case "labels":
+		return fLabels
+	case "expires_after":
+		return fExpires
+	case "merge":
+		return fMerge
+	case "max_wait":
+		return fMaxWait
+	case "retry":
+		return fRetry
+	case "repeat":
+		return fRepeat
+	}
+	return 0
+}
+
+// input reads the object of one operation. Which fields it may have is for check to say: in a batch the "op" that
+// decides may come last.
+func (r *reader) input(in *input) {
+	n := r.open('{', "body")
+	for ; r.more(n, '}'); n++ {
+		name := r.key()
+		if r.err != nil {
+			return
+		}
+		f := timerField(name)
+		if f == 0 {
+			r.fail(unknown(name, fieldNames))
+			return
+		}
+		if !r.first(&in.given, f, "", name) {
+			return
+		}
+		if f != fPayload && r.null() {
+			in.null |= f
+			switch f {
+			case fCallback:
+				in.null |= callbackFields
+			case fRetry:
+				in.null |= retryFields
+			}
+			continue
+		}
+		r.inputField(in, f)
+	}
+}
+
+func (r *reader) inputField(in *input, f field) {
+	switch f {
+	case fOp:
+		in.op = r.text("op")
+	case fIfMatch:
+		v := r.integer("if_match")
+		if v < 1 || v >= neverVersion {
+			r.fail(bad(badRequest, "if_match: must be a version, 1 or higher"))
+		}
+		in.ifMatch = uint32(v)
+	case fID:
+		in.id = r.text("id")
+	case fKey:
+		in.key = r.text("key")
+	case fAt, fAtMs, fDelay, fDelayMs:
+		in.when = r.when(f)
+	case fPayload:
+		in.spec.PayloadKind, in.spec.Payload = shard.JSONPayload, r.value()
+		r.checkPayload(len(in.spec.Payload))
+	case fPayload64:
+		in.spec.PayloadKind, in.spec.Payload = shard.BinaryPayload, r.base64()
+	case fContentType:
+		in.spec.ContentType = r.contentType()
+	case fCallback:
+		r.callback(&in.spec.Callback, &in.given, &in.null)
+	case fPriority:
+		p := r.integer("priority")
+		if p < 0 || p > 255 {
+			r.fail(bad(badRequest, "priority: must be 0 to 255"))
+		}
+		in.spec.Priority = uint8(p)
+	case fLabels:
+		in.spec.Labels = r.labels("labels")
+	case fExpires:
+		in.spec.ExpiresAfterMs, in.spec.HasExpiry = r.spanCode("expires_after", badTime), true
+	case fMerge:
+		in.merge = r.choice("merge", mergeRules)
+	case fMaxWait:
+		r.span("max_wait")
+	case fRetry:
+		r.retry(&in.spec.Retry, &in.given, &in.null)
+	case fRepeat:
+		r.repeat()
+	}
+}
+
+var mergeRules = []string{"reject", "keep", "replace", "debounce"}
+
+// when reads one of the four ways to say a time.
+func (r *reader) when(f field) when {
+	var w when
+	ok := true
+	switch f {
+	case fAt:
+		w.ms, ok = parseInstant(r.timeText("at"))
+	case fAtMs:
+		w.ms, ok = r.timeInteger("at_ms")
+	case fDelay:
+		w.delay = true
+		w.ms, ok = parseSpan(r.timeText("delay"))
+	case fDelayMs:
+		w.delay = true
+		w.ms, ok = r.timeInteger("delay_ms")
+	}
+	if !ok || w.ms < 0 {
+		r.fail(bad(badTime, map[field]string{
+			fAt:      `at: must be an RFC 3339 time with a zone, from 1970 on, like "2026-12-24T18:00:00.250Z"`,
+			fAtMs:    "at_ms: must be an integer, Unix milliseconds, 0 or higher",
+			fDelay:   `delay: must be a Go duration, 0 or longer, like "1h30m" or "250ms"`,
+			fDelayMs: "delay_ms: must be an integer, milliseconds, 0 or higher",
+		}[f]))
+	}
+	return w
+}
+
+// timeText is a string; anything else is no time. The fault of the caller is the better one.
+func (r *reader) timeText(name string) string {
+	if r.err == nil && r.peek() != '"' {
+		r.mistyped(name, "a string")
+		r.recode(badTime)
+		return ""
+	}
+	return r.text(name)
+}
+
+func (r *reader) timeInteger(name string) (int64, bool) {
+	n := r.integer(name)
+	r.recode(badTime)
+	return n, r.err == nil
+}
+
+// recode turns a bad_request into a more telling code.
+func (r *reader) recode(code string) {
+	if r.err != nil && r.err.code == badRequest {
+		r.err.code = code
+	}
+}
+
+// span reads a Go duration ≥ 0 in ms.
+func (r *reader) span(name string) int64 { return r.spanCode(name, badRequest) }
+
+func (r *reader) spanCode(name, code string) int64 {
+	s := r.text(name)
+	if r.err != nil {
+		r.recode(code)
+		return 0
+	}
+	ms, ok := parseSpan(s)
+	if !ok || ms < 0 {
+		r.fail(badf(code, `%s: must be a Go duration, 0 or longer, like "30s"`, name))
+		return 0
+	}
+	if ms == math.MaxInt64 {
+		r.fail(r.refuse(name + ": too long"))
+	}
+	return ms
+}
+
+func (r *reader) choice(name string, among []string) string {
+	s := r.text(name)
+	for _, c := range among {
+		if s == c {
+			return c
+		}
+	}
+	r.fail(badf(badRequest, "%s: must be one of %s", name, strings.Join(among, ", ")))
+	return ""
+}
+
+func (r *reader) checkPayload(n int) {
+	if n > r.limits.PayloadBytes {
+		r.fail(failf(413, tooLarge, "payload: over %d bytes", r.limits.PayloadBytes))
+	}
+}
+
+func (r *reader) base64() []byte {
+	s := r.text("payload_base64")
+	if r.err != nil {
+		return nil
+	}
+	// The decoder skips line ends; the contract does not have them.
+	out, err := base64.StdEncoding.Strict().DecodeString(s)
+	if err != nil || strings.ContainsAny(s, "\r\n") {
+		r.fail(bad(badRequest, "payload_base64: must be standard base64 with padding"))
+		return nil
+	}
+	r.checkPayload(len(out))
+	return out
+}
+
+// contentType reads a media type: type/subtype of tokens, then parameters of printable characters.
+func (r *reader) contentType() string {
+	s := r.text("content_type")
+	if r.err != nil {
+		return ""
+	}
+	kind, rest, slash := strings.Cut(s, "/")
+	sub, params, _ := strings.Cut(rest, ";")
+	sub = strings.TrimRight(sub, " ")
+	ok := slash && len(s) <= 256 && kind != "" && sub != "" && only(kind, tokenByte) && only(sub, tokenByte)
+	for i := range len(params) {
+		ok = ok && params[i] >= ' ' && params[i] < 0x7f
+	}
+	if !ok {
+		r.fail(bad(badHeader, `content_type: must be a media type like "text/plain; charset=utf-8", up to 256 bytes`))
+	}
+	return s
+}
+
+func (r *reader) labels(name string) []string {
+	n := r.open('[', name)
+	if r.err != nil {
+		return nil
+	}
+	var out []string
+	for ; r.more(n, ']'); n++ {
+		s := r.text(name)
+		if r.err != nil {
+			return nil
+		}
+		if n == maxLabels || !validLabel(s) {
+			r.fail(badf(badRequest, "%s: up to 16, each 1–64 of A-Z a-z 0-9 _ . : = -", name))
+			return nil
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// fieldNames are in the order of the bits of field.
+var fieldNames = []string{
+	"op", "if_match", "id", "key", "at", "at_ms", "delay", "delay_ms", "payload", "payload_base64", "content_type",
+	"callback", "callback.url", "callback.method", "callback.headers", "callback.timeout",
+	"priority", "labels", "expires_after", "merge", "max_wait",
+	"retry", "retry.max_attempts", "retry.min_backoff", "retry.max_backoff", "retry.multiplier", "retry.jitter", "repeat",
+}
+
+// name is the name of the first field of the set.
+func (f field) name() string { return fieldNames[bits.TrailingZeros64(uint64(f))] }
+
+// unknown is the fault of a field that there is none of, with a hint when only its case is wrong.
+func unknown(name []byte, names []string) *problem {
+	for _, n := range names {
+		if strings.EqualFold(n, string(name)) {
+			return badf(unknownField, "unknown field %q: it is written %q", clip(name), n)
+		}
+	}
+	return badf(unknownField, "unknown field %q", clip(name))
+}
+
+// clip bounds what of the client's bytes is said back.
+func clip(b []byte) string {
+	if len(b) > 64 {
+		return strings.ToValidUTF8(string(b[:64]), "") + "…"
+	}
+	return string(b)
+}

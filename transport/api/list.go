@@ -1,0 +1,191 @@
+package api
+
+import (
+	"cmp"
+
+	"carillon/shard"
+)
+
+func (rq *request) listTimers() *problem {
+	q := &shard.Query{}
+	var p *problem
+	if q.States, p = rq.query.states(); p != nil {
+		return p
+	}
+	if q.Labels, p = rq.query.labels(); p != nil {
+		return p
+	}
+	if p := rq.window(q, "due_from", "due_to"); p != nil {
+		return p
+	}
+	if q.IDPrefix, _ = rq.query.value("id_prefix"); !validIDPrefix(q.IDPrefix) {
+		return bad(badName, "query: id_prefix is nothing that an id can start with")
+	}
+	payload, p := rq.query.boolean("payload", true)
+	if p != nil {
+		return p
+	}
+	q.WithoutPayload = !payload
+	return rq.list(q)
+}
+
+// window reads the bounds of the times of a listing.
+func (rq *request) window(q *shard.Query, from, to string) (p *problem) {
+	if q.FromMs, _, p = rq.query.instant(from); p != nil {
+		return p
+	}
+	var bounded bool
+	if q.ToMs, bounded, p = rq.query.instant(to); p != nil {
+		return p
+	}
+	if bounded && q.ToMs == 0 {
+		// 0 means unbounded to the engine. Nothing is before 1970: an empty window somewhere else says the same.
+		q.FromMs, q.ToMs = 1, 1
+	}
+	return nil
+}
+
+// list answers one page of what the query selects in all shards.
+func (rq *request) list(q *shard.Query) *problem {
+	limit, p := rq.query.limit()
+	if p != nil {
+		return p
+	}
+	topic, p := rq.findTopic(false)
+	if p != nil {
+		return p
+	}
+	q.Topic = topic.ID
+	listing := listingSum(q)
+	if c, given := rq.query.value("cursor"); given {
+		var ok bool
+		if q.After, ok = parseTimerCursor(c, listing); !ok {
+			return bad(badRequest, "query: cursor is not one of this listing")
+		}
+	}
+	m := newMerge(rq, q, limit+1)
+	o := object{b: rq.out()}
+	o.name("timers")
+	list := array{b: o.b}
+	w := rq.timerWriter(topic)
+	w.payload = !q.WithoutPayload
+	var last shard.Key
+	n, more := 0, false
+	for {
+		t := m.next()
+		if t == nil {
+			break
+		}
+		if n == limit || n > 0 && len(list.b) > rq.s.cfg.Limits.ResponseBytes {
+			more = true
+			break
+		}
+		list.next()
+		list.b = w.append(list.b, t)
+		last = keyOf(t, q.ByEnd)
+		n++
+	}
+	if m.err != nil {
+		rq.ctx.Response.SwapBody(list.b)
+		return engineFault(m.err)
+	}
+	o.b = list.end()
+	if more {
+		o.str("next_cursor", timerCursor(last, listing))
+	}
+	rq.json(200, o.end())
+	return nil
+}
+
+func keyOf(t *shard.Timer, byEnd bool) shard.Key {
+	k := shard.Key{SortMs: t.DueMs, ID: t.ID, Seq: t.Seq}
+	if byEnd {
+		k.SortMs = t.EndedMs
+	}
+	return k
+}
+
+func compareKeys(a, b shard.Key) int {
+	return cmp.Or(cmp.Compare(a.SortMs, b.SortMs), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Seq, b.Seq))
+}
+
+// merge brings the listings of all shards into one order. It asks for small pages and for more of a shard only when
+// its page is used up, so that what is in memory stays near what is answered.
+type merge struct {
+	rq      *request
+	query   shard.Query
+	byEnd   bool
+	streams []stream
+	err     error
+	begun   bool
+}
+
+// stream is what one shard has left.
+type stream struct {
+	id   shard.ID
+	page []*shard.Timer
+	more bool
+	last shard.Key
+	err  error
+}
+
+// newMerge takes over nothing of q; want is about how many will be taken.
+func newMerge(rq *request, q *shard.Query, want int) *merge {
+	n := rq.s.cfg.Engine.Shards()
+	m := &merge{rq: rq, query: *q, byEnd: q.ByEnd, streams: make([]stream, n)}
+	m.query.Limit = min(want, 2*want/n+16)
+	for i := range m.streams {
+		m.streams[i].id, m.streams[i].more = shard.ID(1+i), true
+	}
+	return m
+}
+
+// next is the first timer of all shards, nil at the end or after an error.
+func (m *merge) next() *shard.Timer {
+	if !m.begun {
+		m.begun = true
+		each(len(m.streams), func(i int) { m.fill(&m.streams[i]) })
+		for i := range m.streams {
+			if m.streams[i].err != nil {
+				m.err = m.streams[i].err
+			}
+		}
+	}
+	if m.err != nil {
+		return nil
+	}
+	var first *stream
+	var least shard.Key
+	for i := range m.streams {
+		s := &m.streams[i]
+		if len(s.page) == 0 {
+			continue
+		}
+		if k := keyOf(s.page[0], m.byEnd); first == nil || compareKeys(k, least) < 0 {
+			first, least = s, k
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	t := first.page[0]
+	first.page, first.last = first.page[1:], least
+	if len(first.page) == 0 && first.more {
+		if m.fill(first); first.err != nil {
+			m.err = first.err
+			return nil
+		}
+	}
+	return t
+}
+
+// fill asks a shard for its next page.
+func (m *merge) fill(s *stream) {
+	q := m.query
+	if s.last != (shard.Key{}) {
+		last := s.last
+		q.After = &last
+	}
+	s.page, s.err = m.rq.s.cfg.Engine.List(m.rq.s.base, s.id, &q)
+	s.more = len(s.page) == q.Limit
+}

@@ -1,0 +1,326 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"carillon/shard"
+	"carillon/transport/callback"
+)
+
+// Bounds of a policy where API.md section 3 gives none.
+const (
+	maxStopOn          = 64
+	maxBreakerFailures = 10_000
+	maxBreakerMs       = int64(msPerDay)
+	maxProbes          = 1_000
+	maxDestinationConc = 65_536
+	maxRetentionMs     = 3653 * msPerDay
+	maxSecrets         = 3
+	fingerprintPrefix  = "sha256:"
+)
+
+var policyFieldNames = []string{
+	"delivery", "callback", "ack", "lease", "retry", "stop_on", "merge", "max_wait", "dedup", "serial", "ordered",
+	"concurrency", "rate", "breaker", "destination_concurrency", "spread", "history", "dead_retention", "secrets",
+}
+
+// policy reads a topic's policy; absent fields have the default. stored is what the topic has now, for values that come
+// back as they were shown (REDACTED, fingerprints); nil when there is no such topic.
+func (r *reader) policy(stored *shard.Policy) *shard.Policy {
+	r.refuse = refuseInPolicy
+	p := shard.DefaultPolicy()
+	var given field
+	n := r.open('{', "body")
+	for ; r.more(n, '}'); n++ {
+		name := r.key()
+		if r.err != nil {
+			return nil
+		}
+		i := slices.Index(policyFieldNames, string(name))
+		if i < 0 {
+			r.fail(unknown(name, policyFieldNames))
+			return nil
+		}
+		if r.first(&given, 1<<i, "", name) {
+			r.policyField(&p, policyFieldNames[i], stored)
+		}
+	}
+	r.end()
+	if p.MinBackoffMs > p.MaxBackoffMs {
+		r.fail(r.refuse("retry: min_backoff is longer than max_backoff"))
+	}
+	return &p
+}
+
+func (r *reader) policyField(p *shard.Policy, name string, stored *shard.Policy) {
+	switch name {
+	case "callback":
+		r.policyCallback(p, stored)
+	case "retry":
+		r.policyRetry(p)
+	case "stop_on":
+		p.StopOn = r.stopOn()
+	case "breaker":
+		p.Breaker, p.OwnBreaker = r.breaker(p.Breaker), true
+		if stored != nil && !stored.OwnBreaker && p.Breaker == stored.Breaker {
+			p.OwnBreaker = false // the shared one, as it was shown
+		}
+	case "destination_concurrency":
+		p.DestinationConcurrency = int(r.ranged(name, 1, maxDestinationConc))
+	case "history":
+		p.HistoryMs = r.retention(name)
+	case "dead_retention":
+		p.DeadRetentionMs = r.retention(name)
+	case "secrets":
+		p.Secrets = r.secrets(stored)
+	default:
+		r.laterPolicyField(name)
+	}
+}
+
+// laterPolicyField takes the default of what this version does not do, and refuses anything else.
+func (r *reader) laterPolicyField(name string) {
+	isDefault := false
+	switch name {
+	case "delivery":
+		isDefault = r.choice(name, []string{"push", "pull"}) == "push"
+	case "ack":
+		isDefault = r.choice(name, []string{"response", "report"}) == "response"
+	case "dedup":
+		isDefault = r.choice(name, []string{"id", "content"}) == "id"
+	case "merge":
+		isDefault = r.choice(name, mergeRules) == "reject"
+	case "serial", "ordered":
+		isDefault = !r.boolean(name)
+	case "concurrency":
+		isDefault = r.ranged(name, 0, math.MaxInt32) == 0
+	case "lease":
+		isDefault = r.span(name) == 30_000
+	case "spread":
+		isDefault = r.span(name) == 0
+	case "max_wait":
+		r.span(name)
+	case "rate":
+		r.rate()
+	}
+	if r.err == nil && !isDefault {
+		r.fail(later(name + " other than the default"))
+	}
+}
+
+func (r *reader) rate() {
+	var given field
+	n := r.open('{', "rate")
+	for ; r.more(n, '}'); n++ {
+		switch name := r.key(); string(name) {
+		case "per_second":
+			if r.first(&given, 1, "rate.", name) {
+				r.float("rate.per_second")
+			}
+		case "burst":
+			if r.first(&given, 2, "rate.", name) {
+				r.integer("rate.burst")
+			}
+		default:
+			r.fail(unknown(name, []string{"per_second", "burst"}))
+		}
+	}
+}
+
+func (r *reader) policyCallback(p *shard.Policy, stored *shard.Policy) {
+	var given, null field
+	cb := p.Callback
+	r.callback(&cb, &given, &null)
+	if null != 0 {
+		r.fail(badf(badRequest, "%s: must not be null", null.name()))
+	}
+	if r.err == nil && anyRedacted(cb.Headers) {
+		var had []shard.Header
+		if stored != nil {
+			had = stored.Callback.Headers
+		}
+		var problem *problem
+		if cb.Headers, problem = unredact(cb.Headers, had); problem != nil {
+			r.fail(problem)
+		}
+	}
+	p.Callback = cb
+}
+
+func (r *reader) policyRetry(p *shard.Policy) {
+	var given, null field
+	retry := shard.Retry{}
+	r.retry(&retry, &given, &null)
+	if null != 0 {
+		r.fail(badf(badRequest, "%s: must not be null", null.name()))
+	}
+	if given&fMaxAttempts != 0 {
+		p.MaxAttempts = retry.MaxAttempts
+	}
+	if given&fMinBackoff != 0 {
+		p.MinBackoffMs = retry.MinBackoffMs
+	}
+	if given&fMaxBackoff != 0 {
+		p.MaxBackoffMs = retry.MaxBackoffMs
+	}
+	if given&fMultiplier != 0 {
+		p.Multiplier = retry.Multiplier
+	}
+	if given&fJitter != 0 {
+		p.Jitter = retry.Jitter
+	}
+}
+
+func (r *reader) stopOn() []int {
+	out := []int{}
+	n := r.open('[', "stop_on")
+	for ; r.more(n, ']'); n++ {
+		v := r.integer("stop_on")
+		if v < 300 || v > 599 || n == maxStopOn {
+			r.fail(r.refuse("stop_on: must be up to 64 statuses from 300 to 599"))
+			return nil
+		}
+		if !slices.Contains(out, int(v)) {
+			out = append(out, int(v))
+		}
+	}
+	return out
+}
+
+var breakerFieldNames = []string{"failures", "window", "open", "probes"}
+
+func (r *reader) breaker(b shard.Breaker) shard.Breaker {
+	var given field
+	n := r.open('{', "breaker")
+	for ; r.more(n, '}'); n++ {
+		name := r.key()
+		i := slices.Index(breakerFieldNames, string(name))
+		if i < 0 {
+			r.fail(unknown(name, breakerFieldNames))
+			return b
+		}
+		if !r.first(&given, 1<<i, "breaker.", name) {
+			return b
+		}
+		switch i {
+		case 0:
+			b.Failures = int(r.ranged("breaker.failures", 1, maxBreakerFailures))
+		case 1:
+			b.WindowMs = r.rangedSpan("breaker.window", 1, maxBreakerMs)
+		case 2:
+			b.OpenMs = r.rangedSpan("breaker.open", 1, maxBreakerMs)
+		case 3:
+			b.Probes = int(r.ranged("breaker.probes", 1, maxProbes))
+		}
+	}
+	return b
+}
+
+func (r *reader) ranged(name string, low, high int64) int64 {
+	v := r.integer(name)
+	if v < low || v > high {
+		r.fail(r.refuse(fmt.Sprintf("%s: must be %d to %d", name, low, high)))
+	}
+	return v
+}
+
+func (r *reader) rangedSpan(name string, low, high int64) int64 {
+	ms := r.span(name)
+	if ms < low || ms > high {
+		r.fail(r.refuse(fmt.Sprintf("%s: must be %s to %s", name, appendSpan(nil, low), appendSpan(nil, high))))
+	}
+	return ms
+}
+
+func (r *reader) retention(name string) int64 { return r.rangedSpan(name, 0, maxRetentionMs) }
+
+// secrets reads signing secrets. A fingerprint keeps the stored secret that it is of. No fault says a secret back.
+func (r *reader) secrets(stored *shard.Policy) []string {
+	var out []string
+	n := r.open('[', "secrets")
+	for ; r.more(n, ']'); n++ {
+		s := r.text("secrets")
+		if r.err != nil {
+			return nil
+		}
+		if n == maxSecrets {
+			r.fail(r.refuse("secrets: more than 3"))
+			return nil
+		}
+		if strings.HasPrefix(s, fingerprintPrefix) {
+			kept := ""
+			if stored != nil {
+				for _, have := range stored.Secrets {
+					if fingerprint(have) == s {
+						kept = have
+					}
+				}
+			}
+			if kept == "" {
+				r.fail(r.refuse("secrets: a fingerprint that no stored secret has"))
+			}
+			s = kept
+		} else if _, err := callback.ParseSecret(s); err != nil {
+			r.fail(r.refuse("secrets: each must be whsec_ and 24 to 64 bytes in base64"))
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// fingerprint is what a secret shows as: enough to tell one from another, nothing to sign with.
+func fingerprint(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return fingerprintPrefix + hex.EncodeToString(sum[:8])
+}
+
+// appendPolicy writes every field, such that the whole can be PUT back. What has no value (rate, max_wait) is left out.
+func appendPolicy(b []byte, p *shard.Policy) []byte {
+	o := object{b: b}
+	o.str("delivery", "push")
+	o.name("callback")
+	o.b = appendCallback(o.b, &p.Callback)
+	o.str("ack", "response")
+	o.str("lease", "30s")
+	o.name("retry")
+	o.b = appendRetry(o.b, &shard.Retry{
+		MaxAttempts: p.MaxAttempts, MinBackoffMs: p.MinBackoffMs, MaxBackoffMs: p.MaxBackoffMs,
+		Multiplier: p.Multiplier, Jitter: p.Jitter, HasJitter: true,
+	})
+	o.name("stop_on")
+	codes := array{b: o.b}
+	for _, c := range p.StopOn {
+		codes.next()
+		codes.b = appendInt(codes.b, int64(c))
+	}
+	o.b = codes.end()
+	o.str("merge", "reject")
+	o.str("dedup", "id")
+	o.boolean("serial", false)
+	o.boolean("ordered", false)
+	o.integer("concurrency", 0)
+	o.name("breaker")
+	br := object{b: o.b}
+	br.integer("failures", int64(p.Breaker.Failures))
+	br.span("window", p.Breaker.WindowMs)
+	br.span("open", p.Breaker.OpenMs)
+	br.integer("probes", int64(p.Breaker.Probes))
+	o.b = br.end()
+	o.integer("destination_concurrency", int64(p.DestinationConcurrency))
+	o.span("spread", 0)
+	o.span("history", p.HistoryMs)
+	o.span("dead_retention", p.DeadRetentionMs)
+	o.name("secrets")
+	secrets := array{b: o.b}
+	for _, s := range p.Secrets {
+		secrets.next()
+		secrets.b = appendString(secrets.b, fingerprint(s))
+	}
+	o.b = secrets.end()
+	return o.end()
+}

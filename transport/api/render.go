@@ -1,0 +1,227 @@
+package api
+
+import (
+	"encoding/base64"
+	"strconv"
+	"unicode/utf8"
+
+	"carillon/shard"
+)
+
+// timerWriter renders the timers of one topic.
+type timerWriter struct {
+	topic   *shard.Topic
+	shards  int
+	payload bool
+}
+
+func (rq *request) timerWriter(t *shard.Topic) timerWriter {
+	return timerWriter{topic: t, shards: rq.s.cfg.Engine.Shards(), payload: true}
+}
+
+// append writes a timer as API.md section 2 has it; what is absent is left out.
+func (w *timerWriter) append(b []byte, t *shard.Timer) []byte {
+	b = append(b, `{"topic":"`...)
+	b = append(b, w.topic.Name...)
+	b = append(b, `","id":"`...)
+	b = append(b, t.ID...)
+	b = append(b, `","uid":"`...)
+	b = appendUID(b, shard.Place(w.topic.Name, t.ID, w.shards), t.Seq, t.Tag)
+	b = append(b, `","version":`...)
+	b = strconv.AppendUint(b, uint64(t.Version), 10)
+	b = append(b, `,"state":"`...)
+	b = append(b, stateNames[t.State]...)
+	b = appendTime(append(b, '"'), "due", t.DueMs)
+	if w.payload {
+		b = appendPayload(b, t)
+	}
+	if ct := contentType(&t.Spec); ct != "" {
+		b = appendString(append(b, `,"content_type":`...), ct)
+	}
+	if !t.Callback.Empty() {
+		b = appendCallback(append(b, `,"callback":`...), &t.Callback)
+	}
+	b = append(b, `,"priority":`...)
+	b = strconv.AppendUint(b, uint64(t.Priority), 10)
+	if len(t.Labels) > 0 {
+		b = append(b, `,"labels":`...)
+		for i, l := range t.Labels {
+			b = appendString(append(b, "[,"[min(i, 1)]), l)
+		}
+		b = append(b, ']')
+	}
+	if key, has := shard.KeyOf(t.ID); has {
+		b = append(append(append(b, `,"key":"`...), key...), '"')
+	}
+	b = w.appendRun(b, t)
+	return append(b, '}')
+}
+
+// appendRun writes what has become of the timer so far.
+func (w *timerWriter) appendRun(b []byte, t *shard.Timer) []byte {
+	b = append(b, `,"attempts":`...)
+	b = strconv.AppendInt(b, int64(t.Attempts), 10)
+	most := t.Retry.MaxAttempts
+	if most == 0 {
+		most = w.topic.Policy.MaxAttempts
+	}
+	b = append(b, `,"max_attempts":`...)
+	b = strconv.AppendInt(b, int64(most), 10)
+	if !t.Retry.Empty() {
+		b = appendRetry(append(b, `,"retry":`...), &t.Retry)
+	}
+	if t.LastStatus != 0 {
+		b = append(b, `,"last_status":`...)
+		b = strconv.AppendInt(b, int64(t.LastStatus), 10)
+	}
+	if t.LastError != "" {
+		b = appendString(append(b, `,"last_error":`...), t.LastError)
+	}
+	if t.State == shard.Scheduled && t.NextMs != 0 {
+		b = appendTime(b, "next_attempt", t.NextMs)
+	}
+	b = appendTime(b, "created", t.CreatedMs)
+	b = appendTime(b, "updated", t.UpdatedMs)
+	if t.FiredMs != 0 {
+		b = appendTime(b, "fired", t.FiredMs)
+	}
+	if t.LatenessMs >= 0 && t.FiredMs != 0 {
+		b = append(b, `,"lateness_ms":`...)
+		b = strconv.AppendInt(b, t.LatenessMs, 10)
+	}
+	if t.State == shard.Dead {
+		b = append(append(append(b, `,"reason":"`...), reasonName(t.Reason)...), '"')
+	}
+	if t.HasExpiry {
+		b = append(appendSpan(append(b, `,"expires_after":"`...), t.ExpiresAfterMs), '"')
+	}
+	if t.CancelRequested {
+		b = append(b, `,"cancel_requested":true`...)
+	}
+	return b
+}
+
+// appendUID writes the name of one life of an id: shard, sequence number, random tag. No dot, not chosen by a client.
+func appendUID(b []byte, id shard.ID, seq uint64, tag uint32) []byte {
+	b = strconv.AppendUint(b, uint64(id), 16)
+	b = append(b, '-')
+	b = strconv.AppendUint(b, seq, 16)
+	b = append(b, '-')
+	for shift := 28; shift >= 0; shift -= 4 {
+		b = append(b, "0123456789abcdef"[tag>>shift&15])
+	}
+	return b
+}
+
+// appendTime writes a time in both of its forms, a comma first.
+func appendTime(b []byte, name string, ms int64) []byte {
+	b = append(append(append(b, ',', '"'), name...), `":"`...)
+	b = appendInstant(b, ms)
+	b = append(append(append(b, `","`...), name...), `_ms":`...)
+	return strconv.AppendInt(b, ms, 10)
+}
+
+func appendPayload(b []byte, t *shard.Timer) []byte {
+	switch t.PayloadKind {
+	case shard.JSONPayload:
+		return append(append(b, `,"payload":`...), t.Payload...)
+	case shard.BinaryPayload:
+		b = append(b, `,"payload_base64":"`...)
+		return append(base64.StdEncoding.AppendEncode(b, t.Payload), '"')
+	}
+	return b
+}
+
+// contentType is the type that the payload is sent with.
+func contentType(s *shard.Spec) string {
+	switch {
+	case s.ContentType != "":
+		return s.ContentType
+	case s.PayloadKind == shard.JSONPayload:
+		return "application/json"
+	case s.PayloadKind == shard.BinaryPayload:
+		return "application/octet-stream"
+	}
+	return ""
+}
+
+func appendCallback(b []byte, c *shard.Callback) []byte {
+	o := object{b: b}
+	if c.URL != "" {
+		o.str("url", c.URL)
+	}
+	if c.Method != "" {
+		o.str("method", c.Method)
+	}
+	if c.HasHeaders {
+		o.name("headers")
+		h := object{b: o.b}
+		for i := range c.Headers {
+			v := c.Headers[i].Value
+			if looksSecret(c.Headers[i].Name) {
+				v = redacted
+			}
+			h.str(c.Headers[i].Name, v)
+		}
+		o.b = h.end()
+	}
+	if c.TimeoutMs != 0 {
+		o.span("timeout", c.TimeoutMs)
+	}
+	return o.end()
+}
+
+func appendRetry(b []byte, r *shard.Retry) []byte {
+	o := object{b: b}
+	if r.MaxAttempts != 0 {
+		o.integer("max_attempts", int64(r.MaxAttempts))
+	}
+	if r.MinBackoffMs != 0 {
+		o.span("min_backoff", r.MinBackoffMs)
+	}
+	if r.MaxBackoffMs != 0 {
+		o.span("max_backoff", r.MaxBackoffMs)
+	}
+	if r.Multiplier != 0 {
+		o.float("multiplier", r.Multiplier)
+	}
+	if r.HasJitter {
+		o.float("jitter", r.Jitter)
+	}
+	return o.end()
+}
+
+// appendString writes a JSON string. What is not UTF-8 (a receiver's error text can be anything) becomes U+FFFD.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(s[i:])
+			if r != utf8.RuneError || size != 1 {
+				i += size
+				continue
+			}
+		}
+		b = append(b, s[from:i]...)
+		switch {
+		case c >= utf8.RuneSelf:
+			b = append(b, `\ufffd`...)
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c == '\n':
+			b = append(b, `\n`...)
+		default:
+			b = append(b, `\u00`...)
+			b = append(b, "0123456789abcdef"[c>>4], "0123456789abcdef"[c&15])
+		}
+		i++
+		from = i
+	}
+	return append(append(b, s[from:]...), '"')
+}

@@ -1,0 +1,106 @@
+package api
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/valyala/fasthttp"
+)
+
+// request is one request on its way through a handler. It is used again for the next; nothing may keep it.
+type request struct {
+	s     *Server
+	ctx   *fasthttp.RequestCtx
+	route *route
+	who   *principal // nil when the API is open
+	query query
+
+	topic string // from the path, valid; its own copy
+	id    string
+
+	ifMatch    uint32 // 0: any version
+	createOnly bool
+
+	segments [][]byte
+	pathBuf  []byte
+	scratch  []byte
+}
+
+var requests = sync.Pool{New: func() any { return &request{segments: make([][]byte, 0, maxSegments)} }}
+
+// out is the response's own buffer, empty, to append the body to; json gives it back.
+func (rq *request) out() []byte { return rq.ctx.Response.SwapBody(nil)[:0] }
+
+func (rq *request) json(status int, body []byte) {
+	rq.ctx.SetStatusCode(status)
+	rq.ctx.Response.Header.SetContentType("application/json")
+	rq.ctx.Response.SwapBody(body)
+}
+
+// mediaType checks Content-Type and Content-Encoding of a request that has a body.
+func (rq *request) mediaType() (ndjson bool, p *problem) {
+	h := &rq.ctx.Request.Header
+	if enc := h.Peek("Content-Encoding"); len(enc) > 0 && string(enc) != "identity" {
+		return false, fail(415, "unsupported_media_type", "Content-Encoding is not supported: send the body as it is")
+	}
+	if string(h.ContentType()) == "application/json" || len(h.ContentType()) == 0 && len(rq.ctx.Request.Body()) == 0 {
+		return false, nil // what there is not needs no type; that it is missing is for the scanner to say
+	}
+	kind, params, _ := strings.Cut(strings.ToLower(string(h.ContentType())), ";")
+	kind, params = strings.TrimSpace(kind), strings.TrimSpace(params)
+	utf8Only := params == "" || params == "charset=utf-8" || params == `charset="utf-8"`
+	switch {
+	case kind == "application/json" && utf8Only:
+		return false, nil
+	case kind == "application/x-ndjson" && utf8Only && rq.route.body == batchBody:
+		return true, nil
+	}
+	want := "application/json"
+	if rq.route.body == batchBody {
+		want += " or application/x-ndjson"
+	}
+	return false, fail(415, "unsupported_media_type", "send the body with Content-Type: "+want+" (charset utf-8)")
+}
+
+// checkBody holds the request's body against the route's rule.
+func (rq *request) checkBody() *problem {
+	n := len(rq.ctx.Request.Body())
+	switch rq.route.body {
+	case noBody:
+		if n > 0 {
+			return badf(badRequest, "%s takes no body here", rq.route.method)
+		}
+	case emptyBody:
+		if n == 0 {
+			return nil
+		}
+		if _, p := rq.mediaType(); p != nil {
+			return p
+		}
+		r := rq.reader()
+		if r.open('{', "body"); r.more(0, '}') {
+			r.fail(unknown(r.key(), nil))
+		}
+		r.end()
+		return r.err
+	}
+	return nil
+}
+
+// reader makes a scanner over a copy of the body that lives as long as anything points into it: commands carry
+// strings and payloads out of it into the engine, which may keep them longer than this request lasts.
+func (rq *request) reader() *reader {
+	return newReader(bytes.Clone(rq.ctx.Request.Body()), &rq.s.cfg.Limits)
+}
+
+// newReader takes over buf.
+func newReader(buf []byte, limits *Limits) *reader {
+	r := &reader{scanner: scanner{buf: buf}, limits: limits, refuse: refuseInTimer}
+	if !utf8.Valid(buf) {
+		r.fail(bad(badJSON, "not valid UTF-8"))
+		r.broken = true
+	}
+	return r
+}

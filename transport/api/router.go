@@ -1,0 +1,79 @@
+package api
+
+import (
+	"slices"
+	"strings"
+)
+
+// router finds the route of a decoded path: the patterns, by how many segments they have.
+type router struct {
+	byLength [maxSegments + 1][]*pattern
+}
+
+type pattern struct {
+	segments []string
+	routes   []*route
+	allow    string // for 405
+}
+
+func newRouter(routes []route) *router {
+	rt := &router{}
+	for i := range routes {
+		segments := strings.Split(routes[i].path[1:], "/")
+		group := &rt.byLength[len(segments)]
+		at := slices.IndexFunc(*group, func(p *pattern) bool { return slices.Equal(p.segments, segments) })
+		if at < 0 {
+			at = len(*group)
+			*group = append(*group, &pattern{segments: segments})
+		}
+		p := (*group)[at]
+		p.routes = append(p.routes, &routes[i])
+		if p.allow != "" {
+			p.allow += ", "
+		}
+		if p.allow += routes[i].method; routes[i].method == "GET" {
+			p.allow += ", HEAD"
+		}
+	}
+	return rt
+}
+
+// find is the pattern of a path, nil when there is none.
+func (rt *router) find(segments [][]byte) *pattern {
+	if len(segments) > maxSegments {
+		return nil
+	}
+next:
+	for _, p := range rt.byLength[len(segments)] {
+		for i, want := range p.segments {
+			if want[0] != '{' && want != string(segments[i]) {
+				continue next
+			}
+		}
+		return p
+	}
+	return nil
+}
+
+// method is the route for a method; HEAD is GET.
+func (p *pattern) method(m []byte) *route {
+	if string(m) == "HEAD" {
+		m = []byte("GET")
+	}
+	for _, r := range p.routes {
+		if r.method == string(m) {
+			return r
+		}
+	}
+	return nil
+}
+
+// param is the segment that stands where the pattern has the name, "" when it has none.
+func (p *pattern) param(name string, segments [][]byte) []byte {
+	for i, s := range p.segments {
+		if s == name {
+			return segments[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package api
+
+import "github.com/valyala/fasthttp"
+
+// route is one thing that can be asked. Segments in braces are parameters; HEAD goes with GET.
+type route struct {
+	method, path string
+	scope        scope
+	query        []string
+	handle       func(*request) *problem
+
+	conditional bool // takes If-Match (and PUT If-None-Match: *)
+	body        bodyRule
+}
+
+// bodyRule says what body a route takes.
+type bodyRule uint8
+
+const (
+	noBody    bodyRule = iota
+	emptyBody          // none, or an empty object
+	jsonBody
+	batchBody // JSON or NDJSON, up to the batch limit
+)
+
+var listParams = []string{"state", "due_from", "due_to", "label", "id_prefix", "limit", "cursor", "payload"}
+var deadParams = []string{"reason", "from", "to", "label", "limit", "cursor"}
+
+const timerPath = "/v1/topics/{topic}/timers/{id}"
+
+// routes is all that this server answers.
+var routes = []route{
+	{method: "GET", path: "/healthz", scope: scopeOpen, handle: (*request).healthz},
+	{method: "GET", path: "/readyz", scope: scopeOpen, handle: (*request).readyz},
+	{method: "GET", path: "/metrics", scope: scopeMetrics, handle: (*request).metrics},
+
+	{method: "GET", path: "/v1/topics", scope: scopeRead, handle: (*request).listTopics, query: []string{"limit", "cursor"}},
+	{method: "GET", path: "/v1/topics/{topic}", scope: scopeRead, handle: (*request).readTopic},
+	{method: "PUT", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).putTopic, body: jsonBody},
+	{method: "DELETE", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).deleteTopic, query: []string{"force"}},
+	{method: "POST", path: "/v1/topics/{topic}/pause", scope: scopeAdmin, handle: (*request).pauseTopic, body: emptyBody},
+	{method: "POST", path: "/v1/topics/{topic}/resume", scope: scopeAdmin, handle: (*request).resumeTopic, body: emptyBody},
+
+	{method: "POST", path: "/v1/topics/{topic}/timers", scope: scopeAdd, handle: (*request).addTimer, body: jsonBody},
+	{method: "GET", path: "/v1/topics/{topic}/timers", scope: scopeRead, handle: (*request).listTimers, query: listParams},
+	{method: "GET", path: timerPath, scope: scopeRead, handle: (*request).readTimer},
+	{method: "PUT", path: timerPath, scope: scopeAdd, handle: (*request).putTimer, body: jsonBody, conditional: true},
+	{method: "PATCH", path: timerPath, scope: scopeAdd, handle: (*request).patchTimer, body: jsonBody, conditional: true},
+	{method: "DELETE", path: timerPath, scope: scopeCancel, handle: (*request).cancelTimer, conditional: true},
+	{method: "POST", path: timerPath + "/fire", scope: scopeAdd, handle: (*request).fireTimer, body: emptyBody, conditional: true},
+	{method: "POST", path: "/v1/topics/{topic}/batch", scope: scopeChange, handle: (*request).batch, query: []string{"brief"}, body: batchBody},
+
+	{method: "GET", path: "/v1/topics/{topic}/dead", scope: scopeRead, handle: (*request).listDead, query: deadParams},
+	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, body: jsonBody},
+}
+
+func (rq *request) healthz() *problem {
+	rq.json(200, append(appendString(append(rq.out(), `{"status":"ok","version":`...), rq.s.cfg.Version), '}'))
+	return nil
+}
+
+func (rq *request) readyz() *problem {
+	if err := rq.s.cfg.Engine.Ready(); err != nil {
+		return fail(503, unavailable, "not ready: "+err.Error())
+	}
+	rq.json(200, append(rq.out(), `{"status":"ready"}`...))
+	return nil
+}
+
+func (rq *request) metrics() *problem {
+	if rq.s.cfg.Metrics == nil {
+		return fail(404, notFound, "metrics are off")
+	}
+	rq.s.cfg.Metrics(rq.ctx)
+	rq.ctx.Response.Header.Del(fasthttp.HeaderConnection)
+	return nil
+}

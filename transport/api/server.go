@@ -1,0 +1,154 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Server answers the HTTP API of a node.
+type Server struct {
+	cfg    Config
+	router *router
+	http   *fasthttp.Server
+
+	// base is the context of every call into the engine. It outlives Serve's: requests in flight may finish.
+	base context.Context
+	stop context.CancelFunc
+}
+
+// New makes a server. It starts nothing.
+func New(cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, router: newRouter(routes)}
+	s.base, s.stop = context.WithCancel(context.Background())
+	l := &s.cfg.Limits
+	s.http = &fasthttp.Server{
+		Handler:        s.serve,
+		ErrorHandler:   s.answerFault,
+		HeaderReceived: s.headerReceived,
+		Logger:         fasthttpLog{cfg.Logger},
+
+		Concurrency:        l.Connections + 1, // ours is the limit that is met first
+		ReadBufferSize:     l.HeaderBytes + 512,
+		MaxRequestBodySize: l.BodyBytes,
+		ReadTimeout:        l.HeaderTimeout,
+		IdleTimeout:        l.IdleTimeout,
+		WriteTimeout:       l.WriteTimeout,
+
+		DisablePreParseMultipartForm: true,
+		SecureErrorLogMessage:        true,
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		CloseOnShutdown:              true,
+	}
+	return s, nil
+}
+
+// Serve answers requests on ln until ctx ends; then it takes no more, closes idle connections, and lets requests in
+// flight finish within the grace. It closes ln. A Server serves once.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	framed := newListener(ln, &s.cfg.Limits)
+	defer s.stop()
+	failed := make(chan error, 1)
+	go func() { failed <- s.http.Serve(framed) }()
+	select {
+	case err := <-failed:
+		framed.closeWhere(func(*framedConn) bool { return true })
+		if err == nil {
+			err = errors.New("the listener was closed")
+		}
+		return fmt.Errorf("api: serve: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.Background(), s.cfg.Limits.Grace)
+	defer cancel()
+	// fasthttp leaves connections alone that have not said anything yet.
+	framed.closeWhere(func(c *framedConn) bool { return !c.begun.Load() })
+	err := s.http.ShutdownWithContext(grace)
+	s.stop()
+	framed.closeWhere(func(*framedConn) bool { return true })
+	<-failed
+	if err != nil {
+		return fmt.Errorf("api: requests were still in flight when the grace of %v was over: %w", s.cfg.Limits.Grace, err)
+	}
+	return nil
+}
+
+// headerReceived sets the bounds of the body, now that the header is in.
+func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	c := fasthttp.RequestConfig{ReadTimeout: s.cfg.Limits.BodyTimeout}
+	if batchTarget(h.RequestURI()) {
+		c.MaxRequestBodySize = s.cfg.Limits.BatchBytes
+	}
+	return c
+}
+
+// answerFault answers what went wrong below the handlers; fasthttp closes the connection after it.
+func (s *Server) answerFault(ctx *fasthttp.RequestCtx, err error) {
+	p := faultOf(err)
+	if c, ok := ctx.Conn().(*framedConn); ok {
+		c.lingering.Store(true)
+		// fasthttp does not always pass on what the connection said.
+		switch {
+		case c.fault != nil:
+			p = c.fault.problem()
+		case c.timedOut:
+			p = fail(408, "timeout", "the request did not arrive in time")
+		}
+	}
+	ctx.Response.Reset()
+	ctx.SetConnectionClose()
+	writeProblem(ctx, p)
+}
+
+func faultOf(err error) *problem {
+	var small *fasthttp.ErrSmallBuffer
+	switch {
+	case errors.As(err, &small):
+		return fail(431, tooLarge, "the request header is too large")
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		return fail(413, tooLarge, "the request body is too large")
+	}
+	return bad(badRequest, "not a well-formed HTTP request")
+}
+
+// rawProblem is a whole response, for a connection that fasthttp never sees.
+func rawProblem(p *problem) []byte {
+	body := appendProblem(nil, p)
+	b := []byte("HTTP/1.1 " + strconv.Itoa(p.status) + " " + fasthttp.StatusMessage(p.status) + "\r\n")
+	b = append(b, "Content-Type: application/problem+json\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: "...)
+	b = strconv.AppendInt(b, int64(len(body)), 10)
+	return append(append(b, "\r\n\r\n"...), body...)
+}
+
+// now is the server's clock in Unix ms, rounded up.
+func (s *Server) nowMs() int64 { return ceilMs(s.cfg.Clock()) }
+
+// sleep waits, or ends early with false when the server stops.
+func (s *Server) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.base.Done():
+		return false
+	}
+}
+
+// fasthttpLog brings fasthttp's own messages into our log.
+type fasthttpLog struct{ to *slog.Logger }
+
+func (l fasthttpLog) Printf(format string, args ...any) {
+	l.to.Debug("http: " + fmt.Sprintf(format, args...))
+}

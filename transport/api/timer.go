@@ -1,0 +1,94 @@
+package api
+
+import "carillon/shard"
+
+// readInput reads and checks the body of a change to one timer.
+func (rq *request) readInput(v verb) (*input, *problem) {
+	in := &input{id: rq.id}
+	if rq.route.body == jsonBody {
+		if _, p := rq.mediaType(); p != nil {
+			return nil, p
+		}
+		r := rq.reader()
+		r.input(in)
+		r.end()
+		if r.err != nil {
+			return nil, r.err
+		}
+	}
+	if rq.id != "" && in.id != rq.id {
+		return nil, bad(badName, "id: is not the one in the path")
+	}
+	if p := in.check(v, false); p != nil {
+		return nil, p
+	}
+	in.ifMatch, in.cmd.CreateOnly = rq.ifMatch, rq.createOnly
+	return in, nil
+}
+
+func (rq *request) addTimer() *problem   { return rq.changeTimer(vAdd) }
+func (rq *request) putTimer() *problem   { return rq.changeTimer(vPut) }
+func (rq *request) patchTimer() *problem { return rq.changeTimer(vPatch) }
+func (rq *request) fireTimer() *problem  { return rq.changeTimer(vFire) }
+
+// changeTimer does a change that answers with the timer.
+func (rq *request) changeTimer(v verb) *problem {
+	in, p := rq.readInput(v)
+	if p != nil {
+		return p
+	}
+	res, t, p := rq.change(in, v, false)
+	if p == nil {
+		p = refusal(res.Code)
+	}
+	if p != nil {
+		return p
+	}
+	if res.Timer == nil {
+		return fail(500, internalError, "the change was made, but the shard gave no timer back")
+	}
+	rq.answerTimer(status(res.Code), t, res.Timer)
+	return nil
+}
+
+func (rq *request) cancelTimer() *problem {
+	in, p := rq.readInput(vCancel)
+	if p != nil {
+		return p
+	}
+	res, _, p := rq.change(in, vCancel, true)
+	if p == nil {
+		p = refusal(res.Code)
+	}
+	if p != nil {
+		return p
+	}
+	b := append(rq.out(), `{"outcome":"`...)
+	b = append(b, outcome(res.Code)...)
+	rq.json(status(res.Code), append(b, `"}`...))
+	return nil
+}
+
+func (rq *request) readTimer() *problem {
+	t, p := rq.findTopic(false)
+	if p != nil {
+		return p
+	}
+	id := shard.Place(rq.topic, rq.id, rq.s.cfg.Engine.Shards())
+	timer, err := rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, rq.id)
+	if err != nil {
+		return engineFault(err)
+	}
+	if timer == nil {
+		return fail(404, unknownTimer, "there is no such timer")
+	}
+	rq.answerTimer(200, t, timer)
+	return nil
+}
+
+func (rq *request) answerTimer(status int, topic *shard.Topic, t *shard.Timer) {
+	var etag [16]byte
+	rq.ctx.Response.Header.SetBytesV("ETag", appendETag(etag[:0], t.Version))
+	w := rq.timerWriter(topic)
+	rq.json(status, w.append(rq.out(), t))
+}

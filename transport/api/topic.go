@@ -1,0 +1,185 @@
+package api
+
+import (
+	"sync"
+
+	"carillon/shard"
+)
+
+func (rq *request) readTopic() *problem {
+	t, p := rq.findTopic(false)
+	if p != nil {
+		return p
+	}
+	counts, err := rq.s.cfg.Engine.Counts(rq.s.base, t.ID)
+	if err != nil {
+		return engineFault(err)
+	}
+	rq.json(200, appendTopic(rq.out(), t, &counts))
+	return nil
+}
+
+func (rq *request) putTopic() *problem {
+	if _, p := rq.mediaType(); p != nil {
+		return p
+	}
+	var stored *shard.Policy
+	if t, ok := rq.s.cfg.Engine.Topic(rq.topic); ok {
+		stored = &t.Policy
+	}
+	r := rq.reader()
+	policy := r.policy(stored)
+	if r.err != nil {
+		return r.err
+	}
+	if policy.Callback.URL != "" {
+		if err := rq.s.cfg.CheckURLHost(urlHost(policy.Callback.URL)); err != nil {
+			return fail(422, "callback_refused", "callback.url: "+err.Error())
+		}
+	}
+	t, created, err := rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, policy)
+	if err != nil {
+		return engineFault(err)
+	}
+	status := 200
+	if created {
+		status = 201
+	}
+	rq.changedTopic(status, t)
+	return nil
+}
+
+func (rq *request) pauseTopic() *problem  { return rq.setPaused(true) }
+func (rq *request) resumeTopic() *problem { return rq.setPaused(false) }
+
+func (rq *request) setPaused(paused bool) *problem {
+	t, err := rq.s.cfg.Engine.SetPaused(rq.s.base, rq.topic, paused)
+	if err != nil {
+		return engineFault(err)
+	}
+	rq.changedTopic(200, t)
+	return nil
+}
+
+// changedTopic answers a change that has been made: counts that cannot be had now are left out rather than make it
+// look failed.
+func (rq *request) changedTopic(status int, t *shard.Topic) {
+	counts, err := rq.s.cfg.Engine.Counts(rq.s.base, t.ID)
+	if err != nil {
+		rq.json(status, appendTopic(rq.out(), t, nil))
+		return
+	}
+	rq.json(status, appendTopic(rq.out(), t, &counts))
+}
+
+func (rq *request) deleteTopic() *problem {
+	force, p := rq.query.boolean("force", false)
+	if p != nil {
+		return p
+	}
+	n, err := rq.s.cfg.Engine.DeleteTopic(rq.s.base, rq.topic, force)
+	if err != nil {
+		return engineFault(err)
+	}
+	o := object{b: rq.out()}
+	o.integer("cancelled", int64(n))
+	rq.json(200, o.end())
+	return nil
+}
+
+// listTopics answers the topics that the token sees, in order of name.
+func (rq *request) listTopics() *problem {
+	limit, p := rq.query.limit()
+	if p != nil {
+		return p
+	}
+	after := ""
+	if c, given := rq.query.value("cursor"); given {
+		var ok bool
+		if after, ok = parseNameCursor(c); !ok {
+			return bad(badRequest, "query: cursor is not one of this listing")
+		}
+	}
+	var page []*shard.Topic
+	more := true
+	for more && len(page) <= limit {
+		batch := rq.s.cfg.Engine.Topics(after, limit+1)
+		more = len(batch) > limit
+		for _, t := range batch {
+			after = t.Name
+			if rq.who == nil || rq.who.sees(t.Name) {
+				page = append(page, t)
+			}
+		}
+	}
+	next := len(page) > limit
+	page = page[:min(len(page), limit)]
+	counts := rq.countAll(page)
+
+	o := object{b: rq.out()}
+	o.name("topics")
+	list := array{b: o.b}
+	for i, t := range page {
+		list.next()
+		list.b = appendTopic(list.b, t, counts[i])
+	}
+	o.b = list.end()
+	if next {
+		o.str("next_cursor", nameCursor(page[len(page)-1].Name))
+	}
+	rq.json(200, o.end())
+	return nil
+}
+
+// countAll counts topics, a few at a time; nil where that cannot be done now.
+func (rq *request) countAll(topics []*shard.Topic) []*shard.Counts {
+	out := make([]*shard.Counts, len(topics))
+	each(len(topics), func(i int) {
+		if c, err := rq.s.cfg.Engine.Counts(rq.s.base, topics[i].ID); err == nil {
+			out[i] = &c
+		}
+	})
+	return out
+}
+
+// fanOut bounds the calls into the engine that one request makes at a time.
+const fanOut = 16
+
+// each calls f for 0 to n-1, up to fanOut at a time, and waits for all.
+func each(n int, f func(i int)) {
+	if n == 1 {
+		f(0)
+		return
+	}
+	var wg sync.WaitGroup
+	workers := min(n, fanOut)
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < n; i += workers {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func appendTopic(b []byte, t *shard.Topic, counts *shard.Counts) []byte {
+	o := object{b: b}
+	o.str("topic", t.Name)
+	o.name("policy")
+	o.b = appendPolicy(o.b, &t.Policy)
+	o.boolean("paused", t.Paused)
+	if counts != nil {
+		o.name("counts")
+		c := object{b: o.b}
+		c.integer("scheduled", counts.Scheduled)
+		c.integer("ready", counts.Ready)
+		c.integer("leased", counts.Leased)
+		c.integer("done", counts.Done)
+		c.integer("dead", counts.Dead)
+		o.b = c.end()
+		o.integer("oldest_overdue_ms", counts.OldestOverdueMs)
+	}
+	o.boolean("auto_created", t.AutoCreated)
+	return o.end()
+}

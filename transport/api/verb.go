@@ -1,0 +1,120 @@
+package api
+
+import (
+	"math/bits"
+
+	"carillon/shard"
+)
+
+// verb is what a client does to one timer, in a request of its own or in a batch.
+type verb uint8
+
+const (
+	noVerb verb = iota
+	vAdd
+	vPut
+	vPatch
+	vCancel
+	vFire
+)
+
+var verbs = [...]struct {
+	name   string // in a batch
+	kind   shard.Kind
+	fields field
+	scope  scope
+}{
+	vAdd:    {"add", shard.Add, specFields | fID | fKey | fMerge | fMaxWait, scopeAdd},
+	vPut:    {"put", shard.Put, specFields | fID | fKey | fMerge | fMaxWait, scopeAdd},
+	vPatch:  {"patch", shard.Modify, specFields, scopeAdd},
+	vCancel: {"cancel", shard.Cancel, 0, scopeCancel},
+	vFire:   {"fire", shard.Fire, 0, scopeAdd},
+}
+
+func verbOf(op string) verb {
+	for v := vAdd; v <= vFire; v++ {
+		if verbs[v].name == op {
+			return v
+		}
+	}
+	return noVerb
+}
+
+// check holds what was given together against what the verb takes. The values by themselves are good.
+func (in *input) check(v verb, inBatch bool) *problem {
+	allowed := verbs[v].fields
+	if inBatch {
+		allowed |= fOp | fID
+		if v != vAdd {
+			allowed |= fIfMatch
+		}
+	}
+	if extra := in.given &^ allowed; extra != 0 {
+		return badf(unknownField, "unknown field %q for %s", extra.name(), verbs[v].name)
+	}
+	mayReset := field(0)
+	if v == vPatch {
+		mayReset = resettable
+	}
+	if null := in.null &^ mayReset; null != 0 {
+		return badf(badRequest, "%s: must not be null", null.name())
+	}
+	if p := in.checkTime(v); p != nil {
+		return p
+	}
+	if in.given&fPayload != 0 && in.given&fPayload64 != 0 {
+		return bad(badRequest, "payload and payload_base64: give one")
+	}
+	if p := in.checkID(v); p != nil {
+		return p
+	}
+	return in.checkLater()
+}
+
+func (in *input) checkTime(v verb) *problem {
+	n := bits.OnesCount64(uint64(in.given & timeFields))
+	switch {
+	case n > 1:
+		return bad(badTime, "give one of at, at_ms, delay, delay_ms, not several")
+	case n == 0 && (v == vAdd || v == vPut):
+		return bad(badTime, "a time is required: one of at, at_ms, delay, delay_ms")
+	}
+	if v == vPatch && (in.given|in.null)&specFields&^(fCallback|fRetry) == 0 {
+		return bad(badRequest, "nothing to change")
+	}
+	return nil
+}
+
+const idRule = "must be 1–128 of A-Z a-z 0-9 _ . : @ -, optionally led by one {key} of 1–64"
+
+func (in *input) checkID(v verb) *problem {
+	if in.given&fKey != 0 && !validKey(in.key) {
+		return bad(badName, "key: must be 1–64 of A-Z a-z 0-9 _ . : @ -")
+	}
+	if in.given&fID == 0 {
+		if v != vAdd && in.id == "" {
+			return badf(badRequest, "id: is required for %s", verbs[v].name)
+		}
+	} else if !validID(in.id) {
+		return bad(badName, "id: "+idRule)
+	}
+	if in.given&fKey != 0 && in.id != "" {
+		if key, has := shard.KeyOf(in.id); !has || key != in.key {
+			return badf(badName, "key: the id must start with {%s}", in.key)
+		}
+	}
+	return nil
+}
+
+func (in *input) checkLater() *problem {
+	if in.given&fMaxWait != 0 && in.merge != "debounce" {
+		return bad(badRequest, `max_wait: goes with "merge": "debounce" only`)
+	}
+	if in.given&fMerge != 0 && in.merge != "reject" {
+		return later(`a merge rule other than "reject"`)
+	}
+	if in.given&^in.null&fRepeat != 0 {
+		return later("repeat")
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package callback
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// startFast serves 200 on loopback.
+func startFast(b *testing.B) string {
+	b.Helper()
+	listen, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	server := &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) { ctx.SetBodyString("ok") }}
+	ended := make(chan struct{})
+	go func() { _ = server.Serve(listen); close(ended) }()
+	b.Cleanup(func() { _ = server.Shutdown(); <-ended })
+	return "http://" + listen.Addr().String() + "/hooks/close"
+}
+
+// BenchmarkCalls compares the pool with fasthttp's bare HostClient: 64 calls at
+// once to one receiver, the same headers and a body of 200 B.
+func BenchmarkCalls(b *testing.B) {
+	const atOnce = 64
+	body := make([]byte, 200)
+	b.Run("raw", func(b *testing.B) {
+		url := startFast(b)
+		client := &fasthttp.HostClient{
+			Addr: url[len("http://") : len(url)-len("/hooks/close")], MaxConns: atOnce, MaxIdemponentCallAttempts: 1,
+			MaxIdleConnDuration: 50 * time.Millisecond, ConnPoolStrategy: fasthttp.LIFO, DisablePathNormalizing: true,
+		}
+		var left atomic.Int64
+		left.Store(int64(b.N))
+		b.ReportAllocs()
+		b.ResetTimer()
+		var wait sync.WaitGroup
+		for range atOnce {
+			wait.Go(func() {
+				req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+				for left.Add(-1) >= 0 {
+					rawCall(b, client, req, resp, url, body)
+				}
+			})
+		}
+		wait.Wait()
+		b.StopTimer()
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
+		client.CloseIdleConnections()
+	})
+	b.Run("pool", func(b *testing.B) { benchPool(b, atOnce, body, nil) })
+	b.Run("chained", func(b *testing.B) { benchChains(b, atOnce, body) })
+	b.Run("signed", func(b *testing.B) { benchPool(b, atOnce, body, [][]byte{make([]byte, 32)}) })
+}
+
+func rawCall(b *testing.B, client *fasthttp.HostClient, req *fasthttp.Request, resp *fasthttp.Response, url string, body []byte) {
+	req.Reset()
+	req.SetRequestURI(url)
+	req.Header.SetMethod("POST")
+	req.Header.SetContentType("application/json")
+	for _, h := range [...][2]string{
+		{"webhook-id", "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W"}, {"Carillon-Topic", "orders"}, {"Carillon-Timer", "{order-77}close"},
+		{"Carillon-Due", "1700000000000"}, {"Carillon-Attempt", "1"}, {"Carillon-Fence", "7"},
+	} {
+		req.Header.Set(h[0], h[1])
+	}
+	req.SetBodyRaw(body)
+	if err := client.DoTimeout(req, resp, 10*time.Second); err != nil || resp.StatusCode() != 200 {
+		b.Error(err, resp.StatusCode())
+	}
+}
+
+func benchPool(b *testing.B, atOnce int, body []byte, secrets [][]byte) {
+	url := startFast(b)
+	p := startPool(b, Config{Policy: local})
+	key := keyOf(b, url)
+	req := post(url)
+	req.Body, req.WebhookID, req.Secrets, req.Timeout = body, "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", secrets, 10*time.Second
+	ended := make(chan struct{}, atOnce)
+	done := func(o Outcome) {
+		if o.Class != Success {
+			b.Errorf("%+v", o)
+		}
+		ended <- struct{}{}
+	}
+	w := newWaiter()
+	b.ReportAllocs()
+	b.ResetTimer()
+	inFlight := 0
+	for range b.N {
+		if inFlight == atOnce {
+			<-ended
+			inFlight--
+		}
+		permit, v := p.Acquire(key, 2*atOnce, Breaker{}, w)
+		if v.Kind == Queued {
+			permit = <-w.granted
+		}
+		permit.Start(req, done)
+		inFlight++
+	}
+	for range inFlight {
+		<-ended
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
+}
+
+// benchChains starts each next call from the end of the one before, as a loop of
+// callers does, without a goroutine that drives them all.
+func benchChains(b *testing.B, atOnce int, body []byte) {
+	url := startFast(b)
+	p := startPool(b, Config{Policy: local})
+	key := keyOf(b, url)
+	req := post(url)
+	req.Body, req.WebhookID, req.Timeout = body, "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", 10*time.Second
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wait sync.WaitGroup
+	w := newWaiter()
+	var next func(o Outcome)
+	next = func(o Outcome) {
+		if o.Class != Success {
+			b.Errorf("%+v", o)
+		}
+		if left.Add(-1) < 0 {
+			wait.Done()
+			return
+		}
+		permit, v := p.Acquire(key, 4*atOnce, Breaker{}, w)
+		if v.Kind != Granted {
+			b.Errorf("%+v", v)
+			wait.Done()
+			return
+		}
+		permit.Start(req, next)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range atOnce {
+		wait.Add(1)
+		next(Outcome{Class: Success})
+	}
+	wait.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
+}
+
+// BenchmarkAcquire is the path on the caller's own goroutine.
+func BenchmarkAcquire(b *testing.B) {
+	p := newPool(b, Config{})
+	key, w := destinationKey(1), newWaiter()
+	b.ReportAllocs()
+	for b.Loop() {
+		permit, _ := p.Acquire(key, 0, Breaker{}, w)
+		permit.Cancel()
+	}
+}

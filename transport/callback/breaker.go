@@ -1,0 +1,136 @@
+package callback
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+// Breaker is a breaker policy. A zero field takes the default named beside it.
+type Breaker struct {
+	Failures int           // consecutive failures that open it: 5
+	Window   time.Duration // within which they must fall: 10s
+	Open     time.Duration // how long it stays open: 5s
+	Probes   int           // calls that decide afterwards: 1
+}
+
+// maxBreakerFailures bounds the memory of failure times.
+const maxBreakerFailures = 10_000
+
+func (b Breaker) withDefaults() Breaker {
+	if b.Failures <= 0 {
+		b.Failures = 5
+	}
+	b.Failures = min(b.Failures, maxBreakerFailures)
+	if b.Window <= 0 {
+		b.Window = 10 * time.Second
+	}
+	if b.Open <= 0 {
+		b.Open = 5 * time.Second
+	}
+	if b.Probes <= 0 {
+		b.Probes = 1
+	}
+	return b
+}
+
+// Breaker states as metrics show them.
+const (
+	stateClosed = iota
+	stateHalfOpen
+	stateOpen
+)
+
+// What a call says to its breaker. nil is the answer of a live receiver.
+var (
+	errReceiverFailed = errors.New("receiver failed")
+	errNotJudged      = errors.New("not judged") // cancelled, refused or not sent
+)
+
+// circuit is one three-state breaker in two steps: allow before the lease, the
+// returned function after the call.
+//
+// The library's own window (Settings.Interval) is not used: it drops the result of
+// every call that began before the window turned, so a receiver that hangs for as
+// long as the window lasts would never open it. The window is kept here instead, by
+// the times of the last failures.
+type circuit struct {
+	policy Breaker
+	steps  *gobreaker.TwoStepCircuitBreaker[struct{}]
+
+	// Written by the library's callbacks, which it calls under its own lock.
+	failedAt  []time.Time // ring of the last policy.Failures failures
+	failures  int
+	openUntil atomic.Pointer[time.Time]
+}
+
+func newCircuit(policy Breaker) *circuit {
+	c := &circuit{policy: policy, failedAt: make([]time.Time, policy.Failures)}
+	c.steps = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		MaxRequests:   uint32(policy.Probes),
+		Timeout:       policy.Open,
+		ReadyToTrip:   c.readyToTrip,
+		OnStateChange: c.stateChanged,
+		IsExcluded:    func(err error) bool { return err == errNotJudged },
+	})
+	return c
+}
+
+// readyToTrip is called once for each failure while closed.
+func (c *circuit) readyToTrip(counts gobreaker.Counts) bool {
+	n := len(c.failedAt)
+	now := time.Now()
+	c.failedAt[c.failures%n] = now
+	c.failures++
+	oldest := c.failedAt[c.failures%n]
+	return int(counts.ConsecutiveFailures) >= n && now.Sub(oldest) <= c.policy.Window
+}
+
+func (c *circuit) stateChanged(_ string, _, to gobreaker.State) {
+	if to == gobreaker.StateOpen {
+		// The library opens strictly after its expiry: one tick more.
+		until := time.Now().Add(c.policy.Open + time.Millisecond)
+		c.openUntil.Store(&until)
+	}
+}
+
+// allow asks for one call. When it says no, retryAt is when to ask again.
+func (c *circuit) allow() (tell func(error), retryAt time.Time) {
+	tell, err := c.steps.Allow()
+	if err == nil {
+		return tell, time.Time{}
+	}
+	return nil, c.retryAt(errors.Is(err, gobreaker.ErrOpenState))
+}
+
+// retryAt for a half-open breaker is a guess: its probes end when they end.
+func (c *circuit) retryAt(open bool) time.Time {
+	now := time.Now()
+	if open {
+		if until := c.openUntil.Load(); until != nil && until.After(now) {
+			return *until
+		}
+		return now.Add(time.Millisecond)
+	}
+	return now.Add(min(max(c.policy.Open/8, 20*time.Millisecond), time.Second))
+}
+
+// blocked reports an open breaker without asking for a call.
+func (c *circuit) blocked() (retryAt time.Time, blocked bool) {
+	if c.steps.State() != gobreaker.StateOpen {
+		return time.Time{}, false
+	}
+	return c.retryAt(true), true
+}
+
+func (c *circuit) state() int {
+	switch c.steps.State() {
+	case gobreaker.StateOpen:
+		return stateOpen
+	case gobreaker.StateHalfOpen:
+		return stateHalfOpen
+	}
+	return stateClosed
+}

@@ -1,0 +1,337 @@
+package callback
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// sickbed is a pool on a fake clock with one receiver in memory, whose status can
+// be changed; 0 hangs until the call times out.
+type sickbed struct {
+	*testing.T
+	p      *Pool
+	key    Key
+	status atomic.Int32
+	net    memory
+}
+
+func inSickbed(t *testing.T, test func(s *sickbed)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &sickbed{T: t, key: Key{Scheme: "http", Host: "sick.example", Port: 80}}
+		s.net.serve = func(c net.Conn, in *bufio.Reader) {
+			for {
+				if _, _, err := readRequest(in); err != nil {
+					return
+				}
+				status := int(s.status.Load())
+				if status == 0 {
+					hang(c, in)
+					return
+				}
+				if _, err := io.WriteString(c, answerOf(status)); err != nil {
+					return
+				}
+			}
+		}
+		s.p = startPool(t, Config{Dial: s.net.dial})
+		test(s)
+	})
+}
+
+// call returns the verdict of an Acquire, and makes the call if it was granted.
+func (s *sickbed) call(b Breaker, status int) Verdict {
+	s.Helper()
+	permit, verdict := s.p.Acquire(s.key, 0, b, newWaiter())
+	if verdict.Kind == Granted {
+		s.finish(permit, status)
+	}
+	return verdict
+}
+
+func (s *sickbed) finish(permit Permit, status int) {
+	s.Helper()
+	s.status.Store(int32(status))
+	req := post("http://sick.example/")
+	req.Timeout = 10 * time.Second
+	outs := make(chan Outcome, 1)
+	permit.Start(req, func(o Outcome) { outs <- o })
+	if out := <-outs; out.Status != status {
+		s.Fatalf("%+v, want status %d", out, status)
+	}
+	synctest.Wait() // the slot is freed after done
+}
+
+func (s *sickbed) calls(n int, b Breaker, status int) {
+	s.Helper()
+	for i := range n {
+		if v := s.call(b, status); v.Kind != Granted {
+			s.Fatalf("call %d of %d: %+v", i, n, v)
+		}
+	}
+}
+
+func (s *sickbed) wantOpen(b Breaker) time.Time {
+	s.Helper()
+	permit, v := s.p.Acquire(s.key, 0, b, newWaiter())
+	if permit.Valid() || v.Kind != Open || !v.RetryAt.After(time.Now()) {
+		s.Fatalf("%+v at %v, want an open breaker with a later time", v, time.Now())
+	}
+	return v.RetryAt
+}
+
+func (s *sickbed) wantState(want int) {
+	s.Helper()
+	seen := -1
+	s.p.Breakers(func(destination string, state int) {
+		if destination != "http://sick.example:80" {
+			s.Errorf("destination %q", destination)
+		}
+		seen = state
+	})
+	if seen != want {
+		s.Fatalf("state %d, want %d", seen, want)
+	}
+}
+
+func TestBreakerOpensProbesAndCloses(t *testing.T) {
+	inSickbed(t, func(s *sickbed) {
+		var b Breaker // defaults: 5 failures, open 5 s, 1 probe
+		s.calls(4, b, 500)
+		s.calls(1, b, 404) // the answer of a live receiver: starts the count anew
+		s.calls(4, b, 503)
+		s.wantState(stateClosed)
+		s.calls(1, b, 599)
+		s.wantState(stateOpen)
+		retryAt := s.wantOpen(b)
+		if wait := time.Until(retryAt); wait < 5*time.Second || wait > 5*time.Second+10*time.Millisecond {
+			t.Errorf("open for %v, want 5 s", wait)
+		}
+		time.Sleep(time.Until(retryAt)) // fake time
+		s.wantState(stateHalfOpen)
+
+		probe, v := s.p.Acquire(s.key, 0, b, newWaiter())
+		if v.Kind != Granted {
+			t.Fatalf("%+v, want the probe", v)
+		}
+		s.wantOpen(b) // half-open with its probe out
+		s.finish(probe, 502)
+		s.wantState(stateOpen) // a failed probe opens it again
+		time.Sleep(time.Until(s.wantOpen(b)))
+		s.calls(1, b, 200)
+		s.wantState(stateClosed)
+		s.calls(3, b, 200)
+	})
+}
+
+// TestBreakerOpensOnHangs: calls that take as long as the window still count. The
+// library's own window would drop every one of them.
+func TestBreakerOpensOnHangs(t *testing.T) {
+	inSickbed(t, func(s *sickbed) {
+		b := Breaker{Failures: 3, Window: 10 * time.Second}
+		var permits []Permit
+		for range 3 {
+			permit, _ := s.p.Acquire(s.key, 0, b, newWaiter())
+			permits = append(permits, permit)
+		}
+		outs := make(chan Outcome, 3)
+		req := post("http://sick.example/")
+		req.Timeout = 15 * time.Second
+		for _, permit := range permits {
+			permit.Start(req, func(o Outcome) { outs <- o })
+		}
+		for range 3 {
+			if out := <-outs; out.Err != "timeout" || out.Took != 15*time.Second {
+				t.Errorf("%+v", out)
+			}
+		}
+		s.wantState(stateOpen)
+	})
+}
+
+func TestBreakerWindow(t *testing.T) {
+	inSickbed(t, func(s *sickbed) {
+		b := Breaker{Failures: 3, Window: 10 * time.Second}
+		for range 8 { // six seconds apart: never three within ten
+			s.calls(1, b, 500)
+			time.Sleep(6 * time.Second)
+		}
+		s.wantState(stateClosed)
+		s.calls(2, b, 500)
+		s.wantState(stateOpen) // these and the one six seconds ago
+	})
+}
+
+func TestBreakerCountsNoConnection(t *testing.T) {
+	inSickbed(t, func(s *sickbed) {
+		s.net.fail = errNoRoute
+		s.calls(5, Breaker{}, 0)
+		s.wantState(stateOpen)
+	})
+}
+
+func TestBreakerProbes(t *testing.T) {
+	inSickbed(t, func(s *sickbed) {
+		b := Breaker{Failures: 1, Open: time.Second, Probes: 2}
+		s.calls(1, b, 500)
+		time.Sleep(time.Until(s.wantOpen(b)))
+		first, _ := s.p.Acquire(s.key, 0, b, newWaiter())
+		second, v := s.p.Acquire(s.key, 0, b, newWaiter())
+		if v.Kind != Granted {
+			t.Fatalf("second probe: %+v", v)
+		}
+		s.wantOpen(b)
+		first.Cancel() // a cancelled probe is asked for again
+		first, v = s.p.Acquire(s.key, 0, b, newWaiter())
+		if v.Kind != Granted {
+			t.Fatalf("probe after a cancelled one: %+v", v)
+		}
+		s.finish(second, 204)
+		s.wantState(stateHalfOpen)
+		s.finish(first, 200)
+		s.wantState(stateClosed)
+	})
+}
+
+// TestBreakerIgnores: cancelled, guarded and refused calls say nothing.
+func TestBreakerIgnores(t *testing.T) {
+	inSickbed(t, func(s *sickbed) {
+		b := Breaker{Failures: 2}
+		for range 5 {
+			permit, _ := s.p.Acquire(s.key, 0, b, newWaiter())
+			permit.Cancel()
+			permit, _ = s.p.Acquire(s.key, 0, b, newWaiter())
+			req := post("http://sick.example/")
+			req.Deadline = time.Now()
+			outs := make(chan Outcome, 1)
+			permit.Start(req, func(o Outcome) { outs <- o })
+			if out := <-outs; out.Class != NotSent {
+				t.Fatalf("%+v", out)
+			}
+		}
+		synctest.Wait()
+		s.wantState(stateClosed)
+		s.calls(1, b, 500)
+		permit, _ := s.p.Acquire(s.key, 0, b, newWaiter())
+		permit.Cancel() // not a success either
+		s.calls(1, b, 500)
+		s.wantState(stateOpen)
+	})
+}
+
+func TestBreakerScopes(t *testing.T) {
+	inSickbed(t, func(s *sickbed) {
+		s.calls(5, Breaker{}, 500)
+		s.wantOpen(Breaker{})
+		s.key.Scope = "orders"
+		own := Breaker{Failures: 2, Open: time.Minute}
+		s.calls(2, own, 500)
+		if wait := time.Until(s.wantOpen(own)); wait < 50*time.Second {
+			t.Errorf("the scope's breaker opens for %v", wait)
+		}
+		s.key.Scope = "mail"
+		s.calls(9, Breaker{Failures: 10}, 500)
+		s.wantState(stateOpen) // the worst
+		s.key.Scope = "orders"
+		s.calls(1, Breaker{Failures: 3}, 200) // another policy: another breaker
+	})
+}
+
+// TestWaitersOutlastAnOpenBreaker: who was queued before the breaker opened keeps
+// its place: the first is the probe, the rest follow when it has closed.
+func TestWaitersOutlastAnOpenBreaker(t *testing.T) {
+	inSickbed(t, func(s *sickbed) {
+		b := Breaker{Failures: 1, Open: 5 * time.Second}
+		permit, _ := s.p.Acquire(s.key, 1, b, newWaiter())
+		queue := []*waiter{newWaiter(), newWaiter(), newWaiter()}
+		for _, w := range queue {
+			if _, v := s.p.Acquire(s.key, 1, b, w); v.Kind != Queued {
+				t.Fatalf("%+v", v)
+			}
+		}
+		s.finish(permit, 500)
+		opened := time.Now()
+		s.wantState(stateOpen)
+		for i, w := range queue {
+			got := <-w.granted
+			if i == 0 && time.Since(opened) < 5*time.Second {
+				t.Errorf("probe after %v", time.Since(opened))
+			}
+			if i == 0 {
+				s.wantState(stateHalfOpen)
+			}
+			s.finish(got, 200)
+		}
+		if took := time.Since(opened); took > 6*time.Second {
+			t.Errorf("queue drained after %v", took)
+		}
+		s.wantState(stateClosed)
+	})
+}
+
+// TestRunDrains: Run waits for the calls in flight, and gives up at its bound.
+func TestRunDrains(t *testing.T) {
+	f := func(timeout, want time.Duration, err bool) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			m := &memory{serve: hang}
+			p, _ := New(Config{Dial: m.dial})
+			ctx, cancel := context.WithCancel(t.Context())
+			req := post("http://sick.example/")
+			req.Timeout = timeout
+			permit, _ := p.Acquire(keyOf(t, req.URL), 1, Breaker{}, newWaiter())
+			out := make(chan Outcome, 1)
+			permit.Start(req, func(o Outcome) { out <- o })
+			idle := newWaiter()
+			if _, v := p.Acquire(keyOf(t, req.URL), 1, Breaker{}, idle); v.Kind != Queued {
+				t.Errorf("%+v, want queued", v)
+			}
+			started := time.Now()
+			cancel()
+			got := p.Run(ctx)
+			if (got != nil) != err || time.Since(started) != want {
+				t.Errorf("Run: %v after %v, want %v", got, time.Since(started), want)
+			}
+			if o := <-out; o.Class != Failure || !o.Sent || err != (o.Err == "shut down") {
+				t.Errorf("%+v", o)
+			}
+			if _, v := p.Acquire(keyOf(t, req.URL), 0, Breaker{}, idle); v.Kind != Closed {
+				t.Errorf("%+v, want closed", v)
+			}
+			if len(idle.granted) != 0 || p.InFlight() != 0 {
+				t.Errorf("%d grants after the end, %d in flight", len(idle.granted), p.InFlight())
+			}
+			if p.Run(ctx) == nil {
+				t.Error("a second Run")
+			}
+			m.wait.Wait()
+		})
+	}
+	f(7*time.Second, 7*time.Second, false)
+	f(time.Minute, 30*time.Second, true)
+}
+
+// TestStartAfterShutDown: a permit that outlived the pool ends as not sent.
+func TestStartAfterShutDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := New(Config{Drain: time.Second})
+		ctx, cancel := context.WithCancel(t.Context())
+		req := post("http://sick.example/")
+		permit, _ := p.Acquire(keyOf(t, req.URL), 0, Breaker{}, newWaiter())
+		cancel()
+		if p.Run(ctx) == nil {
+			t.Error("Run did not tell of the permit left")
+		}
+		outs := make(chan Outcome, 1)
+		permit.Start(req, func(o Outcome) { outs <- o })
+		if o := <-outs; o.Class != NotSent || o.Sent {
+			t.Errorf("%+v", o)
+		}
+	})
+}

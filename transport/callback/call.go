@@ -1,0 +1,171 @@
+package callback
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// defaultTimeout is that of a request which names none.
+const defaultTimeout = 10 * time.Second
+
+func methodOf(req *Request) string {
+	if req.Method == "" {
+		return "POST"
+	}
+	return req.Method
+}
+
+func bodyless(method string) bool { return method == "GET" || method == "DELETE" }
+
+// call makes one call, start to end.
+func (w *worker) call(t *ticket) Outcome {
+	p, d, req := w.pool, t.dest, t.req
+	started := p.config.Now()
+	out := Outcome{Class: Failure, Started: started, StartedMs: started.UnixMilli()}
+	if why := w.unfit(d, req); why != "" {
+		out.Err, out.unjudged = "bad request: "+why, true
+		return out
+	}
+	s := span{started: started, timeout: req.Timeout, lease: req.Deadline}
+	if s.timeout <= 0 {
+		s.timeout = defaultTimeout
+	}
+	s.end = started.Add(s.timeout)
+	if s.heldBack(started) {
+		out.settle(reply{}, errHeldBack, started)
+		return out
+	}
+	w.exchange.prepare(req, p.config.UserAgent, started)
+	reply, err := w.send(d, s)
+	out.settle(reply, err, started)
+	if out.Class == Failure && p.base.Err() != nil && out.Status == 0 {
+		out.Err, out.unjudged = "shut down", true
+	}
+	out.Took = p.config.Now().Sub(started)
+	if out.Class != NotSent && !out.Refused {
+		d.observe(out.Took)
+	}
+	return out
+}
+
+// span is the time that a call has.
+type span struct {
+	started time.Time
+	timeout time.Duration
+	end     time.Time // started + timeout: nothing of the call outlasts it
+	lease   time.Time // Request.Deadline
+}
+
+// heldBack is the dispatch guard: a whole call would not fit before the lease ends.
+func (s span) heldBack(now time.Time) bool {
+	return !s.lease.IsZero() && now.Add(s.timeout).After(s.lease)
+}
+
+// late is asked right before the write. The process may have been stopped since
+// the call began, and the connection's own deadline need not have been noticed yet.
+// After a dial, whose time is part of the call's, only the call's end counts: it is
+// before the lease's. Else a receiver that is slow to connect could never be
+// called, and its breaker would never hear of it.
+func (s span) late(now time.Time, dialled bool) error {
+	if !dialled && s.heldBack(now) {
+		return errHeldBack
+	}
+	if !now.Before(s.end) {
+		return errTimeout
+	}
+	return nil
+}
+
+// send writes the request to one connection: an idle one if that takes it, else a
+// new one. It goes on to another connection only if not one byte had been sent, so
+// the receiver sees it at most once.
+func (w *worker) send(d *destination, s span) (reply, error) {
+	p := w.pool
+	for {
+		c := d.conns.take(p, s.started, s.end)
+		dialled := c == nil
+		if dialled {
+			var err error
+			if c, err = d.dial(s.end); err != nil {
+				return reply{}, err
+			}
+		}
+		if err := s.late(p.config.Now(), dialled); err != nil {
+			d.conns.close(c)
+			return reply{}, err
+		}
+		r, err := w.exchange.roundTrip(c)
+		if err == nil && r.keep {
+			d.conns.put(p, c, p.config.Now())
+		} else {
+			d.conns.close(c)
+		}
+		if err != nil && !dialled && !r.sent && !isTimeout(err) && p.base.Err() == nil {
+			continue
+		}
+		return r, err
+	}
+}
+
+// settle judges the reply.
+func (out *Outcome) settle(r reply, err error, now time.Time) {
+	out.Status, out.Sent = r.status, r.sent
+	switch {
+	case err == errHeldBack:
+		out.Class, out.Err = NotSent, err.Error()
+	case err != nil:
+		out.Err = fault(err)
+		out.Refused = errors.Is(err, ErrRefused)
+		out.unjudged = outOfFiles(err)
+	case r.status >= 200 && r.status < 300:
+		out.Class = Success
+	case r.status >= 300 && r.status < 400:
+		out.Err = "redirect " + strconv.Itoa(r.status)
+	default:
+		out.Err = "status " + strconv.Itoa(r.status)
+		out.RetryAfter = parseRetryAfter(r.retryAfter, now)
+	}
+}
+
+// unfit says why a request cannot go out at all. What was checked at the add is
+// checked again where it would break the message or reach another receiver.
+func (w *worker) unfit(d *destination, req *Request) string {
+	x := &w.exchange
+	if x.url != req.URL || x.url == "" {
+		u, err := parseURL(req.URL)
+		if err != nil {
+			x.url = ""
+			return "url"
+		}
+		x.url, x.target = req.URL, u
+	}
+	u := &x.target
+	if u.scheme != d.key.Scheme || u.host != d.key.Host || u.port != d.key.Port {
+		return "url is not of the permit's destination"
+	}
+	switch methodOf(req) {
+	case "POST", "PUT", "PATCH", "GET", "DELETE":
+	default:
+		return "method"
+	}
+	for i := range req.Headers {
+		if !isToken(req.Headers[i].Name) || hasControl(req.Headers[i].Value) {
+			return "header"
+		}
+	}
+	if hasControl(req.ContentType) || hasControl(req.Topic) || hasControl(req.Timer) ||
+		hasControl(req.WebhookID) || hasControl(req.Receipt) {
+		return "control character"
+	}
+	return ""
+}
+
+// isNetwork reports errors of the connection, whose texts hold nothing of the answer.
+func isNetwork(err error) bool {
+	var op *net.OpError
+	var number syscall.Errno
+	return errors.As(err, &op) || errors.As(err, &number) || errors.Is(err, net.ErrClosed)
+}

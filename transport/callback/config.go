@@ -1,0 +1,112 @@
+package callback
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// Config sets up a Pool. A zero field takes the default named beside it.
+type Config struct {
+	MaxDestinations int    // destinations kept at once: 10,000
+	MaxCalls        int    // permits out at once on this node: 2048
+	MaxIdleConns    int    // idle connections kept on this node: 4096
+	UserAgent       string // "Carillon"
+
+	Policy Policy // which addresses may be dialled; zero = public ones only
+
+	ConnIdle        time.Duration // an idle connection is closed after this: 4s, at most 4s
+	ConnMaxAge      time.Duration // a connection is not used again after this: 5m
+	DestinationIdle time.Duration // a destination without calls is forgotten after this: 10m
+	Drain           time.Duration // how long Run waits for calls in flight at its end: 30s
+
+	RootCAs  *x509.CertPool // nil = the system's
+	Resolver *net.Resolver  // nil = net.DefaultResolver
+
+	// Dial replaces the TCP dialer, for simulated networks. Only literal
+	// addresses are held against Policy then. nil = TCP.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// Now is the clock of deadlines and timestamps: time.Now. The breakers and
+	// the connections' own deadlines run on the runtime's clock.
+	Now func() time.Time
+}
+
+// maxConnIdle is below the keep-alive time-out of the common servers (5 s and
+// more), so that a connection is rarely closed under a request.
+const maxConnIdle = 4 * time.Second
+
+func (c Config) withDefaults() Config {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	defDuration := func(v *time.Duration, d time.Duration) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&c.MaxDestinations, 10_000)
+	def(&c.MaxCalls, 2048)
+	def(&c.MaxIdleConns, 4096)
+	defDuration(&c.ConnIdle, maxConnIdle)
+	defDuration(&c.ConnMaxAge, 5*time.Minute)
+	defDuration(&c.DestinationIdle, 10*time.Minute)
+	defDuration(&c.Drain, 30*time.Second)
+	if c.UserAgent == "" {
+		c.UserAgent = "Carillon"
+	}
+	if c.Resolver == nil {
+		c.Resolver = net.DefaultResolver
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// validate reports all faults at once; it sees the config after its defaults.
+func (c Config) validate() error {
+	var faults []error
+	atLeast := func(name string, v, low int) {
+		if v < low {
+			faults = append(faults, fmt.Errorf("%s is %d, must be at least %d", name, v, low))
+		}
+	}
+	positive := func(name string, d time.Duration) {
+		if d < 0 {
+			faults = append(faults, fmt.Errorf("%s is %v, must be positive", name, d))
+		}
+	}
+	atLeast("MaxDestinations", c.MaxDestinations, 1)
+	atLeast("MaxCalls", c.MaxCalls, 1)
+	atLeast("MaxIdleConns", c.MaxIdleConns, 1)
+	positive("ConnIdle", c.ConnIdle)
+	positive("ConnMaxAge", c.ConnMaxAge)
+	positive("DestinationIdle", c.DestinationIdle)
+	positive("Drain", c.Drain)
+	if c.ConnIdle > maxConnIdle {
+		faults = append(faults, fmt.Errorf("ConnIdle is %v, must be at most %v", c.ConnIdle, maxConnIdle))
+	}
+	if hasControl(c.UserAgent) {
+		faults = append(faults, errors.New("UserAgent holds a control character"))
+	}
+	for i, prefix := range c.Policy.Allow {
+		if !prefix.IsValid() {
+			faults = append(faults, fmt.Errorf("Policy.Allow[%d] is not a valid prefix", i))
+		}
+	}
+	for i, own := range c.Policy.Own {
+		if !own.IsValid() {
+			faults = append(faults, fmt.Errorf("Policy.Own[%d] is not a valid address", i))
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("callback: config: %w", errors.Join(faults...))
+}

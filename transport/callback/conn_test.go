@@ -1,0 +1,171 @@
+package callback
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestConnAges: an idle connection is used for 4 s, any for 5 min, by the clock.
+func TestConnAges(t *testing.T) {
+	var ahead atomic.Int64
+	r := receive(t, always(answer200))
+	p := startPool(t, Config{Policy: local, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	f := func(later time.Duration, connections int) {
+		t.Helper()
+		ahead.Add(int64(later))
+		if out := callOnce(t, p, post(r.url)); out.Class != Success {
+			t.Fatalf("%+v", out)
+		}
+		if n := r.connections(); n != connections {
+			t.Errorf("%d connections, want %d", n, connections)
+		}
+	}
+	f(0, 1)
+	f(2*time.Second, 1)
+	f(5*time.Second, 2)
+	for range 97 { // 291 s, never idle for long
+		f(3*time.Second, 2)
+	}
+	f(3*time.Second, 2)
+	f(3*time.Second, 2)
+	f(3*time.Second, 3) // it is more than 300 s old
+	ahead.Add(int64(5 * time.Second))
+	p.sweep()
+	d := p.all()[0]
+	d.conns.mu.Lock()
+	defer d.conns.mu.Unlock()
+	if len(d.conns.open) != 0 || p.idleConns.Load() != 0 {
+		t.Errorf("%d open, %d idle after the sweep", len(d.conns.open), p.idleConns.Load())
+	}
+}
+
+func TestIdleConnsAreBounded(t *testing.T) {
+	p := startPool(t, Config{Policy: local, MaxIdleConns: 2})
+	for range 5 {
+		r := receive(t, always(answer200))
+		if out := callOnce(t, p, post(r.url)); out.Class != Success {
+			t.Fatalf("%+v", out)
+		}
+	}
+	open := 0
+	for _, d := range p.all() {
+		open += len(d.conns.open)
+	}
+	if open != 2 || p.idleConns.Load() != 2 {
+		t.Errorf("%d open, %d idle, want 2", open, p.idleConns.Load())
+	}
+}
+
+// TestLongBody against receivers that do not read it.
+func TestLongBody(t *testing.T) {
+	f := func(timeout time.Duration, script func(net.Conn, *bufio.Reader), want ...string) {
+		t.Helper()
+		r := receive(t, script)
+		p := startPool(t, Config{Policy: local})
+		req := post(r.url)
+		req.Body, req.Timeout = make([]byte, 32<<20), timeout
+		out := callOnce(t, p, req)
+		ok := false
+		for _, prefix := range want {
+			ok = ok || strings.HasPrefix(out.Err, prefix)
+		}
+		if !ok || out.Class != Failure || out.Took > req.Timeout+margin {
+			t.Errorf("%+v, want one of %q", out, want)
+		}
+	}
+	blocked := make(chan struct{})
+	defer close(blocked)
+	f(200*time.Millisecond, func(net.Conn, *bufio.Reader) { <-blocked }, "timeout")
+	f(10*time.Second, func(c net.Conn, in *bufio.Reader) { // the answer may be lost with the reset that follows
+		_, _ = in.ReadString('\n')
+		_, _ = io.WriteString(c, "HTTP/1.1 413 X\r\nConnection: close\r\n\r\n")
+	}, "status 413", "connection ")
+	f(10*time.Second, func(c net.Conn, in *bufio.Reader) {
+		_, _, _ = readRequest(in)
+		_, _ = io.WriteString(c, answerOf(413))
+	}, "status 413")
+}
+
+// TestLate: the guard right before the write.
+func TestLate(t *testing.T) {
+	s := span{started: noon, timeout: 10 * time.Second, end: noon.Add(10 * time.Second), lease: noon.Add(14 * time.Second)}
+	f := func(after time.Duration, dialled bool, want error) {
+		t.Helper()
+		if got := s.late(noon.Add(after), dialled); got != want {
+			t.Errorf("after %v, dialled %v: %v, want %v", after, dialled, got, want)
+		}
+	}
+	f(0, false, nil)
+	f(4*time.Second, false, nil)
+	f(4*time.Second+1, false, errHeldBack)
+	f(time.Minute, false, errHeldBack)
+	f(9*time.Second, true, nil)
+	f(10*time.Second, true, errTimeout)
+	s.lease = time.Time{}
+	f(9*time.Second, false, nil)
+	f(10*time.Second, false, errTimeout)
+}
+
+// scripted is a connection that answers with fixed bytes.
+type scripted struct {
+	net.Conn
+	answer *bytes.Reader
+}
+
+func (s *scripted) Read(b []byte) (int, error)  { return s.answer.Read(b) }
+func (s *scripted) Write(b []byte) (int, error) { return len(b), nil }
+
+// FuzzAnswer: whatever a receiver answers, reading it ends, keeps within its
+// bounds, and a connection is kept only when nothing is left over on it.
+func FuzzAnswer(f *testing.F) {
+	for _, seed := range []string{
+		answer200, answerOf(500), "HTTP/1.1 100 C\r\n\r\n" + answer200, "HTTP/1.1 204 X\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\nbody",
+		"HTTP/1.1 429 X\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffff\r\n", "HTTP/1.1 200\r\n\r\n", "HTTP/1.1 200 OK\r\n a\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", "HTTP/1.1 101 S\r\n\r\n", "HTTP/2 200\r\n\r\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	var x exchange
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		in := &scripted{answer: bytes.NewReader(answer)}
+		c := &conn{wire: &wire{Conn: in}}
+		c.Conn = c.wire
+		x.url, x.target = "http://h/", callURL{scheme: "http", host: "h", port: 80, authority: "h", target: "/"}
+		x.prepare(post("http://h/"), "Carillon", noon)
+		r, err := x.roundTrip(c)
+		out := Outcome{Class: Failure}
+		out.settle(r, err, noon)
+		switch {
+		case !r.sent:
+			t.Fatal("the request was written and is said not to be sent")
+		case (err == nil) != (r.status >= 100 && r.status <= 999):
+			t.Fatalf("status %d with error %v", r.status, err)
+		case err == nil && r.keep && in.answer.Len() > 0 && len(answer) <= readBufferBytes:
+			t.Fatalf("%d bytes left on a connection that is kept", in.answer.Len())
+		case len(out.Err) > maxErrBytes || hasControl(out.Err) || (out.Err == "") != (out.Class == Success):
+			t.Fatalf("%+v", out)
+		}
+	})
+}
+
+// TestExtraAnswer: a connection with more on it than one answer is not used again.
+func TestExtraAnswer(t *testing.T) {
+	r := receive(t, always(answer200+answerOf(204)))
+	p := startPool(t, Config{Policy: local})
+	for i := range 3 {
+		if out := callOnce(t, p, post(r.url)); out.Status != 200 {
+			t.Errorf("%+v", out)
+		}
+		if n := r.connections(); n != i+1 {
+			t.Errorf("%d connections after %d calls", n, i+1)
+		}
+	}
+}

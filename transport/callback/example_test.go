@@ -1,0 +1,60 @@
+package callback_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"carillon/transport/callback"
+)
+
+// lane queues for slots; a real one posts the permit to its worker's mailbox.
+type lane chan callback.Permit
+
+func (l *lane) Granted(p callback.Permit) { *l <- p }
+
+func Example() {
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println("received", r.Header.Get("Carillon-Timer"), "attempt", r.Header.Get("Carillon-Attempt"))
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	defer receiver.Close()
+
+	pool, err := callback.New(callback.Config{Policy: callback.Policy{AllowPrivate: true}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error)
+	go func() { ended <- pool.Run(ctx) }()
+
+	key, _ := callback.ParseKey(receiver.URL)
+	waiter := make(lane, 1)
+	permit, verdict := pool.Acquire(key, 256, callback.Breaker{}, &waiter)
+	switch verdict.Kind {
+	case callback.Queued:
+		permit = <-waiter
+	case callback.Open:
+		fmt.Println("ask again at", verdict.RetryAt)
+		return
+	}
+	// Here the lease is committed; a lease that fails cancels the permit.
+	outcome := make(chan callback.Outcome, 1)
+	permit.Start(&callback.Request{
+		URL: receiver.URL, Body: []byte(`{"order":77}`), ContentType: "application/json", Timeout: 10 * time.Second,
+		Topic: "orders", Timer: "order-77", Attempt: 1, Fence: 1, WebhookID: "msg_1",
+	}, func(o callback.Outcome) { outcome <- o })
+	o := <-outcome
+	fmt.Println(o.Class, o.Status)
+
+	cancel()
+	fmt.Println(<-ended)
+	// Output:
+	// received order-77 attempt 1
+	// success 204
+	// <nil>
+}

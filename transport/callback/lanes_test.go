@@ -1,0 +1,58 @@
+package callback
+
+import (
+	"bufio"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestLanesEndToEnd: lanes that compete for few slots at a healthy, a failing and
+// a closing receiver. Every started call ends once, the healthy receiver's all
+// succeed, and nothing is left at the end.
+func TestLanesEndToEnd(t *testing.T) {
+	const lanes, rounds = 16, 40
+	good, bad := receive(t, always(answer200)), receive(t, always(answerOf(500)))
+	closing := receive(t, func(_ net.Conn, in *bufio.Reader) { _, _, _ = readRequest(in) })
+	p := startPool(t, Config{Policy: local, MaxCalls: 9})
+	breaker := Breaker{Failures: 3, Open: 2 * time.Millisecond}
+	var started, ended, succeeded, opened atomic.Int32
+	var wait sync.WaitGroup
+	for lane := range lanes {
+		wait.Go(func() {
+			w := newWaiter()
+			outs := make(chan Outcome, 1)
+			url := []string{good.url, good.url, bad.url, closing.url}[lane%4]
+			for done := 0; done < rounds; {
+				permit, v := p.Acquire(keyOf(t, url), 4, breaker, w)
+				switch v.Kind {
+				case Open: // as told: ask again then
+					opened.Add(1)
+					<-time.After(time.Until(v.RetryAt))
+					continue
+				case Queued:
+					permit = <-w.granted
+				}
+				started.Add(1)
+				permit.Start(post(url), func(o Outcome) { ended.Add(1); outs <- o })
+				out := <-outs
+				if out.Class == Success {
+					succeeded.Add(1)
+				}
+				if (out.Class == Success) != (url == good.url) {
+					t.Errorf("%s: %+v", url, out)
+				}
+				done++
+			}
+		})
+	}
+	wait.Wait()
+	if started.Load() != lanes*rounds || ended.Load() != lanes*rounds || succeeded.Load() != lanes/2*rounds {
+		t.Errorf("started %d, ended %d, succeeded %d", started.Load(), ended.Load(), succeeded.Load())
+	}
+	if opened.Load() == 0 {
+		t.Error("no breaker opened")
+	}
+}

@@ -1,0 +1,12 @@
+//go:build unix
+
+package callback
+
+import "syscall"
+
+// peekStale reports whether the socket holds bytes, its end, or an error.
+func peekStale(fd uintptr) bool {
+	var one [1]byte
+	_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	return err != syscall.EAGAIN && err != syscall.EWOULDBLOCK
+}

@@ -1,0 +1,71 @@
+package callback
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// Permit is one slot at a destination and one allowance of its breaker. It is used
+// once: Start or Cancel. The zero Permit is none.
+type Permit struct {
+	t   *ticket
+	use uint64 // Invariant: equals t.use while this permit is unused
+}
+
+// ticket is the reusable part of a permit and the call that it becomes.
+type ticket struct {
+	use atomic.Uint64 // grows by one each time a permit on it is used
+
+	dest  *destination
+	gate  *gate
+	limit int
+	tell  func(error) // the breaker's second step
+
+	req  *Request
+	done func(Outcome)
+}
+
+// Valid reports whether the permit was granted; it does not say whether it was used.
+func (p Permit) Valid() bool { return p.t != nil }
+
+// Key is the destination and scope it was granted for. Only before its use.
+func (p Permit) Key() Key {
+	p.t.check(p.use)
+	key := p.t.dest.key
+	key.Scope = p.t.gate.scope
+	return key
+}
+
+func (t *ticket) check(use uint64) {
+	if t == nil {
+		panic("callback: use of the zero permit")
+	}
+	if now := t.use.Load(); now != use {
+		panic(fmt.Sprintf("callback: permit used twice (its use %d, now %d)", use, now))
+	}
+}
+
+// take marks the permit used and returns its ticket.
+func (p Permit) take() *ticket {
+	p.t.check(p.use)
+	if !p.t.use.CompareAndSwap(p.use, p.use+1) {
+		panic("callback: permit used twice at once")
+	}
+	return p.t
+}
+
+// Start makes the call and returns at once. req must stay unchanged until done has
+// been called: exactly once, on a goroutine of the pool. The breaker knows the
+// outcome before done does; the slot is freed after it.
+func (p Permit) Start(req *Request, done func(Outcome)) {
+	t := p.take()
+	t.req, t.done = req, done
+	t.dest.pool.workers.run(t)
+}
+
+// Cancel frees the slot and counts neither for nor against the breaker.
+func (p Permit) Cancel() {
+	t := p.take()
+	t.tell(errNotJudged)
+	t.dest.pool.release(t)
+}

@@ -1,0 +1,199 @@
+package callback
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain looks for goroutines left behind, except after benchmarks: fasthttp's own
+// server and client, which only those use, keep some for ever.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if flag.Lookup("test.bench").Value.String() != "" {
+		os.Exit(m.Run())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// local admits loopback, as a node does whose own API is on loopback.
+var local = Policy{AllowPrivate: true}
+
+// startPool runs a pool until the test ends and checks that it ends clean.
+func startPool(t testing.TB, config Config) *Pool {
+	t.Helper()
+	p, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return p
+}
+
+// receiver is a TCP server that treats every connection as its script says.
+type receiver struct {
+	url    string
+	listen net.Listener
+	wait   sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []net.Conn
+	seen  int // connections
+}
+
+// receive serves each connection with script, which may block until stop is closed.
+// The connection is closed when it returns.
+func receive(t testing.TB, script func(c net.Conn, in *bufio.Reader)) *receiver {
+	t.Helper()
+	listen, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &receiver{url: "http://" + listen.Addr().String(), listen: listen}
+	r.wait.Go(func() {
+		for {
+			c, err := listen.Accept()
+			if err != nil {
+				return
+			}
+			r.mu.Lock()
+			r.conns = append(r.conns, c)
+			r.seen++
+			r.mu.Unlock()
+			r.wait.Go(func() {
+				defer c.Close()
+				script(c, bufio.NewReader(c))
+			})
+		}
+	})
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *receiver) stop() {
+	r.listen.Close()
+	r.mu.Lock()
+	for _, c := range r.conns {
+		c.Close()
+	}
+	r.mu.Unlock()
+	r.wait.Wait()
+}
+
+func (r *receiver) connections() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen
+}
+
+// readRequest reads one request with its body.
+func readRequest(in *bufio.Reader) (*http.Request, []byte, error) {
+	req, err := http.ReadRequest(in)
+	if err != nil {
+		return nil, nil, err
+	}
+	body, err := io.ReadAll(req.Body)
+	return req, body, err
+}
+
+// always answers every request on the connection with the same bytes.
+func always(answer string) func(net.Conn, *bufio.Reader) {
+	return func(c net.Conn, in *bufio.Reader) {
+		for {
+			if _, _, err := readRequest(in); err != nil {
+				return
+			}
+			if _, err := io.WriteString(c, answer); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// hang reads and never answers, until the connection is closed.
+func hang(_ net.Conn, in *bufio.Reader) { _, _ = io.Copy(io.Discard, in) }
+
+const answer200 = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+func answerOf(status int) string {
+	return fmt.Sprintf("HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n", status)
+}
+
+// waiter collects its grants.
+type waiter struct{ granted chan Permit }
+
+func newWaiter() *waiter           { return &waiter{granted: make(chan Permit, 1)} }
+func (w *waiter) Granted(p Permit) { w.granted <- p }
+func keyOf(t testing.TB, u string) Key {
+	t.Helper()
+	k, err := ParseKey(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// begin acquires and starts one call, failing the test unless it is granted at once.
+func begin(t testing.TB, p *Pool, req *Request) <-chan Outcome {
+	t.Helper()
+	permit, verdict := p.Acquire(keyOf(t, req.URL), 0, Breaker{Failures: 1000}, newWaiter())
+	if verdict.Kind != Granted {
+		t.Fatalf("verdict %+v, want a permit", verdict)
+	}
+	out := make(chan Outcome, 1)
+	permit.Start(req, func(o Outcome) { out <- o })
+	return out
+}
+
+func callOnce(t testing.TB, p *Pool, req *Request) Outcome {
+	t.Helper()
+	return <-begin(t, p, req)
+}
+
+func post(url string) *Request {
+	return &Request{
+		URL: url, Body: []byte(`{"order":77}`), ContentType: "application/json",
+		Timeout: 5 * time.Second, Topic: "orders", Timer: "{order-77}close", DueMs: 1_700_000_000_000,
+		Attempt: 1, Fence: 7, WebhookID: "msg_1",
+	}
+}
+
+// memory is a network of in-memory pipes, for tests on a fake clock.
+type memory struct {
+	serve func(c net.Conn, in *bufio.Reader)
+	wait  sync.WaitGroup
+	fail  error // of every dial, when set
+}
+
+var errNoRoute = errors.New("no route")
+
+func (m *memory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if m.fail != nil {
+		return nil, m.fail
+	}
+	ours, theirs := net.Pipe()
+	m.wait.Go(func() {
+		defer theirs.Close()
+		m.serve(theirs, bufio.NewReader(theirs))
+	})
+	return ours, nil
+}

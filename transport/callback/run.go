@@ -1,0 +1,99 @@
+package callback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Run keeps house until ctx ends: it closes idle connections and forgets unused
+// destinations. Then it grants nothing more, waits for the permits that are out at
+// most Config.Drain, gives up what still runs, and returns when every goroutine of
+// the pool has ended. Run may be called once.
+func (p *Pool) Run(ctx context.Context) error {
+	if !p.running.CompareAndSwap(false, true) {
+		return errors.New("callback: Run was called twice")
+	}
+	ticker := time.NewTicker(max(min(time.Second, p.config.ConnIdle/2), time.Millisecond))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			p.sweep()
+		case <-ctx.Done():
+			return p.shutDown()
+		}
+	}
+}
+
+// sweep is bounded by MaxDestinations and takes the lock for short whiles only.
+func (p *Pool) sweep() {
+	now := p.config.Now()
+	unusedSince := now.Add(-p.config.DestinationIdle)
+	for chunk := range slices.Chunk(p.all(), lockChunk) {
+		p.mu.Lock()
+		p.sweptAt = now
+		for _, d := range chunk {
+			if len(d.gates) > 1 {
+				d.dropIdleGates(unusedSince)
+			}
+			known := p.destinations[d.key] == d
+			if known && d.idle() && d.lastUse.Before(unusedSince) && d.state() == stateClosed {
+				p.dropLocked(d)
+			}
+		}
+		p.mu.Unlock()
+		for _, d := range chunk {
+			d.conns.closeIdle(p, now.Add(-p.config.ConnIdle))
+		}
+	}
+	p.workers.trim(now.Add(-workerIdle))
+}
+
+// shutDown is the mirror of use: no new permits, then the calls, then the workers,
+// then the connections.
+func (p *Pool) shutDown() error {
+	p.close()
+	timer := time.NewTimer(p.config.Drain)
+	defer timer.Stop()
+	select {
+	case <-p.drained:
+	case <-timer.C:
+	}
+	left := p.InFlight()
+
+	// Dials end by the context, exchanges by their closed connections.
+	p.giveUp()
+	p.workers.stop(p.closeConns)
+	p.closeConns()
+	if left > 0 {
+		return fmt.Errorf("callback: gave up %d calls after %v", left, p.config.Drain)
+	}
+	return nil
+}
+
+// close grants nothing more and drops the waiters, who hear nothing.
+func (p *Pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	clear(p.waiting)
+	for _, d := range p.destinations {
+		if d.alarm != nil {
+			d.alarm.Stop()
+		}
+		d.lines = nil
+		p.standLocked(d)
+	}
+	if p.permits == 0 {
+		close(p.drained)
+	}
+}
+
+func (p *Pool) closeConns() {
+	for _, d := range p.all() {
+		d.conns.closeAll(p)
+	}
+}

@@ -1,0 +1,64 @@
+package callback
+
+import (
+	"slices"
+	"time"
+)
+
+// maxListed bounds what Breakers and Destinations report.
+const maxListed = 1000
+
+// lockChunk is how many destinations are looked at in one hold of the lock, so that
+// Acquire is never held up for long.
+const lockChunk = 128
+
+// all lists the destinations, the last used first.
+func (p *Pool) all() []*destination {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]*destination, 0, len(p.destinations))
+	for e := p.recent.Front(); e != nil; e = e.Next() {
+		all = append(all, e.Value.(*destination))
+	}
+	return all
+}
+
+// DestinationStat is one destination as metrics and the console see it.
+type DestinationStat struct {
+	Destination string // scheme://host:port
+	Breaker     int    // 0 closed, 1 half-open, 2 open; the worst of its scopes
+	Permits     int
+	Waiting     bool
+	Latency     time.Duration // moving mean
+}
+
+// Destinations calls fn for at most 1,000 destinations, those with a breaker that
+// is not closed first, then the last used. fn runs without locks.
+func (p *Pool) Destinations(fn func(DestinationStat)) {
+	all := p.all()
+	stats := make([]DestinationStat, 0, len(all))
+	for chunk := range slices.Chunk(all, lockChunk) {
+		p.mu.Lock()
+		for _, d := range chunk {
+			stats = append(stats, DestinationStat{
+				Destination: d.label,
+				Breaker:     d.state(),
+				Permits:     d.permits,
+				Waiting:     len(d.lines) > 0,
+				Latency:     time.Duration(d.latency.Load()),
+			})
+		}
+		p.mu.Unlock()
+	}
+	sick := func(s DestinationStat) int { return min(s.Breaker, 1) }
+	slices.SortStableFunc(stats, func(a, b DestinationStat) int { return sick(b) - sick(a) })
+	for _, s := range stats[:min(len(stats), maxListed)] {
+		fn(s)
+	}
+}
+
+// Breakers calls fn for the same destinations with the state of their breaker:
+// 0 closed, 1 half-open, 2 open.
+func (p *Pool) Breakers(fn func(destination string, state int)) {
+	p.Destinations(func(s DestinationStat) { fn(s.Destination, s.Breaker) })
+}

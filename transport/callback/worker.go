@@ -1,0 +1,141 @@
+package callback
+
+import (
+	"sync"
+	"time"
+)
+
+// workerIdle is how long a goroutine without calls is kept.
+const workerIdle = 10 * time.Second
+
+// workers are the goroutines that make calls. They are reused, the last used first:
+// a fresh goroutine would grow its stack anew for every call. There are about as
+// many as calls at once, so at most Config.MaxCalls and a few that are just ending.
+type workers struct {
+	pool *Pool
+
+	mu     sync.Mutex
+	idle   []*worker // the last used at the end
+	closed bool
+	live   sync.WaitGroup
+}
+
+// worker makes one call at a time. Its buffers are its own.
+type worker struct {
+	pool      *Pool
+	next      chan *ticket // capacity 1: only an idle worker is given a ticket
+	idleSince time.Time
+	exchange  exchange
+}
+
+// run gives the call to a worker. It never blocks.
+func (ws *workers) run(t *ticket) {
+	ws.mu.Lock()
+	if ws.closed {
+		ws.mu.Unlock()
+		go ws.pool.finish(t, ws.pool.notSent("not sent: shut down"))
+		return
+	}
+	var w *worker
+	if n := len(ws.idle); n > 0 {
+		w = ws.idle[n-1]
+		ws.idle[n-1] = nil
+		ws.idle = ws.idle[:n-1]
+	} else {
+		w = &worker{pool: ws.pool, next: make(chan *ticket, 1)}
+		ws.live.Add(1)
+		go w.loop()
+	}
+	ws.mu.Unlock()
+	w.next <- t
+}
+
+func (w *worker) loop() {
+	defer w.pool.workers.live.Done()
+	for t := range w.next {
+		w.pool.finish(t, w.call(t))
+		if !w.pool.workers.park(w) {
+			return
+		}
+	}
+}
+
+// park reports false when the worker should end.
+func (ws *workers) park(w *worker) bool {
+	now := ws.pool.config.Now()
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.closed {
+		return false
+	}
+	w.idleSince = now
+	ws.idle = append(ws.idle, w)
+	return true
+}
+
+// trim ends the workers that have been idle since before the given time.
+func (ws *workers) trim(before time.Time) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	n := 0
+	for n < len(ws.idle) && ws.idle[n].idleSince.Before(before) {
+		close(ws.idle[n].next)
+		n++
+	}
+	if n > 0 {
+		kept := copy(ws.idle, ws.idle[n:])
+		clear(ws.idle[kept:])
+		ws.idle = ws.idle[:kept]
+	}
+}
+
+// stop ends all workers and waits for them. interrupt is repeated while it waits,
+// for a connection that was dialled just after the last time.
+func (ws *workers) stop(interrupt func()) {
+	ws.mu.Lock()
+	ws.closed = true
+	for _, w := range ws.idle {
+		close(w.next)
+	}
+	ws.idle = nil
+	ws.mu.Unlock()
+
+	ended := make(chan struct{})
+	go func() {
+		ws.live.Wait()
+		close(ended)
+	}()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		interrupt()
+		select {
+		case <-ended:
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// finish tells the breaker, then the caller, then frees the slot.
+func (p *Pool) finish(t *ticket, out Outcome) {
+	t.tell(judge(out))
+	t.done(out)
+	p.release(t)
+}
+
+// judge is what the breaker learns: any answer below 500 is a live receiver's.
+func judge(out Outcome) error {
+	switch {
+	case out.Class == NotSent || out.Refused || out.unjudged:
+		return errNotJudged
+	case out.Status > 0 && out.Status < 500:
+		return nil
+	}
+	return errReceiverFailed
+}
+
+func (p *Pool) notSent(why string) Outcome {
+	now := p.config.Now()
+	return Outcome{Class: NotSent, Err: why, Started: now, StartedMs: now.UnixMilli()}
+}

@@ -1,0 +1,66 @@
+package wal
+
+import (
+	"fmt"
+)
+
+// DropBefore gives up the generations below gen, but never the one being written: each is
+// archived if there is a hook, the FIRST file then names the oldest that is kept, and the
+// directories are removed. Appends go on meanwhile. After an error, or a crash, a
+// generation is either still there whole, and its archiving is repeated by a later call, or
+// given up, and its files are removed by the next Open at the latest.
+func (s *Stream) DropBefore(gen uint64) error {
+	s.drop.Lock()
+	defer s.drop.Unlock()
+	victims, keep, err := s.droppable(gen)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for i, v := range victims {
+		if s.opt.Archive == nil {
+			break
+		}
+		if err := s.opt.Archive(genPath(s.dir, v.Gen)); err != nil {
+			failed = fmt.Errorf("wal: archive %s: %w", genPath(s.dir, v.Gen), err)
+			victims, keep = victims[:i], v
+			break
+		}
+	}
+	if len(victims) == 0 {
+		return failed
+	}
+	mark := firstMark{gen: keep.Gen, seq: keep.FirstSeq, prevHash: keep.prevHash}
+	if err := writeFirst(s.fs, s.dir, mark); err != nil {
+		return fmt.Errorf("wal: drop generations below %d: %w", keep.Gen, err)
+	}
+	s.mu.Lock()
+	s.gens = s.gens[len(victims):]
+	s.mu.Unlock()
+	for _, v := range victims {
+		if err := removeTree(s.fs, genPath(s.dir, v.Gen)); err != nil {
+			return fmt.Errorf("wal: drop generation %d: %w", v.Gen, err)
+		}
+	}
+	if err := s.fs.SyncDir(s.dir); err != nil {
+		return fmt.Errorf("wal: drop generations below %d: %w", keep.Gen, err)
+	}
+	return failed
+}
+
+// droppable lists the generations below gen and the first that stays.
+func (s *Stream) droppable(gen uint64) (victims []GenInfo, keep GenInfo, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil, keep, s.err
+	}
+	if s.closed {
+		return nil, keep, ErrClosed
+	}
+	n := 0
+	for n < len(s.gens)-1 && s.gens[n].Gen < gen {
+		n++
+	}
+	return append([]GenInfo(nil), s.gens[:n]...), s.gens[n], nil
+}

@@ -1,0 +1,58 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+var (
+	// ErrClosed is returned by Submit once the stream is closing or closed.
+	ErrClosed = errors.New("wal: stream is closed")
+	// ErrQueueFull is returned by Submit when QueueFrames frames wait already.
+	ErrQueueFull = errors.New("wal: queue of frames is full")
+	// ErrFrameTooLarge is returned by Submit for a frame above MaxFrameBytes.
+	ErrFrameTooLarge = errors.New("wal: frame is too large")
+	// ErrLocked is returned by LockDir and Open when another holder has the directory.
+	ErrLocked = errors.New("wal: directory is in use by another process")
+	// ErrNoSnapshot is returned by OpenSnapshot when there is no such file.
+	ErrNoSnapshot = errors.New("wal: no such snapshot")
+)
+
+// Reasons inside a CorruptionError.
+var (
+	errTruncated    = errors.New("entry is cut short")
+	errZeros        = errors.New("zeros where an entry should be")
+	errLength       = errors.New("impossible entry length")
+	errMagic        = errors.New("no frame magic")
+	errChecksum     = errors.New("checksum mismatch")
+	errSeq          = errors.New("sequence number out of order")
+	errChain        = errors.New("frame does not follow the one before")
+	errVersion      = errors.New("frame version is not known to this program")
+	errRecords      = errors.New("records do not fill the frame")
+	errMissing      = errors.New("file is missing")
+	errGap          = errors.New("segment does not start where the one before ended")
+	errWasDurable   = errors.New("bad frame was already durable: a later valid frame says so")
+	errTrailing     = errors.New("bytes after the end")
+	errSegmentSize  = errors.New("segment is larger than any that was written")
+	errSnapshotName = errors.New("file name does not match the snapshot inside")
+)
+
+// CorruptionError reports damage that must not be repaired silently.
+type CorruptionError struct {
+	Dir     string // directory of the damaged file
+	Segment string // file name within Dir; empty if a whole directory is missing
+	Offset  int64  // byte offset of the first bad entry
+	Seq     uint64 // sequence number expected there, 0 if that has no meaning
+	Err     error
+}
+
+func (e *CorruptionError) Error() string {
+	s := fmt.Sprintf("wal: damage in %s at offset %d", filepath.Join(e.Dir, e.Segment), e.Offset)
+	if e.Seq != 0 {
+		s += fmt.Sprintf(" (frame %d)", e.Seq)
+	}
+	return s + ": " + e.Err.Error()
+}
+
+func (e *CorruptionError) Unwrap() error { return e.Err }

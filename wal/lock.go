@@ -1,0 +1,22 @@
+package wal
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+)
+
+const lockName = "LOCK"
+
+// LockDir takes the directory for this process until the result is closed.
+// A second holder gets an error that is ErrLocked. The directory is made if missing.
+func LockDir(fsys FS, dir string) (io.Closer, error) {
+	if err := makeDir(fsys, dir); err != nil {
+		return nil, fmt.Errorf("wal: lock %s: %w", dir, err)
+	}
+	l, err := fsys.Lock(filepath.Join(dir, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("wal: lock %s: %w", dir, err)
+	}
+	return l, nil
+}

@@ -1,0 +1,103 @@
+package wal
+
+import (
+	"maps"
+	"slices"
+)
+
+// sectorBytes is the smallest unit that reaches a disk whole.
+const sectorBytes = 512
+
+// memBlocks is a file's content, and what of it is on disk.
+type memBlocks struct {
+	data   []byte           // as the running process sees it
+	size   int64            // on disk
+	before map[int64][]byte // sectors changed since the last sync → what the disk holds; nil: nothing
+	failed map[int64]bool   // changed sectors that a failed sync dropped: they never reach the disk
+}
+
+// touch remembers what the disk holds of the sectors in [from, to) before they change.
+func (b *memBlocks) touch(from, to int64) {
+	if b.before == nil {
+		b.before, b.failed = map[int64][]byte{}, map[int64]bool{}
+	}
+	for i := from / sectorBytes; i*sectorBytes < to; i++ {
+		delete(b.failed, i)
+		if _, dirty := b.before[i]; dirty {
+			continue
+		}
+		lo := min(i*sectorBytes, int64(len(b.data)))
+		hi := min(lo+sectorBytes, int64(len(b.data)))
+		b.before[i] = slices.Clone(b.data[lo:hi])
+	}
+}
+
+func (b *memBlocks) writeAt(p []byte, off int64) {
+	if len(p) == 0 {
+		return
+	}
+	end := off + int64(len(p))
+	b.touch(min(off, int64(len(b.data))), end)
+	b.resize(max(end, int64(len(b.data))))
+	copy(b.data[off:], p)
+}
+
+func (b *memBlocks) truncate(size int64) {
+	b.touch(min(size, int64(len(b.data))), max(size, int64(len(b.data))))
+	b.resize(size)
+}
+
+// resize grows with zeros, or cuts.
+func (b *memBlocks) resize(size int64) {
+	if old := int64(len(b.data)); size > old {
+		b.data = slices.Grow(b.data, int(size-old))[:size]
+		clear(b.data[old:])
+	}
+	b.data = b.data[:size]
+}
+
+func (b *memBlocks) sync() {
+	for i := range b.before {
+		if !b.failed[i] {
+			delete(b.before, i)
+		}
+	}
+	b.size = int64(len(b.data))
+}
+
+// fail is a sync that failed: the changed pages count as clean from now on, though they
+// were not written, as on Linux.
+func (b *memBlocks) fail() {
+	for i := range b.before {
+		b.failed[i] = true
+	}
+}
+
+// afterCrash returns what a power cut leaves.
+func (b *memBlocks) afterCrash(r Rand, opt CrashOptions) memBlocks {
+	size := b.size
+	if size != int64(len(b.data)) && r.IntN(100) < opt.KeepSize {
+		size = int64(len(b.data))
+	}
+	out := slices.Clone(b.data)
+	out = append(out, make([]byte, max(0, size-int64(len(out))))...)
+	perBlock := int64(max(opt.BlockBytes, sectorBytes) / sectorBytes)
+	block, kept := int64(-1), false
+	for _, i := range slices.Sorted(maps.Keys(b.before)) {
+		if i/perBlock != block {
+			block, kept = i/perBlock, r.IntN(100) < opt.KeepData
+		}
+		if kept && !b.failed[i] {
+			continue
+		}
+		lo := min(i*sectorBytes, int64(len(out)))
+		sector := out[lo:min(lo+sectorBytes, int64(len(out)))]
+		clear(sector)
+		if n := copy(sector, b.before[i]); n == 0 && opt.Garbage {
+			for k := range sector {
+				sector[k] = byte(r.IntN(256))
+			}
+		}
+	}
+	return memBlocks{data: out[:size], size: size}
+}

@@ -1,0 +1,87 @@
+package wal
+
+import (
+	"maps"
+	"slices"
+)
+
+// Rand is the source of choices; *math/rand/v2.Rand is one.
+type Rand interface {
+	IntN(n int) int
+}
+
+// CrashOptions says what a power cut does to what was not synced. The zero value loses all.
+type CrashOptions struct {
+	KeepData   int  // percent chance for each changed block to have reached the disk
+	KeepSize   int  // percent chance for each file's change of size
+	KeepNames  int  // percent chance for each change of a directory
+	BlockBytes int  // unit in which data is kept or lost: 512 (default) or 4096
+	Garbage    bool // blocks that hold nothing yet hold random bytes, not zeros
+}
+
+// CrashClone returns the file system as it stands after a power cut now: unsynced data,
+// sizes and directory changes are kept or lost by chance, each by itself and in any order.
+// The original goes on as if nothing had happened. Faults and locks are not copied.
+func (m *MemFS) CrashClone(r Rand, opt CrashOptions) *MemFS {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := memCrash{rand: r, opt: opt, copies: map[*memNode]*memNode{}, changed: map[*memNode]map[string]*memNode{}}
+	for _, op := range m.pending {
+		if r.IntN(100) >= opt.KeepNames {
+			continue
+		}
+		for _, s := range op {
+			set(c.names(s.dir), s.name, s.node)
+		}
+	}
+	out := NewMemFS()
+	out.root = c.clone(m.root)
+	out.capacity = m.capacity
+	return out
+}
+
+type memCrash struct {
+	rand    Rand
+	opt     CrashOptions
+	copies  map[*memNode]*memNode
+	changed map[*memNode]map[string]*memNode // directories with changes that survived
+}
+
+func (c *memCrash) names(dir *memNode) map[string]*memNode {
+	if c.changed[dir] == nil {
+		c.changed[dir] = maps.Clone(dir.durable)
+	}
+	return c.changed[dir]
+}
+
+func (c *memCrash) clone(n *memNode) *memNode {
+	if done := c.copies[n]; done != nil {
+		return done
+	}
+	if !n.dir {
+		f := &memNode{blocks: n.blocks.afterCrash(c.rand, c.opt)}
+		c.copies[n] = f
+		return f
+	}
+	d := newMemDir()
+	c.copies[n] = d
+	names := n.durable
+	if c.changed[n] != nil {
+		names = c.changed[n]
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		d.entries[name] = c.clone(names[name])
+	}
+	d.durable = maps.Clone(d.entries)
+	return d
+}
+
+// Kill ends the process that uses the file system: its handles fail and its locks are
+// free. All that was written is there, but still not synced.
+func (m *MemFS) Kill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.epoch++
+	clear(m.locks)
+	m.faults = nil
+}

@@ -1,0 +1,349 @@
+package wal
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// MemFS is a file system in memory for tests and simulation. It knows what was synced:
+// file blocks by File.Sync, directory entries by SyncDir. CrashClone gives what a power cut
+// leaves, Kill what the end of a process leaves; faults can be set beforehand. Everything
+// it does is a function of the calls made and of the Rand given.
+//
+// Directory changes are kept as operations, each of which survives a crash whole or not at
+// all: a rename never loses the file. Syncing a file does not sync its name.
+type MemFS struct {
+	mu       sync.Mutex
+	root     *memNode
+	pending  []dirOp // directory changes that are not durable, oldest first
+	locks    map[string]*memLock
+	epoch    int // handles of an earlier epoch belong to a killed process
+	capacity int64
+	ops      int
+	hook     func(n int, op Op, name string) error
+	faults   []fault
+}
+
+// memNode is a file or a directory.
+type memNode struct {
+	dir     bool
+	entries map[string]*memNode // as the running process sees them
+	durable map[string]*memNode // as they stand on disk
+
+	blocks memBlocks
+}
+
+// dirOp is one atomic directory change: a link, an unlink, or both at once in a rename.
+type dirOp []dirSet
+
+type dirSet struct {
+	dir  *memNode
+	name string
+	node *memNode // nil: unlink
+}
+
+// NewMemFS returns an empty file system.
+func NewMemFS() *MemFS {
+	return &MemFS{root: newMemDir(), locks: map[string]*memLock{}}
+}
+
+func newMemDir() *memNode {
+	return &memNode{dir: true, entries: map[string]*memNode{}, durable: map[string]*memNode{}}
+}
+
+func splitPath(name string) []string {
+	name = strings.Trim(filepath.ToSlash(filepath.Clean("/"+name)), "/")
+	if name == "" {
+		return nil
+	}
+	return strings.Split(name, "/")
+}
+
+func pathError(op Op, name string, err error) error {
+	return &fs.PathError{Op: op.String(), Path: name, Err: err}
+}
+
+func (m *MemFS) lookupLocked(name string) (*memNode, error) {
+	n := m.root
+	for _, part := range splitPath(name) {
+		if !n.dir {
+			return nil, syscall.ENOTDIR
+		}
+		next, ok := n.entries[part]
+		if !ok {
+			return nil, fs.ErrNotExist
+		}
+		n = next
+	}
+	return n, nil
+}
+
+func (m *MemFS) parentLocked(name string) (dir *memNode, base string, err error) {
+	dir, err = m.lookupLocked(filepath.Dir(filepath.Clean(name)))
+	if err != nil {
+		return nil, "", err
+	}
+	if !dir.dir {
+		return nil, "", syscall.ENOTDIR
+	}
+	return dir, filepath.Base(name), nil
+}
+
+// changeLocked does an atomic directory change, durable only after a SyncDir.
+func (m *MemFS) changeLocked(sets ...dirSet) {
+	for _, s := range sets {
+		set(s.dir.entries, s.name, s.node)
+	}
+	m.pending = append(m.pending, sets)
+}
+
+func set(entries map[string]*memNode, name string, node *memNode) {
+	if node == nil {
+		delete(entries, name)
+	} else {
+		entries[name] = node
+	}
+}
+
+// OpenFile implements FS.
+func (m *MemFS) OpenFile(name string, flag int) (File, error) {
+	op := OpOpen
+	if flag&os.O_CREATE != 0 {
+		op = OpCreate
+	}
+	if err := m.enter(op, name); err != nil {
+		return nil, pathError(op, name, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir, base, err := m.parentLocked(name)
+	if err != nil {
+		return nil, pathError(op, name, err)
+	}
+	n := dir.entries[base]
+	switch {
+	case n == nil && flag&os.O_CREATE == 0:
+		return nil, pathError(op, name, fs.ErrNotExist)
+	case n != nil && flag&os.O_CREATE != 0 && flag&os.O_EXCL != 0:
+		return nil, pathError(op, name, fs.ErrExist)
+	case n == nil:
+		n = &memNode{}
+		m.changeLocked(dirSet{dir, base, n})
+	case n.dir:
+		return nil, pathError(op, name, syscall.EISDIR)
+	}
+	if flag&os.O_TRUNC != 0 {
+		n.blocks.truncate(0)
+	}
+	return &memFile{fs: m, node: n, name: name, epoch: m.epoch, write: flag&(os.O_WRONLY|os.O_RDWR) != 0}, nil
+}
+
+// Create implements FS.
+func (m *MemFS) Create(name string) (File, error) {
+	return m.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_TRUNC)
+}
+
+// Open implements FS.
+func (m *MemFS) Open(name string) (File, error) { return m.OpenFile(name, os.O_RDONLY) }
+
+// Rename implements FS.
+func (m *MemFS) Rename(from, to string) error {
+	if err := m.enter(OpRename, to); err != nil {
+		return pathError(OpRename, to, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	src, srcBase, err := m.parentLocked(from)
+	if err != nil {
+		return pathError(OpRename, from, err)
+	}
+	dst, dstBase, err := m.parentLocked(to)
+	if err != nil {
+		return pathError(OpRename, to, err)
+	}
+	n := src.entries[srcBase]
+	if n == nil {
+		return pathError(OpRename, from, fs.ErrNotExist)
+	}
+	if old := dst.entries[dstBase]; old != nil && (old.dir || n.dir) {
+		return pathError(OpRename, to, fs.ErrExist)
+	}
+	m.changeLocked(dirSet{src, srcBase, nil}, dirSet{dst, dstBase, n})
+	return nil
+}
+
+// Remove implements FS.
+func (m *MemFS) Remove(name string) error {
+	if err := m.enter(OpRemove, name); err != nil {
+		return pathError(OpRemove, name, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir, base, err := m.parentLocked(name)
+	if err != nil {
+		return pathError(OpRemove, name, err)
+	}
+	n := dir.entries[base]
+	if n == nil {
+		return pathError(OpRemove, name, fs.ErrNotExist)
+	}
+	if len(n.entries) > 0 {
+		return pathError(OpRemove, name, syscall.ENOTEMPTY)
+	}
+	m.changeLocked(dirSet{dir, base, nil})
+	return nil
+}
+
+// MkdirAll implements FS.
+func (m *MemFS) MkdirAll(dir string) error {
+	if err := m.enter(OpMkdir, dir); err != nil {
+		return pathError(OpMkdir, dir, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.root
+	for _, part := range splitPath(dir) {
+		next := n.entries[part]
+		if next == nil {
+			next = newMemDir()
+			m.changeLocked(dirSet{n, part, next})
+		}
+		if !next.dir {
+			return pathError(OpMkdir, dir, syscall.ENOTDIR)
+		}
+		n = next
+	}
+	return nil
+}
+
+// ReadDir implements FS.
+func (m *MemFS) ReadDir(dir string) ([]DirEntry, error) {
+	if err := m.enter(OpReadDir, dir); err != nil {
+		return nil, pathError(OpReadDir, dir, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.lookupLocked(dir)
+	if err == nil && !n.dir {
+		err = syscall.ENOTDIR
+	}
+	if err != nil {
+		return nil, pathError(OpReadDir, dir, err)
+	}
+	out := make([]DirEntry, 0, len(n.entries))
+	for _, name := range slices.Sorted(maps.Keys(n.entries)) {
+		out = append(out, n.entries[name].describe(name))
+	}
+	return out, nil
+}
+
+func (n *memNode) describe(name string) DirEntry {
+	return DirEntry{Name: name, Dir: n.dir, Bytes: int64(len(n.blocks.data))}
+}
+
+// Stat implements FS.
+func (m *MemFS) Stat(name string) (DirEntry, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.lookupLocked(name)
+	if err != nil {
+		return DirEntry{}, pathError(OpOpen, name, err)
+	}
+	return n.describe(filepath.Base(name)), nil
+}
+
+// SyncDir implements FS.
+func (m *MemFS) SyncDir(dir string) error {
+	if err := m.enter(OpSyncDir, dir); err != nil {
+		return pathError(OpSyncDir, dir, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.lookupLocked(dir)
+	if err != nil {
+		return pathError(OpSyncDir, dir, err)
+	}
+	m.settleLocked(n)
+	return nil
+}
+
+// settleLocked makes the pending changes of dir durable, and the earlier ones that they
+// rest on: those of every directory that such a change touches.
+func (m *MemFS) settleLocked(dir *memNode) {
+	touched := map[*memNode]bool{dir: true}
+	take := make([]bool, len(m.pending))
+	for i := len(m.pending) - 1; i >= 0; i-- {
+		for _, s := range m.pending[i] {
+			take[i] = take[i] || touched[s.dir]
+		}
+		for _, s := range m.pending[i] {
+			touched[s.dir] = touched[s.dir] || take[i]
+		}
+	}
+	var left []dirOp
+	for i, op := range m.pending {
+		if !take[i] {
+			left = append(left, op)
+			continue
+		}
+		for _, s := range op {
+			set(s.dir.durable, s.name, s.node)
+		}
+	}
+	m.pending = left
+}
+
+type memLock struct {
+	fs   *MemFS
+	name string
+}
+
+// Lock implements FS.
+func (m *MemFS) Lock(name string) (io.Closer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name = filepath.Clean(name)
+	if m.locks[name] != nil {
+		return nil, ErrLocked
+	}
+	l := &memLock{fs: m, name: name}
+	m.locks[name] = l
+	return l, nil
+}
+
+func (l *memLock) Close() error {
+	l.fs.mu.Lock()
+	defer l.fs.mu.Unlock()
+	if l.fs.locks[l.name] == l {
+		delete(l.fs.locks, l.name)
+	}
+	return nil
+}
+
+// Free implements FS.
+func (m *MemFS) Free(string) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.capacity == 0 {
+		return 1 << 40, nil
+	}
+	return uint64(max(0, m.capacity-m.root.size())), nil
+}
+
+func (n *memNode) size() int64 {
+	total := int64(len(n.blocks.data))
+	for _, e := range n.entries {
+		total += e.size()
+	}
+	return total
+}
+
+var errKilled = errors.New("file handle of a killed process")

@@ -1,0 +1,64 @@
+package wal
+
+import "time"
+
+// Options of a stream; zero values mean the documented default.
+type Options struct {
+	// GenBytes is the size at which a generation is closed. Default 128 MiB.
+	GenBytes int64
+	// SegmentBytes is the size of a segment file, prepared ahead. Default 4 MiB, at most GenBytes and 256 MiB.
+	SegmentBytes int64
+	// QueueFrames bounds the frames that wait for the writer. Default 4096.
+	QueueFrames int
+	// LowDiskBytes of free space or less turn LowDisk on; a quarter more turns it off. Default 256 MiB.
+	LowDiskBytes uint64
+	// Archive, if set, is called with the directory of each generation before it is removed.
+	// An error keeps the generation. It runs on the caller of DropBefore.
+	Archive func(genDir string) error
+	// NowMs is the wall clock in Unix milliseconds; frames carry it, nothing depends on it.
+	NowMs func() int64
+	// Monotonic is a clock that never steps, for the figures of Observe and the sampling
+	// of free space. Its zero is arbitrary.
+	Monotonic func() time.Duration
+	// Observe is told what the writer does.
+	Observe Observe
+}
+
+// Observe holds optional hooks for metrics. They run on the writer and must be quick.
+type Observe struct {
+	Sync  func(took time.Duration)    // after each data sync of a batch
+	Batch func(frames, bytes int)     // after each written batch
+	Turn  func(took time.Duration)    // after each change of segment
+	Low   func(low bool, free uint64) // after each sample of free space
+}
+
+const (
+	defaultGenBytes     = 128 << 20
+	defaultSegmentBytes = 4 << 20
+	maxSegmentBytes     = 256 << 20
+	defaultQueueFrames  = 4096
+	defaultLowDiskBytes = 256 << 20
+)
+
+func (o Options) withDefaults() Options {
+	if o.GenBytes <= 0 {
+		o.GenBytes = defaultGenBytes
+	}
+	if o.SegmentBytes <= 0 {
+		o.SegmentBytes = defaultSegmentBytes
+	}
+	o.SegmentBytes = min(o.SegmentBytes, o.GenBytes, maxSegmentBytes)
+	if o.QueueFrames <= 0 {
+		o.QueueFrames = defaultQueueFrames
+	}
+	if o.LowDiskBytes == 0 {
+		o.LowDiskBytes = defaultLowDiskBytes
+	}
+	if o.NowMs == nil {
+		o.NowMs = wallMs
+	}
+	if o.Monotonic == nil {
+		o.Monotonic = sinceStart
+	}
+	return o
+}

@@ -1,0 +1,118 @@
+//go:build unix
+
+package wal
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+)
+
+// OSFS is the operating system's file system.
+type OSFS struct{}
+
+type osFile struct{ *os.File }
+
+func (f osFile) Datasync() error { return datasync(f.File) }
+
+func (f osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// OpenFile implements FS.
+func (OSFS) OpenFile(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, filePerm)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+// Create implements FS.
+func (o OSFS) Create(name string) (File, error) {
+	return o.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_TRUNC)
+}
+
+// Open implements FS.
+func (o OSFS) Open(name string) (File, error) { return o.OpenFile(name, os.O_RDONLY) }
+
+// Rename implements FS.
+func (OSFS) Rename(from, to string) error { return os.Rename(from, to) }
+
+// Remove implements FS.
+func (OSFS) Remove(name string) error { return os.Remove(name) }
+
+// MkdirAll implements FS.
+func (OSFS) MkdirAll(dir string) error { return os.MkdirAll(dir, dirPerm) }
+
+// ReadDir implements FS.
+func (OSFS) ReadDir(dir string) ([]DirEntry, error) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]DirEntry, 0, len(list))
+	for _, e := range list {
+		info, err := e.Info()
+		if errors.Is(err, os.ErrNotExist) {
+			continue // removed since it was listed
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, DirEntry{Name: e.Name(), Dir: e.IsDir(), Bytes: info.Size()})
+	}
+	return out, nil
+}
+
+// Stat implements FS.
+func (OSFS) Stat(name string) (DirEntry, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return DirEntry{}, err
+	}
+	return DirEntry{Name: info.Name(), Dir: info.IsDir(), Bytes: info.Size()}, nil
+}
+
+// SyncDir implements FS.
+func (OSFS) SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if cerr := d.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// Lock implements FS by flock, which ends with the process.
+func (OSFS) Lock(name string) (io.Closer, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, filePerm)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, ErrLocked
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// Free implements FS.
+func (OSFS) Free(dir string) (uint64, error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return 0, err
+	}
+	return uint64(st.Bavail) * uint64(st.Bsize), nil
+}

@@ -1,0 +1,158 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// snapshotSyncBytes is how much a snapshot writes between data syncs, so that its bytes
+// reach the disk bit by bit and no sync of the log waits behind all of them.
+const snapshotSyncBytes = 4 << 20
+
+var errSnapshotDone = errors.New("snapshot was committed or aborted")
+
+// SnapshotWriter writes one snapshot file. It is not safe for concurrent use.
+// End it with Commit or Abort; after an error only Abort is of use.
+type SnapshotWriter struct {
+	fs       FS
+	dir      string
+	meta     SnapshotMeta
+	file     File
+	seed     uint64
+	chunk    []byte // room for the chunk header, then data
+	footer   snapshotFooter
+	content  xxhash.Digest
+	unsynced int
+	done     bool
+	err      error
+}
+
+// CreateSnapshot begins a snapshot in a temporary file of dir.
+func CreateSnapshot(fsys FS, dir string, meta SnapshotMeta) (*SnapshotWriter, error) {
+	if len(meta.Conf) > maxConfBytes {
+		return nil, fmt.Errorf("wal: snapshot of shard %d: conf of %d bytes", meta.Shard, len(meta.Conf))
+	}
+	w := &SnapshotWriter{fs: fsys, dir: dir, meta: meta}
+	w.content.Reset()
+	w.chunk = make([]byte, chunkHeaderBytes, chunkHeaderBytes+snapshotChunkBytes)
+	if err := makeDir(fsys, dir); err != nil {
+		return nil, w.wrap(err)
+	}
+	f, err := fsys.Create(w.tempPath())
+	if err != nil {
+		return nil, w.wrap(err)
+	}
+	w.file = f
+	head, seed := encodeSnapshotHeader(meta)
+	w.seed = seed
+	if _, err := f.Write(head); err != nil {
+		w.Abort()
+		return nil, w.wrap(err)
+	}
+	return w, nil
+}
+
+func (w *SnapshotWriter) path() string     { return filepath.Join(w.dir, w.meta.FileName()) }
+func (w *SnapshotWriter) tempPath() string { return w.path() + tempSuffix }
+
+func (w *SnapshotWriter) wrap(err error) error {
+	return fmt.Errorf("wal: write snapshot %s: %w", w.path(), err)
+}
+
+// SetHash replaces the meta's Hash, for a host that knows it only at the end.
+func (w *SnapshotWriter) SetHash(hash uint64) { w.meta.Hash = hash }
+
+// Write adds data, in pieces of any size.
+func (w *SnapshotWriter) Write(p []byte) (n int, err error) {
+	for len(p) > 0 {
+		if w.err != nil {
+			return n, w.err
+		}
+		k := min(len(p), cap(w.chunk)-len(w.chunk))
+		w.chunk = append(w.chunk, p[:k]...)
+		p = p[k:]
+		n += k
+		if len(w.chunk) == cap(w.chunk) {
+			w.flush()
+		}
+	}
+	return n, w.err
+}
+
+// flush writes the chunk at hand. A chunk's hash is seeded with the file's header and the
+// chunk's number: one of another place or file does not fit.
+func (w *SnapshotWriter) flush() {
+	data := w.chunk[chunkHeaderBytes:]
+	if len(data) == 0 || w.err != nil {
+		return
+	}
+	binary.LittleEndian.PutUint32(w.chunk, uint32(len(data)))
+	binary.LittleEndian.PutUint64(w.chunk[4:], hashSeeded(w.seed+w.footer.chunks, data))
+	w.footer.chunks++
+	w.footer.bytes += uint64(len(data))
+	_, _ = w.content.Write(data)
+	w.write(w.chunk)
+	w.chunk = w.chunk[:chunkHeaderBytes]
+}
+
+func (w *SnapshotWriter) write(b []byte) {
+	if _, err := w.file.Write(b); err != nil {
+		w.err = w.wrap(err)
+		return
+	}
+	if w.unsynced += len(b); w.unsynced < snapshotSyncBytes {
+		return
+	}
+	w.unsynced = 0
+	if err := w.file.Datasync(); err != nil {
+		w.err = w.wrap(err)
+	}
+}
+
+// Commit makes the snapshot durable under its name. A snapshot of the same name is replaced.
+func (w *SnapshotWriter) Commit() error {
+	if w.done {
+		return w.wrap(errSnapshotDone)
+	}
+	w.flush()
+	if w.err == nil {
+		w.footer.stateHash, w.footer.contentHash = w.meta.Hash, w.content.Sum64()
+		w.write(w.footer.encode(w.seed))
+	}
+	if w.err != nil {
+		w.Abort()
+		return w.err
+	}
+	if err := w.file.Sync(); err != nil {
+		w.Abort()
+		return w.wrap(err)
+	}
+	w.done = true
+	if err := w.file.Close(); err != nil {
+		return w.wrap(err)
+	}
+	if err := w.fs.Rename(w.tempPath(), w.path()); err != nil {
+		return w.wrap(err)
+	}
+	if err := w.fs.SyncDir(w.dir); err != nil {
+		return w.wrap(err)
+	}
+	return nil
+}
+
+// Abort gives the snapshot up and removes its file; after Commit or Abort it does nothing.
+func (w *SnapshotWriter) Abort() {
+	if w.done {
+		return
+	}
+	w.done = true
+	if w.err == nil {
+		w.err = w.wrap(errSnapshotDone)
+	}
+	w.file.Close()
+	_ = w.fs.Remove(w.tempPath()) // else PrepareSnapshotDir does it
+}

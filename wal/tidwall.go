@@ -1,0 +1,43 @@
+package wal
+
+import (
+	"math"
+
+	tidwall "github.com/tidwall/wal"
+)
+
+// tidwallAppender writes one segment by tidwall/wal. It never reads, truncates or
+// turns: repair and reading are ours, and a segment turn is a new appender, so that
+// tidwall's inline turn (sync, close, create in the middle of an append) never happens.
+type tidwallAppender struct {
+	log   *tidwall.Log
+	batch tidwall.Batch
+	index uint64
+}
+
+func newTidwall(dir string) (appender, error) {
+	log, err := tidwall.Open(dir, &tidwall.Options{
+		NoSync:      true, // the stream decides when to sync
+		SegmentSize: math.MaxInt,
+		LogFormat:   tidwall.Binary,
+		AllowEmpty:  true,
+		DirPerms:    dirPerm,
+		FilePerms:   filePerm,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &tidwallAppender{log: log}, nil
+}
+
+func (a *tidwallAppender) append(entries [][]byte) error {
+	a.batch.Clear()
+	for _, e := range entries {
+		a.index++
+		a.batch.Write(a.index, e)
+	}
+	return a.log.WriteBatch(&a.batch)
+}
+
+func (a *tidwallAppender) sync() error  { return a.log.Sync() }
+func (a *tidwallAppender) close() error { return a.log.Close() }

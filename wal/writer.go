@@ -1,0 +1,208 @@
+package wal
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// maxBatchBytes bounds one write.
+const maxBatchBytes = 4 << 20
+
+// writer is what only the writing goroutine touches.
+type writer struct {
+	seg      *segment
+	gen      uint64
+	genBytes int64
+	seq      uint64 // of the last frame
+	prevHash uint32
+	synced   uint64 // Invariant: synced <= seq
+	batch    []waiting
+	entries  [][]byte
+	spares   spares
+
+	sampled   bool // free space was sampled
+	sampledAt time.Duration
+}
+
+// chunk returns how many of list go into one write.
+func (s *Stream) chunk(list []waiting) int {
+	var bytes int64
+	for i, p := range list {
+		bytes += entryBytes(p.frame.Len())
+		if i > 0 && bytes > maxBatchBytes {
+			return i
+		}
+	}
+	return len(list)
+}
+
+// write appends list by one write, syncs if any wants it, and completes in order.
+// It returns how many were completed.
+func (s *Stream) write(list []waiting) (done int, err error) {
+	first := s.w.seq + 1
+	bytes := s.sealFrames(list)
+	if err := s.turnIfFull(bytes, first); err != nil {
+		return 0, err
+	}
+	if err := s.w.seg.append(s.w.entries, bytes); err != nil {
+		return 0, fmt.Errorf("wal: append frame %d in %s: %w", first, s.dir, err)
+	}
+	s.grow(bytes)
+	pos := Position{Gen: s.w.gen, Seq: first}
+	for done < len(list) && !list[done].sync { // nobody before them waits for the disk
+		complete(list[done], pos)
+		pos.Seq++
+		done++
+	}
+	if done < len(list) {
+		if err := s.syncBatch(); err != nil {
+			return done, err
+		}
+	}
+	if s.opt.Observe.Batch != nil {
+		s.opt.Observe.Batch(len(list), int(bytes))
+	}
+	for ; done < len(list); done++ {
+		complete(list[done], pos)
+		pos.Seq++
+	}
+	return done, nil
+}
+
+func complete(p waiting, pos Position) {
+	if p.done != nil {
+		p.done(pos, nil)
+	}
+}
+
+// sealFrames fills the headers in and returns the bytes the entries will take.
+func (s *Stream) sealFrames(list []waiting) (bytes int64) {
+	h := header{synced: s.w.synced, wallMs: uint64(s.opt.NowMs())}
+	s.w.entries = s.w.entries[:0]
+	for _, p := range list {
+		bytes += s.sealNext(p.frame.buf, h)
+	}
+	return bytes
+}
+
+func (s *Stream) sealNext(b []byte, h header) int64 {
+	s.w.seq++
+	h.seq, h.prevHash = s.w.seq, s.w.prevHash
+	s.w.prevHash = uint32(sealFrame(b, h))
+	s.w.entries = append(s.w.entries, b)
+	return entryBytes(len(b))
+}
+
+// grow counts bytes just appended.
+func (s *Stream) grow(bytes int64) {
+	s.w.genBytes += bytes
+	s.mu.Lock()
+	g := &s.gens[len(s.gens)-1]
+	g.Bytes, g.LastSeq = s.w.genBytes, s.w.seq
+	s.mu.Unlock()
+}
+
+func (s *Stream) syncBatch() error {
+	start := s.opt.Monotonic()
+	if err := s.w.seg.sync(); err != nil {
+		return fmt.Errorf("wal: sync frame %d in %s: %w", s.w.seq, s.dir, err)
+	}
+	s.w.synced = s.w.seq
+	if s.opt.Observe.Sync != nil {
+		s.opt.Observe.Sync(s.opt.Monotonic() - start)
+	}
+	return nil
+}
+
+// turnIfFull begins a new segment, and a new generation if this one is full, before
+// frames from seq first on that take so many bytes.
+func (s *Stream) turnIfFull(bytes int64, first uint64) error {
+	full := s.w.genBytes+bytes > s.opt.GenBytes
+	if s.w.seg.bytes == 0 || !full && s.w.seg.bytes+bytes <= s.opt.SegmentBytes {
+		return nil
+	}
+	start := s.opt.Monotonic()
+	gen := s.w.gen
+	if full {
+		gen++
+	}
+	// The frames at hand are sealed, not written: the chain value before them is in the first.
+	if err := s.turn(gen, first, prevHashOf(s.w.entries[0])); err != nil {
+		return fmt.Errorf("wal: turn segment in %s before frame %d: %w", s.dir, first, err)
+	}
+	if s.opt.Observe.Turn != nil {
+		s.opt.Observe.Turn(s.opt.Monotonic() - start)
+	}
+	return nil
+}
+
+// turn seals the current segment, if any, and begins the one of frame first in gen.
+// Order, each step durable before the next: old segment whole; directory of the
+// generation; name of the new segment. So only the last segment can ever be incomplete.
+func (s *Stream) turn(gen, first uint64, prevHash uint32) error {
+	next, err := s.w.spares.take(s.fs, s.dir, s.opt.SegmentBytes)
+	if err != nil {
+		return err
+	}
+	if s.w.seg != nil {
+		if err := s.w.seg.seal(); err != nil {
+			return err
+		}
+		s.w.synced = first - 1
+	}
+	dir := genPath(s.dir, gen)
+	if err := makeDir(s.fs, dir); err != nil {
+		return err
+	}
+	from := sparePath(filepath.Join(s.dir, spareDir))
+	if err := s.fs.Rename(from, filepath.Join(dir, segmentName(first))); err != nil {
+		return err
+	}
+	if err := s.fs.SyncDir(dir); err != nil {
+		return err
+	}
+	s.w.seg = next
+	if gen != s.w.gen {
+		s.w.gen, s.w.genBytes = gen, 0
+		s.mu.Lock()
+		s.gens = append(s.gens, GenInfo{Gen: gen, FirstSeq: first, LastSeq: first - 1, prevHash: prevHash})
+		s.mu.Unlock()
+	}
+	s.w.spares.prepareNext()
+	return nil
+}
+
+// finish marks the end of a clean life: a frame without records that says that all before
+// it is durable, so that later damage to the last frames is told from a torn write.
+func (s *Stream) finish() error {
+	defer s.w.spares.remove(s.fs, s.dir)
+	if s.w.seg.dirty {
+		if err := s.syncBatch(); err != nil {
+			return s.poison(nil, err)
+		}
+	}
+	err := s.writeCloseFrame()
+	if err == nil {
+		err = s.w.seg.seal()
+	}
+	if err != nil {
+		return s.poison(nil, fmt.Errorf("wal: close %s: %w", s.dir, err))
+	}
+	return nil
+}
+
+func (s *Stream) writeCloseFrame() error {
+	if s.w.seg.bytes == 0 {
+		return nil // the segment before is sealed, nothing to vouch for
+	}
+	s.w.synced = s.w.seq
+	s.w.entries = s.w.entries[:0]
+	f := NewFrame()
+	bytes := s.sealNext(f.buf, header{flags: flagClose, synced: s.w.synced, wallMs: uint64(s.opt.NowMs())})
+	if err := s.w.seg.append(s.w.entries, bytes); err != nil {
+		return err
+	}
+	s.grow(bytes)
+	return nil
+}
