@@ -25,6 +25,8 @@ var mayImport = map[string][]string{
 	"wheel":     {},
 	"wal":       {},
 	"loadtest":  {},
+	"e2e":       {}, // real processes, from outside
+	"bench":     {}, // other people's programs, to compare with
 }
 
 // soleImporter names the one file in which a library may be imported by product code.

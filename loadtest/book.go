@@ -11,6 +11,9 @@ func (t *tally) book(l *ledger, op operation, number int64, r result, now time.T
 	if uncertain && op != opGet {
 		t.unknown.Add(1)
 	}
+	if r.status >= 500 {
+		t.serverErrors.Add(1)
+	}
 	switch op {
 	case opAdd:
 		return t.bookAdd(l, number, r, uncertain, now)

@@ -123,6 +123,9 @@ func (c chart) svg() template.HTML {
 		for at, p := range l.points {
 			fmt.Fprintf(&b, "%c%.1f %.1f", "ML"[min(at, 1)], px(p.x), py(p.y))
 		}
+		if len(l.points) == 1 {
+			b.WriteString("h0") // a dot, by the round ends of the stroke
+		}
 		b.WriteString(`"/>`)
 	}
 	b.WriteString("</svg>")

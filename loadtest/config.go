@@ -60,6 +60,9 @@ const (
 	maxBatchBytes   = 8 << 20
 )
 
+// ErrConfig marks an error of Run that is a fault of its configuration.
+var ErrConfig = errors.New("loadtest: bad configuration")
+
 var topicName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,117}$`)
 
 // withDefaults fills in what was left zero.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,7 +42,10 @@ const (
 // fake is a small, single-node, forgetful implementation of the HTTP API whose
 // faults can be chosen timer by timer.
 type fake struct {
-	server *httptest.Server
+	pipes  *pipes
+	server *http.Server
+	url    string
+	stall  chan struct{} // answers wait while it is not nil and open
 	client *http.Client
 	faults func(number int64) fault
 	failed atomic.Int64   // deliveries without an answer
@@ -76,12 +78,22 @@ type fakeOp struct {
 }
 
 func newFake(t *testing.T, faults func(int64) fault) *fake {
-	f := &fake{faults: faults, timers: map[string]*fakeTimer{}, stop: make(chan struct{}),
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+	return newFakeOn(t, newPipes(), faults)
+}
+
+func newFakeOn(t *testing.T, on *pipes, faults func(int64) fault) *fake {
+	f := &fake{pipes: on, faults: faults, timers: map[string]*fakeTimer{}, stop: make(chan struct{}),
+		client: &http.Client{Transport: &http.Transport{DialContext: on.dial, MaxIdleConnsPerHost: 32, MaxConnsPerHost: 32}}}
 	if faults == nil {
 		f.faults = func(int64) fault { return faultNone }
 	}
-	f.server = httptest.NewServer(f)
+	listener, err := on.listen("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.server, f.url = &http.Server{Handler: f}, "http://"+listener.Addr().String()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = f.server.Serve(listener) }) // ends with ErrServerClosed
 	t.Cleanup(func() {
 		close(f.stop)
 		f.mu.Lock()
@@ -91,6 +103,7 @@ func newFake(t *testing.T, faults func(int64) fault) *fake {
 		f.mu.Unlock()
 		f.calls.Wait()
 		f.server.Close()
+		serving.Wait()
 		f.client.CloseIdleConnections()
 	})
 	return f
@@ -120,6 +133,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(body) > 0 && json.Unmarshal(body, &op) != nil {
 		w.WriteHeader(400)
 		return
+	}
+	if f.stall != nil {
+		<-f.stall
 	}
 	op.Op = map[string]string{"POST": "add", "PATCH": "patch", "DELETE": "cancel", "GET": "get"}[r.Method]
 	if len(part) == 3 {

@@ -115,12 +115,12 @@ func (l *ledger) lastDueMs(number int64, m mark) int64 {
 	return l.firstDueMs(number)
 }
 
-// patchShiftMs is by how much a patch postpones a timer: 0.5 to 2.5 s.
+// patchShiftMs is by how much a patch postpones a timer: 0.2 to 1.2 s.
 func patchShiftMs(number int64) int64 {
-	return 500 + int64(uint64(number)*0x9E3779B97F4A7C15>>33)%2000
+	return 200 + int64(uint64(number)*0x9E3779B97F4A7C15>>33)%1000
 }
 
-// known bits of an unacknowledged fate: nothing can be demanded of such a timer.
+// markUncertain is a fate of the add of which nothing can be demanded.
 const markUncertain = markUnknown | markRefused
 
 // owed says whether the timer had to arrive by now: acknowledged, due, and not

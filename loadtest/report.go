@@ -31,25 +31,26 @@ type Report struct {
 	Vanished       int64 `json:"vanished"`        // acknowledged, then answered 404
 
 	// What else happened.
-	Added      int64            `json:"added"`
-	Refused    int64            `json:"refused"`   // adds answered 4xx
-	Unknown    int64            `json:"unknown"`   // changes without an answer, or answered 5xx
-	Timeouts   int64            `json:"timeouts"`  // requests
-	Broken     int64            `json:"broken"`    // connections refused, cut or not understood
-	Prevented  int64            `json:"prevented"` // cancels, those after the load included
-	Conflicts  int64            `json:"conflicts"` // changes that came too late for their timer
-	Dead       int64            `json:"dead"`
-	Retries    int64            `json:"retries"`    // deliveries with an attempt above 1
-	AddedLate  int64            `json:"added_late"` // acknowledged after their due time
-	Pending    int64            `json:"pending"`    // left on the server by a run cut short
-	Unsent     int64            `json:"unsent"`     // open loop: requests that the time did not suffice for
-	Foreign    int64            `json:"foreign"`    // deliveries of other runs' timers
-	ByOp       map[string]int64 `json:"by_operation"`
-	Seconds    float64          `json:"seconds"` // measured time
-	CutShort   bool             `json:"cut_short"`
-	Bottleneck bool             `json:"tester_was_bottleneck"`
-	Config     Config           `json:"config"`
-	Started    time.Time        `json:"started"`
+	Added        int64            `json:"added"`
+	Refused      int64            `json:"refused"`       // adds answered 4xx
+	Unknown      int64            `json:"unknown"`       // changes without an answer, or answered 5xx
+	ServerErrors int64            `json:"server_errors"` // operations answered 5xx
+	Timeouts     int64            `json:"timeouts"`      // requests
+	Broken       int64            `json:"broken"`        // connections refused, cut or not understood
+	Prevented    int64            `json:"prevented"`     // cancels, those after the load included
+	Conflicts    int64            `json:"conflicts"`     // changes that came too late for their timer
+	Dead         int64            `json:"dead"`
+	Retries      int64            `json:"retries"`    // deliveries with an attempt above 1
+	AddedLate    int64            `json:"added_late"` // acknowledged after their due time
+	Pending      int64            `json:"pending"`    // left on the server by a run cut short
+	Unsent       int64            `json:"unsent"`     // open loop: requests that the time did not suffice for
+	Foreign      int64            `json:"foreign"`    // deliveries of other runs' timers
+	ByOp         map[string]int64 `json:"by_operation"`
+	Seconds      float64          `json:"seconds"` // measured time
+	CutShort     bool             `json:"cut_short"`
+	Bottleneck   bool             `json:"tester_was_bottleneck"`
+	Config       Config           `json:"config"`
+	Started      time.Time        `json:"started"`
 
 	latencyCurve, latenessCurve []hist.Point
 	series                      []second

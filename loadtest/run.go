@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 // run is one run's state, wired.
 type run struct {
+	network  network
 	config   Config
 	targets  []target
 	names    *names
@@ -33,13 +36,26 @@ type run struct {
 // Run plays the configured mode, prints progress to errOut and the table to
 // out, writes the files asked for, and returns the report. Ending the context
 // cuts the run short; it is still reported. The error says that the run could
-// not be made, never that the server failed: see Report.Failures.
+// not be made, ErrConfig that it was asked for wrongly, never that the server broke a
+// promise: see Report.Failures.
 func Run(ctx context.Context, config Config, out, errOut io.Writer) (Report, error) {
+	return runOn(ctx, network{new(net.Dialer).DialContext, net.Listen}, config, out, errOut)
+}
+
+type dialFunc func(ctx context.Context, kind, address string) (net.Conn, error)
+
+// network is what a run reaches the server by, and is reached by.
+type network struct {
+	dial   dialFunc
+	listen func(kind, address string) (net.Listener, error)
+}
+
+func runOn(ctx context.Context, via network, config Config, out, errOut io.Writer) (Report, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
-		return Report{}, err
+		return Report{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	r := &run{config: config, callback: config.Sink, external: config.Sink != "", start: time.Now()}
+	r := &run{network: via, config: config, callback: config.Sink, external: config.Sink != ""}
 	for _, text := range config.URL {
 		t, err := parseTarget(text)
 		if err != nil {
@@ -47,6 +63,10 @@ func Run(ctx context.Context, config Config, out, errOut io.Writer) (Report, err
 		}
 		r.targets = append(r.targets, t)
 	}
+	if err := r.reach(ctx); err != nil {
+		return Report{}, err
+	}
+	r.start = time.Now()
 	r.measure = r.start.Add(config.Warmup)
 	r.ledger = newLedger(r.start.UnixMilli())
 	r.tally = newTally(r.start.UnixMilli())
@@ -67,8 +87,13 @@ func Run(ctx context.Context, config Config, out, errOut io.Writer) (Report, err
 		r.watch.run(watching)
 	}()
 
+	before := sampleCPU()
 	r.load(ctx)
+	r.cpu = useBetween(before, sampleCPU())
 	r.drain(ctx)
+	if config.Mode == ModeFire { // what fire measures goes on after the load
+		r.cpu = useBetween(before, sampleCPU())
+	}
 	r.settle(ctx)
 	cut := ctx.Err() != nil
 
@@ -90,6 +115,21 @@ func runID() string {
 	return hex.EncodeToString(random[:])
 }
 
+// reach makes sure that at least one server takes connections.
+func (r *run) reach(ctx context.Context) error {
+	var faults []error
+	for _, t := range r.targets {
+		within, cancel := context.WithTimeout(ctx, r.config.Timeout)
+		conn, err := r.network.dial(within, "tcp", t.address)
+		cancel()
+		if err == nil {
+			return conn.Close()
+		}
+		faults = append(faults, err)
+	}
+	return fmt.Errorf("loadtest: no server to load: %w", errors.Join(faults...))
+}
+
 // receive starts the built-in receiver unless there is an external one.
 func (r *run) receive(ctx context.Context, done chan<- error) error {
 	if r.external {
@@ -97,19 +137,19 @@ func (r *run) receive(ctx context.Context, done chan<- error) error {
 		return nil
 	}
 	receiver := newReceiver(r.names, r.ledger, r.tally, r.measure.UnixMicro())
-	server := sink.NewServer(r.config.SinkListen, receiver.receive)
-	address, err := server.Listen()
+	listener, err := r.network.listen("tcp", r.config.SinkListen)
 	if err != nil {
-		return err
+		return fmt.Errorf("loadtest: listen for callbacks: %w", err)
 	}
-	r.callback = "http://" + address + "/"
+	server := sink.NewServer(r.config.SinkListen, receiver.receive)
+	server.Use(listener)
+	r.callback = "http://" + listener.Addr().String() + "/"
 	go func() { done <- server.Run(ctx) }()
 	return nil
 }
 
 // load sends until time or timers are used up.
 func (r *run) load(ctx context.Context) {
-	before := sampleCPU()
 	var instantMs int64
 	if r.config.SameInstant {
 		d, _ := parseDelay(r.config.Delay) // validated
@@ -134,12 +174,11 @@ func (r *run) load(ctx context.Context) {
 	}
 	workers.Wait()
 	r.loaded = time.Now()
-	r.cpu = useBetween(before, sampleCPU())
 }
 
 func (r *run) worker(number int) *worker {
 	t := r.targets[number%len(r.targets)]
-	return &worker{stripe: uint64(number), target: t, timeout: r.config.Timeout,
+	return &worker{stripe: uint64(number), target: t, dial: r.network.dial, timeout: r.config.Timeout,
 		requests: newRequests(r.names, r.ledger, r.callback, t.host, r.config.Token),
 		ledger:   r.ledger, tally: r.tally}
 }
@@ -158,6 +197,7 @@ func (r *run) drain(ctx context.Context) {
 	untilMs := r.awaitUntilMs()
 	fired, progressed := int64(-1), time.Now()
 	for step := time.Millisecond; ctx.Err() == nil; step = min(step*2, 250*time.Millisecond) {
+		looked := time.Now()
 		if now := r.tally.fired.Load(); now != fired {
 			fired, progressed = now, time.Now()
 		}
@@ -171,7 +211,8 @@ func (r *run) drain(ctx context.Context) {
 		if time.Since(progressed) > r.config.Grace {
 			break
 		}
-		pause(ctx, step)
+		// A look at millions of timers must not cost what is being measured.
+		pause(ctx, max(step, 20*time.Since(looked)))
 	}
 	if last := r.lastDueMs(markPrevented); last > 0 {
 		pause(ctx, time.Until(time.UnixMilli(last).Add(min(r.config.Grace, cancelledLinger))))
@@ -232,11 +273,11 @@ func (r *run) report(cut bool) Report {
 		Duplicate: t.duplicate.Load(), Lost: a.lost + a.vanished, Pending: a.pending,
 		CancelledFired: t.cancelledFired.Load(), Stale: t.stale.Load(), WrongPayload: t.wrong.Load(),
 		Unexpected: t.unexpected.Load(), Vanished: t.vanished.Load(), Added: t.added.Load(),
-		Refused: t.refused.Load(), Unknown: t.unknown.Load(), Timeouts: t.timeouts.Load(),
+		Refused: t.refused.Load(), Unknown: t.unknown.Load(), ServerErrors: t.serverErrors.Load(), Timeouts: t.timeouts.Load(),
 		Broken: t.broken.Load(), Prevented: t.prevented.Load(), Conflicts: t.conflicts.Load(),
 		Dead: t.dead.Load(), Retries: t.retries.Load(), AddedLate: t.addedLate.Load(),
 		Unsent: t.unsent.Load(), Foreign: t.foreign.Load(), ByOp: map[string]int64{},
-		CutShort: cut, TesterCPU: r.cpu.cores, Bottleneck: r.cpu.bottleneck,
+		CutShort: cut, TesterCPU: r.cpu.cores, Bottleneck: r.cpu.bottleneck || (r.config.Mode == ModeFire && r.watch.saturated),
 		Config: r.config, Started: r.start,
 	}
 	for op := range t.byOperation {

@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,13 +20,22 @@ type settlement struct {
 	mu     sync.Mutex
 	topic  int64
 	number int64
+
+	unanswered atomic.Int64 // timers asked about in vain since the last answer
 }
+
+// settleVain is after how many timers without an answer the settlement gives a
+// server up.
+const settleVain = 20 * settleBatch
 
 // next gathers the next timers of one topic.
 func (s *settlement) next(c *call, _ time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.op, c.numbers = opCancel, c.numbers[:0]
+	if s.unanswered.Load() >= settleVain {
+		return false
+	}
 	issued := s.ledger.issued.Load()
 	for ; s.topic < s.names.topics; s.topic, s.number = s.topic+1, 0 {
 		for ; s.number < issued && len(c.numbers) < settleBatch; s.number++ {
@@ -84,8 +94,10 @@ func (s *settlement) book(t *tally, number int64, r result) bool {
 		// Gone: forgotten, or said to be fired without having arrived here.
 		return t.bookMissing(s.ledger, number)
 	default:
+		s.unanswered.Add(1)
 		return false
 	}
+	s.unanswered.Store(0)
 	return true
 }
 

@@ -20,11 +20,14 @@ func (r Report) writeTable(w io.Writer) {
 	fmt.Fprintf(w, "  %d connections, batch %d, payload %d B, delay %s, seed %d, %s\n", c.Connections, c.Batch, c.Payload, c.Delay, c.Seed, loop)
 	fmt.Fprintf(w, "  %-14s %9s %9s %9s %9s %9s\n", "ms", "p50", "p90", "p99", "p99.9", "max")
 	writeRow(w, "latency", r.Latency)
-	if r.Fired > 0 {
+	if r.Fired > 0 && c.Sink == "" {
 		writeRow(w, "lateness", r.Lateness)
 	}
 	fmt.Fprintf(w, "  %d operations in %.2fs: %s/s, %d errors\n", r.Ops, r.Seconds, count(r.OpsPerSecond), r.Errors)
-	if r.Fired > 0 {
+	switch {
+	case c.Sink != "":
+		fmt.Fprintf(w, "  %d fired, as the server says\n", r.Fired)
+	case r.Fired > 0:
 		fmt.Fprintf(w, "  %d fired: %s/s from first to last\n", r.Fired, count(r.FiredPerSecond))
 	}
 	fmt.Fprintf(w, "  added %d, prevented %d, unknown %d, refused %d, too late to change %d\n", r.Added, r.Prevented, r.Unknown, r.Refused, r.Conflicts)
@@ -45,6 +48,7 @@ func (r Report) writeNotes(w io.Writer) {
 		count  int64
 		format string
 	}{
+		{r.ServerErrors, "%d operations were answered 5xx\n"},
 		{r.Timeouts, "%d requests timed out\n"},
 		{r.Broken, "%d connections were refused or cut\n"},
 		{r.Retries, "%d deliveries were retries\n"},

@@ -19,7 +19,7 @@ type tally struct {
 	inFlight                              atomic.Int64
 	fired, retries, early, duplicate      atomic.Int64
 	cancelledFired, stale, wrong, foreign atomic.Int64
-	unexpected                            atomic.Int64
+	serverErrors, unexpected              atomic.Int64
 	firstFiredUs, lastFiredUs             atomic.Int64 // arrivals, Unix µs
 
 	latency  *hist.Recorder

@@ -16,6 +16,10 @@ const (
 	// are not joined but left out, and only the totals go on.
 	maxSeries = 4 * 3600
 
+	// minCPUInterval is how many seconds a CPU comparison needs: the machine's
+	// figures come in steps of 10 ms.
+	minCPUInterval = 0.5
+
 	// quietInterval is how often a progress line is printed where a line cannot
 	// be overwritten.
 	quietInterval = 5 * time.Second
@@ -33,18 +37,20 @@ type watch struct {
 
 	latency, lateness *hist.Histogram // totals of the measured time
 	series            []second
+	saturated         bool // in some second with deliveries, the tester was the bottleneck
 
 	lastAt         time.Time
 	lastOps        int64
 	lastFired      int64
 	lastPrinted    time.Time
 	interval       [2]*hist.Histogram
+	lastCPU        cpuSample
 	printedAnyLine bool
 }
 
 func newWatch(t *tally, start, measure time.Time, out io.Writer, quiet bool) *watch {
 	w := &watch{tally: t, start: start, measure: measure, out: out, quiet: quiet || out == nil,
-		latency: hist.New(), lateness: hist.New(), lastAt: start, lastPrinted: start,
+		latency: hist.New(), lateness: hist.New(), lastAt: start, lastPrinted: start, lastCPU: sampleCPU(),
 		interval: [2]*hist.Histogram{hist.New(), hist.New()}}
 	if file, ok := out.(*os.File); ok {
 		info, err := file.Stat()
@@ -85,6 +91,11 @@ func (w *watch) look(now time.Time) {
 	w.latency.Merge(latency)
 	w.lateness.Merge(lateness)
 	ops, fired := w.operations(), w.tally.fired.Load()
+	cpu := sampleCPU()
+	if fired > w.lastFired && elapsed > minCPUInterval && useBetween(w.lastCPU, cpu).bottleneck {
+		w.saturated = true
+	}
+	w.lastCPU = cpu
 	rate := float64(ops-w.lastOps) / elapsed
 	if len(w.series) < maxSeries {
 		w.series = append(w.series, second{at: now.Sub(w.start).Seconds(), ops: rate,

@@ -44,6 +44,7 @@ type pace struct {
 type worker struct {
 	stripe   uint64
 	target   target
+	dial     dialFunc
 	timeout  time.Duration
 	requests *requests
 	source   source
@@ -209,8 +210,9 @@ func (w *worker) measure(failed int64, answered bool, from, now time.Time) {
 }
 
 func (w *worker) connect(ctx context.Context) bool {
-	dialer := net.Dialer{Timeout: w.timeout}
-	conn, err := dialer.DialContext(ctx, "tcp", w.target.address)
+	within, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	conn, err := w.dial(within, "tcp", w.target.address)
 	if err != nil {
 		w.tally.broken.Add(1)
 		return false

@@ -5,14 +5,14 @@ import (
 	"math/bits"
 )
 
-// The arena's units. A ref is a chunk's number and an offset in units of 8 bytes, so one arena holds up to
-// 32 GiB; 0 is no ref, which the first chunk's first unit pays for.
+// The arena's units. A ref is a chunk's number and an offset in units of 4 bytes, so one arena holds up to
+// 16 GiB; 0 is no ref, which the first chunk's first unit pays for.
 const (
-	unitBits    = 3
+	unitBits    = 2
 	chunkBits   = 16 // chunks are at most 64 KiB, but for blocks that have one of their own
 	offsetBits  = chunkBits - unitBits
 	maxChunks   = 1 << (32 - offsetBits)
-	fineMax     = 512  // block sizes up to here are multiples of 8, above in 16 steps per doubling
+	fineMax     = 512  // block sizes up to here are multiples of 4, above in 16 steps per doubling
 	classMax    = 8192 // larger blocks get a chunk of their own
 	fineClasses = fineMax >> unitBits
 	classes     = fineClasses + 4*16
@@ -20,7 +20,7 @@ const (
 )
 
 // arena keeps byte blocks of many sizes in few large chunks, so that the garbage collector has nothing to mark
-// and waste stays under 8 bytes for small blocks and 6 % for larger ones. Where a block lies is a replica's
+// and waste stays under 4 bytes for small blocks and 6 % for larger ones. Where a block lies is a replica's
 // own matter. A block does not move; its bytes are written once.
 type arena struct {
 	chunks []chunk
@@ -72,7 +72,7 @@ func (a *arena) alloc(n int) (ref uint32, block []byte) {
 		i := a.addChunk(n, n)
 		c := &a.chunks[i]
 		c.live, c.fresh = 1, uint32(n)
-		return i<<offsetBits | 1, c.data[8 : 8+n]
+		return i<<offsetBits | 1, c.data[1<<unitBits : 1<<unitBits+n]
 	}
 	class := classOf(n)
 	i := a.rooms[class]
@@ -157,9 +157,9 @@ func (a *arena) addChunk(bytes, size int) uint32 {
 	}
 	c := chunk{size: uint32(size), next: noChunk, prev: noChunk}
 	if size > classMax {
-		bytes += 8
+		bytes += 1 << unitBits
 	} else if i == 0 {
-		c.fresh = 8
+		c.fresh = 1 << unitBits
 	}
 	c.data = make([]byte, bytes)
 	a.chunks[i] = c

@@ -10,7 +10,7 @@ const (
 )
 
 // index finds slot numbers by a 32-bit hash. It is an extendible hash table of small open-addressing parts: a
-// part that is full grows by a fifth or splits in two, so that no insert copies more than one part, and it is
+// part that is full grows by a sixth or splits in two, so that no insert copies more than one part, and it is
 // about three quarters full at any size. An entry is hash<<32 | number; numbers are never 0.
 type index struct {
 	dir   []*part
@@ -60,7 +60,7 @@ func (x *index) insert(hash, number uint32) {
 		x.dir = []*part{x.newPart(0, partMin)}
 	}
 	p := x.part(hash)
-	for p.used+1 > len(p.entries)-len(p.entries)/7 {
+	for p.used+1 > len(p.entries)-len(p.entries)/8 {
 		x.expand(p, hash)
 		p = x.part(hash)
 	}
@@ -137,11 +137,11 @@ func (x *index) locate(hash, number uint32) (*part, int) {
 	}
 }
 
-// expand makes room in p, the part of hash. A part whose entries are all of nearly one hash cannot be split
-// usefully; it grows instead.
+// expand makes room in p, the part of hash. A part that only a much larger directory would split, since its hashes
+// are all nearly one (which a client can bring about), grows instead.
 func (x *index) expand(p *part, hash uint32) {
-	if p.used < partMax || p.depth >= 24 {
-		x.resize(p, p.used+p.used/5+partMin/2)
+	if p.used < partMax*7/8 || p.depth == x.depth && len(x.dir) >= 8*x.parts {
+		x.resize(p, p.used+p.used/3+partMin/2)
 		return
 	}
 	if p.depth == x.depth {

@@ -19,6 +19,7 @@ func (l *lead) lease(b *Batch) {
 		e := n.head()
 		if !l.stands(e) {
 			n.pop()
+			budget--
 			continue
 		}
 		permit := l.acquire(n)

@@ -69,8 +69,8 @@ func (t *Table) Owner() uint64 { return t.owner }
 
 // MemoryBytes is what is allocated for timers, in use or not.
 func (t *Table) MemoryBytes() int64 {
-	const wheelNode, chainEntry = 16, 40
-	wheelNodes := (int64(t.slab.high) + 4096) &^ 4095
+	const wheelNode, wheelChunk, chainEntry = 20, 1024, 40
+	wheelNodes := (int64(t.slab.high) + wheelChunk) &^ (wheelChunk - 1)
 	return t.slab.memory() + t.runs.memory() + t.blobs.memory() + t.ids.memory() + t.targets.memory() +
 		wheelNodes*wheelNode + int64(len(t.chains))*chainEntry
 }

@@ -21,9 +21,9 @@ const createdLen = 6
 
 // blob is what a client said of a timer, and its identity, decoded in place. In the arena it is
 //
-//	length | flags u8 | target? | tag u32 | content u64 | created u48 | version? | updated − created? | id length u8 | id | rest of the spec
+//	pad | flags u8 | target? | tag u32 | content u64 | created u48 | version? | updated − created? | id length u8 | id | rest of the spec
 //
-// where length is of what follows, and numbers without a size are varints. The due time is in the slot or run.
+// and pad bytes, up to the end of its block; numbers without a size are varints. The due time is in the slot or run.
 type blob struct {
 	flags     byte
 	target    uint32 // row
@@ -39,8 +39,8 @@ type blob struct {
 // view decodes a blob. Its slices are the arena's: valid until the timer changes.
 func (t *Table) view(ref uint32) blob {
 	b := t.blobs.at(ref)
-	n, k := binary.Uvarint(b)
-	b = b[k : k+int(n)]
+	pad, k := binary.Uvarint(b)
+	b = b[k : len(b)-int(pad)]
 	v := blob{flags: b[0]}
 	b = b[1:]
 	if v.flags&blobTarget != 0 {
@@ -90,8 +90,8 @@ func (t *Table) putBlob(h Handle, v *blob) uint32 {
 		v.flags |= blobUpdated
 		n += uvarintLen(uint64(v.updatedMs - v.createdMs))
 	}
-	ref, room := t.blobs.alloc(uvarintLen(uint64(n)) + n)
-	b := append(binary.AppendUvarint(room[:0], uint64(n)), v.flags)
+	ref, b := t.allocPadded(n)
+	b = append(b, v.flags)
 	if v.target != 0 {
 		b = binary.AppendUvarint(b, uint64(v.target))
 	}
@@ -110,6 +110,18 @@ func (t *Table) putBlob(h Handle, v *blob) uint32 {
 	b = append(b, v.rest...)
 	t.blobSum += t.blobHash(h, v.flags, v.target, b[from:])
 	return ref
+}
+
+// allocPadded returns a block for n bytes, cut to its prefix, which says how much longer it is than what goes in.
+func (t *Table) allocPadded(n int) (ref uint32, b []byte) {
+	ref, b = t.blobs.alloc(1 + n)
+	if pad := len(b) - 1 - n; pad < 0x80 {
+		return ref, append(b[:0], byte(pad))
+	}
+	t.blobs.release(ref)
+	ref, b = t.blobs.alloc(2 + n)
+	pad := len(b) - 2 - n
+	return ref, append(b[:0], byte(pad)|0x80, byte(pad>>7))
 }
 
 func (t *Table) dropBlob(h Handle, ref uint32) {

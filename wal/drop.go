@@ -30,8 +30,8 @@ func (s *Stream) DropBefore(gen uint64) error {
 	if len(victims) == 0 {
 		return failed
 	}
-	mark := firstMark{gen: keep.Gen, seq: keep.FirstSeq, prevHash: keep.prevHash}
-	if err := writeFirst(s.fs, s.dir, mark); err != nil {
+	at := mark{gen: keep.Gen, seq: keep.FirstSeq, prevHash: keep.prevHash}
+	if err := writeMark(s.fs, s.dir, firstName, firstMagic, at); err != nil {
 		return fmt.Errorf("wal: drop generations below %d: %w", keep.Gen, err)
 	}
 	s.mu.Lock()

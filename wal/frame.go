@@ -10,10 +10,6 @@ const (
 	frameMagic   uint16 = 0xCA71
 	frameVersion uint8  = 1
 
-	// flagClose marks the frame that a clean shutdown adds. It has no records;
-	// its syncedSeq proves that all before it was durable.
-	flagClose uint8 = 1
-
 	frameHeaderBytes = 40
 
 	// MaxFrameBytes bounds a frame, header included.
@@ -79,7 +75,6 @@ func (f *Frame) Records() int { return f.records }
 
 // header is the part of a frame that the writer fills in.
 type header struct {
-	flags    uint8
 	seq      uint64 // 1 is the first frame of a stream; runs across generations
 	prevHash uint32 // low half of the previous frame's hash: the chain
 	synced   uint64 // all frames up to this one were durable when this one was written
@@ -90,7 +85,7 @@ type header struct {
 func sealFrame(b []byte, h header) uint64 {
 	binary.LittleEndian.PutUint16(b[offMagic:], frameMagic)
 	b[offVersion] = frameVersion
-	b[offFlags] = h.flags
+	b[offFlags] = 0 // none defined yet
 	binary.LittleEndian.PutUint64(b[offSeq:], h.seq)
 	binary.LittleEndian.PutUint32(b[offPrev:], h.prevHash)
 	binary.LittleEndian.PutUint64(b[offSynced:], h.synced)
@@ -124,7 +119,6 @@ func openFrame(b []byte) (h header, hash uint64, err error) {
 		return h, 0, errVersion
 	}
 	h = header{
-		flags:    b[offFlags],
 		seq:      binary.LittleEndian.Uint64(b[offSeq:]),
 		prevHash: binary.LittleEndian.Uint32(b[offPrev:]),
 		synced:   binary.LittleEndian.Uint64(b[offSynced:]),

@@ -47,18 +47,18 @@ func (p *printer) scanned(_ string, found *streamScan) {
 	for _, g := range found.gens {
 		p.printf("  generation %d: frames %d to %d, %d bytes\n", g.Gen, g.FirstSeq, g.LastSeq, g.Bytes)
 	}
-	p.printf("  next frame %d, all up to %d vouched for as durable\n", found.chain.next, found.chain.synced)
+	end := "not closed cleanly, or in use"
+	if found.closed {
+		end = "closed cleanly"
+	}
+	p.printf("  next frame %d, %s\n", found.chain.next, end)
 }
 
 func (p *printer) frame(gen uint64, segment string, off int64, h header, records []byte) {
 	count, _ := checkRecords(records)
-	kind := ""
-	if h.flags&flagClose != 0 {
-		kind = ", clean close"
-	}
 	at := time.UnixMilli(int64(h.wallMs)).UTC().Format("2006-01-02T15:04:05.000Z")
-	p.printf("  frame %d: %s/%s offset %d, %d bytes, %d records, synced %d, %s%s\n",
-		h.seq, genName(gen), segment, off, frameHeaderBytes+len(records), count, h.synced, at, kind)
+	p.printf("  frame %d: %s/%s offset %d, %d bytes, %d records, synced %d, %s\n",
+		h.seq, genName(gen), segment, off, frameHeaderBytes+len(records), count, h.synced, at)
 	for p.opt.Records && len(records) > 0 {
 		var r Record
 		r, records, _ = nextRecord(records)

@@ -43,6 +43,9 @@ func (s *Stream) recover(replay func(Position, Record) error) error {
 			return fmt.Errorf("wal: repair %s: %w", s.dir, err)
 		}
 	}
+	if err := s.unmarkEnd(); err != nil {
+		return fmt.Errorf("wal: open %s: %w", s.dir, err)
+	}
 	if err := s.begin(found); err != nil {
 		return fmt.Errorf("wal: open %s: %w", s.dir, err)
 	}
@@ -117,6 +120,18 @@ func (s *Stream) repair(found *streamScan) error {
 	return f.Sync()
 }
 
+// unmarkEnd removes the END file, durably, before anything is appended behind it.
+func (s *Stream) unmarkEnd() error {
+	err := s.fs.Remove(filepath.Join(s.dir, endName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.fs.SyncDir(s.dir)
+}
+
 // begin starts the segment that will be appended to. An empty last one is replaced by its
 // own name; otherwise a full generation is closed.
 func (s *Stream) begin(found *streamScan) error {
@@ -128,7 +143,7 @@ func (s *Stream) begin(found *streamScan) error {
 		if err := s.turn(1, 1, 0); err != nil {
 			return err
 		}
-		return writeFirst(s.fs, s.dir, firstMark{gen: 1, seq: 1})
+		return writeMark(s.fs, s.dir, firstName, firstMagic, mark{gen: 1, seq: 1})
 	}
 	g := s.gens[len(s.gens)-1]
 	s.w.gen, s.w.genBytes = g.Gen, g.Bytes

@@ -6,7 +6,8 @@ import "time"
 type Options struct {
 	// GenBytes is the size at which a generation is closed. Default 128 MiB.
 	GenBytes int64
-	// SegmentBytes is the size of a segment file, prepared ahead. Default 4 MiB, at most GenBytes and 256 MiB.
+	// SegmentBytes is the size of a segment file, prepared ahead. tidwall/wal keeps the segment being
+	// written in memory and grows it by copying, so small is quick. Default 1 MiB, at most GenBytes and 256 MiB.
 	SegmentBytes int64
 	// QueueFrames bounds the frames that wait for the writer. Default 4096.
 	QueueFrames int
@@ -34,7 +35,7 @@ type Observe struct {
 
 const (
 	defaultGenBytes     = 128 << 20
-	defaultSegmentBytes = 4 << 20
+	defaultSegmentBytes = 1 << 20
 	maxSegmentBytes     = 256 << 20
 	defaultQueueFrames  = 4096
 	defaultLowDiskBytes = 256 << 20

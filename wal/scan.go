@@ -3,14 +3,14 @@ package wal
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 )
 
 // streamScan is what a read through a whole stream found.
 type streamScan struct {
 	fresh  bool // nothing was ever written
-	first  firstMark
+	closed bool // cleanly: the END file says so
+	first  mark
 	gens   []GenInfo // ascending; those without a segment are left out
 	empty  []uint64  // directories of generations without a segment
 	old    []uint64  // generations before FIRST: a drop that was not finished
@@ -49,13 +49,14 @@ func (s *scanner) scan() (*streamScan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("wal: list %s: %w", s.dir, err)
 	}
-	s.out.first, err = readFirst(s.fs, s.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s.unborn(gens)
-	}
+	first, born, err := readMark(s.fs, s.dir, firstName, firstMagic)
 	if err != nil {
 		return nil, err
 	}
+	if !born {
+		return s.unborn(gens)
+	}
+	s.out.first = first
 	if gens, err = s.arrange(gens); err != nil {
 		return nil, err
 	}
@@ -65,7 +66,25 @@ func (s *scanner) scan() (*streamScan, error) {
 			return nil, err
 		}
 	}
+	if err := s.checkEnd(); err != nil {
+		return nil, err
+	}
 	return &s.out, nil
+}
+
+// checkEnd refuses a stream that does not reach as far as when it was closed.
+func (s *scanner) checkEnd() error {
+	end, closed, err := readMark(s.fs, s.dir, endName, endMagic)
+	if err != nil || !closed {
+		return err
+	}
+	s.out.closed = true
+	l := s.out.last
+	if c := s.out.chain; c.next != end.seq || c.prevHash != end.prevHash {
+		return &CorruptionError{Dir: l.dir, Segment: l.name, Offset: l.end, Seq: c.next,
+			Err: fmt.Errorf("%w (frame %d)", errNotTheEnd, end.seq-1)}
+	}
+	return nil
 }
 
 // unborn handles a stream without a FIRST file: its creation was not finished, which is

@@ -61,7 +61,6 @@ func nextEntry(b []byte) (data []byte, size int, err error) {
 type chain struct {
 	next     uint64 // sequence number of the next frame
 	prevHash uint32
-	synced   uint64 // highest syncedSeq seen
 }
 
 // scan walks the entries of a segment's bytes and calls visit for each good frame.
@@ -101,7 +100,6 @@ func (c *chain) admit(b []byte) (header, error) {
 	}
 	c.next++
 	c.prevHash = uint32(hash)
-	c.synced = max(c.synced, h.synced)
 	return h, nil
 }
 

@@ -8,7 +8,7 @@ import (
 
 const (
 	spareDir  = "spare"
-	zeroBytes = 256 << 10 // written at a time when space is prepared
+	zeroBytes = 256 << 10 // written and synced at a time: a sync of the log never waits behind more
 )
 
 var zeros [zeroBytes]byte

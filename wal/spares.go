@@ -1,8 +1,10 @@
 package wal
 
 import (
+	"errors"
 	"path/filepath"
 	"sync"
+	"syscall"
 )
 
 // spares hands out the next segment. While the stream runs, a goroutine prepares one
@@ -52,14 +54,14 @@ func (p *spares) prepareNext() {
 	}
 }
 
-// take returns a prepared segment. If preparing failed it is tried once more, because
-// nothing was promised on it: a full disk may have room again.
+// take returns a prepared segment. If there was no room for it that is tried once more: a
+// drop may have made some since. Any other failure means a sick disk and stands.
 func (p *spares) take(fsys FS, dir string, size int64) (*segment, error) {
 	if p.pending {
 		got := <-p.ready
 		p.pending = false
-		if got.err == nil {
-			return got.seg, nil
+		if !errors.Is(got.err, syscall.ENOSPC) {
+			return got.seg, got.err
 		}
 	}
 	return prepareSegment(fsys, dir, size)

@@ -207,7 +207,7 @@ func TestSubmitLimits(t *testing.T) {
 		t.Fatalf("third frame in a queue of two: %v", err)
 	}
 	huge := NewFrame()
-	huge.Append(RecordEntries, 0, make([]byte, MaxFrameBytes))
+	huge.buf = make([]byte, MaxFrameBytes+1)
 	if err := s.Submit(huge, true, nil); !errors.Is(err, ErrFrameTooLarge) {
 		t.Fatalf("huge frame: %v", err)
 	}
@@ -310,11 +310,16 @@ func TestFaultsPoison(t *testing.T) {
 func TestRunReturnsTheFailure(t *testing.T) {
 	fsys := NewMemFS()
 	s, _ := mustOpen(t, fsys, small())
-	fsys.FailNth(OpSync, 3, syscall.EIO) // the first prepares a segment
+	fsys.SetHook(func(n int, op Op, _ string) error {
+		if n > 60 && op == OpSync {
+			return syscall.EIO
+		}
+		return nil
+	})
 	ran := make(chan error, 1)
 	go func() { ran <- s.Run(context.Background()) }()
 	var err error
-	for i := 0; err == nil && i < 10; i++ {
+	for i := 0; err == nil && i < 1000; i++ {
 		done := make(chan error, 1)
 		if err = s.Submit(frameOf(i), true, func(_ Position, err error) { done <- err }); err == nil {
 			err = <-done

@@ -89,7 +89,7 @@ func (s *survey) walk(dir string, depth int) error {
 // isStream tells a stream directory by its FIRST file or a generation in it.
 func isStream(list []DirEntry) bool {
 	for _, e := range list {
-		if _, gen := parseGenName(e.Name); e.Dir && gen || !e.Dir && e.Name == firstName {
+		if _, gen := parseGenName(e.Name); e.Dir && gen || !e.Dir && (e.Name == firstName || e.Name == endName) {
 			return true
 		}
 	}

@@ -173,36 +173,16 @@ func (s *Stream) turn(gen, first uint64, prevHash uint32) error {
 	return nil
 }
 
-// finish marks the end of a clean life: a frame without records that says that all before
-// it is durable, so that later damage to the last frames is told from a torn write.
+// finish marks the end of a clean life: the last segment whole, then the END file.
 func (s *Stream) finish() error {
 	defer s.w.spares.remove(s.fs, s.dir)
-	if s.w.seg.dirty {
-		if err := s.syncBatch(); err != nil {
-			return s.poison(nil, err)
-		}
-	}
-	err := s.writeCloseFrame()
+	err := s.w.seg.seal()
 	if err == nil {
-		err = s.w.seg.seal()
+		at := mark{gen: s.w.gen, seq: s.w.seq + 1, prevHash: s.w.prevHash}
+		err = writeMark(s.fs, s.dir, endName, endMagic, at)
 	}
 	if err != nil {
 		return s.poison(nil, fmt.Errorf("wal: close %s: %w", s.dir, err))
 	}
-	return nil
-}
-
-func (s *Stream) writeCloseFrame() error {
-	if s.w.seg.bytes == 0 {
-		return nil // the segment before is sealed, nothing to vouch for
-	}
-	s.w.synced = s.w.seq
-	s.w.entries = s.w.entries[:0]
-	f := NewFrame()
-	bytes := s.sealNext(f.buf, header{flags: flagClose, synced: s.w.synced, wallMs: uint64(s.opt.NowMs())})
-	if err := s.w.seg.append(s.w.entries, bytes); err != nil {
-		return err
-	}
-	s.grow(bytes)
 	return nil
 }

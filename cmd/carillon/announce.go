@@ -42,6 +42,6 @@ func isReady(ctx context.Context, client *http.Client, address string) bool {
 		return false
 	}
 	defer resp.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection is used again
 	return resp.StatusCode == http.StatusOK
 }

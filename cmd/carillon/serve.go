@@ -58,6 +58,7 @@ func (s *serveCmd) Run(term *terminal) error {
 	}
 	ctx, release := untilSignal(term)
 	defer release()
+	go paceGC(ctx)
 	onHangup(ctx, func() {
 		if err := n.Reload(); err != nil {
 			logger.Error("the auth file was not read again; the tokens from before still hold", "error", err)

@@ -75,6 +75,9 @@ func (s *Server) Listen() (string, error) {
 	return listener.Addr().String(), nil
 }
 
+// Use takes a listener that is bound already, instead of Listen.
+func (s *Server) Use(listener net.Listener) { s.listener = listener }
+
 // Run serves until the context ends, then lets running calls finish for at
 // most five seconds.
 func (s *Server) Run(ctx context.Context) error {

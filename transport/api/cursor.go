@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"math"
+	"strings"
 
 	"carillon/shard"
 
@@ -78,7 +79,7 @@ func sealCursor(b []byte, listing uint64) string {
 }
 
 func openCursor(s string, kind byte, listing uint64) ([]byte, bool) {
-	if len(s) > maxCursorBytes {
+	if len(s) > maxCursorBytes || strings.ContainsAny(s, "\r\n") { // the decoder skips line ends
 		return nil, false
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)

@@ -443,3 +443,14 @@ func (e *fakeEngine) changes() int {
 	defer e.mu.Unlock()
 	return e.wrote
 }
+
+// keepingEngine keeps every command that it is given.
+type keepingEngine struct {
+	*fakeEngine
+	kept chan *shard.Command
+}
+
+func (e *keepingEngine) Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error) {
+	e.kept <- cmd
+	return e.fakeEngine.Do(ctx, id, cmd, brief)
+}

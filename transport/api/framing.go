@@ -168,9 +168,6 @@ func (f *framer) next() {
 	f.state, f.head, f.left, f.length, f.chunked, f.http10 = inRequestLine, 0, 0, -1, false, false
 }
 
-// between reports that nothing of a request has arrived that has not been read whole.
-func (f *framer) between() bool { return f.state == inRequestLine && len(f.part) == 0 }
-
 func (f *framer) requestLine(line []byte) *frameError {
 	if len(line) == 0 {
 		if f.head > maxEmptyLines*len("\r\n") {

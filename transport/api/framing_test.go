@@ -12,15 +12,14 @@ import (
 	"time"
 )
 
-// raw sends bytes on a connection of its own and reads every answer until the server closes or has been quiet for as
-// long as it takes to answer the sentinel, a good request sent last by tests that expect the connection to live.
+// rawAnswer is what came back on a connection.
 type rawAnswer struct {
 	statuses []int
 	bodies   []string
 	closed   bool // the server closed; no reset
 }
 
-// raw writes the parts, each in a write of its own, and reads n answers (all until the close when n < 0).
+// raw writes the parts on a connection of its own, each in one write, and reads n answers (all until the close when n < 0).
 func (h *harness) raw(n int, parts ...string) rawAnswer {
 	h.t.Helper()
 	conn, err := net.Dial("tcp", h.addr)

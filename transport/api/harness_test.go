@@ -113,7 +113,9 @@ func (h *harness) do(method, target, body string, headers ...string) *reply {
 	if _, err := io.WriteString(h.conn, b.String()); err != nil {
 		h.t.Fatal(err)
 	}
-	return h.read(method)
+	r := h.read(method)
+	checkDocumented(h.t, method, target, r.status)
+	return r
 }
 
 func (h *harness) dial() {

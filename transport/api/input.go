@@ -9,7 +9,8 @@ import (
 	"carillon/shard"
 )
 
-// field is a set of fields of a timer as a client writes it.
+// field is a set of fields of a timer as a client writes it. The bits go into content hashes, which are stored: new ones
+// are added at the end.
 type field uint64
 
 const (

@@ -57,7 +57,7 @@ var titles = map[string]string{
 	badTime: "Bad time", badName: "Bad name", badHeader: "Bad callback header", badURL: "Bad callback URL",
 	"unauthorized": "No valid token", "forbidden": "Token may not do this",
 	notFound: "Not found", unknownTopic: "Unknown topic", unknownTimer: "Unknown timer",
-	"method_not_allowed": "Method not allowed", "timeout": "Request took too long",
+	"method_not_allowed": "Method not allowed",
 	"exists": "Id in use with other content", "in_flight": "A call is running", "not_empty": "Topic is not empty",
 	"over": "Timer has ended", "version_mismatch": "Another version", tooLarge: "Too large",
 	"unsupported_media_type": "Unsupported media type", "no_callback": "No callback URL",
@@ -93,7 +93,6 @@ func appendProblem(b []byte, p *problem) []byte {
 
 // writeProblem makes p the whole response.
 func writeProblem(ctx *fasthttp.RequestCtx, p *problem) {
-	ctx.Response.Header.Del("ETag")
 	ctx.SetStatusCode(p.status)
 	ctx.SetContentType("application/problem+json")
 	if p.status == 503 || p.status == 429 {

@@ -42,7 +42,7 @@ func (rq *request) json(status int, body []byte) {
 // mediaType checks Content-Type and Content-Encoding of a request that has a body.
 func (rq *request) mediaType() (ndjson bool, p *problem) {
 	h := &rq.ctx.Request.Header
-	if enc := h.Peek("Content-Encoding"); len(enc) > 0 && string(enc) != "identity" {
+	if enc := h.Peek("Content-Encoding"); len(enc) > 0 {
 		return false, fail(415, "unsupported_media_type", "Content-Encoding is not supported: send the body as it is")
 	}
 	if string(h.ContentType()) == "application/json" || len(h.ContentType()) == 0 && len(rq.ctx.Request.Body()) == 0 {

@@ -1,7 +1,5 @@
 package api
 
-import "github.com/valyala/fasthttp"
-
 // route is one thing that can be asked. Segments in braces are parameters; HEAD goes with GET.
 type route struct {
 	method, path string
@@ -73,6 +71,5 @@ func (rq *request) metrics() *problem {
 		return fail(404, notFound, "metrics are off")
 	}
 	rq.s.cfg.Metrics(rq.ctx)
-	rq.ctx.Response.Header.Del(fasthttp.HeaderConnection)
 	return nil
 }

@@ -103,7 +103,7 @@ func (s *Server) answerFault(ctx *fasthttp.RequestCtx, err error) {
 		case c.fault != nil:
 			p = c.fault.problem()
 		case c.timedOut:
-			p = fail(408, "timeout", "the request did not arrive in time")
+			p = fail(408, badRequest, "the request did not arrive in time")
 		}
 	}
 	ctx.Response.Reset()

@@ -86,9 +86,11 @@ func (rq *request) readTimer() *problem {
 	return nil
 }
 
+var etagName = []byte("ETag")
+
 func (rq *request) answerTimer(status int, topic *shard.Topic, t *shard.Timer) {
 	var etag [16]byte
-	rq.ctx.Response.Header.SetBytesV("ETag", appendETag(etag[:0], t.Version))
+	rq.ctx.Response.Header.SetCanonical(etagName, appendETag(etag[:0], t.Version))
 	w := rq.timerWriter(topic)
 	rq.json(status, w.append(rq.out(), t))
 }

@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# run.sh CARILLON OUT: the standard measurements, each of Carillon's beside its yardstick in the same run, written to OUT. It
+# ends by itself in about ten minutes. Yardsticks that are not installed (wrk, redis-server) are left out, and that is said.
+# SECONDS_EACH=10 sets the length of one measurement.
+set -euo pipefail
+carillon=$1 out=$2
+cd "$(dirname "$0")/.."
+each=${SECONDS_EACH:-10}
+dir=$(mktemp -d)
+pids=()
+trap 'for p in "${pids[@]}"; do kill "$p" 2>/dev/null || true; done; wait; rm -rf "$dir"' EXIT
+exec > >(tee "$out") 2>&1
+
+section() { printf '\n## %s\n\n' "$*"; }
+have() { command -v "$1" >/dev/null || { echo "left out: $1 is not installed"; return 1; }; }
+
+await() { # URL: until it answers
+	for _ in $(seq 200); do
+		curl -fsS -o /dev/null "$1" 2>/dev/null && return
+		read -rt 0.05 <> <(:) || true
+	done
+	echo "no answer from $1" >&2
+	return 1
+}
+
+start_node() { # on an empty directory; sets node and url
+	url=http://127.0.0.1:7791
+	rm -rf "$dir/data"
+	"$carillon" serve --data "$dir/data" --http "${url#http://}" >"$dir/node.log" 2>&1 &
+	node=$!
+	pids+=("$node")
+	await "$url/readyz"
+}
+
+stop() { kill "$1" && wait "$1" 2>/dev/null || true; }
+
+cpu_ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }
+
+resident_kib() { awk '/VmRSS/ {print $2}' "/proc/$1/status"; }
+
+echo "# Carillon benchmarks"
+echo
+"$carillon" version
+echo "machine: $(nproc) processors, $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo), $(uname -sr), $(go version | cut -d' ' -f3)"
+echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)"
+
+section "yardstick: fasthttp echo, 64 connections"
+if have wrk; then
+	go build -o "$dir/echo" ./bench/echo
+	"$dir/echo" 127.0.0.1:7792 &
+	pids+=("$!")
+	echo_pid=$!
+	for _ in 1 2 3; do wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua http://127.0.0.1:7792/ | grep -E '50%|99%|Requests/sec'; done
+	stop "$echo_pid"
+fi
+
+section "yardstick: Redis, appendfsync always, ZADD + HSET in a script"
+if have redis-server && have redis-benchmark; then
+	mkdir "$dir/redis"
+	redis-server --port 7793 --dir "$dir/redis" --appendonly yes --appendfsync always --save '' >"$dir/redis.log" &
+	redis=$!
+	pids+=("$redis")
+	for _ in $(seq 100); do redis-cli -p 7793 ping >/dev/null 2>&1 && break; read -rt 0.05 <> <(:) || true; done
+	sha=$(redis-cli -p 7793 -x SCRIPT LOAD <bench/add.redis.lua)
+	payload=$(head -c 200 /dev/zero | tr '\0' x)
+	for c in 64 256; do
+		for _ in 1 2 3; do
+			echo "$c connections: $(redis-benchmark -p 7793 -c $c -n $((each * 20000)) -r 100000000 --csv EVALSHA "$sha" 0 timer-__rand_int__ "$payload" | tail -1 | sed 's/^"EVALSHA[^"]*"/EVALSHA/')"
+		done
+	done
+	echo "pipelines of 100: $(redis-benchmark -p 7793 -c 64 -P 100 -n $((each * 50000)) -r 100000000 --csv EVALSHA "$sha" 0 timer-__rand_int__ "$payload" | tail -1 | sed 's/^"EVALSHA[^"]*"/EVALSHA/')"
+	echo "(rps, average, min, p50, p95, p99, max in ms)"
+	stop "$redis"
+fi
+
+section "durable adds, one per request, 64 connections, by wrk"
+if have wrk; then
+	start_node
+	for _ in 1 2 3; do
+		before=$(cpu_ticks "$node")
+		wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua "$url/v1/topics/bench/timers" >"$dir/wrk.out"
+		grep -E '50%|99%|Requests/sec|Non-2xx' "$dir/wrk.out"
+		requests=$(awk '/requests in/ {print $1}' "$dir/wrk.out")
+		awk -v t="$(($(cpu_ticks "$node") - before))" -v n="$requests" 'BEGIN {printf "  CPU of the node per add: %.1f µs\n", t * 10000 / n}'
+	done
+	stop "$node"
+fi
+
+start_node
+section "durable adds, one per request, 64 and 256 connections, by the load tester"
+for c in 64 64 64 256; do "$carillon" loadtest add --url "$url" -c $c -d "${each}s"; done
+section "batches of 100"
+for _ in 1 2 3; do "$carillon" loadtest add --url "$url" -c 64 -d "${each}s" --batch 100; done
+section "churn: add, then cancel"
+"$carillon" loadtest churn --url "$url" -c 64 -d "${each}s"
+section "mixed"
+"$carillon" loadtest mixed --url "$url" -c 64 -d "${each}s"
+stop "$node"
+
+start_node
+section "lateness: 1,000 timers a second at random times"
+"$carillon" loadtest fire --url "$url" -R 1000 -d "$((each * 3))s" --delay uniform:1s-5s
+section "lateness: N in one instant"
+for n in 3500 3500 3500 50000; do "$carillon" loadtest fire --url "$url" -n $n --same-instant --delay 5s --batch 100; done
+stop "$node"
+
+section "callbacks: the pool beside a bare fasthttp client, same receiver"
+go test -run '^$' -bench 'Calls/(raw|pool)$' -benchtime "$((each / 2))s" -count 3 ./transport/callback | grep -E 'Benchmark|cpu:'
+
+section "one million timers of 200 B: memory, and restart to ready"
+start_node
+"$carillon" loadtest add --url "$url" -c 16 -n 1000000 --batch 500 --payload 200 --keep
+echo "resident: $(($(resident_kib "$node") * 1024 / 1000000)) B per timer"
+kill -9 "$node" && wait "$node" 2>/dev/null || true
+began=$(date +%s%N)
+"$carillon" serve --data "$dir/data" --http "${url#http://}" >"$dir/node.log" 2>&1 &
+node=$!
+pids+=("$node")
+await "$url/readyz"
+echo "ready after kill -9: $((($(date +%s%N) - began) / 1000000)) ms, resident $(($(resident_kib "$node") * 1024 / 1000000)) B per timer"
+before=$(cpu_ticks "$node")
+read -rt 10 <> <(:) || true
+awk -v t="$(($(cpu_ticks "$node") - before))" 'BEGIN {printf "idle with a million far timers: %.1f %% of a core\n", t / 10}'
+stop "$node"
+
+section "Go benchmarks"
+go test -run '^$' -bench . -benchmem -benchtime 300ms ./... | grep -E '^(Benchmark|pkg:)' || true

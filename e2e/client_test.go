@@ -1,0 +1,193 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// client talks to a node whose address may change from one run to the next.
+type client struct {
+	base atomic.Pointer[string]
+	http *http.Client
+}
+
+func newClient(p *process) *client {
+	c := &client{http: &http.Client{
+		Timeout:   20 * time.Second,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 64, Proxy: nil},
+	}}
+	c.use(p)
+	return c
+}
+
+func (c *client) use(p *process) { c.base.Store(&p.url) }
+
+// answer is how a request ended. Status 0: there was no answer; then unsent tells that the request cannot have
+// reached the node, so that its effect is not unknown but none.
+type answer struct {
+	status   int
+	header   http.Header
+	body     []byte
+	err      error
+	unsent   bool
+	sent     time.Time
+	answered time.Time
+}
+
+func (c *client) do(method, path, body string, header ...string) answer {
+	req, err := http.NewRequest(method, *c.base.Load()+path, strings.NewReader(body))
+	if err != nil {
+		return answer{err: err, unsent: true}
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	a := answer{sent: time.Now()}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		a.answered, a.err = time.Now(), err
+		dial := (*net.OpError)(nil)
+		a.unsent = errors.As(err, &dial) && dial.Op == "dial"
+		return a
+	}
+	defer resp.Body.Close()
+	a.body, err = io.ReadAll(resp.Body)
+	a.answered = time.Now()
+	if err != nil {
+		a.err = err
+		return a
+	}
+	a.status, a.header = resp.StatusCode, resp.Header
+	return a
+}
+
+// must is do for a call that has one right answer.
+func (c *client) must(t testing.TB, status int, method, path, body string, header ...string) answer {
+	t.Helper()
+	a := c.do(method, path, body, header...)
+	if a.status != status {
+		t.Fatalf("%s %s %s: status %d (%v), want %d: %s", method, path, body, a.status, a.err, status, a.body)
+	}
+	return a
+}
+
+// timer is what the tests read of a timer.
+type timer struct {
+	Topic       string          `json:"topic"`
+	ID          string          `json:"id"`
+	UID         string          `json:"uid"`
+	Version     int             `json:"version"`
+	State       string          `json:"state"`
+	DueMs       int64           `json:"due_ms"`
+	Payload     json.RawMessage `json:"payload"`
+	Attempts    int             `json:"attempts"`
+	MaxAttempts int             `json:"max_attempts"`
+	LastStatus  int             `json:"last_status"`
+	LastError   string          `json:"last_error"`
+	NextMs      int64           `json:"next_attempt_ms"`
+	CreatedMs   int64           `json:"created_ms"`
+	FiredMs     int64           `json:"fired_ms"`
+	Reason      string          `json:"reason"`
+	LatenessMs  *int64          `json:"lateness_ms"`
+}
+
+func (a answer) timer(t testing.TB) timer {
+	t.Helper()
+	var v timer
+	a.decode(t, &v)
+	return v
+}
+
+func (a answer) decode(t testing.TB, v any) {
+	t.Helper()
+	if err := json.Unmarshal(a.body, v); err != nil {
+		t.Fatalf("status %d, body %q: %v", a.status, a.body, err)
+	}
+}
+
+// code is the problem code of an error answer.
+func (a answer) code() string {
+	var p struct {
+		Code string `json:"code"`
+	}
+	_ = json.Unmarshal(a.body, &p) // no problem, no code
+	return p.Code
+}
+
+func (a answer) outcome() string {
+	var p struct {
+		Outcome string `json:"outcome"`
+	}
+	_ = json.Unmarshal(a.body, &p)
+	return p.Outcome
+}
+
+func timerPath(topic, id string) string { return "/v1/topics/" + topic + "/timers/" + id }
+
+func (c *client) read(t testing.TB, topic, id string) timer {
+	t.Helper()
+	return c.must(t, 200, "GET", timerPath(topic, id), "").timer(t)
+}
+
+// topic makes a topic whose receiver is the URL. extra are more policy fields, as JSON, each with a leading comma.
+func (c *client) topic(t testing.TB, name, url, extra string) {
+	t.Helper()
+	c.must(t, 201, "PUT", "/v1/topics/"+name, fmt.Sprintf(`{"callback":{"url":%q}%s}`, url, extra))
+}
+
+// all lists every timer of a topic in any state.
+func (c *client) all(t testing.TB, topic string) []timer {
+	t.Helper()
+	var out []timer
+	path := "/v1/topics/" + topic + "/timers?state=scheduled,leased,done,dead,cancelled&limit=1000"
+	for cursor := ""; ; {
+		var page struct {
+			Timers []timer `json:"timers"`
+			Next   string  `json:"next_cursor"`
+		}
+		c.must(t, 200, "GET", path+cursor, "").decode(t, &page)
+		out = append(out, page.Timers...)
+		if page.Next == "" {
+			return out
+		}
+		cursor = "&cursor=" + page.Next
+	}
+}
+
+// batch sends operations a thousand at a time and returns the status of each.
+func (c *client) batch(t testing.TB, topic string, ops []string) []int {
+	t.Helper()
+	var statuses []int
+	for len(ops) > 0 {
+		n := min(len(ops), 1000)
+		body := bytes.NewBufferString(`{"ops":[`)
+		body.WriteString(strings.Join(ops[:n], ","))
+		body.WriteString(`]}`)
+		var page struct {
+			Results []struct {
+				Status int `json:"status"`
+			} `json:"results"`
+		}
+		c.must(t, 200, "POST", "/v1/topics/"+topic+"/batch?brief=true", body.String()).decode(t, &page)
+		if len(page.Results) != n {
+			t.Fatalf("a batch of %d operations has %d results", n, len(page.Results))
+		}
+		for _, r := range page.Results {
+			statuses = append(statuses, r.Status)
+		}
+		ops = ops[n:]
+	}
+	return statuses
+}

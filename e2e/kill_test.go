@@ -1,0 +1,176 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// traffic is a steady load of adds with delays of up to five seconds, and patches and cancels of what was added.
+type traffic struct {
+	client *client
+	ledger *ledger
+	topic  string
+	prefix string
+	run    atomic.Int64 // of the node, for the entries
+	random *rand.Rand   // of the scheduler alone
+	stop   chan struct{}
+	done   sync.WaitGroup
+}
+
+const (
+	addsPerSecond  = 1000
+	trafficWorkers = 16
+	maxDelayMs     = 5000
+)
+
+type job struct {
+	id             string
+	delayMs        int64
+	patch, cancel  bool
+	change         time.Duration // after the add, when there is a patch or a cancel
+	patchedDelayMs int64
+}
+
+// begin starts the load. It goes on, unimpressed by a node that is down, until end.
+func (l *traffic) begin() {
+	l.stop = make(chan struct{})
+	jobs := make(chan job, 256)
+	for range trafficWorkers {
+		l.done.Go(func() {
+			for j := range jobs {
+				l.do(j)
+			}
+		})
+	}
+	l.done.Go(func() {
+		defer close(jobs)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for n := 0; ; {
+			select {
+			case <-l.stop:
+				return
+			case <-tick.C:
+			}
+			for range addsPerSecond / 100 {
+				n++
+				select {
+				case jobs <- l.draw(n):
+				default: // the workers are behind: a real client would be, too
+				}
+			}
+		}
+	})
+}
+
+func (l *traffic) end() {
+	close(l.stop)
+	l.done.Wait()
+}
+
+func (l *traffic) draw(n int) job {
+	r := l.random
+	j := job{id: fmt.Sprintf("%s%d", l.prefix, n), delayMs: r.Int64N(maxDelayMs + 1), patchedDelayMs: r.Int64N(maxDelayMs + 1)}
+	if r.IntN(20) == 0 {
+		j.delayMs = 0
+	}
+	j.patch, j.cancel = r.IntN(10) == 0, r.IntN(10) == 0
+	return j
+}
+
+func (l *traffic) do(j job) {
+	e := l.ledger.add(j.id, int(l.run.Load()))
+	dueMs := time.Now().UnixMilli() + j.delayMs
+	payload := fmt.Sprintf(`{"id":%q,"v":1}`, j.id)
+	body := fmt.Sprintf(`{"id":%q,"at_ms":%d,"payload":%s}`, j.id, dueMs, payload)
+	if l.ledger.wrote(e, payload, dueMs, l.client.do("POST", "/v1/topics/"+l.topic+"/timers", body)) == refused {
+		return
+	}
+	if j.patch {
+		dueMs = time.Now().UnixMilli() + j.patchedDelayMs
+		payload = fmt.Sprintf(`{"id":%q,"v":2}`, j.id)
+		body = fmt.Sprintf(`{"at_ms":%d,"payload":%s}`, dueMs, payload)
+		l.ledger.wrote(e, payload, dueMs, l.client.do("PATCH", timerPath(l.topic, j.id), body))
+	}
+	if j.cancel {
+		l.ledger.cancelled(e, l.client.do("DELETE", timerPath(l.topic, j.id), ""))
+	}
+}
+
+// TestKillUnderLoad kills the node in the middle of adds, changes and calls, again and again on one directory.
+func TestKillUnderLoad(t *testing.T) {
+	rounds := setting(t, "CARILLON_E2E_KILLS", 10)
+	if testing.Short() {
+		rounds = min(rounds, 2)
+	}
+	random := seeded(t)
+	rcv := newReceiver(t, slowNowAndThen())
+	dir := t.TempDir()
+	node := serve(t, dir)
+	c := newClient(node)
+	c.topic(t, "kills", rcv.url(), "")
+	load := &traffic{client: c, ledger: newLedger(), topic: "kills", prefix: "k", random: rand.New(rand.NewPCG(random.Uint64(), 2))}
+	load.begin()
+
+	var crashes []crash
+	var readies []time.Duration
+	for range rounds {
+		wait(time.Duration(300+random.IntN(700)) * time.Millisecond) // under load
+		crashes = append(crashes, crashNow(node, rcv))
+		wait(time.Duration(random.IntN(700)) * time.Millisecond) // down, while timers come due
+		node = serve(t, dir)
+		c.use(node)
+		load.run.Add(1)
+		readies = append(readies, node.readyAfter)
+	}
+	wait(time.Second)
+	load.end()
+
+	v := &verdict{ledger: load.ledger, crashes: crashes}
+	poll(t, 30*time.Second, "all is delivered and nothing is scheduled or leased", func() bool {
+		var page struct{ Timers []timer }
+		c.must(t, 200, "GET", "/v1/topics/kills/timers?limit=1", "").decode(t, &page)
+		return len(page.Timers) == 0 && rcv.open.Load() == 0
+	})
+	v.log = rcv.arrivals()
+	v.final = map[string]timer{}
+	for _, tm := range c.all(t, "kills") {
+		v.final[tm.ID] = tm
+	}
+	v.check(t)
+	var open int64
+	for _, cr := range crashes {
+		open += cr.open
+	}
+	if int64(v.duplicates) > open+int64(rounds)*maxUncommitted {
+		t.Errorf("%d duplicates; %d calls were open at the %d kills", v.duplicates, open, rounds)
+	}
+	t.Logf("%d kills, %d timers, %d arrivals, %d duplicates (%d calls open at the kills)", rounds, load.ledger.size(), len(v.log), v.duplicates, open)
+	t.Logf("start to ready after kill: %v %v", spreadOf(readies), readies)
+	node.stop(t)
+}
+
+// maxUncommitted is how many calls may have been answered so shortly before a kill that their outcomes were not in the
+// log: at 1,000 calls a second, those of 50 ms.
+const maxUncommitted = 50
+
+// slowNowAndThen keeps every eighth call open for a while, so that a kill finds calls in flight.
+func slowNowAndThen() func(http.ResponseWriter, *http.Request, int) {
+	var n atomic.Int64
+	return func(_ http.ResponseWriter, r *http.Request, _ int) {
+		if n.Add(1)%8 == 0 {
+			select {
+			case <-time.After(30 * time.Millisecond):
+			case <-r.Context().Done():
+			}
+		}
+	}
+}
+
+// wait lets the load run for a while. It orders nothing: no check depends on its length.
+func wait(d time.Duration) { <-time.After(d) }

@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// binary is the program under test.
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if binary = os.Getenv("CARILLON_E2E_BINARY"); binary != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "carillon-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "carillon")
+	args := []string{"build", "-o", binary}
+	if os.Getenv("CARILLON_E2E_RACE") != "" {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, "carillon/cmd/carillon")...)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: the binary does not build:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// setting is a number from the environment.
+func setting(t testing.TB, name string, byDefault int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return byDefault
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%q is not a positive number", name, text)
+	}
+	return n
+}
+
+// seeded is the test's source of random choices; a failure prints how to draw the same again.
+func seeded(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := setting(t, "CARILLON_E2E_SEED", int(time.Now().UnixNano()&0xFFFFFFF)+1)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("again with: CARILLON_E2E_SEED=%d go test ./e2e -run '^%s$' -count 1 -v", seed, t.Name())
+		}
+	})
+	return rand.New(rand.NewPCG(uint64(seed), 1))
+}

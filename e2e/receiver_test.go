@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"hash/fnv"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// arrival is one call as the receiver saw it.
+type arrival struct {
+	at, done time.Time // done is zero while the call is open
+	topic    string
+	timer    string
+	webhook  string
+	attempt  int
+	fence    uint64
+	dueMs    int64
+	sum      uint64 // of the body
+	status   int    // answered; 0 while open, or when there was no answer
+}
+
+func (a arrival) early() bool { return a.at.UnixMilli() < a.dueMs }
+
+func (a arrival) lateness() time.Duration { return a.at.Sub(time.UnixMilli(a.dueMs)) }
+
+func (a arrival) succeeded() bool { return a.status >= 200 && a.status < 300 }
+
+// receiver logs every arrival. How it answers is the test's choice.
+type receiver struct {
+	server *httptest.Server
+	handle func(w http.ResponseWriter, r *http.Request, n int) // n counts the calls of this timer, from 1
+
+	mu    sync.Mutex
+	log   []arrival
+	calls map[string]int // by topic/timer
+	open  atomic.Int64
+}
+
+// newReceiver answers 200 unless handle says otherwise.
+func newReceiver(t testing.TB, handle func(w http.ResponseWriter, r *http.Request, n int)) *receiver {
+	t.Helper()
+	r := &receiver{handle: handle, calls: map[string]int{}}
+	r.server = httptest.NewServer(r)
+	t.Cleanup(func() {
+		r.server.CloseClientConnections()
+		r.server.Close()
+	})
+	return r
+}
+
+func (r *receiver) url() string { return r.server.URL + "/hook" }
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	at := time.Now()
+	r.open.Add(1)
+	defer r.open.Add(-1)
+	sum := fnv.New64a()
+	_, _ = io.Copy(sum, req.Body) // a body that breaks off shows by its sum
+	h := req.Header
+	a := arrival{at: at, topic: h.Get("Carillon-Topic"), timer: h.Get("Carillon-Timer"), webhook: h.Get("Webhook-Id"), sum: sum.Sum64()}
+	a.attempt, _ = strconv.Atoi(h.Get("Carillon-Attempt"))
+	a.fence, _ = strconv.ParseUint(h.Get("Carillon-Fence"), 10, 64)
+	a.dueMs, _ = strconv.ParseInt(h.Get("Carillon-Due"), 10, 64)
+	r.mu.Lock()
+	key := a.topic + "/" + a.timer
+	r.calls[key]++
+	n, place := r.calls[key], len(r.log)
+	r.log = append(r.log, a)
+	r.mu.Unlock()
+	noted := &statusWriter{ResponseWriter: w}
+	defer func() {
+		r.mu.Lock()
+		r.log[place].done, r.log[place].status = time.Now(), noted.status
+		r.mu.Unlock()
+	}()
+	if r.handle == nil {
+		noted.WriteHeader(200)
+		return
+	}
+	r.handle(noted, req, n)
+	if noted.status == 0 {
+		noted.WriteHeader(200)
+	}
+}
+
+// statusWriter remembers the status. Hijacking goes through by Unwrap.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// arrivals is a copy of the log, in order.
+func (r *receiver) arrivals() []arrival {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.log)
+}
+
+func (r *receiver) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.log)
+}
+
+// of is what arrived of one timer.
+func (r *receiver) of(topic, id string) []arrival {
+	var out []arrival
+	for _, a := range r.arrivals() {
+		if a.topic == topic && a.timer == id {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func sumOf(body string) uint64 {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, body)
+	return h.Sum64()
+}
+
+// spread are the figures that tests print and bound.
+type spread struct{ p50, p99, max time.Duration }
+
+func spreadOf(d []time.Duration) spread {
+	if len(d) == 0 {
+		return spread{}
+	}
+	d = slices.Sorted(slices.Values(d))
+	return spread{d[len(d)/2], d[min(len(d)-1, len(d)*99/100)], d[len(d)-1]}
+}
+
+func (s spread) String() string {
+	ms := func(d time.Duration) string { return strconv.FormatFloat(float64(d)/1e6, 'f', 1, 64) }
+	return "p50 " + ms(s.p50) + " p99 " + ms(s.p99) + " max " + ms(s.max) + " ms"
+}

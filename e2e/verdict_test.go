@@ -1,0 +1,203 @@
+package e2e
+
+import (
+	"fmt"
+	"sort"
+	"testing"
+	"time"
+)
+
+// crash is one kill -9: calls that were open then, or whose outcome could not be in the log yet, may be made again.
+type crash struct {
+	at   time.Time // before the signal was sent
+	gone time.Time // the process is no more
+	open int64     // calls open at the receiver
+}
+
+// crashNow kills the process and notes when.
+func crashNow(p *process, r *receiver) crash {
+	c := crash{at: time.Now(), open: r.open.Load()}
+	p.kill()
+	c.gone = time.Now()
+	return c
+}
+
+// outcomeSlack is how long the outcome of an answered call may take into the log of a busy machine. A duplicate whose
+// first call ended longer than this before the crash is a fault.
+const outcomeSlack = 500 * time.Millisecond
+
+// arrivalSlack is how long after its sender's death a call may still reach the receiver's log: its bytes are in a socket.
+const arrivalSlack = 200 * time.Millisecond
+
+// verdict compares the witnesses. Every fault is one line.
+type verdict struct {
+	ledger  *ledger
+	crashes []crash
+	log     []arrival
+	final   map[string]timer // nil: not asked for
+
+	faults     []string
+	duplicates int
+	unexpected int // duplicates that no crash explains
+}
+
+func (v *verdict) fault(format string, args ...any) {
+	v.faults = append(v.faults, fmt.Sprintf(format, args...))
+}
+
+// check runs the whole checker and fails the test on any fault.
+func (v *verdict) check(t testing.TB) {
+	t.Helper()
+	byTimer := map[string][]arrival{}
+	for _, a := range v.log {
+		byTimer[a.timer] = append(byTimer[a.timer], a)
+	}
+	webhooks := map[string]string{}
+	for id, list := range byTimer {
+		e := v.ledger.byID[id]
+		if e == nil {
+			v.fault("%s: arrived, but no client wrote it", id)
+			continue
+		}
+		v.checkBodies(e, list)
+		v.checkSequence(id, list)
+		v.checkWebhooks(id, list, webhooks)
+		v.checkTwice(id, list)
+	}
+	for _, e := range v.ledger.entries {
+		v.checkDelivered(e, byTimer[e.id])
+		v.checkFinal(e, byTimer[e.id])
+	}
+	v.report(t)
+}
+
+func (v *verdict) report(t testing.TB) {
+	t.Helper()
+	sort.Strings(v.faults)
+	for i, f := range v.faults {
+		if i == 20 {
+			t.Errorf("… and %d more", len(v.faults)-i)
+			return
+		}
+		t.Error(f)
+	}
+}
+
+// checkBodies: I2, I4, I5, I6.
+func (v *verdict) checkBodies(e *entry, list []arrival) {
+	prevented := e.prevented()
+	for _, a := range list {
+		if a.early() {
+			v.fault("%s: early by %v (attempt %d)", e.id, -a.lateness(), a.attempt)
+		}
+		if err := e.mayArrive(a); err != nil {
+			v.fault("%s: altered: attempt %d: %v", e.id, a.attempt, err)
+		}
+		if !prevented.IsZero() && a.at.After(prevented) {
+			v.fault("%s: attempt %d came %v after its cancel was answered prevented", e.id, a.attempt, a.at.Sub(prevented))
+		}
+	}
+}
+
+// checkSequence: the fence rises with every call, the attempt with every call of one version.
+func (v *verdict) checkSequence(id string, list []arrival) {
+	for i := 1; i < len(list); i++ {
+		last, a := list[i-1], list[i]
+		if a.fence <= last.fence {
+			v.fault("%s: fence %d after %d (attempts %d and %d)", id, a.fence, last.fence, last.attempt, a.attempt)
+		}
+		if a.webhook == last.webhook && a.attempt <= last.attempt {
+			v.fault("%s: attempt %d after %d", id, a.attempt, last.attempt)
+		}
+	}
+}
+
+// checkWebhooks: one webhook-id for each version of each timer, and no other version's.
+func (v *verdict) checkWebhooks(id string, list []arrival, owners map[string]string) {
+	own := map[uint64]string{}
+	for _, a := range list {
+		owner := fmt.Sprintf("%s/%x", id, a.sum)
+		if a.webhook == "" {
+			v.fault("%s: no webhook-id", id)
+		}
+		if had := own[a.sum]; had != "" && had != a.webhook {
+			v.fault("%s: webhook-id %s, before %s", id, a.webhook, had)
+		}
+		own[a.sum] = a.webhook
+		if other := owners[a.webhook]; other != "" && other != owner {
+			v.fault("webhook-id %s is that of %s and of %s", a.webhook, other, owner)
+		}
+		owners[a.webhook] = owner
+	}
+}
+
+// checkTwice: a call after a successful one is explained only by a crash that came when its outcome was not yet safe.
+func (v *verdict) checkTwice(id string, list []arrival) {
+	for i := 1; i < len(list); i++ {
+		first, again := list[i-1], list[i]
+		if !first.succeeded() {
+			continue
+		}
+		v.duplicates++
+		if !v.explained(first, again) {
+			v.unexpected++
+			v.fault("%s: called again (attempt %d) %v after attempt %d was answered %d, and no crash explains it",
+				id, again.attempt, again.at.Sub(first.done), first.attempt, first.status)
+		}
+	}
+}
+
+func (v *verdict) explained(first, again arrival) bool {
+	for _, c := range v.crashes {
+		if first.at.Before(c.gone.Add(arrivalSlack)) && first.done.After(c.at.Add(-outcomeSlack)) && again.at.After(c.at) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkDelivered: I1.
+func (v *verdict) checkDelivered(e *entry, list []arrival) {
+	if !e.owed() {
+		return
+	}
+	for _, a := range list {
+		if a.succeeded() {
+			return
+		}
+	}
+	v.fault("%s: lost: acknowledged %v, never delivered (%d calls)", e.id, e.versions[0].answered.Format(time.TimeOnly+".000"), len(list))
+}
+
+// checkFinal compares with what the node says at the end.
+func (v *verdict) checkFinal(e *entry, list []arrival) {
+	if v.final == nil || len(e.versions) == 0 {
+		return
+	}
+	f, there := v.final[e.id]
+	first := e.versions[0].effect
+	switch {
+	case !there && first == acked:
+		v.fault("%s: gone: acknowledged, and the node does not know it", e.id)
+		return
+	case there && first == refused:
+		v.fault("%s: the node has it (%s), but its add was refused", e.id, f.State)
+		return
+	case !there:
+		return
+	}
+	want := "done"
+	for _, c := range e.cancels {
+		if c.outcome == "prevented" {
+			want = "cancelled"
+		} else if c.outcome == "in_flight" || c.effect == unknown {
+			want = ""
+		}
+	}
+	if want != "" && f.State != want {
+		v.fault("%s: ended %s, want %s (%d calls, last error %q)", e.id, f.State, want, len(list), f.LastError)
+	}
+	if want == "" && f.State != "done" && f.State != "cancelled" {
+		v.fault("%s: ended %s after a cancel", e.id, f.State)
+	}
+}

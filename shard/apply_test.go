@@ -1,0 +1,291 @@
+package shard
+
+import (
+	"fmt"
+	"testing"
+)
+
+const applyNow = int64(1_700_000_000_000)
+
+// desk holds one table and does one thing after the other to it.
+type desk struct {
+	t     testing.TB
+	table *Table
+	now   int64
+}
+
+func newDesk(t *testing.T) *desk { return &desk{t: t, table: NewTable(1, applyNow), now: applyNow} }
+
+func (d *desk) do(fill func(b *Batch)) Result {
+	d.t.Helper()
+	var b Batch
+	b.Reset(d.now, 1, 1)
+	fill(&b)
+	got, err := d.table.Apply(b.Bytes(), func(int) bool { return true }, nil)
+	if err != nil || len(got) != 1 {
+		d.t.Fatalf("apply: %v, %v", got, err)
+	}
+	if err := d.table.Audit(false); err != nil {
+		d.t.Fatal(err)
+	}
+	return got[0]
+}
+
+func (d *desk) command(c Command) Result {
+	d.t.Helper()
+	if c.Topic == 0 {
+		c.Topic = 1
+	}
+	if c.ID == "" {
+		c.ID = "a"
+	}
+	if c.Spec == nil && (c.Kind == Add || c.Kind == Put) {
+		c.Spec = &Spec{DueMs: d.now + 1000}
+	}
+	return d.do(func(b *Batch) { b.Command(&c) })
+}
+
+func (d *desk) lease() Result {
+	d.t.Helper()
+	h, _ := d.table.Lookup(1, "a")
+	due := d.table.Due(h)
+	return d.do(func(b *Batch) { b.Lease(15_000, h, due.Seq, due.Rev) })
+}
+
+func (d *desk) end(o Outcome) Result {
+	d.t.Helper()
+	h, _ := d.table.Lookup(1, "a")
+	due := d.table.Due(h)
+	o.Handle, o.Seq, o.StartedMs, o.EndedMs = h, due.Seq, d.now, d.now
+	if o.Fence == 0 {
+		o.Fence = due.Fence
+	}
+	return d.do(func(b *Batch) { b.Outcome(&o) })
+}
+
+// states brings a timer "a" of version 2 and content 5 into each state.
+var states = map[string]func(d *desk){
+	"none":      func(*desk) {},
+	"scheduled": func(d *desk) { d.command(Command{Kind: Add, Content: 5}); d.command(Command{Kind: Fire}) },
+	"leased":    func(d *desk) { stateOf(d, "scheduled"); d.lease() },
+	"done":      func(d *desk) { stateOf(d, "leased"); d.end(Outcome{Kind: Ack, Status: 200}) },
+	"dead": func(d *desk) {
+		stateOf(d, "leased")
+		d.end(Outcome{Kind: Kill, Reason: MaxAttempts, RetainUntilMs: d.now + 9e6})
+	},
+	"cancelled": func(d *desk) { stateOf(d, "scheduled"); d.command(Command{Kind: Cancel}) },
+}
+
+func stateOf(d *desk, name string) {
+	switch name {
+	case "scheduled":
+		d.command(Command{Kind: Add, Content: 5})
+		d.command(Command{Kind: Fire})
+	case "leased":
+		stateOf(d, "scheduled")
+		d.lease()
+	}
+}
+
+// TestCommands: every command in every state, under every condition (API.md section 2; precedence 404, 409 and 410, 412).
+func TestCommands(t *testing.T) {
+	add := Command{Kind: Add, Content: 6}
+	again := Command{Kind: Add, Content: 5}
+	absolute := Command{Kind: Add, Content: 5, Absolute: true}
+	put := Command{Kind: Put, Content: 6}
+	patch := &Patch{Priority: true, Spec: Spec{Priority: 9}}
+	for _, c := range []struct {
+		name                                           string
+		command                                        Command
+		none, scheduled, leased, done, dead, cancelled Code
+	}{
+		{"add other", add, Created, Exists, InFlight, Created, Created, Created},
+		{"add same, delay", again, Created, Same, Same, Created, Created, Created},
+		{"add same, instant", absolute, Created, Same, Same, Same, Same, Same},
+		{"put", put, Created, OK, InFlight, Created, Created, Created},
+		{"put version 2", with(put, 2, false), VersionMismatch, OK, InFlight, Created, Created, Created},
+		{"put version 9", with(put, 9, false), VersionMismatch, VersionMismatch, InFlight, VersionMismatch, VersionMismatch, VersionMismatch},
+		{"put create only", with(put, 0, true), Created, VersionMismatch, VersionMismatch, Created, Created, Created},
+		{"modify", Command{Kind: Modify, Patch: patch}, NotFound, OK, InFlight, OverFired, OverDead, OverCancelled},
+		{"modify version 2", Command{Kind: Modify, Patch: patch, IfMatch: 2}, NotFound, OK, InFlight, OverFired, OverDead, OverCancelled},
+		{"modify version 9", Command{Kind: Modify, Patch: patch, IfMatch: 9}, NotFound, VersionMismatch, InFlight, OverFired, OverDead, OverCancelled},
+		{"fire", Command{Kind: Fire}, NotFound, OK, InFlight, OverFired, OverDead, OverCancelled},
+		{"fire version 9", Command{Kind: Fire, IfMatch: 9}, NotFound, VersionMismatch, InFlight, OverFired, OverDead, OverCancelled},
+		{"cancel", Command{Kind: Cancel}, NotFound, Prevented, CancelInFlight, OverFired, OverDead, Prevented},
+		{"cancel version 2", Command{Kind: Cancel, IfMatch: 2}, NotFound, Prevented, CancelInFlight, OverFired, OverDead, Prevented},
+		{"cancel version 9", Command{Kind: Cancel, IfMatch: 9}, NotFound, VersionMismatch, VersionMismatch, OverFired, OverDead, Prevented},
+		{"redrive", Command{Kind: Redrive}, Skipped, Skipped, Skipped, Skipped, OK, Skipped},
+		{"purge", Command{Kind: Purge}, Skipped, Skipped, Skipped, Skipped, OK, Skipped},
+		{"close", Command{Kind: CloseTopic}, OK, NotEmpty, NotEmpty, OK, NotEmpty, OK},
+		{"close by force", Command{Kind: CloseTopic, Force: true}, OK, OK, OK, OK, OK, OK},
+		{"open", Command{Kind: OpenTopic}, OK, OK, OK, OK, OK, OK},
+	} {
+		for state, want := range map[string]Code{
+			"none": c.none, "scheduled": c.scheduled, "leased": c.leased, "done": c.done, "dead": c.dead, "cancelled": c.cancelled,
+		} {
+			t.Run(fmt.Sprint(c.name, "/", state), func(t *testing.T) {
+				d := newDesk(t)
+				states[state](d)
+				got := d.command(c.command)
+				if got.Code != want {
+					t.Fatalf("code %d, want %d", got.Code, want)
+				}
+				if got.Code == Created && state != "none" && got.Timer.Version != 3 {
+					t.Errorf("version %d, want 3", got.Timer.Version)
+				}
+				if repeated := d.command(c.command); c.command.Kind == Cancel && repeated.Code != want {
+					t.Errorf("repeated: code %d, want %d", repeated.Code, want)
+				}
+			})
+		}
+	}
+}
+
+func with(c Command, version uint32, createOnly bool) Command {
+	c.IfMatch, c.CreateOnly = version, createOnly
+	return c
+}
+
+// TestCancelIsTrue (I5): after prevented no lease is granted; after in_flight the running attempt is the last.
+func TestCancelIsTrue(t *testing.T) {
+	d := newDesk(t)
+	stateOf(d, "scheduled")
+	h, _ := d.table.Lookup(1, "a")
+	due := d.table.Due(h)
+	d.command(Command{Kind: Cancel})
+	if got := d.do(func(b *Batch) { b.Lease(1, h, due.Seq, due.Rev) }); got.Code != Skipped {
+		t.Errorf("lease after a cancel: code %d", got.Code)
+	}
+	for kind, want := range map[OutcomeKind]State{Ack: Done, RetryLater: Cancelled, Kill: Cancelled, Release: Cancelled} {
+		d := newDesk(t)
+		stateOf(d, "leased")
+		d.command(Command{Kind: Cancel})
+		if got := d.end(Outcome{Kind: kind}); got.Timer.State != want || !got.Timer.CancelRequested {
+			t.Errorf("outcome %d: state %d, want %d", kind, got.Timer.State, want)
+		}
+	}
+}
+
+// TestFences: an outcome counts only for the lease that it names, and only once.
+func TestFences(t *testing.T) {
+	d := newDesk(t)
+	stateOf(d, "leased")
+	if got := d.end(Outcome{Kind: Ack, Fence: 99}); got.Code != Skipped {
+		t.Errorf("another lease: code %d", got.Code)
+	}
+	if got := d.end(Outcome{Kind: Release}); got.Timer.Attempts != 0 || got.Timer.State != Scheduled || got.Timer.NextMs != applyNow {
+		t.Errorf("released: %+v", got.Timer)
+	}
+	if got := d.end(Outcome{Kind: Ack}); got.Code != Skipped {
+		t.Errorf("twice: code %d", got.Code)
+	}
+	if got := d.lease(); got.Fence != 2 || got.Timer.Attempts != 1 {
+		t.Errorf("second lease: fence %d, %d attempts", got.Fence, got.Timer.Attempts)
+	}
+}
+
+// TestFinishedAreKept: for ten minutes by the table's clock, for reads and for the repeated add (I18).
+func TestFinishedAreKept(t *testing.T) {
+	d := newDesk(t)
+	states["done"](d)
+	d.now += finishedKeepMs
+	if got := d.command(Command{Kind: Add, Content: 5, Absolute: true}); got.Code != Same || got.Timer.State != Done {
+		t.Errorf("at the end of the time: code %d", got.Code)
+	}
+	d.now++
+	if got := d.command(Command{Kind: Add, Content: 5, Absolute: true}); got.Code != Created || got.Timer.Version != 1 {
+		t.Errorf("after it: code %d", got.Code)
+	}
+}
+
+// TestFinishedAreBounded: a table forgets the oldest before the time when they are too much.
+func TestFinishedAreBounded(t *testing.T) {
+	d := newDesk(t)
+	payload := make([]byte, 1<<20)
+	for i := range 100 {
+		var b Batch
+		b.Reset(d.now, 1, 1)
+		c := Command{Kind: Add, Topic: 1, ID: fmt.Sprint(i), Spec: &Spec{DueMs: 1, Payload: payload, PayloadKind: BinaryPayload}}
+		b.Command(&c)
+		c.Kind, c.Spec = Cancel, nil
+		b.Command(&c)
+		if _, err := d.table.Apply(b.Bytes(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.do(func(b *Batch) { b.Tick() })
+	if d.table.finished.bytes > finishedMaxBytes || d.table.Len() < 60 {
+		t.Errorf("%d timers of %d bytes are kept", d.table.Len(), d.table.finished.bytes)
+	}
+	if used := d.table.blobs.bytes; used > 120<<20 {
+		t.Errorf("the arena has %d bytes", used)
+	}
+}
+
+func TestClosedTopic(t *testing.T) {
+	d := newDesk(t)
+	stateOf(d, "leased")
+	d.command(Command{Kind: Add, ID: "b"})
+	d.command(Command{Kind: Add, ID: "c", Topic: 2})
+	h, _ := d.table.Lookup(1, "a")
+	if got := d.command(Command{Kind: CloseTopic, Force: true}); got.Removed != 2 || d.table.Len() != 1 {
+		t.Errorf("removed %d, %d are left", got.Removed, d.table.Len())
+	}
+	if got := d.do(func(b *Batch) { b.Outcome(&Outcome{Kind: Ack, Handle: h, Seq: 1, Fence: 1}) }); got.Code != Skipped {
+		t.Errorf("outcome of a dropped timer: code %d", got.Code)
+	}
+	for _, kind := range []Kind{Add, Put} {
+		if got := d.command(Command{Kind: kind}); got.Code != TopicClosed {
+			t.Errorf("command %d: code %d", kind, got.Code)
+		}
+	}
+	d.now += tombstoneKeepMs + 1
+	if got := d.command(Command{Kind: Add}); got.Code != Created {
+		t.Errorf("after the tombstone: code %d", got.Code)
+	}
+	if ids := d.table.TopicIDs(); len(ids) != 2 || ids[0] != 1 || ids[1] != 2 {
+		t.Errorf("topics %v", ids)
+	}
+}
+
+// TestRedriveUnderFinished: a dead letter that a later timer of its id shadowed can be driven again once that has ended.
+func TestRedriveUnderFinished(t *testing.T) {
+	d := newDesk(t)
+	states["dead"](d)
+	first, _ := d.table.Lookup(1, "a")
+	d.command(Command{Kind: Add, Content: 6})
+	if got := d.command(Command{Kind: Redrive}); got.Code != Skipped {
+		t.Errorf("while the id is in use: code %d", got.Code)
+	}
+	d.command(Command{Kind: Cancel})
+	cb := &Patch{URL: true, Spec: Spec{Callback: Callback{URL: "http://other.example/"}}}
+	got := d.command(Command{Kind: Redrive, DueMs: d.now + 5000, Patch: cb})
+	if got.Code != OK || got.Handle != first || got.Timer.Attempts != 0 || got.Timer.NextMs != d.now+5000 || got.Timer.Callback.URL == "" {
+		t.Errorf("redriven: %+v %+v", got, got.Timer)
+	}
+	if h, _ := d.table.Lookup(1, "a"); h != first || d.table.Len() != 1 {
+		t.Errorf("the id names handle %d of %d timers", h, d.table.Len())
+	}
+}
+
+// TestTargets: an override is kept once, and its name is never given to another.
+func TestTargets(t *testing.T) {
+	d := newDesk(t)
+	spec := func(url string) *Spec { return &Spec{DueMs: 5, Callback: Callback{URL: url}} }
+	target := func(id string) Target {
+		h, _ := d.table.Lookup(1, id)
+		return d.table.Due(h).Target
+	}
+	d.command(Command{Kind: Add, Spec: spec("http://one.example/")})
+	d.command(Command{Kind: Add, ID: "b", Spec: spec("http://one.example/")})
+	one := target("a")
+	if one == 0 || target("b") != one || d.table.Callback(one).URL != "http://one.example/" {
+		t.Errorf("targets %x and %x", one, target("b"))
+	}
+	d.command(Command{Kind: CloseTopic, Force: true})
+	d.command(Command{Kind: OpenTopic})
+	d.command(Command{Kind: Add, Spec: spec("http://two.example/")})
+	if two := target("a"); two == one || d.table.Callback(one).URL != "" || d.table.Callback(two).URL != "http://two.example/" {
+		t.Errorf("target %x, the former one was %x", two, one)
+	}
+}

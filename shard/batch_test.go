@@ -1,0 +1,203 @@
+package shard
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares bytes with a file that an older build of this version wrote.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", "golden", name)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: the format changed without its version:\n%x\nwant\n%x", name, got, want)
+	}
+}
+
+func fullSpec() *Spec {
+	return &Spec{
+		DueMs: 1_700_000_123_456, Payload: []byte(`{"order": 77}`), PayloadKind: JSONPayload, ContentType: "application/json",
+		Callback: Callback{
+			URL: "https://shop.example/hooks", Method: "PUT", TimeoutMs: 10_000,
+			Headers: []Header{{"X-Tenant", "7"}, {"X-Empty", ""}}, HasHeaders: true,
+		},
+		Retry:    Retry{MaxAttempts: 16, MinBackoffMs: 1000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0, HasJitter: true},
+		Priority: 5, Labels: []string{"orders", "eu"}, ExpiresAfterMs: 600_000, HasExpiry: true,
+	}
+}
+
+// itemCases has every kind of item, and of command.
+func itemCases() map[string]func(b *Batch) {
+	command := func(c Command) func(*Batch) { return func(b *Batch) { b.Command(&c) } }
+	leased := Outcome{Handle: 7, Seq: 9, Fence: 11, StartedMs: 1_700_000_000_100, EndedMs: 1_700_000_000_200, Status: 503, Err: "no answer"}
+	kind := func(o Outcome, k OutcomeKind) func(*Batch) {
+		o.Kind = k
+		o.NextMs, o.Reason, o.RetainUntilMs = 1_700_000_005_000, Stopped, 1_700_000_900_000
+		return func(b *Batch) { b.Outcome(&o) }
+	}
+	id := "{order-77}close"
+	return map[string]func(b *Batch){
+		"add":        command(Command{Kind: Add, Topic: 3, ID: id, Absolute: true, Tag: 5, Content: 6, Spec: fullSpec()}),
+		"add-plain":  command(Command{Kind: Add, Topic: 3, ID: id, Spec: &Spec{DueMs: 4}}),
+		"put":        command(Command{Kind: Put, Topic: 3, ID: id, IfMatch: 2, CreateOnly: true, Content: 6, Spec: fullSpec()}),
+		"modify":     command(Command{Kind: Modify, Topic: 3, ID: id, IfMatch: 2, Patch: &Patch{Spec: *fullSpec(), Due: true, Payload: true, Jitter: true, URL: true}}),
+		"cancel":     command(Command{Kind: Cancel, Topic: 3, ID: id, IfMatch: 4}),
+		"fire":       command(Command{Kind: Fire, Topic: 3, ID: id}),
+		"redrive":    command(Command{Kind: Redrive, Topic: 3, ID: id, DueMs: 77, Patch: &Patch{Spec: *fullSpec(), URL: true, Headers: true}}),
+		"purge":      command(Command{Kind: Purge, Topic: 3, ID: id}),
+		"closetopic": command(Command{Kind: CloseTopic, Topic: 3, Force: true}),
+		"opentopic":  command(Command{Kind: OpenTopic, Topic: 3}),
+		"leases": func(b *Batch) {
+			b.Lease(15_000, 7, 9, 1)
+			b.Lease(15_000, 9, 8, 3)
+			b.Lease(20_000, 2, 1<<40, 1)
+		},
+		"acks": func(b *Batch) {
+			for i := range 3 {
+				b.Outcome(&Outcome{Kind: Ack, Handle: Handle(7 - i), Seq: 9, Fence: uint64(11 + i), Status: 200, StartedMs: 1_700_000_000_100, EndedMs: 1_700_000_000_103})
+			}
+		},
+		"ack-error": kind(leased, Ack),
+		"retry":     kind(leased, RetryLater),
+		"kill":      kind(leased, Kill),
+		"release":   kind(leased, Release),
+		"takeover":  func(b *Batch) { b.Takeover(1 << 50) },
+		"tick":      func(b *Batch) { b.Tick() },
+		"expire":    func(b *Batch) { b.Expire(7, 9, 2, 1_700_000_900_000) },
+		"forget":    func(b *Batch) { b.Forget(7, 9) },
+	}
+}
+
+func TestBatchGolden(t *testing.T) {
+	for name, fill := range itemCases() {
+		var b Batch
+		b.Reset(1_700_000_000_000, 42, 43)
+		fill(&b)
+		golden(t, "batch-"+name, b.Bytes())
+		nowMs, origin, number, err := BatchHead(b.Bytes())
+		if nowMs != 1_700_000_000_000 || origin != 42 || number != 43 || err != nil {
+			t.Errorf("%s: head is %d %d %d, %v", name, nowMs, origin, number, err)
+		}
+		var it items
+		n := 0
+		for err = it.open(b.Bytes()); err == nil && it.next(); n++ {
+		}
+		if n != b.Len() || it.err() != nil {
+			t.Errorf("%s: %d of %d items, %v", name, n, b.Len(), it.err())
+		}
+	}
+}
+
+// TestBatchCut: whatever a batch is cut to, a table refuses it or applies a part of its items, and does not panic.
+func TestBatchCut(t *testing.T) {
+	for name, fill := range itemCases() {
+		var b Batch
+		b.Reset(1_700_000_000_000, 42, 43)
+		b.Takeover(1)
+		whole := b.Size()
+		fill(&b)
+		for n := range b.Size() {
+			got, err := NewTable(1, 0).Apply(b.Bytes()[:n], nil, nil)
+			if payload := name == "add" || name == "put" || name == "modify" || name == "redrive"; err == nil && n != whole && !payload && len(got) > 1 && len(got) == b.Len() {
+				t.Errorf("%s: cut to %d bytes it has all of its items", name, n)
+			}
+		}
+	}
+	for _, data := range [][]byte{nil, {}, {2}, {1, 0, 0, 0, 99}, {1, 0, 0, 0, itemLeases, 0, 0, 0}} {
+		if _, err := NewTable(1, 0).Apply(data, nil, nil); !errors.Is(err, ErrFormat) {
+			t.Errorf("apply(%x): %v", data, err)
+		}
+	}
+}
+
+func TestRunSizes(t *testing.T) {
+	var b Batch
+	b.Reset(1_700_000_000_000, 1, 1)
+	head := b.Size()
+	for i := range 1000 {
+		b.Lease(15_000, Handle(i*3+1), uint64(1e6+i*3), 1)
+	}
+	lease := float64(b.Size()-head) / 1000
+	head = b.Size()
+	for i := range 1000 {
+		b.Outcome(&Outcome{Kind: Ack, Handle: Handle(i*3 + 1), Seq: uint64(1e6 + i*3), Fence: uint64(1e9 + i), Status: 200, StartedMs: 1_700_000_000_000 + int64(i%50), EndedMs: 1_700_000_000_060 + int64(i%50)})
+	}
+	ack := float64(b.Size()-head) / 1000
+	t.Logf("%.1f B per lease, %.1f B per ack", lease, ack)
+	if lease > 8 || ack > 8 {
+		t.Errorf("%.1f B per lease, %.1f B per ack, at most 8", lease, ack)
+	}
+}
+
+// TestSpecRoundTrip: decode ∘ encode = identity, for specs and patches as the model makes them.
+func TestSpecRoundTrip(t *testing.T) {
+	g := newRig(t, rand.New(rand.NewPCG(3, 3)).IntN)
+	for range 2000 {
+		want := *g.spec()
+		r := reader{b: appendSpec(nil, &want)}
+		raw := r.spec()
+		var got Spec
+		if err := raw.decodeTo(&got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("spec is %+v, want %+v: %v", got, want, err)
+		}
+		patch := g.patch()
+		decoded, err := decodePatch(appendPatch(nil, patch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := *fullSpec(), *fullSpec()
+		patch.applyTo(&a)
+		decoded.applyTo(&b)
+		if !reflect.DeepEqual(a, b) {
+			t.Fatalf("patched spec is %+v, want %+v", b, a)
+		}
+	}
+}
+
+func FuzzBatch(f *testing.F) {
+	for _, fill := range itemCases() {
+		var b Batch
+		b.Reset(1_700_000_000_000, 42, 43)
+		b.Command(&Command{Kind: Add, Topic: 3, ID: "{order-77}close", Content: 6, Spec: fullSpec()})
+		b.Lease(1000, 1, 1, 1)
+		fill(&b)
+		f.Add(bytes.Clone(b.Bytes()))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, b := NewTable(1, 0), NewTable(1, 0)
+		got, err := a.Apply(data, func(int) bool { return true }, nil)
+		if _, err2 := b.Apply(data, nil, nil); (err == nil) != (err2 == nil) || a.Hash() != b.Hash() {
+			t.Fatalf("two tables differ: %v, %v", err, err2)
+		}
+		if err != nil {
+			return
+		}
+		if err := a.Audit(false); err != nil {
+			t.Fatalf("after %d items: %v", len(got), err)
+		}
+		image, _ := a.BeginSnapshot().Next(nil, 1<<20)
+		if c, err := LoadTable(1, bytes.NewReader(image)); err != nil || dump(c) != dump(a) {
+			t.Fatalf("loaded: %v", err)
+		}
+	})
+}

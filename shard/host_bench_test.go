@@ -1,0 +1,107 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"carillon/wal"
+)
+
+// benchObserver and the other fakes of this file are as light as they can be: what is measured is the host.
+type benchObserver struct{}
+
+func (benchObserver) Command(Kind, Code)       {}
+func (benchObserver) Outcome(*Outcome)         {}
+func (benchObserver) Expired()                 {}
+func (benchObserver) Frame(int)                {}
+func (benchObserver) Lateness(int64)           {}
+func (benchObserver) Elected()                 {}
+func (benchObserver) Snapshot(_ time.Duration) {}
+
+type benchTopics struct{ topic *Topic }
+
+func (t benchTopics) Topic(TopicID) (*Topic, bool) { return t.topic, true }
+
+type benchMachine struct{}
+
+func (benchMachine) Apply(int64, []byte) any { return nil }
+func (benchMachine) Save() []byte            { return nil }
+func (benchMachine) Load([]byte) error       { return nil }
+
+// benchReceiver grants every call and ends it at once.
+type benchReceiver struct{ fired atomic.Int64 }
+
+func (r *benchReceiver) Route(*Topic, *Callback) (Destination, error) { return r, nil }
+func (r *benchReceiver) Acquire(Destination, *Topic, Waiter) (Permit, Verdict) {
+	return benchPermit{r}, Verdict{}
+}
+
+type benchPermit struct{ r *benchReceiver }
+
+func (p benchPermit) Start(_ *Delivery, done func(Attempt)) {
+	p.r.fired.Add(1)
+	now := time.Now().UnixMilli()
+	done(Attempt{Status: 200, StartedMs: now, EndedMs: now})
+}
+func (p benchPermit) Cancel() {}
+
+func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
+	b.Helper()
+	r := &benchReceiver{}
+	h, err := New(Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Found: true, FS: wal.OSFS{}, Dir: b.TempDir(),
+		Topics: benchTopics{&Topic{ID: 1, Name: "bench", Policy: DefaultPolicy()}}, Dispatcher: r, Machine: benchMachine{},
+		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+	})
+	<-h.Started()
+	return h, r
+}
+
+// BenchmarkHostAdd is durable adds without HTTP: clients, each with one in flight, on an operating system's file system.
+func BenchmarkHostAdd(b *testing.B) {
+	for _, shards := range []int{1, 4, 16, 64} {
+		for _, clients := range []int{64, 256} {
+			b.Run(fmt.Sprintf("shards=%d/clients=%d", shards, clients), func(b *testing.B) {
+				h, _ := benchHost(b, shards)
+				payload := []byte(`{"d":"` + strings.Repeat("x", 192) + `"}`)
+				var next atomic.Int64
+				var clientsDone sync.WaitGroup
+				b.ResetTimer()
+				b.ReportAllocs()
+				for range clients {
+					clientsDone.Go(func() {
+						for {
+							n := next.Add(1)
+							if n > int64(b.N) {
+								return
+							}
+							id := NewID(ID(1+n%int64(shards)), uint64(n), 0)
+							cmd := Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41, Payload: payload, PayloadKind: JSONPayload}}
+							if _, err := h.Do(context.Background(), Place("bench", id, shards), &cmd, true); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				clientsDone.Wait()
+			})
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package shard
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+)
+
+// smallTable is a table with everything in it: every state, dead letters of one id, free slots, a closed topic.
+func smallTable(tb testing.TB) *Table {
+	tb.Helper()
+	g := newRig(tb, rand.New(rand.NewPCG(11, 5)).IntN)
+	for len(g.table.chains) == 0 || g.table.slab.unused < 2 || g.table.Totals().Leased == 0 || g.table.Totals().Done == 0 {
+		g.turn()
+	}
+	return g.table
+}
+
+func image(t *Table) []byte {
+	b, _ := t.BeginSnapshot().Next(nil, 1<<30)
+	return b
+}
+
+func TestSnapshotGolden(t *testing.T) {
+	table := smallTable(t)
+	b := image(table)
+	golden(t, "table-snapshot", b)
+	loaded, err := LoadTable(7, bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dump(loaded) != dump(table) || loaded.Hash() != table.Hash() {
+		t.Error("the loaded table differs")
+	}
+	if err := loaded.Audit(false); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSnapshotDamage(t *testing.T) {
+	b := image(smallTable(t))
+	for n := 0; n < len(b); n += 1 + len(b)/3000 {
+		if _, err := LoadTable(7, bytes.NewReader(b[:n])); !errors.Is(err, ErrFormat) {
+			t.Fatalf("cut to %d of %d bytes: %v", n, len(b), err)
+		}
+		bad := bytes.Clone(b)
+		bad[n] ^= 1 << (n % 8)
+		if _, err := LoadTable(7, bytes.NewReader(bad)); err == nil {
+			t.Fatalf("bit %d of byte %d of %d flipped: loaded", n%8, n, len(b))
+		}
+	}
+	if _, err := LoadTable(8, bytes.NewReader(b)); err == nil {
+		t.Error("loaded the snapshot of another shard")
+	}
+}
+
+// TestSnapshotAborted: a table goes on as if nothing had been, and can begin another.
+func TestSnapshotAborted(t *testing.T) {
+	table := smallTable(t)
+	want := dump(table)
+	s := table.BeginSnapshot()
+	s.Next(nil, 1)
+	s.Abort()
+	s.Abort()
+	if _, done := s.Next(nil, 1); !done {
+		t.Error("an aborted snapshot goes on")
+	}
+	loaded, err := LoadTable(7, bytes.NewReader(image(table)))
+	if err != nil || dump(loaded) != want {
+		t.Errorf("after an abort: %v", err)
+	}
+}
+
+func FuzzLoadTable(f *testing.F) {
+	f.Add(image(NewTable(7, 5)))
+	for _, state := range []string{"scheduled", "leased", "done", "dead", "cancelled"} {
+		table := NewTable(7, applyNow)
+		d := &desk{t: f, table: table, now: applyNow}
+		states[state](d)
+		d.command(Command{Kind: Add, Content: 9, Spec: fullSpec()})
+		d.command(Command{Kind: CloseTopic, Topic: 8})
+		f.Add(image(table))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		table, err := LoadTable(7, bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		if err := table.Audit(false); err != nil {
+			t.Fatal(err)
+		}
+		again, err := LoadTable(7, bytes.NewReader(image(table)))
+		if err != nil || again.Hash() != table.Hash() {
+			t.Fatalf("again: %v", err)
+		}
+	})
+}

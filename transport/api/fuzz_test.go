@@ -1,0 +1,252 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"carillon/shard"
+
+	"github.com/valyala/fasthttp"
+)
+
+// fuzzServer is a server over a fake engine, to be called without a socket.
+func fuzzServer(f *testing.F) (*Server, *fakeEngine) {
+	e := newFakeEngine(func() time.Time { return noon })
+	s, err := New(Config{Engine: e, Clock: func() time.Time { return noon }})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return s, e
+}
+
+// Any body as an add: it is 201 only when it is JSON, and then the answer is JSON with the payload as it was sent.
+func FuzzAddBody(f *testing.F) {
+	for _, doc := range documents {
+		f.Add([]byte(`{"delay":"1h",` + cb + `,"payload":` + doc + `}`))
+	}
+	f.Add([]byte(`{"id":"{k}a","key":"k","at":"2026-07-01T00:00:00.5+02:00","payload_base64":"AA==","content_type":"a/b","callback":{"url":"http://a/","method":"PUT","headers":{"X":"y"},"timeout":"1s"},"priority":1,"labels":["a"],"expires_after":"1m","merge":"reject","retry":{"max_attempts":3,"min_backoff":"1s","max_backoff":"2s","multiplier":2,"jitter":0.5}}`))
+	f.Add([]byte(`{"delay_ms":1,"repeat":{"cron":"* * * * *","zone":"UTC","count":1}}`))
+	s, e := fuzzServer(f)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		clear(e.timers)
+		var ctx fasthttp.RequestCtx
+		ctx.Request.Header.SetMethod("POST")
+		ctx.Request.SetRequestURI(timers)
+		ctx.Request.Header.SetContentType("application/json")
+		ctx.Request.SetBody(body)
+		s.serve(&ctx)
+		status, answer := ctx.Response.StatusCode(), ctx.Response.Body()
+		if !json.Valid(answer) {
+			t.Fatalf("%d: answer is not JSON: %s", status, answer)
+		}
+		if (status == 201) != (len(e.timers) == 1) {
+			t.Fatalf("%d, and there are %d timers", status, len(e.timers))
+		}
+		switch {
+		case status == 201:
+			if !json.Valid(body) {
+				t.Fatalf("took what is not JSON: %q", body)
+			}
+			var in, out struct{ Payload json.RawMessage }
+			if err := json.Unmarshal(body, &in); err == nil && json.Unmarshal(answer, &out) == nil && !bytes.Equal(in.Payload, out.Payload) {
+				t.Fatalf("payload %s became %s", in.Payload, out.Payload)
+			}
+		case status != 400 && status != 413 && status != 422:
+			t.Fatalf("%d: %s", status, answer)
+		}
+	})
+}
+
+// The framer lets through only what net/http cuts in the same way, however the bytes are spread over reads.
+func FuzzRawHTTP(f *testing.F) {
+	for _, s := range []string{
+		"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2;e\r\n{}\r\n0\r\nT: v\r\n\r\n", "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"GET / HTTP/1.1\nHost: x\n\n", "\r\n\r\nGET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n", "GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+	} {
+		f.Add([]byte(s), uint8(1))
+		f.Add([]byte(s), uint8(7))
+	}
+	f.Fuzz(func(t *testing.T, stream []byte, step uint8) {
+		whole := framer{length: -1, maxHead: 16 << 10, maxTarget: 8 << 10}
+		passed, fault := whole.feed(bytes.Clone(stream))
+		parts := framer{length: -1, maxHead: 16 << 10, maxTarget: 8 << 10}
+		var partFault *frameError
+		for from := 0; from < len(stream) && partFault == nil; from += int(step) + 1 {
+			_, partFault = parts.feed(bytes.Clone(stream[from:min(len(stream), from+int(step)+1)]))
+		}
+		if (fault == nil) != (partFault == nil) || fault != nil && fault.status != partFault.status {
+			t.Fatalf("in one piece %v, in steps of %d %v", fault, step+1, partFault)
+		}
+		if fault != nil {
+			return
+		}
+		if passed != len(stream) || whole.state != parts.state || whole.left != parts.left {
+			t.Fatalf("passed %d of %d; state %d %d", passed, len(stream), whole.state, parts.state)
+		}
+		if whole.state != inRequestLine || len(whole.part) > 0 {
+			return
+		}
+		// Whole requests only: net/http must find the same end.
+		br := bufio.NewReader(bytes.NewReader(stream))
+		for range 100 {
+			req, err := http.ReadRequest(br)
+			if err != nil {
+				return // it is stricter in places: an invalid Host, a target that it cannot parse
+			}
+			if _, err := io.Copy(io.Discard, req.Body); err != nil {
+				t.Fatalf("net/http sees another body: %v", err)
+			}
+		}
+	})
+}
+
+// Whatever the target, the route is decided on the decoded path, and nothing that is not plain gets through.
+func FuzzPath(f *testing.F) {
+	for _, s := range []string{"/", "/v1/topics/orders/timers/a", "/v1/topics/%6frders", "/v1/topics/a%2Fb", "/v1/../x", "/v1/%2e%2e/x", "/a%00", "/a%255c", `/a\b`, "/a?b#c", "http://h/v1", "http://h", "//h/x", "*", "/v1/topics/{k}x", "/%", "/%4"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, target []byte) {
+		path, _, ok := splitTarget(target)
+		if !ok {
+			return
+		}
+		segments, _, p := splitPath(path, nil, nil)
+		if p != nil {
+			if p.status != 400 {
+				t.Fatal(p)
+			}
+			return
+		}
+		for _, s := range segments {
+			if string(s) == "." || string(s) == ".." || bytes.ContainsAny(s, "/\\%\x00") || bytes.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+				t.Fatalf("%q: segment %q", target, s)
+			}
+		}
+		if pat := newRouter(routes).find(segments); pat != nil && len(pat.segments) != len(segments) {
+			t.Fatalf("%q: pattern %v", target, pat.segments)
+		}
+	})
+}
+
+// Times against the standard library, where it can say.
+func FuzzTime(f *testing.F) {
+	for _, s := range []string{"2026-06-01T12:00:00Z", "2026-06-01T12:00:00.1234567+05:30", "2024-02-29T23:59:59.999999999-00:01", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59.9999Z", "0000-02-29T00:00:00Z",
+		"1h30m", "1.5s", "-1ms", "0", "+.5h", "1h1h1ns", "9223372036854775807ns", "2562047h47m16.854775807s", "99999999999999999999h", "1µs1μs1us", "1.00000000000000000000001h", "s", "1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		ms, ok := parseInstant(s)
+		upper := strings.ToUpper(s)
+		want, err := time.Parse(time.RFC3339Nano, upper)
+		// The library takes a comma for the point, one digit for the hour, and offsets beyond a day; it takes only nine digits as they are.
+		lenient := strings.Contains(s, ",") || len(s) > 12 && s[12] == ':'
+		if err == nil && !ok && !lenient && !oddOffset(s) {
+			t.Fatalf("refused %q", s)
+		}
+		if ok && err != nil {
+			t.Fatalf("took %q: %v", s, err)
+		}
+		if ok {
+			floor := want.UnixMilli()
+			if ms != floor && ms != floor+1 || want.Nanosecond()%nsPerMs != 0 && ms == floor {
+				t.Fatalf("%q: %d, want %v", s, ms, want)
+			}
+			if y := want.UTC().Year(); y >= 1 && y <= 9999 && time.UnixMilli(ms).UTC().Year() <= 9999 {
+				if shown := string(appendInstant(nil, ms)); shown != time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") {
+					t.Fatalf("%d is shown as %s", ms, shown)
+				}
+			}
+		}
+
+		span, ok := parseSpan(s)
+		d, err := time.ParseDuration(s)
+		if err == nil && !ok {
+			t.Fatalf("refused duration %q", s)
+		}
+		if ok && err != nil && span != math.MaxInt64 && span != -math.MaxInt64 && math.Abs(float64(span)) < math.MaxInt64/nsPerMs {
+			t.Fatalf("took duration %q as %d ms: %v", s, span, err)
+		}
+		if ok && err == nil {
+			// Ours rounds up at each place, theirs down: never early, never a millisecond late.
+			if span < 0 != (d < 0) && d != 0 && span != 0 {
+				t.Fatalf("%q: %d, want %v", s, span, d)
+			}
+			diff := time.Duration(span)*time.Millisecond - d
+			if d >= 0 && (diff < 0 || diff > time.Millisecond+time.Microsecond) && d < math.MaxInt64-2*time.Millisecond {
+				t.Fatalf("%q: %d ms, want %v", s, span, d)
+			}
+			if span > 0 {
+				if back, ok := parseSpan(string(appendSpan(nil, span))); !ok || back != span {
+					t.Fatalf("%d ms is shown as %s", span, appendSpan(nil, span))
+				}
+			}
+		}
+	})
+}
+
+// oddOffset tells a zone that the library takes and the RFC does not have.
+func oddOffset(s string) bool {
+	i := strings.LastIndexAny(s, "+-")
+	if i < len("2006-01-02T15:04:05") {
+		return false
+	}
+	_, ok := parseOffset(s[i:])
+	return !ok
+}
+
+// A cursor opens only if it was sealed for this listing, and then as it was.
+func FuzzCursor(f *testing.F) {
+	q := &shard.Query{Topic: 7, States: 6, Labels: []string{"a"}}
+	listing := listingSum(q)
+	f.Add("", int64(0), uint64(0), "a")
+	f.Add(timerCursor(shard.Key{SortMs: noonMs, ID: "a", Seq: 3}, listing), int64(-1), uint64(math.MaxUint64), "{k}x")
+	f.Add(nameCursor("orders"), int64(math.MaxInt64), uint64(1), "..")
+	f.Fuzz(func(t *testing.T, s string, sortMs int64, seq uint64, id string) {
+		if k, ok := parseTimerCursor(s, listing); ok && timerCursor(*k, listing) != s {
+			t.Fatalf("%q opened as %+v", s, k)
+		}
+		if name, ok := parseNameCursor(s); ok && nameCursor(name) != s {
+			t.Fatalf("%q opened as %q", s, name)
+		}
+		key := shard.Key{SortMs: sortMs, ID: id, Seq: seq}
+		sealed := timerCursor(key, listing)
+		k, ok := parseTimerCursor(sealed, listing)
+		if ok != validID(id) && len(sealed) <= maxCursorBytes || ok && *k != key {
+			t.Fatalf("%+v came back as %+v %v", key, k, ok)
+		}
+		if _, ok := parseTimerCursor(sealed, listing+1); ok {
+			t.Fatal("opened for another listing")
+		}
+		if _, ok := parseNameCursor(sealed); ok {
+			t.Fatal("opened as a cursor of topics")
+		}
+	})
+}
+
+// A short run of the whole server on random streams: it answers or closes, and lives.
+func TestServerLivesThroughNoise(t *testing.T) {
+	h := newHarness(t)
+	for i, c := range documents {
+		conn, err := net.Dial("tcp", h.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.WriteString(conn, goodHead+"Content-Length: "+decLen(c)+"\r\nConnection: close\r\n\r\n"+c)
+		if i%2 == 0 {
+			_ = conn.(*net.TCPConn).CloseWrite()
+		}
+		_, _ = io.Copy(io.Discard, conn)
+		conn.Close()
+	}
+	h.do("GET", "/healthz", "").want(200)
+}

@@ -1,0 +1,192 @@
+package api
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"carillon/shard"
+)
+
+// pages reads a listing to its end and gives the ids in order.
+func (h *harness) pages(target string, perPage int) (ids []string) {
+	h.t.Helper()
+	sep := "?"
+	if strings.Contains(target, "?") {
+		sep = "&"
+	}
+	cursor := ""
+	for range 1000 {
+		next := fmt.Sprintf("%s%slimit=%d", target, sep, perPage)
+		if cursor != "" {
+			next += "&cursor=" + cursor
+		}
+		r := h.do("GET", next, "").want(200).json()
+		page := r["timers"].([]any)
+		for _, timer := range page {
+			ids = append(ids, timer.(map[string]any)["id"].(string))
+		}
+		cursor, _ = r["next_cursor"].(string)
+		if cursor == "" {
+			return ids
+		}
+		if len(page) == 0 {
+			h.t.Fatal("an empty page has a next one")
+		}
+	}
+	h.t.Fatal("no end")
+	return nil
+}
+
+func TestListOrderAndFilters(t *testing.T) {
+	h := newHarness(t)
+	// Due times fall as ids rise, in threes that are due together.
+	var ops, want []string
+	for i := range 60 {
+		ops = append(ops, fmt.Sprintf(`{"op":"add","id":"%c-%02d","at_ms":%d,"labels":["n%d","all"],"payload":%d,%s}`, 'a'+i%2, i, 1780400000000-i/3*1000, i%5, i, cb))
+	}
+	for block := 19; block >= 0; block-- {
+		group := []string{}
+		for i := block * 3; i < block*3+3; i++ {
+			group = append(group, fmt.Sprintf("%c-%02d", 'a'+i%2, i))
+		}
+		want = append(want, slices.Sorted(slices.Values(group))...)
+	}
+	h.do("POST", batches, `{"ops":[`+strings.Join(ops, ",")+`]}`).want(200)
+	for _, perPage := range []int{1, 7, 60, 61, 1000} {
+		if got := h.pages(timers, perPage); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("by %d:\n%v\n%v", perPage, got, want)
+		}
+	}
+	count := func(query string, n int) {
+		t.Helper()
+		if got := h.pages(timers+"?"+query, 7); len(got) != n {
+			t.Fatalf("%s: %d %v, want %d", query, len(got), got, n)
+		}
+	}
+	count("label=n0", 12)
+	count("label=n0&label=all", 12)
+	count("label=n0&label=n1", 0)
+	count("id_prefix=a-", 30)
+	count("id_prefix=%7Bk", 0)
+	count("due_from=1780399999000&due_to=1780400000000", 3)
+	count("due_from=2026-06-02T11:33:20Z", 3)
+	count("due_from="+url.QueryEscape("2026-06-02T13:33:20+02:00"), 3)
+	count("due_to=0", 0)
+	h.engine.set("orders", "a-00", func(t *shard.Timer) { t.State = shard.Done; t.EndedMs = noonMs })
+	h.engine.set("orders", "b-01", func(t *shard.Timer) { t.State = shard.Leased })
+	count("payload=true", 59)
+	count("state=done", 1)
+	count("state=scheduled,leased,done,dead,cancelled", 60)
+	count("state=leased,leased", 1)
+	r := h.do("GET", timers+"?limit=1&payload=false", "").want(200)
+	r.has("timers.0.payload", "", "timers.0.content_type", `"application/json"`)
+
+	// A cursor goes with its own query and topic only; the size of the page may change.
+	next := strings.Trim(pick(h.do("GET", timers+"?limit=2", "").json(), "next_cursor"), `"`)
+	h.do("GET", timers+"?limit=3&payload=false&cursor="+next, "").want(200)
+	h.do("PUT", "/v1/topics/other", `{}`).want(201)
+	for _, target := range []string{timers + "?label=all&cursor=" + next, timers + "?state=done&cursor=" + next, "/v1/topics/other/timers?cursor=" + next, orders + "/dead?cursor=" + next, "/v1/topics?cursor=" + next,
+		timers + "?cursor=" + next[1:], timers + "?cursor=" + next[:len(next)-1], timers + "?cursor=" + next + "A", timers + "?cursor=" + next + "=="} {
+		h.do("GET", target, "").problem(400, badRequest)
+	}
+	for i := range next {
+		forged := []byte(next)
+		if forged[i] = 'A'; next[i] == 'A' {
+			forged[i] = 'B'
+		}
+		h.do("GET", timers+"?cursor="+string(forged), "").problem(400, badRequest)
+	}
+}
+
+// A page ends early rather than grow without bound, and the next goes on from there.
+func TestListBoundsItsAnswer(t *testing.T) {
+	h := newHarness(t, func(c *Config) { c.Limits.ResponseBytes = 10_000 })
+	for i := range 20 {
+		h.do("POST", timers, fmt.Sprintf(`{"id":"t%02d","at_ms":1780400000000,"payload":"%s",%s}`, i, strings.Repeat("x", 3000), cb)).want(201)
+	}
+	r := h.do("GET", timers+"?limit=1000", "").want(200)
+	if n := len(r.json()["timers"].([]any)); n < 1 || n > 5 || pick(r.json(), "next_cursor") == "" {
+		t.Fatal(n)
+	}
+	if got := h.pages(timers, 1000); len(got) != 20 {
+		t.Fatal(got)
+	}
+}
+
+func TestDeadLetters(t *testing.T) {
+	h := newHarness(t)
+	kill := func(id string, reason shard.Reason, endedMs int64) {
+		h.do("PUT", timers+"/"+id, `{"delay":"1h","labels":["l-`+id[:1]+`"],`+cb+`}`).want(201)
+		h.engine.set("orders", id, func(t *shard.Timer) { t.State, t.Reason, t.EndedMs, t.Attempts = shard.Dead, reason, endedMs, 16 })
+	}
+	for i := range 9 {
+		kill(fmt.Sprintf("a%d", i), shard.MaxAttempts, noonMs-int64(i))
+		kill(fmt.Sprintf("b%d", i), shard.Stopped, noonMs-100-int64(i))
+	}
+	h.do("POST", timers, `{"id":"alive","delay":"1h",`+cb+`}`).want(201)
+	const dead = orders + "/dead"
+	if got := h.pages(dead, 4); len(got) != 18 || got[0] != "b8" || got[17] != "a0" {
+		t.Fatal(got)
+	}
+	for query, n := range map[string]int{"reason=stopped": 9, "reason=expired": 0, "label=l-a": 9, fmt.Sprintf("from=%d", noonMs-1): 2, fmt.Sprintf("to=%d", noonMs-100): 8} {
+		if got := h.pages(dead+"?"+query, 4); len(got) != n {
+			t.Fatalf("%s: %v", query, got)
+		}
+	}
+	h.do("GET", dead+"?limit=1", "").has("timers.0.reason", `"stopped"`, "timers.0.state", `"dead"`)
+
+	redrive, purge := dead+"/redrive", dead+"/purge"
+	swept := func(target, body, matched, changed, skipped string) {
+		t.Helper()
+		h.do("POST", target, body).want(200).has("matched", matched, "changed", changed, "skipped", skipped)
+	}
+	swept(redrive, `{"ids":["a0","alive","gone"],"delay":"1m","callback":{"url":"http://new.example/","timeout":"1s"}}`, "3", "1", "2")
+	h.do("GET", timers+"/a0", "").has("state", `"scheduled"`, "attempts", "0", "next_attempt_ms", fmt.Sprint(noonMs+60_000), "callback.url", `"http://new.example/"`, "callback.timeout", `"1s"`)
+	swept(redrive, `{"filter":{"reason":"stopped","label":["l-b"],"from":"2026-06-01T00:00:00Z"}}`, "9", "9", "0")
+	swept(redrive, `{"filter":{"reason":"stopped"},"all":true}`, "0", "0", "0")
+	swept(purge, `{"filter":{"label":"l-a","to":`+fmt.Sprint(noonMs-6)+`}}`, "2", "2", "0")
+	swept(purge, `{"ids":[]}`, "0", "0", "0")
+	swept(purge, `{"all":true}`, "6", "6", "0")
+	h.do("GET", timers+"/a5", "").problem(404, unknownTimer)
+
+	var cases []refused
+	for body, code := range map[string]string{
+		`{}`: badRequest, `{"all":false}`: badRequest, `{"filter":{}}`: badRequest, `{"ids":["a"],"all":true}`: badRequest, `{"ids":["a"],"filter":{"reason":"stopped"}}`: badRequest, `{"ids":"a"}`: badRequest,
+		`{"ids":["a/b"]}`: badName, `{"ids":[1]}`: badRequest, `{"all":1}`: badRequest, `{"filter":{"reason":"x"}}`: badRequest, `{"filter":{"state":"dead"}}`: unknownField, `{"filter":{"label":1}}`: badRequest, `{"filter":{"label":[""]}}`: badRequest,
+		`{"filter":{"from":"x"}}`: badTime, `{"filter":{"from":-1}}`: badTime, `{"filter":{"to":1.5}}`: badTime, `{"filter":{"reason":"stopped","reason":"stopped"}}`: badJSON, `{"all":true,"all":true}`: badJSON, `{"all":true} x`: badJSON, `{"All":true}`: unknownField,
+		`{"filter":null}`: badRequest, `{"ids":null}`: badRequest, ``: badJSON,
+	} {
+		cases = append(cases, refused{method: "POST", target: purge, body: body, status: 400, code: code}, refused{method: "POST", target: redrive, body: body, status: 400, code: code})
+	}
+	ids := `{"ids":[` + strings.Repeat(`"a",`, 1000) + `"a"]}`
+	cases = append(cases, refused{method: "POST", target: purge, body: ids, status: 413, code: tooLarge},
+		refused{method: "POST", target: purge, body: `{"all":true,"delay":"1s"}`, status: 400, code: unknownField},
+		refused{method: "POST", target: redrive, body: `{"all":true,"delay":"-1s"}`, status: 400, code: badTime}, refused{method: "POST", target: redrive, body: `{"all":true,"delay":1}`, status: 400, code: badTime},
+		refused{method: "POST", target: redrive, body: `{"all":true,"delay":"999999h"}`, status: 422, code: "beyond_horizon"},
+		refused{method: "POST", target: redrive, body: `{"all":true,"callback":{"url":"x"}}`, status: 400, code: badURL}, refused{method: "POST", target: redrive, body: `{"all":true,"callback":null}`, status: 400, code: badRequest},
+		refused{method: "POST", target: redrive, body: `{"all":true,"callback":{"headers":{"X-Key":"REDACTED"}}}`, status: 400, code: badHeader})
+	checkRefused(t, h, cases)
+}
+
+// More dead letters than one sweep holds at a time.
+func TestSweepOfMany(t *testing.T) {
+	h := newHarness(t)
+	h.do("PUT", orders, `{"callback":{"url":"http://a.example/"}}`).want(201)
+	for block := range 3 {
+		var ops []string
+		for i := range 600 {
+			ops = append(ops, fmt.Sprintf(`{"op":"add","id":"d-%d-%d","delay":"1h"}`, block, i))
+		}
+		h.do("POST", batches+"?brief=true", `{"ops":[`+strings.Join(ops, ",")+`]}`).want(200)
+	}
+	h.engine.mu.Lock()
+	for _, timer := range h.engine.timers {
+		timer.State, timer.Reason, timer.EndedMs = shard.Dead, shard.Expired, noonMs
+	}
+	h.engine.mu.Unlock()
+	h.do("POST", orders+"/dead/redrive", `{"all":true}`).want(200).has("changed", "1800", "skipped", "0")
+	h.do("GET", orders, "").has("counts.dead", "0", "counts.scheduled", "1800")
+}

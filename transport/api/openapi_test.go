@@ -1,0 +1,140 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	yaml "go.yaml.in/yaml/v3"
+)
+
+// openAPI is as much of docs/openapi.yaml as the tests look at.
+type openAPI struct {
+	Paths map[string]map[string]any `yaml:"paths"`
+}
+
+var document = sync.OnceValues(func() (doc openAPI, err error) {
+	data, err := os.ReadFile("../../docs/openapi.yaml")
+	if err != nil {
+		return doc, err
+	}
+	return doc, yaml.Unmarshal(data, &doc)
+})
+
+// operation is the documented operation of a route, nil when there is none.
+func (d openAPI) operation(method, path string) map[string]any {
+	op, _ := d.Paths[path][strings.ToLower(method)].(map[string]any)
+	return op
+}
+
+// The document and the route table name the same operations, and each operation the same parameters and body.
+func TestDocumentIsTheRouteTable(t *testing.T) {
+	doc, err := document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	routed := map[string]bool{}
+	for i := range routes {
+		r := &routes[i]
+		routed[strings.ToLower(r.method)+" "+r.path] = true
+		op := doc.operation(r.method, r.path)
+		if op == nil {
+			t.Errorf("%s %s is not documented", r.method, r.path)
+			continue
+		}
+		var query []string
+		conditional := false
+		params, _ := op["parameters"].([]any)
+		for _, p := range params {
+			name := strings.TrimPrefix(p.(map[string]any)["$ref"].(string), "#/components/parameters/")
+			if strings.HasPrefix(name, "If") {
+				conditional = true
+				continue
+			}
+			query = append(query, documentedParams[name])
+		}
+		if !slices.Equal(query, r.query) || conditional != r.conditional {
+			t.Errorf("%s %s: documented query %v, conditional %v; routed %v, %v", r.method, r.path, query, conditional, r.query, r.conditional)
+		}
+		body, hasBody := op["requestBody"].(map[string]any)
+		if hasBody != (r.body != noBody) || hasBody && body["required"] != (r.body != emptyBody) {
+			t.Errorf("%s %s: the documented body is not the route's", r.method, r.path)
+		}
+		if _, open := op["security"]; open != (r.scope == scopeOpen) {
+			t.Errorf("%s %s: documented as open: %v", r.method, r.path, open)
+		}
+	}
+	for path, item := range doc.Paths {
+		for method := range item {
+			if method != "parameters" && !routed[method+" "+path] {
+				t.Errorf("%s %s is documented but not routed", method, path)
+			}
+		}
+	}
+}
+
+var documentedParams = map[string]string{
+	"Limit": "limit", "Cursor": "cursor", "State": "state", "DueFrom": "due_from", "DueTo": "due_to", "From": "from", "To": "to",
+	"Label": "label", "IdPrefix": "id_prefix", "Payload": "payload", "Reason": "reason", "Force": "force", "Brief": "brief",
+}
+
+// Every reference points at something.
+func TestDocumentReferences(t *testing.T) {
+	data, err := os.ReadFile("../../docs/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree map[string]any
+	if err := yaml.Unmarshal(data, &tree); err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(data) {
+		for _, part := range bytes.Split(line, []byte(`$ref: "#/`))[1:] {
+			ref, _, _ := bytes.Cut(part, []byte{'"'})
+			node := any(tree)
+			for name := range strings.SplitSeq(string(ref), "/") {
+				m, _ := node.(map[string]any)
+				if node = m[name]; node == nil {
+					t.Errorf("%s points at nothing", ref)
+					break
+				}
+			}
+		}
+	}
+}
+
+// checkDocumented asks that an answer that a test saw is one that the document has. Called for every answer of every
+// test: a status that nobody wrote down cannot go unnoticed.
+func checkDocumented(t testing.TB, method, target string, status int) {
+	t.Helper()
+	doc, err := document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, _, ok := splitTarget([]byte(target))
+	if !ok {
+		return
+	}
+	segments, _, p := splitPath(path, nil, nil)
+	if p != nil {
+		return
+	}
+	pat := newRouter(routes).find(segments)
+	if pat == nil {
+		return
+	}
+	if method == "HEAD" {
+		method = "GET"
+	}
+	op := doc.operation(method, "/"+strings.Join(pat.segments, "/"))
+	if op == nil {
+		return // 405
+	}
+	if _, ok := op["responses"].(map[string]any)[fmt.Sprint(status)]; !ok {
+		t.Errorf("%s /%s answered %d, which is not documented", method, strings.Join(pat.segments, "/"), status)
+	}
+}

@@ -1,0 +1,196 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"carillon/shard"
+
+	"github.com/valyala/fasthttp"
+)
+
+func TestHealthReadyMetrics(t *testing.T) {
+	h := newHarness(t, func(c *Config) {
+		c.Metrics = func(ctx *fasthttp.RequestCtx) {
+			ctx.SetContentType("text/plain; version=0.0.4")
+			ctx.SetBodyString("carillon_add_total 1\n")
+		}
+	})
+	h.do("GET", "/healthz", "").want(200).has("status", `"ok"`, "version", `"test"`)
+	h.do("GET", "/readyz", "").want(200).has("status", `"ready"`)
+	if r := h.do("GET", "/metrics", "").want(200); r.body != "carillon_add_total 1\n" || !strings.HasPrefix(r.header.Get("Content-Type"), "text/plain") {
+		t.Fatal(r)
+	}
+	h.engine.notReady = errors.New("replaying the log")
+	if r := h.do("GET", "/readyz", "").problem(503, unavailable); !strings.Contains(r.body, "replaying the log") {
+		t.Fatal(r.body)
+	}
+	h.do("GET", "/healthz", "").want(200)
+	newHarness(t).do("GET", "/metrics", "").problem(404, notFound)
+}
+
+func TestMethods(t *testing.T) {
+	h := newHarness(t)
+	for target, allow := range map[string]string{
+		"/healthz": "GET, HEAD", orders: "GET, HEAD, PUT, DELETE", timers: "POST, GET, HEAD", timers + "/a": "GET, HEAD, PUT, PATCH, DELETE",
+		timers + "/a/fire": "POST", batches: "POST", orders + "/dead": "GET, HEAD", "/v1/topics": "GET, HEAD",
+	} {
+		for _, method := range []string{"OPTIONS", "TRACE", "CONNECT", "get", "FOO", "DELETE", "PUT", "POST", "GET", "PATCH"} {
+			if strings.Contains(allow, method) {
+				continue
+			}
+			if r := h.do(method, target, "").problem(405, "method_not_allowed"); r.header.Get("Allow") != allow {
+				t.Errorf("%s %s: Allow %q, want %q", method, target, r.header.Get("Allow"), allow)
+			}
+		}
+	}
+	if r := h.do("OPTIONS", "*", ""); r.status != 405 || r.header.Get("Allow") == "" {
+		t.Fatal(r)
+	}
+	checkRefused(t, h, []refused{
+		{method: "GET", target: orders, body: `{}`, status: 400, code: badRequest}, {method: "DELETE", target: timers + "/a", body: `{}`, status: 400, code: badRequest},
+		{method: "POST", target: timers, body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: text/plain"}},
+		{method: "POST", target: timers, body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: application/x-www-form-urlencoded"}},
+		{method: "POST", target: timers, body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: multipart/form-data; boundary=x"}},
+		{method: "POST", target: timers, body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: "}},
+		{method: "PATCH", target: timers + "/a", body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: application/merge-patch+json"}},
+	})
+	h.do("HEAD", "/nothing", "").want(404)
+}
+
+// syncBuffer is a log that a test can read while the server writes.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func TestPanicIsA500(t *testing.T) {
+	var log syncBuffer
+	h := newHarness(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	h.engine.beforeDo = func() { panic("secret detail") }
+	r := h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).problem(500, internalError)
+	if strings.Contains(r.body, "secret detail") || !strings.Contains(log.String(), "secret detail") || !strings.Contains(log.String(), "stack=") {
+		t.Fatal(r.body, log.String())
+	}
+	h.engine.beforeDo = nil
+	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
+}
+
+// A request in flight when the server is told to stop is answered; idle and silent connections are closed at once.
+func TestStopFinishesWhatIsInFlight(t *testing.T) {
+	h := newHarness(t)
+	idle := newConn(t, h.addr)
+	if _, err := io.WriteString(idle, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := idle.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	silent := newConn(t, h.addr)
+	started, finish := make(chan struct{}), make(chan struct{})
+	h.engine.beforeDo = func() { close(started); <-finish }
+	answered := make(chan *reply)
+	go func() { answered <- h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`) }()
+	<-started
+	h.stop()
+	for _, c := range []net.Conn{silent, idle} {
+		if _, err := io.ReadAll(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := net.Dial("tcp", h.addr); err == nil {
+		t.Error("still takes connections")
+	}
+	close(finish)
+	if r := <-answered; r.status != 201 {
+		t.Fatal(r)
+	}
+	if err := <-h.done; err != nil {
+		t.Fatal(err)
+	}
+	h.done <- nil
+}
+
+func newConn(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	return c
+}
+
+// waitingEngine answers nothing until its caller gives up.
+type waitingEngine struct {
+	*fakeEngine
+	started chan struct{}
+}
+
+func (e *waitingEngine) Do(ctx context.Context, _ shard.ID, _ *shard.Command, _ bool) (shard.Result, error) {
+	close(e.started)
+	<-ctx.Done()
+	return shard.Result{}, shard.ErrStopped
+}
+
+func TestStopGivesUpAfterTheGrace(t *testing.T) {
+	e := &waitingEngine{newFakeEngine(time.Now), make(chan struct{})}
+	s, err := New(Config{Engine: e, Limits: Limits{Grace: 50 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, ln) }()
+	c := newConn(t, ln.Addr().String())
+	body := `{"delay":"1h",` + cb + `}`
+	if _, err := io.WriteString(c, goodHead+"Content-Length: "+decLen(body)+"\r\n\r\n"+body); err != nil {
+		t.Fatal(err)
+	}
+	<-e.started
+	cancel()
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "grace") {
+		t.Fatal(err)
+	}
+}
+
+func TestConfigFaults(t *testing.T) {
+	if _, err := New(Config{}); err == nil {
+		t.Error("took no engine")
+	}
+	if _, err := New(Config{Engine: newFakeEngine(time.Now), Limits: Limits{BodyBytes: -1, Grace: -1}}); err == nil || strings.Count(err.Error(), "negative") != 2 {
+		t.Error(err)
+	}
+}
+
+// Two servers in one process share nothing.
+func TestTwoServers(t *testing.T) {
+	a, b := newHarness(t), newHarness(t)
+	a.do("POST", timers, `{"id":"x","delay":"1h",`+cb+`}`).want(201)
+	b.do("GET", timers+"/x", "").problem(404, unknownTopic)
+}

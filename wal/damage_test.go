@@ -1,0 +1,316 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// built is a stream of several generations and segments, as files. Records 0..n-1, one frame
+// each; closed tells whether it ended cleanly.
+func built(t testing.TB, n int, clean bool) *MemFS {
+	t.Helper()
+	return builtAt(t, n, clean, 1)
+}
+
+// builtAt gives frames that differ in their time only, and so in their hashes.
+func builtAt(t testing.TB, n int, clean bool, wallMs int64) *MemFS {
+	t.Helper()
+	fsys := NewMemFS()
+	opt := Options{GenBytes: 3000, SegmentBytes: 1024, NowMs: func() int64 { return wallMs }}
+	s, err := Open(fsys, testDir, opt, nil)
+	must(t, err)
+	appendAll(t, s, 0, n)
+	if len(s.Generations()) < 2 {
+		t.Fatal("too few generations")
+	}
+	if clean {
+		must(t, s.Close())
+	}
+	return copyFS(fsys)
+}
+
+// copyFS returns an independent copy, with everything durable.
+func copyFS(m *MemFS) *MemFS {
+	return m.CrashClone(rand.New(rand.NewPCG(1, 1)), CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
+}
+
+// files lists all files below dir, in order.
+func files(t testing.TB, fsys FS, dir string) []string {
+	t.Helper()
+	list, err := fsys.ReadDir(dir)
+	must(t, err)
+	var out []string
+	for _, e := range list {
+		path := filepath.Join(dir, e.Name)
+		if e.Dir {
+			out = append(out, files(t, fsys, path)...)
+		} else {
+			out = append(out, path)
+		}
+	}
+	return out
+}
+
+// reopen opens a damaged copy. Refusal must be a CorruptionError that names a place; success
+// must replay a prefix. It returns how many records came back, or -1.
+func reopen(t testing.TB, fsys *MemFS, what string) int {
+	t.Helper()
+	g := &got{}
+	s, err := Open(fsys, testDir, small(), collect(t, g))
+	isPrefix(t, g.data)
+	if err != nil {
+		var c *CorruptionError
+		if !errors.As(err, &c) || c.Dir == "" {
+			t.Fatalf("%s: refused without a place: %v", what, err)
+		}
+		return -1
+	}
+	must(t, s.Submit(frameOf(len(g.data)), true, nil)) // it must be writable
+	must(t, s.Close())
+	again := &got{}
+	s, err = Open(fsys, testDir, small(), collect(t, again))
+	if err != nil {
+		t.Fatalf("%s: does not open after its repair: %v", what, err)
+	}
+	must(t, s.Close())
+	isPrefix(t, again.data)
+	if len(again.data) != len(g.data)+1 {
+		t.Fatalf("%s: %d records, one more written, then %d", what, len(g.data), len(again.data))
+	}
+	return len(g.data)
+}
+
+func segments(t testing.TB, fsys FS) []string {
+	var out []string
+	for _, f := range files(t, fsys, testDir) {
+		if _, ok := parseSegmentName(filepath.Base(f)); ok && !strings.Contains(f, spareDir) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func TestCutAtEveryByte(t *testing.T) {
+	const n = 40
+	for _, clean := range []bool{false, true} {
+		whole := built(t, n, clean)
+		list := segments(t, whole)
+		for k, path := range list {
+			info, err := whole.Stat(path)
+			must(t, err)
+			for size := range info.Bytes + 1 {
+				fsys := copyFS(whole)
+				must(t, fsys.Damage(path, func(b []byte) []byte { return b[:size] }))
+				what := fmt.Sprintf("%s cut at %d of %d", path, size, info.Bytes)
+				back := reopen(t, fsys, what)
+				last := k == len(list)-1 && !clean // after a clean close no cut is a torn tail
+				if !last && size < info.Bytes && back != -1 {
+					t.Fatalf("%s: a closed segment was cut and %d records came back", what, back)
+				}
+				if (last || size == info.Bytes) && back < 0 {
+					t.Fatalf("%s: a torn tail was refused", what)
+				}
+				if size == info.Bytes && back != n {
+					t.Fatalf("%s: %d of %d records", what, back, n)
+				}
+			}
+		}
+	}
+}
+
+// TestDamageAtRest flips, zeroes, moves and repeats bytes of a cleanly closed stream: all of
+// it is refused, or it changed nothing.
+func TestDamageAtRest(t *testing.T) {
+	const n = 60
+	whole := built(t, n, true)
+	list := append(segments(t, whole), filepath.Join(testDir, firstName), filepath.Join(testDir, endName))
+	rounds := 10_000
+	if testing.Short() {
+		rounds = 1000
+	}
+	r := rand.New(rand.NewPCG(7, 7))
+	refused := 0
+	for i := range rounds {
+		fsys := copyFS(whole)
+		path := list[r.IntN(len(list))]
+		kind := []string{"flip", "zeros", "misplaced", "garbage"}[r.IntN(4)]
+		changed := false
+		must(t, fsys.Damage(path, func(b []byte) []byte {
+			was := string(b)
+			damage(r, kind, b)
+			changed = was != string(b)
+			return b
+		}))
+		back := reopen(t, fsys, fmt.Sprintf("round %d: %s in %s", i, kind, path))
+		if back == -1 {
+			refused++
+		} else if changed {
+			t.Fatalf("round %d: %s in %s was not detected, %d of %d records came back", i, kind, path, back, n)
+		}
+		if !changed && back == -1 {
+			t.Fatalf("round %d: undamaged and refused", i)
+		}
+	}
+	if refused < rounds/2 {
+		t.Fatalf("only %d of %d changed anything", refused, rounds)
+	}
+}
+
+func damage(r *rand.Rand, kind string, b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	at := r.IntN(len(b))
+	end := min(len(b), at+1+r.IntN(200))
+	switch kind {
+	case "flip":
+		b[at] ^= 1 << r.IntN(8)
+	case "zeros":
+		clear(b[at:end])
+	case "garbage":
+		for k := at; k < end; k++ {
+			b[k] = byte(r.IntN(256))
+		}
+	case "misplaced":
+		copy(b[at:end], b[r.IntN(len(b)):])
+	}
+}
+
+// TestDamageInUncleanTail flips bits in a stream that was not closed: only what no later
+// frame vouches for may be cut, and the rest must be a prefix.
+func TestDamageInUncleanTail(t *testing.T) {
+	const n = 60
+	whole := built(t, n, false)
+	list := segments(t, whole)
+	r := rand.New(rand.NewPCG(9, 9))
+	for i := range 3000 {
+		fsys := copyFS(whole)
+		path := list[r.IntN(len(list))]
+		must(t, fsys.Damage(path, func(b []byte) []byte { damage(r, "flip", b); return b }))
+		back := reopen(t, fsys, fmt.Sprintf("round %d: flip in %s", i, path))
+		if back != -1 && back < n-3 { // three frames to a batch: the last batch has no later witness
+			t.Fatalf("round %d: only %d of %d records came back", i, back, n)
+		}
+	}
+}
+
+func TestMissingAndExchangedFilesAreRefused(t *testing.T) {
+	whole := built(t, 80, true)
+	for _, path := range append(segments(t, whole), filepath.Join(testDir, firstName)) {
+		fsys := copyFS(whole)
+		must(t, fsys.Remove(path))
+		if reopen(t, fsys, "without "+path) != -1 {
+			t.Fatalf("opened without %s", path)
+		}
+	}
+	for gen := uint64(1); gen <= 2; gen++ {
+		fsys := copyFS(whole)
+		must(t, removeTree(fsys, genPath(testDir, gen)))
+		if reopen(t, fsys, "without a generation") != -1 {
+			t.Fatalf("opened without generation %d", gen)
+		}
+	}
+	list := segments(t, whole)
+	fsys := copyFS(whole)
+	b, err := readFile(fsys, list[0], nil, 1<<20)
+	must(t, err)
+	must(t, fsys.Damage(list[1], func([]byte) []byte { return b }))
+	if reopen(t, fsys, "exchanged") != -1 {
+		t.Fatal("opened with one segment in place of another")
+	}
+}
+
+// TestForeignSegmentIsRefused puts a segment with the same frame numbers from another
+// stream in place: each frame is whole, only the chain tells.
+func TestForeignSegmentIsRefused(t *testing.T) {
+	whole, foreign := built(t, 60, true), builtAt(t, 60, true, 2)
+	for _, path := range segments(t, whole) {
+		b, err := readFile(foreign, path, nil, 1<<20)
+		must(t, err)
+		fsys := copyFS(whole)
+		must(t, fsys.Damage(path, func([]byte) []byte { return b }))
+		if reopen(t, fsys, "foreign "+path) != -1 {
+			t.Fatalf("opened with a foreign %s", path)
+		}
+	}
+}
+
+// TestDurableFrameIsNeverCut damages a frame of the last segment that later frames vouch
+// for: without an END file, too, this is damage and not a torn write.
+func TestDurableFrameIsNeverCut(t *testing.T) {
+	tried := 0
+	for n := 60; n < 75; n++ {
+		whole := built(t, n, false)
+		list := segments(t, whole)
+		last := list[len(list)-1]
+		b, err := readFile(whole, last, nil, 1<<20)
+		must(t, err)
+		if len(trimZeros(b)) < 700 {
+			continue
+		}
+		tried++
+		for bit := range int64(8 * 100) {
+			fsys := copyFS(whole)
+			must(t, fsys.FlipBit(last, bit))
+			if reopen(t, fsys, "durable frame damaged") != -1 {
+				t.Fatalf("n %d, bit %d: a durable frame was cut", n, bit)
+			}
+		}
+	}
+	if tried == 0 {
+		t.Fatal("no last segment was long enough")
+	}
+}
+
+func TestBrokenTailIsKept(t *testing.T) {
+	whole := built(t, 60, false)
+	list := segments(t, whole)
+	last := list[len(list)-1]
+	must(t, whole.Damage(last, func(b []byte) []byte {
+		end := len(trimZeros(b))
+		return append(b[:end], "half a frame"...)
+	}))
+	if n := reopen(t, whole, "torn"); n != 60 {
+		t.Fatalf("%d of 60 records", n)
+	}
+	for _, f := range files(t, whole, testDir) {
+		if strings.HasSuffix(f, brokenSuffix) {
+			b, err := readFile(whole, f, nil, 1<<20)
+			must(t, err)
+			if string(b) != "half a frame" {
+				t.Fatalf("%s holds %q", f, b)
+			}
+			return
+		}
+	}
+	t.Fatal("no .broken file")
+}
+
+func TestVerifyFindsWhatOpenRefuses(t *testing.T) {
+	whole := built(t, 60, true)
+	rep, err := Verify(whole, "data")
+	must(t, err)
+	if rep.Streams != 1 || rep.Records != 60 || rep.Generations < 2 {
+		t.Fatalf("report %+v", rep)
+	}
+	path := segments(t, whole)[1]
+	must(t, whole.FlipBit(path, 8*100))
+	var out strings.Builder
+	rep, err = Verify(whole, "data")
+	var c *CorruptionError
+	if !errors.As(err, &c) || filepath.Join(c.Dir, c.Segment) != path || len(rep.Problems) != 1 {
+		t.Fatalf("verify: %v", err)
+	}
+	if err := Inspect(whole, "data", &out, InspectOptions{Records: true}); !errors.As(err, &c) {
+		t.Fatalf("inspect: %v", err)
+	}
+	for _, want := range []string{"PROBLEM", path, "offset", "ENTRIES shard 1"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("inspect does not print %q:\n%s", want, out.String())
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package wal
+
+import (
+	"errors"
+	"io"
+	"path/filepath"
+	"testing"
+)
+
+func FuzzFrame(f *testing.F) {
+	frame := frameOf(1)
+	sealFrame(frame.buf, header{seq: 1})
+	f.Add(appendEntry(nil, frame.buf))
+	f.Add([]byte{0, 0, 0})
+	f.Add([]byte{0x80, 0x80, 0x80, 0x80, 0x10})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := chain{next: 1}
+		end, bad, _ := c.scan(b, func(off int, h header, records []byte) error {
+			if off >= len(b) || h.seq == 0 {
+				t.Fatalf("frame %d at %d of %d", h.seq, off, len(b))
+			}
+			return nil
+		})
+		if end > len(b) || bad == nil && end != len(b) {
+			t.Fatalf("stopped at %d of %d without a reason", end, len(b))
+		}
+		if bad != nil {
+			classifyTail(b[end:], c.next)
+		}
+	})
+}
+
+// FuzzOpen puts arbitrary bytes into the last or a closed segment.
+func FuzzOpen(f *testing.F) {
+	whole := built(f, 40, false)
+	list := segments(f, whole)
+	for k, path := range list {
+		b, err := readFile(whole, path, nil, 1<<20)
+		must(f, err)
+		f.Add(b, uint8(k))
+	}
+	f.Add([]byte{0}, uint8(len(list)-1))
+	f.Fuzz(func(t *testing.T, b []byte, which uint8) {
+		fsys := copyFS(whole)
+		must(t, fsys.Damage(list[int(which)%len(list)], func([]byte) []byte { return b }))
+		s, err := Open(fsys, testDir, small(), nil)
+		var c *CorruptionError
+		if err != nil {
+			if !errors.As(err, &c) {
+				t.Fatal(err)
+			}
+			return
+		}
+		must(t, s.Close())
+		if _, err := Verify(fsys, "data"); err != nil {
+			t.Fatalf("opened and repaired, and still damaged: %v", err)
+		}
+	})
+}
+
+func FuzzSnapshot(f *testing.F) {
+	whole := NewMemFS()
+	writeSnapshot(f, whole, snapMeta(1), []byte("some state"))
+	path := filepath.Join(snapDir, snapMeta(1).FileName())
+	seed, err := readFile(whole, path, nil, 1<<20)
+	must(f, err)
+	f.Add(seed)
+	f.Add(seed[:len(seed)-1])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fsys := NewMemFS()
+		must(t, fsys.MkdirAll(snapDir))
+		must(t, writeSynced(fsys, path, b))
+		r, err := OpenSnapshot(fsys, snapDir, filepath.Base(path))
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+			r.Close()
+		}
+		var c *CorruptionError
+		if err != nil && !errors.As(err, &c) {
+			t.Fatal(err)
+		}
+	})
+}
