@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -30,6 +31,7 @@ type written struct {
 	sum      uint64 // of the payload
 	dueMs    int64
 	effect   effect
+	born     bool // it made a new timer: the first one, or one over a finished id
 	sent     time.Time
 	answered time.Time
 }
@@ -45,6 +47,7 @@ type entry struct {
 type cancelled struct {
 	outcome  string // prevented, in_flight, already_fired, dead; "" when refused or unknown
 	effect   effect
+	place    int // how many versions had been written before
 	sent     time.Time
 	answered time.Time
 }
@@ -81,7 +84,7 @@ func (l *ledger) size() int {
 func (l *ledger) wrote(e *entry, payload string, dueMs int64, a answer) effect {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := written{sum: sumOf(payload), dueMs: dueMs, effect: effectOf(a), sent: a.sent, answered: a.answered}
+	w := written{sum: sumOf(payload), dueMs: dueMs, effect: effectOf(a), born: a.status == 201, sent: a.sent, answered: a.answered}
 	e.versions = append(e.versions, w)
 	return w.effect
 }
@@ -89,59 +92,79 @@ func (l *ledger) wrote(e *entry, payload string, dueMs int64, a answer) effect {
 func (l *ledger) cancelled(e *entry, a answer) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := cancelled{outcome: a.outcome(), effect: effectOf(a), sent: a.sent, answered: a.answered}
+	c := cancelled{outcome: a.outcome(), effect: effectOf(a), place: len(e.versions), sent: a.sent, answered: a.answered}
 	e.cancels = append(e.cancels, c)
 	return c.outcome
 }
 
 // owed tells whether the timer must be delivered: its add was acknowledged and no cancel can have kept it back.
 func (e *entry) owed() bool {
-	if len(e.versions) == 0 || e.versions[0].effect != acked {
-		return false
-	}
-	for _, c := range e.cancels {
-		if c.effect == unknown || c.outcome == "prevented" || c.outcome == "in_flight" {
-			return false
-		}
-	}
-	return true
+	return len(e.versions) > 0 && e.versions[0].effect == acked && e.end() == "done"
 }
 
-// prevented is when the client was first told so; zero: never.
+// end is the state that the timer must come to: done, cancelled, or "" when it may be either.
+func (e *entry) end() string {
+	want := "done"
+	for _, c := range e.cancels {
+		switch {
+		case e.revived(c):
+		case c.outcome == "prevented":
+			want = "cancelled"
+		case want == "done" && (c.effect == unknown || c.outcome == "in_flight"):
+			want = ""
+		}
+	}
+	return want
+}
+
+// revived tells that the id was used anew after the cancel.
+func (e *entry) revived(c cancelled) bool {
+	for _, v := range e.versions[c.place:] {
+		if v.born {
+			return true
+		}
+	}
+	return false
+}
+
+// prevented is when the client was first told so for good; zero: never.
 func (e *entry) prevented() time.Time {
 	for _, c := range e.cancels {
-		if c.outcome == "prevented" {
+		if c.outcome == "prevented" && !e.revived(c) {
 			return c.answered
 		}
 	}
 	return time.Time{}
 }
 
-// mayArrive tells whether an arrival at that time with that body is one that the clients' writes allow: the version was
-// sent before, not refused, and no later one had been acknowledged.
+// mayArrive tells whether an arrival at that time with that body is one that the client's writes allow.
 func (e *entry) mayArrive(a arrival) error {
-	fault := fmt.Errorf("body is of no version that was written")
+	fault := errors.New("body is of no version that was written")
 	for i, v := range e.versions {
-		if v.sum != a.sum {
-			continue
-		}
-		switch {
-		case v.effect == refused:
-			return fmt.Errorf("body is of version %d, which was refused", i+1)
-		case a.at.Before(v.sent):
-			return fmt.Errorf("body is of version %d, which was not sent yet", i+1)
-		case a.dueMs != v.dueMs:
-			return fmt.Errorf("body of version %d with another version's time: due %d, written %d", i+1, a.dueMs, v.dueMs)
-		}
-		fault = nil
-		for j, later := range e.versions[i+1:] {
-			if later.effect == acked && a.at.After(later.answered) {
-				fault = fmt.Errorf("body is of version %d, %v after version %d was acknowledged", i+1, a.at.Sub(later.answered), i+j+2)
+		if v.sum == a.sum {
+			if fault = e.mayArriveAs(i, a); fault == nil {
+				return nil
 			}
-		}
-		if fault == nil {
-			return nil
 		}
 	}
 	return fault
+}
+
+// mayArriveAs: the version was sent before, not refused, has this due time, and no later one had been acknowledged.
+func (e *entry) mayArriveAs(i int, a arrival) error {
+	v := e.versions[i]
+	switch {
+	case v.effect == refused:
+		return fmt.Errorf("body is of write %d, which was refused", i+1)
+	case a.at.Before(v.sent):
+		return fmt.Errorf("body is of write %d, which was not sent yet", i+1)
+	case a.dueMs != v.dueMs:
+		return fmt.Errorf("body of write %d with another time: due %d, written %d", i+1, a.dueMs, v.dueMs)
+	}
+	for j, later := range e.versions[i+1:] {
+		if later.effect == acked && a.at.After(later.answered) {
+			return fmt.Errorf("body is of write %d, %v after write %d was acknowledged", i+1, a.at.Sub(later.answered), i+j+2)
+		}
+	}
+	return nil
 }

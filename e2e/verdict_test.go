@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"testing"
 	"time"
@@ -135,7 +136,7 @@ func (v *verdict) checkWebhooks(id string, list []arrival, owners map[string]str
 func (v *verdict) checkTwice(id string, list []arrival) {
 	for i := 1; i < len(list); i++ {
 		first, again := list[i-1], list[i]
-		if !first.succeeded() {
+		if !first.succeeded() || first.webhook != again.webhook && v.bornBetween(id, first, again) {
 			continue
 		}
 		v.duplicates++
@@ -145,6 +146,21 @@ func (v *verdict) checkTwice(id string, list []arrival) {
 				id, again.attempt, again.at.Sub(first.done), first.attempt, first.status)
 		}
 	}
+}
+
+// bornBetween tells that a new timer was made over the finished one between two arrivals.
+func (v *verdict) bornBetween(id string, first, again arrival) bool {
+	versions := v.ledger.byID[id].versions
+	for i := 1; i < len(versions); i++ {
+		if versions[i].born && hasSum(versions[:i], first.sum) && hasSum(versions[i:], again.sum) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasSum(list []written, sum uint64) bool {
+	return slices.ContainsFunc(list, func(w written) bool { return w.sum == sum })
 }
 
 func (v *verdict) explained(first, again arrival) bool {
@@ -186,14 +202,7 @@ func (v *verdict) checkFinal(e *entry, list []arrival) {
 	case !there:
 		return
 	}
-	want := "done"
-	for _, c := range e.cancels {
-		if c.outcome == "prevented" {
-			want = "cancelled"
-		} else if c.outcome == "in_flight" || c.effect == unknown {
-			want = ""
-		}
-	}
+	want := e.end()
 	if want != "" && f.State != want {
 		v.fault("%s: ended %s, want %s (%d calls, last error %q)", e.id, f.State, want, len(list), f.LastError)
 	}

@@ -45,7 +45,7 @@ type fake struct {
 	pipes  *pipes
 	server *http.Server
 	url    string
-	stall  chan struct{} // answers wait while it is not nil and open
+	stall  atomic.Pointer[chan struct{}] // answers wait while there is one and it is open
 	client *http.Client
 	faults func(number int64) fault
 	failed atomic.Int64   // deliveries without an answer
@@ -134,8 +134,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(400)
 		return
 	}
-	if f.stall != nil {
-		<-f.stall
+	if stall := f.stall.Load(); stall != nil {
+		<-*stall
 	}
 	op.Op = map[string]string{"POST": "add", "PATCH": "patch", "DELETE": "cancel", "GET": "get"}[r.Method]
 	if len(part) == 3 {

@@ -237,8 +237,9 @@ func TestOpenLoopCorrectsCoordinatedOmission(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		f := newFake(t, nil)
-		time.AfterFunc(100*time.Millisecond, func() { f.stall = make(chan struct{}) })
-		time.AfterFunc(500*time.Millisecond, func() { close(f.stall) })
+		stall := make(chan struct{})
+		time.AfterFunc(100*time.Millisecond, func() { f.stall.Store(&stall) })
+		time.AfterFunc(500*time.Millisecond, func() { close(stall) })
 		c := Config{Mode: ModeAdd, Timers: 600, Rate: 1000, Connections: 2, Delay: "1h"}
 		r, out := play(t, f, c)
 		// Of 600 requests meant for 0–600 ms, those of 100–500 ms waited: 400 ms

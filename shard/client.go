@@ -227,6 +227,11 @@ func (h *Host) TopicsChanged() {
 // Drain stops leasing and waits until no call is in flight, or the context ends.
 func (h *Host) Drain(ctx context.Context) {
 	h.draining.Store(true)
+	select {
+	case <-h.started:
+	default:
+		return // nothing was leased yet
+	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -131,6 +131,10 @@ func (h *Host) Started() <-chan struct{} { return h.started }
 // Whoever wants calls in flight to end first calls Drain before.
 func (h *Host) Run(ctx context.Context) error {
 	if err := h.recover(); err != nil {
+		close(h.stopped)
+		if h.stream != nil {
+			_ = h.stream.Close()
+		}
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -100,7 +100,8 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("sink: shut down: %w", err)
 	}
-	<-served
+	_ = s.listener.Close() // fasthttp may not know the listener yet: then its shutdown closed nothing
+	_ = <-served
 	return nil
 }
 

@@ -58,7 +58,7 @@ var titles = map[string]string{
 	"unauthorized": "No valid token", "forbidden": "Token may not do this",
 	notFound: "Not found", unknownTopic: "Unknown topic", unknownTimer: "Unknown timer",
 	"method_not_allowed": "Method not allowed",
-	"exists": "Id in use with other content", "in_flight": "A call is running", "not_empty": "Topic is not empty",
+	"exists":             "Id in use with other content", "in_flight": "A call is running", "not_empty": "Topic is not empty",
 	"over": "Timer has ended", "version_mismatch": "Another version", tooLarge: "Too large",
 	"unsupported_media_type": "Unsupported media type", "no_callback": "No callback URL",
 	"callback_refused": "Callback address refused", "beyond_horizon": "Too far ahead", badPolicy: "Bad policy",

@@ -77,7 +77,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	err := s.http.ShutdownWithContext(grace)
 	s.stop()
 	framed.closeWhere(func(*framedConn) bool { return true })
-	<-failed
+	_ = framed.Close() // fasthttp may not know the listener yet: then its shutdown closed nothing
+	_ = <-failed
 	if err != nil {
 		return fmt.Errorf("api: requests were still in flight when the grace of %v was over: %w", s.cfg.Limits.Grace, err)
 	}
