@@ -217,7 +217,7 @@ func (t *Table) cancel(c *change) Result {
 	return Result{Code: Prevented, Handle: h}
 }
 
-// fire makes a scheduled timer due now.
+// fire makes a scheduled timer due now: at the proposer's time, if the command has it.
 func (t *Table) fire(c *change) Result {
 	h := t.lookup(c.topic, c.id)
 	if h == 0 {
@@ -233,8 +233,12 @@ func (t *Table) fire(c *change) Result {
 	}
 	s = t.touch(h)
 	t.advanceVersion(h, s, &v)
-	t.setDue(s, t.clockMs)
-	t.turn(h, s, Scheduled, t.clockMs)
+	due := t.clockMs
+	if c.dueMs != 0 {
+		due = clampMs(c.dueMs)
+	}
+	t.setDue(s, due)
+	t.turn(h, s, Scheduled, due)
 	t.settle(h, s)
 	return Result{Code: OK, Handle: h}
 }

@@ -197,7 +197,7 @@ func (g *group) count(topic TopicID, sum *Counts) {
 		sum.Ready += ready
 		sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
 		for _, f := range g.lead.flights {
-			if f.unstarted() && f.lane.queue == q && f.phase == held {
+			if f.hidden() && f.lane.queue == q {
 				sum.Leased--
 				sum.Scheduled++
 			}

@@ -41,7 +41,7 @@ type Command struct {
 	Spec *Spec
 	// Patch is given with Modify, and with Redrive (callback only).
 	Patch *Patch
-	// DueMs is given with Redrive: when the first new attempt is due. 0 = at once.
+	// DueMs goes with Redrive and Fire: when the next attempt is due. 0 = at once.
 	DueMs int64
 }
 

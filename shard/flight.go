@@ -10,6 +10,7 @@ const (
 	held                  // applied; its due time has not come
 	started               // the call runs
 	ended                 // an outcome is in the pipeline
+	returned              // the call never started, and the lease's release is in the pipeline
 )
 
 // flight is one lease of this leader, from its proposal to the applied outcome.
@@ -36,8 +37,11 @@ func (f *flight) before(o *flight) bool {
 	return f.seq < o.seq
 }
 
-// unstarted reports that clients still see the timer as scheduled, and may change it.
+// unstarted reports that the call can still be prevented: its permit is not used yet.
 func (f *flight) unstarted() bool { return f.phase == proposed || f.phase == held }
+
+// hidden reports that clients see the timer as scheduled although the table has it leased.
+func (f *flight) hidden() bool { return f.phase == held || f.phase == returned }
 
 // callMargin is what a lease lasts beyond the call's time-out.
 const callMargin = 5 * time.Second

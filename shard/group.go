@@ -312,8 +312,8 @@ func (g *group) settleOp(o *op, r *Result) {
 	if r.Timer != nil {
 		g.overlay(r.Timer)
 	}
-	if r.Code == InFlight && o.cmd.Kind == Add && r.Timer != nil && r.Timer.State == Scheduled {
-		r.Code = Exists // leased ahead of its time, which clients do not see
+	if r.Code == InFlight && o.cmd.Kind == Add && g.hides(r.Handle) {
+		r.Code = Exists
 	}
 	if o.wait != nil {
 		g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
@@ -326,13 +326,17 @@ func (g *group) overlay(t *Timer) {
 	if t.State != Leased || !g.lead.active {
 		return
 	}
-	if h, ok := g.table.Lookup(t.Topic, t.ID); ok {
-		if f := g.lead.flights[h]; f != nil && f.unstarted() && f.seq == t.Seq {
-			t.State = Scheduled
-			t.Attempts--
-			t.NextMs = f.dueMs
-		}
+	if h, ok := g.table.Lookup(t.Topic, t.ID); ok && g.hides(h) {
+		t.State = Scheduled
+		t.Attempts--
+		t.NextMs = g.lead.flights[h].dueMs
 	}
+}
+
+// hides reports that a timer's lease is ahead of its time, or is being given back: clients see the timer as scheduled.
+func (g *group) hides(h Handle) bool {
+	f := g.lead.flights[h]
+	return f != nil && f.hidden() && g.table.Live(h, f.seq)
 }
 
 // roleChanged begins or ends a reign.

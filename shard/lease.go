@@ -51,7 +51,8 @@ func (l *lead) stands(e entry) bool {
 		return false
 	}
 	d := t.Due(e.handle)
-	return d.Rev == e.rev && d.State == Scheduled && l.flights[e.handle] == nil &&
+	f := l.flights[e.handle]
+	return d.Rev == e.rev && d.State == Scheduled && (f == nil || f.seq != e.seq) &&
 		(d.ExpiresMs == 0 || l.group.w.nowMs <= d.ExpiresMs)
 }
 
@@ -97,6 +98,9 @@ func (l *lead) propose(b *Batch, n *lane, e entry, permit Permit) {
 		dueMs: e.dueMs, expireMs: d.ExpiresMs,
 		leaseEnd: g.w.mono + last, askedAt: g.w.mono,
 	}
+	if old := l.flights[e.handle]; old != nil {
+		old.lane.flying-- // of a timer that was dropped by force and had this handle
+	}
 	l.flights[e.handle] = f
 	n.flying++
 	b.Lease(last.Milliseconds(), e.handle, e.seq, e.rev)
@@ -135,7 +139,7 @@ func (l *lead) learn(commit time.Duration) {
 // revoke gives a lease back whose call has not started.
 func (l *lead) revoke(f *flight) {
 	f.permit.Cancel()
-	f.phase = ended
+	f.phase = returned
 	l.outcomes = append(l.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
 }
 
@@ -149,12 +153,25 @@ func (l *lead) releaseOps(f *flight) {
 
 // startDue starts every held call whose time has come.
 func (l *lead) startDue() {
+	if l.held.len() > 0 && l.held.top().dueMs-l.group.w.nowMs > 2*maxLookAhead.Milliseconds() {
+		l.returnHeld()
+	}
 	for l.held.len() > 0 && (l.held.top().phase != held || l.held.top().dueMs <= l.group.w.nowMs) {
 		f := l.held.pop()
 		if f.phase == held {
 			l.start(f)
 		}
 	}
+}
+
+// returnHeld gives back every held lease: the wall clock stepped back, and their permits would be kept from others.
+func (l *lead) returnHeld() {
+	for _, f := range l.held.items {
+		if f.phase == held {
+			l.revoke(f)
+		}
+	}
+	l.held = heap[*flight]{}
 }
 
 func (l *lead) start(f *flight) {

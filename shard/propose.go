@@ -90,21 +90,27 @@ func (g *group) proposeCommand(o *op) {
 	if o.cmd.Kind != Add {
 		if h, ok := g.table.Lookup(o.cmd.Topic, o.cmd.ID); ok {
 			switch f := g.lead.flights[h]; {
-			case f == nil:
+			case f == nil || !g.table.Live(h, f.seq):
 			case f.phase == proposed:
 				f.revoked = true
 				f.waiting = append(f.waiting, o)
 				return
 			case f.phase == held:
 				f.permit.Cancel()
-				f.phase = ended
+				f.phase = returned
 				g.batch.Outcome(&Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release})
 				g.items = append(g.items, item{kind: outcomeItemKind, flight: f})
 			}
 		}
 	}
 	o.proposed = true
-	g.batch.Command(o.cmd)
+	cmd := o.cmd
+	if (cmd.Kind == Fire || cmd.Kind == Redrive) && cmd.DueMs == 0 {
+		now := *cmd // "at once" is by this clock: the table's never goes back, and may once have been far ahead
+		now.DueMs = g.w.nowMs
+		cmd = &now
+	}
+	g.batch.Command(cmd)
 	g.items = append(g.items, item{kind: commandItem, op: o})
 }
 

@@ -58,7 +58,7 @@ func (g *group) stats(s *Stats) {
 	s.Dead += c.Dead
 	s.MemoryBytes += g.table.MemoryBytes()
 	for _, f := range g.lead.flights {
-		if f.phase == held && f.lane.queue.id != canaryTopic {
+		if f.hidden() && f.lane.queue.id != canaryTopic {
 			s.Leased--
 			s.Scheduled++
 		}

@@ -207,6 +207,7 @@ func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 		switch {
 		case send[i].Err != nil:
 			op.problem = engineFault(send[i].Err)
+			rq.s.logCause(op.problem)
 		case send[i].Result.Code == shard.TopicClosed:
 			stale = append(stale, op)
 		default:

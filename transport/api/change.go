@@ -28,12 +28,14 @@ func engineFault(err error) *problem {
 		return fail(503, "overloaded", err.Error())
 	case errors.Is(err, shard.ErrLowDisk):
 		return fail(503, "low_disk", err.Error()+"; adds are refused, cancels and reads go on")
-	case errors.Is(err, shard.ErrUnknown):
+	case errors.Is(err, shard.ErrUnknown), errors.Is(err, shard.ErrRecovering):
 		return fail(503, unavailable, err.Error())
 	case errors.Is(err, shard.ErrStopped):
 		return fail(503, unavailable, "the node is stopping; the change may or may not have taken effect")
 	}
-	return fail(503, unavailable, "no answer from the shard; the change may or may not have taken effect")
+	p := fail(503, unavailable, "no answer from the shard; the change may or may not have taken effect")
+	p.cause = err
+	return p
 }
 
 // findTopic looks the topic up, and makes it when create is set and it is not there.

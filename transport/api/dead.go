@@ -1,6 +1,8 @@
 package api
 
 import (
+	"slices"
+
 	"carillon/shard"
 )
 
@@ -50,12 +52,7 @@ func (r *reader) selection(redrive bool, maxIDs int) *selection {
 	n := r.open('{', "body")
 	for ; r.more(n, '}'); n++ {
 		name := string(r.key())
-		at := -1
-		for i := range names {
-			if names[i] == name {
-				at = i
-			}
-		}
+		at := slices.Index(names, name)
 		if at < 0 && r.err == nil {
 			r.fail(unknown([]byte(name), names))
 		}
@@ -121,12 +118,7 @@ func (r *reader) deadFilter() (q *shard.Query, given bool) {
 	n := r.open('{', "filter")
 	for ; r.more(n, '}'); n++ {
 		name := string(r.key())
-		at := -1
-		for i := range names {
-			if names[i] == name {
-				at = i
-			}
-		}
+		at := slices.Index(names, name)
 		if at < 0 && r.err == nil {
 			r.fail(unknown([]byte(name), names))
 		}

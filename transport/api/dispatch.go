@@ -23,10 +23,15 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		requests.Put(rq)
 	}()
 	if p := rq.dispatch(); p != nil {
-		if p.status >= 500 {
-			s.cfg.Logger.Debug("request failed", "code", p.code, "detail", p.detail)
-		}
+		s.logCause(p)
 		writeProblem(ctx, p)
+	}
+}
+
+// logCause keeps an error that has no place in the contract from being lost.
+func (s *Server) logCause(p *problem) {
+	if p.cause != nil {
+		s.cfg.Logger.Error("the engine failed", "error", p.cause)
 	}
 }
 

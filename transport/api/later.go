@@ -1,5 +1,7 @@
 package api
 
+import "slices"
+
 // What the contract names but this version does not do. Values are read and checked like any other; one that asks for
 // the missing thing is refused, one that spells out the default is accepted.
 
@@ -18,12 +20,7 @@ func (r *reader) repeat() {
 		if r.err != nil {
 			return
 		}
-		at := -1
-		for i, known := range repeatFieldNames {
-			if known == name {
-				at = i
-			}
-		}
+		at := slices.Index(repeatFieldNames, name)
 		if at < 0 {
 			r.fail(unknown([]byte(name), repeatFieldNames))
 			return

@@ -15,6 +15,7 @@ type problem struct {
 	detail  string
 	outcome string // of a cancel that came too late
 	allow   string // of a 405
+	cause   error  // what the engine said that we do not know: for the log, never shown
 }
 
 func (p *problem) Error() string { return p.code + ": " + p.detail }

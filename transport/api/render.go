@@ -26,7 +26,7 @@ func (w *timerWriter) append(b []byte, t *shard.Timer) []byte {
 	b = append(b, `","id":"`...)
 	b = append(b, t.ID...)
 	b = append(b, `","uid":"`...)
-	b = appendUID(b, shard.Place(w.topic.Name, t.ID, w.shards), t.Seq, t.Tag)
+	b = append(b, shard.UID(shard.Place(w.topic.Name, t.ID, w.shards), t.Seq, t.Tag)...)
 	b = append(b, `","version":`...)
 	b = strconv.AppendUint(b, uint64(t.Version), 10)
 	b = append(b, `,"state":"`...)
@@ -97,18 +97,6 @@ func (w *timerWriter) appendRun(b []byte, t *shard.Timer) []byte {
 	}
 	if t.CancelRequested {
 		b = append(b, `,"cancel_requested":true`...)
-	}
-	return b
-}
-
-// appendUID writes the name of one life of an id: shard, sequence number, random tag. No dot, not chosen by a client.
-func appendUID(b []byte, id shard.ID, seq uint64, tag uint32) []byte {
-	b = strconv.AppendUint(b, uint64(id), 16)
-	b = append(b, '-')
-	b = strconv.AppendUint(b, seq, 16)
-	b = append(b, '-')
-	for shift := 28; shift >= 0; shift -= 4 {
-		b = append(b, "0123456789abcdef"[tag>>shift&15])
 	}
 	return b
 }

@@ -96,6 +96,17 @@ func TestPanicIsA500(t *testing.T) {
 	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
 }
 
+// An engine's error that the contract does not know is logged and not shown.
+func TestUnknownFaultIsLogged(t *testing.T) {
+	var log syncBuffer
+	h := newHarness(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	h.engine.err = errors.New("inner detail")
+	r := h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).problem(503, unavailable)
+	if strings.Contains(r.body, "inner detail") || !strings.Contains(log.String(), "inner detail") {
+		t.Fatal(r.body, log.String())
+	}
+}
+
 // A request in flight when the server is told to stop is answered; idle and silent connections are closed at once.
 func TestStopFinishesWhatIsInFlight(t *testing.T) {
 	h := newHarness(t)

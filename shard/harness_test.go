@@ -1,0 +1,680 @@
+package shard
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/wal"
+)
+
+// rigEpochMs is where a stand's wall clock begins.
+const rigEpochMs = int64(1_800_000_000_000)
+
+// rigClock has a wall clock and a monotonic one that can be set apart.
+type rigClock struct {
+	wallMs int64
+	mono   time.Duration
+}
+
+func (c *rigClock) WallMs() int64       { return c.wallMs }
+func (c *rigClock) Mono() time.Duration { return c.mono }
+func (c *rigClock) UntilWall(ms int64) time.Duration {
+	return time.Duration(min(max(ms-c.wallMs, -3_600_000), 3_600_000)) * time.Millisecond
+}
+
+// rigTopics is what a leader knows of topics.
+type rigTopics map[TopicID]*Topic
+
+func (t rigTopics) Topic(id TopicID) (*Topic, bool) {
+	topic, ok := t[id]
+	return topic, ok
+}
+
+// rigMachine is a meta state machine that keeps all it was given.
+type rigMachine struct{ lines []string }
+
+func (m *rigMachine) Apply(nowMs int64, cmd []byte) any {
+	m.lines = append(m.lines, fmt.Sprintf("%d %s", nowMs, cmd))
+	return len(m.lines)
+}
+func (m *rigMachine) Save() []byte { return []byte(strings.Join(m.lines, "\n")) }
+func (m *rigMachine) Load(b []byte) error {
+	m.lines = nil
+	if len(b) > 0 {
+		m.lines = strings.Split(string(b), "\n")
+	}
+	return nil
+}
+
+// rigObserver counts.
+type rigObserver struct {
+	elected, expired, frames, snapshots int
+	outcomes                            int
+	latenessMs                          []int64
+}
+
+func (o *rigObserver) Command(Kind, Code)     {}
+func (o *rigObserver) Outcome(*Outcome)       { o.outcomes++ }
+func (o *rigObserver) Expired()               { o.expired++ }
+func (o *rigObserver) Frame(int)              { o.frames++ }
+func (o *rigObserver) Lateness(ms int64)      { o.latenessMs = append(o.latenessMs, ms) }
+func (o *rigObserver) Elected()               { o.elected++ }
+func (o *rigObserver) Snapshot(time.Duration) { o.snapshots++ }
+
+// stand drives one host by hand, in one goroutine: turns of its workers and steps of its log, on a clock and a file
+// system in memory. Only a snapshot's writer is a goroutine of the host's; one made by bubble waits for it.
+type stand struct {
+	t        testing.TB
+	fs       *wal.MemFS
+	clock    *rigClock
+	topics   rigTopics
+	calls    *rigDispatcher
+	machine  *rigMachine
+	observer *rigObserver
+	log      bytes.Buffer
+	change   func(*Config)
+	host     *Host
+	starts   uint32
+	bubble   bool
+	failed   error // the log's
+	freeze   bool  // the log does not move: the disk hangs
+}
+
+// newStand makes a host on an empty disk and runs it until it serves. change may alter its configuration, each time it is opened.
+func newStand(t testing.TB, change func(*Config)) *stand {
+	t.Helper()
+	r := makeStand(t, wal.NewMemFS(), change)
+	r.mustOpen()
+	return r
+}
+
+func makeStand(t testing.TB, fs *wal.MemFS, change func(*Config)) *stand {
+	r := &stand{t: t, fs: fs, change: change, clock: &rigClock{wallMs: rigEpochMs, mono: time.Hour}, topics: rigTopics{}}
+	r.calls = &rigDispatcher{r: r, dests: map[string]*rigDest{}, seen: map[string]bool{}}
+	r.topic(1, nil)
+	return r
+}
+
+// bubbleStand is newStand for a host that writes snapshots, in a bubble of its own. run must not call Host's blocking methods.
+func bubbleStand(t *testing.T, change func(*Config), run func(r *stand)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := makeStand(t, wal.NewMemFS(), change)
+		r.bubble = true
+		r.mustOpen()
+		defer func() { r.abort() }()
+		run(r)
+	})
+}
+
+// topic sets a topic's policy; the host hears of it by topicsChanged.
+func (r *stand) topic(id TopicID, change func(*Topic)) {
+	p := DefaultPolicy()
+	p.Callback.URL = fmt.Sprintf("http://receiver-%d/", id)
+	p.Jitter = 0
+	topic := &Topic{ID: id, Name: fmt.Sprintf("topic-%d", id), Policy: p}
+	if change != nil {
+		change(topic)
+	}
+	r.topics[id] = topic
+}
+
+func (r *stand) topicsChanged() {
+	r.host.TopicsChanged()
+	r.settle()
+}
+
+// open starts another process on the disk.
+func (r *stand) open() error {
+	r.starts++
+	r.machine, r.observer, r.failed = &rigMachine{}, &rigObserver{}, nil
+	cfg := Config{
+		Shards: 1, Workers: 1, Node: 7, Owner: NewOwner(7, r.starts), Seed: 1, Found: r.starts == 1,
+		FS: r.fs, Dir: "data", Clock: r.clock, Topics: r.topics, Dispatcher: r.calls, Machine: r.machine, Observer: r.observer,
+		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
+		Log:    wal.Options{NowMs: func() int64 { return r.clock.wallMs }, Monotonic: func() time.Duration { return r.clock.mono }},
+	}
+	if r.change != nil {
+		r.change(&cfg)
+	}
+	host, err := New(cfg)
+	if err != nil {
+		return err
+	}
+	if err := host.recover(); err != nil {
+		return err
+	}
+	r.host = host
+	for _, w := range host.workers {
+		w.lastTick = r.clock.mono
+	}
+	r.settle()
+	return nil
+}
+
+func (r *stand) mustOpen() {
+	r.t.Helper()
+	if err := r.open(); err != nil {
+		r.t.Fatalf("open: %v\n%s", err, r.log.String())
+	}
+	for _, g := range r.host.groups {
+		if !g.serving && !g.w.host.draining.Load() && r.failed == nil {
+			r.t.Fatalf("shard %d does not serve", g.id)
+		}
+	}
+}
+
+// abort ends the process as a crash does: nothing is told to anybody.
+func (r *stand) abort() {
+	for _, w := range r.host.workers {
+		if w.snapshot != nil {
+			w.snapshot.abort()
+		}
+	}
+	if r.bubble {
+		synctest.Wait()
+	}
+	r.calls.died()
+}
+
+// kill -9: what was written is there, synced or not.
+func (r *stand) kill() {
+	r.abort()
+	r.fs.Kill()
+}
+
+// restart kills the process and starts another.
+func (r *stand) restart() {
+	r.t.Helper()
+	r.kill()
+	r.mustOpen()
+}
+
+// turn is one turn of each worker and one step of the log.
+func (r *stand) turn() {
+	for _, w := range r.host.workers {
+		w.turn()
+		if r.bubble && w.snapshot != nil {
+			synctest.Wait() // the writer has taken what it was fed
+		}
+	}
+	if r.failed == nil && !r.freeze {
+		_, r.failed = r.host.stream.Step()
+	}
+}
+
+func (r *stand) busy() bool {
+	for _, w := range r.host.workers {
+		if len(w.box.events) > 0 || len(w.again) > 0 || len(w.inflight) > 0 && r.failed == nil && !r.freeze {
+			return true
+		}
+		if w.untilWake() <= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// settle turns until nothing is left to do at this time.
+func (r *stand) settle() {
+	r.t.Helper()
+	for n := 0; r.busy(); n++ {
+		if n > 100_000 {
+			r.t.Fatal("the host does not come to rest")
+		}
+		r.turn()
+	}
+}
+
+// pass lets time go by as the host would sleep through it.
+func (r *stand) pass(d time.Duration) {
+	r.t.Helper()
+	for end := r.clock.mono + d; ; {
+		r.settle()
+		left := end - r.clock.mono
+		if left <= 0 {
+			return
+		}
+		step := left
+		for _, w := range r.host.workers {
+			step = min(step, w.untilWake())
+		}
+		r.step(max(step, time.Millisecond))
+	}
+}
+
+// step moves both clocks, and nothing else.
+func (r *stand) step(d time.Duration) {
+	ms := d.Milliseconds()
+	r.clock.wallMs += ms
+	r.clock.mono += time.Duration(ms) * time.Millisecond
+}
+
+// jump moves both clocks at once: nothing happens in between.
+func (r *stand) jump(d time.Duration) {
+	r.t.Helper()
+	r.step(d)
+	r.settle()
+}
+
+// pending is a command on its way.
+type pending struct {
+	op   *op
+	cmd  *Command
+	wait *waiter
+	got  bool
+}
+
+// calm is a chance generator for crashes that leave nothing to chance.
+type calm struct{}
+
+func (calm) IntN(int) int { return 0 }
+
+func rigWaiter() *waiter {
+	w := &waiter{ch: make(chan struct{}, 1)}
+	w.left.Store(1)
+	return w
+}
+
+// submit hands in a command and does not wait.
+func (r *stand) submit(id ID, cmd Command) (*pending, error) {
+	p := &pending{cmd: &cmd, wait: rigWaiter()}
+	o, err := r.host.newOp(id, p.cmd, false, p.wait)
+	if err != nil {
+		return nil, err
+	}
+	p.op = o
+	if err := o.group.w.box.offer(o); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// answered says whether there is an answer.
+func (p *pending) answered() bool {
+	if !p.got {
+		select {
+		case <-p.wait.ch:
+			p.got = true
+		default:
+		}
+	}
+	return p.got
+}
+
+// do has a command decided on shard 1.
+func (r *stand) do(cmd Command) Result {
+	r.t.Helper()
+	res, err := r.try(cmd)
+	if err != nil {
+		r.t.Fatalf("%v %q: %v", cmd.Kind, cmd.ID, err)
+	}
+	return res
+}
+
+func (r *stand) try(cmd Command) (Result, error) {
+	r.t.Helper()
+	if cmd.Topic == 0 {
+		cmd.Topic = 1
+	}
+	p, err := r.submit(1, cmd)
+	if err != nil {
+		return Result{}, err
+	}
+	r.settle()
+	if !p.answered() {
+		return Result{}, errors.New("no answer yet")
+	}
+	return p.op.result, p.op.err
+}
+
+// add schedules a timer so long from now; change may alter it.
+func (r *stand) add(id string, delay time.Duration, change ...func(*Spec)) Result {
+	r.t.Helper()
+	s := &Spec{DueMs: r.clock.wallMs + delay.Milliseconds(), Payload: []byte(`"` + id + `"`), PayloadKind: JSONPayload}
+	for _, f := range change {
+		f(s)
+	}
+	got := r.do(Command{Kind: Add, ID: id, Spec: s, Content: uint64(s.DueMs)})
+	if got.Code != Created {
+		r.t.Fatalf("add %q: code %d", id, got.Code)
+	}
+	return got
+}
+
+// timer reads a timer of topic 1 as a client does.
+func (r *stand) timer(id string) *Timer {
+	r.t.Helper()
+	var found *Timer
+	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: rigWaiter(), serve: func(g *group, _ int) bool {
+		if found = g.table.Read(1, id); found != nil {
+			g.overlay(found)
+		}
+		return true
+	}}
+	r.ask(rd)
+	return found
+}
+
+// ask has a read answered.
+func (r *stand) ask(rd *read) {
+	r.t.Helper()
+	if err := rd.group.w.box.offer(rd); err != nil {
+		r.t.Fatal(err)
+	}
+	r.settle()
+	select {
+	case <-rd.wait.ch:
+	default:
+		r.t.Fatal("a read has no answer")
+	}
+	if rd.err != nil {
+		r.t.Fatal(rd.err)
+	}
+}
+
+// state is what clients see of a timer: its state and its attempts.
+func (r *stand) state(id string) string {
+	r.t.Helper()
+	v := r.timer(id)
+	if v == nil {
+		return "none"
+	}
+	name := map[State]string{Scheduled: "scheduled", Leased: "leased", Done: "done", Dead: "dead", Cancelled: "cancelled"}[v.State]
+	if v.State == Dead {
+		name += map[Reason]string{MaxAttempts: " max_attempts", Expired: " expired", Stopped: " stopped", Refused: " refused"}[v.Reason]
+	}
+	return fmt.Sprintf("%s %d", name, v.Attempts)
+}
+
+func (r *stand) wantState(id, want string) {
+	r.t.Helper()
+	if got := r.state(id); got != want {
+		r.t.Errorf("timer %q is %s, want %s", id, got, want)
+	}
+}
+
+// blocking runs calls of the host's own clients' methods on another goroutine and turns whenever they have put something in.
+func (r *stand) blocking(fn func()) {
+	r.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+	}()
+	second := r.host.workers[len(r.host.workers)-1].box.wake
+	for {
+		select {
+		case <-done:
+			return
+		case <-r.host.workers[0].box.wake:
+		case <-second:
+		}
+		r.settle()
+	}
+}
+
+// table is shard 1's.
+func (r *stand) table() *Table { return r.host.groups[1].table }
+
+// lead is shard 1's.
+func (r *stand) lead() *lead { return r.host.groups[1].lead }
+
+// failure is what the host was stopped with.
+func (r *stand) failure() error {
+	select {
+	case err := <-r.host.failure:
+		return err
+	default:
+		return nil
+	}
+}
+
+// audit holds the table against itself, and the dispatcher's permits against the flights.
+func (r *stand) audit() {
+	r.t.Helper()
+	flights, spare := 0, 0
+	for _, g := range r.host.groups[1:] {
+		if err := g.table.Audit(true); err != nil {
+			r.t.Fatal(err)
+		}
+		for _, f := range g.lead.flights {
+			if f.lane.queue.id != canaryTopic && f.unstarted() {
+				flights++
+			}
+		}
+		for _, q := range g.lead.topics {
+			for _, n := range q.lanes {
+				if n.spare != nil {
+					spare++
+				}
+			}
+		}
+	}
+	if got := r.calls.held(); got != flights+spare {
+		r.t.Fatalf("%d permits are neither used nor cancelled, %d flights and %d lanes hold one", got, flights, spare)
+	}
+}
+
+// rigDispatcher is a scripted receiver: it records every start, and the test says when and how the calls end.
+type rigDispatcher struct {
+	r       *stand
+	dests   map[string]*rigDest
+	started []*rigCall
+	running []*rigCall
+	seen    map[string]bool
+	auto    int // status that ends a call at once; 0: the test ends it
+	asked   int
+	permits []*rigPermit
+	epoch   int
+}
+
+// rigDest is one destination with its gates.
+type rigDest struct {
+	slots   int           // 0 = no limit
+	used    int           // permits and calls
+	retryIn time.Duration // > 0: the breaker is open
+	queue   []Waiter
+}
+
+func (d *rigDispatcher) dest(url string) *rigDest {
+	if d.dests[url] == nil {
+		d.dests[url] = &rigDest{}
+	}
+	return d.dests[url]
+}
+
+func (d *rigDispatcher) Route(t *Topic, own *Callback) (Destination, error) {
+	url := t.Policy.Callback.URL
+	if own.URL != "" {
+		url = own.URL
+	}
+	if url == "" {
+		return nil, errors.New("no URL")
+	}
+	return url, nil
+}
+
+func (d *rigDispatcher) Acquire(to Destination, _ *Topic, w Waiter) (Permit, Verdict) {
+	d.asked++
+	dest := d.dest(to.(string))
+	switch {
+	case dest.retryIn > 0:
+		return nil, Verdict{RetryIn: dest.retryIn}
+	case dest.slots > 0 && dest.used >= dest.slots:
+		dest.queue = append(dest.queue, w)
+		return nil, Verdict{Queued: true}
+	}
+	return d.permit(dest, to.(string)), Verdict{}
+}
+
+func (d *rigDispatcher) permit(dest *rigDest, url string) *rigPermit {
+	dest.used++
+	p := &rigPermit{d: d, dest: dest, url: url, epoch: d.epoch}
+	d.permits = append(d.permits, p)
+	return p
+}
+
+// held is how many permits wait for their use.
+func (d *rigDispatcher) held() int {
+	keep := d.permits[:0]
+	for _, p := range d.permits {
+		if !p.used {
+			keep = append(keep, p)
+		}
+	}
+	d.permits = keep
+	return len(keep)
+}
+
+// free gives a slot back, to the next that waits.
+func (d *rigDispatcher) free(dest *rigDest, url string) {
+	dest.used--
+	if len(dest.queue) > 0 && (dest.slots == 0 || dest.used < dest.slots) {
+		w := dest.queue[0]
+		dest.queue = dest.queue[1:]
+		w.Granted(d.permit(dest, url))
+	}
+}
+
+// died forgets what belonged to the process.
+func (d *rigDispatcher) died() {
+	d.epoch++
+	d.running, d.permits = nil, nil
+	for _, dest := range d.dests {
+		dest.used, dest.queue = 0, nil
+	}
+}
+
+type rigPermit struct {
+	d     *rigDispatcher
+	dest  *rigDest
+	url   string
+	used  bool
+	epoch int
+}
+
+// rigCall is one started call.
+type rigCall struct {
+	Delivery
+	url    string
+	wallMs int64
+	mono   time.Duration
+	done   func(Attempt)
+	permit *rigPermit
+	ended  bool
+	unsent bool
+}
+
+func (p *rigPermit) use() {
+	if p.used {
+		p.d.r.t.Fatalf("a permit for %s is used twice", p.url)
+	}
+	p.used = true
+}
+
+func (p *rigPermit) Cancel() {
+	p.use()
+	if p.epoch == p.d.epoch {
+		p.d.free(p.dest, p.url)
+	}
+}
+
+// Start checks what must hold of every start, whatever the test is about.
+func (p *rigPermit) Start(j *Delivery, done func(Attempt)) {
+	p.use()
+	d, r := p.d, p.d.r
+	c := &rigCall{Delivery: *j, url: p.url, wallMs: r.clock.wallMs, mono: r.clock.mono, done: done, permit: p}
+	g := r.host.groups[j.Shard]
+	due := g.table.Due(j.Job.Handle)
+	if due.State != Leased || due.Fence != j.Job.Fence || due.Attempts != j.Job.Attempts || !g.serving {
+		r.t.Fatalf("I3: %s attempt %d fence %d starts, but the table has it in state %d with attempt %d, fence %d",
+			j.Job.ID, j.Job.Attempts, j.Job.Fence, due.State, due.Attempts, due.Fence)
+	}
+	if at := g.table.run(g.table.slab.at(j.Job.Handle)).nextEnd; at > r.clock.wallMs {
+		r.t.Fatalf("I4: %s starts %d ms early", j.Job.ID, at-r.clock.wallMs)
+	}
+	if j.Deadline < r.clock.mono {
+		c.unsent = true // as the real one does
+	}
+	key := fmt.Sprint(j.Shard, " ", j.Job.Seq, " ", j.Job.Attempts, " ", j.Job.Fence)
+	if d.seen[key] {
+		r.t.Fatalf("I3: shard, number, attempt and fence %s start twice", key)
+	}
+	d.seen[key] = true
+	d.started = append(d.started, c)
+	d.running = append(d.running, c)
+	switch {
+	case c.unsent:
+		c.end(Attempt{NotSent: true})
+	case d.auto != 0:
+		c.answer(d.auto)
+	}
+}
+
+// end ends a call.
+func (c *rigCall) end(a Attempt) {
+	d := c.permit.d
+	if c.ended {
+		d.r.t.Fatal("a test ends a call twice")
+	}
+	c.ended, c.unsent = true, a.NotSent
+	for i, o := range d.running {
+		if o == c {
+			d.running = append(d.running[:i:i], d.running[i+1:]...)
+			break
+		}
+	}
+	a.StartedMs, a.EndedMs = c.wallMs, max(c.wallMs, d.r.clock.wallMs)
+	if c.permit.epoch == d.epoch {
+		d.free(c.permit.dest, c.url)
+		c.done(a)
+	}
+}
+
+func (c *rigCall) answer(status int) {
+	a := Attempt{Status: status}
+	if status == 0 {
+		a.Err = "connection refused"
+	}
+	c.end(a)
+}
+
+// take returns the calls that were started since the last take.
+func (d *rigDispatcher) take() []*rigCall {
+	list := d.started
+	d.started = nil
+	return list
+}
+
+// ids are the timers of the calls that were started since the last take.
+func (d *rigDispatcher) ids() string {
+	var ids []string
+	for _, c := range d.take() {
+		ids = append(ids, c.Job.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+func (r *stand) wantCalls(want string) {
+	r.t.Helper()
+	if got := r.calls.ids(); got != want {
+		r.t.Errorf("calls started: %q, want %q", got, want)
+	}
+}
+
+// one is the only call that was started since the last take.
+func (r *stand) one() *rigCall {
+	r.t.Helper()
+	list := r.calls.take()
+	if len(list) != 1 {
+		r.t.Fatalf("%d calls were started, want 1", len(list))
+	}
+	return list[0]
+}

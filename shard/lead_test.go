@@ -1,0 +1,263 @@
+package shard
+
+import (
+	"carillon/wal"
+	"testing"
+	"time"
+)
+
+// TestI4NeverEarly: no call starts before its due time, whatever the clock does.
+func TestI4NeverEarly(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Second)
+	r.pass(999 * time.Millisecond)
+	r.wantCalls("")
+	if f := r.lead().held.len(); f != 1 {
+		t.Errorf("%d leases are held a millisecond before, want 1: the look-ahead", f)
+	}
+	r.pass(time.Millisecond)
+	c := r.one()
+	if c.wallMs != rigEpochMs+1000 {
+		t.Errorf("started at %+d ms", c.wallMs-rigEpochMs-1000)
+	}
+	c.answer(200)
+	r.settle()
+	r.wantState("a", "done 1")
+	r.audit()
+}
+
+func TestI4ClockStepsBack(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Second)
+	r.pass(990 * time.Millisecond) // the lease is held
+	r.clock.wallMs -= time.Hour.Milliseconds()
+	r.pass(time.Minute)
+	r.wantCalls("")
+	r.wantState("a", "scheduled 0")
+	if n := r.calls.held(); n != 0 {
+		t.Errorf("%d permits are held for a timer that is an hour away: others could use the slots", n)
+	}
+	r.add("b", time.Second) // by the clock as it is
+	r.pass(time.Second)
+	r.wantCalls("b")
+	r.pass(time.Hour - time.Minute - time.Second)
+	r.pass(time.Second)
+	if c := r.one(); c.Job.ID != "a" || c.wallMs < rigEpochMs+1000 || c.wallMs > rigEpochMs+1100 {
+		t.Errorf("%s started at %+d ms", c.Job.ID, c.wallMs-rigEpochMs-1000)
+	}
+	r.audit()
+}
+
+func TestI4ClockJumpsForward(t *testing.T) {
+	r := newStand(t, nil)
+	r.calls.auto = 200
+	r.add("a", time.Hour)
+	r.add("b", 2*time.Hour)
+	r.clock.wallMs += time.Hour.Milliseconds()
+	r.pass(50 * time.Millisecond)
+	r.wantCalls("a")
+	r.clock.wallMs -= time.Hour.Milliseconds()
+	r.pass(time.Hour)
+	r.wantCalls("")
+	r.pass(time.Hour)
+	r.wantCalls("b")
+	r.audit()
+}
+
+// TestFireAfterClockGlitch: a clock that once was years ahead leaves "now" in the table's past of nobody.
+func TestFireAfterClockGlitch(t *testing.T) {
+	r := newStand(t, nil)
+	const years = 10 * 365 * 24 * time.Hour
+	r.clock.wallMs += years.Milliseconds()
+	r.pass(time.Minute)
+	r.clock.wallMs -= years.Milliseconds()
+	r.pass(time.Minute)
+	r.add("a", time.Hour)
+	if got := r.do(Command{Kind: Fire, ID: "a"}); got.Code != OK {
+		t.Fatalf("fire: %d", got.Code)
+	}
+	r.pass(time.Second)
+	c := r.one()
+	if c.Job.ID != "a" {
+		t.Error(c.Job.ID)
+	}
+	c.answer(410)
+	r.settle()
+	r.wantState("a", "dead stopped 1")
+	if got := r.do(Command{Kind: Redrive, ID: "a"}); got.Code != OK {
+		t.Fatalf("redrive: %d", got.Code)
+	}
+	r.pass(time.Second)
+	r.wantCalls("a")
+}
+
+// TestLookAheadIsHidden: a lease ahead of its time is nothing that a client can see.
+func TestLookAheadIsHidden(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Second)
+	r.pass(990 * time.Millisecond)
+	if h, _ := r.table().Lookup(1, "a"); r.table().Due(h).State != Leased {
+		t.Fatal("the lease is not there yet: the test is about nothing")
+	}
+	v := r.timer("a")
+	if v.State != Scheduled || v.Attempts != 0 || v.NextMs != v.DueMs {
+		t.Errorf("read: %+v", v)
+	}
+	check := func(name string, states uint8, want int) {
+		t.Helper()
+		var got []*Timer
+		r.blocking(func() {
+			list, err := r.host.List(t.Context(), 1, &Query{Topic: 1, States: states, Limit: 10})
+			if err != nil {
+				t.Error(err)
+			}
+			got = list
+		})
+		if len(got) != want || want == 1 && (got[0].State != Scheduled || got[0].Attempts != 0) {
+			t.Errorf("list of %s: %d timers %+v, want %d", name, len(got), got, want)
+		}
+	}
+	check("scheduled", 1<<Scheduled, 1)
+	check("leased", 1<<Leased, 0)
+	check("open", 1<<Scheduled|1<<Leased, 1)
+	var counts Counts
+	var stats Stats
+	r.blocking(func() {
+		counts, _ = r.host.Counts(t.Context(), 1)
+		stats = r.host.Stats()
+	})
+	if counts.Scheduled != 1 || counts.Leased != 0 || stats.Scheduled != 1 || stats.Leased != 0 {
+		t.Errorf("counts %+v, stats %+v", counts, stats)
+	}
+	content := uint64(rigEpochMs + 1000)
+	if got := r.do(Command{Kind: Add, ID: "a", Spec: &Spec{DueMs: rigEpochMs + 1000}, Content: content}); got.Code != Same || got.Timer.State != Scheduled {
+		t.Errorf("the same add again: %+v", got)
+	}
+	if got := r.do(Command{Kind: Add, ID: "a", Spec: &Spec{DueMs: 1}, Content: 1}); got.Code != Exists || got.Timer.State != Scheduled {
+		t.Errorf("another add: %+v", got)
+	}
+	brief, err := r.host.newOp(1, &Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: 1}, Content: 1}, true, rigWaiter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.host.workers[0].box.post(brief)
+	r.settle()
+	if brief.result.Code != Exists {
+		t.Errorf("another add, brief: code %d, want Exists", brief.result.Code)
+	}
+	r.wantCalls("")
+}
+
+// TestGivenBackIsHidden: a lease that is being given back was never there either.
+func TestGivenBackIsHidden(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Second)
+	r.pass(990 * time.Millisecond)
+	r.topic(1, func(p *Topic) { p.Paused = true })
+	r.host.TopicsChanged()
+	r.turn()
+	r.freeze = true // the release cannot be committed
+	r.pass(50 * time.Millisecond)
+	g := r.host.groups[1]
+	h, _ := r.table().Lookup(1, "a")
+	v := r.table().Read(1, "a")
+	if g.overlay(v); r.table().Due(h).State != Leased || v.State != Scheduled || v.Attempts != 0 {
+		t.Errorf("while its lease is given back: %+v", v)
+	}
+	var c Counts
+	if g.count(1, &c); c.Scheduled != 1 || c.Leased != 0 {
+		t.Errorf("counts %+v", c)
+	}
+	r.freeze = false
+	r.pass(time.Second)
+	r.wantCalls("")
+	r.wantState("a", "scheduled 0")
+	r.audit()
+}
+
+// TestI3LeaseIsDurable: when a call starts, its lease survives a power cut.
+func TestI3LeaseIsDurable(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0)
+	c := r.one()
+	after := makeStand(t, r.fs.CrashClone(calm{}, wal.CrashOptions{}), r.change)
+	after.starts = r.starts
+	after.clock = &rigClock{wallMs: r.clock.wallMs, mono: time.Hour}
+	after.calls.auto = 200
+	after.mustOpen()
+	again := after.one()
+	if again.Job.Attempts != 2 || again.Job.Fence <= c.Job.Fence || again.Job.Seq != c.Job.Seq {
+		t.Errorf("after a power cut: %+v", again.Job)
+	}
+}
+
+// TestNotSentCountsNoAttempt: a call that the dispatcher did not start is given back.
+func TestNotSentCountsNoAttempt(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0)
+	r.one().end(Attempt{NotSent: true})
+	r.settle()
+	c := r.one()
+	if c.Job.Attempts != 1 {
+		t.Errorf("attempt %d, want 1 again", c.Job.Attempts)
+	}
+	c.answer(200)
+	r.settle()
+	r.wantState("a", "done 1")
+}
+
+// TestI17RetriesAndBackoff: the next attempt waits for its backoff, and the last one is the last.
+func TestI17RetriesAndBackoff(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(1, func(p *Topic) { p.Policy.MaxAttempts = 4 })
+	r.add("a", 0)
+	for n, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		c := r.one()
+		if c.Job.Attempts != n+1 {
+			t.Fatalf("attempt %d, want %d", c.Job.Attempts, n+1)
+		}
+		c.answer(500)
+		r.pass(wait - time.Millisecond)
+		r.wantCalls("")
+		r.pass(time.Millisecond)
+	}
+	r.one().answer(0)
+	r.settle()
+	r.wantState("a", "dead max_attempts 4")
+	r.pass(time.Hour)
+	r.wantCalls("")
+	if v := r.timer("a"); v.LastError != "connection refused" {
+		t.Errorf("last error %q", v.LastError)
+	}
+	r.audit()
+}
+
+// TestForcedCloseFreesHandles: a call of a dropped timer must not stand in the way of the timer that has its slot now.
+func TestForcedCloseFreesHandles(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(2, nil)
+	first := r.add("a", 0)
+	old := r.one()
+	r.do(Command{Kind: CloseTopic, Topic: 1, Force: true})
+	got := r.do(Command{Kind: Add, Topic: 2, ID: "b", Spec: &Spec{DueMs: r.clock.wallMs}})
+	if got.Handle != first.Handle {
+		t.Skipf("handle %d, not %d again", got.Handle, first.Handle)
+	}
+	r.pass(time.Second)
+	c := r.one()
+	if c.Job.ID != "b" {
+		t.Error(c.Job.ID)
+	}
+	old.answer(200)
+	r.settle()
+	c.answer(200)
+	r.settle()
+	for _, q := range r.lead().topics {
+		for _, n := range q.lanes {
+			if n.flying != 0 {
+				t.Errorf("lane of topic %d has %d flights, all have ended", q.id, n.flying)
+			}
+		}
+	}
+	r.audit()
+}
