@@ -134,7 +134,7 @@ func (n *Node) assemble(fsys wal.FS, id identity) (*parts, error) {
 	}
 	e := &engine{host: host, topics: topics, shards: id.Shards}
 	server, err := api.New(api.Config{
-		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, CheckURLHost: policy.CheckURLHost,
+		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, CheckURL: policy.CheckURL,
 		Metrics: recovered(host, fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
 	})
 	if err != nil {

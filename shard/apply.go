@@ -9,9 +9,9 @@ const (
 )
 
 // Apply makes the changes of one committed entry, which a Batch built, and appends one result per item to dst.
-// want says for which items the result carries a copy of the timer; nil = for none. An error means that the
+// want says for which items, by number and answer, the result carries a copy of the timer; nil = for none. An error means that the
 // entry cannot be read: the state is then undefined and the shard must stop.
-func (t *Table) Apply(data []byte, want func(item int) bool, dst []Result) ([]Result, error) {
+func (t *Table) Apply(data []byte, want func(item int, r *Result) bool, dst []Result) ([]Result, error) {
 	var it items
 	if err := it.open(data); err != nil {
 		return dst, fmt.Errorf("shard: apply: %w", err)
@@ -26,7 +26,7 @@ func (t *Table) Apply(data []byte, want func(item int) bool, dst []Result) ([]Re
 		if it.fault != "" {
 			break
 		}
-		if want != nil && r.Handle != 0 && (it.kind == itemCommand || r.Code == OK) && want(n) {
+		if want != nil && r.Handle != 0 && (it.kind == itemCommand || r.Code == OK) && want(n, &r) {
 			r.Timer = t.Copy(r.Handle)
 		}
 		dst = append(dst, r)
@@ -51,7 +51,10 @@ func (t *Table) applyItem(it *items) Result {
 		return t.forgetDead(it.handle, it.seq)
 	case itemTakeover:
 		was := Result{Code: OK, Owner: Owner(t.owner), OwnerFrom: t.ownerFrom}
-		t.owner, t.ownerFrom = it.owner, t.fence+1
+		if !sameNode(Owner(t.owner), Owner(it.owner)) {
+			t.ownerFrom = t.fence + 1
+		}
+		t.owner = it.owner
 		return was
 	}
 	return Result{Code: OK}

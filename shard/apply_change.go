@@ -97,7 +97,12 @@ func (t *Table) create(c *change, f *facts, version uint32) Result {
 	h, s := t.makeTimer(c, f, version)
 	t.ids.insert(idHash(c.topic, c.id), uint32(h))
 	t.settle(h, s)
-	return Result{Code: Created, Handle: h}
+	return t.born(h, version)
+}
+
+// born answers for a timer that was just made.
+func (t *Table) born(h Handle, version uint32) Result {
+	return Result{Code: Created, Handle: h, Seq: t.seq, Version: version, AtMs: t.clockMs}
 }
 
 // createOver makes a timer of an id whose last timer has ended: a dead letter stays, shadowed; another goes.
@@ -113,7 +118,7 @@ func (t *Table) createOver(c *change, f *facts, old Handle) Result {
 	h, s := t.makeTimer(c, f, version)
 	t.settle(h, s)
 	t.shadow(idHash(c.topic, c.id), old, h)
-	return Result{Code: Created, Handle: h}
+	return t.born(h, version)
 }
 
 // makeTimer fills a new slot, which stays touched.

@@ -21,7 +21,7 @@ func (d *desk) do(fill func(b *Batch)) Result {
 	var b Batch
 	b.Reset(d.now, 1, 1)
 	fill(&b)
-	got, err := d.table.Apply(b.Bytes(), func(int) bool { return true }, nil)
+	got, err := d.table.Apply(b.Bytes(), func(int, *Result) bool { return true }, nil)
 	if err != nil || len(got) != 1 {
 		d.t.Fatalf("apply: %v, %v", got, err)
 	}

@@ -185,7 +185,7 @@ func FuzzBatch(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, b := NewTable(1, 0), NewTable(1, 0)
-		got, err := a.Apply(data, func(int) bool { return true }, nil)
+		got, err := a.Apply(data, func(int, *Result) bool { return true }, nil)
 		if _, err2 := b.Apply(data, nil, nil); (err == nil) != (err2 == nil) || a.Hash() != b.Hash() {
 			t.Fatalf("two tables differ: %v, %v", err, err2)
 		}

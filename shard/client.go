@@ -40,9 +40,23 @@ func (h *Host) newOp(id ID, cmd *Command, brief bool, wait *waiter) (*op, error)
 	return o, nil
 }
 
-func (h *Host) freeOp(o *op) {
+// finish takes an op's answer, on the client's goroutine.
+func (h *Host) finish(o *op) (Result, error) {
+	r, err := o.result, o.err
+	if r.Code == Created && !o.brief {
+		r.Timer = o.cmd.born(&r)
+	}
 	*o = op{}
 	ops.Put(o)
+	return r, err
+}
+
+// born is the timer that an Add or Put has just created: what the client sent and what the table gave. It spares the worker a copy.
+func (c *Command) born(r *Result) *Timer {
+	return &Timer{
+		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Seq: r.Seq, Tag: c.Tag, Version: r.Version, State: Scheduled,
+		NextMs: c.Spec.DueMs, CreatedMs: r.AtMs, UpdatedMs: r.AtMs, LatenessMs: -1,
+	}
 }
 
 // Do has one command decided by its shard. The command must not change until Do returns.
@@ -59,8 +73,7 @@ func (h *Host) Do(_ context.Context, id ID, cmd *Command, brief bool) (Result, e
 		return Result{}, err
 	}
 	wait.await()
-	r, err := o.result, o.err
-	h.freeOp(o)
+	r, err := h.finish(o)
 	return r, err
 }
 
@@ -104,8 +117,7 @@ func (h *Host) DoAll(_ context.Context, list []Op) {
 	wait.await()
 	for i, o := range own {
 		if o != nil {
-			list[i].Result, list[i].Err = o.result, o.err
-			h.freeOp(o)
+			list[i].Result, list[i].Err = h.finish(o)
 		}
 	}
 }

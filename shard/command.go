@@ -88,7 +88,11 @@ type Result struct {
 	Fence   uint64 // of a lease that was granted: its number
 	Timer   *Timer // as it stands after the command; nil where there is none, and when the command was brief
 	Removed int    // CloseTopic: pending timers that were dropped
-	// A takeover: who led before, and the number of its first lease.
+	// Created: the timer's number, version and birth. With the command that is all there is to know of it.
+	Seq     uint64
+	Version uint32
+	AtMs    int64
+	// A takeover: who led before, and the number of the first lease since that node leads without a break.
 	Owner     Owner
 	OwnerFrom uint64
 }

@@ -144,7 +144,7 @@ func (g *group) nextWake() int64 {
 		at = min(at, l.held.top().dueMs)
 	}
 	if l.shut.len() > 0 {
-		at = min(at, l.shut.top().untilMs)
+		at = min(at, g.w.nowMs+(l.shut.top().until-g.w.mono+time.Millisecond-1).Milliseconds())
 	}
 	if l.later.len() > 0 {
 		at = min(at, l.later.top().dueMs-l.lookAhead.Milliseconds())
@@ -259,9 +259,12 @@ func (g *group) applyData(e *pb.Entry) {
 		return
 	}
 	p := g.own(e)
-	var want func(int) bool
+	var want func(int, *Result) bool
 	if p != nil {
-		want = func(i int) bool { it := p.items[i]; return it.op != nil && !it.op.brief }
+		want = func(i int, r *Result) bool {
+			o := p.items[i].op
+			return o != nil && !o.brief && r.Code != Created // see Command.born
+		}
 	}
 	var err error
 	if g.results, err = g.table.Apply(e.Data, want, g.results[:0]); err != nil {
@@ -397,6 +400,9 @@ func (g *group) expire(now time.Duration) {
 				p.items[j].op = nil
 			}
 		}
+	}
+	if g.lead != nil {
+		g.lead.expire(now)
 	}
 	g.reads.expire(now)
 	if g.meta != nil {

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"slices"
+
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 )
@@ -11,6 +13,7 @@ import (
 // that is applied.
 //
 // Invariant: entries[i] has index offset+1+i; offset and offsetTerm stand for the last entry before them.
+// Invariant: the array behind entries is only ever written beyond their end, since raft holds slices of it.
 type storage struct {
 	hard       *pb.HardState
 	conf       *pb.ConfState
@@ -90,10 +93,14 @@ func (s *storage) append(ents []*pb.Entry) bool {
 	if first > s.last()+1 {
 		return false
 	}
-	for _, e := range s.entries[first-s.offset-1:] {
-		s.bytes -= len(e.Data)
+	keep := s.entries[:first-s.offset-1]
+	if replaced := s.entries[len(keep):]; len(replaced) > 0 {
+		for _, e := range replaced {
+			s.bytes -= len(e.Data)
+		}
+		keep = slices.Clone(keep) // raft may still hold a slice of the old array
 	}
-	s.entries = append(s.entries[:first-s.offset-1], ents...)
+	s.entries = append(keep, ents...)
 	for _, e := range ents {
 		s.bytes += len(e.Data)
 	}
@@ -111,9 +118,9 @@ func (s *storage) compact(index uint64) {
 		s.bytes -= len(e.Data)
 	}
 	s.offset = index
-	rest := copy(s.entries, s.entries[n:])
-	clear(s.entries[rest:])
-	s.entries = s.entries[:rest]
+	if s.entries = s.entries[n:]; len(s.entries) == 0 {
+		s.entries = nil // give the array up; shifting in place would change what raft was handed
+	}
 }
 
 // reset starts over from a snapshot.

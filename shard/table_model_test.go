@@ -486,7 +486,7 @@ func (g *rig) turn() {
 		steps[i] = g.item(&b)
 	}
 	data := bytes.Clone(b.Bytes())
-	got, err := g.table.Apply(data, func(int) bool { return true }, nil)
+	got, err := g.table.Apply(data, func(int, *Result) bool { return true }, nil)
 	if err != nil || len(got) != len(steps) {
 		g.t.Fatalf("apply: %d results, %v", len(got), err)
 	}

@@ -58,7 +58,7 @@ func (rq *request) tooMany() *problem {
 
 // readOps reads {"ops": […]}. What breaks the grammar fails the whole; any other fault, its operation.
 func (rq *request) readOps(body []byte) ([]operation, *problem) {
-	r := newReader(body, &rq.s.cfg.Limits)
+	r := rq.readerOf(body)
 	var ops []operation
 	var given field
 	n := r.open('{', "body")
@@ -106,7 +106,7 @@ func (rq *request) readLines(body []byte) ([]operation, *problem) {
 	}
 	ops := make([]operation, 0, n)
 	for line := range bytes.SplitSeq(body, []byte{'\n'}) {
-		r := newReader(line, &rq.s.cfg.Limits)
+		r := rq.readerOf(line)
 		op := rq.readOp(r)
 		r.end()
 		if r.err != nil {

@@ -72,6 +72,9 @@ func (r *reader) url() string {
 	if r.err != nil {
 		return ""
 	}
+	if r.urls.has(s) {
+		return s
+	}
 	if err := callback.ValidateURL(s); err != nil {
 		r.fail(bad(badURL, "callback.url: "+err.Error()))
 	}
@@ -181,23 +184,6 @@ func (r *reader) backoff(name string) int64 {
 		r.fail(r.refuse(name + ": must be 1ms to 720h"))
 	}
 	return ms
-}
-
-// urlHost is the host of a URL that ValidateURL accepted: no brackets, no port.
-func urlHost(url string) string {
-	_, rest, _ := strings.Cut(url, "://")
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		rest = rest[:i]
-	}
-	if strings.HasPrefix(rest, "[") {
-		if end := strings.IndexByte(rest, ']'); end > 0 {
-			return rest[1:end]
-		}
-	}
-	if i := strings.LastIndexByte(rest, ':'); i >= 0 {
-		rest = rest[:i]
-	}
-	return rest
 }
 
 // redacted is what the value of a header that looks secret shows as; sent back, it keeps what is stored.

@@ -83,10 +83,8 @@ func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 		}
 	}
 	in.spec.DueMs = due
-	if in.spec.Callback.URL != "" {
-		if err := rq.s.cfg.CheckURLHost(urlHost(in.spec.Callback.URL)); err != nil {
-			return fail(422, "callback_refused", "callback.url: "+err.Error())
-		}
+	if p := rq.s.checkURL(in.spec.Callback.URL); p != nil {
+		return p
 	}
 	in.cmd = shard.Command{Kind: verbs[v].kind, ID: in.id, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly}
 	switch v {

@@ -17,9 +17,9 @@ type Config struct {
 
 	// Auth holds the tokens; nil leaves the API open.
 	Auth *Auth
-	// CheckURLHost says why a callback may not go to this host (a name, or an address without brackets or port). Only
-	// an address can be judged here: names are judged when they are dialled. nil refuses nothing.
-	CheckURLHost func(host string) error
+	// CheckURL says why a callback may not go to this URL, which is well-formed. Only an address can be judged here: names
+	// are judged when they are dialled. Its answer must not change. nil refuses nothing.
+	CheckURL func(url string) error
 	// Metrics answers /metrics; nil makes it 404.
 	Metrics fasthttp.RequestHandler
 
@@ -89,8 +89,8 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.CheckURLHost == nil {
-		c.CheckURLHost = func(string) error { return nil }
+	if c.CheckURL == nil {
+		c.CheckURL = func(string) error { return nil }
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now

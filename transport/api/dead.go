@@ -196,10 +196,8 @@ func (rq *request) changeDead(kind shard.Kind) *problem {
 		if anyRedacted(cb.spec.Callback.Headers) {
 			return badf(badHeader, "callback.headers: %s cannot be given to several timers", redacted)
 		}
-		if cb.spec.Callback.URL != "" {
-			if err := rq.s.cfg.CheckURLHost(urlHost(cb.spec.Callback.URL)); err != nil {
-				return fail(422, "callback_refused", "callback.url: "+err.Error())
-			}
+		if p := rq.s.checkURL(cb.spec.Callback.URL); p != nil {
+			return p
 		}
 		cmd.Patch = cb.asPatch()
 	}

@@ -84,6 +84,7 @@ func (w when) due(nowMs int64) int64 {
 type reader struct {
 	scanner
 	limits *Limits
+	urls   *urlCache
 	// refuse is the status and code of a callback or retry value out of range: 400 in a timer, 422 in a policy.
 	refuse func(detail string) *problem
 }

@@ -92,7 +92,14 @@ func (rq *request) checkBody() *problem {
 // reader makes a scanner over a copy of the body that lives as long as anything points into it: commands carry
 // strings and payloads out of it into the engine, which may keep them longer than this request lasts.
 func (rq *request) reader() *reader {
-	return newReader(bytes.Clone(rq.ctx.Request.Body()), &rq.s.cfg.Limits)
+	return rq.readerOf(bytes.Clone(rq.ctx.Request.Body()))
+}
+
+// readerOf takes over buf.
+func (rq *request) readerOf(buf []byte) *reader {
+	r := newReader(buf, &rq.s.cfg.Limits)
+	r.urls = &rq.s.urls
+	return r
 }
 
 // newReader takes over buf.

@@ -16,6 +16,7 @@ import (
 type Server struct {
 	cfg    Config
 	router *router
+	urls   urlCache
 	http   *fasthttp.Server
 
 	// base is the context of every call into the engine. It outlives Serve's: requests in flight may finish.

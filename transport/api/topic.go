@@ -32,10 +32,8 @@ func (rq *request) putTopic() *problem {
 	if r.err != nil {
 		return r.err
 	}
-	if policy.Callback.URL != "" {
-		if err := rq.s.cfg.CheckURLHost(urlHost(policy.Callback.URL)); err != nil {
-			return fail(422, "callback_refused", "callback.url: "+err.Error())
-		}
+	if p := rq.s.checkURL(policy.Callback.URL); p != nil {
+		return p
 	}
 	t, created, err := rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, policy)
 	if err != nil {
