@@ -44,6 +44,7 @@ type Config struct {
 	Warmup      time.Duration `help:"Load before the measured time." json:"warmup_ns"`
 	Timeout     time.Duration `help:"Give up on an answer after this." default:"10s" json:"timeout_ns"`
 	Drain       time.Duration `help:"Wait for timers due at most this long after the load; later ones are cancelled." default:"60s" json:"drain_ns"`
+	Keep        bool          `help:"Leave timers that are not waited for where they are, instead of cancelling each to see that it is there." json:"keep"`
 	Grace       time.Duration `help:"A timer is lost when it is this late and nothing else has arrived for as long." default:"10s" json:"grace_ns"`
 	Seed        uint64        `help:"Seed of all choices." default:"1" json:"seed"`
 	JSON        string        `name:"json" help:"Write the report as JSON to this file (- = standard output)." placeholder:"FILE" json:"-"`

@@ -246,6 +246,9 @@ func (r *run) drainUnseen(ctx context.Context) {
 
 // settle cancels what was not waited for and thereby checks that it is there.
 func (r *run) settle(ctx context.Context) {
+	if r.config.Keep {
+		return // they stay pending in the account
+	}
 	afterMs := r.awaitUntilMs()
 	if r.external {
 		afterMs = -1

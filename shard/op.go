@@ -74,7 +74,6 @@ type metaOp struct {
 	group    *group
 	cmd      []byte
 	deadline time.Duration
-	proposed bool
 
 	result any
 	err    error

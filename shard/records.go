@@ -106,12 +106,6 @@ func appendConf(b []byte, c *pb.ConfState) []byte {
 	return append(b, 0)
 }
 
-func decodeConf(b []byte) (*pb.ConfState, error) {
-	r := &recordReader{rest: b}
-	c := r.conf()
-	return c, r.end()
-}
-
 // recordReader reads a body; the first fault sticks.
 type recordReader struct {
 	rest []byte

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -54,7 +55,10 @@ func runLoadtest(term *terminal, mode loadtest.Mode, config loadtest.Config) err
 	ctx, release := untilSignal(term)
 	defer release()
 	report, err := loadtest.Run(ctx, config, term.out, term.err)
-	if err != nil {
+	switch {
+	case errors.Is(err, loadtest.ErrConfig):
+		return usagef("%v", err)
+	case err != nil:
 		return err
 	}
 	if failures := report.Failures(); len(failures) > 0 {

@@ -86,11 +86,15 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(s.listener) }()
+	served := make(chan struct{})
+	var failure error
+	go func() {
+		defer close(served)
+		failure = s.http.Serve(s.listener)
+	}()
 	select {
-	case err := <-served:
-		return fmt.Errorf("sink: serve: %w", err)
+	case <-served:
+		return fmt.Errorf("sink: serve: %w", failure)
 	case <-ctx.Done():
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
@@ -101,7 +105,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("sink: shut down: %w", err)
 	}
 	_ = s.listener.Close() // fasthttp may not know the listener yet: then its shutdown closed nothing
-	_ = <-served
+	<-served
 	return nil
 }
 

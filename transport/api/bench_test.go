@@ -26,7 +26,6 @@ var benchBody = []byte(`{"id":"order-7700123","delay":"30m","labels":["orders"],
 type noEngine struct {
 	fakeEngine
 	topic shard.Topic
-	timer shard.Timer
 }
 
 func (e *noEngine) Topic(string) (*shard.Topic, bool) { return &e.topic, true }

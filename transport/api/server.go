@@ -60,15 +60,19 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	framed := newListener(ln, &s.cfg.Limits)
 	defer s.stop()
-	failed := make(chan error, 1)
-	go func() { failed <- s.http.Serve(framed) }()
+	served := make(chan struct{})
+	var failure error
+	go func() {
+		defer close(served)
+		failure = s.http.Serve(framed)
+	}()
 	select {
-	case err := <-failed:
+	case <-served:
 		framed.closeWhere(func(*framedConn) bool { return true })
-		if err == nil {
-			err = errors.New("the listener was closed")
+		if failure == nil {
+			failure = errors.New("the listener was closed")
 		}
-		return fmt.Errorf("api: serve: %w", err)
+		return fmt.Errorf("api: serve: %w", failure)
 	case <-ctx.Done():
 	}
 	grace, cancel := context.WithTimeout(context.Background(), s.cfg.Limits.Grace)
@@ -79,7 +83,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.stop()
 	framed.closeWhere(func(*framedConn) bool { return true })
 	_ = framed.Close() // fasthttp may not know the listener yet: then its shutdown closed nothing
-	_ = <-failed
+	<-served
 	if err != nil {
 		return fmt.Errorf("api: requests were still in flight when the grace of %v was over: %w", s.cfg.Limits.Grace, err)
 	}
