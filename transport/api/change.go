@@ -89,7 +89,7 @@ func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 	in.cmd = shard.Command{Kind: verbs[v].kind, ID: in.id, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly}
 	switch v {
 	case vAdd:
-		in.nameIt(rq.s)
+		in.nameIt(rq.s, nowMs)
 		in.cmd.Absolute = !in.when.delay
 		fallthrough
 	case vPut:
@@ -106,17 +106,25 @@ func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 	return nil
 }
 
-// nameIt gives an add without an id one: in a shard by chance, or with its key.
-func (in *input) nameIt(s *Server) {
+// nameIt gives an add without an id one: with its key, or in the shard of the moment.
+func (in *input) nameIt(s *Server, nowMs int64) {
 	if in.id == "" {
 		hi, lo := s.cfg.Rand(), s.cfg.Rand()
 		if in.key != "" {
 			in.id = shard.KeyedID(in.key, hi, lo)
 		} else {
-			in.id = shard.NewID(shard.ID(1+s.cfg.Rand()%uint64(s.cfg.Engine.Shards())), hi, lo)
+			in.id = shard.NewID(s.shardAt(nowMs), hi, lo)
 		}
 	}
 	in.cmd.ID = in.id
+}
+
+// shardAt is where adds without a name go at a moment: what arrives within the same two milliseconds goes to one shard, where it
+// shares a raft entry, and a batch is one entry instead of many. The next shard is as good as random, and another on each node, so
+// that over any longer time all are used alike.
+func (s *Server) shardAt(nowMs int64) shard.ID {
+	x := (uint64(nowMs)/2 + s.salt) * 0x9E3779B97F4A7C15
+	return shard.ID(1 + (x>>32)%uint64(s.cfg.Engine.Shards()))
 }
 
 // asPatch turns what was named into the flags of a patch; a field given as null is set to its zero value.

@@ -17,6 +17,7 @@ type Server struct {
 	cfg    Config
 	router *router
 	urls   urlCache
+	salt   uint64 // see shardAt
 	http   *fasthttp.Server
 
 	// base is the context of every call into the engine. It outlives Serve's: requests in flight may finish.
@@ -30,7 +31,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, router: newRouter(routes)}
+	s := &Server{cfg: cfg, router: newRouter(routes), salt: cfg.Rand()}
 	s.base, s.stop = context.WithCancel(context.Background())
 	l := &s.cfg.Limits
 	s.http = &fasthttp.Server{

@@ -72,8 +72,8 @@ func TestIdsAreMade(t *testing.T) {
 		seen[shard.Place("orders", id, h.engine.shards)]++
 		h.do("GET", timers+"/"+id, "").want(200)
 	}
-	if len(seen) != h.engine.shards {
-		t.Fatalf("server-made ids went to shards %v only", seen)
+	if len(seen) != 1 { // the clock stands still: see TestShardOfTheMoment
+		t.Fatalf("server-made ids of one moment went to shards %v", seen)
 	}
 	r := h.do("POST", timers, `{"delay":"1h","key":"k:1",`+cb+`}`).want(201).has("key", `"k:1"`)
 	id := strings.Trim(pick(r.json(), "id"), `"`)
