@@ -14,7 +14,8 @@
 //	CARILLON_E2E_STORM=20000     timers changed and cancelled at the moment of firing (1500)
 //	CARILLON_E2E_NASTY=5000      malformed requests on raw sockets (300)
 //	CARILLON_E2E_FLIPS=200       flipped bytes in a log at rest (12)
-//	CARILLON_E2E_MILLION=1       a million timers: memory, and time to ready after kill -9
+//	CARILLON_E2E_SNAPSHOTS=20    rounds of kill -9 while snapshots are made and the log turns (2)
+//	CARILLON_E2E_MILLION=1       a million timers for memory and time to ready after kill -9 (20 thousand)
 //	CARILLON_E2E_SEED=1          seed of all that is drawn at random (the clock's; printed)
 //	CARILLON_E2E_RACE=1          build the binary with the race detector
 //	CARILLON_E2E_BINARY=FILE     test this binary instead of building one

@@ -32,7 +32,6 @@ type job struct {
 	id             string
 	delayMs        int64
 	patch, cancel  bool
-	change         time.Duration // after the add, when there is a patch or a cancel
 	patchedDelayMs int64
 }
 
@@ -150,8 +149,12 @@ func TestKillUnderLoad(t *testing.T) {
 	if int64(v.duplicates) > open+int64(rounds)*maxUncommitted {
 		t.Errorf("%d duplicates; %d calls were open at the %d kills", v.duplicates, open, rounds)
 	}
-	t.Logf("%d kills, %d timers, %d arrivals, %d duplicates (%d calls open at the kills)", rounds, load.ledger.size(), len(v.log), v.duplicates, open)
-	t.Logf("start to ready after kill: %v %v", spreadOf(readies), readies)
+	t.Logf("%d kills, %d timers, %d arrivals, %d duplicates (%d calls open at the kills; of those that were answered, none longer than %v before; the latest arrived %v after its sender's death)",
+		rounds, load.ledger.size(), len(v.log), v.duplicates, open, v.oldest, v.latest)
+	for _, line := range v.late {
+		t.Log(line)
+	}
+	t.Logf("start to ready after kill: %v", spreadOf(readies))
 	node.stop(t)
 }
 

@@ -16,6 +16,7 @@ import (
 // arrival is one call as the receiver saw it.
 type arrival struct {
 	at, done time.Time // done is zero while the call is open
+	peer     string    // address of the connection's other end
 	topic    string
 	timer    string
 	webhook  string
@@ -64,7 +65,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	sum := fnv.New64a()
 	_, _ = io.Copy(sum, req.Body) // a body that breaks off shows by its sum
 	h := req.Header
-	a := arrival{at: at, topic: h.Get("Carillon-Topic"), timer: h.Get("Carillon-Timer"), webhook: h.Get("Webhook-Id"), sum: sum.Sum64()}
+	a := arrival{at: at, peer: req.RemoteAddr, topic: h.Get("Carillon-Topic"), timer: h.Get("Carillon-Timer"), webhook: h.Get("Webhook-Id"), sum: sum.Sum64()}
 	a.attempt, _ = strconv.Atoi(h.Get("Carillon-Attempt"))
 	a.fence, _ = strconv.ParseUint(h.Get("Carillon-Fence"), 10, 64)
 	a.dueMs, _ = strconv.ParseInt(h.Get("Carillon-Due"), 10, 64)

@@ -25,6 +25,9 @@ import (
 // drainTime is how long a stopping node waits for calls in flight.
 const drainTime = 30 * time.Second
 
+// failureGrace is how long a node whose log failed goes on so that what waits is refused: it must be gone within a second.
+const failureGrace = 250 * time.Millisecond
+
 // Node is one Carillon node. Two nodes in one process share nothing.
 type Node struct {
 	cfg  Config
@@ -74,7 +77,8 @@ type parts struct {
 }
 
 // Run serves until the context ends, then drains: intake stops, requests are answered, calls in flight end (at most 30 s), the
-// log is closed. Ending hard, a channel, cuts the draining short. It returns nil after a clean stop.
+// log is closed. It returns nil after a clean stop. When the log fails it returns within a moment, and the process must end:
+// requests and calls that hang may still be under way.
 func (n *Node) Run(ctx context.Context) error {
 	fsys := wal.OSFS{}
 	if err := fsys.MkdirAll(n.cfg.DataDir); err != nil {
@@ -167,9 +171,12 @@ func (n *Node) serve(ctx context.Context, fsys wal.FS, id identity, ln net.Liste
 
 	var poolDone, hostDone, apiDone, choresDone sync.WaitGroup
 	var poolErr, hostErr, apiErr error
+	failed := make(chan struct{})
 	poolDone.Go(func() { poolErr = p.pool.Run(poolCtx) })
 	hostDone.Go(func() {
-		hostErr = p.host.Run(hostCtx)
+		if hostErr = p.host.Run(hostCtx); hostErr != nil {
+			close(failed)
+		}
 		stopAPI() // a node whose log failed answers nothing more
 	})
 	apiDone.Go(func() {
@@ -179,15 +186,29 @@ func (n *Node) serve(ctx context.Context, fsys wal.FS, id identity, ln net.Liste
 	choresDone.Go(func() { n.chores(apiCtx, fsys, id, p) })
 
 	<-apiCtx.Done()
-	apiDone.Wait() // intake has stopped, requests are answered
-	choresDone.Wait()
-	drainCtx, cancel := context.WithTimeout(detached, drainTime)
-	defer cancel()
-	p.host.Drain(drainCtx) // calls in flight end and their outcomes are in the log
-	stopHost()
-	hostDone.Wait()
-	stopPool() // nobody is left to start a call
-	poolDone.Wait()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		apiDone.Wait() // intake has stopped, requests are answered
+		choresDone.Wait()
+		drainCtx, cancel := context.WithTimeout(detached, drainTime)
+		defer cancel()
+		p.host.Drain(drainCtx) // calls in flight end and their outcomes are in the log
+		stopHost()
+		hostDone.Wait()
+		stopPool() // nobody is left to start a call
+		poolDone.Wait()
+	}()
+	select {
+	case <-stopped:
+	case <-failed:
+		// Nothing that is still under way can be kept, and a slow client must not hold the process: the rest is abandoned.
+		select {
+		case <-stopped:
+		case <-time.After(failureGrace):
+			return hostErr
+		}
+	}
 	if errors.Is(poolErr, context.Canceled) {
 		poolErr = nil
 	}

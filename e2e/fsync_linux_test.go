@@ -1,0 +1,221 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func needStrace(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("strace"); err != nil {
+		t.Skip("strace is not installed: what reaches the disk, and when, is not observed")
+	}
+	if err := exec.Command("strace", "-qq", "-o", os.DevNull, "true").Run(); err != nil {
+		t.Skipf("strace may not trace here: %v", err)
+	}
+}
+
+// traced starts a node under strace. The trace has a line for each call, with times and the names of files.
+func traced(t testing.TB, dir, calls string, more ...string) (p *process, trace string) {
+	t.Helper()
+	trace = filepath.Join(t.TempDir(), "trace")
+	wrapper := append([]string{"strace", "-f", "-y", "-ttt", "-s", "1000", "-qq", "-e", "signal=none", "-o", trace, "-e", "trace=" + calls}, more...)
+	p = launch(t, wrapper, dir)
+	p.awaitReady(t)
+	return p, trace
+}
+
+// TestSyncBeforeTheAnswer watches the system calls: every 201 leaves after an fdatasync of the log that began after the
+// frame with that very timer was written.
+func TestSyncBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	needStrace(t)
+	dir := t.TempDir()
+	node, trace := traced(t, dir, "write,writev,pwrite64,fsync,fdatasync")
+	c := newClient(node)
+	c.topic(t, "sync", "http://127.0.0.1:9/", "")
+	const adds = 20
+	for i := range adds {
+		c.must(t, 201, "POST", "/v1/topics/sync/timers", fmt.Sprintf(`{"delay":"1h","payload":"mark-%03d"}`, i))
+	}
+	node.kill()
+	for i := range adds {
+		if err := syncedBefore(trace, fmt.Sprintf("mark-%03d", i)); err != nil {
+			t.Errorf("add %d: %v", i, err)
+		}
+	}
+}
+
+// syncedBefore follows one mark through the trace: its frame to the log, a sync of the log from begin to end, its answer.
+func syncedBefore(trace, mark string) error {
+	f, err := os.Open(trace)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	written, synced := false, false
+	pending := map[string]bool{} // threads within a sync that began after the frame
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		thread, _, _ := strings.Cut(line, " ")
+		sync := strings.Contains(line, " fdatasync(") || strings.Contains(line, " fsync(")
+		switch {
+		case strings.Contains(line, mark) && strings.Contains(line, "/wal/"):
+			written = true
+		case strings.Contains(line, mark) && strings.Contains(line, "201 Created"):
+			if !written || !synced {
+				return fmt.Errorf("answered 201; frame written before: %v, synced before: %v", written, synced)
+			}
+			return nil
+		case sync && strings.Contains(line, "/wal/") && written:
+			synced = synced || strings.HasSuffix(line, "= 0")
+			pending[thread] = strings.HasSuffix(line, "<unfinished ...>")
+		case pending[thread] && strings.Contains(line, "sync resumed>"):
+			synced = synced || strings.HasSuffix(line, "= 0")
+			pending[thread] = false
+		}
+	}
+	return fmt.Errorf("the trace has no 201 for it (%v)", lines.Err())
+}
+
+var injected = regexp.MustCompile(`(?m)^\d+ +(\d+\.\d+) .*\(INJECTED\)`)
+
+// TestStorageFailure has one write or sync of the log fail and all later ones succeed: the process must not trust
+// those. It acknowledges nothing more, ends with a failure within a second, and everything it had acknowledged is
+// there after a restart.
+func TestStorageFailure(t *testing.T) {
+	needStrace(t)
+	const segment, spare = "/wal/0/00000001/00000000000000000001", "/wal/0/spare/00000000000000000001"
+	for _, tc := range []struct {
+		name, call, fault string
+		file              string // "": any
+		says              string
+	}{ // strace counts by thread
+		{"sync of a batch", "fdatasync", "error=EIO:when=60", "", "input/output error"},
+		{"write", "write", "error=EIO:when=30", segment, "input/output error"},
+		{"write on a full disk", "write", "error=ENOSPC:when=30", segment, "no space left"},
+		{"sync of a full segment", "fsync", "error=EIO:when=1", segment, "input/output error"},
+		{"turn to the next segment", "renameat", "error=EIO:when=2", spare, "input/output error"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			flags := []string{"-e", "inject=" + tc.call + ":" + tc.fault}
+			if tc.file != "" {
+				flags = append(flags, "-P", dir+tc.file)
+			}
+			storageFails(t, dir, tc.call, tc.says, flags...)
+		})
+	}
+}
+
+func storageFails(t *testing.T, dir, call, says string, flags ...string) {
+	t.Helper()
+	node, trace := traced(t, dir, call, flags...)
+	c := newClient(node)
+	c.topic(t, "eio", "http://127.0.0.1:9/", "")
+	holdUp(t, c, node)
+	book := addUntilItEnds(c, node)
+	if code := node.awaitExit(t, 60*time.Second); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	failed := failedAt(t, trace)
+	took := node.endedAt.Sub(failed)
+	if took > time.Second {
+		t.Errorf("the process ended %v after the failure", took)
+	}
+	if text := node.stderr.String(); !strings.Contains(text, says) {
+		t.Errorf("it does not say why: %s", text)
+	}
+	node = serve(t, dir)
+	c.use(node)
+	there := map[string]bool{}
+	for _, tm := range c.all(t, "eio") {
+		there[tm.ID] = true
+	}
+	acks := 0
+	for _, e := range book.entries {
+		w := e.versions[0]
+		if w.effect != acked {
+			continue
+		}
+		acks++
+		if w.sent.After(failed) {
+			t.Errorf("%s was sent %v after the failure, and acknowledged", e.id, w.sent.Sub(failed))
+		}
+		if !there[e.id] {
+			t.Errorf("%s was acknowledged and is gone", e.id)
+		}
+	}
+	t.Logf("%d acknowledged, %d there after the restart; the process ended %v after the failure", acks, len(there), took)
+}
+
+// holdUp leaves a request half sent and calls hanging: neither may keep a node alive whose log has failed.
+func holdUp(t *testing.T, c *client, node *process) {
+	t.Helper()
+	half, err := net.Dial("tcp", strings.TrimPrefix(node.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { half.Close() })
+	request := jsonPost("/v1/topics/eio/timers", `{"delay":"1h"}`)
+	if _, err := io.WriteString(half, request[:len(request)-3]); err != nil {
+		t.Fatal(err)
+	}
+	rcv := newReceiver(t, newGate().hold)
+	c.topic(t, "hang", rcv.url(), "")
+	for range 5 {
+		c.must(t, 201, "POST", "/v1/topics/hang/timers", `{"delay_ms":0}`)
+	}
+	poll(t, 20*time.Second, "calls are in flight", func() bool { return rcv.open.Load() == 5 })
+}
+
+// addUntilItEnds adds timers from eight clients until the node is gone.
+func addUntilItEnds(c *client, node *process) *ledger {
+	book := newLedger()
+	payload := `"` + strings.Repeat("x", 2000) + `"` // a segment is soon full
+	var clients sync.WaitGroup
+	for w := range 8 {
+		clients.Go(func() {
+			for i := 0; node.alive(); i++ {
+				id := fmt.Sprintf("e%d-%d", w, i)
+				e, due := book.add(id, 0), time.Now().Add(time.Hour).UnixMilli()
+				body := fmt.Sprintf(`{"id":%q,"at_ms":%d,"payload":%s}`, id, due, payload)
+				book.wrote(e, payload, due, c.do("POST", "/v1/topics/eio/timers", body))
+			}
+		})
+	}
+	clients.Wait()
+	return book
+}
+
+// failedAt is when the trace says that the fault was injected.
+func failedAt(t *testing.T, trace string) time.Time {
+	t.Helper()
+	text, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := injected.FindStringSubmatch(string(text))
+	if m == nil {
+		t.Fatal("nothing failed")
+	}
+	seconds, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.UnixMicro(int64(seconds * 1e6))
+}

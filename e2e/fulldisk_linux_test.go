@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The node counts its disk as low below 256 MiB and as well again a quarter above that.
+const (
+	smallDisk  = "size=400m"
+	fillerSize = 220 << 20
+)
+
+// smallDiskDir is an own small file system.
+func smallDiskDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("e2e", dir, "tmpfs", 0, smallDisk); err != nil {
+		t.Skipf("mounting a tmpfs is not permitted (%v): a full disk is not tried", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return dir
+}
+
+// fill takes so many bytes of a file system, and gives them back when called.
+func fill(t testing.TB, dir string, bytes int64) (free func()) {
+	t.Helper()
+	name := filepath.Join(dir, "filler")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Fallocate(int(f.Fd()), 0, 0, bytes); err != nil {
+		t.Fatalf("fill: %v", err)
+	}
+	return func() {
+		if err := os.Remove(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestDiskFillsUp: adds are refused within a second, everything else goes on, and adds come back by themselves.
+func TestDiskFillsUp(t *testing.T) {
+	t.Parallel()
+	dir := smallDiskDir(t)
+	rcv := newReceiver(t, nil)
+	node := serve(t, filepath.Join(dir, "data"))
+	c := newClient(node)
+	c.topic(t, "full", rcv.url(), "")
+	add := func(id, delay string) answer {
+		return c.do("POST", "/v1/topics/full/timers", fmt.Sprintf(`{"id":%q,"delay":%q,"payload":1}`, id, delay))
+	}
+	for i := range 20 {
+		if a := add(fmt.Sprintf("f%d", i), "1h"); a.status != 201 {
+			t.Fatalf("add on an empty disk: %d %s", a.status, a.body)
+		}
+	}
+	free := fill(t, dir, fillerSize)
+	filled := time.Now()
+	var n atomic.Int64
+	var refusal answer
+	poll(t, 10*time.Second, "adds are refused", func() bool {
+		refusal = add(fmt.Sprintf("g%d", n.Add(1)), "1h")
+		return refusal.status != 201
+	})
+	refusedAfter := time.Since(filled)
+	if refusal.status != 503 || refusal.code() != "low_disk" || refusal.header.Get("Retry-After") == "" {
+		t.Errorf("refused by %d %s %s, Retry-After %q", refusal.status, refusal.code(), refusal.body, refusal.header.Get("Retry-After"))
+	}
+	if refusedAfter > 2*time.Second {
+		t.Errorf("adds were taken for %v on a full disk", refusedAfter)
+	}
+	// Twice a second for a while: the refusal must be steady, and the rest must go on.
+	for i := range 10 {
+		id := fmt.Sprintf("f%d", i)
+		if a := add("h"+strconv.Itoa(i), "1h"); a.status != 503 {
+			t.Errorf("add: %d", a.status)
+		}
+		c.must(t, 200, "GET", timerPath("full", id), "")
+		if a := c.must(t, 200, "DELETE", timerPath("full", id), ""); a.outcome() != "prevented" {
+			t.Errorf("cancel: %s", a.body)
+		}
+		fires := "f" + strconv.Itoa(10+i)
+		c.must(t, 200, "POST", timerPath("full", fires)+"/fire", "")
+		poll(t, 10*time.Second, "a timer fires on a full disk", func() bool { return c.read(t, "full", fires).State == "done" })
+	}
+	free()
+	freed := time.Now()
+	poll(t, 10*time.Second, "adds are taken again", func() bool { return add(fmt.Sprintf("i%d", n.Add(1)), "1h").status == 201 })
+	t.Logf("adds refused %v after the disk was full, taken again %v after it was not", refusedAfter, time.Since(freed))
+	node.stop(t)
+	serve(t, filepath.Join(dir, "data")).stop(t)
+}
+
+// TestDiskFullToTheLastByte: whatever the node does then, it loses nothing that it acknowledged.
+func TestDiskFullToTheLastByte(t *testing.T) {
+	t.Parallel()
+	dir := smallDiskDir(t)
+	node := serve(t, filepath.Join(dir, "data"))
+	c := newClient(node)
+	c.topic(t, "brim", "http://127.0.0.1:9/", "")
+	payload := strings.Repeat("p", 4000)
+	var kept []string
+	for i := range 200 {
+		id := fmt.Sprintf("k%d", i)
+		c.must(t, 201, "POST", "/v1/topics/brim/timers", fmt.Sprintf(`{"id":%q,"delay":"1h","payload":%q}`, id, payload))
+		kept = append(kept, id)
+	}
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	free := fill(t, dir, int64(st.Bavail)*st.Bsize)
+	// Patches go on until no space is left for their frames; after that they fail or the node ends, but no patch is
+	// acknowledged and lost.
+	version := map[string]int{}
+	var a answer
+	patched := 0
+	for i := 0; i < 2000 && node.alive(); i++ {
+		id := kept[i%len(kept)]
+		a = c.do("PATCH", timerPath("brim", id), fmt.Sprintf(`{"payload":"%d %s"}`, i, payload))
+		if a.status != 200 {
+			break
+		}
+		version[id] = a.timer(t).Version
+		patched++
+	}
+	exited := holdsWithin(time.Second, func() bool { return !node.alive() })
+	node.kill()
+	t.Logf("%d patches on a full disk, the next: %d %s (%v); then the process ended by itself: %v, %s",
+		patched, a.status, a.code(), a.err, exited, tail(node.stderr.String(), 300))
+	if a.status != 200 && (!exited || node.code != 1) {
+		t.Errorf("a write failed; the process ended within a second: %v, code %d", exited, node.code)
+	}
+	free()
+	node = serve(t, filepath.Join(dir, "data"))
+	c.use(node)
+	for _, id := range kept {
+		if got := c.read(t, "brim", id); got.Version < version[id] || got.State != "scheduled" {
+			t.Errorf("acknowledged version %d, after the restart %d (%s)", version[id], got.Version, got.State)
+		}
+	}
+	node.stop(t)
+}
