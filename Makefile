@@ -13,8 +13,6 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # Budget of each fuzz target: in `make test`, and in `make fuzz`.
 FUZZTIME_TEST ?= 3s
 FUZZTIME      ?= 1m
-BENCH         ?= .
-BENCHCOUNT    ?= 1
 
 GOLANGCI_LINT := bin/golangci-lint-v2.15.0
 GOVULNCHECK   := bin/govulncheck-v1.8.0
@@ -41,14 +39,17 @@ test: ## vet, all tests under the race detector in random order, a short run of 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities
 	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK)
 
-bench: ## benchmarks; BENCH=pattern BENCHCOUNT=10 for benchstat
-	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCHCOUNT) ./...
+bench: build ## the standard measurements beside their yardsticks, into bin/bench.txt (about 10 minutes)
+	./bench/run.sh ./bin/carillon bin/bench.txt
 
 fuzz: ## each fuzz target for FUZZTIME=1m
 	./scripts/fuzz.sh $(FUZZTIME)
 
-soak: ## the long tests, for hours
-	go test $(RACE) -tags soak -shuffle=on -count 1 -timeout 0 -v ./...
+soak: ## the long tests: hours of kills, herds, storms, flips, and the models at full length
+	CARILLON_SOAK=1 CARILLON_E2E_KILLS=200 CARILLON_E2E_HERD=50000 CARILLON_E2E_STORM=20000 CARILLON_E2E_NASTY=5000 \
+	CARILLON_E2E_FLIPS=500 CARILLON_E2E_SNAPSHOTS=20 CARILLON_E2E_MILLION=1 \
+	go test $(RACE) -shuffle=on -count 1 -timeout 0 -v ./...
+	./scripts/fuzz.sh $(FUZZTIME)
 
 fmt: ## format the code
 	gofmt -w .

@@ -33,7 +33,7 @@ func (g *group) tickCanary() {
 		return
 	}
 	g.canary.next = g.w.mono + canaryEach
-	g.waiting = append(g.waiting, &op{group: g, brief: true, deadline: g.w.mono + canaryEach,
+	g.waiting = append(g.waiting, &op{group: g, brief: true, deadline: g.w.mono + waitLimit,
 		cmd: &Command{Kind: Put, Topic: canaryTopic, ID: "canary", Spec: &Spec{DueMs: g.w.nowMs}}})
 }
 

@@ -149,31 +149,26 @@ func (h *Host) Timer(_ context.Context, id ID, topic TopicID, timer string) (*Ti
 // List answers a query on one shard: at most q.Limit timers, in order. The walk is done in slices, so that it holds
 // nobody up; a timer that changes meanwhile is shown as it was or as it is.
 func (h *Host) List(_ context.Context, id ID, q *Query) ([]*Timer, error) {
-	const open = 1<<Scheduled | 1<<Leased
-	wanted, scan := q.States, *q
-	if scan.States&open != 0 {
-		scan.States |= open // a lease ahead of its time shows as scheduled: decided below
-	}
+	scan := *q
+	scan.hides = h.groups[id].hides // a lease ahead of its time shows as scheduled
 	var top Top
 	var from Handle
-	begun := false
 	var out []*Timer
 	err := h.read(id, func(g *group, budget int) (done bool) {
-		if !begun {
-			begun = true
-			if scan.States != wanted && g.lead.active {
-				scan.Limit += len(g.lead.flights)
-			}
-		}
 		if from, done = g.table.Scan(&scan, from, budget, &top); !done {
 			return false
 		}
+		more, last := top.More(), top.last()
 		for _, f := range top.Take(g.table, &scan) {
-			if g.overlay(f.Timer); wanted&(1<<f.Timer.State) != 0 && len(out) < q.Limit {
-				out = append(out, f.Timer)
-			}
+			g.overlay(f.Timer)
+			out = append(out, f.Timer)
 		}
-		return true
+		if !more || len(out) >= q.Limit {
+			return true
+		}
+		// Some that were found have gone meanwhile: a short answer would say that there are no more.
+		from, scan.After, scan.Limit = 0, &last, q.Limit-len(out)
+		return false
 	})
 	return out, err
 }

@@ -110,6 +110,9 @@ type Query struct {
 	After          *Key   // only what comes after this
 	Limit          int
 	WithoutPayload bool
+
+	// hides says of a leased timer that it counts as scheduled; nil: none does.
+	hides func(h Handle) bool
 }
 
 // Key is a place in the order of a Query.

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ type groupFiles struct {
 	older    uint64     // index of the one before
 	logBytes int64      // of entries since the newest snapshot
 	retryAt  time.Duration
+	savedAt  time.Duration // when the newest snapshot was written; monotonic
 }
 
 // genRange is the last index of the group's entries in a generation.
@@ -72,6 +74,8 @@ const (
 	snapshotRetry    = 30 * time.Second
 	snapshotChunk    = 256 << 10
 	snapshotQueue    = 4 // chunks on their way to the file
+	// A group that is idle for so long after its newest snapshot gives up the older one. One with a canary never is.
+	settleAfter = 3 * canaryEach
 )
 
 // snapshotRun is a snapshot being written: the worker saves the table in slices between its turns, a goroutine writes the file.
@@ -128,8 +132,9 @@ func (w *worker) tickSnapshots() {
 		pinned := g.files.needed()+pinnedGens < current
 		switch {
 		case g.files.retryAt > w.mono || g.applied <= foundingIndex:
-		case pinned && g.applied == g.files.newest:
+		case pinned && g.applied == g.files.newest && w.mono-g.files.savedAt > settleAfter:
 			g.files.settle()
+			g.files.savedAt = w.mono // not again while this mark is on its way
 			w.mark(g)
 		case pinned && g.applied > g.files.newest, g.files.logBytes > max(snapshotLogBytes, g.stateBytes()):
 			w.beginSnapshot(g)
@@ -162,9 +167,12 @@ func (w *worker) beginSnapshot(g *group) {
 		run.whole = g.meta.machine.Save()
 	}
 	w.snapshot = run
-	chunks := run.chunks
+	chunks, before := run.chunks, g.files.newest
 	w.host.background.Go(func() {
 		err := writeSnapshot(w.host.cfg.FS, w.host.snapshotDir(), run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
+		if err == nil {
+			w.host.removeSnapshots(g.id, run.meta.Index, before)
+		}
 		w.box.post(&snapshotWritten{run: run, done: true, err: err})
 	})
 	w.feedSnapshot()
@@ -214,6 +222,19 @@ func writeSnapshot(fs wal.FS, dir string, run *snapshotRun, chunks <-chan []byte
 	return file.Commit()
 }
 
+// removeSnapshots removes the files of a group but two: the newest, and the one before, which is known to be whole.
+func (h *Host) removeSnapshots(id ID, newest, before uint64) {
+	list, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
+	for _, s := range list {
+		if err == nil && s.Shard == uint32(id) && s.Index != newest && s.Index != before {
+			err = h.cfg.FS.Remove(filepath.Join(h.snapshotDir(), s.Name))
+		}
+	}
+	if err != nil {
+		h.cfg.Logger.Error("old snapshots could not be removed; they are tried again after the next", "shard", uint32(id), "error", err)
+	}
+}
+
 func (w *worker) snapshotDone(s *snapshotWritten) {
 	w.snapshot = nil
 	g := s.run.group
@@ -224,6 +245,7 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 	}
 	w.host.cfg.Observer.Snapshot(w.mono - s.run.begun)
 	g.files.saved(s.run.meta.Index)
+	g.files.savedAt = w.mono
 	w.mark(g)
 }
 

@@ -359,6 +359,9 @@ func (g *group) roleChanged(leader bool) {
 
 // stepDown ends a reign: what was proposed is unknown, what was not can be tried elsewhere.
 func (g *group) stepDown() {
+	if g.leader { // before a first reign reads only wait for it
+		g.reads.fail(ErrNoLeader)
+	}
 	g.leader, g.serving, g.takeover = false, false, false
 	if g.lead != nil {
 		g.lead.end()
@@ -367,7 +370,6 @@ func (g *group) stepDown() {
 		p.fail(ErrUnknown)
 	}
 	g.proposals = nil
-	g.reads.fail(ErrNoLeader)
 }
 
 func (p *proposal) fail(err error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -211,7 +212,10 @@ func (r *stand) turn() {
 
 func (r *stand) busy() bool {
 	for _, w := range r.host.workers {
-		if len(w.box.events) > 0 || len(w.again) > 0 || len(w.inflight) > 0 && r.failed == nil && !r.freeze {
+		w.box.mu.Lock()
+		events := len(w.box.events)
+		w.box.mu.Unlock()
+		if events > 0 || len(w.again) > 0 || len(w.inflight) > 0 && r.failed == nil && !r.freeze {
 			return true
 		}
 		if w.untilWake() <= 0 {
@@ -471,6 +475,7 @@ type rigDispatcher struct {
 	seen    map[string]bool
 	auto    int // status that ends a call at once; 0: the test ends it
 	asked   int
+	onStart func(*rigCall)
 	permits []*rigPermit
 	epoch   int
 }
@@ -608,6 +613,9 @@ func (p *rigPermit) Start(j *Delivery, done func(Attempt)) {
 		r.t.Fatalf("I3: shard, number, attempt and fence %s start twice", key)
 	}
 	d.seen[key] = true
+	if d.onStart != nil {
+		d.onStart(c)
+	}
 	d.started = append(d.started, c)
 	d.running = append(d.running, c)
 	switch {
@@ -677,4 +685,51 @@ func (r *stand) one() *rigCall {
 		r.t.Fatalf("%d calls were started, want 1", len(list))
 	}
 	return list[0]
+}
+
+// zeroLoss is a power cut that loses all that was not synced.
+var zeroLoss = wal.CrashOptions{}
+
+// recoverOnly opens the host's files and starts nothing.
+func (r *stand) recoverOnly() error {
+	r.freeze = true
+	return r.open()
+}
+
+// files is the content of the whole disk.
+func (r *stand) files() string {
+	var b strings.Builder
+	var walk func(dir string)
+	walk = func(dir string) {
+		list, err := r.fs.ReadDir(dir)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, e := range list {
+			path := dir + "/" + e.Name
+			if e.Dir {
+				walk(path)
+				continue
+			}
+			f, err := r.fs.Open(path)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			data, err := io.ReadAll(f)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			fmt.Fprintf(&b, "%s %d\n%s\n", path, len(data), data)
+		}
+	}
+	walk("data")
+	return b.String()
+}
+
+// queued is how many entries the lanes of a topic hold in shard 1.
+func (r *stand) queued(id TopicID) (n int) {
+	for _, l := range r.lead().topics[id].lanes {
+		n += l.len()
+	}
+	return n
 }

@@ -168,6 +168,12 @@ func (h *Host) Run(ctx context.Context) error {
 	h.background.Wait()
 	stopStream() // what was handed over is written
 	stream.Wait()
+	if err == nil {
+		select {
+		case err = <-h.failure: // the log's last words
+		default:
+		}
+	}
 	return err
 }
 
@@ -194,16 +200,24 @@ func (h *Host) housekeep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		needed, memory := uint64(math.MaxUint64), int64(0)
+		memory := int64(0)
 		for _, w := range h.workers {
-			needed = min(needed, w.needed.Load())
 			memory += w.memory.Load()
 		}
 		h.memory.Store(memory)
-		if err := h.stream.DropBefore(needed); err != nil {
+		if err := h.dropLog(); err != nil {
 			h.cfg.Logger.Error("old log generations could not be removed; they are tried again", "error", err)
 		}
 	}
+}
+
+// dropLog removes the generations that no group needs.
+func (h *Host) dropLog() error {
+	needed := uint64(math.MaxUint64)
+	for _, w := range h.workers {
+		needed = min(needed, w.needed.Load())
+	}
+	return h.stream.DropBefore(needed)
 }
 
 // abandon answers everything that waits: the node stops.
@@ -228,6 +242,7 @@ func (w *worker) abandon() {
 	}
 	for _, g := range w.groups {
 		g.stepDown()
+		g.reads.fail(ErrStopped)
 		for _, o := range g.waiting {
 			o.answer(Result{}, ErrStopped)
 		}

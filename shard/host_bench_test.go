@@ -105,3 +105,59 @@ func BenchmarkHostAdd(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkHostRecover is the time from the start to the end of the replay of a log with 200,000 timers.
+func BenchmarkHostRecover(b *testing.B) {
+	const timers, shards, each = 200_000, 16, 500
+	dir := b.TempDir()
+	config := Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Found: true, FS: wal.OSFS{}, Dir: dir,
+		Topics: benchTopics{&Topic{ID: 1, Name: "bench", Policy: DefaultPolicy()}}, Dispatcher: &benchReceiver{}, Machine: benchMachine{},
+		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)}
+	run := func(use func(h *Host)) time.Duration {
+		h, err := New(config)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		begun := time.Now()
+		go func() { done <- h.Run(ctx) }()
+		<-h.Started()
+		took := time.Since(begun)
+		use(h)
+		cancel()
+		if err := <-done; err != nil {
+			b.Fatal(err)
+		}
+		return took
+	}
+	payload := []byte(`{"d":"` + strings.Repeat("x", 192) + `"}`)
+	run(func(h *Host) {
+		for from := 0; from < timers; from += each {
+			ops := make([]Op, each)
+			for i := range ops {
+				id := fmt.Sprintf("timer-%024d", from+i)
+				ops[i] = Op{Shard: Place("bench", id, shards), Brief: true,
+					Command: &Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41, Payload: payload, PayloadKind: JSONPayload}}}
+			}
+			h.DoAll(context.Background(), ops)
+			for i := range ops {
+				if ops[i].Err != nil {
+					b.Fatal(ops[i].Err)
+				}
+			}
+		}
+	})
+	var sum time.Duration
+	n := 0
+	for b.Loop() {
+		sum += run(func(h *Host) {
+			c, err := h.Counts(context.Background(), 1)
+			if got := c.Scheduled; err != nil || got < timers-each { // the last batch may wait for the election
+				b.Fatalf("%d timers, expected %d (%v)", got, timers, err)
+			}
+		})
+		n++
+	}
+	b.ReportMetric(float64(timers*n)/sum.Seconds(), "timers/s")
+}

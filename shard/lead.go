@@ -36,6 +36,7 @@ type lead struct {
 
 	flights map[Handle]*flight
 	held    heap[*flight]
+	blocked []*flight // client changes wait for these
 
 	outcomes []outcomeItem
 	expires  []entry // scheduled, past their expiry
@@ -45,6 +46,8 @@ type lead struct {
 	popped    [512]Handle
 	random    *rand.Rand
 
+	rewatching  bool // for timers that a former reign of this process took from the wheel and did not finish
+	rewatchFrom Handle
 	scanning    bool // for leases of former leaders
 	orphansFrom Handle
 	orphan      orphanRule
@@ -57,11 +60,11 @@ type routeKey struct {
 
 // laneKey orders shut lanes.
 type laneKey struct {
-	untilMs int64
-	lane    *lane
+	until time.Duration // monotonic
+	lane  *lane
 }
 
-func (k laneKey) before(o laneKey) bool { return k.untilMs < o.untilMs }
+func (k laneKey) before(o laneKey) bool { return k.until < o.until }
 
 // outcomeItem is an outcome on its way into the log, with its flight (nil: an orphan's).
 type outcomeItem struct {
@@ -78,7 +81,11 @@ func (l *lead) begin(rule orphanRule) {
 	l.active = true
 	l.topics = map[TopicID]*topicQueue{}
 	l.routes = map[routeKey]*lane{}
-	l.flights = map[Handle]*flight{}
+	if l.flights == nil {
+		l.flights = map[Handle]*flight{}
+	} else {
+		l.rewatching, l.rewatchFrom = true, 0
+	}
 	l.ring, l.later, l.shut, l.held = nil, heap[entry]{}, heap[laneKey]{}, heap[*flight]{}
 	l.outcomes, l.expires, l.forgets = nil, nil, nil
 	l.lookAhead = minLookAhead
@@ -105,7 +112,8 @@ func (l *lead) end() {
 	for l.later.len() > 0 {
 		l.giveBack(l.later.pop())
 	}
-	for _, f := range l.flights {
+	l.blocked = nil
+	for h, f := range l.flights {
 		if f.unstarted() {
 			f.permit.Cancel()
 			f.phase = ended
@@ -114,8 +122,10 @@ func (l *lead) end() {
 			o.answer(Result{}, ErrNoLeader)
 		}
 		f.waiting = nil
+		if f.phase != started { // a call that runs goes on, and may end in a later reign of this process
+			delete(l.flights, h)
+		}
 	}
-	l.flights = nil
 }
 
 func (l *lead) giveBack(e entry) {
@@ -130,6 +140,7 @@ func (l *lead) run() {
 	if !l.active {
 		return
 	}
+	l.rewatch()
 	l.scanOrphans()
 	l.takeDue()
 	l.reopen()
@@ -272,7 +283,7 @@ func (l *lead) join(q *topicQueue) {
 
 // reopen brings back lanes whose breaker may let a call through again.
 func (l *lead) reopen() {
-	for l.shut.len() > 0 && l.shut.top().untilMs <= l.group.w.nowMs {
+	for l.shut.len() > 0 && l.shut.top().until <= l.group.w.mono {
 		l.join(l.shut.pop().lane.queue)
 	}
 }
@@ -311,7 +322,7 @@ func (l *lead) requeue(old *lane) {
 	}
 	for _, h := range []*heap[entry]{&old.fresh, &old.backlog} {
 		for _, e := range h.items {
-			l.classify(e, e.dueMs)
+			l.classify(e, max(e.dueMs, l.group.w.nowMs+l.lookAhead.Milliseconds()))
 		}
 		h.items = nil
 	}

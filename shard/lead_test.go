@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"carillon/wal"
 	"testing"
 	"time"
 )
@@ -30,17 +29,17 @@ func TestI4ClockStepsBack(t *testing.T) {
 	r := newStand(t, nil)
 	r.add("a", time.Second)
 	r.pass(990 * time.Millisecond) // the lease is held
-	r.clock.wallMs -= time.Hour.Milliseconds()
+	r.clock.wallMs -= (10 * time.Minute).Milliseconds()
 	r.pass(time.Minute)
 	r.wantCalls("")
 	r.wantState("a", "scheduled 0")
 	if n := r.calls.held(); n != 0 {
-		t.Errorf("%d permits are held for a timer that is an hour away: others could use the slots", n)
+		t.Errorf("%d permits are held for a timer that is ten minutes away: others could use the slots", n)
 	}
 	r.add("b", time.Second) // by the clock as it is
 	r.pass(time.Second)
 	r.wantCalls("b")
-	r.pass(time.Hour - time.Minute - time.Second)
+	r.pass(10*time.Minute - time.Minute - time.Second)
 	r.pass(time.Second)
 	if c := r.one(); c.Job.ID != "a" || c.wallMs < rigEpochMs+1000 || c.wallMs > rigEpochMs+1100 {
 		t.Errorf("%s started at %+d ms", c.Job.ID, c.wallMs-rigEpochMs-1000)
@@ -51,15 +50,15 @@ func TestI4ClockStepsBack(t *testing.T) {
 func TestI4ClockJumpsForward(t *testing.T) {
 	r := newStand(t, nil)
 	r.calls.auto = 200
-	r.add("a", time.Hour)
-	r.add("b", 2*time.Hour)
-	r.clock.wallMs += time.Hour.Milliseconds()
+	r.add("a", 10*time.Minute)
+	r.add("b", 20*time.Minute)
+	r.clock.wallMs += (10 * time.Minute).Milliseconds()
 	r.pass(50 * time.Millisecond)
 	r.wantCalls("a")
-	r.clock.wallMs -= time.Hour.Milliseconds()
-	r.pass(time.Hour)
+	r.clock.wallMs -= (10 * time.Minute).Milliseconds()
+	r.pass(10 * time.Minute)
 	r.wantCalls("")
-	r.pass(time.Hour)
+	r.pass(10 * time.Minute)
 	r.wantCalls("b")
 	r.audit()
 }
@@ -180,7 +179,7 @@ func TestI3LeaseIsDurable(t *testing.T) {
 	r := newStand(t, nil)
 	r.add("a", 0)
 	c := r.one()
-	after := makeStand(t, r.fs.CrashClone(calm{}, wal.CrashOptions{}), r.change)
+	after := makeStand(t, r.fs.CrashClone(calm{}, zeroLoss), r.change)
 	after.starts = r.starts
 	after.clock = &rigClock{wallMs: r.clock.wallMs, mono: time.Hour}
 	after.calls.auto = 200
@@ -259,5 +258,25 @@ func TestForcedCloseFreesHandles(t *testing.T) {
 			}
 		}
 	}
+	r.audit()
+}
+
+// TestChangeUnderPendingLease: a change that is applied just before a lease makes the timer due anew while that lease is still in the
+// pipeline; the lease fails, and the timer must not be forgotten.
+func TestChangeUnderPendingLease(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Second)
+	r.pass(979 * time.Millisecond)
+	r.mustSubmit(Command{Kind: Fire, Topic: 1, ID: "a"})
+	r.turn() // the fire is on disk
+	r.step(time.Millisecond)
+	r.host.workers[0].turn() // the lease is proposed, then the fire is applied
+	h, _ := r.table().Lookup(1, "a")
+	if f := r.lead().flights[h]; f == nil || f.phase != proposed || r.table().Due(h).NextMs != r.clock.wallMs-1 {
+		t.Fatalf("flight %+v, timer %+v", f, r.table().Due(h))
+	}
+	r.host.workers[0].turn() // the timer leaves the wheel a second time
+	r.pass(time.Second)
+	r.wantCalls("a")
 	r.audit()
 }

@@ -19,6 +19,7 @@ func (l *lead) lease(b *Batch) {
 		e := n.head()
 		if !l.stands(e) {
 			n.pop()
+			n.rest()
 			budget--
 			continue
 		}
@@ -41,7 +42,7 @@ func (l *lead) choose(q *topicQueue) *lane {
 	if q.topic == nil || q.topic.Paused {
 		return nil
 	}
-	return q.next(l.group.w.nowMs)
+	return q.next(l.group.w.mono)
 }
 
 // stands reports whether the timer is still as it was when it was queued, and may still be called.
@@ -52,7 +53,7 @@ func (l *lead) stands(e entry) bool {
 	}
 	d := t.Due(e.handle)
 	f := l.flights[e.handle]
-	return d.Rev == e.rev && d.State == Scheduled && (f == nil || f.seq != e.seq) &&
+	return d.Rev == e.rev && d.State == Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) &&
 		(d.ExpiresMs == 0 || l.group.w.nowMs <= d.ExpiresMs)
 }
 
@@ -77,7 +78,7 @@ func (l *lead) acquire(n *lane) Permit {
 	case v.Queued:
 		n.queued = true
 	default:
-		n.blockedUntil = l.group.w.nowMs + max(1, v.RetryIn.Milliseconds())
+		n.blockedUntil = l.group.w.mono + max(v.RetryIn, time.Millisecond)
 		l.shut.push(laneKey{n.blockedUntil, n})
 	}
 	return nil
@@ -99,7 +100,7 @@ func (l *lead) propose(b *Batch, n *lane, e entry, permit Permit) {
 		leaseEnd: g.w.mono + last, askedAt: g.w.mono,
 	}
 	if old := l.flights[e.handle]; old != nil {
-		old.lane.flying-- // of a timer that was dropped by force and had this handle
+		old.lane.flying-- // its call runs on, but its lease is over: the timer was dropped by force, or another led meanwhile
 	}
 	l.flights[e.handle] = f
 	n.flying++
@@ -113,6 +114,7 @@ func (l *lead) leased(f *flight, r Result) {
 	if r.Code != OK { // the timer changed under it
 		f.permit.Cancel()
 		l.settled(f)
+		l.group.table.Restore(f.handle, f.seq) // it may have left the wheel anew, and been passed over for this lease
 		l.releaseOps(f)
 		return
 	}
@@ -149,6 +151,22 @@ func (l *lead) releaseOps(f *flight) {
 	if len(l.group.waiting) > 0 {
 		l.group.w.touchNext(l.group)
 	}
+}
+
+// expire answers client changes that have waited too long for a lease to be applied.
+func (l *lead) expire(now time.Duration) {
+	keep := l.blocked[:0]
+	for _, f := range l.blocked {
+		for len(f.waiting) > 0 && f.waiting[0].deadline <= now {
+			f.waiting[0].answer(Result{}, ErrOverloaded)
+			f.waiting = f.waiting[1:]
+		}
+		if len(f.waiting) > 0 {
+			keep = append(keep, f)
+		}
+	}
+	clear(l.blocked[len(keep):])
+	l.blocked = keep
 }
 
 // startDue starts every held call whose time has come.
@@ -206,8 +224,12 @@ func (l *lead) drop(f *flight) {
 
 // ended judges a call.
 func (l *lead) ended(f *flight, a *Attempt) {
-	if !l.active || l.flights[f.handle] != f {
-		return // an ex-leader's call, or its timer was dropped: the lease runs out
+	if l.flights[f.handle] != f {
+		return // its timer was dropped, or went on without it
+	}
+	if !l.active {
+		l.settled(f) // the next leader counts the attempt as interrupted
+		return
 	}
 	f.phase = ended
 	g := l.group
@@ -239,10 +261,34 @@ func (l *lead) settled(f *flight) {
 	}
 }
 
+// prune takes out of a queue what has changed since it was queued, once that must be the larger part (I15).
+func (l *lead) prune(h *heap[entry], timers int64) {
+	if int64(h.len()) <= 2*timers+512 {
+		return
+	}
+	t := l.group.table
+	seen := map[Handle]bool{}
+	h.filter(func(e entry) bool {
+		d := t.Due(e.handle)
+		keep := t.Live(e.handle, e.seq) && d.Rev == e.rev && d.State == Scheduled && !seen[e.handle]
+		seen[e.handle] = seen[e.handle] || keep
+		return keep
+	})
+}
+
 // sweep forgets what is idle, so that topics and receivers that are gone cost nothing.
 func (l *lead) sweep() {
 	if !l.active {
 		return
+	}
+	l.prune(&l.later, l.group.table.Totals().Scheduled)
+	for id, q := range l.topics {
+		for _, n := range q.lanes {
+			timers := l.group.table.Counts(id).Scheduled
+			l.prune(&n.fresh, timers)
+			l.prune(&n.backlog, timers)
+			n.rest()
+		}
 	}
 	for key, n := range l.routes {
 		if n.idle() {

@@ -45,6 +45,7 @@ func (m *metaGroup) propose(g *group) {
 		b = binary.AppendUvarint(b, uint64(len(o.cmd)))
 		b = append(b, o.cmd...)
 	}
+	g.w.proposed += len(b)
 	p := proposal{number: g.number, metas: m.waiting}
 	m.waiting = nil
 	if err := g.raft.Propose(b); err != nil {

@@ -4,10 +4,11 @@ import "time"
 
 // orphanRule says when the leases of former leaders may be taken as ended.
 //
-// A lease that this node's own former process took is over: the process is gone, its calls with it. Any other may belong to a leader
+// A lease that this node's own former process took is over: the process is gone, its calls with it. So is one that this process
+// took in a former reign, unless its call still runs, which its flight says. Any other may belong to a leader
 // that is only paused; it is waited out in full, on this node's monotonic clock, from the takeover on.
 type orphanRule struct {
-	ownFrom   uint64        // leases with this fence or a higher one were taken by this node's former process; 0: none
+	ownFrom   uint64        // leases with this fence or a higher one were taken by this node; 0: none
 	waitUntil time.Duration // monotonic; all others have run out by then
 }
 
@@ -23,7 +24,7 @@ func (l *lead) scanOrphans() {
 	}
 	t := l.group.table
 	next, done := t.ScanLeased(l.orphansFrom, orphanBudget, func(h Handle) {
-		if d := t.Due(h); l.flights[h] == nil && d.Fence >= l.orphan.ownFrom {
+		if d := t.Due(h); !l.flies(h, &d) && d.Fence >= l.orphan.ownFrom {
 			l.resolve(h, &d)
 		}
 	})
@@ -35,12 +36,30 @@ func (l *lead) scanOrphans() {
 	l.group.w.touchNext(l.group)
 }
 
+// flies reports that the lease is this process's own and has not ended.
+func (l *lead) flies(h Handle, d *Due) bool {
+	f := l.flights[h]
+	return f != nil && f.seq == d.Seq && f.fence == d.Fence
+}
+
+// rewatch walks the table once, in slices, for timers that left the wheel in a former reign.
+func (l *lead) rewatch() {
+	if !l.rewatching {
+		return
+	}
+	next, done := l.group.table.Rewatch(l.rewatchFrom, orphanBudget)
+	l.rewatchFrom, l.rewatching = next, !done
+	if !done {
+		l.group.w.touchNext(l.group)
+	}
+}
+
 // leaseEnded is called when the wall clock has passed a lease's end.
 func (l *lead) leaseEnded(h Handle, d *Due) {
 	g := l.group
 	horizon := g.w.nowMs + l.lookAhead.Milliseconds()
 	switch wait := l.orphan.waitUntil - g.w.mono; {
-	case l.flights[h] != nil:
+	case l.flies(h, d):
 		g.table.Watch(h, horizon+callMargin.Milliseconds()) // ours: its call ends by itself
 	case wait > 0:
 		g.table.Watch(h, horizon+wait.Milliseconds()+1)

@@ -42,6 +42,7 @@ func (g *group) propose() {
 	}
 	g.number++
 	g.w.operations += len(g.items)
+	g.w.proposed += g.batch.Size()
 	p := proposal{number: g.number, items: g.items}
 	if err := g.raft.Propose(slices.Clone(g.batch.Bytes())); err != nil {
 		// Not the leader any more: raft says so in its next soft state, and the reign ends there.
@@ -53,12 +54,17 @@ func (g *group) propose() {
 
 func (g *group) proposeOutcomes() {
 	l := g.lead
-	for i := range l.outcomes {
-		g.batch.Outcome(&l.outcomes[i].Outcome)
-		g.items = append(g.items, item{kind: outcomeItemKind, flight: l.outcomes[i].flight})
+	n := 0
+	for ; n < len(l.outcomes) && g.batch.Size() < maxBatchBytes; n++ {
+		g.batch.Outcome(&l.outcomes[n].Outcome)
+		g.items = append(g.items, item{kind: outcomeItemKind, flight: l.outcomes[n].flight})
 	}
-	clear(l.outcomes)
-	l.outcomes = l.outcomes[:0]
+	if n < len(l.outcomes) {
+		g.w.touchNext(g)
+	}
+	left := copy(l.outcomes, l.outcomes[n:])
+	clear(l.outcomes[left:])
+	l.outcomes = l.outcomes[:left]
 	for _, e := range l.expires {
 		g.batch.Expire(e.handle, e.seq, e.rev, g.w.nowMs+l.retention(e.handle))
 		g.items = append(g.items, item{kind: silentItem})
@@ -93,6 +99,9 @@ func (g *group) proposeCommand(o *op) {
 			case f == nil || !g.table.Live(h, f.seq):
 			case f.phase == proposed:
 				f.revoked = true
+				if len(f.waiting) == 0 {
+					g.lead.blocked = append(g.lead.blocked, f)
+				}
 				f.waiting = append(f.waiting, o)
 				return
 			case f.phase == held:

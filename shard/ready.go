@@ -1,5 +1,7 @@
 package shard
 
+import "time"
+
 // entry is a timer that is due, or about to be, as its leader queues it. It is a hint: the timer may have changed
 // since, which its revision shows when its turn comes.
 type entry struct {
@@ -21,8 +23,17 @@ func (e entry) before(o entry) bool {
 	return e.seq < o.seq
 }
 
+// ordered is what a heap holds.
+type ordered[T any] interface{ before(T) bool }
+
+var (
+	_ ordered[entry]   = entry{}
+	_ ordered[*flight] = (*flight)(nil)
+	_ ordered[laneKey] = laneKey{}
+)
+
 // heap is a binary min-heap of values by before; container/heap would box each one.
-type heap[T interface{ before(T) bool }] struct{ items []T }
+type heap[T ordered[T]] struct{ items []T }
 
 func (h *heap[T]) len() int { return len(h.items) }
 
@@ -53,6 +64,20 @@ func (h *heap[T]) pop() T {
 		h.items = append(make([]T, 0, cap(h.items)/2), h.items...) // give a drained backlog's memory back
 	}
 	return v
+}
+
+// filter keeps what is wanted.
+func (h *heap[T]) filter(keep func(T) bool) {
+	var kept []T
+	for _, v := range h.items {
+		if keep(v) {
+			kept = append(kept, v)
+		}
+	}
+	h.items = kept
+	for i := len(kept)/2 - 1; i >= 0; i-- {
+		h.down(i)
+	}
 }
 
 func (h *heap[T]) down(i int) {
@@ -87,13 +112,21 @@ type lane struct {
 	fresh, backlog heap[entry]
 	backlogTurn    bool
 
-	spare        Permit // granted, not used yet
-	flying       int    // its leases that have not ended
-	queued       bool   // waits in the dispatcher for a slot
-	blockedUntil int64  // wall ms; the breaker is open until then
+	spare        Permit        // granted, not used yet
+	flying       int           // its leases that have not ended
+	queued       bool          // waits in the dispatcher for a slot
+	blockedUntil time.Duration // monotonic; the breaker is open until then
 }
 
 func (l *lane) len() int { return l.fresh.len() + l.backlog.len() }
+
+// rest gives back a slot that came for timers which are gone: others wait for it.
+func (l *lane) rest() {
+	if l.spare != nil && l.len() == 0 {
+		l.spare.Cancel()
+		l.spare = nil
+	}
+}
 
 func (l *lane) idle() bool {
 	return l.len() == 0 && l.flying == 0 && l.spare == nil && !l.queued
@@ -119,8 +152,8 @@ func (l *lane) pop() entry {
 }
 
 // open reports whether a call may be asked for now.
-func (l *lane) open(nowMs int64) bool {
-	return l.len() > 0 && !l.queued && l.blockedUntil <= nowMs
+func (l *lane) open(mono time.Duration) bool {
+	return l.len() > 0 && !l.queued && l.blockedUntil <= mono
 }
 
 // topicQueue holds the lanes of one topic in one shard.
@@ -132,19 +165,12 @@ type topicQueue struct {
 }
 
 // next is the open lane whose head comes first; nil when all wait.
-func (q *topicQueue) next(nowMs int64) *lane {
+func (q *topicQueue) next(mono time.Duration) *lane {
 	var best *lane
 	for _, l := range q.lanes {
-		if l.open(nowMs) && (best == nil || l.head().before(best.head())) {
+		if l.open(mono) && (best == nil || l.head().before(best.head())) {
 			best = l
 		}
 	}
 	return best
-}
-
-func (q *topicQueue) len() (n int) {
-	for _, l := range q.lanes {
-		n += l.len()
-	}
-	return n
 }

@@ -60,6 +60,7 @@ func (h *Host) recover() error {
 	}
 	for _, r := range list {
 		if err := r.finish(); err != nil {
+			_ = stream.Close() // nothing was written; the lock is free again
 			return err
 		}
 	}
@@ -229,7 +230,10 @@ func (r *recovery) finish() error {
 	if !g.store.append(ents) {
 		return fmt.Errorf("shard %d: the log has a gap behind entry %d", g.id, g.applied)
 	}
-	r.hard.commit = min(r.hard.commit, g.store.last())
+	if r.hard.commit > g.store.last() {
+		return fmt.Errorf("shard %d: entries up to %d are committed, but the log ends at %d: a snapshot is missing or damaged",
+			g.id, r.hard.commit, g.store.last())
+	}
 	g.hard = r.hard
 	g.store.hard = &pb.HardState{Term: &r.hard.term, Vote: &r.hard.vote, Commit: &r.hard.commit}
 	g.files.trim()

@@ -53,7 +53,7 @@ func (t *Table) Scan(q *Query, from Handle, budget int, top *Top) (next Handle, 
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++
 		s := t.slab.at(from)
-		if s.topic != row || s.state() == 0 || q.States&(1<<s.state()) == 0 {
+		if s.topic != row || s.state() == 0 || !q.wants(from, s) {
 			continue
 		}
 		if ms, ok := t.selects(q, s); ok {
@@ -61,6 +61,15 @@ func (t *Table) Scan(q *Query, from Handle, budget int, top *Top) (next Handle, 
 		}
 	}
 	return from, from >= t.slab.high
+}
+
+// wants says whether a timer is in one of the query's states.
+func (q *Query) wants(h Handle, s *slot) bool {
+	state := s.state()
+	if state == Leased && q.hides != nil && q.hides(h) {
+		state = Scheduled
+	}
+	return q.States&(1<<state) != 0
 }
 
 // selects says whether a timer of the right topic and state is in the query, and its time in the query's order.
@@ -163,6 +172,14 @@ func (p *Top) down(i int) {
 // Len is how many were found.
 func (p *Top) Len() int { return len(p.found) }
 
+// last is the place of the last that was kept, in the query's order.
+func (p *Top) last() Key {
+	if len(p.found) == 0 {
+		return Key{}
+	}
+	return p.found[0].key
+}
+
 // More says whether the query selects timers behind those that were kept.
 func (p *Top) More() bool { return p.full }
 
@@ -180,7 +197,7 @@ func (p *Top) Take(t *Table, q *Query) []Found {
 	out := make([]Found, 0, len(p.found))
 	for _, c := range p.found {
 		s := t.live(c.handle, c.key.Seq)
-		if s == nil || q.States&(1<<s.state()) == 0 {
+		if s == nil || !q.wants(c.handle, s) {
 			continue
 		}
 		if ms, ok := t.selects(q, s); !ok || ms != c.key.SortMs {

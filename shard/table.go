@@ -32,7 +32,7 @@ type Table struct {
 	seq       uint64 // last given
 	fence     uint64 // last given
 	owner     uint64 // last that took over
-	ownerFrom uint64 // its first lease
+	ownerFrom uint64 // the first lease since it, or former processes of its node, lead without a break
 
 	slab     slab
 	runs     runs

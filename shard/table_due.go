@@ -143,6 +143,31 @@ func (t *Table) RetryOf(h Handle) Retry {
 	return spec.Retry
 }
 
+// Rewatch puts timers that were popped back into the wheel where their state says, looking at no more than budget slots after
+// from (0 at first), and says where to go on.
+func (t *Table) Rewatch(from Handle, budget int) (next Handle, done bool) {
+	for ; budget > 0 && from < t.slab.high; budget-- {
+		from++
+		t.restore(from, t.slab.at(from))
+	}
+	return from, from >= t.slab.high
+}
+
+// Restore is Rewatch for one timer, if it still has that number.
+func (t *Table) Restore(h Handle, seq uint64) {
+	if s := t.live(h, seq); s != nil {
+		t.restore(h, s)
+	}
+}
+
+func (t *Table) restore(h Handle, s *slot) {
+	if at, wakes := t.wakeMs(s); wakes {
+		if _, in := t.wheel.When(h); !in {
+			t.Watch(h, at)
+		}
+	}
+}
+
 // ScanLeased calls fn for leased timers, looking at no more than budget slots after from (0 at first), and says where
 // to go on. fn must not change the table.
 func (t *Table) ScanLeased(from Handle, budget int, fn func(h Handle)) (next Handle, done bool) {

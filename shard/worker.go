@@ -16,7 +16,9 @@ const (
 	// maxFrames is how many frames of a worker may be on their way to disk before it proposes more: what arrives
 	// meanwhile gathers into the next one. That is the group commit.
 	maxFrames = 2
-	sweepEach = 10 * time.Second
+	// maxTurnBytes is what the groups of a worker propose in one turn, give or take one entry: a frame holds 64 MiB at most.
+	maxTurnBytes = 16 << 20
+	sweepEach    = 10 * time.Second
 )
 
 // worker owns some groups alone: their raft nodes, tables and wheels, without locks. Its loop is a sequence of turns
@@ -39,6 +41,7 @@ type worker struct {
 	frame      *wal.Frame
 	parts      []appended // what is in the frame
 	operations int        // proposed in this turn
+	proposed   int        // bytes of them
 	inflight   []*sentFrame
 	scratch    []byte
 	frames     []*sentFrame // free
@@ -99,7 +102,7 @@ func (w *worker) run(ctx context.Context) {
 // frame to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
 	now := w.host.cfg.Clock
-	w.nowMs, w.mono = now.WallMs(), now.Mono()
+	w.nowMs, w.mono, w.proposed = now.WallMs(), now.Mono(), 0
 	w.dirty, w.again = w.again, w.dirty[:0]
 	for _, g := range w.dirty {
 		g.again, g.touched = false, true
@@ -149,7 +152,7 @@ func (w *worker) stall(g *group) {
 }
 
 // mayPropose is false while enough is on its way to disk.
-func (w *worker) mayPropose() bool { return len(w.inflight) < maxFrames }
+func (w *worker) mayPropose() bool { return len(w.inflight) < maxFrames && w.proposed < maxTurnBytes }
 
 // tick lets raft's time pass by the time that really has, and does what is done now and then.
 func (w *worker) tick() {

@@ -1,0 +1,287 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/wal"
+)
+
+// promised is what a client was told of each timer: the version it has at least, and whether it was cancelled.
+type promised map[string]promise
+
+type promise struct {
+	version   uint32
+	cancelled bool
+}
+
+// crashPoint is a disk after a power cut, and what had been acknowledged by then.
+type crashPoint struct {
+	fs       *wal.MemFS
+	promised promised
+	starts   map[string]int // calls that had been started
+	at       string
+}
+
+// TestI10EveryCrashPoint cuts the power before every single operation on the disk, with what was not synced lost, kept or torn:
+// everything that was acknowledged is there again, and every call that was started is counted.
+func TestI10EveryCrashPoint(t *testing.T) {
+	runs := scripts(t, 4)
+	points := 0
+	for seed := range uint64(runs) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 7))
+			list := crashPoints(t, rng)
+			points += len(list)
+			for _, p := range list {
+				p.check(t)
+				if t.Failed() {
+					t.Fatalf("seed %d: power cut before %s", seed, p.at)
+				}
+			}
+		})
+	}
+	t.Logf("%d crash points", points)
+	if points < 100*runs {
+		t.Errorf("only %d crash points in %d runs", points, runs)
+	}
+}
+
+// crashPoints runs a host through adds, changes, calls, snapshots and turns of the log.
+func crashPoints(t *testing.T, rng *rand.Rand) (list []crashPoint) {
+	told, starts := promised{}, map[string]int{}
+	r := makeStand(t, wal.NewMemFS(), func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 8<<10, 2<<10 })
+	r.bubble = true
+	r.calls.auto = 200
+	r.calls.onStart = func(c *rigCall) { starts[c.Job.ID]++ }
+	var open []*pending
+	look := func() {
+		keep := open[:0]
+		for _, p := range open {
+			if !p.answered() {
+				keep = append(keep, p)
+				continue
+			}
+			told.learn(p)
+		}
+		open = keep
+	}
+	r.fs.SetHook(func(n int, op wal.Op, name string) error {
+		if !op.Changes() || rng.IntN(3) == 0 {
+			return nil
+		}
+		keep := func() int { return 50 * rng.IntN(3) }
+		fs := r.fs.CrashClone(rng, wal.CrashOptions{KeepData: keep(), KeepSize: keep(), KeepNames: keep(), BlockBytes: 512, Garbage: rng.IntN(2) == 0})
+		look()
+		p := crashPoint{fs: fs, promised: promised{}, starts: map[string]int{}, at: fmt.Sprintf("operation %d, %v %s", n, op, name)}
+		for id, v := range told {
+			p.promised[id] = v
+		}
+		for id, v := range starts {
+			p.starts[id] = v
+		}
+		list = append(list, p)
+		return nil
+	})
+	r.mustOpen()
+	defer r.abort()
+	for n := range 60 {
+		id := fmt.Sprint("t", rng.IntN(n+1))
+		due := r.clock.wallMs + rng.Int64N(3000)
+		cmd := Command{Kind: Cancel, Topic: 1, ID: id}
+		switch {
+		case n%2 == 0:
+			cmd = Command{Kind: Add, Topic: 1, ID: fmt.Sprint("t", n), Spec: &Spec{DueMs: due, Payload: make([]byte, 100)}}
+		case n%3 == 0:
+			cmd = Command{Kind: Modify, Topic: 1, ID: id, Patch: &Patch{Spec: Spec{DueMs: due}, Due: true}}
+		}
+		open = append(open, r.mustSubmit(cmd))
+		for range rng.IntN(4) {
+			r.turn()
+			look()
+		}
+		r.step(time.Duration(rng.IntN(100)) * time.Millisecond)
+		if n%15 == 14 && r.host.workers[0].snapshot == nil {
+			r.host.workers[0].beginSnapshot(r.host.groups[1+0])
+			synctest.Wait()
+			r.settle()
+			_ = r.host.dropLog()
+		}
+	}
+	r.settle()
+	look()
+	r.fs.SetHook(nil)
+	return list
+}
+
+func (p promised) learn(a *pending) {
+	if a.op.err != nil {
+		return
+	}
+	v := p[a.cmd.ID]
+	switch a.op.result.Code {
+	case Created:
+		v.version = max(v.version, 1)
+	case OK:
+		v.version = max(v.version, a.op.result.Timer.Version)
+	case Prevented:
+		v.cancelled = true
+	default:
+		return
+	}
+	p[a.cmd.ID] = v
+}
+
+// check opens the disk.
+func (p *crashPoint) check(t *testing.T) {
+	r := makeStand(t, p.fs, func(c *Config) {
+		c.Log.GenBytes, c.Log.SegmentBytes = 8<<10, 2<<10
+		c.Found = len(p.promised) == 0 // as long as the node was never ready
+	})
+	r.bubble, r.starts = true, 1
+	r.clock.wallMs += 10_000
+	r.topics = rigTopics{} // nothing fires
+	if err := r.open(); err != nil {
+		t.Errorf("open: %v", err)
+		return
+	}
+	defer r.abort()
+	for id, want := range p.promised {
+		v := r.table().Read(1, id)
+		switch {
+		case v == nil:
+			t.Errorf("I1: %s is gone", id)
+		case v.Version < want.version:
+			t.Errorf("%s has version %d, %d was acknowledged", id, v.Version, want.version)
+		case want.cancelled && v.State != Cancelled:
+			t.Errorf("%s is in state %d, its cancel was acknowledged", id, v.State)
+		}
+	}
+	for id, n := range p.starts {
+		if v := r.table().Read(1, id); v == nil || v.Attempts < n {
+			t.Errorf("I3: %s was called %d times: %+v", id, n, v)
+		}
+	}
+	if err := r.table().Audit(true); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestI20DiskErrors: after a failed write or sync nothing is acknowledged any more, and the host stops.
+func TestI20DiskErrors(t *testing.T) {
+	broken := errors.New("input/output error")
+	for _, op := range []wal.Op{wal.OpWrite, wal.OpSync} {
+		for nth := 1; nth <= 12; nth++ {
+			t.Run(fmt.Sprintf("%v %d", op, nth), func(t *testing.T) {
+				r := newStand(t, nil)
+				r.fs.FailNth(op, nth, broken)
+				var list []*pending
+				failedAt := -1
+				for i := range 20 {
+					list = append(list, r.mustSubmit(Command{Kind: Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &Spec{DueMs: r.clock.wallMs + 5}}))
+					r.turn()
+					if r.failed != nil && failedAt < 0 {
+						failedAt = i
+					}
+					r.step(time.Millisecond)
+				}
+				if failedAt < 0 {
+					t.Fatal("the fault did not strike")
+				}
+				acked := map[string]bool{}
+				for i, p := range list {
+					if p.answered() && p.op.err == nil {
+						acked[p.cmd.ID] = true
+						if i >= failedAt {
+							t.Errorf("%s was acknowledged, the disk failed at %d", p.cmd.ID, failedAt)
+						}
+					}
+				}
+				if err := r.failure(); !errors.Is(err, broken) {
+					t.Errorf("the host was stopped with %v", err)
+				}
+				calls := r.calls.take()
+				r.fs = r.fs.CrashClone(calm{}, zeroLoss)
+				r.abort()
+				r.topics = rigTopics{}
+				r.mustOpen()
+				for id := range acked {
+					if v := r.table().Read(1, id); v == nil {
+						t.Errorf("I1: %s is gone", id)
+					}
+				}
+				for _, c := range calls {
+					if v := r.table().Read(1, c.Job.ID); v == nil || v.Attempts < c.Job.Attempts {
+						t.Errorf("I3: %s was called, its lease is gone: %+v", c.Job.ID, v)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestLowDisk: while the disk is almost full, what adds is refused; cancels, reads and firing go on; then it resumes.
+func TestLowDisk(t *testing.T) {
+	r := newStand(t, func(c *Config) { c.Log.LowDiskBytes = 1 << 20; c.Log.SegmentBytes = 64 << 10 })
+	r.calls.auto = 200
+	r.add("fires", 3*time.Second)
+	r.add("goes", time.Hour)
+	r.fs.SetCapacity(2 << 20)
+	r.pass(2 * time.Second)
+	r.fs.SetCapacity(1 << 20)
+	r.pass(2 * time.Second)
+	for _, kind := range []Kind{Add, Put} {
+		if _, err := r.try(Command{Kind: kind, ID: "x", Spec: &Spec{DueMs: 1}}); !errors.Is(err, ErrLowDisk) {
+			t.Errorf("kind %d: %v", kind, err)
+		}
+	}
+	if got := r.do(Command{Kind: Cancel, ID: "goes"}); got.Code != Prevented {
+		t.Error(got.Code)
+	}
+	r.wantCalls("fires")
+	r.wantState("fires", "done 1")
+	r.fs.SetCapacity(0)
+	r.pass(2 * time.Second)
+	r.add("x", time.Hour)
+}
+
+func TestMemoryLimit(t *testing.T) {
+	r := newStand(t, func(c *Config) { c.MemoryLimit = 1000 })
+	r.add("a", time.Hour)
+	r.host.memory.Store(1001)
+	if _, err := r.try(Command{Kind: Add, ID: "x", Spec: &Spec{DueMs: 1}}); !errors.Is(err, ErrMemory) {
+		t.Error(err)
+	}
+	if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != Prevented {
+		t.Error(got.Code)
+	}
+}
+
+// TestFoundingCrash: a power cut while the groups are founded leaves a directory on which they can be founded again.
+func TestFoundingCrash(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	var disks []*wal.MemFS
+	r := makeStand(t, wal.NewMemFS(), nil)
+	r.fs.SetHook(func(_ int, op wal.Op, _ string) error {
+		if op.Changes() {
+			for _, keep := range []int{0, 50, 100} {
+				disks = append(disks, r.fs.CrashClone(rng, wal.CrashOptions{KeepData: keep, KeepSize: keep, KeepNames: keep}))
+			}
+		}
+		return nil
+	})
+	r.mustOpen()
+	r.fs.SetHook(nil)
+	for i, fs := range disks {
+		again := makeStand(t, fs, func(c *Config) { c.Shards, c.Found = 1, true })
+		if err := again.open(); err != nil {
+			t.Fatalf("disk %d of %d: %v", i, len(disks), err)
+		}
+		again.add("a", 0)
+		again.wantCalls("a")
+	}
+}

@@ -1,0 +1,20 @@
+// Package shard keeps timers and fires them: a Host runs a node's raft groups, each a shard of timers (or the meta group of
+// topics), on a few workers; a Table is a shard's state machine; a lead is what a shard's leader does with what falls due.
+//
+// Rules of use:
+//
+//   - New starts nothing. Run recovers from the log, serves, and blocks until its context ends (nil) or the storage fails (the
+//     error); a host is run once. Whoever wants calls in flight to end first calls Drain.
+//   - Do, DoAll, Timer, List, Counts, Propose, Stats and TopicsChanged may be called from any goroutine after Started is closed.
+//     Each ends: with an answer that is on disk, or with one of the Err values within seconds. After ErrUnknown and ErrStopped
+//     a change may have taken effect.
+//   - A worker owns its groups alone. Topics, Dispatcher, Machine and Observer are called on workers and must not block.
+//   - A Permit is used or cancelled exactly once, and a call's done is called exactly once, from any goroutine.
+//   - Table.Apply is pure: no clock, no randomness, no I/O; equal entries make equal bytes. What a leader does with the wheel
+//     (Advance, Pop, Watch) is its own and not replicated.
+//   - Wall time says when a timer is due; leases, time-outs and breakers are measured on the monotonic clock.
+//
+// What it does not do: it makes no HTTP calls (the Dispatcher does), knows no names of topics (the meta group's Machine does),
+// and sends nothing to other nodes yet: every group has one member. DESIGN.md has the turn, the life of a call and the crash points;
+// docs/formats has the bytes.
+package shard

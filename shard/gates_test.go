@@ -1,0 +1,386 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// url makes a timer's own callback URL.
+func url(u string) func(*Spec) {
+	return func(s *Spec) { s.Callback.URL = u }
+}
+
+func TestI17OpenBreakerBurnsNoAttempt(t *testing.T) {
+	r := newStand(t, nil)
+	to := r.calls.dest("http://receiver-1/")
+	to.retryIn = 3 * time.Second
+	r.add("a", 0)
+	r.pass(2999 * time.Millisecond)
+	r.wantCalls("")
+	r.wantState("a", "scheduled 0")
+	if r.calls.asked != 1 {
+		t.Errorf("asked %d times while the breaker was open, want once", r.calls.asked)
+	}
+	to.retryIn = 0
+	r.pass(time.Millisecond)
+	if c := r.one(); c.Job.Attempts != 1 {
+		t.Errorf("attempt %d", c.Job.Attempts)
+	}
+	r.audit()
+}
+
+// TestOpenBreakerOnMonotonicClock: how long a breaker is open has nothing to do with the wall clock.
+func TestOpenBreakerOnMonotonicClock(t *testing.T) {
+	r := newStand(t, nil)
+	to := r.calls.dest("http://receiver-1/")
+	to.retryIn = 3 * time.Second
+	r.add("a", 0)
+	r.add("b", -2*time.Hour)
+	to.retryIn = 0
+	r.clock.wallMs -= time.Hour.Milliseconds()
+	r.pass(3 * time.Second)
+	r.wantCalls("b")
+}
+
+func TestFullDestinationQueues(t *testing.T) {
+	r := newStand(t, nil)
+	r.calls.dest("http://receiver-1/").slots = 1
+	r.add("a", 0)
+	r.add("b", 0)
+	r.add("c", 0)
+	first := r.one()
+	if first.Job.ID != "a" {
+		t.Error(first.Job.ID)
+	}
+	r.pass(time.Minute)
+	r.wantCalls("")
+	first.answer(200)
+	r.settle()
+	second := r.one()
+	if second.Job.ID != "b" {
+		t.Error(second.Job.ID)
+	}
+	second.answer(200)
+	r.settle()
+	r.wantCalls("c")
+	r.audit()
+}
+
+// TestGrantedForNobody: a slot that comes when its timer is gone must not stay with the lane.
+func TestGrantedForNobody(t *testing.T) {
+	r := newStand(t, func(c *Config) { c.Shards = 2 })
+	to := r.calls.dest("http://receiver-1/")
+	to.slots = 1
+	r.add("a", 0)
+	first := r.one()
+	r.add("b", 0) // queued
+	p, err := r.submit(2, Command{Kind: Add, Topic: 1, ID: "other", Spec: &Spec{DueMs: r.clock.wallMs}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.settle()
+	if !p.answered() || len(to.queue) != 2 {
+		t.Fatalf("%d lanes wait, want 2", len(to.queue))
+	}
+	if got := r.do(Command{Kind: Cancel, ID: "b"}); got.Code != Prevented {
+		t.Fatal(got.Code)
+	}
+	first.answer(200)
+	r.settle()
+	r.wantCalls("other")
+	r.audit()
+}
+
+func TestPausedTopic(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Second)
+	r.pass(990 * time.Millisecond)
+	if r.lead().held.len() != 1 {
+		t.Fatal("no lease is held")
+	}
+	r.topic(1, func(p *Topic) { p.Paused = true })
+	r.topicsChanged()
+	r.add("b", 0)
+	r.pass(time.Hour)
+	r.wantCalls("")
+	r.wantState("a", "scheduled 0")
+	var c Counts
+	if r.host.groups[1].count(1, &c); c.Ready != 2 || c.OldestOverdueMs < 3_599_000 {
+		t.Errorf("counts %+v", c)
+	}
+	r.topic(1, nil)
+	r.topicsChanged()
+	r.wantCalls("b a")
+	r.audit()
+}
+
+func TestUnknownTopicWaits(t *testing.T) {
+	r := newStand(t, nil)
+	delete(r.topics, 1)
+	r.add("a", 0)
+	r.pass(time.Minute)
+	r.wantCalls("")
+	r.topic(1, nil)
+	r.topicsChanged()
+	r.wantCalls("a")
+}
+
+func TestNoURLWaitsForTopic(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(1, func(p *Topic) { p.Policy.Callback.URL = "" })
+	r.add("a", 0)
+	r.add("own", 0, url("http://own/"))
+	r.wantCalls("own")
+	r.topic(1, nil)
+	r.topicsChanged()
+	r.wantCalls("a")
+}
+
+func TestNewURLReroutes(t *testing.T) {
+	r := newStand(t, nil)
+	r.calls.dest("http://receiver-1/").retryIn = time.Hour
+	r.add("a", 0)
+	r.add("b", 0)
+	r.wantCalls("")
+	r.topic(1, func(p *Topic) { p.Policy.Callback.URL = "http://new/" })
+	r.topicsChanged()
+	for _, c := range r.calls.take() {
+		if c.url != "http://new/" {
+			t.Errorf("%s went to %s", c.Job.ID, c.url)
+		}
+		c.answer(200)
+	}
+	r.settle()
+	r.wantState("a", "done 1")
+	r.wantState("b", "done 1")
+	r.audit()
+}
+
+// expires makes a timer that may start no later than so long after its due time.
+func expires(after time.Duration) func(*Spec) {
+	return func(s *Spec) { s.HasExpiry, s.ExpiresAfterMs = true, after.Milliseconds() }
+}
+
+func TestExpiryBehindShutGates(t *testing.T) {
+	for name, shut := range map[string]func(r *stand){
+		"breaker": func(r *stand) { r.calls.dest("http://receiver-1/").retryIn = time.Hour },
+		"slots":   func(r *stand) { r.calls.dest("http://receiver-1/").slots = 1; r.add("x", 0) },
+		"paused":  func(r *stand) { r.topic(1, func(p *Topic) { p.Paused = true }); r.topicsChanged() },
+		"unknown": func(r *stand) { delete(r.topics, 1); r.topicsChanged() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newStand(t, nil)
+			shut(r)
+			r.add("a", time.Second, expires(5*time.Second))
+			r.add("b", time.Second, expires(time.Hour))
+			r.calls.take()
+			r.pass(6 * time.Second)
+			r.wantState("a", "scheduled 0")
+			r.pass(time.Second)
+			r.wantState("a", "dead expired 0")
+			r.wantState("b", "scheduled 0")
+			r.wantCalls("")
+			r.audit()
+		})
+	}
+}
+
+func TestExpiryOfRetry(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0, expires(1500*time.Millisecond))
+	r.one().answer(500)
+	r.pass(time.Second)
+	r.one().answer(500) // the next attempt would be at 3 s
+	r.pass(600 * time.Millisecond)
+	r.wantState("a", "dead expired 2")
+}
+
+func TestDeadLetterRetention(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(1, func(p *Topic) { p.Policy.DeadRetentionMs = 60_000 })
+	r.add("a", 0)
+	r.one().answer(410)
+	r.pass(59 * time.Second)
+	r.wantState("a", "dead stopped 1")
+	r.pass(2 * time.Second)
+	r.wantState("a", "none")
+	r.audit()
+}
+
+func TestOrderAmongReady(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(1, func(p *Topic) { p.Paused = true })
+	r.topicsChanged()
+	priority := func(n uint8) func(*Spec) { return func(s *Spec) { s.Priority = n } }
+	r.add("late", 20*time.Millisecond, priority(5))
+	r.add("soon", 10*time.Millisecond, priority(5))
+	r.add("then", 10*time.Millisecond, priority(5))
+	r.add("low", 0, priority(1))
+	r.add("high", 30*time.Millisecond, priority(9))
+	r.pass(100 * time.Millisecond)
+	r.calls.dest("http://receiver-1/").slots = 1
+	r.calls.auto = 200
+	r.topic(1, nil)
+	r.topicsChanged()
+	r.wantCalls("high soon then late low")
+}
+
+// TestI16FairBetweenTopics: a topic with ten thousand due timers takes turns with one that has a few.
+func TestI16FairBetweenTopics(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(2, nil)
+	r.freeze = true // all of it falls due in one turn
+	const flood = 2000
+	var last *pending
+	for i := range flood {
+		last = r.mustSubmit(Command{Kind: Add, Topic: 1, ID: fmt.Sprint("flood", i), Spec: &Spec{DueMs: r.clock.wallMs}})
+	}
+	for i := range 5 {
+		last = r.mustSubmit(Command{Kind: Add, Topic: 2, ID: fmt.Sprint("few", i), Spec: &Spec{DueMs: r.clock.wallMs}})
+	}
+	r.freeze = false
+	r.settle()
+	if !last.answered() {
+		t.Fatal("not added")
+	}
+	at := -1
+	list := r.calls.take()
+	for i, c := range list {
+		if strings.HasPrefix(c.Job.ID, "few") {
+			at = i
+		}
+	}
+	if len(list) != flood+5 || at > leaseBudget {
+		t.Errorf("%d calls; the last of the few was number %d", len(list), at)
+	}
+}
+
+func (r *stand) mustSubmit(cmd Command) *pending {
+	r.t.Helper()
+	p, err := r.submit(1, cmd)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+func TestDrain(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("held", time.Second)
+	r.add("runs", 0)
+	c := r.one()
+	r.pass(990 * time.Millisecond)
+	r.host.draining.Store(true)
+	flights := func() (n int) {
+		r.host.workers[0].box.post(&call{func(w *worker) { n = r.lead().drain() }, rigWaiter()})
+		r.settle()
+		return n
+	}
+	if n := flights(); n != 2 {
+		t.Errorf("%d flights, want 2", n)
+	}
+	if n := flights(); n != 1 {
+		t.Errorf("%d flights, want 1: the lease was given back", n)
+	}
+	r.add("new", 0)
+	r.pass(time.Minute)
+	r.wantCalls("")
+	r.wantState("held", "scheduled 0")
+	c.answer(200)
+	r.settle()
+	if n := flights(); n != 0 {
+		t.Errorf("%d flights, want none", n)
+	}
+	r.audit()
+	r.restart()
+	r.wantCalls("new held")
+}
+
+// TestLateAnswers: while the disk hangs, whoever waits is told within the limits, also a change of a timer whose lease is under way.
+func TestLateAnswers(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Second)
+	r.pass(970 * time.Millisecond)
+	r.freeze = true
+	r.pass(10 * time.Millisecond)
+	behindLease := r.mustSubmit(Command{Kind: Cancel, Topic: 1, ID: "a"})
+	r.pass(5 * time.Millisecond)
+	h, _ := r.table().Lookup(1, "a")
+	if f := r.lead().flights[h]; f == nil || f.phase != proposed || len(f.waiting) != 1 {
+		t.Fatalf("flight %+v", f)
+	}
+	written := r.mustSubmit(Command{Kind: Add, Topic: 1, ID: "b", Spec: &Spec{DueMs: 1 << 41}})
+	r.pass(5 * time.Millisecond)
+	waits := r.mustSubmit(Command{Kind: Add, Topic: 1, ID: "c", Spec: &Spec{DueMs: 1 << 41}})
+	r.pass(1400 * time.Millisecond)
+	if waits.answered() || behindLease.answered() || written.answered() {
+		t.Error("answered too soon")
+	}
+	r.pass(200 * time.Millisecond)
+	if !waits.answered() || !errors.Is(waits.op.err, ErrOverloaded) {
+		t.Errorf("what waits: %v", waits.op.err)
+	}
+	if !behindLease.answered() || !errors.Is(behindLease.op.err, ErrOverloaded) {
+		t.Errorf("what waits behind a lease: %v", behindLease.op.err)
+	}
+	if written.answered() {
+		t.Error("what is proposed has its answer")
+	}
+	r.pass(commitGrace)
+	if !written.answered() || !errors.Is(written.op.err, ErrUnknown) {
+		t.Errorf("what is proposed: %v", written.op.err)
+	}
+	if n := r.host.workers[0].queued.Load(); n != 0 {
+		t.Errorf("%d operations are counted as waiting", n)
+	}
+	r.freeze = false
+	r.pass(time.Second)
+	r.wantState("b", "scheduled 0") // unknown: it did take effect
+	r.wantState("c", "none")
+	r.one().answer(200)
+	r.settle()
+	r.wantState("a", "done 1")
+	r.audit()
+}
+
+// TestCanaryHoldsNobodyUp: the canary's own command, first in line while the disk hangs, must not delay the others' 503.
+func TestCanaryHoldsNobodyUp(t *testing.T) {
+	r := newStand(t, nil)
+	r.pass(canaryEach - 100*time.Millisecond)
+	r.freeze = true
+	r.mustSubmit(Command{Kind: Add, Topic: 1, ID: "x", Spec: &Spec{DueMs: 1 << 41}})
+	r.turn()
+	r.mustSubmit(Command{Kind: Add, Topic: 1, ID: "y", Spec: &Spec{DueMs: 1 << 41}})
+	r.turn()
+	r.pass(200 * time.Millisecond) // the canary waits
+	p := r.mustSubmit(Command{Kind: Add, Topic: 1, ID: "z", Spec: &Spec{DueMs: 1 << 41}})
+	r.pass(1600 * time.Millisecond)
+	if !p.answered() || !errors.Is(p.op.err, ErrOverloaded) {
+		t.Error("no answer within 1.6 s")
+	}
+}
+
+func TestOverload(t *testing.T) {
+	r := newStand(t, func(c *Config) { c.MaxQueued = 10 })
+	r.freeze = true
+	var list []*pending
+	for i := range 10 {
+		list = append(list, r.mustSubmit(Command{Kind: Add, Topic: 1, ID: fmt.Sprint(i), Spec: &Spec{DueMs: 1 << 41}}))
+	}
+	if _, err := r.submit(1, Command{Kind: Cancel, Topic: 1, ID: "0"}); !errors.Is(err, ErrOverloaded) {
+		t.Errorf("the eleventh: %v", err)
+	}
+	r.freeze = false
+	r.settle()
+	for i, p := range list {
+		if !p.answered() || p.op.result.Code != Created {
+			t.Errorf("%d: %+v", i, p.op)
+		}
+	}
+	if got := r.do(Command{Kind: Cancel, ID: "0"}); got.Code != Prevented {
+		t.Error(got.Code)
+	}
+}

@@ -1,0 +1,184 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"carillon/wal"
+)
+
+// process is a host that really runs.
+type process struct {
+	host *Host
+	stop func() error
+}
+
+func runHost(t *testing.T, fs wal.FS, dir string, change func(*Config)) *process {
+	t.Helper()
+	r := &benchReceiver{}
+	cfg := Config{Shards: 3, Workers: 2, Node: 7, Owner: NewOwner(7, 1), Found: true, FS: fs, Dir: dir,
+		Topics: benchTopics{&Topic{ID: 1, Name: "t", Policy: DefaultPolicy()}}, Dispatcher: r, Machine: &rigMachine{},
+		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&cfg)
+	}
+	h, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	select {
+	case <-h.Started():
+	case err := <-done:
+		t.Fatal(err)
+	}
+	return &process{h, sync.OnceValue(func() error { cancel(); return <-done })}
+}
+
+// TestRunAndStop: every goroutine ends, and whoever waits is answered.
+func TestRunAndStop(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	fs, ctx := wal.NewMemFS(), context.Background()
+	p := runHost(t, fs, "data", nil)
+	const clients = 8
+	var wait sync.WaitGroup
+	acked := make([][]string, clients)
+	for c := range clients {
+		wait.Go(func() {
+			for i := 0; ; i++ {
+				id := fmt.Sprint("c", c, "-", i)
+				_, err := p.host.Do(ctx, Place("t", id, 3), &Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41}}, i%2 == 0)
+				if err != nil {
+					if !errors.Is(err, ErrStopped) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrNoLeader) {
+						t.Error(err)
+					}
+					return
+				}
+				acked[c] = append(acked[c], id)
+				if i == 50 && c == 0 {
+					go func() { _ = p.stop() }()
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.host.Propose(ctx, nil); !errors.Is(err, ErrStopped) {
+		t.Errorf("after the end: %v", err)
+	}
+	if err := p.host.NotReady(); !errors.Is(err, ErrStopped) {
+		t.Errorf("after the end: %v", err)
+	}
+	p.host.Drain(ctx)
+	again := runHost(t, fs, "data", func(c *Config) { c.Found, c.Owner = false, NewOwner(7, 2) })
+	for _, list := range acked {
+		for _, id := range list {
+			if v, err := again.host.Timer(ctx, Place("t", id, 3), 1, id); err != nil || v == nil {
+				t.Fatalf("I1: %s is gone: %v", id, err)
+			}
+		}
+	}
+	if err := again.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// failSyncs makes every sync of a file fail from now on, whoever does it.
+func failSyncs(fs *wal.MemFS, err error) {
+	fs.SetHook(func(_ int, op wal.Op, _ string) error {
+		if op == wal.OpSync {
+			return err
+		}
+		return nil
+	})
+}
+
+// TestRunFails: a storage error ends Run with that error, whenever it comes.
+func TestRunFails(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	broken := errors.New("input/output error")
+	for name, strike := range map[string]func(fs *wal.MemFS, p *process){
+		"while it serves": func(fs *wal.MemFS, p *process) {
+			failSyncs(fs, broken)
+			_, err := p.host.Do(context.Background(), 1, &Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: 1 << 41}}, true)
+			if err == nil {
+				t.Error("acknowledged")
+			}
+		},
+		"at the end": func(fs *wal.MemFS, _ *process) {
+			failSyncs(fs, broken)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := wal.NewMemFS()
+			p := runHost(t, fs, "data", nil)
+			strike(fs, p)
+			if err := p.stop(); !errors.Is(err, broken) {
+				t.Errorf("Run ended with %v", err)
+			}
+		})
+	}
+}
+
+// TestTwoHosts: two hosts of one process share nothing.
+func TestTwoHosts(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	ctx, dir := context.Background(), t.TempDir()
+	a := runHost(t, wal.OSFS{}, filepath.Join(dir, "a"), nil)
+	b := runHost(t, wal.OSFS{}, filepath.Join(dir, "b"), func(c *Config) { c.Node, c.Owner = 8, NewOwner(8, 1) })
+	add := func(p *process, id string) {
+		t.Helper()
+		got, err := p.host.Do(ctx, 1, &Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41}}, false)
+		if err != nil || got.Code != Created || got.Timer == nil || got.Timer.ID != id {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	add(a, "x")
+	add(b, "x")
+	add(b, "y")
+	if v, err := a.host.Timer(ctx, 1, 1, "y"); err != nil || v != nil {
+		t.Errorf("a has b's timer: %+v, %v", v, err)
+	}
+	if err := a.stop(); err != nil {
+		t.Error(err)
+	}
+	add(b, "z")
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMissingGroup: a directory that is known to have been founded, but holds nothing, is damage.
+func TestMissingGroup(t *testing.T) {
+	r := makeStand(t, wal.NewMemFS(), nil)
+	r.starts = 1
+	if err := r.open(); !errors.Is(err, errMissing) {
+		t.Errorf("%v", err)
+	}
+	r.starts = 0
+	r.mustOpen() // the lock is free, and the directory still fresh
+}
+
+func TestConfig(t *testing.T) {
+	for _, c := range []Config{{Shards: 0, Node: 1}, {Shards: 65536, Node: 1}, {Shards: 1}, {Shards: 1, Node: 1 << 40}} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%+v is taken", c)
+		}
+	}
+	h, err := New(Config{Shards: 1, Node: 1, Workers: 64})
+	if err != nil || len(h.workers) != 2 || h.cfg.MaxQueued != 20_000 || h.cfg.Clock.UntilWall(time.Now().Add(48*time.Hour).UnixMilli()) != time.Hour {
+		t.Errorf("%+v, %v", h, err)
+	}
+}

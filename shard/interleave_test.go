@@ -1,0 +1,368 @@
+package shard
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/wal"
+)
+
+// scripts is how many random scripts a test runs: CARILLON_SCRIPTS, else few in short mode.
+func scripts(t *testing.T, usual int) int {
+	if n, err := strconv.Atoi(os.Getenv("CARILLON_SCRIPTS")); err == nil && n > 0 {
+		return n
+	}
+	if testing.Short() {
+		return usual / 5
+	}
+	return usual
+}
+
+// known is what a script knows of one timer: what it asked for and what it was told.
+type known struct {
+	shard     ID
+	topic     TopicID
+	id        string
+	written   map[string]bool // payloads that were ever sent
+	fired     bool            // a fire was sent: the due time may be any
+	created   bool            // acknowledged
+	prevented bool            // cancelled, as acknowledged
+	dropped   bool            // its topic was closed by force
+	most      int             // attempts
+	starts    int
+}
+
+// script runs random operations against one host, and watches the invariants I1–I6 and I17.
+type script struct {
+	*stand
+	rand    *rand.Rand
+	timers  []*known
+	byID    map[string]*known
+	pending []*pendingOf
+	sent    map[string]bool // number and attempt of calls that were made
+	crashes int
+}
+
+type pendingOf struct {
+	*pending
+	of *known
+}
+
+func newScript(t *testing.T, seed uint64) *script {
+	s := &script{rand: rand.New(rand.NewPCG(seed, 99)), byID: map[string]*known{}, sent: map[string]bool{}}
+	shards := 1 + s.rand.IntN(2)
+	small := s.rand.IntN(2) == 0
+	s.stand = makeStand(t, wal.NewMemFS(), func(c *Config) {
+		c.Shards, c.Workers = shards, shards
+		if small {
+			smallLog(c)
+		}
+	})
+	s.bubble = true
+	for id := TopicID(1); id <= 3; id++ {
+		s.setTopic(id, false)
+	}
+	s.calls.onStart = s.watch
+	s.mustOpen()
+	return s
+}
+
+func (s *script) setTopic(id TopicID, paused bool) {
+	s.topic(id, func(p *Topic) {
+		p.Paused = paused
+		p.Policy.Callback.URL = fmt.Sprintf("http://receiver-%d/", s.rand.IntN(3))
+		p.Policy.MinBackoffMs, p.Policy.MaxBackoffMs, p.Policy.MaxAttempts = 50, 200, 3
+	})
+}
+
+// watch sees every call that starts.
+func (s *script) watch(c *rigCall) {
+	s.harvest()
+	k := s.byID[c.Job.ID]
+	payload := string(c.Job.Payload)
+	switch {
+	case k.prevented:
+		s.t.Fatalf("I5: %s starts after its cancel was answered prevented", k.id)
+	case !k.written[payload]:
+		s.t.Fatalf("I2: %s is delivered with %q, which nobody wrote", k.id, payload)
+	case !k.fired && payload != k.payload(c.Job.DueMs):
+		s.t.Fatalf("I6: %s is delivered with %q at due time %d", k.id, payload, c.Job.DueMs)
+	case c.Job.Attempts > k.most:
+		s.t.Fatalf("I17: %s makes attempt %d of %d", k.id, c.Job.Attempts, k.most)
+	}
+	if c.unsent {
+		return
+	}
+	key := fmt.Sprint(c.Shard, c.Job.Seq, " ", c.Job.Attempts)
+	if s.sent[key] {
+		s.t.Fatalf("I3: %s: attempt %d is made twice", k.id, c.Job.Attempts)
+	}
+	s.sent[key] = true
+	k.starts++
+}
+
+func (k *known) payload(dueMs int64) string { return fmt.Sprintf(`{"id":%q,"due":%d}`, k.id, dueMs) }
+
+// spec makes a spec whose payload names its due time.
+func (s *script) spec(k *known) *Spec {
+	due := s.clock.wallMs - 500 + s.rand.Int64N(2500)
+	p := k.payload(due)
+	k.written[p] = true
+	spec := &Spec{DueMs: due, Payload: []byte(p), PayloadKind: JSONPayload, Priority: uint8(s.rand.IntN(3))}
+	if s.rand.IntN(4) == 0 {
+		spec.HasExpiry, spec.ExpiresAfterMs = true, s.rand.Int64N(2000)
+	}
+	if s.rand.IntN(3) == 0 {
+		spec.Callback.URL = fmt.Sprintf("http://receiver-%d/", s.rand.IntN(3))
+	}
+	k.most = 3
+	if s.rand.IntN(4) == 0 {
+		spec.Retry.MaxAttempts, k.most = 1, max(k.most, 1)
+	}
+	return spec
+}
+
+func (s *script) send(k *known, cmd Command) {
+	cmd.Topic, cmd.ID = k.topic, k.id
+	if p, err := s.submit(k.shard, cmd); err == nil {
+		s.pending = append(s.pending, &pendingOf{p, k})
+	}
+}
+
+// harvest takes in the answers that have come.
+func (s *script) harvest() {
+	keep := s.pending[:0]
+	for _, p := range s.pending {
+		if !p.answered() {
+			keep = append(keep, p)
+			continue
+		}
+		if p.op.err != nil {
+			continue
+		}
+		switch p.op.result.Code {
+		case Created:
+			p.of.created = true
+		case Prevented:
+			p.of.prevented = true
+		}
+	}
+	s.pending = keep
+}
+
+func (s *script) any() *known {
+	if len(s.timers) == 0 {
+		return nil
+	}
+	return s.timers[max(0, len(s.timers)-1-s.rand.IntN(8))] // the latest are the lively ones
+}
+
+// act does one random thing.
+func (s *script) act() {
+	k := s.any()
+	n := s.rand.IntN(100)
+	switch {
+	case n < 16 || k == nil:
+		k = &known{shard: ID(1 + s.rand.IntN(len(s.host.groups)-1)), topic: TopicID(1 + s.rand.IntN(3)),
+			id: fmt.Sprint("t", len(s.timers)), written: map[string]bool{}}
+		s.timers = append(s.timers, k)
+		s.byID[k.id] = k
+		s.send(k, Command{Kind: Add, Spec: s.spec(k)})
+	case n < 26:
+		s.send(k, Command{Kind: Modify, Patch: &Patch{Spec: *s.spec(k), Due: true, Payload: true}})
+	case n < 36:
+		s.send(k, Command{Kind: Cancel})
+	case n < 40:
+		k.fired = true
+		s.send(k, Command{Kind: Fire})
+	case n < 55:
+		s.turn()
+	case n < 70:
+		s.step(time.Duration(1+s.rand.IntN(40)) * time.Millisecond)
+	case n < 76:
+		s.freeze = false
+		s.pass(time.Duration(s.rand.IntN(300)) * time.Millisecond)
+	case n < 86:
+		s.endCall()
+	case n < 97:
+		s.disturb()
+	default:
+		s.crash()
+	}
+	s.harvest()
+}
+
+func (s *script) endCall() {
+	if len(s.calls.running) == 0 {
+		return
+	}
+	c := s.calls.running[s.rand.IntN(len(s.calls.running))]
+	switch s.rand.IntN(6) {
+	case 0:
+		c.answer(410)
+	case 1:
+		delete(s.sent, fmt.Sprint(c.Shard, c.Job.Seq, " ", c.Job.Attempts))
+		s.byID[c.Job.ID].starts--
+		c.end(Attempt{NotSent: true})
+	case 2, 3:
+		c.answer(200)
+	default:
+		c.answer(500)
+	}
+}
+
+// disturb changes gates, topics, clocks and the disk's speed.
+func (s *script) disturb() {
+	to := s.calls.dest(fmt.Sprintf("http://receiver-%d/", s.rand.IntN(3)))
+	switch s.rand.IntN(8) {
+	case 0:
+		to.slots = s.rand.IntN(3)
+	case 1:
+		to.retryIn = time.Duration(s.rand.IntN(2)*s.rand.IntN(500)) * time.Millisecond
+	case 2, 3:
+		s.setTopic(TopicID(1+s.rand.IntN(3)), s.rand.IntN(2) == 0)
+		s.host.TopicsChanged()
+	case 4:
+		s.clock.wallMs += s.rand.Int64N(4000) - 2000
+	case 5:
+		s.freeze = !s.freeze
+	case 6:
+		g := s.host.groups[1+s.rand.IntN(len(s.host.groups)-1)]
+		if g.w.snapshot == nil && g.applied > foundingIndex {
+			g.w.beginSnapshot(g)
+			synctest.Wait()
+		}
+	case 7:
+		if s.rand.IntN(3) == 0 {
+			s.closeTopic()
+		}
+	}
+}
+
+// closeTopic drops all of topic 3 by force.
+func (s *script) closeTopic() {
+	for _, k := range s.timers {
+		k.dropped = k.dropped || k.topic == 3
+	}
+	for id := 1; id < len(s.host.groups); id++ {
+		if p, err := s.submit(ID(id), Command{Kind: CloseTopic, Topic: 3, Force: true}); err == nil {
+			s.pending = append(s.pending, &pendingOf{p, &known{}})
+		}
+	}
+}
+
+// crash ends the process: by a signal, or by a power cut that keeps what it likes of what was not synced.
+func (s *script) crash() {
+	s.harvest()
+	s.pending = nil
+	s.crashes++
+	s.abort()
+	if s.rand.IntN(3) == 0 {
+		s.fs.Kill()
+	} else {
+		keep := func() int { return 50 * s.rand.IntN(3) }
+		s.fs = s.fs.CrashClone(s.rand, wal.CrashOptions{KeepData: keep(), KeepSize: keep(), KeepNames: keep(),
+			BlockBytes: 512 << (3 * s.rand.IntN(2)), Garbage: s.rand.IntN(2) == 0})
+	}
+	s.freeze = false
+	s.step(time.Duration(s.rand.IntN(500)) * time.Millisecond)
+	s.mustOpen()
+	s.checkKept()
+}
+
+// checkKept is I1: whatever was acknowledged is there.
+func (s *script) checkKept() {
+	for _, k := range s.timers {
+		v := s.host.groups[k.shard].table.Read(k.topic, k.id)
+		switch {
+		case k.dropped || !k.created:
+		case v == nil:
+			s.t.Fatalf("I1: %s was acknowledged and is gone", k.id)
+		case k.prevented && v.State != Cancelled:
+			s.t.Fatalf("I5: %s was cancelled, as acknowledged, and is in state %d", k.id, v.State)
+		}
+	}
+}
+
+// finish opens all gates and lets everything end: nothing may be left behind.
+func (s *script) finish() {
+	s.freeze = false
+	for _, d := range s.calls.dests {
+		d.slots, d.retryIn = 0, 0
+	}
+	for id := TopicID(1); id <= 3; id++ {
+		s.setTopic(id, false)
+	}
+	for _, c := range append([]*rigCall(nil), s.calls.running...) {
+		c.answer(200)
+	}
+	s.calls.auto = 200
+	s.topicsChanged()
+	for _, d := range s.calls.dests { // those that waited for a slot get it
+		for len(d.queue) > 0 {
+			w := d.queue[0]
+			d.queue = d.queue[1:]
+			w.Granted(s.calls.permit(d, "granted at the end"))
+		}
+	}
+	s.pass(8 * time.Second)
+	s.harvest()
+	if len(s.pending) > 0 {
+		s.t.Fatalf("%d commands have no answer: the first is %+v", len(s.pending), s.pending[0].cmd)
+	}
+	s.checkKept()
+	for _, k := range s.timers {
+		v := s.host.groups[k.shard].table.Read(k.topic, k.id)
+		if v == nil {
+			continue
+		}
+		if !v.State.Over() {
+			s.t.Fatalf("I14: %s is still in state %d, due %d ms ago, next %d: %+v", k.id, v.State, s.clock.wallMs-v.DueMs, s.clock.wallMs-v.NextMs, v)
+		}
+		if k.starts > v.Attempts {
+			s.t.Fatalf("I17: %s was called %d times and counts %d attempts", k.id, k.starts, v.Attempts)
+		}
+	}
+	s.audit()
+	for _, g := range s.host.groups[1:] {
+		for h, f := range g.lead.flights {
+			s.t.Fatalf("handle %d: a flight in phase %d never ended", h, f.phase)
+		}
+	}
+	for _, w := range s.host.workers {
+		if n := w.queued.Load(); n != 0 {
+			s.t.Fatalf("%d operations are counted as waiting", n)
+		}
+	}
+}
+
+// TestI5Interleavings: random scripts of changes, calls, gates, clocks and crashes.
+func TestI5Interleavings(t *testing.T) {
+	count, steps := scripts(t, 20), 200
+	for seed := range uint64(count) {
+		ok := t.Run("", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript(t, seed)
+				defer func() {
+					s.abort()
+					if t.Failed() {
+						t.Logf("seed %d", seed)
+					}
+				}()
+				for range steps {
+					s.act()
+				}
+				s.finish()
+			})
+		})
+		if !ok {
+			t.Fatalf("seed %d: %s", seed, strings.TrimSpace("CARILLON_SCRIPTS sets how many are run"))
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package shard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestPlaceGolden: where an id lives never changes, or timers of older builds would be lost.
+func TestPlaceGolden(t *testing.T) {
+	f := func(topic, id string, p int, want ID) {
+		t.Helper()
+		if got := Place(topic, id, p); got != want {
+			t.Errorf("Place(%q, %q, %d) = %d, want %d", topic, id, p, got, want)
+		}
+	}
+	f("orders", "a", 16, 2)
+	f("orders", "order-77", 16, 6)
+	f("orders", "{order-77}remind", 16, 6)
+	f("orders", "a", 65535, 51541)
+	f("orders", "s000a-00000000000000000000", 16, 11)
+	f("orders", "sffff-00000000000000000000", 16, 16)
+	f("orders", "S000a-00000000000000000000", 16, 8) // not one of ours: by hash
+	for _, topic := range []string{"a", "orders"} {
+		if Place(topic, "{k}x", 64) != Place(topic, "{k}y", 64) || Place(topic, "{k}", 64) != Place(topic, "k", 64) {
+			t.Error("timers of one key live in different shards")
+		}
+	}
+}
+
+func TestNewID(t *testing.T) {
+	for _, shard := range []ID{1, 2, 11, 256, 65535} {
+		id := NewID(shard, 0x0123456789abcdef, 0xfedcba9876543210)
+		if len(id) != idLen || Place("any", id, 65535) != shard {
+			t.Errorf("%s of shard %d is in %d", id, shard, Place("any", id, 65535))
+		}
+	}
+	if got, want := NewID(11, 0x0123456789abcdef, 0xfedcba9876543210), "s000a-ffjnq4uc5qggc85r1jq5"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := KeyedID("order-77", 1, 2); Place("t", got, 64) != Place("t", "{order-77}", 64) || len(got) != len("{order-77}")+20 {
+		t.Error(got)
+	}
+	seen := map[string]bool{}
+	for i := range uint64(1000) {
+		seen[NewID(1, i, i<<20)] = true
+	}
+	if len(seen) != 1000 {
+		t.Errorf("%d of 1000 differ", len(seen))
+	}
+}
+
+func TestUID(t *testing.T) {
+	if got := UID(1, 1, 0xabc); got != "0001-1-00000abc" {
+		t.Error(got)
+	}
+	if got := UID(65535, 1<<47, 0xffffffff); got != "ffff-800000000000-ffffffff" {
+		t.Error(got)
+	}
+}
+
+func TestKeyOf(t *testing.T) {
+	f := func(id, key string, has bool) {
+		t.Helper()
+		if k, h := KeyOf(id); k != key || h != has {
+			t.Errorf("%q: %q, %t", id, k, h)
+		}
+	}
+	f("a", "a", false)
+	f("{k}x", "k", true)
+	f("{k", "{k", false)
+	f("{}x", "", true)
+	f("x{k}", "x{k}", false)
+}
+
+func TestOwner(t *testing.T) {
+	a, b := NewOwner(7, 1), NewOwner(7, 2)
+	if a == b || !sameNode(a, b) || sameNode(a, NewOwner(8, 1)) || sameNode(0, 0) {
+		t.Error("owners of nodes 7 and 8")
+	}
+}
+
+// TestNotReady: ready means that every shard has fired its canary lately.
+func TestNotReady(t *testing.T) {
+	r := newStand(t, func(c *Config) { c.Shards = 2 })
+	if err := r.host.NotReady(); err != ErrRecovering {
+		t.Errorf("before it started: %v", err)
+	}
+	close(r.host.started)
+	r.pass(time.Second)
+	if err := r.host.NotReady(); err != nil {
+		t.Errorf("after a second: %v", err)
+	}
+	r.pass(time.Minute)
+	if err := r.host.NotReady(); err != nil {
+		t.Errorf("after a minute: %v", err)
+	}
+	r.freeze = true
+	r.pass(canaryLate + canaryEach)
+	late, ok := r.host.NotReady().(*CanaryError)
+	if !ok || late.Shard != 1 || late.Late < canaryLate || late.Error() != fmt.Sprintf("shard 1 fired its canary timer %s ago", late.Late.Round(time.Second)) {
+		t.Errorf("while the disk hangs: %v", r.host.NotReady())
+	}
+	r.freeze = false
+	r.pass(canaryEach + time.Second)
+	if err := r.host.NotReady(); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+	if n := len(r.observer.latenessMs); n != 0 {
+		t.Errorf("%d canaries count as timers", n)
+	}
+}

@@ -1,0 +1,299 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func (r *stand) list(q Query) []*Timer {
+	r.t.Helper()
+	q.Topic = 1
+	var got []*Timer
+	r.blocking(func() {
+		var err error
+		if got, err = r.host.List(r.t.Context(), 1, &q); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return got
+}
+
+// TestListFindsLeasedAmongScheduled: what is filtered out must not crowd out what is asked for.
+func TestListFindsLeasedAmongScheduled(t *testing.T) {
+	r := newStand(t, nil)
+	for i := range 50 {
+		r.add(fmt.Sprint("early", i), time.Hour)
+	}
+	r.add("leased", 0, func(s *Spec) { s.DueMs = r.clock.wallMs })
+	r.do(Command{Kind: Modify, ID: "early7", Patch: &Patch{Due: true, Spec: Spec{DueMs: r.clock.wallMs + 2*3600_000}}})
+	r.do(Command{Kind: Fire, ID: "early7"})
+	if n := len(r.calls.running); n != 2 {
+		t.Fatalf("%d calls", n)
+	}
+	// Ordered by due time the leased ones come first here; ask from the back, too.
+	if got := r.list(Query{States: 1 << Leased, Limit: 3}); len(got) != 2 {
+		t.Errorf("%d leased timers, want 2", len(got))
+	}
+	r.pass(time.Second)
+	for i := range 20 {
+		r.add(fmt.Sprint("past", i), -time.Hour, url("http://shut/"))
+		r.calls.dest("http://shut/").retryIn = time.Hour
+	}
+	if got := r.list(Query{States: 1 << Leased, Limit: 3}); len(got) != 3 && len(got) != 2 || got[0].State != Leased {
+		t.Errorf("%d leased timers behind scheduled ones, want 2 or 3", len(got))
+	}
+}
+
+// TestListScheduledBehindOrphans: leases of a former leader, which are no flights here, must not crowd out either.
+func TestListScheduledBehindOrphans(t *testing.T) {
+	r := newStand(t, nil)
+	for i := range 20 {
+		r.add(fmt.Sprint("orphan", i), 0)
+	}
+	for i := range 5 {
+		r.add(fmt.Sprint("later", i), time.Hour)
+	}
+	r.change = func(c *Config) { c.Owner = NewOwner(8, 1) }
+	r.restart()
+	if got := r.list(Query{States: 1 << Scheduled, Limit: 5}); len(got) != 5 {
+		t.Errorf("%d scheduled timers, want 5", len(got))
+	}
+	if got := r.list(Query{States: 1 << Leased, Limit: 100}); len(got) != 20 {
+		t.Errorf("%d leased timers, want 20", len(got))
+	}
+}
+
+// TestListIsNeverShort: a page is full as long as there is more, whatever changes while it is gathered.
+func TestListIsNeverShort(t *testing.T) {
+	const timers = 2*scanSlots + 100
+	r := newStand(t, func(c *Config) { c.MaxQueued = timers })
+	for i := range timers {
+		r.mustSubmit(Command{Kind: Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &Spec{DueMs: 1 << 41}})
+	}
+	r.settle()
+	done := make(chan []*Timer)
+	go func() {
+		list, err := r.host.List(t.Context(), 1, &Query{Topic: 1, States: 1 << Scheduled, Limit: 20})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- list
+	}()
+	<-r.host.workers[0].box.wake
+	r.turn() // the first slice
+	for i := range 15 {
+		r.mustSubmit(Command{Kind: Cancel, Topic: 1, ID: fmt.Sprintf("t%06d", i)})
+	}
+	r.settle()
+	if list := <-done; len(list) != 20 || list[0].ID != "t000015" || list[19].ID != "t000034" {
+		t.Errorf("%d timers", len(list))
+	}
+}
+
+// TestLinearizableRead: a read that comes after an answer sees what was answered, also one of the same turn.
+func TestLinearizableRead(t *testing.T) {
+	r := newStand(t, nil)
+	for i := range 20 {
+		id := fmt.Sprint("t", i)
+		p := r.mustSubmit(Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41}})
+		for !p.answered() {
+			r.turn()
+		}
+		var found *Timer
+		rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: rigWaiter(), serve: func(g *group, _ int) bool {
+			found = g.table.Read(1, id)
+			return true
+		}}
+		r.ask(rd)
+		if found == nil {
+			t.Fatalf("%s was acknowledged and is not read", id)
+		}
+	}
+}
+
+// TestListInSlices: a long list holds up no other operation.
+func TestListInSlices(t *testing.T) {
+	const timers = 100_000
+	r := newStand(t, func(c *Config) { c.MaxQueued = timers })
+	for i := range timers {
+		r.mustSubmit(Command{Kind: Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &Spec{DueMs: 1 << 41}})
+	}
+	r.settle()
+	var got []*Timer
+	var top Top
+	var from Handle
+	slices, q := 0, &Query{Topic: 1, States: 1 << Scheduled, Limit: 10}
+	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: rigWaiter(), serve: func(g *group, budget int) (done bool) {
+		slices++
+		if from, done = g.table.Scan(q, from, budget, &top); done {
+			for _, f := range top.Take(g.table, q) {
+				got = append(got, f.Timer)
+			}
+		}
+		return done
+	}}
+	r.host.workers[0].box.post(rd)
+	p := r.mustSubmit(Command{Kind: Cancel, Topic: 1, ID: "t000007"})
+	for turns := 0; !p.answered(); turns++ {
+		if turns > 3 {
+			t.Fatal("a cancel waits for a list")
+		}
+		r.turn()
+	}
+	if rd.err != nil || got != nil {
+		t.Error("the list was done at once")
+	}
+	r.settle()
+	if want := timers/scanSlots + 1; slices != want || len(got) != 9 || got[0].ID != "t000000" {
+		t.Errorf("%d slices, want %d; %d timers", slices, want, len(got))
+	}
+}
+
+// TestReadLimits: reads that cannot be answered end with an error that says why.
+func TestReadLimits(t *testing.T) {
+	r := newStand(t, nil)
+	r.deposed()
+	noLeader := &read{group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: rigWaiter(), serve: func(*group, int) bool { return true }}
+	r.host.workers[0].box.post(noLeader)
+	r.turn()
+	r.freeze = true
+	r.pass(1100 * time.Millisecond)
+	if !errors.Is(noLeader.err, ErrNoLeader) {
+		t.Errorf("without a leader: %v", noLeader.err)
+	}
+	r.freeze = false
+	r.pass(5 * time.Second)
+	endless := &read{group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: rigWaiter(), serve: func(*group, int) bool { return false }}
+	r.host.workers[0].box.post(endless)
+	for range 10 {
+		r.turn()
+	}
+	r.step(1100 * time.Millisecond)
+	r.turn()
+	if !errors.Is(endless.err, ErrOverloaded) {
+		t.Errorf("a list that does not end: %v", endless.err)
+	}
+	r.settle()
+}
+
+// TestHostClient runs the blocking methods against two workers.
+func TestHostClient(t *testing.T) {
+	r := newStand(t, func(c *Config) { c.Shards, c.Workers = 3, 2 })
+	ops := make([]Op, 30)
+	for i := range ops {
+		ops[i] = Op{Shard: ID(1 + i%3), Command: &Command{Kind: Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &Spec{DueMs: 1 << 41}}}
+	}
+	ops[5].Shard, ops[5].Command.ID = ops[2].Shard, ops[2].Command.ID
+	ops[5].Command.Content = 9
+	r.blocking(func() {
+		ctx := t.Context()
+		r.host.DoAll(ctx, ops)
+		if got, err := r.host.Do(ctx, 1, &Command{Kind: Cancel, Topic: 1, ID: "t0"}, false); err != nil || got.Code != Prevented {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if v, err := r.host.Timer(ctx, 1, 1, "t0"); err != nil || v.State != Cancelled {
+			t.Errorf("%+v, %v", v, err)
+		}
+		if v, err := r.host.Timer(ctx, 1, 1, "nobody"); err != nil || v != nil {
+			t.Errorf("%+v, %v", v, err)
+		}
+		if c, err := r.host.Counts(ctx, 1); err != nil || c.Scheduled != 28 {
+			t.Errorf("%+v, %v", c, err)
+		}
+		if v, err := r.host.Propose(ctx, []byte("x")); err != nil || v != any(1) {
+			t.Errorf("%v, %v", v, err)
+		}
+		if s := r.host.Stats(); s.Scheduled != 28 || s.Leads != 4 {
+			t.Errorf("%+v", s)
+		}
+		r.host.Drain(ctx)
+	})
+	for i, o := range ops {
+		want := Created
+		if i == 5 {
+			want = Exists
+		}
+		if o.Err != nil || o.Result.Code != want || o.Result.Timer == nil {
+			t.Errorf("op %d: %+v", i, o)
+		}
+	}
+}
+
+// TestTurnFitsAFrame: however much waits, a turn writes no frame that the log refuses.
+func TestTurnFitsAFrame(t *testing.T) {
+	const shards, each = 20, 8
+	r := newStand(t, func(c *Config) { c.Shards = shards })
+	payload := []byte(strings.Repeat("x", 512<<10))
+	var list []*pending
+	for s := range shards {
+		for i := range each {
+			p, err := r.submit(ID(s+1), Command{Kind: Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &Spec{DueMs: 1 << 41, Payload: payload}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, p)
+		}
+	}
+	r.settle()
+	if err := r.failure(); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range list {
+		if !p.answered() || p.op.err != nil {
+			t.Fatalf("%d: %v", i, p.op.err)
+		}
+	}
+}
+
+// TestI15StaleEntriesGo: what was queued and has changed since does not pile up behind a gate that stays shut.
+func TestI15StaleEntriesGo(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(1, func(p *Topic) { p.Paused = true })
+	r.topicsChanged()
+	r.add("a", 0)
+	later := func(d time.Duration) *Patch {
+		return &Patch{Due: true, Spec: Spec{DueMs: r.clock.wallMs + d.Milliseconds()}}
+	}
+	for range 5000 {
+		r.do(Command{Kind: Modify, ID: "a", Patch: later(0)})
+	}
+	r.pass(sweepEach + time.Second)
+	if n := r.queued(1); n > 1000 {
+		t.Errorf("%d entries are queued for one timer", n)
+	}
+	r.clock.wallMs += 10 * time.Hour.Milliseconds() // and back: all that comes is in the wheel's past
+	r.pass(time.Second)
+	r.clock.wallMs -= 10 * time.Hour.Milliseconds()
+	for range 5000 {
+		r.do(Command{Kind: Modify, ID: "a", Patch: later(time.Hour)})
+	}
+	r.pass(sweepEach + time.Second)
+	if n := r.lead().later.len(); n > 1000 {
+		t.Errorf("%d entries wait for later for one timer", n)
+	}
+	r.topic(1, nil)
+	r.topicsChanged()
+	r.pass(time.Hour)
+	r.wantCalls("a")
+	r.audit()
+}
+
+// TestTopicChangesDoNotMultiply: timers with an expiry are queued once, however often their topic changes.
+func TestTopicChangesDoNotMultiply(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(1, func(p *Topic) { p.Paused = true })
+	r.topicsChanged()
+	for i := range 20 {
+		r.add(fmt.Sprint("t", i), -50*time.Minute, expires(time.Hour))
+	}
+	for range 30 {
+		r.topic(1, func(p *Topic) { p.Paused = true })
+		r.topicsChanged()
+	}
+	if n := r.queued(1); n != 20 {
+		t.Errorf("%d entries are queued for 20 timers", n)
+	}
+}

@@ -1,0 +1,239 @@
+package shard
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// deposed makes the shard's leader believe that there is a newer term. It stands again after an election time-out.
+func (r *stand) deposed() {
+	r.t.Helper()
+	g := r.host.groups[1]
+	err := g.raft.Step(&pb.Message{Type: pb.MsgAppResp.Enum(), From: &g.replica, To: &g.replica, Term: new(g.hard.term + 1)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	g.w.touchNext(g)
+	r.settle()
+	if g.serving || g.lead.active {
+		r.t.Fatal("it still leads")
+	}
+}
+
+func TestRestartResolvesOwnLeases(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(1, func(p *Topic) { p.Policy.MaxAttempts = 3 })
+	r.add("a", 0)
+	if c := r.one(); c.Job.Attempts != 1 {
+		t.Error(c.Job.Attempts)
+	}
+	for attempt := 2; attempt <= 3; attempt++ { // at once, also when no process lives long
+		r.restart()
+		if c := r.one(); c.Job.Attempts != attempt || c.mono != r.clock.mono {
+			t.Errorf("after a restart: attempt %d, want %d", c.Job.Attempts, attempt)
+		}
+	}
+	r.restart()
+	r.wantCalls("")
+	r.wantState("a", "dead max_attempts 3")
+	if v := r.timer("a"); v.LastError != interrupted {
+		t.Errorf("last error %q", v.LastError)
+	}
+}
+
+// TestRestartTwiceInARow: a process that dies before it has resolved the leases of the one before leaves them to the next.
+func TestRestartTwiceInARow(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0)
+	r.one()
+	r.kill()
+	r.starts++
+	short := makeStand(t, r.fs, nil)
+	short.starts, short.clock, short.freeze = r.starts, r.clock, true
+	if err := short.open(); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // until the takeover is applied, and not a turn longer
+		short.freeze = short.host.groups[1].serving
+		short.turn()
+		if short.freeze {
+			break
+		}
+	}
+	if !short.host.groups[1].serving {
+		t.Fatal("it never took over")
+	}
+	r.starts = short.starts
+	short.kill()
+	r.mustOpen()
+	if c := r.one(); c.Job.Attempts != 2 {
+		t.Errorf("attempt %d, want 2 at once", c.Job.Attempts)
+	}
+}
+
+// TestRestartWaitsOutOthersLeases: the lease of another node's process is waited out in full, on the monotonic clock.
+func TestRestartWaitsOutOthersLeases(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0)
+	r.one()
+	r.change = func(c *Config) { c.Owner = NewOwner(8, 1) }
+	r.restart()
+	r.wantCalls("")
+	r.clock.wallMs += 2 * maxLease.Milliseconds() // the wall clock proves nothing
+	r.pass(maxLease - time.Second)
+	r.wantCalls("")
+	r.pass(2 * time.Second)
+	if c := r.one(); c.Job.Attempts != 2 {
+		t.Errorf("attempt %d, want 2", c.Job.Attempts)
+	}
+}
+
+// TestReelectedLeavesItsOwnCalls: a process that leads again knows that its own calls may still run.
+func TestReelectedLeavesItsOwnCalls(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0)
+	r.add("b", time.Minute)
+	c := r.one()
+	r.deposed()
+	r.pass(5 * time.Second)
+	if !r.host.groups[1].serving {
+		t.Fatal("it does not lead again")
+	}
+	r.wantCalls("")
+	r.pass(time.Minute)
+	r.wantCalls("b")
+	c.answer(200)
+	r.settle()
+	r.wantState("a", "done 1")
+	r.audit()
+}
+
+// TestCallEndsBetweenReigns: its outcome cannot be committed, so the attempt counts as interrupted.
+func TestCallEndsBetweenReigns(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0)
+	c := r.one()
+	r.deposed()
+	c.answer(200)
+	r.pass(5 * time.Second)
+	if c := r.one(); c.Job.Attempts != 2 {
+		t.Errorf("attempt %d, want 2", c.Job.Attempts)
+	}
+	r.audit()
+}
+
+// TestReelectedForgetsNothing: what a reign took out of the wheel and did not finish, the next reign finds.
+func TestReelectedForgetsNothing(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(1, func(p *Topic) { p.Policy.DeadRetentionMs = 60_000 })
+	r.add("gone", 0)
+	r.one().answer(410)
+	r.settle()
+	r.add("held", 60*time.Second+500*time.Millisecond)
+	r.add("proposed", 60*time.Second+530*time.Millisecond)
+	r.add("expired", 60*time.Second+490*time.Millisecond, expires(10*time.Millisecond), url("http://shut/"))
+	r.calls.dest("http://shut/").retryIn = time.Hour
+	r.pass(60*time.Second + 505*time.Millisecond - 25*time.Millisecond)
+	r.freeze = true
+	r.pass(30 * time.Millisecond)
+	r.deposed()
+	r.freeze = false
+	r.pass(5 * time.Second)
+	r.wantCalls("held proposed")
+	r.wantState("expired", "dead expired 0")
+	r.wantState("gone", "none")
+	r.audit()
+}
+
+// TestDueWhileDown: after an outage the overdue go in due order, and half of what goes is fresh.
+func TestDueWhileDown(t *testing.T) {
+	r := newStand(t, nil)
+	for i := range 50 {
+		r.add(fmt.Sprintf("old%02d", i), time.Duration(i+1)*time.Second)
+	}
+	r.kill()
+	r.step(time.Hour)
+	r.calls.dest("http://receiver-1/").slots = 1
+	r.mustOpen()
+	for i := range 10 {
+		r.add(fmt.Sprintf("new%02d", i), 0)
+	}
+	var order []string
+	for range 60 {
+		c := r.one()
+		order = append(order, c.Job.ID)
+		c.answer(200)
+		r.settle()
+	}
+	last := map[string]string{}
+	for _, id := range order {
+		kind := id[:3]
+		if id < last[kind] {
+			t.Errorf("%s after %s", id, last[kind])
+		}
+		last[kind] = id
+	}
+	if head := strings.Join(order[:24], " "); !strings.Contains(head, "new09") {
+		t.Errorf("the last of ten fresh timers was not among the first 24: %s", head)
+	}
+	r.audit()
+}
+
+// TestI12LogAloneIsLiveState: replaying the log gives the state, bit by bit.
+func TestI12LogAloneIsLiveState(t *testing.T) {
+	r := newStand(t, nil)
+	r.calls.auto = 200
+	for i := range 200 {
+		r.add(fmt.Sprint("t", i), time.Duration(i)*100*time.Millisecond)
+	}
+	r.pass(5 * time.Second)
+	for i := 100; i < 150; i++ {
+		r.do(Command{Kind: Cancel, ID: fmt.Sprint("t", i)})
+	}
+	live, applied := r.table().Hash(), r.host.groups[1].applied
+	clone := makeStand(t, r.fs.CrashClone(calm{}, zeroLoss), nil)
+	clone.starts, clone.clock = 1, r.clock
+	if err := clone.recoverOnly(); err != nil {
+		t.Fatal(err)
+	}
+	g := clone.host.groups[1]
+	// What was committed since the last record of a commit index is in the log's tail: raft applies it when it leads.
+	for _, e := range g.store.entries {
+		if e.GetIndex() > applied || g.table == nil {
+			break
+		}
+		if len(e.Data) > 0 {
+			if _, err := g.table.Apply(e.Data, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := g.table.Hash(); got != live {
+		t.Errorf("hash %x from the log, %x live", got, live)
+	}
+	if err := g.table.Audit(false); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEqualLogEqualBytes: the same script writes the same bytes.
+func TestEqualLogEqualBytes(t *testing.T) {
+	run := func() (uint64, string) {
+		r := newStand(t, func(c *Config) { c.Shards, c.Workers = 3, 2 })
+		r.calls.auto = 500
+		for i := range 100 {
+			r.add(fmt.Sprint("t", i), time.Duration(i)*10*time.Millisecond)
+		}
+		r.pass(3 * time.Second)
+		return r.table().Hash(), r.files()
+	}
+	h1, b1 := run()
+	h2, b2 := run()
+	if h1 != h2 || b1 != b2 {
+		t.Errorf("hashes %x, %x; %d and %d bytes of files, equal: %t", h1, h2, len(b1), len(b2), b1 == b2)
+	}
+}

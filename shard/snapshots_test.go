@@ -1,0 +1,359 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"carillon/wal"
+)
+
+// smallLog makes generations of 16 KiB, so that a few hundred changes fill some.
+func smallLog(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 16<<10, 4<<10 }
+
+// fill makes changes until the log has so many generations more.
+func (r *stand) fill(generations uint64) {
+	r.t.Helper()
+	for to, n := r.host.stream.Generation()+generations, 0; r.host.stream.Generation() < to; n++ {
+		r.do(Command{Kind: Put, ID: fmt.Sprint("fill", n%50), Spec: &Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 500))}})
+	}
+}
+
+// snapshots lets time pass until every group has had its snapshots, and drops what the log needs no more.
+func (r *stand) snapshots() {
+	r.t.Helper()
+	r.pass(settleAfter + time.Second)
+	if err := r.host.dropLog(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *stand) oldest() uint64 { return r.host.stream.Generations()[0].Gen }
+
+func (r *stand) snapshotFiles(id ID) []wal.SnapshotInfo {
+	r.t.Helper()
+	all, err := wal.Snapshots(r.fs, r.host.snapshotDir())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var list []wal.SnapshotInfo
+	for _, s := range all {
+		if s.Shard == uint32(id) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// TestI12SnapshotAndLog: a state that comes from a snapshot and the rest of the log is the live one, and old generations go.
+func TestI12SnapshotAndLog(t *testing.T) {
+	bubbleStand(t, smallLog, func(r *stand) {
+		r.add("kept", time.Hour)
+		r.fill(12)
+		r.snapshots()
+		if n := len(r.snapshotFiles(1)); n == 0 || r.observer.snapshots == 0 {
+			t.Fatalf("%d snapshots", n)
+		}
+		r.fill(6)
+		r.snapshots()
+		if r.oldest() == 1 {
+			t.Error("the first generation is still there")
+		}
+		r.add("later", time.Hour)
+		live := r.table().Hash()
+		r.kill()
+		r.freeze = true
+		if err := r.open(); err != nil {
+			t.Fatal(err)
+		}
+		r.freeze = false
+		r.settle()
+		r.wantState("kept", "scheduled 0")
+		r.wantState("later", "scheduled 0")
+		// The takeover and a canary came on top: take both off by comparing with the same host's next life.
+		if r.table().Hash() == live {
+			t.Error("no takeover")
+		}
+		r.audit()
+	})
+}
+
+// TestI12Hash: recovering twice, with and without the snapshots' help, gives one state.
+func TestI12Hash(t *testing.T) {
+	bubbleStand(t, func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 64<<10, 16<<10 }, func(r *stand) {
+		r.fill(3)
+		w := r.host.workers[0]
+		w.beginSnapshot(r.host.groups[1])
+		for n := 0; w.snapshot != nil; n++ {
+			r.do(Command{Kind: Put, ID: fmt.Sprint("while", n), Spec: &Spec{DueMs: 1 << 41}})
+			r.pass(tickInterval)
+		}
+		r.fill(1)
+		with := makeStand(t, r.fs.CrashClone(calm{}, zeroLoss), r.change)
+		without := makeStand(t, r.fs.CrashClone(calm{}, zeroLoss), r.change)
+		for _, s := range r.snapshotFiles(1) {
+			if err := without.fs.Remove(r.host.snapshotDir() + "/" + s.Name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var hashes []uint64
+		for _, s := range []*stand{with, without} {
+			s.starts, s.clock, s.freeze = 1, r.clock, true
+			if err := s.open(); err != nil {
+				t.Fatal(err)
+			}
+			hashes = append(hashes, s.table().Hash())
+			if with == s && s.host.groups[1].files.newest == 0 {
+				t.Error("the snapshot was not used")
+			}
+		}
+		if hashes[0] != hashes[1] {
+			t.Errorf("hash %x with the snapshot, %x from the log alone", hashes[0], hashes[1])
+		}
+	})
+}
+
+// TestDamagedSnapshot: the one before it and the log cover for the newest; without both the host refuses.
+func TestDamagedSnapshot(t *testing.T) {
+	bubbleStand(t, smallLog, func(r *stand) {
+		r.add("first", time.Hour)
+		r.fill(8)
+		r.snapshots()
+		r.fill(8)
+		r.snapshots()
+		r.add("last", time.Hour)
+		list := r.snapshotFiles(1)
+		if len(list) != 2 || r.oldest() == 1 {
+			t.Fatalf("%d snapshots, log from generation %d", len(list), r.oldest())
+		}
+		r.kill()
+		damage := func(s wal.SnapshotInfo) {
+			if err := r.fs.FlipBit(r.host.snapshotDir()+"/"+s.Name, s.Bytes*4); err != nil {
+				t.Fatal(err)
+			}
+		}
+		damage(list[0])
+		r.mustOpen()
+		if r.log.Len() == 0 || !strings.Contains(r.log.String(), list[0].Name) {
+			t.Errorf("the log does not name the damaged file: %s", r.log.String())
+		}
+		r.wantState("first", "scheduled 0")
+		r.wantState("last", "scheduled 0")
+		r.audit()
+		r.kill()
+		damage(list[1])
+		if err := r.open(); err == nil {
+			t.Error("it starts without a snapshot that is whole")
+		}
+	})
+}
+
+// TestDamagedSnapshotOfIdleShard: when the log has nothing left after a damaged snapshot, an older one must not pass for the state.
+func TestDamagedSnapshotOfIdleShard(t *testing.T) {
+	bubbleStand(t, smallLog, func(r *stand) {
+		g := r.host.groups[1]
+		r.add("first", time.Hour)
+		r.take(g)
+		r.add("second", time.Hour)
+		r.take(g)
+		g.canary.next = 1 << 62 // idle from here on
+		if g.files.newest != g.applied {
+			t.Fatalf("snapshot at %d of %d", g.files.newest, g.applied)
+		}
+		r.fillMeta(8)
+		r.snapshots()
+		if g.files.older != g.files.newest || r.oldest() == 1 {
+			t.Fatalf("older %d, newest %d, log from generation %d: it still pins the log", g.files.older, g.files.newest, r.oldest())
+		}
+		list := r.snapshotFiles(1)
+		r.kill()
+		if err := r.fs.FlipBit(r.host.snapshotDir()+"/"+list[0].Name, list[0].Bytes*4); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.open(); err == nil {
+			t.Errorf("it starts; timer second is %s", r.state("second"))
+		}
+	})
+}
+
+// take writes a snapshot of a group now.
+func (r *stand) take(g *group) {
+	r.t.Helper()
+	g.w.beginSnapshot(g)
+	for n := 0; g.w.snapshot != nil; n++ {
+		if n > 1000 {
+			r.t.Fatal("the snapshot does not end")
+		}
+		r.turn()
+	}
+	r.settle()
+}
+
+// fillMeta is fill with commands of the meta group.
+func (r *stand) fillMeta(generations uint64) {
+	for to := r.host.stream.Generation() + generations; r.host.stream.Generation() < to; {
+		if _, err := r.propose(strings.Repeat("m", 500)); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func (r *stand) propose(cmd string) (any, error) {
+	o := &metaOp{group: r.host.groups[Meta], cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: rigWaiter()}
+	if err := o.group.w.box.offer(o); err != nil {
+		return nil, err
+	}
+	r.settle()
+	select {
+	case <-o.wait.ch:
+		return o.result, o.err
+	default:
+		return nil, errors.New("no answer yet")
+	}
+}
+
+// TestSnapshotWhileBusy: changes that are made while a snapshot is written are not in it, and not lost.
+func TestSnapshotWhileBusy(t *testing.T) {
+	bubbleStand(t, nil, func(r *stand) {
+		for i := range 300 {
+			r.add(fmt.Sprint("t", i), time.Hour, func(s *Spec) { s.Payload = []byte(strings.Repeat("p", 20_000)) })
+		}
+		g := r.host.groups[1]
+		w := g.w
+		w.beginSnapshot(g)
+		at, slices := g.applied, 0
+		for ; w.snapshot != nil; slices++ {
+			r.mustSubmit(Command{Kind: Cancel, Topic: 1, ID: fmt.Sprint("t", slices)})
+			r.mustSubmit(Command{Kind: Add, Topic: 1, ID: fmt.Sprint("new", slices), Spec: &Spec{DueMs: 1 << 41}})
+			r.turn()
+		}
+		r.settle()
+		if slices < 5 || g.files.newest != at || g.applied < at+uint64(slices) {
+			t.Errorf("%d turns, snapshot at %d, begun at %d, applied %d", slices, g.files.newest, at, g.applied)
+		}
+		r.restart()
+		for i := range slices {
+			r.wantState(fmt.Sprint("t", i), "cancelled 0")
+			r.wantState(fmt.Sprint("new", i), "scheduled 0")
+		}
+		r.wantState(fmt.Sprint("t", slices), "scheduled 0")
+		r.audit()
+	})
+}
+
+// TestSnapshotWriteError: the log goes on growing until a later snapshot succeeds.
+func TestSnapshotWriteError(t *testing.T) {
+	bubbleStand(t, smallLog, func(r *stand) {
+		r.add("a", time.Hour)
+		broken := errors.New("no such luck")
+		r.fs.SetHook(func(_ int, op wal.Op, name string) error {
+			if op == wal.OpWrite && strings.Contains(name, "snapshots/") {
+				return broken
+			}
+			return nil
+		})
+		r.fill(8)
+		r.snapshots()
+		if n := len(r.snapshotFiles(1)); n != 0 || r.oldest() != 1 || r.failure() != nil {
+			t.Errorf("%d snapshots, log from generation %d, failure %v", n, r.oldest(), r.failure())
+		}
+		if !strings.Contains(r.log.String(), "no such luck") {
+			t.Error("nobody is told")
+		}
+		r.fs.SetHook(nil)
+		r.pass(snapshotRetry)
+		r.snapshots()
+		r.fill(8)
+		r.snapshots()
+		if n := len(r.snapshotFiles(1)); n == 0 || r.oldest() == 1 {
+			t.Errorf("%d snapshots, log from generation %d", n, r.oldest())
+		}
+		r.restart()
+		r.wantState("a", "scheduled 0")
+	})
+}
+
+// TestIdleShardsPinNothing: shards that nobody uses let the log go, and are still there after it.
+func TestIdleShardsPinNothing(t *testing.T) {
+	bubbleStand(t, func(c *Config) { smallLog(c); c.Shards, c.Workers = 4, 2 }, func(r *stand) {
+		for _, g := range r.host.groups[2:] {
+			g.canary.next = 1 << 62
+		}
+		for range 6 {
+			r.fill(6)
+			r.snapshots()
+		}
+		if n := len(r.host.stream.Generations()); n > 12 {
+			t.Errorf("%d generations are kept", n)
+		}
+		r.restart()
+		for _, g := range r.host.groups[1:] {
+			if !g.serving {
+				t.Errorf("shard %d does not serve", g.id)
+			}
+		}
+		r.audit()
+	})
+}
+
+func TestMetaMachine(t *testing.T) {
+	bubbleStand(t, smallLog, func(r *stand) {
+		for i := 1; i <= 3; i++ {
+			if got, err := r.propose(fmt.Sprint("line ", i)); err != nil || got != any(i) {
+				t.Fatalf("%v, %v; want %d", got, err, i)
+			}
+		}
+		want := strings.Join(r.machine.lines, "\n")
+		r.restart()
+		if got := strings.Join(r.machine.lines, "\n"); got != want {
+			t.Errorf("after a restart: %q, want %q", got, want)
+		}
+		r.take(r.host.groups[Meta])
+		if got, err := r.propose("after"); err != nil || got != any(4) {
+			t.Fatalf("%v, %v", got, err)
+		}
+		want = strings.Join(r.machine.lines, "\n")
+		r.restart()
+		if got := strings.Join(r.machine.lines, "\n"); got != want || r.host.groups[Meta].files.newest == 0 {
+			t.Errorf("from a snapshot and the log: %q, want %q", got, want)
+		}
+		r.freeze = true
+		late := &metaOp{group: r.host.groups[Meta], cmd: []byte("late"), deadline: r.clock.mono + waitLimit, wait: rigWaiter()}
+		r.propose("x") //nolint:errcheck // two frames on their way
+		r.propose("y") //nolint:errcheck
+		r.host.workers[0].box.post(late)
+		r.pass(2 * time.Second)
+		if !errors.Is(late.err, ErrNoLeader) {
+			t.Errorf("while the disk hangs: %v", late.err)
+		}
+	})
+}
+
+// TestI15TwoSnapshotsAreKept: older files are removed, and so is one that was found damaged.
+func TestI15TwoSnapshotsAreKept(t *testing.T) {
+	bubbleStand(t, nil, func(r *stand) {
+		g := r.host.groups[1]
+		for i := range 5 {
+			r.add(fmt.Sprint("t", i), time.Hour)
+			r.take(g)
+		}
+		list := r.snapshotFiles(1)
+		if len(list) != 2 || list[0].Index != g.files.newest || list[1].Index != g.files.older {
+			t.Fatalf("files %+v, want those of %d and %d", list, g.files.newest, g.files.older)
+		}
+		r.kill()
+		if err := r.fs.FlipBit(r.host.snapshotDir()+"/"+list[0].Name, list[0].Bytes*4); err != nil {
+			t.Fatal(err)
+		}
+		r.mustOpen()
+		g = r.host.groups[1]
+		r.add("more", time.Hour)
+		r.take(g)
+		got := r.snapshotFiles(1)
+		if len(got) != 2 || got[0].Index != g.files.newest || got[1].Name != list[1].Name {
+			t.Errorf("files %+v, want a new one and %s, which is whole", got, list[1].Name)
+		}
+	})
+}
