@@ -25,7 +25,7 @@ type Config struct {
 	// CallbackAllow are the networks that receivers may be in, beside public ones.
 	CallbackAllow []netip.Prefix
 
-	Workers     int   // event loops; GOMAXPROCS
+	Workers     int   // event loops; half of GOMAXPROCS
 	MemoryLimit int64 // bytes of timers above which adds are refused; 3/4 of the machine's (or the cgroup's) memory
 
 	Version string

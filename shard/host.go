@@ -19,7 +19,7 @@ import (
 // Config of a Host. The fields without a default must be given.
 type Config struct {
 	Shards  int    // timer shards, P; fixed when the cluster is founded
-	Workers int    // event loops; default GOMAXPROCS, at most Shards+1
+	Workers int    // event loops; default half of GOMAXPROCS (docs/adr/0007), at most Shards+1
 	Node    uint64 // this node's id, below 2^40, never 0
 	Owner   Owner  // this process: see NewOwner
 	Seed    uint64 // of the jitter
@@ -87,7 +87,7 @@ type Host struct {
 // New checks the configuration and lays out the groups.
 func New(cfg Config) (*Host, error) {
 	if cfg.Workers <= 0 {
-		cfg.Workers = runtime.GOMAXPROCS(0)
+		cfg.Workers = max(1, runtime.GOMAXPROCS(0)/2)
 	}
 	cfg.Workers = min(cfg.Workers, cfg.Shards+1)
 	if cfg.MaxQueued <= 0 {

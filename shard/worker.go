@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -86,6 +87,8 @@ func (w *worker) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		for {
+			// Whoever is ready to bring an operation goes first: it then shares this turn's entry and fsync.
+			runtime.Gosched()
 			w.turn()
 			if len(w.again) == 0 {
 				break
