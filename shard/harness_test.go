@@ -260,13 +260,6 @@ func (r *stand) step(d time.Duration) {
 	r.clock.mono += time.Duration(ms) * time.Millisecond
 }
 
-// jump moves both clocks at once: nothing happens in between.
-func (r *stand) jump(d time.Duration) {
-	r.t.Helper()
-	r.step(d)
-	r.settle()
-}
-
 // pending is a command on its way.
 type pending struct {
 	op   *op

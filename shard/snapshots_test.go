@@ -321,8 +321,8 @@ func TestMetaMachine(t *testing.T) {
 		}
 		r.freeze = true
 		late := &metaOp{group: r.host.groups[Meta], cmd: []byte("late"), deadline: r.clock.mono + waitLimit, wait: rigWaiter()}
-		r.propose("x") //nolint:errcheck // two frames on their way
-		r.propose("y") //nolint:errcheck
+		r.propose("x") // two frames on their way
+		r.propose("y")
 		r.host.workers[0].box.post(late)
 		r.pass(2 * time.Second)
 		if !errors.Is(late.err, ErrNoLeader) {
