@@ -11,10 +11,10 @@ import (
 // Timers live in memory without pointers: marking a million of them costs the collector next to nothing, so it may run often and
 // the heap need not double between two runs. A small heap gets more room, or it would be collected all the time.
 const (
-	gcHeadroom   = 64 << 20 // bytes between two collections, at least
-	gcPercentMin = 20       // … and this share of the live heap
-	gcPercentMax = 800
-	gcEach       = time.Second
+	gcHeadroom   = 32 << 20 // bytes between two collections, at least
+	gcPercentMin = 10       // … and this share of the live heap
+	gcPercentMax = 400
+	gcEach       = 100 * time.Millisecond // a log is replayed at hundreds of megabytes a second
 )
 
 // paceGC keeps the collector's pace fitting to the live heap until the context ends. Whoever sets GOGC decides for himself.

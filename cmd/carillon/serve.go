@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"runtime/debug"
 
 	"carillon/node"
 )
@@ -77,6 +78,7 @@ func (s *serveCmd) Run(term *terminal) error {
 	go func() {
 		defer close(announcing)
 		if awaitReady(ctx, n.Addr) {
+			debug.FreeOSMemory() // what reading the log took
 			fmt.Fprintf(term.out, "carillon: ready on http://%s, data in %s; Ctrl-C stops it\n", n.Addr(), s.Data)
 		}
 	}()
