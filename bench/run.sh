@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 each=${SECONDS_EACH:-10}
 dir=$(mktemp -d)
 pids=()
-trap 'for p in "${pids[@]}"; do kill "$p" 2>/dev/null || true; done; wait; rm -rf "$dir"' EXIT
+trap 'for p in "${pids[@]}"; do kill "$p" 2>/dev/null && wait "$p" 2>/dev/null || true; done; rm -rf "$dir"' EXIT
 exec > >(tee "$out") 2>&1
 
 section() { printf '\n## %s\n\n' "$*"; }
