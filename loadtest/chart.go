@@ -12,7 +12,7 @@ import (
 // Size of a chart in its own units, and the room for its labels.
 const (
 	chartWidth, chartHeight                     = 900.0, 300.0
-	marginLeft, marginRight, marginTop, marginX = 70.0, 20.0, 26.0, 34.0
+	marginLeft, marginRight, marginTop, marginX = 80.0, 34.0, 26.0, 34.0
 )
 
 type xy struct{ x, y float64 }
