@@ -39,7 +39,7 @@ func KeyOf(id string) (key string, hasKey bool) {
 // that the server made carries its shard (see NewID).
 func Place(topic, id string, p int) ID {
 	if n, ok := shardOfID(id); ok {
-		return ID(1 + n%uint32(p))
+		return ID(1 + (n-1)%uint32(p))
 	}
 	key, _ := KeyOf(id)
 	var d xxhash.Digest
@@ -50,7 +50,7 @@ func Place(topic, id string, p int) ID {
 	return ID(1 + d.Sum64()%uint64(p))
 }
 
-// Server-made ids are "s", four hex digits of the shard, "-", and 20 characters of base 32 (100 random bits).
+// Server-made ids are "s", the shard in four hex digits, "-", and 20 characters of base 32 (100 random bits).
 const (
 	idAlphabet = "0123456789abcdefghijklmnopqrstuv"
 	idLen      = 1 + 4 + 1 + 20
@@ -60,7 +60,7 @@ const (
 func NewID(shard ID, hi, lo uint64) string {
 	const hex = "0123456789abcdef"
 	var b [idLen]byte
-	n := uint32(shard - 1)
+	n := uint32(shard)
 	b[0], b[1], b[2], b[3], b[4], b[5] = 's', hex[n>>12&15], hex[n>>8&15], hex[n>>4&15], hex[n&15], '-'
 	putBase32(b[6:16], hi)
 	putBase32(b[16:26], lo)
@@ -86,7 +86,7 @@ func putBase32(dst []byte, v uint64) {
 	}
 }
 
-// shardOfID reads the shard number (from 0) out of a server-made id.
+// shardOfID reads the shard out of a server-made id. 0 is in none: an id that says so was made up, and is not special.
 func shardOfID(id string) (uint32, bool) {
 	if len(id) != idLen || id[0] != 's' || id[5] != '-' {
 		return 0, false
@@ -108,7 +108,7 @@ func shardOfID(id string) (uint32, bool) {
 			return 0, false
 		}
 	}
-	return n, true
+	return n, n != 0
 }
 
 // UID names one timer for ever: its shard, its number there, and a random tag against clusters that were restored or merged.

@@ -18,8 +18,9 @@ func TestPlaceGolden(t *testing.T) {
 	f("orders", "order-77", 16, 6)
 	f("orders", "{order-77}remind", 16, 6)
 	f("orders", "a", 65535, 51541)
-	f("orders", "s000a-00000000000000000000", 16, 11)
-	f("orders", "sffff-00000000000000000000", 16, 16)
+	f("orders", "s000a-00000000000000000000", 16, 10)
+	f("orders", "sffff-00000000000000000000", 16, 15)
+	f("orders", "s0000-00000000000000000000", 16, 3) // no shard 0: by hash
 	f("orders", "S000a-00000000000000000000", 16, 8) // not one of ours: by hash
 	for _, topic := range []string{"a", "orders"} {
 		if Place(topic, "{k}x", 64) != Place(topic, "{k}y", 64) || Place(topic, "{k}", 64) != Place(topic, "k", 64) {
@@ -35,7 +36,7 @@ func TestNewID(t *testing.T) {
 			t.Errorf("%s of shard %d is in %d", id, shard, Place("any", id, 65535))
 		}
 	}
-	if got, want := NewID(11, 0x0123456789abcdef, 0xfedcba9876543210), "s000a-ffjnq4uc5qggc85r1jq5"; got != want {
+	if got, want := NewID(11, 0x0123456789abcdef, 0xfedcba9876543210), "s000b-ffjnq4uc5qggc85r1jq5"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got := KeyedID("order-77", 1, 2); Place("t", got, 64) != Place("t", "{order-77}", 64) || len(got) != len("{order-77}")+20 {
