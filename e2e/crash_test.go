@@ -59,7 +59,7 @@ func TestSuspend(t *testing.T) {
 	wait(2 * time.Second)
 	node.signal(t, syscall.SIGCONT)
 	woken := time.Now()
-	poll(t, 20*time.Second, "all have fired", func() bool { return rcv.count() >= timers })
+	poll(t, 20*time.Second, "all have fired", func() bool { return rcv.answered() >= timers })
 	poll(t, 10*time.Second, "all are done", func() bool {
 		var page struct{ Timers []timer }
 		c.must(t, 200, "GET", "/v1/topics/nap/timers?limit=1", "").decode(t, &page)

@@ -48,7 +48,7 @@ func TestTimesAtTheEdges(t *testing.T) {
 	add(201, fmt.Sprintf(`{"id":"past","at_ms":%d,"payload":1}`, past))
 	add(201, `{"id":"epoch","at_ms":0,"payload":2}`)
 	add(201, `{"id":"zero","delay":"0s","payload":3}`)
-	poll(t, 10*time.Second, "past timers and those without delay fire at once", func() bool { return rcv.count() >= 3 })
+	poll(t, 10*time.Second, "past timers and those without delay fire at once", func() bool { return rcv.answered() >= 3 })
 	for id, due := range map[string]int64{"past": past, "epoch": 0, "zero": c.read(t, "edges", "zero").DueMs} {
 		calls := rcv.of("edges", id)
 		if len(calls) != 1 || calls[0].dueMs != due || calls[0].attempt != 1 || calls[0].early() {
@@ -83,7 +83,7 @@ func TestHerd(t *testing.T) {
 	if time.Now().UnixMilli() > due {
 		t.Log("the adds took longer than planned: the lateness below is theirs")
 	}
-	poll(t, 60*time.Second, "all have arrived", func() bool { return rcv.count() >= n })
+	poll(t, 60*time.Second, "all have arrived", func() bool { return rcv.answered() >= n })
 	v := &verdict{ledger: book, final: map[string]timer{}}
 	poll(t, 30*time.Second, "all are done", func() bool {
 		var page struct{ Timers []timer }

@@ -259,7 +259,7 @@ func (h *healthy) end(t testing.TB) []time.Duration {
 	if n := h.failed.Load(); n > 0 {
 		t.Errorf("%d adds of the healthy flow failed", n)
 	}
-	poll(t, 20*time.Second, "the healthy flow is delivered", func() bool { return h.rcv.count() >= h.book.size() })
+	poll(t, 20*time.Second, "the healthy flow is delivered", func() bool { return h.rcv.answered() >= h.book.size() })
 	v := &verdict{ledger: h.book, log: h.rcv.arrivals()}
 	v.check(t)
 	var late []time.Duration

@@ -117,6 +117,19 @@ func (r *receiver) count() int {
 	return len(r.log)
 }
 
+// answered counts the calls that have their answer: only those can be judged.
+func (r *receiver) answered() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for i := range r.log {
+		if !r.log[i].done.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
 // of is what arrived of one timer.
 func (r *receiver) of(topic, id string) []arrival {
 	var out []arrival
