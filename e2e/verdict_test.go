@@ -29,7 +29,7 @@ const outcomeSlack = 500 * time.Millisecond
 
 // arrivalSlack is how long after its sender's death a call may still reach the receiver's log: its bytes are in a
 // socket, and the receiver shares a busy machine. Runs without a crash have no slack at all.
-const arrivalSlack = time.Second
+const arrivalSlack = 200 * time.Millisecond
 
 // verdict compares the witnesses. Every fault is one line.
 type verdict struct {
