@@ -20,12 +20,11 @@ type client struct {
 	http *http.Client
 }
 
-func newClient(p *process) *client {
-	c := &client{http: &http.Client{
-		Timeout:   20 * time.Second,
-		Transport: &http.Transport{MaxIdleConnsPerHost: 64, Proxy: nil},
-	}}
-	c.use(p)
+func newClient(p *process) *client { return clientAt(p.url, 20*time.Second) }
+
+func clientAt(url string, timeout time.Duration) *client {
+	c := &client{http: &http.Client{Timeout: timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 64, Proxy: nil}}}
+	c.base.Store(&url)
 	return c
 }
 

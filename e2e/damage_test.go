@@ -107,7 +107,7 @@ func refuses(t testing.TB, dir string, names ...string) {
 	t.Helper()
 	before := listing(t, dir)
 	verifyCode, _, verifySays := command(t, "wal", "verify", dir)
-	code, stdout, says := command(t, "serve", "--data", dir, "--http", "127.0.0.1:0")
+	code, stdout, says := command(t, serveArgs(dir, "127.0.0.1:0")...)
 	if code != 1 || stdout != "" || strings.Count(says, "\n") != 1 {
 		t.Errorf("serve: code %d, stdout %q, stderr %q", code, stdout, says)
 	}
@@ -225,7 +225,7 @@ func TestDamageAtRest(t *testing.T) {
 		if err := os.RemoveAll(filepath.Join(dir, "wal")); err != nil {
 			t.Fatal(err)
 		}
-		code, _, says := command(t, "serve", "--data", dir, "--http", "127.0.0.1:0")
+		code, _, says := command(t, serveArgs(dir, "127.0.0.1:0")...)
 		if code != 1 || strings.Count(says, "\n") != 1 {
 			t.Errorf("code %d, stderr %q", code, says)
 		}
@@ -296,7 +296,7 @@ func TestDamageAfterACleanStop(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, "identity.json")); err != nil {
 			t.Fatal(err)
 		}
-		code, _, says := command(t, "serve", "--data", dir, "--http", "127.0.0.1:0")
+		code, _, says := command(t, serveArgs(dir, "127.0.0.1:0")...)
 		if code != 1 || !strings.Contains(says, "identity.json") || strings.Count(says, "\n") != 1 {
 			t.Errorf("code %d, stderr %q", code, says)
 		}

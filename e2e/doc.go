@@ -7,7 +7,11 @@
 //
 // Where a test waits it polls with a deadline, as a client would, or for a signal. Figures are printed with -v.
 //
-// The normal run takes under 90 s on two cores; -short leaves out all but the quick half. Longer runs by environment:
+// Tests of clusters (cluster_*_test.go) add a load generator that goes through all nodes, and a prober of each shard,
+// which tells how long a shard takes no adds.
+//
+// The normal run takes under 90 s on two cores for one node and as long for clusters; -short leaves out all but the
+// quick half, and clusters. Longer runs by environment:
 //
 //	CARILLON_E2E_KILLS=50        rounds of kill -9 under load (10)
 //	CARILLON_E2E_HERD=50000      timers due in one instant (3500)
@@ -16,10 +20,18 @@
 //	CARILLON_E2E_FLIPS=200       flipped bytes in a log at rest (12)
 //	CARILLON_E2E_SNAPSHOTS=20    rounds of kill -9 while snapshots are made and the log turns (2)
 //	CARILLON_E2E_MILLION=1       a million timers for memory and time to ready after kill -9 (20 thousand)
+//	CARILLON_E2E_CLUSTER_RATE=1000       adds a second in tests of clusters (200)
+//	CARILLON_E2E_CLUSTER_KILLS=100       kills of a leader (3)
+//	CARILLON_E2E_CLUSTER_ROLLS=20        rounds of a rolling restart (1)
+//	CARILLON_E2E_CLUSTER_PAUSES=20       stops of a leader (1)
+//	CARILLON_E2E_CLUSTER_PAUSE=15        seconds of each (6)
+//	CARILLON_E2E_CLUSTER_PARTITIONS=100  rounds of five partitions each (1)
+//	CARILLON_E2E_CLUSTER_KEPT=100000     timers in a cluster that grows, or has a node wiped (1000)
+//	CARILLON_E2E_CLUSTER_MISSED=1000000  adds that a node misses while it is down (2000)
 //	CARILLON_E2E_SEED=1          seed of all that is drawn at random (the clock's; printed)
 //	CARILLON_E2E_RACE=1          build the binary with the race detector
 //	CARILLON_E2E_BINARY=FILE     test this binary instead of building one
 //
-// Two parts need more than Go: fsync failures need strace, a full disk needs the right to mount a tmpfs. Where that is
-// missing those tests, and only those, are skipped, and say so.
+// Some parts need more than Go: fsync failures need strace, a full disk needs the right to mount a tmpfs, partitions need
+// root and iproute2 for network namespaces. Where that is missing those tests, and only those, are skipped, and say so.
 package e2e

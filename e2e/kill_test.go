@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -12,14 +13,17 @@ import (
 
 // traffic is a steady load of adds with delays of up to five seconds, and patches and cancels of what was added.
 type traffic struct {
-	client *client
-	ledger *ledger
-	topic  string
-	prefix string
-	run    atomic.Int64 // of the node, for the entries
-	random *rand.Rand   // of the scheduler alone
-	stop   chan struct{}
-	done   sync.WaitGroup
+	client     doer
+	ledger     *ledger
+	topic      string
+	prefix     string
+	perSecond  int          // adds; addsPerSecond when 0
+	workers    int          // requests at once; trafficWorkers when 0
+	maxDelayMs int64        // from add to due; maxDelayMs when 0
+	run        atomic.Int64 // of the node, for the entries
+	random     *rand.Rand   // of the scheduler alone
+	stop       chan struct{}
+	done       sync.WaitGroup
 }
 
 const (
@@ -27,6 +31,11 @@ const (
 	trafficWorkers = 16
 	maxDelayMs     = 5000
 )
+
+// doer sends a request and tells how it ended: a client of one node, or of several.
+type doer interface {
+	do(method, path, body string, header ...string) answer
+}
 
 type job struct {
 	id             string
@@ -38,8 +47,10 @@ type job struct {
 // begin starts the load. It goes on, unimpressed by a node that is down, until end.
 func (l *traffic) begin() {
 	l.stop = make(chan struct{})
+	l.perSecond, l.workers = cmp.Or(l.perSecond, addsPerSecond), cmp.Or(l.workers, trafficWorkers)
+	l.maxDelayMs = cmp.Or(l.maxDelayMs, maxDelayMs)
 	jobs := make(chan job, 256)
-	for range trafficWorkers {
+	for range l.workers {
 		l.done.Go(func() {
 			for j := range jobs {
 				l.do(j)
@@ -50,14 +61,14 @@ func (l *traffic) begin() {
 		defer close(jobs)
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
+		start := time.Now()
 		for n := 0; ; {
 			select {
 			case <-l.stop:
 				return
 			case <-tick.C:
 			}
-			for range addsPerSecond / 100 {
-				n++
+			for wanted := int(time.Since(start).Seconds() * float64(l.perSecond)); n < wanted; n++ {
 				select {
 				case jobs <- l.draw(n):
 				default: // the workers are behind: a real client would be, too
@@ -74,7 +85,7 @@ func (l *traffic) end() {
 
 func (l *traffic) draw(n int) job {
 	r := l.random
-	j := job{id: fmt.Sprintf("%s%d", l.prefix, n), delayMs: r.Int64N(maxDelayMs + 1), patchedDelayMs: r.Int64N(maxDelayMs + 1)}
+	j := job{id: fmt.Sprintf("%s%d", l.prefix, n), delayMs: r.Int64N(l.maxDelayMs + 1), patchedDelayMs: r.Int64N(l.maxDelayMs + 1)}
 	if r.IntN(20) == 0 {
 		j.delayMs = 0
 	}

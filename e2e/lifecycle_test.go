@@ -110,7 +110,7 @@ func TestSecondProcessOnOneDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	node := serve(t, dir)
-	code, stdout, stderr := command(t, "serve", "--data", dir, "--http", "127.0.0.1:0")
+	code, stdout, stderr := command(t, serveArgs(dir, "127.0.0.1:0")...)
 	if code != 1 || stdout != "" || !strings.Contains(stderr, "in use by another process") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
@@ -123,7 +123,7 @@ func TestPublicBindNeedsCredentials(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir() + "/none"
 	for _, address := range []string{"0.0.0.0:0", "[::]:0", ":0", "192.0.2.1:0"} {
-		code, stdout, stderr := command(t, "serve", "--data", dir, "--http", address)
+		code, stdout, stderr := command(t, serveArgs(dir, address)...)
 		if code != 2 || stdout != "" || !strings.Contains(stderr, "--insecure-no-auth") || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: code %d, stdout %q, stderr %q", address, code, stdout, stderr)
 		}

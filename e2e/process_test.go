@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -45,10 +46,21 @@ func serve(t testing.TB, dir string, flags ...string) *process {
 // launch starts a node under an optional wrapper (strace …) and does not wait.
 func launch(t testing.TB, wrapper []string, dir string, flags ...string) *process {
 	t.Helper()
-	args := append([]string{}, wrapper...)
-	args = append(args, binary, "serve", "--data", dir, "--http", "127.0.0.1:0")
-	p := &process{cmd: exec.Command(args[0]), stderr: newTranscript(), stdout: newTranscript(), exited: make(chan struct{})}
-	p.cmd.Args = append(args, flags...)
+	args := append(slices.Clone(wrapper), binary)
+	args = append(args, serveArgs(dir, "127.0.0.1:0")...)
+	return begin(t, append(args, flags...))
+}
+
+// serveArgs start a node on a directory and an address of the API. Many nodes run beside each other here: none may
+// take the default addresses for others.
+func serveArgs(dir, address string) []string {
+	return []string{"serve", "--data", dir, "--http", address, "--peer", "127.0.0.1:0", "--gossip", "127.0.0.1:0"}
+}
+
+// begin starts a process with its output kept. It is killed when the test ends.
+func begin(t testing.TB, args []string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(args[0], args[1:]...), stderr: newTranscript(), stdout: newTranscript(), exited: make(chan struct{})}
 	p.cmd.Env = cleanEnv()
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a wrapper dies with what it wraps
 	p.cmd.Stderr, p.cmd.Stdout = p.stderr, p.stdout
@@ -214,8 +226,13 @@ func poll(t testing.TB, limit time.Duration, what string, condition func() bool)
 }
 
 func holdsWithin(limit time.Duration, condition func() bool) bool {
+	return holdsWithinBy(10*time.Millisecond, limit, condition)
+}
+
+// holdsWithinBy looks less often, where a look is work for the nodes.
+func holdsWithinBy(interval, limit time.Duration, condition func() bool) bool {
 	deadline := time.Now().Add(limit)
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for !condition() {
 		if time.Now().After(deadline) {

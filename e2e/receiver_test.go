@@ -3,6 +3,7 @@ package e2e
 import (
 	"hash/fnv"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -47,8 +48,18 @@ type receiver struct {
 // newReceiver answers 200 unless handle says otherwise.
 func newReceiver(t testing.TB, handle func(w http.ResponseWriter, r *http.Request, n int)) *receiver {
 	t.Helper()
+	return newReceiverAt(t, "127.0.0.1:0", handle)
+}
+
+func newReceiverAt(t testing.TB, address string, handle func(w http.ResponseWriter, r *http.Request, n int)) *receiver {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := &receiver{handle: handle, calls: map[string]int{}}
-	r.server = httptest.NewServer(r)
+	r.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: r}}
+	r.server.Start()
 	t.Cleanup(func() {
 		r.server.CloseClientConnections()
 		r.server.Close()
@@ -115,6 +126,13 @@ func (r *receiver) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.log)
+}
+
+// called counts the calls of one timer.
+func (r *receiver) called(topic, id string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls[topic+"/"+id]
 }
 
 // answered counts the calls that have their answer: only those can be judged.

@@ -35,11 +35,13 @@ const arrivalSlack = 200 * time.Millisecond
 type verdict struct {
 	ledger  *ledger
 	crashes []crash
+	resumes []time.Time // when stopped processes went on: what they had in their hands then comes late, see withoutResumed
 	log     []arrival
 	final   map[string]timer // nil: not asked for
 
 	faults     []string
 	duplicates int
+	resumed    int           // calls that were on their way when their node was stopped, and arrived when it went on
 	oldest     time.Duration // of duplicates: from the first call's end to the crash that lost its outcome
 	late       []string      // some of those that arrived when the sender was dead
 	latest     time.Duration // … and from the crash to the first call's arrival, when the sender was dead by then
@@ -64,6 +66,7 @@ func (v *verdict) check(t testing.TB) {
 			continue
 		}
 		v.checkBodies(e, list)
+		list = v.withoutResumed(list)
 		v.checkSequence(id, list)
 		v.checkWebhooks(id, list, webhooks)
 		v.checkTwice(id, list)
@@ -101,6 +104,29 @@ func (v *verdict) checkBodies(e *entry, list []arrival) {
 			v.fault("%s: attempt %d came %v after its cancel was answered prevented", e.id, a.attempt, a.at.Sub(prevented))
 		}
 	}
+}
+
+// resumeSlack is how long after a stopped process goes on what it had begun to send may arrive.
+const resumeSlack = time.Second
+
+// withoutResumed leaves out calls with an outdated fence that came right after a stopped process went on: their sending
+// had begun when it was stopped. They are counted; a test bounds them by what can have been on its way.
+func (v *verdict) withoutResumed(list []arrival) []arrival {
+	highest := uint64(0)
+	return slices.DeleteFunc(slices.Clone(list), func(a arrival) bool {
+		outdated := a.fence <= highest
+		highest = max(highest, a.fence)
+		if !outdated {
+			return false
+		}
+		for _, at := range v.resumes {
+			if since := a.at.Sub(at); since >= 0 && since < resumeSlack {
+				v.resumed++
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // checkSequence: the fence rises with every call, the attempt with every call of one version.

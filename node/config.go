@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 )
@@ -15,10 +14,27 @@ import (
 type Config struct {
 	DataDir string // ./carillon-data
 	HTTP    string // API address; 127.0.0.1:7700. Port 0 picks a free one (see Node.Addr)
-	Name    string // shown to people; the host name
-	Shards  int    // timer shards when the cluster is founded: 1–65535; 16. Ignored once there is data
+	Peer    string // address for the other nodes, TCP; 127.0.0.1:7701. Port 0 picks a free one
+	Gossip  string // address of discovery, TCP and UDP; 127.0.0.1:7702. Port 0 picks a free one
 
-	// Insecure allows an HTTP address that is not loopback without credentials.
+	// Advertise is the host at which other nodes reach this one, where that is not the host it binds. No port.
+	Advertise string
+	Name      string // unique in the cluster; the host name as far as it is a name: see validName
+	Zone      string // replicas of a shard go to different zones as far as there are some; none
+
+	// Join are gossip addresses (host:port) of nodes to find the cluster by; this node's own may be among them.
+	// Without data, a node with Join founds nothing unless BootstrapExpect is more than 1.
+	Join            []string
+	BootstrapExpect int // how many nodes found the cluster together, each naming all in Join: 1–99; 1. Ignored once there is data
+	Replicas        int // copies of each shard, as far as there are nodes: 1–7; 3. Ignored once there is data
+	Shards          int // timer shards when the cluster is founded: 1–65535; 16. Ignored once there is data
+
+	GossipKeyFile string // see readGossipKey; empty: discovery is not encrypted
+	// PeerCert, PeerKey and PeerCA are PEM files for mutual TLS between nodes: all three, or none.
+	PeerCert, PeerKey, PeerCA string
+
+	// Insecure allows what others than this machine can reach without credentials: HTTP without AuthFile, Gossip without
+	// GossipKeyFile, Peer without certificates.
 	Insecure bool
 	// AuthFile is the YAML list of tokens; empty: no credentials asked.
 	AuthFile string
@@ -36,7 +52,12 @@ type Config struct {
 const (
 	DefaultDataDir = "./carillon-data"
 	DefaultHTTP    = "127.0.0.1:7700"
-	DefaultShards  = 16
+	DefaultPeer    = "127.0.0.1:7701"
+	DefaultGossip  = "127.0.0.1:7702"
+
+	DefaultBootstrapExpect = 1
+	DefaultReplicas        = 3
+	DefaultShards          = 16
 )
 
 func (c Config) withDefaults() Config {
@@ -46,8 +67,21 @@ func (c Config) withDefaults() Config {
 	if c.HTTP == "" {
 		c.HTTP = DefaultHTTP
 	}
+	if c.Peer == "" {
+		c.Peer = DefaultPeer
+	}
+	if c.Gossip == "" {
+		c.Gossip = DefaultGossip
+	}
 	if c.Name == "" {
-		c.Name, _ = os.Hostname()
+		host, _ := os.Hostname()
+		c.Name = nameOf(host)
+	}
+	if c.BootstrapExpect == 0 {
+		c.BootstrapExpect = DefaultBootstrapExpect
+	}
+	if c.Replicas == 0 {
+		c.Replicas = DefaultReplicas
 	}
 	if c.Shards == 0 {
 		c.Shards = DefaultShards
@@ -70,19 +104,8 @@ func (c Config) validate() error {
 	if c.Workers < 0 || c.Workers > 256 {
 		errs = append(errs, fmt.Errorf("workers: %d is out of 0–256", c.Workers))
 	}
-	host, _, err := net.SplitHostPort(c.HTTP)
-	if err != nil {
-		errs = append(errs, fmt.Errorf("http: %q is not host:port", c.HTTP))
-	} else if !loopback(host) && c.AuthFile == "" && !c.Insecure {
-		errs = append(errs, fmt.Errorf("http: %s is not loopback and no credentials are set: give --auth-file, or --insecure-no-auth if anybody who reaches the port may use it", c.HTTP))
-	}
+	errs = append(errs, c.validateAddresses()...)
+	errs = append(errs, c.validateCluster()...)
+	errs = append(errs, c.validateKeys()...)
 	return errors.Join(errs...)
-}
-
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().IsLoopback()
 }

@@ -2,88 +2,120 @@ package node
 
 import (
 	"context"
+	"errors"
 
 	"carillon/ring"
 	"carillon/shard"
 )
 
-// engine is the node as its HTTP API sees it. Until the log is read it answers ErrRecovering.
-type engine struct {
-	host   *shard.Host
-	topics *ring.Topics
-	shards int
-}
+// engine is the node as its HTTP API sees it. Before the node is of a cluster and has read its log it answers ErrRecovering.
+type engine struct{ p *process }
 
-func (e *engine) recovering() error {
+// core is the node's cluster, once its log is read.
+func (e *engine) core() (*core, error) {
+	c := e.p.core.Load()
+	if c == nil {
+		return nil, shard.ErrRecovering
+	}
 	select {
-	case <-e.host.Started():
-		return nil
+	case <-c.host.Started():
+		return c, nil
 	default:
-		return shard.ErrRecovering
+		return nil, shard.ErrRecovering
 	}
 }
 
-func (e *engine) Shards() int { return e.shards }
+// Shards is 1 before it is known: nothing can be asked of a shard then.
+func (e *engine) Shards() int { return max(1, e.p.identity().Shards) }
 
 func (e *engine) Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error) {
-	if err := e.recovering(); err != nil {
+	c, err := e.core()
+	if err != nil {
 		return shard.Result{}, err
 	}
-	return e.host.Do(ctx, id, cmd, brief)
+	return c.router.Do(ctx, id, cmd, brief)
 }
 
 func (e *engine) DoAll(ctx context.Context, ops []shard.Op) {
-	if err := e.recovering(); err != nil {
+	c, err := e.core()
+	if err != nil {
 		for i := range ops {
 			ops[i].Err = err
 		}
 		return
 	}
-	e.host.DoAll(ctx, ops)
+	c.router.DoAll(ctx, ops)
 }
 
 func (e *engine) Timer(ctx context.Context, id shard.ID, topic shard.TopicID, timer string) (*shard.Timer, error) {
-	if err := e.recovering(); err != nil {
+	c, err := e.core()
+	if err != nil {
 		return nil, err
 	}
-	return e.host.Timer(ctx, id, topic, timer)
+	return c.router.Timer(ctx, id, topic, timer)
 }
 
 func (e *engine) List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error) {
-	if err := e.recovering(); err != nil {
+	c, err := e.core()
+	if err != nil {
 		return nil, err
 	}
-	return e.host.List(ctx, id, q)
+	return c.router.List(ctx, id, q)
 }
 
 func (e *engine) Counts(ctx context.Context, topic shard.TopicID) (shard.Counts, error) {
-	if err := e.recovering(); err != nil {
+	c, err := e.core()
+	if err != nil {
 		return shard.Counts{}, err
 	}
-	return e.host.Counts(ctx, topic)
+	return c.router.Counts(ctx, topic)
 }
 
-func (e *engine) Topic(name string) (*shard.Topic, bool) { return e.topics.Named(name) }
+func (e *engine) Topic(name string) (*shard.Topic, bool) {
+	c, err := e.core()
+	if err != nil {
+		return nil, false
+	}
+	return c.state.Named(name)
+}
 
-func (e *engine) Topics(after string, limit int) []*shard.Topic { return e.topics.List(after, limit) }
+func (e *engine) Topics(after string, limit int) []*shard.Topic {
+	c, err := e.core()
+	if err != nil {
+		return nil
+	}
+	return c.state.List(after, limit)
+}
 
-func (e *engine) Ready() error { return e.host.NotReady() }
+// Ready says what is missing; nil when the node serves.
+func (e *engine) Ready() error {
+	if text := e.p.waiting.Load(); text != nil && e.p.core.Load() == nil {
+		return errors.New(*text)
+	}
+	c, err := e.core()
+	if err != nil {
+		return err
+	}
+	if err := c.host.NotReady(); err != nil {
+		return err
+	}
+	if id, _, _ := c.state.Cluster(); id == "" {
+		return errors.New("the cluster is being founded")
+	}
+	return nil
+}
 
 // propose has the meta group decide one change to one topic.
 func (e *engine) propose(ctx context.Context, c ring.Command) (ring.Reply, error) {
-	if err := e.recovering(); err != nil {
-		return ring.Reply{}, err
-	}
-	v, err := e.host.Propose(ctx, c.Encode())
+	core, err := e.core()
 	if err != nil {
 		return ring.Reply{}, err
 	}
-	r := v.(ring.Reply)
-	return r, r.Err
+	return core.propose(ctx, c)
 }
 
 func (e *engine) EnsureTopic(ctx context.Context, name string) (*shard.Topic, error) {
-	if t, ok := e.topics.Named(name); ok {
+	if t, ok := e.Topic(name); ok {
 		return t, nil
 	}
 	r, err := e.propose(ctx, ring.Command{Verb: ring.Ensure, Name: name})
@@ -107,9 +139,9 @@ func (e *engine) SetPaused(ctx context.Context, name string, paused bool) (*shar
 // DeleteTopic closes the topic everywhere, so that no add can slip in, and only then deletes it; it opens it again when it is
 // not empty. A node that dies in between leaves a closed topic: the janitor finishes what was begun.
 func (e *engine) DeleteTopic(ctx context.Context, name string, force bool) (int, error) {
-	t, ok := e.topics.Named(name)
+	t, ok := e.Topic(name)
 	if !ok {
-		if err := e.recovering(); err != nil {
+		if _, err := e.core(); err != nil {
 			return 0, err
 		}
 		return 0, shard.ErrNoTopic
@@ -151,7 +183,7 @@ func (e *engine) reopen(ctx context.Context, t *shard.Topic) {
 
 // everywhere has every shard decide one command.
 func (e *engine) everywhere(ctx context.Context, cmd shard.Command) []shard.Op {
-	ops := make([]shard.Op, e.shards)
+	ops := make([]shard.Op, e.Shards())
 	for i := range ops {
 		c := cmd
 		ops[i] = shard.Op{Shard: shard.ID(i + 1), Command: &c, Brief: true}

@@ -43,6 +43,9 @@ func (j *janitor) run(ctx context.Context) {
 
 // round looks at every topic once.
 func (j *janitor) round(ctx context.Context) {
+	if c, err := j.engine.core(); err != nil || !c.host.Leads(shard.Meta) {
+		return // one of the cluster is enough
+	}
 	seen := map[shard.TopicID]time.Time{}
 	for after := ""; ctx.Err() == nil; {
 		page := j.engine.Topics(after, 1000)

@@ -3,13 +3,11 @@ package node
 import (
 	"context"
 	"log/slog"
-	"net"
 	"testing"
 	"time"
 
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/wal"
 )
 
 // keeper is a janitor over a running host, with a clock of its own.
@@ -22,33 +20,8 @@ type keeper struct {
 
 func newKeeper(t *testing.T) *keeper {
 	t.Helper()
-	dir := t.TempDir()
-	n, err := New(Config{DataDir: dir, Shards: 2, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.addr.Store(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1})
-	id, err := claimIdentity(wal.OSFS{}, dir, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := n.assemble(wal.OSFS{}, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- p.host.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	if !p.ready(ctx) {
-		t.Fatal("not ready")
-	}
-	k := &keeper{janitor: newJanitor(p.engine, slog.New(slog.DiscardHandler)), t: t, at: time.Now(), ctx: ctx}
+	n := start(t, t.TempDir(), func(c *Config) { c.Shards = 2 })
+	k := &keeper{janitor: newJanitor(&engine{p: n.node.run.Load()}, slog.New(slog.DiscardHandler)), t: t, at: time.Now(), ctx: t.Context()}
 	k.now = func() time.Time { return k.at }
 	return k
 }

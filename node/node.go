@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"carillon/shard"
 	"carillon/transport/api"
 	"carillon/transport/callback"
+	"carillon/transport/peer"
 	"carillon/wal"
 )
 
@@ -32,8 +32,11 @@ const failureGrace = 250 * time.Millisecond
 type Node struct {
 	cfg  Config
 	auth *api.Auth
-	addr atomic.Pointer[net.TCPAddr]
+	run  atomic.Pointer[process] // of Run, once it has bound the API
 }
+
+// ErrRemoved is what Run returns when the cluster has removed the node: there is nothing left for it to do.
+var ErrRemoved = errors.New("node: this node was removed from the cluster; its data directory can be deleted")
 
 // New checks the configuration, all of it at once. It reads the auth file, but touches neither disk nor network otherwise.
 func New(cfg Config) (*Node, error) {
@@ -54,8 +57,8 @@ func New(cfg Config) (*Node, error) {
 
 // Addr is the address of the API once Run has bound it, "" before.
 func (n *Node) Addr() string {
-	if a := n.addr.Load(); a != nil {
-		return a.String()
+	if p := n.run.Load(); p != nil {
+		return p.http.Addr().String()
 	}
 	return ""
 }
@@ -68,17 +71,9 @@ func (n *Node) Reload() error {
 	return n.auth.Reload()
 }
 
-// parts are what runs inside a node, each owned and waited for by Run.
-type parts struct {
-	host   *shard.Host
-	pool   *callback.Pool
-	engine *engine
-	server *api.Server
-}
-
-// Run serves until the context ends, then drains: intake stops, requests are answered, calls in flight end (at most 30 s), the
-// log is closed. It returns nil after a clean stop. When the log fails it returns within a moment, and the process must end:
-// requests and calls that hang may still be under way.
+// Run serves until the context ends, then drains: leaderships are handed over, intake stops, requests are answered, calls in flight end
+// (at most 30 s), the log is closed. It returns nil after a clean stop, and ErrRemoved when the cluster has removed the node. When the log
+// fails it returns within a moment, and the process must end: requests and calls that hang may still be under way.
 func (n *Node) Run(ctx context.Context) error {
 	fsys := wal.OSFS{}
 	if err := fsys.MkdirAll(n.cfg.DataDir); err != nil {
@@ -89,148 +84,173 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("node: %w", err)
 	}
 	defer lock.Close()
-	id, err := claimIdentity(fsys, n.cfg.DataDir, n.cfg.Shards)
+	id, err := claimIdentity(fsys, n.cfg.DataDir)
 	if err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", n.cfg.HTTP)
-	if err != nil {
+	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, clock: shard.NewSystemClock(), nodeID: id.NodeID, nonce: rand.Uint64(), id: id,
+		health: &health{}, failure: make(chan error, 1)}
+	p.pulse = newPulse(p.clock.Mono())
+	if p.http, err = net.Listen("tcp", n.cfg.HTTP); err != nil {
 		return fmt.Errorf("node: bind the API: %w", err)
 	}
-	defer ln.Close()
-	n.addr.Store(ln.Addr().(*net.TCPAddr))
-	p, err := n.assemble(fsys, id)
-	if err != nil {
+	defer p.http.Close()
+	n.run.Store(p)
+	if p.peer, err = net.Listen("tcp", n.cfg.Peer); err != nil {
+		return fmt.Errorf("node: bind the port for other nodes: %w", err)
+	}
+	defer p.peer.Close()
+	if err := p.wire(); err != nil {
 		return err
 	}
-	return n.serve(ctx, fsys, id, ln, p)
+	return n.serve(ctx, p)
 }
 
-// assemble wires the parts; it starts none of them.
-func (n *Node) assemble(fsys wal.FS, id identity) (*parts, error) {
-	own := netip.MustParseAddrPort(n.addr.Load().String())
-	policy := callback.Policy{
-		AllowPrivate: own.Addr().Unmap().IsLoopback(),
-		Allow:        n.cfg.CallbackAllow,
-		Own:          []netip.AddrPort{own},
-	}
-	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, Drain: time.Second})
-	if err != nil {
-		return nil, err
-	}
-	var host *shard.Host
-	m := newMetrics(func() *shard.Host { return host }, pool)
-	topics := ring.NewTopics(func() { host.TopicsChanged() })
-	clock := shard.NewSystemClock()
+// assemble makes the core of a node that is of a cluster; it starts nothing.
+func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, error) {
 	limit := n.cfg.MemoryLimit
 	if limit == 0 {
 		limit = memoryLimit()
 	}
-	host, err = shard.New(shard.Config{
-		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts),
-		Seed: rand.Uint64(), Found: !id.Founded,
-		FS: fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: m.log()},
-		Clock: clock, Topics: topics, Dispatcher: &dispatcher{pool, clock}, Machine: topics, Observer: m,
+	id := p.identity()
+	c := &core{p: p, self: p.nodeID, placed: make(chan struct{}, 1), settled: make(chan ring.Command, 4096), removed: make(chan struct{})}
+	c.state = ring.NewState(func() { c.host.TopicsChanged() }, func() {
+		select {
+		case c.placed <- struct{}{}:
+		default:
+		}
+	})
+	meta := id.Meta
+	if id.Founded {
+		meta = nil
+	}
+	observe := m.log()
+	measured := observe.Sync
+	observe.Sync = func(took time.Duration) {
+		measured(took)
+		p.health.synced(p.clock.Mono(), took)
+	}
+	var err error
+	c.host, err = shard.New(shard.Config{
+		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta,
+		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe},
+		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock}, Peers: links{p}, Placement: c, Machine: c.state, Observer: m,
 		Logger: n.cfg.Logger, MemoryLimit: limit,
 	})
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{host: host, topics: topics, shards: id.Shards}
-	server, err := api.New(api.Config{
-		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, CheckURL: policy.CheckURL,
-		Metrics: recovered(host, fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &parts{host: host, pool: pool, engine: e, server: server}, nil
+	c.router = newRouter(id.NodeID, id.Shards, c.host, routes{hint: c.hint, call: p.peers.Call, notSent: peer.ErrNotSent})
+	return c, nil
 }
 
 // recovered answers 503 until the host has read its log: before that there is nothing to count.
-func recovered(host *shard.Host, next fasthttp.RequestHandler) fasthttp.RequestHandler {
+func (p *process) recovered(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
-		select {
-		case <-host.Started():
-			next(ctx)
-		default:
-			ctx.Error(shard.ErrRecovering.Error(), fasthttp.StatusServiceUnavailable)
+		if c := p.core.Load(); c != nil {
+			select {
+			case <-c.host.Started():
+				next(ctx)
+				return
+			default:
+			}
 		}
+		ctx.Error(shard.ErrRecovering.Error(), fasthttp.StatusServiceUnavailable)
 	}
 }
 
-// serve starts the parts from the inside out, and stops them from the outside in.
-func (n *Node) serve(ctx context.Context, fsys wal.FS, id identity, ln net.Listener, p *parts) error {
-	detached := context.WithoutCancel(ctx)
-	apiCtx, stopAPI := context.WithCancel(ctx)
-	hostCtx, stopHost := context.WithCancel(detached)
-	poolCtx, stopPool := context.WithCancel(detached)
-	defer stopAPI()
-	defer stopHost()
-	defer stopPool()
-
-	var poolDone, hostDone, apiDone, choresDone sync.WaitGroup
-	var poolErr, hostErr, apiErr error
-	failed := make(chan struct{})
-	poolDone.Go(func() { poolErr = p.pool.Run(poolCtx) })
-	hostDone.Go(func() {
-		if hostErr = p.host.Run(hostCtx); hostErr != nil {
-			close(failed)
-		}
-		stopAPI() // a node whose log failed answers nothing more
+// serve starts the parts from the outside in, so that a node that waits for its cluster can say so, and stops them in the order in which
+// nothing is lost: see stop.
+func (n *Node) serve(ctx context.Context, p *process) error {
+	policy := callback.Policy{
+		AllowPrivate: netip.MustParseAddrPort(p.http.Addr().String()).Addr().Unmap().IsLoopback(),
+		Allow:        n.cfg.CallbackAllow,
+		Own:          []netip.AddrPort{netip.MustParseAddrPort(p.http.Addr().String()), netip.MustParseAddrPort(p.peer.Addr().String())},
+	}
+	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, Drain: time.Second})
+	if err != nil {
+		return err
+	}
+	m := newMetrics(func() *shard.Host { return p.core.Load().host }, pool)
+	e := &engine{p: p}
+	server, err := api.New(api.Config{
+		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, CheckURL: policy.CheckURL,
+		Metrics: p.recovered(fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
 	})
-	apiDone.Go(func() {
-		apiErr = p.server.Serve(apiCtx, ln)
-		stopAPI()
-	})
-	choresDone.Go(func() { n.chores(apiCtx, fsys, id, p) })
+	if err != nil {
+		return err
+	}
+	s := newServices(ctx, p)
+	s.start("gossip", s.outer, p.members.Run)
+	s.start("peers", s.outer, func(ctx context.Context) error { return p.peers.Run(ctx, p.peer) })
+	s.start("calls", s.outer, pool.Run)
+	s.start("api", s.api, func(ctx context.Context) error { return server.Serve(ctx, p.http) })
+	s.start("shards", s.host, func(ctx context.Context) error { return n.runCore(ctx, s, p, pool, m) })
+	return s.await()
+}
 
-	<-apiCtx.Done()
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		apiDone.Wait() // intake has stopped, requests are answered
-		choresDone.Wait()
-		drainCtx, cancel := context.WithTimeout(detached, drainTime)
-		defer cancel()
-		p.host.Drain(drainCtx) // calls in flight end and their outcomes are in the log
-		stopHost()
-		hostDone.Wait()
-		stopPool() // nobody is left to start a call
-		poolDone.Wait()
-	}()
+// runCore finds the node's cluster and runs its shards.
+func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callback.Pool, m *metrics) error {
 	select {
-	case <-stopped:
-	case <-failed:
-		// Nothing that is still under way can be kept, and a slow client must not hold the process: the rest is abandoned.
-		select {
-		case <-stopped:
-		case <-time.After(failureGrace):
-			return hostErr
+	case <-p.members.Ready():
+	case <-s.api.ctx.Done():
+		return nil
+	}
+	if err := p.belong(s.api.ctx); err != nil {
+		if s.api.ctx.Err() != nil {
+			return nil
 		}
+		return err
 	}
-	if errors.Is(poolErr, context.Canceled) {
-		poolErr = nil
+	id := p.identity()
+	if err := p.members.Update(func(m *ring.Member) {
+		m.Cluster, m.Expect, m.Shards, m.Replicas = id.ClusterID, 0, 0, 0
+	}); err != nil {
+		return err
 	}
-	return errors.Join(hostErr, apiErr, poolErr)
+	c, err := n.assemble(p, pool, m)
+	if err != nil {
+		return err
+	}
+	p.core.Store(c)
+	var work group
+	work.Go(func() {
+		select {
+		case <-c.host.Started():
+			c.run(ctx)
+		case <-ctx.Done():
+		}
+	})
+	work.Go(func() { n.chores(s.api.ctx, p, c) })
+	work.Go(func() {
+		select {
+		case <-c.removed:
+			p.fail(ErrRemoved)
+		case <-ctx.Done():
+		}
+	})
+	err = c.host.Run(ctx)
+	s.host.cancel()
+	work.Wait()
+	return err
 }
 
-// chores marks the directory as founded once the groups are on disk, and keeps the topics tidy.
-func (n *Node) chores(ctx context.Context, fsys wal.FS, id identity, p *parts) {
-	if !id.Founded && p.ready(ctx) {
-		id.Founded = true
-		if err := id.write(fsys, n.cfg.DataDir); err != nil {
+// chores marks the directory as founded once its first replica is on disk, and keeps the topics tidy.
+func (n *Node) chores(ctx context.Context, p *process, c *core) {
+	e := &engine{p: p}
+	if !p.identity().Founded && awaitReady(ctx, e) {
+		if err := p.change(func(id *identity) { id.Founded = true }); err != nil {
 			n.cfg.Logger.Error("the founding was not noted; it is tried again at the next start", "error", err)
 		}
 	}
-	newJanitor(p.engine, n.cfg.Logger).run(ctx)
+	newJanitor(e, n.cfg.Logger).run(ctx)
 }
 
-// ready waits until the host serves; false when the context ends first.
-func (p *parts) ready(ctx context.Context) bool {
+// awaitReady waits until the node serves; false when the context ends first.
+func awaitReady(ctx context.Context, e *engine) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for p.host.NotReady() != nil {
+	for e.Ready() != nil {
 		select {
 		case <-ctx.Done():
 			return false

@@ -7,11 +7,12 @@ import (
 	"carillon/shard"
 )
 
-// Verb is what a command does to a topic.
+// Verb is what a command does.
 type Verb string
 
 // The verbs. They are part of the log format, as are the JSON names below.
 const (
+	// Of a topic, by Name.
 	Ensure Verb = "ensure" // make it with the default policy, unless it is there
 	Put    Verb = "put"    // set the policy, making the topic if need be
 	Pause  Verb = "pause"
@@ -19,15 +20,38 @@ const (
 	Close  Verb = "close"  // refuse adds: it is about to be deleted
 	Reopen Verb = "reopen" // undo Close
 	Delete Verb = "delete" // only when closed
+
+	// Of the cluster.
+	Found    Verb = "found"    // ClusterID, Shards, Replicas, Nodes, Layout: once
+	Register Verb = "register" // Node joins, or tells what is new about it; Replace
+	SetState Verb = "state"    // NodeID to State: member ⇄ draining → drained
+	Remove   Verb = "remove"   // NodeID; refused while a group needs it, unless Force
+	Place    Verb = "place"    // Group at Epoch gets the replicas To; Force to redirect one that is not settled
+	Settled  Verb = "settled"  // Group at Epoch has the membership of its row
 )
 
-// Command is one change to one topic.
+// Command is one change to a topic, a node or a row.
 type Command struct {
 	Verb   Verb          `json:"verb"`
-	Name   string        `json:"name"`
+	Name   string        `json:"name,omitempty"`
 	ID     shard.TopicID `json:"id,omitempty"` // Close, Reopen, Delete: that life of the topic and no other
 	Force  bool          `json:"force,omitempty"`
 	Policy *shard.Policy `json:"policy,omitempty"`
+
+	ClusterID string  `json:"cluster,omitempty"` // Found; Register: of which cluster the node says it is, if any
+	Shards    int     `json:"shards,omitempty"`
+	Replicas  int     `json:"replicas,omitempty"` // how many each shard should have
+	Nodes     []Node  `json:"nodes,omitempty"`
+	Layout    [][]int `json:"layout,omitempty"` // Found: for shards 1, 2, …: its nodes by rank, as their places in Nodes; see FoundCommand
+
+	Node    *Node     `json:"node,omitempty"`
+	Replace bool      `json:"replace,omitempty"` // Register: the one that has the name is known to be gone
+	NodeID  uint64    `json:"node_id,omitempty"`
+	State   NodeState `json:"state,omitempty"`
+
+	Group shard.ID  `json:"group,omitempty"`
+	Epoch uint32    `json:"epoch,omitempty"` // the row's as the proposer knows it
+	To    []Replica `json:"to,omitempty"`
 }
 
 // Encode makes the bytes that the host carries.
@@ -39,9 +63,24 @@ func (c *Command) Encode() []byte {
 	return b
 }
 
+func decodeCommand(data []byte) (*Command, error) {
+	var c Command
+	policy := shard.DefaultPolicy() // a field that an older node did not write takes its default
+	c.Policy = &policy
+	if err := json.Unmarshal(data, &c); err != nil {
+		return nil, fmt.Errorf("ring: malformed command: %w", err)
+	}
+	if c.Policy == nil { // it said null
+		c.Policy = &policy
+	}
+	return &c, nil
+}
+
 // Reply is what Apply answers to a command.
 type Reply struct {
 	Topic   *shard.Topic // as it stands now; nil: there is none
-	Created bool
-	Err     error // shard.ErrNoTopic, ErrTooMany, or that the command is malformed
+	Node    *Node        // after Register, SetState, Remove
+	Row     *Row         // after Place, Settled
+	Created bool         // a topic, or by Register a node
+	Err     error        // a sentinel of this package or of shard, perhaps wrapped, or that the command is malformed
 }

@@ -17,7 +17,7 @@ const MaxTopics = 100_000
 // ErrTooMany is answered when a topic would be one more than MaxTopics.
 var ErrTooMany = errors.New("there are as many topics as a cluster takes; delete some first")
 
-// Topics is the state machine of the meta group, and the copy of the topics that this node reads.
+// Topics is the part of State that holds the topics, and the copy of them that this node reads.
 // Topic values are immutable: a change publishes a new one.
 type Topics struct {
 	mu     sync.RWMutex
@@ -77,13 +77,16 @@ func (t *Topics) List(after string, limit int) []*shard.Topic {
 
 // Apply implements shard.Machine; the result is a Reply.
 func (t *Topics) Apply(nowMs int64, data []byte) any {
-	var c Command
-	policy := shard.DefaultPolicy() // a field that an older node did not write takes its default
-	c.Policy = &policy
-	if err := json.Unmarshal(data, &c); err != nil {
-		return Reply{Err: fmt.Errorf("ring: malformed command: %w", err)}
+	c, err := decodeCommand(data)
+	if err != nil {
+		return Reply{Err: err}
 	}
-	r := t.apply(nowMs, &c)
+	return t.run(nowMs, c)
+}
+
+// run applies a command about topics and tells of the change.
+func (t *Topics) run(nowMs int64, c *Command) Reply {
+	r := t.apply(nowMs, c)
 	if r.Err == nil {
 		t.changed()
 	}
@@ -150,37 +153,29 @@ func (t *Topics) publishLocked(v *shard.Topic) {
 	t.byID[v.ID] = v
 }
 
-// state is the snapshot: versioned JSON, the topics in order of id.
-type state struct {
-	Version int            `json:"version"`
-	LastID  shard.TopicID  `json:"last_id"`
-	Topics  []*shard.Topic `json:"topics"`
+// topicsState is the topics' part of a snapshot: in order of id.
+type topicsState struct {
+	LastID shard.TopicID  `json:"last_id"`
+	Topics []*shard.Topic `json:"topics"`
 }
 
-// Save implements shard.Machine.
-func (t *Topics) Save() []byte {
+// topicsOnly is the snapshot of a Topics that stands alone; version 1 of State's was this.
+type topicsOnly struct {
+	Version int `json:"version"`
+	topicsState
+}
+
+func (t *Topics) save() topicsState {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	s := state{Version: 1, LastID: t.lastID}
+	s := topicsState{LastID: t.lastID}
 	for _, id := range slices.Sorted(maps.Keys(t.byID)) {
 		s.Topics = append(s.Topics, t.byID[id])
 	}
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic(fmt.Sprintf("ring: encode state: %v", err))
-	}
-	return b
+	return s
 }
 
-// Load implements shard.Machine.
-func (t *Topics) Load(b []byte) error {
-	var s state
-	if err := json.Unmarshal(b, &s); err != nil {
-		return fmt.Errorf("ring: read state: %w", err)
-	}
-	if s.Version != 1 {
-		return fmt.Errorf("ring: state of version %d, this build reads 1", s.Version)
-	}
+func (t *Topics) load(s topicsState) {
 	t.mu.Lock()
 	t.byName, t.byID, t.lastID = map[string]*shard.Topic{}, map[shard.TopicID]*shard.Topic{}, s.LastID
 	for _, v := range s.Topics {
@@ -188,5 +183,26 @@ func (t *Topics) Load(b []byte) error {
 	}
 	t.mu.Unlock()
 	t.changed()
+}
+
+// Save implements shard.Machine.
+func (t *Topics) Save() []byte {
+	b, err := json.Marshal(topicsOnly{1, t.save()})
+	if err != nil {
+		panic(fmt.Sprintf("ring: encode topics: %v", err))
+	}
+	return b
+}
+
+// Load implements shard.Machine.
+func (t *Topics) Load(b []byte) error {
+	var s topicsOnly
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("ring: read topics: %w", err)
+	}
+	if s.Version != 1 {
+		return fmt.Errorf("ring: topics of version %d, this build reads 1", s.Version)
+	}
+	t.load(s.topicsState)
 	return nil
 }

@@ -50,12 +50,9 @@ func (t *Table) applyItem(it *items) Result {
 	case itemForget:
 		return t.forgetDead(it.handle, it.seq)
 	case itemTakeover:
-		was := Result{Code: OK, Owner: Owner(t.owner), OwnerFrom: t.ownerFrom}
-		if !sameNode(Owner(t.owner), Owner(it.owner)) {
-			t.ownerFrom = t.fence + 1
-		}
-		t.owner = it.owner
-		return was
+		t.takeover(it.owner)
+	case itemHash:
+		t.agree(it.seq, it.fence)
 	}
 	return Result{Code: OK}
 }
@@ -117,7 +114,7 @@ func (t *Table) lease(h Handle, seq uint64, rev uint32, durMs int64) Result {
 	r := t.run(s)
 	t.fence++
 	r.fence = t.fence
-	r.nextEnd = s.when()
+	r.nextEnd, r.durMs = s.when(), uint32(min(durMs, 1<<32-1))
 	s.setAttempts(s.attempts() + 1)
 	t.turn(h, s, Leased, t.clockMs+clampMs(durMs))
 	t.settle(h, s)

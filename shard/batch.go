@@ -19,6 +19,7 @@ const (
 	itemTick
 	itemExpire
 	itemForget
+	itemHash
 )
 
 // maxRun is the most items of one run.
@@ -179,6 +180,14 @@ func (b *Batch) Outcome(o *Outcome) int {
 func (b *Batch) Takeover(owner uint64) int {
 	n := b.single(itemTakeover)
 	b.buf = binary.AppendUvarint(b.buf, owner)
+	return n
+}
+
+// Hash says what the leader's state was after an entry.
+func (b *Batch) Hash(index, hash uint64) int {
+	n := b.single(itemHash)
+	b.buf = binary.AppendUvarint(b.buf, index)
+	b.buf = binary.LittleEndian.AppendUint64(b.buf, hash)
 	return n
 }
 

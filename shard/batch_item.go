@@ -79,6 +79,8 @@ func (it *items) next() bool {
 		it.readOutcome()
 	case itemTakeover:
 		it.owner = it.uvarint()
+	case itemHash:
+		it.seq, it.fence = it.uvarint(), it.u64()
 	case itemTick:
 	case itemExpire:
 		it.named()

@@ -173,7 +173,7 @@ func (h *Host) List(_ context.Context, id ID, q *Query) ([]*Timer, error) {
 	return out, err
 }
 
-// Counts sums up a topic over all shards, as this node has it.
+// Counts sums up a topic over the shards that this node leads.
 func (h *Host) Counts(_ context.Context, topic TopicID) (Counts, error) {
 	var mu sync.Mutex
 	var sum Counts
@@ -181,7 +181,7 @@ func (h *Host) Counts(_ context.Context, topic TopicID) (Counts, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, g := range w.groups {
-			if g.table != nil {
+			if g.table != nil && g.serving {
 				g.count(topic, &sum)
 			}
 		}
@@ -247,7 +247,7 @@ func (h *Host) Drain(ctx context.Context) {
 		h.onWorkers(func(w *worker) {
 			n := 0
 			for _, g := range w.groups {
-				if g.lead != nil && g.lead.active {
+				if g.lead != nil {
 					n += g.lead.drain()
 				}
 			}
@@ -268,10 +268,13 @@ func (h *Host) Drain(ctx context.Context) {
 	}
 }
 
-// drain gives back leases whose calls have not started, and counts those that have not ended.
+// drain gives back leases whose calls have not started, and counts those that have not ended, or that the new leader has not heard of.
 func (l *lead) drain() int {
-	for _, f := range l.flights {
-		switch f.phase {
+	if !l.active {
+		return len(l.flights)
+	}
+	for _, h := range l.inFlight() {
+		switch f := l.flights[h]; f.phase {
 		case proposed:
 			f.revoked = true
 		case held:
@@ -284,8 +287,18 @@ func (l *lead) drain() int {
 	return len(l.flights)
 }
 
-// NotReady says why the host does not serve fully; nil when it does: every group has a leader here, and every shard has fired
-// its canary lately.
+// unstarted is how many leases have no call yet, or are being given back.
+func (l *lead) unstarted() (n int) {
+	for _, f := range l.flights {
+		if f.unstarted() || f.phase == returned {
+			n++
+		}
+	}
+	return n
+}
+
+// NotReady says why the host does not serve fully; nil when it does: every group that has a replica here has a leader, and every shard
+// that this node leads has fired its canary lately.
 func (h *Host) NotReady() error {
 	select {
 	case <-h.started:
@@ -299,7 +312,15 @@ func (h *Host) NotReady() error {
 	}
 	now := h.cfg.Clock.Mono()
 	for _, g := range h.groups {
-		if g.table == nil {
+		switch leader := g.public.leader.Load(); {
+		case !g.public.present.Load():
+			if g.table == nil {
+				return ErrRecovering
+			}
+			continue
+		case leader == 0:
+			return &NoLeaderError{Group: g.id}
+		case g.table == nil || leader != h.cfg.Node:
 			continue
 		}
 		at := time.Duration(g.canary.passed.Load())

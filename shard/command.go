@@ -92,9 +92,6 @@ type Result struct {
 	Seq     uint64
 	Version uint32
 	AtMs    int64
-	// A takeover: who led before, and the number of the first lease since that node leads without a break.
-	Owner     Owner
-	OwnerFrom uint64
 }
 
 // Query selects timers of one topic in one shard, in the order (SortMs, ID, Seq).

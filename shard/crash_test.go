@@ -140,7 +140,9 @@ func (p promised) learn(a *pending) {
 func (p *crashPoint) check(t *testing.T) {
 	r := makeStand(t, p.fs, func(c *Config) {
 		c.Log.GenBytes, c.Log.SegmentBytes = 8<<10, 2<<10
-		c.Found = len(p.promised) == 0 // as long as the node was never ready
+		if c.Meta = nil; len(p.promised) == 0 { // as long as the node was never ready
+			c.Meta = &soleRows(1, c.Node)[0]
+		}
 	})
 	r.bubble, r.starts = true, 1
 	r.clock.wallMs += 10_000
@@ -277,7 +279,7 @@ func TestFoundingCrash(t *testing.T) {
 	r.mustOpen()
 	r.fs.SetHook(nil)
 	for i, fs := range disks {
-		again := makeStand(t, fs, func(c *Config) { c.Shards, c.Found = 1, true })
+		again := makeStand(t, fs, func(c *Config) { c.Shards, c.Meta = 1, &soleRows(1, c.Node)[0] })
 		if err := again.open(); err != nil {
 			t.Fatalf("disk %d of %d: %v", i, len(disks), err)
 		}

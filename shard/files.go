@@ -14,13 +14,20 @@ import (
 //
 // Two snapshots are kept. What the older one does not cover stays in the log, so that a damaged newest snapshot loses nothing.
 type groupFiles struct {
-	gens     []genRange // generations with entries that may be needed, oldest first
-	hardGen  uint64     // where its newest hard state is
-	newest   uint64     // index of the newest snapshot, 0 = none
-	older    uint64     // index of the one before
-	logBytes int64      // of entries since the newest snapshot
-	retryAt  time.Duration
-	savedAt  time.Duration // when the newest snapshot was written; monotonic
+	gens      []genRange // generations with entries that may be needed, oldest first
+	hardGen   uint64     // where its newest hard state is
+	newest    uint64     // index of the newest snapshot, 0 = none
+	older     uint64     // index of the one before
+	logBytes  int64      // of entries since the newest snapshot
+	created   uint64     // where the replica's creation is, needed until there is a snapshot
+	tomb      uint64     // where a removed replica's tombstone is; 0: the replica is here, or never was
+	restating bool       // the creation or the tombstone is on its way to the log again
+	retryAt   time.Duration
+
+	newestTerm  uint64 // of the newest snapshot, as are these
+	newestConf  *pb.ConfState
+	newestEpoch uint32
+	savedAt     time.Duration // when the newest snapshot was written; monotonic
 }
 
 // genRange is the last index of the group's entries in a generation.
@@ -42,9 +49,21 @@ func (f *groupFiles) reached(gen, index uint64) {
 }
 
 // saved takes note of a new snapshot.
-func (f *groupFiles) saved(index uint64) {
-	f.older, f.newest, f.logBytes = f.newest, index, 0
+func (f *groupFiles) saved(m *mark) {
+	f.older, f.logBytes = f.newest, 0
+	f.note(m)
 	f.trim()
+}
+
+// restored takes note of a snapshot that came from a peer: nothing before it counts.
+func (f *groupFiles) restored(m *mark) {
+	f.logBytes, f.gens = 0, nil
+	f.note(m)
+	f.older = f.newest
+}
+
+func (f *groupFiles) note(m *mark) {
+	f.newest, f.newestTerm, f.newestConf, f.newestEpoch = m.index, m.term, m.conf, m.epoch
 }
 
 // settle gives up the older snapshot: the group is idle and must not pin old generations.
@@ -61,10 +80,17 @@ func (f *groupFiles) trim() {
 
 // needed is the oldest generation that the group needs.
 func (f *groupFiles) needed() uint64 {
-	if len(f.gens) > 0 {
-		return min(f.hardGen, f.gens[0].gen)
+	if f.tomb != 0 {
+		return f.tomb
 	}
-	return f.hardGen
+	needed := f.hardGen
+	if len(f.gens) > 0 {
+		needed = min(needed, f.gens[0].gen)
+	}
+	if f.newest == 0 {
+		needed = min(needed, f.created)
+	}
+	return needed
 }
 
 // When a snapshot is due.
@@ -81,6 +107,7 @@ const (
 // snapshotRun is a snapshot being written: the worker saves the table in slices between its turns, a goroutine writes the file.
 type snapshotRun struct {
 	group  *group
+	mark   mark
 	meta   wal.SnapshotMeta
 	state  *Snapshot // nil: the meta group's, already whole
 	whole  []byte
@@ -129,9 +156,16 @@ func (w *worker) tickSnapshots() {
 	current := w.stream.Generation()
 	needed := current
 	for _, g := range w.groups {
-		pinned := g.files.needed()+pinnedGens < current
+		if g.replica == 0 && g.tombstone == 0 {
+			continue // never here
+		}
+		pinned := g.files.needed() < current && current-g.files.needed() > pinnedGens
 		switch {
-		case g.files.retryAt > w.mono || g.applied <= foundingIndex:
+		case pinned && !g.files.restating && (g.replica == 0 || g.applied <= foundingIndex):
+			w.restate(g)
+		case g.replica == 0 || g.files.retryAt > w.mono || g.applied <= foundingIndex:
+		case g.wantSnapshot:
+			w.beginSnapshot(g)
 		case pinned && g.applied == g.files.newest && w.mono-g.files.savedAt > settleAfter:
 			g.files.settle()
 			g.files.savedAt = w.mono // not again while this mark is on its way
@@ -157,9 +191,10 @@ func (g *group) stateBytes() int64 {
 }
 
 func (w *worker) beginSnapshot(g *group) {
+	g.wantSnapshot = false
 	run := &snapshotRun{group: g, chunks: make(chan []byte, snapshotQueue), begun: w.mono}
-	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm,
-		Conf: appendMark(nil, mark{replica: g.replica, index: g.applied, term: g.appliedTerm, conf: g.store.conf})}
+	run.mark = mark{replica: g.replica, index: g.applied, term: g.appliedTerm, conf: g.store.conf, epoch: g.epoch}
+	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm, Conf: appendMark(nil, run.mark)}
 	if g.table != nil {
 		run.meta.Hash = g.table.Hash()
 		run.state = g.table.BeginSnapshot()
@@ -168,7 +203,7 @@ func (w *worker) beginSnapshot(g *group) {
 	}
 	w.snapshot = run
 	chunks, before := run.chunks, g.files.newest
-	w.host.background.Go(func() {
+	w.host.inBackground(func() {
 		err := writeSnapshot(w.host.cfg.FS, w.host.snapshotDir(), run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
 		if err == nil {
 			w.host.removeSnapshots(g.id, run.meta.Index, before)
@@ -226,7 +261,7 @@ func writeSnapshot(fs wal.FS, dir string, run *snapshotRun, chunks <-chan []byte
 func (h *Host) removeSnapshots(id ID, newest, before uint64) {
 	list, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
 	for _, s := range list {
-		if err == nil && s.Shard == uint32(id) && s.Index != newest && s.Index != before {
+		if err == nil && s.Shard == uint32(id) && s.Index < newest && s.Index != before { // a later one may just have come from a peer
 			err = h.cfg.FS.Remove(filepath.Join(h.snapshotDir(), s.Name))
 		}
 	}
@@ -238,15 +273,30 @@ func (h *Host) removeSnapshots(id ID, newest, before uint64) {
 func (w *worker) snapshotDone(s *snapshotWritten) {
 	w.snapshot = nil
 	g := s.run.group
+	if g.replica != s.run.mark.replica || g.files.newest >= s.run.mark.index {
+		return // the replica was removed, or a newer snapshot came from a peer
+	}
 	if s.err != nil {
 		g.files.retryAt = w.mono + snapshotRetry
 		w.host.cfg.Logger.Error("snapshot failed; the log keeps growing until one succeeds", "shard", uint32(g.id), "error", s.err)
 		return
 	}
 	w.host.cfg.Observer.Snapshot(w.mono - s.run.begun)
-	g.files.saved(s.run.meta.Index)
+	g.files.saved(&s.run.mark)
 	g.files.savedAt = w.mono
 	w.mark(g)
+}
+
+// restate writes the creation of a replica that is still empty, or the tombstone of one that is gone, to the log again, so that the old
+// generation that holds it may go.
+func (w *worker) restate(g *group) {
+	g.files.restating = true
+	if g.replica == 0 {
+		w.append(appended{group: g, tombstone: g.tombstone, sync: true})
+		return
+	}
+	g.hardDirty = true
+	w.append(appended{group: g, create: &mark{replica: g.replica, index: g.applied, term: g.appliedTerm, conf: g.store.conf, epoch: g.epoch}, sync: true})
 }
 
 // mark writes the newest snapshot and the hard state to the log, so that older generations with theirs may go.

@@ -6,18 +6,20 @@ import "time"
 type phase uint8
 
 const (
-	proposed phase = iota // in the log's pipeline, not applied yet
-	held                  // applied; its due time has not come
-	started               // the call runs
-	ended                 // an outcome is in the pipeline
-	returned              // the call never started, and the lease's release is in the pipeline
+	proposed  phase = iota // in the log's pipeline, not applied yet
+	held                   // applied; its due time has not come
+	started                // the call runs
+	ended                  // an outcome is in the pipeline
+	returned               // the call never started, and the lease's release is in the pipeline
+	reporting              // how it ended is told to whoever leads now
 )
 
 // flight is one lease of this leader, from its proposal to the applied outcome.
 type flight struct {
 	handle   Handle
 	seq      uint64
-	fence    uint64
+	fence    uint64 // of the lease; 0 until it is applied
+	rev      uint32 // of the timer, before the lease
 	lane     *lane
 	permit   Permit
 	phase    phase
@@ -26,6 +28,8 @@ type flight struct {
 	expireMs int64         // no later than this; 0 = no limit
 	leaseEnd time.Duration // monotonic
 	askedAt  time.Duration // when the lease was proposed, to learn how long a commit takes
+	attempt  Attempt       // how the call ended
+	until    time.Duration // reporting: when to give up, monotonic
 	waiting  []*op         // client changes that wait until it is known whether the call starts
 }
 

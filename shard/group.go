@@ -46,6 +46,23 @@ type group struct {
 	hard      hardState // as raft last gave it
 	hardDirty bool      // not in the log yet: it goes along with the next frame
 
+	row       Row    // where its replicas should be, as this node knows it
+	epoch     uint32 // of the last row that its membership followed
+	confIndex uint64 // of the last change of members
+	tombstone uint64 // replica ids up to this one are used up here
+
+	reconcileAt, settledAt, confUntil, servingSince, standAt, agreeAt time.Duration
+	giveWord                                                          bool // on the state's hash, in the next entry
+
+	heir      uint64 // the replica that the leadership is being given to
+	heirTold  bool
+	heirUntil time.Duration
+
+	wantSnapshot bool     // a follower needs one
+	incoming     *arrival // a snapshot from a peer, about to become the state
+
+	public groupPublic
+
 	touched, again, stalled bool // in the worker's lists
 
 	wakeMs int64 // wall ms at which its wheel or a lane wants a turn
@@ -93,6 +110,7 @@ func (g *group) newRaft() error {
 		PreVote:                   true,
 		ReadOnlyOption:            raft.ReadOnlySafe,
 		DisableProposalForwarding: true,
+		StepDownOnRemoval:         true,
 		Logger:                    raftLogger{g.w.host.cfg.Logger.With("shard", uint32(g.id))},
 	})
 	if err != nil {
@@ -109,6 +127,10 @@ func (g *group) soleVoter() bool {
 
 // work is the group's share of a turn.
 func (g *group) work() {
+	if g.raft == nil {
+		g.refuseAll()
+		return
+	}
 	if g.lead != nil {
 		g.lead.run()
 	}
@@ -117,10 +139,36 @@ func (g *group) work() {
 	} else if g.hasWork() {
 		g.w.stall(g)
 	}
+	g.tryHandOver()
 	g.reads.ask(g)
 	g.collect()
+	if g.raft == nil {
+		return // what was applied removed it
+	}
 	g.reads.serve(g)
 	g.wakeMs = g.nextWake()
+	g.publish()
+}
+
+// tick is what a replica does every 50 ms or so.
+func (g *group) tick() {
+	g.expire(g.w.mono)
+	g.tickCanary()
+	g.checkHash()
+	g.reconcile()
+	if g.lead == nil {
+		return
+	}
+	if !g.leader {
+		g.table.Advance(g.w.nowMs, wheelBudget) // a follower's wheel stays near the time, so that a takeover finds it there
+	}
+	g.lead.reportAll()
+	if g.standAt != 0 && g.w.mono >= g.standAt {
+		g.standAt = 0
+		if g.raft.BasicStatus().Lead == raft.None {
+			_ = g.raft.Campaign()
+		}
+	}
 }
 
 func (g *group) hasWork() bool {
@@ -170,7 +218,7 @@ func (g *group) collect() {
 				g.apply(m.Entries)
 				g.step(m.Responses)
 			default:
-				g.w.host.send(g, m)
+				g.send(m)
 			}
 		}
 	}
@@ -178,10 +226,11 @@ func (g *group) collect() {
 
 // append puts what raft wants durable into this turn's frame. Its responses leave when the frame is on disk.
 func (g *group) append(m *pb.Message) {
-	if m.Snapshot != nil {
-		panic(fmt.Sprintf("shard %d: snapshot from a peer, but there is no transport", g.id))
-	}
 	a := appended{group: g, entries: m.Entries, responses: m.Responses}
+	if m.Snapshot != nil {
+		g.install(m.Snapshot)
+		a.mark, a.installed, a.sync = true, true, true
+	}
 	if m.Term != nil {
 		// A new commit index alone need not be durable: it can be learnt again.
 		a.sync = m.GetTerm() != g.hard.term || m.GetVote() != g.hard.vote
@@ -196,7 +245,7 @@ func (g *group) append(m *pb.Message) {
 func (g *group) step(responses []*pb.Message) {
 	for _, m := range responses {
 		if m.GetTo() != g.replica {
-			g.w.host.send(g, m)
+			g.send(m)
 			continue
 		}
 		if err := g.raft.Step(m); err != nil {
@@ -207,6 +256,17 @@ func (g *group) step(responses []*pb.Message) {
 
 // durable is told that a frame with entries of this group is on disk.
 func (g *group) durable(a *appended, pos wal.Position) {
+	if a.tombstone != 0 && g.replica == 0 {
+		g.files.tomb, g.files.restating = pos.Gen, false
+		g.cleanUp()
+		return
+	}
+	if a.replica != g.replica {
+		return // it was of a replica that is gone
+	}
+	if a.create != nil {
+		g.files.created, g.files.hardGen, g.files.restating = pos.Gen, pos.Gen, false
+	}
 	if len(a.entries) > 0 {
 		if !g.store.append(a.entries) {
 			panic(fmt.Sprintf("shard %d: gap in the log: entry %d after %d", g.id, a.entries[0].GetIndex(), g.store.last()))
@@ -226,30 +286,48 @@ func (g *group) apply(ents []*pb.Entry) {
 	for _, e := range ents {
 		switch {
 		case e.GetType() != pb.EntryNormal:
-			cc, err := confChange(e)
-			if err != nil {
+			if err := g.changeMembers(e); err != nil {
 				panic(fmt.Sprintf("shard %d: entry %d: %v", g.id, e.GetIndex(), err))
 			}
-			g.store.conf = g.raft.ApplyConfChange(cc)
 		case len(e.Data) > 0:
 			g.applyData(e)
 		}
 		g.applied, g.appliedTerm = e.GetIndex(), e.GetTerm()
+		if g.table != nil {
+			g.table.Note(g.applied)
+		}
 	}
 	g.compact()
 }
 
-// compact drops applied entries from memory that no follower waits for.
+// compact drops applied entries from memory that no follower waits for. A group that has other members keeps some in any case.
 func (g *group) compact() {
 	keep := min(g.applied, g.store.last())
-	if !g.soleVoter() && g.leader {
-		g.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-			if id != g.replica && pr.RecentActive {
-				keep = min(keep, pr.Match)
-			}
-		})
+	if !g.soleVoter() || len(g.store.conf.Learners) > 0 {
+		keep = min(keep, g.store.retained())
+		if g.leader && g.store.bytes < laggardBytes {
+			keep = min(keep, g.behind())
+		}
 	}
 	g.store.compact(keep)
+}
+
+// behind is the last entry that all members have which are here, or that the snapshot covers which they are being sent.
+func (g *group) behind() uint64 {
+	least := g.applied
+	if run := g.w.snapshot; run != nil && run.group == g {
+		least = min(least, run.mark.index)
+	}
+	g.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		switch {
+		case id == g.replica:
+		case pr.State == tracker.StateSnapshot:
+			least = min(least, pr.PendingSnapshot)
+		case pr.RecentActive:
+			least = min(least, pr.Match)
+		}
+	})
+	return least
 }
 
 // applyData applies one entry of commands and settles what waited for it.
@@ -269,6 +347,10 @@ func (g *group) applyData(e *pb.Entry) {
 	var err error
 	if g.results, err = g.table.Apply(e.Data, want, g.results[:0]); err != nil {
 		panic(fmt.Sprintf("shard %d: entry %d cannot be applied: %v", g.id, e.GetIndex(), err))
+	}
+	if g.table.diverged != nil {
+		g.w.host.fail(g.table.diverged)
+		return
 	}
 	if p == nil {
 		return
@@ -307,7 +389,7 @@ func (g *group) settle(it *item, r *Result) {
 			g.lead.settled(it.flight)
 		}
 	case takeoverItem:
-		g.tookOver(r)
+		g.tookOver()
 	}
 }
 
@@ -360,9 +442,10 @@ func (g *group) roleChanged(leader bool) {
 // stepDown ends a reign: what was proposed is unknown, what was not can be tried elsewhere.
 func (g *group) stepDown() {
 	if g.leader { // before a first reign reads only wait for it
-		g.reads.fail(ErrNoLeader)
+		g.reads.fail(g.notLeader())
 	}
 	g.leader, g.serving, g.takeover = false, false, false
+	g.heir, g.heirTold = 0, false
 	if g.lead != nil {
 		g.lead.end()
 	}
@@ -370,6 +453,42 @@ func (g *group) stepDown() {
 		p.fail(ErrUnknown)
 	}
 	g.proposals = nil
+	if g.raft != nil && !g.soleVoter() {
+		g.refuseAll()
+	}
+}
+
+// refuseAll answers what waits and was not proposed: this node does not lead the group, another may.
+func (g *group) refuseAll() {
+	err := g.notLeader()
+	for _, o := range g.waiting {
+		o.answer(Result{}, err)
+	}
+	g.waiting = nil
+	if g.meta != nil {
+		for _, o := range g.meta.waiting {
+			o.answer(nil, err)
+		}
+		g.meta.waiting = nil
+	}
+	g.reads.fail(err)
+}
+
+// notLeader says who leads instead, as far as this node knows.
+func (g *group) notLeader() error {
+	if g.raft == nil {
+		return NotLeaderError{}
+	}
+	leader := nodeOf(g.raft.BasicStatus().Lead)
+	if leader == g.w.host.cfg.Node {
+		leader = 0
+	}
+	return NotLeaderError{Leader: leader}
+}
+
+// elsewhere reports that an operation has nothing to wait for here: the node has no replica of the group, or one that follows.
+func (g *group) elsewhere() bool {
+	return g.raft == nil || !g.leader && !g.soleVoter()
 }
 
 func (p *proposal) fail(err error) {

@@ -136,10 +136,13 @@ func (r *stand) open() error {
 	r.starts++
 	r.machine, r.observer, r.failed = &rigMachine{}, &rigObserver{}, nil
 	cfg := Config{
-		Shards: 1, Workers: 1, Node: 7, Owner: NewOwner(7, r.starts), Seed: 1, Found: r.starts == 1,
+		Shards: 1, Workers: 1, Node: 7, Owner: NewOwner(7, r.starts), Seed: 1,
 		FS: r.fs, Dir: "data", Clock: r.clock, Topics: r.topics, Dispatcher: r.calls, Machine: r.machine, Observer: r.observer,
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Log:    wal.Options{NowMs: func() int64 { return r.clock.wallMs }, Monotonic: func() time.Duration { return r.clock.mono }},
+	}
+	if r.starts == 1 {
+		cfg.Meta = &soleRows(1, 7)[0]
 	}
 	if r.change != nil {
 		r.change(&cfg)
@@ -148,15 +151,21 @@ func (r *stand) open() error {
 	if err != nil {
 		return err
 	}
-	if err := host.recover(); err != nil {
+	if err := host.Open(); err != nil {
 		return err
 	}
 	r.host = host
-	for _, w := range host.workers {
-		w.lastTick = r.clock.mono
-	}
+	host.Place(soleRows(cfg.Shards+1, cfg.Node))
 	r.settle()
 	return nil
+}
+
+// soleRows place so many groups on one node.
+func soleRows(groups int, node uint64) (rows []Row) {
+	for i := range groups {
+		rows = append(rows, Row{Group: ID(i), Epoch: 1, Members: []Member{{Node: node, Replica: ReplicaID(node, 1)}}, Settled: true})
+	}
+	return rows
 }
 
 func (r *stand) mustOpen() {

@@ -23,7 +23,7 @@ type Config struct {
 	Node    uint64 // this node's id, below 2^40, never 0
 	Owner   Owner  // this process: see NewOwner
 	Seed    uint64 // of the jitter
-	Found   bool   // the data directory is fresh: found the groups instead of missing them
+	Meta    *Row   // the data directory is fresh: make this node's replica of the meta group; nil: it must be there
 
 	FS  wal.FS
 	Dir string
@@ -32,7 +32,9 @@ type Config struct {
 	Clock      Clock // default: the machine's
 	Topics     Topics
 	Dispatcher Dispatcher
-	Machine    Machine // of the meta group
+	Peers      Peers     // default: nobody
+	Placement  Placement // default: rows never change
+	Machine    Machine   // of the meta group
 	Observer   Observer
 	Logger     *slog.Logger
 
@@ -62,9 +64,7 @@ type Observer interface {
 const (
 	waitLimit   = 1500 * time.Millisecond // to be proposed: no leader or too busy means 503 within 2 s
 	commitGrace = 8 * time.Second         // to be committed; then the outcome is unknown
-	readLimit   = 5 * time.Second
-	// maxLease is longer than any lease: the longest call time-out, margin and look-ahead.
-	maxLease = 15*time.Minute + 2*callMargin + maxLookAhead
+	readLimit   = 5 * time.Second         // to be served, by a leader
 )
 
 // Host runs all of a node's raft groups on a few workers. New starts nothing; Run recovers, serves and blocks.
@@ -80,8 +80,11 @@ type Host struct {
 	stopped    chan struct{} // closed when nothing more will be answered
 	draining   atomic.Bool
 	background sync.WaitGroup
-	failure    chan error // capacity 1
+	jobs       atomic.Int32 // goroutines that write or remove snapshots
+	failure    chan error   // capacity 1
 	memory     atomic.Int64
+	gone       goneOwners
+	aside      atomic.Bool
 }
 
 // New checks the configuration and lays out the groups.
@@ -98,6 +101,12 @@ func New(cfg Config) (*Host, error) {
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = NewSystemClock()
+	}
+	if cfg.Peers == nil {
+		cfg.Peers = nobody{}
+	}
+	if cfg.Placement == nil {
+		cfg.Placement = alone{}
 	}
 	if cfg.Shards < 1 || cfg.Shards > 65535 {
 		return nil, fmt.Errorf("shard: %d shards are out of 1–65535", cfg.Shards)
@@ -127,10 +136,22 @@ func New(cfg Config) (*Host, error) {
 // Started is closed when the host has recovered and takes operations.
 func (h *Host) Started() <-chan struct{} { return h.started }
 
+// Open recovers from the log. It is for those who drive the host by hand, with Turn, instead of calling Run.
+func (h *Host) Open() error {
+	if err := h.recover(); err != nil {
+		return err
+	}
+	for _, w := range h.workers {
+		w.lastTick = h.cfg.Clock.Mono()
+	}
+	close(h.started)
+	return nil
+}
+
 // Run recovers from the log and serves until the context ends or the storage fails; it returns nil only in the first case.
 // Whoever wants calls in flight to end first calls Drain before.
 func (h *Host) Run(ctx context.Context) error {
-	if err := h.recover(); err != nil {
+	if err := h.Open(); err != nil {
 		close(h.stopped)
 		if h.stream != nil {
 			_ = h.stream.Close()
@@ -148,11 +169,9 @@ func (h *Host) Run(ctx context.Context) error {
 		}
 	})
 	for _, w := range h.workers {
-		w.lastTick = h.cfg.Clock.Mono()
 		loops.Go(func() { w.run(ctx) })
 	}
 	h.background.Go(func() { h.housekeep(ctx) })
-	close(h.started)
 
 	var err error
 	select {
@@ -185,11 +204,6 @@ func (h *Host) fail(err error) {
 	}
 }
 
-// send hands a message to a peer. A group of one has none.
-func (h *Host) send(g *group, m *pb.Message) {
-	panic(fmt.Sprintf("shard %d: %v to replica %d, but there is no transport", g.id, m.GetType(), m.GetTo()))
-}
-
 // housekeep drops log generations that no group needs, and keeps the sum of the memory.
 func (h *Host) housekeep(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
@@ -209,6 +223,15 @@ func (h *Host) housekeep(ctx context.Context) {
 			h.cfg.Logger.Error("old log generations could not be removed; they are tried again", "error", err)
 		}
 	}
+}
+
+// inBackground runs what may take long on a goroutine of its own.
+func (h *Host) inBackground(job func()) {
+	h.jobs.Add(1)
+	h.background.Go(func() {
+		defer h.jobs.Add(-1)
+		job()
+	})
 }
 
 // dropLog removes the generations that no group needs.
@@ -241,6 +264,9 @@ func (w *worker) abandon() {
 		}
 	}
 	for _, g := range w.groups {
+		if g.raft == nil {
+			continue
+		}
 		g.stepDown()
 		g.reads.fail(ErrStopped)
 		for _, o := range g.waiting {

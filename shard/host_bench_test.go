@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,7 +55,7 @@ func (p benchPermit) Cancel() {}
 func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
 	b.Helper()
 	r := &benchReceiver{}
-	h, err := New(Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Found: true, FS: wal.OSFS{}, Dir: b.TempDir(),
+	h, err := New(Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: wal.OSFS{}, Dir: b.TempDir(),
 		Topics: benchTopics{&Topic{ID: 1, Name: "bench", Policy: DefaultPolicy()}}, Dispatcher: r, Machine: benchMachine{},
 		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -70,6 +71,10 @@ func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
 		}
 	})
 	<-h.Started()
+	h.Place(soleRows(shards+1, 7))
+	for h.NotReady() != nil {
+		runtime.Gosched()
+	}
 	return h, r
 }
 
@@ -110,7 +115,7 @@ func BenchmarkHostAdd(b *testing.B) {
 func BenchmarkHostRecover(b *testing.B) {
 	const timers, shards, each = 200_000, 16, 500
 	dir := b.TempDir()
-	config := Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Found: true, FS: wal.OSFS{}, Dir: dir,
+	config := Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: wal.OSFS{}, Dir: dir,
 		Topics: benchTopics{&Topic{ID: 1, Name: "bench", Policy: DefaultPolicy()}}, Dispatcher: &benchReceiver{}, Machine: benchMachine{},
 		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)}
 	run := func(use func(h *Host)) time.Duration {
@@ -123,6 +128,10 @@ func BenchmarkHostRecover(b *testing.B) {
 		begun := time.Now()
 		go func() { done <- h.Run(ctx) }()
 		<-h.Started()
+		h.Place(soleRows(shards+1, 7))
+		for h.NotReady() != nil {
+			runtime.Gosched()
+		}
 		took := time.Since(begun)
 		use(h)
 		cancel()

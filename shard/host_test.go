@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ type process struct {
 func runHost(t *testing.T, fs wal.FS, dir string, change func(*Config)) *process {
 	t.Helper()
 	r := &benchReceiver{}
-	cfg := Config{Shards: 3, Workers: 2, Node: 7, Owner: NewOwner(7, 1), Found: true, FS: fs, Dir: dir,
+	cfg := Config{Shards: 3, Workers: 2, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: fs, Dir: dir,
 		Topics: benchTopics{&Topic{ID: 1, Name: "t", Policy: DefaultPolicy()}}, Dispatcher: r, Machine: &rigMachine{},
 		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
@@ -41,6 +42,10 @@ func runHost(t *testing.T, fs wal.FS, dir string, change func(*Config)) *process
 	case <-h.Started():
 	case err := <-done:
 		t.Fatal(err)
+	}
+	h.Place(soleRows(cfg.Shards+1, cfg.Node))
+	for h.NotReady() != nil {
+		runtime.Gosched()
 	}
 	return &process{h, sync.OnceValue(func() error { cancel(); return <-done })}
 }
@@ -82,7 +87,7 @@ func TestRunAndStop(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 	p.host.Drain(ctx)
-	again := runHost(t, fs, "data", func(c *Config) { c.Found, c.Owner = false, NewOwner(7, 2) })
+	again := runHost(t, fs, "data", func(c *Config) { c.Meta, c.Owner = nil, NewOwner(7, 2) })
 	for _, list := range acked {
 		for _, id := range list {
 			if v, err := again.host.Timer(ctx, Place("t", id, 3), 1, id); err != nil || v == nil {
@@ -137,7 +142,7 @@ func TestTwoHosts(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	ctx, dir := context.Background(), t.TempDir()
 	a := runHost(t, wal.OSFS{}, filepath.Join(dir, "a"), nil)
-	b := runHost(t, wal.OSFS{}, filepath.Join(dir, "b"), func(c *Config) { c.Node, c.Owner = 8, NewOwner(8, 1) })
+	b := runHost(t, wal.OSFS{}, filepath.Join(dir, "b"), func(c *Config) { c.Node, c.Owner, c.Meta = 8, NewOwner(8, 1), &soleRows(1, 8)[0] })
 	add := func(p *process, id string) {
 		t.Helper()
 		got, err := p.host.Do(ctx, 1, &Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41}}, false)

@@ -1,7 +1,9 @@
 package shard
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -50,7 +52,9 @@ type lead struct {
 	rewatchFrom Handle
 	scanning    bool // for leases of former leaders
 	orphansFrom Handle
-	orphan      orphanRule
+	reportAt    time.Duration
+	turns       int           // of the row's members, when nobody is known to lead
+	since       time.Duration // when this reign began; monotonic
 }
 
 type routeKey struct {
@@ -77,7 +81,7 @@ func newLead(g *group) *lead {
 }
 
 // begin starts a reign, after the takeover was applied.
-func (l *lead) begin(rule orphanRule) {
+func (l *lead) begin() {
 	l.active = true
 	l.topics = map[TopicID]*topicQueue{}
 	l.routes = map[routeKey]*lane{}
@@ -89,8 +93,16 @@ func (l *lead) begin(rule orphanRule) {
 	l.ring, l.later, l.shut, l.held = nil, heap[entry]{}, heap[laneKey]{}, heap[*flight]{}
 	l.outcomes, l.expires, l.forgets = nil, nil, nil
 	l.lookAhead = minLookAhead
-	l.orphan, l.scanning, l.orphansFrom = rule, rule.ownFrom != 0, 0
+	l.since, l.scanning, l.orphansFrom = l.group.w.mono, true, 0
+	for _, h := range l.inFlight() {
+		if f := l.flights[h]; f.phase == reporting {
+			l.ended(f, &f.attempt) // nobody else has to be told any more
+		}
+	}
 }
+
+// inFlight are the timers with a flight, in order: what is done for each must not depend on chance.
+func (l *lead) inFlight() []Handle { return slices.Sorted(maps.Keys(l.flights)) }
 
 // end stops the reign: nothing more is started; what was taken from the wheel goes back, so that a later reign finds it.
 func (l *lead) end() {
@@ -98,8 +110,8 @@ func (l *lead) end() {
 		return
 	}
 	l.active = false
-	for _, q := range l.topics {
-		for _, n := range q.lanes {
+	for _, id := range slices.Sorted(maps.Keys(l.topics)) {
+		for _, n := range l.topics[id].lanes {
 			for n.len() > 0 {
 				l.giveBack(n.pop())
 			}
@@ -113,17 +125,21 @@ func (l *lead) end() {
 		l.giveBack(l.later.pop())
 	}
 	l.blocked = nil
-	for h, f := range l.flights {
-		if f.unstarted() {
-			f.permit.Cancel()
-			f.phase = ended
-		}
+	for _, h := range l.inFlight() {
+		f := l.flights[h]
 		for _, o := range f.waiting {
-			o.answer(Result{}, ErrNoLeader)
+			o.answer(Result{}, l.group.notLeader())
 		}
 		f.waiting = nil
-		if f.phase != started { // a call that runs goes on, and may end in a later reign of this process
-			delete(l.flights, h)
+		switch f.phase {
+		case started: // it goes on, and is reported when it ends
+		case proposed, held:
+			f.permit.Cancel()
+			l.report(f, Attempt{NotSent: true})
+		case returned:
+			l.report(f, Attempt{NotSent: true})
+		case ended:
+			l.report(f, f.attempt)
 		}
 	}
 }
@@ -293,7 +309,8 @@ func (l *lead) refresh() {
 	if !l.active {
 		return
 	}
-	for id, q := range l.topics {
+	for _, id := range slices.Sorted(maps.Keys(l.topics)) {
+		q := l.topics[id]
 		topic := l.topic(id)
 		if topic == q.topic {
 			continue

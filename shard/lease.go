@@ -95,7 +95,7 @@ func (l *lead) propose(b *Batch, n *lane, e entry, permit Permit) {
 	}
 	last := timeout + callMargin + maxLookAhead
 	f := &flight{
-		handle: e.handle, seq: e.seq, lane: n, permit: permit,
+		handle: e.handle, seq: e.seq, rev: e.rev, lane: n, permit: permit,
 		dueMs: e.dueMs, expireMs: d.ExpiresMs,
 		leaseEnd: g.w.mono + last, askedAt: g.w.mono,
 	}
@@ -228,24 +228,17 @@ func (l *lead) ended(f *flight, a *Attempt) {
 		return // its timer was dropped, or went on without it
 	}
 	if !l.active {
-		l.settled(f) // the next leader counts the attempt as interrupted
+		l.report(f, *a)
 		return
 	}
-	f.phase = ended
+	f.phase, f.attempt = ended, *a
 	g := l.group
-	if !g.table.Live(f.handle, f.seq) {
+	d := g.table.Due(f.handle)
+	if !g.table.Live(f.handle, f.seq) || d.State != Leased || f.fence != 0 && d.Fence != f.fence {
 		l.settled(f)
 		return
 	}
-	topic := f.lane.queue.topic
-	policy := DefaultPolicy()
-	if topic != nil {
-		policy = topic.Policy
-	}
-	d := g.table.Due(f.handle)
-	own := g.table.RetryOf(f.handle)
-	out := judge(&policy, &own, d.Attempts, a, l.random.Float64())
-	out.Handle, out.Seq, out.Fence = f.handle, f.seq, f.fence
+	out := l.judge(f.handle, &d, a, l.random.Float64())
 	l.outcomes = append(l.outcomes, outcomeItem{out, f})
 	if d.Topic != canaryTopic {
 		g.w.host.cfg.Observer.Outcome(&out)

@@ -30,6 +30,10 @@ func (o *op) answer(r Result, err error) {
 }
 
 func (o *op) handle(w *worker) {
+	if o.group.elsewhere() {
+		o.answer(Result{}, o.group.notLeader())
+		return
+	}
 	o.group.waiting = append(o.group.waiting, o)
 	w.touch(o.group)
 }
@@ -47,6 +51,7 @@ func (l opList) handle(w *worker) {
 type waiter struct {
 	left atomic.Int32
 	ch   chan struct{} // capacity 1
+	then func()        // called instead, for who does not wait
 }
 
 var waiters = sync.Pool{New: func() any { return &waiter{ch: make(chan struct{}, 1)} }}
@@ -58,7 +63,12 @@ func newWaiter(n int) *waiter {
 }
 
 func (w *waiter) done() {
-	if w.left.Add(-1) == 0 {
+	if w.left.Add(-1) != 0 {
+		return
+	}
+	if w.then != nil {
+		w.then()
+	} else {
 		w.ch <- struct{}{}
 	}
 }
@@ -86,6 +96,10 @@ func (o *metaOp) answer(r any, err error) {
 }
 
 func (o *metaOp) handle(w *worker) {
+	if o.group.elsewhere() {
+		o.answer(nil, o.group.notLeader())
+		return
+	}
 	o.group.meta.waiting = append(o.group.meta.waiting, o)
 	w.touch(o.group)
 }
@@ -106,6 +120,10 @@ func (r *read) answer(err error) {
 }
 
 func (r *read) handle(w *worker) {
+	if r.group.elsewhere() {
+		r.answer(r.group.notLeader())
+		return
+	}
 	r.group.reads.fresh = append(r.group.reads.fresh, r)
 	w.touch(r.group)
 }

@@ -2,30 +2,30 @@ package shard
 
 import "time"
 
-// orphanRule says when the leases of former leaders may be taken as ended.
+// Orphans are leases that former leaders took and that have not ended. When is such a lease over?
 //
-// A lease that this node's own former process took is over: the process is gone, its calls with it. So is one that this process
-// took in a former reign, unless its call still runs, which its flight says. Any other may belong to a leader
-// that is only paused; it is waited out in full, on this node's monotonic clock, from the takeover on.
-type orphanRule struct {
-	ownFrom   uint64        // leases with this fence or a higher one were taken by this node; 0: none
-	waitUntil time.Duration // monotonic; all others have run out by then
-}
+// Its process is gone (this node's own former one, or one that another node is known to have lost): at once, its calls are gone with
+// it. This process took it in a former reign: at once too, unless its call still runs, which its flight says. Any other may
+// belong to a leader that is only paused or cut off: it is waited out in full, on this node's monotonic clock from the takeover on.
 
 const orphanBudget = 4096
 
 // interrupted is the last error of an attempt whose leader died before it reported.
 const interrupted = "interrupted: the node that made this call stopped before it could report; the call may or may not have arrived"
 
-// scanOrphans walks the table once, in slices, for leases that are over already.
+// scanOrphans walks the table in slices for leases that are over already, or that are over before the wall clock says so.
 func (l *lead) scanOrphans() {
 	if !l.scanning {
 		return
 	}
-	t := l.group.table
-	next, done := t.ScanLeased(l.orphansFrom, orphanBudget, func(h Handle) {
-		if d := t.Due(h); !l.flies(h, &d) && d.Fence >= l.orphan.ownFrom {
+	g := l.group
+	next, done := g.table.ScanLeased(l.orphansFrom, orphanBudget, func(h Handle) {
+		d := g.table.Due(h)
+		switch wait := l.orphanWait(h, &d); {
+		case wait == 0:
 			l.resolve(h, &d)
+		case wait > 0: // the wall clock of who took it may have been anywhere
+			g.table.Watch(h, g.w.nowMs+l.lookAhead.Milliseconds()+wait.Milliseconds()+1)
 		}
 	})
 	l.orphansFrom = next
@@ -33,7 +33,28 @@ func (l *lead) scanOrphans() {
 		l.scanning = false
 		return
 	}
-	l.group.w.touchNext(l.group)
+	g.w.touchNext(g)
+}
+
+// scanAgain has all leases looked at anew: a process is known to be gone.
+func (l *lead) scanAgain() {
+	if l.active {
+		l.scanning, l.orphansFrom = true, 0
+		l.group.w.touch(l.group)
+	}
+}
+
+// orphanWait is how long a lease may still be somebody's; 0: it is over; negative: it is this process's own and has not ended.
+func (l *lead) orphanWait(h Handle, d *Due) time.Duration {
+	if l.flies(h, d) {
+		return -1
+	}
+	host := l.group.w.host
+	owner := l.group.table.leaseOwner(d.Fence)
+	if owner.Node() == host.cfg.Owner.Node() || host.isGone(owner) {
+		return 0
+	}
+	return max(0, l.since+time.Duration(d.LeaseMs)*time.Millisecond-l.group.w.mono)
 }
 
 // flies reports that the lease is this process's own and has not ended.
@@ -58,8 +79,8 @@ func (l *lead) rewatch() {
 func (l *lead) leaseEnded(h Handle, d *Due) {
 	g := l.group
 	horizon := g.w.nowMs + l.lookAhead.Milliseconds()
-	switch wait := l.orphan.waitUntil - g.w.mono; {
-	case l.flies(h, d):
+	switch wait := l.orphanWait(h, d); {
+	case wait < 0:
 		g.table.Watch(h, horizon+callMargin.Milliseconds()) // ours: its call ends by itself
 	case wait > 0:
 		g.table.Watch(h, horizon+wait.Milliseconds()+1)
@@ -70,16 +91,22 @@ func (l *lead) leaseEnded(h Handle, d *Due) {
 
 // resolve ends an orphan's attempt: it counts, since its call may have been made.
 func (l *lead) resolve(h Handle, d *Due) {
+	now := l.group.w.nowMs
+	out := l.judge(h, d, &Attempt{Err: interrupted, StartedMs: now, EndedMs: now}, 0)
+	if out.Kind == RetryLater {
+		out.NextMs = now // its receiver did nothing wrong: no backoff
+	}
+	l.outcomes = append(l.outcomes, outcomeItem{out, nil})
+}
+
+// judge decides what becomes of a leased timer after an attempt, by its topic as this node knows it.
+func (l *lead) judge(h Handle, d *Due, a *Attempt, random float64) Outcome {
 	policy := DefaultPolicy()
 	if topic := l.topic(d.Topic); topic != nil {
 		policy = topic.Policy
 	}
 	own := l.group.table.RetryOf(h)
-	now := l.group.w.nowMs
-	out := judge(&policy, &own, d.Attempts, &Attempt{Err: interrupted, StartedMs: now, EndedMs: now}, 0)
-	if out.Kind == RetryLater {
-		out.NextMs = now // its receiver did nothing wrong: no backoff
-	}
+	out := judge(&policy, &own, d.Attempts, a, random)
 	out.Handle, out.Seq, out.Fence = h, d.Seq, d.Fence
-	l.outcomes = append(l.outcomes, outcomeItem{out, nil})
+	return out
 }

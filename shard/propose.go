@@ -1,8 +1,6 @@
 package shard
 
 import (
-	"slices"
-
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 )
@@ -20,11 +18,16 @@ func (g *group) propose() {
 		g.meta.propose(g)
 		return
 	}
-	if !g.leader || len(g.proposals) >= maxPipelined {
+	if !g.leader || g.heirTold || len(g.proposals) >= maxPipelined {
 		return // waiting operations time out by themselves
 	}
 	g.batch.Reset(g.w.nowMs, g.w.host.origin, g.number+1)
 	g.items = nil
+	if g.giveWord && g.applied > foundingIndex {
+		g.giveWord = false
+		g.batch.Hash(g.applied, g.table.Hash())
+		g.items = append(g.items, item{kind: silentItem})
+	}
 	if g.takeover {
 		g.takeover = false
 		g.batch.Takeover(uint64(g.w.host.cfg.Owner))
@@ -32,9 +35,11 @@ func (g *group) propose() {
 	}
 	if g.serving {
 		g.proposeOutcomes()
-		g.proposeCommands()
-		if !g.w.host.draining.Load() {
-			g.lead.lease(&g.batch)
+		if g.heir == 0 {
+			g.proposeCommands()
+			if !g.w.host.draining.Load() {
+				g.lead.lease(&g.batch)
+			}
 		}
 	}
 	if len(g.items) == 0 {
@@ -44,9 +49,8 @@ func (g *group) propose() {
 	g.w.operations += len(g.items)
 	g.w.proposed += g.batch.Size()
 	p := proposal{number: g.number, items: g.items}
-	if err := g.raft.Propose(slices.Clone(g.batch.Bytes())); err != nil {
-		// Not the leader any more: raft says so in its next soft state, and the reign ends there.
-		p.fail(ErrUnknown)
+	if err := g.raft.Propose(g.batch.Bytes()); err != nil { // raft copies what it takes
+		g.dropped(&p)
 		return
 	}
 	g.proposals = append(g.proposals, p)
@@ -123,27 +127,45 @@ func (g *group) proposeCommand(o *op) {
 	g.items = append(g.items, item{kind: commandItem, op: o})
 }
 
+// dropped takes back what raft refused: the leadership is over or about to be, or too much is uncommitted. Nothing of it was done.
+func (g *group) dropped(p *proposal) {
+	g.number--
+	for i := range p.items {
+		switch it := &p.items[i]; it.kind {
+		case commandItem:
+			it.op.proposed = false
+			it.op.answer(Result{}, g.lateError())
+		case leaseItem:
+			it.flight.permit.Cancel()
+			g.lead.settled(it.flight)
+			g.table.Restore(it.flight.handle, it.flight.seq)
+			g.lead.releaseOps(it.flight)
+		case outcomeItemKind:
+			switch f := it.flight; {
+			case f == nil:
+				g.lead.scanAgain()
+			case f.phase == returned:
+				g.lead.outcomes = append(g.lead.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
+			default:
+				g.lead.ended(f, &f.attempt)
+			}
+		case takeoverItem:
+			g.takeover = true
+		case silentItem:
+			g.lead.rewatching, g.lead.rewatchFrom = true, 0
+		}
+	}
+}
+
 // tookOver begins the reign: the takeover is applied, so the table holds all that former leaders committed.
-func (g *group) tookOver(r *Result) {
+func (g *group) tookOver() {
 	g.serving = true
 	w := g.w
-	rule := orphanRule{waitUntil: w.mono + maxLease}
-	if sameNode(r.Owner, w.host.cfg.Owner) {
-		rule.ownFrom = r.OwnerFrom
-	}
-	g.lead.begin(rule)
+	g.servingSince = w.mono
+	g.lead.begin()
 	g.canary.begin(w.mono)
 	w.touchNext(g)
 }
-
-// Owner names a process of a node: the node's id and how often it has started.
-type Owner uint64
-
-// NewOwner packs a node id (below 2^40) and a start count.
-func NewOwner(node uint64, start uint32) Owner { return Owner(node<<24 | uint64(start&0xffffff)) }
-
-// sameNode reports that both are processes of one node.
-func sameNode(a, b Owner) bool { return a != 0 && a>>24 == b>>24 }
 
 // confChange decodes a membership change entry.
 func confChange(e *pb.Entry) (pb.ConfChangeI, error) {

@@ -74,6 +74,7 @@ func TestListIsNeverShort(t *testing.T) {
 		r.mustSubmit(Command{Kind: Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &Spec{DueMs: 1 << 41}})
 	}
 	r.settle()
+	<-r.host.workers[0].box.wake // of what came until now
 	done := make(chan []*Timer)
 	go func() {
 		list, err := r.host.List(t.Context(), 1, &Query{Topic: 1, States: 1 << Scheduled, Limit: 20})

@@ -10,7 +10,10 @@ import (
 
 // The bodies of the log's records (docs/formats/records.md). Integers are uvarints unless said otherwise.
 // Every body starts with a version byte, so that a later build can read what this one wrote.
-const recordVersion = 1
+const (
+	recordVersion = 1
+	markVersion   = 2 // 1 had no epoch
+)
 
 var errRecord = errors.New("malformed record")
 
@@ -71,23 +74,34 @@ type mark struct {
 	index, term uint64
 	hash        uint64 // state hash of the snapshot; 0 with REPLICA_CREATE
 	conf        *pb.ConfState
+	epoch       uint32 // of the row that the membership follows
+	installed   bool   // SNAPMARK: the state came from a peer; what the log had before is void
 }
 
 func appendMark(b []byte, m mark) []byte {
-	b = append(b, recordVersion)
+	b = append(b, markVersion)
 	b = binary.AppendUvarint(b, m.replica)
 	b = binary.AppendUvarint(b, m.index)
 	b = binary.AppendUvarint(b, m.term)
 	b = binary.LittleEndian.AppendUint64(b, m.hash)
+	b = binary.AppendUvarint(b, uint64(m.epoch))
+	if m.installed {
+		b = append(b, 1)
+	} else {
+		b = append(b, 0)
+	}
 	return appendConf(b, m.conf)
 }
 
 func decodeMark(b []byte) (mark, error) {
-	r, err := newRecordReader(b)
-	if err != nil {
-		return mark{}, err
+	if len(b) == 0 || b[0] != recordVersion && b[0] != markVersion {
+		return mark{}, fmt.Errorf("%w: version", errRecord)
 	}
-	m := mark{replica: r.uvarint(), index: r.uvarint(), term: r.uvarint(), hash: r.uint64()}
+	r := &recordReader{rest: b[1:]}
+	m := mark{replica: r.uvarint(), index: r.uvarint(), term: r.uvarint(), hash: r.uint64(), epoch: 1}
+	if b[0] == markVersion {
+		m.epoch, m.installed = uint32(r.uvarint()), r.byte() != 0
+	}
 	m.conf = r.conf()
 	return m, r.end()
 }

@@ -20,7 +20,7 @@ func recordSamples() map[string][]byte {
 	return map[string][]byte{
 		"record-entries":   appendEntries(nil, append(storedEntries(3, 6, 7), change)),
 		"record-hardstate": appendHardState(nil, hardState{term: 3, vote: 7<<24 | 1, commit: 1000}),
-		"record-mark":      appendMark(nil, mark{replica: 7<<24 | 1, index: 500, term: 3, hash: 0x1122334455667788, conf: conf}),
+		"record-mark":      appendMark(nil, mark{replica: 7<<24 | 1, index: 500, term: 3, hash: 0x1122334455667788, epoch: 9, installed: true, conf: conf}),
 		"record-create":    appendMark(nil, mark{replica: 7<<24 | 1, index: 1, term: 1, conf: &pb.ConfState{Voters: []uint64{7<<24 | 1}}}),
 	}
 }

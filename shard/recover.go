@@ -25,9 +25,12 @@ type tailEntry struct {
 // are committed, so that only an uncommitted tail is ever held.
 type recovery struct {
 	group *group
+	kept  []tailEntry // the last that were applied: followers may lack them
+	bytes int         // … of their data
 	tail  []tailEntry
 	hard  hardState
 	stop  bool // a membership change: from here on raft must see the entries
+	alien bool // the log, as far as it was read, has another entry where the snapshot from a peer ends: what follows that one is void
 }
 
 func (h *Host) snapshotDir() string { return filepath.Join(h.cfg.Dir, "snapshots") }
@@ -79,7 +82,6 @@ func (h *Host) loadSnapshot(g *group) error {
 		}
 		err := h.readSnapshot(g, info.Name)
 		if err == nil {
-			g.files.newest = info.Index
 			return nil
 		}
 		h.cfg.Logger.Error("a snapshot is damaged; trying the one before it", "file", info.Name, "error", err)
@@ -116,12 +118,13 @@ func (h *Host) readSnapshot(g *group, name string) error {
 		}
 	}
 	g.place(m)
+	g.files.note(&m)
 	return nil
 }
 
 // place sets where the group's log begins for this node.
 func (g *group) place(m mark) {
-	g.replica, g.applied, g.appliedTerm = m.replica, m.index, m.term
+	g.replica, g.applied, g.appliedTerm, g.epoch = m.replica, m.index, m.term, m.epoch
 	g.store.reset(m.index, m.term, m.conf)
 }
 
@@ -136,7 +139,11 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 		}
 		if g.replica == 0 {
 			g.place(m)
+			g.files.created, g.files.tomb = pos.Gen, 0
+			g.files.hardGen = pos.Gen
 		}
+	case wal.RecordReplicaTombstone:
+		return r.tombstone(pos, rec.Data)
 	case wal.RecordHardState:
 		hard, err := decodeHardState(rec.Data)
 		if err != nil {
@@ -147,10 +154,48 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 		return r.commit(hard.commit)
 	case wal.RecordEntries:
 		return r.entries(pos, rec.Data)
-	case wal.RecordSnapMark: // for people who read the log; the files themselves are listed
+	case wal.RecordSnapMark: // the files themselves are listed; but one from a peer ends what was before it
+		return r.marked(rec.Data)
 	default:
 		return fmt.Errorf("record of unknown type %v", rec.Type)
 	}
+	return nil
+}
+
+// tombstone ends a replica: what the log has of it is void.
+func (r *recovery) tombstone(pos wal.Position, body []byte) error {
+	rd, err := newRecordReader(body)
+	if err != nil {
+		return err
+	}
+	id, g := rd.uvarint(), r.group
+	if err := rd.end(); err != nil {
+		return err
+	}
+	g.tombstone = max(g.tombstone, id)
+	hasLater := g.replica > id // its snapshot was read already
+	*r = recovery{group: g}
+	if hasLater {
+		g.files.gens = nil
+		return nil
+	}
+	g.reset()
+	g.files = groupFiles{tomb: pos.Gen}
+	return nil
+}
+
+// marked takes note that a snapshot came from a peer: the log goes on from it.
+func (r *recovery) marked(body []byte) error {
+	m, err := decodeMark(body)
+	if err != nil || !m.installed || r.group.replica != m.replica {
+		return err
+	}
+	if m.index > r.group.applied {
+		return fmt.Errorf("shard %d: its state came from another node as snapshot %d, which is missing or damaged; "+
+			"empty the data directory and join again under a new id: the other replicas have all of it", r.group.id, m.index)
+	}
+	*r = recovery{group: r.group, hard: r.hard}
+	r.group.files.gens, r.group.files.older = nil, r.group.files.newest
 	return nil
 }
 
@@ -166,7 +211,12 @@ func (r *recovery) entries(pos wal.Position, body []byte) error {
 	}
 	for _, e := range ents {
 		g.files.logBytes += int64(len(e.data)) + 16
-		if e.index <= g.applied {
+		if e.index == g.applied {
+			if r.alien = e.term != g.appliedTerm; r.alien {
+				r.tail = nil
+			}
+		}
+		if e.index <= g.applied || r.alien {
 			continue
 		}
 		at := e.index - g.applied - 1
@@ -194,8 +244,26 @@ func (r *recovery) commit(index uint64) error {
 		}
 		g.applied, g.appliedTerm = e.index, e.term
 	}
+	r.keep(r.tail[:n])
 	r.tail = append(r.tail[:0], r.tail[n:]...)
 	return nil
+}
+
+// keep holds applied entries for followers that lack them, up to a bound; a group of one has none.
+func (r *recovery) keep(applied []tailEntry) {
+	if r.group.soleVoter() && len(r.group.store.conf.Learners) == 0 {
+		return
+	}
+	for _, e := range applied {
+		r.kept = append(r.kept, e)
+		r.bytes += len(e.data) + entryOverhead
+	}
+	n := 0
+	for ; r.bytes > retainBytes; n++ {
+		r.bytes -= len(r.kept[n].data) + entryOverhead
+		r.group.store.offset, r.group.store.offsetTerm = r.kept[n].index, r.kept[n].term
+	}
+	r.kept = append(r.kept[:0], r.kept[n:]...)
 }
 
 func (g *group) replayEntry(e *tailEntry) (err error) {
@@ -204,7 +272,10 @@ func (g *group) replayEntry(e *tailEntry) (err error) {
 	case g.meta != nil:
 		_, _, _, err = g.meta.replay(e.data)
 	default:
-		g.results, err = g.table.Apply(e.data, nil, g.results[:0])
+		if g.results, err = g.table.Apply(e.data, nil, g.results[:0]); err == nil {
+			g.table.Note(e.index)
+			err = g.table.diverged
+		}
 	}
 	return err
 }
@@ -213,19 +284,35 @@ func (g *group) replayEntry(e *tailEntry) (err error) {
 func (r *recovery) finish() error {
 	g := r.group
 	if g.replica == 0 {
-		if !g.w.host.cfg.Found {
-			return fmt.Errorf("shard %d: the data directory holds nothing of it: %w", g.id, errMissing)
+		if g.id != Meta {
+			if g.tombstone != 0 {
+				g.cleanUp()
+			}
+			return nil // its row will say whether one is to be here
 		}
-		g.found()
+		if g.w.host.cfg.Meta == nil {
+			return fmt.Errorf("the data directory holds nothing of the meta group: %w", errMissing)
+		}
+		g.row = *g.w.host.cfg.Meta
+		me := g.row.on(g.w.host.cfg.Node)
+		if me == nil {
+			return fmt.Errorf("shard: the meta group's first row does not name node %010x", g.w.host.cfg.Node)
+		}
+		g.create(me.Replica)
+		return nil
 	}
 	if r.hard.term < g.appliedTerm { // a snapshot came later than the last hard state that is left
 		r.hard.term, r.hard.vote = g.appliedTerm, 0
 	}
 	r.hard.commit = max(r.hard.commit, g.applied)
-	g.store.offset, g.store.offsetTerm = g.applied, g.appliedTerm
-	ents := make([]*pb.Entry, len(r.tail))
-	for i, e := range r.tail {
-		ents[i] = &pb.Entry{Index: &e.index, Term: &e.term, Type: &e.typ, Data: e.data}
+	if len(r.kept) == 0 {
+		g.store.offset, g.store.offsetTerm = g.applied, g.appliedTerm
+	}
+	ents := make([]*pb.Entry, 0, len(r.kept)+len(r.tail))
+	for _, list := range [][]tailEntry{r.kept, r.tail} {
+		for _, e := range list {
+			ents = append(ents, &pb.Entry{Index: &e.index, Term: &e.term, Type: &e.typ, Data: e.data})
+		}
 	}
 	if !g.store.append(ents) {
 		return fmt.Errorf("shard %d: the log has a gap behind entry %d", g.id, g.applied)
@@ -235,6 +322,8 @@ func (r *recovery) finish() error {
 			g.id, r.hard.commit, g.store.last())
 	}
 	g.hard = r.hard
+	g.store.snapshot = g.offerSnapshot
+	g.confIndex = g.applied // at the latest: what was before is in the membership
 	g.store.hard = &pb.HardState{Term: &r.hard.term, Vote: &r.hard.vote, Commit: &r.hard.commit}
 	g.files.trim()
 	if err := g.newRaft(); err != nil {
@@ -250,11 +339,3 @@ func (r *recovery) finish() error {
 }
 
 var errMissing = errors.New("it was deleted, or belongs to another node; restore the directory, or start with an empty one")
-
-// found makes this node the only member of a new group.
-func (g *group) found() {
-	replica := g.w.host.cfg.Node<<24 | 1
-	m := mark{replica: replica, index: foundingIndex, term: foundingTerm, conf: &pb.ConfState{Voters: []uint64{replica}}}
-	g.place(m)
-	g.w.append(appended{group: g, create: &m, sync: true})
-}

@@ -8,7 +8,7 @@ import (
 // The format of a table's snapshot (docs/formats/snapshot.md).
 const (
 	snapshotMagic   = "CTBL"
-	snapshotVersion = 1
+	snapshotVersion = 2
 )
 
 // Kinds of records. Targets come before the first timer that has them.
@@ -89,7 +89,7 @@ func (s *Snapshot) keep(h Handle) {
 func (t *Table) appendHeader(dst []byte) []byte {
 	dst = append(append(dst, snapshotMagic...), snapshotVersion)
 	for _, v := range [...]uint64{
-		uint64(t.id), uint64(t.clockMs), t.seq, t.fence, t.owner, t.ownerFrom,
+		uint64(t.id), uint64(t.clockMs), t.seq, t.fence,
 		uint64(t.slab.high), uint64(t.slab.free), uint64(t.slab.unused),
 		uint64(t.finished.oldest), uint64(t.finished.newest), uint64(t.finished.bytes),
 		uint64(len(t.tombs)),
@@ -99,6 +99,11 @@ func (t *Table) appendHeader(dst []byte) []byte {
 	for _, tomb := range t.tombs {
 		dst = binary.AppendUvarint(dst, uint64(tomb.topic))
 		dst = binary.AppendUvarint(dst, uint64(tomb.atMs))
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(t.reigns)))
+	for _, r := range t.reigns {
+		dst = binary.AppendUvarint(dst, r.from)
+		dst = binary.AppendUvarint(dst, r.owner)
 	}
 	return binary.LittleEndian.AppendUint64(dst, t.Hash())
 }
@@ -149,7 +154,7 @@ func (t *Table) appendRun(dst []byte, r *run) []byte {
 	for _, n := range [...]int64{r.dueMs, r.nextEnd, r.firedMs, r.lateness} {
 		dst = binary.AppendVarint(dst, n)
 	}
-	for _, n := range [...]uint32{r.newer, r.older, uint32(r.status)} {
+	for _, n := range [...]uint32{r.newer, r.older, uint32(r.status), r.durMs} {
 		dst = binary.AppendUvarint(dst, uint64(n))
 	}
 	text := t.errorText(r)

@@ -19,6 +19,16 @@ func (e *CanaryError) Error() string {
 	return fmt.Sprintf("shard %d fired its canary timer %s ago", e.Shard, e.Late.Round(time.Second))
 }
 
+// NoLeaderError says that a group which has a replica here has no leader that this node hears of.
+type NoLeaderError struct{ Group ID }
+
+func (e *NoLeaderError) Error() string {
+	if e.Group == Meta {
+		return "the meta group has no leader, or not one that this node can reach"
+	}
+	return fmt.Sprintf("shard %d has no leader, or not one that this node can reach", e.Group)
+}
+
 // Stats are the host's gauges.
 type Stats struct {
 	Scheduled, Leased, Done, Dead int64 // timers of led shards

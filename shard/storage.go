@@ -20,10 +20,30 @@ type storage struct {
 	offset     uint64
 	offsetTerm uint64
 	entries    []*pb.Entry
-	bytes      int // sum of the data held
+	bytes      int // sum of the data held, and some for each entry
 
 	// snapshot is what a follower that is too far behind is offered; nil: not available now.
 	snapshot func() (*pb.Snapshot, error)
+}
+
+// What a group with followers keeps of its log in memory although it is applied.
+const (
+	entryOverhead = 24       // what an entry counts beside its data
+	retainBytes   = 4 << 20  // always, for a follower that was away for a moment, or that the next leader will have
+	laggardBytes  = 64 << 20 // at most, for one that is here and behind; beyond, it is sent a snapshot
+)
+
+// retained is the last index that may be dropped so that about retainBytes stay.
+func (s *storage) retained() uint64 {
+	index, bytes := s.offset, s.bytes
+	for _, e := range s.entries {
+		if bytes <= retainBytes {
+			break
+		}
+		bytes -= len(e.Data) + entryOverhead
+		index++
+	}
+	return index
 }
 
 // InitialState implements raft.Storage.
@@ -42,7 +62,7 @@ func (s *storage) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 	ents := s.entries[lo-s.offset-1 : hi-s.offset-1]
 	size := uint64(0)
 	for i, e := range ents {
-		size += uint64(len(e.Data)) + 24
+		size += uint64(len(e.Data)) + entryOverhead
 		if i > 0 && size > maxSize {
 			ents = ents[:i]
 			break
@@ -96,13 +116,13 @@ func (s *storage) append(ents []*pb.Entry) bool {
 	keep := s.entries[:first-s.offset-1]
 	if replaced := s.entries[len(keep):]; len(replaced) > 0 {
 		for _, e := range replaced {
-			s.bytes -= len(e.Data)
+			s.bytes -= len(e.Data) + entryOverhead
 		}
 		keep = slices.Clone(keep) // raft may still hold a slice of the old array
 	}
 	s.entries = append(keep, ents...)
 	for _, e := range ents {
-		s.bytes += len(e.Data)
+		s.bytes += len(e.Data) + entryOverhead
 	}
 	return true
 }
@@ -115,7 +135,7 @@ func (s *storage) compact(index uint64) {
 	n := index - s.offset
 	s.offsetTerm = s.entries[n-1].GetTerm()
 	for _, e := range s.entries[:n] {
-		s.bytes -= len(e.Data)
+		s.bytes -= len(e.Data) + entryOverhead
 	}
 	s.offset = index
 	if s.entries = s.entries[n:]; len(s.entries) == 0 {

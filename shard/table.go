@@ -28,11 +28,10 @@ type Table struct {
 	id ID
 
 	// Replicated counters.
-	clockMs   int64  // never goes back
-	seq       uint64 // last given
-	fence     uint64 // last given
-	owner     uint64 // last that took over
-	ownerFrom uint64 // the first lease since it, or former processes of its node, lead without a break
+	clockMs int64   // never goes back
+	seq     uint64  // last given
+	fence   uint64  // last given
+	reigns  []reign // the last that took over, oldest first
 
 	slab     slab
 	runs     runs
@@ -46,6 +45,8 @@ type Table struct {
 	wheel    *wheel.Wheel
 
 	slotSum, blobSum uint64 // see Hash
+	hashes           hashRing
+	diverged         error // from the leader's state: the replica must stop
 	snap             *Snapshot
 	snapshots        uint32 // begun; the number of the last
 	scratch          []byte // a spec on its way into the arena
@@ -63,9 +64,6 @@ func (t *Table) Len() int { return int(t.slab.high) - t.slab.unused }
 
 // ClockMs is the time of the last entry, which never goes back.
 func (t *Table) ClockMs() int64 { return t.clockMs }
-
-// Owner is the last that took the shard over, by its Takeover item.
-func (t *Table) Owner() uint64 { return t.owner }
 
 // MemoryBytes is what is allocated for timers, in use or not.
 func (t *Table) MemoryBytes() int64 {

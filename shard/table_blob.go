@@ -164,7 +164,7 @@ func (t *Table) slotHash(h Handle, s *slot) uint64 {
 		x = mix(x, uint64(r.firedMs))
 		x = mix(x, uint64(r.lateness))
 		x = mix(x, uint64(r.newer)<<32|uint64(r.older))
-		x = mix(x, uint64(r.status))
+		x = mix(x, uint64(r.status)|uint64(r.durMs)<<16)
 	}
 	if s.chained() {
 		l := t.chains[h]
@@ -178,7 +178,7 @@ func (t *Table) slotHash(h Handle, s *slot) uint64 {
 func (t *Table) Hash() uint64 {
 	x := mix(t.slotSum, t.blobSum)
 	for _, v := range [...]uint64{
-		uint64(t.clockMs), t.seq, t.fence, t.owner, t.ownerFrom,
+		uint64(t.clockMs), t.seq, t.fence,
 		uint64(t.slab.high), uint64(t.slab.free), uint64(t.slab.unused),
 		uint64(t.finished.oldest)<<32 | uint64(t.finished.newest), uint64(t.finished.bytes),
 	} {
@@ -186,6 +186,9 @@ func (t *Table) Hash() uint64 {
 	}
 	for _, tomb := range t.tombs {
 		x = mix(mix(x, uint64(tomb.topic)), uint64(tomb.atMs))
+	}
+	for _, r := range t.reigns {
+		x = mix(mix(x, r.from), r.owner)
 	}
 	return x
 }

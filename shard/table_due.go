@@ -50,6 +50,7 @@ type Due struct {
 	RetainMs  int64 // Dead: the end of its retention
 	Attempts  int
 	Fence     uint64
+	LeaseMs   int64 // how long the last lease was given for
 }
 
 // Due reads what a leader needs of a timer; the zero value if the slot is free.
@@ -64,7 +65,8 @@ func (t *Table) Due(h Handle) Due {
 		Priority: s.priority(), State: s.state(), Attempts: s.attempts(),
 	}
 	if s.run != 0 {
-		d.Fence = t.runs.at(s.run).fence
+		r := t.runs.at(s.run)
+		d.Fence, d.LeaseMs = r.fence, int64(r.durMs)
 	}
 	switch d.State {
 	case Scheduled, Leased:

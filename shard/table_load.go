@@ -117,7 +117,7 @@ func (l *loader) header(id ID) {
 		l.fail("not a table snapshot")
 	}
 	if v := l.byte(); v != snapshotVersion {
-		l.fail("version %d", v)
+		l.fail("version %d, this build reads %d", v, snapshotVersion)
 	}
 	if got := ID(l.number(1<<32-1, "shard")); got != id {
 		l.fail("it is of shard %d", got)
@@ -128,8 +128,6 @@ func (l *loader) header(id ID) {
 	t.clockMs = clock
 	t.seq = l.number(msMax, "sequence")
 	t.fence = l.number(1<<64-1, "fence")
-	t.owner = l.number(1<<64-1, "owner")
-	t.ownerFrom = l.number(1<<64-1, "owner's first fence")
 	t.slab.high = Handle(l.number(maxHandle, "highest handle"))
 	high := uint64(t.slab.high)
 	t.slab.free = Handle(l.number(high, "first free"))
@@ -140,6 +138,10 @@ func (l *loader) header(id ID) {
 	for n := l.number(maxTombs, "closed topics"); n > 0 && l.err == nil; n-- {
 		topic := TopicID(l.number(1<<32-1, "topic"))
 		t.tombs = append(t.tombs, tombstone{topic, int64(l.number(msMax, "closing time"))})
+	}
+	for n := l.number(maxReigns, "reigns"); n > 0 && l.err == nil; n-- {
+		from := l.number(1<<64-1, "first fence")
+		t.reigns = append(t.reigns, reign{from, l.number(1<<64-1, "owner")})
 	}
 	if b := l.bytes(8); b != nil {
 		l.hash = binary.LittleEndian.Uint64(b)
@@ -280,5 +282,6 @@ func (l *loader) run(h Handle, s *slot) {
 	r.dueMs, r.nextEnd, r.firedMs, r.lateness = l.signed(), l.signed(), l.signed(), l.signed()
 	r.newer, r.older = uint32(l.number(high, "newer finished")), uint32(l.number(high, "older finished"))
 	r.status = uint16(l.number(1<<16-1, "status"))
+	r.durMs = uint32(l.number(1<<32-1, "length of the lease"))
 	t.setError(h, r, string(l.bytes(int(l.number(maxErr, "error text")))))
 }

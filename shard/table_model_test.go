@@ -602,7 +602,7 @@ func (g *rig) restart() {
 // dump shows all replicated state as text.
 func dump(t *Table) string {
 	var b bytes.Buffer
-	fmt.Fprintln(&b, t.clockMs, t.seq, t.fence, t.owner, t.ownerFrom, t.slab.high, t.slab.free, t.slab.unused, t.finished, t.tombs)
+	fmt.Fprintln(&b, t.clockMs, t.seq, t.fence, t.reigns, t.slab.high, t.slab.free, t.slab.unused, t.finished, t.tombs)
 	for h := Handle(1); h <= t.slab.high; h++ {
 		s := t.slab.at(h)
 		if s.state() == 0 {

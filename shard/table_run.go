@@ -1,11 +1,11 @@
 package shard
 
 const (
-	runChunkBits = 9 // 28 KiB
+	runChunkBits = 9 // 32 KiB
 	runChunkLen  = 1 << runChunkBits
 )
 
-// run is what a timer has that was attempted or has ended, 56 bytes. Timers that only wait have none.
+// run is what a timer has that was attempted or has ended, 64 bytes. Timers that only wait have none.
 type run struct {
 	fence    uint64 // of the last lease
 	dueMs    int64
@@ -15,6 +15,7 @@ type run struct {
 	// newer and older are the neighbours in the list of finished timers. A run that is free keeps the next in newer.
 	newer, older uint32
 	errRef       uint32 // last error's text in the arena: length u16, bytes; 0 none
+	durMs        uint32 // how long the last lease was given for
 	status       uint16 // HTTP status of the last attempt
 }
 
@@ -48,7 +49,7 @@ func (r *runs) give(n uint32) {
 }
 
 func (r *runs) memory() int64 {
-	return int64(len(r.chunks))*runChunkLen*56 + int64(cap(r.chunks))*8
+	return int64(len(r.chunks))*runChunkLen*64 + int64(cap(r.chunks))*8
 }
 
 // run returns the run of a touched timer, and makes it if there is none.

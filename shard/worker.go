@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"encoding/binary"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,9 @@ type worker struct {
 	again   []*group // … in the next, without waiting
 	stalled []*group // … when a frame is done
 
+	outbox    []outgoing // by node, in the order in which they were first sent to
+	peerBytes atomic.Int64
+
 	frame      *wal.Frame
 	parts      []appended // what is in the frame
 	operations int        // proposed in this turn
@@ -59,9 +63,12 @@ type appended struct {
 	entries   []*pb.Entry
 	responses []*pb.Message
 	sync      bool
-	hard      bool  // the hard state is in it
-	mark      bool  // the newest snapshot's place is in it
-	create    *mark // the group's founding
+	hard      bool   // the hard state is in it
+	mark      bool   // the newest snapshot's place is in it
+	installed bool   // … which came from a peer
+	create    *mark  // the replica's beginning
+	replica   uint64 // whose part it is: the group may have another by the time that it is on disk
+	tombstone uint64 // the replica is given up
 }
 
 // sentFrame is a frame on its way to disk.
@@ -166,12 +173,14 @@ func (w *worker) tick() {
 	w.lastTick += time.Duration(n) * tickInterval
 	memory := int64(0)
 	for _, g := range w.groups {
+		memory += g.stateBytes()
+		if g.raft == nil {
+			continue
+		}
 		for range min(n, maxTicks) {
 			g.raft.Tick()
 		}
-		memory += g.stateBytes()
-		g.expire(w.mono)
-		g.tickCanary()
+		g.tick()
 		w.touch(g)
 	}
 	w.memory.Store(memory)
@@ -190,10 +199,11 @@ func (w *worker) tick() {
 // appended before it, and its responses leave after that.
 func (w *worker) append(a appended) {
 	g := a.group
+	a.replica = g.replica
 	if !a.sync {
 		switch {
 		case len(a.responses) == 0:
-		case len(w.parts) > 0:
+		case w.frame != nil:
 			w.parts = append(w.parts, a)
 		case len(w.inflight) > 0:
 			last := w.inflight[len(w.inflight)-1]
@@ -206,12 +216,18 @@ func (w *worker) append(a appended) {
 	if w.frame == nil {
 		w.frame = w.newFrame()
 	}
+	if a.tombstone != 0 {
+		w.scratch = append(w.scratch[:0], recordVersion)
+		w.scratch = binary.AppendUvarint(w.scratch, a.tombstone)
+		w.frame.Append(wal.RecordReplicaTombstone, uint32(g.id), w.scratch)
+	}
 	if a.create != nil {
 		w.scratch = appendMark(w.scratch[:0], *a.create)
 		w.frame.Append(wal.RecordReplicaCreate, uint32(g.id), w.scratch)
 	}
 	if a.mark {
-		w.scratch = appendMark(w.scratch[:0], mark{replica: g.replica, index: g.files.newest, conf: g.store.conf})
+		f := &g.files
+		w.scratch = appendMark(w.scratch[:0], mark{replica: g.replica, index: f.newest, term: f.newestTerm, conf: f.newestConf, epoch: f.newestEpoch, installed: a.installed})
 		w.frame.Append(wal.RecordSnapMark, uint32(g.id), w.scratch)
 	}
 	if len(a.entries) > 0 {
@@ -240,6 +256,7 @@ func (w *worker) newFrame() *wal.Frame {
 
 // flush hands the turn's frame to the log.
 func (w *worker) flush() {
+	w.sendAll()
 	if w.frame == nil {
 		return
 	}

@@ -15,9 +15,10 @@ import (
 // cli is every command, in the order that help shows them.
 type cli struct {
 	Serve    serveCmd    `cmd:"" help:"Run a node."`
+	Demo     demoCmd     `cmd:"" help:"Watch a cluster lose a node, and no timer."`
 	Sink     sinkCmd     `cmd:"" help:"Run a receiver that counts and checks callbacks."`
 	Loadtest loadtestCmd `cmd:"" help:"Measure a node: add, fire, mixed, churn."`
-	Ctl      ctlCmd      `cmd:"" help:"Talk to a node: timers, topics, dead letters."`
+	Ctl      ctlCmd      `cmd:"" help:"Talk to a node: timers, topics, dead letters, the cluster."`
 	Wal      walCmd      `cmd:"" help:"Look at a log on disk: inspect, verify."`
 	Token    tokenCmd    `cmd:"" help:"Make a token and its line for the auth file."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
@@ -66,9 +67,13 @@ func newParser(grammar *cli, term *terminal) (*kong.Kong, error) {
 		kong.Writers(term.out, term.err),
 		kong.Exit(os.Exit),
 		kong.Vars{
-			"data":   node.DefaultDataDir,
-			"http":   node.DefaultHTTP,
-			"shards": fmt.Sprint(node.DefaultShards),
+			"data":             node.DefaultDataDir,
+			"http":             node.DefaultHTTP,
+			"peer":             node.DefaultPeer,
+			"gossip":           node.DefaultGossip,
+			"bootstrap_expect": fmt.Sprint(node.DefaultBootstrapExpect),
+			"replicas":         fmt.Sprint(node.DefaultReplicas),
+			"shards":           fmt.Sprint(node.DefaultShards),
 		},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 		kong.ValueFormatter(func(v *kong.Value) string { return v.Help }),

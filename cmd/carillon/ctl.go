@@ -20,6 +20,12 @@ type ctlCmd struct {
 	List   ctlListCmd   `cmd:"" help:"List a topic's timers by due time."`
 	Topics ctlTopicsCmd `cmd:"" help:"Topics: list, get, put, delete, pause, resume."`
 	Dead   ctlDeadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
+
+	Cluster ctlClusterCmd `cmd:"" help:"Nodes and shards, as the node sees them."`
+	Shard   ctlShardCmd   `cmd:"" help:"Show a shard."`
+	Drain   ctlDrainCmd   `cmd:"" help:"Have everything moved off a node."`
+	Resume  ctlResumeCmd  `cmd:"" help:"Take a node's drain back."`
+	Remove  ctlRemoveCmd  `cmd:"" help:"Take a node out of the cluster for good, once it is drained or down."`
 }
 
 func (*ctlCmd) Examples() string {
@@ -27,7 +33,8 @@ func (*ctlCmd) Examples() string {
 carillon ctl patch orders order-77 --delay 1h
 carillon ctl cancel orders order-77
 carillon ctl list orders --label vip --limit 20
-carillon ctl topics put orders --policy '{"history":"24h"}'`
+carillon ctl topics put orders --policy '{"history":"24h"}'
+carillon ctl cluster`
 }
 
 // Validate is called by the parser.

@@ -50,6 +50,19 @@ func (f *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const oneTimer = `{"topic":"t","id":"x","version":2,"state":"scheduled","due":"2030-01-01T00:00:00.000Z","due_ms":1893456000000,"payload":{"a":1},"attempts":0,"max_attempts":16}`
 
+// ctlCase is one call of ctl against a fake node.
+type ctlCase struct {
+	name    string
+	args    []string
+	stdin   string
+	env     []string
+	replies []reply
+	asked   []string
+	out     []string // each within stdout
+	err     []string // each within stderr
+	code    int
+}
+
 func TestCtl(t *testing.T) {
 	payload := filepath.Join(t.TempDir(), "p.json")
 	if err := os.WriteFile(payload, []byte("{\"big\": 12345678901234567890}\n"), 0o600); err != nil {
@@ -57,17 +70,7 @@ func TestCtl(t *testing.T) {
 	}
 	ok := func(body string) []reply { return []reply{{status: 200, body: body}} }
 	problem := func(status int, body string) []reply { return []reply{{status: status, body: body}} }
-	tests := []struct {
-		name    string
-		args    []string
-		stdin   string
-		env     []string
-		replies []reply
-		asked   []string
-		out     []string // each within stdout
-		err     []string // each within stderr
-		code    int
-	}{
+	runCtl(t, []ctlCase{
 		{
 			name: "add", replies: []reply{{status: 201, body: oneTimer}},
 			args:  []string{"add", "t", "--id", "x", "--delay", "2s", "--payload", `{"a": 1.0, "b":"<&>"}`, "--callback", "http://127.0.0.1:7780/a?b=1&c"},
@@ -200,7 +203,11 @@ func TestCtl(t *testing.T) {
 			name: "not JSON", args: []string{"get", "t", "x"}, replies: ok("hello"),
 			asked: []string{"GET /v1/topics/t/timers/x"}, err: []string{"is --url right?"}, code: exitFailure,
 		},
-	}
+	})
+}
+
+func runCtl(t *testing.T, tests []ctlCase) {
+	t.Helper()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -15,44 +15,82 @@ import (
 // serveCmd is the table of a node's settings: one field is one flag, one environment variable and one key of the
 // configuration file. docs/operations.md lists them; a test holds it to this.
 type serveCmd struct {
-	Data           string         `default:"${data}" placeholder:"DIR" help:"Where everything is kept (${default})."`
-	HTTP           string         `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the API (${default}); port 0 takes a free one."`
-	Name           string         `placeholder:"NAME" help:"The node's name, for people (the host's name)."`
-	Shards         int            `default:"${shards}" placeholder:"N" help:"Parts that timers are divided among, 1–65535, fixed by the first start (${default})."`
-	Config         string         `placeholder:"FILE" help:"YAML file with any of these settings."`
-	AuthFile       string         `placeholder:"FILE" help:"YAML list of tokens; without it nobody is asked for one. Read again on SIGHUP."`
-	InsecureNoAuth bool           `name:"insecure-no-auth" help:"Allow an address that is not loopback without credentials."`
-	CallbackAllow  []netip.Prefix `placeholder:"CIDR,…" help:"Networks that receivers may be in, besides public ones."`
-	Admin          string         `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
-	LogLevel       string         `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"debug, info, warn or error (${default})."`
-	LogFormat      string         `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
+	Data            string         `default:"${data}" placeholder:"DIR" help:"Where everything is kept (${default})."`
+	HTTP            string         `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the API (${default})."`
+	Peer            string         `default:"${peer}" placeholder:"HOST:PORT" help:"Address for other nodes, TCP (${default})."`
+	Gossip          string         `default:"${gossip}" placeholder:"HOST:PORT" help:"Discovery, TCP and UDP (${default})."`
+	Advertise       string         `placeholder:"HOST" help:"Host at which other nodes reach this one."`
+	Name            string         `placeholder:"NAME" help:"Unique in the cluster (the host's name)."`
+	Zone            string         `placeholder:"ZONE" help:"Replicas of a shard spread over zones (none)."`
+	Join            []string       `placeholder:"HOST:PORT" help:"Gossip addresses of the cluster's nodes."`
+	BootstrapExpect int            `default:"${bootstrap_expect}" placeholder:"N" help:"Founders, 1–99, all named in --join (${default})."`
+	Replicas        int            `default:"${replicas}" placeholder:"N" help:"Copies of each timer, 1–7, as nodes allow (${default})."`
+	Shards          int            `default:"${shards}" placeholder:"N" help:"Parts that timers are divided among, 1–65535, fixed by the first start (${default})."`
+	Config          string         `placeholder:"FILE" help:"YAML file with any of these settings."`
+	AuthFile        string         `placeholder:"FILE" help:"YAML list of tokens; without it nobody is asked for one. Read again on SIGHUP."`
+	InsecureNoAuth  bool           `name:"insecure-no-auth" help:"Allow addresses that are not loopback without credentials or keys."`
+	GossipKey       string         `placeholder:"FILE" help:"File with the key of discovery, one for all nodes."`
+	PeerCert        string         `placeholder:"FILE" help:"Certificate to show other nodes (PEM)."`
+	PeerKey         string         `placeholder:"FILE" help:"Private key of --peer-cert (PEM)."`
+	PeerCA          string         `name:"peer-ca" placeholder:"FILE" help:"Authority of all nodes' certificates (PEM)."`
+	CallbackAllow   []netip.Prefix `placeholder:"CIDR" help:"Networks that receivers may be in, besides public ones."`
+	Admin           string         `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
+	LogLevel        string         `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"debug, info, warn or error (${default})."`
+	LogFormat       string         `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
 }
 
 // Help is shown above the flags.
 func (*serveCmd) Help() string {
 	return "Each flag is also an environment variable (--log-level is CARILLON_LOG_LEVEL) and, but for --config itself, " +
-		"a key of --config's file (log_level). The flag goes before the environment, the environment before the file.\n\n" +
+		"a key of --config's file (log_level). The flag goes before the environment, the environment before the file. " +
+		"An address with port 0 takes a free one.\n\n" +
 		"SIGTERM or SIGINT finishes the calls in flight and exits; a second one exits at once. SIGHUP reads the auth file again."
 }
 
 func (*serveCmd) Examples() string {
 	return `carillon serve                                    durable, on loopback, data in ./carillon-data
 carillon serve --http 127.0.0.1:8000 --data /var/lib/carillon
-carillon serve --http 0.0.0.0:7700 --auth-file tokens.yaml --callback-allow 10.0.0.0/8`
+carillon serve --http 0.0.0.0:7700 --auth-file tokens.yaml --callback-allow 10.0.0.0/8
+carillon serve --config carillon.yaml            one of several nodes: see docs/operations.md, "A cluster"`
+}
+
+// Validate is called by the parser. What is checked here would be taken for "not set" further down.
+func (s *serveCmd) Validate() error {
+	for _, n := range []struct {
+		flag  string
+		value int
+		most  int
+	}{{"bootstrap-expect", s.BootstrapExpect, 99}, {"replicas", s.Replicas, 7}, {"shards", s.Shards, 65535}} {
+		if n.value == 0 {
+			return usagef("--%s: 0 is out of 1–%d", n.flag, n.most)
+		}
+	}
+	return nil
 }
 
 func (s *serveCmd) Run(term *terminal) error {
 	logger := s.logger(term.err)
 	n, err := node.New(node.Config{
-		DataDir:       s.Data,
-		HTTP:          s.HTTP,
-		Name:          s.Name,
-		Shards:        s.Shards,
-		Insecure:      s.InsecureNoAuth,
-		AuthFile:      s.AuthFile,
-		CallbackAllow: s.CallbackAllow,
-		Version:       version(),
-		Logger:        logger,
+		DataDir:         s.Data,
+		HTTP:            s.HTTP,
+		Peer:            s.Peer,
+		Gossip:          s.Gossip,
+		Advertise:       s.Advertise,
+		Name:            s.Name,
+		Zone:            s.Zone,
+		Join:            s.Join,
+		BootstrapExpect: s.BootstrapExpect,
+		Replicas:        s.Replicas,
+		Shards:          s.Shards,
+		GossipKeyFile:   s.GossipKey,
+		PeerCert:        s.PeerCert,
+		PeerKey:         s.PeerKey,
+		PeerCA:          s.PeerCA,
+		Insecure:        s.InsecureNoAuth,
+		AuthFile:        s.AuthFile,
+		CallbackAllow:   s.CallbackAllow,
+		Version:         version(),
+		Logger:          logger,
 	})
 	if err != nil {
 		return usagef("%v", err)
@@ -85,6 +123,10 @@ func (s *serveCmd) Run(term *terminal) error {
 	err = n.Run(ctx)
 	release() // ends the announcement of a node that failed before it was ready
 	<-announcing
+	if errors.Is(err, node.ErrRemoved) {
+		logger.Info("the cluster has removed this node; its data directory can be deleted", "data", s.Data)
+		return nil
+	}
 	return err
 }
 

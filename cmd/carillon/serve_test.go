@@ -10,10 +10,15 @@ import (
 	"testing"
 )
 
-// serve starts a node on a free port and waits until it is ready.
+// serveArgs is a command line for a node on free ports.
+func serveArgs(args ...string) []string {
+	return append([]string{"serve", "--http", "127.0.0.1:0", "--peer", "127.0.0.1:0", "--gossip", "127.0.0.1:0"}, args...)
+}
+
+// serve starts a node on free ports and waits until it is ready.
 func serve(t *testing.T, args ...string) (p *process, url string) {
 	t.Helper()
-	p = start(t, append([]string{"serve", "--http", "127.0.0.1:0", "--shards", "4", "--log-level", "warn"}, args...)...)
+	p = start(t, serveArgs(append([]string{"--shards", "4", "--log-level", "warn"}, args...)...)...)
 	_, rest, _ := strings.Cut(p.line(t, "ready on"), "http://")
 	address, _, _ := strings.Cut(rest, ",")
 	return p, "http://" + address
@@ -45,7 +50,7 @@ func TestServeFiresAndOutlivesAKill(t *testing.T) {
 	if out := ctl(t, url, "cancel", "try", "never"); !strings.HasPrefix(out, "prevented") {
 		t.Errorf("cancel: %s", out)
 	}
-	second := carillon(t, "", nil, "serve", "--http", "127.0.0.1:0", "--data", data)
+	second := carillon(t, "", nil, serveArgs("--data", data)...)
 	if second.code != exitFailure || strings.Count(second.err, "\n") > 3 {
 		t.Errorf("a second node on the same directory: %+v", second)
 	}
@@ -98,7 +103,7 @@ func TestServeReadsTheAuthFileAgainOnHangup(t *testing.T) {
 		}
 	}
 	write(firstLine)
-	p := start(t, "serve", "--http", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"), "--auth-file", tokens, "--log-level", "error")
+	p := start(t, serveArgs("--data", filepath.Join(t.TempDir(), "data"), "--auth-file", tokens, "--log-level", "error")...)
 	_, rest, _ := strings.Cut(p.line(t, "ready on"), "http://")
 	address, _, _ := strings.Cut(rest, ",")
 	topics := func(token string) int {
@@ -127,7 +132,7 @@ func newToken(t *testing.T) (token, line string) {
 }
 
 func TestServeAdminServesProfiles(t *testing.T) {
-	p := start(t, "serve", "--http", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"), "--admin", "127.0.0.1:0", "--log-format", "json")
+	p := start(t, serveArgs("--data", filepath.Join(t.TempDir(), "data"), "--admin", "127.0.0.1:0", "--log-format", "json")...)
 	p.line(t, "ready on")
 	p.signal(t, syscall.SIGTERM)
 	got := p.wait(t)
@@ -144,7 +149,7 @@ func TestServeAdminServesProfiles(t *testing.T) {
 func TestServeOnATakenPortExits1(t *testing.T) {
 	_, url := serve(t, "--data", filepath.Join(t.TempDir(), "a"))
 	address := strings.TrimPrefix(url, "http://")
-	got := carillon(t, "", nil, "serve", "--http", address, "--data", filepath.Join(t.TempDir(), "b"))
+	got := carillon(t, "", nil, serveArgs("--http", address, "--data", filepath.Join(t.TempDir(), "b"))...)
 	if got.code != exitFailure || !strings.Contains(got.err, "carillon: ") || !strings.Contains(got.err, address) {
 		t.Errorf("got %+v", got)
 	}

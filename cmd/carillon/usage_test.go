@@ -11,7 +11,15 @@ func TestUsageFaultsExit2(t *testing.T) {
 	tests := []struct{ args, want string }{
 		{"frob", "unexpected argument frob"},
 		{"serve --jion x", "unknown flag --jion"},
-		{"serve --join 127.0.0.1:7702", "unknown flag --join"},
+		{"serve --join 127.0.0.1", "host:port"},
+		{"serve --bootstrap-expect 3", "--join"},
+		{"serve --replicas 0", "1–7"},
+		{"serve --replicas 8", "1–7"},
+		{"serve --name a/b", "name: "},
+		{"serve --gossip 0.0.0.0:0", "--gossip-key"},
+		{"serve --peer 0.0.0.0:0", "--peer-ca"},
+		{"serve --peer-cert a.pem", "all three or none"},
+		{"serve --gossip-key missing.key", "missing.key"},
 		{"serve extra", "unexpected argument extra"},
 		{"serve --shards many", "--shards"},
 		{"serve --shards 70000", "70000"},
@@ -34,6 +42,8 @@ func TestUsageFaultsExit2(t *testing.T) {
 		{"ctl dead purge t x --all", "one of the two"},
 		{"ctl list t --limit -1", "--limit"},
 		{"ctl topics put t", "--policy"},
+		{"ctl drain", `expected "<node>"`},
+		{"ctl shard one", "<number>"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
@@ -53,7 +63,7 @@ func TestUsageFaultsExit2(t *testing.T) {
 }
 
 func TestHelpIsShortAndEndsWithExamples(t *testing.T) {
-	for _, args := range []string{"", "--help", "serve --help", "sink --help", "ctl --help", "ctl add --help", "token --help"} {
+	for _, args := range []string{"", "--help", "serve --help", "sink --help", "ctl --help", "ctl add --help", "ctl cluster --help", "ctl drain --help", "token --help"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			got := carillon(t, "", nil, strings.Fields(args)...)

@@ -37,7 +37,7 @@ func TestWalVerifyFindsAFlippedBit(t *testing.T) {
 	if err := os.WriteFile(file, flipped, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"wal", "verify", data}, {"wal", "inspect", data}, {"serve", "--http", "127.0.0.1:0", "--data", data}} {
+	for _, args := range [][]string{{"wal", "verify", data}, {"wal", "inspect", data}, serveArgs("--data", data)} {
 		got := carillon(t, "", nil, args...)
 		if got.code != exitFailure || !strings.Contains(got.err, filepath.Base(file)) || !strings.Contains(got.err, "offset") {
 			t.Errorf("%s: exit %d, stderr %q", args[0], got.code, got.err)

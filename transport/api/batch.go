@@ -186,8 +186,17 @@ func (rq *request) runTogether(ops []operation, brief bool) {
 func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 	send := make([]Op, 0, len(todo))
 	sent := make([]*operation, 0, len(todo))
+	var refused *problem // why the topic cannot be made: asking again for each operation would tell nothing new
 	for _, op := range todo {
-		t, p := rq.findTopic(op.verb == vAdd || op.verb == vPut)
+		create := op.verb == vAdd || op.verb == vPut
+		if create && refused != nil {
+			op.problem = refused
+			continue
+		}
+		t, p := rq.findTopic(create)
+		if p != nil && create {
+			refused = p
+		}
 		if p == nil {
 			p = op.in.onto(t, op.verb)
 		}

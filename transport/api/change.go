@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"carillon/ring"
 	"carillon/shard"
 )
 
@@ -22,8 +23,10 @@ func engineFault(err error) *problem {
 		return noTopic()
 	case errors.Is(err, shard.ErrNotEmpty):
 		return fail(409, "not_empty", "the topic has timers or dead letters; ?force=true cancels and drops them")
+	case errors.Is(err, ring.ErrTooMany):
+		return fail(429, "quota", err.Error())
 	case errors.Is(err, shard.ErrNoLeader):
-		return fail(503, "no_leader", err.Error())
+		return fail(503, "no_leader", shard.ErrNoLeader.Error()) // who leads instead is between nodes
 	case errors.Is(err, shard.ErrOverloaded), errors.Is(err, shard.ErrMemory):
 		return fail(503, "overloaded", err.Error())
 	case errors.Is(err, shard.ErrLowDisk):

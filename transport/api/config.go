@@ -45,6 +45,7 @@ type Limits struct {
 	IdleTimeout   time.Duration // 2m between requests
 	WriteTimeout  time.Duration // 30s
 	Grace         time.Duration // 30s for requests in flight when Serve's context ends
+	Unfinished    time.Duration // 1s for requests that have not wholly arrived by then
 
 	Horizon time.Duration // 10 years
 }
@@ -78,6 +79,7 @@ func (l Limits) withDefaults() Limits {
 	span(&l.IdleTimeout, 2*time.Minute)
 	span(&l.WriteTimeout, 30*time.Second)
 	span(&l.Grace, 30*time.Second)
+	span(&l.Unfinished, time.Second)
 	span(&l.Horizon, defaultHorizon)
 	return l
 }
@@ -115,7 +117,7 @@ func (c Config) validate() error {
 			break
 		}
 	}
-	for _, d := range []time.Duration{l.HeaderTimeout, l.BodyTimeout, l.IdleTimeout, l.WriteTimeout, l.Grace, l.Horizon} {
+	for _, d := range []time.Duration{l.HeaderTimeout, l.BodyTimeout, l.IdleTimeout, l.WriteTimeout, l.Grace, l.Unfinished, l.Horizon} {
 		if d < 0 {
 			errs = append(errs, errors.New("api: a time limit is negative"))
 			break

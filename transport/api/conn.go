@@ -13,7 +13,7 @@ import (
 // framedConn is a client's connection whose bytes have been through a framer. It also saves system calls: deadlines
 // are put off until a Read or Write is about to wait, and left alone when the one that stands is near enough.
 //
-// One goroutine, fasthttp's for this connection, uses everything but Close.
+// One goroutine, fasthttp's for this connection, uses everything but Close and endReading.
 type framedConn struct {
 	net.Conn
 	listener *listener
@@ -23,6 +23,7 @@ type framedConn struct {
 
 	read, write deadline
 	begun       atomic.Bool // a byte has arrived
+	deaf        atomic.Bool // nothing more is read: see endReading
 	lingering   atomic.Bool // an error was answered while the client may still be sending
 	closed      sync.Once
 }
@@ -61,6 +62,9 @@ func (c *framedConn) Read(p []byte) (int, error) {
 		}
 		c.read.armed = c.read.wanted
 	}
+	if c.deaf.Load() {
+		_ = c.Conn.SetReadDeadline(longAgo)
+	}
 	n, err := c.Conn.Read(p)
 	if n == 0 {
 		c.timedOut = errors.Is(err, os.ErrDeadlineExceeded)
@@ -71,6 +75,16 @@ func (c *framedConn) Read(p []byte) (int, error) {
 	}
 	n, c.fault = c.framer.feed(p[:n])
 	return n, err
+}
+
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
+
+// endReading makes what waits for more of a request, now or later, time out: the client is told 408. A request that has
+// arrived whole is not touched, since nothing is read until it has been answered. Any goroutine.
+func (c *framedConn) endReading() {
+	c.deaf.Store(true) // before the deadline: a Read that arms its own in between sees this after it
+	_ = c.Conn.SetReadDeadline(longAgo)
 }
 
 func (c *framedConn) Write(p []byte) (int, error) {
@@ -151,6 +165,15 @@ func (l *listener) forget(c *framedConn) {
 	l.mu.Lock()
 	delete(l.open, c)
 	l.mu.Unlock()
+}
+
+// endReading lets no connection read on.
+func (l *listener) endReading() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		c.endReading()
+	}
 }
 
 // closeWhere closes the connections that f picks.

@@ -95,6 +95,18 @@ func (rq *request) pathParams(pat *pattern) *problem {
 			return bad(badName, "id: "+idRule)
 		}
 	}
+	if node := pat.param("{name}", rq.segments); node != nil {
+		rq.node = string(node)
+		if !validNode(rq.node) {
+			return bad(badName, "name: must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit")
+		}
+	}
+	if n := pat.param("{n}", rq.segments); n != nil {
+		var ok bool
+		if rq.shard, ok = parseShard(n); !ok {
+			return bad(badRequest, "shard: must be a number, in digits only")
+		}
+	}
 	return nil
 }
 

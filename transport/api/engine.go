@@ -6,7 +6,7 @@ import (
 	"carillon/shard"
 )
 
-// Engine is what the API needs of a node. Every method may be called from any goroutine and blocks until there is
+// Engine is what the API needs of a node; see Cluster for what concerns the others. Every method may be called from any goroutine and blocks until there is
 // an answer, bounded by the context and by the engine's own limit (ErrUnknown). The errors are those of package shard.
 type Engine interface {
 	// Shards is P, the number of timer shards; see shard.Place.
@@ -36,6 +36,8 @@ type Engine interface {
 
 	// Ready is nil when the node serves; else it says why not.
 	Ready() error
+
+	Cluster
 }
 
 // Op is one command of DoAll.

@@ -14,6 +14,8 @@ import (
 // fakeEngine is a node in memory: one map of timers, decided under one lock, with the answers of package shard.
 // It fires nothing by itself: tests put timers into their states with set.
 type fakeEngine struct {
+	*fakeCluster
+
 	mu     sync.Mutex
 	shards int
 	now    func() time.Time
@@ -42,7 +44,7 @@ type fakeTimer struct {
 }
 
 func newFakeEngine(now func() time.Time) *fakeEngine {
-	return &fakeEngine{shards: 4, now: now, topics: map[string]*shard.Topic{}, timers: map[timerKey]*fakeTimer{}, calls: map[string]int{}}
+	return &fakeEngine{fakeCluster: newFakeCluster(), shards: 4, now: now, topics: map[string]*shard.Topic{}, timers: map[timerKey]*fakeTimer{}, calls: map[string]int{}}
 }
 
 func (e *fakeEngine) nowMs() int64 { return e.now().UnixMilli() }
@@ -368,6 +370,7 @@ func (e *fakeEngine) newTopic(name string, p shard.Policy, auto bool) *shard.Top
 func (e *fakeEngine) EnsureTopic(_ context.Context, name string) (*shard.Topic, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.calls["EnsureTopic"]++
 	if e.err != nil {
 		return nil, e.err
 	}

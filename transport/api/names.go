@@ -8,6 +8,7 @@ const (
 	maxIDBytes    = 128 // without the key
 	maxKeyBytes   = 64
 	maxLabelBytes = 64
+	maxNodeBytes  = 63
 	maxLabels     = 16
 )
 

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/valyala/fasthttp"
+
+	"carillon/shard"
 )
 
 // request is one request on its way through a handler. It is used again for the next; nothing may keep it.
@@ -19,6 +21,8 @@ type request struct {
 
 	topic string // from the path, valid; its own copy
 	id    string
+	node  string
+	shard shard.ID
 
 	ifMatch    uint32 // 0: any version
 	createOnly bool

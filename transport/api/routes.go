@@ -51,6 +51,12 @@ var routes = []route{
 	{method: "GET", path: "/v1/topics/{topic}/dead", scope: scopeRead, handle: (*request).listDead, query: deadParams},
 	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, body: jsonBody},
 	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, body: jsonBody},
+
+	{method: "GET", path: "/v1/cluster", scope: scopeRead, handle: (*request).readCluster},
+	{method: "GET", path: "/v1/cluster/shards/{n}", scope: scopeRead, handle: (*request).readShard},
+	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: scopeAdmin, handle: (*request).drainNode, body: emptyBody},
+	{method: "POST", path: "/v1/cluster/nodes/{name}/resume", scope: scopeAdmin, handle: (*request).resumeNode, body: emptyBody},
+	{method: "DELETE", path: "/v1/cluster/nodes/{name}", scope: scopeAdmin, handle: (*request).removeNode, query: []string{"force"}},
 }
 
 func (rq *request) healthz() *problem {

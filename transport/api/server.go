@@ -56,8 +56,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers requests on ln until ctx ends; then it takes no more, closes idle connections, and lets requests in
-// flight finish within the grace. It closes ln. A Server serves once.
+// Serve answers requests on ln until ctx ends; then it takes no more, closes idle connections, lets requests in flight
+// finish within the grace, and gives those that are still arriving a moment. It closes ln. A Server serves once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	framed := newListener(ln, &s.cfg.Limits)
 	defer s.stop()
@@ -80,6 +80,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer cancel()
 	// fasthttp leaves connections alone that have not said anything yet.
 	framed.closeWhere(func(c *framedConn) bool { return !c.begun.Load() })
+	// A client that sends half a request and then nothing would hold the whole grace.
+	unfinished := time.AfterFunc(s.cfg.Limits.Unfinished, framed.endReading)
+	defer unfinished.Stop()
 	err := s.http.ShutdownWithContext(grace)
 	s.stop()
 	framed.closeWhere(func(*framedConn) bool { return true })

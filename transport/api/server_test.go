@@ -1,12 +1,14 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -140,6 +142,55 @@ func TestStopFinishesWhatIsInFlight(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.done <- nil
+}
+
+// A client that stops in the middle of its request does not hold the server: it is told so, soon.
+func TestStopDoesNotWaitForHalfARequest(t *testing.T) {
+	const grace = time.Minute
+	h := newHarness(t, func(c *Config) { c.Limits.Grace, c.Limits.Unfinished = grace, 50*time.Millisecond })
+	body := `{"id":"whole","delay":"1h",` + cb + `}`
+	half := newConn(t, h.addr)
+	// The answer to Expect says that the server has the header and waits for the body.
+	if _, err := io.WriteString(half, goodHead+"Expect: 100-continue\r\nContent-Length: "+decLen(body)+"\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	br := bufio.NewReader(half)
+	if line, err := br.ReadString('\n'); err != nil || !strings.Contains(line, " 100 ") {
+		t.Fatal(line, err)
+	}
+	if _, err := br.ReadString('\n'); err != nil { // the empty line
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(half, body[:len(body)/2]); err != nil {
+		t.Fatal(err)
+	}
+	// One that is whole and being answered is left alone, however long that takes.
+	started, finish := make(chan struct{}), make(chan struct{})
+	h.engine.beforeDo = func() { close(started); <-finish }
+	answered := make(chan *reply)
+	go func() { answered <- h.do("POST", timers, body) }()
+	<-started
+	begun := time.Now()
+	h.stop()
+	res, err := http.ReadResponse(br, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Body.Close(); res.StatusCode != 408 || !res.Close {
+		t.Errorf("half a request was answered %d, close %v", res.StatusCode, res.Close)
+	}
+	half.Close()
+	close(finish)
+	if r := <-answered; r.status != 201 {
+		t.Error(r)
+	}
+	if err := <-h.done; err != nil {
+		t.Error(err)
+	}
+	h.done <- nil
+	if took := time.Since(begun); took > grace/2 {
+		t.Errorf("stopping took %s", took)
+	}
 }
 
 func newConn(t *testing.T, addr string) net.Conn {

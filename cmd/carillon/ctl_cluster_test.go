@@ -1,0 +1,90 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const threeNodes = `{"cluster_id":"c0ffee","version":"v1","healthy":false,"nodes":[` +
+	`{"name":"n1","http":"127.0.0.1:7700","state":"alive","leads":2,"replicas":3,"version":"v1","clock_offset_ms":-3},` +
+	`{"name":"n2","http":"127.0.0.1:7800","state":"draining","leads":1,"replicas":2,"version":"v1","clock_offset_ms":0},` +
+	`{"name":"n3\u001b[31m","state":"down","leads":0,"replicas":1}],"shards":[` +
+	`{"shard":1,"leader":"n1","epoch":4,"replicas":["n1","n2"],"state":"ok"},` +
+	`{"shard":2,"leader":"n2","epoch":9,"replicas":["n2","n1"],"state":"moving"},` +
+	`{"shard":3,"epoch":1,"replicas":["n3"],"state":"no_quorum"}]}`
+
+func TestCtlCluster(t *testing.T) {
+	ok := func(bodies ...string) (all []reply) {
+		for _, b := range bodies {
+			all = append(all, reply{status: 200, body: b})
+		}
+		return all
+	}
+	accepted := reply{status: 202, body: `{"name":"n2","state":"draining"}`}
+	drained := strings.Replace(threeNodes, `"draining"`, `"drained"`, 1)
+	runCtl(t, []ctlCase{
+		{
+			name: "cluster", args: []string{"cluster"}, replies: ok(threeNodes), asked: []string{"GET /v1/cluster"},
+			out: []string{
+				"cluster c0ffee: not healthy\n",
+				"NODE     STATE     LEADS  REPLICAS  CLOCK  HTTP            VERSION\n",
+				"n1       alive     2      3         -3 ms  127.0.0.1:7700  v1\n",
+				"n3·[31m  down      0      1         -\n",
+				"shards: 3: 1 moving, 1 no_quorum, 1 ok\n",
+				"SHARD  STATE      LEADER  EPOCH  REPLICAS\n2      moving     n2      9      n2,n1\n3      no_quorum  -       1      n3\n",
+			},
+		},
+		{
+			name: "cluster --shards", args: []string{"cluster", "--shards"}, replies: ok(threeNodes), asked: []string{"GET /v1/cluster"},
+			out: []string{"1      ok         n1      4      n1,n2\n"},
+		},
+		{
+			name: "healthy cluster of none", args: []string{"cluster"}, replies: ok(`{"version":"v1","healthy":true,"nodes":[],"shards":[]}`), asked: []string{"GET /v1/cluster"},
+			out: []string{"cluster not founded yet: healthy\n", "shards: 0\n"},
+		},
+		{name: "cluster --json", args: []string{"cluster", "--json"}, replies: ok(threeNodes), asked: []string{"GET /v1/cluster"}, out: []string{threeNodes + "\n"}},
+		{
+			name: "shard", args: []string{"shard", "7"}, replies: ok(`{"shard":7,"leader":"n1","epoch":4,"replicas":["n1"],"state":"ok","term":3,"applied":99,"timers":5}`),
+			asked: []string{"GET /v1/cluster/shards/7"}, out: []string{"shard     7\n", "applied   99\n", `replicas  ["n1"]`},
+		},
+		{
+			name: "shard that is not there", args: []string{"shard", "99"}, replies: []reply{{status: 404, body: `{"title":"Not found","detail":"there is no such shard","code":"not_found"}`}},
+			asked: []string{"GET /v1/cluster/shards/99"}, err: []string{"there is no such shard (404 not_found)"}, code: exitFailure,
+		},
+		{name: "drain", args: []string{"drain", "n2"}, replies: []reply{accepted}, asked: []string{"POST /v1/cluster/nodes/n2/drain"}, out: []string{"n2: draining\n"}},
+		{
+			name: "drain and wait", args: []string{"drain", "n2", "--wait", "1m"}, replies: append([]reply{accepted}, ok(threeNodes, drained)...),
+			asked: []string{"POST /v1/cluster/nodes/n2/drain", "GET /v1/cluster", "GET /v1/cluster"}, out: []string{"n2: drained\n"},
+		},
+		{
+			name: "drain takes too long", args: []string{"drain", "n2", "--wait", "1ns"}, replies: append([]reply{accepted}, ok(threeNodes)...),
+			asked: []string{"POST /v1/cluster/nodes/n2/drain", "GET /v1/cluster"}, err: []string{"n2 is draining with 2 replicas left"}, code: exitFailure,
+		},
+		{
+			name: "drain of a node that goes away", args: []string{"drain", "n9", "--wait", "1m"}, replies: append([]reply{accepted}, ok(threeNodes)...),
+			asked: []string{"POST /v1/cluster/nodes/n9/drain", "GET /v1/cluster"}, err: []string{"n9 is no longer in the cluster"}, code: exitFailure,
+		},
+		{name: "resume", args: []string{"resume", "n2"}, replies: ok(`{"name":"n2","state":"alive"}`), asked: []string{"POST /v1/cluster/nodes/n2/resume"}, out: []string{"n2: alive\n"}},
+		{name: "remove", args: []string{"remove", "n2"}, replies: ok(`{"name":"n2","state":"left"}`), asked: []string{"DELETE /v1/cluster/nodes/n2"}, out: []string{"n2: left\n"}},
+		{
+			name: "remove too early", args: []string{"remove", "n2", "--force"},
+			replies: []reply{{status: 409, body: `{"title":"Node is not drained","detail":"the node is up and not drained","code":"not_drained"}`}},
+			asked:   []string{"DELETE /v1/cluster/nodes/n2?force=true"}, err: []string{"not drained (409 not_drained)"}, code: exitFailure,
+		},
+	})
+}
+
+// The whole way, to a real node.
+func TestCtlShowsANode(t *testing.T) {
+	_, url := serve(t, "--data", t.TempDir()+"/data", "--name", "alone")
+	if out := ctl(t, url, "cluster"); !strings.Contains(out, ": healthy\n") || !strings.Contains(out, "alone  alive  4 ") || !strings.Contains(out, "shards: 4: 4 ok\n") {
+		t.Error(out)
+	}
+	if out := ctl(t, url, "shard", "1"); !strings.Contains(out, "leader    alone\n") {
+		t.Error(out)
+	}
+	got := carillon(t, "", nil, "ctl", "--url", url, "drain", "alone")
+	if got.code != exitFailure || !strings.Contains(got.err, "no other node") {
+		t.Errorf("got %+v", got)
+	}
+}

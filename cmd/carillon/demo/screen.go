@@ -1,0 +1,116 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// screen is what the user watches: events, each a line, and below them on a terminal one line that changes every
+// second. Elsewhere that is a line each second, too.
+type screen struct {
+	out      io.Writer
+	terminal bool
+
+	mu     sync.Mutex
+	began  time.Time // zero: not yet
+	status string
+}
+
+const (
+	eraseLine = "\r\x1b[K"
+	showEvery = time.Second
+)
+
+func newScreen(out io.Writer) *screen {
+	s := &screen{out: out}
+	if file, ok := out.(*os.File); ok {
+		info, err := file.Stat()
+		s.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	return s
+}
+
+// begin starts the clock that lines carry.
+func (s *screen) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.began = time.Now()
+}
+
+// say prints an event.
+func (s *screen) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.line(s.stamp() + fmt.Sprintf(format, args...))
+}
+
+// show prints or replaces the status line.
+func (s *screen) show(status string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status = s.stamp() + status
+	if !s.terminal {
+		fmt.Fprintln(s.out, status)
+		return
+	}
+	s.status = status
+	fmt.Fprint(s.out, eraseLine+status)
+}
+
+// end leaves the status line where it is.
+func (s *screen) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status != "" {
+		fmt.Fprintln(s.out)
+		s.status = ""
+	}
+}
+
+func (s *screen) line(text string) {
+	if s.status == "" {
+		fmt.Fprintln(s.out, text)
+		return
+	}
+	fmt.Fprint(s.out, eraseLine+text+"\n"+s.status)
+}
+
+func (s *screen) stamp() string {
+	if s.began.IsZero() {
+		return "      "
+	}
+	return fmt.Sprintf("%4.0fs ", time.Since(s.began).Seconds())
+}
+
+// show keeps the status line until the context ends.
+func (p *play) show(ctx context.Context) {
+	defer p.screen.end()
+	tick := time.NewTicker(showEvery)
+	defer tick.Stop()
+	acked := 0
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now, called, waiting, overdue := p.book.now()
+		status := fmt.Sprintf("add %3d/s  waiting %3d  overdue %3d  fired %5d", now-acked, waiting, overdue, called) // with three nodes, 80 columns
+		acked = now
+		if state, ok := p.cluster.state(); ok {
+			status += "  lead " + state.leaders()
+		}
+		p.screen.show(status)
+	}
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

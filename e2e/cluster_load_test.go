@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// roundRobin sends each request to the next member, as a client behind a round-robin name does. It is the client of an
+// idempotent add, too: that is tried again elsewhere until it is answered or its time is over. Everything else is tried
+// again only where it cannot have reached a node.
+type roundRobin struct {
+	cluster *cluster
+	turn    atomic.Uint32
+}
+
+const (
+	addPatience = 4 * time.Second
+	retryPause  = 50 * time.Millisecond
+)
+
+func (s *roundRobin) do(method, path, body string, header ...string) answer {
+	repeatable := method == "POST" && strings.HasSuffix(path, "/timers")
+	var first time.Time
+	mayHaveArrived := false
+	for {
+		a := s.next().client.do(method, path, body, header...)
+		if first.IsZero() {
+			first = a.sent
+		}
+		a.sent = first
+		over := a.answered.Sub(first) > addPatience
+		switch effect := effectOf(a); {
+		case effect == acked:
+			return a
+		case effect == refused && !a.unsent || over || effect == unknown && !repeatable:
+			if mayHaveArrived { // an earlier try may have taken effect, whatever this one says
+				a.status, a.unsent = 0, false
+			}
+			return a
+		case effect == unknown:
+			mayHaveArrived = true
+		}
+		wait(retryPause)
+	}
+}
+
+func (s *roundRobin) next() *member {
+	members := s.cluster.all()
+	for range members {
+		m := members[int(s.turn.Add(1))%len(members)]
+		if m.alive() { // the name of a node that is down is soon taken out
+			return m
+		}
+	}
+	return members[0]
+}
+
+// clusterLoad is steady traffic through all members to a receiver in the test, with the probes of every shard beside it.
+type clusterLoad struct {
+	*traffic
+	cluster  *cluster
+	receiver *receiver
+	probes   *prober
+	halt     func() // ends both, once
+}
+
+// callTimeout bounds how long a new leader waits for calls that the old one may still be making.
+const callTimeout = time.Second
+
+// loads are counted: each has its own topics.
+var loads atomic.Int32
+
+// loadOn starts the traffic and the probes.
+func loadOn(t testing.TB, c *cluster, r *receiver, random *rand.Rand) *clusterLoad {
+	t.Helper()
+	n := loads.Add(1)
+	topic := fmt.Sprintf("load%d", n)
+	c.eventually(t, "PUT", "/v1/topics/"+topic, fmt.Sprintf(`{"callback":{"url":%q,"timeout":%q}}`, r.url(), callTimeout))
+	load := &clusterLoad{cluster: c, receiver: r, traffic: &traffic{client: c.anyone(), ledger: newLedger(), topic: topic, prefix: "c",
+		perSecond: setting(t, "CARILLON_E2E_CLUSTER_RATE", 200), workers: 256, maxDelayMs: 2000,
+		random: rand.New(rand.NewPCG(random.Uint64(), 3))}}
+	load.probes = newProber(t, c, fmt.Sprintf("probes%d", n))
+	load.begin()
+	load.probes.begin()
+	load.halt = sync.OnceFunc(func() { load.end(); load.probes.end() })
+	t.Cleanup(load.halt)
+	return load
+}
+
+// eventually asks any member until the answer is 2xx. The request is one that may be repeated.
+func (c *cluster) eventually(t testing.TB, method, path, body string) answer {
+	t.Helper()
+	var a answer
+	anyone := c.anyone()
+	if !holdsWithinBy(lookEvery, 20*time.Second, func() bool { a = anyone.do(method, path, body); return effectOf(a) == acked }) {
+		t.Fatalf("%s %s: status %d (%v): %s", method, path, a.status, a.err, a.body)
+	}
+	return a
+}
+
+// finish ends the load, waits until nothing is left to fire, and runs the checker over the whole.
+func (l *clusterLoad) finish(t testing.TB, v *verdict) {
+	t.Helper()
+	l.halt()
+	l.cluster.awaitHealthy(t)
+	poll(t, 30*time.Second, "all is delivered and nothing is scheduled or leased", func() bool {
+		var page struct{ Timers []timer }
+		a := l.client.do("GET", "/v1/topics/"+l.topic+"/timers?limit=1", "")
+		if a.status != 200 {
+			return false
+		}
+		a.decode(t, &page)
+		return len(page.Timers) == 0 && l.receiver.open.Load() == 0
+	})
+	v.ledger, v.log, v.final = l.ledger, l.arrivals(), map[string]timer{}
+	for _, tm := range l.cluster.running()[0].client.all(t, l.topic) {
+		v.final[tm.ID] = tm
+	}
+	v.check(t)
+	l.probes.check(t)
+}
+
+// arrivals are those of the traffic, without what was fired everywhere.
+func (l *clusterLoad) arrivals() []arrival {
+	return slices.DeleteFunc(l.receiver.arrivals(), func(a arrival) bool { return a.topic != l.topic })
+}
+
+// latenessBetween is how late timers were that fell due in that time: from their due time, or from when the client was
+// told that they are there, to the first call.
+func (l *clusterLoad) latenessBetween(from, to time.Time, log []arrival) spread {
+	seen := map[string]bool{}
+	var late []time.Duration
+	for _, a := range log {
+		due := time.UnixMilli(a.dueMs)
+		if seen[a.webhook] || due.Before(from) || due.After(to) {
+			continue
+		}
+		seen[a.webhook] = true
+		if w := l.ledger.byID[a.timer].writeOf(a); w != nil && w.effect == acked {
+			late = append(late, max(a.at.Sub(later(due, w.answered)), 0))
+		}
+	}
+	return spreadOf(late)
+}
+
+// writeOf is the write whose payload arrived.
+func (e *entry) writeOf(a arrival) *written {
+	for i := range e.versions {
+		if e.versions[i].sum == a.sum {
+			return &e.versions[i]
+		}
+	}
+	return nil
+}
+
+// fireEverywhere has a timer of each shard fire at once, and tells how long after the start the last one came.
+func (l *clusterLoad) fireEverywhere(t testing.TB, limit time.Duration) time.Duration {
+	t.Helper()
+	start := time.Now()
+	client, topic := l.cluster.anyone(), l.probes.topic
+	var adding sync.WaitGroup
+	var ids []string
+	for _, key := range l.probes.keys {
+		id := fmt.Sprintf("{%s}now%d", key, start.UnixNano())
+		ids = append(ids, id)
+		body := fmt.Sprintf(`{"id":%q,"at_ms":%d,"callback":{"url":%q}}`, id, start.UnixMilli(), l.receiver.url())
+		adding.Go(func() {
+			holdsWithin(limit, func() bool { return effectOf(client.do("POST", "/v1/topics/"+topic+"/timers", body)) == acked })
+		})
+	}
+	poll(t, limit, "a timer of every shard has fired", func() bool {
+		return !slices.ContainsFunc(ids, func(id string) bool { return l.receiver.called(topic, id) == 0 })
+	})
+	took := time.Since(start)
+	adding.Wait()
+	return took
+}

@@ -1,0 +1,197 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	probeInterval = 100 * time.Millisecond
+	probeTimeout  = 700 * time.Millisecond // then another member is asked
+	probePause    = 10 * time.Millisecond  // between tries
+)
+
+// prober adds a far timer to each shard ten times a second, one after the other, each until it is acknowledged: how long
+// that takes is how long the shard takes no adds.
+type prober struct {
+	cluster *cluster
+	topic   string
+	keys    map[int]string // a key that lives in the shard
+	avoid   sync.Map       // of *member: known to be cut off, no client would be sent there
+	clients map[*member]*client
+	stop    chan struct{}
+	done    sync.WaitGroup
+
+	mu     sync.Mutex
+	acks   map[int][]ack // by shard, in order
+	failed []string      // probes that were never acknowledged
+}
+
+// ack is one acknowledged probe.
+type ack struct {
+	id       string
+	began    time.Time // its first try
+	tried    time.Time // the try that was acknowledged
+	answered time.Time
+}
+
+// newProber finds a key for each shard: the shard of a timer is what its uid begins with.
+func newProber(t testing.TB, c *cluster, topic string) *prober {
+	t.Helper()
+	p := &prober{cluster: c, topic: topic, keys: map[int]string{}, clients: map[*member]*client{}, acks: map[int][]ack{}}
+	for i := 0; len(p.keys) < clusterShards; i++ {
+		if i == 100*clusterShards {
+			t.Fatalf("%d keys live in %d of %d shards", i, len(p.keys), clusterShards)
+		}
+		key := fmt.Sprintf("k%d", i)
+		a := c.eventually(t, "POST", "/v1/topics/"+topic+"/timers", farTimer("{"+key+"}first", time.Now()))
+		shard, err := strconv.ParseInt(strings.SplitN(a.timer(t).UID, "-", 2)[0], 16, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, known := p.keys[int(shard)]; !known {
+			p.keys[int(shard)] = key
+		}
+	}
+	return p
+}
+
+// farTimer is the body of an add that does not fire during a test and may be repeated.
+func farTimer(id string, now time.Time) string {
+	return fmt.Sprintf(`{"id":%q,"at_ms":%d,"callback":{"url":"http://127.0.0.1:9/"}}`, id, now.Add(10*time.Hour).UnixMilli())
+}
+
+func (p *prober) begin() {
+	p.stop = make(chan struct{})
+	for shard, key := range p.keys {
+		p.done.Go(func() {
+			tick := time.NewTicker(probeInterval)
+			defer tick.Stop()
+			for n := 0; ; n++ {
+				select {
+				case <-tick.C:
+					p.probe(shard, fmt.Sprintf("{%s}p%d", key, n))
+				case <-p.stop:
+					return
+				}
+			}
+		})
+	}
+}
+
+func (p *prober) end() {
+	close(p.stop)
+	p.done.Wait()
+}
+
+// probe tries member after member until one acknowledges.
+func (p *prober) probe(shard int, id string) {
+	at := ack{id: id, began: time.Now()}
+	body := farTimer(id, at.began)
+	for turn := shard; time.Since(at.began) < formLimit; turn++ {
+		members := slices.DeleteFunc(p.cluster.running(), p.avoids)
+		if len(members) > 0 {
+			a := p.client(members[turn%len(members)]).do("POST", "/v1/topics/"+p.topic+"/timers", body)
+			if effectOf(a) == acked {
+				at.tried, at.answered = a.sent, a.answered
+				p.mu.Lock()
+				p.acks[shard] = append(p.acks[shard], at)
+				p.mu.Unlock()
+				return
+			}
+		}
+		wait(probePause)
+	}
+	p.mu.Lock()
+	p.failed = append(p.failed, fmt.Sprintf("shard %d took no add for %v from %s on", shard, formLimit, at.began.Format(clockFormat)))
+	p.mu.Unlock()
+}
+
+func (p *prober) avoids(m *member) bool {
+	_, is := p.avoid.Load(m)
+	return is
+}
+
+// client is one of a member for probes alone, with little patience.
+func (p *prober) client(m *member) *client {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.clients[m] == nil {
+		p.clients[m] = clientAt("http://"+m.http, probeTimeout)
+	}
+	return p.clients[m]
+}
+
+// takeover waits until every one of the shards has taken an add that was sent after the fault, and tells how long after
+// it each did.
+func (p *prober) takeover(t testing.TB, shards []int, fault time.Time, limit time.Duration) (took []time.Duration) {
+	t.Helper()
+	for _, shard := range shards {
+		poll(t, limit, fmt.Sprintf("shard %d takes adds again", shard), func() bool {
+			for _, a := range p.since(shard, fault) {
+				if a.tried.After(fault) {
+					took = append(took, a.answered.Sub(fault))
+					return true
+				}
+			}
+			return false
+		})
+	}
+	return took
+}
+
+// since are the acknowledgements of a shard after a time.
+func (p *prober) since(shard int, after time.Time) []ack {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := p.acks[shard]
+	for i := len(list) - 1; ; i-- {
+		if i < 0 || list[i].answered.Before(after) {
+			return slices.Clone(list[i+1:])
+		}
+	}
+}
+
+// pauses are the longest times that each shard kept an add waiting since.
+func (p *prober) pauses(after time.Time) (list []time.Duration) {
+	for shard := range p.keys {
+		longest := time.Duration(0)
+		for _, a := range p.since(shard, after) {
+			longest = max(longest, a.answered.Sub(a.began))
+		}
+		list = append(list, longest)
+	}
+	return list
+}
+
+// check reads every acknowledged probe back: none may be gone.
+func (p *prober) check(t testing.TB) {
+	t.Helper()
+	for _, line := range p.failed {
+		t.Error(line)
+	}
+	there := map[string]bool{}
+	for _, tm := range p.cluster.running()[0].client.all(t, p.topic) {
+		there[tm.ID] = true
+	}
+	lost := 0
+	for _, shard := range slices.Sorted(maps.Keys(p.acks)) {
+		for _, a := range p.acks[shard] {
+			if there[a.id] {
+				continue
+			}
+			if lost++; lost <= 10 {
+				t.Errorf("%s of shard %d: lost: acknowledged %s, not there", a.id, shard, a.answered.Format(clockFormat))
+			}
+		}
+	}
+	if lost > 10 {
+		t.Errorf("%d acknowledged probes are lost", lost)
+	}
+}

@@ -1,0 +1,153 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// view is GET /v1/cluster: how one node sees the cluster.
+type view struct {
+	ClusterID string `json:"cluster_id"`
+	Healthy   bool   `json:"healthy"`
+	Nodes     []struct {
+		Name     string `json:"name"`
+		State    string `json:"state"`
+		Leads    int    `json:"leads"`
+		Replicas int    `json:"replicas"`
+	} `json:"nodes"`
+	Shards []shardView `json:"shards"`
+}
+
+type shardView struct {
+	Shard    int      `json:"shard"`
+	Leader   string   `json:"leader"`
+	Epoch    int      `json:"epoch"`
+	Replicas []string `json:"replicas"`
+	State    string   `json:"state"`
+}
+
+func (m *member) view() (view, error) {
+	var v view
+	a := m.client.do("GET", "/v1/cluster", "")
+	if a.status != 200 {
+		return v, fmt.Errorf("%s: GET /v1/cluster: %d %s %v", m.name, a.status, a.body, a.err)
+	}
+	if err := json.Unmarshal(a.body, &v); err != nil {
+		return v, fmt.Errorf("%s: GET /v1/cluster: %w: %s", m.name, err, a.body)
+	}
+	v.Shards = slices.DeleteFunc(v.Shards, func(s shardView) bool { return s.Shard == 0 }) // the meta group has no timers
+	return v, nil
+}
+
+// ails says what is not healthy in a cluster that should consist of these members, "" when all is.
+func (v view) ails(members []*member) string {
+	if !v.Healthy {
+		return "not healthy: " + v.summary()
+	}
+	if len(v.Shards) != clusterShards {
+		return fmt.Sprintf("%d shards", len(v.Shards))
+	}
+	for _, m := range members {
+		if state := v.stateOf(m.name); state != "alive" {
+			return fmt.Sprintf("%s is %q", m.name, state)
+		}
+	}
+	for _, s := range v.Shards {
+		if s.State != "ok" || s.Leader == "" {
+			return fmt.Sprintf("shard %d is %s, led by %q", s.Shard, s.State, s.Leader)
+		}
+	}
+	return ""
+}
+
+// stateOf is "" for a node that is not there. One that has left may be told beside another that has its name now.
+func (v view) stateOf(name string) (state string) {
+	for _, n := range v.Nodes {
+		if n.Name == name && (state == "" || state == "left") {
+			state = n.State
+		}
+	}
+	return state
+}
+
+func (v view) ledBy(name string) (shards []int) {
+	for _, s := range v.Shards {
+		if s.Leader == name {
+			shards = append(shards, s.Shard)
+		}
+	}
+	return shards
+}
+
+// heldBy are the shards of which a node has a replica.
+func (v view) heldBy(name string) (shards []int) {
+	for _, s := range v.Shards {
+		if slices.Contains(s.Replicas, name) {
+			shards = append(shards, s.Shard)
+		}
+	}
+	return shards
+}
+
+// arrivedSince are the replicas that are where they were not before.
+func (v view) arrivedSince(before view) (n int) {
+	had := map[string]bool{}
+	for _, s := range before.Shards {
+		for _, name := range s.Replicas {
+			had[fmt.Sprint(s.Shard, "@", name)] = true
+		}
+	}
+	for _, s := range v.Shards {
+		for _, name := range s.Replicas {
+			if !had[fmt.Sprint(s.Shard, "@", name)] {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (v view) summary() string {
+	var b strings.Builder
+	for _, n := range v.Nodes {
+		fmt.Fprintf(&b, "%s %s leads %d of %d; ", n.Name, n.State, len(v.ledBy(n.Name)), len(v.heldBy(n.Name)))
+	}
+	for _, s := range v.Shards {
+		if s.State != "ok" {
+			fmt.Fprintf(&b, "shard %d %s led by %q on %v; ", s.Shard, s.State, s.Leader, s.Replicas)
+		}
+	}
+	return b.String()
+}
+
+// awaitView waits until some running member's view satisfies.
+func (c *cluster) awaitView(t testing.TB, limit time.Duration, what string, satisfied func(view) bool) view {
+	t.Helper()
+	var last view
+	if !holdsWithinBy(lookEvery, limit, func() bool { last = c.view(t); return satisfied(last) }) {
+		t.Fatalf("not within %v: %s; %s", limit, what, last.summary())
+	}
+	return last
+}
+
+// balanced says which member has too much: replicas and leaderships of each are within a quarter above the mean, or one.
+func (v view) balanced(members []*member) string {
+	replicas := 0
+	for _, s := range v.Shards {
+		replicas += len(s.Replicas)
+	}
+	bound := func(total int) int { return int(1.25*float64(total)/float64(len(members))) + 1 }
+	for _, m := range members {
+		if n := len(v.heldBy(m.name)); n > bound(replicas) {
+			return fmt.Sprintf("%s holds %d of %d replicas, more than %d", m.name, n, replicas, bound(replicas))
+		}
+		if n := len(v.ledBy(m.name)); n > bound(len(v.Shards)) {
+			return fmt.Sprintf("%s leads %d of %d shards, more than %d", m.name, n, len(v.Shards), bound(len(v.Shards)))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,233 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/transport/api"
+)
+
+// View implements api.Cluster.
+func (e *engine) View(context.Context) api.ClusterView {
+	v := api.ClusterView{Version: e.p.cfg.Version}
+	c, err := e.core()
+	if err != nil {
+		return v
+	}
+	v.ClusterID, _, _ = c.state.Cluster()
+	leads, leader := c.leaders()
+	replicas := map[uint64]int{}
+	rows := c.state.Rows()
+	v.Healthy = len(rows) > 0
+	for i := range rows {
+		if rows[i].Group == ring.MetaGroup {
+			continue
+		}
+		for _, r := range slices.Concat(rows[i].Replicas, rows[i].Leaving) {
+			replicas[r.Node]++
+		}
+		s := c.shardRow(&rows[i], leader[rows[i].Group])
+		v.Healthy = v.Healthy && s.State == api.ShardOK
+		v.Shards = append(v.Shards, s)
+	}
+	for _, n := range c.state.Nodes() {
+		view := c.nodeView(&n)
+		view.Leads, view.Replicas = leads[n.ID], replicas[n.ID]
+		v.Healthy = v.Healthy && view.State == api.NodeAlive
+		v.Nodes = append(v.Nodes, view)
+	}
+	slices.SortFunc(v.Nodes, func(a, b api.NodeView) int { return cmp.Compare(a.Name, b.Name) })
+	return v
+}
+
+// leaders are how many shards each node leads, and who leads which, as the nodes say themselves.
+func (c *core) leaders() (leads map[uint64]int, leader map[shard.ID]uint64) {
+	leads, leader = map[uint64]int{}, map[shard.ID]uint64{}
+	mine := c.leads()
+	now := c.p.clock.Mono()
+	for _, n := range c.state.Nodes() {
+		list := mine
+		if n.ID != c.self {
+			h, ago, ok := c.p.pulse.last(now, n.ID)
+			if !ok || ago >= suspectFor {
+				continue
+			}
+			list = h.beat.Leads
+		}
+		leads[n.ID] = len(list)
+		for _, id := range list {
+			if leader[id] != c.self { // this node knows best of itself
+				leader[id] = n.ID
+			}
+		}
+	}
+	return leads, leader
+}
+
+func (c *core) nodeView(n *ring.Node) api.NodeView {
+	v := api.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, State: api.NodeAlive, ClockKnown: true}
+	if n.ID != c.self {
+		h, ago, ok := c.p.pulse.last(c.p.clock.Mono(), n.ID)
+		v.ClockKnown = ok && ago < suspectFor
+		if v.ClockKnown {
+			v.ClockOffsetMs = h.offset()
+		}
+		switch {
+		case !ok && ago < suspectFor:
+			v.State = api.NodeSuspect
+		case !ok || ago >= suspectFor:
+			v.State = api.NodeDown
+		case ago >= aliveFor:
+			v.State = api.NodeSuspect
+		}
+	}
+	if v.State == api.NodeAlive || v.State == api.NodeSuspect {
+		switch n.State {
+		case ring.NodeDraining:
+			v.State = api.NodeDraining
+		case ring.NodeDrained:
+			v.State = api.NodeDrained
+		}
+	}
+	return v
+}
+
+// hears reports that a node is there.
+func (c *core) hears(node uint64) bool {
+	if node == c.self {
+		return true
+	}
+	_, ago, ok := c.p.pulse.last(c.p.clock.Mono(), node)
+	return ok && ago < suspectFor
+}
+
+func (c *core) shardRow(row *ring.Row, leader uint64) api.ShardRow {
+	s := api.ShardRow{Shard: row.Group, Epoch: row.Epoch}
+	if n, ok := c.state.Node(leader); ok {
+		s.Leader = n.Name
+	}
+	alive := 0
+	for _, r := range row.Replicas {
+		n, ok := c.state.Node(r.Node)
+		if !ok {
+			n.Name = fmt.Sprintf("%010x", r.Node)
+		}
+		s.Replicas = append(s.Replicas, n.Name)
+		if c.hears(r.Node) {
+			alive++
+		}
+	}
+	switch {
+	case leader == 0 && 2*alive <= len(row.Replicas):
+		s.State = api.ShardNoQuorum
+	case !row.Settled:
+		s.State = api.ShardMoving
+	case leader == 0 || alive < len(row.Replicas):
+		s.State = api.ShardDegraded
+	default:
+		s.State = api.ShardOK
+	}
+	return s
+}
+
+// Shard implements api.Cluster.
+func (e *engine) Shard(_ context.Context, id shard.ID) (api.ShardView, bool) {
+	c, err := e.core()
+	if err != nil || id == shard.Meta {
+		return api.ShardView{}, false
+	}
+	row, ok := c.state.Row(id)
+	if !ok {
+		return api.ShardView{}, false
+	}
+	_, leader := c.leaders()
+	v := api.ShardView{ShardRow: c.shardRow(&row, leader[id])}
+	for _, g := range c.host.Groups() {
+		if g.Group == id && g.Replica != 0 {
+			v.Known, v.Term, v.Applied, v.Timers = true, g.Term, g.Applied, int64(g.Timers)
+		}
+	}
+	return v, true
+}
+
+// node finds a member by its name.
+func (e *engine) node(name string) (*core, ring.Node, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, ring.Node{}, err
+	}
+	n, ok := c.state.NodeNamed(name)
+	if !ok {
+		return nil, ring.Node{}, api.ErrUnknownNode
+	}
+	return c, n, nil
+}
+
+// clusterError is a fault of the meta group as the API knows it.
+func clusterError(err error) error {
+	switch {
+	case errors.Is(err, ring.ErrUnknownNode), errors.Is(err, ring.ErrRemoved):
+		return api.ErrUnknownNode
+	case errors.Is(err, ring.ErrInUse):
+		return api.ErrNotDrained
+	case errors.Is(err, ring.ErrLastNode):
+		return api.ErrNoOtherNode
+	}
+	return err
+}
+
+// Drain implements api.Cluster.
+func (e *engine) Drain(ctx context.Context, name string) error {
+	c, n, err := e.node(name)
+	if err != nil || n.State == ring.NodeDraining || n.State == ring.NodeDrained {
+		return err
+	}
+	_, err = c.propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: ring.NodeDraining})
+	return clusterError(err)
+}
+
+// Resume implements api.Cluster.
+func (e *engine) Resume(ctx context.Context, name string) error {
+	c, n, err := e.node(name)
+	if err != nil || n.State == ring.NodeMember {
+		return err
+	}
+	_, err = c.propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: ring.NodeMember})
+	return clusterError(err)
+}
+
+// Remove implements api.Cluster. One that is down may go as it is: others take over what it holds.
+func (e *engine) Remove(ctx context.Context, name string, force bool) error {
+	c, n, err := e.node(name)
+	if err != nil {
+		return err
+	}
+	if len(c.state.Nodes()) == 1 {
+		return api.ErrNoOtherNode
+	}
+	if n.State != ring.NodeDrained && !force && c.hears(n.ID) {
+		return api.ErrNotDrained
+	}
+	_, err = c.propose(ctx, ring.Command{Verb: ring.Remove, NodeID: n.ID, Force: force || n.State != ring.NodeDrained})
+	return clusterError(err)
+}
+
+// couldHandOver reports that this node leads a group with another member that could take over.
+func (c *core) couldHandOver() bool {
+	for _, g := range c.host.Groups() {
+		if !g.Leads {
+			continue
+		}
+		for _, id := range g.Voters {
+			if node := ring.NodeOfReplica(id); node != c.self && c.may.has(node) {
+				return true
+			}
+		}
+	}
+	return false
+}

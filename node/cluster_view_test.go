@@ -1,0 +1,52 @@
+package node
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// A node by itself is a healthy cluster of one, which cannot be drained or removed.
+func TestClusterOfOne(t *testing.T) {
+	n := start(t, t.TempDir(), func(c *Config) { c.Name = "alone" })
+	var v struct {
+		ClusterID string `json:"cluster_id"`
+		Version   string
+		Healthy   bool
+		Nodes     []struct {
+			Name, HTTP, State string
+			Leads, Replicas   int
+			Offset            *int `json:"clock_offset_ms"`
+		}
+		Shards []struct {
+			Shard, Epoch  int
+			Leader, State string
+			Replicas      []string
+		}
+	}
+	if err := json.Unmarshal([]byte(n.must(200, "GET", "/v1/cluster", "")), &v); err != nil {
+		t.Fatal(err)
+	}
+	if len(v.ClusterID) != 32 || v.Version != "test" || !v.Healthy || len(v.Nodes) != 1 || len(v.Shards) != 4 {
+		t.Fatalf("got %+v", v)
+	}
+	if a := v.Nodes[0]; a.Name != "alone" || a.HTTP != n.node.Addr() || a.State != "alive" || a.Leads != 4 || a.Replicas != 4 || a.Offset == nil {
+		t.Errorf("node %+v", a)
+	}
+	for i, s := range v.Shards {
+		if s.Shard != i+1 || s.Leader != "alone" || s.State != "ok" || len(s.Replicas) != 1 || s.Epoch == 0 {
+			t.Errorf("shard %+v", s)
+		}
+	}
+	n.must(200, "GET", "/v1/cluster/shards/4", "")
+	n.must(404, "GET", "/v1/cluster/shards/5", "")
+	n.must(404, "GET", "/v1/cluster/shards/0", "")
+	for _, ask := range [][2]string{{"POST", "/drain"}, {"DELETE", ""}, {"DELETE", "?force=true"}} {
+		if got := n.must(409, ask[0], "/v1/cluster/nodes/alone"+ask[1], ""); !strings.Contains(got, "no other node") || !strings.Contains(got, "not_drained") {
+			t.Errorf("%v: %s", ask, got)
+		}
+		n.must(404, ask[0], "/v1/cluster/nodes/nobody"+ask[1], "")
+	}
+	n.must(200, "POST", "/v1/cluster/nodes/alone/resume", "")
+	n.must(404, "POST", "/v1/cluster/nodes/nobody/resume", "")
+}

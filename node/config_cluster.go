@@ -1,0 +1,137 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Bounds of the settings of a cluster.
+const (
+	maxBootstrapExpect = 99
+	maxReplicas        = 7
+	maxNameBytes       = 63
+)
+
+// validName is what a node's name and zone look like: they stand in paths, tables and metrics.
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
+
+// nameOf makes a name of a host's: what no name has becomes a dash. A host without a usable name gives "node".
+func nameOf(host string) string {
+	fit := strings.Map(func(r rune) rune {
+		if r < 0x80 && validName.MatchString("x"+string(r)) {
+			return r
+		}
+		return '-'
+	}, host)
+	fit = strings.TrimLeft(fit, "_.-")
+	if fit = fit[:min(len(fit), maxNameBytes)]; fit == "" {
+		return "node"
+	}
+	return fit
+}
+
+// validateAddresses: what others than this machine can reach needs credentials.
+func (c Config) validateAddresses() (errs []error) {
+	tls := c.PeerCert != "" && c.PeerKey != "" && c.PeerCA != ""
+	for _, a := range []struct {
+		setting, address string
+		guarded          bool
+		lacks            string
+	}{
+		{"http", c.HTTP, c.AuthFile != "", "no credentials are set: give --auth-file, or --insecure-no-auth if anybody who reaches the port may use it"},
+		{"peer", c.Peer, tls, "there are no certificates: give --peer-cert, --peer-key and --peer-ca, or --insecure-no-auth if anybody who reaches the port may be a node"},
+		{"gossip", c.Gossip, c.GossipKeyFile != "", "there is no key: give --gossip-key, or --insecure-no-auth if anybody who reaches the port may be a node"},
+	} {
+		host, err := splitAddress(a.address, 0)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", a.setting, err))
+		case !loopback(host) && !a.guarded && !c.Insecure:
+			errs = append(errs, fmt.Errorf("%s: %s is not loopback and %s", a.setting, a.address, a.lacks))
+		}
+	}
+	if c.Advertise != "" && !hostOnly(c.Advertise) {
+		errs = append(errs, fmt.Errorf("advertise: %q is not a host that others can reach: a name or an address, without a port", c.Advertise))
+	}
+	return errs
+}
+
+func (c Config) validateCluster() (errs []error) {
+	if !validName.MatchString(c.Name) {
+		errs = append(errs, fmt.Errorf("name: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Name))
+	}
+	if c.Zone != "" && !validName.MatchString(c.Zone) {
+		errs = append(errs, fmt.Errorf("zone: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Zone))
+	}
+	for _, address := range c.Join {
+		host, err := splitAddress(address, 1)
+		if err == nil && host == "" {
+			err = fmt.Errorf("%q has no host", address)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("join: %w; it takes gossip addresses of nodes", err))
+		}
+	}
+	if c.BootstrapExpect < 1 || c.BootstrapExpect > maxBootstrapExpect {
+		errs = append(errs, fmt.Errorf("bootstrap-expect: %d is out of 1–%d", c.BootstrapExpect, maxBootstrapExpect))
+	}
+	if c.BootstrapExpect > 1 && len(c.Join) == 0 {
+		errs = append(errs, fmt.Errorf("bootstrap-expect: %d nodes cannot find each other without --join, which names the gossip addresses of all of them", c.BootstrapExpect))
+	}
+	if c.Replicas < 1 || c.Replicas > maxReplicas {
+		errs = append(errs, fmt.Errorf("replicas: %d is out of 1–%d", c.Replicas, maxReplicas))
+	}
+	return errs
+}
+
+// validateKeys reads the gossip key, so that a fault in it is found before anything is started.
+func (c Config) validateKeys() (errs []error) {
+	given := 0
+	for _, path := range []string{c.PeerCert, c.PeerKey, c.PeerCA} {
+		if path != "" {
+			given++
+		}
+	}
+	if given != 0 && given != 3 {
+		errs = append(errs, errors.New("peer-cert, peer-key, peer-ca: give all three or none"))
+	}
+	if c.GossipKeyFile != "" {
+		if _, _, err := readGossipKey(c.GossipKeyFile); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// splitAddress takes host:port apart; the host may be empty, for every address of the machine.
+func splitAddress(address string, lowestPort int) (host string, err error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("%q is not host:port", address)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < lowestPort || n > 65535 {
+		return "", fmt.Errorf("%q: the port is not a number from %d to 65535", address, lowestPort)
+	}
+	return host, nil
+}
+
+// hostOnly reports whether s is a name or an address that others can use as it stands.
+func hostOnly(s string) bool {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return !a.IsUnspecified() && !a.IsMulticast()
+	}
+	return len(s) <= 253 && !strings.ContainsAny(s, ":/[]@ \t\r\n")
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}

@@ -1,0 +1,90 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// All that is wrong is said at once, each fault with its setting.
+func TestConfigFaults(t *testing.T) {
+	open := func(c *Config) { c.HTTP, c.AuthFile = "0.0.0.0:7700", "tokens.yaml" }
+	tests := []struct {
+		name string
+		edit func(*Config)
+		want []string // a part of each line of the error; none: it is good
+	}{
+		{"defaults", func(*Config) {}, nil},
+		{"shards", func(c *Config) { c.Shards = 65536 }, []string{"shards: "}},
+		{"workers", func(c *Config) { c.Workers = -1 }, []string{"workers: "}},
+		{"addresses", func(c *Config) { c.HTTP, c.Peer, c.Gossip = "7700", "127.0.0.1:70000", "127.0.0.1:x" }, []string{"http: ", "peer: ", "gossip: "}},
+		{"open to others", func(c *Config) { c.HTTP, c.Peer, c.Gossip = ":7700", "10.0.0.1:7701", "[::]:7702" }, []string{"--auth-file", "--peer-ca", "--gossip-key"}},
+		{"open to others on purpose", func(c *Config) { c.HTTP, c.Peer, c.Gossip, c.Insecure = ":7700", "10.0.0.1:7701", "[::]:7702", true }, nil},
+		{"http alone open, guarded", open, nil},
+		{"loopback by other names", func(c *Config) { c.HTTP, c.Peer, c.Gossip = "localhost:0", "[::1]:0", "127.1.2.3:0" }, nil},
+		{"advertise with a port", func(c *Config) { c.Advertise = "n1:7701" }, []string{"advertise: "}},
+		{"advertise nowhere", func(c *Config) { c.Advertise = "0.0.0.0" }, []string{"advertise: "}},
+		{"advertise", func(c *Config) { c.Advertise = "2001:db8::1" }, nil},
+		{"name", func(c *Config) { c.Name, c.Zone = "-n1", "a b" }, []string{"name: ", "zone: "}},
+		{"long name", func(c *Config) { c.Name = strings.Repeat("n", 64) }, []string{"name: "}},
+		{"longest name", func(c *Config) { c.Name = strings.Repeat("n", 63) }, nil},
+		{"join", func(c *Config) { c.Join = []string{"n1:7702", "n2", ":7702", "n3:0"} }, []string{"join: ", "join: ", "join: "}},
+		{"found alone, join none", func(c *Config) { c.BootstrapExpect = 3 }, []string{"bootstrap-expect: "}},
+		{"found together", func(c *Config) { c.BootstrapExpect, c.Join = 3, []string{"n1:7702", "n2:7702", "n3:7702"} }, nil},
+		{"bounds", func(c *Config) { c.BootstrapExpect, c.Replicas, c.Join = 100, 8, []string{"n1:1"} }, []string{"bootstrap-expect: ", "replicas: "}},
+		{"negative", func(c *Config) { c.BootstrapExpect, c.Replicas = -1, -1 }, []string{"bootstrap-expect: ", "replicas: "}},
+		{"half a certificate", func(c *Config) { c.PeerCert, c.PeerKey = "a", "b" }, []string{"all three or none"}},
+		{"no such key", func(c *Config) { c.GossipKeyFile = "/nowhere/key" }, []string{"gossip-key: "}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var c Config
+			tt.edit(&c)
+			err := c.withDefaults().validate()
+			if len(tt.want) == 0 {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("no fault was found")
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(tt.want) {
+				t.Fatalf("%d faults, want %d: %v", len(lines), len(tt.want), err)
+			}
+			for i, want := range tt.want {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("fault %d is %q, want %q in it", i+1, lines[i], want)
+				}
+			}
+		})
+	}
+}
+
+// Guards that are there make an address that others can reach acceptable.
+func TestConfigTakesGuardedAddresses(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "gossip.key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("ab", 16)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := Config{
+		HTTP: "0.0.0.0:7700", AuthFile: "tokens.yaml", Gossip: "0.0.0.0:7702", GossipKeyFile: key,
+		Peer: "0.0.0.0:7701", PeerCert: "c", PeerKey: "k", PeerCA: "a",
+	}
+	if err := c.withDefaults().validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNameOfHost(t *testing.T) {
+	for host, want := range map[string]string{
+		"web-1.example": "web-1.example", "": "node", "---": "node", "_a": "a", "höst 1": "h-st-1", strings.Repeat("x", 80): strings.Repeat("x", 63),
+	} {
+		if got := nameOf(host); got != want || !validName.MatchString(got) {
+			t.Errorf("nameOf(%q) = %q, want %q", host, got, want)
+		}
+	}
+}

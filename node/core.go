@@ -1,0 +1,237 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/transport/api"
+)
+
+const (
+	controlEach  = time.Second // the controller's turn, on the meta group's leader
+	registerEach = 3 * time.Second
+	clockLimitMs = 1000 // farther than this from the others' median, a node's clock is off
+	slowSync     = 500 * time.Millisecond
+	unfitHold    = 10 * time.Second // a node that was unfit stays so for this long, so that leaderships do not flap
+)
+
+// core is the node once it is of a cluster: its shards, and its copy of what the cluster has agreed on.
+type core struct {
+	p      *process
+	self   uint64
+	host   *shard.Host
+	state  *ring.State
+	router *router
+
+	placed  chan struct{}     // rows or nodes have changed; capacity 1
+	settled chan ring.Command // to be told to the meta group
+	may     mayLead           // who may lead
+	removed chan struct{}     // closed when the cluster has removed this node
+}
+
+// Settled implements shard.Placement.
+func (c *core) Settled(group shard.ID, epoch uint32) {
+	select {
+	case c.settled <- ring.Command{Verb: ring.Settled, Group: group, Epoch: epoch}:
+	default: // it is said again
+	}
+}
+
+// MayLead implements shard.Placement.
+func (c *core) MayLead(node uint64) bool { return c.may.has(node) }
+
+// hint lists who may lead a shard.
+func (c *core) hint(id shard.ID) []uint64 {
+	var out []uint64
+	now := c.p.clock.Mono()
+	for _, n := range c.state.Nodes() {
+		if h, ago, ok := c.p.pulse.last(now, n.ID); ok && ago < suspectFor {
+			if _, leads := slices.BinarySearch(h.beat.Leads, id); leads {
+				out = append(out, n.ID)
+			}
+		}
+	}
+	if row, ok := c.state.Row(id); ok {
+		for _, r := range row.Replicas {
+			if !slices.Contains(out, r.Node) {
+				out = append(out, r.Node)
+			}
+		}
+		for _, r := range row.Leaving {
+			if !slices.Contains(out, r.Node) {
+				out = append(out, r.Node)
+			}
+		}
+	}
+	return out
+}
+
+// run does what a member does beside its shards, until the context ends.
+func (c *core) run(ctx context.Context) {
+	var work group
+	work.Go(func() { c.follow(ctx) })
+	work.Go(func() { c.tellSettled(ctx) })
+	work.Go(func() { every(ctx, beatEach, c.beat) })
+	work.Go(func() { every(ctx, controlEach, func() { c.control(ctx) }) })
+	work.Go(func() { c.introduce(ctx) })
+	work.Wait()
+}
+
+func every(ctx context.Context, each time.Duration, do func()) {
+	tick := time.NewTicker(each)
+	defer tick.Stop()
+	for {
+		do()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// follow brings the host in line with this node's copy of the placement.
+func (c *core) follow(ctx context.Context) {
+	gone := map[uint64]bool{}
+	for {
+		rows := c.state.Rows()
+		list := make([]shard.Row, len(rows))
+		for i := range rows {
+			list[i] = hostRow(&rows[i])
+		}
+		c.host.Place(list)
+		for _, n := range c.state.Removed() {
+			if gone[n.ID] {
+				continue
+			}
+			gone[n.ID] = true
+			if n.ID == c.self {
+				close(c.removed)
+				continue
+			}
+			c.p.peers.Forget(n.ID)
+			c.p.pulse.forget(n.ID)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.placed:
+		}
+	}
+}
+
+func (c *core) tellSettled(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case cmd := <-c.settled:
+			if row, ok := c.state.Row(cmd.Group); ok && (row.Settled || row.Epoch != cmd.Epoch) {
+				continue
+			}
+			if _, err := c.propose(ctx, cmd); err != nil {
+				c.p.log.Debug("a settled move was not noted; it is said again", "shard", uint32(cmd.Group), "error", err)
+			}
+		}
+	}
+}
+
+// beat tells the others how this node is, and takes stock of them.
+func (c *core) beat() {
+	now := c.p.clock.Mono()
+	unfit := c.p.health.unfit(now, c.p.pulse)
+	me, member := c.state.Node(c.self)
+	aside := c.p.stopping.Load() || unfit != "" || member && me.State != ring.NodeMember
+	c.host.StepAside(aside)
+	b := beat{WallMs: c.p.clock.WallMs(), Starts: c.p.identity().Starts, Aside: aside, Unfit: unfit, Leads: c.leads()}
+	frame := b.encode()
+	may := map[uint64]bool{c.self: !aside}
+	for _, n := range c.state.Nodes() {
+		if n.ID == c.self {
+			continue
+		}
+		c.p.peers.Send(n.ID, slices.Clone(frame))
+		h, ago, ok := c.p.pulse.last(now, n.ID)
+		may[n.ID] = ok && ago < aliveFor && !h.beat.Aside && n.State == ring.NodeMember
+	}
+	c.may.set(may)
+}
+
+// leads are the timer shards that this node leads.
+func (c *core) leads() (ids []shard.ID) {
+	_, shards, _ := c.state.Cluster()
+	for id := shard.ID(1); int(id) <= shards; id++ {
+		if c.host.Leads(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// control is the controller's turn: only the meta group's leader has one.
+func (c *core) control(ctx context.Context) {
+	if !c.host.Leads(shard.Meta) {
+		return
+	}
+	id := c.p.identity()
+	if known, _, _ := c.state.Cluster(); known == "" {
+		c.foundState(ctx, &id)
+		return
+	}
+	facts := c.p.pulse.facts(c.p.clock.Mono(), c.p.clock.WallMs(), c.self, c.p.health.why(), c.state.Nodes())
+	for _, cmd := range ring.Plan(c.state.View(), facts) {
+		if _, err := c.propose(ctx, cmd); err != nil {
+			c.p.log.Debug("a step of the placement was not taken; it is planned again", "verb", string(cmd.Verb), "shard", uint32(cmd.Group), "error", err)
+			return
+		}
+		c.p.log.Info("placement", "step", string(cmd.Verb), "shard", uint32(cmd.Group), "to", c.names(cmd.To))
+	}
+}
+
+// foundState gives the meta group its first entry.
+func (c *core) foundState(ctx context.Context, id *identity) {
+	var nodes []ring.Node
+	if id.Promise != nil {
+		nodes = id.Promise.Nodes
+	} else { // a directory of before there were clusters
+		self, err := c.p.self()
+		if err != nil {
+			return
+		}
+		nodes = []ring.Node{self}
+	}
+	if _, err := c.propose(ctx, ring.FoundCommand(id.ClusterID, id.Shards, max(1, id.Replicas), nodes)); err != nil {
+		c.p.log.Warn("the cluster's founding was not taken yet; it is tried again", "error", err)
+	}
+}
+
+// introduce tells the cluster where this node is now, and its version, whenever that has changed.
+func (c *core) introduce(ctx context.Context) {
+	every(ctx, registerEach, func() {
+		self, err := c.p.self()
+		known, ok := c.state.Node(c.self)
+		if err != nil || !ok || known.State == ring.NodeRemoved {
+			return
+		}
+		self.State, self.JoinedMs, self.SinceMs = known.State, known.JoinedMs, known.SinceMs
+		if self == known {
+			return
+		}
+		if _, err := c.propose(ctx, ring.Command{Verb: ring.Register, Node: &self, ClusterID: c.p.identity().ClusterID}); err != nil {
+			c.p.log.Warn("the cluster was not told this node's new addresses; it is tried again", "error", err)
+		}
+	})
+}
+
+func (c *core) names(list []ring.Replica) (names []string) {
+	for _, r := range list {
+		n, _ := c.state.Node(r.Node)
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+var _ api.Cluster = (*engine)(nil)

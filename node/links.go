@@ -1,0 +1,213 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/transport/peer"
+)
+
+// links is the process as its peers know it: it implements shard.Peers towards the host and peer.Handler towards the transport.
+type links struct{ p *process }
+
+// Send implements shard.Peers.
+func (l links) Send(node uint64, frame []byte) {
+	if !l.p.peers.Send(node, frame) {
+		if c := l.p.core.Load(); c != nil {
+			c.host.Unreachable(node)
+		}
+	}
+}
+
+// SendSnapshot implements shard.Peers.
+func (l links) SendSnapshot(node uint64, s *shard.SnapshotStream) {
+	l.p.background.Go(func() {
+		file := &snapshotFile{open: s.Open}
+		defer file.close()
+		s.Done(l.p.peers.SendFile(l.p.running, node, s.Header, file, s.Size))
+	})
+}
+
+// snapshotFile reads a snapshot from any place on; the transport reads it in order.
+type snapshotFile struct {
+	open   func() (shard.SnapshotSource, error)
+	source shard.SnapshotSource
+	at     int64
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *snapshotFile) ReadAt(b []byte, offset int64) (int, error) {
+	if f.source == nil {
+		source, err := f.open()
+		if err != nil {
+			return 0, err
+		}
+		f.source, f.at = source, 0
+	}
+	if offset != f.at {
+		if err := f.source.SeekTo(offset); err != nil {
+			return 0, err
+		}
+		f.at = offset
+	}
+	n, err := io.ReadFull(f.source, b)
+	f.at += int64(n)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (f *snapshotFile) close() {
+	if f.source != nil {
+		_ = f.source.Close()
+	}
+}
+
+// Frame implements peer.Handler.
+func (l links) Frame(from uint64, frame []byte) {
+	c := l.p.core.Load()
+	if c == nil || len(frame) == 0 {
+		return
+	}
+	if frame[0] != beatFrame {
+		c.host.Deliver(from, frame)
+		return
+	}
+	b, err := decodeBeat(frame)
+	if err != nil {
+		return
+	}
+	if b.Starts > 0 {
+		c.host.Gone(shard.NewOwner(from, b.Starts-1)) // its former processes
+	}
+	l.p.pulse.hear(l.p.clock.Mono(), l.p.clock.WallMs(), from, b)
+}
+
+// Call implements peer.Handler.
+func (l links) Call(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) {
+	switch method {
+	case methodFound:
+		return l.p.answerFounding(body)
+	case methodJoin:
+		return l.p.answerJoin(ctx, body)
+	}
+	c := l.p.core.Load()
+	if c == nil {
+		return nil, errNotYet
+	}
+	if n, ok := c.state.Node(from); !ok || n.State == ring.NodeRemoved {
+		return nil, fmt.Errorf("node %010x is not a member of this cluster", from)
+	}
+	if method == methodPropose {
+		return c.answerProposal(ctx, body), nil
+	}
+	return c.router.serve(ctx, from, method, body)
+}
+
+var errNotYet = errors.New("this node has not joined its cluster yet")
+
+// Unreachable implements peer.Handler.
+func (l links) Unreachable(node uint64) {
+	if c := l.p.core.Load(); c != nil {
+		c.host.Unreachable(node)
+	}
+}
+
+// Gone implements peer.Handler.
+func (l links) Gone(node uint64, starts uint32) {
+	if c := l.p.core.Load(); c != nil {
+		c.host.Gone(shard.NewOwner(node, starts))
+	}
+}
+
+// Superseded implements peer.Handler.
+func (l links) Superseded(h peer.Hello) {
+	l.p.fail(fmt.Errorf("node: another process has this node's identity (%s, start %d): its data directory is a copy of this one, or the other "+
+		"way round; remove one of the two, and empty its directory before it joins again", h.Name, h.Starts))
+}
+
+// OpenStream implements peer.Handler.
+func (l links) OpenStream(from uint64, header []byte, size int64) (peer.Sink, error) {
+	c := l.p.core.Load()
+	if c == nil {
+		return nil, errNotYet
+	}
+	return l.p.intakes.open(c.host, from, header, size)
+}
+
+// intakes are the snapshots that are coming in: one from each node, kept for a while when a stream breaks off.
+type intakes struct {
+	mu     sync.Mutex
+	byNode map[uint64]*intake
+}
+
+// intake is one of them. It implements peer.Sink.
+type intake struct {
+	owner  *intakes
+	header string
+	in     *shard.Incoming
+	busy   bool
+	ended  bool
+}
+
+func (k *intakes) open(host *shard.Host, from uint64, header []byte, size int64) (peer.Sink, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if old := k.byNode[from]; old != nil {
+		switch {
+		case old.busy:
+			return nil, errors.New("a snapshot from this node is being received already")
+		case old.header == string(header):
+			old.busy = true
+			return old, nil
+		}
+		old.in.Abort()
+		delete(k.byNode, from)
+	}
+	in, err := host.Receive(from, header, size)
+	if err != nil {
+		return nil, err
+	}
+	s := &intake{owner: k, header: string(header), in: in, busy: true}
+	if k.byNode == nil {
+		k.byNode = map[uint64]*intake{}
+	}
+	k.byNode[from] = s
+	return s, nil
+}
+
+// Have implements peer.Sink.
+func (s *intake) Have() int64 { return s.in.Have() }
+
+// Write implements peer.Sink.
+func (s *intake) Write(chunk []byte) error {
+	_, err := s.in.Write(chunk)
+	return err
+}
+
+// Commit implements peer.Sink.
+func (s *intake) Commit() error {
+	s.ended = true
+	return s.in.Commit()
+}
+
+// Close implements peer.Sink: what is there is kept for another try.
+func (s *intake) Close() {
+	s.owner.mu.Lock()
+	defer s.owner.mu.Unlock()
+	s.busy = false
+	if !s.ended {
+		return
+	}
+	for node, other := range s.owner.byNode {
+		if other == s {
+			delete(s.owner.byNode, node)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/transport/peer"
+	"carillon/wal"
+)
+
+// group waits for goroutines.
+type group = sync.WaitGroup
+
+// process is one run of a node: what it has before it is of a cluster, and its core once it is.
+type process struct {
+	cfg        Config
+	log        *slog.Logger
+	fsys       wal.FS
+	clock      shard.Clock
+	nodeID     uint64
+	nonce      uint64
+	http, peer net.Listener
+
+	peers   *peer.Transport
+	members *ring.Members
+	pulse   *pulse
+	health  *health
+	intakes intakes
+
+	mu         sync.Mutex
+	id         identity // as on disk
+	foundingMu sync.Mutex
+	founding   *ring.Founding
+
+	core       atomic.Pointer[core]
+	waiting    atomic.Pointer[string] // what the node waits for before it has a core
+	stopping   atomic.Bool
+	running    context.Context // of work in the background
+	background sync.WaitGroup
+	failure    chan error // capacity 1
+}
+
+// identity is as it stands on disk.
+func (p *process) identity() identity {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.id
+}
+
+// change writes a changed identity.
+func (p *process) change(fn func(*identity)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := p.id
+	fn(&next)
+	if err := next.write(p.fsys, p.cfg.DataDir); err != nil {
+		return err
+	}
+	p.id = next
+	return nil
+}
+
+func (p *process) stage(text string) { p.waiting.Store(&text) }
+
+// fail ends the process.
+func (p *process) fail(err error) {
+	select {
+	case p.failure <- err:
+	default:
+	}
+}
+
+// hello is how this node introduces itself to others.
+func (p *process) hello() peer.Hello {
+	id := p.identity()
+	return peer.Hello{Cluster: id.ClusterID, Node: p.nodeID, Name: p.cfg.Name, Starts: id.Starts, Nonce: p.nonce, Version: p.cfg.Version}
+}
+
+// addressOf is where a node listens for its peers: gossip knows it soonest, the cluster's own record always.
+func (p *process) addressOf(node uint64) string {
+	for _, m := range p.members.List() {
+		if m.ID == node && m.State == ring.MemberAlive {
+			return m.Peer
+		}
+	}
+	if c := p.core.Load(); c != nil {
+		if n, ok := c.state.Node(node); ok && n.State != ring.NodeRemoved {
+			return n.Peer
+		}
+	}
+	if id := p.identity(); id.Promise != nil {
+		for _, n := range id.Promise.Nodes {
+			if n.ID == node {
+				return n.Peer
+			}
+		}
+	}
+	return ""
+}
+
+// wire makes the transport and the gossip; it starts neither.
+func (p *process) wire() error {
+	cfg := peer.Config{Self: p.hello, Address: p.addressOf, Admit: p.admit, Handler: links{p}, Logger: p.log}
+	if p.cfg.PeerCert != "" {
+		tls, err := peer.LoadTLS(p.cfg.PeerCert, p.cfg.PeerKey, p.cfg.PeerCA)
+		if err != nil {
+			return err
+		}
+		cfg.TLS = tls
+	}
+	var err error
+	if p.peers, err = peer.New(cfg); err != nil {
+		return err
+	}
+	var key []byte
+	if p.cfg.GossipKeyFile != "" {
+		var shared bool
+		if key, shared, err = readGossipKey(p.cfg.GossipKeyFile); err != nil {
+			return err
+		}
+		if shared {
+			p.log.Warn("others on this machine may read the gossip key; chmod 600 it", "file", p.cfg.GossipKeyFile)
+		}
+	}
+	id := p.identity()
+	self := ring.Member{ID: p.nodeID, Starts: id.Starts, Name: p.cfg.Name, HTTP: p.reachable(p.http), Peer: p.reachable(p.peer),
+		Zone: p.cfg.Zone, Version: p.cfg.Version, Cluster: id.ClusterID}
+	if id.ClusterID == "" && p.cfg.BootstrapExpect > 1 {
+		self.Expect, self.Shards, self.Replicas = p.cfg.BootstrapExpect, p.cfg.Shards, p.cfg.Replicas
+	}
+	p.members, err = ring.NewMembers(ring.MembersConfig{Self: self, Bind: p.cfg.Gossip, Advertise: p.cfg.Advertise, Join: p.cfg.Join,
+		Key: key, Logger: p.log})
+	return err
+}
+
+// mayLead is who may lead, as a set that is replaced whole.
+type mayLead struct {
+	nodes atomic.Pointer[map[uint64]bool]
+}
+
+func (m *mayLead) set(nodes map[uint64]bool) {
+	nodes = maps.Clone(nodes)
+	m.nodes.Store(&nodes)
+}
+
+func (m *mayLead) has(node uint64) bool {
+	nodes := m.nodes.Load()
+	return nodes != nil && (*nodes)[node]
+}
+
+// health watches what makes a node unfit to lead: a disk that syncs slowly, a clock that is off.
+type health struct {
+	mu     sync.Mutex
+	slow   [10]int // fsyncs of over half a second in each of the last seconds
+	all    [10]int
+	second int64
+	reason string
+	until  time.Duration
+}
+
+// synced takes the duration of an fsync.
+func (h *health) synced(now, took time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.turn(now)
+	h.all[h.second%10]++
+	if took > slowSync {
+		h.slow[h.second%10]++
+	}
+}
+
+// turn clears the seconds that have passed.
+func (h *health) turn(now time.Duration) {
+	for second := int64(now / time.Second); h.second < second; {
+		h.second = max(h.second+1, second-10)
+		h.all[h.second%10], h.slow[h.second%10] = 0, 0
+	}
+}
+
+// unfit says why this node should not lead now; empty: it may.
+func (h *health) unfit(now time.Duration, p *pulse) string {
+	reason := ""
+	if off, ok := p.clockOff(now); ok && (off > clockLimitMs || off < -clockLimitMs) {
+		reason = fmt.Sprintf("its clock is %d ms from the others' median", off)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.turn(now)
+	all, slow := 0, 0
+	for i := range h.all {
+		all, slow = all+h.all[i], slow+h.slow[i]
+	}
+	if slow > 0 && slow*100 > all {
+		reason = fmt.Sprintf("%d of its last %d fsyncs took over %s", slow, all, slowSync)
+	}
+	if reason != "" {
+		h.reason, h.until = reason, now+unfitHold
+	} else if now >= h.until {
+		h.reason = ""
+	}
+	return h.reason
+}
+
+// why is unfit's last answer.
+func (h *health) why() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reason
+}

@@ -1,0 +1,201 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/transport/peer"
+)
+
+// Methods between nodes beside the router's.
+const (
+	methodPropose uint8 = 16 + iota // a command for the meta group, to its leader
+	methodJoin
+	methodFound
+)
+
+// proposal answers of the meta group travel as JSON: they are few.
+type proposalAnswer struct {
+	Reply  ring.Reply `json:"reply"`
+	Fault  int        `json:"fault,omitempty"` // 1 + index in metaFaults; -1: only a text
+	Text   string     `json:"text,omitempty"`
+	Moved  bool       `json:"moved,omitempty"` // not the leader
+	Leader uint64     `json:"leader,omitempty"`
+}
+
+// metaFaults are the errors that keep their identity between nodes. The order is part of the protocol.
+var metaFaults = []error{
+	shard.ErrUnknown, shard.ErrNoLeader, shard.ErrOverloaded, shard.ErrStopped, shard.ErrRecovering, shard.ErrNoTopic, shard.ErrNotEmpty,
+	ring.ErrTooMany, ring.ErrNotFounded, ring.ErrFounded, ring.ErrOtherCluster, ring.ErrBadCluster, ring.ErrTooManyNodes, ring.ErrUnknownNode,
+	ring.ErrStale, ring.ErrRemoved, ring.ErrNameTaken, ring.ErrLastNode, ring.ErrInUse, ring.ErrBadState, ring.ErrUnknownGroup, ring.ErrEpoch,
+	ring.ErrMoving, ring.ErrBadPlacement, ring.ErrBadNode,
+}
+
+// fault is an error with another node's text and a known identity.
+type fault struct {
+	kind error
+	text string
+}
+
+func (f fault) Error() string { return f.text }
+func (f fault) Unwrap() error { return f.kind }
+
+func (a *proposalAnswer) fail(err error) {
+	if moved, ok := errors.AsType[shard.NotLeaderError](err); ok {
+		a.Moved, a.Leader = true, moved.Leader
+		return
+	}
+	a.Fault, a.Text = -1, err.Error()
+	for i, known := range metaFaults {
+		if errors.Is(err, known) {
+			a.Fault = 1 + i
+			return
+		}
+	}
+}
+
+func (a *proposalAnswer) err() error {
+	switch {
+	case a.Moved:
+		return shard.NotLeaderError{Leader: a.Leader}
+	case a.Fault == 0:
+		return nil
+	case a.Fault > 0 && a.Fault <= len(metaFaults):
+		return fault{metaFaults[a.Fault-1], a.Text}
+	}
+	return errors.New(a.Text)
+}
+
+// propose has the meta group decide a command, wherever its leader is. What surely was not done is tried again for a second and a
+// half. The reply's error is returned.
+func (c *core) propose(ctx context.Context, cmd ring.Command) (ring.Reply, error) {
+	select {
+	case <-c.host.Started():
+	default:
+		return ring.Reply{}, shard.ErrRecovering
+	}
+	data := cmd.Encode()
+	told, pause := uint64(0), firstPause
+	until := time.Now().Add(retryFor)
+	for turn := 0; ; turn++ {
+		r, err := c.proposeOnce(ctx, data, told, turn)
+		if !refused(err) && !errors.Is(err, peer.ErrNotSent) {
+			return r, err
+		}
+		moved, _ := errors.AsType[shard.NotLeaderError](err)
+		if told = moved.Leader; told != 0 && turn == 0 {
+			continue
+		}
+		if time.Now().Add(pause).After(until) {
+			return ring.Reply{}, shard.ErrNoLeader
+		}
+		select {
+		case <-ctx.Done():
+			return ring.Reply{}, shard.ErrNoLeader
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longPause)
+	}
+}
+
+func (c *core) proposeOnce(ctx context.Context, data []byte, told uint64, turn int) (ring.Reply, error) {
+	leader, known := c.host.Leader(shard.Meta)
+	switch {
+	case c.host.Leads(shard.Meta):
+		return c.decide(ctx, data)
+	case told != 0:
+		leader = told
+	case !known:
+		row, _ := c.state.Row(shard.Meta)
+		if len(row.Replicas) == 0 {
+			return ring.Reply{}, shard.ErrNoLeader
+		}
+		leader = row.Replicas[turn%len(row.Replicas)].Node
+	}
+	if leader == c.self {
+		return ring.Reply{}, shard.ErrNoLeader
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerIn)
+	defer cancel()
+	body, err := c.p.peers.Call(ctx, leader, methodPropose, data)
+	if err != nil {
+		if errors.Is(err, peer.ErrNotSent) {
+			return ring.Reply{}, err
+		}
+		return ring.Reply{}, shard.ErrUnknown
+	}
+	var a proposalAnswer
+	if err := json.Unmarshal(body, &a); err != nil {
+		return ring.Reply{}, shard.ErrUnknown
+	}
+	if err := a.err(); err != nil {
+		return a.Reply, err
+	}
+	c.awaitTopic(ctx, a.Reply.Topic)
+	return a.Reply, nil
+}
+
+// awaitTopic waits until this node's own copy of the topics shows what the leader has just decided, so that who asks here next sees it.
+func (c *core) awaitTopic(ctx context.Context, t *shard.Topic) {
+	for t != nil && ctx.Err() == nil {
+		if mine, ok := c.state.Named(t.Name); ok && (mine.ID > t.ID || mine.ID == t.ID && mine.UpdatedMs >= t.UpdatedMs) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// decide is for the meta group's leader. A node that comes with the name of one that is gone replaces it.
+func (c *core) decide(ctx context.Context, data []byte) (ring.Reply, error) {
+	v, err := c.host.Propose(ctx, data)
+	if err != nil {
+		return ring.Reply{}, err
+	}
+	r := v.(ring.Reply)
+	if !errors.Is(r.Err, ring.ErrNameTaken) || r.Node == nil {
+		return r, r.Err
+	}
+	var cmd ring.Command
+	if err := json.Unmarshal(data, &cmd); err != nil || cmd.Node == nil || cmd.Replace || !c.p.replaces(cmd.Node, r.Node) {
+		return r, r.Err
+	}
+	cmd.Replace = true
+	if v, err = c.host.Propose(ctx, cmd.Encode()); err != nil {
+		return ring.Reply{}, err
+	}
+	r = v.(ring.Reply)
+	return r, r.Err
+}
+
+// replaces reports that the one who has the name is gone: it is silent, or the new one is where it was.
+func (p *process) replaces(new, old *ring.Node) bool {
+	_, ago, heard := p.pulse.last(p.clock.Mono(), old.ID)
+	return old.ID != p.nodeID && (new.Peer == old.Peer && (!heard || ago > beatEach*2) || ago > suspectFor)
+}
+
+func (c *core) answerProposal(ctx context.Context, body []byte) []byte {
+	var a proposalAnswer
+	if !c.host.Leads(shard.Meta) {
+		leader, _ := c.host.Leader(shard.Meta)
+		a.fail(shard.NotLeaderError{Leader: leader})
+	} else if r, err := c.decide(ctx, body); err != nil {
+		r.Err = nil
+		a.Reply = r
+		a.fail(err)
+	} else {
+		a.Reply = r
+	}
+	out, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Appendf(nil, `{"fault":-1,"text":%q}`, err.Error())
+	}
+	return out
+}

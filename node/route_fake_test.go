@@ -1,0 +1,231 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"carillon/shard"
+)
+
+var (
+	errNotSentFake = errors.New("not sent")
+	errBrokenFake  = errors.New("the connection broke")
+)
+
+// fakeCluster is some nodes that share shards, without a network: whoever leads a shard when an operation comes executes it, and
+// that is written down. Faults are drawn; with none it does what it is told.
+type fakeCluster struct {
+	shards int
+	nodes  map[uint64]*fakeNode
+
+	mu       sync.Mutex
+	leaders  map[shard.ID]uint64 // 0 nobody
+	executed map[shard.ID][]*shard.Command
+	calls    []fakeCall
+	timers   map[shard.ID][]*shard.Timer
+	rand     *rand.Rand // nil: no faults
+	moves    int        // percent of calls before which a leadership moves
+	faults   int        // percent of steps that go wrong
+
+	// onCall, when set, stands in for the network.
+	onCall func(ctx context.Context, c fakeCall, deliver func() ([]byte, error)) ([]byte, error)
+}
+
+type fakeCall struct {
+	from, to uint64
+	method   uint8
+}
+
+// fakeNode is a node's host, and the router on it.
+type fakeNode struct {
+	*router
+	cluster *fakeCluster
+	id      uint64
+
+	answer error  // of every operation and read, when set
+	thinks uint64 // who leads every shard, when set
+	blind  bool   // knows of no leader
+}
+
+func newFakeCluster(nodes, shards int) *fakeCluster {
+	c := &fakeCluster{
+		shards: shards, nodes: map[uint64]*fakeNode{}, leaders: map[shard.ID]uint64{},
+		executed: map[shard.ID][]*shard.Command{}, timers: map[shard.ID][]*shard.Timer{},
+	}
+	for id := uint64(1); id <= uint64(nodes); id++ {
+		n := &fakeNode{cluster: c, id: id}
+		n.router = newRouter(id, shards, n, routes{hint: c.hint, call: n.send, notSent: errNotSentFake})
+		c.nodes[id] = n
+	}
+	for id := 1; id <= shards; id++ {
+		c.leaders[shard.ID(id)] = uint64(1 + (id-1)%nodes)
+	}
+	return c
+}
+
+// hint is every node, the same for all shards: mostly wrong.
+func (c *fakeCluster) hint(shard.ID) []uint64 {
+	var all []uint64
+	for id := uint64(1); id <= uint64(len(c.nodes)); id++ {
+		all = append(all, id)
+	}
+	return all
+}
+
+// chance is true in percent of the cases, when faults are drawn.
+func (c *fakeCluster) chance(percent int) bool { return c.rand != nil && c.rand.IntN(100) < percent }
+
+func (c *fakeCluster) move() {
+	if c.chance(c.moves) {
+		c.leaders[shard.ID(1+c.rand.IntN(c.shards))] = uint64(c.rand.IntN(len(c.nodes) + 1))
+	}
+}
+
+func (n *fakeNode) Leads(id shard.ID) bool {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	if id == 0 || int(id) > n.cluster.shards {
+		panic(fmt.Sprintf("there is no shard %d", id)) // as the host does
+	}
+	return n.cluster.leaders[id] == n.id
+}
+
+// Leader knows who leads, or who did.
+func (n *fakeNode) Leader(id shard.ID) (uint64, bool) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case n.blind:
+		return 0, false
+	case n.thinks != 0:
+		return n.thinks, true
+	case c.chance(c.faults):
+		return uint64(1 + c.rand.IntN(len(c.nodes))), true
+	}
+	return c.leaders[id], c.leaders[id] != 0
+}
+
+func (n *fakeNode) Do(_ context.Context, id shard.ID, cmd *shard.Command, _ bool) (shard.Result, error) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n.answer != nil {
+		return shard.Result{}, n.answer
+	}
+	if c.leaders[id] != n.id {
+		return shard.Result{}, shard.NotLeaderError{Leader: c.leaders[id]}
+	}
+	if c.chance(c.faults) {
+		switch c.rand.IntN(5) {
+		case 0:
+			return shard.Result{}, shard.ErrUnknown
+		case 1:
+			return shard.Result{}, shard.ErrOverloaded
+		case 2:
+			return shard.Result{}, shard.ErrNoLeader
+		case 3:
+			return shard.Result{}, fmt.Errorf("as wrapped: %w", shard.NotLeaderError{})
+		}
+		c.executed[id] = append(c.executed[id], cmd)
+		return shard.Result{}, shard.ErrUnknown
+	}
+	c.executed[id] = append(c.executed[id], cmd)
+	return shard.Result{Code: shard.OK, Seq: uint64(cmd.IfMatch)}, nil
+}
+
+func (n *fakeNode) DoAll(ctx context.Context, ops []shard.Op) {
+	for i := range ops {
+		ops[i].Result, ops[i].Err = n.Do(ctx, ops[i].Shard, ops[i].Command, ops[i].Brief)
+	}
+}
+
+func (n *fakeNode) reads(id shard.ID) ([]*shard.Timer, error) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case n.answer != nil:
+		return nil, n.answer
+	case c.leaders[id] != n.id, c.chance(c.faults):
+		return nil, shard.ErrNoLeader
+	}
+	return c.timers[id], nil
+}
+
+func (n *fakeNode) Timer(_ context.Context, id shard.ID, _ shard.TopicID, timer string) (*shard.Timer, error) {
+	list, err := n.reads(id)
+	for _, t := range list {
+		if t.ID == timer {
+			return t, nil
+		}
+	}
+	return nil, err
+}
+
+func (n *fakeNode) List(_ context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error) {
+	list, err := n.reads(id)
+	var out []*shard.Timer
+	for _, t := range list {
+		if (q.After == nil || q.Place(t).Compare(*q.After) > 0) && len(out) < q.Limit {
+			out = append(out, t)
+		}
+	}
+	return out, err
+}
+
+// Counts counts each led shard as its number, so that a sum says which are in it.
+func (n *fakeNode) Counts(context.Context, shard.TopicID) (shard.Counts, error) {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	var sum shard.Counts
+	for id, leader := range n.cluster.leaders {
+		if leader == n.id {
+			sum.Scheduled += 1 << id
+			sum.OldestOverdueMs = max(sum.OldestOverdueMs, int64(id))
+		}
+	}
+	return sum, n.answer
+}
+
+// send is the network. It may lose the question, or the answer, or both for ever.
+func (n *fakeNode) send(ctx context.Context, to uint64, method uint8, body []byte) ([]byte, error) {
+	c := n.cluster
+	call := fakeCall{n.id, to, method}
+	c.mu.Lock()
+	c.calls = append(c.calls, call)
+	c.move()
+	fault := -1
+	if c.chance(c.faults) {
+		fault = c.rand.IntN(4)
+	}
+	c.mu.Unlock()
+	deliver := func() ([]byte, error) { return c.nodes[to].serve(ctx, n.id, method, body) }
+	if c.onCall != nil {
+		return c.onCall(ctx, call, deliver)
+	}
+	switch fault {
+	case 0:
+		return nil, fmt.Errorf("as wrapped: %w", errNotSentFake)
+	case 1:
+		return nil, errBrokenFake
+	case 2:
+		if _, err := deliver(); err != nil {
+			return nil, err
+		}
+		return nil, errBrokenFake
+	case 3:
+		<-ctx.Done() // silence
+		return nil, ctx.Err()
+	}
+	return deliver()
+}
+
+// after waits, in the test's time.
+func after(d time.Duration) {
+	<-time.After(d)
+}

@@ -1,0 +1,125 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// handOverTime is how long a stopping node tries to give its leaderships away.
+const handOverTime = 5 * time.Second
+
+// services are what runs in a process, and the order in which it ends.
+type services struct {
+	p     *process
+	outer *scope // gossip, peers, calls: to the end
+	host  *scope // the shards
+	api   *scope // intake: it ends first
+
+	failed chan struct{} // the log failed: nothing can be saved any more
+	once   sync.Once
+	mu     sync.Mutex
+	errs   []error
+}
+
+// scope is a context with those who run under it.
+type scope struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+}
+
+func newScope(parent context.Context) *scope {
+	s := &scope{}
+	s.ctx, s.cancel = context.WithCancel(parent)
+	return s
+}
+
+func newServices(ctx context.Context, p *process) *services {
+	detached := context.WithoutCancel(ctx)
+	s := &services{p: p, outer: newScope(detached), host: newScope(detached), api: newScope(ctx), failed: make(chan struct{})}
+	p.running = s.outer.ctx
+	return s
+}
+
+// start runs a service; when it ends by itself, the process does.
+func (s *services) start(name string, in *scope, run func(context.Context) error) {
+	in.work.Go(func() {
+		err := run(in.ctx)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			s.mu.Lock()
+			s.errs = append(s.errs, err)
+			s.mu.Unlock()
+			if name == "shards" {
+				s.once.Do(func() { close(s.failed) })
+			}
+		}
+		s.api.cancel()
+	})
+}
+
+// await waits for the end and brings it about: leaderships go, intake stops, calls in flight end and are reported, the shards stop, then
+// the rest. A process whose log has failed does not wait for anybody.
+func (s *services) await() error {
+	var reason error
+	select {
+	case <-s.api.ctx.Done():
+	case reason = <-s.p.failure:
+		s.api.cancel()
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.stop()
+	}()
+	select {
+	case <-stopped:
+	case <-s.failed:
+		// Nothing that is still under way can be kept, and a slow client must not hold the process: the rest is abandoned.
+		select {
+		case <-stopped:
+		case <-time.After(failureGrace):
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(append(s.errs, reason)...)
+}
+
+func (s *services) stop() {
+	s.p.stopping.Store(true)
+	c := s.p.core.Load()
+	if c != nil {
+		s.handOver(c)
+	}
+	s.api.work.Wait() // intake has stopped, requests are answered
+	if c != nil {
+		ctx, cancel := context.WithTimeout(s.outer.ctx, drainTime)
+		c.host.Drain(ctx) // calls in flight end, and their outcomes are in the log, or with who leads now
+		cancel()
+	}
+	s.host.cancel()
+	s.host.work.Wait()
+	s.outer.cancel() // the port for other nodes closes last: to them that is the proof that this process has ended
+	s.outer.work.Wait()
+	s.p.background.Wait()
+}
+
+// handOver gives the leaderships to others, as far as there are any that may take them.
+func (s *services) handOver(c *core) {
+	ctx, cancel := context.WithTimeout(s.host.ctx, handOverTime)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	c.host.StepAside(true)
+	for c.couldHandOver() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.failed:
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,302 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// gossipLabel is on every packet, so that another program's memberlist on the same port is refused. It is not the cluster's
+// id: a node that joins cannot know that before it has spoken to anybody. What the label would do, keep clusters apart, the
+// alive and merge delegates do (see Members.admit).
+const gossipLabel = "carillon"
+
+const gossipTCPTimeout = 3 * time.Second
+
+// gossipNode is one process as the library sees it. name is unique among all processes there ever were: see nodeName.
+type gossipNode struct {
+	name, addr string
+	meta       []byte // valid during the call only
+}
+
+// gossipEvents is told by the library, mostly under its lock: copy and hand off, never call back into gossip.
+type gossipEvents interface {
+	bound(addr string)                 // before anything else
+	metadata() []byte                  // what others learn of this node; at most metaMax bytes
+	admit(n gossipNode) error          // before each news of a living node; an error keeps it out
+	admitAny(nodes []gossipNode) error // before a full exchange with another node that knows these living ones
+	saw(n gossipNode)
+	lost(n gossipNode)
+	note(n notice)
+}
+
+type gossipConfig struct {
+	node      string
+	bind      string // host:port
+	advertise string // host; empty: the bound one
+	key       []byte
+	pace      Pace
+	debug     func() bool // whether anybody reads debug lines
+}
+
+// gossip owns a running memberlist.
+type gossip struct {
+	list   *memberlist.Memberlist
+	addr   string
+	cancel context.CancelFunc // ends dials and the connections they made
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// startGossip binds and starts; ctx ends what the library dials, not the gossip.
+func startGossip(ctx context.Context, c gossipConfig, events gossipEvents) (*gossip, error) {
+	bind, err := resolveOne(ctx, c.bind)
+	if err != nil {
+		return nil, err
+	}
+	if bind.Addr().IsUnspecified() && bind.Addr().Is6() && c.advertise == "" {
+		return nil, fmt.Errorf("%s is every address: say with --advertise which one the other nodes reach", bind)
+	}
+	logger := log.New(libraryLog{events, c.debug}, "", 0)
+	transport, err := listen(bind, logger)
+	if err != nil {
+		return nil, err
+	}
+	port := transport.GetAutoBindPort()
+	advertise := ""
+	if c.advertise != "" {
+		a, err := resolveOne(ctx, net.JoinHostPort(c.advertise, strconv.Itoa(port)))
+		if err != nil {
+			closeUnread(transport)
+			return nil, fmt.Errorf("advertised address: %w", err)
+		}
+		advertise = a.Addr().String()
+	}
+	ip, _, err := transport.FinalAdvertiseAddr(advertise, port)
+	if err != nil {
+		closeUnread(transport)
+		return nil, fmt.Errorf("find the address that the other nodes reach, or say it with --advertise: %w", err)
+	}
+	g := &gossip{addr: net.JoinHostPort(ip.String(), strconv.Itoa(port))}
+	events.bound(g.addr)
+
+	ctx, g.cancel = context.WithCancel(ctx)
+	conf := gossipTuning(c.pace)
+	conf.Name, conf.SecretKey, conf.Logger = c.node, c.key, logger
+	conf.BindAddr, conf.BindPort = bind.Addr().String(), port
+	conf.AdvertiseAddr, conf.AdvertisePort = ip.String(), port
+	conf.Transport = boundTransport{transport, ctx}
+	d := delegates{events}
+	conf.Delegate, conf.Events, conf.Alive, conf.Merge = d, d, d, d
+	if g.list, err = memberlist.Create(conf); err != nil {
+		g.cancel()
+		closeUnread(transport)
+		return nil, err
+	}
+	return g, nil
+}
+
+// gossipTuning starts from the library's settings for a local network.
+func gossipTuning(pace Pace) *memberlist.Config {
+	c := memberlist.DefaultLANConfig()
+	c.Label = gossipLabel
+	c.TCPTimeout = gossipTCPTimeout // a full exchange of 1,000 nodes is some 600 KB
+	c.ProbeInterval, c.ProbeTimeout = pace.Probe, pace.Probe/2
+	c.GossipInterval = pace.Gossip
+	c.PushPullInterval = pace.PushPull
+	c.GossipToTheDeadTime = 30 * pace.Probe
+	// A node's name has its starts in it, so a known name at a new address is a data directory that was moved or
+	// restored: it may have the name once nobody has answered to it for a while.
+	c.DeadNodeReclaimTime = 30 * pace.Probe
+	c.EnableCompression = false // messages are small; not worth the code that unpacks a stranger's bytes
+	return c
+}
+
+// listen binds TCP and UDP on one port; with port 0 the kernel's choice for TCP may be taken for UDP, so it tries again.
+func listen(bind netip.AddrPort, logger *log.Logger) (*memberlist.NetTransport, error) {
+	tries := 1
+	if bind.Port() == 0 {
+		tries = 10
+	}
+	conf := memberlist.NetTransportConfig{BindAddrs: []string{bind.Addr().String()}, BindPort: int(bind.Port()), Logger: logger}
+	var err error
+	for range tries {
+		var t *memberlist.NetTransport
+		if t, err = memberlist.NewNetTransport(&conf); err == nil {
+			return t, nil
+		}
+	}
+	return nil, err
+}
+
+// closeUnread closes a transport that nobody reads: its listeners could be waiting to hand something over.
+func closeUnread(t *memberlist.NetTransport) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		t.Shutdown() // its error is always nil
+	}()
+	for {
+		select {
+		case conn := <-t.StreamCh():
+			conn.Close()
+		case <-t.PacketCh():
+		case <-done:
+			return
+		}
+	}
+}
+
+// join exchanges everything known with the node at addr (IP:port).
+func (g *gossip) join(addr string) error {
+	g.mu.Lock()
+	closed := g.closed
+	g.mu.Unlock()
+	if closed {
+		return errors.New("gossip is shut down")
+	}
+	_, err := g.list.Join([]string{addr})
+	return err
+}
+
+// publish tells everybody this node's metadata anew; it waits until that has gone out, at most for the given time.
+func (g *gossip) publish(limit time.Duration) error {
+	return g.list.UpdateNode(limit)
+}
+
+// leave says goodbye, waiting for the word to go out at most for the given time.
+func (g *gossip) leave(limit time.Duration) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil // the library panics
+	}
+	return g.list.Leave(limit)
+}
+
+// shutdown stops without a word. It may be called again.
+func (g *gossip) shutdown() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	g.cancel()
+	g.list.Shutdown() // idempotent; its error is always nil
+}
+
+// boundTransport ends the dials and dialled connections of the library when its context ends; the library itself would sit
+// them out, and a node that stops would wait for an unreachable one.
+type boundTransport struct {
+	*memberlist.NetTransport
+	ctx context.Context
+}
+
+func (t boundTransport) DialAddressTimeout(a memberlist.Address, limit time.Duration) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: limit}
+	conn, err := dialer.DialContext(t.ctx, "tcp", a.Addr)
+	if err != nil {
+		return nil, err
+	}
+	return boundConn{conn, context.AfterFunc(t.ctx, func() { conn.Close() })}, nil
+}
+
+type boundConn struct {
+	net.Conn
+	stop func() bool
+}
+
+func (c boundConn) Close() error {
+	c.stop()
+	return c.Conn.Close()
+}
+
+// delegates turns the library's five callback interfaces into gossipEvents.
+type delegates struct{ events gossipEvents }
+
+func (d delegates) node(n *memberlist.Node) gossipNode {
+	return gossipNode{name: n.Name, addr: n.Address(), meta: n.Meta}
+}
+
+func (d delegates) NodeMeta(int) []byte                  { return d.events.metadata() }
+func (d delegates) NotifyMsg([]byte)                     {}
+func (d delegates) GetBroadcasts(_, _ int) [][]byte      { return nil }
+func (d delegates) LocalState(bool) []byte               { return nil }
+func (d delegates) MergeRemoteState([]byte, bool)        {}
+func (d delegates) NotifyAlive(n *memberlist.Node) error { return d.events.admit(d.node(n)) }
+func (d delegates) NotifyJoin(n *memberlist.Node)        { d.events.saw(d.node(n)) }
+func (d delegates) NotifyUpdate(n *memberlist.Node)      { d.events.saw(d.node(n)) }
+func (d delegates) NotifyLeave(n *memberlist.Node)       { d.events.lost(d.node(n)) }
+
+func (d delegates) NotifyMerge(peers []*memberlist.Node) error {
+	var living []gossipNode
+	for _, n := range peers {
+		if n.State == memberlist.StateAlive || n.State == memberlist.StateSuspect {
+			living = append(living, d.node(n))
+		}
+	}
+	return d.events.admitAny(living)
+}
+
+// libraryLog takes the library's log lines. Most are for debugging; what an operator can act on is said in his words.
+type libraryLog struct {
+	events gossipEvents
+	debug  func() bool
+}
+
+var _ io.Writer = libraryLog{}
+
+// Write is called under the library's locks.
+func (w libraryLog) Write(line []byte) (int, error) {
+	if n := explain(string(line)); n.level > slog.LevelDebug || w.debug() {
+		w.events.note(n)
+	}
+	return len(line), nil
+}
+
+// explanations of the library's lines, by what they contain; the first that fits.
+var explanations = []struct{ has, text string }{
+	{"public address", "gossip: bound to a public address without a key (--gossip-key): whoever reaches the port may speak"},
+	{"crypt", hintKey},
+	{"No installed keys", hintKey},
+	{"unacceptable label", "gossip: something that is not Carillon speaks to the gossip port"},
+	{"Failed to decode", "gossip: unreadable messages: the sender has a gossip key and this node has none (--gossip-key), or it is not Carillon"},
+	{"not supported", "gossip: unreadable messages: the sender has a gossip key and this node has none (--gossip-key), or it is not Carillon"},
+	{"Conflicting address", "gossip: two processes say they are the same start of the same node; was a data directory copied?"},
+	{"UDP probes failed", "gossip: a node answers over TCP but not over UDP; the gossip port must be open for both"},
+	{"queue full", "gossip: messages come faster than they can be handled, some are dropped"},
+	{"Too many pending push/pull", "gossip: too many full exchanges at once, some are refused"},
+}
+
+const hintKey = "gossip: nodes cannot read each other: every node needs the same key (--gossip-key)"
+
+var (
+	logPrefix = regexp.MustCompile(`^\[[A-Z]+\] (memberlist: )?`)
+	logSender = regexp.MustCompile(`from=(\S+):\d+`) // without the port, which is another one for each connection
+)
+
+func explain(line string) notice {
+	line = logPrefix.ReplaceAllString(strings.TrimSpace(line), "")
+	for _, e := range explanations {
+		if !strings.Contains(line, e.has) {
+			continue
+		}
+		from := ""
+		if m := logSender.FindStringSubmatch(line); m != nil {
+			from = m[1]
+		}
+		return notice{level: slog.LevelWarn, kind: e.text + from, text: e.text, detail: []any{"cause", line}}
+	}
+	return notice{level: slog.LevelDebug, text: "gossip: " + line}
+}

@@ -1,0 +1,440 @@
+package ring
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// MemberState is what gossip makes of a node: a hint, never a reason to move data.
+type MemberState uint8
+
+// The states. A suspect is still alive: the library tells nobody of its suspicions.
+const (
+	MemberAlive MemberState = iota
+	MemberLeft              // it said that it was stopping
+	MemberDead              // it no longer answers anybody
+)
+
+func (s MemberState) String() string {
+	return [...]string{"alive", "left", "dead"}[s]
+}
+
+// Member is what gossip knows of a node.
+type Member struct {
+	ID     uint64
+	Starts uint32 // (ID, Starts) names a process
+
+	Name, HTTP, Peer, Zone, Version string
+	Gossip                          string // IP:port; set by gossip itself
+	Cluster                         string // its cluster's id; empty before it has founded or joined one
+
+	Expect, Shards, Replicas int // founding wishes; 0: none
+
+	State MemberState
+}
+
+// Bounds of Members.
+const (
+	maxMembers  = 4096 // nodes known at once; further ones are not let in
+	maxGone     = 1024 // of these, dead or left ones; the longest gone are forgotten
+	maxJoins    = 64   // addresses tried in one round
+	maxTogether = 8    // of these at the same time
+	maxNotices  = 256  // log lines that wait
+	maxKinds    = 1024 // kinds of log line remembered as said
+
+	resolveLimit = 3 * time.Second
+	publishLimit = time.Second
+	leaveLimit   = time.Second // twice: for the metadata that says so, and for the word itself
+	lonelyRetry  = time.Second
+	repeatEvery  = 5 * time.Minute // a log line of one kind is said once in so long
+)
+
+// Pace are the intervals of gossip; zero means the default.
+type Pace struct {
+	Probe    time.Duration // 1 s: each node asks another one whether it is there. A crash is noticed in about 5
+	Gossip   time.Duration // 200 ms: news are passed on
+	PushPull time.Duration // 15 s: a full exchange with some node
+	Rejoin   time.Duration // 10 s: addresses of nodes that are not there are tried again
+}
+
+// MembersConfig configures Members. Zero values mean none, but for Pace.
+type MembersConfig struct {
+	Self      Member   // Gossip and State are ignored
+	Bind      string   // host:port, TCP and UDP; port 0 picks a free one
+	Advertise string   // host that others reach this node at, when that is not the one of Bind
+	Join      []string // host:port of nodes to find the others by; this node's own may be among them
+	Key       []byte   // 16, 24 or 32 bytes; nil: gossip is not encrypted
+	Pace      Pace
+	Logger    *slog.Logger
+	Changed   func() // told after what List answers has changed; from a goroutine of Run, and may call back
+}
+
+// Members knows who is out there and at which addresses, by gossip. Its answers are hints. It learns of nodes by joining
+// those it is told of, keeps trying those it lost, and never sees a node of another cluster.
+type Members struct {
+	cfg     MembersConfig
+	log     *slog.Logger
+	started atomic.Bool
+	ready   chan struct{}
+	gossip  *gossip // set before ready is closed
+
+	republish chan struct{} // the metadata has changed
+	dirty     chan struct{} // Changed is to be called
+	notices   chan notice
+
+	mu      sync.Mutex // taken under the library's locks: nothing of the library may be called while it is held
+	self    Member
+	leaving bool
+	seen    map[uint64]sighting // by node id: its latest start
+	gone    uint64              // counts departures
+	refused map[string]struct{} // said already
+}
+
+// sighting is one node as last heard of.
+type sighting struct {
+	member Member
+	node   string // its name in the library
+	goneAt uint64 // when not alive: the count of departures, to forget the oldest first
+}
+
+// notice is a log line on its way out; lines of one kind are said once in repeatEvery, those of no kind always.
+type notice struct {
+	level      slog.Level
+	kind, text string
+	detail     []any
+}
+
+var errOtherCluster = errors.New("it belongs to another cluster")
+
+// NewMembers checks the configuration; it binds nothing.
+func NewMembers(cfg MembersConfig) (*Members, error) {
+	cfg.Self.State, cfg.Self.Gossip = MemberAlive, ""
+	cfg.Pace.Probe = cmp.Or(cfg.Pace.Probe, time.Second)
+	cfg.Pace.Gossip = cmp.Or(cfg.Pace.Gossip, 200*time.Millisecond)
+	cfg.Pace.PushPull = cmp.Or(cfg.Pace.PushPull, 15*time.Second)
+	cfg.Pace.Rejoin = cmp.Or(cfg.Pace.Rejoin, 10*time.Second)
+	if cfg.Changed == nil {
+		cfg.Changed = func() {}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	_, faults := encodeMember(cfg.Self, false)
+	for _, addr := range append([]string{cfg.Bind}, cfg.Join...) {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			faults = errors.Join(faults, fmt.Errorf("gossip address: %w", err))
+		}
+	}
+	if n := len(cfg.Key); n != 0 && n != 16 && n != 24 && n != 32 {
+		faults = errors.Join(faults, fmt.Errorf("the gossip key has %d bytes; it needs 16, 24 or 32", n))
+	}
+	if faults != nil {
+		return nil, fmt.Errorf("ring: %w", faults)
+	}
+	return &Members{
+		cfg: cfg, log: cfg.Logger, self: cfg.Self,
+		ready:     make(chan struct{}),
+		republish: make(chan struct{}, 1),
+		dirty:     make(chan struct{}, 1),
+		notices:   make(chan notice, maxNotices),
+		seen:      map[uint64]sighting{},
+		refused:   map[string]struct{}{},
+	}, nil
+}
+
+// Ready is closed once the sockets are bound.
+func (m *Members) Ready() <-chan struct{} { return m.ready }
+
+// Addr is where other nodes reach this one's gossip, IP:port; empty before Ready.
+func (m *Members) Addr() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.self.Gossip
+}
+
+// List is everybody known, this node among them, in order of id.
+func (m *Members) List() []Member {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]Member, 0, len(m.seen)+1)
+	out = append(out, m.self)
+	for _, s := range m.seen {
+		out = append(out, s.member)
+	}
+	slices.SortFunc(out, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// Alive says whether a node is there as far as gossip knows.
+func (m *Members) Alive(id uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok := m.seen[id]
+	return id == m.self.ID || ok && s.member.State == MemberAlive
+}
+
+// Update changes what others learn of this node, but for its id, starts, name and gossip address. change must not call back.
+// The error is that it would not fit; then nothing changes.
+func (m *Members) Update(change func(*Member)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := m.self
+	change(&next)
+	next.ID, next.Starts, next.Name, next.Gossip, next.State = m.self.ID, m.self.Starts, m.self.Name, m.self.Gossip, m.self.State
+	if next == m.self {
+		return nil
+	}
+	if _, err := encodeMember(next, m.leaving); err != nil {
+		return fmt.Errorf("ring: %w", err)
+	}
+	m.self = next
+	for id, s := range m.seen {
+		if foreign(m.self, s.member) {
+			m.refuseLocked(s.member)
+			delete(m.seen, id)
+		}
+	}
+	signal(m.republish)
+	signal(m.dirty)
+	return nil
+}
+
+// Run binds, joins, and keeps in touch until ctx ends; then it says goodbye, within about 2 s. It runs once.
+func (m *Members) Run(ctx context.Context) error {
+	if m.started.Swap(true) {
+		return errors.New("ring: gossip has run already")
+	}
+	g, err := startGossip(ctx, gossipConfig{
+		node: nodeName(m.cfg.Self), bind: m.cfg.Bind, advertise: m.cfg.Advertise, key: m.cfg.Key, pace: m.cfg.Pace,
+		debug: func() bool { return m.log.Enabled(context.Background(), slog.LevelDebug) },
+	}, m)
+	if err != nil {
+		return fmt.Errorf("ring: gossip on %s: %w", m.cfg.Bind, err)
+	}
+	m.gossip = g
+	close(m.ready)
+
+	var telling, working sync.WaitGroup
+	end := make(chan struct{})
+	telling.Go(func() { m.tell(end) })
+	working.Go(func() { m.publish(ctx) })
+	m.keepJoined(ctx)
+	working.Wait()
+
+	m.goodbye()
+	g.shutdown()
+	close(end)
+	telling.Wait()
+	return nil
+}
+
+// goodbye says twice that this node stops: by its metadata, for the library keeps to itself whether a node has left or died,
+// and by the library's own word, which ends it at once.
+func (m *Members) goodbye() {
+	m.mu.Lock()
+	m.leaving = true
+	m.mu.Unlock()
+	if err := m.gossip.publish(leaveLimit); err != nil {
+		m.log.Debug("gossip: say that this node leaves", "err", err)
+	}
+	if err := m.gossip.leave(leaveLimit); err != nil {
+		m.log.Debug("gossip: leave", "err", err)
+	}
+}
+
+func (m *Members) publish(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.republish:
+			if err := m.gossip.publish(publishLimit); err != nil {
+				m.note(notice{level: slog.LevelDebug, text: "gossip: publish: " + err.Error()}) // the next full exchange tells it
+			}
+		}
+	}
+}
+
+// keepJoined tries the addresses of nodes that are not there, over and over: after a partition that lasted longer than the
+// library's memory of the dead, no side contacts the other by itself.
+func (m *Members) keepJoined(ctx context.Context) {
+	for round := 0; ; round++ {
+		m.join(ctx, round)
+		wait := m.cfg.Pace.Rejoin
+		if len(m.cfg.Join) > 0 && m.alone() {
+			wait = min(wait, lonelyRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (m *Members) join(ctx context.Context, round int) {
+	addrs := m.missing(ctx)
+	if n := len(addrs); n > maxJoins { // the next ones in the next round
+		start := round * maxJoins % n
+		addrs = append(addrs[start:], addrs[:start]...)[:maxJoins]
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, maxTogether)
+	for _, addr := range addrs {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := m.gossip.join(addr); err != nil && ctx.Err() == nil {
+				m.note(joinNotice(addr, err))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func joinNotice(addr string, err error) notice {
+	n := explain(err.Error())
+	switch {
+	case strings.Contains(err.Error(), errOtherCluster.Error()):
+		n.level = slog.LevelDebug // said by refuseLocked, with both addresses
+	case n.level == slog.LevelDebug: // nothing to explain: it is not there
+		n.level, n.text = slog.LevelInfo, "gossip: cannot join; trying again"
+	}
+	n.kind, n.detail = "join "+addr+n.text, []any{"addr", addr, "cause", strings.Join(strings.Fields(err.Error()), " ")}
+	return n
+}
+
+// missing are the configured addresses and those of dead members at which nobody is known to live.
+func (m *Members) missing(ctx context.Context) []string {
+	var want []string
+	for _, addr := range m.cfg.Join {
+		resolved, err := resolve(ctx, addr)
+		if err != nil {
+			if ctx.Err() == nil {
+				m.note(notice{slog.LevelWarn, "resolve " + addr, "gossip: cannot resolve the name of a node to join", []any{"addr", addr, "cause", err}})
+			}
+			continue
+		}
+		for _, a := range resolved {
+			want = append(want, a.String())
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	there := map[string]bool{m.self.Gossip: true}
+	for _, id := range slices.Sorted(maps.Keys(m.seen)) {
+		switch s := m.seen[id]; s.member.State {
+		case MemberAlive:
+			there[s.member.Gossip] = true
+		case MemberDead:
+			want = append(want, s.member.Gossip)
+		}
+	}
+	slices.Sort(want)
+	return slices.DeleteFunc(slices.Compact(want), func(addr string) bool { return there[addr] })
+}
+
+func (m *Members) alone() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.seen {
+		if s.member.State == MemberAlive {
+			return false
+		}
+	}
+	return true
+}
+
+// tell is the one goroutine that logs and calls Changed, so that neither happens under the library's locks.
+func (m *Members) tell(end <-chan struct{}) {
+	said := map[string]struct{}{} // kinds, since the last tick
+	tick := time.NewTicker(repeatEvery)
+	defer tick.Stop()
+	say := func(n notice) {
+		if n.kind != "" {
+			if _, known := said[n.kind]; known || len(said) >= maxKinds {
+				return
+			}
+			said[n.kind] = struct{}{}
+		}
+		m.log.Log(context.Background(), n.level, n.text, n.detail...)
+	}
+	for {
+		select {
+		case n := <-m.notices:
+			say(n)
+		case <-m.dirty:
+			m.cfg.Changed()
+		case <-tick.C:
+			clear(said)
+		case <-end:
+			for len(m.notices) > 0 {
+				say(<-m.notices)
+			}
+			return
+		}
+	}
+}
+
+// note implements gossipEvents: it hands a log line to tell, and drops it when too many wait.
+func (m *Members) note(n notice) {
+	select {
+	case m.notices <- n:
+	default:
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func resolveOne(ctx context.Context, addr string) (netip.AddrPort, error) {
+	all, err := resolve(ctx, addr)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	return all[0], nil
+}
+
+// resolve finds the addresses of host:port, at least one, IPv4 first. The library's own way asks a name server for
+// everything it has and takes a name that it cannot resolve for "bind everywhere".
+func resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
+	host, service, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	port, err := net.LookupPort("tcp", service)
+	if err != nil {
+		return nil, err
+	}
+	ips := []netip.Addr{netip.IPv4Unspecified()}
+	if literal, err := netip.ParseAddr(host); err == nil {
+		ips[0] = literal
+	} else if host != "" {
+		ctx, cancel := context.WithTimeout(ctx, resolveLimit)
+		defer cancel()
+		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]netip.AddrPort, 0, len(ips))
+	for _, ip := range ips {
+		out = append(out, netip.AddrPortFrom(ip.Unmap(), uint16(port)))
+	}
+	slices.SortFunc(out, netip.AddrPort.Compare) // IPv4 sorts before IPv6
+	return out[:min(len(out), 16)], nil
+}

@@ -1,0 +1,201 @@
+package ring
+
+import (
+	"cmp"
+	"slices"
+)
+
+// View is what Plan looks at of a State: one moment of it.
+type View struct {
+	Replicas int    // how many each shard should have
+	Nodes    []Node // those not removed, by id
+	Rows     []Row  // by group, the meta group's first
+}
+
+// Facts are what the controller knows beside the state. A node that is not in Nodes is down since just now: a new leader
+// has heard of nobody yet.
+type Facts struct {
+	NowMs          int64 // when the facts were taken; times that matter are in them as durations
+	Nodes          map[uint64]NodeFacts
+	ReplaceAfterMs int64 // how long a node must be down before others take its replicas; 0: 600,000
+	MaxMoves       int   // shards under way at once; 0: 4. The meta group has one row, and moves one step at a time
+}
+
+// NodeFacts is how a node is now.
+type NodeFacts struct {
+	Alive     bool
+	DownForMs int64
+	Unfit     string // why it should not lead, if it should not: its clock is off, its disk is slow. It should not flicker
+}
+
+const (
+	defaultReplaceAfterMs = 600_000
+	defaultMaxMoves       = 4
+
+	// A move whose destination dies is given another after this: nothing is lost with it, and it holds up others.
+	redirectAfterMs = 30_000
+
+	// maxOrders bounds the changes of rank in one plan: each moves a leadership.
+	maxOrders = 16
+)
+
+// Plan is what the controller proposes now, in order of urgency: replicas of nodes that are gone, of nodes that are to go,
+// rows that are short, zones, balance, and last the preferred leaders. Pure. At rest it is empty. Whatever of it does not
+// come to be, because it was lost or refused, the next plan has again.
+//
+// A row moves by one replica at a time; one that is not settled is left alone, and so is one that has lost its majority: its
+// leader is needed for every step. No row shrinks because a node is down, however long.
+func Plan(v View, f Facts) []Command {
+	if len(v.Rows) == 0 {
+		return nil
+	}
+	p := newPlanner(v, f)
+	p.finishDrains()
+	p.planMeta()
+	p.redirect()
+	p.replace()
+	p.drain()
+	p.grow()
+	if p.calm() {
+		p.balance()
+		p.order()
+	}
+	return p.commands
+}
+
+// planner is one run of Plan. The board has the timer shards' rows as they will be, with what is planned; its seats are
+// the nodes that may hold replicas and are not down for good.
+type planner struct {
+	view     View
+	facts    Facts
+	nodes    map[uint64]*Node
+	board    *board
+	moves    int // how many more shards may be set in motion
+	commands []Command
+}
+
+func newPlanner(v View, f Facts) *planner {
+	f.ReplaceAfterMs = cmp.Or(f.ReplaceAfterMs, defaultReplaceAfterMs)
+	p := &planner{view: v, facts: f, nodes: make(map[uint64]*Node, len(v.Nodes)), moves: cmp.Or(f.MaxMoves, defaultMaxMoves)}
+	var seated []TargetNode
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		p.nodes[n.ID] = n
+		if n.holds() && !p.lost(n.ID) {
+			seated = append(seated, TargetNode{ID: n.ID, Zone: n.Zone})
+		}
+	}
+	p.board = newBoard(seated, len(v.Rows)-1, v.Replicas)
+	for i := range p.board.seats {
+		s := &p.board.seats[i]
+		s.closed, s.unfit = !p.alive(s.id), f.Nodes[s.id].Unfit != ""
+	}
+	for i := range p.board.rows {
+		row, on := &v.Rows[i+1], &p.board.rows[i]
+		for _, r := range row.Replicas {
+			p.board.add(i, r.Node)
+		}
+		for _, r := range row.Leaving {
+			on.leaving = append(on.leaving, r.Node)
+		}
+		on.stuck = !p.majority(row)
+		on.pinned = !row.Settled || on.stuck
+		if !row.Settled && !on.stuck {
+			p.moves--
+		}
+	}
+	return p
+}
+
+// alive: heard of lately, and one of us.
+func (p *planner) alive(node uint64) bool { return p.nodes[node] != nil && p.facts.Nodes[node].Alive }
+
+// downFor says whether a node has been away for so long, or was removed.
+func (p *planner) downFor(node uint64, ms int64) bool {
+	if p.nodes[node] == nil {
+		return true
+	}
+	facts := p.facts.Nodes[node]
+	return !facts.Alive && facts.DownForMs >= ms
+}
+
+// lost: to be replaced.
+func (p *planner) lost(node uint64) bool { return p.downFor(node, p.facts.ReplaceAfterMs) }
+
+// removed: not one of us any more.
+func (p *planner) removed(node uint64) bool { return p.nodes[node] == nil }
+
+// going: drained, or on the way to it.
+func (p *planner) going(node uint64) bool { return p.nodes[node] != nil && !p.nodes[node].holds() }
+
+// majority says whether a group can change its membership: most of those that vote are alive. In a row that is not settled
+// those are what it had before, as far as the row shows it: a destination that has died must not count against it, be it
+// the present one or one of several before.
+func (p *planner) majority(row *Row) bool {
+	live, all := 0, 0
+	for _, replicas := range [2][]Replica{row.Replicas, row.Leaving} {
+		for _, r := range replicas {
+			if r.Learner || !row.Settled && isNew(row, r) {
+				continue
+			}
+			all++
+			live += boolInt(p.alive(r.Node))
+		}
+	}
+	return 2*live > all || !row.Settled && 2*live > len(row.Nodes())
+}
+
+// isNew says whether a replica came with the row's last change.
+func isNew(row *Row, r Replica) bool { return r.ID == ReplicaID(r.Node, row.Epoch) }
+
+// survives says whether most of what remains of a row without a node are alive.
+func (p *planner) survives(nodes []uint64, without uint64) bool {
+	live, all := 0, 0
+	for _, n := range nodes {
+		if n != without {
+			all++
+			live += boolInt(p.alive(n))
+		}
+	}
+	return 2*live > all
+}
+
+// place proposes what the board has for a shard.
+func (p *planner) place(i int, force bool) {
+	row, on := &p.view.Rows[i+1], &p.board.rows[i]
+	on.pinned = true
+	to := make([]Replica, len(on.nodes))
+	for k, n := range on.nodes {
+		to[k] = row.replicaFor(n)
+	}
+	p.commands = append(p.commands, Command{Verb: Place, Group: row.Group, Epoch: row.Epoch, To: to, Force: force})
+}
+
+// replicaFor is the replica that a node has of the row, or would get with the next change.
+func (r *Row) replicaFor(node uint64) Replica {
+	if had, ok := onNode(r.Replicas, node); ok {
+		return had
+	}
+	if had, ok := onNode(r.Leaving, node); ok {
+		return had
+	}
+	return Replica{Node: node, ID: ReplicaID(node, r.Epoch+1)}
+}
+
+// move is place for a step that counts as a move.
+func (p *planner) move(i int) {
+	p.place(i, false)
+	p.moves--
+}
+
+// movable lists the rows that a step may change, those with the least weight first.
+func (p *planner) movable(weight func(i int) int) []int {
+	var rows []int
+	for i := range p.board.rows {
+		if !p.board.rows[i].pinned {
+			rows = append(rows, i)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(weight(a), weight(b)) })
+	return rows
+}

@@ -1,0 +1,156 @@
+package ring
+
+import "slices"
+
+// planMeta keeps the meta group's row: MetaVoters of the nodes vote, live ones before others and in as many zones as can be; every
+// other node that is not removed has a copy without a vote.
+func (p *planner) planMeta() {
+	row := &p.view.Rows[0]
+	m := metaPlan{planner: p, row: row}
+	for _, r := range row.Replicas {
+		if r.Learner {
+			m.learners = append(m.learners, r.Node)
+		} else {
+			m.voters = append(m.voters, r.Node)
+		}
+	}
+	switch {
+	case !p.majority(row):
+	case !row.Settled:
+		m.forget()
+	default:
+		m.step()
+	}
+}
+
+// metaPlan is one step of the meta group's row.
+type metaPlan struct {
+	*planner
+	row      *Row
+	voters   []uint64
+	learners []uint64
+}
+
+// forget takes back a new replica whose node has gone before it had anything.
+func (m *metaPlan) forget() {
+	for _, r := range m.row.Replicas {
+		if !isNew(m.row, r) || !m.downFor(r.Node, redirectAfterMs) {
+			continue
+		}
+		m.voters, m.learners = without(m.voters, r.Node), without(m.learners, r.Node)
+		if len(m.voters) > 0 {
+			m.propose(true)
+		}
+		return
+	}
+}
+
+func (m *metaPlan) step() {
+	want := MetaVoters(m.countable())
+	bad := slices.IndexFunc(m.voters, func(n uint64) bool { return m.lost(n) || m.going(n) })
+	switch candidate := m.candidate(bad); {
+	case bad >= 0 && candidate != 0 && len(m.voters) <= want:
+		m.demote(m.voters[bad], candidate)
+	case len(m.voters) < want && candidate != 0:
+		m.voters, m.learners = append(m.voters, candidate), without(m.learners, candidate)
+	case len(m.voters) > want && m.demotable(bad) != 0:
+		m.demote(m.demotable(bad), 0)
+	case m.missing() != 0:
+		m.learners = append(m.learners, m.missing())
+	default:
+		gone := slices.IndexFunc(m.learners, m.removed)
+		if gone < 0 {
+			return
+		}
+		m.learners = slices.Delete(m.learners, gone, gone+1)
+	}
+	m.propose(false)
+}
+
+// countable is how many nodes there are to vote: those that do and may, dead or alive, and those that could begin now.
+func (m *metaPlan) countable() int {
+	count := 0
+	for _, n := range m.view.Nodes {
+		if n.holds() && (slices.Contains(m.voters, n.ID) || !m.lost(n.ID)) {
+			count++
+		}
+	}
+	return count
+}
+
+// candidate is the node that should vote next, or 0: in a new zone, fit, and with a copy already, in this order of worth.
+// The voter at index aside is about to go.
+func (m *metaPlan) candidate(aside int) uint64 {
+	zones := map[string]bool{}
+	for i, id := range m.voters {
+		if n := m.nodes[id]; n != nil && i != aside {
+			zones[n.Zone] = true
+		}
+	}
+	best, bestScore := uint64(0), [3]int{-1}
+	for _, n := range m.view.Nodes {
+		if !n.holds() || !m.alive(n.ID) || slices.Contains(m.voters, n.ID) {
+			continue
+		}
+		score := [3]int{boolInt(n.Zone == "" || !zones[n.Zone]), boolInt(m.facts.Nodes[n.ID].Unfit == ""), boolInt(slices.Contains(m.learners, n.ID))}
+		if slices.Compare(score[:], bestScore[:]) > 0 {
+			best, bestScore = n.ID, score
+		}
+	}
+	return best
+}
+
+// demotable is the voter to lose its vote, or 0: the one that is bad, else one that is down, else the last; but most of what
+// remains must be alive.
+func (m *metaPlan) demotable(bad int) uint64 {
+	order := slices.Clone(m.voters)
+	slices.Reverse(order)
+	slices.SortStableFunc(order, func(a, b uint64) int { return boolInt(m.alive(a)) - boolInt(m.alive(b)) })
+	if bad >= 0 {
+		order = slices.Insert(order, 0, m.voters[bad])
+	}
+	for _, n := range order {
+		if m.survives(m.voters, n) {
+			return n
+		}
+	}
+	return 0
+}
+
+// demote takes a node's vote, and gives it to another if there is one. A removed node leaves the row altogether.
+func (m *metaPlan) demote(from, to uint64) {
+	at := slices.Index(m.voters, from)
+	if to != 0 {
+		m.voters[at] = to
+		m.learners = without(m.learners, to)
+	} else {
+		m.voters = slices.Delete(m.voters, at, at+1)
+	}
+	if !m.removed(from) {
+		m.learners = append(m.learners, from)
+	}
+}
+
+// missing is a live node that has no copy, or 0.
+func (m *metaPlan) missing() uint64 {
+	for _, n := range m.view.Nodes {
+		if m.alive(n.ID) && !m.row.Names(n.ID) {
+			return n.ID
+		}
+	}
+	return 0
+}
+
+func (m *metaPlan) propose(force bool) {
+	c := Command{Verb: Place, Group: MetaGroup, Epoch: m.row.Epoch, Force: force}
+	for i, n := range slices.Concat(m.voters, m.learners) {
+		r := m.row.replicaFor(n)
+		r.Learner = i >= len(m.voters)
+		c.To = append(c.To, r)
+	}
+	m.commands = append(m.commands, c)
+}
+
+func without(nodes []uint64, node uint64) []uint64 {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n uint64) bool { return n == node })
+}

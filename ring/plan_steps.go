@@ -1,0 +1,193 @@
+package ring
+
+import "slices"
+
+// redirect gives another destination to moves whose own is gone: without it they would hold up the others for as long.
+func (p *planner) redirect() {
+	for i := range p.board.rows {
+		row := &p.view.Rows[i+1]
+		if row.Settled || p.board.rows[i].stuck {
+			continue
+		}
+		for _, r := range row.Replicas {
+			if isNew(row, r) && (p.downFor(r.Node, redirectAfterMs) || p.going(r.Node)) {
+				p.redirectFrom(i, row, r.Node)
+				break
+			}
+		}
+	}
+}
+
+// redirectFrom prefers one that has not left yet and may stay, then a new one, then fewer; and takes one that should
+// leave back only before the row were empty.
+func (p *planner) redirectFrom(i int, row *Row, from uint64) {
+	to, last := uint64(0), uint64(0)
+	for _, r := range row.Leaving {
+		switch {
+		case !p.alive(r.Node):
+		case !p.going(r.Node):
+			to = r.Node
+		default:
+			last = r.Node
+		}
+	}
+	if to == 0 {
+		to = p.board.pick(i, from)
+	}
+	switch {
+	case to != 0:
+		p.board.swap(change{i, from, to})
+	case !p.removed(from) && !p.going(from):
+		return // it may come back
+	case len(row.Replicas) > 1:
+		p.board.drop(i, from)
+	case last != 0:
+		p.board.swap(change{i, from, last})
+	default:
+		return
+	}
+	p.place(i, true)
+}
+
+// replace takes away replicas on nodes that are down for long or removed, those of the rows with the fewest live ones first. A
+// row shrinks only by a removed node.
+func (p *planner) replace() {
+	for _, i := range p.movable(p.live) {
+		if p.moves <= 0 {
+			return
+		}
+		nodes := p.board.rows[i].nodes
+		at := slices.IndexFunc(nodes, p.removed)
+		if at < 0 {
+			at = slices.IndexFunc(nodes, p.lost)
+		}
+		if at < 0 {
+			continue
+		}
+		from := nodes[at]
+		if to := p.board.pick(i, from); to != 0 {
+			p.board.swap(change{i, from, to})
+			p.move(i)
+		} else if p.removed(from) && len(nodes) > 1 {
+			p.board.drop(i, from)
+			p.move(i)
+		}
+	}
+}
+
+// live is how many replicas of a shard are on live nodes.
+func (p *planner) live(i int) int {
+	live := 0
+	for _, n := range p.board.rows[i].nodes {
+		live += boolInt(p.alive(n))
+	}
+	return live
+}
+
+// drain moves replicas away from nodes that are to go. Where no other node is to be had the row shrinks, if what remains can
+// go on without it.
+func (p *planner) drain() {
+	for _, i := range p.movable(p.live) {
+		if p.moves <= 0 {
+			return
+		}
+		nodes := p.board.rows[i].nodes
+		at := slices.IndexFunc(nodes, p.going)
+		if at < 0 {
+			continue
+		}
+		from := nodes[at]
+		if to := p.board.pick(i, from); to != 0 {
+			p.board.swap(change{i, from, to})
+			p.move(i)
+		} else if !p.spare(nodes) && p.survives(nodes, from) {
+			p.board.drop(i, from)
+			p.move(i)
+		}
+	}
+}
+
+// spare says whether a node without a replica of the row may soon be able to take one: it is down, but not for long.
+func (p *planner) spare(nodes []uint64) bool {
+	return slices.ContainsFunc(p.board.seats, func(s seat) bool { return !slices.Contains(nodes, s.id) })
+}
+
+// grow adds replicas to rows that have fewer than there should be. An even number comes first: it bears no more failures
+// than one replica less.
+func (p *planner) grow() {
+	short := func(i int) int {
+		n := len(p.board.rows[i].nodes)
+		return n + p.view.Replicas*(n%2)
+	}
+	for _, i := range p.movable(short) {
+		if p.moves <= 0 {
+			return
+		}
+		if len(p.board.rows[i].nodes) >= p.board.want {
+			continue
+		}
+		if to := p.board.pick(i, 0); to != 0 {
+			p.board.add(i, to)
+			p.move(i)
+		}
+	}
+}
+
+// calm: what follows can wait until no node that counts is down, and every row that can has its replicas.
+func (p *planner) calm() bool {
+	if slices.ContainsFunc(p.board.seats, func(s seat) bool { return s.closed }) {
+		return false
+	}
+	for i := range p.board.rows {
+		row := &p.board.rows[i]
+		if !row.stuck && (len(row.nodes) < p.board.want || slices.ContainsFunc(row.nodes, p.going)) {
+			return false
+		}
+	}
+	return true
+}
+
+// balance brings rows into more zones, then evens out how many replicas nodes have.
+func (p *planner) balance() {
+	for _, next := range []func() (change, bool){p.board.spread, p.board.level} {
+		for p.moves > 0 {
+			c, ok := next()
+			if !ok {
+				break
+			}
+			p.board.swap(c)
+			p.move(c.row)
+		}
+	}
+}
+
+// order evens out the preferred leaders, once nothing moves.
+func (p *planner) order() {
+	if slices.ContainsFunc(p.board.rows, func(r boardRow) bool { return r.pinned && !r.stuck }) {
+		return
+	}
+	for n := 0; n < maxOrders; {
+		chain := p.board.lead()
+		if len(chain) == 0 {
+			return
+		}
+		for _, c := range chain {
+			p.board.first(c.row, c.to)
+			p.place(c.row, false)
+			n++
+		}
+	}
+}
+
+// finishDrains notes which nodes hold nothing any more that a group would miss.
+func (p *planner) finishDrains() {
+	for i := range p.view.Nodes {
+		n := &p.view.Nodes[i]
+		if n.State != NodeDraining {
+			continue
+		}
+		if !slices.ContainsFunc(p.view.Rows, func(r Row) bool { return r.Needs(n.ID) }) {
+			p.commands = append(p.commands, Command{Verb: SetState, NodeID: n.ID, State: NodeDrained})
+		}
+	}
+}

@@ -1,0 +1,365 @@
+package ring
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func (tw *town) drain(id uint64) {
+	tw.t.Helper()
+	tw.do(Command{Verb: SetState, NodeID: id, State: NodeDraining})
+}
+
+// TestPlanGrowsAndShrinks: 1 → 3 → 5 → 4 → 3 → 1 nodes, without a copy too many.
+func TestPlanGrowsAndShrinks(t *testing.T) {
+	const replicas = 3
+	for _, lossy := range []bool{false, true} {
+		shards := 64
+		if lossy {
+			shards = 16
+		}
+		tw := newTown(t, 1, shards, replicas)
+		tw.lossy = lossy
+		moved := func(what string, atMost float64, change func()) {
+			t.Helper()
+			tw.moved = 0
+			change()
+			tw.rest()
+			if float64(tw.moved) > atMost {
+				t.Errorf("%s: %d replicas moved, at most %.0f should", what, tw.moved, atMost)
+			}
+			t.Logf("%s: %d replicas moved, bound %.0f", what, tw.moved, atMost)
+		}
+		moved("nothing", 0, func() {})
+		moved("two join one", float64(2*shards), func() { tw.join(2, ""); tw.join(3, "") })
+		moved("a fourth joins", 1.3*replicas*float64(shards)/4, func() { tw.join(4, "") })
+		moved("a fifth joins", 1.3*replicas*float64(shards)/5, func() { tw.join(5, "") })
+		moved("one of five drains", 1.3*replicas*float64(shards)/5, func() { tw.drain(2) })
+		moved("it is removed", 0, func() { tw.do(Command{Verb: Remove, NodeID: 2}) })
+		moved("one of four drains", 1.3*replicas*float64(shards)/4, func() { tw.drain(1) })
+		if n, _ := tw.s.Node(1); n.State != NodeDrained {
+			t.Errorf("%+v", n)
+		}
+		moved("it is removed", 0, func() { tw.do(Command{Verb: Remove, NodeID: 1}) })
+		moved("two of three drain", 0, func() { tw.drain(3); tw.drain(4) })
+		for _, r := range tw.s.Rows() {
+			if nodes := r.Nodes(); len(nodes) != 1 || nodes[0] != 5 {
+				t.Fatalf("%+v", r)
+			}
+		}
+		moved("one of them is to stay", float64(shards), func() { tw.do(Command{Verb: SetState, NodeID: 3, State: NodeMember}) })
+	}
+}
+
+// TestPlanWaitsForTheDead: a node that is down is replaced after ten minutes, not before, and only by one that is there.
+func TestPlanWaitsForTheDead(t *testing.T) {
+	tw := newTown(t, 3, 32, 3)
+	tw.join(2, "")
+	tw.join(3, "")
+	tw.rest()
+	tw.down[2] = tw.nowMs
+	tw.nowMs += 2 * defaultReplaceAfterMs
+	if commands := Plan(tw.s.View(), tw.facts()); len(commands) > 0 && slices.ContainsFunc(commands, func(c Command) bool { return len(c.To) != 3 }) {
+		t.Fatalf("a row shrinks because a node is down: %+v", commands[0])
+	}
+	for !tw.step(1) {
+	}
+	tw.join(4, "")
+	tw.moved = 0
+	tw.rest()
+	if tw.moved != 32 {
+		t.Errorf("%d replicas moved to the fourth, want all 32 of the second", tw.moved)
+	}
+	tw.down[3] = tw.nowMs
+	tw.moved = 0
+	for range 500 {
+		tw.step(1)
+	}
+	if tw.moved != 0 {
+		t.Error("a node that was down for 500 s was replaced")
+	}
+	delete(tw.down, 2)
+	delete(tw.down, 3)
+	tw.rest()
+	tw.down[3] = tw.nowMs
+	for range defaultReplaceAfterMs/1000 + 100 {
+		tw.step(1)
+	}
+	tw.rest()
+}
+
+// TestPlanOfALeaderThatKnowsNothing: whoever has heard of nobody yet moves nothing.
+func TestPlanOfALeaderThatKnowsNothing(t *testing.T) {
+	tw := newTown(t, 4, 32, 3)
+	for id := range uint64(4) {
+		tw.join(id+2, "")
+	}
+	tw.rest()
+	if commands := Plan(tw.s.View(), Facts{NowMs: tw.nowMs}); len(commands) != 0 {
+		t.Fatalf("%+v", commands)
+	}
+	if commands := Plan(View{}, Facts{}); len(commands) != 0 {
+		t.Fatalf("without a cluster: %+v", commands)
+	}
+}
+
+// TestPlanRedirects: moves to a node that dies on the way are sent elsewhere, or back.
+func TestPlanRedirects(t *testing.T) {
+	tw := newTown(t, 5, 32, 3)
+	for _, id := range []uint64{2, 3} {
+		tw.join(id, "")
+	}
+	tw.rest()
+	tw.join(4, "")
+	tw.step(0)
+	tw.down[4] = tw.nowMs
+	for range 60 {
+		tw.step(1)
+	}
+	for _, r := range tw.s.Rows() {
+		if !r.Settled || r.Names(4) {
+			t.Fatalf("%+v", r)
+		}
+	}
+	delete(tw.down, 4)
+	tw.rest()
+}
+
+// TestPlanKeepsWhatMayComeBack: where there is no other, a move waits for its destination; and a drained node stays as long as
+// the others would be no majority without it.
+func TestPlanKeepsWhatMayComeBack(t *testing.T) {
+	tw := newTown(t, 9, 8, 3)
+	tw.join(2, "")
+	tw.rest()
+	tw.join(3, "")
+	tw.step(0)
+	tw.down[3] = tw.nowMs
+	for range 60 {
+		tw.step(1)
+	}
+	for _, r := range tw.s.Rows()[1:] {
+		if len(r.Replicas) == 3 && r.Settled || !r.Names(1) || !r.Names(2) {
+			t.Fatalf("%+v", r)
+		}
+	}
+	if moving := slices.ContainsFunc(tw.s.Rows()[1:], func(r Row) bool { return r.Names(3) && !r.Settled }); !moving {
+		t.Fatal("the moves to a node that is down were taken back")
+	}
+	delete(tw.down, 3)
+	tw.rest()
+	tw.down[2] = tw.nowMs
+	tw.drain(1)
+	for range 60 {
+		tw.step(1)
+	}
+	for _, r := range tw.s.Rows()[1:] {
+		if !r.Names(1) {
+			t.Fatalf("%+v has lost its majority to a drain", r)
+		}
+	}
+	delete(tw.down, 2)
+	tw.rest()
+}
+
+// TestPlanBalancesInCalmOnly: while a node is down for a moment nothing moves for the sake of balance.
+func TestPlanBalancesInCalmOnly(t *testing.T) {
+	tw := newTown(t, 10, 16, 3)
+	tw.join(2, "")
+	tw.join(3, "")
+	tw.rest()
+	tw.down[2] = tw.nowMs
+	tw.join(4, "")
+	tw.moved = 0
+	for range 100 {
+		tw.step(1)
+	}
+	if tw.moved != 0 {
+		t.Fatalf("%d replicas moved", tw.moved)
+	}
+	delete(tw.down, 2)
+	tw.rest()
+	if tw.moved == 0 {
+		t.Fatal("and none did after it")
+	}
+}
+
+// TestPlanRemovesByForce: the rows of a removed node get another where there is one, and shrink where there is none.
+func TestPlanRemovesByForce(t *testing.T) {
+	tw := newTown(t, 6, 32, 3)
+	for _, id := range []uint64{2, 3, 4} {
+		tw.join(id, "")
+	}
+	tw.rest()
+	tw.do(Command{Verb: Remove, NodeID: 1, Force: true})
+	tw.rest()
+	tw.do(Command{Verb: Remove, NodeID: 3, Force: true})
+	tw.rest()
+}
+
+// TestPlanZones: two replicas of a row come into one zone only when there is no other.
+func TestPlanZones(t *testing.T) {
+	tw := newTown(t, 7, 32, 3)
+	zones := map[uint64]string{2: "a", 3: "a", 4: "b", 5: "b", 6: "c", 7: "c"}
+	for id := uint64(2); id < 8; id++ {
+		tw.join(id, zones[id])
+	}
+	tw.drain(1)
+	tw.rest()
+	for _, r := range tw.s.Rows()[1:] {
+		seen := map[string]bool{}
+		for _, n := range r.Nodes() {
+			seen[zones[n]] = true
+		}
+		if len(seen) != 3 {
+			t.Fatalf("%+v is in zones %v", r, seen)
+		}
+	}
+	if voters := tw.s.Rows()[0].Nodes(); len(voters) != 5 {
+		t.Fatalf("voters %v", voters)
+	}
+}
+
+// TestPlanUnfit: who should not lead is first nowhere, until it may again.
+func TestPlanUnfit(t *testing.T) {
+	tw := newTown(t, 8, 32, 3)
+	tw.join(2, "")
+	tw.join(3, "")
+	tw.rest()
+	tw.unfit[2] = true
+	tw.moved = 0
+	tw.rest()
+	for _, r := range tw.s.Rows()[1:] {
+		if r.Replicas[0].Node == 2 {
+			t.Fatalf("%+v", r)
+		}
+	}
+	delete(tw.unfit, 2)
+	tw.rest()
+	if tw.moved != 0 {
+		t.Errorf("%d replicas moved for the order's sake", tw.moved)
+	}
+}
+
+// TestPlanThroughTrouble: whatever happens in between, once everybody that is not removed is up again the cluster comes to rest,
+// whole and even. The checks of town hold at every step.
+func TestPlanThroughTrouble(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		events, shards := 10, rapid.SampledFrom([]int{1, 4, 10}).Draw(rt, "shards")
+		if os.Getenv("CARILLON_SOAK") != "" {
+			events, shards = 30, 3*shards
+		}
+		tw := newTown(t, rapid.Uint64().Draw(rt, "seed"), shards, rapid.IntRange(1, 5).Draw(rt, "replicas"))
+		tw.t, tw.lossy = rt, true
+		zoned := rapid.Bool().Draw(rt, "zones")
+		for next := uint64(2); len(tw.s.Nodes()) < rapid.IntRange(1, 5).Draw(rt, "more"); next++ {
+			tw.join(next, "")
+		}
+		next := uint64(100)
+		for range rapid.IntRange(1, events).Draw(rt, "events") {
+			if rapid.IntRange(0, 3).Draw(rt, "join") == 0 && len(tw.s.Nodes()) < 8 {
+				next++
+				zone := ""
+				if zoned {
+					zone = fmt.Sprint("z", next%3)
+				}
+				tw.join(next, zone)
+			}
+			tw.trouble(rt)
+			for range rapid.IntRange(0, 12).Draw(rt, "seconds") {
+				tw.step(0.3)
+			}
+			if rapid.IntRange(0, 5).Draw(rt, "long") == 0 {
+				tw.nowMs += defaultReplaceAfterMs
+			}
+		}
+		clear(tw.down)
+		clear(tw.unfit)
+		if zoned {
+			tw.restZoned()
+			return
+		}
+		tw.rest()
+	})
+}
+
+// trouble does one thing to one node. It removes by force only what no group misses for its majority.
+func (tw *town) trouble(t *rapid.T) {
+	present := tw.s.Nodes()
+	n := present[rapid.IntRange(0, len(present)-1).Draw(t, "node")]
+	switch rapid.SampledFrom([]string{"kill", "kill", "revive", "drain", "resume", "remove", "force", "unfit"}).Draw(t, "what") {
+	case "unfit":
+		if tw.unfit[n.ID] = !tw.unfit[n.ID]; !tw.unfit[n.ID] {
+			delete(tw.unfit, n.ID)
+		}
+	case "kill":
+		if tw.alive(n.ID) {
+			tw.down[n.ID] = tw.nowMs
+		}
+	case "revive":
+		delete(tw.down, n.ID)
+	case "drain":
+		tw.s.Apply(tw.nowMs, (&Command{Verb: SetState, NodeID: n.ID, State: NodeDraining}).Encode())
+	case "resume":
+		tw.s.Apply(tw.nowMs, (&Command{Verb: SetState, NodeID: n.ID, State: NodeMember}).Encode())
+	case "remove":
+		if n.State == NodeDrained {
+			tw.s.Apply(tw.nowMs, (&Command{Verb: Remove, NodeID: n.ID}).Encode())
+		}
+	case "force":
+		for _, r := range tw.s.Rows() {
+			if !tw.most(tw.conf[r.Group], n.ID) || !tw.most(r.Replicas, n.ID) {
+				return
+			}
+		}
+		tw.s.Apply(tw.nowMs, (&Command{Verb: Remove, NodeID: n.ID, Force: true}).Encode())
+	}
+}
+
+// restZoned is rest where zones may forbid balance: only that it ends, and that nothing is then left to do.
+func (tw *town) restZoned() {
+	for range 3000 {
+		settled := !slices.ContainsFunc(tw.s.Rows(), func(r Row) bool { return !r.Settled })
+		if tw.step(0.5) && settled {
+			if !tw.step(1) {
+				tw.t.Fatalf("it was not at rest")
+			}
+			return
+		}
+	}
+	tw.t.Fatalf("no rest: %+v\nrows %+v", Plan(tw.s.View(), tw.facts()), tw.s.Rows())
+}
+
+// BenchmarkPlan: a plan is made every second on one node.
+func BenchmarkPlan(b *testing.B) {
+	for _, size := range [][2]int{{5, 64}, {12, 1024}, {100, 16384}} {
+		s := NewState(nil, nil)
+		c := FoundCommand("c", size[1], 3, nodes(size[0]))
+		s.Apply(0, c.Encode())
+		f := Facts{NowMs: time.Hour.Milliseconds(), Nodes: map[uint64]NodeFacts{}}
+		for _, n := range s.Nodes() {
+			f.Nodes[n.ID] = NodeFacts{Alive: true}
+		}
+		b.Run(fmt.Sprintf("rest/%dx%d", size[0], size[1]), func(b *testing.B) {
+			for b.Loop() {
+				if len(Plan(s.View(), f)) != 0 {
+					b.Fatal("not at rest")
+				}
+			}
+		})
+		n := node(5000)
+		s.Apply(0, (&Command{Verb: Register, Node: &n}).Encode())
+		f.Nodes[n.ID] = NodeFacts{Alive: true}
+		b.Run(fmt.Sprintf("join/%dx%d", size[0], size[1]), func(b *testing.B) {
+			for b.Loop() {
+				if len(Plan(s.View(), f)) < 4 {
+					b.Fatal("nothing moves")
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,231 @@
+package ring
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"carillon/shard"
+)
+
+// town is a cluster in which only placement happens: a real State, the plan, and groups that bring their membership to
+// their rows when those that it takes are alive.
+type town struct {
+	t interface {
+		Helper()
+		Fatalf(string, ...any)
+	}
+	rng   *rand.Rand
+	s     *State
+	nowMs int64
+	down  map[uint64]int64 // since when
+	unfit map[uint64]bool
+	conf  map[shard.ID][]Replica // the groups' true membership
+	moved int                    // replicas that came to be
+	lossy bool                   // every third command is lost
+}
+
+func newTown(t *testing.T, seed uint64, shards, replicas int) *town {
+	t.Helper()
+	tw := &town{t: t, rng: rand.New(rand.NewPCG(seed, 2)), s: NewState(nil, nil), nowMs: 1, down: map[uint64]int64{}, unfit: map[uint64]bool{}, conf: map[shard.ID][]Replica{}}
+	tw.do(FoundCommand("c", shards, replicas, nodes(1)))
+	for _, r := range tw.s.Rows() {
+		tw.conf[r.Group] = r.Replicas
+	}
+	return tw
+}
+
+func (tw *town) do(c Command) Reply {
+	tw.t.Helper()
+	r := tw.s.Apply(tw.nowMs, c.Encode()).(Reply)
+	if r.Err != nil {
+		tw.t.Fatalf("%+v: %v", c, r.Err)
+	}
+	return r
+}
+
+func (tw *town) join(id uint64, zone string) {
+	n := node(id)
+	n.Zone = zone
+	tw.do(Command{Verb: Register, Node: &n})
+}
+
+func (tw *town) alive(id uint64) bool {
+	n, ok := tw.s.Node(id)
+	_, down := tw.down[id]
+	return ok && n.State != NodeRemoved && !down
+}
+
+func (tw *town) facts() Facts {
+	f := Facts{NowMs: tw.nowMs, Nodes: map[uint64]NodeFacts{}}
+	for _, n := range tw.s.Nodes() {
+		facts := NodeFacts{Alive: tw.alive(n.ID)}
+		if !facts.Alive {
+			facts.DownForMs = tw.nowMs - tw.down[n.ID]
+		}
+		if tw.unfit[n.ID] {
+			facts.Unfit = "its clock is off"
+		}
+		f.Nodes[n.ID] = facts
+	}
+	return f
+}
+
+// most: a majority of those that vote are alive, one aside.
+func (tw *town) most(replicas []Replica, aside uint64) bool {
+	live, all := 0, 0
+	for _, r := range replicas {
+		if !r.Learner {
+			all++
+			live += boolInt(r.Node != aside && tw.alive(r.Node))
+		}
+	}
+	return 2*live > all
+}
+
+// settle lets groups come to their rows, some of those that can at a time.
+func (tw *town) settle(chance float64) {
+	for _, row := range tw.s.Rows() {
+		if row.Settled || tw.rng.Float64() > chance {
+			continue
+		}
+		had := tw.conf[row.Group]
+		ready := tw.most(had, 0) && tw.most(row.Replicas, 0)
+		fresh := 0
+		for _, r := range row.Replicas {
+			if !slices.ContainsFunc(had, func(o Replica) bool { return o.ID == r.ID }) {
+				ready = ready && tw.alive(r.Node)
+				fresh++
+			}
+		}
+		if !ready {
+			continue
+		}
+		tw.conf[row.Group] = row.Replicas
+		if row.Group != MetaGroup {
+			tw.moved += fresh
+		}
+		tw.do(Command{Verb: Settled, Group: row.Group, Epoch: row.Epoch})
+	}
+}
+
+// step is a second: a plan, of which every command must be one that the state takes, and what the groups do meanwhile.
+func (tw *town) step(chance float64) (idle bool) {
+	tw.nowMs += 1000
+	commands := Plan(tw.s.View(), tw.facts())
+	tw.checkMoving(commands)
+	for _, c := range commands {
+		if c.Verb == Place {
+			tw.checkPlace(c)
+		}
+		if tw.lossy && tw.rng.IntN(3) == 0 {
+			continue
+		}
+		tw.do(c)
+	}
+	tw.settle(chance)
+	return len(commands) == 0
+}
+
+// checkPlace: one replica at a time, and no live one less but where that was asked for.
+func (tw *town) checkPlace(c Command) {
+	tw.t.Helper()
+	row, _ := tw.s.Row(c.Group)
+	if !row.Settled && !c.Force {
+		tw.t.Fatalf("%+v touches a row that moves: %+v", c, row)
+	}
+	lost, came, liveLost, asked := 0, 0, 0, false
+	for _, r := range row.Replicas {
+		if now, ok := onNode(c.To, r.Node); !ok || now.Learner && !r.Learner {
+			lost++
+			n, _ := tw.s.Node(r.Node)
+			asked = asked || n.State != NodeMember
+			liveLost += boolInt(tw.alive(r.Node) && !(c.Force && isNew(&row, r)))
+		}
+	}
+	for _, r := range c.To {
+		if was, ok := onNode(row.Replicas, r.Node); !ok || was.Learner && !r.Learner {
+			came++
+			liveLost -= boolInt(tw.alive(r.Node))
+		}
+	}
+	if lost > 1 || came > 1 {
+		tw.t.Fatalf("%+v changes more than one replica of %+v", c, row)
+	}
+	if shrinks := c.Group == MetaGroup && lost > came; liveLost > 0 && !asked && !shrinks {
+		tw.t.Fatalf("%+v leaves fewer live replicas than %+v", c, row)
+	}
+	if before, after := tw.most(row.Replicas, 0), tw.most(c.To, 0); before && !after {
+		tw.t.Fatalf("%+v has no live majority, %+v had", c, row)
+	}
+}
+
+// checkMoving: what a plan sets in motion, with what could move already, is within bounds. Rows that have lost their majority do
+// not count, so that those that have come back may be more.
+func (tw *town) checkMoving(commands []Command) {
+	tw.t.Helper()
+	p := newPlanner(tw.s.View(), tw.facts())
+	moving, begun := defaultMaxMoves-p.moves, 0
+	for _, c := range commands {
+		if c.Verb == Place && c.Group != MetaGroup && !c.Force {
+			row, _ := tw.s.Row(c.Group)
+			begun += boolInt(!sameNodes(row.Replicas, c.To))
+		}
+	}
+	if begun > 0 && moving+begun > defaultMaxMoves {
+		tw.t.Fatalf("%d shards move, and %d are to begin", moving, begun)
+	}
+}
+
+func sameNodes(a, b []Replica) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(r Replica) bool { _, ok := onNode(b, r.Node); return !ok })
+}
+
+// rest goes on until there is nothing to do, and checks that this is where it should be.
+func (tw *town) rest() {
+	tw.t.Helper()
+	for range 3000 {
+		settled := !slices.ContainsFunc(tw.s.Rows(), func(r Row) bool { return !r.Settled })
+		if tw.step(0.5) && settled {
+			tw.checkRest()
+			return
+		}
+	}
+	tw.t.Fatalf("no rest: %+v\nrows %+v", Plan(tw.s.View(), tw.facts()), tw.s.Rows())
+}
+
+// checkRest: every row is whole, even, and on nodes that may hold it; the meta group has its voters.
+func (tw *town) checkRest() {
+	tw.t.Helper()
+	var may []TargetNode
+	_, _, replicas := tw.s.Cluster()
+	facts := tw.facts()
+	for _, n := range tw.s.Nodes() {
+		if n.State == NodeMember && facts.Nodes[n.ID].DownForMs < defaultReplaceAfterMs {
+			may = append(may, TargetNode{ID: n.ID, Zone: n.Zone})
+		}
+		if n.State == NodeDraining {
+			tw.t.Fatalf("%s is still draining; rows %+v", n.Name, tw.s.Rows())
+		}
+	}
+	rows := tw.s.Rows()
+	layout := make([][]uint64, 0, len(rows))
+	for _, r := range rows[1:] {
+		layout = append(layout, r.Nodes())
+	}
+	if len(tw.unfit) == 0 {
+		checkBalance(tw.t, layout, may, replicas)
+	}
+	if got, want := len(rows[0].Nodes()), MetaVoters(len(may)); got != want {
+		tw.t.Fatalf("%d nodes vote in the meta group, want %d: %+v", got, want, rows[0])
+	}
+	for _, n := range tw.s.Nodes() {
+		r, ok := rows[0].Replica(n.ID)
+		if !ok || !r.Learner && n.State != NodeMember {
+			tw.t.Fatalf("the meta group on %+v: %+v", n, rows[0])
+		}
+	}
+	if len(rows[0].Replicas) != len(tw.s.Nodes()) {
+		tw.t.Fatalf("the meta group has a replica too many: %+v", rows[0])
+	}
+}

@@ -1,0 +1,160 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"carillon/shard"
+)
+
+// maxEpoch bounds a row's epoch, which is the lower part of replica ids.
+const maxEpoch = 1<<24 - 1
+
+// MetaGroup is the group that State is replicated by; the timer shards follow from 1.
+const MetaGroup shard.ID = 0
+
+// ErrBadPlacement is the root of what is answered to a placement that no row can have.
+var ErrBadPlacement = errors.New("no row can be placed so")
+
+// Replica is one copy of a group.
+type Replica struct {
+	Node    uint64 `json:"node"`
+	ID      uint64 `json:"id"`                // see ReplicaID
+	Learner bool   `json:"learner,omitempty"` // has no vote; the meta group's only
+}
+
+// ReplicaID is the raft id of the replica that a row's epoch puts on a node.
+func ReplicaID(node uint64, epoch uint32) uint64 { return node<<24 | uint64(epoch&maxEpoch) }
+
+// NodeOfReplica is the node on which a replica is.
+func NodeOfReplica(id uint64) uint64 { return id >> 24 }
+
+// Row is the placement of one group as the cluster wants it. Values are immutable once published, slices and all.
+type Row struct {
+	Group    shard.ID  `json:"group"`
+	Epoch    uint32    `json:"epoch"`    // grows with each change
+	Replicas []Replica `json:"replicas"` // by rank: the first is the preferred leader; learners come last
+
+	// Leaving are the replicas that the group may still have until the row is settled. They keep their data until then.
+	// Invariant: empty when Settled; never a replica that is in Replicas.
+	Leaving []Replica `json:"leaving,omitempty"`
+	Settled bool      `json:"settled,omitempty"` // the group's membership is Replicas
+}
+
+// Replica finds the replica on a node.
+func (r *Row) Replica(node uint64) (Replica, bool) {
+	return onNode(r.Replicas, node)
+}
+
+// Names says whether the row wants a replica on the node.
+func (r *Row) Names(node uint64) bool {
+	_, ok := onNode(r.Replicas, node)
+	return ok
+}
+
+// Needs says whether the group would miss the node: it has a vote, or may still have one.
+func (r *Row) Needs(node uint64) bool {
+	if replica, ok := onNode(r.Replicas, node); ok && !replica.Learner {
+		return true
+	}
+	if r.Group == MetaGroup && !r.Settled { // a replica that is losing its vote is a learner here already
+		return r.Names(node)
+	}
+	_, leaving := onNode(r.Leaving, node)
+	return leaving
+}
+
+// Nodes are the nodes of the replicas that vote, by rank.
+func (r *Row) Nodes() []uint64 {
+	nodes := make([]uint64, 0, len(r.Replicas))
+	for _, replica := range r.Replicas {
+		if !replica.Learner {
+			nodes = append(nodes, replica.Node)
+		}
+	}
+	return nodes
+}
+
+func onNode(replicas []Replica, node uint64) (Replica, bool) {
+	for _, r := range replicas {
+		if r.Node == node {
+			return r, true
+		}
+	}
+	return Replica{}, false
+}
+
+// next is the row with other replicas, one epoch on.
+func (r *Row) next(to []Replica) (Row, error) {
+	if r.Epoch >= maxEpoch {
+		return Row{}, fmt.Errorf("%w: group %d has used up its epochs", ErrBadPlacement, r.Group)
+	}
+	n := Row{Group: r.Group, Epoch: r.Epoch + 1, Replicas: slices.Clone(to)}
+	if err := n.validate(); err != nil {
+		return Row{}, err
+	}
+	for _, replica := range n.Replicas {
+		if !r.mayBecome(replica) {
+			return Row{}, fmt.Errorf("%w: group %d has no replica %d on node %d, and a new one would be %d",
+				ErrBadPlacement, r.Group, replica.ID, replica.Node, ReplicaID(replica.Node, n.Epoch))
+		}
+	}
+	same := r.Settled && len(n.Replicas) == len(r.Replicas)
+	for _, replica := range slices.Concat(r.Replicas, r.Leaving) {
+		kept, ok := onNode(n.Replicas, replica.Node)
+		if !ok {
+			n.Leaving = append(n.Leaving, replica)
+		}
+		same = same && ok && kept == replica
+	}
+	n.Settled = same // only the order is another: there is nothing to move
+	return n, nil
+}
+
+// mayBecome: a node keeps the replica that it has, or may still have; one that has none gets a new one.
+func (r *Row) mayBecome(replica Replica) bool {
+	for _, had := range [][]Replica{r.Replicas, r.Leaving} {
+		if old, ok := onNode(had, replica.Node); ok {
+			return old.ID == replica.ID
+		}
+	}
+	return replica.ID == ReplicaID(replica.Node, r.Epoch+1)
+}
+
+func (r *Row) validate() error {
+	voters := 0
+	seen := make(map[uint64]bool, len(r.Replicas))
+	for _, replica := range r.Replicas {
+		switch {
+		case replica.Node == 0 || replica.Node >= maxNodeID || NodeOfReplica(replica.ID) != replica.Node:
+			return fmt.Errorf("%w: replica %d of group %d is not one of node %d", ErrBadPlacement, replica.ID, r.Group, replica.Node)
+		case seen[replica.Node]:
+			return fmt.Errorf("%w: group %d has node %d twice", ErrBadPlacement, r.Group, replica.Node)
+		case replica.Learner && r.Group != MetaGroup:
+			return fmt.Errorf("%w: group %d has a replica without a vote", ErrBadPlacement, r.Group)
+		case !replica.Learner && voters != len(seen):
+			return fmt.Errorf("%w: group %d has a vote behind one without", ErrBadPlacement, r.Group)
+		}
+		seen[replica.Node] = true
+		if !replica.Learner {
+			voters++
+		}
+	}
+	if voters == 0 {
+		return fmt.Errorf("%w: group %d has no replica", ErrBadPlacement, r.Group)
+	}
+	return nil
+}
+
+// replicasOn makes the first replicas of a group.
+func replicasOn(nodes []uint64, learners []uint64) []Replica {
+	out := make([]Replica, 0, len(nodes)+len(learners))
+	for _, n := range nodes {
+		out = append(out, Replica{Node: n, ID: ReplicaID(n, 1)})
+	}
+	for _, n := range learners {
+		out = append(out, Replica{Node: n, ID: ReplicaID(n, 1), Learner: true})
+	}
+	return out
+}

@@ -1,0 +1,218 @@
+package ring
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+
+	"carillon/shard"
+)
+
+// Bounds of a cluster.
+const (
+	MaxShards   = 65_535
+	MaxReplicas = 7
+)
+
+// Why a command about the cluster is refused. What is wrapped in them says more.
+var (
+	ErrNotFounded   = errors.New("the cluster is not founded yet")
+	ErrFounded      = errors.New("there is a cluster already")
+	ErrOtherCluster = errors.New("the node belongs to another cluster")
+	ErrBadCluster   = errors.New("no cluster can be founded so")
+	ErrTooManyNodes = errors.New("there are as many nodes as a cluster takes")
+	ErrUnknownNode  = errors.New("no such node")
+	ErrStale        = errors.New("the node has begun again since") // Register by a process that is older than one known
+	ErrRemoved      = errors.New("the node was removed from the cluster; it can only return with an empty data directory")
+	ErrNameTaken    = errors.New("another node has this name")
+	ErrLastNode     = errors.New("there would be no node left")
+	ErrInUse        = errors.New("the node still holds replicas")
+	ErrBadState     = errors.New("the node cannot go from its state to that one")
+	ErrUnknownGroup = errors.New("no such shard")
+	ErrEpoch        = errors.New("the placement has changed since")
+	ErrMoving       = errors.New("the shard is being moved already")
+)
+
+// State is the state machine of the meta group, and the copy of it that this node reads. It implements shard.Machine.
+// Apply, Save and Load belong to one goroutine; the readers may be anybody.
+type State struct {
+	*Topics
+
+	placed func() // told after each change of nodes or rows; must be quick
+
+	mu      sync.RWMutex
+	cluster cluster
+}
+
+// cluster is what State holds beside the topics. Slices that are handed out are never written again, but for rows,
+// whose elements are replaced under the lock.
+type cluster struct {
+	id       string // empty: not founded
+	shards   int
+	replicas int
+	version  uint64 // grows with each change of nodes or rows
+	nodes    map[uint64]Node
+	present  []Node // those not removed, by id
+	rows     []Row  // by group
+}
+
+// NewState is empty. changed is told of changes of topics, placed of those of nodes and rows; either may be nil.
+func NewState(changed, placed func()) *State {
+	if placed == nil {
+		placed = func() {}
+	}
+	return &State{Topics: NewTopics(changed), placed: placed, cluster: cluster{nodes: map[uint64]Node{}}}
+}
+
+// Cluster is the cluster's id, its number of timer shards, and how many replicas each should have. The id is empty before Found.
+func (s *State) Cluster() (id string, shards, replicas int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cluster.id, s.cluster.shards, s.cluster.replicas
+}
+
+// Version grows with each change of nodes or rows, and is the same on all nodes.
+func (s *State) Version() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cluster.version
+}
+
+// Nodes are the nodes by id, without those removed. The slice is shared: do not write to it.
+func (s *State) Nodes() []Node {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cluster.present
+}
+
+// Removed are the removed nodes that are still remembered, by id.
+func (s *State) Removed() []Node {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cluster.removed()
+}
+
+// Node finds a node by its id, one that was removed too.
+func (s *State) Node(id uint64) (Node, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n, ok := s.cluster.nodes[id]
+	return n, ok
+}
+
+// NodeNamed finds a node that is not removed by its name.
+func (s *State) NodeNamed(name string) (Node, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cluster.named(name)
+}
+
+// Row is the placement of a group.
+func (s *State) Row(group shard.ID) (Row, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if int64(group) >= int64(len(s.cluster.rows)) {
+		return Row{}, false
+	}
+	return s.cluster.rows[group], true
+}
+
+// Rows is a copy of all placement: the meta group's row, then the timer shards'. What the rows point to is shared.
+func (s *State) Rows() []Row {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Clone(s.cluster.rows)
+}
+
+// View is all that Plan looks at, of one moment.
+func (s *State) View() View {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return View{Replicas: s.cluster.replicas, Nodes: s.cluster.present, Rows: slices.Clone(s.cluster.rows)}
+}
+
+// Apply implements shard.Machine; the result is a Reply.
+func (s *State) Apply(nowMs int64, data []byte) any {
+	c, err := decodeCommand(data)
+	if err != nil {
+		return Reply{Err: err}
+	}
+	var command func(*cluster, int64, *Command) Reply
+	switch c.Verb {
+	case Found:
+		command = (*cluster).found
+	case Register:
+		command = (*cluster).register
+	case SetState:
+		command = (*cluster).setState
+	case Remove:
+		command = (*cluster).remove
+	case Place:
+		command = (*cluster).place
+	case Settled:
+		command = (*cluster).settled
+	default:
+		return s.run(nowMs, c)
+	}
+	s.mu.Lock()
+	before := s.cluster.version
+	r := command(&s.cluster, nowMs, c)
+	after := s.cluster.version
+	s.mu.Unlock()
+	if after != before {
+		s.placed()
+	}
+	return r
+}
+
+func (c *cluster) named(name string) (Node, bool) {
+	for _, n := range c.present {
+		if n.Name == name {
+			return n, true
+		}
+	}
+	return Node{}, false
+}
+
+func (c *cluster) removed() []Node {
+	var out []Node
+	for _, n := range c.nodes {
+		if n.State == NodeRemoved {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// put publishes a node. The list of those present is made anew: the old one may be in others' hands.
+func (c *cluster) put(n Node) {
+	c.nodes[n.ID] = n
+	at, there := slices.BinarySearchFunc(c.present, n.ID, func(m Node, id uint64) int { return cmp.Compare(m.ID, id) })
+	present := append(make([]Node, 0, len(c.present)+1), c.present[:at]...)
+	if n.State != NodeRemoved {
+		present = append(present, n)
+	}
+	if there {
+		at++
+	}
+	c.present = append(present, c.present[at:]...)
+	c.version++
+}
+
+func (c *cluster) putRow(r Row) {
+	c.rows[r.Group] = r
+	c.version++
+}
+
+// list makes the list of those present from all nodes.
+func (c *cluster) list() {
+	c.present = nil
+	for _, n := range c.nodes {
+		if n.State != NodeRemoved {
+			c.present = append(c.present, n)
+		}
+	}
+	slices.SortFunc(c.present, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
+}

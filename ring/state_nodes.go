@@ -1,0 +1,136 @@
+package ring
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// register lets a node join, or takes what is new about one that is known. It places nothing: that is the controller's.
+func (c *cluster) register(nowMs int64, cmd *Command) Reply {
+	if c.id == "" {
+		return Reply{Err: ErrNotFounded}
+	}
+	if cmd.Node == nil {
+		return Reply{Err: fmt.Errorf("%w: none is given", ErrBadNode)}
+	}
+	n := *cmd.Node
+	if err := n.validate(); err != nil {
+		return Reply{Err: err}
+	}
+	if cmd.ClusterID != "" && cmd.ClusterID != c.id {
+		return Reply{Err: fmt.Errorf("%w: it says %s, this is %s", ErrOtherCluster, cmd.ClusterID, c.id)}
+	}
+	known, ok := c.nodes[n.ID]
+	switch {
+	case ok && known.State == NodeRemoved:
+		return Reply{Node: &known, Err: ErrRemoved}
+	case ok && n.Starts < known.Starts:
+		return Reply{Node: &known, Err: fmt.Errorf("%w: start %d, known is %d", ErrStale, n.Starts, known.Starts)}
+	}
+	other, taken := c.named(n.Name)
+	taken = taken && other.ID != n.ID
+	if taken && !cmd.Replace {
+		return Reply{Node: &other, Err: fmt.Errorf("%w: node %d at %s has %s", ErrNameTaken, other.ID, other.Peer, n.Name)}
+	}
+	if !ok && !taken && len(c.present) >= MaxNodes {
+		return Reply{Err: ErrTooManyNodes}
+	}
+	if ok {
+		n.State, n.JoinedMs, n.SinceMs = known.State, known.JoinedMs, known.SinceMs
+		if n == known {
+			return Reply{Node: &n}
+		}
+	} else {
+		n.State, n.JoinedMs, n.SinceMs = NodeMember, nowMs, nowMs
+	}
+	if taken {
+		c.bury(nowMs, other)
+	}
+	c.put(n)
+	return Reply{Node: &n, Created: !ok}
+}
+
+// setState drains a node, takes that back, or notes that it is done.
+func (c *cluster) setState(nowMs int64, cmd *Command) Reply {
+	n, ok := c.nodes[cmd.NodeID]
+	switch {
+	case c.id == "":
+		return Reply{Err: ErrNotFounded}
+	case !ok:
+		return Reply{Err: ErrUnknownNode}
+	case n.State == NodeRemoved:
+		return Reply{Node: &n, Err: ErrRemoved}
+	case n.State == cmd.State:
+		return Reply{Node: &n}
+	}
+	switch {
+	case cmd.State == NodeMember: // from draining or drained
+	case cmd.State == NodeDraining && n.State == NodeMember:
+		if !c.holder(n.ID) {
+			return Reply{Node: &n, Err: fmt.Errorf("%w: none that could take what %s holds", ErrLastNode, n.Name)}
+		}
+	case cmd.State == NodeDrained && n.State == NodeDraining:
+		if err := c.needed(n.ID); err != nil {
+			return Reply{Node: &n, Err: err}
+		}
+	default:
+		return Reply{Node: &n, Err: fmt.Errorf("%w: from %q to %q", ErrBadState, n.State, cmd.State)}
+	}
+	n.State, n.SinceMs = cmd.State, nowMs
+	c.put(n)
+	return Reply{Node: &n}
+}
+
+// remove ends a node's membership. What it held is moved by the controller, as far as others are there.
+func (c *cluster) remove(nowMs int64, cmd *Command) Reply {
+	n, ok := c.nodes[cmd.NodeID]
+	switch {
+	case c.id == "":
+		return Reply{Err: ErrNotFounded}
+	case !ok:
+		return Reply{Err: ErrUnknownNode}
+	case n.State == NodeRemoved:
+		return Reply{Node: &n}
+	case !c.holder(n.ID):
+		return Reply{Node: &n, Err: ErrLastNode}
+	}
+	if err := c.needed(n.ID); err != nil && !cmd.Force {
+		return Reply{Node: &n, Err: err}
+	}
+	c.bury(nowMs, n)
+	n = c.nodes[n.ID]
+	return Reply{Node: &n}
+}
+
+// holder says whether a node other than this one may hold replicas.
+func (c *cluster) holder(but uint64) bool {
+	return slices.ContainsFunc(c.present, func(n Node) bool { return n.ID != but && n.holds() })
+}
+
+// needed is ErrInUse with the first group that would miss the node.
+func (c *cluster) needed(node uint64) error {
+	for i := range c.rows {
+		if c.rows[i].Needs(node) {
+			return fmt.Errorf("%w: one of group %d, for one", ErrInUse, c.rows[i].Group)
+		}
+	}
+	return nil
+}
+
+// bury makes a node a tombstone, and forgets the oldest of too many.
+func (c *cluster) bury(nowMs int64, n Node) {
+	n.State, n.SinceMs = NodeRemoved, nowMs
+	c.put(n)
+	if len(c.nodes)-len(c.present) <= maxTombstones {
+		return
+	}
+	tombs := c.removed()
+	slices.SortFunc(tombs, func(a, b Node) int { return cmp.Or(cmp.Compare(a.SinceMs, b.SinceMs), cmp.Compare(a.ID, b.ID)) })
+	for _, old := range tombs {
+		if old.ID != n.ID && !slices.ContainsFunc(c.rows, func(r Row) bool { return r.Names(old.ID) || r.Needs(old.ID) }) {
+			delete(c.nodes, old.ID)
+			return
+		}
+	}
+}

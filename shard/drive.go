@@ -1,0 +1,199 @@
+package shard
+
+import (
+	"math"
+	"time"
+)
+
+// Driving a host by hand, in one goroutine, as a simulator does: Open, then Turn as often as Busy says or UntilWake has passed, with
+// Submit, Ask and SubmitMeta in between. Nothing else of the host's blocking methods is to be called then. Only a snapshot is
+// written by another goroutine (see Background).
+
+// Turn is one turn of every worker and one step of the log. It returns what the host failed with, if it has: then it is at its end.
+func (h *Host) Turn() error {
+	if err := h.Work(); err != nil {
+		return err
+	}
+	return h.Write()
+}
+
+// Work is the first half of Turn, for who lets time pass before the second: one turn of every worker.
+func (h *Host) Work() error {
+	for _, w := range h.workers {
+		w.turn()
+	}
+	return h.failed()
+}
+
+// Write is the second half of Turn: one step of the log, over all that workers have handed to it.
+func (h *Host) Write() error {
+	if _, err := h.stream.Step(); err != nil {
+		h.fail(err)
+	}
+	return h.failed()
+}
+
+// Writing reports, after Work, that the log has something to write.
+func (h *Host) Writing() bool {
+	for _, w := range h.workers {
+		if len(w.inflight) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *Host) failed() error {
+	select {
+	case err := <-h.failure:
+		h.failure <- err
+		return err
+	default:
+		return nil
+	}
+}
+
+// Busy reports that a turn has something to do now.
+func (h *Host) Busy() bool { return h.UntilWake() <= 0 }
+
+// UntilWake is how long nothing happens by itself; 0: there is something to do.
+func (h *Host) UntilWake() time.Duration {
+	if h.Writing() {
+		return 0
+	}
+	return h.UntilWork()
+}
+
+// UntilWork is UntilWake for Work alone: it does not wait for the log.
+func (h *Host) UntilWork() time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for _, w := range h.workers {
+		w.box.mu.Lock()
+		events := len(w.box.events)
+		w.box.mu.Unlock()
+		if events > 0 || len(w.again) > 0 {
+			return 0
+		}
+		least = min(least, w.untilWake())
+	}
+	return max(0, least)
+}
+
+// Background reports that a snapshot is being written or removed, by a goroutine of its own that a turn may have to wait for.
+func (h *Host) Background() bool {
+	if h.jobs.Load() > 0 {
+		return true
+	}
+	for _, w := range h.workers {
+		if w.snapshot != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Housekeep is what Run does once a second: the log's old generations go.
+func (h *Host) Housekeep() error {
+	memory := int64(0)
+	for _, w := range h.workers {
+		memory += w.memory.Load()
+	}
+	h.memory.Store(memory)
+	return h.dropLog()
+}
+
+// Abandon is the end of a host that Turn drives, as a crash ends it: nobody is told anything.
+func (h *Host) Abandon() {
+	for _, w := range h.workers {
+		w.box.close()
+		if w.snapshot != nil {
+			w.snapshot.abort()
+		}
+	}
+}
+
+// Submit has a command decided; then is called in a later turn, or never if the host is abandoned. The command must not change before.
+func (h *Host) Submit(id ID, cmd *Command, brief bool, then func(Result, error)) {
+	wait := &waiter{}
+	wait.left.Store(1)
+	o, err := h.newOp(id, cmd, brief, wait)
+	if err != nil {
+		then(Result{}, err)
+		return
+	}
+	wait.then = func() { then(h.finish(o)) }
+	if err := o.group.w.box.offer(o); err != nil {
+		o.group.w.queued.Add(-1)
+		then(Result{}, err)
+	}
+}
+
+// Ask reads one timer; then is as with Submit.
+func (h *Host) Ask(id ID, topic TopicID, timer string, then func(*Timer, error)) {
+	var found *Timer
+	wait := &waiter{}
+	wait.left.Store(1)
+	r := &read{group: h.groups[id], deadline: h.cfg.Clock.Mono() + readLimit, wait: wait, serve: func(g *group, _ int) bool {
+		if found = g.table.Read(topic, timer); found != nil {
+			g.overlay(found)
+		}
+		return true
+	}}
+	wait.then = func() { then(found, r.err) }
+	if err := r.group.w.box.offer(r); err != nil {
+		then(nil, err)
+	}
+}
+
+// SubmitMeta has the meta group's machine apply a command; then is as with Submit.
+func (h *Host) SubmitMeta(cmd []byte, then func(any, error)) {
+	wait := &waiter{}
+	wait.left.Store(1)
+	o := &metaOp{group: h.groups[Meta], cmd: cmd, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	wait.then = func() { then(o.result, o.err) }
+	if err := o.group.w.box.offer(o); err != nil {
+		then(nil, err)
+	}
+}
+
+// Inspect gives a group's table and status to who drives the host; the table is nil for the meta group.
+func (h *Host) Inspect(id ID) (*Table, GroupStatus) { return h.groups[id].table, h.groups[id].status() }
+
+// Progress is how far a group has come on this host.
+type Progress struct {
+	Replica       uint64 // 0: none here
+	Term          uint64
+	Leads, Serves bool
+	Applied       uint64
+	Epoch         uint32
+	ConfIndex     uint64 // of the last change of members, or later
+	FirstIndex    uint64 // of the entries that it keeps in memory
+}
+
+// Progress tells how far a group has come, at little cost.
+func (h *Host) Progress(id ID) Progress {
+	g := h.groups[id]
+	if g.raft == nil {
+		return Progress{}
+	}
+	return Progress{
+		Replica: g.replica, Term: g.term, Leads: g.leader, Serves: g.serving, Applied: g.applied, Epoch: g.epoch,
+		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1,
+	}
+}
+
+// Waiting is how much the host holds for later: events, client operations, and flights of its leads.
+func (h *Host) Waiting() (events, operations, flights int) {
+	for _, w := range h.workers {
+		w.box.mu.Lock()
+		events += len(w.box.events)
+		w.box.mu.Unlock()
+		operations += int(w.queued.Load())
+		for _, g := range w.groups {
+			if g.lead != nil {
+				flights += len(g.lead.flights)
+			}
+		}
+	}
+	return events, operations, flights
+}

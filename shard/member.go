@@ -1,0 +1,218 @@
+package shard
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+)
+
+const (
+	reconcileEach = 100 * time.Millisecond
+	settledEach   = 500 * time.Millisecond // the meta group is told again
+	// caughtUp is how many entries a learner may lack when it gets its vote: what comes in during a round or two.
+	caughtUp = 256
+	// steadyFor is how long a leader has led before it hands over to the preferred replica, so that an unsteady one does not flap.
+	steadyFor = 3 * time.Second
+	// handOverLimit is how long a hand-over may take before it is given up.
+	handOverLimit = 2 * time.Second
+	// confLimit is how long a proposed change of members is waited for before it is looked at again.
+	confLimit = time.Second
+)
+
+// reconcile is what a leader does about its row: one change of members at a time, then the leadership's place.
+func (g *group) reconcile() {
+	if !g.leader || !g.serving || g.w.mono < g.reconcileAt {
+		return
+	}
+	g.reconcileAt = g.w.mono + reconcileEach
+	g.watchHandOver()
+	if g.heir == 0 && g.w.host.stepsAside() {
+		if next := g.successor(g.store.conf.Voters); next != 0 {
+			g.handOver(next)
+		}
+	}
+	if g.row.Epoch == 0 || g.row.Epoch < g.epoch || g.heir != 0 || len(g.store.conf.VotersOutgoing) > 0 || g.w.mono < g.confUntil {
+		return
+	}
+	voters, learners := g.wanted()
+	if len(voters) == 0 {
+		return
+	}
+	switch cc := g.nextChange(voters, learners); {
+	case cc != nil:
+		cc.Context = binary.AppendUvarint(nil, uint64(g.row.Epoch))
+		g.confUntil = g.w.mono + confLimit
+		_ = g.raft.ProposeConfChange(cc) // refused while one is under way: it is tried again
+		g.w.touch(g)
+	case !sameIDs(voters, g.store.conf.Voters) || !sameIDs(learners, g.store.conf.Learners):
+	case !g.row.Settled:
+		if g.w.mono >= g.settledAt {
+			g.settledAt = g.w.mono + settledEach
+			g.w.host.cfg.Placement.Settled(g.id, g.row.Epoch)
+		}
+	default:
+		g.prefer()
+	}
+}
+
+// wanted are the row's voters and learners.
+func (g *group) wanted() (voters, learners []uint64) {
+	for _, m := range g.row.Members {
+		if m.Learner {
+			learners = append(learners, m.Replica)
+		} else {
+			voters = append(voters, m.Replica)
+		}
+	}
+	return voters, learners
+}
+
+// nextChange is the next step from what is to what is wanted; nil: none now. A new voter first learns; only when it has caught up does it
+// get its vote, together with the going of those that are not wanted any more, in one joint change.
+func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
+	conf := g.store.conf
+	cc := &pb.ConfChangeV2{}
+	change := func(kind pb.ConfChangeType, id uint64) {
+		cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: &kind, NodeId: &id})
+	}
+	for _, id := range append(slices.Clone(voters), learners...) {
+		if !slices.Contains(conf.Voters, id) && !slices.Contains(conf.Learners, id) {
+			change(pb.ConfChangeAddLearnerNode, id)
+		}
+	}
+	if len(cc.Changes) > 0 {
+		return cc
+	}
+	for _, id := range voters {
+		if !slices.Contains(conf.Voters, id) {
+			if !g.hasCaughtUp(id) {
+				return nil
+			}
+			change(pb.ConfChangeAddNode, id)
+		}
+	}
+	if !slices.Contains(voters, g.replica) { // who goes does not lead: another takes over first, which may have to get its vote before
+		if next := g.successor(voters); next != 0 {
+			g.handOver(next)
+			return nil
+		}
+		if len(cc.Changes) == 0 {
+			return nil
+		}
+		return cc
+	}
+	for _, id := range conf.Voters {
+		switch {
+		case slices.Contains(voters, id):
+		case slices.Contains(learners, id):
+			change(pb.ConfChangeAddLearnerNode, id)
+		default:
+			change(pb.ConfChangeRemoveNode, id)
+		}
+	}
+	for _, id := range conf.Learners {
+		if !slices.Contains(learners, id) && !slices.Contains(voters, id) {
+			change(pb.ConfChangeRemoveNode, id)
+		}
+	}
+	if len(cc.Changes) == 0 {
+		return nil
+	}
+	return cc
+}
+
+// hasCaughtUp reports that a replica has all but the last few entries.
+func (g *group) hasCaughtUp(id uint64) (ok bool) {
+	last, _ := g.store.LastIndex()
+	g.raft.WithProgress(func(other uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if other == id {
+			ok = pr.RecentActive && pr.State == tracker.StateReplicate && pr.Match+caughtUp >= last
+		}
+	})
+	return ok
+}
+
+// successor is the first of the given replicas that has a vote, hears, has nearly everything and may lead; 0: none. The first of a
+// row is the preferred one.
+func (g *group) successor(ids []uint64) uint64 {
+	for _, id := range ids {
+		if id != g.replica && slices.Contains(g.store.conf.Voters, id) && g.w.host.cfg.Placement.MayLead(nodeOf(id)) && g.hasCaughtUp(id) {
+			return id
+		}
+	}
+	return 0
+}
+
+// prefer hands the leadership to the preferred replica.
+func (g *group) prefer() {
+	voters, _ := g.wanted()
+	at := slices.Index(voters, g.replica)
+	if at > 0 && g.w.mono-g.servingSince >= steadyFor {
+		if next := g.successor(voters[:1]); next != 0 {
+			g.handOver(next)
+		}
+	}
+}
+
+// handOver begins to give the leadership to another replica: no more leases and no more proposals but the return of leases whose
+// calls have not started. When nothing is in the pipeline the other is told to stand (see tryHandOver). Calls that run report to it.
+func (g *group) handOver(to uint64) {
+	if g.heir != 0 {
+		return
+	}
+	g.heir, g.heirUntil = to, g.w.mono+handOverLimit
+	if g.lead != nil {
+		g.lead.drain()
+	}
+	g.w.touch(g)
+}
+
+// tryHandOver tells the heir to stand once everything of this leader is applied.
+func (g *group) tryHandOver() {
+	if g.heir == 0 || g.heirTold || !g.leader || len(g.proposals) > 0 || g.lead != nil && g.lead.unstarted() > 0 {
+		return
+	}
+	g.heirTold = true
+	g.raft.TransferLeader(g.heir)
+}
+
+// watchHandOver gives up one that takes too long: this leader goes on.
+func (g *group) watchHandOver() {
+	if g.heir != 0 && g.w.mono >= g.heirUntil {
+		g.heir, g.heirTold = 0, false
+		g.w.touchNext(g)
+	}
+}
+
+// changeMembers applies a change of members, unless it is of an epoch before one that was followed already (I8).
+func (g *group) changeMembers(e *pb.Entry) error {
+	cc, err := confChange(e)
+	if err != nil {
+		return err
+	}
+	v2 := cc.AsV2()
+	if len(v2.Context) > 0 {
+		epoch, n := binary.Uvarint(v2.Context)
+		if n <= 0 {
+			return errRecord
+		}
+		if uint32(epoch) < g.epoch {
+			return nil // refused, by every replica alike
+		}
+		g.epoch = uint32(epoch)
+	}
+	g.store.conf = g.raft.ApplyConfChange(cc)
+	g.confIndex, g.confUntil = e.GetIndex(), 0
+	return nil
+}
+
+func sameIDs(a, b []uint64) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}

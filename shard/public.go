@@ -1,0 +1,93 @@
+package shard
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
+)
+
+// groupPublic is what other goroutines may know of a group without asking its worker: it may be a turn old.
+type groupPublic struct {
+	leader  atomic.Uint64 // the node that leads, 0 unknown
+	serves  atomic.Bool   // this node leads, and has taken over
+	present atomic.Bool   // this node has a replica
+}
+
+// publish brings it up to date.
+func (g *group) publish() {
+	g.public.leader.Store(g.leaderNode())
+	g.public.serves.Store(g.serving)
+	g.public.present.Store(g.raft != nil)
+}
+
+// Leads reports that this node leads the group and serves.
+func (h *Host) Leads(id ID) bool { return h.groups[id].public.serves.Load() }
+
+// Leader is the node that leads the group, as far as this node's replica knows.
+func (h *Host) Leader(id ID) (node uint64, ok bool) {
+	node = h.groups[id].public.leader.Load()
+	return node, node != 0
+}
+
+// GroupStatus is a group as this node has it.
+type GroupStatus struct {
+	Group    ID
+	Replica  uint64 // 0: none here; then the rest is empty
+	Leader   uint64 // node; 0 unknown
+	Leads    bool
+	Term     uint64
+	Applied  uint64
+	Epoch    uint32 // of the row that the membership follows
+	Voters   []uint64
+	Learners []uint64
+	Joint    bool
+	Timers   int               // pending and dead ones
+	Behind   map[uint64]uint64 // leader: entries that a replica which is heard from lacks; absent: not heard from
+}
+
+// Groups says how the groups stand.
+func (h *Host) Groups() []GroupStatus {
+	out := make([]GroupStatus, len(h.groups))
+	var mu sync.Mutex
+	h.onWorkers(func(w *worker) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, g := range w.groups {
+			out[g.id] = g.status()
+		}
+	})
+	return out
+}
+
+func (g *group) status() GroupStatus {
+	s := GroupStatus{Group: g.id}
+	if g.raft == nil {
+		return s
+	}
+	basic := g.raft.BasicStatus()
+	s.Replica, s.Leader, s.Leads, s.Term = g.replica, nodeOf(basic.Lead), g.leader, basic.GetTerm()
+	s.Applied, s.Epoch = g.applied, g.epoch
+	s.Voters, s.Learners, s.Joint = g.store.conf.Voters, g.store.conf.Learners, len(g.store.conf.VotersOutgoing) > 0
+	if g.table != nil {
+		c := g.table.Totals()
+		s.Timers = int(c.Scheduled + c.Leased + c.Dead)
+	}
+	if g.leader {
+		s.Behind = map[uint64]uint64{}
+		last := g.store.last()
+		g.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+			if id == g.replica || pr.RecentActive {
+				s.Behind[id] = last - min(pr.Match, last)
+			}
+		})
+	}
+	return s
+}
+
+// StepAside says whether this node should lead: one that should not (its clock or its disk is off, or it is about to stop) gives its
+// leaderships to others that may, and takes none for longer than that takes.
+func (h *Host) StepAside(on bool) { h.aside.Store(on) }
+
+func (h *Host) stepsAside() bool { return h.aside.Load() }

@@ -1,0 +1,173 @@
+package shard
+
+import (
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/wal"
+)
+
+// Member is one replica of a group: where, and under which id. An id is never used twice in a group.
+type Member struct {
+	Node    uint64
+	Replica uint64
+	Learner bool // has no vote (the meta group only)
+}
+
+// Row is where a group's replicas should be, as the meta group has it: an intent. What is, says raft's own membership; the group's
+// leader brings that in line with the row.
+type Row struct {
+	Group   ID
+	Epoch   uint32 // grows with every change; a leader never follows an older one than it has followed (I8)
+	Members []Member
+	Settled bool // raft's membership is the row
+}
+
+// ReplicaID names the replica that a node gets of a group in an epoch.
+func ReplicaID(node uint64, epoch uint32) uint64 { return node<<24 | uint64(epoch&0xffffff) }
+
+// on is the row's replica on a node; nil: none.
+func (r *Row) on(node uint64) *Member {
+	for i := range r.Members {
+		if r.Members[i].Node == node {
+			return &r.Members[i]
+		}
+	}
+	return nil
+}
+
+// Placement is told what groups' leaders have done about their rows. Calls come on workers and must not block.
+type Placement interface {
+	// Settled says that raft's membership is the row of that epoch. It is said again until the row is.
+	Settled(group ID, epoch uint32)
+	// MayLead says whether a node should lead: it is there, does not drain, and is fit.
+	MayLead(node uint64) bool
+}
+
+// alone is the Placement of a host whose rows never change.
+type alone struct{}
+
+func (alone) Settled(ID, uint32)  {}
+func (alone) MayLead(uint64) bool { return true }
+
+// Place gives the host the rows as they stand now; those of other nodes' groups too. It may be called from any goroutine once
+// Started is closed.
+func (h *Host) Place(rows []Row) {
+	perWorker := make([]placed, len(h.workers))
+	for _, r := range rows {
+		if int(r.Group) < len(h.groups) {
+			k := int(r.Group) % len(h.workers)
+			perWorker[k] = append(perWorker[k], r)
+		}
+	}
+	for k, list := range perWorker {
+		if len(list) > 0 {
+			h.workers[k].box.post(list)
+		}
+	}
+}
+
+type placed []Row
+
+func (p placed) handle(w *worker) {
+	for i := range p {
+		w.host.groups[p[i].Group].intend(&p[i])
+	}
+}
+
+// intend takes a row over: a replica is made or removed, and the leader has work to do.
+func (g *group) intend(row *Row) {
+	if row.Epoch < g.row.Epoch || row.Epoch == g.row.Epoch && g.row.Settled {
+		return
+	}
+	g.row = *row
+	me := row.on(g.w.host.cfg.Node)
+	switch {
+	case g.replica == 0:
+	case me == nil && row.Settled, me != nil && me.Replica > g.replica:
+		g.remove()
+	}
+	if g.replica == 0 && me != nil && me.Replica > g.tombstone {
+		g.create(me.Replica)
+	}
+	if g.raft != nil {
+		g.w.touch(g)
+	}
+}
+
+// create makes this node's replica of the group. In the first epoch all of them begin with the same members, as one founded the
+// group; later ones begin empty and learn everything from the leader.
+func (g *group) create(replica uint64) {
+	m := mark{replica: replica, conf: &pb.ConfState{}}
+	if g.row.Epoch == 1 {
+		m.index, m.term, m.epoch = foundingIndex, foundingTerm, 1
+		for _, member := range g.row.Members {
+			if member.Learner {
+				m.conf.Learners = append(m.conf.Learners, member.Replica)
+			} else {
+				m.conf.Voters = append(m.conf.Voters, member.Replica)
+			}
+		}
+	}
+	g.place(m)
+	g.hard = hardState{commit: m.index, term: m.term}
+	g.store.hard = &pb.HardState{Term: new(g.hard.term), Vote: new(g.hard.vote), Commit: new(g.hard.commit)}
+	g.store.snapshot = g.offerSnapshot
+	if err := g.newRaft(); err != nil {
+		g.w.host.fail(err)
+		return
+	}
+	g.w.append(appended{group: g, create: &m, sync: true})
+	if g.soleVoter() {
+		_ = g.raft.Campaign()
+	}
+	g.w.touchNext(g) // it may be that no turn is under way: the host recovers
+}
+
+// remove gives this node's replica up: its id is used up, its state goes. Calls that it started go on, and report to who leads now.
+func (g *group) remove() {
+	g.stepDown()
+	g.refuseAll()
+	if run := g.w.snapshot; run != nil && run.group == g {
+		run.abort()
+	}
+	g.tombstone = max(g.tombstone, g.replica)
+	files := groupFiles{tomb: max(1, g.files.needed()), restating: true} // until the tombstone is on disk, what it ends must be too
+	g.reset()
+	g.files = files
+	g.publish()
+	g.w.append(appended{group: g, tombstone: g.tombstone, sync: true})
+}
+
+// reset makes the group one that has no replica here.
+func (g *group) reset() {
+	g.raft, g.replica = nil, 0
+	g.store = &storage{conf: &pb.ConfState{}}
+	g.applied, g.appliedTerm, g.epoch, g.confIndex = 0, 0, 0, 0
+	g.hard, g.hardDirty = hardState{}, false
+	g.incoming, g.wantSnapshot = nil, false
+	if g.table != nil {
+		g.table = NewTable(g.id, 0)
+	}
+}
+
+// cleanUp deletes the snapshots of a replica whose tombstone is on disk.
+func (g *group) cleanUp() {
+	h, id := g.w.host, uint32(g.id)
+	h.inBackground(func() {
+		if err := wal.RemoveShardSnapshots(h.cfg.FS, h.snapshotDir(), id); err != nil {
+			h.cfg.Logger.Error("the snapshots of a removed replica could not be deleted; they are tried again at the next start", "shard", id, "error", err)
+		}
+	})
+}
+
+// replicaOn is the group's replica on a node, by its membership; 0: none.
+func (g *group) replicaOn(node uint64) uint64 {
+	for _, ids := range [][]uint64{g.store.conf.Voters, g.store.conf.Learners, g.store.conf.VotersOutgoing} {
+		for _, id := range ids {
+			if nodeOf(id) == node {
+				return id
+			}
+		}
+	}
+	return 0
+}

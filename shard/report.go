@@ -1,0 +1,128 @@
+package shard
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// A leader that is not one any more tells the new one how the calls ended that it had started, and which of its leases were never
+// used. So a change of leaders without a crash makes no call twice, and nobody waits for leases that are over.
+
+// reportGrace is how long a report goes on beyond the lease, in case that nobody led meanwhile.
+const reportGrace = time.Minute
+
+// reportAtLeast is how long a report is repeated even if the lease seems to be over: the entry that took it may still be on its way.
+const reportAtLeast = 3 * time.Second
+
+// report begins to tell how a call ended.
+func (l *lead) report(f *flight, a Attempt) {
+	w := l.group.w
+	f.phase, f.attempt = reporting, a
+	f.until = max(f.leaseEnd, w.mono) + reportGrace
+	f.askedAt = w.mono
+	l.tellLeader(f)
+}
+
+// reportAll repeats what has not been heard.
+func (l *lead) reportAll() {
+	w := l.group.w
+	if l.active || len(l.flights) == 0 || w.mono < l.reportAt {
+		return
+	}
+	l.reportAt = w.mono + reportEach
+	for _, h := range l.inFlight() {
+		f := l.flights[h]
+		if f.phase != reporting {
+			continue
+		}
+		if w.mono >= f.until || w.mono >= f.askedAt+reportAtLeast && l.over(f) {
+			l.settled(f)
+			continue
+		}
+		l.tellLeader(f)
+	}
+}
+
+// over reports that the table knows the lease no more.
+func (l *lead) over(f *flight) bool {
+	if l.group.raft == nil {
+		return false // the replica is gone: nothing is known here
+	}
+	d := l.group.table.Due(f.handle)
+	return !l.group.table.Live(f.handle, f.seq) || d.State != Leased || f.fence != 0 && d.Fence != f.fence
+}
+
+func (l *lead) tellLeader(f *flight) {
+	g := l.group
+	to := g.leaderNode()
+	if to == 0 && g.raft == nil && len(g.row.Members) > 0 {
+		l.turns++
+		to = g.row.Members[l.turns%len(g.row.Members)].Node
+	}
+	if to == 0 || to == g.w.host.cfg.Node {
+		return
+	}
+	o := g.w.open(to, reportMessage, g.id)
+	body := len(o.frame)
+	o.frame = appendReport(o.frame, uint64(g.w.host.cfg.Owner), f)
+	o.close(g.w, body)
+}
+
+// leaderNode is the node that leads the group as far as this one knows; 0: none.
+func (g *group) leaderNode() uint64 {
+	if g.raft == nil {
+		return 0
+	}
+	return nodeOf(g.raft.BasicStatus().Lead)
+}
+
+// Bits of a report.
+const (
+	reportNotSent = 1 << iota
+	reportRefused
+
+	reportBits = 1<<iota - 1
+)
+
+func appendReport(b []byte, owner uint64, f *flight) []byte {
+	a := &f.attempt
+	var bits byte
+	if a.NotSent {
+		bits |= reportNotSent
+	}
+	if a.Refused {
+		bits |= reportRefused
+	}
+	b = append(b, bits)
+	for _, v := range [...]uint64{owner, uint64(f.handle), f.seq, f.fence, uint64(f.rev), uint64(a.Status)} {
+		b = binary.AppendUvarint(b, v)
+	}
+	for _, v := range [...]int64{a.RetryAfterMs, a.StartedMs, a.EndedMs} {
+		b = binary.AppendVarint(b, v)
+	}
+	return appendBlock(b, cut(a.Err, maxErr))
+}
+
+// hearReport takes a former leader's word, if the lease it is about is the one that the table has.
+func (g *group) hearReport(body []byte) {
+	if g.lead == nil || !g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
+		return
+	}
+	r := reader{b: body[1:]}
+	owner, h, seq, fence, rev := Owner(r.uvarint()), Handle(r.number(1<<32-1, "handle")), r.uvarint(), r.uvarint(), uint32(r.uvarint())
+	a := Attempt{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.number(1<<16-1, "status"))}
+	a.RetryAfterMs, a.StartedMs, a.EndedMs = r.varint(), r.varint(), r.varint()
+	a.Err = string(r.block(maxErr, "error text"))
+	l := g.lead
+	d := g.table.Due(h)
+	if r.err() != nil || !g.table.Live(h, seq) || d.State != Leased || l.flies(h, &d) || g.table.leaseOwner(d.Fence) != owner ||
+		fence != d.Fence && !(fence == 0 && a.NotSent && d.Rev == rev+1) {
+		return
+	}
+	out := l.judge(h, &d, &a, l.random.Float64())
+	l.outcomes = append(l.outcomes, outcomeItem{out, nil})
+	if d.Topic != canaryTopic && !a.NotSent {
+		g.w.host.cfg.Observer.Outcome(&out)
+	}
+	g.w.touch(g)
+}

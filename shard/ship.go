@@ -1,0 +1,257 @@
+package shard
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/wal"
+)
+
+// A replica that lacks what the log in memory no longer has is sent a snapshot: raft's message says which, the state streams beside
+// it (Peers.SendSnapshot → Host.Receive), is written to a file of the receiver's own, read back and checked, and only then raft hears of it.
+
+// SnapshotStream is a snapshot on its way to another node.
+type SnapshotStream struct {
+	Header []byte // says what it is; equal headers are the same stream
+	Size   int64
+	Open   func() (SnapshotSource, error)
+	Done   func(error) // called once, when the other has taken it or it failed
+}
+
+// SnapshotSource reads a snapshot's state from any place on. wal.SnapshotReader is one.
+type SnapshotSource interface {
+	io.Reader
+	SeekTo(offset int64) error
+	Close() error
+}
+
+// offerSnapshot is raft's question for a snapshot to send. One that the log in memory goes on from, and that knows the members of
+// today, is offered; else one is made, and raft asks again.
+func (g *group) offerSnapshot() (*pb.Snapshot, error) {
+	f := &g.files
+	if f.newest == 0 || f.newest < g.store.offset || f.newest < g.confIndex || f.newestConf == nil {
+		g.wantSnapshot = true
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(f.newest), Term: new(f.newestTerm), ConfState: f.newestConf}}, nil
+}
+
+// sendSnapshot streams the snapshot that raft's message names.
+func (g *group) sendSnapshot(m *pb.Message) {
+	meta := wal.SnapshotMeta{Shard: uint32(g.id), Index: m.Snapshot.GetMetadata().GetIndex(), Term: m.Snapshot.GetMetadata().GetTerm()}
+	h, to := g.w.host, m.GetTo()
+	file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
+	if err != nil {
+		h.cfg.Logger.Error("a snapshot for another node cannot be read; a new one is made", "shard", uint32(g.id), "error", err)
+		g.files.newestConf, g.wantSnapshot = nil, true
+		g.raft.ReportSnapshot(to, raft.SnapshotFailure)
+		return
+	}
+	size, hash := file.Size(), file.Meta().Hash
+	_ = file.Close()
+	h.cfg.Peers.SendSnapshot(nodeOf(to), &SnapshotStream{
+		Header: appendShipment(nil, &shipment{group: g.id, message: m, hash: hash, epoch: g.files.newestEpoch}),
+		Size:   size,
+		Open: func() (SnapshotSource, error) {
+			return wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
+		},
+		Done: func(err error) { g.w.box.post(&shipped{group: g, from: m.GetFrom(), to: to, err: err}) },
+	})
+}
+
+// shipped is told how a stream ended.
+type shipped struct {
+	group    *group
+	from, to uint64
+	err      error
+}
+
+func (s *shipped) handle(w *worker) {
+	g := s.group
+	if g.raft == nil || g.replica != s.from || !g.leader {
+		return
+	}
+	status := raft.SnapshotFinish
+	if s.err != nil {
+		status = raft.SnapshotFailure
+		w.host.cfg.Logger.Warn("a snapshot did not reach another node; it is sent again", "shard", uint32(g.id), "node", nodeOf(s.to), "error", s.err)
+	}
+	g.raft.ReportSnapshot(s.to, status)
+	w.touch(g)
+}
+
+// shipment is a stream's header: raft's message, the state's hash, the epoch of its membership.
+type shipment struct {
+	group   ID
+	message *pb.Message
+	hash    uint64
+	epoch   uint32
+}
+
+const shipmentVersion = 1
+
+func appendShipment(b []byte, s *shipment) []byte {
+	b = append(b, shipmentVersion)
+	b = binary.LittleEndian.AppendUint64(b, s.hash)
+	b = binary.AppendUvarint(b, uint64(s.group))
+	b = binary.AppendUvarint(b, uint64(s.epoch))
+	return appendMessage(b, s.message)
+}
+
+func decodeShipment(b []byte) (*shipment, error) {
+	if len(b) < 9 || b[0] != shipmentVersion {
+		return nil, errMessage
+	}
+	s := &shipment{hash: binary.LittleEndian.Uint64(b[1:])}
+	r := recordReader{rest: b[9:]}
+	group, epoch := r.uvarint(), r.uvarint()
+	if r.bad || group > 1<<32-1 || epoch > 1<<32-1 {
+		return nil, errMessage
+	}
+	s.group, s.epoch = ID(group), uint32(epoch)
+	var err error
+	if s.message, err = decodeMessage(r.rest); err != nil {
+		return nil, err
+	}
+	if s.message.GetType() != pb.MsgSnap || s.message.Snapshot == nil {
+		return nil, errMessage
+	}
+	return s, nil
+}
+
+// Receive begins to take a snapshot that another node streams.
+func (h *Host) Receive(from uint64, header []byte, size int64) (*Incoming, error) {
+	select {
+	case <-h.started:
+	default:
+		return nil, ErrRecovering
+	}
+	s, err := decodeShipment(header)
+	if err != nil || int(s.group) >= len(h.groups) || nodeOf(s.message.GetFrom()) != from {
+		return nil, fmt.Errorf("shard: snapshot stream: %w", errMessage)
+	}
+	if nodeOf(s.message.GetTo()) != h.cfg.Node {
+		return nil, fmt.Errorf("shard: snapshot stream: it is for node %d", nodeOf(s.message.GetTo()))
+	}
+	meta := s.message.Snapshot.GetMetadata()
+	in := &Incoming{host: h, shipment: s, size: size}
+	in.mark = mark{replica: s.message.GetTo(), index: meta.GetIndex(), term: meta.GetTerm(), conf: meta.GetConfState(), hash: s.hash, epoch: s.epoch}
+	in.meta = wal.SnapshotMeta{Shard: uint32(s.group), Index: in.mark.index, Term: in.mark.term, Hash: s.hash, Conf: appendMark(nil, in.mark)}
+	if in.file, err = wal.CreateSnapshot(h.cfg.FS, h.snapshotDir(), in.meta); err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// Incoming is a snapshot that is being received. One goroutine uses it.
+type Incoming struct {
+	host     *Host
+	shipment *shipment
+	mark     mark
+	meta     wal.SnapshotMeta
+	file     *wal.SnapshotWriter
+	size     int64
+	have     int64
+}
+
+// Have is how much of it is here.
+func (in *Incoming) Have() int64 { return in.have }
+
+// Write takes the next bytes.
+func (in *Incoming) Write(p []byte) (int, error) {
+	if in.have+int64(len(p)) > in.size {
+		return 0, errors.New("shard: a snapshot stream is longer than it said")
+	}
+	n, err := in.file.Write(p)
+	in.have += int64(n)
+	return n, err
+}
+
+// Abort gives it up.
+func (in *Incoming) Abort() { in.file.Abort() }
+
+// Commit makes the file durable, reads it back, and hands it to the group. After an error it is as if nothing had come.
+func (in *Incoming) Commit() error {
+	if in.have != in.size {
+		in.file.Abort()
+		return fmt.Errorf("shard: a snapshot stream ended after %d of %d bytes", in.have, in.size)
+	}
+	if err := in.file.Commit(); err != nil {
+		return err
+	}
+	h, g := in.host, in.host.groups[in.shipment.group]
+	a := &arrival{group: g, message: in.shipment.message, mark: in.mark}
+	if err := h.readState(in.meta.FileName(), g.id, in.mark.hash, a); err != nil {
+		_ = h.cfg.FS.Remove(filepath.Join(h.snapshotDir(), in.meta.FileName()))
+		return err
+	}
+	return g.w.box.put(a, math.MaxInt)
+}
+
+// readState reads a snapshot into a table of its own, or the meta group's bytes, and checks it.
+func (h *Host) readState(name string, id ID, hash uint64, a *arrival) error {
+	f, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if id == Meta {
+		a.state, err = io.ReadAll(f)
+		return err
+	}
+	if a.table, err = LoadTable(id, f); err != nil {
+		return err
+	}
+	if a.table.Hash() != hash {
+		return fmt.Errorf("%s: state hash %016x, expected %016x", name, a.table.Hash(), hash)
+	}
+	return nil
+}
+
+// arrival is a snapshot that is here whole.
+type arrival struct {
+	group   *group
+	message *pb.Message
+	mark    mark
+	table   *Table
+	state   []byte
+}
+
+func (a *arrival) handle(w *worker) {
+	g := a.group
+	if g.raft == nil || g.replica != a.mark.replica || a.mark.index <= g.applied {
+		return // it is not needed any more
+	}
+	g.incoming = a
+	_ = g.raft.Step(a.message) // raft decides, and says so in its next append
+	w.touch(g)
+}
+
+// install makes an arrived snapshot the group's state, as raft has decided.
+func (g *group) install(s *pb.Snapshot) mark {
+	a := g.incoming
+	index := s.GetMetadata().GetIndex()
+	if a == nil || a.mark.index != index || a.mark.term != s.GetMetadata().GetTerm() {
+		panic(fmt.Sprintf("shard %d: raft restores from snapshot %d, which has not arrived", g.id, index))
+	}
+	g.incoming = nil
+	if run := g.w.snapshot; run != nil && run.group == g {
+		run.abort()
+	}
+	if g.table != nil {
+		g.table = a.table
+	} else if err := g.meta.machine.Load(a.state); err != nil {
+		panic(fmt.Sprintf("meta: snapshot %d cannot be loaded: %v", index, err))
+	}
+	g.place(a.mark)
+	g.confIndex = index
+	g.files.restored(&a.mark)
+	return a.mark
+}

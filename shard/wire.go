@@ -1,0 +1,148 @@
+package shard
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// What one node has another decide or read, as bytes: requests, and answers that carry the result or one of the package's errors.
+// Every message begins with a version. Numbers are varints, texts have their length before them, commands and specs lie as in a
+// batch (docs/formats/commands.md). Messages live as long as a connection: two versions meet only while a cluster is upgraded, and
+// a node refuses what it does not know with ErrFormat, having done nothing.
+//
+// Decoders check every bound before they take memory: at most about 64 bytes for each of the input, whatever it says.
+// What they return owns its memory; the input may be reused at once.
+const wireVersion = 1
+
+const (
+	// maxWireOps bounds a list of operations: as many as a request has, or one for each shard.
+	maxWireOps = 1 << 16
+	// minWireOp is the least that an operation takes: shard, flags, length, and the fixed part of a command.
+	minWireOp = 3 + 5
+	// maxWireBlock bounds a command or a spec, as in a batch.
+	maxWireBlock = 1<<21 - 1
+)
+
+const opBrief = 1 // a flag of an operation
+
+// openWire starts reading a message.
+func openWire(b []byte) reader {
+	r := reader{b: b}
+	if v := r.byte(); v != wireVersion && r.fault == "" {
+		r.fail(fmt.Sprintf("version %d of a message", v))
+	}
+	return r
+}
+
+// close ends reading: nothing may be left.
+func (r *reader) close() error {
+	if len(r.b) > 0 {
+		r.fail("message is too long")
+	}
+	return r.err()
+}
+
+// count reads how many elements follow, each of at least size bytes.
+func (r *reader) count(limit, size int, what string) int {
+	return int(r.number(uint64(min(limit, len(r.b)/size)), what))
+}
+
+// openBlock leaves room for the length of what follows; closeBlock fills it in.
+func openBlock(dst []byte) (out []byte, at int) {
+	return append(dst, 0, 0, 0), len(dst) + 3
+}
+
+func closeBlock(b []byte, at int) {
+	size := len(b) - at
+	if size > maxWireBlock {
+		panic(fmt.Sprintf("shard: block of %d bytes, at most %d fit", size, maxWireBlock))
+	}
+	b[at-3], b[at-2], b[at-1] = byte(size)|0x80, byte(size>>7)|0x80, byte(size>>14)
+}
+
+// AppendOps encodes operations for the node that leads their shards; Results and Errs stay behind.
+func AppendOps(dst []byte, ops []Op) []byte {
+	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(len(ops)))
+	for i := range ops {
+		dst = appendOp(dst, &ops[i])
+	}
+	return dst
+}
+
+func appendOp(dst []byte, o *Op) []byte {
+	if len(o.Command.ID) > maxID {
+		panic(fmt.Sprintf("shard: id of %d bytes, at most %d fit", len(o.Command.ID), maxID))
+	}
+	dst = binary.AppendUvarint(dst, uint64(o.Shard))
+	var flags byte
+	if o.Brief {
+		flags |= opBrief
+	}
+	dst, at := openBlock(append(dst, flags))
+	dst = appendCommand(dst, o.Command)
+	closeBlock(dst, at)
+	return dst
+}
+
+// DecodeOps decodes what AppendOps wrote. The commands are as whole as a table wants them; whether their shards exist is for the
+// host to say.
+func DecodeOps(b []byte) ([]Op, error) {
+	r := openWire(b)
+	ops := make([]Op, r.count(maxWireOps, minWireOp, "operations"))
+	for i := range ops {
+		if err := r.op(&ops[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.close(); err != nil {
+		return nil, err
+	}
+	return ops, nil
+}
+
+func (r *reader) op(o *Op) (err error) {
+	o.Shard = ID(r.number(1<<32-1, "shard"))
+	flags := r.byte()
+	if flags&^opBrief != 0 {
+		r.fail("unknown flags of an operation")
+	}
+	o.Brief = flags&opBrief != 0
+	body := reader{b: r.block(maxWireBlock, "command")}
+	if r.fault != "" {
+		return r.err()
+	}
+	var c change
+	body.change(&c)
+	if body.fault != "" {
+		return body.err()
+	}
+	o.Command, err = c.command()
+	return err
+}
+
+// command copies a command out of the bytes that it lies in.
+func (c *change) command() (cmd *Command, err error) {
+	if c.flags&commandSpec != 0 {
+		both := new(struct { // they live and die together
+			cmd  Command
+			spec Spec
+		})
+		cmd, both.cmd.Spec = &both.cmd, &both.spec
+		if err := c.spec.decodeTo(cmd.Spec); err != nil {
+			return nil, err
+		}
+	} else {
+		cmd = new(Command)
+	}
+	if c.flags&commandPatch != 0 {
+		if cmd.Patch, err = decodePatch(c.patch); err != nil {
+			return nil, err
+		}
+	}
+	cmd.Kind, cmd.Topic, cmd.ID, cmd.IfMatch = c.kind, c.topic, string(c.id), c.ifMatch
+	cmd.CreateOnly = c.flags&commandCreateOnly != 0
+	cmd.Force = c.flags&commandForce != 0
+	cmd.Absolute = c.flags&commandAbsolute != 0
+	cmd.Tag, cmd.Content, cmd.DueMs = c.tag, c.content, c.dueMs
+	return cmd, nil
+}

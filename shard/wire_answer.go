@@ -1,0 +1,151 @@
+package shard
+
+import "encoding/binary"
+
+// The parts of a Result that are given, in this order.
+const (
+	resultHandle = 1 << iota
+	resultFence
+	resultRemoved
+	resultSeq
+	resultVersion
+	resultAtMs
+	resultTimer
+
+	resultBits = 1<<iota - 1
+)
+
+// answerBytes is where the answer to one request is full: a peer refuses frames that are much longer. A page of timers ends there
+// and says that there is more; operations beyond it are answered without their Timer, which the client can read.
+const answerBytes = 16 << 20
+
+// AppendAnswers encodes what became of operations. An operation without an answer has ErrUnknown.
+// The Timer of a Created is left out: the asking side has what it needs to make it.
+func AppendAnswers(dst []byte, ops []Op) []byte {
+	start := len(dst)
+	dst = append(dst, wireVersion, faultNone)
+	dst = binary.AppendUvarint(dst, uint64(len(ops)))
+	for i := range ops {
+		o := &ops[i]
+		switch {
+		case o.Err != nil:
+			dst = appendFault(dst, o.Err)
+		case o.Result.Code == 0:
+			dst = appendFault(dst, ErrUnknown)
+		default:
+			timer := o.Result.Timer
+			if o.Result.Code == Created || len(dst)-start > answerBytes {
+				timer = nil
+			}
+			dst = appendResult(append(dst, faultNone), &o.Result, timer)
+		}
+	}
+	return dst
+}
+
+func appendResult(dst []byte, r *Result, timer *Timer) []byte {
+	var bits uint64
+	set := func(on bool, bit uint64) {
+		if on {
+			bits |= bit
+		}
+	}
+	set(r.Handle != 0, resultHandle)
+	set(r.Fence != 0, resultFence)
+	set(r.Removed != 0, resultRemoved)
+	set(r.Seq != 0, resultSeq)
+	set(r.Version != 0, resultVersion)
+	set(r.AtMs != 0, resultAtMs)
+	set(timer != nil, resultTimer)
+
+	dst = binary.AppendUvarint(append(dst, byte(r.Code)), bits)
+	given := func(v uint64) {
+		if v != 0 {
+			dst = binary.AppendUvarint(dst, v)
+		}
+	}
+	given(uint64(r.Handle))
+	given(r.Fence)
+	given(uint64(r.Removed))
+	given(r.Seq)
+	given(uint64(r.Version))
+	given(uint64(r.AtMs))
+	if timer != nil {
+		dst = appendTimer(dst, timer)
+	}
+	return dst
+}
+
+// DecodeAnswers fills in every operation's Result and Err. When the answer is an error as a whole each operation has it; when it
+// cannot be read each has ErrUnknown. The error is also returned.
+func DecodeAnswers(b []byte, ops []Op) error {
+	r, err := answered(b)
+	if err != nil {
+		if r.fault != "" {
+			return answerAll(ops, ErrUnknown, err)
+		}
+		return answerAll(ops, err, err)
+	}
+	if n := r.count(maxWireOps, 1, "answers"); n != len(ops) {
+		r.fail("not as many answers as operations")
+	}
+	for i := range ops {
+		if r.fault != "" {
+			break
+		}
+		r.answer(&ops[i])
+	}
+	if err := r.close(); err != nil {
+		return answerAll(ops, ErrUnknown, err)
+	}
+	return nil
+}
+
+// answerAll gives every operation the same error, and returns why.
+func answerAll(ops []Op, each, why error) error {
+	for i := range ops {
+		ops[i].Result, ops[i].Err = Result{}, each
+	}
+	return why
+}
+
+func (r *reader) answer(o *Op) {
+	o.Result = Result{}
+	if o.Err = r.errorAnswer(); o.Err != nil || r.fault != "" {
+		return
+	}
+	r.result(&o.Result)
+	if o.Result.Code != Created || r.fault != "" {
+		return
+	}
+	if o.Result.Timer != nil || o.Command.Spec == nil {
+		r.fail("nothing can have been created so")
+		return
+	}
+	if !o.Brief {
+		o.Result.Timer = o.Command.born(&o.Result)
+	}
+}
+
+func (r *reader) result(to *Result) {
+	to.Code = Code(r.byte())
+	if to.Code < Created || to.Code > Skipped {
+		r.fail("unknown answer")
+	}
+	bits := r.number(resultBits, "answer bits")
+	given := func(bit, limit uint64) uint64 {
+		if bits&bit == 0 {
+			return 0
+		}
+		return r.number(limit, "answer")
+	}
+	to.Handle = Handle(given(resultHandle, 1<<32-1))
+	to.Fence = given(resultFence, 1<<64-1)
+	to.Removed = int(given(resultRemoved, 1<<62))
+	to.Seq = given(resultSeq, 1<<64-1)
+	to.Version = uint32(given(resultVersion, 1<<32-1))
+	to.AtMs = int64(given(resultAtMs, 1<<63-1))
+	if bits&resultTimer != 0 {
+		to.Timer = r.timer()
+	}
+}

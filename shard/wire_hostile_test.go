@@ -1,0 +1,112 @@
+package shard
+
+import (
+	"bytes"
+	"math"
+	"runtime"
+	"testing"
+)
+
+// TestWireMemory: what a message says of itself takes no memory that its bytes do not account for.
+func TestWireMemory(t *testing.T) {
+	smallest := func(n int, op ...byte) []byte {
+		b := []byte{wireVersion, byte(n) | 0x80, byte(n>>7) | 0x80, byte(n >> 14)}
+		return append(b, bytes.Repeat(op, n)...)
+	}
+	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}
+	cases := map[string][]byte{
+		"count of ops":     append([]byte{wireVersion}, huge...),
+		"smallest cancels": smallest(10_000, 1, 0, 5, byte(Cancel), 0, 1, 0, 0),
+		"smallest adds":    smallest(10_000, 1, 0, 7, byte(Add), commandSpec, 1, 0, 0, 0, 0),
+		"smallest patches": smallest(10_000, 1, 0, 8, byte(Modify), commandPatch, 1, 0, 0, 0, 0, 0),
+		"too many ops":     smallest(maxWireOps+1, 1, 0, 5, byte(Cancel), 0, 1, 0, 0),
+		"huge command":     append([]byte{wireVersion, 1, 1, 0}, huge...),
+		"timers":           append([]byte{wireVersion, faultNone, 0, 1, 1, 1, 'a'}, huge...),
+		"shards":           append([]byte{wireVersion, faultNone}, huge...),
+		"query":            append([]byte{wireVersion, 1, 1, 0, 0, 0, 0, 0, 0, 0}, huge...),
+	}
+	for name, b := range cases {
+		took, most := uint64(math.MaxUint64), uint64(64*len(b)+64<<10)
+		for range 3 { // what others take meanwhile is counted too
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for _, s := range wireSamples() {
+				_ = s.read(b)
+			}
+			runtime.ReadMemStats(&after)
+			took = min(took, after.TotalAlloc-before.TotalAlloc)
+		}
+		if took > most {
+			t.Errorf("%s: %d bytes of input took %d, at most %d", name, len(b), took, most)
+		}
+	}
+	if ops, err := DecodeOps(cases["smallest adds"]); err != nil || len(ops) != 10_000 {
+		t.Errorf("smallest adds: %d, %v", len(ops), err)
+	}
+}
+
+// FuzzWire: no bytes make a decoder panic; what is read is written again, and read as the same.
+func FuzzWire(f *testing.F) {
+	for _, s := range wireSamples() {
+		f.Add(s.message)
+	}
+	f.Add(AppendFailure(nil, NotLeaderError{Leader: 5}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		again := func(name string, first []byte, second func([]byte) ([]byte, error)) {
+			if got, err := second(first); err != nil || !bytes.Equal(got, first) {
+				t.Fatalf("%s %x\nagain %x: %v", name, first, got, err)
+			}
+		}
+		if ops, err := DecodeOps(b); err == nil {
+			again("ops", AppendOps(nil, ops), func(b []byte) ([]byte, error) {
+				ops, err := DecodeOps(b)
+				return AppendOps(nil, ops), err
+			})
+			var batch Batch
+			batch.Reset(1, 1, 1)
+			for i := range ops {
+				batch.Command(ops[i].Command)
+			}
+			if _, err := NewTable(1, 0).Apply(batch.Bytes(), nil, nil); err != nil {
+				t.Fatalf("a table does not want it: %v", err)
+			}
+		}
+		if timer, err := DecodeTimer(b); err == nil {
+			again("timer", AppendTimer(nil, timer), func(b []byte) ([]byte, error) {
+				timer, err := DecodeTimer(b)
+				return AppendTimer(nil, timer), err
+			})
+		}
+		if list, _, err := DecodeTimers(b); err == nil {
+			again("timers", AppendTimers(nil, list), func(b []byte) ([]byte, error) {
+				list, _, err := DecodeTimers(b)
+				return AppendTimers(nil, list), err
+			})
+		}
+		if id, q, err := DecodeQuery(b); err == nil {
+			again("query", AppendQuery(nil, id, q), func(b []byte) ([]byte, error) {
+				id, q, err := DecodeQuery(b)
+				if err != nil {
+					return nil, err
+				}
+				return AppendQuery(nil, id, q), nil
+			})
+		}
+		if ids, c, err := DecodeCounts(b); err == nil {
+			again("counts", AppendCounts(nil, ids, &c), func(b []byte) ([]byte, error) {
+				ids, c, err := DecodeCounts(b)
+				return AppendCounts(nil, ids, &c), err
+			})
+		}
+		_, _, _, _ = DecodeTimerRequest(b)
+		_, _ = DecodeCountsRequest(b)
+		ops := []Op{{Command: &Command{Kind: Add, ID: "a", Spec: &Spec{}}}, {Brief: true, Command: &Command{Kind: Cancel, ID: "a"}}}
+		if err := DecodeAnswers(b, ops); err == nil {
+			again("answers", AppendAnswers(nil, ops), func(b []byte) ([]byte, error) {
+				ops := bare(ops)
+				err := DecodeAnswers(b, ops)
+				return AppendAnswers(nil, ops), err
+			})
+		}
+	})
+}

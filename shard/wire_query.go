@@ -1,0 +1,141 @@
+package shard
+
+import "encoding/binary"
+
+// maxWireLimit bounds the Limit of a query that comes from another node.
+const maxWireLimit = 1 << 16
+
+// Flags of a query.
+const (
+	queryByEnd = 1 << iota
+	queryWithoutPayload
+	queryAfter
+
+	queryFlags = 1<<iota - 1
+)
+
+// AppendQuery encodes a query on one shard.
+func AppendQuery(dst []byte, id ID, q *Query) []byte {
+	var flags byte
+	if q.ByEnd {
+		flags |= queryByEnd
+	}
+	if q.WithoutPayload {
+		flags |= queryWithoutPayload
+	}
+	if q.After != nil {
+		flags |= queryAfter
+	}
+	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(id))
+	dst = binary.AppendUvarint(dst, uint64(q.Topic))
+	dst = append(dst, q.States, byte(q.Reason), flags)
+	dst = binary.AppendVarint(dst, q.FromMs)
+	dst = binary.AppendVarint(dst, q.ToMs)
+	dst = binary.AppendUvarint(dst, uint64(min(max(q.Limit, 0), maxWireLimit)))
+	dst = appendBlock(dst, q.IDPrefix)
+	dst = binary.AppendUvarint(dst, uint64(len(q.Labels)))
+	for _, label := range q.Labels {
+		dst = appendBlock(dst, label)
+	}
+	if q.After != nil {
+		dst = binary.AppendVarint(dst, q.After.SortMs)
+		dst = appendBlock(dst, q.After.ID)
+		dst = binary.AppendUvarint(dst, q.After.Seq)
+	}
+	return dst
+}
+
+// DecodeQuery decodes what AppendQuery wrote.
+func DecodeQuery(b []byte) (ID, *Query, error) {
+	r := openWire(b)
+	id := ID(r.number(1<<32-1, "shard"))
+	q := &Query{Topic: TopicID(r.number(1<<32-1, "topic"))}
+	q.States, q.Reason = r.byte(), Reason(r.byte())
+	if q.Reason > Refused {
+		r.fail("unknown reason")
+	}
+	flags := r.byte()
+	if flags&^queryFlags != 0 {
+		r.fail("unknown flags of a query")
+	}
+	q.ByEnd = flags&queryByEnd != 0
+	q.WithoutPayload = flags&queryWithoutPayload != 0
+	q.FromMs, q.ToMs = r.varint(), r.varint()
+	q.Limit = int(r.number(maxWireLimit, "limit"))
+	q.IDPrefix = string(r.block(maxID, "prefix"))
+	for n := r.count(maxList, 1, "labels"); n > 0 && r.fault == ""; n-- {
+		q.Labels = append(q.Labels, string(r.block(maxText, "label")))
+	}
+	if flags&queryAfter != 0 {
+		q.After = &Key{SortMs: r.varint(), ID: string(r.block(maxID, "place")), Seq: r.uvarint()}
+	}
+	if err := r.close(); err != nil {
+		return 0, nil, err
+	}
+	return id, q, nil
+}
+
+// AppendCountsRequest encodes the question for a topic's counts in all shards that the asked node leads.
+func AppendCountsRequest(dst []byte, topic TopicID) []byte {
+	return binary.AppendUvarint(append(dst, wireVersion), uint64(topic))
+}
+
+// DecodeCountsRequest decodes what AppendCountsRequest wrote.
+func DecodeCountsRequest(b []byte) (TopicID, error) {
+	r := openWire(b)
+	topic := TopicID(r.number(1<<32-1, "topic"))
+	return topic, r.close()
+}
+
+// AppendCounts encodes a topic's counts and the shards that they sum up, in rising order: so the asking side can tell that each
+// shard was counted, and counted once, while leaders move.
+func AppendCounts(dst []byte, ids []ID, c *Counts) []byte {
+	dst = append(dst, wireVersion, faultNone)
+	dst = binary.AppendUvarint(dst, uint64(len(ids)))
+	last := ID(0)
+	for _, id := range ids {
+		dst = binary.AppendUvarint(dst, uint64(id-last))
+		last = id
+	}
+	for _, n := range c.fields() {
+		dst = binary.AppendVarint(dst, *n)
+	}
+	return dst
+}
+
+// DecodeCounts decodes what AppendCounts or AppendFailure wrote.
+func DecodeCounts(b []byte) (ids []ID, c Counts, err error) {
+	r, err := answered(b)
+	if err != nil {
+		return nil, c, err
+	}
+	last := uint64(0)
+	for n := r.count(1<<32-1, 1, "shards"); n > 0 && r.fault == ""; n-- {
+		d := r.number(1<<32-1-last, "shard")
+		if d == 0 && len(ids) > 0 {
+			r.fail("shards out of order")
+		}
+		last += d
+		ids = append(ids, ID(last))
+	}
+	for _, n := range c.fields() {
+		*n = r.varint()
+	}
+	if err := r.close(); err != nil {
+		return nil, Counts{}, err
+	}
+	return ids, c, nil
+}
+
+// fields are the counts in the order in which they travel.
+func (c *Counts) fields() [6]*int64 {
+	return [6]*int64{&c.Scheduled, &c.Ready, &c.Leased, &c.Done, &c.Dead, &c.OldestOverdueMs}
+}
+
+// Place is a timer's place in the order of the query.
+func (q *Query) Place(t *Timer) Key {
+	if q.ByEnd {
+		return Key{t.EndedMs, t.ID, t.Seq}
+	}
+	return Key{t.DueMs, t.ID, t.Seq}
+}

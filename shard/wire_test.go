@@ -1,0 +1,416 @@
+package shard
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// arbitrary fills every exported field that it reaches, so that a field that is added later is drawn too, and a codec that
+// forgets it is found. keep says which fields stay zero.
+type arbitrary struct {
+	t    *rapid.T
+	full bool // no field is zero, empty or nil
+}
+
+func (a arbitrary) fill(v reflect.Value, name string) {
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(a.full || rapid.Bool().Draw(a.t, name))
+	case reflect.Int, reflect.Int64:
+		v.SetInt(a.number(name, v.Kind() == reflect.Int))
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+		low := uint64(0)
+		if a.full {
+			low = 1
+		}
+		v.SetUint(rapid.Uint64Range(low, math.MaxUint64>>(64-v.Type().Bits())).Draw(a.t, name))
+	case reflect.Float64:
+		v.SetFloat(rapid.Float64Range(0.5, 100).Draw(a.t, name))
+	case reflect.String:
+		v.SetString(rapid.StringN(a.least(), 20, 80).Draw(a.t, name))
+	case reflect.Slice:
+		n := rapid.IntRange(a.least(), 3).Draw(a.t, name)
+		if n == 0 {
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), n, n))
+		for i := range n {
+			a.fill(v.Index(i), name)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				a.fill(v.Field(i), name+"."+f.Name)
+			}
+		}
+	case reflect.Pointer:
+		if a.full || rapid.Bool().Draw(a.t, name) {
+			v.Set(reflect.New(v.Type().Elem()))
+			a.fill(v.Elem(), name)
+		}
+	default:
+		a.t.Fatalf("%s is of a kind that nobody thought of: %s", name, v.Type())
+	}
+	a.narrow(v)
+}
+
+func (a arbitrary) least() int {
+	if a.full {
+		return 1
+	}
+	return 0
+}
+
+// number is any for an int64, for instants of any sign, and a count for an int.
+func (a arbitrary) number(name string, count bool) int64 {
+	low := int64(math.MinInt64)
+	if count {
+		low = 0
+	}
+	n := rapid.Int64Range(low, math.MaxInt64>>1).Draw(a.t, name)
+	if n == 0 && a.full {
+		return 1
+	}
+	return n
+}
+
+// narrow brings a value that was filled in into what its type allows.
+func (a arbitrary) narrow(v reflect.Value) {
+	switch p := v.Addr().Interface().(type) {
+	case *Kind:
+		*p = 1 + *p%OpenTopic
+	case *State:
+		*p = 1 + *p%Cancelled
+	case *Reason:
+		*p = 1 + *p%Refused
+	case *Code:
+		*p = 1 + *p%Skipped
+	case *PayloadKind:
+		*p = 1 + *p%BinaryPayload
+	case *Callback:
+		if !p.HasHeaders {
+			p.Headers = nil
+		}
+	case *Retry:
+		if !p.HasJitter {
+			p.Jitter = 0
+		}
+	case *Spec:
+		if !p.HasExpiry {
+			p.ExpiresAfterMs = 0
+		}
+	case *Result:
+		p.AtMs &= math.MaxInt64 // of the leader's clock, so positive
+	case *Query:
+		p.Limit %= maxWireLimit + 1
+	case *Command:
+		if p.Kind == Add || p.Kind == Put {
+			p.Patch = nil
+			if p.Spec == nil {
+				p.Spec = new(Spec)
+			}
+		} else if p.Spec = nil; p.Kind == Modify && p.Patch == nil {
+			p.Patch = new(Patch)
+		}
+		if p.Patch != nil {
+			var only Spec
+			p.Patch.applyTo(&only)
+			p.Patch.Spec = only // what no flag is set for does not count
+		}
+	}
+}
+
+func draw[T any](t *rapid.T, full bool, name string) *T {
+	v := new(T)
+	arbitrary{t, full}.fill(reflect.ValueOf(v).Elem(), name)
+	return v
+}
+
+// eachWay runs a property with every field set, and with any.
+func eachWay(t *testing.T, property func(t *rapid.T, full bool)) {
+	for _, full := range []bool{true, false} {
+		t.Run(fmt.Sprintf("full=%v", full), rapid.MakeCheck(func(t *rapid.T) { property(t, full) }))
+	}
+}
+
+func drawOps(t *rapid.T, full bool) []Op {
+	ops := make([]Op, rapid.IntRange(1, 4).Draw(t, "ops"))
+	for i := range ops {
+		ops[i] = Op{
+			Shard: ID(rapid.Uint32().Draw(t, "shard")), Brief: rapid.Bool().Draw(t, "brief"), Command: draw[Command](t, full, "command"),
+		}
+	}
+	return ops
+}
+
+func TestWireOps(t *testing.T) {
+	eachWay(t, func(t *rapid.T, full bool) {
+		want := drawOps(t, full)
+		b := AppendOps([]byte("before"), want)[len("before"):]
+		got, err := DecodeOps(b)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v\nwant %+v: %v", got[0].Command, want[0].Command, err)
+		}
+		clear(b)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatal("what was decoded points into the input")
+		}
+	})
+}
+
+// TestWireOpsFields: an Op has no field that neither travels nor is an answer.
+func TestWireOpsFields(t *testing.T) {
+	typ := reflect.TypeFor[Op]()
+	for i := range typ.NumField() {
+		switch name := typ.Field(i).Name; name {
+		case "Shard", "Command", "Brief": // AppendOps
+		case "Result", "Err": // AppendAnswers
+		default:
+			t.Errorf("nobody carries %s", name)
+		}
+	}
+}
+
+func TestWireAnswers(t *testing.T) {
+	faults := append([]error{NotLeaderError{}, NotLeaderError{Leader: 1 << 39}}, wireFaults[:]...)
+	eachWay(t, func(t *rapid.T, full bool) {
+		want := drawOps(t, full)
+		for i := range want {
+			o := &want[i]
+			if rapid.IntRange(0, 3).Draw(t, "fails") == 0 {
+				o.Err = rapid.SampledFrom(faults).Draw(t, "fault")
+				continue
+			}
+			o.Result = *draw[Result](t, full, "result")
+			if o.Result.Code == Created && o.Command.Spec == nil {
+				o.Result.Code = OK
+			}
+			if o.Result.Code != Created {
+				continue
+			}
+			if o.Result.Timer = nil; !o.Brief {
+				o.Result.Timer = o.Command.born(&o.Result)
+			}
+		}
+		b := AppendAnswers([]byte("before"), want)[len("before"):]
+		got := bare(want)
+		if err := DecodeAnswers(b, got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v\nwant %+v: %v", got, want, err)
+		}
+	})
+}
+
+// bare are the operations without answers.
+func bare(ops []Op) []Op {
+	out := make([]Op, len(ops))
+	for i, o := range ops {
+		out[i] = Op{Shard: o.Shard, Command: o.Command, Brief: o.Brief}
+	}
+	return out
+}
+
+// TestWireCreated: the timer that an add made does not travel.
+func TestWireCreated(t *testing.T) {
+	cmd := &Command{Kind: Add, Topic: 3, ID: "a", Tag: 9, Spec: fullSpec()}
+	r := Result{Code: Created, Handle: 5, Seq: 77, Version: 1, AtMs: 1_700_000_000_000}
+	r.Timer = cmd.born(&r)
+	ops := []Op{{Shard: 1, Command: cmd, Result: r}}
+	b := AppendAnswers(nil, ops)
+	if len(b) > 24 {
+		t.Errorf("the answer takes %d bytes", len(b))
+	}
+	got := bare(ops)
+	if err := DecodeAnswers(b, got); err != nil || !reflect.DeepEqual(got, ops) {
+		t.Errorf("%+v, %v", got[0].Result.Timer, err)
+	}
+	hostile := []Op{{Command: &Command{Kind: Cancel, ID: "a"}}}
+	if err := DecodeAnswers(b, hostile); !errors.Is(err, ErrFormat) || hostile[0].Err != ErrUnknown {
+		t.Errorf("a cancel that made a timer: %v, %v", err, hostile[0].Err)
+	}
+}
+
+func TestWireReads(t *testing.T) {
+	eachWay(t, func(t *rapid.T, full bool) {
+		list := []*Timer{draw[Timer](t, full, "timer"), draw[Timer](t, full, "timer")}
+		if got, err := DecodeTimer(AppendTimer(nil, list[0])); err != nil || !reflect.DeepEqual(got, list[0]) {
+			t.Fatalf("timer %+v\nwant %+v: %v", got, list[0], err)
+		}
+		if got, cut, err := DecodeTimers(AppendTimers(nil, list)); err != nil || cut || !reflect.DeepEqual(got, list) {
+			t.Fatalf("list %+v\nwant %+v: %v", got, list, err)
+		}
+		q := draw[Query](t, full, "query")
+		if id, got, err := DecodeQuery(AppendQuery(nil, 9, q)); err != nil || id != 9 || !reflect.DeepEqual(got, q) {
+			t.Fatalf("query %+v\nwant %+v: %v", got, q, err)
+		}
+		c := draw[Counts](t, full, "counts")
+		ids := []ID{1, 2, 7, 16384}[rapid.IntRange(0, 4).Draw(t, "from"):]
+		if gotIDs, got, err := DecodeCounts(AppendCounts(nil, ids, c)); err != nil || got != *c || len(gotIDs)+len(ids) > 0 && !reflect.DeepEqual(gotIDs, ids) {
+			t.Fatalf("counts %+v of %v\nwant %+v of %v: %v", got, gotIDs, c, ids, err)
+		}
+	})
+	if got, err := DecodeTimer(AppendTimer(nil, nil)); got != nil || err != nil {
+		t.Errorf("no timer: %+v, %v", got, err)
+	}
+	if id, topic, timer, err := DecodeTimerRequest(AppendTimerRequest(nil, 7, 8, "{a}b")); id != 7 || topic != 8 || timer != "{a}b" || err != nil {
+		t.Errorf("timer request: %d %d %q %v", id, topic, timer, err)
+	}
+	if topic, err := DecodeCountsRequest(AppendCountsRequest(nil, 8)); topic != 8 || err != nil {
+		t.Errorf("counts request: %d %v", topic, err)
+	}
+}
+
+func TestWireFailure(t *testing.T) {
+	for _, c := range []struct{ in, want error }{
+		{NotLeaderError{Leader: 7}, NotLeaderError{Leader: 7}},
+		{fmt.Errorf("on the way: %w", NotLeaderError{Leader: 7}), NotLeaderError{Leader: 7}},
+		{ErrNoLeader, ErrNoLeader}, {ErrOverloaded, ErrOverloaded}, {ErrMemory, ErrMemory}, {ErrLowDisk, ErrLowDisk},
+		{ErrUnknown, ErrUnknown}, {ErrStopped, ErrStopped}, {ErrRecovering, ErrRecovering}, {ErrNoTopic, ErrNoTopic},
+		{ErrNotEmpty, ErrNotEmpty}, {fmt.Errorf("%w: a thing", ErrFormat), ErrFormat},
+		{errors.New("what nobody knows"), ErrUnknown}, {nil, ErrUnknown},
+	} {
+		b := AppendFailure(nil, c.in)
+		ops := make([]Op, 2)
+		if err := DecodeAnswers(b, ops); err != c.want || ops[0].Err != c.want || ops[1].Err != c.want {
+			t.Errorf("answers of %v: %v, %v", c.in, err, ops)
+		}
+		if _, err := DecodeTimer(b); err != c.want {
+			t.Errorf("timer of %v: %v", c.in, err)
+		}
+		if _, _, err := DecodeTimers(b); err != c.want {
+			t.Errorf("timers of %v: %v", c.in, err)
+		}
+		if _, _, err := DecodeCounts(b); err != c.want {
+			t.Errorf("counts of %v: %v", c.in, err)
+		}
+	}
+	if err := DecodeAnswers([]byte{wireVersion, 200}, nil); err != ErrUnknown {
+		t.Errorf("an error of a later version is %v", err)
+	}
+	if !errors.Is(NotLeaderError{}, ErrNoLeader) {
+		t.Error("NotLeaderError is no ErrNoLeader")
+	}
+}
+
+// TestWireFaultNumbers: the numbers are what other versions know them by.
+func TestWireFaultNumbers(t *testing.T) {
+	for n, err := range map[byte]error{
+		1: NotLeaderError{}, 2: ErrUnknown, 3: ErrNoLeader, 4: ErrOverloaded, 5: ErrMemory, 6: ErrLowDisk, 7: ErrStopped,
+		8: ErrRecovering, 9: ErrNoTopic, 10: ErrNotEmpty, 11: ErrFormat,
+	} {
+		if b := AppendFailure(nil, err); b[1] != n {
+			t.Errorf("%v has number %d, want %d", err, b[1], n)
+		}
+	}
+}
+
+// TestWireFull: a page of timers ends where a frame would grow too long, and so do the timers of answers.
+func TestWireFull(t *testing.T) {
+	big := &Timer{ID: "a", State: Scheduled, Spec: Spec{PayloadKind: BinaryPayload, Payload: bytes.Repeat([]byte{7}, 1<<20)}}
+	list := make([]*Timer, 40)
+	ops := make([]Op, len(list))
+	for i := range list {
+		list[i] = big
+		ops[i] = Op{Command: &Command{Kind: Fire, ID: "a"}, Result: Result{Code: OK, Timer: big}}
+	}
+	b := AppendTimers(nil, list)
+	got, cut, err := DecodeTimers(b)
+	if err != nil || !cut || len(got) != 16 || len(b) > answerBytes+2<<20 {
+		t.Errorf("%d timers in %d bytes, cut %v, %v", len(got), len(b), cut, err)
+	}
+	b = AppendAnswers(nil, ops)
+	answers := bare(ops)
+	if err := DecodeAnswers(b, answers); err != nil || len(b) > answerBytes+2<<20 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	for i, o := range answers {
+		if o.Result.Code != OK || (o.Result.Timer != nil) != (i < 16) {
+			t.Fatalf("answer %d: %d, timer %v", i, o.Result.Code, o.Result.Timer != nil)
+		}
+	}
+}
+
+// wireSamples are one message of each sort, and what reads it.
+func wireSamples() map[string]struct {
+	message []byte
+	read    func([]byte) error
+} {
+	ops := []Op{
+		{Shard: 3, Command: &Command{Kind: Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: fullSpec()}},
+		{Shard: 4, Command: &Command{Kind: Modify, Topic: 3, ID: "b", IfMatch: 2, Patch: &Patch{Spec: *fullSpec(), Due: true, Labels: true}}},
+	}
+	answered := bare(ops)
+	timer := &Timer{Topic: 3, ID: "b", Spec: *fullSpec(), Seq: 9, Tag: 4, Version: 2, State: Dead, Reason: Stopped, LastError: "no answer"}
+	answered[0].Err = NotLeaderError{Leader: 77}
+	answered[1].Result = Result{Code: OK, Handle: 7, Seq: 9, Timer: timer}
+	q := &Query{Topic: 3, States: 2, ToMs: 9, Labels: []string{"a", "b"}, After: &Key{7, "b", 8}, Limit: 100}
+	type sample = struct {
+		message []byte
+		read    func([]byte) error
+	}
+	return map[string]sample{
+		"ops":            {AppendOps(nil, ops), func(b []byte) error { _, err := DecodeOps(b); return err }},
+		"answers":        {AppendAnswers(nil, answered), func(b []byte) error { return DecodeAnswers(b, bare(ops)) }},
+		"timer request":  {AppendTimerRequest(nil, 3, 4, "b"), func(b []byte) error { _, _, _, err := DecodeTimerRequest(b); return err }},
+		"timer":          {AppendTimer(nil, timer), func(b []byte) error { _, err := DecodeTimer(b); return err }},
+		"timers":         {AppendTimers(nil, []*Timer{timer, timer}), func(b []byte) error { _, _, err := DecodeTimers(b); return err }},
+		"query":          {AppendQuery(nil, 3, q), func(b []byte) error { _, _, err := DecodeQuery(b); return err }},
+		"counts request": {AppendCountsRequest(nil, 300), func(b []byte) error { _, err := DecodeCountsRequest(b); return err }},
+		"counts":         {AppendCounts(nil, []ID{1, 5}, &Counts{Dead: 300}), func(b []byte) error { _, _, err := DecodeCounts(b); return err }},
+	}
+}
+
+// TestWireCut: a message that is cut anywhere, or goes on, or is of another version, is refused.
+func TestWireCut(t *testing.T) {
+	for name, s := range wireSamples() {
+		if err := s.read(s.message); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for n := range s.message {
+			if err := s.read(s.message[:n]); !errors.Is(err, ErrFormat) {
+				t.Errorf("%s cut to %d of %d: %v", name, n, len(s.message), err)
+			}
+		}
+		if err := s.read(append(bytes.Clone(s.message), 0)); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s and more: %v", name, err)
+		}
+		other := bytes.Clone(s.message)
+		other[0]++
+		if err := s.read(other); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s of another version: %v", name, err)
+		}
+	}
+}
+
+// BenchmarkWireAdd is one brief add on its way to the leader and its answer back.
+func BenchmarkWireAdd(b *testing.B) {
+	spec := &Spec{DueMs: 1_700_000_123_456, PayloadKind: JSONPayload, Payload: bytes.Repeat([]byte{'7'}, 128), Callback: Callback{URL: "https://shop.example/hooks"}}
+	asked := []Op{{Shard: 3, Brief: true, Command: &Command{Kind: Add, Topic: 3, ID: "s0003-0123456789abcdefghij", Tag: 5, Content: 6, Spec: spec}}}
+	b.Run("request", func(b *testing.B) {
+		var buf []byte
+		b.ReportAllocs()
+		for b.Loop() {
+			buf = AppendOps(buf[:0], asked)
+			if _, err := DecodeOps(buf); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("answer", func(b *testing.B) {
+		done := bare(asked)
+		done[0].Result = Result{Code: Created, Handle: 5, Seq: 77, Version: 1, AtMs: 1_700_000_000_000}
+		var buf []byte
+		b.ReportAllocs()
+		for b.Loop() {
+			buf = AppendAnswers(buf[:0], done)
+			if err := DecodeAnswers(buf, asked); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

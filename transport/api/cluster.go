@@ -1,0 +1,114 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"carillon/shard"
+)
+
+// Cluster is what the API needs of the node's view of its cluster. Views are local: they never wait for another node
+// and always have an answer. Changes are decided by the meta group and answer as those of Engine do.
+type Cluster interface {
+	// View is the cluster as this node sees it now.
+	View(ctx context.Context) ClusterView
+	// Shard is one shard as this node sees it; false when there is no such shard.
+	Shard(ctx context.Context, id shard.ID) (ShardView, bool)
+
+	// Drain has everything moved off a node; it returns once that is ordered, not done. Doing it again changes nothing.
+	Drain(ctx context.Context, name string) error
+	// Resume takes a drain back, finished or not.
+	Resume(ctx context.Context, name string) error
+	// Remove takes a node out of the cluster for good: ErrNotDrained unless it is drained or down, or force is given.
+	Remove(ctx context.Context, name string, force bool) error
+}
+
+// Errors of Cluster, beside those of package shard.
+var (
+	// ErrUnknownNode: no member of the cluster has this name.
+	ErrUnknownNode = errors.New("there is no node of this name")
+	// ErrNotDrained: the node is up and holds replicas.
+	ErrNotDrained = errors.New("the node is up and not drained")
+	// ErrNoOtherNode: nobody is there to take what the node holds.
+	ErrNoOtherNode = errors.New("there is no other node to take over what this one holds")
+)
+
+// ClusterView is a cluster as one node sees it.
+type ClusterView struct {
+	ClusterID string // "" before the founding
+	Version   string // of this node's program
+	Healthy   bool   // every member is alive, every shard ok
+	Nodes     []NodeView
+	Shards    []ShardRow // in order
+}
+
+// NodeState is how a node is, as others see it.
+type NodeState string
+
+// States of a node. An order of the operator (draining, drained) shows only while the node is alive.
+const (
+	NodeAlive    NodeState = "alive"
+	NodeSuspect  NodeState = "suspect" // not heard of for a moment
+	NodeDown     NodeState = "down"
+	NodeDraining NodeState = "draining"
+	NodeDrained  NodeState = "drained"
+	NodeLeft     NodeState = "left" // stopped in good order, or removed
+)
+
+// NodeView is one node.
+type NodeView struct {
+	Name     string
+	HTTP     string // host:port of its API
+	State    NodeState
+	Leads    int // shards that it leads
+	Replicas int // shards of which it holds a replica
+	Version  string
+
+	ClockKnown    bool // false: it has not told its clock lately
+	ClockOffsetMs int64
+}
+
+// ShardState is how a shard is.
+type ShardState string
+
+// States of a shard.
+const (
+	ShardOK       ShardState = "ok"
+	ShardMoving   ShardState = "moving"    // its replicas are being changed
+	ShardDegraded ShardState = "degraded"  // has a quorum, but not all of its replicas
+	ShardNoQuorum ShardState = "no_quorum" // accepts nothing and fires nothing
+)
+
+// ShardRow is where a shard is.
+type ShardRow struct {
+	Shard    shard.ID
+	Leader   string // name; "" when none is known
+	Epoch    uint32
+	Replicas []string // names
+	State    ShardState
+}
+
+// ShardView is all that a node knows of a shard.
+type ShardView struct {
+	ShardRow
+	Known   bool // false: this node holds no replica, and cannot tell the rest
+	Term    uint64
+	Applied uint64 // index of the last entry that this node's replica has applied
+	Timers  int64  // not finished, in this node's replica
+}
+
+// validNode: a node's name, 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit.
+func validNode(s string) bool { return validTopic(s) && len(s) <= maxNodeBytes }
+
+// clusterFault is what an error of Cluster tells the client.
+func clusterFault(err error) *problem {
+	switch {
+	case errors.Is(err, ErrUnknownNode):
+		return fail(404, notFound, err.Error())
+	case errors.Is(err, ErrNotDrained):
+		return fail(409, notDrained, err.Error()+": drain it first and wait until it is drained; ?force=true removes it as it is")
+	case errors.Is(err, ErrNoOtherNode):
+		return fail(409, notDrained, err.Error())
+	}
+	return engineFault(err)
+}

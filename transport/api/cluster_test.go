@@ -1,0 +1,159 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"carillon/ring"
+	"carillon/shard"
+)
+
+const clusterPath = "/v1/cluster"
+
+func TestClusterView(t *testing.T) {
+	h := newHarness(t)
+	h.do("GET", clusterPath, "").want(200).has(
+		"cluster_id", `"c0ffee"`, "version", `"test"`, "healthy", "true",
+		"nodes.0", `{"clock_offset_ms":-3,"http":"127.0.0.1:7700","leads":2,"name":"n1","replicas":2,"state":"alive","version":"test"}`,
+		"nodes.1.clock_offset_ms", "0",
+		"nodes.2", `{"leads":0,"name":"n3","replicas":1,"state":"down"}`,
+		"shards.0", `{"epoch":4,"leader":"n1","replicas":["n1","n2"],"shard":1,"state":"ok"}`,
+		"shards.1", `{"epoch":1,"replicas":["n3"],"shard":2,"state":"no_quorum"}`,
+	)
+	h.do("HEAD", clusterPath, "").want(200)
+	// A node that has not found its cluster yet still answers.
+	h.engine.view = ClusterView{Version: "test"}
+	if r := h.do("GET", clusterPath, "").want(200); r.body != `{"version":"test","healthy":false,"nodes":[],"shards":[]}` {
+		t.Error(r.body)
+	}
+}
+
+func TestShardView(t *testing.T) {
+	h := newHarness(t)
+	h.do("GET", clusterPath+"/shards/1", "").want(200).has(
+		"shard", "1", "leader", `"n1"`, "epoch", "4", "replicas", `["n1","n2"]`, "state", `"ok"`, "term", "7", "applied", "1099511627776", "timers", "12")
+	h.do("GET", clusterPath+"/shards/2", "").want(200).has("shard", "2", "leader", "", "term", "", "applied", "", "timers", "")
+	for _, n := range []string{"0", "3", "65536", "4294967297", "99999999999999999999"} {
+		h.do("GET", clusterPath+"/shards/"+n, "").problem(404, notFound)
+	}
+	for _, n := range []string{"-1", "01", "x", "1.0", ""} {
+		h.do("GET", clusterPath+"/shards/"+n, "").problem(400, badRequest)
+	}
+	h.do("GET", clusterPath+"/shards", "").problem(404, notFound)
+}
+
+func TestNodesAreDrainedResumedRemoved(t *testing.T) {
+	h := newHarness(t)
+	n2 := clusterPath + "/nodes/n2"
+	h.do("DELETE", n2, "").problem(409, notDrained)
+	h.do("POST", n2+"/drain", "").want(202).has("name", `"n2"`, "state", `"draining"`)
+	h.do("POST", n2+"/drain", "{}").want(202).has("state", `"draining"`)
+	h.do("POST", n2+"/resume", "").want(200).has("name", `"n2"`, "state", `"alive"`)
+	h.engine.view.Nodes[1].State = NodeDrained
+	h.do("POST", n2+"/drain", "").want(202).has("state", `"drained"`)
+	h.do("DELETE", n2+"?force=false", "").want(200).has("name", `"n2"`, "state", `"left"`)
+	h.do("DELETE", n2, "").problem(404, notFound)
+	h.do("DELETE", clusterPath+"/nodes/n1?force=true", "").want(200)
+	h.do("POST", clusterPath+"/nodes/n3/resume", "").want(200).has("state", `"down"`)
+	h.do("DELETE", clusterPath+"/nodes/n3", "").want(200)
+
+	for _, target := range []string{"/drain", "/resume"} {
+		h.do("POST", n2+target, "").problem(404, notFound)
+		h.do("POST", clusterPath+"/nodes/-/"+target[1:], "").problem(400, badName)
+		h.do("POST", clusterPath+"/nodes/"+strings.Repeat("n", 64)+target, "").problem(400, badName)
+		h.do("POST", n2+target, `{"x":1}`).problem(400, unknownField)
+	}
+	h.do("DELETE", n2+"?force=maybe", "").problem(400, badRequest)
+	h.do("DELETE", n2+"?forced=true", "").problem(400, badRequest)
+	h.do("GET", n2, "").problem(405, "method_not_allowed")
+}
+
+// What a change of the cluster can run into, and what the client is told.
+func TestClusterFaults(t *testing.T) {
+	h := newHarness(t)
+	for _, tt := range []struct {
+		err    error
+		status int
+		code   string
+	}{
+		{ErrUnknownNode, 404, notFound},
+		{ErrNotDrained, 409, notDrained},
+		{ErrNoOtherNode, 409, notDrained},
+		{shard.ErrNoLeader, 503, "no_leader"},
+		{shard.ErrUnknown, 503, unavailable},
+		{shard.ErrRecovering, 503, unavailable},
+		{errors.New("inner detail"), 503, unavailable},
+	} {
+		h.engine.fakeCluster.err = tt.err
+		for _, r := range []*reply{
+			h.do("POST", clusterPath+"/nodes/n1/drain", ""), h.do("POST", clusterPath+"/nodes/n1/resume", ""), h.do("DELETE", clusterPath+"/nodes/n1", ""),
+		} {
+			if r.problem(tt.status, tt.code); strings.Contains(r.body, "inner detail") {
+				t.Errorf("%v shows: %s", tt.err, r.body)
+			}
+		}
+	}
+}
+
+func TestClusterScopes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	authFile(t, path, `reader read "orders.*"`, `adder add,cancel "*"`, `boss admin "*"`)
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.Auth = auth })
+	do := func(who, method, target string) *reply {
+		t.Helper()
+		return h.do(method, target, "", "Authorization: Bearer "+who)
+	}
+	for _, target := range []string{clusterPath, clusterPath + "/shards/1"} {
+		h.do("GET", target, "").problem(401, "unauthorized")
+		do("reader", "GET", target).want(200)
+		do("adder", "GET", target).problem(403, "forbidden")
+		do("boss", "GET", target).problem(403, "forbidden")
+	}
+	for _, who := range []string{"reader", "adder"} {
+		do(who, "POST", clusterPath+"/nodes/n1/drain").problem(403, "forbidden")
+		do(who, "POST", clusterPath+"/nodes/n1/resume").problem(403, "forbidden")
+		do(who, "DELETE", clusterPath+"/nodes/n1?force=true").problem(403, "forbidden")
+	}
+	do("boss", "POST", clusterPath+"/nodes/n1/drain").want(202)
+	do("boss", "DELETE", clusterPath+"/nodes/n1?force=true").want(200)
+}
+
+// A shard without a leader: every read and change says so, and when to try again.
+func TestNoLeader(t *testing.T) {
+	h := newHarness(t)
+	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
+	h.engine.err = fmt.Errorf("%w: node 7 may", shard.ErrNoLeader) // a hint between nodes
+	for _, r := range []*reply{
+		h.do("GET", timers+"/a", ""), h.do("GET", timers, ""), h.do("GET", orders, ""), h.do("GET", orders+"/dead", ""),
+		h.do("POST", timers, `{"id":"b","delay":"1h",`+cb+`}`), h.do("DELETE", timers+"/a", ""), h.do("POST", orders+"/pause", ""),
+	} {
+		if r.problem(503, "no_leader"); r.header.Get("Retry-After") == "" || strings.Contains(r.body, "node 7") {
+			t.Errorf("does not say when to try again, or more than is the client's: %s", r.body)
+		}
+	}
+	h.do("POST", batches, `{"ops":[{"op":"cancel","id":"a"}]}`).want(200).has("results.0.status", "503", "results.0.error.code", `"no_leader"`)
+}
+
+// One topic more than a cluster takes is a matter of quota, wherever the topic would have been made.
+func TestTooManyTopics(t *testing.T) {
+	h := newHarness(t)
+	h.engine.err = ring.ErrTooMany
+	add := `{"id":"a","delay":"1h",` + cb + `}`
+	h.do("PUT", orders, `{}`).problem(429, "quota")
+	h.do("POST", timers, add).problem(429, "quota")
+	h.do("PUT", timers+"/a", `{"delay":"1h",`+cb+`}`).problem(429, "quota")
+	h.engine.calls = map[string]int{}
+	op := `{"op":"add","delay":"1h",` + cb + `}`
+	h.do("POST", batches, `{"ops":[`+op+`,`+op+`,{"op":"cancel","id":"x"},`+op+`]}`).want(200).has(
+		"results.0.error.code", `"quota"`, "results.1.status", "429", "results.2.error.code", `"unknown_topic"`, "results.3.error.code", `"quota"`)
+	if n := h.engine.calls["EnsureTopic"]; n != 1 {
+		t.Errorf("the topic was asked for %d times, once would do", n)
+	}
+}

@@ -1,0 +1,151 @@
+package api
+
+import "carillon/shard"
+
+func (rq *request) readCluster() *problem {
+	v := rq.s.cfg.Engine.View(rq.s.base)
+	rq.json(200, appendCluster(rq.out(), &v))
+	return nil
+}
+
+func (rq *request) readShard() *problem {
+	v, ok := rq.s.cfg.Engine.Shard(rq.s.base, rq.shard)
+	if !ok {
+		return fail(404, notFound, "there is no such shard")
+	}
+	o := object{b: rq.out()}
+	o.shard(&v.ShardRow)
+	if v.Known {
+		o.integer("term", int64(v.Term))
+		o.integer("applied", int64(v.Applied))
+		o.integer("timers", v.Timers)
+	}
+	rq.json(200, o.end())
+	return nil
+}
+
+func (rq *request) drainNode() *problem {
+	if err := rq.s.cfg.Engine.Drain(rq.s.base, rq.node); err != nil {
+		return clusterFault(err)
+	}
+	state := NodeDraining
+	if rq.nodeState() == NodeDrained {
+		state = NodeDrained
+	}
+	rq.changedNode(202, state)
+	return nil
+}
+
+func (rq *request) resumeNode() *problem {
+	if err := rq.s.cfg.Engine.Resume(rq.s.base, rq.node); err != nil {
+		return clusterFault(err)
+	}
+	state := rq.nodeState()
+	if state == NodeDraining || state == NodeDrained || state == "" {
+		state = NodeAlive // the view is a moment behind the decision
+	}
+	rq.changedNode(200, state)
+	return nil
+}
+
+func (rq *request) removeNode() *problem {
+	force, p := rq.query.boolean("force", false)
+	if p != nil {
+		return p
+	}
+	if err := rq.s.cfg.Engine.Remove(rq.s.base, rq.node, force); err != nil {
+		return clusterFault(err)
+	}
+	rq.changedNode(200, NodeLeft)
+	return nil
+}
+
+// nodeState is the state of the request's node in this node's view, "" when it is not there.
+func (rq *request) nodeState() NodeState {
+	v := rq.s.cfg.Engine.View(rq.s.base)
+	for i := range v.Nodes {
+		if v.Nodes[i].Name == rq.node {
+			return v.Nodes[i].State
+		}
+	}
+	return ""
+}
+
+func (rq *request) changedNode(status int, state NodeState) {
+	o := object{b: rq.out()}
+	o.str("name", rq.node)
+	o.str("state", string(state))
+	rq.json(status, o.end())
+}
+
+func appendCluster(b []byte, v *ClusterView) []byte {
+	o := object{b: b}
+	if v.ClusterID != "" {
+		o.str("cluster_id", v.ClusterID)
+	}
+	o.str("version", v.Version)
+	o.boolean("healthy", v.Healthy)
+	o.name("nodes")
+	nodes := array{b: o.b}
+	for i := range v.Nodes {
+		nodes.next()
+		nodes.b = appendNode(nodes.b, &v.Nodes[i])
+	}
+	o.b = nodes.end()
+	o.name("shards")
+	rows := array{b: o.b}
+	for i := range v.Shards {
+		rows.next()
+		row := object{b: rows.b}
+		row.shard(&v.Shards[i])
+		rows.b = row.end()
+	}
+	o.b = rows.end()
+	return o.end()
+}
+
+func appendNode(b []byte, n *NodeView) []byte {
+	o := object{b: b}
+	o.str("name", n.Name)
+	if n.HTTP != "" {
+		o.str("http", n.HTTP)
+	}
+	o.str("state", string(n.State))
+	o.integer("leads", int64(n.Leads))
+	o.integer("replicas", int64(n.Replicas))
+	if n.Version != "" {
+		o.str("version", n.Version)
+	}
+	if n.ClockKnown {
+		o.integer("clock_offset_ms", n.ClockOffsetMs)
+	}
+	return o.end()
+}
+
+func (o *object) shard(r *ShardRow) {
+	o.integer("shard", int64(r.Shard))
+	if r.Leader != "" {
+		o.str("leader", r.Leader)
+	}
+	o.integer("epoch", int64(r.Epoch))
+	o.name("replicas")
+	names := array{b: o.b}
+	for _, name := range r.Replicas {
+		names.next()
+		names.b = appendString(names.b, name)
+	}
+	o.b = names.end()
+	o.str("state", string(r.State))
+}
+
+// parseShard reads a shard's number; one that no cluster has (ok, but 0) is left to be not found.
+func parseShard(s []byte) (id shard.ID, ok bool) {
+	n, ok := parseInteger(s)
+	if !ok || n < 0 {
+		return 0, false
+	}
+	if n > 65535 {
+		return 0, true
+	}
+	return shard.ID(n), true
+}

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"context"
+	"slices"
+
+	"carillon/shard"
+)
+
+// fakeCluster is three nodes of which n3 is drained or down as a test sets it; orders are obeyed at once.
+type fakeCluster struct {
+	view   ClusterView
+	detail map[shard.ID]ShardView
+	err    error // of every change while set
+}
+
+func newFakeCluster() *fakeCluster {
+	c := &fakeCluster{detail: map[shard.ID]ShardView{}}
+	c.view = ClusterView{
+		ClusterID: "c0ffee", Version: "test", Healthy: true,
+		Nodes: []NodeView{
+			{Name: "n1", HTTP: "127.0.0.1:7700", State: NodeAlive, Leads: 2, Replicas: 2, Version: "test", ClockKnown: true, ClockOffsetMs: -3},
+			{Name: "n2", HTTP: "127.0.0.1:7800", State: NodeAlive, Replicas: 2, Version: "test", ClockKnown: true},
+			{Name: "n3", State: NodeDown, Replicas: 1},
+		},
+		Shards: []ShardRow{
+			{Shard: 1, Leader: "n1", Epoch: 4, Replicas: []string{"n1", "n2"}, State: ShardOK},
+			{Shard: 2, Epoch: 1, Replicas: []string{"n3"}, State: ShardNoQuorum},
+		},
+	}
+	c.detail[1] = ShardView{ShardRow: c.view.Shards[0], Known: true, Term: 7, Applied: 1 << 40, Timers: 12}
+	c.detail[2] = ShardView{ShardRow: c.view.Shards[1]}
+	return c
+}
+
+func (c *fakeCluster) View(context.Context) ClusterView { return c.view }
+
+func (c *fakeCluster) Shard(_ context.Context, id shard.ID) (ShardView, bool) {
+	v, ok := c.detail[id]
+	return v, ok
+}
+
+func (c *fakeCluster) node(name string) (*NodeView, error) {
+	at := slices.IndexFunc(c.view.Nodes, func(n NodeView) bool { return n.Name == name })
+	switch {
+	case c.err != nil:
+		return nil, c.err
+	case at < 0:
+		return nil, ErrUnknownNode
+	}
+	return &c.view.Nodes[at], nil
+}
+
+func (c *fakeCluster) Drain(_ context.Context, name string) error {
+	n, err := c.node(name)
+	if err == nil && n.State != NodeDrained {
+		n.State = NodeDraining
+	}
+	return err
+}
+
+func (c *fakeCluster) Resume(_ context.Context, name string) error {
+	n, err := c.node(name)
+	if err == nil && n.State != NodeDown {
+		n.State = NodeAlive
+	}
+	return err
+}
+
+func (c *fakeCluster) Remove(_ context.Context, name string, force bool) error {
+	n, err := c.node(name)
+	if err == nil && n.State != NodeDrained && n.State != NodeDown && !force {
+		return ErrNotDrained
+	}
+	if err == nil {
+		c.view.Nodes = slices.DeleteFunc(c.view.Nodes, func(v NodeView) bool { return v.Name == name })
+	}
+	return err
+}

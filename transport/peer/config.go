@@ -1,0 +1,141 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+)
+
+// Config sets up a Transport. Self, Address, Admit and Handler are needed; any other
+// zero field takes the default named beside it.
+type Config struct {
+	// Self is asked at each handshake, since Cluster becomes known late. Lane is ignored.
+	Self func() Hello
+	// Address is where a node listens now, as host:port; "" = unknown.
+	Address func(node uint64) string
+	// Admit says whether a node may speak with us; both ends ask. It sees in h.Lane what
+	// the connection is for, so that strangers can be held to LaneOnce. Its error's text
+	// is shown to the other side.
+	Admit   func(h Hello) error
+	Handler Handler
+
+	TLS    *TLS         // nil = plain TCP; see LoadTLS
+	Logger *slog.Logger // discards
+
+	MaxFrame           int // bytes of a frame, of a call's body and of its reply: 64 MiB
+	MaxCalls           int // calls in flight per peer, in each direction: 4096
+	MaxConns           int // accepted connections: 4096
+	QueueBytes         int // bytes that wait per connection, and of calls being answered: 64 MiB; one may be larger
+	BulkBytesPerSecond int // bytes per second of all outgoing files together: 64 MiB
+
+	DialTimeout      time.Duration // 1s
+	HandshakeTimeout time.Duration // TLS and hello together: 2s
+	Heartbeat        time.Duration // a silent connection speaks after this: 500ms
+	IdleTimeout      time.Duration // a connection that hears or can write nothing for this is closed: 3s
+	BulkStall        time.Duration // as IdleTimeout, for writing to a receiver of a file that is alive: 30s
+
+	// Dial replaces the TCP dialer, for simulated networks.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Handler is what the transport talks to, on its own goroutines.
+type Handler interface {
+	// Frame takes a control frame, in order per connection. It must not block.
+	Frame(from uint64, frame []byte)
+	// Call answers a call; each runs on its own goroutine, at most Config.MaxCalls per
+	// connection. ctx ends at the caller's deadline and with the connection. A returned
+	// error travels as text, with PeerCode() if it has that method. On a LaneOnce
+	// connection from is only what the caller says of itself, as far as Admit let it.
+	Call(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error)
+	// OpenStream is asked where to put a file of size bytes. The same header means the
+	// same file as before. One file at a time comes from a node.
+	OpenStream(from uint64, header []byte, size int64) (Sink, error)
+	// Unreachable says that frames to the node were dropped or that their connection
+	// broke; at most one report per node and 100 ms.
+	Unreachable(node uint64)
+	// Gone is proof that the process (node, starts) has ended: its address refused three
+	// connections over 200 ms or more after we had been connected to it there, or the
+	// node came back with a higher starts. Once per process.
+	Gone(node uint64, starts uint32)
+	// Superseded says that somebody presented our own node id and cluster with another
+	// nonce and starts no lower than ours: a copied data directory.
+	Superseded(h Hello)
+}
+
+func (c Config) withDefaults() Config {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	defDuration := func(v *time.Duration, d time.Duration) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&c.MaxFrame, 64<<20)
+	def(&c.MaxCalls, 4096)
+	def(&c.MaxConns, 4096)
+	def(&c.QueueBytes, 64<<20)
+	def(&c.BulkBytesPerSecond, 64<<20)
+	defDuration(&c.DialTimeout, time.Second)
+	defDuration(&c.HandshakeTimeout, 2*time.Second)
+	defDuration(&c.Heartbeat, 500*time.Millisecond)
+	defDuration(&c.IdleTimeout, 3*time.Second)
+	defDuration(&c.BulkStall, 30*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Dial == nil {
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr) // no delay and keep-alive are Go's defaults
+		}
+	}
+	return c
+}
+
+// validate reports all faults at once; it sees the config after its defaults.
+func (c Config) validate() error {
+	var faults []error
+	needed := func(name string, is bool) {
+		if !is {
+			faults = append(faults, fmt.Errorf("%s is missing", name))
+		}
+	}
+	atLeast := func(name string, v, low int) {
+		if v < low {
+			faults = append(faults, fmt.Errorf("%s is %d, must be at least %d", name, v, low))
+		}
+	}
+	positive := func(name string, d time.Duration) {
+		if d <= 0 {
+			faults = append(faults, fmt.Errorf("%s is %v, must be positive", name, d))
+		}
+	}
+	needed("Self", c.Self != nil)
+	needed("Address", c.Address != nil)
+	needed("Admit", c.Admit != nil)
+	needed("Handler", c.Handler != nil)
+	atLeast("MaxFrame", c.MaxFrame, bulkChunkBytes)
+	if c.MaxFrame > maxFrameBytes {
+		faults = append(faults, fmt.Errorf("MaxFrame is %d, must be at most %d", c.MaxFrame, maxFrameBytes))
+	}
+	atLeast("MaxCalls", c.MaxCalls, 1)
+	atLeast("MaxConns", c.MaxConns, 1)
+	atLeast("QueueBytes", c.QueueBytes, 1)
+	atLeast("BulkBytesPerSecond", c.BulkBytesPerSecond, 1)
+	positive("DialTimeout", c.DialTimeout)
+	positive("HandshakeTimeout", c.HandshakeTimeout)
+	positive("Heartbeat", c.Heartbeat)
+	positive("BulkStall", c.BulkStall)
+	if c.IdleTimeout < 3*c.Heartbeat {
+		faults = append(faults, fmt.Errorf("IdleTimeout is %v, must be at least three heartbeats", c.IdleTimeout))
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("peer: config: %w", errors.Join(faults...))
+}

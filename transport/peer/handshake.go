@@ -1,0 +1,154 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// greet is the dialler's half of a handshake. want 0 = whoever is there.
+func (t *Transport) greet(ctx context.Context, raw net.Conn, lane Lane, want uint64) (net.Conn, Hello, error) {
+	nc := raw
+	if t.config.TLS != nil {
+		nc = tls.Client(raw, t.config.TLS.Client)
+	}
+	h, err := t.timed(ctx, nc, func() (Hello, error) {
+		self := t.config.Self()
+		body, err := encodeHello(self)
+		if err != nil {
+			return Hello{}, err
+		}
+		if _, err := nc.Write(greeting{protocolVersion, byte(lane), body}.encode()); err != nil {
+			return Hello{}, err
+		}
+		g, err := readGreeting(nc)
+		switch {
+		case err != nil:
+			return Hello{}, err
+		case g.what == yourself:
+			return Hello{}, fmt.Errorf("%w: %w", ErrRefused, ErrSelf)
+		case g.what == refused:
+			return Hello{}, fmt.Errorf("%w: %s", ErrRefused, printable(string(g.body)))
+		case g.version != protocolVersion || g.what != welcome:
+			return Hello{}, fmt.Errorf("%w: %s", ErrRefused, versionText(g.version))
+		}
+		h, err := decodeHello(g.body)
+		if err != nil {
+			return Hello{}, err
+		}
+		h.Lane = lane
+		if want != 0 && h.Node != want && h.Node != self.Node {
+			return Hello{}, fmt.Errorf("%w: node %d answers there, not node %d", ErrRefused, h.Node, want)
+		}
+		return h, t.judge(self, h)
+	})
+	return nc, h, err
+}
+
+// welcome is the other half: it hears a hello and answers with ours, or with a refusal.
+func (t *Transport) welcome(raw net.Conn) (net.Conn, Hello, error) {
+	nc := raw
+	if t.config.TLS != nil {
+		nc = tls.Server(raw, t.config.TLS.Server)
+	}
+	h, err := t.timed(t.ctx, nc, func() (Hello, error) {
+		g, err := readGreeting(nc)
+		if err != nil {
+			return Hello{}, err
+		}
+		self := t.config.Self()
+		h, err := t.hear(self, g)
+		if err != nil {
+			no := greeting{protocolVersion, refused, []byte(refusalText(err))}
+			if errors.Is(err, ErrSelf) {
+				no.what = yourself
+			}
+			_, _ = nc.Write(no.encode()) // the connection is closed in any case
+			return h, err
+		}
+		body, err := encodeHello(self)
+		if err != nil {
+			return h, err
+		}
+		_, err = nc.Write(greeting{protocolVersion, welcome, body}.encode())
+		return h, err
+	})
+	return nc, h, err
+}
+
+// timed runs both layers of a handshake within HandshakeTimeout and ctx. A connection
+// whose handshake failed is closed.
+func (t *Transport) timed(ctx context.Context, nc net.Conn, talk func() (Hello, error)) (h Hello, err error) {
+	stop := context.AfterFunc(ctx, func() { closeNow(nc) })
+	defer func() {
+		if !stop() && err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			closeNow(nc)
+		}
+	}()
+	if err := nc.SetDeadline(time.Now().Add(t.config.HandshakeTimeout)); err != nil {
+		return Hello{}, err
+	}
+	if secure, ok := nc.(*tls.Conn); ok {
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return Hello{}, fmt.Errorf("tls: %w", err)
+		}
+	}
+	if h, err = talk(); err != nil {
+		return h, err
+	}
+	return h, nc.SetDeadline(time.Time{})
+}
+
+// hear judges a dialler's hello. The error's text goes back to it.
+func (t *Transport) hear(self Hello, g greeting) (Hello, error) {
+	if g.version != protocolVersion {
+		return Hello{}, errors.New(versionText(g.version))
+	}
+	if int(g.what) >= len(laneNames) {
+		return Hello{}, errBadHello
+	}
+	h, err := decodeHello(g.body)
+	if err != nil {
+		return Hello{}, err
+	}
+	h.Lane = Lane(g.what)
+	return h, t.judge(self, h)
+}
+
+// judge says whether we speak with h. Both sides ask it.
+func (t *Transport) judge(self, h Hello) error {
+	switch {
+	case h.Node == self.Node && h.Nonce == self.Nonce:
+		return fmt.Errorf("%w: %w", ErrRefused, ErrSelf)
+	case h.Cluster != "" && self.Cluster != "" && h.Cluster != self.Cluster:
+		return fmt.Errorf("%w: clusters %q and %q are not the same", ErrRefused, h.Cluster, self.Cluster)
+	case h.Node == self.Node:
+		if h.Starts >= self.Starts && h.Cluster == self.Cluster {
+			t.config.Handler.Superseded(h)
+		}
+		return fmt.Errorf("%w: node %d exists twice (a copied data directory?)", ErrRefused, h.Node)
+	}
+	if err := t.config.Admit(h); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if h.Lane == LaneOnce {
+		return nil
+	}
+	return t.admitted(h)
+}
+
+// refusalText leaves out the prefix that the other side puts before it again.
+func refusalText(err error) string {
+	return printable(strings.TrimPrefix(err.Error(), ErrRefused.Error()+": "))
+}
+
+func versionText(version byte) string {
+	return fmt.Sprintf("protocol version %d and version %d do not understand each other", version, protocolVersion)
+}

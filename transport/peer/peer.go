@@ -1,0 +1,185 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// peer is what we know of another node.
+type peer struct {
+	t    *Transport
+	node uint64
+
+	ctx    context.Context // ends when the node is forgotten, or the transport
+	cancel context.CancelCauseFunc
+	alarm  chan struct{} // holds one when Unreachable is to be reported
+	bulk   chan struct{} // held by the SendFile that runs
+
+	dropped  atomic.Uint64 // control frames
+	bytesIn  atomic.Uint64
+	bytesOut atomic.Uint64
+
+	mu      sync.Mutex
+	lanes   [2]*lane // LaneControl and LaneCall, from their first use
+	process process  // the newest seen
+	reached process  // the newest that we connected to
+	addr    string   // where
+	gone    bool     // process was reported as gone
+	refusal refusals
+}
+
+// process is one run of a node.
+type process struct {
+	starts uint32
+	nonce  uint64
+	known  bool
+}
+
+// refusals are those of addr in a row.
+type refusals struct {
+	count int
+	first time.Time
+}
+
+// A refused connection proves the end of a process when it happens so often and so long:
+// a listener whose queue overflows refuses nobody on the systems we know, but be sure.
+const (
+	goneRefusals = 3
+	goneAfter    = 200 * time.Millisecond
+)
+
+func (t *Transport) newPeer(node uint64) *peer {
+	p := &peer{t: t, node: node, alarm: make(chan struct{}, 1), bulk: make(chan struct{}, 1)}
+	p.ctx, p.cancel = context.WithCancelCause(t.ctx)
+	return p
+}
+
+// meet takes note of a process that was admitted. It refuses one that is older than the
+// newest known, or that shares its starts with another: as a node it must not be heard.
+func (p *peer) meet(h Hello) error {
+	p.mu.Lock()
+	old := p.process
+	if old.known && h.Starts < old.starts {
+		p.mu.Unlock()
+		return fmt.Errorf("%w: node %d has started %d times before, this is start %d", ErrRefused, h.Node, old.starts, h.Starts)
+	}
+	if old.known && h.Starts == old.starts && h.Nonce != old.nonce {
+		p.mu.Unlock()
+		return fmt.Errorf("%w: start %d of node %d exists twice (a copied data directory?)", ErrRefused, h.Starts, h.Node)
+	}
+	newer := old.known && h.Starts > old.starts
+	told := p.gone
+	if newer || !old.known {
+		p.process, p.gone, p.refusal = process{h.Starts, h.Nonce, true}, false, refusals{}
+	}
+	p.mu.Unlock()
+	if newer {
+		p.t.closeOlder(p.node, h.Starts)
+		if !told {
+			p.t.config.Handler.Gone(p.node, old.starts)
+		}
+	}
+	return nil
+}
+
+// connected takes note of a process that listens at addr.
+func (p *peer) connected(h Hello, addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reached, p.addr, p.refusal = process{h.Starts, h.Nonce, true}, addr, refusals{}
+}
+
+// dialFailed counts refusals; the third says that the process has ended.
+func (p *peer) dialFailed(addr string, err error) {
+	p.mu.Lock()
+	if !errors.Is(err, syscall.ECONNREFUSED) || addr != p.addr || !p.reached.known || p.reached != p.process {
+		p.refusal = refusals{}
+		p.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	if p.refusal.count == 0 {
+		p.refusal.first = now
+	}
+	p.refusal.count++
+	proven := !p.gone && p.refusal.count >= goneRefusals && now.Sub(p.refusal.first) >= goneAfter
+	p.gone = p.gone || proven
+	starts := p.process.starts
+	p.mu.Unlock()
+	if proven {
+		p.t.config.Handler.Gone(p.node, starts)
+	}
+}
+
+// unreachable asks for a report; it never blocks.
+func (p *peer) unreachable() {
+	select {
+	case p.alarm <- struct{}{}:
+	default:
+	}
+}
+
+// reportEvery is the least time between two reports on a node.
+const reportEvery = 100 * time.Millisecond
+
+// report tells the handler, and what comes too early a little later.
+func (p *peer) report() {
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-p.alarm:
+		}
+		p.t.config.Handler.Unreachable(p.node)
+		if !pause(p.ctx, reportEvery, nil) {
+			return
+		}
+	}
+}
+
+// pause waits for d or for wake, and says whether ctx still lives.
+func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// lane returns one of the two lasting lanes, and starts it the first time.
+func (p *peer) lane(kind Lane) *lane {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lanes[kind]
+	if l == nil {
+		l = newLane(p, kind)
+		p.lanes[kind] = l
+		if kind == LaneControl {
+			p.t.spawn(p.report)
+		}
+		p.t.spawn(l.run)
+	}
+	return l
+}
+
+// kick makes the lanes dial now: the node has just been heard of.
+func (p *peer) kick() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.lanes {
+		if l != nil {
+			select {
+			case l.kick <- struct{}{}:
+			default:
+			}
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// Transport is one node's end of its connections to all others. See the package comment.
+type Transport struct {
+	config Config
+	pace   pace
+	spare  sync.Pool // of *call
+
+	ctx    context.Context // of all that runs; ends with Run
+	cancel context.CancelCauseFunc
+	work   sync.WaitGroup // all goroutines
+
+	accepted atomic.Int32 // connections that others dialled
+
+	mu      sync.RWMutex
+	running bool
+	ran     bool
+	peers   map[uint64]*peer
+	conns   map[*conn]struct{}
+	heard   map[place]*conn // accepted and admitted, the newest per place
+}
+
+// place is where only one accepted connection can be.
+type place struct {
+	node uint64
+	lane Lane
+}
+
+// New checks the config and starts nothing.
+func New(config Config) (*Transport, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	t := &Transport{
+		config: config, pace: pace{perSecond: config.BulkBytesPerSecond},
+		peers: make(map[uint64]*peer), conns: make(map[*conn]struct{}), heard: make(map[place]*conn),
+	}
+	t.ctx, t.cancel = context.WithCancelCause(context.Background())
+	return t, nil
+}
+
+// Run serves ln and lets frames, calls and files out, until ctx ends. Then it closes ln
+// and every connection, waits for its goroutines, calls' handlers among them, and returns
+// nil. It may be called once. Its error is that of the listener.
+func (t *Transport) Run(ctx context.Context, ln net.Listener) error {
+	t.mu.Lock()
+	again := t.ran
+	t.ran, t.running = true, !again || t.running
+	t.mu.Unlock()
+	if again {
+		return errors.New("peer: Run was called twice")
+	}
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer stop()
+	err := t.accept(ctx, ln)
+
+	// No new goroutines first, so that the wait below can end; the rest ends by the context.
+	t.mu.Lock()
+	t.running = false
+	t.mu.Unlock()
+	ln.Close()
+	t.cancel(errStopped)
+	t.work.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("peer: accept: %w", err)
+}
+
+// spawn runs fn on a goroutine that Run waits for; not any more when Run is ending.
+func (t *Transport) spawn(fn func()) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !t.running {
+		return false
+	}
+	t.work.Go(fn)
+	return true
+}
+
+// peer returns the node's record; a new one only if the node has an address.
+func (t *Transport) peer(node uint64) (*peer, error) {
+	t.mu.RLock()
+	p, running := t.peers[node], t.running
+	t.mu.RUnlock()
+	switch {
+	case !running:
+		return nil, errStopped
+	case p != nil:
+		return p, nil
+	case t.config.Address(node) == "":
+		return nil, errNoAddress
+	}
+	return t.record(node), nil
+}
+
+func (t *Transport) record(node uint64) *peer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.peers[node]
+	if p == nil {
+		p = t.newPeer(node)
+		t.peers[node] = p
+	}
+	return p
+}
+
+// admitted is the last step of judging a hello on a lasting lane.
+func (t *Transport) admitted(h Hello) error { return t.record(h.Node).meet(h) }
+
+// Send queues a control frame; false means that it was dropped. It never blocks.
+func (t *Transport) Send(node uint64, frame []byte) bool {
+	p, err := t.peer(node)
+	if err != nil {
+		return false
+	}
+	return p.lane(LaneControl).send(frame)
+}
+
+// Call asks the node's handler and waits for its answer, for ctx, or for the connection's
+// end. Its deadline goes with it. See ErrNotSent, ErrUnknown and RemoteError.
+func (t *Transport) Call(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error) {
+	p, err := t.peer(node)
+	if err != nil {
+		return nil, notSent(err)
+	}
+	c, err := p.lane(LaneCall).live(ctx)
+	if err != nil {
+		return nil, notSent(err)
+	}
+	return c.call(ctx, method, body)
+}
+
+// CallAddr asks whoever listens at addr, on a connection of its own, and says who it was.
+func (t *Transport) CallAddr(ctx context.Context, addr string, method uint8, body []byte) ([]byte, Hello, error) {
+	t.mu.RLock()
+	running := t.running
+	t.mu.RUnlock()
+	if !running {
+		return nil, Hello{}, notSent(errStopped)
+	}
+	c, err := t.dial(ctx, addr, LaneOnce, 0, nil, newOutbox(t.config.QueueBytes))
+	if err != nil {
+		return nil, Hello{}, notSent(err)
+	}
+	if !t.spawn(func() { _ = t.serve(c, c.handleReply) }) {
+		c.close(errStopped)
+		return nil, c.hello, notSent(errStopped)
+	}
+	defer func() { c.close(nil); <-c.ended }()
+	reply, err := c.call(ctx, method, body)
+	return reply, c.hello, err
+}
+
+// Forget closes everything to and from a node. It is heard again only if Admit lets it,
+// and dialled again only if Address knows it: change those first.
+func (t *Transport) Forget(node uint64) {
+	t.mu.Lock()
+	p := t.peers[node]
+	delete(t.peers, node)
+	t.mu.Unlock()
+	if p != nil {
+		p.cancel(errForgotten)
+	}
+}
