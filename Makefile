@@ -23,8 +23,8 @@ help: ## list the targets
 run: build ## build and run a durable node on http://127.0.0.1:7700, data in ./carillon-data
 	./bin/carillon serve --data ./carillon-data
 
-demo: build ## a node and a receiver, timers added, changed, cancelled, a kill -9 in between (under a minute)
-	./scripts/demo.sh ./bin/carillon
+demo: build ## three nodes, a receiver, load, and a kill -9 of the busiest leader while you watch (under a minute)
+	./bin/carillon demo
 
 build: ## build ./bin/carillon
 	@mkdir -p bin

@@ -26,7 +26,7 @@ await() { # URL: until it answers
 start_node() { # on an empty directory; sets node and url
 	url=http://127.0.0.1:7791
 	rm -rf "$dir/data"
-	"$carillon" serve --data "$dir/data" --http "${url#http://}" >"$dir/node.log" 2>&1 &
+	"$carillon" serve --data "$dir/data" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/node.log" 2>&1 &
 	node=$!
 	pids+=("$node")
 	await "$url/readyz"
@@ -113,7 +113,7 @@ start_node
 echo "resident: $(($(resident_kib "$node") * 1024 / 1000000)) B per timer"
 kill -9 "$node" && wait "$node" 2>/dev/null || true
 began=$(date +%s%N)
-"$carillon" serve --data "$dir/data" --http "${url#http://}" >"$dir/node.log" 2>&1 &
+"$carillon" serve --data "$dir/data" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/node.log" 2>&1 &
 node=$!
 pids+=("$node")
 await "$url/readyz"

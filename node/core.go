@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"carillon/ring"
@@ -29,7 +30,8 @@ type core struct {
 	placed  chan struct{}     // rows or nodes have changed; capacity 1
 	settled chan ring.Command // to be told to the meta group
 	may     mayLead           // who may lead
-	removed chan struct{}     // closed when the cluster has removed this node
+	once    sync.Once
+	removed chan struct{} // closed when the cluster has removed this node
 }
 
 // Settled implements shard.Placement.
@@ -109,7 +111,7 @@ func (c *core) follow(ctx context.Context) {
 			}
 			gone[n.ID] = true
 			if n.ID == c.self {
-				close(c.removed)
+				c.leave()
 				continue
 			}
 			c.p.peers.Forget(n.ID)
@@ -122,6 +124,9 @@ func (c *core) follow(ctx context.Context) {
 		}
 	}
 }
+
+// leave ends the process: the cluster has removed the node.
+func (c *core) leave() { c.once.Do(func() { close(c.removed) }) }
 
 func (c *core) tellSettled(ctx context.Context) {
 	for {
@@ -211,6 +216,10 @@ func (c *core) foundState(ctx context.Context, id *identity) {
 // introduce tells the cluster where this node is now, and its version, whenever that has changed.
 func (c *core) introduce(ctx context.Context) {
 	every(ctx, registerEach, func() {
+		if _, led := c.host.Leader(shard.Meta); !led && c.askWhetherRemoved(ctx) {
+			c.leave()
+			return
+		}
 		self, err := c.p.self()
 		known, ok := c.state.Node(c.self)
 		if err != nil || !ok || known.State == ring.NodeRemoved {

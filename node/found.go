@@ -241,7 +241,9 @@ func (p *process) answerJoin(ctx context.Context, body []byte) ([]byte, error) {
 	if err := json.Unmarshal(body, &n); err != nil {
 		return nil, fmt.Errorf("node: join: %w", err)
 	}
-	if _, err := c.propose(ctx, ring.Command{Verb: ring.Register, Node: &n}); err != nil {
+	if _, err := c.propose(ctx, ring.Command{Verb: ring.Register, Node: &n}); errors.Is(err, ring.ErrRemoved) {
+		return nil, wasRemoved{}
+	} else if err != nil {
 		return nil, err
 	}
 	var a joinAnswer
@@ -251,6 +253,40 @@ func (p *process) answerJoin(ctx context.Context, body []byte) ([]byte, error) {
 		a.Meta = &meta
 	}
 	return json.Marshal(a)
+}
+
+// wasRemoved tells a node that the cluster has removed it: it may not have heard.
+type wasRemoved struct{}
+
+const removedCode = 1
+
+func (wasRemoved) Error() string { return ring.ErrRemoved.Error() }
+
+// PeerCode makes it known on the other side.
+func (wasRemoved) PeerCode() byte { return removedCode }
+
+// askWhetherRemoved is for a node that hears nothing of its cluster's leader: others may have removed it meanwhile.
+func (c *core) askWhetherRemoved(ctx context.Context) bool {
+	self, err := c.p.self()
+	if err != nil {
+		return false
+	}
+	body, err := json.Marshal(self)
+	if err != nil {
+		return false
+	}
+	for _, n := range c.state.Nodes() {
+		if n.ID == c.self || c.p.addressOf(n.ID) == "" {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, askFor)
+		_, _, err := c.p.peers.CallAddr(ctx, c.p.addressOf(n.ID), methodJoin, body)
+		cancel()
+		if remote, ok := errors.AsType[*peer.RemoteError](err); ok && remote.Code == removedCode {
+			return true
+		}
+	}
+	return false
 }
 
 // self is this node as it registers.

@@ -118,6 +118,13 @@ func (p *pulse) hear(now time.Duration, wallMs int64, node uint64, b *beat) {
 	h.n++
 }
 
+// met takes note of a node that was spoken to but has sent no beat: it is there, and not to lead yet.
+func (p *pulse) met(now time.Duration, wallMs int64, node uint64, starts uint32) {
+	if _, ago, ok := p.last(now, node); !ok || ago >= aliveFor {
+		p.hear(now, wallMs, node, &beat{WallMs: wallMs, Starts: starts, Aside: true})
+	}
+}
+
 // offset is how far the node's clock is ahead, in ms. A beat's way only makes it look behind: the largest of some is nearest.
 func (h *heard) offset() int64 { return slices.Max(h.offsets[:min(h.n, len(h.offsets))]) }
 

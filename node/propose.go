@@ -153,25 +153,28 @@ func (c *core) awaitTopic(ctx context.Context, t *shard.Topic) {
 	}
 }
 
-// decide is for the meta group's leader. A node that comes with the name of one that is gone replaces it.
+// decide is for the meta group's leader. A node that comes with the name of one that is gone replaces it. One that registers is there,
+// although it cannot be heard before it has its place.
 func (c *core) decide(ctx context.Context, data []byte) (ring.Reply, error) {
 	v, err := c.host.Propose(ctx, data)
 	if err != nil {
 		return ring.Reply{}, err
 	}
 	r := v.(ring.Reply)
-	if !errors.Is(r.Err, ring.ErrNameTaken) || r.Node == nil {
-		return r, r.Err
-	}
 	var cmd ring.Command
-	if err := json.Unmarshal(data, &cmd); err != nil || cmd.Node == nil || cmd.Replace || !c.p.replaces(cmd.Node, r.Node) {
+	if err := json.Unmarshal(data, &cmd); err != nil || cmd.Verb != ring.Register || cmd.Node == nil {
 		return r, r.Err
 	}
-	cmd.Replace = true
-	if v, err = c.host.Propose(ctx, cmd.Encode()); err != nil {
-		return ring.Reply{}, err
+	if errors.Is(r.Err, ring.ErrNameTaken) && r.Node != nil && !cmd.Replace && c.p.replaces(cmd.Node, r.Node) {
+		cmd.Replace = true
+		if v, err = c.host.Propose(ctx, cmd.Encode()); err != nil {
+			return ring.Reply{}, err
+		}
+		r = v.(ring.Reply)
 	}
-	r = v.(ring.Reply)
+	if r.Err == nil {
+		c.p.pulse.met(c.p.clock.Mono(), c.p.clock.WallMs(), cmd.Node.ID, cmd.Node.Starts)
+	}
 	return r, r.Err
 }
 

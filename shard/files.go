@@ -95,7 +95,7 @@ func (f *groupFiles) needed() uint64 {
 
 // When a snapshot is due.
 const (
-	snapshotLogBytes = 32 << 20 // … and at least as much log as state
+	snapshotLogBytes = 32 << 20 // default of Config; and at least as much log as state
 	pinnedGens       = 2        // closed generations that a group may hold back
 	snapshotRetry    = 30 * time.Second
 	snapshotChunk    = 256 << 10
@@ -170,7 +170,7 @@ func (w *worker) tickSnapshots() {
 			g.files.settle()
 			g.files.savedAt = w.mono // not again while this mark is on its way
 			w.mark(g)
-		case pinned && g.applied > g.files.newest, g.files.logBytes > max(snapshotLogBytes, g.stateBytes()):
+		case pinned && g.applied > g.files.newest, g.files.logBytes > max(w.host.cfg.SnapshotLogBytes, g.stateBytes()):
 			w.beginSnapshot(g)
 		}
 		needed = min(needed, g.files.needed())

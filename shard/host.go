@@ -40,6 +40,11 @@ type Config struct {
 
 	// MaxQueued bounds the client operations that one worker holds; default 20,000.
 	MaxQueued int
+	// RetainBytes is how much applied log a group with followers keeps in memory, for one that was away for a moment; default 4 MiB.
+	// For one that is here and behind it keeps sixteen times as much.
+	RetainBytes int
+	// SnapshotLogBytes is after how much log a group writes a snapshot, if that is more than its state; default 32 MiB.
+	SnapshotLogBytes int64
 	// MemoryLimit is how many bytes of timers the node holds before it refuses adds; default no limit.
 	MemoryLimit int64
 }
@@ -95,6 +100,12 @@ func New(cfg Config) (*Host, error) {
 	cfg.Workers = min(cfg.Workers, cfg.Shards+1)
 	if cfg.MaxQueued <= 0 {
 		cfg.MaxQueued = 20_000
+	}
+	if cfg.RetainBytes <= 0 {
+		cfg.RetainBytes = retainBytes
+	}
+	if cfg.SnapshotLogBytes <= 0 {
+		cfg.SnapshotLogBytes = snapshotLogBytes
 	}
 	if cfg.MemoryLimit <= 0 {
 		cfg.MemoryLimit = math.MaxInt64

@@ -92,6 +92,9 @@ func (g *group) send(m *pb.Message) {
 		g.sendSnapshot(m)
 		return
 	}
+	if !mayCome(m.GetType()) {
+		return // raft, already a follower, passes a question on to the leader; who asked is told when its new role is collected
+	}
 	o := g.w.open(nodeOf(m.GetTo()), raftMessage, g.id)
 	body := len(o.frame)
 	o.frame = appendMessage(o.frame, m)

@@ -259,7 +259,7 @@ func (r *recovery) keep(applied []tailEntry) {
 		r.bytes += len(e.data) + entryOverhead
 	}
 	n := 0
-	for ; r.bytes > retainBytes; n++ {
+	for ; r.bytes > r.group.w.host.cfg.RetainBytes; n++ {
 		r.bytes -= len(r.kept[n].data) + entryOverhead
 		r.group.store.offset, r.group.store.offsetTerm = r.kept[n].index, r.kept[n].term
 	}

@@ -43,10 +43,10 @@ func (l *lead) reportAll() {
 	}
 }
 
-// over reports that the table knows the lease no more.
+// over reports that the table knows the lease no more. Where the replica is gone nothing is known: then it has been said often enough.
 func (l *lead) over(f *flight) bool {
 	if l.group.raft == nil {
-		return false // the replica is gone: nothing is known here
+		return true
 	}
 	d := l.group.table.Due(f.handle)
 	return !l.group.table.Live(f.handle, f.seq) || d.State != Leased || f.fence != 0 && d.Fence != f.fence

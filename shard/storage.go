@@ -28,16 +28,16 @@ type storage struct {
 
 // What a group with followers keeps of its log in memory although it is applied.
 const (
-	entryOverhead = 24       // what an entry counts beside its data
-	retainBytes   = 4 << 20  // always, for a follower that was away for a moment, or that the next leader will have
-	laggardBytes  = 64 << 20 // at most, for one that is here and behind; beyond, it is sent a snapshot
+	entryOverhead = 24      // what an entry counts beside its data
+	retainBytes   = 4 << 20 // default of Config: always, for a follower that was away for a moment, or that the next leader will have
+	laggards      = 16      // so many times as much at most, for one that is here and behind; beyond, it is sent a snapshot
 )
 
-// retained is the last index that may be dropped so that about retainBytes stay.
-func (s *storage) retained() uint64 {
+// retained is the last index that may be dropped so that about so many bytes stay.
+func (s *storage) retained(keep int) uint64 {
 	index, bytes := s.offset, s.bytes
 	for _, e := range s.entries {
-		if bytes <= retainBytes {
+		if bytes <= keep {
 			break
 		}
 		bytes -= len(e.Data) + entryOverhead
