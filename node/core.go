@@ -14,6 +14,7 @@ import (
 const (
 	controlEach  = time.Second // the controller's turn, on the meta group's leader
 	registerEach = 3 * time.Second
+	forgetAfter  = 2 * time.Second // a removed node is still spoken to for so long: it is to learn that it was removed
 	clockLimitMs = 1000 // farther than this from the others' median, a node's clock is off
 	slowSync     = 500 * time.Millisecond
 	unfitHold    = 10 * time.Second // a node that was unfit stays so for this long, so that leaderships do not flap
@@ -114,8 +115,8 @@ func (c *core) follow(ctx context.Context) {
 				c.leave()
 				continue
 			}
-			c.p.peers.Forget(n.ID)
 			c.p.pulse.forget(n.ID)
+			time.AfterFunc(forgetAfter, func() { c.p.peers.Forget(n.ID) })
 		}
 		select {
 		case <-ctx.Done():
@@ -123,6 +124,17 @@ func (c *core) follow(ctx context.Context) {
 		case <-c.placed:
 		}
 	}
+}
+
+// alone reports that there are other members and none of them is heard.
+func (c *core) alone() bool {
+	nodes := c.state.Nodes()
+	for _, n := range nodes {
+		if n.ID != c.self && c.hears(n.ID) {
+			return false
+		}
+	}
+	return len(nodes) > 1
 }
 
 // leave ends the process: the cluster has removed the node.
@@ -216,7 +228,7 @@ func (c *core) foundState(ctx context.Context, id *identity) {
 // introduce tells the cluster where this node is now, and its version, whenever that has changed.
 func (c *core) introduce(ctx context.Context) {
 	every(ctx, registerEach, func() {
-		if _, led := c.host.Leader(shard.Meta); !led && c.askWhetherRemoved(ctx) {
+		if c.alone() && c.askWhetherRemoved(ctx) {
 			c.leave()
 			return
 		}

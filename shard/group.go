@@ -233,7 +233,7 @@ func (g *group) append(m *pb.Message) {
 	}
 	if m.Term != nil {
 		// A new commit index alone need not be durable: it can be learnt again.
-		a.sync = m.GetTerm() != g.hard.term || m.GetVote() != g.hard.vote
+		a.sync = a.sync || m.GetTerm() != g.hard.term || m.GetVote() != g.hard.vote
 		g.hard = hardState{m.GetTerm(), m.GetVote(), m.GetCommit()}
 		g.hardDirty = true
 	}

@@ -94,7 +94,7 @@ func (l *lead) resolve(h Handle, d *Due) {
 	now := l.group.w.nowMs
 	out := l.judge(h, d, &Attempt{Err: interrupted, StartedMs: now, EndedMs: now}, 0)
 	if out.Kind == RetryLater {
-		out.NextMs = now // its receiver did nothing wrong: no backoff
+		out.NextMs = max(now, l.group.table.dueMs(l.group.table.slab.at(h))) // its receiver did nothing wrong: no backoff
 	}
 	l.outcomes = append(l.outcomes, outcomeItem{out, nil})
 }
@@ -108,5 +108,8 @@ func (l *lead) judge(h Handle, d *Due, a *Attempt, random float64) Outcome {
 	own := l.group.table.RetryOf(h)
 	out := judge(&policy, &own, d.Attempts, a, random)
 	out.Handle, out.Seq, out.Fence = h, d.Seq, d.Fence
+	if out.Kind == RetryLater { // by this node's clock a former leader's attempt may have been early (I4)
+		out.NextMs = max(out.NextMs, l.group.table.dueMs(l.group.table.slab.at(h)))
+	}
 	return out
 }

@@ -29,8 +29,9 @@ type recovery struct {
 	bytes int         // … of their data
 	tail  []tailEntry
 	hard  hardState
-	stop  bool // a membership change: from here on raft must see the entries
-	alien bool // the log, as far as it was read, has another entry where the snapshot from a peer ends: what follows that one is void
+	fault error // what the log lacks of the replica; void if the replica turns out to have been given up later, as its files are gone then
+	stop  bool  // a membership change: from here on raft must see the entries
+	alien bool  // the log, as far as it was read, has another entry where the snapshot from a peer ends: what follows that one is void
 }
 
 func (h *Host) snapshotDir() string { return filepath.Join(h.cfg.Dir, "snapshots") }
@@ -130,6 +131,9 @@ func (g *group) place(m mark) {
 
 // replay takes one record of the group from the log.
 func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
+	if r.fault != nil && rec.Type != wal.RecordReplicaTombstone {
+		return nil
+	}
 	g := r.group
 	switch rec.Type {
 	case wal.RecordReplicaCreate:
@@ -191,8 +195,9 @@ func (r *recovery) marked(body []byte) error {
 		return err
 	}
 	if m.index > r.group.applied {
-		return fmt.Errorf("shard %d: its state came from another node as snapshot %d, which is missing or damaged; "+
+		r.fault = fmt.Errorf("shard %d: its state came from another node as snapshot %d, which is missing or damaged; "+
 			"empty the data directory and join again under a new id: the other replicas have all of it", r.group.id, m.index)
+		return nil
 	}
 	*r = recovery{group: r.group, hard: r.hard}
 	r.group.files.gens, r.group.files.older = nil, r.group.files.newest
@@ -207,7 +212,8 @@ func (r *recovery) entries(pos wal.Position, body []byte) error {
 	}
 	g := r.group
 	if g.replica == 0 {
-		return fmt.Errorf("shard %d: its log begins with entry %d, but nothing says what was before: a snapshot is missing or damaged", g.id, ents[0].index)
+		r.fault = fmt.Errorf("shard %d: its log begins with entry %d, but nothing says what was before: a snapshot is missing or damaged", g.id, ents[0].index)
+		return nil
 	}
 	for _, e := range ents {
 		g.files.logBytes += int64(len(e.data)) + 16
@@ -221,7 +227,8 @@ func (r *recovery) entries(pos wal.Position, body []byte) error {
 		}
 		at := e.index - g.applied - 1
 		if at > uint64(len(r.tail)) {
-			return fmt.Errorf("shard %d: entry %d follows %d: entries between them are missing", g.id, e.index, g.applied+uint64(len(r.tail)))
+			r.fault = fmt.Errorf("shard %d: entry %d follows %d: entries between them are missing", g.id, e.index, g.applied+uint64(len(r.tail)))
+			return nil
 		}
 		e.data = append([]byte(nil), e.data...)
 		r.tail = append(r.tail[:at], e)
@@ -283,6 +290,9 @@ func (g *group) replayEntry(e *tailEntry) (err error) {
 // finish starts raft on what is there, or founds the group on a fresh directory.
 func (r *recovery) finish() error {
 	g := r.group
+	if r.fault != nil {
+		return r.fault
+	}
 	if g.replica == 0 {
 		if g.id != Meta {
 			if g.tombstone != 0 {
