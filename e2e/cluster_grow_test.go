@@ -147,6 +147,7 @@ func TestClusterWipedNode(t *testing.T) {
 	}
 	begin := time.Now()
 	c.start(t, lost)
+	c.awaitHealthy(t) // the wiped node itself is ready, under its new id
 	c.awaitSettled(t, c.all())
 	t.Logf("a wiped node is filled with %d timers after %v", n, time.Since(begin))
 	other.process().kill()

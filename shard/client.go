@@ -125,7 +125,7 @@ func (h *Host) DoAll(_ context.Context, list []Op) {
 // read runs a linearizable read on a shard.
 func (h *Host) read(id ID, serve func(g *group, budget int) bool) error {
 	wait := newWaiter(1)
-	r := &read{group: h.groups[id], serve: serve, deadline: h.cfg.Clock.Mono() + readLimit, wait: wait}
+	r := &read{group: h.groups[id], serve: serve, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	if err := r.group.w.box.offer(r); err != nil {
 		waiters.Put(wait)
 		return err

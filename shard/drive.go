@@ -133,7 +133,7 @@ func (h *Host) Ask(id ID, topic TopicID, timer string, then func(*Timer, error))
 	var found *Timer
 	wait := &waiter{}
 	wait.left.Store(1)
-	r := &read{group: h.groups[id], deadline: h.cfg.Clock.Mono() + readLimit, wait: wait, serve: func(g *group, _ int) bool {
+	r := &read{group: h.groups[id], deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait, serve: func(g *group, _ int) bool {
 		if found = g.table.Read(topic, timer); found != nil {
 			g.overlay(found)
 		}

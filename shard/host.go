@@ -69,7 +69,7 @@ type Observer interface {
 const (
 	waitLimit   = 1500 * time.Millisecond // to be proposed: no leader or too busy means 503 within 2 s
 	commitGrace = 8 * time.Second         // to be committed; then the outcome is unknown
-	readLimit   = 5 * time.Second         // to be served, by a leader
+	readLimit   = 5 * time.Second         // for a read to be served, once a majority has confirmed the leader (within waitLimit)
 )
 
 // Host runs all of a node's raft groups on a few workers. New starts nothing; Run recovers, serves and blocks.

@@ -234,7 +234,7 @@ func (l *lead) ended(f *flight, a *Attempt) {
 	f.phase, f.attempt = ended, *a
 	g := l.group
 	d := g.table.Due(f.handle)
-	if !g.table.Live(f.handle, f.seq) || d.State != Leased || f.fence != 0 && d.Fence != f.fence {
+	if !g.table.Live(f.handle, f.seq) || d.State != Leased || !l.granted(f, &d) {
 		l.settled(f)
 		return
 	}
@@ -243,6 +243,15 @@ func (l *lead) ended(f *flight, a *Attempt) {
 	if d.Topic != canaryTopic {
 		g.w.host.cfg.Observer.Outcome(&out)
 	}
+}
+
+// granted says whether the lease that the table has is the flight's. One that was not seen applied in its own reign has no fence yet:
+// then another leader may have leased the timer instead.
+func (l *lead) granted(f *flight, d *Due) bool {
+	if f.fence != 0 {
+		return d.Fence == f.fence
+	}
+	return d.Rev == f.rev+1 && l.group.table.leaseOwner(d.Fence) == l.group.w.host.cfg.Owner
 }
 
 // settled ends a flight: its outcome was applied, or its lease never was.

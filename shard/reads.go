@@ -39,6 +39,7 @@ func (r *reads) confirmed(context []byte, index uint64) {
 	for len(r.asked) > 0 && r.asked[0].number <= number {
 		for _, rd := range r.asked[0].reads {
 			rd.index = index
+			rd.deadline += readLimit - waitLimit // from here on it is work, not doubt
 			r.ready = append(r.ready, rd)
 		}
 		r.asked = r.asked[1:]

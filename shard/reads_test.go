@@ -172,7 +172,7 @@ func TestReadLimits(t *testing.T) {
 	for range 10 {
 		r.turn()
 	}
-	r.step(1100 * time.Millisecond)
+	r.step(readLimit)
 	r.turn()
 	if !errors.Is(endless.err, ErrOverloaded) {
 		t.Errorf("a list that does not end: %v", endless.err)

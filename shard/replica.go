@@ -25,6 +25,9 @@ type Row struct {
 // ReplicaID names the replica that a node gets of a group in an epoch.
 func ReplicaID(node uint64, epoch uint32) uint64 { return node<<24 | uint64(epoch&0xffffff) }
 
+// epochOf is the epoch in which a replica was made.
+func epochOf(replica uint64) uint32 { return uint32(replica & 0xffffff) }
+
 // on is the row's replica on a node; nil: none.
 func (r *Row) on(node uint64) *Member {
 	for i := range r.Members {
@@ -78,6 +81,9 @@ func (p placed) handle(w *worker) {
 func (g *group) intend(row *Row) {
 	if row.Epoch < g.row.Epoch || row.Epoch == g.row.Epoch && g.row.Settled {
 		return
+	}
+	if row.Epoch < epochOf(g.replica) {
+		return // after a start this node's copy of meta's state may be older than the replica: such a row knows nothing of it
 	}
 	g.row = *row
 	me := row.on(g.w.host.cfg.Node)

@@ -49,7 +49,7 @@ func (l *lead) over(f *flight) bool {
 		return true
 	}
 	d := l.group.table.Due(f.handle)
-	return !l.group.table.Live(f.handle, f.seq) || d.State != Leased || f.fence != 0 && d.Fence != f.fence
+	return !l.group.table.Live(f.handle, f.seq) || d.State != Leased || !l.granted(f, &d)
 }
 
 func (l *lead) tellLeader(f *flight) {

@@ -60,7 +60,11 @@ func (g *group) sendSnapshot(m *pb.Message) {
 		Header: appendShipment(nil, &shipment{group: g.id, message: m, hash: hash, epoch: g.files.newestEpoch}),
 		Size:   size,
 		Open: func() (SnapshotSource, error) {
-			return wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
+			file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
+			if err != nil {
+				return nil, err // not a nil reader in an interface, which is not nil
+			}
+			return file, nil
 		},
 		Done: func(err error) { g.w.box.post(&shipped{group: g, from: m.GetFrom(), to: to, err: err}) },
 	})
