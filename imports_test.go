@@ -21,6 +21,7 @@ var mayImport = map[string][]string{
 	"node":      {"transport", "ring", "shard", "wheel", "wal"},
 	"transport": {"ring", "shard"},
 	"ring":      {"shard"},
+	"sim":       {"shard", "ring", "wal"}, // the whole cluster in one goroutine
 	"shard":     {"wheel", "wal"},
 	"wheel":     {},
 	"wal":       {},
