@@ -147,7 +147,7 @@ func closeUnread(t *memberlist.NetTransport) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		t.Shutdown() // its error is always nil
+		_ = t.Shutdown() // its error is always nil
 	}()
 	for {
 		select {
@@ -193,7 +193,7 @@ func (g *gossip) shutdown() {
 	defer g.mu.Unlock()
 	g.closed = true
 	g.cancel()
-	g.list.Shutdown() // idempotent; its error is always nil
+	_ = g.list.Shutdown() // idempotent; its error is always nil
 }
 
 // boundTransport ends the dials and dialled connections of the library when its context ends; the library itself would sit
@@ -209,7 +209,7 @@ func (t boundTransport) DialAddressTimeout(a memberlist.Address, limit time.Dura
 	if err != nil {
 		return nil, err
 	}
-	return boundConn{conn, context.AfterFunc(t.ctx, func() { conn.Close() })}, nil
+	return boundConn{conn, context.AfterFunc(t.ctx, func() { _ = conn.Close() })}, nil
 }
 
 type boundConn struct {
