@@ -181,11 +181,11 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		return err
 	}
 	s := newServices(ctx, p)
-	s.start("gossip", s.outer, p.members.Run)
-	s.start("peers", s.outer, func(ctx context.Context) error { return p.peers.Run(ctx, p.peer) })
-	s.start("calls", s.outer, pool.Run)
-	s.start("api", s.api, func(ctx context.Context) error { return server.Serve(ctx, p.http) })
-	s.start("shards", s.host, func(ctx context.Context) error { return n.runCore(ctx, s, p, pool, m) })
+	s.start(s.outer, p.members.Run)
+	s.start(s.outer, func(ctx context.Context) error { return p.peers.Run(ctx, p.peer) })
+	s.start(s.outer, pool.Run)
+	s.start(s.api, func(ctx context.Context) error { return server.Serve(ctx, p.http) })
+	s.start(s.host, func(ctx context.Context) error { return n.runCore(ctx, s, p, pool, m) })
 	return s.await()
 }
 
@@ -200,7 +200,8 @@ func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callb
 		if s.api.ctx.Err() != nil {
 			return nil
 		}
-		return err
+		s.broken(err)
+		return nil
 	}
 	id := p.identity()
 	if err := p.members.Update(func(m *ring.Member) {
@@ -229,10 +230,13 @@ func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callb
 		case <-ctx.Done():
 		}
 	})
-	err = c.host.Run(ctx)
+	if err = c.host.Run(ctx); err != nil {
+		s.broken(err)
+	}
+	s.api.cancel()
 	s.host.cancel()
 	work.Wait()
-	return err
+	return nil
 }
 
 // chores marks the directory as founded once its first replica is on disk, and keeps the topics tidy.

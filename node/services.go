@@ -44,19 +44,26 @@ func newServices(ctx context.Context, p *process) *services {
 }
 
 // start runs a service; when it ends by itself, the process does.
-func (s *services) start(name string, in *scope, run func(context.Context) error) {
+func (s *services) start(in *scope, run func(context.Context) error) {
 	in.work.Go(func() {
-		err := run(in.ctx)
-		if err != nil && !errors.Is(err, context.Canceled) {
-			s.mu.Lock()
-			s.errs = append(s.errs, err)
-			s.mu.Unlock()
-			if name == "shards" {
-				s.once.Do(func() { close(s.failed) })
-			}
-		}
-		s.api.cancel()
+		s.ended(run(in.ctx))
 	})
+}
+
+// ended takes how a service ended.
+func (s *services) ended(err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		s.mu.Lock()
+		s.errs = append(s.errs, err)
+		s.mu.Unlock()
+	}
+	s.api.cancel()
+}
+
+// broken is said of shards that cannot go on, at once: whoever waits for them must not.
+func (s *services) broken(err error) {
+	s.ended(err)
+	s.once.Do(func() { close(s.failed) })
 }
 
 // await waits for the end and brings it about: leaderships go, intake stops, calls in flight end and are reported, the shards stop, then
@@ -112,6 +119,11 @@ func (s *services) handOver(c *core) {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	select {
+	case <-c.host.Started():
+	default:
+		return // it leads nothing yet
+	}
 	c.host.StepAside(true)
 	for c.couldHandOver() {
 		select {

@@ -29,7 +29,7 @@ func (t *Table) add(c *change, f *facts) Result {
 	}
 	s := t.slab.at(h)
 	v := t.view(s.ref)
-	same := v.content == c.content
+	same := v.content == c.content || planted("any-content-is-the-same")
 	switch s.state() {
 	case Scheduled, Leased:
 		if same {
@@ -151,6 +151,9 @@ func (t *Table) modify(c *change, p *Patch) Result {
 		return Result{Code: VersionMismatch, Handle: h}
 	}
 	s = t.touch(h)
+	if planted("change-in-halves") && p.Due && t.seq%8 == 0 {
+		p.Payload = false
+	}
 	t.patch(h, s, &v, p)
 	next := s.when()
 	if p.Due {

@@ -229,7 +229,7 @@ func (g *group) append(m *pb.Message) {
 	a := appended{group: g, entries: m.Entries, responses: m.Responses}
 	if m.Snapshot != nil {
 		g.install(m.Snapshot)
-		a.mark, a.installed, a.sync = true, true, true
+		a.mark, a.installed, a.sync = true, true, !planted("installed-without-a-mark")
 	}
 	if m.Term != nil {
 		// A new commit index alone need not be durable: it can be learnt again.
@@ -399,6 +399,9 @@ func (g *group) settleOp(o *op, r *Result) {
 	}
 	if r.Code == InFlight && o.cmd.Kind == Add && g.hides(r.Handle) {
 		r.Code = Exists
+	}
+	if r.Code == CancelInFlight && planted("cancel-lies") {
+		r.Code = Prevented
 	}
 	if o.wait != nil {
 		g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)

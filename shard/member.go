@@ -35,7 +35,7 @@ func (g *group) reconcile() {
 			g.handOver(next)
 		}
 	}
-	if g.row.Epoch == 0 || g.row.Epoch < g.epoch || g.heir != 0 || len(g.store.conf.VotersOutgoing) > 0 || g.w.mono < g.confUntil {
+	if g.row.Epoch == 0 || g.row.Epoch < g.epoch && !planted("old-epoch-accepted") || g.heir != 0 || len(g.store.conf.VotersOutgoing) > 0 || g.w.mono < g.confUntil {
 		return
 	}
 	voters, learners := g.wanted()
@@ -200,7 +200,7 @@ func (g *group) changeMembers(e *pb.Entry) error {
 		if n <= 0 {
 			return errRecord
 		}
-		if uint32(epoch) < g.epoch {
+		if uint32(epoch) < g.epoch && !planted("old-epoch-accepted") {
 			return nil // refused, by every replica alike
 		}
 		g.epoch = uint32(epoch)

@@ -235,7 +235,11 @@ func (w *worker) append(a appended) {
 		w.frame.Append(wal.RecordEntries, uint32(g.id), w.scratch)
 	}
 	if g.hardDirty {
-		w.scratch = appendHardState(w.scratch[:0], g.hard)
+		hard := g.hard
+		if planted("vote-forgotten") {
+			hard.vote = 0
+		}
+		w.scratch = appendHardState(w.scratch[:0], hard)
 		w.frame.Append(wal.RecordHardState, uint32(g.id), w.scratch)
 		g.hardDirty = false
 		a.hard = true
@@ -265,7 +269,7 @@ func (w *worker) flush() {
 	w.inflight = append(w.inflight, s)
 	w.host.cfg.Observer.Frame(w.operations)
 	w.operations = 0
-	err := w.stream.Submit(s.frame, true, func(pos wal.Position, err error) {
+	err := w.stream.Submit(s.frame, !planted("acknowledge-before-fsync"), func(pos wal.Position, err error) {
 		s.pos, s.err = pos, err
 		w.box.post(s)
 	})
