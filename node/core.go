@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	controlEach  = time.Second // the controller's turn, on the meta group's leader
+	foundEach    = 10 * time.Millisecond // is the meta group led here, and empty? Until it is founded
+	controlEach  = time.Second           // the controller's turn, on the meta group's leader
 	registerEach = 3 * time.Second
 	forgetAfter  = 2 * time.Second // a removed node is still spoken to for so long: it is to learn that it was removed
 	clockLimitMs = 1000            // farther than this from the others' median, a node's clock is off
@@ -78,11 +79,13 @@ func (c *core) run(ctx context.Context) {
 	work.Go(func() { c.follow(ctx) })
 	work.Go(func() { c.tellSettled(ctx) })
 	work.Go(func() { every(ctx, beatEach, c.beat) })
+	work.Go(func() { c.awaitFounding(ctx) })
 	work.Go(func() { every(ctx, controlEach, func() { c.control(ctx) }) })
 	work.Go(func() { c.introduce(ctx) })
 	work.Wait()
 }
 
+// every does something at once and then again and again, until the context ends.
 func every(ctx context.Context, each time.Duration, do func()) {
 	tick := time.NewTicker(each)
 	defer tick.Stop()
@@ -193,11 +196,6 @@ func (c *core) control(ctx context.Context) {
 	if !c.host.Leads(shard.Meta) {
 		return
 	}
-	id := c.p.identity()
-	if known, _, _ := c.state.Cluster(); known == "" {
-		c.foundState(ctx, &id)
-		return
-	}
 	facts := c.p.pulse.facts(c.p.clock.Mono(), c.p.clock.WallMs(), c.self, c.p.health.why(), c.state.Nodes())
 	for _, cmd := range ring.Plan(c.state.View(), facts) {
 		if _, err := c.propose(ctx, cmd); err != nil {
@@ -208,8 +206,21 @@ func (c *core) control(ctx context.Context) {
 	}
 }
 
-// foundState gives the meta group its first entry.
-func (c *core) foundState(ctx context.Context, id *identity) {
+// awaitFounding gives the meta group its first entry, if this node leads it, and waits until it has one.
+func (c *core) awaitFounding(ctx context.Context) {
+	ctx, founded := context.WithCancel(ctx)
+	defer founded()
+	every(ctx, foundEach, func() {
+		if known, _, _ := c.state.Cluster(); known != "" {
+			founded()
+		} else if c.host.Leads(shard.Meta) {
+			c.foundState(ctx)
+		}
+	})
+}
+
+func (c *core) foundState(ctx context.Context) {
+	id := c.p.identity()
 	var nodes []ring.Node
 	if id.Promise != nil {
 		nodes = id.Promise.Nodes

@@ -54,6 +54,8 @@ type group struct {
 	reconcileAt, settledAt, confUntil, servingSince, standAt, agreeAt time.Duration
 	giveWord                                                          bool // on the state's hash, in the next entry
 
+	known confKnown // whether the members know of the last change of members
+
 	heir      uint64 // the replica that the leadership is being given to
 	heirTold  bool
 	heirUntil time.Duration
@@ -291,6 +293,8 @@ func (g *group) apply(ents []*pb.Entry) {
 			}
 		case len(e.Data) > 0:
 			g.applyData(e)
+		default:
+			g.known.came(e)
 		}
 		g.applied, g.appliedTerm = e.GetIndex(), e.GetTerm()
 		if g.table != nil {

@@ -50,7 +50,7 @@ func (g *group) reconcile() {
 		g.w.touch(g)
 	case !sameIDs(voters, g.store.conf.Voters) || !sameIDs(learners, g.store.conf.Learners):
 	case !g.row.Settled:
-		if g.w.mono >= g.settledAt {
+		if g.w.mono >= g.settledAt && g.isKnown() {
 			g.settledAt = g.w.mono + settledEach
 			g.w.host.cfg.Placement.Settled(g.id, g.row.Epoch)
 		}
@@ -208,6 +208,46 @@ func (g *group) changeMembers(e *pb.Entry) error {
 	g.store.conf = g.raft.ApplyConfChange(cc)
 	g.confIndex, g.confUntil = e.GetIndex(), 0
 	return nil
+}
+
+// confKnown is a leader's question whether the members know of the last change of members. A row is said to be settled, and so those that it
+// does not name may go, only when most voters would count votes by that change after a restart too: before, a vote of one that has gone may
+// be needed. So the leader has an empty entry appended after it has applied the change: who has that on disk has, in the same frame, a
+// commit index that covers the change.
+type confKnown struct {
+	conf, term uint64 // asked about
+	index      uint64 // of the empty entry; 0: it is not applied yet
+}
+
+// came takes note of an applied empty entry.
+func (k *confKnown) came(e *pb.Entry) {
+	if k.index == 0 && k.term != 0 && e.GetTerm() == k.term && e.GetIndex() > k.conf {
+		k.index = e.GetIndex()
+	}
+}
+
+// isKnown says whether most voters know of the last change, and asks if that is not known.
+func (g *group) isKnown() bool {
+	if g.appliedTerm != g.term {
+		return false // this term's first entry, which is empty too, comes before
+	}
+	if g.known.conf != g.confIndex || g.known.term != g.term {
+		if g.raft.Propose(nil) == nil {
+			g.known = confKnown{conf: g.confIndex, term: g.term}
+			g.w.touch(g)
+		}
+		return false
+	}
+	if g.known.index == 0 {
+		return false
+	}
+	knows := 0
+	g.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if pr.Match >= g.known.index && slices.Contains(g.store.conf.Voters, id) {
+			knows++
+		}
+	})
+	return 2*knows > len(g.store.conf.Voters)
 }
 
 func sameIDs(a, b []uint64) bool {
