@@ -8,13 +8,15 @@
 //   - Do, DoAll, Timer, List, Counts, Propose, Stats and TopicsChanged may be called from any goroutine after Started is closed.
 //     Each ends: with an answer that is on disk, or with one of the Err values within seconds. After ErrUnknown and ErrStopped
 //     a change may have taken effect.
+//   - Place, Deliver, Receive, Unreachable, Gone and StepAside may be called from any goroutine too; frames for Deliver may be lost,
+//     repeated and reordered.
 //   - A worker owns its groups alone. Topics, Dispatcher, Machine and Observer are called on workers and must not block.
 //   - A Permit is used or cancelled exactly once, and a call's done is called exactly once, from any goroutine.
 //   - Table.Apply is pure: no clock, no randomness, no I/O; equal entries make equal bytes. What a leader does with the wheel
 //     (Advance, Pop, Watch) is its own and not replicated.
 //   - Wall time says when a timer is due; leases, time-outs and breakers are measured on the monotonic clock.
 //
-// What it does not do: it makes no HTTP calls (the Dispatcher does), knows no names of topics (the meta group's Machine does),
-// and sends nothing to other nodes yet: every group has one member. DESIGN.md has the turn, the life of a call and the crash points;
+// What it does not do: it makes no HTTP calls (the Dispatcher does), knows no names of topics (the meta group's Machine does), does not
+// decide where replicas are (Place tells it), and knows no addresses (Peers does). DESIGN.md has the turn, the life of a call and the crash points;
 // docs/formats has the bytes.
 package shard

@@ -228,6 +228,9 @@ func (k *confKnown) came(e *pb.Entry) {
 
 // isKnown says whether most voters know of the last change, and asks if that is not known.
 func (g *group) isKnown() bool {
+	if planted("settled-too-early") {
+		return true
+	}
 	if g.appliedTerm != g.term {
 		return false // this term's first entry, which is empty too, comes before
 	}
