@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test check bench fuzz soak fmt clean
+.PHONY: help run demo build test check bench fuzz chaos soak fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -44,6 +44,11 @@ bench: build ## the standard measurements beside their yardsticks, into bin/benc
 
 fuzz: ## each fuzz target for FUZZTIME=1m
 	./scripts/fuzz.sh $(FUZZTIME)
+
+chaos: ## real processes: 100 kills of leaders, pauses, cut networks, rolling restarts, failing disks (about an hour; partitions need root)
+	CARILLON_E2E_CLUSTER_KILLS=100 CARILLON_E2E_CLUSTER_RATE=500 CARILLON_E2E_CLUSTER_ROLLS=10 CARILLON_E2E_CLUSTER_PAUSES=20 \
+	CARILLON_E2E_CLUSTER_PAUSE=15s CARILLON_E2E_CLUSTER_PARTITIONS=20 CARILLON_E2E_CLUSTER_KEPT=100000 CARILLON_E2E_CLUSTER_MISSED=200000 \
+	go test -count 1 -timeout 0 -v -run 'TestCluster|TestStorageFailure|TestFullDisk|TestKill' ./e2e
 
 soak: ## the long tests: hours of kills, herds, storms, flips, and the models at full length
 	CARILLON_SOAK=1 CARILLON_E2E_KILLS=200 CARILLON_E2E_HERD=50000 CARILLON_E2E_STORM=20000 CARILLON_E2E_NASTY=5000 \

@@ -1,0 +1,92 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// freeAddress is one that nothing listens on, TCP or UDP, a moment ago.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for range 20 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		_ = l.Close()
+		if u, err := net.ListenPacket("udp", addr); err == nil {
+			_ = u.Close()
+			return addr
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
+// trio starts three nodes of one cluster in this process.
+func trio(t *testing.T) []*running {
+	t.Helper()
+	gossip := []string{freeAddress(t), freeAddress(t), freeAddress(t)}
+	nodes := make([]*running, 3)
+	var wait sync.WaitGroup
+	for i := range nodes {
+		dir := t.TempDir()
+		wait.Go(func() {
+			nodes[i] = start(t, dir, func(c *Config) {
+				c.Name, c.Gossip, c.Join, c.BootstrapExpect, c.Shards = fmt.Sprint("n", i+1), gossip[i], gossip, 3, 8
+				c.Logger = slog.New(slog.DiscardHandler)
+			})
+		})
+	}
+	wait.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return nodes
+}
+
+// TestThreeNodesShareNothing: three nodes in one process found a cluster; what one is told the others know; one leaves and the rest goes on.
+func TestThreeNodesShareNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	nodes := trio(t)
+	nodes[0].must(201, "PUT", "/v1/topics/shared", `{"callback":{"url":"http://127.0.0.1:1/"}}`)
+	for i, n := range nodes {
+		for k := range 24 {
+			n.must(201, "PUT", fmt.Sprintf("/v1/topics/shared/timers/t%d-%d", i, k), `{"delay":"1h","payload":1}`)
+		}
+	}
+	for _, n := range nodes {
+		for i := range nodes {
+			n.must(200, "GET", fmt.Sprintf("/v1/topics/shared/timers/t%d-7", i), "")
+		}
+		var list struct{ Timers []struct{ ID string } }
+		if err := json.Unmarshal([]byte(n.must(200, "GET", "/v1/topics/shared/timers?limit=1000", "")), &list); err != nil || len(list.Timers) != 72 {
+			t.Fatalf("%d timers are listed (%v), want 72", len(list.Timers), err)
+		}
+		if topic := n.must(200, "GET", "/v1/topics/shared", ""); !strings.Contains(topic, `"scheduled":72`) {
+			t.Errorf("the topic: %s", topic)
+		}
+	}
+	if err := nodes[2].stop(); err != nil {
+		t.Fatalf("it stopped with %v", err)
+	}
+	began := time.Now()
+	for k := range 24 {
+		nodes[k%2].must(201, "PUT", fmt.Sprintf("/v1/topics/shared/timers/after-%d", k), `{"delay":"1h","payload":1}`)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("24 timers took %v after a planned stop", took)
+	}
+	for i := range nodes {
+		nodes[0].must(200, "GET", fmt.Sprintf("/v1/topics/shared/timers/t%d-9", i), "")
+	}
+}
