@@ -47,8 +47,8 @@ fuzz: ## each fuzz target for FUZZTIME=1m
 
 chaos: ## real processes: 100 kills of leaders, pauses, cut networks, rolling restarts, failing disks (about an hour; partitions need root)
 	CARILLON_E2E_CLUSTER_KILLS=100 CARILLON_E2E_CLUSTER_RATE=500 CARILLON_E2E_CLUSTER_ROLLS=10 CARILLON_E2E_CLUSTER_PAUSES=20 \
-	CARILLON_E2E_CLUSTER_PAUSE=15s CARILLON_E2E_CLUSTER_PARTITIONS=20 CARILLON_E2E_CLUSTER_KEPT=100000 CARILLON_E2E_CLUSTER_MISSED=200000 \
-	go test -count 1 -timeout 0 -v -run 'TestCluster|TestStorageFailure|TestFullDisk|TestKill' ./e2e
+	CARILLON_E2E_CLUSTER_PAUSE=15 CARILLON_E2E_CLUSTER_PARTITIONS=20 CARILLON_E2E_CLUSTER_KEPT=100000 CARILLON_E2E_CLUSTER_MISSED=200000 \
+	go test -count 1 -timeout 0 -v -run 'TestCluster|TestStorageFailure|TestDisk|TestKill' ./e2e
 
 soak: ## the long tests: hours of kills, herds, storms, flips, and the models at full length
 	CARILLON_SOAK=1 CARILLON_E2E_KILLS=200 CARILLON_E2E_HERD=50000 CARILLON_E2E_STORM=20000 CARILLON_E2E_NASTY=5000 \
