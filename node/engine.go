@@ -71,6 +71,14 @@ func (e *engine) Counts(ctx context.Context, topic shard.TopicID) (shard.Counts,
 	return c.router.Counts(ctx, topic)
 }
 
+func (e *engine) Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) ([]shard.Mark, shard.Waypoint, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, shard.Waypoint{}, err
+	}
+	return c.router.Walk(ctx, id, q, at)
+}
+
 func (e *engine) Topic(name string) (*shard.Topic, bool) {
 	c, err := e.core()
 	if err != nil {

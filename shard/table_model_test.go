@@ -202,14 +202,17 @@ func (m *model) command(c *Command) (Code, *modelTimer) {
 }
 
 func (m *model) deadLetter(c *Command) (Code, *modelTimer) {
-	var x *modelTimer
+	var x, lastDead *modelTimer
 	for _, y := range m.byID[modelKey(c.Topic, c.ID)] {
 		if y.State == Dead {
-			x = y
+			lastDead = y
+			if c.IfMatch == 0 || c.IfMatch == y.Version {
+				x = y
+			}
 		}
 	}
 	last := m.last(c.Topic, c.ID)
-	if x == nil || c.Kind == Redrive && !last.State.Over() {
+	if x == nil || c.Kind == Redrive && (!last.State.Over() || x != lastDead) {
 		return Skipped, nil
 	}
 	if c.Kind == Purge {
@@ -370,7 +373,7 @@ func (g *rig) randomCommand() *Command {
 		}
 		c.DueMs = []int64{0, g.now + 5_000}[g.pick(2)]
 	}
-	if (c.Kind >= Put && c.Kind <= Fire) && g.pick(4) == 0 {
+	if (c.Kind >= Put && c.Kind <= Purge) && g.pick(4) == 0 {
 		c.IfMatch = uint32(1 + g.pick(3))
 	}
 	return c
