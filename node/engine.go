@@ -71,6 +71,14 @@ func (e *engine) Counts(ctx context.Context, topic shard.TopicID) (shard.Counts,
 	return c.router.Counts(ctx, topic)
 }
 
+func (e *engine) Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) ([]shard.Mark, shard.Waypoint, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, shard.Waypoint{}, err
+	}
+	return c.router.Walk(ctx, id, q, at)
+}
+
 func (e *engine) Topic(name string) (*shard.Topic, bool) {
 	c, err := e.core()
 	if err != nil {
@@ -102,7 +110,12 @@ func (e *engine) Ready() error {
 	if id, _, _ := c.state.Cluster(); id == "" {
 		return errors.New("the cluster is being founded")
 	}
-	return nil
+	for _, row := range c.state.Rows() {
+		if _, led := c.host.Leader(row.Group); !led && row.Names(c.self) {
+			return &shard.NoLeaderError{Group: row.Group}
+		}
+	}
+	return c.host.NotReady() // once more: the shards are all there now, and are to have fired
 }
 
 // propose has the meta group decide one change to one topic.

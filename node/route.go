@@ -34,6 +34,7 @@ type localHost interface {
 	List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error)
 	// Counts sums up a topic over the shards that this node leads.
 	Counts(ctx context.Context, topic shard.TopicID) (shard.Counts, error)
+	Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) ([]shard.Mark, shard.Waypoint, error)
 	// Leads says whether this node leads a shard and serves it.
 	Leads(id shard.ID) bool
 	// Leader is who leads a shard as this node's replica, if there is one, knows it.

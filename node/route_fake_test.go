@@ -178,6 +178,19 @@ func (n *fakeNode) List(_ context.Context, id shard.ID, q *shard.Query) ([]*shar
 	return out, err
 }
 
+// Walk's way is the list: From is how many are behind.
+func (n *fakeNode) Walk(_ context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) (marks []shard.Mark, next shard.Waypoint, err error) {
+	list, err := n.reads(id)
+	if err != nil {
+		return nil, at, err
+	}
+	next = shard.Waypoint{From: at.From, High: shard.Handle(len(list)), Begun: true}
+	for ; !next.Done() && len(marks) < q.Limit; next.From++ {
+		marks = append(marks, shard.Mark{ID: list[next.From].ID, Version: list[next.From].Version})
+	}
+	return marks, next, nil
+}
+
 // Counts counts each led shard as its number, so that a sum says which are in it.
 func (n *fakeNode) Counts(context.Context, shard.TopicID) (shard.Counts, error) {
 	n.cluster.mu.Lock()

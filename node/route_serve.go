@@ -19,6 +19,8 @@ func (r *router) serve(ctx context.Context, _ uint64, method uint8, body []byte)
 		return r.serveList(ctx, body), nil
 	case methodCounts:
 		return r.serveCounts(ctx, body), nil
+	case methodWalk:
+		return r.serveWalk(ctx, body), nil
 	}
 	return nil, fmt.Errorf("node: method %d is not known here", method)
 }

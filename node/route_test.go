@@ -454,3 +454,44 @@ func BenchmarkRoute(b *testing.B) {
 		})
 	}
 }
+
+// TestRouteWalk: a walk goes on at the next leader, and calls that fail are made again from where the step began.
+func TestRouteWalk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeCluster(3, 3)
+		for i := range 40 {
+			f.timers[2] = append(f.timers[2], &shard.Timer{ID: fmt.Sprint(i), Version: uint32(i)})
+		}
+		n := 0
+		f.onCall = func(_ context.Context, _ fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
+			f.mu.Lock()
+			if n++; n%5 == 0 {
+				f.leaders[2] = 2 + uint64(n/5)%2
+			}
+			broken := n%4 == 0
+			f.mu.Unlock()
+			if broken {
+				_, _ = deliver()
+				return nil, errBrokenFake
+			}
+			return deliver()
+		}
+		met := 0
+		for at := (shard.Waypoint{}); !at.Done(); {
+			marks, next, err := f.nodes[1].router.Walk(t.Context(), 2, &shard.Query{Limit: 3}, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range marks {
+				if m.ID != fmt.Sprint(met) {
+					t.Fatalf("%s after %d others", m.ID, met)
+				}
+				met++
+			}
+			at = next
+		}
+		if met != 40 {
+			t.Errorf("%d of 40", met)
+		}
+	})
+}

@@ -7,7 +7,7 @@ import (
 // redrive gives a dead letter new attempts: same number, tag and version, so the receiver sees the same webhook-id.
 // Its expiry no longer counts; the patch may change its callback.
 func (t *Table) redrive(c *change, p *Patch) Result {
-	h, inUse := t.deadLetter(c.topic, c.id)
+	h, inUse := t.deadLetter(c)
 	if h == 0 || inUse {
 		return Result{Code: Skipped}
 	}
@@ -43,7 +43,7 @@ func (t *Table) redrive(c *change, p *Patch) Result {
 
 // purge forgets a dead letter.
 func (t *Table) purge(c *change) Result {
-	h, _ := t.deadLetter(c.topic, c.id)
+	h, _ := t.deadLetter(c)
 	if h == 0 {
 		return Result{Code: Skipped}
 	}

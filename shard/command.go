@@ -23,7 +23,8 @@ type Command struct {
 	Topic TopicID
 	ID    string
 
-	// IfMatch is the version that the timer must have; 0 = any.
+	// IfMatch is the version that the timer must have; 0 = any. Redrive and Purge: of the dead letters of the id, the one of
+	// that version is meant; 0 = the last.
 	IfMatch uint32
 	// CreateOnly (Put) answers VersionMismatch when the id is in use (If-None-Match: *).
 	CreateOnly bool

@@ -73,7 +73,7 @@ func (t *Table) dropFinished(budget int) {
 }
 
 // link is a timer's place among those of one id. The newest is the one that the id names; the others are dead
-// letters that it shadows: they are listed, but can only be redriven or purged by the id.
+// letters that it shadows: they are listed, but can only be purged, by the id and their version.
 type link struct{ newer, older Handle }
 
 // setLink changes a timer's place in its chain; the timer must not be touched.
@@ -122,20 +122,23 @@ func (t *Table) unchain(h Handle) {
 	}
 }
 
-// deadLetter finds what Redrive and Purge mean by an id: the last dead letter of it. inUse says that a scheduled or
-// leased timer has the id.
-func (t *Table) deadLetter(topic TopicID, id []byte) (h Handle, inUse bool) {
-	h = t.lookup(topic, id)
+// deadLetter finds what Redrive and Purge mean by an id: the last dead letter of it, or the one of a version. inUse says that
+// the id is another's by now: a scheduled or leased timer has it, or a later dead letter.
+func (t *Table) deadLetter(c *change) (h Handle, inUse bool) {
+	h = t.lookup(c.topic, c.id)
 	if h == 0 {
 		return 0, false
 	}
 	s := t.slab.at(h)
-	if s.state() == Dead {
-		return h, false
-	}
 	inUse = !s.state().Over()
-	if !s.chained() {
-		return 0, inUse
+	if s.state() != Dead {
+		h = t.chains[h].older // 0 when it is the only one
 	}
-	return t.chains[h].older, inUse
+	for h != 0 {
+		if v := t.view(t.slab.at(h).ref); c.matches(&v) {
+			return h, inUse
+		}
+		h, inUse = t.chains[h].older, true
+	}
+	return 0, inUse
 }

@@ -23,6 +23,7 @@ func TestWireMemory(t *testing.T) {
 		"huge command":     append([]byte{wireVersion, 1, 1, 0}, huge...),
 		"timers":           append([]byte{wireVersion, faultNone, 0, 1, 1, 1, 'a'}, huge...),
 		"shards":           append([]byte{wireVersion, faultNone}, huge...),
+		"marks":            append([]byte{wireVersion, faultNone, 0, 0, 0, 0}, huge...),
 		"query":            append([]byte{wireVersion, 1, 1, 0, 0, 0, 0, 0, 0, 0}, huge...),
 	}
 	for name, b := range cases {
@@ -90,6 +91,21 @@ func FuzzWire(f *testing.F) {
 					return nil, err
 				}
 				return AppendQuery(nil, id, q), nil
+			})
+		}
+		if id, q, at, err := DecodeWalk(b); err == nil {
+			again("walk", AppendWalk(nil, id, q, at), func(b []byte) ([]byte, error) {
+				id, q, at, err := DecodeWalk(b)
+				if err != nil {
+					return nil, err
+				}
+				return AppendWalk(nil, id, q, at), nil
+			})
+		}
+		if marks, next, err := DecodeMarks(b); err == nil {
+			again("marks", AppendMarks(nil, marks, next), func(b []byte) ([]byte, error) {
+				marks, next, err := DecodeMarks(b)
+				return AppendMarks(nil, marks, next), err
 			})
 		}
 		if ids, c, err := DecodeCounts(b); err == nil {

@@ -244,7 +244,14 @@ func TestWireReads(t *testing.T) {
 		if got, cut, err := DecodeTimers(AppendTimers(nil, list)); err != nil || cut || !reflect.DeepEqual(got, list) {
 			t.Fatalf("list %+v\nwant %+v: %v", got, list, err)
 		}
+		marks, at := []Mark{*draw[Mark](t, full, "mark"), *draw[Mark](t, full, "mark")}, *draw[Waypoint](t, full, "waypoint")
+		if got, next, err := DecodeMarks(AppendMarks(nil, marks, at)); err != nil || next != at || !reflect.DeepEqual(got, marks) {
+			t.Fatalf("marks %+v to %+v\nwant %+v to %+v: %v", got, next, marks, at, err)
+		}
 		q := draw[Query](t, full, "query")
+		if id, got, from, err := DecodeWalk(AppendWalk(nil, 9, q, at)); err != nil || id != 9 || from != at || !reflect.DeepEqual(got, q) {
+			t.Fatalf("walk %+v from %+v\nwant %+v from %+v: %v", got, from, q, at, err)
+		}
 		if id, got, err := DecodeQuery(AppendQuery(nil, 9, q)); err != nil || id != 9 || !reflect.DeepEqual(got, q) {
 			t.Fatalf("query %+v\nwant %+v: %v", got, q, err)
 		}
@@ -284,6 +291,9 @@ func TestWireFailure(t *testing.T) {
 		}
 		if _, _, err := DecodeTimers(b); err != c.want {
 			t.Errorf("timers of %v: %v", c.in, err)
+		}
+		if _, _, err := DecodeMarks(b); err != c.want {
+			t.Errorf("marks of %v: %v", c.in, err)
 		}
 		if _, _, err := DecodeCounts(b); err != c.want {
 			t.Errorf("counts of %v: %v", c.in, err)
@@ -360,6 +370,8 @@ func wireSamples() map[string]struct {
 		"timer":          {AppendTimer(nil, timer), func(b []byte) error { _, err := DecodeTimer(b); return err }},
 		"timers":         {AppendTimers(nil, []*Timer{timer, timer}), func(b []byte) error { _, _, err := DecodeTimers(b); return err }},
 		"query":          {AppendQuery(nil, 3, q), func(b []byte) error { _, _, err := DecodeQuery(b); return err }},
+		"walk":           {AppendWalk(nil, 3, q, Waypoint{From: 200, High: 300, Seq: 1 << 40, Begun: true}), func(b []byte) error { _, _, _, err := DecodeWalk(b); return err }},
+		"marks":          {AppendMarks(nil, []Mark{{ID: "a", Version: 300, Leased: true, DueMs: 1 << 40}, {ID: "b"}}, Waypoint{From: 9}), func(b []byte) error { _, _, err := DecodeMarks(b); return err }},
 		"counts request": {AppendCountsRequest(nil, 300), func(b []byte) error { _, err := DecodeCountsRequest(b); return err }},
 		"counts":         {AppendCounts(nil, []ID{1, 5}, &Counts{Dead: 300}), func(b []byte) error { _, _, err := DecodeCounts(b); return err }},
 	}

@@ -15,7 +15,10 @@ type ctlCmd struct {
 	Add    ctlAddCmd    `cmd:"" help:"Add a timer."`
 	Get    ctlGetCmd    `cmd:"" help:"Show a timer."`
 	Patch  ctlPatchCmd  `cmd:"" help:"Change a timer: any of its parts, all at once."`
-	Cancel ctlCancelCmd `cmd:"" help:"Cancel a timer, and say whether that came in time."`
+	Cancel ctlCancelCmd `cmd:"" help:"Cancel a timer, and say whether that came in time; or all that a filter selects."`
+
+	Reschedule ctlRescheduleCmd `cmd:"" help:"Move all timers that a filter selects."`
+
 	Fire   ctlFireCmd   `cmd:"" help:"Make a timer due now."`
 	List   ctlListCmd   `cmd:"" help:"List a topic's timers by due time."`
 	Topics ctlTopicsCmd `cmd:"" help:"Topics: list, get, put, delete, pause, resume."`
@@ -33,6 +36,7 @@ func (*ctlCmd) Examples() string {
 carillon ctl patch orders order-77 --delay 1h
 carillon ctl cancel orders order-77
 carillon ctl list orders --label vip --limit 20
+carillon ctl reschedule orders --label vip --shift +1h
 carillon ctl topics put orders --policy '{"history":"24h"}'
 carillon ctl cluster`
 }

@@ -35,23 +35,42 @@ func (l *deadListCmd) Run(ctl *ctlCmd, term *terminal) error {
 	})
 }
 
-// deadSelector says which dead letters: by id, or all.
+// deadSelector says which dead letters: by id, by a filter, or all.
 type deadSelector struct {
-	Topic string   `arg:"" help:"Topic."`
-	IDs   []string `arg:"" optional:"" name:"id" help:"Ids of the dead letters."`
-	All   bool     `help:"All of the topic."`
+	Topic  string   `arg:"" help:"Topic."`
+	IDs    []string `arg:"" optional:"" name:"id" help:"Ids of the dead letters."`
+	All    bool     `help:"All of the topic."`
+	Reason string   `placeholder:"REASON" help:"max_attempts, expired, stopped or refused."`
+	From   string   `placeholder:"TIME" help:"Dead at this time or later."`
+	To     string   `placeholder:"TIME" help:"Dead before this time."`
+	Label  []string `placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
 }
 
 func (s *deadSelector) write(o *object) error {
+	filter := &object{}
+	filter.text("reason", s.Reason)
+	filter.text("from", s.From)
+	filter.text("to", s.To)
+	if len(s.Label) > 0 {
+		filter.set("label", s.Label)
+	}
+	ways := 0
+	for _, given := range []bool{len(s.IDs) > 0, s.All, !filter.empty()} {
+		if given {
+			ways++
+		}
+	}
 	switch {
-	case len(s.IDs) > 0 && s.All:
-		return usagef("ids and --all: give one of the two")
+	case ways > 1:
+		return usagef("ids, --all, or a filter: give one of them")
 	case len(s.IDs) > 0:
 		o.set("ids", s.IDs)
 	case s.All:
 		o.set("all", true)
+	case ways == 0:
+		return usagef("which ones? give their ids, --reason, --from, --to, --label, or --all")
 	default:
-		return usagef("which ones? give their ids, or --all")
+		o.raw("filter", filter.bytes())
 	}
 	return nil
 }
@@ -64,6 +83,7 @@ type deadRedriveCmd struct {
 
 func (*deadRedriveCmd) Examples() string {
 	return `carillon ctl dead redrive orders order-77 order-78
+carillon ctl dead redrive orders --reason expired --label vip
 carillon ctl dead redrive orders --all --delay 5m`
 }
 

@@ -127,6 +127,31 @@ func TestCtl(t *testing.T) {
 			err:     []string{"timer x has ended (410 over)", "already fired"}, code: exitFailure,
 		},
 		{
+			name: "cancel by filter", args: []string{"cancel", "t", "--label", "a", "--label", "b", "--due-to", "2030-01-01T00:00:00Z"}, replies: ok(`{"matched":9,"changed":8,"skipped":1}`),
+			asked: []string{`POST /v1/topics/t/cancel {"filter":{"due_to":"2030-01-01T00:00:00Z","label":["a","b"]}}`}, out: []string{"matched 9, changed 8, skipped 1"},
+		},
+		{
+			name: "cancel all", args: []string{"cancel", "t", "--all"}, replies: ok(`{"matched":9,"changed":9,"skipped":0}`),
+			asked: []string{`POST /v1/topics/t/cancel {"all":true}`}, out: []string{"matched 9"},
+		},
+		{name: "cancel nothing in particular", args: []string{"cancel", "t"}, code: 2, err: []string{"which timers?"}},
+		{name: "cancel by id and filter", args: []string{"cancel", "t", "x", "--all"}, code: 2, err: []string{"give one of the two"}},
+		{name: "cancel all and by filter", args: []string{"cancel", "t", "--all", "--label", "a"}, code: 2, err: []string{"give one of the two"}},
+		{
+			name: "reschedule by a shift", args: []string{"reschedule", "t", "--id-prefix", "x", "--shift=-5m"}, replies: ok(`{"matched":1,"changed":1,"skipped":0}`),
+			asked: []string{`POST /v1/topics/t/reschedule {"filter":{"id_prefix":"x"},"shift":"-5m"}`}, out: []string{"changed 1"},
+		},
+		{
+			name: "reschedule not before", args: []string{"reschedule", "t", "--all", "--not-before", "2030-01-01T00:00:00Z"}, replies: ok(`{"matched":1,"changed":0,"skipped":0}`),
+			asked: []string{`POST /v1/topics/t/reschedule {"all":true,"not_before":"2030-01-01T00:00:00Z"}`}, out: []string{"matched 1, changed 0"},
+		},
+		{name: "reschedule to nothing", args: []string{"reschedule", "t", "--all"}, code: 2, err: []string{"--shift"}},
+		{name: "reschedule to two things", args: []string{"reschedule", "t", "--all", "--shift", "+1h", "--at", "2030-01-01T00:00:00Z"}, code: 2, err: []string{"--shift", "--at"}},
+		{
+			name: "dead purge by filter", args: []string{"dead", "purge", "t", "--reason", "expired", "--label", "a"}, replies: ok(`{"matched":2,"changed":2,"skipped":0}`),
+			asked: []string{`POST /v1/topics/t/dead/purge {"filter":{"reason":"expired","label":["a"]}}`}, out: []string{"matched 2"},
+		},
+		{
 			name: "fire", args: []string{"fire", "t", "x"}, replies: ok(oneTimer), asked: []string{"POST /v1/topics/t/timers/x/fire"}, out: []string{"x"},
 		},
 		{

@@ -132,12 +132,38 @@ func (p *ctlPatchCmd) Run(ctl *ctlCmd, term *terminal) error {
 }
 
 type ctlCancelCmd struct {
-	timerRef
+	Topic   string `arg:"" help:"Topic."`
+	ID      string `arg:"" optional:"" name:"id" help:"The timer's id; else say which ones with --label and the like."`
 	IfMatch uint32 `placeholder:"VERSION" help:"Only if this is still its version."`
+	timerFilter
+}
+
+func (*ctlCancelCmd) Examples() string {
+	return `carillon ctl cancel orders order-77
+carillon ctl cancel orders --label tenant:7 --due-to 2027-01-01T00:00:00Z
+carillon ctl cancel orders --all`
 }
 
 func (c *ctlCancelCmd) Run(ctl *ctlCmd, term *terminal) error {
-	_, body, err := ctl.do(call{method: http.MethodDelete, path: c.path(), ifMatch: c.IfMatch})
+	if c.ID == "" {
+		if c.IfMatch != 0 {
+			return usagef("--if-match goes with a timer's id")
+		}
+		o := &object{}
+		if err := c.write(o); err != nil {
+			return err
+		}
+		return ctl.showChanged(term, call{method: http.MethodPost, path: apiPath("topics", c.Topic, "cancel"), body: o.bytes()})
+	}
+	if c.given() {
+		return usagef("an id and a filter: give one of the two")
+	}
+	return c.one(ctl, term)
+}
+
+// one cancels the timer that was named.
+func (c *ctlCancelCmd) one(ctl *ctlCmd, term *terminal) error {
+	_, body, err := ctl.do(call{method: http.MethodDelete, path: timerRef{c.Topic, c.ID}.path(), ifMatch: c.IfMatch})
 	if err != nil {
 		return err
 	}

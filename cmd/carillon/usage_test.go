@@ -39,7 +39,7 @@ func TestUsageFaultsExit2(t *testing.T) {
 		{"ctl patch t x", "nothing to change"},
 		{"ctl get t x --url ftp://example", "ftp://example"},
 		{"ctl dead redrive t", "--all"},
-		{"ctl dead purge t x --all", "one of the two"},
+		{"ctl dead purge t x --all", "one of them"},
 		{"ctl list t --limit -1", "--limit"},
 		{"ctl topics put t", "--policy"},
 		{"ctl drain", `expected "<node>"`},

@@ -47,6 +47,8 @@ type Limits struct {
 	Grace         time.Duration // 30s for requests in flight when Serve's context ends
 	Unfinished    time.Duration // 1s for requests that have not wholly arrived by then
 
+	SweepTime time.Duration // 10m for one bulk change
+
 	Horizon time.Duration // 10 years
 }
 
@@ -80,6 +82,7 @@ func (l Limits) withDefaults() Limits {
 	span(&l.WriteTimeout, 30*time.Second)
 	span(&l.Grace, 30*time.Second)
 	span(&l.Unfinished, time.Second)
+	span(&l.SweepTime, 10*time.Minute)
 	span(&l.Horizon, defaultHorizon)
 	return l
 }
@@ -117,7 +120,7 @@ func (c Config) validate() error {
 			break
 		}
 	}
-	for _, d := range []time.Duration{l.HeaderTimeout, l.BodyTimeout, l.IdleTimeout, l.WriteTimeout, l.Grace, l.Unfinished, l.Horizon} {
+	for _, d := range []time.Duration{l.HeaderTimeout, l.BodyTimeout, l.IdleTimeout, l.WriteTimeout, l.Grace, l.Unfinished, l.SweepTime, l.Horizon} {
 		if d < 0 {
 			errs = append(errs, errors.New("api: a time limit is negative"))
 			break

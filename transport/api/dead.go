@@ -110,7 +110,7 @@ func (r *reader) ids(most int) []string {
 	return out
 }
 
-// deadFilter reads {"reason", "from", "to", "label"}; given is false for an empty one.
+// deadFilter reads {"reason", "from", "to", "label"}; given is false for one that says nothing.
 func (r *reader) deadFilter() (q *shard.Query, given bool) {
 	q = deadQuery()
 	var seen field
@@ -131,17 +131,21 @@ func (r *reader) deadFilter() (q *shard.Query, given bool) {
 			if q.Reason, ok = reasonOf(r.text("filter.reason")); !ok {
 				r.fail(bad(badRequest, "filter: "+reasonRule))
 			}
+			given = true
 		case "from":
-			q.FromMs = r.instantOrMs("filter.from")
+			q.FromMs = max(q.FromMs, r.instantOrMs("filter.from"))
+			given = true
 		case "to":
 			if q.ToMs = r.instantOrMs("filter.to"); q.ToMs == 0 {
 				q.FromMs, q.ToMs = 1, 1 // as in window
 			}
+			given = true
 		case "label":
 			q.Labels = r.labelOrLabels("filter.label")
+			given = given || len(q.Labels) > 0
 		}
 	}
-	return q, n > 0
+	return q, given
 }
 
 func (r *reader) instantOrMs(name string) int64 {
@@ -201,84 +205,38 @@ func (rq *request) changeDead(kind shard.Kind) *problem {
 		}
 		cmd.Patch = cb.asPatch()
 	}
-	sweep := sweep{rq: rq, topic: topic, cmd: cmd}
 	if sel.query == nil {
-		p = sweep.all(sel.ids)
-	} else {
-		p = sweep.selected(sel.query, nowMs)
+		return rq.changeNamed(topic, &cmd, sel.ids)
 	}
-	if p != nil {
-		return p
-	}
-	o := object{b: rq.out()}
-	o.integer("matched", int64(sweep.changed+sweep.skipped))
-	o.integer("changed", int64(sweep.changed))
-	o.integer("skipped", int64(sweep.skipped))
-	rq.json(200, o.end())
-	return nil
+	sel.query.Topic = topic.ID
+	return rq.sweep(topic, sel.query, func(m *shard.Mark) (*shard.Command, verdict) {
+		one := cmd
+		one.ID, one.IfMatch = m.ID, m.Version // an id may have several dead letters
+		return &one, change
+	})
 }
 
-// sweep does one command to many timers.
-type sweep struct {
-	rq      *request
-	topic   *shard.Topic
-	cmd     shard.Command
-	changed int
-	skipped int
-}
-
-const sweepPage = 500
-
-// selected goes through what a query selects, page by page. What dies while it runs may or may not be met; what is
-// redriven and dies again is not met twice, since the window ends soon after the start.
-func (s *sweep) selected(q *shard.Query, nowMs int64) *problem {
-	const clockSlackMs = 5_000 // the leaders that stamped the ends may be ahead of us
-	q.Topic, q.WithoutPayload = s.topic.ID, true
-	if end := addMs(nowMs, clockSlackMs); q.ToMs == 0 || q.ToMs > end {
-		q.ToMs = end
-	}
-	m := newMerge(s.rq, q, sweepPage)
-	ids := make([]string, 0, sweepPage)
-	for {
-		t := m.next()
-		if m.err != nil {
-			return engineFault(m.err)
-		}
-		if t != nil {
-			ids = append(ids, t.ID)
-		}
-		if len(ids) == sweepPage || t == nil {
-			if p := s.all(ids); p != nil || t == nil {
-				return p
-			}
-			ids = ids[:0]
-		}
-	}
-}
-
-// all does the command to each id.
-func (s *sweep) all(ids []string) *problem {
+// changeNamed does one command to the last dead letter of each id.
+func (rq *request) changeNamed(topic *shard.Topic, cmd *shard.Command, ids []string) *problem {
 	ops := make([]Op, len(ids))
 	cmds := make([]shard.Command, len(ids))
 	for i, id := range ids {
-		cmds[i] = s.cmd
+		cmds[i] = *cmd
 		cmds[i].ID = id
-		ops[i] = Op{Shard: shard.Place(s.topic.Name, id, s.rq.s.cfg.Engine.Shards()), Command: &cmds[i], Brief: true}
+		ops[i] = Op{Shard: shard.Place(topic.Name, id, rq.s.cfg.Engine.Shards()), Command: &cmds[i], Brief: true}
 	}
 	if len(ops) > 0 {
-		s.rq.s.cfg.Engine.DoAll(s.rq.s.base, ops)
+		rq.s.cfg.Engine.DoAll(rq.s.base, ops)
 	}
+	changed := int64(0)
 	for i := range ops {
-		switch {
-		case ops[i].Err != nil:
+		if ops[i].Err != nil {
 			return engineFault(ops[i].Err)
-		case ops[i].Result.Code == shard.OK:
-			s.changed++
-		case ops[i].Result.Code == shard.TopicClosed:
-			return noTopic()
-		default:
-			s.skipped++
+		}
+		if ops[i].Result.Code == shard.OK {
+			changed++
 		}
 	}
+	rq.swept(int64(len(ids)), changed, int64(len(ids))-changed)
 	return nil
 }

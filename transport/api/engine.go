@@ -20,6 +20,8 @@ type Engine interface {
 	Timer(ctx context.Context, id shard.ID, topic shard.TopicID, timer string) (*shard.Timer, error)
 	// List answers a query on one shard.
 	List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error)
+	// Walk takes one step of a walk through what a query selects in one shard.
+	Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) ([]shard.Mark, shard.Waypoint, error)
 	// Counts sums up a topic over all shards.
 	Counts(ctx context.Context, topic shard.TopicID) (shard.Counts, error)
 

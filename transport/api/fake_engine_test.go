@@ -297,6 +297,31 @@ func (e *fakeEngine) List(_ context.Context, id shard.ID, q *shard.Query) ([]*sh
 	return out[:min(len(out), q.Limit)], nil
 }
 
+// Walk goes by the timers' numbers as if they were slots.
+func (e *fakeEngine) Walk(_ context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) (marks []shard.Mark, next shard.Waypoint, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls["Walk"]++
+	if e.err != nil {
+		return nil, at, e.err
+	}
+	if next = at; !at.Begun {
+		next = shard.Waypoint{High: shard.Handle(e.seq), Seq: e.seq, Begun: true}
+	}
+	bySeq := map[uint64]*fakeTimer{}
+	for k, t := range e.timers {
+		if k.topic == q.Topic && shard.Place(e.nameOf(k.topic), k.id, e.shards) == id && selects(q, &t.Timer) {
+			bySeq[t.Seq] = t
+		}
+	}
+	for ; !next.Done() && len(marks) < q.Limit; next.From++ {
+		if t := bySeq[uint64(next.From+1)]; t != nil {
+			marks = append(marks, shard.Mark{ID: t.ID, Version: t.Version, Leased: t.State == shard.Leased, DueMs: t.DueMs, NextMs: t.NextMs})
+		}
+	}
+	return marks, next, nil
+}
+
 func selects(q *shard.Query, t *shard.Timer) bool {
 	k := keyOf(t, q.ByEnd)
 	for _, l := range q.Labels {

@@ -48,6 +48,9 @@ var routes = []route{
 	{method: "POST", path: timerPath + "/fire", scope: scopeAdd, handle: (*request).fireTimer, body: emptyBody, conditional: true},
 	{method: "POST", path: "/v1/topics/{topic}/batch", scope: scopeChange, handle: (*request).batch, query: []string{"brief"}, body: batchBody},
 
+	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: scopeCancel, handle: (*request).cancelTimers, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: scopeAdd, handle: (*request).rescheduleTimers, body: jsonBody},
+
 	{method: "GET", path: "/v1/topics/{topic}/dead", scope: scopeRead, handle: (*request).listDead, query: deadParams},
 	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, body: jsonBody},
 	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, body: jsonBody},

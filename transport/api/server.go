@@ -23,6 +23,10 @@ type Server struct {
 	// base is the context of every call into the engine. It outlives Serve's: requests in flight may finish.
 	base context.Context
 	stop context.CancelFunc
+	// ending ends with Serve's context: what would take longer than the grace stops then.
+	ending context.Context
+	end    context.CancelFunc
+	sweeps chan struct{} // one for each bulk change under way
 }
 
 // New makes a server. It starts nothing.
@@ -33,6 +37,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, router: newRouter(routes), salt: cfg.Rand()}
 	s.base, s.stop = context.WithCancel(context.Background())
+	s.ending, s.end = context.WithCancel(s.base)
+	s.sweeps = make(chan struct{}, sweepsAtOnce)
 	l := &s.cfg.Limits
 	s.http = &fasthttp.Server{
 		Handler:        s.serve,
@@ -76,6 +82,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("api: serve: %w", failure)
 	case <-ctx.Done():
 	}
+	s.end()
 	grace, cancel := context.WithTimeout(context.Background(), s.cfg.Limits.Grace)
 	defer cancel()
 	// fasthttp leaves connections alone that have not said anything yet.

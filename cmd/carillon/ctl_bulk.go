@@ -1,0 +1,65 @@
+package main
+
+import "net/http"
+
+// timerFilter says which timers of a topic a change is for: all that is given must hold. It has no limit of time but --timeout: the
+// node goes on when this side has stopped waiting.
+type timerFilter struct {
+	All      bool     `help:"All of the topic that have not ended."`
+	State    string   `placeholder:"STATE" help:"scheduled or leased; else both."`
+	DueFrom  string   `placeholder:"TIME" help:"Due at this time or later."`
+	DueTo    string   `placeholder:"TIME" help:"Due before this time."`
+	Label    []string `placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
+	IDPrefix string   `name:"id-prefix" placeholder:"PREFIX" help:"With an id that starts so."`
+}
+
+func (f *timerFilter) given() bool {
+	return f.All || f.State != "" || f.DueFrom != "" || f.DueTo != "" || len(f.Label) > 0 || f.IDPrefix != ""
+}
+
+func (f *timerFilter) write(o *object) error {
+	if !f.given() {
+		return usagef("which timers? give --label, --id-prefix, --due-from, --due-to, --state, or --all")
+	}
+	filter := &object{}
+	filter.text("state", f.State)
+	filter.text("due_from", f.DueFrom)
+	filter.text("due_to", f.DueTo)
+	filter.text("id_prefix", f.IDPrefix)
+	if len(f.Label) > 0 {
+		filter.set("label", f.Label)
+	}
+	switch {
+	case f.All && !filter.empty():
+		return usagef("--all and a filter: give one of the two")
+	case f.All:
+		o.set("all", true)
+	default:
+		o.raw("filter", filter.bytes())
+	}
+	return nil
+}
+
+type ctlRescheduleCmd struct {
+	Topic string `arg:"" help:"Topic."`
+	timerFilter
+	Shift     string `xor:"move" required:"" placeholder:"+1h" help:"Later by this, or earlier: --shift=-5m."`
+	At        string `xor:"move" required:"" placeholder:"TIME" help:"To this time, all of them."`
+	NotBefore string `xor:"move" required:"" placeholder:"TIME" help:"To this time what would come earlier."`
+}
+
+func (*ctlRescheduleCmd) Examples() string {
+	return `carillon ctl reschedule orders --label tenant:7 --shift +1h
+carillon ctl reschedule orders --all --not-before 2027-01-01T06:00:00Z`
+}
+
+func (r *ctlRescheduleCmd) Run(ctl *ctlCmd, term *terminal) error {
+	o := &object{}
+	if err := r.write(o); err != nil {
+		return err
+	}
+	o.text("shift", r.Shift)
+	o.text("at", r.At)
+	o.text("not_before", r.NotBefore)
+	return ctl.showChanged(term, call{method: http.MethodPost, path: apiPath("topics", r.Topic, "reschedule"), body: o.bytes()})
+}

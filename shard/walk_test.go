@@ -1,0 +1,131 @@
+package shard
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestWalk holds walks against the model: on a table that stands still they find what a query selects, each once.
+func TestWalk(t *testing.T) {
+	g := newRig(t, rand.New(rand.NewPCG(5, 22)).IntN)
+	for range 300 {
+		g.turn()
+	}
+	for _, q := range []Query{
+		{States: 1<<Scheduled | 1<<Leased},
+		{States: 1 << Scheduled, FromMs: g.now, ToMs: g.now + 60_000},
+		{States: 1<<Scheduled | 1<<Leased, Labels: []string{"label1"}, IDPrefix: "timer"},
+		{States: 1 << Dead, ByEnd: true, Reason: Expired},
+	} {
+		q.Topic = 1
+		want := map[string]bool{}
+		for _, x := range g.model.all {
+			if _, ok := modelSelects(&q, x); ok {
+				want[fmt.Sprint(x.ID, "/", x.Version)] = true
+			}
+		}
+		var marks []Mark
+		at := Waypoint{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
+		for !at.Done() {
+			marks = append(marks, g.table.walk(&q, &at, 7, 3, nil)...)
+		}
+		for _, m := range marks {
+			key := fmt.Sprint(m.ID, "/", m.Version)
+			if !want[key] {
+				t.Errorf("%+v: %s is met twice, or not selected", q, key)
+			}
+			delete(want, key)
+			if x := g.model.last(1, m.ID); !q.ByEnd && (x.DueMs != m.DueMs || x.State == Scheduled && x.NextMs != m.NextMs || m.Leased != (x.State == Leased)) {
+				t.Errorf("mark %+v of %+v", m, x.Timer)
+			}
+		}
+		if len(want) > 0 {
+			t.Errorf("%+v: %v were not met", q, want)
+		}
+	}
+}
+
+// TestWalkMeetsEachTimerOnce: whatever happens between the steps, no timer is met twice, what came later is not met, and what
+// was selected all the time is met.
+func TestWalkMeetsEachTimerOnce(t *testing.T) {
+	g := newRig(t, rand.New(rand.NewPCG(7, 1)).IntN)
+	for range 200 {
+		g.turn()
+	}
+	scheduled := func() map[uint64]bool {
+		seqs := map[uint64]bool{}
+		for _, x := range g.model.all {
+			if x.Topic == 1 && !x.State.Over() {
+				seqs[x.Seq] = true
+			}
+		}
+		return seqs
+	}
+	q := Query{Topic: 1, States: 1<<Scheduled | 1<<Leased}
+	for range 20 {
+		always := scheduled()
+		at := Waypoint{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
+		last := at.Seq
+		met := map[uint64]bool{}
+		for !at.Done() {
+			for _, m := range g.table.walk(&q, &at, 5, 2, nil) {
+				h, ok := g.table.Lookup(1, m.ID)
+				if !ok {
+					t.Fatalf("%s was met and is not there", m.ID)
+				}
+				seq := g.table.slab.at(h).seq()
+				if met[seq] || seq > last {
+					t.Errorf("timer %d is met again, or came after %d", seq, last)
+				}
+				met[seq] = true
+			}
+			g.turn()
+			now := scheduled()
+			for seq := range always {
+				if !now[seq] {
+					delete(always, seq)
+				}
+			}
+		}
+		for seq := range always {
+			if !met[seq] {
+				t.Errorf("timer %d was there all the time and was not met", seq)
+			}
+		}
+	}
+}
+
+// TestHostWalk goes through the host: a held lease shows as scheduled, a started one as leased, and slices do not tear the walk.
+func TestHostWalk(t *testing.T) {
+	r := newStand(t, nil)
+	for i := range 300 {
+		r.add(fmt.Sprint("t", i), time.Hour)
+	}
+	r.add("running", 0)
+	var ids []string
+	steps := 0
+	r.blocking(func() {
+		q := &Query{Topic: 1, States: 1<<Scheduled | 1<<Leased, Limit: 7}
+		for at := (Waypoint{}); !at.Done(); steps++ {
+			marks, next, err := r.host.Walk(t.Context(), 1, q, at)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for _, m := range marks {
+				ids = append(ids, m.ID)
+				if m.Leased != (m.ID == "running") {
+					t.Errorf("%+v", m)
+				}
+			}
+			at = next
+		}
+	})
+	slices.Sort(ids)
+	if n := len(slices.Compact(ids)); n != 301 || len(ids) != 301 || steps < 301/7 {
+		t.Errorf("%d timers, %d of them different, in %d steps", len(ids), n, steps)
+	}
+}

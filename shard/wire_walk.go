@@ -1,0 +1,93 @@
+package shard
+
+import "encoding/binary"
+
+// minWireMark is the least that a mark takes: length of the id, version, flags, two times.
+const minWireMark = 5
+
+const markLeased = 1 // a flag of a mark
+
+// AppendWalk encodes a step of a walk on one shard.
+func AppendWalk(dst []byte, id ID, q *Query, at Waypoint) []byte {
+	var begun byte
+	if at.Begun {
+		begun = 1
+	}
+	dst = append(dst, wireVersion, begun)
+	dst = binary.AppendUvarint(dst, uint64(at.From))
+	dst = binary.AppendUvarint(dst, uint64(at.High))
+	dst = binary.AppendUvarint(dst, at.Seq)
+	return AppendQuery(dst, id, q)
+}
+
+// DecodeWalk decodes what AppendWalk wrote.
+func DecodeWalk(b []byte) (id ID, q *Query, at Waypoint, err error) {
+	r := openWire(b)
+	at = r.waypoint()
+	if err := r.err(); err != nil {
+		return 0, nil, Waypoint{}, err
+	}
+	id, q, err = DecodeQuery(r.b)
+	return id, q, at, err
+}
+
+func (r *reader) waypoint() (at Waypoint) {
+	begun := r.byte()
+	if begun > 1 {
+		r.fail("a walk that has begun otherwise")
+	}
+	at.Begun = begun == 1
+	at.From = Handle(r.number(1<<32-1, "slot"))
+	at.High = Handle(r.number(1<<32-1, "slot"))
+	at.Seq = r.uvarint()
+	return at
+}
+
+// AppendMarks encodes what a step met and where the next one begins.
+func AppendMarks(dst []byte, marks []Mark, next Waypoint) []byte {
+	var begun byte
+	if next.Begun {
+		begun = 1
+	}
+	dst = append(dst, wireVersion, faultNone, begun)
+	dst = binary.AppendUvarint(dst, uint64(next.From))
+	dst = binary.AppendUvarint(dst, uint64(next.High))
+	dst = binary.AppendUvarint(dst, next.Seq)
+	dst = binary.AppendUvarint(dst, uint64(len(marks)))
+	for i := range marks {
+		m := &marks[i]
+		var flags byte
+		if m.Leased {
+			flags |= markLeased
+		}
+		dst = appendBlock(dst, m.ID)
+		dst = binary.AppendUvarint(dst, uint64(m.Version))
+		dst = append(dst, flags)
+		dst = binary.AppendVarint(dst, m.DueMs)
+		dst = binary.AppendVarint(dst, m.NextMs)
+	}
+	return dst
+}
+
+// DecodeMarks decodes what AppendMarks or AppendFailure wrote.
+func DecodeMarks(b []byte) (marks []Mark, next Waypoint, err error) {
+	r, err := answered(b)
+	if err != nil {
+		return nil, Waypoint{}, err
+	}
+	next = r.waypoint()
+	for n := r.count(maxScan, minWireMark, "marks"); n > 0 && r.fault == ""; n-- {
+		m := Mark{ID: string(r.block(maxID, "id")), Version: uint32(r.number(1<<32-1, "version"))}
+		flags := r.byte()
+		if flags&^markLeased != 0 {
+			r.fail("unknown flags of a mark")
+		}
+		m.Leased = flags&markLeased != 0
+		m.DueMs, m.NextMs = r.varint(), r.varint()
+		marks = append(marks, m)
+	}
+	if err := r.close(); err != nil {
+		return nil, Waypoint{}, err
+	}
+	return marks, next, nil
+}

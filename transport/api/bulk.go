@@ -1,0 +1,233 @@
+package api
+
+import (
+	"slices"
+	"strings"
+
+	"carillon/shard"
+)
+
+// bulk is the body of a change to all timers that a filter selects.
+type bulk struct {
+	query shard.Query
+	move  move
+}
+
+// move is where a reschedule takes a timer.
+type move struct {
+	by      field // fShift, fAt, fAtMs or fNotBefore; 0: it is no reschedule
+	shiftMs int64
+	ms      int64 // at, at_ms, not_before
+}
+
+// Fields of a bulk change's body; fAt and fAtMs are those of a timer.
+const (
+	fFilter field = 1 << (40 + iota)
+	fAll
+	fShift
+	fNotBefore
+
+	moveFields = fShift | fAt | fAtMs | fNotBefore
+)
+
+var bulkFields = []struct {
+	name string
+	bit  field
+}{{"filter", fFilter}, {"all", fAll}, {"shift", fShift}, {"at", fAt}, {"at_ms", fAtMs}, {"not_before", fNotBefore}}
+
+func bulkField(name []byte, reschedule bool) (bit field, names []string) {
+	for _, f := range bulkFields {
+		if !reschedule && f.bit&moveFields != 0 {
+			break
+		}
+		if names = append(names, f.name); f.name == string(name) {
+			return f.bit, names
+		}
+	}
+	return 0, names
+}
+
+// bulk reads {"filter", "all"} and, for a reschedule, one of "shift", "at", "at_ms", "not_before".
+func (r *reader) bulk(reschedule bool) *bulk {
+	b := &bulk{}
+	b.query.States = 1<<shard.Scheduled | 1<<shard.Leased
+	var given field
+	filtered, all := false, false
+	n := r.open('{', "body")
+	for ; r.more(n, '}'); n++ {
+		name := r.key()
+		f, names := bulkField(name, reschedule)
+		if f == 0 && r.err == nil {
+			r.fail(unknown(name, names))
+		}
+		if r.err != nil || !r.first(&given, f, "", name) {
+			return b
+		}
+		switch f {
+		case fFilter:
+			filtered = r.timerFilter(&b.query)
+		case fAll:
+			all = r.boolean("all")
+		default:
+			b.move = r.move(f)
+		}
+	}
+	r.end()
+	switch moves := given & moveFields; {
+	case r.err != nil:
+	case reschedule && moves == 0:
+		r.fail(bad(badTime, "a time is required: one of shift, at, at_ms, not_before"))
+	case moves&(moves-1) != 0:
+		r.fail(bad(badTime, "give one of shift, at, at_ms, not_before, not several"))
+	case !filtered && !all:
+		r.fail(bad(badRequest, `give a filter that is not empty, or "all": true`))
+	}
+	return b
+}
+
+func (r *reader) move(f field) move {
+	m := move{by: f}
+	switch f {
+	case fShift:
+		var ok bool
+		m.shiftMs, ok = parseSpan(r.timeText("shift"))
+		if !ok || m.shiftMs == 0 {
+			r.fail(bad(badTime, `shift: must be a Go duration other than 0, like "+1h" or "-5m"`))
+		}
+	case fNotBefore:
+		m.ms = r.instantOrMs("not_before")
+	default:
+		m.ms = r.when(f).ms
+	}
+	return m
+}
+
+var timerFilterNames = []string{"state", "due_from", "due_to", "label", "id_prefix"}
+
+// timerFilter reads {"state", "due_from", "due_to", "label", "id_prefix"}; given is false for one that says nothing.
+func (r *reader) timerFilter(q *shard.Query) (given bool) {
+	var seen field
+	n := r.open('{', "filter")
+	for ; r.more(n, '}'); n++ {
+		name := string(r.key())
+		at := slices.Index(timerFilterNames, name)
+		if at < 0 && r.err == nil {
+			r.fail(unknown([]byte(name), timerFilterNames))
+		}
+		if r.err != nil || !r.first(&seen, 1<<at, "filter.", []byte(name)) {
+			return false
+		}
+		switch name {
+		case "state":
+			q.States = r.pendingStates()
+			given = true
+		case "due_from":
+			q.FromMs = max(q.FromMs, r.instantOrMs("filter.due_from"))
+			given = true
+		case "due_to":
+			if q.ToMs = r.instantOrMs("filter.due_to"); q.ToMs == 0 {
+				q.FromMs, q.ToMs = 1, 1 // as in window
+			}
+			given = true
+		case "label":
+			q.Labels = r.labelOrLabels("filter.label")
+			given = given || len(q.Labels) > 0
+		case "id_prefix":
+			if q.IDPrefix = r.text("filter.id_prefix"); !validIDPrefix(q.IDPrefix) {
+				r.fail(bad(badName, "filter.id_prefix: is nothing that an id can start with"))
+			}
+			given = given || q.IDPrefix != ""
+		}
+	}
+	return given
+}
+
+// pendingStates reads a comma list, or a list, of the states in which a timer can be changed.
+func (r *reader) pendingStates() (set uint8) {
+	var names []string
+	if r.err == nil && r.peek() == '[' {
+		r.open('[', "filter.state")
+		for n := 0; r.more(n, ']'); n++ {
+			names = append(names, r.text("filter.state"))
+		}
+	} else {
+		names = strings.Split(r.text("filter.state"), ",")
+	}
+	for _, name := range names {
+		switch name {
+		case "scheduled":
+			set |= 1 << shard.Scheduled
+		case "leased":
+			set |= 1 << shard.Leased
+		default:
+			r.fail(bad(badRequest, "filter.state: must be scheduled or leased, or both; what has ended cannot be changed"))
+		}
+	}
+	if set == 0 {
+		r.fail(bad(badRequest, "filter.state: names no state"))
+	}
+	return set
+}
+
+func (rq *request) cancelTimers() *problem     { return rq.changeTimers(false) }
+func (rq *request) rescheduleTimers() *problem { return rq.changeTimers(true) }
+
+// changeTimers cancels or moves what the body selects.
+func (rq *request) changeTimers(reschedule bool) *problem {
+	if _, p := rq.mediaType(); p != nil {
+		return p
+	}
+	r := rq.reader()
+	b := r.bulk(reschedule)
+	if r.err != nil {
+		return r.err
+	}
+	nowMs := rq.s.nowMs()
+	latest := addMs(nowMs, rq.s.cfg.Limits.Horizon.Milliseconds())
+	if b.move.ms > latest || b.move.shiftMs > rq.s.cfg.Limits.Horizon.Milliseconds() {
+		return failf(422, "beyond_horizon", "the time is more than %d years ahead", int(rq.s.cfg.Limits.Horizon/(365*day)))
+	}
+	topic, p := rq.findTopic(false)
+	if p != nil {
+		return p
+	}
+	b.query.Topic, b.query.WithoutPayload = topic.ID, true
+	plan := cancelPlan(topic.ID)
+	if reschedule {
+		plan = b.move.plan(topic.ID, latest)
+	}
+	return rq.sweep(topic, &b.query, plan)
+}
+
+// cancelPlan cancels what the sweep saw, and no other version of it.
+func cancelPlan(topic shard.TopicID) plan {
+	return func(m *shard.Mark) (*shard.Command, verdict) {
+		return &shard.Command{Kind: shard.Cancel, Topic: topic, ID: m.ID, IfMatch: m.Version}, change
+	}
+}
+
+// plan moves a timer from when its next attempt is: for one that has failed before, the postponement comes on top of its backoff.
+func (v move) plan(topic shard.TopicID, latestMs int64) plan {
+	return func(m *shard.Mark) (*shard.Command, verdict) {
+		if m.Leased {
+			return nil, skip
+		}
+		to := v.ms
+		switch v.by {
+		case fShift:
+			if to = max(0, addMs(m.NextMs, v.shiftMs)); to > latestMs {
+				return nil, skip
+			}
+		case fNotBefore:
+			if m.NextMs >= to {
+				return nil, leave
+			}
+		default:
+			if m.NextMs == to && m.DueMs == to {
+				return nil, leave // also what makes repeating cheap
+			}
+		}
+		patch := &shard.Patch{Due: true, Spec: shard.Spec{DueMs: to}}
+		return &shard.Command{Kind: shard.Modify, Topic: topic, ID: m.ID, IfMatch: m.Version, Patch: patch}, change
+	}
+}

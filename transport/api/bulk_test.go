@@ -1,0 +1,232 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/shard"
+)
+
+// fill adds n timers, t000 …, due from now + 1 h a minute apart, every third labelled, as one batch.
+func (h *harness) fill(n int) {
+	h.t.Helper()
+	h.do("PUT", orders, `{"callback":{"url":"http://a.example/"}}`)
+	var ops []string
+	for i := range n {
+		label := ""
+		if i%3 == 0 {
+			label = `,"labels":["third","n=` + fmt.Sprint(i%2) + `"]`
+		}
+		ops = append(ops, fmt.Sprintf(`{"op":"add","id":"t%03d","at_ms":%d%s}`, i, noonMs+3_600_000+60_000*int64(i), label))
+	}
+	h.do("POST", batches+"?brief=true", `{"ops":[`+strings.Join(ops, ",")+`]}`).want(200)
+}
+
+func (h *harness) bulk(what, body string, matched, changed, skipped int) {
+	h.t.Helper()
+	h.do("POST", orders+"/"+what, body).want(200).has("matched", fmt.Sprint(matched), "changed", fmt.Sprint(changed), "skipped", fmt.Sprint(skipped))
+}
+
+func TestBulkCancel(t *testing.T) {
+	h := newHarness(t)
+	h.fill(60)
+	h.engine.set("orders", "t003", func(t *shard.Timer) { t.State, t.Attempts = shard.Leased, 1 })
+	h.engine.set("orders", "t004", func(t *shard.Timer) { t.State = shard.Done })
+	h.engine.set("orders", "t005", func(t *shard.Timer) { t.State, t.Attempts = shard.Leased, 1 })
+	h.bulk("cancel", `{"filter":{"label":"third"}}`, 20, 19, 1)
+	h.do("GET", timers+"/t003", "").has("state", `"leased"`, "cancel_requested", "true") // as DELETE: no further call starts
+	h.do("GET", timers+"/t000", "").has("state", `"cancelled"`)
+	h.bulk("cancel", `{"filter":{"label":["third","n=1"]}}`, 1, 0, 1) // again: only what is still running
+	h.bulk("cancel", fmt.Sprintf(`{"filter":{"due_from":%d,"due_to":"2026-06-01T13:12:00.001Z","state":"scheduled"}}`, noonMs+3_600_000+10*60_000), 2, 2, 0)
+	h.bulk("cancel", `{"filter":{"id_prefix":"t05"},"all":true}`, 7, 7, 0)
+	h.bulk("cancel", `{"filter":{"due_to":0}}`, 0, 0, 0)
+	h.bulk("cancel", `{"filter":{"state":["leased"]}}`, 2, 0, 2)
+	h.bulk("cancel", `{"all":true}`, 31, 29, 2)
+	h.bulk("cancel", `{"all":true,"filter":{}}`, 2, 0, 2)
+	h.do("GET", orders, "").has("counts.scheduled", "0", "counts.leased", "2")
+}
+
+func TestBulkReschedule(t *testing.T) {
+	h := newHarness(t)
+	h.fill(30)
+	due := func(id string, ms int64) {
+		t.Helper()
+		h.do("GET", timers+"/"+id, "").has("due_ms", fmt.Sprint(ms), "next_attempt_ms", fmt.Sprint(ms))
+	}
+	const first = noonMs + 3_600_000
+	h.engine.set("orders", "t001", func(t *shard.Timer) { t.State = shard.Leased })
+	h.bulk("reschedule", `{"all":true,"shift":"+1h"}`, 30, 29, 1)
+	due("t000", first+3_600_000)
+	due("t029", first+3_600_000+29*60_000)
+	h.do("GET", timers+"/t001", "").has("due_ms", fmt.Sprint(first+60_000), "version", "1")
+	h.bulk("reschedule", `{"filter":{"id_prefix":"t02"},"shift":"-90m"}`, 10, 10, 0)
+	due("t020", first-1_800_000+20*60_000)
+	// One that has failed waits for its next attempt: that is what is moved.
+	h.engine.set("orders", "t002", func(t *shard.Timer) { t.Attempts, t.NextMs = 1, noonMs+7_200_000_0 })
+	h.bulk("reschedule", `{"filter":{"id_prefix":"t002"},"shift":"1h"}`, 1, 1, 0)
+	due("t002", noonMs+7_200_000_0+3_600_000)
+
+	const target = first + 40*3_600_000
+	h.bulk("reschedule", fmt.Sprintf(`{"filter":{"label":"third"},"at_ms":%d}`, target), 10, 10, 0)
+	h.bulk("reschedule", fmt.Sprintf(`{"filter":{"label":"third"},"at":"%s"}`, time.UnixMilli(target).UTC().Format("2006-01-02T15:04:05.000Z")), 10, 0, 0)
+	h.do("GET", timers+"/t003", "").has("version", "3") // repeating changed nothing
+	h.bulk("reschedule", fmt.Sprintf(`{"filter":{"state":"scheduled"},"not_before":%d}`, target-1), 29, 19, 0)
+	due("t004", target-1)
+	due("t003", target)
+	// What would pass the horizon stays; what would come before 1970 is due at once.
+	h.do("PUT", timers+"/far", `{"at":"2036-05-30T00:00:00Z"}`).want(201)
+	h.bulk("reschedule", `{"filter":{"id_prefix":"far"},"shift":"1000h"}`, 1, 0, 1)
+	h.bulk("reschedule", `{"filter":{"id_prefix":"t004"},"shift":"-1000000h"}`, 1, 1, 0)
+	h.do("GET", timers+"/t004", "").has("due_ms", "0")
+}
+
+// Between the walk and the command a timer changes, ends, or begins: it is judged as it is then.
+func TestBulkJudgesAnew(t *testing.T) {
+	h := newHarness(t)
+	h.fill(4)
+	once := true
+	h.engine.beforeDo = func() {
+		if once {
+			once = false
+			h.engine.set("orders", "t000", func(t *shard.Timer) { t.Version++; t.Labels = append(t.Labels, "kept") })
+			h.engine.set("orders", "t001", func(t *shard.Timer) { t.Version++; t.DueMs, t.NextMs = noonMs+9_000_000, noonMs+9_000_000 })
+			h.engine.set("orders", "t002", func(t *shard.Timer) { t.State = shard.Done })
+			h.engine.set("orders", "t003", func(t *shard.Timer) { t.State = shard.Leased })
+		}
+	}
+	h.bulk("reschedule", fmt.Sprintf(`{"filter":{"due_to":%d},"shift":"1m"}`, noonMs+5_000_000), 2, 1, 1)
+	h.do("GET", timers+"/t000", "").has("version", "3", "due_ms", fmt.Sprint(noonMs+3_660_000), "labels.2", `"kept"`)
+	h.do("GET", timers+"/t001", "").has("version", "2")
+}
+
+// unsureEngine does the n-th batch and says that it does not know.
+type unsureEngine struct {
+	*fakeEngine
+	err  error
+	left int
+	done bool // whether it does the batch first
+}
+
+func (e *unsureEngine) DoAll(ctx context.Context, ops []Op) {
+	fail := e.left > 0
+	if !fail || e.done {
+		e.fakeEngine.DoAll(ctx, ops)
+	}
+	if fail {
+		e.left--
+		for i := range ops {
+			ops[i].Result, ops[i].Err = shard.Result{}, e.err
+		}
+	}
+}
+
+// A shift whose answer was lost is not done twice, whether it was done or not.
+func TestBulkShiftsOnce(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		done bool
+	}{{shard.ErrUnknown, true}, {shard.ErrUnknown, false}, {shard.ErrNoLeader, false}, {shard.ErrOverloaded, false}} {
+		e := &unsureEngine{err: c.err, done: c.done}
+		h := newHarness(t, func(cfg *Config) { e.fakeEngine = cfg.Engine.(*fakeEngine); cfg.Engine = e })
+		h.fill(20)
+		e.left = 5
+		h.bulk("reschedule", `{"all":true,"shift":"1h"}`, 20, 20, 0)
+		h.do("GET", timers+"/t007", "").has("due_ms", fmt.Sprint(noonMs+7_200_000+7*60_000), "version", "2")
+	}
+}
+
+// A shard that is gone for longer than a sweep waits ends it with what it is, and a sweep has its time.
+func TestBulkGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newFakeEngine(time.Now)
+		s, err := New(Config{Engine: e, Clock: time.Now, Limits: Limits{SweepTime: 3 * time.Second}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		topic, _, _ := e.PutTopic(t.Context(), "orders", &shard.Policy{})
+		rq := &request{s: s}
+		e.err = shard.ErrNoLeader
+		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, cancelPlan(topic.ID)); p == nil || p.status != 503 || !strings.Contains(p.detail, "time for one sweep") {
+			t.Errorf("%+v", p)
+		}
+		s.cfg.Limits.SweepTime = time.Hour
+		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, cancelPlan(topic.ID)); p == nil || p.code != "no_leader" {
+			t.Errorf("%+v", p)
+		}
+		e.err = errors.New("something else")
+		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, cancelPlan(topic.ID)); p == nil || p.code != unavailable || p.cause == nil {
+			t.Errorf("%+v", p)
+		}
+		e.err = shard.ErrNoLeader
+		time.AfterFunc(time.Second, s.end)
+		begin := time.Now()
+		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, cancelPlan(topic.ID)); p == nil || !strings.Contains(p.detail, "stopping") || time.Since(begin) > 2*time.Second {
+			t.Errorf("%+v after %s", p, time.Since(begin))
+		}
+		for range sweepsAtOnce {
+			s.sweeps <- struct{}{}
+		}
+		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, cancelPlan(topic.ID)); p == nil || p.code != "overloaded" {
+			t.Errorf("%+v", p)
+		}
+		s.stop()
+	})
+}
+
+func TestBulkStrictness(t *testing.T) {
+	h := newHarness(t)
+	h.fill(3)
+	const cancel, reschedule = orders + "/cancel", orders + "/reschedule"
+	var cases []refused
+	for body, code := range map[string]string{
+		``: badJSON, `{}`: badRequest, `{"all":false}`: badRequest, `{"filter":{}}`: badRequest, `{"filter":{"label":[]}}`: badRequest, `{"filter":{"id_prefix":""}}`: badRequest,
+		`{"filter":{"state":"done"}}`: badRequest, `{"filter":{"state":[]}}`: badRequest, `{"filter":{"state":""}}`: badRequest, `{"filter":{"state":1}}`: badRequest,
+		`{"filter":{"label":"a b"}}`: badRequest, `{"filter":{"id_prefix":"a/b"}}`: badName, `{"filter":{"due_to":"x"}}`: badTime, `{"filter":{"due_from":-1}}`: badTime,
+		`{"filter":{"due":1}}`: unknownField, `{"filter":{"limit":1}}`: unknownField, `{"filter":{"label":"a","label":"b"}}`: badJSON, `{"filter":null}`: badRequest, `{"filter":[]}`: badRequest,
+		`{"all":null}`: badRequest, `{"All":true}`: unknownField, `{"all":true,"all":true}`: badJSON, `{"all":true} x`: badJSON, `{"ids":["a"]}`: unknownField,
+	} {
+		cases = append(cases, refused{method: "POST", target: cancel, body: body, status: 400, code: code})
+	}
+	cases = append(cases, refused{method: "POST", target: cancel, body: `{"all":true,"shift":"1h"}`, status: 400, code: unknownField})
+	for body, code := range map[string]string{
+		`{"all":true}`: badTime, `{"all":true,"shift":"1h","at_ms":1}`: badTime, `{"all":true,"shift":"0s"}`: badTime, `{"all":true,"shift":"x"}`: badTime, `{"all":true,"shift":3600}`: badTime,
+		`{"all":true,"at":"noon"}`: badTime, `{"all":true,"at_ms":"1"}`: badTime, `{"all":true,"at_ms":-1}`: badTime, `{"all":true,"not_before":"later"}`: badTime, `{"all":true,"delay":"1h"}`: unknownField,
+		`{"shift":"1h"}`: badRequest, `{"all":true,"shift":"1h","shift":"1h"}`: badJSON, `{"all":true,"at":null}`: badTime,
+	} {
+		cases = append(cases, refused{method: "POST", target: reschedule, body: body, status: 400, code: code})
+	}
+	cases = append(cases,
+		refused{method: "POST", target: reschedule, body: `{"all":true,"shift":"900000h"}`, status: 422, code: "beyond_horizon"},
+		refused{method: "POST", target: reschedule, body: `{"all":true,"at":"2100-01-01T00:00:00Z"}`, status: 422, code: "beyond_horizon"},
+		refused{method: "POST", target: "/v1/topics/nosuch/cancel", body: `{"all":true}`, status: 404, code: unknownTopic},
+		refused{method: "POST", target: cancel + "?all=true", body: `{}`, status: 400, code: badRequest},
+		refused{method: "POST", target: cancel, body: `{"all":true}`, headers: []string{"Content-Type: text/plain"}, status: 415, code: "unsupported_media_type"},
+		refused{method: "PUT", target: cancel, body: `{}`, status: 405, code: "method_not_allowed"})
+	checkRefused(t, h, cases)
+}
+
+func TestBulkScopes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	authFile(t, path, "adder add '*'", "canceller cancel '*'", "reader read '*'")
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.Auth = auth })
+	for target, may := range map[string]string{"/cancel": "canceller", "/reschedule": "adder"} {
+		for _, who := range []string{"adder", "canceller", "reader"} {
+			want := http.StatusForbidden
+			if who == may {
+				want = http.StatusBadRequest // it got as far as the body
+			}
+			h.do("POST", orders+target, `{}`, "Authorization: Bearer "+who).want(want)
+		}
+	}
+}
