@@ -37,6 +37,7 @@ var soleImporter = map[string]string{
 	"github.com/hashicorp/memberlist":  "ring/memberlist.go",
 	"github.com/buraksezer/consistent": "ring/consistent.go",
 	"github.com/sony/gobreaker/v2":     "transport/callback/breaker.go",
+	"github.com/netresearch/go-cron":   "shard/calendar.go",
 }
 
 // clockless folders take the time as an argument; of their product code only files named clock.go read a clock, and

@@ -72,7 +72,7 @@ func newMetrics(host func() *shard.Host, pool *callback.Pool) *metrics {
 func (m *metrics) Command(kind shard.Kind, code shard.Code) {
 	switch kind {
 	case shard.Add, shard.Put:
-		if code == shard.Created || code == shard.OK {
+		if code == shard.Created || code == shard.OK || code == shard.Merged {
 			m.adds.Inc()
 		}
 	case shard.Modify, shard.Fire:

@@ -45,8 +45,10 @@ func (t *Table) applyItem(it *items) Result {
 		return t.lease(it.handle, it.seq, it.rev, it.durMs)
 	case itemAcks, itemOutcome:
 		return t.outcome(&it.outcome)
-	case itemExpire:
-		return t.expire(it.handle, it.seq, it.rev, it.untilMs)
+	case itemExpire, itemExpireAgain:
+		return t.expire(it.handle, it.seq, it.rev, it.untilMs, it.againMs)
+	case itemSkip:
+		return t.skipTo(it.handle, it.seq, it.rev, it.againMs)
 	case itemForget:
 		return t.forgetDead(it.handle, it.seq)
 	case itemTakeover:
@@ -122,7 +124,7 @@ func (t *Table) lease(h Handle, seq uint64, rev uint32, durMs int64) Result {
 }
 
 // expire gives up a scheduled timer whose time to start has passed.
-func (t *Table) expire(h Handle, seq uint64, rev uint32, retainUntilMs int64) Result {
+func (t *Table) expire(h Handle, seq uint64, rev uint32, retainUntilMs, againMs int64) Result {
 	s := t.live(h, seq)
 	if s == nil || s.state() != Scheduled || s.rev != rev {
 		return Result{Code: Skipped, Handle: h}
@@ -130,6 +132,7 @@ func (t *Table) expire(h Handle, seq uint64, rev uint32, retainUntilMs int64) Re
 	s = t.touch(h)
 	t.kill(h, s, Expired, t.clockMs, retainUntilMs)
 	t.settle(h, s)
+	t.continueSeries(h, againMs)
 	return Result{Code: OK, Handle: h}
 }
 

@@ -30,15 +30,24 @@ func (t *Table) add(c *change, f *facts) Result {
 	s := t.slab.at(h)
 	v := t.view(s.ref)
 	same := v.content == c.content || planted("any-content-is-the-same")
+	merges := c.merge != MergeReject
 	switch s.state() {
-	case Scheduled, Leased:
-		if same {
+	case Scheduled:
+		switch {
+		case merges:
+			return t.merge(c, f, h)
+		case same:
 			return Result{Code: Same, Handle: h}
 		}
-		if s.state() == Leased {
-			return Result{Code: InFlight, Handle: h}
-		}
 		return Result{Code: Exists, Handle: h}
+	case Leased:
+		switch {
+		case same && (!merges || c.flags&commandAbsolute != 0): // an add with an instant can be repeated safely, by any rule
+			return Result{Code: Same, Handle: h}
+		case merges:
+			return t.succeed(c, f, h)
+		}
+		return Result{Code: InFlight, Handle: h}
 	}
 	recent := t.clockMs-t.runs.at(s.run).nextEnd <= finishedKeepMs
 	if same && recent && c.flags&commandAbsolute != 0 {
@@ -72,16 +81,26 @@ func (t *Table) put(c *change, f *facts) Result {
 		return t.createOver(c, f, h)
 	}
 	s = t.touch(h)
+	t.replace(h, s, &v, c, f, c.spec.dueMs)
+	t.settle(h, s)
+	return Result{Code: OK, Handle: h}
+}
+
+// replace gives a touched, scheduled timer all that a command says, as its next version. v views its blob.
+func (t *Table) replace(h Handle, s *slot, v *blob, c *change, f *facts, dueMs int64) {
+	t.rewriteWhole(h, s, v, c, f)
+	t.turn(h, s, Scheduled, dueMs)
+}
+
+// rewriteWhole is replace without the schedule.
+func (t *Table) rewriteWhole(h Handle, s *slot, v *blob, c *change, f *facts) {
 	t.freeRun(h, s)
 	s.setAttempts(0)
 	v.version++
 	v.content, v.updatedMs, v.rest = c.content, t.clockMs, c.spec.rest
-	v.flags &^= blobNoExpiry
-	t.rewrite(h, s, &v, c.spec.callback)
+	v.begin(f.repeats)
+	t.rewrite(h, s, v, c.spec.callback)
 	s.setPriority(f.priority)
-	t.turn(h, s, Scheduled, c.spec.dueMs)
-	t.settle(h, s)
-	return Result{Code: OK, Handle: h}
 }
 
 // rewrite gives a touched timer a new blob. v may view the old one.
@@ -123,16 +142,23 @@ func (t *Table) createOver(c *change, f *facts, old Handle) Result {
 
 // makeTimer fills a new slot, which stays touched.
 func (t *Table) makeTimer(c *change, f *facts, version uint32) (Handle, *slot) {
+	v := blob{
+		target: t.targets.intern(&t.blobs, c.spec.callback), tag: c.tag, content: c.content, version: version,
+		createdMs: t.clockMs, updatedMs: t.clockMs, id: c.id, rest: c.spec.rest,
+	}
+	v.begin(f.repeats)
+	return t.makeBlob(c.topic, &v, f.priority, debounced(c.merge, c.spec.dueMs, t.clockMs, c.maxWait))
+}
+
+// makeBlob fills a new slot, which stays touched.
+func (t *Table) makeBlob(topic TopicID, v *blob, priority uint8, dueMs int64) (Handle, *slot) {
 	h, s := t.newSlot()
 	t.seq++
 	s.setSeq(t.seq)
-	s.topic = t.topics.retain(c.topic)
-	s.ref = t.putBlob(h, &blob{
-		target: t.targets.intern(&t.blobs, c.spec.callback), tag: c.tag, content: c.content, version: version,
-		createdMs: t.clockMs, updatedMs: t.clockMs, id: c.id, rest: c.spec.rest,
-	})
-	s.setPriority(f.priority)
-	t.turn(h, s, Scheduled, c.spec.dueMs)
+	s.topic = t.topics.retain(topic)
+	s.ref = t.putBlob(h, v)
+	s.setPriority(priority)
+	t.turn(h, s, Scheduled, dueMs)
 	return h, s
 }
 
@@ -176,6 +202,12 @@ func (t *Table) patch(h Handle, s *slot, v *blob, p *Patch) {
 	if p.Expiry {
 		v.flags &^= blobNoExpiry
 	}
+	if p.Repeat {
+		v.flags, v.occurrence = v.flags&^blobSeries, 0
+		if spec.Repeat != nil {
+			v.flags, v.occurrence = v.flags|blobSeries, 1
+		}
+	}
 	v.version++
 	v.updatedMs = t.clockMs
 	t.scratch = appendCallback(t.scratch[:0], &spec.Callback)
@@ -215,6 +247,7 @@ func (t *Table) cancel(c *change) Result {
 	s = t.touch(h)
 	if leased {
 		s.mark(cancelMark, true)
+		t.dropSuccessor(h, t.runs.at(s.run))
 	} else {
 		t.end(h, s, Cancelled, t.clockMs)
 	}

@@ -18,9 +18,15 @@ func (t *Table) outcome(o *Outcome) Result {
 		return Result{Code: Skipped, Handle: o.Handle}
 	}
 	s = t.touch(o.Handle)
+	successor := t.takeSuccessor(s)
 	t.record(o, s)
 	t.conclude(o, s)
 	t.settle(o.Handle, s)
+	if successor != 0 {
+		t.promote(o.Handle, successor)
+	} else {
+		t.continueSeries(o.Handle, o.AgainMs)
+	}
 	return Result{Code: OK, Handle: o.Handle}
 }
 

@@ -20,7 +20,12 @@ const (
 	itemExpire
 	itemForget
 	itemHash
+	itemExpireAgain = 20 // as itemExpire, and a next occurrence
+	itemSkip        = 21
 )
+
+// outcomeAgain is added to an outcome's kind when a next occurrence follows.
+const outcomeAgain = 0x40
 
 // maxRun is the most items of one run.
 const maxRun = 1<<16 - 1
@@ -50,6 +55,8 @@ type Outcome struct {
 	// Reason and RetainUntilMs (when the dead letter may be forgotten) go with Kill.
 	Reason        Reason
 	RetainUntilMs int64
+	// AgainMs goes with Ack and Kill of a timer that repeats: when its next occurrence is due; 0 = there is none.
+	AgainMs int64
 }
 
 // Batch builds the data of one raft entry: all that happens to a shard in one turn of its leader. The zero
@@ -148,7 +155,7 @@ func (b *Batch) Lease(durMs int64, h Handle, seq uint64, rev uint32) int {
 
 // Outcome ends a lease.
 func (b *Batch) Outcome(o *Outcome) int {
-	if o.Kind == Ack && o.Err == "" {
+	if o.Kind == Ack && o.Err == "" && o.AgainMs == 0 {
 		n := b.inRun(itemAcks, int64(o.Status))
 		b.delta(o.Handle, o.Seq)
 		b.buf = binary.AppendVarint(b.buf, int64(o.Fence-b.fence))
@@ -158,7 +165,11 @@ func (b *Batch) Outcome(o *Outcome) int {
 		return n
 	}
 	n := b.single(itemOutcome)
-	b.buf = append(b.buf, byte(o.Kind))
+	kind := byte(o.Kind)
+	if o.AgainMs != 0 {
+		kind |= outcomeAgain
+	}
+	b.buf = append(b.buf, kind)
 	b.buf = binary.AppendUvarint(b.buf, uint64(o.Handle))
 	b.buf = binary.AppendUvarint(b.buf, o.Seq)
 	b.buf = binary.AppendUvarint(b.buf, o.Fence)
@@ -172,6 +183,9 @@ func (b *Batch) Outcome(o *Outcome) int {
 	case Kill:
 		b.buf = append(b.buf, byte(o.Reason))
 		b.buf = binary.AppendVarint(b.buf, o.RetainUntilMs-b.nowMs)
+	}
+	if o.AgainMs != 0 {
+		b.buf = binary.AppendVarint(b.buf, o.AgainMs-b.nowMs)
 	}
 	return n
 }
@@ -194,13 +208,30 @@ func (b *Batch) Hash(index, hash uint64) int {
 // Tick only moves the table's clock.
 func (b *Batch) Tick() int { return b.single(itemTick) }
 
-// Expire makes a scheduled timer of revision rev a dead letter of reason Expired.
-func (b *Batch) Expire(h Handle, seq uint64, rev uint32, retainUntilMs int64) int {
-	n := b.single(itemExpire)
+// Expire makes a scheduled timer of revision rev a dead letter of reason Expired. againMs is as in Outcome.
+func (b *Batch) Expire(h Handle, seq uint64, rev uint32, retainUntilMs, againMs int64) int {
+	kind := byte(itemExpire)
+	if againMs != 0 {
+		kind = itemExpireAgain
+	}
+	n := b.single(kind)
 	b.buf = binary.AppendUvarint(b.buf, uint64(h))
 	b.buf = binary.AppendUvarint(b.buf, seq)
 	b.buf = binary.AppendUvarint(b.buf, uint64(rev))
 	b.buf = binary.AppendVarint(b.buf, retainUntilMs-b.nowMs)
+	if againMs != 0 {
+		b.buf = binary.AppendVarint(b.buf, againMs-b.nowMs)
+	}
+	return n
+}
+
+// Skip moves a scheduled occurrence of revision rev, whose time was missed, on to againMs; 0 = the series is over.
+func (b *Batch) Skip(h Handle, seq uint64, rev uint32, againMs int64) int {
+	n := b.single(itemSkip)
+	b.buf = binary.AppendUvarint(b.buf, uint64(h))
+	b.buf = binary.AppendUvarint(b.buf, seq)
+	b.buf = binary.AppendUvarint(b.buf, uint64(rev))
+	b.buf = binary.AppendUvarint(b.buf, uint64(againMs))
 	return n
 }
 

@@ -11,6 +11,7 @@ const (
 	commandPatch   // a patch follows, to the end
 	commandContent // tag and content are given
 	commandDue     // DueMs is given
+	commandMerge   // a merge rule and its longest wait are given
 
 	commandFlags = 1<<iota - 1
 )
@@ -32,13 +33,14 @@ const (
 	patchMaxBackoff
 	patchMultiplier
 	patchJitter
+	patchRepeat
 
 	patchBits = 1<<iota - 1
 )
 
 func appendCommand(dst []byte, c *Command) []byte {
-	var flags byte
-	set := func(on bool, bit byte) {
+	var flags uint16
+	set := func(on bool, bit uint16) {
 		if on {
 			flags |= bit
 		}
@@ -50,8 +52,9 @@ func appendCommand(dst []byte, c *Command) []byte {
 	set(c.Spec == nil && c.Patch != nil, commandPatch)
 	set(c.Tag != 0 || c.Content != 0, commandContent)
 	set(c.DueMs != 0, commandDue)
+	set(c.Merge != MergeReject || c.MaxWaitMs != 0, commandMerge)
 
-	dst = append(dst, byte(c.Kind), flags)
+	dst = binary.AppendUvarint(append(dst, byte(c.Kind)), uint64(flags))
 	dst = binary.AppendUvarint(dst, uint64(c.Topic))
 	dst = append(append(dst, byte(len(c.ID))), c.ID...)
 	dst = binary.AppendUvarint(dst, uint64(c.IfMatch))
@@ -61,6 +64,9 @@ func appendCommand(dst []byte, c *Command) []byte {
 	}
 	if flags&commandDue != 0 {
 		dst = binary.AppendVarint(dst, c.DueMs)
+	}
+	if flags&commandMerge != 0 {
+		dst = binary.AppendVarint(append(dst, byte(c.Merge)), c.MaxWaitMs)
 	}
 	switch {
 	case c.Spec != nil:
@@ -72,11 +78,11 @@ func appendCommand(dst []byte, c *Command) []byte {
 }
 
 // flags lists a patch's flags with their bits.
-func (p *Patch) flags() [15]struct {
+func (p *Patch) flags() [16]struct {
 	set *bool
 	bit uint64
 } {
-	return [15]struct {
+	return [16]struct {
 		set *bool
 		bit uint64
 	}{
@@ -84,7 +90,7 @@ func (p *Patch) flags() [15]struct {
 		{&p.Priority, patchPriority}, {&p.Labels, patchLabels}, {&p.Expiry, patchExpiry},
 		{&p.URL, patchURL}, {&p.Method, patchMethod}, {&p.Headers, patchHeaders}, {&p.Timeout, patchTimeout},
 		{&p.MaxAttempts, patchMaxAttempts}, {&p.MinBackoff, patchMinBackoff}, {&p.MaxBackoff, patchMaxBackoff},
-		{&p.Multiplier, patchMultiplier}, {&p.Jitter, patchJitter},
+		{&p.Multiplier, patchMultiplier}, {&p.Jitter, patchJitter}, {&p.Repeat, patchRepeat},
 	}
 }
 
@@ -129,6 +135,7 @@ func (p *Patch) applyTo(s *Spec) {
 	set(p.Labels, &s.Labels, n.Labels)
 	set(p.Expiry, &s.ExpiresAfterMs, n.ExpiresAfterMs)
 	set(p.Expiry, &s.HasExpiry, n.HasExpiry)
+	set(p.Repeat, &s.Repeat, n.Repeat)
 	p.applyToCallback(&s.Callback)
 	set(p.MaxAttempts, &s.Retry.MaxAttempts, n.Retry.MaxAttempts)
 	set(p.MinBackoff, &s.Retry.MinBackoffMs, n.Retry.MinBackoffMs)
@@ -156,13 +163,15 @@ func set[T any](on bool, to *T, v T) {
 // change is a command as it lies in a batch: nothing is copied.
 type change struct {
 	kind    Kind
-	flags   byte
+	flags   uint16
 	topic   TopicID
 	id      []byte
 	ifMatch uint32
 	tag     uint32
 	content uint64
 	dueMs   int64
+	merge   Merge
+	maxWait int64
 	spec    specBytes
 	patch   []byte // undecoded; nil none
 }
@@ -192,7 +201,7 @@ func (b *specBytes) decodeTo(s *Spec) (err error) {
 
 // change reads a command to the end of the block.
 func (r *reader) change(c *change) {
-	*c = change{kind: Kind(r.byte()), flags: r.byte()}
+	*c = change{kind: Kind(r.byte()), flags: uint16(r.number(1<<16-1, "command flags"))}
 	if c.kind < Add || c.kind > OpenTopic {
 		r.fail("unknown command")
 	}
@@ -208,6 +217,11 @@ func (r *reader) change(c *change) {
 	}
 	if c.flags&commandDue != 0 {
 		c.dueMs = r.varint()
+	}
+	if c.flags&commandMerge != 0 {
+		if c.merge, c.maxWait = Merge(r.byte()), r.varint(); c.merge > MergeDebounce || c.maxWait < 0 {
+			r.fail("unknown merge rule")
+		}
 	}
 	switch {
 	case c.flags&commandSpec != 0:

@@ -15,6 +15,7 @@ type items struct {
 	rev     uint32
 	durMs   int64 // lease
 	untilMs int64 // expire: end of the retention
+	againMs int64 // expire, skip: the next occurrence
 	owner   uint64
 	outcome Outcome
 	change  change
@@ -82,10 +83,17 @@ func (it *items) next() bool {
 	case itemHash:
 		it.seq, it.fence = it.uvarint(), it.u64()
 	case itemTick:
-	case itemExpire:
+	case itemExpire, itemExpireAgain:
 		it.named()
 		it.rev = uint32(it.reader.number(1<<32-1, "revision"))
 		it.untilMs = it.nowMs + it.varint()
+		if it.againMs = 0; it.kind == itemExpireAgain {
+			it.againMs = it.again()
+		}
+	case itemSkip:
+		it.named()
+		it.rev = uint32(it.reader.number(1<<32-1, "revision"))
+		it.againMs = int64(it.reader.number(msMax, "next occurrence"))
 	case itemForget:
 		it.named()
 	default:
@@ -126,7 +134,8 @@ func (it *items) readAck() {
 }
 
 func (it *items) readOutcome() {
-	kind := OutcomeKind(it.byte())
+	first := it.byte()
+	kind := OutcomeKind(first &^ outcomeAgain)
 	it.named()
 	o := Outcome{Handle: it.handle, Seq: it.seq, Kind: kind, Fence: it.uvarint()}
 	o.StartedMs = it.nowMs - it.varint()
@@ -146,5 +155,20 @@ func (it *items) readOutcome() {
 	default:
 		it.fail("unknown outcome")
 	}
+	if first&outcomeAgain != 0 {
+		if kind != Ack && kind != Kill {
+			it.fail("an occurrence after none has ended")
+		}
+		o.AgainMs = it.again()
+	}
 	it.outcome = o
+}
+
+// again reads when the next occurrence is due.
+func (it *items) again() int64 {
+	ms := it.nowMs + it.varint()
+	if ms <= 0 || ms > msMax {
+		it.fail("next occurrence out of range")
+	}
+	return ms
 }

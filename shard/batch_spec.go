@@ -34,6 +34,7 @@ const (
 	fieldMaxBackoff
 	fieldMultiplier
 	fieldJitter
+	fieldRepeat  = 20
 	fieldPayload = 0x40 // | PayloadKind
 )
 
@@ -113,6 +114,9 @@ func appendRest(dst []byte, s *Spec) []byte {
 		dst = appendBlock(append(dst, fieldContentType), s.ContentType)
 	}
 	dst = appendRetry(dst, &s.Retry)
+	if s.Repeat != nil {
+		dst = appendRepeat(append(dst, fieldRepeat), s.Repeat)
+	}
 	if s.PayloadKind != NoPayload || len(s.Payload) > 0 {
 		dst = append(append(dst, fieldPayload|byte(s.PayloadKind)), s.Payload...)
 	}
@@ -170,6 +174,11 @@ func (f *restField) next(r *reader) bool {
 		f.bytes = r.block(maxText, "content type")
 	case fieldExpiry, fieldMaxAttempts, fieldMinBackoff, fieldMaxBackoff:
 		f.number = r.varint()
+	case fieldRepeat:
+		f.bytes = r.block(maxRepeat, "repeat")
+		if err := new(Repeat).decode(f.bytes); err != nil {
+			r.fail("repeat cannot be read")
+		}
 	case fieldMultiplier, fieldJitter:
 		f.float = math.Float64frombits(r.u64())
 	case fieldPayload | byte(NoPayload), fieldPayload | byte(JSONPayload), fieldPayload | byte(BinaryPayload):
@@ -185,6 +194,7 @@ type facts struct {
 	priority  uint8
 	expiryMs  int64
 	hasExpiry bool
+	repeats   bool
 }
 
 // restFacts checks all of a spec's rest.
@@ -197,6 +207,8 @@ func restFacts(rest []byte) (facts, error) {
 			v.priority = uint8(f.number)
 		case fieldExpiry:
 			v.expiryMs, v.hasExpiry = f.number, true
+		case fieldRepeat:
+			v.repeats = true
 		}
 	}
 	return v, r.err()
@@ -236,6 +248,9 @@ func decodeRest(s *Spec, rest []byte, payload bool) error {
 			s.Retry.Multiplier = f.float
 		case fieldJitter:
 			s.Retry.Jitter, s.Retry.HasJitter = f.float, true
+		case fieldRepeat:
+			s.Repeat = new(Repeat)
+			_ = s.Repeat.decode(f.bytes) // checked by next
 		default:
 			s.PayloadKind = PayloadKind(f.field &^ fieldPayload)
 			if payload && len(f.bytes) > 0 {

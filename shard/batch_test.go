@@ -57,16 +57,21 @@ func itemCases() map[string]func(b *Batch) {
 	}
 	id := "{order-77}close"
 	return map[string]func(b *Batch){
-		"add":        command(Command{Kind: Add, Topic: 3, ID: id, Absolute: true, Tag: 5, Content: 6, Spec: fullSpec()}),
-		"add-plain":  command(Command{Kind: Add, Topic: 3, ID: id, Spec: &Spec{DueMs: 4}}),
-		"put":        command(Command{Kind: Put, Topic: 3, ID: id, IfMatch: 2, CreateOnly: true, Content: 6, Spec: fullSpec()}),
-		"modify":     command(Command{Kind: Modify, Topic: 3, ID: id, IfMatch: 2, Patch: &Patch{Spec: *fullSpec(), Due: true, Payload: true, Jitter: true, URL: true}}),
-		"cancel":     command(Command{Kind: Cancel, Topic: 3, ID: id, IfMatch: 4}),
-		"fire":       command(Command{Kind: Fire, Topic: 3, ID: id}),
-		"redrive":    command(Command{Kind: Redrive, Topic: 3, ID: id, DueMs: 77, Patch: &Patch{Spec: *fullSpec(), URL: true, Headers: true}}),
-		"purge":      command(Command{Kind: Purge, Topic: 3, ID: id}),
-		"closetopic": command(Command{Kind: CloseTopic, Topic: 3, Force: true}),
-		"opentopic":  command(Command{Kind: OpenTopic, Topic: 3}),
+		"add":       command(Command{Kind: Add, Topic: 3, ID: id, Absolute: true, Tag: 5, Content: 6, Spec: fullSpec()}),
+		"add-plain": command(Command{Kind: Add, Topic: 3, ID: id, Spec: &Spec{DueMs: 4}}),
+		"add-merge": command(Command{Kind: Add, Topic: 3, ID: id, Content: 6, Merge: MergeDebounce, MaxWaitMs: 300_000, Spec: &Spec{DueMs: 4}}),
+		"add-repeat": command(Command{Kind: Add, Topic: 3, ID: id, Spec: &Spec{DueMs: 4, Payload: []byte("7"), PayloadKind: JSONPayload, Repeat: &Repeat{
+			Cron: "0 8 * * 1-5", Zone: "Asia/Shanghai", UntilMs: 1_800_000_000_000, Count: 100, CatchUp: CatchUpAll, Overlap: true,
+		}}}),
+		"modify-repeat": command(Command{Kind: Modify, Topic: 3, ID: id, Patch: &Patch{Repeat: true, Spec: Spec{Repeat: &Repeat{EveryMs: 60_000}}}}),
+		"put":           command(Command{Kind: Put, Topic: 3, ID: id, IfMatch: 2, CreateOnly: true, Content: 6, Spec: fullSpec()}),
+		"modify":        command(Command{Kind: Modify, Topic: 3, ID: id, IfMatch: 2, Patch: &Patch{Spec: *fullSpec(), Due: true, Payload: true, Jitter: true, URL: true}}),
+		"cancel":        command(Command{Kind: Cancel, Topic: 3, ID: id, IfMatch: 4}),
+		"fire":          command(Command{Kind: Fire, Topic: 3, ID: id}),
+		"redrive":       command(Command{Kind: Redrive, Topic: 3, ID: id, DueMs: 77, Patch: &Patch{Spec: *fullSpec(), URL: true, Headers: true}}),
+		"purge":         command(Command{Kind: Purge, Topic: 3, ID: id}),
+		"closetopic":    command(Command{Kind: CloseTopic, Topic: 3, Force: true}),
+		"opentopic":     command(Command{Kind: OpenTopic, Topic: 3}),
 		"leases": func(b *Batch) {
 			b.Lease(15_000, 7, 9, 1)
 			b.Lease(15_000, 9, 8, 3)
@@ -77,14 +82,20 @@ func itemCases() map[string]func(b *Batch) {
 				b.Outcome(&Outcome{Kind: Ack, Handle: Handle(7 - i), Seq: 9, Fence: uint64(11 + i), Status: 200, StartedMs: 1_700_000_000_100, EndedMs: 1_700_000_000_103})
 			}
 		},
-		"ack-error": kind(leased, Ack),
-		"retry":     kind(leased, RetryLater),
-		"kill":      kind(leased, Kill),
-		"release":   kind(leased, Release),
-		"takeover":  func(b *Batch) { b.Takeover(1 << 50) },
-		"tick":      func(b *Batch) { b.Tick() },
-		"expire":    func(b *Batch) { b.Expire(7, 9, 2, 1_700_000_900_000) },
-		"forget":    func(b *Batch) { b.Forget(7, 9) },
+		"ack-error":    kind(leased, Ack),
+		"retry":        kind(leased, RetryLater),
+		"kill":         kind(leased, Kill),
+		"release":      kind(leased, Release),
+		"takeover":     func(b *Batch) { b.Takeover(1 << 50) },
+		"tick":         func(b *Batch) { b.Tick() },
+		"expire":       func(b *Batch) { b.Expire(7, 9, 2, 1_700_000_900_000, 0) },
+		"expire-again": func(b *Batch) { b.Expire(7, 9, 2, 1_700_000_900_000, 1_700_000_060_000) },
+		"skip":         func(b *Batch) { b.Skip(7, 9, 2, 1_700_000_060_000) },
+		"ack-again": func(b *Batch) {
+			b.Outcome(&Outcome{Kind: Ack, Handle: 7, Seq: 9, Fence: 11, Status: 200, StartedMs: 1_700_000_000_100, EndedMs: 1_700_000_000_103, AgainMs: 1_700_000_060_000})
+		},
+		"kill-again": func(b *Batch) { o := leased; o.AgainMs = 1_700_000_060_000; kind(o, Kill)(b) },
+		"forget":     func(b *Batch) { b.Forget(7, 9) },
 	}
 }
 

@@ -53,9 +53,11 @@ func (h *Host) finish(o *op) (Result, error) {
 
 // born is the timer that an Add or Put has just created: what the client sent and what the table gave. It spares the worker a copy.
 func (c *Command) born(r *Result) *Timer {
+	spec := *c.Spec
+	spec.DueMs = debounced(c.Merge, spec.DueMs, r.AtMs, c.MaxWaitMs)
 	return &Timer{
-		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Seq: r.Seq, Tag: c.Tag, Version: r.Version, State: Scheduled,
-		NextMs: c.Spec.DueMs, CreatedMs: r.AtMs, UpdatedMs: r.AtMs, LatenessMs: -1,
+		Topic: c.Topic, ID: c.ID, Spec: spec, Seq: r.Seq, Tag: c.Tag, Version: r.Version, State: Scheduled,
+		NextMs: spec.DueMs, CreatedMs: r.AtMs, UpdatedMs: r.AtMs, LatenessMs: -1,
 	}
 }
 

@@ -33,6 +33,9 @@ type Command struct {
 	// Absolute (Add) says that the time was given as an instant, not as a delay: then repeating the add within
 	// ten minutes of the timer's end gives the finished timer and no second firing.
 	Absolute bool
+	// Merge (Add) says what becomes of it when the id is in use; MaxWaitMs goes with MergeDebounce, 0 = unbounded.
+	Merge     Merge
+	MaxWaitMs int64
 
 	// Tag is the random part of the uid of a timer that Add or Put creates.
 	Tag uint32
@@ -54,6 +57,7 @@ type Patch struct {
 	Payload bool // payload and kind; NoPayload resets it to empty
 	// ContentType, Priority, Labels, Expiry: whole.
 	ContentType, Priority, Labels, Expiry bool
+	Repeat                                bool // whole; nil ends the series with the pending occurrence
 
 	// Callback and Retry change by field: a field is set where its flag is true, to the topic's default where the new value is zero.
 	URL, Method, Headers, Timeout                           bool
@@ -80,6 +84,7 @@ const (
 	TopicClosed                     // the topic is being deleted, or its id is from a former life
 	NotEmpty                        // CloseTopic without Force
 	Skipped                         // Redrive, Purge: no dead letter of that id, or its id is in use again
+	Merged                          // 200: merged with the timer that has the id, by the add's rule
 )
 
 // Result answers a command, or another item of a batch.

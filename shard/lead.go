@@ -43,7 +43,9 @@ type lead struct {
 	outcomes []outcomeItem
 	expires  []entry // scheduled, past their expiry
 	forgets  []entry // dead, past their retention
+	skips    []entry // occurrences that were missed
 
+	calendar  calendar
 	lookAhead time.Duration
 	popped    [512]Handle
 	random    *rand.Rand
@@ -91,7 +93,7 @@ func (l *lead) begin() {
 		l.rewatching, l.rewatchFrom = true, 0
 	}
 	l.ring, l.later, l.shut, l.held = nil, heap[entry]{}, heap[laneKey]{}, heap[*flight]{}
-	l.outcomes, l.expires, l.forgets = nil, nil, nil
+	l.outcomes, l.expires, l.forgets, l.skips = nil, nil, nil, nil
 	l.lookAhead = minLookAhead
 	l.since, l.scanning, l.orphansFrom = l.group.w.mono, true, 0
 	for _, h := range l.inFlight() {
@@ -198,6 +200,9 @@ func (l *lead) sort(h Handle, horizon int64) {
 		}
 		if d.ExpiresMs != 0 && d.NextMs > d.ExpiresMs { // it came for its expiry, which is ahead by the look-ahead
 			l.group.table.Watch(h, horizon+d.ExpiresMs+1-l.group.w.nowMs)
+			return
+		}
+		if l.missed(e) {
 			return
 		}
 		l.classify(e, horizon)
@@ -315,6 +320,7 @@ func (l *lead) refresh() {
 		if topic == q.topic {
 			continue
 		}
+		resumed := q.topic != nil && q.topic.Paused && topic != nil && !topic.Paused
 		q.topic = topic
 		lanes := q.lanes
 		q.lanes = nil
@@ -324,7 +330,7 @@ func (l *lead) refresh() {
 			}
 		}
 		for _, old := range lanes {
-			l.requeue(old)
+			l.requeue(old, resumed)
 		}
 		if len(q.lanes) == 0 && topic == nil {
 			delete(l.topics, id)
@@ -332,13 +338,16 @@ func (l *lead) refresh() {
 	}
 }
 
-func (l *lead) requeue(old *lane) {
+func (l *lead) requeue(old *lane, resumed bool) {
 	if old.spare != nil {
 		old.spare.Cancel()
 		old.spare = nil
 	}
 	for _, h := range []*heap[entry]{&old.fresh, &old.backlog} {
 		for _, e := range h.items {
+			if resumed && l.missed(e) {
+				continue
+			}
 			l.classify(e, max(e.dueMs, l.group.w.nowMs+l.lookAhead.Milliseconds()))
 		}
 		h.items = nil

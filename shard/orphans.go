@@ -114,5 +114,8 @@ func (l *lead) judge(h Handle, d *Due, a *Attempt, random float64) Outcome {
 	if out.Kind == RetryLater { // by this node's clock a former leader's attempt may have been early (I4)
 		out.NextMs = max(out.NextMs, l.group.table.dueMs(l.group.table.slab.at(h)))
 	}
+	if out.Kind == Ack || out.Kind == Kill {
+		out.AgainMs = l.again(h, a.StartedMs)
+	}
 	return out
 }

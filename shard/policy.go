@@ -14,6 +14,10 @@ type Policy struct {
 
 	StopOn []int
 
+	Merge     Merge // of adds that say none
+	MaxWaitMs int64 // of adds by MergeDebounce that say none; 0 = unbounded
+	ByContent bool  // an add without an id gets one made of topic, payload and URL
+
 	Breaker                Breaker
 	OwnBreaker             bool // the topic set `breaker`: it has its own per destination
 	DestinationConcurrency int

@@ -70,7 +70,7 @@ func (g *group) proposeOutcomes() {
 	clear(l.outcomes[left:])
 	l.outcomes = l.outcomes[:left]
 	for _, e := range l.expires {
-		g.batch.Expire(e.handle, e.seq, e.rev, g.w.nowMs+l.retention(e.handle))
+		g.batch.Expire(e.handle, e.seq, e.rev, g.w.nowMs+l.retention(e.handle), l.again(e.handle, 0))
 		g.items = append(g.items, item{kind: silentItem})
 		g.w.host.cfg.Observer.Expired()
 	}
@@ -79,6 +79,7 @@ func (g *group) proposeOutcomes() {
 		g.items = append(g.items, item{kind: silentItem})
 	}
 	l.expires, l.forgets = l.expires[:0], l.forgets[:0]
+	g.proposeSkips()
 }
 
 func (g *group) proposeCommands() {
@@ -97,10 +98,12 @@ func (g *group) proposeCommands() {
 // proposeCommand adds one command. A lease whose call has not started is given back first, so that the command
 // finds the timer scheduled: cancelled means cancelled, even a millisecond before its time (I5).
 func (g *group) proposeCommand(o *op) {
-	if o.cmd.Kind != Add {
+	if o.cmd.Kind != Add || o.cmd.Merge != MergeReject {
 		if h, ok := g.table.Lookup(o.cmd.Topic, o.cmd.ID); ok {
 			switch f := g.lead.flights[h]; {
 			case f == nil || !g.table.Live(h, f.seq):
+			case o.cmd.Kind == Add && f.dueMs <= g.w.nowMs:
+				// Not ahead of its time: the attempt goes, or adds that come all the time would put it off for ever.
 			case f.phase == proposed:
 				f.revoked = true
 				if len(f.waiting) == 0 {

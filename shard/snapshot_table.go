@@ -8,7 +8,7 @@ import (
 // The format of a table's snapshot (docs/formats/snapshot.md).
 const (
 	snapshotMagic   = "CTBL"
-	snapshotVersion = 2
+	snapshotVersion = 3
 )
 
 // Kinds of records. Targets come before the first timer that has them.
@@ -18,6 +18,7 @@ const (
 	recordRun    // timer with a run
 	recordFree
 	recordEnd
+	recordSuccessor // of the timer right before
 )
 
 // Snapshot writes a table's state as of BeginSnapshot, in pieces, while entries go on being applied: a slot that is
@@ -116,15 +117,7 @@ func (s *Snapshot) appendSlot(dst []byte, h Handle) []byte {
 		return binary.AppendUvarint(dst, uint64(o.ref))
 	}
 	v := t.view(o.ref)
-	if v.target != 0 {
-		if g := t.targets.at(v.target); g.saved != s.number {
-			g.saved = s.number
-			b := g.bytes(&t.blobs)
-			dst = binary.AppendUvarint(append(dst, recordTarget), uint64(v.target))
-			dst = binary.AppendUvarint(dst, uint64(len(b)))
-			dst = append(dst, b...)
-		}
-	}
+	dst = s.appendTarget(dst, v.target)
 	kind := byte(recordTimer)
 	if o.run != 0 {
 		kind = recordRun
@@ -146,7 +139,35 @@ func (s *Snapshot) appendSlot(dst []byte, h Handle) []byte {
 		dst = binary.AppendUvarint(dst, uint64(l.newer))
 		dst = binary.AppendUvarint(dst, uint64(l.older))
 	}
+	if o.run != 0 && t.runs.at(o.run).successor != 0 {
+		dst = s.appendSuccessor(dst, h, t.runs.at(o.run).successor)
+	}
 	return dst
+}
+
+// appendTarget defines a callback override that no record before has defined.
+func (s *Snapshot) appendTarget(dst []byte, row uint32) []byte {
+	if row == 0 {
+		return dst
+	}
+	g := s.t.targets.at(row)
+	if g.saved == s.number {
+		return dst
+	}
+	g.saved = s.number
+	b := g.bytes(&s.t.blobs)
+	dst = binary.AppendUvarint(append(dst, recordTarget), uint64(row))
+	dst = binary.AppendUvarint(dst, uint64(len(b)))
+	return append(dst, b...)
+}
+
+func (s *Snapshot) appendSuccessor(dst []byte, h Handle, ref uint32) []byte {
+	v := s.t.view(ref)
+	dst = s.appendTarget(dst, v.target)
+	dst = binary.AppendUvarint(append(dst, recordSuccessor), uint64(h))
+	dst = binary.AppendUvarint(dst, uint64(v.target))
+	dst = binary.AppendUvarint(append(dst, v.flags), uint64(len(v.body)))
+	return append(dst, v.body...)
 }
 
 func (t *Table) appendRun(dst []byte, r *run) []byte {

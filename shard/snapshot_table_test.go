@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -11,7 +12,8 @@ import (
 func smallTable(tb testing.TB) *Table {
 	tb.Helper()
 	g := newRig(tb, rand.New(rand.NewPCG(11, 5)).IntN)
-	for len(g.table.chains) == 0 || g.table.slab.unused < 2 || g.table.Totals().Leased == 0 || g.table.Totals().Done == 0 {
+	successor := func(x *modelTimer) bool { return x.successor != nil }
+	for !slices.ContainsFunc(g.model.all, successor) || len(g.table.chains) == 0 || g.table.slab.unused < 2 || g.table.Totals().Leased == 0 || g.table.Totals().Done == 0 {
 		g.turn()
 	}
 	return g.table

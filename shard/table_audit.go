@@ -31,6 +31,13 @@ func (t *Table) Audit(popped bool) error {
 			if text := t.errorText(t.runs.at(s.run)); len(text) > 0 {
 				blobs += errorHash(h, text)
 			}
+			if ref := t.runs.at(s.run).successor; ref != 0 {
+				if s.state() != Leased {
+					return fmt.Errorf("shard: audit: handle %d in state %d has a successor", h, s.state())
+				}
+				v := t.view(ref)
+				blobs += t.blobHash(h, v.flags, v.target, v.body)
+			}
 		} else if s.state() != Scheduled || s.attempts() != 0 {
 			return fmt.Errorf("shard: audit: handle %d in state %d after %d attempts has no run", h, s.state(), s.attempts())
 		}

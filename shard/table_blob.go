@@ -13,6 +13,9 @@ const (
 	blobVersion              // the version is not 1
 	blobUpdated              // changed since it was created
 	blobNoExpiry             // redriven: its expiry no longer counts
+	blobFirst                // the first add that it was merged from is later than its creation
+	blobSeries               // it repeats
+	blobDue                  // a successor, which has no slot: its due time is here
 
 	blobFlags = 1<<iota - 1
 )
@@ -21,7 +24,7 @@ const createdLen = 6
 
 // blob is what a client said of a timer, and its identity, decoded in place. In the arena it is
 //
-//	pad | flags u8 | target? | tag u32 | content u64 | created u48 | version? | updated − created? | id length u8 | id | rest of the spec
+//	pad | flags u8 | target? | tag u32 | content u64 | created u48 | version? | updated − created? | first add − created? | occurrence? | due? | id length u8 | id | rest of the spec
 //
 // and pad bytes, up to the end of its block; numbers without a size are varints. The due time is in the slot or run.
 type blob struct {
@@ -32,8 +35,12 @@ type blob struct {
 	content   uint64
 	createdMs int64
 	updatedMs int64
-	id, rest  []byte
-	body      []byte // from the tag on: what Hash covers beside flags and callback
+	firstMs   int64 // blobFirst: the moment of the first add; else 0
+	// occurrence (blobSeries) counts from 1; 0 says that the series has gone on, or has ended, without this one.
+	occurrence uint32
+	dueMs      int64 // blobDue
+	id, rest   []byte
+	body       []byte // from the tag on: what Hash covers beside flags and callback
 }
 
 // view decodes a blob. Its slices are the arena's: valid until the timer changes.
@@ -70,13 +77,16 @@ func (v *blob) readBody(b []byte) {
 		v.updatedMs += int64(delta)
 		b = b[k:]
 	}
+	if v.flags&(blobFirst|blobSeries|blobDue) != 0 {
+		b = v.readSeries(b)
+	}
 	n := 1 + int(b[0])
 	v.id, v.rest = b[1:n], b[n:]
 }
 
 // putBlob writes v, whose slices may be of another blob or the batch, and takes over the reference on its target.
 func (t *Table) putBlob(h Handle, v *blob) uint32 {
-	v.flags &= blobNoExpiry
+	v.flags &= blobNoExpiry | blobSeries | blobDue
 	n := 1 + 4 + 8 + createdLen + 1 + len(v.id) + len(v.rest)
 	if v.target != 0 {
 		v.flags |= blobTarget
@@ -90,6 +100,9 @@ func (t *Table) putBlob(h Handle, v *blob) uint32 {
 		v.flags |= blobUpdated
 		n += uvarintLen(uint64(v.updatedMs - v.createdMs))
 	}
+	var room [24]byte
+	series := v.appendSeries(room[:0])
+	n += len(series)
 	ref, b := t.allocPadded(n)
 	b = append(b, v.flags)
 	if v.target != 0 {
@@ -106,6 +119,7 @@ func (t *Table) putBlob(h Handle, v *blob) uint32 {
 	if v.flags&blobUpdated != 0 {
 		b = binary.AppendUvarint(b, uint64(v.updatedMs-v.createdMs))
 	}
+	b = append(b, series...)
 	b = append(append(b, byte(len(v.id))), v.id...)
 	b = append(b, v.rest...)
 	t.blobSum += t.blobHash(h, v.flags, v.target, b[from:])

@@ -168,6 +168,8 @@ func (l *loader) record() bool {
 			l.unused++
 			_ = h
 		}
+	case recordSuccessor:
+		l.successor()
 	case recordEnd:
 		if n := l.number(maxHandle, "slots"); l.err == nil && Handle(n) != l.t.slab.high {
 			l.fail("ends with %d slots, the header says %d", n, l.t.slab.high)
@@ -240,6 +242,14 @@ func (l *loader) check(s *slot, v *blob, body []byte, hasRun bool, target uint32
 	if !hasRun && (state != Scheduled || s.attempts() != 0) {
 		l.fail("no run in state %d after %d attempts", state, s.attempts())
 	}
+	f := l.checkBlob(v, body, target)
+	if l.err == nil && (f.priority != s.priority() || v.flags&blobDue != 0 || f.repeats != (v.flags&blobSeries != 0)) {
+		l.fail("priority %d, the slot says %d; flags %x", f.priority, s.priority(), v.flags)
+	}
+}
+
+// checkBlob decodes a blob that has been checked.
+func (l *loader) checkBlob(v *blob, body []byte, target uint32) (f facts) {
 	if (target != 0) != (v.flags&blobTarget != 0) || target != 0 && l.targets[target] == nil {
 		l.fail("target %d is not defined", target)
 	}
@@ -247,13 +257,39 @@ func (l *loader) check(s *slot, v *blob, body []byte, hasRun bool, target uint32
 		l.err = v.checkBody(body)
 	}
 	if l.err != nil {
-		return
+		return f
 	}
 	v.readBody(body)
 	f, err := restFacts(v.rest)
-	if err != nil || f.priority != s.priority() {
-		l.fail("spec: %v, priority %d, the slot says %d", err, f.priority, s.priority())
+	if err != nil {
+		l.fail("spec: %v", err)
 	}
+	return f
+}
+
+// successor reads who waits for a leased timer.
+func (l *loader) successor() {
+	t := l.t
+	h := Handle(l.number(uint64(t.slab.high), "handle"))
+	target := uint32(l.number(1<<32-1, "target"))
+	v := blob{flags: l.byte()}
+	body := l.bytes(int(l.number(maxBody, "body")))
+	if l.err != nil {
+		return
+	}
+	var s *slot
+	if h != 0 {
+		t.slab.extend(h)
+		s = t.slab.at(h)
+	}
+	if s == nil || s.state() != Leased || t.runs.at(s.run).successor != 0 || v.flags&blobDue == 0 {
+		l.fail("handle %d can have no successor", h)
+	}
+	if l.checkBlob(&v, body, target); l.err != nil {
+		return
+	}
+	v.target = t.targets.intern(&t.blobs, l.targets[target])
+	t.runs.at(s.run).successor = t.putBlob(h, &v)
 }
 
 // checkBody checks what readBody takes for granted, and that it is how putBlob writes it.
@@ -268,6 +304,15 @@ func (v *blob) checkBody(body []byte) error {
 	}
 	if v.flags&blobUpdated != 0 && r.number(msMax, "update time") == 0 {
 		r.fail("an update at the creation is not written")
+	}
+	if v.flags&blobFirst != 0 && r.number(msMax, "first add") == 0 {
+		r.fail("a first add at the creation is not written")
+	}
+	if v.flags&blobSeries != 0 {
+		r.number(1<<32-1, "occurrence")
+	}
+	if v.flags&blobDue != 0 {
+		r.number(msMax, "due time")
 	}
 	r.take(int(r.byte()))
 	return r.err()

@@ -21,6 +21,10 @@ type modelTimer struct {
 	noExpiry bool
 	until    int64 // end of the lease or of the retention
 	leasedAt int64 // the attempt's time while leased
+
+	first      int64 // the moment of the first add, if not the creation
+	occurrence int   // from 1; 0: no series, or it goes on without this one
+	successor  *modelTimer
 }
 
 // model is the reference: what the table should do, with maps and lists and no thought of speed.
@@ -99,11 +103,32 @@ func (m *model) create(c *Command) (Code, *modelTimer) {
 		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Seq: m.seq, Tag: c.Tag, Version: version,
 		CreatedMs: m.clock, UpdatedMs: m.clock, LatenessMs: -1,
 	}}
-	m.schedule(x, c.Spec.DueMs)
-	key := modelKey(c.Topic, c.ID)
+	x.begin()
+	x.DueMs = debounced(c.Merge, x.DueMs, m.clock, c.MaxWaitMs)
+	m.schedule(x, x.DueMs)
+	m.enter(x)
+	return Created, x
+}
+
+// expiry is the last moment at which an attempt may start; 0: any.
+func (x *modelTimer) expiry() int64 {
+	if !x.HasExpiry || x.noExpiry || x.State.Over() {
+		return 0
+	}
+	return x.DueMs + x.ExpiresAfterMs
+}
+
+func (m *model) enter(x *modelTimer) {
+	key := modelKey(x.Topic, x.ID)
 	m.byID[key] = append(m.byID[key], x)
 	m.all = append(m.all, x)
-	return Created, x
+}
+
+func (x *modelTimer) begin() {
+	x.noExpiry, x.occurrence = false, 0
+	if x.Repeat != nil {
+		x.occurrence = 1
+	}
 }
 
 func (m *model) command(c *Command) (Code, *modelTimer) {
@@ -117,6 +142,10 @@ func (m *model) command(c *Command) (Code, *modelTimer) {
 			return TopicClosed, nil
 		case x == nil:
 			return m.create(c)
+		case x.State == Scheduled && c.Merge != MergeReject:
+			return m.merge(c, x)
+		case x.State == Leased && c.Merge != MergeReject && !(c.Absolute && x.content == c.Content):
+			return m.succeed(c, x)
 		case !x.State.Over() && x.content == c.Content:
 			return Same, x
 		case x.State == Leased:
@@ -144,11 +173,7 @@ func (m *model) command(c *Command) (Code, *modelTimer) {
 		case x.State.Over():
 			return m.create(c)
 		}
-		x.Spec, x.content, x.noExpiry = *c.Spec, c.Content, false
-		x.Version++
-		x.Attempts, x.Fence, x.FiredMs, x.LatenessMs, x.LastStatus, x.LastError = 0, 0, 0, -1, 0, ""
-		x.UpdatedMs = m.clock
-		m.schedule(x, c.Spec.DueMs)
+		m.replace(x, c, c.Spec.DueMs)
 		return OK, x
 	case Modify, Fire:
 		switch {
@@ -170,6 +195,11 @@ func (m *model) command(c *Command) (Code, *modelTimer) {
 		if c.Patch.Expiry {
 			x.noExpiry = false
 		}
+		if c.Patch.Repeat {
+			kept := x.noExpiry
+			x.begin()
+			x.noExpiry = kept
+		}
 		next := x.NextMs
 		if c.Patch.Due {
 			next = x.DueMs
@@ -187,7 +217,7 @@ func (m *model) command(c *Command) (Code, *modelTimer) {
 		case c.IfMatch != 0 && c.IfMatch != x.Version:
 			return VersionMismatch, x
 		case x.State == Leased:
-			x.CancelRequested = true
+			x.CancelRequested, x.Successor, x.successor = true, false, nil
 			return CancelInFlight, x
 		}
 		m.end(x, Cancelled, m.clock)
@@ -289,6 +319,113 @@ func (m *model) outcome(x *modelTimer, o *Outcome) Code {
 	default:
 		m.kill(x, o.Reason, at, o.RetainUntilMs)
 	}
+	if next := x.successor; next != nil {
+		x.successor, x.Successor = nil, false
+		m.promote(x, next)
+	} else {
+		m.again(x, o.AgainMs)
+	}
+	return OK
+}
+
+func (m *model) replace(x *modelTimer, c *Command, due int64) {
+	x.Spec, x.content = *c.Spec, c.Content
+	x.begin()
+	x.Version++
+	x.Attempts, x.Fence, x.FiredMs, x.LatenessMs, x.LastStatus, x.LastError = 0, 0, 0, -1, 0, ""
+	x.DueMs, x.UpdatedMs = due, m.clock
+	m.schedule(x, due)
+}
+
+func (m *model) merge(c *Command, x *modelTimer) (Code, *modelTimer) {
+	if c.Merge == MergeKeep {
+		return Merged, x
+	}
+	if x.first == 0 {
+		x.first = x.CreatedMs
+		if x.noExpiry || x.Repeat != nil && x.occurrence != 1 {
+			x.first = m.clock
+		}
+	}
+	before := *x
+	m.replace(x, c, debounced(c.Merge, c.Spec.DueMs, x.first, c.MaxWaitMs))
+	if before.NextMs == x.NextMs && before.Attempts == 0 && before.Priority == x.Priority && before.expiry() == x.expiry() &&
+		reflect.DeepEqual(before.Callback, x.Callback) {
+		x.rev = before.rev
+	}
+	if x.first == x.CreatedMs {
+		x.first = 0
+	}
+	return Merged, x
+}
+
+func (m *model) succeed(c *Command, x *modelTimer) (Code, *modelTimer) {
+	first := m.clock
+	if x.successor != nil {
+		if c.Merge == MergeKeep {
+			return Merged, x
+		}
+		first = x.successor.CreatedMs
+	}
+	next := &modelTimer{content: c.Content, Timer: Timer{
+		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Tag: c.Tag, CreatedMs: first, UpdatedMs: m.clock, LatenessMs: -1,
+	}}
+	next.DueMs = debounced(c.Merge, c.Spec.DueMs, first, c.MaxWaitMs)
+	x.successor, x.Successor = next, true
+	return Merged, x
+}
+
+// promote puts a successor in the place of a timer whose attempt has ended.
+func (m *model) promote(x, next *modelTimer) {
+	next.Version = x.Version + 1
+	next.begin()
+	if x.State == Scheduled {
+		next.Seq, next.handle, next.rev = x.Seq, x.handle, x.rev
+		*x = *next
+		m.schedule(x, x.DueMs)
+		return
+	}
+	m.follow(x, next)
+}
+
+func (m *model) follow(x, next *modelTimer) {
+	m.seq++
+	next.Seq = m.seq
+	m.schedule(next, next.DueMs)
+	m.enter(next)
+	if x.State != Dead {
+		m.drop(x)
+	}
+}
+
+// again schedules the next occurrence of a series.
+func (m *model) again(x *modelTimer, at int64) {
+	n := x.occurrence
+	if n == 0 || x.State != Done && x.State != Dead {
+		return
+	}
+	x.occurrence = 0
+	if at == 0 || x.CancelRequested || x.Repeat.UntilMs != 0 && at > x.Repeat.UntilMs || x.Repeat.Count != 0 && int64(n) >= x.Repeat.Count {
+		return
+	}
+	next := &modelTimer{content: x.content, occurrence: n + 1, Timer: Timer{
+		Topic: x.Topic, ID: x.ID, Spec: x.Spec, Tag: x.Tag, Version: x.Version, CreatedMs: x.CreatedMs, UpdatedMs: x.UpdatedMs, LatenessMs: -1,
+	}}
+	next.DueMs = at
+	m.follow(x, next)
+}
+
+// skip moves an occurrence on.
+func (m *model) skip(x *modelTimer, seq uint64, rev uint32, at int64) Code {
+	if x == nil || x.Seq != seq || x.State != Scheduled || x.rev != rev || x.Attempts != 0 || x.occurrence == 0 {
+		return Skipped
+	}
+	if at == 0 || x.Repeat.UntilMs != 0 && at > x.Repeat.UntilMs {
+		m.end(x, Cancelled, m.clock)
+		return OK
+	}
+	x.DueMs = at
+	m.schedule(x, at)
 	return OK
 }
 
@@ -336,12 +473,18 @@ func (g *rig) spec() *Spec {
 		s.Retry = Retry{MaxAttempts: 3, Multiplier: 1.5, HasJitter: true, MinBackoffMs: 10, MaxBackoffMs: 99}
 		s.ContentType = "text/plain"
 	}
+	if g.pick(4) == 0 {
+		s.Repeat = &Repeat{EveryMs: 5000, Count: int64(g.pick(4)), CatchUp: CatchUp(g.pick(3)), Overlap: g.pick(2) == 0}
+		if g.pick(3) == 0 {
+			s.Repeat.UntilMs = g.now + int64(g.pick(100_000))
+		}
+	}
 	return s
 }
 
 func (g *rig) patch() *Patch {
 	p := &Patch{Spec: *g.spec()}
-	bits := g.pick(1 << 15)
+	bits := g.pick(1 << 16)
 	for _, f := range p.flags() {
 		*f.set = uint64(bits)&f.bit != 0
 	}
@@ -366,6 +509,9 @@ func (g *rig) randomCommand() *Command {
 	case Add, Put:
 		c.Spec, c.Content, c.Tag = g.spec(), uint64(1+g.pick(3)), uint32(g.pick(1<<30))
 		c.Absolute = g.pick(2) == 0
+		if c.Kind == Add && g.pick(2) == 0 {
+			c.Merge, c.MaxWaitMs = Merge(g.pick(4)), int64(g.pick(2)*g.pick(60_000))
+		}
 		c.CreateOnly = c.Kind == Put && g.pick(4) == 0
 	case Modify:
 		c.Patch = g.patch()
@@ -439,11 +585,16 @@ func (g *rig) item(b *Batch) step {
 				return Skipped, nil
 			}
 		}
-		until := g.now + 90_000
-		b.Expire(h, seq, rev, until)
+		until, again := g.now+90_000, g.again()
+		if x.State == Scheduled && g.pick(2) == 0 {
+			b.Skip(h, seq, rev, again)
+			return func() (Code, *modelTimer) { return g.model.skip(g.at(h), seq, rev, again), nil }
+		}
+		b.Expire(h, seq, rev, until, again)
 		return func() (Code, *modelTimer) {
 			if y := g.at(h); y != nil && y.Seq == seq && y.State == Scheduled && y.rev == rev {
 				g.model.kill(y, Expired, g.model.clock, until)
+				g.model.again(y, again)
 				return OK, nil
 			}
 			return Skipped, nil
@@ -471,9 +622,15 @@ func (g *rig) outcomeItem(b *Batch) step {
 	case Kill:
 		o.Reason, o.RetainUntilMs, o.Err = MaxAttempts, g.now+100_000, "connection refused"
 	}
+	if o.Kind == Ack || o.Kind == Kill {
+		o.AgainMs = g.again()
+	}
 	b.Outcome(o)
 	return func() (Code, *modelTimer) { return g.model.outcome(g.at(o.Handle), o), nil }
 }
+
+// again is when an occurrence is due that may follow.
+func (g *rig) again() int64 { return []int64{0, g.now + 5_000, g.now - 5_000}[g.pick(3)] }
 
 func (g *rig) at(h Handle) *modelTimer {
 	for _, x := range g.model.all {
@@ -515,6 +672,11 @@ func (g *rig) turn() {
 			g.same(got[i].Timer, x)
 		}
 	}
+	for _, x := range g.model.all {
+		if x.handle == 0 { // it followed another; the id is its own
+			x.handle, _ = g.table.Lookup(x.Topic, x.ID)
+		}
+	}
 	if g.since != nil {
 		g.since = append(g.since, data)
 	}
@@ -544,12 +706,8 @@ func (g *rig) check() {
 		if d.Rev != x.rev || d.State == Leased && d.NextMs != x.until || d.State == Dead && d.RetainMs != x.until {
 			g.t.Fatalf("due is %+v, the model says revision %d, until %d", d, x.rev, x.until)
 		}
-		wantExpiry := int64(0)
-		if x.HasExpiry && !x.noExpiry && !x.State.Over() {
-			wantExpiry = x.DueMs + x.ExpiresAfterMs
-		}
-		if d.ExpiresMs != wantExpiry {
-			g.t.Fatalf("expires at %d, want %d", d.ExpiresMs, wantExpiry)
+		if d.ExpiresMs != x.expiry() {
+			g.t.Fatalf("expires at %d, want %d", d.ExpiresMs, x.expiry())
 		}
 		n := &sum[x.Topic]
 		switch x.State {
@@ -619,10 +777,18 @@ func dump(t *Table) string {
 			continue
 		}
 		v := t.view(s.ref)
-		fmt.Fprintf(&b, "%d %+v %d %d %d %x %d %v", h, *t.Copy(h), s.when(), s.rev, v.content, v.flags, s.whenMarks&lowMask, t.chains[h])
+		m := *t.Copy(h)
+		repeat := m.Repeat
+		m.Repeat = nil // its address would show
+		fmt.Fprintf(&b, "%d %+v %+v %d %d %d %x %d %v", h, m, repeat, s.when(), s.rev, v.content, v.flags, s.whenMarks&lowMask, t.chains[h])
+		fmt.Fprint(&b, " ", v.firstMs, v.occurrence)
 		if s.run != 0 {
 			r := *t.runs.at(s.run)
-			r.errRef = 0
+			if r.successor != 0 {
+				n := t.view(r.successor)
+				fmt.Fprintf(&b, " successor %d %x %x due %d", n.createdMs, n.flags, n.rest, n.dueMs)
+			}
+			r.errRef, r.successor = 0, 0
 			fmt.Fprintf(&b, " %+v", r)
 		}
 		fmt.Fprintln(&b)

@@ -32,6 +32,7 @@ func (t *Table) copy(h Handle, payload bool) *Timer {
 	if s.run != 0 {
 		r := t.runs.at(s.run)
 		m.Fence, m.FiredMs, m.LatenessMs = r.fence, r.firedMs, r.lateness
+		m.Successor = r.successor != 0
 		m.LastStatus, m.LastError = int(r.status), string(t.errorText(r))
 		if m.State.Over() {
 			m.EndedMs = r.nextEnd

@@ -17,6 +17,7 @@ type run struct {
 	errRef       uint32 // last error's text in the arena: length u16, bytes; 0 none
 	durMs        uint32 // how long the last lease was given for
 	status       uint16 // HTTP status of the last attempt
+	successor    uint32 // while Leased: the blob of who takes over when the attempt has ended; 0 nobody
 }
 
 // runs hands out run records by number, from 1.
@@ -68,6 +69,7 @@ func (t *Table) freeRun(h Handle, s *slot) {
 		return
 	}
 	t.setError(h, t.runs.at(s.run), "")
+	t.dropSuccessor(h, t.runs.at(s.run))
 	t.runs.give(s.run)
 	s.run = 0
 }

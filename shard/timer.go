@@ -91,6 +91,7 @@ type Spec struct {
 	Labels         []string
 	ExpiresAfterMs int64 // HasExpiry tells 0 from none
 	HasExpiry      bool
+	Repeat         *Repeat // nil: it fires once
 }
 
 // Timer is a timer as it stands: a copy that the receiver owns. Times are Unix ms; 0 means absent unless said otherwise.
@@ -106,6 +107,7 @@ type Timer struct {
 	State           State
 	Reason          Reason // when Dead
 	CancelRequested bool
+	Successor       bool // Leased: another waits until the attempt has ended
 
 	NextMs     int64 // next attempt, when Scheduled
 	CreatedMs  int64

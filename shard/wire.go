@@ -144,5 +144,6 @@ func (c *change) command() (cmd *Command, err error) {
 	cmd.Force = c.flags&commandForce != 0
 	cmd.Absolute = c.flags&commandAbsolute != 0
 	cmd.Tag, cmd.Content, cmd.DueMs = c.tag, c.content, c.dueMs
+	cmd.Merge, cmd.MaxWaitMs = c.merge, c.maxWait
 	return cmd, nil
 }

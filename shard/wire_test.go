@@ -90,7 +90,11 @@ func (a arbitrary) narrow(v reflect.Value) {
 	case *Reason:
 		*p = 1 + *p%Refused
 	case *Code:
-		*p = 1 + *p%Skipped
+		*p = 1 + *p%Merged
+	case *Merge:
+		*p = 1 + *p%MergeDebounce
+	case *CatchUp:
+		*p = 1 + *p%CatchUpAll
 	case *PayloadKind:
 		*p = 1 + *p%BinaryPayload
 	case *Callback:
@@ -110,6 +114,7 @@ func (a arbitrary) narrow(v reflect.Value) {
 	case *Query:
 		p.Limit %= maxWireLimit + 1
 	case *Command:
+		p.MaxWaitMs &= math.MaxInt64
 		if p.Kind == Add || p.Kind == Put {
 			p.Patch = nil
 			if p.Spec == nil {

@@ -2,7 +2,13 @@ package shard
 
 import "encoding/binary"
 
-const timerCancelRequested = 1 // a flag of a timer
+// Flags of a timer.
+const (
+	timerCancelRequested = 1 << iota
+	timerSuccessor
+
+	timerFlags = 1<<iota - 1
+)
 
 func appendTimer(dst []byte, t *Timer) []byte {
 	dst = binary.AppendUvarint(dst, uint64(t.Topic))
@@ -16,6 +22,9 @@ func appendTimer(dst []byte, t *Timer) []byte {
 	var flags byte
 	if t.CancelRequested {
 		flags |= timerCancelRequested
+	}
+	if t.Successor {
+		flags |= timerSuccessor
 	}
 	dst = append(dst, byte(t.State), byte(t.Reason), flags)
 	dst = binary.AppendVarint(dst, t.NextMs)
@@ -53,10 +62,11 @@ func (r *reader) timer() *Timer {
 		r.fail("unknown state or reason")
 	}
 	flags := r.byte()
-	if flags&^timerCancelRequested != 0 {
+	if flags&^timerFlags != 0 {
 		r.fail("unknown flags of a timer")
 	}
 	t.CancelRequested = flags&timerCancelRequested != 0
+	t.Successor = flags&timerSuccessor != 0
 	t.NextMs = r.varint()
 	t.CreatedMs = r.varint()
 	t.UpdatedMs = r.varint()

@@ -249,6 +249,7 @@ func (rq *request) appendResult(b []byte, op *operation, brief bool) []byte {
 		o.str("outcome", outcome(op.result.Code))
 	case !brief && op.result.Timer != nil:
 		w := rq.timerWriter(op.topic)
+		w.merged = op.result.Code == shard.Merged
 		o.name("timer")
 		o.b = w.append(o.b, op.result.Timer)
 	}

@@ -81,9 +81,14 @@ func (rq *request) onTopic(create bool, f func(*shard.Topic) (stale bool, p *pro
 func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 	due := int64(0)
 	if in.given&timeFields != 0 {
-		if due = in.when.due(nowMs); due > addMs(nowMs, rq.s.cfg.Limits.Horizon.Milliseconds()) {
-			return failf(422, "beyond_horizon", "the time is more than %d years ahead", int(rq.s.cfg.Limits.Horizon/(365*day)))
-		}
+		due = in.when.due(nowMs)
+	}
+	due, p := in.firstOf(due, nowMs)
+	if p != nil {
+		return p
+	}
+	if due > addMs(nowMs, rq.s.cfg.Limits.Horizon.Milliseconds()) {
+		return failf(422, "beyond_horizon", "the time is more than %d years ahead", int(rq.s.cfg.Limits.Horizon/(365*day)))
 	}
 	in.spec.DueMs = due
 	if p := rq.s.checkURL(in.spec.Callback.URL); p != nil {
@@ -93,7 +98,7 @@ func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 	switch v {
 	case vAdd:
 		in.nameIt(rq.s, nowMs)
-		in.cmd.Absolute = !in.when.delay
+		in.cmd.Absolute = in.given&timeFields != 0 && !in.when.delay
 		fallthrough
 	case vPut:
 		in.cmd.Tag = uint32(rq.s.cfg.Rand())
@@ -112,6 +117,7 @@ func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 // nameIt gives an add without an id one: with its key, or in the shard of the moment.
 func (in *input) nameIt(s *Server, nowMs int64) {
 	if in.id == "" {
+		in.unnamed = true
 		hi, lo := s.cfg.Rand(), s.cfg.Rand()
 		if in.key != "" {
 			in.id = shard.KeyedID(in.key, hi, lo)
@@ -135,8 +141,8 @@ func (in *input) asPatch() *shard.Patch {
 	g := in.given | in.null
 	has := func(f field) bool { return g&f != 0 }
 	return &shard.Patch{
-		Spec: in.spec, Due: has(timeFields), Payload: has(fPayload | fPayload64), ContentType: has(fContentType),
-		Priority: has(fPriority), Labels: has(fLabels), Expiry: has(fExpires),
+		Spec: in.spec, Due: has(timeFields) || in.hasCron(), Payload: has(fPayload | fPayload64), ContentType: has(fContentType),
+		Priority: has(fPriority), Labels: has(fLabels), Expiry: has(fExpires), Repeat: has(fRepeat),
 		URL: has(fURL), Method: has(fMethod), Headers: has(fHeaders), Timeout: has(fTimeout),
 		MaxAttempts: has(fMaxAttempts), MinBackoff: has(fMinBackoff), MaxBackoff: has(fMaxBackoff),
 		Multiplier: has(fMultiplier), Jitter: has(fJitter),
@@ -146,6 +152,12 @@ func (in *input) asPatch() *shard.Patch {
 // onto binds a prepared command to the topic as it stands and checks what the topic decides.
 func (in *input) onto(t *shard.Topic, v verb) *problem {
 	in.cmd.Topic = t.ID
+	if v == vAdd {
+		if p := in.mergeBy(t); p != nil {
+			return p
+		}
+		in.nameByContent(t)
+	}
 	cb := &t.Policy.Callback
 	needsURL := v == vAdd || v == vPut || v == vPatch && in.null&fURL != 0
 	if needsURL && in.spec.Callback.URL == "" && cb.URL == "" {

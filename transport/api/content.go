@@ -50,6 +50,16 @@ func (in *input) content(scratch []byte) (hash uint64, _ []byte) {
 		num(math.Float64bits(s.Retry.Multiplier))
 		num(math.Float64bits(s.Retry.Jitter))
 	}
+	if p := s.Repeat; p != nil {
+		str(p.Cron)
+		str(p.Zone)
+		for _, n := range [...]int64{p.EveryMs, p.UntilMs, p.Count, int64(p.CatchUp)} {
+			num(uint64(n))
+		}
+		if p.Overlap {
+			num(1)
+		}
+	}
 	return xxhash.Sum64(b), b
 }
 

@@ -129,6 +129,8 @@ func (e *fakeEngine) add(t *fakeTimer, cmd *shard.Command) shard.Code {
 		same := t.content == cmd.Content
 		recent := t.State.Over() && cmd.Absolute && e.nowMs()-t.EndedMs < 600_000
 		switch {
+		case !t.State.Over() && cmd.Merge != shard.MergeReject:
+			return e.merge(t, cmd)
 		case same && (!t.State.Over() || recent):
 			return shard.Same
 		case t.State == shard.Leased:
@@ -139,6 +141,17 @@ func (e *fakeEngine) add(t *fakeTimer, cmd *shard.Command) shard.Code {
 	}
 	e.create(t, cmd)
 	return shard.Created
+}
+
+// merge knows no first moment: a debounced timer is replaced.
+func (e *fakeEngine) merge(t *fakeTimer, cmd *shard.Command) shard.Code {
+	switch {
+	case t.State == shard.Leased:
+		t.Successor = true
+	case cmd.Merge != shard.MergeKeep:
+		e.create(t, cmd)
+	}
+	return shard.Merged
 }
 
 func (e *fakeEngine) put(t *fakeTimer, cmd *shard.Command) shard.Code {
@@ -235,6 +248,7 @@ func applyPatch(s *shard.Spec, p *shard.Patch) {
 	set(p.Priority, func() { s.Priority = n.Priority })
 	set(p.Labels, func() { s.Labels = n.Labels })
 	set(p.Expiry, func() { s.ExpiresAfterMs, s.HasExpiry = n.ExpiresAfterMs, n.HasExpiry })
+	set(p.Repeat, func() { s.Repeat = n.Repeat })
 	set(p.URL, func() { s.Callback.URL = n.Callback.URL })
 	set(p.Method, func() { s.Callback.Method = n.Callback.Method })
 	set(p.Headers, func() { s.Callback.Headers, s.Callback.HasHeaders = n.Callback.Headers, n.Callback.HasHeaders })

@@ -59,6 +59,8 @@ type input struct {
 	null  field // given as null
 
 	op, id, key, merge string
+	maxWaitMs          int64
+	unnamed            bool // an add without an id: it is given one
 	ifMatch            uint32
 	when               when
 	spec               shard.Spec
@@ -216,15 +218,13 @@ func (r *reader) inputField(in *input, f field) {
 	case fMerge:
 		in.merge = r.choice("merge", mergeRules)
 	case fMaxWait:
-		r.span("max_wait")
+		in.maxWaitMs = r.maxWait()
 	case fRetry:
 		r.retry(&in.spec.Retry, &in.given, &in.null)
 	case fRepeat:
-		r.repeat()
+		in.spec.Repeat = r.repeat()
 	}
 }
-
-var mergeRules = []string{"reject", "keep", "replace", "debounce"}
 
 // when reads one of the four ways to say a time.
 func (r *reader) when(f field) when {

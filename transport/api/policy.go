@@ -76,6 +76,12 @@ func (r *reader) policyField(p *shard.Policy, name string, stored *shard.Policy)
 		p.HistoryMs = r.retention(name)
 	case "dead_retention":
 		p.DeadRetentionMs = r.retention(name)
+	case "merge":
+		p.Merge = mergeRule(r.choice(name, mergeRules))
+	case "max_wait":
+		p.MaxWaitMs = r.maxWait()
+	case "dedup":
+		p.ByContent = r.choice(name, dedups) == "content"
 	case "secrets":
 		p.Secrets = r.secrets(stored)
 	default:
@@ -91,10 +97,6 @@ func (r *reader) laterPolicyField(name string) {
 		isDefault = r.choice(name, []string{"push", "pull"}) == "push"
 	case "ack":
 		isDefault = r.choice(name, []string{"response", "report"}) == "response"
-	case "dedup":
-		isDefault = r.choice(name, []string{"id", "content"}) == "id"
-	case "merge":
-		isDefault = r.choice(name, mergeRules) == "reject"
 	case "serial", "ordered":
 		isDefault = !r.boolean(name)
 	case "concurrency":
@@ -103,8 +105,6 @@ func (r *reader) laterPolicyField(name string) {
 		isDefault = r.span(name) == 30_000
 	case "spread":
 		isDefault = r.span(name) == 0
-	case "max_wait":
-		r.span(name)
 	case "rate":
 		r.rate()
 	}
@@ -299,8 +299,15 @@ func appendPolicy(b []byte, p *shard.Policy) []byte {
 		codes.b = appendInt(codes.b, int64(c))
 	}
 	o.b = codes.end()
-	o.str("merge", "reject")
-	o.str("dedup", "id")
+	o.str("merge", mergeRules[p.Merge])
+	if p.MaxWaitMs != 0 {
+		o.span("max_wait", p.MaxWaitMs)
+	}
+	dedup := "id"
+	if p.ByContent {
+		dedup = "content"
+	}
+	o.str("dedup", dedup)
 	o.boolean("serial", false)
 	o.boolean("ordered", false)
 	o.integer("concurrency", 0)

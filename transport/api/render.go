@@ -13,6 +13,7 @@ type timerWriter struct {
 	topic   *shard.Topic
 	shards  int
 	payload bool
+	merged  bool // the timer answers an add that was merged with it
 }
 
 func (rq *request) timerWriter(t *shard.Topic) timerWriter {
@@ -94,6 +95,15 @@ func (w *timerWriter) appendRun(b []byte, t *shard.Timer) []byte {
 	}
 	if t.HasExpiry {
 		b = append(appendSpan(append(b, `,"expires_after":"`...), t.ExpiresAfterMs), '"')
+	}
+	if t.Repeat != nil {
+		b = appendRepeat(append(b, `,"repeat":`...), t.Repeat)
+	}
+	if w.merged {
+		b = append(b, `,"merged":true`...)
+	}
+	if t.Successor {
+		b = append(b, `,"successor":true`...)
 	}
 	if t.CancelRequested {
 		b = append(b, `,"cancel_requested":true`...)

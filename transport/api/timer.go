@@ -47,7 +47,7 @@ func (rq *request) changeTimer(v verb) *problem {
 	if res.Timer == nil {
 		return fail(500, internalError, "the change was made, but the shard gave no timer back")
 	}
-	rq.answerTimer(status(res.Code), t, res.Timer)
+	rq.answerTimer(status(res.Code), t, res.Timer, res.Code == shard.Merged)
 	return nil
 }
 
@@ -82,15 +82,16 @@ func (rq *request) readTimer() *problem {
 	if timer == nil {
 		return fail(404, unknownTimer, "there is no such timer")
 	}
-	rq.answerTimer(200, t, timer)
+	rq.answerTimer(200, t, timer, false)
 	return nil
 }
 
 var etagName = []byte("ETag")
 
-func (rq *request) answerTimer(status int, topic *shard.Topic, t *shard.Timer) {
+func (rq *request) answerTimer(status int, topic *shard.Topic, t *shard.Timer, merged bool) {
 	var etag [16]byte
 	rq.ctx.Response.Header.SetCanonical(etagName, appendETag(etag[:0], t.Version))
 	w := rq.timerWriter(topic)
+	w.merged = merged
 	rq.json(status, w.append(rq.out(), t))
 }

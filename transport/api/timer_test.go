@@ -167,6 +167,8 @@ func TestPatchFields(t *testing.T) {
 	patch(`{"payload":null}`).has("payload", "null")
 	patch(`{"payload_base64":null}`).has("payload", "", "payload_base64", "", "content_type", "")
 	patch(`{"payload_base64":"AA=="}`).has("payload_base64", `"AA=="`)
+	patch(`{"repeat":{"every":"1m"}}`).has("repeat.every", `"1m"`, "repeat.catch_up", `"one"`, "repeat.cron", "")
+	patch(`{"repeat":null}`).has("repeat", "")
 	patch(`{"delay":"2h"}`).has("due_ms", fmt.Sprint(noonMs+7_200_000))
 	var cases []refused
 	for body, code := range map[string]string{
@@ -178,7 +180,7 @@ func TestPatchFields(t *testing.T) {
 	}
 	cases = append(cases, refused{method: "PATCH", target: timers + "/p", body: `{"callback":{"url":null}}`, status: 422, code: "no_callback"},
 		refused{method: "PATCH", target: timers + "/p", body: `{"callback":null}`, status: 422, code: "no_callback"},
-		refused{method: "PATCH", target: timers + "/p", body: `{"repeat":{"every":"1m"}}`, status: 422, code: badPolicy},
+		refused{method: "PATCH", target: timers + "/p", body: `{"repeat":{"every":"1ms"}}`, status: 400, code: badRequest},
 		refused{method: "PATCH", target: timers + "/p", body: `{"delay":"900000h"}`, status: 422, code: "beyond_horizon"})
 	checkRefused(t, h, cases)
 	h.do("PUT", "/v1/topics/orders", `{"callback":{"url":"http://topic.example/"}}`).want(200)

@@ -78,8 +78,8 @@ func TestPolicyRefuses(t *testing.T) {
 		`{"serial":false,"serial":false}`: "400 bad_json", `{"callback":null}`: "400 bad_request", `{"callback":{"url":null}}`: "400 bad_request", `{"retry":{"jitter":null}}`: "400 bad_request", `{"rate":null}`: "400 bad_request",
 		// Not in this version: checked, then refused.
 		`{"delivery":"pull"}`: "422 bad_policy", `{"delivery":"x"}`: "400 bad_request", `{"delivery":1}`: "400 bad_request", `{"ack":"report"}`: "422 bad_policy", `{"ack":true}`: "400 bad_request",
-		`{"lease":"31s"}`: "422 bad_policy", `{"lease":30}`: "400 bad_request", `{"merge":"keep"}`: "422 bad_policy", `{"merge":"x"}`: "400 bad_request", `{"max_wait":"1m"}`: "422 bad_policy", `{"max_wait":1}`: "400 bad_request",
-		`{"dedup":"content"}`: "422 bad_policy", `{"serial":true}`: "422 bad_policy", `{"serial":"true"}`: "400 bad_request", `{"ordered":true}`: "422 bad_policy", `{"concurrency":1}`: "422 bad_policy", `{"concurrency":-1}`: "422 bad_policy",
+		`{"lease":"31s"}`: "422 bad_policy", `{"lease":30}`: "400 bad_request", `{"merge":"x"}`: "400 bad_request", `{"max_wait":"0s"}`: "422 bad_policy", `{"max_wait":1}`: "400 bad_request",
+		`{"dedup":"x"}`: "400 bad_request", `{"serial":true}`: "422 bad_policy", `{"serial":"true"}`: "400 bad_request", `{"ordered":true}`: "422 bad_policy", `{"concurrency":1}`: "422 bad_policy", `{"concurrency":-1}`: "422 bad_policy",
 		`{"concurrency":1.5}`: "400 bad_request", `{"rate":{"per_second":100,"burst":100}}`: "422 bad_policy", `{"rate":100}`: "400 bad_request", `{"rate":{"foo":1}}`: "400 unknown_field", `{"spread":"1s"}`: "422 bad_policy", `{"spread":"-1s"}`: "400 bad_request",
 		// Out of range.
 		`{"retry":{"max_attempts":0}}`: "422 bad_policy", `{"retry":{"max_attempts":1001}}`: "422 bad_policy", `{"retry":{"multiplier":11}}`: "422 bad_policy", `{"retry":{"jitter":2}}`: "422 bad_policy", `{"retry":{"min_backoff":"2h"}}`: "422 bad_policy",

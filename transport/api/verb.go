@@ -68,7 +68,7 @@ func (in *input) check(v verb, inBatch bool) *problem {
 	if p := in.checkID(v); p != nil {
 		return p
 	}
-	return in.checkLater()
+	return in.checkMerge()
 }
 
 func (in *input) checkTime(v verb) *problem {
@@ -76,8 +76,8 @@ func (in *input) checkTime(v verb) *problem {
 	switch {
 	case n > 1:
 		return bad(badTime, "give one of at, at_ms, delay, delay_ms, not several")
-	case n == 0 && (v == vAdd || v == vPut):
-		return bad(badTime, "a time is required: one of at, at_ms, delay, delay_ms")
+	case n == 0 && (v == vAdd || v == vPut) && !in.hasCron():
+		return bad(badTime, "a time is required: one of at, at_ms, delay, delay_ms; only repeat.cron makes its own")
 	}
 	if v == vPatch && (in.given|in.null)&specFields&^(fCallback|fRetry) == 0 {
 		return bad(badRequest, "nothing to change")
@@ -102,19 +102,6 @@ func (in *input) checkID(v verb) *problem {
 		if key, has := shard.KeyOf(in.id); !has || key != in.key {
 			return badf(badName, "key: the id must start with {%s}", in.key)
 		}
-	}
-	return nil
-}
-
-func (in *input) checkLater() *problem {
-	if in.given&fMaxWait != 0 && in.merge != "debounce" {
-		return bad(badRequest, `max_wait: goes with "merge": "debounce" only`)
-	}
-	if in.given&fMerge != 0 && in.merge != "reject" {
-		return later(`a merge rule other than "reject"`)
-	}
-	if in.given&^in.null&fRepeat != 0 {
-		return later("repeat")
 	}
 	return nil
 }

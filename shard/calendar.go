@@ -1,0 +1,173 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	_ "time/tzdata" // zones are the same on every machine
+
+	cron "github.com/netresearch/go-cron"
+)
+
+// What a calendar remembers, and how far it looks ahead: 29 February is eight years away at most.
+const (
+	maxCalendar     = 1024
+	cronSearchYears = 10
+	maxCron         = 256
+	maxZone         = 64
+)
+
+// zoneShift is more than any clock is set forward or back at once, but for the few places that have crossed the date line.
+const zoneShift = 3 * time.Hour
+
+var cronParser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom).
+	WithMaxSearchYears(cronSearchYears)
+
+// rule is a cron expression, read. The library only reads it and finds matches among plain dates; what its local times
+// mean on days when clocks are set is decided here:
+//
+//   - A time that does not exist is taken by the offset before the clocks were set forward: 02:30 becomes 03:30.
+//   - A time that comes twice is the first of the two.
+//   - Where every hour matches (or the hour begins with *) it is a rhythm and not a time of day: it goes on through both hours of the
+//     repeat, and has no part in the hour that is left out.
+type rule struct {
+	schedule cron.Schedule
+	zone     *time.Location
+	rhythm   bool
+}
+
+func newRule(expression, zone string) (*rule, error) {
+	fields := strings.Fields(expression)
+	if len(fields) != 5 || len(expression) > maxCron {
+		return nil, errors.New("must be five fields: minute, hour, day of month, month, day of week")
+	}
+	schedule, err := cronParser.Parse(strings.Join(fields, " "))
+	if err != nil {
+		return nil, err
+	}
+	spec, ok := schedule.(*cron.SpecSchedule)
+	if !ok {
+		return nil, errors.New("must be five fields")
+	}
+	spec.Location = time.UTC
+	const everyHour = 1<<24 - 1
+	r := &rule{schedule: spec, rhythm: strings.HasPrefix(fields[1], "*") || spec.Hour&everyHour == everyHour}
+	if r.zone, err = loadZone(zone); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func loadZone(name string) (*time.Location, error) {
+	if name == "" {
+		return time.UTC, nil
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" || len(name) > maxZone {
+		return nil, fmt.Errorf("unknown zone %q", cut(name, maxZone))
+	}
+	return zone, nil
+}
+
+// CheckCron says what is wrong with a cron expression or its zone. Its error is for clients.
+func CheckCron(expression, zone string) error {
+	_, err := newRule(expression, zone)
+	return err
+}
+
+// FirstCron is the first occurrence at or after an instant in Unix ms; 0: there is none.
+func FirstCron(expression, zone string, ms int64) int64 {
+	r, err := newRule(expression, zone)
+	if err != nil {
+		return 0
+	}
+	return r.after(ms - 1)
+}
+
+// wall is an instant's local time, as if it were in UTC.
+func (r *rule) wall(t time.Time) time.Time {
+	_, offset := t.In(r.zone).Zone()
+	return t.Add(time.Duration(offset) * time.Second)
+}
+
+// steady reports that the clocks are not set near an instant.
+func (r *rule) steady(t time.Time) bool {
+	_, before := t.Add(-zoneShift).In(r.zone).Zone()
+	_, after := t.Add(zoneShift).In(r.zone).Zone()
+	return before == after
+}
+
+// instants are what a local time means, none to two, in order.
+func (r *rule) instants(wall time.Time) (first, second time.Time) {
+	_, before := wall.Add(-26 * time.Hour).In(r.zone).Zone() // no place is that far from UTC
+	_, after := wall.Add(26 * time.Hour).In(r.zone).Zone()
+	early := wall.Add(-time.Duration(before) * time.Second)
+	late := wall.Add(-time.Duration(after) * time.Second)
+	real := func(t time.Time) bool { return r.wall(t).Equal(wall) }
+	switch {
+	case before == after:
+		return early, time.Time{}
+	case real(early) && real(late):
+		if !r.rhythm {
+			late = time.Time{}
+		}
+		return early, late
+	case real(early):
+		return early, time.Time{}
+	case real(late):
+		return late, time.Time{}
+	case r.rhythm:
+		return time.Time{}, time.Time{}
+	}
+	return early, time.Time{}
+}
+
+// after is the first occurrence later than ms; 0: none within ten years.
+func (r *rule) after(ms int64) int64 {
+	base := time.UnixMilli(ms).UTC()
+	wall := r.wall(base)
+	if r.steady(base) {
+		if first, _ := r.instants(r.schedule.Next(wall)); !first.IsZero() && first.After(base) && r.steady(first) {
+			return first.UnixMilli()
+		}
+	}
+	// The clocks are set nearby, so local times need not come in the order of their instants: look at all around.
+	var best time.Time
+	wall = wall.Add(-zoneShift)
+	for {
+		wall = r.schedule.Next(wall)
+		if wall.IsZero() || !best.IsZero() && wall.After(r.wall(best).Add(zoneShift)) {
+			break
+		}
+		first, second := r.instants(wall)
+		for _, t := range [2]time.Time{first, second} {
+			if !t.IsZero() && t.After(base) && (best.IsZero() || t.Before(best)) {
+				best = t
+			}
+		}
+	}
+	if best.IsZero() {
+		return 0
+	}
+	return best.UnixMilli()
+}
+
+// calendar remembers rules: reading one costs more than asking it. One goroutine uses it.
+type calendar struct{ rules map[[2]string]*rule }
+
+func (c *calendar) after(expression, zone string, ms int64) int64 {
+	key := [2]string{expression, zone}
+	r := c.rules[key]
+	if r == nil {
+		var err error
+		if r, err = newRule(expression, zone); err != nil {
+			return 0 // it was checked when it came in
+		}
+		if c.rules == nil || len(c.rules) == maxCalendar {
+			c.rules = map[[2]string]*rule{}
+		}
+		c.rules[key] = r
+	}
+	return r.after(ms)
+}

@@ -1,0 +1,171 @@
+package shard
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// occurrences lists what a cron expression gives from an instant on, in local time with its offset.
+func occurrences(t *testing.T, expression, zone, from string, n int) []string {
+	t.Helper()
+	start, err := time.Parse(time.RFC3339, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	where, err := time.LoadLocation(zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c calendar
+	var out []string
+	for ms := start.UnixMilli(); len(out) < n; {
+		next := c.after(expression, zone, ms)
+		if next <= ms {
+			t.Fatalf("%s in %s: after %s comes %d", expression, zone, time.UnixMilli(ms).In(where), next)
+		}
+		ms = next
+		out = append(out, time.UnixMilli(ms).In(where).Format("01-02T15:04-0700"))
+	}
+	return out
+}
+
+func TestCalendar(t *testing.T) {
+	for _, c := range []struct{ expression, zone, from, want string }{
+		// Shanghai knows no summer time.
+		{"0 8 * * 1-5", "Asia/Shanghai", "2027-03-26T00:00:00Z", "03-29T08:00+0800 03-30T08:00+0800 03-31T08:00+0800"},
+		{"30 2 * * *", "Asia/Shanghai", "2027-03-27T12:00:00Z", "03-28T02:30+0800 03-29T02:30+0800"},
+		// Berlin, 28 March 2027: 02:00 is 03:00. 31 October: 03:00 is 02:00.
+		{"30 2 * * *", "Europe/Berlin", "2027-03-27T00:00:00Z", "03-27T02:30+0100 03-28T03:30+0200 03-29T02:30+0200"},
+		{"30 2 * * *", "Europe/Berlin", "2027-10-29T12:00:00Z", "10-30T02:30+0200 10-31T02:30+0200 11-01T02:30+0100"},
+		{"30 2,3 * * *", "Europe/Berlin", "2027-03-27T12:00:00Z", "03-28T03:30+0200 03-29T02:30+0200 03-29T03:30+0200"},
+		{"*/30 * * * *", "Europe/Berlin", "2027-03-28T00:00:00Z", "03-28T01:30+0100 03-28T03:00+0200 03-28T03:30+0200 03-28T04:00+0200"},
+		{"*/30 * * * *", "Europe/Berlin", "2027-10-30T23:40:00Z", "10-31T02:00+0200 10-31T02:30+0200 10-31T02:00+0100 10-31T02:30+0100 10-31T03:00+0100"},
+		{"15 0-23 * * *", "Europe/Berlin", "2027-03-27T23:30:00Z", "03-28T01:15+0100 03-28T03:15+0200 03-28T04:15+0200"},
+		{"0 0 * * *", "Europe/Berlin", "2027-03-27T12:00:00Z", "03-28T00:00+0100 03-29T00:00+0200 03-30T00:00+0200"},
+		{"0 3 * * *", "Europe/Berlin", "2027-03-27T12:00:00Z", "03-28T03:00+0200 03-29T03:00+0200"},
+		{"59 23 31 12 *", "Europe/Berlin", "2027-06-01T00:00:00Z", "12-31T23:59+0100 12-31T23:59+0100"},
+		// From within the hour that is new on the clock: what was left out comes still.
+		{"30 2 * * *", "Europe/Berlin", "2027-03-28T01:10:00Z", "03-28T03:30+0200 03-29T02:30+0200"},
+		// From within the second of two hours: the first one was the occurrence.
+		{"30 2 * * *", "Europe/Berlin", "2027-10-31T01:10:00Z", "11-01T02:30+0100"},
+		// New York, 14 March 2027 and 7 November.
+		{"30 2 * * *", "America/New_York", "2027-03-13T12:00:00Z", "03-14T03:30-0400 03-15T02:30-0400"},
+		{"30 1 * * *", "America/New_York", "2027-11-06T12:00:00Z", "11-07T01:30-0400 11-08T01:30-0500"},
+		{"0 * * * *", "America/New_York", "2027-11-07T04:30:00Z", "11-07T01:00-0400 11-07T01:00-0500 11-07T02:00-0500"},
+		{"0 * * * *", "America/New_York", "2027-03-14T05:30:00Z", "03-14T01:00-0500 03-14T03:00-0400 03-14T04:00-0400"},
+		// Half an hour, and a midnight that does not exist.
+		{"15 2 * * *", "Australia/Lord_Howe", "2027-10-02T00:00:00Z", "10-03T02:45+1100 10-04T02:15+1100"},
+		{"0 0 * * *", "Africa/Cairo", "2027-04-28T12:00:00Z", "04-29T00:00+0200 04-30T01:00+0300 05-01T00:00+0300"},
+		// A day of the month or a day of the week, as cron has it; leap days.
+		{"0 12 13 * 5", "", "2027-08-01T00:00:00Z", "08-06T12:00+0000 08-13T12:00+0000 08-20T12:00+0000"},
+		{"0 12 29 2 *", "", "2027-01-01T00:00:00Z", "02-29T12:00+0000 02-29T12:00+0000"},
+		{"0 12 * * SUN", "", "2027-08-01T13:00:00Z", "08-08T12:00+0000"},
+		{"0 12 * * 7", "", "2027-08-01T13:00:00Z", "08-08T12:00+0000"},
+	} {
+		want := strings.Fields(c.want)
+		if got := occurrences(t, c.expression, c.zone, c.from, len(want)); strings.Join(got, " ") != c.want {
+			t.Errorf("%s in %q from %s:\n%s\nwant\n%s", c.expression, c.zone, c.from, strings.Join(got, " "), c.want)
+		}
+	}
+}
+
+// TestCalendarOrder: asked from any instant, the next occurrence is the one that a walk from far before meets.
+func TestCalendarOrder(t *testing.T) {
+	var c calendar
+	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Asia/Shanghai", "Australia/Lord_Howe"} {
+		for _, expression := range []string{"*/7 1-3 * * *", "5,50 * * * *", "30 2 * * *", "59 1 * * 0"} {
+			for _, day := range []string{"2027-03-14", "2027-03-28", "2027-10-31", "2027-11-07", "2027-10-03"} {
+				start, _ := time.Parse(time.DateOnly, day)
+				from, end := start.Add(-36*time.Hour).UnixMilli(), start.Add(36*time.Hour).UnixMilli()
+				next := c.after(expression, zone, from)
+				for ms := from; ms < end; ms += 13 * 60_000 {
+					for next != 0 && next <= ms {
+						next = c.after(expression, zone, next)
+					}
+					if got := c.after(expression, zone, ms); got != next {
+						t.Fatalf("%s in %s after %s: %s, the walk says %s", expression, zone, time.UnixMilli(ms).UTC(), time.UnixMilli(got).UTC(), time.UnixMilli(next).UTC())
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestCheckCron(t *testing.T) {
+	for _, c := range [][2]string{{"* * * * *", "UTC"}, {"0 8 * * MON-FRI", "Europe/Berlin"}, {"*/5  0-6,22 1 JAN *", ""}} {
+		if err := CheckCron(c[0], c[1]); err != nil {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+	for _, c := range [][2]string{
+		{"", ""}, {"* * * *", ""}, {"* * * * * *", ""}, {"@hourly", ""}, {"TZ=UTC * * * *", ""}, {"TZ=UTC * * * * *", ""}, {"60 * * * *", ""}, {"* 24 * * *", ""},
+		{"* * 0 * *", ""}, {"* * * 13 *", ""}, {"* * L * *", ""}, {"H * * * *", ""}, {"*/0 * * * *", ""}, {"* * * * *", "Local"}, {"* * * * *", "../etc"}, {"* * * * *", "Mars"},
+		{strings.Repeat("1,", 200) + "1 * * * *", ""},
+	} {
+		if CheckCron(c[0], c[1]) == nil {
+			t.Errorf("%v is taken", c)
+		}
+	}
+	if got := FirstCron("0 0 30 2 *", "", 0); got != 0 {
+		t.Errorf("30 February is at %d", got)
+	}
+	if got := FirstCron("1 0 * * *", "", 60_000); got != 60_000 {
+		t.Errorf("the instant itself counts; got %d", got)
+	}
+}
+
+// TestRepeatNext holds the ways to catch up against each other. Occurrences are at 0, 10, 20 … s.
+func TestRepeatNext(t *testing.T) {
+	var c calendar
+	for _, x := range []struct {
+		catchUp               CatchUp
+		due, started, now, at int64
+	}{
+		{CatchUpOne, 10, 10, 11, 20}, {CatchUpSkip, 10, 10, 11, 20}, {CatchUpAll, 10, 10, 11, 20},
+		// The call lasted until 45: 20, 30 and 40 were missed.
+		{CatchUpOne, 10, 10, 45, 40}, {CatchUpSkip, 10, 10, 45, 50}, {CatchUpAll, 10, 10, 45, 20},
+		// It was late itself, and is the one call for all.
+		{CatchUpOne, 10, 44, 45, 50}, {CatchUpSkip, 10, 44, 45, 50}, {CatchUpAll, 10, 44, 45, 20},
+		{CatchUpOne, 10, 24, 45, 40}, {CatchUpOne, 10, 30, 35, 40},
+		// The end of the call is an occurrence's time.
+		{CatchUpOne, 10, 10, 20, 20}, {CatchUpSkip, 10, 10, 20, 30}, {CatchUpAll, 10, 10, 20, 20},
+		// It never started: expired.
+		{CatchUpOne, 10, 0, 45, 40}, {CatchUpOne, 10, 0, 12, 20},
+		{CatchUpOne, 10, 10, 5, 20}, {CatchUpSkip, 10, 10, 5, 20},
+	} {
+		for _, p := range []Repeat{{EveryMs: 600_000, CatchUp: x.catchUp}, {Cron: "*/10 * * * *", CatchUp: x.catchUp}} {
+			got := p.next(&c, x.due*60_000, x.started*60_000, x.now*60_000)
+			if got != x.at*60_000 {
+				t.Errorf("%+v: %+v gives %d", p, x, got/60_000)
+			}
+			if p.UntilMs = x.at*60_000 - 1; p.next(&c, x.due*60_000, x.started*60_000, x.now*60_000) != 0 {
+				t.Errorf("%+v: it goes on after its end", p)
+			}
+			if p.UntilMs++; p.next(&c, x.due*60_000, x.started*60_000, x.now*60_000) != got {
+				t.Errorf("%+v: its end does not count", p)
+			}
+		}
+	}
+	// A year of minutes that were missed is found without a walk.
+	year := int64(365 * 24 * 3_600_000)
+	minutely := Repeat{Cron: "* * * 1 *", Zone: "Europe/Berlin"}
+	if got, want := minutely.last(&c, 0, 0, year-5*24*3_600_000), "1970-01-31 22:59"; time.UnixMilli(got).UTC().Format("2006-01-02 15:04") != want {
+		t.Errorf("the last minute of January was %s, want %s", time.UnixMilli(got).UTC(), want)
+	}
+}
+
+func BenchmarkCalendar(b *testing.B) {
+	for _, zone := range []string{"", "Europe/Berlin"} {
+		b.Run(fmt.Sprintf("zone=%q", zone), func(b *testing.B) {
+			var c calendar
+			ms := rigEpochMs
+			for b.Loop() {
+				if ms = c.after("0 8 * * 1-5", zone, ms); ms > rigEpochMs<<1 {
+					ms = rigEpochMs
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,51 @@
+package shard
+
+// missedAfterMs is how late a leader finds an occurrence that counts as missed: later than any hand-over makes it.
+const missedAfterMs = 10_000
+
+// again is when the occurrence after this one is due, which ends now; 0: there is none. startedMs is the start of this attempt.
+// The leader decides it, as everything that needs a clock and rules that may change: tables only check and schedule.
+func (l *lead) again(h Handle, startedMs int64) int64 {
+	s, ok := l.group.table.series(h)
+	if !ok || s.last {
+		return 0
+	}
+	if s.startedMs == 0 {
+		s.startedMs = startedMs
+	}
+	return clampMs(s.repeat.next(&l.calendar, s.dueMs, s.startedMs, l.group.w.nowMs))
+}
+
+// missed takes an occurrence that nobody made in time out of the way, where the series says so. It reports that it did.
+func (l *lead) missed(e entry) bool {
+	nowMs := l.group.w.nowMs
+	if nowMs-e.dueMs <= missedAfterMs {
+		return false
+	}
+	t := l.group.table
+	if !t.Live(e.handle, e.seq) {
+		return false
+	}
+	d := t.Due(e.handle)
+	if d.Rev != e.rev || d.State != Scheduled || d.Attempts != 0 {
+		return false
+	}
+	s, ok := t.series(e.handle)
+	if !ok || s.repeat.CatchUp != CatchUpSkip || s.startedMs != 0 || s.dueMs != d.NextMs {
+		return false
+	}
+	l.skips = append(l.skips, e)
+	return true
+}
+
+// proposeSkips has missed occurrences moved on to their next.
+func (g *group) proposeSkips() {
+	l := g.lead
+	for _, e := range l.skips {
+		if s, ok := g.table.series(e.handle); ok && g.table.Live(e.handle, e.seq) {
+			g.batch.Skip(e.handle, e.seq, e.rev, clampMs(s.repeat.next(&l.calendar, s.dueMs, 0, g.w.nowMs)))
+			g.items = append(g.items, item{kind: silentItem})
+		}
+	}
+	l.skips = l.skips[:0]
+}

@@ -1,0 +1,264 @@
+package shard
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+)
+
+// merged adds with a rule and wants to hear that it was merged.
+func (r *stand) merged(rule Merge, maxWait, delay time.Duration, payload string) *Timer {
+	r.t.Helper()
+	s := &Spec{DueMs: r.clock.wallMs + delay.Milliseconds(), Payload: []byte(payload), PayloadKind: JSONPayload}
+	got := r.do(Command{Kind: Add, ID: "a", Spec: s, Merge: rule, MaxWaitMs: maxWait.Milliseconds(), Content: uint64(s.DueMs)})
+	if got.Code != Merged || got.Timer == nil {
+		r.t.Fatalf("the add answers %d, want merged", got.Code)
+	}
+	return got.Timer
+}
+
+func TestMergeScheduled(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Second)
+	if got := r.merged(MergeKeep, 0, time.Hour, "2"); got.Version != 1 || string(got.Payload) != `"a"` || got.DueMs != rigEpochMs+1000 {
+		t.Errorf("kept: %+v", got)
+	}
+	// A lease taken ahead counts as scheduled: it is revoked.
+	r.pass(990 * time.Millisecond)
+	if r.lead().held.len() != 1 {
+		t.Fatal("no lease is held: the test is about nothing")
+	}
+	if got := r.merged(MergeReplace, 0, 500*time.Millisecond, "3"); got.State != Scheduled || got.Version != 2 || got.Attempts != 0 || got.Successor {
+		t.Errorf("replaced: %+v", got)
+	}
+	r.pass(499 * time.Millisecond)
+	r.wantCalls("")
+	r.pass(time.Millisecond)
+	first := r.one()
+	if string(first.Job.Payload) != "3" || first.Job.Version != 2 {
+		t.Errorf("called with %s", first.Job.Payload)
+	}
+	first.answer(500)
+	r.settle()
+	// Attempts restart, also between two of them.
+	if got := r.merged(MergeReplace, 0, 100*time.Millisecond, "4"); got.Attempts != 0 || got.Version != 3 || got.LastStatus != 0 {
+		t.Errorf("replaced between attempts: %+v", got)
+	}
+	r.pass(100 * time.Millisecond)
+	if c := r.one(); string(c.Job.Payload) != "4" || c.Job.Attempts != 1 || c.Job.Fence <= first.Job.Fence {
+		t.Errorf("called with %s, attempt %d", c.Job.Payload, c.Job.Attempts)
+	}
+	r.audit()
+}
+
+// TestDebounce: adds that never stop put the call off to the longest wait, and no further.
+func TestDebounce(t *testing.T) {
+	r := newStand(t, nil)
+	due := rigEpochMs + 100
+	add := Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: rigEpochMs + 900_000}, Merge: MergeDebounce, MaxWaitMs: 100}
+	got := r.do(add)
+	if born := add.born(&got); got.Code != Created || !reflect.DeepEqual(born, r.timer("a")) || born.DueMs != due || born.NextMs != due {
+		t.Fatalf("the very first add: %d, due in %d ms", got.Code, born.DueMs-rigEpochMs)
+	}
+	for n := 0; ; n++ {
+		if calls := r.calls.take(); len(calls) > 0 {
+			if late := r.clock.wallMs - due; len(calls) != 1 || late < 0 || late > 5 {
+				t.Fatalf("%d calls, %d ms late", len(calls), late)
+			}
+			break
+		}
+		if n > 200 {
+			t.Fatal("the adds put the call off for ever")
+		}
+		r.step(time.Millisecond)
+		now := r.clock.wallMs
+		if _, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: now + 60_000}, Merge: MergeDebounce, MaxWaitMs: 100, Content: uint64(n)}); err != nil {
+			t.Fatal(err)
+		}
+		r.turn()
+		r.turn()
+	}
+	r.settle()
+	// What came after the lease is the next one, with a longest wait of its own.
+	v := r.timer("a")
+	if v.State != Leased || !v.Successor {
+		t.Fatalf("while the call runs: %+v", v)
+	}
+	r.lastCall().answer(200)
+	r.settle()
+	if v = r.timer("a"); v.State != Scheduled || v.Successor || v.DueMs > r.clock.wallMs+100 || v.Attempts != 0 {
+		t.Errorf("the next: %+v, due in %d ms", v, v.DueMs-r.clock.wallMs)
+	}
+	// The newest's wait counts: without one there is no bound.
+	if got := r.merged(MergeDebounce, 0, time.Hour, "9"); got.DueMs != r.clock.wallMs+3_600_000 {
+		t.Errorf("unbounded: due in %d ms", got.DueMs-r.clock.wallMs)
+	}
+	r.audit()
+}
+
+// lastCall is the call that started last and runs.
+func (r *stand) lastCall() *rigCall {
+	r.t.Helper()
+	if len(r.calls.running) == 0 {
+		r.t.Fatal("no call runs")
+	}
+	return r.calls.running[len(r.calls.running)-1]
+}
+
+// TestSuccessor: whatever becomes of the running attempt, its retries are superseded, and the successor keeps its own time.
+func TestSuccessor(t *testing.T) {
+	for name, end := range map[string]func(c *rigCall){
+		"200": func(c *rigCall) { c.answer(200) }, "500": func(c *rigCall) { c.answer(500) }, "410": func(c *rigCall) { c.answer(410) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newStand(t, nil)
+			r.add("a", 0)
+			running := r.one()
+			if got := r.merged(MergeKeep, 0, 10*time.Millisecond, "2"); !got.Successor || got.State != Leased || string(got.Payload) != `"a"` {
+				t.Errorf("answered with %+v", got)
+			}
+			r.merged(MergeKeep, 0, time.Millisecond, "3")
+			r.pass(time.Second)
+			r.wantCalls("")
+			r.wantKept("a")
+			end(running)
+			r.settle()
+			next := r.one()
+			if string(next.Job.Payload) != "2" || next.Job.Attempts != 1 || next.Job.Version != 2 || next.Job.Fence <= running.Job.Fence {
+				t.Errorf("the successor: %+v", next.Job)
+			}
+			next.answer(200)
+			r.pass(time.Minute)
+			r.wantCalls("")
+			r.wantState("a", "done 1")
+			if dead := r.table().Totals().Dead; (dead == 1) != (name == "410") {
+				t.Errorf("%d dead letters", dead)
+			}
+			r.audit()
+		})
+	}
+}
+
+// wantKept checks that a snapshot of the table as it is would keep the successor.
+func (r *stand) wantKept(id string) {
+	r.t.Helper()
+	b, _ := r.table().BeginSnapshot().Next(nil, 1<<30)
+	loaded, err := LoadTable(1, bytes.NewReader(b))
+	if err != nil || loaded.Hash() != r.table().Hash() || !loaded.Read(1, id).Successor {
+		r.t.Fatalf("a snapshot loses the successor: %v", err)
+	}
+}
+
+func TestSuccessorReplaced(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0)
+	running := r.one()
+	r.merged(MergeReplace, 0, time.Second, "2")
+	r.merged(MergeReplace, 0, time.Minute, "3")
+	if got := r.do(Command{Kind: Add, ID: "a", Spec: &Spec{DueMs: 1}, Content: 5}); got.Code != InFlight {
+		t.Errorf("an add that rejects: %d", got.Code)
+	}
+	running.answer(200)
+	r.pass(59 * time.Second)
+	r.wantCalls("")
+	r.pass(2 * time.Second)
+	if c := r.one(); string(c.Job.Payload) != "3" {
+		t.Errorf("called with %s", c.Job.Payload)
+	}
+}
+
+// TestSuccessorCancelled: a cancel is of both.
+func TestSuccessorCancelled(t *testing.T) {
+	for _, status := range []int{200, 500} {
+		r := newStand(t, nil)
+		r.add("a", 0)
+		running := r.one()
+		r.merged(MergeReplace, 0, time.Second, "2")
+		if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != CancelInFlight || got.Timer.Successor {
+			t.Fatalf("cancel: %+v", got)
+		}
+		running.answer(status)
+		r.pass(time.Minute)
+		r.wantCalls("")
+		r.wantState("a", map[int]string{200: "done 1", 500: "cancelled 1"}[status])
+		r.audit()
+	}
+}
+
+// TestSuccessorAfterCrash: the leader dies while a successor waits; the next one ends the attempt and lets it go.
+func TestSuccessorAfterCrash(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0)
+	r.one()
+	r.merged(MergeReplace, 0, 10*time.Second, "2")
+	r.restart()
+	r.pass(9 * time.Second)
+	r.wantCalls("")
+	r.wantState("a", "scheduled 0")
+	r.pass(2 * time.Second)
+	if c := r.one(); string(c.Job.Payload) != "2" || c.Job.Attempts != 1 {
+		t.Errorf("called with %+v", c.Job)
+	}
+}
+
+func TestDebounceScope(t *testing.T) {
+	d := newDesk(t)
+	debounce := func(wait int64) Result {
+		return d.command(Command{Kind: Add, Spec: &Spec{DueMs: d.now + 9e6}, Merge: MergeDebounce, MaxWaitMs: wait, Content: uint64(d.now)})
+	}
+	start := d.now
+	want := func(what string, got Result, code Code, due int64) {
+		t.Helper()
+		if got.Code != code || got.Timer.DueMs != due {
+			t.Errorf("%s: code %d, due %d ms after the start, want %d", what, got.Code, got.Timer.DueMs-start, due-start)
+		}
+	}
+	want("first", debounce(60_000), Created, start+60_000)
+	d.now += 10_000
+	want("second", debounce(60_000), Merged, start+60_000)
+	d.command(Command{Kind: Add, Spec: &Spec{DueMs: 5}, Merge: MergeReplace})
+	want("after a replace", debounce(50_000), Merged, start+50_000)
+	d.lease()
+	d.end(Outcome{Kind: Kill, Reason: Stopped, RetainUntilMs: d.now + 9e6})
+	d.now += 100_000
+	d.command(Command{Kind: Redrive})
+	d.now += 1000
+	again := d.now
+	want("after a redrive", debounce(60_000), Merged, again+60_000)
+	d.now += 1000
+	want("and again", debounce(60_000), Merged, again+60_000)
+	d.lease()
+	d.end(Outcome{Kind: Ack})
+	d.now += 1000
+	want("after the end", debounce(60_000), Created, d.now+60_000)
+}
+
+func TestMergeCommands(t *testing.T) {
+	for _, c := range []struct {
+		state string
+		rule  Merge
+		want  Code
+	}{
+		{"none", MergeKeep, Created}, {"done", MergeKeep, Created}, {"dead", MergeReplace, Created}, {"cancelled", MergeDebounce, Created},
+		{"scheduled", MergeKeep, Merged}, {"scheduled", MergeReplace, Merged}, {"scheduled", MergeDebounce, Merged},
+		{"leased", MergeKeep, Merged}, {"leased", MergeReplace, Merged}, {"leased", MergeDebounce, Merged},
+	} {
+		for _, content := range []uint64{5, 6} {
+			t.Run(fmt.Sprint(c.state, c.rule, content), func(t *testing.T) {
+				d := newDesk(t)
+				states[c.state](d)
+				if got := d.command(Command{Kind: Add, Content: content, Merge: c.rule}); got.Code != c.want {
+					t.Errorf("code %d, want %d", got.Code, c.want)
+				}
+			})
+		}
+	}
+	// Repeating an add with an instant is safe, by any rule.
+	d := newDesk(t)
+	states["leased"](d)
+	if got := d.command(Command{Kind: Add, Content: 5, Merge: MergeReplace, Absolute: true}); got.Code != Same || got.Timer.Successor {
+		t.Errorf("repeated: %+v", got)
+	}
+}

@@ -1,0 +1,157 @@
+package shard
+
+import "encoding/binary"
+
+// begin makes a blob that of a timer whose content is new: it is the first occurrence, if it repeats, and its expiry counts.
+func (v *blob) begin(repeats bool) {
+	v.flags, v.occurrence = 0, 0
+	if repeats {
+		v.flags, v.occurrence = blobSeries, 1
+	}
+}
+
+// appendSeries writes what most blobs do not have, and sets blobFirst.
+func (v *blob) appendSeries(b []byte) []byte {
+	if v.firstMs > v.createdMs {
+		v.flags |= blobFirst
+		b = binary.AppendUvarint(b, uint64(v.firstMs-v.createdMs))
+	}
+	if v.flags&blobSeries != 0 {
+		b = binary.AppendUvarint(b, uint64(v.occurrence))
+	}
+	if v.flags&blobDue != 0 {
+		b = binary.AppendUvarint(b, uint64(v.dueMs))
+	}
+	return b
+}
+
+// readSeries reads what appendSeries wrote and returns what follows.
+func (v *blob) readSeries(b []byte) []byte {
+	number := func(bit byte) uint64 {
+		if v.flags&bit == 0 {
+			return 0
+		}
+		n, k := binary.Uvarint(b)
+		b = b[k:]
+		return n
+	}
+	if first := number(blobFirst); first != 0 {
+		v.firstMs = v.createdMs + int64(first)
+	}
+	v.occurrence = uint32(number(blobSeries))
+	v.dueMs = int64(number(blobDue))
+	return b
+}
+
+// series is what a leader needs to find a timer's next occurrence.
+type series struct {
+	repeat    Repeat
+	dueMs     int64
+	startedMs int64 // of the first attempt; 0 none
+	last      bool  // of as many as there are to be
+}
+
+// series reads it; false when the timer does not repeat, or the series goes on without it.
+func (t *Table) series(h Handle) (series, bool) {
+	s := t.get(h)
+	if s == nil {
+		return series{}, false
+	}
+	v := t.view(s.ref)
+	if v.flags&blobSeries == 0 || v.occurrence == 0 {
+		return series{}, false
+	}
+	p := restRepeat(v.rest)
+	if p == nil {
+		return series{}, false
+	}
+	out := series{repeat: *p, dueMs: t.dueMs(s), last: p.Count != 0 && int64(v.occurrence) >= p.Count}
+	if s.run != 0 {
+		if r := t.runs.at(s.run); r.lateness >= 0 {
+			out.startedMs = max(out.dueMs, v.createdMs) + r.lateness
+		}
+	}
+	return out, true
+}
+
+// restRepeat finds the repeat in a spec's rest, which has been checked.
+func restRepeat(rest []byte) *Repeat {
+	r := reader{b: rest}
+	for f := (restField{}); len(r.b) > 0 && r.b[0] <= fieldRepeat && f.next(&r); {
+		if f.field == fieldRepeat {
+			p := new(Repeat)
+			_ = p.decode(f.bytes)
+			return p
+		}
+	}
+	return nil
+}
+
+// continueSeries schedules the occurrence after one that has ended as done or dead, at what the leader found; 0: there is none.
+// The one that has ended never brings about another, even when it is redriven.
+func (t *Table) continueSeries(h Handle, nextMs int64) {
+	s := t.slab.at(h)
+	state := s.state()
+	v := t.view(s.ref)
+	if v.flags&blobSeries == 0 || v.occurrence == 0 || state != Done && state != Dead {
+		return
+	}
+	next, goes := t.nextOccurrence(&v, nextMs)
+	goes = goes && !s.cancelled()
+	if goes {
+		next.id = append([]byte(nil), v.id...)
+		next.rest = append([]byte(nil), v.rest...)
+	}
+	if state == Dead {
+		t.spend(h, &v)
+	}
+	if goes {
+		t.targets.retain(next.target)
+		t.follow(h, &next, s.priority(), nextMs)
+	}
+}
+
+// nextOccurrence is the blob of the occurrence after v's, if the series has one at nextMs.
+func (t *Table) nextOccurrence(v *blob, nextMs int64) (next blob, ok bool) {
+	p := restRepeat(v.rest)
+	if p == nil || nextMs == 0 || p.UntilMs != 0 && nextMs > p.UntilMs || p.Count != 0 && int64(v.occurrence) >= p.Count {
+		return blob{}, false
+	}
+	next = *v
+	next.flags, next.firstMs = blobSeries, 0
+	next.occurrence++
+	return next, true
+}
+
+// spend says of a timer that the series goes on without it. v views its blob.
+func (t *Table) spend(h Handle, v *blob) {
+	s := t.touch(h)
+	v.occurrence = 0
+	t.targets.retain(v.target)
+	old := s.ref
+	s.ref = t.putBlob(h, v)
+	t.dropBlob(h, old)
+	t.settle(h, s)
+}
+
+// skipTo moves a scheduled occurrence whose time was missed on to another; 0: the series is over, and the timer ends as cancelled.
+func (t *Table) skipTo(h Handle, seq uint64, rev uint32, nextMs int64) Result {
+	s := t.live(h, seq)
+	if s == nil || s.state() != Scheduled || s.rev != rev || s.attempts() != 0 {
+		return Result{Code: Skipped, Handle: h}
+	}
+	v := t.view(s.ref)
+	p := restRepeat(v.rest)
+	if v.flags&blobSeries == 0 || v.occurrence == 0 || p == nil {
+		return Result{Code: Skipped, Handle: h}
+	}
+	s = t.touch(h)
+	if nextMs == 0 || p.UntilMs != 0 && nextMs > p.UntilMs {
+		t.end(h, s, Cancelled, t.clockMs)
+	} else {
+		t.setDue(s, clampMs(nextMs))
+		t.turn(h, s, Scheduled, nextMs)
+	}
+	t.settle(h, s)
+	return Result{Code: OK, Handle: h}
+}

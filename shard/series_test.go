@@ -1,0 +1,255 @@
+package shard
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+func repeats(p Repeat) func(*Spec) { return func(s *Spec) { s.Repeat = &p } }
+
+// TestSeries: occurrences come at their times, each with attempts and a number of its own, under one id and version.
+func TestSeries(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Second, repeats(Repeat{EveryMs: 10_000, Count: 3}))
+	var last Job
+	for n := range int64(3) {
+		r.pass(time.Duration(10-9*boolInt(n == 0)) * time.Second)
+		c := r.one()
+		if c.Job.DueMs != rigEpochMs+1000+10_000*n || c.Job.Attempts != 1 || c.Job.Version != 1 || c.Job.Seq == last.Seq || c.Job.Fence <= last.Fence {
+			t.Fatalf("occurrence %d: %+v", n, c.Job)
+		}
+		last = c.Job
+		if n == 1 { // a retry is of its occurrence
+			c.answer(500)
+			r.pass(time.Second)
+			if c = r.one(); c.Job.Attempts != 2 || c.Job.Seq != last.Seq || c.Job.DueMs != last.DueMs {
+				t.Fatalf("retry: %+v", c.Job)
+			}
+			r.step(-time.Second)
+			r.clock.mono += time.Second
+		}
+		c.answer(200)
+		r.settle()
+		if n < 2 {
+			if v := r.timer("a"); v.State != Scheduled || v.Attempts != 0 || v.CreatedMs != rigEpochMs || v.Repeat == nil || v.Version != 1 {
+				t.Fatalf("after occurrence %d: %+v", n, v)
+			}
+		}
+		r.audit()
+	}
+	r.wantState("a", "done 1")
+	r.pass(time.Hour)
+	r.wantCalls("")
+}
+
+func boolInt(b bool) time.Duration {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestSeriesOutlivesCrashes: the next occurrence is in the entry that ends the last, so no crash comes between.
+func TestSeriesOutlivesCrashes(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0, repeats(Repeat{Cron: "* * * * *", Zone: "Europe/Berlin"}))
+	r.one().answer(200)
+	r.settle()
+	r.restart()
+	next := rigEpochMs - rigEpochMs%60_000 + 60_000
+	if v := r.timer("a"); v.State != Scheduled || v.DueMs != next {
+		t.Fatalf("after a crash: %+v", v)
+	}
+	r.pass(time.Duration(next-r.clock.wallMs) * time.Millisecond)
+	r.one() // its end is never heard of
+	r.restart()
+	r.one().answer(200)
+	r.settle()
+	if v := r.timer("a"); v.State != Scheduled || v.DueMs != next+60_000 || v.Attempts != 0 {
+		t.Errorf("after a crash in a call: %+v", v)
+	}
+	r.audit()
+}
+
+// TestSeriesDies: an occurrence that is given up is a dead letter, and the series goes on; redriven, it stands for itself.
+func TestSeriesDies(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0, repeats(Repeat{EveryMs: 60_000}))
+	first := r.one()
+	first.answer(410)
+	r.settle()
+	if v := r.timer("a"); v.State != Scheduled || v.DueMs != rigEpochMs+60_000 {
+		t.Fatalf("after a death: %+v", v)
+	}
+	if r.table().Totals().Dead != 1 {
+		t.Fatal("there is no dead letter")
+	}
+	if got := r.do(Command{Kind: Redrive, ID: "a"}); got.Code != Skipped {
+		t.Errorf("redriven beside the next occurrence: %d", got.Code)
+	}
+	if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != Prevented {
+		t.Errorf("cancelled: %d", got.Code)
+	}
+	r.pass(time.Hour)
+	r.wantCalls("")
+	if got := r.do(Command{Kind: Redrive, ID: "a"}); got.Code != OK {
+		t.Fatalf("redriven: %d", got.Code)
+	}
+	c := r.one()
+	if c.Job.Seq != first.Job.Seq || c.Job.Version != first.Job.Version || c.Job.Fence <= first.Job.Fence || c.Job.Attempts != 1 {
+		t.Errorf("redriven: %+v, it was %+v", c.Job, first.Job)
+	}
+	c.answer(200)
+	r.pass(9 * time.Minute)
+	r.wantCalls("")
+	r.wantState("a", "done 1")
+	r.audit()
+}
+
+func TestSeriesExpires(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(1, func(p *Topic) { p.Paused = true })
+	r.topicsChanged()
+	r.add("a", time.Second, repeats(Repeat{EveryMs: 60_000}), func(s *Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 5000 })
+	r.pass(10 * time.Second)
+	if v := r.timer("a"); v.State != Scheduled || v.DueMs != rigEpochMs+61_000 || r.table().Totals().Dead != 1 {
+		t.Fatalf("after an expiry: %+v", v)
+	}
+	r.topic(1, nil)
+	r.topicsChanged()
+	r.pass(51 * time.Second)
+	r.one()
+}
+
+// TestSeriesCancelled: a cancel while an occurrence runs ends the series, whatever becomes of the call.
+func TestSeriesCancelled(t *testing.T) {
+	for status, want := range map[int]string{200: "done 1", 500: "cancelled 1", 410: "cancelled 1"} {
+		r := newStand(t, nil)
+		r.add("a", 0, repeats(Repeat{EveryMs: 1000}))
+		c := r.one()
+		if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != CancelInFlight {
+			t.Fatalf("cancel: %d", got.Code)
+		}
+		c.answer(status)
+		r.pass(time.Minute)
+		r.wantCalls("")
+		r.wantState("a", want)
+	}
+}
+
+func TestSeriesPatched(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Second)
+	patch := func(p *Repeat) {
+		t.Helper()
+		if got := r.do(Command{Kind: Modify, ID: "a", Patch: &Patch{Repeat: true, Spec: Spec{Repeat: p}}}); got.Code != OK || (got.Timer.Repeat == nil) != (p == nil) {
+			t.Fatalf("patch: %+v", got)
+		}
+	}
+	patch(&Repeat{EveryMs: 10_000, Count: 2})
+	r.pass(time.Second)
+	r.one().answer(200)
+	r.settle()
+	patch(&Repeat{EveryMs: 20_000, Count: 2}) // counts anew
+	r.pass(10 * time.Second)
+	r.one().answer(200)
+	r.pass(20 * time.Second)
+	r.one().answer(200)
+	r.settle()
+	r.wantState("a", "done 1")
+
+	r.add("b", 0, repeats(Repeat{EveryMs: 10_000}))
+	r.one().answer(200)
+	r.settle()
+	if got := r.do(Command{Kind: Modify, ID: "b", Patch: &Patch{Repeat: true}}); got.Code != OK {
+		t.Fatalf("patch: %+v", got)
+	}
+	r.pass(10 * time.Second)
+	r.one().answer(200)
+	r.pass(time.Minute)
+	r.wantCalls("")
+	r.wantState("b", "done 1")
+}
+
+// TestSeriesMissed: what falls due while nobody serves is caught up as the series says.
+func TestSeriesMissed(t *testing.T) {
+	for _, c := range []struct {
+		catchUp CatchUp
+		dues    []int64 // of the calls once the host is back after an hour and a half, in minutes
+		next    int64
+	}{
+		{CatchUpOne, []int64{10}, 100}, {CatchUpSkip, nil, 100}, {CatchUpAll, []int64{10, 20, 30, 40, 50, 60, 70, 80, 90}, 100},
+	} {
+		away := map[string]func(r *stand){
+			"down": func(r *stand) { r.kill(); r.step(95 * time.Minute); r.mustOpen() },
+			"paused": func(r *stand) {
+				r.topic(1, func(p *Topic) { p.Paused = true })
+				r.topicsChanged()
+				r.pass(95 * time.Minute)
+				r.topic(1, nil)
+				r.topicsChanged()
+			},
+		}
+		for name, leave := range away {
+			r := newStand(t, nil)
+			r.calls.auto = 200
+			r.add("a", 10*time.Minute, repeats(Repeat{EveryMs: 600_000, CatchUp: c.catchUp, Count: 12}))
+			leave(r)
+			r.settle()
+			var dues []int64
+			for _, call := range r.calls.take() {
+				dues = append(dues, (call.Job.DueMs-rigEpochMs)/60_000)
+			}
+			if len(dues) != len(c.dues) || len(dues) > 0 && (dues[0] != c.dues[0] || dues[len(dues)-1] != c.dues[len(c.dues)-1]) {
+				t.Errorf("%s, catch-up %d: calls at %v, want %v", name, c.catchUp, dues, c.dues)
+			}
+			if v := r.timer("a"); v.State != Scheduled || v.DueMs != rigEpochMs+c.next*60_000 {
+				t.Errorf("%s, catch-up %d: the next is %+v", name, c.catchUp, v)
+			}
+			r.audit()
+		}
+	}
+}
+
+// TestSeriesSkippedToItsEnd: a series whose rest was missed is over.
+func TestSeriesSkippedToItsEnd(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Minute, repeats(Repeat{EveryMs: 60_000, CatchUp: CatchUpSkip, UntilMs: rigEpochMs + 600_000}))
+	r.kill()
+	r.step(time.Hour)
+	r.mustOpen()
+	r.settle()
+	r.wantCalls("")
+	r.wantState("a", "cancelled 0")
+	r.audit()
+}
+
+// TestSeriesInSnapshot: which occurrence it is, and that a dead one is spent, survive.
+func TestSeriesInSnapshot(t *testing.T) {
+	d := newDesk(t)
+	d.command(Command{Kind: Add, Spec: &Spec{DueMs: d.now, Repeat: &Repeat{EveryMs: 1000, Count: 3}}})
+	for n := range int64(2) {
+		d.lease()
+		d.end(Outcome{Kind: Kill, Reason: Stopped, RetainUntilMs: d.now + 9e6, AgainMs: d.now + 1000*(n+1)})
+	}
+	b, _ := d.table.BeginSnapshot().Next(nil, 1<<30)
+	loaded, err := LoadTable(1, bytes.NewReader(b))
+	if err != nil || loaded.Hash() != d.table.Hash() {
+		t.Fatal(err)
+	}
+	d.table = loaded
+	d.lease()
+	d.end(Outcome{Kind: Ack, AgainMs: d.now + 9000})
+	if v := d.table.Read(1, "a"); v.State != Done {
+		t.Errorf("after as many as there are to be: %+v", v)
+	}
+	if got := d.command(Command{Kind: Redrive}); got.Code != OK {
+		t.Fatalf("redrive: %d", got.Code)
+	}
+	d.lease()
+	d.end(Outcome{Kind: Ack, AgainMs: d.now + 9000})
+	if c := d.table.Totals(); c.Scheduled != 0 || c.Dead != 1 {
+		t.Errorf("a redriven occurrence brought about another: %+v", c)
+	}
+}

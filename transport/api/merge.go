@@ -1,0 +1,80 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+
+	"carillon/shard"
+)
+
+var (
+	mergeRules = []string{"reject", "keep", "replace", "debounce"} // in the order of shard.Merge
+	dedups     = []string{"id", "content"}
+)
+
+func mergeRule(name string) shard.Merge { return shard.Merge(max(0, slices.Index(mergeRules, name))) }
+
+// maxWait reads the longest wait of a debounced timer.
+func (r *reader) maxWait() int64 {
+	ms := r.span("max_wait")
+	if ms == 0 && r.err == nil {
+		r.fail(r.refuse("max_wait: must be longer than 0s"))
+	}
+	return ms
+}
+
+func needsDebounce() *problem {
+	return bad(badRequest, `max_wait: goes with "merge": "debounce" only`)
+}
+
+func (in *input) checkMerge() *problem {
+	if in.given&fMaxWait != 0 && in.given&fMerge != 0 && in.merge != "debounce" {
+		return needsDebounce()
+	}
+	if p := in.spec.Repeat; p != nil && p.Overlap {
+		return later("repeat.overlap")
+	}
+	return nil
+}
+
+// mergeBy fills in the rule that the add goes by: its own, else the topic's.
+func (in *input) mergeBy(t *shard.Topic) *problem {
+	rule, wait := t.Policy.Merge, int64(0)
+	if in.given&fMerge != 0 {
+		rule = mergeRule(in.merge)
+	}
+	switch {
+	case in.given&fMaxWait != 0 && rule != shard.MergeDebounce:
+		return needsDebounce()
+	case in.given&fMaxWait != 0:
+		wait = in.maxWaitMs
+	case rule == shard.MergeDebounce:
+		wait = t.Policy.MaxWaitMs
+	}
+	in.cmd.Merge, in.cmd.MaxWaitMs = rule, wait
+	return nil
+}
+
+// nameByContent gives an add without an id the one that its content makes, where the topic says so: equal payloads to one URL are one
+// timer. With a key the id starts with it.
+func (in *input) nameByContent(t *shard.Topic) {
+	if !in.unnamed || !t.Policy.ByContent {
+		return
+	}
+	url := in.spec.Callback.URL
+	if url == "" {
+		url = t.Policy.Callback.URL
+	}
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(t.Name), in.spec.Payload, []byte(url)} {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write(part)
+	}
+	name := "c-" + hex.EncodeToString(h.Sum(nil)[:16])
+	if in.key != "" {
+		name = "{" + in.key + "}" + name
+	}
+	in.id, in.cmd.ID = name, name
+}

@@ -1,0 +1,125 @@
+package api
+
+import (
+	"math"
+	"slices"
+
+	"carillon/shard"
+)
+
+var (
+	repeatFieldNames = []string{"cron", "zone", "every", "until", "count", "catch_up", "overlap"}
+	catchUps         = []string{"one", "skip", "all"} // in the order of shard.CatchUp; the first is the default
+)
+
+const minEveryMs = 1000
+
+// repeat reads the object of a repeat.
+func (r *reader) repeat() *shard.Repeat {
+	var given field
+	p := &shard.Repeat{}
+	n := r.open('{', "repeat")
+	for ; r.more(n, '}'); n++ {
+		name := string(r.key())
+		if r.err != nil {
+			return nil
+		}
+		at := slices.Index(repeatFieldNames, name)
+		if at < 0 {
+			r.fail(unknown([]byte(name), repeatFieldNames))
+			return nil
+		}
+		if !r.first(&given, 1<<at, "repeat.", []byte(name)) {
+			return nil
+		}
+		r.repeatField(p, name)
+	}
+	if r.err != nil {
+		return nil
+	}
+	has := func(name string) bool { return given>>slices.Index(repeatFieldNames, name)&1 != 0 }
+	switch {
+	case has("cron") == has("every"):
+		r.fail(bad(badRequest, "repeat: give one of cron and every"))
+	case has("zone") && !has("cron"):
+		r.fail(bad(badRequest, "repeat.zone: goes with cron only"))
+	case has("cron"):
+		if err := shard.CheckCron(p.Cron, p.Zone); err != nil {
+			r.fail(badf(badRequest, "repeat: %v", err))
+		}
+	}
+	return p
+}
+
+func (r *reader) repeatField(p *shard.Repeat, name string) {
+	switch name {
+	case "cron":
+		p.Cron = r.text("repeat.cron")
+	case "zone":
+		if p.Zone = r.text("repeat.zone"); p.Zone == "" {
+			r.fail(bad(badRequest, `repeat.zone: must be a name of the IANA data base, like "Europe/Berlin"`))
+		}
+	case "every":
+		if p.EveryMs = r.span("repeat.every"); p.EveryMs < minEveryMs || p.EveryMs > maxRetentionMs {
+			r.fail(bad(badRequest, "repeat.every: must be 1s to 10 years"))
+		}
+	case "until":
+		ms, ok := parseInstant(r.timeText("repeat.until"))
+		if p.UntilMs = ms; !ok || ms <= 0 {
+			r.fail(bad(badTime, "repeat.until: must be an RFC 3339 time with a zone"))
+		}
+	case "count":
+		if p.Count = r.integer("repeat.count"); p.Count < 1 || p.Count > math.MaxInt32 {
+			r.fail(bad(badRequest, "repeat.count: must be 1 or more"))
+		}
+	case "catch_up":
+		p.CatchUp = shard.CatchUp(max(0, slices.Index(catchUps, r.choice("repeat.catch_up", catchUps))))
+	case "overlap":
+		p.Overlap = r.boolean("repeat.overlap")
+	}
+}
+
+// hasCron reports that the timer finds its own times.
+func (in *input) hasCron() bool { return in.spec.Repeat != nil && in.spec.Repeat.Cron != "" }
+
+// firstOf is when the first occurrence is due, of an input whose time is atMs (0: none was given): for cron the first that is neither
+// over nor before that time.
+func (in *input) firstOf(atMs, nowMs int64) (int64, *problem) {
+	p := in.spec.Repeat
+	if p == nil {
+		return atMs, nil
+	}
+	if p.Cron != "" {
+		if atMs = shard.FirstCron(p.Cron, p.Zone, max(atMs, nowMs)); atMs == 0 {
+			return 0, bad(badRequest, "repeat.cron: that never comes")
+		}
+	}
+	if p.UntilMs != 0 && p.UntilMs < atMs {
+		return 0, bad(badTime, "repeat.until: is before the first occurrence")
+	}
+	return atMs, nil
+}
+
+func appendRepeat(b []byte, p *shard.Repeat) []byte {
+	o := object{b: b}
+	if p.Cron != "" {
+		o.str("cron", p.Cron)
+	}
+	if p.Zone != "" {
+		o.str("zone", p.Zone)
+	}
+	if p.EveryMs != 0 {
+		o.span("every", p.EveryMs)
+	}
+	if p.UntilMs != 0 {
+		o.str("until", string(appendInstant(nil, p.UntilMs)))
+	}
+	if p.Count != 0 {
+		o.integer("count", p.Count)
+	}
+	o.str("catch_up", catchUps[p.CatchUp])
+	if p.Overlap {
+		o.boolean("overlap", true)
+	}
+	return o.end()
+}
