@@ -231,7 +231,7 @@ func (g *group) append(m *pb.Message) {
 	a := appended{group: g, entries: m.Entries, responses: m.Responses}
 	if m.Snapshot != nil {
 		g.install(m.Snapshot)
-		a.mark, a.installed, a.sync = true, true, !planted("installed-without-a-mark")
+		a.mark, a.installed, a.sync = true, true, true
 	}
 	if m.Term != nil {
 		// A new commit index alone need not be durable: it can be learnt again.
