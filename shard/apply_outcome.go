@@ -19,7 +19,14 @@ func (t *Table) outcome(o *Outcome) Result {
 	}
 	s = t.touch(o.Handle)
 	t.record(o, s)
+	if t.story != nil {
+		t.story.byAttempt = o.Kind != Release
+	}
 	t.conclude(o, s)
+	if t.story != nil {
+		t.story.byAttempt = false
+		t.tellAttempt(o, s)
+	}
 	t.settle(o.Handle, s)
 	return Result{Code: OK, Handle: o.Handle}
 }
