@@ -19,7 +19,7 @@ type Config struct {
 	FS    wal.FS
 	Dir   string
 	NowMs func() int64 // the wall clock
-	// KeepMs is how long what ended is kept: the longest that any topic wants. Asked once a second.
+	// KeepMs is how long what ended is kept: the longest that any topic wants; 0: not known yet, nothing goes by age.
 	KeepMs func() int64
 
 	Bytes       int64  // of all files; default 4 GiB. The oldest go first
@@ -83,6 +83,7 @@ type Store struct {
 	dirty   bool  // something is not synced
 	synced  int64 // wall ms of the last sync
 	failing bool  // the last write failed
+	closed  bool
 	number  uint64
 
 	mu     sync.RWMutex // guards the list, and the index of the file that is being written
@@ -201,11 +202,12 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Close writes what waits, syncs, and closes the files. Nothing may be recorded or asked afterwards.
+// Close writes what waits, syncs, and closes the files. What is recorded afterwards is lost, and who asks finds nothing.
 func (s *Store) Close() {
 	s.Flush()
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	s.closed = true
 	s.sync()
 	s.mu.Lock()
 	list := s.files
@@ -226,6 +228,9 @@ func (s *Store) Flush() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	batch := s.queue.take(s.spare)
+	if s.closed {
+		return
+	}
 	s.write(batch)
 	if cap(batch) <= 4<<20 {
 		s.spare = batch[:0]

@@ -147,7 +147,10 @@ func (s *Store) Tend() {
 		s.synced = now
 		s.sync()
 	}
-	oldest := now - s.cfg.KeepMs()
+	oldest := int64(0)
+	if keep := s.cfg.KeepMs(); keep > 0 {
+		oldest = now - keep
+	}
 	s.queue.expire(oldest)
 	for _, f := range s.files {
 		if f != s.active && f.index.maxMs < oldest {

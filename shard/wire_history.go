@@ -16,13 +16,7 @@ const (
 // AppendHistoryQuery encodes a question for the history that a node keeps of some shards.
 func AppendHistoryQuery(dst []byte, q *HistoryQuery) []byte {
 	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(q.Topic))
-	dst = binary.AppendUvarint(dst, uint64(len(q.Shards)))
-	last := ID(0)
-	for _, id := range q.Shards {
-		dst = binary.AppendUvarint(dst, uint64(id-last))
-		last = id
-	}
-	dst = appendBlock(dst, q.ID)
+	dst = appendBlock(appendIDs(dst, q.Shards), q.ID)
 	var flags byte
 	if q.After != nil {
 		flags |= historyAfter
@@ -44,15 +38,7 @@ func AppendHistoryQuery(dst []byte, q *HistoryQuery) []byte {
 func DecodeHistoryQuery(b []byte) (*HistoryQuery, error) {
 	r := openWire(b)
 	q := &HistoryQuery{Topic: TopicID(r.number(1<<32-1, "topic"))}
-	last := uint64(0)
-	for n := r.count(maxWireOps, 1, "shards"); n > 0 && r.fault == ""; n-- {
-		d := r.number(1<<32-1-last, "shard")
-		if d == 0 && len(q.Shards) > 0 {
-			r.fail("shards out of order")
-		}
-		last += d
-		q.Shards = append(q.Shards, ID(last))
-	}
+	q.Shards = r.ids()
 	q.ID = string(r.block(maxID, "id"))
 	q.States = r.byte()
 	flags := r.byte()
@@ -72,6 +58,30 @@ func DecodeHistoryQuery(b []byte) (*HistoryQuery, error) {
 	return q, nil
 }
 
+// appendIDs writes shards in rising order.
+func appendIDs(dst []byte, ids []ID) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(ids)))
+	last := ID(0)
+	for _, id := range ids {
+		dst = binary.AppendUvarint(dst, uint64(id-last))
+		last = id
+	}
+	return dst
+}
+
+func (r *reader) ids() (ids []ID) {
+	last := uint64(0)
+	for n := r.count(maxWireOps, 1, "shards"); n > 0 && r.fault == ""; n-- {
+		d := r.number(1<<32-1-last, "shard")
+		if d == 0 && len(ids) > 0 {
+			r.fail("shards out of order")
+		}
+		last += d
+		ids = append(ids, ID(last))
+	}
+	return ids
+}
+
 func appendHistoryKey(dst []byte, k *HistoryKey) []byte {
 	dst = binary.AppendVarint(dst, k.EndMs)
 	dst = binary.AppendUvarint(dst, k.Index)
@@ -85,14 +95,15 @@ func (r *reader) historyKey() HistoryKey {
 	}
 }
 
-// AppendHistory encodes a page of history, the first of the list as far as they fit; at least one does. more says that the list
-// went on in any case.
-func AppendHistory(dst []byte, list []*HistoryEntry, more bool) []byte {
+// AppendHistory encodes a page of the history of some shards, the first of the list as far as they fit; at least one does. more
+// says that the list went on in any case.
+func AppendHistory(dst []byte, ids []ID, list []*HistoryEntry, more bool) []byte {
 	start := len(dst)
 	dst = append(dst, wireVersion, faultNone, 0)
 	if more {
 		dst[start+2] = 1
 	}
+	dst = appendIDs(dst, ids)
 	for _, e := range list {
 		if len(dst)-start > answerBytes {
 			dst[start+2] = 1
@@ -123,19 +134,20 @@ func appendHistoryEntry(dst []byte, e *HistoryEntry) []byte {
 }
 
 // DecodeHistory decodes what AppendHistory or AppendFailure wrote.
-func DecodeHistory(b []byte) (list []*HistoryEntry, more bool, err error) {
+func DecodeHistory(b []byte) (ids []ID, list []*HistoryEntry, more bool, err error) {
 	r, err := answered(b)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	more = r.number(1, "more") == 1
+	ids = r.ids()
 	for r.number(1, "presence") == 1 && r.fault == "" {
 		list = append(list, r.historyEntry())
 	}
 	if err := r.close(); err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
-	return list, more, nil
+	return ids, list, more, nil
 }
 
 func (r *reader) historyEntry() *HistoryEntry {
