@@ -18,11 +18,12 @@ import (
 // mayImport says, for each top folder, the other top folders of ours that it may import. Imports point down only.
 var mayImport = map[string][]string{
 	"cmd":       {"node", "transport", "loadtest", "wal"},
-	"node":      {"transport", "ring", "shard", "wheel", "wal"},
+	"node":      {"transport", "ring", "shard", "history", "wheel", "wal"},
 	"transport": {"ring", "shard"},
 	"ring":      {"shard"},
 	"sim":       {"shard", "ring", "wal"}, // the whole cluster in one goroutine
 	"shard":     {"wheel", "wal"},
+	"history":   {"wal"}, // its file system
 	"wheel":     {},
 	"wal":       {},
 	"loadtest":  {},
@@ -42,7 +43,7 @@ var soleImporter = map[string]string{
 
 // clockless folders take the time as an argument; of their product code only files named clock.go read a clock, and
 // none draws from the process's own randomness. A ticker that wakes somebody up reads nothing and is allowed.
-var clockless = []string{"wheel", "wal", "shard", "ring"}
+var clockless = []string{"wheel", "wal", "history", "shard", "ring"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},

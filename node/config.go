@@ -41,6 +41,8 @@ type Config struct {
 	// CallbackAllow are the networks that receivers may be in, beside public ones.
 	CallbackAllow []netip.Prefix
 
+	HistoryBytes int64 // size of the history's files, on this node; the oldest go first. 4 GiB
+
 	Workers     int   // event loops; half of GOMAXPROCS
 	MemoryLimit int64 // bytes of timers above which adds are refused; 3/4 of the machine's (or the cgroup's) memory
 
@@ -58,7 +60,11 @@ const (
 	DefaultBootstrapExpect = 1
 	DefaultReplicas        = 3
 	DefaultShards          = 16
+	DefaultHistoryBytes    = 4 << 30
 )
+
+// minHistoryBytes is the least that a history can be held to.
+const minHistoryBytes = 16 << 20
 
 func (c Config) withDefaults() Config {
 	if c.DataDir == "" {
@@ -86,6 +92,9 @@ func (c Config) withDefaults() Config {
 	if c.Shards == 0 {
 		c.Shards = DefaultShards
 	}
+	if c.HistoryBytes == 0 {
+		c.HistoryBytes = DefaultHistoryBytes
+	}
 	if c.Version == "" {
 		c.Version = "dev"
 	}
@@ -100,6 +109,9 @@ func (c Config) validate() error {
 	var errs []error
 	if c.Shards < 1 || c.Shards > 65535 {
 		errs = append(errs, fmt.Errorf("shards: %d is out of 1–65535", c.Shards))
+	}
+	if c.HistoryBytes < minHistoryBytes {
+		errs = append(errs, fmt.Errorf("history-bytes: %d is less than %d", c.HistoryBytes, minHistoryBytes))
 	}
 	if c.Workers < 0 || c.Workers > 256 {
 		errs = append(errs, fmt.Errorf("workers: %d is out of 0–256", c.Workers))

@@ -27,6 +27,7 @@ type core struct {
 	self   uint64
 	host   *shard.Host
 	state  *ring.State
+	past   *past
 	router *router
 
 	placed  chan struct{}     // rows or nodes have changed; capacity 1

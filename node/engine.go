@@ -63,6 +63,14 @@ func (e *engine) List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shar
 	return c.router.List(ctx, id, q)
 }
 
+func (e *engine) History(ctx context.Context, q *shard.HistoryQuery) ([]*shard.HistoryEntry, bool, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, false, err
+	}
+	return c.router.History(ctx, q)
+}
+
 func (e *engine) Counts(ctx context.Context, topic shard.TopicID) (shard.Counts, error) {
 	c, err := e.core()
 	if err != nil {

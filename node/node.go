@@ -130,17 +130,19 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		measured(took)
 		p.health.synced(p.clock.Mono(), took)
 	}
+	c.past = newPast(p, c.state)
 	var err error
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe},
-		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock}, Peers: links{p}, Placement: c, Machine: c.state, Observer: m,
+		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock}, Peers: links{p}, Placement: c, Machine: c.state, Observer: m, History: c.past,
 		Logger: n.cfg.Logger, MemoryLimit: limit,
 	})
 	if err != nil {
 		return nil, err
 	}
 	c.router = newRouter(id.NodeID, id.Shards, c.host, routes{hint: c.hint, call: p.peers.Call, notSent: peer.ErrNotSent})
+	c.router.past = c.past
 	return c, nil
 }
 
@@ -172,6 +174,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		return err
 	}
 	m := newMetrics(func() *shard.Host { return p.core.Load().host }, pool)
+	m.registry.MustRegister(pastGauges{func() *past { return p.core.Load().past }})
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, CheckURL: policy.CheckURL,
@@ -230,12 +233,24 @@ func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callb
 		case <-ctx.Done():
 		}
 	})
+	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var writer group
+	writer.Go(func() {
+		select {
+		case <-c.host.Started(): // before, the topics do not say yet what to keep
+		case <-writing.Done():
+		}
+		c.past.run(writing)
+	})
 	if err = c.host.Run(ctx); err != nil {
 		s.broken(err)
 	}
 	s.api.cancel()
 	s.host.cancel()
 	work.Wait()
+	stop() // the shards have told all that they will
+	writer.Wait()
 	return nil
 }
 

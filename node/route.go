@@ -14,6 +14,8 @@ const (
 	methodTimer                   // shard.AppendTimerRequest → AppendTimer
 	methodList                    // shard.AppendQuery → AppendTimers
 	methodCounts                  // shard.AppendCountsRequest → AppendCounts
+
+	methodHistory uint8 = 8 // shard.AppendHistoryQuery → AppendHistory
 )
 
 // Times of a request, from its begin. A node that cannot reach a majority says so within two seconds.
@@ -63,6 +65,7 @@ type router struct {
 	self   uint64
 	shards int
 	host   localHost
+	past   localPast
 	routes
 }
 

@@ -21,6 +21,8 @@ func (r *router) serve(ctx context.Context, _ uint64, method uint8, body []byte)
 		return r.serveCounts(ctx, body), nil
 	case methodWalk:
 		return r.serveWalk(ctx, body), nil
+	case methodHistory:
+		return r.serveHistory(body), nil
 	}
 	return nil, fmt.Errorf("node: method %d is not known here", method)
 }

@@ -140,6 +140,7 @@ func (t *Table) kill(h Handle, s *slot, why Reason, endMs, retainUntilMs int64) 
 	t.run(s).nextEnd = endMs
 	s.setReason(why)
 	t.turn(h, s, Dead, retainUntilMs)
+	t.tellEnd(h, s)
 }
 
 // forgetDead drops a dead letter.

@@ -20,7 +20,14 @@ func (t *Table) outcome(o *Outcome) Result {
 	s = t.touch(o.Handle)
 	successor := t.takeSuccessor(s)
 	t.record(o, s)
+	if t.story != nil {
+		t.story.byAttempt = o.Kind != Release
+	}
 	t.conclude(o, s)
+	if t.story != nil {
+		t.story.byAttempt = false
+		t.tellAttempt(o, s)
+	}
 	t.settle(o.Handle, s)
 	if successor != 0 {
 		t.promote(o.Handle, successor)

@@ -349,6 +349,7 @@ func (g *group) applyData(e *pb.Entry) {
 		}
 	}
 	var err error
+	g.listen()
 	if g.results, err = g.table.Apply(e.Data, want, g.results[:0]); err != nil {
 		panic(fmt.Sprintf("shard %d: entry %d cannot be applied: %v", g.id, e.GetIndex(), err))
 	}
@@ -356,11 +357,26 @@ func (g *group) applyData(e *pb.Entry) {
 		g.w.host.fail(g.table.diverged)
 		return
 	}
+	g.tell(e.GetIndex())
 	if p == nil {
 		return
 	}
 	for i := range p.items {
 		g.settle(&p.items[i], &g.results[i])
+	}
+}
+
+// listen has the table gather what the history is to be told: the table may be another than before, from a snapshot.
+func (g *group) listen() {
+	if g.w.host.cfg.History != nil {
+		g.table.tell()
+	}
+}
+
+// tell passes on what an entry did.
+func (g *group) tell(index uint64) {
+	if events := g.table.told(); len(events) > 0 {
+		g.w.host.cfg.History.Record(g.id, index, events)
 	}
 }
 

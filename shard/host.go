@@ -36,6 +36,7 @@ type Config struct {
 	Placement  Placement // default: rows never change
 	Machine    Machine   // of the meta group
 	Observer   Observer
+	History    History // default: none is kept
 	Logger     *slog.Logger
 
 	// MaxQueued bounds the client operations that one worker holds; default 20,000.

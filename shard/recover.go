@@ -279,9 +279,12 @@ func (g *group) replayEntry(e *tailEntry) (err error) {
 	case g.meta != nil:
 		_, _, _, err = g.meta.replay(e.data)
 	default:
+		g.listen()
 		if g.results, err = g.table.Apply(e.data, nil, g.results[:0]); err == nil {
 			g.table.Note(e.index)
-			err = g.table.diverged
+			if err = g.table.diverged; err == nil {
+				g.tell(e.index)
+			}
 		}
 	}
 	return err

@@ -48,8 +48,9 @@ type Table struct {
 	hashes           hashRing
 	diverged         error // from the leader's state: the replica must stop
 	snap             *Snapshot
-	snapshots        uint32 // begun; the number of the last
-	scratch          []byte // a spec on its way into the arena
+	snapshots        uint32     // begun; the number of the last
+	scratch          []byte     // a spec on its way into the arena
+	story            *chronicle // what the history is told; nil: there is none
 }
 
 // NewTable makes an empty table.

@@ -56,6 +56,7 @@ func (t *Table) end(h Handle, s *slot, to State, endMs int64) {
 	t.run(s).nextEnd = endMs
 	t.turn(h, s, to, endMs)
 	t.finished.push(t, h, s)
+	t.tellEnd(h, s)
 }
 
 // dropFinished forgets what ended too long ago or is too much, at most budget timers.

@@ -24,6 +24,8 @@ type ctlCmd struct {
 	Topics ctlTopicsCmd `cmd:"" help:"Topics: list, get, put, delete, pause, resume."`
 	Dead   ctlDeadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
 
+	History ctlHistoryCmd `cmd:"" help:"List a topic's timers that have ended, by when they did."`
+
 	Cluster ctlClusterCmd `cmd:"" help:"Nodes and shards, as the node sees them."`
 	Shard   ctlShardCmd   `cmd:"" help:"Show a shard."`
 	Drain   ctlDrainCmd   `cmd:"" help:"Have everything moved off a node."`

@@ -197,6 +197,11 @@ func TestCtl(t *testing.T) {
 			asked: []string{"POST /v1/topics/orders/resume"}, out: []string{"paused  false"},
 		},
 		{
+			name: "history", args: []string{"history", "t", "--id", "x", "--state", "done,dead"},
+			replies: ok(`{"entries":[{"id":"x","state":"dead","reason":"stopped","ended":"2026-06-01T12:00:00.000Z","attempts":3,"last_status":410,"attempt_log":[]}]}`),
+			asked:   []string{"GET /v1/topics/t/history?id=x&limit=100&state=done%2Cdead"}, out: []string{"ENDED", "2026-06-01T12:00:00.000Z", "dead (stopped)", "410"},
+		},
+		{
 			name: "dead list", args: []string{"dead", "list", "t", "--reason", "expired"}, replies: ok(`{"timers":[{"id":"x","reason":"expired","attempts":3,"last_status":503}]}`),
 			asked: []string{"GET /v1/topics/t/dead?limit=100&reason=expired"}, out: []string{"REASON", "expired", "503"},
 		},

@@ -23,6 +23,7 @@ var samples = map[string][3]string{
 	"bootstrap-expect": {"3", "5", "7"},
 	"replicas":         {"1", "2", "5"},
 	"shards":           {"1", "2", "3"},
+	"history-bytes":    {"100000000", "200000000", "300000000"},
 	"gossip-key":       {"from-file", "from-env", "from-flag"},
 	"peer-cert":        {"from-file", "from-env", "from-flag"},
 	"peer-key":         {"from-file", "from-env", "from-flag"},

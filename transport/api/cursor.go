@@ -15,8 +15,9 @@ import (
 // filters too, so that a cursor works with the query it came from and no other. It holds nothing secret and gives no
 // right: it only says where to go on.
 const (
-	cursorTimers byte = 1
-	cursorTopics byte = 2
+	cursorTimers  byte = 1
+	cursorTopics  byte = 2
+	cursorHistory byte = 3
 
 	maxCursorBytes = 512
 )

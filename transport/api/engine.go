@@ -22,6 +22,8 @@ type Engine interface {
 	List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error)
 	// Walk takes one step of a walk through what a query selects in one shard.
 	Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) ([]shard.Mark, shard.Waypoint, error)
+	// History gives a page of what became of a topic's timers, and whether there is more.
+	History(ctx context.Context, q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error)
 	// Counts sums up a topic over all shards.
 	Counts(ctx context.Context, topic shard.TopicID) (shard.Counts, error)
 

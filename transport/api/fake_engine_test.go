@@ -21,6 +21,7 @@ type fakeEngine struct {
 	now    func() time.Time
 	topics map[string]*shard.Topic
 	timers map[timerKey]*fakeTimer
+	past   []*shard.HistoryEntry
 	seq    uint64
 	lastID shard.TopicID
 
@@ -346,6 +347,27 @@ func selects(q *shard.Query, t *shard.Timer) bool {
 	return q.States&(1<<t.State) != 0 && k.SortMs >= q.FromMs && (q.ToMs == 0 || k.SortMs < q.ToMs) &&
 		strings.HasPrefix(t.ID, q.IDPrefix) && (q.Reason == shard.NoReason || q.Reason == t.Reason) &&
 		(q.After == nil || compareKeys(k, *q.After) > 0)
+}
+
+// History is what set has put into past, by end.
+func (e *fakeEngine) History(_ context.Context, q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls["History"]++
+	for _, h := range e.past {
+		t := h.Timer
+		if t.Topic != q.Topic || q.States&(1<<t.State) == 0 || q.ID != "" && t.ID != q.ID || h.Key.EndMs < q.FromMs ||
+			q.ToMs != 0 && h.Key.EndMs >= q.ToMs || q.After != nil && h.Key.Compare(*q.After) <= 0 {
+			continue
+		}
+		page = append(page, h)
+	}
+	sort.Slice(page, func(i, j int) bool { return page[i].Key.Compare(page[j].Key) < 0 })
+	if q.Newest {
+		page = page[max(0, len(page)-1):]
+	}
+	n := min(len(page), q.Limit)
+	return page[:n], n < len(page), e.err
 }
 
 func (e *fakeEngine) Counts(_ context.Context, topic shard.TopicID) (c shard.Counts, err error) {

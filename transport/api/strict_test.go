@@ -215,7 +215,7 @@ func TestPathsAndMethods(t *testing.T) {
 		get("/v1/topics/orders/timers/"+strings.Repeat("i", 129), 400, badName), get("/v1/topics/orders/timers/x%7Bk%7D", 400, badName), get("/v1/topics/orders/timers/%7Bk%7D", 400, badName),
 		get("/", 404, notFound), get("//v1/topics", 404, notFound), get("/v1//topics", 404, notFound), get("/v1/topics/", 400, badName), get("/v1/topics/orders/", 404, notFound),
 		get("/V1/topics", 404, notFound), get("/v1/topics/orders/Timers", 404, notFound), get("/v1/topics/orders/timers/a/", 404, notFound), get("/v1/topics/orders/timers/a/b/c/d/e/f", 404, notFound),
-		get("/v1/clusters", 404, notFound), get("/v1/topics/orders/history", 404, notFound), get("/v1/topics/orders/cancel", 405, "method_not_allowed"),
+		get("/v1/clusters", 404, notFound), get("/v1/topics/orders/cancel", 405, "method_not_allowed"),
 		{method: "POST", target: "/v1/topics/orders/pull", body: "{}", status: 404, code: notFound}, {method: "POST", target: "/v1/ack", body: "{}", status: 404, code: notFound},
 		{method: "POST", target: "/v1/backup", status: 404, code: notFound},
 		get("/v1/topics/nothere", 404, unknownTopic), get("/v1/topics/nothere/timers", 404, unknownTopic), get("/v1/topics/nothere/timers/a", 404, unknownTopic), get("/v1/topics/nothere/dead", 404, unknownTopic),

@@ -37,7 +37,7 @@ func (rq *request) changeTimer(v verb) *problem {
 	if p != nil {
 		return p
 	}
-	res, t, p := rq.change(in, v, false)
+	res, t, p := rq.changeOne(in, v, false)
 	if p == nil {
 		p = refusal(res.Code)
 	}
@@ -51,12 +51,24 @@ func (rq *request) changeTimer(v verb) *problem {
 	return nil
 }
 
+// changeOne is change for one timer alone: of one that ended long ago it says so.
+func (rq *request) changeOne(in *input, v verb, brief bool) (res shard.Result, t *shard.Topic, p *problem) {
+	res, t, p = rq.change(in, v, brief)
+	if p == nil && res.Code == shard.NotFound {
+		var err error
+		if res.Code, err = rq.tooLate(t, in.id, v); err != nil {
+			return res, t, engineFault(err)
+		}
+	}
+	return res, t, p
+}
+
 func (rq *request) cancelTimer() *problem {
 	in, p := rq.readInput(vCancel)
 	if p != nil {
 		return p
 	}
-	res, _, p := rq.change(in, vCancel, true)
+	res, _, p := rq.changeOne(in, vCancel, true)
 	if p == nil {
 		p = refusal(res.Code)
 	}
@@ -78,6 +90,11 @@ func (rq *request) readTimer() *problem {
 	timer, err := rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, rq.id)
 	if err != nil {
 		return engineFault(err)
+	}
+	if timer == nil {
+		if timer, err = rq.recall(t, rq.id); err != nil {
+			return engineFault(err)
+		}
 	}
 	if timer == nil {
 		return fail(404, unknownTimer, "there is no such timer")

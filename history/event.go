@@ -1,0 +1,117 @@
+package history
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+)
+
+// Event is one thing that became of a timer. Shard, Index and Item name it for ever.
+type Event struct {
+	Shard uint32 // below 65,536
+	Index uint64 // of the shard's log entry that made it; below 2^48
+	Item  uint32 // in the entry
+	Topic uint32
+	Seq   uint64 // the timer's number in its shard; below 2^48
+	State uint8  // how the timer ended, 1–7; 0: an attempt after which it goes on
+	EndMs int64  // Unix ms, when; not negative
+	ID    []byte // the timer's, at most 255 bytes
+	Body  []byte
+}
+
+// Key is a place in the order of ends.
+type Key struct {
+	EndMs int64
+	Index uint64
+	Shard uint32
+	Item  uint32
+}
+
+// Compare orders two keys.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.EndMs, o.EndMs), cmp.Compare(k.Index, o.Index), cmp.Compare(k.Shard, o.Shard), cmp.Compare(k.Item, o.Item))
+}
+
+// Key is the event's place.
+func (e *Event) Key() Key { return Key{e.EndMs, e.Index, e.Shard, e.Item} }
+
+// A record is its head and an event: mark u8 and length u24 as one little-endian u32, CRC-32C of what follows as another.
+const (
+	recordHead  = 8
+	recordMark  = 0xC5 << 24
+	recordLimit = 1<<24 - 1
+	recordFixed = 4 + 8 + 4 + 4 + 8 + 1 + 8 + 1 // of an event beside its texts
+
+	shardBits = 16
+	seqBits   = 48
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var errDamaged = errors.New("damaged")
+
+// appendEvent writes a record whose checksum is not filled in yet.
+func appendEvent(dst []byte, e *Event) []byte {
+	size := recordFixed + len(e.ID) + len(e.Body)
+	dst = binary.LittleEndian.AppendUint32(dst, recordMark|uint32(size))
+	dst = append(dst, 0, 0, 0, 0)
+	dst = binary.LittleEndian.AppendUint32(dst, e.Shard)
+	dst = binary.LittleEndian.AppendUint64(dst, e.Index)
+	dst = binary.LittleEndian.AppendUint32(dst, e.Item)
+	dst = binary.LittleEndian.AppendUint32(dst, e.Topic)
+	dst = binary.LittleEndian.AppendUint64(dst, e.Seq)
+	dst = append(dst, e.State)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(e.EndMs))
+	dst = append(dst, byte(len(e.ID)))
+	return append(append(dst, e.ID...), e.Body...)
+}
+
+// recordSize is the length that a record's head gives to what follows; false when it is no head.
+func recordSize(head []byte) (int, bool) {
+	word := binary.LittleEndian.Uint32(head)
+	size := int(word & recordLimit)
+	return size, word&^recordLimit == recordMark && size >= recordFixed
+}
+
+// seal fills in a record's checksum.
+func seal(record []byte) {
+	binary.LittleEndian.PutUint32(record[4:], crc32.Checksum(record[recordHead:], castagnoli))
+}
+
+// decodeRecord reads the record at the front of b; what it gives lies in b. n is the record's length.
+func decodeRecord(b []byte, e *Event) (n int, err error) {
+	if len(b) < recordHead {
+		return 0, errDamaged
+	}
+	size, ok := recordSize(b)
+	if !ok || len(b)-recordHead < size {
+		return 0, errDamaged
+	}
+	body := b[recordHead : recordHead+size]
+	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[4:]) {
+		return 0, errDamaged
+	}
+	return recordHead + size, decodeEvent(body, e)
+}
+
+// decodeEvent reads what follows a record's head.
+func decodeEvent(b []byte, e *Event) error {
+	le := binary.LittleEndian
+	*e = Event{
+		Shard: le.Uint32(b), Index: le.Uint64(b[4:]), Item: le.Uint32(b[12:]), Topic: le.Uint32(b[16:]), Seq: le.Uint64(b[20:]),
+		State: b[28], EndMs: int64(le.Uint64(b[29:])),
+	}
+	id, rest := int(b[37]), b[recordFixed:]
+	if id > len(rest) || !e.sound() {
+		return errDamaged
+	}
+	e.ID, e.Body = rest[:id:id], rest[id:]
+	return nil
+}
+
+// sound says that the event's numbers are such as an index holds.
+func (e *Event) sound() bool {
+	return e.Shard < 1<<shardBits && e.Index < 1<<seqBits && e.Seq < 1<<seqBits && e.State < 8 && e.EndMs >= 0 && e.EndMs < 1<<55 &&
+		len(e.ID) <= 255
+}

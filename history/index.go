@@ -1,0 +1,165 @@
+package history
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+)
+
+// entry is an end in a file's index, 32 bytes here and on disk.
+type entry struct {
+	endState uint64 // end<<8 | state
+	place    uint64 // index<<16 | shard
+	topic    uint32
+	item     uint32
+	hash     uint32 // idHash
+	offset   uint32 // of its record
+}
+
+// tried is an attempt in a file's index, 16 bytes here, 12 on disk.
+type tried struct {
+	key    uint64 // attemptKey
+	offset uint32
+}
+
+const (
+	entryBytes = 32
+	idBytes    = 8
+	triedBytes = 12
+)
+
+func entryOf(e *Event, offset uint32) entry {
+	return entry{
+		endState: uint64(e.EndMs)<<8 | uint64(e.State), place: e.Index<<shardBits | uint64(e.Shard),
+		topic: e.Topic, item: e.Item, hash: idHash(e.Topic, e.ID), offset: offset,
+	}
+}
+
+func (x *entry) endMs() int64  { return int64(x.endState >> 8) }
+func (x *entry) state() uint8  { return uint8(x.endState) }
+func (x *entry) shard() uint32 { return uint32(x.place & (1<<shardBits - 1)) }
+func (x *entry) key() Key {
+	return Key{x.endMs(), x.place >> shardBits, x.shard(), x.item}
+}
+
+// compare is the order of the index: by topic, then as Key.
+func (x *entry) compare(o *entry) int {
+	return cmp.Or(cmp.Compare(x.topic, o.topic), cmp.Compare(x.endState>>8, o.endState>>8), cmp.Compare(x.place, o.place), cmp.Compare(x.item, o.item))
+}
+
+// is says that a record is the one that the entry is of.
+func (x *entry) is(e *Event) bool {
+	return x.topic == e.Topic && x.key() == e.Key() && x.state() == e.State
+}
+
+func (x *entry) append(dst []byte) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, x.endState)
+	dst = binary.LittleEndian.AppendUint64(dst, x.place)
+	dst = binary.LittleEndian.AppendUint32(dst, x.topic)
+	dst = binary.LittleEndian.AppendUint32(dst, x.item)
+	dst = binary.LittleEndian.AppendUint32(dst, x.hash)
+	return binary.LittleEndian.AppendUint32(dst, x.offset)
+}
+
+func (x *entry) decode(b []byte) {
+	le := binary.LittleEndian
+	*x = entry{le.Uint64(b), le.Uint64(b[8:]), le.Uint32(b[16:]), le.Uint32(b[20:]), le.Uint32(b[24:]), le.Uint32(b[28:])}
+}
+
+// reached is how far a file goes into a shard's log.
+type reached struct {
+	index uint64
+	item  uint32
+}
+
+func (r reached) covers(index uint64, item uint32) bool {
+	return index < r.index || index == r.index && item <= r.item
+}
+
+// index is what a file that is being written knows of its records, in the order in which they came. What is in the lists is not
+// changed any more, so whoever has a copy of their heads may read them.
+type index struct {
+	ends     []entry
+	attempts []tried
+	filter   filter
+	reached  map[uint32]reached // by shard
+	minMs    int64              // of the ends
+	maxMs    int64
+}
+
+// newIndex makes an index for a file of at most so many bytes.
+func newIndex(bytes int64) index {
+	return index{reached: map[uint32]reached{}, filter: newFilter(int(min(indexLimit, bytes/(recordHead+recordFixed))))}
+}
+
+// indexLimit is how many records one file has at most: it bounds what is in memory, and what sealing a file takes.
+const indexLimit = 400_000
+
+func (x *index) len() int { return len(x.ends) + len(x.attempts) }
+
+// add enters a record.
+func (x *index) add(e *Event, offset uint32) {
+	if x.len() == 0 {
+		x.minMs = e.EndMs
+	}
+	x.minMs, x.maxMs = min(x.minMs, e.EndMs), max(x.maxMs, e.EndMs)
+	if r := x.reached[e.Shard]; !r.covers(e.Index, e.Item) {
+		x.reached[e.Shard] = reached{e.Index, e.Item}
+	}
+	if e.State == 0 {
+		key := attemptKey(e.Shard, e.Seq)
+		x.filter.add(key)
+		x.attempts = append(x.attempts, tried{key, offset})
+		return
+	}
+	n := entryOf(e, offset)
+	x.filter.add(topicKey(n.topic))
+	x.filter.add(idKey(n.hash))
+	x.ends = append(x.ends, n)
+}
+
+// finalFilter is a filter no larger than it must be.
+func (x *index) finalFilter() filter {
+	topics := map[uint32]bool{}
+	for i := range x.ends {
+		topics[x.ends[i].topic] = true
+	}
+	f := newFilter(x.len() + len(topics))
+	for topic := range topics {
+		f.add(topicKey(topic))
+	}
+	for i := range x.ends {
+		f.add(idKey(x.ends[i].hash))
+	}
+	for i := range x.attempts {
+		f.add(x.attempts[i].key)
+	}
+	return f
+}
+
+// sections are the index as it lies behind a file's records: ends in their order, ids by hash, attempts by timer.
+func (x *index) sections() (ends, ids, attempts []byte) {
+	list := slices.Clone(x.ends)
+	slices.SortFunc(list, func(a, b entry) int { return a.compare(&b) })
+	type named struct{ hash, number uint32 }
+	byHash := make([]named, len(list))
+	ends = make([]byte, 0, entryBytes*len(list))
+	for i := range list {
+		ends = list[i].append(ends)
+		byHash[i] = named{list[i].hash, uint32(i)}
+	}
+	slices.SortFunc(byHash, func(a, b named) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.number, b.number)) })
+	ids = make([]byte, 0, idBytes*len(byHash))
+	for _, n := range byHash {
+		ids = binary.LittleEndian.AppendUint32(ids, n.hash)
+		ids = binary.LittleEndian.AppendUint32(ids, n.number)
+	}
+	calls := slices.Clone(x.attempts)
+	slices.SortStableFunc(calls, func(a, b tried) int { return cmp.Compare(a.key, b.key) })
+	attempts = make([]byte, 0, triedBytes*len(calls))
+	for _, c := range calls {
+		attempts = binary.LittleEndian.AppendUint64(attempts, c.key)
+		attempts = binary.LittleEndian.AppendUint32(attempts, c.offset)
+	}
+	return ends, ids, attempts
+}

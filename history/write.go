@@ -1,0 +1,223 @@
+package history
+
+import (
+	"path/filepath"
+	"slices"
+)
+
+// slice is the begin of the slice of time that a moment is in.
+func (s *Store) slice(ms int64) int64 {
+	length := max(s.cfg.SliceMs, s.cfg.KeepMs()/maxSlices)
+	return ms - ms%length
+}
+
+// write puts records into files. What cannot be written is dropped: the next batch finds the disk better, or is dropped too.
+func (s *Store) write(batch []byte) {
+	for len(batch) > 0 {
+		n, count := s.part(batch)
+		if s.low.Load() || !s.writePart(batch[:n], count) {
+			s.dropped.Add(uint64(count))
+		} else {
+			s.recorded.Add(uint64(count))
+		}
+		batch = batch[n:]
+	}
+	s.shrink()
+}
+
+// part is how much of a batch goes into the file that is being written, after it was turned if need be; at least one record.
+func (s *Store) part(batch []byte) (n, count int) {
+	room, left := s.cfg.SegmentSize, indexLimit
+	if f := s.active; f != nil {
+		if s.slice(s.cfg.NowMs()) != f.startMs || f.data >= s.cfg.SegmentSize || f.index.len() >= indexLimit {
+			s.turn()
+		} else {
+			room, left = s.cfg.SegmentSize-f.data, indexLimit-f.index.len()
+		}
+	}
+	for n < len(batch) && int64(n) < room && count < left {
+		size, _ := recordSize(batch[n:])
+		seal(batch[n : n+recordHead+size])
+		n += recordHead + size
+		count++
+	}
+	return n, count
+}
+
+// writePart appends records to the file that is being written, or to a new one.
+func (s *Store) writePart(b []byte, count int) bool {
+	if s.active == nil {
+		now := s.cfg.NowMs()
+		f, err := createFile(s.cfg.FS, s.cfg.Dir, s.number+1, s.slice(now), 2*s.cfg.SegmentSize)
+		s.number++ // also when it failed: something of that name may be there
+		if err != nil {
+			s.failed("a file of the history cannot be made; events are dropped until it can", err)
+			return false
+		}
+		s.mu.Lock()
+		s.files, s.active = append(s.files, f), f
+		s.mu.Unlock()
+	}
+	f := s.active
+	if _, err := f.handle.WriteAt(b, f.data); err != nil {
+		s.failed("the history cannot be written; events are dropped until it can", err)
+		return false
+	}
+	s.failing, s.dirty = false, true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at := 0; at < len(b); {
+		size, _ := recordSize(b[at:])
+		var e Event
+		if decodeEvent(b[at+recordHead:at+recordHead+size], &e) == nil { // always: the queue took only what is sound
+			f.index.add(&e, uint32(f.data+int64(at)))
+		}
+		at += recordHead + size
+	}
+	f.data += int64(len(b))
+	f.size = f.data
+	return true
+}
+
+// failed says it once.
+func (s *Store) failed(text string, err error) {
+	if !s.failing {
+		s.cfg.Logger.Error(text, "error", err)
+	}
+	s.failing = true
+}
+
+// turn seals the file that is being written.
+func (s *Store) turn() {
+	f := s.active
+	s.mu.Lock()
+	s.active = nil
+	s.mu.Unlock()
+	s.seal(f)
+}
+
+// seal writes a file's index behind its records. When that fails the index stays in memory; the next start tries again.
+func (s *Store) seal(f *file) {
+	tail := f.appendTail()
+	err := f.handle.Truncate(f.data) // a crash may have left something
+	if err == nil {
+		_, err = f.handle.WriteAt(tail, f.data)
+	}
+	if err == nil {
+		err = f.handle.Sync()
+	}
+	if err != nil {
+		s.failed("a file of the history could not be finished; it is tried again at the next start", err)
+		return
+	}
+	done := file{handle: f.handle, size: f.data + int64(len(tail))}
+	if err := done.readTail(); err != nil {
+		s.failed("a file of the history reads back wrong; it is tried again at the next start", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.size, f.index, f.sums = done.size, done.index, done.sums
+	f.ends, f.ids, f.attempts = done.ends, done.ids, done.attempts
+	f.sealed = true
+}
+
+// sync makes what was written durable.
+func (s *Store) sync() {
+	if !s.dirty || s.active == nil {
+		s.dirty = false
+		return
+	}
+	if err := s.active.handle.Datasync(); err != nil {
+		s.failed("the history could not be synced; a crash may lose some of it", err)
+	}
+	s.dirty = false
+}
+
+// Tend does what is due by time: the file is turned and synced, the oldest go.
+func (s *Store) Tend() {
+	s.Flush()
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	now := s.cfg.NowMs()
+	if f := s.active; f != nil && s.slice(now) != f.startMs {
+		s.turn()
+	}
+	if since := now - s.synced; since >= s.cfg.SyncEach.Milliseconds() || since < 0 {
+		s.synced = now
+		s.sync()
+	}
+	oldest := int64(0)
+	if keep := s.cfg.KeepMs(); keep > 0 {
+		oldest = now - keep
+	}
+	s.queue.expire(oldest)
+	for _, f := range s.files {
+		if f != s.active && f.index.maxMs < oldest {
+			s.drop(f)
+		}
+	}
+	s.shrink()
+	s.watchDisk()
+}
+
+// shrink drops the oldest files while there is too much.
+func (s *Store) shrink() {
+	for {
+		s.mu.RLock()
+		sum, n := s.bytesLocked(), len(s.files)
+		s.mu.RUnlock()
+		if sum <= s.cfg.Bytes || n < 2 {
+			return
+		}
+		s.drop(s.files[0])
+	}
+}
+
+// watchDisk gives room back while the disk is almost full, a file at a time; when none is left, nothing more is written.
+func (s *Store) watchDisk() {
+	free, err := s.cfg.FS.Free(s.cfg.Dir)
+	if err != nil {
+		return
+	}
+	limit := s.cfg.LowDisk
+	if s.low.Load() {
+		limit += limit / 4
+	}
+	if free >= limit {
+		s.low.Store(false)
+		return
+	}
+	if s.low.CompareAndSwap(false, true) {
+		s.cfg.Logger.Warn("the disk is almost full: nothing is added to the history, and its oldest files go", "free_bytes", free)
+	}
+	if s.active != nil {
+		s.turn()
+	}
+	if len(s.files) > 0 {
+		s.drop(s.files[0])
+	}
+}
+
+// drop gives a file up.
+func (s *Store) drop(f *file) {
+	s.mu.Lock()
+	s.files = slices.DeleteFunc(slices.Clone(s.files), func(o *file) bool { return o == f })
+	if s.active == f {
+		s.active = nil
+	}
+	s.mu.Unlock()
+	s.remove(f)
+}
+
+// remove closes and removes a file that is in no list any more, once no query uses it.
+func (s *Store) remove(f *file) {
+	f.use.Lock()
+	defer f.use.Unlock()
+	_ = f.handle.Close()
+	if err := s.cfg.FS.Remove(filepath.Join(s.cfg.Dir, fileName(f.number))); err != nil {
+		s.failed("an old file of the history could not be removed", err)
+		return
+	}
+	_ = s.cfg.FS.SyncDir(s.cfg.Dir)
+}

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"carillon/history"
+	"carillon/ring"
+	"carillon/shard"
+)
+
+// keepEach is how often the topics are asked how long they want their history kept.
+const keepEach = 5 * time.Second
+
+// pageBytes is where a page of history is full: two fit into an answer between nodes.
+const pageBytes = 8 << 20
+
+// past is the node's history: shards tell it what became of timers, in their own terms, and it is asked in these. Package history
+// keeps the records, and knows no topics. A past whose directory cannot be used keeps nothing.
+type past struct {
+	store  *history.Store // nil: its directory cannot be used
+	topics *ring.State
+	log    *slog.Logger
+	keepMs atomic.Int64 // 0: not known yet
+}
+
+// newPast opens the history. Its loss does not keep the node from firing timers.
+func newPast(p *process, topics *ring.State) *past {
+	h := &past{topics: topics, log: p.log}
+	store, err := history.Open(history.Config{
+		FS: p.fsys, Dir: filepath.Join(p.cfg.DataDir, "history"), Bytes: p.cfg.HistoryBytes, NowMs: p.clock.WallMs, KeepMs: h.keepMs.Load, Logger: p.log,
+	})
+	if err != nil {
+		p.log.Error("the history cannot be opened; the node goes on without it", "error", err)
+		return h
+	}
+	h.store = store
+	return h
+}
+
+// run writes the history until the context ends, and closes it.
+func (h *past) run(ctx context.Context) {
+	if h.store == nil {
+		return
+	}
+	var work group
+	work.Go(func() { _ = h.store.Run(ctx) })
+	every(ctx, keepEach, h.ask)
+	work.Wait()
+}
+
+// ask takes from the topics how long to keep what.
+func (h *past) ask() {
+	longest, any := h.topics.LongestHistory()
+	if !any {
+		longest = shard.DefaultPolicy().HistoryMs
+	}
+	h.keepMs.Store(max(longest, 1))
+}
+
+// Record implements shard.History.
+func (h *past) Record(id shard.ID, index uint64, events []shard.HistoryEvent) {
+	if h.store == nil {
+		return
+	}
+	var room [16]history.Event
+	list := room[:0]
+	topic, wanted := shard.TopicID(0), true
+	for i := range events {
+		e := &events[i]
+		if e.Topic != topic {
+			t, known := h.topics.Topic(e.Topic)
+			topic, wanted = e.Topic, !known || t.Policy.HistoryMs > 0
+		}
+		if !wanted {
+			continue
+		}
+		if len(list) == cap(list) {
+			h.store.Record(list)
+			list = list[:0]
+		}
+		list = append(list, history.Event{
+			Shard: uint32(id), Index: index, Item: e.Item, Topic: uint32(e.Topic), Seq: e.Seq, State: uint8(e.State), EndMs: e.EndMs, ID: e.ID, Body: e.Body,
+		})
+	}
+	if len(list) > 0 {
+		h.store.Record(list)
+	}
+}
+
+// list answers a query from this node's files.
+func (h *past) list(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error) {
+	if h.store == nil {
+		return nil, false, nil
+	}
+	events, more, err := h.store.List(fileQuery(q))
+	if err != nil {
+		h.log.Error("the history could not be read", "error", err)
+		return nil, false, shard.ErrUnknown
+	}
+	for i := range events {
+		e, err := shard.DecodeHistoryEnd(events[i].Body)
+		if err != nil {
+			h.log.Error("a record of the history cannot be read; it is left out", "shard", events[i].Shard, "entry", events[i].Index, "error", err)
+			continue
+		}
+		e.Key = keyOf(&events[i])
+		if e.Missing() > 0 {
+			h.join(e, &events[i])
+		}
+		page = append(page, e)
+	}
+	return page, more && len(page) > 0, nil
+}
+
+// join puts an entry's earlier attempts into it; some may be gone.
+func (h *past) join(e *shard.HistoryEntry, of *history.Event) {
+	events, err := h.store.Attempts(of.Shard, of.Seq, of.Index, of.Item)
+	if err != nil {
+		h.log.Error("the history could not be read", "error", err)
+		return
+	}
+	earlier := make([]shard.HistoryAttempt, 0, len(events))
+	for i := range events {
+		if a, err := shard.DecodeHistoryAttempt(events[i].Body); err == nil {
+			earlier = append(earlier, a)
+		}
+	}
+	e.Join(earlier)
+}
+
+func keyOf(e *history.Event) shard.HistoryKey {
+	return shard.HistoryKey{EndMs: e.EndMs, Index: e.Index, Shard: shard.ID(e.Shard), Item: e.Item}
+}
+
+func fileQuery(q *shard.HistoryQuery) *history.Query {
+	wanted := map[uint32]bool{}
+	for _, id := range q.Shards {
+		wanted[uint32(id)] = true
+	}
+	f := &history.Query{
+		Topic: uint32(q.Topic), Shards: func(shard uint32) bool { return wanted[shard] }, States: q.States, FromMs: q.FromMs, ToMs: q.ToMs,
+		Newest: q.Newest, Limit: q.Limit, Bytes: pageBytes,
+	}
+	if q.ID != "" {
+		f.ID = []byte(q.ID)
+	}
+	if k := q.After; k != nil {
+		f.After = &history.Key{EndMs: k.EndMs, Index: k.Index, Shard: uint32(k.Shard), Item: k.Item}
+	}
+	return f
+}

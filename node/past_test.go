@@ -1,0 +1,137 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"carillon/shard"
+)
+
+type pastEntry struct {
+	ID       string `json:"id"`
+	State    string `json:"state"`
+	Reason   string `json:"reason"`
+	Attempts int    `json:"attempts"`
+	EndedMs  int64  `json:"ended_ms"`
+	Payload  any    `json:"payload"`
+	Log      []struct {
+		Attempt int   `json:"attempt"`
+		Started int64 `json:"started_ms"`
+		Ended   int64 `json:"ended_ms"`
+		Status  int   `json:"status"`
+	} `json:"attempt_log"`
+}
+
+func (r *running) history(topic, query string) (list []pastEntry) {
+	r.t.Helper()
+	var v struct{ Entries []pastEntry }
+	if err := json.Unmarshal([]byte(r.must(200, "GET", "/v1/topics/"+topic+"/history"+query, "")), &v); err != nil {
+		r.t.Fatal(err)
+	}
+	return v.Entries
+}
+
+// TestHistory: what became of timers is there, each once and with all attempts, and still is after a restart that reads the log again.
+func TestHistory(t *testing.T) {
+	dir := t.TempDir()
+	n := start(t, dir)
+	rec := newReceiver(t, func(a *arrival, w http.ResponseWriter) {
+		switch {
+		case a.timer == "retried" && a.attempt < 4:
+			w.WriteHeader(500 + a.attempt)
+		case a.timer == "stopped":
+			w.WriteHeader(410)
+		}
+	})
+	n.must(201, "PUT", "/v1/topics/orders", fmt.Sprintf(
+		`{"callback":{"url":%q},"retry":{"min_backoff":"100ms","multiplier":1,"jitter":0},"breaker":{"failures":100}}`, rec.URL))
+	for _, id := range []string{"plain", "retried", "stopped"} {
+		n.must(201, "POST", "/v1/topics/orders/timers", fmt.Sprintf(`{"id":%q,"delay":"10ms","payload":{"of":%q}}`, id, id))
+	}
+	n.must(201, "POST", "/v1/topics/orders/timers", `{"id":"late","delay":"1h"}`)
+	n.must(201, "POST", "/v1/topics/orders/timers", `{"id":"prevented","delay":"1h"}`)
+	n.must(200, "DELETE", "/v1/topics/orders/timers/prevented", "")
+	rec.await(t, 6)
+	n.eventually("orders", "retried", "done")
+	n.eventually("orders", "plain", "done")
+	n.eventually("orders", "stopped", "dead")
+
+	check := func() {
+		t.Helper()
+		all := map[string]pastEntry{}
+		list := n.history("orders", "")
+		for i, e := range list {
+			all[e.ID] = e
+			if i > 0 && e.EndedMs < list[i-1].EndedMs {
+				t.Errorf("not in order: %+v", list)
+			}
+		}
+		if len(list) != 4 || len(all) != 4 {
+			t.Fatalf("%d entries of %d timers: %+v", len(list), len(all), list)
+		}
+		if e := all["plain"]; e.State != "done" || e.Attempts != 1 || len(e.Log) != 1 || e.Log[0].Status != 200 || fmt.Sprint(e.Payload) != "map[of:plain]" {
+			t.Errorf("%+v", e)
+		}
+		if e := all["stopped"]; e.State != "dead" || e.Reason != "stopped" || len(e.Log) != 1 || e.Log[0].Status != 410 {
+			t.Errorf("%+v", e)
+		}
+		if e := all["prevented"]; e.State != "cancelled" || len(e.Log) != 0 || e.EndedMs == 0 {
+			t.Errorf("%+v", e)
+		}
+		e := all["retried"]
+		if e.State != "done" || e.Attempts != 4 || len(e.Log) != 4 {
+			t.Fatalf("%+v", e)
+		}
+		for i, a := range e.Log {
+			if want := []int{501, 502, 503, 200}[i]; a.Attempt != i+1 || a.Status != want || a.Started == 0 || a.Ended < a.Started || i > 0 && a.Started < e.Log[i-1].Ended+100 {
+				t.Errorf("attempt %d: %+v", i+1, e.Log)
+			}
+		}
+	}
+	check()
+	if got := n.history("orders", "?state=dead,cancelled"); len(got) != 2 {
+		t.Errorf("%+v", got)
+	}
+	if got := n.history("orders", "?id=retried&state=done"); len(got) != 1 || len(got[0].Log) != 4 {
+		t.Errorf("%+v", got)
+	}
+	for range 2 {
+		if err := n.stop(); err != nil {
+			t.Fatal(err)
+		}
+		n = start(t, dir)
+		check()
+	}
+	core := n.node.run.Load().core.Load()
+	topic, _ := core.state.Named("orders")
+	id := shard.Place("orders", "retried", 4)
+	list, _, err := core.router.History(t.Context(), &shard.HistoryQuery{Topic: topic.ID, Shards: []shard.ID{id}, ID: "retried", States: 0xff, Newest: true, Limit: 1})
+	if err != nil || len(list) != 1 || list[0].Timer.LastStatus != 200 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestHistoryTime: what a topic does not keep any more is not shown, and is not written when it keeps nothing.
+func TestHistoryTime(t *testing.T) {
+	n := start(t, t.TempDir())
+	n.must(201, "PUT", "/v1/topics/none", `{"history":"0s","callback":{"url":"http://127.0.0.1:1/"}}`)
+	n.must(201, "PUT", "/v1/topics/short", `{"history":"1s","callback":{"url":"http://127.0.0.1:1/"}}`)
+	for _, topic := range []string{"none", "short"} {
+		n.must(201, "POST", "/v1/topics/"+topic+"/timers", `{"id":"a","delay":"1h"}`)
+		n.must(200, "DELETE", "/v1/topics/"+topic+"/timers/a", "")
+	}
+	if got := n.history("none", ""); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got := n.history("short", ""); len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
+	for deadline := time.Now().Add(5 * time.Second); len(n.history("short", "")) > 0; <-time.After(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("what should be gone is still shown")
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package shard
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// Flags of a history query.
+const (
+	historyAfter = 1 << iota
+	historyNewest
+
+	historyFlags = 1<<iota - 1
+)
+
+// AppendHistoryQuery encodes a question for the history that a node keeps of some shards.
+func AppendHistoryQuery(dst []byte, q *HistoryQuery) []byte {
+	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(q.Topic))
+	dst = appendBlock(appendIDs(dst, q.Shards), q.ID)
+	var flags byte
+	if q.After != nil {
+		flags |= historyAfter
+	}
+	if q.Newest {
+		flags |= historyNewest
+	}
+	dst = append(dst, q.States, flags)
+	dst = binary.AppendVarint(dst, q.FromMs)
+	dst = binary.AppendVarint(dst, q.ToMs)
+	dst = binary.AppendUvarint(dst, uint64(min(max(q.Limit, 0), maxWireLimit)))
+	if q.After != nil {
+		dst = appendHistoryKey(dst, q.After)
+	}
+	return dst
+}
+
+// DecodeHistoryQuery decodes what AppendHistoryQuery wrote.
+func DecodeHistoryQuery(b []byte) (*HistoryQuery, error) {
+	r := openWire(b)
+	q := &HistoryQuery{Topic: TopicID(r.number(1<<32-1, "topic"))}
+	q.Shards = r.ids()
+	q.ID = string(r.block(maxID, "id"))
+	q.States = r.byte()
+	flags := r.byte()
+	if flags&^historyFlags != 0 {
+		r.fail("unknown flags of a history query")
+	}
+	q.Newest = flags&historyNewest != 0
+	q.FromMs, q.ToMs = r.varint(), r.varint()
+	q.Limit = int(r.number(maxWireLimit, "limit"))
+	if flags&historyAfter != 0 {
+		k := r.historyKey()
+		q.After = &k
+	}
+	if err := r.close(); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// appendIDs writes shards in rising order.
+func appendIDs(dst []byte, ids []ID) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(ids)))
+	last := ID(0)
+	for _, id := range ids {
+		dst = binary.AppendUvarint(dst, uint64(id-last))
+		last = id
+	}
+	return dst
+}
+
+func (r *reader) ids() (ids []ID) {
+	last := uint64(0)
+	for n := r.count(maxWireOps, 1, "shards"); n > 0 && r.fault == ""; n-- {
+		d := r.number(1<<32-1-last, "shard")
+		if d == 0 && len(ids) > 0 {
+			r.fail("shards out of order")
+		}
+		last += d
+		ids = append(ids, ID(last))
+	}
+	return ids
+}
+
+func appendHistoryKey(dst []byte, k *HistoryKey) []byte {
+	dst = binary.AppendVarint(dst, k.EndMs)
+	dst = binary.AppendUvarint(dst, k.Index)
+	dst = binary.AppendUvarint(dst, uint64(k.Shard))
+	return binary.AppendUvarint(dst, uint64(k.Item))
+}
+
+func (r *reader) historyKey() HistoryKey {
+	return HistoryKey{
+		EndMs: r.varint(), Index: r.uvarint(), Shard: ID(r.number(1<<32-1, "shard")), Item: uint32(r.number(1<<32-1, "item")),
+	}
+}
+
+// AppendHistory encodes a page of the history of some shards, the first of the list as far as they fit; at least one does. more
+// says that the list went on in any case.
+func AppendHistory(dst []byte, ids []ID, list []*HistoryEntry, more bool) []byte {
+	start := len(dst)
+	dst = append(dst, wireVersion, faultNone, 0)
+	if more {
+		dst[start+2] = 1
+	}
+	dst = appendIDs(dst, ids)
+	for _, e := range list {
+		if len(dst)-start > answerBytes {
+			dst[start+2] = 1
+			break
+		}
+		dst = appendHistoryEntry(append(dst, 1), e)
+	}
+	return append(dst, 0)
+}
+
+func appendHistoryEntry(dst []byte, e *HistoryEntry) []byte {
+	dst = appendHistoryKey(dst, &e.Key)
+	flag := byte(0)
+	if e.ByAttempt {
+		flag = historyByAttempt
+	}
+	dst = appendTimer(append(dst, flag), e.Timer)
+	dst = binary.AppendUvarint(dst, uint64(len(e.Attempts)))
+	for i := range e.Attempts {
+		a := &e.Attempts[i]
+		dst = binary.AppendUvarint(dst, uint64(a.Attempt))
+		dst = binary.AppendVarint(dst, a.StartedMs)
+		dst = binary.AppendVarint(dst, a.EndedMs)
+		dst = binary.AppendUvarint(dst, uint64(a.Status))
+		dst = appendBlock(dst, cut(a.Err, maxErr))
+	}
+	return dst
+}
+
+// DecodeHistory decodes what AppendHistory or AppendFailure wrote.
+func DecodeHistory(b []byte) (ids []ID, list []*HistoryEntry, more bool, err error) {
+	r, err := answered(b)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	more = r.number(1, "more") == 1
+	ids = r.ids()
+	for r.number(1, "presence") == 1 && r.fault == "" {
+		list = append(list, r.historyEntry())
+	}
+	if err := r.close(); err != nil {
+		return nil, nil, false, err
+	}
+	return ids, list, more, nil
+}
+
+func (r *reader) historyEntry() *HistoryEntry {
+	e := &HistoryEntry{Key: r.historyKey()}
+	e.ByAttempt = r.number(historyByAttempt, "flags") == historyByAttempt
+	e.Timer = r.timer()
+	const least = 5 // bytes of an attempt
+	n := r.count(lowMask, least, "attempts")
+	e.Attempts = slices.Grow(e.Attempts, n)
+	for ; n > 0 && r.fault == ""; n-- {
+		e.Attempts = append(e.Attempts, HistoryAttempt{
+			Attempt: int(r.number(lowMask, "attempt")), StartedMs: r.varint(), EndedMs: r.varint(),
+			Status: int(r.number(1<<16-1, "status")), Err: string(r.block(maxErr, "error text")),
+		})
+	}
+	return e
+}

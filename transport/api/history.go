@@ -1,0 +1,189 @@
+package api
+
+import (
+	"encoding/binary"
+	"strings"
+
+	"carillon/shard"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// overStates are the states that a history has.
+const overStates = 1<<shard.Done | 1<<shard.Dead | 1<<shard.Cancelled
+
+// listHistory answers with what became of a topic's timers, by their end.
+func (rq *request) listHistory() *problem {
+	q := &shard.HistoryQuery{States: overStates}
+	if id, given := rq.query.value("id"); given {
+		if !validID(id) {
+			return bad(badName, "query: "+idRule)
+		}
+		q.ID = id
+	}
+	var window shard.Query
+	if p := rq.window(&window, "from", "to"); p != nil {
+		return p
+	}
+	q.FromMs, q.ToMs = window.FromMs, window.ToMs
+	if list, given := rq.query.value("state"); given {
+		q.States = 0
+		for name := range strings.SplitSeq(list, ",") {
+			state := stateOf(name)
+			if 1<<state&overStates == 0 {
+				return bad(badRequest, "query: state must be a comma list of done, dead, cancelled")
+			}
+			q.States |= 1 << state
+		}
+	}
+	limit, p := rq.query.limit()
+	if p != nil {
+		return p
+	}
+	topic, p := rq.findTopic(false)
+	if p != nil {
+		return p
+	}
+	q.Topic, q.Limit = topic.ID, limit
+	listing := historySum(q)
+	if c, given := rq.query.value("cursor"); given {
+		var ok bool
+		if q.After, ok = parseHistoryCursor(c, listing); !ok {
+			return bad(badRequest, "query: cursor is not one of this listing")
+		}
+	}
+	if rq.confine(q, topic) {
+		rq.json(200, append(rq.out(), `{"entries":[]}`...))
+		return nil
+	}
+	list, more, err := rq.s.cfg.Engine.History(rq.s.base, q)
+	if err != nil {
+		return engineFault(err)
+	}
+	rq.answerHistory(topic, list, more, listing)
+	return nil
+}
+
+// confine brings a query to what the topic keeps, and to the shard that a timer has. none says that there can be nothing.
+func (rq *request) confine(q *shard.HistoryQuery, topic *shard.Topic) (none bool) {
+	q.FromMs = max(q.FromMs, rq.s.nowMs()-topic.Policy.HistoryMs)
+	if q.ID != "" {
+		q.Shards = []shard.ID{shard.Place(topic.Name, q.ID, rq.s.cfg.Engine.Shards())}
+	}
+	return topic.Policy.HistoryMs == 0 || q.ToMs != 0 && q.ToMs <= q.FromMs
+}
+
+func (rq *request) answerHistory(topic *shard.Topic, list []*shard.HistoryEntry, more bool, listing uint64) {
+	o := object{b: rq.out()}
+	o.name("entries")
+	entries := array{b: o.b}
+	w := rq.timerWriter(topic)
+	var last shard.HistoryKey
+	for i, e := range list {
+		if i > 0 && len(entries.b) > rq.s.cfg.Limits.ResponseBytes {
+			more = true
+			break
+		}
+		entries.next()
+		entries.b = w.appendEntry(entries.b, e)
+		last = e.Key
+	}
+	o.b = entries.end()
+	if more && len(list) > 0 {
+		o.str("next_cursor", historyCursor(last, listing))
+	}
+	rq.json(200, o.end())
+}
+
+// appendEntry writes a timer that has ended, when it did, and its attempts.
+func (w *timerWriter) appendEntry(b []byte, e *shard.HistoryEntry) []byte {
+	b = w.append(b, e.Timer)
+	b = appendTime(b[:len(b)-1], "ended", e.Timer.EndedMs)
+	b = append(b, `,"attempt_log":`...)
+	log := array{b: b}
+	for i := range e.Attempts {
+		a := &e.Attempts[i]
+		log.next()
+		o := object{b: log.b}
+		o.integer("attempt", int64(a.Attempt))
+		o.integer("started_ms", a.StartedMs)
+		o.integer("ended_ms", a.EndedMs)
+		if a.Status != 0 {
+			o.integer("status", int64(a.Status))
+		}
+		if a.Err != "" {
+			o.str("error", a.Err)
+		}
+		log.b = o.end()
+	}
+	return append(log.end(), '}')
+}
+
+// recall finds a timer that has ended and is in the shard's memory no more; nil when the history has none of that id.
+func (rq *request) recall(topic *shard.Topic, id string) (*shard.Timer, error) {
+	q := &shard.HistoryQuery{Topic: topic.ID, ID: id, States: overStates, Newest: true, Limit: 1}
+	if rq.confine(q, topic) {
+		return nil, nil
+	}
+	list, _, err := rq.s.cfg.Engine.History(rq.s.base, q)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return list[0].Timer, nil
+}
+
+// tooLate turns "there is no such timer" into what the history knows of it: a change that came after the end is 410, not 404.
+func (rq *request) tooLate(topic *shard.Topic, id string, v verb) (shard.Code, error) {
+	t, err := rq.recall(topic, id)
+	switch {
+	case err != nil || t == nil:
+		return shard.NotFound, err
+	case t.State == shard.Done:
+		return shard.OverFired, nil
+	case t.State == shard.Dead:
+		return shard.OverDead, nil
+	case v == vCancel:
+		return shard.Prevented, nil
+	}
+	return shard.OverCancelled, nil
+}
+
+// historySum stands for what a listing of history selects, as listingSum does for timers.
+func historySum(q *shard.HistoryQuery) uint64 {
+	b := make([]byte, 0, 160)
+	b = binary.AppendUvarint(b, uint64(q.Topic))
+	b = append(b, q.States)
+	b = binary.AppendVarint(b, q.FromMs)
+	b = binary.AppendVarint(b, q.ToMs)
+	return xxhash.Sum64(append(append(b, "history:"...), q.ID...))
+}
+
+func historyCursor(k shard.HistoryKey, listing uint64) string {
+	b := append(make([]byte, 0, 64), cursorHistory)
+	b = binary.AppendVarint(b, k.EndMs)
+	for _, n := range [...]uint64{k.Index, uint64(k.Shard), uint64(k.Item)} {
+		b = binary.AppendUvarint(b, n)
+	}
+	return sealCursor(b, listing)
+}
+
+func parseHistoryCursor(s string, listing uint64) (*shard.HistoryKey, bool) {
+	b, ok := openCursor(s, cursorHistory, listing)
+	if !ok {
+		return nil, false
+	}
+	end, n := binary.Varint(b)
+	if n <= 0 {
+		return nil, false
+	}
+	b = b[n:]
+	var numbers [3]uint64
+	for i := range numbers {
+		if numbers[i], n = binary.Uvarint(b); n <= 0 {
+			return nil, false
+		}
+		b = b[n:]
+	}
+	k := &shard.HistoryKey{EndMs: end, Index: numbers[0], Shard: shard.ID(numbers[1]), Item: uint32(numbers[2])}
+	return k, len(b) == 0 && numbers[1] < 1<<32 && numbers[2] < 1<<32
+}

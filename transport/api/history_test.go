@@ -1,0 +1,120 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"carillon/shard"
+)
+
+const historyPath = "/v1/topics/orders/history"
+
+// ended puts a timer into the engine's history that is in its memory no more.
+func (h *harness) ended(id string, index uint64, endMs int64, state shard.State) *shard.HistoryEntry {
+	topic, _ := h.engine.Topic("orders")
+	e := &shard.HistoryEntry{
+		Key: shard.HistoryKey{EndMs: endMs, Index: index, Shard: shard.Place("orders", id, h.engine.shards)},
+		Timer: &shard.Timer{Topic: topic.ID, ID: id, Seq: index, Tag: 7, Version: 2, State: state, CreatedMs: endMs - 5000, UpdatedMs: endMs - 5000,
+			EndedMs: endMs, LatenessMs: -1, Attempts: 2, LastStatus: 200,
+			Spec: shard.Spec{DueMs: endMs - 4000, Payload: []byte(`{"n":  1}`), PayloadKind: shard.JSONPayload}},
+		Attempts: []shard.HistoryAttempt{{Attempt: 1, StartedMs: endMs - 4000, EndedMs: endMs - 3000, Err: "no answer \x1b"}, {Attempt: 2, StartedMs: endMs - 10, EndedMs: endMs, Status: 200}},
+	}
+	if state == shard.Dead {
+		e.Timer.Reason = shard.Stopped
+	}
+	h.engine.past = append(h.engine.past, e)
+	return e
+}
+
+func TestHistory(t *testing.T) {
+	h := newHarness(t)
+	h.do("GET", historyPath, "").problem(404, "unknown_topic")
+	h.do("PUT", "/v1/topics/orders", `{"history":"1h"}`).want(201)
+	h.do("GET", historyPath, "").want(200).has("entries", "[]")
+	states := []shard.State{shard.Done, shard.Dead, shard.Cancelled}
+	for i := range 30 {
+		h.ended(fmt.Sprintf("t%02d", i%10), uint64(100+i), noonMs-int64(i)*1000, states[i%3])
+	}
+	h.ended("too-old", 1, noonMs-3_700_000, shard.Done)
+	count := func(query string, want int) {
+		t.Helper()
+		var ends []float64
+		cursor := ""
+		for {
+			r := h.do("GET", historyPath+"?limit=7"+query+cursor, "").want(200).json()
+			for _, e := range r["entries"].([]any) {
+				ends = append(ends, e.(map[string]any)["ended_ms"].(float64))
+			}
+			next, more := r["next_cursor"].(string)
+			if !more {
+				break
+			}
+			cursor = "&cursor=" + next
+		}
+		if len(ends) != want {
+			t.Errorf("%s: %d entries, want %d", query, len(ends), want)
+		}
+		for i := 1; i < len(ends); i++ {
+			if ends[i] < ends[i-1] {
+				t.Errorf("%s: not in order: %v", query, ends)
+			}
+		}
+	}
+	count("", 30)
+	count("&state=done", 10)
+	count("&state=dead,cancelled", 20)
+	count("&id=t03", 3)
+	count("&id=t03&state=done", 1)
+	count("&id=nobody", 0)
+	count("&id=too-old", 0)
+	count(fmt.Sprintf("&from=%d", noonMs-4000), 5)
+	count(fmt.Sprintf("&from=%d&to=%d", noonMs-4000, noonMs-2000), 2)
+	count("&to=0", 0)
+
+	first := h.do("GET", historyPath+"?limit=1&state=dead&id=t01", "").want(200).json()["entries"].([]any)[0].(map[string]any)
+	if first["id"] != "t01" || first["state"] != "dead" || first["reason"] != "stopped" || first["attempts"] != 2.0 || first["ended"] == nil || first["topic"] != "orders" {
+		t.Errorf("%v", first)
+	}
+	log := fmt.Sprint(first["attempt_log"])
+	if !strings.Contains(log, "error:no answer \x1b") || !strings.Contains(log, "status:200") || strings.Contains(log, "status:0") {
+		t.Error(log)
+	}
+	for _, query := range []string{"state=scheduled", "state=done,leased", "state=", "id=a/b", "id=", "limit=0", "limit=1001", "from=soon", "cursor=x", "label=a", "id=a&id=a"} {
+		if r := h.do("GET", historyPath+"?"+query, ""); r.status != 400 {
+			t.Errorf("%s: %d", query, r.status)
+		}
+	}
+	next := h.do("GET", historyPath+"?limit=1", "").want(200).json()["next_cursor"].(string)
+	h.do("GET", historyPath+"?state=done&cursor="+next, "").problem(400, badRequest)
+	h.do("PUT", "/v1/topics/orders", `{"history":"0s"}`).want(200)
+	count("", 0)
+}
+
+// TestHistoryAnswersForTheForgotten: what is in memory no more is read from the history, and a change to it is too late.
+func TestHistoryAnswersForTheForgotten(t *testing.T) {
+	h := newHarness(t)
+	h.do("PUT", "/v1/topics/orders", `{"history":"1h"}`).want(201)
+	h.ended("d", 1, noonMs-9000, shard.Cancelled)
+	h.ended("d", 2, noonMs-5000, shard.Done)
+	h.ended("x", 3, noonMs-5000, shard.Dead)
+	h.ended("c", 4, noonMs-5000, shard.Cancelled)
+	h.ended("old", 5, noonMs-3_700_000, shard.Done)
+	r := h.do("GET", timers+"/d", "").want(200)
+	r.has("state", `"done"`)
+	r.has("last_status", "200")
+	r.has("attempts", "2")
+	h.do("DELETE", timers+"/d", "").problem(410, "over")
+	h.do("PATCH", timers+"/x", `{"priority":1}`).problem(410, "over")
+	h.do("POST", timers+"/x/fire", "").problem(410, "over")
+	h.do("DELETE", timers+"/c", "").want(200).has("outcome", `"prevented"`)
+	h.do("PATCH", timers+"/c", `{"priority":1}`).problem(410, "over")
+	for _, id := range []string{"old", "nobody"} {
+		h.do("GET", timers+"/"+id, "").problem(404, unknownTimer)
+		h.do("DELETE", timers+"/"+id, "").problem(404, unknownTimer)
+	}
+	h.do("POST", timers, `{"id":"d","delay":"1h",`+cb+`}`).want(201) // the id is free
+	h.do("GET", timers+"/d", "").want(200).has("state", `"scheduled"`)
+	h.engine.err = shard.ErrNoLeader
+	h.do("GET", historyPath, "").problem(503, "no_leader")
+}
