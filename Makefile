@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test check bench fuzz chaos soak fmt clean
+.PHONY: help run demo build test check sim canaries bench fuzz chaos soak fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -34,6 +34,7 @@ test: ## vet, all tests under the race detector in random order, a short run of 
 	go vet ./...
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	go test $(RACE) -shuffle=on -timeout 8m ./...
+	go test -count 1 -run TestSeeds ./sim
 	./scripts/fuzz.sh $(FUZZTIME_TEST)
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities
@@ -41,6 +42,12 @@ check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known 
 
 bench: build ## the standard measurements beside their yardsticks, into bin/bench.txt (about 10 minutes)
 	./bench/run.sh ./bin/carillon bin/bench.txt
+
+sim: ## the simulated cluster: SEED=n replays one run, SEEDS=n runs so many (default: as many as fit 40 s)
+	go test ./sim -count 1 -timeout 0 -run TestSeeds -v $(if $(SEED),-sim.seed=$(SEED)) $(if $(SEEDS),-sim.seeds=$(SEEDS)) $(if $(FIRST),-sim.first=$(FIRST))
+
+canaries: ## deliberate bugs, each of which the simulator must find within 200 seeds (some minutes)
+	go test -tags canary ./sim -count 1 -timeout 0 -run Canary -v
 
 fuzz: ## each fuzz target for FUZZTIME=1m
 	./scripts/fuzz.sh $(FUZZTIME)

@@ -1,0 +1,35 @@
+//go:build canary
+
+package sim
+
+import (
+	"testing"
+
+	"carillon/shard"
+	"carillon/wal"
+)
+
+// canaries are deliberate bugs, each of which must be found within so many seeds: else the simulator has gone blind.
+var canaries = []string{
+	"acknowledge-before-fsync", "no-directory-fsync", "fsync-retried", "vote-forgotten", "called-before-the-lease", "stale-lease-called",
+	"another's-lease-returned", "old-epoch-accepted", "stale-row-followed", "cancel-lies", "leases-not-waited-out", "reads-not-confirmed",
+	"any-content-is-the-same", "change-in-halves", "settled-too-early",
+}
+
+const canarySeeds = 200
+
+func TestEveryCanaryIsFound(t *testing.T) {
+	for _, name := range canaries {
+		t.Run(name, func(t *testing.T) {
+			shard.Planted, wal.Planted = name, name
+			defer func() { shard.Planted, wal.Planted = "", "" }()
+			for seed := uint64(1); seed <= canarySeeds; seed++ {
+				if r := run(t, Config{Seed: seed}); r.Err != nil {
+					t.Logf("found by seed %d after %s: %.160s", seed, r.Simulated, r.Err)
+					return
+				}
+			}
+			t.Errorf("not found within %d seeds", canarySeeds)
+		})
+	}
+}

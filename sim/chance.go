@@ -1,0 +1,40 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// chance draws. Everything that is left to chance in a run comes from one.
+type chance struct{ *rand.Rand }
+
+func newChance(seed, stream uint64) chance { return chance{rand.New(rand.NewPCG(seed, stream))} }
+
+// one in so many; never for 0 or less.
+func (c chance) hit(p float64) bool { return p > 0 && c.Float64() < p }
+
+func (c chance) between(lo, hi time.Duration) time.Duration {
+	if hi <= lo {
+		return lo
+	}
+	return lo + time.Duration(c.Int64N(int64(hi-lo)))
+}
+
+// seldom is a fault's rate: absent in half of the runs, else drawn between 0 and most.
+func (c chance) seldom(most float64) float64 {
+	on, rate := c.IntN(2) == 1, c.Float64()
+	if !on {
+		return 0
+	}
+	return rate * most
+}
+
+// bytes is the same as an io.Reader, for raft.
+type bytes struct{ chance }
+
+func (b bytes) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(b.Uint32())
+	}
+	return len(p), nil
+}

@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"github.com/cespare/xxhash/v2"
+
+	"carillon/shard"
+)
+
+// place is a place in a group's log.
+type place struct {
+	group shard.ID
+	index uint64
+}
+
+// replicas is what is known of every group at every entry: the same on all replicas (I7), whether live, restarted or from a snapshot (I12).
+type replicas struct {
+	hashes  map[place]uint64
+	epochs  map[place]uint32
+	leaders map[place]uint64 // by term
+}
+
+func newReplicas() replicas {
+	return replicas{hashes: map[place]uint64{}, epochs: map[place]uint32{}, leaders: map[place]uint64{}}
+}
+
+// checkedGroup is how far a process's replica was compared.
+type checkedGroup struct {
+	replica uint64
+	applied uint64
+	epoch   uint32
+	leads   bool
+	term    uint64
+}
+
+// hashesBack is how many entries back a table remembers its hash.
+const hashesBack = 200
+
+// check compares what the last turn made of the node's replicas with all others.
+func (n *node) check() {
+	for i := range n.checked {
+		id, c := shard.ID(i), &n.checked[i]
+		p := n.host.Progress(id)
+		if p.Replica != c.replica {
+			*c = checkedGroup{replica: p.Replica}
+			n.w.note(n, "replica", uint64(id), p.Replica, "")
+		}
+		if p.Replica == 0 {
+			continue
+		}
+		if p.Leads && (!c.leads || p.Term != c.term) {
+			n.leads(id, p.Term)
+		}
+		c.leads, c.term = p.Leads, p.Term
+		if p.Applied == c.applied {
+			continue
+		}
+		if p.Applied < c.applied {
+			n.w.violate("I7", "node %d: group %d went back from entry %d to %d", n.id, id, c.applied, p.Applied)
+		}
+		if p.Epoch < c.epoch {
+			n.w.violate("I8", "node %d: group %d went back from epoch %d to %d", n.id, id, c.epoch, p.Epoch)
+		}
+		n.compare(id, c.applied, p)
+		c.applied, c.epoch = p.Applied, p.Epoch
+	}
+}
+
+// leads checks that a term has one leader (I7).
+func (n *node) leads(id shard.ID, term uint64) {
+	n.w.note(n, "leads", uint64(id), term, "")
+	key := place{id, term}
+	if other, known := n.w.book.replicas.leaders[key]; known && other != n.id {
+		n.w.violate("I7", "nodes %d and %d both lead group %d in term %d", other, n.id, id, term)
+	}
+	n.w.book.replicas.leaders[key] = n.id
+}
+
+func (n *node) compare(id shard.ID, from uint64, p shard.Progress) {
+	r := &n.w.book.replicas
+	at := place{id, p.Applied}
+	if epoch, known := r.epochs[at]; known && epoch != p.Epoch {
+		n.w.violate("I8", "node %d: group %d is at epoch %d after entry %d, another replica at %d", n.id, id, p.Epoch, p.Applied, epoch)
+	}
+	r.epochs[at] = p.Epoch
+	if id == shard.Meta {
+		n.same(at, xxhash.Sum64(n.state.Save()))
+		return
+	}
+	table, _ := n.host.Inspect(id)
+	for i := max(from+1, p.Applied-min(p.Applied, hashesBack)); i < p.Applied; i++ {
+		if hash, ok := table.HashAt(i); ok {
+			n.same(place{id, i}, hash)
+		}
+	}
+	n.same(at, table.Hash())
+	n.w.note(n, "applied", uint64(id), p.Applied, "")
+}
+
+func (n *node) same(at place, hash uint64) {
+	r := &n.w.book.replicas
+	if known, ok := r.hashes[at]; ok && known != hash {
+		n.w.violate("I7", "node %d: group %d has state %016x after entry %d, another replica %016x", n.id, at.group, hash, at.index, known)
+	}
+	r.hashes[at] = hash
+}
+
+// checkEnd holds what is left at the end against all that clients and receivers know (I1).
+func (w *World) checkEnd() {
+	for _, id := range w.book.names {
+		known := w.book.ids[id]
+		if len(known.lives) == 0 {
+			continue
+		}
+		group := known.lives[0].shard
+		leader := w.leader(group)
+		table, _ := leader.host.Inspect(group)
+		now := table.Read(id.topic, id.id)
+		for _, l := range known.lives {
+			w.checkLife(l, l.seq, now, known)
+		}
+	}
+	for _, n := range w.nodes {
+		if n.host == nil {
+			continue
+		}
+		for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+			if n.host.Progress(id).Replica == 0 {
+				continue
+			}
+			table, _ := n.host.Inspect(id)
+			if err := table.Audit(true); err != nil {
+				w.violate("I13", "node %d, shard %d: %v", n.id, id, err)
+			}
+		}
+	}
+}
+
+// checkLife checks one timer's end. Everything is over by then: all was due long before, and receivers answer.
+func (w *World) checkLife(l *life, seq uint64, now *shard.Timer, known *named) {
+	switch {
+	case now == nil || now.Seq < seq:
+		if l.acked {
+			w.violate("I1", "timer %s (number %d of shard %d) was acknowledged and is gone", l.id.id, seq, l.shard)
+		}
+		return
+	case now.Seq > seq: // its id was used again, so it had ended
+		if l.acked && l.delivered == 0 && known.cancels == 0 {
+			w.violate("I1", "timer %s (number %d of shard %d) has ended, but it was neither delivered nor cancelled", l.id.id, seq, l.shard)
+		}
+		return
+	}
+	if now.Version < l.newest {
+		w.violate("I1", "timer %s has version %d, version %d was acknowledged", l.id.id, now.Version, l.newest)
+	}
+	if wrote := l.versions[now.Version]; wrote != nil && wrote.payload != string(now.Payload) {
+		w.violate("I6", "version %d of timer %s is %s, it was %s", now.Version, l.id.id, now.Payload, wrote.payload)
+	}
+	switch now.State {
+	case shard.Done:
+		if l.delivered == 0 {
+			w.violate("I1", "timer %s is done, but was never delivered", l.id.id)
+		}
+		if l.prevented {
+			w.violate("I5", "timer %s is done after its cancel was answered `prevented`", l.id.id)
+		}
+	case shard.Cancelled:
+		if known.cancels == 0 {
+			w.violate("I1", "timer %s is cancelled, and nobody asked for it", l.id.id)
+		}
+	default:
+		w.violate("I14", "timer %s is in state %d with %d attempts, due at %d; all should be over", l.id.id, now.State, now.Attempts, now.DueMs)
+	}
+}
+
+// leader is the node that leads a group and serves; nil: none.
+func (w *World) leader(group shard.ID) *node {
+	var best *node
+	term := uint64(0)
+	for _, n := range w.nodes {
+		if n.host == nil || n.paused {
+			continue
+		}
+		if p := n.host.Progress(group); p.Leads && p.Serves && p.Term >= term {
+			best, term = n, p.Term
+		}
+	}
+	return best
+}

@@ -1,0 +1,225 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"carillon/shard"
+)
+
+// clientTimeout is after what a client gives up: the change may have taken effect, or may yet.
+const clientTimeout = 12 * time.Second
+
+// client changes and reads timers, one operation at a time.
+type client struct {
+	w      *World
+	number int
+	hint   map[shard.ID]uint64 // who led a shard when last heard of
+	done   bool
+}
+
+// operation is one thing that a client wants of one timer.
+type operation struct {
+	client *client
+	number uint64
+	shard  shard.ID
+	topic  shard.TopicID
+	id     string
+	cmd    *shard.Command // nil: a read
+	write  *write         // what it writes, if anything
+	began  time.Duration
+	tries  int
+	astray bool // goes to any node first, to one that does not know that it lost the lead, perhaps
+	over   bool
+	then   func(ok bool) // for a probe
+}
+
+// act begins the client's next operation.
+func (c *client) act() {
+	if c.done {
+		return
+	}
+	c.start(c.w.pick(c))
+}
+
+func (c *client) start(o *operation) {
+	o.client, o.began = c, c.w.now
+	c.w.book.called(o)
+	c.try(o, c.target(o))
+	c.w.after(clientTimeout, func() {
+		if !o.over {
+			c.w.counts.Unknown++
+			c.finish(o, false)
+		}
+	})
+}
+
+// target is the node to ask: the one that led, or any.
+func (c *client) target(o *operation) *node {
+	if n := c.w.node(c.hint[o.shard]); n != nil && !n.gone && o.tries%4 != 3 && (!o.astray || o.tries > 0) {
+		return n
+	}
+	var there []*node
+	for _, n := range c.w.nodes {
+		if !n.gone {
+			there = append(there, n)
+		}
+	}
+	return there[c.w.chance.IntN(len(there))]
+}
+
+// try sends the operation to a node. Requests and answers take their time and are lost like frames, but are not repeated.
+func (c *client) try(o *operation, n *node) {
+	w := c.w
+	o.tries++
+	if w.chance.hit(w.swarm.loss / 3) {
+		return // never arrives: the client waits until its time-out
+	}
+	life, answered := n.life, false
+	w.after(c.travel(), func() {
+		if !n.up {
+			c.refused(o, n)
+			return
+		}
+		n.doFrom(1<<40+uint64(c.number), func() {
+			if n.host == nil || life != n.life {
+				c.refused(o, n)
+				return
+			}
+			answer := func(r shard.Result, t *shard.Timer, err error) {
+				if answered {
+					w.violate("answer", "operation %d is answered twice", o.number)
+				}
+				answered = true
+				if w.chance.hit(w.swarm.loss / 3) {
+					return
+				}
+				w.after(c.travel(), func() { c.answer(o, n, r, t, err) })
+			}
+			if o.cmd == nil {
+				n.host.Ask(o.shard, o.topic, o.id, func(t *shard.Timer, err error) { answer(shard.Result{}, t, err) })
+			} else {
+				n.host.Submit(o.shard, o.cmd, false, func(r shard.Result, err error) { answer(r, r.Timer, err) })
+			}
+			n.wake(0)
+		})
+	})
+}
+
+func (c *client) travel() time.Duration {
+	return c.w.chance.between(c.w.swarm.delay/2, 2*c.w.swarm.delay)
+}
+
+// refused is a connection that was not taken: nothing has happened.
+func (c *client) refused(o *operation, n *node) {
+	if c.hint[o.shard] == n.id {
+		delete(c.hint, o.shard)
+	}
+	c.again(o, c.w.chance.between(10*time.Millisecond, 100*time.Millisecond))
+}
+
+// again tries the operation elsewhere, unless it has waited too long.
+func (c *client) again(o *operation, d time.Duration) {
+	c.w.after(d, func() {
+		if o.over {
+			return
+		}
+		if c.w.now-o.began > clientTimeout/2 {
+			c.w.counts.Refused++
+			c.w.book.refused(o)
+			c.finish(o, false)
+			return
+		}
+		c.try(o, c.target(o))
+	})
+}
+
+// answer takes what a node says.
+func (c *client) answer(o *operation, n *node, r shard.Result, t *shard.Timer, err error) {
+	if o.over {
+		return
+	}
+	var elsewhere shard.NotLeaderError
+	switch {
+	case err == nil:
+		c.hint[o.shard] = n.id
+		c.w.counts.Acked++
+		if o.cmd == nil {
+			c.w.counts.Reads++
+		}
+		c.w.note(n, "answer", o.number, uint64(r.Code), o.id)
+		c.w.book.answered(o, r, t)
+		c.finish(o, true)
+	case errors.As(err, &elsewhere):
+		delete(c.hint, o.shard)
+		if elsewhere.Leader != 0 {
+			c.hint[o.shard] = elsewhere.Leader
+		}
+		c.again(o, c.w.chance.between(5*time.Millisecond, 50*time.Millisecond))
+	case errors.Is(err, shard.ErrUnknown), errors.Is(err, shard.ErrStopped):
+		c.w.counts.Unknown++
+		c.finish(o, false)
+	default:
+		c.again(o, c.w.chance.between(20*time.Millisecond, 200*time.Millisecond))
+	}
+}
+
+// finish goes on to the next operation after a while. One whose outcome is unknown stays open in the books.
+func (c *client) finish(o *operation, ok bool) {
+	o.over = true
+	if o.then != nil {
+		o.then(ok)
+		return
+	}
+	c.w.after(c.w.chance.between(c.w.swarm.think/4, 2*c.w.swarm.think), c.act)
+}
+
+// pick draws an operation.
+func (w *World) pick(c *client) *operation {
+	b, r := w.book, w.chance
+	topic := r.IntN(len(w.topics))
+	o := &operation{number: b.nextOp(), topic: shard.TopicID(topic + 1)}
+	if b.changed.id != "" && r.IntN(4) == 0 { // what was just changed is read elsewhere
+		o.id, o.topic, o.astray = b.changed.id, b.changed.topic, true
+		o.shard = shard.Place(w.topics[o.topic-1], o.id, w.swarm.shards)
+		return o
+	}
+	o.astray = r.IntN(5) == 0
+	kind := shard.Add
+	if len(b.recent) > 0 {
+		kind = [...]shard.Kind{shard.Add, shard.Add, shard.Add, shard.Add, shard.Modify, shard.Modify, shard.Put, shard.Cancel, shard.Cancel, 0, 0, 0}[r.IntN(12)]
+	}
+	if kind == shard.Add && (len(b.recent) == 0 || r.IntN(12) > 0) {
+		o.id = fmt.Sprintf("t%d", o.number)
+		b.remember(o.id, o.topic)
+	} else {
+		known := b.recent[len(b.recent)-1-r.IntN(1+r.IntN(len(b.recent)))] // the latest most of all
+		o.id, o.topic = known.id, known.topic
+	}
+	o.shard = shard.Place(w.topics[o.topic-1], o.id, w.swarm.shards)
+	due := r.between(-time.Second, 15*time.Second)
+	if r.IntN(2) == 0 { // near enough that changes meet the call
+		due = r.between(-50*time.Millisecond, 600*time.Millisecond)
+	}
+	w.fill(o, kind, due)
+	return o
+}
+
+// fill makes the operation's command.
+func (w *World) fill(o *operation, kind shard.Kind, due time.Duration) {
+	if kind == 0 {
+		return
+	}
+	o.cmd = &shard.Command{Kind: kind, Topic: o.topic, ID: o.id}
+	if kind == shard.Cancel {
+		return
+	}
+	o.write = &write{op: o.number, dueMs: epochMs + (w.now + due).Milliseconds(), payload: fmt.Sprintf(`"%s/%d"`, o.id, o.number)}
+	spec := shard.Spec{DueMs: o.write.dueMs, Payload: []byte(o.write.payload), PayloadKind: shard.JSONPayload}
+	if kind == shard.Modify {
+		o.cmd.Patch = &shard.Patch{Spec: spec, Due: true, Payload: true}
+		return
+	}
+	o.cmd.Spec, o.cmd.Content, o.cmd.Tag = &spec, o.number, uint32(o.number)
+}

@@ -1,0 +1,205 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"carillon/shard"
+)
+
+// history is what clients did and heard, for the question whether it is linearizable (I19). One that does not know its outcome stays
+// open for ever: it may take effect at any time, or, at the very end, never.
+type history struct {
+	order   int64
+	entries []*historyEntry
+	open    map[uint64]*historyEntry
+}
+
+// historyEntry is one operation.
+type historyEntry struct {
+	id             idKey
+	in             asked
+	out            heard
+	called, ended  int64
+	dropped        bool
+	calledAt, done time.Duration
+}
+
+// asked is what a client wanted of a timer; kind 0 reads.
+type asked struct {
+	op   uint64
+	kind shard.Kind
+}
+
+// heard is what it was told.
+type heard struct {
+	known   bool
+	code    shard.Code
+	there   bool // a timer came with the answer
+	version uint32
+	writer  uint64 // of the payload
+	state   shard.State
+}
+
+func (h *history) call(o *operation) {
+	if h.open == nil {
+		h.open = map[uint64]*historyEntry{}
+	}
+	e := &historyEntry{id: idKey{o.topic, o.id}, in: asked{op: o.number}, calledAt: o.began}
+	if o.cmd != nil {
+		e.in.kind = o.cmd.Kind
+	}
+	h.order++
+	e.called, e.ended = h.order, math.MaxInt64
+	h.open[o.number] = e
+	h.entries = append(h.entries, e)
+}
+
+func (h *history) drop(o *operation) { h.open[o.number].dropped = true }
+
+func (h *history) answer(o *operation, r shard.Result, t *shard.Timer, wrote *write) {
+	e := h.open[o.number]
+	h.order++
+	e.ended, e.done = h.order, o.client.w.now
+	e.out = heard{known: true, code: r.Code, there: t != nil}
+	if t != nil {
+		e.out.version, e.out.writer, e.out.state = t.Version, wrote.op, t.State
+	}
+}
+
+// timerState is one id as the model has it. That a timer was called is nobody's operation: it shows in what is heard later.
+type timerState struct {
+	version   uint32 // of the last write; 0: never made
+	writer    uint64
+	asked     bool // a cancel came while a call ran, or its answer is unknown: it may end cancelled
+	cancelled bool
+	fired     bool
+}
+
+func (s timerState) next(in asked) timerState {
+	return timerState{version: s.version + 1, writer: in.op}
+}
+
+// step says whether an answer can be, and what the timer is then.
+func (s timerState) step(in asked, out heard) (bool, timerState) {
+	if !out.known {
+		switch in.kind {
+		case 0:
+		case shard.Cancel:
+			s.asked = true
+		case shard.Modify:
+			if s.version > 0 && !s.cancelled && !s.fired {
+				s = s.next(in)
+			}
+		default:
+			s = s.next(in)
+		}
+		return true, s
+	}
+	if in.kind == 0 {
+		return s.seen(out)
+	}
+	switch out.code {
+	case shard.Created, shard.OK:
+		over := s.cancelled || s.fired
+		if out.code == shard.OK && (s.version == 0 || over) || out.version != s.version+1 {
+			return false, s
+		}
+		return true, s.next(in)
+	case shard.NotFound:
+		return s.version == 0, s
+	case shard.Prevented:
+		if s.version == 0 || s.fired || out.version != s.version || out.writer != s.writer {
+			return false, s
+		}
+		s.cancelled = true
+		return true, s
+	case shard.CancelInFlight:
+		if s.version == 0 || s.fired || s.cancelled || out.version != s.version {
+			return false, s
+		}
+		s.asked = true
+		return true, s
+	case shard.Exists, shard.InFlight:
+		return s.version > 0 && !s.cancelled && !s.fired, s
+	case shard.OverFired:
+		ok := s.version > 0 && !s.cancelled
+		s.fired = true
+		return ok, s
+	case shard.OverCancelled:
+		ok := s.version > 0 && !s.fired && (s.cancelled || s.asked)
+		s.cancelled = true
+		return ok, s
+	}
+	return false, s
+}
+
+// seen is what a read can see.
+func (s timerState) seen(out heard) (bool, timerState) {
+	if !out.there {
+		return s.version == 0, s
+	}
+	if out.version != s.version || out.writer != s.writer {
+		return false, s
+	}
+	switch out.state {
+	case shard.Done:
+		ok := !s.cancelled
+		s.fired = true
+		return ok, s
+	case shard.Cancelled:
+		ok := !s.fired && (s.cancelled || s.asked)
+		s.cancelled = true
+		return ok, s
+	}
+	return !s.cancelled && !s.fired, s
+}
+
+// History is what the clients of a run did, per timer id.
+type History struct {
+	ids  []idKey
+	byID map[idKey][]*historyEntry
+}
+
+func (h *history) export() History {
+	out := History{byID: map[idKey][]*historyEntry{}}
+	for _, e := range h.entries {
+		if e.dropped {
+			continue
+		}
+		if out.byID[e.id] == nil {
+			out.ids = append(out.ids, e.id)
+		}
+		out.byID[e.id] = append(out.byID[e.id], e)
+	}
+	return out
+}
+
+// Check looks for an order of each id's operations that explains all that clients were told. It is called outside of the bubble.
+func (h History) Check(limit time.Duration) error {
+	model := porcupine.Model{
+		Init: func() any { return timerState{} },
+		Step: func(state, in, out any) (bool, any) {
+			ok, next := state.(timerState).step(in.(asked), out.(heard))
+			return ok, next
+		},
+	}
+	for _, id := range h.ids {
+		list := h.byID[id]
+		ops := make([]porcupine.Operation, len(list))
+		for i, e := range list {
+			ops[i] = porcupine.Operation{ClientId: i, Input: e.in, Output: e.out, Call: e.called, Return: e.ended}
+		}
+		if porcupine.CheckOperationsTimeout(model, ops, limit) == porcupine.Illegal {
+			v := &Violation{Invariant: "I19", Text: fmt.Sprintf("no order explains what clients were told of timer %s of topic %d", id.id, id.topic)}
+			for _, e := range list {
+				v.Trace = append(v.Trace, fmt.Sprintf("%5d–%-5d  %9.3f–%-9.3f  %+v → %+v", e.called, e.ended, e.calledAt.Seconds(), e.done.Seconds(), e.in, e.out))
+			}
+			return v
+		}
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/wal"
+)
+
+// healLimit is within what a healed cluster must serve and fire (I14).
+const healLimit = 10 * time.Second
+
+// live is the whole run.
+func (w *World) live() {
+	w.net = network{cut: map[[2]uint64]bool{}, last: map[[2]uint64]time.Duration{}}
+	w.calls = &receivers{w: w, all: map[uint64]*dispatcher{}}
+	w.topics = []string{"one", "two"}
+	if w.swarm.early {
+		w.after(0, w.trouble)
+	}
+	w.found()
+	for i := range w.swarm.clients {
+		c := &client{w: w, number: i, hint: map[shard.ID]uint64{}}
+		w.clients = append(w.clients, c)
+		w.after(w.chance.between(0, w.swarm.think), c.act)
+	}
+	if !w.swarm.early {
+		w.after(0, w.trouble)
+	}
+	w.pass(w.cfg.Safety)
+	healed := w.now
+	w.heal()
+	w.prove(healed)
+	for _, n := range w.nodes {
+		if n.held {
+			n.held = false
+			n.restart()
+		}
+	}
+	w.drain()
+	w.checkEnd()
+}
+
+// found makes the first nodes and the cluster.
+func (w *World) found() {
+	var members []ring.Node
+	for i := range w.swarm.nodes {
+		n := w.newNode(fmt.Sprintf("n%d", i+1))
+		members = append(members, n.describe())
+	}
+	command := ring.FoundCommand("sim", w.swarm.shards, w.swarm.replicas, members)
+	scratch := ring.NewState(nil, nil)
+	scratch.Apply(epochMs, command.Encode())
+	row, ok := scratch.Row(shard.Meta)
+	if !ok {
+		w.violate("found", "the cluster cannot be founded")
+	}
+	for _, n := range w.nodes {
+		n.start(&row)
+	}
+	commands := [][]byte{command.Encode()}
+	for _, name := range w.topics {
+		p := shard.DefaultPolicy()
+		p.Callback.URL = "http://" + name
+		p.Callback.TimeoutMs = callTimeout.Milliseconds()
+		p.MinBackoffMs, p.MaxBackoffMs, p.MaxAttempts = 200, 3000, 1000
+		c := ring.Command{Verb: ring.Put, Name: name, Policy: &p}
+		commands = append(commands, c.Encode())
+	}
+	for _, c := range commands {
+		w.command(c)
+	}
+	w.passUntil(20*time.Second, w.serving) // on a bad network perhaps not all at once: the second phase asks for that
+}
+
+// command has the meta group apply a command, however often it takes.
+func (w *World) command(c []byte) {
+	done, asked := false, time.Duration(-time.Hour)
+	if !w.passUntil(5*time.Minute, func() bool {
+		if n := w.metaLeader(); n != nil && w.now-asked > time.Second {
+			asked = w.now
+			n.host.SubmitMeta(c, func(_ any, err error) { done = done || err == nil })
+			n.wake(0)
+		}
+		return done
+	}) {
+		w.violate("I14", "the meta group does not take a command within five minutes")
+	}
+}
+
+// serving says whether every group has a leader that serves.
+func (w *World) serving() bool {
+	for id := range w.swarm.shards + 1 {
+		if w.leader(shard.ID(id)) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// heal ends the first phase: whatever was cut, stopped, full or off is mended.
+func (w *World) heal() {
+	w.note(nil, "heal", 0, 0, "")
+	w.calm = true
+	w.swarm.calm()
+	w.net.heal()
+	if n := w.dispensable(); n != nil && w.chance.IntN(2) == 0 {
+		n.held = true
+		n.stop(true)
+	}
+	for _, n := range w.nodes {
+		n.clock.step = 0
+		n.crash.left, n.crash.fail = 0, [wal.OpSyncDir + 1]int{}
+		n.disk.SetCapacity(0)
+		n.aside = false
+		if n.host != nil {
+			n.host.StepAside(false)
+		}
+		n.resume()
+		if !n.up && !n.gone && !n.held {
+			n.restart()
+		}
+	}
+	for _, c := range w.clients {
+		c.done = true
+	}
+	healed := w.now
+	for _, name := range w.topics {
+		c := ring.Command{Verb: ring.Resume, Name: name}
+		w.command(c.Encode())
+	}
+	if w.now-healed > healLimit {
+		w.violate("I14", "the meta group took %s after all was mended for its first commands", w.now-healed)
+	}
+}
+
+// dispensable is a node without which every group still has most of its voters, so that all must go on without it; nil: none, or nobody
+// knows, as rows are being moved.
+func (w *World) dispensable() *node {
+	var best *ring.State
+	for _, n := range w.nodes {
+		if n.state != nil && (best == nil || n.state.Version() > best.Version()) {
+			best = n.state
+		}
+	}
+	rows := best.Rows()
+	without := w.any()
+	for _, row := range rows {
+		voters, alive := 0, 0
+		for _, r := range row.Replicas {
+			if n := w.node(r.Node); !r.Learner {
+				voters++
+				alive += int(b2u(!n.gone && n != without))
+			}
+		}
+		if !row.Settled || 2*alive <= voters {
+			return nil
+		}
+	}
+	return without
+}
+
+// prove has every shard take and fire a timer (I14).
+func (w *World) prove(healed time.Duration) {
+	prover := &client{w: w, number: len(w.clients), hint: map[shard.ID]uint64{}}
+	fired := func() bool { return true }
+	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+		name := ""
+		for i := 0; ; i++ {
+			if name = fmt.Sprintf("probe%d", i); shard.Place(w.topics[0], name, w.swarm.shards) == id {
+				break
+			}
+		}
+		before, key := fired, idKey{1, name}
+		fired = func() bool {
+			known := w.book.ids[key]
+			return before() && known != nil && len(known.lives) > 0 && known.lives[0].delivered > 0
+		}
+		w.probe(prover, id, name, healed)
+	}
+	if !w.passUntil(healed+healLimit-w.now, fired) {
+		w.violate("I14", "ten seconds after all was mended, not every shard has taken and fired a timer: %s", w.describe())
+	}
+}
+
+// probe adds a timer, again and again until it is taken.
+func (w *World) probe(c *client, id shard.ID, name string, healed time.Duration) {
+	o := &operation{number: w.book.nextOp(), topic: 1, id: name, shard: id}
+	w.fill(o, shard.Add, 50*time.Millisecond)
+	o.then = func(ok bool) {
+		if !ok && w.now-healed < healLimit {
+			w.probe(c, id, name, healed)
+		}
+	}
+	c.start(o)
+}
+
+// drain lets all that clients wrote fall due and be delivered, and replicas catch up.
+func (w *World) drain() {
+	w.pass(15 * time.Second)
+	limit := 60*time.Second + w.book.furthest
+	if !w.passUntil(limit, func() bool { return w.left() == 0 }) {
+		w.violate("I14", "%s after all was mended, %d timers have not ended", limit, w.left())
+	}
+	if !w.passUntil(30*time.Second, w.agreed) {
+		w.violate("I14", "replicas do not catch up, or rows do not settle: %s", w.describe())
+	}
+}
+
+// left is how many timers have not ended.
+func (w *World) left() (n int64) {
+	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+		leader := w.leader(id)
+		if leader == nil {
+			return 1
+		}
+		table, _ := leader.host.Inspect(id)
+		for topic := range w.topics {
+			c := table.Counts(shard.TopicID(topic + 1))
+			n += c.Scheduled + c.Leased
+		}
+	}
+	return n
+}
+
+// agreed says whether every row is settled, every replica of it is there, and has all entries but the last.
+func (w *World) agreed() bool {
+	meta := w.metaLeader()
+	if meta == nil {
+		return false
+	}
+	for _, row := range meta.state.Rows() {
+		leader := w.leader(row.Group)
+		if leader == nil || !row.Settled {
+			return false
+		}
+		last := leader.host.Progress(row.Group).Applied
+		for _, r := range row.Replicas {
+			n := w.node(r.Node)
+			if n.gone {
+				continue
+			}
+			if n.host == nil {
+				return false
+			}
+			if p := n.host.Progress(row.Group); p.Replica != r.ID || p.Applied+8 < last {
+				return false
+			}
+		}
+		_, status := leader.host.Inspect(row.Group)
+		if status.Joint || len(status.Voters)+len(status.Learners) != len(row.Replicas) {
+			return false
+		}
+	}
+	return true
+}
+
+// describe is how all groups stand, for a report.
+func (w *World) describe() string {
+	text := ""
+	for _, n := range w.nodes {
+		if n.host == nil {
+			text += fmt.Sprintf("\nnode %d: no host (up %v, gone %v, joining %v)", n.id, n.up, n.gone, n.joining)
+			continue
+		}
+		for id := range w.swarm.shards + 1 {
+			if p := n.host.Progress(shard.ID(id)); p.Replica != 0 {
+				_, s := n.host.Inspect(shard.ID(id))
+				text += fmt.Sprintf("\nnode %d group %d: %+v leader %d voters %x learners %x joint %v behind %v", n.id, id, p, s.Leader, s.Voters, s.Learners, s.Joint, s.Behind)
+			}
+		}
+	}
+	if m := w.metaLeader(); m != nil {
+		for _, r := range m.state.Rows() {
+			text += fmt.Sprintf("\nrow %+v", r)
+		}
+		for _, n := range m.state.Nodes() {
+			text += fmt.Sprintf("\nmember %d %s %s", n.ID, n.Name, n.State)
+		}
+	}
+	return text
+}

@@ -1,0 +1,250 @@
+package sim
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"carillon/shard"
+)
+
+// network carries frames between nodes, or does not.
+type network struct {
+	cut  map[[2]uint64]bool          // from, to: nothing comes through
+	last map[[2]uint64]time.Duration // when the last ordered frame arrives
+}
+
+func (n *network) blocked(from, to uint64) bool { return n.cut[[2]uint64{from, to}] }
+
+// heal mends all links.
+func (n *network) heal() { n.cut = map[[2]uint64]bool{} }
+
+// wire is a process's Peers.
+type wire struct {
+	n    *node
+	life uint64
+}
+
+// Send implements shard.Peers.
+func (p *wire) Send(to uint64, frame []byte) {
+	if p.n.life == p.life {
+		p.n.w.carry(p.n, to, func(n *node, copied bool) {
+			if n.host == nil {
+				return
+			}
+			if copied {
+				n.host.Deliver(p.n.id, slices.Clone(frame))
+			} else {
+				n.host.Deliver(p.n.id, frame)
+			}
+			n.wake(0)
+		}, frame)
+	}
+}
+
+// carry takes something from a node to another, as the network is now. deliver runs there, perhaps twice: all but the last time
+// copied is true.
+func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool), frame []byte) {
+	n := w.node(to)
+	if n == nil {
+		return
+	}
+	s := &w.swarm
+	link := [2]uint64{from.id, to}
+	if w.net.blocked(from.id, to) || w.chance.hit(s.loss) {
+		if w.chance.hit(s.reset) {
+			w.unreachable(from, to)
+		}
+		return
+	}
+	delay := w.chance.between(s.delay/2, 2*s.delay)
+	if w.chance.hit(s.slow) {
+		delay = w.chance.between(delay, s.slowest)
+	}
+	if s.ordered {
+		at := max(w.now+delay, w.net.last[link])
+		w.net.last[link] = at
+		delay = at - w.now
+	}
+	arrive := func(copied bool) func() {
+		return func() {
+			if w.net.blocked(from.id, to) {
+				return
+			}
+			if !n.up {
+				if !copied {
+					w.unreachable(from, to)
+				}
+				return
+			}
+			n.doFrom(from.id, func() { deliver(n, copied) })
+		}
+	}
+	if w.chance.hit(s.duplicate) {
+		frame = slices.Clone(frame)
+		w.after(delay, arrive(true))
+		w.after(delay+w.chance.between(0, 10*s.slowest), arrive(true))
+		return
+	}
+	w.after(delay, arrive(false))
+}
+
+// unreachable tells a sender that what it sent did not arrive, as a broken connection does.
+func (w *World) unreachable(from *node, to uint64) {
+	life := from.life
+	w.after(w.chance.between(0, 5*time.Millisecond), func() {
+		if from.life == life && from.host != nil {
+			from.do(func() {
+				if from.host != nil {
+					from.host.Unreachable(to)
+					from.wake(0)
+				}
+			})
+		}
+	})
+}
+
+// hearEnd tells a node that a process has ended.
+func (w *World) hearEnd(n *node, owner shard.Owner) {
+	if w.net.blocked(owner.Node(), n.id) {
+		return
+	}
+	life := n.life
+	w.after(w.chance.between(time.Millisecond, 50*time.Millisecond), func() {
+		if n.life == life {
+			n.do(func() {
+				if n.host != nil {
+					n.host.Gone(owner)
+					n.wake(0)
+				}
+			})
+		}
+	})
+}
+
+// SendSnapshot implements shard.Peers.
+func (p *wire) SendSnapshot(to uint64, s *shard.SnapshotStream) {
+	t := &transfer{w: p.n.w, from: p.n, life: p.life, to: p.n.w.node(to), stream: s}
+	if t.to == nil || p.n.life != p.life {
+		p.n.w.after(0, func() { s.Done(errCut) })
+		return
+	}
+	t.toLife = t.to.life
+	t.w.note(p.n, "snapshot to", to, uint64(s.Size), "")
+	t.next(t.begin)
+}
+
+var errCut = errors.New("the connection is broken")
+
+// transfer is a snapshot on its way.
+type transfer struct {
+	w            *World
+	from, to     *node
+	life, toLife uint64
+	stream       *shard.SnapshotStream
+	source       shard.SnapshotSource
+	into         *shard.Incoming
+}
+
+const transferChunk = 16 << 10
+
+// next does the next step after a piece's time on the network.
+func (t *transfer) next(step func() error) {
+	s := &t.w.swarm
+	delay := t.w.chance.between(s.delay/2, 2*s.delay)
+	if t.w.chance.hit(s.slow) {
+		delay = t.w.chance.between(delay, s.slowest)
+	}
+	t.w.after(delay, func() {
+		if t.from.life != t.life {
+			t.close()
+			return
+		}
+		broken := t.to.life != t.toLife || t.to.host == nil || t.w.net.blocked(t.from.id, t.to.id) || t.w.chance.hit(s.loss/10)
+		if !broken && t.to.paused {
+			t.next(step)
+			return
+		}
+		err := errCut
+		if !broken {
+			err = step()
+		}
+		if err != nil {
+			t.close()
+			t.finish(err)
+		}
+	})
+}
+
+func (t *transfer) finish(err error) {
+	if t.from.life == t.life {
+		t.stream.Done(err)
+		t.from.do(func() { t.from.wake(0) })
+	}
+}
+
+func (t *transfer) close() {
+	if t.into != nil {
+		t.into.Abort()
+		t.into = nil
+	}
+	if t.source != nil {
+		_ = t.source.Close()
+		t.source = nil
+	}
+}
+
+func (t *transfer) begin() (err error) {
+	if t.source, err = t.stream.Open(); err != nil {
+		return err
+	}
+	t.into, err = t.to.host.Receive(t.from.id, slices.Clone(t.stream.Header), t.stream.Size)
+	if t.to.died(nil) {
+		t.into = nil
+		return errCut
+	}
+	if err == nil {
+		t.next(t.piece)
+	}
+	return err
+}
+
+func (t *transfer) piece() error {
+	chunk := make([]byte, min(transferChunk, t.stream.Size-t.into.Have()))
+	if _, err := io.ReadFull(t.source, chunk); err != nil {
+		return err
+	}
+	_, err := t.into.Write(chunk)
+	if err == nil && t.into.Have() == t.stream.Size {
+		into := t.into
+		t.into = nil
+		err = into.Commit()
+		if t.to.died(nil) {
+			return errCut
+		}
+		if err == nil {
+			t.close()
+			t.finish(nil)
+			t.w.counts.Installed++
+			t.to.wake(0)
+		}
+		return err
+	}
+	if t.to.died(nil) {
+		t.into = nil
+		return errCut
+	}
+	if err == nil {
+		t.next(t.piece)
+	}
+	return err
+}
+
+// node finds a machine.
+func (w *World) node(id uint64) *node {
+	if id == 0 || id > uint64(len(w.nodes)) {
+		return nil
+	}
+	return w.nodes[id-1]
+}

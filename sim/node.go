@@ -1,0 +1,446 @@
+package sim
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"syscall"
+	"time"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/wal"
+)
+
+const dataDir = "data"
+
+// node is a machine with a disk and, while it is up, a process with a host.
+type node struct {
+	w      *World
+	id     uint64
+	name   string
+	clock  clock
+	disk   *wal.MemFS
+	starts uint32
+	gone   bool // its disk was wiped, or it left: it never comes back
+
+	// Of the process.
+	life    uint64 // grows with each start and each end: what was meant for another life is void
+	up      bool   // it has begun; the host may have to wait for a row that names it
+	host    *shard.Host
+	state   *ring.State
+	placed  bool // rows have changed
+	topical bool // topics have changed
+	wakeAt  time.Duration
+	writing bool
+	paused  bool
+	backlog []delayed
+	checked []checkedGroup
+	peers   map[uint64]*peerFacts
+	joining bool
+	served  bool
+	aside   bool
+
+	meta  *ring.Row // for a disk on which no process was ever ready
+	ready bool
+	held  bool // it stays down
+
+	gate  gate
+	crash crash
+}
+
+// gate holds the host's background goroutines back while a turn runs, so that the order of what they do does not depend on the scheduler.
+type gate struct {
+	mu   sync.Mutex
+	shut chan struct{}
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = make(chan struct{})
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut != nil {
+		close(g.shut)
+		g.shut = nil
+	}
+}
+
+func (g *gate) wait() {
+	g.mu.Lock()
+	shut := g.shut
+	g.mu.Unlock()
+	if shut != nil {
+		<-shut
+	}
+}
+
+// crash is the end of a process in the middle of what its disk does.
+type crash struct {
+	mu    sync.Mutex
+	left  int // changes of the disk until it strikes; 0: not planned
+	clone *wal.MemFS
+	fail  [wal.OpSyncDir + 1]int // the so-many-th operation of a kind fails; 0: none
+}
+
+var errPowerCut = errors.New("the power is cut")
+
+// newNode makes a machine with an empty disk.
+func (w *World) newNode(name string) *node {
+	w.nextID++
+	n := &node{w: w, id: w.nextID, name: name, clock: clock{world: w}, disk: wal.NewMemFS()}
+	n.clock.drift = (2*w.chance.Float64() - 1) * w.swarm.drift
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+// describe is how the node registers.
+func (n *node) describe() ring.Node {
+	return ring.Node{ID: n.id, Name: n.name, Peer: n.name + ":7701", Starts: n.starts}
+}
+
+// start begins a process. meta is the row that names its replica of the meta group, for an empty disk.
+func (n *node) start(meta *ring.Row) {
+	w := n.w
+	if !n.up {
+		n.life++
+		n.starts++
+		n.up, n.paused = true, false
+		n.peers = map[uint64]*peerFacts{}
+		w.note(n, "start", uint64(n.starts), 0, "")
+		n.every(250*time.Millisecond, n.beat)
+	}
+	n.state = ring.NewState(func() { n.topical = true }, func() { n.placed = true })
+	n.hook()
+	cfg := shard.Config{
+		Shards: w.swarm.shards, Workers: 1, Node: n.id, Owner: shard.NewOwner(n.id, n.starts), Seed: w.cfg.Seed + n.id,
+		FS: n.disk, Dir: dataDir, Clock: &n.clock, Topics: n.state, Machine: n.state,
+		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Placement: placement{n, n.life}, Observer: &observer{n},
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log: wal.Options{
+			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: 1 << 20,
+			NowMs: n.clock.WallMs, Monotonic: n.clock.Mono,
+		},
+		RetainBytes: w.swarm.retainBytes, SnapshotLogBytes: w.swarm.snapshotBytes,
+	}
+	if meta != nil {
+		n.meta = meta
+	}
+	if !n.ready {
+		row := convert(n.meta)
+		cfg.Meta = &row
+	}
+	host, err := shard.New(cfg)
+	if err != nil {
+		w.violate("config", "%v", err)
+	}
+	if err := host.Open(); err != nil {
+		if n.crash.clone != nil || w.book.sick[n.id] && (errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ENOSPC)) {
+			n.stop(n.crash.clone == nil)
+			return
+		}
+		w.violate("I11", "node %d does not start again: %v", n.id, err)
+	}
+	n.host = host
+	if n.died(nil) {
+		return
+	}
+	n.placed, n.topical = true, false
+	n.checked = make([]checkedGroup, w.swarm.shards+1)
+	n.every(time.Second, n.housekeep)
+	n.every(time.Second, n.control)
+	n.wake(0)
+}
+
+// every runs something again and again while this process lives.
+func (n *node) every(d time.Duration, run func()) {
+	life := n.life
+	var again func()
+	again = func() {
+		if n.life != life {
+			return
+		}
+		if !n.paused {
+			run()
+		}
+		n.w.after(d, again)
+	}
+	n.w.after(d/2, again)
+}
+
+// wake has a turn taken so long from now, unless one is taken sooner.
+func (n *node) wake(d time.Duration) {
+	at := n.w.now + max(d, 0)
+	if n.host == nil || n.wakeAt >= n.w.now && n.wakeAt <= at && n.wakeAt != 0 {
+		return
+	}
+	n.wakeAt = at
+	life := n.life
+	n.w.after(d, func() {
+		if n.life == life && n.wakeAt == at && !n.paused {
+			n.wakeAt = 0
+			n.turn()
+		}
+	})
+}
+
+// turn is one turn of the host's workers.
+func (n *node) turn() {
+	w := n.w
+	if n.placed {
+		n.placed = false
+		n.host.Place(convertAll(n.state.Rows()))
+	}
+	if n.topical {
+		n.topical = false
+		n.host.TopicsChanged()
+	}
+	n.gate.close()
+	err := n.host.Work()
+	n.gate.open()
+	if n.host == nil {
+		return
+	}
+	if n.host.Background() {
+		w.cfg.Settle()
+	}
+	if n.died(err) {
+		return
+	}
+	n.check()
+	if n.host.Writing() && !n.writing {
+		n.writing = true
+		latency := w.swarm.diskLatency
+		if w.chance.hit(w.swarm.slowSync) {
+			latency = w.chance.between(latency, w.swarm.slowestSync)
+		}
+		life := n.life
+		w.after(latency, func() { n.write(life) })
+	}
+	if n.placed || n.topical {
+		n.wake(50 * time.Microsecond)
+		return
+	}
+	n.wake(max(n.host.UntilWork(), 50*time.Microsecond))
+}
+
+// write is one step of the host's log.
+func (n *node) write(life uint64) {
+	if n.life != life {
+		return
+	}
+	if n.paused {
+		n.backlog = append(n.backlog, delayed{run: func() { n.write(life) }})
+		return
+	}
+	n.writing = false
+	err := n.host.Write()
+	if n.host.Background() {
+		n.w.cfg.Settle()
+	}
+	if !n.died(err) {
+		n.ready = true
+		n.wake(0)
+	}
+}
+
+// died ends the process if its host has failed, or its power was cut.
+func (n *node) died(err error) bool {
+	if n.crash.clone != nil {
+		n.stop(false)
+		return true
+	}
+	if err != nil {
+		n.w.note(n, "failed", 0, 0, err.Error())
+		if !n.w.book.mayFail(n) {
+			n.w.violate("I20", "node %d stops for no reason of its disk: %v", n.id, err)
+		}
+		n.stop(true)
+		return true
+	}
+	return false
+}
+
+// stop ends the process as kill -9 or a power cut does. What the disk had not been told to keep is lost, by chance or wholly.
+func (n *node) stop(cut bool) {
+	if !n.up {
+		return
+	}
+	w := n.w
+	owner := shard.NewOwner(n.id, n.starts)
+	n.life++
+	n.up, n.paused, n.writing, n.wakeAt, n.backlog = false, false, false, 0, nil
+	w.counts.Crashes++
+	clone := n.crash.clone
+	if clone == nil && cut {
+		clone = n.disk.CrashClone(w.chance, n.crashOptions())
+	}
+	w.note(n, "stop", uint64(n.starts), b2u(clone != nil), "")
+	if n.host != nil {
+		host := n.host
+		n.host = nil
+		host.Abandon()
+		n.gate.open()
+		w.cfg.Settle()
+	}
+	n.disk.Kill()
+	if clone != nil {
+		n.disk = clone
+	}
+	n.crash.clone, n.crash.left = nil, 0
+	w.calls.died(n)
+	n.crash.fail = [wal.OpSyncDir + 1]int{}
+	if !n.gone {
+		n.comeBack()
+	}
+	for _, other := range w.nodes { // some hear at once that its connections are reset: by its kernel, so only when it is up
+		if other != n && other.up && w.chance.hit(0.5) {
+			w.hearEnd(other, owner)
+		}
+	}
+}
+
+func (n *node) crashOptions() wal.CrashOptions {
+	s := &n.w.swarm
+	return wal.CrashOptions{KeepData: s.keepData, KeepSize: s.keepNames, KeepNames: s.keepNames, BlockBytes: s.tear}
+}
+
+// hook lets the disk's operations be held back, and the power be cut among them.
+func (n *node) hook() {
+	n.disk.SetHook(func(_ int, op wal.Op, name string) error {
+		if !op.Changes() {
+			return nil
+		}
+		if inSnapshots(name) {
+			n.gate.wait()
+		}
+		c := &n.crash
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.clone != nil {
+			return errPowerCut
+		}
+		if c.fail[op] > 0 {
+			if c.fail[op]--; c.fail[op] == 0 {
+				return syscall.EIO
+			}
+		}
+		if c.left > 0 {
+			if c.left--; c.left == 0 {
+				c.clone = n.disk.CrashClone(n.w.chance, n.crashOptions())
+				return errPowerCut
+			}
+		}
+		return nil
+	})
+}
+
+func inSnapshots(name string) bool {
+	return len(name) > len(dataDir)+10 && name[len(dataDir)+1:len(dataDir)+10] == "snapshots"
+}
+
+// pause stops the process for a while: nothing of it runs, but its clocks and its peers go on.
+func (n *node) pause(d time.Duration) {
+	if n.paused || !n.up {
+		return
+	}
+	n.paused = true
+	n.w.counts.Pauses++
+	n.w.note(n, "pause", uint64(d.Milliseconds()), 0, "")
+	life := n.life
+	n.w.after(d, func() {
+		if n.life == life {
+			n.resume()
+		}
+	})
+}
+
+func (n *node) resume() {
+	if !n.paused {
+		return
+	}
+	n.w.note(n, "resume", 0, 0, "")
+	n.paused = false
+	list := n.backlog
+	n.backlog = nil
+	n.wakeAt = 0
+	life := n.life
+	delays := map[uint64]time.Duration{}
+	for _, d := range list {
+		if _, known := delays[d.source]; !known {
+			delays[d.source] = n.w.chance.between(0, 20*time.Millisecond)
+		}
+		n.w.after(delays[d.source], func() {
+			if n.life == life {
+				n.doFrom(d.source, d.run)
+			}
+		})
+	}
+	n.wake(0)
+}
+
+// delayed is what waits in a paused process's buffers. Those of one source keep their order, each source is read by a goroutine of its own.
+type delayed struct {
+	source uint64
+	run    func()
+}
+
+// do runs something on the process: now, or when its pause is over.
+func (n *node) do(run func()) { n.doFrom(n.id, run) }
+
+// doFrom is do for what came from somewhere else.
+func (n *node) doFrom(source uint64, run func()) {
+	life := n.life
+	switch {
+	case !n.up:
+	case n.paused:
+		if len(n.backlog) < 5000 {
+			n.backlog = append(n.backlog, delayed{source, func() {
+				if n.life == life {
+					run()
+				}
+			}})
+		}
+	default:
+		run()
+	}
+}
+
+// housekeep is what a host's Run does once a second.
+func (n *node) housekeep() {
+	if n.host == nil {
+		return
+	}
+	if err := n.host.Housekeep(); err != nil && n.crash.clone == nil {
+		n.w.note(n, "housekeep", 0, 0, err.Error())
+	}
+	if n.died(nil) {
+		return
+	}
+	n.w.book.bounded(n)
+}
+
+func b2u(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// observer counts what a host tells.
+type observer struct{ n *node }
+
+func (o *observer) Command(shard.Kind, shard.Code) {}
+func (o *observer) Outcome(out *shard.Outcome) {
+	o.n.w.note(o.n, "outcome", uint64(out.Kind), out.Seq, "")
+}
+func (o *observer) Expired()               {}
+func (o *observer) Frame(int)              {}
+func (o *observer) Lateness(int64)         {}
+func (o *observer) Elected()               { o.n.w.counts.Elections++ }
+func (o *observer) Snapshot(time.Duration) { o.n.w.counts.Snapshots++ }

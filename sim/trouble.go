@@ -1,0 +1,298 @@
+package sim
+
+import (
+	"time"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/wal"
+)
+
+// troubleEach is how often it is drawn what goes wrong.
+const troubleEach = 100 * time.Millisecond
+
+// trouble draws what goes wrong now.
+func (w *World) trouble() {
+	if w.calm {
+		return
+	}
+	s := &w.swarm
+	for _, t := range [...]struct {
+		perSecond float64
+		run       func()
+	}{
+		{s.partitions, w.partition}, {s.crashes, w.crashOne}, {s.pauses, w.pauseOne}, {s.steps, w.stepClock},
+		{s.diskErrors, w.failDisk}, {s.powerCuts, w.cutPower}, {s.handOvers, w.handOver}, {s.full, w.fillDisk},
+		{s.moves, w.move}, {s.wipes, w.wipe}, {s.topics, w.pauseTopic},
+	} {
+		if w.chance.hit(t.perSecond * troubleEach.Seconds()) {
+			t.run()
+		}
+	}
+	w.after(troubleEach, w.trouble)
+}
+
+// any is a random machine that is still in use.
+func (w *World) any() *node {
+	var there []*node
+	for _, n := range w.nodes {
+		if !n.gone {
+			there = append(there, n)
+		}
+	}
+	return there[w.chance.IntN(len(there))]
+}
+
+// partition cuts some links for a while: a node from all, one way or both, or one link.
+func (w *World) partition() {
+	a, how := w.any(), w.chance.IntN(4)
+	if w.chance.IntN(2) == 0 {
+		if leader := w.leader(shard.ID(w.chance.IntN(w.swarm.shards + 1))); leader != nil {
+			a = leader
+		}
+	}
+	var links [][2]uint64
+	for _, b := range w.nodes {
+		if a == b {
+			continue
+		}
+		if how != 1 {
+			links = append(links, [2]uint64{a.id, b.id})
+		}
+		if how != 2 {
+			links = append(links, [2]uint64{b.id, a.id})
+		}
+	}
+	if how == 3 && len(links) > 2 {
+		links = links[:2]
+	}
+	for _, l := range links {
+		w.net.cut[l] = true
+	}
+	d := w.chance.between(100*time.Millisecond, 15*time.Second)
+	w.note(a, "cut", uint64(how), uint64(d.Milliseconds()), "")
+	w.after(d, func() {
+		for _, l := range links {
+			delete(w.net.cut, l)
+		}
+	})
+}
+
+// crashOne ends a process: now, or in the middle of what its disk does next. It comes back after a while.
+func (w *World) crashOne() {
+	n := w.any()
+	if !n.up {
+		return
+	}
+	if w.chance.hit(w.swarm.atEffect) {
+		n.crash.left = 1 + w.chance.IntN(30)
+		return
+	}
+	n.stop(w.chance.IntN(3) > 0)
+}
+
+// restart begins the next process on a machine's disk.
+func (n *node) restart() {
+	if n.meta == nil {
+		n.w.join(n, false)
+		return
+	}
+	n.start(nil)
+}
+
+// comeBack restarts a node after a while.
+func (n *node) comeBack() {
+	life := n.life
+	longest := 12 * time.Second
+	if n.w.calm {
+		longest = time.Second
+	}
+	n.w.after(n.w.chance.between(20*time.Millisecond, longest), func() {
+		if n.life == life && !n.up && !n.gone && !n.held {
+			n.restart()
+		}
+	})
+}
+
+func (w *World) pauseOne() {
+	d := w.chance.between(10*time.Millisecond, w.swarm.longestPause)
+	if w.chance.IntN(2) == 0 {
+		d = w.chance.between(10*time.Millisecond, 2*time.Second)
+	}
+	n := w.any()
+	if leader := w.leader(shard.ID(w.chance.IntN(w.swarm.shards + 1))); leader != nil && w.chance.IntN(2) == 0 {
+		n = leader
+	}
+	n.pause(d)
+}
+
+// stepClock sets a wall clock off by up to three minutes, or right again.
+func (w *World) stepClock() {
+	n := w.any()
+	most := [...]time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second, 10 * time.Second, 3 * time.Minute}[w.chance.IntN(5)]
+	n.clock.step = w.chance.between(-most, most)
+	w.book.furthest = max(w.book.furthest, n.clock.step)
+	w.note(n, "step", 0, uint64(n.clock.step), "")
+	n.wake(0)
+}
+
+func (w *World) failDisk() {
+	n := w.any()
+	if !n.up {
+		return
+	}
+	op := [...]wal.Op{wal.OpSync, wal.OpWrite, wal.OpSyncDir, wal.OpCreate, wal.OpRename}[w.chance.IntN(5)]
+	w.book.sick[n.id] = true
+	w.note(n, "disk fails", uint64(op), 0, "")
+	n.crash.fail[op] = 1 + w.chance.IntN(10)
+}
+
+// fillDisk leaves a little room on a disk, for a while.
+func (w *World) fillDisk() {
+	n := w.any()
+	if !n.up {
+		return
+	}
+	const huge = 1 << 40
+	n.disk.SetCapacity(huge)
+	free, err := n.disk.Free(dataDir)
+	if err != nil {
+		return
+	}
+	w.book.sick[n.id] = true
+	n.disk.SetCapacity(huge - int64(free) + w.chance.Int64N(1<<20) + 1)
+	w.note(n, "disk full", 0, huge-free, "")
+	w.after(w.chance.between(time.Second, 20*time.Second), func() { n.disk.SetCapacity(0) })
+}
+
+// cutPower ends all processes at once: what no disk was told to keep is gone.
+func (w *World) cutPower() {
+	w.note(nil, "power cut", 0, 0, "")
+	for _, n := range w.nodes {
+		n.stop(true)
+	}
+}
+
+// handOver has a node lead nothing for a while.
+func (w *World) handOver() {
+	n := w.any()
+	if n.host == nil || n.paused {
+		return
+	}
+	w.note(n, "aside", 0, 0, "")
+	n.aside = true
+	n.host.StepAside(true)
+	life := n.life
+	w.after(w.chance.between(time.Second, 10*time.Second), func() {
+		if n.life == life {
+			n.aside = false
+			n.host.StepAside(false)
+		}
+	})
+}
+
+// pauseTopic stops a topic's calls, or lets them go on.
+func (w *World) pauseTopic() {
+	leader := w.metaLeader()
+	if leader == nil {
+		return
+	}
+	c := ring.Command{Verb: ring.Pause, Name: w.topics[w.chance.IntN(len(w.topics))]}
+	if w.chance.IntN(2) == 0 {
+		c.Verb = ring.Resume
+	}
+	w.note(leader, string(c.Verb), 0, 0, c.Name)
+	leader.host.SubmitMeta(c.Encode(), func(any, error) {})
+	leader.wake(0)
+}
+
+// mostNodes bounds the machines in use.
+const mostNodes = 6
+
+// move has a node join, or drains one, or takes that back.
+func (w *World) move() {
+	leader := w.metaLeader()
+	if leader == nil {
+		return
+	}
+	used := 0
+	for _, n := range w.nodes {
+		used += int(1 - b2u(n.gone))
+	}
+	n := w.any()
+	m, known := leader.state.Node(n.id)
+	switch {
+	case w.chance.IntN(3) == 0 && used < mostNodes:
+		fresh := w.newNode("n" + string(rune('a'+len(w.nodes)%26)) + string(rune('a'+len(w.nodes)/26)))
+		w.join(fresh, false)
+	case !known:
+	case m.State == ring.NodeMember && w.members(leader) > 3:
+		w.setState(leader, n, ring.NodeDraining)
+	case m.State == ring.NodeDraining && w.chance.IntN(3) == 0:
+		w.setState(leader, n, ring.NodeMember)
+	case m.State == ring.NodeDrained:
+		w.note(n, "remove", 0, 0, "")
+		c := ring.Command{Verb: ring.Remove, NodeID: n.id}
+		leader.host.SubmitMeta(c.Encode(), func(r any, err error) {
+			if reply, ok := r.(ring.Reply); ok && err == nil && reply.Err == nil {
+				n.gone = true
+				w.after(0, func() { n.stop(false) })
+			}
+		})
+		leader.wake(0)
+	}
+}
+
+func (w *World) setState(leader, n *node, s ring.NodeState) {
+	w.note(n, string(s), 0, 0, "")
+	c := ring.Command{Verb: ring.SetState, NodeID: n.id, State: s}
+	leader.host.SubmitMeta(c.Encode(), func(any, error) {})
+	leader.wake(0)
+}
+
+func (w *World) members(leader *node) (count int) {
+	for _, n := range leader.state.Nodes() {
+		count += int(b2u(n.State == ring.NodeMember))
+	}
+	return count
+}
+
+// wipe destroys a disk, when nothing else is wrong: what is promised is to survive the loss of a minority. Its place is taken by a
+// machine of the same name with an empty disk.
+func (w *World) wipe() {
+	if w.swarm.nodes < 3 || !w.whole() {
+		return
+	}
+	n := w.any()
+	w.note(n, "wipe", 0, 0, "")
+	n.gone = true
+	n.stop(true)
+	fresh := w.newNode(n.name)
+	w.after(w.chance.between(time.Second, 10*time.Second), func() { w.join(fresh, true) })
+}
+
+// whole says whether every row has all its replicas, settled and caught up, on nodes that run.
+func (w *World) whole() bool {
+	if len(w.net.cut) > 0 || !w.agreed() {
+		return false
+	}
+	rows := w.metaLeader().state.Rows()
+	for _, n := range w.nodes {
+		if !n.gone && (!n.up || n.paused || n.host == nil) {
+			return false
+		}
+	}
+	for _, row := range rows {
+		voters := 0
+		for _, r := range row.Replicas {
+			if n := w.node(r.Node); n.gone {
+				return false
+			}
+			voters += int(1 - b2u(r.Learner))
+		}
+		if voters < 3 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,160 @@
+package sim
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// Config of a run.
+type Config struct {
+	Seed   uint64
+	Safety time.Duration // of the first phase; default two minutes
+	Steps  uint64        // end after so many events, checking no more; 0: no limit
+	Settle func()        // waits until all goroutines of the bubble rest: synctest.Wait
+	Trace  io.Writer     // every event, as it happens; nil: only the last before a failure
+	Change func(*Plan)   // of what was drawn, for a test of one thing
+}
+
+// Plan is what Config.Change may change.
+type Plan = swarm
+
+// Report is how a run went.
+type Report struct {
+	Seed      uint64
+	Hash      uint64 // of all that happened
+	Events    uint64
+	Simulated time.Duration
+	Counts    Counts
+	History   History
+	Err       error // a *Violation, or nil
+}
+
+// Counts say what a run did: one that did nothing proves nothing.
+type Counts struct {
+	Acked, Unknown, Refused    int // client operations
+	Started, Delivered, Doubly int // calls, those with a 2xx, and those beyond the first of a timer
+	Crashes, Pauses, Elections int
+	Moves, Installed           int // rows settled beyond the first; snapshots taken over from a peer
+	Snapshots, Reads           int
+}
+
+// Violation is something that must never be.
+type Violation struct {
+	Invariant string
+	Text      string
+	Trace     []string
+	Stack     string // of a panic
+}
+
+func (v *Violation) Error() string {
+	return fmt.Sprintf("%s: %s\n%s\n%s", v.Invariant, v.Text, strings.Join(v.Trace, "\n"), v.Stack)
+}
+
+// World is one run.
+type World struct {
+	cfg    Config
+	swarm  swarm
+	chance chance
+	now    time.Duration
+	seq    uint64
+	queue  eventQueue
+	trace  trace
+	nodes  []*node // all there ever were
+	net    network
+	book   *book
+	calls  *receivers
+	counts Counts
+
+	clients []*client
+	topics  []string
+	calm    bool // the second phase
+	nextID  uint64
+}
+
+// stopped ends a run from within.
+type stopped struct{ v *Violation }
+
+// Run makes a world from a seed and lets it go on to its end.
+func Run(cfg Config) (r Report) {
+	if cfg.Safety == 0 {
+		cfg.Safety = 2 * time.Minute
+	}
+	reader := rand.Reader
+	rand.Reader = bytes{newChance(cfg.Seed, 2)}
+	defer func() { rand.Reader = reader }()
+	w := &World{cfg: cfg, chance: newChance(cfg.Seed, 1), book: newBook()}
+	w.trace.sum.Reset()
+	w.trace.out = cfg.Trace
+	w.swarm = draw(w.chance)
+	if cfg.Change != nil {
+		cfg.Change(&w.swarm)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			s, ok := p.(stopped)
+			if !ok {
+				s.v = &Violation{Invariant: "panic", Text: fmt.Sprint(p), Stack: string(debug.Stack())}
+			}
+			if s.v != nil {
+				s.v.Trace = w.trace.last(traceKept)
+				r.Err = s.v
+			}
+		}
+		w.end()
+		r.Seed, r.Hash, r.Events, r.Simulated, r.Counts = cfg.Seed, w.trace.sum.Sum64(), w.seq, w.now, w.counts
+		r.History = w.book.history.export()
+	}()
+	w.live()
+	return r
+}
+
+// violate ends the run: an invariant does not hold.
+func (w *World) violate(invariant, format string, args ...any) {
+	panic(stopped{&Violation{Invariant: invariant, Text: fmt.Sprintf(format, args...)}})
+}
+
+// after has something happen so long from now.
+func (w *World) after(d time.Duration, run func()) {
+	w.seq++
+	w.queue.push(event{w.now + max(d, 0), w.seq, run})
+}
+
+// pass lets everything happen that happens within so long.
+func (w *World) pass(d time.Duration) {
+	end := w.now + d
+	for len(w.queue.items) > 0 && w.queue.items[0].at <= end {
+		e := w.queue.pop()
+		w.now = e.at
+		e.run()
+		if w.cfg.Steps > 0 && w.seq > w.cfg.Steps {
+			panic(stopped{})
+		}
+	}
+	w.now = end
+}
+
+// passUntil is pass that ends when something holds; it reports whether it does.
+func (w *World) passUntil(limit time.Duration, holds func() bool) bool {
+	for end := w.now + limit; w.now < end; {
+		if holds() {
+			return true
+		}
+		w.pass(min(20*time.Millisecond, end-w.now))
+	}
+	return holds()
+}
+
+// end lets every host go.
+func (w *World) end() {
+	for _, n := range w.nodes {
+		if n.host != nil {
+			n.host.Abandon()
+			n.gate.open()
+		}
+	}
+	w.cfg.Settle()
+}
