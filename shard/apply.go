@@ -47,6 +47,8 @@ func (t *Table) applyItem(it *items) Result {
 		return t.outcome(&it.outcome)
 	case itemExpire, itemExpireAgain:
 		return t.expire(it.handle, it.seq, it.rev, it.untilMs, it.againMs)
+	case itemOverlap:
+		return t.overlap(it.handle, it.seq, it.fence, it.againMs)
 	case itemSkip:
 		return t.skipTo(it.handle, it.seq, it.rev, it.againMs)
 	case itemForget:

@@ -225,37 +225,59 @@ func (t *Table) setDue(s *slot, ms int64) {
 	}
 }
 
-// cancel prevents every attempt that has not started (I5).
+// cancel prevents every attempt that has not started (I5): of the timer, and of occurrences before it that have not ended.
 func (t *Table) cancel(c *change) Result {
 	h := t.lookup(c.topic, c.id)
 	if h == 0 {
 		return Result{Code: NotFound}
 	}
-	s := t.slab.at(h)
-	switch s.state() {
-	case Done:
-		return Result{Code: OverFired, Handle: h}
-	case Dead:
-		return Result{Code: OverDead, Handle: h}
-	case Cancelled:
-		return Result{Code: Prevented, Handle: h}
+	if !t.anyLive(h) {
+		code := map[State]Code{Done: OverFired, Dead: OverDead, Cancelled: Prevented}[t.slab.at(h).state()]
+		return Result{Code: code, Handle: h}
 	}
-	if v := t.view(s.ref); !c.matches(&v) {
+	if v := t.view(t.slab.at(h).ref); !c.matches(&v) {
 		return Result{Code: VersionMismatch, Handle: h}
 	}
-	leased := s.state() == Leased
-	s = t.touch(h)
-	if leased {
+	code := Prevented
+	for at := h; at != 0; {
+		older := t.chains[at].older
+		if t.cancelOne(at) {
+			code = CancelInFlight
+		}
+		at = older
+	}
+	t.yield(h)
+	return Result{Code: code, Handle: t.lookup(c.topic, c.id)}
+}
+
+// anyLive says whether a timer, or one of the same id before it, has not ended.
+func (t *Table) anyLive(h Handle) bool {
+	for ; h != 0; h = t.chains[h].older {
+		if !t.slab.at(h).state().Over() {
+			return true
+		}
+	}
+	return false
+}
+
+// cancelOne cancels a timer unless it has ended, and reports that a call may be running.
+func (t *Table) cancelOne(h Handle) (running bool) {
+	switch t.slab.at(h).state() {
+	case Leased:
+		s := t.touch(h)
 		s.mark(cancelMark, true)
 		t.dropSuccessor(h, t.runs.at(s.run))
-	} else {
+		t.settle(h, s)
+		return true
+	case Scheduled:
+		s := t.touch(h)
 		t.end(h, s, Cancelled, t.clockMs)
+		t.settle(h, s)
+		if t.chains[h].newer != 0 {
+			t.drop(h)
+		}
 	}
-	t.settle(h, s)
-	if leased {
-		return Result{Code: CancelInFlight, Handle: h}
-	}
-	return Result{Code: Prevented, Handle: h}
+	return false
 }
 
 // fire makes a scheduled timer due now: at the proposer's time, if the command has it.

@@ -34,6 +34,7 @@ func (t *Table) outcome(o *Outcome) Result {
 	} else {
 		t.continueSeries(o.Handle, o.AgainMs)
 	}
+	t.yield(o.Handle)
 	return Result{Code: OK, Handle: o.Handle}
 }
 

@@ -22,6 +22,7 @@ const (
 	itemHash
 	itemExpireAgain = 20 // as itemExpire, and a next occurrence
 	itemSkip        = 21
+	itemOverlap     = 22
 )
 
 // outcomeAgain is added to an outcome's kind when a next occurrence follows.
@@ -222,6 +223,16 @@ func (b *Batch) Expire(h Handle, seq uint64, rev uint32, retainUntilMs, againMs 
 	if againMs != 0 {
 		b.buf = binary.AppendVarint(b.buf, againMs-b.nowMs)
 	}
+	return n
+}
+
+// Overlap schedules the next occurrence of a timer while its lease runs.
+func (b *Batch) Overlap(h Handle, seq, fence uint64, againMs int64) int {
+	n := b.single(itemOverlap)
+	for _, v := range [...]uint64{uint64(h), seq, fence} {
+		b.buf = binary.AppendUvarint(b.buf, v)
+	}
+	b.buf = binary.AppendVarint(b.buf, againMs-b.nowMs)
 	return n
 }
 

@@ -90,6 +90,10 @@ func (it *items) next() bool {
 		if it.againMs = 0; it.kind == itemExpireAgain {
 			it.againMs = it.again()
 		}
+	case itemOverlap:
+		it.named()
+		it.fence = it.uvarint()
+		it.againMs = it.again()
 	case itemSkip:
 		it.named()
 		it.rev = uint32(it.reader.number(1<<32-1, "revision"))

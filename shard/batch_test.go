@@ -91,6 +91,7 @@ func itemCases() map[string]func(b *Batch) {
 		"expire":       func(b *Batch) { b.Expire(7, 9, 2, 1_700_000_900_000, 0) },
 		"expire-again": func(b *Batch) { b.Expire(7, 9, 2, 1_700_000_900_000, 1_700_000_060_000) },
 		"skip":         func(b *Batch) { b.Skip(7, 9, 2, 1_700_000_060_000) },
+		"overlap":      func(b *Batch) { b.Overlap(7, 9, 11, 1_700_000_060_000) },
 		"ack-again": func(b *Batch) {
 			b.Outcome(&Outcome{Kind: Ack, Handle: 7, Seq: 9, Fence: 11, Status: 200, StartedMs: 1_700_000_000_100, EndedMs: 1_700_000_000_103, AgainMs: 1_700_000_060_000})
 		},

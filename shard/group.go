@@ -178,7 +178,7 @@ func (g *group) hasWork() bool {
 		return len(g.meta.waiting) > 0
 	}
 	return g.takeover || len(g.waiting) > 0 || g.lead.active &&
-		(len(g.lead.outcomes)+len(g.lead.expires)+len(g.lead.forgets)+len(g.lead.skips)+len(g.lead.ring) > 0)
+		(len(g.lead.outcomes)+len(g.lead.expires)+len(g.lead.forgets)+len(g.lead.skips)+len(g.lead.overlaps)+len(g.lead.ring) > 0)
 }
 
 // nextWake is when something local falls due, in wall ms.
@@ -434,7 +434,7 @@ func (g *group) overlay(t *Timer) {
 	if t.State != Leased || !g.lead.active {
 		return
 	}
-	if h, ok := g.table.Lookup(t.Topic, t.ID); ok && g.hides(h) {
+	if h, ok := g.table.Lookup(t.Topic, t.ID); ok && g.hides(h) && g.lead.flights[h].seq == t.Seq {
 		t.State = Scheduled
 		t.Attempts--
 		t.NextMs = g.lead.flights[h].dueMs

@@ -34,6 +34,8 @@ type known struct {
 	created   bool            // acknowledged
 	prevented bool            // cancelled, as acknowledged
 	dropped   bool            // its topic was closed by force
+	cancelled bool            // a cancel was sent
+	renewed   bool            // it was merged, or repeats: attempts restart, and it may live on after an end
 	most      int             // attempts
 	starts    int
 }
@@ -91,7 +93,7 @@ func (s *script) watch(c *rigCall) {
 		s.t.Fatalf("I5: %s starts after its cancel was answered prevented", k.id)
 	case !k.written[payload]:
 		s.t.Fatalf("I2: %s is delivered with %q, which nobody wrote", k.id, payload)
-	case !k.fired && payload != k.payload(c.Job.DueMs):
+	case !k.fired && !k.renewed && payload != k.payload(c.Job.DueMs):
 		s.t.Fatalf("I6: %s is delivered with %q at due time %d", k.id, payload, c.Job.DueMs)
 	case c.Job.Attempts > k.most:
 		s.t.Fatalf("I17: %s makes attempt %d of %d", k.id, c.Job.Attempts, k.most)
@@ -99,12 +101,21 @@ func (s *script) watch(c *rigCall) {
 	if c.unsent {
 		return
 	}
-	key := fmt.Sprint(c.Shard, c.Job.Seq, " ", c.Job.Attempts)
+	key := s.attemptOf(c)
 	if s.sent[key] {
 		s.t.Fatalf("I3: %s: attempt %d is made twice", k.id, c.Job.Attempts)
 	}
 	s.sent[key] = true
 	k.starts++
+}
+
+// attemptOf names an attempt. Merging makes another timer of one number.
+func (s *script) attemptOf(c *rigCall) string {
+	version := uint32(0)
+	if s.byID[c.Job.ID].renewed {
+		version = c.Job.Version
+	}
+	return fmt.Sprint(c.Shard, c.Job.Seq, " ", c.Job.Attempts, " ", version)
 }
 
 func (k *known) payload(dueMs int64) string { return fmt.Sprintf(`{"id":%q,"due":%d}`, k.id, dueMs) }
@@ -173,10 +184,19 @@ func (s *script) act() {
 			id: fmt.Sprint("t", len(s.timers)), written: map[string]bool{}}
 		s.timers = append(s.timers, k)
 		s.byID[k.id] = k
-		s.send(k, Command{Kind: Add, Spec: s.spec(k)})
+		spec := s.spec(k)
+		if s.rand.IntN(5) == 0 {
+			k.renewed = true
+			spec.Repeat = &Repeat{EveryMs: 200 + s.rand.Int64N(500), Count: 1 + s.rand.Int64N(4), CatchUp: CatchUp(s.rand.IntN(3)), Overlap: s.rand.IntN(2) == 0}
+		}
+		s.send(k, Command{Kind: Add, Spec: spec})
+	case n < 21 && !k.cancelled: // after a cancel it would be another timer
+		k.renewed = true
+		s.send(k, Command{Kind: Add, Spec: s.spec(k), Content: s.rand.Uint64(), Merge: Merge(1 + s.rand.IntN(3))})
 	case n < 26:
 		s.send(k, Command{Kind: Modify, Patch: &Patch{Spec: *s.spec(k), Due: true, Payload: true}})
 	case n < 36:
+		k.cancelled = true
 		s.send(k, Command{Kind: Cancel})
 	case n < 40:
 		k.fired = true
@@ -207,7 +227,7 @@ func (s *script) endCall() {
 	case 0:
 		c.answer(410)
 	case 1:
-		delete(s.sent, fmt.Sprint(c.Shard, c.Job.Seq, " ", c.Job.Attempts))
+		delete(s.sent, s.attemptOf(c))
 		s.byID[c.Job.ID].starts--
 		c.end(Attempt{NotSent: true})
 	case 2, 3:
@@ -325,7 +345,7 @@ func (s *script) finish() {
 		if !v.State.Over() {
 			s.t.Fatalf("I14: %s is still in state %d, due %d ms ago, next %d: %+v", k.id, v.State, s.clock.wallMs-v.DueMs, s.clock.wallMs-v.NextMs, v)
 		}
-		if k.starts > v.Attempts {
+		if !k.renewed && k.starts > v.Attempts {
 			s.t.Fatalf("I17: %s was called %d times and counts %d attempts", k.id, k.starts, v.Attempts)
 		}
 	}

@@ -44,6 +44,7 @@ type lead struct {
 	expires  []entry // scheduled, past their expiry
 	forgets  []entry // dead, past their retention
 	skips    []entry // occurrences that were missed
+	overlaps []overlap
 
 	calendar  calendar
 	lookAhead time.Duration
@@ -93,7 +94,7 @@ func (l *lead) begin() {
 		l.rewatching, l.rewatchFrom = true, 0
 	}
 	l.ring, l.later, l.shut, l.held = nil, heap[entry]{}, heap[laneKey]{}, heap[*flight]{}
-	l.outcomes, l.expires, l.forgets, l.skips = nil, nil, nil, nil
+	l.outcomes, l.expires, l.forgets, l.skips, l.overlaps = nil, nil, nil, nil, nil
 	l.lookAhead = minLookAhead
 	l.since, l.scanning, l.orphansFrom = l.group.w.mono, true, 0
 	for _, h := range l.inFlight() {

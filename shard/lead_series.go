@@ -49,3 +49,32 @@ func (g *group) proposeSkips() {
 	}
 	l.skips = l.skips[:0]
 }
+
+// overlap is an occurrence whose next does not wait for its end.
+type overlap struct {
+	handle     Handle
+	seq, fence uint64
+	nextMs     int64
+}
+
+// overlap has the next occurrence scheduled beside one that starts, where the series says so.
+func (l *lead) overlap(f *flight) {
+	s, ok := l.group.table.series(f.handle)
+	if !ok || s.last || !s.repeat.Overlap {
+		return
+	}
+	nowMs := l.group.w.nowMs
+	if next := clampMs(s.repeat.next(&l.calendar, s.dueMs, nowMs, nowMs)); next != 0 {
+		l.overlaps = append(l.overlaps, overlap{f.handle, f.seq, f.fence, next})
+		l.group.w.touchNext(l.group)
+	}
+}
+
+// proposeOverlaps has them scheduled. One that is lost is scheduled when the attempt ends, or the next starts.
+func (g *group) proposeOverlaps() {
+	for _, o := range g.lead.overlaps {
+		g.batch.Overlap(o.handle, o.seq, o.fence, o.nextMs)
+		g.items = append(g.items, item{kind: silentItem})
+	}
+	g.lead.overlaps = g.lead.overlaps[:0]
+}

@@ -216,6 +216,7 @@ func (l *lead) start(f *flight) {
 		return
 	}
 	f.phase = started
+	l.overlap(f)
 	job := g.table.Job(f.handle)
 	if job.Attempts == 1 && d.Topic != canaryTopic {
 		g.w.host.cfg.Observer.Lateness(g.w.nowMs - max(job.DueMs, job.CreatedMs))

@@ -80,6 +80,7 @@ func (g *group) proposeOutcomes() {
 	}
 	l.expires, l.forgets = l.expires[:0], l.forgets[:0]
 	g.proposeSkips()
+	g.proposeOverlaps()
 }
 
 func (g *group) proposeCommands() {
@@ -98,26 +99,8 @@ func (g *group) proposeCommands() {
 // proposeCommand adds one command. A lease whose call has not started is given back first, so that the command
 // finds the timer scheduled: cancelled means cancelled, even a millisecond before its time (I5).
 func (g *group) proposeCommand(o *op) {
-	if o.cmd.Kind != Add || o.cmd.Merge != MergeReject {
-		if h, ok := g.table.Lookup(o.cmd.Topic, o.cmd.ID); ok {
-			switch f := g.lead.flights[h]; {
-			case f == nil || !g.table.Live(h, f.seq):
-			case o.cmd.Kind == Add && f.dueMs <= g.w.nowMs:
-				// Not ahead of its time: the attempt goes, or adds that come all the time would put it off for ever.
-			case f.phase == proposed:
-				f.revoked = true
-				if len(f.waiting) == 0 {
-					g.lead.blocked = append(g.lead.blocked, f)
-				}
-				f.waiting = append(f.waiting, o)
-				return
-			case f.phase == held:
-				f.permit.Cancel()
-				f.phase = returned
-				g.batch.Outcome(&Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release})
-				g.items = append(g.items, item{kind: outcomeItemKind, flight: f})
-			}
-		}
+	if !g.releaseFor(o) {
+		return
 	}
 	o.proposed = true
 	cmd := o.cmd
@@ -128,6 +111,38 @@ func (g *group) proposeCommand(o *op) {
 	}
 	g.batch.Command(cmd)
 	g.items = append(g.items, item{kind: commandItem, op: o})
+}
+
+// releaseFor gives back the leases that stand in the way of a command; false: it waits for one that is on its way.
+func (g *group) releaseFor(o *op) bool {
+	if o.cmd.Kind == Add && o.cmd.Merge == MergeReject {
+		return true
+	}
+	h, _ := g.table.Lookup(o.cmd.Topic, o.cmd.ID)
+	for h != 0 {
+		switch f := g.lead.flights[h]; {
+		case f == nil || !g.table.Live(h, f.seq):
+		case o.cmd.Kind == Add && f.dueMs <= g.w.nowMs:
+			// Not ahead of its time: the attempt goes, or adds that come all the time would put it off for ever.
+		case f.phase == proposed:
+			f.revoked = true
+			if len(f.waiting) == 0 {
+				g.lead.blocked = append(g.lead.blocked, f)
+			}
+			f.waiting = append(f.waiting, o)
+			return false
+		case f.phase == held:
+			f.permit.Cancel()
+			f.phase = returned
+			g.batch.Outcome(&Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release})
+			g.items = append(g.items, item{kind: outcomeItemKind, flight: f})
+		}
+		if o.cmd.Kind != Cancel {
+			break
+		}
+		h = g.table.chains[h].older // a cancel is of all that has not ended under the id
+	}
+	return true
 }
 
 // dropped takes back what raft refused: the leadership is over or about to be, or too much is uncommitted. Nothing of it was done.

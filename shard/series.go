@@ -123,6 +123,36 @@ func (t *Table) nextOccurrence(v *blob, nextMs int64) (next blob, ok bool) {
 	return next, true
 }
 
+// overlap schedules the next occurrence beside one whose attempt runs, and which then stands for itself: the id names the new one.
+func (t *Table) overlap(h Handle, seq, fence uint64, nextMs int64) Result {
+	s := t.live(h, seq)
+	if s == nil || s.state() != Leased || s.cancelled() {
+		return Result{Code: Skipped, Handle: h}
+	}
+	v := t.view(s.ref)
+	r := t.runs.at(s.run)
+	if r.fence != fence || r.successor != 0 || v.flags&blobSeries == 0 || v.occurrence == 0 {
+		return Result{Code: Skipped, Handle: h}
+	}
+	next, goes := t.nextOccurrence(&v, nextMs)
+	if !goes {
+		return Result{Code: Skipped, Handle: h}
+	}
+	next.id, next.rest = append([]byte(nil), v.id...), append([]byte(nil), v.rest...)
+	t.spend(h, &v)
+	t.targets.retain(next.target)
+	t.follow(h, &next, s.priority(), nextMs)
+	return Result{Code: OK, Handle: h}
+}
+
+// yield forgets a timer that has ended as done or cancelled while the id names a later one, or another of the id has not ended:
+// clients are to see that one.
+func (t *Table) yield(h Handle) {
+	if state := t.slab.at(h).state(); (state == Done || state == Cancelled) && (t.chains[h].newer != 0 || t.anyLive(t.chains[h].older)) {
+		t.drop(h)
+	}
+}
+
 // spend says of a timer that the series goes on without it. v views its blob.
 func (t *Table) spend(h Handle, v *blob) {
 	s := t.touch(h)
@@ -153,5 +183,6 @@ func (t *Table) skipTo(h Handle, seq uint64, rev uint32, nextMs int64) Result {
 		t.turn(h, s, Scheduled, nextMs)
 	}
 	t.settle(h, s)
+	t.yield(h)
 	return Result{Code: OK, Handle: h}
 }

@@ -253,3 +253,98 @@ func TestSeriesInSnapshot(t *testing.T) {
 		t.Errorf("a redriven occurrence brought about another: %+v", c)
 	}
 }
+
+// TestSeriesOverlaps: the next occurrence does not wait for the end of the last; each lives on by itself.
+func TestSeriesOverlaps(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0, repeats(Repeat{EveryMs: 10_000, Overlap: true, Count: 3}))
+	first := r.one()
+	r.settle()
+	if v := r.timer("a"); v.State != Scheduled || v.DueMs != rigEpochMs+10_000 || v.Version != 1 {
+		t.Fatalf("beside the first: %+v", v)
+	}
+	r.pass(10 * time.Second)
+	second := r.one()
+	r.pass(time.Second)
+	first.answer(500)
+	r.pass(time.Second)
+	if c := r.one(); c.Job.Seq != first.Job.Seq || c.Job.Attempts != 2 {
+		t.Fatalf("the retry of the first: %+v", c.Job)
+	} else {
+		c.answer(200)
+	}
+	r.audit()
+	r.pass(8 * time.Second)
+	third := r.one()
+	if third.Job.DueMs != rigEpochMs+20_000 || third.Job.Seq == second.Job.Seq || third.Job.Fence <= second.Job.Fence {
+		t.Errorf("the third: %+v", third.Job)
+	}
+	third.answer(200)
+	r.settle()
+	r.wantState("a", "leased 1") // the second: clients see what has not ended
+	second.answer(410)
+	r.pass(9 * time.Minute)
+	r.wantCalls("")
+	if c := r.table().Totals(); c.Dead != 1 || c.Scheduled != 0 {
+		t.Errorf("at the end: %+v", c)
+	}
+	r.audit()
+}
+
+// TestOverlapCancelled: a cancel is of every occurrence that has not ended (I5).
+func TestOverlapCancelled(t *testing.T) {
+	for _, waiting := range []bool{false, true} {
+		r := newStand(t, nil)
+		r.add("a", 0, repeats(Repeat{EveryMs: 10_000, Overlap: true}))
+		first := r.one()
+		if waiting { // for a retry whose lease is held ahead of its time
+			first.answer(500)
+			r.pass(990 * time.Millisecond)
+			if r.lead().held.len() != 1 {
+				t.Fatal("no lease is held: the test is about nothing")
+			}
+		}
+		want := map[bool]Code{false: CancelInFlight, true: Prevented}[waiting]
+		for range 2 {
+			if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != want {
+				t.Errorf("cancel: %d, want %d", got.Code, want)
+			}
+		}
+		if !waiting {
+			first.answer(500)
+		}
+		r.pass(time.Minute)
+		r.wantCalls("")
+		if c := r.table().Totals(); c.Scheduled != 0 || c.Leased != 0 {
+			t.Errorf("after the cancel: %+v", c)
+		}
+		r.audit()
+	}
+}
+
+// TestOverlapOutlivesCrashes: where the leader dies before the next occurrence is scheduled, it is when the next attempt starts.
+func TestOverlapOutlivesCrashes(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0, repeats(Repeat{EveryMs: 10_000, Overlap: true}))
+	first := r.one()
+	r.restart()
+	r.settle()
+	second := r.one()
+	if second.Job.Seq != first.Job.Seq || second.Job.Attempts != 2 {
+		t.Fatalf("after the crash: %+v", second.Job)
+	}
+	if v := r.timer("a"); v.State != Scheduled || v.DueMs != rigEpochMs+10_000 {
+		t.Errorf("beside it: %+v", v)
+	}
+	r.restart()
+	r.settle()
+	if v := r.timer("a"); v.State != Scheduled || v.DueMs != rigEpochMs+10_000 {
+		t.Errorf("after another crash: %+v", v)
+	}
+	r.one().answer(200)
+	r.pass(10 * time.Second)
+	if c := r.one(); c.Job.DueMs != rigEpochMs+10_000 || c.Job.Seq == first.Job.Seq {
+		t.Errorf("the next: %+v", c.Job)
+	}
+	r.audit()
+}

@@ -93,7 +93,7 @@ func (l *loader) checkChains() {
 		met++
 		for last, at := h, t.chains[h].older; at != 0; last, at = at, t.chains[at].older {
 			o := t.get(at)
-			if o == nil || o.state() != Dead || !o.chained() || t.chains[at].newer != last || o.topic != s.topic ||
+			if o == nil || o.state() == Done || o.state() == Cancelled || !o.chained() || t.chains[at].newer != last || o.topic != s.topic ||
 				string(t.view(o.ref).id) != string(t.view(s.ref).id) || met >= len(t.chains) {
 				l.fail("dead letters of one id are broken at handle %d", at)
 				return

@@ -130,13 +130,12 @@ func (t *Table) deadLetter(c *change) (h Handle, inUse bool) {
 	if h == 0 {
 		return 0, false
 	}
-	s := t.slab.at(h)
-	inUse = !s.state().Over()
-	if s.state() != Dead {
+	if s := t.slab.at(h); s.state() == Done || s.state() == Cancelled {
 		h = t.chains[h].older // 0 when it is the only one
 	}
 	for h != 0 {
-		if v := t.view(t.slab.at(h).ref); c.matches(&v) {
+		s := t.slab.at(h)
+		if v := t.view(s.ref); s.state() == Dead && c.matches(&v) {
 			return h, inUse
 		}
 		h, inUse = t.chains[h].older, true

@@ -210,18 +210,30 @@ func (m *model) command(c *Command) (Code, *modelTimer) {
 		switch {
 		case x == nil:
 			return NotFound, nil
-		case x.State == Cancelled:
-			return Prevented, x
-		case x.State.Over():
+		case !slices.ContainsFunc(m.byID[modelKey(c.Topic, c.ID)], (*modelTimer).live):
+			if x.State == Cancelled {
+				return Prevented, x
+			}
 			return over[x.State], x
 		case c.IfMatch != 0 && c.IfMatch != x.Version:
 			return VersionMismatch, x
-		case x.State == Leased:
-			x.CancelRequested, x.Successor, x.successor = true, false, nil
-			return CancelInFlight, x
 		}
-		m.end(x, Cancelled, m.clock)
-		return Prevented, x
+		code := Prevented
+		list := slices.Clone(m.byID[modelKey(c.Topic, c.ID)])
+		slices.Reverse(list)
+		for _, y := range list {
+			if y.State == Leased {
+				y.CancelRequested, y.Successor, y.successor = true, false, nil
+				code = CancelInFlight
+			} else if y.live() {
+				m.end(y, Cancelled, m.clock)
+				if y != x {
+					m.drop(y)
+				}
+			}
+		}
+		m.yield(x)
+		return code, m.last(c.Topic, c.ID)
 	case Redrive, Purge:
 		return m.deadLetter(c)
 	case CloseTopic:
@@ -234,6 +246,9 @@ func (m *model) command(c *Command) (Code, *modelTimer) {
 func (m *model) deadLetter(c *Command) (Code, *modelTimer) {
 	var x, lastDead *modelTimer
 	for _, y := range m.byID[modelKey(c.Topic, c.ID)] {
+		if y.live() {
+			lastDead = y // as good as a later one: the id is in use
+		}
 		if y.State == Dead {
 			lastDead = y
 			if c.IfMatch == 0 || c.IfMatch == y.Version {
@@ -325,6 +340,7 @@ func (m *model) outcome(x *modelTimer, o *Outcome) Code {
 	} else {
 		m.again(x, o.AgainMs)
 	}
+	m.yield(x)
 	return OK
 }
 
@@ -398,21 +414,52 @@ func (m *model) follow(x, next *modelTimer) {
 	}
 }
 
-// again schedules the next occurrence of a series.
-func (m *model) again(x *modelTimer, at int64) {
-	n := x.occurrence
-	if n == 0 || x.State != Done && x.State != Dead {
-		return
+func (x *modelTimer) live() bool { return !x.State.Over() }
+
+func (m *model) yield(x *modelTimer) {
+	others := slices.ContainsFunc(m.byID[modelKey(x.Topic, x.ID)], (*modelTimer).live)
+	if (m.last(x.Topic, x.ID) != x || others) && (x.State == Done || x.State == Cancelled) {
+		m.drop(x)
 	}
+}
+
+// overlap schedules the next occurrence beside one that runs.
+func (m *model) overlap(x *modelTimer, seq, fence uint64, at int64) Code {
+	if x == nil || x.Seq != seq || x.State != Leased || x.CancelRequested || x.Fence != fence || x.successor != nil || !m.goesOn(x, at) {
+		return Skipped
+	}
+	next := x.next(at)
 	x.occurrence = 0
-	if at == 0 || x.CancelRequested || x.Repeat.UntilMs != 0 && at > x.Repeat.UntilMs || x.Repeat.Count != 0 && int64(n) >= x.Repeat.Count {
-		return
-	}
-	next := &modelTimer{content: x.content, occurrence: n + 1, Timer: Timer{
+	m.seq++
+	next.Seq = m.seq
+	m.schedule(next, at)
+	m.enter(next)
+	return OK
+}
+
+func (m *model) goesOn(x *modelTimer, at int64) bool {
+	return x.occurrence != 0 && at != 0 && (x.Repeat.UntilMs == 0 || at <= x.Repeat.UntilMs) && (x.Repeat.Count == 0 || int64(x.occurrence) < x.Repeat.Count)
+}
+
+// next is the occurrence after this one.
+func (x *modelTimer) next(at int64) *modelTimer {
+	next := &modelTimer{content: x.content, occurrence: x.occurrence + 1, Timer: Timer{
 		Topic: x.Topic, ID: x.ID, Spec: x.Spec, Tag: x.Tag, Version: x.Version, CreatedMs: x.CreatedMs, UpdatedMs: x.UpdatedMs, LatenessMs: -1,
 	}}
 	next.DueMs = at
-	m.follow(x, next)
+	return next
+}
+
+// again schedules the next occurrence of a series.
+func (m *model) again(x *modelTimer, at int64) {
+	if x.State != Done && x.State != Dead {
+		return
+	}
+	goes, next := m.goesOn(x, at) && !x.CancelRequested, x.next(at)
+	x.occurrence = 0
+	if goes {
+		m.follow(x, next)
+	}
 }
 
 // skip moves an occurrence on.
@@ -422,6 +469,7 @@ func (m *model) skip(x *modelTimer, seq uint64, rev uint32, at int64) Code {
 	}
 	if at == 0 || x.Repeat.UntilMs != 0 && at > x.Repeat.UntilMs {
 		m.end(x, Cancelled, m.clock)
+		m.yield(x)
 		return OK
 	}
 	x.DueMs = at
@@ -621,6 +669,10 @@ func (g *rig) outcomeItem(b *Batch) step {
 		o.NextMs, o.Err = g.now+int64(g.pick(9000)), "no answer in time"
 	case Kill:
 		o.Reason, o.RetainUntilMs, o.Err = MaxAttempts, g.now+100_000, "connection refused"
+	}
+	if at := g.again(); at != 0 && x.Repeat != nil && g.pick(2) == 0 {
+		b.Overlap(o.Handle, o.Seq, o.Fence, at)
+		return func() (Code, *modelTimer) { return g.model.overlap(g.at(o.Handle), o.Seq, o.Fence, at), nil }
 	}
 	if o.Kind == Ack || o.Kind == Kill {
 		o.AgainMs = g.again()

@@ -33,9 +33,6 @@ func (in *input) checkMerge() *problem {
 	if in.given&fMaxWait != 0 && in.given&fMerge != 0 && in.merge != "debounce" {
 		return needsDebounce()
 	}
-	if p := in.spec.Repeat; p != nil && p.Overlap {
-		return later("repeat.overlap")
-	}
 	return nil
 }
 
