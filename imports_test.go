@@ -27,8 +27,9 @@ var mayImport = map[string][]string{
 	"wheel":     {},
 	"wal":       {},
 	"loadtest":  {},
-	"e2e":       {}, // real processes, from outside
-	"bench":     {}, // other people's programs, to compare with
+	"client":    {},         // goes into other people's programs
+	"e2e":       {"client"}, // real processes, from outside
+	"bench":     {},         // other people's programs, to compare with
 }
 
 // soleImporter names the one file in which a library may be imported by product code.
