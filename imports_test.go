@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"wal":       {},
 	"loadtest":  {},
 	"client":    {},         // goes into other people's programs
+	"docs":      {"client"}, // programs of the guides
 	"e2e":       {"client"}, // real processes, from outside
 	"bench":     {},         // other people's programs, to compare with
 }
