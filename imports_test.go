@@ -27,8 +27,10 @@ var mayImport = map[string][]string{
 	"wheel":     {},
 	"wal":       {},
 	"loadtest":  {},
-	"e2e":       {}, // real processes, from outside
-	"bench":     {}, // other people's programs, to compare with
+	"client":    {},         // goes into other people's programs
+	"docs":      {"client"}, // programs of the guides
+	"e2e":       {"client"}, // real processes, from outside
+	"bench":     {},         // other people's programs, to compare with
 }
 
 // soleImporter names the one file in which a library may be imported by product code.

@@ -1,0 +1,91 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// Op is one operation of a batch; make it with AddOp, PutOp, PatchOp, CancelOp or FireOp.
+type Op struct {
+	verb    string
+	id      string
+	ifMatch uint32
+	fields  any // Spec or Patch; nil none
+}
+
+// AddOp adds a timer.
+func AddOp(s Spec) Op { return Op{verb: "add", id: s.ID, fields: s} }
+
+// PutOp creates or replaces a timer. version 0: whatever it is.
+func PutOp(id string, s Spec, version uint32) Op {
+	s.ID = id
+	return Op{verb: "put", id: id, ifMatch: version, fields: s}
+}
+
+// PatchOp changes a timer.
+func PatchOp(id string, p Patch, version uint32) Op {
+	return Op{verb: "patch", id: id, ifMatch: version, fields: p}
+}
+
+// CancelOp cancels a timer.
+func CancelOp(id string, version uint32) Op { return Op{verb: "cancel", id: id, ifMatch: version} }
+
+// FireOp makes a timer due now.
+func FireOp(id string, version uint32) Op { return Op{verb: "fire", id: id, ifMatch: version} }
+
+// MarshalJSON implements json.Marshaler.
+func (o Op) MarshalJSON() ([]byte, error) {
+	fields := map[string]json.RawMessage{}
+	if o.fields != nil {
+		var err error
+		if fields, err = fieldsOf(o.fields); err != nil {
+			return nil, err
+		}
+	}
+	fields["op"], _ = json.Marshal(o.verb)
+	if o.id != "" {
+		fields["id"], _ = json.Marshal(o.id)
+	}
+	if o.ifMatch != 0 {
+		fields["if_match"], _ = json.Marshal(o.ifMatch)
+	}
+	return encode(fields)
+}
+
+// Result is what became of one operation of a batch.
+type Result struct {
+	Status  int      `json:"status"`
+	ID      string   `json:"id"`
+	Timer   *Timer   `json:"timer"`   // not of a cancel, nor of a brief batch
+	Outcome Outcome  `json:"outcome"` // of a cancel
+	Problem *Problem `json:"error"`   // why it was refused; nil when it was done
+}
+
+// Err is the problem as an error; nil when the operation was done.
+func (r *Result) Err() error {
+	if r.Problem == nil {
+		return nil
+	}
+	return r.Problem
+}
+
+// Batch does up to 1,000 operations on timers of one topic; those of one id in order. It is not atomic: each has its own result. brief
+// leaves the timers out of the results.
+func (c *Client) Batch(ctx context.Context, topic string, ops []Op, brief bool) ([]Result, error) {
+	var answer struct {
+		Results []Result `json:"results"`
+	}
+	r := call{method: http.MethodPost, path: join("topics", topic, "batch"), body: map[string]any{"ops": append([]Op{}, ops...)}}
+	if brief {
+		r.query = map[string][]string{"brief": {"true"}}
+	}
+	if _, err := c.do(ctx, r, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer.Results) != len(ops) {
+		return nil, fmt.Errorf("client: %d results of %d operations", len(answer.Results), len(ops))
+	}
+	return answer.Results, nil
+}

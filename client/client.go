@@ -1,0 +1,93 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Options of a Client. The zero value is good for a node without tokens.
+type Options struct {
+	Token string // crl_…; empty: none is sent
+	// HTTP makes the requests. nil: an own one, that follows no redirects and has no limit of time but the context's.
+	HTTP      *http.Client
+	UserAgent string // "carillon-client"
+	// Retries is how often a call that is safe to repeat is repeated at most; 0 is 4, less than 0 never.
+	Retries int
+	// MaxWait is the longest pause before a repetition, whatever Retry-After says; 0 is 10 s.
+	MaxWait time.Duration
+}
+
+// Client makes calls to one cluster.
+type Client struct {
+	nodes   []string
+	current atomic.Uint32 // index of the node that answered last
+	options Options
+	// sleep waits, or returns the context's error.
+	sleep func(ctx context.Context, d time.Duration) error
+}
+
+// New makes a client of the cluster that has nodes at these URLs. It connects to nothing yet. Any node takes any call; another one
+// is tried when one does not answer.
+func New(urls []string, o Options) (*Client, error) {
+	if len(urls) == 0 {
+		return nil, errors.New("client: no URL of a node")
+	}
+	c := &Client{options: o, sleep: sleep}
+	for _, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.User != nil {
+			return nil, fmt.Errorf("client: %q is not an address such as http://127.0.0.1:7700", text)
+		}
+		c.nodes = append(c.nodes, strings.TrimRight(text, "/"))
+	}
+	if c.options.HTTP == nil {
+		c.options.HTTP = newHTTP()
+	}
+	if c.options.UserAgent == "" {
+		c.options.UserAgent = "carillon-client"
+	}
+	switch {
+	case o.Retries == 0:
+		c.options.Retries = 4
+	case o.Retries < 0:
+		c.options.Retries = 0
+	}
+	if o.MaxWait <= 0 {
+		c.options.MaxWait = 10 * time.Second
+	}
+	return c, nil
+}
+
+func newHTTP() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
+			TLSHandshakeTimeout: 5 * time.Second,
+			MaxIdleConnsPerHost: 64,
+			IdleConnTimeout:     time.Minute, // the node closes idle connections after two
+			ForceAttemptHTTP2:   false,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.options.HTTP.CloseIdleConnections() }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

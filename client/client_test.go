@@ -1,0 +1,338 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// fakeNode answers each request with the next of its replies, the last one again and again, and remembers what it was asked.
+type fakeNode struct {
+	*httptest.Server
+	mu      sync.Mutex
+	replies []reply
+	asked   []string // "METHOD target [conditions] body"
+}
+
+type reply struct {
+	status int
+	body   string
+	after  string // Retry-After
+	cut    bool   // the connection breaks instead
+}
+
+func newNode(t *testing.T, replies ...reply) *fakeNode {
+	f := &fakeNode{replies: replies}
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	line := r.Method + " " + r.RequestURI
+	for _, name := range []string{"Authorization", "If-Match", "If-None-Match"} {
+		if v := r.Header.Get(name); v != "" {
+			line += " [" + name + ": " + v + "]"
+		}
+	}
+	f.asked = append(f.asked, strings.TrimSpace(line+" "+string(body)))
+	next := f.replies[0]
+	if len(f.replies) > 1 {
+		f.replies = f.replies[1:]
+	}
+	if next.cut {
+		panic(http.ErrAbortHandler)
+	}
+	if next.after != "" {
+		w.Header().Set("Retry-After", next.after)
+	}
+	w.WriteHeader(next.status)
+	_, _ = io.WriteString(w, next.body)
+}
+
+// seen is what has been asked; then to answer next.
+func (f *fakeNode) seen(next ...reply) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(next) > 0 {
+		f.replies = next
+	}
+	return slices.Clone(f.asked)
+}
+
+func problem(status int, code string) reply {
+	return reply{status: status, body: fmt.Sprintf(`{"type":"x","title":"T","status":%d,"detail":"why","code":%q,"retryable":%v}`, status, code, status == 503), after: "2"}
+}
+
+// newClient is a client that does not wait but writes down how long it would.
+func newClient(t *testing.T, o Options, nodes ...*fakeNode) (*Client, *[]time.Duration) {
+	t.Helper()
+	var urls []string
+	for _, n := range nodes {
+		urls = append(urls, n.URL)
+	}
+	c, err := New(urls, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := new([]time.Duration)
+	c.sleep = func(ctx context.Context, d time.Duration) error {
+		*waits = append(*waits, d)
+		return ctx.Err()
+	}
+	return c, waits
+}
+
+const oneTimer = `{"topic":"orders","id":"a","uid":"0001-1-2","version":3,"state":"scheduled","due":"2030-01-01T00:00:00.250Z","due_ms":1893456000250,"payload":{"a": 1},"priority":5,"labels":["x"],"attempts":1,"max_attempts":16,"last_status":503,"callback":{"url":"http://a/","timeout":"1m30s"},"expires_after":"10m"}`
+
+var at = time.Date(2030, 1, 1, 0, 0, 0, 250_000_000, time.UTC)
+
+func dur(d time.Duration) *Duration { return (*Duration)(&d) }
+
+// Each call asks what API.md says.
+func TestCalls(t *testing.T) {
+	ctx := t.Context()
+	n := 7
+	jitter := 0.0
+	for _, tt := range []struct {
+		name string
+		do   func(c *Client) (any, error)
+		want string
+		body string // answer
+		got  string // what it becomes, as JSON; "" is not looked at
+	}{
+		{"add", func(c *Client) (any, error) {
+			return c.Add(ctx, "orders", Spec{ID: "{k}a", At: at, Payload: map[string]any{"h": "<&>"}, Callback: &Callback{URL: "http://a/", Timeout: Duration(90 * time.Second)}, Priority: 5, Labels: []string{"x"}, ExpiresAfter: dur(0)})
+		}, `POST /v1/topics/orders/timers {"id":"{k}a","at":"2030-01-01T00:00:00.25Z","payload":{"h":"<&>"},"callback":{"url":"http://a/","timeout":"1m30s"},"priority":5,"labels":["x"],"expires_after":"0s"}`, oneTimer, ""},
+		{"add at once", func(c *Client) (any, error) { return c.Add(ctx, "o", Spec{Bytes: []byte{1, 2}}) }, `POST /v1/topics/o/timers {"delay":"0s","payload_base64":"AQI="}`, oneTimer, ""},
+		{"add by cron", func(c *Client) (any, error) {
+			return c.Add(ctx, "o", Spec{Repeat: &Repeat{Cron: "0 8 * * *", Zone: "Europe/Berlin", CatchUp: "one"}})
+		}, `POST /v1/topics/o/timers {"repeat":{"cron":"0 8 * * *","zone":"Europe/Berlin","catch_up":"one"}}`, oneTimer, ""},
+		{"add with debounce", func(c *Client) (any, error) {
+			return c.Add(ctx, "o", Spec{ID: "a", Delay: time.Minute, Merge: "debounce", MaxWait: dur(5 * time.Minute)})
+		}, `POST /v1/topics/o/timers {"id":"a","delay":"1m0s","merge":"debounce","max_wait":"5m0s"}`, oneTimer, ""},
+		{"put", func(c *Client) (any, error) {
+			return c.Put(ctx, "o", "{k}a", Spec{At: at, Payload: json.RawMessage("null")}, If{Version: 3})
+		}, `PUT /v1/topics/o/timers/%7Bk%7Da [If-Match: "3"] {"id":"{k}a","at":"2030-01-01T00:00:00.25Z","payload":null}`, oneTimer, ""},
+		{"put new", func(c *Client) (any, error) { return c.Put(ctx, "o", "a", Spec{Delay: time.Second}, If{New: true}) }, `PUT /v1/topics/o/timers/a [If-None-Match: *] {"id":"a","delay":"1s"}`, oneTimer, ""},
+		{"patch", func(c *Client) (any, error) {
+			return c.Patch(ctx, "o", "a", Patch{Delay: dur(time.Hour), Priority: &n, Labels: []string{}, Retry: &Retry{MaxAttempts: 3, Jitter: &jitter}}, If{Version: 9})
+		}, `PATCH /v1/topics/o/timers/a [If-Match: "9"] {"delay":"1h0m0s","priority":7,"labels":[],"retry":{"max_attempts":3,"jitter":0}}`, oneTimer, ""},
+		{"patch back", func(c *Client) (any, error) {
+			return c.Patch(ctx, "o", "a", Patch{At: at, Callback: &Callback{URL: "http://b/"}, Reset: []string{"expires_after", "callback.timeout", "retry.jitter"}}, If{})
+		}, `PATCH /v1/topics/o/timers/a {"at":"2030-01-01T00:00:00.25Z","callback":{"timeout":null,"url":"http://b/"},"expires_after":null,"retry":{"jitter":null}}`, oneTimer, ""},
+		{"get", func(c *Client) (any, error) {
+			v, err := c.Get(ctx, "orders", "a")
+			if err == nil && (!v.Due.Equal(at) || string(v.Payload) != `{"a": 1}` || v.Callback.Timeout != Duration(90*time.Second) || *v.ExpiresAfter != Duration(10*time.Minute) || v.Version != 3 || v.LastStatus != 503) {
+				t.Errorf("%+v", v)
+			}
+			return v, err
+		}, `GET /v1/topics/orders/timers/a`, oneTimer, ""},
+		{"cancel", func(c *Client) (any, error) { return c.Cancel(ctx, "o", "a", If{Version: 2}) }, `DELETE /v1/topics/o/timers/a [If-Match: "2"]`, `{"outcome":"in_flight"}`, `"in_flight"`},
+		{"fire", func(c *Client) (any, error) { return c.Fire(ctx, "o", "a", If{}) }, `POST /v1/topics/o/timers/a/fire`, oneTimer, ""},
+		{"batch", func(c *Client) (any, error) {
+			return c.Batch(ctx, "o", []Op{AddOp(Spec{Delay: time.Second}), PutOp("b", Spec{At: at}, 2), PatchOp("c", Patch{Labels: []string{"x"}}, 0), CancelOp("d", 4), FireOp("e", 0)}, true)
+		}, `POST /v1/topics/o/batch?brief=true {"ops":[{"delay":"1s","op":"add"},{"at":"2030-01-01T00:00:00.25Z","id":"b","if_match":2,"op":"put"},{"id":"c","labels":["x"],"op":"patch"},{"id":"d","if_match":4,"op":"cancel"},{"id":"e","op":"fire"}]}`,
+			`{"results":[{"status":201,"id":"x"},{},{},{"status":200,"outcome":"prevented"},{"status":409,"error":{"status":409,"code":"in_flight"}}]}`, ""},
+		{"cancel all", func(c *Client) (any, error) {
+			return c.CancelAll(ctx, "o", Selected{Filter: Filter{States: []State{Scheduled}, Labels: []string{"x", "y"}, IDPrefix: "p", DueTo: at}})
+		}, `POST /v1/topics/o/cancel {"filter":{"state":["scheduled"],"due_to":"2030-01-01T00:00:00.25Z","label":["x","y"],"id_prefix":"p"}}`, `{"matched":3,"changed":2,"skipped":1}`, `{"matched":3,"changed":2,"skipped":1}`},
+		{"reschedule", func(c *Client) (any, error) {
+			return c.Reschedule(ctx, "o", Selected{All: true}, Move{Shift: Duration(-5 * time.Minute)})
+		}, `POST /v1/topics/o/reschedule {"filter":{},"all":true,"shift":"-5m0s"}`, `{"matched":1,"changed":1,"skipped":0}`, ""},
+		{"reschedule to", func(c *Client) (any, error) { return c.Reschedule(ctx, "o", Selected{All: true}, Move{NotBefore: at}) },
+			`POST /v1/topics/o/reschedule {"filter":{},"all":true,"not_before":"2030-01-01T00:00:00.25Z"}`, `{}`, ""},
+		{"redrive", func(c *Client) (any, error) {
+			return c.RedriveDead(ctx, "o", DeadSelected{Filter: &DeadFilter{Reason: "expired", From: at}}, Redrive{Delay: Duration(time.Second), Callback: &Callback{URL: "http://b/"}})
+		}, `POST /v1/topics/o/dead/redrive {"filter":{"reason":"expired","from":"2030-01-01T00:00:00.25Z"},"delay":"1s","callback":{"url":"http://b/"}}`, `{}`, ""},
+		{"purge", func(c *Client) (any, error) { return c.PurgeDead(ctx, "o", DeadSelected{IDs: []string{"a"}}) }, `POST /v1/topics/o/dead/purge {"ids":["a"]}`, `{}`, ""},
+		{"put topic", func(c *Client) (any, error) {
+			return c.PutTopic(ctx, "o", Policy{Delivery: "pull", Lease: Duration(time.Minute), Rate: &Rate{PerSecond: 5, Burst: 1}, StopOn: []int{}})
+		}, `PUT /v1/topics/o {"delivery":"pull","lease":"1m0s","stop_on":[],"rate":{"per_second":5,"burst":1}}`, `{"topic":"o","counts":{"scheduled":4,"dead":2}}`, ""},
+		{"pause", func(c *Client) (any, error) { return c.Pause(ctx, "o") }, `POST /v1/topics/o/pause`, `{"topic":"o","paused":true}`, ""},
+		{"resume", func(c *Client) (any, error) { return c.Resume(ctx, "o") }, `POST /v1/topics/o/resume`, `{"topic":"o"}`, ""},
+		{"delete topic", func(c *Client) (any, error) { return c.DeleteTopic(ctx, "o", true) }, `DELETE /v1/topics/o?force=true`, `{"cancelled":4}`, `4`},
+		{"pull", func(c *Client) (any, error) {
+			leases, err := c.Pull(ctx, "o", PullOptions{Max: 3, Wait: Duration(20 * time.Second)})
+			if err == nil && (len(leases) != 1 || leases[0].ID != "a" || leases[0].Receipt != "r" || leases[0].Fence != 1<<63 || !leases[0].LeaseUntil.Equal(at)) {
+				t.Errorf("%+v", leases)
+			}
+			return leases, err
+		}, `POST /v1/topics/o/pull {"max":3,"wait":"20s"}`, `{"timers":[{"id":"a","receipt":"r","fence":9223372036854775808,"attempt":1,"lease_until":"2030-01-01T00:00:00.250Z"}]}`, ""},
+		{"ack", func(c *Client) (any, error) { return c.Ack(ctx, "r", "s") }, `POST /v1/ack {"receipts":["r","s"]}`, `{"results":[{"receipt":"r","status":200},{"receipt":"s","status":410,"code":"over"}]}`, `[{"receipt":"r","status":200,"code":""},{"receipt":"s","status":410,"code":"over"}]`},
+		{"nack", func(c *Client) (any, error) { return c.Nack(ctx, dur(0), "no", "r") }, `POST /v1/nack {"receipts":["r"],"delay":"0s","reason":"no"}`, `{}`, ""},
+		{"extend", func(c *Client) (any, error) { return c.Extend(ctx, time.Minute, "r") }, `POST /v1/extend {"receipts":["r"],"lease":"1m0s"}`, `{}`, ""},
+	} {
+		node := newNode(t, reply{status: 200, body: tt.body})
+		c, _ := newClient(t, Options{}, node)
+		v, err := tt.do(c)
+		if err != nil || len(node.seen()) != 1 || node.seen()[0] != tt.want {
+			t.Errorf("%s: %v\n got %s\nwant %s", tt.name, err, node.seen(), tt.want)
+		}
+		if got, _ := json.Marshal(v); tt.got != "" && string(got) != tt.got {
+			t.Errorf("%s gives %s, want %s", tt.name, got, tt.got)
+		}
+	}
+}
+
+// Only what is safe to repeat is repeated.
+func TestRetries(t *testing.T) {
+	ctx := t.Context()
+	timer := reply{status: 200, body: oneTimer}
+	busy, quota, broken := problem(503, "no_leader"), problem(429, "quota"), reply{cut: true}
+	for _, tt := range []struct {
+		name    string
+		replies []reply
+		do      func(c *Client) error
+		asked   int
+		good    bool
+	}{
+		{"get", []reply{broken, busy, quota, timer}, func(c *Client) error { _, err := c.Get(ctx, "o", "a"); return err }, 4, true},
+		{"get gives up", []reply{busy}, func(c *Client) error { _, err := c.Get(ctx, "o", "a"); return err }, 5, false},
+		{"get of nothing", []reply{problem(404, "unknown_timer")}, func(c *Client) error { _, err := c.Get(ctx, "o", "a"); return err }, 1, false},
+		{"internal", []reply{problem(500, "internal")}, func(c *Client) error { _, err := c.Get(ctx, "o", "a"); return err }, 1, false},
+		{"named add at an instant", []reply{broken, timer}, func(c *Client) error { _, err := c.Add(ctx, "o", Spec{ID: "a", At: at}); return err }, 2, true},
+		{"named add with a delay", []reply{busy, timer}, func(c *Client) error { _, err := c.Add(ctx, "o", Spec{ID: "a", Delay: 1}); return err }, 1, false},
+		{"add without a name", []reply{busy, timer}, func(c *Client) error { _, err := c.Add(ctx, "o", Spec{At: at}); return err }, 1, false},
+		{"add that merges", []reply{busy, timer}, func(c *Client) error {
+			_, err := c.Add(ctx, "o", Spec{ID: "a", At: at, Merge: "replace"})
+			return err
+		}, 1, false},
+		{"put", []reply{broken, timer}, func(c *Client) error { _, err := c.Put(ctx, "o", "a", Spec{At: at}, If{}); return err }, 2, true},
+		{"put of a version", []reply{broken, timer}, func(c *Client) error { _, err := c.Put(ctx, "o", "a", Spec{At: at}, If{Version: 2}); return err }, 1, false},
+		{"patch", []reply{busy, timer}, func(c *Client) error {
+			_, err := c.Patch(ctx, "o", "a", Patch{Labels: []string{"x"}}, If{})
+			return err
+		}, 1, false},
+		{"cancel", []reply{broken, {status: 200, body: `{"outcome":"prevented"}`}}, func(c *Client) error { _, err := c.Cancel(ctx, "o", "a", If{}); return err }, 2, true},
+		{"fire", []reply{broken, timer}, func(c *Client) error { _, err := c.Fire(ctx, "o", "a", If{}); return err }, 1, false},
+		{"ack", []reply{broken, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.Ack(ctx, "r"); return err }, 2, true},
+		{"nack", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.Nack(ctx, nil, "", "r"); return err }, 1, false},
+		{"pull", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.Pull(ctx, "o", PullOptions{}); return err }, 1, false},
+		{"batch", []reply{busy, {status: 200, body: `{"results":[]}`}}, func(c *Client) error { _, err := c.Batch(ctx, "o", nil, false); return err }, 1, false},
+		{"answer that is cut", []reply{{status: 200, body: `{"topic":`}}, func(c *Client) error { _, err := c.Get(ctx, "o", "a"); return err }, 1, false},
+	} {
+		node := newNode(t, tt.replies...)
+		c, waits := newClient(t, Options{}, node)
+		err := tt.do(c)
+		if (err == nil) != tt.good || len(node.seen()) != tt.asked || len(*waits) != tt.asked-1 {
+			t.Errorf("%s: %v after %d requests and %v, want %d", tt.name, err, len(node.seen()), *waits, tt.asked)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	node := newNode(t, problem(503, "overloaded"))
+	c, waits := newClient(t, Options{Retries: 2, MaxWait: 3 * time.Second}, node)
+	if _, err := c.Get(t.Context(), "o", "a"); !errors.Is(err, Overloaded) {
+		t.Error(err)
+	}
+	if len(*waits) != 2 || (*waits)[0] != 2*time.Second {
+		t.Errorf("waited %v, the node asked for 2s", *waits)
+	}
+	node.seen(reply{status: 503, body: problem(503, "overloaded").body, after: "3600"})
+	_, _ = c.Get(t.Context(), "o", "a")
+	if last := (*waits)[len(*waits)-1]; last != 3*time.Second {
+		t.Errorf("waited %s, at most 3s", last)
+	}
+	never, waits := newClient(t, Options{Retries: -1}, node)
+	if _, err := never.Get(t.Context(), "o", "a"); err == nil || len(*waits) != 0 {
+		t.Errorf("%v after %v", err, *waits)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c.sleep = func(ctx context.Context, _ time.Duration) error { cancel(); return ctx.Err() }
+	asked := len(node.seen())
+	if _, err := c.Get(ctx, "o", "a"); !errors.Is(err, Overloaded) || len(node.seen()) != asked+1 {
+		t.Errorf("%v, %d requests", err, len(node.seen())-asked)
+	}
+}
+
+// Another node is asked when one is gone or cannot.
+func TestNodes(t *testing.T) {
+	gone, minority, good := newNode(t, reply{}), newNode(t, problem(503, "no_leader")), newNode(t, reply{status: 200, body: oneTimer})
+	gone.Close()
+	c, _ := newClient(t, Options{Token: "crl_x"}, gone, minority, good)
+	for range 3 {
+		if _, err := c.Get(t.Context(), "o", "a"); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(minority.seen()) != 1 || len(good.seen()) != 3 || !strings.Contains(good.seen()[0], "[Authorization: Bearer crl_x]") {
+		t.Errorf("%v, %v", minority.seen(), good.seen())
+	}
+}
+
+func TestProblems(t *testing.T) {
+	node := newNode(t, reply{status: 410, body: `{"type":"urn:carillon:over","title":"Timer has ended","status":410,"detail":"the timer has been delivered","code":"over","retryable":false,"outcome":"already_fired"}`})
+	c, _ := newClient(t, Options{}, node)
+	outcome, err := c.Cancel(t.Context(), "o", "a", If{})
+	var p *Problem
+	if outcome != AlreadyFired || !errors.Is(err, Over) || errors.Is(err, InFlight) || !errors.As(err, &p) || p.Status != 410 {
+		t.Errorf("%s, %v", outcome, err)
+	}
+	if got := err.Error(); got != "carillon: the timer has been delivered (410 over): already fired" {
+		t.Error(got)
+	}
+	node.seen(reply{status: 502, body: "<html>"})
+	if _, err := c.Get(t.Context(), "o", "a"); !errors.As(err, &p) || p.Status != 502 || !strings.Contains(err.Error(), "<html>") {
+		t.Error(err)
+	}
+	node.Close()
+	if _, err := c.Fire(t.Context(), "o", "a", If{}); err == nil || errors.As(err, &p) {
+		t.Errorf("no answer is %v", err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, urls := range [][]string{nil, {"127.0.0.1:7700"}, {"ftp://a"}, {"http://"}, {"http://user:secret@a/"}, {"http://a?b=c"}} {
+		if _, err := New(urls, Options{}); err == nil {
+			t.Errorf("%v is taken", urls)
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	node := newNode(t, reply{status: 200, body: `{"timers":[{"id":"a"},{"id":"b"}],"next_cursor":"c+1"}`}, problem(503, "no_leader"), reply{status: 200, body: `{"timers":[{"id":"c"}]}`})
+	c, _ := newClient(t, Options{}, node)
+	var ids []string
+	for timer, err := range c.List(t.Context(), "o", Filter{States: []State{Done, Dead}, Labels: []string{"x", "y"}, IDPrefix: "{k}", DueFrom: at.In(time.FixedZone("", 3600))}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, timer.ID)
+	}
+	const first = "GET /v1/topics/o/timers?due_from=2030-01-01T00%3A00%3A00.25Z&id_prefix=%7Bk%7D&label=x&label=y&limit=1000&state=done%2Cdead"
+	if fmt.Sprint(ids) != "[a b c]" || node.seen()[0] != first || !strings.Contains(node.seen()[2], "cursor=c%2B1") {
+		t.Errorf("%v of %v", ids, node.seen())
+	}
+	node.seen(reply{status: 200, body: `{"timers":[{"id":"a"},{"id":"b"}],"next_cursor":"c"}`}, problem(404, "unknown_topic"))
+	n := 0
+	for _, err := range c.DeadLetters(t.Context(), "o", DeadFilter{Reason: "expired"}) {
+		if n++; n == 3 && !errors.Is(err, UnknownTopic) {
+			t.Error(err)
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d steps", n)
+	}
+	for range c.Topics(t.Context()) {
+		break
+	}
+	for entry, err := range c.History(t.Context(), "o", HistoryFilter{ID: "a"}) {
+		if err == nil || entry != nil {
+			t.Error(entry, err)
+		}
+	}
+}

@@ -1,0 +1,16 @@
+// Package client talks to a Carillon cluster over its public HTTP API, and receives its callbacks.
+//
+// A Client makes the calls: timers (Add, Put, Patch, Cancel, Get, Fire, List, Batch), topics, dead letters, bulk changes, and
+// the consumer's side of pull topics (Pull, Ack, Nack, Extend). It is safe for use by many goroutines. Each call takes a
+// context, which is its only limit of time: a long poll or a bulk change may take minutes.
+//
+// A refusal is a *Problem; errors.Is finds its code: errors.Is(err, client.InFlight). Anything else means that there was no
+// answer, and then a change may or may not have been made. Calls that are safe to repeat are repeated, within Options.Retries, on
+// 429 and 503 and when the connection failed: reads, Put and Cancel without a condition, PutTopic, Ack, and an Add with an
+// id and an absolute time. For all others, look, or use an IfMatch.
+//
+// A Receiver is the other side: a middleware that checks who calls, drops calls of leases that are over, and says which
+// timer a call is about. Calls come at least once: a handler must bear a second one with the same Delivery.ID.
+//
+// The package uses net/http only and nothing else of Carillon.
+package client

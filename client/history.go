@@ -1,0 +1,41 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/url"
+	"time"
+)
+
+// HistoryFilter selects timers that have ended; all that is given must hold.
+type HistoryFilter struct {
+	ID    string
+	From  time.Time
+	To    time.Time // exclusive
+	State State     // done, dead or cancelled
+}
+
+// Entry is a timer that has ended, and its attempts.
+type Entry struct {
+	Timer
+	AttemptLog []Attempt `json:"attempt_log"`
+}
+
+// Attempt is one attempt of a timer.
+type Attempt struct {
+	Attempt   int    `json:"attempt"`
+	StartedMs int64  `json:"started_ms"`
+	EndedMs   int64  `json:"ended_ms"`
+	Status    int    `json:"status"`
+	Error     string `json:"error"`
+}
+
+// History goes through a topic's timers that have ended, as long as its policy keeps them.
+func (c *Client) History(ctx context.Context, topic string, f HistoryFilter) iter.Seq2[*Entry, error] {
+	q := url.Values{}
+	setText(q, "id", f.ID)
+	setText(q, "state", string(f.State))
+	setTime(q, "from", f.From)
+	setTime(q, "to", f.To)
+	return pages[Entry](ctx, c, join("topics", topic, "history"), "entries", q)
+}

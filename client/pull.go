@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// Lease is a timer that was pulled: this consumer has it until LeaseUntil.
+type Lease struct {
+	Timer
+	Receipt    string    `json:"receipt"` // for Ack, Nack and Extend, at any node
+	Fence      uint64    `json:"fence"`   // grows with every lease of the id
+	Attempt    int       `json:"attempt"`
+	LeaseUntil time.Time `json:"lease_until"`
+}
+
+// PullOptions say how much to take and how long to wait for it.
+type PullOptions struct {
+	Max   int      `json:"max,omitempty"`  // 1–1000; 0 is 1
+	Wait  Duration `json:"wait,omitzero"`  // up to a minute; 0: answer at once
+	Lease Duration `json:"lease,omitzero"` // 0: the topic's
+}
+
+// Pull takes timers of a pull topic that are ready. None, after the wait, is no error. It is not repeated: what a lost answer had
+// leased comes back when the lease ends.
+func (c *Client) Pull(ctx context.Context, topic string, o PullOptions) ([]Lease, error) {
+	var answer struct {
+		Timers []Lease `json:"timers"`
+	}
+	_, err := c.do(ctx, call{method: http.MethodPost, path: join("topics", topic, "pull"), body: o}, &answer)
+	return answer.Timers, err
+}
+
+// ReceiptResult is what became of one receipt.
+type ReceiptResult struct {
+	Receipt string `json:"receipt"`
+	Status  int    `json:"status"` // 200, or 410: the lease is over
+	Code    Code   `json:"code"`
+}
+
+// Err is nil when the receipt was taken.
+func (r *ReceiptResult) Err() error {
+	if r.Status/100 == 2 {
+		return nil
+	}
+	return &Problem{Status: r.Status, Code: r.Code, Detail: "the lease is over"}
+}
+
+type wireReceipts struct {
+	Receipts []string  `json:"receipts"`
+	Delay    *Duration `json:"delay,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Lease    Duration  `json:"lease,omitzero"`
+}
+
+// Ack says that the timers are done. Doing it twice is good.
+func (c *Client) Ack(ctx context.Context, receipts ...string) ([]ReceiptResult, error) {
+	return c.report(ctx, "ack", wireReceipts{Receipts: receipts}, true)
+}
+
+// Nack says that the timers failed: they come again after the delay; nil: after the topic's backoff. The reason shows in LastError.
+func (c *Client) Nack(ctx context.Context, delay *Duration, reason string, receipts ...string) ([]ReceiptResult, error) {
+	return c.report(ctx, "nack", wireReceipts{Receipts: receipts, Delay: delay, Reason: reason}, false)
+}
+
+// Extend makes the leases end that long from now.
+func (c *Client) Extend(ctx context.Context, lease time.Duration, receipts ...string) ([]ReceiptResult, error) {
+	return c.report(ctx, "extend", wireReceipts{Receipts: receipts, Lease: Duration(lease)}, false)
+}
+
+func (c *Client) report(ctx context.Context, what string, body wireReceipts, safe bool) ([]ReceiptResult, error) {
+	var answer struct {
+		Results []ReceiptResult `json:"results"`
+	}
+	if body.Receipts == nil {
+		body.Receipts = []string{}
+	}
+	_, err := c.do(ctx, call{method: http.MethodPost, path: join(what), body: body, safe: safe}, &answer)
+	return answer.Results, err
+}

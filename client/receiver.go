@@ -1,0 +1,144 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// ReceiverOptions say whom a Receiver believes.
+type ReceiverOptions struct {
+	// Secrets are the topic's, whsec_…; a call is good when one of them signed it. During a rotation give the old and the new.
+	Secrets []string
+	// Unsigned takes calls without looking at signatures; then Secrets must be empty.
+	Unsigned bool
+	// Tolerance is how far the signature's time may be from the clock; 0 is 5 minutes.
+	Tolerance time.Duration
+	// MaxBody bounds a body in bytes; 0 is 1 MiB. Payloads are 256 KiB at most by default.
+	MaxBody int64
+	// Guard drops calls of leases that are over. nil: NewFences(0).
+	Guard FenceGuard
+	Now   func() time.Time // nil: time.Now
+}
+
+// Receiver receives callbacks. It is safe for use by many goroutines.
+type Receiver struct {
+	options ReceiverOptions
+	keys    [][]byte
+}
+
+// Delivery is one call.
+type Delivery struct {
+	Topic   string
+	Timer   string
+	ID      string // webhook-id: the same for all attempts of one version of one timer, another for any other
+	Attempt int    // 1, 2, …
+	Fence   uint64 // grows with every lease of the timer's id
+	Due     time.Time
+	Receipt string // report mode: answer 202, and Ack, Nack or Extend with it later
+	Body    []byte
+}
+
+type deliveryKey struct{}
+
+// FromContext is the delivery that a request behind the middleware is about.
+func FromContext(ctx context.Context) (*Delivery, bool) {
+	d, ok := ctx.Value(deliveryKey{}).(*Delivery)
+	return d, ok
+}
+
+// NewReceiver makes a receiver.
+func NewReceiver(o ReceiverOptions) (*Receiver, error) {
+	r := &Receiver{options: o}
+	for i, secret := range o.Secrets {
+		key, err := parseSecret(secret)
+		if err != nil {
+			return nil, fmt.Errorf("client: secret %d: %w", i+1, err)
+		}
+		r.keys = append(r.keys, key)
+	}
+	if o.Unsigned != (len(r.keys) == 0) {
+		return nil, errors.New("client: a receiver needs the topic's secrets, or Unsigned to do without")
+	}
+	if r.options.Tolerance <= 0 {
+		r.options.Tolerance = 5 * time.Minute
+	}
+	if r.options.MaxBody <= 0 {
+		r.options.MaxBody = 1 << 20
+	}
+	if r.options.Guard == nil {
+		r.options.Guard = NewFences(0)
+	}
+	if r.options.Now == nil {
+		r.options.Now = time.Now
+	}
+	return r, nil
+}
+
+// Middleware lets only good calls through to next, which finds the Delivery by FromContext and the body where it always is. It
+// answers 413 to a body that is too large, 401 to a signature that is not good, 400 to what is no callback, 409 to a call of a lease
+// that is over, and 500 when the guard fails: all of which the cluster counts as a failed attempt.
+func (r *Receiver) Middleware(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.options.MaxBody))
+		if err != nil {
+			if _, large := errors.AsType[*http.MaxBytesError](err); large {
+				http.Error(w, "body too large", http.StatusRequestEntityTooLarge)
+				return
+			}
+			http.Error(w, "the body did not arrive whole", http.StatusBadRequest)
+			return
+		}
+		if err := r.Verify(req.Header, body); err != nil {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		d, err := readDelivery(req.Header, body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		fresh, err := r.options.Guard.Admit(req.Context(), d.Topic, d.Timer, d.Fence)
+		switch {
+		case err != nil:
+			http.Error(w, "the fence could not be looked up", http.StatusInternalServerError)
+		case !fresh:
+			http.Error(w, "a later attempt of this timer has been here", http.StatusConflict)
+		default:
+			req = req.WithContext(context.WithValue(req.Context(), deliveryKey{}, d))
+			req.Body = io.NopCloser(bytes.NewReader(body))
+			next.ServeHTTP(w, req)
+		}
+	})
+}
+
+// Handle is Middleware around a function: nil answers 204, an error 500, so that the attempt is repeated.
+func (r *Receiver) Handle(f func(ctx context.Context, d *Delivery) error) http.Handler {
+	return r.Middleware(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		d, _ := FromContext(req.Context())
+		if err := f(req.Context(), d); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}))
+}
+
+func readDelivery(h http.Header, body []byte) (*Delivery, error) {
+	d := &Delivery{
+		Topic: h.Get("Carillon-Topic"), Timer: h.Get("Carillon-Timer"), ID: h.Get("Webhook-Id"), Receipt: h.Get("Carillon-Receipt"), Body: body,
+	}
+	due, err1 := strconv.ParseInt(h.Get("Carillon-Due"), 10, 64)
+	attempt, err2 := strconv.Atoi(h.Get("Carillon-Attempt"))
+	fence, err3 := strconv.ParseUint(h.Get("Carillon-Fence"), 10, 64)
+	if d.Topic == "" || d.Timer == "" || d.ID == "" || err1 != nil || err2 != nil || err3 != nil {
+		return nil, errors.New("this is no call of Carillon: its headers are missing")
+	}
+	d.Due, d.Attempt, d.Fence = time.UnixMilli(due), attempt, fence
+	return d, nil
+}

@@ -1,0 +1,184 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // of the Standard Webhooks examples
+
+// TestStandardWebhooksVector is the example of the specification's reference libraries.
+func TestStandardWebhooksVector(t *testing.T) {
+	key, err := parseSecret(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`))
+	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// post makes a call as a node does.
+func post(h http.Handler, edit func(http.Header), body string, signer string, stamp time.Time) *httptest.ResponseRecorder {
+	req := httptest.NewRequest("POST", "/", strings.NewReader(body))
+	for name, v := range map[string]string{
+		"Webhook-Id": "id1", "Webhook-Timestamp": strconv.FormatInt(stamp.Unix(), 10), "Carillon-Topic": "orders", "Carillon-Timer": "{k}a",
+		"Carillon-Due": "1893456000250", "Carillon-Attempt": "2", "Carillon-Fence": "7",
+	} {
+		req.Header.Set(name, v)
+	}
+	if signer != "" {
+		key, _ := parseSecret(signer)
+		req.Header.Set("Webhook-Signature", "v1,AAAA "+sign(key, "id1", req.Header.Get("Webhook-Timestamp"), []byte(body)))
+	}
+	if edit != nil {
+		edit(req.Header)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, req)
+	return w
+}
+
+func TestReceiver(t *testing.T) {
+	const other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	now := time.Unix(1_893_456_000, 0)
+	var got []Delivery
+	open := func(o ReceiverOptions) http.Handler {
+		o.Now = func() time.Time { return now }
+		r, err := NewReceiver(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Middleware(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			d, ok := FromContext(req.Context())
+			body, err := io.ReadAll(req.Body)
+			if !ok || err != nil || string(body) != string(d.Body) {
+				t.Errorf("%v %q %v", ok, body, err)
+			}
+			got = append(got, *d)
+			w.WriteHeader(http.StatusAccepted)
+		}))
+	}
+	header := func(name, value string) func(http.Header) { return func(h http.Header) { h.Set(name, value) } }
+	for _, tt := range []struct {
+		name   string
+		o      ReceiverOptions
+		edit   func(http.Header)
+		body   string
+		signer string
+		stamp  time.Time
+		want   int
+	}{
+		{"good", ReceiverOptions{Secrets: []string{secret}}, nil, "{}", secret, now, 202},
+		{"good by the second secret", ReceiverOptions{Secrets: []string{other, secret}}, nil, "{}", secret, now.Add(-5 * time.Minute), 202},
+		{"of another", ReceiverOptions{Secrets: []string{secret}}, nil, "{}", other, now, 401},
+		{"not signed", ReceiverOptions{Secrets: []string{secret}}, nil, "{}", "", now, 401},
+		{"old", ReceiverOptions{Secrets: []string{secret}}, nil, "{}", secret, now.Add(-301 * time.Second), 401},
+		{"of the future", ReceiverOptions{Secrets: []string{secret}}, nil, "{}", secret, now.Add(301 * time.Second), 401},
+		{"tolerance", ReceiverOptions{Secrets: []string{secret}, Tolerance: time.Second}, nil, "{}", secret, now.Add(-2 * time.Second), 401},
+		{"another id", ReceiverOptions{Secrets: []string{secret}}, header("Webhook-Id", "id2"), "{}", secret, now, 401},
+		{"no id", ReceiverOptions{Secrets: []string{secret}}, header("Webhook-Id", ""), "{}", secret, now, 401},
+		{"too many signatures", ReceiverOptions{Secrets: []string{secret}}, func(h http.Header) {
+			h.Set("Webhook-Signature", strings.Repeat("v1,AAAA ", 16)+strings.TrimPrefix(h.Get("Webhook-Signature"), "v1,AAAA "))
+		}, "{}", secret, now, 401},
+		{"large", ReceiverOptions{Secrets: []string{secret}, MaxBody: 3}, nil, "1234", secret, now, 413},
+		{"no callback", ReceiverOptions{Secrets: []string{secret}}, header("Carillon-Fence", "x"), "{}", secret, now, 400},
+		{"unsigned", ReceiverOptions{Unsigned: true}, nil, "", "", now, 202},
+	} {
+		got = nil
+		w := post(open(tt.o), tt.edit, tt.body, tt.signer, tt.stamp)
+		if w.Code != tt.want || (w.Code == 202) != (len(got) == 1) {
+			t.Errorf("%s: %d %s, want %d", tt.name, w.Code, w.Body, tt.want)
+		}
+		if strings.Contains(w.Body.String(), "AAAA") || strings.Contains(w.Body.String(), "whsec") {
+			t.Errorf("%s: the answer tells: %s", tt.name, w.Body)
+		}
+		if len(got) == 1 {
+			d := got[0]
+			if d.Topic != "orders" || d.Timer != "{k}a" || d.ID != "id1" || d.Attempt != 2 || d.Fence != 7 || d.Due.UnixMilli() != 1893456000250 {
+				t.Errorf("%s: %+v", tt.name, d)
+			}
+		}
+	}
+	for _, o := range []ReceiverOptions{{}, {Secrets: []string{secret}, Unsigned: true}, {Secrets: []string{"MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}}, {Secrets: []string{"whsec_AAAA"}}} {
+		if _, err := NewReceiver(o); err == nil || strings.Contains(err.Error(), "MfKQ9") {
+			t.Errorf("%v: %v", o.Secrets, err)
+		}
+	}
+}
+
+func TestReceiverFences(t *testing.T) {
+	r, _ := NewReceiver(ReceiverOptions{Unsigned: true})
+	calls := 0
+	h := r.Handle(func(context.Context, *Delivery) error {
+		if calls++; calls == 1 {
+			return errors.New("try again")
+		}
+		return nil
+	})
+	for _, c := range []struct{ fence, want int }{{7, 500}, {9, 204}, {8, 409}, {9, 409}, {10, 204}} {
+		w := post(h, func(h http.Header) { h.Set("Carillon-Fence", strconv.Itoa(c.fence)) }, "", "", time.Now())
+		if w.Code != c.want {
+			t.Errorf("fence %d: %d, want %d", c.fence, w.Code, c.want)
+		}
+	}
+	broken, _ := NewReceiver(ReceiverOptions{Unsigned: true, Guard: brokenGuard{}})
+	if w := post(broken.Handle(nil), nil, "", "", time.Now()); w.Code != 500 {
+		t.Errorf("without a fence's answer: %d", w.Code)
+	}
+}
+
+type brokenGuard struct{}
+
+func (brokenGuard) Admit(context.Context, string, string, uint64) (bool, error) {
+	return false, errors.New("gone")
+}
+
+// TestFences: the bound holds, the ones that were called last are kept, and of racing calls of one fence one gets through.
+func TestFences(t *testing.T) {
+	f := NewFences(3)
+	admit := func(timer string, fence uint64) bool {
+		ok, err := f.Admit(t.Context(), "o", timer, fence)
+		return ok && err == nil
+	}
+	for i := range 5 {
+		if i == 3 && !admit("t0", 2) {
+			t.Error("t0")
+		}
+		if !admit(fmt.Sprint("t", i), 1) && i != 0 {
+			t.Error(i)
+		}
+	}
+	if len(f.places) != 3 || f.order.Len() != 3 || admit("t0", 2) || admit("t4", 1) || !admit("t1", 1) {
+		t.Errorf("%v", f.places)
+	}
+	f = NewFences(0)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	through := 0
+	for range 8 {
+		wg.Go(func() {
+			for fence := uint64(1); fence <= 100; fence++ {
+				if ok, _ := f.Admit(context.Background(), "o", "a", fence); ok {
+					mu.Lock()
+					through++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if through != 100 {
+		t.Errorf("%d of 100 fences were admitted", through)
+	}
+}

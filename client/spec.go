@@ -1,0 +1,151 @@
+package client
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Spec is a timer as it is added or put. Only a time is needed; the rest falls back to the topic.
+type Spec struct {
+	ID  string // empty: the cluster makes one (Add only)
+	Key string // timers of one key live together, and are serial where the topic is
+
+	// At is when it is due; zero: Delay from now on.
+	At    time.Time
+	Delay time.Duration
+
+	Payload     any    // sent as JSON; json.RawMessage is JSON already
+	Bytes       []byte // sent as they are, instead of a Payload
+	ContentType string
+
+	Callback     *Callback
+	Priority     int // 0–255, higher first among what is due
+	Labels       []string
+	ExpiresAfter *Duration
+	Retry        *Retry
+	Repeat       *Repeat
+
+	Merge   string    // reject, keep, replace, debounce; empty: the topic's
+	MaxWait *Duration // with debounce
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s Spec) MarshalJSON() ([]byte, error) {
+	w := wireSpec{
+		ID: s.ID, Key: s.Key, Payload: s.Payload, Bytes: s.Bytes, ContentType: s.ContentType, Callback: s.Callback, Labels: s.Labels,
+		ExpiresAfter: s.ExpiresAfter, Retry: s.Retry, Repeat: s.Repeat, Merge: s.Merge, MaxWait: s.MaxWait,
+	}
+	if s.Priority != 0 {
+		w.Priority = &s.Priority
+	}
+	switch {
+	case !s.At.IsZero():
+		w.At = &s.At
+		if s.Delay != 0 {
+			w.Delay = (*Duration)(&s.Delay) // two times: the node says that it is one too many
+		}
+	case s.Delay != 0 || s.Repeat == nil || s.Repeat.Cron == "":
+		w.Delay = (*Duration)(&s.Delay)
+	}
+	return encode(w)
+}
+
+// wireSpec is what specs and patches say.
+type wireSpec struct {
+	ID           string     `json:"id,omitempty"`
+	Key          string     `json:"key,omitempty"`
+	At           *time.Time `json:"at,omitempty"`
+	Delay        *Duration  `json:"delay,omitempty"`
+	Payload      any        `json:"payload,omitempty"`
+	Bytes        []byte     `json:"payload_base64,omitzero"`
+	ContentType  string     `json:"content_type,omitempty"`
+	Callback     *Callback  `json:"callback,omitempty"`
+	Priority     *int       `json:"priority,omitempty"`
+	Labels       []string   `json:"labels,omitzero"`
+	ExpiresAfter *Duration  `json:"expires_after,omitempty"`
+	Retry        *Retry     `json:"retry,omitempty"`
+	Repeat       *Repeat    `json:"repeat,omitempty"`
+	Merge        string     `json:"merge,omitempty"`
+	MaxWait      *Duration  `json:"max_wait,omitempty"`
+}
+
+// Callback is where and how a timer is delivered; what is not given is the topic's.
+type Callback struct {
+	URL     string            `json:"url,omitempty"`
+	Method  string            `json:"method,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Timeout Duration          `json:"timeout,omitzero"`
+}
+
+// Retry is how often and when an attempt that failed is made again; what is not given is the topic's.
+type Retry struct {
+	MaxAttempts int      `json:"max_attempts,omitempty"`
+	MinBackoff  Duration `json:"min_backoff,omitzero"`
+	MaxBackoff  Duration `json:"max_backoff,omitzero"`
+	Multiplier  float64  `json:"multiplier,omitempty"`
+	Jitter      *float64 `json:"jitter,omitempty"`
+}
+
+// Repeat makes a timer come again: by Cron in Zone, or Every so often.
+type Repeat struct {
+	Cron    string    `json:"cron,omitempty"`
+	Zone    string    `json:"zone,omitempty"`
+	Every   Duration  `json:"every,omitzero"`
+	Until   time.Time `json:"until,omitzero"`
+	Count   int       `json:"count,omitempty"`
+	CatchUp string    `json:"catch_up,omitempty"` // skip, one, all
+	Overlap bool      `json:"overlap,omitempty"`
+}
+
+// Patch changes some parts of a timer, all at once; nil and zero leave a part as it is.
+type Patch struct {
+	At    time.Time
+	Delay *Duration
+
+	Payload      any
+	Bytes        []byte
+	ContentType  string
+	Callback     *Callback // by field
+	Priority     *int
+	Labels       []string // whole; an empty list that is not nil removes all
+	ExpiresAfter *Duration
+	Retry        *Retry // by field
+	Repeat       *Repeat
+
+	// Reset names fields that go back to the topic's default: "callback.timeout", "expires_after", "repeat" …
+	Reset []string
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p Patch) MarshalJSON() ([]byte, error) {
+	w := wireSpec{
+		Delay: p.Delay, Payload: p.Payload, Bytes: p.Bytes, ContentType: p.ContentType, Callback: p.Callback, Priority: p.Priority,
+		Labels: p.Labels, ExpiresAfter: p.ExpiresAfter, Retry: p.Retry, Repeat: p.Repeat,
+	}
+	if !p.At.IsZero() {
+		w.At = &p.At
+	}
+	if len(p.Reset) == 0 {
+		return encode(w)
+	}
+	fields, err := fieldsOf(w)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range p.Reset {
+		if err := reset(fields, name); err != nil {
+			return nil, err
+		}
+	}
+	return encode(fields)
+}
+
+// fieldsOf is the members of what v is as JSON; values keep their bytes.
+func fieldsOf(v any) (map[string]json.RawMessage, error) {
+	b, err := encode(v)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	return fields, json.Unmarshal(b, &fields)
+}

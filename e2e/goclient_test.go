@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	goclient "carillon/client" // the tests have a client of their own
+)
+
+// TestGoClient goes through the Go client's calls with a real node, and receives its signed callbacks.
+func TestGoClient(t *testing.T) {
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	node := serve(t, t.TempDir(), "--shards", "4")
+	c, err := goclient.New([]string{node.url}, goclient.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	receiver, err := goclient.NewReceiver(goclient.ReceiverOptions{Secrets: []string{secret}})
+	must(err)
+	arrived := make(chan goclient.Delivery, 8)
+	server := httptest.NewServer(receiver.Handle(func(_ context.Context, d *goclient.Delivery) error {
+		arrived <- *d
+		if d.Timer == "fails" {
+			return errors.New("not today")
+		}
+		return nil
+	}))
+	defer server.Close()
+	topic, err := c.PutTopic(ctx, "orders", goclient.Policy{
+		Callback: &goclient.Callback{URL: server.URL, Timeout: goclient.Duration(5 * time.Second)}, Secrets: []string{secret},
+		Retry: &goclient.Retry{MaxAttempts: 1}, History: goclient.Duration(time.Hour),
+	})
+	must(err)
+	if topic.Policy.Callback.URL != server.URL || topic.Policy.History != goclient.Duration(time.Hour) || len(topic.Policy.Secrets) != 1 || topic.Policy.Secrets[0] == secret {
+		t.Errorf("%+v", topic)
+	}
+	_, err = c.PutTopic(ctx, "orders", topic.Policy) // what is shown can be put back
+	must(err)
+
+	due := time.Now().Add(50 * time.Millisecond).Truncate(time.Millisecond)
+	timer, err := c.Add(ctx, "orders", goclient.Spec{ID: "{order-77}close", At: due, Payload: map[string]any{"text": "<&>"}})
+	must(err)
+	again, err := c.Add(ctx, "orders", goclient.Spec{ID: "{order-77}close", At: due, Payload: map[string]any{"text": "<&>"}})
+	must(err)
+	if again.UID != timer.UID {
+		t.Errorf("repeating the add made %s beside %s", again.UID, timer.UID)
+	}
+	d := <-arrived
+	if d.Topic != "orders" || d.Timer != "{order-77}close" || d.Attempt != 1 || !d.Due.Equal(due) || string(d.Body) != `{"text":"<&>"}` || d.Fence == 0 {
+		t.Errorf("%+v %s", d, d.Body)
+	}
+	if outcome, err := c.Cancel(ctx, "orders", "nobody", goclient.If{}); !errors.Is(err, goclient.UnknownTimer) || outcome != "" {
+		t.Errorf("%q, %v", outcome, err)
+	}
+
+	goClientChanges(ctx, t, c, must)
+
+	_, err = c.Put(ctx, "orders", "fails", goclient.Spec{}, goclient.If{New: true})
+	must(err)
+	<-arrived
+	dead := func() (n int) {
+		for _, err := range c.DeadLetters(ctx, "orders", goclient.DeadFilter{Reason: "max_attempts"}) {
+			must(err)
+			n++
+		}
+		return n
+	}
+	for dead() == 0 && ctx.Err() == nil {
+		<-time.After(5 * time.Millisecond)
+	}
+	counts, err := c.RedriveDead(ctx, "orders", goclient.DeadSelected{Filter: &goclient.DeadFilter{Reason: "max_attempts"}}, goclient.Redrive{Delay: goclient.Duration(time.Hour)})
+	if must(err); counts != (goclient.Counts{Matched: 1, Changed: 1}) {
+		t.Errorf("%+v", counts)
+	}
+	if _, err := c.DeleteTopic(ctx, "orders", false); !errors.Is(err, goclient.NotEmpty) {
+		t.Error(err)
+	}
+	if n, err := c.DeleteTopic(ctx, "orders", true); n < 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+func goClientChanges(ctx context.Context, t *testing.T, c *goclient.Client, must func(error)) {
+	var ops []goclient.Op
+	for i := range 20 {
+		ops = append(ops, goclient.AddOp(goclient.Spec{ID: fmt.Sprintf("b%02d", i), Delay: time.Hour, Labels: []string{fmt.Sprint("l", i%2)}}))
+	}
+	results, err := c.Batch(ctx, "orders", append(ops, goclient.AddOp(goclient.Spec{ID: "a/b"})), false)
+	must(err)
+	if results[3].Err() != nil || results[3].Timer.Labels[0] != "l1" || !errors.Is(results[20].Err(), goclient.BadName) {
+		t.Errorf("%+v, %v", results[3], results[20].Err())
+	}
+	first := results[0].Timer
+	moved, err := c.Patch(ctx, "orders", "b00", goclient.Patch{At: first.Due.Add(time.Minute)}, goclient.If{Version: first.Version})
+	must(err)
+	if _, err := c.Patch(ctx, "orders", "b00", goclient.Patch{Labels: []string{"x"}}, goclient.If{Version: first.Version}); !errors.Is(err, goclient.VersionMismatch) {
+		t.Error(err)
+	}
+	counts, err := c.Reschedule(ctx, "orders", goclient.Selected{Filter: goclient.Filter{Labels: []string{"l0"}}}, goclient.Move{Shift: goclient.Duration(time.Hour)})
+	must(err)
+	if got, err := c.Get(ctx, "orders", "b00"); err != nil || !got.Due.Equal(moved.Due.Add(time.Hour)) || counts.Changed != 10 {
+		t.Errorf("%+v, %v, %+v", got, err, counts)
+	}
+	counts, err = c.CancelAll(ctx, "orders", goclient.Selected{Filter: goclient.Filter{IDPrefix: "b1"}})
+	if must(err); counts.Changed != 10 {
+		t.Errorf("%+v", counts)
+	}
+	var left []string
+	for timer, err := range c.List(ctx, "orders", goclient.Filter{States: []goclient.State{goclient.Scheduled}}) {
+		must(err)
+		left = append(left, timer.ID)
+	}
+	if len(left) != 10 || !strings.HasPrefix(left[0], "b0") {
+		t.Error(left)
+	}
+	if _, err := c.Pause(ctx, "orders"); err != nil {
+		t.Error(err)
+	}
+	if topic, err := c.Resume(ctx, "orders"); err != nil || topic.Paused || topic.Counts.Scheduled != 10 {
+		t.Errorf("%+v, %v", topic, err)
+	}
+	if outcome, err := c.Cancel(ctx, "orders", "b00", goclient.If{}); outcome != goclient.Prevented || err != nil {
+		t.Errorf("%s, %v", outcome, err)
+	}
+}
