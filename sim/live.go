@@ -105,7 +105,7 @@ func (w *World) heal() {
 	w.note(nil, "heal", 0, 0, "")
 	w.calm = true
 	w.swarm.calm()
-	w.net.heal()
+	w.net.heal(w.now)
 	if n := w.dispensable(); n != nil && w.chance.IntN(2) == 0 {
 		n.held = true
 		n.stop(true)

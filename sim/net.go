@@ -13,12 +13,15 @@ import (
 type network struct {
 	cut  map[[2]uint64]bool          // from, to: nothing comes through
 	last map[[2]uint64]time.Duration // when the last ordered frame arrives
+	// mended is when the last phase began: what was sent before and is still on its way then never arrives. Its connections are gone,
+	// and raft's followers would heed a dead leader's heartbeats for as long as they come.
+	mended time.Duration
 }
 
 func (n *network) blocked(from, to uint64) bool { return n.cut[[2]uint64{from, to}] }
 
 // heal mends all links.
-func (n *network) heal() { n.cut = map[[2]uint64]bool{} }
+func (n *network) heal(now time.Duration) { n.cut, n.mended = map[[2]uint64]bool{}, now }
 
 // wire is a process's Peers.
 type wire struct {
@@ -67,9 +70,10 @@ func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool),
 		w.net.last[link] = at
 		delay = at - w.now
 	}
+	sent := w.now
 	arrive := func(copied bool) func() {
 		return func() {
-			if w.net.blocked(from.id, to) {
+			if w.net.blocked(from.id, to) || sent < w.net.mended {
 				return
 			}
 			if !n.up {
