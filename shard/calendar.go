@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // zones are the same on every machine
+	_ "time/tzdata" // where the machine has no zones of its own
 
 	cron "github.com/netresearch/go-cron"
 )

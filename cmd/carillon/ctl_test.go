@@ -85,6 +85,13 @@ func TestCtl(t *testing.T) {
 				`2],"callback":{"headers":{"X-Tenant":"7","X-Two":"a, b:c"}},"priority":0,"labels":["vip","eu"],"expires_after":"10m","retry":{"max_attempts":3}}`},
 		},
 		{
+			name: "add a series", replies: []reply{{status: 201, body: oneTimer}},
+			args: []string{"add", "t", "--id", "x", "--cron", "0 8 * * 1-5", "--zone", "Asia/Shanghai", "--until", "2030-01-01T00:00:00Z", "--count", "7",
+				"--catch-up", "all", "--overlap", "--merge", "debounce", "--max-wait", "5m"},
+			asked: []string{`POST /v1/topics/t/timers {"id":"x","merge":"debounce","max_wait":"5m","repeat":{"cron":"0 8 * * 1-5","zone":"Asia/Shanghai",` +
+				`"until":"2030-01-01T00:00:00Z","count":7,"catch_up":"all","overlap":true}}`},
+		},
+		{
 			name: "payload from a file keeps its bytes", replies: []reply{{status: 201, body: oneTimer}},
 			args:  []string{"add", "t", "--delay", "1s", "--payload", "@" + payload},
 			asked: []string{"POST /v1/topics/t/timers {\"delay\":\"1s\",\"payload\":{\"big\": 12345678901234567890}\n}"},

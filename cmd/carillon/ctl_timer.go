@@ -28,6 +28,7 @@ type timerFields struct {
 	Priority     *int     `placeholder:"N" help:"0–255, higher first among what is due."`
 	ExpiresAfter string   `placeholder:"10m" help:"Give up on attempts that would start later than due + this."`
 	MaxAttempts  *int     `placeholder:"N" help:"Attempts before it is a dead letter."`
+	repeatFields
 }
 
 func (f *timerFields) write(o *object, term *terminal) error {
@@ -53,7 +54,7 @@ func (f *timerFields) write(o *object, term *terminal) error {
 	if f.MaxAttempts != nil {
 		o.set("retry", map[string]int{"max_attempts": *f.MaxAttempts})
 	}
-	return nil
+	return f.repeatFields.write(o)
 }
 
 func (f *timerFields) writeCallback(o *object) error {
@@ -80,21 +81,27 @@ type ctlAddCmd struct {
 	Topic   string `arg:"" help:"Topic; it is made if it is not there."`
 	TimerID string `name:"id" placeholder:"ID" help:"The timer's id; else the node makes one."`
 	Key     string `placeholder:"KEY" help:"Timers with one key live together, and are serial where the topic is."`
+	Merge   string `placeholder:"keep|replace|debounce" help:"What becomes of the add when the id is in use; else the topic's rule."`
+	MaxWait string `placeholder:"5m" help:"With --merge debounce: no later than this after the first add."`
 	timerFields
 }
 
 func (*ctlAddCmd) Examples() string {
 	return `carillon ctl add orders --delay 30m --payload '{"order":77}' --callback https://shop.example/hooks/close
-carillon ctl add renewals --id member-9 --at 2027-01-31T12:00:00Z --payload @member.json`
+carillon ctl add renewals --id member-9 --at 2027-01-31T12:00:00Z --payload @member.json
+carillon ctl add reports --id daily --cron '0 8 * * 1-5' --zone Europe/Berlin --callback https://shop.example/hooks/report
+carillon ctl add search --id index --delay 2s --merge debounce --max-wait 10s --callback https://shop.example/hooks/index`
 }
 
 func (a *ctlAddCmd) Run(ctl *ctlCmd, term *terminal) error {
-	if a.Delay == "" && a.At == "" {
-		return usagef("a timer needs a time: --delay or --at")
+	if a.Delay == "" && a.At == "" && a.Cron == "" {
+		return usagef("a timer needs a time: --delay or --at, or --cron")
 	}
 	o := &object{}
 	o.text("id", a.TimerID)
 	o.text("key", a.Key)
+	o.text("merge", a.Merge)
+	o.text("max_wait", a.MaxWait)
 	if err := a.write(o, term); err != nil {
 		return err
 	}

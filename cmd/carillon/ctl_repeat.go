@@ -1,0 +1,35 @@
+package main
+
+// repeatFields make a timer a series. The node checks them; here they are only spelled.
+type repeatFields struct {
+	Cron    string `xor:"repeat" placeholder:"'M H DOM MON DOW'" help:"Repeat at these times; needs no other time."`
+	Zone    string `placeholder:"Europe/Berlin" help:"With --cron: whose clocks; UTC without."`
+	Every   string `xor:"repeat" placeholder:"1h" help:"Repeat this long after the last due time."`
+	Until   string `placeholder:"TIME" help:"With --cron or --every: no occurrence is due later."`
+	Count   int    `placeholder:"N" help:"With --cron or --every: so many occurrences in all."`
+	CatchUp string `placeholder:"one|skip|all" help:"With --cron or --every: what to make up for that was missed."`
+	Overlap bool   `help:"With --cron or --every: do not wait for the last occurrence's end."`
+}
+
+func (r *repeatFields) write(o *object) error {
+	if *r == (repeatFields{}) {
+		return nil
+	}
+	if r.Cron == "" && r.Every == "" {
+		return usagef("--zone, --until, --count, --catch-up and --overlap go with --cron or --every")
+	}
+	repeat := &object{}
+	repeat.text("cron", r.Cron)
+	repeat.text("zone", r.Zone)
+	repeat.text("every", r.Every)
+	repeat.text("until", r.Until)
+	if r.Count != 0 {
+		repeat.set("count", r.Count)
+	}
+	repeat.text("catch_up", r.CatchUp)
+	if r.Overlap {
+		repeat.set("overlap", true)
+	}
+	o.raw("repeat", repeat.bytes())
+	return nil
+}
