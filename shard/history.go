@@ -138,7 +138,7 @@ func (t *Table) tellEnd(h Handle, s *slot) {
 	c.sealed()
 }
 
-// appendTimerAt writes a timer that has ended as appendTimer writes its copy, without making one.
+// appendTimerAt writes a timer that has ended as appendTimer writes its copy, without making one. Its successor was taken from it before.
 func (t *Table) appendTimerAt(dst []byte, s *slot, r *run, v *blob) []byte {
 	dst = binary.AppendUvarint(dst, uint64(t.topics.rows[s.topic].id))
 	dst = binary.AppendUvarint(dst, uint64(len(v.id)))

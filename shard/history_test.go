@@ -19,7 +19,9 @@ type modelEvent struct {
 }
 
 func (m *model) tell(x *modelTimer) {
-	m.told = append(m.told, modelEvent{state: x.State, endMs: x.EndedMs, timer: x.Timer, byAttempt: m.ending})
+	timer := x.Timer
+	timer.Successor = false // who waited comes after it: that is no part of what it was
+	m.told = append(m.told, modelEvent{state: x.State, endMs: x.EndedMs, timer: timer, byAttempt: m.ending})
 }
 
 func (m *model) tellAttempt(x *modelTimer, o *Outcome, at int64) {
