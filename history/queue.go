@@ -2,25 +2,24 @@ package history
 
 import "sync"
 
+// chunkBytes is how much memory the queue takes at a time; chunks are used again, so that a steady stream allocates nothing.
+const (
+	chunkBytes = 256 << 10
+	keepChunks = 16
+)
+
 // queue gathers records between those who record and the one who writes. It is bounded: what does not fit is dropped.
 type queue struct {
 	limit int
 	full  chan struct{} // capacity 1: it should be emptied soon
 
 	mu      sync.Mutex
-	bytes   []byte
+	chunks  [][]byte // of whole records, in order
+	free    [][]byte
+	bytes   int
 	reached map[uint32]reached // how far each shard was taken
 	oldest  int64              // ends before it are not wanted any more
 }
-
-// verdict is what became of one event.
-type verdict uint8
-
-const (
-	taken verdict = iota
-	known         // recorded before, or too old
-	refused
-)
 
 func newQueue(limit int) queue {
 	return queue{limit: limit, full: make(chan struct{}, 1), reached: map[uint32]reached{}}
@@ -42,17 +41,27 @@ func (q *queue) expire(oldestMs int64) {
 	q.oldest = oldestMs
 }
 
-// put adds the events of one entry of a shard. dropped is how many did not fit.
+// put adds events, of each shard in order. dropped is how many did not fit.
 func (q *queue) put(events []Event) (dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	before := len(q.bytes)
-	for i := range events {
-		if q.add(&events[i]) == refused {
-			dropped++
+	before := q.bytes
+	for from := 0; from < len(events); {
+		shard := events[from].Shard
+		r, any := q.reached[shard]
+		for ; from < len(events) && events[from].Shard == shard; from++ {
+			e := &events[from]
+			if any && r.covers(e.Index, e.Item) {
+				continue // it was recorded before
+			}
+			r, any = reached{e.Index, e.Item}, true
+			if e.EndMs >= q.oldest && !q.add(e) {
+				dropped++
+			}
 		}
+		q.reached[shard] = r
 	}
-	if before <= q.limit/4 && len(q.bytes) > q.limit/4 {
+	if before <= q.limit/4 && q.bytes > q.limit/4 {
 		select {
 		case q.full <- struct{}{}:
 		default:
@@ -61,38 +70,57 @@ func (q *queue) put(events []Event) (dropped int) {
 	return dropped
 }
 
-func (q *queue) add(e *Event) verdict {
-	if r, ok := q.reached[e.Shard]; ok && r.covers(e.Index, e.Item) {
-		return known
+func (q *queue) add(e *Event) bool {
+	size := recordHead + recordFixed + len(e.ID) + len(e.Body)
+	if q.bytes+size > q.limit || size > recordHead+maxRecord || !e.sound() {
+		return false
 	}
-	q.reached[e.Shard] = reached{e.Index, e.Item}
-	if e.EndMs < q.oldest {
-		return known
+	last := len(q.chunks) - 1
+	if last < 0 || cap(q.chunks[last])-len(q.chunks[last]) < size {
+		q.chunks = append(q.chunks, q.chunk(size))
+		last++
 	}
-	size := recordFixed + len(e.ID) + len(e.Body)
-	if len(q.bytes)+recordHead+size > q.limit || size > maxRecord || !e.sound() {
-		return refused
-	}
-	q.bytes = appendEvent(q.bytes, e)
-	return taken
+	q.chunks[last] = appendEvent(q.chunks[last], e)
+	q.bytes += size
+	return true
 }
 
-// take empties the queue; spare is used for what comes next.
-func (q *queue) take(spare []byte) []byte {
+func (q *queue) chunk(size int) []byte {
+	if n := len(q.free); n > 0 && size <= chunkBytes {
+		c := q.free[n-1]
+		q.free = q.free[:n-1]
+		return c
+	}
+	return make([]byte, 0, max(size, chunkBytes))
+}
+
+// take empties the queue.
+func (q *queue) take() [][]byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	b := q.bytes
-	q.bytes = spare[:0]
-	return b
+	chunks := q.chunks
+	q.chunks, q.bytes = nil, 0
+	return chunks
+}
+
+// give brings chunks back that were written.
+func (q *queue) give(chunks [][]byte) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range chunks {
+		if len(q.free) < keepChunks && cap(c) == chunkBytes {
+			q.free = append(q.free, c[:0])
+		}
+	}
 }
 
 func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.bytes) == 0
+	return q.bytes == 0
 }
 
-// Record takes the events of one log entry of a shard. It keeps nothing of what they point to.
+// Record takes the events of a log entry. It keeps nothing of what they point to.
 func (s *Store) Record(events []Event) {
 	if n := s.queue.put(events); n > 0 {
 		s.dropped.Add(uint64(n))

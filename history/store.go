@@ -79,10 +79,10 @@ type Store struct {
 	queue queue
 
 	writing sync.Mutex // held by who writes, or changes the list of files
-	spare   []byte
-	dirty   bool  // something is not synced
-	synced  int64 // wall ms of the last sync
-	failing bool  // the last write failed
+	dirty   bool       // something is not synced
+	synced  int64      // wall ms of the last sync
+	failing bool       // the last write failed
+	adopted bool       // see adopt
 	closed  bool
 	number  uint64
 
@@ -120,7 +120,7 @@ func (s *Store) bytesLocked() (sum int64) {
 	return sum
 }
 
-// Open reads which files there are. What a crash left unfinished is finished; a file that cannot be opened is said and left alone.
+// Open reads which files there are, and changes none. A file that cannot be opened is said and left alone.
 func Open(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	s := &Store{cfg: cfg, queue: newQueue(cfg.QueueBytes)}
@@ -156,12 +156,15 @@ func Open(cfg Config) (*Store, error) {
 			s.queue.reach(shard, r)
 		}
 	}
-	s.adopt()
 	return s, nil
 }
 
-// adopt goes on with the newest file, if it can, and seals all others.
+// adopt goes on with the newest file, if it can, and seals all others: before the first write, what a crash left is finished.
 func (s *Store) adopt() {
+	if s.adopted {
+		return
+	}
+	s.adopted = true
 	now := s.cfg.NowMs()
 	for i := 0; i < len(s.files); i++ {
 		f := s.files[i]
@@ -169,13 +172,14 @@ func (s *Store) adopt() {
 			continue
 		}
 		if i == len(s.files)-1 && f.startMs == s.slice(now) && f.data < s.cfg.SegmentSize && f.index.len() < indexLimit && f.handle.Truncate(f.data) == nil {
+			s.mu.Lock()
 			f.size, s.active = f.data, f
+			s.mu.Unlock()
 			continue
 		}
 		if f.index.len() == 0 {
-			s.files = slices.Delete(s.files, i, i+1)
 			i--
-			s.remove(f)
+			s.drop(f)
 			continue
 		}
 		s.seal(f)
@@ -227,16 +231,16 @@ func (s *Store) Flush() {
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	batch := s.queue.take(s.spare)
+	batch := s.queue.take()
 	if s.closed {
 		return
 	}
-	s.write(batch)
-	if cap(batch) <= 4<<20 {
-		s.spare = batch[:0]
-	} else {
-		s.spare = nil
+	s.adopt()
+	for _, chunk := range batch {
+		s.write(chunk)
 	}
+	s.shrink()
+	s.queue.give(batch)
 }
 
 // views are the files that may have something, held until release.

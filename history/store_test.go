@@ -161,7 +161,7 @@ func (r *rig) check() {
 
 // TestStoreAgainstModel: the history is what was recorded, over files, hours and restarts, whether they were clean or not.
 func TestStoreAgainstModel(t *testing.T) {
-	seeds := uint64(15)
+	seeds := uint64(6)
 	if os.Getenv("CARILLON_SOAK") != "" {
 		seeds = 1000
 	}
@@ -199,7 +199,7 @@ func TestStoreAgainstModel(t *testing.T) {
 // TestPowerCut: what a crash leaves is a part of what was recorded, all of it what was once synced, and nothing that was not recorded;
 // what the log has is recorded again, once.
 func TestPowerCut(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(20) {
 		r := newRig(t, seed, nil)
 		synced := 0
 		for range 150 + r.rand.IntN(150) {
@@ -260,7 +260,7 @@ func TestPowerCut(t *testing.T) {
 
 // TestDamageIsNeverServed: flipped bits hide some records; what is given is what was recorded, and the damage is counted.
 func TestDamageIsNeverServed(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(20) {
 		r := newRig(t, seed, nil)
 		for range 400 {
 			r.entry()
@@ -311,7 +311,7 @@ func TestDamageIsNeverServed(t *testing.T) {
 // TestBounds: the files stay within their size and age, and what is kept is the newest.
 func TestBounds(t *testing.T) {
 	r := newRig(t, 1, func(c *Config) { c.Bytes, c.SegmentSize = 400_000, 0 })
-	for range 20_000 {
+	for range 8_000 {
 		r.entry()
 		r.now += 50
 		if r.rand.IntN(50) == 0 {

@@ -22,7 +22,6 @@ func (s *Store) write(batch []byte) {
 		}
 		batch = batch[n:]
 	}
-	s.shrink()
 }
 
 // part is how much of a batch goes into the file that is being written, after it was turned if need be; at least one record.
@@ -139,6 +138,10 @@ func (s *Store) Tend() {
 	s.Flush()
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	if s.closed {
+		return
+	}
+	s.adopt()
 	now := s.cfg.NowMs()
 	if f := s.active; f != nil && s.slice(now) != f.startMs {
 		s.turn()

@@ -80,10 +80,24 @@ func (j *janitor) check(ctx context.Context, t *shard.Topic) (since time.Time, e
 	if j.now().Sub(since) < topicIdle {
 		return since, true
 	}
+	if past, err := j.hasHistory(ctx, t); past || err != nil {
+		return j.now(), true // looked at again in an hour: asking is not cheap
+	}
 	if _, err := j.engine.DeleteTopic(ctx, t.Name, false); err != nil {
 		j.log.Debug("an idle topic was not removed", "topic", t.Name, "error", err)
 	}
 	return time.Time{}, false
+}
+
+// hasHistory reports that something of the topic's history is still to be seen.
+func (j *janitor) hasHistory(ctx context.Context, t *shard.Topic) (bool, error) {
+	if t.Policy.HistoryMs == 0 {
+		return false, nil
+	}
+	list, _, err := j.engine.History(ctx, &shard.HistoryQuery{
+		Topic: t.ID, States: 1<<shard.Done | 1<<shard.Dead | 1<<shard.Cancelled, FromMs: j.now().UnixMilli() - t.Policy.HistoryMs, Limit: 1,
+	})
+	return len(list) > 0, err
 }
 
 // settle ends a deletion that nobody is busy with: a forced one goes on, another is undone.

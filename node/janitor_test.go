@@ -86,6 +86,29 @@ func TestIdleTopicsGoAway(t *testing.T) {
 	}
 }
 
+// A topic with nothing but history stays as long as that is kept.
+func TestTopicsWithHistoryStay(t *testing.T) {
+	k := newKeeper(t)
+	topic := k.ensure("used")
+	if code := k.add(topic); code != shard.Created {
+		t.Fatalf("add: %d", code)
+	}
+	if r, err := k.engine.Do(k.ctx, 1, &shard.Command{Kind: shard.Cancel, Topic: topic.ID, ID: "a"}, true); err != nil || r.Code != shard.Prevented {
+		t.Fatalf("cancel: %d, %v", r.Code, err)
+	}
+	for range 3 {
+		k.after(2 * topicIdle)
+		if !k.has("used") {
+			t.Fatal("a topic went that has history")
+		}
+	}
+	k.after(72 * time.Hour)
+	k.after(2 * topicIdle)
+	if k.has("used") {
+		t.Error("a topic stayed whose history is over")
+	}
+}
+
 // A node that died while it deleted a topic leaves it closed: what was forced goes on, what was not is undone.
 func TestCutOffDeletionsAreSettled(t *testing.T) {
 	k := newKeeper(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,9 +28,10 @@ type fakeCluster struct {
 	executed map[shard.ID][]*shard.Command
 	calls    []fakeCall
 	timers   map[shard.ID][]*shard.Timer
-	rand     *rand.Rand // nil: no faults
-	moves    int        // percent of calls before which a leadership moves
-	faults   int        // percent of steps that go wrong
+	past     []*shard.HistoryEntry // of all shards, in order
+	rand     *rand.Rand            // nil: no faults
+	moves    int                   // percent of calls before which a leadership moves
+	faults   int                   // percent of steps that go wrong
 
 	// onCall, when set, stands in for the network.
 	onCall func(ctx context.Context, c fakeCall, deliver func() ([]byte, error)) ([]byte, error)
@@ -59,6 +61,7 @@ func newFakeCluster(nodes, shards int) *fakeCluster {
 	for id := uint64(1); id <= uint64(nodes); id++ {
 		n := &fakeNode{cluster: c, id: id}
 		n.router = newRouter(id, shards, n, routes{hint: c.hint, call: n.send, notSent: errNotSentFake})
+		n.router.past = n
 		c.nodes[id] = n
 	}
 	for id := 1; id <= shards; id++ {
@@ -189,6 +192,24 @@ func (n *fakeNode) Walk(_ context.Context, id shard.ID, q *shard.Query, at shard
 		marks = append(marks, shard.Mark{ID: list[next.From].ID, Version: list[next.From].Version})
 	}
 	return marks, next, nil
+}
+
+// list is the node's history: every node has that of all shards.
+func (n *fakeNode) list(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error) {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	if n.cluster.chance(n.cluster.faults) {
+		return nil, false, shard.ErrUnknown
+	}
+	for _, e := range n.cluster.past {
+		if slices.Contains(q.Shards, e.Key.Shard) && (q.After == nil || e.Key.Compare(*q.After) > 0) {
+			if len(page) == q.Limit {
+				return page, true, nil
+			}
+			page = append(page, e)
+		}
+	}
+	return page, false, nil
 }
 
 // Counts counts each led shard as its number, so that a sum says which are in it.

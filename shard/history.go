@@ -123,9 +123,13 @@ func (t *Table) tellEnd(h Handle, s *slot) {
 	if c == nil {
 		return
 	}
+	topic := t.topics.rows[s.topic].id
+	if topic == canaryTopic {
+		return
+	}
 	v := t.view(s.ref)
 	r := t.runs.at(s.run)
-	c.note(HistoryEvent{Topic: t.topics.rows[s.topic].id, Seq: s.seq(), State: s.state(), EndMs: r.nextEnd}, v.id)
+	c.note(HistoryEvent{Topic: topic, Seq: s.seq(), State: s.state(), EndMs: r.nextEnd}, v.id)
 	var flags byte
 	if c.byAttempt {
 		flags |= historyByAttempt
@@ -134,7 +138,7 @@ func (t *Table) tellEnd(h Handle, s *slot) {
 	c.sealed()
 }
 
-// appendTimerAt writes a timer that has ended as appendTimer writes its copy, without making one.
+// appendTimerAt writes a timer that has ended as appendTimer writes its copy, without making one. Its successor was taken from it before.
 func (t *Table) appendTimerAt(dst []byte, s *slot, r *run, v *blob) []byte {
 	dst = binary.AppendUvarint(dst, uint64(t.topics.rows[s.topic].id))
 	dst = binary.AppendUvarint(dst, uint64(len(v.id)))
@@ -171,10 +175,14 @@ func (t *Table) tellAttempt(o *Outcome, s *slot) {
 	if c == nil || o.Kind == Release || s.state().Over() {
 		return
 	}
+	topic := t.topics.rows[s.topic].id
+	if topic == canaryTopic {
+		return
+	}
 	v := t.view(s.ref)
 	r := t.runs.at(s.run)
 	ended := t.endMs(o)
-	c.note(HistoryEvent{Topic: t.topics.rows[s.topic].id, Seq: s.seq(), EndMs: ended}, v.id)
+	c.note(HistoryEvent{Topic: topic, Seq: s.seq(), EndMs: ended}, v.id)
 	text := t.errorText(r)
 	c.buf = binary.AppendUvarint(append(c.buf, historyVersion), uint64(s.attempts()))
 	c.buf = binary.AppendVarint(c.buf, r.firedMs)

@@ -35,6 +35,8 @@ type model struct {
 	all        []*modelTimer
 	finished   []*modelTimer
 	closed     map[TopicID]int64
+	told       []modelEvent // what the history is told of the entry
+	ending     bool         // an attempt's outcome is being applied
 }
 
 func newModel() *model {
@@ -77,6 +79,7 @@ func (m *model) end(x *modelTimer, to State, at int64) {
 	x.State, x.EndedMs, x.NextMs = to, at, 0
 	x.rev++
 	m.finished = append(m.finished, x)
+	m.tell(x)
 }
 
 func (m *model) schedule(x *modelTimer, next int64) {
@@ -87,6 +90,7 @@ func (m *model) schedule(x *modelTimer, next int64) {
 func (m *model) kill(x *modelTimer, why Reason, at, until int64) {
 	x.State, x.Reason, x.EndedMs, x.NextMs, x.until = Dead, why, at, 0, until
 	x.rev++
+	m.tell(x)
 }
 
 // create makes a timer over whatever has ended under its id.
@@ -322,6 +326,8 @@ func (m *model) outcome(x *modelTimer, o *Outcome) Code {
 			x.LatenessMs = max(0, o.StartedMs-max(x.DueMs, x.CreatedMs))
 		}
 	}
+	m.ending = o.Kind != Release
+	defer func() { m.ending = false }()
 	switch {
 	case o.Kind == Ack:
 		m.end(x, Done, at)
@@ -329,6 +335,7 @@ func (m *model) outcome(x *modelTimer, o *Outcome) Code {
 		m.end(x, Cancelled, at)
 	case o.Kind == RetryLater:
 		m.schedule(x, o.NextMs)
+		m.tellAttempt(x, o, at)
 	case o.Kind == Release:
 		m.schedule(x, x.leasedAt)
 	default:
@@ -704,6 +711,7 @@ func (g *rig) turn() {
 		steps[i] = g.item(&b)
 	}
 	data := bytes.Clone(b.Bytes())
+	g.table.tell()
 	got, err := g.table.Apply(data, func(int, *Result) bool { return true }, nil)
 	if err != nil || len(got) != len(steps) {
 		g.t.Fatalf("apply: %d results, %v", len(got), err)
@@ -729,6 +737,7 @@ func (g *rig) turn() {
 			x.handle, _ = g.table.Lookup(x.Topic, x.ID)
 		}
 	}
+	g.checkTold()
 	if g.since != nil {
 		g.since = append(g.since, data)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -113,6 +114,12 @@ func (a arbitrary) narrow(v reflect.Value) {
 		p.AtMs &= math.MaxInt64 // of the leader's clock, so positive
 	case *Query:
 		p.Limit %= maxWireLimit + 1
+	case *HistoryQuery:
+		p.Limit %= maxWireLimit + 1
+		slices.Sort(p.Shards)
+		p.Shards = slices.Compact(p.Shards)
+	case *HistoryAttempt:
+		p.Attempt, p.Status = p.Attempt%lowMask, p.Status%(1<<16)
 	case *Command:
 		p.MaxWaitMs &= math.MaxInt64
 		if p.Kind == Add || p.Kind == Put {
@@ -260,6 +267,19 @@ func TestWireReads(t *testing.T) {
 		if id, got, err := DecodeQuery(AppendQuery(nil, 9, q)); err != nil || id != 9 || !reflect.DeepEqual(got, q) {
 			t.Fatalf("query %+v\nwant %+v: %v", got, q, err)
 		}
+		pq := draw[HistoryQuery](t, full, "history query")
+		if got, err := DecodeHistoryQuery(AppendHistoryQuery(nil, pq)); err != nil || !reflect.DeepEqual(got, pq) {
+			t.Fatalf("history query %+v\nwant %+v: %v", got, pq, err)
+		}
+		past := []*HistoryEntry{draw[HistoryEntry](t, full, "history"), draw[HistoryEntry](t, full, "history")}
+		for _, e := range past {
+			if e.Timer == nil {
+				e.Timer = list[0]
+			}
+		}
+		if ids, got, more, err := DecodeHistory(AppendHistory(nil, pq.Shards, past, full)); err != nil || more != full || !slices.Equal(ids, pq.Shards) || !reflect.DeepEqual(got, past) {
+			t.Fatalf("history %+v\nwant %+v: %v", got, past, err)
+		}
 		c := draw[Counts](t, full, "counts")
 		ids := []ID{1, 2, 7, 16384}[rapid.IntRange(0, 4).Draw(t, "from"):]
 		if gotIDs, got, err := DecodeCounts(AppendCounts(nil, ids, c)); err != nil || got != *c || len(gotIDs)+len(ids) > 0 && !reflect.DeepEqual(gotIDs, ids) {
@@ -363,6 +383,8 @@ func wireSamples() map[string]struct {
 	timer := &Timer{Topic: 3, ID: "b", Spec: *fullSpec(), Seq: 9, Tag: 4, Version: 2, State: Dead, Reason: Stopped, LastError: "no answer"}
 	answered[0].Err = NotLeaderError{Leader: 77}
 	answered[1].Result = Result{Code: OK, Handle: 7, Seq: 9, Timer: timer}
+	past := &HistoryEntry{Key: HistoryKey{9, 8, 7, 6}, Timer: timer, ByAttempt: true, Attempts: []HistoryAttempt{{1, 2, 3, 4, "e"}}}
+	pq := &HistoryQuery{Topic: 3, Shards: []ID{1, 9}, ID: "b", States: 8, After: &past.Key, Limit: 9}
 	q := &Query{Topic: 3, States: 2, ToMs: 9, Labels: []string{"a", "b"}, After: &Key{7, "b", 8}, Limit: 100}
 	type sample = struct {
 		message []byte
@@ -377,6 +399,8 @@ func wireSamples() map[string]struct {
 		"query":          {AppendQuery(nil, 3, q), func(b []byte) error { _, _, err := DecodeQuery(b); return err }},
 		"walk":           {AppendWalk(nil, 3, q, Waypoint{From: 200, High: 300, Seq: 1 << 40, Begun: true}), func(b []byte) error { _, _, _, err := DecodeWalk(b); return err }},
 		"marks":          {AppendMarks(nil, []Mark{{ID: "a", Version: 300, Leased: true, DueMs: 1 << 40}, {ID: "b"}}, Waypoint{From: 9}), func(b []byte) error { _, _, err := DecodeMarks(b); return err }},
+		"history query":  {AppendHistoryQuery(nil, pq), func(b []byte) error { _, err := DecodeHistoryQuery(b); return err }},
+		"history":        {AppendHistory(nil, []ID{1, 9}, []*HistoryEntry{past}, true), func(b []byte) error { _, _, _, err := DecodeHistory(b); return err }},
 		"counts request": {AppendCountsRequest(nil, 300), func(b []byte) error { _, err := DecodeCountsRequest(b); return err }},
 		"counts":         {AppendCounts(nil, []ID{1, 5}, &Counts{Dead: 300}), func(b []byte) error { _, _, err := DecodeCounts(b); return err }},
 	}

@@ -1,0 +1,69 @@
+package history
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestFileGolden: the format of a sealed file must not change without its version.
+func TestFileGolden(t *testing.T) {
+	r := newRig(t, 1, nil)
+	r.store.Record([]Event{
+		{Shard: 3, Index: 700, Item: 0, Topic: 9, Seq: 41, EndMs: r.now - 900, ID: []byte("{order-77}close"), Body: []byte("first try")},
+		{Shard: 3, Index: 700, Item: 1, Topic: 8, Seq: 42, State: 5, EndMs: r.now - 800, ID: []byte("b"), Body: []byte("cancelled")},
+		{Shard: 1, Index: 12, Item: 0, Topic: 9, Seq: 7, State: 4, EndMs: r.now - 1000, ID: []byte("c"), Body: []byte("dead")},
+		{Shard: 3, Index: 702, Item: 0, Topic: 9, Seq: 41, State: 3, EndMs: r.now - 100, ID: []byte("{order-77}close")},
+	})
+	r.store.Flush()
+	r.now += hour
+	r.store.Tend()
+	f, err := r.fs.Open(filepath.Join("history", fileName(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, _ := f.Size()
+	got := make([]byte, size)
+	if _, err := f.ReadAt(got, 0); err != nil && err != io.EOF {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", "golden", "file")
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("the format changed without its version:\n%x\nwant\n%x", got, want)
+	}
+}
+
+// FuzzDecodeRecord: no bytes make a record that was not written so.
+func FuzzDecodeRecord(f *testing.F) {
+	b := appendEvent(nil, &Event{Shard: 3, Index: 700, Item: 1, Topic: 9, Seq: 41, State: 3, EndMs: 1_700_000_000_000, ID: []byte("{k}a"), Body: []byte("body")})
+	seal(b)
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var e Event
+		n, err := decodeRecord(b, &e)
+		if err != nil {
+			return
+		}
+		again := appendEvent(nil, &e)
+		if seal(again); !bytes.Equal(again, b[:n]) {
+			t.Fatalf("%x\nagain %x", b[:n], again)
+		}
+	})
+}
