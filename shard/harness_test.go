@@ -85,6 +85,7 @@ type stand struct {
 	bubble   bool
 	failed   error // the log's
 	freeze   bool  // the log does not move: the disk hangs
+	rows     []Row // nil: of a host that is alone
 }
 
 // newStand makes a host on an empty disk and runs it until it serves. change may alter its configuration, each time it is opened.
@@ -141,8 +142,12 @@ func (r *stand) open() error {
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Log:    wal.Options{NowMs: func() int64 { return r.clock.wallMs }, Monotonic: func() time.Duration { return r.clock.mono }},
 	}
+	rows := r.rows
+	if rows == nil {
+		rows = soleRows(2, 7)
+	}
 	if r.starts == 1 {
-		cfg.Meta = &soleRows(1, 7)[0]
+		cfg.Meta = &rows[0]
 	}
 	if r.change != nil {
 		r.change(&cfg)
@@ -155,7 +160,10 @@ func (r *stand) open() error {
 		return err
 	}
 	r.host = host
-	host.Place(soleRows(cfg.Shards+1, cfg.Node))
+	if r.rows == nil {
+		rows = soleRows(cfg.Shards+1, cfg.Node)
+	}
+	host.Place(rows)
 	r.settle()
 	return nil
 }

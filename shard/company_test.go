@@ -1,0 +1,123 @@
+package shard
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/wal"
+)
+
+// company is the Peers of a stand that is one of three nodes, 7, 8 and 9: a script that keeps what it is sent and, unless it is
+// mute, agrees to all of it.
+type company struct {
+	r       *stand
+	mute    bool
+	sent    []*pb.Message
+	streams []*SnapshotStream
+}
+
+// inCompany makes a stand of three nodes whose other two are a script.
+func inCompany(t *testing.T, mute bool, change func(*Config)) (*stand, *company) {
+	t.Helper()
+	r := makeStand(t, wal.NewMemFS(), nil)
+	c := &company{r: r, mute: mute}
+	r.change = func(cfg *Config) {
+		cfg.Peers = c
+		if change != nil {
+			change(cfg)
+		}
+	}
+	for i := range 2 {
+		row := Row{Group: ID(i), Epoch: 1, Settled: true}
+		for node := uint64(7); node <= 9; node++ {
+			row.Members = append(row.Members, Member{Node: node, Replica: ReplicaID(node, 1)})
+		}
+		r.rows = append(r.rows, row)
+	}
+	if err := r.open(); err != nil {
+		t.Fatal(err)
+	}
+	return r, c
+}
+
+// leads has the stand win shard 1's election.
+func (c *company) leads() {
+	c.r.t.Helper()
+	for n := 0; !c.r.host.groups[1].serving; n++ {
+		if n > 100 {
+			c.r.t.Fatal("the shard has no leader")
+		}
+		c.r.pass(tickInterval)
+	}
+}
+
+// Send implements Peers.
+func (c *company) Send(_ uint64, frame []byte) {
+	for rest := frame[1:]; len(rest) > 0; {
+		kind := rest[0]
+		id, n := binary.Uvarint(rest[1:])
+		rest = rest[1+n:]
+		size := binary.LittleEndian.Uint32(rest)
+		body := rest[4 : 4+size]
+		rest = rest[4+size:]
+		if kind != raftMessage {
+			continue
+		}
+		m, err := decodeMessage(body)
+		if err != nil {
+			c.r.t.Fatal(err)
+		}
+		c.sent = append(c.sent, m)
+		if a := agreement(m); a != nil && !c.mute {
+			c.say(ID(id), a)
+		}
+	}
+}
+
+// SendSnapshot implements Peers.
+func (c *company) SendSnapshot(_ uint64, s *SnapshotStream) { c.streams = append(c.streams, s) }
+
+// say has a peer's message arrive.
+func (c *company) say(id ID, m *pb.Message) {
+	frame := binary.AppendUvarint([]byte{frameVersion, raftMessage}, uint64(id))
+	body := appendMessage(nil, m)
+	frame = append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...)
+	c.r.host.Deliver(nodeOf(m.GetFrom()), frame)
+}
+
+// agreement is the answer of one who has all and wants nothing; nil: none is due.
+func agreement(m *pb.Message) *pb.Message {
+	a := &pb.Message{From: m.To, To: m.From, Term: m.Term}
+	switch m.GetType() {
+	case pb.MsgPreVote:
+		a.Type = pb.MsgPreVoteResp.Enum()
+	case pb.MsgVote:
+		a.Type = pb.MsgVoteResp.Enum()
+	case pb.MsgHeartbeat:
+		a.Type, a.Context = pb.MsgHeartbeatResp.Enum(), m.Context
+	case pb.MsgApp:
+		a.Type, a.Index = pb.MsgAppResp.Enum(), new(m.GetIndex()+uint64(len(m.Entries)))
+	default:
+		return nil
+	}
+	return a
+}
+
+// heartbeat is the first word of a leader of a term on node 8.
+func heartbeat(term uint64) *pb.Message {
+	return &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term}
+}
+
+// TestInCompany: the script makes a leader of the stand, and what it acknowledges is on a majority.
+func TestInCompany(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	c.leads()
+	r.add("a", 2*time.Second)
+	r.pass(2 * time.Second)
+	r.one().answer(200)
+	r.pass(time.Second)
+	r.wantState("a", "done 1")
+}
