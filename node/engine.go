@@ -144,7 +144,36 @@ func (e *engine) EnsureTopic(ctx context.Context, name string) (*shard.Topic, er
 }
 
 func (e *engine) PutTopic(ctx context.Context, name string, p *shard.Policy) (*shard.Topic, bool, error) {
+	if t, ok := e.Topic(name); ok && t.Policy.Ordered != p.Ordered {
+		return e.reorder(ctx, t, p)
+	}
 	r, err := e.propose(ctx, ring.Command{Verb: ring.Put, Name: name, Policy: p})
+	if errors.Is(err, shard.ErrNotEmpty) && r.Topic != nil { // it is newer than this node's copy
+		return e.reorder(ctx, r.Topic, p)
+	}
+	return r.Topic, r.Created, err
+}
+
+// reorder sets a policy that moves a topic's timers from shards by key into one shard, or back. That can only be done while there are
+// none: the topic is closed everywhere first, and opens again under a new id, so that a node which has not heard of it yet adds nothing
+// where nobody would look. Timers that have ended are not shown any more. Fences must grow over the life of a timer's id, and its
+// next shard may be behind: all go on from the highest.
+func (e *engine) reorder(ctx context.Context, t *shard.Topic, p *shard.Policy) (*shard.Topic, bool, error) {
+	if _, err := e.propose(ctx, ring.Command{Verb: ring.Close, Name: t.Name, ID: t.ID}); err != nil {
+		return nil, false, err
+	}
+	var fence uint64
+	for range 2 { // learn the highest fence, then raise all to it
+		var err error
+		if fence, err = e.closeEmpty(ctx, t.ID, fence); err != nil {
+			e.reopen(ctx, t)
+			return nil, false, err
+		}
+	}
+	r, err := e.propose(ctx, ring.Command{Verb: ring.Put, Name: t.Name, ID: t.ID, Policy: p})
+	if refused(err) {
+		e.reopen(ctx, t) // after any other error it may have been done: then the janitor finds nothing to open
+	}
 	return r.Topic, r.Created, err
 }
 
@@ -170,26 +199,68 @@ func (e *engine) DeleteTopic(ctx context.Context, name string, force bool) (int,
 	if _, err := e.propose(ctx, ring.Command{Verb: ring.Close, Name: name, ID: t.ID, Force: force}); err != nil {
 		return 0, err
 	}
-	removed, err := e.closeShards(ctx, t.ID, force)
-	if err != nil {
-		e.reopen(ctx, t)
+	if !force {
+		if _, err := e.closeEmpty(ctx, t.ID, 0); err != nil {
+			e.reopen(ctx, t)
+			return 0, err
+		}
+		_, err := e.propose(ctx, ring.Command{Verb: ring.Delete, Name: name, ID: t.ID})
 		return 0, err
+	}
+	removed, err := e.emptyShards(ctx, t.ID)
+	if err != nil {
+		return 0, err // it stays closed: what was begun is finished by who asks again, or by the janitor
 	}
 	_, err = e.propose(ctx, ring.Command{Verb: ring.Delete, Name: name, ID: t.ID})
 	return removed, err
 }
 
-func (e *engine) closeShards(ctx context.Context, id shard.TopicID, force bool) (removed int, err error) {
-	for _, o := range e.everywhere(ctx, shard.Command{Kind: shard.CloseTopic, Topic: id, Force: force}) {
+// closeEmpty closes a topic that has nothing pending or dead in any shard, and raises their fences. It returns the highest.
+func (e *engine) closeEmpty(ctx context.Context, id shard.TopicID, floor uint64) (fence uint64, err error) {
+	for _, o := range e.everywhere(ctx, shard.Command{Kind: shard.CloseTopic, Topic: id, DueMs: int64(floor)}) {
 		switch {
 		case o.Err != nil:
 			err = o.Err
 		case o.Result.Code == shard.NotEmpty:
 			return 0, shard.ErrNotEmpty
 		}
-		removed += o.Result.Removed
+		fence = max(fence, o.Result.Fence)
 	}
-	return removed, err
+	return fence, err
+}
+
+// emptyWork bounds what one command of a forced deletion does to its shard; see shard.Command.IfMatch. It takes some milliseconds.
+const emptyWork = 1 << 17
+
+// emptyShards closes a topic and drops all of it, a slice at a time in all shards at once, so that none of them stalls.
+func (e *engine) emptyShards(ctx context.Context, id shard.TopicID) (removed int, err error) {
+	ops := make([]shard.Op, e.Shards())
+	for i := range ops {
+		ops[i] = shard.Op{Shard: shard.ID(i + 1)}
+	}
+	for len(ops) > 0 {
+		for i := range ops { // a command that is done with may still be on its way: a new one each time
+			ops[i].Command = &shard.Command{Kind: shard.CloseTopic, Topic: id, Force: true, IfMatch: emptyWork, DueMs: int64(ops[i].Result.Handle)}
+			ops[i].Brief = true
+		}
+		e.DoAll(ctx, ops)
+		left := ops[:0:0]
+		for _, o := range ops {
+			if o.Err != nil {
+				err = o.Err
+				continue
+			}
+			removed += o.Result.Removed
+			if o.Result.Handle != 0 {
+				left = append(left, o)
+			}
+		}
+		if err != nil {
+			return removed, err
+		}
+		ops = left
+	}
+	return removed, nil
 }
 
 // reopen undoes a close as far as it can; what it cannot reach the janitor tries again.

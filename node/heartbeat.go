@@ -26,6 +26,9 @@ type beat struct {
 	Aside  bool   // it gives its leaderships away: it stops, drains, or is unfit
 	Unfit  string // why, if something is wrong with it
 	Leads  []shard.ID
+	// Held are the topics with a limit of which it holds leases, in rising order; HeldMany: too many to name, or it does not say.
+	Held     []shard.TopicID
+	HeldMany bool
 }
 
 // beatFrame begins the control frames that carry a beat; shard's begin with its own version.
@@ -48,6 +51,15 @@ func (b *beat) encode() []byte {
 	for _, id := range b.Leads {
 		out = binary.AppendUvarint(out, uint64(id-last))
 		last = id
+	}
+	if b.HeldMany {
+		return append(out, 0)
+	}
+	out = binary.AppendUvarint(out, 1+uint64(len(b.Held)))
+	before := shard.TopicID(0)
+	for _, id := range b.Held {
+		out = binary.AppendUvarint(out, uint64(id-before))
+		before = id
 	}
 	return out
 }
@@ -83,6 +95,18 @@ func decodeBeat(in []byte) (*beat, error) {
 	for range count {
 		last += number()
 		b.Leads = append(b.Leads, shard.ID(last))
+	}
+	if count = number(); count > 1+maxBeatHeld || count > 1+uint64(len(in)) {
+		return nil, errBeat
+	}
+	b.HeldMany = count == 0 // as it also is when there is no more: an older node does not say
+	last = 0
+	for n := uint64(1); n < count; n++ {
+		if len(in) == 0 || in[len(in)-1] >= 0x80 {
+			return nil, errBeat
+		}
+		last += number()
+		b.Held = append(b.Held, shard.TopicID(last))
 	}
 	return &b, nil
 }

@@ -120,6 +120,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		default:
 		}
 	})
+	c.shares.core = c
 	meta := id.Meta
 	if id.Founded {
 		meta = nil
@@ -135,7 +136,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe},
-		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock}, Peers: links{p}, Placement: c, Machine: c.state, Observer: m, History: c.past,
+		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock}, Peers: links{p}, Placement: c, Shares: &c.shares, Machine: c.state, Observer: m, History: c.past,
 		Logger: n.cfg.Logger, MemoryLimit: limit,
 	})
 	if err != nil {

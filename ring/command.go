@@ -14,7 +14,7 @@ type Verb string
 const (
 	// Of a topic, by Name.
 	Ensure Verb = "ensure" // make it with the default policy, unless it is there
-	Put    Verb = "put"    // set the policy, making the topic if need be
+	Put    Verb = "put"    // set the policy, making the topic if need be; Ordered changes only when closed, and begins a new life
 	Pause  Verb = "pause"
 	Resume Verb = "resume"
 	Close  Verb = "close"  // refuse adds: it is about to be deleted

@@ -116,6 +116,15 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 	switch c.Verb {
 	case Put:
 		next.Policy, next.AutoCreated = *c.Policy, false
+		if c.Policy.Ordered != old.Policy.Ordered {
+			if !old.Closing {
+				return Reply{Topic: old, Err: shard.ErrNotEmpty}
+			}
+			// Its timers live elsewhere from here on: whoever still goes by where they were finds the topic closed.
+			t.lastID++
+			delete(t.byID, old.ID)
+			next.ID, next.Closing, next.ForceClose = t.lastID, false, false
+		}
 	case Pause:
 		next.Paused = true
 	case Resume:

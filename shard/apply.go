@@ -26,7 +26,7 @@ func (t *Table) Apply(data []byte, want func(item int, r *Result) bool, dst []Re
 		if it.fault != "" {
 			break
 		}
-		if want != nil && r.Handle != 0 && (it.kind == itemCommand || r.Code == OK) && want(n, &r) {
+		if want != nil && r.Handle != 0 && (it.kind == itemCommand && it.change.kind != CloseTopic || it.kind != itemCommand && r.Code == OK) && want(n, &r) {
 			r.Timer = t.Copy(r.Handle)
 		}
 		dst = append(dst, r)
@@ -101,7 +101,7 @@ func (t *Table) applyCommand(it *items) Result {
 	case Purge:
 		return t.purge(c)
 	case CloseTopic:
-		return t.closeTopic(c.topic, c.flags&commandForce != 0)
+		return t.closeTopic(c)
 	default:
 		t.openTopic(c.topic)
 		return Result{Code: OK}

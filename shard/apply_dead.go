@@ -1,9 +1,5 @@
 package shard
 
-import (
-	"carillon/wheel"
-)
-
 // redrive gives a dead letter new attempts: same number, tag and version, so the receiver sees the same webhook-id.
 // Its expiry no longer counts; the patch may change its callback.
 func (t *Table) redrive(c *change, p *Patch) Result {
@@ -51,22 +47,23 @@ func (t *Table) purge(c *change) Result {
 	return Result{Code: OK}
 }
 
-// closeTopic refuses further adds to a topic.
-func (t *Table) closeTopic(topic TopicID, force bool) Result {
-	var removed int
-	if row, ok := t.topics.rowOf[topic]; ok {
-		n := &t.topics.rows[row].counts
-		if !force && n[Scheduled]+n[Leased]+n[Dead] > 0 {
+// closeTopic refuses further adds to a topic. Without force it must have nothing pending or dead; the answer has the last fence that
+// was given here, and the command one that those to come are to be above. With force everything of it is dropped: see dropTopic.
+func (t *Table) closeTopic(c *change) Result {
+	out := Result{Code: OK}
+	row, ok := t.topics.rowOf[c.topic]
+	if force := c.flags&commandForce != 0; !force {
+		if n := t.Counts(c.topic); n.Scheduled+n.Leased+n.Dead > 0 {
 			return Result{Code: NotEmpty}
 		}
-		if force {
-			removed = int(n[Scheduled] + n[Leased])
-			t.dropTopic(row)
-		}
+		t.fence = max(t.fence, uint64(max(c.dueMs, 0)))
+		out.Fence = t.fence
+	} else if ok {
+		out.Removed, out.Handle = t.dropTopic(row, Handle(min(max(c.dueMs, 0), maxHandle)), int64(c.ifMatch))
 	}
-	t.openTopic(topic)
-	t.tombs = append(t.tombs, tombstone{topic, t.clockMs})
-	return Result{Code: OK, Removed: removed}
+	t.openTopic(c.topic)
+	t.tombs = append(t.tombs, tombstone{c.topic, t.clockMs})
+	return out
 }
 
 // openTopic undoes closeTopic.
@@ -79,13 +76,27 @@ func (t *Table) openTopic(topic TopicID) {
 	}
 }
 
-// dropTopic drops every timer of a topic in one walk over the slots. The row is gone when its last timer is.
-func (t *Table) dropTopic(row uint32) {
+// dropWork is how much more it takes to drop a timer than to look at its slot.
+const dropWork = 16
+
+// dropTopic drops a topic's timers in a walk over the slots after from. It ends when so much work is done, 0 being no bound, and says
+// where to go on; 0: the walk is over. The row is gone when its last timer is. It counts the pending ones among those dropped.
+func (t *Table) dropTopic(row uint32, from Handle, work int64) (removed int, next Handle) {
+	bounded := work > 0
 	left := t.topics.rows[row].timers
-	for h := wheel.Handle(1); h <= t.slab.high && left > 0; h++ {
+	for h := from + 1; h <= t.slab.high && left > 0; h++ {
+		if bounded && work <= 0 {
+			return removed, h - 1
+		}
+		work--
 		if s := t.slab.at(h); s.state() != 0 && s.topic == row {
+			if s.state() == Scheduled || s.state() == Leased {
+				removed++
+			}
 			t.drop(h)
 			left--
+			work -= dropWork
 		}
 	}
+	return removed, 0
 }

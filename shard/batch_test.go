@@ -71,6 +71,8 @@ func itemCases() map[string]func(b *Batch) {
 		"redrive":       command(Command{Kind: Redrive, Topic: 3, ID: id, DueMs: 77, Patch: &Patch{Spec: *fullSpec(), URL: true, Headers: true}}),
 		"purge":         command(Command{Kind: Purge, Topic: 3, ID: id}),
 		"closetopic":    command(Command{Kind: CloseTopic, Topic: 3, Force: true}),
+		"closepart":     command(Command{Kind: CloseTopic, Topic: 3, Force: true, IfMatch: 1 << 17, DueMs: 70_000}),
+		"closefence":    command(Command{Kind: CloseTopic, Topic: 3, DueMs: 1 << 40}),
 		"opentopic":     command(Command{Kind: OpenTopic, Topic: 3}),
 		"leases": func(b *Batch) {
 			b.Lease(15_000, 7, 9, 1)

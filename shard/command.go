@@ -25,6 +25,8 @@ type Command struct {
 
 	// IfMatch is the version that the timer must have; 0 = any. Redrive and Purge: of the dead letters of the id, the one of
 	// that version is meant; 0 = the last.
+	// With CloseTopic and Force it bounds the work: a slot that is looked at
+	// is 1, a timer that is dropped 16 more; 0 = all at once.
 	IfMatch uint32
 	// CreateOnly (Put) answers VersionMismatch when the id is in use (If-None-Match: *).
 	CreateOnly bool
@@ -45,7 +47,8 @@ type Command struct {
 	Spec *Spec
 	// Patch is given with Modify, and with Redrive (callback only).
 	Patch *Patch
-	// DueMs goes with Redrive and Fire: when the next attempt is due. 0 = at once.
+	// DueMs goes with Redrive and Fire: when the next attempt is due. 0 = at once. With CloseTopic it is a fence that those to come
+	// are above, or, with Force, the Handle in the answer of the command before: where to go on.
 	DueMs int64
 }
 
@@ -91,9 +94,9 @@ const (
 type Result struct {
 	Code    Code
 	Handle  Handle // the timer's slot: as the item named it, or where the command found or put it; 0 none
-	Fence   uint64 // of a lease that was granted: its number
+	Fence   uint64 // of a lease that was granted: its number; CloseTopic without Force: the last that was given in the shard
 	Timer   *Timer // as it stands after the command; nil where there is none, and when the command was brief
-	Removed int    // CloseTopic: pending timers that were dropped
+	Removed int    // CloseTopic: pending timers that were dropped; when there are more, Handle says where to go on
 	// Created: the timer's number, version and birth. With the command that is all there is to know of it.
 	Seq     uint64
 	Version uint32

@@ -23,6 +23,10 @@ type flight struct {
 	lane     *lane
 	permit   Permit
 	phase    phase
+	key      *serialKey    // the line that it is of; nil: its topic has none
+	firm     bool          // nobody may overtake it
+	limit    *limit        // at which it counts
+	called   bool          // the call was started
 	revoked  bool          // do not start: give the lease back when it is applied
 	dueMs    int64         // wall clock; the call starts no sooner
 	expireMs int64         // no later than this; 0 = no limit
@@ -59,7 +63,7 @@ type granted struct {
 
 func (g *granted) handle(w *worker) {
 	g.lane.queued = false
-	if !g.lead.active || g.lane.len() == 0 || g.lane.spare != nil {
+	if t := g.lane.queue.topic; !g.lead.active || g.lane.len() == 0 || g.lane.spare != nil || g.lane.old || t == nil || t.Paused {
 		g.permit.Cancel()
 		return
 	}

@@ -80,6 +80,7 @@ type proposal struct {
 // item is what one item of a batch was for.
 type item struct {
 	kind   itemKind
+	closes bool // it drops timers of a topic by force
 	op     *op
 	flight *flight
 }
@@ -195,6 +196,9 @@ func (g *group) nextWake() int64 {
 	}
 	if l.shut.len() > 0 {
 		at = min(at, g.w.nowMs+(l.shut.top().until-g.w.mono+time.Millisecond-1).Milliseconds())
+	}
+	if l.exact.len() > 0 {
+		at = min(at, l.exact.top().dueMs)
 	}
 	if l.later.len() > 0 {
 		at = min(at, l.later.top().dueMs-l.lookAhead.Milliseconds())
@@ -410,6 +414,13 @@ func (g *group) settle(it *item, r *Result) {
 		}
 	case takeoverItem:
 		g.tookOver()
+	}
+	switch {
+	case len(g.lead.claims)+len(g.lead.foreign) == 0:
+	case it.closes && r.Handle == 0:
+		g.lead.reviewDropped()
+	case !it.closes && r.Handle != 0:
+		g.lead.review(r.Handle)
 	}
 }
 

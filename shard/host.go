@@ -34,6 +34,7 @@ type Config struct {
 	Dispatcher Dispatcher
 	Peers      Peers     // default: nobody
 	Placement  Placement // default: rows never change
+	Shares     Shares    // default: everything is this node's
 	Machine    Machine   // of the meta group
 	Observer   Observer
 	History    History // default: none is kept
@@ -90,6 +91,7 @@ type Host struct {
 	failure    chan error   // capacity 1
 	memory     atomic.Int64
 	gone       goneOwners
+	limits     limits
 	aside      atomic.Bool
 }
 
@@ -117,6 +119,9 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Peers == nil {
 		cfg.Peers = nobody{}
 	}
+	if cfg.Shares == nil {
+		cfg.Shares = everything{}
+	}
 	if cfg.Placement == nil {
 		cfg.Placement = alone{}
 	}
@@ -127,6 +132,7 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("shard: node id %d is out of 1–2^40", cfg.Node)
 	}
 	h := &Host{cfg: cfg, origin: uint64(cfg.Owner), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
+	h.limits = limits{topics: map[TopicID]*limit{}, shares: cfg.Shares}
 	for range cfg.Workers {
 		h.workers = append(h.workers, &worker{host: h, box: newMailbox(cfg.MaxQueued)})
 	}

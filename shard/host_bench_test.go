@@ -98,7 +98,7 @@ func BenchmarkHostAdd(b *testing.B) {
 							}
 							id := NewID(ID(1+n%int64(shards)), uint64(n), 0)
 							cmd := Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41, Payload: payload, PayloadKind: JSONPayload}}
-							if _, err := h.Do(context.Background(), Place("bench", id, shards), &cmd, true); err != nil {
+							if _, err := h.Do(context.Background(), Place(&Topic{Name: "bench"}, id, shards), &cmd, true); err != nil {
 								b.Error(err)
 								return
 							}
@@ -146,7 +146,7 @@ func BenchmarkHostRecover(b *testing.B) {
 			ops := make([]Op, each)
 			for i := range ops {
 				id := fmt.Sprintf("timer-%024d", from+i)
-				ops[i] = Op{Shard: Place("bench", id, shards), Brief: true,
+				ops[i] = Op{Shard: Place(&Topic{Name: "bench"}, id, shards), Brief: true,
 					Command: &Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41, Payload: payload, PayloadKind: JSONPayload}}}
 			}
 			h.DoAll(context.Background(), ops)

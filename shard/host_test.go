@@ -62,7 +62,7 @@ func TestRunAndStop(t *testing.T) {
 		wait.Go(func() {
 			for i := 0; ; i++ {
 				id := fmt.Sprint("c", c, "-", i)
-				_, err := p.host.Do(ctx, Place("t", id, 3), &Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41}}, i%2 == 0)
+				_, err := p.host.Do(ctx, Place(&Topic{Name: "t"}, id, 3), &Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41}}, i%2 == 0)
 				if err != nil {
 					if !errors.Is(err, ErrStopped) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrNoLeader) {
 						t.Error(err)
@@ -90,7 +90,7 @@ func TestRunAndStop(t *testing.T) {
 	again := runHost(t, fs, "data", func(c *Config) { c.Meta, c.Owner = nil, NewOwner(7, 2) })
 	for _, list := range acked {
 		for _, id := range list {
-			if v, err := again.host.Timer(ctx, Place("t", id, 3), 1, id); err != nil || v == nil {
+			if v, err := again.host.Timer(ctx, Place(&Topic{Name: "t"}, id, 3), 1, id); err != nil || v == nil {
 				t.Fatalf("I1: %s is gone: %v", id, err)
 			}
 		}

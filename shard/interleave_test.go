@@ -49,6 +49,7 @@ type script struct {
 	pending []*pendingOf
 	sent    map[string]bool // number and attempt of calls that were made
 	crashes int
+	serial  bool // topics are serial, mostly, and ids have one of a few keys
 }
 
 type pendingOf struct {
@@ -56,8 +57,8 @@ type pendingOf struct {
 	of *known
 }
 
-func newScript(t *testing.T, seed uint64) *script {
-	s := &script{rand: rand.New(rand.NewPCG(seed, 99)), byID: map[string]*known{}, sent: map[string]bool{}}
+func newScript(t *testing.T, seed uint64, serial bool) *script {
+	s := &script{serial: serial, rand: rand.New(rand.NewPCG(seed, 99)), byID: map[string]*known{}, sent: map[string]bool{}}
 	shards := 1 + s.rand.IntN(2)
 	small := s.rand.IntN(2) == 0
 	s.stand = makeStand(t, wal.NewMemFS(), func(c *Config) {
@@ -80,6 +81,8 @@ func (s *script) setTopic(id TopicID, paused bool) {
 		p.Paused = paused
 		p.Policy.Callback.URL = fmt.Sprintf("http://receiver-%d/", s.rand.IntN(3))
 		p.Policy.MinBackoffMs, p.Policy.MaxBackoffMs, p.Policy.MaxAttempts = 50, 200, 3
+		p.Policy.Serial = s.serial && (id == 1 || s.rand.IntN(4) > 0) // the first always is
+		p.Policy.Ordered = s.serial && id == 2
 	})
 }
 
@@ -88,6 +91,7 @@ func (s *script) watch(c *rigCall) {
 	s.harvest()
 	k := s.byID[c.Job.ID]
 	payload := string(c.Job.Payload)
+	s.checkLine(c)
 	switch {
 	case k.prevented:
 		s.t.Fatalf("I5: %s starts after its cancel was answered prevented", k.id)
@@ -182,6 +186,9 @@ func (s *script) act() {
 	case n < 16 || k == nil:
 		k = &known{shard: ID(1 + s.rand.IntN(len(s.host.groups)-1)), topic: TopicID(1 + s.rand.IntN(3)),
 			id: fmt.Sprint("t", len(s.timers)), written: map[string]bool{}}
+		if s.serial {
+			k.id = fmt.Sprintf("{k%d}%s", s.rand.IntN(3), k.id)
+		}
 		s.timers = append(s.timers, k)
 		s.byID[k.id] = k
 		spec := s.spec(k)
@@ -363,12 +370,14 @@ func (s *script) finish() {
 }
 
 // TestI5Interleavings: random scripts of changes, calls, gates, clocks and crashes.
-func TestI5Interleavings(t *testing.T) {
+func TestI5Interleavings(t *testing.T) { runScripts(t, false) }
+
+func runScripts(t *testing.T, serial bool) {
 	count, steps := scripts(t, 20), 200
 	for seed := range uint64(count) {
 		ok := t.Run("", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newScript(t, seed)
+				s := newScript(t, seed, serial)
 				defer func() {
 					s.abort()
 					if t.Failed() {

@@ -40,6 +40,16 @@ type lead struct {
 	held    heap[*flight]
 	blocked []*flight // client changes wait for these
 
+	claims   map[Handle]claim // what timers mean to the lines of their keys
+	inOrder  map[TopicID]bool // topics whose blockers have been looked for
+	gateScan bool             // for timers that block their keys
+	gateFrom Handle
+	foreign  map[Handle]foreignLease
+	exact    heap[entry]   // of topics with a rate: leased no sooner than they are due
+	caughtUp bool          // all that is due has left the wheel in this turn
+	parked   []*topicQueue // they wait for one of these
+	movers   []*topicQueue // those with timers to be queued anew
+
 	outcomes []outcomeItem
 	expires  []entry // scheduled, past their expiry
 	forgets  []entry // dead, past their retention
@@ -97,6 +107,8 @@ func (l *lead) begin() {
 	l.outcomes, l.expires, l.forgets, l.skips, l.overlaps = nil, nil, nil, nil, nil
 	l.lookAhead = minLookAhead
 	l.since, l.scanning, l.orphansFrom = l.group.w.mono, true, 0
+	l.movers, l.exact, l.foreign = nil, heap[entry]{}, map[Handle]foreignLease{}
+	l.beginOrder()
 	for _, h := range l.inFlight() {
 		if f := l.flights[h]; f.phase == reporting {
 			l.ended(f, &f.attempt) // nobody else has to be told any more
@@ -114,7 +126,7 @@ func (l *lead) end() {
 	}
 	l.active = false
 	for _, id := range slices.Sorted(maps.Keys(l.topics)) {
-		for _, n := range l.topics[id].lanes {
+		for _, n := range slices.Concat(l.topics[id].lanes, l.topics[id].moving) {
 			for n.len() > 0 {
 				l.giveBack(n.pop())
 			}
@@ -124,9 +136,12 @@ func (l *lead) end() {
 			}
 		}
 	}
-	for l.later.len() > 0 {
-		l.giveBack(l.later.pop())
+	for _, h := range []*heap[entry]{&l.later, &l.exact} {
+		for h.len() > 0 {
+			l.giveBack(h.pop())
+		}
 	}
+	l.endLimits()
 	l.blocked = nil
 	for _, h := range l.inFlight() {
 		f := l.flights[h]
@@ -162,6 +177,9 @@ func (l *lead) run() {
 	l.rewatch()
 	l.scanOrphans()
 	l.takeDue()
+	l.scanBlockers()
+	l.move()
+	l.unpark()
 	l.reopen()
 	l.startDue()
 }
@@ -170,11 +188,15 @@ func (l *lead) run() {
 func (l *lead) takeDue() {
 	g := l.group
 	horizon := g.w.nowMs + l.lookAhead.Milliseconds()
-	if !g.table.Advance(horizon, wheelBudget) {
+	l.caughtUp = g.table.Advance(horizon, wheelBudget)
+	if !l.caughtUp {
 		g.w.touchNext(g)
 	}
 	for l.later.len() > 0 && l.later.top().dueMs <= horizon {
 		l.classify(l.later.pop(), horizon)
+	}
+	for l.exact.len() > 0 && l.exact.top().dueMs <= g.w.nowMs {
+		l.classify(l.exact.pop(), horizon)
 	}
 	for taken := 0; taken < popBudget; {
 		n := g.table.Pop(l.popped[:])
@@ -186,7 +208,16 @@ func (l *lead) takeDue() {
 			return
 		}
 	}
+	l.caughtUp = false
 	g.w.touchNext(g)
+}
+
+// unpark brings back the topics that waited for the whole of what is due, or for those who block their keys, to be known.
+func (l *lead) unpark() {
+	for _, q := range l.parked {
+		l.join(q)
+	}
+	l.parked = l.parked[:0]
 }
 
 // sort decides what a timer that left the wheel needs.
@@ -218,10 +249,12 @@ func (l *lead) sort(h Handle, horizon int64) {
 	}
 }
 
-// classify queues a scheduled timer in its lane. One with an expiry also stays in the wheel for that moment, in case its gates stay shut.
+// classify queues a scheduled timer in its lane, or in the line of its key. One with an expiry also stays in the wheel for that
+// moment, in case its gates stay shut.
 func (l *lead) classify(e entry, horizon int64) {
 	g := l.group
 	if e.dueMs > horizon {
+		e.priority = 0 // they come back in order of time
 		l.later.push(e)
 		return
 	}
@@ -232,16 +265,55 @@ func (l *lead) classify(e entry, horizon int64) {
 	if d.Rev != e.rev || d.State != Scheduled {
 		return
 	}
-	n := l.lane(d.Topic, d.Target)
-	if g.w.nowMs-e.dueMs > backlogAfterMs {
-		n.backlog.push(e)
-	} else {
-		n.fresh.push(e)
+	e.priority = d.Priority
+	q := l.queue(d.Topic)
+	if e.dueMs = d.NextMs + l.spread(q, &d, e.handle); e.dueMs > horizon {
+		at := e.dueMs
+		if d.ExpiresMs != 0 {
+			at = min(at, horizon+d.ExpiresMs+1-g.w.nowMs)
+		}
+		g.table.Watch(e.handle, at)
+		return
+	}
+	switch {
+	case q.topic != nil && q.topic.Policy.Rate.PerSecond > 0 && e.dueMs > g.w.nowMs:
+		e.priority = 0
+		l.exact.push(e)
+	case q.keys != nil:
+		l.enter(q, e)
+	default:
+		l.queueIn(l.lane(d.Topic, d.Target), e)
 	}
 	if d.ExpiresMs != 0 {
 		g.table.Watch(e.handle, horizon+d.ExpiresMs+1-g.w.nowMs)
 	}
+}
+
+// queueUp puts a timer into its lane.
+func (l *lead) queueUp(e entry) {
+	d := l.group.table.Due(e.handle)
+	l.queueIn(l.lane(d.Topic, d.Target), e)
+}
+
+func (l *lead) queueIn(n *lane, e entry) {
+	if l.group.w.nowMs-e.dueMs > backlogAfterMs {
+		n.backlog.push(e)
+	} else {
+		n.fresh.push(e)
+	}
 	l.join(n.queue)
+}
+
+// queue finds or makes the queue of a topic.
+func (l *lead) queue(id TopicID) *topicQueue {
+	q := l.topics[id]
+	if q == nil {
+		q = &topicQueue{id: id, topic: l.topic(id)}
+		l.topics[id] = q
+		l.setOrder(q)
+		l.setLimit(q)
+	}
+	return q
 }
 
 // lane finds or makes the queue of a topic's timers with the given callback override.
@@ -250,12 +322,7 @@ func (l *lead) lane(id TopicID, target Target) *lane {
 	if n := l.routes[key]; n != nil {
 		return n
 	}
-	q := l.topics[id]
-	if q == nil {
-		q = &topicQueue{id: id}
-		q.topic = l.topic(id)
-		l.topics[id] = q
-	}
+	q := l.queue(id)
 	var dest Destination // nil: no way to deliver as things stand
 	switch {
 	case id == canaryTopic:
@@ -307,50 +374,5 @@ func (l *lead) join(q *topicQueue) {
 func (l *lead) reopen() {
 	for l.shut.len() > 0 && l.shut.top().until <= l.group.w.mono {
 		l.join(l.shut.pop().lane.queue)
-	}
-}
-
-// refresh takes over changed topics: their timers are queued anew, as where they go may have changed.
-func (l *lead) refresh() {
-	if !l.active {
-		return
-	}
-	for _, id := range slices.Sorted(maps.Keys(l.topics)) {
-		q := l.topics[id]
-		topic := l.topic(id)
-		if topic == q.topic {
-			continue
-		}
-		resumed := q.topic != nil && q.topic.Paused && topic != nil && !topic.Paused
-		q.topic = topic
-		lanes := q.lanes
-		q.lanes = nil
-		for key := range l.routes {
-			if key.topic == id {
-				delete(l.routes, key)
-			}
-		}
-		for _, old := range lanes {
-			l.requeue(old, resumed)
-		}
-		if len(q.lanes) == 0 && topic == nil {
-			delete(l.topics, id)
-		}
-	}
-}
-
-func (l *lead) requeue(old *lane, resumed bool) {
-	if old.spare != nil {
-		old.spare.Cancel()
-		old.spare = nil
-	}
-	for _, h := range []*heap[entry]{&old.fresh, &old.backlog} {
-		for _, e := range h.items {
-			if resumed && l.missed(e) {
-				continue
-			}
-			l.classify(e, max(e.dueMs, l.group.w.nowMs+l.lookAhead.Milliseconds()))
-		}
-		h.items = nil
 	}
 }

@@ -14,17 +14,34 @@ func (l *lead) lease(b *Batch) {
 		if n == nil {
 			q.inRing = false
 			l.ring = l.ring[1:]
+			l.rest(q)
 			continue
 		}
 		e := n.head()
-		if !l.stands(e) {
+		if !l.stands(e) || q.keys != nil && !l.mayGo(q, e) {
 			n.pop()
 			n.rest()
 			budget--
+			l.review(e.handle)
+			continue
+		}
+		if q.resumedMs-e.dueMs > missedAfterMs && l.missed(e) {
+			n.pop()
+			n.rest()
+			budget--
+			g.w.touchNext(g)
+			continue
+		}
+		if q.place != nil && !l.admit(n) {
+			q.inRing = false
+			l.ring = l.ring[1:]
 			continue
 		}
 		permit := l.acquire(n)
 		if permit == nil {
+			if q.place != nil {
+				q.place.keep()
+			}
 			continue // the lane is shut now; another of the topic may be open
 		}
 		n.pop()
@@ -40,6 +57,10 @@ func (l *lead) lease(b *Batch) {
 // choose is the lane of a topic whose timer goes next; nil: none may go.
 func (l *lead) choose(q *topicQueue) *lane {
 	if q.topic == nil || q.topic.Paused {
+		return nil
+	}
+	if q.keys != nil && (!l.caughtUp || len(q.moving) > 0) || l.gateScan && (q.keys != nil || q.place != nil) {
+		l.parked = append(l.parked, q)
 		return nil
 	}
 	return q.next(l.group.w.mono)
@@ -101,8 +122,17 @@ func (l *lead) propose(b *Batch, n *lane, e entry, permit Permit) {
 	}
 	if old := l.flights[e.handle]; old != nil {
 		old.lane.flying-- // its call runs on, but its lease is over: the timer was dropped by force, or another led meanwhile
+		delete(l.flights, e.handle)
+		l.freed(old)
+		l.uncount(old)
+	}
+	if n.queue.place != nil {
+		f.limit = n.queue.place.limit
 	}
 	l.flights[e.handle] = f
+	if n.queue.keys != nil {
+		l.take(f)
+	}
 	n.flying++
 	if planted("called-before-the-lease") {
 		f.phase = started
@@ -215,7 +245,7 @@ func (l *lead) start(f *flight) {
 		l.revoke(f)
 		return
 	}
-	f.phase = started
+	f.phase, f.called = started, true
 	l.overlap(f)
 	job := g.table.Job(f.handle)
 	if job.Attempts == 1 && d.Topic != canaryTopic {
@@ -275,7 +305,9 @@ func (l *lead) settled(f *flight) {
 	if l.flights[f.handle] == f {
 		delete(l.flights, f.handle)
 		f.lane.flying--
+		l.freed(f)
 	}
+	l.uncount(f)
 }
 
 // prune takes out of a queue what has changed since it was queued, once that must be the larger part (I15).
@@ -299,6 +331,7 @@ func (l *lead) sweep() {
 		return
 	}
 	l.prune(&l.later, l.group.table.Totals().Scheduled)
+	l.prune(&l.exact, l.group.table.Totals().Scheduled)
 	for id, q := range l.topics {
 		for _, n := range q.lanes {
 			timers := l.group.table.Counts(id).Scheduled
@@ -306,6 +339,7 @@ func (l *lead) sweep() {
 			l.prune(&n.backlog, timers)
 			n.rest()
 		}
+		l.pruneLines(q, l.group.table.Counts(id).Scheduled)
 	}
 	for key, n := range l.routes {
 		if n.idle() {
@@ -314,7 +348,10 @@ func (l *lead) sweep() {
 	}
 	for id, q := range l.topics {
 		q.lanes = slices.DeleteFunc(q.lanes, (*lane).idle)
-		if len(q.lanes) == 0 && !q.inRing {
+		if len(q.lanes) == 0 && len(q.moving) == 0 && len(q.keys) == 0 && !q.inRing && !slices.Contains(l.parked, q) {
+			if q.place != nil {
+				q.place.leave(l.group.w.mono)
+			}
 			delete(l.topics, id)
 		}
 	}

@@ -36,12 +36,19 @@ func KeyOf(id string) (key string, hasKey bool) {
 }
 
 // Place is the shard of a timer in a cluster of p timer shards: 1 + xxh64(topic, 0, key or id) mod p, but an id
-// that the server made carries its shard (see NewID).
-func Place(topic, id string, p int) ID {
+// that the server made carries its shard (see NewID), and an ordered topic is all in one, as if its key were empty.
+func Place(t *Topic, id string, p int) ID {
+	if t.Policy.Ordered {
+		return placeKey(t.Name, "", p)
+	}
 	if n, ok := shardOfID(id); ok {
 		return ID(1 + (n-1)%uint32(p))
 	}
 	key, _ := KeyOf(id)
+	return placeKey(t.Name, key, p)
+}
+
+func placeKey(topic, key string, p int) ID {
 	var d xxhash.Digest
 	d.Reset()
 	_, _ = d.WriteString(topic)

@@ -10,7 +10,7 @@ import (
 func TestPlaceGolden(t *testing.T) {
 	f := func(topic, id string, p int, want ID) {
 		t.Helper()
-		if got := Place(topic, id, p); got != want {
+		if got := Place(&Topic{Name: topic}, id, p); got != want {
 			t.Errorf("Place(%q, %q, %d) = %d, want %d", topic, id, p, got, want)
 		}
 	}
@@ -23,7 +23,7 @@ func TestPlaceGolden(t *testing.T) {
 	f("orders", "s0000-00000000000000000000", 16, 3) // no shard 0: by hash
 	f("orders", "S000a-00000000000000000000", 16, 8) // not one of ours: by hash
 	for _, topic := range []string{"a", "orders"} {
-		if Place(topic, "{k}x", 64) != Place(topic, "{k}y", 64) || Place(topic, "{k}", 64) != Place(topic, "k", 64) {
+		if Place(&Topic{Name: topic}, "{k}x", 64) != Place(&Topic{Name: topic}, "{k}y", 64) || Place(&Topic{Name: topic}, "{k}", 64) != Place(&Topic{Name: topic}, "k", 64) {
 			t.Error("timers of one key live in different shards")
 		}
 	}
@@ -32,14 +32,14 @@ func TestPlaceGolden(t *testing.T) {
 func TestNewID(t *testing.T) {
 	for _, shard := range []ID{1, 2, 11, 256, 65535} {
 		id := NewID(shard, 0x0123456789abcdef, 0xfedcba9876543210)
-		if len(id) != idLen || Place("any", id, 65535) != shard {
-			t.Errorf("%s of shard %d is in %d", id, shard, Place("any", id, 65535))
+		if len(id) != idLen || Place(&Topic{Name: "any"}, id, 65535) != shard {
+			t.Errorf("%s of shard %d is in %d", id, shard, Place(&Topic{Name: "any"}, id, 65535))
 		}
 	}
 	if got, want := NewID(11, 0x0123456789abcdef, 0xfedcba9876543210), "s000b-ffjnq4uc5qggc85r1jq5"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got := KeyedID("order-77", 1, 2); Place("t", got, 64) != Place("t", "{order-77}", 64) || len(got) != len("{order-77}")+20 {
+	if got := KeyedID("order-77", 1, 2); Place(&Topic{Name: "t"}, got, 64) != Place(&Topic{Name: "t"}, "{order-77}", 64) || len(got) != len("{order-77}")+20 {
 		t.Error(got)
 	}
 	seen := map[string]bool{}

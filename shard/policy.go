@@ -18,6 +18,12 @@ type Policy struct {
 	MaxWaitMs int64 // of adds by MergeDebounce that say none; 0 = unbounded
 	ByContent bool  // an add without an id gets one made of topic, payload and URL
 
+	Serial      bool // one lease per key, in (due, arrival) order; priority is not used
+	Ordered     bool // … the whole topic being one key, in one shard
+	Concurrency int  // leases at once in the whole cluster; 0 = unlimited
+	Rate        Rate // deliveries in the whole cluster
+	SpreadMs    int64
+
 	Breaker                Breaker
 	OwnBreaker             bool // the topic set `breaker`: it has its own per destination
 	DestinationConcurrency int
@@ -34,6 +40,18 @@ type Breaker struct {
 	OpenMs   int64
 	Probes   int
 }
+
+// Rate bounds deliveries; the zero value bounds nothing.
+type Rate struct {
+	PerSecond float64
+	Burst     int
+}
+
+// InOrder reports that timers of one key go one at a time.
+func (p *Policy) InOrder() bool { return p.Serial || p.Ordered }
+
+// Limited reports that what is delivered at once, or in a second, is bounded in the whole cluster.
+func (p *Policy) Limited() bool { return p.Concurrency > 0 || p.Rate.PerSecond > 0 }
 
 // DefaultPolicy is the policy of a topic that says nothing.
 func DefaultPolicy() Policy {

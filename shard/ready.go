@@ -116,6 +116,7 @@ type lane struct {
 	flying       int           // its leases that have not ended
 	queued       bool          // waits in the dispatcher for a slot
 	blockedUntil time.Duration // monotonic; the breaker is open until then
+	old          bool          // the topic has changed: what it holds is queued anew
 }
 
 func (l *lane) len() int { return l.fresh.len() + l.backlog.len() }
@@ -162,6 +163,13 @@ type topicQueue struct {
 	topic  *Topic // as this node knows it; nil: not known here (yet)
 	lanes  []*lane
 	inRing bool
+	// resumedMs is when it was resumed last: occurrences that were missed until then are looked for; wall clock, 0 never.
+	resumedMs int64
+
+	place  *place                // at its limit; nil: it has none
+	keys   map[uint64]*serialKey // the lines of its keys; nil: the topic is not serial
+	inLine int                   // entries in them
+	moving []*lane               // lanes of before the topic changed, whose timers are queued anew bit by bit
 }
 
 // next is the open lane whose head comes first; nil when all wait.

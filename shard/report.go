@@ -18,6 +18,7 @@ const reportAtLeast = 3 * time.Second
 func (l *lead) report(f *flight, a Attempt) {
 	w := l.group.w
 	f.phase, f.attempt = reporting, a
+	l.uncount(f)
 	f.until = max(f.leaseEnd, w.mono) + reportGrace
 	f.askedAt = w.mono
 	l.tellLeader(f)

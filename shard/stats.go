@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -81,7 +82,8 @@ func (g *group) stats(s *Stats) {
 
 // overdue counts the timers of a topic that are due and wait for a gate, and how long the oldest has.
 func (q *topicQueue) overdue(nowMs int64) (n, oldestMs int64) {
-	for _, l := range q.lanes {
+	n = int64(q.inLine)
+	for _, l := range slices.Concat(q.lanes, q.moving) {
 		for _, h := range []*heap[entry]{&l.fresh, &l.backlog} {
 			if h.len() == 0 {
 				continue

@@ -46,6 +46,7 @@ type Due struct {
 	Priority  uint8
 	State     State // 0: no such timer
 	NextMs    int64 // Scheduled: the next attempt; Leased: the end of the lease
+	FirstMs   int64 // the due time
 	ExpiresMs int64 // Scheduled, Leased: an attempt that would start later is not made; 0 = never expires
 	RetainMs  int64 // Dead: the end of its retention
 	Attempts  int
@@ -62,7 +63,7 @@ func (t *Table) Due(h Handle) Due {
 	v := t.view(s.ref)
 	d := Due{
 		Seq: s.seq(), Rev: s.rev, Topic: t.topics.rows[s.topic].id, Target: t.targets.name(v.target),
-		Priority: s.priority(), State: s.state(), Attempts: s.attempts(),
+		Priority: s.priority(), State: s.state(), Attempts: s.attempts(), FirstMs: t.dueMs(s),
 	}
 	if s.run != 0 {
 		r := t.runs.at(s.run)
@@ -70,7 +71,7 @@ func (t *Table) Due(h Handle) Due {
 	}
 	switch d.State {
 	case Scheduled, Leased:
-		d.NextMs, d.ExpiresMs = s.when(), v.expiresMs(t.dueMs(s))
+		d.NextMs, d.ExpiresMs = s.when(), v.expiresMs(d.FirstMs)
 	case Dead:
 		d.RetainMs = s.when()
 	}

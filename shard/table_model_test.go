@@ -294,6 +294,9 @@ func (m *model) closeTopic(c *Command) Code {
 			return NotEmpty
 		}
 	}
+	if !c.Force {
+		m.fence = max(m.fence, uint64(max(c.DueMs, 0)))
+	}
 	m.closed[c.Topic] = m.clock
 	return OK
 }
@@ -497,6 +500,7 @@ type rig struct {
 	// deadByVersion lets redrives and purges name a version. The golden snapshot was drawn without.
 	deadByVersion bool
 	since         [][]byte // the entries since the snapshot began, while one is under way
+	fences        bool     // closed topics raise the fence; the golden snapshot was drawn without
 }
 
 const rigStart = 1_700_000_000_000
@@ -561,6 +565,9 @@ func (g *rig) randomCommand() *Command {
 	switch c.Kind {
 	case CloseTopic, OpenTopic:
 		c.ID = ""
+		if g.fences && c.Kind == CloseTopic && !c.Force {
+			c.DueMs = int64(g.model.fence) + int64(g.pick(5)) - 2
+		}
 	case Add, Put:
 		c.Spec, c.Content, c.Tag = g.spec(), uint64(1+g.pick(3)), uint32(g.pick(1<<30))
 		c.Absolute = g.pick(2) == 0
@@ -879,6 +886,7 @@ func TestTableAgainstModel(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			g := newRig(t, rand.New(rand.NewPCG(seed, 1)).IntN)
 			g.deadByVersion = seed%2 == 0
+			g.fences = true
 			g.drive(250)
 		})
 	}
@@ -888,6 +896,7 @@ func TestTableProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		g := newRig(rigTB{TB: t, r: r}, func(n int) int { return rapid.IntRange(0, n-1).Draw(r, "pick") })
 		g.deadByVersion = true
+		g.fences = true
 		g.drive(12)
 	})
 }

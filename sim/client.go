@@ -182,7 +182,7 @@ func (w *World) pick(c *client) *operation {
 	o := &operation{number: b.nextOp(), topic: shard.TopicID(topic + 1)}
 	if b.changed.id != "" && r.IntN(4) == 0 { // what was just changed is read elsewhere
 		o.id, o.topic, o.astray = b.changed.id, b.changed.topic, true
-		o.shard = shard.Place(w.topics[o.topic-1], o.id, w.swarm.shards)
+		o.shard = shard.Place(&shard.Topic{Name: w.topics[o.topic-1]}, o.id, w.swarm.shards)
 		return o
 	}
 	o.astray = r.IntN(5) == 0
@@ -197,7 +197,7 @@ func (w *World) pick(c *client) *operation {
 		known := b.recent[len(b.recent)-1-r.IntN(1+r.IntN(len(b.recent)))] // the latest most of all
 		o.id, o.topic = known.id, known.topic
 	}
-	o.shard = shard.Place(w.topics[o.topic-1], o.id, w.swarm.shards)
+	o.shard = shard.Place(&shard.Topic{Name: w.topics[o.topic-1]}, o.id, w.swarm.shards)
 	due := r.between(-time.Second, 15*time.Second)
 	if r.IntN(2) == 0 { // near enough that changes meet the call
 		due = r.between(-50*time.Millisecond, 600*time.Millisecond)

@@ -169,7 +169,7 @@ func (w *World) prove(healed time.Duration) {
 	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
 		name := ""
 		for i := 0; ; i++ {
-			if name = fmt.Sprintf("probe%d", i); shard.Place(w.topics[0], name, w.swarm.shards) == id {
+			if name = fmt.Sprintf("probe%d", i); shard.Place(&shard.Topic{Name: w.topics[0]}, name, w.swarm.shards) == id {
 				break
 			}
 		}

@@ -49,6 +49,7 @@ type principal struct {
 	sum    [sha256.Size]byte // of the token
 	scopes scope
 	topics []string // patterns
+	quota  *quota   // of adds; nil: none
 }
 
 // Auth holds the tokens of an auth file. Safe for use by any goroutine.
@@ -57,7 +58,7 @@ type Auth struct {
 	principals atomic.Pointer[[]principal]
 }
 
-// LoadAuth reads an auth file: a YAML list of {name, sha256, scopes, topics}.
+// LoadAuth reads an auth file: a YAML list of {name, sha256, scopes, topics}, and perhaps quota: {per_second, burst}.
 func LoadAuth(path string) (*Auth, error) {
 	a := &Auth{path: path}
 	return a, a.Reload()
@@ -73,6 +74,9 @@ func (a *Auth) Reload() error {
 	if err != nil {
 		return fmt.Errorf("auth: %s: %w", a.path, err)
 	}
+	if before := a.principals.Load(); before != nil {
+		keepQuotas(list, *before)
+	}
 	a.principals.Store(&list)
 	return nil
 }
@@ -86,6 +90,7 @@ func parseAuth(data []byte) ([]principal, error) {
 		SHA256 string   `yaml:"sha256"`
 		Scopes []string `yaml:"scopes"`
 		Topics []string `yaml:"topics"`
+		Quota  *quotaRule
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
@@ -119,6 +124,12 @@ func parseAuth(data []byte) ([]principal, error) {
 		}
 		if len(e.Topics) == 0 {
 			errs = append(errs, fmt.Errorf(`entry %d: has no topics ("*" is all)`, i+1))
+		}
+		if e.Quota != nil {
+			if fault := e.Quota.fault(); fault != "" {
+				errs = append(errs, fmt.Errorf("entry %d: %s", i+1, fault))
+			}
+			p.quota = &quota{rule: *e.Quota}
 		}
 		for _, t := range e.Topics {
 			if t == "" || !only(strings.ReplaceAll(t, "*", ""), topicRest) {

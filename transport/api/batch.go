@@ -146,6 +146,9 @@ func (rq *request) run(ops []operation, brief bool) {
 	from := 0
 	for i := range ops {
 		op := &ops[i]
+		if op.problem == nil {
+			op.problem = rq.charge(op.verb)
+		}
 		if op.problem != nil {
 			continue
 		}
@@ -205,7 +208,7 @@ func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 			continue
 		}
 		op.topic = t
-		send = append(send, Op{Shard: op.in.shard(rq), Command: &op.in.cmd, Brief: brief || op.verb == vCancel})
+		send = append(send, Op{Shard: op.in.shard(rq, t), Command: &op.in.cmd, Brief: brief || op.verb == vCancel})
 		sent = append(sent, op)
 	}
 	if len(send) == 0 {

@@ -97,7 +97,7 @@ func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 	in.cmd = shard.Command{Kind: verbs[v].kind, ID: in.id, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly}
 	switch v {
 	case vAdd:
-		in.nameIt(rq.s, nowMs)
+		in.nameIt(rq.s, rq.topic, nowMs)
 		in.cmd.Absolute = in.given&timeFields != 0 && !in.when.delay
 		fallthrough
 	case vPut:
@@ -114,15 +114,19 @@ func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 	return nil
 }
 
-// nameIt gives an add without an id one: with its key, or in the shard of the moment.
-func (in *input) nameIt(s *Server, nowMs int64) {
+// nameIt gives an add without an id one: with its key, or in the shard of the moment, or in that of the topic if it is all in one.
+func (in *input) nameIt(s *Server, topic string, nowMs int64) {
 	if in.id == "" {
 		in.unnamed = true
 		hi, lo := s.cfg.Rand(), s.cfg.Rand()
 		if in.key != "" {
 			in.id = shard.KeyedID(in.key, hi, lo)
 		} else {
-			in.id = shard.NewID(s.shardAt(nowMs), hi, lo)
+			at := s.shardAt(nowMs)
+			if t, ok := s.cfg.Engine.Topic(topic); ok && t.Policy.Ordered {
+				at = shard.Place(t, "", s.cfg.Engine.Shards())
+			}
+			in.id = shard.NewID(at, hi, lo)
 		}
 	}
 	in.cmd.ID = in.id
@@ -194,7 +198,7 @@ func (rq *request) change(in *input, v verb, brief bool) (res shard.Result, t *s
 			if res, p = rq.changeKeeping(in, t, v, brief); p != nil {
 				return false, p
 			}
-		} else if res, err = rq.s.cfg.Engine.Do(rq.s.base, in.shard(rq), &in.cmd, brief); err != nil {
+		} else if res, err = rq.s.cfg.Engine.Do(rq.s.base, in.shard(rq, t), &in.cmd, brief); err != nil {
 			return false, engineFault(err)
 		}
 		return res.Code == shard.TopicClosed, nil
@@ -207,7 +211,7 @@ func (rq *request) change(in *input, v verb, brief bool) (res shard.Result, t *s
 func (rq *request) changeKeeping(in *input, t *shard.Topic, v verb, brief bool) (res shard.Result, p *problem) {
 	headers := in.spec.Callback.Headers
 	for range redactTries {
-		cur, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq), t.ID, in.id)
+		cur, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq, t), t.ID, in.id)
 		if err != nil {
 			return res, engineFault(err)
 		}
@@ -232,7 +236,7 @@ func (rq *request) changeKeeping(in *input, t *shard.Topic, v verb, brief bool) 
 		} else {
 			cmd.Spec = &spec
 		}
-		if res, err = rq.s.cfg.Engine.Do(rq.s.base, in.shard(rq), &cmd, brief); err != nil {
+		if res, err = rq.s.cfg.Engine.Do(rq.s.base, in.shard(rq, t), &cmd, brief); err != nil {
 			return res, engineFault(err)
 		}
 		if res.Code != shard.VersionMismatch || in.cmd.IfMatch != 0 {
@@ -242,9 +246,9 @@ func (rq *request) changeKeeping(in *input, t *shard.Topic, v verb, brief bool) 
 	return res, fail(503, "overloaded", "the timer keeps changing; nothing was changed")
 }
 
-// shard is where the input's timer lives.
-func (in *input) shard(rq *request) shard.ID {
-	return shard.Place(rq.topic, in.id, rq.s.cfg.Engine.Shards())
+// shard is where the input's timer lives, as the topic stands.
+func (in *input) shard(rq *request, t *shard.Topic) shard.ID {
+	return shard.Place(t, in.id, rq.s.cfg.Engine.Shards())
 }
 
 // refusal is the problem that a result's code stands for, nil when the command did what was asked.

@@ -223,7 +223,7 @@ func (rq *request) changeNamed(topic *shard.Topic, cmd *shard.Command, ids []str
 	for i, id := range ids {
 		cmds[i] = *cmd
 		cmds[i].ID = id
-		ops[i] = Op{Shard: shard.Place(topic.Name, id, rq.s.cfg.Engine.Shards()), Command: &cmds[i], Brief: true}
+		ops[i] = Op{Shard: shard.Place(topic, id, rq.s.cfg.Engine.Shards()), Command: &cmds[i], Brief: true}
 	}
 	if len(ops) > 0 {
 		rq.s.cfg.Engine.DoAll(rq.s.base, ops)

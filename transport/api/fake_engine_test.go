@@ -85,7 +85,7 @@ func (e *fakeEngine) decide(id shard.ID, cmd *shard.Command, brief bool) shard.R
 		e.closedFor = max(0, e.closedFor-1)
 		return shard.Result{Code: shard.TopicClosed}
 	}
-	if want := shard.Place(name, cmd.ID, e.shards); want != id {
+	if want := shard.Place(e.topics[name], cmd.ID, e.shards); want != id {
 		panic("command for " + cmd.ID + " went to another shard")
 	}
 	before := e.timers[timerKey{cmd.Topic, cmd.ID}]
@@ -300,7 +300,7 @@ func (e *fakeEngine) List(_ context.Context, id shard.ID, q *shard.Query) ([]*sh
 	}
 	var out []*shard.Timer
 	for k, t := range e.timers {
-		if k.topic == q.Topic && shard.Place(e.nameOf(k.topic), k.id, e.shards) == id && selects(q, &t.Timer) {
+		if k.topic == q.Topic && shard.Place(e.topics[e.nameOf(k.topic)], k.id, e.shards) == id && selects(q, &t.Timer) {
 			c := t.Timer
 			if q.WithoutPayload {
 				c.Payload = nil
@@ -325,7 +325,7 @@ func (e *fakeEngine) Walk(_ context.Context, id shard.ID, q *shard.Query, at sha
 	}
 	bySeq := map[uint64]*fakeTimer{}
 	for k, t := range e.timers {
-		if k.topic == q.Topic && shard.Place(e.nameOf(k.topic), k.id, e.shards) == id && selects(q, &t.Timer) {
+		if k.topic == q.Topic && shard.Place(e.topics[e.nameOf(k.topic)], k.id, e.shards) == id && selects(q, &t.Timer) {
 			bySeq[t.Seq] = t
 		}
 	}

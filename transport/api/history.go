@@ -68,7 +68,7 @@ func (rq *request) listHistory() *problem {
 func (rq *request) confine(q *shard.HistoryQuery, topic *shard.Topic) (none bool) {
 	q.FromMs = max(q.FromMs, rq.s.nowMs()-topic.Policy.HistoryMs)
 	if q.ID != "" {
-		q.Shards = []shard.ID{shard.Place(topic.Name, q.ID, rq.s.cfg.Engine.Shards())}
+		q.Shards = []shard.ID{shard.Place(topic, q.ID, rq.s.cfg.Engine.Shards())}
 	}
 	return topic.Policy.HistoryMs == 0 || q.ToMs != 0 && q.ToMs <= q.FromMs
 }

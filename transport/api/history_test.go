@@ -14,7 +14,7 @@ const historyPath = "/v1/topics/orders/history"
 func (h *harness) ended(id string, index uint64, endMs int64, state shard.State) *shard.HistoryEntry {
 	topic, _ := h.engine.Topic("orders")
 	e := &shard.HistoryEntry{
-		Key: shard.HistoryKey{EndMs: endMs, Index: index, Shard: shard.Place("orders", id, h.engine.shards)},
+		Key: shard.HistoryKey{EndMs: endMs, Index: index, Shard: shard.Place(&shard.Topic{Name: "orders"}, id, h.engine.shards)},
 		Timer: &shard.Timer{Topic: topic.ID, ID: id, Seq: index, Tag: 7, Version: 2, State: state, CreatedMs: endMs - 5000, UpdatedMs: endMs - 5000,
 			EndedMs: endMs, LatenessMs: -1, Attempts: 2, LastStatus: 200,
 			Spec: shard.Spec{DueMs: endMs - 4000, Payload: []byte(`{"n":  1}`), PayloadKind: shard.JSONPayload}},

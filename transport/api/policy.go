@@ -21,6 +21,10 @@ const (
 	maxDestinationConc = 65_536
 	maxRetentionMs     = 3653 * msPerDay
 	maxSecrets         = 3
+	minPerSecond       = 0.001
+	maxPerSecond       = 1e6
+	maxBurst           = 1_000_000
+	maxSpreadMs        = 7 * msPerDay
 	fingerprintPrefix  = "sha256:"
 )
 
@@ -84,6 +88,16 @@ func (r *reader) policyField(p *shard.Policy, name string, stored *shard.Policy)
 		p.ByContent = r.choice(name, dedups) == "content"
 	case "secrets":
 		p.Secrets = r.secrets(stored)
+	case "serial":
+		p.Serial = r.boolean(name)
+	case "ordered":
+		p.Ordered = r.boolean(name)
+	case "concurrency":
+		p.Concurrency = int(r.ranged(name, 0, math.MaxInt32))
+	case "rate":
+		p.Rate = r.rate()
+	case "spread":
+		p.SpreadMs = r.rangedSpan(name, 0, maxSpreadMs)
 	default:
 		r.laterPolicyField(name)
 	}
@@ -97,39 +111,42 @@ func (r *reader) laterPolicyField(name string) {
 		isDefault = r.choice(name, []string{"push", "pull"}) == "push"
 	case "ack":
 		isDefault = r.choice(name, []string{"response", "report"}) == "response"
-	case "serial", "ordered":
-		isDefault = !r.boolean(name)
-	case "concurrency":
-		isDefault = r.ranged(name, 0, math.MaxInt32) == 0
 	case "lease":
 		isDefault = r.span(name) == 30_000
-	case "spread":
-		isDefault = r.span(name) == 0
-	case "rate":
-		r.rate()
 	}
 	if r.err == nil && !isDefault {
 		r.fail(later(name + " other than the default"))
 	}
 }
 
-func (r *reader) rate() {
+// rate reads {"per_second", "burst"}. Without a burst it is what one second brings.
+func (r *reader) rate() (rate shard.Rate) {
 	var given field
 	n := r.open('{', "rate")
 	for ; r.more(n, '}'); n++ {
 		switch name := r.key(); string(name) {
 		case "per_second":
 			if r.first(&given, 1, "rate.", name) {
-				r.float("rate.per_second")
+				rate.PerSecond = r.float("rate.per_second")
 			}
 		case "burst":
 			if r.first(&given, 2, "rate.", name) {
-				r.integer("rate.burst")
+				rate.Burst = int(r.ranged("rate.burst", 1, maxBurst))
 			}
 		default:
 			r.fail(unknown(name, []string{"per_second", "burst"}))
 		}
 	}
+	switch {
+	case r.err != nil:
+	case given&1 == 0:
+		r.fail(bad(badRequest, "rate.per_second: is required"))
+	case !(rate.PerSecond >= minPerSecond && rate.PerSecond <= maxPerSecond):
+		r.fail(r.refuse("rate.per_second: must be 0.001 to 1000000"))
+	case rate.Burst == 0:
+		rate.Burst = max(1, int(math.Ceil(rate.PerSecond)))
+	}
+	return rate
 }
 
 func (r *reader) policyCallback(p *shard.Policy, stored *shard.Policy) {
@@ -308,9 +325,16 @@ func appendPolicy(b []byte, p *shard.Policy) []byte {
 		dedup = "content"
 	}
 	o.str("dedup", dedup)
-	o.boolean("serial", false)
-	o.boolean("ordered", false)
-	o.integer("concurrency", 0)
+	o.boolean("serial", p.Serial)
+	o.boolean("ordered", p.Ordered)
+	o.integer("concurrency", int64(p.Concurrency))
+	if p.Rate.PerSecond > 0 {
+		o.name("rate")
+		rate := object{b: o.b}
+		rate.float("per_second", p.Rate.PerSecond)
+		rate.integer("burst", int64(p.Rate.Burst))
+		o.b = rate.end()
+	}
 	o.name("breaker")
 	br := object{b: o.b}
 	br.integer("failures", int64(p.Breaker.Failures))
@@ -319,7 +343,7 @@ func appendPolicy(b []byte, p *shard.Policy) []byte {
 	br.integer("probes", int64(p.Breaker.Probes))
 	o.b = br.end()
 	o.integer("destination_concurrency", int64(p.DestinationConcurrency))
-	o.span("spread", 0)
+	o.span("spread", p.SpreadMs)
 	o.span("history", p.HistoryMs)
 	o.span("dead_retention", p.DeadRetentionMs)
 	o.name("secrets")

@@ -15,7 +15,9 @@ type problem struct {
 	detail  string
 	outcome string // of a cancel that came too late
 	allow   string // of a 405
-	cause   error  // what the engine said that we do not know: for the log, never shown
+	// retryAfter is in seconds; 0: one.
+	retryAfter int
+	cause      error // what the engine said that we do not know: for the log, never shown
 }
 
 func (p *problem) Error() string { return p.code + ": " + p.detail }
@@ -99,7 +101,7 @@ func writeProblem(ctx *fasthttp.RequestCtx, p *problem) {
 	ctx.SetStatusCode(p.status)
 	ctx.SetContentType("application/problem+json")
 	if p.status == 503 || p.status == 429 {
-		ctx.Response.Header.Set("Retry-After", "1")
+		ctx.Response.Header.Set("Retry-After", strconv.Itoa(max(1, p.retryAfter)))
 	}
 	if p.allow != "" {
 		ctx.Response.Header.Set("Allow", p.allow)

@@ -34,6 +34,9 @@ func (rq *request) fireTimer() *problem  { return rq.changeTimer(vFire) }
 // changeTimer does a change that answers with the timer.
 func (rq *request) changeTimer(v verb) *problem {
 	in, p := rq.readInput(v)
+	if p == nil {
+		p = rq.charge(v)
+	}
 	if p != nil {
 		return p
 	}
@@ -86,7 +89,7 @@ func (rq *request) readTimer() *problem {
 	if p != nil {
 		return p
 	}
-	id := shard.Place(rq.topic, rq.id, rq.s.cfg.Engine.Shards())
+	id := shard.Place(t, rq.id, rq.s.cfg.Engine.Shards())
 	timer, err := rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, rq.id)
 	if err != nil {
 		return engineFault(err)

@@ -69,7 +69,7 @@ func TestIdsAreMade(t *testing.T) {
 	for range 200 {
 		r := h.do("POST", timers, `{"delay":"1h",`+cb+`}`).want(201)
 		id := strings.Trim(pick(r.json(), "id"), `"`)
-		seen[shard.Place("orders", id, h.engine.shards)]++
+		seen[shard.Place(&shard.Topic{Name: "orders"}, id, h.engine.shards)]++
 		h.do("GET", timers+"/"+id, "").want(200)
 	}
 	if len(seen) != 1 { // the clock stands still: see TestShardOfTheMoment

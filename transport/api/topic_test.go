@@ -46,6 +46,8 @@ func TestPolicyRoundTrip(t *testing.T) {
 		`{}`,
 		`{"callback":{"url":"http://a.example/x?y","method":"PATCH","headers":{"X":"é\"\\","X-Token":"t0k"},"timeout":"15m"},"retry":{"max_attempts":1,"min_backoff":"1ms","max_backoff":"720h","multiplier":1,"jitter":1}}`,
 		`{"stop_on":[],"breaker":{"failures":1},"destination_concurrency":1,"history":"0s","dead_retention":"1h0m0.5s","secrets":["` + secret(24) + `","` + secret(64) + `"]}`,
+		`{"serial":true,"ordered":false,"concurrency":3,"rate":{"per_second":0.5,"burst":7},"spread":"1m30s"}`,
+		`{"rate":{"per_second":1e6},"concurrency":2147483647}`,
 		`{"delivery":"push","ack":"response","lease":"30s","merge":"reject","dedup":"id","serial":false,"ordered":false,"concurrency":0,"spread":"0s","stop_on":[410,410,500]}`,
 	} {
 		first := h.do("PUT", orders, policy).want(200)
@@ -79,8 +81,9 @@ func TestPolicyRefuses(t *testing.T) {
 		// Not in this version: checked, then refused.
 		`{"delivery":"pull"}`: "422 bad_policy", `{"delivery":"x"}`: "400 bad_request", `{"delivery":1}`: "400 bad_request", `{"ack":"report"}`: "422 bad_policy", `{"ack":true}`: "400 bad_request",
 		`{"lease":"31s"}`: "422 bad_policy", `{"lease":30}`: "400 bad_request", `{"merge":"x"}`: "400 bad_request", `{"max_wait":"0s"}`: "422 bad_policy", `{"max_wait":1}`: "400 bad_request",
-		`{"dedup":"x"}`: "400 bad_request", `{"serial":true}`: "422 bad_policy", `{"serial":"true"}`: "400 bad_request", `{"ordered":true}`: "422 bad_policy", `{"concurrency":1}`: "422 bad_policy", `{"concurrency":-1}`: "422 bad_policy",
-		`{"concurrency":1.5}`: "400 bad_request", `{"rate":{"per_second":100,"burst":100}}`: "422 bad_policy", `{"rate":100}`: "400 bad_request", `{"rate":{"foo":1}}`: "400 unknown_field", `{"spread":"1s"}`: "422 bad_policy", `{"spread":"-1s"}`: "400 bad_request",
+		`{"dedup":"x"}`: "400 bad_request", `{"serial":"true"}`: "400 bad_request", `{"ordered":1}`: "400 bad_request", `{"concurrency":-1}`: "422 bad_policy",
+		`{"concurrency":1.5}`: "400 bad_request", `{"rate":{}}`: "400 bad_request", `{"rate":{"burst":1}}`: "400 bad_request", `{"rate":{"per_second":0}}`: "422 bad_policy", `{"rate":{"per_second":-1}}`: "422 bad_policy", `{"rate":{"per_second":1e9}}`: "422 bad_policy", `{"rate":{"per_second":"1"}}`: "400 bad_request",
+		`{"rate":{"per_second":1,"burst":0}}`: "422 bad_policy", `{"rate":{"per_second":1,"burst":1.5}}`: "400 bad_request", `{"rate":{"per_second":1,"per_second":1}}`: "400 bad_json", `{"concurrency":2147483648}`: "422 bad_policy", `{"rate":100}`: "400 bad_request", `{"rate":{"foo":1}}`: "400 unknown_field", `{"spread":"169h"}`: "422 bad_policy", `{"spread":"-1s"}`: "400 bad_request",
 		// Out of range.
 		`{"retry":{"max_attempts":0}}`: "422 bad_policy", `{"retry":{"max_attempts":1001}}`: "422 bad_policy", `{"retry":{"multiplier":11}}`: "422 bad_policy", `{"retry":{"jitter":2}}`: "422 bad_policy", `{"retry":{"min_backoff":"2h"}}`: "422 bad_policy",
 		`{"retry":{"max_backoff":"721h"}}`: "422 bad_policy", `{"retry":{"max_backoff":"x"}}`: "400 bad_request", `{"stop_on":[200]}`: "422 bad_policy", `{"stop_on":[600]}`: "422 bad_policy", `{"stop_on":["410"]}`: "400 bad_request", `{"stop_on":410}`: "400 bad_request",

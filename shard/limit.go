@@ -1,0 +1,268 @@
+package shard
+
+import (
+	"sync"
+	"time"
+)
+
+// Shares says how much of what a topic may do in the whole cluster this node may do now. Its methods are called on workers, often.
+//
+// Invariant: at any time the sum over all nodes is at most the whole, but for the moment in which leaderships move.
+type Shares interface {
+	// Share is the part of a rate, 0 to 1.
+	Share(t *Topic) float64
+	// AtOnce is how many of so many leases at once may be this node's.
+	AtOnce(t *Topic, limit int) int
+	// Burst is how many of so many deliveries in one instant may be this node's.
+	Burst(t *Topic, burst int) int
+}
+
+// everything is the Shares of a host that is alone.
+type everything struct{}
+
+func (everything) Share(*Topic) float64       { return 1 }
+func (everything) AtOnce(_ *Topic, n int) int { return n }
+func (everything) Burst(_ *Topic, n int) int  { return n }
+
+// limitPoll is when a queue that was refused asks again, though nothing has been given back that it was told of.
+const (
+	limitPoll = 100 * time.Millisecond
+	ratePoll  = time.Second // … for a delivery that the rate does not bring sooner
+)
+
+// limits are those of this node's topics: what the leads of all workers share. There is one for each topic that has a queue or a lease.
+type limits struct {
+	mu     sync.Mutex
+	topics map[TopicID]*limit
+	shares Shares
+}
+
+// limit is what one topic may do on this node, over all its shards here: leases at once, and deliveries a second.
+type limit struct {
+	owner *limits
+	id    TopicID
+
+	mu     sync.Mutex
+	users  int      // places
+	leases int      // that have not ended, or are lent
+	line   []*place // who waits, in order; no place twice
+	topic  *Topic   // as it was last asked for
+	bucket bucket
+}
+
+// bucket holds what may be delivered at once; it fills by time. It belongs to its limit.
+type bucket struct {
+	begun  bool
+	tokens float64
+	at     time.Duration // monotonic
+}
+
+// place is a queue's standing at its topic's limit.
+type place struct {
+	limit  *limit
+	tell   func() // a lease was lent; called from any goroutine, must not block
+	inLine bool
+	lent   bool // it may lease one timer
+}
+
+// join gives a queue its place.
+func (l *limits) join(id TopicID, tell func()) *place {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.topics[id]
+	if b == nil {
+		b = &limit{owner: l, id: id}
+		l.topics[id] = b
+	}
+	b.mu.Lock()
+	b.users++
+	b.mu.Unlock()
+	return &place{limit: b, tell: tell}
+}
+
+// leave ends a place.
+func (p *place) leave(now time.Duration) {
+	p.giveBack(now)
+	b := p.limit
+	b.owner.mu.Lock()
+	defer b.owner.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.users--
+	b.forget()
+}
+
+// forget drops a limit that nobody uses. Both locks are held.
+func (b *limit) forget() {
+	if b.users == 0 && b.leases == 0 && b.owner.topics[b.id] == b {
+		delete(b.owner.topics, b.id)
+	}
+}
+
+// take asks for leave to lease one timer; without it, the place is in line, and wait says when to ask again at the latest.
+func (p *place) take(t *Topic, now time.Duration) (ok bool, wait time.Duration) {
+	b := p.limit
+	b.mu.Lock()
+	b.topic = t
+	if p.lent {
+		p.lent = false
+		b.mu.Unlock()
+		return true, 0
+	}
+	if !p.inLine {
+		p.inLine = true
+		b.line = append(b.line, p)
+	}
+	told, wait := b.serve(now, p)
+	ok = p.lent
+	p.lent = false
+	b.mu.Unlock()
+	tellAll(told)
+	return ok, wait
+}
+
+// keep takes back what was taken and not used yet: the place's next try has it.
+func (p *place) keep() {
+	p.limit.mu.Lock()
+	defer p.limit.mu.Unlock()
+	p.lent = true
+}
+
+// giveBack leaves the line, and returns what was lent: the queue has nothing to lease now.
+func (p *place) giveBack(now time.Duration) {
+	b := p.limit
+	b.mu.Lock()
+	if !p.lent && !p.inLine {
+		b.mu.Unlock()
+		return
+	}
+	if p.inLine {
+		p.inLine = false
+		for i, o := range b.line {
+			if o == p {
+				b.line = append(b.line[:i:i], b.line[i+1:]...)
+				break
+			}
+		}
+	}
+	if p.lent {
+		p.lent = false
+		b.leases--
+		b.bucket.tokens++
+	}
+	told, _ := b.serve(now, nil)
+	b.mu.Unlock()
+	tellAll(told)
+}
+
+// lend counts a lease that this node's leads did not ask for: it was taken before the limit was there, or by a former leader.
+func (b *limit) lend() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leases++
+}
+
+// end counts a lease that has ended. Of one whose call was never started the delivery does not count either.
+func (b *limit) end(now time.Duration, delivered bool) {
+	b.mu.Lock()
+	b.leases--
+	if !delivered {
+		b.bucket.tokens++
+	}
+	told, _ := b.serve(now, nil)
+	idle := b.users == 0 && b.leases == 0
+	b.mu.Unlock()
+	tellAll(told)
+	if idle {
+		b.owner.mu.Lock()
+		b.mu.Lock()
+		b.forget()
+		b.mu.Unlock()
+		b.owner.mu.Unlock()
+	}
+}
+
+func tellAll(list []*place) {
+	for _, p := range list {
+		p.tell()
+	}
+}
+
+// serve lends to those in line as far as there is room. asker need not be told.
+func (b *limit) serve(now time.Duration, asker *place) (told []*place, wait time.Duration) {
+	for len(b.line) > 0 {
+		ok, wait := b.room(now)
+		if !ok {
+			return told, wait
+		}
+		p := b.line[0]
+		b.line[0] = nil
+		if b.line = b.line[1:]; len(b.line) == 0 {
+			b.line = nil
+		}
+		p.inLine, p.lent = false, true
+		b.leases++
+		if b.topic.Policy.Rate.PerSecond > 0 {
+			b.bucket.tokens--
+		}
+		if p != asker {
+			told = append(told, p)
+		}
+	}
+	return told, 0
+}
+
+// room says whether one more lease is within the limits, and if not when to look again.
+func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
+	p, shares := &b.topic.Policy, b.owner.shares
+	if p.Concurrency > 0 && b.leases >= shares.AtOnce(b.topic, p.Concurrency) {
+		return false, limitPoll
+	}
+	if p.Rate.PerSecond <= 0 {
+		return true, 0
+	}
+	burst := shares.Burst(b.topic, p.Rate.Burst)
+	perSecond := p.Rate.PerSecond * shares.Share(b.topic)
+	if wait := b.bucket.fill(now, perSecond, float64(max(burst, 1))); wait > 0 || burst <= 0 {
+		if wait == 0 {
+			wait = limitPoll
+		}
+		return false, min(max(wait, time.Millisecond), ratePoll)
+	}
+	return true, 0
+}
+
+// fill adds what time has brought and says how long it takes until there is one to take.
+func (b *bucket) fill(now time.Duration, perSecond, most float64) (wait time.Duration) {
+	if !b.begun {
+		b.begun, b.tokens, b.at = true, most, now
+	}
+	b.tokens = min(most, b.tokens+max(0, (now-b.at).Seconds())*perSecond)
+	b.at = max(b.at, now)
+	const slack = 1e-9 // of adding up fractions
+	if b.tokens >= 1-slack {
+		return 0
+	}
+	if perSecond <= 0 {
+		return limitPoll
+	}
+	return time.Duration(min((1-b.tokens)/perSecond*1e9, float64(time.Hour))) + 1
+}
+
+// Holds lists the topics with a limit that have leases on this node; false: there are more than most.
+func (h *Host) Holds(most int) (list []TopicID, all bool) {
+	h.limits.mu.Lock()
+	defer h.limits.mu.Unlock()
+	for id, b := range h.limits.topics {
+		b.mu.Lock()
+		leases := b.leases
+		b.mu.Unlock()
+		if leases > 0 {
+			if len(list) == most {
+				return nil, false
+			}
+			list = append(list, id)
+		}
+	}
+	return list, true
+}

@@ -1,0 +1,289 @@
+package shard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// limitStand has several shards on two workers; topic 1 is as change says.
+func limitStand(t *testing.T, change func(*Topic)) *stand {
+	r := newStand(t, func(c *Config) { c.Shards, c.Workers = 4, 2 })
+	r.topic(1, change)
+	r.topicsChanged()
+	return r
+}
+
+// addTo4 adds timers to all four shards, so long from now.
+func (r *stand) addTo4(n int, delay time.Duration) {
+	r.t.Helper()
+	for i := range n {
+		p, err := r.submit(ID(1+i%4), Command{Kind: Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &Spec{DueMs: r.clock.wallMs + delay.Milliseconds()}})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.settle()
+		if !p.answered() || p.op.err != nil {
+			r.t.Fatal(p.op.err)
+		}
+	}
+}
+
+// wantFree checks that nothing is counted any more (I15).
+func (r *stand) wantFree() {
+	r.t.Helper()
+	r.pass(30 * time.Second)
+	for id, b := range r.host.limits.topics {
+		r.t.Errorf("topic %d: %d leases are counted, %d in line, %d users", id, b.leases, len(b.line), b.users)
+	}
+}
+
+func TestConcurrency(t *testing.T) {
+	r := limitStand(t, func(p *Topic) { p.Policy.Concurrency = 3 })
+	r.topic(2, nil)
+	r.addTo4(20, 50*time.Millisecond)
+	r.pass(100 * time.Millisecond)
+	perShard := map[ID]int{}
+	for done := 0; done < 20; {
+		running := r.calls.running
+		if want := min(3, 20-done); len(running) != want {
+			t.Fatalf("%d calls run after %d, want %d", len(running), done, want)
+		}
+		perShard[running[0].Shard]++
+		status := 200
+		if done == 5 {
+			status = 410 // however it ends
+		}
+		running[0].answer(status)
+		r.settle()
+		done++
+	}
+	for id, n := range perShard {
+		if n != 5 {
+			t.Errorf("shard %d: %d", id, n)
+		}
+	}
+	r.audit()
+	r.wantFree()
+}
+
+// TestConcurrencyIsFair: shards take turns.
+func TestConcurrencyIsFair(t *testing.T) {
+	r := limitStand(t, func(p *Topic) { p.Policy.Concurrency = 1 })
+	r.addTo4(16, 0)
+	var order []ID
+	for len(r.calls.running) > 0 {
+		order = append(order, r.calls.running[0].Shard)
+		r.calls.running[0].answer(200)
+		r.settle()
+	}
+	last := map[ID]int{}
+	for i, id := range order {
+		if before, ok := last[id]; ok && i-before > 4 {
+			t.Fatalf("shard %d waited %d turns: %v", id, i-before, order)
+		}
+		last[id] = i
+	}
+	if len(order) != 16 {
+		t.Errorf("%d calls", len(order))
+	}
+}
+
+// TestConcurrencyGivesBack: what cannot be used goes to who can: a receiver that is down, a topic that is paused, a timer that is gone.
+func TestConcurrencyGivesBack(t *testing.T) {
+	r := limitStand(t, func(p *Topic) { p.Policy.Concurrency = 1 })
+	r.calls.dest("http://down/").retryIn = time.Hour
+	r.add("down", 0, url("http://down/"))
+	r.add("up", 0)
+	r.add("next", 0)
+	first := r.one()
+	if first.Job.ID != "up" {
+		t.Fatal(first.Job.ID)
+	}
+	r.do(Command{Kind: Cancel, ID: "next"})
+	first.answer(200)
+	r.settle()
+	r.wantCalls("")
+	r.add("last", 0)
+	last := r.one()
+	r.topic(1, func(p *Topic) { p.Policy.Concurrency, p.Paused = 1, true })
+	r.topicsChanged()
+	r.add("paused", 0)
+	last.answer(200)
+	r.settle()
+	r.wantCalls("")
+	r.topic(1, nil) // no limit any more
+	r.topicsChanged()
+	r.wantCalls("paused")
+	r.audit()
+}
+
+// TestConcurrencyCountsFormerLeases: what was leased before the limit came, or by a process that is gone, until it ends.
+func TestConcurrencyCountsFormerLeases(t *testing.T) {
+	r := limitStand(t, nil)
+	r.addTo4(6, 0)
+	calls := r.calls.take()
+	r.topic(1, func(p *Topic) { p.Policy.Concurrency = 2 })
+	r.topicsChanged()
+	r.add("late", 0)
+	for i, c := range calls {
+		r.wantCalls("")
+		c.answer(200)
+		r.settle()
+		if i == 4 {
+			break
+		}
+	}
+	r.wantCalls("late")
+	r.restart()
+	r.pass(time.Second)
+	if n := len(r.calls.running); n != 2 {
+		t.Errorf("%d calls run after the restart", n)
+	}
+	r.calls.auto = 200
+	for len(r.calls.running) > 0 {
+		r.calls.running[0].answer(200)
+		r.settle()
+	}
+	r.audit()
+	r.wantFree()
+}
+
+func TestRate(t *testing.T) {
+	r := limitStand(t, func(p *Topic) { p.Policy.Rate = Rate{PerSecond: 10, Burst: 2} })
+	r.calls.auto = 200
+	var at []time.Duration
+	r.calls.onStart = func(c *rigCall) { at = append(at, c.mono) }
+	begin := r.clock.mono
+	r.addTo4(40, 300*time.Millisecond)
+	r.pass(5 * time.Second)
+	if len(at) != 40 {
+		t.Fatalf("%d of 40 calls were made", len(at))
+	}
+	for i := range at {
+		for j := i; j < len(at); j++ {
+			if n, most := j-i+1, 2+10*(at[j]-at[i]).Seconds(); float64(n) > most+1e-6 {
+				t.Fatalf("%d calls within %v", n, at[j]-at[i])
+			}
+		}
+	}
+	if took := at[39] - begin; took > 300*time.Millisecond+3900*time.Millisecond {
+		t.Errorf("took %v: less than the rate", took)
+	}
+	r.audit()
+	r.wantFree()
+}
+
+// TestRateGivesBack: a lease whose call was never started takes nothing of the rate.
+func TestRateGivesBack(t *testing.T) {
+	r := limitStand(t, func(p *Topic) { p.Policy.Rate = Rate{PerSecond: 0.01, Burst: 1} })
+	r.add("a", 0)
+	r.one().answer(200)
+	r.settle()
+	r.add("b", 0)
+	r.pass(99 * time.Second)
+	r.wantCalls("")
+	r.pass(2 * time.Second)
+	r.wantCalls("b")
+}
+
+// TestShares: a node takes no more than its part, and looks again when that changes.
+func TestShares(t *testing.T) {
+	part := &partial{atOnce: 0, burst: 0, share: 0.5}
+	r := newStand(t, func(c *Config) { c.Shares = part })
+	r.topic(1, func(p *Topic) { p.Policy.Concurrency, p.Policy.Rate = 8, Rate{PerSecond: 20, Burst: 4} })
+	r.topicsChanged()
+	for i := range 6 {
+		r.add(fmt.Sprint(i), 0)
+	}
+	r.pass(time.Second)
+	r.wantCalls("")
+	part.atOnce, part.burst = 4, 1
+	r.pass(time.Second)
+	if n := len(r.calls.take()); n != 4 {
+		t.Errorf("%d calls", n)
+	}
+	part.atOnce = 5
+	r.pass(time.Second)
+	r.wantCalls("4")
+	part.atOnce = 1
+	r.calls.running[0].answer(200)
+	r.pass(time.Second)
+	r.wantCalls("")
+	if got, ok := r.host.Holds(9); !ok || fmt.Sprint(got) != "[1]" {
+		t.Errorf("holds %v, %v", got, ok)
+	}
+	if _, ok := r.host.Holds(0); ok {
+		t.Error("more than none are held")
+	}
+}
+
+type partial struct {
+	atOnce, burst int
+	share         float64
+}
+
+func (p *partial) Share(*Topic) float64       { return p.share }
+func (p *partial) AtOnce(_ *Topic, n int) int { return min(n, p.atOnce) }
+func (p *partial) Burst(_ *Topic, n int) int  { return min(n, p.burst) }
+
+func TestSpread(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(1, func(p *Topic) { p.Policy.SpreadMs = 1000 })
+	r.topicsChanged()
+	r.calls.auto = 200
+	starts := map[string]int64{}
+	r.calls.onStart = func(c *rigCall) { starts[c.Job.ID] = c.wallMs - c.Job.DueMs }
+	for i := range 200 {
+		r.add(fmt.Sprint(i), time.Second)
+	}
+	r.add("expires", time.Second, func(s *Spec) { s.HasExpiry = true })
+	r.pass(3 * time.Second)
+	if len(starts) < 200 {
+		t.Fatalf("%d calls", len(starts))
+	}
+	slots := [10]int{}
+	for id, after := range starts {
+		if after < 0 || after >= 1000 {
+			t.Fatalf("%s starts %d ms after its due time", id, after)
+		}
+		slots[after/100]++
+	}
+	for i, n := range slots {
+		if n < 5 || n > 50 {
+			t.Errorf("%d of 200 start in tenth %d", n, i)
+		}
+	}
+	r.wantState("expires", "dead expired 0")
+	before := starts["7"]
+	r.add("7", time.Second) // the same id, the same place
+	r.pass(3 * time.Second)
+	if starts["7"] != before {
+		t.Errorf("the id starts %d ms after its due time, then %d", before, starts["7"])
+	}
+	r.topic(1, func(p *Topic) { p.Policy.SpreadMs, p.Policy.Serial = 1000, true })
+	r.topicsChanged()
+	r.calls.take()
+	for i := range 20 {
+		r.add(fmt.Sprintf("{k}%d", i), time.Second)
+	}
+	r.pass(3 * time.Second)
+	for i, c := range r.calls.take() {
+		if c.Job.ID != fmt.Sprintf("{k}%d", i) {
+			t.Fatalf("call %d is of %s", i, c.Job.ID)
+		}
+	}
+}
+
+func BenchmarkLimit(b *testing.B) {
+	l := limits{topics: map[TopicID]*limit{}, shares: everything{}}
+	p := l.join(1, func() {})
+	topic := &Topic{Policy: Policy{Concurrency: 10, Rate: Rate{PerSecond: 1e9, Burst: 1000}}}
+	now := time.Duration(0)
+	for b.Loop() {
+		now += time.Microsecond
+		if ok, _ := p.take(topic, now); ok {
+			p.limit.end(now, true)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package shard
+
+// A lead's side of its topics' limits. Concurrency counts a lease from its proposal to its end; a rate counts it when it is proposed,
+// which in such a topic is not before the timer is due, so that no burst gathers ahead of its time.
+
+// foreignLease is one that a former leader took and that has not ended, of a topic with a limit.
+type foreignLease struct {
+	seq   uint64
+	limit *limit
+}
+
+// setLimit begins or ends counting for a topic, as its policy says.
+func (l *lead) setLimit(q *topicQueue) {
+	want := q.topic != nil && q.topic.Policy.Limited()
+	switch {
+	case want == (q.place != nil):
+	case want:
+		q.place = l.group.w.host.limits.join(q.id, func() { l.group.w.box.post(&lent{lead: l, queue: q}) })
+		for _, f := range l.flights {
+			if f.lane.queue == q && f.limit == nil && f.phase != reporting {
+				f.limit = q.place.limit
+				f.limit.lend()
+			}
+		}
+	default:
+		q.place.leave(l.group.w.mono)
+		q.place = nil
+	}
+}
+
+// lent tells a lead that a topic of its may lease one more.
+type lent struct {
+	lead  *lead
+	queue *topicQueue
+}
+
+func (e *lent) handle(w *worker) {
+	q := e.queue
+	if !e.lead.active || e.lead.topics[q.id] != q || q.place == nil {
+		return // what was lent went back when the place was given up
+	}
+	e.lead.join(q)
+	w.touch(e.lead.group)
+}
+
+// admit asks for leave to lease the head of a lane. Without it the topic waits to be told, or to ask again.
+func (l *lead) admit(n *lane) bool {
+	ok, wait := n.queue.place.take(n.queue.topic, l.group.w.mono)
+	if !ok {
+		l.shut.push(laneKey{l.group.w.mono + wait, n})
+	}
+	return ok
+}
+
+// rest gives back what a topic was lent and cannot use now.
+func (l *lead) rest(q *topicQueue) {
+	if q.place != nil {
+		q.place.giveBack(l.group.w.mono)
+	}
+}
+
+// uncount ends what a flight counts towards its topic's limit.
+func (l *lead) uncount(f *flight) {
+	if f.limit != nil {
+		f.limit.end(l.group.w.mono, f.called)
+		f.limit = nil
+	}
+}
+
+// countForeign counts a lease that the walk has found, unless it is counted already.
+func (l *lead) countForeign(q *topicQueue, h Handle, d *Due) {
+	if _, counted := l.foreign[h]; counted || q.place == nil || d.State != Leased {
+		return
+	}
+	if f := l.flights[h]; f != nil && f.limit != nil && f.seq == d.Seq {
+		return
+	}
+	l.foreign[h] = foreignLease{d.Seq, q.place.limit}
+	q.place.limit.lend()
+}
+
+// uncountForeign looks again at a lease that an entry may have ended.
+func (l *lead) uncountForeign(h Handle) {
+	c, ok := l.foreign[h]
+	if !ok {
+		return
+	}
+	if d := l.group.table.Due(h); d.Seq != c.seq || d.State != Leased {
+		delete(l.foreign, h)
+		c.limit.end(l.group.w.mono, true)
+	}
+}
+
+// endLimits is for the end of a reign: who leads next counts anew.
+func (l *lead) endLimits() {
+	for _, q := range l.topics {
+		if q.place != nil {
+			q.place.leave(l.group.w.mono)
+			q.place = nil
+		}
+	}
+	for _, c := range l.foreign {
+		c.limit.end(l.group.w.mono, true)
+	}
+	l.foreign = nil
+}

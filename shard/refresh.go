@@ -1,0 +1,106 @@
+package shard
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// refresh takes over changed topics: where the policy is another, their timers are queued anew, as where they go may have changed.
+func (l *lead) refresh() {
+	if !l.active {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(l.topics)) {
+		q, topic := l.topics[id], l.topic(id)
+		if topic == q.topic {
+			continue
+		}
+		if q.topic != nil && q.topic.Paused && topic != nil && !topic.Paused {
+			q.resumedMs = l.group.w.nowMs
+		}
+		same := topic != nil && q.topic != nil && reflect.DeepEqual(&topic.Policy, &q.topic.Policy)
+		q.topic = topic
+		if same {
+			l.heed(q)
+			continue
+		}
+		l.setOrder(q)
+		l.setLimit(q)
+		l.reroute(q)
+	}
+	for id := range l.inOrder {
+		if t := l.topic(id); t == nil || !t.Policy.InOrder() {
+			delete(l.inOrder, id)
+		}
+	}
+}
+
+// heed takes over that a topic was paused or resumed. A slot that it has and cannot use now goes to others.
+func (l *lead) heed(q *topicQueue) {
+	if !q.topic.Paused {
+		l.join(q)
+		return
+	}
+	for _, n := range q.lanes {
+		if n.spare != nil {
+			n.spare.Cancel()
+			n.spare = nil
+		}
+	}
+}
+
+// reroute begins to queue a topic's timers anew.
+func (l *lead) reroute(q *topicQueue) {
+	for key := range l.routes {
+		if key.topic == q.id {
+			delete(l.routes, key)
+		}
+	}
+	if len(q.moving) == 0 {
+		l.movers = append(l.movers, q)
+	}
+	for _, old := range q.lanes {
+		if old.spare != nil {
+			old.spare.Cancel()
+			old.spare = nil
+		}
+		old.old = true
+		q.moving = append(q.moving, old)
+	}
+	q.lanes = nil
+	l.group.w.touch(l.group)
+}
+
+// move queues timers of changed topics anew, as many as one turn may.
+func (l *lead) move() {
+	for budget := popBudget; len(l.movers) > 0 && budget > 0; {
+		q := l.movers[0]
+		if len(q.moving) == 0 {
+			l.movers = l.movers[1:]
+			continue
+		}
+		budget -= l.moveSome(q, budget)
+	}
+	if len(l.movers) > 0 {
+		l.group.w.touchNext(l.group)
+	}
+}
+
+// moveSome empties the last of a topic's old lanes, as far as the budget goes, and says how much of it was used.
+func (l *lead) moveSome(q *topicQueue, budget int) (used int) {
+	old := q.moving[len(q.moving)-1]
+	for _, h := range []*heap[entry]{&old.fresh, &old.backlog} {
+		for ; used < budget && len(h.items) > 0; used++ {
+			last := len(h.items) - 1
+			e := h.items[last]
+			h.items = h.items[:last]
+			l.classify(e, max(e.dueMs, l.group.w.nowMs+l.lookAhead.Milliseconds()))
+		}
+	}
+	if old.len() == 0 {
+		old.fresh, old.backlog = heap[entry]{}, heap[entry]{}
+		q.moving = q.moving[:len(q.moving)-1]
+	}
+	return used + 1
+}

@@ -1,0 +1,412 @@
+package shard
+
+import (
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// In a topic that is serial the timers of one key go one at a time, in order of due time, then arrival; in an ordered one all timers
+// are of one key. The leader keeps a line for each key that has something due, leased, or in backoff, and lets only the first of each
+// line into its lane.
+//
+// Invariant (I21): a lease is proposed only for the first of a line whose key has no lease; and only in a turn in which everything
+// that is due has left the wheel, so that nobody earlier is missing from the line.
+
+// serialKey is the line of one key.
+type serialKey struct {
+	queue  *topicQueue
+	hash   uint64
+	due    heap[entry] // who is due and not first; some may have changed since
+	first  entry       // who goes next; handle 0: nobody
+	firm   bool        // first has been attempted: the key is blocked until it is over. Else an earlier one takes its place
+	ready  bool        // first may go now, and stands in its lane if the key has no lease
+	leased int         // leases that have not ended. Only what began before the topic was serial, or under another leader, makes it two
+	flight *flight     // this leader's lease
+}
+
+// claim says what a timer means to the line of its key: it is first, or leased.
+type claim struct {
+	key    *serialKey
+	seq    uint64
+	leased bool // by somebody else than key.flight
+}
+
+func (k *serialKey) empty() bool {
+	return k.leased == 0 && k.first.handle == 0 && k.due.len() == 0
+}
+
+// key is the line that a timer belongs to.
+func (l *lead) key(q *topicQueue, h Handle) *serialKey {
+	hash := uint64(0)
+	if !q.topic.Policy.Ordered {
+		hash = l.group.table.KeyHash(h)
+	}
+	k := q.keys[hash]
+	if k == nil {
+		k = &serialKey{queue: q, hash: hash}
+		q.keys[hash] = k
+	}
+	return k
+}
+
+// enter puts a timer that is due into the line of its key.
+func (l *lead) enter(q *topicQueue, e entry) {
+	e.priority = 0
+	k := l.key(q, e.handle)
+	if k.first.handle == e.handle && k.first.seq == e.seq {
+		if k.firm || k.first.rev == e.rev { // its next attempt has come, or its lane was made anew
+			k.first, k.ready = e, true
+			l.offer(k)
+			return
+		}
+		l.vacate(k)
+	}
+	k.due.push(e)
+	q.inLine++
+	l.elect(k)
+}
+
+// offer puts the first into its lane, if the key has no lease.
+func (l *lead) offer(k *serialKey) {
+	if k.first.handle != 0 && k.ready && k.leased == 0 {
+		l.queueUp(k.first)
+	}
+}
+
+// elect finds who is first among those that are due.
+func (l *lead) elect(k *serialKey) {
+	for k.due.len() > 0 && !l.current(k.due.top()) {
+		k.pop()
+	}
+	switch {
+	case k.leased > 0:
+		l.overtake(k)
+		return
+	case k.firm:
+		return
+	case k.first.handle != 0 && !l.current(k.first):
+		l.vacate(k)
+	}
+	switch {
+	case k.due.len() == 0:
+	case k.first.handle == 0:
+		l.nominate(k)
+	case k.due.top().before(k.first):
+		l.demote(k)
+		l.nominate(k)
+	}
+	if k.empty() {
+		delete(k.queue.keys, k.hash)
+	}
+}
+
+func (k *serialKey) pop() entry {
+	k.queue.inLine--
+	return k.due.pop()
+}
+
+// current reports that a timer is as it was when it was queued.
+func (l *lead) current(e entry) bool {
+	s := l.group.table.live(e.handle, e.seq)
+	return s != nil && s.rev == e.rev && s.state() == Scheduled
+}
+
+// nominate makes the earliest that is due the first.
+func (l *lead) nominate(k *serialKey) {
+	k.first, k.ready = k.pop(), true
+	l.claims[k.first.handle] = claim{key: k, seq: k.first.seq}
+	l.offer(k)
+}
+
+// vacate leaves the line without a first.
+func (l *lead) vacate(k *serialKey) {
+	delete(l.claims, k.first.handle)
+	k.first, k.firm, k.ready = entry{}, false, false
+}
+
+// demote puts the first back among the others. One whose time has not come is in the wheel.
+func (l *lead) demote(k *serialKey) {
+	if k.ready {
+		k.due.push(k.first)
+		k.queue.inLine++
+	}
+	l.vacate(k)
+}
+
+// overtake gives a lease back that was taken ahead of its time, when somebody earlier has come meanwhile.
+func (l *lead) overtake(k *serialKey) {
+	f := k.flight
+	if f == nil || f.firm || f.revoked || !f.unstarted() || k.due.len() == 0 ||
+		!k.due.top().before(entry{dueMs: f.dueMs, seq: f.seq}) {
+		return
+	}
+	if f.phase == held {
+		l.revoke(f)
+	} else {
+		f.revoked = true
+	}
+}
+
+// mayGo reports that a timer which stands in a lane is the first of its line, and that its key has no lease.
+func (l *lead) mayGo(q *topicQueue, e entry) bool {
+	c := l.claims[e.handle]
+	k := c.key
+	return k != nil && k.queue == q && k.leased == 0 && k.ready &&
+		k.first.handle == e.handle && k.first.seq == e.seq && k.first.rev == e.rev
+}
+
+// take gives the key to its first, whose lease is being proposed.
+func (l *lead) take(f *flight) {
+	k := l.claims[f.handle].key
+	f.key, f.firm = k, k.firm
+	l.vacate(k)
+	k.leased++
+	k.flight = f
+}
+
+// freed gives the key back when a lease has ended, or was not granted. Its timer blocks on if it will be tried again.
+func (l *lead) freed(f *flight) {
+	k := f.key
+	if f.key = nil; k == nil || !l.active || k.queue.keys == nil {
+		return
+	}
+	k.leased--
+	if k.flight == f {
+		k.flight = nil
+	}
+	l.block(k, f.handle)
+	l.moveUp(k)
+}
+
+// moveUp lets whoever is next into its lane.
+func (l *lead) moveUp(k *serialKey) {
+	first := k.first
+	if l.elect(k); k.first == first {
+		l.offer(k)
+	}
+	if k.first.handle != 0 && k.ready && k.leased == 0 {
+		l.group.w.touchNext(l.group)
+	}
+}
+
+// block makes a timer block its key if it does: somebody calls it, or it has been attempted and waits for its next attempt.
+// Of several that wait, which can only be from before the topic was serial, the earliest does.
+func (l *lead) block(k *serialKey, h Handle) {
+	t := l.group.table
+	d := t.Due(h)
+	switch {
+	case d.State == Leased:
+		l.claims[h] = claim{key: k, seq: d.Seq, leased: true}
+		k.leased++
+		return
+	case !d.inBackoff(l.group.w.nowMs):
+		return
+	case k.first.handle == h:
+		k.firm = true
+		return
+	case k.firm:
+		if first := t.Due(k.first.handle); !d.earlier(&first) {
+			return
+		}
+	}
+	if k.first.handle != 0 {
+		l.demote(k)
+	}
+	k.first, k.firm = entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev}, true
+	l.claims[h] = claim{key: k, seq: d.Seq}
+	t.Restore(h, d.Seq) // it may have left the wheel before this was known
+}
+
+// inBackoff reports that a timer has been attempted and is not over. One that a client has moved to a later time since is not in
+// backoff: it has given its place up until then.
+func (d *Due) inBackoff(nowMs int64) bool {
+	return d.State == Scheduled && d.Attempts > 0 && (d.NextMs > d.FirstMs || d.NextMs <= nowMs)
+}
+
+func (d *Due) earlier(o *Due) bool {
+	if d.FirstMs != o.FirstMs {
+		return d.FirstMs < o.FirstMs
+	}
+	return d.Seq < o.Seq
+}
+
+// review looks again at a timer that an entry may have changed.
+func (l *lead) review(h Handle) {
+	l.uncountForeign(h)
+	c, ok := l.claims[h]
+	if !ok {
+		return
+	}
+	k := c.key
+	switch {
+	case c.leased:
+		if d := l.group.table.Due(h); d.Seq == c.seq && d.State == Leased {
+			return
+		}
+		delete(l.claims, h)
+		k.leased--
+	case l.current(k.first):
+		return
+	default:
+		l.vacate(k)
+	}
+	l.block(k, h)
+	l.moveUp(k)
+}
+
+// reviewDropped looks again at all whose timers are gone: their topic was dropped by force.
+func (l *lead) reviewDropped() {
+	var gone []Handle
+	for h, c := range l.claims {
+		if !l.group.table.Live(h, c.seq) {
+			gone = append(gone, h)
+		}
+	}
+	for h, c := range l.foreign {
+		if !l.group.table.Live(h, c.seq) {
+			gone = append(gone, h)
+		}
+	}
+	slices.Sort(gone) // what is done for each must not depend on chance
+	for _, h := range gone {
+		l.review(h)
+	}
+}
+
+// scanBlockers walks the table in slices for timers that block their keys, and for leases of former leaders that count at a limit.
+// Until it is done nothing of such topics is leased.
+func (l *lead) scanBlockers() {
+	if !l.gateScan {
+		return
+	}
+	next, done := l.group.table.ScanAttempted(l.gateFrom, orphanBudget, func(h Handle) {
+		d := l.group.table.Due(h)
+		q := l.queue(d.Topic)
+		l.countForeign(q, h, &d)
+		if q.keys == nil {
+			return
+		}
+		if f := l.flights[h]; f != nil && f.key != nil && f.seq == d.Seq {
+			return
+		}
+		if c, ok := l.claims[h]; ok && (c.seq != d.Seq || c.leased || c.key.firm) {
+			l.review(h)
+			return
+		}
+		k := l.key(q, h)
+		l.block(k, h)
+		l.moveUp(k)
+	})
+	l.gateFrom, l.gateScan = next, !done
+	if !done {
+		l.group.w.touchNext(l.group)
+	}
+}
+
+// findBlockers begins the walk.
+func (l *lead) findBlockers() { l.gateScan, l.gateFrom = true, 0 }
+
+// beginOrder is for the begin of a reign: what former leaders left in backoff or leased must be found.
+func (l *lead) beginOrder() {
+	l.claims, l.inOrder, l.gateScan, l.parked = map[Handle]claim{}, map[TopicID]bool{}, false, nil
+	for _, f := range l.flights {
+		f.key = nil // the walk finds its lease
+	}
+	for _, id := range l.group.table.TopicIDs() {
+		t := l.topic(id)
+		if t == nil || !t.Policy.InOrder() && t.Policy.Concurrency == 0 {
+			continue
+		}
+		l.findBlockers()
+		if t.Policy.InOrder() {
+			l.inOrder[id] = true
+		}
+	}
+}
+
+// setOrder begins or ends keeping lines for a topic, as its policy says.
+func (l *lead) setOrder(q *topicQueue) {
+	want := q.topic != nil && q.topic.Policy.InOrder()
+	switch {
+	case want == (q.keys != nil):
+	case want:
+		q.keys = map[uint64]*serialKey{}
+		if l.inOrder[q.id] {
+			return
+		}
+		l.inOrder[q.id] = true
+		if c := l.group.table.Counts(q.id); c.Scheduled+c.Leased == 0 {
+			return
+		}
+		l.findBlockers()
+		for _, h := range l.inFlight() { // the walk may meet one before its lease is applied
+			if f := l.flights[h]; f.lane.queue == q {
+				f.key = l.key(q, h)
+				f.key.leased++
+				f.key.flight = f
+			}
+		}
+	default:
+		delete(l.inOrder, q.id)
+		for h, c := range l.claims {
+			if c.key.queue == q {
+				delete(l.claims, h)
+			}
+		}
+		q.keys, q.inLine = nil, 0
+		l.rewatching, l.rewatchFrom = true, 0 // who stood in the lines comes by the wheel
+	}
+}
+
+// pruneLines takes out of the lines what has changed since, once that must be the larger part (I15).
+func (l *lead) pruneLines(q *topicQueue, timers int64) {
+	if int64(q.inLine) <= 2*timers+512 {
+		return
+	}
+	for _, k := range q.keys {
+		before := k.due.len()
+		k.due.filter(l.current)
+		q.inLine -= before - k.due.len()
+	}
+}
+
+// KeyHash is a hash of the key of a timer; 0 if the slot is free.
+func (t *Table) KeyHash(h Handle) uint64 {
+	s := t.get(h)
+	if s == nil {
+		return 0
+	}
+	id := t.view(s.ref).id
+	if len(id) > 0 && id[0] == '{' {
+		for i, c := range id {
+			if c == '}' {
+				id = id[1:i]
+				break
+			}
+		}
+	}
+	return xxhash.Sum64(id)
+}
+
+// IDHash is a hash of the id of a timer; 0 if the slot is free.
+func (t *Table) IDHash(h Handle) uint64 {
+	s := t.get(h)
+	if s == nil {
+		return 0
+	}
+	return xxhash.Sum64(t.view(s.ref).id)
+}
+
+// ScanAttempted calls fn for timers that are leased, or scheduled with attempts made, looking at no more than budget slots after
+// from (0 at first), and says where to go on. fn must not change the table.
+func (t *Table) ScanAttempted(from Handle, budget int, fn func(h Handle)) (next Handle, done bool) {
+	for ; budget > 0 && from < t.slab.high; budget-- {
+		from++
+		s := t.slab.at(from)
+		if state := s.state(); state == Leased || state == Scheduled && s.attempts() > 0 {
+			fn(from)
+		}
+	}
+	return from, from >= t.slab.high
+}

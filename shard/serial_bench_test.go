@@ -1,0 +1,47 @@
+package shard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// BenchmarkInOrder fires timers of one instant, from their leaving the wheel to the applied outcome: without order, each of its own
+// key, and all of one key. What one costs must not grow with how many there are but by a logarithm.
+func BenchmarkInOrder(b *testing.B) {
+	for _, timers := range []int{1_000, 10_000, 100_000} {
+		for name, c := range map[string]struct {
+			serial bool
+			id     string
+		}{"free": {false, "%d"}, "keys": {true, "%d"}, "key": {true, "{k}%d"}} {
+			b.Run(fmt.Sprintf("%s/%d", name, timers), func(b *testing.B) {
+				for b.Loop() {
+					b.StopTimer()
+					r := newStand(b, func(c *Config) { c.MaxQueued = 200_000 })
+					r.topic(1, func(p *Topic) { p.Policy.Serial = c.serial })
+					r.topicsChanged()
+					due := r.clock.wallMs + 60_000
+					for i := range timers {
+						if _, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: fmt.Sprintf(c.id, i), Spec: &Spec{DueMs: due}}); err != nil {
+							b.Fatal(err)
+						}
+						if i%1000 == 999 {
+							r.settle()
+						}
+					}
+					r.settle()
+					r.calls.auto = 200
+					r.step(60 * time.Second)
+					b.StartTimer()
+					for r.table().Counts(1).Done < int64(timers) {
+						r.turn()
+						if !r.busy() {
+							r.step(time.Millisecond)
+						}
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(timers), "ns/timer")
+			})
+		}
+	}
+}

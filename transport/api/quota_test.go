@@ -1,0 +1,86 @@
+package api
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestQuota(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	write := func(quota string) {
+		t.Helper()
+		line := func(name, more string) string {
+			return fmt.Sprintf("- {name: %s, sha256: \"%x\", scopes: [add, cancel, read], topics: [\"*\"]%s}\n", name, sha256.Sum256([]byte(name)), more)
+		}
+		if err := os.WriteFile(path, []byte(line("shop", ", quota: "+quota)+line("free", "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("{per_second: 0.5, burst: 3}")
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.UnixMilli(1_800_000_000_000)
+	h := newHarness(t, func(c *Config) {
+		c.Auth = auth
+		c.Clock = func() time.Time { return now }
+	})
+	ask := func(token, method, target, body string) *reply {
+		t.Helper()
+		return h.do(method, target, body, "Authorization: Bearer "+token)
+	}
+	add := `{"delay":"1h",` + cb + `}`
+	ask("shop", "POST", timers, add).want(201)
+	ask("shop", "POST", timers, `{"delay":"x"}`).problem(400, badTime) // what is refused costs nothing
+	ask("shop", "PUT", timers+"/a", add).want(201)
+	ask("shop", "POST", timers, add).want(201)
+	r := ask("shop", "POST", timers, add).problem(429, "quota")
+	if r.header.Get("Retry-After") != "2" || !strings.Contains(r.body, `"retryable":true`) {
+		t.Errorf("Retry-After %s: %s", r.header.Get("Retry-After"), r.body)
+	}
+	before := h.engine.changes()
+	ask("shop", "PUT", timers+"/b", add).problem(429, "quota")
+	if h.engine.changes() != before {
+		t.Error("something was changed")
+	}
+	// Anything but an add, and anybody else, goes on.
+	ask("shop", "PATCH", timers+"/a", `{"priority":1}`).want(200)
+	ask("shop", "GET", timers+"/a", "").want(200)
+	ask("free", "POST", timers, add).want(201)
+
+	now = now.Add(4 * time.Second) // two more
+	op := `{"op":"add","delay":"1h",` + cb + `}`
+	r = ask("shop", "POST", "/v1/topics/orders/batch", `{"ops":[`+op+`,{"op":"patch","id":"a","priority":2},`+op+`,`+op+`]}`).want(200)
+	for i, want := range []string{"201", "200", "201", "429"} {
+		if got := pick(r.json(), fmt.Sprintf("results.%d.status", i)); got != want {
+			t.Errorf("operation %d: %s, want %s: %s", i, got, want, r.body)
+		}
+	}
+
+	// The file is read again: the same quota goes on, another begins anew, a bad one is refused.
+	if err := auth.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	ask("shop", "POST", timers, add).problem(429, "quota")
+	for _, bad := range []string{"{per_second: 0}", "{burst: 3}", "{per_second: -1}", "{per_second: .nan}", "{per_second: 1, burst: -1}", "{per_second: 1, more: 1}", "7"} {
+		write(bad)
+		if err := auth.Reload(); err == nil {
+			t.Errorf("quota %s was taken", bad)
+		}
+	}
+	ask("shop", "POST", timers, add).problem(429, "quota")
+	write("{per_second: 2.5}")
+	if err := auth.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		ask("shop", "POST", timers, add).want(201)
+	}
+	ask("shop", "POST", timers, add).problem(429, "quota")
+}
