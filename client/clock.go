@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// What is read from outside: the clock against which signatures are judged, and chance, so that many clients do not come back at once.
-
+// now is the clock against which signatures are judged.
 func now() time.Time { return time.Now() }
 
-// jittered is between half of d and one and a half.
-func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+// newChance is another sequence for each client.
+func newChance() *rand.Rand { return rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) }
