@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -63,8 +62,7 @@ func (c *Client) again(err error, try int) (time.Duration, bool) {
 	if err == nil || try >= c.options.Retries {
 		return 0, false
 	}
-	pause := 50 * time.Millisecond << min(try, 10)
-	pause = pause/2 + rand.N(pause)
+	pause := c.jittered(50 * time.Millisecond << min(try, 10))
 	if p, ok := errors.AsType[*Problem](err); ok {
 		if p.Status != http.StatusTooManyRequests && p.Status != http.StatusServiceUnavailable {
 			return 0, false

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -31,6 +33,9 @@ type Client struct {
 	options Options
 	// sleep waits, or returns the context's error.
 	sleep func(ctx context.Context, d time.Duration) error
+
+	chanceMu sync.Mutex
+	chance   *rand.Rand // so that many clients do not come back at once
 }
 
 // New makes a client of the cluster that has nodes at these URLs. It connects to nothing yet. Any node takes any call; another one
@@ -39,7 +44,7 @@ func New(urls []string, o Options) (*Client, error) {
 	if len(urls) == 0 {
 		return nil, errors.New("client: no URL of a node")
 	}
-	c := &Client{options: o, sleep: sleep}
+	c := &Client{options: o, sleep: sleep, chance: newChance()}
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.User != nil {
@@ -76,6 +81,13 @@ func newHTTP() *http.Client {
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// jittered is between half of d and one and a half.
+func (c *Client) jittered(d time.Duration) time.Duration {
+	c.chanceMu.Lock()
+	defer c.chanceMu.Unlock()
+	return d/2 + time.Duration(c.chance.Int64N(int64(d)))
 }
 
 // Close closes idle connections.

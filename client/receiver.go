@@ -75,7 +75,7 @@ func NewReceiver(o ReceiverOptions) (*Receiver, error) {
 		r.options.Guard = NewFences(0)
 	}
 	if r.options.Now == nil {
-		r.options.Now = time.Now
+		r.options.Now = now
 	}
 	return r, nil
 }
