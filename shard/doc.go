@@ -10,7 +10,7 @@
 //     a change may have taken effect.
 //   - Place, Deliver, Receive, Unreachable, Gone and StepAside may be called from any goroutine too; frames for Deliver may be lost,
 //     repeated and reordered.
-//   - A worker owns its groups alone. Topics, Dispatcher, Machine and Observer are called on workers and must not block.
+//   - A worker owns its groups alone. Topics, Dispatcher, Machine, Observer and History are called on workers and must not block.
 //   - A Permit is used or cancelled exactly once, and a call's done is called exactly once, from any goroutine.
 //   - Table.Apply is pure: no clock, no randomness, no I/O; equal entries make equal bytes. What a leader does with the wheel
 //     (Advance, Pop, Watch) is its own and not replicated.
