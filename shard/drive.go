@@ -164,7 +164,7 @@ type Progress struct {
 	Replica       uint64 // 0: none here
 	Term          uint64
 	Leads, Serves bool
-	Applied       uint64
+	Applied, Last uint64 // Last: of the log, as far as it is on disk
 	Epoch         uint32
 	ConfIndex     uint64 // of the last change of members, or later
 	FirstIndex    uint64 // of the entries that it keeps in memory
@@ -177,7 +177,7 @@ func (h *Host) Progress(id ID) Progress {
 		return Progress{}
 	}
 	return Progress{
-		Replica: g.replica, Term: g.term, Leads: g.leader, Serves: g.serving, Applied: g.applied, Epoch: g.epoch,
+		Replica: g.replica, Term: g.term, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
 		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1,
 	}
 }

@@ -89,7 +89,7 @@ func (g *group) intend(row *Row) {
 	me := row.on(g.w.host.cfg.Node)
 	switch {
 	case g.replica == 0:
-	case me == nil && row.Settled, me != nil && me.Replica > g.replica:
+	case me == nil && (row.Settled || planted("dropped-before-copied")), me != nil && me.Replica > g.replica:
 		g.remove()
 	}
 	if g.replica == 0 && me != nil && me.Replica > g.tombstone {

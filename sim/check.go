@@ -62,6 +62,7 @@ func (n *node) check() {
 		}
 		n.compare(id, c.applied, p)
 		c.applied, c.epoch = p.Applied, p.Epoch
+		n.reached[i] = reached{p.Replica, p.Applied}
 	}
 }
 

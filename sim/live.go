@@ -145,6 +145,11 @@ func (w *World) dispensable() *node {
 			best = n.state
 		}
 	}
+	for _, n := range w.nodes {
+		if n.rotten && !n.gone && !n.up { // it may be refused
+			return nil
+		}
+	}
 	rows := best.Rows()
 	without := w.any()
 	for _, row := range rows {

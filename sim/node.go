@@ -46,6 +46,9 @@ type node struct {
 	ready bool
 	held  bool // it stays down
 
+	rotten  bool      // something on its disk was damaged at rest
+	reached []reached // by group: what its disk must still have
+
 	gate  gate
 	crash crash
 }
@@ -144,6 +147,11 @@ func (n *node) start(meta *ring.Row) {
 			n.stop(n.crash.clone == nil)
 			return
 		}
+		if n.rotten { // as it must be
+			w.counts.Refusals++
+			n.replace()
+			return
+		}
 		w.violate("I11", "node %d does not start again: %v", n.id, err)
 	}
 	n.host = host
@@ -152,6 +160,7 @@ func (n *node) start(meta *ring.Row) {
 	}
 	n.placed, n.topical = true, false
 	n.checked = make([]checkedGroup, w.swarm.shards+1)
+	n.remembers()
 	n.every(time.Second, n.housekeep)
 	n.every(time.Second, n.control)
 	n.wake(0)
@@ -307,7 +316,7 @@ func (n *node) stop(cut bool) {
 
 func (n *node) crashOptions() wal.CrashOptions {
 	s := &n.w.swarm
-	return wal.CrashOptions{KeepData: s.keepData, KeepSize: s.keepNames, KeepNames: s.keepNames, BlockBytes: s.tear}
+	return wal.CrashOptions{KeepData: s.keepData, KeepSize: s.keepNames, KeepNames: s.keepNames, BlockBytes: s.tear, Garbage: s.garbage}
 }
 
 // hook lets the disk's operations be held back, and the power be cut among them.

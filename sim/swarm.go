@@ -17,13 +17,14 @@ type swarm struct {
 	ordered                bool // frames between two nodes do not overtake each other
 
 	// How many a second, of the whole cluster.
-	partitions, crashes, pauses, steps, diskErrors, powerCuts, handOvers, moves, wipes, full, topics float64
+	partitions, crashes, pauses, steps, diskErrors, powerCuts, handOvers, moves, wipes, rots, full, topics float64
 
 	early        bool // trouble begins before the cluster is founded
 	longestPause time.Duration
 	keepNames    int // what a crash leaves of what was not synced, percent
 	keepData     int
 	tear         int
+	garbage      bool    // … in blocks that hold nothing yet
 	atEffect     float64 // of the crashes: in the middle of what the disk does
 
 	diskLatency time.Duration
@@ -40,6 +41,8 @@ type swarm struct {
 	receiverSlow                               time.Duration
 	slots                                      int
 	breaker                                    float64
+
+	amnesia bool // a deliberate bug: who lost its disk comes back as who it was
 }
 
 // draw makes a run's swarm.
@@ -52,7 +55,7 @@ func draw(c chance) swarm {
 		slow:  c.seldom(0.1), slowest: c.between(10*time.Millisecond, 3*time.Second),
 		ordered:    c.IntN(2) == 0,
 		partitions: c.seldom(0.3), crashes: c.seldom(0.3), pauses: c.seldom(0.2), steps: c.seldom(0.3), diskErrors: c.seldom(0.05),
-		powerCuts: c.seldom(0.05), handOvers: c.seldom(0.2), moves: c.seldom(0.15), wipes: c.seldom(0.03), full: c.seldom(0.03), topics: c.seldom(0.2),
+		powerCuts: c.seldom(0.05), handOvers: c.seldom(0.2), moves: c.seldom(0.15), wipes: c.seldom(0.03), rots: c.seldom(0.2), full: c.seldom(0.03), topics: c.seldom(0.2),
 		longestPause: c.between(100*time.Millisecond, 40*time.Second),
 		tear:         512 << (3 * c.IntN(2)), atEffect: c.seldom(1),
 		diskLatency: c.between(20*time.Microsecond, 8*time.Millisecond),
@@ -63,7 +66,7 @@ func draw(c chance) swarm {
 		receiverSlow: c.between(time.Millisecond, time.Second),
 	}
 	if c.IntN(2) == 0 {
-		s.keepNames, s.keepData = c.IntN(101), c.IntN(101)
+		s.keepNames, s.keepData, s.garbage = c.IntN(101), c.IntN(101), c.IntN(2) == 0
 	}
 	if c.IntN(2) == 0 {
 		s.slots = 1 + c.IntN(4)
@@ -85,7 +88,7 @@ func draw(c chance) swarm {
 // calm takes what goes wrong away: the second phase.
 func (s *swarm) calm() {
 	s.loss, s.duplicate, s.reset, s.slow, s.slowSync = 0, 0, 0, 0, 0
-	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves, s.wipes, s.full, s.topics = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves, s.wipes, s.rots, s.full, s.topics = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 	s.receiverFails, s.receiverHangs, s.receiverLost, s.breaker = 0, 0, 0, 0
 	s.receiverSlow, s.diskLatency = 20*time.Millisecond, time.Millisecond
 }

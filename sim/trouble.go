@@ -23,7 +23,7 @@ func (w *World) trouble() {
 	}{
 		{s.partitions, w.partition}, {s.crashes, w.crashOne}, {s.pauses, w.pauseOne}, {s.steps, w.stepClock},
 		{s.diskErrors, w.failDisk}, {s.powerCuts, w.cutPower}, {s.handOvers, w.handOver}, {s.full, w.fillDisk},
-		{s.moves, w.move}, {s.wipes, w.wipe}, {s.topics, w.pauseTopic},
+		{s.moves, w.move}, {s.wipes, w.wipe}, {s.rots, w.rot}, {s.topics, w.pauseTopic},
 	} {
 		if w.chance.hit(t.perSecond * troubleEach.Seconds()) {
 			t.run()
@@ -265,10 +265,13 @@ func (w *World) wipe() {
 	}
 	n := w.any()
 	w.note(n, "wipe", 0, 0, "")
-	n.gone = true
-	n.stop(true)
-	fresh := w.newNode(n.name)
-	w.after(w.chance.between(time.Second, 10*time.Second), func() { w.join(fresh, true) })
+	if w.swarm.amnesia {
+		row, _ := w.metaLeader().state.Row(shard.Meta)
+		n.stop(true)
+		n.disk, n.ready, n.meta = wal.NewMemFS(), false, &row
+		return
+	}
+	n.replace()
 }
 
 // whole says whether every row has all its replicas, settled and caught up, on nodes that run.

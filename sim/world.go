@@ -40,6 +40,7 @@ type Counts struct {
 	Crashes, Pauses, Elections int
 	Moves, Installed           int // rows settled beyond the first; snapshots taken over from a peer
 	Snapshots, Reads           int
+	Rots, Refusals             int // files damaged at rest; starts refused for that
 }
 
 // Violation is something that must never be.
