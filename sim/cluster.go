@@ -39,7 +39,7 @@ func (n *node) beat() {
 	starts, aside, id := n.starts, n.aside, n.id
 	for _, other := range n.w.nodes {
 		if other != n && !other.gone {
-			n.w.carry(n, other.id, func(to *node, _ bool) { to.hear(id, starts, aside) }, nil)
+			n.w.carry(n, other.id, func(to *node, _ bool) { to.hear(id, starts, aside) })
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (n *node) propose(c ring.Command) {
 		})
 		return
 	}
-	n.w.carry(n, leader, submit, nil)
+	n.w.carry(n, leader, submit)
 }
 
 // control is the controller, on the meta group's leader.

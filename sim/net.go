@@ -42,13 +42,13 @@ func (p *wire) Send(to uint64, frame []byte) {
 				n.host.Deliver(p.n.id, frame)
 			}
 			n.wake(0)
-		}, frame)
+		})
 	}
 }
 
 // carry takes something from a node to another, as the network is now. deliver runs there, perhaps twice: all but the last time
 // copied is true.
-func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool), frame []byte) {
+func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool)) {
 	n := w.node(to)
 	if n == nil {
 		return
@@ -86,7 +86,6 @@ func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool),
 		}
 	}
 	if w.chance.hit(s.duplicate) {
-		frame = slices.Clone(frame)
 		w.after(delay, arrive(true))
 		w.after(delay+w.chance.between(0, 10*s.slowest), arrive(true))
 		return
