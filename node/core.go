@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
 	"slices"
 	"sync"
 	"time"
@@ -84,6 +85,7 @@ func (c *core) run(ctx context.Context) {
 	work.Go(func() { c.awaitFounding(ctx) })
 	work.Go(func() { every(ctx, controlEach, func() { c.control(ctx) }) })
 	work.Go(func() { c.introduce(ctx) })
+	work.Go(func() { every(ctx, tendEach, c.router.tend) })
 	work.Wait()
 }
 
@@ -210,15 +212,21 @@ func (c *core) control(ctx context.Context) {
 	}
 }
 
-// awaitFounding gives the meta group its first entry, if this node leads it, and waits until it has one.
+// awaitFounding gives the meta group its first entries, if this node leads it, and waits until it has them.
 func (c *core) awaitFounding(ctx context.Context) {
 	ctx, founded := context.WithCancel(ctx)
 	defer founded()
 	every(ctx, foundEach, func() {
-		if known, _, _ := c.state.Cluster(); known != "" {
+		known, _, _ := c.state.Cluster()
+		switch {
+		case known != "" && c.state.Secret() != nil:
 			founded()
-		} else if c.host.Leads(shard.Meta) {
+		case !c.host.Leads(shard.Meta):
+		case known == "":
 			c.foundState(ctx)
+			c.makeSecret(ctx)
+		default: // a cluster of before there were receipts
+			c.makeSecret(ctx)
 		}
 	})
 }
@@ -238,6 +246,46 @@ func (c *core) foundState(ctx context.Context) {
 	if _, err := c.propose(ctx, ring.FoundCommand(id.ClusterID, id.Shards, max(1, id.Replicas), nodes)); err != nil {
 		c.p.log.Warn("the cluster's founding was not taken yet; it is tried again", "error", err)
 	}
+}
+
+// makeSecret gives the cluster the secret that receipts are made with, once.
+func (c *core) makeSecret(ctx context.Context) {
+	if id, _, _ := c.state.Cluster(); id == "" || c.state.Secret() != nil {
+		return
+	}
+	var secret [ring.SecretBytes]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	if _, err := c.propose(ctx, ring.SecretCommand(secret)); err != nil {
+		c.p.log.Warn("the cluster's secret was not kept yet; it is tried again", "error", err)
+	}
+}
+
+// ready is told by the host what those who pull wait for.
+func (c *core) ready(topic shard.TopicID, timers int) { c.router.lounge.ready(topic, timers, false) }
+
+// spawn runs something in the background until the node stops.
+func (c *core) spawn(run func(context.Context)) {
+	c.p.background.Go(func() { run(c.p.running) })
+}
+
+// leaderNodes are the nodes that say that they lead something, this one included.
+func (c *core) leaderNodes() (nodes []uint64) {
+	now := c.p.clock.Mono()
+	for _, n := range c.state.Nodes() {
+		if n.ID == c.self {
+			continue
+		}
+		if h, ago, ok := c.p.pulse.last(now, n.ID); ok && ago < suspectFor && len(h.beat.Leads) > 0 {
+			nodes = append(nodes, n.ID)
+		}
+	}
+	_, shards, _ := c.state.Cluster()
+	for id := shard.ID(1); int(id) <= shards; id++ {
+		if c.host.Leads(id) {
+			return append(nodes, c.self)
+		}
+	}
+	return nodes
 }
 
 // introduce tells the cluster where this node is now, and its version, whenever that has changed.

@@ -13,6 +13,8 @@ import (
 type dispatcher struct {
 	pool  *callback.Pool
 	clock shard.Clock
+	// secret is the cluster's; nil as long as there is none.
+	secret func() []byte
 }
 
 var errNoURL = errors.New("neither the timer nor its topic has a callback URL")
@@ -38,6 +40,9 @@ func (d *dispatcher) Route(t *shard.Topic, own *shard.Callback) (shard.Destinati
 
 // Acquire implements shard.Dispatcher.
 func (d *dispatcher) Acquire(dest shard.Destination, t *shard.Topic, w shard.Waiter) (shard.Permit, shard.Verdict) {
+	if t.Policy.Report && d.secret() == nil {
+		return nil, shard.Verdict{RetryIn: time.Second} // its receivers could not report
+	}
 	b := t.Policy.Breaker
 	p, v := d.pool.Acquire(dest.(callback.Key), t.Policy.DestinationConcurrency, callback.Breaker{
 		Failures: b.Failures,
@@ -97,6 +102,10 @@ func (d *dispatcher) request(j *shard.Delivery) *callback.Request {
 		Topic:   j.Topic.Name, Timer: job.ID, DueMs: job.DueMs, Attempt: job.Attempts, Fence: job.Fence,
 		WebhookID: webhookID(j.Shard, job),
 		Deadline:  time.Now().Add(j.Deadline - d.clock.Mono()),
+	}
+	if j.Topic.Policy.Report {
+		receipt := receipt{shard: j.Shard, topic: j.Topic.ID, handle: job.Handle, seq: job.Seq, fence: job.Fence}
+		r.Receipt = receipt.seal(d.secret())
 	}
 	for _, h := range c.Headers {
 		r.Headers = append(r.Headers, callback.Header{Name: h.Name, Value: h.Value})

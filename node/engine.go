@@ -115,7 +115,7 @@ func (e *engine) Ready() error {
 	if err := c.host.NotReady(); err != nil {
 		return err
 	}
-	if id, _, _ := c.state.Cluster(); id == "" {
+	if id, _, _ := c.state.Cluster(); id == "" || c.state.Secret() == nil {
 		return errors.New("the cluster is being founded")
 	}
 	for _, row := range c.state.Rows() {

@@ -89,11 +89,13 @@ func (m *metrics) Command(kind shard.Kind, code shard.Code) {
 // Outcome implements shard.Observer.
 func (m *metrics) Outcome(o *shard.Outcome) {
 	c := m.fired[o.Kind]
+	if !o.ByConsumer && (c != nil || o.Kind == shard.Accepted) {
+		m.callback.Observe(float64(o.EndedMs-o.StartedMs) / 1000)
+	}
 	if c == nil {
-		return // given back: there was no attempt
+		return // given back, or not over
 	}
 	c.Inc()
-	m.callback.Observe(float64(o.EndedMs-o.StartedMs) / 1000)
 	if o.Kind == shard.Kill {
 		m.dead[o.Reason].Inc()
 	}

@@ -136,13 +136,15 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe},
-		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock}, Peers: links{p}, Placement: c, Shares: &c.shares, Machine: c.state, Observer: m, History: c.past,
-		Logger: n.cfg.Logger, MemoryLimit: limit,
+		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock, c.state.Secret}, Peers: links{p}, Placement: c, Shares: &c.shares, Machine: c.state, Observer: m, History: c.past,
+		Logger: n.cfg.Logger, MemoryLimit: limit, Ready: c.ready,
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.router = newRouter(id.NodeID, id.Shards, c.host, routes{hint: c.hint, call: p.peers.Call, notSent: peer.ErrNotSent})
+	c.router = newRouter(id.NodeID, id.Shards, c.host, routes{
+		hint: c.hint, call: p.peers.Call, notSent: peer.ErrNotSent, leaders: c.leaderNodes, spawn: c.spawn,
+	})
 	c.router.past = c.past
 	return c, nil
 }

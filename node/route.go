@@ -37,6 +37,9 @@ type localHost interface {
 	// Counts sums up a topic over the shards that this node leads.
 	Counts(ctx context.Context, topic shard.TopicID) (shard.Counts, error)
 	Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) ([]shard.Mark, shard.Waypoint, error)
+	// Offers are the first of what is ready of a topic that is pulled, in the shards that this node leads; Take leases of it.
+	Offers(ctx context.Context, topic shard.TopicID, most int) ([]shard.Offer, error)
+	Take(ctx context.Context, topic shard.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error)
 	// Leads says whether this node leads a shard and serves it.
 	Leads(id shard.ID) bool
 	// Leader is who leads a shard as this node's replica, if there is one, knows it.
@@ -51,6 +54,10 @@ type routes struct {
 	// what it was asked. It ends with its context. The body is the callee's.
 	call    func(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error)
 	notSent error
+	// leaders are the nodes that lead something, this one included, as far as this one has heard. It must not block.
+	leaders func() []uint64
+	// spawn runs what goes on for a while, until its context ends.
+	spawn func(func(context.Context))
 }
 
 // router lets this node take any request: it has each shard's leader decide, itself or another node, one hop away.
@@ -66,11 +73,12 @@ type router struct {
 	shards int
 	host   localHost
 	past   localPast
+	lounge *lounge
 	routes
 }
 
 func newRouter(self uint64, shards int, host localHost, ways routes) *router {
-	return &router{self: self, shards: shards, host: host, routes: ways}
+	return &router{self: self, shards: shards, host: host, lounge: newLounge(), routes: ways}
 }
 
 // leads reports that this node leads a timer shard; another node may have asked for one that there is not.

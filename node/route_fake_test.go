@@ -28,10 +28,11 @@ type fakeCluster struct {
 	executed map[shard.ID][]*shard.Command
 	calls    []fakeCall
 	timers   map[shard.ID][]*shard.Timer
-	past     []*shard.HistoryEntry // of all shards, in order
-	rand     *rand.Rand            // nil: no faults
-	moves    int                   // percent of calls before which a leadership moves
-	faults   int                   // percent of steps that go wrong
+	past     []*shard.HistoryEntry       // of all shards, in order
+	ready    map[shard.ID][]*shard.Timer // of a topic that is pulled, in order
+	rand     *rand.Rand                  // nil: no faults
+	moves    int                         // percent of calls before which a leadership moves
+	faults   int                         // percent of steps that go wrong
 
 	// onCall, when set, stands in for the network.
 	onCall func(ctx context.Context, c fakeCall, deliver func() ([]byte, error)) ([]byte, error)
@@ -57,10 +58,14 @@ func newFakeCluster(nodes, shards int) *fakeCluster {
 	c := &fakeCluster{
 		shards: shards, nodes: map[uint64]*fakeNode{}, leaders: map[shard.ID]uint64{},
 		executed: map[shard.ID][]*shard.Command{}, timers: map[shard.ID][]*shard.Timer{},
+		ready: map[shard.ID][]*shard.Timer{},
 	}
 	for id := uint64(1); id <= uint64(nodes); id++ {
 		n := &fakeNode{cluster: c, id: id}
-		n.router = newRouter(id, shards, n, routes{hint: c.hint, call: n.send, notSent: errNotSentFake})
+		n.router = newRouter(id, shards, n, routes{
+			hint: c.hint, call: n.send, notSent: errNotSentFake, leaders: c.leading,
+			spawn: func(run func(context.Context)) { go run(context.Background()) },
+		})
 		n.router.past = n
 		c.nodes[id] = n
 	}
@@ -224,6 +229,71 @@ func (n *fakeNode) Counts(context.Context, shard.TopicID) (shard.Counts, error) 
 		}
 	}
 	return sum, n.answer
+}
+
+// leading are the nodes that lead something.
+func (c *fakeCluster) leading() []uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []uint64
+	for _, node := range c.leaders {
+		if node != 0 && !slices.Contains(list, node) {
+			list = append(list, node)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (n *fakeNode) Offers(_ context.Context, _ shard.TopicID, most int) (list []shard.Offer, err error) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, ready := range c.ready {
+		for _, t := range ready {
+			if c.leaders[id] == n.id {
+				list = append(list, shard.Offer{Shard: id, Priority: t.Priority, DueMs: t.DueMs, Bytes: len(t.Payload)})
+			}
+		}
+	}
+	shard.SortOffers(list)
+	return list[:min(len(list), most)], n.answer
+}
+
+func (n *fakeNode) Take(_ context.Context, _ shard.TopicID, leaseMs int64, of []shard.Share) (list []shard.Taken, err error) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n.answer != nil {
+		return nil, n.answer
+	}
+	for _, s := range of {
+		if c.leaders[s.Shard] != n.id {
+			err = shard.NotLeaderError{}
+			continue
+		}
+		ready := c.ready[s.Shard]
+		most := min(s.Timers, len(ready))
+		for _, t := range ready[:most] {
+			list = append(list, shard.Taken{Shard: s.Shard, Handle: 1, UntilMs: leaseMs, Timer: t})
+		}
+		c.ready[s.Shard] = ready[most:]
+	}
+	if len(list) > 0 {
+		err = nil
+	}
+	return list, err
+}
+
+// becomes makes a timer ready, and has its leader tell.
+func (c *fakeCluster) becomes(id shard.ID, t *shard.Timer) {
+	c.mu.Lock()
+	c.ready[id] = append(c.ready[id], t)
+	leader, timers := c.nodes[c.leaders[id]], len(c.ready[id])
+	c.mu.Unlock()
+	if leader != nil {
+		leader.lounge.ready(1, timers, false)
+	}
 }
 
 // send is the network. It may lose the question, or the answer, or both for ever.

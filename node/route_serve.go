@@ -9,7 +9,7 @@ import (
 
 // serve answers what another node's router asks. Only this node's own shards are used: nothing is passed on, so a request goes one
 // hop at most, and who asked decides what to try next. An error is only for methods that are not a router's.
-func (r *router) serve(ctx context.Context, _ uint64, method uint8, body []byte) ([]byte, error) {
+func (r *router) serve(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) {
 	switch method {
 	case methodOps:
 		return r.serveOps(ctx, body), nil
@@ -23,6 +23,12 @@ func (r *router) serve(ctx context.Context, _ uint64, method uint8, body []byte)
 		return r.serveWalk(ctx, body), nil
 	case methodHistory:
 		return r.serveHistory(body), nil
+	case methodOffers:
+		return r.serveOffers(ctx, body), nil
+	case methodTake:
+		return r.serveTake(ctx, body), nil
+	case methodAwait:
+		return r.serveAwait(ctx, from, body), nil
 	}
 	return nil, fmt.Errorf("node: method %d is not known here", method)
 }

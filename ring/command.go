@@ -28,6 +28,8 @@ const (
 	Remove   Verb = "remove"   // NodeID; refused while a group needs it, unless Force
 	Place    Verb = "place"    // Group at Epoch gets the replicas To; Force to redirect one that is not settled
 	Settled  Verb = "settled"  // Group at Epoch has the membership of its row
+
+	SetSecret Verb = "secret" // Secret, unless there is one
 )
 
 // Command is one change to a topic, a node or a row.
@@ -52,6 +54,8 @@ type Command struct {
 	Group shard.ID  `json:"group,omitempty"`
 	Epoch uint32    `json:"epoch,omitempty"` // the row's as the proposer knows it
 	To    []Replica `json:"to,omitempty"`
+
+	Secret []byte `json:"secret,omitempty"`
 }
 
 // Encode makes the bytes that the host carries.

@@ -55,6 +55,7 @@ type cluster struct {
 	nodes    map[uint64]Node
 	present  []Node // those not removed, by id
 	rows     []Row  // by group
+	secret   []byte // nil: not made yet
 }
 
 // NewState is empty. changed is told of changes of topics, placed of those of nodes and rows; either may be nil.
@@ -152,6 +153,8 @@ func (s *State) Apply(nowMs int64, data []byte) any {
 		command = (*cluster).place
 	case Settled:
 		command = (*cluster).settled
+	case SetSecret:
+		command = (*cluster).setSecret
 	default:
 		return s.run(nowMs, c)
 	}

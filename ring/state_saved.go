@@ -25,6 +25,7 @@ type savedCluster struct {
 	Version  uint64 `json:"version"`
 	Nodes    []Node `json:"nodes"` // those removed too
 	Rows     []Row  `json:"rows"`
+	Secret   []byte `json:"secret,omitempty"`
 }
 
 // Save implements shard.Machine.
@@ -34,7 +35,7 @@ func (s *State) Save() []byte {
 	defer s.mu.RUnlock()
 	if c := &s.cluster; c.id != "" {
 		saved.Cluster = &savedCluster{c.id, c.shards, c.replicas, c.version,
-			slices.SortedFunc(maps.Values(c.nodes), func(a, b Node) int { return cmp.Compare(a.ID, b.ID) }), c.rows}
+			slices.SortedFunc(maps.Values(c.nodes), func(a, b Node) int { return cmp.Compare(a.ID, b.ID) }), c.rows, c.secret}
 	}
 	b, err := json.Marshal(saved)
 	if err != nil {
@@ -90,6 +91,10 @@ func (c *cluster) load(saved *savedCluster) error {
 		}
 		c.nodes[n.ID] = n
 	}
+	if saved.Secret != nil && len(saved.Secret) != SecretBytes {
+		return ErrBadSecret
+	}
+	c.secret = saved.Secret
 	c.id, c.shards, c.replicas, c.version, c.rows = saved.ID, saved.Shards, saved.Replicas, saved.Version, saved.Rows
 	c.list()
 	return nil

@@ -42,7 +42,9 @@ func (t *Table) applyItem(it *items) Result {
 	case itemCommand:
 		return t.applyCommand(it)
 	case itemLeases:
-		return t.lease(it.handle, it.seq, it.rev, it.durMs)
+		return t.lease(it.handle, it.seq, it.rev, it.durMs, byCall, it.nowMs)
+	case itemPulls:
+		return t.lease(it.handle, it.seq, it.rev, it.durMs, byPuller, it.nowMs)
 	case itemAcks, itemOutcome:
 		return t.outcome(&it.outcome)
 	case itemExpire, itemExpireAgain:
@@ -108,8 +110,8 @@ func (t *Table) applyCommand(it *items) Result {
 	}
 }
 
-// lease starts an attempt of a scheduled timer.
-func (t *Table) lease(h Handle, seq uint64, rev uint32, durMs int64) Result {
+// lease starts an attempt of a scheduled timer. A consumer's begins with the lease, at nowMs; a call's when its outcome says.
+func (t *Table) lease(h Handle, seq uint64, rev uint32, durMs int64, holder Holder, nowMs int64) Result {
 	s := t.live(h, seq)
 	if s == nil || s.state() != Scheduled || s.rev != rev {
 		return Result{Code: Skipped, Handle: h}
@@ -118,7 +120,11 @@ func (t *Table) lease(h Handle, seq uint64, rev uint32, durMs int64) Result {
 	r := t.run(s)
 	t.fence++
 	r.fence = t.fence
-	r.nextEnd, r.durMs = s.when(), uint32(min(durMs, 1<<32-1))
+	r.nextEnd, r.durMs, r.holder = s.when(), uint32(min(durMs, 1<<32-1)), holder
+	if holder == byPuller {
+		r.status = 0
+		t.started(s, r, nowMs)
+	}
 	s.setAttempts(s.attempts() + 1)
 	t.turn(h, s, Leased, t.clockMs+clampMs(durMs))
 	t.settle(h, s)

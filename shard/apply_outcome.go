@@ -17,6 +17,9 @@ func (t *Table) outcome(o *Outcome) Result {
 	if s == nil || s.state() != Leased || t.runs.at(s.run).fence != o.Fence {
 		return Result{Code: Skipped, Handle: o.Handle}
 	}
+	if o.Kind == Accepted || o.Kind == Extended {
+		return t.prolong(o)
+	}
 	s = t.touch(o.Handle)
 	successor := t.takeSuccessor(s)
 	t.record(o, s)
@@ -38,6 +41,21 @@ func (t *Table) outcome(o *Outcome) Result {
 	return Result{Code: OK, Handle: o.Handle}
 }
 
+// prolong leaves a lease with its consumer: the receiver that accepted it, or who has it already. Who waits for the attempt's end goes on
+// waiting, and so does a cancel.
+func (t *Table) prolong(o *Outcome) Result {
+	s := t.touch(o.Handle)
+	r := t.runs.at(s.run)
+	if o.Kind == Accepted {
+		t.record(o, s)
+		r.holder = byReport
+	}
+	r.durMs = uint32(min(o.LeaseMs, 1<<32-1))
+	t.turn(o.Handle, s, Leased, t.clockMs+clampMs(o.LeaseMs))
+	t.settle(o.Handle, s)
+	return Result{Code: OK, Handle: o.Handle}
+}
+
 // record keeps what the attempt was.
 func (t *Table) record(o *Outcome, s *slot) {
 	if o.Kind == Release {
@@ -45,9 +63,14 @@ func (t *Table) record(o *Outcome, s *slot) {
 		return
 	}
 	r := t.runs.at(s.run)
-	r.firedMs = clampMs(o.StartedMs)
 	r.status = uint16(min(max(o.Status, 0), 1<<16-1))
 	t.setError(o.Handle, r, o.Err)
+	t.started(s, r, o.StartedMs)
+}
+
+// started keeps when the attempt began.
+func (t *Table) started(s *slot, r *run, ms int64) {
+	r.firedMs = clampMs(ms)
 	if r.lateness < 0 {
 		created := t.view(s.ref).createdMs
 		r.lateness = max(r.firedMs-max(r.dueMs, created), 0)

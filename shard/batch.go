@@ -20,6 +20,7 @@ const (
 	itemExpire
 	itemForget
 	itemHash
+	itemPulls       = 16 // a run of leases that consumers take
 	itemExpireAgain = 20 // as itemExpire, and a next occurrence
 	itemSkip        = 21
 	itemOverlap     = 22
@@ -40,9 +41,11 @@ const (
 	RetryLater                        // another attempt at NextMs
 	Kill                              // given up
 	Release                           // the call never started: the attempt does not count
+	Accepted                          // the receiver has it and will report: the lease goes on for LeaseMs
+	Extended                          // its consumer holds it for LeaseMs from now on
 )
 
-// Outcome ends the lease Fence of a timer.
+// Outcome says what becomes of the lease Fence of a timer.
 type Outcome struct {
 	Handle    Handle
 	Seq       uint64
@@ -58,6 +61,9 @@ type Outcome struct {
 	RetainUntilMs int64
 	// AgainMs goes with Ack and Kill of a timer that repeats: when its next occurrence is due; 0 = there is none.
 	AgainMs int64
+	LeaseMs int64 // Accepted, Extended
+
+	ByConsumer bool // not a call's end; for observers, and not in the log
 }
 
 // Batch builds the data of one raft entry: all that happens to a shard in one turn of its leader. The zero
@@ -154,7 +160,15 @@ func (b *Batch) Lease(durMs int64, h Handle, seq uint64, rev uint32) int {
 	return n
 }
 
-// Outcome ends a lease.
+// Pull is Lease on behalf of a consumer.
+func (b *Batch) Pull(durMs int64, h Handle, seq uint64, rev uint32) int {
+	n := b.inRun(itemPulls, durMs)
+	b.delta(h, seq)
+	b.buf = binary.AppendUvarint(b.buf, uint64(rev))
+	return n
+}
+
+// Outcome ends a lease, or changes who holds it and for how long.
 func (b *Batch) Outcome(o *Outcome) int {
 	if o.Kind == Ack && o.Err == "" && o.AgainMs == 0 {
 		n := b.inRun(itemAcks, int64(o.Status))
@@ -184,6 +198,8 @@ func (b *Batch) Outcome(o *Outcome) int {
 	case Kill:
 		b.buf = append(b.buf, byte(o.Reason))
 		b.buf = binary.AppendVarint(b.buf, o.RetainUntilMs-b.nowMs)
+	case Accepted, Extended:
+		b.buf = binary.AppendVarint(b.buf, o.LeaseMs)
 	}
 	if o.AgainMs != 0 {
 		b.buf = binary.AppendVarint(b.buf, o.AgainMs-b.nowMs)

@@ -69,6 +69,8 @@ func appendCommand(dst []byte, c *Command) []byte {
 		dst = binary.AppendVarint(append(dst, byte(c.Merge)), c.MaxWaitMs)
 	}
 	switch {
+	case c.Kind.claims():
+		dst = appendClaim(dst, c.Claim)
 	case c.Spec != nil:
 		dst = appendSpec(dst, c.Spec)
 	case c.Patch != nil:
@@ -174,6 +176,7 @@ type change struct {
 	maxWait int64
 	spec    specBytes
 	patch   []byte // undecoded; nil none
+	claim   []byte // undecoded; nil none
 }
 
 // specBytes is a spec as it lies in a batch.
@@ -202,7 +205,7 @@ func (b *specBytes) decodeTo(s *Spec) (err error) {
 // change reads a command to the end of the block.
 func (r *reader) change(c *change) {
 	*c = change{kind: Kind(r.byte()), flags: uint16(r.number(1<<16-1, "command flags"))}
-	if c.kind < Add || c.kind > OpenTopic {
+	if (c.kind < Add || c.kind > OpenTopic) && !c.kind.claims() {
 		r.fail("unknown command")
 	}
 	if c.flags&^commandFlags != 0 || c.flags&commandSpec != 0 && c.flags&commandPatch != 0 {
@@ -224,6 +227,8 @@ func (r *reader) change(c *change) {
 		}
 	}
 	switch {
+	case c.kind.claims():
+		c.claim = r.take(len(r.b))
 	case c.flags&commandSpec != 0:
 		c.spec = r.spec()
 	case c.flags&commandPatch != 0:

@@ -56,7 +56,7 @@ func (it *items) next() bool {
 			return false
 		}
 		it.kind = it.byte()
-		if it.kind == itemLeases || it.kind == itemAcks {
+		if it.kind == itemLeases || it.kind == itemAcks || it.kind == itemPulls {
 			it.value = it.varint()
 			it.left = int(it.u16())
 			it.handle, it.seq, it.fence, it.startedMs = 0, 0, 0, it.nowMs
@@ -71,8 +71,10 @@ func (it *items) next() bool {
 		body.change(&it.change)
 		if body.fault != "" {
 			it.fail(body.fault)
+		} else if it.change.kind.claims() {
+			it.fail("a claim is no item")
 		}
-	case itemLeases:
+	case itemLeases, itemPulls:
 		it.readLease()
 	case itemAcks:
 		it.readAck()
@@ -155,6 +157,10 @@ func (it *items) readOutcome() {
 		o.RetainUntilMs = it.nowMs + it.varint()
 		if o.Reason > Refused {
 			it.fail("unknown reason")
+		}
+	case Accepted, Extended:
+		if o.LeaseMs = it.varint(); o.LeaseMs < 0 || o.LeaseMs > msMax {
+			it.fail("length of a lease out of range")
 		}
 	default:
 		it.fail("unknown outcome")

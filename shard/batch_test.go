@@ -52,7 +52,7 @@ func itemCases() map[string]func(b *Batch) {
 	leased := Outcome{Handle: 7, Seq: 9, Fence: 11, StartedMs: 1_700_000_000_100, EndedMs: 1_700_000_000_200, Status: 503, Err: "no answer"}
 	kind := func(o Outcome, k OutcomeKind) func(*Batch) {
 		o.Kind = k
-		o.NextMs, o.Reason, o.RetainUntilMs = 1_700_000_005_000, Stopped, 1_700_000_900_000
+		o.NextMs, o.Reason, o.RetainUntilMs, o.LeaseMs = 1_700_000_005_000, Stopped, 1_700_000_900_000, 60_000
 		return func(b *Batch) { b.Outcome(&o) }
 	}
 	id := "{order-77}close"
@@ -99,6 +99,12 @@ func itemCases() map[string]func(b *Batch) {
 		},
 		"kill-again": func(b *Batch) { o := leased; o.AgainMs = 1_700_000_060_000; kind(o, Kill)(b) },
 		"forget":     func(b *Batch) { b.Forget(7, 9) },
+		"accepted":   kind(leased, Accepted),
+		"extended":   kind(leased, Extended),
+		"pulls": func(b *Batch) {
+			b.Pull(30_000, 7, 9, 1)
+			b.Pull(30_000, 9, 8, 3)
+		},
 	}
 }
 

@@ -50,6 +50,8 @@ type Command struct {
 	// DueMs goes with Redrive and Fire: when the next attempt is due. 0 = at once. With CloseTopic it is a fence that those to come
 	// are above, or, with Force, the Handle in the answer of the command before: where to go on.
 	DueMs int64
+	// Claim is given with AckLease, NackLease and ExtendLease.
+	Claim *Claim
 }
 
 // Patch changes the fields whose Set flag is true, all at once.

@@ -5,12 +5,12 @@
 //
 //   - New starts nothing. Run recovers from the log, serves, and blocks until its context ends (nil) or the storage fails (the
 //     error); a host is run once. Whoever wants calls in flight to end first calls Drain.
-//   - Do, DoAll, Timer, List, Counts, Propose, Stats and TopicsChanged may be called from any goroutine after Started is closed.
+//   - Do, DoAll, Timer, List, Counts, Offers, Take, Propose, Stats and TopicsChanged may be called from any goroutine after Started is closed.
 //     Each ends: with an answer that is on disk, or with one of the Err values within seconds. After ErrUnknown and ErrStopped
 //     a change may have taken effect.
 //   - Place, Deliver, Receive, Unreachable, Gone and StepAside may be called from any goroutine too; frames for Deliver may be lost,
 //     repeated and reordered.
-//   - A worker owns its groups alone. Topics, Dispatcher, Machine, Observer and History are called on workers and must not block.
+//   - A worker owns its groups alone. Topics, Dispatcher, Machine, Observer, History and Ready are called on workers and must not block.
 //   - A Permit is used or cancelled exactly once, and a call's done is called exactly once, from any goroutine.
 //   - Table.Apply is pure: no clock, no randomness, no I/O; equal entries make equal bytes. What a leader does with the wheel
 //     (Advance, Pop, Watch) is its own and not replicated.

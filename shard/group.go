@@ -31,6 +31,7 @@ type group struct {
 
 	// What waits to be proposed, and what was proposed and is not applied yet, in order.
 	waiting   []*op
+	takes     []*take
 	takeover  bool
 	batch     Batch
 	items     []item
@@ -83,6 +84,7 @@ type item struct {
 	closes bool // it drops timers of a topic by force
 	op     *op
 	flight *flight
+	take   *take
 }
 
 type itemKind uint8
@@ -93,6 +95,7 @@ const (
 	outcomeItemKind
 	takeoverItem
 	silentItem // nothing waits for it
+	takeItem
 )
 
 // newRaft starts the raft node on what was recovered.
@@ -166,6 +169,7 @@ func (g *group) tick() {
 		g.table.Advance(g.w.nowMs, wheelBudget) // a follower's wheel stays near the time, so that a takeover finds it there
 	}
 	g.lead.reportAll()
+	g.lead.remind()
 	if g.standAt != 0 && g.w.mono >= g.standAt {
 		g.standAt = 0
 		if g.raft.BasicStatus().Lead == raft.None {
@@ -178,7 +182,7 @@ func (g *group) hasWork() bool {
 	if g.meta != nil {
 		return len(g.meta.waiting) > 0
 	}
-	return g.takeover || len(g.waiting) > 0 || g.lead.active &&
+	return g.takeover || len(g.waiting)+len(g.takes) > 0 || g.lead.active &&
 		(len(g.lead.outcomes)+len(g.lead.expires)+len(g.lead.forgets)+len(g.lead.skips)+len(g.lead.overlaps)+len(g.lead.ring) > 0)
 }
 
@@ -194,6 +198,7 @@ func (g *group) nextWake() int64 {
 	if l.held.len() > 0 {
 		at = min(at, l.held.top().dueMs)
 	}
+	at = min(at, l.endWakeMs())
 	if l.shut.len() > 0 {
 		at = min(at, g.w.nowMs+(l.shut.top().until-g.w.mono+time.Millisecond-1).Milliseconds())
 	}
@@ -410,8 +415,17 @@ func (g *group) settle(it *item, r *Result) {
 		g.lead.leased(it.flight, *r)
 	case outcomeItemKind:
 		if it.flight != nil {
+			g.lead.handOn(it.flight)
 			g.lead.settled(it.flight)
 		}
+		if r.Code == OK {
+			g.lead.applied(r.Handle)
+		}
+	case takeItem:
+		if r.Code == OK {
+			g.lead.applied(r.Handle)
+		}
+		it.take.granted(g, r)
 	case takeoverItem:
 		g.tookOver()
 	}
@@ -425,6 +439,10 @@ func (g *group) settle(it *item, r *Result) {
 }
 
 func (g *group) settleOp(o *op, r *Result) {
+	if o.outcome != nil {
+		g.settleClaim(o, r)
+		return
+	}
 	if r.Timer != nil {
 		g.overlay(r.Timer)
 	}
@@ -487,6 +505,7 @@ func (g *group) stepDown() {
 		p.fail(ErrUnknown)
 	}
 	g.proposals = nil
+	g.refuseTakes()
 	if g.raft != nil && !g.soleVoter() {
 		g.refuseAll()
 	}
@@ -499,6 +518,7 @@ func (g *group) refuseAll() {
 		o.answer(Result{}, err)
 	}
 	g.waiting = nil
+	g.refuseTakes()
 	if g.meta != nil {
 		for _, o := range g.meta.waiting {
 			o.answer(nil, err)
@@ -531,6 +551,9 @@ func (p *proposal) fail(err error) {
 		if it.op != nil {
 			it.op.answer(Result{}, err)
 		}
+		if it.take != nil {
+			it.take.answer(err)
+		}
 	}
 	for _, o := range p.metas {
 		o.answer(nil, err)
@@ -547,6 +570,9 @@ func (g *group) expire(now time.Duration) {
 	for i := range g.proposals {
 		p := &g.proposals[i]
 		for j := range p.items {
+			if t := p.items[j].take; t != nil && t.deadline+commitGrace <= now {
+				t.answer(ErrUnknown)
+			}
 			if o := p.items[j].op; o != nil {
 				if o.deadline+commitGrace > now {
 					break
@@ -558,6 +584,7 @@ func (g *group) expire(now time.Duration) {
 	}
 	if g.lead != nil {
 		g.lead.expire(now)
+		g.expireTakes(now)
 	}
 	g.reads.expire(now)
 	if g.meta != nil {

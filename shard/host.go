@@ -40,6 +40,10 @@ type Config struct {
 	History    History // default: none is kept
 	Logger     *slog.Logger
 
+	// Ready is told that timers of a topic that is pulled are ready in a led shard, how many at most, and told again as long as they are. It is
+	// called on workers and must not block. nil: nobody listens.
+	Ready func(topic TopicID, timers int)
+
 	// MaxQueued bounds the client operations that one worker holds; default 20,000.
 	MaxQueued int
 	// RetainBytes is how much applied log a group with followers keeps in memory, for one that was away for a moment; default 4 MiB.
@@ -121,6 +125,9 @@ func New(cfg Config) (*Host, error) {
 	}
 	if cfg.Shares == nil {
 		cfg.Shares = everything{}
+	}
+	if cfg.Ready == nil {
+		cfg.Ready = func(TopicID, int) {}
 	}
 	if cfg.Placement == nil {
 		cfg.Placement = alone{}
@@ -275,6 +282,10 @@ func (w *worker) abandon() {
 			e.answer(nil, ErrStopped)
 		case *read:
 			e.answer(ErrStopped)
+		case takeList:
+			for _, t := range e {
+				t.answer(ErrStopped)
+			}
 		case *granted:
 			e.permit.Cancel()
 		case *call:

@@ -24,6 +24,9 @@ func judge(p *Policy, own *Retry, attempts int, a *Attempt, random float64) Outc
 	case a.NotSent:
 		out.Kind = Release
 		return out
+	case p.Report && a.Err == "" && a.Status == 202:
+		out.Kind, out.LeaseMs = Accepted, p.LeaseFor()
+		return out
 	case a.Err == "" && a.Status >= 200 && a.Status <= 299:
 		out.Kind = Ack
 		return out

@@ -45,10 +45,15 @@ type lead struct {
 	gateScan bool             // for timers that block their keys
 	gateFrom Handle
 	foreign  map[Handle]foreignLease
-	exact    heap[entry]   // of topics with a rate: leased no sooner than they are due
+	exact    heap[entry]   // of topics that are pulled or have a rate: leased no sooner than they are due
 	caughtUp bool          // all that is due has left the wheel in this turn
 	parked   []*topicQueue // they wait for one of these
 	movers   []*topicQueue // those with timers to be queued anew
+
+	holdings map[Handle]holding // what consumers have
+	ends     heap[leaseEnd]
+	acked    acked
+	offered  []*topicQueue // topics that are pulled, and of which something may be ready
 
 	outcomes []outcomeItem
 	expires  []entry // scheduled, past their expiry
@@ -104,6 +109,8 @@ func (l *lead) begin() {
 		l.rewatching, l.rewatchFrom = true, 0
 	}
 	l.ring, l.later, l.shut, l.held = nil, heap[entry]{}, heap[laneKey]{}, heap[*flight]{}
+	l.ends, l.holdings = heap[leaseEnd]{}, map[Handle]holding{}
+	l.offered = nil
 	l.outcomes, l.expires, l.forgets, l.skips, l.overlaps = nil, nil, nil, nil, nil
 	l.lookAhead = minLookAhead
 	l.since, l.scanning, l.orphansFrom = l.group.w.mono, true, 0
@@ -176,12 +183,14 @@ func (l *lead) run() {
 	}
 	l.rewatch()
 	l.scanOrphans()
+	l.expireLeases()
 	l.takeDue()
 	l.scanBlockers()
 	l.move()
 	l.unpark()
 	l.reopen()
 	l.startDue()
+	l.announce()
 }
 
 // takeDue moves the wheel on and queues what is due within the look-ahead.
@@ -276,7 +285,7 @@ func (l *lead) classify(e entry, horizon int64) {
 		return
 	}
 	switch {
-	case q.topic != nil && q.topic.Policy.Rate.PerSecond > 0 && e.dueMs > g.w.nowMs:
+	case q.topic != nil && (q.topic.Policy.Rate.PerSecond > 0 || q.pulled()) && e.dueMs > g.w.nowMs:
 		e.priority = 0
 		l.exact.push(e)
 	case q.keys != nil:
@@ -296,7 +305,7 @@ func (l *lead) queueUp(e entry) {
 }
 
 func (l *lead) queueIn(n *lane, e entry) {
-	if l.group.w.nowMs-e.dueMs > backlogAfterMs {
+	if !n.queue.pulled() && l.group.w.nowMs-e.dueMs > backlogAfterMs {
 		n.backlog.push(e)
 	} else {
 		n.fresh.push(e)
@@ -327,6 +336,7 @@ func (l *lead) lane(id TopicID, target Target) *lane {
 	switch {
 	case id == canaryTopic:
 		dest = canaryDest{l.group}
+	case q.pulled(): // one lane for all
 	case q.topic != nil:
 		own := l.group.table.Callback(target)
 		if d, err := l.group.w.host.cfg.Dispatcher.Route(q.topic, &own); err == nil {
@@ -362,9 +372,12 @@ func (l *lead) retention(h Handle) int64 {
 	return DefaultPolicy().DeadRetentionMs
 }
 
-// join puts a topic in the ring unless it is there.
+// join puts a topic in the ring unless it is there, or offers it to who pulls.
 func (l *lead) join(q *topicQueue) {
-	if !q.inRing {
+	switch {
+	case q.pulled():
+		l.stir(q)
+	case !q.inRing:
 		q.inRing = true
 		l.ring = append(l.ring, q)
 	}

@@ -58,14 +58,14 @@ type overlap struct {
 }
 
 // overlap has the next occurrence scheduled beside one that starts, where the series says so.
-func (l *lead) overlap(f *flight) {
-	s, ok := l.group.table.series(f.handle)
+func (l *lead) overlap(h Handle, seq, fence uint64) {
+	s, ok := l.group.table.series(h)
 	if !ok || s.last || !s.repeat.Overlap {
 		return
 	}
 	nowMs := l.group.w.nowMs
 	if next := clampMs(s.repeat.next(&l.calendar, s.dueMs, nowMs, nowMs)); next != 0 {
-		l.overlaps = append(l.overlaps, overlap{f.handle, f.seq, f.fence, next})
+		l.overlaps = append(l.overlaps, overlap{h, seq, fence, next})
 		l.group.w.touchNext(l.group)
 	}
 }

@@ -56,7 +56,7 @@ func (l *lead) lease(b *Batch) {
 
 // choose is the lane of a topic whose timer goes next; nil: none may go.
 func (l *lead) choose(q *topicQueue) *lane {
-	if q.topic == nil || q.topic.Paused {
+	if q.topic == nil || q.topic.Paused || q.pulled() {
 		return nil
 	}
 	if q.keys != nil && (!l.caughtUp || len(q.moving) > 0) || l.gateScan && (q.keys != nil || q.place != nil) {
@@ -246,7 +246,7 @@ func (l *lead) start(f *flight) {
 		return
 	}
 	f.phase, f.called = started, true
-	l.overlap(f)
+	l.overlap(f.handle, f.seq, f.fence)
 	job := g.table.Job(f.handle)
 	if job.Attempts == 1 && d.Topic != canaryTopic {
 		g.w.host.cfg.Observer.Lateness(g.w.nowMs - max(job.DueMs, job.CreatedMs))
@@ -276,7 +276,7 @@ func (l *lead) ended(f *flight, a *Attempt) {
 	f.phase, f.attempt = ended, *a
 	g := l.group
 	d := g.table.Due(f.handle)
-	if !g.table.Live(f.handle, f.seq) || d.State != Leased || !l.granted(f, &d) {
+	if !g.table.Live(f.handle, f.seq) || d.State != Leased || d.Holder != byCall || !l.granted(f, &d) {
 		l.settled(f)
 		return
 	}
@@ -348,7 +348,7 @@ func (l *lead) sweep() {
 	}
 	for id, q := range l.topics {
 		q.lanes = slices.DeleteFunc(q.lanes, (*lane).idle)
-		if len(q.lanes) == 0 && len(q.moving) == 0 && len(q.keys) == 0 && !q.inRing && !slices.Contains(l.parked, q) {
+		if len(q.lanes) == 0 && len(q.moving) == 0 && len(q.keys) == 0 && !q.inRing && !q.offered && !slices.Contains(l.parked, q) {
 			if q.place != nil {
 				q.place.leave(l.group.w.mono)
 			}

@@ -13,6 +13,7 @@ type op struct {
 	brief    bool
 	deadline time.Duration // on the monotonic clock
 	proposed bool          // in a raft entry: from here on a failure leaves the outcome unknown
+	outcome  *Outcome      // of a claim, once proposed
 
 	result Result
 	err    error

@@ -2,7 +2,8 @@ package shard
 
 import "time"
 
-// Orphans are leases that former leaders took and that have not ended. When is such a lease over?
+// Orphans are leases that former leaders took for calls, and that have not ended. When is such a lease over? (A consumer's is its own: see
+// consumer.go.)
 //
 // Its process is gone (this node's own former one, or one that another node is known to have lost): at once, its calls are gone with
 // it. This process took it in a former reign: at once too, unless its call still runs, which its flight says. Any other may
@@ -21,6 +22,10 @@ func (l *lead) scanOrphans() {
 	g := l.group
 	next, done := g.table.ScanLeased(l.orphansFrom, orphanBudget, func(h Handle) {
 		d := g.table.Due(h)
+		if d.Holder != byCall {
+			l.hold(h, &d, l.holdsUntil(h, &d))
+			return
+		}
 		switch wait := l.orphanWait(h, &d); {
 		case wait == 0:
 			l.resolve(h, &d)
@@ -80,6 +85,10 @@ func (l *lead) rewatch() {
 
 // leaseEnded is called when the wall clock has passed a lease's end.
 func (l *lead) leaseEnded(h Handle, d *Due) {
+	if d.Holder != byCall { // it ends by the monotonic clock
+		l.hold(h, d, l.holdsUntil(h, d))
+		return
+	}
 	g := l.group
 	horizon := g.w.nowMs + l.lookAhead.Milliseconds()
 	switch wait := l.orphanWait(h, d); {
@@ -97,7 +106,7 @@ func (l *lead) resolve(h Handle, d *Due) {
 	now := l.group.w.nowMs
 	out := l.judge(h, d, &Attempt{Err: interrupted, StartedMs: now, EndedMs: now}, 0)
 	if out.Kind == RetryLater {
-		out.NextMs = max(now, l.group.table.dueMs(l.group.table.slab.at(h))) // its receiver did nothing wrong: no backoff
+		out.NextMs = l.notBeforeDue(h, now) // its receiver did nothing wrong: no backoff
 	}
 	l.outcomes = append(l.outcomes, outcomeItem{out, nil})
 }
@@ -112,10 +121,15 @@ func (l *lead) judge(h Handle, d *Due, a *Attempt, random float64) Outcome {
 	out := judge(&policy, &own, d.Attempts, a, random)
 	out.Handle, out.Seq, out.Fence = h, d.Seq, d.Fence
 	if out.Kind == RetryLater { // by this node's clock a former leader's attempt may have been early (I4)
-		out.NextMs = max(out.NextMs, l.group.table.dueMs(l.group.table.slab.at(h)))
+		out.NextMs = l.notBeforeDue(h, out.NextMs)
 	}
 	if out.Kind == Ack || out.Kind == Kill {
 		out.AgainMs = l.again(h, a.StartedMs)
 	}
 	return out
+}
+
+// notBeforeDue is the moment of a leased timer's next attempt, which is never before its due time.
+func (l *lead) notBeforeDue(h Handle, ms int64) int64 {
+	return max(ms, l.group.table.dueMs(l.group.table.slab.at(h)))
 }

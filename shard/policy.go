@@ -24,6 +24,10 @@ type Policy struct {
 	Rate        Rate // deliveries in the whole cluster
 	SpreadMs    int64
 
+	Pull    bool  // consumers fetch the timers; else they are called
+	Report  bool  // a 202 leaves the timer with the receiver, until it reports
+	LeaseMs int64 // how long a consumer has a timer; 0 (from before there was such a field): DefaultLeaseMs; see LeaseFor
+
 	Breaker                Breaker
 	OwnBreaker             bool // the topic set `breaker`: it has its own per destination
 	DestinationConcurrency int
@@ -59,11 +63,20 @@ func DefaultPolicy() Policy {
 		Callback:    Callback{Method: "POST", TimeoutMs: 10_000},
 		MaxAttempts: 16, MinBackoffMs: 1_000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0.2,
 		StopOn:                 []int{410},
+		LeaseMs:                DefaultLeaseMs,
 		Breaker:                Breaker{Failures: 5, WindowMs: 10_000, OpenMs: 5_000, Probes: 1},
 		DestinationConcurrency: 256,
 		HistoryMs:              72 * 3_600_000,
 		DeadRetentionMs:        720 * 3_600_000,
 	}
+}
+
+// LeaseFor is how long a consumer has a timer.
+func (p *Policy) LeaseFor() int64 {
+	if p.LeaseMs == 0 {
+		return DefaultLeaseMs
+	}
+	return p.LeaseMs
 }
 
 // Topic is a topic as the meta group has it. Values are immutable once published.

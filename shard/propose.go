@@ -37,6 +37,7 @@ func (g *group) propose() {
 		g.proposeOutcomes()
 		if g.heir == 0 {
 			g.proposeCommands()
+			g.proposeTakes()
 			if !g.w.host.draining.Load() {
 				g.lead.lease(&g.batch)
 			}
@@ -99,6 +100,10 @@ func (g *group) proposeCommands() {
 // proposeCommand adds one command. A lease whose call has not started is given back first, so that the command
 // finds the timer scheduled: cancelled means cancelled, even a millisecond before its time (I5).
 func (g *group) proposeCommand(o *op) {
+	if o.cmd.Kind.claims() {
+		g.proposeClaim(o)
+		return
+	}
 	if !g.releaseFor(o) {
 		return
 	}
@@ -167,6 +172,8 @@ func (g *group) dropped(p *proposal) {
 			default:
 				g.lead.ended(f, &f.attempt)
 			}
+		case takeItem:
+			it.take.dropped(g)
 		case takeoverItem:
 			g.takeover = true
 		case silentItem:

@@ -170,6 +170,11 @@ type topicQueue struct {
 	keys   map[uint64]*serialKey // the lines of its keys; nil: the topic is not serial
 	inLine int                   // entries in them
 	moving []*lane               // lanes of before the topic changed, whose timers are queued anew bit by bit
+
+	offered bool // it is among those of which something may be ready for who pulls
+	stirred bool // … and more has become so in this turn
+	// fullUntil: at its limit until then, or until a lease ends here; nobody need pull before. Monotonic.
+	fullUntil time.Duration
 }
 
 // next is the open lane whose head comes first; nil when all wait.

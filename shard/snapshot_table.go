@@ -8,7 +8,8 @@ import (
 // The format of a table's snapshot (docs/formats/snapshot.md).
 const (
 	snapshotMagic   = "CTBL"
-	snapshotVersion = 3
+	snapshotVersion = 4
+	oldestSnapshot  = 3 // before leases had a holder
 )
 
 // Kinds of records. Targets come before the first timer that has them.
@@ -175,7 +176,7 @@ func (t *Table) appendRun(dst []byte, r *run) []byte {
 	for _, n := range [...]int64{r.dueMs, r.nextEnd, r.firedMs, r.lateness} {
 		dst = binary.AppendVarint(dst, n)
 	}
-	for _, n := range [...]uint32{r.newer, r.older, uint32(r.status), r.durMs} {
+	for _, n := range [...]uint32{r.newer, r.older, uint32(r.status), r.durMs, uint32(r.holder)} {
 		dst = binary.AppendUvarint(dst, uint64(n))
 	}
 	text := t.errorText(r)

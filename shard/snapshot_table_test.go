@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 )
@@ -97,4 +98,27 @@ func FuzzLoadTable(f *testing.F) {
 			t.Fatalf("again: %v", err)
 		}
 	})
+}
+
+// TestSnapshotBefore: what a build wrote that knew no consumers is read still.
+func TestSnapshotBefore(t *testing.T) {
+	b, err := os.ReadFile("testdata/golden/table-snapshot-3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := LoadTable(7, bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := loaded.Audit(false); err != nil {
+		t.Error(err)
+	}
+	again, err := LoadTable(7, bytes.NewReader(image(loaded)))
+	if err != nil || again.Hash() != loaded.Hash() {
+		t.Errorf("written anew: %v", err)
+	}
+	b[4] = oldestSnapshot - 1
+	if _, err := LoadTable(7, bytes.NewReader(b)); !errors.Is(err, ErrFormat) {
+		t.Errorf("a version before that: %v", err)
+	}
 }

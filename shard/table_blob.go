@@ -178,7 +178,7 @@ func (t *Table) slotHash(h Handle, s *slot) uint64 {
 		x = mix(x, uint64(r.firedMs))
 		x = mix(x, uint64(r.lateness))
 		x = mix(x, uint64(r.newer)<<32|uint64(r.older))
-		x = mix(x, uint64(r.status)|uint64(r.durMs)<<16)
+		x = mix(x, uint64(r.status)|uint64(r.durMs)<<16|uint64(r.holder)<<48)
 	}
 	if s.chained() {
 		l := t.chains[h]

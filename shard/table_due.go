@@ -52,6 +52,9 @@ type Due struct {
 	Attempts  int
 	Fence     uint64
 	LeaseMs   int64 // how long the last lease was given for
+	Holder    Holder
+	FiredMs   int64 // start of the last attempt that is known to have started
+	Status    int   // HTTP status of the last attempt
 }
 
 // Due reads what a leader needs of a timer; the zero value if the slot is free.
@@ -68,6 +71,7 @@ func (t *Table) Due(h Handle) Due {
 	if s.run != 0 {
 		r := t.runs.at(s.run)
 		d.Fence, d.LeaseMs = r.fence, int64(r.durMs)
+		d.Holder, d.FiredMs, d.Status = r.holder, r.firedMs, int(r.status)
 	}
 	switch d.State {
 	case Scheduled, Leased:

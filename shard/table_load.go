@@ -23,6 +23,7 @@ type loader struct {
 	records Handle
 	unused  int
 	targets map[uint32][]byte // by the writer's row
+	version byte
 	scratch []byte
 }
 
@@ -116,8 +117,8 @@ func (l *loader) header(id ID) {
 	if string(l.bytes(4)) != snapshotMagic {
 		l.fail("not a table snapshot")
 	}
-	if v := l.byte(); v != snapshotVersion {
-		l.fail("version %d, this build reads %d", v, snapshotVersion)
+	if l.version = l.byte(); l.version < oldestSnapshot || l.version > snapshotVersion {
+		l.fail("version %d, this build reads %d to %d", l.version, oldestSnapshot, snapshotVersion)
 	}
 	if got := ID(l.number(1<<32-1, "shard")); got != id {
 		l.fail("it is of shard %d", got)
@@ -328,5 +329,8 @@ func (l *loader) run(h Handle, s *slot) {
 	r.newer, r.older = uint32(l.number(high, "newer finished")), uint32(l.number(high, "older finished"))
 	r.status = uint16(l.number(1<<16-1, "status"))
 	r.durMs = uint32(l.number(1<<32-1, "length of the lease"))
+	if l.version >= 4 {
+		r.holder = Holder(l.number(uint64(byReport), "holder of the lease"))
+	}
 	t.setError(h, r, string(l.bytes(int(l.number(maxErr, "error text")))))
 }

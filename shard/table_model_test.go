@@ -21,6 +21,8 @@ type modelTimer struct {
 	noExpiry bool
 	until    int64 // end of the lease or of the retention
 	leasedAt int64 // the attempt's time while leased
+	lasts    int64 // how long the last lease was given for
+	holder   Holder
 
 	first      int64 // the moment of the first add, if not the creation
 	occurrence int   // from 1; 0: no series, or it goes on without this one
@@ -301,12 +303,19 @@ func (m *model) closeTopic(c *Command) Code {
 	return OK
 }
 
-func (m *model) lease(x *modelTimer, seq uint64, rev uint32, dur int64) Code {
+func (m *model) lease(x *modelTimer, seq uint64, rev uint32, dur int64, holder Holder, now int64) Code {
 	if x == nil || x.Seq != seq || x.State != Scheduled || x.rev != rev {
 		return Skipped
 	}
 	m.fence++
 	x.Fence, x.leasedAt, x.until = m.fence, x.NextMs, m.clock+dur
+	x.lasts, x.holder = dur, holder
+	if holder == byPuller {
+		x.LastStatus, x.FiredMs = 0, now
+		if x.LatenessMs < 0 {
+			x.LatenessMs = max(0, now-max(x.DueMs, x.CreatedMs))
+		}
+	}
 	x.Attempts++
 	x.State, x.NextMs = Leased, 0
 	x.rev++
@@ -323,11 +332,19 @@ func (m *model) outcome(x *modelTimer, o *Outcome) Code {
 	}
 	if o.Kind == Release {
 		x.Attempts--
-	} else {
+	} else if o.Kind != Extended {
 		x.FiredMs, x.LastStatus, x.LastError = o.StartedMs, o.Status, o.Err
 		if x.LatenessMs < 0 {
 			x.LatenessMs = max(0, o.StartedMs-max(x.DueMs, x.CreatedMs))
 		}
+	}
+	if o.Kind == Accepted || o.Kind == Extended {
+		x.until, x.lasts = m.clock+o.LeaseMs, o.LeaseMs
+		x.rev++
+		if o.Kind == Accepted {
+			x.holder = byReport
+		}
+		return OK
 	}
 	m.ending = o.Kind != Release
 	defer func() { m.ending = false }()
@@ -626,8 +643,14 @@ func (g *rig) item(b *Batch) step {
 		if g.pick(10) == 0 {
 			rev++
 		}
-		b.Lease(dur, h, seq, rev)
-		return func() (Code, *modelTimer) { return g.model.lease(g.at(h), seq, rev, dur), nil }
+		holder, now := byCall, g.now
+		if g.pick(3) == 0 {
+			holder = byPuller
+			b.Pull(dur, h, seq, rev)
+		} else {
+			b.Lease(dur, h, seq, rev)
+		}
+		return func() (Code, *modelTimer) { return g.model.lease(g.at(h), seq, rev, dur, holder, now), nil }
 	case 2, 3:
 		return g.outcomeItem(b)
 	case 4:
@@ -671,7 +694,7 @@ func (g *rig) outcomeItem(b *Batch) step {
 		return func() (Code, *modelTimer) { return OK, nil }
 	}
 	o := &Outcome{
-		Handle: x.handle, Seq: x.Seq, Fence: x.Fence, Kind: OutcomeKind(1 + g.pick(4)),
+		Handle: x.handle, Seq: x.Seq, Fence: x.Fence, Kind: OutcomeKind(1 + g.pick(6)),
 		StartedMs: g.now - int64(g.pick(900)), Status: []int{0, 200, 503}[g.pick(3)],
 	}
 	o.EndedMs = o.StartedMs + int64(g.pick(500))
@@ -683,6 +706,8 @@ func (g *rig) outcomeItem(b *Batch) step {
 		o.NextMs, o.Err = g.now+int64(g.pick(9000)), "no answer in time"
 	case Kill:
 		o.Reason, o.RetainUntilMs, o.Err = MaxAttempts, g.now+100_000, "connection refused"
+	case Accepted, Extended:
+		o.LeaseMs = int64(1000 * (1 + g.pick(50)))
 	}
 	if at := g.again(); at != 0 && x.Repeat != nil && g.pick(2) == 0 {
 		b.Overlap(o.Handle, o.Seq, o.Fence, at)
@@ -773,6 +798,9 @@ func (g *rig) check() {
 		d := g.table.Due(x.handle)
 		if d.Rev != x.rev || d.State == Leased && d.NextMs != x.until || d.State == Dead && d.RetainMs != x.until {
 			g.t.Fatalf("due is %+v, the model says revision %d, until %d", d, x.rev, x.until)
+		}
+		if d.State == Leased && (d.Holder != x.holder || d.LeaseMs != x.lasts || d.FiredMs != x.FiredMs || d.Status != x.LastStatus) {
+			g.t.Fatalf("due is %+v, the model says a lease of %d ms with holder %d", d, x.lasts, x.holder)
 		}
 		if d.ExpiresMs != x.expiry() {
 			g.t.Fatalf("expires at %d, want %d", d.ExpiresMs, x.expiry())

@@ -17,6 +17,7 @@ type run struct {
 	errRef       uint32 // last error's text in the arena: length u16, bytes; 0 none
 	durMs        uint32 // how long the last lease was given for
 	status       uint16 // HTTP status of the last attempt
+	holder       Holder // who ends the last lease
 	successor    uint32 // while Leased: the blob of who takes over when the attempt has ended; 0 nobody
 }
 

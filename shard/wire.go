@@ -139,6 +139,11 @@ func (c *change) command() (cmd *Command, err error) {
 			return nil, err
 		}
 	}
+	if c.claim != nil {
+		if cmd.Claim, err = decodeClaim(c.claim); err != nil {
+			return nil, err
+		}
+	}
 	cmd.Kind, cmd.Topic, cmd.ID, cmd.IfMatch = c.kind, c.topic, string(c.id), c.ifMatch
 	cmd.CreateOnly = c.flags&commandCreateOnly != 0
 	cmd.Force = c.flags&commandForce != 0

@@ -85,7 +85,11 @@ func (a arbitrary) number(name string, count bool) int64 {
 func (a arbitrary) narrow(v reflect.Value) {
 	switch p := v.Addr().Interface().(type) {
 	case *Kind:
-		*p = 1 + *p%OpenTopic
+		if *p%4 == 0 {
+			*p = AckLease + *p/4%3
+		} else {
+			*p = 1 + *p%OpenTopic
+		}
 	case *State:
 		*p = 1 + *p%Cancelled
 	case *Reason:
@@ -120,8 +124,19 @@ func (a arbitrary) narrow(v reflect.Value) {
 		p.Shards = slices.Compact(p.Shards)
 	case *HistoryAttempt:
 		p.Attempt, p.Status = p.Attempt%lowMask, p.Status%(1<<16)
+	case *Claim:
+		p.LeaseMs &= msMax
+		p.DelayMs &= msMax
 	case *Command:
 		p.MaxWaitMs &= math.MaxInt64
+		if p.Kind.claims() {
+			p.Spec, p.Patch = nil, nil
+			if p.Claim == nil {
+				p.Claim = new(Claim)
+			}
+			break
+		}
+		p.Claim = nil
 		if p.Kind == Add || p.Kind == Put {
 			p.Patch = nil
 			if p.Spec == nil {
@@ -249,6 +264,22 @@ func TestWireCreated(t *testing.T) {
 
 func TestWireReads(t *testing.T) {
 	eachWay(t, func(t *rapid.T, full bool) {
+		taken := []Taken{{Timer: draw[Timer](t, full, "timer")}, *draw[Taken](t, full, "taken")}
+		if taken[1].Timer == nil {
+			taken[1].Timer = taken[0].Timer
+		}
+		if got, err := DecodeTaken(AppendTaken(nil, taken)); err != nil || !reflect.DeepEqual(got, taken) {
+			t.Fatalf("taken %+v\nwant %+v: %v", got, taken, err)
+		}
+		offers := []Offer{*draw[Offer](t, full, "offer")}
+		offers[0].Bytes &= math.MaxInt32
+		if got, err := DecodeOffers(AppendOffers(nil, offers)); err != nil || !reflect.DeepEqual(got, offers) {
+			t.Fatalf("offers %+v\nwant %+v: %v", got, offers, err)
+		}
+		share := []Share{{draw[Share](t, full, "share").Shard, 1000}}
+		if topic, ms, got, err := DecodeTakeRequest(AppendTakeRequest(nil, 7, 30_000, share)); err != nil || topic != 7 || ms != 30_000 || !reflect.DeepEqual(got, share) {
+			t.Fatalf("take %d %d %+v, want %+v: %v", topic, ms, got, share, err)
+		}
 		list := []*Timer{draw[Timer](t, full, "timer"), draw[Timer](t, full, "timer")}
 		if got, err := DecodeTimer(AppendTimer(nil, list[0])); err != nil || !reflect.DeepEqual(got, list[0]) {
 			t.Fatalf("timer %+v\nwant %+v: %v", got, list[0], err)
@@ -320,6 +351,15 @@ func TestWireFailure(t *testing.T) {
 		if _, _, err := DecodeMarks(b); err != c.want {
 			t.Errorf("marks of %v: %v", c.in, err)
 		}
+		if _, err := DecodeOffers(b); err != c.want {
+			t.Errorf("offers of %v: %v", c.in, err)
+		}
+		if _, err := DecodeTaken(b); err != c.want {
+			t.Errorf("taken of %v: %v", c.in, err)
+		}
+		if _, err := DecodeAwaited(b); err != c.want {
+			t.Errorf("awaited of %v: %v", c.in, err)
+		}
 		if _, _, err := DecodeCounts(b); err != c.want {
 			t.Errorf("counts of %v: %v", c.in, err)
 		}
@@ -377,6 +417,7 @@ func wireSamples() map[string]struct {
 } {
 	ops := []Op{
 		{Shard: 3, Command: &Command{Kind: Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: fullSpec()}},
+		{Shard: 5, Command: &Command{Kind: NackLease, Topic: 3, Claim: &Claim{Handle: 7, Seq: 300, Fence: 1 << 40, DelayMs: 5000, HasDelay: true, Reason: "busy"}}},
 		{Shard: 4, Command: &Command{Kind: Modify, Topic: 3, ID: "b", IfMatch: 2, Patch: &Patch{Spec: *fullSpec(), Due: true, Labels: true}}},
 	}
 	answered := bare(ops)
@@ -402,7 +443,15 @@ func wireSamples() map[string]struct {
 		"history query":  {AppendHistoryQuery(nil, pq), func(b []byte) error { _, err := DecodeHistoryQuery(b); return err }},
 		"history":        {AppendHistory(nil, []ID{1, 9}, []*HistoryEntry{past}, true), func(b []byte) error { _, _, _, err := DecodeHistory(b); return err }},
 		"counts request": {AppendCountsRequest(nil, 300), func(b []byte) error { _, err := DecodeCountsRequest(b); return err }},
-		"counts":         {AppendCounts(nil, []ID{1, 5}, &Counts{Dead: 300}), func(b []byte) error { _, _, err := DecodeCounts(b); return err }},
+		"offers request": {AppendOffersRequest(nil, 3, 32), func(b []byte) error { _, _, err := DecodeOffersRequest(b); return err }},
+		"offers":         {AppendOffers(nil, []Offer{{1, 9, 7, 600}, {5, 0, 1_700_000_000_000, 1 << 18}}), func(b []byte) error { _, err := DecodeOffers(b); return err }},
+		"take request": {AppendTakeRequest(nil, 3, 30_000, []Share{{1, 7}, {300, 1000}}), func(b []byte) error {
+			_, _, _, err := DecodeTakeRequest(b)
+			return err
+		}},
+		"taken":   {AppendTaken(nil, []Taken{{3, 9, 1_700_000_000_000, timer}}), func(b []byte) error { _, err := DecodeTaken(b); return err }},
+		"awaited": {AppendAwaited(nil, 7), func(b []byte) error { _, err := DecodeAwaited(b); return err }},
+		"counts":  {AppendCounts(nil, []ID{1, 5}, &Counts{Dead: 300}), func(b []byte) error { _, _, err := DecodeCounts(b); return err }},
 	}
 }
 

@@ -24,6 +24,11 @@ type ctlCmd struct {
 	Topics ctlTopicsCmd `cmd:"" help:"Topics: list, get, put, delete, pause, resume."`
 	Dead   ctlDeadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
 
+	Pull   ctlPullCmd   `cmd:"" help:"Fetch timers that are ready, from a topic that is pulled."`
+	Ack    ctlAckCmd    `cmd:"" help:"Say that pulled timers are done."`
+	Nack   ctlNackCmd   `cmd:"" help:"Say that pulled timers failed."`
+	Extend ctlExtendCmd `cmd:"" help:"Hold pulled timers longer."`
+
 	History ctlHistoryCmd `cmd:"" help:"List a topic's timers that have ended, by when they did."`
 
 	Cluster ctlClusterCmd `cmd:"" help:"Nodes and shards, as the node sees them."`

@@ -120,6 +120,27 @@ func TestCtl(t *testing.T) {
 			err:     []string{"the version is 9 (412 version_mismatch)", "repeat with its version"}, code: exitFailure,
 		},
 		{
+			name: "pull", args: []string{"pull", "t", "--max", "2", "--wait", "1s"},
+			replies: ok(`{"timers":[{"id":"x","due":"2030-01-01T00:00:00.000Z","attempt":3,"lease_until":"2030-01-01T00:00:30.000Z","receipt":"AQIB","payload":{"a":1}}]}`),
+			asked:   []string{`POST /v1/topics/t/pull {"max":2,"wait":"1s"}`}, out: []string{"RECEIPT", "x", "3", "AQIB", `{"a":1}`},
+		},
+		{
+			name: "pull of nothing", args: []string{"pull", "t", "--lease", "5s"}, replies: ok(`{"timers":[]}`),
+			asked: []string{`POST /v1/topics/t/pull {"max":1,"wait":"0s","lease":"5s"}`}, err: []string{"nothing is ready"},
+		},
+		{
+			name: "ack", args: []string{"ack", "AQIB", "AQIC"}, replies: ok(`{"results":[{"receipt":"AQIB","status":200},{"receipt":"AQIC","status":410,"code":"over"}]}`),
+			asked: []string{`POST /v1/ack {"receipts":["AQIB","AQIC"]}`}, err: []string{"1 of 2 leases are over: AQIC;"}, code: exitFailure,
+		},
+		{
+			name: "nack", args: []string{"nack", "AQIB", "--delay", "5s", "--reason", "no stock"}, replies: ok(`{"results":[{"receipt":"AQIB","status":200}]}`),
+			asked: []string{`POST /v1/nack {"delay":"5s","reason":"no stock","receipts":["AQIB"]}`}, out: []string{"nack: 1\n"},
+		},
+		{
+			name: "extend", args: []string{"extend", "AQIB", "--lease", "1m", "--json"}, replies: ok(`{"results":[{"receipt":"AQIB","status":200}]}`),
+			asked: []string{`POST /v1/extend {"lease":"1m","receipts":["AQIB"]}`}, out: []string{`{"results":[{"receipt":"AQIB","status":200}]}`},
+		},
+		{
 			name: "cancel in time", args: []string{"cancel", "t", "x"}, replies: ok(`{"outcome":"prevented"}`),
 			asked: []string{"DELETE /v1/topics/t/timers/x"}, out: []string{"prevented: no attempt starts any more"},
 		},

@@ -42,6 +42,9 @@ func TestUsageFaultsExit2(t *testing.T) {
 		{"ctl dead purge t x --all", "one of them"},
 		{"ctl list t --limit -1", "--limit"},
 		{"ctl topics put t", "--policy"},
+		{"ctl pull t --max 1001", "1–1000"},
+		{"ctl pull t --wait 61s", "0s–60s"},
+		{"ctl ack", `expected "<receipt> ..."`},
 		{"ctl drain", `expected "<node>"`},
 		{"ctl shard one", "<number>"},
 	}

@@ -163,7 +163,10 @@ func (in *input) onto(t *shard.Topic, v verb) *problem {
 		in.nameByContent(t)
 	}
 	cb := &t.Policy.Callback
-	needsURL := v == vAdd || v == vPut || v == vPatch && in.null&fURL != 0
+	if t.Policy.Pull && in.given&^in.null&(fCallback|callbackFields) != 0 {
+		return fail(422, badPolicy, "callback: the topic is pulled, it calls nobody")
+	}
+	needsURL := (v == vAdd || v == vPut || v == vPatch && in.null&fURL != 0) && !t.Policy.Pull
 	if needsURL && in.spec.Callback.URL == "" && cb.URL == "" {
 		return fail(422, "no_callback", "give a callback.url, here or in the topic's policy")
 	}

@@ -197,6 +197,9 @@ func (rq *request) changeDead(kind shard.Kind) *problem {
 		}
 	}
 	if cb := sel.callback; cb != nil {
+		if topic.Policy.Pull {
+			return fail(422, badPolicy, "callback: the topic is pulled, it calls nobody")
+		}
 		if anyRedacted(cb.spec.Callback.Headers) {
 			return badf(badHeader, "callback.headers: %s cannot be given to several timers", redacted)
 		}

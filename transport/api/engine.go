@@ -42,6 +42,7 @@ type Engine interface {
 	Ready() error
 
 	Cluster
+	Consumers
 }
 
 // Op is one command of DoAll.

@@ -15,6 +15,7 @@ import (
 // It fires nothing by itself: tests put timers into their states with set.
 type fakeEngine struct {
 	*fakeCluster
+	fakeConsumers
 
 	mu     sync.Mutex
 	shards int
@@ -45,7 +46,8 @@ type fakeTimer struct {
 }
 
 func newFakeEngine(now func() time.Time) *fakeEngine {
-	return &fakeEngine{fakeCluster: newFakeCluster(), shards: 4, now: now, topics: map[string]*shard.Topic{}, timers: map[timerKey]*fakeTimer{}, calls: map[string]int{}}
+	return &fakeEngine{fakeCluster: newFakeCluster(), shards: 4, now: now, topics: map[string]*shard.Topic{}, timers: map[timerKey]*fakeTimer{}, calls: map[string]int{},
+		fakeConsumers: fakeConsumers{ready: make(chan struct{})}}
 }
 
 func (e *fakeEngine) nowMs() int64 { return e.now().UnixMilli() }

@@ -63,6 +63,12 @@ func (r *reader) policy(stored *shard.Policy) *shard.Policy {
 
 func (r *reader) policyField(p *shard.Policy, name string, stored *shard.Policy) {
 	switch name {
+	case "delivery":
+		p.Pull = r.choice(name, []string{"push", "pull"}) == "pull"
+	case "ack":
+		p.Report = r.choice(name, []string{"response", "report"}) == "report"
+	case "lease":
+		p.LeaseMs = r.lease()
 	case "callback":
 		r.policyCallback(p, stored)
 	case "retry":
@@ -98,24 +104,6 @@ func (r *reader) policyField(p *shard.Policy, name string, stored *shard.Policy)
 		p.Rate = r.rate()
 	case "spread":
 		p.SpreadMs = r.rangedSpan(name, 0, maxSpreadMs)
-	default:
-		r.laterPolicyField(name)
-	}
-}
-
-// laterPolicyField takes the default of what this version does not do, and refuses anything else.
-func (r *reader) laterPolicyField(name string) {
-	isDefault := false
-	switch name {
-	case "delivery":
-		isDefault = r.choice(name, []string{"push", "pull"}) == "push"
-	case "ack":
-		isDefault = r.choice(name, []string{"response", "report"}) == "response"
-	case "lease":
-		isDefault = r.span(name) == 30_000
-	}
-	if r.err == nil && !isDefault {
-		r.fail(later(name + " other than the default"))
 	}
 }
 
@@ -296,14 +284,22 @@ func fingerprint(secret string) string {
 	return fingerprintPrefix + hex.EncodeToString(sum[:8])
 }
 
+// index is 1 for true.
+func index(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
+}
+
 // appendPolicy writes every field, such that the whole can be PUT back. What has no value (rate, max_wait) is left out.
 func appendPolicy(b []byte, p *shard.Policy) []byte {
 	o := object{b: b}
-	o.str("delivery", "push")
+	o.str("delivery", [...]string{"push", "pull"}[index(p.Pull)])
 	o.name("callback")
 	o.b = appendCallback(o.b, &p.Callback)
-	o.str("ack", "response")
-	o.str("lease", "30s")
+	o.str("ack", [...]string{"response", "report"}[index(p.Report)])
+	o.span("lease", p.LeaseFor())
 	o.name("retry")
 	o.b = appendRetry(o.b, &shard.Retry{
 		MaxAttempts: p.MaxAttempts, MinBackoffMs: p.MinBackoffMs, MaxBackoffMs: p.MaxBackoffMs,

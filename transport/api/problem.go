@@ -45,6 +45,7 @@ const (
 	unknownTopic  = "unknown_topic"
 	unknownTimer  = "unknown_timer"
 	notDrained    = "not_drained"
+	wrongDelivery = "wrong_delivery"
 	unavailable   = "unavailable"
 	internalError = "internal"
 )
@@ -63,7 +64,7 @@ var titles = map[string]string{
 	notFound: "Not found", unknownTopic: "Unknown topic", unknownTimer: "Unknown timer",
 	"method_not_allowed": "Method not allowed",
 	"exists":             "Id in use with other content", "in_flight": "A call is running", "not_empty": "Topic is not empty",
-	notDrained: "Node is not drained", "quota": "As many as allowed",
+	notDrained: "Node is not drained", wrongDelivery: "Wrong delivery", "quota": "As many as allowed",
 	"over": "Timer has ended", "version_mismatch": "Another version", tooLarge: "Too large",
 	"unsupported_media_type": "Unsupported media type", "no_callback": "No callback URL",
 	"callback_refused": "Callback address refused", "beyond_horizon": "Too far ahead", badPolicy: "Bad policy",

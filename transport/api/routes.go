@@ -17,6 +17,7 @@ type bodyRule uint8
 const (
 	noBody    bodyRule = iota
 	emptyBody          // none, or an empty object
+	maybeBody          // JSON, or none for the defaults
 	jsonBody
 	batchBody // JSON or NDJSON, up to the batch limit
 )
@@ -51,6 +52,11 @@ var routes = []route{
 
 	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: scopeCancel, handle: (*request).cancelTimers, body: jsonBody},
 	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: scopeAdd, handle: (*request).rescheduleTimers, body: jsonBody},
+
+	{method: "POST", path: "/v1/topics/{topic}/pull", scope: scopeAdd, handle: (*request).pullTimers, body: maybeBody},
+	{method: "POST", path: "/v1/ack", scope: scopeAdd, handle: (*request).ackReceipts, body: jsonBody},
+	{method: "POST", path: "/v1/nack", scope: scopeAdd, handle: (*request).nackReceipts, body: jsonBody},
+	{method: "POST", path: "/v1/extend", scope: scopeAdd, handle: (*request).extendReceipts, body: jsonBody},
 
 	{method: "GET", path: "/v1/topics/{topic}/dead", scope: scopeRead, handle: (*request).listDead, query: deadParams},
 	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, body: jsonBody},

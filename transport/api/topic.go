@@ -35,6 +35,9 @@ func (rq *request) putTopic() *problem {
 	if p := rq.s.checkURL(policy.Callback.URL); p != nil {
 		return p
 	}
+	if p := rq.deliveryMayBe(policy.Pull); p != nil {
+		return p
+	}
 	t, created, err := rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, policy)
 	if err != nil {
 		return engineFault(err)
@@ -44,6 +47,22 @@ func (rq *request) putTopic() *problem {
 		status = 201
 	}
 	rq.changedTopic(status, t)
+	return nil
+}
+
+// deliveryMayBe refuses to change how a topic's timers go while some are on their way: with a receiver, or with a consumer.
+func (rq *request) deliveryMayBe(pull bool) *problem {
+	t, ok := rq.s.cfg.Engine.Topic(rq.topic)
+	if !ok || t.Policy.Pull == pull {
+		return nil
+	}
+	counts, err := rq.s.cfg.Engine.Counts(rq.s.base, t.ID)
+	switch {
+	case err != nil:
+		return engineFault(err)
+	case counts.Leased > 0:
+		return failf(409, "in_flight", "delivery: cannot change while timers are leased, and %d are; pause the topic and wait for them to end", counts.Leased)
+	}
 	return nil
 }
 

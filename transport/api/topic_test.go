@@ -48,6 +48,7 @@ func TestPolicyRoundTrip(t *testing.T) {
 		`{"stop_on":[],"breaker":{"failures":1},"destination_concurrency":1,"history":"0s","dead_retention":"1h0m0.5s","secrets":["` + secret(24) + `","` + secret(64) + `"]}`,
 		`{"serial":true,"ordered":false,"concurrency":3,"rate":{"per_second":0.5,"burst":7},"spread":"1m30s"}`,
 		`{"rate":{"per_second":1e6},"concurrency":2147483647}`,
+		`{"delivery":"pull","ack":"report","lease":"1s"}`, `{"lease":"12h"}`,
 		`{"delivery":"push","ack":"response","lease":"30s","merge":"reject","dedup":"id","serial":false,"ordered":false,"concurrency":0,"spread":"0s","stop_on":[410,410,500]}`,
 	} {
 		first := h.do("PUT", orders, policy).want(200)
@@ -79,8 +80,8 @@ func TestPolicyRefuses(t *testing.T) {
 		``: "400 bad_json", `[]`: "400 bad_request", `null`: "400 bad_request", `{"Delivery":"push"}`: "400 unknown_field", `{"foo":1}`: "400 unknown_field", `{} x`: "400 bad_json",
 		`{"serial":false,"serial":false}`: "400 bad_json", `{"callback":null}`: "400 bad_request", `{"callback":{"url":null}}`: "400 bad_request", `{"retry":{"jitter":null}}`: "400 bad_request", `{"rate":null}`: "400 bad_request",
 		// Not in this version: checked, then refused.
-		`{"delivery":"pull"}`: "422 bad_policy", `{"delivery":"x"}`: "400 bad_request", `{"delivery":1}`: "400 bad_request", `{"ack":"report"}`: "422 bad_policy", `{"ack":true}`: "400 bad_request",
-		`{"lease":"31s"}`: "422 bad_policy", `{"lease":30}`: "400 bad_request", `{"merge":"x"}`: "400 bad_request", `{"max_wait":"0s"}`: "422 bad_policy", `{"max_wait":1}`: "400 bad_request",
+		`{"delivery":"x"}`: "400 bad_request", `{"delivery":1}`: "400 bad_request", `{"ack":"x"}`: "400 bad_request", `{"ack":true}`: "400 bad_request",
+		`{"lease":"999ms"}`: "422 bad_policy", `{"lease":"12h0m1s"}`: "422 bad_policy", `{"lease":"x"}`: "400 bad_request", `{"lease":"-1s"}`: "400 bad_request", `{"lease":30}`: "400 bad_request", `{"merge":"x"}`: "400 bad_request", `{"max_wait":"0s"}`: "422 bad_policy", `{"max_wait":1}`: "400 bad_request",
 		`{"dedup":"x"}`: "400 bad_request", `{"serial":"true"}`: "400 bad_request", `{"ordered":1}`: "400 bad_request", `{"concurrency":-1}`: "422 bad_policy",
 		`{"concurrency":1.5}`: "400 bad_request", `{"rate":{}}`: "400 bad_request", `{"rate":{"burst":1}}`: "400 bad_request", `{"rate":{"per_second":0}}`: "422 bad_policy", `{"rate":{"per_second":-1}}`: "422 bad_policy", `{"rate":{"per_second":1e9}}`: "422 bad_policy", `{"rate":{"per_second":"1"}}`: "400 bad_request",
 		`{"rate":{"per_second":1,"burst":0}}`: "422 bad_policy", `{"rate":{"per_second":1,"burst":1.5}}`: "400 bad_request", `{"rate":{"per_second":1,"per_second":1}}`: "400 bad_json", `{"concurrency":2147483648}`: "422 bad_policy", `{"rate":100}`: "400 bad_request", `{"rate":{"foo":1}}`: "400 unknown_field", `{"spread":"169h"}`: "422 bad_policy", `{"spread":"-1s"}`: "400 bad_request",

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+type ctlPullCmd struct {
+	Topic string        `arg:"" help:"Topic; its policy must say delivery: pull."`
+	Max   int           `default:"1" help:"At most so many timers, 1–1000 (${default})."`
+	Wait  time.Duration `default:"0s" help:"How long to wait for one, up to 60s (${default})."`
+	Lease string        `placeholder:"30s" help:"How long they are yours; else as the topic says."`
+}
+
+func (*ctlPullCmd) Examples() string {
+	return `carillon ctl pull jobs --max 10 --wait 20s
+carillon ctl pull jobs --json`
+}
+
+func (p *ctlPullCmd) Run(ctl *ctlCmd, term *terminal) error {
+	if p.Max < 1 || p.Max > 1000 {
+		return usagef("--max: must be 1–1000")
+	}
+	if p.Wait < 0 || p.Wait > time.Minute {
+		return usagef("--wait: must be 0s–60s")
+	}
+	o := &object{}
+	o.set("max", p.Max)
+	o.text("wait", p.Wait.String())
+	o.text("lease", p.Lease)
+	patient := *ctl
+	patient.Timeout += p.Wait
+	_, body, err := patient.do(call{method: http.MethodPost, path: apiPath("topics", p.Topic, "pull"), body: o.bytes()})
+	if err != nil {
+		return err
+	}
+	if ctl.JSON {
+		return printJSON(term.out, body)
+	}
+	return printPulled(term, body)
+}
+
+// printPulled prints a table of what is leased, and each receipt in full: it is what ack and nack take.
+func printPulled(term *terminal, body []byte) error {
+	var answer struct {
+		Timers []struct {
+			ID      string          `json:"id"`
+			Due     string          `json:"due"`
+			Attempt int             `json:"attempt"`
+			Until   string          `json:"lease_until"`
+			Receipt string          `json:"receipt"`
+			Payload json.RawMessage `json:"payload"`
+		} `json:"timers"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if len(answer.Timers) == 0 {
+		_, err := fmt.Fprintln(term.err, "nothing is ready")
+		return err
+	}
+	t := newTable(term.out, "ID", "DUE", "ATTEMPT", "LEASE UNTIL", "RECEIPT", "PAYLOAD")
+	for _, v := range answer.Timers {
+		t.row(v.ID, v.Due, fmt.Sprint(v.Attempt), v.Until, v.Receipt, string(v.Payload))
+	}
+	return t.w.Flush()
+}
+
+type ctlAckCmd struct {
+	Receipts []string `arg:"" name:"receipt" help:"Receipts of the leases whose work is done."`
+}
+
+func (a *ctlAckCmd) Run(ctl *ctlCmd, term *terminal) error {
+	return ctl.claim(term, "ack", a.Receipts, &object{})
+}
+
+type ctlNackCmd struct {
+	Receipts []string `arg:"" name:"receipt" help:"Receipts of the leases whose work failed."`
+	Delay    string   `placeholder:"5s" help:"Until the next attempt; else the backoff."`
+	Reason   string   `placeholder:"TEXT" help:"Why; it shows as the timer's last error."`
+}
+
+func (n *ctlNackCmd) Run(ctl *ctlCmd, term *terminal) error {
+	o := &object{}
+	o.text("delay", n.Delay)
+	o.text("reason", n.Reason)
+	return ctl.claim(term, "nack", n.Receipts, o)
+}
+
+type ctlExtendCmd struct {
+	Receipts []string `arg:"" name:"receipt" help:"Receipts of the leases to hold longer."`
+	Lease    string   `placeholder:"30s" help:"From now on; else as the topic says."`
+}
+
+func (e *ctlExtendCmd) Run(ctl *ctlCmd, term *terminal) error {
+	o := &object{}
+	o.text("lease", e.Lease)
+	return ctl.claim(term, "extend", e.Receipts, o)
+}
+
+// claim says something of leases. It fails when one of them is over, and says which; with --json the answer does.
+func (c *ctlCmd) claim(term *terminal, verb string, receipts []string, o *object) error {
+	o.set("receipts", receipts)
+	_, body, err := c.do(call{method: http.MethodPost, path: apiPath(verb), body: o.bytes()})
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Results []struct {
+			Receipt string `json:"receipt"`
+			Status  int    `json:"status"`
+		} `json:"results"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if c.JSON {
+		return printJSON(term.out, body)
+	}
+	var over []string
+	for _, r := range answer.Results {
+		if r.Status != http.StatusOK {
+			over = append(over, r.Receipt)
+		}
+	}
+	if len(over) > 0 {
+		return fmt.Errorf("%d of %d leases are over: %s; what ran out, or was ended before, may be with another consumer",
+			len(over), len(answer.Results), strings.Join(over, " "))
+	}
+	_, err = fmt.Fprintf(term.out, "%s: %d\n", verb, len(answer.Results))
+	return err
+}

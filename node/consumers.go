@@ -1,0 +1,72 @@
+package node
+
+import (
+	"context"
+
+	"carillon/shard"
+	"carillon/transport/api"
+)
+
+// Pull implements api.Consumers.
+func (e *engine) Pull(ctx context.Context, topic shard.TopicID, p api.Pull) ([]api.Pulled, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	secret := c.state.Secret()
+	if secret == nil {
+		return nil, shard.ErrRecovering
+	}
+	taken, err := c.router.Pull(ctx, topic, p.Max, p.LeaseMs, p.Wait)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.Pulled, len(taken))
+	for i := range taken {
+		t := &taken[i]
+		r := receipt{shard: t.Shard, topic: topic, handle: t.Handle, seq: t.Timer.Seq, fence: t.Timer.Fence}
+		out[i] = api.Pulled{Timer: t.Timer, Receipt: r.seal(secret), UntilMs: t.UntilMs}
+	}
+	return out, nil
+}
+
+// Claim implements api.Consumers.
+func (e *engine) Claim(ctx context.Context, claim api.Claim) ([]bool, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	secret := c.state.Secret()
+	if secret == nil {
+		return nil, shard.ErrRecovering
+	}
+	held := make([]bool, len(claim.Receipts))
+	var ops []shard.Op
+	var at []int
+	for i, text := range claim.Receipts {
+		r, ok := openReceipt(secret, text)
+		if !ok || r.shard == shard.Meta || int(r.shard) > e.Shards() {
+			continue
+		}
+		topic, ok := c.state.Topic(r.topic)
+		if !ok || !claim.Sees(topic.Name) {
+			continue
+		}
+		ops = append(ops, shard.Op{Shard: r.shard, Brief: true, Command: &shard.Command{Kind: claim.Kind, Topic: r.topic, Claim: &shard.Claim{
+			Handle: r.handle, Seq: r.seq, Fence: r.fence,
+			LeaseMs: claim.LeaseMs, DelayMs: claim.DelayMs, HasDelay: claim.HasDelay, Reason: claim.Reason,
+		}}})
+		at = append(at, i)
+	}
+	if len(ops) == 0 {
+		return held, nil
+	}
+	c.router.DoAll(ctx, ops)
+	for k := range ops {
+		if ops[k].Err != nil {
+			return nil, ops[k].Err
+		}
+		held[at[k]] = ops[k].Result.Code == shard.OK
+	}
+	return held, nil
+}

@@ -1,0 +1,167 @@
+package shard
+
+import "encoding/binary"
+
+// What a consumer says of a lease that it holds: in a pull, or since it answered a call with 202 (report mode). These kinds
+// travel between nodes like any command, but never lie in a log: the leader turns each into an outcome, by the topic's policy.
+const (
+	AckLease    Kind = 0x40 + iota // done
+	NackLease                      // try again later, or give up
+	ExtendLease                    // hold it longer
+)
+
+// claims reports that a command of this kind is about a lease.
+func (k Kind) claims() bool { return k >= AckLease && k <= ExtendLease }
+
+// Claim names a lease, and says what its holder has to say. What it names came from a receipt, so it was once true.
+type Claim struct {
+	Handle Handle
+	Seq    uint64
+	Fence  uint64
+
+	LeaseMs int64 // ExtendLease: from now on; 0: as long as the topic gives
+	// DelayMs is given with NackLease when HasDelay; without, the backoff says when the next attempt is due.
+	DelayMs  int64
+	HasDelay bool
+	Reason   string // NackLease: the timer's last error; cut to 1 KiB
+}
+
+const claimHasDelay = 1 // a flag of a claim
+
+func appendClaim(dst []byte, c *Claim) []byte {
+	var flags byte
+	if c.HasDelay {
+		flags |= claimHasDelay
+	}
+	dst = append(dst, flags)
+	dst = binary.AppendUvarint(dst, uint64(c.Handle))
+	dst = binary.AppendUvarint(dst, c.Seq)
+	dst = binary.AppendUvarint(dst, c.Fence)
+	dst = binary.AppendVarint(dst, c.LeaseMs)
+	dst = binary.AppendVarint(dst, c.DelayMs)
+	return appendBlock(dst, cut(c.Reason, maxErr))
+}
+
+func decodeClaim(b []byte) (*Claim, error) {
+	r := reader{b: b}
+	c := new(Claim)
+	flags := r.byte()
+	if flags&^claimHasDelay != 0 {
+		r.fail("unknown flags of a claim")
+	}
+	c.HasDelay = flags&claimHasDelay != 0
+	c.Handle = Handle(r.number(1<<32-1, "handle"))
+	c.Seq, c.Fence = r.uvarint(), r.uvarint()
+	if c.LeaseMs, c.DelayMs = r.varint(), r.varint(); min(c.LeaseMs, c.DelayMs) < 0 || max(c.LeaseMs, c.DelayMs) > msMax {
+		r.fail("span of a claim out of range")
+	}
+	c.Reason = string(r.block(maxErr, "reason"))
+	return c, r.close()
+}
+
+// proposeClaim decides what a claim comes to, and has it logged. A claim on a lease that is over is answered at once: what is
+// applied is committed, so that can change no more.
+func (g *group) proposeClaim(o *op) {
+	c := o.cmd.Claim
+	d := g.table.Due(c.Handle)
+	if !g.table.Live(c.Handle, c.Seq) || d.State != Leased || d.Fence != c.Fence || d.Holder == byCall || d.Topic != o.cmd.Topic {
+		o.answer(g.overClaim(o.cmd, Result{Code: Skipped}), nil)
+		return
+	}
+	out := g.lead.judgeClaim(o.cmd, &d)
+	if out.Kind == Extended { // it is not to expire while this is on its way
+		g.lead.hold(c.Handle, &d, max(g.lead.holdsUntil(c.Handle, &d), g.w.mono+msOf(out.LeaseMs)))
+	}
+	o.proposed, o.outcome = true, &out
+	g.batch.Outcome(&out)
+	g.items = append(g.items, item{kind: commandItem, op: o})
+}
+
+// judgeClaim makes the outcome of a claim.
+func (l *lead) judgeClaim(cmd *Command, d *Due) Outcome {
+	c, now := cmd.Claim, l.group.w.nowMs
+	a := Attempt{StartedMs: d.FiredMs, EndedMs: now}
+	out := Outcome{Handle: c.Handle, Seq: c.Seq, Fence: c.Fence, StartedMs: d.FiredMs, EndedMs: now}
+	switch cmd.Kind {
+	case AckLease:
+		out.Kind, out.AgainMs = Ack, l.again(c.Handle, d.FiredMs)
+	case ExtendLease:
+		out.Kind, out.LeaseMs = Extended, c.LeaseMs
+		if out.LeaseMs == 0 {
+			out.LeaseMs = l.leaseMs(d.Topic)
+		}
+	default:
+		a.Err = c.Reason
+		if a.Err == "" {
+			a.Err = "nack"
+		}
+		out = l.judge(c.Handle, d, &a, l.random.Float64())
+		if out.Kind == RetryLater && c.HasDelay {
+			out.NextMs = l.notBeforeDue(c.Handle, now+c.DelayMs)
+		}
+	}
+	out.Status, out.ByConsumer = d.Status, true
+	return out
+}
+
+// leaseMs is how long a consumer holds a timer of the topic that does not ask for something else.
+func (l *lead) leaseMs(id TopicID) int64 {
+	if t := l.topic(id); t != nil {
+		return t.Policy.LeaseFor()
+	}
+	return DefaultLeaseMs
+}
+
+// settleClaim answers a claim whose outcome was applied.
+func (g *group) settleClaim(o *op, r *Result) {
+	c := o.cmd.Claim
+	if r.Code == OK {
+		g.lead.applied(c.Handle)
+		g.w.host.cfg.Observer.Outcome(o.outcome)
+		if o.cmd.Kind == AckLease {
+			g.lead.acked.add(c.Fence)
+		}
+	}
+	o.answer(g.overClaim(o.cmd, *r), nil)
+}
+
+// overClaim is what a claim is answered: an ack of a timer that this very lease delivered is as good as the first. The table says so of timers
+// that ended lately; of those whose id has another timer since, as one that repeats has, only the leader that took the first ack can.
+func (g *group) overClaim(cmd *Command, r Result) Result {
+	c := cmd.Claim
+	if r.Code == Skipped && cmd.Kind == AckLease {
+		d := g.table.Due(c.Handle)
+		if g.table.Live(c.Handle, c.Seq) && d.State == Done && d.Fence == c.Fence || g.lead.acked.has(c.Fence) {
+			r.Code = OK
+		}
+	}
+	return Result{Code: r.Code, Handle: c.Handle}
+}
+
+// acked are the last leases of a shard that were acked.
+type acked struct {
+	last []uint64 // fences, in a ring
+	next int
+	set  map[uint64]struct{}
+}
+
+const maxAcked = 1024
+
+func (a *acked) add(fence uint64) {
+	if a.set == nil {
+		a.set = map[uint64]struct{}{}
+	}
+	if len(a.last) < maxAcked {
+		a.last = append(a.last, fence)
+	} else {
+		delete(a.set, a.last[a.next])
+		a.last[a.next] = fence
+		a.next = (a.next + 1) % maxAcked
+	}
+	a.set[fence] = struct{}{}
+}
+
+func (a *acked) has(fence uint64) bool {
+	_, ok := a.set[fence]
+	return ok
+}

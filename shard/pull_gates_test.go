@@ -1,0 +1,89 @@
+package shard
+
+import (
+	"testing"
+	"time"
+)
+
+// TestPullOfSerialTopic: one lease per key, also to consumers, in order, through the backoff, and across a takeover (I21).
+func TestPullOfSerialTopic(t *testing.T) {
+	r := pullStand(t, func(p *Policy) { p.Serial = true })
+	serial := func() { r.pulled(func(p *Policy) { p.Serial = true }) }
+	r.add("{k}a", 0)
+	r.add("{k}b", 0)
+	r.add("{m}c", 0)
+	r.pass(time.Millisecond)
+	got := r.wantPull(9, "{k}a {m}c")
+	r.wantPull(9, "")
+	r.wantClaim(NackLease, got[0], OK, nil)
+	r.wantPull(9, "") // a blocks its key through its backoff
+	r.pass(time.Second)
+	got = r.wantPull(9, "{k}a")
+	r.restart()
+	serial()
+	r.pass(100 * time.Millisecond)
+	r.wantPull(9, "")
+	r.wantClaim(AckLease, got[0], OK, nil)
+	r.wantPull(9, "{k}b")
+	r.audit()
+}
+
+// TestPullWithinLimits: leases of consumers count at the topic's limits, whoever gave them, and count no more when they are over.
+func TestPullWithinLimits(t *testing.T) {
+	limited := func(p *Policy) { p.Concurrency = 2 }
+	r := pullStand(t, limited)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		r.add(id, 0)
+	}
+	r.pass(time.Millisecond)
+	got := r.wantPull(9, "a b")
+	r.pass(time.Second)
+	r.wantPull(9, "")
+	r.wantClaim(AckLease, got[0], OK, nil)
+	got = append(got, r.wantPull(9, "c")...)
+	r.restart()
+	r.pulled(limited)
+	r.pass(200 * time.Millisecond)
+	r.wantPull(9, "")
+	r.wantClaim(NackLease, got[1], OK, func(c *Claim) { c.HasDelay, c.DelayMs = true, 3_600_000 })
+	r.wantPull(9, "d")
+	r.pass(31 * time.Second) // c's and d's leases run out
+	r.wantPull(9, "c d")
+	r.audit()
+}
+
+func TestPullAtARate(t *testing.T) {
+	r := pullStand(t, func(p *Policy) { p.Rate = Rate{PerSecond: 10, Burst: 2} })
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		r.add(id, 0)
+	}
+	r.pass(time.Millisecond)
+	r.wantPull(9, "a b")
+	r.pass(100 * time.Millisecond)
+	r.wantPull(9, "c")
+	r.pass(200 * time.Millisecond)
+	r.wantPull(9, "d e")
+}
+
+// TestReportCounts: what a receiver has accepted keeps its key and its place at the limit until it reports.
+func TestReportCounts(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(1, func(topic *Topic) { topic.Policy.Report, topic.Policy.Serial, topic.Policy.Concurrency = true, true, 1 })
+	r.topicsChanged()
+	r.add("{k}a", 0)
+	r.add("{k}b", 0)
+	r.add("{m}c", 0)
+	r.pass(time.Millisecond)
+	c := r.one()
+	c.answer(202)
+	r.pass(time.Second)
+	r.wantCalls("")
+	r.wantClaim(AckLease, Taken{Handle: c.Job.Handle, Timer: r.timer(c.Job.ID)}, OK, nil)
+	r.pass(200 * time.Millisecond)
+	r.one().answer(200)
+	r.pass(200 * time.Millisecond)
+	r.one().answer(200)
+	r.pass(time.Second)
+	r.wantState("{k}b", "done 1")
+	r.wantState("{m}c", "done 1")
+}

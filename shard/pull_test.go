@@ -1,0 +1,532 @@
+package shard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pullStand is a host whose topic 1 is pulled, with leases of 30 s and at most three attempts.
+func pullStand(t *testing.T, change func(*Policy)) *stand {
+	t.Helper()
+	r := newStand(t, nil)
+	r.pulled(change)
+	return r
+}
+
+func (r *stand) pulled(change func(*Policy)) {
+	r.topic(1, func(topic *Topic) {
+		topic.Policy.Pull, topic.Policy.MaxAttempts = true, 3
+		if change != nil {
+			change(&topic.Policy)
+		}
+	})
+	r.topicsChanged()
+}
+
+// reporting is a host whose topic 1 is called, and whose receivers report.
+func reportStand(t *testing.T) *stand {
+	r := newStand(t, nil)
+	r.topic(1, func(topic *Topic) { topic.Policy.Report, topic.Policy.MaxAttempts = true, 2 })
+	r.topicsChanged()
+	return r
+}
+
+// pull takes timers of topic 1 from shard 1.
+func (r *stand) pull(most int) (out []Taken) {
+	r.t.Helper()
+	r.blocking(func() {
+		var err error
+		if out, err = r.host.Take(r.t.Context(), 1, 0, []Share{{1, most}}); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return out
+}
+
+// wantPull takes timers and holds their ids against what is wanted.
+func (r *stand) wantPull(most int, want string) []Taken {
+	r.t.Helper()
+	got := r.pull(most)
+	if ids := takenIDs(got); ids != want {
+		r.t.Fatalf("pulled %q, want %q", ids, want)
+	}
+	return got
+}
+
+func takenIDs(list []Taken) string {
+	var ids []string
+	for _, t := range list {
+		ids = append(ids, t.Timer.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// claim says something of a lease.
+func (r *stand) claim(kind Kind, t Taken, change func(*Claim)) Code {
+	r.t.Helper()
+	c := Claim{Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}
+	if change != nil {
+		change(&c)
+	}
+	return r.do(Command{Kind: kind, Claim: &c}).Code
+}
+
+func (r *stand) wantClaim(kind Kind, t Taken, want Code, change func(*Claim)) {
+	r.t.Helper()
+	if got := r.claim(kind, t, change); got != want {
+		r.t.Errorf("claim %d on %q is answered %d, want %d", kind, t.Timer.ID, got, want)
+	}
+}
+
+// TestPullOrder: priority, then due time, then arrival; and nothing before its time.
+func TestPullOrder(t *testing.T) {
+	r := pullStand(t, nil)
+	for i, c := range []struct {
+		id       string
+		delay    time.Duration
+		priority uint8
+	}{{"c", 20, 0}, {"d", 20, 0}, {"b", 10, 0}, {"a", 30, 9}, {"later", 31, 200}} {
+		r.add(c.id, c.delay*time.Millisecond, func(s *Spec) { s.Priority = c.priority })
+		if i == 0 {
+			r.wantPull(5, "")
+		}
+	}
+	r.pass(9 * time.Millisecond)
+	r.wantPull(5, "")
+	r.pass(21 * time.Millisecond)
+	var offers []Offer
+	r.blocking(func() { offers, _ = r.host.Offers(t.Context(), 1, 3) })
+	if len(offers) != 3 || offers[0].Priority != 9 || offers[1].DueMs != rigEpochMs+10 || offers[2].DueMs != rigEpochMs+20 {
+		t.Errorf("offers %+v", offers)
+	}
+	got := r.wantPull(3, "a b c")
+	if v := got[1]; v.UntilMs != r.clock.wallMs+30_000 || v.Timer.State != Leased || v.Timer.Attempts != 1 || v.Timer.Fence == 0 ||
+		v.Timer.LatenessMs != 20 || v.Timer.FiredMs != r.clock.wallMs || string(v.Timer.Payload) != `"b"` {
+		t.Errorf("taken %+v %+v", v, *v.Timer)
+	}
+	r.wantPull(3, "d")
+	r.pass(time.Millisecond)
+	r.wantPull(3, "later")
+	r.wantState("a", "leased 1")
+	r.wantCalls("")
+	r.audit()
+}
+
+func TestAckLease(t *testing.T) {
+	r := pullStand(t, nil)
+	r.add("a", 0)
+	r.pass(time.Millisecond)
+	got := r.wantPull(1, "a")[0]
+	r.wantClaim(AckLease, got, Skipped, func(c *Claim) { c.Fence++ })
+	r.wantClaim(AckLease, got, Skipped, func(c *Claim) { c.Seq++ })
+	r.wantClaim(AckLease, got, Skipped, func(c *Claim) { c.Handle += 5 })
+	r.wantState("a", "leased 1")
+	r.pass(time.Second)
+	r.wantClaim(AckLease, got, OK, nil)
+	r.wantState("a", "done 1")
+	r.wantClaim(AckLease, got, OK, nil) // the answer may have been lost
+	r.wantClaim(NackLease, got, Skipped, nil)
+	r.wantClaim(ExtendLease, got, Skipped, nil)
+	if v := r.timer("a"); v.FiredMs != rigEpochMs+1 || v.EndedMs != rigEpochMs+1001 || v.LastStatus != 0 || r.observer.outcomes != 1 {
+		t.Errorf("%+v, %d outcomes", *v, r.observer.outcomes)
+	}
+	if n := len(r.lead().holdings); n != 0 {
+		t.Errorf("%d leases are still counted", n)
+	}
+}
+
+// TestAckTwiceAtOnce: two acks of one lease in one entry are one delivery, and both are told so.
+func TestAckTwiceAtOnce(t *testing.T) {
+	r := pullStand(t, nil)
+	r.add("a", 0)
+	r.pass(time.Millisecond)
+	v := r.wantPull(1, "a")[0]
+	var sent []*pending
+	for range 2 {
+		p, err := r.submit(1, Command{Kind: AckLease, Topic: 1, Claim: &Claim{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent = append(sent, p)
+	}
+	r.settle()
+	for i, p := range sent {
+		if !p.answered() || p.op.err != nil || p.op.result.Code != OK {
+			t.Errorf("ack %d: %+v %v", i, p.op.result, p.op.err)
+		}
+	}
+	if r.observer.outcomes != 1 {
+		t.Errorf("%d deliveries are counted", r.observer.outcomes)
+	}
+}
+
+func TestNackLease(t *testing.T) {
+	r := pullStand(t, nil)
+	r.add("a", 0)
+	r.pass(time.Millisecond)
+	first := r.wantPull(1, "a")[0]
+	r.wantClaim(NackLease, first, OK, func(c *Claim) { c.Reason = "no stock" })
+	if v := r.timer("a"); v.State != Scheduled || v.LastError != "no stock" || v.NextMs != r.clock.wallMs+1000 {
+		t.Errorf("%+v", *v)
+	}
+	r.wantClaim(NackLease, first, Skipped, nil)
+	r.pass(999 * time.Millisecond)
+	r.wantPull(1, "")
+	r.pass(time.Millisecond)
+	second := r.wantPull(1, "a")[0]
+	if second.Timer.Fence <= first.Timer.Fence || second.Timer.Attempts != 2 {
+		t.Errorf("second lease %+v", *second.Timer)
+	}
+	r.wantClaim(AckLease, first, Skipped, nil)
+	r.wantClaim(NackLease, second, OK, func(c *Claim) { c.HasDelay, c.DelayMs = true, 7 })
+	r.pass(7 * time.Millisecond)
+	r.wantClaim(NackLease, r.wantPull(1, "a")[0], OK, nil)
+	r.wantState("a", "dead max_attempts 3")
+	if v := r.timer("a"); v.LastError != "nack" {
+		t.Errorf("last error %q", v.LastError)
+	}
+}
+
+// TestLeaseRunsOut: by the monotonic clock, whatever the wall clock does; then the timer is ready at once, until its attempts are used up.
+func TestLeaseRunsOut(t *testing.T) {
+	for _, step := range []time.Duration{0, time.Hour, -time.Hour} {
+		t.Run(step.String(), func(t *testing.T) {
+			r := pullStand(t, nil)
+			r.add("a", 0)
+			r.pass(time.Millisecond)
+			r.wantPull(1, "a")
+			r.clock.wallMs += step.Milliseconds()
+			r.pass(29_999 * time.Millisecond)
+			r.wantState("a", "leased 1")
+			r.pass(2 * time.Millisecond)
+			r.wantState("a", "scheduled 1")
+			if step < 0 {
+				r.wantPull(1, "") // by the clock as it is now, its time has not come
+				return
+			}
+			r.wantPull(1, "a")
+			r.pass(31 * time.Second)
+			if v := r.timer("a"); v.LastError != leaseRanOut {
+				t.Errorf("last error %q", v.LastError)
+			}
+			r.wantPull(1, "a")
+			r.pass(31 * time.Second)
+			r.wantState("a", "dead max_attempts 3")
+			r.wantPull(1, "")
+			r.audit()
+		})
+	}
+}
+
+func TestExtendLease(t *testing.T) {
+	r := pullStand(t, nil)
+	r.add("a", 0)
+	r.pass(time.Millisecond)
+	v := r.wantPull(1, "a")[0]
+	for range 5 {
+		r.pass(29 * time.Second)
+		r.wantClaim(ExtendLease, v, OK, nil)
+	}
+	r.wantState("a", "leased 1")
+	r.wantClaim(ExtendLease, v, OK, func(c *Claim) { c.LeaseMs = 60_000 })
+	r.pass(59 * time.Second)
+	r.wantClaim(ExtendLease, v, OK, func(c *Claim) { c.LeaseMs = 1000 }) // shorter
+	r.pass(999 * time.Millisecond)
+	r.wantState("a", "leased 1")
+	r.pass(2 * time.Millisecond)
+	r.wantState("a", "scheduled 1")
+	r.wantClaim(ExtendLease, v, Skipped, nil)
+}
+
+// TestExtendIsNotOvertaken: a lease whose end comes while its extension is on its way to the disk goes on.
+func TestExtendIsNotOvertaken(t *testing.T) {
+	r := pullStand(t, nil)
+	r.add("a", 0)
+	r.pass(time.Millisecond)
+	v := r.wantPull(1, "a")[0]
+	r.pass(29_999 * time.Millisecond)
+	r.freeze = true
+	p, err := r.submit(1, Command{Kind: ExtendLease, Topic: 1, Claim: &Claim{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.turn()
+	r.step(100 * time.Millisecond)
+	r.turn()
+	r.freeze = false
+	r.pass(time.Second)
+	if !p.answered() || p.op.result.Code != OK {
+		t.Fatalf("%+v", p.op.result)
+	}
+	r.wantState("a", "leased 1")
+	r.pass(30 * time.Second)
+	r.wantState("a", "scheduled 1")
+}
+
+// TestConsumerLeaseOutlivesItsLeader: it belongs to the consumer, and lasts in full from the takeover on.
+func TestConsumerLeaseOutlivesItsLeader(t *testing.T) {
+	r := pullStand(t, nil)
+	r.add("a", 0)
+	r.add("b", 0)
+	r.add("c", 0)
+	r.pass(time.Millisecond)
+	got := r.wantPull(3, "a b c")
+	r.wantClaim(ExtendLease, got[2], OK, func(c *Claim) { c.LeaseMs = 90_000 })
+	r.pass(25 * time.Second)
+	r.restart()
+	r.pulled(nil)
+	r.wantState("a", "leased 1")
+	r.pass(20 * time.Second)
+	r.wantClaim(AckLease, got[0], OK, nil)
+	r.wantState("a", "done 1")
+	r.pass(9 * time.Second)
+	r.wantState("b", "leased 1")
+	r.pass(2 * time.Second)
+	r.wantState("b", "scheduled 1")
+	r.pass(58 * time.Second)
+	r.wantState("c", "leased 1")
+	r.pass(2 * time.Second)
+	r.wantState("c", "scheduled 1")
+	r.wantPull(3, "b c")
+	r.restart()
+	r.pulled(nil)
+	r.wantClaim(AckLease, got[0], OK, nil) // again, elsewhere
+	r.audit()
+}
+
+func TestCancelOfWhatAConsumerHas(t *testing.T) {
+	for end, want := range map[string]string{"ack": "done 1", "nack": "cancelled 1", "silence": "cancelled 1"} {
+		t.Run(end, func(t *testing.T) {
+			r := pullStand(t, nil)
+			r.add("a", 0)
+			r.pass(time.Millisecond)
+			v := r.wantPull(1, "a")[0]
+			if got := r.do(Command{Kind: Modify, ID: "a", Patch: &Patch{Due: true}}); got.Code != InFlight {
+				t.Errorf("modify: %d", got.Code)
+			}
+			if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != CancelInFlight {
+				t.Errorf("cancel: %d", got.Code)
+			}
+			r.wantClaim(ExtendLease, v, OK, nil)
+			switch end {
+			case "ack":
+				r.wantClaim(AckLease, v, OK, nil)
+			case "nack":
+				r.wantClaim(NackLease, v, OK, nil)
+			default:
+				r.pass(31 * time.Second)
+			}
+			r.wantState("a", want)
+			r.wantPull(1, "")
+		})
+	}
+}
+
+// TestPullOfWhatMayNotGo: a paused topic, an expired timer, one that was cancelled, a host that drains.
+func TestPullOfWhatMayNotGo(t *testing.T) {
+	r := pullStand(t, nil)
+	r.add("a", 0)
+	r.add("short", 0, func(s *Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 5 })
+	r.pass(time.Millisecond)
+	r.topics[1].Paused = true
+	r.topicsChanged()
+	r.wantPull(2, "")
+	r.pass(time.Second)
+	r.wantState("short", "dead expired 0")
+	paused := *r.topics[1]
+	paused.Paused = false
+	r.topics[1] = &paused
+	r.topicsChanged()
+	r.add("b", 0)
+	r.pass(time.Millisecond)
+	if got := r.do(Command{Kind: Cancel, ID: "b"}); got.Code != Prevented {
+		t.Errorf("cancel: %d", got.Code)
+	}
+	r.host.draining.Store(true)
+	r.wantPull(2, "")
+	r.host.draining.Store(false)
+	r.wantPull(2, "a")
+	r.wantPull(2, "")
+}
+
+// TestDeliveryChanges: what waits goes the new way.
+func TestDeliveryChanges(t *testing.T) {
+	r := pullStand(t, nil)
+	r.add("a", 0)
+	r.add("soon", 30*time.Millisecond)
+	r.pass(20 * time.Millisecond)
+	r.topic(1, nil)
+	r.topicsChanged()
+	r.pass(time.Millisecond)
+	r.wantCalls("a")
+	r.pass(10 * time.Millisecond)
+	r.wantCalls("soon")
+	r.calls.dest("http://receiver-1/").retryIn = time.Minute
+	r.add("b", 0)
+	r.pass(time.Millisecond)
+	r.wantCalls("")
+	r.pulled(nil)
+	r.wantPull(2, "b")
+	r.audit()
+}
+
+// TestReadyIsTold: when something becomes ready, and again as long as it is.
+func TestReadyIsTold(t *testing.T) {
+	told := 0
+	r := newStand(t, func(c *Config) { c.Ready = func(TopicID, int) { told++ } })
+	r.pulled(nil)
+	want := func(what string, least, most int) {
+		t.Helper()
+		if told < least || told > most {
+			t.Errorf("%s: told %d times", what, told)
+		}
+		told = 0
+	}
+	r.add("a", 10*time.Millisecond)
+	r.pass(9 * time.Millisecond)
+	want("before its time", 0, 0)
+	r.pass(time.Millisecond)
+	want("in time", 1, 2)
+	r.pass(time.Second)
+	want("waiting", 15, 25)
+	got := r.wantPull(1, "a")
+	r.pass(time.Second)
+	told = 0
+	r.pass(10 * time.Second)
+	want("leased", 0, 0)
+	r.wantClaim(NackLease, got[0], OK, func(c *Claim) { c.HasDelay = true })
+	r.settle()
+	r.pass(time.Millisecond)
+	want("given back", 1, 2)
+}
+
+// TestReport: a 202 leaves the timer with the receiver.
+func TestReport(t *testing.T) {
+	r := reportStand(t)
+	r.add("a", 0)
+	r.pass(time.Millisecond)
+	c := r.one()
+	c.answer(202)
+	r.settle()
+	r.wantState("a", "leased 1")
+	v := Taken{Handle: c.Job.Handle, Timer: r.timer("a")}
+	if v.Timer.Fence != c.Job.Fence || v.Timer.LastStatus != 202 {
+		t.Errorf("%+v", *v.Timer)
+	}
+	r.pass(29 * time.Second)
+	r.wantClaim(ExtendLease, v, OK, nil)
+	r.pass(29 * time.Second)
+	r.wantClaim(AckLease, v, OK, nil)
+	r.wantState("a", "done 1")
+	if v := r.timer("a"); v.LastStatus != 202 || v.FiredMs != c.wallMs || v.LatenessMs != 0 {
+		t.Errorf("%+v", *v)
+	}
+
+	r.add("b", 0)
+	r.pass(time.Millisecond)
+	r.one().answer(200) // done at once
+	r.settle()
+	r.wantState("b", "done 1")
+	r.audit()
+}
+
+func TestReportThatNeverComes(t *testing.T) {
+	r := reportStand(t)
+	r.add("a", 0)
+	r.pass(time.Millisecond)
+	r.one().answer(202)
+	r.pass(25 * time.Second)
+	r.restart() // a receiver's lease outlives who called
+	r.topic(1, func(topic *Topic) { topic.Policy.Report, topic.Policy.MaxAttempts = true, 2 })
+	r.topicsChanged()
+	r.pass(29 * time.Second)
+	r.wantState("a", "leased 1")
+	r.pass(time.Second)
+	r.wantState("a", "scheduled 1")
+	r.wantCalls("") // it waits for its backoff
+	r.pass(1010 * time.Millisecond)
+	r.one().answer(202)
+	r.pass(31 * time.Second)
+	r.wantState("a", "dead max_attempts 2")
+	r.audit()
+}
+
+func TestReportAfterCancel(t *testing.T) {
+	r := reportStand(t)
+	r.add("a", 0)
+	r.pass(time.Millisecond)
+	c := r.one()
+	if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != CancelInFlight {
+		t.Errorf("cancel: %d", got.Code)
+	}
+	c.answer(202)
+	r.settle()
+	r.wantState("a", "leased 1")
+	r.wantClaim(NackLease, Taken{Handle: c.Job.Handle, Timer: r.timer("a")}, OK, nil)
+	r.wantState("a", "cancelled 1")
+}
+
+// TestClaimOfACall: who has no receipt can end no call's lease, whatever numbers he makes up.
+func TestClaimOfACall(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0)
+	r.pass(time.Millisecond)
+	c := r.one()
+	r.wantClaim(AckLease, Taken{Handle: c.Job.Handle, Timer: r.timer("a")}, Skipped, nil)
+	c.answer(500)
+	r.settle()
+	r.wantState("a", "scheduled 1")
+}
+
+// TestPullersShare: what many take at once, each takes once, in order of their coming.
+func TestPullersShare(t *testing.T) {
+	r := pullStand(t, nil)
+	for i := range 100 {
+		r.add(fmt.Sprintf("t%02d", i), 0)
+	}
+	r.pass(time.Millisecond)
+	var all []string
+	var takes []*take
+	for range 30 {
+		takes = append(takes, &take{group: r.host.groups[1], topic: 1, most: 4, deadline: r.clock.mono + waitLimit, wait: rigWaiter()})
+	}
+	if err := r.host.workers[0].box.offer(takeList(takes)); err != nil {
+		t.Fatal(err)
+	}
+	r.settle()
+	for i, k := range takes {
+		if want := min(4, 100-4*i); k.wait != nil || k.err != nil || len(k.taken) != max(0, want) {
+			t.Errorf("puller %d has %d timers: %v", i, len(k.taken), k.err)
+		}
+		for _, v := range k.taken {
+			all = append(all, v.Timer.ID)
+		}
+	}
+	if !slices.IsSorted(all) || len(slices.Compact(all)) != 100 {
+		t.Errorf("%d timers: %v", len(all), all)
+	}
+	r.pass(13 * time.Hour)
+	if n := len(r.lead().holdings) + r.lead().ends.len(); n != 0 {
+		t.Errorf("%d leases are still counted", n)
+	}
+}
+
+// TestEndsStayBounded: leases that end early leave nothing behind for as long as they could have lasted.
+func TestEndsStayBounded(t *testing.T) {
+	r := pullStand(t, func(p *Policy) { p.LeaseMs = 12 * 3_600_000 })
+	for range 30 {
+		for i := range 100 {
+			r.add(fmt.Sprint("t", i), 0)
+		}
+		r.pass(time.Millisecond)
+		for _, v := range r.pull(1000) {
+			r.wantClaim(AckLease, v, OK, nil)
+		}
+	}
+	if n := r.lead().ends.len(); n > 2*100+512 {
+		t.Errorf("%d ends of no leases", n)
+	}
+}

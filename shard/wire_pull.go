@@ -1,0 +1,138 @@
+package shard
+
+import "encoding/binary"
+
+// Bounds of what nodes ask of each other for those who pull.
+const (
+	maxWireTake = 1 << 10 // timers
+	minOffer    = 4
+	minTaken    = 16
+)
+
+// AppendOffersRequest encodes the question for the first of what a node has ready of a topic.
+func AppendOffersRequest(dst []byte, topic TopicID, most int) []byte {
+	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(topic))
+	return binary.AppendUvarint(dst, uint64(min(max(most, 0), maxWireTake)))
+}
+
+// DecodeOffersRequest decodes what AppendOffersRequest wrote.
+func DecodeOffersRequest(b []byte) (topic TopicID, most int, err error) {
+	r := openWire(b)
+	topic = TopicID(r.number(1<<32-1, "topic"))
+	most = int(r.number(maxWireTake, "limit"))
+	return topic, most, r.close()
+}
+
+// AppendOffers encodes the answer.
+func AppendOffers(dst []byte, list []Offer) []byte {
+	dst = append(dst, wireVersion, faultNone)
+	dst = binary.AppendUvarint(dst, uint64(len(list)))
+	for _, o := range list {
+		dst = append(binary.AppendUvarint(dst, uint64(o.Shard)), o.Priority)
+		dst = binary.AppendVarint(dst, o.DueMs)
+		dst = binary.AppendUvarint(dst, uint64(o.Bytes))
+	}
+	return dst
+}
+
+// DecodeOffers decodes what AppendOffers or AppendFailure wrote.
+func DecodeOffers(b []byte) ([]Offer, error) {
+	r, err := answered(b)
+	if err != nil {
+		return nil, err
+	}
+	var list []Offer
+	for n := r.count(maxWireTake, minOffer, "offers"); n > 0 && r.fault == ""; n-- {
+		o := Offer{Shard: ID(r.number(1<<32-1, "shard")), Priority: r.byte(), DueMs: r.varint()}
+		o.Bytes = int(r.number(1<<31-1, "size"))
+		list = append(list, o)
+	}
+	if err := r.close(); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// AppendTakeRequest encodes what a consumer takes from the shards that a node leads.
+func AppendTakeRequest(dst []byte, topic TopicID, leaseMs int64, shares []Share) []byte {
+	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(topic))
+	dst = binary.AppendVarint(dst, leaseMs)
+	dst = binary.AppendUvarint(dst, uint64(len(shares)))
+	for _, s := range shares {
+		dst = binary.AppendUvarint(dst, uint64(s.Shard))
+		dst = binary.AppendUvarint(dst, uint64(s.Timers))
+	}
+	return dst
+}
+
+// DecodeTakeRequest decodes what AppendTakeRequest wrote.
+func DecodeTakeRequest(b []byte) (topic TopicID, leaseMs int64, shares []Share, err error) {
+	r := openWire(b)
+	topic = TopicID(r.number(1<<32-1, "topic"))
+	if leaseMs = r.varint(); leaseMs < 0 || leaseMs > msMax {
+		r.fail("length of a lease out of range")
+	}
+	for n := r.count(maxWireTake, 2, "shards"); n > 0 && r.fault == ""; n-- {
+		s := Share{Shard: ID(r.number(1<<32-1, "shard"))}
+		s.Timers = int(r.number(maxWireTake, "timers"))
+		shares = append(shares, s)
+	}
+	return topic, leaseMs, shares, r.close()
+}
+
+// AppendTaken encodes what was taken: all of it, since it is leased.
+func AppendTaken(dst []byte, list []Taken) []byte {
+	dst = append(dst, wireVersion, faultNone)
+	dst = binary.AppendUvarint(dst, uint64(len(list)))
+	for i := range list {
+		t := &list[i]
+		dst = binary.AppendUvarint(dst, uint64(t.Shard))
+		dst = binary.AppendUvarint(dst, uint64(t.Handle))
+		dst = binary.AppendVarint(dst, t.UntilMs)
+		dst = appendTimer(dst, t.Timer)
+	}
+	return dst
+}
+
+// DecodeTaken decodes what AppendTaken or AppendFailure wrote.
+func DecodeTaken(b []byte) ([]Taken, error) {
+	r, err := answered(b)
+	if err != nil {
+		return nil, err
+	}
+	var list []Taken
+	for n := r.count(maxWireTake, minTaken, "timers"); n > 0 && r.fault == ""; n-- {
+		t := Taken{Shard: ID(r.number(1<<32-1, "shard")), Handle: Handle(r.number(1<<32-1, "handle")), UntilMs: r.varint()}
+		t.Timer = r.timer()
+		list = append(list, t)
+	}
+	if err := r.close(); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// AppendAwaitRequest encodes the wish to hear when a node has something ready of a topic.
+func AppendAwaitRequest(dst []byte, topic TopicID, timers int) []byte {
+	return AppendOffersRequest(dst, topic, timers)
+}
+
+// DecodeAwaitRequest decodes what AppendAwaitRequest wrote.
+func DecodeAwaitRequest(b []byte) (topic TopicID, timers int, err error) {
+	return DecodeOffersRequest(b)
+}
+
+// AppendAwaited encodes the answer: how many timers are ready, at most.
+func AppendAwaited(dst []byte, timers int) []byte {
+	return binary.AppendUvarint(append(dst, wireVersion, faultNone), uint64(max(timers, 0)))
+}
+
+// DecodeAwaited decodes what AppendAwaited or AppendFailure wrote.
+func DecodeAwaited(b []byte) (timers int, err error) {
+	r, err := answered(b)
+	if err != nil {
+		return 0, err
+	}
+	timers = int(r.number(1<<31-1, "timers"))
+	return timers, r.close()
+}

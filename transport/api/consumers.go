@@ -1,0 +1,243 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"carillon/shard"
+)
+
+// Consumers is what the API needs of a node for those who fetch timers, and for receivers that report later. Its rules are Engine's.
+type Consumers interface {
+	// Pull leases up to p.Max ready timers of a topic, and waits for some if there are none; none after that.
+	Pull(ctx context.Context, topic shard.TopicID, p Pull) ([]Pulled, error)
+	// Claim says for each receipt whether its lease was held still, and then did what was asked. After an error it is open for each.
+	Claim(ctx context.Context, c Claim) ([]bool, error)
+}
+
+// Pull is what a consumer asks for.
+type Pull struct {
+	Max     int
+	Wait    time.Duration
+	LeaseMs int64 // 0: the topic's
+}
+
+// Pulled is a timer that a consumer has, and what proves that.
+type Pulled struct {
+	Timer   *shard.Timer
+	Receipt string
+	UntilMs int64 // end of the lease
+}
+
+// Claim is what a consumer says of leases. Kind is shard.AckLease, NackLease or ExtendLease.
+type Claim struct {
+	Kind     shard.Kind
+	Receipts []string
+	Sees     func(topic string) bool // who asks may know of the topic
+
+	LeaseMs  int64 // ExtendLease; 0: the topic's
+	DelayMs  int64 // NackLease, when HasDelay
+	HasDelay bool
+	Reason   string
+}
+
+// Bounds of API.md sections 3 and 4.
+const (
+	maxPull      = 1000
+	maxReceipts  = 1000
+	maxReason    = 1024 // bytes
+	maxPullWait  = time.Minute
+	leastLeaseMs = 1_000
+	mostLeaseMs  = 12 * 3_600_000
+)
+
+// lease reads how long a consumer wants to have timers.
+func (r *reader) lease() int64 {
+	return r.rangedSpan("lease", leastLeaseMs, mostLeaseMs)
+}
+
+// members reads an object whose members are named, each at most once; read takes the value of one.
+func (r *reader) members(names []string, read func(name string)) {
+	var given field
+	n := r.open('{', "body")
+	for ; r.more(n, '}'); n++ {
+		name := r.key()
+		if r.err != nil {
+			return
+		}
+		at := slices.Index(names, string(name))
+		if at < 0 {
+			r.fail(unknown(name, names))
+			return
+		}
+		if !r.first(&given, 1<<at, "", name) {
+			return
+		}
+		read(names[at])
+	}
+	r.end()
+}
+
+func (r *reader) pull() (p Pull) {
+	p.Max = 1
+	r.members([]string{"max", "wait", "lease"}, func(name string) {
+		switch name {
+		case "max":
+			v := r.integer("max")
+			if r.err == nil && (v < 1 || v > maxPull) {
+				r.fail(bad(badRequest, "max: must be 1 to 1000"))
+			}
+			p.Max = int(v)
+		case "wait":
+			ms := r.span("wait")
+			if r.err == nil && ms > maxPullWait.Milliseconds() {
+				r.fail(bad(badRequest, "wait: must be 0s to 60s"))
+			}
+			p.Wait = time.Duration(ms) * time.Millisecond
+		case "lease":
+			p.LeaseMs = r.lease()
+		}
+	})
+	return p
+}
+
+// pullTimers answers what is ready, leased to who asks.
+func (rq *request) pullTimers() *problem {
+	p := Pull{Max: 1}
+	if len(rq.ctx.Request.Body()) > 0 {
+		if _, p := rq.mediaType(); p != nil {
+			return p
+		}
+		r := rq.reader()
+		if p = r.pull(); r.err != nil {
+			return r.err
+		}
+	}
+	var topic *shard.Topic
+	var got []Pulled
+	fault := rq.onTopic(true, func(t *shard.Topic) (bool, *problem) {
+		topic = t
+		if !t.Policy.Pull {
+			return false, fail(409, wrongDelivery, `the topic calls its receivers; its policy must say "delivery": "pull"`)
+		}
+		var err error
+		if got, err = rq.s.cfg.Engine.Pull(rq.s.ending, t.ID, p); err != nil {
+			return false, engineFault(err)
+		}
+		return false, nil
+	})
+	if fault != nil {
+		return fault
+	}
+	w := rq.timerWriter(topic)
+	o := object{b: rq.out()}
+	o.name("timers")
+	list := array{b: o.b}
+	for i := range got {
+		list.next()
+		list.b = w.appendPulled(list.b, &got[i])
+	}
+	o.b = list.end()
+	rq.json(200, o.end())
+	return nil
+}
+
+// appendPulled writes a timer and what its consumer needs to know of the lease.
+func (w *timerWriter) appendPulled(b []byte, p *Pulled) []byte {
+	b = w.append(b, p.Timer)
+	o := object{b: b[:len(b)-1], begun: true}
+	o.str("receipt", p.Receipt)
+	o.integer("fence", int64(p.Timer.Fence))
+	o.integer("attempt", int64(p.Timer.Attempts))
+	o.b = appendTime(o.b, "lease_until", p.UntilMs)
+	return o.end()
+}
+
+func (rq *request) ackReceipts() *problem { return rq.claim(shard.AckLease, "receipts") }
+func (rq *request) nackReceipts() *problem {
+	return rq.claim(shard.NackLease, "receipts", "delay", "reason")
+}
+func (rq *request) extendReceipts() *problem { return rq.claim(shard.ExtendLease, "receipts", "lease") }
+
+// claim does one thing about leases, and answers for each receipt.
+func (rq *request) claim(kind shard.Kind, names ...string) *problem {
+	if _, p := rq.mediaType(); p != nil {
+		return p
+	}
+	r := rq.reader()
+	c := r.claim(names)
+	if r.err != nil {
+		return r.err
+	}
+	if c.DelayMs > rq.s.cfg.Limits.Horizon.Milliseconds() {
+		return fail(422, "beyond_horizon", "delay: too long")
+	}
+	who := rq.who
+	c.Kind, c.Sees = kind, func(topic string) bool { return who == nil || who.sees(topic) }
+	held := make([]bool, len(c.Receipts))
+	if len(held) > 0 {
+		var err error
+		if held, err = rq.s.cfg.Engine.Claim(rq.s.base, c); err != nil {
+			return engineFault(err)
+		}
+	}
+	o := object{b: rq.out()}
+	o.name("results")
+	list := array{b: o.b}
+	for i, receipt := range c.Receipts {
+		list.next()
+		e := object{b: list.b}
+		e.str("receipt", receipt)
+		if held[i] {
+			e.integer("status", 200)
+		} else {
+			e.integer("status", 410)
+			e.str("code", "over")
+		}
+		list.b = e.end()
+	}
+	o.b = list.end()
+	rq.json(200, o.end())
+	return nil
+}
+
+func (r *reader) claim(names []string) (c Claim) {
+	given := false
+	r.members(names, func(name string) {
+		switch name {
+		case "receipts":
+			given = true
+			c.Receipts = r.receipts()
+		case "delay":
+			c.DelayMs, c.HasDelay = r.spanCode("delay", badTime), true
+		case "reason":
+			if c.Reason = r.text("reason"); len(c.Reason) > maxReason {
+				r.fail(bad(badRequest, "reason: over 1024 bytes"))
+			}
+		case "lease":
+			c.LeaseMs = r.lease()
+		}
+	})
+	if r.err == nil && !given {
+		r.fail(bad(badRequest, "receipts: is required"))
+	}
+	return c
+}
+
+func (r *reader) receipts() []string {
+	out := []string{}
+	n := r.open('[', "receipts")
+	for ; r.more(n, ']'); n++ {
+		if n == maxReceipts {
+			r.fail(fail(413, tooLarge, "receipts: more than 1000"))
+			return nil
+		}
+		s := r.text("receipts")
+		if r.err != nil {
+			return nil
+		}
+		out = append(out, s)
+	}
+	return out
+}

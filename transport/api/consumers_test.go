@@ -1,0 +1,176 @@
+package api
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"carillon/shard"
+)
+
+// pullHarness has a topic "jobs" that is pulled, with two timers that are ready.
+func pullHarness(t *testing.T, edit ...func(*Config)) *harness {
+	t.Helper()
+	h := newHarness(t, edit...)
+	h.do("PUT", "/v1/topics/jobs", `{"delivery":"pull","lease":"1m"}`).want(201)
+	h.do("POST", "/v1/topics/jobs/timers", `{"id":"a","delay":"0s","payload":{"n":1}}`).want(201)
+	h.do("POST", "/v1/topics/jobs/timers", `{"id":"b","delay":"0s"}`).want(201)
+	h.advance(time.Second)
+	return h
+}
+
+func TestPull(t *testing.T) {
+	h := pullHarness(t)
+	h.do("POST", "/v1/topics/jobs/pull", "").want(200).has("timers.0.id", `"a"`, "timers.0.receipt", `"jobs/a/1"`, "timers.0.fence", "1", "timers.0.attempt", "1",
+		"timers.0.attempts", "1", "timers.0.state", `"leased"`, "timers.0.payload", `{"n":1}`, "timers.0.lease_until", `"2026-06-01T12:00:02.000Z"`,
+		"timers.0.lease_until_ms", "1780315202000", "timers.1", "")
+	h.do("POST", "/v1/topics/jobs/pull", `{"max":32,"lease":"5s"}`).want(200).has("timers.0.id", `"b"`, "timers.1", "")
+	h.do("POST", "/v1/topics/jobs/pull", `{"max":1000,"wait":"0s"}`).want(200).has("timers", "[]")
+	if p := h.engine.pulls; p[0] != (Pull{Max: 1}) || p[1] != (Pull{Max: 32, LeaseMs: 5000}) {
+		t.Errorf("%+v", p)
+	}
+	h.do("PATCH", "/v1/topics/jobs/timers/a", `{"priority":1}`).problem(409, "in_flight")
+	h.do("DELETE", "/v1/topics/jobs/timers/a", "").want(202).has("outcome", `"in_flight"`)
+}
+
+func TestPullRefuses(t *testing.T) {
+	h := pullHarness(t)
+	h.do("PUT", orders, `{}`).want(201)
+	h.do("POST", orders+"/pull", "").problem(409, wrongDelivery)
+	h.do("POST", "/v1/topics/fresh/pull", `{}`).problem(409, wrongDelivery) // made with the default policy
+	h.do("GET", "/v1/topics/fresh", "").want(200).has("auto_created", "true")
+	var cases []refused
+	for _, body := range []string{`{"max":0}`, `{"max":1001}`, `{"max":-1}`, `{"max":"1"}`, `{"max":1.5}`, `{"max":null}`, `{"wait":"61s"}`, `{"wait":"-1s"}`, `{"wait":20}`,
+		`{"wait":"x"}`, `{"lease":"999ms"}`, `{"lease":"13h"}`, `{"lease":30}`, `[]`, `"a"`} {
+		cases = append(cases, refused{method: "POST", target: "/v1/topics/jobs/pull", body: body, status: 400, code: badRequest})
+	}
+	cases = append(cases, refused{method: "POST", target: "/v1/topics/jobs/pull", body: `{"Max":1}`, status: 400, code: unknownField},
+		refused{method: "POST", target: "/v1/topics/jobs/pull", body: `{"max":1,"max":1}`, status: 400, code: badJSON},
+		refused{method: "POST", target: "/v1/topics/jobs/pull", body: `{} x`, status: 400, code: badJSON},
+		refused{method: "POST", target: "/v1/topics/jobs/pull?max=1", status: 400, code: badRequest},
+		refused{method: "GET", target: "/v1/topics/jobs/pull", status: 405, code: "method_not_allowed"},
+		refused{method: "POST", target: "/v1/topics/jobs/pull", body: `{}`, headers: []string{"Content-Type: text/plain"}, status: 415, code: "unsupported_media_type"})
+	checkRefused(t, h, cases)
+	h.engine.err = shard.ErrNoLeader
+	h.do("POST", "/v1/topics/jobs/pull", "").problem(503, "no_leader")
+}
+
+// TestLongPoll: a wait ends with what becomes ready, or with the server.
+func TestLongPoll(t *testing.T) {
+	h := pullHarness(t)
+	h.do("POST", "/v1/topics/jobs/pull", `{"max":9,"wait":"60s"}`).want(200).has("timers.1.id", `"b"`)
+	done := make(chan *reply, 1)
+	go func() { done <- h.do("POST", "/v1/topics/jobs/pull", `{"wait":"60s"}`) }()
+	h.engine.ready <- struct{}{} // it waits, and finds nothing still
+	h.engine.set("jobs", "a", func(v *shard.Timer) { v.State = shard.Scheduled })
+	h.engine.ready <- struct{}{}
+	(<-done).want(200).has("timers.0.id", `"a"`, "timers.0.attempt", "2")
+
+	go func() { done <- h.do("POST", "/v1/topics/jobs/pull", `{"wait":"60s"}`) }()
+	h.engine.ready <- struct{}{}
+	begin := time.Now()
+	h.stop()
+	(<-done).want(200).has("timers", "[]")
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("the server's end waited %v for one who only waits", took)
+	}
+}
+
+func TestClaims(t *testing.T) {
+	h := pullHarness(t)
+	h.do("POST", "/v1/topics/jobs/pull", `{"max":2}`).want(200)
+	h.do("POST", "/v1/ack", `{"receipts":["jobs/a/1","nonsense","jobs/a/7"]}`).want(200).has(
+		"results", `[{"receipt":"jobs/a/1","status":200},{"code":"over","receipt":"nonsense","status":410},{"code":"over","receipt":"jobs/a/7","status":410}]`)
+	h.do("POST", "/v1/nack", `{"receipts":["jobs/b/1"],"delay":"5s","reason":"no \"stock\""}`).want(200).has("results.0.status", "200")
+	h.do("POST", "/v1/nack", `{"receipts":["jobs/b/1"]}`).want(200)
+	h.do("POST", "/v1/extend", `{"receipts":["jobs/b/1"],"lease":"12h"}`).want(200).has("results.0.status", "200")
+	h.do("POST", "/v1/extend", `{"receipts":["jobs/b/1"]}`).want(200)
+	h.do("POST", "/v1/ack", `{"receipts":[]}`).want(200).has("results", "[]")
+	want := []Claim{{Kind: shard.AckLease}, {Kind: shard.NackLease, DelayMs: 5000, HasDelay: true, Reason: `no "stock"`}, {Kind: shard.NackLease},
+		{Kind: shard.ExtendLease, LeaseMs: 12 * 3_600_000}, {Kind: shard.ExtendLease}}
+	if len(h.engine.claims) != len(want) {
+		t.Fatalf("%d claims", len(h.engine.claims))
+	}
+	for i, c := range h.engine.claims {
+		c.Receipts, c.Sees = nil, nil
+		if fmt.Sprint(c) != fmt.Sprint(want[i]) {
+			t.Errorf("claim %d is %+v, want %+v", i, c, want[i])
+		}
+	}
+}
+
+func TestClaimsRefuse(t *testing.T) {
+	h := pullHarness(t)
+	many := `{"receipts":[` + strings.Repeat(`"x",`, 1000) + `"x"]}`
+	var cases []refused
+	for path, bodies := range map[string]map[string]string{
+		"/v1/ack": {``: badJSON, `{}`: badRequest, `{"receipts":null}`: badRequest, `{"receipts":"x"}`: badRequest, `{"receipts":[1]}`: badRequest, `{"receipts":["x"],"delay":"1s"}`: unknownField,
+			`{"receipts":["x"],"receipts":["x"]}`: badJSON, `{"receipts":["x",]}`: badJSON},
+		"/v1/nack": {`{"delay":"1s"}`: badRequest, `{"receipts":["x"],"delay":"-1s"}`: badTime, `{"receipts":["x"],"delay":5}`: badTime, `{"receipts":["x"],"reason":1}`: badRequest,
+			`{"receipts":["x"],"reason":"` + strings.Repeat("r", 1025) + `"}`: badRequest, `{"receipts":["x"],"lease":"1m"}`: unknownField},
+		"/v1/extend": {`{"receipts":["x"],"lease":"1ms"}`: badRequest, `{"receipts":["x"],"lease":"13h"}`: badRequest, `{"receipts":["x"],"lease":null}`: badRequest},
+	} {
+		for body, code := range bodies {
+			cases = append(cases, refused{method: "POST", target: path, body: body, status: 400, code: code})
+		}
+		cases = append(cases, refused{method: "POST", target: path, body: many, status: 413, code: tooLarge})
+	}
+	checkRefused(t, h, cases)
+	h.do("POST", "/v1/nack", `{"receipts":["x"],"delay":"99999h"}`).problem(422, "beyond_horizon")
+	h.engine.err = shard.ErrUnknown
+	h.do("POST", "/v1/ack", `{"receipts":["x"]}`).problem(503, unavailable)
+	h.engine.err = nil
+	if h.engine.claims[0].Receipts[0] != "x" || len(h.engine.claims) != 1 {
+		t.Errorf("%+v", h.engine.claims)
+	}
+}
+
+func TestCallbackInPulledTopic(t *testing.T) {
+	h := pullHarness(t)
+	for method, target := range map[string]string{"POST": "/v1/topics/jobs/timers", "PUT": "/v1/topics/jobs/timers/c", "PATCH": "/v1/topics/jobs/timers/b"} {
+		h.do(method, target, `{"delay":"1h","callback":{"url":"http://a.example/"}}`).problem(422, badPolicy)
+		h.do(method, target, `{"delay":"1h","callback":{"timeout":"1s"}}`).problem(422, badPolicy)
+	}
+	h.do("PATCH", "/v1/topics/jobs/timers/b", `{"callback":null}`).want(200)
+	h.do("POST", "/v1/topics/jobs/batch", `{"ops":[{"op":"add","id":"x","delay":"1h","callback":{"url":"http://a.example/"}},{"op":"add","id":"y","delay":"1h"}]}`).want(200).
+		has("results.0.status", "422", "results.0.error.code", `"bad_policy"`, "results.1.status", "201")
+	h.do("POST", "/v1/topics/jobs/dead/redrive", `{"all":true,"callback":{"url":"http://a.example/"}}`).problem(422, badPolicy)
+}
+
+func TestDeliveryChangesWhenNothingIsLeased(t *testing.T) {
+	h := pullHarness(t)
+	h.do("POST", "/v1/topics/jobs/pull", "").want(200)
+	h.do("PUT", "/v1/topics/jobs", `{"delivery":"push"}`).problem(409, "in_flight")
+	h.do("PUT", "/v1/topics/jobs", `{"delivery":"pull","lease":"2m"}`).want(200).has("policy.lease", `"2m"`)
+	h.engine.set("jobs", "a", func(v *shard.Timer) { v.State = shard.Done })
+	h.do("PUT", "/v1/topics/jobs", `{"delivery":"push"}`).want(200).has("policy.delivery", `"push"`)
+	h.do("PUT", "/v1/topics/jobs", `{"delivery":"pull"}`).want(200)
+	h.engine.err = shard.ErrNoLeader
+	h.do("PUT", "/v1/topics/jobs", `{"delivery":"push"}`).problem(503, "no_leader")
+}
+
+// TestConsumersNeedTheirTopic: a token fetches only from its topics, and ends only leases of these.
+func TestConsumersNeedTheirTopic(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	authFile(t, path, `root add,admin "*"`, `worker add "jobs"`, `other add "o*"`, `reader read,cancel "*"`)
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.Auth = auth })
+	const root, worker, other, reader = "Authorization: Bearer root", "Authorization: Bearer worker", "Authorization: Bearer other", "Authorization: Bearer reader"
+	h.do("PUT", "/v1/topics/jobs", `{"delivery":"pull"}`, root).want(201)
+	h.do("POST", "/v1/topics/jobs/timers", `{"id":"a","delay":"0s"}`, worker).want(201)
+	h.advance(time.Second)
+	h.do("POST", "/v1/topics/jobs/pull", ``).problem(401, "unauthorized")
+	h.do("POST", "/v1/topics/jobs/pull", ``, other).problem(404, unknownTopic)
+	h.do("POST", "/v1/topics/jobs/pull", ``, reader).problem(403, "forbidden")
+	h.do("POST", "/v1/topics/jobs/pull", ``, worker).want(200).has("timers.0.id", `"a"`)
+	const ack = `{"receipts":["jobs/a/1"]}`
+	h.do("POST", "/v1/ack", ack).problem(401, "unauthorized")
+	h.do("POST", "/v1/ack", ack, reader).problem(403, "forbidden")
+	h.do("POST", "/v1/ack", ack, other).want(200).has("results.0.status", "410")
+	h.do("POST", "/v1/ack", ack, worker).want(200).has("results.0.status", "200")
+}

@@ -1,0 +1,76 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"carillon/shard"
+)
+
+// fakeConsumers is how the fake engine answers those who fetch timers: what was asked is kept, receipts are "topic/id/attempt".
+type fakeConsumers struct {
+	pulls  []Pull
+	claims []Claim
+	ready  chan struct{} // closed or sent to when an empty-handed wait should look again
+}
+
+func (e *fakeEngine) Pull(ctx context.Context, topic shard.TopicID, p Pull) ([]Pulled, error) {
+	e.mu.Lock()
+	e.pulls = append(e.pulls, p)
+	e.mu.Unlock()
+	for {
+		got, err := e.pullNow(topic, p)
+		if len(got) > 0 || err != nil || p.Wait == 0 {
+			return got, err
+		}
+		select {
+		case <-e.ready:
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+}
+
+func (e *fakeEngine) pullNow(topic shard.TopicID, p Pull) (out []Pulled, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var list []*fakeTimer
+	for k, t := range e.timers {
+		if k.topic == topic && t.State == shard.Scheduled && t.NextMs <= e.nowMs() {
+			list = append(list, t)
+		}
+	}
+	slices.SortFunc(list, func(a, b *fakeTimer) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, t := range list[:min(len(list), p.Max)] {
+		t.State = shard.Leased
+		t.Attempts++
+		t.Fence++
+		c := t.Timer
+		out = append(out, Pulled{Timer: &c, Receipt: fmt.Sprintf("%s/%s/%d", e.nameOf(topic), t.ID, t.Attempts), UntilMs: e.nowMs() + max(p.LeaseMs, 1000)})
+	}
+	return out, e.err
+}
+
+func (e *fakeEngine) Claim(_ context.Context, c Claim) ([]bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.Receipts = slices.Clone(c.Receipts)
+	for i := range c.Receipts {
+		c.Receipts[i] = strings.Clone(c.Receipts[i])
+	}
+	c.Reason = strings.Clone(c.Reason)
+	e.claims = append(e.claims, c)
+	held := make([]bool, len(c.Receipts))
+	for i, r := range c.Receipts {
+		parts := strings.Split(r, "/")
+		if len(parts) != 3 || e.topics[parts[0]] == nil || !c.Sees(parts[0]) {
+			continue
+		}
+		t := e.timers[timerKey{e.topics[parts[0]].ID, parts[1]}]
+		held[i] = t != nil && t.State == shard.Leased && fmt.Sprint(t.Attempts) == parts[2]
+	}
+	return held, e.err
+}
