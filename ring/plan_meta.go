@@ -31,7 +31,8 @@ type metaPlan struct {
 	learners []uint64
 }
 
-// forget takes back a new replica whose node has gone before it had anything.
+// forget takes back what a node cannot be given that has gone meanwhile: a new replica before it had anything, a vote before it had it. Which
+// of the voters had theirs before the row does not say; one that is down for so long is no loss in either case.
 func (m *metaPlan) forget() {
 	for _, r := range m.row.Replicas {
 		if !isNew(m.row, r) || !m.downFor(r.Node, redirectAfterMs) {
@@ -42,6 +43,13 @@ func (m *metaPlan) forget() {
 			m.propose(true)
 		}
 		return
+	}
+	for _, n := range m.voters {
+		if m.downFor(n, redirectAfterMs) && m.survives(m.voters, n) {
+			m.demote(n, 0)
+			m.propose(true)
+			return
+		}
 	}
 }
 

@@ -363,3 +363,27 @@ func BenchmarkPlan(b *testing.B) {
 		})
 	}
 }
+
+// TestPlanTakesBackAPromotion: a node that dies while the meta group waits for its vote does not hold the group up for ever.
+func TestPlanTakesBackAPromotion(t *testing.T) {
+	voter := func(n uint64) Replica { return Replica{Node: n, ID: ReplicaID(n, 1)} }
+	row := Row{Group: MetaGroup, Epoch: 7, Replicas: []Replica{voter(1), voter(2), voter(3), voter(4)}}
+	v := View{Replicas: 3, Rows: []Row{row}}
+	f := Facts{Nodes: map[uint64]NodeFacts{}}
+	for n := uint64(1); n <= 4; n++ {
+		v.Nodes = append(v.Nodes, Node{ID: n, State: NodeMember})
+		f.Nodes[n] = NodeFacts{Alive: n != 4, DownForMs: 10_000}
+	}
+	if got := Plan(v, f); len(got) != 0 {
+		t.Fatalf("after ten seconds: %+v", got)
+	}
+	f.Nodes[4] = NodeFacts{DownForMs: redirectAfterMs}
+	got := Plan(v, f)
+	if len(got) != 1 || got[0].Verb != Place || !got[0].Force || got[0].Group != MetaGroup || len(got[0].To) != 4 || !got[0].To[3].Learner || got[0].To[3].Node != 4 {
+		t.Fatalf("after half a minute: %+v", got)
+	}
+	v.Nodes = v.Nodes[:3] // removed: it has nothing to come back to
+	if got = Plan(v, f); len(got) != 1 || len(got[0].To) != 3 {
+		t.Fatalf("removed: %+v", got)
+	}
+}
