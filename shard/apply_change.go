@@ -50,7 +50,7 @@ func (t *Table) add(c *change, f *facts) Result {
 		return Result{Code: InFlight, Handle: h}
 	}
 	recent := t.clockMs-t.runs.at(s.run).nextEnd <= finishedKeepMs
-	if same && recent && c.flags&commandAbsolute != 0 {
+	if same && recent && c.flags&commandAbsolute != 0 && !planted("repeated-add-fires-again") {
 		return Result{Code: Same, Handle: h}
 	}
 	return t.createOver(c, f, h)

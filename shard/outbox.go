@@ -44,6 +44,7 @@ const (
 type outgoing struct {
 	node  uint64
 	frame []byte
+	usual int // bytes of the last frame: room for as much is made for the next
 }
 
 // open is the place in a turn's frame for a node where a message's body goes; close ends it.
@@ -60,7 +61,7 @@ func (w *worker) open(node uint64, kind byte, id ID) *outgoing {
 		o = &w.outbox[len(w.outbox)-1]
 	}
 	if len(o.frame) == 0 {
-		o.frame = append(make([]byte, 0, 4096), frameVersion)
+		o.frame = append(make([]byte, 0, min(max(o.usual, 64), frameFlush)), frameVersion)
 	}
 	o.frame = append(o.frame, kind)
 	o.frame = binary.AppendUvarint(o.frame, uint64(id))
@@ -71,6 +72,7 @@ func (w *worker) open(node uint64, kind byte, id ID) *outgoing {
 func (o *outgoing) close(w *worker, body int) {
 	binary.LittleEndian.PutUint32(o.frame[body-4:], uint32(len(o.frame)-body))
 	if len(o.frame) > frameFlush {
+		o.usual = len(o.frame)
 		w.host.cfg.Peers.Send(o.node, o.frame)
 		o.frame = nil
 	}
@@ -80,6 +82,7 @@ func (o *outgoing) close(w *worker, body int) {
 func (w *worker) sendAll() {
 	for i := range w.outbox {
 		if o := &w.outbox[i]; len(o.frame) > 0 {
+			o.usual = len(o.frame)
 			w.host.cfg.Peers.Send(o.node, o.frame)
 			o.frame = nil
 		}

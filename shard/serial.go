@@ -42,6 +42,9 @@ func (l *lead) key(q *topicQueue, h Handle) *serialKey {
 	if !q.topic.Policy.Ordered {
 		hash = l.group.table.KeyHash(h)
 	}
+	if planted("keys-overlap") {
+		hash = uint64(h)
+	}
 	k := q.keys[hash]
 	if k == nil {
 		k = &serialKey{queue: q, hash: hash}

@@ -11,6 +11,15 @@ type write struct {
 	op      uint64
 	dueMs   int64
 	payload string
+
+	// In the feature topics only.
+	every, count int64 // of a series
+	catchUp      shard.CatchUp
+	capped       bool // a longest wait may make it due earlier
+	acked, alone bool // alone: no other change of the id was open when it was asked for
+	call         int  // the so-many-th change of the id
+	starts       map[int64]uint64
+	over         map[int64]bool // by due time: delivered, or refused for good
 }
 
 // timerKey names one timer for ever.
@@ -69,11 +78,13 @@ type book struct {
 	replicas replicas
 	sick     map[uint64]bool // nodes whose disk was made to fail
 	history  history
+	features featureBook
 	furthest time.Duration // that a wall clock was ahead
 }
 
 func newBook() *book {
-	return &book{ids: map[idKey]*named{}, lives: map[timerKey]*life{}, sick: map[uint64]bool{}, replicas: newReplicas()}
+	return &book{ids: map[idKey]*named{}, lives: map[timerKey]*life{}, sick: map[uint64]bool{}, replicas: newReplicas(),
+		features: featureBook{ids: map[idKey]*featureID{}, keys: map[string]*call{}}}
 }
 
 func (b *book) nextOp() uint64 {
@@ -115,6 +126,10 @@ func (b *book) mayFail(n *node) bool { return b.sick[n.id] }
 
 // called notes an operation before it is sent: from now on it may take effect.
 func (b *book) called(o *operation) {
+	if o.topic > plainTopics {
+		b.features.called(o)
+		return
+	}
 	n := b.named(idKey{o.topic, o.id})
 	if o.write != nil {
 		n.writes[o.write.payload] = o.write
@@ -127,6 +142,10 @@ func (b *book) called(o *operation) {
 
 // refused notes that an operation has not taken effect and never will.
 func (b *book) refused(o *operation) {
+	if o.topic > plainTopics {
+		b.features.refused(o)
+		return
+	}
 	n := b.named(idKey{o.topic, o.id})
 	if o.cmd != nil && o.cmd.Kind == shard.Cancel {
 		n.cancels--
@@ -137,6 +156,10 @@ func (b *book) refused(o *operation) {
 // answered notes what a client was told.
 func (b *book) answered(o *operation, r shard.Result, t *shard.Timer) {
 	w, id := o.client.w, idKey{o.topic, o.id}
+	if o.topic > plainTopics {
+		b.features.answered(w, o, r, t)
+		return
+	}
 	n := b.named(id)
 	var wrote *write
 	if t != nil {
@@ -204,6 +227,11 @@ func (b *book) started(c *call) {
 	w := n.w
 	w.counts.Started++
 	w.note(n, "call", uint64(j.Shard), j.Job.Fence, j.Job.ID)
+	b.stale(c)
+	if j.Job.Topic > plainTopics {
+		b.features.started(c)
+		return
+	}
 	id := idKey{j.Job.Topic, j.Job.ID}
 	known := b.ids[id]
 	if known == nil {
@@ -231,12 +259,11 @@ func (b *book) started(c *call) {
 	if j.Job.Fence <= l.fence {
 		w.violate("I3", "attempt %d of %s starts under fence %d after fence %d", j.Job.Attempts, j.Job.ID, j.Job.Fence, l.fence)
 	}
-	if r := l.running; r != nil && !r.ended && r.node.life == r.life {
+	if r := l.running; r.runs() {
 		w.violate("I3", "node %d calls for %s under fence %d while node %d is at it under fence %d", n.id, j.Job.ID, j.Job.Fence, r.node.id, r.delivery.Job.Fence)
 	}
 	l.attempts[key] = j.Job.Fence
 	l.fence, l.running = j.Job.Fence, c
-	b.stale(c)
 }
 
 // stale holds a call that goes out against every replica: none may have seen the end of its lease.
@@ -261,6 +288,11 @@ func (b *book) stale(c *call) {
 // delivered notes a 2xx.
 func (b *book) delivered(c *call) {
 	w, j := c.node.w, &c.delivery
+	if j.Job.Topic > plainTopics {
+		w.counts.Delivered++
+		b.features.heard(c)
+		return
+	}
 	l := b.lives[timerKey{j.Shard, j.Job.Seq}]
 	w.counts.Delivered++
 	if l.delivered++; l.delivered > 1 {

@@ -16,7 +16,7 @@ var canaries = []string{
 	"another's-lease-returned", "old-epoch-accepted", "stale-row-followed", "cancel-lies", "leases-not-waited-out", "reads-not-confirmed",
 	"any-content-is-the-same", "change-in-halves", "settled-too-early",
 	"checksum-skipped", "zeros-end-the-log", "leases-not-in-snapshots", "cascade-off-by-one", "dropped-before-copied",
-	"finished-forgotten-early", amnesia,
+	"finished-forgotten-early", "repeated-add-fires-again", "successor-lost", "occurrence-left-out", "keys-overlap", amnesia,
 }
 
 // amnesia is no bug of the product's but of who runs it: a machine that lost its disk comes back under its old id.

@@ -120,6 +120,7 @@ func (w *World) checkEnd() {
 			w.checkLife(l, l.seq, now, known)
 		}
 	}
+	w.book.features.checkEnd(w)
 	for _, n := range w.nodes {
 		if n.host == nil {
 			continue

@@ -178,7 +178,13 @@ func (c *client) finish(o *operation, ok bool) {
 // pick draws an operation.
 func (w *World) pick(c *client) *operation {
 	b, r := w.book, w.chance
-	topic := r.IntN(len(w.topics))
+	switch n := r.IntN(10); {
+	case n < 3:
+		return w.pickFeature()
+	case n == 3:
+		return w.pickSerial()
+	}
+	topic := r.IntN(plainTopics)
 	o := &operation{number: b.nextOp(), topic: shard.TopicID(topic + 1)}
 	if b.changed.id != "" && r.IntN(4) == 0 { // what was just changed is read elsewhere
 		o.id, o.topic, o.astray = b.changed.id, b.changed.topic, true

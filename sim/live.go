@@ -16,7 +16,7 @@ const healLimit = 10 * time.Second
 func (w *World) live() {
 	w.net = network{cut: map[[2]uint64]bool{}, last: map[[2]uint64]time.Duration{}}
 	w.calls = &receivers{w: w, all: map[uint64]*dispatcher{}}
-	w.topics = []string{"one", "two"}
+	w.topics = topicNames
 	if w.swarm.early {
 		w.after(0, w.trouble)
 	}
@@ -61,8 +61,9 @@ func (w *World) found() {
 		n.start(&row)
 	}
 	commands := [][]byte{command.Encode()}
-	for _, name := range w.topics {
+	for i, name := range w.topics {
 		p := shard.DefaultPolicy()
+		p.Serial = shard.TopicID(i+1) == serialTopic
 		p.Callback.URL = "http://" + name
 		p.Callback.TimeoutMs = callTimeout.Milliseconds()
 		p.MinBackoffMs, p.MaxBackoffMs, p.MaxAttempts = 200, 3000, 1000

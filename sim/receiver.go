@@ -146,6 +146,8 @@ func (c *call) begin() {
 		status = 0
 	case w.chance.hit(s.receiverFails):
 		status = 503
+	case c.delivery.Job.Topic == featureTopic && w.chance.hit(s.receiverStops):
+		status = 410
 	case w.chance.hit(s.receiverLost):
 		heard = false
 	}
@@ -154,8 +156,11 @@ func (c *call) begin() {
 	}
 	w.after(took, func() {
 		c.ended = true
-		if status == 200 {
+		switch status {
+		case 200:
 			w.book.delivered(c)
+		case 410:
+			w.book.features.heard(c)
 		}
 		a := shard.Attempt{Status: status}
 		if status == 0 || !heard {

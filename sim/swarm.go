@@ -37,10 +37,10 @@ type swarm struct {
 	retainBytes            int
 	snapshotBytes          int64
 
-	receiverFails, receiverHangs, receiverLost float64
-	receiverSlow                               time.Duration
-	slots                                      int
-	breaker                                    float64
+	receiverFails, receiverHangs, receiverLost, receiverStops float64
+	receiverSlow                                              time.Duration
+	slots                                                     int
+	breaker                                                   float64
 
 	amnesia bool // a deliberate bug: who lost its disk comes back as who it was
 }
@@ -62,7 +62,7 @@ func draw(c chance) swarm {
 		slowSync:    c.seldom(0.02), slowestSync: c.between(10*time.Millisecond, 3*time.Second),
 		drift:         c.seldom(500e-6),
 		segmentBytes:  16 << 10 << c.IntN(3),
-		receiverFails: c.seldom(0.3), receiverHangs: c.seldom(0.1), receiverLost: c.seldom(0.1),
+		receiverFails: c.seldom(0.3), receiverHangs: c.seldom(0.1), receiverLost: c.seldom(0.1), receiverStops: c.seldom(0.3),
 		receiverSlow: c.between(time.Millisecond, time.Second),
 	}
 	if c.IntN(2) == 0 {
@@ -89,6 +89,6 @@ func draw(c chance) swarm {
 func (s *swarm) calm() {
 	s.loss, s.duplicate, s.reset, s.slow, s.slowSync = 0, 0, 0, 0, 0
 	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves, s.wipes, s.rots, s.full, s.topics = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-	s.receiverFails, s.receiverHangs, s.receiverLost, s.breaker = 0, 0, 0, 0
+	s.receiverFails, s.receiverHangs, s.receiverLost, s.receiverStops, s.breaker = 0, 0, 0, 0, 0
 	s.receiverSlow, s.diskLatency = 20*time.Millisecond, time.Millisecond
 }

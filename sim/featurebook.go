@@ -1,0 +1,209 @@
+package sim
+
+import (
+	"strings"
+
+	"carillon/shard"
+)
+
+// featureBook is what is known of the timers in the feature topic and the serial one. Its rules:
+//
+//   - what is called was written so, and is due as it was written, fired or redriven (I2, I6); a series only at its times;
+//   - calls of one id, and of one key in the serial topic, do not overlap, and their fences grow (I3, I21);
+//   - of a repeated add one timer is made (I18);
+//   - each occurrence is one timer; of a series that catches up with all and was left alone, none is left out;
+//   - an add that met the id alone, and after which nothing was asked of the id, is delivered.
+type featureBook struct {
+	recent []string
+	ids    map[idKey]*featureID
+	names  []idKey // in order
+	keys   map[string]*call
+}
+
+// featureID is what is known of one id.
+type featureID struct {
+	writes   map[string]*write // by payload
+	first    *write
+	moved    map[int64]bool // due times that Fire and Redrive asked for
+	calls    int            // operations that may have changed something
+	open     int            // … whose outcome is not known
+	cancels  int
+	redriven bool
+	made     map[uint64]uint64 // by content: the timer's number
+	lives    map[uint64]*featureLife
+	fence    uint64
+	running  *call
+}
+
+// featureLife is what is known of one timer.
+type featureLife struct {
+	prevented bool
+	attempts  map[attemptKey]bool
+}
+
+func (f *featureBook) id(k idKey) *featureID {
+	n := f.ids[k]
+	if n == nil {
+		n = &featureID{writes: map[string]*write{}, moved: map[int64]bool{}, made: map[uint64]uint64{}, lives: map[uint64]*featureLife{}}
+		f.ids[k] = n
+		f.names = append(f.names, k)
+	}
+	return n
+}
+
+func (n *featureID) life(seq uint64) *featureLife {
+	l := n.lives[seq]
+	if l == nil {
+		l = &featureLife{attempts: map[attemptKey]bool{}}
+		n.lives[seq] = l
+	}
+	return l
+}
+
+// called notes an operation before it is sent.
+func (f *featureBook) called(o *operation) {
+	n := f.id(idKey{o.topic, o.id})
+	if o.cmd == nil {
+		return
+	}
+	n.calls++
+	if o.write != nil {
+		if n.first == nil {
+			n.first = o.write
+		}
+		n.writes[o.write.payload] = o.write
+		o.write.call, o.write.alone = n.calls, n.open == 0 && o.cmd.Merge != shard.MergeKeep
+	}
+	n.open++
+	switch o.cmd.Kind {
+	case shard.Cancel:
+		n.cancels++
+	case shard.Fire, shard.Redrive:
+		n.moved[o.cmd.DueMs] = true
+		n.redriven = n.redriven || o.cmd.Kind == shard.Redrive
+	}
+}
+
+// refused notes that an operation never takes effect.
+func (f *featureBook) refused(o *operation) {
+	if o.cmd != nil {
+		f.id(idKey{o.topic, o.id}).open--
+	}
+}
+
+// answered notes what a client was told.
+func (f *featureBook) answered(w *World, o *operation, r shard.Result, t *shard.Timer) {
+	n := f.id(idKey{o.topic, o.id})
+	if t != nil {
+		wrote := n.writes[string(t.Payload)]
+		if t.ID != o.id || wrote == nil || !n.mayBeDue(wrote, t.DueMs) {
+			w.violate("I6", "operation %d on %s is answered with timer %s, payload %s, due %d, which nobody wrote so", o.number, o.id, t.ID, t.Payload, t.DueMs)
+		}
+	}
+	if o.cmd == nil {
+		return
+	}
+	n.open--
+	switch r.Code {
+	case shard.Created:
+		if seq, twice := n.made[o.cmd.Content]; twice && o.id[0] == 'd' && seq != t.Seq {
+			w.violate("I18", "the add of %s was repeated and made a second timer: number %d after %d", o.id, t.Seq, seq)
+		}
+		n.made[o.cmd.Content] = t.Seq
+		o.write.acked = true
+	case shard.Merged, shard.Same:
+		o.write.acked = true
+	case shard.Prevented:
+		n.life(t.Seq).prevented = true
+	}
+}
+
+// mayBeDue says whether a timer that was written so can be due then.
+func (n *featureID) mayBeDue(wrote *write, dueMs int64) bool {
+	switch since := dueMs - wrote.dueMs; {
+	case n.moved[dueMs], since == 0:
+		return true
+	case wrote.every != 0:
+		return since > 0 && since%wrote.every == 0
+	case wrote.capped:
+		return since < 0
+	}
+	return false
+}
+
+// started checks a call that goes out.
+func (f *featureBook) started(c *call) {
+	w, j := c.node.w, &c.delivery.Job
+	n := f.ids[idKey{j.Topic, j.ID}]
+	if n == nil || n.writes[string(j.Payload)] == nil {
+		w.violate("I2", "node %d delivers %s of %s, which nobody wrote", c.node.id, j.Payload, j.ID)
+	}
+	wrote, l := n.writes[string(j.Payload)], n.life(j.Seq)
+	if !n.mayBeDue(wrote, j.DueMs) {
+		w.violate("I6", "node %d delivers %s due at %d, it was written to be due at %d", c.node.id, j.Payload, j.DueMs, wrote.dueMs)
+	}
+	if l.prevented && !n.redriven {
+		w.violate("I5", "node %d calls for %s after its cancel was answered `prevented`", c.node.id, j.ID)
+	}
+	if key := (attemptKey{j.Version, j.Attempts}); l.attempts[key] && !n.redriven {
+		w.violate("I3", "attempt %d of %s (number %d, version %d) starts twice", j.Attempts, j.ID, j.Seq, j.Version)
+	} else {
+		l.attempts[key] = true
+	}
+	if j.Fence <= n.fence {
+		w.violate("I3", "a call of %s starts under fence %d after fence %d", j.ID, j.Fence, n.fence)
+	}
+	if n.running.runs() {
+		w.violate("I3", "node %d calls for %s while node %d is at it", c.node.id, j.ID, n.running.node.id)
+	}
+	n.fence, n.running = j.Fence, c
+	if wrote.every != 0 {
+		if seq, twice := wrote.starts[j.DueMs]; twice && seq != j.Seq {
+			w.violate("series", "the occurrence of %s due at %d is timer %d and timer %d", j.ID, j.DueMs, seq, j.Seq)
+		}
+		if wrote.starts == nil {
+			wrote.starts = map[int64]uint64{}
+		}
+		wrote.starts[j.DueMs] = j.Seq
+	}
+	if j.Topic == serialTopic {
+		key, _, _ := strings.Cut(j.ID, "}")
+		if other := f.keys[key]; other.runs() {
+			w.violate("I21", "node %d calls for %s while node %d is at %s of the same key", c.node.id, j.ID, other.node.id, other.delivery.Job.ID)
+		}
+		f.keys[key] = c
+	}
+}
+
+// runs says whether a call is under way.
+func (c *call) runs() bool { return c != nil && !c.ended && c.node.life == c.life }
+
+// heard notes that a receiver took a call, or said that it never will.
+func (f *featureBook) heard(c *call) {
+	j := &c.delivery.Job
+	wrote := f.ids[idKey{j.Topic, j.ID}].writes[string(j.Payload)]
+	if wrote.over == nil {
+		wrote.over = map[int64]bool{}
+	}
+	wrote.over[j.DueMs] = true
+}
+
+// checkEnd holds what receivers heard against what clients were told.
+func (f *featureBook) checkEnd(w *World) {
+	for _, k := range f.names {
+		n := f.ids[k]
+		for _, wrote := range n.writes {
+			if !wrote.acked || n.cancels > 0 {
+				continue
+			}
+			if wrote.alone && wrote.call == n.calls && len(wrote.over) == 0 && wrote.catchUp != shard.CatchUpSkip {
+				w.violate("I1", "%s was taken, nothing was asked of %s afterwards, and it was never delivered", wrote.payload, k.id)
+			}
+			for i := int64(0); i < wrote.count && wrote.catchUp == shard.CatchUpAll; i++ {
+				if due := wrote.dueMs + i*wrote.every; !wrote.over[due] {
+					w.violate("series", "occurrence %d of %s, due at %d, was left out", i+1, k.id, due)
+				}
+			}
+		}
+	}
+}

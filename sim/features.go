@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"carillon/shard"
+)
+
+// The topics of a run. What clients do in the first ones has one linearizable history for each id (I19); what they do in the others is
+// held against rules of its own, see featureBook.
+const (
+	plainTopics = 2
+
+	featureTopic shard.TopicID = 3 // merge rules, series, repeated adds, dead letters
+	serialTopic  shard.TopicID = 4
+)
+
+var topicNames = []string{"one", "two", "features", "serial"}
+
+// serialKeys is how many keys the serial topic's timers have.
+const serialKeys = 3
+
+// pickFeature draws an operation in the feature topic. What an id begins with says what is done with it: "s" is a series, "d" an add
+// that is repeated, "m" meets further adds by their merge rules, is fired, cancelled, redriven and purged.
+func (w *World) pickFeature() *operation {
+	f, r := &w.book.features, w.chance
+	o := &operation{number: w.book.nextOp(), topic: featureTopic, astray: r.IntN(5) == 0}
+	due := r.between(-50*time.Millisecond, 3*time.Second)
+	at := epochMs + (w.now + due).Milliseconds()
+	if len(f.recent) == 0 || r.IntN(3) == 0 {
+		o.id = fmt.Sprintf("%c%d", "smmd"[r.IntN(4)], o.number)
+		f.recent = append(f.recent, o.id)
+		f.recent = f.recent[max(0, len(f.recent)-12):]
+		o.write = &write{op: o.number, dueMs: at, payload: fmt.Sprintf(`"%s/%d"`, o.id, o.number)}
+		o.cmd = &shard.Command{Kind: shard.Add, Content: o.number}
+		if o.id[0] == 's' {
+			o.write.every, o.write.count = 200+r.Int64N(2500), 1+r.Int64N(6)
+			o.write.catchUp = shard.CatchUp(r.IntN(3))
+		}
+	} else {
+		o.id = f.recent[r.IntN(len(f.recent))]
+		w.further(o, at)
+	}
+	w.complete(o)
+	return o
+}
+
+// further draws what is done with an id that is known.
+func (w *World) further(o *operation, at int64) {
+	r := w.chance
+	command := func(kind shard.Kind) { o.cmd = &shard.Command{Kind: kind} }
+	switch n := r.IntN(10); {
+	case o.id[0] == 'd':
+		if first := w.book.features.ids[idKey{o.topic, o.id}].first; first != nil && n < 8 {
+			o.write = first
+			o.cmd = &shard.Command{Kind: shard.Add, Content: first.op}
+		}
+	case o.id[0] == 's':
+		if n == 0 {
+			command(shard.Cancel)
+		}
+	case n < 5:
+		o.write = &write{op: o.number, dueMs: at, payload: fmt.Sprintf(`"%s/%d"`, o.id, o.number)}
+		o.cmd = &shard.Command{Kind: shard.Add, Content: o.number, Merge: shard.MergeKeep + shard.Merge(r.IntN(3))}
+		if o.cmd.Merge == shard.MergeDebounce && r.IntN(2) == 0 {
+			o.cmd.MaxWaitMs = 1 + r.Int64N(3000)
+			o.write.capped = true
+		}
+	case n == 5:
+		command(shard.Cancel)
+	case n == 6:
+		command(shard.Fire)
+		o.cmd.DueMs = at
+	case n == 7:
+		command(shard.Redrive)
+		o.cmd.DueMs = at
+	case n == 8:
+		command(shard.Purge)
+	}
+}
+
+// pickSerial draws an operation in the serial topic.
+func (w *World) pickSerial() *operation {
+	o := &operation{number: w.book.nextOp(), topic: serialTopic}
+	o.id = fmt.Sprintf("{k%d}%d", w.chance.IntN(serialKeys), o.number)
+	o.write = &write{op: o.number, payload: fmt.Sprintf(`"%s"`, o.id)}
+	o.write.dueMs = epochMs + (w.now + w.chance.between(-50*time.Millisecond, time.Second)).Milliseconds()
+	o.cmd = &shard.Command{Kind: shard.Add, Content: o.number}
+	w.complete(o)
+	return o
+}
+
+// complete fills in what all operations in these topics have.
+func (w *World) complete(o *operation) {
+	o.shard = shard.Place(&shard.Topic{Name: w.topics[o.topic-1]}, o.id, w.swarm.shards)
+	if o.cmd == nil {
+		return
+	}
+	o.cmd.Topic, o.cmd.ID = o.topic, o.id
+	if o.write == nil {
+		return
+	}
+	o.cmd.Tag, o.cmd.Absolute = uint32(o.number), true
+	o.cmd.Spec = &shard.Spec{DueMs: o.write.dueMs, Payload: []byte(o.write.payload), PayloadKind: shard.JSONPayload}
+	if o.write.every != 0 {
+		o.cmd.Spec.Repeat = &shard.Repeat{EveryMs: o.write.every, Count: o.write.count, CatchUp: o.write.catchUp}
+	}
+}
