@@ -14,15 +14,15 @@ import (
 //
 // Two snapshots are kept. What the older one does not cover stays in the log, so that a damaged newest snapshot loses nothing.
 type groupFiles struct {
-	gens      []genRange // generations with entries that may be needed, oldest first
-	hardGen   uint64     // where its newest hard state is
-	newest    uint64     // index of the newest snapshot, 0 = none
-	older     uint64     // index of the one before
-	logBytes  int64      // of entries since the newest snapshot
-	created   uint64     // where the replica's creation is, needed until there is a snapshot
-	tomb      uint64     // where a removed replica's tombstone is; 0: the replica is here, or never was
-	restating bool       // the creation or the tombstone is on its way to the log again
-	retryAt   time.Duration
+	gens      []genRange    // generations with entries that may be needed, oldest first
+	hardGen   uint64        // where its newest hard state is
+	newest    uint64        // index of the newest snapshot, 0 = none
+	older     uint64        // index of the one before
+	logBytes  int64         // of entries since the newest snapshot
+	created   uint64        // where the replica's creation is, needed until there is a snapshot
+	tomb      uint64        // where a removed replica's tombstone is; 0: the replica is here, or never was
+	restating bool          // the creation or the tombstone is on its way to the log again
+	failedAt  time.Duration // when writing a snapshot failed last; monotonic, 0 never
 
 	newestTerm  uint64 // of the newest snapshot, as are these
 	newestConf  *pb.ConfState
@@ -98,6 +98,7 @@ const (
 	snapshotLogBytes = 32 << 20 // default of Config; and at least as much log as state
 	pinnedGens       = 2        // closed generations that a group may hold back
 	snapshotRetry    = 30 * time.Second
+	wantedRetry      = 2 * time.Second // … when a follower waits for it, without which there may be no majority
 	snapshotChunk    = 256 << 10
 	snapshotQueue    = 4 // chunks on their way to the file
 	// A group that is idle for so long after its newest snapshot gives up the older one. One with a canary never is.
@@ -163,7 +164,7 @@ func (w *worker) tickSnapshots() {
 		switch {
 		case pinned && !g.files.restating && (g.replica == 0 || g.applied <= foundingIndex):
 			w.restate(g)
-		case g.replica == 0 || g.files.retryAt > w.mono || g.applied <= foundingIndex:
+		case g.replica == 0 || !g.mayTry(w.mono) || g.applied <= foundingIndex:
 		case g.wantSnapshot:
 			w.beginSnapshot(g)
 		case pinned && g.applied == g.files.newest && w.mono-g.files.savedAt > settleAfter:
@@ -181,6 +182,15 @@ func (w *worker) tickSnapshots() {
 	if w.snapshot == nil {
 		w.needed.Store(needed)
 	}
+}
+
+// mayTry says whether it is long enough since a snapshot could not be written.
+func (g *group) mayTry(now time.Duration) bool {
+	wait := snapshotRetry
+	if g.wantSnapshot {
+		wait = wantedRetry
+	}
+	return g.files.failedAt == 0 || now-g.files.failedAt >= wait
 }
 
 func (g *group) stateBytes() int64 {
@@ -277,7 +287,7 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 		return // the replica was removed, or a newer snapshot came from a peer
 	}
 	if s.err != nil {
-		g.files.retryAt = w.mono + snapshotRetry
+		g.files.failedAt = w.mono
 		w.host.cfg.Logger.Error("snapshot failed; the log keeps growing until one succeeds", "shard", uint32(g.id), "error", s.err)
 		return
 	}

@@ -3,6 +3,7 @@ package shard
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -191,5 +192,32 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 	}
 	if source, err := c.streams[0].Open(); err == nil || source != nil {
 		t.Errorf("source %v, error %v", source, err)
+	}
+}
+
+// TestWantedSnapshotIsTriedAgainSoon: a snapshot that could not be written is tried again after a while; one that a follower waits for, without
+// which there may be no majority, long before.
+func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
+	for _, wanted := range []bool{false, true} {
+		bubbleStand(t, smallLog, func(r *stand) {
+			r.fs.SetHook(func(_ int, op wal.Op, name string) error {
+				if op == wal.OpWrite && strings.Contains(name, "snapshots/") {
+					return errors.New("no room")
+				}
+				return nil
+			})
+			g := r.host.groups[1]
+			r.fill(8)
+			r.pass(time.Second)
+			if g.files.failedAt == 0 {
+				t.Fatal("no snapshot has failed")
+			}
+			r.fs.SetHook(nil)
+			g.wantSnapshot = wanted
+			r.pass(wantedRetry + time.Second)
+			if got := g.files.newest != 0; got != wanted {
+				t.Errorf("wanted %v: written %v", wanted, got)
+			}
+		})
 	}
 }
