@@ -156,7 +156,15 @@ func (c *client) all(t testing.TB, topic string) []timer {
 			Timers []timer `json:"timers"`
 			Next   string  `json:"next_cursor"`
 		}
-		c.must(t, 200, "GET", path+cursor, "").decode(t, &page)
+		a := c.do("GET", path+cursor, "")
+		for begin := time.Now(); a.status == 503 && time.Since(begin) < 10*time.Second; { // a shard is being taken over
+			wait(200 * time.Millisecond)
+			a = c.do("GET", path+cursor, "")
+		}
+		if a.status != 200 {
+			t.Fatalf("GET %s: %d %s %v", path+cursor, a.status, a.body, a.err)
+		}
+		a.decode(t, &page)
 		out = append(out, page.Timers...)
 		if page.Next == "" {
 			return out

@@ -91,6 +91,7 @@ func TestClusterGrowAndShrink(t *testing.T) {
 	c := found(t, slices.Clip(members[:3]))
 	load := loadOn(t, c, newReceiver(t, slowNowAndThen()), seeded(t))
 	timers := c.keepTimers(t, "kept", 0, kept)
+	allMoved, allFair := 0, 0.0
 	for n := 4; n <= 5; n++ {
 		before, begin := c.view(t), time.Now()
 		c.join(t, members[n-1])
@@ -98,8 +99,10 @@ func TestClusterGrowAndShrink(t *testing.T) {
 		moved, fair := after.arrivedSince(before), float64(3*clusterShards)/float64(n)
 		t.Logf("the %dth node: %d replicas moved, its fair share is %.1f, settled after %v; longest wait for an add of each shard %v",
 			n, moved, fair, time.Since(begin), spreadOf(load.probes.pauses(begin)))
-		if float64(moved) > 1.3*fair+1 {
-			t.Errorf("the %dth node moved %d replicas, its fair share is %.1f", n, moved, fair)
+		// A node may get less than its share, as far as the balance is kept; the next one then makes up for it.
+		allMoved, allFair = allMoved+moved, allFair+fair
+		if float64(allMoved) > 1.3*allFair+1 {
+			t.Errorf("up to the %dth node %d replicas moved, the fair shares are %.1f", n, allMoved, allFair)
 		}
 	}
 	for i := range 2 {

@@ -175,6 +175,9 @@ func (w *worker) tick() {
 	for _, g := range w.groups {
 		memory += g.stateBytes()
 		if g.raft == nil {
+			if g.lead != nil {
+				g.lead.reportAll() // of calls that a replica which is gone had started
+			}
 			continue
 		}
 		for range min(n, maxTicks) {

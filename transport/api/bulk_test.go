@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,15 +113,20 @@ type unsureEngine struct {
 	err  error
 	left int
 	done bool // whether it does the batch first
+	mu   sync.Mutex
 }
 
 func (e *unsureEngine) DoAll(ctx context.Context, ops []Op) {
+	e.mu.Lock()
 	fail := e.left > 0
+	if fail {
+		e.left--
+	}
+	e.mu.Unlock()
 	if !fail || e.done {
 		e.fakeEngine.DoAll(ctx, ops)
 	}
 	if fail {
-		e.left--
 		for i := range ops {
 			ops[i].Result, ops[i].Err = shard.Result{}, e.err
 		}
