@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -227,46 +226,10 @@ func inBatches(rounds int, play func(rounds int)) {
 	}
 }
 
-// needCluster skips a test while nodes do not talk to each other yet.
-//
-// To be removed, and all that is below with it, as soon as they do: from then on a node that does not listen for its
-// peers is a fault.
+// needCluster leaves a test out of short runs.
 func needCluster(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("clusters are left out by -short")
 	}
-	if !listensForPeers() {
-		t.Skip("this binary does not listen for other nodes: there is no cluster to test")
-	}
 }
-
-var listensForPeers = sync.OnceValue(func() bool {
-	dir, err := os.MkdirTemp("", "carillon-e2e-probe-")
-	if err != nil {
-		return false
-	}
-	defer os.RemoveAll(dir)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return false
-	}
-	peer := listener.Addr().String()
-	listener.Close()
-	p, err := os.StartProcess(binary, []string{binary, "serve", "--data", dir, "--http", "127.0.0.1:0", "--peer", peer,
-		"--gossip", "127.0.0.1:0", "--log-level", "error"}, &os.ProcAttr{Env: cleanEnv()})
-	if err != nil {
-		return false
-	}
-	defer func() {
-		_ = p.Signal(syscall.SIGKILL) // fails only if it is gone
-		_, _ = p.Wait()
-	}()
-	return holdsWithin(2*time.Second, func() bool {
-		conn, err := net.Dial("tcp", peer)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil
-	})
-})
