@@ -1,0 +1,193 @@
+package shard
+
+import (
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+)
+
+// apply runs committed entries through the state machine.
+func (g *group) apply(ents []*pb.Entry) {
+	for _, e := range ents {
+		switch {
+		case e.GetType() != pb.EntryNormal:
+			if err := g.changeMembers(e); err != nil {
+				panic(fmt.Sprintf("shard %d: entry %d: %v", g.id, e.GetIndex(), err))
+			}
+		case len(e.Data) > 0:
+			g.applyData(e)
+		default:
+			g.known.came(e)
+		}
+		g.applied, g.appliedTerm = e.GetIndex(), e.GetTerm()
+		if g.table != nil {
+			g.table.Note(g.applied)
+		}
+	}
+	g.compact()
+}
+
+// compact drops applied entries from memory that no follower waits for. A group that has other members keeps some in any case.
+func (g *group) compact() {
+	keep := min(g.applied, g.store.last())
+	if !g.soleVoter() || len(g.store.conf.Learners) > 0 {
+		keep = min(keep, g.store.retained(g.w.host.cfg.RetainBytes))
+		if g.leader && g.store.bytes < laggards*g.w.host.cfg.RetainBytes {
+			keep = min(keep, g.behind())
+		}
+	}
+	g.store.compact(keep)
+}
+
+// behind is the last entry that all members have which are here, or that the snapshot covers which they are being sent.
+func (g *group) behind() uint64 {
+	least := g.applied
+	if run := g.w.snapshot; run != nil && run.group == g {
+		least = min(least, run.mark.index)
+	}
+	g.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		switch {
+		case id == g.replica:
+		case pr.State == tracker.StateSnapshot:
+			least = min(least, pr.PendingSnapshot)
+		case pr.RecentActive:
+			least = min(least, pr.Match)
+		}
+	})
+	return least
+}
+
+// applyData applies one entry of commands and settles what waited for it.
+func (g *group) applyData(e *pb.Entry) {
+	if g.meta != nil {
+		g.meta.apply(g, e)
+		return
+	}
+	p := g.own(e)
+	var want func(int, *Result) bool
+	if p != nil {
+		want = func(i int, r *Result) bool {
+			o := p.items[i].op
+			return o != nil && !o.brief && r.Code != Created // see Command.born
+		}
+	}
+	var err error
+	g.listen()
+	if g.results, err = g.table.Apply(e.Data, want, g.results[:0]); err != nil {
+		panic(fmt.Sprintf("shard %d: entry %d cannot be applied: %v", g.id, e.GetIndex(), err))
+	}
+	if g.table.diverged != nil {
+		g.w.host.fail(g.table.diverged)
+		return
+	}
+	g.tell(e.GetIndex())
+	if p == nil {
+		return
+	}
+	for i := range p.items {
+		g.settle(&p.items[i], &g.results[i])
+	}
+}
+
+// listen has the table gather what the history is to be told: the table may be another than before, from a snapshot.
+func (g *group) listen() {
+	if g.w.host.cfg.History != nil {
+		g.table.tell()
+	}
+}
+
+// tell passes on what an entry did.
+func (g *group) tell(index uint64) {
+	if events := g.table.told(); len(events) > 0 {
+		g.w.host.cfg.History.Record(g.id, index, events)
+	}
+}
+
+// own is the proposal of this leader that the entry is, or nil.
+func (g *group) own(e *pb.Entry) *proposal {
+	_, origin, number, err := BatchHead(e.Data)
+	if err != nil {
+		panic(fmt.Sprintf("shard %d: entry %d: %v", g.id, e.GetIndex(), err))
+	}
+	if origin != g.w.host.origin || len(g.proposals) == 0 || g.proposals[0].number != number {
+		return nil
+	}
+	p := g.proposals[0]
+	g.proposals[0] = proposal{}
+	g.proposals = g.proposals[1:]
+	return &p
+}
+
+// settle hands an item's result to who waits for it.
+func (g *group) settle(it *item, r *Result) {
+	switch it.kind {
+	case commandItem:
+		if it.op != nil {
+			g.settleOp(it.op, r)
+		}
+	case leaseItem:
+		g.lead.leased(it.flight, *r)
+	case outcomeItemKind:
+		if it.flight != nil {
+			g.lead.handOn(it.flight)
+			g.lead.settled(it.flight)
+		}
+		if r.Code == OK {
+			g.lead.applied(r.Handle)
+		}
+	case takeItem:
+		if r.Code == OK {
+			g.lead.applied(r.Handle)
+		}
+		it.take.granted(g, r)
+	case takeoverItem:
+		g.tookOver()
+	}
+	switch {
+	case len(g.lead.claims)+len(g.lead.foreign) == 0:
+	case it.closes && r.Handle == 0:
+		g.lead.reviewDropped()
+	case !it.closes && r.Handle != 0:
+		g.lead.review(r.Handle)
+	}
+}
+
+func (g *group) settleOp(o *op, r *Result) {
+	if o.outcome != nil {
+		g.settleClaim(o, r)
+		return
+	}
+	if r.Timer != nil {
+		g.overlay(r.Timer)
+	}
+	if r.Code == InFlight && o.cmd.Kind == Add && g.hides(r.Handle) {
+		r.Code = Exists
+	}
+	if r.Code == CancelInFlight && planted("cancel-lies") {
+		r.Code = Prevented
+	}
+	if o.wait != nil {
+		g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
+	}
+	o.answer(*r, nil)
+}
+
+// overlay shows a timer as clients know it: a lease whose call has not started is none.
+func (g *group) overlay(t *Timer) {
+	if t.State != Leased || !g.lead.active {
+		return
+	}
+	if h, ok := g.table.Lookup(t.Topic, t.ID); ok && g.hides(h) && g.lead.flights[h].seq == t.Seq {
+		t.State = Scheduled
+		t.Attempts--
+		t.NextMs = g.lead.flights[h].dueMs
+	}
+}
+
+// hides reports that a timer's lease is ahead of its time, or is being given back: clients see the timer as scheduled.
+func (g *group) hides(h Handle) bool {
+	f := g.lead.flights[h]
+	return f != nil && f.hidden() && g.table.Live(h, f.seq)
+}

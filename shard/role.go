@@ -1,0 +1,128 @@
+package shard
+
+import (
+	"time"
+)
+
+// roleChanged begins or ends a reign.
+func (g *group) roleChanged(leader bool) {
+	term := g.raft.BasicStatus().GetTerm()
+	if leader == g.leader && term == g.term {
+		return
+	}
+	g.stepDown()
+	g.leader, g.term = leader, term
+	if leader {
+		g.w.host.cfg.Observer.Elected()
+		g.takeover = true
+		g.w.touchNext(g)
+	}
+}
+
+// stepDown ends a reign: what was proposed is unknown, what was not can be tried elsewhere.
+func (g *group) stepDown() {
+	if g.leader { // before a first reign reads only wait for it
+		g.reads.fail(g.notLeader())
+	}
+	g.leader, g.serving, g.takeover = false, false, false
+	g.heir, g.heirTold = 0, false
+	if g.lead != nil {
+		g.lead.end()
+	}
+	for _, p := range g.proposals {
+		p.fail(ErrUnknown)
+	}
+	g.proposals = nil
+	g.refuseTakes()
+	if g.raft != nil && !g.soleVoter() {
+		g.refuseAll()
+	}
+}
+
+// refuseAll answers what waits and was not proposed: this node does not lead the group, another may.
+func (g *group) refuseAll() {
+	err := g.notLeader()
+	for _, o := range g.waiting {
+		o.answer(Result{}, err)
+	}
+	g.waiting = nil
+	g.refuseTakes()
+	if g.meta != nil {
+		for _, o := range g.meta.waiting {
+			o.answer(nil, err)
+		}
+		g.meta.waiting = nil
+	}
+	g.reads.fail(err)
+}
+
+// notLeader says who leads instead, as far as this node knows.
+func (g *group) notLeader() error {
+	if g.raft == nil {
+		return NotLeaderError{}
+	}
+	leader := nodeOf(g.raft.BasicStatus().Lead)
+	if leader == g.w.host.cfg.Node {
+		leader = 0
+	}
+	return NotLeaderError{Leader: leader}
+}
+
+// elsewhere reports that an operation has nothing to wait for here: the node has no replica of the group, or one that follows.
+func (g *group) elsewhere() bool {
+	return g.raft == nil || !g.leader && !g.soleVoter()
+}
+
+func (p *proposal) fail(err error) {
+	for i := range p.items {
+		it := &p.items[i]
+		if it.op != nil {
+			it.op.answer(Result{}, err)
+		}
+		if it.take != nil {
+			it.take.answer(err)
+		}
+	}
+	for _, o := range p.metas {
+		o.answer(nil, err)
+	}
+}
+
+// expire answers what has waited too long: 503 is better than silence.
+func (g *group) expire(now time.Duration) {
+	for len(g.waiting) > 0 && g.waiting[0].deadline <= now {
+		g.waiting[0].answer(Result{}, g.lateError())
+		g.waiting[0] = nil
+		g.waiting = g.waiting[1:]
+	}
+	for i := range g.proposals {
+		p := &g.proposals[i]
+		for j := range p.items {
+			if t := p.items[j].take; t != nil && t.deadline+commitGrace <= now {
+				t.answer(ErrUnknown)
+			}
+			if o := p.items[j].op; o != nil {
+				if o.deadline+commitGrace > now {
+					break
+				}
+				o.answer(Result{}, ErrUnknown)
+				p.items[j].op = nil
+			}
+		}
+	}
+	if g.lead != nil {
+		g.lead.expire(now)
+		g.expireTakes(now)
+	}
+	g.reads.expire(now)
+	if g.meta != nil {
+		g.meta.expire(now)
+	}
+}
+
+func (g *group) lateError() error {
+	if g.serving {
+		return ErrOverloaded
+	}
+	return ErrNoLeader
+}
