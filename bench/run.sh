@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh CARILLON OUT: the standard measurements, each of Carillon's beside its yardstick in the same run, written to OUT. It
-# ends by itself in about ten minutes. Yardsticks that are not installed (wrk, redis-server) are left out, and that is said.
+# ends by itself in about ten minutes. Yardsticks that are not installed (wrk, redis-server, beanstalkd) are left out, and that is said.
 # SECONDS_EACH=10 sets the length of one measurement.
 set -euo pipefail
 carillon=$1 out=$2
@@ -73,6 +73,28 @@ if have redis-server && have redis-benchmark; then
 	stop "$redis"
 fi
 
+section "yardstick: beanstalkd, binlog fsynced at each write, delayed puts"
+if have beanstalkd; then
+	mkdir "$dir/beanstalk"
+	go build -o "$dir/beanstalk-puts" ./bench/beanstalk
+	beanstalkd -l 127.0.0.1 -p 7794 -b "$dir/beanstalk" -f 0 >"$dir/beanstalk.log" 2>&1 &
+	beanstalkd=$!
+	pids+=("$beanstalkd")
+	for _ in $(seq 100); do (: <>/dev/tcp/127.0.0.1/7794) 2>/dev/null && break; read -rt 0.05 <> <(:) || true; done
+	for c in 64 256; do "$dir/beanstalk-puts" 127.0.0.1:7794 "$c" "$each"; done
+	stop "$beanstalkd"
+fi
+
+section "yardstick: the receiver of the load tester alone, 64 connections (it should take twice what a node fires)"
+if have wrk; then
+	"$carillon" sink --no-print --listen 127.0.0.1:7795 >"$dir/sink.log" 2>&1 &
+	sink=$!
+	pids+=("$sink")
+	await http://127.0.0.1:7795/ || true
+	wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua http://127.0.0.1:7795/ | grep -E '50%|99%|Requests/sec'
+	stop "$sink"
+fi
+
 section "durable adds, one per request, 64 connections, by wrk"
 if have wrk; then
 	start_node
@@ -99,7 +121,7 @@ stop "$node"
 
 start_node
 section "lateness: 1,000 timers a second at random times"
-"$carillon" loadtest fire --url "$url" -R 1000 -d "$((each * 3))s" --delay uniform:1s-5s
+"$carillon" loadtest fire --url "$url" -R 1000 -d "$((each * 6))s" --delay uniform:1s-5s
 section "lateness: N in one instant"
 for n in 3500 3500 3500 50000; do "$carillon" loadtest fire --url "$url" -n $n --same-instant --delay 5s --batch 100; done
 stop "$node"
@@ -110,7 +132,9 @@ go test -run '^$' -bench 'Calls/(raw|pool)$' -benchtime "$((each / 2))s" -count 
 section "one million timers of 200 B: memory, and restart to ready"
 start_node
 "$carillon" loadtest add --url "$url" -c 16 -n 1000000 --batch 500 --payload 200 --keep
-echo "resident: $(($(resident_kib "$node") * 1024 / 1000000)) B per timer"
+echo "resident at the end of the load: $(($(resident_kib "$node") * 1024 / 1000000)) B per timer"
+read -rt 5 <> <(:) || true
+echo "resident 5 s later, when what the load took has gone back to the system: $(($(resident_kib "$node") * 1024 / 1000000)) B per timer"
 kill -9 "$node" && wait "$node" 2>/dev/null || true
 began=$(date +%s%N)
 "$carillon" serve --data "$dir/data" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/node.log" 2>&1 &

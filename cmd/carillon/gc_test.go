@@ -12,3 +12,36 @@ func TestGCPercent(t *testing.T) {
 		}
 	}
 }
+
+// Memory goes back once after a burst, not during it, and not for little.
+func TestReleaseAfterABurst(t *testing.T) {
+	var c calm
+	allocated := uint64(0)
+	ticks := func(n int, bytes, free uint64) (released int) {
+		for range n {
+			allocated += bytes
+			if c.release(allocated, free) {
+				released++
+			}
+		}
+		return released
+	}
+	for i, step := range []struct {
+		ticks       int
+		bytes, free uint64
+		want        int
+	}{
+		{100, 4 << 20, 32 << 20, 0},         // the burst
+		{quietTicks - 1, 1000, 32 << 20, 0}, // not over for long
+		{1, 1000, 32 << 20, 1},
+		{100, 1000, 32 << 20, 0}, // once
+		{1, 4 << 20, 32 << 20, 0},
+		{100, 1000, 1 << 20, 0}, // another burst that left little
+		{1, 4 << 20, 32 << 20, 0},
+		{100, 1000, 32 << 20, 1},
+	} {
+		if got := ticks(step.ticks, step.bytes, step.free); got != step.want {
+			t.Errorf("step %d: released %d times, want %d", i, got, step.want)
+		}
+	}
+}
