@@ -134,7 +134,7 @@ func contentType(job *shard.Job) string {
 func webhookID(id shard.ID, job *shard.Job) string {
 	b := make([]byte, 0, 40)
 	b = append(b, "msg_"...)
-	b = append(b, shard.UID(id, job.Seq, job.Tag)...)
+	b = shard.AppendUID(b, id, job.Seq, job.Tag)
 	b = append(b, '_')
 	return string(strconv.AppendUint(b, uint64(job.Version), 10))
 }

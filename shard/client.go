@@ -53,12 +53,17 @@ func (h *Host) finish(o *op) (Result, error) {
 
 // born is the timer that an Add or Put has just created: what the client sent and what the table gave. It spares the worker a copy.
 func (c *Command) born(r *Result) *Timer {
-	spec := *c.Spec
-	spec.DueMs = debounced(c.Merge, spec.DueMs, r.AtMs, c.MaxWaitMs)
-	return &Timer{
-		Topic: c.Topic, ID: c.ID, Spec: spec, Seq: r.Seq, Tag: c.Tag, Version: r.Version, State: Scheduled,
-		NextMs: spec.DueMs, CreatedMs: r.AtMs, UpdatedMs: r.AtMs, LatenessMs: -1,
+	t := c.Into
+	if t == nil {
+		t = &Timer{}
 	}
+	due := debounced(c.Merge, c.Spec.DueMs, r.AtMs, c.MaxWaitMs)
+	*t = Timer{
+		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Seq: r.Seq, Tag: c.Tag, Version: r.Version, State: Scheduled,
+		NextMs: due, CreatedMs: r.AtMs, UpdatedMs: r.AtMs, LatenessMs: -1,
+	}
+	t.DueMs = due
+	return t
 }
 
 // Do has one command decided by its shard. The command must not change until Do returns.

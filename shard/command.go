@@ -45,6 +45,8 @@ type Command struct {
 	Content uint64
 	// Spec is given with Add and Put. The table copies what it keeps.
 	Spec *Spec
+	// Into is room for the timer in the answer to an Add or Put that creates one; nil: it is allocated. It stays on this node.
+	Into *Timer
 	// Patch is given with Modify, and with Redrive (callback only).
 	Patch *Patch
 	// DueMs goes with Redrive and Fire: when the next attempt is due. 0 = at once. With CloseTopic it is a fence that those to come

@@ -89,6 +89,7 @@ func (g *group) applyData(e *pb.Entry) {
 	for i := range p.items {
 		g.settle(&p.items[i], &g.results[i])
 	}
+	g.spareItems, p.items = emptied(p.items), nil
 }
 
 // listen has the table gather what the history is to be told: the table may be another than before, from a snapshot.

@@ -38,6 +38,8 @@ type group struct {
 	proposals []proposal
 	results   []Result
 
+	spareItems []item // empty, for the next proposal
+
 	lead   *lead
 	reads  reads
 	canary canary

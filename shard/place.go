@@ -120,12 +120,16 @@ func shardOfID(id string) (uint32, bool) {
 
 // UID names one timer for ever: its shard, its number there, and a random tag against clusters that were restored or merged.
 func UID(id ID, seq uint64, tag uint32) string {
-	b := make([]byte, 0, 32)
+	return string(AppendUID(make([]byte, 0, 32), id, seq, tag))
+}
+
+// AppendUID appends what UID returns.
+func AppendUID(b []byte, id ID, seq uint64, tag uint32) []byte {
 	b = appendHex(b, uint64(id), 4)
 	b = append(b, '-')
 	b = appendHex(b, seq, 1)
 	b = append(b, '-')
-	return string(appendHex(b, uint64(tag), 8))
+	return appendHex(b, uint64(tag), 8)
 }
 
 // appendHex appends at least width digits.

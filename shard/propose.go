@@ -22,7 +22,7 @@ func (g *group) propose() {
 		return // waiting operations time out by themselves
 	}
 	g.batch.Reset(g.w.nowMs, g.w.host.origin, g.number+1)
-	g.items = nil
+	g.items, g.spareItems = g.spareItems, nil
 	if g.giveWord && g.applied > foundingIndex {
 		g.giveWord = false
 		g.batch.Hash(g.applied, g.table.Hash())
@@ -44,6 +44,7 @@ func (g *group) propose() {
 		}
 	}
 	if len(g.items) == 0 {
+		g.spareItems = g.items
 		return
 	}
 	g.number++
@@ -55,6 +56,18 @@ func (g *group) propose() {
 		return
 	}
 	g.proposals = append(g.proposals, p)
+}
+
+// maxSpare is how many elements of a list that is empty again are kept for the next time.
+const maxSpare = 64
+
+// emptied is the memory of a list whose elements are done with, for the next ones; nil when it is much.
+func emptied[T any](list []T) []T {
+	if cap(list) > maxSpare {
+		return nil
+	}
+	clear(list)
+	return list[:0]
 }
 
 func (g *group) proposeOutcomes() {
@@ -90,11 +103,12 @@ func (g *group) proposeCommands() {
 		g.proposeCommand(g.waiting[n])
 		g.waiting[n] = nil
 	}
-	if g.waiting = g.waiting[n:]; len(g.waiting) == 0 {
-		g.waiting = nil
-	} else {
-		g.w.touchNext(g)
+	if n == len(g.waiting) {
+		g.waiting = emptied(g.waiting)
+		return
 	}
+	g.waiting = g.waiting[n:]
+	g.w.touchNext(g)
 }
 
 // proposeCommand adds one command. A lease whose call has not started is given back first, so that the command

@@ -172,6 +172,7 @@ func drawOps(t *rapid.T, full bool) []Op {
 		ops[i] = Op{
 			Shard: ID(rapid.Uint32().Draw(t, "shard")), Brief: rapid.Bool().Draw(t, "brief"), Command: draw[Command](t, full, "command"),
 		}
+		ops[i].Command.Into = nil // stays where the answer is made
 	}
 	return ops
 }

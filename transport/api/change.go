@@ -94,7 +94,7 @@ func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 	if p := rq.s.checkURL(in.spec.Callback.URL); p != nil {
 		return p
 	}
-	in.cmd = shard.Command{Kind: verbs[v].kind, ID: in.id, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly}
+	in.cmd = shard.Command{Kind: verbs[v].kind, ID: in.id, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly, Into: in.created}
 	switch v {
 	case vAdd:
 		in.nameIt(rq.s, rq.topic, nowMs)

@@ -19,7 +19,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 			ctx.SetConnectionClose()
 			return // the request object may be in any state: not used again
 		}
-		*rq = request{segments: rq.segments[:0], pathBuf: rq.pathBuf[:0], scratch: rq.scratch[:0]}
+		*rq = request{segments: rq.segments[:0], pathBuf: rq.pathBuf[:0], scratch: rq.scratch[:0], topicBefore: rq.topicBefore}
 		requests.Put(rq)
 	}()
 	if p := rq.dispatch(); p != nil {
@@ -84,7 +84,10 @@ func (rq *request) dispatch() *problem {
 
 func (rq *request) pathParams(pat *pattern) *problem {
 	if topic := pat.param("{topic}", rq.segments); topic != nil {
-		rq.topic = string(topic)
+		if string(topic) != rq.topicBefore {
+			rq.topicBefore = string(topic)
+		}
+		rq.topic = rq.topicBefore
 		if !validTopic(rq.topic) {
 			return bad(badName, "topic: must be 1–128 of A-Z a-z 0-9 _ . -, starting with a letter or digit")
 		}

@@ -66,6 +66,7 @@ type input struct {
 	spec               shard.Spec
 	cmd                shard.Command
 	patch              *shard.Patch
+	created            *shard.Timer // room for the answer to an add or put
 }
 
 // when is the time a client asks for.

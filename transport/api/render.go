@@ -27,7 +27,7 @@ func (w *timerWriter) append(b []byte, t *shard.Timer) []byte {
 	b = append(b, `","id":"`...)
 	b = append(b, t.ID...)
 	b = append(b, `","uid":"`...)
-	b = append(b, shard.UID(shard.Place(w.topic, t.ID, w.shards), t.Seq, t.Tag)...)
+	b = shard.AppendUID(b, shard.Place(w.topic, t.ID, w.shards), t.Seq, t.Tag)
 	b = append(b, `","version":`...)
 	b = strconv.AppendUint(b, uint64(t.Version), 10)
 	b = append(b, `,"state":"`...)

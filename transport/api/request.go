@@ -30,6 +30,8 @@ type request struct {
 	segments [][]byte
 	pathBuf  []byte
 	scratch  []byte
+
+	topicBefore string // of the request that this object served last: the next is often for the same
 }
 
 var requests = sync.Pool{New: func() any { return &request{segments: make([][]byte, 0, maxSegments)} }}
@@ -101,17 +103,27 @@ func (rq *request) reader() *reader {
 
 // readerOf takes over buf.
 func (rq *request) readerOf(buf []byte) *reader {
-	r := newReader(buf, &rq.s.cfg.Limits)
-	r.urls = &rq.s.urls
+	r := &reader{}
+	rq.readInto(r, buf)
 	return r
+}
+
+func (rq *request) readInto(r *reader, buf []byte) {
+	r.begin(buf, &rq.s.cfg.Limits)
+	r.urls = &rq.s.urls
 }
 
 // newReader takes over buf.
 func newReader(buf []byte, limits *Limits) *reader {
-	r := &reader{scanner: scanner{buf: buf}, limits: limits, refuse: refuseInTimer}
+	r := &reader{}
+	r.begin(buf, limits)
+	return r
+}
+
+func (r *reader) begin(buf []byte, limits *Limits) {
+	*r = reader{scanner: scanner{buf: buf}, limits: limits, refuse: refuseInTimer}
 	if !utf8.Valid(buf) {
 		r.fail(bad(badJSON, "not valid UTF-8"))
 		r.broken = true
 	}
-	return r
 }

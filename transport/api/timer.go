@@ -1,15 +1,26 @@
 package api
 
-import "carillon/shard"
+import (
+	"bytes"
+
+	"carillon/shard"
+)
 
 // readInput reads and checks the body of a change to one timer.
 func (rq *request) readInput(v verb) (*input, *problem) {
-	in := &input{id: rq.id}
+	var own struct { // one allocation
+		in      input
+		r       reader
+		created shard.Timer
+	}
+	in := &own.in
+	in.id, in.created = rq.id, &own.created
 	if rq.route.body == jsonBody {
 		if _, p := rq.mediaType(); p != nil {
 			return nil, p
 		}
-		r := rq.reader()
+		r := &own.r
+		rq.readInto(r, bytes.Clone(rq.ctx.Request.Body()))
 		r.input(in)
 		r.end()
 		if r.err != nil {
