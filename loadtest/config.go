@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -27,6 +28,7 @@ type Config struct {
 	URL         []string      `name:"url" help:"Server to load; repeat for several." default:"http://127.0.0.1:7700" json:"url"`
 	Token       string        `help:"Bearer token." env:"CARILLON_TOKEN" json:"-"`
 	Connections int           `short:"c" help:"Connections, one request in flight on each." default:"64" json:"connections"`
+	Threads     int           `short:"t" help:"Processors to use (default: add one for each 128 connections, otherwise all)." json:"threads"`
 	Duration    time.Duration `short:"d" help:"How long to send (default 10s, no limit when -n is given)." json:"duration_ns"`
 	Rate        float64       `short:"R" help:"Open loop: operations per second. 0 = closed loop." json:"rate"`
 	Timers      int64         `short:"n" help:"Timers to add at most (fire: 10000 unless -d is given)." json:"timers"`
@@ -55,6 +57,7 @@ type Config struct {
 // Bounds of a Config.
 const (
 	maxConnections  = 10_000
+	maxThreads      = 1024
 	maxBatch        = 1000 // the server's own limit
 	minPayloadBytes = 80   // what names the timer in it has to fit
 	maxPayloadBytes = 256 << 10
@@ -102,6 +105,22 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// connectionsPerThread are no burden to one processor: it sends some 60,000 requests a second.
+const connectionsPerThread = 128
+
+// Processors is how many the tester should use: no more than it needs, since the server may be on the same machine and since
+// what runs on one processor need not agree with another. A run that receives callbacks gets all.
+func (c Config) Processors() int {
+	if c.Threads > 0 {
+		return min(c.Threads, maxThreads)
+	}
+	all := runtime.NumCPU()
+	if c.Mode != ModeAdd {
+		return all
+	}
+	return min(1+(c.Connections-1)/connectionsPerThread, all)
+}
+
 // defaultDelay keeps add from firing, and gives a same-instant run the time to
 // load at 10,000 timers a second.
 func (c Config) defaultDelay() string {
@@ -139,6 +158,7 @@ func (c Config) validate() error {
 		check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "sink %q is not an http or https URL", c.Sink)
 	}
 	check(c.Connections >= 1 && c.Connections <= maxConnections, "%d connections are not within 1 to %d", c.Connections, maxConnections)
+	check(c.Threads >= 0 && c.Threads <= maxThreads, "%d threads are not within 1 to %d", c.Threads, maxThreads)
 	check(c.Duration >= 0 && c.Warmup >= 0, "a duration is negative")
 	check(c.Timeout > 0 && c.Drain > 0 && c.Grace > 0, "timeout, drain and grace must be above 0")
 	check(c.Rate >= 0, "rate %v is negative", c.Rate)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 )
 
 // Bounds of what one answer may take.
@@ -30,10 +31,27 @@ type answers struct {
 	filled int
 }
 
-// next reads one response. It takes one read when the response is small.
-func (a *answers) next() (answer, error) {
+// ask sends a request and reads its response. It takes one write and one read when both are small.
+func (a *answers) ask(conn net.Conn, request []byte) (answer, error) {
 	a.filled = 0
-	head := -1
+	if conn, ok := conn.(*asker); ok {
+		a.grow()
+		n, err := conn.ask(request, a.buffer)
+		if err != nil {
+			return answer{}, err
+		}
+		a.filled = n
+		return a.next()
+	}
+	if _, err := conn.Write(request); err != nil {
+		return answer{}, err
+	}
+	return a.next()
+}
+
+// next reads the rest of one response, of which filled bytes are there.
+func (a *answers) next() (answer, error) {
+	head := bytes.Index(a.buffer[:a.filled], []byte("\r\n\r\n"))
 	for head < 0 {
 		if err := a.fill(); err != nil {
 			return answer{}, err
@@ -64,12 +82,10 @@ func (a *answers) next() (answer, error) {
 
 // fill reads more, growing the buffer as needed.
 func (a *answers) fill() error {
-	if a.filled == len(a.buffer) {
-		if a.filled >= maxAnswerBytes {
-			return fmt.Errorf("%w: above %d bytes", errAnswer, maxAnswerBytes)
-		}
-		a.buffer = append(a.buffer, make([]byte, max(len(a.buffer), firstBufferBytes))...)
+	if a.filled >= maxAnswerBytes {
+		return fmt.Errorf("%w: above %d bytes", errAnswer, maxAnswerBytes)
 	}
+	a.grow()
 	n, err := a.from.Read(a.buffer[a.filled:])
 	a.filled += n
 	if n > 0 {
@@ -79,6 +95,13 @@ func (a *answers) fill() error {
 		err = io.ErrNoProgress
 	}
 	return err
+}
+
+// grow makes room for at least one byte.
+func (a *answers) grow() {
+	if a.filled == len(a.buffer) {
+		a.buffer = append(a.buffer, make([]byte, max(len(a.buffer), firstBufferBytes))...)
+	}
 }
 
 // chunks reads a chunked body that starts at the offset and joins it in place.

@@ -143,10 +143,7 @@ func (w *worker) exchange(ctx context.Context, from, sent time.Time) {
 }
 
 func (w *worker) roundTrip() (answer, error) {
-	if _, err := w.conn.Write(w.requests.write(&w.call)); err != nil {
-		return answer{}, err
-	}
-	return w.answers.next()
+	return w.answers.ask(w.conn, w.requests.write(&w.call))
 }
 
 func (w *worker) bookFailure(err error, from, now time.Time) {
@@ -221,6 +218,7 @@ func (w *worker) connect(ctx context.Context) bool {
 		host, _, _ := net.SplitHostPort(w.target.address)
 		conn = tls.Client(conn, &tls.Config{ServerName: host, NextProtos: []string{"http/1.1"}})
 	}
+	conn = newAsker(conn)
 	w.mu.Lock()
 	w.conn = conn
 	w.mu.Unlock()

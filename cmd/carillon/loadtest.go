@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
 	"strings"
 
 	"carillon/loadtest"
@@ -52,6 +54,9 @@ func (c *loadtestChurnCmd) Run(term *terminal) error {
 // runLoadtest fails when the node broke a promise, whatever the figures are.
 func runLoadtest(term *terminal, mode loadtest.Mode, config loadtest.Config) error {
 	config.Mode = mode
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(config.Processors())
+	}
 	ctx, release := untilSignal(term)
 	defer release()
 	report, err := loadtest.Run(ctx, config, term.out, term.err)
