@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -107,6 +108,7 @@ func every(ctx context.Context, each time.Duration, do func()) {
 func (c *core) follow(ctx context.Context) {
 	gone := map[uint64]bool{}
 	for {
+		c.p.peers.Review(c.p.misnamed) // those who were let in before their names were known
 		rows := c.state.Rows()
 		list := make([]shard.Row, len(rows))
 		for i := range rows {
@@ -298,6 +300,10 @@ func (c *core) introduce(ctx context.Context) {
 		self, err := c.p.self()
 		known, ok := c.state.Node(c.self)
 		if err != nil || !ok || known.State == ring.NodeRemoved {
+			return
+		}
+		if known.Name != self.Name && c.p.cfg.PeerCert != "" {
+			c.p.fail(fmt.Errorf("node: the cluster knows this node as %s, not as %s: where nodes have certificates they keep their names", known.Name, self.Name))
 			return
 		}
 		self.State, self.JoinedMs, self.SinceMs = known.State, known.JoinedMs, known.SinceMs

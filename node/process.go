@@ -110,7 +110,7 @@ func (p *process) addressOf(node uint64) string {
 func (p *process) wire() error {
 	cfg := peer.Config{Self: p.hello, Address: p.addressOf, Admit: p.admit, Handler: links{p}, Logger: p.log}
 	if p.cfg.PeerCert != "" {
-		tls, err := peer.LoadTLS(p.cfg.PeerCert, p.cfg.PeerKey, p.cfg.PeerCA)
+		tls, err := peer.LoadTLS(p.cfg.PeerCert, p.cfg.PeerKey, p.cfg.PeerCA, p.cfg.Name)
 		if err != nil {
 			return err
 		}
