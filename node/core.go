@@ -32,7 +32,7 @@ type core struct {
 	past   *past
 	router *router
 
-	placed  chan struct{}     // rows or nodes have changed; capacity 1
+	placed  chan struct{}     // rows, nodes or their addresses have changed; capacity 1
 	settled chan ring.Command // to be told to the meta group
 	may     mayLead           // who may lead
 	shares  shares            // of what topics may do in the whole cluster
@@ -104,10 +104,19 @@ func every(ctx context.Context, each time.Duration, do func()) {
 	}
 }
 
-// follow brings the host in line with this node's copy of the placement.
+// look makes follow look again.
+func (c *core) look() {
+	select {
+	case c.placed <- struct{}{}:
+	default:
+	}
+}
+
+// follow brings the host in line with this node's copy of the placement, and the callbacks' guard with the members.
 func (c *core) follow(ctx context.Context) {
 	gone := map[uint64]bool{}
 	for {
+		c.p.guard.learn(c.state.Nodes(), c.p.members.List())
 		c.p.peers.Review(c.p.misnamed) // those who were let in before their names were known
 		rows := c.state.Rows()
 		list := make([]shard.Row, len(rows))

@@ -34,6 +34,7 @@ type process struct {
 	pulse   *pulse
 	health  *health
 	intakes intakes
+	guard   *guard
 
 	mu         sync.Mutex
 	id         identity // as on disk
@@ -66,6 +67,13 @@ func (p *process) change(fn func(*identity)) error {
 	}
 	p.id = next
 	return nil
+}
+
+// moved is told that gossip knows something new.
+func (p *process) moved() {
+	if c := p.core.Load(); c != nil {
+		c.look()
+	}
 }
 
 func (p *process) stage(text string) { p.waiting.Store(&text) }
@@ -137,7 +145,7 @@ func (p *process) wire() error {
 		self.Expect, self.Shards, self.Replicas = p.cfg.BootstrapExpect, p.cfg.Shards, p.cfg.Replicas
 	}
 	p.members, err = ring.NewMembers(ring.MembersConfig{Self: self, Bind: p.cfg.Gossip, Advertise: p.cfg.Advertise, Join: p.cfg.Join,
-		Key: key, Logger: p.log})
+		Key: key, Logger: p.log, Changed: p.moved})
 	return err
 }
 

@@ -18,7 +18,7 @@ type Config struct {
 	// Auth holds the tokens; nil leaves the API open.
 	Auth *Auth
 	// CheckURL says why a callback may not go to this URL, which is well-formed. Only an address can be judged here: names
-	// are judged when they are dialled. Its answer must not change. nil refuses nothing.
+	// are judged when they are dialled. Good ones are remembered until Server.ForgetURLs. nil refuses nothing.
 	CheckURL func(url string) error
 	// Metrics answers /metrics; nil makes it 404.
 	Metrics fasthttp.RequestHandler
