@@ -60,6 +60,27 @@ func TestAdmit(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.h, err, c.no)
 		}
 	}
+	if !p.strangers.Load() {
+		t.Error("a stranger was not noticed")
+	}
+	p.vouched.Store(&[]ring.Node{{ID: 9, Name: "n9", Peer: "10.0.0.9:7701"}, {ID: 2, Name: "other"}, {ID: 3, Name: "n3"}}) // as others have it
+	for h, no := range map[peer.Hello]string{
+		as(9, "n9", peer.LaneControl): "", as(9, "n8", peer.LaneOnce): "is n9, not n8", as(10, "n10", peer.LaneControl): "not a member",
+		as(2, "other", peer.LaneControl): "is n2, not other", as(3, "n3", peer.LaneControl): "removed", // what its own copy knows counts
+	} {
+		if err := p.admit(h); (err == nil) != (no == "") || err != nil && !strings.Contains(err.Error(), no) {
+			t.Errorf("vouched for: %+v: %v, want %q", h, err, no)
+		}
+	}
+	if got := p.addressOf(9); got != "10.0.0.9:7701" {
+		t.Error(got)
+	}
+	if _, err := p.answerMembers(as(3, "n3", peer.LaneOnce)); err == nil {
+		t.Error("who was removed is told who the members are")
+	}
+	if list, err := p.answerMembers(as(2, "n2", peer.LaneOnce)); err != nil || strings.Count(string(list), `"id"`) != 2 {
+		t.Errorf("%s %v", list, err)
+	}
 	p.cfg.PeerCert = "" // then names are only what somebody says
 	if err := p.admit(as(2, "renamed", peer.LaneControl)); err != nil {
 		t.Error(err)

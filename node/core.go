@@ -86,6 +86,7 @@ func (c *core) run(ctx context.Context) {
 	work.Go(func() { c.awaitFounding(ctx) })
 	work.Go(func() { every(ctx, controlEach, func() { c.control(ctx) }) })
 	work.Go(func() { c.introduce(ctx) })
+	work.Go(func() { every(ctx, vouchEach, func() { c.askAboutStrangers(ctx) }) })
 	work.Go(func() { every(ctx, tendEach, c.router.tend) })
 	work.Wait()
 }

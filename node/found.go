@@ -316,7 +316,7 @@ func (p *process) reachable(ln net.Listener) string {
 }
 
 // admit says which nodes may speak to this one: strangers only in single questions, others when they are members. As long as this node's
-// copy of the members is empty, the cluster's id is all that it can ask for.
+// copy of the members is empty, the cluster's id is all that it can ask for. Who has joined while this node was away, others vouch for.
 func (p *process) admit(h peer.Hello) error {
 	if err := p.misnamed(h); err != nil {
 		return err
@@ -335,8 +335,13 @@ func (p *process) admit(h peer.Hello) error {
 	if known, _, _ := c.state.Cluster(); known == "" {
 		return nil
 	}
-	switch n, ok := c.state.Node(h.Node); {
+	n, ok := c.state.Node(h.Node)
+	if !ok {
+		_, ok = p.vouchedFor(h.Node)
+	}
+	switch {
 	case !ok:
+		p.strangers.Store(true)
 		return fmt.Errorf("node %010x is not a member", h.Node)
 	case n.State == ring.NodeRemoved:
 		return ring.ErrRemoved
@@ -365,6 +370,9 @@ func (p *process) nameOf(node uint64) string {
 		if n, ok := c.state.Node(node); ok {
 			return n.Name
 		}
+	}
+	if n, ok := p.vouchedFor(node); ok {
+		return n.Name
 	}
 	if id := p.identity(); id.Promise != nil {
 		for _, n := range id.Promise.Nodes {

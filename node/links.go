@@ -96,6 +96,8 @@ func (l links) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 		return l.p.answerFounding(body)
 	case methodJoin:
 		return l.p.answerJoin(ctx, from, body)
+	case methodMembers:
+		return l.p.answerMembers(from)
 	}
 	c := l.p.core.Load()
 	if c == nil {

@@ -36,6 +36,9 @@ type process struct {
 	intakes intakes
 	guard   *guard
 
+	strangers atomic.Bool                 // a node was met that this one's copy of the members does not have
+	vouched   atomic.Pointer[[]ring.Node] // the members as another one has them; replaced whole
+
 	mu         sync.Mutex
 	id         identity // as on disk
 	foundingMu sync.Mutex
@@ -103,6 +106,9 @@ func (p *process) addressOf(node uint64) string {
 		if n, ok := c.state.Node(node); ok && n.State != ring.NodeRemoved {
 			return n.Peer
 		}
+	}
+	if n, ok := p.vouchedFor(node); ok {
+		return n.Peer
 	}
 	if id := p.identity(); id.Promise != nil {
 		for _, n := range id.Promise.Nodes {
