@@ -26,24 +26,24 @@ const (
 type Config struct {
 	Mode        Mode          `kong:"-" json:"mode"`
 	URL         []string      `name:"url" help:"Server to load; repeat for several." default:"http://127.0.0.1:7700" json:"url"`
-	Token       string        `help:"Bearer token." env:"CARILLON_TOKEN" json:"-"`
+	Token       string        `help:"Bearer token." placeholder:"TOKEN" env:"CARILLON_TOKEN" json:"-"`
 	Connections int           `short:"c" help:"Connections, one request in flight on each." default:"64" json:"connections"`
-	Threads     int           `short:"t" help:"Processors to use (default: add one for each 128 connections, otherwise all)." json:"threads"`
-	Duration    time.Duration `short:"d" help:"How long to send (default 10s, no limit when -n is given)." json:"duration_ns"`
-	Rate        float64       `short:"R" help:"Open loop: operations per second. 0 = closed loop." json:"rate"`
-	Timers      int64         `short:"n" help:"Timers to add at most (fire: 10000 unless -d is given)." json:"timers"`
-	Batch       int           `help:"Operations per request (default 1; fire without a rate: 100)." json:"batch"`
+	Threads     int           `short:"t" help:"Processors to use (default: add one for each 128 connections, otherwise all)." placeholder:"N" json:"threads"`
+	Duration    time.Duration `short:"d" help:"How long to send (default 10s, no limit when -n is given)." placeholder:"10s" json:"duration_ns"`
+	Rate        float64       `short:"R" help:"Open loop: operations per second. 0 = closed loop." placeholder:"N" json:"rate"`
+	Timers      int64         `short:"n" help:"Timers to add at most (fire: 10000 unless -d is given)." placeholder:"N" json:"timers"`
+	Batch       int           `help:"Operations per request (default 1; fire without a rate: 100)." placeholder:"N" json:"batch"`
 	Payload     int           `help:"Payload bytes." default:"200" json:"payload"`
-	Keys        int           `help:"Spread the timers over this many keys. 0 = no keys." json:"keys"`
+	Keys        int           `help:"Spread the timers over this many keys. 0 = no keys." placeholder:"N" json:"keys"`
 	Topics      int           `help:"Spread the timers over this many topics." default:"1" json:"topics"`
 	Topic       string        `help:"Topic, or what the topics' names start with." default:"loadtest" json:"topic"`
-	Delay       string        `help:"From send to due: 5s, uniform:1s-10s or exp:5s (default by mode)." json:"delay"`
+	Delay       string        `help:"From send to due: 5s, uniform:1s-10s or exp:5s (default by mode)." placeholder:"SPREAD" json:"delay"`
 	SameInstant bool          `help:"All timers fall due at one instant, --delay after the start." json:"same_instant"`
 	Mix         string        `help:"Shares of a mixed run." default:"add=50,patch=15,cancel=20,get=15" json:"mix"`
 	CancelShare float64       `help:"Share of the timers that churn cancels." default:"0.9" json:"cancel_share"`
-	Sink        string        `help:"URL of an external receiver; the built-in one is used otherwise." json:"sink"`
+	Sink        string        `help:"URL of an external receiver; the built-in one is used otherwise." placeholder:"URL" json:"sink"`
 	SinkListen  string        `help:"Address of the built-in receiver." default:"127.0.0.1:0" json:"sink_listen"`
-	Warmup      time.Duration `help:"Load before the measured time." json:"warmup_ns"`
+	Warmup      time.Duration `help:"Load before the measured time." placeholder:"5s" json:"warmup_ns"`
 	Timeout     time.Duration `help:"Give up on an answer after this." default:"10s" json:"timeout_ns"`
 	Drain       time.Duration `help:"Wait for timers due at most this long after the load; later ones are cancelled." default:"60s" json:"drain_ns"`
 	Keep        bool          `help:"Leave timers that are not waited for where they are, instead of cancelling each to see that it is there." json:"keep"`

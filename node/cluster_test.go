@@ -31,16 +31,21 @@ func freeAddress(t *testing.T) string {
 }
 
 // trio starts three nodes of one cluster in this process.
-func trio(t *testing.T) []*running {
+func trio(t *testing.T) []*running { return several(t, 3) }
+
+func several(t *testing.T, n int) []*running {
 	t.Helper()
-	gossip := []string{freeAddress(t), freeAddress(t), freeAddress(t)}
-	nodes := make([]*running, 3)
+	var gossip []string
+	for range n {
+		gossip = append(gossip, freeAddress(t))
+	}
+	nodes := make([]*running, n)
 	var wait sync.WaitGroup
 	for i := range nodes {
 		dir := t.TempDir()
 		wait.Go(func() {
 			nodes[i] = start(t, dir, func(c *Config) {
-				c.Name, c.Gossip, c.Join, c.BootstrapExpect, c.Shards = fmt.Sprint("n", i+1), gossip[i], gossip, 3, 8
+				c.Name, c.Gossip, c.Join, c.BootstrapExpect, c.Shards = fmt.Sprint("n", i+1), gossip[i], gossip, n, 8
 				c.Logger = slog.New(slog.DiscardHandler)
 			})
 		})

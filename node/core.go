@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -31,7 +32,7 @@ type core struct {
 	past   *past
 	router *router
 
-	placed  chan struct{}     // rows or nodes have changed; capacity 1
+	placed  chan struct{}     // rows, nodes or their addresses have changed; capacity 1
 	settled chan ring.Command // to be told to the meta group
 	may     mayLead           // who may lead
 	shares  shares            // of what topics may do in the whole cluster
@@ -85,6 +86,7 @@ func (c *core) run(ctx context.Context) {
 	work.Go(func() { c.awaitFounding(ctx) })
 	work.Go(func() { every(ctx, controlEach, func() { c.control(ctx) }) })
 	work.Go(func() { c.introduce(ctx) })
+	work.Go(func() { every(ctx, vouchEach, func() { c.askAboutStrangers(ctx) }) })
 	work.Go(func() { every(ctx, tendEach, c.router.tend) })
 	work.Wait()
 }
@@ -103,10 +105,20 @@ func every(ctx context.Context, each time.Duration, do func()) {
 	}
 }
 
-// follow brings the host in line with this node's copy of the placement.
+// look makes follow look again.
+func (c *core) look() {
+	select {
+	case c.placed <- struct{}{}:
+	default:
+	}
+}
+
+// follow brings the host in line with this node's copy of the placement, and the callbacks' guard with the members.
 func (c *core) follow(ctx context.Context) {
 	gone := map[uint64]bool{}
 	for {
+		c.p.guard.learn(c.state.Nodes(), c.p.members.List())
+		c.p.peers.Review(c.p.misnamed) // those who were let in before their names were known
 		rows := c.state.Rows()
 		list := make([]shard.Row, len(rows))
 		for i := range rows {
@@ -298,6 +310,10 @@ func (c *core) introduce(ctx context.Context) {
 		self, err := c.p.self()
 		known, ok := c.state.Node(c.self)
 		if err != nil || !ok || known.State == ring.NodeRemoved {
+			return
+		}
+		if known.Name != self.Name && c.p.cfg.PeerCert != "" {
+			c.p.fail(fmt.Errorf("node: the cluster knows this node as %s, not as %s: where nodes have certificates they keep their names", known.Name, self.Name))
 			return
 		}
 		self.State, self.JoinedMs, self.SinceMs = known.State, known.JoinedMs, known.SinceMs

@@ -231,8 +231,8 @@ func (p *process) askToJoin(ctx context.Context) (*joinAnswer, error) {
 	return nil, err
 }
 
-// answerJoin lets a node in.
-func (p *process) answerJoin(ctx context.Context, body []byte) ([]byte, error) {
+// answerJoin lets a node in. It can only ask for itself: its certificate, where there are any, says who that is.
+func (p *process) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]byte, error) {
 	c := p.core.Load()
 	if c == nil {
 		return nil, errNotYet
@@ -240,6 +240,9 @@ func (p *process) answerJoin(ctx context.Context, body []byte) ([]byte, error) {
 	var n ring.Node
 	if err := json.Unmarshal(body, &n); err != nil {
 		return nil, fmt.Errorf("node: join: %w", err)
+	}
+	if n.ID != from.Node || n.Name != from.Name {
+		return nil, fmt.Errorf("node: join: %s (%010x) asks in the name of %s (%010x)", from.Name, from.Node, n.Name, n.ID)
 	}
 	if _, err := c.propose(ctx, ring.Command{Verb: ring.Register, Node: &n}); errors.Is(err, ring.ErrRemoved) {
 		return nil, wasRemoved{}
@@ -313,8 +316,11 @@ func (p *process) reachable(ln net.Listener) string {
 }
 
 // admit says which nodes may speak to this one: strangers only in single questions, others when they are members. As long as this node's
-// copy of the members is empty, the cluster's id is all that it can ask for.
+// copy of the members is empty, the cluster's id is all that it can ask for. Who has joined while this node was away, others vouch for.
 func (p *process) admit(h peer.Hello) error {
+	if err := p.misnamed(h); err != nil {
+		return err
+	}
 	if h.Lane == peer.LaneOnce {
 		return nil
 	}
@@ -329,13 +335,58 @@ func (p *process) admit(h peer.Hello) error {
 	if known, _, _ := c.state.Cluster(); known == "" {
 		return nil
 	}
-	switch n, ok := c.state.Node(h.Node); {
+	n, ok := c.state.Node(h.Node)
+	if !ok {
+		_, ok = p.vouchedFor(h.Node)
+	}
+	switch {
 	case !ok:
+		p.strangers.Store(true)
 		return fmt.Errorf("node %010x is not a member", h.Node)
 	case n.State == ring.NodeRemoved:
 		return ring.ErrRemoved
 	}
 	return nil
+}
+
+// misnamed refuses who speaks under an id that is known to have another name. It holds where there are certificates: the name is what a
+// certificate proves, so one node's cannot speak for another.
+func (p *process) misnamed(h peer.Hello) error {
+	if p.cfg.PeerCert == "" {
+		return nil
+	}
+	if name := p.nameOf(h.Node); name != "" && name != h.Name {
+		return fmt.Errorf("node %010x is %s, not %s", h.Node, name, h.Name)
+	}
+	return nil
+}
+
+// nameOf is a node's name as far as it is known: by the cluster's record, else by the founding plan, else by gossip.
+func (p *process) nameOf(node uint64) string {
+	if node == p.nodeID {
+		return p.cfg.Name
+	}
+	if c := p.core.Load(); c != nil {
+		if n, ok := c.state.Node(node); ok {
+			return n.Name
+		}
+	}
+	if n, ok := p.vouchedFor(node); ok {
+		return n.Name
+	}
+	if id := p.identity(); id.Promise != nil {
+		for _, n := range id.Promise.Nodes {
+			if n.ID == node {
+				return n.Name
+			}
+		}
+	}
+	for _, m := range p.members.List() {
+		if m.ID == node {
+			return m.Name
+		}
+	}
+	return ""
 }
 
 // notice keeps a line that is repeated from flooding the log.

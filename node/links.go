@@ -90,24 +90,26 @@ func (l links) Frame(from uint64, frame []byte) {
 }
 
 // Call implements peer.Handler.
-func (l links) Call(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) {
+func (l links) Call(ctx context.Context, from peer.Hello, method uint8, body []byte) ([]byte, error) {
 	switch method {
 	case methodFound:
 		return l.p.answerFounding(body)
 	case methodJoin:
-		return l.p.answerJoin(ctx, body)
+		return l.p.answerJoin(ctx, from, body)
+	case methodMembers:
+		return l.p.answerMembers(from)
 	}
 	c := l.p.core.Load()
 	if c == nil {
 		return nil, errNotYet
 	}
-	if n, ok := c.state.Node(from); !ok || n.State == ring.NodeRemoved {
-		return nil, fmt.Errorf("node %010x is not a member of this cluster", from)
+	if n, ok := c.state.Node(from.Node); !ok || n.State == ring.NodeRemoved || from.Lane == peer.LaneOnce {
+		return nil, fmt.Errorf("node %010x is not heard as a member of this cluster", from.Node)
 	}
 	if method == methodPropose {
 		return c.answerProposal(ctx, body), nil
 	}
-	return c.router.serve(ctx, from, method, body)
+	return c.router.serve(ctx, from.Node, method, body)
 }
 
 var errNotYet = errors.New("this node has not joined its cluster yet")

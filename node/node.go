@@ -114,12 +114,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	}
 	id := p.identity()
 	c := &core{p: p, self: p.nodeID, placed: make(chan struct{}, 1), settled: make(chan ring.Command, 4096), removed: make(chan struct{})}
-	c.state = ring.NewState(func() { c.host.TopicsChanged() }, func() {
-		select {
-		case c.placed <- struct{}{}:
-		default:
-		}
-	})
+	c.state = ring.NewState(func() { c.host.TopicsChanged() }, c.look)
 	c.shares.core = c
 	meta := id.Meta
 	if id.Founded {
@@ -180,12 +175,13 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	m.registry.MustRegister(pastGauges{func() *past { return p.core.Load().past }})
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
-		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, CheckURL: policy.CheckURL,
+		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
 		Metrics: p.recovered(fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
 	})
 	if err != nil {
 		return err
 	}
+	p.guard = &guard{pool: pool, forget: server.ForgetURLs}
 	s := newServices(ctx, p)
 	s.start(s.outer, p.members.Run)
 	s.start(s.outer, func(ctx context.Context) error { return p.peers.Run(ctx, p.peer) })

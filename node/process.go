@@ -34,6 +34,10 @@ type process struct {
 	pulse   *pulse
 	health  *health
 	intakes intakes
+	guard   *guard
+
+	strangers atomic.Bool                 // a node was met that this one's copy of the members does not have
+	vouched   atomic.Pointer[[]ring.Node] // the members as another one has them; replaced whole
 
 	mu         sync.Mutex
 	id         identity // as on disk
@@ -68,6 +72,13 @@ func (p *process) change(fn func(*identity)) error {
 	return nil
 }
 
+// moved is told that gossip knows something new.
+func (p *process) moved() {
+	if c := p.core.Load(); c != nil {
+		c.look()
+	}
+}
+
 func (p *process) stage(text string) { p.waiting.Store(&text) }
 
 // fail ends the process.
@@ -96,6 +107,9 @@ func (p *process) addressOf(node uint64) string {
 			return n.Peer
 		}
 	}
+	if n, ok := p.vouchedFor(node); ok {
+		return n.Peer
+	}
 	if id := p.identity(); id.Promise != nil {
 		for _, n := range id.Promise.Nodes {
 			if n.ID == node {
@@ -110,7 +124,7 @@ func (p *process) addressOf(node uint64) string {
 func (p *process) wire() error {
 	cfg := peer.Config{Self: p.hello, Address: p.addressOf, Admit: p.admit, Handler: links{p}, Logger: p.log}
 	if p.cfg.PeerCert != "" {
-		tls, err := peer.LoadTLS(p.cfg.PeerCert, p.cfg.PeerKey, p.cfg.PeerCA)
+		tls, err := peer.LoadTLS(p.cfg.PeerCert, p.cfg.PeerKey, p.cfg.PeerCA, p.cfg.Name)
 		if err != nil {
 			return err
 		}
@@ -137,7 +151,7 @@ func (p *process) wire() error {
 		self.Expect, self.Shards, self.Replicas = p.cfg.BootstrapExpect, p.cfg.Shards, p.cfg.Replicas
 	}
 	p.members, err = ring.NewMembers(ring.MembersConfig{Self: self, Bind: p.cfg.Gossip, Advertise: p.cfg.Advertise, Join: p.cfg.Join,
-		Key: key, Logger: p.log})
+		Key: key, Logger: p.log, Changed: p.moved})
 	return err
 }
 

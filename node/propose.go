@@ -17,6 +17,7 @@ const (
 	methodPropose uint8 = 16 + iota // a command for the meta group, to its leader
 	methodJoin
 	methodFound
+	methodMembers
 )
 
 // proposal answers of the meta group travel as JSON: they are few.

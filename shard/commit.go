@@ -149,8 +149,10 @@ func (g *group) settle(it *item, r *Result) {
 	switch {
 	case len(g.lead.claims)+len(g.lead.foreign) == 0:
 	case it.closes && r.Handle == 0:
-		g.lead.reviewDropped()
-	case !it.closes && r.Handle != 0:
+		g.lead.reviewDropped(it.from, g.table.slab.high)
+	case it.closes:
+		g.lead.reviewDropped(it.from, r.Handle)
+	case r.Handle != 0:
 		g.lead.review(r.Handle)
 	}
 }

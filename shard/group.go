@@ -82,7 +82,8 @@ type proposal struct {
 // item is what one item of a batch was for.
 type item struct {
 	kind   itemKind
-	closes bool // it drops timers of a topic by force
+	closes bool   // it drops timers of a topic by force,
+	from   Handle // behind this one
 	op     *op
 	flight *flight
 	take   *take

@@ -49,6 +49,8 @@ type lead struct {
 	caughtUp bool          // all that is due has left the wheel in this turn
 	parked   []*topicQueue // they wait for one of these
 	movers   []*topicQueue // those with timers to be queued anew
+	sifting  []pile        // queues that were mostly outdated: what stands is queued anew
+	sifted   map[Handle]bool
 
 	holdings map[Handle]holding // what consumers have
 	ends     heap[leaseEnd]
@@ -114,6 +116,7 @@ func (l *lead) begin() {
 	l.outcomes, l.expires, l.forgets, l.skips, l.overlaps = nil, nil, nil, nil, nil
 	l.lookAhead = minLookAhead
 	l.since, l.scanning, l.orphansFrom = l.group.w.mono, true, 0
+	l.sifting, l.sifted = nil, nil
 	l.movers, l.exact, l.foreign = nil, heap[entry]{}, map[Handle]foreignLease{}
 	l.beginOrder()
 	for _, h := range l.inFlight() {
@@ -126,7 +129,7 @@ func (l *lead) begin() {
 // inFlight are the timers with a flight, in order: what is done for each must not depend on chance.
 func (l *lead) inFlight() []Handle { return slices.Sorted(maps.Keys(l.flights)) }
 
-// end stops the reign: nothing more is started; what was taken from the wheel goes back, so that a later reign finds it.
+// end stops the reign: nothing more is started. What was taken from the wheel a later reign puts back, in slices: see rewatch.
 func (l *lead) end() {
 	if !l.active {
 		return
@@ -134,20 +137,15 @@ func (l *lead) end() {
 	l.active = false
 	for _, id := range slices.Sorted(maps.Keys(l.topics)) {
 		for _, n := range slices.Concat(l.topics[id].lanes, l.topics[id].moving) {
-			for n.len() > 0 {
-				l.giveBack(n.pop())
-			}
+			n.fresh, n.backlog = heap[entry]{}, heap[entry]{}
 			if n.spare != nil {
 				n.spare.Cancel()
 				n.spare = nil
 			}
 		}
 	}
-	for _, h := range []*heap[entry]{&l.later, &l.exact} {
-		for h.len() > 0 {
-			l.giveBack(h.pop())
-		}
-	}
+	l.later, l.exact = heap[entry]{}, heap[entry]{}
+	l.sifting, l.sifted = nil, nil
 	l.endLimits()
 	l.blocked = nil
 	for _, h := range l.inFlight() {
@@ -169,13 +167,6 @@ func (l *lead) end() {
 	}
 }
 
-func (l *lead) giveBack(e entry) {
-	t := l.group.table
-	if t.Live(e.handle, e.seq) && t.Due(e.handle).Rev == e.rev {
-		t.Watch(e.handle, e.dueMs)
-	}
-}
-
 // run does this turn's share: wheel → lanes → leases, and starts what is held and due.
 func (l *lead) run() {
 	if !l.active {
@@ -187,6 +178,7 @@ func (l *lead) run() {
 	l.takeDue()
 	l.scanBlockers()
 	l.move()
+	l.sift()
 	l.unpark()
 	l.reopen()
 	l.startDue()

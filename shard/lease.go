@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -59,7 +60,7 @@ func (l *lead) choose(q *topicQueue) *lane {
 	if q.topic == nil || q.topic.Paused || q.pulled() {
 		return nil
 	}
-	if q.keys != nil && (!l.caughtUp || len(q.moving) > 0) || l.gateScan && (q.keys != nil || q.place != nil) {
+	if q.keys != nil && (!l.caughtUp || len(q.moving) > 0 || len(l.sifting) > 0) || l.gateScan && (q.keys != nil || q.place != nil) {
 		l.parked = append(l.parked, q)
 		return nil
 	}
@@ -310,24 +311,9 @@ func (l *lead) settled(f *flight) {
 	l.uncount(f)
 }
 
-// prune takes out of a queue what has changed since it was queued, once that must be the larger part (I15).
-func (l *lead) prune(h *heap[entry], timers int64) {
-	if int64(h.len()) <= 2*timers+512 {
-		return
-	}
-	t := l.group.table
-	seen := map[Handle]bool{}
-	h.filter(func(e entry) bool {
-		d := t.Due(e.handle)
-		keep := t.Live(e.handle, e.seq) && d.Rev == e.rev && d.State == Scheduled && !seen[e.handle]
-		seen[e.handle] = seen[e.handle] || keep
-		return keep
-	})
-}
-
 // sweep forgets what is idle, so that topics and receivers that are gone cost nothing.
 func (l *lead) sweep() {
-	if !l.active {
+	if !l.active || len(l.sifting) > 0 {
 		return
 	}
 	l.prune(&l.later, l.group.table.Totals().Scheduled)
@@ -341,6 +327,7 @@ func (l *lead) sweep() {
 		}
 		l.pruneLines(q, l.group.table.Counts(id).Scheduled)
 	}
+	slices.SortFunc(l.sifting, func(a, b pile) int { return cmp.Compare(a.items[0].seq, b.items[0].seq) }) // not by the order of a map
 	for key, n := range l.routes {
 		if n.idle() {
 			delete(l.routes, key)

@@ -77,6 +77,9 @@ func (l *lead) rewatch() {
 		return
 	}
 	next, done := l.group.table.Rewatch(l.rewatchFrom, orphanBudget)
+	for h := l.rewatchFrom + 1; h <= next && len(l.claims) > 0; h++ {
+		l.claimOf(h) // a topic may have ended to be serial
+	}
 	l.rewatchFrom, l.rewatching = next, !done
 	if !done {
 		l.group.w.touchNext(l.group)

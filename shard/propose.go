@@ -129,7 +129,7 @@ func (g *group) proposeCommand(o *op) {
 		cmd = &now
 	}
 	g.batch.Command(cmd)
-	g.items = append(g.items, item{kind: commandItem, op: o, closes: cmd.Kind == CloseTopic && cmd.Force})
+	g.items = append(g.items, item{kind: commandItem, op: o, closes: cmd.Kind == CloseTopic && cmd.Force, from: Handle(min(max(cmd.DueMs, 0), maxHandle))})
 }
 
 // releaseFor gives back the leases that stand in the way of a command; false: it waits for one that is on its way.

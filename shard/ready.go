@@ -169,6 +169,7 @@ type topicQueue struct {
 	place  *place                // at its limit; nil: it has none
 	keys   map[uint64]*serialKey // the lines of its keys; nil: the topic is not serial
 	inLine int                   // entries in them
+	order  uint32                // how often it has ended to be serial
 	moving []*lane               // lanes of before the topic changed, whose timers are queued anew bit by bit
 
 	offered bool // it is among those of which something may be ready for who pulls

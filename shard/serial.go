@@ -16,6 +16,7 @@ import (
 // serialKey is the line of one key.
 type serialKey struct {
 	queue  *topicQueue
+	order  uint32 // of the queue; another: the topic is not serial any more, or anew
 	hash   uint64
 	due    heap[entry] // who is due and not first; some may have changed since
 	first  entry       // who goes next; handle 0: nobody
@@ -30,6 +31,15 @@ type claim struct {
 	key    *serialKey
 	seq    uint64
 	leased bool // by somebody else than key.flight
+}
+
+// claimOf is what a timer means to the line of its key. A claim of a line that is no more is dropped when it is met.
+func (l *lead) claimOf(h Handle) (c claim, ok bool) {
+	if c, ok = l.claims[h]; ok && c.key.order != c.key.queue.order {
+		delete(l.claims, h)
+		return claim{}, false
+	}
+	return c, ok
 }
 
 func (k *serialKey) empty() bool {
@@ -47,7 +57,7 @@ func (l *lead) key(q *topicQueue, h Handle) *serialKey {
 	}
 	k := q.keys[hash]
 	if k == nil {
-		k = &serialKey{queue: q, hash: hash}
+		k = &serialKey{queue: q, order: q.order, hash: hash}
 		q.keys[hash] = k
 	}
 	return k
@@ -79,8 +89,10 @@ func (l *lead) offer(k *serialKey) {
 
 // elect finds who is first among those that are due.
 func (l *lead) elect(k *serialKey) {
-	for k.due.len() > 0 && !l.current(k.due.top()) {
-		k.pop()
+	for n := 0; k.due.len() > 0 && !l.current(k.due.top()); n++ {
+		if k.pop(); n == popBudget {
+			l.setLineAside(k)
+		}
 	}
 	switch {
 	case k.leased > 0:
@@ -153,7 +165,7 @@ func (l *lead) overtake(k *serialKey) {
 
 // mayGo reports that a timer which stands in a lane is the first of its line, and that its key has no lease.
 func (l *lead) mayGo(q *topicQueue, e entry) bool {
-	c := l.claims[e.handle]
+	c, _ := l.claimOf(e.handle)
 	k := c.key
 	return k != nil && k.queue == q && k.leased == 0 && k.ready &&
 		k.first.handle == e.handle && k.first.seq == e.seq && k.first.rev == e.rev
@@ -237,7 +249,7 @@ func (d *Due) earlier(o *Due) bool {
 // review looks again at a timer that an entry may have changed.
 func (l *lead) review(h Handle) {
 	l.uncountForeign(h)
-	c, ok := l.claims[h]
+	c, ok := l.claimOf(h)
 	if !ok {
 		return
 	}
@@ -258,21 +270,38 @@ func (l *lead) review(h Handle) {
 	l.moveUp(k)
 }
 
-// reviewDropped looks again at all whose timers are gone: their topic was dropped by force.
-func (l *lead) reviewDropped() {
-	var gone []Handle
-	for h, c := range l.claims {
-		if !l.group.table.Live(h, c.seq) {
-			gone = append(gone, h)
+// reviewDropped looks again at the timers of these slots, after from and up to the last, that are gone: a step in the dropping of their
+// topic. It looks at the slots or at all claims, whichever are fewer.
+func (l *lead) reviewDropped(from, last Handle) {
+	gone := func(h Handle) bool {
+		c, claimed := l.claims[h]
+		f, foreign := l.foreign[h]
+		return claimed && !l.group.table.Live(h, c.seq) || foreign && !l.group.table.Live(h, f.seq)
+	}
+	if from >= last {
+		return
+	}
+	if int(last-from) <= len(l.claims)+len(l.foreign) {
+		for h := from + 1; h <= last; h++ {
+			if gone(h) {
+				l.review(h)
+			}
+		}
+		return
+	}
+	var few []Handle
+	for h := range l.claims {
+		if h > from && h <= last && gone(h) {
+			few = append(few, h)
 		}
 	}
-	for h, c := range l.foreign {
-		if !l.group.table.Live(h, c.seq) {
-			gone = append(gone, h)
+	for h := range l.foreign {
+		if h > from && h <= last && gone(h) {
+			few = append(few, h)
 		}
 	}
-	slices.Sort(gone) // what is done for each must not depend on chance
-	for _, h := range gone {
+	slices.Sort(few) // what is done for each must not depend on chance
+	for _, h := range few {
 		l.review(h)
 	}
 }
@@ -293,7 +322,7 @@ func (l *lead) scanBlockers() {
 		if f := l.flights[h]; f != nil && f.key != nil && f.seq == d.Seq {
 			return
 		}
-		if c, ok := l.claims[h]; ok && (c.seq != d.Seq || c.leased || c.key.firm) {
+		if c, ok := l.claimOf(h); ok && (c.seq != d.Seq || c.leased || c.key.firm) {
 			l.review(h)
 			return
 		}
@@ -352,26 +381,39 @@ func (l *lead) setOrder(q *topicQueue) {
 		}
 	default:
 		delete(l.inOrder, q.id)
-		for h, c := range l.claims {
-			if c.key.queue == q {
-				delete(l.claims, h)
-			}
-		}
-		q.keys, q.inLine = nil, 0
+		q.keys, q.inLine = nil, 0 // what claims of these keys are left mean nothing any more: see claimOf
+		q.order++
 		l.rewatching, l.rewatchFrom = true, 0 // who stood in the lines comes by the wheel
 	}
 }
 
-// pruneLines takes out of the lines what has changed since, once that must be the larger part (I15).
+// pruneLines takes out of the lines what has changed since, once that must be the larger part (I15): as much as one turn may. A long
+// line is set aside.
 func (l *lead) pruneLines(q *topicQueue, timers int64) {
 	if int64(q.inLine) <= 2*timers+512 {
 		return
 	}
+	var long *serialKey // of several the one with the least hash: nothing must depend on chance
+	budget := 16 * popBudget
 	for _, k := range q.keys {
-		before := k.due.len()
-		k.due.filter(l.current)
-		q.inLine -= before - k.due.len()
+		switch n := k.due.len(); {
+		case n > popBudget && (long == nil || k.hash < long.hash):
+			long = k
+		case n <= popBudget && budget > 0:
+			budget -= 1 + n
+			k.due.filter(l.current)
+			q.inLine -= n - k.due.len()
+		}
 	}
+	if long != nil {
+		l.setLineAside(long)
+	}
+}
+
+func (l *lead) setLineAside(k *serialKey) {
+	k.queue.inLine -= k.due.len()
+	l.setAside(pile{items: k.due.items})
+	k.due = heap[entry]{}
 }
 
 // KeyHash is a hash of the key of a timer; 0 if the slot is free.

@@ -86,7 +86,7 @@ func (l *lead) takeFor(t *take) bool {
 	}
 	t.untilMs = g.w.nowMs + lasts
 	if q := l.topics[t.topic]; q != nil && l.mayOffer(q) {
-		if q.keys != nil && (!l.caughtUp || len(q.moving) > 0) || l.gateScan && (q.keys != nil || q.place != nil) {
+		if q.keys != nil && (!l.caughtUp || len(q.moving) > 0 || len(l.sifting) > 0) || l.gateScan && (q.keys != nil || q.place != nil) {
 			return false
 		}
 		for size := 0; len(t.asked) < t.most && size < takeBytes; {
@@ -113,7 +113,7 @@ func (l *lead) takeFor(t *take) bool {
 
 // nextFor takes the first timer of a pulled topic that may go out of its lane.
 func (l *lead) nextFor(q *topicQueue) (e entry, ok bool) {
-	for {
+	for budget := popBudget; budget > 0; budget-- {
 		n := q.next(l.group.w.mono)
 		if n == nil {
 			return e, false
@@ -136,6 +136,7 @@ func (l *lead) nextFor(q *topicQueue) (e entry, ok bool) {
 			return e, true
 		}
 	}
+	return e, false
 }
 
 // occupy counts a lease that is being proposed for a consumer: it has its key, and its share of the limit. What becomes of it, review sees.

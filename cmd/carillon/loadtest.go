@@ -22,10 +22,11 @@ func (*loadtestCmd) Examples() string {
 	return `carillon loadtest add -c 64 -d 10s                 closed loop, as fast as answers come
 carillon loadtest mixed -R 5000 -d 30s             5,000 operations a second, whatever the node does
 carillon loadtest fire -n 100000 --same-instant    a herd
-carillon loadtest churn --json report.json --html report.html
-
-Exits 1 when a timer was lost or came early.`
+carillon loadtest churn --json report.json --html report.html`
 }
+
+// Help is what kong shows behind the one line that says what the command does.
+func (*loadtestCmd) Help() string { return "Exits 1 when a timer was lost or came early." }
 
 type loadtestAddCmd struct{ loadtest.Config }
 

@@ -31,7 +31,7 @@ type serveCmd struct {
 	AuthFile        string         `placeholder:"FILE" help:"YAML list of tokens; without it nobody is asked for one. Read again on SIGHUP."`
 	InsecureNoAuth  bool           `name:"insecure-no-auth" help:"Allow addresses that are not loopback without credentials or keys."`
 	GossipKey       string         `placeholder:"FILE" help:"File with the key of discovery, one for all nodes."`
-	PeerCert        string         `placeholder:"FILE" help:"Certificate to show other nodes (PEM)."`
+	PeerCert        string         `placeholder:"FILE" help:"Certificate that names this node to the others (PEM)."`
 	PeerKey         string         `placeholder:"FILE" help:"Private key of --peer-cert (PEM)."`
 	PeerCA          string         `name:"peer-ca" placeholder:"FILE" help:"Authority of all nodes' certificates (PEM)."`
 	CallbackAllow   []netip.Prefix `placeholder:"CIDR" help:"Networks that receivers may be in, besides public ones."`

@@ -18,7 +18,7 @@ type Config struct {
 	// Auth holds the tokens; nil leaves the API open.
 	Auth *Auth
 	// CheckURL says why a callback may not go to this URL, which is well-formed. Only an address can be judged here: names
-	// are judged when they are dialled. Its answer must not change. nil refuses nothing.
+	// are judged when they are dialled. Good ones are remembered until Server.ForgetURLs. nil refuses nothing.
 	CheckURL func(url string) error
 	// Metrics answers /metrics; nil makes it 404.
 	Metrics fasthttp.RequestHandler
@@ -34,6 +34,7 @@ type Limits struct {
 	PayloadBytes  int // 256 KiB, as delivered
 	BodyBytes     int // 1 MiB
 	BatchBytes    int // 8 MiB
+	BodiesBytes   int // 256 MiB: all bodies of over 16 KiB together, of requests that have not been answered
 	BatchOps      int // 1,000; also the ids of one redrive or purge
 	HeaderBytes   int // 16 KiB, request line included
 	TargetBytes   int // 8 KiB: path and query
@@ -71,6 +72,7 @@ func (l Limits) withDefaults() Limits {
 	size(&l.PayloadBytes, 256<<10)
 	size(&l.BodyBytes, 1<<20)
 	size(&l.BatchBytes, 8<<20)
+	size(&l.BodiesBytes, 256<<20)
 	size(&l.BatchOps, 1000)
 	size(&l.HeaderBytes, 16<<10)
 	size(&l.TargetBytes, 8<<10)
@@ -114,7 +116,7 @@ func (c Config) validate() error {
 		errs = append(errs, errors.New("api: no engine"))
 	}
 	l := c.Limits
-	for _, n := range []int{l.PayloadBytes, l.BodyBytes, l.BatchBytes, l.BatchOps, l.HeaderBytes, l.TargetBytes, l.Connections, l.ResponseBytes} {
+	for _, n := range []int{l.PayloadBytes, l.BodyBytes, l.BatchBytes, l.BodiesBytes, l.BatchOps, l.HeaderBytes, l.TargetBytes, l.Connections, l.ResponseBytes} {
 		if n < 0 {
 			errs = append(errs, errors.New("api: a limit is negative"))
 			break

@@ -19,6 +19,7 @@ type framedConn struct {
 	listener *listener
 	framer   framer
 	fault    *frameError
+	hold     bodyHold
 	timedOut bool
 
 	read, write deadline
@@ -113,6 +114,7 @@ func (c *framedConn) Close() error {
 			_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
 		}
 		err = c.Conn.Close()
+		c.hold.releaseAll()
 		c.listener.forget(c)
 	})
 	return err
@@ -122,6 +124,7 @@ func (c *framedConn) Close() error {
 type listener struct {
 	net.Listener
 	limits *Limits
+	bodies *bodies
 	slack  time.Duration
 	full   []byte // the answer to one connection too many
 
@@ -129,10 +132,10 @@ type listener struct {
 	open map[*framedConn]struct{}
 }
 
-func newListener(ln net.Listener, limits *Limits) *listener {
+func newListener(ln net.Listener, limits *Limits, bodies *bodies) *listener {
 	shortest := min(limits.HeaderTimeout, limits.BodyTimeout, limits.IdleTimeout, limits.WriteTimeout)
 	return &listener{
-		Listener: ln, limits: limits, slack: shortest / 16, open: make(map[*framedConn]struct{}),
+		Listener: ln, limits: limits, bodies: bodies, slack: shortest / 16, open: make(map[*framedConn]struct{}),
 		full: rawProblem(fail(503, "overloaded", "too many connections")),
 	}
 }
@@ -144,7 +147,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &framedConn{Conn: conn, listener: l, framer: framer{length: -1, maxHead: l.limits.HeaderBytes, maxTarget: l.limits.TargetBytes}}
+		c := &framedConn{Conn: conn, listener: l, hold: bodyHold{of: l.bodies}}
+		c.framer = framer{length: -1, maxHead: l.limits.HeaderBytes, maxTarget: l.limits.TargetBytes, hold: &c.hold,
+			maxBody: uint64(max(l.limits.BodyBytes, l.limits.BatchBytes))}
 		l.mu.Lock()
 		fits := len(l.open) < l.limits.Connections
 		if fits {

@@ -12,6 +12,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	rq := requests.Get().(*request)
 	rq.s, rq.ctx = s, ctx
 	defer func() {
+		answered(ctx)
 		if v := recover(); v != nil {
 			s.cfg.Logger.Error("panic in a handler", "method", string(ctx.Method()), "panic", v, "stack", string(debug.Stack()))
 			ctx.Response.Reset()

@@ -20,6 +20,9 @@ type framer struct {
 	http10  bool
 
 	maxHead, maxTarget int
+	maxBody            uint64    // beyond it a body is refused unread, whatever it is for
+	body               uint64    // bytes of the body so far known to come
+	hold               *bodyHold // nil: unbounded
 }
 
 type frameState uint8
@@ -43,8 +46,11 @@ type frameError struct {
 func (e *frameError) Error() string { return fmt.Sprintf("framing: %s", e.detail) }
 
 func (e *frameError) problem() *problem {
-	if e.status == 400 {
+	switch e.status {
+	case 400:
 		return bad(badRequest, e.detail)
+	case 503:
+		return fail(503, "overloaded", e.detail)
 	}
 	return fail(e.status, tooLarge, e.detail)
 }
@@ -165,7 +171,7 @@ func (f *framer) line(line []byte) *frameError {
 
 // next gets ready for another request.
 func (f *framer) next() {
-	f.state, f.head, f.left, f.length, f.chunked, f.http10 = inRequestLine, 0, 0, -1, false, false
+	f.state, f.head, f.left, f.length, f.chunked, f.http10, f.body = inRequestLine, 0, 0, -1, false, false, 0
 }
 
 func (f *framer) requestLine(line []byte) *frameError {
@@ -270,6 +276,7 @@ func (f *framer) endOfHeaders() *frameError {
 		f.state = inChunkSize
 	case f.length > 0:
 		f.state, f.left = inBody, uint64(f.length)
+		return f.expect(f.left)
 	default:
 		f.next()
 	}
@@ -296,5 +303,15 @@ func (f *framer) chunkSize(line []byte) *frameError {
 		return nil
 	}
 	f.state, f.left = inChunk, size
+	return f.expect(size)
+}
+
+// expect makes room for so much more of the body, before it is read. A body that is larger than any may be needs none: it is refused.
+func (f *framer) expect(n uint64) *frameError {
+	before := f.body
+	f.body = min(before+n, f.maxBody+1)
+	if f.hold != nil && f.body <= f.maxBody && !f.hold.grow(before, f.body) {
+		return &frameError{503, "the requests that are being received take as much memory as they may"}
+	}
 	return nil
 }

@@ -17,6 +17,7 @@ type Server struct {
 	cfg    Config
 	router *router
 	urls   urlCache
+	bodies bodies
 	salt   uint64 // see shardAt
 	http   *fasthttp.Server
 
@@ -40,6 +41,7 @@ func New(cfg Config) (*Server, error) {
 	s.ending, s.end = context.WithCancel(s.base)
 	s.sweeps = make(chan struct{}, sweepsAtOnce)
 	l := &s.cfg.Limits
+	s.bodies.limit = int64(l.BodiesBytes)
 	s.http = &fasthttp.Server{
 		Handler:        s.serve,
 		ErrorHandler:   s.answerFault,
@@ -65,7 +67,7 @@ func New(cfg Config) (*Server, error) {
 // Serve answers requests on ln until ctx ends; then it takes no more, closes idle connections, lets requests in flight
 // finish within the grace, and gives those that are still arriving a moment. It closes ln. A Server serves once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	framed := newListener(ln, &s.cfg.Limits)
+	framed := newListener(ln, &s.cfg.Limits, &s.bodies)
 	defer s.stop()
 	served := make(chan struct{})
 	var failure error

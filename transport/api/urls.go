@@ -25,6 +25,16 @@ func (c *urlCache) has(url string) bool {
 // add remembers a URL that passed all checks.
 func (c *urlCache) add(url string) { c.slot(url).Store(&url) }
 
+// forget empties the cache.
+func (c *urlCache) forget() {
+	for i := range c.slots {
+		c.slots[i].Store(nil)
+	}
+}
+
+// ForgetURLs is to be called when CheckURL may answer otherwise than before.
+func (s *Server) ForgetURLs() { s.urls.forget() }
+
 // checkURL refuses a callback URL whose address may not be called; "" is fine.
 func (s *Server) checkURL(url string) *problem {
 	if url == "" || s.urls.has(url) {

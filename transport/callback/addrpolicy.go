@@ -22,9 +22,13 @@ type Policy struct {
 	// allowed stays so even here.
 	Allow []netip.Prefix
 
-	// Own are the cluster's own listeners, never called. An unspecified address
+	// Own are this node's own listeners, never called. An unspecified address
 	// (0.0.0.0, ::) means every address of this machine.
 	Own []netip.AddrPort
+
+	// Cluster are the listeners of all members, never called. IPv4 is not mapped
+	// into IPv6. The map must not change: a new list is a new Policy.
+	Cluster map[netip.AddrPort]bool
 }
 
 // reach classes an address by who can be behind it; the higher the stricter.
@@ -186,6 +190,14 @@ func embedded4(addr netip.Addr) []netip.Addr {
 
 // isOwn reports whether the address is one of the cluster's listeners; addr is unmapped.
 func (p Policy) isOwn(target netip.AddrPort) bool {
+	if p.Cluster[target] {
+		return true
+	}
+	for _, inner := range embedded4(target.Addr()) {
+		if p.Cluster[netip.AddrPortFrom(inner, target.Port())] {
+			return true
+		}
+	}
 	for _, own := range p.Own {
 		if own.Port() != target.Port() {
 			continue

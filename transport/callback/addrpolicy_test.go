@@ -68,6 +68,21 @@ func TestAllowRanges(t *testing.T) {
 	f("some.name:80", true)
 }
 
+// The other members' ports are never called either, in whatever form the address comes.
+func TestClusterPorts(t *testing.T) {
+	p := Policy{AllowPrivate: true, Cluster: map[netip.AddrPort]bool{
+		netip.MustParseAddrPort("10.1.2.3:7701"): true, netip.MustParseAddrPort("[fd01::1]:7700"): true,
+	}}
+	for host, allowed := range map[string]bool{
+		"10.1.2.3:7701": false, "[::ffff:10.1.2.3]:7701": false, "[64:ff9b::10.1.2.3]:7701": false, "[fd01::1]:7700": false,
+		"10.1.2.3:7700": true, "10.1.2.4:7701": true, "10.1.2.3": true, "[fd01::1]:7701": true,
+	} {
+		if err := p.CheckURLHost(host); (err == nil) != allowed {
+			t.Errorf("%s: %v, want allowed %v", host, err, allowed)
+		}
+	}
+}
+
 func TestOwnPorts(t *testing.T) {
 	p := Policy{AllowPrivate: true, Own: []netip.AddrPort{
 		netip.MustParseAddrPort("127.0.0.1:7701"), netip.MustParseAddrPort("0.0.0.0:7702"), netip.MustParseAddrPort("8.8.8.8:7700"),

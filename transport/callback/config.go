@@ -16,7 +16,7 @@ type Config struct {
 	MaxIdleConns    int    // idle connections kept on this node: 4096
 	UserAgent       string // "Carillon"
 
-	Policy Policy // which addresses may be dialled; zero = public ones only
+	Policy Policy // which addresses may be dialled, until SetPolicy; zero = public ones only
 
 	ConnIdle        time.Duration // an idle connection is closed after this: 4s, at most 4s
 	ConnMaxAge      time.Duration // a connection is not used again after this: 5m

@@ -53,7 +53,7 @@ func (e *tlsError) Unwrap() error { return e.err }
 func (p *Pool) dialTCP(ctx context.Context, k Key) (net.Conn, error) {
 	address := k.hostPort()
 	if p.config.Dial != nil {
-		if err := p.config.Policy.CheckURLHost(address); err != nil {
+		if err := p.Policy().CheckURLHost(address); err != nil {
 			return nil, err
 		}
 		return p.config.Dial(ctx, "tcp", address)
@@ -72,5 +72,5 @@ func (p *Pool) guardAddress(_ context.Context, network, address string, _ syscal
 	if err != nil {
 		return fmt.Errorf("%w: not an address", ErrRefused)
 	}
-	return p.config.Policy.CheckAddr(target)
+	return p.Policy().CheckAddr(target)
 }

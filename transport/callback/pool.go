@@ -30,6 +30,7 @@ const defaultLimit = 256
 // Pool holds the destinations. Its methods may be called from any goroutine.
 type Pool struct {
 	config  Config
+	policy  atomic.Pointer[Policy] // replaced whole
 	workers workers
 
 	// base ends when calls in flight are given up.
@@ -74,11 +75,18 @@ func New(config Config) (*Pool, error) {
 	if config.MaxCalls < 16 { // too few to keep any back
 		p.softCalls = config.MaxCalls
 	}
+	p.policy.Store(&config.Policy)
 	p.base, p.giveUp = context.WithCancel(context.Background())
 	p.workers.pool = p
 	p.tickets.New = func() any { return new(ticket) }
 	return p, nil
 }
+
+// Policy is which addresses may be dialled now.
+func (p *Pool) Policy() Policy { return *p.policy.Load() }
+
+// SetPolicy decides about the dials from now on. Connections that are open stay.
+func (p *Pool) SetPolicy(policy Policy) { p.policy.Store(&policy) }
 
 // Acquire asks for one call at a destination, at most limit at once there (0 = 256).
 // It never blocks. When the destination or the node is full, w is queued at the

@@ -222,7 +222,7 @@ func (c *conn) handle(ctx context.Context, method uint8, body []byte) (status, c
 			status, code, reply = statusUnknown, 0, []byte("the handler panicked")
 		}
 	}()
-	reply, err := c.t.config.Handler.Call(ctx, c.hello.Node, method, body)
+	reply, err := c.t.config.Handler.Call(ctx, c.hello, method, body)
 	if err == nil && len(reply) > c.t.config.MaxFrame {
 		err = fmt.Errorf("the reply of %d bytes is %w", len(reply), errTooLarge)
 	}

@@ -17,8 +17,9 @@ type Config struct {
 	// Address is where a node listens now, as host:port; "" = unknown.
 	Address func(node uint64) string
 	// Admit says whether a node may speak with us; both ends ask. It sees in h.Lane what
-	// the connection is for, so that strangers can be held to LaneOnce. Its error's text
-	// is shown to the other side.
+	// the connection is for, so that strangers can be held to LaneOnce. With TLS, h.Name is
+	// what the certificate says; that h.Node has that name is for Admit to know. Its error's
+	// text is shown to the other side.
 	Admit   func(h Hello) error
 	Handler Handler
 
@@ -48,8 +49,9 @@ type Handler interface {
 	// Call answers a call; each runs on its own goroutine, at most Config.MaxCalls per
 	// connection. ctx ends at the caller's deadline and with the connection. A returned
 	// error travels as text, with PeerCode() if it has that method. On a LaneOnce
-	// connection from is only what the caller says of itself, as far as Admit let it.
-	Call(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error)
+	// connection from is only what the caller says of itself, as far as its certificate and
+	// Admit let it.
+	Call(ctx context.Context, from Hello, method uint8, body []byte) ([]byte, error)
 	// OpenStream is asked where to put a file of size bytes. The same header means the
 	// same file as before. One file at a time comes from a node.
 	OpenStream(from uint64, header []byte, size int64) (Sink, error)

@@ -12,8 +12,8 @@ import (
 // greeter answers calls and passes over everything else.
 type greeter struct{}
 
-func (greeter) Call(_ context.Context, from uint64, _ uint8, body []byte) ([]byte, error) {
-	return fmt.Appendf(nil, "hello %s of node %d", body, from), nil
+func (greeter) Call(_ context.Context, from peer.Hello, _ uint8, body []byte) ([]byte, error) {
+	return fmt.Appendf(nil, "hello %s of node %d", body, from.Node), nil
 }
 func (greeter) OpenStream(uint64, []byte, int64) (peer.Sink, error) {
 	return nil, fmt.Errorf("no files here")

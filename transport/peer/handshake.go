@@ -44,7 +44,7 @@ func (t *Transport) greet(ctx context.Context, raw net.Conn, lane Lane, want uin
 		if want != 0 && h.Node != want && h.Node != self.Node {
 			return Hello{}, fmt.Errorf("%w: node %d answers there, not node %d", ErrRefused, h.Node, want)
 		}
-		return h, t.judge(self, h)
+		return h, t.judge(self, h, nc)
 	})
 	return nc, h, err
 }
@@ -61,7 +61,7 @@ func (t *Transport) welcome(raw net.Conn) (net.Conn, Hello, error) {
 			return Hello{}, err
 		}
 		self := t.config.Self()
-		h, err := t.hear(self, g)
+		h, err := t.hear(self, g, nc)
 		if err != nil {
 			no := greeting{protocolVersion, refused, []byte(refusalText(err))}
 			if errors.Is(err, ErrSelf) {
@@ -107,7 +107,7 @@ func (t *Transport) timed(ctx context.Context, nc net.Conn, talk func() (Hello, 
 }
 
 // hear judges a dialler's hello. The error's text goes back to it.
-func (t *Transport) hear(self Hello, g greeting) (Hello, error) {
+func (t *Transport) hear(self Hello, g greeting, nc net.Conn) (Hello, error) {
 	if g.version != protocolVersion {
 		return Hello{}, errors.New(versionText(g.version))
 	}
@@ -119,16 +119,22 @@ func (t *Transport) hear(self Hello, g greeting) (Hello, error) {
 		return Hello{}, err
 	}
 	h.Lane = Lane(g.what)
-	return h, t.judge(self, h)
+	return h, t.judge(self, h, nc)
 }
 
-// judge says whether we speak with h. Both sides ask it.
-func (t *Transport) judge(self, h Hello) error {
+// judge says whether we speak with h, who is at the other end of nc. Both sides ask it.
+// The certificate comes first: what it does not name has nothing to tell us.
+func (t *Transport) judge(self, h Hello, nc net.Conn) error {
+	if err := bound(nc, h); err != nil {
+		return fmt.Errorf("%w: node %q: %w", ErrRefused, h.Name, err)
+	}
 	switch {
 	case h.Node == self.Node && h.Nonce == self.Nonce:
 		return fmt.Errorf("%w: %w", ErrRefused, ErrSelf)
 	case h.Cluster != "" && self.Cluster != "" && h.Cluster != self.Cluster:
 		return fmt.Errorf("%w: clusters %q and %q are not the same", ErrRefused, h.Cluster, self.Cluster)
+	case h.Node == self.Node && h.Name != self.Name && t.config.TLS != nil: // another's certificate must not end us
+		return fmt.Errorf("%w: node %d is called %q, not %q", ErrRefused, h.Node, self.Name, h.Name)
 	case h.Node == self.Node:
 		if h.Starts >= self.Starts && h.Cluster == self.Cluster {
 			t.config.Handler.Superseded(h)

@@ -65,9 +65,9 @@ func (h *host) Frame(from uint64, frame []byte) {
 	h.frames <- received{from, string(frame)}
 }
 
-func (h *host) Call(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) {
+func (h *host) Call(ctx context.Context, from Hello, method uint8, body []byte) ([]byte, error) {
 	if h.call != nil {
-		return h.call(ctx, from, method, body)
+		return h.call(ctx, from.Node, method, body)
 	}
 	return append([]byte{method}, body...), nil
 }

@@ -5,20 +5,25 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"slices"
 )
 
 // TLS is the two sides of mutual TLS.
 type TLS struct{ Server, Client *tls.Config }
 
-// LoadTLS reads PEM files: a node's certificate and key, and the authorities that every
-// other node's certificate must come from. The authority is what counts, not the name in
-// the certificate: nodes move between addresses. So give the cluster an authority of its
-// own. The certificate needs the usages of a server and of a client.
-func LoadTLS(cert, key, ca string) (*TLS, error) {
+// LoadTLS reads PEM files: the certificate and key of the node called name, and the
+// authorities that every other node's certificate must come from. A certificate is bound
+// to a node's name, not to addresses, since nodes move between these: see names. It needs
+// the usages of a server and of a client.
+func LoadTLS(cert, key, ca, name string) (*TLS, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		return nil, fmt.Errorf("peer: load certificate %s: %w", cert, err)
+	}
+	if err := names(pair.Leaf, name); err != nil {
+		return nil, fmt.Errorf("peer: certificate %s: %w", cert, err)
 	}
 	pem, err := os.ReadFile(ca)
 	if err != nil {
@@ -40,6 +45,29 @@ func LoadTLS(cert, key, ca string) (*TLS, error) {
 			VerifyConnection:   func(s tls.ConnectionState) error { return verifyServer(s, roots) },
 		},
 	}, nil
+}
+
+// names says whether a certificate speaks for the node of that name: one of its
+// subjectAltNames of the kind DNS is the name, letter by letter. There are no wildcards.
+func names(c *x509.Certificate, name string) error {
+	if slices.Contains(c.DNSNames, name) {
+		return nil
+	}
+	return fmt.Errorf("it names %q, not %q: a certificate must have its node's name as a subjectAltName, DNS:%s", c.DNSNames, name, name)
+}
+
+// bound holds the name that a process gives itself against its certificate. Without TLS
+// there is nothing to hold it against.
+func bound(nc net.Conn, h Hello) error {
+	secure, ok := nc.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	shown := secure.ConnectionState().PeerCertificates
+	if len(shown) == 0 {
+		return errors.New("no certificate")
+	}
+	return names(shown[0], h.Name)
 }
 
 func verifyServer(s tls.ConnectionState, roots *x509.CertPool) error {

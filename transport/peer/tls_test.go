@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -66,20 +67,119 @@ func newAuthority(t *testing.T) *authority {
 // issue loads a certificate of a, trusting those of trusted.
 func (a *authority) issue(t *testing.T, trusted *authority, valid time.Duration) *TLS {
 	t.Helper()
+	pair, err := a.issueTo(t, "n", "n", trusted, valid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// issueTo makes a certificate for one name and loads it under another.
+func (a *authority) issueTo(t *testing.T, name, as string, trusted *authority, valid time.Duration) (*TLS, error) {
+	t.Helper()
 	cert, key := certificate(t, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "node"}, NotAfter: time.Now().Add(valid),
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "n"}, DNSNames: []string{"other", name}, NotAfter: time.Now().Add(valid),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.cert, a.key)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := LoadTLS(writePEM(t, filepath.Join(a.dir, "node.pem"), "CERTIFICATE", cert.Raw),
-		writePEM(t, filepath.Join(a.dir, "node.key"), "PRIVATE KEY", der), filepath.Join(trusted.dir, "ca.pem"))
+	return LoadTLS(writePEM(t, filepath.Join(a.dir, "node.pem"), "CERTIFICATE", cert.Raw),
+		writePEM(t, filepath.Join(a.dir, "node.key"), "PRIVATE KEY", der), filepath.Join(trusted.dir, "ca.pem"), as)
+}
+
+// named issues a certificate to the node of that name.
+func (a *authority) named(t *testing.T, name string) *TLS {
+	t.Helper()
+	pair, err := a.issueTo(t, name, name, a, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return pair
+}
+
+// A certificate speaks for the node that it names and for no other, whoever dials.
+func TestCertificateIsBoundToAName(t *testing.T) {
+	ca := newAuthority(t)
+	under := func(node uint64, name string) Hello {
+		h := helloOf(node)
+		h.Name = name
+		return h
+	}
+	with := func(name string) func(*Config) { return func(c *Config) { c.TLS = ca.named(t, name) } }
+	addresses := newBook()
+	n1 := start(t, addresses, loopback(t), under(1, "n1"), func(c *Config) {
+		c.TLS = ca.named(t, "n1")
+		c.Admit = func(h Hello) error { // which id has which name is not the transport's to know
+			if h.Node == 2 && h.Name != "n2" {
+				return errors.New("node 2 is n2")
+			}
+			return nil
+		}
+	})
+	n2 := start(t, addresses, loopback(t), under(2, "n2"), with("n2"))
+	ctx := timeout(t)
+	if _, err := n1.Call(ctx, 2, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, thief := range map[string]*member{
+		"another's name":                    start(t, newBook(), loopback(t), under(3, "n3"), with("stolen")),
+		"the common name does not count":    start(t, newBook(), loopback(t), under(3, "n"), with("stolen")),
+		"no pattern":                        start(t, newBook(), loopback(t), under(3, "n3"), with("*")),
+		"letter by letter":                  start(t, newBook(), loopback(t), under(3, "n3"), with("N3")),
+		"in the name of who is spoken to":   start(t, newBook(), loopback(t), under(2, "n2"), with("stolen")),
+		"under the id of who is spoken to":  start(t, newBook(), loopback(t), under(2, "stolen"), with("stolen")),
+		"with more starts, a later process": start(t, newBook(), loopback(t), Hello{Cluster: "c1", Node: 1, Name: "n1", Starts: 9, Nonce: 7}, with("stolen")),
+	} {
+		if _, _, err := thief.CallAddr(ctx, n2.addr, 1, nil); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v", name, err)
+		}
+		addresses.set(3, thief.addr)
+		if _, err := n1.Call(ctx, 3, 1, nil); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s, dialled: %v", name, err)
+		}
+		if _, _, err := n1.CallAddr(ctx, thief.addr, 1, nil); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s, dialled once: %v", name, err)
+		}
+		n1.Forget(3)
+	}
+	if len(n2.host.superseded)+len(n1.host.superseded)+len(n2.host.goneOnes) > 0 {
+		t.Error("another's certificate made a node believe that itself or another one has ended")
+	}
+	if _, err := n2.Call(ctx, 1, 1, nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := ca.issueTo(t, "n2", "n1", ca, time.Hour); err == nil || !strings.Contains(err.Error(), `DNS:n1`) {
+		t.Errorf("a node loads another's certificate: %v", err)
+	}
+}
+
+// Who was let in before more was known of him goes when it is.
+func TestReview(t *testing.T) {
+	started := make(chan struct{})
+	a, b := pair(t, func(c *Config) {
+		c.Handler.(*host).call = func(ctx context.Context, _ uint64, _ uint8, _ []byte) ([]byte, error) {
+			close(started)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := a.Call(context.Background(), 2, 1, nil)
+		ended <- err
+	}()
+	within(t, "call", started)
+	b.Review(func(h Hello) error {
+		if h.Node != 1 {
+			t.Error(h)
+		}
+		return errors.New("not him")
+	})
+	if err := within(t, "end of the call", ended); !errors.Is(err, ErrUnknown) {
+		t.Error(err)
+	}
 }
 
 func TestMutualTLS(t *testing.T) {
@@ -123,7 +223,7 @@ func TestLoadTLSFaults(t *testing.T) {
 	for _, c := range [][4]string{
 		{"none", key, ca, "none"}, {cert, cert, ca, "certificate"}, {cert, key, "none", "none"}, {cert, key, key, "no certificate in it"},
 	} {
-		if _, err := LoadTLS(c[0], c[1], c[2]); err == nil || !strings.Contains(err.Error(), c[3]) {
+		if _, err := LoadTLS(c[0], c[1], c[2], "n"); err == nil || !strings.Contains(err.Error(), c[3]) {
 			t.Errorf("%v: %v", c[:3], err)
 		}
 	}

@@ -162,6 +162,25 @@ func (t *Transport) CallAddr(ctx context.Context, addr string, method uint8, bod
 	return reply, c.hello, err
 }
 
+// Review asks about everybody who is connected for longer than one call, and closes the
+// connections that refuse has an error for: for who has learnt more than was known when
+// they shook hands.
+func (t *Transport) Review(refuse func(Hello) error) {
+	t.mu.RLock()
+	var list []*conn
+	for c := range t.conns {
+		if c.lane != LaneOnce {
+			list = append(list, c)
+		}
+	}
+	t.mu.RUnlock()
+	for _, c := range list {
+		if err := refuse(c.hello); err != nil {
+			c.close(fmt.Errorf("%w: %w", ErrRefused, err))
+		}
+	}
+}
+
 // Forget closes everything to and from a node. It is heard again only if Admit lets it,
 // and dialled again only if Address knows it: change those first.
 func (t *Transport) Forget(node uint64) {

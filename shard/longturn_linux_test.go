@@ -1,0 +1,117 @@
+package shard
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// BenchmarkLongestTurn is how long the longest turn of a shard with a million timers takes, in processor time, while its topic is changed or dropped under
+// it. ready: all are due and wait in the leader's queues, as the topic was paused; else they are due much later.
+func BenchmarkLongestTurn(b *testing.B) {
+	const timers = 1_000_000
+	serial := func(t *Topic) { t.Policy.Serial = true }
+	elsewhere := func(t *Topic) { t.Policy.Callback.URL = "http://elsewhere/" }
+	for _, ready := range []bool{false, true} {
+		for _, c := range []struct {
+			name          string
+			before, after func(*Topic)
+		}{
+			{"another receiver", nil, elsewhere},
+			{"limited", nil, func(t *Topic) { t.Policy.Concurrency, t.Policy.Rate = 10, Rate{PerSecond: 10, Burst: 1} }},
+			{"serial", nil, serial},
+			{"serial no more", serial, func(*Topic) {}},
+			{"another receiver of a serial topic", serial, func(t *Topic) { serial(t); elsewhere(t) }},
+			{"dropped", nil, nil},
+			{"serial dropped", serial, nil},
+		} {
+			b.Run(fmt.Sprintf("ready=%v/%s", ready, c.name), func(b *testing.B) {
+				var longest time.Duration
+				for b.Loop() {
+					b.StopTimer()
+					r := crowd(b, timers, c.before)
+					if ready {
+						r.step(time.Minute)
+						r.settle()
+						if n := r.queued(1); n < timers {
+							b.Fatalf("%d are ready", n)
+						}
+					}
+					b.StartTimer()
+					longest = max(longest, r.longestTurn(c.after))
+				}
+				b.ReportMetric(float64(longest.Microseconds())/1000, "ms/longest-turn")
+			})
+		}
+	}
+}
+
+// threadTime is what this thread has used of a processor: unlike the clock it leaves out what others on the machine do.
+func threadTime() time.Duration {
+	var u syscall.Rusage
+	const thread = 1
+	if err := syscall.Getrusage(thread, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// crowd makes a shard with so many timers of a topic that is paused, due in a minute.
+func crowd(b testing.TB, timers int, change func(*Topic)) *stand {
+	r := newStand(b, func(c *Config) { c.MaxQueued = 200_000 })
+	r.topic(1, func(t *Topic) {
+		if t.Paused = true; change != nil {
+			change(t)
+		}
+	})
+	r.topicsChanged()
+	due := r.clock.wallMs + 60_000
+	for i := range timers {
+		if _, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: fmt.Sprint(i), Spec: &Spec{DueMs: due}}); err != nil {
+			b.Fatal(err)
+		}
+		if i%10_000 == 9_999 {
+			r.settle()
+		}
+	}
+	r.settle()
+	return r
+}
+
+// longestTurn changes the topic, or drops it where change is nil, and lets the shard come to rest.
+func (r *stand) longestTurn(change func(*Topic)) (longest time.Duration) {
+	r.t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	settle := func() {
+		for n := 0; r.busy(); n++ {
+			begun := threadTime()
+			r.host.workers[0].turn()
+			longest = max(longest, threadTime()-begun)
+			if _, r.failed = r.host.stream.Step(); r.failed != nil || n > 100_000 {
+				r.t.Fatalf("the host does not come to rest: %v", r.failed)
+			}
+		}
+	}
+	if change != nil {
+		r.topic(1, func(t *Topic) { t.Paused = true; change(t) })
+		r.host.TopicsChanged()
+		settle()
+		return longest
+	}
+	for from := Handle(0); ; {
+		p, err := r.submit(1, Command{Kind: CloseTopic, Topic: 1, Force: true, IfMatch: 1 << 17, DueMs: int64(from)})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		settle()
+		if !p.answered() || p.op.err != nil {
+			r.t.Fatalf("the drop was not answered: %v", p.op.err)
+		}
+		if from = p.op.result.Handle; from == 0 {
+			return longest
+		}
+	}
+}
