@@ -40,7 +40,7 @@ test: ## vet, all tests under the race detector in random order, a short run of 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities
 	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK)
 
-bench: build ## the standard measurements beside their yardsticks, into bin/bench.txt (about 10 minutes)
+bench: build ## the standard measurements beside their yardsticks, into bin/bench.txt (about a quarter of an hour)
 	./bench/run.sh ./bin/carillon bin/bench.txt
 
 sim: ## the simulated cluster: SEED=n replays one run, SEEDS=n runs so many (default: as many as fit 40 s)

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # run.sh CARILLON OUT: the standard measurements, each of Carillon's beside its yardstick in the same run, written to OUT. It
-# ends by itself in about ten minutes. Yardsticks that are not installed (wrk, redis-server, beanstalkd) are left out, and that is said.
-# SECONDS_EACH=10 sets the length of one measurement.
+# ends by itself in about a quarter of an hour. Yardsticks that are not installed (wrk, redis-server, beanstalkd) are left out, and that is said.
+# SECONDS_EACH=10 sets the length of one measurement. PRIORITY='chrt -r 10' (as root) runs both sides of each comparison before
+# all else on a machine that others use at the same time.
 set -euo pipefail
 carillon=$1 out=$2
+read -ra first <<<"${PRIORITY:-}" # goes before each measured command
 cd "$(dirname "$0")/.."
 each=${SECONDS_EACH:-10}
 dir=$(mktemp -d)
@@ -26,7 +28,7 @@ await() { # URL: until it answers
 start_node() { # on an empty directory; sets node and url
 	url=http://127.0.0.1:7791
 	rm -rf "$dir/data"
-	"$carillon" serve --data "$dir/data" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/node.log" 2>&1 &
+	"${first[@]}" "$carillon" serve --data "$dir/data" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/node.log" 2>&1 &
 	node=$!
 	pids+=("$node")
 	await "$url/readyz"
@@ -47,17 +49,18 @@ echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)"
 section "yardstick: fasthttp echo, 64 connections"
 if have wrk; then
 	go build -o "$dir/echo" ./bench/echo
-	"$dir/echo" 127.0.0.1:7792 &
+	"${first[@]}" "$dir/echo" 127.0.0.1:7792 &
 	pids+=("$!")
 	echo_pid=$!
-	for _ in 1 2 3; do wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua http://127.0.0.1:7792/ | grep -E '50%|99%|Requests/sec'; done
+	await http://127.0.0.1:7792/
+	for _ in 1 2 3; do "${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua http://127.0.0.1:7792/ | grep -E '50%|99%|Requests/sec'; done
 	stop "$echo_pid"
 fi
 
 section "yardstick: Redis, appendfsync always, ZADD + HSET in a script"
 if have redis-server && have redis-benchmark; then
 	mkdir "$dir/redis"
-	redis-server --port 7793 --dir "$dir/redis" --appendonly yes --appendfsync always --save '' >"$dir/redis.log" &
+	"${first[@]}" redis-server --port 7793 --dir "$dir/redis" --appendonly yes --appendfsync always --save '' >"$dir/redis.log" &
 	redis=$!
 	pids+=("$redis")
 	for _ in $(seq 100); do redis-cli -p 7793 ping >/dev/null 2>&1 && break; read -rt 0.05 <> <(:) || true; done
@@ -65,10 +68,10 @@ if have redis-server && have redis-benchmark; then
 	payload=$(head -c 200 /dev/zero | tr '\0' x)
 	for c in 64 256; do
 		for _ in 1 2 3; do
-			echo "$c connections: $(redis-benchmark -p 7793 -c $c -n $((each * 20000)) -r 100000000 --csv EVALSHA "$sha" 0 timer-__rand_int__ "$payload" | tail -1 | sed 's/^"EVALSHA[^"]*"/EVALSHA/')"
+			echo "$c connections: $("${first[@]}" redis-benchmark -p 7793 -c $c -n $((each * 20000)) -r 100000000 --csv EVALSHA "$sha" 0 timer-__rand_int__ "$payload" | tail -1 | sed 's/^"EVALSHA[^"]*"/EVALSHA/')"
 		done
 	done
-	echo "pipelines of 100: $(redis-benchmark -p 7793 -c 64 -P 100 -n $((each * 50000)) -r 100000000 --csv EVALSHA "$sha" 0 timer-__rand_int__ "$payload" | tail -1 | sed 's/^"EVALSHA[^"]*"/EVALSHA/')"
+	echo "pipelines of 100: $("${first[@]}" redis-benchmark -p 7793 -c 64 -P 100 -n $((each * 50000)) -r 100000000 --csv EVALSHA "$sha" 0 timer-__rand_int__ "$payload" | tail -1 | sed 's/^"EVALSHA[^"]*"/EVALSHA/')"
 	echo "(rps, average, min, p50, p95, p99, max in ms)"
 	stop "$redis"
 fi
@@ -77,21 +80,21 @@ section "yardstick: beanstalkd, binlog fsynced at each write, delayed puts"
 if have beanstalkd; then
 	mkdir "$dir/beanstalk"
 	go build -o "$dir/beanstalk-puts" ./bench/beanstalk
-	beanstalkd -l 127.0.0.1 -p 7794 -b "$dir/beanstalk" -f 0 >"$dir/beanstalk.log" 2>&1 &
+	"${first[@]}" beanstalkd -l 127.0.0.1 -p 7794 -b "$dir/beanstalk" -f 0 >"$dir/beanstalk.log" 2>&1 &
 	beanstalkd=$!
 	pids+=("$beanstalkd")
 	for _ in $(seq 100); do (: <>/dev/tcp/127.0.0.1/7794) 2>/dev/null && break; read -rt 0.05 <> <(:) || true; done
-	for c in 64 256; do "$dir/beanstalk-puts" 127.0.0.1:7794 "$c" "$each"; done
+	for c in 64 256; do "${first[@]}" "$dir/beanstalk-puts" 127.0.0.1:7794 "$c" "$each"; done
 	stop "$beanstalkd"
 fi
 
 section "yardstick: the receiver of the load tester alone, 64 connections (it should take twice what a node fires)"
 if have wrk; then
-	"$carillon" sink --no-print --listen 127.0.0.1:7795 >"$dir/sink.log" 2>&1 &
+	"${first[@]}" "$carillon" sink --no-print --listen 127.0.0.1:7795 >"$dir/sink.log" 2>&1 &
 	sink=$!
 	pids+=("$sink")
 	await http://127.0.0.1:7795/ || true
-	wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua http://127.0.0.1:7795/ | grep -E '50%|99%|Requests/sec'
+	"${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua http://127.0.0.1:7795/ | grep -E '50%|99%|Requests/sec'
 	stop "$sink"
 fi
 
@@ -100,7 +103,7 @@ if have wrk; then
 	start_node
 	for _ in 1 2 3; do
 		before=$(cpu_ticks "$node")
-		wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua "$url/v1/topics/bench/timers" >"$dir/wrk.out"
+		"${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua "$url/v1/topics/bench/timers" >"$dir/wrk.out"
 		grep -E '50%|99%|Requests/sec|Non-2xx' "$dir/wrk.out"
 		requests=$(awk '/requests in/ {print $1}' "$dir/wrk.out")
 		awk -v t="$(($(cpu_ticks "$node") - before))" -v n="$requests" 'BEGIN {printf "  CPU of the node per add: %.1f µs\n", t * 10000 / n}'
@@ -110,34 +113,44 @@ fi
 
 start_node
 section "durable adds, one per request, 64 and 256 connections, by the load tester"
-for c in 64 64 64 256; do "$carillon" loadtest add --url "$url" -c $c -d "${each}s"; done
+for c in 64 64 64 256; do "${first[@]}" "$carillon" loadtest add --url "$url" -c $c -d "${each}s"; done
+section "processor time of a request: the load tester beside wrk with a script that posts the same bodies"
+if have wrk; then
+	TIMEFORMAT='%U %S'
+	for _ in 1 2 3; do
+		used=$( { time "${first[@]}" "$carillon" loadtest add --url "$url" -c 64 -d "${each}s" --keep -q >"$dir/tester.out"; } 2>&1)
+		awk -v used="$used" '/operations in/ {split(used, t, " "); printf "load tester %.1f µs", (t[1] + t[2]) * 1e6 / $1}' "$dir/tester.out"
+		used=$( { time "${first[@]}" wrk -t1 -c64 -d"${each}s" -s bench/same.lua "$url/v1/topics/bench/timers" >"$dir/wrk.out"; } 2>&1)
+		awk -v used="$used" '/requests in/ {split(used, t, " "); printf ", wrk %.1f µs\n", (t[1] + t[2]) * 1e6 / $1}' "$dir/wrk.out"
+	done
+fi
 section "batches of 100"
-for _ in 1 2 3; do "$carillon" loadtest add --url "$url" -c 64 -d "${each}s" --batch 100; done
+for _ in 1 2 3; do "${first[@]}" "$carillon" loadtest add --url "$url" -c 64 -d "${each}s" --batch 100; done
 section "churn: add, then cancel"
-"$carillon" loadtest churn --url "$url" -c 64 -d "${each}s"
+"${first[@]}" "$carillon" loadtest churn --url "$url" -c 64 -d "${each}s"
 section "mixed"
-"$carillon" loadtest mixed --url "$url" -c 64 -d "${each}s"
+"${first[@]}" "$carillon" loadtest mixed --url "$url" -c 64 -d "${each}s"
 stop "$node"
 
 start_node
 section "lateness: 1,000 timers a second at random times"
-"$carillon" loadtest fire --url "$url" -R 1000 -d "$((each * 6))s" --delay uniform:1s-5s
+"${first[@]}" "$carillon" loadtest fire --url "$url" -R 1000 -d "$((each * 6))s" --delay uniform:1s-5s
 section "lateness: N in one instant"
-for n in 3500 3500 3500 50000; do "$carillon" loadtest fire --url "$url" -n $n --same-instant --delay 5s --batch 100; done
+for n in 3500 3500 3500 50000; do "${first[@]}" "$carillon" loadtest fire --url "$url" -n $n --same-instant --delay 5s --batch 100; done
 stop "$node"
 
 section "callbacks: the pool beside a bare fasthttp client, same receiver"
-go test -run '^$' -bench 'Calls/(raw|pool)$' -benchtime "$((each / 2))s" -count 3 ./transport/callback | grep -E 'Benchmark|cpu:'
+"${first[@]}" go test -run '^$' -bench 'Calls/(raw|pool)$' -benchtime "$((each / 2))s" -count 3 ./transport/callback | grep -E 'Benchmark|cpu:'
 
 section "one million timers of 200 B: memory, and restart to ready"
 start_node
-"$carillon" loadtest add --url "$url" -c 16 -n 1000000 --batch 500 --payload 200 --keep
+"${first[@]}" "$carillon" loadtest add --url "$url" -c 16 -n 1000000 --batch 500 --payload 200 --keep
 echo "resident at the end of the load: $(($(resident_kib "$node") * 1024 / 1000000)) B per timer"
 read -rt 5 <> <(:) || true
 echo "resident 5 s later, when what the load took has gone back to the system: $(($(resident_kib "$node") * 1024 / 1000000)) B per timer"
 kill -9 "$node" && wait "$node" 2>/dev/null || true
 began=$(date +%s%N)
-"$carillon" serve --data "$dir/data" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/node.log" 2>&1 &
+"${first[@]}" "$carillon" serve --data "$dir/data" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/node.log" 2>&1 &
 node=$!
 pids+=("$node")
 await "$url/readyz"
