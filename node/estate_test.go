@@ -81,19 +81,24 @@ type truthKey struct {
 // openEstate opens a directory as a node does. In it chance is a function of the seed: two openings of the same bytes do the same.
 func openEstate(fsys *wal.MemFS, clock *estateClock) (*estate, error) {
 	e := &estate{fs: fsys, clock: clock, hashes: map[truthKey]uint64{}}
+	return e, e.open()
+}
+
+func (e *estate) open() error {
+	fsys, clock := e.fs, e.clock
 	id, err := claimIdentity(fsys, estateDir)
 	if err != nil {
-		return e, err
+		return err
 	}
 	e.p = &process{cfg: Config{DataDir: estateDir}, log: slog.New(slog.NewTextHandler(&e.log, nil)), fsys: fsys, clock: clock, nodeID: id.NodeID, id: id}
 	if id.ClusterID == "" {
 		self := ring.Node{ID: id.NodeID, Name: "alone", Peer: "127.0.0.1:7701"}
 		plan := &ring.FoundingPlan{ClusterID: "estate", Shards: estateShards, Replicas: 1, Nodes: []ring.Node{self}}
 		if err := e.p.change(func(id *identity) { id.Promise = plan }); err != nil { // as one of several founders does, first
-			return e, err
+			return err
 		}
 		if err := e.p.found(plan); err != nil {
-			return e, err
+			return err
 		}
 	}
 	id = e.p.identity()
@@ -109,9 +114,9 @@ func openEstate(fsys *wal.MemFS, clock *estateClock) (*estate, error) {
 		Clock: clock, Topics: e.state, Dispatcher: obliging{clock}, Observer: unwatched{}, Machine: e.state, History: e.past, Logger: e.p.log, SnapshotLogBytes: 6 << 10,
 	})
 	if err != nil {
-		return e, err
+		return err
 	}
-	return e, e.host.Open()
+	return e.host.Open()
 }
 
 // turn does all that there is to do now.
