@@ -12,13 +12,13 @@ while IFS=: read -r file line; do
 	pkg=$(dirname "$file")
 	from=$cache/${pkg#./}/$target to=$pkg/testdata/fuzz/$target
 	[ -d "$from" ] || continue
-	have=$(find "$to" -type f 2>/dev/null | wc -l)
+	mkdir -p "$to"
+	have=$(find "$to" -type f | wc -l)
 	room=$((most - have))
 	[ "$room" -gt 0 ] || continue
-	find "$from" -type f -size -"$((bytes + 1))"c -printf '%s %f\n' | sort -n | awk '{print $2}' >"$list"
+	find -L "$from" -type f -size -"$((bytes + 1))"c -printf '%s %f\n' | sort -n | awk '{print $2}' >"$list"
 	count=$(wc -l <"$list")
 	[ "$count" -gt 0 ] || continue
-	mkdir -p "$to"
 	awk -v n="$count" -v room="$room" 'int(NR * room / n) > int((NR - 1) * room / n) || n <= room' "$list" | while read -r name; do
 		cp "$from/$name" "$to/$name"
 	done
