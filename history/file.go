@@ -2,6 +2,7 @@ package history
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -87,8 +88,7 @@ func createFile(fsys wal.FS, dir string, number uint64, startMs, segment int64) 
 	if err != nil {
 		return nil, err
 	}
-	head := append([]byte(fileMagic), fileVersion, 0, 0, 0)
-	head = binary.LittleEndian.AppendUint64(head, uint64(startMs))
+	head := appendHead(nil, number, startMs)
 	if _, err = h.WriteAt(head, 0); err == nil {
 		err = fsys.SyncDir(dir)
 	}
@@ -124,18 +124,40 @@ func openFile(fsys wal.FS, dir string, number uint64, segment int64) (f *file, h
 	if _, err = h.ReadAt(head[:], 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, 0, err
 	}
-	if string(head[:4]) == fileMagic && head[4] == fileVersion {
-		f.startMs = int64(binary.LittleEndian.Uint64(head[8:]))
+	misplaced := 1
+	if startMs, ok := readHead(head[:], number); ok {
+		f.startMs, misplaced = startMs, 0
 	}
 	if err = f.readTail(); err == nil {
 		f.sealed = true
-		return f, 0, nil
+		return f, misplaced, nil
 	}
 	if !errors.Is(err, errDamaged) {
 		return nil, 0, err
 	}
 	f.index, f.data, holes, err = f.scan(segment)
-	return f, holes, err
+	return f, holes + misplaced, err
+}
+
+// appendHead is how a file begins. Its three bytes of checksum cover the file's number, so that one in the place of another is known: its
+// records are true, but others are missing.
+func appendHead(dst []byte, number uint64, startMs int64) []byte {
+	head := append(dst, fileMagic...)
+	head = append(head, fileVersion, 0, 0, 0)
+	head = binary.LittleEndian.AppendUint64(head, uint64(startMs))
+	sum := crc32.Checksum(binary.LittleEndian.AppendUint64(bytes.Clone(head), number), castagnoli) | 1 // never that of an older file
+	head[5], head[6], head[7] = byte(sum), byte(sum>>8), byte(sum>>16)
+	return head
+}
+
+// readHead reads a head; one from before there was a checksum has zeros there. ok is false when it is not that of the file.
+func readHead(head []byte, number uint64) (startMs int64, ok bool) {
+	startMs = int64(binary.LittleEndian.Uint64(head[8:]))
+	old := string(head[:4]) == fileMagic && head[4] == fileVersion && string(head[5:8]) == "\x00\x00\x00"
+	if !old && !bytes.Equal(appendHead(nil, number, startMs), head) {
+		return 0, false
+	}
+	return startMs, true
 }
 
 // scan reads all records and makes their index. end is where the last one ends.

@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/cespare/xxhash/v2"
+
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/wal"
@@ -30,11 +32,15 @@ type identity struct {
 	Promise *ring.FoundingPlan `json:"promise,omitempty"`
 	// Meta is the row of the meta group that this node's replica begins with.
 	Meta *shard.Row `json:"meta,omitempty"`
+
+	// Sum is the xxh64 of the file as it would be without it, in hexadecimal. It comes last.
+	Sum string `json:"sum,omitempty"`
 }
 
 const (
 	identityFile    = "identity.json"
-	identityVersion = 1
+	identityVersion = 2
+	unsummedVersion = 1 // before there was a sum; it is read still, and written anew at once
 )
 
 // claimIdentity reads the directory's identity or makes one for a fresh directory, counts this start, and writes it back.
@@ -63,12 +69,9 @@ func readIdentity(fsys wal.FS, dir string) (identity, error) {
 	if err != nil {
 		return identity{}, fmt.Errorf("node: read %s: %w", path, err)
 	}
-	var id identity
-	if err := json.Unmarshal(data, &id); err != nil {
-		return identity{}, fmt.Errorf("node: %s is damaged: %w; restore it from a backup of the directory", path, err)
-	}
-	if id.Version != identityVersion {
-		return identity{}, fmt.Errorf("node: %s has version %d, this build reads %d", path, id.Version, identityVersion)
+	id, err := decodeIdentity(data)
+	if err != nil {
+		return identity{}, fmt.Errorf("node: %s %w", path, err)
 	}
 	if id.NodeID == 0 || id.NodeID >= 1<<40 || id.ClusterID != "" && (id.Shards < 1 || id.Shards > 65535) {
 		return identity{}, fmt.Errorf("node: %s is damaged: node id %d, %d shards", path, id.NodeID, id.Shards)
@@ -96,12 +99,71 @@ func newClusterID() string {
 }
 
 func (id identity) write(fsys wal.FS, dir string) error {
-	data, err := json.MarshalIndent(id, "", "  ")
+	data, err := id.encode()
 	if err != nil {
 		return fmt.Errorf("node: encode identity: %w", err)
 	}
-	if err := wal.WriteFileAtomic(fsys, filepath.Join(dir, identityFile), append(data, '\n')); err != nil {
+	if err := wal.WriteFileAtomic(fsys, filepath.Join(dir, identityFile), data); err != nil {
 		return fmt.Errorf("node: write identity: %w", err)
 	}
 	return nil
+}
+
+// encode gives the file, with its sum.
+func (id identity) encode() ([]byte, error) {
+	id.Version, id.Sum = identityVersion, ""
+	bare, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	id.Sum = fmt.Sprintf("%016x", xxhash.Sum64(bare))
+	data, err := json.MarshalIndent(id, "", "  ")
+	return append(data, '\n'), err
+}
+
+// decodeIdentity reads the file. A changed digit is as good an identity as the true one, so it must be, byte for byte, what was written;
+// only a file of the first version has nothing to be held against.
+func decodeIdentity(data []byte) (identity, error) {
+	var id identity
+	if err := json.Unmarshal(data, &id); err != nil {
+		return identity{}, fmt.Errorf("is damaged%s: %w; %s", jsonOffset(err), err, identityAdvice)
+	}
+	switch {
+	case id.Version == unsummedVersion && id.Sum == "":
+		return id, nil
+	case id.Version != identityVersion && id.Sum == "":
+		return identity{}, fmt.Errorf("has version %d, this build reads %d", id.Version, identityVersion)
+	}
+	again, err := id.encode()
+	if err != nil {
+		return identity{}, err
+	}
+	if at := differsAt(data, again); at >= 0 {
+		return identity{}, fmt.Errorf("is damaged: it is not what was written, from offset %d on or before; %s", at, identityAdvice)
+	}
+	return id, nil
+}
+
+const identityAdvice = "restore it from a backup of the directory, or empty the directory and join again under a new id"
+
+// jsonOffset says where a document ceases to be one.
+func jsonOffset(err error) string {
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Sprintf(" at offset %d", e.Offset)
+	}
+	return ""
+}
+
+// differsAt is where two texts begin to differ, -1 if they do not.
+func differsAt(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	if len(a) != len(b) {
+		return n
+	}
+	return -1
 }

@@ -3,6 +3,7 @@ package shard
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -183,8 +184,23 @@ func (g *group) hear(from uint64, body []byte) {
 	if err != nil || g.raft == nil || m.GetTo() != g.replica || nodeOf(m.GetFrom()) != from || !mayCome(m.GetType()) {
 		return
 	}
+	if g.hasLost(m) {
+		return
+	}
 	_ = g.raft.Step(m) // what it refuses is old, or from a replica that it does not know
 	g.w.touch(g)
+}
+
+// hasLost stops the host when a leader shows that this replica lacks what it had acknowledged. A heartbeat's commit is never beyond what its
+// receiver has said to have on disk; if it is, damage took the log's end, where it cannot be told from a write that was never finished. The
+// replica may have voted and counted for a majority by what it lost, so it must not go on; raft itself would panic.
+func (g *group) hasLost(m *pb.Message) bool {
+	if m.GetType() != pb.MsgHeartbeat || m.GetTerm() < g.term || m.GetCommit() <= g.store.last() {
+		return false
+	}
+	g.w.host.fail(fmt.Errorf("shard %d: this node had acknowledged entries up to %d, but its log ends at entry %d: the end of the log was damaged; "+
+		"empty the data directory and join again under a new id: the other replicas have all of it", g.id, m.GetCommit(), g.store.last()))
+	return true
 }
 
 // mayCome says which messages a peer may send: those that raft sends to others, but a snapshot, which comes with its state.

@@ -14,22 +14,21 @@ const healLimit = 10 * time.Second
 
 // live is the whole run.
 func (w *World) live() {
-	w.net = network{cut: map[[2]uint64]bool{}, last: map[[2]uint64]time.Duration{}}
-	w.calls = &receivers{w: w, all: map[uint64]*dispatcher{}}
-	w.topics = topicNames
+	w.lay()
 	if w.swarm.early {
 		w.after(0, w.trouble)
 	}
 	w.found()
-	for i := range w.swarm.clients {
-		c := &client{w: w, number: i, hint: map[shard.ID]uint64{}}
-		w.clients = append(w.clients, c)
-		w.after(w.chance.between(0, w.swarm.think), c.act)
-	}
+	w.employ()
 	if !w.swarm.early {
 		w.after(0, w.trouble)
 	}
 	w.pass(w.cfg.Safety)
+	w.conclude()
+}
+
+// conclude heals the cluster and has it prove that it serves and has lost nothing.
+func (w *World) conclude() {
 	healed := w.now
 	w.heal()
 	w.prove(healed)
@@ -41,6 +40,22 @@ func (w *World) live() {
 	}
 	w.drain()
 	w.checkEnd()
+}
+
+// lay makes what there is before the first node.
+func (w *World) lay() {
+	w.net = network{cut: map[[2]uint64]bool{}, last: map[[2]uint64]time.Duration{}}
+	w.calls = &receivers{w: w, all: map[uint64]*dispatcher{}}
+	w.topics = topicNames
+}
+
+// employ has the clients begin.
+func (w *World) employ() {
+	for i := range w.swarm.clients {
+		c := &client{w: w, number: i, hint: map[shard.ID]uint64{}}
+		w.clients = append(w.clients, c)
+		w.after(w.chance.between(0, w.swarm.think), c.act)
+	}
 }
 
 // found makes the first nodes and the cluster.

@@ -118,26 +118,12 @@ func (n *node) start(meta *ring.Row) {
 		w.note(n, "start", uint64(n.starts), 0, "")
 		n.every(250*time.Millisecond, n.beat)
 	}
-	n.state = ring.NewState(func() { n.topical = true }, func() { n.placed = true })
-	n.hook()
-	cfg := shard.Config{
-		Shards: w.swarm.shards, Workers: 1, Node: n.id, Owner: shard.NewOwner(n.id, n.starts), Seed: w.cfg.Seed + n.id,
-		FS: n.disk, Dir: dataDir, Clock: &n.clock, Topics: n.state, Machine: n.state,
-		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Placement: placement{n, n.life}, Observer: &observer{n},
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Log: wal.Options{
-			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: 1 << 20,
-			NowMs: n.clock.WallMs, Monotonic: n.clock.Mono,
-		},
-		RetainBytes: w.swarm.retainBytes, SnapshotLogBytes: w.swarm.snapshotBytes,
-	}
 	if meta != nil {
 		n.meta = meta
 	}
-	if !n.ready {
-		row := convert(n.meta)
-		cfg.Meta = &row
-	}
+	n.state = ring.NewState(func() { n.topical = true }, func() { n.placed = true })
+	n.hook()
+	cfg := n.hostConfig(n.disk, n.state)
 	host, err := shard.New(cfg)
 	if err != nil {
 		w.violate("config", "%v", err)
@@ -164,6 +150,27 @@ func (n *node) start(meta *ring.Row) {
 	n.every(time.Second, n.housekeep)
 	n.every(time.Second, n.control)
 	n.wake(0)
+}
+
+// hostConfig is what a process runs its host with.
+func (n *node) hostConfig(disk *wal.MemFS, state *ring.State) shard.Config {
+	w := n.w
+	cfg := shard.Config{
+		Shards: w.swarm.shards, Workers: 1, Node: n.id, Owner: shard.NewOwner(n.id, n.starts), Seed: w.cfg.Seed + n.id,
+		FS: disk, Dir: dataDir, Clock: &n.clock, Topics: state, Machine: state,
+		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Placement: placement{n, n.life}, Observer: &observer{n},
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log: wal.Options{
+			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: 1 << 20,
+			NowMs: n.clock.WallMs, Monotonic: n.clock.Mono,
+		},
+		RetainBytes: w.swarm.retainBytes, SnapshotLogBytes: w.swarm.snapshotBytes,
+	}
+	if !n.ready {
+		row := convert(n.meta)
+		cfg.Meta = &row
+	}
+	return cfg
 }
 
 // every runs something again and again while this process lives.
@@ -327,6 +334,9 @@ func (n *node) hook() {
 		}
 		if inSnapshots(name) {
 			n.gate.wait()
+		}
+		if n.w.effect != nil {
+			n.w.effect(n, op, name)
 		}
 		c := &n.crash
 		c.mu.Lock()

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"carillon/wal"
 )
 
 // Config of a run.
@@ -17,6 +19,7 @@ type Config struct {
 	Settle func()        // waits until all goroutines of the bubble rest: synctest.Wait
 	Trace  io.Writer     // every event, as it happens; nil: only the last before a failure
 	Change func(*Plan)   // of what was drawn, for a test of one thing
+	script func(*World)  // instead of the two phases
 }
 
 // Plan is what Config.Change may change.
@@ -74,6 +77,9 @@ type World struct {
 	topics  []string
 	calm    bool // the second phase
 	nextID  uint64
+
+	// effect, if set, is told of each change of a disk right before it is made. It may be called by a host's background goroutine.
+	effect func(n *node, op wal.Op, name string)
 }
 
 // stopped ends a run from within.
@@ -87,13 +93,7 @@ func Run(cfg Config) (r Report) {
 	reader := rand.Reader
 	rand.Reader = bytes{newChance(cfg.Seed, 2)}
 	defer func() { rand.Reader = reader }()
-	w := &World{cfg: cfg, chance: newChance(cfg.Seed, 1), book: newBook()}
-	w.trace.sum.Reset()
-	w.trace.out = cfg.Trace
-	w.swarm = draw(w.chance)
-	if cfg.Change != nil {
-		cfg.Change(&w.swarm)
-	}
+	w := newWorld(cfg)
 	defer func() {
 		if p := recover(); p != nil {
 			s, ok := p.(stopped)
@@ -109,8 +109,23 @@ func Run(cfg Config) (r Report) {
 		r.Seed, r.Hash, r.Events, r.Simulated, r.Counts = cfg.Seed, w.trace.sum.Sum64(), w.seq, w.now, w.counts
 		r.History = w.book.history.export()
 	}()
+	if cfg.script != nil {
+		cfg.script(w)
+		return r
+	}
 	w.live()
 	return r
+}
+
+func newWorld(cfg Config) *World {
+	w := &World{cfg: cfg, chance: newChance(cfg.Seed, 1), book: newBook()}
+	w.trace.sum.Reset()
+	w.trace.out = cfg.Trace
+	w.swarm = draw(w.chance)
+	if cfg.Change != nil {
+		cfg.Change(&w.swarm)
+	}
+	return w
 }
 
 // violate ends the run: an invariant does not hold.

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"path/filepath"
@@ -78,6 +79,19 @@ func FuzzSnapshot(f *testing.F) {
 		var c *CorruptionError
 		if err != nil && !errors.As(err, &c) {
 			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzMark: a FIRST or END file is what was written, or it is refused.
+func FuzzMark(f *testing.F) {
+	f.Add(encodeMark(firstMagic, mark{gen: 3, seq: 900, prevHash: 77}))
+	f.Add(encodeMark(endMagic, mark{gen: 1, seq: 1}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, magic := range []string{firstMagic, endMagic} {
+			if m, err := decodeMark(magic, b); err == nil && !bytes.Equal(encodeMark(magic, m)[:markBytes-8], b[:markBytes-8]) {
+				t.Fatalf("%x was read as %+v", b, m)
+			}
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -234,6 +235,15 @@ func FuzzCursor(f *testing.F) {
 		if name, ok := parseNameCursor(s); ok && nameCursor(name) != s {
 			t.Fatalf("%q opened as %q", s, name)
 		}
+		if k, ok := parseHistoryCursor(s, listing); ok {
+			if again, ok := parseHistoryCursor(historyCursor(*k, listing), listing); !ok || *again != *k {
+				t.Fatalf("%q opened as %+v, then as %+v", s, k, again)
+			}
+		}
+		was := shard.HistoryKey{EndMs: sortMs, Index: seq, Shard: shard.ID(seq >> 40), Item: uint32(seq)}
+		if k, ok := parseHistoryCursor(historyCursor(was, listing), listing); !ok || *k != was {
+			t.Fatalf("%+v came back as %+v %v", was, k, ok)
+		}
 		key := shard.Key{SortMs: sortMs, ID: id, Seq: seq}
 		sealed := timerCursor(key, listing)
 		k, ok := parseTimerCursor(sealed, listing)
@@ -245,6 +255,56 @@ func FuzzCursor(f *testing.F) {
 		}
 		if _, ok := parseNameCursor(sealed); ok {
 			t.Fatal("opened as a cursor of topics")
+		}
+	})
+}
+
+// Parameters are read as net/url reads them, or refused; none is there twice but a label.
+func FuzzQuery(f *testing.F) {
+	takes := []string{"limit", "cursor", "label", "state"}
+	for _, s := range []string{"", "limit=10&cursor=abc", "label=a&label=b", "state=%64one", "limit=1&limit=2", "limit=+%2B%20", "x=1", "&", "limit", "limit=%zz", "limit=%ff"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		q, p := parseQuery(raw, takes)
+		if p != nil {
+			if p.status != 400 {
+				t.Fatal(p)
+			}
+			return
+		}
+		if bytes.ContainsRune(raw, ';') {
+			return // the library refuses it, to us it is a letter
+		}
+		want, err := url.ParseQuery(string(raw))
+		if err != nil {
+			t.Fatalf("%q was read: %v", raw, err)
+		}
+		count := 0
+		for _, name := range takes {
+			values := want[name]
+			count += len(values)
+			if got, ok := q.value(name); ok != (len(values) > 0) || ok && got != values[0] || len(values) > 1 && name != "label" {
+				t.Fatalf("%q: %s is %q, want %q", raw, name, got, values)
+			}
+		}
+		if count != len(q) {
+			t.Fatalf("%q: %d parameters, want %d", raw, len(q), count)
+		}
+	})
+}
+
+// The auth file gives tokens that hold, or a fault.
+func FuzzAuth(f *testing.F) {
+	f.Add([]byte("- name: a\n  sha256: " + strings.Repeat("0f", 32) + "\n  scopes: [add, read]\n  topics: [\"orders*\"]\n"))
+	f.Add([]byte("- {}"))
+	f.Add([]byte("[]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		list, err := parseAuth(data)
+		for i := range list {
+			if err == nil && (list[i].name == "" || list[i].scopes == 0 || len(list[i].topics) == 0) {
+				t.Fatalf("%q gives %+v", data, list[i])
+			}
 		}
 	})
 }

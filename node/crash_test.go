@@ -1,0 +1,215 @@
+package node
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	mrand "math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/shard"
+	"carillon/wal"
+)
+
+// cuts are what a power cut makes of what was not synced.
+var cuts = []wal.CrashOptions{
+	{KeepData: 100, KeepSize: 100, KeepNames: 100},
+	{},
+	{KeepData: 50, KeepSize: 50, KeepNames: 100},
+	{KeepData: 50, KeepSize: 50, KeepNames: 100, BlockBytes: 4096},
+	{KeepData: 100, KeepSize: 100, KeepNames: 50},
+	{KeepData: 70, KeepSize: 100, KeepNames: 100, Garbage: true},
+}
+
+// blackout cuts the power before effects on a node's disk.
+type blackout struct {
+	stride  int
+	busy    bool
+	live    *estate
+	problem string
+	effects map[string]int
+	tried   map[string]int
+	opened  int
+	last    []shard.Progress // before the process that is at it
+	known   identity         // … and who it was
+	told    map[string]bool  // events that any history told
+	states  map[truthKey]uint64
+}
+
+// TestCrashMatrixOfOneNode: the power is cut before each change of a node's directory, in six ways: its identity and founding promise, its log
+// and snapshots, its history. The directory opens, and again after another cut; the node is who it was and keeps what it promised; no shard
+// lacks what was on disk, each is in a state that it was in; and the history tells nothing but what was.
+func TestCrashMatrixOfOneNode(t *testing.T) {
+	b := &blackout{stride: 37, effects: map[string]int{}, tried: map[string]int{}, told: map[string]bool{}, states: map[truthKey]uint64{}}
+	switch {
+	case os.Getenv("CARILLON_SOAK") != "":
+		b.stride = 1
+	case testing.Short():
+		b.stride = 997
+	}
+	again := seedChance(t)
+	synctest.Test(t, func(t *testing.T) {
+		again()
+		past, err := b.run()
+		if err != nil || b.problem != "" {
+			t.Fatal(err, b.problem)
+		}
+		for event := range b.told {
+			if !past[event] {
+				t.Errorf("a history tells what never was: %s", event)
+			}
+		}
+	})
+	effects, crashes := 0, 0
+	for _, kind := range slices.Sorted(maps.Keys(b.effects)) {
+		t.Logf("%6d effects, %6d crashes: %s", b.effects[kind], b.tried[kind], kind)
+		effects, crashes = effects+b.effects[kind], crashes+b.tried[kind]
+	}
+	t.Logf("%d effects, %d crashes, %d directories opened, %d events of history told, %d states known", effects, crashes, b.opened, len(b.told), len(b.states))
+	for _, kind := range []string{"identity write", "identity sync", "identity rename", "history write", "history sync", "segment write", "snapshot write", "snapshot of meta write"} {
+		if b.effects[kind] == 0 {
+			t.Errorf("the run has no effect %q", kind)
+		}
+	}
+}
+
+// run is a node's first life and the begin of its second.
+func (b *blackout) run() (past map[string]bool, err error) {
+	fsys := wal.NewMemFS()
+	if err := fsys.MkdirAll(estateDir); err != nil {
+		return nil, err
+	}
+	if err := fsys.SyncDir("."); err != nil {
+		return nil, err
+	}
+	clock := &estateClock{}
+	fsys.SetHook(func(_ int, op wal.Op, name string) error {
+		if op.Changes() {
+			b.effect(op, name)
+		}
+		return nil
+	})
+	for life := range 2 {
+		b.live = &estate{fs: fsys, clock: clock, hashes: b.states}
+		if err = b.live.open(); err != nil {
+			return nil, err
+		}
+		if life == 0 {
+			err = b.live.live(mrand.New(mrand.NewPCG(5, 5)))
+		} else {
+			err = b.live.pass(2*time.Second, 100*time.Millisecond)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if life == 0 {
+			b.last, b.known = b.live.progress(), b.live.p.id
+			b.live.end()
+			fsys.Kill()
+		}
+	}
+	fsys.SetHook(nil)
+	past, err = b.live.remembered()
+	b.live.end()
+	return past, err
+}
+
+func (e *estate) progress() (list []shard.Progress) {
+	for id := shard.ID(0); id <= estateShards; id++ {
+		list = append(list, e.host.Progress(id))
+	}
+	return list
+}
+
+// effect is told of a change of the disk that is about to be made.
+func (b *blackout) effect(op wal.Op, name string) {
+	if b.busy || b.problem != "" {
+		return
+	}
+	b.busy = true
+	reader := rand.Reader
+	defer func() { b.busy, rand.Reader = false, reader }()
+	kind, _ := kindOfFile(strings.TrimPrefix(strings.TrimSuffix(name, ".tmp"), estateDir+"/"))
+	switch {
+	case kind == "spare segment" && (op == wal.OpWrite || op == wal.OpSync || op == wal.OpTruncate):
+		kind = "segment" // its handle has the name that the file had before its turn came
+	case kind == "":
+		kind = "directory"
+	}
+	kind += " " + op.String()
+	b.effects[kind]++
+	number := 0
+	for _, n := range b.effects {
+		number += n
+	}
+	for way, opt := range cuts {
+		if (number*len(cuts)+way)%b.stride != 0 && b.tried[kind] >= len(cuts) {
+			continue
+		}
+		b.tried[kind]++
+		rand.Reader = mrand.NewChaCha8([32]byte{byte(way)})
+		b.cut(fmt.Sprintf("power cut before effect %d, %v %s, way %d", number, op, name, way), mrand.New(mrand.NewPCG(uint64(number), uint64(way))), opt)
+	}
+}
+
+// cut opens what a power cut now leaves, and what one right after that leaves.
+func (b *blackout) cut(what string, random *mrand.Rand, opt wal.CrashOptions) {
+	before, known := b.last, b.known
+	if b.live.host != nil {
+		before = b.live.progress()
+	}
+	if p := b.live.p; p != nil {
+		known = p.id // its lock may be held by who writes it
+	}
+	disk := b.live.fs.CrashClone(random, opt)
+	for round := range 2 {
+		b.opened++
+		if err := b.check(disk, known, before); err != nil && b.problem == "" {
+			b.problem = fmt.Sprintf("%s, opened %d times: %v", what, round+1, err)
+		}
+		disk = disk.CrashClone(random, wal.CrashOptions{})
+	}
+}
+
+func (b *blackout) check(disk *wal.MemFS, known identity, before []shard.Progress) error {
+	id, err := readIdentity(disk, estateDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && known.NodeID == 0:
+	case err != nil:
+		return err
+	case known.NodeID != 0 && id.NodeID != known.NodeID, id.Starts < known.Starts, known.Founded && !id.Founded:
+		return fmt.Errorf("it was %+v, it is %+v", known, id)
+	case known.Promise != nil && (id.Promise == nil || id.Promise.ClusterID != known.Promise.ClusterID), known.ClusterID != "" && id.Meta == nil:
+		return fmt.Errorf("it promised %+v, it knows %+v", known, id)
+	}
+	e, err := openEstate(disk, &estateClock{now: b.live.clock.now})
+	if err != nil {
+		return err
+	}
+	for i, had := range before {
+		id := shard.ID(i)
+		p := e.host.Progress(id)
+		if had.Replica == 0 || p.Replica == 0 && had.Last <= 1 { // its creation was on its way to the disk
+			continue
+		}
+		if p.Replica != had.Replica || p.Last < had.Last {
+			return fmt.Errorf("group %d had %+v, there is %+v", i, had, p)
+		}
+		if table, _ := e.host.Inspect(id); table != nil {
+			if hash, ok := b.states[truthKey{id, p.Applied}]; ok && hash != table.Hash() {
+				return fmt.Errorf("group %d: state %016x after entry %d, it was %016x", i, table.Hash(), p.Applied, hash)
+			}
+		}
+	}
+	told, err := e.remembered()
+	maps.Copy(b.told, told)
+	e.host.Abandon()
+	return err
+}

@@ -1,0 +1,392 @@
+package node
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	mrand "math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/history"
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/wal"
+)
+
+const (
+	estateDir    = "data"
+	estateShards = 2
+)
+
+// estateClock is what time it is for an estate.
+type estateClock struct{ now time.Duration }
+
+func (c *estateClock) Mono() time.Duration { return time.Hour + c.now }
+func (c *estateClock) WallMs() int64       { return 1_800_000_000_000 + c.now.Milliseconds() }
+func (c *estateClock) UntilWall(ms int64) time.Duration {
+	return min(max(time.Duration(ms-c.WallMs())*time.Millisecond, -time.Hour), time.Hour)
+}
+
+// obliging is a receiver that answers every call with 200 at once.
+type obliging struct{ clock *estateClock }
+
+func (o obliging) Route(*shard.Topic, *shard.Callback) (shard.Destination, error) {
+	return "there", nil
+}
+func (o obliging) Acquire(shard.Destination, *shard.Topic, shard.Waiter) (shard.Permit, shard.Verdict) {
+	return o, shard.Verdict{}
+}
+func (o obliging) Cancel() {}
+func (o obliging) Start(_ *shard.Delivery, done func(shard.Attempt)) {
+	done(shard.Attempt{Status: 200, StartedMs: o.clock.WallMs(), EndedMs: o.clock.WallMs()})
+}
+
+// unwatched counts nothing.
+type unwatched struct{}
+
+func (unwatched) Command(shard.Kind, shard.Code) {}
+func (unwatched) Outcome(*shard.Outcome)         {}
+func (unwatched) Expired()                       {}
+func (unwatched) Frame(int)                      {}
+func (unwatched) Lateness(int64)                 {}
+func (unwatched) Elected()                       {}
+func (unwatched) Snapshot(time.Duration)         {}
+
+// estate is a data directory in memory and, while it is open, what a node makes of it: identity, log, snapshots, topics, history. It is
+// driven by hand, in a bubble.
+type estate struct {
+	fs    *wal.MemFS
+	clock *estateClock
+	log   strings.Builder
+	p     *process
+	state *ring.State
+	host  *shard.Host
+	past  *past
+
+	placed, topical bool
+	hashes          map[truthKey]uint64 // of live states
+}
+
+type truthKey struct {
+	group   shard.ID
+	applied uint64
+}
+
+// openEstate opens a directory as a node does. In it chance is a function of the seed: two openings of the same bytes do the same.
+func openEstate(fsys *wal.MemFS, clock *estateClock) (*estate, error) {
+	e := &estate{fs: fsys, clock: clock, hashes: map[truthKey]uint64{}}
+	return e, e.open()
+}
+
+func (e *estate) open() error {
+	fsys, clock := e.fs, e.clock
+	id, err := claimIdentity(fsys, estateDir)
+	if err != nil {
+		return err
+	}
+	e.p = &process{cfg: Config{DataDir: estateDir}, log: slog.New(slog.NewTextHandler(&e.log, nil)), fsys: fsys, clock: clock, nodeID: id.NodeID, id: id}
+	if id.ClusterID == "" {
+		self := ring.Node{ID: id.NodeID, Name: "alone", Peer: "127.0.0.1:7701"}
+		plan := &ring.FoundingPlan{ClusterID: "estate", Shards: estateShards, Replicas: 1, Nodes: []ring.Node{self}}
+		if err := e.p.change(func(id *identity) { id.Promise = plan }); err != nil { // as one of several founders does, first
+			return err
+		}
+		if err := e.p.found(plan); err != nil {
+			return err
+		}
+	}
+	id = e.p.identity()
+	e.state = ring.NewState(func() { e.topical = true }, func() { e.placed = true })
+	e.past = newPast(e.p, e.state)
+	meta := id.Meta
+	if id.Founded {
+		meta = nil
+	}
+	e.host, err = shard.New(shard.Config{
+		Shards: id.Shards, Workers: 1, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: 1, Meta: meta, FS: fsys, Dir: estateDir,
+		Log:   wal.Options{SegmentBytes: 4 << 10, GenBytes: 8 << 10, NowMs: clock.WallMs, Monotonic: clock.Mono},
+		Clock: clock, Topics: e.state, Dispatcher: obliging{clock}, Observer: unwatched{}, Machine: e.state, History: e.past, Logger: e.p.log, SnapshotLogBytes: 6 << 10,
+	})
+	if err != nil {
+		return err
+	}
+	return e.host.Open()
+}
+
+// turn does all that there is to do now.
+func (e *estate) turn() error {
+	for n := 0; n < 10_000; n++ {
+		if e.placed {
+			e.placed = false
+			rows := e.state.Rows()
+			list := make([]shard.Row, len(rows))
+			for i := range rows {
+				list[i] = hostRow(&rows[i])
+			}
+			e.host.Place(list)
+		}
+		if e.topical {
+			e.topical = false
+			e.host.TopicsChanged()
+		}
+		if err := e.host.Turn(); err != nil {
+			return err
+		}
+		if e.host.Background() {
+			synctest.Wait()
+		}
+		for id := shard.ID(1); id <= estateShards; id++ {
+			if p := e.host.Progress(id); p.Replica != 0 {
+				table, _ := e.host.Inspect(id)
+				e.hashes[truthKey{id, p.Applied}] = table.Hash()
+			}
+		}
+		if !e.host.Busy() && !e.placed && !e.topical {
+			return nil
+		}
+	}
+	return fmt.Errorf("it does not come to rest")
+}
+
+// pass lets time go by.
+func (e *estate) pass(d, step time.Duration) error {
+	for end := e.clock.now + d; e.clock.now < end; e.clock.now += step {
+		if err := e.turn(); err != nil {
+			return err
+		}
+	}
+	return e.turn()
+}
+
+// command has the meta group take a command.
+func (e *estate) command(c ring.Command) error {
+	var got error = fmt.Errorf("no answer")
+	e.host.SubmitMeta(c.Encode(), func(_ any, err error) { got = err })
+	if err := e.turn(); err != nil {
+		return err
+	}
+	return got
+}
+
+// live fills the directory: topics, timers that fire, change, are cancelled and wait; turns of the log, snapshots, a history of two files.
+func (e *estate) live(random *mrand.Rand) error {
+	if err := e.pass(3*time.Second, 50*time.Millisecond); err != nil {
+		return err
+	}
+	found := ring.FoundCommand("estate", estateShards, 1, e.p.identity().Promise.Nodes)
+	if err := e.command(found); err != nil {
+		return err
+	}
+	if err := e.pass(3*time.Second, 50*time.Millisecond); err != nil {
+		return err
+	}
+	if err := e.p.change(func(id *identity) { id.Founded = true }); err != nil {
+		return err
+	}
+	policy := shard.DefaultPolicy()
+	policy.Callback.URL = "http://there/"
+	for round := range 2 {
+		for i := range 6 {
+			if err := e.command(ring.Command{Verb: ring.Put, Name: fmt.Sprint("topic-", round, i), Policy: &policy}); err != nil {
+				return err
+			}
+		}
+		for i := range 60 {
+			if err := e.change(random, round, i); err != nil {
+				return err
+			}
+		}
+		if err := e.pass(45*time.Second, 250*time.Millisecond); err != nil {
+			return err
+		}
+		if err := e.host.Housekeep(); err != nil {
+			return err
+		}
+		e.past.store.Tend()
+		if round == 0 {
+			e.clock.now += 2 * time.Hour // the history turns its file
+		}
+	}
+	return nil
+}
+
+// change makes one change of a timer.
+func (e *estate) change(random *mrand.Rand, round, i int) error {
+	id := fmt.Sprintf("t%d-%d", round, random.IntN(i+1))
+	payload := []byte(strings.Repeat("x", random.IntN(300)))
+	cmd := &shard.Command{Kind: shard.Put, Topic: shard.TopicID(1 + random.IntN(3)), ID: id, Content: random.Uint64(),
+		Spec: &shard.Spec{DueMs: e.clock.WallMs() + random.Int64N(100_000), Payload: payload}}
+	if random.IntN(6) == 0 {
+		cmd.Kind, cmd.Spec, cmd.Content = shard.Cancel, nil, 0
+	}
+	var failed error
+	e.host.Submit(shard.ID(1+random.IntN(estateShards)), cmd, false, func(_ shard.Result, err error) { failed = err })
+	if err := e.turn(); err != nil {
+		return err
+	}
+	e.clock.now += time.Duration(random.IntN(400)) * time.Millisecond
+	return failed
+}
+
+// serve lets the directory's groups take over, and gives all that a client could get, and what is beside the promise.
+func (e *estate) serve() (state string, past map[string]bool, err error) {
+	if err := e.pass(time.Second, 100*time.Millisecond); err != nil {
+		return "", nil, err
+	}
+	var b strings.Builder
+	id := e.p.identity()
+	fmt.Fprintf(&b, "%d %d %s %v\n%s\n", id.NodeID, id.Shards, id.ClusterID, id.Meta, e.state.Save())
+	for i := shard.ID(0); i <= estateShards; i++ {
+		p := e.host.Progress(i)
+		fmt.Fprintf(&b, "%d: %+v\n", i, p)
+		if table, _ := e.host.Inspect(i); table != nil {
+			whole, _ := table.BeginSnapshot().Next(nil, 1<<30)
+			fmt.Fprintf(&b, "%x\n", whole)
+		}
+	}
+	past, err = e.remembered()
+	return b.String(), past, err
+}
+
+// remembered is all of the history, asked for in every way.
+func (e *estate) remembered() (map[string]bool, error) {
+	all := map[string]bool{}
+	if e.past.store == nil {
+		return all, nil
+	}
+	add := func(events []history.Event) {
+		for i := range events {
+			all[fmt.Sprintf("%+v", events[i])] = true
+		}
+	}
+	for topic := range uint32(3) {
+		q := history.Query{Topic: topic + 1, States: 0xff, Limit: 1 << 20}
+		list, _, err := e.past.store.List(&q)
+		if err != nil {
+			return nil, err
+		}
+		add(list)
+		for i := range list {
+			q.ID = list[i].ID
+			same, _, err := e.past.store.List(&q)
+			if err != nil {
+				return nil, err
+			}
+			add(same)
+			tried, err := e.past.store.Attempts(list[i].Shard, list[i].Seq, list[i].Index, list[i].Item)
+			if err != nil {
+				return nil, err
+			}
+			add(tried)
+		}
+	}
+	return all, nil
+}
+
+// end lets it go without a word.
+func (e *estate) end() {
+	if e.host != nil {
+		e.host.Abandon()
+		synctest.Wait()
+	}
+}
+
+// copyEstate is an independent copy, all of it on disk.
+func copyEstate(fsys *wal.MemFS) *wal.MemFS {
+	return fsys.CrashClone(mrand.New(mrand.NewPCG(1, 1)), wal.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
+}
+
+// paths lists all files below a directory.
+func paths(t testing.TB, fsys wal.FS, dir string) (list []string) {
+	t.Helper()
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name)
+		if e.Dir {
+			list = append(list, paths(t, fsys, path)...)
+		} else {
+			list = append(list, path)
+		}
+	}
+	return list
+}
+
+func contentOf(t testing.TB, fsys wal.FS, path string) []byte {
+	t.Helper()
+	f, err := fsys.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func putFile(t testing.TB, fsys wal.FS, path string, b []byte) {
+	t.Helper()
+	if err := fsys.MkdirAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := wal.WriteFileAtomic(fsys, path, b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// seedChance makes what raft draws a function of a seed, until the test ends.
+func seedChance(t testing.TB) (again func()) {
+	before := rand.Reader
+	t.Cleanup(func() { rand.Reader = before })
+	return func() { rand.Reader = mrand.NewChaCha8([32]byte{7}) }
+}
+
+// makeEstate gives a directory with every kind of file: of a process that was killed, or that stopped cleanly.
+func makeEstate(t testing.TB, clean bool) (*wal.MemFS, *estate) {
+	t.Helper()
+	fsys := wal.NewMemFS()
+	if err := fsys.MkdirAll(estateDir); err != nil {
+		t.Fatal(err)
+	}
+	e, err := openEstate(fsys, &estateClock{})
+	if err == nil {
+		err = e.live(mrand.New(mrand.NewPCG(5, 5)))
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, e.log.String())
+	}
+	e.end()
+	fsys.Kill()
+	fsys = copyEstate(fsys)
+	stream := filepath.Join(estateDir, "wal", "0")
+	if clean {
+		s, err := wal.Open(fsys, stream, wal.Options{SegmentBytes: 4 << 10, GenBytes: 8 << 10}, nil)
+		if err == nil {
+			err = s.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What a crash can leave behind besides, and what the file system in memory does not make.
+	all := paths(t, fsys, estateDir)
+	snapshot := all[slices.IndexFunc(all, func(p string) bool { return strings.HasSuffix(p, ".snap") })]
+	for path, b := range map[string][]byte{
+		estateDir + "/LOCK": nil, stream + "/LOCK": nil, stream + "/spare/00000000000000000001": make([]byte, 4<<10),
+		estateDir + "/identity.json.tmp": contentOf(t, fsys, estateDir+"/identity.json")[:100], stream + "/FIRST.tmp": nil,
+		snapshot + ".tmp": contentOf(t, fsys, snapshot)[:60],
+	} {
+		putFile(t, fsys, path, b)
+	}
+	return copyEstate(fsys), e
+}

@@ -1,0 +1,57 @@
+package node
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"carillon/shard"
+)
+
+// FuzzBeat: no status frame of another node makes its reader panic, and what is read is what it would send.
+func FuzzBeat(f *testing.F) {
+	f.Add((&beat{WallMs: 1_800_000_000_000, Starts: 3, Leads: []shard.ID{1, 2, 9}, Held: []shard.TopicID{4, 70}}).encode())
+	f.Add((&beat{WallMs: -1, Aside: true, Unfit: "its clock is off", HeldMany: true}).encode())
+	f.Add([]byte{beatFrame})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) == 0 || b[0] != beatFrame {
+			return // who calls has looked
+		}
+		got, err := decodeBeat(b)
+		if err != nil || len(got.Unfit) > maxUnfitText {
+			return
+		}
+		again, err := decodeBeat(got.encode())
+		if err != nil || !reflect.DeepEqual(got, again) {
+			t.Fatalf("%+v\nagain %+v: %v", got, again, err)
+		}
+	})
+}
+
+// FuzzIdentity: a file is an identity only as it was written.
+func FuzzIdentity(f *testing.F) {
+	whole, err := fullIdentity().encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add([]byte(`{"version":1,"node_id":7,"starts":1,"founded":true}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		id, err := decodeIdentity(b)
+		if err != nil || id.Version == unsummedVersion {
+			return
+		}
+		if again, err := id.encode(); err != nil || !bytes.Equal(again, b) {
+			t.Fatalf("%q was read, %q would be written: %v", b, again, err)
+		}
+	})
+}
+
+func FuzzGossipKey(f *testing.F) {
+	f.Add([]byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if key, ok := parseGossipKey(b); ok && len(key) != 16 && len(key) != 24 && len(key) != 32 {
+			t.Fatalf("a key of %d bytes", len(key))
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package shard
+
+import (
+	"bytes"
+	"testing"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// messageSamples are what one replica says to another: votes, entries, heartbeats, a snapshot's announcement.
+func messageSamples() (list []*pb.Message) {
+	from, to, term := ReplicaID(8, 1), ReplicaID(7, 1), uint64(3)
+	say := func(kind pb.MessageType, more func(*pb.Message)) {
+		m := &pb.Message{Type: &kind, From: &from, To: &to, Term: &term}
+		if more != nil {
+			more(m)
+		}
+		list = append(list, m)
+	}
+	say(pb.MsgHeartbeat, func(m *pb.Message) { m.Commit, m.Context = new(uint64(9)), []byte("read") })
+	say(pb.MsgVote, func(m *pb.Message) { m.LogTerm, m.Index = new(uint64(2)), new(uint64(9)) })
+	say(pb.MsgAppResp, func(m *pb.Message) { m.Index, m.Reject, m.RejectHint = new(uint64(9)), new(true), new(uint64(4)) })
+	say(pb.MsgApp, func(m *pb.Message) {
+		m.LogTerm, m.Index, m.Commit = new(uint64(2)), new(uint64(9)), new(uint64(8))
+		for i := range uint64(2) {
+			m.Entries = append(m.Entries, &pb.Entry{Index: new(10 + i), Term: new(uint64(3)), Type: pb.EntryNormal.Enum(), Data: []byte("a batch")})
+		}
+	})
+	say(pb.MsgSnap, func(m *pb.Message) {
+		conf := &pb.ConfState{Voters: []uint64{from, to}, Learners: []uint64{ReplicaID(9, 1)}}
+		m.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(9)), Term: new(uint64(2)), ConfState: conf}}
+	})
+	return list
+}
+
+// FuzzPeerMessage: no bytes of another node make a reader of raft's messages or of a snapshot's header panic; what is read is written
+// again, and read as the same.
+func FuzzPeerMessage(f *testing.F) {
+	for _, m := range messageSamples() {
+		f.Add(appendMessage(nil, m))
+		f.Add(appendShipment(nil, &shipment{group: 2, message: m, hash: 77, epoch: 4}))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, err := decodeMessage(b); err == nil {
+			first := appendMessage(nil, m)
+			again, err := decodeMessage(first)
+			if err != nil || !bytes.Equal(appendMessage(nil, again), first) {
+				t.Fatalf("%x\nagain %v: %v", first, again, err)
+			}
+		}
+		if s, err := decodeShipment(b); err == nil {
+			first := appendShipment(nil, s)
+			again, err := decodeShipment(first)
+			if err != nil || !bytes.Equal(appendShipment(nil, again), first) {
+				t.Fatalf("%x\nagain %v: %v", first, again, err)
+			}
+		}
+	})
+}
+
+// FuzzDeliver: frames of a stranger, whole or not, reach a host that goes on serving its own timers. (What a member says is believed.)
+func FuzzDeliver(f *testing.F) {
+	for _, m := range messageSamples() {
+		body := appendMessage(nil, m)
+		frame := append([]byte{frameVersion, raftMessage, 1, byte(len(body)), 0, 0, 0}, body...)
+		f.Add(frame)
+		f.Add(append(frame, frame[1:]...))
+	}
+	f.Add([]byte{frameVersion, reportMessage, 1, 3, 0, 0, 0, 1, 2, 3})
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		r := newStand(t, nil)
+		r.host.Deliver(1<<39+12345, frame)
+		r.settle()
+		r.add("a", 0)
+		if r.failed != nil {
+			t.Fatal(r.failed)
+		}
+	})
+}
+
+// FuzzHistoryBody: what a node reads from its own files, or another sends of its history, is read or refused.
+func FuzzHistoryBody(f *testing.F) {
+	for _, s := range wireSamples() {
+		f.Add(s.message)
+	}
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, _ = DecodeHistoryEnd(b)
+		_, _ = DecodeHistoryAttempt(b)
+		_, _, _, _ = DecodeHistory(b)
+		_, _ = DecodeHistoryQuery(b)
+	})
+}

@@ -1,0 +1,92 @@
+package shard
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"carillon/wal"
+)
+
+// TestLostEndOfALog: a replica whose log lost its end to damage, which looks like a torn write, is told so by its leader. It stops, with
+// what to do, instead of going on as if it had never acknowledged that.
+func TestLostEndOfALog(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	c.leads()
+	r.add("a", time.Hour)
+	group := r.host.groups[1]
+	last, term := group.store.last(), group.term
+	beat := func(commit uint64) {
+		m := heartbeat(term + 1)
+		m.Commit = &commit
+		c.say(1, m)
+		r.turn()
+	}
+	beat(last)
+	if err := r.failure(); err != nil {
+		t.Fatalf("all is there: %v", err)
+	}
+	beat(last + 1)
+	if err := r.failure(); err == nil || !strings.Contains(err.Error(), "shard 1") || !strings.Contains(err.Error(), "join again") {
+		t.Fatalf("entry %d of %d is gone: %v", last+1, last, err)
+	}
+}
+
+// TestLostEndOnDisk: the same from a disk: the last frame of a follower's log is damaged after a power cut. The start cuts it off, as it
+// must a torn write; the leader's next word ends the node.
+func TestLostEndOnDisk(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	c.leads()
+	r.add("a", time.Hour)
+	last, term := r.host.groups[1].store.last(), r.host.groups[1].term
+	disk := r.fs.CrashClone(calm{}, wal.CrashOptions{})
+	r.abort()
+	var cut bool
+	for _, path := range logFiles(t, disk, "data/wal/0") {
+		if err := disk.Damage(path, func(b []byte) []byte {
+			if at := len(strings.TrimRight(string(b), "\x00")); at > 0 && !strings.Contains(path, "FIRST") {
+				b[at-1] ^= 1
+				cut = true
+			}
+			return b
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !cut {
+		t.Fatal("nothing to damage")
+	}
+	r.fs, r.topics = disk, rigTopics{}
+	if err := r.open(); err != nil {
+		t.Fatalf("a torn tail is cut off, not refused: %v", err)
+	}
+	if got := r.host.groups[1].store.last(); got >= last {
+		t.Skipf("the last frame had nothing of the shard: entry %d of %d", got, last)
+	}
+	m := heartbeat(term + 1)
+	m.Commit = &last
+	c.say(1, m)
+	r.turn()
+	if err := r.failure(); err == nil || !strings.Contains(err.Error(), "the end of the log was damaged") {
+		t.Fatalf("%v", err)
+	}
+}
+
+// logFiles lists the files of a stream's newest generation.
+func logFiles(t *testing.T, fs *wal.MemFS, dir string) (list []string) {
+	t.Helper()
+	entries, err := fs.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		path := dir + "/" + e.Name
+		switch {
+		case e.Dir && e.Name != "spare":
+			list = append(list, logFiles(t, fs, path)...)
+		case !e.Dir:
+			list = append(list, path)
+		}
+	}
+	return list
+}
