@@ -138,7 +138,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		return nil, err
 	}
 	c.router = newRouter(id.NodeID, id.Shards, c.host, routes{
-		hint: c.hint, call: p.peers.Call, notSent: peer.ErrNotSent, leaders: c.leaderNodes, spawn: c.spawn,
+		hint: c.hint, call: p.peers.Call, notSent: peer.ErrNotSent, leaders: c.leaderNodes, heard: c.heardNodes, spawn: c.spawn,
 	})
 	c.router.past = c.past
 	return c, nil
