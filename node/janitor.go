@@ -9,9 +9,7 @@ import (
 )
 
 const (
-	janitorEach = time.Minute
-	// topicIdle is how long a topic that was made by an add must have been empty before it goes away.
-	topicIdle = time.Hour
+	janitorEach = time.Minute // or as often as a topic may be empty
 	// closingStale is how long a topic may stay closed before its deletion counts as abandoned.
 	closingStale = time.Minute
 )
@@ -20,16 +18,17 @@ const (
 type janitor struct {
 	engine *engine
 	log    *slog.Logger
+	idle   time.Duration // how long a topic that was made by an add must have been empty before it goes away
 	now    func() time.Time
 	empty  map[shard.TopicID]time.Time // since when
 }
 
-func newJanitor(e *engine, log *slog.Logger) *janitor {
-	return &janitor{engine: e, log: log, now: time.Now, empty: map[shard.TopicID]time.Time{}}
+func newJanitor(e *engine, idle time.Duration, log *slog.Logger) *janitor {
+	return &janitor{engine: e, idle: idle, log: log, now: time.Now, empty: map[shard.TopicID]time.Time{}}
 }
 
 func (j *janitor) run(ctx context.Context) {
-	tick := time.NewTicker(janitorEach)
+	tick := time.NewTicker(min(janitorEach, j.idle))
 	defer tick.Stop()
 	for {
 		select {
@@ -77,7 +76,7 @@ func (j *janitor) check(ctx context.Context, t *shard.Topic) (since time.Time, e
 	if !known {
 		return j.now(), true
 	}
-	if j.now().Sub(since) < topicIdle {
+	if j.now().Sub(since) < j.idle {
 		return since, true
 	}
 	if past, err := j.hasHistory(ctx, t); past || err != nil {
