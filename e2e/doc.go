@@ -22,6 +22,7 @@
 //	CARILLON_E2E_MILLION=1       a million timers for memory and time to ready after kill -9 (20 thousand)
 //	CARILLON_E2E_CLUSTER_RATE=1000       adds a second in tests of clusters (200)
 //	CARILLON_E2E_CLUSTER_KILLS=100       kills of a leader (3)
+//	CARILLON_E2E_CLUSTER_PULL_KILLS=50   kills of a leader under consumers that pull (2)
 //	CARILLON_E2E_CLUSTER_ROLLS=20        rounds of a rolling restart (1)
 //	CARILLON_E2E_CLUSTER_PAUSES=20       stops of a leader (1)
 //	CARILLON_E2E_CLUSTER_PAUSE=15        seconds of each (6)
