@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"carillon/shard"
@@ -12,6 +14,8 @@ const (
 	janitorEach = time.Minute // or as often as a topic may be empty
 	// closingStale is how long a topic may stay closed before its deletion counts as abandoned.
 	closingStale = time.Minute
+	// janitorAtOnce is how many topics are looked at side by side: each look, and each removal, waits for disks and other nodes.
+	janitorAtOnce = 16
 )
 
 // janitor removes auto-created topics that have been empty for long, and finishes deletions that were cut off.
@@ -45,25 +49,45 @@ func (j *janitor) round(ctx context.Context) {
 	if c, err := j.engine.core(); err != nil || !c.host.Leads(shard.Meta) {
 		return // one of the cluster is enough
 	}
-	seen := map[shard.TopicID]time.Time{}
+	seen := sightings{since: map[shard.TopicID]time.Time{}}
 	for after := ""; ctx.Err() == nil; {
 		page := j.engine.Topics(after, 1000)
 		if len(page) == 0 {
 			break
 		}
-		for _, t := range page {
-			after = t.Name
-			switch {
-			case t.Closing:
-				j.settle(ctx, t)
-			case t.AutoCreated:
-				if since, ok := j.check(ctx, t); ok {
-					seen[t.ID] = since
+		after = page[len(page)-1].Name
+		j.look(ctx, page, &seen)
+	}
+	j.empty = seen.since
+}
+
+// sightings are the topics that are empty, and since when.
+type sightings struct {
+	mu    sync.Mutex
+	since map[shard.TopicID]time.Time
+}
+
+// look sees to some topics.
+func (j *janitor) look(ctx context.Context, page []*shard.Topic, seen *sightings) {
+	var work sync.WaitGroup
+	var next atomic.Int64
+	for range min(janitorAtOnce, len(page)) {
+		work.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(page) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				switch t := page[i]; {
+				case t.Closing:
+					j.settle(ctx, t)
+				case t.AutoCreated:
+					if since, ok := j.check(ctx, t); ok {
+						seen.mu.Lock()
+						seen.since[t.ID] = since
+						seen.mu.Unlock()
+					}
 				}
 			}
-		}
+		})
 	}
-	j.empty = seen
+	work.Wait()
 }
 
 // check removes the topic if it has been empty for long enough, else says since when it has been.
