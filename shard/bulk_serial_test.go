@@ -144,3 +144,40 @@ func TestManyOfOneKey(t *testing.T) {
 		}
 	}
 }
+
+// TestManyClosedTopics: what an add costs does not depend on how many topics were deleted lately. Each is remembered for an hour.
+func TestManyClosedTopics(t *testing.T) {
+	adds := func(table *Table) time.Duration {
+		var b Batch
+		var results []Result
+		begin := cpuTime(t)
+		for n := range 100 {
+			b.Reset(benchNow, 1, uint64(n))
+			for i := range benchBatch {
+				b.Command(&Command{Kind: Add, Topic: 1, ID: benchID(n*benchBatch + i), Spec: &Spec{DueMs: benchNow + 1000}})
+			}
+			var err error
+			if results, err = table.Apply(b.Bytes(), nil, results[:0]); err != nil || results[0].Code != Created {
+				t.Fatalf("%+v, %v", results[0], err)
+			}
+		}
+		return cpuTime(t) - begin
+	}
+	table := NewTable(1, benchNow)
+	const closed = 20_000
+	for from := TopicID(2); from < closed; from += 100 {
+		var b Batch
+		b.Reset(benchNow, 1, uint64(from))
+		for i := range TopicID(100) {
+			b.Command(&Command{Kind: CloseTopic, Topic: from + i})
+		}
+		if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	few, many := adds(NewTable(1, benchNow)), adds(table)
+	t.Logf("20,000 adds: %v with no topic closed, %v with %d", few, many, closed)
+	if many > 2*few+50*time.Millisecond {
+		t.Errorf("20,000 adds take %v with no topic closed, %v with %d", few, many, closed)
+	}
+}
