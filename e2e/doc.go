@@ -15,6 +15,7 @@
 //
 //	CARILLON_E2E_KILLS=50        rounds of kill -9 under load (10)
 //	CARILLON_E2E_HERD=50000      timers due in one instant (3500)
+//	CARILLON_E2E_BULK=200000     timers that are moved and cancelled by one request (20 thousand)
 //	CARILLON_E2E_STORM=20000     timers changed and cancelled at the moment of firing (1500)
 //	CARILLON_E2E_NASTY=5000      malformed requests on raw sockets (300)
 //	CARILLON_E2E_FLIPS=200       flipped bytes in a log at rest (12)
