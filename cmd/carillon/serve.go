@@ -27,9 +27,9 @@ type serveCmd struct {
 	BootstrapExpect  int            `default:"${bootstrap_expect}" placeholder:"N" help:"Founders, 1–99, all named in --join (${default})."`
 	Replicas         int            `default:"${replicas}" placeholder:"N" help:"Copies of each timer, 1–7, as nodes allow (${default})."`
 	Shards           int            `default:"${shards}" placeholder:"N" help:"Parts that timers are divided among, 1–65535, fixed by the first start (${default})."`
-	HistoryBytes     int64          `default:"${history_bytes}" placeholder:"N" help:"Most that the history of ended timers takes on disk; the oldest goes first (${default})."`
+	HistoryBytes     int64          `default:"${history_bytes}" placeholder:"N" help:"Bytes of disk for the history (${default}); the oldest goes first."`
 	AutoCreateTopics bool           `default:"true" negatable:"" help:"Adds and pulls make unknown topics (${default})."`
-	TopicIdle        time.Duration  `default:"${topic_idle}" placeholder:"TIME" help:"Such a topic, empty for so long, goes away (${default})."`
+	TopicIdle        time.Duration  `default:"${topic_idle}" placeholder:"TIME" help:"It goes when empty for so long (${default})."`
 	Config           string         `placeholder:"FILE" help:"YAML file with any of these settings."`
 	AuthFile         string         `placeholder:"FILE" help:"YAML list of tokens; without it nobody is asked for one. Read again on SIGHUP."`
 	InsecureNoAuth   bool           `name:"insecure-no-auth" help:"Allow addresses that are not loopback without credentials or keys."`
