@@ -15,6 +15,7 @@
 //
 //	CARILLON_E2E_KILLS=50        rounds of kill -9 under load (10)
 //	CARILLON_E2E_HERD=50000      timers due in one instant (3500)
+//	CARILLON_E2E_BULK=200000     timers that are moved and cancelled by one request (20 thousand)
 //	CARILLON_E2E_STORM=20000     timers changed and cancelled at the moment of firing (1500)
 //	CARILLON_E2E_NASTY=5000      malformed requests on raw sockets (300)
 //	CARILLON_E2E_FLIPS=200       flipped bytes in a log at rest (12)
@@ -22,6 +23,7 @@
 //	CARILLON_E2E_MILLION=1       a million timers for memory and time to ready after kill -9 (20 thousand)
 //	CARILLON_E2E_CLUSTER_RATE=1000       adds a second in tests of clusters (200)
 //	CARILLON_E2E_CLUSTER_KILLS=100       kills of a leader (3)
+//	CARILLON_E2E_CLUSTER_PULL_KILLS=50   kills of a leader under consumers that pull (2)
 //	CARILLON_E2E_CLUSTER_ROLLS=20        rounds of a rolling restart (1)
 //	CARILLON_E2E_CLUSTER_PAUSES=20       stops of a leader (1)
 //	CARILLON_E2E_CLUSTER_PAUSE=15        seconds of each (6)

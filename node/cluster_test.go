@@ -96,6 +96,29 @@ func TestThreeNodesShareNothing(t *testing.T) {
 	}
 }
 
+// TestNewTopicIsKnownEverywhere: what one node has made, every other one knows from the answer on.
+func TestNewTopicIsKnownEverywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	nodes := trio(t)
+	unknown := 0
+	for i := range 150 {
+		path := fmt.Sprintf("/v1/topics/t%d", i)
+		nodes[i%3].must(201, "PUT", path, `{}`)
+		for k := range 2 {
+			if code, _ := nodes[(i+1+k)%3].call("GET", path, ""); code != 200 {
+				unknown++
+			}
+		}
+	}
+	if unknown > 0 {
+		t.Errorf("%d of 300 times another node did not know a topic that had been made", unknown)
+	}
+	nodes[0].must(404, "GET", "/v1/topics/none", "")
+	nodes[1].must(404, "GET", "/v1/topics/none", "")
+}
+
 // awaitPreferred waits until every shard is led by the first of its row, as all nodes see it: nothing moves by itself any more.
 func awaitPreferred(t *testing.T, nodes []*running) {
 	t.Helper()

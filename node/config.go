@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"time"
 )
 
 // Config is a node's configuration. The zero value of a field means its documented default.
@@ -43,6 +44,9 @@ type Config struct {
 
 	HistoryBytes int64 // size of the history's files, on this node; the oldest go first. 4 GiB
 
+	KnownTopicsOnly bool          // an add to, or a pull from, a topic that nobody has made is refused
+	TopicIdle       time.Duration // a topic that was made by an add goes away when it has been empty for this long: at least 1s; 1h
+
 	Workers     int   // event loops; half of GOMAXPROCS
 	MemoryLimit int64 // bytes of timers above which adds are refused; 3/4 of the machine's (or the cgroup's) memory
 
@@ -61,7 +65,11 @@ const (
 	DefaultReplicas        = 3
 	DefaultShards          = 16
 	DefaultHistoryBytes    = 4 << 30
+	DefaultTopicIdle       = time.Hour
 )
+
+// minTopicIdle is the least: each look at a topic asks all shards.
+const minTopicIdle = time.Second
 
 // minHistoryBytes is the least that a history can be held to.
 const minHistoryBytes = 16 << 20
@@ -95,6 +103,9 @@ func (c Config) withDefaults() Config {
 	if c.HistoryBytes == 0 {
 		c.HistoryBytes = DefaultHistoryBytes
 	}
+	if c.TopicIdle == 0 {
+		c.TopicIdle = DefaultTopicIdle
+	}
 	if c.Version == "" {
 		c.Version = "dev"
 	}
@@ -112,6 +123,9 @@ func (c Config) validate() error {
 	}
 	if c.HistoryBytes < minHistoryBytes {
 		errs = append(errs, fmt.Errorf("history-bytes: %d is less than %d", c.HistoryBytes, minHistoryBytes))
+	}
+	if c.TopicIdle < minTopicIdle {
+		errs = append(errs, fmt.Errorf("topic-idle: %v is less than %v", c.TopicIdle, minTopicIdle))
 	}
 	if c.Workers < 0 || c.Workers > 256 {
 		errs = append(errs, fmt.Errorf("workers: %d is out of 0–256", c.Workers))

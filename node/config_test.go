@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // All that is wrong is said at once, each fault with its setting.
@@ -18,6 +19,7 @@ func TestConfigFaults(t *testing.T) {
 		{"defaults", func(*Config) {}, nil},
 		{"shards", func(c *Config) { c.Shards = 65536 }, []string{"shards: "}},
 		{"workers", func(c *Config) { c.Workers = -1 }, []string{"workers: "}},
+		{"topics", func(c *Config) { c.TopicIdle = time.Second - 1 }, []string{"topic-idle: "}},
 		{"addresses", func(c *Config) { c.HTTP, c.Peer, c.Gossip = "7700", "127.0.0.1:70000", "127.0.0.1:x" }, []string{"http: ", "peer: ", "gossip: "}},
 		{"open to others", func(c *Config) { c.HTTP, c.Peer, c.Gossip = ":7700", "10.0.0.1:7701", "[::]:7702" }, []string{"--auth-file", "--peer-ca", "--gossip-key"}},
 		{"open to others on purpose", func(c *Config) { c.HTTP, c.Peer, c.Gossip, c.Insecure = ":7700", "10.0.0.1:7701", "[::]:7702", true }, nil},

@@ -300,6 +300,17 @@ func (c *core) leaderNodes() (nodes []uint64) {
 	return nodes
 }
 
+// heardNodes are the other members that this node hears now.
+func (c *core) heardNodes() (nodes []uint64) {
+	now := c.p.clock.Mono()
+	for _, n := range c.state.Nodes() {
+		if _, ago, ok := c.p.pulse.last(now, n.ID); ok && ago < aliveFor && n.ID != c.self {
+			nodes = append(nodes, n.ID)
+		}
+	}
+	return nodes
+}
+
 // introduce tells the cluster where this node is now, and its version, whenever that has changed.
 func (c *core) introduce(ctx context.Context) {
 	every(ctx, registerEach, func() {

@@ -92,7 +92,10 @@ func (e *engine) Topic(name string) (*shard.Topic, bool) {
 	if err != nil {
 		return nil, false
 	}
-	return c.state.Named(name)
+	if t, ok := c.state.Named(name); ok {
+		return t, true
+	}
+	return c.lateTopic(name)
 }
 
 func (e *engine) Topics(after string, limit int) []*shard.Topic {

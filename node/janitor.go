@@ -3,33 +3,36 @@ package node
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"carillon/shard"
 )
 
 const (
-	janitorEach = time.Minute
-	// topicIdle is how long a topic that was made by an add must have been empty before it goes away.
-	topicIdle = time.Hour
+	janitorEach = time.Minute // or as often as a topic may be empty
 	// closingStale is how long a topic may stay closed before its deletion counts as abandoned.
 	closingStale = time.Minute
+	// janitorAtOnce is how many topics are looked at side by side: each look, and each removal, waits for disks and other nodes.
+	janitorAtOnce = 16
 )
 
 // janitor removes auto-created topics that have been empty for long, and finishes deletions that were cut off.
 type janitor struct {
 	engine *engine
 	log    *slog.Logger
+	idle   time.Duration // how long a topic that was made by an add must have been empty before it goes away
 	now    func() time.Time
 	empty  map[shard.TopicID]time.Time // since when
 }
 
-func newJanitor(e *engine, log *slog.Logger) *janitor {
-	return &janitor{engine: e, log: log, now: time.Now, empty: map[shard.TopicID]time.Time{}}
+func newJanitor(e *engine, idle time.Duration, log *slog.Logger) *janitor {
+	return &janitor{engine: e, idle: idle, log: log, now: time.Now, empty: map[shard.TopicID]time.Time{}}
 }
 
 func (j *janitor) run(ctx context.Context) {
-	tick := time.NewTicker(janitorEach)
+	tick := time.NewTicker(min(janitorEach, j.idle))
 	defer tick.Stop()
 	for {
 		select {
@@ -46,25 +49,45 @@ func (j *janitor) round(ctx context.Context) {
 	if c, err := j.engine.core(); err != nil || !c.host.Leads(shard.Meta) {
 		return // one of the cluster is enough
 	}
-	seen := map[shard.TopicID]time.Time{}
+	seen := sightings{since: map[shard.TopicID]time.Time{}}
 	for after := ""; ctx.Err() == nil; {
 		page := j.engine.Topics(after, 1000)
 		if len(page) == 0 {
 			break
 		}
-		for _, t := range page {
-			after = t.Name
-			switch {
-			case t.Closing:
-				j.settle(ctx, t)
-			case t.AutoCreated:
-				if since, ok := j.check(ctx, t); ok {
-					seen[t.ID] = since
+		after = page[len(page)-1].Name
+		j.look(ctx, page, &seen)
+	}
+	j.empty = seen.since
+}
+
+// sightings are the topics that are empty, and since when.
+type sightings struct {
+	mu    sync.Mutex
+	since map[shard.TopicID]time.Time
+}
+
+// look sees to some topics.
+func (j *janitor) look(ctx context.Context, page []*shard.Topic, seen *sightings) {
+	var work sync.WaitGroup
+	var next atomic.Int64
+	for range min(janitorAtOnce, len(page)) {
+		work.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(page) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				switch t := page[i]; {
+				case t.Closing:
+					j.settle(ctx, t)
+				case t.AutoCreated:
+					if since, ok := j.check(ctx, t); ok {
+						seen.mu.Lock()
+						seen.since[t.ID] = since
+						seen.mu.Unlock()
+					}
 				}
 			}
-		}
+		})
 	}
-	j.empty = seen
+	work.Wait()
 }
 
 // check removes the topic if it has been empty for long enough, else says since when it has been.
@@ -77,7 +100,7 @@ func (j *janitor) check(ctx context.Context, t *shard.Topic) (since time.Time, e
 	if !known {
 		return j.now(), true
 	}
-	if j.now().Sub(since) < topicIdle {
+	if j.now().Sub(since) < j.idle {
 		return since, true
 	}
 	if past, err := j.hasHistory(ctx, t); past || err != nil {

@@ -10,6 +10,8 @@ import (
 	"carillon/shard"
 )
 
+const topicIdle = time.Hour
+
 // keeper is a janitor over a running host, with a clock of its own.
 type keeper struct {
 	*janitor
@@ -21,7 +23,7 @@ type keeper struct {
 func newKeeper(t *testing.T) *keeper {
 	t.Helper()
 	n := start(t, t.TempDir(), func(c *Config) { c.Shards = 2 })
-	k := &keeper{janitor: newJanitor(&engine{p: n.node.run.Load()}, slog.New(slog.DiscardHandler)), t: t, at: time.Now(), ctx: t.Context()}
+	k := &keeper{janitor: newJanitor(&engine{p: n.node.run.Load()}, topicIdle, slog.New(slog.DiscardHandler)), t: t, at: time.Now(), ctx: t.Context()}
 	k.now = func() time.Time { return k.at }
 	return k
 }

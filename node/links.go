@@ -106,8 +106,11 @@ func (l links) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 	if n, ok := c.state.Node(from.Node); !ok || n.State == ring.NodeRemoved || from.Lane == peer.LaneOnce {
 		return nil, fmt.Errorf("node %010x is not heard as a member of this cluster", from.Node)
 	}
-	if method == methodPropose {
+	switch method {
+	case methodPropose:
 		return c.answerProposal(ctx, body), nil
+	case methodTopic:
+		return c.answerTopic(body), nil
 	}
 	return c.router.serve(ctx, from.Node, method, body)
 }

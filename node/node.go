@@ -138,7 +138,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		return nil, err
 	}
 	c.router = newRouter(id.NodeID, id.Shards, c.host, routes{
-		hint: c.hint, call: p.peers.Call, notSent: peer.ErrNotSent, leaders: c.leaderNodes, spawn: c.spawn,
+		hint: c.hint, call: p.peers.Call, notSent: peer.ErrNotSent, leaders: c.leaderNodes, heard: c.heardNodes, spawn: c.spawn,
 	})
 	c.router.past = c.past
 	return c, nil
@@ -176,7 +176,8 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
-		Metrics: p.recovered(fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
+		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
+		Metrics:         p.recovered(fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
 	})
 	if err != nil {
 		return err
@@ -261,7 +262,7 @@ func (n *Node) chores(ctx context.Context, p *process, c *core) {
 			n.cfg.Logger.Error("the founding was not noted; it is tried again at the next start", "error", err)
 		}
 	}
-	newJanitor(e, n.cfg.Logger).run(ctx)
+	newJanitor(e, n.cfg.TopicIdle, n.cfg.Logger).run(ctx)
 }
 
 // awaitReady waits until the node serves; false when the context ends first.

@@ -18,6 +18,7 @@ const (
 	methodJoin
 	methodFound
 	methodMembers
+	methodTopic // a topic's name, to the meta group's leader → 1 if there is one
 )
 
 // proposal answers of the meta group travel as JSON: they are few.

@@ -56,6 +56,8 @@ type routes struct {
 	notSent error
 	// leaders are the nodes that lead something, this one included, as far as this one has heard. It must not block.
 	leaders func() []uint64
+	// heard are the other nodes that this one hears just now. It must not block.
+	heard func() []uint64
 	// spawn runs what goes on for a while, until its context ends.
 	spawn func(func(context.Context))
 }

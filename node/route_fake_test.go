@@ -28,11 +28,12 @@ type fakeCluster struct {
 	executed map[shard.ID][]*shard.Command
 	calls    []fakeCall
 	timers   map[shard.ID][]*shard.Timer
-	past     []*shard.HistoryEntry       // of all shards, in order
-	ready    map[shard.ID][]*shard.Timer // of a topic that is pulled, in order
-	rand     *rand.Rand                  // nil: no faults
-	moves    int                         // percent of calls before which a leadership moves
-	faults   int                         // percent of steps that go wrong
+	past     []*shard.HistoryEntry         // of all shards, in order
+	kept     map[shard.HistoryKey][]uint64 // who has what of it; nil everybody all
+	ready    map[shard.ID][]*shard.Timer   // of a topic that is pulled, in order
+	rand     *rand.Rand                    // nil: no faults
+	moves    int                           // percent of calls before which a leadership moves
+	faults   int                           // percent of steps that go wrong
 
 	// onCall, when set, stands in for the network.
 	onCall func(ctx context.Context, c fakeCall, deliver func() ([]byte, error)) ([]byte, error)
@@ -63,7 +64,7 @@ func newFakeCluster(nodes, shards int) *fakeCluster {
 	for id := uint64(1); id <= uint64(nodes); id++ {
 		n := &fakeNode{cluster: c, id: id}
 		n.router = newRouter(id, shards, n, routes{
-			hint: c.hint, call: n.send, notSent: errNotSentFake, leaders: c.leading,
+			hint: c.hint, call: n.send, notSent: errNotSentFake, leaders: c.leading, heard: func() []uint64 { return c.others(id) },
 			spawn: func(run func(context.Context)) { go run(context.Background()) },
 		})
 		n.router.past = n
@@ -82,6 +83,11 @@ func (c *fakeCluster) hint(shard.ID) []uint64 {
 		all = append(all, id)
 	}
 	return all
+}
+
+// others are all nodes but one.
+func (c *fakeCluster) others(than uint64) []uint64 {
+	return slices.DeleteFunc(c.hint(0), func(id uint64) bool { return id == than })
 }
 
 // chance is true in percent of the cases, when faults are drawn.
@@ -199,7 +205,12 @@ func (n *fakeNode) Walk(_ context.Context, id shard.ID, q *shard.Query, at shard
 	return marks, next, nil
 }
 
-// list is the node's history: every node has that of all shards.
+// keeps says whether an entry is in the node's files.
+func (n *fakeNode) keeps(e *shard.HistoryEntry) bool {
+	return n.cluster.kept == nil || slices.Contains(n.cluster.kept[e.Key], n.id)
+}
+
+// list is the node's history: every node has that of all shards, unless it is said who keeps what.
 func (n *fakeNode) list(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
@@ -207,7 +218,7 @@ func (n *fakeNode) list(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more
 		return nil, false, shard.ErrUnknown
 	}
 	for _, e := range n.cluster.past {
-		if slices.Contains(q.Shards, e.Key.Shard) && (q.After == nil || e.Key.Compare(*q.After) > 0) {
+		if slices.Contains(q.Shards, e.Key.Shard) && n.keeps(e) && (q.After == nil || e.Key.Compare(*q.After) > 0) {
 			if len(page) == q.Limit {
 				return page, true, nil
 			}

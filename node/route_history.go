@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -15,7 +16,8 @@ type localPast interface {
 }
 
 // History gives a page of a topic's history over all shards, or over those that the query names, and whether there is more. Each
-// shard's is asked of the node that leads it.
+// shard's is asked of the node that leads it, and of all others too: a leader that was filled by a snapshot has nothing of what ended
+// before, and an entry has the same key on every node that has it.
 func (r *router) History(ctx context.Context, q *shard.HistoryQuery) ([]*shard.HistoryEntry, bool, error) {
 	s := search{router: r, query: q, left: map[shard.ID]*aim{}}
 	for _, id := range q.Shards {
@@ -24,6 +26,12 @@ func (r *router) History(ctx context.Context, q *shard.HistoryQuery) ([]*shard.H
 	for id := shard.ID(1); len(q.Shards) == 0 && int(id) <= r.shards; id++ {
 		s.left[id] = &aim{}
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	k := s.askKeepers(ctx)
+	defer func() {
+		cancel()
+		k.asked.Wait()
+	}()
 	p := patience{begin: time.Now()}
 	for {
 		if err := s.round(ctx); err != nil {
@@ -36,6 +44,7 @@ func (r *router) History(ctx context.Context, q *shard.HistoryQuery) ([]*shard.H
 			return nil, false, shard.ErrNoLeader
 		}
 	}
+	s.parts = append(s.parts, k.wait(ctx, s.parts)...)
 	list, more := s.merge()
 	return list, more, nil
 }
@@ -73,7 +82,7 @@ func (s *search) round(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, p := range byNode {
 		slices.Sort(p.ask)
-		wg.Go(func() { s.askPart(ctx, p) })
+		wg.Go(func() { s.askPart(ctx, p, false) })
 	}
 	wg.Wait()
 	for _, p := range byNode {
@@ -91,9 +100,9 @@ func (s *search) round(ctx context.Context) error {
 	return nil
 }
 
-func (s *search) askPart(ctx context.Context, p *part) {
+func (s *search) askPart(ctx context.Context, p *part, kept bool) {
 	q := *s.query
-	q.Shards = p.ask
+	q.Shards, q.Kept = p.ask, kept
 	if p.node == s.self {
 		p.shards, p.list, p.more, p.err = s.historyHere(&q)
 		return
@@ -108,10 +117,10 @@ func (s *search) askPart(ctx context.Context, p *part) {
 	})
 }
 
-// historyHere answers for those of the query's shards that this node leads.
+// historyHere answers for those of the query's shards that this node leads, or else for the others.
 func (r *router) historyHere(q *shard.HistoryQuery) (led []shard.ID, list []*shard.HistoryEntry, more bool, err error) {
 	for _, id := range q.Shards {
-		if r.leads(id) {
+		if r.leads(id) != q.Kept {
 			led = append(led, id)
 		}
 	}
@@ -122,6 +131,14 @@ func (r *router) historyHere(q *shard.HistoryQuery) (led []shard.ID, list []*sha
 	here.Shards = led
 	list, more, err = r.past.list(&here)
 	return led, list, more, err
+}
+
+// distinct sorts entries and leaves one of each: that with most of its attempts.
+func distinct(list []*shard.HistoryEntry) []*shard.HistoryEntry {
+	slices.SortStableFunc(list, func(a, b *shard.HistoryEntry) int {
+		return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Missing(), b.Missing()))
+	})
+	return slices.CompactFunc(list, func(a, b *shard.HistoryEntry) bool { return a.Key == b.Key })
 }
 
 // merge brings the parts into one order. Behind the last entry of a part that has more nothing is known.
@@ -137,7 +154,7 @@ func (s *search) merge() (list []*shard.HistoryEntry, more bool) {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b *shard.HistoryEntry) int { return a.Key.Compare(b.Key) })
+	list = distinct(list)
 	if s.query.Newest {
 		return list[max(0, len(list)-1):], false
 	}

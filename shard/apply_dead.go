@@ -62,18 +62,28 @@ func (t *Table) closeTopic(c *change) Result {
 		out.Removed, out.Handle = t.dropTopic(row, Handle(min(max(c.dueMs, 0), maxHandle)), int64(c.ifMatch))
 	}
 	t.openTopic(c.topic)
-	t.tombs = append(t.tombs, tombstone{c.topic, t.clockMs})
+	t.bury(tombstone{c.topic, t.clockMs})
 	return out
 }
 
 // openTopic undoes closeTopic.
 func (t *Table) openTopic(topic TopicID) {
+	if !t.closed(topic) {
+		return
+	}
+	delete(t.tombOf, topic)
 	for i := range t.tombs {
 		if t.tombs[i].topic == topic {
 			t.tombs = append(t.tombs[:i:i], t.tombs[i+1:]...)
 			return
 		}
 	}
+}
+
+// bury notes a closed topic, which is not noted yet.
+func (t *Table) bury(tomb tombstone) {
+	t.tombs = append(t.tombs, tomb)
+	t.tombOf[tomb.topic] = struct{}{}
 }
 
 // dropWork is how much more it takes to drop a timer than to look at its slot.

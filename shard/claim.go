@@ -64,8 +64,12 @@ func decodeClaim(b []byte) (*Claim, error) {
 func (g *group) proposeClaim(o *op) {
 	c := o.cmd.Claim
 	d := g.table.Due(c.Handle)
-	if !g.table.Live(c.Handle, c.Seq) || d.State != Leased || d.Fence != c.Fence || d.Holder == byCall || d.Topic != o.cmd.Topic {
+	early := d.Holder == byCall
+	if !g.table.Live(c.Handle, c.Seq) || d.State != Leased || d.Fence != c.Fence || d.Topic != o.cmd.Topic || early && !g.lead.reports(c.Handle, &d) {
 		o.answer(g.overClaim(o.cmd, Result{Code: Skipped}), nil)
+		return
+	}
+	if early && o.cmd.Kind != AckLease && g.lead.awaitAnswer(o, &d) {
 		return
 	}
 	out := g.lead.judgeClaim(o.cmd, &d)
@@ -77,16 +81,53 @@ func (g *group) proposeClaim(o *op) {
 	g.items = append(g.items, item{kind: commandItem, op: o})
 }
 
+// reports says whether the receiver of a call that has no outcome yet may have a receipt: its 202 may be on its way, or was lost with
+// a former leader.
+func (l *lead) reports(h Handle, d *Due) bool {
+	if t := l.topic(d.Topic); t == nil || !t.Policy.Report {
+		return false
+	}
+	f := l.calling(h, d)
+	return f == nil || f.called
+}
+
+// calling is this leader's flight of the lease that the table has; nil: another led when it was taken.
+func (l *lead) calling(h Handle, d *Due) *flight {
+	if f := l.flights[h]; f != nil && f.seq == d.Seq && f.fence == d.Fence {
+		return f
+	}
+	return nil
+}
+
+// awaitAnswer has a claim wait until the call that it is about has its outcome. An ack needs none: the work is done, whatever comes.
+func (l *lead) awaitAnswer(o *op, d *Due) bool {
+	f := l.calling(o.cmd.Claim.Handle, d)
+	if f == nil {
+		return false
+	}
+	l.await(f, o)
+	return true
+}
+
 // judgeClaim makes the outcome of a claim.
 func (l *lead) judgeClaim(cmd *Command, d *Due) Outcome {
 	c, now := cmd.Claim, l.group.w.nowMs
-	a := Attempt{StartedMs: d.FiredMs, EndedMs: now}
-	out := Outcome{Handle: c.Handle, Seq: c.Seq, Fence: c.Fence, StartedMs: d.FiredMs, EndedMs: now}
+	fired, status := d.FiredMs, d.Status
+	if d.Holder == byCall { // those are of the attempt before
+		fired, status = now, 0
+		if f := l.calling(c.Handle, d); f != nil {
+			fired = f.firedMs
+		}
+	}
+	a := Attempt{StartedMs: fired, EndedMs: now}
+	out := Outcome{Handle: c.Handle, Seq: c.Seq, Fence: c.Fence, StartedMs: fired, EndedMs: now}
 	switch cmd.Kind {
 	case AckLease:
-		out.Kind, out.AgainMs = Ack, l.again(c.Handle, d.FiredMs)
+		out.Kind, out.AgainMs = Ack, l.again(c.Handle, fired)
 	case ExtendLease:
-		out.Kind, out.LeaseMs = Extended, c.LeaseMs
+		if out.Kind, out.LeaseMs = Extended, c.LeaseMs; d.Holder == byCall {
+			out.Kind = Accepted // that leader heard no answer any more
+		}
 		if out.LeaseMs == 0 {
 			out.LeaseMs = l.leaseMs(d.Topic)
 		}
@@ -100,7 +141,7 @@ func (l *lead) judgeClaim(cmd *Command, d *Due) Outcome {
 			out.NextMs = l.notBeforeDue(c.Handle, now+c.DelayMs)
 		}
 	}
-	out.Status, out.ByConsumer = d.Status, true
+	out.Status, out.ByConsumer = status, true
 	return out
 }
 

@@ -32,9 +32,10 @@ type flight struct {
 	expireMs int64         // no later than this; 0 = no limit
 	leaseEnd time.Duration // monotonic
 	askedAt  time.Duration // when the lease was proposed, to learn how long a commit takes
+	firedMs  int64         // when the call was started, wall clock
 	attempt  Attempt       // how the call ended
 	until    time.Duration // reporting: when to give up, monotonic
-	waiting  []*op         // client changes that wait until it is known whether the call starts
+	waiting  []*op         // client changes that wait until it is known whether the call starts, and claims until how it ended
 }
 
 // before orders held flights by due time, then arrival.

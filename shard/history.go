@@ -68,6 +68,7 @@ type HistoryQuery struct {
 	FromMs, ToMs int64  // of the end, [FromMs, ToMs); ToMs 0 = open
 	After        *HistoryKey
 	Newest       bool // the last one alone
+	Kept         bool // between nodes: what the one that is asked keeps of shards that it does not lead
 	Limit        int
 }
 

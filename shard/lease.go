@@ -126,6 +126,7 @@ func (l *lead) propose(b *Batch, n *lane, e entry, permit Permit) {
 		delete(l.flights, e.handle)
 		l.freed(old)
 		l.uncount(old)
+		l.releaseOps(old)
 	}
 	if n.queue.place != nil {
 		f.limit = n.queue.place.limit
@@ -153,7 +154,6 @@ func (l *lead) leased(f *flight, r Result) {
 		f.permit.Cancel()
 		l.settled(f)
 		l.group.table.Restore(f.handle, f.seq) // it may have left the wheel anew, and been passed over for this lease
-		l.releaseOps(f)
 		return
 	}
 	f.fence = r.Fence
@@ -183,15 +183,25 @@ func (l *lead) revoke(f *flight) {
 	l.outcomes = append(l.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
 }
 
+// releaseOps has those who waited for a flight go on.
 func (l *lead) releaseOps(f *flight) {
+	if len(f.waiting) == 0 {
+		return
+	}
 	l.group.waiting = append(f.waiting, l.group.waiting...)
 	f.waiting = nil
-	if len(l.group.waiting) > 0 {
-		l.group.w.touchNext(l.group)
-	}
+	l.group.w.touchNext(l.group)
 }
 
-// expire answers client changes that have waited too long for a lease to be applied.
+// await has a client's change wait for a flight.
+func (l *lead) await(f *flight, o *op) {
+	if len(f.waiting) == 0 {
+		l.blocked = append(l.blocked, f)
+	}
+	f.waiting = append(f.waiting, o)
+}
+
+// expire answers client changes that have waited too long, for a lease to be applied or for a call to end.
 func (l *lead) expire(now time.Duration) {
 	keep := l.blocked[:0]
 	for _, f := range l.blocked {
@@ -246,7 +256,7 @@ func (l *lead) start(f *flight) {
 		l.revoke(f)
 		return
 	}
-	f.phase, f.called = started, true
+	f.phase, f.called, f.firedMs = started, true, g.w.nowMs
 	l.overlap(f.handle, f.seq, f.fence)
 	job := g.table.Job(f.handle)
 	if job.Attempts == 1 && d.Topic != canaryTopic {
@@ -309,6 +319,7 @@ func (l *lead) settled(f *flight) {
 		l.freed(f)
 	}
 	l.uncount(f)
+	l.releaseOps(f)
 }
 
 // sweep forgets what is idle, so that topics and receivers that are gone cost nothing.

@@ -145,10 +145,7 @@ func (g *group) releaseFor(o *op) bool {
 			// Not ahead of its time: the attempt goes, or adds that come all the time would put it off for ever.
 		case f.phase == proposed:
 			f.revoked = true
-			if len(f.waiting) == 0 {
-				g.lead.blocked = append(g.lead.blocked, f)
-			}
-			f.waiting = append(f.waiting, o)
+			g.lead.await(f, o)
 			return false
 		case f.phase == held:
 			f.permit.Cancel()
@@ -176,7 +173,6 @@ func (g *group) dropped(p *proposal) {
 			it.flight.permit.Cancel()
 			g.lead.settled(it.flight)
 			g.table.Restore(it.flight.handle, it.flight.seq)
-			g.lead.releaseOps(it.flight)
 		case outcomeItemKind:
 			switch f := it.flight; {
 			case f == nil:

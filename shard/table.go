@@ -41,7 +41,8 @@ type Table struct {
 	topics   topics
 	finished finished
 	chains   map[Handle]link
-	tombs    []tombstone
+	tombs    []tombstone          // by when they were closed
+	tombOf   map[TopicID]struct{} // those in tombs: every add asks
 	wheel    *wheel.Wheel
 
 	slotSum, blobSum uint64 // see Hash
@@ -55,7 +56,7 @@ type Table struct {
 
 // NewTable makes an empty table.
 func NewTable(id ID, nowMs int64) *Table {
-	t := &Table{id: id, wheel: wheel.New(wheel.Tick(nowMs)), chains: map[Handle]link{}}
+	t := &Table{id: id, wheel: wheel.New(wheel.Tick(nowMs)), chains: map[Handle]link{}, tombOf: map[TopicID]struct{}{}}
 	t.topics.rowOf = map[TopicID]uint32{}
 	return t
 }

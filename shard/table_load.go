@@ -138,7 +138,10 @@ func (l *loader) header(id ID) {
 	t.finished.bytes = int64(l.number(1<<62, "finished bytes"))
 	for n := l.number(maxTombs, "closed topics"); n > 0 && l.err == nil; n-- {
 		topic := TopicID(l.number(1<<32-1, "topic"))
-		t.tombs = append(t.tombs, tombstone{topic, int64(l.number(msMax, "closing time"))})
+		if t.closed(topic) {
+			l.fail("topic %d is closed twice", topic)
+		}
+		t.bury(tombstone{topic, int64(l.number(msMax, "closing time"))})
 	}
 	for n := l.number(maxReigns, "reigns"); n > 0 && l.err == nil; n-- {
 		from := l.number(1<<64-1, "first fence")

@@ -70,10 +70,6 @@ func countsOf(n *[Cancelled + 1]int64) Counts {
 
 // closed says whether adds to a topic are refused.
 func (t *Table) closed(topic TopicID) bool {
-	for i := range t.tombs {
-		if t.tombs[i].topic == topic {
-			return true
-		}
-	}
-	return false
+	_, is := t.tombOf[topic]
+	return is
 }

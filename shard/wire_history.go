@@ -9,6 +9,7 @@ import (
 const (
 	historyAfter = 1 << iota
 	historyNewest
+	historyKept
 
 	historyFlags = 1<<iota - 1
 )
@@ -23,6 +24,9 @@ func AppendHistoryQuery(dst []byte, q *HistoryQuery) []byte {
 	}
 	if q.Newest {
 		flags |= historyNewest
+	}
+	if q.Kept {
+		flags |= historyKept
 	}
 	dst = append(dst, q.States, flags)
 	dst = binary.AppendVarint(dst, q.FromMs)
@@ -45,7 +49,7 @@ func DecodeHistoryQuery(b []byte) (*HistoryQuery, error) {
 	if flags&^historyFlags != 0 {
 		r.fail("unknown flags of a history query")
 	}
-	q.Newest = flags&historyNewest != 0
+	q.Newest, q.Kept = flags&historyNewest != 0, flags&historyKept != 0
 	q.FromMs, q.ToMs = r.varint(), r.varint()
 	q.Limit = int(r.number(maxWireLimit, "limit"))
 	if flags&historyAfter != 0 {

@@ -75,6 +75,7 @@ func newParser(grammar *cli, term *terminal) (*kong.Kong, error) {
 			"replicas":         fmt.Sprint(node.DefaultReplicas),
 			"shards":           fmt.Sprint(node.DefaultShards),
 			"history_bytes":    fmt.Sprint(node.DefaultHistoryBytes),
+			"topic_idle":       "1h",
 		},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 		kong.ValueFormatter(func(v *kong.Value) string { return v.Help }),

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"runtime/debug"
+	"time"
 
 	"carillon/node"
 )
@@ -15,29 +16,31 @@ import (
 // serveCmd is the table of a node's settings: one field is one flag, one environment variable and one key of the
 // configuration file. docs/operations.md lists them; a test holds it to this.
 type serveCmd struct {
-	Data            string         `default:"${data}" placeholder:"DIR" help:"Where everything is kept (${default})."`
-	HTTP            string         `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the API (${default})."`
-	Peer            string         `default:"${peer}" placeholder:"HOST:PORT" help:"Address for other nodes, TCP (${default})."`
-	Gossip          string         `default:"${gossip}" placeholder:"HOST:PORT" help:"Discovery, TCP and UDP (${default})."`
-	Advertise       string         `placeholder:"HOST" help:"Host at which other nodes reach this one."`
-	Name            string         `placeholder:"NAME" help:"Unique in the cluster (the host's name)."`
-	Zone            string         `placeholder:"ZONE" help:"Replicas of a shard spread over zones (none)."`
-	Join            []string       `placeholder:"HOST:PORT" help:"Gossip addresses of the cluster's nodes."`
-	BootstrapExpect int            `default:"${bootstrap_expect}" placeholder:"N" help:"Founders, 1–99, all named in --join (${default})."`
-	Replicas        int            `default:"${replicas}" placeholder:"N" help:"Copies of each timer, 1–7, as nodes allow (${default})."`
-	Shards          int            `default:"${shards}" placeholder:"N" help:"Parts that timers are divided among, 1–65535, fixed by the first start (${default})."`
-	HistoryBytes    int64          `default:"${history_bytes}" placeholder:"N" help:"Most that the history of ended timers takes on disk; the oldest goes first (${default})."`
-	Config          string         `placeholder:"FILE" help:"YAML file with any of these settings."`
-	AuthFile        string         `placeholder:"FILE" help:"YAML list of tokens; without it nobody is asked for one. Read again on SIGHUP."`
-	InsecureNoAuth  bool           `name:"insecure-no-auth" help:"Allow addresses that are not loopback without credentials or keys."`
-	GossipKey       string         `placeholder:"FILE" help:"File with the key of discovery, one for all nodes."`
-	PeerCert        string         `placeholder:"FILE" help:"Certificate that names this node to the others (PEM)."`
-	PeerKey         string         `placeholder:"FILE" help:"Private key of --peer-cert (PEM)."`
-	PeerCA          string         `name:"peer-ca" placeholder:"FILE" help:"Authority of all nodes' certificates (PEM)."`
-	CallbackAllow   []netip.Prefix `placeholder:"CIDR" help:"Networks that receivers may be in, besides public ones."`
-	Admin           string         `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
-	LogLevel        string         `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"debug, info, warn or error (${default})."`
-	LogFormat       string         `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
+	Data             string         `default:"${data}" placeholder:"DIR" help:"Where everything is kept (${default})."`
+	HTTP             string         `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the API (${default})."`
+	Peer             string         `default:"${peer}" placeholder:"HOST:PORT" help:"Address for other nodes, TCP (${default})."`
+	Gossip           string         `default:"${gossip}" placeholder:"HOST:PORT" help:"Discovery, TCP and UDP (${default})."`
+	Advertise        string         `placeholder:"HOST" help:"Host at which other nodes reach this one."`
+	Name             string         `placeholder:"NAME" help:"Unique in the cluster (the host's name)."`
+	Zone             string         `placeholder:"ZONE" help:"Replicas of a shard spread over zones (none)."`
+	Join             []string       `placeholder:"HOST:PORT" help:"Gossip addresses of the cluster's nodes."`
+	BootstrapExpect  int            `default:"${bootstrap_expect}" placeholder:"N" help:"Founders, 1–99, all named in --join (${default})."`
+	Replicas         int            `default:"${replicas}" placeholder:"N" help:"Copies of each timer, 1–7, as nodes allow (${default})."`
+	Shards           int            `default:"${shards}" placeholder:"N" help:"Parts that timers are divided among, 1–65535, fixed by the first start (${default})."`
+	HistoryBytes     int64          `default:"${history_bytes}" placeholder:"N" help:"Bytes of disk for the history (${default}); the oldest goes first."`
+	AutoCreateTopics bool           `default:"true" negatable:"" help:"Adds and pulls make unknown topics (${default})."`
+	TopicIdle        time.Duration  `default:"${topic_idle}" placeholder:"TIME" help:"It goes when empty for so long (${default})."`
+	Config           string         `placeholder:"FILE" help:"YAML file with any of these settings."`
+	AuthFile         string         `placeholder:"FILE" help:"YAML list of tokens; without it nobody is asked for one. Read again on SIGHUP."`
+	InsecureNoAuth   bool           `name:"insecure-no-auth" help:"Allow addresses that are not loopback without credentials or keys."`
+	GossipKey        string         `placeholder:"FILE" help:"File with the key of discovery, one for all nodes."`
+	PeerCert         string         `placeholder:"FILE" help:"Certificate that names this node to the others (PEM)."`
+	PeerKey          string         `placeholder:"FILE" help:"Private key of --peer-cert (PEM)."`
+	PeerCA           string         `name:"peer-ca" placeholder:"FILE" help:"Authority of all nodes' certificates (PEM)."`
+	CallbackAllow    []netip.Prefix `placeholder:"CIDR" help:"Networks that receivers may be in, besides public ones."`
+	Admin            string         `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
+	LogLevel         string         `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"debug, info, warn or error (${default})."`
+	LogFormat        string         `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
 }
 
 // Help is shown above the flags.
@@ -66,6 +69,9 @@ func (s *serveCmd) Validate() error {
 			return usagef("--%s: 0 is out of 1–%d", n.flag, n.most)
 		}
 	}
+	if s.TopicIdle == 0 {
+		return usagef("--topic-idle: 0s is less than 1s")
+	}
 	return nil
 }
 
@@ -84,6 +90,8 @@ func (s *serveCmd) Run(term *terminal) error {
 		Replicas:        s.Replicas,
 		Shards:          s.Shards,
 		HistoryBytes:    s.HistoryBytes,
+		KnownTopicsOnly: !s.AutoCreateTopics,
+		TopicIdle:       s.TopicIdle,
 		GossipKeyFile:   s.GossipKey,
 		PeerCert:        s.PeerCert,
 		PeerKey:         s.PeerKey,

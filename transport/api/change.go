@@ -47,7 +47,7 @@ func (rq *request) findTopic(create bool) (*shard.Topic, *problem) {
 	if ok {
 		return t, nil
 	}
-	if !create {
+	if !create || rq.s.cfg.KnownTopicsOnly {
 		return nil, noTopic()
 	}
 	t, err := rq.s.cfg.Engine.EnsureTopic(rq.s.base, rq.topic)

@@ -23,6 +23,9 @@ type Config struct {
 	// Metrics answers /metrics; nil makes it 404.
 	Metrics fasthttp.RequestHandler
 
+	// KnownTopicsOnly: an add to, or a pull from, a topic that is not there does not make it but is 404.
+	KnownTopicsOnly bool
+
 	Limits Limits
 
 	Clock func() time.Time // time.Now

@@ -34,6 +34,21 @@ func TestTopicLife(t *testing.T) {
 	h.do("GET", orders, "").want(200).has("auto_created", "true")
 }
 
+// With auto_create_topics off, only a person makes a topic.
+func TestTopicsAreNotMadeByTheWay(t *testing.T) {
+	h := newHarness(t, func(c *Config) { c.KnownTopicsOnly = true })
+	for _, call := range [][3]string{
+		{"POST", timers, `{"delay":"1h",` + cb + `}`}, {"PUT", timers + "/x", `{"delay":"1h",` + cb + `}`},
+		{"POST", orders + "/pull", ""},
+	} {
+		h.do(call[0], call[1], call[2]).problem(404, unknownTopic)
+	}
+	h.do("POST", orders+"/batch", `{"ops":[{"op":"add","id":"a","delay":"1h",`+cb+`}]}`).want(200).has("results.0.status", "404")
+	h.do("GET", orders, "").problem(404, unknownTopic)
+	h.do("PUT", orders, `{}`).want(201)
+	h.do("POST", timers, `{"delay":"1h",`+cb+`}`).want(201)
+}
+
 func secret(n int) string {
 	return "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", n)))
 }

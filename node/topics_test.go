@@ -1,0 +1,179 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"carillon/shard"
+)
+
+func heapNow() int64 {
+	runtime.GC()
+	runtime.GC() // the first one leaves what pools hold
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func diskUsed(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			n += info.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// eachOf does something for many, some side by side: what waits for the disk goes into one frame.
+func eachOf(n int, do func(i int)) {
+	var work sync.WaitGroup
+	next := make(chan int)
+	for range 64 {
+		work.Go(func() {
+			for i := range next {
+				do(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	work.Wait()
+}
+
+// TestThousandTopics: a thousand topics, made by their first timers, all with traffic. Each timer comes once; the memory is that of
+// topics and timers; metrics have no series for each.
+func TestThousandTopics(t *testing.T) {
+	const topics, each = 1000, 3
+	n := start(t, t.TempDir())
+	var mu sync.Mutex
+	calls := map[string]int{}
+	rec := newReceiver(t, func(a *arrival, _ http.ResponseWriter) {
+		mu.Lock()
+		defer mu.Unlock()
+		calls[a.topic+"/"+a.timer]++
+	})
+	seriesOf := func() int { return strings.Count(n.must(200, "GET", "/metrics", ""), "\n") }
+	before, series := heapNow(), seriesOf()
+	begin := time.Now()
+	eachOf(topics, func(i int) {
+		for k := range each {
+			body := fmt.Sprintf(`{"id":"t%d","delay":"%dms","payload":%d,"callback":{"url":%q}}`, k, 100+i%50, i, rec.URL)
+			if code, got := n.call("POST", fmt.Sprintf("/v1/topics/topic-%d/timers", i), body); code != 201 {
+				t.Errorf("topic %d: %d %s", i, code, got)
+			}
+		}
+	})
+	rec.await(t, topics*each)
+	took := time.Since(begin)
+	mu.Lock()
+	for id, n := range calls {
+		if n != 1 {
+			t.Errorf("%s came %d times", id, n)
+		}
+	}
+	if len(calls) != topics*each {
+		t.Errorf("%d timers came, want %d", len(calls), topics*each)
+	}
+	mu.Unlock()
+	listed, pages := 0, 0
+	for cursor := ""; ; pages++ {
+		var page struct {
+			Topics []struct{ Topic string }
+			Next   string `json:"next_cursor"`
+		}
+		if err := json.Unmarshal([]byte(n.must(200, "GET", "/v1/topics?limit=300"+cursor, "")), &page); err != nil {
+			t.Fatal(err)
+		}
+		if listed += len(page.Topics); page.Next == "" {
+			break
+		}
+		cursor = "&cursor=" + page.Next
+	}
+	if listed != topics {
+		t.Errorf("%d topics are listed on %d pages", listed, pages+1)
+	}
+	rec.mu.Lock()
+	rec.all = nil // what the test keeps is not the node's
+	rec.mu.Unlock()
+	perTopic := (heapNow() - before) / topics
+	t.Logf("%d topics with %d timers each in %v; %d B of memory a topic, its finished timers included", topics, each, took, perTopic)
+	if perTopic > 30<<10 {
+		t.Errorf("a topic takes %d B", perTopic)
+	}
+	if more := seriesOf() - series; more > 50 {
+		t.Errorf("/metrics has %d lines more than before", more)
+	}
+}
+
+// TestTenThousandIdleTopicsVanish: topics that were made by the way and are left alone go, all of them, and leave nothing in memory; the log
+// of their coming and going is bounded by snapshots. One that has a policy of its own, and one with a timer, stay.
+func TestTenThousandIdleTopicsVanish(t *testing.T) {
+	topics := 10_000
+	if testing.Short() || os.Getenv("CARILLON_SOAK") == "" {
+		topics = 4000
+	}
+	k := newKeeper(t)
+	policy := shard.DefaultPolicy()
+	if _, _, err := k.engine.PutTopic(k.ctx, "made", &policy); err != nil {
+		t.Fatal(err)
+	}
+	if code := k.add(k.ensure("used")); code != shard.Created {
+		t.Fatalf("add: %d", code)
+	}
+	waves := func() (took time.Duration) {
+		eachOf(topics, func(i int) {
+			if _, err := k.engine.EnsureTopic(k.ctx, fmt.Sprintf("idle-%05d", i)); err != nil {
+				t.Error(err)
+			}
+		})
+		if got := len(k.engine.Topics("", 20_000)); got != topics+2 {
+			t.Fatalf("%d topics were made, want %d", got, topics+2)
+		}
+		k.after(0)
+		if got := len(k.engine.Topics("", 20_000)); got != topics+2 {
+			t.Fatalf("%d topics are left before their hour is over", got)
+		}
+		begin := time.Now()
+		k.after(topicIdle + time.Minute)
+		took = time.Since(begin)
+		if left := k.engine.Topics("", 20_000); len(left) != 2 {
+			t.Errorf("%d topics are left", len(left))
+		}
+		return took
+	}
+	waves() // what is grown once, and kept
+	data := k.engine.p.cfg.DataDir
+	heap, disk := heapNow(), diskUsed(t, data)
+	took := waves()
+	moreHeap, moreDisk := heapNow()-heap, diskUsed(t, data)-disk
+	t.Logf("%d idle topics went in %v; %d B of memory more than after the first time, %d B of log and snapshots", topics, took, moreHeap, moreDisk)
+	if moreHeap > 2<<20+100*int64(topics) { // a megabyte or so comes and goes with what the node does beside
+		t.Errorf("%d topics that came and went left %d B in memory", topics, moreHeap)
+	}
+	if moreDisk/int64(topics) > 8<<10 {
+		t.Errorf("a topic's coming and going takes %d B of log", moreDisk/int64(topics))
+	}
+	if !k.has("made") || !k.has("used") {
+		t.Errorf("gone: used %v, made by hand %v", !k.has("used"), !k.has("made"))
+	}
+}

@@ -1,0 +1,183 @@
+package shard
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	lineTimers = 100_000
+	lineCalls  = 2_000 // of a line of one key, whose calls go one after the other
+)
+
+// burden is what many timers cost a host, by the ids that they have. Times are of the processor.
+type burden struct {
+	add    time.Duration // all of them
+	cancel time.Duration // 1,000 out of the middle, once all wait
+	fire   time.Duration // lineCalls of them
+	heap   int64         // once all have come due and wait behind a paused topic
+}
+
+func heapNow() int64 {
+	runtime.GC()
+	runtime.GC() // the first one leaves what pools hold
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// cpuTime is what the process has used: the machine may be busy with others.
+func cpuTime(t testing.TB) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// piled adds n timers of one shard that come due in one instant, lets that pass while the topic is paused, and fires some.
+func piled(t *testing.T, n int, serial bool, id func(i int) string) (p burden) {
+	t.Helper()
+	r := newStand(t, nil)
+	policy := func(paused bool) {
+		r.topic(1, func(topic *Topic) { topic.Policy.Serial, topic.Paused = serial, paused })
+		r.host.TopicsChanged()
+	}
+	policy(true)
+	r.settle()
+	r.calls.auto = 200
+	before, begin := heapNow(), cpuTime(t)
+	due := r.clock.wallMs + 10_000
+	many := func(from, to int, cmd func(i int) Command, want Code) {
+		for from < to {
+			var asked []*pending
+			for end := min(from+1000, to); from < end; from++ {
+				asked = append(asked, r.mustSubmit(cmd(from)))
+			}
+			r.settle()
+			for _, a := range asked {
+				if !a.answered() || a.op.err != nil || a.op.result.Code != want {
+					t.Fatalf("%+v: %v", a.op.result, a.op.err)
+				}
+			}
+		}
+	}
+	many(0, n, func(i int) Command {
+		return Command{Kind: Add, Topic: 1, ID: id(i), Content: uint64(i), Spec: &Spec{DueMs: due, Payload: []byte(`{"n":12345678}`), PayloadKind: JSONPayload}}
+	}, Created)
+	p.add = cpuTime(t) - begin
+	r.pass(11 * time.Second)
+	p.heap = heapNow() - before
+
+	middle := n / 2
+	begin = cpuTime(t)
+	many(middle, middle+1000, func(i int) Command { return Command{Kind: Cancel, Topic: 1, ID: id(i)} }, Prevented)
+	p.cancel = cpuTime(t) - begin
+
+	begin = cpuTime(t)
+	policy(false)
+	for turns := 0; len(r.calls.started) < min(lineCalls, n-1000); turns++ {
+		if !r.busy() {
+			r.step(time.Millisecond)
+		}
+		if turns > 100*lineCalls {
+			t.Fatalf("%d calls after %d turns", len(r.calls.started), turns)
+		}
+		r.turn()
+	}
+	p.fire = cpuTime(t) - begin
+	key, _ := KeyOf(id(0))
+	other, _ := KeyOf(id(1))
+	line := key == other
+	seen := map[string]int{}
+	for i, c := range r.calls.started {
+		if seen[c.Job.ID]++; seen[c.Job.ID] > 1 || c.Job.ID == id(middle) {
+			t.Fatalf("call %d is of %s, for the %d. time", i, c.Job.ID, seen[c.Job.ID])
+		}
+		next := i
+		if i >= middle { // those between were cancelled
+			next += 1000
+		}
+		if serial && line && c.Job.ID != id(next) {
+			t.Fatalf("call %d is of %s, not in order", i, c.Job.ID)
+		}
+	}
+	r.audit()
+	return p
+}
+
+// TestManyOfOneKey: 100,000 timers of one serial key, and one each of 100,000 keys, cost about what as many plain ones do: in memory,
+// to add, to cancel, and to fire, which does not take longer for a longer line. Everything is measured in this run, against the same.
+func TestManyOfOneKey(t *testing.T) {
+	n := lineTimers
+	if testing.Short() {
+		n /= 10
+	}
+	one := func(i int) string { return fmt.Sprintf("{key}-%08d", i) }
+	each := func(i int) string { return fmt.Sprintf("{k%08d}", i) }
+	plain := piled(t, n, false, one)
+	keys, line, short := piled(t, n, true, each), piled(t, n, true, one), piled(t, lineCalls+1000, true, one)
+	for name, p := range map[string]burden{"plain": plain, "of a key each": keys, "of one key": line} {
+		t.Logf("%d %s: add %v, cancel 1,000 in %v, %d calls in %v, %d B each", n, name, p.add, p.cancel, lineCalls, p.fire, p.heap/int64(n))
+	}
+	t.Logf("%d of one key: %d calls in %v", lineCalls+1000, lineCalls, short.fire)
+	const slack = 50 * time.Millisecond // for what takes no time to speak of
+	bound := func(what string, got, of time.Duration, most float64) {
+		t.Helper()
+		if float64(got) > most*float64(of+slack) {
+			t.Errorf("%s takes %v, more than %v times %v", what, got, most, of)
+		}
+	}
+	bound("to add timers of one key", line.add, plain.add, 2)
+	bound("to add timers of many keys", keys.add, plain.add, 2)
+	bound("to cancel in a line", line.cancel, plain.cancel, 2)
+	bound("to cancel among many keys", keys.cancel, plain.cancel, 2)
+	bound("to fire timers of many keys", keys.fire, plain.fire, 2)
+	bound("to fire from a long line", line.fire, short.fire, 2)
+	for name, p := range map[string]burden{"of a key each": keys, "of one key": line} {
+		if more := (p.heap - plain.heap) / int64(n); more > 300 {
+			t.Errorf("a timer %s takes %d B more than a plain one", name, more)
+		}
+	}
+}
+
+// TestManyClosedTopics: what an add costs does not depend on how many topics were deleted lately. Each is remembered for an hour.
+func TestManyClosedTopics(t *testing.T) {
+	adds := func(table *Table) time.Duration {
+		var b Batch
+		var results []Result
+		begin := cpuTime(t)
+		for n := range 100 {
+			b.Reset(benchNow, 1, uint64(n))
+			for i := range benchBatch {
+				b.Command(&Command{Kind: Add, Topic: 1, ID: benchID(n*benchBatch + i), Spec: &Spec{DueMs: benchNow + 1000}})
+			}
+			var err error
+			if results, err = table.Apply(b.Bytes(), nil, results[:0]); err != nil || results[0].Code != Created {
+				t.Fatalf("%+v, %v", results[0], err)
+			}
+		}
+		return cpuTime(t) - begin
+	}
+	table := NewTable(1, benchNow)
+	const closed = 20_000
+	for from := TopicID(2); from < closed; from += 100 {
+		var b Batch
+		b.Reset(benchNow, 1, uint64(from))
+		for i := range TopicID(100) {
+			b.Command(&Command{Kind: CloseTopic, Topic: from + i})
+		}
+		if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	few, many := adds(NewTable(1, benchNow)), adds(table)
+	t.Logf("20,000 adds: %v with no topic closed, %v with %d", few, many, closed)
+	if many > 2*few+50*time.Millisecond {
+		t.Errorf("20,000 adds take %v with no topic closed, %v with %d", few, many, closed)
+	}
+}
