@@ -157,21 +157,3 @@ func TestClusterWipedNode(t *testing.T) {
 	maps.Copy(timers, c.keepTimers(t, "kept", n, n/4))
 	c.checkKept(t, "kept", timers)
 }
-
-// TestClusterCatchUp: a node that was down for many writes catches up with them, by the log or, when that is gone, by
-// snapshots, and then counts.
-func TestClusterCatchUp(t *testing.T) {
-	n := setting(t, "CARILLON_E2E_CLUSTER_MISSED", 2000)
-	c := newCluster(t, 3)
-	timers := c.keepTimers(t, "kept", 0, n/4)
-	away, other := c.all()[0], c.all()[1]
-	away.process().kill()
-	maps.Copy(timers, c.keepTimers(t, "kept", n/4, n))
-	begin := time.Now()
-	c.start(t, away)
-	c.awaitHealthy(t)
-	t.Logf("healthy %v after a node that had missed %d adds was started", time.Since(begin), n)
-	other.process().kill()
-	maps.Copy(timers, c.keepTimers(t, "kept", n/4+n, n/4))
-	c.checkKept(t, "kept", timers)
-}

@@ -149,7 +149,7 @@ func (e *engine) Shard(_ context.Context, id shard.ID) (api.ShardView, bool) {
 	v := api.ShardView{ShardRow: c.shardRow(&row, leader[id])}
 	for _, g := range c.host.Groups() {
 		if g.Group == id && g.Replica != 0 {
-			v.Known, v.Term, v.Applied, v.Timers = true, g.Term, g.Applied, int64(g.Timers)
+			v.Known, v.Term, v.Applied, v.Timers, v.Hash = true, g.Term, g.Applied, int64(g.Timers), g.Hash
 		}
 	}
 	return v, true

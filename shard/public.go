@@ -44,6 +44,7 @@ type GroupStatus struct {
 	Learners []uint64
 	Joint    bool
 	Timers   int               // pending and dead ones
+	Hash     uint64            // of the state after Applied, the same on every replica; not of the meta group
 	Behind   map[uint64]uint64 // leader: entries that a replica which is heard from lacks; absent: not heard from
 }
 
@@ -72,6 +73,7 @@ func (g *group) status() GroupStatus {
 	s.Voters, s.Learners, s.Joint = g.store.conf.Voters, g.store.conf.Learners, len(g.store.conf.VotersOutgoing) > 0
 	if g.table != nil {
 		c := g.table.Totals()
+		s.Hash = g.table.Hash()
 		s.Timers = int(c.Scheduled + c.Leased + c.Dead)
 	}
 	if g.leader {

@@ -95,6 +95,7 @@ type ShardView struct {
 	Term    uint64
 	Applied uint64 // index of the last entry that this node's replica has applied
 	Timers  int64  // not finished, in this node's replica
+	Hash    uint64 // of the state after Applied: replicas that have applied as much must have the same
 }
 
 // validNode: a node's name, 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit.

@@ -1,6 +1,10 @@
 package api
 
-import "carillon/shard"
+import (
+	"fmt"
+
+	"carillon/shard"
+)
 
 func (rq *request) readCluster() *problem {
 	v := rq.s.cfg.Engine.View(rq.s.base)
@@ -19,6 +23,7 @@ func (rq *request) readShard() *problem {
 		o.integer("term", int64(v.Term))
 		o.integer("applied", int64(v.Applied))
 		o.integer("timers", v.Timers)
+		o.str("hash", fmt.Sprintf("%016x", v.Hash))
 	}
 	rq.json(200, o.end())
 	return nil

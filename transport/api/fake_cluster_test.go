@@ -28,7 +28,7 @@ func newFakeCluster() *fakeCluster {
 			{Shard: 2, Epoch: 1, Replicas: []string{"n3"}, State: ShardNoQuorum},
 		},
 	}
-	c.detail[1] = ShardView{ShardRow: c.view.Shards[0], Known: true, Term: 7, Applied: 1 << 40, Timers: 12}
+	c.detail[1] = ShardView{ShardRow: c.view.Shards[0], Known: true, Term: 7, Applied: 1 << 40, Timers: 12, Hash: 0xc0ffee00}
 	c.detail[2] = ShardView{ShardRow: c.view.Shards[1]}
 	return c
 }
