@@ -19,7 +19,7 @@ func (e *engine) View(context.Context) api.ClusterView {
 	if err != nil {
 		return v
 	}
-	v.ClusterID, _, _ = c.state.Cluster()
+	v.ClusterID, _, v.Replicas = c.state.Cluster()
 	leads, leader := c.leaders()
 	replicas := map[uint64]int{}
 	rows := c.state.Rows()
@@ -215,6 +215,16 @@ func (e *engine) Remove(ctx context.Context, name string, force bool) error {
 	}
 	_, err = c.propose(ctx, ring.Command{Verb: ring.Remove, NodeID: n.ID, Force: force || n.State != ring.NodeDrained})
 	return clusterError(err)
+}
+
+// SetReplicas implements api.Cluster.
+func (e *engine) SetReplicas(ctx context.Context, replicas int) error {
+	c, err := e.core()
+	if err != nil {
+		return err
+	}
+	_, err = c.propose(ctx, ring.Command{Verb: ring.SetReplicas, Replicas: replicas})
+	return err
 }
 
 // couldHandOver reports that this node leads a group with another member that could take over.

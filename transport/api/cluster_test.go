@@ -16,7 +16,7 @@ const clusterPath = "/v1/cluster"
 func TestClusterView(t *testing.T) {
 	h := newHarness(t)
 	h.do("GET", clusterPath, "").want(200).has(
-		"cluster_id", `"c0ffee"`, "version", `"test"`, "healthy", "true",
+		"cluster_id", `"c0ffee"`, "version", `"test"`, "healthy", "true", "replicas", "2",
 		"nodes.0", `{"clock_offset_ms":-3,"http":"127.0.0.1:7700","leads":2,"name":"n1","replicas":2,"state":"alive","version":"test"}`,
 		"nodes.1.clock_offset_ms", "0",
 		"nodes.2", `{"leads":0,"name":"n3","replicas":1,"state":"down"}`,
@@ -71,6 +71,23 @@ func TestNodesAreDrainedResumedRemoved(t *testing.T) {
 	h.do("GET", n2, "").problem(405, "method_not_allowed")
 }
 
+func TestReplicasAreSet(t *testing.T) {
+	h := newHarness(t)
+	path := clusterPath + "/replicas"
+	h.do("PUT", path, `{"replicas":3}`).want(202).has("replicas", "3")
+	h.do("GET", clusterPath, "").want(200).has("replicas", "3")
+	for _, body := range []string{`{"replicas":0}`, `{"replicas":8}`, `{"replicas":-1}`, `{"replicas":"3"}`, `{"replicas":2.5}`, `{"replicas":null}`, `{}`} {
+		h.do("PUT", path, body).problem(400, badRequest)
+	}
+	h.do("PUT", path, `{"replica":3}`).problem(400, unknownField)
+	h.do("PUT", path, `{"replicas":3`).problem(400, badJSON)
+	h.do("PUT", path, `{"replicas":3,"replicas":4}`).problem(400, badJSON)
+	h.do("GET", path, "").problem(405, "method_not_allowed")
+	h.do("GET", clusterPath, "").want(200).has("replicas", "3")
+	h.engine.fakeCluster.err = shard.ErrNoLeader
+	h.do("PUT", path, `{"replicas":3}`).problem(503, "no_leader")
+}
+
 // What a change of the cluster can run into, and what the client is told.
 func TestClusterFaults(t *testing.T) {
 	h := newHarness(t)
@@ -120,6 +137,7 @@ func TestClusterScopes(t *testing.T) {
 		do(who, "POST", clusterPath+"/nodes/n1/drain").problem(403, "forbidden")
 		do(who, "POST", clusterPath+"/nodes/n1/resume").problem(403, "forbidden")
 		do(who, "DELETE", clusterPath+"/nodes/n1?force=true").problem(403, "forbidden")
+		do(who, "PUT", clusterPath+"/replicas").problem(403, "forbidden")
 	}
 	do("boss", "POST", clusterPath+"/nodes/n1/drain").want(202)
 	do("boss", "DELETE", clusterPath+"/nodes/n1?force=true").want(200)

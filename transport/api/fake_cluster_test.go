@@ -17,7 +17,7 @@ type fakeCluster struct {
 func newFakeCluster() *fakeCluster {
 	c := &fakeCluster{detail: map[shard.ID]ShardView{}}
 	c.view = ClusterView{
-		ClusterID: "c0ffee", Version: "test", Healthy: true,
+		ClusterID: "c0ffee", Version: "test", Healthy: true, Replicas: 2,
 		Nodes: []NodeView{
 			{Name: "n1", HTTP: "127.0.0.1:7700", State: NodeAlive, Leads: 2, Replicas: 2, Version: "test", ClockKnown: true, ClockOffsetMs: -3},
 			{Name: "n2", HTTP: "127.0.0.1:7800", State: NodeAlive, Replicas: 2, Version: "test", ClockKnown: true},
@@ -76,4 +76,11 @@ func (c *fakeCluster) Remove(_ context.Context, name string, force bool) error {
 		c.view.Nodes = slices.DeleteFunc(c.view.Nodes, func(v NodeView) bool { return v.Name == name })
 	}
 	return err
+}
+
+func (c *fakeCluster) SetReplicas(_ context.Context, replicas int) error {
+	if c.err == nil {
+		c.view.Replicas = replicas
+	}
+	return c.err
 }
