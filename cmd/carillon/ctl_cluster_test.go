@@ -95,6 +95,14 @@ func TestCtlShowsANode(t *testing.T) {
 	if out := ctl(t, url, "shard", "1"); !strings.Contains(out, "leader    alone\n") {
 		t.Error(out)
 	}
+	for _, n := range []string{"1", "5"} { // more than there are nodes is a wish for later
+		if out := ctl(t, url, "replicas", n, "--wait", "20s"); out != "replicas: "+n+"\n" {
+			t.Error(out)
+		}
+	}
+	if got := carillon(t, "", nil, "ctl", "--url", url, "replicas", "8"); got.code != exitFailure || !strings.Contains(got.err, "must be 1 to 7") {
+		t.Errorf("got %+v", got)
+	}
 	got := carillon(t, "", nil, "ctl", "--url", url, "drain", "alone")
 	if got.code != exitFailure || !strings.Contains(got.err, "no other node") {
 		t.Errorf("got %+v", got)
