@@ -1,13 +1,13 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -177,24 +177,29 @@ func (c *client) all(t testing.TB, topic string) []timer {
 func (c *client) batch(t testing.TB, topic string, ops []string) []int {
 	t.Helper()
 	var statuses []int
-	for len(ops) > 0 {
-		n := min(len(ops), 1000)
-		body := bytes.NewBufferString(`{"ops":[`)
-		body.WriteString(strings.Join(ops[:n], ","))
-		body.WriteString(`]}`)
-		var page struct {
-			Results []struct {
-				Status int `json:"status"`
-			} `json:"results"`
+	for part := range slices.Chunk(ops, 1000) {
+		got, ok := c.tryBatch(topic, part)
+		if !ok {
+			t.Fatalf("a batch of %d operations was not answered", len(part))
 		}
-		c.must(t, 200, "POST", "/v1/topics/"+topic+"/batch?brief=true", body.String()).decode(t, &page)
-		if len(page.Results) != n {
-			t.Fatalf("a batch of %d operations has %d results", n, len(page.Results))
-		}
-		for _, r := range page.Results {
-			statuses = append(statuses, r.Status)
-		}
-		ops = ops[n:]
+		statuses = append(statuses, got...)
 	}
 	return statuses
+}
+
+// tryBatch sends up to a thousand operations once.
+func (c *client) tryBatch(topic string, ops []string) (statuses []int, ok bool) {
+	a := c.do("POST", "/v1/topics/"+topic+"/batch?brief=true", `{"ops":[`+strings.Join(ops, ",")+`]}`)
+	var page struct {
+		Results []struct {
+			Status int `json:"status"`
+		} `json:"results"`
+	}
+	if a.status != 200 || json.Unmarshal(a.body, &page) != nil || len(page.Results) != len(ops) {
+		return nil, false
+	}
+	for _, r := range page.Results {
+		statuses = append(statuses, r.Status)
+	}
+	return statuses, true
 }

@@ -83,7 +83,31 @@ func TestCheckerFindsWhatIsOutOfBalance(t *testing.T) {
 	if why := before.balanced(members); why == "" {
 		t.Error("one member leads all, and that is called balanced")
 	}
+	if why := even.settledOn(nil, 3); why == "" {
+		t.Error("replicas are on nodes that are none of the members, and that is called settled")
+	}
 	if n := even.arrivedSince(before); n != clusterShards {
 		t.Errorf("%d replicas arrived, want %d", n, clusterShards)
+	}
+}
+
+func TestCheckerTellsTheMachineFromTheMove(t *testing.T) {
+	start := time.Now()
+	wait := func(from, to time.Duration) ack { return ack{began: start.Add(from), answered: start.Add(to)} }
+	slow := wait(100*time.Millisecond, 800*time.Millisecond)
+	for _, c := range []struct {
+		name           string
+		other          ack
+		usual, longest time.Duration
+	}{
+		{"at the same time", wait(200*time.Millisecond, 780*time.Millisecond), 580 * time.Millisecond, 580 * time.Millisecond},
+		{"short, meanwhile", wait(300*time.Millisecond, 310*time.Millisecond), 10 * time.Millisecond, 10 * time.Millisecond},
+		{"before", wait(0, 90*time.Millisecond), 90 * time.Millisecond, 0},
+		{"mostly before", wait(-900*time.Millisecond, 150*time.Millisecond), 1050 * time.Millisecond, 0},
+		{"long before", wait(-9*time.Second, -8*time.Second), 0, 0},
+	} {
+		if usual, longest := waitsBeside([]ack{c.other}, &slow); usual != c.usual || longest != c.longest {
+			t.Errorf("%s: %v and %v, want %v and %v", c.name, usual, longest, c.usual, c.longest)
+		}
 	}
 }

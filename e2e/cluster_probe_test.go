@@ -39,6 +39,27 @@ type ack struct {
 	began    time.Time // its first try
 	tried    time.Time // the try that was acknowledged
 	answered time.Time
+	tries    []try // what came before
+}
+
+// try is one that was not acknowledged.
+type try struct {
+	member         string
+	sent, answered time.Time
+	status         int
+}
+
+func (a *ack) took() time.Duration { return a.answered.Sub(a.began) }
+
+// String tells where the time went.
+func (a *ack) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s of %s took %v:", a.id, a.began.Format(clockFormat), a.took().Round(time.Millisecond))
+	for _, t := range a.tries {
+		fmt.Fprintf(&b, " %s %d after %v,", t.member, t.status, t.answered.Sub(t.sent).Round(time.Millisecond))
+	}
+	fmt.Fprintf(&b, " acknowledged after %v", a.answered.Sub(a.tried).Round(time.Millisecond))
+	return b.String()
 }
 
 // newProber finds a key for each shard: the shard of a timer is what its uid begins with.
@@ -97,7 +118,8 @@ func (p *prober) probe(shard int, id string) {
 	for turn := shard; time.Since(at.began) < formLimit; turn++ {
 		members := slices.DeleteFunc(p.cluster.running(), p.avoids)
 		if len(members) > 0 {
-			a := p.client(members[turn%len(members)]).do("POST", "/v1/topics/"+p.topic+"/timers", body)
+			m := members[turn%len(members)]
+			a := p.client(m).do("POST", "/v1/topics/"+p.topic+"/timers", body)
 			if effectOf(a) == acked {
 				at.tried, at.answered = a.sent, a.answered
 				p.mu.Lock()
@@ -105,6 +127,7 @@ func (p *prober) probe(shard int, id string) {
 				p.mu.Unlock()
 				return
 			}
+			at.tries = append(at.tries, try{m.name, a.sent, a.answered, a.status})
 		}
 		wait(probePause)
 	}
@@ -163,7 +186,7 @@ func (p *prober) pauses(after time.Time) (list []time.Duration) {
 	for shard := range p.keys {
 		longest := time.Duration(0)
 		for _, a := range p.since(shard, after) {
-			longest = max(longest, a.answered.Sub(a.began))
+			longest = max(longest, a.took())
 		}
 		list = append(list, longest)
 	}

@@ -72,11 +72,20 @@ func newCluster(t testing.TB, n int) *cluster {
 // found starts the members as the founders of a cluster and waits until it is healthy.
 func found(t testing.TB, members []*member, flags ...string) *cluster {
 	t.Helper()
+	return foundWith(t, 3, members, flags...)
+}
+
+// foundWith is found for another number of replicas.
+func foundWith(t testing.TB, replicas int, members []*member, flags ...string) *cluster {
+	t.Helper()
 	needCluster(t)
 	c := &cluster{flags: flags, members: members}
-	expect := fmt.Sprint(len(members))
+	founding := []string{"--shards", fmt.Sprint(clusterShards), "--replicas", fmt.Sprint(replicas)}
+	if len(members) > 1 { // who is alone founds at once, unless it is told of others
+		founding = append(founding, "--bootstrap-expect", fmt.Sprint(len(members)))
+	}
 	for _, m := range members {
-		c.start(t, m, "--bootstrap-expect", expect, "--shards", fmt.Sprint(clusterShards), "--replicas", "3")
+		c.start(t, m, founding...)
 	}
 	c.awaitHealthy(t)
 	return c
@@ -86,7 +95,10 @@ func found(t testing.TB, members []*member, flags ...string) *cluster {
 func (c *cluster) start(t testing.TB, m *member, flags ...string) {
 	t.Helper()
 	args := append(slices.Clone(m.wrapper), binary, "serve", "--data", m.dir, "--name", m.name,
-		"--http", m.http, "--peer", m.peer, "--gossip", m.gossip, "--join", c.gossipAddresses())
+		"--http", m.http, "--peer", m.peer, "--gossip", m.gossip)
+	if len(c.all()) > 1 {
+		args = append(args, "--join", c.gossipAddresses())
+	}
 	args = append(append(args, c.flags...), flags...)
 	m.running.Store(begin(t, args))
 }

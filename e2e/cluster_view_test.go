@@ -48,6 +48,11 @@ func (v view) ails(members []*member) string {
 	if !v.Healthy {
 		return "not healthy: " + v.summary()
 	}
+	return v.ailsOf(members)
+}
+
+// ailsOf is ails where there may be other members too, drained ones, which no view calls healthy.
+func (v view) ailsOf(members []*member) string {
 	if len(v.Shards) != clusterShards {
 		return fmt.Sprintf("%d shards", len(v.Shards))
 	}
@@ -134,13 +139,13 @@ func (c *cluster) awaitView(t testing.TB, limit time.Duration, what string, sati
 	return last
 }
 
-// balanced says which member has too much: replicas and leaderships of each are within a quarter above the mean, or one.
+// balanced says which member has too much: replicas and leaderships of each are within a quarter above the mean, or the mean rounded up.
 func (v view) balanced(members []*member) string {
 	replicas := 0
 	for _, s := range v.Shards {
 		replicas += len(s.Replicas)
 	}
-	bound := func(total int) int { return int(1.25*float64(total)/float64(len(members))) + 1 }
+	bound := func(total int) int { return max(5*total/(4*len(members)), (total+len(members)-1)/len(members)) }
 	for _, m := range members {
 		if n := len(v.heldBy(m.name)); n > bound(replicas) {
 			return fmt.Sprintf("%s holds %d of %d replicas, more than %d", m.name, n, replicas, bound(replicas))
@@ -150,4 +155,35 @@ func (v view) balanced(members []*member) string {
 		}
 	}
 	return ""
+}
+
+// placed tells where everything is, in one line: two views with the same have no change between them.
+func (v view) placed() string {
+	var b strings.Builder
+	for _, s := range v.Shards {
+		fmt.Fprintf(&b, "%d@%d %s %s;", s.Shard, s.Epoch, s.Leader, s.State)
+	}
+	return b.String()
+}
+
+// settledOn says what is not yet as it is to stay: each shard has so many replicas, all of them on these members and led by the
+// preferred one, evenly.
+func (v view) settledOn(members []*member, replicas int) string {
+	if why := v.ailsOf(members); why != "" {
+		return why
+	}
+	for _, s := range v.Shards {
+		if len(s.Replicas) != min(replicas, len(members)) {
+			return fmt.Sprintf("shard %d is on %v", s.Shard, s.Replicas)
+		}
+		for _, name := range s.Replicas {
+			if !slices.ContainsFunc(members, func(m *member) bool { return m.name == name }) {
+				return fmt.Sprintf("shard %d is on %v", s.Shard, s.Replicas)
+			}
+		}
+		if s.Leader != s.Replicas[0] {
+			return fmt.Sprintf("shard %d is led by %s, not by %s", s.Shard, s.Leader, s.Replicas[0])
+		}
+	}
+	return v.balanced(members)
 }

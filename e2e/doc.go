@@ -29,7 +29,8 @@
 //	CARILLON_E2E_CLUSTER_PAUSE=15        seconds of each (6)
 //	CARILLON_E2E_CLUSTER_PARTITIONS=100  rounds of five partitions each (1)
 //	CARILLON_E2E_CLUSTER_KEPT=100000     timers in a cluster that grows, or has a node wiped (1000)
-//	CARILLON_E2E_CLUSTER_MISSED=1000000  adds that a node misses while it is down (2000)
+//	CARILLON_E2E_CLUSTER_MISSED=3600000  adds that a node misses while it is down (2000)
+//	CARILLON_E2E_CLUSTER_MOVES=50        replicas that move while nodes join, are drained and take part again (8)
 //	CARILLON_E2E_SEED=1          seed of all that is drawn at random (the clock's; printed)
 //	CARILLON_E2E_RACE=1          build the binary with the race detector
 //	CARILLON_E2E_BINARY=FILE     test this binary instead of building one

@@ -57,12 +57,23 @@ func TestManyTimers(t *testing.T) {
 // residentBytes is what the process holds of the machine's memory. Linux says; elsewhere the figure is 0.
 func residentBytes(t testing.TB, p *process) int64 {
 	t.Helper()
+	return memoryOf(t, p, "VmRSS:")
+}
+
+// peakBytes is the most that it ever held.
+func peakBytes(t testing.TB, p *process) int64 {
+	t.Helper()
+	return memoryOf(t, p, "VmHWM:")
+}
+
+func memoryOf(t testing.TB, p *process, field string) int64 {
+	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		t.Logf("resident memory is not known here: %v", err)
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	_, rest, _ := strings.Cut(string(text), field)
 	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 	if err != nil {
 		t.Fatal(err)

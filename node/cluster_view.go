@@ -19,7 +19,7 @@ func (e *engine) View(context.Context) api.ClusterView {
 	if err != nil {
 		return v
 	}
-	v.ClusterID, _, _ = c.state.Cluster()
+	v.ClusterID, _, v.Replicas = c.state.Cluster()
 	leads, leader := c.leaders()
 	replicas := map[uint64]int{}
 	rows := c.state.Rows()
@@ -149,7 +149,7 @@ func (e *engine) Shard(_ context.Context, id shard.ID) (api.ShardView, bool) {
 	v := api.ShardView{ShardRow: c.shardRow(&row, leader[id])}
 	for _, g := range c.host.Groups() {
 		if g.Group == id && g.Replica != 0 {
-			v.Known, v.Term, v.Applied, v.Timers = true, g.Term, g.Applied, int64(g.Timers)
+			v.Known, v.Term, v.Applied, v.Timers, v.Hash = true, g.Term, g.Applied, int64(g.Timers), g.Hash
 		}
 	}
 	return v, true
@@ -215,6 +215,16 @@ func (e *engine) Remove(ctx context.Context, name string, force bool) error {
 	}
 	_, err = c.propose(ctx, ring.Command{Verb: ring.Remove, NodeID: n.ID, Force: force || n.State != ring.NodeDrained})
 	return clusterError(err)
+}
+
+// SetReplicas implements api.Cluster.
+func (e *engine) SetReplicas(ctx context.Context, replicas int) error {
+	c, err := e.core()
+	if err != nil {
+		return err
+	}
+	_, err = c.propose(ctx, ring.Command{Verb: ring.SetReplicas, Replicas: replicas})
+	return err
 }
 
 // couldHandOver reports that this node leads a group with another member that could take over.

@@ -8,11 +8,24 @@ import (
 	"carillon/shard"
 )
 
-// engine is the node as its HTTP API sees it. Before the node is of a cluster and has read its log it answers ErrRecovering.
+// engine is the node as its HTTP API sees it. Before the node is of a cluster, has read its log, and knows from it or from the others what
+// the cluster has agreed on, it answers ErrRecovering: at once, so that who asks turns to another node.
 type engine struct{ p *process }
 
-// core is the node's cluster, once its log is read.
+// core is the node's cluster, once it can tell where a request belongs.
 func (e *engine) core() (*core, error) {
+	c, err := e.started()
+	if err != nil {
+		return nil, err
+	}
+	if id, _, _ := c.state.Cluster(); id == "" {
+		return nil, shard.ErrRecovering // one that has just joined waits for its copy of the cluster's state
+	}
+	return c, nil
+}
+
+// started is the node's cluster, once its log is read.
+func (e *engine) started() (*core, error) {
 	c := e.p.core.Load()
 	if c == nil {
 		return nil, shard.ErrRecovering
@@ -111,7 +124,7 @@ func (e *engine) Ready() error {
 	if text := e.p.waiting.Load(); text != nil && e.p.core.Load() == nil {
 		return errors.New(*text)
 	}
-	c, err := e.core()
+	c, err := e.started()
 	if err != nil {
 		return err
 	}

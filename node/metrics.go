@@ -21,7 +21,17 @@ type metrics struct {
 	dead           map[shard.Reason]prometheus.Counter
 	elections      prometheus.Counter
 
+	sent, received transfers
+
 	lateness, callback, fsync, frame, snapshot prometheus.Histogram
+}
+
+// transfers are snapshots that went one way between nodes.
+type transfers struct{ count, bytes prometheus.Counter }
+
+func (t *transfers) add(bytes int64) {
+	t.count.Inc()
+	t.bytes.Add(float64(bytes))
 }
 
 func newMetrics(host func() *shard.Host, pool *callback.Pool) *metrics {
@@ -58,6 +68,10 @@ func newMetrics(host func() *shard.Host, pool *callback.Pool) *metrics {
 		shard.Stopped: dead.WithLabelValues("stopped"), shard.Refused: dead.WithLabelValues("refused"),
 	}
 	m.elections = counter("carillon_raft_elections_total", "Leaderships this node has won.")
+	count := labelled("carillon_snapshot_transfers_total", "Snapshots that other nodes took from this one, or that became this node's state.", "direction")
+	bytes := labelled("carillon_snapshot_transfer_bytes_total", "Bytes of those snapshots.", "direction")
+	m.sent = transfers{count.WithLabelValues("sent"), bytes.WithLabelValues("sent")}
+	m.received = transfers{count.WithLabelValues("received"), bytes.WithLabelValues("received")}
 	m.lateness = histogram("carillon_lateness_seconds", "First attempt's start behind the due time.",
 		[]float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600})
 	m.callback = histogram("carillon_callback_seconds", "Duration of calls to receivers.", prometheus.ExponentialBuckets(0.001, 2, 16))
@@ -115,6 +129,12 @@ func (m *metrics) Elected() { m.elections.Inc() }
 
 // Snapshot implements shard.Observer.
 func (m *metrics) Snapshot(took time.Duration) { m.snapshot.Observe(took.Seconds()) }
+
+// SnapshotSent implements shard.Observer.
+func (m *metrics) SnapshotSent(bytes int64) { m.sent.add(bytes) }
+
+// SnapshotReceived implements shard.Observer.
+func (m *metrics) SnapshotReceived(bytes int64) { m.received.add(bytes) }
 
 // log is what the write-ahead log reports.
 func (m *metrics) log() wal.Observe {

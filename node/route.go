@@ -42,6 +42,8 @@ type localHost interface {
 	Take(ctx context.Context, topic shard.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error)
 	// Leads says whether this node leads a shard and serves it.
 	Leads(id shard.ID) bool
+	// Takes says whether commands for a shard may be given to this node: it leads, or will say very soon who does.
+	Takes(id shard.ID) bool
 	// Leader is who leads a shard as this node's replica, if there is one, knows it.
 	Leader(id shard.ID) (node uint64, ok bool)
 }
@@ -88,6 +90,11 @@ func (r *router) leads(id shard.ID) bool {
 	return id > shard.Meta && int(id) <= r.shards && r.host.Leads(id)
 }
 
+// takes reports that this node is the place for a shard's commands, as far as it can tell.
+func (r *router) takes(id shard.ID) bool {
+	return id > shard.Meta && int(id) <= r.shards && r.host.Takes(id)
+}
+
 // leader is who else leads a timer shard as this node knows it; 0 unknown.
 func (r *router) leader(id shard.ID) uint64 {
 	if id <= shard.Meta || int(id) > r.shards {
@@ -129,7 +136,8 @@ type aim struct {
 	node  uint64 // in this round; 0 nobody is known
 	told  uint64 // who leads, as the node that was asked last says; 0 it does not know
 	tries int
-	round int // in which node was chosen
+	asked bool // this node, which did not lead; it is not asked again before it does
+	round int  // in which node was chosen
 }
 
 // take chooses the node for a round.
@@ -141,6 +149,8 @@ func (a *aim) take(r *router, id shard.ID) {
 		a.node = r.self
 	case told != 0 && told != r.self:
 		a.node = told
+	case !a.asked && r.takes(id):
+		a.node, a.asked = r.self, true
 	default:
 		a.node = r.candidate(id, a.tries)
 		a.tries++

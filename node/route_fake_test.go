@@ -53,6 +53,7 @@ type fakeNode struct {
 	answer error  // of every operation and read, when set
 	thinks uint64 // who leads every shard, when set
 	blind  bool   // knows of no leader
+	waits  bool   // is about to know who leads
 }
 
 func newFakeCluster(nodes, shards int) *fakeCluster {
@@ -106,6 +107,16 @@ func (n *fakeNode) Leads(id shard.ID) bool {
 		panic(fmt.Sprintf("there is no shard %d", id)) // as the host does
 	}
 	return n.cluster.leaders[id] == n.id
+}
+
+// Takes implements localHost: with faults a node that does not lead may think that it will soon know who does.
+func (n *fakeNode) Takes(id shard.ID) bool {
+	if n.Leads(id) || n.waits {
+		return true
+	}
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	return n.cluster.chance(n.cluster.faults)
 }
 
 // Leader knows who leads, or who did.

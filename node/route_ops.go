@@ -13,7 +13,7 @@ import (
 // Do has one command decided by its shard's leader.
 func (r *router) Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error) {
 	begin := time.Now()
-	if !r.leads(id) {
+	if !r.takes(id) {
 		return r.doAnywhere(ctx, shard.Op{Shard: id, Command: cmd, Brief: brief}, begin, false)
 	}
 	result, err := r.host.Do(ctx, id, cmd, brief)
@@ -35,7 +35,7 @@ func (r *router) DoAll(ctx context.Context, ops []shard.Op) {
 	begin := time.Now()
 	local := true
 	for i := range ops {
-		if !r.leads(ops[i].Shard) {
+		if !r.takes(ops[i].Shard) {
 			local = false
 			break
 		}
@@ -62,7 +62,8 @@ func (r *router) settle(ctx context.Context, ops []shard.Op, begin time.Time, tr
 	e := errand{router: r, ops: ops, patience: patience{begin: begin}}
 	if tried {
 		for i := range ops {
-			e.aim(ops[i].Shard).node = r.self
+			a := e.aim(ops[i].Shard)
+			a.node, a.asked = r.self, true
 		}
 	} else {
 		e.send(ctx, nil)

@@ -41,6 +41,14 @@ func (r *router) notLeader(id shard.ID) error {
 	return shard.NotLeaderError{Leader: r.leader(id)}
 }
 
+// notTaken is notLeader for commands, which may wait here for a leader.
+func (r *router) notTaken(id shard.ID) error {
+	if r.takes(id) {
+		return nil
+	}
+	return r.notLeader(id)
+}
+
 func (r *router) serveOps(ctx context.Context, body []byte) []byte {
 	ops, err := shard.DecodeOps(body)
 	if err != nil {
@@ -48,7 +56,7 @@ func (r *router) serveOps(ctx context.Context, body []byte) []byte {
 	}
 	if len(ops) == 1 {
 		o := &ops[0]
-		if o.Err = r.notLeader(o.Shard); o.Err == nil {
+		if o.Err = r.notTaken(o.Shard); o.Err == nil {
 			o.Result, o.Err = r.host.Do(ctx, o.Shard, o.Command, o.Brief)
 		}
 		return shard.AppendAnswers(nil, ops)
@@ -60,7 +68,7 @@ func (r *router) serveOps(ctx context.Context, body []byte) []byte {
 		o := &ops[i]
 		err, known := refusal[o.Shard]
 		if !known {
-			err = r.notLeader(o.Shard)
+			err = r.notTaken(o.Shard)
 			refusal[o.Shard] = err
 		}
 		if o.Err = err; err == nil {

@@ -407,6 +407,26 @@ func TestServeMixed(t *testing.T) {
 	}
 }
 
+// TestRouteAwaits: a node that will soon know who leads is asked, and who it then names is asked next; nobody else is.
+func TestRouteAwaits(t *testing.T) {
+	for _, waiting := range []uint64{1, 2} {
+		c := newFakeCluster(3, 1)
+		c.leaders[1] = 3
+		c.nodes[1].blind, c.nodes[2].blind = true, true
+		c.nodes[waiting].waits = true
+		if _, err := c.nodes[1].router.Do(t.Context(), 1, fire(1), true); err != nil {
+			t.Fatal(err)
+		}
+		want := []fakeCall{{1, 3, methodOps}}
+		if waiting == 2 {
+			want = []fakeCall{{1, 2, methodOps}, {1, 3, methodOps}}
+		}
+		if len(c.executed[1]) != 1 || !slices.Equal(c.calls, want) {
+			t.Errorf("node %d waits: executed %d times, calls %v, want %v", waiting, len(c.executed[1]), c.calls, want)
+		}
+	}
+}
+
 // instantHost leads what it is told to and answers at once, without memory.
 type instantHost struct {
 	*fakeNode
@@ -414,6 +434,7 @@ type instantHost struct {
 }
 
 func (h instantHost) Leads(shard.ID) bool               { return h.leads }
+func (h instantHost) Takes(shard.ID) bool               { return h.leads }
 func (h instantHost) Leader(shard.ID) (uint64, bool)    { return 2, true }
 func (h instantHost) DoAll(context.Context, []shard.Op) {}
 func (h instantHost) Do(context.Context, shard.ID, *shard.Command, bool) (shard.Result, error) {

@@ -30,6 +30,8 @@ const (
 	Settled  Verb = "settled"  // Group at Epoch has the membership of its row
 
 	SetSecret Verb = "secret" // Secret, unless there is one
+
+	SetReplicas Verb = "replicas" // Replicas: how many each shard should have from now on
 )
 
 // Command is one change to a topic, a node or a row.

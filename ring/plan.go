@@ -39,12 +39,12 @@ const (
 	maxOrders = 16
 )
 
-// Plan is what the controller proposes now, in order of urgency: replicas of nodes that are gone, of nodes that are to go,
-// rows that are short, zones, balance, and last the preferred leaders. Pure. At rest it is empty. Whatever of it does not
+// Plan is what the controller proposes now, in order of urgency: replicas that are one too many, of nodes that are gone, of nodes that
+// are to go, rows that are short, zones, balance, and last the preferred leaders. Pure. At rest it is empty. Whatever of it does not
 // come to be, because it was lost or refused, the next plan has again.
 //
 // A row moves by one replica at a time; one that is not settled is left alone, and so is one that has lost its majority: its
-// leader is needed for every step. No row shrinks because a node is down, however long.
+// leader is needed for every step. No row shrinks because a node is down, however long: only when fewer replicas are wanted.
 func Plan(v View, f Facts) []Command {
 	if len(v.Rows) == 0 {
 		return nil
@@ -53,6 +53,7 @@ func Plan(v View, f Facts) []Command {
 	p.finishDrains()
 	p.planMeta()
 	p.redirect()
+	p.shrink()
 	p.replace()
 	p.drain()
 	p.grow()

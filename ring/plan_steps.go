@@ -49,6 +49,43 @@ func (p *planner) redirectFrom(i int, row *Row, from uint64) {
 	p.place(i, true)
 }
 
+// shrink takes replicas from rows that have more than there should be: first of all what would have to be replaced or moved anyway.
+func (p *planner) shrink() {
+	for _, i := range p.movable(func(i int) int { return -len(p.board.rows[i].nodes) }) {
+		if p.moves <= 0 {
+			return
+		}
+		nodes := p.board.rows[i].nodes
+		if len(nodes) <= p.view.Replicas {
+			continue
+		}
+		if from := p.surplus(nodes); from != 0 {
+			p.board.drop(i, from)
+			p.move(i)
+		}
+	}
+}
+
+// surplus is the node that a row can best do without, or 0: what counts is, in this order, that it is gone or going, is down, is not
+// fit, shares its zone, is not the preferred leader, has much. Most of what remains must be alive.
+func (p *planner) surplus(nodes []uint64) uint64 {
+	worst, worstScore := uint64(0), [6]int{-1}
+	for rank, n := range nodes {
+		if !p.survives(nodes, n) {
+			continue
+		}
+		score := [6]int{1, boolInt(!p.alive(n)), 0, 0, boolInt(rank > 0), 0}
+		if s := p.board.seat(n); s != nil {
+			shares := slices.ContainsFunc(nodes, func(o uint64) bool { other := p.board.seat(o); return o != n && other != nil && other.zone == s.zone })
+			score = [6]int{0, score[1], boolInt(s.unfit), boolInt(shares), score[4], s.load}
+		}
+		if slices.Compare(score[:], worstScore[:]) >= 0 { // the last of equals
+			worst, worstScore = n, score
+		}
+	}
+	return worst
+}
+
 // replace takes away replicas on nodes that are down for long or removed, those of the rows with the fewest live ones first. A
 // row shrinks only by a removed node.
 func (p *planner) replace() {
@@ -133,14 +170,14 @@ func (p *planner) grow() {
 	}
 }
 
-// calm: what follows can wait until no node that counts is down, and every row that can has its replicas.
+// calm: what follows can wait until no node that counts is down, and every row that can has its replicas and no more.
 func (p *planner) calm() bool {
 	if slices.ContainsFunc(p.board.seats, func(s seat) bool { return s.closed }) {
 		return false
 	}
 	for i := range p.board.rows {
 		row := &p.board.rows[i]
-		if !row.stuck && (len(row.nodes) < p.board.want || slices.ContainsFunc(row.nodes, p.going)) {
+		if !row.stuck && (len(row.nodes) < p.board.want || len(row.nodes) > p.view.Replicas || slices.ContainsFunc(row.nodes, p.going)) {
 			return false
 		}
 	}

@@ -56,6 +56,48 @@ func TestPlanGrowsAndShrinks(t *testing.T) {
 	}
 }
 
+// TestPlanFollowsTheNumberOfReplicas: founded with one, raised to three and five, lowered again, with nodes down and draining meanwhile.
+func TestPlanFollowsTheNumberOfReplicas(t *testing.T) {
+	const shards = 32
+	for _, lossy := range []bool{false, true} {
+		tw := newTown(t, 6, shards, 1)
+		tw.lossy = lossy
+		replicas := func(n int) { t.Helper(); tw.do(Command{Verb: SetReplicas, Replicas: n}) }
+		moved := func(what string, exactly int, change func()) {
+			t.Helper()
+			tw.moved = 0
+			change()
+			tw.rest()
+			if tw.moved != exactly && !lossy {
+				t.Errorf("%s: %d replicas moved, %d should", what, tw.moved, exactly)
+			}
+		}
+		tw.join(2, "")
+		tw.join(3, "")
+		tw.rest() // one copy of each, spread
+		moved("three copies", 2*shards, func() { replicas(3) })
+		tw.join(4, "")
+		tw.join(5, "")
+		tw.rest()
+		moved("five copies", 2*shards, func() { replicas(5) })
+		moved("the same again", 0, func() { replicas(5) })
+		moved("three copies of five", 0, func() { replicas(3) })
+		moved("four copies", shards, func() { replicas(4) })
+		moved("one drains while there is one copy too many", 0, func() { replicas(3); tw.drain(5) })
+		tw.down[2] = tw.nowMs
+		replicas(1)
+		for !tw.step(1) {
+		}
+		for _, r := range tw.s.Rows()[1:] {
+			if nodes := r.Nodes(); len(nodes) != 1 || nodes[0] == 2 {
+				t.Fatalf("the only copy is to be on a node that is there: %+v", r)
+			}
+		}
+		delete(tw.down, 2)
+		tw.rest()
+	}
+}
+
 // TestPlanWaitsForTheDead: a node that is down is replaced after ten minutes, not before, and only by one that is there.
 func TestPlanWaitsForTheDead(t *testing.T) {
 	tw := newTown(t, 3, 32, 3)
@@ -291,7 +333,9 @@ func TestPlanThroughTrouble(t *testing.T) {
 func (tw *town) trouble(t *rapid.T) {
 	present := tw.s.Nodes()
 	n := present[rapid.IntRange(0, len(present)-1).Draw(t, "node")]
-	switch rapid.SampledFrom([]string{"kill", "kill", "revive", "drain", "resume", "remove", "force", "unfit"}).Draw(t, "what") {
+	switch rapid.SampledFrom([]string{"kill", "kill", "revive", "drain", "resume", "remove", "force", "unfit", "replicas"}).Draw(t, "what") {
+	case "replicas":
+		tw.do(Command{Verb: SetReplicas, Replicas: rapid.IntRange(1, 5).Draw(t, "replicas")})
 	case "unfit":
 		if tw.unfit[n.ID] = !tw.unfit[n.ID]; !tw.unfit[n.ID] {
 			delete(tw.unfit, n.ID)

@@ -134,7 +134,8 @@ func (tw *town) checkPlace(c Command) {
 	if !row.Settled && !c.Force {
 		tw.t.Fatalf("%+v touches a row that moves: %+v", c, row)
 	}
-	lost, came, liveLost, asked := 0, 0, 0, false
+	_, _, replicas := tw.s.Cluster()
+	lost, came, liveLost, asked := 0, 0, 0, len(row.Nodes()) > replicas // fewer are wanted than there are
 	for _, r := range row.Replicas {
 		if now, ok := onNode(c.To, r.Node); !ok || now.Learner && !r.Learner {
 			lost++

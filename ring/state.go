@@ -155,6 +155,8 @@ func (s *State) Apply(nowMs int64, data []byte) any {
 		command = (*cluster).settled
 	case SetSecret:
 		command = (*cluster).setSecret
+	case SetReplicas:
+		command = (*cluster).setReplicas
 	default:
 		return s.run(nowMs, c)
 	}

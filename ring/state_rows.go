@@ -146,6 +146,20 @@ func MetaVoters(nodes int) int {
 	}
 }
 
+// setReplicas changes how many replicas each shard should have. The rows follow one replica at a time: that is the controller's.
+func (c *cluster) setReplicas(_ int64, cmd *Command) Reply {
+	switch {
+	case c.id == "":
+		return Reply{Err: ErrNotFounded}
+	case cmd.Replicas < 1 || cmd.Replicas > MaxReplicas:
+		return Reply{Err: fmt.Errorf("%w: %d replicas are out of 1–%d", ErrBadCluster, cmd.Replicas, MaxReplicas)}
+	case cmd.Replicas != c.replicas:
+		c.replicas = cmd.Replicas
+		c.version++
+	}
+	return Reply{}
+}
+
 // place gives a row other replicas, one epoch on.
 func (c *cluster) place(_ int64, cmd *Command) Reply {
 	row, err := c.rowAt(cmd)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"carillon/shard"
@@ -146,6 +147,24 @@ func TestBefore(t *testing.T) {
 		if err := s.Load([]byte(bad)); err == nil || string(s.Save()) != before {
 			t.Errorf("%s: %v", bad, err)
 		}
+	}
+}
+
+func TestSetReplicas(t *testing.T) {
+	refused(t, NewState(nil, nil), ErrNotFounded, Command{Verb: SetReplicas, Replicas: 3})
+	s := founded(t, 4, 1, 3)
+	for _, n := range []int{-1, 0, MaxReplicas + 1} {
+		refused(t, s, ErrBadCluster, Command{Verb: SetReplicas, Replicas: n})
+	}
+	rows := s.Rows()
+	for _, n := range []int{1, 3, 3, MaxReplicas, 2} {
+		must(t, s, Command{Verb: SetReplicas, Replicas: n})
+		if got := s.View().Replicas; got != n {
+			t.Errorf("%d replicas, want %d", got, n)
+		}
+	}
+	if !slices.EqualFunc(rows, s.Rows(), func(a, b Row) bool { return a.Epoch == b.Epoch }) {
+		t.Error("rows have changed: that is the controller's")
 	}
 }
 
@@ -382,11 +401,11 @@ func TestAnyCommands(t *testing.T) {
 
 func anyCommand(t *rapid.T, s *State) Command {
 	c := Command{
-		Verb:  rapid.SampledFrom([]Verb{Found, Register, Register, SetState, SetState, Remove, Place, Place, Place, Settled, Settled, Ensure, "burn"}).Draw(t, "verb"),
+		Verb:  rapid.SampledFrom([]Verb{Found, Register, Register, SetState, SetState, Remove, Place, Place, Place, Settled, Settled, SetReplicas, Ensure, "burn"}).Draw(t, "verb"),
 		Force: rapid.Bool().Draw(t, "force"), Replace: rapid.Bool().Draw(t, "replace"),
 		NodeID: uint64(rapid.IntRange(0, 6).Draw(t, "node")), Group: shard.ID(rapid.IntRange(0, 3).Draw(t, "group")),
 		State: rapid.SampledFrom([]NodeState{NodeMember, NodeDraining, NodeDrained, NodeRemoved, "odd"}).Draw(t, "state"),
-		Name:  "t", ClusterID: "c", Shards: 3, Replicas: 2, Nodes: nodes(2),
+		Name:  "t", ClusterID: "c", Shards: 3, Replicas: rapid.IntRange(1, MaxReplicas+1).Draw(t, "replicas"), Nodes: nodes(2),
 	}
 	n := node(c.NodeID)
 	n.Name, n.Starts = fmt.Sprintf("n%d", rapid.IntRange(1, 6).Draw(t, "name")), uint32(rapid.IntRange(1, 3).Draw(t, "starts"))

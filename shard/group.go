@@ -56,6 +56,9 @@ type group struct {
 	reconcileAt, settledAt, confUntil, servingSince, standAt, agreeAt time.Duration
 	giveWord                                                          bool // on the state's hash, in the next entry
 
+	orphan   bool          // nobody leads, as far as raft has said
+	orphanAt time.Duration // since when
+
 	known confKnown // whether the members know of the last change of members
 
 	heir      uint64 // the replica that the leadership is being given to
@@ -125,6 +128,7 @@ func (g *group) newRaft() error {
 		return fmt.Errorf("shard %d: start raft: %w", g.id, err)
 	}
 	g.raft = node
+	g.orphan, g.orphanAt = true, g.w.mono
 	return nil
 }
 
@@ -164,6 +168,9 @@ func (g *group) tick() {
 	g.tickCanary()
 	g.checkHash()
 	g.reconcile()
+	if len(g.waiting) > 0 && g.elsewhere() && !g.awaitsLeader() {
+		g.refuseAll()
+	}
 	if g.lead == nil {
 		return
 	}
@@ -218,6 +225,7 @@ func (g *group) collect() {
 	for g.raft.HasReady() {
 		rd := g.raft.Ready()
 		if rd.SoftState != nil {
+			g.leadChanged(rd.SoftState.Lead)
 			g.roleChanged(rd.SoftState.RaftState == raft.StateLeader)
 		}
 		for _, rs := range rd.ReadStates {

@@ -56,7 +56,7 @@ func (m *rigMachine) Load(b []byte) error {
 // rigObserver counts.
 type rigObserver struct {
 	elected, expired, frames, snapshots int
-	outcomes                            int
+	outcomes, sent, received            int
 	latenessMs                          []int64
 }
 
@@ -67,6 +67,8 @@ func (o *rigObserver) Frame(int)              { o.frames++ }
 func (o *rigObserver) Lateness(ms int64)      { o.latenessMs = append(o.latenessMs, ms) }
 func (o *rigObserver) Elected()               { o.elected++ }
 func (o *rigObserver) Snapshot(time.Duration) { o.snapshots++ }
+func (o *rigObserver) SnapshotSent(int64)     { o.sent++ }
+func (o *rigObserver) SnapshotReceived(int64) { o.received++ }
 
 // stand drives one host by hand, in one goroutine: turns of its workers and steps of its log, on a clock and a file
 // system in memory. Only a snapshot's writer is a goroutine of the host's; one made by bubble waits for it.

@@ -69,6 +69,8 @@ type Observer interface {
 	Lateness(ms int64)
 	Elected()
 	Snapshot(took time.Duration)
+	SnapshotSent(bytes int64)     // to another node, which has taken it
+	SnapshotReceived(bytes int64) // from another node, and it is the state now
 }
 
 // Time limits of client operations.

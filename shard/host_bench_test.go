@@ -24,6 +24,8 @@ func (benchObserver) Frame(int)                {}
 func (benchObserver) Lateness(int64)           {}
 func (benchObserver) Elected()                 {}
 func (benchObserver) Snapshot(_ time.Duration) {}
+func (benchObserver) SnapshotSent(int64)       {}
+func (benchObserver) SnapshotReceived(int64)   {}
 
 type benchTopics struct{ topic *Topic }
 

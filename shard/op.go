@@ -31,7 +31,7 @@ func (o *op) answer(r Result, err error) {
 }
 
 func (o *op) handle(w *worker) {
-	if o.group.elsewhere() {
+	if o.group.elsewhere() && !o.group.awaitsLeader() {
 		o.answer(Result{}, o.group.notLeader())
 		return
 	}

@@ -13,6 +13,7 @@ type groupPublic struct {
 	leader  atomic.Uint64 // the node that leads, 0 unknown
 	serves  atomic.Bool   // this node leads, and has taken over
 	present atomic.Bool   // this node has a replica
+	takes   atomic.Bool   // commands may come here: this node leads, or is to know at any moment who does
 }
 
 // publish brings it up to date.
@@ -20,10 +21,15 @@ func (g *group) publish() {
 	g.public.leader.Store(g.leaderNode())
 	g.public.serves.Store(g.serving)
 	g.public.present.Store(g.raft != nil)
+	g.public.takes.Store(!g.elsewhere() || g.awaitsLeader())
 }
 
 // Leads reports that this node leads the group and serves.
 func (h *Host) Leads(id ID) bool { return h.groups[id].public.serves.Load() }
+
+// Takes reports that a command for the group may be given to this node: it leads, is about to serve, or is to know at any moment who leads
+// and says so then.
+func (h *Host) Takes(id ID) bool { return h.groups[id].public.takes.Load() }
 
 // Leader is the node that leads the group, as far as this node's replica knows.
 func (h *Host) Leader(id ID) (node uint64, ok bool) {
@@ -44,6 +50,7 @@ type GroupStatus struct {
 	Learners []uint64
 	Joint    bool
 	Timers   int               // pending and dead ones
+	Hash     uint64            // of the state after Applied, the same on every replica; not of the meta group
 	Behind   map[uint64]uint64 // leader: entries that a replica which is heard from lacks; absent: not heard from
 }
 
@@ -72,6 +79,7 @@ func (g *group) status() GroupStatus {
 	s.Voters, s.Learners, s.Joint = g.store.conf.Voters, g.store.conf.Learners, len(g.store.conf.VotersOutgoing) > 0
 	if g.table != nil {
 		c := g.table.Totals()
+		s.Hash = g.table.Hash()
 		s.Timers = int(c.Scheduled + c.Leased + c.Dead)
 	}
 	if g.leader {

@@ -63,6 +63,9 @@ func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 	if !c.acknowledged(index) {
 		t.Fatal("it is never acknowledged")
 	}
+	if n := r.observer.received; n != 1 {
+		t.Errorf("%d snapshots are told of as received", n)
+	}
 	r.abort()
 	r.fs = r.fs.CrashClone(calm{}, zeroLoss)
 	if err := r.open(); err != nil {
@@ -186,6 +189,12 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(40)), Term: new(uint64(5)), ConfState: g.store.conf}}})
 	if len(c.streams) != 1 {
 		t.Fatalf("%d streams", len(c.streams))
+	}
+	for want, err := range []error{errors.New("it broke off"), nil} {
+		c.streams[0].Done(err)
+		if r.settle(); r.observer.sent != want {
+			t.Errorf("after %v: %d snapshots are told of as sent", err, r.observer.sent)
+		}
 	}
 	if err := wal.RemoveShardSnapshots(r.fs, r.host.snapshotDir(), 1); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,32 @@ package shard
 
 import (
 	"time"
+
+	"go.etcd.io/raft/v3"
 )
+
+// awaitLimit is how long commands wait with a replica that knows of no leader. A hand-over takes a fraction of it; an election after a
+// failure begins only when its leader has been silent for longer than that.
+const awaitLimit = 300 * time.Millisecond
+
+// awaitsLeader reports that nobody leads, for a moment only: whoever has a command meanwhile does better to wait here for who will than
+// to look around.
+func (g *group) awaitsLeader() bool {
+	return g.raft != nil && g.table != nil && !g.leader && g.orphan && g.w.mono-g.orphanAt < awaitLimit
+}
+
+// leadChanged takes note of who leads; commands that waited for it are told.
+func (g *group) leadChanged(lead uint64) {
+	switch {
+	case lead == raft.None && !g.orphan:
+		g.orphan, g.orphanAt = true, g.w.mono
+	case lead != raft.None && g.orphan:
+		g.orphan = false
+		if lead != g.replica && !g.leader {
+			g.refuseAll()
+		}
+	}
+}
 
 // roleChanged begins or ends a reign.
 func (g *group) roleChanged(leader bool) {
@@ -34,7 +59,7 @@ func (g *group) stepDown() {
 	}
 	g.proposals = nil
 	g.refuseTakes()
-	if g.raft != nil && !g.soleVoter() {
+	if g.raft != nil && !g.soleVoter() && !g.awaitsLeader() {
 		g.refuseAll()
 	}
 }

@@ -66,7 +66,7 @@ func (g *group) sendSnapshot(m *pb.Message) {
 			}
 			return file, nil
 		},
-		Done: func(err error) { g.w.box.post(&shipped{group: g, from: m.GetFrom(), to: to, err: err}) },
+		Done: func(err error) { g.w.box.post(&shipped{group: g, from: m.GetFrom(), to: to, size: size, err: err}) },
 	})
 }
 
@@ -74,11 +74,15 @@ func (g *group) sendSnapshot(m *pb.Message) {
 type shipped struct {
 	group    *group
 	from, to uint64
+	size     int64
 	err      error
 }
 
 func (s *shipped) handle(w *worker) {
 	g := s.group
+	if s.err == nil {
+		w.host.cfg.Observer.SnapshotSent(s.size)
+	}
 	if g.raft == nil || g.replica != s.from || !g.leader {
 		return
 	}
@@ -191,7 +195,7 @@ func (in *Incoming) Commit() error {
 		return err
 	}
 	h, g := in.host, in.host.groups[in.shipment.group]
-	a := &arrival{group: g, message: in.shipment.message, mark: in.mark}
+	a := &arrival{group: g, message: in.shipment.message, mark: in.mark, size: in.size}
 	if err := h.readState(in.meta.FileName(), g.id, in.mark.hash, a); err != nil {
 		_ = h.cfg.FS.Remove(filepath.Join(h.snapshotDir(), in.meta.FileName()))
 		return err
@@ -227,6 +231,7 @@ type arrival struct {
 	group   *group
 	message *pb.Message
 	mark    mark
+	size    int64
 	table   *Table
 	state   []byte
 }
@@ -260,5 +265,6 @@ func (g *group) install(s *pb.Snapshot) mark {
 	g.place(a.mark)
 	g.confIndex = index
 	g.files.restored(&a.mark)
+	g.w.host.cfg.Observer.SnapshotReceived(a.size)
 	return a.mark
 }

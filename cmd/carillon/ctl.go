@@ -36,6 +36,8 @@ type ctlCmd struct {
 	Drain   ctlDrainCmd   `cmd:"" help:"Have everything moved off a node."`
 	Resume  ctlResumeCmd  `cmd:"" help:"Take a node's drain back."`
 	Remove  ctlRemoveCmd  `cmd:"" help:"Take a node out of the cluster for good, once it is drained or down."`
+
+	Replicas ctlReplicasCmd `cmd:"" help:"Change how many copies of each timer the cluster keeps."`
 }
 
 func (*ctlCmd) Examples() string {

@@ -16,6 +16,7 @@ import (
 type clusterAnswer struct {
 	ClusterID string     `json:"cluster_id"`
 	Healthy   bool       `json:"healthy"`
+	Replicas  int        `json:"replicas"`
 	Nodes     []nodeRow  `json:"nodes"`
 	Shards    []shardRow `json:"shards"`
 }

@@ -21,6 +21,9 @@ func TestCtlCluster(t *testing.T) {
 		return all
 	}
 	accepted := reply{status: 202, body: `{"name":"n2","state":"draining"}`}
+	replicas := []reply{{status: 202, body: `{"replicas":2}`}}
+	twoReplicas := `{"version":"v1","healthy":true,"replicas":2,"nodes":[{"name":"n1","state":"alive"},{"name":"n2","state":"alive"},{"name":"n3","state":"drained"}],"shards":[` +
+		`{"shard":1,"leader":"n1","epoch":4,"replicas":["n1","n2"],"state":"ok"}]}`
 	drained := strings.Replace(threeNodes, `"draining"`, `"drained"`, 1)
 	runCtl(t, []ctlCase{
 		{
@@ -66,6 +69,15 @@ func TestCtlCluster(t *testing.T) {
 		},
 		{name: "resume", args: []string{"resume", "n2"}, replies: ok(`{"name":"n2","state":"alive"}`), asked: []string{"POST /v1/cluster/nodes/n2/resume"}, out: []string{"n2: alive\n"}},
 		{name: "remove", args: []string{"remove", "n2"}, replies: ok(`{"name":"n2","state":"left"}`), asked: []string{"DELETE /v1/cluster/nodes/n2"}, out: []string{"n2: left\n"}},
+		{name: "replicas", args: []string{"replicas", "2"}, replies: replicas, asked: []string{`PUT /v1/cluster/replicas {"replicas":2}`}, out: []string{"replicas: 2\n"}},
+		{
+			name: "replicas and wait", args: []string{"replicas", "2", "--wait", "1m"}, replies: append(replicas, ok(threeNodes, twoReplicas)...),
+			asked: []string{`PUT /v1/cluster/replicas {"replicas":2}`, "GET /v1/cluster", "GET /v1/cluster"}, out: []string{"replicas: 2\n"},
+		},
+		{
+			name: "replicas take too long", args: []string{"replicas", "2", "--wait", "1ns"}, replies: append(replicas, ok(threeNodes)...),
+			asked: []string{`PUT /v1/cluster/replicas {"replicas":2}`, "GET /v1/cluster"}, err: []string{"3 of 3 shards do not have their replicas yet"}, code: exitFailure,
+		},
 		{
 			name: "remove too early", args: []string{"remove", "n2", "--force"},
 			replies: []reply{{status: 409, body: `{"title":"Node is not drained","detail":"the node is up and not drained","code":"not_drained"}`}},
@@ -82,6 +94,14 @@ func TestCtlShowsANode(t *testing.T) {
 	}
 	if out := ctl(t, url, "shard", "1"); !strings.Contains(out, "leader    alone\n") {
 		t.Error(out)
+	}
+	for _, n := range []string{"1", "5"} { // more than there are nodes is a wish for later
+		if out := ctl(t, url, "replicas", n, "--wait", "20s"); out != "replicas: "+n+"\n" {
+			t.Error(out)
+		}
+	}
+	if got := carillon(t, "", nil, "ctl", "--url", url, "replicas", "8"); got.code != exitFailure || !strings.Contains(got.err, "must be 1 to 7") {
+		t.Errorf("got %+v", got)
 	}
 	got := carillon(t, "", nil, "ctl", "--url", url, "drain", "alone")
 	if got.code != exitFailure || !strings.Contains(got.err, "no other node") {

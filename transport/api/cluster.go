@@ -21,7 +21,12 @@ type Cluster interface {
 	Resume(ctx context.Context, name string) error
 	// Remove takes a node out of the cluster for good: ErrNotDrained unless it is drained or down, or force is given.
 	Remove(ctx context.Context, name string, force bool) error
+	// SetReplicas changes how many replicas each shard should have, 1–7; it returns once that is ordered, not done.
+	SetReplicas(ctx context.Context, replicas int) error
 }
+
+// maxReplicas is the most that a shard may have.
+const maxReplicas = 7
 
 // Errors of Cluster, beside those of package shard.
 var (
@@ -38,6 +43,7 @@ type ClusterView struct {
 	ClusterID string // "" before the founding
 	Version   string // of this node's program
 	Healthy   bool   // every member is alive, every shard ok
+	Replicas  int    // that each shard should have, as far as there are nodes; 0 before the founding
 	Nodes     []NodeView
 	Shards    []ShardRow // in order
 }
@@ -95,6 +101,7 @@ type ShardView struct {
 	Term    uint64
 	Applied uint64 // index of the last entry that this node's replica has applied
 	Timers  int64  // not finished, in this node's replica
+	Hash    uint64 // of the state after Applied: replicas that have applied as much must have the same
 }
 
 // validNode: a node's name, 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit.

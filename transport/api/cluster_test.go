@@ -16,7 +16,7 @@ const clusterPath = "/v1/cluster"
 func TestClusterView(t *testing.T) {
 	h := newHarness(t)
 	h.do("GET", clusterPath, "").want(200).has(
-		"cluster_id", `"c0ffee"`, "version", `"test"`, "healthy", "true",
+		"cluster_id", `"c0ffee"`, "version", `"test"`, "healthy", "true", "replicas", "2",
 		"nodes.0", `{"clock_offset_ms":-3,"http":"127.0.0.1:7700","leads":2,"name":"n1","replicas":2,"state":"alive","version":"test"}`,
 		"nodes.1.clock_offset_ms", "0",
 		"nodes.2", `{"leads":0,"name":"n3","replicas":1,"state":"down"}`,
@@ -34,8 +34,8 @@ func TestClusterView(t *testing.T) {
 func TestShardView(t *testing.T) {
 	h := newHarness(t)
 	h.do("GET", clusterPath+"/shards/1", "").want(200).has(
-		"shard", "1", "leader", `"n1"`, "epoch", "4", "replicas", `["n1","n2"]`, "state", `"ok"`, "term", "7", "applied", "1099511627776", "timers", "12")
-	h.do("GET", clusterPath+"/shards/2", "").want(200).has("shard", "2", "leader", "", "term", "", "applied", "", "timers", "")
+		"shard", "1", "leader", `"n1"`, "epoch", "4", "replicas", `["n1","n2"]`, "state", `"ok"`, "term", "7", "applied", "1099511627776", "timers", "12", "hash", `"00000000c0ffee00"`)
+	h.do("GET", clusterPath+"/shards/2", "").want(200).has("shard", "2", "leader", "", "term", "", "applied", "", "timers", "", "hash", "")
 	for _, n := range []string{"0", "3", "65536", "4294967297", "99999999999999999999"} {
 		h.do("GET", clusterPath+"/shards/"+n, "").problem(404, notFound)
 	}
@@ -69,6 +69,23 @@ func TestNodesAreDrainedResumedRemoved(t *testing.T) {
 	h.do("DELETE", n2+"?force=maybe", "").problem(400, badRequest)
 	h.do("DELETE", n2+"?forced=true", "").problem(400, badRequest)
 	h.do("GET", n2, "").problem(405, "method_not_allowed")
+}
+
+func TestReplicasAreSet(t *testing.T) {
+	h := newHarness(t)
+	path := clusterPath + "/replicas"
+	h.do("PUT", path, `{"replicas":3}`).want(202).has("replicas", "3")
+	h.do("GET", clusterPath, "").want(200).has("replicas", "3")
+	for _, body := range []string{`{"replicas":0}`, `{"replicas":8}`, `{"replicas":-1}`, `{"replicas":"3"}`, `{"replicas":2.5}`, `{"replicas":null}`, `{}`} {
+		h.do("PUT", path, body).problem(400, badRequest)
+	}
+	h.do("PUT", path, `{"replica":3}`).problem(400, unknownField)
+	h.do("PUT", path, `{"replicas":3`).problem(400, badJSON)
+	h.do("PUT", path, `{"replicas":3,"replicas":4}`).problem(400, badJSON)
+	h.do("GET", path, "").problem(405, "method_not_allowed")
+	h.do("GET", clusterPath, "").want(200).has("replicas", "3")
+	h.engine.fakeCluster.err = shard.ErrNoLeader
+	h.do("PUT", path, `{"replicas":3}`).problem(503, "no_leader")
 }
 
 // What a change of the cluster can run into, and what the client is told.
@@ -120,6 +137,7 @@ func TestClusterScopes(t *testing.T) {
 		do(who, "POST", clusterPath+"/nodes/n1/drain").problem(403, "forbidden")
 		do(who, "POST", clusterPath+"/nodes/n1/resume").problem(403, "forbidden")
 		do(who, "DELETE", clusterPath+"/nodes/n1?force=true").problem(403, "forbidden")
+		do(who, "PUT", clusterPath+"/replicas").problem(403, "forbidden")
 	}
 	do("boss", "POST", clusterPath+"/nodes/n1/drain").want(202)
 	do("boss", "DELETE", clusterPath+"/nodes/n1?force=true").want(200)

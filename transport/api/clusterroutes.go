@@ -1,6 +1,10 @@
 package api
 
-import "carillon/shard"
+import (
+	"fmt"
+
+	"carillon/shard"
+)
 
 func (rq *request) readCluster() *problem {
 	v := rq.s.cfg.Engine.View(rq.s.base)
@@ -19,6 +23,7 @@ func (rq *request) readShard() *problem {
 		o.integer("term", int64(v.Term))
 		o.integer("applied", int64(v.Applied))
 		o.integer("timers", v.Timers)
+		o.str("hash", fmt.Sprintf("%016x", v.Hash))
 	}
 	rq.json(200, o.end())
 	return nil
@@ -60,6 +65,29 @@ func (rq *request) removeNode() *problem {
 	return nil
 }
 
+// setReplicas takes {"replicas":n}.
+func (rq *request) setReplicas() *problem {
+	if _, p := rq.mediaType(); p != nil {
+		return p
+	}
+	r := rq.reader()
+	replicas := int64(0)
+	r.members([]string{"replicas"}, func(name string) { replicas = r.ranged(name, 1, maxReplicas) })
+	if r.err == nil && replicas == 0 {
+		r.fail(bad(badRequest, "replicas: is missing"))
+	}
+	if r.err != nil {
+		return r.err
+	}
+	if err := rq.s.cfg.Engine.SetReplicas(rq.s.base, int(replicas)); err != nil {
+		return engineFault(err)
+	}
+	o := object{b: rq.out()}
+	o.integer("replicas", replicas)
+	rq.json(202, o.end())
+	return nil
+}
+
 // nodeState is the state of the request's node in this node's view, "" when it is not there.
 func (rq *request) nodeState() NodeState {
 	v := rq.s.cfg.Engine.View(rq.s.base)
@@ -85,6 +113,9 @@ func appendCluster(b []byte, v *ClusterView) []byte {
 	}
 	o.str("version", v.Version)
 	o.boolean("healthy", v.Healthy)
+	if v.Replicas > 0 {
+		o.integer("replicas", int64(v.Replicas))
+	}
 	o.name("nodes")
 	nodes := array{b: o.b}
 	for i := range v.Nodes {

@@ -17,7 +17,7 @@ type fakeCluster struct {
 func newFakeCluster() *fakeCluster {
 	c := &fakeCluster{detail: map[shard.ID]ShardView{}}
 	c.view = ClusterView{
-		ClusterID: "c0ffee", Version: "test", Healthy: true,
+		ClusterID: "c0ffee", Version: "test", Healthy: true, Replicas: 2,
 		Nodes: []NodeView{
 			{Name: "n1", HTTP: "127.0.0.1:7700", State: NodeAlive, Leads: 2, Replicas: 2, Version: "test", ClockKnown: true, ClockOffsetMs: -3},
 			{Name: "n2", HTTP: "127.0.0.1:7800", State: NodeAlive, Replicas: 2, Version: "test", ClockKnown: true},
@@ -28,7 +28,7 @@ func newFakeCluster() *fakeCluster {
 			{Shard: 2, Epoch: 1, Replicas: []string{"n3"}, State: ShardNoQuorum},
 		},
 	}
-	c.detail[1] = ShardView{ShardRow: c.view.Shards[0], Known: true, Term: 7, Applied: 1 << 40, Timers: 12}
+	c.detail[1] = ShardView{ShardRow: c.view.Shards[0], Known: true, Term: 7, Applied: 1 << 40, Timers: 12, Hash: 0xc0ffee00}
 	c.detail[2] = ShardView{ShardRow: c.view.Shards[1]}
 	return c
 }
@@ -76,4 +76,11 @@ func (c *fakeCluster) Remove(_ context.Context, name string, force bool) error {
 		c.view.Nodes = slices.DeleteFunc(c.view.Nodes, func(v NodeView) bool { return v.Name == name })
 	}
 	return err
+}
+
+func (c *fakeCluster) SetReplicas(_ context.Context, replicas int) error {
+	if c.err == nil {
+		c.view.Replicas = replicas
+	}
+	return c.err
 }

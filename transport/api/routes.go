@@ -65,6 +65,7 @@ var routes = []route{
 	{method: "GET", path: "/v1/topics/{topic}/history", scope: scopeRead, handle: (*request).listHistory, query: historyParams},
 
 	{method: "GET", path: "/v1/cluster", scope: scopeRead, handle: (*request).readCluster},
+	{method: "PUT", path: "/v1/cluster/replicas", scope: scopeAdmin, handle: (*request).setReplicas, body: jsonBody},
 	{method: "GET", path: "/v1/cluster/shards/{n}", scope: scopeRead, handle: (*request).readShard},
 	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: scopeAdmin, handle: (*request).drainNode, body: emptyBody},
 	{method: "POST", path: "/v1/cluster/nodes/{name}/resume", scope: scopeAdmin, handle: (*request).resumeNode, body: emptyBody},

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+type ctlReplicasCmd struct {
+	Number int           `arg:"" help:"Copies of each timer, 1–7, as far as there are nodes."`
+	Wait   time.Duration `placeholder:"10m" help:"Wait until all shards have them, at most so long; exit 1 if it takes longer."`
+}
+
+func (*ctlReplicasCmd) Examples() string {
+	return `carillon ctl replicas 3 --wait 10m`
+}
+
+func (r *ctlReplicasCmd) Run(ctl *ctlCmd, term *terminal) error {
+	_, body, err := ctl.do(call{method: http.MethodPut, path: apiPath("cluster", "replicas"), body: fmt.Appendf(nil, `{"replicas":%d}`, r.Number)})
+	if err != nil {
+		return err
+	}
+	if r.Wait > 0 {
+		if err := r.await(ctl); err != nil {
+			return err
+		}
+	}
+	if ctl.JSON {
+		return printJSON(term.out, body)
+	}
+	_, err = fmt.Fprintf(term.out, "replicas: %d\n", r.Number)
+	return err
+}
+
+func (r *ctlReplicasCmd) await(ctl *ctlCmd) error {
+	over := time.After(r.Wait)
+	tick := time.NewTicker(drainPoll)
+	defer tick.Stop()
+	for {
+		_, answer, err := ctl.cluster()
+		if err != nil {
+			return err
+		}
+		left := r.left(&answer)
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-over:
+			return fmt.Errorf("%d of %d shards do not have their replicas yet after %s; it goes on", left, len(answer.Shards), r.Wait)
+		}
+	}
+}
+
+// left counts the shards that have not as many replicas as there should be, and nodes to hold them, or are on the way there. The node
+// that is asked may not have heard of the new number yet.
+func (r *ctlReplicasCmd) left(a *clusterAnswer) (n int) {
+	holders := 0
+	for _, node := range a.Nodes {
+		if !strings.HasPrefix(node.State, "drain") && node.State != "left" {
+			holders++
+		}
+	}
+	for _, s := range a.Shards {
+		if a.Replicas != r.Number || len(s.Replicas) != min(r.Number, holders) || s.State == "moving" {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,71 @@
+package shard
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// asked is the answer to a command, once there is one.
+type asked struct {
+	done bool
+	err  error
+}
+
+func (r *stand) offer(id string) *asked {
+	a := &asked{}
+	r.host.Submit(1, &Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: r.clock.WallMs() + 3_600_000}}, true, func(_ Result, err error) { a.done, a.err = true, err })
+	r.pass(time.Millisecond)
+	return a
+}
+
+// TestCommandsWaitForALeader: who comes when nobody leads is told as soon as somebody does, and not much later that nobody is known.
+func TestCommandsWaitForALeader(t *testing.T) {
+	r, c := inCompany(t, true, nil)
+	early := r.offer("early")
+	if early.done || !r.host.Takes(1) {
+		t.Fatalf("it does not wait: %+v", early)
+	}
+	c.say(1, heartbeat(3))
+	r.pass(time.Millisecond)
+	moved := NotLeaderError{}
+	if !early.done || !errors.As(early.err, &moved) || moved.Leader != 8 {
+		t.Fatalf("somebody leads: %+v", early)
+	}
+	if follower := r.offer("follower"); !follower.done || !errors.As(follower.err, &moved) || moved.Leader != 8 || r.host.Takes(1) {
+		t.Errorf("a follower: %+v", follower)
+	}
+	for n := 0; !r.host.groups[1].orphan; n++ {
+		if n > 200 {
+			t.Fatal("the leader is silent, and is still believed in")
+		}
+		r.pass(tickInterval)
+	}
+	late := r.offer("late")
+	if late.done {
+		t.Fatalf("it does not wait: %+v", late)
+	}
+	r.pass(awaitLimit + tickInterval)
+	if !late.done || !errors.As(late.err, &moved) || moved.Leader != 0 || r.host.Takes(1) {
+		t.Errorf("nobody comes: %+v", late)
+	}
+	if later := r.offer("later"); !later.done || !errors.As(later.err, &moved) {
+		t.Errorf("it is known that nobody comes: %+v", later)
+	}
+}
+
+// TestCommandsWaitForAReign: who comes to the one that has just been elected is decided there.
+func TestCommandsWaitForAReign(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	a := r.offer("a")
+	if a.done {
+		t.Fatalf("it does not wait: %+v", a)
+	}
+	c.r.pass(tickInterval)
+	c.leads()
+	b := r.offer("b")
+	r.pass(2 * tickInterval)
+	if !b.done || b.err != nil {
+		t.Errorf("the leader: %+v", b)
+	}
+}
