@@ -57,6 +57,8 @@ func (unwatched) Frame(int)                      {}
 func (unwatched) Lateness(int64)                 {}
 func (unwatched) Elected()                       {}
 func (unwatched) Snapshot(time.Duration)         {}
+func (unwatched) SnapshotSent(int64)             {}
+func (unwatched) SnapshotReceived(int64)         {}
 
 // estate is a data directory in memory and, while it is open, what a node makes of it: identity, log, snapshots, topics, history. It is
 // driven by hand, in a bubble.
