@@ -81,7 +81,7 @@ func TestClusterHistoryOfAWipedNode(t *testing.T) {
 	c.awaitHealthy(t)
 	c.awaitView(t, settleLimit, "the wiped node leads shards", func(v view) bool { return v.Healthy && len(v.ledBy(lost.name)) > 0 })
 	check("the wiped node leads some")
-	c.awaitSettled(t, c.all()) // before that the wiped one does not count
+	c.awaitSettled(t, c.all(), 3) // before that the wiped one does not count
 	other.process().kill()
 	for i := range n { // each shard has a leader again
 		c.eventually(t, "POST", "/v1/topics/after/timers", farTimer(fmt.Sprint("t", i), time.Now()))
