@@ -98,7 +98,6 @@ type moveWatch struct {
 	changes  int
 	moves    []move        // those that are over
 	underway map[int]*move // by shard
-	faults   []string
 }
 
 // move is a time in which a shard's replicas or its leader changed: from the last look before to the first one at which all was as it should be, the
