@@ -35,6 +35,7 @@ type core struct {
 	placed  chan struct{}     // rows, nodes or their addresses have changed; capacity 1
 	settled chan ring.Command // to be told to the meta group
 	may     mayLead           // who may lead
+	unfit   string            // why this node should not, by the last beat
 	shares  shares            // of what topics may do in the whole cluster
 	once    sync.Once
 	removed chan struct{} // closed when the cluster has removed this node
@@ -179,6 +180,7 @@ func (c *core) tellSettled(ctx context.Context) {
 func (c *core) beat() {
 	now := c.p.clock.Mono()
 	unfit := c.p.health.unfit(now, c.p.pulse)
+	c.say(unfit)
 	me, member := c.state.Node(c.self)
 	aside := c.p.stopping.Load() || unfit != "" || member && me.State != ring.NodeMember
 	c.host.StepAside(aside)
@@ -196,6 +198,17 @@ func (c *core) beat() {
 	}
 	c.may.set(may)
 	c.shares.look(b.Leads)
+}
+
+// say tells the operator why this node begins to hand its shards over, and when it may lead again.
+func (c *core) say(unfit string) {
+	switch {
+	case unfit != "" && c.unfit == "":
+		c.p.log.Warn("this node hands its shards over to others", "why", unfit)
+	case unfit == "" && c.unfit != "":
+		c.p.log.Info("this node may lead shards again", "before", c.unfit)
+	}
+	c.unfit = unfit
 }
 
 // leads are the timer shards that this node leads.

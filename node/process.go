@@ -25,6 +25,7 @@ type process struct {
 	log        *slog.Logger
 	fsys       wal.FS
 	clock      shard.Clock
+	wall       func() time.Time // the same clock's wall time
 	nodeID     uint64
 	nonce      uint64
 	http, peer net.Listener
