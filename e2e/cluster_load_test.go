@@ -68,6 +68,7 @@ type clusterLoad struct {
 	receiver *receiver
 	probes   *prober
 	halt     func() // ends both, once
+	rounds   int    // of what is done to the cluster, for the counts
 }
 
 // callTimeout bounds how long a new leader waits for calls that the old one may still be making.
@@ -83,13 +84,16 @@ func loadOn(t testing.TB, c *cluster, r *receiver, random *rand.Rand) *clusterLo
 	topic := fmt.Sprintf("load%d", n)
 	c.eventually(t, "PUT", "/v1/topics/"+topic, fmt.Sprintf(`{"callback":{"url":%q,"timeout":%q}}`, r.url(), callTimeout))
 	load := &clusterLoad{cluster: c, receiver: r, traffic: &traffic{client: c.anyone(), ledger: newLedger(), topic: topic, prefix: "c",
-		perSecond: setting(t, "CARILLON_E2E_CLUSTER_RATE", 200), workers: 256, maxDelayMs: 2000,
+		perSecond: setting(t, "CARILLON_E2E_CLUSTER_RATE", 200), workers: 256, maxDelayMs: 2000, reads: true,
 		random: rand.New(rand.NewPCG(random.Uint64(), 3))}}
 	load.probes = newProber(t, c, fmt.Sprintf("probes%d", n))
 	load.begin()
 	load.probes.begin()
 	load.halt = sync.OnceFunc(func() { load.end(); load.probes.end() })
-	t.Cleanup(load.halt)
+	t.Cleanup(func() {
+		load.probes.over.Store(t.Failed())
+		load.halt()
+	})
 	return load
 }
 
@@ -123,7 +127,8 @@ func (l *clusterLoad) finish(t testing.TB, v *verdict) {
 		v.final[tm.ID] = tm
 	}
 	v.check(t)
-	l.probes.check(t)
+	v.lost += l.probes.check(t)
+	counts.add(t.Name(), l, v)
 }
 
 // arrivals are those of the traffic, without what was fired everywhere.

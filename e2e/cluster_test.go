@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -31,6 +32,8 @@ type member struct {
 	dir                string
 	http, peer, gossip string // addresses
 	wrapper            []string
+	binary             string // "": the one under test
+	env                []string
 	client             *client // its requests go to this node
 	running            atomic.Pointer[process]
 }
@@ -85,10 +88,10 @@ func found(t testing.TB, members []*member, flags ...string) *cluster {
 // start runs a member, for the first time or again, and does not wait.
 func (c *cluster) start(t testing.TB, m *member, flags ...string) {
 	t.Helper()
-	args := append(slices.Clone(m.wrapper), binary, "serve", "--data", m.dir, "--name", m.name,
+	args := append(slices.Clone(m.wrapper), cmp.Or(m.binary, binary), "serve", "--data", m.dir, "--name", m.name,
 		"--http", m.http, "--peer", m.peer, "--gossip", m.gossip, "--join", c.gossipAddresses())
 	args = append(append(args, c.flags...), flags...)
-	m.running.Store(begin(t, args))
+	m.running.Store(begin(t, args, m.env...))
 }
 
 // all are the members, those that are down included.

@@ -17,10 +17,11 @@ const (
 	foundEach    = 10 * time.Millisecond // is the meta group led here, and empty? Until it is founded
 	controlEach  = time.Second           // the controller's turn, on the meta group's leader
 	registerEach = 3 * time.Second
-	forgetAfter  = 2 * time.Second // a removed node is still spoken to for so long: it is to learn that it was removed
-	clockLimitMs = 1000            // farther than this from the others' median, a node's clock is off
-	slowSync     = 500 * time.Millisecond
-	unfitHold    = 10 * time.Second // a node that was unfit stays so for this long, so that leaderships do not flap
+	forgetAfter  = 2 * time.Second        // a removed node is still spoken to for so long: it is to learn that it was removed
+	clockLimitMs = 1000                   // farther than this from the others' median, a node's clock is off
+	slowSync     = 500 * time.Millisecond // an fsync is slow
+	hungSync     = time.Second            // one fsync of this length is enough
+	unfitHold    = 10 * time.Second       // a node that was unfit stays so for this long, so that leaderships do not flap
 )
 
 // core is the node once it is of a cluster: its shards, and its copy of what the cluster has agreed on.

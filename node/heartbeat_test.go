@@ -26,7 +26,7 @@ func beats(p *pulse, h *health, from time.Duration, n int, offMs int64) (first i
 // TestClockStepIsNoticedAtOnce: whichever way the clock jumps, the next beat tells.
 func TestClockStepIsNoticedAtOnce(t *testing.T) {
 	for _, offMs := range []int64{1500, -1500, 300_000, -3_600_000, 10 * 365 * 86_400_000} {
-		p, h := newPulse(0), &health{}
+		p, h := newPulse(0), &health{since: none}
 		if _, why := beats(p, h, time.Second, 20, 0); why != "" {
 			t.Fatalf("in step: %s", why)
 		}
@@ -39,12 +39,35 @@ func TestClockStepIsNoticedAtOnce(t *testing.T) {
 
 // TestUnfitHolds: a node whose clock is right again may lead after a while, and not before.
 func TestUnfitHolds(t *testing.T) {
-	p, h := newPulse(0), &health{}
+	p, h := newPulse(0), &health{since: none}
 	beats(p, h, time.Second, 4, 5000)
 	if _, why := beats(p, h, 2*time.Second, 4, 0); why == "" {
 		t.Error("it may lead at once")
 	}
 	if _, why := beats(p, h, 2*time.Second+unfitHold, 4, 0); why != "" {
 		t.Errorf("after %v: %s", unfitHold, why)
+	}
+}
+
+// TestHungSyncIsNoticed: an fsync that does not end makes a node unfit while it lasts, not only when it is over.
+func TestHungSyncIsNoticed(t *testing.T) {
+	p, h := newPulse(0), &health{since: none}
+	for i := range 1000 { // fast ones before
+		h.syncs(time.Duration(i) * time.Millisecond)
+		h.synced(time.Duration(i)*time.Millisecond, time.Millisecond)
+	}
+	h.syncs(time.Second)
+	if why := h.unfit(time.Second+hungSync, p); why != "" {
+		t.Errorf("too early: %s", why)
+	}
+	if why := h.unfit(time.Second+hungSync+1, p); !strings.Contains(why, "fsync") {
+		t.Errorf("%q", why)
+	}
+	h.synced(3*time.Second, 2*time.Second)
+	if why := h.unfit(4*time.Second, p); why == "" {
+		t.Error("it may lead at once")
+	}
+	if why := h.unfit(4*time.Second+2*unfitHold, p); why != "" {
+		t.Errorf("later: %s", why)
 	}
 }

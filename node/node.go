@@ -89,7 +89,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return err
 	}
 	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, nodeID: id.NodeID, nonce: rand.Uint64(), id: id,
-		health: &health{}, failure: make(chan error, 1)}
+		health: &health{since: none}, failure: make(chan error, 1)}
 	p.clock, p.wall = newClock()
 	p.pulse = newPulse(p.clock.Mono())
 	if p.http, err = net.Listen("tcp", n.cfg.HTTP); err != nil {
@@ -123,6 +123,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	}
 	observe := m.log()
 	measured := observe.Sync
+	observe.Begin = func() { p.health.syncs(p.clock.Mono()) }
 	observe.Sync = func(took time.Duration) {
 		measured(took)
 		p.health.synced(p.clock.Mono(), took)
