@@ -97,6 +97,9 @@ func TestClusterChaos(t *testing.T) {
 	}
 }
 
+// siegeCalls is how long a call may take: longer than a process waits for its turn while strace stops another at every step.
+const siegeCalls = 3 * time.Second
+
 // siegeBatch is how many faults there are to a load: finished timers are not kept for ever, and the check wants to see
 // them all.
 const siegeBatch = 8
@@ -133,6 +136,7 @@ func newSiege(t *testing.T, brief bool) *siege {
 		}
 	}
 	s.cluster = found(t, members, flags...)
+	s.calls = siegeCalls
 	return s
 }
 

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -82,7 +83,7 @@ func loadOn(t testing.TB, c *cluster, r *receiver, random *rand.Rand) *clusterLo
 	t.Helper()
 	n := loads.Add(1)
 	topic := fmt.Sprintf("load%d", n)
-	c.eventually(t, "PUT", "/v1/topics/"+topic, fmt.Sprintf(`{"callback":{"url":%q,"timeout":%q}}`, r.url(), callTimeout))
+	c.eventually(t, "PUT", "/v1/topics/"+topic, fmt.Sprintf(`{"callback":{"url":%q,"timeout":%q}}`, r.url(), cmp.Or(c.calls, callTimeout)))
 	load := &clusterLoad{cluster: c, receiver: r, traffic: &traffic{client: c.anyone(), ledger: newLedger(), topic: topic, prefix: "c",
 		perSecond: setting(t, "CARILLON_E2E_CLUSTER_RATE", 200), workers: 256, maxDelayMs: 2000, reads: true,
 		random: rand.New(rand.NewPCG(random.Uint64(), 3))}}

@@ -40,7 +40,8 @@ type member struct {
 
 // cluster is several processes of `carillon serve` and those who talk to them.
 type cluster struct {
-	flags []string // of every node
+	flags []string      // of every node
+	calls time.Duration // timeout of calls in a load; callTimeout when 0
 
 	mu      sync.Mutex
 	members []*member // in the order of their start; those that were removed stay

@@ -71,20 +71,23 @@ type clock struct{ file string }
 func newClock(t testing.TB) (c clock, env []string) {
 	t.Helper()
 	c = clock{filepath.Join(t.TempDir(), "clock")}
-	c.set(t, 0, 0)
 	return c, []string{"CARILLON_CHAOS_CLOCK=" + c.file}
 }
 
-// set puts the clock so far off, and lets it drift from there. The node sees it within some 10 ms.
+// set puts the clock so far off, lets it drift from there, and waits until the node, which runs, has seen it.
 func (c clock) set(t testing.TB, ms, ppm int64) time.Time {
 	t.Helper()
-	next := c.file + ".new"
-	if err := os.WriteFile(next, fmt.Appendf(nil, "%d %d", ms, ppm), 0o600); err != nil {
+	next, text := c.file+".new", fmt.Sprintf("%d %d", ms, ppm)
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(next, c.file); err != nil {
 		t.Fatal(err)
 	}
+	poll(t, 10*time.Second, "the node sees its clock's offset", func() bool {
+		seen, err := os.ReadFile(c.file + ".seen")
+		return err == nil && string(seen) == text
+	})
 	return time.Now()
 }
 

@@ -183,8 +183,8 @@ func (v *verdict) checkTwice(id string, list []arrival) {
 		v.duplicates++
 		v.twice = append(v.twice, again.at)
 		if !v.explained(first, again) {
-			v.fault("%s: called again (attempt %d) %v after attempt %d, from %s to %s, was answered %d, and no crash explains it: %v", id, again.attempt,
-				again.at.Sub(first.done), first.attempt, first.at.Format(clockFormat), first.done.Format(clockFormat), first.status, v.crashTimes())
+			v.fault("%s: called again (attempt %d) %v after attempt %d, from %s to %s, was answered %d, and no crash explains it (last error %q): %v", id, again.attempt,
+				again.at.Sub(first.done), first.attempt, first.at.Format(clockFormat), first.done.Format(clockFormat), first.status, v.final[id].LastError, v.crashTimes())
 		}
 	}
 }
