@@ -178,7 +178,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
-		Clock: p.wall,
+		Clock:   p.wall,
 		Metrics: p.recovered(fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
 	})
 	if err != nil {

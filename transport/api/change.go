@@ -48,6 +48,12 @@ func (rq *request) findTopic(create bool) (*shard.Topic, *problem) {
 		return t, nil
 	}
 	if !create {
+		if err := rq.s.cfg.Engine.Current(); err != nil {
+			return nil, engineFault(err)
+		}
+		if t, ok = rq.s.cfg.Engine.Topic(rq.topic); ok { // it has come meanwhile
+			return t, nil
+		}
 		return nil, noTopic()
 	}
 	t, err := rq.s.cfg.Engine.EnsureTopic(rq.s.base, rq.topic)
