@@ -92,8 +92,8 @@ func (l *traffic) draw(n int) job {
 		j.delayMs = 0
 	}
 	j.patch, j.cancel = r.IntN(10) == 0, r.IntN(10) == 0
-	if l.reads && r.IntN(5) == 0 {
-		j.reads = 1 + r.IntN(3)
+	if l.reads && r.IntN(16) == 0 {
+		j.reads = 1 + r.IntN(2)
 	}
 	return j
 }
