@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -123,6 +124,18 @@ func (l *clusterLoad) finish(t testing.TB, v *verdict) {
 		a.decode(t, &page)
 		return len(page.Timers) == 0 && l.receiver.open.Load() == 0
 	})
+	v.attempts = func(id string) string {
+		var page struct {
+			Entries []struct {
+				Log json.RawMessage `json:"attempt_log"`
+			} `json:"entries"`
+		}
+		a := l.client.do("GET", "/v1/topics/"+l.topic+"/history?limit=1&id="+id, "")
+		if _ = json.Unmarshal(a.body, &page); len(page.Entries) == 0 {
+			return string(a.body)
+		}
+		return string(page.Entries[0].Log)
+	}
 	v.ledger, v.log, v.final = l.ledger, l.arrivals(), map[string]timer{}
 	for _, tm := range l.cluster.running()[0].client.all(t, l.topic) {
 		v.final[tm.ID] = tm

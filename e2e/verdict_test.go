@@ -40,6 +40,8 @@ type verdict struct {
 	log     []arrival
 	final   map[string]timer // nil: not asked for
 
+	attempts func(id string) string // the node's own log of a timer's attempts
+
 	faults     []string
 	lost       int
 	early      int
@@ -183,10 +185,18 @@ func (v *verdict) checkTwice(id string, list []arrival) {
 		v.duplicates++
 		v.twice = append(v.twice, again.at)
 		if !v.explained(first, again) {
-			v.fault("%s: called again (attempt %d) %v after attempt %d, from %s to %s, was answered %d, and no crash explains it (last error %q): %v", id, again.attempt,
-				again.at.Sub(first.done), first.attempt, first.at.Format(clockFormat), first.done.Format(clockFormat), first.status, v.final[id].LastError, v.crashTimes())
+			v.fault("%s: called again (attempt %d) %v after attempt %d, from %s to %s, was answered %d, and no crash explains it (attempts %s): %v", id, again.attempt,
+				again.at.Sub(first.done), first.attempt, first.at.Format(clockFormat), first.done.Format(clockFormat), first.status, v.attemptsOf(id), v.crashTimes())
 		}
 	}
+}
+
+// attemptsOf is how the node itself says that a timer's attempts ended, for the first few faults.
+func (v *verdict) attemptsOf(id string) string {
+	if v.attempts == nil || len(v.faults) > 10 {
+		return "not asked"
+	}
+	return v.attempts(id)
 }
 
 // twiceBetween counts the completed timers that were called again in that time.
