@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test check sim canaries bench fuzz chaos soak fmt clean
+.PHONY: help run demo build test check sim canaries bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -18,7 +18,7 @@ GOLANGCI_LINT := bin/golangci-lint-v2.15.0
 GOVULNCHECK   := bin/govulncheck-v1.8.0
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## build and run a durable node on http://127.0.0.1:7700, data in ./carillon-data
 	./bin/carillon serve --data ./carillon-data
@@ -52,12 +52,20 @@ canaries: ## deliberate bugs, each of which the simulator must find within 200 s
 fuzz: ## each fuzz target for FUZZTIME=1m
 	./scripts/fuzz.sh $(FUZZTIME)
 
-chaos: ## real processes: 100 kills of leaders, pauses, cut networks, rolling restarts, failing disks (about an hour; partitions need root)
+# Rounds of each fault of TestClusterChaos, and how long `make soak` goes on.
+ROUNDS ?= 5
+FOR    ?= 1h
+
+chaos: ## real processes: kills, pauses, cut networks, restarts, wrong clocks, slow, failing and full disks; ends with a table (about two hours; root and strace for all of it)
 	CARILLON_E2E_CLUSTER_KILLS=100 CARILLON_E2E_CLUSTER_RATE=500 CARILLON_E2E_CLUSTER_ROLLS=10 CARILLON_E2E_CLUSTER_PAUSES=20 \
 	CARILLON_E2E_CLUSTER_PAUSE=15 CARILLON_E2E_CLUSTER_PARTITIONS=20 CARILLON_E2E_CLUSTER_KEPT=100000 CARILLON_E2E_CLUSTER_MISSED=200000 \
-	go test -count 1 -timeout 0 -v -run 'TestCluster|TestStorageFailure|TestDisk|TestKill' ./e2e
+	CARILLON_E2E_CLUSTER_CHAOS=$(ROUNDS) \
+	go test -count 1 -timeout 0 -v -run 'TestCluster|TestStorageFailure|TestDisk|TestKill|TestClock' ./e2e
 
-soak: ## the long tests: hours of kills, herds, storms, flips, and the models at full length
+soak: ## one cluster under load for FOR=1h, all faults in random order, checked every eight; ends with a table (SEED=n draws the same again)
+	CARILLON_E2E_CLUSTER_SIEGE=$(FOR) $(if $(SEED),CARILLON_E2E_SEED=$(SEED)) go test -count 1 -timeout 0 -v -run 'TestClusterChaos$$' ./e2e
+
+soak-tests: ## the long tests: hours of kills, herds, storms, flips, and the models at full length
 	CARILLON_SOAK=1 CARILLON_E2E_KILLS=200 CARILLON_E2E_HERD=50000 CARILLON_E2E_STORM=20000 CARILLON_E2E_NASTY=5000 \
 	CARILLON_E2E_FLIPS=500 CARILLON_E2E_SNAPSHOTS=20 CARILLON_E2E_MILLION=1 \
 	go test $(RACE) -shuffle=on -count 1 -timeout 0 -v ./...

@@ -41,6 +41,7 @@ func (c *cluster) killLeaders(t *testing.T, load *clusterLoad, random *rand.Rand
 		c.awaitHealthy(t)
 	}
 	wait(time.Second)
+	load.rounds = rounds
 	load.finish(t, v)
 
 	adds := spreadOf(took)

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -68,6 +70,7 @@ type clusterLoad struct {
 	receiver *receiver
 	probes   *prober
 	halt     func() // ends both, once
+	rounds   int    // of what is done to the cluster, for the counts
 }
 
 // callTimeout bounds how long a new leader waits for calls that the old one may still be making.
@@ -81,15 +84,18 @@ func loadOn(t testing.TB, c *cluster, r *receiver, random *rand.Rand) *clusterLo
 	t.Helper()
 	n := loads.Add(1)
 	topic := fmt.Sprintf("load%d", n)
-	c.eventually(t, "PUT", "/v1/topics/"+topic, fmt.Sprintf(`{"callback":{"url":%q,"timeout":%q}}`, r.url(), callTimeout))
+	c.eventually(t, "PUT", "/v1/topics/"+topic, fmt.Sprintf(`{"callback":{"url":%q,"timeout":%q}}`, r.url(), cmp.Or(c.calls, callTimeout)))
 	load := &clusterLoad{cluster: c, receiver: r, traffic: &traffic{client: c.anyone(), ledger: newLedger(), topic: topic, prefix: "c",
-		perSecond: setting(t, "CARILLON_E2E_CLUSTER_RATE", 200), workers: 256, maxDelayMs: 2000,
+		perSecond: setting(t, "CARILLON_E2E_CLUSTER_RATE", 200), workers: 256, maxDelayMs: 2000, reads: true,
 		random: rand.New(rand.NewPCG(random.Uint64(), 3))}}
 	load.probes = newProber(t, c, fmt.Sprintf("probes%d", n))
 	load.begin()
 	load.probes.begin()
 	load.halt = sync.OnceFunc(func() { load.end(); load.probes.end() })
-	t.Cleanup(load.halt)
+	t.Cleanup(func() {
+		load.probes.over.Store(t.Failed())
+		load.halt()
+	})
 	return load
 }
 
@@ -118,12 +124,25 @@ func (l *clusterLoad) finish(t testing.TB, v *verdict) {
 		a.decode(t, &page)
 		return len(page.Timers) == 0 && l.receiver.open.Load() == 0
 	})
+	v.attempts = func(id string) string {
+		var page struct {
+			Entries []struct {
+				Log json.RawMessage `json:"attempt_log"`
+			} `json:"entries"`
+		}
+		a := l.client.do("GET", "/v1/topics/"+l.topic+"/history?limit=1&id="+id, "")
+		if _ = json.Unmarshal(a.body, &page); len(page.Entries) == 0 {
+			return string(a.body)
+		}
+		return string(page.Entries[0].Log)
+	}
 	v.ledger, v.log, v.final = l.ledger, l.arrivals(), map[string]timer{}
 	for _, tm := range l.cluster.running()[0].client.all(t, l.topic) {
 		v.final[tm.ID] = tm
 	}
 	v.check(t)
-	l.probes.check(t)
+	v.lost += l.probes.check(t)
+	counts.add(t.Name(), l, v)
 }
 
 // arrivals are those of the traffic, without what was fired everywhere.

@@ -74,6 +74,7 @@ func (c *cluster) allPartitions(t *testing.T, w *network, load *clusterLoad) {
 		wait(500 * time.Millisecond) // under load
 		c.cutAndHeal(t, w, p, load, v)
 	}
+	load.rounds = len(partitions)
 	load.finish(t, v)
 	t.Logf("%d timers, %d arrivals, %d duplicates", load.ledger.size(), len(v.log), v.duplicates)
 	var open int64

@@ -45,6 +45,7 @@ func (c *cluster) pauseLeaders(t *testing.T, load *clusterLoad, random *rand.Ran
 		c.awaitHealthy(t)
 	}
 	wait(time.Second)
+	load.rounds = rounds
 	load.finish(t, v)
 	t.Logf("%d pauses of %v: %d timers, %d arrivals, %d duplicates (%d calls open), %d calls came on resuming; other leaders took adds after %v",
 		rounds, pause, load.ledger.size(), len(v.log), v.duplicates, open, v.resumed, spreadOf(took))

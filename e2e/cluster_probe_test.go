@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -27,6 +28,7 @@ type prober struct {
 	clients map[*member]*client
 	stop    chan struct{}
 	done    sync.WaitGroup
+	over    atomic.Bool // the test has failed: there may be nobody to ask any more
 
 	mu     sync.Mutex
 	acks   map[int][]ack // by shard, in order
@@ -115,7 +117,7 @@ func (p *prober) end() {
 func (p *prober) probe(shard int, id string) {
 	at := ack{id: id, began: time.Now()}
 	body := farTimer(id, at.began)
-	for turn := shard; time.Since(at.began) < formLimit; turn++ {
+	for turn := shard; time.Since(at.began) < formLimit && !p.over.Load(); turn++ {
 		members := slices.DeleteFunc(p.cluster.running(), p.avoids)
 		if len(members) > 0 {
 			m := members[turn%len(members)]
@@ -194,7 +196,7 @@ func (p *prober) pauses(after time.Time) (list []time.Duration) {
 }
 
 // check reads every acknowledged probe back: none may be gone.
-func (p *prober) check(t testing.TB) {
+func (p *prober) check(t testing.TB) (lost int) {
 	t.Helper()
 	for _, line := range p.failed {
 		t.Error(line)
@@ -203,7 +205,6 @@ func (p *prober) check(t testing.TB) {
 	for _, tm := range p.cluster.running()[0].client.all(t, p.topic) {
 		there[tm.ID] = true
 	}
-	lost := 0
 	for _, shard := range slices.Sorted(maps.Keys(p.acks)) {
 		for _, a := range p.acks[shard] {
 			if there[a.id] {
@@ -217,4 +218,5 @@ func (p *prober) check(t testing.TB) {
 	if lost > 10 {
 		t.Errorf("%d acknowledged probes are lost", lost)
 	}
+	return lost
 }

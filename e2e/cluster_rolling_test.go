@@ -36,6 +36,7 @@ func (c *cluster) roll(t *testing.T, load *clusterLoad, rounds int) {
 	wait(500 * time.Millisecond)
 	watch.finish(t, handOverPause)
 	v := &verdict{} // no crash: every duplicate is a fault
+	load.rounds = 3 * rounds
 	load.finish(t, v)
 	s := spreadOf(pauses)
 	t.Logf("%d timers, %d arrivals, %d duplicates; pauses %v", load.ledger.size(), len(v.log), v.duplicates, s)

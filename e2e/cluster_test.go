@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -31,13 +32,16 @@ type member struct {
 	dir                string
 	http, peer, gossip string // addresses
 	wrapper            []string
+	binary             string // "": the one under test
+	env                []string
 	client             *client // its requests go to this node
 	running            atomic.Pointer[process]
 }
 
 // cluster is several processes of `carillon serve` and those who talk to them.
 type cluster struct {
-	flags []string // of every node
+	flags []string      // of every node
+	calls time.Duration // timeout of calls in a load; callTimeout when 0
 
 	mu      sync.Mutex
 	members []*member // in the order of their start; those that were removed stay
@@ -94,13 +98,13 @@ func foundWith(t testing.TB, replicas int, members []*member, flags ...string) *
 // start runs a member, for the first time or again, and does not wait.
 func (c *cluster) start(t testing.TB, m *member, flags ...string) {
 	t.Helper()
-	args := append(slices.Clone(m.wrapper), binary, "serve", "--data", m.dir, "--name", m.name,
+	args := append(slices.Clone(m.wrapper), cmp.Or(m.binary, binary), "serve", "--data", m.dir, "--name", m.name,
 		"--http", m.http, "--peer", m.peer, "--gossip", m.gossip)
 	if len(c.all()) > 1 {
 		args = append(args, "--join", c.gossipAddresses())
 	}
 	args = append(append(args, c.flags...), flags...)
-	m.running.Store(begin(t, args))
+	m.running.Store(begin(t, args, m.env...))
 }
 
 // all are the members, those that are down included.

@@ -18,6 +18,7 @@ type view struct {
 		State    string `json:"state"`
 		Leads    int    `json:"leads"`
 		Replicas int    `json:"replicas"`
+		Unfit    string `json:"unfit"`
 	} `json:"nodes"`
 	Shards []shardView `json:"shards"`
 }
@@ -77,6 +78,16 @@ func (v view) stateOf(name string) (state string) {
 		}
 	}
 	return state
+}
+
+// unfit is why a node says that it should not lead.
+func (v view) unfit(name string) string {
+	for _, n := range v.Nodes {
+		if n.Name == name && n.State != "left" {
+			return n.Unfit
+		}
+	}
+	return ""
 }
 
 func (v view) ledBy(name string) (shards []int) {

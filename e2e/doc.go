@@ -8,7 +8,10 @@
 // Where a test waits it polls with a deadline, as a client would, or for a signal. Figures are printed with -v.
 //
 // Tests of clusters (cluster_*_test.go) add a load generator that goes through all nodes, and a prober of each shard,
-// which tells how long a shard takes no adds.
+// which tells how long a shard takes no adds. What clients were told of each timer goes through porcupine, too
+// (history_test.go). With -v a run ends with a table of what was done to clusters and what came of it.
+//
+// Tests of wrong clocks build a second binary, with the tag chaos: its wall clock is as far off as a file says.
 //
 // The normal run takes under 90 s on two cores for one node and as long for clusters; -short leaves out all but the
 // quick half, and clusters. Longer runs by environment:
@@ -31,10 +34,13 @@
 //	CARILLON_E2E_CLUSTER_KEPT=100000     timers in a cluster that grows, or has a node wiped (1000)
 //	CARILLON_E2E_CLUSTER_MISSED=3600000  adds that a node misses while it is down (2000)
 //	CARILLON_E2E_CLUSTER_MOVES=50        replicas that move while nodes join, are drained and take part again (8)
+//	CARILLON_E2E_CLUSTER_CHAOS=5         rounds of each kind of fault of TestClusterChaos (one short one of those that are its own)
+//	CARILLON_E2E_CLUSTER_SIEGE=1h        instead: so long, one fault after the other, drawn at random
+//	CARILLON_E2E_CLUSTER_FAULT=clock     of those only the faults whose names have this in them
 //	CARILLON_E2E_SEED=1          seed of all that is drawn at random (the clock's; printed)
 //	CARILLON_E2E_RACE=1          build the binary with the race detector
 //	CARILLON_E2E_BINARY=FILE     test this binary instead of building one
 //
-// Some parts need more than Go: fsync failures need strace, a full disk needs the right to mount a tmpfs, partitions need
+// Some parts need more than Go: failing and slow fsyncs need strace, a full disk needs the right to mount a tmpfs, partitions need
 // root and iproute2 for network namespaces. Where that is missing those tests, and only those, are skipped, and say so.
 package e2e

@@ -18,12 +18,20 @@ import (
 
 func needStrace(t testing.TB) {
 	t.Helper()
+	if why := straceFault(); why != "" {
+		t.Skipf("%s: what reaches the disk, and when, is not observed", why)
+	}
+}
+
+// straceFault says why strace cannot be used, "" when it can.
+func straceFault() string {
 	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("strace is not installed: what reaches the disk, and when, is not observed")
+		return "strace is not installed"
 	}
 	if err := exec.Command("strace", "-qq", "-o", os.DevNull, "true").Run(); err != nil {
-		t.Skipf("strace may not trace here: %v", err)
+		return fmt.Sprintf("strace may not trace here: %v", err)
 	}
+	return ""
 }
 
 // traced starts a node under strace. The trace has a line for each call, with times and the names of files.

@@ -21,8 +21,13 @@ const (
 // smallDiskDir is an own small file system.
 func smallDiskDir(t testing.TB) string {
 	t.Helper()
+	return diskOf(t, smallDisk)
+}
+
+func diskOf(t testing.TB, size string) string {
+	t.Helper()
 	dir := t.TempDir()
-	if err := syscall.Mount("e2e", dir, "tmpfs", 0, smallDisk); err != nil {
+	if err := syscall.Mount("e2e", dir, "tmpfs", 0, size); err != nil {
 		t.Skipf("mounting a tmpfs is not permitted (%v): a full disk is not tried", err)
 	}
 	t.Cleanup(func() {
@@ -119,11 +124,7 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 		c.must(t, 201, "POST", "/v1/topics/brim/timers", fmt.Sprintf(`{"id":%q,"delay":"1h","payload":%q}`, id, payload))
 		kept = append(kept, id)
 	}
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil {
-		t.Fatal(err)
-	}
-	free := fill(t, dir, int64(st.Bavail)*st.Bsize)
+	free := fill(t, dir, freeBytes(t, dir))
 	// Patches go on until no space is left for their frames; after that they fail or the node ends, but no patch is
 	// acknowledged and lost.
 	version := map[string]int{}

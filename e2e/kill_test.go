@@ -20,6 +20,7 @@ type traffic struct {
 	perSecond  int          // adds; addsPerSecond when 0
 	workers    int          // requests at once; trafficWorkers when 0
 	maxDelayMs int64        // from add to due; maxDelayMs when 0
+	reads      bool         // timers are read, too, and all that was heard of them is kept
 	run        atomic.Int64 // of the node, for the entries
 	random     *rand.Rand   // of the scheduler alone
 	stop       chan struct{}
@@ -41,6 +42,7 @@ type job struct {
 	id             string
 	delayMs        int64
 	patch, cancel  bool
+	reads          int // by another client, while this one goes on
 	patchedDelayMs int64
 }
 
@@ -90,6 +92,9 @@ func (l *traffic) draw(n int) job {
 		j.delayMs = 0
 	}
 	j.patch, j.cancel = r.IntN(10) == 0, r.IntN(10) == 0
+	if l.reads && r.IntN(16) == 0 {
+		j.reads = 1 + r.IntN(2)
+	}
 	return j
 }
 
@@ -98,17 +103,30 @@ func (l *traffic) do(j job) {
 	dueMs := time.Now().UnixMilli() + j.delayMs
 	payload := fmt.Sprintf(`{"id":%q,"v":1}`, j.id)
 	body := fmt.Sprintf(`{"id":%q,"at_ms":%d,"payload":%s}`, j.id, dueMs, payload)
-	if l.ledger.wrote(e, payload, dueMs, l.client.do("POST", "/v1/topics/"+l.topic+"/timers", body)) == refused {
+	a := l.client.do("POST", "/v1/topics/"+l.topic+"/timers", body)
+	l.ledger.heard(e, toAdd, payload, a)
+	if l.ledger.wrote(e, payload, dueMs, a) == refused {
 		return
+	}
+	if j.reads > 0 {
+		l.done.Go(func() {
+			for range j.reads {
+				l.ledger.heard(e, toRead, "", l.client.do("GET", timerPath(l.topic, j.id), ""))
+			}
+		})
 	}
 	if j.patch {
 		dueMs = time.Now().UnixMilli() + j.patchedDelayMs
 		payload = fmt.Sprintf(`{"id":%q,"v":2}`, j.id)
 		body = fmt.Sprintf(`{"at_ms":%d,"payload":%s}`, dueMs, payload)
-		l.ledger.wrote(e, payload, dueMs, l.client.do("PATCH", timerPath(l.topic, j.id), body))
+		a := l.client.do("PATCH", timerPath(l.topic, j.id), body)
+		l.ledger.heard(e, toPatch, payload, a)
+		l.ledger.wrote(e, payload, dueMs, a)
 	}
 	if j.cancel {
-		l.ledger.cancelled(e, l.client.do("DELETE", timerPath(l.topic, j.id), ""))
+		a := l.client.do("DELETE", timerPath(l.topic, j.id), "")
+		l.ledger.heard(e, toCancel, "", a)
+		l.ledger.cancelled(e, a)
 	}
 }
 

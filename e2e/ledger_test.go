@@ -40,6 +40,7 @@ type written struct {
 type entry struct {
 	id         string
 	versions   []written
+	operations []operation
 	cancels    []cancelled
 	createdRun int // which run of the node took the add
 }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	if binary = os.Getenv("CARILLON_E2E_BINARY"); binary != "" {
-		return m.Run()
+		return runAndCount(m)
 	}
 	dir, err := os.MkdirTemp("", "carillon-e2e-")
 	if err != nil {
@@ -41,7 +41,16 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "e2e: the binary does not build:", err)
 		return 1
 	}
-	return m.Run()
+	return runAndCount(m)
+}
+
+// runAndCount ends with a table of what was done to clusters, and what came of it.
+func runAndCount(m *testing.M) int {
+	code := m.Run()
+	if testing.Verbose() {
+		counts.print(os.Stdout)
+	}
+	return code
 }
 
 // setting is a number from the environment.

@@ -57,11 +57,11 @@ func serveArgs(dir, address string) []string {
 	return []string{"serve", "--data", dir, "--http", address, "--peer", "127.0.0.1:0", "--gossip", "127.0.0.1:0"}
 }
 
-// begin starts a process with its output kept. It is killed when the test ends.
-func begin(t testing.TB, args []string) *process {
+// begin starts a process with its output kept, and with more in its environment. It is killed when the test ends.
+func begin(t testing.TB, args []string, env ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(args[0], args[1:]...), stderr: newTranscript(), stdout: newTranscript(), exited: make(chan struct{})}
-	p.cmd.Env = cleanEnv()
+	p.cmd.Env = append(cleanEnv(), env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a wrapper dies with what it wraps
 	p.cmd.Stderr, p.cmd.Stdout = p.stderr, p.stdout
 	start := time.Now()

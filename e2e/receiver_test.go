@@ -89,7 +89,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	noted := &statusWriter{ResponseWriter: w}
 	defer func() {
 		r.mu.Lock()
-		r.log[place].done, r.log[place].status = time.Now(), noted.status
+		if place < len(r.log) { // else it was forgotten
+			r.log[place].done, r.log[place].status = time.Now(), noted.status
+		}
 		r.mu.Unlock()
 	}()
 	if r.handle == nil {
@@ -120,6 +122,23 @@ func (r *receiver) arrivals() []arrival {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.log)
+}
+
+// openBetween counts the calls that were open at any time between.
+func (r *receiver) openBetween(from, to time.Time) (n int64) {
+	for _, a := range r.arrivals() {
+		if a.at.Before(to) && (a.done.IsZero() || a.done.After(from)) {
+			n++
+		}
+	}
+	return n
+}
+
+// forget empties the log: what it held has been checked.
+func (r *receiver) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log, r.calls = nil, map[string]int{}
 }
 
 func (r *receiver) count() int {

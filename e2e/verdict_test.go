@@ -35,12 +35,20 @@ const arrivalSlack = 200 * time.Millisecond
 type verdict struct {
 	ledger  *ledger
 	crashes []crash
+	skews   []skew      // times in which a node's clock was wrong
 	resumes []time.Time // when stopped processes went on: what they had in their hands then comes late, see withoutResumed
 	log     []arrival
 	final   map[string]timer // nil: not asked for
 
+	attempts func(id string) string // the node's own log of a timer's attempts
+
 	faults     []string
+	lost       int
+	early      int
+	byClock    int // early, but not by the clock of who led then
+	operations int // of which an order was found that explains all answers
 	duplicates int
+	twice      []time.Time   // when a completed timer was called again
 	resumed    int           // calls that were on their way when their node was stopped, and arrived when it went on
 	oldest     time.Duration // of duplicates: from the first call's end to the crash that lost its outcome
 	late       []string      // some of those that arrived when the sender was dead
@@ -75,6 +83,7 @@ func (v *verdict) check(t testing.TB) {
 		v.checkDelivered(e, byTimer[e.id])
 		v.checkFinal(e, byTimer[e.id])
 	}
+	v.checkOrder()
 	v.report(t)
 }
 
@@ -94,7 +103,12 @@ func (v *verdict) report(t testing.TB) {
 func (v *verdict) checkBodies(e *entry, list []arrival) {
 	prevented := e.prevented()
 	for _, a := range list {
-		if a.early() {
+		switch {
+		case !a.early():
+		case -a.lateness() <= v.aheadAt(a.at):
+			v.byClock++
+		default:
+			v.early++
 			v.fault("%s: early by %v (attempt %d)", e.id, -a.lateness(), a.attempt)
 		}
 		if err := e.mayArrive(a); err != nil {
@@ -169,11 +183,30 @@ func (v *verdict) checkTwice(id string, list []arrival) {
 			continue
 		}
 		v.duplicates++
+		v.twice = append(v.twice, again.at)
 		if !v.explained(first, again) {
-			v.fault("%s: called again (attempt %d) %v after attempt %d, from %s to %s, was answered %d, and no crash explains it: %v", id, again.attempt,
-				again.at.Sub(first.done), first.attempt, first.at.Format(clockFormat), first.done.Format(clockFormat), first.status, v.crashTimes())
+			v.fault("%s: called again (attempt %d) %v after attempt %d, from %s to %s, was answered %d, and no crash explains it (attempts %s): %v", id, again.attempt,
+				again.at.Sub(first.done), first.attempt, first.at.Format(clockFormat), first.done.Format(clockFormat), first.status, v.attemptsOf(id), v.crashTimes())
 		}
 	}
+}
+
+// attemptsOf is how the node itself says that a timer's attempts ended, for the first few faults.
+func (v *verdict) attemptsOf(id string) string {
+	if v.attempts == nil || len(v.faults) > 10 {
+		return "not asked"
+	}
+	return v.attempts(id)
+}
+
+// twiceBetween counts the completed timers that were called again in that time.
+func (v *verdict) twiceBetween(from, to time.Time) (n int) {
+	for _, at := range v.twice {
+		if at.After(from) && at.Before(to) {
+			n++
+		}
+	}
+	return n
 }
 
 // bornBetween tells that a new timer was made over the finished one between two arrivals.
@@ -227,6 +260,7 @@ func (v *verdict) checkDelivered(e *entry, list []arrival) {
 			return
 		}
 	}
+	v.lost++
 	v.fault("%s: lost: acknowledged %v, never delivered (%d calls)", e.id, e.versions[0].answered.Format(time.TimeOnly+".000"), len(list))
 }
 
@@ -238,7 +272,10 @@ func (v *verdict) checkFinal(e *entry, list []arrival) {
 	f, there := v.final[e.id]
 	first := e.versions[0].effect
 	switch {
+	case !there && first == acked && v.forgets(): // whether it was delivered is asked elsewhere
+		return
 	case !there && first == acked:
+		v.lost++
 		v.fault("%s: gone: acknowledged, and the node does not know it", e.id)
 		return
 	case there && first == refused:

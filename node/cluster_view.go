@@ -71,11 +71,13 @@ func (c *core) leaders() (leads map[uint64]int, leader map[shard.ID]uint64) {
 
 func (c *core) nodeView(n *ring.Node) api.NodeView {
 	v := api.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, State: api.NodeAlive, ClockKnown: true}
-	if n.ID != c.self {
+	if n.ID == c.self {
+		v.Unfit = c.p.health.why()
+	} else {
 		h, ago, ok := c.p.pulse.last(c.p.clock.Mono(), n.ID)
-		v.ClockKnown = ok && ago < suspectFor
-		if v.ClockKnown {
-			v.ClockOffsetMs = h.offset()
+		if v.ClockKnown = ok && ago < suspectFor; v.ClockKnown {
+			v.ClockOffsetMs, v.ClockKnown = h.offset()
+			v.Unfit = h.beat.Unfit
 		}
 		switch {
 		case !ok && ago < suspectFor:

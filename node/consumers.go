@@ -49,6 +49,9 @@ func (e *engine) Claim(ctx context.Context, claim api.Claim) ([]bool, error) {
 			continue
 		}
 		topic, ok := c.state.Topic(r.topic)
+		if !ok && !c.current() {
+			return nil, shard.ErrRecovering
+		}
 		if !ok || !claim.Sees(topic.Name) {
 			continue
 		}

@@ -14,13 +14,15 @@ import (
 )
 
 const (
-	foundEach    = 10 * time.Millisecond // is the meta group led here, and empty? Until it is founded
-	controlEach  = time.Second           // the controller's turn, on the meta group's leader
-	registerEach = 3 * time.Second
-	forgetAfter  = 2 * time.Second // a removed node is still spoken to for so long: it is to learn that it was removed
-	clockLimitMs = 1000            // farther than this from the others' median, a node's clock is off
-	slowSync     = 500 * time.Millisecond
-	unfitHold    = 10 * time.Second // a node that was unfit stays so for this long, so that leaderships do not flap
+	foundEach      = 10 * time.Millisecond // is the meta group led here, and empty? Until it is founded
+	controlEach    = time.Second           // the controller's turn, on the meta group's leader
+	registerEach   = 3 * time.Second
+	foundAgainEach = 200 * time.Millisecond // until the cluster knows of this start
+	forgetAfter    = 2 * time.Second        // a removed node is still spoken to for so long: it is to learn that it was removed
+	clockLimitMs   = 1000                   // farther than this from the others' median, a node's clock is off
+	slowSync       = 500 * time.Millisecond // an fsync is slow
+	hungSync       = time.Second            // one fsync of this length is enough
+	unfitHold      = 10 * time.Second       // a node that was unfit stays so for this long, so that leaderships do not flap
 )
 
 // core is the node once it is of a cluster: its shards, and its copy of what the cluster has agreed on.
@@ -35,6 +37,7 @@ type core struct {
 	placed  chan struct{}     // rows, nodes or their addresses have changed; capacity 1
 	settled chan ring.Command // to be told to the meta group
 	may     mayLead           // who may lead
+	unfit   string            // why this node should not, by the last beat
 	shares  shares            // of what topics may do in the whole cluster
 	once    sync.Once
 	removed chan struct{} // closed when the cluster has removed this node
@@ -179,6 +182,7 @@ func (c *core) tellSettled(ctx context.Context) {
 func (c *core) beat() {
 	now := c.p.clock.Mono()
 	unfit := c.p.health.unfit(now, c.p.pulse)
+	c.say(unfit)
 	me, member := c.state.Node(c.self)
 	aside := c.p.stopping.Load() || unfit != "" || member && me.State != ring.NodeMember
 	c.host.StepAside(aside)
@@ -196,6 +200,17 @@ func (c *core) beat() {
 	}
 	c.may.set(may)
 	c.shares.look(b.Leads)
+}
+
+// say tells the operator why this node begins to hand its shards over, and when it may lead again.
+func (c *core) say(unfit string) {
+	switch {
+	case unfit != "" && c.unfit == "":
+		c.p.log.Warn("this node hands its shards over to others", "why", unfit)
+	case unfit == "" && c.unfit != "":
+		c.p.log.Info("this node may lead shards again", "before", c.unfit)
+	}
+	c.unfit = unfit
 }
 
 // leads are the timer shards that this node leads.
@@ -313,28 +328,48 @@ func (c *core) heardNodes() (nodes []uint64) {
 
 // introduce tells the cluster where this node is now, and its version, whenever that has changed.
 func (c *core) introduce(ctx context.Context) {
-	every(ctx, registerEach, func() {
-		if c.alone() && c.askWhetherRemoved(ctx) {
-			c.leave()
-			return
-		}
-		self, err := c.p.self()
-		known, ok := c.state.Node(c.self)
-		if err != nil || !ok || known.State == ring.NodeRemoved {
-			return
-		}
-		if known.Name != self.Name && c.p.cfg.PeerCert != "" {
-			c.p.fail(fmt.Errorf("node: the cluster knows this node as %s, not as %s: where nodes have certificates they keep their names", known.Name, self.Name))
-			return
-		}
-		self.State, self.JoinedMs, self.SinceMs = known.State, known.JoinedMs, known.SinceMs
-		if self == known {
-			return
-		}
-		if _, err := c.propose(ctx, ring.Command{Verb: ring.Register, Node: &self, ClusterID: c.p.identity().ClusterID}); err != nil {
-			c.p.log.Warn("the cluster was not told this node's new addresses; it is tried again", "error", err)
+	behind, known := context.WithCancel(ctx)
+	defer known()
+	every(behind, foundAgainEach, func() {
+		c.introduceOnce(ctx)
+		if c.current() {
+			known()
 		}
 	})
+	every(ctx, registerEach, func() { c.introduceOnce(ctx) })
+}
+
+// current reports that this node's copy of what the cluster has agreed on is as new as its process: it leads, or the copy has the
+// node's registration of this start, which came after all that was acknowledged before.
+func (c *core) current() bool {
+	if c.host.Leads(shard.Meta) {
+		return true
+	}
+	known, ok := c.state.Node(c.self)
+	return ok && known.Starts == c.p.identity().Starts
+}
+
+func (c *core) introduceOnce(ctx context.Context) {
+	if c.alone() && c.askWhetherRemoved(ctx) {
+		c.leave()
+		return
+	}
+	self, err := c.p.self()
+	known, ok := c.state.Node(c.self)
+	if err != nil || !ok || known.State == ring.NodeRemoved {
+		return
+	}
+	if known.Name != self.Name && c.p.cfg.PeerCert != "" {
+		c.p.fail(fmt.Errorf("node: the cluster knows this node as %s, not as %s: where nodes have certificates they keep their names", known.Name, self.Name))
+		return
+	}
+	self.State, self.JoinedMs, self.SinceMs = known.State, known.JoinedMs, known.SinceMs
+	if self == known {
+		return
+	}
+	if _, err := c.propose(ctx, ring.Command{Verb: ring.Register, Node: &self, ClusterID: c.p.identity().ClusterID}); err != nil {
+		c.p.log.Warn("the cluster was not told this node's new addresses; it is tried again", "error", err)
+	}
 }
 
 func (c *core) names(list []ring.Replica) (names []string) {

@@ -111,6 +111,15 @@ func (e *engine) Topic(name string) (*shard.Topic, bool) {
 	return c.lateTopic(name)
 }
 
+// Current implements api.Engine.
+func (e *engine) Current() error {
+	c, err := e.core()
+	if err == nil && !c.current() {
+		err = shard.ErrRecovering
+	}
+	return err
+}
+
 func (e *engine) Topics(after string, limit int) []*shard.Topic {
 	c, err := e.core()
 	if err != nil {
@@ -207,10 +216,12 @@ func (e *engine) SetPaused(ctx context.Context, name string, paused bool) (*shar
 func (e *engine) DeleteTopic(ctx context.Context, name string, force bool) (int, error) {
 	t, ok := e.Topic(name)
 	if !ok {
-		if _, err := e.core(); err != nil {
+		if err := e.Current(); err != nil {
 			return 0, err
 		}
-		return 0, shard.ErrNoTopic
+		if t, ok = e.Topic(name); !ok { // else it has come meanwhile
+			return 0, shard.ErrNoTopic
+		}
 	}
 	if _, err := e.propose(ctx, ring.Command{Verb: ring.Close, Name: name, ID: t.ID, Force: force}); err != nil {
 		return 0, err

@@ -17,6 +17,7 @@ const (
 	suspectFor   = 5 * time.Second         // then down
 	maxBeatLeads = 65_536
 	maxUnfitText = 200
+	ownStepMs    = 100 // this node's clock was set if it goes on by so much more or less than the monotonic one between two beats
 )
 
 // beat is what a node says of itself to every other one, four times a second.
@@ -115,6 +116,7 @@ func decodeBeat(in []byte) (*beat, error) {
 type pulse struct {
 	mu    sync.Mutex
 	began time.Duration
+	ownMs int64 // this node's wall clock less its monotonic one
 	nodes map[uint64]*heard
 }
 
@@ -123,7 +125,7 @@ type heard struct {
 	at      time.Duration // monotonic
 	beat    beat
 	offsets [8]int64 // its clock less this node's, by the last beats; the largest is the least delayed
-	n       int
+	n       int      // beats since they can be compared
 }
 
 func newPulse(now time.Duration) *pulse { return &pulse{began: now, nodes: map[uint64]*heard{}} }
@@ -132,6 +134,7 @@ func newPulse(now time.Duration) *pulse { return &pulse{began: now, nodes: map[u
 func (p *pulse) hear(now time.Duration, wallMs int64, node uint64, b *beat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.heedStep(wallMs - now.Milliseconds())
 	h := p.nodes[node]
 	if h == nil || h.beat.Starts != b.Starts {
 		h = &heard{}
@@ -142,6 +145,17 @@ func (p *pulse) hear(now time.Duration, wallMs int64, node uint64, b *beat) {
 	h.n++
 }
 
+// heedStep forgets what was measured by this node's own clock before it was set. Were it not so, a clock that jumps ahead would go
+// unnoticed for as many beats as are kept, and what the node leads would fire too soon for so long.
+func (p *pulse) heedStep(ownMs int64) {
+	if d := ownMs - p.ownMs; d > ownStepMs || d < -ownStepMs {
+		for _, h := range p.nodes {
+			h.n = 0
+		}
+	}
+	p.ownMs = ownMs
+}
+
 // met takes note of a node that was spoken to but has sent no beat: it is there, and not to lead yet.
 func (p *pulse) met(now time.Duration, wallMs int64, node uint64, starts uint32) {
 	if _, ago, ok := p.last(now, node); !ok || ago >= aliveFor {
@@ -150,7 +164,12 @@ func (p *pulse) met(now time.Duration, wallMs int64, node uint64, starts uint32)
 }
 
 // offset is how far the node's clock is ahead, in ms. A beat's way only makes it look behind: the largest of some is nearest.
-func (h *heard) offset() int64 { return slices.Max(h.offsets[:min(h.n, len(h.offsets))]) }
+func (h *heard) offset() (ms int64, ok bool) {
+	if h.n == 0 {
+		return 0, false
+	}
+	return slices.Max(h.offsets[:min(h.n, len(h.offsets))]), true
+}
 
 // forget drops a removed node.
 func (p *pulse) forget(node uint64) {
@@ -193,8 +212,8 @@ func (p *pulse) clockOff(now time.Duration) (ms int64, ok bool) {
 	defer p.mu.Unlock()
 	offsets := []int64{0}
 	for _, h := range p.nodes {
-		if now-h.at < aliveFor {
-			offsets = append(offsets, h.offset())
+		if ms, ok := h.offset(); ok && now-h.at < aliveFor {
+			offsets = append(offsets, ms)
 		}
 	}
 	if len(offsets) < 3 {

@@ -88,8 +88,9 @@ func (n *Node) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, clock: shard.NewSystemClock(), nodeID: id.NodeID, nonce: rand.Uint64(), id: id,
-		health: &health{}, failure: make(chan error, 1)}
+	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, nodeID: id.NodeID, nonce: rand.Uint64(), id: id,
+		health: &health{since: none}, failure: make(chan error, 1)}
+	p.clock, p.wall = newClock()
 	p.pulse = newPulse(p.clock.Mono())
 	if p.http, err = net.Listen("tcp", n.cfg.HTTP); err != nil {
 		return fmt.Errorf("node: bind the API: %w", err)
@@ -122,6 +123,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	}
 	observe := m.log()
 	measured := observe.Sync
+	observe.Begin = func() { p.health.syncs(p.clock.Mono()) }
 	observe.Sync = func(took time.Duration) {
 		measured(took)
 		p.health.synced(p.clock.Mono(), took)
@@ -130,7 +132,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	var err error
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta,
-		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe},
+		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
 		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock, c.state.Secret}, Peers: links{p}, Placement: c, Shares: &c.shares, Machine: c.state, Observer: m, History: c.past,
 		Logger: n.cfg.Logger, MemoryLimit: limit, Ready: c.ready,
 	})
@@ -167,7 +169,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		Allow:        n.cfg.CallbackAllow,
 		Own:          []netip.AddrPort{netip.MustParseAddrPort(p.http.Addr().String()), netip.MustParseAddrPort(p.peer.Addr().String())},
 	}
-	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, Drain: time.Second})
+	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, Drain: time.Second, Wall: p.wall})
 	if err != nil {
 		return err
 	}
@@ -176,6 +178,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
+		Clock:           p.wall,
 		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
 		Metrics:         p.recovered(fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ type process struct {
 	log        *slog.Logger
 	fsys       wal.FS
 	clock      shard.Clock
+	wall       func() time.Time // the same clock's wall time
 	nodeID     uint64
 	nonce      uint64
 	http, peer net.Listener
@@ -170,20 +172,32 @@ func (m *mayLead) has(node uint64) bool {
 	return nodes != nil && (*nodes)[node]
 }
 
+// none is a moment that never was.
+const none = time.Duration(math.MinInt64)
+
 // health watches what makes a node unfit to lead: a disk that syncs slowly, a clock that is off.
 type health struct {
 	mu     sync.Mutex
 	slow   [10]int // fsyncs of over half a second in each of the last seconds
 	all    [10]int
 	second int64
+	since  time.Duration // the fsync that is under way began; none
 	reason string
 	until  time.Duration
+}
+
+// syncs is told that an fsync begins. There is one log, so one at a time.
+func (h *health) syncs(now time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.since = now
 }
 
 // synced takes the duration of an fsync.
 func (h *health) synced(now, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.since = none
 	h.turn(now)
 	h.all[h.second%10]++
 	if took > slowSync {
@@ -214,6 +228,9 @@ func (h *health) unfit(now time.Duration, p *pulse) string {
 	}
 	if slow > 0 && slow*100 > all {
 		reason = fmt.Sprintf("%d of its last %d fsyncs took over %s", slow, all, slowSync)
+	}
+	if lasts := now - h.since; h.since != none && lasts > hungSync { // it may never end: what was slow before says nothing of it
+		reason = fmt.Sprintf("an fsync takes longer than %s", hungSync)
 	}
 	if reason != "" {
 		h.reason, h.until = reason, now+unfitHold

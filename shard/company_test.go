@@ -121,3 +121,42 @@ func TestInCompany(t *testing.T) {
 	r.pass(time.Second)
 	r.wantState("a", "done 1")
 }
+
+// willing is a Placement by which everybody may lead.
+type willing struct{}
+
+func (willing) Settled(ID, uint32)  {}
+func (willing) MayLead(uint64) bool { return true }
+
+// TestHandOverDespiteAHungDisk: a leader that steps aside because its disk hangs cannot empty its pipeline; it has the heir stand all the
+// same, and what was under way is unknown. One that only prefers another waits.
+func TestHandOverDespiteAHungDisk(t *testing.T) {
+	for _, aside := range []bool{true, false} {
+		r, c := inCompany(t, false, func(cfg *Config) { cfg.Placement = willing{} })
+		c.leads()
+		r.pass(time.Second)
+		r.freeze = true
+		p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: "late", Spec: &Spec{DueMs: r.clock.wallMs + 60_000}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.step(tickInterval)
+		c.sent = nil
+		if r.host.StepAside(aside); !aside {
+			r.host.groups[1].handOver(ReplicaID(8, 1))
+		}
+		r.pass(handOverLimit + 500*time.Millisecond)
+		told := false
+		for _, m := range c.sent {
+			told = told || m.GetType() == pb.MsgTimeoutNow && nodeOf(m.GetTo()) != 7
+		}
+		if told != aside {
+			t.Errorf("aside %v: an heir was told to stand: %v", aside, told)
+		}
+		if p.answered() && p.op.err == nil {
+			t.Errorf("aside %v: acknowledged while the disk hangs", aside)
+		}
+		r.freeze = false
+		r.abort()
+	}
+}

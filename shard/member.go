@@ -176,16 +176,27 @@ func (g *group) tryHandOver() {
 	if g.heir == 0 || g.heirTold || !g.leader || len(g.proposals) > 0 || g.lead != nil && g.lead.unstarted() > 0 {
 		return
 	}
+	g.tellHeir()
+}
+
+func (g *group) tellHeir() {
 	g.heirTold = true
 	g.raft.TransferLeader(g.heir)
 }
 
-// watchHandOver gives up one that takes too long: this leader goes on.
+// watchHandOver gives up one that takes too long: this leader goes on. One that should not lead does not wait for its own disk, which
+// may be the reason, but leaves what is in its pipeline to the heir, as a leader does that is cut off.
 func (g *group) watchHandOver() {
-	if g.heir != 0 && g.w.mono >= g.heirUntil {
-		g.heir, g.heirTold = 0, false
-		g.w.touchNext(g)
+	if g.heir == 0 || g.w.mono < g.heirUntil {
+		return
 	}
+	if !g.heirTold && g.w.host.stepsAside() {
+		g.heirUntil = g.w.mono + handOverLimit
+		g.tellHeir()
+		return
+	}
+	g.heir, g.heirTold = 0, false
+	g.w.touchNext(g)
 }
 
 // changeMembers applies a change of members, unless it is of an epoch before one that was followed already (I8).

@@ -27,7 +27,8 @@ type Options struct {
 
 // Observe holds optional hooks for metrics. They run on the writer and must be quick.
 type Observe struct {
-	Sync  func(took time.Duration)    // after each data sync of a batch
+	Begin func()                      // before each data sync of a batch
+	Sync  func(took time.Duration)    // after it
 	Batch func(frames, bytes int)     // after each written batch
 	Turn  func(took time.Duration)    // after each change of segment
 	Low   func(low bool, free uint64) // after each sample of free space

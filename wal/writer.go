@@ -105,6 +105,9 @@ func (s *Stream) grow(bytes int64) {
 
 func (s *Stream) syncBatch() error {
 	start := s.opt.Monotonic()
+	if s.opt.Observe.Begin != nil {
+		s.opt.Observe.Begin()
+	}
 	err := s.w.seg.sync()
 	if err != nil && planted("fsync-retried") {
 		err = s.w.seg.sync()

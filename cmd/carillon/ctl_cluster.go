@@ -28,6 +28,7 @@ type nodeRow struct {
 	Leads         int    `json:"leads"`
 	Replicas      int    `json:"replicas"`
 	Version       string `json:"version"`
+	Unfit         string `json:"unfit"`
 	ClockOffsetMs *int64 `json:"clock_offset_ms"`
 }
 
@@ -98,7 +99,15 @@ func printNodes(out io.Writer, a clusterAnswer) error {
 	for _, n := range a.Nodes {
 		t.row(n.Name, n.State, strconv.Itoa(n.Leads), strconv.Itoa(n.Replicas), n.clock(), n.HTTP, n.Version)
 	}
-	return t.w.Flush()
+	if err := t.w.Flush(); err != nil {
+		return err
+	}
+	for _, n := range a.Nodes {
+		if n.Unfit != "" {
+			fmt.Fprintf(out, "\n%s should not lead: %s\n", printable(n.Name), printable(n.Unfit))
+		}
+	}
+	return nil
 }
 
 // summary counts shards by state, as "16: 15 ok, 1 moving".

@@ -7,7 +7,7 @@ import (
 
 const threeNodes = `{"cluster_id":"c0ffee","version":"v1","healthy":false,"nodes":[` +
 	`{"name":"n1","http":"127.0.0.1:7700","state":"alive","leads":2,"replicas":3,"version":"v1","clock_offset_ms":-3},` +
-	`{"name":"n2","http":"127.0.0.1:7800","state":"draining","leads":1,"replicas":2,"version":"v1","clock_offset_ms":0},` +
+	`{"name":"n2","http":"127.0.0.1:7800","state":"draining","leads":1,"replicas":2,"version":"v1","unfit":"its clock is 1200 ms from the others' median","clock_offset_ms":0},` +
 	`{"name":"n3\u001b[31m","state":"down","leads":0,"replicas":1}],"shards":[` +
 	`{"shard":1,"leader":"n1","epoch":4,"replicas":["n1","n2"],"state":"ok"},` +
 	`{"shard":2,"leader":"n2","epoch":9,"replicas":["n2","n1"],"state":"moving"},` +
@@ -33,6 +33,7 @@ func TestCtlCluster(t *testing.T) {
 				"NODE     STATE     LEADS  REPLICAS  CLOCK  HTTP            VERSION\n",
 				"n1       alive     2      3         -3 ms  127.0.0.1:7700  v1\n",
 				"n3·[31m  down      0      1         -\n",
+				"\nn2 should not lead: its clock is 1200 ms from the others' median\n",
 				"shards: 3: 1 moving, 1 no_quorum, 1 ok\n",
 				"SHARD  STATE      LEADER  EPOCH  REPLICAS\n2      moving     n2      9      n2,n1\n3      no_quorum  -       1      n3\n",
 			},

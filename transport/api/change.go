@@ -47,7 +47,16 @@ func (rq *request) findTopic(create bool) (*shard.Topic, *problem) {
 	if ok {
 		return t, nil
 	}
-	if !create || rq.s.cfg.KnownTopicsOnly {
+	if !create {
+		if err := rq.s.cfg.Engine.Current(); err != nil {
+			return nil, engineFault(err)
+		}
+		if t, ok = rq.s.cfg.Engine.Topic(rq.topic); ok { // it has come meanwhile
+			return t, nil
+		}
+		return nil, noTopic()
+	}
+	if rq.s.cfg.KnownTopicsOnly {
 		return nil, noTopic()
 	}
 	t, err := rq.s.cfg.Engine.EnsureTopic(rq.s.base, rq.topic)

@@ -70,6 +70,8 @@ type NodeView struct {
 	Replicas int // shards of which it holds a replica
 	Version  string
 
+	Unfit string // why it should not lead now, and hands its shards over; "" when nothing is wrong
+
 	ClockKnown    bool // false: it has not told its clock lately
 	ClockOffsetMs int64
 }

@@ -17,7 +17,7 @@ func TestClusterView(t *testing.T) {
 	h := newHarness(t)
 	h.do("GET", clusterPath, "").want(200).has(
 		"cluster_id", `"c0ffee"`, "version", `"test"`, "healthy", "true", "replicas", "2",
-		"nodes.0", `{"clock_offset_ms":-3,"http":"127.0.0.1:7700","leads":2,"name":"n1","replicas":2,"state":"alive","version":"test"}`,
+		"nodes.0", `{"clock_offset_ms":-3,"http":"127.0.0.1:7700","leads":2,"name":"n1","replicas":2,"state":"alive","unfit":"its disk is \"slow\"","version":"test"}`,
 		"nodes.1.clock_offset_ms", "0",
 		"nodes.2", `{"leads":0,"name":"n3","replicas":1,"state":"down"}`,
 		"shards.0", `{"epoch":4,"leader":"n1","replicas":["n1","n2"],"shard":1,"state":"ok"}`,

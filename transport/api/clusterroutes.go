@@ -147,6 +147,9 @@ func appendNode(b []byte, n *NodeView) []byte {
 	if n.Version != "" {
 		o.str("version", n.Version)
 	}
+	if n.Unfit != "" {
+		o.str("unfit", n.Unfit)
+	}
 	if n.ClockKnown {
 		o.integer("clock_offset_ms", n.ClockOffsetMs)
 	}

@@ -29,6 +29,9 @@ type Engine interface {
 
 	// Topic and Topics read this node's copy of the topics; Topics in order of name, those after a name.
 	Topic(name string) (*shard.Topic, bool)
+	// Current is nil when what this node's copy of the topics does not have is not there. A node that has just started may lack
+	// topics that others have acknowledged.
+	Current() error
 	Topics(after string, limit int) []*shard.Topic
 	// EnsureTopic makes the topic with the default policy unless it is there.
 	EnsureTopic(ctx context.Context, name string) (*shard.Topic, error)

@@ -19,7 +19,7 @@ func newFakeCluster() *fakeCluster {
 	c.view = ClusterView{
 		ClusterID: "c0ffee", Version: "test", Healthy: true, Replicas: 2,
 		Nodes: []NodeView{
-			{Name: "n1", HTTP: "127.0.0.1:7700", State: NodeAlive, Leads: 2, Replicas: 2, Version: "test", ClockKnown: true, ClockOffsetMs: -3},
+			{Name: "n1", HTTP: "127.0.0.1:7700", State: NodeAlive, Leads: 2, Replicas: 2, Version: "test", Unfit: "its disk is \"slow\"", ClockKnown: true, ClockOffsetMs: -3},
 			{Name: "n2", HTTP: "127.0.0.1:7800", State: NodeAlive, Replicas: 2, Version: "test", ClockKnown: true},
 			{Name: "n3", State: NodeDown, Replicas: 1},
 		},

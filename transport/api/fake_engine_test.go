@@ -14,6 +14,7 @@ import (
 // fakeEngine is a node in memory: one map of timers, decided under one lock, with the answers of package shard.
 // It fires nothing by itself: tests put timers into their states with set.
 type fakeEngine struct {
+	behind error // of Current
 	*fakeCluster
 	fakeConsumers
 
@@ -401,6 +402,8 @@ func (e *fakeEngine) nameOf(id shard.TopicID) string {
 	}
 	return ""
 }
+
+func (e *fakeEngine) Current() error { return e.behind }
 
 func (e *fakeEngine) Topic(name string) (*shard.Topic, bool) {
 	e.mu.Lock()

@@ -23,8 +23,8 @@ func bodyless(method string) bool { return method == "GET" || method == "DELETE"
 // call makes one call, start to end.
 func (w *worker) call(t *ticket) Outcome {
 	p, d, req := w.pool, t.dest, t.req
-	started := p.config.Now()
-	out := Outcome{Class: Failure, Started: started, StartedMs: started.UnixMilli()}
+	started, wall := p.config.Now(), p.config.Wall()
+	out := Outcome{Class: Failure, Started: started, StartedMs: wall.UnixMilli()}
 	if why := w.unfit(d, req); why != "" {
 		out.Err, out.unjudged = "bad request: "+why, true
 		return out
@@ -38,7 +38,7 @@ func (w *worker) call(t *ticket) Outcome {
 		out.settle(reply{}, errHeldBack, started)
 		return out
 	}
-	w.exchange.prepare(req, p.config.UserAgent, started)
+	w.exchange.prepare(req, p.config.UserAgent, wall)
 	reply, err := w.send(d, s)
 	out.settle(reply, err, started)
 	if out.Class == Failure && p.base.Err() != nil && out.Status == 0 {

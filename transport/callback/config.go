@@ -30,9 +30,11 @@ type Config struct {
 	// addresses are held against Policy then. nil = TCP.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Now is the clock of deadlines and timestamps: time.Now. The breakers and
-	// the connections' own deadlines run on the runtime's clock.
+	// Now is the clock of deadlines: time.Now. The breakers and the connections'
+	// own deadlines run on the runtime's clock.
 	Now func() time.Time
+	// Wall is the clock of timestamps; it may step: Now.
+	Wall func() time.Time
 }
 
 // maxConnIdle is below the keep-alive time-out of the common servers (5 s and
@@ -65,6 +67,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Wall == nil {
+		c.Wall = c.Now
 	}
 	return c
 }

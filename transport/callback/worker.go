@@ -137,5 +137,5 @@ func judge(out Outcome) error {
 
 func (p *Pool) notSent(why string) Outcome {
 	now := p.config.Now()
-	return Outcome{Class: NotSent, Err: why, Started: now, StartedMs: now.UnixMilli()}
+	return Outcome{Class: NotSent, Err: why, Started: now, StartedMs: p.config.Wall().UnixMilli()}
 }

@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var diskFaults = []fault{
+	{name: "disk: EIO on fsync", fresh: true, why: needsStrace, try: func(s *siege, t *testing.T) []time.Duration {
+		return s.failDisk(t, "fdatasync", "error=EIO:when=1")
+	}},
+	{name: "disk: EIO on write", fresh: true, why: needsStrace, try: func(s *siege, t *testing.T) []time.Duration {
+		return s.failDisk(t, "write", "error=EIO:when=1")
+	}},
+	{name: "disk: each fsync takes 1.2 s", fresh: true, why: needsStrace, try: func(s *siege, t *testing.T) []time.Duration {
+		return s.slowDisk(t, 1200*time.Millisecond)
+	}},
+	{name: "disk: an fsync hangs for 20 s", why: needsStrace, try: func(s *siege, t *testing.T) []time.Duration {
+		return s.slowDisk(t, 20*time.Second)
+	}},
+	{name: "disk: almost full", fresh: true, why: needsSmallDisks, try: (*siege).fillDisk},
+	{name: "disk: full to the last byte", why: needsSmallDisks, try: (*siege).fillDiskUp},
+}
+
+func needsStrace(*siege) string { return straceFault() }
+
+func needsSmallDisks(s *siege) string {
+	if len(s.disks) == 0 {
+		return "mounting a tmpfs needs root"
+	}
+	return ""
+}
+
+// failDisk has one call on the leader's log fail: its process must end with 1, and the others go on.
+func (s *siege) failDisk(t *testing.T, call, how string) []time.Duration {
+	victim := s.busiest(t)
+	led := s.view(t).ledBy(victim.name)
+	p := victim.process()
+	var paths []string
+	for _, name := range openLogs(t, p) {
+		paths = append(paths, "-P", name)
+	}
+	failing := crash{at: time.Now(), open: s.receiver.open.Load()}
+	release := inject(t, p, call, how, paths...)
+	if code := p.awaitExit(t, straceLimit); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	release()
+	failing.gone = p.endedAt
+	failing.open = s.receiver.openBetween(failing.at, failing.gone) // it was slow while strace came: more had no outcome yet
+	if text := p.stderr.String(); !strings.Contains(text, "input/output error") {
+		t.Errorf("it does not say why it ends: %s", tail(text, 500))
+	}
+	s.v.crashes = append(s.v.crashes, failing)
+	t.Logf("%s ended %v after strace had begun to come", victim.name, failing.gone.Sub(failing.at))
+	took := s.load.probes.takeover(t, led, failing.gone, takeoverLimit)
+	s.start(t, victim)
+	return took
+}
+
+// straceLimit is how long strace may take to come, and what it traces to go on: it stops the process at each system call.
+const straceLimit = time.Minute
+
+// slowDisk has each fsync of the leader take long: it must hand over and say why.
+func (s *siege) slowDisk(t *testing.T, each time.Duration) []time.Duration {
+	victim := s.busiest(t)
+	led := s.view(t).ledBy(victim.name)
+	from := time.Now()
+	release := inject(t, victim.process(), "fdatasync,fsync", fmt.Sprintf("delay_exit=%d", each.Microseconds()))
+	took := []time.Duration{s.handedOver(t, victim, from, straceLimit, "fsync")}
+	took = append(took, s.load.probes.takeover(t, led, time.Now(), takeoverLimit)...)
+	release()
+	s.leadsAgain(t, victim)
+	return took
+}
+
+// leftOnDisk is too little for adds, and enough for all else.
+const leftOnDisk = 200 << 20
+
+// fillDisk leaves the leader little room: it refuses adds of the shards that it leads, and goes on with all else.
+func (s *siege) fillDisk(t *testing.T) []time.Duration {
+	victim := s.busiest(t)
+	led := s.view(t).ledBy(victim.name)
+	topic, n := s.load.probes.topic, time.Now().UnixNano()
+	id := func(shard int, name string) string {
+		return fmt.Sprintf("{%s}%s%d", s.load.probes.keys[shard], name, n)
+	}
+	add := func(shard int, name string) answer {
+		body := fmt.Sprintf(`{"id":%q,"at_ms":%d,"callback":{"url":%q}}`, id(shard, name), time.Now().Add(10*time.Hour).UnixMilli(), s.receiver.url())
+		return victim.client.do("POST", "/v1/topics/"+topic+"/timers", body)
+	}
+	for _, shard := range led {
+		for _, name := range []string{"cancels", "fires"} {
+			if a := add(shard, name); a.status != 201 {
+				t.Errorf("add: %d %s %v", a.status, a.body, a.err)
+			}
+		}
+	}
+	from, i, refuses, leads := time.Now(), 0, 0, true
+	free := fill(t, s.disks[victim], freeBytes(t, s.disks[victim])-leftOnDisk)
+	poll(t, 20*time.Second, "adds are refused", func() bool {
+		i, leads = i+1, false
+		for _, shard := range s.view(t).ledBy(victim.name) { // shards go back to who should lead them, meanwhile
+			if !slices.Contains(led, shard) {
+				continue
+			}
+			leads = true
+			if a := add(shard, fmt.Sprint("more", i)); a.status == 503 && a.code() == "low_disk" {
+				refuses = shard
+				return true
+			}
+		}
+		return !leads
+	})
+	if refuses == 0 {
+		free()
+		t.Logf("%s has handed over what it led before it noticed", victim.name)
+		return nil
+	}
+	t.Logf("adds refused %v after the disk was full", time.Since(from))
+	path := func(name string) string { return timerPath(topic, url.PathEscape(id(refuses, name))) }
+	if a := victim.client.do("GET", path("cancels"), ""); a.status != 200 {
+		t.Errorf("read: %d %s %v", a.status, a.body, a.err)
+	}
+	if a := victim.client.do("DELETE", path("cancels"), ""); a.outcome() != "prevented" {
+		t.Errorf("cancel: %d %s %v", a.status, a.body, a.err)
+	}
+	if a := victim.client.do("POST", path("fires")+"/fire", ""); a.status != 200 {
+		t.Errorf("fire: %d %s %v", a.status, a.body, a.err)
+	}
+	poll(t, 10*time.Second, "a timer fires", func() bool { return s.receiver.called(topic, id(refuses, "fires")) > 0 })
+	wait(time.Second)
+	free()
+	poll(t, 20*time.Second, "adds are taken again", func() bool { i++; return add(refuses, fmt.Sprint("more", i)).status == 201 })
+	return nil
+}
+
+// fillDiskUp leaves no byte: the process ends when it cannot write, or lives on what it had reserved; either way nothing
+// is lost.
+func (s *siege) fillDiskUp(t *testing.T) (took []time.Duration) {
+	victim := s.busiest(t)
+	led := s.view(t).ledBy(victim.name)
+	p, full := victim.process(), crash{at: time.Now(), open: s.receiver.open.Load()}
+	free := fill(t, s.disks[victim], freeBytes(t, s.disks[victim]))
+	ended := holdsWithin(20*time.Second, func() bool { return !p.alive() })
+	free()
+	if !ended {
+		t.Logf("it had room for 20 s")
+		return nil
+	}
+	if p.code != 1 || !strings.Contains(p.stderr.String(), "no space left") {
+		t.Errorf("exit code %d: %s", p.code, tail(p.stderr.String(), 500))
+	}
+	full.gone = p.endedAt
+	s.v.crashes = append(s.v.crashes, full)
+	took = s.load.probes.takeover(t, led, full.gone, takeoverLimit)
+	s.start(t, victim)
+	return took
+}
+
+func freeBytes(t testing.TB, dir string) int64 {
+	t.Helper()
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	return int64(st.Bavail) * st.Bsize
+}

@@ -1,0 +1,19 @@
+package api
+
+import (
+	"testing"
+
+	"carillon/shard"
+)
+
+// TestUnknownTopicOfANodeThatIsBehind: a node that has just started and does not know a topic cannot say that there is none.
+func TestUnknownTopicOfANodeThatIsBehind(t *testing.T) {
+	h := newHarness(t)
+	h.engine.behind = shard.ErrRecovering
+	for _, path := range []string{"/v1/topics/none", "/v1/topics/none/timers/a", "/v1/topics/none/timers"} {
+		h.do("GET", path, "").problem(503, unavailable)
+	}
+	h.do("DELETE", "/v1/topics/none/timers/a", "").problem(503, unavailable)
+	h.engine.behind = nil
+	h.do("GET", "/v1/topics/none/timers/a", "").problem(404, unknownTopic)
+}
