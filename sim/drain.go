@@ -46,6 +46,7 @@ const drainTime = 30 * time.Second
 func (n *node) drain() {
 	w, life := n.w, n.life
 	w.note(n, "drain", 0, 0, "")
+	w.guests.draining = append(w.guests.draining, drainee{n, life})
 	n.aside = true
 	n.host.StepAside(true)
 	began := w.now
@@ -62,13 +63,34 @@ func (n *node) drain() {
 				}
 			}
 			w.counts.Drains++
-			n.stop(false)
+			n.endDrain()
 		case w.now-began > drainTime:
-			n.stop(false)
+			n.endDrain()
 		default:
 			n.wake(0)
 			w.after(20*time.Millisecond, look)
 		}
 	}
 	w.after(w.guests.chance.between(0, 2*time.Second), look)
+}
+
+// endDrain ends the process.
+func (n *node) endDrain() {
+	n.aside = false
+	n.stop(false)
+}
+
+// drainee is a process that is stopped as planned.
+type drainee struct {
+	node *node
+	life uint64
+}
+
+// endDrains has all that are being stopped end now.
+func (g *guests) endDrains() {
+	for _, d := range g.draining {
+		if d.node.life == d.life {
+			d.node.endDrain()
+		}
+	}
 }

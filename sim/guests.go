@@ -23,6 +23,7 @@ type guests struct {
 	consumers []*consumer
 	ended     bool
 	recent    []recentID
+	draining  []drainee
 }
 
 // consumerLease is how long a consumer has a timer.
@@ -83,6 +84,7 @@ func (w *World) beginGuests() {
 // done ends what they begin; consumers go on until nothing is left.
 func (g *guests) done() {
 	g.ended = true
+	g.endDrains()
 	for _, c := range g.clients {
 		c.done = true
 	}

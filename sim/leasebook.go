@@ -73,6 +73,7 @@ func (b *leaseBook) called(o *operation) {
 	o.again = l.said[fence]
 	if o.cmd.Kind == shard.AckLease {
 		l.said[fence] = true
+		o.client.w.book.features.acked(idKey{o.topic, o.id})
 	}
 }
 
@@ -96,7 +97,6 @@ func (b *leaseBook) answered(w *World, o *operation, r shard.Result) {
 	switch o.cmd.Kind {
 	case shard.AckLease:
 		l.acked = true
-		w.book.features.acked(idKey{o.topic, o.id})
 	case shard.ExtendLease:
 		if c.Fence == l.fence {
 			l.until = max(l.until, o.began+msOf(c.LeaseMs))
@@ -135,7 +135,7 @@ func (b *leaseBook) checkEnd(w *World) {
 	}
 }
 
-// acked notes that a consumer ended a timer.
+// acked notes that a consumer asked to end a timer, so it had it.
 func (f *featureBook) acked(k idKey) {
 	n := f.ids[k]
 	if n == nil || n.first == nil {
