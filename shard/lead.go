@@ -53,6 +53,7 @@ type lead struct {
 	sifted   map[Handle]bool
 
 	holdings map[Handle]holding // what consumers have
+	taking   map[Handle]uint64  // what they are to have, by its number: the lease is in the pipeline
 	ends     heap[leaseEnd]
 	acked    acked
 	offered  []*topicQueue // topics that are pulled, and of which something may be ready
@@ -111,7 +112,7 @@ func (l *lead) begin() {
 		l.rewatching, l.rewatchFrom = true, 0
 	}
 	l.ring, l.later, l.shut, l.held = nil, heap[entry]{}, heap[laneKey]{}, heap[*flight]{}
-	l.ends, l.holdings = heap[leaseEnd]{}, map[Handle]holding{}
+	l.ends, l.holdings, l.taking = heap[leaseEnd]{}, map[Handle]holding{}, map[Handle]uint64{}
 	l.offered = nil
 	l.outcomes, l.expires, l.forgets, l.skips, l.overlaps = nil, nil, nil, nil, nil
 	l.lookAhead = minLookAhead

@@ -246,8 +246,12 @@ func (d *Due) earlier(o *Due) bool {
 	return d.Seq < o.Seq
 }
 
-// review looks again at a timer that an entry may have changed.
+// review looks again at a timer that an entry may have changed. One that is being taken keeps its key and counts, until the log has
+// its lease or will not have it.
 func (l *lead) review(h Handle) {
+	if seq, ok := l.taking[h]; ok && l.group.table.Live(h, seq) {
+		return
+	}
 	l.uncountForeign(h)
 	c, ok := l.claimOf(h)
 	if !ok {
