@@ -64,12 +64,15 @@ func decodeClaim(b []byte) (*Claim, error) {
 func (g *group) proposeClaim(o *op) {
 	c := o.cmd.Claim
 	d := g.table.Due(c.Handle)
+	if planted("receipt-of-old-lease-accepted") && d.State == Leased {
+		c.Fence = d.Fence
+	}
 	if !g.table.Live(c.Handle, c.Seq) || d.State != Leased || d.Fence != c.Fence || d.Holder == byCall || d.Topic != o.cmd.Topic {
 		o.answer(g.overClaim(o.cmd, Result{Code: Skipped}), nil)
 		return
 	}
 	out := g.lead.judgeClaim(o.cmd, &d)
-	if out.Kind == Extended { // it is not to expire while this is on its way
+	if out.Kind == Extended && !planted("extension-forgotten") { // it is not to expire while this is on its way
 		g.lead.hold(c.Handle, &d, max(g.lead.holdsUntil(c.Handle, &d), g.w.mono+msOf(out.LeaseMs)))
 	}
 	o.proposed, o.outcome = true, &out

