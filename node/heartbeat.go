@@ -52,7 +52,11 @@ func (b *beat) encode() []byte {
 		last = id
 	}
 	out = append(out, 0) // to a node of an older kind: too much is held to name it
-	out = binary.AppendUvarint(out, b.Says.Seq)
+	unsure := byte(0)
+	if b.Says.Unsure {
+		unsure = 1
+	}
+	out = binary.AppendUvarint(append(out, unsure), b.Says.Seq)
 	out = binary.AppendUvarint(out, uint64(len(b.Says.Heard)))
 	for _, h := range b.Says.Heard {
 		out = binary.AppendUvarint(binary.AppendUvarint(out, h.Node), h.Seq)
@@ -110,7 +114,8 @@ func decodeSays(in []byte, wallMs int64) (ring.Says, error) {
 		says.Untold = true
 		return says, nil
 	}
-	in = in[1:]
+	says.Unsure = in[1] != 0
+	in = in[2:]
 	bad := false
 	number := func() uint64 {
 		v, n := binary.Uvarint(in)

@@ -17,7 +17,7 @@ func TestBeatSays(t *testing.T) {
 	for _, b := range []beat{
 		{WallMs: 5000, Starts: 2, Unfit: "x", Leads: []shard.ID{1, 5}, Says: ring.Says{WallMs: 5000, Seq: 2<<32 + 7,
 			Heard: []ring.Heard{{Node: 3, Seq: 9}, {Node: 1 << 39, Seq: 1 << 40}}, Parts: []ring.Part{{Topic: 3, Leases: 1}, {Topic: 1 << 31, Leases: 4000}}}},
-		{WallMs: 5999, Aside: true, Says: ring.Says{WallMs: 5999, Seq: 1}},
+		{WallMs: 5999, Aside: true, Says: ring.Says{WallMs: 5999, Seq: 1, Unsure: true}},
 	} {
 		frame := b.encode()
 		got, err := decodeBeat(frame)
@@ -31,7 +31,7 @@ func TestBeatSays(t *testing.T) {
 		}
 	}
 	older := (&beat{WallMs: 5000}).encode()
-	older = append(older[:len(older)-4], 2, 7) // one topic is held
+	older = append(older[:len(older)-5], 2, 7) // one topic is held
 	if got, err := decodeBeat(older); err != nil || !got.Says.Untold {
 		t.Errorf("an older beat: %+v %v", got, err)
 	}

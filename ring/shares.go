@@ -49,6 +49,7 @@ type Shares struct {
 	seq    uint64
 	sent   [sentKept]time.Duration // when the last ones were said, by number
 	looked time.Duration
+	unsure time.Duration // so long yet
 	fresh  time.Duration // until then what this node may take is its own, unless it is heard again
 	parts  map[shard.TopicID]*part
 	others map[uint64]*other
@@ -73,6 +74,7 @@ type other struct {
 	met     bool
 	wallMs  int64
 	at      time.Duration // when it said so; this node's monotonic clock
+	unsure  bool
 	untold  bool
 	heard   map[uint64]uint64
 	parts   map[shard.TopicID]int
@@ -84,6 +86,7 @@ type Says struct {
 	WallMs int64
 	Heard  []Heard // what it has heard last, of those that it hears
 	Parts  []Part  // by topic, in rising order
+	Unsure bool    // its process has just begun: consumers may have leases from the one before, which nobody counts yet
 	Untold bool    // it says nothing of these: a node of an older kind
 }
 
@@ -110,7 +113,11 @@ type Standing struct {
 
 // NewShares is for a node's so-many-th process.
 func NewShares(self uint64, starts uint32) *Shares {
-	return &Shares{self: self, seq: uint64(starts) << seqOfLife, parts: map[shard.TopicID]*part{}, others: map[uint64]*other{}}
+	s := &Shares{self: self, seq: uint64(starts) << seqOfLife, parts: map[shard.TopicID]*part{}, others: map[uint64]*other{}}
+	if starts > 1 {
+		s.unsure = silentFor
+	}
+	return s
 }
 
 // Share implements shard.Shares.
@@ -180,7 +187,7 @@ func (s *Shares) Look(st *Standing) Says {
 	defer s.mu.Unlock()
 	s.seq++
 	s.sent[s.seq%sentKept] = st.Now
-	says := Says{Seq: s.seq, WallMs: st.WallMs}
+	says := Says{Seq: s.seq, WallMs: st.WallMs, Unsure: s.unsure > 0}
 	for i, t := range st.Topics {
 		p := s.parts[t.ID]
 		if p == nil {
@@ -209,6 +216,7 @@ func (s *Shares) Look(st *Standing) Says {
 func (s *Shares) take(st *Standing) {
 	passed := min(max(0, st.Now-s.looked), longestLook)
 	s.looked = st.Now
+	s.unsure -= passed
 	for id := range s.others {
 		if !slices.Contains(st.Others, id) {
 			delete(s.others, id)
@@ -289,7 +297,7 @@ func (s *Shares) confirm(p *part, now time.Duration) {
 		switch {
 		case o.free:
 			continue
-		case !o.met, o.silence >= silentFor:
+		case !o.met, o.unsure, o.silence >= silentFor:
 			return
 		case o.untold:
 			if at, ok := slices.BinarySearch(s.view.nodes, id); ok && !p.topic.Policy.Ordered {
@@ -323,7 +331,7 @@ func (s *Shares) Hear(now time.Duration, from uint64, says *Says) {
 	if process := says.Seq >> seqOfLife; o.free && o.met && o.process == process || o.free && !o.met {
 		s.startOver() // each has taken the other's part for free
 	}
-	*o = other{process: says.Seq >> seqOfLife, seq: says.Seq, met: true, wallMs: says.WallMs, at: now, untold: says.Untold,
+	*o = other{process: says.Seq >> seqOfLife, seq: says.Seq, met: true, wallMs: says.WallMs, at: now, unsure: says.Unsure, untold: says.Untold,
 		heard: make(map[uint64]uint64, len(says.Heard)), parts: make(map[shard.TopicID]int, len(says.Parts))}
 	for _, h := range says.Heard {
 		o.heard[h.Node] = h.Seq

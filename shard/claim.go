@@ -60,14 +60,19 @@ func decodeClaim(b []byte) (*Claim, error) {
 }
 
 // proposeClaim decides what a claim comes to, and has it logged. A claim on a lease that is over is answered at once: what is
-// applied is committed, so that can change no more.
+// applied is committed, so that can change no more. But one on a lease that this replica has not seen yet may be good: who was stopped
+// for a while may not know that another leads, and has given it.
 func (g *group) proposeClaim(o *op) {
 	c := o.cmd.Claim
 	d := g.table.Due(c.Handle)
 	if planted("receipt-of-old-lease-accepted") && d.State == Leased {
 		c.Fence = d.Fence
 	}
-	if !g.table.Live(c.Handle, c.Seq) || d.State != Leased || d.Fence != c.Fence || d.Holder == byCall || d.Topic != o.cmd.Topic {
+	if !g.claimable(o.cmd, &d) {
+		if c.Fence > g.table.fence && !planted("receipt-unknown-refused") {
+			g.confirmClaim(o)
+			return
+		}
 		o.answer(g.overClaim(o.cmd, Result{Code: Skipped}), nil)
 		return
 	}
@@ -78,6 +83,31 @@ func (g *group) proposeClaim(o *op) {
 	o.proposed, o.outcome = true, &out
 	g.batch.Outcome(&out)
 	g.items = append(g.items, item{kind: commandItem, op: o})
+}
+
+// claimable reports that a consumer has the lease that a claim is about.
+func (g *group) claimable(cmd *Command, d *Due) bool {
+	c := cmd.Claim
+	return g.table.Live(c.Handle, c.Seq) && d.State == Leased && d.Fence == c.Fence && d.Holder != byCall && d.Topic == cmd.Topic
+}
+
+// confirmClaim answers a claim once a majority has said that this node leads, and it has all that was committed until then.
+func (g *group) confirmClaim(o *op) {
+	r := &read{group: g, deadline: o.deadline, wait: &waiter{}, serve: func(*group, int) bool { return true }}
+	r.wait.left.Store(1)
+	r.wait.then = func() {
+		d := g.table.Due(o.cmd.Claim.Handle)
+		switch {
+		case r.err != nil:
+			o.answer(Result{}, r.err)
+		case g.claimable(o.cmd, &d):
+			g.waiting = append(g.waiting, o)
+			g.w.touchNext(g)
+		default:
+			o.answer(g.overClaim(o.cmd, Result{Code: Skipped}), nil)
+		}
+	}
+	r.handle(g.w)
 }
 
 // judgeClaim makes the outcome of a claim.

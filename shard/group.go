@@ -171,6 +171,7 @@ func (g *group) tick() {
 		g.table.Advance(g.w.nowMs, wheelBudget) // a follower's wheel stays near the time, so that a takeover finds it there
 	}
 	g.lead.reportAll()
+	g.lead.endLeft(false)
 	g.lead.remind()
 	if g.standAt != 0 && g.w.mono >= g.standAt {
 		g.standAt = 0

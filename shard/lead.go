@@ -45,11 +45,13 @@ type lead struct {
 	gateScan bool             // for timers that block their keys
 	gateFrom Handle
 	foreign  map[Handle]foreignLease
-	exact    heap[entry]   // of topics that are pulled or have a rate: leased no sooner than they are due
-	caughtUp bool          // all that is due has left the wheel in this turn
-	parked   []*topicQueue // they wait for one of these
-	movers   []*topicQueue // those with timers to be queued anew
-	sifting  []pile        // queues that were mostly outdated: what stands is queued anew
+	left     map[Handle]foreignLease // of the reign before: what consumers had at its end
+	leftAt   time.Duration           // when to look at these again; monotonic
+	exact    heap[entry]             // of topics that are pulled or have a rate: leased no sooner than they are due
+	caughtUp bool                    // all that is due has left the wheel in this turn
+	parked   []*topicQueue           // they wait for one of these
+	movers   []*topicQueue           // those with timers to be queued anew
+	sifting  []pile                  // queues that were mostly outdated: what stands is queued anew
 	sifted   map[Handle]bool
 
 	holdings map[Handle]holding // what consumers have
@@ -98,7 +100,7 @@ type outcomeItem struct {
 }
 
 func newLead(g *group) *lead {
-	return &lead{group: g, random: rand.New(rand.NewPCG(g.w.host.cfg.Seed, uint64(g.id)))}
+	return &lead{group: g, left: map[Handle]foreignLease{}, random: rand.New(rand.NewPCG(g.w.host.cfg.Seed, uint64(g.id)))}
 }
 
 // begin starts a reign, after the takeover was applied.

@@ -337,7 +337,9 @@ func (l *lead) scanBlockers() {
 	l.gateFrom, l.gateScan = next, !done
 	if !done {
 		l.group.w.touchNext(l.group)
+		return
 	}
+	l.endLeft(true) // what there was of it is counted
 }
 
 // findBlockers begins the walk.

@@ -149,7 +149,7 @@ func (l *lead) occupy(q *topicQueue, e entry) {
 		l.claims[e.handle] = claim{key: k, seq: e.seq, leased: true}
 	}
 	if q.place != nil {
-		l.foreign[e.handle] = foreignLease{e.seq, q.place.limit}
+		l.foreign[e.handle] = foreignLease{seq: e.seq, limit: q.place.limit}
 	}
 }
 
