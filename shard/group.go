@@ -36,6 +36,7 @@ type group struct {
 	items     []item
 	number    uint64
 	proposals []proposal
+	refused   bool // raft took no proposal since the last tick
 	results   []Result
 
 	spareItems []item // empty, for the next proposal
@@ -160,6 +161,10 @@ func (g *group) work() {
 
 // tick is what a replica does every 50 ms or so.
 func (g *group) tick() {
+	if g.refused {
+		g.refused = false
+		g.w.touch(g)
+	}
 	g.expire(g.w.mono)
 	g.tickCanary()
 	g.checkHash()

@@ -132,7 +132,8 @@ func (l *lead) judge(h Handle, d *Due, a *Attempt, random float64) Outcome {
 	return out
 }
 
-// notBeforeDue is the moment of a leased timer's next attempt, which is never before its due time.
+// notBeforeDue is the moment of a leased timer's next attempt, which is never before its due time: and not at it either, as one that is next
+// tried when it is due counts as moved by a client, and blocks its key no more. It matters where the clock of who led before was ahead.
 func (l *lead) notBeforeDue(h Handle, ms int64) int64 {
-	return max(ms, l.group.table.dueMs(l.group.table.slab.at(h)))
+	return max(ms, l.group.table.dueMs(l.group.table.slab.at(h))+1)
 }
