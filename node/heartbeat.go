@@ -52,6 +52,9 @@ func (b *beat) encode() []byte {
 		last = id
 	}
 	out = append(out, 0) // to a node of an older kind: too much is held to name it
+	if b.Says.Untold {
+		return out
+	}
 	unsure := byte(0)
 	if b.Says.Unsure {
 		unsure = 1
