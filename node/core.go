@@ -38,7 +38,7 @@ type core struct {
 	settled chan ring.Command // to be told to the meta group
 	may     mayLead           // who may lead
 	unfit   string            // why this node should not, by the last beat
-	shares  shares            // of what topics may do in the whole cluster
+	shares  *ring.Shares      // of what topics may do in the whole cluster
 	once    sync.Once
 	removed chan struct{} // closed when the cluster has removed this node
 }
@@ -187,7 +187,7 @@ func (c *core) beat() {
 	aside := c.p.stopping.Load() || unfit != "" || member && me.State != ring.NodeMember
 	c.host.StepAside(aside)
 	b := beat{WallMs: c.p.clock.WallMs(), Starts: c.p.identity().Starts, Aside: aside, Unfit: unfit, Leads: c.leads()}
-	b.holding(c.host)
+	b.Says = c.share(b.WallMs, b.Leads)
 	frame := b.encode()
 	may := map[uint64]bool{c.self: !aside}
 	for _, n := range c.state.Nodes() {
@@ -199,7 +199,6 @@ func (c *core) beat() {
 		may[n.ID] = ok && ago < aliveFor && !h.beat.Aside && n.State == ring.NodeMember
 	}
 	c.may.set(may)
-	c.shares.look(b.Leads)
 }
 
 // say tells the operator why this node begins to hand its shards over, and when it may lead again.

@@ -5,13 +5,15 @@ import (
 	"reflect"
 	"testing"
 
+	"carillon/ring"
 	"carillon/shard"
 )
 
 // FuzzBeat: no status frame of another node makes its reader panic, and what is read is what it would send.
 func FuzzBeat(f *testing.F) {
-	f.Add((&beat{WallMs: 1_800_000_000_000, Starts: 3, Leads: []shard.ID{1, 2, 9}, Held: []shard.TopicID{4, 70}}).encode())
-	f.Add((&beat{WallMs: -1, Aside: true, Unfit: "its clock is off", HeldMany: true}).encode())
+	f.Add((&beat{WallMs: 1_800_000_000_000, Starts: 3, Leads: []shard.ID{1, 2, 9},
+		Says: ring.Says{Seq: 3<<32 + 5, Heard: []ring.Heard{{Node: 7, Seq: 9}}, Parts: []ring.Part{{Topic: 4, Leases: 2}, {Topic: 70, Leases: 1}}}}).encode())
+	f.Add((&beat{WallMs: -1, Aside: true, Unfit: "its clock is off", Says: ring.Says{Unsure: true}}).encode())
 	f.Add([]byte{beatFrame})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) == 0 || b[0] != beatFrame {

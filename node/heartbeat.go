@@ -3,6 +3,7 @@ package node
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -27,9 +28,7 @@ type beat struct {
 	Aside  bool   // it gives its leaderships away: it stops, drains, or is unfit
 	Unfit  string // why, if something is wrong with it
 	Leads  []shard.ID
-	// Held are the topics with a limit of which it holds leases, in rising order; HeldMany: too many to name, or it does not say.
-	Held     []shard.TopicID
-	HeldMany bool
+	Says   ring.Says // of its parts of topics' limits
 }
 
 // beatFrame begins the control frames that carry a beat; shard's begin with its own version.
@@ -53,14 +52,24 @@ func (b *beat) encode() []byte {
 		out = binary.AppendUvarint(out, uint64(id-last))
 		last = id
 	}
-	if b.HeldMany {
-		return append(out, 0)
+	out = append(out, 0) // to a node of an older kind: too much is held to name it
+	if b.Says.Untold {
+		return out
 	}
-	out = binary.AppendUvarint(out, 1+uint64(len(b.Held)))
+	unsure := byte(0)
+	if b.Says.Unsure {
+		unsure = 1
+	}
+	out = binary.AppendUvarint(append(out, unsure), b.Says.Seq)
+	out = binary.AppendUvarint(out, uint64(len(b.Says.Heard)))
+	for _, h := range b.Says.Heard {
+		out = binary.AppendUvarint(binary.AppendUvarint(out, h.Node), h.Seq)
+	}
+	out = binary.AppendUvarint(out, uint64(len(b.Says.Parts)))
 	before := shard.TopicID(0)
-	for _, id := range b.Held {
-		out = binary.AppendUvarint(out, uint64(id-before))
-		before = id
+	for _, p := range b.Says.Parts {
+		out = binary.AppendUvarint(binary.AppendUvarint(out, uint64(p.Topic-before)), uint64(p.Leases))
+		before = p.Topic
 	}
 	return out
 }
@@ -97,19 +106,56 @@ func decodeBeat(in []byte) (*beat, error) {
 		last += number()
 		b.Leads = append(b.Leads, shard.ID(last))
 	}
-	if count = number(); count > 1+maxBeatHeld || count > 1+uint64(len(in)) {
-		return nil, errBeat
+	var err error
+	b.Says, err = decodeSays(in, wall)
+	return &b, err
+}
+
+// decodeSays reads the last part of a beat: a node of an older kind has another, or none.
+func decodeSays(in []byte, wallMs int64) (ring.Says, error) {
+	says := ring.Says{WallMs: wallMs}
+	if len(in) < 2 || in[0] != 0 {
+		says.Untold = true
+		return says, nil
 	}
-	b.HeldMany = count == 0 // as it also is when there is no more: an older node does not say
-	last = 0
-	for n := uint64(1); n < count; n++ {
-		if len(in) == 0 || in[len(in)-1] >= 0x80 {
-			return nil, errBeat
+	says.Unsure = in[1] != 0
+	in = in[2:]
+	bad := false
+	number := func() uint64 {
+		v, n := binary.Uvarint(in)
+		if n <= 0 {
+			in, bad = nil, true
+			return 0
 		}
-		last += number()
-		b.Held = append(b.Held, shard.TopicID(last))
+		in = in[n:]
+		return v
 	}
-	return &b, nil
+	count := func() uint64 {
+		n := number()
+		bad = bad || n > uint64(len(in))
+		return n
+	}
+	says.Seq = number()
+	for range count() {
+		if bad {
+			break
+		}
+		says.Heard = append(says.Heard, ring.Heard{Node: number(), Seq: number()})
+	}
+	topic := uint64(0)
+	for range count() {
+		if bad {
+			break
+		}
+		topic += number()
+		leases := number()
+		bad = bad || topic > math.MaxUint32 || leases > math.MaxInt32
+		says.Parts = append(says.Parts, ring.Part{Topic: shard.TopicID(topic), Leases: int(leases)})
+	}
+	if bad {
+		return says, errBeat
+	}
+	return says, nil
 }
 
 // pulse keeps what the last beat of each node said, and since when there was none.

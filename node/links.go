@@ -87,6 +87,7 @@ func (l links) Frame(from uint64, frame []byte) {
 		c.host.Gone(shard.NewOwner(from, b.Starts-1)) // its former processes
 	}
 	l.p.pulse.hear(l.p.clock.Mono(), l.p.clock.WallMs(), from, b)
+	c.shares.Hear(l.p.clock.Mono(), from, &b.Says)
 }
 
 // Call implements peer.Handler.

@@ -116,7 +116,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	id := p.identity()
 	c := &core{p: p, self: p.nodeID, placed: make(chan struct{}, 1), settled: make(chan ring.Command, 4096), removed: make(chan struct{})}
 	c.state = ring.NewState(func() { c.host.TopicsChanged() }, c.look)
-	c.shares.core = c
+	c.shares = ring.NewShares(id.NodeID, id.Starts)
 	meta := id.Meta
 	if id.Founded {
 		meta = nil
@@ -133,7 +133,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
-		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock, c.state.Secret}, Peers: links{p}, Placement: c, Shares: &c.shares, Machine: c.state, Observer: m, History: c.past,
+		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock, c.state.Secret}, Peers: links{p}, Placement: c, Shares: c.shares, Machine: c.state, Observer: m, History: c.past,
 		Logger: n.cfg.Logger, MemoryLimit: limit, Ready: c.ready,
 	})
 	if err != nil {

@@ -18,8 +18,8 @@ func (p *planner) redirect() {
 	}
 }
 
-// redirectFrom prefers one that has not left yet and may stay, then a new one, then fewer; and takes one that should
-// leave back only before the row were empty.
+// redirectFrom prefers one that has not left yet and may stay, then a new one, then fewer, if most of those are alive; and takes one
+// that should leave back only before the row had no majority.
 func (p *planner) redirectFrom(i int, row *Row, from uint64) {
 	to, last := uint64(0), uint64(0)
 	for _, r := range row.Leaving {
@@ -39,7 +39,11 @@ func (p *planner) redirectFrom(i int, row *Row, from uint64) {
 		p.board.swap(change{i, from, to})
 	case !p.removed(from) && !p.going(from):
 		return // it may come back
-	case len(row.Replicas) > 1:
+	case p.survives(p.board.rows[i].nodes, from):
+		p.board.drop(i, from)
+	case p.alive(from):
+		return // it leaves again once there is another
+	case last == 0 && len(row.Replicas) > 1:
 		p.board.drop(i, from)
 	case last != 0:
 		p.board.swap(change{i, from, last})

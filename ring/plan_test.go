@@ -431,3 +431,34 @@ func TestPlanTakesBackAPromotion(t *testing.T) {
 		t.Fatalf("removed: %+v", got)
 	}
 }
+
+// A move whose destination is to go as well is finished first, where the rest could not go on without it: a row that lost its majority
+// by a move would never have a leader again. Found by the simulator.
+func TestPlanShrinksNoRowBelowItsMajority(t *testing.T) {
+	replica := func(n uint64, epoch uint32) Replica { return Replica{Node: n, ID: ReplicaID(n, epoch)} }
+	row := Row{Group: 1, Epoch: 2, Replicas: []Replica{replica(2, 1), replica(1, 1), replica(7, 2)}, Leaving: []Replica{replica(5, 1)}}
+	meta := Row{Group: MetaGroup, Epoch: 1, Settled: true, Replicas: []Replica{replica(1, 1), replica(3, 1), replica(5, 1)}}
+	v := View{Replicas: 3, Rows: []Row{meta, row}, Nodes: []Node{
+		{ID: 1, State: NodeMember}, {ID: 2, State: NodeMember}, {ID: 3, State: NodeMember}, {ID: 5, State: NodeDraining}, {ID: 7, State: NodeDraining},
+	}}
+	f := Facts{ReplaceAfterMs: 60_000, Nodes: map[uint64]NodeFacts{1: {Alive: true}, 2: {DownForMs: 70_000}, 3: {DownForMs: 2_000}, 5: {Alive: true}, 7: {Alive: true}}}
+	shrunk := func() bool {
+		for _, c := range Plan(v, f) {
+			if c.Verb == Place && c.Group == 1 && len(c.To) < 3 {
+				return true
+			}
+		}
+		return false
+	}
+	if shrunk() {
+		t.Error("the row goes down to two replicas, one of which is dead")
+	}
+	f.Nodes[7] = NodeFacts{DownForMs: redirectAfterMs}
+	if shrunk() {
+		t.Error("the destination has died: the row goes down to two replicas, though the one that was leaving is there")
+	}
+	f.Nodes[2] = NodeFacts{Alive: true}
+	if !shrunk() {
+		t.Error("what remains can go on without it")
+	}
+}

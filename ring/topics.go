@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,9 @@ type Topics struct {
 	byName map[string]*shard.Topic
 	byID   map[shard.TopicID]*shard.Topic
 	lastID shard.TopicID
+
+	limited []*shard.Topic // those with a Concurrency, by id; good unless stale
+	stale   bool
 
 	changed func() // told after each change; must be quick
 }
@@ -50,6 +54,22 @@ func (t *Topics) Named(name string) (*shard.Topic, bool) {
 	defer t.mu.RUnlock()
 	v, ok := t.byName[name]
 	return v, ok
+}
+
+// Limited are the topics of which so many leases at once may be taken in the whole cluster, by id. The list is not to be changed.
+func (t *Topics) Limited() []*shard.Topic {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stale {
+		t.limited, t.stale = nil, false
+		for _, v := range t.byID {
+			if v.Policy.Concurrency > 0 {
+				t.limited = append(t.limited, v)
+			}
+		}
+		slices.SortFunc(t.limited, func(a, b *shard.Topic) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return t.limited
 }
 
 // List is at most limit topics in order of name, those after a name.
@@ -123,6 +143,7 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 			// Its timers live elsewhere from here on: whoever still goes by where they were finds the topic closed.
 			t.lastID++
 			delete(t.byID, old.ID)
+			t.stale = true
 			next.ID, next.Closing, next.ForceClose = t.lastID, false, false
 		}
 	case Pause:
@@ -139,6 +160,7 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		}
 		delete(t.byName, c.Name)
 		delete(t.byID, old.ID)
+		t.stale = true
 		return Reply{}
 	default:
 		return Reply{Err: fmt.Errorf("ring: unknown verb %q", c.Verb)}
@@ -160,6 +182,7 @@ func (t *Topics) createLocked(nowMs int64, name string, p shard.Policy, auto boo
 func (t *Topics) publishLocked(v *shard.Topic) {
 	t.byName[v.Name] = v
 	t.byID[v.ID] = v
+	t.stale = true
 }
 
 // topicsState is the topics' part of a snapshot: in order of id.
@@ -187,6 +210,7 @@ func (t *Topics) save() topicsState {
 func (t *Topics) load(s topicsState) {
 	t.mu.Lock()
 	t.byName, t.byID, t.lastID = map[string]*shard.Topic{}, map[shard.TopicID]*shard.Topic{}, s.LastID
+	t.stale = true
 	for _, v := range s.Topics {
 		t.publishLocked(v)
 	}

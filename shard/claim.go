@@ -60,12 +60,20 @@ func decodeClaim(b []byte) (*Claim, error) {
 }
 
 // proposeClaim decides what a claim comes to, and has it logged. A claim on a lease that is over is answered at once: what is
-// applied is committed, so that can change no more.
+// applied is committed, so that can change no more. But one on a lease that this replica has not seen yet may be good: who was stopped
+// for a while may not know that another leads, and has given it.
 func (g *group) proposeClaim(o *op) {
 	c := o.cmd.Claim
 	d := g.table.Due(c.Handle)
 	early := d.Holder == byCall
-	if !g.table.Live(c.Handle, c.Seq) || d.State != Leased || d.Fence != c.Fence || d.Topic != o.cmd.Topic || early && !g.lead.reports(c.Handle, &d) {
+	if planted("receipt-of-old-lease-accepted") && d.State == Leased {
+		c.Fence = d.Fence
+	}
+	if !g.claimable(o.cmd, &d) {
+		if c.Fence > g.table.fence && !planted("receipt-unknown-refused") {
+			g.confirmClaim(o)
+			return
+		}
 		o.answer(g.overClaim(o.cmd, Result{Code: Skipped}), nil)
 		return
 	}
@@ -73,12 +81,19 @@ func (g *group) proposeClaim(o *op) {
 		return
 	}
 	out := g.lead.judgeClaim(o.cmd, &d)
-	if out.Kind == Extended { // it is not to expire while this is on its way
+	if out.Kind == Extended && !planted("extension-forgotten") { // it is not to expire while this is on its way
 		g.lead.hold(c.Handle, &d, max(g.lead.holdsUntil(c.Handle, &d), g.w.mono+msOf(out.LeaseMs)))
 	}
 	o.proposed, o.outcome = true, &out
 	g.batch.Outcome(&out)
 	g.items = append(g.items, item{kind: commandItem, op: o})
+}
+
+// claimable reports that a claim is about the lease that the table has, and that it is a consumer's or a receiver's that reports.
+func (g *group) claimable(cmd *Command, d *Due) bool {
+	c := cmd.Claim
+	return g.table.Live(c.Handle, c.Seq) && d.State == Leased && d.Fence == c.Fence && d.Topic == cmd.Topic &&
+		(d.Holder != byCall || g.lead.reports(c.Handle, d))
 }
 
 // reports says whether the receiver of a call that has no outcome yet may have a receipt: its 202 may be on its way, or was lost with
@@ -107,6 +122,25 @@ func (l *lead) awaitAnswer(o *op, d *Due) bool {
 	}
 	l.await(f, o)
 	return true
+}
+
+// confirmClaim answers a claim once a majority has said that this node leads, and it has all that was committed until then.
+func (g *group) confirmClaim(o *op) {
+	r := &read{group: g, deadline: o.deadline, wait: &waiter{}, serve: func(*group, int) bool { return true }}
+	r.wait.left.Store(1)
+	r.wait.then = func() {
+		d := g.table.Due(o.cmd.Claim.Handle)
+		switch {
+		case r.err != nil:
+			o.answer(Result{}, r.err)
+		case g.claimable(o.cmd, &d):
+			g.waiting = append(g.waiting, o)
+			g.w.touchNext(g)
+		default:
+			o.answer(g.overClaim(o.cmd, Result{Code: Skipped}), nil)
+		}
+	}
+	r.handle(g.w)
 }
 
 // judgeClaim makes the outcome of a claim.

@@ -197,3 +197,32 @@ func (h *Host) Waiting() (events, operations, flights int) {
 	}
 	return events, operations, flights
 }
+
+// SubmitTake leases ready timers of a topic in one shard to a consumer; then is as with Submit.
+func (h *Host) SubmitTake(id ID, topic TopicID, most int, leaseMs int64, then func([]Taken, error)) {
+	wait := &waiter{}
+	wait.left.Store(1)
+	t := &take{group: h.groups[id], topic: topic, most: most, leaseMs: leaseMs, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	wait.then = func() {
+		if len(t.taken) > 0 {
+			t.err = nil
+		}
+		then(t.taken, t.err)
+	}
+	if err := t.group.w.box.offer(takeList{t}); err != nil {
+		then(nil, err)
+	}
+}
+
+// StepDrain is one look of Drain: nothing more is leased, and it says how many calls are in flight, or their ends not heard of.
+func (h *Host) StepDrain() (flights int) {
+	h.draining.Store(true)
+	for _, w := range h.workers {
+		for _, g := range w.groups {
+			if g.lead != nil {
+				flights += g.lead.drain()
+			}
+		}
+	}
+	return flights
+}

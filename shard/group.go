@@ -36,6 +36,7 @@ type group struct {
 	items     []item
 	number    uint64
 	proposals []proposal
+	refused   bool // raft took no proposal since the last tick
 	results   []Result
 
 	spareItems []item // empty, for the next proposal
@@ -164,6 +165,10 @@ func (g *group) work() {
 
 // tick is what a replica does every 50 ms or so.
 func (g *group) tick() {
+	if g.refused {
+		g.refused = false
+		g.w.touch(g)
+	}
 	g.expire(g.w.mono)
 	g.tickCanary()
 	g.checkHash()
@@ -178,6 +183,7 @@ func (g *group) tick() {
 		g.table.Advance(g.w.nowMs, wheelBudget) // a follower's wheel stays near the time, so that a takeover finds it there
 	}
 	g.lead.reportAll()
+	g.lead.endLeft(false)
 	g.lead.remind()
 	if g.standAt != 0 && g.w.mono >= g.standAt {
 		g.standAt = 0

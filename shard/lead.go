@@ -45,14 +45,17 @@ type lead struct {
 	gateScan bool             // for timers that block their keys
 	gateFrom Handle
 	foreign  map[Handle]foreignLease
-	exact    heap[entry]   // of topics that are pulled or have a rate: leased no sooner than they are due
-	caughtUp bool          // all that is due has left the wheel in this turn
-	parked   []*topicQueue // they wait for one of these
-	movers   []*topicQueue // those with timers to be queued anew
-	sifting  []pile        // queues that were mostly outdated: what stands is queued anew
+	left     map[Handle]foreignLease // of the reign before: what consumers had at its end
+	leftAt   time.Duration           // when to look at these again; monotonic
+	exact    heap[entry]             // of topics that are pulled or have a rate: leased no sooner than they are due
+	caughtUp bool                    // all that is due has left the wheel in this turn
+	parked   []*topicQueue           // they wait for one of these
+	movers   []*topicQueue           // those with timers to be queued anew
+	sifting  []pile                  // queues that were mostly outdated: what stands is queued anew
 	sifted   map[Handle]bool
 
 	holdings map[Handle]holding // what consumers have
+	taking   map[Handle]uint64  // what they are to have, by its number: the lease is in the pipeline
 	ends     heap[leaseEnd]
 	acked    acked
 	offered  []*topicQueue // topics that are pulled, and of which something may be ready
@@ -97,7 +100,7 @@ type outcomeItem struct {
 }
 
 func newLead(g *group) *lead {
-	return &lead{group: g, random: rand.New(rand.NewPCG(g.w.host.cfg.Seed, uint64(g.id)))}
+	return &lead{group: g, left: map[Handle]foreignLease{}, random: rand.New(rand.NewPCG(g.w.host.cfg.Seed, uint64(g.id)))}
 }
 
 // begin starts a reign, after the takeover was applied.
@@ -111,7 +114,7 @@ func (l *lead) begin() {
 		l.rewatching, l.rewatchFrom = true, 0
 	}
 	l.ring, l.later, l.shut, l.held = nil, heap[entry]{}, heap[laneKey]{}, heap[*flight]{}
-	l.ends, l.holdings = heap[leaseEnd]{}, map[Handle]holding{}
+	l.ends, l.holdings, l.taking = heap[leaseEnd]{}, map[Handle]holding{}, map[Handle]uint64{}
 	l.offered = nil
 	l.outcomes, l.expires, l.forgets, l.skips, l.overlaps = nil, nil, nil, nil, nil
 	l.lookAhead = minLookAhead

@@ -75,7 +75,7 @@ func (l *lead) stands(e entry) bool {
 	}
 	d := t.Due(e.handle)
 	f := l.flights[e.handle]
-	return d.Rev == e.rev && d.State == Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) &&
+	return d.Rev == e.rev && d.State == Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) && l.taking[e.handle] != e.seq &&
 		(d.ExpiresMs == 0 || l.group.w.nowMs <= d.ExpiresMs)
 }
 

@@ -210,11 +210,8 @@ func TestShares(t *testing.T) {
 	r.calls.running[0].answer(200)
 	r.pass(time.Second)
 	r.wantCalls("")
-	if got, ok := r.host.Holds(9); !ok || fmt.Sprint(got) != "[1]" {
-		t.Errorf("holds %v, %v", got, ok)
-	}
-	if _, ok := r.host.Holds(0); ok {
-		t.Error("more than none are held")
+	if got := r.host.Held(1); got != 4 {
+		t.Errorf("holds %d", got)
 	}
 }
 
@@ -223,9 +220,9 @@ type partial struct {
 	share         float64
 }
 
-func (p *partial) Share(*Topic) float64       { return p.share }
-func (p *partial) AtOnce(_ *Topic, n int) int { return min(n, p.atOnce) }
-func (p *partial) Burst(_ *Topic, n int) int  { return min(n, p.burst) }
+func (p *partial) Share(*Topic) float64                        { return p.share }
+func (p *partial) AtOnce(_ *Topic, n int, _ time.Duration) int { return min(n, p.atOnce) }
+func (p *partial) Burst(_ *Topic, n int) int                   { return min(n, p.burst) }
 
 func TestSpread(t *testing.T) {
 	r := newStand(t, nil)

@@ -1,5 +1,11 @@
 package shard
 
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
 // A lead's side of its topics' limits. Concurrency counts a lease from its proposal to its end; a rate counts it when it is proposed,
 // which in such a topic is not before the timer is due, so that no burst gathers ahead of its time.
 
@@ -7,6 +13,7 @@ package shard
 type foreignLease struct {
 	seq   uint64
 	limit *limit
+	until time.Duration // of one that is left over from a reign: until then it counts at most; monotonic
 }
 
 // setLimit begins or ends counting for a topic, as its policy says.
@@ -75,7 +82,12 @@ func (l *lead) countForeign(q *topicQueue, h Handle, d *Due) {
 	if f := l.flights[h]; f != nil && f.limit != nil && f.seq == d.Seq {
 		return
 	}
-	l.foreign[h] = foreignLease{d.Seq, q.place.limit}
+	if c, ok := l.left[h]; ok && c.seq == d.Seq && c.limit == q.place.limit {
+		delete(l.left, h)
+		l.foreign[h] = c
+		return
+	}
+	l.foreign[h] = foreignLease{seq: d.Seq, limit: q.place.limit}
 	q.place.limit.lend()
 }
 
@@ -91,7 +103,8 @@ func (l *lead) uncountForeign(h Handle) {
 	}
 }
 
-// endLimits is for the end of a reign: who leads next counts anew.
+// endLimits is for the end of a reign: who leads next counts anew. Calls that run count on with their flights. What consumers have counts on
+// too, for as long as it lasts: nobody knows when the next one has begun to count it, and others must not take it for free meanwhile.
 func (l *lead) endLimits() {
 	for _, q := range l.topics {
 		if q.place != nil {
@@ -99,8 +112,34 @@ func (l *lead) endLimits() {
 			q.place = nil
 		}
 	}
-	for _, c := range l.foreign {
+	for h, c := range l.foreign {
+		d := l.group.table.Due(h)
+		if d.Seq == c.seq && d.State == Leased && d.Holder != byCall {
+			c.until = l.holdsUntil(h, &d)
+			l.left[h] = c
+			continue
+		}
 		c.limit.end(l.group.w.mono, true)
 	}
 	l.foreign = nil
+}
+
+// endLeft ends the counting of what consumers had when the last reign ended, and have no more; all: whatever it is.
+func (l *lead) endLeft(all bool) {
+	if len(l.left) == 0 || !all && l.group.w.mono < l.leftAt {
+		return
+	}
+	l.leftAt = l.group.w.mono + limitPoll
+	for _, h := range slices.Sorted(maps.Keys(l.left)) {
+		c, g := l.left[h], l.group
+		over := all || g.w.mono >= c.until
+		if !over && g.raft != nil {
+			d := g.table.Due(h)
+			over = d.Seq != c.seq || d.State != Leased
+		}
+		if over {
+			delete(l.left, h)
+			c.limit.end(g.w.mono, true)
+		}
+	}
 }

@@ -132,7 +132,11 @@ func (l *lead) judge(h Handle, d *Due, a *Attempt, random float64) Outcome {
 	return out
 }
 
-// notBeforeDue is the moment of a leased timer's next attempt, which is never before its due time.
+// notBeforeDue is the moment of a leased timer's next attempt, which is never before its due time. Where the clock of who called it was
+// ahead that is a moment after it: what is next tried just when it is due counts as moved by a client, and blocks its key no more.
 func (l *lead) notBeforeDue(h Handle, ms int64) int64 {
-	return max(ms, l.group.table.dueMs(l.group.table.slab.at(h)))
+	if due := l.group.table.dueMs(l.group.table.slab.at(h)); ms < due {
+		return due + 1
+	}
+	return ms
 }

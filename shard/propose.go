@@ -18,7 +18,7 @@ func (g *group) propose() {
 		g.meta.propose(g)
 		return
 	}
-	if !g.leader || g.heirTold || len(g.proposals) >= maxPipelined {
+	if !g.leader || g.heirTold || len(g.proposals) >= maxPipelined || g.refused {
 		return // waiting operations time out by themselves
 	}
 	g.batch.Reset(g.w.nowMs, g.w.host.origin, g.number+1)
@@ -161,9 +161,11 @@ func (g *group) releaseFor(o *op) bool {
 	return true
 }
 
-// dropped takes back what raft refused: the leadership is over or about to be, or too much is uncommitted. Nothing of it was done.
+// dropped takes back what raft refused: the leadership is over or about to be, or too much is uncommitted. Nothing of it was done. The next
+// tick tries again: at once would be in vain again, and the permits that are given back here would go round and round.
 func (g *group) dropped(p *proposal) {
 	g.number--
+	g.refused = true
 	for i := range p.items {
 		switch it := &p.items[i]; it.kind {
 		case commandItem:

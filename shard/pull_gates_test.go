@@ -87,3 +87,29 @@ func TestReportCounts(t *testing.T) {
 	r.wantState("{k}b", "done 1")
 	r.wantState("{m}c", "done 1")
 }
+
+// TestPullKeepsItsKeyUntilApplied: an answer about a timer whose lease is still on its way to the log does not free its key (I21). Found by
+// the simulator.
+func TestPullKeepsItsKeyUntilApplied(t *testing.T) {
+	r := pullStand(t, func(p *Policy) { p.Serial = true })
+	r.add("{k}a", 0)
+	r.add("{k}b", 0)
+	r.pass(time.Millisecond)
+	r.freeze = true
+	if _, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: "{k}a", Content: 99, Spec: &Spec{DueMs: 5}}); err != nil {
+		t.Fatal(err)
+	}
+	r.turn()
+	took := &take{group: r.host.groups[1], topic: 1, most: 9, deadline: r.clock.mono + waitLimit, wait: rigWaiter()}
+	if err := r.host.workers[0].box.offer(takeList{took}); err != nil {
+		t.Fatal(err)
+	}
+	r.turn()
+	r.freeze = false
+	r.settle()
+	if got := takenIDs(took.taken); got != "{k}a" {
+		t.Fatalf("pulled %q", got)
+	}
+	r.wantPull(9, "")
+	r.audit()
+}

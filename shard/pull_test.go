@@ -530,3 +530,24 @@ func TestEndsStayBounded(t *testing.T) {
 		t.Errorf("%d ends of no leases", n)
 	}
 }
+
+// TestClaimOfALeaseNotSeenYet: who was stopped while another led, and gave the lease, must not say that it is over before a majority has said
+// that it leads still. Found by the simulator.
+func TestClaimOfALeaseNotSeenYet(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	c.leads()
+	c.mute = true
+	p, err := r.submit(1, Command{Kind: ExtendLease, Topic: 1, Claim: &Claim{Handle: 1, Seq: 1, Fence: r.table().fence + 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.settle()
+	if p.answered() {
+		t.Fatalf("answered %d, %v by one who may lead no more", p.op.result.Code, p.op.err)
+	}
+	c.mute = false
+	r.pass(time.Second)
+	if !p.answered() || p.op.err != nil || p.op.result.Code != Skipped {
+		t.Errorf("answered %v: %d, %v", p.answered(), p.op.result.Code, p.op.err)
+	}
+}

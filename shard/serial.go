@@ -215,7 +215,7 @@ func (l *lead) block(k *serialKey, h Handle) {
 		l.claims[h] = claim{key: k, seq: d.Seq, leased: true}
 		k.leased++
 		return
-	case !d.inBackoff(l.group.w.nowMs):
+	case !d.inBackoff(l.group.w.nowMs), planted("head-let-by"):
 		return
 	case k.first.handle == h:
 		k.firm = true
@@ -246,8 +246,12 @@ func (d *Due) earlier(o *Due) bool {
 	return d.Seq < o.Seq
 }
 
-// review looks again at a timer that an entry may have changed.
+// review looks again at a timer that an entry may have changed. One that is being taken keeps its key and counts, until the log has
+// its lease or will not have it.
 func (l *lead) review(h Handle) {
+	if seq, ok := l.taking[h]; ok && l.group.table.Live(h, seq) {
+		return
+	}
 	l.uncountForeign(h)
 	c, ok := l.claimOf(h)
 	if !ok {
@@ -333,7 +337,9 @@ func (l *lead) scanBlockers() {
 	l.gateFrom, l.gateScan = next, !done
 	if !done {
 		l.group.w.touchNext(l.group)
+		return
 	}
+	l.endLeft(true) // what there was of it is counted
 }
 
 // findBlockers begins the walk.

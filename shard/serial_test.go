@@ -239,3 +239,27 @@ func TestLinesArePruned(t *testing.T) {
 	r.settle()
 	r.wantCalls("{a}2")
 }
+
+// TestI21HeadBlocksThoughItsClockWasAhead: a timer that was called by a leader whose clock was ahead blocks its key until it is over. Found by
+// the simulator.
+func TestI21HeadBlocksThoughItsClockWasAhead(t *testing.T) {
+	r := newStand(t, nil)
+	serial := func() {
+		r.topic(1, func(topic *Topic) { topic.Policy.Serial, topic.Policy.MinBackoffMs, topic.Policy.Jitter = true, 10, 0 })
+		r.topicsChanged()
+	}
+	serial()
+	r.add("{k}a", 10*time.Second)
+	r.clock.wallMs += 10_000
+	r.pass(50 * time.Millisecond)
+	r.wantCalls("{k}a")
+	r.clock.wallMs -= 10_000
+	r.restart()
+	serial()
+	r.pass(time.Second)
+	r.add("{k}b", time.Second)
+	r.pass(3 * time.Second)
+	r.wantCalls("")
+	r.pass(7 * time.Second)
+	r.wantCalls("{k}a")
+}

@@ -141,6 +141,7 @@ func (l *lead) nextFor(q *topicQueue) (e entry, ok bool) {
 
 // occupy counts a lease that is being proposed for a consumer: it has its key, and its share of the limit. What becomes of it, review sees.
 func (l *lead) occupy(q *topicQueue, e entry) {
+	l.taking[e.handle] = e.seq
 	if q.keys != nil {
 		k := l.claims[e.handle].key
 		l.vacate(k)
@@ -148,12 +149,13 @@ func (l *lead) occupy(q *topicQueue, e entry) {
 		l.claims[e.handle] = claim{key: k, seq: e.seq, leased: true}
 	}
 	if q.place != nil {
-		l.foreign[e.handle] = foreignLease{e.seq, q.place.limit}
+		l.foreign[e.handle] = foreignLease{seq: e.seq, limit: q.place.limit}
 	}
 }
 
 // granted is told how one lease was applied.
 func (t *take) granted(g *group, r *Result) {
+	delete(g.lead.taking, t.asked[len(t.asked)-t.pending])
 	t.pending--
 	if r.Code == OK {
 		d := g.table.Due(r.Handle)
@@ -169,7 +171,9 @@ func (t *take) granted(g *group, r *Result) {
 
 // dropped is told that the log did not take a lease.
 func (t *take) dropped(g *group) {
-	g.lead.review(t.asked[len(t.asked)-t.pending])
+	h := t.asked[len(t.asked)-t.pending]
+	delete(g.lead.taking, h)
+	g.lead.review(h)
 	t.pending--
 	g.lead.rewatching, g.lead.rewatchFrom = true, 0
 	if t.pending == 0 {

@@ -176,6 +176,7 @@ func (w *worker) tick() {
 		memory += g.stateBytes()
 		if g.raft == nil {
 			if g.lead != nil {
+				g.lead.endLeft(false)
 				g.lead.reportAll() // of calls that a replica which is gone had started
 			}
 			continue

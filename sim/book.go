@@ -15,9 +15,10 @@ type write struct {
 	// In the feature topics only.
 	every, count int64 // of a series
 	catchUp      shard.CatchUp
-	capped       bool // a longest wait may make it due earlier
-	acked, alone bool // alone: no other change of the id was open when it was asked for
-	call         int  // the so-many-th change of the id
+	timetable    *timetable // of a series by the calendar
+	capped       bool       // a longest wait may make it due earlier
+	acked, alone bool       // alone: no other change of the id was open when it was asked for
+	call         int        // the so-many-th change of the id
 	starts       map[int64]uint64
 	over         map[int64]bool // by due time: delivered, or refused for good
 }
@@ -79,12 +80,16 @@ type book struct {
 	sick     map[uint64]bool // nodes whose disk was made to fail
 	history  history
 	features featureBook
+	leases   leaseBook
+	order    orderBook
+	limits   limitBook
 	furthest time.Duration // that a wall clock was ahead
 }
 
 func newBook() *book {
 	return &book{ids: map[idKey]*named{}, lives: map[timerKey]*life{}, sick: map[uint64]bool{}, replicas: newReplicas(),
-		features: featureBook{ids: map[idKey]*featureID{}, keys: map[string]*call{}}}
+		features: featureBook{ids: map[idKey]*featureID{}, keys: map[string]*call{}},
+		leases:   leaseBook{timers: map[timerKey]*lease{}}, order: orderBook{lines: map[string][]*inLine{}}}
 }
 
 func (b *book) nextOp() uint64 {
@@ -126,6 +131,10 @@ func (b *book) mayFail(n *node) bool { return b.sick[n.id] }
 
 // called notes an operation before it is sent: from now on it may take effect.
 func (b *book) called(o *operation) {
+	if o.claim() {
+		b.leases.called(o)
+		return
+	}
 	if o.topic > plainTopics {
 		b.features.called(o)
 		return
@@ -142,6 +151,9 @@ func (b *book) called(o *operation) {
 
 // refused notes that an operation has not taken effect and never will.
 func (b *book) refused(o *operation) {
+	if o.claim() {
+		return // it counts as sent: so no more is asked of the answers to others
+	}
 	if o.topic > plainTopics {
 		b.features.refused(o)
 		return
@@ -156,8 +168,13 @@ func (b *book) refused(o *operation) {
 // answered notes what a client was told.
 func (b *book) answered(o *operation, r shard.Result, t *shard.Timer) {
 	w, id := o.client.w, idKey{o.topic, o.id}
+	if o.claim() {
+		b.leases.answered(w, o, r)
+		return
+	}
 	if o.topic > plainTopics {
 		b.features.answered(w, o, r, t)
+		b.order.answered(o, r, t)
 		return
 	}
 	n := b.named(id)
@@ -219,6 +236,7 @@ func (b *book) mayStart(c *call) {
 	if now := n.clock.WallMs(); now < j.Job.DueMs {
 		w.violate("I4", "node %d starts %s %d ms early", n.id, j.Job.ID, j.Job.DueMs-now)
 	}
+	b.order.mayStart(c, table)
 }
 
 // started checks a call that goes out.
@@ -228,8 +246,12 @@ func (b *book) started(c *call) {
 	w.counts.Started++
 	w.note(n, "call", uint64(j.Shard), j.Job.Fence, j.Job.ID)
 	b.stale(c)
+	b.limits.started(c)
 	if j.Job.Topic > plainTopics {
 		b.features.started(c)
+		if j.Job.Topic == reportTopic {
+			b.leases.handed(n, timerKey{j.Shard, j.Job.Seq}, j.Job.Fence, j.Job.ID, 0)
+		}
 		return
 	}
 	id := idKey{j.Job.Topic, j.Job.ID}

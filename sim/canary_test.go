@@ -17,6 +17,7 @@ var canaries = []string{
 	"any-content-is-the-same", "change-in-halves", "settled-too-early",
 	"checksum-skipped", "zeros-end-the-log", "leases-not-in-snapshots", "cascade-off-by-one", "dropped-before-copied",
 	"finished-forgotten-early", "repeated-add-fires-again", "successor-lost", "occurrence-left-out", "keys-overlap", amnesia,
+	"receipt-of-old-lease-accepted", "extension-forgotten", "head-let-by", "limit-forgotten", "hour-taken-twice",
 }
 
 // amnesia is no bug of the product's but of who runs it: a machine that lost its disk comes back under its old id.

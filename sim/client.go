@@ -17,6 +17,17 @@ type client struct {
 	number int
 	hint   map[shard.ID]uint64 // who led a shard when last heard of
 	done   bool
+
+	own  *chance           // it draws from a stream of its own, and so takes nothing from the others; nil: from the world's
+	draw func() *operation // what it does next; nil: World.pick says
+}
+
+// luck is where the client draws from.
+func (c *client) luck() chance {
+	if c.own != nil {
+		return *c.own
+	}
+	return c.w.chance
 }
 
 // operation is one thing that a client wants of one timer.
@@ -32,12 +43,25 @@ type operation struct {
 	tries  int
 	astray bool // goes to any node first, to one that does not know that it lost the lead, perhaps
 	over   bool
-	then   func(ok bool) // for a probe
+
+	// Of what is said of a lease:
+	stale bool // another lease was given before it was said
+	again bool // it was said before
+	sure  bool // nothing else was said of this lease that could end it
+
+	then func(ok bool) // for a probe
 }
+
+// claim says that the operation is about a lease that a consumer has.
+func (o *operation) claim() bool { return o.cmd != nil && o.cmd.Claim != nil }
 
 // act begins the client's next operation.
 func (c *client) act() {
 	if c.done {
+		return
+	}
+	if c.draw != nil {
+		c.start(c.draw())
 		return
 	}
 	c.start(c.w.pick(c))
@@ -66,14 +90,14 @@ func (c *client) target(o *operation) *node {
 			there = append(there, n)
 		}
 	}
-	return there[c.w.chance.IntN(len(there))]
+	return there[c.luck().IntN(len(there))]
 }
 
 // try sends the operation to a node. Requests and answers take their time and are lost like frames, but are not repeated.
 func (c *client) try(o *operation, n *node) {
 	w := c.w
 	o.tries++
-	if w.chance.hit(w.swarm.loss / 3) {
+	if c.luck().hit(w.swarm.loss / 3) {
 		return // never arrives: the client waits until its time-out
 	}
 	life, answered := n.life, false
@@ -92,7 +116,7 @@ func (c *client) try(o *operation, n *node) {
 					w.violate("answer", "operation %d is answered twice", o.number)
 				}
 				answered = true
-				if w.chance.hit(w.swarm.loss / 3) {
+				if c.luck().hit(w.swarm.loss / 3) {
 					return
 				}
 				w.after(c.travel(), func() { c.answer(o, n, r, t, err) })
@@ -108,7 +132,7 @@ func (c *client) try(o *operation, n *node) {
 }
 
 func (c *client) travel() time.Duration {
-	return c.w.chance.between(c.w.swarm.delay/2, 2*c.w.swarm.delay)
+	return c.luck().between(c.w.swarm.delay/2, 2*c.w.swarm.delay)
 }
 
 // refused is a connection that was not taken: nothing has happened.
@@ -116,7 +140,7 @@ func (c *client) refused(o *operation, n *node) {
 	if c.hint[o.shard] == n.id {
 		delete(c.hint, o.shard)
 	}
-	c.again(o, c.w.chance.between(10*time.Millisecond, 100*time.Millisecond))
+	c.again(o, c.luck().between(10*time.Millisecond, 100*time.Millisecond))
 }
 
 // again tries the operation elsewhere, unless it has waited too long.
@@ -156,12 +180,12 @@ func (c *client) answer(o *operation, n *node, r shard.Result, t *shard.Timer, e
 		if elsewhere.Leader != 0 {
 			c.hint[o.shard] = elsewhere.Leader
 		}
-		c.again(o, c.w.chance.between(5*time.Millisecond, 50*time.Millisecond))
+		c.again(o, c.luck().between(5*time.Millisecond, 50*time.Millisecond))
 	case errors.Is(err, shard.ErrUnknown), errors.Is(err, shard.ErrStopped):
 		c.w.counts.Unknown++
 		c.finish(o, false)
 	default:
-		c.again(o, c.w.chance.between(20*time.Millisecond, 200*time.Millisecond))
+		c.again(o, c.luck().between(20*time.Millisecond, 200*time.Millisecond))
 	}
 }
 
@@ -172,7 +196,7 @@ func (c *client) finish(o *operation, ok bool) {
 		o.then(ok)
 		return
 	}
-	c.w.after(c.w.chance.between(c.w.swarm.think/4, 2*c.w.swarm.think), c.act)
+	c.w.after(c.luck().between(c.w.swarm.think/4, 2*c.w.swarm.think), c.act)
 }
 
 // pick draws an operation.

@@ -15,6 +15,8 @@ type peerFacts struct {
 	heard  time.Duration // monotonic; 0: never
 	starts uint32
 	aside  bool
+	leads  []shard.ID
+	seq    uint64 // of its last beat that came
 }
 
 // convert makes a host's row of meta's.
@@ -37,9 +39,14 @@ func convertAll(rows []ring.Row) []shard.Row {
 // beat tells the others that this process is there.
 func (n *node) beat() {
 	starts, aside, id := n.starts, n.aside, n.id
+	leads := n.ledHere()
+	says := n.says(leads)
 	for _, other := range n.w.nodes {
 		if other != n && !other.gone {
-			n.w.carry(n, other.id, func(to *node, _ bool) { to.hear(id, starts, aside) })
+			n.w.carry(n, other.id, func(to *node, _ bool) {
+				to.hear(id, starts, aside)
+				to.hearParts(id, leads, &says)
+			})
 		}
 	}
 }
@@ -184,7 +191,7 @@ func (w *World) join(n *node, replace bool) {
 	n.life++
 	n.starts++
 	n.up, n.paused = true, false
-	n.peers = map[uint64]*peerFacts{}
+	n.peers, n.shares = map[uint64]*peerFacts{}, ring.NewShares(n.id, n.starts)
 	w.note(n, "join", b2u(replace), 0, "")
 	n.every(250*time.Millisecond, n.beat)
 	n.every(500*time.Millisecond, func() {

@@ -1,12 +1,12 @@
 package sim
 
 import (
-	"strings"
+	"slices"
 
 	"carillon/shard"
 )
 
-// featureBook is what is known of the timers in the feature topic and the serial one. Its rules:
+// featureBook is what is known of the timers in all but the first topics. Its rules:
 //
 //   - what is called was written so, and is due as it was written, fired or redriven (I2, I6); a series only at its times;
 //   - calls of one id, and of one key in the serial topic, do not overlap, and their fences grow (I3, I21);
@@ -58,6 +58,14 @@ func (n *featureID) life(seq uint64) *featureLife {
 		n.lives[seq] = l
 	}
 	return l
+}
+
+// occurrence is when the so-many-th of a series is due, from 0.
+func (w *write) occurrence(i int64) int64 {
+	if w.timetable != nil {
+		return w.timetable.dues[i]
+	}
+	return w.dueMs + i*w.every
 }
 
 // called notes an operation before it is sent.
@@ -123,6 +131,8 @@ func (n *featureID) mayBeDue(wrote *write, dueMs int64) bool {
 	switch since := dueMs - wrote.dueMs; {
 	case n.moved[dueMs], since == 0:
 		return true
+	case wrote.timetable != nil:
+		return slices.Contains(wrote.timetable.dues, dueMs)
 	case wrote.every != 0:
 		return since > 0 && since%wrote.every == 0
 	case wrote.capped:
@@ -157,7 +167,7 @@ func (f *featureBook) started(c *call) {
 		w.violate("I3", "node %d calls for %s while node %d is at it", c.node.id, j.ID, n.running.node.id)
 	}
 	n.fence, n.running = j.Fence, c
-	if wrote.every != 0 {
+	if wrote.every != 0 || wrote.timetable != nil {
 		if seq, twice := wrote.starts[j.DueMs]; twice && seq != j.Seq {
 			w.violate("series", "the occurrence of %s due at %d is timer %d and timer %d", j.ID, j.DueMs, seq, j.Seq)
 		}
@@ -166,8 +176,7 @@ func (f *featureBook) started(c *call) {
 		}
 		wrote.starts[j.DueMs] = j.Seq
 	}
-	if j.Topic == serialTopic {
-		key, _, _ := strings.Cut(j.ID, "}")
+	if key := lineOf(j.Topic, j.ID); key != "" {
 		if other := f.keys[key]; other.runs() {
 			w.violate("I21", "node %d calls for %s while node %d is at %s of the same key", c.node.id, j.ID, other.node.id, other.delivery.Job.ID)
 		}
@@ -190,6 +199,7 @@ func (f *featureBook) heard(c *call) {
 
 // checkEnd holds what receivers heard against what clients were told.
 func (f *featureBook) checkEnd(w *World) {
+	w.book.leases.checkEnd(w)
 	for _, k := range f.names {
 		n := f.ids[k]
 		for _, wrote := range n.writes {
@@ -200,7 +210,7 @@ func (f *featureBook) checkEnd(w *World) {
 				w.violate("I1", "%s was taken, nothing was asked of %s afterwards, and it was never delivered", wrote.payload, k.id)
 			}
 			for i := int64(0); i < wrote.count && wrote.catchUp == shard.CatchUpAll; i++ {
-				if due := wrote.dueMs + i*wrote.every; !wrote.over[due] {
+				if due := wrote.occurrence(i); !wrote.over[due] {
 					w.violate("series", "occurrence %d of %s, due at %d, was left out", i+1, k.id, due)
 				}
 			}

@@ -14,9 +14,19 @@ const (
 
 	featureTopic shard.TopicID = 3 // merge rules, series, repeated adds, dead letters
 	serialTopic  shard.TopicID = 4
+
+	// What is done in these, guests do: see guests.go.
+	pullTopic    shard.TopicID = 5
+	reportTopic  shard.TopicID = 6
+	orderedTopic shard.TopicID = 7
+	fewTopic     shard.TopicID = 8 // of which few may be called at once
+	pacedTopic   shard.TopicID = 9 // of which so many a second may be called
 )
 
-var topicNames = []string{"one", "two", "features", "serial"}
+var topicNames = []string{"one", "two", "features", "serial", "pull", "report", "ordered", "few", "paced"}
+
+// settledTopics are those whose calls the world's trouble stops.
+const settledTopics = 4
 
 // serialKeys is how many keys the serial topic's timers have.
 const serialKeys = 3
@@ -93,7 +103,7 @@ func (w *World) pickSerial() *operation {
 
 // complete fills in what all operations in these topics have.
 func (w *World) complete(o *operation) {
-	o.shard = shard.Place(&shard.Topic{Name: w.topics[o.topic-1]}, o.id, w.swarm.shards)
+	o.shard = w.place(o.topic, o.id)
 	if o.cmd == nil {
 		return
 	}
@@ -106,4 +116,14 @@ func (w *World) complete(o *operation) {
 	if o.write.every != 0 {
 		o.cmd.Spec.Repeat = &shard.Repeat{EveryMs: o.write.every, Count: o.write.count, CatchUp: o.write.catchUp}
 	}
+	if t := o.write.timetable; t != nil {
+		o.cmd.Spec.Repeat = &shard.Repeat{Cron: t.cron, Zone: t.zone, Count: o.write.count, CatchUp: o.write.catchUp}
+	}
+}
+
+// place is the shard of a timer.
+func (w *World) place(topic shard.TopicID, id string) shard.ID {
+	t := shard.Topic{ID: topic, Name: w.topics[topic-1]}
+	t.Policy.Ordered = topic == orderedTopic
+	return shard.Place(&t, id, w.swarm.shards)
 }

@@ -20,6 +20,7 @@ func (w *World) live() {
 	}
 	w.found()
 	w.employ()
+	w.beginGuests()
 	if !w.swarm.early {
 		w.after(0, w.trouble)
 	}
@@ -78,10 +79,10 @@ func (w *World) found() {
 	commands := [][]byte{command.Encode()}
 	for i, name := range w.topics {
 		p := shard.DefaultPolicy()
-		p.Serial = shard.TopicID(i+1) == serialTopic
 		p.Callback.URL = "http://" + name
 		p.Callback.TimeoutMs = callTimeout.Milliseconds()
 		p.MinBackoffMs, p.MaxBackoffMs, p.MaxAttempts = 200, 3000, 1000
+		w.guests.shape(shard.TopicID(i+1), &p)
 		c := ring.Command{Verb: ring.Put, Name: name, Policy: &p}
 		commands = append(commands, c.Encode())
 	}
@@ -142,6 +143,7 @@ func (w *World) heal() {
 	for _, c := range w.clients {
 		c.done = true
 	}
+	w.guests.done()
 	healed := w.now
 	for _, name := range w.topics {
 		c := ring.Command{Verb: ring.Resume, Name: name}

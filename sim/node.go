@@ -38,6 +38,7 @@ type node struct {
 	backlog []delayed
 	checked []checkedGroup
 	peers   map[uint64]*peerFacts
+	shares  *ring.Shares
 	joining bool
 	served  bool
 	aside   bool
@@ -114,7 +115,7 @@ func (n *node) start(meta *ring.Row) {
 		n.life++
 		n.starts++
 		n.up, n.paused = true, false
-		n.peers = map[uint64]*peerFacts{}
+		n.peers, n.shares = map[uint64]*peerFacts{}, ring.NewShares(n.id, n.starts)
 		w.note(n, "start", uint64(n.starts), 0, "")
 		n.every(250*time.Millisecond, n.beat)
 	}
@@ -158,7 +159,7 @@ func (n *node) hostConfig(disk *wal.MemFS, state *ring.State) shard.Config {
 	cfg := shard.Config{
 		Shards: w.swarm.shards, Workers: 1, Node: n.id, Owner: shard.NewOwner(n.id, n.starts), Seed: w.cfg.Seed + n.id,
 		FS: disk, Dir: dataDir, Clock: &n.clock, Topics: state, Machine: state,
-		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Placement: placement{n, n.life}, Observer: &observer{n},
+		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Placement: placement{n, n.life}, Shares: n.shares, Observer: &observer{n},
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Log: wal.Options{
 			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: 1 << 20,

@@ -127,6 +127,7 @@ type call struct {
 	life     uint64
 	wallMs   int64
 	ended    bool // at the receiver
+	told     bool // the host knows
 }
 
 // begin makes the call, unless it would not fit into its lease any more.
@@ -150,6 +151,8 @@ func (c *call) begin() {
 		status = 410
 	case w.chance.hit(s.receiverLost):
 		heard = false
+	case c.delivery.Job.Topic == reportTopic && w.guests.chance.IntN(2) == 0:
+		status = 202
 	}
 	if took >= callTimeout || status == 0 {
 		took, status = callTimeout, 0
@@ -159,6 +162,8 @@ func (c *call) begin() {
 		switch status {
 		case 200:
 			w.book.delivered(c)
+		case 202:
+			w.guests.accepted(c)
 		case 410:
 			w.book.features.heard(c)
 		}
@@ -175,6 +180,7 @@ func (c *call) begin() {
 // end brings the answer to the host.
 func (c *call) end(a shard.Attempt) {
 	a.StartedMs, a.EndedMs = c.wallMs, max(c.wallMs, c.node.clock.WallMs())
+	c.told = true
 	c.permit.free()
 	c.done(a)
 	c.node.wake(0)

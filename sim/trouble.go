@@ -197,7 +197,7 @@ func (w *World) pauseTopic() {
 	if leader == nil {
 		return
 	}
-	c := ring.Command{Verb: ring.Pause, Name: w.topics[w.chance.IntN(len(w.topics))]}
+	c := ring.Command{Verb: ring.Pause, Name: w.topics[w.chance.IntN(settledTopics)]}
 	if w.chance.IntN(2) == 0 {
 		c.Verb = ring.Resume
 	}

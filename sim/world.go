@@ -44,6 +44,7 @@ type Counts struct {
 	Moves, Installed           int // rows settled beyond the first; snapshots taken over from a peer
 	Snapshots, Reads           int
 	Rots, Refusals             int // files damaged at rest; starts refused for that
+	Taken, Claims, Drains      int // leases of consumers; what these said of them; planned stops
 }
 
 // Violation is something that must never be.
@@ -74,6 +75,7 @@ type World struct {
 	counts Counts
 
 	clients []*client
+	guests  *guests
 	topics  []string
 	calm    bool // the second phase
 	nextID  uint64
@@ -122,6 +124,7 @@ func newWorld(cfg Config) *World {
 	w.trace.sum.Reset()
 	w.trace.out = cfg.Trace
 	w.swarm = draw(w.chance)
+	w.guests = w.drawGuests()
 	if cfg.Change != nil {
 		cfg.Change(&w.swarm)
 	}

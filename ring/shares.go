@@ -1,0 +1,357 @@
+package ring
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"carillon/shard"
+)
+
+const (
+	// turnMs is how long a node's turn lasts where a limit is smaller than the number of nodes that lead; aheadMs before it the node asks.
+	turnMs  = 1000
+	aheadMs = 500
+	// silentFor is after how much silence a node's part is taken for free, unless somebody else hears it. What this node may take it may take for a
+	// little less without being heard itself.
+	silentFor = 5 * time.Second
+	heardFor  = 1500 * time.Millisecond
+	freshFor  = silentFor - 500*time.Millisecond
+	// longestLook bounds what one look adds to a silence: who was stopped for long has heard nobody, and it was not their fault.
+	longestLook = 500 * time.Millisecond
+	// maxParts bounds the topics in what a node says. Beyond them its part of a limit is what its own view says, unconfirmed.
+	maxParts  = 8192
+	sentKept  = 64
+	seqOfLife = 32 // bits of a Says' number that count within one process
+)
+
+// Shares are one node's parts of what topics may do in the whole cluster. What a node should have follows from who leads what (see
+// shareView): of a rate its share of the shards; of leases at once one, and of the rest its share of the shards; where there are fewer
+// than nodes that lead, these take turns by the clock of the first of them; all of an ordered topic is with the leader of its shard.
+//
+// Nodes do not see leaderships move at the same moment, and leases outlast turns and reigns. So what a node should have of leases at once is
+// not what it may have. It says in each beat what it may come to (Part). It may go up only by what is left over by all others' parts, as
+// they say them after they have heard of its own: of two that go up at the same time, the later one has heard of the earlier. It goes
+// down by itself, and says so once it has no more leases than that.
+//
+// Invariant: at any time the leases that nodes have taken of a topic are together no more than its limit, whatever they believe about who
+// leads, whatever their clocks say, and however late their beats are; as long as those who do not hear each other for silentFor, and of
+// whom nobody else who is heard hears either, do not both lead.
+//
+// Methods may be called from any goroutine. Nothing here reads a clock.
+type Shares struct {
+	self uint64
+
+	mu     sync.Mutex
+	view   *shareView
+	turn   int64
+	seq    uint64
+	sent   [sentKept]time.Duration // when the last ones were said, by number
+	looked time.Duration
+	unsure time.Duration // so long yet
+	fresh  time.Duration // until then what this node may take is its own, unless it is heard again
+	parts  map[shard.TopicID]*part
+	others map[uint64]*other
+}
+
+// part is what this node has of one topic's leases at once.
+type part struct {
+	topic  *shard.Topic
+	limit  int
+	target int    // what it should have
+	told   int    // what it said that it may come to
+	since  uint64 // the first Says with that, or more
+	may    int    // what it may have
+}
+
+// other is what another node says.
+type other struct {
+	process uint64
+	seq     uint64
+	silence time.Duration
+	free    bool // it has been silent for so long that its parts are taken for free
+	met     bool
+	wallMs  int64
+	at      time.Duration // when it said so; this node's monotonic clock
+	unsure  bool
+	untold  bool
+	heard   map[uint64]uint64
+	parts   map[shard.TopicID]int
+}
+
+// Says is what a node says of its parts, in each beat.
+type Says struct {
+	Seq    uint64 // grows from one to the next, over all its processes
+	WallMs int64
+	Heard  []Heard // what it has heard last, of those that it hears
+	Parts  []Part  // by topic, in rising order
+	Unsure bool    // its process has just begun: consumers may have leases from the one before, which nobody counts yet
+	Untold bool    // it says nothing of these: a node of an older kind
+}
+
+// Heard is the last Says that was heard of a node.
+type Heard struct{ Node, Seq uint64 }
+
+// Part is how many leases at once a node may come to.
+type Part struct {
+	Topic  shard.TopicID
+	Leases int
+}
+
+// Standing is what Look looks at.
+type Standing struct {
+	Now    time.Duration // monotonic
+	WallMs int64
+	Shards int
+	Leads  map[uint64]int64        // how many shards each node leads, as far as is known
+	Mine   []shard.ID              // what this node leads
+	Others []uint64                // the cluster's other nodes
+	Topics []*shard.Topic          // those with a Concurrency
+	Held   func(shard.TopicID) int // leases of this node. Called without a lock: AtOnce may be called meanwhile
+}
+
+// NewShares is for a node's so-many-th process.
+func NewShares(self uint64, starts uint32) *Shares {
+	s := &Shares{self: self, seq: uint64(starts) << seqOfLife, parts: map[shard.TopicID]*part{}, others: map[uint64]*other{}}
+	if starts > 1 {
+		s.unsure = silentFor
+	}
+	return s
+}
+
+// Share implements shard.Shares.
+func (s *Shares) Share(t *shard.Topic) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view.share(t)
+}
+
+// Burst implements shard.Shares.
+func (s *Shares) Burst(t *shard.Topic, burst int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view.units(t, burst, s.turn)
+}
+
+// AtOnce implements shard.Shares.
+func (s *Shares) AtOnce(t *shard.Topic, limit int, now time.Duration) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.parts[t.ID]
+	switch {
+	case p == nil && (len(s.parts) >= maxParts || s.alone()):
+		return s.view.units(t, limit, s.turn)
+	case p == nil || now > s.fresh:
+		return 0
+	}
+	return min(p.may, limit)
+}
+
+// alone reports that there is nobody to share with.
+func (s *Shares) alone() bool {
+	for _, o := range s.others {
+		if !o.free {
+			return false
+		}
+	}
+	return true
+}
+
+// Look takes stock, and says what is to be said now.
+func (s *Shares) Look(st *Standing) Says {
+	s.mu.Lock()
+	s.take(st)
+	for _, t := range st.Topics {
+		p := s.parts[t.ID]
+		if p == nil {
+			if len(s.parts) >= maxParts {
+				continue
+			}
+			p = &part{}
+			s.parts[t.ID] = p
+		}
+		p.topic, p.limit = t, t.Policy.Concurrency
+		p.target = max(s.view.units(t, p.limit, s.turn), s.view.units(t, p.limit, s.turnAt(st, aheadMs)))
+		p.may = min(p.may, p.target)
+	}
+	s.mu.Unlock()
+
+	// What is held is counted after nothing above the target can be taken any more: so it is no less than what is held later.
+	held := make([]int, len(st.Topics))
+	for i, t := range st.Topics {
+		held[i] = st.Held(t.ID)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seq++
+	s.sent[s.seq%sentKept] = st.Now
+	says := Says{Seq: s.seq, WallMs: st.WallMs, Unsure: s.unsure > 0}
+	for i, t := range st.Topics {
+		p := s.parts[t.ID]
+		if p == nil {
+			continue
+		}
+		told := max(p.target, held[i])
+		if told > p.told {
+			p.since = s.seq
+		}
+		p.told = told
+		s.confirm(p, st.Now)
+		if told > 0 {
+			says.Parts = append(says.Parts, Part{t.ID, told})
+		}
+	}
+	slices.SortFunc(says.Parts, func(a, b Part) int { return int(int64(a.Topic) - int64(b.Topic)) })
+	for _, id := range st.Others {
+		if o := s.others[id]; o != nil && o.met && o.silence < heardFor {
+			says.Heard = append(says.Heard, Heard{id, o.seq})
+		}
+	}
+	return says
+}
+
+// take notes how things stand: who is there, and silent; who leads; which topics have a limit no more.
+func (s *Shares) take(st *Standing) {
+	passed := min(max(0, st.Now-s.looked), longestLook)
+	s.looked = st.Now
+	s.unsure -= passed
+	for id := range s.others {
+		if !slices.Contains(st.Others, id) {
+			delete(s.others, id)
+		}
+	}
+	for _, id := range st.Others {
+		if s.others[id] == nil {
+			s.others[id] = &other{}
+		}
+		s.others[id].silence += passed
+	}
+	for id, o := range s.others {
+		o.free = o.silence >= silentFor && !s.isHeard(id)
+	}
+	s.refresh()
+	s.view = newShareView(st.Shards, st.Leads, s.self, st.Mine)
+	s.turn = s.turnAt(st, 0)
+	if len(s.parts) > 0 {
+		limited := make(map[shard.TopicID]bool, len(st.Topics))
+		for _, t := range st.Topics {
+			limited[t.ID] = true
+		}
+		for id := range s.parts {
+			if !limited[id] {
+				delete(s.parts, id)
+			}
+		}
+	}
+}
+
+// isHeard says whether anybody who is heard hears a node.
+func (s *Shares) isHeard(id uint64) bool {
+	for _, o := range s.others {
+		if o.met && o.silence < silentFor && o.heard[id] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// turnAt is whose turn it is, by the clock of the first that leads: so one clock that is off shifts it for all.
+func (s *Shares) turnAt(st *Standing, ahead int64) int64 {
+	ms := st.WallMs
+	if len(s.view.nodes) > 0 {
+		if o := s.others[s.view.nodes[0]]; o != nil && o.met && o.silence < silentFor {
+			ms = o.wallMs + (st.Now - o.at).Milliseconds()
+		}
+	}
+	return (max(ms, 0) + ahead) / turnMs
+}
+
+// refresh works out how long this node can know that others heed what it said: as long as one of them has heard it lately, or there is none.
+func (s *Shares) refresh() {
+	s.fresh = 0
+	if s.alone() {
+		s.fresh = math.MaxInt64
+		return
+	}
+	for _, o := range s.others {
+		if at, ok := s.saidAt(o.heard[s.self]); ok && !o.free {
+			s.fresh = max(s.fresh, at+freshFor)
+		}
+	}
+}
+
+// saidAt is when this node said something; false: it is too long ago, or another process did.
+func (s *Shares) saidAt(seq uint64) (time.Duration, bool) {
+	if seq == 0 || seq > s.seq || seq>>seqOfLife != s.seq>>seqOfLife || s.seq-seq >= sentKept || seq&(1<<seqOfLife-1) == 0 {
+		return 0, false
+	}
+	return s.sent[seq%sentKept], true
+}
+
+// confirm lets a part go up by what the others leave over, if they say so knowing of it.
+func (s *Shares) confirm(p *part, now time.Duration) {
+	left := p.limit
+	for id, o := range s.others {
+		switch {
+		case o.free:
+			continue
+		case !o.met, o.unsure, o.silence >= silentFor:
+			return
+		case o.untold:
+			if at, ok := slices.BinarySearch(s.view.nodes, id); ok && !p.topic.Policy.Ordered {
+				left -= s.view.unitsOf(at, p.topic, p.limit, s.turn)
+			}
+			continue
+		case o.heard[s.self] < p.since:
+			// It may be deaf to this node, and then is silent for it: it goes up no more itself while others hear this node.
+			at, ok := s.saidAt(p.since)
+			if _, hears := o.heard[s.self]; hears || ok && now-at < silentFor {
+				return
+			}
+		}
+		left -= o.parts[p.topic.ID]
+	}
+	p.may = max(p.may, min(p.target, left))
+}
+
+// Hear takes what another node says.
+func (s *Shares) Hear(now time.Duration, from uint64, says *Says) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.others[from]
+	if o == nil {
+		o = &other{}
+		s.others[from] = o
+	}
+	if !says.Untold && o.met && says.Seq <= o.seq {
+		return // it was overtaken
+	}
+	if process := says.Seq >> seqOfLife; o.free && o.met && o.process == process || o.free && !o.met {
+		s.startOver() // each has taken the other's part for free
+	}
+	*o = other{process: says.Seq >> seqOfLife, seq: says.Seq, met: true, wallMs: says.WallMs, at: now, unsure: says.Unsure, untold: says.Untold,
+		heard: make(map[uint64]uint64, len(says.Heard)), parts: make(map[shard.TopicID]int, len(says.Parts))}
+	for _, h := range says.Heard {
+		o.heard[h.Node] = h.Seq
+	}
+	for _, p := range says.Parts {
+		o.parts[p.Topic] = p.Leases
+	}
+	s.refresh()
+	for _, p := range s.parts {
+		if p.may < p.target {
+			s.confirm(p, now)
+		}
+	}
+}
+
+// startOver gives up what this node may take, until all have heard of it anew.
+func (s *Shares) startOver() {
+	for _, p := range s.parts {
+		p.may, p.since = 0, s.seq+1
+	}
+}
+
+var _ shard.Shares = (*Shares)(nil)

@@ -1,0 +1,229 @@
+package ring
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"carillon/shard"
+)
+
+// TestShareSums: the nodes' parts of a limit are never more than the whole, and everybody gets something, in time.
+func TestShareSums(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		shards, n := 1+random.IntN(64), 1+random.IntN(5)
+		counts, mine := map[uint64]int64{}, map[uint64][]shard.ID{}
+		for id := 1; id <= shards; id++ {
+			if node := uint64(random.IntN(n + 1)); node > 0 { // 0: nobody leads it
+				counts[node]++
+				mine[node] = append(mine[node], shard.ID(id))
+			}
+		}
+		topic := &shard.Topic{ID: shard.TopicID(random.IntN(100)), Name: "t"}
+		topic.Policy.Ordered = random.IntN(4) == 0
+		limit, turn := 1+random.IntN(40), random.Int64N(1000)
+		got := map[uint64]int{}
+		for k := range 2 * int64(len(counts)) {
+			sum, share := 0, 0.0
+			for node := range counts {
+				v := newShareView(shards, counts, node, mine[node])
+				part := v.units(topic, limit, turn+k)
+				got[node] += part
+				sum += part
+				share += v.share(topic)
+			}
+			if sum > limit || share > 1+1e-9 {
+				t.Fatalf("%d of %d, %f of the rate: %d shards, %v", sum, limit, share, shards, counts)
+			}
+			if led := sum64(counts); led == int64(shards) && sum != limit {
+				t.Fatalf("%d of %d are used though all is led: %v", sum, limit, counts)
+			}
+		}
+		for node := range counts {
+			if got[node] == 0 && !topic.Policy.Ordered {
+				t.Fatalf("node %d gets nothing of %d: %v", node, limit, counts)
+			}
+		}
+		if v := newShareView(shards, counts, 99, nil); v.units(topic, limit, turn) != 0 {
+			t.Fatal("who leads nothing has a part")
+		}
+	}
+	if v := (*shareView)(nil); v.units(&shard.Topic{}, 5, 0) != 0 {
+		t.Error("a node has a part before it knows anything")
+	}
+}
+
+func sum64(m map[uint64]int64) (n int64) {
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+// parish is some nodes that share a limit: each believes what it likes of who leads what, takes leases as it may, and hears of the others late or
+// never.
+type parish struct {
+	t      *testing.T
+	random *rand.Rand
+	now    time.Duration
+	nodes  []*household
+	topic  *shard.Topic
+	wires  []wire
+	lossy  bool
+}
+
+type household struct {
+	id     uint64
+	starts uint32
+	shares *Shares
+	open   []time.Duration // when each of its leases ends
+	off    time.Duration   // of its wall clock
+	asleep time.Duration   // until then
+	leads  map[uint64]int64
+}
+
+type wire struct {
+	at       time.Duration
+	from, to uint64
+	says     Says
+}
+
+const parishShards = 7
+
+func newParish(t *testing.T, seed uint64, nodes, limit int) *parish {
+	v := &parish{t: t, random: rand.New(rand.NewPCG(seed, 5)), now: time.Hour, topic: &shard.Topic{ID: 3, Name: "t"}}
+	v.topic.Policy.Concurrency = limit
+	for i := range nodes {
+		n := &household{id: uint64(i + 1), starts: 1}
+		n.shares = NewShares(n.id, n.starts)
+		v.nodes = append(v.nodes, n)
+	}
+	v.agree(true)
+	return v
+}
+
+// agree has all nodes know the same of who leads what, or each something else.
+func (v *parish) agree(same bool) {
+	leads := map[uint64]int64{}
+	for i, n := range v.nodes {
+		if i == 0 || !same {
+			leads = map[uint64]int64{}
+			for range parishShards {
+				leads[1+v.random.Uint64N(uint64(len(v.nodes)))]++
+			}
+		}
+		n.leads = leads
+	}
+}
+
+func (n *household) held(now time.Duration) (held int) {
+	for _, end := range n.open {
+		if end > now {
+			held++
+		}
+	}
+	return held
+}
+
+// beat is one look of a node, and its word on the way to the others.
+func (v *parish) beat(n *household) {
+	st := Standing{
+		Now: v.now, WallMs: (v.now + n.off).Milliseconds(), Shards: parishShards, Leads: n.leads, Topics: []*shard.Topic{v.topic},
+		Held: func(shard.TopicID) int { return n.held(v.now) },
+	}
+	for _, o := range v.nodes {
+		if o != n {
+			st.Others = append(st.Others, o.id)
+		}
+	}
+	says := n.shares.Look(&st)
+	for _, o := range v.nodes {
+		late := time.Duration(v.random.Int64N(int64(5 * time.Millisecond)))
+		if v.lossy {
+			if v.random.IntN(4) == 0 {
+				continue
+			}
+			late = time.Duration(v.random.Int64N(int64(2 * time.Second)))
+		}
+		if o != n {
+			v.wires = append(v.wires, wire{v.now + late, n.id, o.id, says})
+		}
+	}
+}
+
+// pass lets so much time go by; nodes take what they may.
+func (v *parish) pass(d time.Duration) (taken map[uint64]int) {
+	v.t.Helper()
+	taken = map[uint64]int{}
+	const step = 25 * time.Millisecond
+	for end := v.now + d; v.now < end; v.now += step {
+		keep := v.wires[:0]
+		for _, w := range v.wires {
+			to := v.nodes[w.to-1]
+			if w.at > v.now || to.asleep > v.now {
+				keep = append(keep, w)
+				continue
+			}
+			to.shares.Hear(v.now, w.from, &w.says)
+		}
+		v.wires = keep
+		open := 0
+		for _, n := range v.nodes {
+			if n.asleep <= v.now {
+				if (v.now/step+time.Duration(n.id)*7)%10 == 0 {
+					v.beat(n)
+				}
+				for n.held(v.now) < n.shares.AtOnce(v.topic, v.topic.Policy.Concurrency, v.now) {
+					n.open = append(n.open, v.now+time.Duration(v.random.Int64N(int64(2*time.Second))))
+					taken[n.id]++
+				}
+			}
+			open += n.held(v.now)
+		}
+		if open > v.topic.Policy.Concurrency {
+			v.t.Fatalf("%d leases of %d at %s: %s", open, v.topic.Policy.Concurrency, v.now, v.describe())
+		}
+	}
+	return taken
+}
+
+func (v *parish) describe() (text string) {
+	for _, n := range v.nodes {
+		text += fmt.Sprintf("\nnode %d holds %d, knows %v: %+v", n.id, n.held(v.now), n.leads, *n.shares.parts[v.topic.ID])
+	}
+	return text
+}
+
+// TestSharesThroughTrouble: whatever nodes believe of each other, together they keep to the limit; and once they agree, each that leads
+// something comes to its part.
+func TestSharesThroughTrouble(t *testing.T) {
+	for seed := range uint64(60) {
+		v := newParish(t, seed, 2+int(seed%4), 1+int(seed/4%7))
+		v.lossy = seed%2 == 0
+		for range 12 {
+			v.agree(v.random.IntN(3) == 0)
+			n := v.nodes[v.random.IntN(len(v.nodes))]
+			switch v.random.IntN(6) {
+			case 0: // a process ends, and with it its calls; the next one knows nothing
+				n.starts++
+				n.shares, n.open = NewShares(n.id, n.starts), nil
+			case 1:
+				n.asleep = v.now + time.Duration(v.random.Int64N(int64(4*time.Second)))
+			case 2:
+				n.off = time.Duration(v.random.Int64N(int64(10*time.Minute))) - 5*time.Minute
+			}
+			v.pass(time.Duration(v.random.Int64N(int64(2 * time.Second))))
+		}
+		v.lossy = false
+		v.agree(true)
+		v.pass(6 * time.Second)
+		taken := v.pass(time.Minute)
+		for id := range v.nodes[0].leads {
+			if taken[id] == 0 {
+				t.Errorf("seed %d: node %d takes nothing: %s", seed, id, v.describe())
+			}
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package ring
+
+import (
+	"slices"
+
+	"carillon/shard"
+)
+
+// shareView is who leads how many shards, as one node knows it.
+type shareView struct {
+	shards int
+	nodes  []uint64 // those that lead any, by id
+	leads  []int64  // how many each
+	me     int      // this node's place among them; -1: it leads none
+	mine   []shard.ID
+}
+
+func newShareView(shards int, counts map[uint64]int64, self uint64, mine []shard.ID) *shareView {
+	v := &shareView{shards: shards, mine: mine}
+	for node := range counts {
+		v.nodes = append(v.nodes, node)
+	}
+	slices.Sort(v.nodes)
+	for _, node := range v.nodes {
+		v.leads = append(v.leads, counts[node])
+	}
+	v.me = slices.Index(v.nodes, self)
+	return v
+}
+
+// share is this node's part of a rate.
+func (v *shareView) share(t *shard.Topic) float64 {
+	switch {
+	case v == nil || v.me < 0:
+		return 0
+	case t.Policy.Ordered:
+		return float64(v.whole(t, 1))
+	}
+	return float64(v.leads[v.me]) / float64(v.shards)
+}
+
+// whole is all of a limit for the leader of an ordered topic's shard.
+func (v *shareView) whole(t *shard.Topic, n int) int {
+	if slices.Contains(v.mine, shard.Place(t, "", v.shards)) {
+		return n
+	}
+	return 0
+}
+
+// units is this node's part of n.
+func (v *shareView) units(t *shard.Topic, n int, turn int64) int {
+	switch {
+	case v == nil || v.me < 0:
+		return 0
+	case t.Policy.Ordered:
+		return v.whole(t, n)
+	}
+	return v.unitsOf(v.me, t, n, turn)
+}
+
+// unitsOf is the part of n of a node that leads something, of a topic that is not ordered.
+func (v *shareView) unitsOf(node int, t *shard.Topic, n int, turn int64) int {
+	if n < len(v.nodes) {
+		if v.hasTurn(node, t, n, turn) {
+			return 1
+		}
+		return 0
+	}
+	rest := int64(n - len(v.nodes))
+	part := func(i int) int64 { return rest * v.leads[i] / int64(v.shards) }
+	left := rest
+	for i := range v.nodes {
+		left -= part(i)
+	}
+	own := 1 + part(node)
+	if int64(node) < left {
+		own++
+	}
+	return int(own)
+}
+
+// hasTurn says whether one of the n units of a topic is a node's in a turn. The order shifts from round to round, so that leases that last as
+// long as some turns do not keep the same nodes out for ever.
+func (v *shareView) hasTurn(node int, t *shard.Topic, n int, turn int64) bool {
+	nodes := int64(len(v.nodes))
+	first := (turn%nodes*int64(n) + turn/nodes + int64(t.ID)) % nodes
+	return (int64(node)-first+nodes)%nodes < int64(n)
+}

@@ -1,0 +1,82 @@
+package sim
+
+import "time"
+
+// timetable is a series by the calendar, as a receiver would work it out: minute by minute, over days on which clocks are set.
+type timetable struct {
+	cron, zone string
+	dues       []int64
+}
+
+// timetables are what is drawn from. minute, hour say when; hour is nil where every hour is meant.
+var timetables = []struct {
+	cron, zone   string
+	minute, hour func(n int) bool
+	rhythm       bool
+	from         time.Time
+	count        int
+}{
+	{"*/20 * * * *", "Europe/Berlin", every(20), every(1), true, time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), 8},
+	{"*/20 * * * *", "Europe/Berlin", every(20), every(1), true, time.Date(2026, 10, 24, 23, 30, 0, 0, time.UTC), 12},
+	{"30 2 * * *", "Europe/Berlin", only(30), only(2), false, time.Date(2026, 3, 27, 12, 0, 0, 0, time.UTC), 4},
+	{"30 2 * * *", "Europe/Berlin", only(30), only(2), false, time.Date(2026, 10, 23, 12, 0, 0, 0, time.UTC), 4},
+	{"0 */2 * * *", "America/New_York", only(0), every(2), true, time.Date(2026, 11, 1, 3, 0, 0, 0, time.UTC), 6},
+	{"15 1,2 * * *", "America/New_York", only(15), func(n int) bool { return n == 1 || n == 2 }, false, time.Date(2026, 3, 7, 0, 0, 0, 0, time.UTC), 6},
+	{"15 2 * * *", "Australia/Lord_Howe", only(15), only(2), false, time.Date(2026, 10, 2, 0, 0, 0, 0, time.UTC), 3},
+	{"45 1 * * *", "Australia/Lord_Howe", only(45), only(1), false, time.Date(2026, 4, 3, 0, 0, 0, 0, time.UTC), 3},
+}
+
+func only(want int) func(int) bool  { return func(n int) bool { return n == want } }
+func every(step int) func(int) bool { return func(n int) bool { return n%step == 0 } }
+
+// drawTimetable draws a series. Its occurrences all lie in the past: they are caught up with, one after the other.
+func drawTimetable(c chance) *timetable {
+	rule := &timetables[c.IntN(len(timetables))]
+	t := &timetable{cron: rule.cron, zone: rule.zone}
+	zone, err := time.LoadLocation(rule.zone)
+	if err != nil {
+		panic(err)
+	}
+	fits := func(at time.Time) bool { return rule.minute(at.Minute()) && rule.hour(at.Hour()) }
+	from := rule.from.Add(time.Duration(c.IntN(90)) * time.Minute)
+	for at := from; len(t.dues) < rule.count; at = at.Add(time.Minute) {
+		local := at.In(zone)
+		switch {
+		case fits(local) && (rule.rhythm || !cameBefore(at, zone)):
+		case !rule.rhythm && leftOut(at, zone, fits):
+		default:
+			continue
+		}
+		t.dues = append(t.dues, at.UnixMilli())
+	}
+	return t
+}
+
+const wallClock = "2006-01-02 15:04"
+
+// cameBefore says that the wall clock has shown this minute already: it has been set back since.
+func cameBefore(at time.Time, zone *time.Location) bool {
+	now := at.In(zone).Format(wallClock)
+	for d := time.Minute; d <= 2*time.Hour; d += time.Minute {
+		if at.Add(-d).In(zone).Format(wallClock) == now {
+			return true
+		}
+	}
+	return false
+}
+
+// leftOut says that the wall clock would show a minute that fits, had it not just been set forward over it.
+func leftOut(at time.Time, zone *time.Location, fits func(time.Time) bool) bool {
+	_, before := at.Add(-3 * time.Hour).In(zone).Zone()
+	_, now := at.In(zone).Zone()
+	shown := at.UTC().Add(time.Duration(before) * time.Second)
+	if now <= before || !fits(shown) {
+		return false
+	}
+	for d := time.Duration(0); d <= 3*time.Hour; d += time.Minute { // it exists, only elsewhere
+		if at.Add(-d).In(zone).Format(wallClock) == shown.Format(wallClock) {
+			return false
+		}
+	}
+	return true
+}
