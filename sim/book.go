@@ -79,11 +79,12 @@ type book struct {
 	sick     map[uint64]bool // nodes whose disk was made to fail
 	history  history
 	features featureBook
+	attempts attemptBook
 	furthest time.Duration // that a wall clock was ahead
 }
 
 func newBook() *book {
-	return &book{ids: map[idKey]*named{}, lives: map[timerKey]*life{}, sick: map[uint64]bool{}, replicas: newReplicas(),
+	return &book{ids: map[idKey]*named{}, lives: map[timerKey]*life{}, sick: map[uint64]bool{}, replicas: newReplicas(), attempts: newAttemptBook(),
 		features: featureBook{ids: map[idKey]*featureID{}, keys: map[string]*call{}}}
 }
 
@@ -126,6 +127,10 @@ func (b *book) mayFail(n *node) bool { return b.sick[n.id] }
 
 // called notes an operation before it is sent: from now on it may take effect.
 func (b *book) called(o *operation) {
+	if o.topic == sickTopic {
+		b.attempts.asked(o)
+		return
+	}
 	if o.topic > plainTopics {
 		b.features.called(o)
 		return
@@ -142,6 +147,9 @@ func (b *book) called(o *operation) {
 
 // refused notes that an operation has not taken effect and never will.
 func (b *book) refused(o *operation) {
+	if o.topic == sickTopic {
+		return
+	}
 	if o.topic > plainTopics {
 		b.features.refused(o)
 		return
@@ -156,6 +164,10 @@ func (b *book) refused(o *operation) {
 // answered notes what a client was told.
 func (b *book) answered(o *operation, r shard.Result, t *shard.Timer) {
 	w, id := o.client.w, idKey{o.topic, o.id}
+	if o.topic == sickTopic {
+		b.attempts.answered(o)
+		return
+	}
 	if o.topic > plainTopics {
 		b.features.answered(w, o, r, t)
 		return
@@ -228,6 +240,11 @@ func (b *book) started(c *call) {
 	w.counts.Started++
 	w.note(n, "call", uint64(j.Shard), j.Job.Fence, j.Job.ID)
 	b.stale(c)
+	b.attempts.started(c)
+	w.apart.started(c)
+	if j.Job.Topic == sickTopic {
+		return
+	}
 	if j.Job.Topic > plainTopics {
 		b.features.started(c)
 		return
@@ -288,6 +305,11 @@ func (b *book) stale(c *call) {
 // delivered notes a 2xx.
 func (b *book) delivered(c *call) {
 	w, j := c.node.w, &c.delivery
+	if j.Job.Topic == sickTopic {
+		w.counts.Delivered++
+		b.attempts.delivered(c)
+		return
+	}
 	if j.Job.Topic > plainTopics {
 		w.counts.Delivered++
 		b.features.heard(c)

@@ -121,6 +121,7 @@ func (w *World) checkEnd() {
 		}
 	}
 	w.book.features.checkEnd(w)
+	w.book.attempts.checkEnd(w)
 	for _, n := range w.nodes {
 		if n.host == nil {
 			continue

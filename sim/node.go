@@ -457,6 +457,7 @@ type observer struct{ n *node }
 func (o *observer) Command(shard.Kind, shard.Code) {}
 func (o *observer) Outcome(out *shard.Outcome) {
 	o.n.w.note(o.n, "outcome", uint64(out.Kind), out.Seq, "")
+	o.n.w.book.attempts.spent(o.n, out)
 }
 func (o *observer) Expired()               {}
 func (o *observer) Frame(int)              {}

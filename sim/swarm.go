@@ -5,6 +5,7 @@ import "time"
 // swarm is what may go wrong in a run, and how often. Half of the faults are absent from any one run: what hides behind one fault shows
 // in a run without it.
 type swarm struct {
+	safety                  time.Duration // how long anything may fail
 	nodes, shards, replicas int
 	clients                 int
 	think                   time.Duration // between a client's operations
@@ -21,7 +22,10 @@ type swarm struct {
 
 	early        bool // trouble begins before the cluster is founded
 	longestPause time.Duration
-	keepNames    int // what a crash leaves of what was not synced, percent
+	longestCut   time.Duration
+	longestDown  time.Duration // of a process that ended
+	leaders      float64       // of pauses and cuts: of a leader and those it talks to, not of anybody
+	keepNames    int           // what a crash leaves of what was not synced, percent
 	keepData     int
 	tear         int
 	garbage      bool    // … in blocks that hold nothing yet
@@ -41,6 +45,8 @@ type swarm struct {
 	receiverSlow                                              time.Duration
 	slots                                                     int
 	breaker                                                   float64
+	sickThink                                                 time.Duration // between adds to the topic whose receiver is ill; 0: none
+	apart                                                     bool          // at the end, is a healthy topic hurt by another's dead receiver?
 
 	amnesia bool // a deliberate bug: who lost its disk comes back as who it was
 }
@@ -48,7 +54,8 @@ type swarm struct {
 // draw makes a run's swarm.
 func draw(c chance) swarm {
 	s := swarm{
-		nodes: 3, shards: 2 + c.IntN(3), replicas: 3,
+		safety: c.between(20*time.Second, 70*time.Second),
+		nodes:  3, shards: 2 + c.IntN(3), replicas: 3,
 		clients: 3 + c.IntN(8), think: c.between(10*time.Millisecond, 400*time.Millisecond),
 		loss: c.seldom(0.15), duplicate: c.seldom(0.1), reset: c.seldom(0.3),
 		delay: c.between(100*time.Microsecond, 3*time.Millisecond),
@@ -56,8 +63,8 @@ func draw(c chance) swarm {
 		ordered:    c.IntN(2) == 0,
 		partitions: c.seldom(0.3), crashes: c.seldom(0.3), pauses: c.seldom(0.2), steps: c.seldom(0.3), diskErrors: c.seldom(0.05),
 		powerCuts: c.seldom(0.05), handOvers: c.seldom(0.2), moves: c.seldom(0.15), wipes: c.seldom(0.03), rots: c.seldom(0.2), full: c.seldom(0.03), topics: c.seldom(0.2),
-		longestPause: c.between(100*time.Millisecond, 40*time.Second),
-		tear:         512 << (3 * c.IntN(2)), atEffect: c.seldom(1),
+		longestPause: c.between(100*time.Millisecond, 40*time.Second), longestCut: 15 * time.Second, longestDown: 12 * time.Second, leaders: 0.5,
+		tear: 512 << (3 * c.IntN(2)), atEffect: c.seldom(1),
 		diskLatency: c.between(20*time.Microsecond, 8*time.Millisecond),
 		slowSync:    c.seldom(0.02), slowestSync: c.between(10*time.Millisecond, 3*time.Second),
 		drift:         c.seldom(500e-6),
@@ -79,10 +86,41 @@ func draw(c chance) swarm {
 	case 1:
 		s.nodes = 1 + c.IntN(3)
 	}
+	if c.IntN(2) == 0 {
+		s.sickThink = c.between(30*time.Millisecond, time.Second)
+	}
+	s.apart = c.IntN(3) == 0
 	s.early = c.IntN(4) == 0
 	s.retainBytes = 1 << (8 + c.IntN(14))
 	s.snapshotBytes = 1 << (12 + c.IntN(10))
+	switch c.IntN(6) {
+	case 0:
+		s.unsteady(c)
+	case 1:
+		s.restless(c)
+	}
 	return s
+}
+
+// unsteady has leaderships change again and again while leases are in hand: short pauses and cuts of leaders, hand-overs, calls that last.
+func (s *swarm) unsteady(c chance) {
+	s.nodes = 3
+	s.shards = 1 + c.IntN(3)
+	s.pauses, s.partitions, s.handOvers = c.Float64(), c.Float64(), c.seldom(0.5)
+	s.longestPause, s.longestCut, s.leaders = c.between(time.Second, 5*time.Second), c.between(time.Second, 5*time.Second), 0.9
+	s.receiverSlow = c.between(time.Second, callTimeout)
+	s.think, s.clients = c.between(5*time.Millisecond, 60*time.Millisecond), 6+c.IntN(6)
+	s.powerCuts, s.full, s.breaker, s.slots = 0, 0, 0, 0
+}
+
+// restless has replicas move all the time, in shards that are asked for little, and the power cut again and again: what only one of them
+// knows by then is lost. Where there are two replicas or one, each is needed.
+func (s *swarm) restless(c chance) {
+	s.nodes, s.replicas = 3+c.IntN(2), 1+c.IntN(3)
+	s.moves, s.powerCuts = 0.3+c.Float64(), 0.02+0.2*c.Float64()
+	s.longestDown = c.between(100*time.Millisecond, 3*time.Second)
+	s.think, s.clients = c.between(200*time.Millisecond, 2*time.Second), 2+c.IntN(4)
+	s.diskErrors, s.full, s.partitions = 0, 0, c.seldom(0.1)
 }
 
 // calm takes what goes wrong away: the second phase.
