@@ -81,12 +81,15 @@ func (w *World) sickAdd(due time.Duration) *operation {
 	return o
 }
 
-// spentKey names a lease for a call. Numbers are a shard's own, so two shards may have one in common: then something may pass unseen.
-type spentKey struct{ seq, fence uint64 }
+// spentKey names a call as its outcome does. Numbers are a shard's own, so two shards may have one in common.
+type spentKey struct {
+	seq, fence uint64
+	startedMs  int64
+}
 
 // attemptBook is what is known of attempts, of all topics.
 type attemptBook struct {
-	calls map[spentKey]*call
+	calls map[spentKey][]*call
 	last  map[timerKey]*call
 	sick  map[string]*sickTimer
 	names []string // of those, in order
@@ -101,7 +104,7 @@ type sickTimer struct {
 }
 
 func newAttemptBook() attemptBook {
-	return attemptBook{calls: map[spentKey]*call{}, last: map[timerKey]*call{}, sick: map[string]*sickTimer{}}
+	return attemptBook{calls: map[spentKey][]*call{}, last: map[timerKey]*call{}, sick: map[string]*sickTimer{}}
 }
 
 // asked and answered note adds to the sick topic.
@@ -118,7 +121,8 @@ func (b *attemptBook) started(c *call) {
 	if j.Attempts > p.MaxAttempts {
 		w.violate("I17", "node %d makes attempt %d of %s, and %d are allowed", c.node.id, j.Attempts, j.ID, p.MaxAttempts)
 	}
-	b.calls[spentKey{j.Seq, j.Fence}] = c
+	key := spentKey{j.Seq, j.Fence, c.wallMs}
+	b.calls[key] = append(b.calls[key], c)
 	b.paced(c)
 	b.last[timerKey{c.delivery.Shard, j.Seq}] = c
 	if j.Topic != sickTopic {
@@ -156,13 +160,14 @@ func (b *attemptBook) spent(n *node, out *shard.Outcome) {
 	if out.Kind == shard.Release || out.ByConsumer {
 		return
 	}
-	c := b.calls[spentKey{out.Seq, out.Fence}]
-	if c == nil {
+	calls := b.calls[spentKey{out.Seq, out.Fence, out.StartedMs}]
+	if len(calls) == 0 {
 		n.w.violate("I17", "node %d counts an attempt of timer number %d under fence %d (%s), and there was no call", n.id, out.Seq, out.Fence, out.Err)
 	}
-	if out.Kind != shard.RetryLater {
+	if out.Kind != shard.RetryLater || len(calls) > 1 {
 		return
 	}
+	c := calls[0]
 	p := &c.delivery.Topic.Policy
 	least := min(float64(p.MaxBackoffMs), float64(p.MinBackoffMs)*math.Pow(p.Multiplier, float64(c.delivery.Job.Attempts-1))) * (1 - p.Jitter)
 	if wait := out.NextMs - out.EndedMs; float64(wait) < math.Floor(least) {

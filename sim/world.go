@@ -90,7 +90,7 @@ type stopped struct{ v *Violation }
 // Run makes a world from a seed and lets it go on to its end.
 func Run(cfg Config) (r Report) {
 	reader := rand.Reader
-	rand.Reader = bytes{newChance(cfg.Seed, 2)}
+	rand.Reader = entropy{newChance(cfg.Seed, 2)}
 	defer func() { rand.Reader = reader }()
 	w := newWorld(cfg)
 	defer func() {
