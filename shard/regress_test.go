@@ -221,3 +221,24 @@ func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 		})
 	}
 }
+
+// drained is a Placement by which no node should lead.
+type drained struct{ alone }
+
+func (drained) MayLead(uint64) bool { return false }
+
+// TestLeaderThatGoesHandsOverToWhoeverStays: of the nodes that keep a replica none should lead, since all of them drain too. The one that goes
+// hands over nevertheless: else the row would never be settled, and no other node could take over from them.
+func TestLeaderThatGoesHandsOverToWhoeverStays(t *testing.T) {
+	r, c := inCompany(t, false, func(cfg *Config) { cfg.Placement = drained{} })
+	c.leads()
+	rows := []Row{r.rows[0], {Group: 1, Epoch: 2, Members: r.rows[1].Members[1:]}}
+	r.host.Place(rows)
+	r.pass(time.Second)
+	for _, m := range c.sent {
+		if m.GetType() == pb.MsgTimeoutNow {
+			return
+		}
+	}
+	t.Error("nobody is told to take over")
+}
