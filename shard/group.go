@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -261,7 +262,11 @@ func (g *group) step(responses []*pb.Message) {
 			g.send(m)
 			continue
 		}
-		if err := g.raft.Step(m); err != nil {
+		err := g.raft.Step(m)
+		if errors.Is(err, raft.ErrStepPeerNotFound) {
+			continue // others committed that this replica goes, and it was applied, while its own disk was still at work
+		}
+		if err != nil {
 			panic(fmt.Sprintf("shard %d: raft refused a local response: %v", g.id, err))
 		}
 	}

@@ -142,7 +142,9 @@ func (g *group) hasCaughtUp(id uint64) (ok bool) {
 
 // successor is the first of the given replicas that has a vote, hears, has nearly everything and may lead; 0: none. The first of a
 // row is the preferred one.
-func (g *group) successor(ids []uint64) uint64 { return g.inheritor(ids, g.w.host.cfg.Placement.MayLead) }
+func (g *group) successor(ids []uint64) uint64 {
+	return g.inheritor(ids, g.w.host.cfg.Placement.MayLead)
+}
 
 // inheritor is successor with another idea of who may lead.
 func (g *group) inheritor(ids []uint64, may func(node uint64) bool) uint64 {
