@@ -48,6 +48,7 @@ type node struct {
 
 	rotten  bool      // something on its disk was damaged at rest
 	reached []reached // by group: what its disk must still have
+	votes   map[shard.ID]promised
 
 	gate  gate
 	crash crash
@@ -96,7 +97,7 @@ var errPowerCut = errors.New("the power is cut")
 // newNode makes a machine with an empty disk.
 func (w *World) newNode(name string) *node {
 	w.nextID++
-	n := &node{w: w, id: w.nextID, name: name, clock: clock{world: w}, disk: wal.NewMemFS()}
+	n := &node{w: w, id: w.nextID, name: name, clock: clock{world: w}, disk: wal.NewMemFS(), votes: map[shard.ID]promised{}}
 	n.clock.drift = (2*w.chance.Float64() - 1) * w.swarm.drift
 	w.nodes = append(w.nodes, n)
 	return n

@@ -93,35 +93,8 @@ func draw(c chance) swarm {
 	s.early = c.IntN(4) == 0
 	s.retainBytes = 1 << (8 + c.IntN(14))
 	s.snapshotBytes = 1 << (12 + c.IntN(10))
-	switch c.IntN(5) {
-	case 0:
-		s.unsteady(c)
-	case 1:
-		s.restless(c)
-	}
+	s.mood(c)
 	return s
-}
-
-// unsteady has leaderships change again and again while leases are in hand: short pauses and cuts of leaders, hand-overs, calls that last.
-func (s *swarm) unsteady(c chance) {
-	s.nodes = 3
-	s.shards = 1 + c.IntN(3)
-	s.pauses, s.partitions, s.handOvers = 0.2+0.5*c.Float64(), c.seldom(0.5), c.seldom(0.5)
-	s.longestPause, s.longestCut, s.leaders = c.between(1500*time.Millisecond, 3*time.Second), c.between(1500*time.Millisecond, 3*time.Second), 0.9
-	s.receiverSlow = c.between(time.Second, callTimeout)
-	s.think, s.clients = c.between(5*time.Millisecond, 60*time.Millisecond), 6+c.IntN(6)
-	s.powerCuts, s.full, s.breaker, s.slots = 0, 0, 0, 0
-	s.receiverHangs = c.seldom(0.4)
-}
-
-// restless has replicas move all the time, in shards that are asked for little, and the power cut again and again: what only one of them
-// knows by then is lost. Where there are two replicas or one, each is needed.
-func (s *swarm) restless(c chance) {
-	s.nodes, s.replicas = 3+c.IntN(2), 1+c.IntN(3)
-	s.moves, s.powerCuts = 0.3+c.Float64(), 0.02+0.2*c.Float64()
-	s.longestDown = c.between(100*time.Millisecond, 3*time.Second)
-	s.think, s.clients = c.between(200*time.Millisecond, 2*time.Second), 2+c.IntN(4)
-	s.diskErrors, s.full, s.partitions = 0, 0, c.seldom(0.1)
 }
 
 // calm takes what goes wrong away: the second phase.

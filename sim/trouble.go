@@ -29,6 +29,7 @@ func (w *World) trouble() {
 			t.run()
 		}
 	}
+	w.doubt()
 	w.after(troubleEach, w.trouble)
 }
 
