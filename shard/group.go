@@ -55,7 +55,8 @@ type group struct {
 	tombstone uint64 // replica ids up to this one are used up here
 
 	reconcileAt, settledAt, confUntil, servingSince, standAt, agreeAt time.Duration
-	giveWord                                                          bool // on the state's hash, in the next entry
+	refusedUntil                                                      time.Duration // raft took no proposal: none is made until then; 0: it did
+	giveWord                                                          bool          // on the state's hash, in the next entry
 
 	known confKnown // whether the members know of the last change of members
 
@@ -165,6 +166,10 @@ func (g *group) tick() {
 	g.tickCanary()
 	g.checkHash()
 	g.reconcile()
+	if g.refusedUntil != 0 && g.w.mono >= g.refusedUntil {
+		g.refusedUntil = 0
+		g.w.touch(g)
+	}
 	if g.lead == nil {
 		return
 	}

@@ -18,7 +18,7 @@ func (g *group) propose() {
 		g.meta.propose(g)
 		return
 	}
-	if !g.leader || g.heirTold || len(g.proposals) >= maxPipelined {
+	if !g.leader || g.heirTold || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
 		return // waiting operations time out by themselves
 	}
 	g.batch.Reset(g.w.nowMs, g.w.host.origin, g.number+1)
@@ -167,6 +167,7 @@ func (g *group) releaseFor(o *op) bool {
 // dropped takes back what raft refused: the leadership is over or about to be, or too much is uncommitted. Nothing of it was done.
 func (g *group) dropped(p *proposal) {
 	g.number--
+	g.refusedUntil = g.w.mono + tickInterval // not again at once: it would be refused for the same reason
 	for i := range p.items {
 		switch it := &p.items[i]; it.kind {
 		case commandItem:

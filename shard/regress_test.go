@@ -316,3 +316,15 @@ func TestOwnResponseAfterRemoval(t *testing.T) {
 	r.freeze = false
 	turns()
 }
+
+// TestRefusedProposalIsNotRepeatedAtOnce: while raft hands its lead over it takes no proposal. Leases that are due are proposed again after a
+// while, and the host rests in between.
+func TestRefusedProposalIsNotRepeatedAtOnce(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	c.leads()
+	r.add("a", time.Second)
+	r.pass(900 * time.Millisecond)
+	r.host.groups[1].raft.TransferLeader(ReplicaID(8, 1)) // who does not hear of it
+	r.pass(3 * time.Second)
+	r.one()
+}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -61,6 +62,9 @@ func (n *node) check() {
 		}
 		if p.Epoch < c.epoch {
 			n.w.violate("I8", "node %d: group %d went back from epoch %d to %d", n.id, id, c.epoch, p.Epoch)
+		}
+		if p.Leads && c.epoch != 0 && p.Epoch > c.epoch {
+			n.w.cutWithin(40 * time.Millisecond)
 		}
 		n.compare(id, c.applied, p)
 		c.applied, c.epoch = p.Applied, p.Epoch

@@ -226,7 +226,7 @@ func (w *World) drain() {
 	if !w.passUntil(limit, func() bool { return w.left() == 0 }) {
 		w.violate("I14", "%s after all was mended, %d timers have not ended", limit, w.left())
 	}
-	if !w.passUntil(30*time.Second, w.agreed) {
+	if !w.passUntil(60*time.Second, w.agreed) { // a move to a node that died is redirected after half a minute
 		w.violate("I14", "replicas do not catch up, or rows do not settle: %s", w.describe())
 	}
 }

@@ -34,7 +34,7 @@ func (s *swarm) unsteady(c chance) {
 // knows by then is lost. Where there are two replicas or one, each is needed.
 func (s *swarm) restless(c chance) {
 	s.nodes, s.replicas = 3+c.IntN(2), 1+c.IntN(3)
-	s.moves, s.powerCuts = 0.3+c.Float64(), 0.02+0.2*c.Float64()
+	s.moves, s.powerCuts, s.atMoves = 0.3+c.Float64(), 0.02+0.2*c.Float64(), 0.1+0.3*c.Float64()
 	s.longestDown = c.between(100*time.Millisecond, 3*time.Second)
 	s.think, s.clients = c.between(200*time.Millisecond, 2*time.Second), 2+c.IntN(4)
 	s.pauses, s.longestPause, s.leaders = c.seldom(0.4), c.between(1500*time.Millisecond, 5*time.Second), 0.9

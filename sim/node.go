@@ -26,8 +26,9 @@ type node struct {
 	gone   bool // its disk was wiped, or it left: it never comes back
 
 	// Of the process.
-	life    uint64 // grows with each start and each end: what was meant for another life is void
-	up      bool   // it has begun; the host may have to wait for a row that names it
+	began   time.Duration // on its monotonic clock
+	life    uint64        // grows with each start and each end: what was meant for another life is void
+	up      bool          // it has begun; the host may have to wait for a row that names it
 	host    *shard.Host
 	state   *ring.State
 	placed  bool // rows have changed
@@ -114,7 +115,7 @@ func (n *node) start(meta *ring.Row) {
 	if !n.up {
 		n.life++
 		n.starts++
-		n.up, n.paused = true, false
+		n.up, n.paused, n.began = true, false, n.clock.Mono()
 		n.peers = map[uint64]*peerFacts{}
 		w.note(n, "start", uint64(n.starts), 0, "")
 		n.every(250*time.Millisecond, n.beat)

@@ -22,6 +22,7 @@ type swarm struct {
 
 	early        bool // trouble begins before the cluster is founded
 	longestPause time.Duration
+	atMoves      float64 // of the steps of a move: the power is cut soon after
 	longestCut   time.Duration
 	longestDown  time.Duration // of a process that ended
 	leaders      float64       // of pauses and cuts: of a leader and those it talks to, not of anybody
@@ -100,7 +101,7 @@ func draw(c chance) swarm {
 // calm takes what goes wrong away: the second phase.
 func (s *swarm) calm() {
 	s.loss, s.duplicate, s.reset, s.slow, s.slowSync = 0, 0, 0, 0, 0
-	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves, s.wipes, s.rots, s.full, s.topics = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves, s.wipes, s.rots, s.full, s.topics, s.atMoves = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 	s.receiverFails, s.receiverHangs, s.receiverLost, s.receiverStops, s.breaker = 0, 0, 0, 0, 0
 	s.receiverSlow, s.diskLatency = 20*time.Millisecond, time.Millisecond
 }

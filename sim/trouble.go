@@ -166,8 +166,18 @@ func (w *World) fillDisk() {
 	w.after(w.chance.between(time.Second, 20*time.Second), func() { n.disk.SetCapacity(0) })
 }
 
+// cutWithin may cut the power soon: a replica has just moved, and who knows of it is told only now.
+func (w *World) cutWithin(d time.Duration) {
+	if w.chance.hit(w.swarm.atMoves) {
+		w.after(w.chance.between(0, d), w.cutPower)
+	}
+}
+
 // cutPower ends all processes at once: what no disk was told to keep is gone.
 func (w *World) cutPower() {
+	if w.calm {
+		return
+	}
 	w.note(nil, "power cut", 0, 0, "")
 	for _, n := range w.nodes {
 		n.stop(true)
