@@ -55,8 +55,9 @@ type group struct {
 	tombstone uint64 // replica ids up to this one are used up here
 
 	reconcileAt, settledAt, confUntil, servingSince, standAt, agreeAt time.Duration
-	refusedUntil                                                      time.Duration // raft took no proposal: none is made until then; 0: it did
-	giveWord                                                          bool          // on the state's hash, in the next entry
+
+	refusedUntil time.Duration // raft took no proposal: none is made until then; 0: it did
+	giveWord     bool          // on the state's hash, in the next entry
 
 	known confKnown // whether the members know of the last change of members
 
