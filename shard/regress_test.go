@@ -328,3 +328,31 @@ func TestRefusedProposalIsNotRepeatedAtOnce(t *testing.T) {
 	r.pass(3 * time.Second)
 	r.one()
 }
+
+// TestSnapshotOfTheFounding: members of the first row that were down until there was a later one begin with nothing, not even with the first row.
+// They vote, so the one that has it leads; but it can commit nothing before it has given them a snapshot, and that is of the founding itself.
+func TestSnapshotOfTheFounding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := inCompany(t, true, nil)
+		r.bubble = true
+		defer r.abort()
+		for range 200 {
+			sent := c.sent
+			c.sent = nil
+			for _, m := range sent {
+				a := agreement(m)
+				if m.GetType() == pb.MsgApp { // the entry before these is not there
+					a = &pb.Message{Type: pb.MsgAppResp.Enum(), From: m.To, To: m.From, Term: m.Term, Index: m.Index, Reject: new(true), RejectHint: new(uint64(0))}
+				}
+				if a != nil {
+					c.say(1, a)
+				}
+			}
+			r.pass(tickInterval)
+			if len(c.streams) > 0 {
+				return
+			}
+		}
+		t.Error("no snapshot is sent")
+	})
+}
