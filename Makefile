@@ -34,7 +34,7 @@ test: ## vet, all tests under the race detector in random order, a short run of 
 	go vet ./...
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	go test $(RACE) -shuffle=on -timeout 8m ./...
-	go test -count 1 -run TestSeeds ./sim
+	go test -count 1 -timeout 20m -run TestSeeds ./sim
 	./scripts/fuzz.sh $(FUZZTIME_TEST)
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities
@@ -43,7 +43,7 @@ check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known 
 bench: build ## the standard measurements beside their yardsticks, into bin/bench.txt (about a quarter of an hour)
 	./bench/run.sh ./bin/carillon bin/bench.txt
 
-sim: ## the simulated cluster: SEED=n replays one run, SEEDS=n runs so many (default: as many as fit 40 s)
+sim: ## the simulated cluster: SEED=n replays one run, SEEDS=n runs so many from FIRST=n on (default: 500, and as many more as fit 45 s)
 	go test ./sim -count 1 -timeout 0 -run TestSeeds -v $(if $(SEED),-sim.seed=$(SEED)) $(if $(SEEDS),-sim.seeds=$(SEEDS)) $(if $(FIRST),-sim.first=$(FIRST))
 
 canaries: ## deliberate bugs, each of which the simulator must find within 200 seeds (some minutes)

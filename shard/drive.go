@@ -163,6 +163,8 @@ func (h *Host) Inspect(id ID) (*Table, GroupStatus) { return h.groups[id].table,
 type Progress struct {
 	Replica       uint64 // 0: none here
 	Term          uint64
+	HardTerm      uint64 // as it was handed to the log, with the vote
+	Vote          uint64 // 0: none in that term
 	Leads, Serves bool
 	Applied, Last uint64 // Last: of the log, as far as it is on disk
 	Epoch         uint32
@@ -177,7 +179,7 @@ func (h *Host) Progress(id ID) Progress {
 		return Progress{}
 	}
 	return Progress{
-		Replica: g.replica, Term: g.term, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
+		Replica: g.replica, Term: g.term, HardTerm: g.hard.term, Vote: g.hard.vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
 		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1,
 	}
 }

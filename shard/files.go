@@ -164,7 +164,7 @@ func (w *worker) tickSnapshots() {
 		switch {
 		case pinned && !g.files.restating && (g.replica == 0 || g.applied <= foundingIndex):
 			w.restate(g)
-		case g.replica == 0 || !g.mayTry(w.mono) || g.applied <= foundingIndex:
+		case g.replica == 0 || !g.mayTry(w.mono) || g.applied < foundingIndex || g.applied == foundingIndex && !g.wantSnapshot:
 		case g.wantSnapshot:
 			w.beginSnapshot(g)
 		case pinned && g.applied == g.files.newest && w.mono-g.files.savedAt > settleAfter:

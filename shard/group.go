@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,7 +37,6 @@ type group struct {
 	items     []item
 	number    uint64
 	proposals []proposal
-	refused   bool // raft took no proposal since the last tick
 	results   []Result
 
 	spareItems []item // empty, for the next proposal
@@ -55,7 +55,9 @@ type group struct {
 	tombstone uint64 // replica ids up to this one are used up here
 
 	reconcileAt, settledAt, confUntil, servingSince, standAt, agreeAt time.Duration
-	giveWord                                                          bool // on the state's hash, in the next entry
+
+	refusedUntil time.Duration // raft took no proposal: none is made until then; 0: it did
+	giveWord     bool          // on the state's hash, in the next entry
 
 	orphan   bool          // nobody leads, as far as raft has said
 	orphanAt time.Duration // since when
@@ -165,14 +167,14 @@ func (g *group) work() {
 
 // tick is what a replica does every 50 ms or so.
 func (g *group) tick() {
-	if g.refused {
-		g.refused = false
-		g.w.touch(g)
-	}
 	g.expire(g.w.mono)
 	g.tickCanary()
 	g.checkHash()
 	g.reconcile()
+	if g.refusedUntil != 0 && g.w.mono >= g.refusedUntil {
+		g.refusedUntil = 0
+		g.w.touch(g)
+	}
 	if len(g.waiting) > 0 && g.elsewhere() && !g.awaitsLeader() {
 		g.refuseAll()
 	}
@@ -275,7 +277,11 @@ func (g *group) step(responses []*pb.Message) {
 			g.send(m)
 			continue
 		}
-		if err := g.raft.Step(m); err != nil {
+		err := g.raft.Step(m)
+		if errors.Is(err, raft.ErrStepPeerNotFound) {
+			continue // others committed that this replica goes, and it was applied, while its own disk was still at work
+		}
+		if err != nil {
 			panic(fmt.Sprintf("shard %d: raft refused a local response: %v", g.id, err))
 		}
 	}

@@ -99,9 +99,12 @@ func (l *lead) acquire(n *lane) Permit {
 		return p
 	case v.Queued:
 		n.queued = true
+	case planted("retry-ignores-breaker"):
+		return blind()
 	default:
 		n.blockedUntil = l.group.w.mono + max(v.RetryIn, time.Millisecond)
 		l.shut.push(laneKey{n.blockedUntil, n})
+		l.shutAll(n.blockedUntil)
 	}
 	return nil
 }

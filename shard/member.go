@@ -96,7 +96,11 @@ func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 		}
 	}
 	if !slices.Contains(voters, g.replica) { // who goes does not lead: another takes over first, which may have to get its vote before
-		if next := g.successor(voters); next != 0 {
+		next := g.successor(voters)
+		if next == 0 { // none of those that stay should lead: they drain too, perhaps. The row is followed nevertheless
+			next = g.inheritor(voters, func(uint64) bool { return true })
+		}
+		if next != 0 {
 			g.handOver(next)
 			return nil
 		}
@@ -139,8 +143,13 @@ func (g *group) hasCaughtUp(id uint64) (ok bool) {
 // successor is the first of the given replicas that has a vote, hears, has nearly everything and may lead; 0: none. The first of a
 // row is the preferred one.
 func (g *group) successor(ids []uint64) uint64 {
+	return g.inheritor(ids, g.w.host.cfg.Placement.MayLead)
+}
+
+// inheritor is successor with another idea of who may lead.
+func (g *group) inheritor(ids []uint64, may func(node uint64) bool) uint64 {
 	for _, id := range ids {
-		if id != g.replica && slices.Contains(g.store.conf.Voters, id) && g.w.host.cfg.Placement.MayLead(nodeOf(id)) && g.hasCaughtUp(id) {
+		if id != g.replica && slices.Contains(g.store.conf.Voters, id) && may(nodeOf(id)) && g.hasCaughtUp(id) {
 			return id
 		}
 	}

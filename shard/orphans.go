@@ -107,12 +107,23 @@ func (l *lead) leaseEnded(h Handle, d *Due) {
 // resolve ends an orphan's attempt: it counts, since its call may have been made.
 func (l *lead) resolve(h Handle, d *Due) {
 	now := l.group.w.nowMs
+	if !l.canJudge(d) {
+		l.group.table.Watch(h, now+l.lookAhead.Milliseconds()+unknownWait.Milliseconds())
+		return
+	}
 	out := l.judge(h, d, &Attempt{Err: interrupted, StartedMs: now, EndedMs: now}, 0)
 	if out.Kind == RetryLater {
 		out.NextMs = l.notBeforeDue(h, now) // its receiver did nothing wrong: no backoff
 	}
 	l.outcomes = append(l.outcomes, outcomeItem{out, nil})
 }
+
+// unknownWait is after what a timer is looked at again whose topic is not known yet.
+const unknownWait = 500 * time.Millisecond
+
+// canJudge says whether this node knows the timer's topic. One that has just started may lead a shard before it has heard of the topics
+// again, and the default policy would not do: it has other attempts and another backoff (I17).
+func (l *lead) canJudge(d *Due) bool { return l.topic(d.Topic) != nil }
 
 // judge decides what becomes of a leased timer after an attempt, by its topic as this node knows it.
 func (l *lead) judge(h Handle, d *Due, a *Attempt, random float64) Outcome {

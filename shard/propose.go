@@ -18,7 +18,7 @@ func (g *group) propose() {
 		g.meta.propose(g)
 		return
 	}
-	if !g.leader || g.heirTold || len(g.proposals) >= maxPipelined || g.refused {
+	if !g.leader || g.heirTold || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
 		return // waiting operations time out by themselves
 	}
 	g.batch.Reset(g.w.nowMs, g.w.host.origin, g.number+1)
@@ -165,7 +165,7 @@ func (g *group) releaseFor(o *op) bool {
 // tick tries again: at once would be in vain again, and the permits that are given back here would go round and round.
 func (g *group) dropped(p *proposal) {
 	g.number--
-	g.refused = true
+	g.refusedUntil = g.w.mono + tickInterval // not again at once: it would be refused for the same reason
 	for i := range p.items {
 		switch it := &p.items[i]; it.kind {
 		case commandItem:

@@ -230,3 +230,138 @@ func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 		})
 	}
 }
+
+// drained is a Placement by which no node should lead.
+type drained struct{ alone }
+
+func (drained) MayLead(uint64) bool { return false }
+
+// TestLeaderThatGoesHandsOverToWhoeverStays: of the nodes that keep a replica none should lead, since all of them drain too. The one that goes
+// hands over nevertheless: else the row would never be settled, and no other node could take over from them.
+func TestLeaderThatGoesHandsOverToWhoeverStays(t *testing.T) {
+	r, c := inCompany(t, false, func(cfg *Config) { cfg.Placement = drained{} })
+	c.leads()
+	rows := []Row{r.rows[0], {Group: 1, Epoch: 2, Members: r.rows[1].Members[1:]}}
+	r.host.Place(rows)
+	r.pass(time.Second)
+	for _, m := range c.sent {
+		if m.GetType() == pb.MsgTimeoutNow {
+			return
+		}
+	}
+	t.Error("nobody is told to take over")
+}
+
+// TestI17PolicyThatIsNotKnownYet: a node that has just started may lead a shard before it has heard of the topics again. What an attempt of
+// another was worth it cannot say until then: the default policy is not the topic's.
+func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
+	for name, report := range map[string]bool{"interrupted": false, "reported": true} {
+		t.Run(name, func(t *testing.T) {
+			r := makeStand(t, wal.NewMemFS(), nil)
+			r.topic(1, func(topic *Topic) { topic.Policy.MaxAttempts = 1 })
+			r.mustOpen()
+			r.add("a", time.Second)
+			r.pass(2 * time.Second)
+			first := r.one()
+			r.change = func(c *Config) { c.Owner = NewOwner(8, 1) }
+			known := r.topics[1]
+			delete(r.topics, 1)
+			r.restart()
+			tell := func() {
+				f := &flight{handle: first.Job.Handle, seq: first.Job.Seq, fence: first.Job.Fence,
+					attempt: Attempt{Status: 503, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
+				g, body := r.host.groups[1], appendReport(nil, uint64(NewOwner(7, 1)), f)
+				g.w.box.post(&peerFrame{from: 7, messages: []peerMessage{{kind: reportMessage, group: g, body: body}}})
+				r.pass(time.Second)
+			}
+			if report {
+				tell()
+			} else {
+				r.pass(time.Minute)
+			}
+			r.topics[1] = known
+			r.topicsChanged()
+			if report {
+				tell() // as it is until the lease is over
+			}
+			r.pass(time.Minute)
+			r.wantCalls("")
+			r.wantState("a", "dead max_attempts 1")
+		})
+	}
+}
+
+// TestOwnResponseAfterRemoval: a leader whose going is committed by others, and applied, while its own disk is still at work on what came after.
+// Raft knows no such peer then; nothing is wrong.
+func TestOwnResponseAfterRemoval(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	c.leads()
+	g := r.host.groups[1]
+	c.mute = true
+	me := g.replica
+	if err := g.raft.ProposeConfChange(&pb.ConfChangeV2{Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: &me}}}); err != nil {
+		t.Fatal(err)
+	}
+	turns := func() {
+		g.w.touchNext(g)
+		for range 5 {
+			r.turn()
+		}
+	}
+	turns()
+	going, _ := g.store.LastIndex()
+	r.freeze = true
+	if err := g.raft.Propose(nil); err != nil {
+		t.Fatal(err)
+	}
+	turns()
+	for _, node := range []uint64{8, 9} {
+		c.say(1, &pb.Message{Type: pb.MsgAppResp.Enum(), From: new(ReplicaID(node, 1)), To: &me, Term: &g.term, Index: &going})
+	}
+	turns()
+	if len(g.store.conf.Voters) != 2 {
+		t.Fatalf("the change is not applied: %v", g.store.conf)
+	}
+	r.freeze = false
+	turns()
+}
+
+// TestRefusedProposalIsNotRepeatedAtOnce: while raft hands its lead over it takes no proposal. Leases that are due are proposed again after a
+// while, and the host rests in between.
+func TestRefusedProposalIsNotRepeatedAtOnce(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	c.leads()
+	r.add("a", time.Second)
+	r.pass(900 * time.Millisecond)
+	r.host.groups[1].raft.TransferLeader(ReplicaID(8, 1)) // who does not hear of it
+	r.pass(3 * time.Second)
+	r.one()
+}
+
+// TestSnapshotOfTheFounding: members of the first row that were down until there was a later one begin with nothing, not even with the first row.
+// They vote, so the one that has it leads; but it can commit nothing before it has given them a snapshot, and that is of the founding itself.
+func TestSnapshotOfTheFounding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := inCompany(t, true, nil)
+		r.bubble = true
+		defer r.abort()
+		for range 200 {
+			sent := c.sent
+			c.sent = nil
+			for _, m := range sent {
+				a := agreement(m)
+				if m.GetType() == pb.MsgApp { // the entry before these is not there
+					a = &pb.Message{Type: pb.MsgAppResp.Enum(), From: m.To, To: m.From, Term: m.Term, Index: m.Index, Reject: new(true), RejectHint: new(uint64(0))}
+				}
+				if a != nil {
+					c.say(1, a)
+				}
+			}
+			r.pass(tickInterval)
+			if len(c.streams) > 0 {
+				return
+			}
+		}
+		t.Error("no snapshot is sent")
+	})
+}

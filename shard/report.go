@@ -116,7 +116,7 @@ func (g *group) hearReport(body []byte) {
 	a.Err = string(r.block(maxErr, "error text"))
 	l := g.lead
 	d := g.table.Due(h)
-	if r.err() != nil || !g.table.Live(h, seq) || d.State != Leased || d.Holder != byCall || l.flies(h, &d) || g.table.leaseOwner(d.Fence) != owner ||
+	if r.err() != nil || !l.canJudge(&d) || !g.table.Live(h, seq) || d.State != Leased || d.Holder != byCall || l.flies(h, &d) || g.table.leaseOwner(d.Fence) != owner ||
 		fence != d.Fence && !(fence == 0 && a.NotSent && d.Rev == rev+1) {
 		return
 	}

@@ -83,11 +83,12 @@ type book struct {
 	leases   leaseBook
 	order    orderBook
 	limits   limitBook
+	attempts attemptBook
 	furthest time.Duration // that a wall clock was ahead
 }
 
 func newBook() *book {
-	return &book{ids: map[idKey]*named{}, lives: map[timerKey]*life{}, sick: map[uint64]bool{}, replicas: newReplicas(),
+	return &book{ids: map[idKey]*named{}, lives: map[timerKey]*life{}, sick: map[uint64]bool{}, replicas: newReplicas(), attempts: newAttemptBook(),
 		features: featureBook{ids: map[idKey]*featureID{}, keys: map[string]*call{}},
 		leases:   leaseBook{timers: map[timerKey]*lease{}}, order: orderBook{lines: map[string][]*inLine{}}}
 }
@@ -135,6 +136,10 @@ func (b *book) called(o *operation) {
 		b.leases.called(o)
 		return
 	}
+	if o.topic == sickTopic {
+		b.attempts.asked(o)
+		return
+	}
 	if o.topic > plainTopics {
 		b.features.called(o)
 		return
@@ -154,6 +159,9 @@ func (b *book) refused(o *operation) {
 	if o.claim() {
 		return // it counts as sent: so no more is asked of the answers to others
 	}
+	if o.topic == sickTopic {
+		return
+	}
 	if o.topic > plainTopics {
 		b.features.refused(o)
 		return
@@ -170,6 +178,10 @@ func (b *book) answered(o *operation, r shard.Result, t *shard.Timer) {
 	w, id := o.client.w, idKey{o.topic, o.id}
 	if o.claim() {
 		b.leases.answered(w, o, r)
+		return
+	}
+	if o.topic == sickTopic {
+		b.attempts.answered(o)
 		return
 	}
 	if o.topic > plainTopics {
@@ -247,6 +259,11 @@ func (b *book) started(c *call) {
 	w.note(n, "call", uint64(j.Shard), j.Job.Fence, j.Job.ID)
 	b.stale(c)
 	b.limits.started(c)
+	b.attempts.started(c)
+	w.apart.started(c)
+	if j.Job.Topic == sickTopic {
+		return
+	}
 	if j.Job.Topic > plainTopics {
 		b.features.started(c)
 		if j.Job.Topic == reportTopic {
@@ -310,6 +327,11 @@ func (b *book) stale(c *call) {
 // delivered notes a 2xx.
 func (b *book) delivered(c *call) {
 	w, j := c.node.w, &c.delivery
+	if j.Job.Topic == sickTopic {
+		w.counts.Delivered++
+		b.attempts.delivered(c)
+		return
+	}
 	if j.Job.Topic > plainTopics {
 		w.counts.Delivered++
 		b.features.heard(c)

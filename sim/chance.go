@@ -29,10 +29,10 @@ func (c chance) seldom(most float64) float64 {
 	return rate * most
 }
 
-// bytes is the same as an io.Reader, for raft.
-type bytes struct{ chance }
+// entropy is the same as an io.Reader, for raft.
+type entropy struct{ chance }
 
-func (b bytes) Read(p []byte) (int, error) {
+func (b entropy) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = byte(b.Uint32())
 	}

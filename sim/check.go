@@ -1,6 +1,9 @@
 package sim
 
 import (
+	"slices"
+	"time"
+
 	"github.com/cespare/xxhash/v2"
 
 	"carillon/shard"
@@ -60,6 +63,9 @@ func (n *node) check() {
 		if p.Epoch < c.epoch {
 			n.w.violate("I8", "node %d: group %d went back from epoch %d to %d", n.id, id, c.epoch, p.Epoch)
 		}
+		if p.Leads && c.epoch != 0 && p.Epoch > c.epoch {
+			n.w.cutWithin(40 * time.Millisecond)
+		}
 		n.compare(id, c.applied, p)
 		c.applied, c.epoch = p.Applied, p.Epoch
 		n.reached[i] = reached{p.Replica, p.Applied}
@@ -74,6 +80,40 @@ func (n *node) leads(id shard.ID, term uint64) {
 		n.w.violate("I7", "nodes %d and %d both lead group %d in term %d", other, n.id, id, term)
 	}
 	n.w.book.replicas.leaders[key] = n.id
+	n.voted(id, term)
+}
+
+// promised is a vote that was given, on disk: it decided an election.
+type promised struct{ replica, term, vote uint64 }
+
+// voted notes who must know for ever that it voted for a new leader: when no more than a majority says so, each of these votes was needed, and
+// so was given when it was on disk (I10).
+func (n *node) voted(id shard.ID, term uint64) {
+	_, s := n.host.Inspect(id)
+	me := n.host.Progress(id).Replica
+	var by []*node
+	voters := 0
+	for _, m := range n.w.nodes {
+		if m.host == nil {
+			continue
+		}
+		p := m.host.Progress(id)
+		if !slices.Contains(s.Voters, p.Replica) {
+			continue
+		}
+		if voters++; p.HardTerm > term {
+			return
+		}
+		if p.HardTerm == term && p.Vote == me {
+			by = append(by, m)
+		}
+	}
+	if s.Joint || voters < len(s.Voters) || len(by) != len(s.Voters)/2+1 { // of one that is down who knows what it did before
+		return
+	}
+	for _, m := range by {
+		m.votes[id] = promised{m.host.Progress(id).Replica, term, me}
+	}
 }
 
 func (n *node) compare(id shard.ID, from uint64, p shard.Progress) {
@@ -121,6 +161,7 @@ func (w *World) checkEnd() {
 		}
 	}
 	w.book.features.checkEnd(w)
+	w.book.attempts.checkEnd(w)
 	for _, n := range w.nodes {
 		if n.host == nil {
 			continue

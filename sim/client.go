@@ -41,7 +41,8 @@ type operation struct {
 	write  *write         // what it writes, if anything
 	began  time.Duration
 	tries  int
-	astray bool // goes to any node first, to one that does not know that it lost the lead, perhaps
+	astray bool  // goes to any node first, to one that does not know that it lost the lead, perhaps
+	to     *node // goes there first
 	over   bool
 
 	// Of what is said of a lease:
@@ -81,6 +82,9 @@ func (c *client) start(o *operation) {
 
 // target is the node to ask: the one that led, or any.
 func (c *client) target(o *operation) *node {
+	if o.to != nil && o.tries == 0 {
+		return o.to
+	}
 	if n := c.w.node(c.hint[o.shard]); n != nil && !n.gone && o.tries%4 != 3 && (!o.astray || o.tries > 0) {
 		return n
 	}

@@ -86,6 +86,7 @@ type placement struct {
 // Settled implements shard.Placement.
 func (p placement) Settled(group shard.ID, epoch uint32) {
 	if p.n.life == p.life {
+		p.n.w.cutWithin(300 * time.Millisecond)
 		p.n.propose(ring.Command{Verb: ring.Settled, Group: group, Epoch: epoch})
 	}
 }
@@ -154,6 +155,8 @@ func (n *node) control() {
 		case fact.Alive:
 		case f != nil:
 			fact.DownForMs = (now - f.heard).Milliseconds()
+		default: // never heard of: not since this process began
+			fact.DownForMs = (now - n.began).Milliseconds()
 		}
 		if f != nil && f.aside || m.ID == n.id && n.aside {
 			fact.Unfit = "set aside"
@@ -190,7 +193,7 @@ func (w *World) join(n *node, replace bool) {
 	n.joining = true
 	n.life++
 	n.starts++
-	n.up, n.paused = true, false
+	n.up, n.paused, n.began = true, false, n.clock.Mono()
 	n.peers, n.shares = map[uint64]*peerFacts{}, ring.NewShares(n.id, n.starts)
 	w.note(n, "join", b2u(replace), 0, "")
 	n.every(250*time.Millisecond, n.beat)

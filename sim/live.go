@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"carillon/ring"
@@ -21,10 +22,11 @@ func (w *World) live() {
 	w.found()
 	w.employ()
 	w.beginGuests()
+	w.sicken()
 	if !w.swarm.early {
 		w.after(0, w.trouble)
 	}
-	w.pass(w.cfg.Safety)
+	w.pass(w.swarm.safety)
 	w.conclude()
 }
 
@@ -40,6 +42,7 @@ func (w *World) conclude() {
 		}
 	}
 	w.drain()
+	w.proveApart()
 	w.checkEnd()
 }
 
@@ -47,7 +50,7 @@ func (w *World) conclude() {
 func (w *World) lay() {
 	w.net = network{cut: map[[2]uint64]bool{}, last: map[[2]uint64]time.Duration{}}
 	w.calls = &receivers{w: w, all: map[uint64]*dispatcher{}}
-	w.topics = topicNames
+	w.topics = append(slices.Clone(topicNames), sickName)
 }
 
 // employ has the clients begin.
@@ -83,6 +86,9 @@ func (w *World) found() {
 		p.Callback.TimeoutMs = callTimeout.Milliseconds()
 		p.MinBackoffMs, p.MaxBackoffMs, p.MaxAttempts = 200, 3000, 1000
 		w.guests.shape(shard.TopicID(i+1), &p)
+		if shard.TopicID(i+1) == sickTopic {
+			sickPolicy(&p)
+		}
 		c := ring.Command{Verb: ring.Put, Name: name, Policy: &p}
 		commands = append(commands, c.Encode())
 	}
@@ -120,7 +126,7 @@ func (w *World) serving() bool {
 // heal ends the first phase: whatever was cut, stopped, full or off is mended.
 func (w *World) heal() {
 	w.note(nil, "heal", 0, 0, "")
-	w.calm = true
+	w.calm, w.sick.down = true, false
 	w.swarm.calm()
 	w.net.heal(w.now)
 	if n := w.dispensable(); n != nil && w.chance.IntN(2) == 0 {
@@ -190,12 +196,7 @@ func (w *World) prove(healed time.Duration) {
 	prover := &client{w: w, number: len(w.clients), hint: map[shard.ID]uint64{}}
 	fired := func() bool { return true }
 	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
-		name := ""
-		for i := 0; ; i++ {
-			if name = fmt.Sprintf("probe%d", i); shard.Place(&shard.Topic{Name: w.topics[0]}, name, w.swarm.shards) == id {
-				break
-			}
-		}
+		name := w.nameIn(id, "probe")
 		before, key := fired, idKey{1, name}
 		fired = func() bool {
 			known := w.book.ids[key]
@@ -227,7 +228,7 @@ func (w *World) drain() {
 	if !w.passUntil(limit, func() bool { return w.left() == 0 }) {
 		w.violate("I14", "%s after all was mended, %d timers have not ended", limit, w.left())
 	}
-	if !w.passUntil(30*time.Second, w.agreed) {
+	if !w.passUntil(60*time.Second, w.agreed) { // a move to a node that died is redirected after half a minute
 		w.violate("I14", "replicas do not catch up, or rows do not settle: %s", w.describe())
 	}
 }

@@ -187,7 +187,7 @@ func (m *matrix) effect(w *World, n *node, op wal.Op, name string) {
 		m.tried[kind]++
 		m.cuts++
 		chance := newChance(uint64(number), uint64(k))
-		rand.Reader = bytes{chance}
+		rand.Reader = entropy{chance}
 		all := (number+k)%3 == 0 || m.tried[kind] <= len(ways)
 		m.cut(w, all, fmt.Sprintf("power cut before effect %d, %v %s of node %d, %s", number, op, name, n.id, way.name), n, chance, way.opt)
 		if m.problem != "" {

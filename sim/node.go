@@ -26,8 +26,9 @@ type node struct {
 	gone   bool // its disk was wiped, or it left: it never comes back
 
 	// Of the process.
-	life    uint64 // grows with each start and each end: what was meant for another life is void
-	up      bool   // it has begun; the host may have to wait for a row that names it
+	began   time.Duration // on its monotonic clock
+	life    uint64        // grows with each start and each end: what was meant for another life is void
+	up      bool          // it has begun; the host may have to wait for a row that names it
 	host    *shard.Host
 	state   *ring.State
 	placed  bool // rows have changed
@@ -49,6 +50,7 @@ type node struct {
 
 	rotten  bool      // something on its disk was damaged at rest
 	reached []reached // by group: what its disk must still have
+	votes   map[shard.ID]promised
 
 	gate  gate
 	crash crash
@@ -97,7 +99,7 @@ var errPowerCut = errors.New("the power is cut")
 // newNode makes a machine with an empty disk.
 func (w *World) newNode(name string) *node {
 	w.nextID++
-	n := &node{w: w, id: w.nextID, name: name, clock: clock{world: w}, disk: wal.NewMemFS()}
+	n := &node{w: w, id: w.nextID, name: name, clock: clock{world: w}, disk: wal.NewMemFS(), votes: map[shard.ID]promised{}}
 	n.clock.drift = (2*w.chance.Float64() - 1) * w.swarm.drift
 	w.nodes = append(w.nodes, n)
 	return n
@@ -114,7 +116,7 @@ func (n *node) start(meta *ring.Row) {
 	if !n.up {
 		n.life++
 		n.starts++
-		n.up, n.paused = true, false
+		n.up, n.paused, n.began = true, false, n.clock.Mono()
 		n.peers, n.shares = map[uint64]*peerFacts{}, ring.NewShares(n.id, n.starts)
 		w.note(n, "start", uint64(n.starts), 0, "")
 		n.every(250*time.Millisecond, n.beat)
@@ -458,6 +460,7 @@ type observer struct{ n *node }
 func (o *observer) Command(shard.Kind, shard.Code) {}
 func (o *observer) Outcome(out *shard.Outcome) {
 	o.n.w.note(o.n, "outcome", uint64(out.Kind), out.Seq, "")
+	o.n.w.book.attempts.spent(o.n, out)
 }
 func (o *observer) Expired()               {}
 func (o *observer) Frame(int)              {}

@@ -35,6 +35,8 @@ type dispatcher struct {
 
 // dest is a destination with its slots.
 type dest struct {
+	breaker breaker
+
 	used  int
 	queue []shard.Waiter
 }
@@ -51,13 +53,21 @@ func (d *dispatcher) Route(t *shard.Topic, own *shard.Callback) (shard.Destinati
 }
 
 // Acquire implements shard.Dispatcher.
-func (d *dispatcher) Acquire(to shard.Destination, _ *shard.Topic, waiter shard.Waiter) (shard.Permit, shard.Verdict) {
+func (d *dispatcher) Acquire(to shard.Destination, t *shard.Topic, waiter shard.Waiter) (shard.Permit, shard.Verdict) {
 	at := d.dests[to.(string)]
 	if at == nil {
 		at = &dest{}
 		d.dests[to.(string)] = at
 	}
 	s := &d.w.swarm
+	if t.Policy.OwnBreaker {
+		policy := t.Policy.Breaker
+		if wait := at.breaker.blocked(d.w.now, &policy); wait > 0 {
+			return nil, shard.Verdict{RetryIn: wait}
+		}
+		at.used++
+		return &permit{d: d, at: at, policy: &policy, probe: at.breaker.probing}, shard.Verdict{}
+	}
 	switch {
 	case d.w.chance.hit(s.breaker):
 		return nil, shard.Verdict{RetryIn: d.w.chance.between(time.Millisecond, 2*time.Second)}
@@ -74,6 +84,9 @@ type permit struct {
 	d    *dispatcher
 	at   *dest
 	used bool
+
+	policy *shard.Breaker // nil: none
+	probe  bool
 }
 
 func (p *permit) use() {
@@ -98,7 +111,15 @@ func (p *permit) free() {
 // Cancel implements shard.Permit.
 func (p *permit) Cancel() {
 	p.use()
+	p.unjudged()
 	p.free()
+}
+
+// unjudged is a call that was not made.
+func (p *permit) unjudged() {
+	if p.probe {
+		p.at.breaker.probing = false
+	}
 }
 
 // Start implements shard.Permit: the call begins a moment later, as on another goroutine, with the guard of the real one.
@@ -126,8 +147,9 @@ type call struct {
 	node     *node
 	life     uint64
 	wallMs   int64
-	ended    bool // at the receiver
-	told     bool // the host knows
+	ended    bool  // at the receiver
+	told     bool  // the host knows
+	nextMs   int64 // when it is tried again, as was decided; 0: not
 }
 
 // begin makes the call, unless it would not fit into its lease any more.
@@ -143,6 +165,8 @@ func (c *call) begin() {
 	took := w.chance.between(time.Millisecond, s.receiverSlow)
 	status, heard := 200, true
 	switch {
+	case c.delivery.Job.Topic == sickTopic:
+		status = w.sick.status()
 	case w.chance.hit(s.receiverHangs):
 		status = 0
 	case w.chance.hit(s.receiverFails):
@@ -181,6 +205,13 @@ func (c *call) begin() {
 func (c *call) end(a shard.Attempt) {
 	a.StartedMs, a.EndedMs = c.wallMs, max(c.wallMs, c.node.clock.WallMs())
 	c.told = true
+	if p := c.permit; p.policy != nil {
+		if a.NotSent {
+			p.unjudged()
+		} else {
+			p.at.breaker.tell(p.d.w.now, p.policy, p.probe, a.Status != 200)
+		}
+	}
 	c.permit.free()
 	c.done(a)
 	c.node.wake(0)

@@ -22,6 +22,13 @@ func (n *node) remembers() {
 			n.w.violate("I10", "node %d: the log of group %d ends at entry %d after a start, but %d was applied before", n.id, i, p.Last, had.applied)
 		}
 	}
+	for i := range n.w.swarm.shards + 1 {
+		id := shard.ID(i)
+		gave, p := n.votes[id], n.host.Progress(id)
+		if gave.replica != 0 && p.Replica == gave.replica && (p.HardTerm < gave.term || p.HardTerm == gave.term && p.Vote != gave.vote) {
+			n.w.violate("I10", "node %d, group %d: term %d, vote %x after a start, but it voted for %x in term %d", n.id, i, p.HardTerm, p.Vote, gave.vote, gave.term)
+		}
+	}
 }
 
 // replace gives a machine up. Its place is taken by one of the same name with an empty disk, under an id of its own.

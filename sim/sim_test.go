@@ -1,9 +1,14 @@
 package sim
 
 import (
+	"bytes"
 	"flag"
+	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
 	"runtime/debug"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,10 +16,17 @@ import (
 
 var (
 	flagSeed  = flag.Uint64("sim.seed", 0, "run this seed alone")
-	flagSeeds = flag.Int("sim.seeds", 0, "run so many seeds; default: as many as fit into the time")
+	flagSeeds = flag.Int("sim.seeds", 0, "run so many seeds; default: leastSeeds, and as many more as fit into the time")
 	flagFirst = flag.Uint64("sim.first", 1, "the first seed")
 	flagSteps = flag.Uint64("sim.steps", 0, "end each run after so many events")
+	flagShare = flag.String("sim.share", "", "what a process that TestSeeds starts has to run")
 	flagTrace = flag.Bool("sim.trace", false, "print every event")
+)
+
+// So many seeds are run in any case, and as many as take so long.
+const (
+	leastSeeds  = 500
+	seedsBudget = 45 * time.Second
 )
 
 // underRace: the race detector makes a run ten times as long and finds nothing in one goroutine.
@@ -45,33 +57,100 @@ func fail(t *testing.T, r Report) {
 	t.Fatalf("seed %d, after %s simulated: %v\nreplay: go test ./sim -run TestSeeds -sim.seed=%d -sim.trace", r.Seed, r.Simulated, r.Err, r.Seed)
 }
 
+// TestSeeds runs many seeds, in as many processes as there are processors: a run replaces what its whole process draws from.
 func TestSeeds(t *testing.T) {
-	first, count, budget := *flagFirst, *flagSeeds, 40*time.Second
-	if *flagSeed != 0 {
-		first, count = *flagSeed, 1
-	}
-	if testing.Short() || underRace {
-		budget = 5 * time.Second
-	}
-	begun := time.Now()
-	var simulated time.Duration
-	var sum Counts
-	n := 0
-	for seed := first; ; seed++ {
-		if count > 0 && n == count || count == 0 && time.Since(begun) > budget {
-			break
+	switch {
+	case *flagSeed != 0:
+		runSeeds(t, share{first: *flagSeed, step: 1, least: 1})
+	case *flagShare != "":
+		var s share
+		if _, err := fmt.Sscanf(*flagShare, shareFormat, &s.first, &s.step, &s.least, &s.budget); err != nil {
+			t.Fatal(err)
 		}
+		runSeeds(t, s)
+	case testing.Short() || underRace:
+		runSeeds(t, share{first: *flagFirst, step: 1, budget: 5 * time.Second})
+	default:
+		shareSeeds(t)
+	}
+}
+
+// share is one process's part of the seeds: so many at least, and as many as fit into the time.
+type share struct {
+	first, step uint64
+	least       int
+	budget      time.Duration
+}
+
+const (
+	shareFormat = "%d+%d*%d,%d"
+	sumFormat   = "sum: %d seeds, %d ns simulated, %d acknowledged, %d called"
+)
+
+// sum is what a share's runs did.
+type sum struct {
+	seeds, acked, called int
+	simulated            time.Duration
+}
+
+func runSeeds(t *testing.T, s share) {
+	begun := time.Now()
+	var all sum
+	for seed := s.first; all.seeds < s.least || time.Since(begun) < s.budget; seed += s.step {
 		r := run(t, Config{Seed: seed})
 		if r.Err != nil {
 			fail(t, r)
 		}
-		n++
-		simulated += r.Simulated
 		t.Logf("seed %d: %s, %d events, hash %016x, %+v", r.Seed, r.Simulated, r.Events, r.Hash, r.Counts)
-		sum.Acked += r.Counts.Acked
+		all.seeds++
+		all.acked += r.Counts.Acked
+		all.called += r.Counts.Started
+		all.simulated += r.Simulated
 	}
-	took := time.Since(begun)
-	t.Logf("%d seeds, %s simulated in %s: %.0f times as fast; %d operations acknowledged", n, simulated, took, simulated.Seconds()/took.Seconds(), sum.Acked)
+	t.Logf(sumFormat, all.seeds, all.simulated, all.acked, all.called)
+}
+
+// shareSeeds has processes like this one run the seeds.
+func shareSeeds(t *testing.T) {
+	workers := runtime.GOMAXPROCS(0)
+	least, budget := leastSeeds, seedsBudget
+	if *flagSeeds > 0 {
+		least, budget = *flagSeeds, 0
+	}
+	workers = min(workers, least)
+	all := make([]sum, workers)
+	cpu := make([]time.Duration, workers)
+	var group sync.WaitGroup
+	for i := range workers {
+		s := fmt.Sprintf(shareFormat, *flagFirst+uint64(i), workers, (least+workers-1-i)/workers, budget)
+		cmd := exec.Command(os.Args[0], "-test.run=^TestSeeds$", "-test.v", "-test.timeout=0", "-sim.share="+s)
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+		group.Go(func() {
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+				return
+			}
+			t.Logf("%s", out)
+			if at := bytes.LastIndex(out, []byte("sum: ")); at >= 0 {
+				_, err = fmt.Sscanf(string(out[at:]), sumFormat, &all[i].seeds, &all[i].simulated, &all[i].acked, &all[i].called)
+			}
+			if err != nil || all[i].seeds == 0 {
+				t.Errorf("no sum (%v)", err)
+			}
+			cpu[i] = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		})
+	}
+	group.Wait()
+	for i := 1; i < workers; i++ {
+		all[0].seeds += all[i].seeds
+		all[0].acked += all[i].acked
+		all[0].called += all[i].called
+		all[0].simulated += all[i].simulated
+		cpu[0] += cpu[i]
+	}
+	t.Logf("%d seeds, %.1f hours simulated, %d operations acknowledged, %d calls; %.0f s of processors, %.0f times real time on each",
+		all[0].seeds, all[0].simulated.Hours(), all[0].acked, all[0].called, cpu[0].Seconds(), all[0].simulated.Seconds()/cpu[0].Seconds())
 }
 
 // The same seed gives the same run, event by event: else no failure could be had again.

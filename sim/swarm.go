@@ -5,6 +5,7 @@ import "time"
 // swarm is what may go wrong in a run, and how often. Half of the faults are absent from any one run: what hides behind one fault shows
 // in a run without it.
 type swarm struct {
+	safety                  time.Duration // how long anything may fail
 	nodes, shards, replicas int
 	clients                 int
 	think                   time.Duration // between a client's operations
@@ -21,7 +22,11 @@ type swarm struct {
 
 	early        bool // trouble begins before the cluster is founded
 	longestPause time.Duration
-	keepNames    int // what a crash leaves of what was not synced, percent
+	atMoves      float64 // of the steps of a move: the power is cut soon after
+	longestCut   time.Duration
+	longestDown  time.Duration // of a process that ended
+	leaders      float64       // of pauses and cuts: of a leader and those it talks to, not of anybody
+	keepNames    int           // what a crash leaves of what was not synced, percent
 	keepData     int
 	tear         int
 	garbage      bool    // … in blocks that hold nothing yet
@@ -41,6 +46,8 @@ type swarm struct {
 	receiverSlow                                              time.Duration
 	slots                                                     int
 	breaker                                                   float64
+	sickThink                                                 time.Duration // between adds to the topic whose receiver is ill; 0: none
+	apart                                                     bool          // at the end, is a healthy topic hurt by another's dead receiver?
 
 	amnesia bool // a deliberate bug: who lost its disk comes back as who it was
 }
@@ -48,7 +55,8 @@ type swarm struct {
 // draw makes a run's swarm.
 func draw(c chance) swarm {
 	s := swarm{
-		nodes: 3, shards: 2 + c.IntN(3), replicas: 3,
+		safety: c.between(20*time.Second, 70*time.Second),
+		nodes:  3, shards: 2 + c.IntN(3), replicas: 3,
 		clients: 3 + c.IntN(8), think: c.between(10*time.Millisecond, 400*time.Millisecond),
 		loss: c.seldom(0.15), duplicate: c.seldom(0.1), reset: c.seldom(0.3),
 		delay: c.between(100*time.Microsecond, 3*time.Millisecond),
@@ -56,8 +64,8 @@ func draw(c chance) swarm {
 		ordered:    c.IntN(2) == 0,
 		partitions: c.seldom(0.3), crashes: c.seldom(0.3), pauses: c.seldom(0.2), steps: c.seldom(0.3), diskErrors: c.seldom(0.05),
 		powerCuts: c.seldom(0.05), handOvers: c.seldom(0.2), moves: c.seldom(0.15), wipes: c.seldom(0.03), rots: c.seldom(0.2), full: c.seldom(0.03), topics: c.seldom(0.2),
-		longestPause: c.between(100*time.Millisecond, 40*time.Second),
-		tear:         512 << (3 * c.IntN(2)), atEffect: c.seldom(1),
+		longestPause: c.between(100*time.Millisecond, 40*time.Second), longestCut: 15 * time.Second, longestDown: 12 * time.Second, leaders: 0.5,
+		tear: 512 << (3 * c.IntN(2)), atEffect: c.seldom(1),
 		diskLatency: c.between(20*time.Microsecond, 8*time.Millisecond),
 		slowSync:    c.seldom(0.02), slowestSync: c.between(10*time.Millisecond, 3*time.Second),
 		drift:         c.seldom(500e-6),
@@ -79,16 +87,21 @@ func draw(c chance) swarm {
 	case 1:
 		s.nodes = 1 + c.IntN(3)
 	}
+	if c.IntN(2) == 0 {
+		s.sickThink = c.between(30*time.Millisecond, time.Second)
+	}
+	s.apart = c.IntN(3) == 0
 	s.early = c.IntN(4) == 0
 	s.retainBytes = 1 << (8 + c.IntN(14))
 	s.snapshotBytes = 1 << (12 + c.IntN(10))
+	s.mood(c)
 	return s
 }
 
 // calm takes what goes wrong away: the second phase.
 func (s *swarm) calm() {
 	s.loss, s.duplicate, s.reset, s.slow, s.slowSync = 0, 0, 0, 0, 0
-	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves, s.wipes, s.rots, s.full, s.topics = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves, s.wipes, s.rots, s.full, s.topics, s.atMoves = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 	s.receiverFails, s.receiverHangs, s.receiverLost, s.receiverStops, s.breaker = 0, 0, 0, 0, 0
 	s.receiverSlow, s.diskLatency = 20*time.Millisecond, time.Millisecond
 }

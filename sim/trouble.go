@@ -29,6 +29,7 @@ func (w *World) trouble() {
 			t.run()
 		}
 	}
+	w.doubt()
 	w.after(troubleEach, w.trouble)
 }
 
@@ -46,7 +47,7 @@ func (w *World) any() *node {
 // partition cuts some links for a while: a node from all, one way or both, or one link.
 func (w *World) partition() {
 	a, how := w.any(), w.chance.IntN(4)
-	if w.chance.IntN(2) == 0 {
+	if w.chance.hit(w.swarm.leaders) {
 		if leader := w.leader(shard.ID(w.chance.IntN(w.swarm.shards + 1))); leader != nil {
 			a = leader
 		}
@@ -69,7 +70,7 @@ func (w *World) partition() {
 	for _, l := range links {
 		w.net.cut[l] = true
 	}
-	d := w.chance.between(100*time.Millisecond, 15*time.Second)
+	d := w.chance.between(100*time.Millisecond, w.swarm.longestCut)
 	w.note(a, "cut", uint64(how), uint64(d.Milliseconds()), "")
 	w.after(d, func() {
 		for _, l := range links {
@@ -103,7 +104,7 @@ func (n *node) restart() {
 // comeBack restarts a node after a while.
 func (n *node) comeBack() {
 	life := n.life
-	longest := 12 * time.Second
+	longest := n.w.swarm.longestDown
 	if n.w.calm {
 		longest = time.Second
 	}
@@ -120,7 +121,7 @@ func (w *World) pauseOne() {
 		d = w.chance.between(10*time.Millisecond, 2*time.Second)
 	}
 	n := w.any()
-	if leader := w.leader(shard.ID(w.chance.IntN(w.swarm.shards + 1))); leader != nil && w.chance.IntN(2) == 0 {
+	if leader := w.leader(shard.ID(w.chance.IntN(w.swarm.shards + 1))); leader != nil && w.chance.hit(w.swarm.leaders) {
 		n = leader
 	}
 	n.pause(d)
@@ -165,8 +166,18 @@ func (w *World) fillDisk() {
 	w.after(w.chance.between(time.Second, 20*time.Second), func() { n.disk.SetCapacity(0) })
 }
 
+// cutWithin may cut the power soon: a replica has just moved, and who knows of it is told only now.
+func (w *World) cutWithin(d time.Duration) {
+	if w.chance.hit(w.swarm.atMoves) {
+		w.after(w.chance.between(0, d), w.cutPower)
+	}
+}
+
 // cutPower ends all processes at once: what no disk was told to keep is gone.
 func (w *World) cutPower() {
+	if w.calm {
+		return
+	}
 	w.note(nil, "power cut", 0, 0, "")
 	for _, n := range w.nodes {
 		n.stop(true)
@@ -226,7 +237,7 @@ func (w *World) move() {
 		fresh := w.newNode("n" + string(rune('a'+len(w.nodes)%26)) + string(rune('a'+len(w.nodes)/26)))
 		w.join(fresh, false)
 	case !known:
-	case m.State == ring.NodeMember && w.members(leader) > 3:
+	case m.State == ring.NodeMember && w.members(leader) > w.swarm.replicas:
 		w.setState(leader, n, ring.NodeDraining)
 	case m.State == ring.NodeDraining && w.chance.IntN(3) == 0:
 		w.setState(leader, n, ring.NodeMember)

@@ -14,7 +14,7 @@ import (
 // Config of a run.
 type Config struct {
 	Seed   uint64
-	Safety time.Duration // of the first phase; default two minutes
+	Safety time.Duration // of the first phase; default: as drawn
 	Steps  uint64        // end after so many events, checking no more; 0: no limit
 	Settle func()        // waits until all goroutines of the bubble rest: synctest.Wait
 	Trace  io.Writer     // every event, as it happens; nil: only the last before a failure
@@ -72,6 +72,8 @@ type World struct {
 	net    network
 	book   *book
 	calls  *receivers
+	sick   sickness
+	apart  apartness
 	counts Counts
 
 	clients []*client
@@ -89,11 +91,8 @@ type stopped struct{ v *Violation }
 
 // Run makes a world from a seed and lets it go on to its end.
 func Run(cfg Config) (r Report) {
-	if cfg.Safety == 0 {
-		cfg.Safety = 2 * time.Minute
-	}
 	reader := rand.Reader
-	rand.Reader = bytes{newChance(cfg.Seed, 2)}
+	rand.Reader = entropy{newChance(cfg.Seed, 2)}
 	defer func() { rand.Reader = reader }()
 	w := newWorld(cfg)
 	defer func() {
@@ -127,6 +126,9 @@ func newWorld(cfg Config) *World {
 	w.guests = w.drawGuests()
 	if cfg.Change != nil {
 		cfg.Change(&w.swarm)
+	}
+	if cfg.Safety != 0 {
+		w.swarm.safety = cfg.Safety
 	}
 	return w
 }

@@ -1,0 +1,77 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"carillon/shard"
+)
+
+const (
+	floodTimers = 120
+	// lateLimit is how late a healthy topic may be, in ms: a few commits, and a few calls of its own where a receiver takes one at a time.
+	lateLimit = 150
+)
+
+// apartness is how late timers of a healthy topic were while another's receiver was dead.
+type apartness struct {
+	on    bool
+	worst int64
+	id    string
+}
+
+// started notes how late a call is, by the clock of who makes it.
+func (a *apartness) started(c *call) {
+	if j := &c.delivery.Job; a.on && j.Topic == 1 && j.Attempts == 1 {
+		if late := c.wallMs - j.DueMs; late > a.worst {
+			a.worst, a.id = late, j.ID
+		}
+	}
+}
+
+// proveApart has many timers fall due at once whose receiver is dead, and a few of a healthy topic in each shard meanwhile: these are on time
+// (I16). Nothing else is wrong, and if a shard changes its leader nevertheless it proves nothing.
+func (w *World) proveApart() {
+	if !w.swarm.apart {
+		return
+	}
+	w.note(nil, "flood", 0, 0, "")
+	c := &client{w: w, number: len(w.clients), hint: map[shard.ID]uint64{}}
+	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+		c.hint[id] = w.leader(id).id
+	}
+	elections := w.counts.Elections
+	w.sick.down, w.sick.hangs = true, w.chance.IntN(2) == 0
+	w.apart.on = true
+	for range floodTimers {
+		o := w.sickAdd(300 * time.Millisecond)
+		o.then = func(bool) {}
+		c.start(o)
+	}
+	for i := range 6 {
+		for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+			o := &operation{number: w.book.nextOp(), topic: 1, id: w.nameIn(id, fmt.Sprintf("apart%d-", i)), shard: id}
+			w.fill(o, shard.Add, 300*time.Millisecond)
+			o.then = func(bool) {}
+			c.start(o)
+		}
+		w.pass(400 * time.Millisecond)
+	}
+	w.apart.on = false
+	if w.counts.Elections == elections && w.apart.worst > lateLimit {
+		w.violate("I16", "timer %s was %d ms late while another topic's receiver was dead", w.apart.id, w.apart.worst)
+	}
+	w.sick.down = false
+	if !w.passUntil(60*time.Second, func() bool { return w.left() == 0 }) {
+		w.violate("I14", "a minute after a receiver has recovered %d timers have not ended", w.left())
+	}
+}
+
+// nameIn is an id of the first topic that a shard holds.
+func (w *World) nameIn(id shard.ID, prefix string) string {
+	for i := 0; ; i++ {
+		if name := fmt.Sprint(prefix, i); shard.Place(&shard.Topic{Name: w.topics[0]}, name, w.swarm.shards) == id {
+			return name
+		}
+	}
+}

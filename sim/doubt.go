@@ -1,0 +1,65 @@
+package sim
+
+import "carillon/shard"
+
+// doubt asks where two nodes take themselves for a shard's leader, as clients seldom would within that half second: one changes a timer at the
+// newer one, and when that is answered one reads it at the older one (I19).
+func (w *World) doubt() {
+	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+		older, newer := w.rivals(id)
+		if older == nil || w.chance.IntN(2) == 0 {
+			continue
+		}
+		c := &client{w: w, number: len(w.clients) + w.chance.IntN(100), hint: map[shard.ID]uint64{}}
+		o := w.changeIn(id)
+		o.to = newer
+		read := &operation{topic: o.topic, id: o.id, shard: id, to: older, then: func(bool) {}}
+		o.then = func(ok bool) {
+			if ok && older.host != nil && older.host.Leads(id) {
+				read.number = w.book.nextOp()
+				c.start(read)
+			}
+		}
+		c.start(o)
+	}
+}
+
+// rivals are two that lead a shard in their own eyes; nil: there are no two that run.
+func (w *World) rivals(id shard.ID) (older, newer *node) {
+	for _, n := range w.nodes {
+		if n.host == nil || n.paused || !n.host.Leads(id) {
+			continue
+		}
+		if older != nil && newer == nil {
+			newer = n
+		}
+		if older == nil {
+			older = n
+		}
+	}
+	if newer == nil {
+		return nil, nil
+	}
+	if older.host.Progress(id).Term > newer.host.Progress(id).Term {
+		older, newer = newer, older
+	}
+	return older, newer
+}
+
+// changeIn is a change of a timer that a shard has, or the add of one.
+func (w *World) changeIn(id shard.ID) *operation {
+	o := &operation{number: w.book.nextOp(), topic: 1, shard: id}
+	const soon = clientTimeout / 2
+	for i := len(w.book.recent) - 1; i >= 0; i-- {
+		known := w.book.recent[i]
+		if shard.Place(&shard.Topic{Name: w.topics[known.topic-1]}, known.id, w.swarm.shards) == id {
+			o.topic, o.id = known.topic, known.id
+			w.fill(o, shard.Put, soon)
+			return o
+		}
+	}
+	o.id = w.nameIn(id, "doubt")
+	w.book.remember(o.id, o.topic)
+	w.fill(o, shard.Put, soon)
+	return o
+}

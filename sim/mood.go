@@ -1,0 +1,65 @@
+package sim
+
+import "time"
+
+// mood makes a run dense with one kind of trouble, in two of three: a bug that takes several rare turns within a second shows only where these
+// turns are common. What would get in their way is left out.
+func (s *swarm) mood(c chance) {
+	switch c.IntN(6) {
+	case 0:
+		s.unsteady(c)
+	case 1:
+		s.restless(c)
+	case 2:
+		s.dark(c)
+	case 3:
+		s.rotting(c)
+	}
+}
+
+// unsteady has leaderships change again and again while leases are in hand: short pauses and cuts of leaders, hand-overs, calls that last.
+func (s *swarm) unsteady(c chance) {
+	s.nodes = 3
+	s.shards = 1 + c.IntN(3)
+	s.pauses, s.partitions, s.handOvers = 0.2+0.5*c.Float64(), c.seldom(0.5), c.seldom(0.5)
+	s.longestPause, s.longestCut, s.leaders = c.between(1500*time.Millisecond, 3*time.Second), c.between(1500*time.Millisecond, 3*time.Second), 0.9
+	s.receiverSlow = c.between(time.Second, callTimeout)
+	s.think, s.clients = c.between(5*time.Millisecond, 60*time.Millisecond), 6+c.IntN(6)
+	s.crashes, s.longestDown = c.seldom(0.3), c.between(50*time.Millisecond, time.Second)
+	s.powerCuts, s.full, s.breaker, s.slots = 0, 0, 0, 0
+	s.receiverHangs = c.seldom(0.4)
+}
+
+// restless has replicas move all the time, in shards that are asked for little, and the power cut again and again: what only one of them
+// knows by then is lost. Where there are two replicas or one, each is needed.
+func (s *swarm) restless(c chance) {
+	s.nodes, s.replicas = 3+c.IntN(2), 1+c.IntN(3)
+	s.moves, s.powerCuts, s.atMoves = 0.3+c.Float64(), 0.02+0.2*c.Float64(), 0.1+0.3*c.Float64()
+	s.longestDown = c.between(100*time.Millisecond, 3*time.Second)
+	s.think, s.clients = c.between(200*time.Millisecond, 2*time.Second), 2+c.IntN(4)
+	s.pauses, s.longestPause, s.leaders = c.seldom(0.4), c.between(1500*time.Millisecond, 5*time.Second), 0.9
+	s.diskErrors, s.full, s.partitions = 0, 0, c.seldom(0.1)
+	// Not yet held: a row that is moved on before most of its first members have made their replicas has no leader ever. With one or two
+	// replicas one member that is down for so long is enough.
+	s.early = false
+}
+
+// dark has processes die and come back at once, often all of them: what they did not write down is forgotten while others still act on it, and
+// elections are contested.
+func (s *swarm) dark(c chance) {
+	s.nodes, s.shards = 3, 2+c.IntN(4)
+	s.powerCuts, s.crashes = 0.05+0.3*c.Float64(), 0.2+0.6*c.Float64()
+	s.longestDown = c.between(50*time.Millisecond, 700*time.Millisecond)
+	s.slow, s.slowest = c.seldom(0.3), c.between(50*time.Millisecond, time.Second)
+	s.partitions, s.pauses, s.diskErrors, s.full, s.moves, s.rots, s.wipes = 0, 0, 0, 0, 0, 0, 0
+}
+
+// rotting has disks damaged at rest and lost, one after the other, and little else: only while all is well may one be.
+func (s *swarm) rotting(c chance) {
+	s.nodes, s.replicas = 3+c.IntN(2), 3
+	s.rots, s.wipes = 0.2+0.6*c.Float64(), c.seldom(0.3)
+	s.segmentBytes = 16 << 10
+	s.crashes, s.longestDown = c.seldom(0.1), time.Second
+	s.loss, s.slow, s.slowSync = 0, 0, 0
+	s.partitions, s.pauses, s.powerCuts, s.diskErrors, s.full, s.moves = 0, 0, 0, 0, 0, 0
+}

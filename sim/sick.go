@@ -1,0 +1,205 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"carillon/shard"
+)
+
+// The sick topic's receiver is down again and again, for longer than its breaker stays open, and its timers have few attempts. What is held:
+// attempts never exceed the policy's, and each that counts was a call: a breaker that is open burns none (I17, see spent); the next one does
+// not start before what the policy's backoff asks for (I17, see paced); and a healthy topic does not feel any of it (I16, see proveApart).
+const sickName = "sick"
+
+var sickTopic = shard.TopicID(len(topicNames) + 1)
+
+// sickPolicy makes it die of attempts within seconds.
+func sickPolicy(p *shard.Policy) {
+	p.MaxAttempts, p.MinBackoffMs, p.MaxBackoffMs = 5, 100, 1600
+	p.Breaker, p.OwnBreaker = shard.Breaker{Failures: 3, WindowMs: 10_000, OpenMs: 1500, Probes: 1}, true
+}
+
+// sickness is how that topic's receiver is.
+type sickness struct {
+	down  bool
+	hangs bool // down: it takes calls and never answers
+}
+
+// status is what the receiver answers; 0: nothing.
+func (s *sickness) status() int {
+	switch {
+	case !s.down:
+		return 200
+	case s.hangs:
+		return 0
+	}
+	return 503
+}
+
+// sicken has the receiver fall ill and recover, and a client add timers for it.
+func (w *World) sicken() {
+	if w.swarm.sickThink == 0 {
+		return
+	}
+	var turn func()
+	turn = func() {
+		if w.calm {
+			return
+		}
+		s := &w.sick
+		s.down, s.hangs = !s.down, w.chance.IntN(2) == 0
+		least, most := 100*time.Millisecond, 2*time.Second
+		if s.down {
+			most = 8 * time.Second
+		}
+		w.after(w.chance.between(least, most), turn)
+	}
+	w.after(0, turn)
+	c := &client{w: w, number: len(w.clients), hint: map[shard.ID]uint64{}}
+	w.clients = append(w.clients, c)
+	var next func()
+	next = func() {
+		if c.done {
+			return
+		}
+		o := w.sickAdd(w.chance.between(-50*time.Millisecond, time.Second))
+		o.then = func(bool) { w.after(w.chance.between(w.swarm.sickThink/4, 2*w.swarm.sickThink), next) }
+		c.start(o)
+	}
+	w.after(0, next)
+}
+
+// sickAdd is an add to the sick topic.
+func (w *World) sickAdd(due time.Duration) *operation {
+	o := &operation{number: w.book.nextOp(), topic: sickTopic}
+	o.id = fmt.Sprintf("i%d", o.number)
+	o.write = &write{op: o.number, payload: fmt.Sprintf(`"%s"`, o.id), dueMs: epochMs + (w.now + due).Milliseconds()}
+	o.cmd = &shard.Command{Kind: shard.Add, Content: o.number}
+	w.complete(o)
+	return o
+}
+
+// spentKey names a call as its outcome does. Numbers are a shard's own, so two shards may have one in common.
+type spentKey struct {
+	seq, fence uint64
+	startedMs  int64
+}
+
+// attemptBook is what is known of attempts, of all topics.
+type attemptBook struct {
+	calls map[spentKey][]*call
+	last  map[timerKey]*call
+	sick  map[string]*sickTimer
+	names []string // of those, in order
+}
+
+// sickTimer is what is known of a timer in the sick topic.
+type sickTimer struct {
+	shard     shard.ID
+	acked     bool
+	attempts  int // of the last call
+	delivered bool
+}
+
+func newAttemptBook() attemptBook {
+	return attemptBook{calls: map[spentKey][]*call{}, last: map[timerKey]*call{}, sick: map[string]*sickTimer{}}
+}
+
+// asked and answered note adds to the sick topic.
+func (b *attemptBook) asked(o *operation) {
+	b.sick[o.id] = &sickTimer{shard: o.shard}
+	b.names = append(b.names, o.id)
+}
+
+func (b *attemptBook) answered(o *operation) { b.sick[o.id].acked = true }
+
+// started checks a call that goes out, of any topic.
+func (b *attemptBook) started(c *call) {
+	w, j, p := c.node.w, &c.delivery.Job, &c.delivery.Topic.Policy
+	if j.Attempts > p.MaxAttempts {
+		w.violate("I17", "node %d makes attempt %d of %s, and %d are allowed", c.node.id, j.Attempts, j.ID, p.MaxAttempts)
+	}
+	key := spentKey{j.Seq, j.Fence, c.wallMs}
+	b.calls[key] = append(b.calls[key], c)
+	b.paced(c)
+	b.last[timerKey{c.delivery.Shard, j.Seq}] = c
+	if j.Topic != sickTopic {
+		return
+	}
+	t := b.sick[j.ID]
+	if t == nil || string(j.Payload) != `"`+j.ID+`"` {
+		w.violate("I2", "node %d delivers %s of %s, which nobody wrote", c.node.id, j.Payload, j.ID)
+	}
+	if j.Attempts <= t.attempts {
+		w.violate("I3", "attempt %d of %s starts after attempt %d", j.Attempts, j.ID, t.attempts)
+	}
+	t.attempts = j.Attempts
+}
+
+// paced checks that a retry keeps the backoff that was decided on. What a timer's table knows of its last attempt says whether that decision
+// counts: an attempt whose end was never heard of is tried again at once.
+func (b *attemptBook) paced(c *call) {
+	w, j := c.node.w, &c.delivery.Job
+	before := b.last[timerKey{c.delivery.Shard, j.Seq}]
+	if before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Topic == featureTopic {
+		return
+	}
+	table, _ := c.node.host.Inspect(c.delivery.Shard)
+	if d := table.Due(j.Handle); d.FiredMs != before.wallMs {
+		return
+	}
+	if c.wallMs < before.nextMs {
+		w.violate("I17", "node %d makes attempt %d of %s %d ms before its backoff is over", c.node.id, j.Attempts, j.ID, before.nextMs-c.wallMs)
+	}
+}
+
+// spent checks an attempt that a leader says has ended: it was a call, and a retry waits as the policy says.
+func (b *attemptBook) spent(n *node, out *shard.Outcome) {
+	if out.Kind == shard.Release || out.ByConsumer {
+		return
+	}
+	calls := b.calls[spentKey{out.Seq, out.Fence, out.StartedMs}]
+	if len(calls) == 0 {
+		n.w.violate("I17", "node %d counts an attempt of timer number %d under fence %d (%s), and there was no call", n.id, out.Seq, out.Fence, out.Err)
+	}
+	if out.Kind != shard.RetryLater || len(calls) > 1 {
+		return
+	}
+	c := calls[0]
+	p := &c.delivery.Topic.Policy
+	least := min(float64(p.MaxBackoffMs), float64(p.MinBackoffMs)*math.Pow(p.Multiplier, float64(c.delivery.Job.Attempts-1))) * (1 - p.Jitter)
+	if wait := out.NextMs - out.EndedMs; float64(wait) < math.Floor(least) {
+		n.w.violate("I17", "node %d tries %s again %d ms after attempt %d, the policy asks for %.0f", n.id, c.delivery.Job.ID, wait, c.delivery.Job.Attempts, least)
+	}
+	if c.nextMs == 0 || out.NextMs < c.nextMs { // a new leader may have judged it anew
+		c.nextMs = out.NextMs
+	}
+}
+
+func (b *attemptBook) delivered(c *call) { b.sick[c.delivery.Job.ID].delivered = true }
+
+// checkEnd: each timer was delivered, or is dead after all its attempts.
+func (b *attemptBook) checkEnd(w *World) {
+	for _, id := range b.names {
+		t := b.sick[id]
+		if !t.acked {
+			continue
+		}
+		table, _ := w.leader(t.shard).host.Inspect(t.shard)
+		switch now := table.Read(sickTopic, id); {
+		case now == nil:
+			w.violate("I1", "timer %s was acknowledged and is gone", id)
+		case now.State == shard.Done && !t.delivered:
+			w.violate("I1", "timer %s is done, but was never delivered", id)
+		case now.State == shard.Dead:
+			var p shard.Policy
+			if sickPolicy(&p); now.Attempts != p.MaxAttempts {
+				w.violate("I17", "timer %s is dead after %d attempts of %d", id, now.Attempts, p.MaxAttempts)
+			}
+		case now.State != shard.Done:
+			w.violate("I14", "timer %s is in state %d with %d attempts; all should be over", id, now.State, now.Attempts)
+		}
+	}
+}
