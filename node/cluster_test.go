@@ -118,34 +118,3 @@ func TestNewTopicIsKnownEverywhere(t *testing.T) {
 	nodes[0].must(404, "GET", "/v1/topics/none", "")
 	nodes[1].must(404, "GET", "/v1/topics/none", "")
 }
-
-// awaitPreferred waits until every shard is led by the first of its row, as all nodes see it: nothing moves by itself any more.
-func awaitPreferred(t *testing.T, nodes []*running) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		at := 0
-		for _, n := range nodes {
-			var v struct {
-				Shards []struct {
-					Leader   string
-					Replicas []string
-				}
-			}
-			if err := json.Unmarshal([]byte(n.must(200, "GET", "/v1/cluster", "")), &v); err != nil {
-				t.Fatal(err)
-			}
-			for _, s := range v.Shards {
-				if len(s.Replicas) > 0 && s.Leader == s.Replicas[0] {
-					at++
-				}
-			}
-		}
-		if at == 8*len(nodes) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d shards are led by the first of their row", at, 8*len(nodes))
-		}
-		<-time.After(100 * time.Millisecond)
-	}
-}
