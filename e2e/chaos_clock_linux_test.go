@@ -89,6 +89,11 @@ func TestClockOfOneNode(t *testing.T) {
 	now := time.Now()
 	client.must(t, 201, "POST", "/v1/topics/alone/timers", `{"id":"in-a-while","delay":"300ms","payload":1}`)
 	fires("in-a-while", now, 0) // what is asked for in so long comes in so long, whatever the clock says
+	for _, id := range []string{"behind", "in-a-while"} {
+		poll(t, 10*time.Second, id+" is done: a kill before that calls it again", func() bool {
+			return client.read(t, "alone", id).State == "done"
+		})
+	}
 	node.kill()
 	node = begin(t, args, env...)
 	node.awaitReady(t)

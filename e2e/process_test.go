@@ -246,6 +246,7 @@ func holdsWithinBy(interval, limit time.Duration, condition func() bool) bool {
 // gauge reads one series from the metrics page; 0 when it is not there.
 func (p *process) gauge(t testing.TB, series string) string {
 	t.Helper()
+	p.awaitReady(t)
 	resp, err := http.Get(p.url + "/metrics")
 	if err != nil {
 		t.Fatal(err)

@@ -114,12 +114,6 @@ func (q *queue) give(chunks [][]byte) {
 	}
 }
 
-func (q *queue) empty() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.bytes == 0
-}
-
 // Record takes the events of a log entry. It keeps nothing of what they point to.
 func (s *Store) Record(events []Event) {
 	if n := s.queue.put(events); n > 0 {

@@ -58,6 +58,10 @@ func TestAtOnce(t *testing.T) {
 		})
 	}
 	work.Wait()
+	r.store.Flush() // others may be at it, and then it waits for them
+	if s := r.store.Stats(); s.Recorded != 6_000 {
+		t.Errorf("what was recorded before a Flush is not written after it: %+v", s)
+	}
 	close(done)
 	asking.Wait()
 	if s := r.store.Stats(); s.Recorded != 6_000 || s.Damaged+s.Dropped != 0 {

@@ -224,15 +224,12 @@ func (s *Store) Close() {
 	}
 }
 
-// Flush writes what was recorded so far.
+// Flush writes what was recorded so far: when it returns that is written, whoever wrote it.
 func (s *Store) Flush() {
-	if s.queue.empty() {
-		return
-	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	batch := s.queue.take()
-	if s.closed {
+	if s.closed || len(batch) == 0 {
 		return
 	}
 	s.adopt()

@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// mood makes a run dense with one kind of trouble, in two of three: a bug that takes several rare turns within a second shows only where these
+// mood makes a run dense with one kind of trouble, in five of six: a bug that takes several rare turns within a second shows only where these
 // turns are common. What would get in their way is left out.
 func (s *swarm) mood(c chance) {
 	switch c.IntN(6) {
@@ -14,6 +14,8 @@ func (s *swarm) mood(c chance) {
 		s.dark(c)
 	case 3:
 		s.rotting(c)
+	case 4:
+		s.failing(c)
 	}
 }
 
@@ -62,4 +64,14 @@ func (s *swarm) rotting(c chance) {
 	s.crashes, s.longestDown = c.seldom(0.1), time.Second
 	s.loss, s.slow, s.slowSync = 0, 0, 0
 	s.partitions, s.pauses, s.powerCuts, s.diskErrors, s.full, s.moves = 0, 0, 0, 0, 0, 0
+}
+
+// failing has disks refuse a sync now and then, in groups of one or two replicas, and processes die soon after: what was to be synced is gone
+// then, whatever a second try may have said.
+func (s *swarm) failing(c chance) {
+	s.nodes, s.replicas = 3, 1+c.IntN(2)
+	s.diskErrors, s.crashes, s.powerCuts = 0.1+0.4*c.Float64(), 0.2+0.6*c.Float64(), c.seldom(0.1)
+	s.longestDown = c.between(50*time.Millisecond, time.Second)
+	s.keepData = c.IntN(50)
+	s.partitions, s.pauses, s.moves, s.rots, s.wipes, s.full = 0, 0, 0, 0, 0, 0
 }
