@@ -189,13 +189,13 @@ func (w *World) metaLeader() *node {
 }
 
 // join brings a machine with an empty disk into the cluster: it registers, waits until the meta group's row names it, and begins.
-func (w *World) join(n *node, replace bool) {
+func (w *World) join(n *node) {
 	n.joining = true
 	n.life++
 	n.starts++
 	n.up, n.paused, n.began = true, false, n.clock.Mono()
 	n.peers, n.shares = map[uint64]*peerFacts{}, ring.NewShares(n.id, n.starts)
-	w.note(n, "join", b2u(replace), 0, "")
+	w.note(n, "join", b2u(n.replaces), 0, "")
 	n.every(250*time.Millisecond, n.beat)
 	n.every(500*time.Millisecond, func() {
 		if !n.joining {
@@ -212,7 +212,7 @@ func (w *World) join(n *node, replace bool) {
 			return
 		}
 		me := n.describe()
-		c := ring.Command{Verb: ring.Register, Node: &me, Replace: replace}
+		c := ring.Command{Verb: ring.Register, Node: &me, Replace: n.replaces}
 		leader.host.SubmitMeta(c.Encode(), func(any, error) {})
 		leader.wake(0)
 	})

@@ -48,6 +48,8 @@ type node struct {
 	ready bool
 	held  bool // it stays down
 
+	replaces bool // it takes over a dead machine's name, and says so each time it registers
+
 	rotten  bool      // something on its disk was damaged at rest
 	reached []reached // by group: what its disk must still have
 	votes   map[shard.ID]promised
