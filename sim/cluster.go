@@ -19,19 +19,11 @@ type peerFacts struct {
 	seq    uint64 // of its last beat that came
 }
 
-// convert makes a host's row of meta's.
-func convert(r *ring.Row) shard.Row {
-	row := shard.Row{Group: r.Group, Epoch: r.Epoch, Settled: r.Settled}
-	for _, m := range r.Replicas {
-		row.Members = append(row.Members, shard.Member{Node: m.Node, Replica: m.ID, Learner: m.Learner})
-	}
-	return row
-}
-
-func convertAll(rows []ring.Row) []shard.Row {
+// forHost makes a host's rows of meta's.
+func forHost(rows []ring.Row) []shard.Row {
 	out := make([]shard.Row, len(rows))
 	for i := range rows {
-		out[i] = convert(&rows[i])
+		out[i] = rows[i].ForHost()
 	}
 	return out
 }

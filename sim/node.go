@@ -172,7 +172,7 @@ func (n *node) hostConfig(disk *wal.MemFS, state *ring.State) shard.Config {
 		RetainBytes: w.swarm.retainBytes, SnapshotLogBytes: w.swarm.snapshotBytes,
 	}
 	if !n.ready {
-		row := convert(n.meta)
+		row := n.meta.ForHost()
 		cfg.Meta = &row
 	}
 	return cfg
@@ -215,7 +215,7 @@ func (n *node) turn() {
 	w := n.w
 	if n.placed {
 		n.placed = false
-		n.host.Place(convertAll(n.state.Rows()))
+		n.host.Place(forHost(n.state.Rows()))
 	}
 	if n.topical {
 		n.topical = false
