@@ -125,7 +125,7 @@ func (c *core) follow(ctx context.Context) {
 		rows := c.state.Rows()
 		list := make([]shard.Row, len(rows))
 		for i := range rows {
-			list[i] = hostRow(&rows[i])
+			list[i] = rows[i].ForHost()
 		}
 		c.host.Place(list)
 		for _, n := range c.state.Removed() {

@@ -129,7 +129,7 @@ func (e *estate) turn() error {
 			rows := e.state.Rows()
 			list := make([]shard.Row, len(rows))
 			for i := range rows {
-				list[i] = hostRow(&rows[i])
+				list[i] = rows[i].ForHost()
 			}
 			e.host.Place(list)
 		}

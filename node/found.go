@@ -46,19 +46,10 @@ func (p *process) found(plan *ring.FoundingPlan) error {
 		return fmt.Errorf("node: found the cluster: %w", r.Err)
 	}
 	row, _ := scratch.Row(ring.MetaGroup)
-	meta := hostRow(&row)
+	meta := row.ForHost()
 	return p.change(func(id *identity) {
 		id.ClusterID, id.Shards, id.Replicas, id.Promise, id.Meta = plan.ClusterID, plan.Shards, plan.Replicas, plan, &meta
 	})
-}
-
-// hostRow is a row as the host knows it.
-func hostRow(r *ring.Row) shard.Row {
-	out := shard.Row{Group: r.Group, Epoch: r.Epoch, Settled: r.Settled}
-	for _, m := range r.Replicas {
-		out.Members = append(out.Members, shard.Member{Node: m.Node, Replica: m.ID, Learner: m.Learner})
-	}
-	return out
 }
 
 // foundTogether agrees with the other founders on one plan.
@@ -252,7 +243,7 @@ func (p *process) answerJoin(ctx context.Context, from peer.Hello, body []byte) 
 	var a joinAnswer
 	a.ClusterID, a.Shards, a.Replicas = c.state.Cluster()
 	if row, ok := c.state.Row(ring.MetaGroup); ok && row.Names(n.ID) {
-		meta := hostRow(&row)
+		meta := row.ForHost()
 		a.Meta = &meta
 	}
 	return json.Marshal(a)

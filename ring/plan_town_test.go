@@ -20,19 +20,76 @@ type town struct {
 	nowMs int64
 	down  map[uint64]int64 // since when
 	unfit map[uint64]bool
-	conf  map[shard.ID][]Replica // the groups' true membership
-	moved int                    // replicas that came to be
-	lossy bool                   // every third command is lost
+	first map[shard.ID][]Replica       // whom the groups were founded with
+	conf  map[shard.ID][]Replica       // the groups' true membership
+	made  map[shard.ID]map[uint64]bool // the replicas that there are, by id: with the group's beginnings, or empty
+	lived map[shard.ID]bool            // the groups that have had a leader
+	moved int                          // replicas that came to be
+	lossy bool                         // every third command is lost
 }
 
 func newTown(t *testing.T, seed uint64, shards, replicas int) *town {
 	t.Helper()
-	tw := &town{t: t, rng: rand.New(rand.NewPCG(seed, 2)), s: NewState(nil, nil), nowMs: 1, down: map[uint64]int64{}, unfit: map[uint64]bool{}, conf: map[shard.ID][]Replica{}}
-	tw.do(FoundCommand("c", shards, replicas, nodes(1)))
+	tw := newSettlement(t, seed, 1, shards, replicas)
+	tw.see(1)
+	return tw
+}
+
+// newSettlement is a town of so many founders, none of whom has seen a shard's row yet.
+func newSettlement(t *testing.T, seed uint64, founders, shards, replicas int) *town {
+	t.Helper()
+	tw := &town{
+		t: t, rng: rand.New(rand.NewPCG(seed, 2)), s: NewState(nil, nil), nowMs: 1, down: map[uint64]int64{}, unfit: map[uint64]bool{},
+		first: map[shard.ID][]Replica{}, conf: map[shard.ID][]Replica{}, made: map[shard.ID]map[uint64]bool{}, lived: map[shard.ID]bool{MetaGroup: true},
+	}
+	tw.do(FoundCommand("c", shards, replicas, nodes(founders)))
 	for _, r := range tw.s.Rows() {
-		tw.conf[r.Group] = r.Replicas
+		tw.first[r.Group], tw.conf[r.Group], tw.made[r.Group] = r.Replicas, r.Replicas, map[uint64]bool{}
 	}
 	return tw
+}
+
+// see has nodes that are there look at rows, and make their replicas as a host does.
+func (tw *town) see(chance float64) {
+	for _, row := range tw.s.Rows() {
+		if row.Unmoved && !sameNodes(row.Founders(), tw.first[row.Group]) {
+			tw.t.Fatalf("%+v has forgotten some of its founders %+v", row, tw.first[row.Group])
+		}
+		host, made := row.ForHost(), tw.made[row.Group]
+		founders := host.Founders
+		if row.Epoch == 1 {
+			founders = host.Members
+		}
+		isFounder := func(m shard.Member) bool { return slices.Contains(founders, m) }
+		for _, m := range slices.Concat(host.Members, founders) {
+			if _, there := made[m.Replica]; !there && tw.alive(m.Node) && tw.rng.Float64() <= chance {
+				made[m.Replica] = isFounder(m)
+			}
+		}
+	}
+}
+
+// leads says whether the group can have a leader: most of its members are there and have their replicas, and one knows of the beginnings.
+func (tw *town) leads(group shard.ID) bool {
+	if group == MetaGroup {
+		return tw.most(tw.conf[group], 0)
+	}
+	begun := tw.lived[group]
+	for _, r := range tw.conf[group] {
+		begun = begun || tw.made[group][r.ID] && tw.alive(r.Node)
+	}
+	leads := begun && tw.mostMade(group, tw.conf[group])
+	tw.lived[group] = tw.lived[group] || leads
+	return leads
+}
+
+// mostMade: most of these nodes are alive and have made their replicas.
+func (tw *town) mostMade(group shard.ID, replicas []Replica) bool {
+	made := slices.DeleteFunc(slices.Clone(replicas), func(r Replica) bool {
+		_, there := tw.made[group][r.ID]
+		return !there || !tw.alive(r.Node)
+	})
+	return 2*len(made) > len(replicas)
 }
 
 func (tw *town) do(c Command) Reply {
@@ -90,11 +147,12 @@ func (tw *town) settle(chance float64) {
 			continue
 		}
 		had := tw.conf[row.Group]
-		ready := tw.most(had, 0) && tw.most(row.Replicas, 0)
+		ready := tw.leads(row.Group) && tw.most(row.Replicas, 0) && (row.Group == MetaGroup || tw.mostMade(row.Group, row.Replicas))
 		fresh := 0
 		for _, r := range row.Replicas {
 			if !slices.ContainsFunc(had, func(o Replica) bool { return o.ID == r.ID }) {
-				ready = ready && tw.alive(r.Node)
+				_, made := tw.made[row.Group][r.ID]
+				ready = ready && tw.alive(r.Node) && (made || row.Group == MetaGroup)
 				fresh++
 			}
 		}
@@ -123,6 +181,7 @@ func (tw *town) step(chance float64) (idle bool) {
 		}
 		tw.do(c)
 	}
+	tw.see(chance)
 	tw.settle(chance)
 	return len(commands) == 0
 }
@@ -198,6 +257,12 @@ func (tw *town) rest() {
 // checkRest: every row is whole, even, and on nodes that may hold it; the meta group has its voters.
 func (tw *town) checkRest() {
 	tw.t.Helper()
+	tw.see(1)
+	for _, r := range tw.s.Rows() {
+		if tw.most(r.Replicas, 0) && !tw.leads(r.Group) {
+			tw.t.Fatalf("there are most of %+v, but the group has no leader", r)
+		}
+	}
 	var may []TargetNode
 	_, _, replicas := tw.s.Cluster()
 	facts := tw.facts()

@@ -40,6 +40,43 @@ type Row struct {
 	// Invariant: empty when Settled; never a replica that is in Replicas.
 	Leaving []Replica `json:"leaving,omitempty"`
 	Settled bool      `json:"settled,omitempty"` // the group's membership is Replicas
+
+	// Unmoved says of a shard's row that no move of it has been settled since the group was founded, so perhaps the group has never come to be: a
+	// node that is late may not have made its first replica. In epoch 1 it goes without saying.
+	// Invariant: then Replicas and Leaving have all replicas that the group was founded with; see Founders.
+	Unmoved bool `json:"unmoved,omitempty"`
+}
+
+// Founders are the replicas that the group was founded with; none once a move has been settled. Then most of them had made theirs, and whoever has not
+// is sent everything by the leader.
+func (r *Row) Founders() []Replica {
+	if r.Epoch > 1 && !r.Unmoved {
+		return nil
+	}
+	var first []Replica
+	for _, replica := range slices.Concat(r.Replicas, r.Leaving) {
+		if replica.ID == ReplicaID(replica.Node, 1) {
+			first = append(first, replica)
+		}
+	}
+	return first
+}
+
+// ForHost is the row as a host has to know it.
+func (r *Row) ForHost() shard.Row {
+	out := shard.Row{Group: r.Group, Epoch: r.Epoch, Settled: r.Settled, Members: membersOf(r.Replicas)}
+	if r.Unmoved {
+		out.Founders = membersOf(r.Founders())
+	}
+	return out
+}
+
+func membersOf(replicas []Replica) []shard.Member {
+	out := make([]shard.Member, len(replicas))
+	for i, m := range replicas {
+		out[i] = shard.Member{Node: m.Node, Replica: m.ID, Learner: m.Learner}
+	}
+	return out
 }
 
 // Replica finds the replica on a node.
@@ -91,6 +128,7 @@ func (r *Row) next(to []Replica) (Row, error) {
 		return Row{}, fmt.Errorf("%w: group %d has used up its epochs", ErrBadPlacement, r.Group)
 	}
 	n := Row{Group: r.Group, Epoch: r.Epoch + 1, Replicas: slices.Clone(to)}
+	n.Unmoved = r.Group != MetaGroup && (r.Unmoved || r.Epoch == 1) // who founds the meta group makes its replica by no row
 	if err := n.validate(); err != nil {
 		return Row{}, err
 	}

@@ -194,7 +194,7 @@ func (c *cluster) settled(_ int64, cmd *Command) Reply {
 	if err != nil || row.Settled {
 		return Reply{Row: row, Err: err}
 	}
-	row.Settled, row.Leaving = true, nil
+	row.Settled, row.Leaving, row.Unmoved = true, nil, false
 	c.putRow(*row)
 	return Reply{Row: row}
 }

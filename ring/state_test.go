@@ -298,6 +298,52 @@ func TestPlace(t *testing.T) {
 	must(t, s, Command{Verb: Settled, Group: 1, Epoch: 4})
 }
 
+// TestFoundersAreKnownUntilAMoveIsSettled: whatever becomes of a row, and after a restart too.
+func TestFoundersAreKnownUntilAMoveIsSettled(t *testing.T) {
+	s := founded(t, 1, 2, 4)
+	first, _ := s.Row(1)
+	a, b := first.Replicas[0], first.Replicas[1]
+	var others []uint64
+	for n := uint64(1); n <= 4; n++ {
+		if !first.Names(n) {
+			others = append(others, n)
+		}
+	}
+	fresh := func(node uint64, epoch uint32) Replica { return Replica{Node: node, ID: ReplicaID(node, epoch)} }
+	c, d := fresh(others[0], 3), fresh(others[1], 4)
+	check := func(what string, settled, known bool) {
+		t.Helper()
+		again := NewState(nil, nil)
+		if err := again.Load(s.Save()); err != nil {
+			t.Fatal(err)
+		}
+		row, _ := again.Row(1)
+		if row.Settled != settled || known != (len(row.Founders()) == 2 && sameNodes(row.Founders(), first.Replicas)) || !known && row.Founders() != nil {
+			t.Errorf("%s: %+v has the founders %+v", what, row, row.Founders())
+		}
+		if host := row.ForHost(); len(host.Members) != len(row.Replicas) || row.Epoch > 1 && known != (len(host.Founders) == 2) {
+			t.Errorf("%s: the host's row is %+v", what, host)
+		}
+	}
+	check("founded", true, true)
+	must(t, s, Command{Verb: Place, Group: 1, Epoch: 1, To: []Replica{b, a}})
+	check("reordered", true, true)
+	must(t, s, Command{Verb: Place, Group: 1, Epoch: 2, To: []Replica{b, c}})
+	check("moved", false, true)
+	must(t, s, Command{Verb: Place, Group: 1, Epoch: 3, To: []Replica{c, d}, Force: true})
+	check("redirected", false, true)
+	must(t, s, Command{Verb: Settled, Group: 1, Epoch: 4})
+	check("settled", true, false)
+	must(t, s, Command{Verb: Place, Group: 1, Epoch: 4, To: []Replica{d, c}})
+	check("reordered again", true, false)
+
+	meta, _ := s.Row(MetaGroup)
+	must(t, s, Command{Verb: Place, Group: MetaGroup, Epoch: 1, To: append(meta.Replicas[1:len(meta.Replicas):len(meta.Replicas)], meta.Replicas[0])[:len(meta.Replicas)-1]})
+	if meta, _ = s.Row(MetaGroup); meta.Epoch != 2 || meta.Unmoved || meta.Founders() != nil {
+		t.Errorf("who founds the meta group makes its replica by no row: %+v", meta)
+	}
+}
+
 // TestRowsAreValues: what a reader holds never changes.
 func TestRowsAreValues(t *testing.T) {
 	s := founded(t, 2, 1, 2)

@@ -20,6 +20,10 @@ type Row struct {
 	Epoch   uint32 // grows with every change; a leader never follows an older one than it has followed (I8)
 	Members []Member
 	Settled bool // raft's membership is the row
+
+	// Founders are the members that the group began with, as long as one of them may have to make its replica yet, though the row may not
+	// name it any more. In epoch 1 they are Members.
+	Founders []Member `json:",omitempty"`
 }
 
 // ReplicaID names the replica that a node gets of a group in an epoch.
@@ -29,13 +33,23 @@ func ReplicaID(node uint64, epoch uint32) uint64 { return node<<24 | uint64(epoc
 func epochOf(replica uint64) uint32 { return uint32(replica & 0xffffff) }
 
 // on is the row's replica on a node; nil: none.
-func (r *Row) on(node uint64) *Member {
-	for i := range r.Members {
-		if r.Members[i].Node == node {
-			return &r.Members[i]
+func (r *Row) on(node uint64) *Member { return memberOn(r.Members, node) }
+
+func memberOn(members []Member, node uint64) *Member {
+	for i := range members {
+		if members[i].Node == node {
+			return &members[i]
 		}
 	}
 	return nil
+}
+
+// founders are the members that the group began with; none if all that must have made their replicas.
+func (r *Row) founders() []Member {
+	if r.Epoch == 1 {
+		return r.Members
+	}
+	return r.Founders
 }
 
 // Placement is told what groups' leaders have done about their rows. Calls come on workers and must not block.
@@ -92,6 +106,9 @@ func (g *group) intend(row *Row) {
 	case me == nil && (row.Settled || planted("dropped-before-copied")), me != nil && me.Replica > g.replica:
 		g.remove()
 	}
+	if me == nil { // to leave, but the move needs most founders' votes
+		me = memberOn(row.founders(), g.w.host.cfg.Node)
+	}
 	if g.replica == 0 && me != nil && me.Replica > g.tombstone {
 		g.create(me.Replica)
 	}
@@ -100,13 +117,18 @@ func (g *group) intend(row *Row) {
 	}
 }
 
-// create makes this node's replica of the group. In the first epoch all of them begin with the same members, as one founded the
-// group; later ones begin empty and learn everything from the leader.
+// create makes this node's replica of the group. The founders' all begin with the same members, as one founded the group, however late they are
+// made and whatever has become of the row; others begin empty and learn everything from the leader. So do founders' once a move has been
+// settled: most members have theirs by then.
+//
+// Invariant: until a move is settled every founder can make the replica that it is counted with, and by that only. So a group has a leader as soon as
+// most of its founders are there. A late one is to raft a member that is slow to start: its id is never used again once given up
+// (tombstone), so it has not voted before; and where the members are others by now, who would have to vote for it knows that.
 func (g *group) create(replica uint64) {
 	m := mark{replica: replica, conf: &pb.ConfState{}}
-	if g.row.Epoch == 1 {
+	if f := memberOn(g.row.founders(), nodeOf(replica)); f != nil && f.Replica == replica {
 		m.index, m.term, m.epoch = foundingIndex, foundingTerm, 1
-		for _, member := range g.row.Members {
+		for _, member := range g.row.founders() {
 			if member.Learner {
 				m.conf.Learners = append(m.conf.Learners, member.Replica)
 			} else {

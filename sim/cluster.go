@@ -19,19 +19,11 @@ type peerFacts struct {
 	seq    uint64 // of its last beat that came
 }
 
-// convert makes a host's row of meta's.
-func convert(r *ring.Row) shard.Row {
-	row := shard.Row{Group: r.Group, Epoch: r.Epoch, Settled: r.Settled}
-	for _, m := range r.Replicas {
-		row.Members = append(row.Members, shard.Member{Node: m.Node, Replica: m.ID, Learner: m.Learner})
-	}
-	return row
-}
-
-func convertAll(rows []ring.Row) []shard.Row {
+// forHost makes a host's rows of meta's.
+func forHost(rows []ring.Row) []shard.Row {
 	out := make([]shard.Row, len(rows))
 	for i := range rows {
-		out[i] = convert(&rows[i])
+		out[i] = rows[i].ForHost()
 	}
 	return out
 }
@@ -189,13 +181,13 @@ func (w *World) metaLeader() *node {
 }
 
 // join brings a machine with an empty disk into the cluster: it registers, waits until the meta group's row names it, and begins.
-func (w *World) join(n *node, replace bool) {
+func (w *World) join(n *node) {
 	n.joining = true
 	n.life++
 	n.starts++
 	n.up, n.paused, n.began = true, false, n.clock.Mono()
 	n.peers, n.shares = map[uint64]*peerFacts{}, ring.NewShares(n.id, n.starts)
-	w.note(n, "join", b2u(replace), 0, "")
+	w.note(n, "join", b2u(n.replaces), 0, "")
 	n.every(250*time.Millisecond, n.beat)
 	n.every(500*time.Millisecond, func() {
 		if !n.joining {
@@ -212,7 +204,7 @@ func (w *World) join(n *node, replace bool) {
 			return
 		}
 		me := n.describe()
-		c := ring.Command{Verb: ring.Register, Node: &me, Replace: replace}
+		c := ring.Command{Verb: ring.Register, Node: &me, Replace: n.replaces}
 		leader.host.SubmitMeta(c.Encode(), func(any, error) {})
 		leader.wake(0)
 	})

@@ -119,7 +119,7 @@ func (m *matrix) script(w *World) {
 	w.employ()
 	w.pass(time.Second)
 	fresh := w.newNode("n4")
-	w.join(fresh, false)
+	w.join(fresh)
 	w.pass(4 * time.Second)
 	w.nodes[0].stop(true) // and its start is in the matrix too
 	w.pass(time.Second)

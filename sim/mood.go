@@ -41,9 +41,6 @@ func (s *swarm) restless(c chance) {
 	s.think, s.clients = c.between(200*time.Millisecond, 2*time.Second), 2+c.IntN(4)
 	s.pauses, s.longestPause, s.leaders = c.seldom(0.4), c.between(1500*time.Millisecond, 5*time.Second), 0.9
 	s.diskErrors, s.full, s.partitions = 0, 0, c.seldom(0.1)
-	// Not yet held: a row that is moved on before most of its first members have made their replicas has no leader ever. With one or two
-	// replicas one member that is down for so long is enough.
-	s.early = false
 }
 
 // dark has processes die and come back at once, often all of them: what they did not write down is forgotten while others still act on it, and

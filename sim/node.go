@@ -48,6 +48,8 @@ type node struct {
 	ready bool
 	held  bool // it stays down
 
+	replaces bool // it takes over a dead machine's name, and says so each time it registers
+
 	rotten  bool      // something on its disk was damaged at rest
 	reached []reached // by group: what its disk must still have
 	votes   map[shard.ID]promised
@@ -170,7 +172,7 @@ func (n *node) hostConfig(disk *wal.MemFS, state *ring.State) shard.Config {
 		RetainBytes: w.swarm.retainBytes, SnapshotLogBytes: w.swarm.snapshotBytes,
 	}
 	if !n.ready {
-		row := convert(n.meta)
+		row := n.meta.ForHost()
 		cfg.Meta = &row
 	}
 	return cfg
@@ -213,7 +215,7 @@ func (n *node) turn() {
 	w := n.w
 	if n.placed {
 		n.placed = false
-		n.host.Place(convertAll(n.state.Rows()))
+		n.host.Place(forHost(n.state.Rows()))
 	}
 	if n.topical {
 		n.topical = false

@@ -37,7 +37,12 @@ func (n *node) replace() {
 	n.gone = true
 	n.stop(true)
 	fresh := w.newNode(n.name)
-	w.after(w.chance.between(time.Second, 10*time.Second), func() { w.join(fresh, true) })
+	fresh.replaces = true
+	w.after(w.chance.between(time.Second, 10*time.Second), func() {
+		if !fresh.up { // all may have been begun meanwhile
+			w.join(fresh)
+		}
+	})
 }
 
 // rot damages a file at rest, once in a machine's life and only when nothing else is wrong: a minority may lose what it has. The next process

@@ -95,7 +95,7 @@ func (w *World) crashOne() {
 // restart begins the next process on a machine's disk.
 func (n *node) restart() {
 	if n.meta == nil {
-		n.w.join(n, false)
+		n.w.join(n)
 		return
 	}
 	n.start(nil)
@@ -235,7 +235,7 @@ func (w *World) move() {
 	switch {
 	case w.chance.IntN(3) == 0 && used < mostNodes:
 		fresh := w.newNode("n" + string(rune('a'+len(w.nodes)%26)) + string(rune('a'+len(w.nodes)/26)))
-		w.join(fresh, false)
+		w.join(fresh)
 	case !known:
 	case m.State == ring.NodeMember && w.members(leader) > w.swarm.replicas:
 		w.setState(leader, n, ring.NodeDraining)
