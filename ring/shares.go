@@ -49,6 +49,7 @@ type Shares struct {
 	seq    uint64
 	sent   [sentKept]time.Duration // when the last ones were said, by number
 	looked time.Duration
+	begun  bool          // it has looked
 	unsure time.Duration // so long yet
 	fresh  time.Duration // until then what this node may take is its own, unless it is heard again
 	parts  map[shard.TopicID]*part
@@ -215,6 +216,9 @@ func (s *Shares) Look(st *Standing) Says {
 // take notes how things stand: who is there, and silent; who leads; which topics have a limit no more.
 func (s *Shares) take(st *Standing) {
 	passed := min(max(0, st.Now-s.looked), longestLook)
+	if !s.begun {
+		passed, s.begun = 0, true
+	}
 	s.looked = st.Now
 	s.unsure -= passed
 	for id := range s.others {

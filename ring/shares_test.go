@@ -196,6 +196,27 @@ func (v *parish) describe() (text string) {
 	return text
 }
 
+// TestTheFirstLookEndsNoSilence: how long the others have been silent is counted from a process's first look on. What its clock showed then says
+// nothing of them.
+func TestTheFirstLookEndsNoSilence(t *testing.T) {
+	for _, starts := range []uint32{1, 2} {
+		v := newParish(t, 1, 2, 4)
+		n := v.nodes[0]
+		n.shares = NewShares(n.id, starts)
+		for begun := v.now; v.now < begun+silentFor; v.now += heardFor / 10 {
+			v.beat(n)
+			says := v.wires[len(v.wires)-1].says
+			if got := n.shares.AtOnce(v.topic, 4, v.now); got != 0 || says.Unsure != (starts > 1) {
+				t.Fatalf("process %d: after %s it may have %d, unsure %v", starts, v.now-begun, got, says.Unsure)
+			}
+		}
+		v.beat(n)
+		if got := n.shares.AtOnce(v.topic, 4, v.now); got == 0 {
+			t.Errorf("process %d: the other never was, and this one may have nothing", starts)
+		}
+	}
+}
+
 // TestSharesThroughTrouble: whatever nodes believe of each other, together they keep to the limit; and once they agree, each that leads
 // something comes to its part.
 func TestSharesThroughTrouble(t *testing.T) {

@@ -76,7 +76,7 @@ func (d *dispatcher) Acquire(to shard.Destination, t *shard.Topic, waiter shard.
 		return nil, shard.Verdict{Queued: true}
 	}
 	at.used++
-	return &permit{d: d, at: at}, shard.Verdict{}
+	return &permit{d: d, at: at, asked: d.w.now}, shard.Verdict{}
 }
 
 // permit is leave for one call.
@@ -85,6 +85,7 @@ type permit struct {
 	at   *dest
 	used bool
 
+	asked  time.Duration
 	policy *shard.Breaker // nil: none
 	probe  bool
 }
@@ -103,7 +104,7 @@ func (p *permit) free() {
 		next := p.at.queue[0]
 		p.at.queue = p.at.queue[1:]
 		p.at.used++
-		next.Granted(&permit{d: p.d, at: p.at})
+		next.Granted(&permit{d: p.d, at: p.at, asked: p.d.w.now})
 		p.d.n.wake(0)
 	}
 }
