@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -205,8 +206,8 @@ func (s *Shares) Look(st *Standing) Says {
 		}
 	}
 	slices.SortFunc(says.Parts, func(a, b Part) int { return int(int64(a.Topic) - int64(b.Topic)) })
-	for _, id := range st.Others {
-		if o := s.others[id]; o != nil && o.met && o.silence < heardFor {
+	for _, id := range slices.Sorted(maps.Keys(s.others)) {
+		if o := s.others[id]; o.met && o.silence < heardFor {
 			says.Heard = append(says.Heard, Heard{id, o.seq})
 		}
 	}
@@ -221,16 +222,15 @@ func (s *Shares) take(st *Standing) {
 	}
 	s.looked = st.Now
 	s.unsure -= passed
-	for id := range s.others {
-		if !slices.Contains(st.Others, id) {
-			delete(s.others, id)
-		}
-	}
 	for _, id := range st.Others {
 		if s.others[id] == nil {
 			s.others[id] = &other{}
 		}
-		s.others[id].silence += passed
+	}
+	for id, o := range s.others {
+		if o.silence += passed; o.silence >= silentFor && !slices.Contains(st.Others, id) {
+			delete(s.others, id) // before that it may be a member already: this node hears that later than others
+		}
 	}
 	for id, o := range s.others {
 		o.free = o.silence >= silentFor && !s.isHeard(id)

@@ -81,6 +81,7 @@ type household struct {
 	open   []time.Duration // when each of its leases ends
 	off    time.Duration   // of its wall clock
 	asleep time.Duration   // until then
+	behind uint64          // this node is no member yet for all it knows
 	leads  map[uint64]int64
 }
 
@@ -134,7 +135,7 @@ func (v *parish) beat(n *household) {
 		Held: func(shard.TopicID) int { return n.held(v.now) },
 	}
 	for _, o := range v.nodes {
-		if o != n {
+		if o != n && o.id != n.behind {
 			st.Others = append(st.Others, o.id)
 		}
 	}
@@ -233,11 +234,16 @@ func TestSharesThroughTrouble(t *testing.T) {
 			case 1:
 				n.asleep = v.now + time.Duration(v.random.Int64N(int64(4*time.Second)))
 			case 2:
+				n.behind = v.random.Uint64N(uint64(len(v.nodes) + 1))
+			case 3:
 				n.off = time.Duration(v.random.Int64N(int64(10*time.Minute))) - 5*time.Minute
 			}
 			v.pass(time.Duration(v.random.Int64N(int64(2 * time.Second))))
 		}
 		v.lossy = false
+		for _, n := range v.nodes {
+			n.behind = 0
+		}
 		v.agree(true)
 		v.pass(6 * time.Second)
 		taken := v.pass(time.Minute)

@@ -49,7 +49,11 @@ func (n *node) says(mine []shard.ID) ring.Says {
 		st.Leads[id]++
 	}
 	st.Others = n.others()
-	return n.shares.Look(&st)
+	says := n.shares.Look(&st)
+	if n.w.swarm.unsaid {
+		says.Parts = nil
+	}
+	return says
 }
 
 // knowsNobody is how a process begins.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -25,7 +26,8 @@ type sight struct {
 	silence time.Duration // by the process's clock, while it ran
 	said    time.Duration // when its last beat came; 0: none did
 	age     time.Duration // of its process, by that beat
-	counted uint32        // of the processes with so many starts nothing is left that nobody counts
+	counted uint32        // of its processes before the one with so many starts nothing is left that nobody counts
+	passed  bool          // since it is silent, all that it led has come to others
 	starts  uint32
 	leads   []shard.ID // by its last beat
 	knows   []shard.ID // … what others lead that it hears of itself
@@ -51,8 +53,13 @@ func (n *node) look(mine []shard.ID) view {
 	n.age += passed
 	v := view{starts: n.starts, age: n.age, leads: mine}
 	led := slices.Clone(mine)
-	for _, id := range n.others() {
-		s := n.sightOf(id)
+	members := n.others()
+	for _, id := range members {
+		n.sightOf(id)
+	}
+	known := slices.Sorted(maps.Keys(n.sights))
+	for _, id := range known {
+		s := n.sights[id]
 		if s.silence += passed; s.said == 0 {
 			continue
 		}
@@ -68,11 +75,15 @@ func (n *node) look(mine []shard.ID) view {
 	for id := shard.ID(1); int(id) <= n.w.swarm.shards; id++ {
 		all = all && slices.Contains(led, id)
 	}
-	for _, id := range n.others() {
-		switch s := n.sightOf(id); {
+	for _, id := range known {
+		s := n.sights[id]
+		quiet := s.silence >= partFor
+		switch {
+		case quiet && !slices.Contains(members, id):
+			delete(n.sights, id)
 		case all:
-			s.counted = s.starts
-		case s.silence >= partFor, s.starts > 1 && s.starts != s.counted && s.age >= partFor:
+			s.counted, s.passed = s.starts, quiet
+		case quiet && !s.passed, s.starts > 1 && s.starts != s.counted && s.age >= partFor:
 			n.w.book.limits.blindUntil = n.w.now + beatEvery
 		}
 	}
@@ -99,10 +110,11 @@ func (n *node) sightOf(id uint64) *sight {
 // see takes a beat.
 func (n *node) see(from uint64, v view) {
 	s := n.sightOf(from)
-	s.silence, s.said, s.age, s.starts, s.leads, s.knows = 0, n.clock.Mono(), v.age, v.starts, v.leads, v.knows
+	s.silence, s.said, s.age, s.starts, s.leads, s.knows, s.passed = 0, n.clock.Mono(), v.age, v.starts, v.leads, v.knows, false
 	for _, id := range v.hears {
 		if id != n.id {
-			n.sightOf(id).silence = 0
+			o := n.sightOf(id)
+			o.silence, o.passed = 0, false
 		}
 	}
 }
