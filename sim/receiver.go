@@ -127,7 +127,7 @@ func (p *permit) unjudged() {
 func (p *permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
 	p.use()
 	w, n := p.d.w, p.d.n
-	c := &call{permit: p, delivery: *j, done: done, node: n, life: n.life}
+	c := &call{permit: p, delivery: *j, done: done, node: n, life: n.life, letGoMs: n.clock.WallMs()}
 	w.book.mayStart(c)
 	life := n.life
 	if !w.calm && w.swarm.pauses > 0 && w.chance.hit(0.01) { // the moment at which a stale lease would be used
@@ -148,6 +148,7 @@ type call struct {
 	node     *node
 	life     uint64
 	wallMs   int64
+	letGoMs  int64 // when the host had it start; the clock may be set before it does
 	ended    bool  // at the receiver
 	told     bool  // the host knows
 	nextMs   int64 // when it is tried again, as was decided; 0: not
