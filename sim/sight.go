@@ -83,6 +83,7 @@ func (n *node) look(mine []shard.ID) view {
 			delete(n.sights, id)
 		case all:
 			s.counted, s.passed = s.starts, quiet
+		case len(mine) == 0: // it leases nothing
 		case quiet && !s.passed, s.starts > 1 && s.starts != s.counted && s.age >= partFor:
 			n.w.book.limits.blindUntil = n.w.now + beatEvery
 		}
