@@ -37,8 +37,8 @@ const (
 // down by itself, and says so once it has no more leases than that.
 //
 // Invariant: at any time the leases that nodes have taken of a topic are together no more than its limit, whatever they believe about who
-// leads, whatever their clocks say, and however late their beats are; as long as those who do not hear each other for silentFor, and of
-// whom nobody else who is heard hears either, do not both lead.
+// leads, whatever their clocks say, and however late their beats are; as long as no node leads of which another that leads has not heard
+// for silentFor, nor anybody whom that one hears; and no process ends with leases of consumers in a shard that then has no leader for silentFor.
 //
 // Methods may be called from any goroutine. Nothing here reads a clock.
 type Shares struct {

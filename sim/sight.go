@@ -8,12 +8,12 @@ import (
 	"carillon/shard"
 )
 
-// What is promised of limits at once is promised unless nodes that lead do not know of each other (docs/operations.md, "Order, limits, quotas"). Whether
-// that is so is seen here by which beats came through, not by what nodes made of them. A process that for partFor
-// has neither heard of another nor of anybody who hears it takes the other's part for free. It is right to do so if everything is led by
-// somebody it does hear of: who leads has counted all leases of its shards. Else it is blind: what the other leads, or what consumers have
-// of a shard that is nobody's, is not counted. The same goes for what consumers got from a process that has begun anew, and for partFor
-// says that it may be unsure of that.
+// What is promised of limits at once is promised unless nodes that lead do not know of each other (docs/operations.md, "Order, limits,
+// quotas"). Whether that is so is seen here by which beats came through, not by what nodes made of them. A process that for partFor has
+// neither heard of another nor of anybody who hears it takes the other's part for free. It is right to do so if everything is led by somebody
+// it does hear of: who leads has counted all leases of its shards. Else, if it leads something itself, it is blind: what the other leads, or
+// what consumers have of a shard that is nobody's, is not counted. The same goes for what consumers got from a process before the one that
+// has now run for partFor: so long it says that it is unsure of that.
 const (
 	partFor   = 5 * time.Second
 	longLook  = 500 * time.Millisecond // who was stopped for long has heard nobody, and that says nothing of others
