@@ -150,6 +150,15 @@ func (s *Shares) AtOnce(t *shard.Topic, limit int, now time.Duration) int {
 	return min(p.may, limit)
 }
 
+// Passed implements shard.Shares.
+func (s *Shares) Passed(id shard.TopicID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.parts[id]; p != nil && !s.alone() {
+		p.may, p.since = max(0, p.may-1), s.seq+1
+	}
+}
+
 // alone reports that there is nobody to share with.
 func (s *Shares) alone() bool {
 	for _, o := range s.others {

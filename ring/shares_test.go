@@ -218,6 +218,45 @@ func TestTheFirstLookEndsNoSilence(t *testing.T) {
 	}
 }
 
+// TestPassedLeasesAreTheOthers: of a lease that went with a leadership the part of who took it goes down, and comes up again only by what the others
+// leave over, said after they have heard of that.
+func TestPassedLeasesAreTheOthers(t *testing.T) {
+	v := newParish(t, 1, 2, 1)
+	a, b := v.nodes[0], v.nodes[1]
+	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
+	for range 30 {
+		v.quiet(250 * time.Millisecond)
+	}
+	if got := a.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+		t.Fatalf("who leads all may have %d", got)
+	}
+	b.open = []time.Duration{v.now + 3*time.Second} // a lease that it has found in a shard that it leads now
+	a.shares.Passed(v.topic.ID)
+	for end := b.open[0]; v.now < end; {
+		if got := a.shares.AtOnce(v.topic, 1, v.now); got != 0 {
+			t.Fatalf("%s before the lease's end another may have %d", end-v.now, got)
+		}
+		v.quiet(250 * time.Millisecond)
+	}
+	v.quiet(time.Second)
+	v.quiet(time.Second)
+	if got := a.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+		t.Errorf("after the lease's end another may have %d", got)
+	}
+}
+
+// quiet is beats of all, which come at once, and so much time in which nobody takes anything.
+func (v *parish) quiet(d time.Duration) {
+	for _, n := range v.nodes {
+		v.beat(n)
+	}
+	for _, w := range v.wires {
+		v.nodes[w.to-1].shares.Hear(v.now, w.from, &w.says)
+	}
+	v.wires = nil
+	v.now += d
+}
+
 // TestSharesThroughTrouble: whatever nodes believe of each other, together they keep to the limit; and once they agree, each that leads
 // something comes to its part.
 func TestSharesThroughTrouble(t *testing.T) {
