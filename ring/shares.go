@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -36,8 +37,8 @@ const (
 // down by itself, and says so once it has no more leases than that.
 //
 // Invariant: at any time the leases that nodes have taken of a topic are together no more than its limit, whatever they believe about who
-// leads, whatever their clocks say, and however late their beats are; as long as those who do not hear each other for silentFor, and of
-// whom nobody else who is heard hears either, do not both lead.
+// leads, whatever their clocks say, and however late their beats are; as long as no node leads of which another that leads has not heard
+// for silentFor, nor anybody whom that one hears; and no process ends with leases of consumers in a shard that then has no leader for silentFor.
 //
 // Methods may be called from any goroutine. Nothing here reads a clock.
 type Shares struct {
@@ -49,6 +50,7 @@ type Shares struct {
 	seq    uint64
 	sent   [sentKept]time.Duration // when the last ones were said, by number
 	looked time.Duration
+	begun  bool          // it has looked
 	unsure time.Duration // so long yet
 	fresh  time.Duration // until then what this node may take is its own, unless it is heard again
 	parts  map[shard.TopicID]*part
@@ -148,6 +150,15 @@ func (s *Shares) AtOnce(t *shard.Topic, limit int, now time.Duration) int {
 	return min(p.may, limit)
 }
 
+// Passed implements shard.Shares.
+func (s *Shares) Passed(id shard.TopicID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.parts[id]; p != nil && !s.alone() {
+		p.may, p.since = max(0, p.may-1), s.seq+1
+	}
+}
+
 // alone reports that there is nobody to share with.
 func (s *Shares) alone() bool {
 	for _, o := range s.others {
@@ -204,8 +215,8 @@ func (s *Shares) Look(st *Standing) Says {
 		}
 	}
 	slices.SortFunc(says.Parts, func(a, b Part) int { return int(int64(a.Topic) - int64(b.Topic)) })
-	for _, id := range st.Others {
-		if o := s.others[id]; o != nil && o.met && o.silence < heardFor {
+	for _, id := range slices.Sorted(maps.Keys(s.others)) {
+		if o := s.others[id]; o.met && o.silence < heardFor {
 			says.Heard = append(says.Heard, Heard{id, o.seq})
 		}
 	}
@@ -215,18 +226,20 @@ func (s *Shares) Look(st *Standing) Says {
 // take notes how things stand: who is there, and silent; who leads; which topics have a limit no more.
 func (s *Shares) take(st *Standing) {
 	passed := min(max(0, st.Now-s.looked), longestLook)
+	if !s.begun {
+		passed, s.begun = 0, true
+	}
 	s.looked = st.Now
 	s.unsure -= passed
-	for id := range s.others {
-		if !slices.Contains(st.Others, id) {
-			delete(s.others, id)
-		}
-	}
 	for _, id := range st.Others {
 		if s.others[id] == nil {
 			s.others[id] = &other{}
 		}
-		s.others[id].silence += passed
+	}
+	for id, o := range s.others {
+		if o.silence += passed; o.silence >= silentFor && !slices.Contains(st.Others, id) {
+			delete(s.others, id) // before that it may be a member already: this node hears that later than others
+		}
 	}
 	for id, o := range s.others {
 		o.free = o.silence >= silentFor && !s.isHeard(id)

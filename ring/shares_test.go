@@ -81,6 +81,7 @@ type household struct {
 	open   []time.Duration // when each of its leases ends
 	off    time.Duration   // of its wall clock
 	asleep time.Duration   // until then
+	behind uint64          // this node is no member yet for all it knows
 	leads  map[uint64]int64
 }
 
@@ -134,7 +135,7 @@ func (v *parish) beat(n *household) {
 		Held: func(shard.TopicID) int { return n.held(v.now) },
 	}
 	for _, o := range v.nodes {
-		if o != n {
+		if o != n && o.id != n.behind {
 			st.Others = append(st.Others, o.id)
 		}
 	}
@@ -196,6 +197,66 @@ func (v *parish) describe() (text string) {
 	return text
 }
 
+// TestTheFirstLookEndsNoSilence: how long the others have been silent is counted from a process's first look on. What its clock showed then says
+// nothing of them.
+func TestTheFirstLookEndsNoSilence(t *testing.T) {
+	for _, starts := range []uint32{1, 2} {
+		v := newParish(t, 1, 2, 4)
+		n := v.nodes[0]
+		n.shares = NewShares(n.id, starts)
+		for begun := v.now; v.now < begun+silentFor; v.now += heardFor / 10 {
+			v.beat(n)
+			says := v.wires[len(v.wires)-1].says
+			if got := n.shares.AtOnce(v.topic, 4, v.now); got != 0 || says.Unsure != (starts > 1) {
+				t.Fatalf("process %d: after %s it may have %d, unsure %v", starts, v.now-begun, got, says.Unsure)
+			}
+		}
+		v.beat(n)
+		if got := n.shares.AtOnce(v.topic, 4, v.now); got == 0 {
+			t.Errorf("process %d: the other never was, and this one may have nothing", starts)
+		}
+	}
+}
+
+// TestPassedLeasesAreTheOthers: of a lease that went with a leadership the part of who took it goes down, and comes up again only by what the others
+// leave over, said after they have heard of that.
+func TestPassedLeasesAreTheOthers(t *testing.T) {
+	v := newParish(t, 1, 2, 1)
+	a, b := v.nodes[0], v.nodes[1]
+	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
+	for range 30 {
+		v.quiet(250 * time.Millisecond)
+	}
+	if got := a.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+		t.Fatalf("who leads all may have %d", got)
+	}
+	b.open = []time.Duration{v.now + 3*time.Second} // a lease that it has found in a shard that it leads now
+	a.shares.Passed(v.topic.ID)
+	for end := b.open[0]; v.now < end; {
+		if got := a.shares.AtOnce(v.topic, 1, v.now); got != 0 {
+			t.Fatalf("%s before the lease's end another may have %d", end-v.now, got)
+		}
+		v.quiet(250 * time.Millisecond)
+	}
+	v.quiet(time.Second)
+	v.quiet(time.Second)
+	if got := a.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+		t.Errorf("after the lease's end another may have %d", got)
+	}
+}
+
+// quiet is beats of all, which come at once, and so much time in which nobody takes anything.
+func (v *parish) quiet(d time.Duration) {
+	for _, n := range v.nodes {
+		v.beat(n)
+	}
+	for _, w := range v.wires {
+		v.nodes[w.to-1].shares.Hear(v.now, w.from, &w.says)
+	}
+	v.wires = nil
+	v.now += d
+}
+
 // TestSharesThroughTrouble: whatever nodes believe of each other, together they keep to the limit; and once they agree, each that leads
 // something comes to its part.
 func TestSharesThroughTrouble(t *testing.T) {
@@ -212,11 +273,16 @@ func TestSharesThroughTrouble(t *testing.T) {
 			case 1:
 				n.asleep = v.now + time.Duration(v.random.Int64N(int64(4*time.Second)))
 			case 2:
+				n.behind = v.random.Uint64N(uint64(len(v.nodes) + 1))
+			case 3:
 				n.off = time.Duration(v.random.Int64N(int64(10*time.Minute))) - 5*time.Minute
 			}
 			v.pass(time.Duration(v.random.Int64N(int64(2 * time.Second))))
 		}
 		v.lossy = false
+		for _, n := range v.nodes {
+			n.behind = 0
+		}
 		v.agree(true)
 		v.pass(6 * time.Second)
 		taken := v.pass(time.Minute)

@@ -15,6 +15,9 @@ type Shares interface {
 	AtOnce(t *Topic, limit int, now time.Duration) int
 	// Burst is how many of so many deliveries in one instant may be this node's.
 	Burst(t *Topic, burst int) int
+	// Passed says that a lease which this node does not count any more may still be one, and is another's to count: what this node may have
+	// goes down by it, until the others have said anew what they have.
+	Passed(id TopicID)
 }
 
 // everything is the Shares of a host that is alone.
@@ -23,6 +26,7 @@ type everything struct{}
 func (everything) Share(*Topic) float64                        { return 1 }
 func (everything) AtOnce(_ *Topic, n int, _ time.Duration) int { return n }
 func (everything) Burst(_ *Topic, n int) int                   { return n }
+func (everything) Passed(TopicID)                              {}
 
 // limitPoll is when a queue that was refused asks again, though nothing has been given back that it was told of.
 const (

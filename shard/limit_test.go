@@ -218,11 +218,13 @@ func TestShares(t *testing.T) {
 type partial struct {
 	atOnce, burst int
 	share         float64
+	passed        int
 }
 
 func (p *partial) Share(*Topic) float64                        { return p.share }
 func (p *partial) AtOnce(_ *Topic, n int, _ time.Duration) int { return min(n, p.atOnce) }
 func (p *partial) Burst(_ *Topic, n int) int                   { return min(n, p.burst) }
+func (p *partial) Passed(TopicID)                              { p.passed++ }
 
 func TestSpread(t *testing.T) {
 	r := newStand(t, nil)

@@ -124,6 +124,10 @@ func (l *lead) endLimits() {
 	l.foreign = nil
 }
 
+// leftGrace is for how long after its end a lease counts that a former reign left and that has not ended for all that this replica knows: there
+// may be no leader yet, and the next one may prolong it as soon as there is.
+const leftGrace = 5 * time.Second
+
 // endLeft ends the counting of what consumers had when the last reign ended, and have no more; all: whatever it is.
 func (l *lead) endLeft(all bool) {
 	if len(l.left) == 0 || !all && l.group.w.mono < l.leftAt {
@@ -132,14 +136,19 @@ func (l *lead) endLeft(all bool) {
 	l.leftAt = l.group.w.mono + limitPoll
 	for _, h := range slices.Sorted(maps.Keys(l.left)) {
 		c, g := l.left[h], l.group
-		over := all || g.w.mono >= c.until
+		over, until := all, c.until
 		if !over && g.raft != nil {
 			d := g.table.Due(h)
 			over = d.Seq != c.seq || d.State != Leased
+			until += leftGrace
 		}
-		if over {
-			delete(l.left, h)
-			c.limit.end(g.w.mono, true)
+		if !over && g.w.mono < until {
+			continue
 		}
+		if !over { // whoever leads now may have prolonged it
+			g.w.host.limits.shares.Passed(c.limit.id)
+		}
+		delete(l.left, h)
+		c.limit.end(g.w.mono, true)
 	}
 }

@@ -19,11 +19,14 @@ var canaries = []string{
 	"checksum-skipped", "zeros-end-the-log", "leases-not-in-snapshots", "cascade-off-by-one", "dropped-before-copied",
 	"finished-forgotten-early", "repeated-add-fires-again", "successor-lost", "occurrence-left-out", "keys-overlap",
 	"receipt-of-old-lease-accepted", "extension-forgotten", "head-let-by", "limit-forgotten", "hour-taken-twice",
-	"retry-ignores-breaker", "one-breaker-for-all", amnesia,
+	"retry-ignores-breaker", "one-breaker-for-all", amnesia, unsaid,
 }
 
 // amnesia is no bug of the product's but of who runs it: a machine that lost its disk comes back under its old id.
 const amnesia = "amnesia"
+
+// unsaid is a bug of the limits' parts: each node goes by its own view of who leads.
+const unsaid = "parts-unsaid"
 
 const canarySeeds = 200
 
@@ -38,7 +41,7 @@ func TestEveryCanaryIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			shard.Planted, wal.Planted, wheel.Planted = name, name, name
 			defer func() { shard.Planted, wal.Planted, wheel.Planted = "", "", "" }()
-			change := func(p *Plan) { p.amnesia = name == amnesia }
+			change := func(p *Plan) { p.amnesia, p.unsaid = name == amnesia, name == unsaid }
 			found := 0
 			for seed := *flagFirst; seed < *flagFirst+uint64(*flagCanary); seed++ {
 				if r := run(t, Config{Seed: seed, Change: change}); r.Err != nil {

@@ -33,11 +33,15 @@ func (n *node) beat() {
 	starts, aside, id := n.starts, n.aside, n.id
 	leads := n.ledHere()
 	says := n.says(leads)
+	var sees view
+	if n.host != nil {
+		sees = n.look(leads)
+	}
 	for _, other := range n.w.nodes {
 		if other != n && !other.gone {
 			n.w.carry(n, other.id, func(to *node, _ bool) {
 				to.hear(id, starts, aside)
-				to.hearParts(id, leads, &says)
+				to.hearParts(id, leads, &says, sees)
 			})
 		}
 	}
@@ -186,7 +190,7 @@ func (w *World) join(n *node) {
 	n.life++
 	n.starts++
 	n.up, n.paused, n.began = true, false, n.clock.Mono()
-	n.peers, n.shares = map[uint64]*peerFacts{}, ring.NewShares(n.id, n.starts)
+	n.knowsNobody()
 	w.note(n, "join", b2u(n.replaces), 0, "")
 	n.every(250*time.Millisecond, n.beat)
 	n.every(500*time.Millisecond, func() {

@@ -44,7 +44,13 @@ func (c *consumer) act() {
 			if n.host == nil || life != n.life {
 				return
 			}
-			n.host.SubmitTake(id, pullTopic, most, lasts.Milliseconds(), func(list []shard.Taken, err error) { c.took(n, id, lasts, list, err) })
+			asked := w.now
+			n.host.SubmitTake(id, pullTopic, most, lasts.Milliseconds(), func(list []shard.Taken, err error) {
+				for i := range list {
+					w.book.leases.lease(timerKey{id, list[i].Timer.Seq}).asked = asked
+				}
+				c.took(n, id, lasts, list, err)
+			})
 			n.wake(0)
 		})
 	})

@@ -21,6 +21,7 @@ type lease struct {
 	id    string
 	topic shard.TopicID
 	fence uint64
+	asked time.Duration   // when a consumer did
 	until time.Duration   // it is surely held so long, unless ended
 	ended bool            // something that ends it was said
 	said  map[uint64]bool // fences of acks that were sent
@@ -106,14 +107,16 @@ func (b *leaseBook) answered(w *World, o *operation, r shard.Result) {
 
 func msOf(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// held is how many timers of a topic consumers surely have.
-func (b *leaseBook) held(topic shard.TopicID, now time.Duration) (n int) {
+// held is how many timers of a topic consumers surely have, and when the first of these was asked for.
+func (b *leaseBook) held(topic shard.TopicID, now time.Duration) (n int, first time.Duration) {
+	first = now
 	for _, k := range b.names {
 		if l := b.timers[k]; l.topic == topic && l.holds(now) {
 			n++
+			first = min(first, l.asked)
 		}
 	}
-	return n
+	return n, first
 }
 
 // checkEnd holds what is over against what was acked: a timer that is pulled is done only by an ack.

@@ -40,6 +40,9 @@ type node struct {
 	checked []checkedGroup
 	peers   map[uint64]*peerFacts
 	shares  *ring.Shares
+	sights  map[uint64]*sight
+	looked  time.Duration
+	age     time.Duration // as others come to know it, while it ran
 	joining bool
 	served  bool
 	aside   bool
@@ -119,7 +122,7 @@ func (n *node) start(meta *ring.Row) {
 		n.life++
 		n.starts++
 		n.up, n.paused, n.began = true, false, n.clock.Mono()
-		n.peers, n.shares = map[uint64]*peerFacts{}, ring.NewShares(n.id, n.starts)
+		n.knowsNobody()
 		w.note(n, "start", uint64(n.starts), 0, "")
 		n.every(250*time.Millisecond, n.beat)
 	}

@@ -76,7 +76,7 @@ func (d *dispatcher) Acquire(to shard.Destination, t *shard.Topic, waiter shard.
 		return nil, shard.Verdict{Queued: true}
 	}
 	at.used++
-	return &permit{d: d, at: at}, shard.Verdict{}
+	return &permit{d: d, at: at, asked: d.w.now}, shard.Verdict{}
 }
 
 // permit is leave for one call.
@@ -85,6 +85,7 @@ type permit struct {
 	at   *dest
 	used bool
 
+	asked  time.Duration
 	policy *shard.Breaker // nil: none
 	probe  bool
 }
@@ -103,7 +104,7 @@ func (p *permit) free() {
 		next := p.at.queue[0]
 		p.at.queue = p.at.queue[1:]
 		p.at.used++
-		next.Granted(&permit{d: p.d, at: p.at})
+		next.Granted(&permit{d: p.d, at: p.at, asked: p.d.w.now})
 		p.d.n.wake(0)
 	}
 }
@@ -126,7 +127,7 @@ func (p *permit) unjudged() {
 func (p *permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
 	p.use()
 	w, n := p.d.w, p.d.n
-	c := &call{permit: p, delivery: *j, done: done, node: n, life: n.life}
+	c := &call{permit: p, delivery: *j, done: done, node: n, life: n.life, letGoMs: n.clock.WallMs()}
 	w.book.mayStart(c)
 	life := n.life
 	if !w.calm && w.swarm.pauses > 0 && w.chance.hit(0.01) { // the moment at which a stale lease would be used
@@ -147,6 +148,7 @@ type call struct {
 	node     *node
 	life     uint64
 	wallMs   int64
+	letGoMs  int64 // when the host had it start; the clock may be set before it does
 	ended    bool  // at the receiver
 	told     bool  // the host knows
 	nextMs   int64 // when it is tried again, as was decided; 0: not

@@ -48,20 +48,27 @@ func (n *node) says(mine []shard.ID) ring.Says {
 	for _, id := range leader {
 		st.Leads[id]++
 	}
-	for _, m := range n.state.Nodes() {
-		if m.ID != n.id {
-			st.Others = append(st.Others, m.ID)
-		}
+	st.Others = n.others()
+	says := n.shares.Look(&st)
+	if n.w.swarm.unsaid {
+		says.Parts = nil
 	}
-	return n.shares.Look(&st)
+	return says
+}
+
+// knowsNobody is how a process begins.
+func (n *node) knowsNobody() {
+	n.peers, n.shares = map[uint64]*peerFacts{}, ring.NewShares(n.id, n.starts)
+	n.sights, n.looked, n.age = map[uint64]*sight{}, 0, 0
 }
 
 // hearParts takes what a node says of its parts, and leads.
-func (n *node) hearParts(from uint64, leads []shard.ID, says *ring.Says) {
+func (n *node) hearParts(from uint64, leads []shard.ID, says *ring.Says, sees view) {
 	f := n.peers[from]
 	if says.Untold || says.Seq <= f.seq {
 		return // it has no host yet; or it was overtaken
 	}
 	f.seq, f.leads = says.Seq, leads
 	n.shares.Hear(n.clock.Mono(), from, says)
+	n.see(from, sees)
 }

@@ -150,8 +150,8 @@ func (b *attemptBook) paced(c *call) {
 	if d := table.Due(j.Handle); d.FiredMs != before.wallMs {
 		return
 	}
-	if c.wallMs < before.nextMs {
-		w.violate("I17", "node %d makes attempt %d of %s %d ms before its backoff is over", c.node.id, j.Attempts, j.ID, before.nextMs-c.wallMs)
+	if c.letGoMs < before.nextMs {
+		w.violate("I17", "node %d makes attempt %d of %s %d ms before its backoff is over", c.node.id, j.Attempts, j.ID, before.nextMs-c.letGoMs)
 	}
 }
 

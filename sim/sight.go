@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"carillon/shard"
+)
+
+// What is promised of limits at once is promised unless nodes that lead do not know of each other (docs/operations.md, "Order, limits,
+// quotas"). Whether that is so is seen here by which beats came through, not by what nodes made of them. A process that for partFor has
+// neither heard of another nor of anybody who hears it takes the other's part for free. It is right to do so if everything is led by somebody
+// it does hear of: who leads has counted all leases of its shards. Else, if it leads something itself, it is blind: what the other leads, or
+// what consumers have of a shard that is nobody's, is not counted. The same goes for what consumers got from a process before the one that
+// has now run for partFor: so long it says that it is unsure of that.
+const (
+	partFor   = 5 * time.Second
+	longLook  = 500 * time.Millisecond // who was stopped for long has heard nobody, and that says nothing of others
+	hearsFor  = 1400 * time.Millisecond
+	beatEvery = 250 * time.Millisecond
+)
+
+// sight is what a process can know of one other.
+type sight struct {
+	silence time.Duration // by the process's clock, while it ran
+	said    time.Duration // when its last beat came; 0: none did
+	age     time.Duration // of its process, by that beat
+	counted uint32        // of its processes before the one with so many starts nothing is left that nobody counts
+	passed  bool          // since it is silent, all that it led has come to others
+	starts  uint32
+	leads   []shard.ID // by its last beat
+	knows   []shard.ID // … what others lead that it hears of itself
+}
+
+// view is what a beat says of who is there.
+type view struct {
+	starts uint32
+	age    time.Duration
+	leads  []shard.ID
+	knows  []shard.ID
+	hears  []uint64
+}
+
+// look is a process's look around, with each beat.
+func (n *node) look(mine []shard.ID) view {
+	now := n.clock.Mono()
+	passed := min(now-n.looked, longLook)
+	if n.looked == 0 {
+		passed = 0
+	}
+	n.looked = now
+	n.age += passed
+	v := view{starts: n.starts, age: n.age, leads: mine}
+	led := slices.Clone(mine)
+	members := n.others()
+	for _, id := range members {
+		n.sightOf(id)
+	}
+	known := slices.Sorted(maps.Keys(n.sights))
+	for _, id := range known {
+		s := n.sights[id]
+		if s.silence += passed; s.said == 0 {
+			continue
+		}
+		if s.silence < partFor {
+			led = append(append(led, s.leads...), s.knows...)
+		}
+		if now-s.said < hearsFor {
+			v.hears = append(v.hears, id)
+			v.knows = append(v.knows, s.leads...)
+		}
+	}
+	all := true
+	for id := shard.ID(1); int(id) <= n.w.swarm.shards; id++ {
+		all = all && slices.Contains(led, id)
+	}
+	for _, id := range known {
+		s := n.sights[id]
+		quiet := s.silence >= partFor
+		switch {
+		case quiet && !slices.Contains(members, id):
+			delete(n.sights, id)
+		case all:
+			s.counted, s.passed = s.starts, quiet
+		case len(mine) == 0: // it leases nothing
+		case quiet && !s.passed, s.starts > 1 && s.starts != s.counted && s.age >= partFor:
+			n.w.book.limits.blindUntil = n.w.now + beatEvery
+		}
+	}
+	return v
+}
+
+// others are the nodes that this one knows of.
+func (n *node) others() (ids []uint64) {
+	for _, m := range n.state.Nodes() {
+		if m.ID != n.id {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+func (n *node) sightOf(id uint64) *sight {
+	if n.sights[id] == nil {
+		n.sights[id] = &sight{}
+	}
+	return n.sights[id]
+}
+
+// see takes a beat.
+func (n *node) see(from uint64, v view) {
+	s := n.sightOf(from)
+	s.silence, s.said, s.age, s.starts, s.leads, s.knows, s.passed = 0, n.clock.Mono(), v.age, v.starts, v.leads, v.knows, false
+	for _, id := range v.hears {
+		if id != n.id {
+			o := n.sightOf(id)
+			o.silence, o.passed = 0, false
+		}
+	}
+}
