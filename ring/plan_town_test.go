@@ -152,7 +152,8 @@ func (tw *town) settle(chance float64) {
 		for _, r := range row.Replicas {
 			if !slices.ContainsFunc(had, func(o Replica) bool { return o.ID == r.ID }) {
 				_, made := tw.made[row.Group][r.ID]
-				ready = ready && tw.alive(r.Node) && (made || row.Group == MetaGroup)
+				// A voter first catches up; who is to learn only is taken in whether it is there or not.
+				ready = ready && (r.Learner || tw.alive(r.Node) && (made || row.Group == MetaGroup))
 				fresh++
 			}
 		}
@@ -251,7 +252,7 @@ func (tw *town) rest() {
 			return
 		}
 	}
-	tw.t.Fatalf("no rest: %+v\nrows %+v", Plan(tw.s.View(), tw.facts()), tw.s.Rows())
+	tw.t.Fatalf("no rest: %+v\nnodes %+v\nmembers of the meta group %+v\nrows %+v", Plan(tw.s.View(), tw.facts()), tw.s.Nodes(), tw.conf[MetaGroup], tw.s.Rows())
 }
 
 // checkRest: every row is whole, even, and on nodes that may hold it; the meta group has its voters.
