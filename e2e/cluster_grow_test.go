@@ -194,6 +194,7 @@ func (c *cluster) drainAndRemove(t testing.TB, m *member) {
 // TestClusterWipedNode: a node that lost its disk comes back under its name and is filled again, and then counts: with
 // it, another one can be lost.
 func TestClusterWipedNode(t *testing.T) {
+	needTime(t)
 	n := setting(t, "CARILLON_E2E_CLUSTER_KEPT", 1000)
 	c := newCluster(t, 3)
 	timers := c.keepTimers(t, "kept", 0, n)

@@ -237,6 +237,7 @@ func (l *pullLog) check(t *testing.T, c *cluster, added, held int) {
 
 // TestWaitingPullersCostNothing: a hundred long polls at an idle node.
 func TestWaitingPullersCostNothing(t *testing.T) {
+	needTime(t)
 	node := serve(t, t.TempDir())
 	c := newClient(node)
 	c.must(t, 201, "PUT", "/v1/topics/quiet", `{"delivery":"pull"}`)

@@ -242,6 +242,14 @@ func inBatches(rounds int, play func(rounds int)) {
 	}
 }
 
+// needTime leaves a test out of `make test`, which has ten minutes for all.
+func needTime(t testing.TB) {
+	t.Helper()
+	if os.Getenv("CARILLON_E2E_LONG") == "" {
+		t.Skip("only with CARILLON_E2E_LONG=1, as in make chaos")
+	}
+}
+
 // needCluster leaves a test out of short runs.
 func needCluster(t testing.TB) {
 	t.Helper()
