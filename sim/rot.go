@@ -39,7 +39,7 @@ func (n *node) replace() {
 	fresh := w.newNode(n.name)
 	fresh.replaces = true
 	w.after(w.chance.between(time.Second, 10*time.Second), func() {
-		if !fresh.up { // all may have been begun meanwhile
+		if !fresh.up && !fresh.held { // all may have been begun meanwhile, and one is held down on purpose
 			w.join(fresh)
 		}
 	})
