@@ -25,9 +25,10 @@ type tailEntry struct {
 // are committed, so that only an uncommitted tail is ever held.
 type recovery struct {
 	group *group
-	kept  []tailEntry // the last that were applied: followers may lack them
-	bytes int         // … of their data
-	tail  []tailEntry
+	log   []tailEntry // what was read and is still of use
+	first int         // in log: the first that is kept. From here on they are applied, but followers may lack them …
+	next  int         // … until this one: the first that is not applied yet
+	bytes int         // of the kept ones' data
 	hard  hardState
 	fault error // what the log lacks of the replica; void if the replica turns out to have been given up later, as its files are gone then
 	stop  bool  // a membership change: from here on raft must see the entries
@@ -222,29 +223,29 @@ func (r *recovery) entries(pos wal.Position, body []byte) error {
 		g.files.logBytes += int64(len(e.data)) + 16
 		if e.index == g.applied {
 			if r.alien = e.term != g.appliedTerm; r.alien {
-				r.tail = nil
+				r.log = r.log[:r.next]
 			}
 		}
 		if e.index <= g.applied || r.alien {
 			continue
 		}
-		at := e.index - g.applied - 1
-		if at > uint64(len(r.tail)) {
-			r.fault = fmt.Errorf("shard %d: entry %d follows %d: entries between them are missing", g.id, e.index, g.applied+uint64(len(r.tail)))
+		tail, at := len(r.log)-r.next, e.index-g.applied-1
+		if at > uint64(tail) {
+			r.fault = fmt.Errorf("shard %d: entry %d follows %d: entries between them are missing", g.id, e.index, g.applied+uint64(tail))
 			return nil
 		}
 		e.data = append([]byte(nil), e.data...)
-		r.tail = append(r.tail[:at], e)
+		r.log = append(r.log[:r.next+int(at)], e)
 	}
 	g.files.reached(pos.Gen, ents[len(ents)-1].index)
 	return nil
 }
 
-// commit applies the tail up to the index.
+// commit applies what was read up to the index.
 func (r *recovery) commit(index uint64) error {
-	g, n := r.group, 0
-	for ; n < len(r.tail) && r.tail[n].index <= index && !r.stop; n++ {
-		e := &r.tail[n]
+	g := r.group
+	for ; r.next < len(r.log) && r.log[r.next].index <= index && !r.stop; r.next++ {
+		e := &r.log[r.next]
 		if e.typ != pb.EntryNormal {
 			r.stop = true
 			break
@@ -253,27 +254,29 @@ func (r *recovery) commit(index uint64) error {
 			return fmt.Errorf("shard %d: entry %d: %w", g.id, e.index, err)
 		}
 		g.applied, g.appliedTerm = e.index, e.term
+		r.bytes += len(e.data) + entryOverhead
 	}
-	r.keep(r.tail[:n])
-	r.tail = append(r.tail[:0], r.tail[n:]...)
+	r.trim()
 	return nil
 }
 
-// keep holds applied entries for followers that lack them, up to a bound; a group of one has none.
-func (r *recovery) keep(applied []tailEntry) {
-	if r.group.soleVoter() && len(r.group.store.conf.Learners) == 0 {
-		return
+// trim holds applied entries for followers that lack them, up to a bound; a group of one has none.
+func (r *recovery) trim() {
+	g, keep := r.group, r.group.w.host.cfg.RetainBytes
+	if g.soleVoter() && len(g.store.conf.Learners) == 0 {
+		keep = 0
 	}
-	for _, e := range applied {
-		r.kept = append(r.kept, e)
-		r.bytes += len(e.data) + entryOverhead
+	for ; r.bytes > keep; r.first++ {
+		e := &r.log[r.first]
+		r.bytes -= len(e.data) + entryOverhead
+		g.store.offset, g.store.offsetTerm = e.index, e.term
+		e.data = nil
 	}
-	n := 0
-	for ; r.bytes > r.group.w.host.cfg.RetainBytes; n++ {
-		r.bytes -= len(r.kept[n].data) + entryOverhead
-		r.group.store.offset, r.group.store.offsetTerm = r.kept[n].index, r.kept[n].term
+	if r.first > len(r.log)/2 { // not at each commit: what is kept may be much more than what came
+		n := copy(r.log, r.log[r.first:])
+		clear(r.log[n:])
+		r.log, r.next, r.first = r.log[:n], r.next-r.first, 0
 	}
-	r.kept = append(r.kept[:0], r.kept[n:]...)
 }
 
 func (g *group) replayEntry(e *tailEntry) (err error) {
@@ -321,14 +324,9 @@ func (r *recovery) finish() error {
 		r.hard.term, r.hard.vote = g.appliedTerm, 0
 	}
 	r.hard.commit = max(r.hard.commit, g.applied)
-	if len(r.kept) == 0 {
-		g.store.offset, g.store.offsetTerm = g.applied, g.appliedTerm
-	}
-	ents := make([]*pb.Entry, 0, len(r.kept)+len(r.tail))
-	for _, list := range [][]tailEntry{r.kept, r.tail} {
-		for _, e := range list {
-			ents = append(ents, &pb.Entry{Index: &e.index, Term: &e.term, Type: &e.typ, Data: e.data})
-		}
+	ents := make([]*pb.Entry, 0, len(r.log)-r.first)
+	for _, e := range r.log[r.first:] {
+		ents = append(ents, &pb.Entry{Index: &e.index, Term: &e.term, Type: &e.typ, Data: e.data})
 	}
 	if !g.store.append(ents) {
 		return fmt.Errorf("shard %d: the log has a gap behind entry %d", g.id, g.applied)

@@ -1,0 +1,111 @@
+package shard
+
+import (
+	"testing"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/wal"
+)
+
+// newRecovery is the recovery of a group with three members that begins behind entry 1.
+func newRecovery(retain int) *recovery {
+	w := &worker{host: &Host{cfg: Config{RetainBytes: retain}}}
+	g := &group{id: 1, w: w, store: &storage{}}
+	g.place(mark{replica: 1, index: foundingIndex, term: foundingTerm, conf: &pb.ConfState{Voters: []uint64{1, 2, 3}}})
+	return &recovery{group: g}
+}
+
+// feed replays the entries from first to last, each in a record of its own, with a commit after each if told so.
+func (r *recovery) feed(t testing.TB, first, last, term uint64, commit bool) {
+	t.Helper()
+	typ := pb.EntryNormal
+	var body []byte
+	for i := first; i <= last; i++ {
+		body = appendEntries(body[:0], []*pb.Entry{{Index: &i, Term: &term, Type: &typ}})
+		if err := r.replay(wal.Position{}, wal.Record{Type: wal.RecordEntries, Shard: 1, Data: body}); err != nil {
+			t.Fatal(err)
+		}
+		if commit {
+			r.feedCommit(t, i, term)
+		}
+	}
+}
+
+func (r *recovery) feedCommit(t testing.TB, index, term uint64) {
+	t.Helper()
+	body := appendHardState(nil, hardState{term: term, vote: 1, commit: index})
+	if err := r.replay(wal.Position{}, wal.Record{Type: wal.RecordHardState, Shard: 1, Data: body}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// held is what is left of the log: the first and last index, and how many of them are applied.
+func (r *recovery) held() (first, last uint64, applied int) {
+	list := r.log[r.first:]
+	if len(list) == 0 {
+		return 0, 0, 0
+	}
+	return list[0].index, list[len(list)-1].index, r.next - r.first
+}
+
+// TestReplayTakesTimeByEntry: a node that led small commits for minutes is back in seconds. Each commit used to move all that is kept for
+// followers: a log of 400,000 commits took minutes, and a node that was killed often came back later each time.
+func TestReplayTakesTimeByEntry(t *testing.T) {
+	const entries = 400_000
+	r := newRecovery(retainBytes)
+	began := time.Now()
+	r.feed(t, 2, entries, 1, true)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("%d commits took %v", entries, took)
+	}
+	const kept = retainBytes / entryOverhead
+	if first, last, applied := r.held(); first != entries-kept+1 || last != entries || applied != kept {
+		t.Errorf("entries %d to %d are held, %d of them applied; want the last %d", first, last, applied, kept)
+	}
+}
+
+// TestReplayKeepsWhatFollowersMayLack: the newest applied entries up to the bound, and all that is not applied; raft's log begins where they do.
+func TestReplayKeepsWhatFollowersMayLack(t *testing.T) {
+	r := newRecovery(10 * entryOverhead)
+	check := func(wantFirst, wantLast uint64, wantApplied int) {
+		t.Helper()
+		first, last, applied := r.held()
+		if first != wantFirst || last != wantLast || applied != wantApplied {
+			t.Errorf("entries %d to %d are held, %d of them applied; want %d to %d, %d", first, last, applied, wantFirst, wantLast, wantApplied)
+		}
+		if s := r.group.store; s.offset != wantFirst-1 || s.offset > foundingIndex && s.offsetTerm != 1 {
+			t.Errorf("raft's log begins behind entry %d of term %d, want %d", s.offset, s.offsetTerm, wantFirst-1)
+		}
+	}
+	r.feed(t, 2, 8, 1, false)
+	check(2, 8, 0)
+	r.feedCommit(t, 5, 1)
+	check(2, 8, 4)
+	r.feed(t, 9, 40, 1, false)
+	r.feedCommit(t, 30, 1)
+	check(21, 40, 10)
+	r.feed(t, 35, 36, 2, false) // another leader's: what was behind 34 is void
+	check(21, 36, 10)
+	r.feedCommit(t, 36, 2)
+	check(27, 36, 10)
+	if r.group.applied != 36 || r.group.appliedTerm != 2 {
+		t.Errorf("applied up to %d of term %d", r.group.applied, r.group.appliedTerm)
+	}
+	r.feed(t, 38, 38, 2, false)
+	if r.fault == nil {
+		t.Error("a missing entry is not seen")
+	}
+}
+
+// TestReplayKeepsNothingOfASoleVoter: it has no followers.
+func TestReplayKeepsNothingOfASoleVoter(t *testing.T) {
+	r := newRecovery(retainBytes)
+	r.group.store.conf = &pb.ConfState{Voters: []uint64{1}}
+	r.feed(t, 2, 1000, 1, true)
+	r.feed(t, 1001, 1002, 1, false)
+	if first, last, applied := r.held(); first != 1001 || last != 1002 || applied != 0 || r.group.store.offset != 1000 {
+		t.Errorf("entries %d to %d are held, %d of them applied; raft's log begins behind %d", first, last, applied, r.group.store.offset)
+	}
+}
