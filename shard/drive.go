@@ -94,11 +94,7 @@ func (h *Host) Background() bool {
 
 // Housekeep is what Run does once a second: the log's old generations go.
 func (h *Host) Housekeep() error {
-	memory := int64(0)
-	for _, w := range h.workers {
-		memory += w.memory.Load()
-	}
-	h.memory.Store(memory)
+	h.sum()
 	return h.dropLog()
 }
 

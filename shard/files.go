@@ -96,7 +96,6 @@ func (f *groupFiles) needed() uint64 {
 // When a snapshot is due.
 const (
 	snapshotLogBytes = 32 << 20 // default of Config; and at least as much log as state
-	pinnedGens       = 2        // closed generations that a group may hold back
 	snapshotRetry    = 30 * time.Second
 	wantedRetry      = 2 * time.Second // … when a follower waits for it, without which there may be no majority
 	snapshotChunk    = 256 << 10
@@ -104,6 +103,15 @@ const (
 	// A group that is idle for so long after its newest snapshot gives up the older one. One with a canary never is.
 	settleAfter = 3 * canaryEach
 )
+
+// pinnable is how many closed generations a group may hold back: as many as there is state, so that no more is written for snapshots than
+// for the log, and some for what each file costs by itself. Few, where there is little state: a restart reads them all. One at least, since
+// the older snapshot is in one and the newest in the next.
+func pinnable(state, replicas, genBytes int64) uint64 {
+	return uint64(min(1+state/genBytes+replicas/64, maxPinned))
+}
+
+const maxPinned = 7
 
 // snapshotRun is a snapshot being written: the worker saves the table in slices between its turns, a goroutine writes the file.
 type snapshotRun struct {
@@ -160,7 +168,7 @@ func (w *worker) tickSnapshots() {
 		if g.replica == 0 && g.tombstone == 0 {
 			continue // never here
 		}
-		pinned := g.files.needed() < current && current-g.files.needed() > pinnedGens
+		pinned := g.files.needed() < current && current-g.files.needed() > max(1, w.host.pinnable.Load())
 		switch {
 		case pinned && !g.files.restating && (g.replica == 0 || g.applied <= foundingIndex):
 			w.restate(g)

@@ -96,6 +96,7 @@ type Host struct {
 	jobs       atomic.Int32 // goroutines that write or remove snapshots
 	failure    chan error   // capacity 1
 	memory     atomic.Int64
+	pinnable   atomic.Uint64 // closed generations that a group may hold back
 	gone       goneOwners
 	limits     limits
 	aside      atomic.Bool
@@ -241,15 +242,22 @@ func (h *Host) housekeep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		memory := int64(0)
-		for _, w := range h.workers {
-			memory += w.memory.Load()
-		}
-		h.memory.Store(memory)
+		h.sum()
 		if err := h.dropLog(); err != nil {
 			h.cfg.Logger.Error("old log generations could not be removed; they are tried again", "error", err)
 		}
 	}
+}
+
+// sum adds up what the workers hold, and what follows from it.
+func (h *Host) sum() {
+	memory, replicas := int64(0), int64(0)
+	for _, w := range h.workers {
+		memory += w.memory.Load()
+		replicas += w.replicas.Load()
+	}
+	h.memory.Store(memory)
+	h.pinnable.Store(pinnable(memory, replicas, h.stream.GenBytes()))
 }
 
 // inBackground runs what may take long on a goroutine of its own.

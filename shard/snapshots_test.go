@@ -25,7 +25,7 @@ func (r *stand) fill(generations uint64) {
 func (r *stand) snapshots() {
 	r.t.Helper()
 	r.pass(settleAfter + time.Second)
-	if err := r.host.dropLog(); err != nil {
+	if err := r.host.Housekeep(); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -113,6 +113,36 @@ func TestI12Hash(t *testing.T) {
 			t.Errorf("hash %x with the snapshot, %x from the log alone", hashes[0], hashes[1])
 		}
 	})
+}
+
+// TestRestartReadsLittleLog: where much is written and little is pending, no more of the log stays than the generation that is written and
+// the one before it, so that a restart takes no longer the longer the node was up.
+func TestRestartReadsLittleLog(t *testing.T) {
+	small := func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 1<<20, 64<<10 }
+	bubbleStand(t, small, func(r *stand) {
+		for round := range 20 {
+			r.fill(1)
+			r.snapshots()
+			if n := len(r.host.stream.Generations()); n > 2 {
+				t.Errorf("after %d generations there are still %d", round, n)
+			}
+		}
+		if n := r.observer.snapshots; n > 2*20+4 {
+			t.Errorf("%d snapshots of 2 groups in 20 generations", n)
+		}
+	})
+}
+
+func TestPinnable(t *testing.T) {
+	const gen = 64 << 20
+	for _, c := range []struct {
+		state, replicas int64
+		want            uint64
+	}{{0, 17, 1}, {gen - 1, 17, 1}, {gen, 17, 2}, {gen, 128, 4}, {388 << 20, 17, 7}, {100 << 30, 17, maxPinned}, {0, 16384, maxPinned}} {
+		if got := pinnable(c.state, c.replicas, gen); got != c.want {
+			t.Errorf("%d B of state in %d replicas: %d generations, want %d", c.state, c.replicas, got, c.want)
+		}
+	}
 }
 
 // TestDamagedSnapshot: the one before it and the log cover for the newest; without both the host refuses.

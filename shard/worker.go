@@ -51,7 +51,7 @@ type worker struct {
 	scratch    []byte
 	frames     []*sentFrame // free
 
-	memory              atomic.Int64
+	memory, replicas    atomic.Int64
 	lastTick, lastSweep time.Duration
 	snapshot            *snapshotRun
 	needed              atomic.Uint64 // the oldest log generation that its groups need
@@ -171,7 +171,7 @@ func (w *worker) tick() {
 		return
 	}
 	w.lastTick += time.Duration(n) * tickInterval
-	memory := int64(0)
+	memory, replicas := int64(0), int64(0)
 	for _, g := range w.groups {
 		memory += g.stateBytes()
 		if g.raft == nil {
@@ -181,6 +181,7 @@ func (w *worker) tick() {
 			}
 			continue
 		}
+		replicas++
 		for range min(n, maxTicks) {
 			g.raft.Tick()
 		}
@@ -188,6 +189,7 @@ func (w *worker) tick() {
 		w.touch(g)
 	}
 	w.memory.Store(memory)
+	w.replicas.Store(replicas)
 	w.tickSnapshots()
 	if w.mono-w.lastSweep >= sweepEach {
 		w.lastSweep = w.mono

@@ -4,7 +4,7 @@ import "time"
 
 // Options of a stream; zero values mean the documented default.
 type Options struct {
-	// GenBytes is the size at which a generation is closed. Default 128 MiB.
+	// GenBytes is the size at which a generation is closed. Default 64 MiB.
 	GenBytes int64
 	// SegmentBytes is the size of a segment file, prepared ahead. tidwall/wal keeps the segment being
 	// written in memory and grows it by copying, so small is quick. Default 1 MiB, at most GenBytes and 256 MiB.
@@ -35,7 +35,7 @@ type Observe struct {
 }
 
 const (
-	defaultGenBytes     = 128 << 20
+	defaultGenBytes     = 64 << 20
 	defaultSegmentBytes = 1 << 20
 	maxSegmentBytes     = 256 << 20
 	defaultQueueFrames  = 4096

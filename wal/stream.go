@@ -181,6 +181,9 @@ func (s *Stream) Generation() uint64 {
 	return s.gens[len(s.gens)-1].Gen
 }
 
+// GenBytes is the size at which a generation is closed.
+func (s *Stream) GenBytes() int64 { return s.opt.GenBytes }
+
 // Generations lists those on disk, oldest first; the last is being written.
 func (s *Stream) Generations() []GenInfo {
 	s.mu.Lock()
