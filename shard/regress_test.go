@@ -365,3 +365,27 @@ func TestSnapshotOfTheFounding(t *testing.T) {
 		t.Error("no snapshot is sent")
 	})
 }
+
+// TestUnwantedSnapshotIsLetGo: a snapshot that raft has no use for, as its leader has been deposed on the way, is not kept: it is as large as the
+// shard.
+func TestUnwantedSnapshotIsLetGo(t *testing.T) {
+	r, c := inCompany(t, true, nil)
+	const term, index = 5, 40
+	c.say(1, heartbeat(term))
+	r.settle()
+	c.arrive(term-1, index)
+	r.settle()
+	g := r.host.groups[1]
+	if g.applied == index {
+		t.Fatal("a snapshot of a deposed leader became the state")
+	}
+	if g.incoming != nil {
+		t.Error("its table is kept")
+	}
+	c.arrive(term, index) // the same of the leader of today
+	r.settle()
+	if g.applied != index || !c.acknowledged(index) {
+		t.Errorf("the state is that of entry %d, want %d", g.applied, index)
+	}
+	r.abort()
+}
