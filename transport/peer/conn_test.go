@@ -91,7 +91,7 @@ func TestNewerConnectionTakesThePlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed(t, second)
-	if _, err := third.Write(append(sealed(testFrame{kindHeartbeat, ""}, testFrame{kindFrame, "third"})[frameHeaderBytes:])); err != nil {
+	if _, err := third.Write(sealed(testFrame{kindHeartbeat, ""}, testFrame{kindFrame, "third"})[frameHeaderBytes:]); err != nil {
 		t.Fatal(err)
 	}
 	if got := within(t, "frame", b.host.frames); got != (received{7, "third"}) {
