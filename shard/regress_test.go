@@ -389,3 +389,22 @@ func TestUnwantedSnapshotIsLetGo(t *testing.T) {
 	}
 	r.abort()
 }
+
+// TestTwoSnapshotsInOneTurn: a former leader's snapshot may arrive in the same turn as the new leader's, behind it and older. Found by reading: the
+// host panicked.
+func TestTwoSnapshotsInOneTurn(t *testing.T) {
+	for _, indexes := range [][]uint64{{40, 30}, {30, 40}, {40, 40}} {
+		r, c := inCompany(t, true, nil)
+		const term = 5
+		c.say(1, heartbeat(term))
+		r.settle()
+		for _, index := range indexes {
+			c.arrive(term, index)
+		}
+		r.settle()
+		if g := r.host.groups[1]; g.applied != 40 || !c.acknowledged(40) || g.incoming != nil {
+			t.Errorf("%d: the state is that of entry %d", indexes, g.applied)
+		}
+		r.abort()
+	}
+}
