@@ -247,6 +247,11 @@ func TestRetryAfter(t *testing.T) {
 	if last := (*waits)[len(*waits)-1]; last != 3*time.Second {
 		t.Errorf("waited %s, at most 3s", last)
 	}
+	node.seen(reply{status: 503, body: problem(503, "overloaded").body, after: "9999999999999"}) // more than a Duration holds
+	_, err := c.Get(t.Context(), "o", "a")
+	if p, ok := errors.AsType[*Problem](err); !ok || p.RetryAfter < 3600*time.Second {
+		t.Errorf("%+v", err)
+	}
 	never, waits := newClient(t, Options{Retries: -1}, node)
 	if _, err := never.Get(t.Context(), "o", "a"); err == nil || len(*waits) != 0 {
 		t.Errorf("%v after %v", err, *waits)

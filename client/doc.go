@@ -6,8 +6,8 @@
 //
 // A refusal is a *Problem; errors.Is finds its code: errors.Is(err, client.InFlight). Anything else means that there was no
 // answer, and then a change may or may not have been made. Calls that are safe to repeat are repeated, within Options.Retries, on
-// 429 and 503 and when the connection failed: reads, Put and Cancel without a condition, PutTopic, Ack, and an Add with an
-// id and an absolute time. For all others, look, or use an IfMatch.
+// 429 and 503 and when the connection failed: reads, Cancel without a condition, PutTopic, Ack, a Put without a condition and with an
+// absolute time, and an Add with an id and an absolute time that neither names a merge rule nor repeats. For all others, look, or use an If.
 //
 // A Receiver is the other side: a middleware that checks who calls, drops calls of leases that are over, and says which
 // timer a call is about. Calls come at least once: a handler must bear a second one with the same Delivery.ID.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -85,7 +86,7 @@ func readProblem(resp *http.Response, body []byte) error {
 	}
 	p.Status = resp.StatusCode
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		p.RetryAfter = time.Duration(seconds) * time.Second
+		p.RetryAfter = time.Duration(min(seconds, math.MaxInt64/int(time.Second))) * time.Second
 	}
 	return p
 }

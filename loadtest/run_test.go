@@ -261,6 +261,18 @@ func TestUnsentIsCounted(t *testing.T) {
 	})
 }
 
+// What the time did not suffice for is not counted one by one: at a rate that nobody reaches that would take longer than the run.
+func TestUnsentOfAnAbsurdRate(t *testing.T) {
+	start := time.Now()
+	for _, c := range []struct{ left, every, want time.Duration }{{-1, 1, 0}, {0, 1, 0}, {1, 1, 1}, {10, 5, 2}, {11, 5, 3}, {1, 5, 1}, {24 * time.Hour, 1, 24 * time.Hour}} {
+		w := &worker{tally: newTally(0), pace: pace{end: start.Add(c.left), every: c.every}}
+		w.skip(start)
+		if n := w.tally.unsent.Load(); n != int64(c.want) {
+			t.Errorf("%d unsent, one each %v, %v before the end", n, c.every, c.left)
+		}
+	}
+}
+
 func TestWarmupIsNotMeasured(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

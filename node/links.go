@@ -144,7 +144,13 @@ func (l links) OpenStream(from uint64, header []byte, size int64) (peer.Sink, er
 	if c == nil {
 		return nil, errNotYet
 	}
-	return l.p.intakes.open(c.host, from, header, size)
+	return l.p.intakes.open(from, header, func() (incoming, error) {
+		in, err := c.host.Receive(from, header, size)
+		if err != nil {
+			return nil, err // not a nil pointer in an interface, which is not nil
+		}
+		return in, nil
+	})
 }
 
 // intakes are the snapshots that are coming in: one from each node, kept for a while when a stream breaks off.
@@ -153,16 +159,24 @@ type intakes struct {
 	byNode map[uint64]*intake
 }
 
+// incoming is a snapshot on its way into the host. shard.Incoming is one.
+type incoming interface {
+	Have() int64
+	Write([]byte) (int, error)
+	Commit() error
+	Abort()
+}
+
 // intake is one of them. It implements peer.Sink.
 type intake struct {
 	owner  *intakes
 	header string
-	in     *shard.Incoming
+	in     incoming
 	busy   bool
 	ended  bool
 }
 
-func (k *intakes) open(host *shard.Host, from uint64, header []byte, size int64) (peer.Sink, error) {
+func (k *intakes) open(from uint64, header []byte, receive func() (incoming, error)) (peer.Sink, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if old := k.byNode[from]; old != nil {
@@ -176,7 +190,7 @@ func (k *intakes) open(host *shard.Host, from uint64, header []byte, size int64)
 		old.in.Abort()
 		delete(k.byNode, from)
 	}
-	in, err := host.Receive(from, header, size)
+	in, err := receive()
 	if err != nil {
 		return nil, err
 	}
@@ -191,9 +205,13 @@ func (k *intakes) open(host *shard.Host, from uint64, header []byte, size int64)
 // Have implements peer.Sink.
 func (s *intake) Have() int64 { return s.in.Have() }
 
-// Write implements peer.Sink.
+// Write implements peer.Sink. After an error the file is of no use any more.
 func (s *intake) Write(chunk []byte) error {
 	_, err := s.in.Write(chunk)
+	if err != nil {
+		s.ended = true
+		s.in.Abort()
+	}
 	return err
 }
 

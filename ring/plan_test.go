@@ -311,13 +311,7 @@ func TestPlanThroughTrouble(t *testing.T) {
 				}
 				tw.join(next, zone)
 			}
-			tw.trouble(rt)
-			for range rapid.IntRange(0, 12).Draw(rt, "seconds") {
-				tw.step(0.3)
-			}
-			if rapid.IntRange(0, 5).Draw(rt, "long") == 0 {
-				tw.nowMs += defaultReplaceAfterMs
-			}
+			tw.event(rt, 12, 0.3)
 		}
 		clear(tw.down)
 		clear(tw.unfit)
@@ -345,18 +339,23 @@ func TestPlanWhileGroupsAreFounded(t *testing.T) {
 			tw.join(100+next, "")
 		}
 		for range rapid.IntRange(1, 8).Draw(rt, "events") {
-			tw.trouble(rt)
-			for range rapid.IntRange(0, 6).Draw(rt, "seconds") {
-				tw.step(0.2)
-			}
-			if rapid.IntRange(0, 5).Draw(rt, "long") == 0 {
-				tw.nowMs += defaultReplaceAfterMs
-			}
+			tw.event(rt, 6, 0.2)
 		}
 		clear(tw.down)
 		clear(tw.unfit)
 		tw.rest()
 	})
+}
+
+// event is trouble and some seconds after it, now and then so long that who is down counts as lost.
+func (tw *town) event(t *rapid.T, seconds int, chance float64) {
+	tw.trouble(t)
+	for range rapid.IntRange(0, seconds).Draw(t, "seconds") {
+		tw.step(chance)
+	}
+	if rapid.IntRange(0, 5).Draw(t, "long") == 0 {
+		tw.nowMs += defaultReplaceAfterMs
+	}
 }
 
 // trouble does one thing to one node. It removes by force only what no group misses for its majority.

@@ -156,39 +156,49 @@ func (s *snapshotWritten) handle(w *worker) {
 	w.feedSnapshot()
 }
 
-// tickSnapshots starts the next snapshot that is due; one at a time.
+// tickSnapshots starts the next snapshot that is due, one at a time and the groups in turn: one that is always due keeps no other from its own. What
+// the log must keep is said whether one is under way or not.
 func (w *worker) tickSnapshots() {
 	if w.snapshot != nil {
 		w.feedSnapshot()
+	}
+	for n := 0; n < len(w.groups) && w.snapshot == nil; n++ {
+		at := (w.snapshotTurn + n) % len(w.groups)
+		if w.tickFiles(w.groups[at]); w.snapshot != nil {
+			w.snapshotTurn = at + 1
+		}
+	}
+	needed := w.stream.Generation()
+	for _, g := range w.groups {
+		if g.everHere() {
+			needed = min(needed, g.files.needed())
+		}
+	}
+	w.needed.Store(needed)
+}
+
+// everHere reports that the group has a replica here, or had one.
+func (g *group) everHere() bool { return g.replica != 0 || g.tombstone != 0 }
+
+// tickFiles does what is due for a group's files, so that it does not hold back old generations of the log.
+func (w *worker) tickFiles(g *group) {
+	if !g.everHere() {
 		return
 	}
 	current := w.stream.Generation()
-	needed := current
-	for _, g := range w.groups {
-		if g.replica == 0 && g.tombstone == 0 {
-			continue // never here
-		}
-		pinned := g.files.needed() < current && current-g.files.needed() > max(1, w.host.pinnable.Load())
-		switch {
-		case pinned && !g.files.restating && (g.replica == 0 || g.applied <= foundingIndex):
-			w.restate(g)
-		case g.replica == 0 || !g.mayTry(w.mono) || g.applied < foundingIndex || g.applied == foundingIndex && !g.wantSnapshot:
-		case g.wantSnapshot:
-			w.beginSnapshot(g)
-		case pinned && g.applied == g.files.newest && w.mono-g.files.savedAt > settleAfter:
-			g.files.settle()
-			g.files.savedAt = w.mono // not again while this mark is on its way
-			w.mark(g)
-		case pinned && g.applied > g.files.newest, g.files.logBytes > max(w.host.cfg.SnapshotLogBytes, g.stateBytes()):
-			w.beginSnapshot(g)
-		}
-		needed = min(needed, g.files.needed())
-		if w.snapshot != nil {
-			break
-		}
-	}
-	if w.snapshot == nil {
-		w.needed.Store(needed)
+	pinned := g.files.needed() < current && current-g.files.needed() > max(1, w.host.pinnable.Load())
+	switch {
+	case pinned && !g.files.restating && (g.replica == 0 || g.applied <= foundingIndex):
+		w.restate(g)
+	case g.replica == 0 || !g.mayTry(w.mono) || g.applied < foundingIndex || g.applied == foundingIndex && !g.wantSnapshot:
+	case g.wantSnapshot:
+		w.beginSnapshot(g)
+	case pinned && g.applied == g.files.newest && w.mono-g.files.savedAt > settleAfter:
+		g.files.settle()
+		g.files.savedAt = w.mono // not again while this mark is on its way
+		w.mark(g)
+	case pinned && g.applied > g.files.newest, g.files.logBytes > max(w.host.cfg.SnapshotLogBytes, g.stateBytes()):
+		w.beginSnapshot(g)
 	}
 }
 

@@ -251,6 +251,7 @@ func (g *group) collect() {
 			}
 		}
 	}
+	g.incoming = nil // raft has no use for it: its leader was deposed, or the log has come that far by itself
 }
 
 // append puts what raft wants durable into this turn's frame. Its responses leave when the frame is on disk.

@@ -365,3 +365,46 @@ func TestSnapshotOfTheFounding(t *testing.T) {
 		t.Error("no snapshot is sent")
 	})
 }
+
+// TestUnwantedSnapshotIsLetGo: a snapshot that raft has no use for, as its leader has been deposed on the way, is not kept: it is as large as the
+// shard.
+func TestUnwantedSnapshotIsLetGo(t *testing.T) {
+	r, c := inCompany(t, true, nil)
+	const term, index = 5, 40
+	c.say(1, heartbeat(term))
+	r.settle()
+	c.arrive(term-1, index)
+	r.settle()
+	g := r.host.groups[1]
+	if g.applied == index {
+		t.Fatal("a snapshot of a deposed leader became the state")
+	}
+	if g.incoming != nil {
+		t.Error("its table is kept")
+	}
+	c.arrive(term, index) // the same of the leader of today
+	r.settle()
+	if g.applied != index || !c.acknowledged(index) {
+		t.Errorf("the state is that of entry %d, want %d", g.applied, index)
+	}
+	r.abort()
+}
+
+// TestTwoSnapshotsInOneTurn: a former leader's snapshot may arrive in the same turn as the new leader's, behind it and older. Found by reading: the
+// host panicked.
+func TestTwoSnapshotsInOneTurn(t *testing.T) {
+	for _, indexes := range [][]uint64{{40, 30}, {30, 40}, {40, 40}} {
+		r, c := inCompany(t, true, nil)
+		const term = 5
+		c.say(1, heartbeat(term))
+		r.settle()
+		for _, index := range indexes {
+			c.arrive(term, index)
+		}
+		r.settle()
+		if g := r.host.groups[1]; g.applied != 40 || !c.acknowledged(40) || g.incoming != nil {
+			t.Errorf("%d: the state is that of entry %d", indexes, g.applied)
+		}
+		r.abort()
+	}
+}

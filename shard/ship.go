@@ -241,8 +241,13 @@ func (a *arrival) handle(w *worker) {
 	if g.raft == nil || g.replica != a.mark.replica || a.mark.index <= g.applied {
 		return // it is not needed any more
 	}
-	g.incoming = a
-	_ = g.raft.Step(a.message) // raft decides, and says so in its next append
+	before := g.raft.BasicStatus().GetCommit()
+	_ = g.raft.Step(a.message)
+	// Raft decides, and says so in its next append. If it has taken this one, all up to its end is committed; what does not go beyond that it has
+	// not taken: an older one may come behind a newer one in one turn.
+	if before < a.mark.index && g.raft.BasicStatus().GetCommit() >= a.mark.index {
+		g.incoming = a
+	}
 	w.touch(g)
 }
 

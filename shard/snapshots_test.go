@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"carillon/wal"
@@ -384,6 +385,30 @@ func TestI15TwoSnapshotsAreKept(t *testing.T) {
 		got := r.snapshotFiles(1)
 		if len(got) != 2 || got[0].Index != g.files.newest || got[1].Name != list[1].Name {
 			t.Errorf("files %+v, want a new one and %s, which is whole", got, list[1].Name)
+		}
+	})
+}
+
+// TestOldLogGoesWhileSnapshotsAreDue: where the next snapshot is due whenever one is done, the log's old generations go all the same, and no
+// group waits for ever for its turn.
+func TestOldLogGoesWhileSnapshotsAreDue(t *testing.T) {
+	bubbleStand(t, func(c *Config) { smallLog(c); c.SnapshotLogBytes = 1 }, func(r *stand) {
+		for range 40 {
+			if _, err := r.propose("always due"); err != nil {
+				t.Fatal(err)
+			}
+			r.fill(1)
+			r.pass(tickInterval)
+			synctest.Wait()
+		}
+		if err := r.host.dropLog(); err != nil {
+			t.Fatal(err)
+		}
+		if now, oldest := r.host.stream.Generation(), r.oldest(); now-oldest > 20 {
+			t.Errorf("all %d generations of the log are still there", now-oldest+1)
+		}
+		if n := len(r.snapshotFiles(1)); n == 0 {
+			t.Error("the shard has no snapshot")
 		}
 	})
 }

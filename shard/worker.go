@@ -54,6 +54,7 @@ type worker struct {
 	memory, replicas    atomic.Int64
 	lastTick, lastSweep time.Duration
 	snapshot            *snapshotRun
+	snapshotTurn        int           // whose turn it is for the next one
 	needed              atomic.Uint64 // the oldest log generation that its groups need
 }
 

@@ -43,9 +43,9 @@ func (f *timerFilter) write(o *object) error {
 type ctlRescheduleCmd struct {
 	Topic string `arg:"" help:"Topic."`
 	timerFilter
-	Shift     string `xor:"move" required:"" placeholder:"+1h" help:"Later by this, or earlier: --shift=-5m."`
-	At        string `xor:"move" required:"" placeholder:"TIME" help:"To this time, all of them."`
-	NotBefore string `xor:"move" required:"" placeholder:"TIME" help:"To this time what would come earlier."`
+	Shift     string `xor:"move" placeholder:"+1h" help:"Later by this, or earlier: --shift=-5m."`
+	At        string `xor:"move" placeholder:"TIME" help:"To this time, all of them."`
+	NotBefore string `xor:"move" placeholder:"TIME" help:"To this time what would come earlier."`
 }
 
 func (*ctlRescheduleCmd) Examples() string {
@@ -54,6 +54,9 @@ carillon ctl reschedule orders --all --not-before 2027-01-01T06:00:00Z`
 }
 
 func (r *ctlRescheduleCmd) Run(ctl *ctlCmd, term *terminal) error {
+	if r.Shift == "" && r.At == "" && r.NotBefore == "" {
+		return usagef("to when? give --shift, --at or --not-before")
+	}
 	o := &object{}
 	if err := r.write(o); err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -86,6 +87,31 @@ func (c *ctlCmd) cluster() (body []byte, answer clusterAnswer, err error) {
 	return body, answer, nil
 }
 
+// clusterPoll is how often a cluster is looked at of which something is waited for.
+const clusterPoll = 200 * time.Millisecond
+
+// await looks at the cluster until nothing is left, at most so long: then what is left is the error.
+func (c *ctlCmd) await(most time.Duration, look func(*clusterAnswer) (left string, err error)) error {
+	over := time.After(most)
+	tick := time.NewTicker(clusterPoll)
+	defer tick.Stop()
+	for {
+		_, answer, err := c.cluster()
+		if err != nil {
+			return err
+		}
+		left, err := look(&answer)
+		if err != nil || left == "" {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-over:
+			return errors.New(left)
+		}
+	}
+}
+
 func printNodes(out io.Writer, a clusterAnswer) error {
 	health, id := "not healthy", a.ClusterID
 	if a.Healthy {
@@ -166,9 +192,6 @@ func (n nodeRef) path(more ...string) string {
 	return apiPath(append([]string{"cluster", "nodes", n.Node}, more...)...)
 }
 
-// drainPoll is how often a drain that is waited for is looked at.
-const drainPoll = 200 * time.Millisecond
-
 type ctlDrainCmd struct {
 	nodeRef
 	Wait time.Duration `placeholder:"10m" help:"Wait until it is drained, at most so long; exit 1 if it takes longer."`
@@ -193,28 +216,17 @@ func (d *ctlDrainCmd) Run(ctl *ctlCmd, term *terminal) error {
 }
 
 func (d *ctlDrainCmd) await(ctl *ctlCmd) error {
-	over := time.After(d.Wait)
-	tick := time.NewTicker(drainPoll)
-	defer tick.Stop()
-	for {
-		_, answer, err := ctl.cluster()
-		if err != nil {
-			return err
-		}
-		at := slices.IndexFunc(answer.Nodes, func(n nodeRow) bool { return n.Name == d.Node })
+	return ctl.await(d.Wait, func(a *clusterAnswer) (string, error) {
+		at := slices.IndexFunc(a.Nodes, func(n nodeRow) bool { return n.Name == d.Node })
 		if at < 0 {
-			return fmt.Errorf("%s is no longer in the cluster", d.Node)
+			return "", fmt.Errorf("%s is no longer in the cluster", d.Node)
 		}
-		n := answer.Nodes[at]
+		n := a.Nodes[at]
 		if n.State == "drained" {
-			return nil
+			return "", nil
 		}
-		select {
-		case <-tick.C:
-		case <-over:
-			return fmt.Errorf("%s is %s with %d replicas left after %s; the drain goes on", d.Node, n.State, n.Replicas, d.Wait)
-		}
-	}
+		return fmt.Sprintf("%s is %s with %d replicas left after %s; the drain goes on", d.Node, n.State, n.Replicas, d.Wait), nil
+	})
 }
 
 type ctlResumeCmd struct{ nodeRef }

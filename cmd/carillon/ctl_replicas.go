@@ -34,24 +34,13 @@ func (r *ctlReplicasCmd) Run(ctl *ctlCmd, term *terminal) error {
 }
 
 func (r *ctlReplicasCmd) await(ctl *ctlCmd) error {
-	over := time.After(r.Wait)
-	tick := time.NewTicker(drainPoll)
-	defer tick.Stop()
-	for {
-		_, answer, err := ctl.cluster()
-		if err != nil {
-			return err
-		}
-		left := r.left(&answer)
+	return ctl.await(r.Wait, func(a *clusterAnswer) (string, error) {
+		left := r.left(a)
 		if left == 0 {
-			return nil
+			return "", nil
 		}
-		select {
-		case <-tick.C:
-		case <-over:
-			return fmt.Errorf("%d of %d shards do not have their replicas yet after %s; it goes on", left, len(answer.Shards), r.Wait)
-		}
-	}
+		return fmt.Sprintf("%d of %d shards do not have their replicas yet after %s; it goes on", left, len(a.Shards), r.Wait), nil
+	})
 }
 
 // left counts the shards that have not as many replicas as there should be, and nodes to hold them, or are on the way there. The node

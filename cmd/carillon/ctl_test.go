@@ -173,7 +173,7 @@ func TestCtl(t *testing.T) {
 			name: "reschedule not before", args: []string{"reschedule", "t", "--all", "--not-before", "2030-01-01T00:00:00Z"}, replies: ok(`{"matched":1,"changed":0,"skipped":0}`),
 			asked: []string{`POST /v1/topics/t/reschedule {"all":true,"not_before":"2030-01-01T00:00:00Z"}`}, out: []string{"matched 1, changed 0"},
 		},
-		{name: "reschedule to nothing", args: []string{"reschedule", "t", "--all"}, code: 2, err: []string{"--shift"}},
+		{name: "reschedule to nothing", args: []string{"reschedule", "t", "--all"}, code: 2, err: []string{"to when? give --shift, --at or --not-before (see: carillon ctl reschedule --help)"}},
 		{name: "reschedule to two things", args: []string{"reschedule", "t", "--all", "--shift", "+1h", "--at", "2030-01-01T00:00:00Z"}, code: 2, err: []string{"--shift", "--at"}},
 		{
 			name: "dead purge by filter", args: []string{"dead", "purge", "t", "--reason", "expired", "--label", "a"}, replies: ok(`{"matched":2,"changed":2,"skipped":0}`),

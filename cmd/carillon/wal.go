@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"carillon/wal"
 )
@@ -32,6 +33,9 @@ type walVerifyCmd struct {
 }
 
 func (c *walVerifyCmd) Run(term *terminal) error {
+	if _, err := os.ReadDir(c.Dir); err != nil {
+		return fmt.Errorf("%w; is this the data directory?", err)
+	}
 	report, err := wal.Verify(wal.OSFS{}, c.Dir)
 	for _, note := range report.Notes {
 		fmt.Fprintf(term.out, "note: %s\n", note)

@@ -53,6 +53,10 @@ func TestWalVerifyOfNothingFails(t *testing.T) {
 	if got := carillon(t, "", nil, "wal", "verify", t.TempDir()); got.code != exitFailure || !strings.Contains(got.err, "no log") {
 		t.Errorf("got %+v", got)
 	}
+	none := filepath.Join(t.TempDir(), "none")
+	if got := carillon(t, "", nil, "wal", "verify", none); got.code != exitFailure || !strings.HasSuffix(got.err, "none: no such file or directory; is this the data directory?\n") {
+		t.Errorf("got %+v", got)
+	}
 }
 
 func findInFiles(t *testing.T, dir, text string) (name string, at int) {

@@ -16,6 +16,10 @@ type bodies struct {
 // smallBody is about what a connection's own buffer takes.
 const smallBody = 16 << 10
 
+// keptBody is the largest buffer, of a request's body and of an answer's, that a connection keeps for its next request. It holds the body of a
+// batch of a hundred common timers; larger ones are made anew each time, and go with the answer.
+const keptBody = 64 << 10
+
 // share is what a body of n bytes takes of the budget.
 func share(n uint64) int64 {
 	if n <= smallBody {

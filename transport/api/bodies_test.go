@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -93,5 +94,35 @@ func TestBodiesShareABudget(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d bytes were never given back", h.server.bodies.used.Load())
 		}
+	}
+}
+
+// What a large request or answer took is not kept for as long as its connection stays open: the budget would not know of it.
+func TestLargeBodiesAreNotKept(t *testing.T) {
+	h := newHarness(t)
+	for i := range 10 {
+		h.do("POST", timers, fmt.Sprintf(`{"id":"large-%d","delay":"1h",%s,"payload":"%s"}`, i, cb, strings.Repeat("x", 200<<10))).want(201)
+	}
+	held := func() int64 {
+		runtime.GC()
+		runtime.GC() // pools keep what is not used for one more
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	batch := `{"ops":[{"op":"cancel","id":"none"}]}` + strings.Repeat(" ", 4<<20)
+	h.conn.Close()
+	before := held()
+	for range 8 {
+		h.conn = nil // stays open
+		h.do("POST", "/v1/topics/orders/batch", batch).want(200)
+		if got := h.do("GET", timers, "").want(200); len(got.body) < 1<<20 {
+			t.Fatalf("a list of %d bytes", len(got.body))
+		}
+		conn := h.conn
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	if kept := held() - before; kept > 8<<20 {
+		t.Errorf("8 idle connections keep %d bytes", kept)
 	}
 }

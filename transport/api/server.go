@@ -42,6 +42,7 @@ func New(cfg Config) (*Server, error) {
 	s.sweeps = make(chan struct{}, sweepsAtOnce)
 	l := &s.cfg.Limits
 	s.bodies.limit = int64(l.BodiesBytes)
+	fasthttp.SetBodySizePoolLimit(keptBody, keptBody) // the process's, and without a limit: each connection would keep its largest
 	s.http = &fasthttp.Server{
 		Handler:        s.serve,
 		ErrorHandler:   s.answerFault,

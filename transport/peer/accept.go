@@ -65,7 +65,7 @@ func (t *Transport) receive(raw net.Conn, arrival uint64) {
 		handle, c.onEnd = in.handle, in.close
 	}
 	if h.Lane != LaneOnce {
-		t.supplant(c)
+		c.onWord = func() { t.supplant(c) }
 		defer t.leave(c)
 	}
 	err = t.serve(c, handle)
@@ -75,6 +75,9 @@ func (t *Transport) receive(raw net.Conn, arrival uint64) {
 // supplant gives c the place of an earlier connection, which has ended before c is heard:
 // the handler never sees two connections of one lane at once. c is closed if it is itself
 // the earlier one, whose handshake took longer.
+//
+// That is done when c says its first word, not before: who meant another node, which had
+// this address, hangs up after the handshake, and its good connection must not end by it.
 func (t *Transport) supplant(c *conn) {
 	at := place{c.hello.Node, c.lane}
 	t.mu.Lock()

@@ -20,6 +20,7 @@ type conn struct {
 	peer    *peer // nil on LaneOnce
 	out     *outbox
 	arrival uint64       // of an accepted connection
+	onWord  func()       // before the first frame is heard; it may close the connection; may be nil
 	onEnd   func()       // before anybody can take this connection's place; may be nil
 	calls   calls        // ours that wait for a reply
 	busy    atomic.Int32 // theirs that are being answered
@@ -88,10 +89,16 @@ const touchEvery = 8 // of IdleTimeout
 
 func (c *conn) read(handle handleFunc) error {
 	frames := newFrameReader(&deadlineReader{conn: c}, c.t.config.MaxFrame+callHeaderBytes)
-	for {
+	for first := true; ; first = false {
 		kind, payload, owned, err := frames.next()
 		if err != nil {
 			return err
+		}
+		if first && c.onWord != nil {
+			c.onWord()
+			if cause := context.Cause(c.ctx); cause != nil {
+				return cause
+			}
 		}
 		if kind == kindHeartbeat {
 			continue

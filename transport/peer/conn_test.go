@@ -2,6 +2,7 @@ package peer
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -70,16 +71,85 @@ func TestDamageClosesTheConnection(t *testing.T) {
 	}
 }
 
-// There is one connection per lane and direction: the newer one.
+// There is one connection per lane and direction: the newer one, from its first word on.
 func TestNewerConnectionTakesThePlace(t *testing.T) {
 	_, b := pair(t, nil)
 	first := shake(t, b.addr, helloOf(7), LaneControl)
 	second := shake(t, b.addr, helloOf(7), LaneControl)
+	third := shake(t, b.addr, helloOf(7), LaneControl) // says nothing
+	for i, c := range []net.Conn{first, second} {
+		want := received{7, []string{"first", "second"}[i]}
+		if _, err := c.Write(sealed(testFrame{kindFrame, want.frame})); err != nil {
+			t.Fatal(err)
+		}
+		if got := within(t, "frame", b.host.frames); got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
 	closed(t, first)
-	if _, err := second.Write(sealed(testFrame{kindFrame, "second"})); err != nil {
+	if _, err := third.Write(sealed(testFrame{kindHeartbeat, ""})); err != nil {
 		t.Fatal(err)
 	}
-	if got := within(t, "frame", b.host.frames); got != (received{7, "second"}) {
+	closed(t, second)
+	if _, err := third.Write(sealed(testFrame{kindHeartbeat, ""}, testFrame{kindFrame, "third"})[frameHeaderBytes:]); err != nil {
+		t.Fatal(err)
+	}
+	if got := within(t, "frame", b.host.frames); got != (received{7, "third"}) {
 		t.Errorf("got %v", got)
+	}
+}
+
+// TestAnotherNodeAtTheAddress: a node has taken a dead one's place and address. Who still dials the dead one, and finds the other there, breaks
+// nothing that it has with that one.
+func TestAnotherNodeAtTheAddress(t *testing.T) {
+	held, release := make(chan struct{}), make(chan struct{})
+	addresses := newBook()
+	b := start(t, addresses, loopback(t), helloOf(2), func(c *Config) {
+		c.Handler.(*host).call = func(ctx context.Context, _ uint64, _ uint8, _ []byte) ([]byte, error) {
+			close(held)
+			select {
+			case <-release:
+				return nil, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	})
+	a := start(t, addresses, loopback(t), helloOf(1), nil)
+	addresses.set(3, b.addr)
+	a.Send(2, []byte("first"))
+	within(t, "frame", b.host.frames)
+	ctx, answered := timeout(t), make(chan error, 1)
+	go func() {
+		_, err := a.Call(ctx, 2, 1, nil)
+		answered <- err
+	}()
+	within(t, "call", held)
+	if _, err := a.Call(ctx, 3, 1, nil); !errors.Is(err, ErrNotSent) || !errors.Is(err, ErrRefused) {
+		t.Errorf("a call of the dead node: %v", err)
+	}
+	a.Send(3, []byte("x"))
+	if n := within(t, "report", a.host.unreachable); n != 3 {
+		t.Errorf("node %d is unreachable", n)
+	}
+	addresses.set(3, "")
+	a.Forget(3)
+	for deadline := time.Now().Add(patience); b.accepted.Load() > 2; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("connections that were not meant for it stay")
+		}
+	}
+	close(release)
+	if err := within(t, "answer", answered); err != nil {
+		t.Errorf("a call of the living one: %v", err)
+	}
+	a.Send(2, []byte("second"))
+	if got := within(t, "frame", b.host.frames); got.frame != "second" {
+		t.Errorf("got %v", got)
+	}
+	for len(a.host.unreachable) > 0 {
+		if n := <-a.host.unreachable; n != 3 {
+			t.Errorf("node %d is unreachable", n)
+		}
 	}
 }

@@ -83,20 +83,23 @@ func (c *cluster) start(ctx context.Context) error {
 }
 
 // stop ends all nodes, politely if they let it be quick.
-func (c *cluster) stop() {
+func (c *cluster) stop() { c.stopWithin(stopLimit) }
+
+func (c *cluster) stopWithin(most time.Duration) {
 	for _, n := range c.nodes {
 		if n.alive() {
 			_ = n.process.Process.Signal(syscall.SIGTERM) // where that is not known, they are killed below
 		}
 	}
-	limit := time.After(stopLimit)
+	limit, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
 	for _, n := range c.nodes {
 		if n.exited == nil {
 			continue
 		}
 		select {
 		case <-n.exited:
-		case <-limit:
+		case <-limit.Done():
 		}
 		n.kill()
 	}
