@@ -91,9 +91,13 @@ func (b *blackout) run() (past map[string]bool, err error) {
 	}
 	clock := &estateClock{}
 	fsys.SetHook(func(_ int, op wal.Op, name string) error {
-		if op.Changes() {
-			b.effect(op, name)
+		if !op.Changes() {
+			return nil
 		}
+		if strings.HasPrefix(name, estateDir+"/snapshots/") {
+			b.live.gate.Pass() // a snapshot is written in the background
+		}
+		b.effect(op, name)
 		return nil
 	})
 	for life := range 2 {

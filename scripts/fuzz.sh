@@ -3,12 +3,16 @@
 set -euo pipefail
 budget=$1
 cd "$(dirname "$0")/.."
+cache=$(go env GOCACHE)/fuzz module=$(go list -m)
+bin=$(mktemp -d)
+trap 'rm -rf "$bin"' EXIT
 
 # fuzz DIR TARGET; a run that ends exactly at its deadline may report that as its only fault, and is run once more.
 fuzz() {
 	local log
 	for _ in 1 2; do
-		if log=$(go test -run '^$' -fuzz "^$2\$" -fuzztime "$budget" -fuzzminimizetime 1s "$1" 2>&1); then
+		if log=$(cd "$1" && "$bin/test" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$budget" -test.fuzzminimizetime 1s \
+			-test.fuzzcachedir "$cache/$module/${1#./}" -test.timeout 0 2>&1); then
 			printf '%s\n' "$log" | grep -E '^fuzz: .*execs' | tail -n 1 | sed "s|^|$1 $2 |"
 			return 0
 		fi
@@ -20,12 +24,17 @@ fuzz() {
 	return 1
 }
 
-failed=0 count=0
+failed=0 count=0 built=
 while IFS=: read -r file line; do
 	target=${line#func }
 	target=${target%%(*}
+	dir=$(dirname "$file")
 	count=$((count + 1))
-	fuzz "$(dirname "$file")" "$target" || failed=$((failed + 1))
+	if [ "$dir" != "$built" ]; then # once for all targets of a package
+		go test -c -fuzz . -o "$bin/test" "$dir"
+		built=$dir
+	fi
+	fuzz "$dir" "$target" || failed=$((failed + 1))
 done < <(grep -rE --include='*_test.go' --exclude-dir=.git '^func Fuzz[A-Za-z0-9_]*\(' . | sort)
 echo "fuzz: $count targets for $budget each, $failed failed"
 [ "$failed" -eq 0 ]

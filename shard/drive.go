@@ -79,7 +79,8 @@ func (h *Host) UntilWork() time.Duration {
 	return max(0, least)
 }
 
-// Background reports that a snapshot is being written or removed, by a goroutine of its own that a turn may have to wait for.
+// Background reports that a snapshot is being written or removed, by a goroutine of its own that a turn may have to wait for. Open, Work and
+// Abandon may begin that.
 func (h *Host) Background() bool {
 	if h.jobs.Load() > 0 {
 		return true

@@ -85,9 +85,10 @@ type stand struct {
 	host     *Host
 	starts   uint32
 	bubble   bool
-	failed   error // the log's
-	freeze   bool  // the log does not move: the disk hangs
-	rows     []Row // nil: of a host that is alone
+	gate     wal.MemGate // for the writer, in hooks that look at what a turn changes
+	failed   error       // the log's
+	freeze   bool        // the log does not move: the disk hangs
+	rows     []Row       // nil: of a host that is alone
 }
 
 // newStand makes a host on an empty disk and runs it until it serves. change may alter its configuration, each time it is opened.
@@ -219,7 +220,11 @@ func (r *stand) restart() {
 // turn is one turn of each worker and one step of the log.
 func (r *stand) turn() {
 	for _, w := range r.host.workers {
+		if r.bubble {
+			r.gate.Shut()
+		}
 		w.turn()
+		r.gate.Open()
 		if r.bubble && w.snapshot != nil {
 			synctest.Wait() // the writer has taken what it was fed
 		}

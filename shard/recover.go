@@ -69,6 +69,11 @@ func (h *Host) recover() error {
 			return err
 		}
 	}
+	for _, g := range h.groups { // last: it is done in the background, and who drives the host by hand waits for it after Open
+		if g.replica == 0 && g.tombstone != 0 {
+			g.cleanUp()
+		}
+	}
 	return nil
 }
 
@@ -304,9 +309,6 @@ func (r *recovery) finish() error {
 	}
 	if g.replica == 0 {
 		if g.id != Meta {
-			if g.tombstone != 0 {
-				g.cleanUp()
-			}
 			return nil // its row will say whether one is to be here
 		}
 		if g.w.host.cfg.Meta == nil {

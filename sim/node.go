@@ -57,38 +57,8 @@ type node struct {
 	reached []reached // by group: what its disk must still have
 	votes   map[shard.ID]promised
 
-	gate  gate
+	gate  wal.MemGate // for the host's background goroutines, while a turn runs
 	crash crash
-}
-
-// gate holds the host's background goroutines back while a turn runs, so that the order of what they do does not depend on the scheduler.
-type gate struct {
-	mu   sync.Mutex
-	shut chan struct{}
-}
-
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.shut = make(chan struct{})
-}
-
-func (g *gate) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.shut != nil {
-		close(g.shut)
-		g.shut = nil
-	}
-}
-
-func (g *gate) wait() {
-	g.mu.Lock()
-	shut := g.shut
-	g.mu.Unlock()
-	if shut != nil {
-		<-shut
-	}
 }
 
 // crash is the end of a process in the middle of what its disk does.
@@ -149,6 +119,7 @@ func (n *node) start(meta *ring.Row) {
 		w.violate("I11", "node %d does not start again: %v", n.id, err)
 	}
 	n.host = host
+	n.settle()
 	if n.died(nil) {
 		return
 	}
@@ -224,15 +195,13 @@ func (n *node) turn() {
 		n.topical = false
 		n.host.TopicsChanged()
 	}
-	n.gate.close()
+	n.gate.Shut()
 	err := n.host.Work()
-	n.gate.open()
+	n.gate.Open()
 	if n.host == nil {
 		return
 	}
-	if n.host.Background() {
-		w.cfg.Settle()
-	}
+	n.settle()
 	if n.died(err) {
 		return
 	}
@@ -253,6 +222,13 @@ func (n *node) turn() {
 	n.wake(max(n.host.UntilWork(), 50*time.Microsecond))
 }
 
+// settle waits until the host's background goroutines have done what they can.
+func (n *node) settle() {
+	if n.host.Background() {
+		n.w.cfg.Settle()
+	}
+}
+
 // write is one step of the host's log.
 func (n *node) write(life uint64) {
 	if n.life != life {
@@ -264,9 +240,7 @@ func (n *node) write(life uint64) {
 	}
 	n.writing = false
 	err := n.host.Write()
-	if n.host.Background() {
-		n.w.cfg.Settle()
-	}
+	n.settle()
 	if !n.died(err) {
 		n.ready = true
 		n.wake(0)
@@ -309,7 +283,7 @@ func (n *node) stop(cut bool) {
 		host := n.host
 		n.host = nil
 		host.Abandon()
-		n.gate.open()
+		n.gate.Open()
 		w.cfg.Settle()
 	}
 	n.disk.Kill()
@@ -341,7 +315,7 @@ func (n *node) hook() {
 			return nil
 		}
 		if inSnapshots(name) {
-			n.gate.wait()
+			n.gate.Pass()
 		}
 		if n.w.effect != nil {
 			n.w.effect(n, op, name)

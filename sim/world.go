@@ -82,7 +82,7 @@ type World struct {
 	calm    bool // the second phase
 	nextID  uint64
 
-	// effect, if set, is told of each change of a disk right before it is made. It may be called by a host's background goroutine.
+	// effect, if set, is told of each change of a disk right before it is made. It may be called by a host's background goroutine, while the world waits for it.
 	effect func(n *node, op wal.Op, name string)
 }
 
@@ -174,7 +174,7 @@ func (w *World) end() {
 	for _, n := range w.nodes {
 		if n.host != nil {
 			n.host.Abandon()
-			n.gate.open()
+			n.gate.Open()
 		}
 	}
 	w.cfg.Settle()

@@ -60,7 +60,8 @@ func parse(args []string, term *terminal) (parsed, error) {
 	return parsed{run: run, help: ctx.Selected().FullPath() + " --help"}, nil
 }
 
-func newParser(grammar *cli, term *terminal) (*kong.Kong, error) {
+// newParser makes the parser of a grammar: of *cli, or of a part of it that has serve.
+func newParser(grammar any, term *terminal) (*kong.Kong, error) {
 	return kong.New(grammar,
 		kong.Name("carillon"),
 		kong.Description(description),

@@ -40,7 +40,12 @@ var samples = map[string][3]string{
 
 func parserFor(t *testing.T, args ...string) (table []setting, value func(flag string) any) {
 	t.Helper()
-	grammar := new(cli)
+	return parserOf(t, new(cli), args...)
+}
+
+// parserOf is parserFor for a part of the grammar: all of it takes long to build.
+func parserOf(t *testing.T, grammar any, args ...string) (table []setting, value func(flag string) any) {
+	t.Helper()
 	parser, err := newParser(grammar, &terminal{out: new(bytes.Buffer), err: new(bytes.Buffer)})
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +67,21 @@ func parserFor(t *testing.T, args ...string) (table []setting, value func(flag s
 // Every setting is a flag, a variable and a key, and they go before each other in this order.
 func TestFlagBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
 	table, _ := parserFor(t)
+	parsed := func(t *testing.T, args ...string) func(flag string) any {
+		_, value := parserOf(t, new(struct {
+			Serve serveCmd `cmd:""`
+		}), args...)
+		return value
+	}
+	byDefault := parsed(t)
+	var want [3]func(flag string) any
+	for i := range want {
+		var args []string
+		for flag, sample := range samples {
+			args = append(args, "--"+flag+"="+sample[i])
+		}
+		want[i] = parsed(t, args...)
+	}
 	for _, s := range table {
 		t.Run(s.flag, func(t *testing.T) {
 			sample, ok := samples[s.flag]
@@ -72,28 +92,21 @@ func TestFlagBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
 			if err := os.WriteFile(path, fmt.Appendf(nil, "%s: %s\n", s.key, sample[0]), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			parsed := func(args ...string) any {
-				_, value := parserFor(t, args...)
-				return value(s.flag)
-			}
-			flag := func(value string) string { return "--" + s.flag + "=" + value }
 			file := "--config=" + path
-			want := func(sample string) any { return parsed(flag(sample)) }
-			check := func(what string, got, want any) {
+			check := func(what string, sample int, args ...string) {
 				t.Helper()
-				if !reflect.DeepEqual(got, want) {
+				if got, want := parsed(t, args...)(s.flag), want[sample](s.flag); !reflect.DeepEqual(got, want) {
 					t.Errorf("%s: got %v, want %v", what, got, want)
 				}
 			}
-			if reflect.DeepEqual(parsed(), want(sample[0])) {
+			if reflect.DeepEqual(byDefault(s.flag), want[0](s.flag)) {
 				t.Fatal("the sample is the default")
 			}
-			wantFile, wantEnv, wantFlag := want(sample[0]), want(sample[1]), want(sample[2])
-			check("file", parsed(file), wantFile)
+			check("file", 0, file)
 			t.Setenv(s.env, sample[1])
-			check("environment over file", parsed(file), wantEnv)
-			check("environment", parsed(), wantEnv)
-			check("flag over both", parsed(file, flag(sample[2])), wantFlag)
+			check("environment over file", 1, file)
+			check("environment", 1)
+			check("flag over both", 2, file, "--"+s.flag+"="+sample[2])
 		})
 	}
 }

@@ -1,0 +1,39 @@
+package wal
+
+import "sync"
+
+// MemGate holds back, in a hook of a MemFS, what a host's background goroutines do to the disk while the one that drives the host is at work:
+// the order of all effects then depends on nobody's scheduler, and the hook may look at what the driver owns. The zero gate is open.
+type MemGate struct {
+	mu   sync.Mutex
+	shut chan struct{}
+}
+
+// Shut makes who comes to the gate wait until it is open.
+func (g *MemGate) Shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut == nil {
+		g.shut = make(chan struct{})
+	}
+}
+
+// Open lets all pass.
+func (g *MemGate) Open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut != nil {
+		close(g.shut)
+		g.shut = nil
+	}
+}
+
+// Pass returns when the gate is open.
+func (g *MemGate) Pass() {
+	g.mu.Lock()
+	shut := g.shut
+	g.mu.Unlock()
+	if shut != nil {
+		<-shut
+	}
+}
