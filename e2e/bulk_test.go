@@ -6,9 +6,48 @@ import (
 	"time"
 )
 
-// bulkSlack is what a bulk change may add to the lateness of others. 10 ms are the aim on a machine of one's own; a busy one has
-// pauses that are longer.
-const bulkSlack = 250 * time.Millisecond
+// bulkSlack is what a bulk change may add to the lateness of others: 10 ms where there are so many timers that there is something to measure. A
+// short run has few samples, and a busy machine pauses that are longer.
+func bulkSlack(n int) time.Duration {
+	if n >= 100_000 {
+		return 10 * time.Millisecond
+	}
+	return 250 * time.Millisecond
+}
+
+// meter tells how late others are while something is done and while it is not, in turns: what the machine does beside it should hit both alike.
+type meter struct {
+	rcv  *receiver
+	busy [][2]time.Time
+	calm [][2]time.Time
+}
+
+// calmMost is the longest pause after something was done.
+const calmMost = 10 * time.Second
+
+// while does something, and then nothing for as long.
+func (m *meter) while(do func()) {
+	begin := time.Now()
+	do()
+	end := time.Now()
+	m.busy = append(m.busy, [2]time.Time{begin, end})
+	rest := min(max(end.Sub(begin), 500*time.Millisecond), calmMost)
+	<-time.After(rest)
+	m.calm = append(m.calm, [2]time.Time{end, end.Add(rest)})
+}
+
+func (m *meter) lateness(spans [][2]time.Time) (spread, int) {
+	var late []time.Duration
+	for _, a := range m.rcv.arrivals() {
+		due := time.UnixMilli(a.dueMs)
+		for _, span := range spans {
+			if due.After(span[0]) && due.Before(span[1]) {
+				late = append(late, a.lateness())
+			}
+		}
+	}
+	return spreadOf(late), len(late)
+}
 
 // TestBulkStallsNobody moves and cancels many timers by one request each, while others come due all the time. They stay on time, the answer
 // says what was done, and to ask again does nothing again.
@@ -16,7 +55,7 @@ func TestBulkStallsNobody(t *testing.T) {
 	n := setting(t, "CARILLON_E2E_BULK", 20_000)
 	rcv := newReceiver(t, nil)
 	c := newClient(serve(t, t.TempDir()))
-	c.http.Timeout = 2 * time.Minute
+	c.http.Timeout = 3 * time.Minute
 	c.topic(t, "many", "http://127.0.0.1:9/", "")
 	c.topic(t, "others", rcv.url(), "")
 	ops := make([]string, n)
@@ -25,58 +64,61 @@ func TestBulkStallsNobody(t *testing.T) {
 	}
 	c.batch(t, "many", ops)
 
-	// What comes due meanwhile was added before: 50 a second for as long as it may take.
-	var added int
-	others := func(from time.Time, seconds int) {
-		var ops []string
-		for i := range 50 * seconds {
-			added++
-			ops = append(ops, fmt.Sprintf(`{"op":"add","id":"o%d","at_ms":%d}`, added, from.Add(time.Duration(i)*20*time.Millisecond).UnixMilli()))
-		}
-		c.batch(t, "others", ops)
-	}
-	lateness := func(from, to time.Time) spread {
-		var late []time.Duration
-		for _, a := range rcv.arrivals() {
-			if due := time.UnixMilli(a.dueMs); due.After(from) && due.Before(to) {
-				late = append(late, a.lateness())
-			}
-		}
-		return spreadOf(late)
-	}
+	// What comes due meanwhile was added before: a hundred a second for as long as it may take.
+	const apart = 10 * time.Millisecond
 	start := time.Now().Add(500 * time.Millisecond)
-	others(start, 60)
-	poll(t, systemLimit, "a second of others has come", func() bool { return rcv.count() >= 60 })
-	calm := lateness(start, time.Now().Add(-100*time.Millisecond))
+	ops = ops[:0]
+	for i := range int((time.Minute + time.Duration(n)*time.Millisecond/2) / apart) {
+		ops = append(ops, fmt.Sprintf(`{"op":"add","id":"o%d","at_ms":%d}`, i, start.Add(time.Duration(i)*apart).UnixMilli()))
+	}
+	c.batch(t, "others", ops)
+	added := len(ops)
+	poll(t, systemLimit, "the others come", func() bool { return rcv.count() >= 20 })
 
 	type counts struct{ Matched, Changed, Skipped int }
+	m := &meter{rcv: rcv}
 	bulk := func(path, body string) (got counts, took time.Duration) {
-		begin := time.Now()
-		c.must(t, 200, "POST", "/v1/topics/many/"+path, body).decode(t, &got)
-		return got, time.Since(begin)
+		m.while(func() {
+			begin := time.Now()
+			c.must(t, 200, "POST", "/v1/topics/many/"+path, body).decode(t, &got)
+			took = time.Since(begin)
+		})
+		return got, took
 	}
-	began := time.Now()
 	moved, moving := bulk("reschedule", `{"filter":{"id_prefix":"m"},"shift":"+1h"}`)
 	half, cancelling := bulk("cancel", `{"filter":{"label":"l1"}}`)
 	again, _ := bulk("cancel", `{"filter":{"label":"l1"}}`)
 	later := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
-	apart, _ := bulk("reschedule", fmt.Sprintf(`{"all":true,"not_before":%q}`, later))
+	putOff, _ := bulk("reschedule", fmt.Sprintf(`{"all":true,"not_before":%q}`, later))
 	still, _ := bulk("reschedule", fmt.Sprintf(`{"all":true,"not_before":%q}`, later))
-	ended := time.Now()
+	slack := bulkSlack(n)
+	judge := func() bool {
+		poll(t, systemLimit, "what was due meanwhile has come", func() bool {
+			return rcv.count() >= min(added, int(time.Since(start)/apart)-100)
+		})
+		calm, calmN := m.lateness(m.calm)
+		busy, busyN := m.lateness(m.busy)
+		t.Logf("lateness of %d others meanwhile: %v; of %d in the pauses between: %v", busyN, busy, calmN, calm)
+		return busy.p99 <= calm.p99+slack
+	}
+	// What hits the machine by chance does so once; a bulk change that stalls others does it again.
+	onTime := judge()
+	for try := 0; try < 3 && !onTime; try++ {
+		*m = meter{rcv: rcv}
+		bulk("reschedule", `{"filter":{"id_prefix":"m"},"shift":"+1h"}`)
+		onTime = judge()
+	}
+	if !onTime {
+		t.Errorf("others were late by more than %v more while many were moved and cancelled, four times", slack)
+	}
+	gone, going := bulk("cancel", `{"all":true}`)
 	for what, ok := range map[string]bool{
 		"moved": moved == counts{n, n, 0}, "cancelled": half == counts{n / 2, n / 2, 0}, "cancelled again": again == counts{},
-		"put off": apart.Changed == n-n/2, "put off again": still.Changed == 0,
+		"put off": putOff.Changed == n-n/2, "put off again": still.Changed == 0, "cancelled all": gone == counts{n - n/2, n - n/2, 0},
 	} {
 		if !ok {
-			t.Errorf("%s: %+v %+v %+v %+v %+v", what, moved, half, again, apart, still)
+			t.Errorf("%s: %+v %+v %+v %+v %+v %+v", what, moved, half, again, putOff, still, gone)
 		}
 	}
-	poll(t, systemLimit, "what was due meanwhile has come", func() bool {
-		return rcv.count() >= min(added, int(ended.Sub(start)/(20*time.Millisecond)))
-	})
-	busy := lateness(began, ended)
-	t.Logf("%d moved in %v, %d cancelled in %v; lateness of others %v before, %v meanwhile", moved.Changed, moving, half.Changed, cancelling, calm, busy)
-	if busy.p99 > calm.p99+bulkSlack {
-		t.Errorf("others were late by %v while many were moved and cancelled, %v before", busy, calm)
-	}
+	t.Logf("%d moved in %v, %d and %d cancelled in %v and %v", moved.Changed, moving, half.Changed, gone.Changed, cancelling, going)
 }

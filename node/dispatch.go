@@ -143,6 +143,6 @@ func attempt(out *callback.Outcome) shard.Attempt {
 	return shard.Attempt{
 		NotSent: out.Class == callback.NotSent, Status: out.Status, Err: out.Err, Refused: out.Refused,
 		RetryAfterMs: out.RetryAfter.Milliseconds(),
-		StartedMs:    out.StartedMs, EndedMs: out.StartedMs + out.Took.Milliseconds(),
+		StartedMs:    out.StartedMs, EndedMs: out.EndedMs,
 	}
 }

@@ -129,10 +129,10 @@ func (h *Host) DoAll(_ context.Context, list []Op) {
 	}
 }
 
-// read runs a linearizable read on a shard.
-func (h *Host) read(id ID, serve func(g *group, budget int) bool) error {
+// read runs a linearizable read on a shard; a long one in slices, until serve says that it is done.
+func (h *Host) read(id ID, long bool, serve func(g *group, budget int) bool) error {
 	wait := newWaiter(1)
-	r := &read{group: h.groups[id], serve: serve, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	r := &read{group: h.groups[id], serve: serve, long: long, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	if err := r.group.w.box.offer(r); err != nil {
 		waiters.Put(wait)
 		return err
@@ -144,7 +144,7 @@ func (h *Host) read(id ID, serve func(g *group, budget int) bool) error {
 // Timer reads one timer, linearizably; nil when there is none.
 func (h *Host) Timer(_ context.Context, id ID, topic TopicID, timer string) (*Timer, error) {
 	var found *Timer
-	err := h.read(id, func(g *group, _ int) bool {
+	err := h.read(id, false, func(g *group, _ int) bool {
 		if found = g.table.Read(topic, timer); found != nil {
 			g.overlay(found)
 		}
@@ -161,7 +161,7 @@ func (h *Host) List(_ context.Context, id ID, q *Query) ([]*Timer, error) {
 	var top Top
 	var from Handle
 	var out []*Timer
-	err := h.read(id, func(g *group, budget int) (done bool) {
+	err := h.read(id, true, func(g *group, budget int) (done bool) {
 		if from, done = g.table.Scan(&scan, from, budget, &top); !done {
 			return false
 		}

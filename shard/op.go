@@ -108,7 +108,8 @@ func (o *metaOp) handle(w *worker) {
 // read is a linearizable read: it is served once everything that was committed when it arrived is applied.
 type read struct {
 	group    *group
-	serve    func(g *group, budget int) (done bool) // may be called many times, a slice of work each
+	serve    func(g *group, budget int) (done bool)
+	long     bool // serve is called many times, a slice of work each
 	deadline time.Duration
 	index    uint64 // what must be applied first
 	err      error

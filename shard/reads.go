@@ -2,18 +2,24 @@ package shard
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 )
 
-// scanSlots is how many slots a list looks at in one turn of its group.
-const scanSlots = 16384
+// scanSlots is how many slots the long reads of a worker, lists and walks, look at in one turn, all its groups together: about half a
+// millisecond. scanEach is what one costs beside its slots, in slots.
+const (
+	scanSlots = 16384
+	scanEach  = 64
+)
 
 // reads are a group's linearizable reads. All that arrive in one turn share one question to raft (ReadIndex): up to where
 // must be applied before they may be answered.
 type reads struct {
 	fresh []*read     // came in this turn, or before the group could ask
 	asked []readBatch // raft is asking a quorum
-	ready []*read     // answered by raft; wait for the state machine, or are being served in slices
+	ready []*read     // answered by raft; wait for the state machine
+	long  []*read     // as ready, and served in slices, in turn
 	last  uint64
 }
 
@@ -47,7 +53,11 @@ func (r *reads) confirmed(context []byte, index uint64) {
 		for _, rd := range r.asked[0].reads {
 			rd.index = index
 			rd.deadline += readLimit - waitLimit // from here on it is work, not doubt
-			r.ready = append(r.ready, rd)
+			if rd.long {
+				r.long = append(r.long, rd)
+			} else {
+				r.ready = append(r.ready, rd)
+			}
 		}
 		r.asked = r.asked[1:]
 	}
@@ -57,17 +67,54 @@ func (r *reads) confirmed(context []byte, index uint64) {
 func (r *reads) serve(g *group) {
 	keep := r.ready[:0]
 	for _, rd := range r.ready {
-		if rd.index <= g.applied && rd.serve(g, scanSlots) {
+		if rd.index <= g.applied {
+			rd.serve(g, scanSlots)
 			rd.answer(nil)
 			continue
 		}
 		keep = append(keep, rd)
-		if rd.index <= g.applied {
-			g.w.touchNext(g)
-		}
 	}
 	clear(r.ready[len(keep):])
 	r.ready = keep
+	r.serveLong(g)
+}
+
+// serveLong goes on with reads that take many slots, one after the other, as far as the group's share of the turn goes.
+func (r *reads) serveLong(g *group) {
+	if len(r.long) == 0 {
+		return
+	}
+	for share := g.w.scanShare(); share > 0 && len(r.long) > 0; {
+		rd := r.long[0]
+		if rd.index > g.applied {
+			return // nor may those after it: it is applied in a turn of this group
+		}
+		n := copy(r.long, r.long[1:])
+		r.long[n], r.long = nil, r.long[:n]
+		slice := share
+		cost := min(slice, int(g.table.slab.high)) + scanEach
+		share -= cost
+		g.w.scanned += cost
+		if rd.serve(g, slice) {
+			rd.answer(nil)
+		} else {
+			r.long = append(r.long, rd)
+		}
+	}
+	if len(r.long) > 0 {
+		g.w.touchNext(g)
+	}
+}
+
+// scanShare is how many slots a group may look at in this turn: as many as any other that has some to look at.
+func (w *worker) scanShare() int {
+	n := 0
+	for _, g := range w.groups {
+		if len(g.reads.long) > 0 {
+			n++
+		}
+	}
+	return min(max(scanSlots/max(n, 1), 1), scanSlots-w.scanned)
 }
 
 // fail answers all with an error.
@@ -75,7 +122,7 @@ func (r *reads) fail(err error) {
 	for _, b := range r.asked {
 		r.fresh = append(r.fresh, b.reads...)
 	}
-	for _, rd := range append(r.fresh, r.ready...) {
+	for _, rd := range slices.Concat(r.fresh, r.ready, r.long) {
 		rd.answer(err)
 	}
 	*r = reads{last: r.last}
@@ -99,5 +146,5 @@ func (r *reads) expire(now time.Duration) {
 	for i := range r.asked {
 		r.asked[i].reads = late(r.asked[i].reads, ErrNoLeader)
 	}
-	r.ready = late(r.ready, ErrOverloaded)
+	r.ready, r.long = late(r.ready, ErrOverloaded), late(r.long, ErrOverloaded)
 }

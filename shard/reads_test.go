@@ -127,7 +127,7 @@ func TestListInSlices(t *testing.T) {
 	var top Top
 	var from Handle
 	slices, q := 0, &Query{Topic: 1, States: 1 << Scheduled, Limit: 10}
-	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: rigWaiter(), serve: func(g *group, budget int) (done bool) {
+	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: rigWaiter(), long: true, serve: func(g *group, budget int) (done bool) {
 		slices++
 		if from, done = g.table.Scan(q, from, budget, &top); done {
 			for _, f := range top.Take(g.table, q) {
@@ -153,6 +153,76 @@ func TestListInSlices(t *testing.T) {
 	}
 }
 
+// TestTurnScansWithinABudget: however many lists and walks are asked for at once, in however many shards of a worker, a turn looks at no
+// more slots than for one; all of them go on, and what is read by its id does not wait for them.
+func TestTurnScansWithinABudget(t *testing.T) {
+	const each, long, groups = 40_000, 20, 3
+	r := newStand(t, func(c *Config) { c.MaxQueued, c.Shards, c.Workers = each*groups, groups, 1 })
+	for id := ID(1); id <= groups; id++ {
+		for i := range each {
+			if _, err := r.submit(id, Command{Kind: Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &Spec{DueMs: 1 << 41}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.settle()
+	seen, found := 0, 0
+	var asked []*read
+	ask := func(id ID, long bool, serve func(g *group, budget int) bool) {
+		rd := &read{group: r.host.groups[id], deadline: r.clock.mono + readLimit, wait: rigWaiter(), long: long, serve: serve}
+		asked = append(asked, rd)
+		r.host.workers[0].box.post(rd)
+	}
+	q := &Query{Topic: 1, States: 1 << Scheduled, Limit: 10}
+	for id := ID(1); id <= groups; id++ {
+		for n := range long {
+			if n%2 == 0 {
+				var from Handle
+				var top Top
+				ask(id, true, func(g *group, budget int) (done bool) {
+					before := from
+					from, done = g.table.Scan(q, from, budget, &top)
+					seen += int(from - before)
+					return done
+				})
+				continue
+			}
+			var at Waypoint
+			ask(id, true, func(g *group, budget int) bool {
+				before := at.From
+				marks := g.table.step(q, &at, budget, each, nil)
+				seen, found = seen+int(at.From-before), found+len(marks)
+				return at.Done()
+			})
+		}
+	}
+	turnsLeft, most := 3*long*groups*each/scanSlots, 0
+	for ; r.busy() && turnsLeft > 0; turnsLeft-- {
+		before := seen
+		read := false
+		ask(1, false, func(*group, int) bool { read = true; return true })
+		for range 3 {
+			r.turn()
+			most = max(most, seen-before)
+			before = seen
+		}
+		if !read {
+			t.Fatal("a read of one timer waits for long ones")
+		}
+	}
+	for _, rd := range asked {
+		if len(rd.wait.ch) != 1 || rd.err != nil {
+			t.Fatalf("a read has not ended: %v", rd.err)
+		}
+	}
+	if want := long * groups * each; seen != want || found != want/2 {
+		t.Errorf("%d slots were looked at and %d timers met, not %d and %d", seen, found, want, want/2)
+	}
+	if most > scanSlots {
+		t.Errorf("%d slots in one turn, more than %d", most, scanSlots)
+	}
+}
+
 // TestReadLimits: reads that cannot be answered end with an error that says why.
 func TestReadLimits(t *testing.T) {
 	r := newStand(t, nil)
@@ -167,7 +237,7 @@ func TestReadLimits(t *testing.T) {
 	}
 	r.freeze = false
 	r.pass(5 * time.Second)
-	endless := &read{group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: rigWaiter(), serve: func(*group, int) bool { return false }}
+	endless := &read{long: true, group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: rigWaiter(), serve: func(*group, int) bool { return false }}
 	r.host.workers[0].box.post(endless)
 	for range 10 {
 		r.turn()

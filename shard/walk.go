@@ -34,11 +34,8 @@ func (h *Host) Walk(_ context.Context, id ID, q *Query, at Waypoint) (marks []Ma
 	query.After, query.hides = nil, h.groups[id].hides
 	limit := min(max(q.Limit, 1), maxScan)
 	next = at
-	err = h.read(id, func(g *group, budget int) bool {
-		if !next.Begun {
-			next = Waypoint{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
-		}
-		marks = g.table.walk(&query, &next, min(budget, walkSlots), limit, marks)
+	err = h.read(id, true, func(g *group, budget int) bool {
+		marks = g.table.step(&query, &next, budget, limit, marks)
 		return len(marks) >= limit || next.Done()
 	})
 	return marks, next, err
@@ -46,6 +43,14 @@ func (h *Host) Walk(_ context.Context, id ID, q *Query, at Waypoint) (marks []Ma
 
 // Done reports that nothing is ahead.
 func (w *Waypoint) Done() bool { return w.Begun && w.From >= w.High }
+
+// step is walk for one that may begin here, and for no longer than suits a walk.
+func (t *Table) step(q *Query, at *Waypoint, budget, limit int, marks []Mark) []Mark {
+	if !at.Begun {
+		*at = Waypoint{High: t.slab.high, Seq: t.seq, Begun: true}
+	}
+	return t.walk(q, at, min(budget, walkSlots), limit, marks)
+}
 
 // walk looks at no more than budget slots and adds what is selected to marks, up to limit.
 func (t *Table) walk(q *Query, at *Waypoint, budget, limit int, marks []Mark) []Mark {

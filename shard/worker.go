@@ -47,6 +47,7 @@ type worker struct {
 	parts      []appended // what is in the frame
 	operations int        // proposed in this turn
 	proposed   int        // bytes of them
+	scanned    int        // slots that long reads looked at in this turn
 	inflight   []*sentFrame
 	scratch    []byte
 	frames     []*sentFrame // free
@@ -113,7 +114,7 @@ func (w *worker) run(ctx context.Context) {
 // frame to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
 	now := w.host.cfg.Clock
-	w.nowMs, w.mono, w.proposed = now.WallMs(), now.Mono(), 0
+	w.nowMs, w.mono, w.proposed, w.scanned = now.WallMs(), now.Mono(), 0, 0
 	w.dirty, w.again = w.again, w.dirty[:0]
 	for _, g := range w.dirty {
 		g.again, g.touched = false, true

@@ -28,6 +28,7 @@ type Server struct {
 	ending context.Context
 	end    context.CancelFunc
 	sweeps chan struct{} // one for each bulk change under way
+	pace   *pace         // of all of them
 }
 
 // New makes a server. It starts nothing.
@@ -39,7 +40,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, router: newRouter(routes), salt: cfg.Rand()}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.ending, s.end = context.WithCancel(s.base)
-	s.sweeps = make(chan struct{}, sweepsAtOnce)
+	s.sweeps, s.pace = make(chan struct{}, sweepsAtOnce), newPace()
 	l := &s.cfg.Limits
 	s.bodies.limit = int64(l.BodiesBytes)
 	fasthttp.SetBodySizePoolLimit(keptBody, keptBody) // the process's, and without a limit: each connection would keep its largest

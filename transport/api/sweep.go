@@ -13,10 +13,9 @@ import (
 	"carillon/shard"
 )
 
-// Bounds of a sweep. What all its shards have under way at once is what a worker has to do in one turn: a few hundred
-// small commands take it less than a millisecond.
+// Bounds of a sweep. A batch is what a worker has to do in one turn beside the rest: it takes a fifth of a millisecond.
 const (
-	sweepAtOnce   = 128              // commands under way, all shards together
+	sweepBatch    = 64               // commands of one shard at once; paceLanes batches are under way, all sweeps together
 	sweepShards   = 8                // shards under way
 	sweepPage     = 512              // timers of one step of a walk
 	sweepsAtOnce  = 4                // sweeps of one node
@@ -36,8 +35,7 @@ const (
 )
 
 // sweep does one change to all timers that a query selects, all shards at a time. In each shard it walks the timers by
-// slot (shard.Waypoint) and has the commands decided in small batches, with a pause after each that is as long as the batch took:
-// so that the shards do other things in between at least half of the time.
+// slot (shard.Waypoint) and has the commands decided in small batches, at the node's pace.
 //
 // Each command is for the version that was seen. A timer that changed in between is read and judged anew. A command that may or may
 // not have been done is settled by reading, too, so that none is done twice.
@@ -46,7 +44,6 @@ type sweep struct {
 	topic *shard.Topic
 	query shard.Query
 	plan  plan
-	batch int // commands of a shard at once
 
 	matched, changed, skipped atomic.Int64
 }
@@ -64,7 +61,7 @@ func (rq *request) sweep(topic *shard.Topic, q *shard.Query, p plan) *problem {
 		return failf(503, "overloaded", "%d bulk changes are under way on this node", sweepsAtOnce)
 	}
 	shards := s.cfg.Engine.Shards()
-	sw := &sweep{s: s, topic: topic, query: *q, plan: p, batch: sweepAtOnce / min(shards, sweepShards)}
+	sw := &sweep{s: s, topic: topic, query: *q, plan: p}
 	sw.query.Limit = sweepPage
 	ctx, cancel := context.WithTimeoutCause(s.ending, s.cfg.Limits.SweepTime, errSweepTime)
 	defer cancel()
@@ -119,17 +116,16 @@ func (sw *sweep) run(ctx context.Context, shards int) error {
 func (sw *sweep) shard(ctx context.Context, id shard.ID) error {
 	for at := (shard.Waypoint{}); !at.Done(); {
 		var marks []shard.Mark
-		err := sw.insist(ctx, func() (err error) {
-			begin := time.Now()
-			if marks, at, err = sw.step(id, at); err == nil && !at.Done() {
-				err = sw.rest(ctx, begin)
-			}
-			return err
+		err := sw.insist(ctx, func() error {
+			return sw.s.pace.through(ctx, func() (err error) {
+				marks, at, err = sw.step(id, at)
+				return err
+			})
 		})
 		if err != nil {
 			return err
 		}
-		for chunk := range slices.Chunk(marks, sw.batch) {
+		for chunk := range slices.Chunk(marks, sweepBatch) {
 			if err := sw.settle(ctx, id, chunk); err != nil {
 				return err
 			}
@@ -170,22 +166,6 @@ func transient(err error) bool {
 	return false
 }
 
-// rest waits as long as what began then has taken.
-func (sw *sweep) rest(ctx context.Context, begin time.Time) error {
-	return wait(ctx, time.Since(begin))
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // item is one timer of a sweep until it is settled.
 type item struct {
 	mark  shard.Mark
@@ -206,12 +186,19 @@ func (sw *sweep) settle(ctx context.Context, id shard.ID, marks []shard.Mark) er
 	}
 	until := time.Now().Add(sweepPatience)
 	for pause := time.Duration(0); len(todo) > 0; {
-		begin := time.Now()
 		ops := make([]Op, len(todo))
 		for i, it := range todo {
 			ops[i] = Op{Shard: id, Command: it.cmd, Brief: true}
 		}
-		sw.s.cfg.Engine.DoAll(sw.s.base, ops)
+		asked := false
+		err := sw.s.pace.through(ctx, func() error {
+			asked = true
+			sw.s.cfg.Engine.DoAll(sw.s.base, ops)
+			return nil
+		})
+		if !asked {
+			return err
+		}
 		left := todo[:0]
 		var failure error
 		for i, it := range todo {
@@ -229,7 +216,10 @@ func (sw *sweep) settle(ctx context.Context, id shard.ID, marks []shard.Mark) er
 		} else if pause = min(max(2*pause, 10*time.Millisecond), time.Second); time.Now().Add(pause).After(until) || !transient(failure) && !errors.Is(failure, shard.ErrUnknown) {
 			return failure
 		}
-		if err := wait(ctx, max(pause, time.Since(begin))); err != nil {
+		if err == nil && pause > 0 {
+			err = wait(ctx, pause)
+		}
+		if err != nil {
 			return err
 		}
 	}

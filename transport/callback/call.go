@@ -24,7 +24,7 @@ func bodyless(method string) bool { return method == "GET" || method == "DELETE"
 func (w *worker) call(t *ticket) Outcome {
 	p, d, req := w.pool, t.dest, t.req
 	started, wall := p.config.Now(), p.config.Wall()
-	out := Outcome{Class: Failure, Started: started, StartedMs: wall.UnixMilli()}
+	out := Outcome{Class: Failure, Started: started, StartedMs: wall.UnixMilli(), EndedMs: wall.Add(time.Millisecond - 1).UnixMilli()}
 	if why := w.unfit(d, req); why != "" {
 		out.Err, out.unjudged = "bad request: "+why, true
 		return out
@@ -45,6 +45,7 @@ func (w *worker) call(t *ticket) Outcome {
 		out.Err, out.unjudged = "shut down", true
 	}
 	out.Took = p.config.Now().Sub(started)
+	out.EndedMs = wall.Add(out.Took + time.Millisecond - 1).UnixMilli()
 	if out.Class != NotSent && !out.Refused {
 		d.observe(out.Took)
 	}

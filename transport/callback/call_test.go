@@ -47,6 +47,24 @@ func TestCallOnTheWire(t *testing.T) {
 	}
 }
 
+// TestEndIsRoundedUp: what waits a millisecond from the end of a call on waits no less than that.
+func TestEndIsRoundedUp(t *testing.T) {
+	r := receive(t, func(c net.Conn, in *bufio.Reader) {
+		if _, _, err := readRequest(in); err == nil {
+			_, _ = io.WriteString(c, answer200)
+		}
+	})
+	for _, fraction := range []time.Duration{0, time.Microsecond, 999_900 * time.Nanosecond} {
+		wall := time.UnixMilli(1_700_000_000_000).Add(fraction)
+		p := startPool(t, Config{Policy: local, Wall: func() time.Time { return wall }})
+		out := callOnce(t, p, post(r.url))
+		end := wall.Add(out.Took)
+		if out.StartedMs != 1_700_000_000_000 || time.UnixMilli(out.EndedMs).Before(end) || time.UnixMilli(out.EndedMs-1).After(end) {
+			t.Errorf("from %v for %v, and it ended at %d", wall, out.Took, out.EndedMs)
+		}
+	}
+}
+
 func TestCallSignsAndMethods(t *testing.T) {
 	type seen struct {
 		r    *http.Request

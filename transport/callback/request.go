@@ -70,6 +70,7 @@ type Outcome struct {
 	Started   time.Time // when the call began, before the dial; never before Start
 	StartedMs int64     // the same, Unix ms
 	Took      time.Duration
+	EndedMs   int64 // Unix ms, rounded up: what waits from the end of the call on never waits too short
 
 	unjudged bool // says nothing about the receiver
 }

@@ -137,5 +137,6 @@ func judge(out Outcome) error {
 
 func (p *Pool) notSent(why string) Outcome {
 	now := p.config.Now()
-	return Outcome{Class: NotSent, Err: why, Started: now, StartedMs: p.config.Wall().UnixMilli()}
+	ms := p.config.Wall().UnixMilli()
+	return Outcome{Class: NotSent, Err: why, Started: now, StartedMs: ms, EndedMs: ms}
 }
