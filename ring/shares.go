@@ -72,7 +72,9 @@ type other struct {
 	process uint64
 	seq     uint64
 	silence time.Duration
-	free    bool // it has been silent for so long that its parts are taken for free
+	word    uint64        // the last of its Says that this node knows anybody to have heard
+	lost    time.Duration // since that was news
+	free    bool          // it has been lost for so long that its parts are taken for free
 	met     bool
 	wallMs  int64
 	at      time.Duration // when it said so; this node's monotonic clock
@@ -237,14 +239,15 @@ func (s *Shares) take(st *Standing) {
 		}
 	}
 	for id, o := range s.others {
+		o.lost += passed
 		if o.silence += passed; o.silence >= silentFor && !slices.Contains(st.Others, id) {
 			delete(s.others, id) // before that it may be a member already: this node hears that later than others
 		}
 	}
-	for id, o := range s.others {
-		o.free = o.silence >= silentFor && !s.isHeard(id)
+	for _, o := range s.others {
+		o.free = o.lost >= silentFor
 	}
-	s.refresh()
+	s.refresh(st.Now)
 	s.view = newShareView(st.Shards, st.Leads, s.self, st.Mine)
 	s.turn = s.turnAt(st, 0)
 	if len(s.parts) > 0 {
@@ -260,16 +263,6 @@ func (s *Shares) take(st *Standing) {
 	}
 }
 
-// isHeard says whether anybody who is heard hears a node.
-func (s *Shares) isHeard(id uint64) bool {
-	for _, o := range s.others {
-		if o.met && o.silence < silentFor && o.heard[id] > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // turnAt is whose turn it is, by the clock of the first that leads: so one clock that is off shifts it for all.
 func (s *Shares) turnAt(st *Standing, ahead int64) int64 {
 	ms := st.WallMs
@@ -282,7 +275,10 @@ func (s *Shares) turnAt(st *Standing, ahead int64) int64 {
 }
 
 // refresh works out how long this node can know that others heed what it said: as long as one of them has heard it lately, or there is none.
-func (s *Shares) refresh() {
+func (s *Shares) refresh(now time.Duration) {
+	if s.fresh > 0 && now > s.fresh { // they may have taken its parts for free since
+		s.startOver()
+	}
 	s.fresh = 0
 	if s.alone() {
 		s.fresh = math.MaxInt64
@@ -341,23 +337,32 @@ func (s *Shares) Hear(now time.Duration, from uint64, says *Says) {
 	if !says.Untold && o.met && says.Seq <= o.seq {
 		return // it was overtaken
 	}
-	if process := says.Seq >> seqOfLife; o.free && o.met && o.process == process || o.free && !o.met {
-		s.startOver() // each has taken the other's part for free
-	}
-	*o = other{process: says.Seq >> seqOfLife, seq: says.Seq, met: true, wallMs: says.WallMs, at: now, unsure: says.Unsure, untold: says.Untold,
+	s.found(o, says.Seq)
+	*o = other{process: says.Seq >> seqOfLife, seq: says.Seq, word: max(o.word, says.Seq), met: true, wallMs: says.WallMs, at: now, unsure: says.Unsure, untold: says.Untold,
 		heard: make(map[uint64]uint64, len(says.Heard)), parts: make(map[shard.TopicID]int, len(says.Parts))}
 	for _, h := range says.Heard {
 		o.heard[h.Node] = h.Seq
+		if third := s.others[h.Node]; third != nil && h.Seq > third.word {
+			s.found(third, h.Seq)
+		}
 	}
 	for _, p := range says.Parts {
 		o.parts[p.Topic] = p.Leases
 	}
-	s.refresh()
+	s.refresh(now)
 	for _, p := range s.parts {
 		if p.may < p.target {
 			s.confirm(p, now)
 		}
 	}
+}
+
+// found notes that a node has said something new, to this one or to one that this one hears.
+func (s *Shares) found(o *other, seq uint64) {
+	if o.free && (!o.met || o.process == seq>>seqOfLife) {
+		s.startOver() // each has taken the other's part for free
+	}
+	o.word, o.lost, o.free = max(o.word, seq), 0, false
 }
 
 // startOver gives up what this node may take, until all have heard of it anew.

@@ -245,6 +245,52 @@ func TestPassedLeasesAreTheOthers(t *testing.T) {
 	}
 }
 
+// TestThePartOfWhoIsHeardByAnother: a node's part is nobody's only when for silentFor it has said nothing that was heard by this node, or by
+// one that this one hears. Found by the simulator.
+func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		muteAt, free time.Duration // a falls silent for b at once, for c after a while; from when on b may have its part
+	}{
+		{"one that another heard until now", 8 * time.Second, 8*time.Second + silentFor},
+		{"one that nobody heard", 0, silentFor},
+	} {
+		v := newParish(t, 1, 3, 1)
+		a, b := v.nodes[0], v.nodes[1]
+		lead := func(id uint64) {
+			for _, n := range v.nodes {
+				n.leads = map[uint64]int64{id: parishShards}
+			}
+		}
+		lead(a.id)
+		for range 30 {
+			v.quiet(250 * time.Millisecond)
+		}
+		if got := a.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+			t.Fatalf("who leads all may have %d", got)
+		}
+		a.open = []time.Duration{v.now + time.Hour}
+		begun, got := v.now, time.Duration(0)
+		for lead(b.id); got == 0 && v.now < begun+30*time.Second; v.now += 250 * time.Millisecond {
+			for _, n := range v.nodes {
+				v.beat(n)
+			}
+			for _, w := range v.wires {
+				if passed := v.now - begun; w.from != a.id || w.to != b.id && passed < tc.muteAt {
+					v.nodes[w.to-1].shares.Hear(v.now, w.from, &w.says)
+				}
+			}
+			v.wires = nil
+			if b.shares.AtOnce(v.topic, 1, v.now) > 0 {
+				got = v.now - begun
+			}
+		}
+		if got < tc.free-time.Second/2 || got > tc.free+2*time.Second {
+			t.Errorf("%s: its part is another's after %s, want %s", tc.name, got, tc.free)
+		}
+	}
+}
+
 // quiet is beats of all, which come at once, and so much time in which nobody takes anything.
 func (v *parish) quiet(d time.Duration) {
 	for _, n := range v.nodes {

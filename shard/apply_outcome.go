@@ -48,6 +48,10 @@ func (t *Table) prolong(o *Outcome) Result {
 	r := t.runs.at(s.run)
 	if o.Kind == Accepted {
 		t.record(o, s)
+		if r.holder == byReport && o.LeaseMs <= int64(r.durMs) {
+			t.settle(o.Handle, s) // a former leader tells of the 202 that its receiver has built on meanwhile: what that was given stays
+			return Result{Code: OK, Handle: o.Handle}
+		}
 		r.holder = byReport
 	}
 	r.durMs = uint32(min(o.LeaseMs, 1<<32-1))

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 )
@@ -112,4 +113,37 @@ func TestClaimOfAFormerLeadersCall(t *testing.T) {
 		}
 		r.audit()
 	}
+}
+
+// TestAnswerToldAfterTheExtension: a former leader tells of the 202 while what the receiver has asked for since is on its way to the log: the
+// lease lasts as long as the receiver was told. Found by the simulator.
+func TestAnswerToldAfterTheExtension(t *testing.T) {
+	r := reportStand(t)
+	_, v := r.running()
+	former := r.host.cfg.Owner
+	r.change = func(c *Config) { c.Owner = NewOwner(8, 1) }
+	r.restart()
+	r.topic(1, func(topic *Topic) { topic.Policy.Report = true })
+	r.topicsChanged()
+	r.pass(100 * time.Millisecond)
+	r.freeze = true
+	said, err := r.submit(1, Command{Kind: ExtendLease, Topic: 1, Claim: &Claim{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence, LeaseMs: 90_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.turn()
+	f := &flight{handle: v.Handle, seq: v.Timer.Seq, fence: v.Timer.Fence, attempt: Attempt{Status: 202, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs}}
+	body := appendReport(nil, uint64(former), f)
+	frame := binary.AppendUvarint([]byte{frameVersion, reportMessage}, 1)
+	r.host.Deliver(9, append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...))
+	r.turn()
+	r.freeze = false
+	r.pass(100 * time.Millisecond)
+	if !said.answered() || said.op.err != nil || said.op.result.Code != OK {
+		t.Fatalf("%v, %+v", said.op.err, said.op.result)
+	}
+	r.pass(89 * time.Second) // the topic gives 30 s
+	r.wantState("a", "leased 1")
+	r.wantClaim(AckLease, v, OK, nil)
+	r.audit()
 }

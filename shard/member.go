@@ -25,11 +25,15 @@ const (
 
 // reconcile is what a leader does about its row: one change of members at a time, then the leadership's place.
 func (g *group) reconcile() {
-	if !g.leader || !g.serving || g.w.mono < g.reconcileAt {
+	if !g.leader || !g.serving && !g.leaves() || g.w.mono < g.reconcileAt {
 		return
 	}
 	g.reconcileAt = g.w.mono + reconcileEach
 	g.watchHandOver()
+	if g.leaves() {
+		g.handToWhoStays()
+		return
+	}
 	if g.heir == 0 && g.w.host.stepsAside() {
 		if next := g.successor(g.store.conf.Voters); next != 0 {
 			g.handOver(next)
@@ -56,6 +60,27 @@ func (g *group) reconcile() {
 		}
 	default:
 		g.prefer()
+	}
+}
+
+// leaves reports that this replica has no place among the voters that stay. It may lead all the same: if it is elected while the change is not
+// over yet. Then it proposes nothing, but sees to it that one of those leads who stay. What it appended for itself alone would make its log the
+// longest: it would refuse its vote to those who stay, who may still count it, and could not stand itself.
+func (g *group) leaves() bool {
+	return len(g.store.conf.Voters) > 0 && !slices.Contains(g.store.conf.Voters, g.replica)
+}
+
+func (g *group) handToWhoStays() {
+	if g.heir != 0 {
+		return
+	}
+	next := g.successor(g.store.conf.Voters)
+	if next == 0 {
+		next = g.inheritor(g.store.conf.Voters, func(uint64) bool { return true })
+	}
+	if next != 0 {
+		g.handOver(next)
+		g.tellHeir() // what cannot be proposed any more is reported to the heir
 	}
 }
 

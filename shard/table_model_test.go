@@ -332,6 +332,9 @@ func (m *model) outcome(x *modelTimer, o *Outcome) Code {
 			x.LatenessMs = max(0, o.StartedMs-max(x.DueMs, x.CreatedMs))
 		}
 	}
+	if o.Kind == Accepted && x.holder == byReport && o.LeaseMs <= x.lasts {
+		return OK
+	}
 	if o.Kind == Accepted || o.Kind == Extended {
 		x.until, x.lasts = m.clock+o.LeaseMs, o.LeaseMs
 		x.rev++

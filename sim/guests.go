@@ -42,6 +42,10 @@ func (w *World) drawGuests() *guests {
 		g.pull.Concurrency = 1 + c.IntN(5)
 	}
 	g.drains, g.stops = c.seldom(0.1), c.seldom(0.2)
+	if w.swarm.limits {
+		g.few, g.pull = 1+c.IntN(4), shard.Policy{Concurrency: 1 + c.IntN(5)}
+		g.think, g.stops = c.between(10*time.Millisecond, 60*time.Millisecond), 0
+	}
 	return g
 }
 

@@ -224,13 +224,30 @@ func (w *World) probe(c *client, id shard.ID, name string, healed time.Duration)
 // drain lets all that clients wrote fall due and be delivered, and replicas catch up.
 func (w *World) drain() {
 	w.pass(15 * time.Second)
-	limit := 60*time.Second + w.book.furthest
+	limit := 60*time.Second + w.book.furthest + w.rationed()
 	if !w.passUntil(limit, func() bool { return w.left() == 0 }) {
 		w.violate("I14", "%s after all was mended, %d timers have not ended", limit, w.left())
 	}
 	if !w.passUntil(60*time.Second, w.agreed) { // a move to a node that died is redirected after half a minute
 		w.violate("I14", "replicas do not catch up, or rows do not settle: %s", w.describe())
 	}
+}
+
+// rationed is how long the topics with limits may take to end at most. Where a limit is smaller than the number of nodes that lead, each of these
+// has a turn of a second after each other, and surely comes to one delivery in it: so long may each timer wait that the run has left a node.
+func (w *World) rationed() (longest time.Duration) {
+	byNode := map[*node]int64{}
+	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+		if leader := w.leader(id); leader != nil {
+			table, _ := leader.host.Inspect(id)
+			byNode[leader] += table.Counts(fewTopic).Scheduled + table.Counts(pacedTopic).Scheduled
+			if w.guests.pull.Concurrency > 0 {
+				byNode[leader] += table.Counts(pullTopic).Scheduled
+			}
+			longest = max(longest, time.Duration(byNode[leader])*time.Second)
+		}
+	}
+	return longest * time.Duration(len(byNode))
 }
 
 // left is how many timers have not ended.

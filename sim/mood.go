@@ -2,10 +2,10 @@ package sim
 
 import "time"
 
-// mood makes a run dense with one kind of trouble, in five of six: a bug that takes several rare turns within a second shows only where these
+// mood makes a run dense with one kind of trouble, in six of seven: a bug that takes several rare turns within a second shows only where these
 // turns are common. What would get in their way is left out.
 func (s *swarm) mood(c chance) {
-	switch c.IntN(6) {
+	switch c.IntN(7) {
 	case 0:
 		s.unsteady(c)
 	case 1:
@@ -16,6 +16,8 @@ func (s *swarm) mood(c chance) {
 		s.rotting(c)
 	case 4:
 		s.failing(c)
+	case 5:
+		s.rationed(c)
 	}
 }
 
@@ -71,4 +73,15 @@ func (s *swarm) failing(c chance) {
 	s.longestDown = c.between(50*time.Millisecond, time.Second)
 	s.keepData = c.IntN(50)
 	s.partitions, s.pauses, s.moves, s.rots, s.wipes, s.full = 0, 0, 0, 0, 0, 0
+}
+
+// rationed has much to be called and pulled of topics with limits, while leaderships and beats are cut: little else is asked for, and calls last.
+func (s *swarm) rationed(c chance) {
+	s.limits, s.replicas = true, 1+c.IntN(3)
+	s.partitions, s.crashes, s.pauses, s.handOvers = c.seldom(0.5), c.seldom(0.5), c.seldom(0.4), c.seldom(0.4)
+	s.longestCut, s.longestDown = c.between(time.Second, 15*time.Second), c.between(50*time.Millisecond, 12*time.Second)
+	s.receiverSlow = c.between(100*time.Millisecond, callTimeout)
+	s.clients, s.think = 1, c.between(20*time.Millisecond, 200*time.Millisecond)
+	s.sickThink, s.apart, s.topics = 0, false, 0
+	s.moves, s.wipes, s.rots, s.full, s.diskErrors = 0, 0, 0, 0, 0
 }

@@ -25,6 +25,7 @@ const (
 type sight struct {
 	silence time.Duration // by the process's clock, while it ran
 	said    time.Duration // when its last beat came; 0: none did
+	word    time.Duration // when the last beat of it was sent that the process knows anybody to have heard; the world's time
 	age     time.Duration // of its process, by that beat
 	counted uint32        // of its processes before the one with so many starts nothing is left that nobody counts
 	passed  bool          // since it is silent, all that it led has come to others
@@ -39,7 +40,14 @@ type view struct {
 	age    time.Duration
 	leads  []shard.ID
 	knows  []shard.ID
-	hears  []uint64
+	hears  []heardOf
+	at     time.Duration // when it was sent; the world's time
+}
+
+// heardOf is the last word that was heard of a node: one that lay in a buffer says nothing of the time since it was sent.
+type heardOf struct {
+	node uint64
+	word time.Duration
 }
 
 // look is a process's look around, with each beat.
@@ -51,7 +59,7 @@ func (n *node) look(mine []shard.ID) view {
 	}
 	n.looked = now
 	n.age += passed
-	v := view{starts: n.starts, age: n.age, leads: mine}
+	v := view{starts: n.starts, age: n.age, leads: mine, at: n.w.now}
 	led := slices.Clone(mine)
 	members := n.others()
 	for _, id := range members {
@@ -67,7 +75,7 @@ func (n *node) look(mine []shard.ID) view {
 			led = append(append(led, s.leads...), s.knows...)
 		}
 		if now-s.said < hearsFor {
-			v.hears = append(v.hears, id)
+			v.hears = append(v.hears, heardOf{id, s.word})
 			v.knows = append(v.knows, s.leads...)
 		}
 	}
@@ -112,10 +120,13 @@ func (n *node) sightOf(id uint64) *sight {
 func (n *node) see(from uint64, v view) {
 	s := n.sightOf(from)
 	s.silence, s.said, s.age, s.starts, s.leads, s.knows, s.passed = 0, n.clock.Mono(), v.age, v.starts, v.leads, v.knows, false
-	for _, id := range v.hears {
-		if id != n.id {
-			o := n.sightOf(id)
-			o.silence, o.passed = 0, false
+	s.word = max(s.word, v.at)
+	for _, h := range v.hears {
+		if h.node == n.id {
+			continue
+		}
+		if o := n.sightOf(h.node); h.word > o.word {
+			o.word, o.silence, o.passed = h.word, 0, false
 		}
 	}
 }

@@ -49,6 +49,8 @@ type swarm struct {
 	sickThink                                                 time.Duration // between adds to the topic whose receiver is ill; 0: none
 	apart                                                     bool          // at the end, is a healthy topic hurt by another's dead receiver?
 
+	limits bool // guests ask for much of topics with limits
+
 	unsaid  bool // a deliberate bug: nobody says what it may come to of a limit
 	amnesia bool // a deliberate bug: who lost its disk comes back as who it was
 }
