@@ -101,15 +101,18 @@ func TestBulkStallsNobody(t *testing.T) {
 		t.Logf("lateness of %d others meanwhile: %v; of %d in the pauses between: %v", busyN, busy, calmN, calm)
 		return busy.p99 <= calm.p99+slack
 	}
-	// What hits the machine by chance does so once; a bulk change that stalls others does it again.
-	onTime := judge()
-	for try := 0; try < 3 && !onTime; try++ {
+	// What hits the machine by chance does so once; a bulk change that stalls others does it again. The long run is judged at once.
+	onTime, tries := judge(), 3
+	if n >= 100_000 {
+		tries = 0
+	}
+	for ; tries > 0 && !onTime; tries-- {
 		*m = meter{rcv: rcv}
 		bulk("reschedule", `{"filter":{"id_prefix":"m"},"shift":"+1h"}`)
 		onTime = judge()
 	}
 	if !onTime {
-		t.Errorf("others were late by more than %v more while many were moved and cancelled, four times", slack)
+		t.Errorf("others were late by more than %v more while many were moved and cancelled", slack)
 	}
 	gone, going := bulk("cancel", `{"all":true}`)
 	for what, ok := range map[string]bool{

@@ -15,7 +15,7 @@ echo "== import rules"
 go test -count 1 .
 
 echo "== golangci-lint"
-"$lint" run ./...
+"$lint" run --allow-parallel-runners ./...
 
 echo "== govulncheck"
 status=0
