@@ -27,10 +27,12 @@ func (t *Table) Apply(data []byte, want func(item int, r *Result) bool, dst []Re
 		if it.fault != "" {
 			break
 		}
-		if want != nil && r.Handle != 0 && (it.kind == itemCommand && it.change.kind != CloseTopic || it.kind != itemCommand && r.Code == OK) && want(n, &r) {
-			r.Timer = t.Copy(r.Handle)
-		}
 		dst = append(dst, r)
+		if want != nil && r.Handle != 0 && (it.kind == itemCommand && it.change.kind != CloseTopic || it.kind != itemCommand && r.Code == OK) {
+			if last := &dst[len(dst)-1]; want(n, last) { // not of r: its address would put every result on the heap
+				last.Timer = t.Copy(r.Handle)
+			}
+		}
 	}
 	if err := it.err(); err != nil {
 		return dst, fmt.Errorf("shard: apply: %w", err)

@@ -301,7 +301,7 @@ func TestDrain(t *testing.T) {
 
 // TestLateAnswers: while the disk hangs, whoever waits is told within the limits, also a change of a timer whose lease is under way.
 func TestLateAnswers(t *testing.T) {
-	r := newStand(t, nil)
+	r := mixedStand(t) // with a second frame behind the one that hangs
 	r.add("a", time.Second)
 	r.pass(970 * time.Millisecond)
 	r.freeze = true

@@ -16,8 +16,10 @@ const (
 	tickInterval = 50 * time.Millisecond // raft's tick
 	maxTicks     = 10                    // caught up at once after a stall; more would only start needless elections
 	// maxFrames is how many frames of a worker may be on their way to disk before it proposes more: what arrives
-	// meanwhile gathers into the next one. That is the group commit.
-	maxFrames = 2
+	// meanwhile gathers into the next one. That is the group commit. Where nobody else has a vote it is maxFramesAlone: fewer,
+	// larger frames cost less. With replicas, the time that a frame takes to be committed is more than the disk's, and the second fills it.
+	maxFrames      = 2
+	maxFramesAlone = 1
 	// maxTurnBytes is what the groups of a worker propose in one turn, give or take one entry: a frame holds 64 MiB at most.
 	maxTurnBytes = 16 << 20
 	sweepEach    = 10 * time.Second
@@ -39,6 +41,8 @@ type worker struct {
 	dirty   []*group // to be worked on in this turn
 	again   []*group // … in the next, without waiting
 	stalled []*group // … when a frame is done
+
+	alone bool // no group of it has another voter, as of the last tick
 
 	outbox    []outgoing // by node, in the order in which they were first sent to
 	peerBytes atomic.Int64
@@ -164,7 +168,13 @@ func (w *worker) stall(g *group) {
 }
 
 // mayPropose is false while enough is on its way to disk.
-func (w *worker) mayPropose() bool { return len(w.inflight) < maxFrames && w.proposed < maxTurnBytes }
+func (w *worker) mayPropose() bool {
+	frames := maxFrames
+	if w.alone {
+		frames = maxFramesAlone
+	}
+	return len(w.inflight) < frames && w.proposed < maxTurnBytes
+}
 
 // tick lets raft's time pass by the time that really has, and does what is done now and then.
 func (w *worker) tick() {
@@ -174,6 +184,7 @@ func (w *worker) tick() {
 	}
 	w.lastTick += time.Duration(n) * tickInterval
 	memory, replicas := int64(0), int64(0)
+	w.alone = true
 	for _, g := range w.groups {
 		memory += g.stateBytes()
 		if g.raft == nil {
@@ -184,6 +195,7 @@ func (w *worker) tick() {
 			continue
 		}
 		replicas++
+		w.alone = w.alone && g.soleVoter()
 		for range min(n, maxTicks) {
 			g.raft.Tick()
 		}

@@ -66,7 +66,7 @@ type input struct {
 	spec               shard.Spec
 	cmd                shard.Command
 	patch              *shard.Patch
-	created            *shard.Timer // room for the answer to an add or put
+	created            *shard.Timer // room for the answer to an add or put; the engine writes it on the caller's goroutine only
 }
 
 // when is the time a client asks for.

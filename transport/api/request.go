@@ -32,6 +32,9 @@ type request struct {
 	scratch  []byte
 
 	topicBefore string // of the request that this object served last: the next is often for the same
+
+	body    reader      // of what changes one timer
+	created shard.Timer // room for the answer to an add or put, filled in when the engine has answered
 }
 
 var requests = sync.Pool{New: func() any { return &request{segments: make([][]byte, 0, maxSegments)} }}

@@ -8,18 +8,12 @@ import (
 
 // readInput reads and checks the body of a change to one timer.
 func (rq *request) readInput(v verb) (*input, *problem) {
-	var own struct { // one allocation
-		in      input
-		r       reader
-		created shard.Timer
-	}
-	in := &own.in
-	in.id, in.created = rq.id, &own.created
+	in := &input{id: rq.id, created: &rq.created}
 	if rq.route.body == jsonBody {
 		if _, p := rq.mediaType(); p != nil {
 			return nil, p
 		}
-		r := &own.r
+		r := &rq.body
 		rq.readInto(r, bytes.Clone(rq.ctx.Request.Body()))
 		r.input(in)
 		r.end()

@@ -1,0 +1,133 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"carillon/wal"
+)
+
+// mixedStand is a host that is alone with shard 1, and has a replica of shard 2 beside two that are not there: so it keeps two frames
+// on their way.
+func mixedStand(t *testing.T) *stand {
+	t.Helper()
+	r := makeStand(t, wal.NewMemFS(), func(cfg *Config) { cfg.Shards = 2 })
+	row := Row{Group: 2, Epoch: 1, Settled: true}
+	for node := uint64(7); node <= 9; node++ {
+		row.Members = append(row.Members, Member{Node: node, Replica: ReplicaID(node, 1)})
+	}
+	r.rows = append(soleRows(2, 7), row)
+	if err := r.open(); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(tickInterval)
+	if !r.host.groups[1].serving {
+		t.Fatal("shard 1 does not serve")
+	}
+	return r
+}
+
+// pipelineAdd submits a timer on shard 1 and turns once, with no step of the log.
+func pipelineAdd(r *stand, n int) *pending {
+	r.t.Helper()
+	spec := &Spec{DueMs: r.clock.wallMs + 3_600_000, Payload: []byte("1"), PayloadKind: JSONPayload}
+	p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: fmt.Sprint("t", n), Spec: spec})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.turn()
+	return p
+}
+
+// Where nobody else has a vote, what arrives while a frame is being written gathers into one more. With other voters a second frame is
+// on its way meanwhile.
+func TestFramesOnTheirWay(t *testing.T) {
+	for _, c := range []struct {
+		alone bool
+		want  int
+	}{{true, maxFramesAlone}, {false, maxFrames}} {
+		r := newStand(t, nil)
+		if !c.alone {
+			r = mixedStand(t)
+		}
+		r.pass(tickInterval)
+		w := r.host.workers[0]
+		if w.alone != c.alone {
+			t.Fatalf("alone is %v, want %v", w.alone, c.alone)
+		}
+		frames := r.observer.frames
+		r.freeze = true
+		var sent []*pending
+		for n := range 6 {
+			sent = append(sent, pipelineAdd(r, n))
+		}
+		if got := len(w.inflight); got != c.want {
+			t.Errorf("alone %v: %d frames on their way, want %d", c.alone, got, c.want)
+		}
+		for i, p := range sent {
+			if p.answered() {
+				t.Errorf("alone %v: add %d is answered and not on disk", c.alone, i)
+			}
+		}
+		r.freeze = false
+		r.settle()
+		for i, p := range sent {
+			if !p.answered() || p.op.err != nil || p.op.result.Code != Created {
+				t.Errorf("alone %v: add %d has no good answer", c.alone, i)
+			}
+		}
+		if got := r.observer.frames - frames; got != c.want+1 {
+			t.Errorf("alone %v: six adds took %d frames, want %d", c.alone, got, c.want+1)
+		}
+	}
+}
+
+// A host with company is not alone, whether it leads or not.
+func TestOtherVotersAreCompany(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	r.pass(tickInterval)
+	if r.host.workers[0].alone {
+		t.Error("a follower thinks that it is the only voter")
+	}
+	c.leads()
+	r.pass(tickInterval)
+	if r.host.workers[0].alone {
+		t.Error("a leader with followers thinks that it is the only voter")
+	}
+}
+
+// TestLateAnswersAlone is TestLateAnswers where one frame alone is on its way: what is in it stays unknown, the rest is refused in time.
+func TestLateAnswersAlone(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Second)
+	r.pass(970 * time.Millisecond)
+	r.freeze = true
+	r.step(15 * time.Millisecond)
+	written := pipelineAdd(r, 1) // with the lease of a
+	h, _ := r.table().Lookup(1, "a")
+	if f := r.lead().flights[h]; f == nil || f.phase != proposed {
+		t.Fatalf("flight %+v", f)
+	}
+	behindLease := r.mustSubmit(Command{Kind: Cancel, Topic: 1, ID: "a"})
+	r.pass(1400 * time.Millisecond)
+	if behindLease.answered() || written.answered() {
+		t.Error("answered too soon")
+	}
+	r.pass(200 * time.Millisecond)
+	if !behindLease.answered() || !errors.Is(behindLease.op.err, ErrOverloaded) {
+		t.Errorf("what waits: %v", behindLease.op.err)
+	}
+	r.pass(commitGrace)
+	if !written.answered() || !errors.Is(written.op.err, ErrUnknown) {
+		t.Errorf("what is proposed: %v", written.op.err)
+	}
+	r.freeze = false
+	r.pass(time.Second)
+	r.one().answer(200)
+	r.settle()
+	r.wantState("a", "done 1")
+	r.wantState("t1", "scheduled 0") // unknown: it did take effect
+	r.audit()
+}
