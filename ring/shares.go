@@ -124,18 +124,11 @@ func NewShares(self uint64, starts uint32) *Shares {
 	return s
 }
 
-// Share implements shard.Shares.
-func (s *Shares) Share(t *shard.Topic) float64 {
+// Rate implements shard.Shares.
+func (s *Shares) Rate(t *shard.Topic) (perSecond float64, burst int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.view.share(t)
-}
-
-// Burst implements shard.Shares.
-func (s *Shares) Burst(t *shard.Topic, burst int) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.view.units(t, burst, s.turn)
+	return s.view.rate(t, s.turn)
 }
 
 // AtOnce implements shard.Shares.

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -52,6 +53,42 @@ func TestShareSums(t *testing.T) {
 	}
 	if v := (*shareView)(nil); v.units(&shard.Topic{}, 5, 0) != 0 {
 		t.Error("a node has a part before it knows anything")
+	}
+}
+
+// TestRateByTurns: nodes that have fewer at once than there are nodes bring the whole rate all the same, slow or fast, and no more than it.
+func TestRateByTurns(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 3))
+	for range 50 {
+		nodes, shards := 2+random.IntN(4), 16
+		counts := map[uint64]int64{}
+		for id := range shards {
+			counts[uint64(1+id%nodes)]++
+		}
+		topic := &shard.Topic{ID: shard.TopicID(random.IntN(100)), Name: "t"}
+		topic.Policy.Rate = shard.Rate{PerSecond: math.Exp(random.Float64()*6 - 2), Burst: 1 + random.IntN(nodes-1)}
+		const step, seconds = time.Millisecond, 120
+		got, buckets := 0, map[uint64]*struct{ tokens, before float64 }{}
+		views := map[uint64]*shareView{}
+		for node := range counts {
+			views[node], buckets[node] = newShareView(shards, counts, node, nil), &struct{ tokens, before float64 }{}
+		}
+		for n := range int64(seconds * time.Second / step) {
+			for node, v := range views { // as a limit's bucket does it
+				b := buckets[node]
+				perSecond, burst := v.rate(topic, n*step.Milliseconds()/turnMs)
+				b.tokens = min(float64(max(burst, 1)), b.tokens+min(perSecond, b.before)*step.Seconds())
+				b.before = perSecond
+				if burst > 0 && b.tokens >= 1 {
+					b.tokens--
+					got++
+				}
+			}
+		}
+		r := topic.Policy.Rate
+		if whole := r.PerSecond * seconds; float64(got) > whole+float64(nodes) || float64(got) < 0.95*whole-float64(nodes) {
+			t.Errorf("%d nodes, %+v: %d in %d s, want %.0f", nodes, r, got, seconds, whole)
+		}
 	}
 }
 

@@ -39,6 +39,20 @@ func (v *shareView) share(t *shard.Topic) float64 {
 	return float64(v.leads[v.me]) / float64(v.shards)
 }
 
+// rate is this node's part of a topic's rate in a turn: what its shards are of all; or, with fewer at once than nodes that lead, all of one at
+// once in its turn, and nothing in others'.
+func (v *shareView) rate(t *shard.Topic, turn int64) (perSecond float64, burst int) {
+	r := &t.Policy.Rate
+	burst = v.units(t, r.Burst, turn)
+	switch {
+	case t.Policy.Ordered || v == nil || r.Burst >= len(v.nodes):
+		return r.PerSecond * v.share(t), burst
+	case burst == 0:
+		return 0, 0
+	}
+	return r.PerSecond / float64(r.Burst), burst
+}
+
 // whole is all of a limit for the leader of an ordered topic's shard.
 func (v *shareView) whole(t *shard.Topic, n int) int {
 	if slices.Contains(v.mine, shard.Place(t, "", v.shards)) {

@@ -9,12 +9,10 @@ import (
 //
 // Invariant: of leases at once, the sum over all nodes of what has been taken is at most the whole at any time; see ring.Shares.
 type Shares interface {
-	// Share is the part of a rate, 0 to 1.
-	Share(t *Topic) float64
+	// Rate is the part of the topic's rate: so many deliveries a second now, and so many of them in one instant.
+	Rate(t *Topic) (perSecond float64, burst int)
 	// AtOnce is how many of so many leases at once may be this node's. now is the host's monotonic clock.
 	AtOnce(t *Topic, limit int, now time.Duration) int
-	// Burst is how many of so many deliveries in one instant may be this node's.
-	Burst(t *Topic, burst int) int
 	// Passed says that a lease which this node does not count any more may still be one, and is another's to count: what this node may have
 	// goes down by it, until the others have said anew what they have.
 	Passed(id TopicID)
@@ -23,9 +21,8 @@ type Shares interface {
 // everything is the Shares of a host that is alone.
 type everything struct{}
 
-func (everything) Share(*Topic) float64                        { return 1 }
+func (everything) Rate(t *Topic) (float64, int)                { return t.Policy.Rate.PerSecond, t.Policy.Rate.Burst }
 func (everything) AtOnce(_ *Topic, n int, _ time.Duration) int { return n }
-func (everything) Burst(_ *Topic, n int) int                   { return n }
 func (everything) Passed(TopicID)                              {}
 
 // limitPoll is when a queue that was refused asks again, though nothing has been given back that it was told of.
@@ -56,9 +53,10 @@ type limit struct {
 
 // bucket holds what may be delivered at once; it fills by time. It belongs to its limit.
 type bucket struct {
-	begun  bool
-	tokens float64
-	at     time.Duration // monotonic
+	begun     bool
+	tokens    float64
+	perSecond float64       // as it was last looked at
+	at        time.Duration // when that was; monotonic
 }
 
 // place is a queue's standing at its topic's limit.
@@ -225,8 +223,7 @@ func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 	if p.Rate.PerSecond <= 0 {
 		return true, 0
 	}
-	burst := shares.Burst(b.topic, p.Rate.Burst)
-	perSecond := p.Rate.PerSecond * shares.Share(b.topic)
+	perSecond, burst := shares.Rate(b.topic)
 	if wait := b.bucket.fill(now, perSecond, float64(max(burst, 1))); wait > 0 || burst <= 0 {
 		if wait == 0 {
 			wait = limitPoll
@@ -241,8 +238,8 @@ func (b *bucket) fill(now time.Duration, perSecond, most float64) (wait time.Dur
 	if !b.begun {
 		b.begun, b.tokens, b.at = true, most, now
 	}
-	b.tokens = min(most, b.tokens+max(0, (now-b.at).Seconds())*perSecond)
-	b.at = max(b.at, now)
+	b.tokens = min(most, b.tokens+max(0, (now-b.at).Seconds())*min(perSecond, b.perSecond)) // it may have changed at any time since
+	b.at, b.perSecond = max(b.at, now), perSecond
 	const slack = 1e-9 // of adding up fractions
 	if b.tokens >= 1-slack {
 		return 0

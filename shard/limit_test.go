@@ -221,9 +221,10 @@ type partial struct {
 	passed        int
 }
 
-func (p *partial) Share(*Topic) float64                        { return p.share }
+func (p *partial) Rate(t *Topic) (float64, int) {
+	return t.Policy.Rate.PerSecond * p.share, min(t.Policy.Rate.Burst, p.burst)
+}
 func (p *partial) AtOnce(_ *Topic, n int, _ time.Duration) int { return min(n, p.atOnce) }
-func (p *partial) Burst(_ *Topic, n int) int                   { return min(n, p.burst) }
 func (p *partial) Passed(TopicID)                              { p.passed++ }
 
 func TestSpread(t *testing.T) {
