@@ -93,6 +93,7 @@ type book struct {
 	ranked   *rankedBook
 	bulks    *bulkBook
 	furthest time.Duration // that a wall clock was ahead
+	stepped  bool          // a wall clock was set
 }
 
 func newBook() *book {

@@ -33,14 +33,10 @@ const (
 	freshFor    = 900 * time.Millisecond
 )
 
-func (b *rankedBook) called(o *operation) {
-	b.featureBook.called(o)
-	b.waiting++
-}
-
 func (b *rankedBook) answered(w *World, o *operation, r shard.Result, t *shard.Timer) {
 	b.featureBook.answered(w, o, r, t)
 	n := w.node(o.client.hint[o.shard])
+	b.waiting += int(b2u(r.Code == shard.Created))
 	if r.Code != shard.Created || n == nil || n.host == nil {
 		return
 	}
@@ -90,8 +86,10 @@ func (b *rankedBook) mayStart(c *call, table *shard.Table) {
 }
 
 func (b *rankedBook) heard(c *call) {
+	if n := b.ids[idKey{rankedTopic, c.delivery.Job.ID}]; n.first.acked && len(n.first.over) == 0 {
+		b.waiting--
+	}
 	b.featureBook.heard(c)
-	b.waiting--
 }
 
 func (b *rankedBook) checkEnd(w *World) { b.ends(w, noneDead(w)) }

@@ -100,7 +100,7 @@ func (b *spreadBook) checkEnd(w *World) { b.ends(w, noneDead(w)) }
 
 // mended says of a moment that all was well then, for as long as a cluster may take to recover.
 func (w *World) mended(ms int64) bool {
-	return w.calm && w.healed > 0 && ms >= epochMs+(w.healed+healLimit).Milliseconds() && w.book.furthest < 100*time.Millisecond
+	return w.calm && w.healed > 0 && ms >= epochMs+(w.healed+healLimit).Milliseconds() && !w.book.stepped
 }
 
 // briefBook: no attempt starts later than the expiry allows, unless the timer was redriven; what expires is a dead letter that says so, no
@@ -125,7 +125,7 @@ func (b *briefBook) checkEnd(w *World) {
 		switch {
 		case now.Reason != shard.Expired:
 			w.violate("expiry", "timer %s is dead for reason %d, it can only expire", k.id, now.Reason)
-		case now.EndedMs <= moment:
+		case now.EndedMs <= moment && !w.book.stepped: // else it was decided by a clock that was set back since
 			w.violate("expiry", "timer %s expired %d ms before its time was over", k.id, moment-now.EndedMs)
 		case now.EndedMs > moment+1250 && w.mended(moment):
 			w.violate("expiry", "timer %s expired %d ms late, though all is well", k.id, now.EndedMs-moment)

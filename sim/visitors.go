@@ -147,7 +147,7 @@ func (v *visitors) add(topic shard.TopicID, id string, due time.Duration) *opera
 }
 
 // mostRanked is how many timers with a priority may wait.
-const mostRanked = 30
+const mostRanked = 15
 
 // crowd has more timers than may be called at once fall due in one shard at about the same time, each with its priority.
 func (v *visitors) crowd(o *operation) {
