@@ -30,7 +30,6 @@ type visitors struct {
 
 	recent  []string // in briefTopic
 	clients []*client
-	sweeps  []*sweep
 	parting bool // all is mended: only what must be punctual now is added
 }
 
