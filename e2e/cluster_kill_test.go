@@ -45,7 +45,8 @@ func (c *cluster) killLeaders(t *testing.T, load *clusterLoad, random *rand.Rand
 	load.finish(t, v)
 
 	adds := spreadOf(took)
-	t.Logf("%d kills of a leader, %d timers, %d arrivals, %d duplicates (%d calls open at the kills)", rounds, load.ledger.size(), len(v.log), v.duplicates, open)
+	t.Logf("%d kills of a leader, %d timers, %d arrivals, %d duplicates (%d calls open at the kills; %d answered when their time was over)",
+		rounds, load.ledger.size(), len(v.log), v.duplicates, open, v.tooLate)
 	t.Logf("from the kill until a shard that it led takes adds: %v (%d)", adds, len(took))
 	if adds.p50 > takeoverMedian || adds.p99 > takeoverP99 {
 		t.Errorf("taking over took %v, promised p50 %v, p99 %v", adds, takeoverMedian, takeoverP99)

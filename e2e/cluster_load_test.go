@@ -124,17 +124,19 @@ func (l *clusterLoad) finish(t testing.TB, v *verdict) {
 		a.decode(t, &page)
 		return len(page.Timers) == 0 && l.receiver.open.Load() == 0
 	})
-	v.attempts = func(id string) string {
+	v.timeout = cmp.Or(l.cluster.calls, callTimeout)
+	v.attempts = func(id string) []attempt {
 		var page struct {
 			Entries []struct {
-				Log json.RawMessage `json:"attempt_log"`
+				Log []attempt `json:"attempt_log"`
 			} `json:"entries"`
 		}
 		a := l.client.do("GET", "/v1/topics/"+l.topic+"/history?limit=1&id="+id, "")
-		if _ = json.Unmarshal(a.body, &page); len(page.Entries) == 0 {
-			return string(a.body)
+		if err := json.Unmarshal(a.body, &page); err != nil || len(page.Entries) == 0 {
+			t.Logf("%s: its attempts are not known: status %d (%v)", id, a.status, a.err)
+			return nil
 		}
-		return string(page.Entries[0].Log)
+		return page.Entries[0].Log
 	}
 	v.ledger, v.log, v.final = l.ledger, l.arrivals(), map[string]timer{}
 	for _, tm := range l.cluster.running()[0].client.all(t, l.topic) {

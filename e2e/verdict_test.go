@@ -40,7 +40,9 @@ type verdict struct {
 	log     []arrival
 	final   map[string]timer // nil: not asked for
 
-	attempts func(id string) string // the node's own log of a timer's attempts
+	attempts func(id string) []attempt // the node's own log of a timer's attempts; nil: not asked for
+	timeout  time.Duration             // of calls
+	asked    int                       // attempts were asked for so often
 
 	faults     []string
 	lost       int
@@ -51,6 +53,7 @@ type verdict struct {
 	twice      []time.Time   // when a completed timer was called again
 	resumed    int           // calls that were on their way when their node was stopped, and arrived when it went on
 	oldest     time.Duration // of duplicates: from the first call's end to the crash that lost its outcome
+	tooLate    int           // of duplicates: the first call was answered when its time was over
 	late       []string      // some of those that arrived when the sender was dead
 	latest     time.Duration // … and from the crash to the first call's arrival, when the sender was dead by then
 }
@@ -175,7 +178,8 @@ func (v *verdict) checkWebhooks(id string, list []arrival, owners map[string]str
 	}
 }
 
-// checkTwice: a call after a successful one is explained only by a crash that came when its outcome was not yet safe.
+// checkTwice: a call after a successful one is explained only by a crash that came when its outcome was not yet safe, or by an answer that came when
+// the call's time was over.
 func (v *verdict) checkTwice(id string, list []arrival) {
 	for i := 1; i < len(list); i++ {
 		first, again := list[i-1], list[i]
@@ -184,19 +188,46 @@ func (v *verdict) checkTwice(id string, list []arrival) {
 		}
 		v.duplicates++
 		v.twice = append(v.twice, again.at)
-		if !v.explained(first, again) {
-			v.fault("%s: called again (attempt %d) %v after attempt %d, from %s to %s, was answered %d, and no crash explains it (attempts %s): %v", id, again.attempt,
-				again.at.Sub(first.done), first.attempt, first.at.Format(clockFormat), first.done.Format(clockFormat), first.status, v.attemptsOf(id), v.crashTimes())
+		if v.explained(first, again) {
+			continue
 		}
+		attempts := v.attemptsOf(id)
+		if answeredTooLate(attempts, first, v.timeout) {
+			v.tooLate++
+			continue
+		}
+		v.fault("%s: called again (attempt %d) %v after attempt %d, from %s to %s, was answered %d, and no crash explains it (attempts %+v): %v", id, again.attempt,
+			again.at.Sub(first.done), first.attempt, first.at.Format(clockFormat), first.done.Format(clockFormat), first.status, attempts, v.crashTimes())
 	}
 }
 
-// attemptsOf is how the node itself says that a timer's attempts ended, for the first few faults.
-func (v *verdict) attemptsOf(id string) string {
-	if v.attempts == nil || len(v.faults) > 10 {
-		return "not asked"
+// mostAsked bounds how often a node is asked of a timer's attempts.
+const mostAsked = 100
+
+// attemptsOf is how the node itself says that a timer's attempts ended.
+func (v *verdict) attemptsOf(id string) []attempt {
+	if v.asked++; v.attempts == nil || v.asked > mostAsked {
+		return nil
 	}
 	return v.attempts(id)
+}
+
+// attempt is one of a timer's attempt_log.
+type attempt struct {
+	Attempt   uint32 `json:"attempt"`
+	StartedMs int64  `json:"started_ms"`
+	EndedMs   int64  `json:"ended_ms"`
+	Error     string `json:"error"`
+}
+
+// answeredTooLate says whether the node gave a call up, after all the time that it may take, before the receiver had answered it.
+func answeredTooLate(list []attempt, call arrival, timeout time.Duration) bool {
+	for _, a := range list {
+		if uint64(a.Attempt) == uint64(call.attempt) && a.Error == "timeout" && a.EndedMs-a.StartedMs >= timeout.Milliseconds() && call.done.UnixMilli() >= a.EndedMs-1 {
+			return true
+		}
+	}
+	return false
 }
 
 // twiceBetween counts the completed timers that were called again in that time.

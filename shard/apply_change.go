@@ -36,6 +36,8 @@ func (t *Table) add(c *change, f *facts) Result {
 		switch {
 		case merges:
 			return t.merge(c, f, h)
+		case same && planted("content-made-twice"):
+			return t.createOver(c, f, h)
 		case same:
 			return Result{Code: Same, Handle: h}
 		}
@@ -50,7 +52,7 @@ func (t *Table) add(c *change, f *facts) Result {
 		return Result{Code: InFlight, Handle: h}
 	}
 	recent := t.clockMs-t.runs.at(s.run).nextEnd <= finishedKeepMs
-	if same && recent && c.flags&commandAbsolute != 0 && !planted("repeated-add-fires-again") {
+	if same && recent && (c.flags&commandAbsolute != 0 || planted("content-scope-kept")) && !planted("repeated-add-fires-again") {
 		return Result{Code: Same, Handle: h}
 	}
 	return t.createOver(c, f, h)

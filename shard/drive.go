@@ -142,6 +142,18 @@ func (h *Host) Ask(id ID, topic TopicID, timer string, then func(*Timer, error))
 	}
 }
 
+// SubmitWalk takes a step of a walk, see Walk; then is as with Submit.
+func (h *Host) SubmitWalk(id ID, q *Query, at Waypoint, then func([]Mark, Waypoint, error)) {
+	wait := &waiter{}
+	wait.left.Store(1)
+	walk := h.newWalk(id, q, at)
+	r := &read{group: h.groups[id], deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait, long: true, serve: walk.step}
+	wait.then = func() { then(walk.marks, walk.at, r.err) }
+	if err := r.group.w.box.offer(r); err != nil {
+		then(nil, at, err)
+	}
+}
+
 // SubmitMeta has the meta group's machine apply a command; then is as with Submit.
 func (h *Host) SubmitMeta(cmd []byte, then func(any, error)) {
 	wait := &waiter{}

@@ -269,7 +269,9 @@ func (l *lead) classify(e entry, horizon int64) {
 	if d.Rev != e.rev || d.State != Scheduled {
 		return
 	}
-	e.priority = d.Priority
+	if e.priority = d.Priority; planted("priority-ignored") {
+		e.priority = 0
+	}
 	q := l.queue(d.Topic)
 	if e.dueMs = d.NextMs + l.spread(q, &d, e.handle); e.dueMs > horizon {
 		at := e.dueMs

@@ -76,7 +76,7 @@ func (l *lead) stands(e entry) bool {
 	d := t.Due(e.handle)
 	f := l.flights[e.handle]
 	return d.Rev == e.rev && d.State == Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) && l.taking[e.handle] != e.seq &&
-		(d.ExpiresMs == 0 || l.group.w.nowMs <= d.ExpiresMs)
+		(d.ExpiresMs == 0 || l.group.w.nowMs <= d.ExpiresMs || planted("expired-called"))
 }
 
 // acquire asks for leave to call; without it the lane waits, in the dispatcher's queue or for its breaker.
@@ -255,7 +255,7 @@ func (l *lead) start(f *flight) {
 		return
 	}
 	topic := f.lane.queue.topic
-	if topic == nil || topic.Paused || f.expireMs != 0 && g.w.nowMs > f.expireMs {
+	if topic == nil || topic.Paused || f.expireMs != 0 && g.w.nowMs > f.expireMs && !planted("expired-called") {
 		l.revoke(f)
 		return
 	}

@@ -1,6 +1,9 @@
 package shard
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"strings"
 
@@ -84,6 +87,20 @@ func KeyedID(key string, hi, lo uint64) string {
 	putBase32(r[:10], hi)
 	putBase32(r[10:], lo)
 	return string(append(b, r[:]...))
+}
+
+// ContentID makes the id of an add without one where equal payloads to one URL are one timer. With a key the id starts with it.
+func ContentID(topic string, payload []byte, url, key string) string {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(topic), payload, []byte(url)} {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write(part)
+	}
+	name := "c-" + hex.EncodeToString(h.Sum(nil)[:16])
+	if key != "" {
+		name = "{" + key + "}" + name
+	}
+	return name
 }
 
 func putBase32(dst []byte, v uint64) {

@@ -266,6 +266,36 @@ func TestExtendIsNotOvertaken(t *testing.T) {
 	r.wantState("a", "scheduled 1")
 }
 
+// TestTakenTooLate: who gave a lease and then stood still for longer than it lasts hands nothing out: others may have had the timer since.
+func TestTakenTooLate(t *testing.T) {
+	r := pullStand(t, nil)
+	r.add("a", 0)
+	r.add("b", 0)
+	r.pass(time.Millisecond)
+	for _, late := range []bool{false, true} {
+		var got []Taken
+		answered := false
+		r.freeze = true
+		r.host.SubmitTake(1, 1, 1, 1000, func(list []Taken, err error) {
+			if got, answered = list, true; err != nil {
+				t.Error(err)
+			}
+		})
+		r.turn()
+		r.step(900 * time.Millisecond)
+		if late {
+			r.step(200 * time.Millisecond)
+		}
+		r.freeze = false
+		r.settle()
+		if want := map[bool]int{false: 1}[late]; !answered || len(got) != want {
+			t.Errorf("late: %v, answered: %v, %d timers, want %d", late, answered, len(got), want)
+		}
+	}
+	r.pass(2 * time.Second)
+	r.wantPull(2, "a b")
+}
+
 // TestConsumerLeaseOutlivesItsLeader: it belongs to the consumer, and lasts in full from the takeover on.
 func TestConsumerLeaseOutlivesItsLeader(t *testing.T) {
 	r := pullStand(t, nil)

@@ -19,6 +19,11 @@ type write struct {
 	capped       bool       // a longest wait may make it due earlier
 	acked, alone bool       // alone: no other change of the id was open when it was asked for
 	call         int        // the so-many-th change of the id
+	priority     uint8
+	expiresMs    int64 // after it is due
+	relative     bool  // the time was given as a delay
+	labels       []string
+	more         func(*shard.Spec)
 	starts       map[int64]uint64
 	over         map[int64]bool // by due time: delivered, or refused for good
 }
@@ -84,13 +89,19 @@ type book struct {
 	order    orderBook
 	limits   limitBook
 	attempts attemptBook
+	visits   map[shard.TopicID]visit
+	ranked   *rankedBook
+	bulks    *bulkBook
 	furthest time.Duration // that a wall clock was ahead
+	stepped  bool          // a wall clock was set
 }
 
 func newBook() *book {
-	return &book{ids: map[idKey]*named{}, lives: map[timerKey]*life{}, sick: map[uint64]bool{}, replicas: newReplicas(), attempts: newAttemptBook(),
+	b := &book{ids: map[idKey]*named{}, lives: map[timerKey]*life{}, sick: map[uint64]bool{}, replicas: newReplicas(), attempts: newAttemptBook(),
 		features: featureBook{ids: map[idKey]*featureID{}, keys: map[string]*call{}},
 		leases:   leaseBook{timers: map[timerKey]*lease{}}, order: orderBook{lines: map[string][]*inLine{}}}
+	b.judgeVisits()
+	return b
 }
 
 func (b *book) nextOp() uint64 {
@@ -136,6 +147,10 @@ func (b *book) called(o *operation) {
 		b.leases.called(o)
 		return
 	}
+	if v := b.visits[o.topic]; v != nil {
+		v.called(o)
+		return
+	}
 	if o.topic == sickTopic {
 		b.attempts.asked(o)
 		return
@@ -159,6 +174,10 @@ func (b *book) refused(o *operation) {
 	if o.claim() {
 		return // it counts as sent: so no more is asked of the answers to others
 	}
+	if v := b.visits[o.topic]; v != nil {
+		v.refused(o)
+		return
+	}
 	if o.topic == sickTopic {
 		return
 	}
@@ -178,6 +197,10 @@ func (b *book) answered(o *operation, r shard.Result, t *shard.Timer) {
 	w, id := o.client.w, idKey{o.topic, o.id}
 	if o.claim() {
 		b.leases.answered(w, o, r)
+		return
+	}
+	if v := b.visits[o.topic]; v != nil {
+		v.answered(w, o, r, t)
 		return
 	}
 	if o.topic == sickTopic {
@@ -249,6 +272,9 @@ func (b *book) mayStart(c *call) {
 		w.violate("I4", "node %d starts %s %d ms early", n.id, j.Job.ID, j.Job.DueMs-now)
 	}
 	b.order.mayStart(c, table)
+	if v := b.visits[j.Job.Topic]; v != nil {
+		v.mayStart(c, table)
+	}
 }
 
 // started checks a call that goes out.
@@ -261,6 +287,10 @@ func (b *book) started(c *call) {
 	b.limits.started(c)
 	b.attempts.started(c)
 	w.apart.started(c)
+	if v := b.visits[j.Job.Topic]; v != nil {
+		v.started(c)
+		return
+	}
 	if j.Job.Topic == sickTopic {
 		return
 	}
@@ -327,6 +357,11 @@ func (b *book) stale(c *call) {
 // delivered notes a 2xx.
 func (b *book) delivered(c *call) {
 	w, j := c.node.w, &c.delivery
+	if v := b.visits[j.Job.Topic]; v != nil {
+		w.counts.Delivered++
+		v.heard(c)
+		return
+	}
 	if j.Job.Topic == sickTopic {
 		w.counts.Delivered++
 		b.attempts.delivered(c)

@@ -20,6 +20,8 @@ var canaries = []string{
 	"finished-forgotten-early", "repeated-add-fires-again", "successor-lost", "occurrence-left-out", "keys-overlap",
 	"receipt-of-old-lease-accepted", "extension-forgotten", "head-let-by", "limit-forgotten", "hour-taken-twice",
 	"retry-ignores-breaker", "one-breaker-for-all", amnesia, unsaid,
+	"walk-skips-a-slot", "bulk-changes-any-version", "bulk-done-twice", "expired-called", "expired-forgotten",
+	"content-made-twice", "content-scope-kept", "priority-ignored", "spread-by-number",
 }
 
 // amnesia is no bug of the product's but of who runs it: a machine that lost its disk comes back under its old id.

@@ -80,6 +80,7 @@ func (n *node) leads(id shard.ID, term uint64) {
 		n.w.violate("I7", "nodes %d and %d both lead group %d in term %d", other, n.id, id, term)
 	}
 	n.w.book.replicas.leaders[key] = n.id
+	n.w.book.ranked.reigns[key] = n.w.now
 	n.voted(id, term)
 }
 
@@ -162,6 +163,7 @@ func (w *World) checkEnd() {
 	}
 	w.book.features.checkEnd(w)
 	w.book.attempts.checkEnd(w)
+	w.book.checkVisits(w)
 	for _, n := range w.nodes {
 		if n.host == nil {
 			continue

@@ -23,7 +23,7 @@ const (
 	pacedTopic   shard.TopicID = 9 // of which so many a second may be called
 )
 
-var topicNames = []string{"one", "two", "features", "serial", "pull", "report", "ordered", "few", "paced"}
+var topicNames = []string{"one", "two", "features", "serial", "pull", "report", "ordered", "few", "paced", "ranked", "spread", "brief", "content", "bulk"}
 
 // settledTopics are those whose calls the world's trouble stops.
 const settledTopics = 4
@@ -113,6 +113,9 @@ func (w *World) complete(o *operation) {
 	}
 	o.cmd.Tag, o.cmd.Absolute = uint32(o.number), true
 	o.cmd.Spec = &shard.Spec{DueMs: o.write.dueMs, Payload: []byte(o.write.payload), PayloadKind: shard.JSONPayload}
+	if o.write.more != nil {
+		o.write.more(o.cmd.Spec)
+	}
 	if o.write.every != 0 {
 		o.cmd.Spec.Repeat = &shard.Repeat{EveryMs: o.write.every, Count: o.write.count, CatchUp: o.write.catchUp}
 	}

@@ -162,6 +162,8 @@ func (s timerState) seen(out heard) (bool, timerState) {
 type History struct {
 	ids  []idKey
 	byID map[idKey][]*historyEntry
+
+	bulks *bulkBook
 }
 
 func (h *history) export() History {
@@ -200,6 +202,9 @@ func (h History) Check(limit time.Duration) error {
 			}
 			return v
 		}
+	}
+	if h.bulks != nil {
+		return h.bulks.check(limit)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ func (w *World) live() {
 	w.found()
 	w.employ()
 	w.beginGuests()
+	w.visitors.begin()
 	w.sicken()
 	if !w.swarm.early {
 		w.after(0, w.trouble)
@@ -86,6 +87,7 @@ func (w *World) found() {
 		p.Callback.TimeoutMs = callTimeout.Milliseconds()
 		p.MinBackoffMs, p.MaxBackoffMs, p.MaxAttempts = 200, 3000, 1000
 		w.guests.shape(shard.TopicID(i+1), &p)
+		w.visitors.shape(shard.TopicID(i+1), &p)
 		if shard.TopicID(i+1) == sickTopic {
 			sickPolicy(&p)
 		}
@@ -150,6 +152,8 @@ func (w *World) heal() {
 		c.done = true
 	}
 	w.guests.done()
+	w.healed = w.now
+	w.visitors.part()
 	healed := w.now
 	for _, name := range w.topics {
 		c := ring.Command{Verb: ring.Resume, Name: name}
@@ -224,6 +228,7 @@ func (w *World) probe(c *client, id shard.ID, name string, healed time.Duration)
 // drain lets all that clients wrote fall due and be delivered, and replicas catch up.
 func (w *World) drain() {
 	w.pass(15 * time.Second)
+	w.visitors.settleAll()
 	limit := 60*time.Second + w.book.furthest + w.rationed()
 	if !w.passUntil(limit, func() bool { return w.left() == 0 }) {
 		w.violate("I14", "%s after all was mended, %d timers have not ended", limit, w.left())
@@ -240,7 +245,7 @@ func (w *World) rationed() (longest time.Duration) {
 	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
 		if leader := w.leader(id); leader != nil {
 			table, _ := leader.host.Inspect(id)
-			byNode[leader] += table.Counts(fewTopic).Scheduled + table.Counts(pacedTopic).Scheduled
+			byNode[leader] += table.Counts(fewTopic).Scheduled + table.Counts(pacedTopic).Scheduled + table.Counts(rankedTopic).Scheduled + table.Counts(briefTopic).Scheduled
 			if w.guests.pull.Concurrency > 0 {
 				byNode[leader] += table.Counts(pullTopic).Scheduled
 			}

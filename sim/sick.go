@@ -143,7 +143,7 @@ func (b *attemptBook) started(c *call) {
 func (b *attemptBook) paced(c *call) {
 	w, j := c.node.w, &c.delivery.Job
 	before := b.last[timerKey{c.delivery.Shard, j.Seq}]
-	if before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Topic == featureTopic {
+	if before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Topic == featureTopic || j.Attempts == 1 {
 		return
 	}
 	table, _ := c.node.host.Inspect(c.delivery.Shard)

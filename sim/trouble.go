@@ -132,6 +132,7 @@ func (w *World) stepClock() {
 	n := w.any()
 	most := [...]time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second, 10 * time.Second, 3 * time.Minute}[w.chance.IntN(5)]
 	n.clock.step = w.chance.between(-most, most)
+	w.book.stepped = true
 	w.book.furthest = max(w.book.furthest, n.clock.step)
 	w.note(n, "step", 0, uint64(n.clock.step), "")
 	n.wake(0)

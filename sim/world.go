@@ -45,6 +45,9 @@ type Counts struct {
 	Snapshots, Reads           int
 	Rots, Refusals             int // files damaged at rest; starts refused for that
 	Taken, Claims, Drains      int // leases of consumers; what these said of them; planned stops
+	Bulks, Moved               int // bulk changes, and timers that they changed
+	Ranked, Spread             int // pairs that waited together; calls in a window
+	Expired, Same              int // dead letters; adds answered with the timer that there was
 }
 
 // Violation is something that must never be.
@@ -76,11 +79,13 @@ type World struct {
 	apart  apartness
 	counts Counts
 
-	clients []*client
-	guests  *guests
-	topics  []string
-	calm    bool // the second phase
-	nextID  uint64
+	clients  []*client
+	guests   *guests
+	visitors *visitors
+	healed   time.Duration // when the second phase began
+	topics   []string
+	calm     bool // the second phase
+	nextID   uint64
 
 	// effect, if set, is told of each change of a disk right before it is made. It may be called by a host's background goroutine, while the world waits for it.
 	effect func(n *node, op wal.Op, name string)
@@ -109,6 +114,7 @@ func Run(cfg Config) (r Report) {
 		w.end()
 		r.Seed, r.Hash, r.Events, r.Simulated, r.Counts = cfg.Seed, w.trace.sum.Sum64(), w.seq, w.now, w.counts
 		r.History = w.book.history.export()
+		r.History.bulks = w.book.bulks
 	}()
 	if cfg.script != nil {
 		cfg.script(w)
@@ -124,6 +130,7 @@ func newWorld(cfg Config) *World {
 	w.trace.out = cfg.Trace
 	w.swarm = draw(w.chance)
 	w.guests = w.drawGuests()
+	w.visitors = w.drawVisitors()
 	if cfg.Change != nil {
 		cfg.Change(&w.swarm)
 	}

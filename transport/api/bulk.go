@@ -10,14 +10,7 @@ import (
 // bulk is the body of a change to all timers that a filter selects.
 type bulk struct {
 	query shard.Query
-	move  move
-}
-
-// move is where a reschedule takes a timer.
-type move struct {
-	by      field // fShift, fAt, fAtMs or fNotBefore; 0: it is no reschedule
-	shiftMs int64
-	ms      int64 // at, at_ms, not_before
+	move  shard.Move
 }
 
 // Fields of a bulk change's body; fAt and fAtMs are those of a timer.
@@ -85,21 +78,18 @@ func (r *reader) bulk(reschedule bool) *bulk {
 	return b
 }
 
-func (r *reader) move(f field) move {
-	m := move{by: f}
+func (r *reader) move(f field) shard.Move {
 	switch f {
 	case fShift:
-		var ok bool
-		m.shiftMs, ok = parseSpan(r.timeText("shift"))
-		if !ok || m.shiftMs == 0 {
+		ms, ok := parseSpan(r.timeText("shift"))
+		if !ok || ms == 0 {
 			r.fail(bad(badTime, `shift: must be a Go duration other than 0, like "+1h" or "-5m"`))
 		}
+		return shard.Move{By: shard.MoveShift, Ms: ms}
 	case fNotBefore:
-		m.ms = r.instantOrMs("not_before")
-	default:
-		m.ms = r.when(f).ms
+		return shard.Move{By: shard.MoveNotBefore, Ms: r.instantOrMs("not_before")}
 	}
-	return m
+	return shard.Move{By: shard.MoveAt, Ms: r.when(f).ms}
 }
 
 var timerFilterNames = []string{"state", "due_from", "due_to", "label", "id_prefix"}
@@ -183,8 +173,9 @@ func (rq *request) changeTimers(reschedule bool) *problem {
 		return r.err
 	}
 	nowMs := rq.s.nowMs()
-	latest := addMs(nowMs, rq.s.cfg.Limits.Horizon.Milliseconds())
-	if b.move.ms > latest || b.move.shiftMs > rq.s.cfg.Limits.Horizon.Milliseconds() {
+	horizon := rq.s.cfg.Limits.Horizon.Milliseconds()
+	latest := addMs(nowMs, horizon)
+	if b.move.By == shard.MoveShift && b.move.Ms > horizon || b.move.Ms > latest {
 		return failf(422, "beyond_horizon", "the time is more than %d years ahead", int(rq.s.cfg.Limits.Horizon/(365*day)))
 	}
 	topic, p := rq.findTopic(false)
@@ -192,42 +183,9 @@ func (rq *request) changeTimers(reschedule bool) *problem {
 		return p
 	}
 	b.query.Topic, b.query.WithoutPayload = topic.ID, true
-	plan := cancelPlan(topic.ID)
+	plan := shard.CancelEach(topic.ID)
 	if reschedule {
-		plan = b.move.plan(topic.ID, latest)
+		plan = b.move.Each(topic.ID, latest)
 	}
 	return rq.sweep(topic, &b.query, plan)
-}
-
-// cancelPlan cancels what the sweep saw, and no other version of it.
-func cancelPlan(topic shard.TopicID) plan {
-	return func(m *shard.Mark) (*shard.Command, verdict) {
-		return &shard.Command{Kind: shard.Cancel, Topic: topic, ID: m.ID, IfMatch: m.Version}, change
-	}
-}
-
-// plan moves a timer from when its next attempt is: for one that has failed before, the postponement comes on top of its backoff.
-func (v move) plan(topic shard.TopicID, latestMs int64) plan {
-	return func(m *shard.Mark) (*shard.Command, verdict) {
-		if m.Leased {
-			return nil, skip
-		}
-		to := v.ms
-		switch v.by {
-		case fShift:
-			if to = max(0, addMs(m.NextMs, v.shiftMs)); to > latestMs {
-				return nil, skip
-			}
-		case fNotBefore:
-			if m.NextMs >= to {
-				return nil, leave
-			}
-		default:
-			if m.NextMs == to && m.DueMs == to {
-				return nil, leave // also what makes repeating cheap
-			}
-		}
-		patch := &shard.Patch{Due: true, Spec: shard.Spec{DueMs: to}}
-		return &shard.Command{Kind: shard.Modify, Topic: topic, ID: m.ID, IfMatch: m.Version, Patch: patch}, change
-	}
 }

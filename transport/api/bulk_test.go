@@ -159,27 +159,27 @@ func TestBulkGivesUp(t *testing.T) {
 		topic, _, _ := e.PutTopic(t.Context(), "orders", &shard.Policy{})
 		rq := &request{s: s}
 		e.err = shard.ErrNoLeader
-		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, cancelPlan(topic.ID)); p == nil || p.status != 503 || !strings.Contains(p.detail, "time for one sweep") {
+		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, shard.CancelEach(topic.ID)); p == nil || p.status != 503 || !strings.Contains(p.detail, "time for one sweep") {
 			t.Errorf("%+v", p)
 		}
 		s.cfg.Limits.SweepTime = time.Hour
-		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, cancelPlan(topic.ID)); p == nil || p.code != "no_leader" {
+		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, shard.CancelEach(topic.ID)); p == nil || p.code != "no_leader" {
 			t.Errorf("%+v", p)
 		}
 		e.err = errors.New("something else")
-		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, cancelPlan(topic.ID)); p == nil || p.code != unavailable || p.cause == nil {
+		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, shard.CancelEach(topic.ID)); p == nil || p.code != unavailable || p.cause == nil {
 			t.Errorf("%+v", p)
 		}
 		e.err = shard.ErrNoLeader
 		time.AfterFunc(time.Second, s.end)
 		begin := time.Now()
-		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, cancelPlan(topic.ID)); p == nil || !strings.Contains(p.detail, "stopping") || time.Since(begin) > 2*time.Second {
+		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, shard.CancelEach(topic.ID)); p == nil || !strings.Contains(p.detail, "stopping") || time.Since(begin) > 2*time.Second {
 			t.Errorf("%+v after %s", p, time.Since(begin))
 		}
 		for range sweepsAtOnce {
 			s.sweeps <- struct{}{}
 		}
-		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, cancelPlan(topic.ID)); p == nil || p.code != "overloaded" {
+		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, shard.CancelEach(topic.ID)); p == nil || p.code != "overloaded" {
 			t.Errorf("%+v", p)
 		}
 		s.stop()

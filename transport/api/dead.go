@@ -212,10 +212,10 @@ func (rq *request) changeDead(kind shard.Kind) *problem {
 		return rq.changeNamed(topic, &cmd, sel.ids)
 	}
 	sel.query.Topic = topic.ID
-	return rq.sweep(topic, sel.query, func(m *shard.Mark) (*shard.Command, verdict) {
+	return rq.sweep(topic, sel.query, func(m *shard.Mark) (*shard.Command, shard.Ruling) {
 		one := cmd
 		one.ID, one.IfMatch = m.ID, m.Version // an id may have several dead letters
-		return &one, change
+		return &one, shard.Change
 	})
 }
 

@@ -1,9 +1,6 @@
 package api
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"slices"
 
 	"carillon/shard"
@@ -64,14 +61,6 @@ func (in *input) nameByContent(t *shard.Topic) {
 	if url == "" {
 		url = t.Policy.Callback.URL
 	}
-	h := sha256.New()
-	for _, part := range [][]byte{[]byte(t.Name), in.spec.Payload, []byte(url)} {
-		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
-		h.Write(part)
-	}
-	name := "c-" + hex.EncodeToString(h.Sum(nil)[:16])
-	if in.key != "" {
-		name = "{" + in.key + "}" + name
-	}
+	name := shard.ContentID(t.Name, in.spec.Payload, url, in.key)
 	in.id, in.cmd.ID = name, name
 }

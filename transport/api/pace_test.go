@@ -79,11 +79,12 @@ func TestSweepsLeaveRoom(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range sweepsAtOnce {
 				wg.Go(func() {
-					sw := &sweep{s: s, topic: topic, query: shard.Query{Topic: topic.ID, States: 1 << shard.Scheduled, IDPrefix: fmt.Sprint("s", i), Limit: sweepPage}, plan: cancelPlan(topic.ID)}
+					query := shard.Query{Topic: topic.ID, States: 1 << shard.Scheduled, IDPrefix: fmt.Sprint("s", i), Limit: sweepPage}
+					sw := &sweep{s: s, topic: topic, bulk: shard.Bulk{Query: query, Plan: shard.CancelEach(topic.ID)}}
 					if err := sw.run(s.ending, s.cfg.Engine.Shards()); err != nil {
 						t.Error(err)
 					}
-					changed.Add(sw.changed.Load())
+					changed.Add(sw.bulk.Changed.Load())
 				})
 			}
 			wg.Wait()

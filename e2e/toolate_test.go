@@ -1,0 +1,31 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+)
+
+// TestAnsweredTooLate: only a call that the node gave up after all its time, and before it was answered, is excused.
+func TestAnsweredTooLate(t *testing.T) {
+	given := attempt{Attempt: 2, StartedMs: 1000, EndedMs: 2000, Error: "timeout"}
+	quick, refused, other := given, given, given
+	quick.StartedMs, refused.Error, other.Attempt = 1500, "reset", 1
+	late, inTime := arrival{attempt: 2, done: time.UnixMilli(2100)}, arrival{attempt: 2, done: time.UnixMilli(1900)}
+	for name, c := range map[string]struct {
+		list []attempt
+		call arrival
+		want bool
+	}{
+		"late":                 {[]attempt{other, given}, late, true},
+		"in time":              {[]attempt{given}, inTime, false},
+		"given up too soon":    {[]attempt{quick}, late, false},
+		"not for its time":     {[]attempt{refused}, late, false},
+		"another attempt":      {[]attempt{other}, late, false},
+		"attempts not known":   {nil, late, false},
+		"answered as it ended": {[]attempt{given}, arrival{attempt: 2, done: time.UnixMilli(2000)}, true},
+	} {
+		if got := answeredTooLate(c.list, c.call, time.Second); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,326 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"carillon/shard"
+)
+
+// bulkBook is what was asked of the timers of bulkTopic. To each timer a bulk change is one operation that takes effect at one moment, while the
+// change is under way: it has to, if the timer was there before and is selected at that moment; one that was given up, or that came upon the
+// timer's first moments, may as well not. There must be an order of all operations of a timer that explains what it has become, and what clients
+// were told: so what was never selected is not touched, and nothing is done twice.
+type bulkBook struct {
+	ids     map[string]*bulkID
+	names   []string // in order
+	order   int64
+	open    map[uint64]*bulkOp
+	running []*sweep
+	looked  bool
+	finalMs int64 // when the last bulk change has all due; 0: not yet
+}
+
+// bulkID is what is known of one timer.
+type bulkID struct {
+	id        string
+	labels    []string
+	payload   string
+	made      bool // known to be
+	cancelled bool // asked for, by anyone
+	ops       []*bulkOp
+	delivered bool
+}
+
+// bulkOp is one operation on one timer.
+type bulkOp struct {
+	kind          shard.Kind // 0: a read
+	sweep         *sweep     // nil: of this timer alone
+	dueMs         int64
+	number        uint64
+	called, ended int64
+	dropped       bool
+	must          bool // of a sweep: the timer was there before
+	overlapped    bool // by another operation
+	out           heard
+	outMs         int64
+}
+
+func (b *bulkBook) tick() int64 {
+	b.order++
+	return b.order
+}
+
+// note adds an operation to a timer's history.
+func (n *bulkID) note(o *bulkOp) {
+	o.ended = math.MaxInt64
+	for _, p := range n.ops {
+		if p.ended == math.MaxInt64 && !p.dropped {
+			p.overlapped, o.overlapped = true, true
+		}
+	}
+	n.ops = append(n.ops, o)
+}
+
+func (s *sweep) mayMean(id string, labels []string) bool {
+	for _, l := range s.labels {
+		if !slices.Contains(labels, l) {
+			return false
+		}
+	}
+	return strings.HasPrefix(id, s.bulk.Query.IDPrefix)
+}
+
+func (b *bulkBook) called(o *operation) {
+	n := b.ids[o.id]
+	if n == nil {
+		n = &bulkID{id: o.id, labels: o.write.labels, payload: o.write.payload}
+		b.ids[o.id] = n
+		b.names = append(b.names, o.id)
+		for _, s := range b.running {
+			b.meet(n, s, false)
+		}
+	}
+	op := &bulkOp{number: o.number, called: b.tick()}
+	switch {
+	case o.cmd == nil:
+	case o.cmd.Kind == shard.Modify:
+		op.kind, op.dueMs = shard.Modify, o.cmd.Patch.Spec.DueMs
+	case o.cmd.Kind == shard.Add:
+		op.kind, op.dueMs = shard.Add, o.write.dueMs
+	default:
+		op.kind, n.cancelled = shard.Cancel, true
+	}
+	if b.open == nil {
+		b.open = map[uint64]*bulkOp{}
+	}
+	b.open[o.number] = op
+	n.note(op)
+}
+
+// meet notes that a sweep may come upon a timer, or must.
+func (b *bulkBook) meet(n *bulkID, s *sweep, must bool) {
+	if !s.mayMean(n.id, n.labels) || b.looked {
+		return
+	}
+	n.note(&bulkOp{sweep: s, number: s.number, called: b.tick(), must: must})
+	n.cancelled = n.cancelled || s.move.By == shard.NoMove
+}
+
+func (b *bulkBook) refused(o *operation) { b.open[o.number].dropped = true }
+
+func (b *bulkBook) answered(w *World, o *operation, r shard.Result, t *shard.Timer) {
+	n, op := b.ids[o.id], b.open[o.number]
+	op.ended = b.tick()
+	op.out = heard{known: true, code: r.Code, there: t != nil}
+	if t != nil {
+		b.same(w, n, t)
+		op.out.version, op.out.state, op.outMs = t.Version, t.State, t.DueMs
+	}
+	n.made = n.made || r.Code == shard.Created
+}
+
+// same checks what no operation changes (I2).
+func (b *bulkBook) same(w *World, n *bulkID, t *shard.Timer) {
+	if t.ID != n.id || string(t.Payload) != n.payload || !slices.Equal(t.Labels, n.labels) {
+		w.violate("I2", "timer %s is shown as %s with payload %s, labels %v; it was made with %s, %v", n.id, t.ID, t.Payload, t.Labels, n.payload, n.labels)
+	}
+}
+
+// began notes a sweep before its first step.
+func (b *bulkBook) began(s *sweep) {
+	b.running = append(b.running, s)
+	for _, id := range b.names {
+		b.meet(b.ids[id], s, b.ids[id].made)
+	}
+}
+
+// done notes that a sweep has come to its end, and holds its counts against what it must and may have met.
+func (b *bulkBook) done(w *World, s *sweep) {
+	b.running = slices.DeleteFunc(b.running, func(r *sweep) bool { return r == s })
+	matched, changed, skipped := s.bulk.Matched.Load(), s.bulk.Changed.Load(), s.bulk.Skipped.Load()
+	w.counts.Moved += int(changed)
+	if b.looked {
+		return
+	}
+	least, most, doubtful := int64(0), int64(0), int64(0)
+	at := b.tick()
+	for _, id := range b.names {
+		n := b.ids[id]
+		for _, op := range n.ops {
+			if op.sweep != s {
+				continue
+			}
+			most++
+			windowed := s.bulk.Query.FromMs != 0 || s.bulk.Query.ToMs != 0
+			if op.must && !windowed && (!n.cancelled || s.move.By == shard.NoMove && !op.overlapped && n.onlyBy(s)) {
+				least++
+			}
+			doubtful += int64(b2u(op.overlapped))
+			if op.must && (skipped == 0 || !op.overlapped) {
+				op.ended = at
+			}
+		}
+	}
+	if matched < least || matched > most || changed+skipped > matched || skipped > doubtful || s.move.By == shard.NoMove && changed+skipped != matched {
+		w.violate("bulk", "bulk change %d says that %d timers matched, %d were changed, %d skipped; at least %d matched, at most %d did, %d of them others were at",
+			s.number, matched, changed, skipped, least, most, doubtful)
+	}
+}
+
+// onlyBy says that nobody else has asked to cancel the timer.
+func (n *bulkID) onlyBy(s *sweep) bool {
+	return !slices.ContainsFunc(n.ops, func(o *bulkOp) bool {
+		return o.kind == shard.Cancel || o.sweep != nil && o.sweep != s && o.sweep.move.By == shard.NoMove
+	})
+}
+
+// look reads every timer as it has become, and says how many are pending.
+func (b *bulkBook) look(w *World) (pending int64) {
+	b.looked = true
+	for _, id := range b.names {
+		n, at := b.ids[id], w.place(bulkTopic, id)
+		table, _ := w.leader(at).host.Inspect(at)
+		op := &bulkOp{called: b.tick()}
+		n.note(op)
+		op.ended = b.tick()
+		op.out.known = true
+		t := table.Read(bulkTopic, id)
+		if t == nil {
+			continue
+		}
+		b.same(w, n, t)
+		op.out.there, op.out.version, op.out.state, op.outMs = true, t.Version, t.State, t.DueMs
+		pending += int64(b2u(!t.State.Over()))
+	}
+	return pending
+}
+
+func (b *bulkBook) mayStart(*call, *shard.Table) {}
+
+func (b *bulkBook) started(c *call) {
+	w, j := c.node.w, &c.delivery.Job
+	n := b.ids[j.ID]
+	if n == nil || string(j.Payload) != n.payload || b.finalMs != 0 && j.DueMs != b.finalMs {
+		w.violate("bulk", "node %d calls for %s due at %d, which nobody asked for", c.node.id, j.ID, j.DueMs)
+	}
+}
+
+func (b *bulkBook) heard(c *call) { b.ids[c.delivery.Job.ID].delivered = true }
+
+func (b *bulkBook) checkEnd(w *World) {
+	for _, id := range b.names {
+		n, at := b.ids[id], w.place(bulkTopic, id)
+		table, _ := w.leader(at).host.Inspect(at)
+		now := table.Read(bulkTopic, id)
+		switch {
+		case now == nil && n.made:
+			w.violate("I1", "timer %s was acknowledged and is gone", id)
+		case now == nil:
+		case now.State == shard.Done && !n.delivered:
+			w.violate("I1", "timer %s is done, but was never delivered", id)
+		case now.State == shard.Cancelled && !n.cancelled:
+			w.violate("I1", "timer %s is cancelled, and nobody asked for it", id)
+		case now.State != shard.Done && now.State != shard.Cancelled:
+			w.violate("I14", "timer %s is in state %d; all should be over", id, now.State)
+		}
+	}
+}
+
+// bulkState is one timer as the model has it.
+type bulkState struct {
+	version   uint32 // 0: never made
+	dueMs     int64
+	cancelled bool
+}
+
+func (s bulkState) moved(ms int64) bulkState { return bulkState{version: s.version + 1, dueMs: ms} }
+
+// step says whether an answer can be, and what the timer is then.
+func (s bulkState) step(in *bulkOp) (bool, bulkState) {
+	there, out := s.version > 0, &in.out
+	pending := there && !s.cancelled
+	switch {
+	case in.sweep != nil:
+		return true, s.swept(in.sweep)
+	case in.kind == 0 && !out.known:
+		return true, s
+	case in.kind == 0 && !out.there:
+		return !there, s
+	case in.kind == 0:
+		return out.version == s.version && in.outMs == s.dueMs && (out.state == shard.Cancelled) == s.cancelled && !(out.state == shard.Done), s
+	case in.kind == shard.Add:
+		return !there && (!out.known || out.code == shard.Created && out.version == 1), bulkState{version: 1, dueMs: in.dueMs}
+	case in.kind == shard.Cancel:
+		ok := !out.known || out.code == shard.Prevented && there || out.code == shard.NotFound && !there
+		s.cancelled = there
+		return ok, s
+	case !out.known && !pending:
+		return true, s
+	case !out.known || out.code == shard.OK:
+		return pending && (!out.known || out.version == s.version+1), s.moved(in.dueMs)
+	case out.code == shard.NotFound:
+		return !there, s
+	}
+	return out.code == shard.OverCancelled && s.cancelled, s
+}
+
+// swept is what a bulk change makes of it.
+func (s bulkState) swept(w *sweep) bulkState {
+	q := &w.bulk.Query
+	if s.version == 0 || s.cancelled || s.dueMs < q.FromMs || q.ToMs != 0 && s.dueMs >= q.ToMs {
+		return s
+	}
+	switch w.move.By {
+	case shard.NoMove:
+		s.cancelled = true
+	case shard.MoveShift:
+		return s.moved(s.dueMs + w.move.Ms)
+	case shard.MoveNotBefore:
+		if s.dueMs < w.move.Ms {
+			return s.moved(w.move.Ms)
+		}
+	default:
+		if s.dueMs != w.move.Ms {
+			return s.moved(w.move.Ms)
+		}
+	}
+	return s
+}
+
+// check looks for an order of each timer's operations that explains what became of it. It is called outside of the bubble.
+func (b *bulkBook) check(limit time.Duration) error {
+	model := porcupine.Model{
+		Init: func() any { return bulkState{} },
+		Step: func(state, in, _ any) (bool, any) {
+			ok, next := state.(bulkState).step(in.(*bulkOp))
+			return ok, next
+		},
+	}
+	for _, id := range b.names {
+		var ops []porcupine.Operation
+		for i, o := range b.ids[id].ops {
+			if !o.dropped {
+				ops = append(ops, porcupine.Operation{ClientId: i, Input: o, Output: o, Call: o.called, Return: o.ended})
+			}
+		}
+		if !b.looked || porcupine.CheckOperationsTimeout(model, ops, limit) != porcupine.Illegal {
+			continue
+		}
+		v := &Violation{Invariant: "bulk", Text: fmt.Sprintf("no order explains what became of timer %s of topic %d", id, bulkTopic)}
+		for _, o := range b.ids[id].ops {
+			line := fmt.Sprintf("%5d–%-5d operation %d: kind %d, due %d → %+v, due %d", o.called, o.ended, o.number, o.kind, o.dueMs, o.out, o.outMs)
+			if s := o.sweep; s != nil {
+				line = fmt.Sprintf("%5d–%-5d bulk %d: %+v, from %d to %d", o.called, o.ended, o.number, s.move, s.bulk.Query.FromMs, s.bulk.Query.ToMs)
+			}
+			v.Trace = append(v.Trace, line)
+		}
+		return v
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"time"
+
+	"carillon/shard"
+)
+
+// visit is the judge of one of the visitors' topics.
+type visit interface {
+	called(o *operation)
+	refused(o *operation)
+	answered(w *World, o *operation, r shard.Result, t *shard.Timer)
+	mayStart(c *call, table *shard.Table)
+	started(c *call)
+	heard(c *call)
+	checkEnd(w *World)
+}
+
+// visits are the judges, by topic.
+func (b *book) judgeVisits() {
+	fresh := func() featureBook { return featureBook{ids: map[idKey]*featureID{}, keys: map[string]*call{}} }
+	b.ranked = &rankedBook{featureBook: fresh(), lines: map[shard.ID][]*rankedTimer{}, reigns: map[place]time.Duration{}}
+	b.bulks = &bulkBook{ids: map[string]*bulkID{}}
+	b.visits = map[shard.TopicID]visit{
+		rankedTopic: b.ranked, spreadTopic: &spreadBook{fresh()}, briefTopic: &briefBook{fresh()},
+		contentTopic: &contentBook{ids: map[string]*contentID{}}, bulkTopic: b.bulks,
+	}
+}
+
+// checkVisits is the judges' end.
+func (b *book) checkVisits(w *World) {
+	for id := rankedTopic; id <= bulkTopic; id++ {
+		b.visits[id].checkEnd(w)
+	}
+}
+
+// ends holds the end of each timer of a topic, of whose id there was one, against what is known of it.
+func (f *featureBook) ends(w *World, dead func(n *featureID, k idKey, now *shard.Timer)) {
+	for _, k := range f.names {
+		n := f.ids[k]
+		if n.first == nil {
+			continue
+		}
+		table, _ := w.leader(w.place(k.topic, k.id)).host.Inspect(w.place(k.topic, k.id))
+		now := table.Read(k.topic, k.id)
+		switch {
+		case now == nil:
+			if n.first.acked {
+				w.violate("I1", "timer %s was acknowledged and is gone", k.id)
+			}
+		case now.State == shard.Done:
+			if len(n.first.over) == 0 {
+				w.violate("I1", "timer %s is done, but was never delivered", k.id)
+			}
+		case now.State == shard.Cancelled:
+			if n.cancels == 0 {
+				w.violate("I1", "timer %s is cancelled, and nobody asked for it", k.id)
+			}
+		case now.State == shard.Dead:
+			dead(n, k, now)
+		default:
+			w.violate("I14", "timer %s is in state %d with %d attempts, due at %d; all should be over", k.id, now.State, now.Attempts, now.DueMs)
+		}
+	}
+}
+
+func (f *featureBook) mayStart(*call, *shard.Table) {}
+
+// noneDead is for topics in which no timer can die.
+func noneDead(w *World) func(*featureID, idKey, *shard.Timer) {
+	return func(_ *featureID, k idKey, now *shard.Timer) {
+		w.violate("I1", "timer %s is dead (reason %d) after %d attempts", k.id, now.Reason, now.Attempts)
+	}
+}
+
+// spreadBook: the first attempt starts no sooner than the timer is due and its share of the window, which its id decides whoever leads, has
+// passed; and, when all is well, not much later than the window.
+type spreadBook struct{ featureBook }
+
+// punctual is how much later than they should things may happen when all is well.
+const punctual = 3 * time.Second
+
+func (b *spreadBook) mayStart(c *call, table *shard.Table) {
+	w, j := c.node.w, &c.delivery.Job
+	if j.Attempts != 1 {
+		return
+	}
+	w.counts.Spread++
+	now, share := c.node.clock.WallMs(), int64(table.IDHash(j.Handle)%uint64(w.visitors.spreadMs))
+	if now < j.DueMs+share {
+		w.violate("spread", "node %d starts %s %d ms after it is due, its share of the window is %d ms", c.node.id, j.ID, now-j.DueMs, share)
+	}
+	if late := msOf(now - j.DueMs - w.visitors.spreadMs); w.mended(j.DueMs) && late > punctual {
+		w.violate("spread", "node %d starts %s %s after the end of its window, though all is well", c.node.id, j.ID, late)
+	}
+}
+
+func (b *spreadBook) checkEnd(w *World) { b.ends(w, noneDead(w)) }
+
+// mended says of a moment that all was well then, for as long as a cluster may take to recover.
+func (w *World) mended(ms int64) bool {
+	return w.calm && w.healed > 0 && ms >= epochMs+(w.healed+healLimit).Milliseconds() && !w.book.stepped
+}
+
+// briefBook: no attempt starts later than the expiry allows, unless the timer was redriven; what expires is a dead letter that says so, no
+// sooner, and when all is well within a second.
+type briefBook struct{ featureBook }
+
+func (b *briefBook) mayStart(c *call, _ *shard.Table) {
+	w, j := c.node.w, &c.delivery.Job
+	n := b.ids[idKey{j.Topic, j.ID}]
+	if n == nil || n.redriven {
+		return
+	}
+	if late := c.letGoMs - j.DueMs - n.first.expiresMs; late > 0 {
+		w.violate("expiry", "node %d starts attempt %d of %s %d ms after it has expired", c.node.id, j.Attempts, j.ID, late)
+	}
+}
+
+func (b *briefBook) checkEnd(w *World) {
+	b.ends(w, func(n *featureID, k idKey, now *shard.Timer) {
+		w.counts.Expired++
+		moment := n.first.dueMs + n.first.expiresMs
+		switch {
+		case now.Reason != shard.Expired:
+			w.violate("expiry", "timer %s is dead for reason %d, it can only expire", k.id, now.Reason)
+		case now.EndedMs <= moment && !w.book.stepped: // else it was decided by a clock that was set back since
+			w.violate("expiry", "timer %s expired %d ms before its time was over", k.id, moment-now.EndedMs)
+		case now.EndedMs > moment+1250 && w.mended(moment):
+			w.violate("expiry", "timer %s expired %d ms late, though all is well", k.id, now.EndedMs-moment)
+		}
+	})
+}
