@@ -202,7 +202,7 @@ func (v *verdict) checkTwice(id string, list []arrival) {
 }
 
 // mostAsked bounds how often a node is asked of a timer's attempts.
-const mostAsked = 100
+const mostAsked = 1000
 
 // attemptsOf is how the node itself says that a timer's attempts ended.
 func (v *verdict) attemptsOf(id string) []attempt {
