@@ -48,6 +48,15 @@ func TestBodiesShareABudget(t *testing.T) {
 			t.Fatalf("%+v, want 503 overloaded and the end", got)
 		}
 	}
+	// What a connection held it gives back when it has ended, a moment after its client saw the end.
+	taken := func(want int) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); h.server.bodies.used.Load() != int64(want); <-time.After(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d bytes are taken, want %d", h.server.bodies.used.Load(), want)
+			}
+		}
+	}
 	length := func(n int) string { return fmt.Sprintf("Content-Length: %d\r\n", n) }
 	big := body("big", 150<<10)
 	c, br := h.expectant(goodHead + length(len(big)))
@@ -55,6 +64,7 @@ func TestBodiesShareABudget(t *testing.T) {
 	refused(goodHead + length(60<<10) + "\r\n")
 	refused(goodHead + "Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n", 60<<10))
 	refused(goodHead + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat(fmt.Sprintf("%x\r\n%s\r\n", 12<<10, strings.Repeat("x", 12<<10)), 5))
+	taken(len(big))
 	h.do("POST", timers, body("small", 16<<10)).want(201) // small ones go on
 	h.do("POST", timers, body("fits", 40<<10)).want(201)
 	h.do("POST", timers, body("fits-too", 40<<10)).want(201)
@@ -84,17 +94,11 @@ func TestBodiesShareABudget(t *testing.T) {
 	h.do("POST", timers, `{"id":"`+strings.Repeat("x", 50<<10)+`"}`).want(400)                // broken
 	h.do("GET", "/healthz", strings.Repeat(" ", 50<<10))                                      // where none belongs
 	cut, _ := h.expectant(strings.Replace(goodHead, "timers", "batch", 1) + length(len(big))) // never sent
-	if used := h.server.bodies.used.Load(); used != int64(len(big)) {
-		t.Errorf("%d bytes are taken, want %d", used, len(big))
-	}
+	taken(len(big))
 	_ = cut.Close()
 	h.conn.Close()
 	h.conn = nil
-	for deadline := time.Now().Add(10 * time.Second); h.server.bodies.used.Load() != 0; <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes were never given back", h.server.bodies.used.Load())
-		}
-	}
+	taken(0)
 }
 
 // What a large request or answer took is not kept for as long as its connection stays open: the budget would not know of it.
