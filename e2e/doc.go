@@ -33,7 +33,7 @@
 //	CARILLON_E2E_CLUSTER_PARTITIONS=100  rounds of five partitions each (one of three)
 //	CARILLON_E2E_CLUSTER_KEPT=100000     timers in a cluster that grows, or has a node wiped (1000)
 //	CARILLON_E2E_CLUSTER_MISSED=3600000  adds that a node misses while it is down (2000)
-//	CARILLON_E2E_CLUSTER_GROW=5          nodes that a cluster grows to (4); with 5 it ends with one copy again
+//	CARILLON_E2E_CLUSTER_GROW=5          nodes that a cluster grows to (3); from 4 on it shrinks again, with 5 it ends with one copy again
 //	CARILLON_E2E_CLUSTER_MOVES=50        replicas that move while nodes join, are drained and take part again (8)
 //	CARILLON_E2E_CLUSTER_CHAOS=5         rounds of each kind of fault of TestClusterChaos (one short one of those that are its own)
 //	CARILLON_E2E_CLUSTER_SIEGE=1h        instead: so long, one fault after the other, drawn at random
