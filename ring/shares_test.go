@@ -282,6 +282,60 @@ func TestPassedLeasesAreTheOthers(t *testing.T) {
 	}
 }
 
+// TestThePartOfAProcessThatHasJustBegun: consumers may have leases of the process before, which nobody counts until its shards have a leader: while it says
+// so, nobody takes what it leaves over. Found by the simulator.
+func TestThePartOfAProcessThatHasJustBegun(t *testing.T) {
+	v := newParish(t, 1, 2, 1)
+	a, b := v.nodes[0], v.nodes[1]
+	a.leads, b.leads = map[uint64]int64{b.id: parishShards}, map[uint64]int64{b.id: parishShards}
+	for range 30 {
+		v.quiet(250 * time.Millisecond)
+	}
+	if x, y := a.shares.AtOnce(v.topic, 1, v.now), b.shares.AtOnce(v.topic, 1, v.now); x != 0 || y != 1 {
+		t.Fatalf("who leads all may have %d, the other %d", y, x)
+	}
+	b.starts++
+	b.shares = NewShares(b.id, b.starts)
+	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
+	begun := v.now
+	for v.now < begun+silentFor {
+		v.quiet(250 * time.Millisecond)
+		if got := a.shares.AtOnce(v.topic, 1, v.now); got != 0 && v.now < begun+silentFor {
+			t.Fatalf("%s after the start another may have %d", v.now-begun, got)
+		}
+	}
+	for range 4 {
+		v.quiet(250 * time.Millisecond)
+	}
+	if got := a.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+		t.Errorf("%s after the start another may have %d", v.now-begun, got)
+	}
+}
+
+// TestThePartOfLeasesThatLast: a node whose part goes down says so only when it has no more leases than that, and nobody takes what it still has. Found
+// by the simulator.
+func TestThePartOfLeasesThatLast(t *testing.T) {
+	v := newParish(t, 1, 2, 1)
+	a, b := v.nodes[0], v.nodes[1]
+	a.leads, b.leads = map[uint64]int64{b.id: parishShards}, map[uint64]int64{b.id: parishShards}
+	for range 30 {
+		v.quiet(250 * time.Millisecond)
+	}
+	b.open = []time.Duration{v.now + 7*time.Second} // a consumer's, which it counts on when it leads no more
+	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
+	for end := b.open[0]; v.now < end; v.quiet(250 * time.Millisecond) {
+		if x, y := a.shares.AtOnce(v.topic, 1, v.now), b.shares.AtOnce(v.topic, 1, v.now); x != 0 || y != 0 && v.now > end-6*time.Second {
+			t.Fatalf("%s before the lease's end another may have %d, who has it %d", end-v.now, x, y)
+		}
+	}
+	for range 4 {
+		v.quiet(250 * time.Millisecond)
+	}
+	if got := a.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+		t.Errorf("after the lease's end another may have %d", got)
+	}
+}
+
 // TestThePartOfWhoIsHeardByAnother: a node's part is nobody's only when for silentFor it has said nothing that was heard by this node, or by
 // one that this one hears. Found by the simulator.
 func TestThePartOfWhoIsHeardByAnother(t *testing.T) {

@@ -56,6 +56,16 @@ func (c *company) leads() {
 
 // Send implements Peers.
 func (c *company) Send(_ uint64, frame []byte) {
+	c.r.eachMessage(frame, func(id ID, m *pb.Message) {
+		c.sent = append(c.sent, m)
+		if a := agreement(m); a != nil && !c.mute {
+			c.say(id, a)
+		}
+	})
+}
+
+// eachMessage reads raft's messages in a frame.
+func (r *stand) eachMessage(frame []byte, f func(ID, *pb.Message)) {
 	for rest := frame[1:]; len(rest) > 0; {
 		kind := rest[0]
 		id, n := binary.Uvarint(rest[1:])
@@ -68,12 +78,9 @@ func (c *company) Send(_ uint64, frame []byte) {
 		}
 		m, err := decodeMessage(body)
 		if err != nil {
-			c.r.t.Fatal(err)
+			r.t.Fatal(err)
 		}
-		c.sent = append(c.sent, m)
-		if a := agreement(m); a != nil && !c.mute {
-			c.say(ID(id), a)
-		}
+		f(ID(id), m)
 	}
 }
 
@@ -81,11 +88,14 @@ func (c *company) Send(_ uint64, frame []byte) {
 func (c *company) SendSnapshot(_ uint64, s *SnapshotStream) { c.streams = append(c.streams, s) }
 
 // say has a peer's message arrive.
-func (c *company) say(id ID, m *pb.Message) {
+func (c *company) say(id ID, m *pb.Message) { c.r.hearOf(id, m) }
+
+// hearOf delivers one of raft's messages.
+func (r *stand) hearOf(id ID, m *pb.Message) {
 	frame := binary.AppendUvarint([]byte{frameVersion, raftMessage}, uint64(id))
 	body := appendMessage(nil, m)
 	frame = append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...)
-	c.r.host.Deliver(nodeOf(m.GetFrom()), frame)
+	r.host.Deliver(nodeOf(m.GetFrom()), frame)
 }
 
 // agreement is the answer of one who has all and wants nothing; nil: none is due.

@@ -21,6 +21,8 @@ const (
 	handOverLimit = 2 * time.Second
 	// confLimit is how long a proposed change of members is waited for before it is looked at again.
 	confLimit = time.Second
+	// witnessTurn is for how long a learner is a witness, and then for how long it is none: both are longer than an election's time-out.
+	witnessTurn = 3 * time.Second
 )
 
 // reconcile is what a leader does about its row: one change of members at a time, then the leadership's place.
@@ -82,6 +84,37 @@ func (g *group) handToWhoStays() {
 		g.handOver(next)
 		g.tellHeir() // what cannot be proposed any more is reported to the heir
 	}
+}
+
+// isOut reports that this replica has applied the change that took its vote. One that is new may not have applied yet what brings it in.
+func (g *group) isOut() bool {
+	return g.leaves() && !slices.Contains(g.store.conf.VotersOutgoing, g.replica) && (g.learns() || g.epoch >= epochOf(g.replica))
+}
+
+func (g *group) learns() bool { return slices.Contains(g.store.conf.Learners, g.replica) }
+
+// witness says to who asks for the vote of a replica that is out what that one knows to be committed: the change that took it out, at least. Who
+// has not applied that counts by the members before. It may need this vote, and does not get it where this replica has the longer log: a leader
+// sends entries before it has them on disk itself, and may end before it has. Nor can this replica stand, so nobody would ever lead (I14).
+//
+// It is a leader's word by its form, without entries, in the term in which the asker is: nobody leads there, or the next heartbeat says who. The
+// asker takes it only if it has that very entry, and learns nothing but that it is committed, which is true whoever says so.
+func (g *group) witness(m *pb.Message) {
+	if m.GetType() != pb.MsgPreVote || m.GetTerm() < 2 || !g.isOut() {
+		return
+	}
+	if g.learns() && g.w.mono/witnessTurn%2 == 1 {
+		return // it may be one that has not heard yet that it votes: those who can do without have their turn too, as the word ends an election
+	}
+	last := g.store.last()
+	term, err := g.store.Term(last)
+	if err != nil || m.GetLogTerm() > term || m.GetLogTerm() == term && m.GetIndex() >= last {
+		return // it gets the vote
+	}
+	g.send(&pb.Message{
+		Type: pb.MsgApp.Enum(), From: &g.replica, To: m.From, Term: new(m.GetTerm() - 1),
+		Index: new(g.applied), LogTerm: new(g.appliedTerm), Commit: new(g.applied),
+	})
 }
 
 // wanted are the row's voters and learners.

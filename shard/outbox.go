@@ -187,6 +187,7 @@ func (g *group) hear(from uint64, body []byte) {
 	if g.hasLost(m) {
 		return
 	}
+	g.witness(m)
 	_ = g.raft.Step(m) // what it refuses is old, or from a replica that it does not know
 	g.w.touch(g)
 }

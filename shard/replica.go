@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"math"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/wal"
@@ -173,6 +175,7 @@ func (g *group) reset() {
 	g.applied, g.appliedTerm, g.epoch, g.confIndex = 0, 0, 0, 0
 	g.hard, g.hardDirty = hardState{}, false
 	g.incoming, g.wantSnapshot = nil, false
+	g.wakeMs = math.MaxInt64 // what it waited for is gone, and would keep its worker awake
 	if g.table != nil {
 		g.table = NewTable(g.id, 0)
 	}

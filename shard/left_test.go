@@ -1,0 +1,145 @@
+package shard
+
+import (
+	"testing"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// leftStand leads shard 1 of three nodes. Consumers have two timers of topic 1, which may be had by two at once, for 30 s.
+func leftStand(t *testing.T) (r *stand, c *company, part *partial, got []Taken) {
+	t.Helper()
+	part = &partial{atOnce: 2}
+	r, c = inCompany(t, false, func(cfg *Config) { cfg.Shares = part })
+	c.leads()
+	r.pulled(func(p *Policy) { p.Concurrency = 2 })
+	for _, id := range []string{"a", "b", "c"} {
+		r.add(id, 0)
+	}
+	r.pass(time.Millisecond)
+	got = r.wantPull(9, "a b")
+	r.wantHeld(part, 2, 0)
+	return r, c, part, got
+}
+
+// wantHeld checks how many leases of topic 1 count here, and how many another node was said to count instead.
+func (r *stand) wantHeld(part *partial, held, passed int) {
+	r.t.Helper()
+	if got := r.host.Held(1); got != held || part.passed != passed {
+		r.t.Fatalf("%d leases are counted, %d were passed on; want %d and %d", got, part.passed, held, passed)
+	}
+}
+
+// falls has node 8 lead.
+func (c *company) falls() {
+	c.r.t.Helper()
+	c.mute = true
+	c.say(1, heartbeat(c.r.host.groups[1].term+1))
+	c.r.settle()
+	if c.r.host.groups[1].leader {
+		c.r.t.Fatal("it leads on")
+	}
+}
+
+// TestLeftLeasesCount: what consumers have of a leader that falls counts on, since nobody else may have begun to count it. When it should have ended,
+// the leader there is may have prolonged it: after a while it is that one's to count. Found by the simulator.
+func TestLeftLeasesCount(t *testing.T) {
+	r, c, part, _ := leftStand(t)
+	c.falls()
+	r.wantHeld(part, 2, 0)
+	r.pass(30*time.Second + leftGrace - time.Second)
+	r.wantHeld(part, 2, 0)
+	r.pass(2 * time.Second)
+	r.wantHeld(part, 0, 2)
+	r.wantFree()
+	r.wantHeld(part, 0, 2)
+	r.abort()
+}
+
+// TestLeftLeasesOfAReplicaThatIsGone: they count until their end here too, by the clock alone: there is no table any more. And the worker rests
+// meanwhile, though what was due there is not done.
+func TestLeftLeasesOfAReplicaThatIsGone(t *testing.T) {
+	r, _, part, _ := leftStand(t)
+	r.host.Place([]Row{{Group: 1, Epoch: 2, Settled: true, Members: []Member{{Node: 8, Replica: ReplicaID(8, 1)}, {Node: 9, Replica: ReplicaID(9, 1)}}}})
+	r.settle()
+	if r.host.groups[1].raft != nil {
+		t.Fatal("the replica is there")
+	}
+	r.wantHeld(part, 2, 0)
+	r.pass(29 * time.Second)
+	r.wantHeld(part, 2, 0)
+	r.pass(2 * time.Second)
+	r.wantHeld(part, 0, 2)
+	r.wantFree()
+	r.abort()
+}
+
+// TestLeftLeasesThatEnded: one that the log says is over counts no more, and is nobody's.
+func TestLeftLeasesThatEnded(t *testing.T) {
+	r, c, part, got := leftStand(t)
+	c.falls()
+	g, b := r.host.groups[1], Batch{}
+	b.Reset(r.clock.wallMs, 1, 1)
+	b.Outcome(&Outcome{Handle: got[0].Handle, Seq: got[0].Timer.Seq, Fence: got[0].Timer.Fence, Kind: Ack})
+	last := g.store.last()
+	term, err := g.store.Term(last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := g.raft.BasicStatus().GetTerm()
+	c.say(1, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: &g.replica, Term: &now, Index: &last, LogTerm: &term, Commit: new(last + 1),
+		Entries: []*pb.Entry{{Index: new(last + 1), Term: &now, Type: pb.EntryNormal.Enum(), Data: b.Bytes()}}})
+	r.pass(2 * limitPoll)
+	if d := g.table.Due(got[0].Handle); d.State == Leased {
+		t.Fatal("the lease is not over")
+	}
+	r.wantHeld(part, 1, 0)
+	r.pass(30*time.Second + leftGrace)
+	r.wantHeld(part, 0, 1)
+	r.abort()
+}
+
+// TestLeftLeasesOfTheNextReign: a leader that falls and leads again counts each once, and until its end. Found by the simulator.
+func TestLeftLeasesOfTheNextReign(t *testing.T) {
+	r, c, part, got := leftStand(t)
+	c.falls()
+	c.mute = false
+	c.leads()
+	r.wantHeld(part, 2, 0)
+	r.wantPull(9, "")
+	r.wantClaim(AckLease, got[0], OK, nil)
+	r.wantHeld(part, 1, 0)
+	r.wantPull(9, "c")
+	r.wantHeld(part, 2, 0)
+	r.pass(32 * time.Second) // b's lease runs out, and counts no more than c's
+	if n := r.host.Held(1); n != 0 || part.passed != 0 {
+		t.Errorf("%d leases are counted, %d were passed on", n, part.passed)
+	}
+	r.abort()
+}
+
+// TestLeftLeasesOfATopicWithoutALimit: the next reign counts no leases of a topic that has no limit any more. What the last one left counts until it
+// ends; or, where the next one looks for leases because another topic has a limit, until it has looked.
+func TestLeftLeasesOfATopicWithoutALimit(t *testing.T) {
+	for _, walks := range []bool{false, true} {
+		r, c, part, _ := leftStand(t)
+		want := 2
+		if walks {
+			want = 0
+			r.topic(2, func(p *Topic) { p.Policy.Concurrency = 1 })
+			r.topicsChanged()
+			r.do(Command{Kind: Add, Topic: 2, ID: "x", Spec: &Spec{DueMs: r.clock.wallMs + time.Hour.Milliseconds()}})
+		}
+		c.falls()
+		r.pulled(nil)
+		r.wantHeld(part, 2, 0)
+		c.mute = false
+		c.leads()
+		r.pass(time.Second)
+		r.wantHeld(part, want, 0)
+		r.pass(30*time.Second + leftGrace)
+		r.wantHeld(part, 0, 0)
+		r.abort()
+	}
+}

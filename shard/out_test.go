@@ -1,0 +1,185 @@
+package shard
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/wal"
+)
+
+// pair is two stands that are one group of two replicas each, and hear of each other what drops lets through.
+type pair struct {
+	stands [2]*stand // nodes 7 and 8
+	drops  func(m *pb.Message) bool
+}
+
+// other is the Peers of one of a pair.
+type other struct {
+	p  *pair
+	at int // who hears
+}
+
+func newPair(t *testing.T) *pair {
+	p := &pair{drops: func(*pb.Message) bool { return false }}
+	var rows []Row
+	for i := range 2 {
+		rows = append(rows, Row{Group: ID(i), Epoch: 1, Settled: true, Members: []Member{{Node: 7, Replica: ReplicaID(7, 1)}, {Node: 8, Replica: ReplicaID(8, 1)}}})
+	}
+	for i := range p.stands {
+		p.stands[i] = makeStand(t, wal.NewMemFS(), nil)
+		p.stands[i].rows = rows
+		p.stands[i].change = func(c *Config) {
+			c.Node = uint64(7 + i)
+			c.Owner, c.Peers = NewOwner(c.Node, p.stands[i].starts), &other{p, 1 - i}
+		}
+	}
+	for _, r := range p.stands {
+		if err := r.open(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// Send implements Peers.
+func (o *other) Send(_ uint64, frame []byte) {
+	r := o.p.stands[o.at]
+	r.eachMessage(frame, func(id ID, m *pb.Message) {
+		if r.host != nil && (id != 1 || !o.p.drops(m)) {
+			r.hearOf(id, m)
+		}
+	})
+}
+
+// SendSnapshot implements Peers.
+func (o *other) SendSnapshot(uint64, *SnapshotStream) { o.p.stands[0].t.Fatal("a snapshot is sent") }
+
+// shard is a node's replica of shard 1.
+func (p *pair) shard(i int) *group { return p.stands[i].host.groups[1] }
+
+// until lets time go by until something is so, for ten seconds at most.
+func (p *pair) until(what string, so func() bool) {
+	r := p.stands[0]
+	r.t.Helper()
+	for end := r.clock.mono + 10*time.Second; !so(); {
+		for p.stands[0].busy() || p.stands[1].busy() {
+			p.stands[0].settle()
+			p.stands[1].settle()
+		}
+		if so() {
+			return
+		}
+		if r.clock.mono >= end {
+			r.t.Fatalf("after ten seconds it is not so that %s", what)
+		}
+		p.stands[0].step(tickInterval)
+		p.stands[1].step(tickInterval)
+	}
+}
+
+// campaigns has a node's replica of shard 1 stand.
+func (p *pair) campaigns(i int) {
+	g := p.shard(i)
+	_ = g.raft.Campaign()
+	g.w.touchNext(g)
+}
+
+// removes has node 7 lead, and follow a row by which node 8 has no vote until the change is on both disks. It does not hear that it is.
+func (p *pair) removes(learns bool) {
+	r := p.stands[0]
+	r.t.Helper()
+	p.campaigns(0)
+	p.until("node 7 leads", func() bool { return p.shard(0).serving })
+	p.drops = func(m *pb.Message) bool { return nodeOf(m.GetTo()) == 7 }
+	row := Row{Group: 1, Epoch: 2, Members: []Member{{Node: 7, Replica: ReplicaID(7, 1)}}}
+	if learns {
+		row.Members = append(row.Members, Member{Node: 8, Replica: ReplicaID(8, 1), Learner: true})
+	}
+	r.host.Place([]Row{row})
+	hasChange := func(g *group) bool {
+		return slices.ContainsFunc(g.store.entries, func(e *pb.Entry) bool {
+			return e.GetType() == pb.EntryConfChangeV2 || e.GetType() == pb.EntryConfChange
+		})
+	}
+	p.until("the change is on both disks", func() bool { return hasChange(p.shard(0)) && hasChange(p.shard(1)) })
+	if a, b := len(p.shard(0).store.conf.Voters), len(p.shard(1).store.conf.Voters); a != 2 || b != 2 {
+		r.t.Fatalf("%d and %d voters: it was applied", a, b)
+	}
+}
+
+// isOutAhead checks that node 8 is out, with a log that ends behind node 7's, and that node 7 does not know.
+func (p *pair) isOutAhead() {
+	p.stands[0].t.Helper()
+	a, b := p.shard(0), p.shard(1)
+	if !b.isOut() || b.leader || len(a.store.conf.Voters) != 2 || b.store.last() <= a.store.last() {
+		p.stands[0].t.Fatalf("node 7: voters %d, log to %d; node 8: voters %d, log to %d, leads %v", a.store.conf.Voters, a.store.last(), b.store.conf.Voters, b.store.last(), b.leader)
+	}
+}
+
+// TestWhoIsOutSaysSo: a leader's entry is on the disk of who goes, and not yet on its own, when its process is killed. Who goes has applied that it
+// does; the former leader has forgotten, counts it, and has the shorter log. It must lead again all the same (I14).
+func TestWhoIsOutSaysSo(t *testing.T) {
+	t.Run("removed", func(t *testing.T) { killedAhead(t, false) })
+	t.Run("learns", func(t *testing.T) { killedAhead(t, true) })
+}
+
+func killedAhead(t *testing.T, learns bool) {
+	p := newPair(t)
+	p.removes(learns)
+	a := p.stands[0]
+	a.freeze = true // its disk is slow
+	p.drops = func(*pb.Message) bool { return false }
+	late, err := a.submit(1, Command{Kind: Add, Topic: 1, ID: "late", Spec: &Spec{DueMs: a.clock.wallMs + 60_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.until("who goes is out", func() bool { return p.shard(1).isOut() })
+	if late.answered() && late.op.err == nil {
+		t.Error("acknowledged, and not on disk")
+	}
+	a.kill()
+	a.freeze = false
+	if err := a.open(); err != nil {
+		t.Fatal(err)
+	}
+	a.rows = nil
+	p.isOutAhead()
+	p.until("who stays leads", func() bool { return p.shard(0).serving })
+	p.until("it is alone", func() bool { return slices.Equal(p.shard(0).store.conf.Voters, []uint64{ReplicaID(7, 1)}) })
+	a.abort()
+	p.stands[1].abort()
+}
+
+// TestWhoIsElectedOnItsWayOut: a replica is elected that has not applied yet that it goes. It appends its take-over, hears that what came before is
+// committed, and is out, with an entry that nobody else has.
+func TestWhoIsElectedOnItsWayOut(t *testing.T) {
+	t.Run("removed", func(t *testing.T) { electedAhead(t, false) })
+	t.Run("learns", func(t *testing.T) { electedAhead(t, true) })
+}
+
+func electedAhead(t *testing.T, learns bool) {
+	p := newPair(t)
+	p.removes(learns)
+	p.until("node 7 hears that it leads nobody", func() bool { return !p.shard(0).leader })
+	appends := 0
+	p.drops = func(m *pb.Message) bool { // node 7 hears of the first entry of the new term, then no more
+		if nodeOf(m.GetTo()) != 7 {
+			return false
+		}
+		if m.GetType() == pb.MsgApp && len(m.Entries) > 0 {
+			appends++
+		}
+		return appends > 1 || appends == 1 && m.GetType() != pb.MsgApp || m.GetType() == pb.MsgPreVote && p.shard(1).leader
+	}
+	p.campaigns(1)
+	p.until("who goes is out", func() bool { return p.shard(1).isOut() })
+	p.isOutAhead()
+	p.drops = func(*pb.Message) bool { return false }
+	p.until("who stays leads", func() bool { return p.shard(0).serving })
+	for _, r := range p.stands {
+		r.abort()
+	}
+}
