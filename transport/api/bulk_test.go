@@ -92,15 +92,14 @@ func TestBulkReschedule(t *testing.T) {
 func TestBulkJudgesAnew(t *testing.T) {
 	h := newHarness(t)
 	h.fill(4)
-	once := true
+	var once sync.Once // shards are at it side by side: the second waits until it has happened
 	h.engine.beforeDo = func() {
-		if once {
-			once = false
+		once.Do(func() {
 			h.engine.set("orders", "t000", func(t *shard.Timer) { t.Version++; t.Labels = append(t.Labels, "kept") })
 			h.engine.set("orders", "t001", func(t *shard.Timer) { t.Version++; t.DueMs, t.NextMs = noonMs+9_000_000, noonMs+9_000_000 })
 			h.engine.set("orders", "t002", func(t *shard.Timer) { t.State = shard.Done })
 			h.engine.set("orders", "t003", func(t *shard.Timer) { t.State = shard.Leased })
-		}
+		})
 	}
 	h.bulk("reschedule", fmt.Sprintf(`{"filter":{"due_to":%d},"shift":"1m"}`, noonMs+5_000_000), 2, 1, 1)
 	h.do("GET", timers+"/t000", "").has("version", "3", "due_ms", fmt.Sprint(noonMs+3_660_000), "labels.2", `"kept"`)
