@@ -77,7 +77,7 @@ func TestRateByTurns(t *testing.T) {
 			for node, v := range views { // as a limit's bucket does it
 				b := buckets[node]
 				perSecond, burst := v.rate(topic, n*step.Milliseconds()/turnMs)
-				b.tokens = min(float64(max(burst, 1)), b.tokens+min(perSecond, b.before)*step.Seconds())
+				b.tokens = min(float64(max(burst, 1)), b.tokens+b.before*step.Seconds())
 				b.before = perSecond
 				if burst > 0 && b.tokens >= 1 {
 					b.tokens--

@@ -228,7 +228,11 @@ func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 		if wait == 0 {
 			wait = limitPoll
 		}
-		return false, min(max(wait, time.Millisecond), ratePoll)
+		poll := ratePoll
+		if burst < p.Rate.Burst {
+			poll = limitPoll // others have a part: it may be this node's turn, or the end of it, by then
+		}
+		return false, min(max(wait, time.Millisecond), poll)
 	}
 	return true, 0
 }
@@ -238,7 +242,7 @@ func (b *bucket) fill(now time.Duration, perSecond, most float64) (wait time.Dur
 	if !b.begun {
 		b.begun, b.tokens, b.at = true, most, now
 	}
-	b.tokens = min(most, b.tokens+max(0, (now-b.at).Seconds())*min(perSecond, b.perSecond)) // it may have changed at any time since
+	b.tokens = min(most, b.tokens+max(0, (now-b.at).Seconds())*b.perSecond) // as it was then: that it has changed since is seen at each look
 	b.at, b.perSecond = max(b.at, now), perSecond
 	const slack = 1e-9 // of adding up fractions
 	if b.tokens >= 1-slack {

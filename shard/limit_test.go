@@ -174,6 +174,43 @@ func TestRate(t *testing.T) {
 	r.wantFree()
 }
 
+// turns are the Shares of a node that has one second in three to itself.
+type turns struct {
+	everything
+	clock *rigClock
+}
+
+func (s *turns) Rate(t *Topic) (float64, int) {
+	if s.clock.mono/time.Second%3 != 0 {
+		return 0, 0
+	}
+	return t.Policy.Rate.PerSecond, 1
+}
+
+// TestRateInTurns: what a node's turns bring of a rate is used, also where one brings less than one delivery.
+func TestRateInTurns(t *testing.T) {
+	for _, perSecond := range []float64{0.5, 2, 8} {
+		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {
+			shares := &turns{}
+			r := newStand(t, func(c *Config) { c.Shares = shares })
+			shares.clock = r.clock
+			r.topic(1, func(p *Topic) { p.Policy.Rate = Rate{PerSecond: perSecond, Burst: 1} })
+			r.topicsChanged()
+			r.calls.auto = 200
+			calls := 0
+			r.calls.onStart = func(*rigCall) { calls++ }
+			for i := range 200 {
+				r.add(fmt.Sprint(i), 0)
+			}
+			const rounds = 20
+			r.pass(rounds * 3 * time.Second)
+			if want := perSecond * rounds; float64(calls) < 0.7*want || float64(calls) > 1.1*want+2 {
+				t.Errorf("%d calls in %d turns, want %.0f", calls, rounds, want)
+			}
+		})
+	}
+}
+
 // TestRateGivesBack: a lease whose call was never started takes nothing of the rate.
 func TestRateGivesBack(t *testing.T) {
 	r := limitStand(t, func(p *Topic) { p.Policy.Rate = Rate{PerSecond: 0.01, Burst: 1} })
