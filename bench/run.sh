@@ -137,6 +137,18 @@ section "lateness: 1,000 timers a second at random times"
 "${first[@]}" "$carillon" loadtest fire --url "$url" -R 1000 -d "$((each * 6))s" --delay uniform:1s-5s
 section "lateness: N in one instant"
 for n in 3500 3500 3500 50000; do "${first[@]}" "$carillon" loadtest fire --url "$url" -n $n --same-instant --delay 5s --batch 100; done
+
+section "adds, 2,000 a second: in quiet, and while 50,000 timers of one instant fire"
+adds() { "${first[@]}" "$carillon" loadtest add --url "$url" -R 2000 -d 2s --warmup 0s --keep -q | grep -E '^ *latency'; }
+for _ in 1 2 3; do
+	adds
+	"${first[@]}" "$carillon" loadtest fire --url "$url" -n 50000 --same-instant --delay 5s --batch 100 -q >"$dir/fire" &
+	fire=$!
+	read -rt 4.8 <> <(:) || true # the instant is 5 s after its start
+	adds
+	wait "$fire"
+	grep -E '^ *lateness' "$dir/fire"
+done
 stop "$node"
 
 section "callbacks: the pool beside a bare fasthttp client, same receiver"
@@ -159,6 +171,9 @@ before=$(cpu_ticks "$node")
 read -rt 10 <> <(:) || true
 awk -v t="$(($(cpu_ticks "$node") - before))" 'BEGIN {printf "idle with a million far timers: %.1f %% of a core\n", t / 10}'
 stop "$node"
+
+section "growth: an add beside many pending timers, and in many topics"
+if have wrk; then bench/growth.sh "$carillon"; fi
 
 section "Go benchmarks"
 go test -run '^$' -bench . -benchmem -benchtime 300ms ./... | grep -E '^(Benchmark|pkg:)' || true

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# growth.sh CARILLON: what an add costs the node when few and when many timers are pending, in one topic and in many. Two
+# nodes take bursts of a second in turn, so that a minute in which the machine is slow is slow for both.
+# PENDING=1000000, TOPICS=10000, ROUNDS=8; PRIORITY as in run.sh.
+set -euo pipefail
+carillon=$1 pending=${PENDING:-1000000} topics=${TOPICS:-10000} rounds=${ROUNDS:-8}
+read -ra first <<<"${PRIORITY:-}"
+cd "$(dirname "$0")/.."
+dir=$(mktemp -d)
+pids=()
+trap 'for p in "${pids[@]}"; do kill "$p" 2>/dev/null && wait "$p" 2>/dev/null || true; done; rm -rf "$dir"' EXIT
+
+start_node() { # NAME PORT; sets node
+	"${first[@]}" "$carillon" serve --data "$dir/$1" --http "127.0.0.1:$2" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/$1.log" 2>&1 &
+	node=$!
+	pids+=("$node")
+	for _ in $(seq 200); do
+		curl -fsS -o /dev/null "http://127.0.0.1:$2/readyz" 2>/dev/null && return
+		read -rt 0.05 <> <(:) || true
+	done
+	echo "no answer from node $1" >&2
+	return 1
+}
+
+cpu_ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }
+
+burst() { # PID PORT TOPICS: a second of adds; prints µs of the node's processor time per add
+	local before requests
+	before=$(cpu_ticks "$1")
+	TOPICS=$3 "${first[@]}" wrk -t1 -c64 -d1s -s bench/topics.lua "http://127.0.0.1:$2" >"$dir/wrk"
+	if grep -q Non-2xx "$dir/wrk"; then cat "$dir/wrk" >&2; return 1; fi
+	requests=$(awk '/requests in/ {print $1}' "$dir/wrk")
+	awk -v t="$(($(cpu_ticks "$1") - before))" -v n="$requests" 'BEGIN {printf "%.1f", t * 10000 / n}'
+}
+
+in_turn() { # LABEL, then PID PORT TOPICS of one and of the other
+	local one other _
+	: >"$dir/pairs"
+	for _ in $(seq "$rounds"); do
+		one=$(burst "$2" "$3" "$4")
+		other=$(burst "$5" "$6" "$7")
+		echo "$one $other" >>"$dir/pairs"
+	done
+	awk '{print $2 / $1}' "$dir/pairs" | sort -n | awk -v label="$1" '{r[NR] = $1} END {printf "%s: × %.2f (median of %d pairs, %.2f to %.2f)\n", label, r[int((NR + 1) / 2)], NR, r[1], r[NR]}'
+	awk '{a += $1; b += $2} END {printf "  on average %.1f and %.1f µs\n", a / NR, b / NR}' "$dir/pairs"
+}
+
+start_node few 7796
+few=$node
+start_node many 7797
+many=$node
+"$carillon" loadtest add --url http://127.0.0.1:7796 -c 16 -n 10000 --batch 500 --payload 80 --delay uniform:100h-8000h --keep -q >"$dir/load"
+"$carillon" loadtest add --url http://127.0.0.1:7797 -c 16 -n "$pending" --batch 500 --payload 80 --delay uniform:100h-8000h --keep -q >"$dir/load"
+in_turn "processor time of an add beside $pending pending timers, to that beside 10,000" "$few" 7796 1 "$many" 7797 1
+
+TOPICS=$topics wrk -t1 -c64 -d30s -s bench/topics.lua "http://127.0.0.1:7797" >"$dir/wrk" # makes the topics
+in_turn "the same in $topics topics, to that in one, beside $pending" "$many" 7797 1 "$many" 7797 "$topics"
