@@ -19,14 +19,15 @@ import (
 var mayImport = map[string][]string{
 	"cmd":       {"node", "transport", "loadtest", "wal"},
 	"node":      {"transport", "ring", "shard", "history", "wheel", "wal"},
-	"transport": {"ring", "shard"},
+	"transport": {"ring", "shard", "socket"},
 	"ring":      {"shard"},
 	"sim":       {"shard", "ring", "wal", "wheel"}, // the whole cluster in one goroutine
 	"shard":     {"wheel", "wal"},
 	"history":   {"wal"}, // its file system
 	"wheel":     {},
 	"wal":       {},
-	"loadtest":  {},
+	"socket":    {},
+	"loadtest":  {"socket"},
 	"client":    {},         // goes into other people's programs
 	"docs":      {"client"}, // programs of the guides
 	"e2e":       {"client"}, // real processes, from outside

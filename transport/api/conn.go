@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"carillon/socket"
 )
 
 // framedConn is a client's connection whose bytes have been through a framer. It also saves system calls: deadlines
@@ -147,7 +149,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &framedConn{Conn: conn, listener: l, hold: bodyHold{of: l.bodies}}
+		c := &framedConn{Conn: socket.Wrap(conn), listener: l, hold: bodyHold{of: l.bodies}}
 		c.framer = framer{length: -1, maxHead: l.limits.HeaderBytes, maxTarget: l.limits.TargetBytes, hold: &c.hold,
 			maxBody: uint64(max(l.limits.BodyBytes, l.limits.BatchBytes))}
 		l.mu.Lock()

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"carillon/socket"
 )
 
 // dial makes a connection, TLS included, before end, which is then its deadline.
@@ -20,7 +22,7 @@ func (d *destination) dial(end time.Time) (*conn, error) {
 		return nil, err
 	}
 	now := p.config.Now()
-	c := &conn{wire: &wire{Conn: raw}, created: now, lastUse: now}
+	c := &conn{wire: &wire{Conn: socket.Wrap(raw)}, created: now, lastUse: now}
 	c.Conn = c.wire
 	c.stale.init(raw)
 	if d.key.Scheme == "https" {

@@ -8,13 +8,15 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"carillon/socket"
 )
 
 // greet is the dialler's half of a handshake. want 0 = whoever is there.
 func (t *Transport) greet(ctx context.Context, raw net.Conn, lane Lane, want uint64) (net.Conn, Hello, error) {
-	nc := raw
+	nc := socket.Wrap(raw)
 	if t.config.TLS != nil {
-		nc = tls.Client(raw, t.config.TLS.Client)
+		nc = tls.Client(nc, t.config.TLS.Client)
 	}
 	h, err := t.timed(ctx, nc, func() (Hello, error) {
 		self := t.config.Self()
@@ -51,9 +53,9 @@ func (t *Transport) greet(ctx context.Context, raw net.Conn, lane Lane, want uin
 
 // welcome is the other half: it hears a hello and answers with ours, or with a refusal.
 func (t *Transport) welcome(raw net.Conn) (net.Conn, Hello, error) {
-	nc := raw
+	nc := socket.Wrap(raw)
 	if t.config.TLS != nil {
-		nc = tls.Server(raw, t.config.TLS.Server)
+		nc = tls.Server(nc, t.config.TLS.Server)
 	}
 	h, err := t.timed(t.ctx, nc, func() (Hello, error) {
 		g, err := readGreeting(nc)
