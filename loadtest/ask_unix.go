@@ -62,26 +62,16 @@ func (a *asker) ask(request, room []byte) (int, error) {
 func (a *asker) onSocket(fd uintptr) bool {
 	if !a.sent {
 		a.sent = true
-		n, err := retried(syscall.Write, fd, a.request)
+		n, err := send(fd, a.request)
 		if a.written = n; !errors.Is(err, syscall.EAGAIN) {
 			a.err = err
 		}
 		return n < len(a.request)
 	}
-	n, err := retried(syscall.Read, fd, a.room)
+	n, err := receive(fd, a.room)
 	if errors.Is(err, syscall.EAGAIN) {
 		return false
 	}
 	a.read, a.err = n, err
 	return true
-}
-
-// retried is a system call that a signal does not end.
-func retried(call func(int, []byte) (int, error), fd uintptr, p []byte) (int, error) {
-	for {
-		n, err := call(int(fd), p)
-		if !errors.Is(err, syscall.EINTR) {
-			return max(n, 0), err
-		}
-	}
 }

@@ -133,13 +133,22 @@ func (w *worker) exchange(ctx context.Context, from, sent time.Time) {
 		return
 	}
 	if len(w.call.numbers) == 1 {
-		w.bookAll(result{got.status, outcomeOf(got.body)}, from, now)
+		w.bookAll(w.resultOf(got), from, now)
 	} else {
 		w.bookBatch(got, from, now)
 	}
 	if got.close {
 		w.disconnect()
 	}
+}
+
+// resultOf reads the answer to a call of one operation; only a cancel's has an outcome to look for.
+func (w *worker) resultOf(got answer) result {
+	r := result{status: got.status}
+	if w.call.op == opCancel {
+		r.outcome = outcomeOf(got.body)
+	}
+	return r
 }
 
 func (w *worker) roundTrip() (answer, error) {
