@@ -26,8 +26,9 @@ type Report struct {
 	// More faults of the server. All must be 0.
 	CancelledFired int64 `json:"cancelled_fired"` // arrived after its cancel was answered "prevented"
 	Stale          int64 `json:"stale"`           // the old version arrived after its change was acknowledged
-	WrongPayload   int64 `json:"wrong_payload"`   // topic, due time or body are not those of one version written
-	Unexpected     int64 `json:"unexpected"`      // arrived though its add was refused
+	WrongPayload   int64 `json:"wrong_payload"`   // id, topic, due time or body are not those of one version written, or a header is missing
+	StaleReads     int64 `json:"stale_reads"`     // a read did not show what was last acknowledged
+	Unexpected     int64 `json:"unexpected"`      // arrived though its add or change was refused
 	Vanished       int64 `json:"vanished"`        // acknowledged, then answered 404
 
 	// What else happened.
@@ -44,7 +45,9 @@ type Report struct {
 	AddedLate    int64            `json:"added_late"` // acknowledged after their due time
 	Pending      int64            `json:"pending"`    // left on the server by a run cut short
 	Unsent       int64            `json:"unsent"`     // open loop: requests that the time did not suffice for
-	Foreign      int64            `json:"foreign"`    // deliveries of other runs' timers
+	Overdue      int64            `json:"overdue"`    // external receiver: not delivered though due for the grace time
+	FirstError   string           `json:"first_error,omitempty"`
+	Foreign      int64            `json:"foreign"` // deliveries of other runs' timers
 	ByOp         map[string]int64 `json:"by_operation"`
 	Seconds      float64          `json:"seconds"` // measured time
 	CutShort     bool             `json:"cut_short"`
@@ -73,7 +76,7 @@ func (r Report) Failures() []string {
 	}{
 		{r.Lost, "lost"}, {r.Early, "early"}, {r.CancelledFired, "fired after their cancel was answered prevented"},
 		{r.Stale, "fired with an old version after an acknowledged change"},
-		{r.WrongPayload, "fired with what nobody wrote"}, {r.Unexpected, "fired though refused"},
+		{r.WrongPayload, "fired with what nobody wrote"}, {r.Unexpected, "fired though refused"}, {r.StaleReads, "reads that did not show the last acknowledged version"},
 	} {
 		if f.count > 0 {
 			failures = append(failures, fmt.Sprintf("%d %s", f.count, f.what))

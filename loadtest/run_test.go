@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +88,9 @@ func TestFaultsAreCaught(t *testing.T) {
 		{"cuts the connection but fires", faultCutConnection, Config{Batch: 1}, counts{unknown: 10, fired: 100}},
 		{"never answers but fires", faultHangButFires, Config{Batch: 1, Connections: 10, Timeout: 50 * time.Millisecond, Delay: "1500ms"}, counts{unknown: 10, fired: 100}},
 		{"delivers another body", faultCorrupt, Config{}, counts{wrong: 10, fired: 100}},
+		{"does not say which attempt it is", faultNoAttempt, Config{}, counts{wrong: 10, fired: 100}},
+		{"has no webhook-id", faultNoWebhookID, Config{}, counts{wrong: 10, fired: 100}},
+		{"fires under another id, too", faultAlias, Config{}, counts{wrong: 10, fired: 100}},
 		{"retries", faultRetry, Config{}, counts{retries: 10, fired: 100}},
 		{"forgets what it acknowledged", faultVanish, Config{Delay: "1h", Drain: time.Millisecond}, counts{lost: 10}},
 	} {
@@ -291,9 +295,10 @@ func TestCutShortStillReports(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := quick(f, Config{Mode: ModeAdd, Duration: time.Hour, Delay: "1h", Timers: 10_000_000})
 		added := make(chan struct{})
+		once := sync.OnceFunc(func() { close(added) })
 		f.faults = func(number int64) fault {
 			if number == 50 {
-				close(added)
+				once()
 			}
 			return faultNone
 		}
@@ -342,6 +347,24 @@ func TestOneServerOfTwoIsGone(t *testing.T) {
 		}
 		if r.Added == 0 || r.Broken == 0 || r.Added+r.Unknown != 40 || len(r.Failures()) > 0 {
 			t.Errorf("added %d, broken %d, unknown %d\n%s", r.Added, r.Broken, r.Unknown, out.String())
+		}
+	})
+}
+
+// The settlement asks every timer's fate of those who answer: a server that is gone takes none of them with it.
+func TestSettlementPassesOverTheDead(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, nil)
+		c := quick(f, Config{Mode: ModeAdd, Timers: 4000, Batch: 100, Connections: 2, Delay: "1h"})
+		c.URL = append(c.URL, "http://127.0.0.1:1")
+		var out bytes.Buffer
+		r, err := runOn(t.Context(), f.pipes.network(), c, &out, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Added == 0 || r.Pending != 0 || r.Prevented != r.Added {
+			t.Errorf("added %d, prevented %d, pending %d\n%s", r.Added, r.Prevented, r.Pending, out.String())
 		}
 	})
 }

@@ -17,15 +17,19 @@ type settlement struct {
 	afterMs int64 // due later than this; -1 = all
 	unseen  bool  // deliveries went to an external receiver
 
+	overdueMs int64 // unseen: what was due by then should have been delivered
+
 	mu     sync.Mutex
 	topic  int64
 	number int64
+	again  []int64 // asked about in vain, to be asked of somebody else; bound: settleVain
 
 	unanswered atomic.Int64 // timers asked about in vain since the last answer
+	repeated   atomic.Int64 // timers put into again so far
 }
 
 // settleVain is after how many timers without an answer the settlement gives a
-// server up.
+// server up, and how many it asks about again.
 const settleVain = 20 * settleBatch
 
 // next gathers the next timers of one topic.
@@ -35,6 +39,9 @@ func (s *settlement) next(c *call, _ time.Time) bool {
 	c.op, c.numbers = opCancel, c.numbers[:0]
 	if s.unanswered.Load() >= settleVain {
 		return false
+	}
+	if s.repeat(c); len(c.numbers) > 0 {
+		return true
 	}
 	issued := s.ledger.issued.Load()
 	for ; s.topic < s.names.topics; s.topic, s.number = s.topic+1, 0 {
@@ -52,6 +59,18 @@ func (s *settlement) next(c *call, _ time.Time) bool {
 		}
 	}
 	return false
+}
+
+// repeat gathers timers of one topic that were asked about in vain.
+func (s *settlement) repeat(c *call) {
+	for len(s.again) > 0 && len(c.numbers) < settleBatch {
+		last := s.again[len(s.again)-1]
+		if len(c.numbers) > 0 && s.names.topicOf(last) != s.names.topicOf(c.numbers[0]) {
+			return
+		}
+		c.numbers = append(c.numbers, last)
+		s.again = s.again[:len(s.again)-1]
+	}
 }
 
 // nextOf is the first number after this one that belongs to the topic: topics
@@ -76,11 +95,14 @@ func (s *settlement) open(number int64) bool {
 }
 
 // book enters the answer about one timer. No answer settles nothing: the timer
-// stays pending.
+// is asked about again, and stays pending if that is in vain, too.
 func (s *settlement) book(t *tally, number int64, r result) bool {
 	switch {
 	case r.status == 200 && string(r.outcome) == "prevented":
 		t.prevented.Add(1)
+		if s.unseen && s.ledger.lastDueMs(number, s.ledger.marks(number)) <= s.overdueMs {
+			t.overdue.Add(1)
+		}
 		s.ledger.add(number, markPrevented)
 	case r.status == 202:
 		s.ledger.add(number, markExcused)
@@ -90,11 +112,18 @@ func (s *settlement) book(t *tally, number int64, r result) bool {
 	case r.status == 410 && s.unseen:
 		t.fired.Add(1)
 		s.ledger.add(number, markExcused)
+	case r.status == 404 && s.ledger.marks(number).has(markUncertain):
+		s.ledger.add(number, markExcused) // its add has not taken effect
 	case r.status == 404 || r.status == 410:
 		// Gone: forgotten, or said to be fired without having arrived here.
 		return t.bookMissing(s.ledger, number)
 	default:
 		s.unanswered.Add(1)
+		if s.repeated.Add(1) <= settleVain {
+			s.mu.Lock()
+			s.again = append(s.again, number)
+			s.mu.Unlock()
+		}
 		return false
 	}
 	s.unanswered.Store(0)

@@ -56,12 +56,19 @@ func (r Report) writeNotes(w io.Writer) {
 		{r.Dead, "%d timers ended as dead letters\n"},
 		{r.AddedLate, "%d timers were acknowledged after their due time: their lateness includes the add\n"},
 		{r.Unsent, "%d requests were not sent in time: the rate was too high\n"},
+		{r.Overdue, "%d timers were due and not yet delivered: does the receiver answer 2xx?\n"},
 		{r.Foreign, "%d deliveries belonged to other runs\n"},
 		{r.Pending, "%d timers are left on the server\n"},
 	} {
 		if note.count > 0 {
 			fmt.Fprintf(w, "  "+note.format, note.count)
 		}
+	}
+	if r.FirstError != "" {
+		fmt.Fprintf(w, "  first error: %s\n", r.FirstError)
+	}
+	if r.Ops == 0 && r.Errors == 0 {
+		fmt.Fprintln(w, "  ! nothing was measured: no operation began in the measured time")
 	}
 	if r.CutShort {
 		fmt.Fprintln(w, "  the run was cut short")
