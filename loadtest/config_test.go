@@ -1,7 +1,9 @@
 package loadtest
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -46,9 +48,49 @@ func TestParseDelay(t *testing.T) {
 			t.Errorf("parseDelay(%q) = %v, %v", in, got, err)
 		}
 	}
-	for _, in := range []string{"", "5", "uniform:5s", "uniform:5s-1s", "exp:", "exp:-5s", "zipf:5s", "200000h"} {
+	for _, in := range []string{"", "5", "uniform:5s", "uniform:5s-1s", "exp:", "exp:-5s", "zipf:5s", "200000h", "1200h", "uniform:1h-1200h"} {
 		if got, err := parseDelay(in); err == nil {
 			t.Errorf("parseDelay(%q) = %v, want an error", in, got)
+		}
+	}
+}
+
+// What a flag says is done or refused, never replaced by something else.
+func TestNoFlagIsReplaced(t *testing.T) {
+	for _, c := range []struct {
+		config Config
+		want   string
+	}{
+		{Config{Rate: math.Inf(1)}, "rate"},
+		{Config{Rate: 1e-300}, "rate"}, // the time between two sends would be endless
+		{Config{SameInstant: true, Delay: "uniform:1s-2s"}, "instant"},
+		{Config{SameInstant: true, Delay: "exp:1s"}, "instant"},
+		{Config{Delay: "2000h"}, "delay"}, // beyond the ledger
+		{Config{SinkListen: "0.0.0.0:0"}, "reach"},
+		{Config{SinkListen: ":7780"}, "reach"},
+		{Config{SinkListen: "[::]:0"}, "reach"},
+		{Config{SinkListen: "localhost"}, "host:port"},
+		{Config{URL: []string{"http://u:p@127.0.0.1:7700"}}, "http://host:port"},
+		{Config{URL: []string{"http://127.0.0.1:7700?x=1"}}, "http://host:port"},
+	} {
+		c.config.Mode = ModeAdd
+		if err := c.config.withDefaults().validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want an error about %s", c.config, err, c.want)
+		}
+	}
+	if err := (Config{Mode: ModeFire, SinkListen: "[::1]:0"}).withDefaults().validate(); err != nil {
+		t.Error(err)
+	}
+	for _, zero := range []func(*Config){
+		func(c *Config) { c.Connections = 0 }, func(c *Config) { c.Payload = 0 }, func(c *Config) { c.Topics = 0 }, func(c *Config) { c.Seed = 0 },
+		func(c *Config) { c.Timeout = 0 }, func(c *Config) { c.Drain = 0 }, func(c *Config) { c.Grace = 0 }, func(c *Config) { c.CancelShare = 0 },
+	} {
+		c := Config{}.withDefaults()
+		if err := c.CheckFlags(); err != nil {
+			t.Fatal(err)
+		}
+		if zero(&c); !errors.Is(c.CheckFlags(), ErrConfig) {
+			t.Errorf("%+v was taken", c)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxDelay is Carillon's default horizon of ten years.
-const maxDelay = 10 * 365 * 24 * time.Hour
+// maxDelay is well within the reach of the ledger, which keeps due times in 32 bits of milliseconds: 49 days.
+const maxDelay = 45 * 24 * time.Hour
 
 // delay is a distribution of times from send to due.
 type delay struct {
@@ -26,7 +26,7 @@ const (
 
 // parseDelay reads "5s", "fixed:5s", "uniform:1s-10s" or "exp:5s".
 func parseDelay(text string) (delay, error) {
-	fault := fmt.Errorf("loadtest: delay %q is none of 5s, uniform:1s-10s, exp:5s", text)
+	fault := fmt.Errorf("loadtest: delay %q is none of 5s, uniform:1s-10s, exp:5s, or is beyond %v", text, maxDelay)
 	shape, rest, found := strings.Cut(strings.Replace(text, " ", ":", 1), ":")
 	if !found {
 		shape, rest = "fixed", text

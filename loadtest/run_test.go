@@ -369,6 +369,46 @@ func TestSettlementPassesOverTheDead(t *testing.T) {
 	})
 }
 
+// A report that cannot be written is no reason to have run for nothing, and one that goes to the standard output is alone there.
+func TestReportsGoWhereTheyAreAsked(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, nil)
+		c := quick(f, Config{Mode: ModeAdd, Timers: 10, Delay: "1h", HTML: filepath.Join(t.TempDir(), "no", "such", "folder")})
+		if _, err := runOn(t.Context(), f.pipes.network(), c, io.Discard, io.Discard); err == nil || len(f.timers) > 0 {
+			t.Errorf("error = %v with %d timers made", err, len(f.timers))
+		}
+		c.HTML, c.JSON = "", "-"
+		var out, errOut bytes.Buffer
+		if _, err := runOn(t.Context(), f.pipes.network(), c, &out, &errOut); err != nil {
+			t.Fatal(err)
+		}
+		if !json.Valid(out.Bytes()) || !strings.Contains(errOut.String(), "p99.9") {
+			t.Errorf("standard output: %s\nstandard error: %s", out.String(), errOut.String())
+		}
+	})
+}
+
+// Who asks wrongly is told what the server said.
+func TestTheFirstErrorIsTold(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, every(1, faultErrorAndForgets))
+		for _, batch := range []int{1, 10} {
+			r, out := play(t, f, Config{Mode: ModeAdd, Batch: batch, Delay: "1h"})
+			if r.Ops != 0 || !strings.Contains(r.FirstError, "add answered 503: ") || !strings.Contains(out, r.FirstError) {
+				t.Errorf("%d operations, first error %q\n%s", r.Ops, r.FirstError, out)
+			}
+		}
+	})
+}
+
+func TestPlainIsOneLine(t *testing.T) {
+	if got := plain("a\x1b[31m\nb" + strings.Repeat("ü", 400)); len([]rune(got)) != firstErrorRunes || !strings.HasPrefix(got, "a [31m büü") {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestReportFiles(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
