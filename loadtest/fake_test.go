@@ -53,6 +53,7 @@ const (
 	faultLoris                     // answers a byte at a time
 	faultStaleRead                 // reads show the version before the last change
 	faultWrongResult               // a batch's result names another timer
+	faultDeaf                      // answers a cancel with 503, and does not cancel
 )
 
 // fake is a small, single-node, forgetful implementation of the HTTP API whose
@@ -327,6 +328,8 @@ func (f *fake) patch(timer *fakeTimer, op fakeOp) (int, string) {
 
 func (f *fake) cancel(timer *fakeTimer) (int, string) {
 	switch {
+	case timer.fault == faultDeaf:
+		return 503, ""
 	case timer.state == "cancelled":
 		return 200, "prevented"
 	case timer.fault == faultDead:

@@ -409,6 +409,19 @@ func TestPlainIsOneLine(t *testing.T) {
 	}
 }
 
+// Nobody is asked forever, however few timers there are to ask about.
+func TestSettlementGivesUp(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, every(1, faultDeaf))
+		began := time.Now()
+		r, out := play(t, f, Config{Mode: ModeAdd, Timers: 5, Delay: "1h", Timeout: 100 * time.Millisecond})
+		if took := time.Since(began); r.Added != 5 || r.Pending != 5 || took > 30*time.Second {
+			t.Errorf("added %d, pending %d after %v\n%s", r.Added, r.Pending, took, out)
+		}
+	})
+}
+
 func TestReportFiles(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

@@ -19,25 +19,27 @@ type settlement struct {
 
 	overdueMs int64 // unseen: what was due by then should have been delivered
 
-	mu     sync.Mutex
-	topic  int64
-	number int64
-	again  []int64 // asked about in vain, to be asked of somebody else; bound: settleVain
+	mu      sync.Mutex
+	topic   int64
+	number  int64
+	again   []int64 // asked about in vain, to be asked about again; bound: settleRepeats × settleBatch
+	repeats int     // calls that asked again
 
-	unanswered atomic.Int64 // timers asked about in vain since the last answer
-	repeated   atomic.Int64 // timers put into again so far
+	vain atomic.Int64 // calls since the last one that settled something
 }
 
-// settleVain is after how many timers without an answer the settlement gives a
-// server up, and how many it asks about again.
-const settleVain = 20 * settleBatch
+// When the settlement gives up: a bad server is not asked forever.
+const (
+	settleVain    = 20  // after so many calls in a row that settled nothing
+	settleRepeats = 100 // no more calls than that ask again
+)
 
 // next gathers the next timers of one topic.
 func (s *settlement) next(c *call, _ time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.op, c.numbers = opCancel, c.numbers[:0]
-	if s.unanswered.Load() >= settleVain {
+	if s.vain.Load() >= settleVain {
 		return false
 	}
 	if s.repeat(c); len(c.numbers) > 0 {
@@ -63,6 +65,10 @@ func (s *settlement) next(c *call, _ time.Time) bool {
 
 // repeat gathers timers of one topic that were asked about in vain.
 func (s *settlement) repeat(c *call) {
+	if len(s.again) == 0 || s.repeats == settleRepeats {
+		return
+	}
+	s.repeats++
 	for len(s.again) > 0 && len(c.numbers) < settleBatch {
 		last := s.again[len(s.again)-1]
 		if len(c.numbers) > 0 && s.names.topicOf(last) != s.names.topicOf(c.numbers[0]) {
@@ -118,16 +124,23 @@ func (s *settlement) book(t *tally, number int64, r result) bool {
 		// Gone: forgotten, or said to be fired without having arrived here.
 		return t.bookMissing(s.ledger, number)
 	default:
-		s.unanswered.Add(1)
-		if s.repeated.Add(1) <= settleVain {
-			s.mu.Lock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.repeats < settleRepeats && len(s.again) < settleRepeats*settleBatch {
 			s.again = append(s.again, number)
-			s.mu.Unlock()
 		}
 		return false
 	}
-	s.unanswered.Store(0)
 	return true
+}
+
+// ended notes whether a call has settled anything.
+func (s *settlement) ended(inVain bool) {
+	if inVain {
+		s.vain.Add(1)
+	} else {
+		s.vain.Store(0)
+	}
 }
 
 // audit is an account of what the ledger is owed.

@@ -87,7 +87,7 @@ func (w *worker) run(ctx context.Context) {
 			return
 		}
 		w.exchange(ctx, from, sent)
-		if w.settling != nil && w.settling.unanswered.Load() > 0 {
+		if w.settling != nil && w.settling.vain.Load() > 0 {
 			pause(ctx, redialWait) // asking again at once would hardly help
 		}
 	}
@@ -247,7 +247,11 @@ func (w *worker) complain(r result) {
 // measure counts the call's operations if they fall into the measured time. A
 // request without an answer has no latency; it is an error.
 func (w *worker) measure(failed int64, answered bool, from, now time.Time) {
-	if w.settling != nil || from.Before(w.pace.measure) {
+	if w.settling != nil {
+		w.settling.ended(failed == int64(len(w.call.numbers)))
+		return
+	}
+	if from.Before(w.pace.measure) {
 		return
 	}
 	w.tally.errors.Add(failed)
