@@ -51,6 +51,7 @@ type Report struct {
 	ByOp         map[string]int64 `json:"by_operation"`
 	Seconds      float64          `json:"seconds"` // measured time
 	CutShort     bool             `json:"cut_short"`
+	Gone         bool             `json:"server_gone"` // no server took connections at the end: what is lost may only be late
 	Bottleneck   bool             `json:"tester_was_bottleneck"`
 	Config       Config           `json:"config"`
 	Started      time.Time        `json:"started"`

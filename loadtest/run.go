@@ -31,6 +31,7 @@ type run struct {
 	watch    *watch
 	cpu      cpuUse
 	loaded   time.Time // end of the load
+	gone     bool      // no server took connections at the end
 }
 
 // Run plays the configured mode, prints progress to errOut and the table to
@@ -259,6 +260,14 @@ func (r *run) drainUnseen(ctx context.Context) {
 
 // settle cancels what was not waited for and thereby checks that it is there.
 func (r *run) settle(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	there, err := r.reachable(ctx)
+	if err != nil {
+		r.gone = ctx.Err() == nil
+		return
+	}
 	if r.config.Keep {
 		return // they stay pending in the account
 	}
@@ -268,11 +277,6 @@ func (r *run) settle(ctx context.Context) {
 	}
 	s := &settlement{ledger: r.ledger, names: r.names, afterMs: afterMs, unseen: r.external,
 		overdueMs: time.Now().Add(-r.config.Grace).UnixMilli()}
-	there, err := r.reachable(ctx)
-	if err != nil {
-		r.tally.failed(err.Error())
-		return
-	}
 	var workers sync.WaitGroup
 	for i := range min(r.config.Connections, 4) {
 		w := r.worker(i, there)
@@ -299,7 +303,7 @@ func (r *run) report(cut bool) Report {
 		Broken: t.broken.Load(), Prevented: t.prevented.Load(), Conflicts: t.conflicts.Load(),
 		Dead: t.dead.Load(), Retries: t.retries.Load(), AddedLate: t.addedLate.Load(),
 		Unsent: t.unsent.Load(), Overdue: t.overdue.Load(), FirstError: t.firstError(), Foreign: t.foreign.Load(), ByOp: map[string]int64{},
-		CutShort: cut, TesterCPU: r.cpu.cores, Bottleneck: r.cpu.bottleneck || (r.config.Mode == ModeFire && r.watch.saturated),
+		CutShort: cut, Gone: r.gone, TesterCPU: r.cpu.cores, Bottleneck: r.cpu.bottleneck || (r.config.Mode == ModeFire && r.watch.saturated),
 		Config: r.config, Started: r.start,
 	}
 	for op := range t.byOperation {

@@ -314,6 +314,9 @@ func TestCutShortStillReports(t *testing.T) {
 		if !r.CutShort || r.Added < 50 || r.Pending != r.Added || len(r.Failures()) > 0 {
 			t.Errorf("cut %v, added %d, pending %d, failures %q", r.CutShort, r.Added, r.Pending, r.Failures())
 		}
+		if r.FirstError != "" || r.Gone {
+			t.Errorf("a cut is no error: %q, gone %v", r.FirstError, r.Gone)
+		}
 		if !strings.Contains(out.String(), "cut short") {
 			t.Errorf("the table does not say so:\n%s", out.String())
 		}
@@ -407,6 +410,19 @@ func TestPlainIsOneLine(t *testing.T) {
 	if got := plain("a\x1b[31m\nb" + strings.Repeat("ü", 400)); len([]rune(got)) != firstErrorRunes || !strings.HasPrefix(got, "a [31m büü") {
 		t.Errorf("%q", got)
 	}
+}
+
+// A server that is gone at the end is told from one that lost what it was told.
+func TestTheServerIsGone(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, every(1, faultDrop))
+		time.AfterFunc(time.Second, func() { f.server.Close() })
+		r, out := play(t, f, Config{Mode: ModeFire, Timers: 10, Delay: "2s"})
+		if r.Lost != 10 || !r.Gone || !strings.Contains(out, "may only be late") {
+			t.Errorf("lost %d, gone %v\n%s", r.Lost, r.Gone, out)
+		}
+	})
 }
 
 // Nobody is asked forever, however few timers there are to ask about.

@@ -70,6 +70,9 @@ func (r Report) writeNotes(w io.Writer) {
 	if r.Ops == 0 && r.Errors == 0 {
 		fmt.Fprintln(w, "  ! nothing was measured: no operation began in the measured time")
 	}
+	if r.Gone {
+		fmt.Fprintln(w, "  ! no server could be reached at the end: what counts as lost may only be late")
+	}
 	if r.CutShort {
 		fmt.Fprintln(w, "  the run was cut short")
 	}
