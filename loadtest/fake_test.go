@@ -53,6 +53,7 @@ const (
 	faultLoris                     // answers a byte at a time
 	faultStaleRead                 // reads show the version before the last change
 	faultWrongResult               // a batch's result names another timer
+	faultInFlight                  // says to the first cancel that a call is under way
 	faultDeaf                      // answers a cancel with 503, and does not cancel
 )
 
@@ -328,6 +329,9 @@ func (f *fake) patch(timer *fakeTimer, op fakeOp) (int, string) {
 
 func (f *fake) cancel(timer *fakeTimer) (int, string) {
 	switch {
+	case timer.fault == faultInFlight:
+		timer.fault = faultNone
+		return 202, "in_flight"
 	case timer.fault == faultDeaf:
 		return 503, ""
 	case timer.state == "cancelled":

@@ -141,6 +141,18 @@ func TestStaleReadsAreCaught(t *testing.T) {
 	}
 }
 
+// What a cancel finds under way, with a receiver of somebody else's, is asked about until it has ended.
+func TestExternalSinkInFlight(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, every(10, faultInFlight))
+		r, out := play(t, f, Config{Mode: ModeFire, Grace: time.Second, Sink: f.url + "/v1/topics/x/y"})
+		if r.Fired != 100 || r.Pending != 0 || r.FirstError != "" {
+			t.Errorf("fired %d, pending %d, first error %q\n%s", r.Fired, r.Pending, r.FirstError, out)
+		}
+	})
+}
+
 // With a receiver of somebody else's, the tester cannot see what arrives; what the server still has long after it was due is told.
 func TestExternalSinkThatRefuses(t *testing.T) {
 	t.Parallel()

@@ -110,6 +110,8 @@ func (s *settlement) book(t *tally, number int64, r result) bool {
 			t.overdue.Add(1)
 		}
 		s.ledger.add(number, markPrevented)
+	case r.status == 202 && s.unseen:
+		return s.postpone(number) // how its call ends shows a little later
 	case r.status == 202:
 		s.ledger.add(number, markExcused)
 	case r.status == 410 && string(r.outcome) == "dead":
@@ -124,14 +126,19 @@ func (s *settlement) book(t *tally, number int64, r result) bool {
 		// Gone: forgotten, or said to be fired without having arrived here.
 		return t.bookMissing(s.ledger, number)
 	default:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.repeats < settleRepeats && len(s.again) < settleRepeats*settleBatch {
-			s.again = append(s.again, number)
-		}
-		return false
+		return s.postpone(number)
 	}
 	return true
+}
+
+// postpone has a timer asked about again, if there is room for it. It returns false: nothing is settled.
+func (s *settlement) postpone(number int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.repeats < settleRepeats && len(s.again) < settleRepeats*settleBatch {
+		s.again = append(s.again, number)
+	}
+	return false
 }
 
 // ended notes whether a call has settled anything.

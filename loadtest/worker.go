@@ -234,7 +234,7 @@ func (w *worker) bookBatch(got answer, from, now time.Time) {
 
 // complain keeps what the server said of an operation that failed, if it is the first.
 func (w *worker) complain(r result) {
-	if w.tally.first.Load() != nil {
+	if w.tally.first.Load() != nil || r.status == 202 {
 		return
 	}
 	text := "an answer that lacks operations or is about others"
