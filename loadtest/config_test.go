@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -163,6 +165,35 @@ func TestMachineCPU(t *testing.T) {
 	}
 	if _, total := machineCPU([]byte("intr 5\n")); total != 0 {
 		t.Error("nonsense was read as a sample")
+	}
+}
+
+// What a thread waited is the second number; a thread that has ended is passed over.
+func TestProcessorWait(t *testing.T) {
+	tasks := t.TempDir()
+	for thread, text := range map[string]string{"1": "5000 2000000 7\n", "2": "1 3000000 1\n", "3": "nonsense\n"} {
+		if err := os.MkdirAll(filepath.Join(tasks, thread), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(tasks, thread, "schedstat"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(tasks, "4"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := processorWait(tasks); got != 5*time.Millisecond {
+		t.Errorf("waited %v, want 5ms", got)
+	}
+	at := time.Unix(0, 0)
+	for _, c := range []struct {
+		own, waited time.Duration
+		want        bool
+	}{{100 * time.Millisecond, 3 * time.Second, true}, {4 * time.Second, 3 * time.Second, false}, {0, 100 * time.Millisecond, false}} {
+		use := useBetween(cpuSample{at: at}, cpuSample{at: at.Add(10 * time.Second), own: c.own, waited: c.waited})
+		if use.starved() != c.want {
+			t.Errorf("own %v, waited %v: starved %v", c.own, c.waited, use.starved())
+		}
 	}
 }
 

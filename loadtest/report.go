@@ -23,6 +23,9 @@ type Report struct {
 	Duplicate      int64        `json:"duplicate"`
 	TesterCPU      float64      `json:"tester_cpu"` // cores kept busy, the built-in receiver included
 
+	TesterWaited float64 `json:"tester_waited"` // cores that it would have kept busy besides, had it had them
+	Starved      bool    `json:"tester_was_starved"`
+
 	// More faults of the server. All must be 0.
 	CancelledFired int64 `json:"cancelled_fired"` // arrived after its cancel was answered "prevented"
 	Stale          int64 `json:"stale"`           // the old version arrived after its change was acknowledged

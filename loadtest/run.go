@@ -303,7 +303,7 @@ func (r *run) report(cut bool) Report {
 		Broken: t.broken.Load(), Prevented: t.prevented.Load(), Conflicts: t.conflicts.Load(),
 		Dead: t.dead.Load(), Retries: t.retries.Load(), AddedLate: t.addedLate.Load(),
 		Unsent: t.unsent.Load(), Overdue: t.overdue.Load(), FirstError: t.firstError(), Foreign: t.foreign.Load(), ByOp: map[string]int64{},
-		CutShort: cut, Gone: r.gone, TesterCPU: r.cpu.cores, Bottleneck: r.cpu.bottleneck || (r.config.Mode == ModeFire && r.watch.saturated),
+		CutShort: cut, Gone: r.gone, TesterCPU: r.cpu.cores, TesterWaited: r.cpu.waited, Starved: r.cpu.starved(), Bottleneck: r.cpu.bottleneck || (r.config.Mode == ModeFire && r.watch.saturated),
 		Config: r.config, Started: r.start,
 	}
 	for op := range t.byOperation {

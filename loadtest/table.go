@@ -32,7 +32,14 @@ func (r Report) writeTable(w io.Writer) {
 	}
 	fmt.Fprintf(w, "  added %d, prevented %d, unknown %d, refused %d, too late to change %d\n", r.Added, r.Prevented, r.Unknown, r.Refused, r.Conflicts)
 	r.writeNotes(w)
-	fmt.Fprintf(w, "  tester CPU %.2f cores\n", r.TesterCPU)
+	fmt.Fprintf(w, "  tester CPU %.2f cores", r.TesterCPU)
+	if r.TesterWaited > starvedAbove {
+		fmt.Fprintf(w, ", %.2f more were not to be had", r.TesterWaited)
+	}
+	fmt.Fprintln(w)
+	if r.Starved {
+		fmt.Fprintln(w, "  ! the tester waited for a processor longer than it ran: latency and lateness include that")
+	}
 	if r.Bottleneck {
 		fmt.Fprintln(w, "  ! the tester was the bottleneck: the server may be faster than this")
 	}
