@@ -187,6 +187,9 @@ func (r *run) load(ctx context.Context) {
 		workers.Go(func() { w.run(ctx) })
 	}
 	workers.Wait()
+	if r.config.Rate > 0 && (r.config.Timers == 0 || r.ledger.issued.Load() < r.config.Timers) {
+		pause(ctx, time.Until(pace.end)) // the last send may be well before the end of the time that the rate is of
+	}
 	r.loaded = time.Now()
 }
 

@@ -277,6 +277,20 @@ func TestUnsentOfAnAbsurdRate(t *testing.T) {
 	}
 }
 
+// A connection whose next turn is after the end does not wait for it: the measured time would be longer than what was asked for.
+func TestOpenLoopEndsInTime(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, nil)
+		for rate, want := range map[float64]int64{200: 600, 1: 3} {
+			r, out := play(t, f, Config{Mode: ModeAdd, Rate: rate, Connections: 64, Duration: 3 * time.Second, Timers: 1000, Delay: "1h"})
+			if r.Ops != want || r.Seconds < 2.99 || r.Seconds > 3.01 || r.Unsent != 0 {
+				t.Errorf("%d operations in %v s at %v/s, %d unsent\n%s", r.Ops, r.Seconds, rate, r.Unsent, out)
+			}
+		}
+	})
+}
+
 func TestWarmupIsNotMeasured(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

@@ -72,6 +72,9 @@ func (w *worker) run(ctx context.Context) {
 		sent := time.Now()
 		from := sent
 		if w.pace.every > 0 {
+			if w.over(intended) {
+				return
+			}
 			from = w.await(ctx, intended)
 			sent = time.Now()
 			if ctx.Err() != nil {
