@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxDelay is well within the reach of the ledger, which keeps due times in 32 bits of milliseconds: 49 days.
-const maxDelay = 45 * 24 * time.Hour
+// maxDelay is Carillon's default horizon of ten years.
+const maxDelay = 10 * 365 * 24 * time.Hour
 
 // delay is a distribution of times from send to due.
 type delay struct {

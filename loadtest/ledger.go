@@ -33,7 +33,7 @@ const (
 
 func (m mark) has(bits mark) bool { return m&bits != 0 }
 
-// ledger books every timer of a run: two bytes of marks and four of due time.
+// ledger books every timer of a run in one word: two bytes of marks and six of due time.
 // Connections and receiver use it at once, without locks.
 type ledger struct {
 	baseMs int64 // Unix ms that due times are kept relative to
@@ -43,8 +43,7 @@ type ledger struct {
 }
 
 type slab struct {
-	marks [slabTimers / 2]uint32 // two timers a word, atomically
-	due   [slabTimers]uint32     // ms since baseMs, saturated at 49 days, atomically
+	words [slabTimers]uint64 // atomically: 16 bits of marks, above them the due time in ms since baseMs
 }
 
 func newLedger(baseMs int64) *ledger { return &ledger{baseMs: baseMs} }
@@ -78,28 +77,25 @@ func (l *ledger) slab(number int64) *slab {
 	return at.Load()
 }
 
+const markBits = 16
+
+func (l *ledger) word(number int64) *uint64 { return &l.slab(number).words[number%slabTimers] }
+
 // add sets bits and returns the marks as they were before.
 func (l *ledger) add(number int64, bits mark) mark {
-	index := number % slabTimers
-	shift := index % 2 * 16
-	old := atomic.OrUint32(&l.slab(number).marks[index/2], uint32(bits)<<shift)
-	return mark(old >> shift)
+	return mark(atomic.OrUint64(l.word(number), uint64(bits)))
 }
 
-func (l *ledger) marks(number int64) mark {
-	index := number % slabTimers
-	return mark(atomic.LoadUint32(&l.slab(number).marks[index/2]) >> (index % 2 * 16))
-}
+func (l *ledger) marks(number int64) mark { return mark(atomic.LoadUint64(l.word(number))) }
 
-// setDue books the due time of a timer's first version.
+// setDue books the due time of a timer's first version. Whoever issued the timer does that, once, before it is sent.
 func (l *ledger) setDue(number, dueMs int64) {
-	relative := min(max(dueMs-l.baseMs, 0), 1<<32-1)
-	atomic.StoreUint32(&l.slab(number).due[number%slabTimers], uint32(relative))
+	atomic.OrUint64(l.word(number), uint64(max(dueMs-l.baseMs, 0))<<markBits)
 }
 
 // firstDueMs is the due time of the first version.
 func (l *ledger) firstDueMs(number int64) int64 {
-	return l.baseMs + int64(atomic.LoadUint32(&l.slab(number).due[number%slabTimers]))
+	return l.baseMs + int64(atomic.LoadUint64(l.word(number))>>markBits)
 }
 
 // dueMs is the due time of a version. The second one's follows from the first
