@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # growth.sh CARILLON: what an add costs the node when few and when many timers are pending, in one topic and in many. Two
 # nodes take bursts of a second in turn, so that a minute in which the machine is slow is slow for both.
-# PENDING=1000000, TOPICS=10000, ROUNDS=8; PRIORITY as in run.sh.
+# PENDING=1000000, TOPICS=10000, ROUNDS=8; PRIORITY and PORT as in run.sh.
 set -euo pipefail
-carillon=$1 pending=${PENDING:-1000000} topics=${TOPICS:-10000} rounds=${ROUNDS:-8}
+carillon=$1 port=${PORT:-7790} pending=${PENDING:-1000000} topics=${TOPICS:-10000} rounds=${ROUNDS:-8}
 read -ra first <<<"${PRIORITY:-}"
 cd "$(dirname "$0")/.."
 dir=$(mktemp -d)
@@ -45,13 +45,13 @@ in_turn() { # LABEL, then PID PORT TOPICS of one and of the other
 	awk '{a += $1; b += $2} END {printf "  on average %.1f and %.1f µs\n", a / NR, b / NR}' "$dir/pairs"
 }
 
-start_node few 7796
+start_node few $((port + 6))
 few=$node
-start_node many 7797
+start_node many $((port + 7))
 many=$node
-"$carillon" loadtest add --url http://127.0.0.1:7796 -c 16 -n 10000 --batch 500 --payload 80 --delay uniform:100h-8000h --keep -q >"$dir/load"
-"$carillon" loadtest add --url http://127.0.0.1:7797 -c 16 -n "$pending" --batch 500 --payload 80 --delay uniform:100h-8000h --keep -q >"$dir/load"
-in_turn "processor time of an add beside $pending pending timers, to that beside 10,000" "$few" 7796 1 "$many" 7797 1
+"$carillon" loadtest add --url http://127.0.0.1:$((port + 6)) -c 16 -n 10000 --batch 500 --payload 80 --delay uniform:100h-8000h --keep -q >"$dir/load"
+"$carillon" loadtest add --url http://127.0.0.1:$((port + 7)) -c 16 -n "$pending" --batch 500 --payload 80 --delay uniform:100h-8000h --keep -q >"$dir/load"
+in_turn "processor time of an add beside $pending pending timers, to that beside 10,000" "$few" $((port + 6)) 1 "$many" $((port + 7)) 1
 
-TOPICS=$topics wrk -t1 -c64 -d30s -s bench/topics.lua "http://127.0.0.1:7797" >"$dir/wrk" # makes the topics
-in_turn "the same in $topics topics, to that in one, beside $pending" "$many" 7797 1 "$many" 7797 "$topics"
+TOPICS=$topics wrk -t1 -c64 -d30s -s bench/topics.lua "http://127.0.0.1:$((port + 7))" >"$dir/wrk" # makes the topics
+in_turn "the same in $topics topics, to that in one, beside $pending" "$many" $((port + 7)) 1 "$many" $((port + 7)) "$topics"

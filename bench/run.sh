@@ -2,12 +2,13 @@
 # run.sh CARILLON OUT: the standard measurements, each of Carillon's beside its yardstick in the same run, written to OUT. It
 # ends by itself in about a quarter of an hour. Yardsticks that are not installed (wrk, redis-server, beanstalkd) are left out, and that is said.
 # SECONDS_EACH=10 sets the length of one measurement. PRIORITY='chrt -r 10' (as root) runs both sides of each comparison before
-# all else on a machine that others use at the same time.
+# all else on a machine that others use at the same time. PORT=7790 is the first of the ten ports of 127.0.0.1 that it takes.
 set -euo pipefail
 carillon=$1 out=$2
 read -ra first <<<"${PRIORITY:-}" # goes before each measured command
 cd "$(dirname "$0")/.."
 each=${SECONDS_EACH:-10}
+port=${PORT:-7790}
 dir=$(mktemp -d)
 pids=()
 trap 'for p in "${pids[@]}"; do kill "$p" 2>/dev/null && wait "$p" 2>/dev/null || true; done; rm -rf "$dir"' EXIT
@@ -16,8 +17,14 @@ exec > >(tee "$out") 2>&1
 section() { printf '\n## %s\n\n' "$*"; }
 have() { command -v "$1" >/dev/null || { echo "left out: $1 is not installed"; return 1; }; }
 
-await() { # URL: until it answers
+# Somebody else's server on one of our ports would be measured in place of ours.
+free() { # URL: fails when something listens there
+	! (: <>"/dev/tcp/127.0.0.1/${1##*:}") 2>/dev/null || { echo "something listens at $1 already; PORT=N takes other ports" >&2; return 1; }
+}
+
+await() { # URL PID [LOG]: until it answers, as long as the process lives
 	for _ in $(seq 200); do
+		kill -0 "$2" 2>/dev/null || { echo "what was started for $1 has ended" >&2; tail -n 3 "${3:-/dev/null}" >&2; return 1; }
 		curl -fsS -o /dev/null "$1" 2>/dev/null && return
 		read -rt 0.05 <> <(:) || true
 	done
@@ -26,12 +33,13 @@ await() { # URL: until it answers
 }
 
 start_node() { # on an empty directory; sets node and url
-	url=http://127.0.0.1:7791
+	url=http://127.0.0.1:$((port + 1))
+	free "$url"
 	rm -rf "$dir/data"
 	"${first[@]}" "$carillon" serve --data "$dir/data" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/node.log" 2>&1 &
 	node=$!
 	pids+=("$node")
-	await "$url/readyz"
+	await "$url/readyz" "$node" "$dir/node.log"
 }
 
 stop() { kill "$1" && wait "$1" 2>/dev/null || true; }
@@ -49,29 +57,31 @@ echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)"
 section "yardstick: fasthttp echo, 64 connections"
 if have wrk; then
 	go build -o "$dir/echo" ./bench/echo
-	"${first[@]}" "$dir/echo" 127.0.0.1:7792 &
+	free "http://127.0.0.1:$((port + 2))"
+	"${first[@]}" "$dir/echo" "127.0.0.1:$((port + 2))" &
 	pids+=("$!")
 	echo_pid=$!
-	await http://127.0.0.1:7792/
-	for _ in 1 2 3; do "${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua http://127.0.0.1:7792/ | grep -E '50%|99%|Requests/sec'; done
+	await "http://127.0.0.1:$((port + 2))" "$echo_pid"
+	for _ in 1 2 3; do "${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua "http://127.0.0.1:$((port + 2))/" | grep -E '50%|99%|Requests/sec'; done
 	stop "$echo_pid"
 fi
 
 section "yardstick: Redis, appendfsync always, ZADD + HSET in a script"
 if have redis-server && have redis-benchmark; then
 	mkdir "$dir/redis"
-	"${first[@]}" redis-server --port 7793 --dir "$dir/redis" --appendonly yes --appendfsync always --save '' >"$dir/redis.log" &
+	free "http://127.0.0.1:$((port + 3))"
+	"${first[@]}" redis-server --port $((port + 3)) --dir "$dir/redis" --appendonly yes --appendfsync always --save '' >"$dir/redis.log" &
 	redis=$!
 	pids+=("$redis")
-	for _ in $(seq 100); do redis-cli -p 7793 ping >/dev/null 2>&1 && break; read -rt 0.05 <> <(:) || true; done
-	sha=$(redis-cli -p 7793 -x SCRIPT LOAD <bench/add.redis.lua)
+	for _ in $(seq 100); do redis-cli -p $((port + 3)) ping >/dev/null 2>&1 && break; read -rt 0.05 <> <(:) || true; done
+	sha=$(redis-cli -p $((port + 3)) -x SCRIPT LOAD <bench/add.redis.lua)
 	payload=$(head -c 200 /dev/zero | tr '\0' x)
 	for c in 64 256; do
 		for _ in 1 2 3; do
-			echo "$c connections: $("${first[@]}" redis-benchmark -p 7793 -c $c -n $((each * 20000)) -r 100000000 --csv EVALSHA "$sha" 0 timer-__rand_int__ "$payload" | tail -1 | sed 's/^"EVALSHA[^"]*"/EVALSHA/')"
+			echo "$c connections: $("${first[@]}" redis-benchmark -p $((port + 3)) -c $c -n $((each * 20000)) -r 100000000 --csv EVALSHA "$sha" 0 timer-__rand_int__ "$payload" | tail -1 | sed 's/^"EVALSHA[^"]*"/EVALSHA/')"
 		done
 	done
-	echo "pipelines of 100: $("${first[@]}" redis-benchmark -p 7793 -c 64 -P 100 -n $((each * 50000)) -r 100000000 --csv EVALSHA "$sha" 0 timer-__rand_int__ "$payload" | tail -1 | sed 's/^"EVALSHA[^"]*"/EVALSHA/')"
+	echo "pipelines of 100: $("${first[@]}" redis-benchmark -p $((port + 3)) -c 64 -P 100 -n $((each * 50000)) -r 100000000 --csv EVALSHA "$sha" 0 timer-__rand_int__ "$payload" | tail -1 | sed 's/^"EVALSHA[^"]*"/EVALSHA/')"
 	echo "(rps, average, min, p50, p95, p99, max in ms)"
 	stop "$redis"
 fi
@@ -80,21 +90,23 @@ section "yardstick: beanstalkd, binlog fsynced at each write, delayed puts"
 if have beanstalkd; then
 	mkdir "$dir/beanstalk"
 	go build -o "$dir/beanstalk-puts" ./bench/beanstalk
-	"${first[@]}" beanstalkd -l 127.0.0.1 -p 7794 -b "$dir/beanstalk" -f 0 >"$dir/beanstalk.log" 2>&1 &
+	free "http://127.0.0.1:$((port + 4))"
+	"${first[@]}" beanstalkd -l 127.0.0.1 -p $((port + 4)) -b "$dir/beanstalk" -f 0 >"$dir/beanstalk.log" 2>&1 &
 	beanstalkd=$!
 	pids+=("$beanstalkd")
-	for _ in $(seq 100); do (: <>/dev/tcp/127.0.0.1/7794) 2>/dev/null && break; read -rt 0.05 <> <(:) || true; done
-	for c in 64 256; do "${first[@]}" "$dir/beanstalk-puts" 127.0.0.1:7794 "$c" "$each"; done
+	for _ in $(seq 100); do (: <>/dev/tcp/127.0.0.1/$((port + 4))) 2>/dev/null && break; read -rt 0.05 <> <(:) || true; done
+	for c in 64 256; do "${first[@]}" "$dir/beanstalk-puts" "127.0.0.1:$((port + 4))" "$c" "$each"; done
 	stop "$beanstalkd"
 fi
 
 section "yardstick: the receiver of the load tester alone, 64 connections (it should take twice what a node fires)"
 if have wrk; then
-	"${first[@]}" "$carillon" sink --no-print --listen 127.0.0.1:7795 >"$dir/sink.log" 2>&1 &
+	free "http://127.0.0.1:$((port + 5))"
+	"${first[@]}" "$carillon" sink --no-print --listen "127.0.0.1:$((port + 5))" >"$dir/sink.log" 2>&1 &
 	sink=$!
 	pids+=("$sink")
-	await http://127.0.0.1:7795/ || true
-	"${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua http://127.0.0.1:7795/ | grep -E '50%|99%|Requests/sec'
+	await "http://127.0.0.1:$((port + 5))" "$sink"
+	"${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua "http://127.0.0.1:$((port + 5))/" | grep -E '50%|99%|Requests/sec'
 	stop "$sink"
 fi
 
@@ -152,7 +164,7 @@ done
 stop "$node"
 
 section "callbacks: the pool beside a bare fasthttp client, same receiver"
-"${first[@]}" go test -run '^$' -bench 'Calls/(raw|pool)$' -benchtime "$((each / 2))s" -count 3 ./transport/callback | grep -E 'Benchmark|cpu:'
+"${first[@]}" go test -run '^$' -bench 'Calls/(raw|pool)$' -benchtime "$(((each + 1) / 2))s" -count 3 ./transport/callback | grep -E 'Benchmark|cpu:'
 
 section "one million timers of 200 B: memory, and restart to ready"
 start_node
@@ -165,7 +177,7 @@ began=$(date +%s%N)
 "${first[@]}" "$carillon" serve --data "$dir/data" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/node.log" 2>&1 &
 node=$!
 pids+=("$node")
-await "$url/readyz"
+await "$url/readyz" "$node" "$dir/node.log"
 echo "ready after kill -9: $((($(date +%s%N) - began) / 1000000)) ms, resident $(($(resident_kib "$node") * 1024 / 1000000)) B per timer"
 before=$(cpu_ticks "$node")
 read -rt 10 <> <(:) || true

@@ -3,10 +3,11 @@
 package loadtest
 
 import (
-	"errors"
 	"io"
 	"net"
 	"syscall"
+
+	"carillon/socket"
 )
 
 // asker is a TCP connection that sends a request and reads the beginning of its answer in one go. A Read after a Write would first
@@ -62,26 +63,18 @@ func (a *asker) ask(request, room []byte) (int, error) {
 func (a *asker) onSocket(fd uintptr) bool {
 	if !a.sent {
 		a.sent = true
-		n, err := retried(syscall.Write, fd, a.request)
-		if a.written = n; !errors.Is(err, syscall.EAGAIN) {
-			a.err = err
+		n, errno := socket.Send(fd, a.request)
+		if a.written = n; errno != 0 && errno != syscall.EAGAIN {
+			a.err = errno
 		}
 		return n < len(a.request)
 	}
-	n, err := retried(syscall.Read, fd, a.room)
-	if errors.Is(err, syscall.EAGAIN) {
+	n, errno := socket.Receive(fd, a.room)
+	if errno == syscall.EAGAIN {
 		return false
 	}
-	a.read, a.err = n, err
-	return true
-}
-
-// retried is a system call that a signal does not end.
-func retried(call func(int, []byte) (int, error), fd uintptr, p []byte) (int, error) {
-	for {
-		n, err := call(int(fd), p)
-		if !errors.Is(err, syscall.EINTR) {
-			return max(n, 0), err
-		}
+	if a.read = n; errno != 0 {
+		a.err = errno
 	}
+	return true
 }

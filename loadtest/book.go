@@ -18,14 +18,27 @@ func (t *tally) book(l *ledger, op operation, number int64, r result, now time.T
 	case opAdd:
 		return t.bookAdd(l, number, r, uncertain, now)
 	case opPatch:
-		return t.bookPatch(l, number, r)
+		return t.bookPatch(l, number, r, uncertain)
 	case opCancel:
 		return t.bookCancel(l, number, r, uncertain)
 	}
 	if r.status == 404 {
-		t.bookMissing(l, number)
+		return t.bookMissing(l, number)
 	}
 	return r.status == 200
+}
+
+// read compares what a read showed with the version last acknowledged. The
+// answers about a timer come in order, on one connection, so that only a change
+// without an answer leaves two of them possible.
+func (t *tally) read(n *names, l *ledger, number int64, body []byte) {
+	m := l.marks(number)
+	shown := n.versionIn(body, l, number)
+	switch {
+	case m.has(markChanged) && shown == 2, !m.has(markChanged) && shown == 1, m.has(markMaybeChanged) && shown == 2:
+	default:
+		t.staleReads.Add(1)
+	}
 }
 
 func (t *tally) bookAdd(l *ledger, number int64, r result, uncertain bool, now time.Time) bool {
@@ -50,14 +63,24 @@ func (t *tally) bookAdd(l *ledger, number int64, r result, uncertain bool, now t
 	return true
 }
 
-func (t *tally) bookPatch(l *ledger, number int64, r result) bool {
-	switch r.status {
-	case 200:
-		if m := l.add(number, markChanged); !m.has(markUncertain) {
+func (t *tally) bookPatch(l *ledger, number int64, r result, uncertain bool) bool {
+	switch {
+	case r.status == 200:
+		m := l.add(number, markChanged)
+		if m.has(markDelivered) && !m.has(markSecond) {
+			l.add(number, markSecondOwed)
+		}
+		if !m.has(markUncertain) {
 			t.due.move(l.dueMs(number, 1), -1)
 			t.due.move(l.dueMs(number, 2), 1)
 		}
 		return true
+	case uncertain:
+		l.add(number, markMaybeChanged)
+		return false
+	}
+	l.add(number, markUnchanged)
+	switch r.status {
 	case 409, 410, 412:
 		t.conflicts.Add(1)
 		return true

@@ -3,6 +3,7 @@ package loadtest
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"regexp"
 	"runtime"
@@ -58,14 +59,16 @@ type Config struct {
 const (
 	maxConnections  = 10_000
 	maxThreads      = 1024
-	maxBatch        = 1000 // the server's own limit
-	minPayloadBytes = 80   // what names the timer in it has to fit
+	maxBatch        = 1000  // the server's own limit
+	minRate         = 0.001 // operations per second: below, the intended times go beyond what a Duration holds
+	maxRate         = 1e9
+	minPayloadBytes = 80 // what names the timer in it has to fit
 	maxPayloadBytes = 256 << 10
 	maxBatchBytes   = 8 << 20
 )
 
 // ErrConfig marks an error of Run that is a fault of its configuration.
-var ErrConfig = errors.New("loadtest: bad configuration")
+var ErrConfig = errors.New("bad configuration")
 
 var topicName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,117}$`)
 
@@ -135,6 +138,24 @@ func (c Config) defaultDelay() string {
 	return "uniform:1s-10s"
 }
 
+// CheckFlags finds what a Config from flags cannot say: flags have their defaults already, so that a zero in place of one was asked
+// for, while Run would take it for the default.
+func (c Config) CheckFlags() error {
+	var faults []error
+	for _, f := range []struct {
+		name string
+		zero bool
+	}{
+		{"--connections", c.Connections == 0}, {"--payload", c.Payload == 0}, {"--topics", c.Topics == 0}, {"--seed", c.Seed == 0},
+		{"--timeout", c.Timeout == 0}, {"--drain", c.Drain == 0}, {"--grace", c.Grace == 0}, {"--cancel-share", c.CancelShare == 0},
+	} {
+		if f.zero {
+			faults = append(faults, fmt.Errorf("%w: %s must be above 0", ErrConfig, f.name))
+		}
+	}
+	return errors.Join(faults...)
+}
+
 // validate reports every fault at once.
 func (c Config) validate() error {
 	var faults []error
@@ -161,7 +182,7 @@ func (c Config) validate() error {
 	check(c.Threads >= 0 && c.Threads <= maxThreads, "%d threads are not within 1 to %d", c.Threads, maxThreads)
 	check(c.Duration >= 0 && c.Warmup >= 0, "a duration is negative")
 	check(c.Timeout > 0 && c.Drain > 0 && c.Grace > 0, "timeout, drain and grace must be above 0")
-	check(c.Rate >= 0, "rate %v is negative", c.Rate)
+	check(c.Rate == 0 || (c.Rate >= minRate && c.Rate <= maxRate), "rate %v is not within %v to %v", c.Rate, minRate, maxRate)
 	check(c.Timers >= 0 && c.Timers <= maxTimers, "%d timers are not within 0 to %d", c.Timers, int64(maxTimers))
 	check(c.Batch >= 1 && c.Batch <= maxBatch, "batch %d is not within 1 to %d", c.Batch, maxBatch)
 	check(c.Payload >= minPayloadBytes && c.Payload <= maxPayloadBytes, "payload of %d bytes is not within %d to %d", c.Payload, minPayloadBytes, maxPayloadBytes)
@@ -170,8 +191,16 @@ func (c Config) validate() error {
 	check(c.Topics >= 1 && c.Topics <= 1_000_000, "%d topics are not within 1 to 1000000", c.Topics)
 	check(topicName.MatchString(c.Topic), "topic %q is not a valid name", c.Topic)
 	check(c.CancelShare > 0 && c.CancelShare <= 1, "cancel share %v is not within 0 to 1", c.CancelShare)
-	if _, err := parseDelay(c.Delay); err != nil {
+	if d, err := parseDelay(c.Delay); err != nil {
 		faults = append(faults, err)
+	} else {
+		check(!c.SameInstant || d.shape == delayFixed, "delay %q is not one instant", c.Delay)
+	}
+	if host, _, err := net.SplitHostPort(c.SinkListen); err != nil {
+		faults = append(faults, fmt.Errorf("loadtest: address %q to receive at is not of the form host:port", c.SinkListen))
+	} else {
+		ip := net.ParseIP(host)
+		check(c.Sink != "" || (host != "" && !ip.IsUnspecified()), "address %q to receive at does not say where nodes reach it", c.SinkListen)
 	}
 	if _, err := parseMix(c.Mix); err != nil {
 		faults = append(faults, err)
@@ -188,7 +217,7 @@ type target struct {
 
 func parseTarget(text string) (target, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Trim(u.Path, "/") != "" {
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil || u.RawQuery+u.Fragment+strings.Trim(u.Path, "/") != "" {
 		return target{}, fmt.Errorf("loadtest: %q is not of the form http://host:port", text)
 	}
 	t := target{tls: u.Scheme == "https", address: u.Host, host: u.Host}

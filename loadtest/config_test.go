@@ -1,8 +1,12 @@
 package loadtest
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -46,9 +50,49 @@ func TestParseDelay(t *testing.T) {
 			t.Errorf("parseDelay(%q) = %v, %v", in, got, err)
 		}
 	}
-	for _, in := range []string{"", "5", "uniform:5s", "uniform:5s-1s", "exp:", "exp:-5s", "zipf:5s", "200000h"} {
+	for _, in := range []string{"", "5", "uniform:5s", "uniform:5s-1s", "exp:", "exp:-5s", "zipf:5s", "200000h", "uniform:1h-200000h"} {
 		if got, err := parseDelay(in); err == nil {
 			t.Errorf("parseDelay(%q) = %v, want an error", in, got)
+		}
+	}
+}
+
+// What a flag says is done or refused, never replaced by something else.
+func TestNoFlagIsReplaced(t *testing.T) {
+	for _, c := range []struct {
+		config Config
+		want   string
+	}{
+		{Config{Rate: math.Inf(1)}, "rate"},
+		{Config{Rate: 1e-300}, "rate"}, // the time between two sends would be endless
+		{Config{SameInstant: true, Delay: "uniform:1s-2s"}, "instant"},
+		{Config{SameInstant: true, Delay: "exp:1s"}, "instant"},
+		{Config{Delay: "90000h"}, "delay"}, // beyond the horizon
+		{Config{SinkListen: "0.0.0.0:0"}, "reach"},
+		{Config{SinkListen: ":7780"}, "reach"},
+		{Config{SinkListen: "[::]:0"}, "reach"},
+		{Config{SinkListen: "localhost"}, "host:port"},
+		{Config{URL: []string{"http://u:p@127.0.0.1:7700"}}, "http://host:port"},
+		{Config{URL: []string{"http://127.0.0.1:7700?x=1"}}, "http://host:port"},
+	} {
+		c.config.Mode = ModeAdd
+		if err := c.config.withDefaults().validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want an error about %s", c.config, err, c.want)
+		}
+	}
+	if err := (Config{Mode: ModeFire, SinkListen: "[::1]:0"}).withDefaults().validate(); err != nil {
+		t.Error(err)
+	}
+	for _, zero := range []func(*Config){
+		func(c *Config) { c.Connections = 0 }, func(c *Config) { c.Payload = 0 }, func(c *Config) { c.Topics = 0 }, func(c *Config) { c.Seed = 0 },
+		func(c *Config) { c.Timeout = 0 }, func(c *Config) { c.Drain = 0 }, func(c *Config) { c.Grace = 0 }, func(c *Config) { c.CancelShare = 0 },
+	} {
+		c := Config{}.withDefaults()
+		if err := c.CheckFlags(); err != nil {
+			t.Fatal(err)
+		}
+		if zero(&c); !errors.Is(c.CheckFlags(), ErrConfig) {
+			t.Errorf("%+v was taken", c)
 		}
 	}
 }
@@ -121,6 +165,35 @@ func TestMachineCPU(t *testing.T) {
 	}
 	if _, total := machineCPU([]byte("intr 5\n")); total != 0 {
 		t.Error("nonsense was read as a sample")
+	}
+}
+
+// What a thread waited is the second number; a thread that has ended is passed over.
+func TestProcessorWait(t *testing.T) {
+	tasks := t.TempDir()
+	for thread, text := range map[string]string{"1": "5000 2000000 7\n", "2": "1 3000000 1\n", "3": "nonsense\n"} {
+		if err := os.MkdirAll(filepath.Join(tasks, thread), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(tasks, thread, "schedstat"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(tasks, "4"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := processorWait(tasks); got != 5*time.Millisecond {
+		t.Errorf("waited %v, want 5ms", got)
+	}
+	at := time.Unix(0, 0)
+	for _, c := range []struct {
+		own, waited time.Duration
+		want        bool
+	}{{100 * time.Millisecond, 3 * time.Second, true}, {4 * time.Second, 3 * time.Second, false}, {0, 100 * time.Millisecond, false}} {
+		use := useBetween(cpuSample{at: at}, cpuSample{at: at.Add(10 * time.Second), own: c.own, waited: c.waited})
+		if use.starved() != c.want {
+			t.Errorf("own %v, waited %v: starved %v", c.own, c.waited, use.starved())
+		}
 	}
 }
 

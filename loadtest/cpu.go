@@ -3,6 +3,7 @@ package loadtest
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"time"
@@ -16,6 +17,7 @@ type cpuSample struct {
 	at          time.Time
 	own         time.Duration
 	busy, total time.Duration // of the machine; 0 where it is not known
+	waited      time.Duration // that our threads were ready and had no processor; 0 where it is not known
 }
 
 func sampleCPU() cpuSample {
@@ -23,7 +25,28 @@ func sampleCPU() cpuSample {
 	if text, err := os.ReadFile("/proc/stat"); err == nil {
 		s.busy, s.total = machineCPU(text)
 	}
+	s.waited = processorWait("/proc/self/task")
 	return s
+}
+
+// processorWait adds up what the threads of a process have waited for a processor: the second number of each one's schedstat, ns.
+func processorWait(tasks string) (sum time.Duration) {
+	threads, err := os.ReadDir(tasks)
+	if err != nil {
+		return 0
+	}
+	for _, thread := range threads {
+		text, err := os.ReadFile(filepath.Join(tasks, thread.Name(), "schedstat"))
+		if err != nil {
+			continue // it has ended
+		}
+		if fields := bytes.Fields(text); len(fields) >= 2 {
+			if ns, err := strconv.ParseInt(string(fields[1]), 10, 64); err == nil {
+				sum += time.Duration(ns)
+			}
+		}
+	}
+	return sum
 }
 
 // machineCPU reads the first line of /proc/stat: "cpu user nice system idle
@@ -50,6 +73,7 @@ func machineCPU(stat []byte) (busy, total time.Duration) {
 // cpuUse compares two samples.
 type cpuUse struct {
 	cores      float64 // that we kept busy on average
+	waited     float64 // that we would have kept busy besides, had there been any for us
 	bottleneck bool
 }
 
@@ -61,13 +85,19 @@ const (
 	machineShareLimit = 0.6
 )
 
+// starvedAbove is from how much waiting on a tester that waits more than it works says so; below it is the tick of a shared machine.
+const starvedAbove = 0.05
+
+// starved says whether the tester was kept from working: what it measured is then in part its own waiting.
+func (u cpuUse) starved() bool { return u.waited > starvedAbove && u.waited > u.cores }
+
 func useBetween(a, b cpuSample) cpuUse {
 	wall := b.at.Sub(a.at)
 	if wall <= 0 {
 		return cpuUse{}
 	}
 	own := b.own - a.own
-	use := cpuUse{cores: own.Seconds() / wall.Seconds()}
+	use := cpuUse{cores: own.Seconds() / wall.Seconds(), waited: max(b.waited-a.waited, 0).Seconds() / wall.Seconds()}
 	use.bottleneck = use.cores > ownShareLimit*float64(runtime.GOMAXPROCS(0))
 	busy, total := b.busy-a.busy, b.total-a.total
 	if total > 0 && busy > 0 && float64(busy) > machineBusyLimit*float64(total) {

@@ -26,7 +26,7 @@ const (
 
 // parseDelay reads "5s", "fixed:5s", "uniform:1s-10s" or "exp:5s".
 func parseDelay(text string) (delay, error) {
-	fault := fmt.Errorf("loadtest: delay %q is none of 5s, uniform:1s-10s, exp:5s", text)
+	fault := fmt.Errorf("loadtest: delay %q is none of 5s, uniform:1s-10s, exp:5s, or is beyond %v", text, maxDelay)
 	shape, rest, found := strings.Cut(strings.Replace(text, " ", ":", 1), ":")
 	if !found {
 		shape, rest = "fixed", text

@@ -10,7 +10,7 @@
 // send times and latency counts from those (as wrk2), so that a stalled server
 // cannot hide the requests that it kept from being sent.
 //
-// Every timer is booked in a ledger, five bytes each. A timer is lost when its
+// Every timer is booked in a ledger, eight bytes each. A timer is lost when its
 // add was acknowledged, its due time has passed, nobody cancelled it and it did
 // not arrive; or when the server no longer knows it. A change that timed out or
 // was answered 5xx is unknown: it may have taken effect, and counts neither way.

@@ -18,25 +18,43 @@ import (
 type fault int
 
 const (
-	faultNone             fault = iota
-	faultDrop                   // acknowledges, never fires
-	faultEarly                  // fires 200 ms before the due time, and says so
-	faultEarlyLie               // the same, with a due time in the header that hides it
-	faultDouble                 // fires twice
-	faultFireCancelled          // answers prevented, fires all the same
-	faultErrorButFires          // answers 503, yet takes the timer
-	faultErrorAndForgets        // answers 503 and forgets
-	faultErrorFiresTwice        // answers 503 and fires twice
-	faultRefuseButFires         // answers 429, yet takes the timer
-	faultHangButFires           // never answers the add, yet takes the timer
-	faultVanish                 // acknowledges, then knows nothing of it
-	faultOldVersion             // acknowledges a patch, fires the old version
-	faultTorn                   // after a patch, fires the old payload at the new time
-	faultCorrupt                // fires with another body
-	faultRetry                  // fires as a second attempt
-	faultCutConnection          // closes the connection instead of an answer, yet takes the timer
-	faultCancelUnanswered       // answers a cancel with 503, having done it
-	faultDead                   // a cancel finds a dead letter
+	faultNone                fault = iota
+	faultDrop                      // acknowledges, never fires
+	faultEarly                     // fires 200 ms before the due time, and says so
+	faultEarlyLie                  // the same, with a due time in the header that hides it
+	faultDouble                    // fires twice
+	faultFireCancelled             // answers prevented, fires all the same
+	faultErrorButFires             // answers 503, yet takes the timer
+	faultErrorAndForgets           // answers 503 and forgets
+	faultErrorFiresTwice           // answers 503 and fires twice
+	faultRefuseButFires            // answers 429, yet takes the timer
+	faultHangButFires              // never answers the add, yet takes the timer
+	faultVanish                    // acknowledges, then knows nothing of it
+	faultOldVersion                // acknowledges a patch, fires the old version
+	faultTorn                      // after a patch, fires the old payload at the new time
+	faultCorrupt                   // fires with another body
+	faultRetry                     // fires as a second attempt
+	faultCutConnection             // closes the connection instead of an answer, yet takes the timer
+	faultCancelUnanswered          // answers a cancel with 503, having done it
+	faultDead                      // a cancel finds a dead letter
+	faultNoAttempt                 // fires without saying which attempt it is
+	faultNoWebhookID               // fires without a webhook-id
+	faultAlias                     // fires once more, under an id that nobody gave
+	faultOldTime                   // acknowledges a patch, fires its payload at the old time
+	faultPatchAfterFire            // acknowledges a patch of what has fired, and does nothing
+	faultPatchRefusedButDone       // answers a patch with 409, having done it
+	faultPatchUnanswered           // answers a patch with 503, having done it
+	faultOtherAnswer               // answers as if it had been asked for another timer
+	faultTwoAnswers                // gives two answers at once
+	faultLateAnswer                // gives a second answer a little later: is it the next request's?
+	faultHalfBody                  // ends the connection in the middle of an answer
+	faultGarbage                   // answers what is no HTTP
+	faultRedirect                  // answers 307
+	faultLoris                     // answers a byte at a time
+	faultStaleRead                 // reads show the version before the last change
+	faultWrongResult               // a batch's result names another timer
+	faultInFlight                  // says to the first cancel that a call is under way
+	faultDeaf                      // answers a cancel with 503, and does not cancel
 )
 
 // fake is a small, single-node, forgetful implementation of the HTTP API whose
@@ -59,7 +77,7 @@ type fake struct {
 type fakeTimer struct {
 	topic, id, callback string
 	due                 int64
-	payload             []byte
+	payload, first      []byte
 	state               string // scheduled, done, cancelled
 	fence               int
 	alarm               *time.Timer
@@ -137,6 +155,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if stall := f.stall.Load(); stall != nil {
 		<-*stall
 	}
+	op.Op = "add"
+	if number := numberOf(op.ID); len(part) == 2 && f.misanswer(w, part[0], op, f.faults(number)) {
+		return
+	}
 	op.Op = map[string]string{"POST": "add", "PATCH": "patch", "DELETE": "cancel", "GET": "get"}[r.Method]
 	if len(part) == 3 {
 		op.ID = part[2]
@@ -158,7 +180,26 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
+	if f.faults(numberOf(op.ID)) == faultOtherAnswer && op.Op == "add" {
+		op.ID += "0"
+	}
+	if op.Op == "get" && status == 200 {
+		f.writeTimer(w, part[0], op.ID)
+		return
+	}
 	writeFakeResult(w, status, op.ID, outcome)
+}
+
+// writeTimer is the answer to a read.
+func (f *fake) writeTimer(w io.Writer, topic, id string) {
+	f.mu.Lock()
+	timer := f.timers[topic+"/"+id]
+	payload := timer.payload
+	if timer.fault == faultStaleRead {
+		payload = timer.first
+	}
+	f.mu.Unlock()
+	io.WriteString(w, `{"id":"`+id+`","payload":`+string(payload)+`}`)
 }
 
 func (f *fake) serveBatch(w http.ResponseWriter, topic string, body []byte) {
@@ -174,6 +215,9 @@ func (f *fake) serveBatch(w http.ResponseWriter, topic string, body []byte) {
 			out.WriteString(", ")
 		}
 		status, outcome := f.apply(topic, op)
+		if f.faults(numberOf(op.ID)) == faultWrongResult {
+			op.ID += "0"
+		}
 		writeFakeResult(&out, status, op.ID, outcome)
 	}
 	out.WriteString(`]}`)
@@ -190,6 +234,15 @@ func writeFakeResult(w io.Writer, status int, id, outcome string) {
 	default:
 		io.WriteString(w, `{"status":`+strconv.Itoa(status)+`,"id":"`+id+`"}`)
 	}
+}
+
+// numberOf is the number at the end of an id, -1 if there is none.
+func numberOf(id string) int64 {
+	number, err := strconv.ParseInt(id[strings.LastIndexByte(id, '-')+1:], 10, 64)
+	if err != nil {
+		return -1
+	}
+	return number
 }
 
 // Answers that are no HTTP status.
@@ -222,12 +275,12 @@ func (f *fake) apply(topic string, op fakeOp) (status int, outcome string) {
 }
 
 func (f *fake) add(key, topic string, op fakeOp) (int, string) {
-	number, err := strconv.ParseInt(op.ID[strings.LastIndexByte(op.ID, '-')+1:], 10, 64)
-	if err != nil {
+	number := numberOf(op.ID)
+	if number < 0 {
 		return 400, ""
 	}
 	timer := &fakeTimer{topic: topic, id: op.ID, callback: op.Callback.URL, due: op.AtMs,
-		payload: op.Payload, state: "scheduled", fault: f.faults(number)}
+		payload: op.Payload, first: op.Payload, state: "scheduled", fault: f.faults(number)}
 	if timer.fault == faultErrorAndForgets {
 		return 503, ""
 	}
@@ -250,21 +303,37 @@ func (f *fake) add(key, topic string, op fakeOp) (int, string) {
 
 func (f *fake) patch(timer *fakeTimer, op fakeOp) (int, string) {
 	if timer.state != "scheduled" || !f.halt(timer) {
+		if timer.fault == faultPatchAfterFire {
+			return 200, ""
+		}
 		return 410, ""
 	}
 	switch timer.fault {
 	case faultOldVersion:
+	case faultOldTime:
+		timer.payload = op.Payload
 	case faultTorn:
 		timer.due = op.AtMs
 	default:
 		timer.due, timer.payload = op.AtMs, op.Payload
 	}
 	f.arm(timer)
+	switch timer.fault {
+	case faultPatchRefusedButDone:
+		return 409, ""
+	case faultPatchUnanswered:
+		return 503, ""
+	}
 	return 200, ""
 }
 
 func (f *fake) cancel(timer *fakeTimer) (int, string) {
 	switch {
+	case timer.fault == faultInFlight:
+		timer.fault = faultNone
+		return 202, "in_flight"
+	case timer.fault == faultDeaf:
+		return 503, ""
 	case timer.state == "cancelled":
 		return 200, "prevented"
 	case timer.fault == faultDead:
@@ -327,6 +396,15 @@ func (f *fake) fire(timer *fakeTimer) {
 	case faultRetry:
 		attempt = 2
 	}
+	id, webhook := timer.id, timer.id
+	switch timer.fault {
+	case faultNoAttempt:
+		attempt = 0
+	case faultNoWebhookID:
+		webhook = ""
+	case faultAlias:
+		times = 2
+	}
 	for range times {
 		timer.fence++
 		request, err := http.NewRequest("POST", timer.callback, bytes.NewReader(payload))
@@ -334,8 +412,8 @@ func (f *fake) fire(timer *fakeTimer) {
 			return
 		}
 		for name, value := range map[string]string{
-			"Carillon-Topic": timer.topic, "Carillon-Timer": timer.id, "Carillon-Due": strconv.FormatInt(due, 10),
-			"Carillon-Attempt": strconv.Itoa(attempt), "Carillon-Fence": strconv.Itoa(timer.fence), "webhook-id": timer.id,
+			"Carillon-Topic": timer.topic, "Carillon-Timer": id, "Carillon-Due": strconv.FormatInt(due, 10),
+			"Carillon-Attempt": strconv.Itoa(attempt), "Carillon-Fence": strconv.Itoa(timer.fence), "webhook-id": webhook,
 		} {
 			request.Header.Set(name, value)
 		}
@@ -345,5 +423,8 @@ func (f *fake) fire(timer *fakeTimer) {
 			continue
 		}
 		response.Body.Close()
+		if timer.fault == faultAlias {
+			id += "-again"
+		}
 	}
 }

@@ -13,7 +13,7 @@ const (
 )
 
 // mark is what is known of one timer: a set of bits that only grows.
-type mark uint8
+type mark uint16
 
 const (
 	markAcked     mark = 1 << iota // its add was answered 2xx
@@ -24,11 +24,16 @@ const (
 	markExcused                    // a cancel may have taken effect: it need not arrive
 	markChanged                    // its patch was answered 2xx: only the second version may arrive
 	markVanished                   // the server said that it does not know it
+
+	markMaybeChanged // its patch had no answer: either version may arrive
+	markUnchanged    // its patch was answered 4xx: the second version must not arrive
+	markSecond       // its second version arrived
+	markSecondOwed   // its patch was answered 2xx when only the first version had arrived: the second must follow
 )
 
 func (m mark) has(bits mark) bool { return m&bits != 0 }
 
-// ledger books every timer of a run: one byte of marks and four of due time.
+// ledger books every timer of a run in one word: two bytes of marks and six of due time.
 // Connections and receiver use it at once, without locks.
 type ledger struct {
 	baseMs int64 // Unix ms that due times are kept relative to
@@ -38,8 +43,7 @@ type ledger struct {
 }
 
 type slab struct {
-	marks [slabTimers / 4]uint32 // four timers a word, atomically
-	due   [slabTimers]uint32     // ms since baseMs, saturated at 49 days, atomically
+	words [slabTimers]uint64 // atomically: 16 bits of marks, above them the due time in ms since baseMs
 }
 
 func newLedger(baseMs int64) *ledger { return &ledger{baseMs: baseMs} }
@@ -73,28 +77,25 @@ func (l *ledger) slab(number int64) *slab {
 	return at.Load()
 }
 
+const markBits = 16
+
+func (l *ledger) word(number int64) *uint64 { return &l.slab(number).words[number%slabTimers] }
+
 // add sets bits and returns the marks as they were before.
 func (l *ledger) add(number int64, bits mark) mark {
-	index := number % slabTimers
-	shift := index % 4 * 8
-	old := atomic.OrUint32(&l.slab(number).marks[index/4], uint32(bits)<<shift)
-	return mark(old >> shift)
+	return mark(atomic.OrUint64(l.word(number), uint64(bits)))
 }
 
-func (l *ledger) marks(number int64) mark {
-	index := number % slabTimers
-	return mark(atomic.LoadUint32(&l.slab(number).marks[index/4]) >> (index % 4 * 8))
-}
+func (l *ledger) marks(number int64) mark { return mark(atomic.LoadUint64(l.word(number))) }
 
-// setDue books the due time of a timer's first version.
+// setDue books the due time of a timer's first version. Whoever issued the timer does that, once, before it is sent.
 func (l *ledger) setDue(number, dueMs int64) {
-	relative := min(max(dueMs-l.baseMs, 0), 1<<32-1)
-	atomic.StoreUint32(&l.slab(number).due[number%slabTimers], uint32(relative))
+	atomic.OrUint64(l.word(number), uint64(max(dueMs-l.baseMs, 0))<<markBits)
 }
 
 // firstDueMs is the due time of the first version.
 func (l *ledger) firstDueMs(number int64) int64 {
-	return l.baseMs + int64(atomic.LoadUint32(&l.slab(number).due[number%slabTimers]))
+	return l.baseMs + int64(atomic.LoadUint64(l.word(number))>>markBits)
 }
 
 // dueMs is the due time of a version. The second one's follows from the first
@@ -107,9 +108,9 @@ func (l *ledger) dueMs(number int64, version int) int64 {
 	return due
 }
 
-// lastDueMs is the due time as of the last acknowledged change.
+// lastDueMs is the due time as of the last change that was not refused.
 func (l *ledger) lastDueMs(number int64, m mark) int64 {
-	if m.has(markChanged) {
+	if m.has(markChanged | markMaybeChanged) {
 		return l.dueMs(number, 2)
 	}
 	return l.firstDueMs(number)
@@ -124,10 +125,14 @@ func patchShiftMs(number int64) int64 {
 const markUncertain = markUnknown | markRefused
 
 // owed says whether the timer had to arrive by now: acknowledged, due, and not
-// cancelled.
+// cancelled. A change that was acknowledged after the old version had arrived
+// has to arrive, too.
 func (l *ledger) owed(number int64, byMs int64) bool {
 	m := l.marks(number)
-	if !m.has(markAcked) || m.has(markUncertain|markDelivered|markPrevented|markExcused) {
+	if !m.has(markAcked) || m.has(markUncertain|markPrevented|markExcused) {
+		return false
+	}
+	if m.has(markDelivered) && (!m.has(markSecondOwed) || m.has(markSecond)) {
 		return false
 	}
 	return l.lastDueMs(number, m) <= byMs

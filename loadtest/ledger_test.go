@@ -36,6 +36,18 @@ func TestLedgerKeepsNeighboursApart(t *testing.T) {
 	}
 }
 
+// Due times go as far as delays do.
+func TestLedgerReachesTheHorizon(t *testing.T) {
+	l := newLedger(1_000_000)
+	l.issue(2, 2)
+	far := 1_000_000 + maxDelay.Milliseconds()
+	l.setDue(0, far)
+	l.add(0, markAcked|markSecond)
+	if got := l.firstDueMs(0); got != far || l.marks(0) != markAcked|markSecond || l.marks(1) != 0 {
+		t.Errorf("due %d, want %d; marks %b", got, far, l.marks(0))
+	}
+}
+
 func TestLedgerIssuesUpToTheLimit(t *testing.T) {
 	l := newLedger(0)
 	for _, c := range []struct{ ask, first, got int64 }{{4, 0, 4}, {4, 4, 4}, {4, 8, 2}, {4, 10, 0}} {

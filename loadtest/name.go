@@ -86,11 +86,30 @@ func (n *names) parseID(id []byte) int64 {
 	return parseDecimal(rest[1:])
 }
 
+// isOurs says whether a delivery whose id is not that of any timer is of this run all the same, by the beginning of its id or body.
+func (n *names) isOurs(id, body []byte) bool {
+	if at := bytes.IndexByte(id, '}'); at >= 0 {
+		id = id[at+1:]
+	}
+	id, _ = bytes.CutPrefix(id, []byte("lt-"))
+	body, _ = bytes.CutPrefix(body, []byte(`{"timer":"`))
+	return bytes.HasPrefix(id, n.run) || bytes.HasPrefix(body, n.run)
+}
+
 // appendPayload appends {"timer":"<run>.<number>.<version>.<due>","pad":"…"}, of
 // the configured size exactly.
 func (n *names) appendPayload(to []byte, number int64, version int, dueMs int64) []byte {
 	from := len(to)
-	to = append(to, `{"timer":"`...)
+	to = append(to, `{"timer":`...)
+	to = n.appendName(to, number, version, dueMs)
+	to = append(to, `,"pad":"`...)
+	to = append(to, n.pad[:n.size-(len(to)-from)-2]...)
+	return append(to, `"}`...)
+}
+
+// appendName appends what names a version, in quotes.
+func (n *names) appendName(to []byte, number int64, version int, dueMs int64) []byte {
+	to = append(to, '"')
 	to = append(to, n.run...)
 	to = append(to, '.')
 	to = strconv.AppendInt(to, number, 10)
@@ -98,9 +117,7 @@ func (n *names) appendPayload(to []byte, number int64, version int, dueMs int64)
 	to = strconv.AppendInt(to, int64(version), 10)
 	to = append(to, '.')
 	to = strconv.AppendInt(to, dueMs, 10)
-	to = append(to, `","pad":"`...)
-	to = append(to, n.pad[:n.size-(len(to)-from)-2]...)
-	return append(to, `"}`...)
+	return append(to, '"')
 }
 
 // version returns which version of the timer a delivered payload is, by
@@ -113,6 +130,17 @@ func (n *names) version(scratch, body []byte, l *ledger, number int64) (int, []b
 		}
 	}
 	return 0, scratch
+}
+
+// versionIn is the version whose name is in the text, 0 if there is none.
+func (n *names) versionIn(text []byte, l *ledger, number int64) int {
+	var room [96]byte
+	for version := 1; version <= 2; version++ {
+		if bytes.Contains(text, n.appendName(room[:0], number, version, l.dueMs(number, version))) {
+			return version
+		}
+	}
+	return 0
 }
 
 func parseDecimal(text []byte) int64 {

@@ -26,19 +26,27 @@ func newReceiver(n *names, l *ledger, t *tally, measureUs int64) *receiver {
 func (r *receiver) receive(d *sink.Delivery) int {
 	number := r.names.parseID(d.Timer)
 	if number < 0 || number >= r.ledger.issued.Load() {
-		r.tally.foreign.Add(1)
+		if r.names.isOurs(d.Timer, d.Body) {
+			r.tally.wrong.Add(1) // under an id that nobody gave it
+		} else {
+			r.tally.foreign.Add(1)
+		}
 		return 200
 	}
 	if d.Attempt > 1 {
 		r.tally.retries.Add(1)
 	}
-	before := r.ledger.add(number, markDelivered)
 	version := r.versionOf(d, number)
+	bits := markDelivered
+	if version == 2 {
+		bits |= markSecond
+	}
+	before := r.ledger.add(number, bits)
 	due := r.ledger.dueMs(number, max(version, 1))
 	if version == 0 {
 		due = d.DueMs // nobody's version: only its own word is left
 	}
-	r.judge(before, version, d.DueMs == due && r.fromItsTopic(d, number))
+	r.judge(before, version, d.DueMs == due && complete(d) && r.fromItsTopic(d, number))
 	if d.ArrivedUs < max(due, d.DueMs)*1000 {
 		r.tally.early.Add(1)
 	}
@@ -61,6 +69,11 @@ func (r *receiver) versionOf(d *sink.Delivery, number int64) (version int) {
 	return version
 }
 
+// complete says whether the delivery has the headers that every attempt carries.
+func complete(d *sink.Delivery) bool {
+	return d.Attempt >= 1 && d.Fence >= 0 && len(d.WebhookID) > 0
+}
+
 func (r *receiver) fromItsTopic(d *sink.Delivery, number int64) bool {
 	var buffer [160]byte
 	return string(r.names.appendTopic(buffer[:0], r.names.topicOf(number))) == string(d.Topic)
@@ -75,7 +88,7 @@ func (r *receiver) judge(before mark, version int, headersAgree bool) {
 	case version == 1 && before.has(markChanged):
 		r.tally.stale.Add(1)
 	}
-	if before.has(markRefused) {
+	if before.has(markRefused) || (version == 2 && before.has(markUnchanged)) {
 		r.tally.unexpected.Add(1)
 	}
 	if before.has(markPrevented) {

@@ -12,7 +12,7 @@ func BenchmarkReceive(b *testing.B) {
 	l.issue(timers, timers)
 	n := newNames(Config{Topic: "loadtest", Topics: 1, Batch: 1, Payload: 200}, "0a1b2c3d")
 	r := newReceiver(n, l, newTally(l.baseMs), 0)
-	d := sink.Delivery{Topic: []byte("loadtest"), Attempt: 1, DueMs: l.baseMs, ArrivedUs: l.baseMs*1000 + 900}
+	d := sink.Delivery{Topic: []byte("loadtest"), Attempt: 1, WebhookID: []byte("0"), DueMs: l.baseMs, ArrivedUs: l.baseMs*1000 + 900}
 	var number int64
 	b.ReportAllocs()
 	for b.Loop() {

@@ -23,11 +23,15 @@ type Report struct {
 	Duplicate      int64        `json:"duplicate"`
 	TesterCPU      float64      `json:"tester_cpu"` // cores kept busy, the built-in receiver included
 
+	TesterWaited float64 `json:"tester_waited"` // cores that it would have kept busy besides, had it had them
+	Starved      bool    `json:"tester_was_starved"`
+
 	// More faults of the server. All must be 0.
 	CancelledFired int64 `json:"cancelled_fired"` // arrived after its cancel was answered "prevented"
 	Stale          int64 `json:"stale"`           // the old version arrived after its change was acknowledged
-	WrongPayload   int64 `json:"wrong_payload"`   // topic, due time or body are not those of one version written
-	Unexpected     int64 `json:"unexpected"`      // arrived though its add was refused
+	WrongPayload   int64 `json:"wrong_payload"`   // id, topic, due time or body are not those of one version written, or a header is missing
+	StaleReads     int64 `json:"stale_reads"`     // a read did not show what was last acknowledged
+	Unexpected     int64 `json:"unexpected"`      // arrived though its add or change was refused
 	Vanished       int64 `json:"vanished"`        // acknowledged, then answered 404
 
 	// What else happened.
@@ -44,10 +48,13 @@ type Report struct {
 	AddedLate    int64            `json:"added_late"` // acknowledged after their due time
 	Pending      int64            `json:"pending"`    // left on the server by a run cut short
 	Unsent       int64            `json:"unsent"`     // open loop: requests that the time did not suffice for
-	Foreign      int64            `json:"foreign"`    // deliveries of other runs' timers
+	Overdue      int64            `json:"overdue"`    // external receiver: not delivered though due for the grace time
+	FirstError   string           `json:"first_error,omitempty"`
+	Foreign      int64            `json:"foreign"` // deliveries of other runs' timers
 	ByOp         map[string]int64 `json:"by_operation"`
 	Seconds      float64          `json:"seconds"` // measured time
 	CutShort     bool             `json:"cut_short"`
+	Gone         bool             `json:"server_gone"` // no server took connections at the end: what is lost may only be late
 	Bottleneck   bool             `json:"tester_was_bottleneck"`
 	Config       Config           `json:"config"`
 	Started      time.Time        `json:"started"`
@@ -73,7 +80,7 @@ func (r Report) Failures() []string {
 	}{
 		{r.Lost, "lost"}, {r.Early, "early"}, {r.CancelledFired, "fired after their cancel was answered prevented"},
 		{r.Stale, "fired with an old version after an acknowledged change"},
-		{r.WrongPayload, "fired with what nobody wrote"}, {r.Unexpected, "fired though refused"},
+		{r.WrongPayload, "fired with what nobody wrote"}, {r.Unexpected, "fired though refused"}, {r.StaleReads, "reads that did not show the last acknowledged version"},
 	} {
 		if f.count > 0 {
 			failures = append(failures, fmt.Sprintf("%d %s", f.count, f.what))

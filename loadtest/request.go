@@ -1,6 +1,9 @@
 package loadtest
 
-import "strconv"
+import (
+	"bytes"
+	"strconv"
+)
 
 // operation is one kind of thing to ask of the server.
 type operation uint8
@@ -32,6 +35,7 @@ type requests struct {
 	fixed    []byte // headers that every request has, the first line's end included
 	body     []byte
 	out      []byte
+	scratch  []byte // an id to compare with
 }
 
 func newRequests(n *names, l *ledger, callback, host, token string) *requests {
@@ -116,6 +120,18 @@ func (r *requests) appendContent(number int64, version int) {
 	r.body = strconv.AppendInt(r.body, due, 10)
 	r.body = append(r.body, `,"payload":`...)
 	r.body = r.names.appendPayload(r.body, number, version, due)
+}
+
+// isAbout says whether an answer has the timer's id in it.
+func (r *requests) isAbout(number int64, body []byte) bool {
+	r.scratch = append(r.names.appendID(append(r.scratch[:0], '"'), number), '"')
+	return bytes.Contains(body, r.scratch)
+}
+
+// isID says whether the id is the timer's.
+func (r *requests) isID(number int64, id []byte) bool {
+	r.scratch = r.names.appendID(r.scratch[:0], number)
+	return bytes.Equal(id, r.scratch)
 }
 
 // finish appends headers and body to the first line.

@@ -14,7 +14,10 @@ const (
 	maxAnswerBytes   = 32 << 20
 )
 
-var errAnswer = errors.New("loadtest: the answer is not HTTP/1.1 as expected")
+var (
+	errAnswer = errors.New("loadtest: the answer is not HTTP/1.1 as expected, or about another timer")
+	errMore   = fmt.Errorf("%w: there is more than one", errAnswer)
+)
 
 // answer is one response; its body lives until the next read.
 type answer struct {
@@ -76,6 +79,9 @@ func (a *answers) next() (answer, error) {
 			return result, err
 		}
 	}
+	if a.filled > head+length {
+		return result, errMore
+	}
 	result.body = a.buffer[head : head+length]
 	return result, nil
 }
@@ -131,6 +137,9 @@ func (a *answers) chunks(at int) ([]byte, error) {
 			}
 		}
 		if size == 0 {
+			if a.filled > at+len("\r\n") {
+				return nil, errMore
+			}
 			return a.buffer[start:body], nil
 		}
 		body += copy(a.buffer[body:], a.buffer[at:at+size])

@@ -6,6 +6,8 @@ import "bytes"
 type result struct {
 	status  int // 0 = no answer
 	outcome []byte
+	id      []byte // of a batch's element, nil if it names none
+	answer  []byte // for telling a person what was said
 }
 
 // outcomeOf reads the outcome field of a small top-level object, such as the
@@ -54,6 +56,8 @@ func scanResults(body []byte, yield func(index int, r result)) int {
 				key = text
 			} else if string(key) == "outcome" && (depth == elementDepth || depth == elementDepth+1) {
 				current.outcome = text
+			} else if string(key) == "id" && depth == elementDepth {
+				current.id = text
 			}
 		default:
 			if c < '0' || c > '9' || depth != elementDepth || string(key) != "status" {

@@ -31,6 +31,7 @@ type run struct {
 	watch    *watch
 	cpu      cpuUse
 	loaded   time.Time // end of the load
+	gone     bool      // no server took connections at the end
 }
 
 // Run plays the configured mode, prints progress to errOut and the table to
@@ -55,6 +56,9 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	if err := config.validate(); err != nil {
 		return Report{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	if err := config.tryFiles(); err != nil {
+		return Report{}, err
+	}
 	r := &run{network: via, config: config, callback: config.Sink, external: config.Sink != ""}
 	for _, text := range config.URL {
 		t, err := parseTarget(text)
@@ -63,7 +67,7 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 		}
 		r.targets = append(r.targets, t)
 	}
-	if err := r.reach(ctx); err != nil {
+	if _, err := r.reachable(ctx); err != nil {
 		return Report{}, err
 	}
 	r.start = time.Now()
@@ -104,7 +108,11 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	stopWatching()
 	<-watched
 	report := r.report(cut)
-	report.writeTable(out)
+	if config.JSON == "-" { // who reads it from there wants nothing else in it
+		report.writeTable(errOut)
+	} else {
+		report.writeTable(out)
+	}
 	return report, report.writeFiles(out)
 }
 
@@ -115,19 +123,25 @@ func runID() string {
 	return hex.EncodeToString(random[:])
 }
 
-// reach makes sure that at least one server takes connections.
-func (r *run) reach(ctx context.Context) error {
+// reachable is which servers take connections, an error if none does.
+func (r *run) reachable(ctx context.Context) ([]target, error) {
+	var there []target
 	var faults []error
 	for _, t := range r.targets {
 		within, cancel := context.WithTimeout(ctx, r.config.Timeout)
 		conn, err := r.network.dial(within, "tcp", t.address)
 		cancel()
-		if err == nil {
-			return conn.Close()
+		if err != nil {
+			faults = append(faults, err)
+			continue
 		}
-		faults = append(faults, err)
+		conn.Close()
+		there = append(there, t)
 	}
-	return fmt.Errorf("loadtest: no server to load: %w", errors.Join(faults...))
+	if len(there) == 0 {
+		return nil, fmt.Errorf("loadtest: no server to load: %w", errors.Join(faults...))
+	}
+	return there, nil
 }
 
 // receive starts the built-in receiver unless there is an external one.
@@ -166,18 +180,21 @@ func (r *run) load(ctx context.Context) {
 	}
 	var workers sync.WaitGroup
 	for i := range r.config.Connections {
-		w := r.worker(i)
+		w := r.worker(i, r.targets)
 		w.source = newPlayer(r.config, r.ledger, i, instantMs)
 		w.pace = pace
 		w.pace.first = r.start.Add(between * time.Duration(i))
 		workers.Go(func() { w.run(ctx) })
 	}
 	workers.Wait()
+	if r.config.Rate > 0 && (r.config.Timers == 0 || r.ledger.issued.Load() < r.config.Timers) {
+		pause(ctx, time.Until(pace.end)) // the last send may be well before the end of the time that the rate is of
+	}
 	r.loaded = time.Now()
 }
 
-func (r *run) worker(number int) *worker {
-	t := r.targets[number%len(r.targets)]
+func (r *run) worker(number int, targets []target) *worker {
+	t := targets[number%len(targets)]
 	return &worker{stripe: uint64(number), target: t, dial: r.network.dial, timeout: r.config.Timeout,
 		requests: newRequests(r.names, r.ledger, r.callback, t.host, r.config.Token),
 		ledger:   r.ledger, tally: r.tally}
@@ -246,6 +263,14 @@ func (r *run) drainUnseen(ctx context.Context) {
 
 // settle cancels what was not waited for and thereby checks that it is there.
 func (r *run) settle(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	there, err := r.reachable(ctx)
+	if err != nil {
+		r.gone = ctx.Err() == nil
+		return
+	}
 	if r.config.Keep {
 		return // they stay pending in the account
 	}
@@ -253,10 +278,11 @@ func (r *run) settle(ctx context.Context) {
 	if r.external {
 		afterMs = -1
 	}
-	s := &settlement{ledger: r.ledger, names: r.names, afterMs: afterMs, unseen: r.external}
+	s := &settlement{ledger: r.ledger, names: r.names, afterMs: afterMs, unseen: r.external,
+		overdueMs: time.Now().Add(-r.config.Grace).UnixMilli()}
 	var workers sync.WaitGroup
 	for i := range min(r.config.Connections, 4) {
-		w := r.worker(i)
+		w := r.worker(i, there)
 		w.source, w.settling = s, s
 		workers.Go(func() { w.run(ctx) })
 	}
@@ -275,12 +301,12 @@ func (r *run) report(cut bool) Report {
 		Ops: t.ops.Load(), Errors: t.errors.Load(), Fired: t.fired.Load(), Early: t.early.Load(),
 		Duplicate: t.duplicate.Load(), Lost: a.lost + a.vanished, Pending: a.pending,
 		CancelledFired: t.cancelledFired.Load(), Stale: t.stale.Load(), WrongPayload: t.wrong.Load(),
-		Unexpected: t.unexpected.Load(), Vanished: t.vanished.Load(), Added: t.added.Load(),
+		Unexpected: t.unexpected.Load(), StaleReads: t.staleReads.Load(), Vanished: t.vanished.Load(), Added: t.added.Load(),
 		Refused: t.refused.Load(), Unknown: t.unknown.Load(), ServerErrors: t.serverErrors.Load(), Timeouts: t.timeouts.Load(),
 		Broken: t.broken.Load(), Prevented: t.prevented.Load(), Conflicts: t.conflicts.Load(),
 		Dead: t.dead.Load(), Retries: t.retries.Load(), AddedLate: t.addedLate.Load(),
-		Unsent: t.unsent.Load(), Foreign: t.foreign.Load(), ByOp: map[string]int64{},
-		CutShort: cut, TesterCPU: r.cpu.cores, Bottleneck: r.cpu.bottleneck || (r.config.Mode == ModeFire && r.watch.saturated),
+		Unsent: t.unsent.Load(), Overdue: t.overdue.Load(), FirstError: t.firstError(), Foreign: t.foreign.Load(), ByOp: map[string]int64{},
+		CutShort: cut, Gone: r.gone, TesterCPU: r.cpu.cores, TesterWaited: r.cpu.waited, Starved: r.cpu.starved(), Bottleneck: r.cpu.bottleneck || (r.config.Mode == ModeFire && r.watch.saturated),
 		Config: r.config, Started: r.start,
 	}
 	for op := range t.byOperation {
@@ -314,6 +340,21 @@ func (r Report) writeFiles(out io.Writer) error {
 		return err
 	}
 	return toFile(r.Config.HTML, r.WriteHTML)
+}
+
+// tryFiles finds out before the run whether its report can be written.
+func (c Config) tryFiles() error {
+	for _, path := range []string{c.JSON, c.HTML} {
+		if path == "" || (path == "-" && path == c.JSON) {
+			continue
+		}
+		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+		if err != nil {
+			return fmt.Errorf("loadtest: write report: %w", err)
+		}
+		file.Close()
+	}
+	return nil
 }
 
 func toFile(path string, write func(io.Writer) error) error {

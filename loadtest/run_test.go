@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +88,9 @@ func TestFaultsAreCaught(t *testing.T) {
 		{"cuts the connection but fires", faultCutConnection, Config{Batch: 1}, counts{unknown: 10, fired: 100}},
 		{"never answers but fires", faultHangButFires, Config{Batch: 1, Connections: 10, Timeout: 50 * time.Millisecond, Delay: "1500ms"}, counts{unknown: 10, fired: 100}},
 		{"delivers another body", faultCorrupt, Config{}, counts{wrong: 10, fired: 100}},
+		{"does not say which attempt it is", faultNoAttempt, Config{}, counts{wrong: 10, fired: 100}},
+		{"has no webhook-id", faultNoWebhookID, Config{}, counts{wrong: 10, fired: 100}},
+		{"fires under another id, too", faultAlias, Config{}, counts{wrong: 10, fired: 100}},
 		{"retries", faultRetry, Config{}, counts{retries: 10, fired: 100}},
 		{"forgets what it acknowledged", faultVanish, Config{Delay: "1h", Drain: time.Millisecond}, counts{lost: 10}},
 	} {
@@ -273,6 +277,20 @@ func TestUnsentOfAnAbsurdRate(t *testing.T) {
 	}
 }
 
+// A connection whose next turn is after the end does not wait for it: the measured time would be longer than what was asked for.
+func TestOpenLoopEndsInTime(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, nil)
+		for rate, want := range map[float64]int64{200: 600, 1: 3} {
+			r, out := play(t, f, Config{Mode: ModeAdd, Rate: rate, Connections: 64, Duration: 3 * time.Second, Timers: 1000, Delay: "1h"})
+			if r.Ops != want || r.Seconds < 2.99 || r.Seconds > 3.01 || r.Unsent != 0 {
+				t.Errorf("%d operations in %v s at %v/s, %d unsent\n%s", r.Ops, r.Seconds, rate, r.Unsent, out)
+			}
+		}
+	})
+}
+
 func TestWarmupIsNotMeasured(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -291,9 +309,10 @@ func TestCutShortStillReports(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := quick(f, Config{Mode: ModeAdd, Duration: time.Hour, Delay: "1h", Timers: 10_000_000})
 		added := make(chan struct{})
+		once := sync.OnceFunc(func() { close(added) })
 		f.faults = func(number int64) fault {
 			if number == 50 {
-				close(added)
+				once()
 			}
 			return faultNone
 		}
@@ -308,6 +327,9 @@ func TestCutShortStillReports(t *testing.T) {
 		}
 		if !r.CutShort || r.Added < 50 || r.Pending != r.Added || len(r.Failures()) > 0 {
 			t.Errorf("cut %v, added %d, pending %d, failures %q", r.CutShort, r.Added, r.Pending, r.Failures())
+		}
+		if r.FirstError != "" || r.Gone {
+			t.Errorf("a cut is no error: %q, gone %v", r.FirstError, r.Gone)
 		}
 		if !strings.Contains(out.String(), "cut short") {
 			t.Errorf("the table does not say so:\n%s", out.String())
@@ -342,6 +364,90 @@ func TestOneServerOfTwoIsGone(t *testing.T) {
 		}
 		if r.Added == 0 || r.Broken == 0 || r.Added+r.Unknown != 40 || len(r.Failures()) > 0 {
 			t.Errorf("added %d, broken %d, unknown %d\n%s", r.Added, r.Broken, r.Unknown, out.String())
+		}
+	})
+}
+
+// The settlement asks every timer's fate of those who answer: a server that is gone takes none of them with it.
+func TestSettlementPassesOverTheDead(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, nil)
+		c := quick(f, Config{Mode: ModeAdd, Timers: 4000, Batch: 100, Connections: 2, Delay: "1h"})
+		c.URL = append(c.URL, "http://127.0.0.1:1")
+		var out bytes.Buffer
+		r, err := runOn(t.Context(), f.pipes.network(), c, &out, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Added == 0 || r.Pending != 0 || r.Prevented != r.Added {
+			t.Errorf("added %d, prevented %d, pending %d\n%s", r.Added, r.Prevented, r.Pending, out.String())
+		}
+	})
+}
+
+// A report that cannot be written is no reason to have run for nothing, and one that goes to the standard output is alone there.
+func TestReportsGoWhereTheyAreAsked(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, nil)
+		c := quick(f, Config{Mode: ModeAdd, Timers: 10, Delay: "1h", HTML: filepath.Join(t.TempDir(), "no", "such", "folder")})
+		if _, err := runOn(t.Context(), f.pipes.network(), c, io.Discard, io.Discard); err == nil || len(f.timers) > 0 {
+			t.Errorf("error = %v with %d timers made", err, len(f.timers))
+		}
+		c.HTML, c.JSON = "", "-"
+		var out, errOut bytes.Buffer
+		if _, err := runOn(t.Context(), f.pipes.network(), c, &out, &errOut); err != nil {
+			t.Fatal(err)
+		}
+		if !json.Valid(out.Bytes()) || !strings.Contains(errOut.String(), "p99.9") {
+			t.Errorf("standard output: %s\nstandard error: %s", out.String(), errOut.String())
+		}
+	})
+}
+
+// Who asks wrongly is told what the server said.
+func TestTheFirstErrorIsTold(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, every(1, faultErrorAndForgets))
+		for _, batch := range []int{1, 10} {
+			r, out := play(t, f, Config{Mode: ModeAdd, Batch: batch, Delay: "1h"})
+			if r.Ops != 0 || !strings.Contains(r.FirstError, "add answered 503: ") || !strings.Contains(out, r.FirstError) {
+				t.Errorf("%d operations, first error %q\n%s", r.Ops, r.FirstError, out)
+			}
+		}
+	})
+}
+
+func TestPlainIsOneLine(t *testing.T) {
+	if got := plain("a\x1b[31m\nb" + strings.Repeat("ü", 400)); len([]rune(got)) != firstErrorRunes || !strings.HasPrefix(got, "a [31m büü") {
+		t.Errorf("%q", got)
+	}
+}
+
+// A server that is gone at the end is told from one that lost what it was told.
+func TestTheServerIsGone(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, every(1, faultDrop))
+		time.AfterFunc(time.Second, func() { f.server.Close() })
+		r, out := play(t, f, Config{Mode: ModeFire, Timers: 10, Delay: "2s"})
+		if r.Lost != 10 || !r.Gone || !strings.Contains(out, "may only be late") {
+			t.Errorf("lost %d, gone %v\n%s", r.Lost, r.Gone, out)
+		}
+	})
+}
+
+// Nobody is asked forever, however few timers there are to ask about.
+func TestSettlementGivesUp(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, every(1, faultDeaf))
+		began := time.Now()
+		r, out := play(t, f, Config{Mode: ModeAdd, Timers: 5, Delay: "1h", Timeout: 100 * time.Millisecond})
+		if took := time.Since(began); r.Added != 5 || r.Pending != 5 || took > 30*time.Second {
+			t.Errorf("added %d, pending %d after %v\n%s", r.Added, r.Pending, took, out)
 		}
 	})
 }

@@ -17,24 +17,33 @@ type settlement struct {
 	afterMs int64 // due later than this; -1 = all
 	unseen  bool  // deliveries went to an external receiver
 
-	mu     sync.Mutex
-	topic  int64
-	number int64
+	overdueMs int64 // unseen: what was due by then should have been delivered
 
-	unanswered atomic.Int64 // timers asked about in vain since the last answer
+	mu      sync.Mutex
+	topic   int64
+	number  int64
+	again   []int64 // asked about in vain, to be asked about again; bound: settleRepeats × settleBatch
+	repeats int     // calls that asked again
+
+	vain atomic.Int64 // calls since the last one that settled something
 }
 
-// settleVain is after how many timers without an answer the settlement gives a
-// server up.
-const settleVain = 20 * settleBatch
+// When the settlement gives up: a bad server is not asked forever.
+const (
+	settleVain    = 20  // after so many calls in a row that settled nothing
+	settleRepeats = 100 // no more calls than that ask again
+)
 
 // next gathers the next timers of one topic.
 func (s *settlement) next(c *call, _ time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.op, c.numbers = opCancel, c.numbers[:0]
-	if s.unanswered.Load() >= settleVain {
+	if s.vain.Load() >= settleVain {
 		return false
+	}
+	if s.repeat(c); len(c.numbers) > 0 {
+		return true
 	}
 	issued := s.ledger.issued.Load()
 	for ; s.topic < s.names.topics; s.topic, s.number = s.topic+1, 0 {
@@ -52,6 +61,22 @@ func (s *settlement) next(c *call, _ time.Time) bool {
 		}
 	}
 	return false
+}
+
+// repeat gathers timers of one topic that were asked about in vain.
+func (s *settlement) repeat(c *call) {
+	if len(s.again) == 0 || s.repeats == settleRepeats {
+		return
+	}
+	s.repeats++
+	for len(s.again) > 0 && len(c.numbers) < settleBatch {
+		last := s.again[len(s.again)-1]
+		if len(c.numbers) > 0 && s.names.topicOf(last) != s.names.topicOf(c.numbers[0]) {
+			return
+		}
+		c.numbers = append(c.numbers, last)
+		s.again = s.again[:len(s.again)-1]
+	}
 }
 
 // nextOf is the first number after this one that belongs to the topic: topics
@@ -76,12 +101,17 @@ func (s *settlement) open(number int64) bool {
 }
 
 // book enters the answer about one timer. No answer settles nothing: the timer
-// stays pending.
+// is asked about again, and stays pending if that is in vain, too.
 func (s *settlement) book(t *tally, number int64, r result) bool {
 	switch {
 	case r.status == 200 && string(r.outcome) == "prevented":
 		t.prevented.Add(1)
+		if s.unseen && s.ledger.lastDueMs(number, s.ledger.marks(number)) <= s.overdueMs {
+			t.overdue.Add(1)
+		}
 		s.ledger.add(number, markPrevented)
+	case r.status == 202 && s.unseen:
+		return s.postpone(number) // how its call ends shows a little later
 	case r.status == 202:
 		s.ledger.add(number, markExcused)
 	case r.status == 410 && string(r.outcome) == "dead":
@@ -90,15 +120,34 @@ func (s *settlement) book(t *tally, number int64, r result) bool {
 	case r.status == 410 && s.unseen:
 		t.fired.Add(1)
 		s.ledger.add(number, markExcused)
+	case r.status == 404 && s.ledger.marks(number).has(markUncertain):
+		s.ledger.add(number, markExcused) // its add has not taken effect
 	case r.status == 404 || r.status == 410:
 		// Gone: forgotten, or said to be fired without having arrived here.
 		return t.bookMissing(s.ledger, number)
 	default:
-		s.unanswered.Add(1)
-		return false
+		return s.postpone(number)
 	}
-	s.unanswered.Store(0)
 	return true
+}
+
+// postpone has a timer asked about again, if there is room for it. It returns false: nothing is settled.
+func (s *settlement) postpone(number int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.repeats < settleRepeats && len(s.again) < settleRepeats*settleBatch {
+		s.again = append(s.again, number)
+	}
+	return false
+}
+
+// ended notes whether a call has settled anything.
+func (s *settlement) ended(inVain bool) {
+	if inVain {
+		s.vain.Add(1)
+	} else {
+		s.vain.Store(0)
+	}
 }
 
 // audit is an account of what the ledger is owed.

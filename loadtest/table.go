@@ -32,7 +32,14 @@ func (r Report) writeTable(w io.Writer) {
 	}
 	fmt.Fprintf(w, "  added %d, prevented %d, unknown %d, refused %d, too late to change %d\n", r.Added, r.Prevented, r.Unknown, r.Refused, r.Conflicts)
 	r.writeNotes(w)
-	fmt.Fprintf(w, "  tester CPU %.2f cores\n", r.TesterCPU)
+	fmt.Fprintf(w, "  tester CPU %.2f cores", r.TesterCPU)
+	if r.TesterWaited > starvedAbove {
+		fmt.Fprintf(w, ", %.2f more were not to be had", r.TesterWaited)
+	}
+	fmt.Fprintln(w)
+	if r.Starved {
+		fmt.Fprintln(w, "  ! the tester waited for a processor longer than it ran: latency and lateness include that")
+	}
 	if r.Bottleneck {
 		fmt.Fprintln(w, "  ! the tester was the bottleneck: the server may be faster than this")
 	}
@@ -56,12 +63,22 @@ func (r Report) writeNotes(w io.Writer) {
 		{r.Dead, "%d timers ended as dead letters\n"},
 		{r.AddedLate, "%d timers were acknowledged after their due time: their lateness includes the add\n"},
 		{r.Unsent, "%d requests were not sent in time: the rate was too high\n"},
+		{r.Overdue, "%d timers were due and not yet delivered: does the receiver answer 2xx?\n"},
 		{r.Foreign, "%d deliveries belonged to other runs\n"},
 		{r.Pending, "%d timers are left on the server\n"},
 	} {
 		if note.count > 0 {
 			fmt.Fprintf(w, "  "+note.format, note.count)
 		}
+	}
+	if r.FirstError != "" {
+		fmt.Fprintf(w, "  first error: %s\n", r.FirstError)
+	}
+	if r.Ops == 0 && r.Errors == 0 {
+		fmt.Fprintln(w, "  ! nothing was measured: no operation began in the measured time")
+	}
+	if r.Gone {
+		fmt.Fprintln(w, "  ! no server could be reached at the end: what counts as lost may only be late")
 	}
 	if r.CutShort {
 		fmt.Fprintln(w, "  the run was cut short")

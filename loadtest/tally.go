@@ -1,7 +1,9 @@
 package loadtest
 
 import (
+	"strings"
 	"sync/atomic"
+	"unicode"
 
 	"carillon/loadtest/hist"
 )
@@ -16,11 +18,14 @@ type tally struct {
 	added, refused, unknown, prevented    atomic.Int64
 	conflicts, timeouts, broken           atomic.Int64
 	vanished, dead, addedLate, unsent     atomic.Int64
+	overdue, staleReads                   atomic.Int64
 	inFlight                              atomic.Int64
 	fired, retries, early, duplicate      atomic.Int64
 	cancelledFired, stale, wrong, foreign atomic.Int64
 	serverErrors, unexpected              atomic.Int64
 	firstFiredUs, lastFiredUs             atomic.Int64 // arrivals, Unix µs
+
+	first atomic.Pointer[string] // what the first failure was, in words
 
 	latency  *hist.Recorder
 	lateness *hist.Recorder
@@ -31,6 +36,37 @@ func newTally(baseMs int64) *tally {
 	t := &tally{latency: hist.NewRecorder(), lateness: hist.NewRecorder()}
 	t.due.baseMs = baseMs
 	return t
+}
+
+// failed keeps the first failure of a run, for whoever wonders why there are any.
+func (t *tally) failed(what string) {
+	if t.first.Load() == nil {
+		what = plain(what)
+		t.first.CompareAndSwap(nil, &what)
+	}
+}
+
+func (t *tally) firstError() string {
+	if first := t.first.Load(); first != nil {
+		return *first
+	}
+	return ""
+}
+
+const firstErrorRunes = 300
+
+// plain is the start of a text on one line, without what a terminal could take for a command.
+func plain(text string) string {
+	shown := 0
+	return strings.Map(func(r rune) rune {
+		if shown++; shown > firstErrorRunes {
+			return -1
+		}
+		if !unicode.IsGraphic(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // dueBins counts how many timers fall due in each tenth of a second, for the

@@ -1,9 +1,11 @@
 package loadtest
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -70,6 +72,9 @@ func (w *worker) run(ctx context.Context) {
 		sent := time.Now()
 		from := sent
 		if w.pace.every > 0 {
+			if w.over(intended) {
+				return
+			}
 			from = w.await(ctx, intended)
 			sent = time.Now()
 			if ctx.Err() != nil {
@@ -85,6 +90,9 @@ func (w *worker) run(ctx context.Context) {
 			return
 		}
 		w.exchange(ctx, from, sent)
+		if w.settling != nil && w.settling.vain.Load() > 0 {
+			pause(ctx, redialWait) // asking again at once would hardly help
+		}
 	}
 }
 
@@ -133,13 +141,34 @@ func (w *worker) exchange(ctx context.Context, from, sent time.Time) {
 		return
 	}
 	if len(w.call.numbers) == 1 {
-		w.bookAll(result{got.status, outcomeOf(got.body)}, from, now)
+		r := w.resultOf(got)
+		if r.status == 0 { // somebody else's answer: so may be all that follow on this connection
+			w.bookFailure(errAnswer, from, now)
+			return
+		}
+		if w.call.op == opGet && r.status == 200 {
+			w.tally.read(w.requests.names, w.ledger, w.call.numbers[0], got.body)
+		}
+		w.bookAll(r, from, now)
 	} else {
 		w.bookBatch(got, from, now)
 	}
 	if got.close {
 		w.disconnect()
 	}
+}
+
+// resultOf reads the answer to a call of one operation. Its status is 0 when the answer is about another timer, or when a read does
+// not show what was written.
+func (w *worker) resultOf(got answer) result {
+	r := result{status: got.status, answer: got.body}
+	switch {
+	case w.call.op == opCancel:
+		r.outcome = outcomeOf(got.body)
+	case got.status >= 200 && got.status <= 299 && !w.requests.isAbout(w.call.numbers[0], got.body):
+		r.status = 0
+	}
+	return r
 }
 
 func (w *worker) roundTrip() (answer, error) {
@@ -152,6 +181,7 @@ func (w *worker) bookFailure(err error, from, now time.Time) {
 	} else {
 		w.tally.broken.Add(1)
 	}
+	w.tally.failed(w.target.address + ": " + err.Error())
 	w.disconnect()
 	w.bookAll(result{}, from, now)
 }
@@ -171,6 +201,9 @@ func (w *worker) bookAll(r result, from, now time.Time) {
 			failed++
 		}
 	}
+	if failed > 0 {
+		w.complain(r)
+	}
 	w.measure(failed, r.status != 0, from, now)
 }
 
@@ -178,13 +211,22 @@ func (w *worker) bookAll(r result, from, now time.Time) {
 // unknown.
 func (w *worker) bookBatch(got answer, from, now time.Time) {
 	if got.status != 200 {
-		w.bookAll(result{status: got.status}, from, now)
+		w.bookAll(result{status: got.status, answer: got.body}, from, now)
 		return
 	}
 	failed := int64(0)
 	book := func(index int, r result) {
-		if index < len(w.call.numbers) && !w.book(w.call.numbers[index], r, now) {
+		if index >= len(w.call.numbers) {
+			return
+		}
+		number := w.call.numbers[index]
+		if r.id != nil && !w.requests.isID(number, r.id) {
+			r = result{} // the answer about another timer
+		}
+		if !w.book(number, r, now) {
 			failed++
+			r.answer = got.body[max(bytes.Index(got.body, []byte(`"error":`)), 0):]
+			w.complain(r)
 		}
 	}
 	for index := scanResults(got.body, book); index < len(w.call.numbers); index++ {
@@ -193,10 +235,26 @@ func (w *worker) bookBatch(got answer, from, now time.Time) {
 	w.measure(failed, true, from, now)
 }
 
+// complain keeps what the server said of an operation that failed, if it is the first.
+func (w *worker) complain(r result) {
+	if w.tally.first.Load() != nil || r.status == 202 {
+		return
+	}
+	text := "an answer that lacks operations or is about others"
+	if r.status != 0 {
+		text = fmt.Sprintf("answered %d: %s", r.status, r.answer[:min(len(r.answer), 4*firstErrorRunes)])
+	}
+	w.tally.failed(fmt.Sprintf("%s: %v %s", w.target.address, w.call.op, text))
+}
+
 // measure counts the call's operations if they fall into the measured time. A
 // request without an answer has no latency; it is an error.
 func (w *worker) measure(failed int64, answered bool, from, now time.Time) {
-	if w.settling != nil || from.Before(w.pace.measure) {
+	if w.settling != nil {
+		w.settling.ended(failed == int64(len(w.call.numbers)))
+		return
+	}
+	if from.Before(w.pace.measure) {
 		return
 	}
 	w.tally.errors.Add(failed)
@@ -212,6 +270,7 @@ func (w *worker) connect(ctx context.Context) bool {
 	conn, err := w.dial(within, "tcp", w.target.address)
 	if err != nil {
 		w.tally.broken.Add(1)
+		w.tally.failed(err.Error())
 		return false
 	}
 	if w.target.tls {

@@ -26,7 +26,9 @@ carillon loadtest churn --json report.json --html report.html`
 }
 
 // Help is what kong shows behind the one line that says what the command does.
-func (*loadtestCmd) Help() string { return "Exits 1 when a timer was lost or came early." }
+func (*loadtestCmd) Help() string {
+	return "Exits 1 when a timer was lost or came early, or another promise was broken, and when no operation succeeded."
+}
 
 type loadtestAddCmd struct{ loadtest.Config }
 
@@ -55,6 +57,9 @@ func (c *loadtestChurnCmd) Run(term *terminal) error {
 // runLoadtest fails when the node broke a promise, whatever the figures are.
 func runLoadtest(term *terminal, mode loadtest.Mode, config loadtest.Config) error {
 	config.Mode = mode
+	if err := config.CheckFlags(); err != nil {
+		return usagef("%v", err)
+	}
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(config.Processors())
 	}
@@ -69,6 +74,9 @@ func runLoadtest(term *terminal, mode loadtest.Mode, config loadtest.Config) err
 	}
 	if failures := report.Failures(); len(failures) > 0 {
 		return fmt.Errorf("the node broke its promise: %s", strings.Join(failures, ", "))
+	}
+	if report.Ops == 0 && report.Errors > 0 {
+		return fmt.Errorf("no operation succeeded: %s", report.FirstError)
 	}
 	return nil
 }

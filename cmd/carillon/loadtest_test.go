@@ -1,0 +1,29 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// A run in which nothing succeeded measured nothing: it fails, and says what the server said.
+func TestLoadtestWithoutSuccess(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = w.Write([]byte(`{"code":"unauthorized","detail":"no such token"}`))
+	}))
+	t.Cleanup(server.Close)
+	got := carillon(t, "", nil, "loadtest", "add", "-n", "3", "-c", "1", "-q", "--url", server.URL)
+	if got.code != exitFailure || !strings.Contains(got.err, "no operation succeeded") || !strings.Contains(got.err, "no such token") {
+		t.Errorf("exit %d\n%s\n%s", got.code, got.err, got.out)
+	}
+}
+
+// A zero is no way to ask for a default.
+func TestLoadtestTakesNoZero(t *testing.T) {
+	got := carillon(t, "", nil, "loadtest", "add", "-c", "0", "--url", "http://127.0.0.1:1")
+	if got.code != exitUsage || !strings.Contains(got.err, "--connections") {
+		t.Errorf("exit %d: %s", got.code, got.err)
+	}
+}
