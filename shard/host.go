@@ -20,6 +20,7 @@ import (
 type Config struct {
 	Shards  int    // timer shards, P; fixed when the cluster is founded
 	Workers int    // event loops; default half of GOMAXPROCS (docs/adr/0007), at most Shards+1
+	Loaders int    // goroutines that load snapshots and replay the log, each a group at a time; default GOMAXPROCS
 	Node    uint64 // this node's id, below 2^40, never 0
 	Owner   Owner  // this process: see NewOwner
 	Seed    uint64 // of the jitter
@@ -108,6 +109,11 @@ func New(cfg Config) (*Host, error) {
 		cfg.Workers = max(1, runtime.GOMAXPROCS(0)/2)
 	}
 	cfg.Workers = min(cfg.Workers, cfg.Shards+1)
+	if cfg.Loaders <= 0 {
+		cfg.Loaders = runtime.GOMAXPROCS(0)
+	}
+	cfg.Loaders = min(cfg.Loaders, cfg.Shards+1)
+	cfg.Log.Replayers = cfg.Loaders
 	if cfg.MaxQueued <= 0 {
 		cfg.MaxQueued = 20_000
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
@@ -43,12 +45,12 @@ func (h *Host) recover() error {
 	if err := wal.PrepareSnapshotDir(h.cfg.FS, h.snapshotDir()); err != nil {
 		return fmt.Errorf("shard: prepare snapshots: %w", err)
 	}
+	if err := h.loadSnapshots(); err != nil {
+		return err
+	}
 	list := make([]*recovery, len(h.groups))
 	for i, g := range h.groups {
 		list[i] = &recovery{group: g}
-		if err := h.loadSnapshot(g); err != nil {
-			return err
-		}
 	}
 	stream, err := wal.Open(h.cfg.FS, h.streamDir(), h.cfg.Log, func(pos wal.Position, r wal.Record) error {
 		if int(r.Shard) >= len(list) {
@@ -77,23 +79,39 @@ func (h *Host) recover() error {
 	return nil
 }
 
-// loadSnapshot takes the newest snapshot that is whole. A damaged one is said loudly; the one before it and the log cover for it.
-func (h *Host) loadSnapshot(g *group) error {
-	infos, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
+// loadSnapshots loads the groups' states, on as many goroutines as there are loaders; the caller's is one of them.
+func (h *Host) loadSnapshots() error {
+	files, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
 	if err != nil {
 		return fmt.Errorf("shard: list snapshots: %w", err)
 	}
-	for _, info := range infos {
+	var taken atomic.Int64
+	load := func() {
+		for n := taken.Add(1); n <= int64(len(h.groups)); n = taken.Add(1) {
+			h.loadSnapshot(h.groups[n-1], files)
+		}
+	}
+	var others sync.WaitGroup
+	for range h.cfg.Loaders - 1 {
+		others.Go(load)
+	}
+	load()
+	others.Wait()
+	return nil
+}
+
+// loadSnapshot takes the newest snapshot that is whole. A damaged one is said loudly; the one before it and the log cover for it.
+func (h *Host) loadSnapshot(g *group, files []wal.SnapshotInfo) {
+	for _, info := range files {
 		if info.Shard != uint32(g.id) {
 			continue
 		}
 		err := h.readSnapshot(g, info.Name)
 		if err == nil {
-			return nil
+			return
 		}
 		h.cfg.Logger.Error("a snapshot is damaged; trying the one before it", "file", info.Name, "error", err)
 	}
-	return nil
 }
 
 func (h *Host) readSnapshot(g *group, name string) error {

@@ -3,10 +3,12 @@ package shard
 import (
 	"bytes"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
+	"testing/iotest"
 )
 
 // smallTable is a table with everything in it: every state, dead letters of one id, free slots, a closed topic.
@@ -38,6 +40,36 @@ func TestSnapshotGolden(t *testing.T) {
 	}
 	if err := loaded.Audit(false); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLoadInPieces: a snapshot is read as it comes, down to a byte at a time, also where a body is larger than what is read ahead, and an
+// error of the reader comes back as it is.
+func TestLoadInPieces(t *testing.T) {
+	table := NewTable(7, benchNow)
+	var b Batch
+	b.Reset(benchNow, 1, 1)
+	for i, size := range []int{0, 100, 64<<10 - 40, 64 << 10, 200_000, 1, 64} {
+		b.Command(&Command{Kind: Add, Topic: 1, ID: benchID(i), Spec: &Spec{DueMs: benchNow + 1, Payload: bytes.Repeat([]byte("x"), size), PayloadKind: BinaryPayload}})
+	}
+	if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	whole := image(table)
+	for _, r := range []io.Reader{iotest.OneByteReader(bytes.NewReader(whole)), iotest.HalfReader(bytes.NewReader(whole)), iotest.DataErrReader(bytes.NewReader(whole))} {
+		loaded, err := LoadTable(7, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dump(loaded) != dump(table) || loaded.Hash() != table.Hash() {
+			t.Error("the loaded table differs")
+		}
+	}
+	broken := errors.New("the disk is gone")
+	for n := 0; n < len(whole); n += 1 + len(whole)/200 {
+		if _, err := LoadTable(7, io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+			t.Fatalf("error after %d bytes: %v", n, err)
+		}
 	}
 }
 

@@ -116,6 +116,63 @@ func TestI12Hash(t *testing.T) {
 	})
 }
 
+// TestLoadersGiveOneState: however many goroutines recover, and whether or not a newest snapshot is damaged, each group is the same.
+func TestLoadersGiveOneState(t *testing.T) {
+	const shards = 5
+	bubbleStand(t, func(c *Config) { smallLog(c); c.Shards = shards }, func(r *stand) {
+		at := func(n int) ID { return ID(1 + n%shards) }
+		for to, n := r.host.stream.Generation()+20, 0; r.host.stream.Generation() < to; n++ {
+			r.host.Submit(at(n), &Command{Kind: Put, Topic: 1, ID: fmt.Sprint("some", n%50), Spec: &Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 500))}}, true,
+				func(_ Result, err error) {
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			r.settle()
+			if n%100 == 0 {
+				r.pass(time.Second)
+			}
+		}
+		list := r.snapshotFiles(3)
+		if len(list) < 2 {
+			t.Fatalf("%d snapshots", len(list))
+		}
+		r.kill()
+		for _, damage := range []bool{false, true} {
+			if damage {
+				if err := r.fs.FlipBit(r.host.snapshotDir()+"/"+list[0].Name, list[0].Bytes*4); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var want string
+			for _, loaders := range []int{1, 2, 3, shards + 1} {
+				s := makeStand(t, r.fs.CrashClone(calm{}, zeroLoss), func(c *Config) { r.change(c); c.Loaders = loaders })
+				s.starts, s.clock, s.freeze = 1, r.clock, true
+				if err := s.open(); err != nil {
+					t.Fatal(err)
+				}
+				got := ""
+				for _, g := range s.host.groups {
+					f := &g.files
+					got += fmt.Sprintln(g.id, g.applied, g.appliedTerm, f.gens, f.hardGen, f.newest, f.older, f.logBytes, g.hard, g.store.last())
+					if g.table != nil {
+						got += fmt.Sprintln(g.table.Hash(), dump(g.table))
+					}
+				}
+				if want == "" {
+					want = got
+				}
+				if got != want {
+					t.Errorf("%d loaders, damage %v: another state than with one", loaders, damage)
+				}
+				if said := strings.Contains(s.log.String(), list[0].Name); said != damage {
+					t.Errorf("%d loaders: the damaged file is named: %v, want %v", loaders, said, damage)
+				}
+			}
+		}
+	})
+}
+
 // TestRestartReadsLittleLog: where much is written and little is pending, no more of the log stays than the generation that is written and
 // the one before it, so that a restart takes no longer the longer the node was up.
 func TestRestartReadsLittleLog(t *testing.T) {

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,7 +15,9 @@ const (
 
 // loader builds a table from a snapshot. After the first fault every value reads as zero.
 type loader struct {
-	r       *bufio.Reader
+	r       io.Reader
+	buf     []byte
+	unread  []byte // of buf
 	t       *Table
 	err     error
 	hash    uint64 // as the header says
@@ -24,13 +25,13 @@ type loader struct {
 	unused  int
 	targets map[uint32][]byte // by the writer's row
 	version byte
-	scratch []byte
+	scratch []byte // of what buf is too small for
 }
 
 // LoadTable reads what a Snapshot wrote, and returns a table of equal state, hash and future. Any damage that is not
 // found on the way shows in the hash.
 func LoadTable(id ID, r io.Reader) (*Table, error) {
-	l := loader{r: bufio.NewReaderSize(r, 64<<10), targets: map[uint32][]byte{}}
+	l := loader{r: r, buf: make([]byte, 64<<10), targets: map[uint32][]byte{}}
 	l.header(id)
 	for l.err == nil && l.record() {
 	}
@@ -63,14 +64,26 @@ func (l *loader) failed(err error) {
 	l.err = err
 }
 
-func (l *loader) byte() byte {
-	if l.err != nil {
-		return 0
+// more brings at least n bytes into unread, at most as many as buf holds; false when there are not so many.
+func (l *loader) more(n int) bool {
+	if l.err != nil || len(l.unread) >= n {
+		return l.err == nil
 	}
-	b, err := l.r.ReadByte()
+	at := copy(l.buf, l.unread)
+	m, err := io.ReadAtLeast(l.r, l.buf[at:], n-at)
+	l.unread = l.buf[:at+m]
 	if err != nil {
 		l.failed(err)
 	}
+	return l.err == nil
+}
+
+func (l *loader) byte() byte {
+	if !l.more(1) {
+		return 0
+	}
+	b := l.unread[0]
+	l.unread = l.unread[1:]
 	return b
 }
 
@@ -78,15 +91,21 @@ func (l *loader) number(limit uint64, what string) uint64 {
 	if l.err != nil {
 		return 0
 	}
-	v, err := binary.ReadUvarint(l.r)
-	if err != nil {
-		l.failed(err)
-		return 0
+	v, n := binary.Uvarint(l.unread)
+	for n == 0 && l.more(len(l.unread)+1) {
+		v, n = binary.Uvarint(l.unread)
 	}
-	if v > limit {
+	switch {
+	case l.err != nil:
+		return 0
+	case n < 0:
+		l.fail("%s overflows", what)
+		return 0
+	case v > limit:
 		l.fail("%s %d, at most %d", what, v, limit)
 		return 0
 	}
+	l.unread = l.unread[n:]
 	return v
 }
 
@@ -95,17 +114,21 @@ func (l *loader) signed() int64 {
 	return int64(u>>1) ^ -int64(u&1)
 }
 
-// bytes reads n bytes into scratch. It takes memory only as they come.
+// bytes reads n bytes, which are valid until something else is read. It takes memory only as they come.
 func (l *loader) bytes(n int) []byte {
-	l.scratch = l.scratch[:0]
-	for n > 0 && l.err == nil {
-		m := min(n, 64<<10)
-		at := len(l.scratch)
-		l.scratch = append(l.scratch, make([]byte, m)...)
-		if _, err := io.ReadFull(l.r, l.scratch[at:]); err != nil {
-			l.failed(err)
+	if n <= len(l.buf) {
+		if !l.more(n) {
+			return nil
 		}
-		n -= m
+		b := l.unread[:n]
+		l.unread = l.unread[n:]
+		return b
+	}
+	l.scratch = l.scratch[:0]
+	for len(l.scratch) < n && l.more(1) {
+		m := min(n-len(l.scratch), len(l.unread))
+		l.scratch = append(l.scratch, l.unread[:m]...)
+		l.unread = l.unread[m:]
 	}
 	if l.err != nil {
 		return nil

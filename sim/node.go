@@ -135,7 +135,7 @@ func (n *node) start(meta *ring.Row) {
 func (n *node) hostConfig(disk *wal.MemFS, state *ring.State) shard.Config {
 	w := n.w
 	cfg := shard.Config{
-		Shards: w.swarm.shards, Workers: 1, Node: n.id, Owner: shard.NewOwner(n.id, n.starts), Seed: w.cfg.Seed + n.id,
+		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Owner: shard.NewOwner(n.id, n.starts), Seed: w.cfg.Seed + n.id,
 		FS: disk, Dir: dataDir, Clock: &n.clock, Topics: state, Machine: state,
 		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Placement: placement{n, n.life}, Shares: n.shares, Observer: &observer{n},
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),

@@ -36,6 +36,7 @@ var (
 	errNotTheEnd    = errors.New("log ends before the frame it was closed after")
 	errTrailing     = errors.New("bytes after the end")
 	errSegmentSize  = errors.New("segment is larger than any that was written")
+	errReplay       = errors.New("replay has stopped")
 	errSnapshotName = errors.New("file name does not match the snapshot inside")
 )
 

@@ -12,8 +12,9 @@ import (
 
 // Open opens or creates the stream in dir: it takes the directory's lock, verifies every
 // byte, gives each record to replay in order, cuts a torn or unused tail off, and begins a
-// new segment. It starts no goroutine: use Run or Step. Damage is a *CorruptionError, and
-// nothing was changed then; an error of replay comes back wrapped. replay may be nil.
+// new segment. It leaves no goroutine behind: use Run or Step. Damage is a *CorruptionError,
+// and nothing was changed then; an error of replay comes back wrapped. replay may be nil; see
+// Options.Replayers for where it runs.
 func Open(fsys FS, dir string, opt Options, replay func(pos Position, r Record) error) (*Stream, error) {
 	lock, err := LockDir(fsys, dir)
 	if err != nil {
@@ -30,8 +31,12 @@ func Open(fsys FS, dir string, opt Options, replay func(pos Position, r Record) 
 }
 
 func (s *Stream) recover(replay func(Position, Record) error) error {
-	sc := scanner{fs: s.fs, dir: s.dir, frame: replayer(replay)}
+	r := newReplayer(s.opt.Replayers, replay)
+	sc := scanner{fs: s.fs, dir: s.dir, frame: r.frame}
 	found, err := sc.scan()
+	if rerr := r.wait(); rerr != nil {
+		return rerr // what it is of comes before what the scan stopped at
+	}
 	if err != nil {
 		return err
 	}
@@ -50,20 +55,6 @@ func (s *Stream) recover(replay func(Position, Record) error) error {
 		return fmt.Errorf("wal: open %s: %w", s.dir, err)
 	}
 	return nil
-}
-
-func replayer(replay func(Position, Record) error) func(uint64, string, int64, header, []byte) error {
-	return func(gen uint64, _ string, _ int64, h header, records []byte) error {
-		pos := Position{Gen: gen, Seq: h.seq}
-		for replay != nil && len(records) > 0 {
-			var r Record
-			r, records, _ = nextRecord(records) // whole: the scan checked
-			if err := replay(pos, r); err != nil {
-				return fmt.Errorf("wal: replay frame %d: %w", h.seq, err)
-			}
-		}
-		return nil
-	}
 }
 
 // tidy removes what a crash can leave behind: the spare segment, generations that were

@@ -11,6 +11,9 @@ type Options struct {
 	SegmentBytes int64
 	// QueueFrames bounds the frames that wait for the writer. Default 4096.
 	QueueFrames int
+	// Replayers is on how many goroutines Open calls replay. With two or more each shard's records come in order, on one of
+	// them; different shards' at once. Otherwise, the default, all come in order on the goroutine that called Open.
+	Replayers int
 	// LowDiskBytes of free space or less turn LowDisk on; a quarter more turns it off. Default 256 MiB.
 	LowDiskBytes uint64
 	// Archive, if set, is called with the directory of each generation before it is removed.

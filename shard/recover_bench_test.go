@@ -1,0 +1,111 @@
+package shard
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"carillon/wal"
+)
+
+var (
+	recoverTimers  = flag.Int("recover.timers", 200_000, "so many timers are recovered by BenchmarkHostRecover")
+	recoverPayload = flag.Int("recover.payload", 16, "bytes of each one's payload")
+)
+
+// BenchmarkHostRecover is the start of a host of 16 shards: of one that has only its log, and of one with snapshots of most and the log of the
+// rest; on one goroutine, and on all processors.
+func BenchmarkHostRecover(b *testing.B) {
+	const shards = 16
+	for _, from := range []string{"log", "snapshots"} {
+		config := Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: wal.OSFS{}, Dir: b.TempDir(),
+			Topics: benchTopics{&Topic{ID: 1, Name: "bench", Policy: DefaultPolicy()}}, Dispatcher: &benchReceiver{}, Machine: benchMachine{},
+			Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)}
+		if from == "snapshots" {
+			config.Log.GenBytes = int64(*recoverTimers) * 8 // a dozen generations: the first go, once there are snapshots
+			config.Log.SegmentBytes = config.Log.GenBytes / 64
+		}
+		recoverFill(b, config, *recoverTimers)
+		for _, config.Loaders = range []int{1, runtime.GOMAXPROCS(0)} {
+			b.Run(fmt.Sprintf("%s/loaders=%d", from, config.Loaders), func(b *testing.B) { benchRecover(b, config) })
+		}
+	}
+}
+
+// recoverFill adds timers to a new host, a hundred for one shard at a time, and stops it.
+func recoverFill(b *testing.B, config Config, timers int) {
+	b.Helper()
+	h, err := New(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	<-h.Started()
+	h.Place(soleRows(config.Shards+1, 7))
+	for h.NotReady() != nil {
+		runtime.Gosched()
+	}
+	payload := []byte(strings.Repeat("x", *recoverPayload))
+	ops := make([]Op, 100)
+	for from := 0; from < timers; from += len(ops) {
+		for i := range ops {
+			at := ID(1 + from/len(ops)%config.Shards)
+			ops[i] = Op{Shard: at, Brief: true, Command: &Command{Kind: Add, Topic: 1, ID: NewID(at, uint64(from+i), 0), Content: uint64(from + i),
+				Spec: &Spec{DueMs: 1<<41 + int64(from+i)*7919%28_000_000_000, Payload: payload, PayloadKind: JSONPayload, Callback: Callback{URL: "http://127.0.0.1:7780/"}}}}
+		}
+		h.DoAll(context.Background(), ops)
+		for i := range ops {
+			if ops[i].Err != nil {
+				b.Fatal(ops[i].Err)
+			}
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+}
+
+func benchRecover(b *testing.B, config Config) {
+	config.Meta = nil
+	var spent time.Duration
+	timers, loaded := 0, 0
+	for b.Loop() {
+		b.StopTimer()
+		h, err := New(config)
+		if err != nil {
+			b.Fatal(err)
+		}
+		runtime.GC()
+		began := cpuTime(b)
+		b.StartTimer()
+		if err := h.Open(); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		spent += cpuTime(b) - began
+		for _, g := range h.groups[1:] {
+			timers += g.table.Len()
+			if g.files.newest > 0 {
+				loaded++
+			}
+		}
+		if err := h.stream.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	if timers < b.N*(*recoverTimers*9/10) { // what was committed last may wait for the election
+		b.Fatalf("%d timers", timers/b.N)
+	}
+	b.ReportMetric(float64(spent.Nanoseconds())/float64(timers), "cpu-ns/timer")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(timers), "ns/timer")
+	b.ReportMetric(float64(loaded)/float64(b.N), "snapshots")
+}
