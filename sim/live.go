@@ -19,6 +19,9 @@ func (w *World) live() {
 	if w.swarm.early {
 		w.after(0, w.trouble)
 	}
+	if w.swarm.ordeals.any() {
+		w.after(0, w.undergo)
+	}
 	w.found()
 	w.employ()
 	w.beginGuests()
@@ -136,8 +139,9 @@ func (w *World) heal() {
 		n.stop(true)
 	}
 	for _, n := range w.nodes {
-		n.clock.step = 0
-		n.crash.left, n.crash.fail = 0, [wal.OpSyncDir + 1]int{}
+		n.clock.step, n.clock.frozen = 0, false
+		n.crash.left, n.crash.says, n.crash.fail = 0, 0, [wal.OpSyncDir + 1]int{}
+		n.hungUntil = 0
 		n.disk.SetCapacity(0)
 		n.aside = false
 		if n.host != nil {

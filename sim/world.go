@@ -48,6 +48,7 @@ type Counts struct {
 	Bulks, Moved               int // bulk changes, and timers that they changed
 	Ranked, Spread             int // pairs that waited together; calls in a window
 	Expired, Same              int // dead letters; adds answered with the timer that there was
+	OrdealCounts
 }
 
 // Violation is something that must never be.
@@ -67,6 +68,7 @@ type World struct {
 	cfg    Config
 	swarm  swarm
 	chance chance
+	fate   chance // of its ordeals
 	now    time.Duration
 	seq    uint64
 	queue  eventQueue
@@ -129,6 +131,8 @@ func newWorld(cfg Config) *World {
 	w.trace.sum.Reset()
 	w.trace.out = cfg.Trace
 	w.swarm = draw(w.chance)
+	w.fate = newChance(cfg.Seed, 5)
+	w.swarm.ordeal(w.fate)
 	w.guests = w.drawGuests()
 	w.visitors = w.drawVisitors()
 	if cfg.Change != nil {
