@@ -168,6 +168,9 @@ func (w *World) heal() {
 	}
 }
 
+// settlesIn is within what all rows have come to a new number of replicas, if nothing keeps them from it.
+const settlesIn = 20 * time.Second
+
 // dispensable is a node without which every group still has most of its voters, so that all must go on without it; nil: none, or nobody
 // knows, as rows are being moved.
 func (w *World) dispensable() *node {
@@ -184,6 +187,9 @@ func (w *World) dispensable() *node {
 	}
 	rows := best.Rows()
 	without := w.any()
+	if w.numbered > 0 && w.now-w.numbered < settlesIn { // rows are about to shrink, perhaps to two replicas, which are both needed
+		return nil
+	}
 	for _, row := range rows {
 		voters, alive := 0, 0
 		for _, r := range row.Replicas {
@@ -192,7 +198,7 @@ func (w *World) dispensable() *node {
 				alive += int(b2u(!n.gone && n != without))
 			}
 		}
-		if !row.Settled || 2*alive <= voters {
+		if !row.Settled || 2*alive <= voters || w.numbered > 0 && row.Group != shard.Meta && voters != w.swarm.replicas {
 			return nil
 		}
 	}

@@ -357,6 +357,7 @@ func (w *World) number() {
 		return
 	}
 	n := 1 + w.fate.IntN(3)
+	w.numbered = w.now
 	w.note(leader, "replicas", uint64(n), 0, "")
 	c := ring.Command{Verb: ring.SetReplicas, Replicas: n}
 	leader.host.SubmitMeta(c.Encode(), func(_ any, err error) {

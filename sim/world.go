@@ -69,17 +69,19 @@ type World struct {
 	swarm  swarm
 	chance chance
 	fate   chance // of its ordeals
-	now    time.Duration
-	seq    uint64
-	queue  eventQueue
-	trace  trace
-	nodes  []*node // all there ever were
-	net    network
-	book   *book
-	calls  *receivers
-	sick   sickness
-	apart  apartness
-	counts Counts
+
+	numbered time.Duration // when another number of replicas was last asked for
+	now      time.Duration
+	seq      uint64
+	queue    eventQueue
+	trace    trace
+	nodes    []*node // all there ever were
+	net      network
+	book     *book
+	calls    *receivers
+	sick     sickness
+	apart    apartness
+	counts   Counts
 
 	clients  []*client
 	guests   *guests
