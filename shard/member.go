@@ -111,10 +111,17 @@ func (g *group) witness(m *pb.Message) {
 	if err != nil || m.GetLogTerm() > term || m.GetLogTerm() == term && m.GetIndex() >= last {
 		return // it gets the vote
 	}
+	index := min(g.applied, m.GetIndex()) // the last that it may have
+	if index < g.confIndex {
+		return // it lacks the change: who has it is to lead, and the word of a leader would have the asker refuse its vote
+	}
+	if term, err = g.store.Term(index); err != nil {
+		return // that is not in memory any more
+	}
 	g.words++
 	g.send(&pb.Message{
 		Type: pb.MsgApp.Enum(), From: &g.replica, To: m.From, Term: new(m.GetTerm() - 1),
-		Index: new(g.applied), LogTerm: new(g.appliedTerm), Commit: new(g.applied),
+		Index: &index, LogTerm: &term, Commit: &index,
 	})
 }
 
