@@ -179,6 +179,10 @@ type Progress struct {
 	Epoch         uint32
 	ConfIndex     uint64 // of the last change of members, or later
 	FirstIndex    uint64 // of the entries that it keeps in memory
+	Leaves        bool   // it has no place among the voters that stay, or is to learn only
+	Out           bool   // … and has applied the change that took its vote
+	Proposed      uint64 // entries of its own, in this process
+	Words         uint64 // what it said to others since then, to have them elect a leader
 }
 
 // Progress tells how far a group has come, at little cost.
@@ -189,7 +193,7 @@ func (h *Host) Progress(id ID) Progress {
 	}
 	return Progress{
 		Replica: g.replica, Term: g.term, HardTerm: g.hard.term, Vote: g.hard.vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
-		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1,
+		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Leaves: g.leaves(), Out: g.isOut(), Proposed: g.number, Words: g.words,
 	}
 }
 

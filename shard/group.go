@@ -63,6 +63,7 @@ type group struct {
 	orphanAt time.Duration // since when
 
 	known confKnown // whether the members know of the last change of members
+	words uint64    // said as a witness
 
 	heir      uint64 // the replica that the leadership is being given to
 	heirTold  bool

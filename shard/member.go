@@ -32,7 +32,7 @@ func (g *group) reconcile() {
 	}
 	g.reconcileAt = g.w.mono + reconcileEach
 	g.watchHandOver()
-	if g.leaves() {
+	if g.leaves() && !planted("leaver-appends") {
 		g.handToWhoStays()
 		return
 	}
@@ -100,7 +100,7 @@ func (g *group) learns() bool { return slices.Contains(g.store.conf.Learners, g.
 // It is a leader's word by its form, without entries, in the term in which the asker is: nobody leads there, or the next heartbeat says who. The
 // asker takes it only if it has that very entry, and learns nothing but that it is committed, which is true whoever says so.
 func (g *group) witness(m *pb.Message) {
-	if m.GetType() != pb.MsgPreVote || m.GetTerm() < 2 || !g.isOut() {
+	if m.GetType() != pb.MsgPreVote || m.GetTerm() < 2 || !g.isOut() || planted("witness-silent") {
 		return
 	}
 	if g.learns() && g.w.mono/witnessTurn%2 == 1 {
@@ -111,9 +111,17 @@ func (g *group) witness(m *pb.Message) {
 	if err != nil || m.GetLogTerm() > term || m.GetLogTerm() == term && m.GetIndex() >= last {
 		return // it gets the vote
 	}
+	index := min(g.applied, m.GetIndex()) // the last that it may have
+	if index < g.confIndex {
+		return // it lacks the change: who has it is to lead, and the word of a leader would have the asker refuse its vote
+	}
+	if term, err = g.store.Term(index); err != nil {
+		return // that is not in memory any more
+	}
+	g.words++
 	g.send(&pb.Message{
 		Type: pb.MsgApp.Enum(), From: &g.replica, To: m.From, Term: new(m.GetTerm() - 1),
-		Index: new(g.applied), LogTerm: new(g.appliedTerm), Commit: new(g.applied),
+		Index: &index, LogTerm: &term, Commit: &index,
 	})
 }
 

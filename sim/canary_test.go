@@ -22,6 +22,7 @@ var canaries = []string{
 	"retry-ignores-breaker", "one-breaker-for-all", amnesia, unsaid,
 	"walk-skips-a-slot", "bulk-changes-any-version", "bulk-done-twice", "expired-called", "expired-forgotten",
 	"content-made-twice", "content-scope-kept", "priority-ignored", "spread-by-number",
+	"witness-silent", "leaver-appends",
 }
 
 // amnesia is no bug of the product's but of who runs it: a machine that lost its disk comes back under its old id.

@@ -31,8 +31,13 @@ type checkedGroup struct {
 	replica uint64
 	applied uint64
 	epoch   uint32
+	conf    uint64 // the last change of members
+	words   uint64 // as a witness
 	leads   bool
 	term    uint64
+
+	leaving  bool // it leads on its way out
+	proposed uint64
 }
 
 // hashesBack is how many entries back a table remembers its hash.
@@ -53,7 +58,20 @@ func (n *node) check() {
 		if p.Leads && (!c.leads || p.Term != c.term) {
 			n.leads(id, p.Term)
 		}
-		c.leads, c.term = p.Leads, p.Term
+		leaving := p.Leads && p.Leaves
+		if leaving && c.leaving && p.Term == c.term && p.Proposed > c.proposed {
+			// What it has for itself alone makes its log the longest, while those who stay may need its vote (I14).
+			n.w.violate("leaving", "node %d proposes to group %d, which it leads on its way out", n.id, id)
+		}
+		if leaving && !c.leaving {
+			n.w.counts.Leaving++
+			n.w.note(n, "leaves", uint64(id), p.Term, "")
+		}
+		if p.Words > c.words {
+			n.w.counts.Words += int(p.Words - c.words)
+			n.w.note(n, "word", uint64(id), p.Words, "")
+		}
+		c.leads, c.term, c.leaving, c.words, c.proposed = p.Leads, p.Term, leaving, p.Words, p.Proposed
 		if p.Applied == c.applied {
 			continue
 		}
@@ -66,6 +84,10 @@ func (n *node) check() {
 		if p.Leads && c.epoch != 0 && p.Epoch > c.epoch {
 			n.w.cutWithin(40 * time.Millisecond)
 		}
+		if p.ConfIndex != c.conf && c.conf != 0 && (p.Leads || p.Out) {
+			n.w.part(n, id, p.Out)
+		}
+		c.conf = p.ConfIndex
 		n.compare(id, c.applied, p)
 		c.applied, c.epoch = p.Applied, p.Epoch
 		n.reached[i] = reached{p.Replica, p.Applied}

@@ -120,6 +120,9 @@ func (c *client) try(o *operation, n *node) {
 					w.violate("answer", "operation %d is answered twice", o.number)
 				}
 				answered = true
+				if n.silent() {
+					return
+				}
 				if c.luck().hit(w.swarm.loss / 3) {
 					return
 				}

@@ -10,6 +10,9 @@ type clock struct {
 	world *World
 	drift float64       // added to each second
 	step  time.Duration // how far the wall clock is off
+
+	frozen   bool // the wall clock shows frozenAt
+	frozenAt time.Duration
 }
 
 // Mono implements shard.Clock.
@@ -21,7 +24,12 @@ func (c *clock) Mono() time.Duration {
 // WallMs implements shard.Clock.
 func (c *clock) WallMs() int64 { return c.wall().Milliseconds() + epochMs }
 
-func (c *clock) wall() time.Duration { return c.Mono() - time.Hour + c.step }
+func (c *clock) wall() time.Duration {
+	if c.frozen {
+		return c.frozenAt
+	}
+	return c.Mono() - time.Hour + c.step
+}
 
 // UntilWall implements shard.Clock.
 func (c *clock) UntilWall(ms int64) time.Duration {

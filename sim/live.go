@@ -19,6 +19,9 @@ func (w *World) live() {
 	if w.swarm.early {
 		w.after(0, w.trouble)
 	}
+	if w.swarm.ordeals.any() {
+		w.after(0, w.undergo)
+	}
 	w.found()
 	w.employ()
 	w.beginGuests()
@@ -136,8 +139,9 @@ func (w *World) heal() {
 		n.stop(true)
 	}
 	for _, n := range w.nodes {
-		n.clock.step = 0
-		n.crash.left, n.crash.fail = 0, [wal.OpSyncDir + 1]int{}
+		n.clock.step, n.clock.frozen = 0, false
+		n.crash.left, n.crash.says, n.crash.fail = 0, 0, [wal.OpSyncDir + 1]int{}
+		n.hungUntil = 0
 		n.disk.SetCapacity(0)
 		n.aside = false
 		if n.host != nil {
@@ -164,6 +168,9 @@ func (w *World) heal() {
 	}
 }
 
+// settlesIn is within what all rows have come to a new number of replicas, if nothing keeps them from it.
+const settlesIn = 20 * time.Second
+
 // dispensable is a node without which every group still has most of its voters, so that all must go on without it; nil: none, or nobody
 // knows, as rows are being moved.
 func (w *World) dispensable() *node {
@@ -180,6 +187,9 @@ func (w *World) dispensable() *node {
 	}
 	rows := best.Rows()
 	without := w.any()
+	if w.numbered > 0 && w.now-w.numbered < settlesIn { // rows are about to shrink, perhaps to two replicas, which are both needed
+		return nil
+	}
 	for _, row := range rows {
 		voters, alive := 0, 0
 		for _, r := range row.Replicas {
@@ -188,7 +198,7 @@ func (w *World) dispensable() *node {
 				alive += int(b2u(!n.gone && n != without))
 			}
 		}
-		if !row.Settled || 2*alive <= voters {
+		if !row.Settled || 2*alive <= voters || w.numbered > 0 && row.Group != shard.Meta && voters != w.swarm.replicas {
 			return nil
 		}
 	}

@@ -31,7 +31,7 @@ type wire struct {
 
 // Send implements shard.Peers.
 func (p *wire) Send(to uint64, frame []byte) {
-	if p.n.life == p.life {
+	if p.n.life == p.life && !p.n.silent() {
 		p.n.w.carry(p.n, to, func(n *node, copied bool) {
 			if n.host == nil {
 				return
@@ -84,6 +84,14 @@ func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool))
 			}
 			n.doFrom(from.id, func() { deliver(n, copied) })
 		}
+	}
+	if w.fate.hit(s.ordeals.late) {
+		w.after(w.fate.between(20*time.Second, 3*time.Minute), func() {
+			w.counts.Again++
+			arrive(true)()
+		})
+		w.after(delay, arrive(true))
+		return
 	}
 	if w.chance.hit(s.duplicate) {
 		w.after(delay, arrive(true))

@@ -57,6 +57,8 @@ type node struct {
 	reached []reached // by group: what its disk must still have
 	votes   map[shard.ID]promised
 
+	hungUntil time.Duration // the disk writes nothing
+
 	gate  wal.MemGate // for the host's background goroutines, while a turn runs
 	crash crash
 }
@@ -65,6 +67,7 @@ type node struct {
 type crash struct {
 	mu    sync.Mutex
 	left  int // changes of the disk until it strikes; 0: not planned
+	says  int // … things that are said to others
 	clone *wal.MemFS
 	fail  [wal.OpSyncDir + 1]int // the so-many-th operation of a kind fails; 0: none
 }
@@ -238,6 +241,10 @@ func (n *node) write(life uint64) {
 		n.backlog = append(n.backlog, delayed{run: func() { n.write(life) }})
 		return
 	}
+	if n.w.now < n.hungUntil {
+		n.w.after(20*time.Millisecond, func() { n.write(life) })
+		return
+	}
 	n.writing = false
 	err := n.host.Write()
 	n.settle()
@@ -290,7 +297,7 @@ func (n *node) stop(cut bool) {
 	if clone != nil {
 		n.disk = clone
 	}
-	n.crash.clone, n.crash.left = nil, 0
+	n.crash.clone, n.crash.left, n.crash.says = nil, 0, 0
 	w.calls.died(n)
 	n.crash.fail = [wal.OpSyncDir + 1]int{}
 	if !n.gone {

@@ -127,6 +127,9 @@ func (p *permit) unjudged() {
 func (p *permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
 	p.use()
 	w, n := p.d.w, p.d.n
+	if n.silent() {
+		return
+	}
 	c := &call{permit: p, delivery: *j, done: done, node: n, life: n.life, letGoMs: n.clock.WallMs()}
 	w.book.mayStart(c)
 	life := n.life

@@ -48,6 +48,7 @@ type Counts struct {
 	Bulks, Moved               int // bulk changes, and timers that they changed
 	Ranked, Spread             int // pairs that waited together; calls in a window
 	Expired, Same              int // dead letters; adds answered with the timer that there was
+	OrdealCounts
 }
 
 // Violation is something that must never be.
@@ -67,17 +68,20 @@ type World struct {
 	cfg    Config
 	swarm  swarm
 	chance chance
-	now    time.Duration
-	seq    uint64
-	queue  eventQueue
-	trace  trace
-	nodes  []*node // all there ever were
-	net    network
-	book   *book
-	calls  *receivers
-	sick   sickness
-	apart  apartness
-	counts Counts
+	fate   chance // of its ordeals
+
+	numbered time.Duration // when another number of replicas was last asked for
+	now      time.Duration
+	seq      uint64
+	queue    eventQueue
+	trace    trace
+	nodes    []*node // all there ever were
+	net      network
+	book     *book
+	calls    *receivers
+	sick     sickness
+	apart    apartness
+	counts   Counts
 
 	clients  []*client
 	guests   *guests
@@ -129,6 +133,8 @@ func newWorld(cfg Config) *World {
 	w.trace.sum.Reset()
 	w.trace.out = cfg.Trace
 	w.swarm = draw(w.chance)
+	w.fate = newChance(cfg.Seed, 5)
+	w.swarm.ordeal(w.fate)
 	w.guests = w.drawGuests()
 	w.visitors = w.drawVisitors()
 	if cfg.Change != nil {

@@ -1,0 +1,209 @@
+package shard
+
+import (
+	"crypto/rand"
+	"fmt"
+	mathrand "math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// jointChange is a row after another, by places in the council.
+type jointChange struct {
+	name     string
+	old, new []int
+}
+
+var jointChanges = []jointChange{
+	{"two of three go", []int{0, 1, 2}, []int{2, 3, 4}},
+	{"two of three go, the leader stays", []int{0, 1, 2}, []int{0, 3, 4}},
+	{"all of three go", []int{0, 1, 2}, []int{3, 4, 5}},
+	{"one becomes three", []int{0}, []int{0, 1, 2}},
+	{"one becomes three others", []int{0}, []int{1, 2, 3}},
+	{"three become one", []int{0, 1, 2}, []int{0}},
+	{"three become one that followed", []int{0, 1, 2}, []int{2}},
+	{"one of two goes", []int{0, 1}, []int{1, 2}},
+}
+
+// nodes is how many the change is about.
+func (j *jointChange) nodes() int { return 1 + max(slices.Max(j.old), slices.Max(j.new)) }
+
+// leavesMost says whether both rows keep a majority without some nodes.
+func (j *jointChange) leavesMost(without uint) bool {
+	for _, row := range [][]int{j.old, j.new} {
+		left := 0
+		for _, i := range row {
+			left += int(1 &^ (without >> i))
+		}
+		if 2*left <= len(row) {
+			return false
+		}
+	}
+	return true
+}
+
+// blow is what becomes of some nodes at one step of a change.
+type blow struct {
+	step  int
+	nodes uint // as bits
+	how   string
+	slow  int // the node whose disk is slow; -1: none
+}
+
+const (
+	power = "power" // they lose what was not synced, and come back at once
+	down  = "down"  // the same, but they come back only when the others have shown that they do without
+	away  = "away"  // they are cut off until then
+)
+
+// follows runs a change that a blow meets, if it is not nil. It returns how many steps it took until the row was followed.
+func (j *jointChange) follows(t testing.TB, b *blow) (steps int, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f, ok := p.(fault)
+			if !ok {
+				panic(p)
+			}
+			err = fmt.Errorf("%s; %+v: %w", j.name, b, f)
+		}
+	}()
+	reader := rand.Reader
+	rand.Reader = steady{mathrand.New(mathrand.NewPCG(1, 1))}
+	defer func() { rand.Reader = reader }()
+	c := newCouncil(t, j.nodes(), j.old)
+	defer c.end()
+	for range 3 {
+		c.takes(5 * time.Second)
+	}
+	c.row = Row{Group: 1, Epoch: 2, Founders: c.row.Members}
+	for _, at := range j.new {
+		node := firstNode + uint64(at)
+		m := Member{Node: node, Replica: ReplicaID(node, 2)}
+		if slices.Contains(j.old, at) {
+			m.Replica = ReplicaID(node, 1)
+		}
+		c.row.Members = append(c.row.Members, m)
+	}
+	c.tell()
+	begun, struck := c.steps, false
+	if b != nil {
+		c.slow = b.slow
+		c.after = func() {
+			if c.steps == begun+b.step {
+				struck = true
+				c.strike(b)
+			}
+		}
+	}
+	c.until("the row is followed, or somebody struck", 30*time.Second, func() bool {
+		c.add()
+		return struck || c.followed()
+	})
+	c.slow, c.after = -1, nil
+	if b != nil {
+		if struck && b.how != power {
+			c.takes(10 * time.Second)
+			c.mend()
+		}
+	}
+	steps = c.steps - begun
+	c.concludes(15 * time.Second)
+	return steps, nil
+}
+
+func (c *council) strike(b *blow) {
+	var struck []int
+	for i := range c.stands {
+		if b.nodes>>i&1 == 1 {
+			struck = append(struck, i)
+		}
+	}
+	for _, i := range struck {
+		if b.how == away {
+			c.away[i] = true
+		} else {
+			c.crash(i)
+		}
+	}
+	if b.how == power {
+		for _, i := range struck {
+			c.open(i)
+		}
+	}
+}
+
+// mend has all be there again.
+func (c *council) mend() {
+	for i, r := range c.stands {
+		c.away[i] = false
+		if r.host == nil {
+			c.open(i)
+		}
+	}
+	c.tell()
+}
+
+// steady is what raft draws its election time-outs from: the same in each run.
+type steady struct{ *mathrand.Rand }
+
+func (b steady) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(b.Uint32())
+	}
+	return len(p), nil
+}
+
+// blows are all that may meet a change of so many steps.
+func (j *jointChange) blows(steps int) (list []blow) {
+	for step := 1; step <= steps; step++ {
+		for nodes := uint(1); nodes < 1<<j.nodes(); nodes++ {
+			for slow := -1; slow < j.nodes(); slow++ {
+				list = append(list, blow{step, nodes, power, slow})
+				if j.leavesMost(nodes) {
+					list = append(list, blow{step, nodes, down, slow}, blow{step, nodes, away, slow})
+				}
+			}
+		}
+	}
+	return list
+}
+
+// TestJointChanges: a change of several voters at once, met at each of its steps by the end of some processes or by their being cut off. Where
+// both rows keep a majority the others go on meanwhile; when all are back the row is followed, and what was acknowledged is there (I1, I9, I14).
+func TestJointChanges(t *testing.T) {
+	most := 6 // blows of each change
+	switch {
+	case os.Getenv("CARILLON_SOAK") != "":
+		most = 2000
+	case testing.Short():
+		most = 2
+	}
+	for i := range jointChanges {
+		j := &jointChanges[i]
+		t.Run(j.name, func(t *testing.T) {
+			if err := j.try(t, 0, most); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// try has a change met by so many blows, drawn from all there are.
+func (j *jointChange) try(t *testing.T, seed uint64, most int) (err error) {
+	synctest.Test(t, func(t *testing.T) {
+		var steps int
+		if steps, err = j.follows(t, nil); err != nil {
+			return
+		}
+		all := j.blows(steps)
+		chance, met := mathrand.New(mathrand.NewPCG(2, seed)), 0
+		for ; met < most && err == nil; met++ {
+			_, err = j.follows(t, &all[chance.IntN(len(all))])
+		}
+		t.Logf("%d steps; %d of %d blows", steps, met, len(all))
+	})
+	return err
+}
