@@ -3,26 +3,9 @@
 # nodes take bursts of a second in turn, so that a minute in which the machine is slow is slow for both.
 # PENDING=1000000, TOPICS=10000, ROUNDS=8; PRIORITY and PORT as in run.sh.
 set -euo pipefail
-carillon=$1 port=${PORT:-7790} pending=${PENDING:-1000000} topics=${TOPICS:-10000} rounds=${ROUNDS:-8}
-read -ra first <<<"${PRIORITY:-}"
+carillon=$1 pending=${PENDING:-1000000} topics=${TOPICS:-10000} rounds=${ROUNDS:-8}
 cd "$(dirname "$0")/.."
-dir=$(mktemp -d)
-pids=()
-trap 'for p in "${pids[@]}"; do kill "$p" 2>/dev/null && wait "$p" 2>/dev/null || true; done; rm -rf "$dir"' EXIT
-
-start_node() { # NAME PORT; sets node
-	"${first[@]}" "$carillon" serve --data "$dir/$1" --http "127.0.0.1:$2" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/$1.log" 2>&1 &
-	node=$!
-	pids+=("$node")
-	for _ in $(seq 200); do
-		curl -fsS -o /dev/null "http://127.0.0.1:$2/readyz" 2>/dev/null && return
-		read -rt 0.05 <> <(:) || true
-	done
-	echo "no answer from node $1" >&2
-	return 1
-}
-
-cpu_ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }
+. bench/node.sh
 
 burst() { # PID PORT TOPICS: a second of adds; prints µs of the node's processor time per add
 	local before requests

@@ -5,48 +5,13 @@
 # all else on a machine that others use at the same time. PORT=7790 is the first of the ten ports of 127.0.0.1 that it takes.
 set -euo pipefail
 carillon=$1 out=$2
-read -ra first <<<"${PRIORITY:-}" # goes before each measured command
 cd "$(dirname "$0")/.."
+. bench/node.sh
 each=${SECONDS_EACH:-10}
-port=${PORT:-7790}
-dir=$(mktemp -d)
-pids=()
-trap 'for p in "${pids[@]}"; do kill "$p" 2>/dev/null && wait "$p" 2>/dev/null || true; done; rm -rf "$dir"' EXIT
 exec > >(tee "$out") 2>&1
 
 section() { printf '\n## %s\n\n' "$*"; }
 have() { command -v "$1" >/dev/null || { echo "left out: $1 is not installed"; return 1; }; }
-
-# Somebody else's server on one of our ports would be measured in place of ours.
-free() { # URL: fails when something listens there
-	! (: <>"/dev/tcp/127.0.0.1/${1##*:}") 2>/dev/null || { echo "something listens at $1 already; PORT=N takes other ports" >&2; return 1; }
-}
-
-await() { # URL PID [LOG]: until it answers, as long as the process lives
-	for _ in $(seq 200); do
-		kill -0 "$2" 2>/dev/null || { echo "what was started for $1 has ended" >&2; tail -n 3 "${3:-/dev/null}" >&2; return 1; }
-		curl -fsS -o /dev/null "$1" 2>/dev/null && return
-		read -rt 0.05 <> <(:) || true
-	done
-	echo "no answer from $1" >&2
-	return 1
-}
-
-start_node() { # on an empty directory; sets node and url
-	url=http://127.0.0.1:$((port + 1))
-	free "$url"
-	rm -rf "$dir/data"
-	"${first[@]}" "$carillon" serve --data "$dir/data" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/node.log" 2>&1 &
-	node=$!
-	pids+=("$node")
-	await "$url/readyz" "$node" "$dir/node.log"
-}
-
-stop() { kill "$1" && wait "$1" 2>/dev/null || true; }
-
-cpu_ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }
-
-resident_kib() { awk '/VmRSS/ {print $2}' "/proc/$1/status"; }
 
 echo "# Carillon benchmarks"
 echo
@@ -73,7 +38,7 @@ if have redis-server && have redis-benchmark; then
 	"${first[@]}" redis-server --port $((port + 3)) --dir "$dir/redis" --appendonly yes --appendfsync always --save '' >"$dir/redis.log" &
 	redis=$!
 	pids+=("$redis")
-	for _ in $(seq 100); do redis-cli -p $((port + 3)) ping >/dev/null 2>&1 && break; read -rt 0.05 <> <(:) || true; done
+	for _ in $(seq 100); do redis-cli -p $((port + 3)) ping >/dev/null 2>&1 && break; pause 0.05; done
 	sha=$(redis-cli -p $((port + 3)) -x SCRIPT LOAD <bench/add.redis.lua)
 	payload=$(head -c 200 /dev/zero | tr '\0' x)
 	for c in 64 256; do
@@ -94,7 +59,7 @@ if have beanstalkd; then
 	"${first[@]}" beanstalkd -l 127.0.0.1 -p $((port + 4)) -b "$dir/beanstalk" -f 0 >"$dir/beanstalk.log" 2>&1 &
 	beanstalkd=$!
 	pids+=("$beanstalkd")
-	for _ in $(seq 100); do (: <>/dev/tcp/127.0.0.1/$((port + 4))) 2>/dev/null && break; read -rt 0.05 <> <(:) || true; done
+	for _ in $(seq 100); do (: <>/dev/tcp/127.0.0.1/$((port + 4))) 2>/dev/null && break; pause 0.05; done
 	for c in 64 256; do "${first[@]}" "$dir/beanstalk-puts" "127.0.0.1:$((port + 4))" "$c" "$each"; done
 	stop "$beanstalkd"
 fi
@@ -112,7 +77,7 @@ fi
 
 section "durable adds, one per request, 64 connections, by wrk"
 if have wrk; then
-	start_node
+	start_node node $((port + 1))
 	for _ in 1 2 3; do
 		before=$(cpu_ticks "$node")
 		"${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua "$url/v1/topics/bench/timers" >"$dir/wrk.out"
@@ -123,7 +88,7 @@ if have wrk; then
 	stop "$node"
 fi
 
-start_node
+start_node node $((port + 1))
 section "durable adds, one per request, 64 and 256 connections, by the load tester"
 for c in 64 64 64 256; do "${first[@]}" "$carillon" loadtest add --url "$url" -c $c -d "${each}s"; done
 section "processor time of a request: the load tester beside wrk with a script that posts the same bodies"
@@ -144,7 +109,7 @@ section "mixed"
 "${first[@]}" "$carillon" loadtest mixed --url "$url" -c 64 -d "${each}s"
 stop "$node"
 
-start_node
+start_node node $((port + 1))
 section "lateness: 1,000 timers a second at random times"
 "${first[@]}" "$carillon" loadtest fire --url "$url" -R 1000 -d "$((each * 6))s" --delay uniform:1s-5s
 section "lateness: N in one instant"
@@ -156,7 +121,7 @@ for _ in 1 2 3; do
 	adds
 	"${first[@]}" "$carillon" loadtest fire --url "$url" -n 50000 --same-instant --delay 5s --batch 100 -q >"$dir/fire" &
 	fire=$!
-	read -rt 4.8 <> <(:) || true # the instant is 5 s after its start
+	pause 4.8 # the instant is 5 s after its start
 	adds
 	wait "$fire"
 	grep -E '^ *lateness' "$dir/fire"
@@ -167,22 +132,7 @@ section "callbacks: the pool beside a bare fasthttp client, same receiver"
 "${first[@]}" go test -run '^$' -bench 'Calls/(raw|pool)$' -benchtime "$(((each + 1) / 2))s" -count 3 ./transport/callback | grep -E 'Benchmark|cpu:'
 
 section "one million timers of 200 B: memory, and restart to ready"
-start_node
-"${first[@]}" "$carillon" loadtest add --url "$url" -c 16 -n 1000000 --batch 500 --payload 200 --keep
-echo "resident at the end of the load: $(($(resident_kib "$node") * 1024 / 1000000)) B per timer"
-read -rt 5 <> <(:) || true
-echo "resident 5 s later, when what the load took has gone back to the system: $(($(resident_kib "$node") * 1024 / 1000000)) B per timer"
-kill -9 "$node" && wait "$node" 2>/dev/null || true
-began=$(date +%s%N)
-"${first[@]}" "$carillon" serve --data "$dir/data" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/node.log" 2>&1 &
-node=$!
-pids+=("$node")
-await "$url/readyz" "$node" "$dir/node.log"
-echo "ready after kill -9: $((($(date +%s%N) - began) / 1000000)) ms, resident $(($(resident_kib "$node") * 1024 / 1000000)) B per timer"
-before=$(cpu_ticks "$node")
-read -rt 10 <> <(:) || true
-awk -v t="$(($(cpu_ticks "$node") - before))" 'BEGIN {printf "idle with a million far timers: %.1f %% of a core\n", t / 10}'
-stop "$node"
+bench/restart.sh "$carillon"
 
 section "growth: an add beside many pending timers, and in many topics"
 if have wrk; then bench/growth.sh "$carillon"; fi

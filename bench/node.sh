@@ -1,0 +1,43 @@
+# node.sh: for the other scripts, which have set $carillon to the program. It has a directory and processes that go when the script ends.
+read -ra first <<<"${PRIORITY:-}" # goes before each measured command
+port=${PORT:-7790}
+dir=$(mktemp -d)
+pids=()
+trap 'for p in "${pids[@]}"; do kill "$p" 2>/dev/null && wait "$p" 2>/dev/null || true; done; rm -rf "$dir"' EXIT
+
+# Somebody else's server on one of our ports would be measured in place of ours.
+free() { # URL: fails when something listens there
+	! (: <>"/dev/tcp/127.0.0.1/${1##*:}") 2>/dev/null || { echo "something listens at $1 already; PORT=N takes other ports" >&2; return 1; }
+}
+
+await() { # URL PID [LOG]: until it answers, as long as the process lives
+	for _ in $(seq 2400); do
+		kill -0 "$2" 2>/dev/null || { echo "what was started for $1 has ended" >&2; tail -n 3 "${3:-/dev/null}" >&2; return 1; }
+		curl -fsS -o /dev/null "$1" 2>/dev/null && return
+		pause 0.05
+	done
+	echo "no answer from $1" >&2
+	return 1
+}
+
+pause() { read -rt "$1" <> <(:) || true; } # SECONDS
+
+start_node() { # NAME PORT: on an empty directory; sets node and url
+	rm -rf "${dir:?}/$1"
+	start_again "$1" "$2"
+}
+
+start_again() { # NAME PORT: on the directory that it had
+	url=http://127.0.0.1:$2
+	free "$url"
+	"${first[@]}" "$carillon" serve --data "$dir/$1" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/$1.log" 2>&1 &
+	node=$!
+	pids+=("$node")
+	await "$url/readyz" "$node" "$dir/$1.log"
+}
+
+stop() { kill "$1" && wait "$1" 2>/dev/null || true; }
+
+cpu_ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }
+
+resident() { awk '/VmRSS/ {print $2 * 1024}' "/proc/$1/status"; }
