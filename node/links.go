@@ -99,6 +99,8 @@ func (l links) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 		return l.p.answerJoin(ctx, from, body)
 	case methodMembers:
 		return l.p.answerMembers(from)
+	case methodMend:
+		return l.p.answerMend(from, body)
 	}
 	c := l.p.core.Load()
 	if c == nil {

@@ -20,6 +20,7 @@ type metrics struct {
 	fired          map[shard.OutcomeKind]prometheus.Counter
 	dead           map[shard.Reason]prometheus.Counter
 	elections      prometheus.Counter
+	mended         prometheus.Counter
 
 	sent, received transfers
 
@@ -68,6 +69,7 @@ func newMetrics(host func() *shard.Host, pool *callback.Pool) *metrics {
 		shard.Stopped: dead.WithLabelValues("stopped"), shard.Refused: dead.WithLabelValues("refused"),
 	}
 	m.elections = counter("carillon_raft_elections_total", "Leaderships this node has won.")
+	m.mended = counter("carillon_wal_mended_frames_total", "Frames of the log that were found damaged at the start, and restored with what other nodes had.")
 	count := labelled("carillon_snapshot_transfers_total", "Snapshots that other nodes took from this one, or that became this node's state.", "direction")
 	bytes := labelled("carillon_snapshot_transfer_bytes_total", "Bytes of those snapshots.", "direction")
 	m.sent = transfers{count.WithLabelValues("sent"), bytes.WithLabelValues("sent")}

@@ -215,25 +215,48 @@ func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callb
 	}); err != nil {
 		return err
 	}
+	err := n.runShards(ctx, s, p, pool, m)
+	if err == nil || !s.alive() {
+		return nil
+	}
+	frames, err := p.mend(s.api.ctx, err)
+	if err == nil {
+		m.mended.Add(float64(frames))
+		err = n.runShards(ctx, s, p, pool, m)
+	}
+	if err != nil && s.alive() {
+		s.broken(err)
+	}
+	return nil
+}
+
+// runShards runs the node's shards to the end of the process. It returns an error only if the log is damaged, in a way that others may help with,
+// and nothing has begun.
+func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *callback.Pool, m *metrics) error {
 	c, err := n.assemble(p, pool, m)
 	if err != nil {
-		return err
+		s.ended(err)
+		return nil
 	}
 	p.core.Store(c)
+	life, end := context.WithCancel(ctx)
+	defer end()
+	intake, endIntake := context.WithCancel(s.api.ctx)
+	defer endIntake()
 	var work group
 	work.Go(func() {
 		select {
 		case <-c.host.Started():
-			c.run(ctx)
-		case <-ctx.Done():
+			c.run(life)
+		case <-life.Done():
 		}
 	})
-	work.Go(func() { n.chores(s.api.ctx, p, c) })
+	work.Go(func() { n.chores(intake, p, c) })
 	work.Go(func() {
 		select {
 		case <-c.removed:
 			p.fail(ErrRemoved)
-		case <-ctx.Done():
+		case <-life.Done():
 		}
 	})
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -246,14 +269,25 @@ func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callb
 		}
 		c.past.run(writing)
 	})
-	if err = c.host.Run(ctx); err != nil {
-		s.broken(err)
+	err = c.host.Run(ctx)
+	mendable := p.mendable(c, err)
+	if mendable {
+		p.core.Store(nil)
+		end()
+		endIntake()
+	} else {
+		if err != nil {
+			s.broken(err)
+		}
+		s.api.cancel()
+		s.host.cancel()
 	}
-	s.api.cancel()
-	s.host.cancel()
 	work.Wait()
 	stop() // the shards have told all that they will
 	writer.Wait()
+	if mendable {
+		return err
+	}
 	return nil
 }
 

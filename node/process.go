@@ -38,6 +38,8 @@ type process struct {
 	intakes intakes
 	guard   *guard
 
+	answering sync.Mutex // one question about lost entries at a time
+
 	strangers atomic.Bool                 // a node was met that this one's copy of the members does not have
 	vouched   atomic.Pointer[[]ring.Node] // the members as another one has them; replaced whole
 

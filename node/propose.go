@@ -19,6 +19,7 @@ const (
 	methodFound
 	methodMembers
 	methodTopic // a topic's name, to the meta group's leader → 1 if there is one
+	methodMend  // what a log has of entries that another node lost
 )
 
 // proposal answers of the meta group travel as JSON: they are few.

@@ -60,6 +60,9 @@ func (s *services) ended(err error) {
 	s.api.cancel()
 }
 
+// alive reports that the node is not about to end.
+func (s *services) alive() bool { return s.api.ctx.Err() == nil }
+
 // broken is said of shards that cannot go on, at once: whoever waits for them must not.
 func (s *services) broken(err error) {
 	s.ended(err)

@@ -47,6 +47,8 @@ type group struct {
 	files  groupFiles // what of it is on disk
 
 	hard      hardState // as raft last gave it
+	end       entryID   // the last entry that was handed to the log
+	birth     *mark     // how the replica began; nil: it was read from a snapshot
 	hardDirty bool      // not in the log yet: it goes along with the next frame
 
 	row       Row    // where its replicas should be, as this node knows it

@@ -215,6 +215,9 @@ func (h *Host) Run(ctx context.Context) error {
 	cancel() // the workers first: nothing new is written or answered
 	loops.Wait()
 	for _, w := range h.workers {
+		if err == nil {
+			w.lastCensus()
+		}
 		w.abandon()
 	}
 	close(h.stopped)

@@ -120,6 +120,20 @@ func appendConf(b []byte, c *pb.ConfState) []byte {
 	return append(b, 0)
 }
 
+// appendTombstone encodes REPLICA_TOMBSTONE.
+func appendTombstone(b []byte, id uint64) []byte {
+	return binary.AppendUvarint(append(b, recordVersion), id)
+}
+
+func decodeTombstone(b []byte) (uint64, error) {
+	r, err := newRecordReader(b)
+	if err != nil {
+		return 0, err
+	}
+	id := r.uvarint()
+	return id, r.end()
+}
+
 // recordReader reads a body; the first fault sticks.
 type recordReader struct {
 	rest []byte

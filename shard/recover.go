@@ -170,6 +170,7 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 		}
 		if g.replica == 0 {
 			g.place(m)
+			g.birth = &m
 			g.files.created, g.files.tomb = pos.Gen, 0
 			g.files.hardGen = pos.Gen
 		}
@@ -185,6 +186,7 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 		return r.commit(hard.commit)
 	case wal.RecordEntries:
 		return r.entries(pos, rec.Data)
+	case wal.RecordNodeMeta: // a census: for the mending of damage
 	case wal.RecordSnapMark: // the files themselves are listed; but one from a peer ends what was before it
 		return r.marked(rec.Data)
 	default:
@@ -195,14 +197,11 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 
 // tombstone ends a replica: what the log has of it is void.
 func (r *recovery) tombstone(pos wal.Position, body []byte) error {
-	rd, err := newRecordReader(body)
+	id, err := decodeTombstone(body)
 	if err != nil {
 		return err
 	}
-	id, g := rd.uvarint(), r.group
-	if err := rd.end(); err != nil {
-		return err
-	}
+	g := r.group
 	g.tombstone = max(g.tombstone, id)
 	hasLater := g.replica > id // its snapshot was read already
 	*r = recovery{group: g}
@@ -356,6 +355,8 @@ func (r *recovery) finish() error {
 			g.id, r.hard.commit, g.store.last())
 	}
 	g.hard = r.hard
+	g.end = entryID{index: g.store.last()}
+	g.end.term, _ = g.store.Term(g.end.index) // the last is always known
 	g.store.snapshot = g.offerSnapshot
 	g.confIndex = g.applied // at the latest: what was before is in the membership
 	g.store.hard = &pb.HardState{Term: &r.hard.term, Vote: &r.hard.vote, Commit: &r.hard.commit}

@@ -139,6 +139,7 @@ func (g *group) create(replica uint64) {
 		}
 	}
 	g.place(m)
+	g.end, g.birth = entryID{m.index, m.term}, &m
 	g.hard = hardState{commit: m.index, term: m.term}
 	g.store.hard = &pb.HardState{Term: new(g.hard.term), Vote: new(g.hard.vote), Commit: new(g.hard.commit)}
 	g.store.snapshot = g.offerSnapshot
@@ -173,7 +174,7 @@ func (g *group) reset() {
 	g.raft, g.replica = nil, 0
 	g.store = &storage{conf: &pb.ConfState{}}
 	g.applied, g.appliedTerm, g.epoch, g.confIndex = 0, 0, 0, 0
-	g.hard, g.hardDirty = hardState{}, false
+	g.hard, g.hardDirty, g.end, g.birth = hardState{}, false, entryID{}, nil
 	g.incoming, g.wantSnapshot = nil, false
 	g.wakeMs = math.MaxInt64 // what it waited for is gone, and would keep its worker awake
 	if g.table != nil {

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"encoding/binary"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -61,6 +60,7 @@ type worker struct {
 	snapshot            *snapshotRun
 	snapshotTurn        int           // whose turn it is for the next one
 	needed              atomic.Uint64 // the oldest log generation that its groups need
+	census              taken         // its last one
 }
 
 // appended is one group's part of a frame.
@@ -204,6 +204,7 @@ func (w *worker) tick() {
 	}
 	w.memory.Store(memory)
 	w.replicas.Store(replicas)
+	w.tickCensus()
 	w.tickSnapshots()
 	if w.mono-w.lastSweep >= sweepEach {
 		w.lastSweep = w.mono
@@ -237,8 +238,7 @@ func (w *worker) append(a appended) {
 		w.frame = w.newFrame()
 	}
 	if a.tombstone != 0 {
-		w.scratch = append(w.scratch[:0], recordVersion)
-		w.scratch = binary.AppendUvarint(w.scratch, a.tombstone)
+		w.scratch = appendTombstone(w.scratch[:0], a.tombstone)
 		w.frame.Append(wal.RecordReplicaTombstone, uint32(g.id), w.scratch)
 	}
 	if a.create != nil {
@@ -249,10 +249,15 @@ func (w *worker) append(a appended) {
 		f := &g.files
 		w.scratch = appendMark(w.scratch[:0], mark{replica: g.replica, index: f.newest, term: f.newestTerm, conf: f.newestConf, epoch: f.newestEpoch, installed: a.installed})
 		w.frame.Append(wal.RecordSnapMark, uint32(g.id), w.scratch)
+		if a.installed {
+			g.end = entryID{f.newest, f.newestTerm}
+		}
 	}
 	if len(a.entries) > 0 {
 		w.scratch = appendEntries(w.scratch[:0], a.entries)
 		w.frame.Append(wal.RecordEntries, uint32(g.id), w.scratch)
+		last := a.entries[len(a.entries)-1]
+		g.end = entryID{last.GetIndex(), last.GetTerm()}
 	}
 	if g.hardDirty {
 		hard := g.hard

@@ -181,7 +181,7 @@ func (w *World) dispensable() *node {
 		}
 	}
 	for _, n := range w.nodes {
-		if n.rotten && !n.gone && !n.up { // it may be refused
+		if n.rotten && !n.gone && n.host == nil { // it may be refused
 			return nil
 		}
 	}

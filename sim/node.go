@@ -53,9 +53,11 @@ type node struct {
 
 	replaces bool // it takes over a dead machine's name, and says so each time it registers
 
-	rotten  bool      // something on its disk was damaged at rest
-	reached []reached // by group: what its disk must still have
-	votes   map[shard.ID]promised
+	rotten    bool          // something on its disk was damaged at rest
+	mender    *shard.Mender // while its log is being restored
+	mendUntil time.Duration
+	reached   []reached // by group: what its disk must still have
+	votes     map[shard.ID]promised
 
 	hungUntil time.Duration // the disk writes nothing
 
@@ -114,9 +116,11 @@ func (n *node) start(meta *ring.Row) {
 			n.stop(n.crash.clone == nil)
 			return
 		}
+		if n.rotten && n.mends(err) {
+			return
+		}
 		if n.rotten { // as it must be
-			w.counts.Refusals++
-			n.replace()
+			n.refuse()
 			return
 		}
 		w.violate("I11", "node %d does not start again: %v", n.id, err)
@@ -279,6 +283,7 @@ func (n *node) stop(cut bool) {
 	w := n.w
 	owner := shard.NewOwner(n.id, n.starts)
 	n.life++
+	n.mender = nil
 	n.up, n.paused, n.writing, n.wakeAt, n.backlog = false, false, false, 0, nil
 	w.counts.Crashes++
 	clone := n.crash.clone

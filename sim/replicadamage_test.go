@@ -87,13 +87,13 @@ func (n *node) begin() {
 	n.restart()
 }
 
-// TestOneReplicaDamaged: a node whose log is damaged in the middle refuses; one of its name with an empty disk takes its place, is filled by
-// the others, and nothing is lost.
+// TestOneReplicaDamaged: a node whose log is damaged so that nothing tells what it was refuses; one of its name with an empty disk takes its place, is
+// filled by the others, and nothing is lost.
 func TestOneReplicaDamaged(t *testing.T) {
 	r := damaged(t, longLog, func(w *World) {
 		n := w.nodes[0]
-		path := n.closedSegment(0.5)
-		spoilMiddle(t, n.disk, path, 150)
+		path := filepath.Join(dataDir, "wal", "0", "FIRST")
+		spoilMiddle(t, n.disk, path, 20)
 		n.refuses(t, n.disk.CrashClone(w.chance, wal.CrashOptions{}), path)
 		n.rotten = true
 		for _, n := range w.nodes {
@@ -103,6 +103,32 @@ func TestOneReplicaDamaged(t *testing.T) {
 	})
 	if r.Counts.Refusals != 1 || r.Counts.Installed == 0 {
 		t.Errorf("%d refusals, %d snapshots from peers", r.Counts.Refusals, r.Counts.Installed)
+	}
+}
+
+// TestReplicasMendThemselves: with two of three damaged in different places, or all three, each is restored from what the others have, of which
+// some are damaged themselves; nothing is lost, and each has all that it ever had.
+func TestReplicasMendThemselves(t *testing.T) {
+	for name, places := range map[string][]float64{"one": {0.5}, "two": {0.2, 0.6}, "three": {0.1, 0.3, 0.6}} {
+		t.Run(name, func(t *testing.T) {
+			r := damaged(t, longLog, func(w *World) {
+				for i, place := range places {
+					n := w.nodes[i]
+					spoilMiddle(t, n.disk, n.closedSegment(place), 150)
+					n.rotten = true
+				}
+				for _, n := range w.nodes {
+					n.begin()
+				}
+				w.pass(10 * time.Second)
+				if !w.serving() {
+					t.Error("they do not serve")
+				}
+			})
+			if r.Counts.Mended != len(places) || r.Counts.Refusals != 0 {
+				t.Errorf("%d mended, %d refused", r.Counts.Mended, r.Counts.Refusals)
+			}
+		})
 	}
 }
 
@@ -162,13 +188,38 @@ func TestTwoReplicasDamaged(t *testing.T) {
 	}
 }
 
-// TestAllReplicasDamaged: the same place on all three: none starts, each says why.
+// TestAllReplicasDamaged: the same place on all three: none starts, each says why, and none can be mended with what the others have.
 func TestAllReplicasDamaged(t *testing.T) {
 	damaged(t, longLog, func(w *World) {
+		disks := map[*node]*wal.MemFS{}
 		for _, n := range w.nodes {
-			path, disk := n.closedSegment(0.5), n.disk.CrashClone(w.chance, wal.CrashOptions{})
-			spoilMiddle(t, disk, path, 150)
-			n.refuses(t, disk, path)
+			disks[n] = n.disk.CrashClone(w.chance, wal.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
+			for _, place := range []float64{0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6} {
+				path := n.closedSegment(place)
+				if err := disks[n].Damage(path, func(b []byte) []byte { clear(b); return b }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n.refuses(t, disks[n], n.closedSegment(0.3))
+		}
+		for _, n := range w.nodes {
+			m, err := shard.NewMender(disks[n], dataDir, w.swarm.shards)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, disk := range disks {
+				answer, err := shard.AnswerMending(disk, dataDir, w.swarm.shards, m.Questions())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := m.Take(answer); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := m.Write(1); m.Missing() == 0 || err == nil || !strings.Contains(err.Error(), "entries are missing") {
+				t.Errorf("node %d: %d missing, %v", n.id, m.Missing(), err)
+			}
+			n.refuses(t, disks[n], n.closedSegment(0.3))
 		}
 	})
 }

@@ -44,6 +44,7 @@ type Counts struct {
 	Moves, Installed           int // rows settled beyond the first; snapshots taken over from a peer
 	Snapshots, Reads           int
 	Rots, Refusals             int // files damaged at rest; starts refused for that
+	Mended, Unmended           int // logs restored with what others had; those that did not read as they must then
 	Taken, Claims, Drains      int // leases of consumers; what these said of them; planned stops
 	Bulks, Moved               int // bulk changes, and timers that they changed
 	Ranked, Spread             int // pairs that waited together; calls in a window

@@ -40,6 +40,9 @@ type scanner struct {
 	frame func(gen uint64, segment string, off int64, h header, records []byte) error
 	buf   []byte
 	out   streamScan
+
+	wreck *Wreck   // set: damage is noted there, and passed over where that can be done
+	after []border // of each segment that is still to be read; with wreck only
 }
 
 // scan verifies every byte of the stream, in order, and calls frame for each good one.
@@ -61,6 +64,11 @@ func (s *scanner) scan() (*streamScan, error) {
 		return nil, err
 	}
 	s.out.chain = chain{next: s.out.first.seq, prevHash: s.out.first.prevHash}
+	if s.wreck != nil {
+		if s.after, err = s.borders(gens); err != nil {
+			return nil, err
+		}
+	}
 	for i, g := range gens {
 		if err := s.generation(g, i == len(gens)-1); err != nil {
 			return nil, err
@@ -155,12 +163,27 @@ func (s *scanner) segment(gen, seq uint64, last bool) (end int64, err error) {
 		return 0, err
 	}
 	dir, name := genPath(s.dir, gen), segmentName(seq)
-	n, bad, err := s.out.chain.scan(s.buf, func(off int, h header, records []byte) error {
+	visit := func(off int, h header, records []byte) error {
 		s.out.frames++
+		if s.wreck != nil {
+			s.wreck.bound(h.prevHash)
+		}
 		return s.frame(gen, name, int64(off), h, records)
-	})
+	}
+	n, bad, err := s.out.chain.scan(s.buf, visit)
 	if err != nil {
 		return 0, err
+	}
+	if len(s.after) > 0 { // it is known what is behind it: then it is no end of the log
+		at := s.after[0]
+		s.after = s.after[1:]
+		if (bad != nil || s.out.chain.next != at.seq) && !errors.Is(bad, errVersion) {
+			end, err := s.salvage(gen, name, n, bad, at, visit)
+			if last {
+				s.out.last = lastSegment{dir: dir, name: name, end: end, size: end}
+			}
+			return end, err
+		}
 	}
 	damage := &CorruptionError{Dir: dir, Segment: name, Offset: int64(n), Seq: s.out.chain.next, Err: bad}
 	if bad != nil && !last {

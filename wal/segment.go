@@ -61,6 +61,7 @@ func nextEntry(b []byte) (data []byte, size int, err error) {
 type chain struct {
 	next     uint64 // sequence number of the next frame
 	prevHash uint32
+	loose    bool // the frame before was lost: the chain begins anew
 }
 
 // scan walks the entries of a segment's bytes and calls visit for each good frame.
@@ -72,11 +73,11 @@ func (c *chain) scan(data []byte, visit func(off int, h header, records []byte) 
 		if err != nil {
 			return end, err, nil
 		}
-		h, err := c.admit(b)
+		h, records, err := c.admit(b)
 		if err != nil {
 			return end, err, nil
 		}
-		if err := visit(end, h, b[frameHeaderBytes:]); err != nil {
+		if err := visit(end, h, records); err != nil {
 			return end, nil, err
 		}
 		end += size
@@ -85,22 +86,27 @@ func (c *chain) scan(data []byte, visit func(off int, h header, records []byte) 
 }
 
 // admit verifies that b is the frame that comes next, and steps over it.
-func (c *chain) admit(b []byte) (header, error) {
+func (c *chain) admit(b []byte) (h header, records []byte, err error) {
 	h, hash, err := openFrame(b)
 	switch {
 	case err != nil:
-		return h, err
+		return h, nil, err
 	case h.seq != c.next || h.synced >= h.seq:
-		return h, errSeq
-	case h.prevHash != c.prevHash:
-		return h, errChain
+		return h, nil, errSeq
+	case h.prevHash != c.prevHash && !c.loose:
+		return h, nil, errChain
 	}
-	if _, ok := checkRecords(b[frameHeaderBytes:]); !ok {
-		return h, errRecords
+	records = b[frameHeaderBytes:]
+	after := uint32(hash)
+	if h.bridge {
+		after, records = binary.LittleEndian.Uint32(records), records[bridgeBytes:]
+	}
+	if _, ok := checkRecords(records); !ok {
+		return h, nil, errRecords
 	}
 	c.next++
-	c.prevHash = uint32(hash)
-	return h, nil
+	c.prevHash, c.loose = after, false
+	return h, records, nil
 }
 
 func genName(gen uint64) string { return fmt.Sprintf("%08d", gen) }

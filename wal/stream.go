@@ -181,6 +181,14 @@ func (s *Stream) Generation() uint64 {
 	return s.gens[len(s.gens)-1].Gen
 }
 
+// Place is the generation being written, and how long it is.
+func (s *Stream) Place() (gen uint64, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.gens[len(s.gens)-1]
+	return g.Gen, g.Bytes
+}
+
 // GenBytes is the size at which a generation is closed.
 func (s *Stream) GenBytes() int64 { return s.opt.GenBytes }
 
