@@ -188,7 +188,7 @@ func (w *worker) tickFiles(g *group) {
 	current := w.stream.Generation()
 	pinned := g.files.needed() < current && current-g.files.needed() > max(1, w.host.pinnable.Load())
 	switch {
-	case pinned && !g.files.restating && (g.replica == 0 || g.applied <= foundingIndex):
+	case pinned && !g.files.restating && g.empty():
 		w.restate(g)
 	case g.replica == 0 || !g.mayTry(w.mono) || g.applied < foundingIndex || g.applied == foundingIndex && !g.wantSnapshot:
 	case g.wantSnapshot:
@@ -314,6 +314,10 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 	g.files.savedAt = w.mono
 	w.mark(g)
 }
+
+// empty reports that nothing but the record of its beginning, or of its end, is in the log. One that has entries and has applied none holds the log
+// until it can: its creation must stay in front of them.
+func (g *group) empty() bool { return g.replica == 0 || max(g.applied, g.end.index) <= foundingIndex }
 
 // restate writes the creation of a replica that is still empty, or the tombstone of one that is gone, to the log again, so that the old
 // generation that holds it may go.
