@@ -90,7 +90,12 @@ fi
 
 start_node node $((port + 1))
 section "durable adds, one per request, 64 and 256 connections, by the load tester"
-for c in 64 64 64 256; do "${first[@]}" "$carillon" loadtest add --url "$url" -c $c -d "${each}s"; done
+for c in 64 64 64 256; do
+	before=$(cpu_ticks "$node")
+	"${first[@]}" "$carillon" loadtest add --url "$url" -c $c -d "${each}s" --keep -q >"$dir/tester.out"
+	cat "$dir/tester.out"
+	awk -v t="$(($(cpu_ticks "$node") - before))" '/operations in/ {printf "  CPU of the node per add: %.1f µs\n", t * 10000 / $1}' "$dir/tester.out"
+done
 section "processor time of a request: the load tester beside wrk with a script that posts the same bodies"
 if have wrk; then
 	TIMEFORMAT='%U %S'
@@ -138,4 +143,5 @@ section "growth: an add beside many pending timers, and in many topics"
 if have wrk; then bench/growth.sh "$carillon"; fi
 
 section "Go benchmarks"
-go test -run '^$' -bench . -benchmem -benchtime 300ms ./... | grep -E '^(Benchmark|pkg:)' || true
+go test -run '^$' -bench . -skip LongestTurn -benchmem -benchtime 300ms ./... | grep -E '^(Benchmark|pkg:)' || true
+go test -run '^$' -bench LongestTurn -benchtime 1x ./shard | grep -E '^Benchmark' || true # what goes before each takes seconds
