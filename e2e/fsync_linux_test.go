@@ -50,7 +50,7 @@ func TestSyncBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
 	needStrace(t)
 	dir := t.TempDir()
-	node, trace := traced(t, dir, "write,writev,pwrite64,fsync,fdatasync")
+	node, trace := traced(t, dir, "write,writev,pwrite64,sendto,fsync,fdatasync")
 	c := newClient(node)
 	c.topic(t, "sync", "http://127.0.0.1:9/", "")
 	const adds = 20

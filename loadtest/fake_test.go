@@ -384,9 +384,9 @@ func (f *fake) halt(timer *fakeTimer) bool {
 func (f *fake) fire(timer *fakeTimer) {
 	f.mu.Lock()
 	timer.state = "done"
-	due, payload, attempt, times := timer.due, timer.payload, 1, 1
+	fault, due, payload, attempt, times := timer.fault, timer.due, timer.payload, 1, 1
 	f.mu.Unlock()
-	switch timer.fault {
+	switch fault {
 	case faultEarlyLie:
 		due -= 200
 	case faultDouble, faultErrorFiresTwice:
@@ -397,7 +397,7 @@ func (f *fake) fire(timer *fakeTimer) {
 		attempt = 2
 	}
 	id, webhook := timer.id, timer.id
-	switch timer.fault {
+	switch fault {
 	case faultNoAttempt:
 		attempt = 0
 	case faultNoWebhookID:
@@ -423,7 +423,7 @@ func (f *fake) fire(timer *fakeTimer) {
 			continue
 		}
 		response.Body.Close()
-		if timer.fault == faultAlias {
+		if fault == faultAlias {
 			id += "-again"
 		}
 	}
