@@ -34,7 +34,7 @@ test: ## vet, all tests under the race detector in random order, a short run of 
 	go vet ./...
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	go test $(RACE) -shuffle=on -timeout 8m ./...
-	go test -count 1 -timeout 20m -run TestSeeds ./sim
+	go test -count 1 -timeout 20m -run "TestSeeds|TestMendedIsAsItWas" ./sim
 	./scripts/fuzz.sh $(FUZZTIME_TEST)
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities

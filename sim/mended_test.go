@@ -27,7 +27,7 @@ type mendedTally struct {
 // A log that reads otherwise than it must when it is to be written is refused, and counted: it is seldom.
 func TestMendedIsAsItWas(t *testing.T) {
 	runs := 12
-	if testing.Short() {
+	if testing.Short() || underRace {
 		runs = 4
 	}
 	if v, err := strconv.Atoi(os.Getenv("CARILLON_MENDS")); err == nil {
