@@ -40,14 +40,14 @@ test: ## vet, all tests under the race detector in random order, a short run of 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities
 	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK)
 
-bench: build ## the standard measurements beside their yardsticks, into bin/bench.txt (about a quarter of an hour)
+bench: build ## the standard measurements beside their yardsticks, into bin/bench.txt (about half an hour)
 	./bench/run.sh ./bin/carillon bin/bench.txt
 
 sim: ## the simulated cluster: SEED=n replays one run, SEEDS=n runs so many from FIRST=n on (default: 500, and as many more as fit 45 s)
 	go test ./sim -count 1 -timeout 0 -run TestSeeds -v $(if $(SEED),-sim.seed=$(SEED)) $(if $(SEEDS),-sim.seeds=$(SEEDS)) $(if $(FIRST),-sim.first=$(FIRST))
 
 canaries: ## deliberate bugs, each of which the simulator must find within 200 seeds (some minutes)
-	go test -tags canary ./sim -count 1 -timeout 0 -run Canary -v
+	go test -tags canary ./sim ./shard -count 1 -timeout 0 -run Canar -v
 
 fuzz: ## each fuzz target for FUZZTIME=1m
 	./scripts/fuzz.sh $(FUZZTIME)
