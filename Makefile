@@ -35,7 +35,7 @@ test: ## vet, all tests under the race detector in random order, a short run of 
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	go test $(RACE) -shuffle=on -timeout 8m ./...
 	go test -count 1 -timeout 20m -run "TestSeeds|TestMendedIsAsItWas" ./sim
-	./scripts/fuzz.sh $(FUZZTIME_TEST)
+	./scripts/fuzz.sh $(FUZZTIME_TEST) blind
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities
 	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK)

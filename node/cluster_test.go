@@ -62,6 +62,7 @@ func TestThreeNodesShareNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
+	t.Parallel()
 	nodes := trio(t)
 	nodes[0].must(201, "PUT", "/v1/topics/shared", `{"callback":{"url":"http://127.0.0.1:1/"}}`)
 	for i, n := range nodes {
@@ -101,6 +102,7 @@ func TestNewTopicIsKnownEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
+	t.Parallel()
 	nodes := trio(t)
 	unknown := 0
 	for i := range 150 {

@@ -100,6 +100,7 @@ func TestLongPollWakes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
+	t.Parallel()
 	nodes := trio(t)
 	nodes[0].must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull"}`)
 	const count = 30
@@ -145,6 +146,7 @@ func TestReportLater(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
+	t.Parallel()
 	nodes := trio(t)
 	rec := newReceiver(t, func(a *arrival, w http.ResponseWriter) {
 		if a.timer != "now" {

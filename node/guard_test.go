@@ -36,6 +36,7 @@ func TestNoCallbackToTheCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
+	t.Parallel()
 	nodes := several(t, 2)
 	for i, n := range nodes {
 		other := nodes[1-i].node.run.Load()
