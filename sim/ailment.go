@@ -17,6 +17,7 @@ type ailments struct {
 type AilmentCounts struct {
 	Unread       int // reads of files that failed
 	Blinded      int // starts that failed by them, and processes that ended
+	Unsent       int // snapshots that could not be read to be sent, or that had come and could not be read back
 	Lies, Told   int // machines whose disk lied; replicas that were told by their leader that they have lost what they had
 	Garbled, Cut int // frames and pieces of snapshots with flipped bits; links that broke by them
 }

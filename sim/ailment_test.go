@@ -15,7 +15,7 @@ func TestSeedsAilments(t *testing.T) {
 		set     func(s *swarm, c chance)
 		reached func(c *Counts) bool
 	}{
-		{"blinds", (*swarm).blinding, func(c *Counts) bool { return c.Unread > 0 && c.Blinded > 0 }},
+		{"blinds", (*swarm).blinding, func(c *Counts) bool { return c.Blinded > 0 && c.Unsent > 0 }},
 		{"lies", (*swarm).lying, func(c *Counts) bool { return c.Lies > 0 }},
 		{"told", (*swarm).lying, func(c *Counts) bool { return c.Told > 0 }},
 		{"garbled", func(s *swarm, _ chance) { s.ailments.garbled = 0.02 }, func(c *Counts) bool { return c.Garbled > 0 && c.Cut > 0 }},
@@ -51,6 +51,7 @@ func TestSeedsAilments(t *testing.T) {
 func (a *AilmentCounts) add(c *Counts) {
 	a.Unread += c.Unread
 	a.Blinded += c.Blinded
+	a.Unsent += c.Unsent
 	a.Lies += c.Lies
 	a.Told += c.Told
 	a.Garbled += c.Garbled

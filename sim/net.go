@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"syscall"
 	"time"
 
 	"carillon/shard"
@@ -187,6 +188,7 @@ func (t *transfer) next(step func() error) {
 			err = step()
 		}
 		if err != nil {
+			t.w.counts.Unsent += int(b2u(errors.Is(err, syscall.EIO) && t.w.swarm.ailments.blinds > 0))
 			t.close()
 			t.finish(err)
 		}

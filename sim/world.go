@@ -140,7 +140,9 @@ func newWorld(cfg Config) *World {
 	w.fate = newChance(cfg.Seed, 5)
 	w.swarm.ordeal(w.fate)
 	w.ills = newChance(cfg.Seed, 7)
-	w.swarm.ail(w.ills)
+	if cfg.script == nil {
+		w.swarm.ail(w.ills)
+	}
 	w.guests = w.drawGuests()
 	w.visitors = w.drawVisitors()
 	if cfg.Change != nil {
