@@ -130,7 +130,11 @@ func (c *crash) changes(name string) {
 	}
 }
 
-func inLog(name string) bool { return strings.HasPrefix(name, dataDir+"/wal/0/") }
+// inLog says whether a file is of the log. The spare holds no frames: it is made anew at each start.
+func inLog(name string) bool {
+	rest, ok := strings.CutPrefix(name, dataDir+"/wal/0/")
+	return ok && !strings.HasPrefix(rest, "spare/")
+}
 
 // countUnread counts the reads that failed in the whole run.
 func (w *World) countUnread() {
