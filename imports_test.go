@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"node":      {"transport", "ring", "shard", "history", "wheel", "wal"},
 	"transport": {"ring", "shard", "socket"},
 	"ring":      {"shard"},
-	"sim":       {"shard", "ring", "wal", "wheel"}, // the whole cluster in one goroutine
+	"sim":       {"shard", "ring", "wal", "wheel", "transport"}, // the whole cluster in one goroutine
 	"shard":     {"wheel", "wal"},
 	"history":   {"wal"}, // its file system
 	"wheel":     {},

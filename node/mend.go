@@ -59,7 +59,7 @@ func (p *process) mend(ctx context.Context, cause error) (frames uint64, err err
 	p.stage("the log is damaged; it is read for what is left: " + cause.Error())
 	m, err := shard.NewMender(p.fsys, p.cfg.DataDir, p.identity().Shards)
 	if err != nil {
-		return 0, fmt.Errorf("%w; it cannot be mended with what others have (%w): empty the data directory and join again", cause, err)
+		return 0, unmended(cause, err)
 	}
 	damages := strings.Join(m.Damages(), "; ")
 	p.log.Error("the log is damaged; it is being mended with what other nodes have of it", "damage", damages, "missing", m.Lost())
@@ -74,10 +74,18 @@ func (p *process) mend(ctx context.Context, cause error) (frames uint64, err err
 		return 0, fmt.Errorf("%w; it cannot be mended: %w", cause, err)
 	}
 	if err := m.Write(p.clock.WallMs()); err != nil {
-		return 0, fmt.Errorf("%w; it cannot be mended: %w: empty the data directory and join again", cause, err)
+		return 0, unmended(cause, err)
 	}
 	p.log.Info("the log is mended; what could not be read is kept in .broken files", "damage", damages)
 	return m.Frames(), nil
+}
+
+// unmended says what to do about a log that could not be mended. What the disk does not read now is not known to be lost.
+func unmended(cause, err error) error {
+	if wal.Unread(err) {
+		return fmt.Errorf("%w; it cannot be mended while this cannot be read: %w", cause, err)
+	}
+	return fmt.Errorf("%w; it cannot be mended with what others have (%w): empty the data directory and join again", cause, err)
 }
 
 // gather asks the other nodes, again and again, until nothing is missing.

@@ -23,6 +23,7 @@ type groupFiles struct {
 	tomb      uint64        // where a removed replica's tombstone is; 0: the replica is here, or never was
 	restating bool          // the creation or the tombstone is on its way to the log again
 	failedAt  time.Duration // when writing a snapshot failed last; monotonic, 0 never
+	unread    error         // of a start: a snapshot could not be read, which is not to say that it is damaged
 
 	newestTerm  uint64 // of the newest snapshot, as are these
 	newestConf  *pb.ConfState

@@ -68,14 +68,16 @@ func wholeSnapshots(fs wal.FS, dir string, shards int) ([]*mark, error) {
 			continue
 		}
 		f, err := wal.OpenSnapshot(fs, dir, info.Name)
-		if err != nil {
-			continue // a start does without it, too, and says so
+		if err == nil {
+			_, err = io.Copy(io.Discard, f)
+			if m, bad := decodeMark(f.Meta().Conf); err == nil && bad == nil {
+				found[info.Shard] = &m
+			}
+			_ = f.Close()
 		}
-		_, err = io.Copy(io.Discard, f)
-		if m, bad := decodeMark(f.Meta().Conf); err == nil && bad == nil {
-			found[info.Shard] = &m
+		if wal.Unread(err) { // one that is damaged a start does without, too, and says so; of this one nothing is known
+			return nil, err
 		}
-		_ = f.Close()
 	}
 	return found, nil
 }

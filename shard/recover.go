@@ -32,6 +32,7 @@ type recovery struct {
 	next  int         // … until this one: the first that is not applied yet
 	bytes int         // of the kept ones' data
 	hard  hardState
+	known bool  // the log has something of the replica, or of its snapshot
 	fault error // what the log lacks of the replica; void if the replica turns out to have been given up later, as its files are gone then
 	stop  bool  // a membership change: from here on raft must see the entries
 	alien bool  // the log, as far as it was read, has another entry where the snapshot from a peer ends: what follows that one is void
@@ -67,7 +68,10 @@ func (h *Host) recover() error {
 	}
 	for _, r := range list {
 		if err := r.finish(); err != nil {
-			_ = stream.Close() // nothing was written; the lock is free again
+			_ = stream.Close()                                 // nothing was written; the lock is free again
+			if unread := r.group.files.unread; unread != nil { // it may hold what is missing, and no more is known
+				err = fmt.Errorf("shard %d: a snapshot that is needed cannot be read; the same start may do when the disk reads again: %w", r.group.id, unread)
+			}
 			return err
 		}
 	}
@@ -100,7 +104,8 @@ func (h *Host) loadSnapshots() error {
 	return nil
 }
 
-// loadSnapshot takes the newest snapshot that is whole. A damaged one is said loudly; the one before it and the log cover for it.
+// loadSnapshot takes the newest snapshot that is whole. A damaged one is said loudly; the one before it and the log cover for it. One that cannot
+// be read now is not known to be damaged: they cover for it too, but if they do not the start fails for that, and for now.
 func (h *Host) loadSnapshot(g *group, files []wal.SnapshotInfo) {
 	for _, info := range files {
 		if info.Shard != uint32(g.id) {
@@ -109,6 +114,11 @@ func (h *Host) loadSnapshot(g *group, files []wal.SnapshotInfo) {
 		err := h.readSnapshot(g, info.Name)
 		if err == nil {
 			return
+		}
+		if wal.Unread(err) {
+			g.files.unread = err
+			h.cfg.Logger.Error("a snapshot cannot be read; trying the one before it", "file", info.Name, "error", err)
+			continue
 		}
 		h.cfg.Logger.Error("a snapshot is damaged; trying the one before it", "file", info.Name, "error", err)
 	}
@@ -181,7 +191,7 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 		if err != nil {
 			return err
 		}
-		r.hard = hard
+		r.hard, r.known = hard, true
 		g.files.hardGen = pos.Gen
 		return r.commit(hard.commit)
 	case wal.RecordEntries:
@@ -210,7 +220,7 @@ func (r *recovery) tombstone(pos wal.Position, body []byte) error {
 		return nil
 	}
 	g.reset()
-	g.files = groupFiles{tomb: pos.Gen}
+	g.files = groupFiles{tomb: pos.Gen, unread: g.files.unread}
 	return nil
 }
 
@@ -324,10 +334,13 @@ func (r *recovery) finish() error {
 	if r.fault != nil {
 		return r.fault
 	}
-	if g.replica == 0 {
-		if g.id != Meta {
-			return nil // its row will say whether one is to be here
-		}
+	switch {
+	case g.replica != 0:
+	case r.known:
+		return fmt.Errorf("shard %d: the log has something of its replica, but not what it began with: a snapshot is missing or damaged", g.id)
+	case g.id != Meta:
+		return nil // its row will say whether one is to be here
+	default:
 		if g.w.host.cfg.Meta == nil {
 			return fmt.Errorf("the data directory holds nothing of the meta group: %w", errMissing)
 		}

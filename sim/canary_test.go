@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"carillon/shard"
+	"carillon/transport/peer"
 	"carillon/wal"
 	"carillon/wheel"
 )
@@ -23,6 +24,7 @@ var canaries = []string{
 	"walk-skips-a-slot", "bulk-changes-any-version", "bulk-done-twice", "expired-called", "expired-forgotten",
 	"content-made-twice", "content-scope-kept", "priority-ignored", "spread-by-number",
 	"witness-silent", "leaver-appends",
+	"unread-ends-the-file", "lost-end-not-told", "sum-of-frames-skipped",
 }
 
 // amnesia is no bug of the product's but of who runs it: a machine that lost its disk comes back under its old id.
@@ -42,8 +44,8 @@ var (
 func TestEveryCanaryIsFound(t *testing.T) {
 	for _, name := range canaries {
 		t.Run(name, func(t *testing.T) {
-			shard.Planted, wal.Planted, wheel.Planted = name, name, name
-			defer func() { shard.Planted, wal.Planted, wheel.Planted = "", "", "" }()
+			shard.Planted, wal.Planted, wheel.Planted, peer.Planted = name, name, name, name
+			defer func() { shard.Planted, wal.Planted, wheel.Planted, peer.Planted = "", "", "", "" }()
 			change := func(p *Plan) { p.amnesia, p.unsaid = name == amnesia, name == unsaid }
 			found := 0
 			for seed := *flagFirst; seed < *flagFirst+uint64(*flagCanary); seed++ {

@@ -53,6 +53,9 @@ func (n *node) check() {
 			n.w.note(n, "replica", uint64(id), p.Replica, "")
 		}
 		if p.Replica == 0 {
+			if n.reached[i].replica != 0 {
+				n.reached[i] = reached{} // it was given up
+			}
 			continue
 		}
 		if p.Leads && (!c.leads || p.Term != c.term) {

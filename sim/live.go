@@ -22,6 +22,9 @@ func (w *World) live() {
 	if w.swarm.ordeals.any() {
 		w.after(0, w.undergo)
 	}
+	if a := &w.swarm.ailments; a.blinds > 0 || a.lies > 0 {
+		w.after(0, w.suffer)
+	}
 	w.found()
 	w.employ()
 	w.beginGuests()
@@ -134,7 +137,8 @@ func (w *World) heal() {
 	w.calm, w.sick.down = true, false
 	w.swarm.calm()
 	w.net.heal(w.now)
-	if n := w.dispensable(); n != nil && w.chance.IntN(2) == 0 {
+	w.cure()
+	if n := w.dispensable(); n != nil && w.chance.IntN(2) == 0 && !n.crash.plans() {
 		n.held = true
 		n.stop(true)
 	}

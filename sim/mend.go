@@ -20,6 +20,10 @@ func (n *node) mends(found error) bool {
 		return false
 	}
 	m, err := shard.NewMender(n.disk, dataDir, n.w.swarm.shards)
+	if err != nil && n.couldNotRead(err) {
+		n.blinded(err)
+		return true
+	}
 	if err != nil {
 		n.w.note(n, "not to be mended", 0, 0, err.Error())
 		return false
@@ -42,6 +46,10 @@ func (n *node) askSelf() {
 	if err == nil {
 		_, err = n.mender.Take(answer)
 	}
+	if err != nil && n.couldNotRead(err) {
+		n.blinded(err)
+		return
+	}
 	if err != nil && n.crash.clone == nil {
 		n.w.violate("mend", "node %d cannot ask itself: %v", n.id, err)
 	}
@@ -57,6 +65,8 @@ func (n *node) mendOn() {
 		switch {
 		case n.crash.clone != nil:
 			n.stop(false)
+		case err != nil && n.couldNotRead(err):
+			n.blinded(err)
 		case err != nil:
 			w.note(n, "not mended", 0, 0, err.Error())
 			w.counts.Unmended++

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"syscall"
 	"time"
 
 	"carillon/shard"
@@ -16,6 +17,7 @@ type network struct {
 	// mended is when the last phase began: what was sent before and is still on its way then never arrives. Its connections are gone,
 	// and raft's followers would heed a dead leader's heartbeats for as long as they come.
 	mended time.Duration
+	torn   map[[2]uint64]time.Duration // when a connection ended: what was sent on it before and has not arrived does not arrive
 }
 
 func (n *network) blocked(from, to uint64) bool { return n.cut[[2]uint64{from, to}] }
@@ -32,6 +34,10 @@ type wire struct {
 // Send implements shard.Peers.
 func (p *wire) Send(to uint64, frame []byte) {
 	if p.n.life == p.life && !p.n.silent() {
+		if n := p.n.w.node(to); n != nil && p.n.w.garbles(p.n, n, frame) {
+			p.n.w.tear(p.n, n)
+			return
+		}
 		p.n.w.carry(p.n, to, func(n *node, copied bool) {
 			if n.host == nil {
 				return
@@ -73,7 +79,7 @@ func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool))
 	sent := w.now
 	arrive := func(copied bool) func() {
 		return func() {
-			if w.net.blocked(from.id, to) || sent < w.net.mended {
+			if w.net.blocked(from.id, to) || sent < w.net.mended || sent < w.net.torn[link] {
 				return
 			}
 			if !n.up {
@@ -182,6 +188,7 @@ func (t *transfer) next(step func() error) {
 			err = step()
 		}
 		if err != nil {
+			t.w.counts.Unsent += int(b2u(errors.Is(err, syscall.EIO) && t.w.swarm.ailments.blinds > 0))
 			t.close()
 			t.finish(err)
 		}
@@ -225,6 +232,9 @@ func (t *transfer) piece() error {
 	chunk := make([]byte, min(transferChunk, t.stream.Size-t.into.Have()))
 	if _, err := io.ReadFull(t.source, chunk); err != nil {
 		return err
+	}
+	if t.w.garbles(t.from, t.to, chunk) {
+		return errCut
 	}
 	_, err := t.into.Write(chunk)
 	if err == nil && t.into.Have() == t.stream.Size {

@@ -53,7 +53,8 @@ type node struct {
 
 	replaces bool // it takes over a dead machine's name, and says so each time it registers
 
-	rotten    bool          // something on its disk was damaged at rest
+	rotten    bool          // something on its disk was damaged at rest, or is to be
+	lied      bool          // … by syncs that did not do what they said
 	mender    *shard.Mender // while its log is being restored
 	mendUntil time.Duration
 	reached   []reached // by group: what its disk must still have
@@ -72,6 +73,10 @@ type crash struct {
 	says  int // … things that are said to others
 	clone *wal.MemFS
 	fail  [wal.OpSyncDir + 1]int // the so-many-th operation of a kind fails; 0: none
+
+	starting bool // the log is not open yet
+	blind    blindness
+	deceit   *deceit // what the disk will lie about; nil: nothing
 }
 
 var errPowerCut = errors.New("the power is cut")
@@ -116,6 +121,10 @@ func (n *node) start(meta *ring.Row) {
 			n.stop(n.crash.clone == nil)
 			return
 		}
+		if n.couldNotRead(err) {
+			n.blinded(err)
+			return
+		}
 		if n.rotten && n.mends(err) {
 			return
 		}
@@ -125,6 +134,7 @@ func (n *node) start(meta *ring.Row) {
 		}
 		w.violate("I11", "node %d does not start again: %v", n.id, err)
 	}
+	n.crash.opens(false)
 	n.host = host
 	n.settle()
 	if n.died(nil) {
@@ -266,6 +276,15 @@ func (n *node) died(err error) bool {
 	}
 	if err != nil {
 		n.w.note(n, "failed", 0, 0, err.Error())
+		switch {
+		case n.couldNotRead(err):
+			n.blinded(err)
+			return true
+		case n.toldByLeader(err):
+			n.w.counts.Told++
+			n.refuse()
+			return true
+		}
 		if !n.w.book.mayFail(n) {
 			n.w.violate("I20", "node %d stops for no reason of its disk: %v", n.id, err)
 		}
@@ -322,9 +341,20 @@ func (n *node) crashOptions() wal.CrashOptions {
 
 // hook lets the disk's operations be held back, and the power be cut among them.
 func (n *node) hook() {
+	ails := &n.w.swarm.ailments
+	if ails.lies > 0 {
+		n.disk.SetLiar(n.crash.lies)
+	}
+	n.crash.opens(true)
 	n.disk.SetHook(func(_ int, op wal.Op, name string) error {
 		if !op.Changes() {
+			if ails.blinds > 0 {
+				return n.crash.unreadable(op, name)
+			}
 			return nil
+		}
+		if ails.blinds > 0 {
+			n.crash.changes(name)
 		}
 		if inSnapshots(name) {
 			n.gate.Pass()

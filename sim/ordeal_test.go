@@ -29,6 +29,7 @@ func TestSeedsOrdeals(t *testing.T) {
 			for seed := *flagFirst; seed < *flagFirst+20; seed++ {
 				r := run(t, Config{Seed: seed, Change: func(s *Plan) {
 					s.safety, s.nodes, s.replicas, s.ordeals = 30*time.Second, 3, min(s.replicas, 3), ordeals{}
+					s.ailments = ailments{}
 					test.set(s)
 				}})
 				if r.Err != nil {

@@ -18,6 +18,9 @@ func (n *node) remembers() {
 		n.reached = make([]reached, n.w.swarm.shards+1)
 	}
 	for i, had := range n.reached {
+		if had.replica != 0 && had.applied > 1 && n.host.Progress(shard.ID(i)).Replica == 0 { // one without entries may not have been on disk yet
+			n.w.violate("I10", "node %d: replica %x of group %d, which had applied entry %d, is gone after a start", n.id, had.replica, i, had.applied)
+		}
 		if p := n.host.Progress(shard.ID(i)); had.replica != 0 && p.Replica == had.replica && p.Last < had.applied {
 			n.w.violate("I10", "node %d: the log of group %d ends at entry %d after a start, but %d was applied before", n.id, i, p.Last, had.applied)
 		}

@@ -51,7 +51,8 @@ type swarm struct {
 
 	limits bool // guests ask for much of topics with limits
 
-	ordeals ordeals
+	ordeals  ordeals
+	ailments ailments
 
 	unsaid  bool // a deliberate bug: nobody says what it may come to of a limit
 	amnesia bool // a deliberate bug: who lost its disk comes back as who it was

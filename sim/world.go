@@ -50,6 +50,7 @@ type Counts struct {
 	Ranked, Spread             int // pairs that waited together; calls in a window
 	Expired, Same              int // dead letters; adds answered with the timer that there was
 	OrdealCounts
+	AilmentCounts
 }
 
 // Violation is something that must never be.
@@ -70,6 +71,7 @@ type World struct {
 	swarm  swarm
 	chance chance
 	fate   chance // of its ordeals
+	ills   chance // of its ailments
 
 	numbered time.Duration // when another number of replicas was last asked for
 	now      time.Duration
@@ -117,6 +119,7 @@ func Run(cfg Config) (r Report) {
 			}
 		}
 		w.end()
+		w.countUnread()
 		r.Seed, r.Hash, r.Events, r.Simulated, r.Counts = cfg.Seed, w.trace.sum.Sum64(), w.seq, w.now, w.counts
 		r.History = w.book.history.export()
 		r.History.bulks = w.book.bulks
@@ -136,6 +139,10 @@ func newWorld(cfg Config) *World {
 	w.swarm = draw(w.chance)
 	w.fate = newChance(cfg.Seed, 5)
 	w.swarm.ordeal(w.fate)
+	w.ills = newChance(cfg.Seed, 7)
+	if cfg.script == nil {
+		w.swarm.ail(w.ills)
+	}
 	w.guests = w.drawGuests()
 	w.visitors = w.drawVisitors()
 	if cfg.Change != nil {

@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 )
 
@@ -39,6 +40,12 @@ var (
 	errReplay       = errors.New("replay has stopped")
 	errSnapshotName = errors.New("file name does not match the snapshot inside")
 )
+
+// Unread says whether an error is of a file that the disk did not give, now or ever: nothing is known of what is in it. Damage is known.
+func Unread(err error) bool {
+	var path *fs.PathError
+	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist)
+}
 
 // CorruptionError reports damage that must not be repaired silently.
 type CorruptionError struct {

@@ -126,10 +126,15 @@ func (f *memFile) sync(op Op) error {
 		f.fs.mu.Unlock()
 		return pathError(op, f.name, err)
 	}
+	lie := f.fs.lie(f.name, false)
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	if err := f.checkLocked(); err != nil {
 		return pathError(op, f.name, err)
+	}
+	if lie.Told {
+		f.node.blocks.lie(lie)
+		return nil
 	}
 	f.node.blocks.sync()
 	return nil

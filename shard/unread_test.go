@@ -1,0 +1,124 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"carillon/wal"
+)
+
+// idleShard makes a stand whose shard 1 has a timer called "kept" and lies idle: the log has nothing of it any more but the place of its newest
+// snapshot, of so many.
+func idleShard(t *testing.T, snapshots int, run func(r *stand, files []string)) {
+	bubbleStand(t, smallLog, func(r *stand) {
+		g := r.host.groups[1]
+		for i := range snapshots - 1 {
+			r.add(fmt.Sprint("old", i), time.Hour)
+			r.take(g)
+		}
+		r.add("kept", time.Hour)
+		r.take(g)
+		g.canary.next = 1 << 62
+		r.fillMeta(8)
+		r.snapshots()
+		var files []string
+		for _, s := range r.snapshotFiles(1) {
+			files = append(files, r.host.snapshotDir()+"/"+s.Name)
+		}
+		if g.files.older != g.files.newest || r.oldest() == 1 || len(files) != snapshots {
+			t.Fatalf("older %d, newest %d, log from generation %d, %d snapshots", g.files.older, g.files.newest, r.oldest(), len(files))
+		}
+		r.kill()
+		run(r, files)
+	})
+}
+
+// TestReadErrorOfASnapshotIsNoDamage: a host that cannot read what it needs says so and ends. It does not say that something is damaged, and that all
+// is to be thrown away; when the disk reads again it has all.
+func TestReadErrorOfASnapshotIsNoDamage(t *testing.T) {
+	for snapshots := 1; snapshots <= 2; snapshots++ {
+		for after := range 4 { // its opening and its first reads
+			t.Run(fmt.Sprint(snapshots, " snapshots, read ", after), func(t *testing.T) {
+				idleShard(t, snapshots, func(r *stand, files []string) {
+					reads := 0
+					r.fs.SetHook(func(_ int, op wal.Op, name string) error {
+						if op.Changes() || name != files[0] {
+							return nil
+						}
+						if reads++; reads <= after {
+							return nil
+						}
+						return syscall.EIO
+					})
+					err := r.open()
+					if reads <= after {
+						t.Fatalf("%d reads", reads)
+					}
+					if !errors.Is(err, syscall.EIO) || strings.Contains(err.Error(), "damaged") || strings.Contains(err.Error(), "empty") {
+						t.Errorf("it ends with: %v", err)
+					}
+					if err == nil {
+						r.kill()
+					}
+					r.fs.SetHook(nil)
+					r.mustOpen()
+					r.wantState("kept", "scheduled 0")
+					r.audit()
+				})
+			})
+		}
+	}
+}
+
+// TestReadErrorOfANeedlessSnapshot: where the one before it and the log have all, that is enough.
+func TestReadErrorOfANeedlessSnapshot(t *testing.T) {
+	bubbleStand(t, smallLog, func(r *stand) {
+		r.add("first", time.Hour)
+		r.take(r.host.groups[1])
+		r.add("last", time.Hour)
+		r.take(r.host.groups[1])
+		newest := r.host.snapshotDir() + "/" + r.snapshotFiles(1)[0].Name
+		r.kill()
+		r.fs.SetHook(func(_ int, op wal.Op, name string) error {
+			if op == wal.OpRead && name == newest {
+				return syscall.EIO
+			}
+			return nil
+		})
+		r.mustOpen()
+		r.wantState("first", "scheduled 0")
+		r.wantState("last", "scheduled 0")
+		r.audit()
+	})
+}
+
+// TestDamagedOnlySnapshotOfIdleShard: a shard of which the log has only where its snapshot was is not begun anew as if it had never been.
+func TestDamagedOnlySnapshotOfIdleShard(t *testing.T) {
+	idleShard(t, 1, func(r *stand, files []string) {
+		if err := r.fs.Damage(files[0], func(b []byte) []byte { b[len(b)/2] ^= 1; return b }); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.open(); err == nil {
+			t.Errorf("it starts; the timer is %s", r.state("kept"))
+		}
+	})
+}
+
+// TestMenderDoesNotGuessWhatItCannotRead: a snapshot that the disk does not give is not one that is damaged, for which the log would be asked.
+func TestMenderDoesNotGuessWhatItCannotRead(t *testing.T) {
+	idleShard(t, 2, func(r *stand, files []string) {
+		r.fs.SetHook(func(_ int, op wal.Op, name string) error {
+			if !op.Changes() && name == files[0] {
+				return syscall.EIO
+			}
+			return nil
+		})
+		if _, err := NewMender(r.fs, r.host.cfg.Dir, r.host.cfg.Shards); !errors.Is(err, syscall.EIO) {
+			t.Errorf("%v", err)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package sim
+
+import (
+	"bytes"
+	"io"
+	"time"
+
+	"carillon/transport/peer"
+)
+
+// mostGarbled bounds a frame, as the peers' transport does.
+const mostGarbled = 80 << 20
+
+// garbles says whether a frame, or a piece of a snapshot, is changed on its way. It goes through the transport's own codec, which must not let it
+// through, nor what comes behind it: the connection ends.
+func (w *World) garbles(from, to *node, frame []byte) bool {
+	r := w.ills
+	if !r.hit(w.swarm.ailments.garbled) {
+		return false
+	}
+	sequence := r.Uint32()
+	sent := peer.Seal(sequence, frame)
+	came := bytes.Clone(sent)
+	switch at := r.IntN(len(came)); r.IntN(4) {
+	case 0:
+		came[r.IntN(len(came)-len(frame))] ^= 1 << r.IntN(8) // of what is around it
+	case 1:
+		for end := min(len(came), at+1+r.IntN(40)); at < end; at++ {
+			came[at] = byte(r.Uint32())
+		}
+	case 2:
+		came = append(came[:at], came[at+1:]...)
+	default:
+		came[at] ^= 1 << r.IntN(8)
+	}
+	if bytes.Equal(came, sent) {
+		return false
+	}
+	w.counts.Garbled++
+	w.note(from, "garbled", to.id, uint64(len(frame)), "")
+	came = append(came, peer.Seal(sequence+1, nil)...)
+	came = append(came, peer.Seal(sequence+2, nil)...)
+	taken := 0
+	err := peer.Unseal(came, sequence, mostGarbled, func(payload []byte) {
+		if taken++; taken > 1 || !bytes.Equal(payload, frame) { // if but its end was lost, that was perhaps what comes next, too, and it is whole
+			w.violate("frame", "node %d takes a frame of %d bytes from node %d that was changed on its way", to.id, len(payload), from.id)
+		}
+	})
+	if err == io.EOF {
+		w.violate("frame", "the connection from node %d to node %d goes on behind a frame that was changed on its way", from.id, to.id)
+	}
+	return true
+}
+
+// tear ends a connection when a garbled frame arrives: what was sent behind it does not arrive, either.
+func (w *World) tear(from, to *node) {
+	w.after(w.ills.between(w.swarm.delay/2, 2*w.swarm.delay), func() {
+		if w.net.blocked(from.id, to.id) {
+			return
+		}
+		w.counts.Cut++
+		if w.net.torn == nil {
+			w.net.torn = map[[2]uint64]time.Duration{}
+		}
+		w.net.torn[[2]uint64{from.id, to.id}] = w.now
+		w.unreachable(from, to.id)
+	})
+}

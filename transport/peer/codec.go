@@ -1,0 +1,25 @@
+package peer
+
+import "bytes"
+
+// Seal returns a control frame as it goes over the wire, the so-many-th of its connection. With Unseal it is for those who carry frames by other
+// means than connections, as a simulator does.
+func Seal(sequence uint32, payload []byte) []byte {
+	b := appendFrame(nil, kindFrame, nil, payload)
+	seal(b, sequence)
+	return b
+}
+
+// Unseal takes frames off what a connection has brought, the first of them the so-many-th, and hands each to take. It returns what ends the
+// connection: io.EOF if nothing but the end of the bytes does.
+func Unseal(b []byte, sequence uint32, maxPayload int, take func(payload []byte)) error {
+	r := newFrameReader(bytes.NewReader(b), maxPayload)
+	r.sequence = sequence
+	for {
+		_, payload, _, err := r.next()
+		if err != nil {
+			return err
+		}
+		take(payload)
+	}
+}
