@@ -239,6 +239,11 @@ type bulkState struct {
 	cancelled bool
 }
 
+// hash tells states apart, for the most part.
+func (s bulkState) hash() uint64 {
+	return (uint64(s.version)<<1|b2u(s.cancelled))*0x9e3779b97f4a7c15 ^ uint64(s.dueMs)*0xc2b2ae3d27d4eb4f
+}
+
 func (s bulkState) moved(ms int64) bulkState { return bulkState{version: s.version + 1, dueMs: ms} }
 
 // step says whether an answer can be, and what the timer is then.
@@ -301,6 +306,7 @@ func (b *bulkBook) check(limit time.Duration) error {
 			ok, next := state.(bulkState).step(in.(*bulkOp))
 			return ok, next
 		},
+		Hash: func(state any) uint64 { return state.(bulkState).hash() }, // else one of many that overlap takes seconds
 	}
 	for _, id := range b.names {
 		var ops []porcupine.Operation
