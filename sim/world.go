@@ -165,11 +165,16 @@ func (w *World) after(d time.Duration, run func()) {
 	w.queue.push(event{w.now + max(d, 0), w.seq, run})
 }
 
+// afterTimeout has something happen when a client's time-out is over.
+func (w *World) afterTimeout(run func()) {
+	w.seq++
+	w.queue.timeout(event{w.now + clientTimeout, w.seq, run})
+}
+
 // pass lets everything happen that happens within so long.
 func (w *World) pass(d time.Duration) {
 	end := w.now + d
-	for len(w.queue.items) > 0 && w.queue.items[0].at <= end {
-		e := w.queue.pop()
+	for e, ok := w.queue.pop(end); ok; e, ok = w.queue.pop(end) {
 		w.now = e.at
 		e.run()
 		if w.cfg.Steps > 0 && w.seq > w.cfg.Steps {
