@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"carillon/shard"
 )
 
@@ -150,7 +148,7 @@ func (n *node) compare(id shard.ID, from uint64, p shard.Progress) {
 	}
 	r.epochs[at] = p.Epoch
 	if id == shard.Meta {
-		n.same(at, xxhash.Sum64(n.state.Save()))
+		n.same(at, n.state.Hash())
 		return
 	}
 	table, _ := n.host.Inspect(id)
