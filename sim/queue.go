@@ -16,12 +16,41 @@ func (e *event) before(o *event) bool {
 	return e.seq < o.seq
 }
 
-// eventQueue is what will happen, by time and then by order of arrival: a heap in which each has four below it, and those that wait equally
-// long, most of which come to nothing, in the order in which they came.
+// eventQueue is what will happen, by time and then by order of arrival: a heap in which each has four below it. What is to be at once, and what
+// waits equally long, most of which comes to nothing, is in order as it arrives, and goes by the heap.
 type eventQueue struct {
-	items    []event
-	timeouts []event
-	passed   int // of the timeouts
+	items          []event
+	once, timeouts eventLine
+}
+
+// eventLine is events in their order.
+type eventLine struct {
+	events []event
+	passed int // … of which so many have been taken
+}
+
+func (l *eventLine) push(e event) {
+	if l.passed > len(l.events)/2 {
+		n := copy(l.events, l.events[l.passed:])
+		clear(l.events[n:])
+		l.events, l.passed = l.events[:n], 0
+	}
+	l.events = append(l.events, e)
+}
+
+// first is the next, or nil.
+func (l *eventLine) first() *event {
+	if l.passed == len(l.events) {
+		return nil
+	}
+	return &l.events[l.passed]
+}
+
+func (l *eventLine) pop() event {
+	e := l.events[l.passed]
+	l.events[l.passed] = event{}
+	l.passed++
+	return e
 }
 
 const branches = 4
@@ -40,30 +69,23 @@ func (q *eventQueue) push(e event) {
 	q.items[i] = e
 }
 
-// timeout is push for an event that is not before any other that came this way.
-func (q *eventQueue) timeout(e event) {
-	if q.passed > len(q.timeouts)/2 {
-		n := copy(q.timeouts, q.timeouts[q.passed:])
-		clear(q.timeouts[n:])
-		q.timeouts, q.passed = q.timeouts[:n], 0
-	}
-	q.timeouts = append(q.timeouts, e)
-}
-
 // pop takes the next event, if it is not later than end.
-func (q *eventQueue) pop(end time.Duration) (e event, ok bool) {
-	if q.passed < len(q.timeouts) {
-		if next := &q.timeouts[q.passed]; len(q.items) == 0 || next.before(&q.items[0]) {
-			if next.at > end {
-				return event{}, false
-			}
-			e, *next = *next, event{}
-			q.passed++
-			return e, true
+func (q *eventQueue) pop(end time.Duration) (event, bool) {
+	var next *event
+	if len(q.items) > 0 {
+		next = &q.items[0]
+	}
+	line := (*eventLine)(nil)
+	for _, l := range [...]*eventLine{&q.once, &q.timeouts} {
+		if e := l.first(); e != nil && (next == nil || e.before(next)) {
+			next, line = e, l
 		}
 	}
-	if len(q.items) == 0 || q.items[0].at > end {
+	switch {
+	case next == nil || next.at > end:
 		return event{}, false
+	case line != nil:
+		return line.pop(), true
 	}
 	return q.top(), true
 }
