@@ -13,23 +13,34 @@ import (
 
 // Hash is of all that Save writes, for who compares replicas at every entry: no text is made for it.
 func (s *State) Hash() uint64 {
-	h := stateHash{b: make([]byte, 0, 4<<10)}
+	h := stateHash{b: make([]byte, 0, 1<<10)}
+	h.sum.Reset()
 	topics := s.save()
 	h.number(uint64(topics.LastID))
 	h.list(len(topics.Topics), topics.Topics == nil)
 	for _, t := range topics.Topics {
 		h.topic(t)
+		h.flush()
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if c := &s.cluster; c.id != "" {
 		h.cluster(c)
 	}
-	return xxhash.Sum64(h.b)
+	h.flush()
+	return h.sum.Sum64()
 }
 
 // stateHash gathers what is hashed. Everything has a length, or its length before it.
-type stateHash struct{ b []byte }
+type stateHash struct {
+	sum xxhash.Digest
+	b   []byte
+}
+
+func (h *stateHash) flush() {
+	_, _ = h.sum.Write(h.b)
+	h.b = h.b[:0]
+}
 
 func (h *stateHash) number(v uint64) { h.b = binary.LittleEndian.AppendUint64(h.b, v) }
 
