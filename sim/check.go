@@ -151,7 +151,7 @@ func (n *node) compare(id shard.ID, from uint64, p shard.Progress) {
 		n.same(at, n.state.Hash())
 		return
 	}
-	table, _ := n.host.Inspect(id)
+	table := n.host.Table(id)
 	for i := max(from+1, p.Applied-min(p.Applied, hashesBack)); i < p.Applied; i++ {
 		if hash, ok := table.HashAt(i); ok {
 			n.same(place{id, i}, hash)
@@ -178,7 +178,7 @@ func (w *World) checkEnd() {
 		}
 		group := known.lives[0].shard
 		leader := w.leader(group)
-		table, _ := leader.host.Inspect(group)
+		table := leader.host.Table(group)
 		now := table.Read(id.topic, id.id)
 		for _, l := range known.lives {
 			w.checkLife(l, l.seq, now, known)
@@ -195,7 +195,7 @@ func (w *World) checkEnd() {
 			if n.host.Progress(id).Replica == 0 {
 				continue
 			}
-			table, _ := n.host.Inspect(id)
+			table := n.host.Table(id)
 			if err := table.Audit(true); err != nil {
 				w.violate("I13", "node %d, shard %d: %v", n.id, id, err)
 			}

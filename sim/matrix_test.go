@@ -281,7 +281,7 @@ func (m *matrix) open(what string, n *node, disk *wal.MemFS, before []had) *shar
 		if id == shard.Meta {
 			hash = xxhash.Sum64(state.Save())
 		} else {
-			table, _ := host.Inspect(id)
+			table := host.Table(id)
 			hash = table.Hash()
 		}
 		if known, ok := n.w.book.replicas.hashes[place{id, p.Applied}]; ok {
