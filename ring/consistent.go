@@ -1,9 +1,7 @@
 package ring
 
 import (
-	"encoding/binary"
 	"strconv"
-	"sync"
 
 	"github.com/buraksezer/consistent"
 	"github.com/cespare/xxhash/v2"
@@ -27,47 +25,10 @@ func (ringHash) Sum64(b []byte) uint64 { return xxhash.Sum64(b) }
 
 // ringOwners asks the consistent-hash ring of one rank for the owner of each shard. Nil: there is none, or the library
 // has given up (it panics when it finds no room, as colliding hashes could bring about); rendezvous then decides alone.
-func ringOwners(nodes []uint64, shards, rank int) []uint64 {
+func ringOwners(nodes []uint64, shards, rank int) (owners []uint64) {
 	if len(nodes) == 0 || shards < 1 {
 		return nil
 	}
-	if shards == 1 {
-		return metaRings.owners(nodes, rank)
-	}
-	return buildRing(nodes, shards, rank)
-}
-
-// metaRings has the meta group's rings that were built last: each replay of a log founds the cluster anew, and the ring is most of that.
-var metaRings rings
-
-// rings remembers what follows from its question alone.
-type rings struct {
-	mu    sync.Mutex
-	known map[string][]uint64
-}
-
-const ringsKept = 64
-
-// owners is buildRing for one shard. What it returns is shared: it is not to be changed.
-func (r *rings) owners(nodes []uint64, rank int) []uint64 {
-	key := binary.AppendUvarint(nil, uint64(rank))
-	for _, id := range nodes {
-		key = binary.AppendUvarint(key, id)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if owners, ok := r.known[string(key)]; ok {
-		return owners
-	}
-	if len(r.known) >= ringsKept || r.known == nil {
-		r.known = map[string][]uint64{}
-	}
-	owners := buildRing(nodes, 1, rank)
-	r.known[string(key)] = owners
-	return owners
-}
-
-func buildRing(nodes []uint64, shards, rank int) (owners []uint64) {
 	defer func() {
 		if recover() != nil {
 			owners = nil
