@@ -18,8 +18,11 @@ func apply(t interface {
 	Fatalf(string, ...any)
 }, s *State, c Command) Reply {
 	t.Helper()
-	before, version := string(s.Save()), s.Version()
+	before, version, hash := string(s.Save()), s.Version(), s.Hash()
 	r := s.Apply(1000, c.Encode()).(Reply)
+	if changed := string(s.Save()) != before; changed != (s.Hash() != hash) {
+		t.Fatalf("%+v: changed %t, hash %016x then %016x", c, changed, hash, s.Hash())
+	}
 	if r.Err != nil && string(s.Save()) != before {
 		t.Fatalf("%+v was refused (%v) and changed the state", c, r.Err)
 	}

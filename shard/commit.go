@@ -34,7 +34,7 @@ func (g *group) compact() {
 	keep := min(g.applied, g.store.last())
 	if !g.soleVoter() || len(g.store.conf.Learners) > 0 {
 		keep = min(keep, g.store.retained(g.w.host.cfg.RetainBytes))
-		if g.leader && g.store.bytes < laggards*g.w.host.cfg.RetainBytes {
+		if g.leader && keep > g.store.offset && g.store.bytes < laggards*g.w.host.cfg.RetainBytes {
 			keep = min(keep, g.behind())
 		}
 	}

@@ -168,6 +168,9 @@ func (h *Host) SubmitMeta(cmd []byte, then func(any, error)) {
 // Inspect gives a group's table and status to who drives the host; the table is nil for the meta group.
 func (h *Host) Inspect(id ID) (*Table, GroupStatus) { return h.groups[id].table, h.groups[id].status() }
 
+// Table gives a group's table alone; nil for the meta group.
+func (h *Host) Table(id ID) *Table { return h.groups[id].table }
+
 // Progress is how far a group has come on this host.
 type Progress struct {
 	Replica       uint64 // 0: none here
@@ -191,9 +194,10 @@ func (h *Host) Progress(id ID) Progress {
 	if g.raft == nil {
 		return Progress{}
 	}
+	leaves := g.leaves()
 	return Progress{
 		Replica: g.replica, Term: g.term, HardTerm: g.hard.term, Vote: g.hard.vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
-		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Leaves: g.leaves(), Out: g.isOut(), Proposed: g.number, Words: g.words,
+		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Leaves: leaves, Out: leaves && g.isOut(), Proposed: g.number, Words: g.words,
 	}
 }
 

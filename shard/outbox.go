@@ -119,8 +119,11 @@ func (h *Host) Deliver(from uint64, frame []byte) {
 	if len(frame) == 0 || frame[0] != frameVersion {
 		return
 	}
-	parts := make([][]peerMessage, len(h.workers))
-	sizes := make([]int, len(h.workers))
+	var few [8]*peerFrame
+	parts := few[:]
+	if len(h.workers) > len(few) {
+		parts = make([]*peerFrame, len(h.workers))
+	}
 	for rest := frame[1:]; len(rest) > 0; {
 		kind := rest[0]
 		id, n := binary.Uvarint(rest[1:])
@@ -133,13 +136,18 @@ func (h *Host) Deliver(from uint64, frame []byte) {
 			break
 		}
 		k := int(id) % len(h.workers)
-		parts[k] = append(parts[k], peerMessage{kind: kind, group: h.groups[id], body: rest[:size:size]})
-		sizes[k] += int(size)
+		f := parts[k]
+		if f == nil {
+			f = &peerFrame{from: from}
+			f.messages, parts[k] = f.first[:0], f
+		}
+		f.messages = append(f.messages, peerMessage{kind: kind, group: h.groups[id], body: rest[:size:size]})
+		f.bytes += int(size)
 		rest = rest[size:]
 	}
-	for k, list := range parts {
-		if len(list) > 0 {
-			h.workers[k].takeFrame(&peerFrame{from: from, messages: list, bytes: sizes[k]})
+	for k, f := range parts {
+		if f != nil {
+			h.workers[k].takeFrame(f)
 		}
 	}
 }
@@ -156,6 +164,7 @@ func (w *worker) takeFrame(f *peerFrame) {
 type peerFrame struct {
 	from     uint64
 	messages []peerMessage
+	first    [2]peerMessage // room for so many: most frames have no more
 	bytes    int
 }
 

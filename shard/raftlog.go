@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 )
@@ -11,8 +12,14 @@ type raftLogger struct{ log *slog.Logger }
 func (l raftLogger) Debug(v ...any)                 { l.log.Debug(fmt.Sprint(v...)) }
 func (l raftLogger) Debugf(format string, v ...any) {}
 func (l raftLogger) Info(v ...any)                  { l.log.Debug(fmt.Sprint(v...)) }
-func (l raftLogger) Infof(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l raftLogger) Warning(v ...any)               { l.log.Warn(fmt.Sprint(v...)) }
+
+// Infof is called at every step of an election: nothing is formatted that nobody reads.
+func (l raftLogger) Infof(format string, v ...any) {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.log.Debug(fmt.Sprintf(format, v...))
+	}
+}
+func (l raftLogger) Warning(v ...any) { l.log.Warn(fmt.Sprint(v...)) }
 func (l raftLogger) Warningf(format string, v ...any) {
 	l.log.Warn(fmt.Sprintf(format, v...))
 }

@@ -89,19 +89,25 @@ func decodeMessage(b []byte) (*pb.Message, error) {
 	if len(b) < 2 || b[1]&^messageBits != 0 {
 		return nil, errMessage
 	}
-	kind, bits, r := pb.MessageType(b[0]), b[1], recordReader{rest: b[2:]}
-	m := &pb.Message{Type: &kind, To: new(r.uvarint()), From: new(r.uvarint()), Term: new(r.uvarint())}
+	bits, r := b[1], recordReader{rest: b[2:]}
+	h := &heldMessage{kind: pb.MessageType(b[0]), to: r.uvarint(), from: r.uvarint(), term: r.uvarint()}
+	m := &h.message
+	m.Type, m.To, m.From, m.Term = &h.kind, &h.to, &h.from, &h.term
 	if bits&messageReject != 0 {
-		m.Reject = new(true)
+		h.reject = true
+		m.Reject = &h.reject
 	}
 	if bits&messageLog != 0 {
-		m.LogTerm, m.Index = new(r.uvarint()), new(r.uvarint())
+		h.logTerm, h.index = r.uvarint(), r.uvarint()
+		m.LogTerm, m.Index = &h.logTerm, &h.index
 	}
 	if bits&messageCommit != 0 {
-		m.Commit = new(r.uvarint())
+		h.commit = r.uvarint()
+		m.Commit = &h.commit
 	}
 	if bits&messageHint != 0 {
-		m.RejectHint = new(r.uvarint())
+		h.hint = r.uvarint()
+		m.RejectHint = &h.hint
 	}
 	if bits&messageContext != 0 {
 		m.Context = r.bytes()
@@ -116,6 +122,14 @@ func decodeMessage(b []byte) (*pb.Message, error) {
 		return nil, errMessage
 	}
 	return m, nil
+}
+
+// heldMessage keeps a message and what it points to in one piece.
+type heldMessage struct {
+	message                                      pb.Message
+	to, from, term, logTerm, index, commit, hint uint64
+	kind                                         pb.MessageType
+	reject                                       bool
 }
 
 // entries reads a list of entries that follow an index. Every entry takes three bytes at least, which bounds the list.

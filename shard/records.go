@@ -140,11 +140,11 @@ type recordReader struct {
 	bad  bool
 }
 
-func newRecordReader(b []byte) (*recordReader, error) {
+func newRecordReader(b []byte) (recordReader, error) {
 	if len(b) == 0 || b[0] != recordVersion {
-		return nil, fmt.Errorf("%w: version", errRecord)
+		return recordReader{}, fmt.Errorf("%w: version", errRecord)
 	}
-	return &recordReader{rest: b[1:]}, nil
+	return recordReader{rest: b[1:]}, nil
 }
 
 func (r *recordReader) uvarint() uint64 {

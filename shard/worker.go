@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,7 @@ type worker struct {
 
 	frame      *wal.Frame
 	parts      []appended // what is in the frame
+	filling    *sentFrame // that will carry it
 	operations int        // proposed in this turn
 	proposed   int        // bytes of them
 	scanned    int        // slots that long reads looked at in this turn
@@ -84,6 +86,16 @@ type sentFrame struct {
 	pos   wal.Position
 	err   error
 	w     *worker
+	done  func(wal.Position, error) // what the log calls
+}
+
+func (w *worker) newSent() *sentFrame {
+	s := &sentFrame{frame: wal.NewFrame(), w: w}
+	s.done = func(pos wal.Position, err error) {
+		s.pos, s.err = pos, err
+		w.box.post(s)
+	}
+	return s
 }
 
 func (s *sentFrame) handle(w *worker) { w.frameDone(s) }
@@ -274,13 +286,14 @@ func (w *worker) append(a appended) {
 
 func (w *worker) newFrame() *wal.Frame {
 	if n := len(w.frames); n > 0 {
-		s := w.frames[n-1]
+		w.filling = w.frames[n-1]
 		w.frames = w.frames[:n-1]
-		s.frame.Reset()
-		w.parts = s.parts[:0]
-		return s.frame
+		w.filling.frame.Reset()
+	} else {
+		w.filling = w.newSent()
 	}
-	return wal.NewFrame()
+	w.parts = w.filling.parts[:0]
+	return w.filling.frame
 }
 
 // flush hands the turn's frame to the log.
@@ -289,16 +302,13 @@ func (w *worker) flush() {
 	if w.frame == nil {
 		return
 	}
-	s := &sentFrame{frame: w.frame, parts: w.parts, w: w}
-	w.frame, w.parts = nil, nil
+	s := w.filling
+	s.parts = w.parts
+	w.frame, w.filling, w.parts = nil, nil, nil
 	w.inflight = append(w.inflight, s)
 	w.host.cfg.Observer.Frame(w.operations)
 	w.operations = 0
-	err := w.stream.Submit(s.frame, !planted("acknowledge-before-fsync"), func(pos wal.Position, err error) {
-		s.pos, s.err = pos, err
-		w.box.post(s)
-	})
-	if err != nil {
+	if err := w.stream.Submit(s.frame, !planted("acknowledge-before-fsync"), s.done); err != nil {
 		w.host.fail(err)
 	}
 }
@@ -312,8 +322,7 @@ func (w *worker) frameDone(s *sentFrame) {
 	if w.inflight[0] != s {
 		panic("shard: the log completed frames out of order")
 	}
-	w.inflight[0] = nil
-	w.inflight = w.inflight[1:]
+	w.inflight = slices.Delete(w.inflight, 0, 1)
 	for i := range s.parts {
 		s.parts[i].group.durable(&s.parts[i], s.pos)
 		s.parts[i] = appended{}

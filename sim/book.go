@@ -261,7 +261,7 @@ func (l *life) know(w *World, version uint32, wrote *write) {
 func (b *book) mayStart(c *call) {
 	n, j := c.node, &c.delivery
 	w := n.w
-	table, _ := n.host.Inspect(j.Shard)
+	table := n.host.Table(j.Shard)
 	d := table.Due(j.Job.Handle)
 	p := n.host.Progress(j.Shard)
 	if d.State != shard.Leased || d.Seq != j.Job.Seq || d.Fence != j.Job.Fence || d.Attempts != j.Job.Attempts || !p.Serves {
@@ -342,7 +342,7 @@ func (b *book) stale(c *call) {
 		if n.host == nil {
 			continue
 		}
-		table, _ := n.host.Inspect(j.Shard)
+		table := n.host.Table(j.Shard)
 		if n.host.Progress(j.Shard).Replica == 0 || !table.Live(j.Job.Handle, j.Job.Seq) {
 			continue
 		}

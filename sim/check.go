@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"carillon/shard"
 )
 
@@ -17,13 +15,29 @@ type place struct {
 
 // replicas is what is known of every group at every entry: the same on all replicas (I7), whether live, restarted or from a snapshot (I12).
 type replicas struct {
-	hashes  map[place]uint64
-	epochs  map[place]uint32
+	groups  [][]seen         // by group and entry
 	leaders map[place]uint64 // by term
 }
 
-func newReplicas() replicas {
-	return replicas{hashes: map[place]uint64{}, epochs: map[place]uint32{}, leaders: map[place]uint64{}}
+// seen is what the first replica was that was seen at an entry.
+type seen struct {
+	hash           uint64
+	epoch          uint32
+	hashed, epochs bool // which of them is known
+}
+
+func newReplicas() replicas { return replicas{leaders: map[place]uint64{}} }
+
+// at is what is known of a place.
+func (r *replicas) at(p place) *seen {
+	for len(r.groups) <= int(p.group) {
+		r.groups = append(r.groups, nil)
+	}
+	list := &r.groups[p.group]
+	if n := int(p.index) + 1; n > len(*list) {
+		*list = append(*list, make([]seen, n-len(*list))...)
+	}
+	return &(*list)[p.index]
 }
 
 // checkedGroup is how far a process's replica was compared.
@@ -143,17 +157,17 @@ func (n *node) voted(id shard.ID, term uint64) {
 }
 
 func (n *node) compare(id shard.ID, from uint64, p shard.Progress) {
-	r := &n.w.book.replicas
 	at := place{id, p.Applied}
-	if epoch, known := r.epochs[at]; known && epoch != p.Epoch {
-		n.w.violate("I8", "node %d: group %d is at epoch %d after entry %d, another replica at %d", n.id, id, p.Epoch, p.Applied, epoch)
+	known := n.w.book.replicas.at(at)
+	if known.epochs && known.epoch != p.Epoch {
+		n.w.violate("I8", "node %d: group %d is at epoch %d after entry %d, another replica at %d", n.id, id, p.Epoch, p.Applied, known.epoch)
 	}
-	r.epochs[at] = p.Epoch
+	known.epoch, known.epochs = p.Epoch, true
 	if id == shard.Meta {
-		n.same(at, xxhash.Sum64(n.state.Save()))
+		n.same(at, n.state.Hash())
 		return
 	}
-	table, _ := n.host.Inspect(id)
+	table := n.host.Table(id)
 	for i := max(from+1, p.Applied-min(p.Applied, hashesBack)); i < p.Applied; i++ {
 		if hash, ok := table.HashAt(i); ok {
 			n.same(place{id, i}, hash)
@@ -164,11 +178,11 @@ func (n *node) compare(id shard.ID, from uint64, p shard.Progress) {
 }
 
 func (n *node) same(at place, hash uint64) {
-	r := &n.w.book.replicas
-	if known, ok := r.hashes[at]; ok && known != hash {
-		n.w.violate("I7", "node %d: group %d has state %016x after entry %d, another replica %016x", n.id, at.group, hash, at.index, known)
+	known := n.w.book.replicas.at(at)
+	if known.hashed && known.hash != hash {
+		n.w.violate("I7", "node %d: group %d has state %016x after entry %d, another replica %016x", n.id, at.group, hash, at.index, known.hash)
 	}
-	r.hashes[at] = hash
+	known.hash, known.hashed = hash, true
 }
 
 // checkEnd holds what is left at the end against all that clients and receivers know (I1).
@@ -180,7 +194,7 @@ func (w *World) checkEnd() {
 		}
 		group := known.lives[0].shard
 		leader := w.leader(group)
-		table, _ := leader.host.Inspect(group)
+		table := leader.host.Table(group)
 		now := table.Read(id.topic, id.id)
 		for _, l := range known.lives {
 			w.checkLife(l, l.seq, now, known)
@@ -197,7 +211,7 @@ func (w *World) checkEnd() {
 			if n.host.Progress(id).Replica == 0 {
 				continue
 			}
-			table, _ := n.host.Inspect(id)
+			table := n.host.Table(id)
 			if err := table.Audit(true); err != nil {
 				w.violate("I13", "node %d, shard %d: %v", n.id, id, err)
 			}

@@ -72,7 +72,7 @@ func (c *client) start(o *operation) {
 	o.client, o.began = c, c.w.now
 	c.w.book.called(o)
 	c.try(o, c.target(o))
-	c.w.after(clientTimeout, func() {
+	c.w.afterTimeout(func() {
 		if !o.over {
 			c.w.counts.Unknown++
 			c.finish(o, false)

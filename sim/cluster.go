@@ -188,6 +188,7 @@ func (w *World) metaLeader() *node {
 func (w *World) join(n *node) {
 	n.joining = true
 	n.life++
+	n.awake = nil
 	n.starts++
 	n.up, n.paused, n.began = true, false, n.clock.Mono()
 	n.knowsNobody()

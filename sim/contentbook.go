@@ -176,7 +176,7 @@ func (b *contentBook) checkEnd(w *World) {
 		if n.owed > 0 && n.paid < n.owed {
 			w.violate("I1", "content %s was taken, and was not delivered afterwards", n.payload)
 		}
-		table, _ := w.leader(at).host.Inspect(at)
+		table := w.leader(at).host.Table(at)
 		if now := table.Read(contentTopic, id); now != nil && now.State != shard.Done {
 			w.violate("I1", "content %s is in state %d", n.payload, now.State)
 		}

@@ -124,7 +124,7 @@ func (b *leaseBook) checkEnd(w *World) {
 	for _, k := range b.names {
 		l := b.timers[k]
 		leader := w.leader(k.shard)
-		table, _ := leader.host.Inspect(k.shard)
+		table := leader.host.Table(k.shard)
 		now := table.Read(l.topic, l.id)
 		if l.topic != pullTopic || now == nil || now.Seq != k.seq {
 			continue

@@ -258,7 +258,7 @@ func (w *World) rationed() (longest time.Duration) {
 	byNode := map[*node]int64{}
 	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
 		if leader := w.leader(id); leader != nil {
-			table, _ := leader.host.Inspect(id)
+			table := leader.host.Table(id)
 			byNode[leader] += table.Counts(fewTopic).Scheduled + table.Counts(pacedTopic).Scheduled + table.Counts(rankedTopic).Scheduled + table.Counts(briefTopic).Scheduled
 			if w.guests.pull.Concurrency > 0 {
 				byNode[leader] += table.Counts(pullTopic).Scheduled
@@ -276,7 +276,7 @@ func (w *World) left() (n int64) {
 		if leader == nil {
 			return 1
 		}
-		table, _ := leader.host.Inspect(id)
+		table := leader.host.Table(id)
 		for topic := range w.topics {
 			c := table.Counts(shard.TopicID(topic + 1))
 			n += c.Scheduled + c.Leased

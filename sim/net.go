@@ -88,7 +88,11 @@ func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool))
 				}
 				return
 			}
-			n.doFrom(from.id, func() { deliver(n, copied) })
+			if n.paused {
+				n.doFrom(from.id, func() { deliver(n, copied) })
+				return
+			}
+			deliver(n, copied)
 		}
 	}
 	if w.fate.hit(s.ordeals.late) {

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"sync"
 	"syscall"
@@ -34,6 +33,7 @@ type node struct {
 	placed  bool // rows have changed
 	topical bool // topics have changed
 	wakeAt  time.Duration
+	awake   func() // see waker; nil: none was needed yet
 	writing bool
 	paused  bool
 	backlog []delayed
@@ -100,6 +100,7 @@ func (n *node) start(meta *ring.Row) {
 	w := n.w
 	if !n.up {
 		n.life++
+		n.awake = nil
 		n.starts++
 		n.up, n.paused, n.began = true, false, n.clock.Mono()
 		n.knowsNobody()
@@ -155,7 +156,7 @@ func (n *node) hostConfig(disk *wal.MemFS, state *ring.State) shard.Config {
 		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Owner: shard.NewOwner(n.id, n.starts), Seed: w.cfg.Seed + n.id,
 		FS: disk, Dir: dataDir, Clock: &n.clock, Topics: state, Machine: state,
 		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Placement: placement{n, n.life}, Shares: n.shares, Observer: &observer{n},
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.DiscardHandler),
 		Log: wal.Options{
 			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: 1 << 20,
 			NowMs: n.clock.WallMs, Monotonic: n.clock.Mono,
@@ -192,13 +193,21 @@ func (n *node) wake(d time.Duration) {
 		return
 	}
 	n.wakeAt = at
+	if n.awake == nil {
+		n.awake = n.waker()
+	}
+	n.w.after(d, n.awake)
+}
+
+// waker is what happens when this process was to wake: nothing, if it has done so sooner.
+func (n *node) waker() func() {
 	life := n.life
-	n.w.after(d, func() {
-		if n.life == life && n.wakeAt == at && !n.paused {
+	return func() {
+		if n.life == life && n.wakeAt == n.w.now && !n.paused {
 			n.wakeAt = 0
 			n.turn()
 		}
-	})
+	}
 }
 
 // turn is one turn of the host's workers.
@@ -302,7 +311,7 @@ func (n *node) stop(cut bool) {
 	w := n.w
 	owner := shard.NewOwner(n.id, n.starts)
 	n.life++
-	n.mender = nil
+	n.awake, n.mender = nil, nil
 	n.up, n.paused, n.writing, n.wakeAt, n.backlog = false, false, false, 0, nil
 	w.counts.Crashes++
 	clone := n.crash.clone

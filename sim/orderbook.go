@@ -64,7 +64,7 @@ func (b *orderBook) mayStart(c *call, table *shard.Table) {
 // handed checks a timer that is given to a consumer.
 func (b *orderBook) handed(n *node, t *shard.Taken) {
 	if key := b.line(pullTopic, t.Timer.ID); key != "" {
-		table, _ := n.host.Inspect(t.Shard)
+		table := n.host.Table(t.Shard)
 		const took = 10 * time.Second // what an entry may take to be committed
 		b.check(n, table, key, inLine{pullTopic, t.Timer.ID, t.Timer.DueMs, t.Timer.Seq, n.w.now - took}, t.Timer.Attempts)
 	}

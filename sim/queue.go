@@ -16,38 +16,103 @@ func (e *event) before(o *event) bool {
 	return e.seq < o.seq
 }
 
-// eventQueue is a binary heap, by time and then by order of arrival.
-type eventQueue struct{ items []event }
+// eventQueue is what will happen, by time and then by order of arrival: a heap in which each has four below it. What is to be at once, and what
+// waits equally long, most of which comes to nothing, is in order as it arrives, and goes by the heap.
+type eventQueue struct {
+	items          []event
+	once, timeouts eventLine
+}
+
+// eventLine is events in their order.
+type eventLine struct {
+	events []event
+	passed int // … of which so many have been taken
+}
+
+func (l *eventLine) push(e event) {
+	if l.passed > len(l.events)/2 {
+		n := copy(l.events, l.events[l.passed:])
+		clear(l.events[n:])
+		l.events, l.passed = l.events[:n], 0
+	}
+	l.events = append(l.events, e)
+}
+
+// first is the next, or nil.
+func (l *eventLine) first() *event {
+	if l.passed == len(l.events) {
+		return nil
+	}
+	return &l.events[l.passed]
+}
+
+func (l *eventLine) pop() event {
+	e := l.events[l.passed]
+	l.events[l.passed] = event{}
+	l.passed++
+	return e
+}
+
+const branches = 4
 
 func (q *eventQueue) push(e event) {
 	q.items = append(q.items, e)
 	i := len(q.items) - 1
 	for i > 0 {
-		parent := (i - 1) / 2
-		if !q.items[i].before(&q.items[parent]) {
+		parent := (i - 1) / branches
+		if !e.before(&q.items[parent]) {
 			break
 		}
-		q.items[i], q.items[parent] = q.items[parent], q.items[i]
+		q.items[i] = q.items[parent]
 		i = parent
 	}
+	q.items[i] = e
 }
 
-func (q *eventQueue) pop() event {
+// pop takes the next event, if it is not later than end.
+func (q *eventQueue) pop(end time.Duration) (event, bool) {
+	var next *event
+	if len(q.items) > 0 {
+		next = &q.items[0]
+	}
+	line := (*eventLine)(nil)
+	for _, l := range [...]*eventLine{&q.once, &q.timeouts} {
+		if e := l.first(); e != nil && (next == nil || e.before(next)) {
+			next, line = e, l
+		}
+	}
+	switch {
+	case next == nil || next.at > end:
+		return event{}, false
+	case line != nil:
+		return line.pop(), true
+	}
+	return q.top(), true
+}
+
+// top takes the first of the heap.
+func (q *eventQueue) top() event {
 	top, last := q.items[0], len(q.items)-1
-	q.items[0] = q.items[last]
+	e := q.items[last]
 	q.items[last] = event{}
 	q.items = q.items[:last]
-	for i := 0; ; {
-		least := i
-		for c := 2*i + 1; c <= 2*i+2 && c < last; c++ {
+	if last == 0 {
+		return top
+	}
+	i := 0
+	for first := 1; first < last; first = branches*i + 1 {
+		least := first
+		for c := first + 1; c < min(first+branches, last); c++ {
 			if q.items[c].before(&q.items[least]) {
 				least = c
 			}
 		}
-		if least == i {
-			return top
+		if !q.items[least].before(&e) {
+			break
 		}
-		q.items[i], q.items[least] = q.items[least], q.items[i]
+		q.items[i] = q.items[least]
 		i = least
 	}
+	q.items[i] = e
+	return top
 }

@@ -40,7 +40,7 @@ func (b *rankedBook) answered(w *World, o *operation, r shard.Result, t *shard.T
 	if r.Code != shard.Created || n == nil || n.host == nil {
 		return
 	}
-	table, _ := n.host.Inspect(o.shard)
+	table := n.host.Table(o.shard)
 	h, ok := table.Lookup(o.topic, o.id)
 	if d := table.Due(h); ok && d.Seq == t.Seq && d.State == shard.Scheduled && d.Fence == 0 {
 		b.lines[o.shard] = append(b.lines[o.shard], &rankedTimer{o.id, t.Seq, o.write.priority, t.DueMs, w.now, n.id, n.clock.step, d.Rev})

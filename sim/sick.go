@@ -146,7 +146,7 @@ func (b *attemptBook) paced(c *call) {
 	if before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Topic == featureTopic || j.Attempts == 1 {
 		return
 	}
-	table, _ := c.node.host.Inspect(c.delivery.Shard)
+	table := c.node.host.Table(c.delivery.Shard)
 	if d := table.Due(j.Handle); d.FiredMs != before.wallMs {
 		return
 	}
@@ -187,7 +187,7 @@ func (b *attemptBook) checkEnd(w *World) {
 		if !t.acked {
 			continue
 		}
-		table, _ := w.leader(t.shard).host.Inspect(t.shard)
+		table := w.leader(t.shard).host.Table(t.shard)
 		switch now := table.Read(sickTopic, id); {
 		case now == nil:
 			w.violate("I1", "timer %s was acknowledged and is gone", id)

@@ -32,8 +32,11 @@ const (
 // underRace: the race detector makes a run ten times as long and finds nothing in one goroutine.
 var underRace bool
 
-// A run makes much garbage and keeps little: collecting it less often is a fifth of the time.
-func init() { debug.SetGCPercent(800) }
+// A run makes much garbage and keeps little: collecting it less often is a fifth of the time, not noting where it is made a thirtieth.
+func init() {
+	debug.SetGCPercent(800)
+	runtime.MemProfileRate = 0
+}
 
 // run runs a seed in a bubble of its own.
 func run(t *testing.T, cfg Config) (r Report) {

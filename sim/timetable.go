@@ -1,6 +1,9 @@
 package sim
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // timetable is a series by the calendar, as a receiver would work it out: minute by minute, over days on which clocks are set.
 type timetable struct {
@@ -11,19 +14,35 @@ type timetable struct {
 // timetables are what is drawn from. minute, hour say when; hour is nil where every hour is meant.
 var timetables = []struct {
 	cron, zone   string
+	in           func() *time.Location
 	minute, hour func(n int) bool
 	rhythm       bool
 	from         time.Time
 	count        int
 }{
-	{"*/20 * * * *", "Europe/Berlin", every(20), every(1), true, time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), 8},
-	{"*/20 * * * *", "Europe/Berlin", every(20), every(1), true, time.Date(2026, 10, 24, 23, 30, 0, 0, time.UTC), 12},
-	{"30 2 * * *", "Europe/Berlin", only(30), only(2), false, time.Date(2026, 3, 27, 12, 0, 0, 0, time.UTC), 4},
-	{"30 2 * * *", "Europe/Berlin", only(30), only(2), false, time.Date(2026, 10, 23, 12, 0, 0, 0, time.UTC), 4},
-	{"0 */2 * * *", "America/New_York", only(0), every(2), true, time.Date(2026, 11, 1, 3, 0, 0, 0, time.UTC), 6},
-	{"15 1,2 * * *", "America/New_York", only(15), func(n int) bool { return n == 1 || n == 2 }, false, time.Date(2026, 3, 7, 0, 0, 0, 0, time.UTC), 6},
-	{"15 2 * * *", "Australia/Lord_Howe", only(15), only(2), false, time.Date(2026, 10, 2, 0, 0, 0, 0, time.UTC), 3},
-	{"45 1 * * *", "Australia/Lord_Howe", only(45), only(1), false, time.Date(2026, 4, 3, 0, 0, 0, 0, time.UTC), 3},
+	{"*/20 * * * *", "Europe/Berlin", berlin, every(20), every(1), true, time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), 8},
+	{"*/20 * * * *", "Europe/Berlin", berlin, every(20), every(1), true, time.Date(2026, 10, 24, 23, 30, 0, 0, time.UTC), 12},
+	{"30 2 * * *", "Europe/Berlin", berlin, only(30), only(2), false, time.Date(2026, 3, 27, 12, 0, 0, 0, time.UTC), 4},
+	{"30 2 * * *", "Europe/Berlin", berlin, only(30), only(2), false, time.Date(2026, 10, 23, 12, 0, 0, 0, time.UTC), 4},
+	{"0 */2 * * *", "America/New_York", newYork, only(0), every(2), true, time.Date(2026, 11, 1, 3, 0, 0, 0, time.UTC), 6},
+	{"15 1,2 * * *", "America/New_York", newYork, only(15), func(n int) bool { return n == 1 || n == 2 }, false, time.Date(2026, 3, 7, 0, 0, 0, 0, time.UTC), 6},
+	{"15 2 * * *", "Australia/Lord_Howe", lordHowe, only(15), only(2), false, time.Date(2026, 10, 2, 0, 0, 0, 0, time.UTC), 3},
+	{"45 1 * * *", "Australia/Lord_Howe", lordHowe, only(45), only(1), false, time.Date(2026, 4, 3, 0, 0, 0, 0, time.UTC), 3},
+}
+
+// Zones are read once: each is a file.
+var (
+	berlin   = sync.OnceValue(func() *time.Location { return zoneNamed("Europe/Berlin") })
+	newYork  = sync.OnceValue(func() *time.Location { return zoneNamed("America/New_York") })
+	lordHowe = sync.OnceValue(func() *time.Location { return zoneNamed("Australia/Lord_Howe") })
+)
+
+func zoneNamed(name string) *time.Location {
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		panic(err)
+	}
+	return zone
 }
 
 func only(want int) func(int) bool  { return func(n int) bool { return n == want } }
@@ -33,10 +52,7 @@ func every(step int) func(int) bool { return func(n int) bool { return n%step ==
 func drawTimetable(c chance) *timetable {
 	rule := &timetables[c.IntN(len(timetables))]
 	t := &timetable{cron: rule.cron, zone: rule.zone}
-	zone, err := time.LoadLocation(rule.zone)
-	if err != nil {
-		panic(err)
-	}
+	zone := rule.in()
 	fits := func(at time.Time) bool { return rule.minute(at.Minute()) && rule.hour(at.Hour()) }
 	from := rule.from.Add(time.Duration(c.IntN(90)) * time.Minute)
 	for at := from; len(t.dues) < rule.count; at = at.Add(time.Minute) {
@@ -52,13 +68,17 @@ func drawTimetable(c chance) *timetable {
 	return t
 }
 
-const wallClock = "2006-01-02 15:04"
+// shown is what the wall clock shows, as minutes.
+func shown(at time.Time, zone *time.Location) int64 {
+	_, offset := at.In(zone).Zone()
+	return (at.Unix() + int64(offset)) / 60
+}
 
 // cameBefore says that the wall clock has shown this minute already: it has been set back since.
 func cameBefore(at time.Time, zone *time.Location) bool {
-	now := at.In(zone).Format(wallClock)
+	now := shown(at, zone)
 	for d := time.Minute; d <= 2*time.Hour; d += time.Minute {
-		if at.Add(-d).In(zone).Format(wallClock) == now {
+		if shown(at.Add(-d), zone) == now {
 			return true
 		}
 	}
@@ -69,12 +89,12 @@ func cameBefore(at time.Time, zone *time.Location) bool {
 func leftOut(at time.Time, zone *time.Location, fits func(time.Time) bool) bool {
 	_, before := at.Add(-3 * time.Hour).In(zone).Zone()
 	_, now := at.In(zone).Zone()
-	shown := at.UTC().Add(time.Duration(before) * time.Second)
-	if now <= before || !fits(shown) {
+	meant := at.UTC().Add(time.Duration(before) * time.Second)
+	if now <= before || !fits(meant) {
 		return false
 	}
 	for d := time.Duration(0); d <= 3*time.Hour; d += time.Minute { // it exists, only elsewhere
-		if at.Add(-d).In(zone).Format(wallClock) == shown.Format(wallClock) {
+		if shown(at.Add(-d), zone) == meant.Unix()/60 {
 			return false
 		}
 	}

@@ -162,14 +162,23 @@ func (w *World) violate(invariant, format string, args ...any) {
 // after has something happen so long from now.
 func (w *World) after(d time.Duration, run func()) {
 	w.seq++
-	w.queue.push(event{w.now + max(d, 0), w.seq, run})
+	if d <= 0 {
+		w.queue.once.push(event{w.now, w.seq, run})
+		return
+	}
+	w.queue.push(event{w.now + d, w.seq, run})
+}
+
+// afterTimeout has something happen when a client's time-out is over.
+func (w *World) afterTimeout(run func()) {
+	w.seq++
+	w.queue.timeouts.push(event{w.now + clientTimeout, w.seq, run})
 }
 
 // pass lets everything happen that happens within so long.
 func (w *World) pass(d time.Duration) {
 	end := w.now + d
-	for len(w.queue.items) > 0 && w.queue.items[0].at <= end {
-		e := w.queue.pop()
+	for e, ok := w.queue.pop(end); ok; e, ok = w.queue.pop(end) {
 		w.now = e.at
 		e.run()
 		if w.cfg.Steps > 0 && w.seq > w.cfg.Steps {

@@ -156,8 +156,8 @@ func (r *SnapshotReader) nextChunk() error {
 	}
 	n := min(snapshotChunkBytes, r.footer.bytes-r.next*snapshotChunkBytes)
 	off := r.start + int64(r.next)*(chunkHeaderBytes+snapshotChunkBytes)
-	if r.buf == nil {
-		r.buf = make([]byte, chunkHeaderBytes+snapshotChunkBytes)
+	if uint64(cap(r.buf)) < chunkHeaderBytes+n { // the only chunk, or the first that is not the last
+		r.buf = make([]byte, chunkHeaderBytes+n)
 	}
 	b := r.buf[:chunkHeaderBytes+n]
 	if err := r.readAt(b, off); err != nil {

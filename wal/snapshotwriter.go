@@ -38,7 +38,7 @@ func CreateSnapshot(fsys FS, dir string, meta SnapshotMeta) (*SnapshotWriter, er
 	}
 	w := &SnapshotWriter{fs: fsys, dir: dir, meta: meta}
 	w.content.Reset()
-	w.chunk = make([]byte, chunkHeaderBytes, chunkHeaderBytes+snapshotChunkBytes)
+	w.chunk = make([]byte, chunkHeaderBytes, 4<<10) // of the many small states none fills a chunk
 	if err := makeDir(fsys, dir); err != nil {
 		return nil, w.wrap(err)
 	}
@@ -72,11 +72,11 @@ func (w *SnapshotWriter) Write(p []byte) (n int, err error) {
 		if w.err != nil {
 			return n, w.err
 		}
-		k := min(len(p), cap(w.chunk)-len(w.chunk))
+		k := min(len(p), chunkHeaderBytes+snapshotChunkBytes-len(w.chunk))
 		w.chunk = append(w.chunk, p[:k]...)
 		p = p[k:]
 		n += k
-		if len(w.chunk) == cap(w.chunk) {
+		if len(w.chunk) == chunkHeaderBytes+snapshotChunkBytes {
 			w.flush()
 		}
 	}
