@@ -139,11 +139,12 @@ func (b *attemptBook) started(c *call) {
 }
 
 // paced checks that a retry keeps the backoff that was decided on. What a timer's table knows of its last attempt says whether that decision
-// counts: an attempt whose end was never heard of is tried again at once.
+// counts: an attempt whose end was never heard of is tried again at once. So is one that was counted and, as its process died, never made: the
+// decision was for that one.
 func (b *attemptBook) paced(c *call) {
 	w, j := c.node.w, &c.delivery.Job
 	before := b.last[timerKey{c.delivery.Shard, j.Seq}]
-	if before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Topic == featureTopic || j.Attempts == 1 {
+	if before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Topic == featureTopic || j.Attempts != before.delivery.Job.Attempts+1 {
 		return
 	}
 	table := c.node.host.Table(c.delivery.Shard)
