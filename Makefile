@@ -11,7 +11,7 @@ LDFLAGS := -X main.release=$(VERSION) -X main.commit=$(COMMIT)
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 # Budget of each fuzz target: in `make test`, and in `make fuzz`.
-FUZZTIME_TEST ?= 1s
+FUZZTIME_TEST ?= 600ms
 FUZZTIME      ?= 1m
 
 GOLANGCI_LINT := bin/golangci-lint-v2.15.0

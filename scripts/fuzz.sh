@@ -3,7 +3,7 @@
 # reached are mutated further. Blind, nobody looks at coverage and the corpus is mutated some fifteen times as often in the same time, which suits
 # short budgets.
 set -euo pipefail
-budget=$1 guided='-fuzz .'
+budget=$1 guided=yes
 [ "${2:-}" != blind ] || guided=
 cd "$(dirname "$0")/.."
 cache=$(go env GOCACHE)/fuzz module=$(go list -m)
@@ -14,7 +14,7 @@ trap 'rm -rf "$bin"' EXIT
 fuzz() {
 	local log
 	for _ in 1 2; do
-		if log=$(cd "$1" && "$bin/test" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$budget" -test.fuzzminimizetime 1s \
+		if log=$(cd "$1" && "$bin/${1##*/}.test" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$budget" -test.fuzzminimizetime 1s \
 			-test.fuzzcachedir "$cache/$module/${1#./}" -test.timeout 0 2>&1); then
 			log=$(grep -E '^fuzz: .*execs' <<<"$log" | tail -n 1)
 			echo "$1 $2 $log"
@@ -30,17 +30,18 @@ fuzz() {
 	return 1
 }
 
-failed=0 count=0 all=0 built=
+list=$(grep -rE --include='*_test.go' --exclude-dir=.git '^func Fuzz[A-Za-z0-9_]*\(' . | sort)
+packages=$(cut -d: -f1 <<<"$list" | xargs -n 1 dirname | sort -u)
+if [ "$guided" ]; then
+	for p in $packages; do go test -c -fuzz . -o "$bin/" "$p"; done # it takes one at a time
+else
+	go test -c -o "$bin/" $packages
+fi
+failed=0 count=0 all=0
 while IFS=: read -r file line; do
 	target=${line#func }
-	target=${target%%(*}
-	dir=$(dirname "$file")
 	count=$((count + 1))
-	if [ "$dir" != "$built" ]; then # once for all targets of a package
-		go test -c $guided -o "$bin/test" "$dir"
-		built=$dir
-	fi
-	fuzz "$dir" "$target" || failed=$((failed + 1))
-done < <(grep -rE --include='*_test.go' --exclude-dir=.git '^func Fuzz[A-Za-z0-9_]*\(' . | sort)
+	fuzz "$(dirname "$file")" "${target%%(*}" || failed=$((failed + 1))
+done <<<"$list"
 echo "fuzz: $count targets for $budget each, $all executions, $failed failed"
 [ "$failed" -eq 0 ]
