@@ -16,10 +16,9 @@ fuzz() {
 	for _ in 1 2; do
 		if log=$(cd "$1" && "$bin/${1##*/}.test" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$budget" -test.fuzzminimizetime 1s \
 			-test.fuzzcachedir "$cache/$module/${1#./}" -test.timeout 0 2>&1); then
-			log=$(grep -E '^fuzz: .*execs' <<<"$log" | tail -n 1)
+			log=$(grep -E '^fuzz: elapsed' <<<"$log" | tail -n 1)
 			echo "$1 $2 $log"
-			log=${log#*execs: }
-			all=$((all + ${log%% *}))
+			[[ $log =~ execs:\ ([0-9]+) ]] && all=$((all + BASH_REMATCH[1])) # a very short run may not have come to any
 			return 0
 		fi
 		if grep -q 'Failing input written' <<<"$log" || ! grep -q 'context deadline exceeded' <<<"$log"; then
