@@ -16,8 +16,8 @@ func (e *event) before(o *event) bool {
 	return e.seq < o.seq
 }
 
-// eventQueue is what will happen, by time and then by order of arrival: a heap in which each has four below it. What is to be at once, and what
-// waits equally long, most of which comes to nothing, is in order as it arrives, and goes by the heap.
+// eventQueue is what will happen, by time and then by order of arrival: a heap in which each has four below it. What is to be at once, and clients'
+// time-outs, most of which come to nothing, arrive in their order, and need no heap.
 type eventQueue struct {
 	items          []event
 	once, timeouts eventLine
