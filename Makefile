@@ -40,7 +40,7 @@ test: ## vet, all tests under the race detector in random order, a short run of 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities
 	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK)
 
-bench: build ## the standard measurements beside their yardsticks, into bin/bench.txt (about half an hour)
+bench: build ## the standard measurements beside their yardsticks, into bin/bench.txt (under half an hour)
 	./bench/run.sh ./bin/carillon bin/bench.txt
 
 sim: ## the simulated cluster: SEED=n replays one run, SEEDS=n runs so many from FIRST=n on (default: 500, and as many more as fit 45 s)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh CARILLON OUT: the standard measurements, each of Carillon's beside its yardstick in the same run, written to OUT. It
-# ends by itself in about half an hour. Yardsticks that are not installed (wrk, redis-server, beanstalkd) are left out, and that is said.
+# ends by itself in under half an hour. Yardsticks that are not installed (wrk, redis-server, beanstalkd) are left out, and that is said.
 # SECONDS_EACH=10 sets the length of one measurement. PRIORITY='chrt -r 10' (as root) runs both sides of each comparison before
 # all else on a machine that others use at the same time. PORT=7790 is the first of the ten ports of 127.0.0.1 that it takes.
 set -euo pipefail
