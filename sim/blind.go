@@ -58,15 +58,7 @@ func (w *World) blind() {
 }
 
 // sufferer is a random machine that is in use.
-func (w *World) sufferer() *node {
-	var there []*node
-	for _, n := range w.nodes {
-		if !n.gone {
-			there = append(there, n)
-		}
-	}
-	return there[w.ills.IntN(len(there))]
-}
+func (w *World) sufferer() *node { return w.inUse(w.ills) }
 
 // sees ends it.
 func (c *crash) sees() {

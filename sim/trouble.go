@@ -34,14 +34,17 @@ func (w *World) trouble() {
 }
 
 // any is a random machine that is still in use.
-func (w *World) any() *node {
+func (w *World) any() *node { return w.inUse(w.chance) }
+
+// inUse draws a machine that is still in use.
+func (w *World) inUse(c chance) *node {
 	var there []*node
 	for _, n := range w.nodes {
 		if !n.gone {
 			there = append(there, n)
 		}
 	}
-	return there[w.chance.IntN(len(there))]
+	return there[c.IntN(len(there))]
 }
 
 // partition cuts some links for a while: a node from all, one way or both, or one link.
