@@ -1,0 +1,23 @@
+package sim
+
+import (
+	"time"
+
+	"carillon/shard"
+)
+
+// observer counts what a host tells.
+type observer struct{ n *node }
+
+func (o *observer) Command(shard.Kind, shard.Code) {}
+func (o *observer) Outcome(out *shard.Outcome) {
+	o.n.w.note(o.n, "outcome", uint64(out.Kind), out.Seq, "")
+	o.n.w.book.attempts.spent(o.n, out)
+}
+func (o *observer) Expired()               {}
+func (o *observer) Frame(int)              {}
+func (o *observer) Lateness(int64)         {}
+func (o *observer) Elected()               { o.n.w.counts.Elections++ }
+func (o *observer) Snapshot(time.Duration) { o.n.w.counts.Snapshots++ }
+func (o *observer) SnapshotSent(int64)     {}
+func (o *observer) SnapshotReceived(int64) {}
