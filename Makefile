@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test check sim canaries bench fuzz chaos soak soak-tests fmt clean
+.PHONY: help run demo build test check sim mutants bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -35,6 +35,7 @@ test: ## vet, all tests under the race detector in random order, a short run of 
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	go test $(RACE) -shuffle=on -timeout 8m ./...
 	go test -count 1 -timeout 20m -run "TestSeeds|TestMendedIsAsItWas" ./sim
+	go test ./sim/mutants
 	./scripts/fuzz.sh $(FUZZTIME_TEST) blind
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities
@@ -46,8 +47,8 @@ bench: build ## the standard measurements beside their yardsticks, into bin/benc
 sim: ## the simulated cluster: SEED=n replays one run, SEEDS=n runs so many from FIRST=n on (default: 500, and as many more as fit 45 s)
 	go test ./sim -count 1 -timeout 0 -run TestSeeds -v $(if $(SEED),-sim.seed=$(SEED)) $(if $(SEEDS),-sim.seeds=$(SEEDS)) $(if $(FIRST),-sim.first=$(FIRST))
 
-canaries: ## deliberate bugs, each of which the simulator must find within 200 seeds (some minutes)
-	go test -tags canary ./sim ./shard -count 1 -timeout 0 -run Canar -v
+mutants: ## deliberate bugs, each of which the tests that it names must find (some minutes): ONLY=regexp names some, ALL=1 says how many seeds find each
+	go run ./sim/mutants $(if $(ONLY),-run '$(ONLY)') $(if $(ALL),-all)
 
 fuzz: ## each fuzz target for FUZZTIME=1m
 	./scripts/fuzz.sh $(FUZZTIME)

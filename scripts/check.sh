@@ -14,6 +14,9 @@ fi
 echo "== import rules"
 go test -count 1 .
 
+echo "== mutants apply and compile"
+go test -count 1 ./sim/mutants
+
 echo "== golangci-lint"
 "$lint" run --allow-parallel-runners ./...
 

@@ -140,10 +140,6 @@ func (t *Table) expire(h Handle, seq uint64, rev uint32, retainUntilMs, againMs 
 	if s == nil || s.state() != Scheduled || s.rev != rev {
 		return Result{Code: Skipped, Handle: h}
 	}
-	if planted("expired-forgotten") {
-		t.drop(h)
-		return Result{Code: OK}
-	}
 	s = t.touch(h)
 	t.kill(h, s, Expired, t.clockMs, retainUntilMs)
 	t.settle(h, s)

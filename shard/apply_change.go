@@ -29,15 +29,13 @@ func (t *Table) add(c *change, f *facts) Result {
 	}
 	s := t.slab.at(h)
 	v := t.view(s.ref)
-	same := v.content == c.content || planted("any-content-is-the-same")
+	same := v.content == c.content
 	merges := c.merge != MergeReject
 	switch s.state() {
 	case Scheduled:
 		switch {
 		case merges:
 			return t.merge(c, f, h)
-		case same && planted("content-made-twice"):
-			return t.createOver(c, f, h)
 		case same:
 			return Result{Code: Same, Handle: h}
 		}
@@ -52,7 +50,7 @@ func (t *Table) add(c *change, f *facts) Result {
 		return Result{Code: InFlight, Handle: h}
 	}
 	recent := t.clockMs-t.runs.at(s.run).nextEnd <= finishedKeepMs
-	if same && recent && (c.flags&commandAbsolute != 0 || planted("content-scope-kept")) && !planted("repeated-add-fires-again") {
+	if same && recent && c.flags&commandAbsolute != 0 {
 		return Result{Code: Same, Handle: h}
 	}
 	return t.createOver(c, f, h)
@@ -179,9 +177,6 @@ func (t *Table) modify(c *change, p *Patch) Result {
 		return Result{Code: VersionMismatch, Handle: h}
 	}
 	s = t.touch(h)
-	if planted("change-in-halves") && p.Due && t.seq%8 == 0 {
-		p.Payload = false
-	}
 	t.patch(h, s, &v, p)
 	next := s.when()
 	if p.Due {

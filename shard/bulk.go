@@ -78,9 +78,6 @@ func (b *Bulk) judge(e *Errand) bool {
 		b.count(&b.Skipped)
 		return false
 	}
-	if planted("bulk-changes-any-version") {
-		e.Command.IfMatch = 0
-	}
 	return true
 }
 
@@ -92,7 +89,7 @@ func (b *Bulk) count(n *atomic.Int64) {
 // Take looks at what became of a command.
 func (b *Bulk) Take(e *Errand, r *Result, err error) Turn {
 	if err != nil {
-		if !Transient(err) && !planted("bulk-done-twice") {
+		if !Transient(err) {
 			e.unsure = true
 		}
 		return Again

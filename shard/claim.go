@@ -66,11 +66,8 @@ func (g *group) proposeClaim(o *op) {
 	c := o.cmd.Claim
 	d := g.table.Due(c.Handle)
 	early := d.Holder == byCall
-	if planted("receipt-of-old-lease-accepted") && d.State == Leased {
-		c.Fence = d.Fence
-	}
 	if !g.claimable(o.cmd, &d) {
-		if c.Fence > g.table.fence && !planted("receipt-unknown-refused") {
+		if c.Fence > g.table.fence {
 			g.confirmClaim(o)
 			return
 		}
@@ -81,7 +78,7 @@ func (g *group) proposeClaim(o *op) {
 		return
 	}
 	out := g.lead.judgeClaim(o.cmd, &d)
-	if out.Kind == Extended && !planted("extension-forgotten") { // it is not to expire while this is on its way
+	if out.Kind == Extended { // it is not to expire while this is on its way
 		g.lead.hold(c.Handle, &d, max(g.lead.holdsUntil(c.Handle, &d), g.w.mono+msOf(out.LeaseMs)))
 	}
 	o.proposed, o.outcome = true, &out

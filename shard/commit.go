@@ -168,9 +168,6 @@ func (g *group) settleOp(o *op, r *Result) {
 	if r.Code == InFlight && o.cmd.Kind == Add && g.hides(r.Handle) {
 		r.Code = Exists
 	}
-	if r.Code == CancelInFlight && planted("cancel-lies") {
-		r.Code = Prevented
-	}
 	if o.wait != nil {
 		g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
 	}

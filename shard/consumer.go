@@ -83,9 +83,6 @@ func (l *lead) applied(h Handle) {
 	d := l.group.table.Due(h)
 	q := l.topics[d.Topic]
 	if d.State == Leased && d.Holder != byCall {
-		if v, ok := l.holdings[h]; ok && v.fence == d.Fence && planted("extension-forgotten") {
-			return
-		}
 		l.hold(h, &d, l.group.w.mono+msOf(d.LeaseMs))
 		if q != nil {
 			l.countForeign(q, h, &d)

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"crypto/rand"
+	"flag"
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
@@ -171,10 +172,12 @@ func (j *jointChange) blows(steps int) (list []blow) {
 	return list
 }
 
+var flagBlows = flag.Int("joint.blows", 6, "meet each change of several voters so often")
+
 // TestJointChanges: a change of several voters at once, met at each of its steps by the end of some processes or by their being cut off. Where
 // both rows keep a majority the others go on meanwhile; when all are back the row is followed, and what was acknowledged is there (I1, I9, I14).
 func TestJointChanges(t *testing.T) {
-	most := 6 // blows of each change
+	most := *flagBlows
 	switch {
 	case os.Getenv("CARILLON_SOAK") != "":
 		most = 2000

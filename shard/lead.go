@@ -269,9 +269,7 @@ func (l *lead) classify(e entry, horizon int64) {
 	if d.Rev != e.rev || d.State != Scheduled {
 		return
 	}
-	if e.priority = d.Priority; planted("priority-ignored") {
-		e.priority = 0
-	}
+	e.priority = d.Priority
 	q := l.queue(d.Topic)
 	if e.dueMs = d.NextMs + l.spread(q, &d, e.handle); e.dueMs > horizon {
 		at := e.dueMs

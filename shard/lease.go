@@ -76,7 +76,7 @@ func (l *lead) stands(e entry) bool {
 	d := t.Due(e.handle)
 	f := l.flights[e.handle]
 	return d.Rev == e.rev && d.State == Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) && l.taking[e.handle] != e.seq &&
-		(d.ExpiresMs == 0 || l.group.w.nowMs <= d.ExpiresMs || planted("expired-called"))
+		(d.ExpiresMs == 0 || l.group.w.nowMs <= d.ExpiresMs)
 }
 
 // acquire asks for leave to call; without it the lane waits, in the dispatcher's queue or for its breaker.
@@ -99,12 +99,9 @@ func (l *lead) acquire(n *lane) Permit {
 		return p
 	case v.Queued:
 		n.queued = true
-	case planted("retry-ignores-breaker"):
-		return blind()
 	default:
 		n.blockedUntil = l.group.w.mono + max(v.RetryIn, time.Millisecond)
 		l.shut.push(laneKey{n.blockedUntil, n})
-		l.shutAll(n.blockedUntil)
 	}
 	return nil
 }
@@ -139,13 +136,6 @@ func (l *lead) propose(b *Batch, n *lane, e entry, permit Permit) {
 		l.take(f)
 	}
 	n.flying++
-	if planted("called-before-the-lease") {
-		f.phase = started
-		job := g.table.Job(e.handle)
-		job.Attempts++
-		permit.Start(&Delivery{Topic: n.queue.topic, Shard: g.id, Job: job, Own: own, Deadline: f.leaseEnd},
-			func(a Attempt) { g.w.box.post(&callEnded{lead: l, flight: f, attempt: a}) })
-	}
 	b.Lease(last.Milliseconds(), e.handle, e.seq, e.rev)
 	g.items = append(g.items, item{flight: f, kind: leaseItem})
 }
@@ -255,7 +245,7 @@ func (l *lead) start(f *flight) {
 		return
 	}
 	topic := f.lane.queue.topic
-	if topic == nil || topic.Paused || f.expireMs != 0 && g.w.nowMs > f.expireMs && !planted("expired-called") {
+	if topic == nil || topic.Paused || f.expireMs != 0 && g.w.nowMs > f.expireMs {
 		l.revoke(f)
 		return
 	}
@@ -265,11 +255,7 @@ func (l *lead) start(f *flight) {
 	if job.Attempts == 1 && d.Topic != canaryTopic {
 		g.w.host.cfg.Observer.Lateness(g.w.nowMs - max(job.DueMs, job.CreatedMs))
 	}
-	deadline := f.leaseEnd
-	if planted("stale-lease-called") {
-		deadline += time.Hour
-	}
-	f.permit.Start(&Delivery{Topic: topic, Shard: g.id, Job: job, Own: g.table.Callback(d.Target), Deadline: deadline},
+	f.permit.Start(&Delivery{Topic: topic, Shard: g.id, Job: job, Own: g.table.Callback(d.Target), Deadline: f.leaseEnd},
 		func(a Attempt) { g.w.box.post(&callEnded{lead: l, flight: f, attempt: a}) })
 }
 
@@ -306,9 +292,6 @@ func (l *lead) ended(f *flight, a *Attempt) {
 func (l *lead) granted(f *flight, d *Due) bool {
 	if f.fence != 0 {
 		return d.Fence == f.fence
-	}
-	if planted("another's-lease-returned") {
-		return true
 	}
 	return d.Rev == f.rev+1 && l.group.table.leaseOwner(d.Fence) == l.group.w.host.cfg.Owner
 }

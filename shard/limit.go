@@ -217,7 +217,7 @@ func (b *limit) serve(now time.Duration, asker *place) (told []*place, wait time
 // room says whether one more lease is within the limits, and if not when to look again.
 func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 	p, shares := &b.topic.Policy, b.owner.shares
-	if p.Concurrency > 0 && !planted("limit-forgotten") && b.leases >= shares.AtOnce(b.topic, p.Concurrency, now) {
+	if p.Concurrency > 0 && b.leases >= shares.AtOnce(b.topic, p.Concurrency, now) {
 		return false, limitPoll
 	}
 	if p.Rate.PerSecond <= 0 {

@@ -32,7 +32,7 @@ func (g *group) reconcile() {
 	}
 	g.reconcileAt = g.w.mono + reconcileEach
 	g.watchHandOver()
-	if g.leaves() && !planted("leaver-appends") {
+	if g.leaves() {
 		g.handToWhoStays()
 		return
 	}
@@ -41,7 +41,7 @@ func (g *group) reconcile() {
 			g.handOver(next)
 		}
 	}
-	if g.row.Epoch == 0 || g.row.Epoch < g.epoch && !planted("old-epoch-accepted") || g.heir != 0 || len(g.store.conf.VotersOutgoing) > 0 || g.w.mono < g.confUntil {
+	if g.row.Epoch == 0 || g.row.Epoch < g.epoch || g.heir != 0 || len(g.store.conf.VotersOutgoing) > 0 || g.w.mono < g.confUntil {
 		return
 	}
 	voters, learners := g.wanted()
@@ -100,7 +100,7 @@ func (g *group) learns() bool { return slices.Contains(g.store.conf.Learners, g.
 // It is a leader's word by its form, without entries, in the term in which the asker is: nobody leads there, or the next heartbeat says who. The
 // asker takes it only if it has that very entry, and learns nothing but that it is committed, which is true whoever says so.
 func (g *group) witness(m *pb.Message) {
-	if m.GetType() != pb.MsgPreVote || m.GetTerm() < 2 || !g.isOut() || planted("witness-silent") {
+	if m.GetType() != pb.MsgPreVote || m.GetTerm() < 2 || !g.isOut() {
 		return
 	}
 	if g.learns() && g.w.mono/witnessTurn%2 == 1 {
@@ -286,7 +286,7 @@ func (g *group) changeMembers(e *pb.Entry) error {
 		if n <= 0 {
 			return errRecord
 		}
-		if uint32(epoch) < g.epoch && !planted("old-epoch-accepted") {
+		if uint32(epoch) < g.epoch {
 			return nil // refused, by every replica alike
 		}
 		g.epoch = uint32(epoch)
@@ -314,9 +314,6 @@ func (k *confKnown) came(e *pb.Entry) {
 
 // isKnown says whether most voters know of the last change, and asks if that is not known.
 func (g *group) isKnown() bool {
-	if planted("settled-too-early") {
-		return true
-	}
 	if g.appliedTerm != g.term {
 		return false // this term's first entry, which is empty too, comes before
 	}

@@ -59,9 +59,6 @@ func (l *lead) orphanWait(h Handle, d *Due) time.Duration {
 	if owner.Node() == host.cfg.Owner.Node() || host.isGone(owner) {
 		return 0
 	}
-	if planted("leases-not-waited-out") {
-		return 0
-	}
 	return max(0, l.since+time.Duration(d.LeaseMs)*time.Millisecond-l.group.w.mono)
 }
 

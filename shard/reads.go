@@ -33,13 +33,6 @@ func (r *reads) ask(g *group) {
 	if len(r.fresh) == 0 || !g.serving {
 		return
 	}
-	if planted("reads-not-confirmed") {
-		for _, rd := range r.fresh {
-			rd.index = g.applied
-		}
-		r.ready, r.fresh = append(r.ready, r.fresh...), nil
-		return
-	}
 	r.last++
 	r.asked = append(r.asked, readBatch{r.last, r.fresh})
 	r.fresh = nil

@@ -142,9 +142,6 @@ func (h *Host) readSnapshot(g *group, name string) error {
 		if table.Hash() != f.Meta().Hash {
 			return fmt.Errorf("%s: state hash %016x, expected %016x", name, table.Hash(), f.Meta().Hash)
 		}
-		if planted("leases-not-in-snapshots") {
-			table.loseLeases()
-		}
 		g.table = table
 	} else {
 		state, err := io.ReadAll(f)

@@ -134,9 +134,6 @@ func (p *Repeat) next(c *calendar, dueMs, startedMs, nowMs int64) int64 {
 	switch p.CatchUp {
 	case CatchUpAll:
 		next = p.after(c, dueMs, dueMs)
-		if planted("occurrence-left-out") {
-			next = p.after(c, dueMs, max(dueMs, nowMs))
-		}
 	case CatchUpSkip:
 		next = p.after(c, dueMs, max(dueMs, nowMs))
 	default:

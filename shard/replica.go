@@ -98,14 +98,14 @@ func (g *group) intend(row *Row) {
 	if row.Epoch < g.row.Epoch || row.Epoch == g.row.Epoch && g.row.Settled {
 		return
 	}
-	if row.Epoch < epochOf(g.replica) && !planted("stale-row-followed") {
+	if row.Epoch < epochOf(g.replica) {
 		return // after a start this node's copy of meta's state may be older than the replica: such a row knows nothing of it
 	}
 	g.row = *row
 	me := row.on(g.w.host.cfg.Node)
 	switch {
 	case g.replica == 0:
-	case me == nil && (row.Settled || planted("dropped-before-copied")), me != nil && me.Replica > g.replica:
+	case me == nil && row.Settled, me != nil && me.Replica > g.replica:
 		g.remove()
 	}
 	if me == nil { // to leave, but the move needs most founders' votes

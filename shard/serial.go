@@ -52,9 +52,6 @@ func (l *lead) key(q *topicQueue, h Handle) *serialKey {
 	if !q.topic.Policy.Ordered {
 		hash = l.group.table.KeyHash(h)
 	}
-	if planted("keys-overlap") {
-		hash = uint64(h)
-	}
 	k := q.keys[hash]
 	if k == nil {
 		k = &serialKey{queue: q, order: q.order, hash: hash}
@@ -215,7 +212,7 @@ func (l *lead) block(k *serialKey, h Handle) {
 		l.claims[h] = claim{key: k, seq: d.Seq, leased: true}
 		k.leased++
 		return
-	case !d.inBackoff(l.group.w.nowMs), planted("head-let-by"):
+	case !d.inBackoff(l.group.w.nowMs):
 		return
 	case k.first.handle == h:
 		k.firm = true

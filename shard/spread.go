@@ -10,8 +10,5 @@ func (l *lead) spread(q *topicQueue, d *Due, h Handle) int64 {
 	if q.topic.Policy.Serial {
 		hash = l.group.table.KeyHash(h)
 	}
-	if planted("spread-by-number") {
-		hash = d.Seq * 0x9E3779B97F4A7C15
-	}
 	return int64(hash % uint64(q.topic.Policy.SpreadMs))
 }

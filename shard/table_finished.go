@@ -61,16 +61,12 @@ func (t *Table) end(h Handle, s *slot, to State, endMs int64) {
 
 // dropFinished forgets what ended too long ago or is too much, at most budget timers.
 func (t *Table) dropFinished(budget int) {
-	keepMs := int64(finishedKeepMs)
-	if planted("finished-forgotten-early") {
-		keepMs = 5_000
-	}
 	for ; budget > 0; budget-- {
 		h := t.finished.oldest
 		if h == 0 {
 			return
 		}
-		if t.slab.at(h).when() >= t.clockMs-keepMs && t.finished.bytes <= finishedMaxBytes {
+		if t.slab.at(h).when() >= t.clockMs-finishedKeepMs && t.finished.bytes <= finishedMaxBytes {
 			return
 		}
 		t.drop(h)

@@ -273,9 +273,6 @@ func (w *worker) append(a appended) {
 	}
 	if g.hardDirty {
 		hard := g.hard
-		if planted("vote-forgotten") {
-			hard.vote = 0
-		}
 		w.scratch = appendHardState(w.scratch[:0], hard)
 		w.frame.Append(wal.RecordHardState, uint32(g.id), w.scratch)
 		g.hardDirty = false
@@ -308,7 +305,7 @@ func (w *worker) flush() {
 	w.inflight = append(w.inflight, s)
 	w.host.cfg.Observer.Frame(w.operations)
 	w.operations = 0
-	if err := w.stream.Submit(s.frame, !planted("acknowledge-before-fsync"), s.done); err != nil {
+	if err := w.stream.Submit(s.frame, true, s.done); err != nil {
 		w.host.fail(err)
 	}
 }

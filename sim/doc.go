@@ -11,8 +11,8 @@
 //   - What goes wrong is drawn (swarm), in two runs of three densely of one kind (mood). Where a rare moment is worth more than chance gives it,
 //     trouble follows it: see doubt.
 //   - A seed is worth something for one build only, as every change shifts the draws. What a seed found is kept as a test of its own:
-//     shard/regress_test.go, ring.TestPlanTakesBackAPromotion; or, where only a cluster shows it, as a canary (another's-lease-returned,
-//     stale-row-followed, settled-too-early).
+//     shard/regress_test.go, ring.TestPlanTakesBackAPromotion; or, where only a cluster shows it, as a mutant (anothers-lease-returned,
+//     stale-row-followed, settled-too-early). Deliberate bugs are patches in sim/mutants, never code of the product's.
 //
 // Nothing here is part of the product.
 package sim

@@ -49,11 +49,7 @@ func (n *node) says(mine []shard.ID) ring.Says {
 		st.Leads[id]++
 	}
 	st.Others = n.others()
-	says := n.shares.Look(&st)
-	if n.w.swarm.unsaid {
-		says.Parts = nil
-	}
-	return says
+	return n.shares.Look(&st)
 }
 
 // knowsNobody is how a process begins.

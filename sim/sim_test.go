@@ -19,6 +19,7 @@ var (
 	flagSeeds = flag.Int("sim.seeds", 0, "run so many seeds; default: leastSeeds, and as many more as fit into the time")
 	flagFirst = flag.Uint64("sim.first", 1, "the first seed")
 	flagSteps = flag.Uint64("sim.steps", 0, "end each run after so many events")
+	flagAll   = flag.Bool("sim.all", false, "run all seeds, also after one that fails")
 	flagShare = flag.String("sim.share", "", "what a process that TestSeeds starts has to run")
 	flagTrace = flag.Bool("sim.trace", false, "print every event")
 )
@@ -57,7 +58,10 @@ func run(t *testing.T, cfg Config) (r Report) {
 
 func fail(t *testing.T, r Report) {
 	t.Helper()
-	t.Fatalf("seed %d, after %s simulated: %v\nreplay: go test ./sim -run TestSeeds -sim.seed=%d -sim.trace", r.Seed, r.Simulated, r.Err, r.Seed)
+	t.Errorf("seed %d, after %s simulated: %v\nreplay: go test ./sim -run TestSeeds -sim.seed=%d -sim.trace", r.Seed, r.Simulated, r.Err, r.Seed)
+	if !*flagAll {
+		t.FailNow()
+	}
 }
 
 // TestSeeds runs many seeds, in as many processes as there are processors: a run replaces what its whole process draws from.
@@ -99,16 +103,21 @@ type sum struct {
 func runSeeds(t *testing.T, s share) {
 	begun := time.Now()
 	var all sum
+	failed := 0
 	for seed := s.first; all.seeds < s.least || time.Since(begun) < s.budget; seed += s.step {
 		r := run(t, Config{Seed: seed})
 		if r.Err != nil {
 			fail(t, r)
+			failed++
 		}
 		t.Logf("seed %d: %s, %d events, hash %016x, %+v", r.Seed, r.Simulated, r.Events, r.Hash, r.Counts)
 		all.seeds++
 		all.acked += r.Counts.Acked
 		all.called += r.Counts.Started
 		all.simulated += r.Simulated
+	}
+	if failed > 0 {
+		t.Logf("failed: %d of %d seeds", failed, all.seeds)
 	}
 	t.Logf(sumFormat, all.seeds, all.simulated, all.acked, all.called)
 }
@@ -126,7 +135,7 @@ func shareSeeds(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range workers {
 		s := fmt.Sprintf(shareFormat, *flagFirst+uint64(i), workers, (least+workers-1-i)/workers, budget)
-		cmd := exec.Command(os.Args[0], "-test.run=^TestSeeds$", "-test.v", "-test.timeout=0", "-sim.share="+s)
+		cmd := exec.Command(os.Args[0], "-test.run=^TestSeeds$", "-test.v", "-test.timeout=0", "-sim.share="+s, fmt.Sprint("-sim.all=", *flagAll))
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 		group.Go(func() {
 			out, err := cmd.CombinedOutput()

@@ -53,9 +53,6 @@ type swarm struct {
 
 	ordeals  ordeals
 	ailments ailments
-
-	unsaid  bool // a deliberate bug: nobody says what it may come to of a limit
-	amnesia bool // a deliberate bug: who lost its disk comes back as who it was
 }
 
 // draw makes a run's swarm.

@@ -280,12 +280,6 @@ func (w *World) wipe() {
 	}
 	n := w.any()
 	w.note(n, "wipe", 0, 0, "")
-	if w.swarm.amnesia {
-		row, _ := w.metaLeader().state.Row(shard.Meta)
-		n.stop(true)
-		n.disk, n.ready, n.meta = wal.NewMemFS(), false, &row
-		return
-	}
 	n.replace()
 }
 

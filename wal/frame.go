@@ -122,7 +122,7 @@ func openFrame(b []byte) (h header, hash uint64, err error) {
 		return h, 0, errMagic
 	}
 	hash = binary.LittleEndian.Uint64(b[offHash:])
-	if hashFrame(b) != hash && !planted("checksum-skipped") {
+	if hashFrame(b) != hash {
 		return h, 0, errChecksum
 	}
 	if b[offVersion] != frameVersion || b[offFlags]&^flagBridge != 0 {

@@ -26,9 +26,6 @@ func classifyTail(tail []byte, want uint64) tailKind {
 	if allZero(tail) {
 		return tailZero
 	}
-	if planted("zeros-end-the-log") {
-		tail, _, _ = bytes.Cut(tail, make([]byte, 64))
-	}
 	var magic [2]byte
 	binary.LittleEndian.PutUint16(magic[:], frameMagic)
 	budget := hashBudgetFactor * len(tail)

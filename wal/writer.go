@@ -109,9 +109,6 @@ func (s *Stream) syncBatch() error {
 		s.opt.Observe.Begin()
 	}
 	err := s.w.seg.sync()
-	if err != nil && planted("fsync-retried") {
-		err = s.w.seg.sync()
-	}
 	if err != nil {
 		return fmt.Errorf("wal: sync frame %d in %s: %w", s.w.seq, s.dir, err)
 	}
@@ -166,10 +163,8 @@ func (s *Stream) turn(gen, first uint64, prevHash uint32) error {
 	if err := s.fs.Rename(from, filepath.Join(dir, segmentName(first))); err != nil {
 		return err
 	}
-	if !planted("no-directory-fsync") {
-		if err := s.fs.SyncDir(dir); err != nil {
-			return err
-		}
+	if err := s.fs.SyncDir(dir); err != nil {
+		return err
 	}
 	s.w.seg = next
 	if gen != s.w.gen {

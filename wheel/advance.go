@@ -64,9 +64,6 @@ func (w *Wheel) moveDown(b int, start Tick, budget int) int {
 		if to == bucketFar {
 			to = bucketLater // far itself must run empty
 		}
-		if planted("cascade-off-by-one") && to >= slots && to < bucketFar && (to+1)%slots != 0 {
-			to++
-		}
 		w.pushAt(to, h, n, when)
 		h = next
 		moved++

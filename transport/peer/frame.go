@@ -106,7 +106,7 @@ func (r *frameReader) next() (kind byte, payload []byte, owned bool, err error) 
 			return 0, nil, false, noEOF(err)
 		}
 	}
-	if xxhash.Sum64(frame[sequenceAt:]) != sum && !planted("sum-of-frames-skipped") {
+	if xxhash.Sum64(frame[sequenceAt:]) != sum {
 		return 0, nil, false, errBadSum
 	}
 	if binary.LittleEndian.Uint32(frame[sequenceAt:]) != r.sequence {

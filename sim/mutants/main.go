@@ -1,0 +1,130 @@
+// Command mutants proves that the tests find bugs: each *.patch in this folder is a deliberate one, and the tests
+// that it names must fail with it, and pass without it. README.md says how to write one.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+)
+
+var (
+	flagRun      = flag.String("run", "", "of the mutants, those whose names match this regular expression")
+	flagParallel = flag.Int("parallel", runtime.NumCPU(), "how many tests run at a time")
+	flagAll      = flag.Bool("all", false, "have the simulator run all seeds, to see how many find each")
+	flagWithout  = flag.Bool("without", true, "run the tests without mutants too")
+)
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	only, err := regexp.Compile(*flagRun)
+	if err != nil {
+		return err
+	}
+	root, err := goCommand("", nil, "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return said(err)
+	}
+	r := &runner{root: strings.TrimSpace(string(root))}
+	mutants, err := load(filepath.Join(r.root, "sim", "mutants"))
+	if err != nil {
+		return err
+	}
+	mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !only.MatchString(m.name) })
+	if len(mutants) == 0 {
+		return fmt.Errorf("none is named like %q", *flagRun)
+	}
+	c, err := newChecker(r.root, mutants)
+	if err != nil {
+		return err
+	}
+	if err := c.check(mutants); err != nil {
+		return err
+	}
+	if r.tmp, err = os.MkdirTemp("", "mutants-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(r.tmp) //nolint:errcheck // a temporary folder
+	if *flagAll {
+		r.flags = []string{"-sim.all"}
+	}
+	return r.runAll(ctx, jobs(mutants))
+}
+
+// jobs are the tests without mutants, which take longest, and each mutant's tests.
+func jobs(mutants []mutant) []job {
+	var plain, list []job
+	seen := map[string]bool{}
+	for i := range mutants {
+		for _, t := range mutants[i].tests {
+			list = append(list, job{&mutants[i], t})
+			if *flagWithout && !seen[t.String()] {
+				seen[t.String()] = true
+				plain = append(plain, job{nil, t})
+			}
+		}
+	}
+	return append(plain, list...)
+}
+
+func (r *runner) runAll(ctx context.Context, list []job) error {
+	took := stopwatch()
+	next, verdicts := make(chan job), make(chan verdict)
+	var group sync.WaitGroup
+	for range min(*flagParallel, len(list)) {
+		group.Go(func() {
+			for j := range next {
+				verdicts <- r.run(ctx, j)
+			}
+		})
+	}
+	go func() {
+		for _, j := range list {
+			next <- j
+		}
+		close(next)
+		group.Wait()
+		close(verdicts)
+	}()
+	var bad []string
+	found := 0
+	for v := range verdicts {
+		name, result := "(no mutant)", "passes"
+		if v.mutant != nil {
+			name, result = v.mutant.name, "found"
+		}
+		switch {
+		case !v.ok:
+			result = "FAILED"
+			bad = append(bad, name+", "+v.test.String())
+		case v.mutant != nil:
+			found++
+		}
+		fmt.Printf("%-7s %-32s %5.0f s  %s: %s\n", result, name, v.took.Seconds(), v.test, v.said)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	fmt.Printf("%d tests found their mutants, %d did not do as they must; %.0f s\n", found, len(bad), took().Seconds())
+	if len(bad) > 0 {
+		return fmt.Errorf("not as they must be:\n  %s", strings.Join(bad, "\n  "))
+	}
+	return nil
+}
