@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"carillon/shard"
 )
 
 func (tw *town) drain(id uint64) {
@@ -458,6 +460,35 @@ func TestPlanTakesBackAPromotion(t *testing.T) {
 	v.Nodes = v.Nodes[:3] // removed: it has nothing to come back to
 	if got = Plan(v, f); len(got) != 1 || len(got[0].To) != 3 {
 		t.Fatalf("removed: %+v", got)
+	}
+}
+
+// A group that has lost its majority cannot follow a placement: it would wait for ever in the middle of a change, and count among the
+// moves that are under way. Those that have theirs get it.
+func TestPlanLeavesARowWithoutItsMajorityAlone(t *testing.T) {
+	row := func(group shard.ID, nodes ...uint64) Row {
+		r := Row{Group: group, Epoch: 1, Settled: true}
+		for _, n := range nodes {
+			r.Replicas = append(r.Replicas, Replica{Node: n, ID: ReplicaID(n, 1)})
+		}
+		return r
+	}
+	v := View{Replicas: 3, Rows: []Row{row(MetaGroup, 1, 4, 5), row(1, 1, 2, 3), row(2, 1, 2, 4)}}
+	f := Facts{ReplaceAfterMs: 60_000, Nodes: map[uint64]NodeFacts{2: {DownForMs: 70_000}, 3: {DownForMs: 70_000}}}
+	for n := uint64(1); n <= 6; n++ {
+		v.Nodes = append(v.Nodes, Node{ID: n, State: NodeMember})
+		if n != 2 && n != 3 {
+			f.Nodes[n] = NodeFacts{Alive: true}
+		}
+	}
+	moved := map[shard.ID]bool{}
+	for _, c := range Plan(v, f) {
+		if c.Verb == Place {
+			moved[c.Group] = true
+		}
+	}
+	if moved[1] || !moved[2] {
+		t.Errorf("moved: %v, want group 2 alone", moved)
 	}
 }
 

@@ -337,6 +337,34 @@ func TestDispatchGuard(t *testing.T) {
 	}
 }
 
+// TestStandstillBeforeTheWrite: the process stands still after a call has begun, and what is left of the lease is no longer enough for
+// a whole call. An idle connection would take the request at once; nothing of it is sent.
+func TestStandstillBeforeTheWrite(t *testing.T) {
+	r := receive(t, always(answer200))
+	var standstill, begun atomic.Int64
+	p := startPool(t, Config{
+		Policy: local,
+		Now:    func() time.Time { return time.Now().Add(time.Duration(begun.Load())) },
+		Wall: func() time.Time { // read once in a call, at its begin
+			begun.Store(standstill.Load())
+			return time.Now()
+		},
+	})
+	req := post(r.url)
+	req.Timeout = 5 * time.Second
+	if out := callOnce(t, p, req); out.Class != Success {
+		t.Fatalf("outcome %+v", out)
+	}
+	standstill.Store(int64(2 * time.Second))
+	req.Deadline = time.Now().Add(6 * time.Second)
+	if out := callOnce(t, p, req); out.Class != NotSent || out.Sent || out.Err == "" {
+		t.Errorf("outcome %+v, want not sent", out)
+	}
+	if n := r.connections(); n != 1 {
+		t.Errorf("%d connections, want one", n)
+	}
+}
+
 // TestGuardAfterSlowDial: time that the dial used up is not given to the exchange.
 func TestGuardAfterSlowDial(t *testing.T) {
 	r := receive(t, always(answer200))
