@@ -47,6 +47,9 @@ type Config struct {
 	KnownTopicsOnly bool          // an add to, or a pull from, a topic that nobody has made is refused
 	TopicIdle       time.Duration // a topic that was made by an add goes away when it has been empty for this long: at least 1s; 1h
 
+	// MaxConnections of clients at once, all together: 16–1000000; 8192. Fewer when the process may not open that many files.
+	MaxConnections int
+
 	Workers     int   // event loops; half of GOMAXPROCS
 	MemoryLimit int64 // bytes of timers above which adds are refused; 3/4 of the machine's (or the cgroup's) memory
 
@@ -66,10 +69,14 @@ const (
 	DefaultShards          = 16
 	DefaultHistoryBytes    = 4 << 30
 	DefaultTopicIdle       = time.Hour
+	DefaultMaxConnections  = 8192
 )
 
 // minTopicIdle is the least: each look at a topic asks all shards.
 const minTopicIdle = time.Second
+
+// maxConnections is the most that a node can be told to take.
+const maxConnections = 1_000_000
 
 // minHistoryBytes is the least that a history can be held to.
 const minHistoryBytes = 16 << 20
@@ -106,6 +113,9 @@ func (c Config) withDefaults() Config {
 	if c.TopicIdle == 0 {
 		c.TopicIdle = DefaultTopicIdle
 	}
+	if c.MaxConnections == 0 {
+		c.MaxConnections = DefaultMaxConnections
+	}
 	if c.Version == "" {
 		c.Version = "dev"
 	}
@@ -126,6 +136,9 @@ func (c Config) validate() error {
 	}
 	if c.TopicIdle < minTopicIdle {
 		errs = append(errs, fmt.Errorf("topic-idle: %v is less than %v", c.TopicIdle, minTopicIdle))
+	}
+	if c.MaxConnections < minConnections || c.MaxConnections > maxConnections {
+		errs = append(errs, fmt.Errorf("max-connections: %d is out of %d–%d", c.MaxConnections, minConnections, maxConnections))
 	}
 	if c.Workers < 0 || c.Workers > 256 {
 		errs = append(errs, fmt.Errorf("workers: %d is out of 0–256", c.Workers))

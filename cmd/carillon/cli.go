@@ -76,6 +76,7 @@ func newParser(grammar any, term *terminal) (*kong.Kong, error) {
 			"replicas":         fmt.Sprint(node.DefaultReplicas),
 			"shards":           fmt.Sprint(node.DefaultShards),
 			"history_bytes":    fmt.Sprint(node.DefaultHistoryBytes),
+			"max_connections":  fmt.Sprint(node.DefaultMaxConnections),
 			"topic_idle":       "1h",
 		},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, NoExpandSubcommands: true, WrapUpperBound: 110}),

@@ -38,6 +38,7 @@ type serveCmd struct {
 	PeerKey          string         `placeholder:"FILE" help:"Private key of --peer-cert (PEM)."`
 	PeerCA           string         `name:"peer-ca" placeholder:"FILE" help:"Authority of all nodes' certificates (PEM)."`
 	CallbackAllow    []netip.Prefix `placeholder:"CIDR" help:"Networks that receivers may be in, besides public ones."`
+	MaxConnections   int            `default:"${max_connections}" placeholder:"N" help:"Connections of clients at once, 16–1000000 (${default}); fewer where the limit of open files is low."`
 	Admin            string         `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
 	LogLevel         string         `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"debug, info, warn or error (${default})."`
 	LogFormat        string         `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
@@ -63,10 +64,10 @@ func (s *serveCmd) Validate() error {
 	for _, n := range []struct {
 		flag  string
 		value int
-		most  int
-	}{{"bootstrap-expect", s.BootstrapExpect, 99}, {"replicas", s.Replicas, 7}, {"shards", s.Shards, 65535}} {
+		takes string
+	}{{"bootstrap-expect", s.BootstrapExpect, "1–99"}, {"replicas", s.Replicas, "1–7"}, {"shards", s.Shards, "1–65535"}, {"max-connections", s.MaxConnections, "16–1000000"}} {
 		if n.value == 0 {
-			return usagef("--%s: 0 is out of 1–%d", n.flag, n.most)
+			return usagef("--%s: 0 is out of %s", n.flag, n.takes)
 		}
 	}
 	if s.TopicIdle == 0 {
@@ -99,6 +100,7 @@ func (s *serveCmd) Run(term *terminal) error {
 		Insecure:        s.InsecureNoAuth,
 		AuthFile:        s.AuthFile,
 		CallbackAllow:   s.CallbackAllow,
+		MaxConnections:  s.MaxConnections,
 		Version:         version(),
 		Logger:          logger,
 	})

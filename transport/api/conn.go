@@ -4,12 +4,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"carillon/socket"
 )
 
 // framedConn is a client's connection whose bytes have been through a framer. It also saves system calls: deadlines
@@ -25,9 +24,12 @@ type framedConn struct {
 	timedOut bool
 
 	read, write deadline
-	begun       atomic.Bool // a byte has arrived
-	deaf        atomic.Bool // nothing more is read: see endReading
-	lingering   atomic.Bool // an error was answered while the client may still be sending
+	address     netip.Addr   // of the client; see addressOf
+	idleSince   atomic.Int64 // Unix ns since which it has waited for a request; 0: it does not; evicted
+	probeUntil  time.Time    // not zero: it is in the probe room, until then
+	begun       atomic.Bool  // a byte has arrived
+	deaf        atomic.Bool  // nothing more is read: see endReading
+	lingering   atomic.Bool  // an error was answered while the client may still be sending
 	closed      sync.Once
 }
 
@@ -40,7 +42,19 @@ func (d *deadline) due(slack time.Duration) bool {
 	return d.wanted.IsZero() != d.armed.IsZero() || late < 0 || late > slack
 }
 
+// evicted is idleSince of a connection whose place another one has been given.
+const evicted = -1
+
+// evict takes the place of a connection that has waited since then; false when it has been used meanwhile.
+func (c *framedConn) evict(since int64) bool { return c.idleSince.CompareAndSwap(since, evicted) }
+
+// probing reports whether the connection is beyond the limit and may only ask for health.
+func (c *framedConn) probing() bool { return !c.probeUntil.IsZero() }
+
 func (c *framedConn) SetReadDeadline(t time.Time) error {
+	if c.probing() && c.probeUntil.Before(t) {
+		t = c.probeUntil
+	}
 	c.read.wanted = t
 	return nil
 }
@@ -68,16 +82,32 @@ func (c *framedConn) Read(p []byte) (int, error) {
 	if c.deaf.Load() {
 		_ = c.Conn.SetReadDeadline(longAgo)
 	}
+	since := c.waits()
 	n, err := c.Conn.Read(p)
 	if n == 0 {
 		c.timedOut = errors.Is(err, os.ErrDeadlineExceeded)
 		return 0, err
+	}
+	if since != 0 && !c.idleSince.CompareAndSwap(since, 0) {
+		return 0, io.EOF // its place was given away before this request came
 	}
 	if !c.begun.Load() {
 		c.begun.Store(true)
 	}
 	n, c.fault = c.framer.feed(p[:n])
 	return n, err
+}
+
+// waits notes that a Read waits for a request, and returns since when; 0 when it waits for more of one.
+func (c *framedConn) waits() (since int64) {
+	if !c.framer.betweenRequests() || c.probing() {
+		return 0
+	}
+	if since = c.idleSince.Load(); since == 0 {
+		since = c.read.wanted.UnixNano() - int64(c.listener.limits.IdleTimeout) // the deadline was set a moment ago: no clock is read here
+		c.idleSince.Store(since)
+	}
+	return since
 }
 
 // longAgo is a deadline that has passed.
@@ -117,83 +147,7 @@ func (c *framedConn) Close() error {
 		}
 		err = c.Conn.Close()
 		c.hold.releaseAll()
-		c.listener.forget(c)
+		c.listener.connections.forget(c)
 	})
 	return err
-}
-
-// listener hands out framed connections, a bounded number at a time.
-type listener struct {
-	net.Listener
-	limits *Limits
-	bodies *bodies
-	slack  time.Duration
-	full   []byte // the answer to one connection too many
-
-	mu   sync.Mutex
-	open map[*framedConn]struct{}
-}
-
-func newListener(ln net.Listener, limits *Limits, bodies *bodies) *listener {
-	shortest := min(limits.HeaderTimeout, limits.BodyTimeout, limits.IdleTimeout, limits.WriteTimeout)
-	return &listener{
-		Listener: ln, limits: limits, bodies: bodies, slack: shortest / 16, open: make(map[*framedConn]struct{}),
-		full: rawProblem(fail(503, "overloaded", "too many connections")),
-	}
-}
-
-// Accept waits for a connection within the limit; those beyond it are told so and closed.
-func (l *listener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		c := &framedConn{Conn: socket.Wrap(conn), listener: l, hold: bodyHold{of: l.bodies}}
-		c.framer = framer{length: -1, maxHead: l.limits.HeaderBytes, maxTarget: l.limits.TargetBytes, hold: &c.hold,
-			maxBody: uint64(max(l.limits.BodyBytes, l.limits.BatchBytes))}
-		l.mu.Lock()
-		fits := len(l.open) < l.limits.Connections
-		if fits {
-			l.open[c] = struct{}{}
-		}
-		l.mu.Unlock()
-		if fits {
-			return c, nil
-		}
-		// A fresh socket's buffer takes this without waiting.
-		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-		_, _ = conn.Write(l.full)
-		_ = conn.Close()
-	}
-}
-
-func (l *listener) forget(c *framedConn) {
-	l.mu.Lock()
-	delete(l.open, c)
-	l.mu.Unlock()
-}
-
-// endReading lets no connection read on.
-func (l *listener) endReading() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.open {
-		c.endReading()
-	}
-}
-
-// closeWhere closes the connections that f picks.
-func (l *listener) closeWhere(f func(*framedConn) bool) {
-	l.mu.Lock()
-	var picked []*framedConn
-	for c := range l.open {
-		if f(c) {
-			picked = append(picked, c)
-		}
-	}
-	l.mu.Unlock()
-	for _, c := range picked {
-		_ = c.Close()
-	}
 }

@@ -63,6 +63,12 @@ func (rq *request) dispatch() *problem {
 	if rq.route = pat.method(rq.ctx.Method()); rq.route == nil {
 		return &problem{status: 405, code: "method_not_allowed", detail: "this path takes " + pat.allow, allow: pat.allow}
 	}
+	if c, ok := rq.ctx.Conn().(*framedConn); ok && c.probing() {
+		rq.ctx.SetConnectionClose()
+		if rq.route.scope != scopeOpen {
+			return fail(503, "overloaded", "too many connections; this one may only ask for /healthz and /readyz")
+		}
+	}
 	if p := rq.pathParams(pat); p != nil {
 		return p
 	}

@@ -169,6 +169,11 @@ func (f *framer) line(line []byte) *frameError {
 	}
 }
 
+// betweenRequests reports whether the bytes so far end with a request.
+func (f *framer) betweenRequests() bool {
+	return f.state == inRequestLine && f.head == 0 && len(f.part) == 0
+}
+
 // next gets ready for another request.
 func (f *framer) next() {
 	f.state, f.head, f.left, f.length, f.chunked, f.http10, f.body = inRequestLine, 0, 0, -1, false, false, 0

@@ -283,32 +283,3 @@ func TestSlowClientsCutOff(t *testing.T) {
 		t.Errorf("slow-loris held a connection for %v", took)
 	}
 }
-
-func TestConnectionLimit(t *testing.T) {
-	h := newHarness(t, func(c *Config) { c.Limits.Connections = 2 })
-	var held []net.Conn
-	for range 2 {
-		conn, err := net.Dial("tcp", h.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-		if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || res.StatusCode != 200 {
-			t.Fatal(res, err)
-		}
-		held = append(held, conn)
-	}
-	if a := h.raw(-1); len(a.statuses) != 1 || a.statuses[0] != 503 || !contains(a.bodies[0], `"code":"overloaded"`) {
-		t.Fatalf("third connection: %v %v", a.statuses, a.bodies)
-	}
-	held[0].Close()
-	for deadline := time.Now().Add(5 * time.Second); ; {
-		if a := h.raw(1, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); len(a.statuses) == 1 && a.statuses[0] == 200 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the place of a closed connection is not given to another")
-		}
-	}
-}

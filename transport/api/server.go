@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -20,6 +21,8 @@ type Server struct {
 	bodies bodies
 	salt   uint64 // see shardAt
 	http   *fasthttp.Server
+
+	listening atomic.Pointer[listener] // Serve's
 
 	// base is the context of every call into the engine. It outlives Serve's: requests in flight may finish.
 	base context.Context
@@ -50,7 +53,7 @@ func New(cfg Config) (*Server, error) {
 		HeaderReceived: s.headerReceived,
 		Logger:         fasthttpLog{cfg.Logger},
 
-		Concurrency:        l.Connections + 1, // ours is the limit that is met first
+		Concurrency:        l.Connections + probeRoom + 1, // ours is the limit that is met first
 		ReadBufferSize:     l.HeaderBytes + 512,
 		MaxRequestBodySize: l.BodyBytes,
 		ReadTimeout:        l.HeaderTimeout,
@@ -69,8 +72,10 @@ func New(cfg Config) (*Server, error) {
 // Serve answers requests on ln until ctx ends; then it takes no more, closes idle connections, lets requests in flight
 // finish within the grace, and gives those that are still arriving a moment. It closes ln. A Server serves once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	framed := newListener(ln, &s.cfg.Limits, &s.bodies)
+	framed := newListener(ln, &s.cfg.Limits, &s.bodies, s.cfg.Logger)
 	defer s.stop()
+	s.listening.Store(framed)
+	defer framed.release()
 	served := make(chan struct{})
 	var failure error
 	go func() {

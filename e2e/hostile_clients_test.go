@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// limited starts a node whose process may open so many files.
+func limited(t testing.TB, files int, dir string, flags ...string) *process {
+	t.Helper()
+	p := launch(t, []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, files), "sh"}, dir, flags...)
+	p.awaitReady(t)
+	return p
+}
+
+// crowd opens silent connections from one address until there are n, or the node gives no more; a connection that it closes counts.
+func crowd(t testing.TB, p *process, from string, n int) (open []net.Conn) {
+	t.Helper()
+	d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	for range n {
+		c, err := d.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			continue // the queue of connections to be accepted is full just now
+		}
+		t.Cleanup(func() { c.Close() })
+		open = append(open, c)
+	}
+	return open
+}
+
+// TestSilentConnectionsAtALowLimitOfFiles: four thousand connections that say nothing, of one address, do not end a node that may open a
+// thousand files, nor keep others out: it goes on taking timers and calling.
+func TestSilentConnectionsAtALowLimitOfFiles(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{nil, {"--max-connections", "100000"}} {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			node := limited(t, 1024, t.TempDir(), append([]string{"--shards", "4"}, flags...)...)
+			if !strings.Contains(node.stderr.String(), "allows fewer connections") {
+				t.Errorf("the log does not say that the limit is low: %s", node.stderr)
+			}
+			r := newReceiver(t, nil)
+			c := newClient(node)
+			c.topic(t, "silent", r.url(), "")
+			for round := range 4 {
+				if open := crowd(t, node, "127.0.0.2", 1000); len(open) < 900 {
+					t.Errorf("round %d: only %d of 1000 connected", round, len(open))
+				}
+				id := fmt.Sprintf("t%d", round)
+				c.must(t, 201, "POST", "/v1/topics/silent/timers", `{"id":"`+id+`","delay":"100ms"}`)
+				fresh := newClient(node) // a connection of its own
+				fresh.must(t, 200, "GET", "/readyz", "")
+				poll(t, 10*time.Second, "the timer is called", func() bool { return r.called("silent", id) == 1 })
+			}
+			if !node.alive() {
+				t.Fatal("the node ended")
+			}
+			node.stop(t)
+		})
+	}
+}
+
+// TestManyIdleConnectionsOfOneAddress: an address that keeps more connections open than the node takes in all shuts out neither others nor the
+// probes of health.
+func TestManyIdleConnectionsOfOneAddress(t *testing.T) {
+	t.Parallel()
+	node := serve(t, t.TempDir(), "--shards", "4", "--max-connections", "400")
+	crowd(t, node, "127.0.0.2", 420)
+	for i := range 50 {
+		probe := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		for _, path := range []string{"/healthz", "/readyz", "/v1/topics"} {
+			resp, err := probe.Get(node.url + path)
+			if err != nil {
+				t.Fatalf("%d: %s: %v", i, path, err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != 200 {
+				t.Fatalf("%d: %s: %d", i, path, resp.StatusCode)
+			}
+		}
+	}
+	node.stop(t)
+}
