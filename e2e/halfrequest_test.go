@@ -13,7 +13,7 @@ import (
 func TestStopWithHalfRequests(t *testing.T) {
 	t.Parallel()
 	node := serve(t, t.TempDir(), "--shards", "4")
-	const head = "POST /v1/topics/half/timers HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+	const head = "POST /v1/topics/half/timers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 	halves := map[string]string{
 		"nothing":        "",
 		"half a line":    "POST /v1/top",
@@ -21,7 +21,7 @@ func TestStopWithHalfRequests(t *testing.T) {
 		"no body":        head + "Content-Length: 100\r\n\r\n",
 		"half a body":    head + "Content-Length: 100\r\n\r\n{\"delay\":\"1h\",",
 		"half a chunk":   head + "Transfer-Encoding: chunked\r\n\r\n40\r\n{\"delay\"",
-		"an idle client": "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+		"an idle client": "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
 	}
 	answers := make(chan [2]string, len(halves))
 	for name, half := range halves {

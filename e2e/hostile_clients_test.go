@@ -84,3 +84,51 @@ func TestManyIdleConnectionsOfOneAddress(t *testing.T) {
 	}
 	node.stop(t)
 }
+
+// TestPagesFromElsewhereChangeNothing: what a browser sends for a page of a stranger, by the stranger's own name pointed to the node or from the
+// stranger's origin, is refused, on an address of loopback and on any.
+func TestPagesFromElsewhereChangeNothing(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{
+		"loopback":   nil,
+		"everywhere": {"--http", "0.0.0.0:0", "--insecure-no-auth", "--name", "box", "--http-host", "timers.example"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := serve(t, t.TempDir(), append([]string{"--shards", "4"}, flags...)...)
+			c := newClient(node)
+			c.must(t, 201, "PUT", "/v1/topics/own", `{"history":"1h"}`)
+			address := strings.TrimPrefix(node.url, "http://")
+			_, port, _ := net.SplitHostPort(address)
+			ask := func(host string, headers ...string) string {
+				head := "POST /v1/topics/own/pause HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n"
+				for _, h := range headers {
+					head += h + "\r\n"
+				}
+				return exchangeRaw(t, address, head+"\r\n")
+			}
+			for _, host := range []string{"evil.example", "evil.example:" + port, "localhost.evil.example", "10.0.0.1:" + port, "0.0.0.0:" + port} {
+				if got := ask(host); got != "421" {
+					t.Errorf("Host %s: %s", host, got)
+				}
+			}
+			for _, header := range []string{"Origin: https://evil.example", "Origin: null", "Origin: http://127.0.0.1:1", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site"} {
+				if got := ask(address, header); got != "403" {
+					t.Errorf("%s: %s", header, got)
+				}
+			}
+			if a := c.must(t, 200, "GET", "/v1/topics/own", ""); !strings.Contains(string(a.body), `"paused":false`) {
+				t.Errorf("the topic was changed: %s", a.body)
+			}
+			if got := ask(address, "Origin: "+node.url, "Sec-Fetch-Site: same-origin"); got != "200" {
+				t.Errorf("the node's own page: %s", got)
+			}
+			if name == "everywhere" {
+				for _, host := range []string{"box:" + port, "timers.example"} {
+					if got := ask(host); got != "200" {
+						t.Errorf("Host %s: %s", host, got)
+					}
+				}
+			}
+		})
+	}
+}

@@ -17,34 +17,34 @@ var nasties = []string{
 	"\r\n\r\n\r\n",
 	"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\xaa", 200), // TLS
 	"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-	"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+	"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n",
 	"GET\r\n\r\n",
 	"GET /v1/topics\r\n",
-	"G\x00T /v1/topics HTTP/1.1\r\nHost: x\r\n\r\n",
-	"GET /" + strings.Repeat("a", 100_000) + " HTTP/1.1\r\nHost: x\r\n\r\n",
-	"GET /v1/topics HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("b", 100_000) + "\r\n\r\n",
+	"G\x00T /v1/topics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	"GET /" + strings.Repeat("a", 100_000) + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("b", 100_000) + "\r\n\r\n",
 	"GET /v1/topics HTTP/1.1\r\n" + strings.Repeat("X-A: b\r\n", 20_000) + "\r\n",
-	"GET /v1/../v1/topics HTTP/1.1\r\nHost: x\r\n\r\n",
-	"GET /v1/topics/%2e%2e%2f%00 HTTP/1.1\r\nHost: x\r\n\r\n",
-	"GET /v1/topics/%252e HTTP/1.1\r\nHost: x\r\n\r\n",
-	"GET /v1/topics?limit=99999999999999999999 HTTP/1.1\r\nHost: x\r\n\r\n",
-	"GET /v1/topics?cursor=////&cursor=x HTTP/1.1\r\nHost: x\r\n\r\n",
-	"CONNECT 169.254.169.254:80 HTTP/1.1\r\nHost: x\r\n\r\n",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n{}{}{}",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nContent-Length : 2\r\n\r\n{}",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nContent-Length: +2\r\n\r\n{}",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nContent-Length: 0x10\r\n\r\n{}",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n{}",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9000000000\r\n\r\n{",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n\r\n",
-	"POST /v1/topics/t/timers HTTP/1.1\nHost: x\nContent-Length: 2\n\n{}",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nFolded: a\r\n b\r\nContent-Length: 2\r\n\r\n{}",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
-	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nExpect: 200-maybe\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+	"GET /v1/../v1/topics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	"GET /v1/topics/%2e%2e%2f%00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	"GET /v1/topics/%252e HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	"GET /v1/topics?limit=99999999999999999999 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	"GET /v1/topics?cursor=////&cursor=x HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	"CONNECT 169.254.169.254:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n{}{}{}",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nContent-Length : 2\r\n\r\n{}",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nContent-Length: +2\r\n\r\n{}",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0x10\r\n\r\n{}",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n{}",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9000000000\r\n\r\n{",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n\r\n",
+	"POST /v1/topics/t/timers HTTP/1.1\nHost: localhost\nContent-Length: 2\n\n{}",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nFolded: a\r\n b\r\nContent-Length: 2\r\n\r\n{}",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+	"POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nExpect: 200-maybe\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
 	jsonPost("/v1/topics/t/timers", strings.Repeat("[", 100_000)),
 	jsonPost("/v1/topics/t/timers", `{"delay":"1h","payload":`+strings.Repeat("[", 65)+strings.Repeat("]", 65)+`}`),
 	jsonPost("/v1/topics/t/timers", `{"delay":"1h","payload":"\ud800"}`+"\x00"),
@@ -67,7 +67,7 @@ var nasties = []string{
 }
 
 func jsonPost(path, body string) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 }
 
 // mutate spoils a request here and there.
@@ -106,7 +106,7 @@ func TestNastiesOnRawSockets(t *testing.T) {
 		}
 		defer conn.Close()
 		if random.IntN(2) == 0 {
-			_, _ = io.WriteString(conn, "POST /v1/topics/t/timers HTTP/1.1\r\nHost: x\r\nContent-Le")
+			_, _ = io.WriteString(conn, "POST /v1/topics/t/timers HTTP/1.1\r\nHost: localhost\r\nContent-Le")
 		}
 	}
 	statuses := map[string]int{}

@@ -18,6 +18,9 @@ type Config struct {
 	Peer    string // address for the other nodes, TCP; 127.0.0.1:7701. Port 0 picks a free one
 	Gossip  string // address of discovery, TCP and UDP; 127.0.0.1:7702. Port 0 picks a free one
 
+	// HTTPHosts are names and addresses by which clients call the API, perhaps with a port, beside those that a node has by itself.
+	HTTPHosts []string
+
 	// Advertise is the host at which other nodes reach this one, where that is not the host it binds. No port.
 	Advertise string
 	Name      string // unique in the cluster; the host name as far as it is a name: see validName

@@ -6,8 +6,11 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"carillon/transport/api"
 )
 
 // Bounds of the settings of a cluster.
@@ -55,10 +58,35 @@ func (c Config) validateAddresses() (errs []error) {
 			errs = append(errs, fmt.Errorf("%s: %s is not loopback and %s", a.setting, a.address, a.lacks))
 		}
 	}
+	for _, host := range c.HTTPHosts {
+		if err := api.CheckHost(host); err != nil {
+			errs = append(errs, fmt.Errorf("http-host: %w", err))
+		}
+	}
 	if c.Advertise != "" && !hostOnly(c.Advertise) {
 		errs = append(errs, fmt.Errorf("advertise: %q is not a host that others can reach: a name or an address, without a port", c.Advertise))
 	}
 	return errs
+}
+
+// hosts are the names by which clients may call the API, beside the address that they reach. A node on loopback goes by the names of loopback
+// alone unless it is told others: its own name, which is the machine's, says nothing of who may call it.
+func (c Config) hosts() []string {
+	hosts := slices.Clone(c.HTTPHosts)
+	bound, _, _ := net.SplitHostPort(c.HTTP)
+	if loopback(bound) {
+		return hosts
+	}
+	for _, own := range []string{bound, c.Advertise, c.Name} {
+		a, err := netip.ParseAddr(own)
+		if err == nil && a.Is6() {
+			own = "[" + a.Unmap().WithZone("").String() + "]"
+		}
+		if (err != nil || !a.IsUnspecified()) && api.CheckHost(own) == nil {
+			hosts = append(hosts, own)
+		}
+	}
+	return hosts
 }
 
 func (c Config) validateCluster() (errs []error) {

@@ -3,6 +3,7 @@ package node
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,5 +89,24 @@ func TestNameOfHost(t *testing.T) {
 		if got := nameOf(host); got != want || !validName.MatchString(got) {
 			t.Errorf("nameOf(%q) = %q, want %q", host, got, want)
 		}
+	}
+}
+
+func TestNamesOfTheAPI(t *testing.T) {
+	f := func(c Config, want ...string) {
+		t.Helper()
+		if got := c.hosts(); !slices.Equal(got, want) {
+			t.Errorf("http %q advertise %q name %q hosts %v: %v, want %v", c.HTTP, c.Advertise, c.Name, c.HTTPHosts, got, want)
+		}
+	}
+	f(Config{HTTP: "127.0.0.1:7700", Name: "box"})
+	f(Config{HTTP: "localhost:7700", Name: "box", Advertise: "box.example"})
+	f(Config{HTTP: "[::1]:7700", Name: "box", HTTPHosts: []string{"timers.example"}}, "timers.example")
+	f(Config{HTTP: "0.0.0.0:7700", Name: "n1", Advertise: "10.0.0.1"}, "10.0.0.1", "n1")
+	f(Config{HTTP: ":7700", Name: "n1", Advertise: "2001:db8::1", HTTPHosts: []string{"timers"}}, "timers", "[2001:db8::1]", "n1")
+	f(Config{HTTP: "n1.internal:7700", Name: "n1"}, "n1.internal", "n1")
+	c := Config{HTTPHosts: []string{"fine", "not fine", "a@b"}}.withDefaults()
+	if err := c.validate(); err == nil || strings.Count(err.Error(), "http-host: ") != 2 {
+		t.Error(err)
 	}
 }

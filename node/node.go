@@ -25,6 +25,9 @@ import (
 // drainTime is how long a stopping node waits for calls in flight.
 const drainTime = 30 * time.Second
 
+// readyPoll is short beside the second in which a node should be ready, and costs nothing.
+const readyPoll = 20 * time.Millisecond
+
 // failureGrace is how long a node whose log failed goes on so that what waits is refused: it must be gone within a second.
 const failureGrace = 250 * time.Millisecond
 
@@ -61,6 +64,37 @@ func (n *Node) Addr() string {
 		return p.http.Addr().String()
 	}
 	return ""
+}
+
+// URL is where a client on this machine reaches the API once Run has bound it, "" before.
+func (n *Node) URL() string {
+	at, err := netip.ParseAddrPort(n.Addr())
+	switch {
+	case err != nil:
+		return ""
+	case !at.Addr().IsUnspecified():
+	case at.Addr().Is4():
+		at = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port())
+	default:
+		at = netip.AddrPortFrom(netip.IPv6Loopback(), at.Port())
+	}
+	return "http://" + at.String()
+}
+
+// AwaitReady waits until the node serves; false when the context ends first.
+func (n *Node) AwaitReady(ctx context.Context) bool {
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		if p := n.run.Load(); p != nil && (&engine{p: p}).Ready() == nil {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
 }
 
 // Reload reads the auth file again; after an error the tokens from before still hold.
@@ -179,6 +213,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
 		Clock:           p.wall,
+		Hosts:           n.cfg.hosts(),
 		Limits:          api.Limits{Connections: allowedConnections(n.cfg.MaxConnections, n.cfg.Logger)},
 		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
 		Metrics:         p.recovered(fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
@@ -295,24 +330,10 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 // chores marks the directory as founded once its first replica is on disk, and keeps the topics tidy.
 func (n *Node) chores(ctx context.Context, p *process, c *core) {
 	e := &engine{p: p}
-	if !p.identity().Founded && awaitReady(ctx, e) {
+	if !p.identity().Founded && n.AwaitReady(ctx) {
 		if err := p.change(func(id *identity) { id.Founded = true }); err != nil {
 			n.cfg.Logger.Error("the founding was not noted; it is tried again at the next start", "error", err)
 		}
 	}
 	newJanitor(e, n.cfg.TopicIdle, n.cfg.Logger).run(ctx)
-}
-
-// awaitReady waits until the node serves; false when the context ends first.
-func awaitReady(ctx context.Context, e *engine) bool {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for e.Ready() != nil {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
-		}
-	}
-	return true
 }

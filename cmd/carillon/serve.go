@@ -18,6 +18,7 @@ import (
 type serveCmd struct {
 	Data             string         `default:"${data}" placeholder:"DIR" help:"Where everything is kept (${default})."`
 	HTTP             string         `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the API (${default})."`
+	HTTPHost         []string       `name:"http-host" placeholder:"HOST" help:"More names by which clients call the API."`
 	Peer             string         `default:"${peer}" placeholder:"HOST:PORT" help:"Address for other nodes, TCP (${default})."`
 	Gossip           string         `default:"${gossip}" placeholder:"HOST:PORT" help:"Discovery, TCP and UDP (${default})."`
 	Advertise        string         `placeholder:"HOST" help:"Host at which other nodes reach this one."`
@@ -81,6 +82,7 @@ func (s *serveCmd) Run(term *terminal) error {
 	n, err := node.New(node.Config{
 		DataDir:         s.Data,
 		HTTP:            s.HTTP,
+		HTTPHosts:       s.HTTPHost,
 		Peer:            s.Peer,
 		Gossip:          s.Gossip,
 		Advertise:       s.Advertise,
@@ -127,9 +129,9 @@ func (s *serveCmd) Run(term *terminal) error {
 	announcing := make(chan struct{})
 	go func() {
 		defer close(announcing)
-		if awaitReady(ctx, n.Addr) {
+		if n.AwaitReady(ctx) {
 			debug.FreeOSMemory() // what reading the log took
-			fmt.Fprintf(term.out, "carillon: ready on http://%s, data in %s; Ctrl-C stops it\n", n.Addr(), s.Data)
+			fmt.Fprintf(term.out, "carillon: ready on %s, data in %s; Ctrl-C stops it\n", n.URL(), s.Data)
 		}
 	}()
 	err = n.Run(ctx)

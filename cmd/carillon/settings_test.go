@@ -14,6 +14,7 @@ import (
 var samples = map[string][3]string{
 	"data":               {"from-file", "from-env", "from-flag"},
 	"http":               {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
+	"http-host":          {"a.example", "b.example", "c.example,d.example:443"},
 	"peer":               {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
 	"gossip":             {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
 	"advertise":          {"from-file", "from-env", "from-flag"},

@@ -23,6 +23,9 @@ type Config struct {
 	// Metrics answers /metrics; nil makes it 404.
 	Metrics fasthttp.RequestHandler
 
+	// Hosts are names and addresses that the node goes by, perhaps with a port, beside the address that a client has reached. See checkHost.
+	Hosts []string
+
 	// KnownTopicsOnly: an add to, or a pull from, a topic that is not there does not make it but is 404.
 	KnownTopicsOnly bool
 

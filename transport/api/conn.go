@@ -27,6 +27,8 @@ type framedConn struct {
 	address     netip.Addr   // of the client; see addressOf
 	idleSince   atomic.Int64 // Unix ns since which it has waited for a request; 0: it does not; evicted
 	probeUntil  time.Time    // not zero: it is in the probe room, until then
+	knownHost   string       // a Host of an earlier request that is the node's
+	local       netip.Addr   // the node's side; see localAddress
 	begun       atomic.Bool  // a byte has arrived
 	deaf        atomic.Bool  // nothing more is read: see endReading
 	lingering   atomic.Bool  // an error was answered while the client may still be sending
@@ -40,6 +42,14 @@ type deadline struct{ wanted, armed time.Time }
 func (d *deadline) due(slack time.Duration) bool {
 	late := d.wanted.Sub(d.armed)
 	return d.wanted.IsZero() != d.armed.IsZero() || late < 0 || late > slack
+}
+
+// localAddress is the address that the client has reached.
+func (c *framedConn) localAddress() netip.Addr {
+	if tcp, ok := c.LocalAddr().(*net.TCPAddr); ok && !c.local.IsValid() {
+		c.local = tcp.AddrPort().Addr().Unmap().WithZone("")
+	}
+	return c.local
 }
 
 // evicted is idleSince of a connection whose place another one has been given.

@@ -71,6 +71,19 @@ func (h *harness) busy(address string) *probe {
 	return p
 }
 
+// idle asks something and waits until the server waits for more.
+func (h *harness) idle(p *probe) {
+	h.t.Helper()
+	if got := p.get("/healthz"); got != 200 {
+		h.t.Fatal(got)
+	}
+	h.await("a connection is idle", func() bool {
+		return len(h.server.listening.Load().connections.where(func(c *framedConn) bool {
+			return c.RemoteAddr().String() == p.conn.LocalAddr().String() && c.idleSince.Load() > 0
+		})) == 1
+	})
+}
+
 func (h *harness) await(what string, holds func() bool) {
 	h.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !holds(); <-time.After(time.Millisecond) {
@@ -85,23 +98,15 @@ func (h *harness) await(what string, holds func() bool) {
 func TestLongestIdleConnectionOfAnAddressGoesFirst(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.Connections = 8 })
 	other := h.from("127.0.0.9")
-	if got := other.get("/healthz"); got != 200 {
-		t.Fatal(got)
-	}
+	h.idle(other)
 	var crowd []*probe
 	for i := range 4 {
 		crowd = append(crowd, h.from("127.0.0.2"))
-		if got := crowd[i].get("/healthz"); got != 200 {
-			t.Fatal(i, got)
-		}
+		h.idle(crowd[i])
 	}
-	if got := crowd[0].get("/healthz"); got != 200 { // so crowd[1] has waited longest
-		t.Fatal(got)
-	}
+	h.idle(crowd[0]) // so crowd[1] has waited longest
 	for i := range 4 {
-		if got := h.from("127.0.0.2").get("/healthz"); got != 200 {
-			t.Fatalf("connection %d beyond the share of its address: %d", i, got)
-		}
+		h.idle(h.from("127.0.0.2"))
 		if first := crowd[(i+1)%4]; !first.ended() {
 			t.Fatalf("connection %d that waited longest is still open", i)
 		}

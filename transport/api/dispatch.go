@@ -42,6 +42,9 @@ func (rq *request) dispatch() *problem {
 	if len(target) > rq.s.cfg.Limits.TargetBytes {
 		return fail(414, tooLarge, "the request target is too long")
 	}
+	if p := rq.checkHost(target); p != nil {
+		return p
+	}
 	path, rawQuery, ok := splitTarget(target)
 	if !ok {
 		if string(target) == "*" {
@@ -54,6 +57,9 @@ func (rq *request) dispatch() *problem {
 		return p
 	}
 	pat := rq.s.router.find(rq.segments)
+	if p := rq.checkOrigin(pat); p != nil {
+		return p
+	}
 	if p := rq.authenticate(pat); p != nil {
 		return p
 	}

@@ -18,6 +18,8 @@ type framer struct {
 	length  int64  // Content-Length; -1 none
 	chunked bool
 	http10  bool
+	host    bool // a Host has come
+	browser bool // a header has come, of this request or one before, that only browsers send: see checkOrigin
 
 	maxHead, maxTarget int
 	maxBody            uint64    // beyond it a body is refused unread, whatever it is for
@@ -176,7 +178,7 @@ func (f *framer) betweenRequests() bool {
 
 // next gets ready for another request.
 func (f *framer) next() {
-	f.state, f.head, f.left, f.length, f.chunked, f.http10, f.body = inRequestLine, 0, 0, -1, false, false, 0
+	f.state, f.head, f.left, f.length, f.chunked, f.http10, f.host, f.body = inRequestLine, 0, 0, -1, false, false, false, 0
 }
 
 func (f *framer) requestLine(line []byte) *frameError {
@@ -241,10 +243,23 @@ func (f *framer) header(line []byte) *frameError {
 		return err
 	}
 	switch len(name) {
-	case len("Content-Length"):
+	case len("Host"):
+		if bytes.EqualFold(name, []byte("Host")) {
+			if f.host {
+				return &frameError{400, "Host is given twice"}
+			}
+			if len(bytes.Trim(value, " \t")) == 0 {
+				return &frameError{400, "Host is empty"}
+			}
+			f.host = true
+		}
+	case len("Origin"):
+		f.browser = f.browser || bytes.EqualFold(name, []byte("Origin"))
+	case len("Content-Length"): // and of Sec-Fetch-Site
 		if bytes.EqualFold(name, []byte("Content-Length")) {
 			return f.contentLength(bytes.Trim(value, " \t"))
 		}
+		f.browser = f.browser || bytes.EqualFold(name, []byte("Sec-Fetch-Site"))
 	case len("Transfer-Encoding"):
 		if bytes.EqualFold(name, []byte("Transfer-Encoding")) {
 			if f.chunked || f.http10 || !bytes.EqualFold(bytes.Trim(value, " \t"), []byte("chunked")) {
@@ -275,6 +290,8 @@ func (f *framer) contentLength(value []byte) *frameError {
 
 func (f *framer) endOfHeaders() *frameError {
 	switch {
+	case !f.host && !f.http10:
+		return &frameError{400, "Host is missing"}
 	case f.chunked && f.length >= 0:
 		return &frameError{400, "Content-Length beside Transfer-Encoding"}
 	case f.chunked:

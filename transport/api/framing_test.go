@@ -47,14 +47,14 @@ func (h *harness) raw(n int, parts ...string) rawAnswer {
 	return out
 }
 
-const goodHead = "POST /v1/topics/orders/timers HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+const goodHead = "POST /v1/topics/orders/timers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 // Nothing of these may reach the engine, in one piece or byte by byte, first or behind a good request; each is answered
 // 400 and the connection closed, so that the bytes after it are never taken for a request.
 func TestSmugglingRefused(t *testing.T) {
 	h := newHarness(t)
 	body := `{"id":"smuggled","delay":"1h",` + cb + `}`
-	smuggled := "DELETE /v1/topics/orders?force=true HTTP/1.1\r\nHost: x\r\n\r\n"
+	smuggled := "DELETE /v1/topics/orders?force=true HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	cases := map[string]string{
 		"length and chunked":        goodHead + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled,
 		"chunked and length":        goodHead + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + smuggled,
@@ -80,12 +80,12 @@ func TestSmugglingRefused(t *testing.T) {
 		"te in 1.0":                 "POST /v1/topics/orders/timers HTTP/1.0\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled,
 		"folded header":             goodHead + "X-A: b\r\n Content-Length: 2\r\n\r\n{}" + smuggled,
 		"folded with tab":           goodHead + "X-A: b\r\n\tfolded\r\n\r\n" + smuggled,
-		"folded first":              "GET /healthz HTTP/1.1\r\n Host: x\r\n\r\n" + smuggled,
+		"folded first":              "GET /healthz HTTP/1.1\r\n Host: localhost\r\n\r\n" + smuggled,
 		"bare LF in header":         goodHead + "X-A: b\nContent-Length: 2\r\n\r\n{}" + smuggled,
 		"bare LF ends header":       goodHead + "Content-Length: 2\r\n\n{}" + smuggled,
-		"bare LF everywhere":        "GET /healthz HTTP/1.1\nHost: x\n\n" + smuggled,
-		"bare LF in request line":   "GET /healthz HTTP/1.1\nHost: x\r\n\r\n" + smuggled,
-		"bare LF before":            "\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + smuggled,
+		"bare LF everywhere":        "GET /healthz HTTP/1.1\nHost: localhost\n\n" + smuggled,
+		"bare LF in request line":   "GET /healthz HTTP/1.1\nHost: localhost\r\n\r\n" + smuggled,
+		"bare LF before":            "\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + smuggled,
 		"bare CR in header":         goodHead + "X-A: b\rContent-Length: 2\r\n\r\n{}" + smuggled,
 		"CR CR LF":                  goodHead + "X-A: b\r\r\n\r\n" + smuggled,
 		"NUL in header":             goodHead + "X-A: \x00\r\n\r\n" + smuggled,
@@ -96,15 +96,15 @@ func TestSmugglingRefused(t *testing.T) {
 		"non-ASCII name":            goodHead + "X\xc3\xa4: b\r\n\r\n" + smuggled,
 		"no host":                   "GET /healthz HTTP/1.1\r\n\r\n" + smuggled,
 		"host twice":                "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n" + smuggled,
-		"two spaces":                "GET  /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + smuggled,
-		"space in target":           "GET /healthz x HTTP/1.1\r\nHost: x\r\n\r\n" + smuggled,
-		"tab for space":             "GET\t/healthz\tHTTP/1.1\r\nHost: x\r\n\r\n" + smuggled,
-		"no version":                "GET /healthz\r\nHost: x\r\n\r\n" + smuggled,
-		"version 2":                 "GET /healthz HTTP/2.0\r\nHost: x\r\n\r\n" + smuggled,
-		"version 1.2":               "GET /healthz HTTP/1.2\r\nHost: x\r\n\r\n" + smuggled,
-		"version lower case":        "GET /healthz http/1.1\r\nHost: x\r\n\r\n" + smuggled,
-		"control in target":         "GET /heal\x01thz HTTP/1.1\r\nHost: x\r\n\r\n" + smuggled,
-		"method not a token":        "GE(T /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + smuggled,
+		"two spaces":                "GET  /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + smuggled,
+		"space in target":           "GET /healthz x HTTP/1.1\r\nHost: localhost\r\n\r\n" + smuggled,
+		"tab for space":             "GET\t/healthz\tHTTP/1.1\r\nHost: localhost\r\n\r\n" + smuggled,
+		"no version":                "GET /healthz\r\nHost: localhost\r\n\r\n" + smuggled,
+		"version 2":                 "GET /healthz HTTP/2.0\r\nHost: localhost\r\n\r\n" + smuggled,
+		"version 1.2":               "GET /healthz HTTP/1.2\r\nHost: localhost\r\n\r\n" + smuggled,
+		"version lower case":        "GET /healthz http/1.1\r\nHost: localhost\r\n\r\n" + smuggled,
+		"control in target":         "GET /heal\x01thz HTTP/1.1\r\nHost: localhost\r\n\r\n" + smuggled,
+		"method not a token":        "GE(T /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + smuggled,
 		"empty lines":               strings.Repeat("\r\n", 9000) + smuggled,
 		"tls":                       "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n" + smuggled,
 		"preface of 2":              "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + smuggled,
@@ -131,7 +131,7 @@ func TestSmugglingRefused(t *testing.T) {
 			for how, a := range map[string]rawAnswer{
 				"whole":  h.raw(-1, request),
 				"bytes":  h.raw(-1, byteByByte...),
-				"behind": h.raw(-1, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"+request),
+				"behind": h.raw(-1, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"+request),
 			} {
 				want := []int{400}
 				if how == "behind" {
@@ -156,7 +156,7 @@ func TestFramingTaken(t *testing.T) {
 	withID := func(id string) string { return strings.Replace(body, "ID", id, 1) }
 	chunked := goodHead + "Transfer-Encoding: Chunked\r\n\r\n" + "5;ext=\"a b\"\r\n" + withID("c")[:5] + "\r\n" + hexLen(withID("c")[5:]) + "\r\n" + withID("c")[5:] + "\r\n0\r\nX-Trailer: v\r\n\r\n"
 	plain := goodHead + "Content-Length:  " + decLen(withID("p")) + " \r\n\r\n" + withID("p")
-	health := "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+	health := "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	for _, c := range []struct {
 		name  string
 		parts []string
@@ -165,12 +165,12 @@ func TestFramingTaken(t *testing.T) {
 		{"pipelined", []string{health + plain + health + chunked + health}, []int{200, 201, 200, 201, 200}},
 		{"byte by byte", strings.Split(chunked+plain+health, ""), []int{200, 200, 200}}, // the same adds again
 		{"empty lines before", []string{"\r\n\r\n" + health + "\r\n" + health}, []int{200, 200}},
-		{"absolute form", []string{"GET http://x/healthz HTTP/1.1\r\nHost: x\r\n\r\n"}, []int{200}},
+		{"absolute form", []string{"GET http://localhost/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"}, []int{200}},
 		{"http 1.0", []string{"GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + health}, []int{200, 200}},
-		{"zero length", []string{"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n" + health}, []int{200, 200}},
-		{"get with a body", []string{"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" + health}, []int{400, 200}},
+		{"zero length", []string{"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n" + health}, []int{200, 200}},
+		{"get with a body", []string{"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}" + health}, []int{400, 200}},
 		{"upper-case names", []string{strings.Replace(plain, "Content-Length", "CONTENT-LENGTH", 1) + health}, []int{200, 200}},
-		{"obs-text value", []string{"GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: \xe4\tb\r\n\r\n"}, []int{200}},
+		{"obs-text value", []string{"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: \xe4\tb\r\n\r\n"}, []int{200}},
 	} {
 		a := h.raw(len(c.want), c.parts...)
 		if len(a.statuses) != len(c.want) {
@@ -222,9 +222,9 @@ func TestSizesRefused(t *testing.T) {
 		name, request string
 		status        int
 	}{
-		{"header", "GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 17<<10) + "\r\n\r\n", 431},
-		{"many headers", "GET /healthz HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("X-A: bbbbbbbbbb\r\n", 1100) + "\r\n", 431},
-		{"target", "GET /v1/topics/" + strings.Repeat("t", 9<<10) + " HTTP/1.1\r\nHost: x\r\n\r\n", 414},
+		{"header", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: " + strings.Repeat("a", 17<<10) + "\r\n\r\n", 431},
+		{"many headers", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + strings.Repeat("X-A: bbbbbbbbbb\r\n", 1100) + "\r\n", 431},
+		{"target", "GET /v1/topics/" + strings.Repeat("t", 9<<10) + " HTTP/1.1\r\nHost: localhost\r\n\r\n", 414},
 		{"target without an end", "GET /" + strings.Repeat("t", 20<<10), 414},
 		{"body", goodHead + "Content-Length: " + decLen(big(1<<20)) + "\r\n\r\n" + big(1<<20), 413},
 		{"body said only", goodHead + "Content-Length: 5000000\r\n\r\n", 413},
@@ -237,7 +237,7 @@ func TestSizesRefused(t *testing.T) {
 		}
 	}
 	// Just within: 16 KiB of header, all of it used.
-	head := "GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: "
+	head := "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: "
 	fits := head + strings.Repeat("a", 16<<10-len(head)-4) + "\r\n\r\n"
 	if a := h.raw(1, fits); len(a.statuses) != 1 || a.statuses[0] != 200 {
 		t.Errorf("a header of 16 KiB: %v %v", a.statuses, a.bodies)
@@ -251,17 +251,17 @@ func TestSlowClientsCutOff(t *testing.T) {
 	})
 	for name, request := range map[string]string{
 		"request line": "GET /heal",
-		"header":       "GET /healthz HTTP/1.1\r\nHost: x\r\nX-",
+		"header":       "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-",
 		"body":         goodHead + "Content-Length: 100\r\n\r\n{",
 		"chunk":        goodHead + "Transfer-Encoding: chunked\r\n\r\n5\r\n{",
-		"second":       "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /heal",
+		"second":       "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /heal",
 	} {
 		a := h.raw(-1, request)
 		if n := len(a.statuses); n == 0 || a.statuses[n-1] != 408 || !a.closed {
 			t.Errorf("%s: %v closed %v, want 408 and a close", name, a.statuses, a.closed)
 		}
 	}
-	if a := h.raw(-1, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); len(a.statuses) != 1 || !a.closed {
+	if a := h.raw(-1, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); len(a.statuses) != 1 || !a.closed {
 		t.Errorf("idle: %v closed %v, want one answer and a close", a.statuses, a.closed)
 	}
 

@@ -68,9 +68,9 @@ func FuzzAddBody(f *testing.F) {
 // The framer lets through only what fasthttp cuts in the same way, however the bytes are spread over reads.
 func FuzzRawHTTP(f *testing.F) {
 	for _, s := range []string{
-		"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-		"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2;e\r\n{}\r\n0\r\nT: v\r\n\r\n", "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"GET / HTTP/1.1\nHost: x\n\n", "\r\n\r\nGET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n", "GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+		"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"POST /a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2;e\r\n{}\r\n0\r\nT: v\r\n\r\n", "POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"GET / HTTP/1.1\nHost: localhost\n\n", "\r\n\r\nGET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\n folded\r\n\r\n", "GET / HTTP/1.1\r\nHost : x\r\n\r\n",
 	} {
 		f.Add([]byte(s), uint8(1))
 		f.Add([]byte(s), uint8(7))

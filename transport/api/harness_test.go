@@ -94,7 +94,7 @@ type reply struct {
 func (h *harness) do(method, target, body string, headers ...string) *reply {
 	h.t.Helper()
 	var b strings.Builder
-	b.WriteString(method + " " + target + " HTTP/1.1\r\nHost: x\r\n")
+	b.WriteString(method + " " + target + " HTTP/1.1\r\nHost: localhost\r\n")
 	typed := false
 	for _, line := range headers {
 		b.WriteString(line + "\r\n")

@@ -66,6 +66,7 @@ var titles = map[string]string{
 	"exists":             "Id in use with other content", "in_flight": "A call is running", "not_empty": "Topic is not empty",
 	notDrained: "Node is not drained", wrongDelivery: "Wrong delivery", "quota": "As many as allowed",
 	"over": "Timer has ended", "version_mismatch": "Another version", tooLarge: "Too large",
+	"misdirected":            "Not a name of this node",
 	"unsupported_media_type": "Unsupported media type", "no_callback": "No callback URL",
 	"callback_refused": "Callback address refused", "beyond_horizon": "Too far ahead", badPolicy: "Bad policy",
 	unavailable: "Not now", "no_leader": "Shard has no leader now", "overloaded": "Overloaded", "low_disk": "Disk almost full",

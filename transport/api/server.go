@@ -19,7 +19,8 @@ type Server struct {
 	router *router
 	urls   urlCache
 	bodies bodies
-	salt   uint64 // see shardAt
+	hosts  []ownHost // of Config.Hosts
+	salt   uint64    // see shardAt
 	http   *fasthttp.Server
 
 	listening atomic.Pointer[listener] // Serve's
@@ -41,6 +42,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, router: newRouter(routes), salt: cfg.Rand()}
+	var err error
+	if s.hosts, err = parseHosts(cfg.Hosts); err != nil {
+		return nil, fmt.Errorf("api: hosts: %w", err)
+	}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.ending, s.end = context.WithCancel(s.base)
 	s.sweeps, s.pace = make(chan struct{}, sweepsAtOnce), newPace()

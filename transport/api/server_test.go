@@ -113,7 +113,7 @@ func TestUnknownFaultIsLogged(t *testing.T) {
 func TestStopFinishesWhatIsInFlight(t *testing.T) {
 	h := newHarness(t)
 	idle := newConn(t, h.addr)
-	if _, err := io.WriteString(idle, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(idle, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := idle.Read(make([]byte, 1)); err != nil {

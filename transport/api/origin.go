@@ -1,0 +1,180 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Who may ask (API.md section 1). A browser sends a page's requests to any address that the page names, so a page of a stranger could reach a
+// node that only this machine can reach, in two ways: from its own origin, which Origin and Sec-Fetch-Site tell; or by letting its own name
+// point to the node (DNS rebinding), which Host tells. Both are refused, on nodes with tokens and without.
+
+const maxHostBytes = 253 + len(":65535")
+
+// checkHost refuses a request that is for somebody else.
+func (rq *request) checkHost(target []byte) *problem {
+	c, ok := rq.ctx.Conn().(*framedConn)
+	if !ok {
+		return nil // a test's
+	}
+	if target[0] != '/' { // for a proxy: then it has a host of its own, which goes before the header
+		if _, rest, found := bytes.Cut(target, []byte("://")); found {
+			authority, _, _ := bytes.Cut(rest, []byte{'/'})
+			if p := rq.mayBeFor(c, authority); p != nil {
+				return p
+			}
+		}
+	}
+	host := rq.ctx.Request.Header.Host()
+	if len(host) == 0 || c.knownHost != "" && c.knownHost == string(host) {
+		return nil // it may be missing in HTTP/1.0 alone, which no browser speaks: see framer
+	}
+	return rq.mayBeFor(c, host)
+}
+
+func (rq *request) mayBeFor(c *framedConn, host []byte) *problem {
+	name, address, _, ok := splitHost(string(host))
+	if !ok {
+		return bad(badRequest, "Host: is not a name or an address, perhaps with a port")
+	}
+	if !rq.s.ownHost(c, name, address) {
+		return fail(421, "misdirected", fmt.Sprintf("Host: %s is not a name of this node; --http-host gives it more names", host))
+	}
+	c.knownHost = string(host)
+	return nil
+}
+
+// ownHost reports whether the node goes by a name or an address. Connections that stay on this machine may use any name of loopback.
+func (s *Server) ownHost(c *framedConn, name string, address netip.Addr) bool {
+	local := c.localAddress()
+	if address.IsValid() {
+		if address == local || local.IsLoopback() && address.IsLoopback() {
+			return true
+		}
+		name = address.String()
+	} else if name == "localhost" && local.IsLoopback() {
+		return true
+	}
+	for _, h := range s.hosts {
+		if h.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// ownHost is one of the node's names, and perhaps the port at which browsers find it.
+type ownHost struct{ name, port string }
+
+// CheckHost says what is wrong with a name of Config.Hosts.
+func CheckHost(host string) error {
+	_, err := parseHosts([]string{host})
+	return err
+}
+
+// parseHosts reads the names that the configuration gives.
+func parseHosts(list []string) ([]ownHost, error) {
+	var hosts []ownHost
+	for _, text := range list {
+		name, address, port, ok := splitHost(text)
+		if !ok {
+			return nil, fmt.Errorf("%q is not a name or an address, perhaps with a port", text)
+		}
+		if address.IsValid() {
+			name = address.String()
+		}
+		hosts = append(hosts, ownHost{name, port})
+	}
+	return hosts, nil
+}
+
+// splitHost takes a Host header apart: a name in lower case, or an address; and the port, "" when there is none.
+func splitHost(s string) (name string, address netip.Addr, port string, ok bool) {
+	if s == "" || len(s) > maxHostBytes {
+		return "", netip.Addr{}, "", false
+	}
+	if s[0] == '[' {
+		inner, rest, closed := strings.Cut(s[1:], "]")
+		a, err := netip.ParseAddr(inner)
+		if !closed || err != nil || !a.Is6() || rest != "" && rest[0] != ':' {
+			return "", netip.Addr{}, "", false
+		}
+		if rest != "" {
+			port = rest[1:]
+		}
+		return "", a.Unmap().WithZone(""), port, rest == "" || validPort(port)
+	}
+	name, port, found := strings.Cut(s, ":")
+	if found && !validPort(port) {
+		return "", netip.Addr{}, "", false
+	}
+	if a, err := netip.ParseAddr(name); err == nil {
+		return "", a, port, true
+	}
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	return name, netip.Addr{}, port, name != "" && only(name, topicRest)
+}
+
+func validPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0 && s[0] != '+'
+}
+
+// checkOrigin refuses what a page of another origin asks, unless anybody may read it.
+func (rq *request) checkOrigin(pat *pattern) *problem {
+	c, ok := rq.ctx.Conn().(*framedConn)
+	if !ok || !c.framer.browser {
+		return nil
+	}
+	h := &rq.ctx.Request.Header
+	foreign := false
+	for _, site := range h.PeekAll("Sec-Fetch-Site") {
+		foreign = foreign || string(site) != "same-origin" && string(site) != "none"
+	}
+	for _, origin := range h.PeekAll("Origin") {
+		foreign = foreign || !rq.s.ownOrigin(origin, h.Host())
+	}
+	read := rq.ctx.IsGet() || rq.ctx.IsHead()
+	if !foreign || read && pat != nil && pat.routes[0].scope == scopeOpen {
+		return nil
+	}
+	return fail(403, "forbidden", "a page of another origin may ask only for what needs no token")
+}
+
+// ownOrigin reports whether an Origin is where the request itself went, or a name of the node.
+func (s *Server) ownOrigin(origin, host []byte) bool {
+	scheme, authority, ok := bytes.Cut(origin, []byte("://"))
+	usual := map[string]string{"http": "80", "https": "443"}[string(scheme)]
+	if !ok || usual == "" {
+		return false
+	}
+	name, address, port, ok := splitHost(string(authority))
+	if !ok {
+		return false
+	}
+	if address.IsValid() {
+		name = address.String()
+	}
+	at := func(port string) string {
+		if port == "" {
+			return usual
+		}
+		return port
+	}
+	hostName, hostAddress, hostPort, ok := splitHost(string(host))
+	if hostAddress.IsValid() {
+		hostName = hostAddress.String()
+	}
+	if ok && hostName == name && at(hostPort) == at(port) {
+		return true
+	}
+	for _, h := range s.hosts {
+		if h.name == name && at(h.port) == at(port) {
+			return true
+		}
+	}
+	return false
+}
