@@ -27,7 +27,7 @@ func (rq *request) batch() *problem {
 	if p != nil {
 		return p
 	}
-	body := bytes.Clone(rq.ctx.Request.Body())
+	body := rq.body
 	var ops []operation
 	if ndjson {
 		ops, p = rq.readLines(body)

@@ -20,7 +20,6 @@ type framedConn struct {
 	listener *listener
 	framer   framer
 	fault    *frameError
-	hold     bodyHold
 	timedOut bool
 
 	read, write deadline
@@ -156,7 +155,6 @@ func (c *framedConn) Close() error {
 			_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
 		}
 		err = c.Conn.Close()
-		c.hold.releaseAll()
 		c.listener.connections.forget(c)
 	})
 	return err

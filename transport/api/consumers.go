@@ -105,7 +105,7 @@ func (r *reader) pull() (p Pull) {
 // pullTimers answers what is ready, leased to who asks.
 func (rq *request) pullTimers() *problem {
 	p := Pull{Max: 1}
-	if len(rq.ctx.Request.Body()) > 0 {
+	if len(rq.body) > 0 {
 		if _, p := rq.mediaType(); p != nil {
 			return p
 		}

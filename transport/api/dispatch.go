@@ -1,18 +1,25 @@
 package api
 
 import (
-	"bytes"
 	"runtime/debug"
 
 	"github.com/valyala/fasthttp"
 )
 
-// serve answers one request. A panic in a handler costs that request only.
-func (s *Server) serve(ctx *fasthttp.RequestCtx) {
+// serve answers one request.
+func (s *Server) serve(ctx *fasthttp.RequestCtx) { s.handle(ctx, (*request).dispatch) }
+
+// handle has a request answered by do. A panic in a handler costs that request only.
+func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
 	rq := requests.Get().(*request)
 	rq.s, rq.ctx = s, ctx
 	defer func() {
-		answered(ctx)
+		if rq.bodyTaken > 0 {
+			s.bodies.give(rq.address(), rq.bodyTaken)
+		}
+		if rq.unread() {
+			rq.closeAfter()
+		}
 		if v := recover(); v != nil {
 			s.cfg.Logger.Error("panic in a handler", "method", string(ctx.Method()), "panic", v, "stack", string(debug.Stack()))
 			ctx.Response.Reset()
@@ -23,9 +30,17 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		*rq = request{segments: rq.segments[:0], pathBuf: rq.pathBuf[:0], scratch: rq.scratch[:0], topicBefore: rq.topicBefore}
 		requests.Put(rq)
 	}()
-	if p := rq.dispatch(); p != nil {
+	if p := do(rq); p != nil {
 		s.logCause(p)
 		writeProblem(ctx, p)
+	}
+}
+
+// closeAfter ends the connection with the answer, which the client is given a moment to read although it is still sending.
+func (rq *request) closeAfter() {
+	rq.ctx.SetConnectionClose()
+	if c, ok := rq.ctx.Conn().(*framedConn); ok {
+		c.lingering.Store(true)
 	}
 }
 
@@ -36,8 +51,19 @@ func (s *Server) logCause(p *problem) {
 	}
 }
 
-// dispatch goes from the outside in: target, path, token, method, topic, query, conditions, body.
+// dispatch goes from the outside in: all that the header says, then the body.
 func (rq *request) dispatch() *problem {
+	if p := rq.admit(); p != nil {
+		return p
+	}
+	if p := rq.checkBody(); p != nil {
+		return p
+	}
+	return rq.route.handle(rq)
+}
+
+// admit finds out whether the request may be made: target, host, path, origin, token, method, topic, query, conditions.
+func (rq *request) admit() *problem {
 	target := rq.ctx.Request.Header.RequestURI()
 	if len(target) > rq.s.cfg.Limits.TargetBytes {
 		return fail(414, tooLarge, "the request target is too long")
@@ -89,10 +115,7 @@ func (rq *request) dispatch() *problem {
 			return p
 		}
 	}
-	if p := rq.checkBody(); p != nil {
-		return p
-	}
-	return rq.route.handle(rq)
+	return nil
 }
 
 func (rq *request) pathParams(pat *pattern) *problem {
@@ -124,11 +147,4 @@ func (rq *request) pathParams(pat *pattern) *problem {
 		}
 	}
 	return nil
-}
-
-// batchTarget reports whether a raw request target may be a batch's, whose body may be larger. It errs to the larger:
-// the handler checks again.
-func batchTarget(target []byte) bool {
-	path, _, _ := bytes.Cut(target, []byte{'?'})
-	return bytes.HasSuffix(path, []byte("/batch"))
 }

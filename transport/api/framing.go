@@ -22,9 +22,9 @@ type framer struct {
 	browser bool // a header has come, of this request or one before, that only browsers send: see checkOrigin
 
 	maxHead, maxTarget int
-	maxBody            uint64    // beyond it a body is refused unread, whatever it is for
-	body               uint64    // bytes of the body so far known to come
-	hold               *bodyHold // nil: unbounded
+	maxBody, maxBatch  uint64 // beyond it a body is refused unread
+	batch              bool   // the request may be for a batch, whose body may be larger
+	body               uint64 // bytes of the body so far known to come
 }
 
 type frameState uint8
@@ -158,8 +158,7 @@ func (f *framer) line(line []byte) *frameError {
 			f.next()
 			return nil
 		}
-		_, _, err := cutHeader(body)
-		return err
+		return &frameError{400, "fields behind the last chunk are not taken"}
 	case inChunkSize:
 		return f.chunkSize(body)
 	default: // inChunkEnd
@@ -214,7 +213,7 @@ func (f *framer) requestLine(line []byte) *frameError {
 	if len(target) > f.maxTarget {
 		return &frameError{414, "the request target is too long"}
 	}
-	f.state, f.length = inHeaders, -1
+	f.state, f.length, f.batch = inHeaders, -1, batchTarget(target)
 	return nil
 }
 
@@ -328,12 +327,20 @@ func (f *framer) chunkSize(line []byte) *frameError {
 	return f.expect(size)
 }
 
-// expect makes room for so much more of the body, before it is read. A body that is larger than any may be needs none: it is refused.
+// expect refuses a body that is larger than any may be, as soon as that is known.
 func (f *framer) expect(n uint64) *frameError {
-	before := f.body
-	f.body = min(before+n, f.maxBody+1)
-	if f.hold != nil && f.body <= f.maxBody && !f.hold.grow(before, f.body) {
-		return &frameError{503, "the requests that are being received take as much memory as they may"}
+	most := f.maxBody
+	if f.batch {
+		most = f.maxBatch
+	}
+	if f.body += n; f.body > most {
+		return &frameError{413, "the request body is too large"}
 	}
 	return nil
+}
+
+// batchTarget reports whether a raw request target may be a batch's. It errs to the larger: the handler checks again.
+func batchTarget(target []byte) bool {
+	path, _, _ := bytes.Cut(target, []byte{'?'})
+	return bytes.HasSuffix(path, []byte("/batch"))
 }

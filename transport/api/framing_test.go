@@ -154,7 +154,7 @@ func TestFramingTaken(t *testing.T) {
 	h := newHarness(t)
 	body := `{"id":"ID","delay":"1h",` + cb + `}`
 	withID := func(id string) string { return strings.Replace(body, "ID", id, 1) }
-	chunked := goodHead + "Transfer-Encoding: Chunked\r\n\r\n" + "5;ext=\"a b\"\r\n" + withID("c")[:5] + "\r\n" + hexLen(withID("c")[5:]) + "\r\n" + withID("c")[5:] + "\r\n0\r\nX-Trailer: v\r\n\r\n"
+	chunked := goodHead + "Transfer-Encoding: Chunked\r\n\r\n" + "5;ext=\"a b\"\r\n" + withID("c")[:5] + "\r\n" + hexLen(withID("c")[5:]) + "\r\n" + withID("c")[5:] + "\r\n0\r\n\r\n"
 	plain := goodHead + "Content-Length:  " + decLen(withID("p")) + " \r\n\r\n" + withID("p")
 	health := "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	for _, c := range []struct {

@@ -41,7 +41,7 @@ func FuzzAddBody(f *testing.F) {
 		ctx.Request.Header.SetMethod("POST")
 		ctx.Request.SetRequestURI(timers)
 		ctx.Request.Header.SetContentType("application/json")
-		ctx.Request.SetBody(body)
+		ctx.Request.SetBodyStream(bytes.NewReader(body), len(body))
 		s.serve(&ctx)
 		status, answer := ctx.Response.StatusCode(), ctx.Response.Body()
 		if !json.Valid(answer) {

@@ -25,7 +25,6 @@ const (
 type listener struct {
 	net.Listener
 	limits *Limits
-	bodies *bodies
 	slack  time.Duration
 	log    *slog.Logger
 	full   []byte // the answer to one connection too many
@@ -41,10 +40,10 @@ type listener struct {
 	closeOnce sync.Once
 }
 
-func newListener(ln net.Listener, limits *Limits, bodies *bodies, log *slog.Logger) *listener {
+func newListener(ln net.Listener, limits *Limits, log *slog.Logger) *listener {
 	shortest := min(limits.HeaderTimeout, limits.BodyTimeout, limits.IdleTimeout, limits.WriteTimeout)
 	l := &listener{
-		Listener: ln, limits: limits, bodies: bodies, slack: shortest / 16, log: log,
+		Listener: ln, limits: limits, slack: shortest / 16, log: log,
 		full:        rawProblem(fail(503, "overloaded", "too many connections")),
 		connections: newConnections(limits.Connections), closing: make(chan struct{}),
 	}
@@ -73,9 +72,9 @@ func (l *listener) Accept() (net.Conn, error) {
 
 // admit frames a connection; nil when there is no place for it, and it has been told.
 func (l *listener) admit(conn net.Conn) *framedConn {
-	c := &framedConn{Conn: socket.Wrap(conn), listener: l, hold: bodyHold{of: l.bodies}, address: addressOf(conn.RemoteAddr())}
-	c.framer = framer{length: -1, maxHead: l.limits.HeaderBytes, maxTarget: l.limits.TargetBytes, hold: &c.hold,
-		maxBody: uint64(max(l.limits.BodyBytes, l.limits.BatchBytes))}
+	c := &framedConn{Conn: socket.Wrap(conn), listener: l, address: addressOf(conn.RemoteAddr())}
+	c.framer = framer{length: -1, maxHead: l.limits.HeaderBytes, maxTarget: l.limits.TargetBytes,
+		maxBody: uint64(l.limits.BodyBytes), maxBatch: uint64(l.limits.BatchBytes)}
 	evicted, ok := l.connections.admit(c, time.Now())
 	if evicted != nil {
 		_ = evicted.Close()

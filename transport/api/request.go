@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -24,6 +23,10 @@ type request struct {
 	node  string
 	shard shard.ID
 
+	body      []byte // as far as it has arrived; see receive
+	received  bool   // all of it
+	bodyTaken int64  // of the budget of bodies
+
 	ifMatch    uint32 // 0: any version
 	createOnly bool
 
@@ -33,7 +36,7 @@ type request struct {
 
 	topicBefore string // of the request that this object served last: the next is often for the same
 
-	body    reader      // of what changes one timer
+	one     reader      // of what changes one timer
 	created shard.Timer // room for the answer to an add or put, filled in when the engine has answered
 }
 
@@ -54,7 +57,7 @@ func (rq *request) mediaType() (ndjson bool, p *problem) {
 	if enc := h.Peek("Content-Encoding"); len(enc) > 0 {
 		return false, fail(415, "unsupported_media_type", "Content-Encoding is not supported: send the body as it is")
 	}
-	if string(h.ContentType()) == "application/json" || len(h.ContentType()) == 0 && len(rq.ctx.Request.Body()) == 0 {
+	if string(h.ContentType()) == "application/json" || len(h.ContentType()) == 0 && len(rq.body) == 0 {
 		return false, nil // what there is not needs no type; that it is missing is for the scanner to say
 	}
 	kind, params, _ := strings.Cut(strings.ToLower(string(h.ContentType())), ";")
@@ -75,7 +78,10 @@ func (rq *request) mediaType() (ndjson bool, p *problem) {
 
 // checkBody holds the request's body against the route's rule.
 func (rq *request) checkBody() *problem {
-	n := len(rq.ctx.Request.Body())
+	if p := rq.receive(); p != nil {
+		return p
+	}
+	n := len(rq.body)
 	switch rq.route.body {
 	case noBody:
 		if n > 0 {
@@ -98,11 +104,8 @@ func (rq *request) checkBody() *problem {
 	return nil
 }
 
-// reader makes a scanner over a copy of the body that lives as long as anything points into it: commands carry
-// strings and payloads out of it into the engine, which may keep them longer than this request lasts.
-func (rq *request) reader() *reader {
-	return rq.readerOf(bytes.Clone(rq.ctx.Request.Body()))
-}
+// reader makes a scanner of the body.
+func (rq *request) reader() *reader { return rq.readerOf(rq.body) }
 
 // readerOf takes over buf.
 func (rq *request) readerOf(buf []byte) *reader {

@@ -18,7 +18,7 @@ type Server struct {
 	cfg    Config
 	router *router
 	urls   urlCache
-	bodies bodies
+	bodies budget
 	hosts  []ownHost // of Config.Hosts
 	salt   uint64    // see shardAt
 	http   *fasthttp.Server
@@ -56,11 +56,13 @@ func New(cfg Config) (*Server, error) {
 		Handler:        s.serve,
 		ErrorHandler:   s.answerFault,
 		HeaderReceived: s.headerReceived,
+		ExpectHandler:  s.expect,
 		Logger:         fasthttpLog{cfg.Logger},
 
 		Concurrency:        l.Connections + probeRoom + 1, // ours is the limit that is met first
 		ReadBufferSize:     l.HeaderBytes + 512,
-		MaxRequestBodySize: l.BodyBytes,
+		StreamRequestBody:  true, // see receive
+		MaxRequestBodySize: max(l.BodyBytes, l.BatchBytes),
 		ReadTimeout:        l.HeaderTimeout,
 		IdleTimeout:        l.IdleTimeout,
 		WriteTimeout:       l.WriteTimeout,
@@ -77,7 +79,7 @@ func New(cfg Config) (*Server, error) {
 // Serve answers requests on ln until ctx ends; then it takes no more, closes idle connections, lets requests in flight
 // finish within the grace, and gives those that are still arriving a moment. It closes ln. A Server serves once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	framed := newListener(ln, &s.cfg.Limits, &s.bodies, s.cfg.Logger)
+	framed := newListener(ln, &s.cfg.Limits, s.cfg.Logger)
 	defer s.stop()
 	s.listening.Store(framed)
 	defer framed.release()
@@ -115,11 +117,12 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-// headerReceived sets the bounds of the body, now that the header is in.
+// headerReceived sets the time for the body, now that the header is in. Of a large one fasthttp need not read more than it must before it
+// calls the handler, which may refuse it.
 func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	c := fasthttp.RequestConfig{ReadTimeout: s.cfg.Limits.BodyTimeout}
-	if batchTarget(h.RequestURI()) {
-		c.MaxRequestBodySize = s.cfg.Limits.BatchBytes
+	if h.ContentLength() > smallBody {
+		c.MaxRequestBodySize = 1
 	}
 	return c
 }
@@ -134,7 +137,7 @@ func (s *Server) answerFault(ctx *fasthttp.RequestCtx, err error) {
 		case c.fault != nil:
 			p = c.fault.problem()
 		case c.timedOut:
-			p = fail(408, badRequest, "the request did not arrive in time")
+			p = tooSlow()
 		}
 	}
 	ctx.Response.Reset()

@@ -1,10 +1,6 @@
 package api
 
-import (
-	"bytes"
-
-	"carillon/shard"
-)
+import "carillon/shard"
 
 // readInput reads and checks the body of a change to one timer.
 func (rq *request) readInput(v verb) (*input, *problem) {
@@ -13,8 +9,8 @@ func (rq *request) readInput(v verb) (*input, *problem) {
 		if _, p := rq.mediaType(); p != nil {
 			return nil, p
 		}
-		r := &rq.body
-		rq.readInto(r, bytes.Clone(rq.ctx.Request.Body()))
+		r := &rq.one
+		rq.readInto(r, rq.body)
 		r.input(in)
 		r.end()
 		if r.err != nil {

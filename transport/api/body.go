@@ -1,0 +1,156 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net/netip"
+
+	"github.com/valyala/fasthttp"
+)
+
+// A body of more than smallBody counts against the budget of bodies, by the buffer that holds what has arrived of it, until its request is
+// answered. Smaller ones are bounded by the number of connections, and cost nothing here.
+const smallBody = 16 << 10
+
+// prefetched is how much of a body fasthttp reads before the handler is called.
+const prefetched = 8 << 10
+
+// keptBody is the largest buffer, of a request's body and of an answer's, that a connection keeps for its next request. It holds the body of a
+// batch of a hundred common timers; larger ones are made anew each time, and go with the answer.
+const keptBody = 64 << 10
+
+// bodyLimit is the most that the route takes.
+func (rq *request) bodyLimit() int {
+	switch rq.route.body {
+	case noBody:
+		return 0
+	case batchBody:
+		return rq.s.cfg.Limits.BatchBytes
+	}
+	return rq.s.cfg.Limits.BodyBytes
+}
+
+// announcesTooMuch refuses a body by the length that its header says.
+func (rq *request) announcesTooMuch() *problem {
+	n, most := rq.ctx.Request.Header.ContentLength(), rq.bodyLimit()
+	switch {
+	case n <= most:
+		return nil
+	case rq.route.body == noBody:
+		return badf(badRequest, "%s takes no body here", rq.route.method)
+	}
+	return failf(413, tooLarge, "the request body is larger than %d bytes", most)
+}
+
+// receive reads the body, which fasthttp has left where it is but for its beginning: not before it is known that somebody who may sends it to
+// where it belongs. The body lives as long as anything points into it: commands carry strings and payloads out of it into the
+// engine, which may keep them longer than this request lasts.
+func (rq *request) receive() *problem {
+	n := rq.ctx.Request.Header.ContentLength()
+	if n == 0 || n == bodyless {
+		rq.received = true
+		return nil
+	}
+	if p := rq.announcesTooMuch(); p != nil {
+		return p
+	}
+	body := rq.ctx.RequestBodyStream()
+	if body == nil {
+		return nil // none can come
+	}
+	size := n
+	if n > smallBody || n == chunked {
+		size = smallBody
+	}
+	rq.body = make([]byte, 0, size)
+	for {
+		if len(rq.body) == cap(rq.body) && len(rq.body) != n {
+			if p := rq.growBody(n); p != nil {
+				return p
+			}
+		}
+		k, err := body.Read(rq.body[len(rq.body):cap(rq.body)])
+		rq.body = rq.body[:len(rq.body)+k]
+		switch {
+		case len(rq.body) == n || errors.Is(err, io.EOF):
+			rq.received = true
+			return nil
+		case err != nil:
+			return rq.broken(err)
+		}
+	}
+}
+
+// Lengths that fasthttp gives for what has none.
+const (
+	chunked  = -1
+	bodyless = -2
+)
+
+// growBody makes room for more, in proportion to what has arrived, as far as a body of n bytes needs it.
+func (rq *request) growBody(n int) *problem {
+	most := rq.bodyLimit()
+	if len(rq.body) > most {
+		return failf(413, tooLarge, "the request body is larger than %d bytes", most)
+	}
+	size := min(2*max(cap(rq.body), 2*smallBody), most+1)
+	if n > 0 {
+		size = min(size, n)
+	}
+	if size > smallBody {
+		more := int64(size) - rq.bodyTaken
+		if !rq.s.bodies.take(rq.address(), more) {
+			return fail(503, "overloaded", "the requests that are being received take as much memory as they may")
+		}
+		rq.bodyTaken += more
+	}
+	grown := make([]byte, len(rq.body), size)
+	copy(grown, rq.body)
+	rq.body = grown
+	return nil
+}
+
+// broken is what became of a body that did not arrive.
+func (rq *request) broken(err error) *problem {
+	if c, ok := rq.ctx.Conn().(*framedConn); ok {
+		switch {
+		case c.fault != nil:
+			return c.fault.problem()
+		case c.timedOut:
+			return tooSlow()
+		}
+	}
+	return faultOf(err)
+}
+
+func tooSlow() *problem { return fail(408, badRequest, "the request did not arrive in time") }
+
+// unread reports whether bytes of the body are still to come: then the connection cannot go on to another request.
+func (rq *request) unread() bool {
+	n := rq.ctx.Request.Header.ContentLength()
+	return !rq.received && (n == chunked || n > prefetched)
+}
+
+// address is what the client's shares are counted by.
+func (rq *request) address() netip.Addr {
+	if c, ok := rq.ctx.Conn().(*framedConn); ok {
+		return c.address
+	}
+	return netip.Addr{}
+}
+
+// expect decides whether the client, which has sent its header and waits, is to send the body.
+func (s *Server) expect(ctx *fasthttp.RequestCtx) (status int) {
+	status = fasthttp.StatusContinue
+	s.handle(ctx, func(rq *request) *problem {
+		p := rq.admit()
+		if p == nil {
+			p = rq.announcesTooMuch()
+		}
+		if p != nil {
+			status = p.status
+		}
+		return p
+	})
+	return status
+}

@@ -1,0 +1,223 @@
+package api
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// expectant sends a header and waits until the server has taken it and asks for the body.
+func (h *harness) expectant(head string) (net.Conn, *bufio.Reader) {
+	h.t.Helper()
+	c, err := net.Dial("tcp", h.addr)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(15 * time.Second))
+	if _, err := io.WriteString(c, head+"Expect: 100-continue\r\n\r\n"); err != nil {
+		h.t.Fatal(err)
+	}
+	br := bufio.NewReader(c)
+	for _, want := range []string{" 100 ", "\r\n"} {
+		if line, err := br.ReadString('\n'); err != nil || !strings.Contains(line, want) {
+			h.t.Fatal(line, err)
+		}
+	}
+	return c, br
+}
+
+// bodyOf is an add of so many bytes.
+func bodyOf(id string, size int) string {
+	text := `{"id":"` + id + `","delay":"1h",` + cb + `,"payload":"`
+	return text + strings.Repeat("x", size-len(text)-2) + `"}`
+}
+
+func lengthLine(n int) string { return fmt.Sprintf("Content-Length: %d\r\n", n) }
+
+const batchHead = "POST /v1/topics/orders/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+// taken waits until the bodies that have arrived in part take so much. What a connection held it gives back when it has ended, a moment after its
+// client saw the end.
+func (h *harness) taken(least, most int64) {
+	h.t.Helper()
+	h.await(fmt.Sprintf("bodies take %d to %d bytes", least, most), func() bool {
+		n := h.server.bodies.taken()
+		return n >= least && n <= most
+	})
+}
+
+// A body that is announced and does not come takes nothing from others, however large and however many.
+func TestAnnouncedBodiesTakeNothing(t *testing.T) {
+	h := newHarness(t, func(c *Config) { c.Limits.BodiesBytes = 1 << 20 })
+	for range 64 {
+		h.expectant(batchHead + lengthLine(8<<20))
+	}
+	h.taken(0, 0)
+	h.do("POST", "/v1/topics/orders/batch", `{"ops":[{"op":"cancel","id":"none"}]}`+strings.Repeat(" ", 400<<10)).want(200)
+}
+
+// All bodies that arrive share one budget, by what has arrived; half of it is the most that one address gets. What has been answered, refused or
+// cut off gives its part back.
+func TestBodiesShareABudget(t *testing.T) {
+	h := newHarness(t, func(c *Config) { c.Limits.BodiesBytes = 1 << 20 })
+	part := func(from string, bytes int) *probe {
+		p := h.from(from)
+		if _, err := io.WriteString(p.conn, batchHead+lengthLine(900<<10)+"\r\n"+strings.Repeat(" ", bytes)); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	refused := func(p *probe) {
+		t.Helper()
+		res, err := http.ReadResponse(p.br, nil)
+		if err != nil || res.StatusCode != 503 || !res.Close || res.Header.Get("Retry-After") == "" {
+			t.Fatalf("%+v %v, want 503 and the end", res, err)
+		}
+	}
+	first := part("127.0.0.2", 300<<10)
+	h.taken(300<<10, 512<<10)
+	refused(part("127.0.0.2", 300<<10)) // the share of one address
+	second := part("127.0.0.3", 300<<10)
+	h.taken(600<<10, 1<<20)
+	refused(part("127.0.0.4", 300<<10)) // all together
+	h.do("POST", timers, bodyOf("small", 16<<10)).want(201)
+	first.conn.Close()
+	h.taken(300<<10, 512<<10)
+	third := part("127.0.0.4", 300<<10)
+	h.taken(600<<10, 1<<20)
+	for _, p := range []*probe{second, third} {
+		if _, err := io.WriteString(p.conn, `{"ops":[]}`+strings.Repeat(" ", 600<<10-10)); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := http.ReadResponse(p.br, nil); err != nil || res.StatusCode != 200 && res.StatusCode != 503 {
+			t.Fatal(res, err)
+		}
+	}
+	h.taken(0, 0)
+	chunkedBody := bodyOf("chunked", 150<<10)
+	for name, request := range map[string]string{
+		"chunked":         goodHead + "Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(chunkedBody), chunkedBody),
+		"broken JSON":     goodHead + lengthLine(50<<10) + "\r\n" + strings.Repeat("x", 50<<10),
+		"two in one":      goodHead + lengthLine(90<<10) + "\r\n" + bodyOf("one", 90<<10) + goodHead + lengthLine(90<<10) + "\r\n" + bodyOf("two", 90<<10),
+		"where none goes": "GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + lengthLine(50<<10) + "\r\n" + strings.Repeat(" ", 50<<10),
+	} {
+		n := 1
+		if name == "two in one" {
+			n = 2
+		}
+		want := map[string]string{"chunked": "[201]", "two in one": "[201 201]"}[name]
+		if want == "" {
+			want = "[400]"
+		}
+		if got := h.raw(n, request); fmt.Sprint(got.statuses) != want {
+			t.Errorf("%s: %v %.200q", name, got.statuses, got.bodies)
+		}
+		h.taken(0, 0)
+	}
+}
+
+// Who may not send a body, or sends it to where none belongs, or too much of it, is told so before any of it: nothing is read, nothing invited.
+func TestBodyIsNotInvitedFromWhoMayNot(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	token, line := NewToken("one")
+	if err := os.WriteFile(file, []byte(strings.Replace(line, `"*"`, `"orders"`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	auth, err := LoadAuth(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.Auth = auth })
+	const typed = "Host: localhost\r\nContent-Type: application/json\r\n"
+	bearer := "Authorization: Bearer " + token + "\r\n"
+	for _, tt := range []struct {
+		head string
+		want int
+	}{
+		{"POST /v1/topics/orders/batch HTTP/1.1\r\n" + typed + lengthLine(8<<20), 401},
+		{"POST /nothing HTTP/1.1\r\n" + typed + bearer + lengthLine(900<<10), 404},
+		{"POST /v1/topics/others/batch HTTP/1.1\r\n" + typed + bearer + lengthLine(8<<20), 404},
+		{"PUT /v1/topics/orders/batch HTTP/1.1\r\n" + typed + bearer + lengthLine(8<<20), 405},
+		{"POST /v1/topics/orders/timers?x=1 HTTP/1.1\r\n" + typed + bearer + lengthLine(100<<10), 400},
+		{"POST /v1/topics/orders/timers HTTP/1.1\r\n" + typed + bearer + lengthLine(2<<20), 413},
+		{"POST /v1/topics/orders/batch HTTP/1.1\r\n" + typed + bearer + lengthLine(8<<20+1), 413},
+		{"POST /v1/topics/orders/batch HTTP/1.1\r\n" + typed + bearer + lengthLine(10<<30), 413},
+		{"GET /v1/topics/orders HTTP/1.1\r\n" + typed + bearer + lengthLine(100<<10), 400},
+		{"POST /v1/topics/orders/batch HTTP/1.1\r\n" + typed + "Origin: null\r\n" + bearer + lengthLine(100<<10), 403},
+		{"POST /v1/topics/orders/batch HTTP/1.1\r\n" + typed + bearer + "Transfer-Encoding: chunked\r\n\r\nfffffff\r\n", 413},
+	} {
+		for _, expect := range []string{"", "Expect: 100-continue\r\n"} {
+			if expect != "" && strings.Contains(tt.head, "chunked") {
+				continue // the client does not wait
+			}
+			end := "\r\n"
+			if expect == "" {
+				end += "{" // all that comes of it
+			}
+			if strings.Contains(tt.head, "chunked") {
+				end = ""
+			}
+			got := h.raw(-1, tt.head+expect+end)
+			if fmt.Sprint(got.statuses) != fmt.Sprintf("[%d]", tt.want) || !got.closed {
+				t.Errorf("%q: %v, closed %v; want %d and the end", tt.head+expect, got.statuses, got.closed, tt.want)
+			}
+		}
+	}
+	// What stays behind such a refusal is never taken for a request.
+	smuggled := "DELETE /v1/topics/orders?force=true HTTP/1.1\r\n" + typed + bearer + "\r\n"
+	for _, length := range []string{lengthLine(9<<10 + len(smuggled)), "Transfer-Encoding: chunked\r\n"} {
+		got := h.raw(-1, "POST /nothing HTTP/1.1\r\n"+typed+bearer+length+"\r\n2400\r\n"+strings.Repeat("x", 9<<10-6)+smuggled)
+		if fmt.Sprint(got.statuses) != "[404]" {
+			t.Errorf("%q: %v", length, got.statuses)
+		}
+	}
+}
+
+// Fields behind a chunked body would be taken for the request's header by whoever adds them to it.
+func TestTrailersAreRefused(t *testing.T) {
+	h := newHarness(t)
+	body := `{"id":"t","delay":"1h",` + cb + `}`
+	got := h.raw(-1, goodHead+"Transfer-Encoding: chunked\r\nTrailer: If-Match\r\n\r\n"+fmt.Sprintf("%x\r\n%s\r\n0\r\nIf-Match: \"9\"\r\n\r\n", len(body), body))
+	if fmt.Sprint(got.statuses) != "[400]" || !got.closed {
+		t.Fatal(got)
+	}
+}
+
+// What a large request or answer took is not kept for as long as its connection stays open: the budget would not know of it.
+func TestLargeBodiesAreNotKept(t *testing.T) {
+	h := newHarness(t)
+	for i := range 10 {
+		h.do("POST", timers, fmt.Sprintf(`{"id":"large-%d","delay":"1h",%s,"payload":"%s"}`, i, cb, strings.Repeat("x", 200<<10))).want(201)
+	}
+	held := func() int64 {
+		runtime.GC()
+		runtime.GC() // pools keep what is not used for one more
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	batch := `{"ops":[{"op":"cancel","id":"none"}]}` + strings.Repeat(" ", 4<<20)
+	h.conn.Close()
+	before := held()
+	for range 8 {
+		h.conn = nil // stays open
+		h.do("POST", "/v1/topics/orders/batch", batch).want(200)
+		if got := h.do("GET", timers, "").want(200); len(got.body) < 1<<20 {
+			t.Fatalf("a list of %d bytes", len(got.body))
+		}
+		conn := h.conn
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	if kept := held() - before; kept > 8<<20 {
+		t.Errorf("8 idle connections keep %d bytes", kept)
+	}
+}
