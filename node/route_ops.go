@@ -203,7 +203,7 @@ func (e *errand) pack(todo []int) []parcel {
 			parcels = append(parcels, parcel{node: node})
 		}
 		p := &parcels[k]
-		p.ops = append(p.ops, shard.Op{Shard: o.Shard, Command: o.Command, Brief: o.Brief})
+		p.ops = append(p.ops, shard.Op{Shard: o.Shard, Command: o.Command, Brief: o.Brief, Room: o.Room})
 		p.at = append(p.at, i)
 	}
 	return parcels
@@ -242,7 +242,11 @@ func (e *errand) forward(ctx context.Context, node uint64, ops []shard.Op) {
 	}
 	_ = shard.DecodeAnswers(answer, ops) // what cannot be read is in every operation's Err
 	for i := range ops {
-		ops[i].Err = remotely(ops[i].Err)
+		o := &ops[i]
+		o.Err = remotely(o.Err)
+		if t := o.Result.Timer; t != nil && o.Room != nil && o.Result.Code != shard.Created && !o.Room.Take(t.Size()) {
+			o.Result.Timer = nil
+		}
 	}
 }
 

@@ -73,10 +73,20 @@ func (r *router) page(ctx context.Context, id shard.ID, q *shard.Query) (page []
 		ask: func() []byte { return shard.AppendQuery(nil, id, q) },
 		take: func(answer []byte) error {
 			page, cut, err = shard.DecodeTimers(answer)
+			shorten(page, q.Room)
 			return err
 		},
 	})
 	return page, cut, err
+}
+
+// shorten leaves out of a page from elsewhere what there is no room for here.
+func shorten(page []*shard.Timer, room shard.Room) {
+	for _, t := range page {
+		if room != nil && !t.Short && !room.Take(t.Size()) {
+			t.Shorten()
+		}
+	}
 }
 
 // reading is how one shard is read, here or elsewhere.

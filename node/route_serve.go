@@ -7,6 +7,9 @@ import (
 	"carillon/shard"
 )
 
+// answerRoom is how many bytes of timers the answer to operations from another node carries; the client is told no more in any case.
+const answerRoom = 8 << 20
+
 // serve answers what another node's router asks. Only this node's own shards are used: nothing is passed on, so a request goes one
 // hop at most, and who asked decides what to try next. An error is only for methods that are not a router's.
 func (r *router) serve(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) {
@@ -53,6 +56,10 @@ func (r *router) serveOps(ctx context.Context, body []byte) []byte {
 	ops, err := shard.DecodeOps(body)
 	if err != nil {
 		return shard.AppendFailure(nil, err)
+	}
+	room := shard.NewAllowance(answerRoom)
+	for i := range ops {
+		ops[i].Room = room
 	}
 	if len(ops) == 1 {
 		o := &ops[0]

@@ -191,7 +191,10 @@ func (t *Table) modify(c *change, p *Patch) Result {
 // patch writes the timer's blob anew with the patch's fields, as the next version.
 func (t *Table) patch(h Handle, s *slot, v *blob, p *Patch) {
 	var spec Spec
-	_ = decodeRest(&spec, v.rest, !p.Payload)
+	_ = decodeRest(&spec, v.rest, false)
+	if !p.Payload {
+		spec.Payload = payloadIn(v.rest) // not copied: a batch may patch hundreds of large ones
+	}
 	if v.target != 0 {
 		spec.Callback = t.targets.at(v.target).callback(&t.blobs)
 	}

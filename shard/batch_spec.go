@@ -261,6 +261,17 @@ func decodeRest(s *Spec, rest []byte, payload bool) error {
 	return r.err()
 }
 
+// payloadIn is the payload's bytes within an encoded rest, which has been checked.
+func payloadIn(rest []byte) []byte {
+	r := reader{b: rest}
+	for f := (restField{}); f.next(&r); {
+		if f.field >= fieldPayload {
+			return f.bytes
+		}
+	}
+	return nil
+}
+
 // decodeLabels reads what restField has checked.
 func decodeLabels(b []byte) []string {
 	r := reader{b: b}

@@ -26,7 +26,7 @@ func (h *Host) admit(kind Kind) error {
 }
 
 // newOp prepares one command, or says why it cannot be taken.
-func (h *Host) newOp(id ID, cmd *Command, brief bool, wait *waiter) (*op, error) {
+func (h *Host) newOp(id ID, cmd *Command, brief bool, room Room, wait *waiter) (*op, error) {
 	if err := h.admit(cmd.Kind); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (h *Host) newOp(id ID, cmd *Command, brief bool, wait *waiter) (*op, error)
 		return nil, ErrOverloaded
 	}
 	o := ops.Get().(*op)
-	*o = op{group: g, cmd: cmd, brief: brief, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	*o = op{group: g, cmd: cmd, brief: brief, room: room, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	return o, nil
 }
 
@@ -69,7 +69,7 @@ func (c *Command) born(r *Result) *Timer {
 // Do has one command decided by its shard. The command must not change until Do returns.
 func (h *Host) Do(_ context.Context, id ID, cmd *Command, brief bool) (Result, error) {
 	wait := newWaiter(1)
-	o, err := h.newOp(id, cmd, brief, wait)
+	o, err := h.newOp(id, cmd, brief, nil, wait)
 	if err != nil {
 		waiters.Put(wait)
 		return Result{}, err
@@ -89,6 +89,7 @@ type Op struct {
 	Shard   ID
 	Command *Command
 	Brief   bool
+	Room    Room // for the Timer of the answer, unless the command has created it; nil: there is. Without room it is left out
 
 	Result Result
 	Err    error
@@ -100,7 +101,7 @@ func (h *Host) DoAll(_ context.Context, list []Op) {
 	own := make([]*op, len(list))
 	perWorker := make([]opList, len(h.workers))
 	for i := range list {
-		o, err := h.newOp(list[i].Shard, list[i].Command, list[i].Brief, wait)
+		o, err := h.newOp(list[i].Shard, list[i].Command, list[i].Brief, list[i].Room, wait)
 		if err != nil {
 			list[i].Err = err
 			wait.done()
@@ -157,6 +158,7 @@ func (h *Host) Timer(_ context.Context, id ID, topic TopicID, timer string) (*Ti
 // nobody up; a timer that changes meanwhile is shown as it was or as it is.
 func (h *Host) List(_ context.Context, id ID, q *Query) ([]*Timer, error) {
 	scan := *q
+	scan.Room = q.room()
 	scan.hides = h.groups[id].hides // a lease ahead of its time shows as scheduled
 	var top Top
 	var from Handle

@@ -121,6 +121,11 @@ type Query struct {
 	Limit          int
 	WithoutPayload bool
 
+	// Bytes is how much of the page's timers is given whole, about; the rest is Short. 0: all. Room is asked, too, where the query is answered
+	// in the process that asks; nil: it is not.
+	Bytes int
+	Room  Room
+
 	// hides says of a leased timer that it counts as scheduled; nil: none does.
 	hides func(h Handle) bool
 }

@@ -69,8 +69,7 @@ func (g *group) applyData(e *pb.Entry) {
 	var want func(int, *Result) bool
 	if p != nil {
 		want = func(i int, r *Result) bool {
-			o := p.items[i].op
-			return o != nil && !o.brief && r.Code != Created // see Command.born
+			return p.items[i].op.wants(g.table, r)
 		}
 	}
 	var err error

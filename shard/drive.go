@@ -113,7 +113,7 @@ func (h *Host) Abandon() {
 func (h *Host) Submit(id ID, cmd *Command, brief bool, then func(Result, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
-	o, err := h.newOp(id, cmd, brief, wait)
+	o, err := h.newOp(id, cmd, brief, nil, wait)
 	if err != nil {
 		then(Result{}, err)
 		return

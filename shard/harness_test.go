@@ -306,7 +306,7 @@ func rigWaiter() *waiter {
 // submit hands in a command and does not wait.
 func (r *stand) submit(id ID, cmd Command) (*pending, error) {
 	p := &pending{cmd: &cmd, wait: rigWaiter()}
-	o, err := r.host.newOp(id, p.cmd, false, p.wait)
+	o, err := r.host.newOp(id, p.cmd, false, nil, p.wait)
 	if err != nil {
 		return nil, err
 	}

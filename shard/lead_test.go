@@ -135,7 +135,7 @@ func TestLookAheadIsHidden(t *testing.T) {
 	if got := r.do(Command{Kind: Add, ID: "a", Spec: &Spec{DueMs: 1}, Content: 1}); got.Code != Exists || got.Timer.State != Scheduled {
 		t.Errorf("another add: %+v", got)
 	}
-	brief, err := r.host.newOp(1, &Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: 1}, Content: 1}, true, rigWaiter())
+	brief, err := r.host.newOp(1, &Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: 1}, Content: 1}, true, nil, rigWaiter())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,20 +134,10 @@ func heads(groups []*group, topic TopicID, most int) []Offer {
 			}
 		}
 		if p.group.lead.stands(p.entry) {
-			out = append(out, Offer{p.group.id, p.priority, p.dueMs, p.group.table.size(p.handle)})
+			out = append(out, Offer{p.group.id, p.priority, p.dueMs, p.group.table.copySize(p.handle, true)})
 		}
 	}
 	return out
-}
-
-// size is about how many bytes a timer takes in an answer.
-func (t *Table) size(h Handle) int {
-	const fixed = 512
-	if s := t.get(h); s != nil {
-		v := t.view(s.ref)
-		return fixed + len(v.id) + len(v.rest)
-	}
-	return 0
 }
 
 // Offers are the first of what is ready of a topic in the shards that this node leads, in order.

@@ -11,6 +11,7 @@ type op struct {
 	group    *group
 	cmd      *Command
 	brief    bool
+	room     Room          // for the timer in its answer; nil: there is
 	deadline time.Duration // on the monotonic clock
 	proposed bool          // in a raft entry: from here on a failure leaves the outcome unknown
 	outcome  *Outcome      // of a claim, once proposed
@@ -18,6 +19,11 @@ type op struct {
 	result Result
 	err    error
 	wait   *waiter
+}
+
+// wants reports whether the answer is to have the timer as it stands.
+func (o *op) wants(t *Table, r *Result) bool {
+	return o != nil && !o.brief && r.Code != Created && (o.room == nil || o.room.Take(t.copySize(r.Handle, true))) // Created: see Command.born
 }
 
 // answer ends the op. The caller's goroutine may reuse everything in it at once.

@@ -203,8 +203,38 @@ func (p *Top) Take(t *Table, q *Query) []Found {
 		if ms, ok := t.selects(q, s); !ok || ms != c.key.SortMs {
 			continue
 		}
-		out = append(out, Found{c.key, c.handle, t.copy(c.handle, !q.WithoutPayload)})
+		out = append(out, Found{c.key, c.handle, t.found(c.handle, q)})
 	}
 	p.found, p.full, p.max = nil, false, 0
 	return out
 }
+
+// found copies a timer that the query selects, as far as there is room.
+func (t *Table) found(h Handle, q *Query) *Timer {
+	if q.Room == nil || q.Room.Take(t.copySize(h, !q.WithoutPayload)) {
+		return t.copy(h, !q.WithoutPayload)
+	}
+	s := t.get(h)
+	m := &Timer{Topic: t.topics.rows[s.topic].id, ID: string(t.view(s.ref).id), Seq: s.seq(), State: s.state(), Spec: Spec{DueMs: t.dueMs(s)}, Short: true}
+	if m.State.Over() && s.run != 0 {
+		m.EndedMs = t.runs.at(s.run).nextEnd
+	}
+	return m
+}
+
+// room is what bounds the answer to a query: its Bytes and its Room.
+func (q *Query) room() Room {
+	if q.Bytes == 0 {
+		return q.Room
+	}
+	own := NewAllowance(q.Bytes)
+	if q.Room == nil {
+		return own
+	}
+	return both{own, q.Room}
+}
+
+// both is the room that two have.
+type both struct{ a, b Room }
+
+func (r both) Take(bytes int) bool { return r.a.Take(bytes) && r.b.Take(bytes) }

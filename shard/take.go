@@ -99,7 +99,7 @@ func (l *lead) takeFor(t *take) bool {
 			g.batch.Pull(lasts, e.handle, e.seq, e.rev)
 			g.items = append(g.items, item{kind: takeItem, take: t})
 			t.asked = append(t.asked, e.handle)
-			size += g.table.size(e.handle)
+			size += g.table.copySize(e.handle, true)
 		}
 		l.rest(q) // nobody may ever come for what it was lent
 		if q.ready() > 0 {

@@ -120,4 +120,7 @@ type Timer struct {
 	Fence      uint64 // lease number of the last attempt; grows over the life of the id
 	LastStatus int    // HTTP status of the last attempt, 0 none
 	LastError  string
+
+	// Short: only the place in a listing is given, for there was no room for the rest: Topic, ID, Seq, State, DueMs, EndedMs.
+	Short bool
 }

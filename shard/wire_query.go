@@ -10,6 +10,7 @@ const (
 	queryByEnd = 1 << iota
 	queryWithoutPayload
 	queryAfter
+	queryBytes
 
 	queryFlags = 1<<iota - 1
 )
@@ -26,6 +27,9 @@ func AppendQuery(dst []byte, id ID, q *Query) []byte {
 	if q.After != nil {
 		flags |= queryAfter
 	}
+	if q.Bytes > 0 {
+		flags |= queryBytes
+	}
 	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(id))
 	dst = binary.AppendUvarint(dst, uint64(q.Topic))
 	dst = append(dst, q.States, byte(q.Reason), flags)
@@ -41,6 +45,9 @@ func AppendQuery(dst []byte, id ID, q *Query) []byte {
 		dst = binary.AppendVarint(dst, q.After.SortMs)
 		dst = appendBlock(dst, q.After.ID)
 		dst = binary.AppendUvarint(dst, q.After.Seq)
+	}
+	if q.Bytes > 0 {
+		dst = binary.AppendUvarint(dst, uint64(min(q.Bytes, answerBytes)))
 	}
 	return dst
 }
@@ -68,6 +75,9 @@ func DecodeQuery(b []byte) (ID, *Query, error) {
 	}
 	if flags&queryAfter != 0 {
 		q.After = &Key{SortMs: r.varint(), ID: string(r.block(maxID, "place")), Seq: r.uvarint()}
+	}
+	if flags&queryBytes != 0 {
+		q.Bytes = int(r.number(answerBytes, "bytes"))
 	}
 	if err := r.close(); err != nil {
 		return 0, nil, err

@@ -6,6 +6,7 @@ import "encoding/binary"
 const (
 	timerCancelRequested = 1 << iota
 	timerSuccessor
+	timerShort
 
 	timerFlags = 1<<iota - 1
 )
@@ -25,6 +26,9 @@ func appendTimer(dst []byte, t *Timer) []byte {
 	}
 	if t.Successor {
 		flags |= timerSuccessor
+	}
+	if t.Short {
+		flags |= timerShort
 	}
 	dst = append(dst, byte(t.State), byte(t.Reason), flags)
 	dst = binary.AppendVarint(dst, t.NextMs)
@@ -67,6 +71,7 @@ func (r *reader) timer() *Timer {
 	}
 	t.CancelRequested = flags&timerCancelRequested != 0
 	t.Successor = flags&timerSuccessor != 0
+	t.Short = flags&timerShort != 0
 	t.NextMs = r.varint()
 	t.CreatedMs = r.varint()
 	t.UpdatedMs = r.varint()

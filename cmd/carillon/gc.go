@@ -21,7 +21,13 @@ const (
 const (
 	quietBytes   = 256 << 10 // allocated in a tick, at most, that count as quiet
 	quietTicks   = 20        // … in a row: two seconds
-	releaseAbove = 8 << 20   // free bytes that are worth a collection
+	releaseAbove = 8 << 20   // bytes held for nothing that are worth a collection
+)
+
+// Under load, too, what is held for nothing goes back in the end: much of it, that has been there for some seconds.
+const (
+	muchHeld  = 64 << 20 // and a quarter of the live heap
+	heldTicks = 150      // in a row: fifteen seconds
 )
 
 // paceGC keeps the collector's pace and the memory that is held fitting to the live heap until the context ends. Whoever sets
@@ -30,7 +36,7 @@ func paceGC(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
+	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}}
 	tick := time.NewTicker(gcEach)
 	defer tick.Stop()
 	var calm calm
@@ -40,7 +46,9 @@ func paceGC(ctx context.Context) {
 			debug.SetGCPercent(percent)
 			was = percent
 		}
-		if calm.release(heap[1].Value.Uint64(), heap[2].Value.Uint64()) {
+		live, objects := heap[0].Value.Uint64(), heap[3].Value.Uint64()
+		held := heap[2].Value.Uint64() + objects - min(objects, live) // free, or garbage that no collection has found yet
+		if calm.release(heap[1].Value.Uint64(), held, live) {
 			debug.FreeOSMemory()
 		}
 		select {
@@ -62,16 +70,26 @@ func gcPercent(live uint64) int {
 type calm struct {
 	allocated uint64 // in all, at the tick before
 	ticks     int    // quiet ones since the burst
+	much      int    // ticks in a row in which much was held for nothing
 }
 
-// release is true once after each burst that has left much free memory behind: allocated are the bytes since the start, free
-// those that are held and not used.
-func (c *calm) release(allocated, free uint64) bool {
+// release is true once after each burst that has left memory behind, and now and then while much is held for nothing: allocated are the
+// bytes since the start, held those that the process has and does not need, live those that the last collection left.
+func (c *calm) release(allocated, held, live uint64) bool {
+	if held > muchHeld+live/4 {
+		c.much++
+	} else {
+		c.much = 0
+	}
+	if c.much == heldTicks {
+		c.much = 0
+		return true
+	}
 	if allocated-c.allocated > quietBytes {
 		c.ticks = 0
 	} else {
 		c.ticks++
 	}
 	c.allocated = allocated
-	return c.ticks == quietTicks && free > releaseAbove
+	return c.ticks == quietTicks && held > releaseAbove
 }

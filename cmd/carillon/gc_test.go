@@ -20,7 +20,7 @@ func TestReleaseAfterABurst(t *testing.T) {
 	ticks := func(n int, bytes, free uint64) (released int) {
 		for range n {
 			allocated += bytes
-			if c.release(allocated, free) {
+			if c.release(allocated, free, 100<<20) {
 				released++
 			}
 		}
@@ -43,5 +43,29 @@ func TestReleaseAfterABurst(t *testing.T) {
 		if got := ticks(step.ticks, step.bytes, step.free); got != step.want {
 			t.Errorf("step %d: released %d times, want %d", i, got, step.want)
 		}
+	}
+}
+
+// Under load, too, what much memory is held for nothing goes back, after some seconds and not all the time.
+func TestReleaseUnderLoad(t *testing.T) {
+	var c calm
+	allocated := uint64(0)
+	released := func(ticks int, held uint64) (n int) {
+		for range ticks {
+			allocated += 4 << 20
+			if c.release(allocated, held, 400<<20) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := released(10*heldTicks, 160<<20); n != 0 {
+		t.Errorf("room for a heap of that size was released %d times", n)
+	}
+	if n := released(heldTicks-1, 800<<20); n != 0 {
+		t.Error("released at once")
+	}
+	if n := released(1+3*heldTicks, 800<<20); n != 4 {
+		t.Errorf("released %d times, want 4", n)
 	}
 }

@@ -37,6 +37,9 @@ func (rq *request) batch() *problem {
 	if p != nil {
 		return p
 	}
+	if !brief {
+		rq.room(rq.s.cfg.Limits.BatchAnswer)
+	}
 	rq.run(ops, brief)
 	if ndjson {
 		rq.answerLines(ops, brief)
@@ -208,7 +211,7 @@ func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 			continue
 		}
 		op.topic = t
-		send = append(send, Op{Shard: op.in.shard(rq, t), Command: &op.in.cmd, Brief: brief || op.verb == vCancel})
+		send = append(send, Op{Shard: op.in.shard(rq, t), Command: &op.in.cmd, Brief: brief || op.verb == vCancel, Room: rq.shardRoom()})
 		sent = append(sent, op)
 	}
 	if len(send) == 0 {
@@ -250,7 +253,10 @@ func (rq *request) appendResult(b []byte, op *operation, brief bool) []byte {
 	switch {
 	case op.verb == vCancel:
 		o.str("outcome", outcome(op.result.Code))
-	case !brief && op.result.Timer != nil:
+	case brief:
+	case op.result.Timer == nil || !rq.answer.holds(len(o.b)):
+		o.boolean("truncated", true) // the change was made
+	default:
 		w := rq.timerWriter(op.topic)
 		w.merged = op.result.Code == shard.Merged
 		o.name("timer")

@@ -3,6 +3,7 @@ package api
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
 )
 
 // budget bounds the memory that large requests, or large answers, take together. One address gets half of it at most, so that it cannot keep
@@ -10,16 +11,17 @@ import (
 type budget struct {
 	limit int64
 
-	mu   sync.Mutex
-	used int64
-	by   map[netip.Addr]int64
+	used atomic.Int64 // changed under mu
+
+	mu sync.Mutex
+	by map[netip.Addr]int64
 }
 
 // take takes n bytes, or nothing.
 func (b *budget) take(address netip.Addr, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.used+n > b.limit || b.by[address]+n > b.limit/2 {
+	if b.used.Load()+n > b.limit || b.by[address]+n > b.limit/2 {
 		return false
 	}
 	b.add(address, n)
@@ -28,16 +30,31 @@ func (b *budget) take(address netip.Addr, n int64) bool {
 
 // give gives n bytes back.
 func (b *budget) give(address netip.Addr, n int64) {
-	if n == 0 {
-		return
+	if n != 0 {
+		b.must(address, -n)
+	}
+}
+
+// full reports whether nothing more should be begun for an address. It costs next to nothing while there is enough.
+func (b *budget) full(address netip.Addr) bool {
+	used := b.used.Load()
+	if used < b.limit/2 {
+		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.add(address, -n)
+	return used >= b.limit || b.by[address] >= b.limit/2
+}
+
+// must takes n bytes that are in use already, whatever the limit is; n may be negative.
+func (b *budget) must(address netip.Addr, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.add(address, n)
 }
 
 func (b *budget) add(address netip.Addr, n int64) {
-	b.used += n
+	b.used.Add(n)
 	left := b.by[address] + n
 	if left == 0 {
 		delete(b.by, address)
@@ -47,11 +64,4 @@ func (b *budget) add(address netip.Addr, n int64) {
 		b.by = map[netip.Addr]int64{}
 	}
 	b.by[address] = left
-}
-
-// taken is what is in use.
-func (b *budget) taken() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.used
 }

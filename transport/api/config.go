@@ -40,11 +40,13 @@ type Limits struct {
 	PayloadBytes  int // 256 KiB, as delivered
 	BodyBytes     int // 1 MiB
 	BatchBytes    int // 8 MiB
-	BodiesBytes   int // 256 MiB: all bodies of over 16 KiB together, of requests that have not been answered
+	BodiesBytes   int // 256 MiB: all bodies of over 16 KiB together, as far as they have arrived, of requests that have not been answered
+	AnswersBytes  int // 256 MiB: all answers of over 16 KiB together, that have not been written
 	BatchOps      int // 1,000; also the ids of one redrive or purge
 	HeaderBytes   int // 16 KiB, request line included
 	TargetBytes   int // 8 KiB: path and query
 	Connections   int // 8,192
+	BatchAnswer   int // 8 MiB: results of a batch beyond it carry no timer
 	ResponseBytes int // 4 MiB: a page of a listing ends early rather than grow past it
 
 	HeaderTimeout time.Duration // 10s from the first byte
@@ -79,6 +81,8 @@ func (l Limits) withDefaults() Limits {
 	size(&l.BodyBytes, 1<<20)
 	size(&l.BatchBytes, 8<<20)
 	size(&l.BodiesBytes, 256<<20)
+	size(&l.AnswersBytes, 256<<20)
+	size(&l.BatchAnswer, 8<<20)
 	size(&l.BatchOps, 1000)
 	size(&l.HeaderBytes, 16<<10)
 	size(&l.TargetBytes, 8<<10)
@@ -122,7 +126,7 @@ func (c Config) validate() error {
 		errs = append(errs, errors.New("api: no engine"))
 	}
 	l := c.Limits
-	for _, n := range []int{l.PayloadBytes, l.BodyBytes, l.BatchBytes, l.BodiesBytes, l.BatchOps, l.HeaderBytes, l.TargetBytes, l.Connections, l.ResponseBytes} {
+	for _, n := range []int{l.PayloadBytes, l.BodyBytes, l.BatchBytes, l.BodiesBytes, l.AnswersBytes, l.BatchAnswer, l.BatchOps, l.HeaderBytes, l.TargetBytes, l.Connections, l.ResponseBytes} {
 		if n < 0 {
 			errs = append(errs, errors.New("api: a limit is negative"))
 			break

@@ -24,6 +24,7 @@ type framedConn struct {
 
 	read, write deadline
 	address     netip.Addr   // of the client; see addressOf
+	answer      atomic.Int64 // of the budget of answers: those that have not been written
 	idleSince   atomic.Int64 // Unix ns since which it has waited for a request; 0: it does not; evicted
 	probeUntil  time.Time    // not zero: it is in the probe room, until then
 	knownHost   string       // a Host of an earlier request that is the node's
@@ -82,6 +83,7 @@ func (c *framedConn) Read(p []byte) (int, error) {
 	if c.fault != nil {
 		return 0, c.fault
 	}
+	c.written()
 	if c.read.due(c.listener.slack) {
 		if err := c.Conn.SetReadDeadline(c.read.wanted); err != nil {
 			return 0, err
@@ -155,6 +157,7 @@ func (c *framedConn) Close() error {
 			_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
 		}
 		err = c.Conn.Close()
+		c.written()
 		c.listener.connections.forget(c)
 	})
 	return err

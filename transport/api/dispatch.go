@@ -13,6 +13,9 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) { s.handle(ctx, (*request).disp
 func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
 	rq := requests.Get().(*request)
 	rq.s, rq.ctx = s, ctx
+	if c, ok := ctx.Conn().(*framedConn); ok {
+		c.written() // several requests may come with one Read
+	}
 	defer func() {
 		if rq.bodyTaken > 0 {
 			s.bodies.give(rq.address(), rq.bodyTaken)
@@ -21,6 +24,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
 			rq.closeAfter()
 		}
 		if v := recover(); v != nil {
+			s.answers.give(rq.address(), rq.answer.end())
 			s.cfg.Logger.Error("panic in a handler", "method", string(ctx.Method()), "panic", v, "stack", string(debug.Stack()))
 			ctx.Response.Reset()
 			writeProblem(ctx, fail(500, internalError, "this request could not be answered; it may have taken effect"))
@@ -34,6 +38,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
 		s.logCause(p)
 		writeProblem(ctx, p)
 	}
+	rq.keepAnswer()
 }
 
 // closeAfter ends the connection with the answer, which the client is given a moment to read although it is still sending.
@@ -115,7 +120,7 @@ func (rq *request) admit() *problem {
 			return p
 		}
 	}
-	return nil
+	return rq.mayAnswer()
 }
 
 func (rq *request) pathParams(pat *pattern) *problem {

@@ -77,7 +77,11 @@ func (e *fakeEngine) DoAll(_ context.Context, ops []Op) {
 	e.calls["DoAll"]++
 	for i := range ops {
 		if ops[i].Err = e.err; e.err == nil {
-			ops[i].Result = e.decide(ops[i].Shard, ops[i].Command, ops[i].Brief)
+			r := e.decide(ops[i].Shard, ops[i].Command, ops[i].Brief)
+			if ops[i].Room != nil && r.Timer != nil && r.Code != shard.Created && !ops[i].Room.Take(r.Timer.Size()) {
+				r.Timer = nil
+			}
+			ops[i].Result = r
 		}
 	}
 }
@@ -312,7 +316,14 @@ func (e *fakeEngine) List(_ context.Context, id shard.ID, q *shard.Query) ([]*sh
 		}
 	}
 	sort.Slice(out, func(i, j int) bool { return compareKeys(keyOf(out[i], q.ByEnd), keyOf(out[j], q.ByEnd)) < 0 })
-	return out[:min(len(out), q.Limit)], nil
+	out = out[:min(len(out), q.Limit)]
+	own := shard.NewAllowance(q.Bytes)
+	for _, t := range out {
+		if q.Bytes > 0 && !own.Take(t.Size()) || q.Room != nil && !q.Room.Take(t.Size()) {
+			t.Shorten()
+		}
+	}
+	return out, nil
 }
 
 // Walk goes by the timers' numbers as if they were slots.

@@ -63,6 +63,7 @@ func (rq *request) list(q *shard.Query) *problem {
 			return bad(badRequest, "query: cursor is not one of this listing")
 		}
 	}
+	q.Room = rq.room(listRoom*rq.s.cfg.Limits.ResponseBytes + rq.s.cfg.Engine.Shards()*leastShare)
 	m := newMerge(rq, q, limit+1)
 	o := object{b: rq.out()}
 	o.name("timers")
@@ -84,6 +85,10 @@ func (rq *request) list(q *shard.Query) *problem {
 		list.b = w.append(list.b, t)
 		last = keyOf(t, q.ByEnd)
 		n++
+	}
+	if more = more || m.full; m.full && n == 0 && m.err == nil {
+		rq.ctx.Response.SwapBody(list.b)
+		return fail(503, "overloaded", "answers that have not been read yet take as much memory as they may")
 	}
 	if m.err != nil {
 		rq.ctx.Response.SwapBody(list.b)
@@ -109,6 +114,14 @@ func compareKeys(a, b shard.Key) int {
 	return cmp.Or(cmp.Compare(a.SortMs, b.SortMs), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Seq, b.Seq))
 }
 
+// Bounds of what a listing has in memory, beside what it answers.
+const (
+	listRoom   = 4        // times ResponseBytes, and …
+	leastShare = 64 << 10 // for each shard's page; timers beyond it are given when the listing has come to them, …
+	wholeLimit = 8        // so many at a time …
+	wholeBytes = 1 << 20  // … and bytes: any timer fits
+)
+
 // merge brings the listings of all shards into one order. It asks for small pages and for more of a shard only when
 // its page is used up, so that what is in memory stays near what is answered.
 type merge struct {
@@ -118,6 +131,7 @@ type merge struct {
 	streams []stream
 	err     error
 	begun   bool
+	full    bool // there is no room for the next timer
 }
 
 // stream is what one shard has left.
@@ -134,6 +148,7 @@ func newMerge(rq *request, q *shard.Query, want int) *merge {
 	n := rq.s.cfg.Engine.Shards()
 	m := &merge{rq: rq, query: *q, byEnd: q.ByEnd, streams: make([]stream, n)}
 	m.query.Limit = min(want, 2*want/n+16)
+	m.query.Bytes = max(rq.s.cfg.Limits.ResponseBytes/n, leastShare)
 	for i := range m.streams {
 		m.streams[i].id, m.streams[i].more = shard.ID(1+i), true
 	}
@@ -169,6 +184,12 @@ func (m *merge) next() *shard.Timer {
 		return nil
 	}
 	t := first.page[0]
+	if t.Short {
+		if m.whole(first); m.err != nil || m.full {
+			return nil
+		}
+		return m.next()
+	}
 	first.page, first.last = first.page[1:], least
 	if len(first.page) == 0 && first.more {
 		if m.fill(first); first.err != nil {
@@ -179,9 +200,50 @@ func (m *merge) next() *shard.Timer {
 	return t
 }
 
-// fill asks a shard for its next page.
-func (m *merge) fill(s *stream) {
+// whole has the next timers of a shard given whole, for which there was no room in its page.
+func (m *merge) whole(s *stream) {
+	before := len(s.page)
 	q := m.query
+	q.Limit, q.Bytes = min(before, wholeLimit), wholeBytes
+	more := s.more
+	m.ask(s, q)
+	if m.err = s.err; m.err != nil {
+		return
+	}
+	s.more = s.more || more || len(s.page) < before
+	if len(s.page) > 0 && s.page[0].Short && m.shorten() {
+		q.Limit = 1
+		if m.ask(s, q); s.err != nil {
+			m.err = s.err
+			return
+		}
+		s.more = true
+	}
+	m.full = len(s.page) > 0 && s.page[0].Short
+	if len(s.page) == 0 && s.more { // they have gone meanwhile
+		m.fill(s)
+		m.err = s.err
+	}
+}
+
+// shorten gives back the room of timers that the listing has not come to; false when there are none.
+func (m *merge) shorten() (any bool) {
+	for i := range m.streams {
+		for _, t := range m.streams[i].page {
+			if !t.Short {
+				m.rq.answer.giveBack(t.Size())
+				t.Shorten()
+				any = true
+			}
+		}
+	}
+	return any
+}
+
+// fill asks a shard for its next page.
+func (m *merge) fill(s *stream) { m.ask(s, m.query) }
+
+func (m *merge) ask(s *stream, q shard.Query) {
 	if s.last != (shard.Key{}) {
 		last := s.last
 		q.After = &last

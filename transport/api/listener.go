@@ -24,10 +24,11 @@ const (
 // of something is tried again: it must not end the node.
 type listener struct {
 	net.Listener
-	limits *Limits
-	slack  time.Duration
-	log    *slog.Logger
-	full   []byte // the answer to one connection too many
+	limits  *Limits
+	answers *budget
+	slack   time.Duration
+	log     *slog.Logger
+	full    []byte // the answer to one connection too many
 
 	connections *connections
 
@@ -40,10 +41,10 @@ type listener struct {
 	closeOnce sync.Once
 }
 
-func newListener(ln net.Listener, limits *Limits, log *slog.Logger) *listener {
+func newListener(ln net.Listener, limits *Limits, answers *budget, log *slog.Logger) *listener {
 	shortest := min(limits.HeaderTimeout, limits.BodyTimeout, limits.IdleTimeout, limits.WriteTimeout)
 	l := &listener{
-		Listener: ln, limits: limits, slack: shortest / 16, log: log,
+		Listener: ln, limits: limits, answers: answers, slack: shortest / 16, log: log,
 		full:        rawProblem(fail(503, "overloaded", "too many connections")),
 		connections: newConnections(limits.Connections), closing: make(chan struct{}),
 	}

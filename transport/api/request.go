@@ -27,6 +27,8 @@ type request struct {
 	received  bool   // all of it
 	bodyTaken int64  // of the budget of bodies
 
+	answer *answerRoom // of an answer that is bounded while it is made
+
 	ifMatch    uint32 // 0: any version
 	createOnly bool
 

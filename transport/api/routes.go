@@ -7,6 +7,7 @@ type route struct {
 	query        []string
 	handle       func(*request) *problem
 
+	large       bool // the answer may be
 	conditional bool // takes If-Match (and PUT If-None-Match: *)
 	body        bodyRule
 }
@@ -34,35 +35,35 @@ var routes = []route{
 	{method: "GET", path: "/readyz", scope: scopeOpen, handle: (*request).readyz},
 	{method: "GET", path: "/metrics", scope: scopeMetrics, handle: (*request).metrics},
 
-	{method: "GET", path: "/v1/topics", scope: scopeRead, handle: (*request).listTopics, query: []string{"limit", "cursor"}},
+	{method: "GET", path: "/v1/topics", scope: scopeRead, handle: (*request).listTopics, large: true, query: []string{"limit", "cursor"}},
 	{method: "GET", path: "/v1/topics/{topic}", scope: scopeRead, handle: (*request).readTopic},
 	{method: "PUT", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).putTopic, body: jsonBody},
 	{method: "DELETE", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).deleteTopic, query: []string{"force"}},
 	{method: "POST", path: "/v1/topics/{topic}/pause", scope: scopeAdmin, handle: (*request).pauseTopic, body: emptyBody},
 	{method: "POST", path: "/v1/topics/{topic}/resume", scope: scopeAdmin, handle: (*request).resumeTopic, body: emptyBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/timers", scope: scopeAdd, handle: (*request).addTimer, body: jsonBody},
-	{method: "GET", path: "/v1/topics/{topic}/timers", scope: scopeRead, handle: (*request).listTimers, query: listParams},
-	{method: "GET", path: timerPath, scope: scopeRead, handle: (*request).readTimer},
-	{method: "PUT", path: timerPath, scope: scopeAdd, handle: (*request).putTimer, body: jsonBody, conditional: true},
-	{method: "PATCH", path: timerPath, scope: scopeAdd, handle: (*request).patchTimer, body: jsonBody, conditional: true},
+	{method: "POST", path: "/v1/topics/{topic}/timers", scope: scopeAdd, handle: (*request).addTimer, large: true, body: jsonBody},
+	{method: "GET", path: "/v1/topics/{topic}/timers", scope: scopeRead, handle: (*request).listTimers, large: true, query: listParams},
+	{method: "GET", path: timerPath, scope: scopeRead, handle: (*request).readTimer, large: true},
+	{method: "PUT", path: timerPath, scope: scopeAdd, handle: (*request).putTimer, large: true, body: jsonBody, conditional: true},
+	{method: "PATCH", path: timerPath, scope: scopeAdd, handle: (*request).patchTimer, large: true, body: jsonBody, conditional: true},
 	{method: "DELETE", path: timerPath, scope: scopeCancel, handle: (*request).cancelTimer, conditional: true},
-	{method: "POST", path: timerPath + "/fire", scope: scopeAdd, handle: (*request).fireTimer, body: emptyBody, conditional: true},
-	{method: "POST", path: "/v1/topics/{topic}/batch", scope: scopeChange, handle: (*request).batch, query: []string{"brief"}, body: batchBody},
+	{method: "POST", path: timerPath + "/fire", scope: scopeAdd, handle: (*request).fireTimer, large: true, body: emptyBody, conditional: true},
+	{method: "POST", path: "/v1/topics/{topic}/batch", scope: scopeChange, handle: (*request).batch, large: true, query: []string{"brief"}, body: batchBody},
 
 	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: scopeCancel, handle: (*request).cancelTimers, body: jsonBody},
 	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: scopeAdd, handle: (*request).rescheduleTimers, body: jsonBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/pull", scope: scopeAdd, handle: (*request).pullTimers, body: maybeBody},
+	{method: "POST", path: "/v1/topics/{topic}/pull", scope: scopeAdd, handle: (*request).pullTimers, large: true, body: maybeBody},
 	{method: "POST", path: "/v1/ack", scope: scopeAdd, handle: (*request).ackReceipts, body: jsonBody},
 	{method: "POST", path: "/v1/nack", scope: scopeAdd, handle: (*request).nackReceipts, body: jsonBody},
 	{method: "POST", path: "/v1/extend", scope: scopeAdd, handle: (*request).extendReceipts, body: jsonBody},
 
-	{method: "GET", path: "/v1/topics/{topic}/dead", scope: scopeRead, handle: (*request).listDead, query: deadParams},
+	{method: "GET", path: "/v1/topics/{topic}/dead", scope: scopeRead, handle: (*request).listDead, large: true, query: deadParams},
 	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, body: jsonBody},
 	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, body: jsonBody},
 
-	{method: "GET", path: "/v1/topics/{topic}/history", scope: scopeRead, handle: (*request).listHistory, query: historyParams},
+	{method: "GET", path: "/v1/topics/{topic}/history", scope: scopeRead, handle: (*request).listHistory, large: true, query: historyParams},
 
 	{method: "GET", path: "/v1/cluster", scope: scopeRead, handle: (*request).readCluster},
 	{method: "PUT", path: "/v1/cluster/replicas", scope: scopeAdmin, handle: (*request).setReplicas, body: jsonBody},

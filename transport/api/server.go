@@ -15,13 +15,14 @@ import (
 
 // Server answers the HTTP API of a node.
 type Server struct {
-	cfg    Config
-	router *router
-	urls   urlCache
-	bodies budget
-	hosts  []ownHost // of Config.Hosts
-	salt   uint64    // see shardAt
-	http   *fasthttp.Server
+	cfg     Config
+	router  *router
+	urls    urlCache
+	bodies  budget
+	answers budget
+	hosts   []ownHost // of Config.Hosts
+	salt    uint64    // see shardAt
+	http    *fasthttp.Server
 
 	listening atomic.Pointer[listener] // Serve's
 
@@ -50,7 +51,7 @@ func New(cfg Config) (*Server, error) {
 	s.ending, s.end = context.WithCancel(s.base)
 	s.sweeps, s.pace = make(chan struct{}, sweepsAtOnce), newPace()
 	l := &s.cfg.Limits
-	s.bodies.limit = int64(l.BodiesBytes)
+	s.bodies.limit, s.answers.limit = int64(l.BodiesBytes), int64(l.AnswersBytes)
 	fasthttp.SetBodySizePoolLimit(keptBody, keptBody) // the process's, and without a limit: each connection would keep its largest
 	s.http = &fasthttp.Server{
 		Handler:        s.serve,
@@ -79,7 +80,7 @@ func New(cfg Config) (*Server, error) {
 // Serve answers requests on ln until ctx ends; then it takes no more, closes idle connections, lets requests in flight
 // finish within the grace, and gives those that are still arriving a moment. It closes ln. A Server serves once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	framed := newListener(ln, &s.cfg.Limits, s.cfg.Logger)
+	framed := newListener(ln, &s.cfg.Limits, &s.answers, s.cfg.Logger)
 	defer s.stop()
 	s.listening.Store(framed)
 	defer framed.release()

@@ -1,0 +1,101 @@
+package shard
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+)
+
+// largeTimers are so many timers of 64 KiB each.
+func largeTimers(r *stand, n int) (ops []Op) {
+	payload := bytes.Repeat([]byte{7}, 64<<10)
+	for i := range n {
+		spec := &Spec{DueMs: 1<<41 + int64(i), PayloadKind: BinaryPayload, Payload: payload}
+		ops = append(ops, Op{Shard: 1, Brief: true, Command: &Command{Kind: Add, Topic: 1, ID: fmt.Sprintf("t%02d", i), Spec: spec}})
+	}
+	r.blocking(func() { r.host.DoAll(r.t.Context(), ops) })
+	return ops
+}
+
+// TestAnswersStayWithinTheirRoom: a few bytes that change many large timers are not answered with all of these.
+func TestAnswersStayWithinTheirRoom(t *testing.T) {
+	r := newStand(t, nil)
+	largeTimers(r, 20)
+	room := NewAllowance(256 << 10)
+	ops := make([]Op, 20)
+	for i := range ops {
+		ops[i] = Op{Shard: 1, Room: room, Command: &Command{Kind: Modify, Topic: 1, ID: fmt.Sprintf("t%02d", i),
+			Patch: &Patch{Priority: true, Spec: Spec{Priority: 9}}}}
+	}
+	r.blocking(func() { r.host.DoAll(t.Context(), ops) })
+	whole := 0
+	for i, o := range ops {
+		if o.Err != nil || o.Result.Code != OK {
+			t.Errorf("%d: %+v %v", i, o.Result, o.Err)
+		}
+		if o.Result.Timer != nil {
+			whole++
+		}
+	}
+	if whole != 3 { // with what a timer takes beside its payload
+		t.Errorf("%d timers came with the answers", whole)
+	}
+	r.blocking(func() {
+		got, err := r.host.Timer(t.Context(), 1, 1, "t19")
+		if err != nil || got.Priority != 9 || len(got.Payload) != 64<<10 {
+			t.Errorf("the last of them: %+v %v", got, err)
+		}
+	})
+}
+
+// TestListGivesTheRestShort: timers of a page for which there is no room keep their places in it.
+func TestListGivesTheRestShort(t *testing.T) {
+	r := newStand(t, nil)
+	largeTimers(r, 20)
+	for _, tt := range []struct {
+		query Query
+		whole int
+	}{
+		{Query{Bytes: 256 << 10}, 3},
+		{Query{Room: NewAllowance(128 << 10)}, 1},
+		{Query{Bytes: 1 << 20, Room: NewAllowance(256 << 10)}, 3},
+		{Query{Bytes: 256 << 10, WithoutPayload: true}, 20},
+		{Query{Bytes: 1}, 0},
+		{Query{}, 20},
+	} {
+		q := tt.query
+		q.Topic, q.States, q.Limit = 1, 1<<Scheduled, 100
+		list := r.list(q)
+		if len(list) != 20 {
+			t.Fatalf("%+v: %d timers", tt.query, len(list))
+		}
+		for i, m := range list {
+			if m.Short != (i >= tt.whole) || m.ID != fmt.Sprintf("t%02d", i) || m.DueMs != 1<<41+int64(i) || m.State != Scheduled {
+				t.Errorf("%+v: timer %d is %s, short %v", tt.query, i, m.ID, m.Short)
+			}
+			if (len(m.Payload) > 0) == (m.Short || q.WithoutPayload) {
+				t.Errorf("%+v: timer %d has %d bytes", tt.query, i, len(m.Payload))
+			}
+		}
+	}
+}
+
+// TestSizeIsTheSameInTheTable: what a copy takes is known before it is made.
+func TestSizeIsTheSameInTheTable(t *testing.T) {
+	r := newStand(t, nil)
+	r.blocking(func() {
+		spec := &Spec{DueMs: 1 << 41, PayloadKind: BinaryPayload, Payload: make([]byte, 5000), Labels: []string{"a"},
+			Callback: Callback{URL: "http://a/", HasHeaders: true, Headers: []Header{{"X-A", string(make([]byte, 3000))}}}}
+		if _, err := r.host.Do(t.Context(), 1, &Command{Kind: Add, Topic: 1, ID: "a", Spec: spec}, true); err != nil {
+			t.Error(err)
+		}
+	})
+	table := r.table()
+	h, _ := table.Lookup(1, "a")
+	for _, payload := range []bool{true, false} {
+		size, copied := table.copySize(h, payload), table.copy(h, payload).Size()
+		if size < copied || size > copied+100 {
+			t.Errorf("payload %v: %d bytes are said, %d are copied", payload, size, copied)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// large adds so many timers of so many bytes.
+func (h *harness) large(n, size int) {
+	h.t.Helper()
+	for i := range n {
+		h.do("POST", timers, bodyOf(fmt.Sprintf("t%03d", i), size)).want(201)
+	}
+}
+
+// A batch that changes many large timers with a few bytes is answered with as many of them as the bound allows; of the others it is said that they
+// were left out, and each operation was done.
+func TestBatchAnswerIsBounded(t *testing.T) {
+	h := newHarness(t, func(c *Config) { c.Limits.BatchAnswer = 500 << 10 })
+	h.large(20, 100<<10)
+	var ops []string
+	for i := range 20 {
+		ops = append(ops, fmt.Sprintf(`{"op":"patch","id":"t%03d","priority":7}`, i))
+	}
+	for _, ndjson := range []bool{false, true} {
+		r := h.do("POST", "/v1/topics/orders/batch", `{"ops":[`+strings.Join(ops, ",")+`]}`)
+		if ndjson {
+			r = h.do("POST", "/v1/topics/orders/batch", strings.Join(ops, "\n"), "Content-Type: application/x-ndjson")
+		}
+		r.want(200)
+		if len(r.body) > 600<<10 || len(r.body) < 200<<10 {
+			t.Errorf("an answer of %d bytes", len(r.body))
+		}
+		whole, truncated, done := strings.Count(r.body, `"timer":`), strings.Count(r.body, `"truncated":true`), strings.Count(r.body, `"status":200`)
+		if whole == 0 || whole+truncated != 20 || done != 20 {
+			t.Errorf("%d whole, %d truncated, %d done", whole, truncated, done)
+		}
+	}
+	r := h.do("POST", "/v1/topics/orders/batch?brief=true", `{"ops":[`+strings.Join(ops, ",")+`]}`).want(200)
+	if strings.Contains(r.body, "truncated") || strings.Contains(r.body, `"timer"`) {
+		t.Error("brief is brief")
+	}
+	h.do("GET", timers+"/t019", "").want(200).has("priority", "7", "version", "5")
+	h.answersTake(0)
+}
+
+// Timers that are made are answered from what came, and end with the bound as well.
+func TestBatchAnswerOfAddsIsBounded(t *testing.T) {
+	h := newHarness(t, func(c *Config) { c.Limits.BatchAnswer = 500 << 10 })
+	var ops []string
+	for i := range 20 {
+		ops = append(ops, `{"op":"add",`+bodyOf(fmt.Sprintf("t%03d", i), 100<<10)[1:])
+	}
+	r := h.do("POST", "/v1/topics/orders/batch", `{"ops":[`+strings.Join(ops, ",")+`]}`).want(200)
+	if len(r.body) > 650<<10 || strings.Count(r.body, `"status":201`) != 20 || !strings.Contains(r.body, `"truncated":true`) {
+		t.Errorf("%d bytes, %d made", len(r.body), strings.Count(r.body, `"status":201`))
+	}
+	if first, last := strings.Index(r.body, `"truncated"`), strings.LastIndex(r.body, `"timer":`); first < last {
+		t.Error("the first are left out")
+	}
+}
+
+// answersTake waits until the answers that have not been written take so much.
+func (h *harness) answersTake(want int64) {
+	h.t.Helper()
+	if h.conn != nil {
+		h.conn.Close()
+		h.conn = nil
+	}
+	h.await(fmt.Sprintf("answers take %d bytes", want), func() bool { return h.server.answers.used.Load() == want })
+}
+
+// A listing of large timers has all of them, page by page, each page within its bound, and holds little more than it answers.
+func TestListOfLargeTimersIsWhole(t *testing.T) {
+	h := newHarness(t, func(c *Config) { c.Limits.ResponseBytes = 300 << 10 })
+	h.large(40, 100<<10)
+	for _, query := range []string{"?limit=1000", "?limit=7", "?limit=3&payload=false"} {
+		var ids []string
+		pages := 0
+		for cursor := ""; ; pages++ {
+			target := timers + query
+			if cursor != "" {
+				target += "&cursor=" + cursor
+			}
+			r := h.do("GET", target, "").want(200)
+			if len(r.body) > 500<<10 {
+				t.Fatalf("%s: a page of %d bytes", query, len(r.body))
+			}
+			var page struct {
+				Timers []struct {
+					ID      string
+					Payload string
+					Version int
+				}
+				Next string `json:"next_cursor"`
+			}
+			if err := json.Unmarshal([]byte(r.body), &page); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range page.Timers {
+				if ids = append(ids, m.ID); m.Version != 1 || strings.Contains(query, "payload=false") != (m.Payload == "") {
+					t.Fatalf("%s: %s has %d bytes, version %d", query, m.ID, len(m.Payload), m.Version)
+				}
+			}
+			if cursor = page.Next; cursor == "" {
+				break
+			}
+		}
+		if len(ids) != 40 || ids[0] != "t000" || ids[39] != "t039" {
+			t.Errorf("%s: %d timers in %d pages", query, len(ids), pages)
+		}
+	}
+	h.answersTake(0)
+}
+
+// Answers that nobody reads take no more than their budget, and half of it where they are one address's; small ones go on, and so do cancels. What
+// is read, or cut off, gives its part back.
+func TestUnreadAnswersShareABudget(t *testing.T) {
+	h := newHarness(t, func(c *Config) { c.Limits.AnswersBytes = 1 << 20 })
+	h.large(4, 200<<10)
+	ask := func(from string) *probe {
+		p := h.from(from)
+		// Many, so that the answers are more than sockets hold.
+		if _, err := io.WriteString(p.conn, strings.Repeat("GET "+timers+" HTTP/1.1\r\nHost: localhost\r\n\r\n", 50)); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	unread := []*probe{ask("127.0.0.2"), ask("127.0.0.2"), ask("127.0.0.2")}
+	h.await("one more of that address is refused", func() bool { return h.from("127.0.0.2").get(timers) == 503 })
+	if used := h.server.answers.used.Load(); used > 512<<10 {
+		t.Errorf("%d bytes of one address wait", used)
+	}
+	if got := h.from("127.0.0.4").get(timers); got != 200 {
+		t.Errorf("another address: %d", got)
+	}
+	if got := h.from("127.0.0.2").get("/healthz"); got != 200 {
+		t.Errorf("a small answer: %d", got)
+	}
+	for _, p := range unread {
+		p.conn.Close()
+	}
+	h.await("all is given back", func() bool { return h.server.answers.used.Load() == 0 })
+	p := ask("127.0.0.3")
+	for range 50 {
+		res, err := http.ReadResponse(p.br, nil)
+		if err != nil || res.StatusCode != 200 {
+			t.Fatal(res, err)
+		}
+		if _, err := io.Copy(io.Discard, res.Body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.await("what is read is given back", func() bool { return h.server.answers.used.Load() == 0 })
+}
