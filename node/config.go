@@ -53,8 +53,11 @@ type Config struct {
 	// MaxConnections of clients at once, all together: 16–1000000; 8192. Fewer when the process may not open that many files.
 	MaxConnections int
 
-	Workers     int   // event loops; half of GOMAXPROCS
-	MemoryLimit int64 // bytes of timers above which adds are refused; 3/4 of the machine's (or the cgroup's) memory
+	Workers int // event loops; half of GOMAXPROCS
+
+	// MemoryLimit is how many bytes the process may use, at least 64 MiB; adds are refused when a quarter of that, or 128 MiB, is left. 0, and where they
+	// are less: what GOMEMLIMIT, the process's control groups and the machine allow.
+	MemoryLimit int64
 
 	Version string
 	Logger  *slog.Logger
@@ -80,6 +83,9 @@ const minTopicIdle = time.Second
 
 // maxConnections is the most that a node can be told to take.
 const maxConnections = 1_000_000
+
+// minMemoryLimit is the least that a node runs with.
+const minMemoryLimit = 64 << 20
 
 // minHistoryBytes is the least that a history can be held to.
 const minHistoryBytes = 16 << 20
@@ -135,10 +141,13 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("shards: %d is out of 1–65535", c.Shards))
 	}
 	if c.HistoryBytes < minHistoryBytes {
-		errs = append(errs, fmt.Errorf("history-bytes: %d is less than %d", c.HistoryBytes, minHistoryBytes))
+		errs = append(errs, fmt.Errorf("history-bytes: %d bytes is less than 16 MiB", c.HistoryBytes))
 	}
 	if c.TopicIdle < minTopicIdle {
 		errs = append(errs, fmt.Errorf("topic-idle: %v is less than %v", c.TopicIdle, minTopicIdle))
+	}
+	if c.MemoryLimit != 0 && c.MemoryLimit < minMemoryLimit {
+		errs = append(errs, fmt.Errorf("memory-limit: %d bytes is less than 64 MiB", c.MemoryLimit))
 	}
 	if c.MaxConnections < minConnections || c.MaxConnections > maxConnections {
 		errs = append(errs, fmt.Errorf("max-connections: %d is out of %d–%d", c.MaxConnections, minConnections, maxConnections))

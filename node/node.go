@@ -34,6 +34,7 @@ const failureGrace = 250 * time.Millisecond
 // Node is one Carillon node. Two nodes in one process share nothing.
 type Node struct {
 	cfg  Config
+	mem  MemoryLimit
 	auth *api.Auth
 	run  atomic.Pointer[process] // of Run, once it has bound the API
 }
@@ -47,7 +48,7 @@ func New(cfg Config) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg}
+	n := &Node{cfg: cfg, mem: findMemoryLimit("/", cfg.MemoryLimit)}
 	if cfg.AuthFile != "" {
 		auth, err := api.LoadAuth(cfg.AuthFile)
 		if err != nil {
@@ -97,6 +98,9 @@ func (n *Node) AwaitReady(ctx context.Context) bool {
 	}
 }
 
+// MemoryLimit is what the process may use, as New found it.
+func (n *Node) MemoryLimit() MemoryLimit { return n.mem }
+
 // Reload reads the auth file again; after an error the tokens from before still hold.
 func (n *Node) Reload() error {
 	if n.auth == nil {
@@ -143,10 +147,6 @@ func (n *Node) Run(ctx context.Context) error {
 
 // assemble makes the core of a node that is of a cluster; it starts nothing.
 func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, error) {
-	limit := n.cfg.MemoryLimit
-	if limit == 0 {
-		limit = memoryLimit()
-	}
 	id := p.identity()
 	c := &core{p: p, self: p.nodeID, placed: make(chan struct{}, 1), settled: make(chan ring.Command, 4096), removed: make(chan struct{})}
 	c.state = ring.NewState(func() { c.host.TopicsChanged() }, c.look)
@@ -168,7 +168,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
 		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock, c.state.Secret}, Peers: links{p}, Placement: c, Shares: c.shares, Machine: c.state, Observer: m, History: c.past,
-		Logger: n.cfg.Logger, MemoryLimit: limit, Ready: c.ready,
+		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: c.ready,
 	})
 	if err != nil {
 		return nil, err
@@ -207,14 +207,17 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
+	n.cfg.Logger.Info("memory that this process may use", "limit", n.mem.String(), "from", n.mem.From)
+	p.memory = newMemoryUse(n.mem.mark(), n.cfg.Logger)
 	m := newMetrics(func() *shard.Host { return p.core.Load().host }, pool)
+	p.memory.register(m.registry, n.mem.Bytes)
 	m.registry.MustRegister(pastGauges{func() *past { return p.core.Load().past }})
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
 		Clock:           p.wall,
 		Hosts:           n.cfg.hosts(),
-		Limits:          api.Limits{Connections: allowedConnections(n.cfg.MaxConnections, n.cfg.Logger)},
+		Limits:          n.limits(),
 		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
 		Metrics:         p.recovered(fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
 	})
@@ -224,11 +227,18 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	p.guard = &guard{pool: pool, forget: server.ForgetURLs}
 	s := newServices(ctx, p)
 	s.start(s.outer, p.members.Run)
+	s.start(s.outer, func(ctx context.Context) error { p.memory.run(ctx); return nil })
 	s.start(s.outer, func(ctx context.Context) error { return p.peers.Run(ctx, p.peer) })
 	s.start(s.outer, pool.Run)
 	s.start(s.api, func(ctx context.Context) error { return server.Serve(ctx, p.http) })
 	s.start(s.host, func(ctx context.Context) error { return n.runCore(ctx, s, p, pool, m) })
 	return s.await()
+}
+
+// limits are those of the API that depend on the machine.
+func (n *Node) limits() api.Limits {
+	budget := bodyBudget(n.mem)
+	return api.Limits{Connections: allowedConnections(n.cfg.MaxConnections, n.cfg.Logger), BodiesBytes: budget, AnswersBytes: budget}
 }
 
 // runCore finds the node's cluster and runs its shards.

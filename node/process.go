@@ -35,6 +35,7 @@ type process struct {
 	members *ring.Members
 	pulse   *pulse
 	health  *health
+	memory  *memoryUse
 	intakes intakes
 	guard   *guard
 

@@ -12,22 +12,33 @@ import (
 var ops = sync.Pool{New: func() any { return new(op) }}
 
 // admit refuses what would grow the state while memory or disk are short; changes that free something go on.
-func (h *Host) admit(kind Kind) error {
-	switch kind {
-	case Add, Put, Redrive, OpenTopic:
-		if h.memory.Load() > h.cfg.MemoryLimit {
-			return ErrMemory
-		}
-		if h.stream.LowDisk() {
-			return ErrLowDisk
-		}
+func (h *Host) admit(cmd *Command) error {
+	if !cmd.grows() {
+		return nil
+	}
+	if h.memory.Load() > h.cfg.MemoryLimit || h.cfg.MemoryUse != nil && h.cfg.MemoryUse() > h.cfg.MemoryLimit {
+		return ErrMemory
+	}
+	if h.stream.LowDisk() {
+		return ErrLowDisk
 	}
 	return nil
 }
 
+// grows reports whether a command adds to the state. A patch does that brings a payload or headers.
+func (c *Command) grows() bool {
+	switch c.Kind {
+	case Add, Put, Redrive, OpenTopic:
+		return true
+	case Modify:
+		return c.Patch != nil && (len(c.Patch.Spec.Payload) > 0 || len(c.Patch.Spec.Callback.Headers) > 0)
+	}
+	return false
+}
+
 // newOp prepares one command, or says why it cannot be taken.
 func (h *Host) newOp(id ID, cmd *Command, brief bool, room Room, wait *waiter) (*op, error) {
-	if err := h.admit(cmd.Kind); err != nil {
+	if err := h.admit(cmd); err != nil {
 		return nil, err
 	}
 	g := h.groups[id]

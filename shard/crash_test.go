@@ -265,9 +265,29 @@ func TestMemoryLimit(t *testing.T) {
 	if _, err := r.try(Command{Kind: Add, ID: "x", Spec: &Spec{DueMs: 1}}); !errors.Is(err, ErrMemory) {
 		t.Error(err)
 	}
+	large := Patch{Payload: true, Spec: Spec{PayloadKind: BinaryPayload, Payload: make([]byte, 9000)}}
+	if _, err := r.try(Command{Kind: Modify, ID: "a", Patch: &large}); !errors.Is(err, ErrMemory) {
+		t.Error("a patch that brings a payload:", err)
+	}
+	if got := r.do(Command{Kind: Modify, ID: "a", Patch: &Patch{Priority: true}}); got.Code != OK {
+		t.Error(got.Code)
+	}
 	if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != Prevented {
 		t.Error(got.Code)
 	}
+}
+
+// TestMemoryOfTheProcessCounts: what is beside the timers takes memory as well.
+func TestMemoryOfTheProcessCounts(t *testing.T) {
+	used := int64(900)
+	r := newStand(t, func(c *Config) { c.MemoryLimit, c.MemoryUse = 1<<30, func() int64 { return used << 20 } })
+	r.add("a", time.Hour)
+	used = 1100
+	if _, err := r.try(Command{Kind: Add, ID: "x", Spec: &Spec{DueMs: 1}}); !errors.Is(err, ErrMemory) {
+		t.Error(err)
+	}
+	used = 900
+	r.add("x", time.Hour)
 }
 
 // TestFoundingCrash: a power cut while the groups are founded leaves a directory on which they can be founded again.

@@ -54,6 +54,8 @@ type Config struct {
 	SnapshotLogBytes int64
 	// MemoryLimit is how many bytes of timers the node holds before it refuses adds; default no limit.
 	MemoryLimit int64
+	// MemoryUse is how many bytes the process needs, timers and all else; any goroutine. nil: only the timers are known.
+	MemoryUse func() int64
 }
 
 // Topics is where a leader looks topics up.

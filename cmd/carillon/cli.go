@@ -75,7 +75,7 @@ func newParser(grammar any, term *terminal) (*kong.Kong, error) {
 			"bootstrap_expect": fmt.Sprint(node.DefaultBootstrapExpect),
 			"replicas":         fmt.Sprint(node.DefaultReplicas),
 			"shards":           fmt.Sprint(node.DefaultShards),
-			"history_bytes":    fmt.Sprint(node.DefaultHistoryBytes),
+			"history_bytes":    byteSize(node.DefaultHistoryBytes).String(),
 			"max_connections":  fmt.Sprint(node.DefaultMaxConnections),
 			"topic_idle":       "1h",
 		},

@@ -28,7 +28,7 @@ type serveCmd struct {
 	BootstrapExpect  int            `default:"${bootstrap_expect}" placeholder:"N" help:"Founders, 1–99, all named in --join (${default})."`
 	Replicas         int            `default:"${replicas}" placeholder:"N" help:"Copies of each timer, 1–7, as nodes allow (${default})."`
 	Shards           int            `default:"${shards}" placeholder:"N" help:"Parts that timers are divided among, 1–65535, fixed by the first start (${default})."`
-	HistoryBytes     int64          `default:"${history_bytes}" placeholder:"N" help:"Bytes of disk for the history (${default}); the oldest goes first."`
+	HistoryBytes     byteSize       `default:"${history_bytes}" placeholder:"SIZE" help:"Disk for the history (${default}); the oldest goes first."`
 	AutoCreateTopics bool           `default:"true" negatable:"" help:"Adds and pulls make unknown topics (${default})."`
 	TopicIdle        time.Duration  `default:"${topic_idle}" placeholder:"TIME" help:"It goes when empty for so long (${default})."`
 	Config           string         `placeholder:"FILE" help:"YAML file with any of these settings."`
@@ -39,6 +39,7 @@ type serveCmd struct {
 	PeerKey          string         `placeholder:"FILE" help:"Private key of --peer-cert (PEM)."`
 	PeerCA           string         `name:"peer-ca" placeholder:"FILE" help:"Authority of all nodes' certificates (PEM)."`
 	CallbackAllow    []netip.Prefix `placeholder:"CIDR" help:"Networks that receivers may be in, besides public ones."`
+	MemoryLimit      byteSize       `placeholder:"SIZE" help:"Memory that this process may use, 300MiB or 8GiB (what GOMEMLIMIT, control groups and machine allow)."`
 	MaxConnections   int            `default:"${max_connections}" placeholder:"N" help:"Connections of clients at once, 16–1000000 (${default}); fewer where the limit of open files is low."`
 	Admin            string         `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
 	LogLevel         string         `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"debug, info, warn or error (${default})."`
@@ -92,7 +93,8 @@ func (s *serveCmd) Run(term *terminal) error {
 		BootstrapExpect: s.BootstrapExpect,
 		Replicas:        s.Replicas,
 		Shards:          s.Shards,
-		HistoryBytes:    s.HistoryBytes,
+		HistoryBytes:    int64(s.HistoryBytes),
+		MemoryLimit:     int64(s.MemoryLimit),
 		KnownTopicsOnly: !s.AutoCreateTopics,
 		TopicIdle:       s.TopicIdle,
 		GossipKeyFile:   s.GossipKey,
@@ -112,6 +114,9 @@ func (s *serveCmd) Run(term *terminal) error {
 	ctx, release := untilSignal(term)
 	defer release()
 	go paceGC(ctx)
+	if soft := n.MemoryLimit().Soft(); soft > 0 {
+		debug.SetMemoryLimit(soft)
+	}
 	onHangup(ctx, func() {
 		if err := n.Reload(); err != nil {
 			logger.Error("the auth file was not read again; the tokens from before still hold", "error", err)

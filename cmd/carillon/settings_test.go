@@ -27,6 +27,7 @@ var samples = map[string][3]string{
 	"history-bytes":      {"100000000", "200000000", "300000000"},
 	"auto-create-topics": {"false", "false", "false"},
 	"topic-idle":         {"1m", "2m", "3m"},
+	"memory-limit":       {"300MiB", "400MiB", "8GiB"},
 	"max-connections":    {"100", "200", "300"},
 	"gossip-key":         {"from-file", "from-env", "from-flag"},
 	"peer-cert":          {"from-file", "from-env", "from-flag"},

@@ -1,0 +1,118 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// cgroupWrapper runs a command in a control group of its own below the one that CARILLON_E2E_CGROUP names, which must be this user's to write.
+func cgroupWrapper(t *testing.T, limit int) []string {
+	t.Helper()
+	parent := os.Getenv("CARILLON_E2E_CGROUP")
+	if parent == "" {
+		t.Skip("CARILLON_E2E_CGROUP names no control group that tests may write")
+	}
+	dir := filepath.Join(parent, fmt.Sprintf("carillon-%d-%d", os.Getpid(), rand.Uint32()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(dir) })
+	for _, name := range []string{"memory.max", "memory.limit_in_bytes"} {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err == nil {
+			if err := os.WriteFile(path, fmt.Append(nil, limit), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			inner := filepath.Join(dir, "inner") // the limit is of a group above the process's
+			if err := os.Mkdir(inner, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.Remove(inner) })
+			return []string{"sh", "-c", "echo $$ > " + inner + `/cgroup.procs && exec "$@"`, "sh"}
+		}
+	}
+	t.Fatalf("%s bounds no memory", parent)
+	return nil
+}
+
+// TestMemoryLimit: a node that may use 300 MiB and is sent timers without end, small ones and large, refuses them with 503 before it needs more,
+// goes on with everything else, and takes them again when there is room.
+func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
+	const limit = 300 << 20
+	for name, start := range map[string]func(t *testing.T) *process{
+		"flag": func(t *testing.T) *process {
+			return launch(t, nil, t.TempDir(), "--shards", "8", "--memory-limit", "300MiB")
+		},
+		"GOMEMLIMIT": func(t *testing.T) *process {
+			return launch(t, []string{"env", "GOMEMLIMIT=300MiB"}, t.TempDir(), "--shards", "8")
+		},
+		"control group": func(t *testing.T) *process {
+			return launch(t, cgroupWrapper(t, limit), t.TempDir(), "--shards", "8")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := start(t)
+			node.awaitReady(t)
+			c := newClient(node)
+			c.topic(t, "many", "http://127.0.0.1:9/", "")
+			var refused, taken, other atomic.Int64
+			deadline := time.Now().Add(20 * time.Second)
+			var senders sync.WaitGroup
+			for sender := range 8 {
+				own := newClient(node)
+				senders.Go(func() {
+					for n := 0; time.Now().Before(deadline) && refused.Load() < 400; n++ {
+						size := []int{200, 30 << 10, 250 << 10}[(sender+n)%3]
+						var ops []string
+						for i := range min(1000, 7<<20/(size+200)) {
+							ops = append(ops, fmt.Sprintf(`{"op":"add","id":"s%d-%d-%d","delay":"24h","payload":"%s"}`, sender, n, i, strings.Repeat("x", size)))
+						}
+						a := own.do("POST", "/v1/topics/many/batch?brief=true", `{"ops":[`+strings.Join(ops, ",")+`]}`)
+						switch {
+						case a.status == 503:
+							refused.Add(1)
+						case a.status == 200:
+							taken.Add(int64(strings.Count(string(a.body), `"status":201`)))
+							if strings.Contains(string(a.body), `"status":503`) {
+								refused.Add(1)
+							}
+						default:
+							other.Add(1)
+						}
+					}
+				})
+			}
+			senders.Wait()
+			if !node.alive() {
+				t.Fatalf("the node ended with %d", node.code)
+			}
+			peak := procMB(t, node, "VmHWM:")
+			t.Logf("%d timers taken, %d requests refused; at most %d MiB resident", taken.Load(), refused.Load(), peak)
+			if refused.Load() == 0 || other.Load() > 0 {
+				t.Errorf("%d requests refused, %d without an answer", refused.Load(), other.Load())
+			}
+			if peak > limit>>20 {
+				t.Errorf("the node took %d MiB", peak)
+			}
+			if !strings.Contains(node.stderr.String(), "adds are refused: memory") {
+				t.Error("the log does not say so")
+			}
+			c.must(t, 503, "POST", "/v1/topics/many/timers", `{"id":"one-more","delay":"24h"}`)
+			c.must(t, 200, "POST", "/v1/topics/many/timers/s0-0-1/fire", "")
+			c.must(t, 200, "DELETE", "/v1/topics/many?force=true", "")
+			c.topic(t, "many", "http://127.0.0.1:9/", "")
+			poll(t, 60*time.Second, "adds are taken again", func() bool {
+				return c.do("POST", "/v1/topics/many/timers", `{"id":"again","delay":"24h"}`).status == 201
+			})
+			node.stop(t)
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	runtimemetrics "runtime/metrics"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// memoryTick is how often the use of memory is looked at: at the fastest, adds take some tens of megabytes meanwhile.
+const memoryTick = 50 * time.Millisecond
+
+// memoryUse is what the process needs of memory: what the collector found to be live, and all that is no heap. What is free, or garbage, goes
+// back when it is wanted, so it does not count.
+type memoryUse struct {
+	mark  int64 // adds are refused above it; 0: there is none
+	log   *slog.Logger
+	bytes atomic.Int64
+	over  bool
+
+	samples []runtimemetrics.Sample
+}
+
+func newMemoryUse(mark int64, log *slog.Logger) *memoryUse {
+	m := &memoryUse{mark: mark, log: log}
+	for _, name := range []string{
+		"/memory/classes/total:bytes", "/memory/classes/heap/released:bytes", "/memory/classes/heap/free:bytes", "/memory/classes/heap/objects:bytes",
+		"/gc/heap/live:bytes",
+	} {
+		m.samples = append(m.samples, runtimemetrics.Sample{Name: name})
+	}
+	m.look()
+	return m
+}
+
+// register has the metrics show it beside the limit.
+func (m *memoryUse) register(to *prometheus.Registry, limit int64) {
+	gauge := func(name, help string, value func() int64) {
+		to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
+	}
+	gauge("carillon_memory_needed_bytes", "Memory that the process needs: without what is free, or garbage.", m.now)
+	gauge("carillon_memory_limit_bytes", "Memory that the process may use; adds are refused when a quarter of it, or 128 MiB, is left.", func() int64 { return limit })
+}
+
+// now is what was needed when it was last looked at.
+func (m *memoryUse) now() int64 { return m.bytes.Load() }
+
+func (m *memoryUse) look() {
+	runtimemetrics.Read(m.samples)
+	v := func(i int) int64 { return int64(m.samples[i].Value.Uint64()) }
+	total, released, free, objects, live := v(0), v(1), v(2), v(3), v(4)
+	m.bytes.Store(total - released - free - max(0, objects-live))
+}
+
+// run looks until the context ends, and says when adds are refused for it, and when no more.
+func (m *memoryUse) run(ctx context.Context) {
+	tick := time.NewTicker(memoryTick)
+	defer tick.Stop()
+	for {
+		m.look()
+		if over := m.mark > 0 && m.now() > m.mark; over != m.over {
+			if m.over = over; over {
+				m.log.Warn("adds are refused: memory is at its mark", "needed", m.now(), "mark", m.mark)
+			} else {
+				m.log.Info("adds are taken again: memory is below its mark", "needed", m.now(), "mark", m.mark)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
