@@ -59,9 +59,11 @@ func (h *harness) taken(least, most int64) {
 func TestAnnouncedBodiesTakeNothing(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.BodiesBytes = 1 << 20 })
 	for range 64 {
-		h.expectant(batchHead + lengthLine(8<<20))
+		c, _ := h.expectant(batchHead + lengthLine(300<<10))
+		if _, err := io.WriteString(c, "{"); err != nil {
+			t.Fatal(err)
+		}
 	}
-	h.taken(0, 0)
 	h.do("POST", "/v1/topics/orders/batch", `{"ops":[{"op":"cancel","id":"none"}]}`+strings.Repeat(" ", 400<<10)).want(200)
 }
 
