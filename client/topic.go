@@ -102,7 +102,7 @@ func (c *Client) DeleteTopic(ctx context.Context, topic string, force bool) (can
 	return answer.Cancelled, err
 }
 
-// Topics goes through the topics that the token sees, by name.
+// Topics goes through the topics that the token sees, by name, with their counts.
 func (c *Client) Topics(ctx context.Context) iter.Seq2[*Topic, error] {
-	return pages[Topic](ctx, c, join("topics"), "topics", url.Values{})
+	return pages[Topic](ctx, c, join("topics"), "topics", url.Values{"counts": {"true"}})
 }

@@ -84,12 +84,12 @@ func (e *engine) History(ctx context.Context, q *shard.HistoryQuery) ([]*shard.H
 	return c.router.History(ctx, q)
 }
 
-func (e *engine) Counts(ctx context.Context, topic shard.TopicID) (shard.Counts, error) {
+func (e *engine) Counts(ctx context.Context, topics ...shard.TopicID) ([]shard.Counts, error) {
 	c, err := e.core()
 	if err != nil {
-		return shard.Counts{}, err
+		return nil, err
 	}
-	return c.router.Counts(ctx, topic)
+	return c.router.Counts(ctx, topics)
 }
 
 func (e *engine) Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) ([]shard.Mark, shard.Waypoint, error) {
@@ -126,6 +126,14 @@ func (e *engine) Topics(after string, limit int) []*shard.Topic {
 		return nil
 	}
 	return c.state.List(after, limit)
+}
+
+func (e *engine) CountTopics(prefix string, f func(name string) bool) int {
+	c, err := e.core()
+	if err != nil {
+		return 0
+	}
+	return c.state.Count(prefix, f)
 }
 
 // Ready says what is missing; nil when the node serves.

@@ -92,8 +92,11 @@ func (j *janitor) look(ctx context.Context, page []*shard.Topic, seen *sightings
 
 // check removes the topic if it has been empty for long enough, else says since when it has been.
 func (j *janitor) check(ctx context.Context, t *shard.Topic) (since time.Time, empty bool) {
-	c, err := j.engine.Counts(ctx, t.ID)
-	if err != nil || c.Scheduled+c.Leased+c.Done+c.Dead > 0 {
+	counts, err := j.engine.Counts(ctx, t.ID)
+	if err != nil {
+		return time.Time{}, false
+	}
+	if c := &counts[0]; c.Scheduled+c.Leased+c.Done+c.Dead > 0 {
 		return time.Time{}, false
 	}
 	since, known := j.empty[t.ID]

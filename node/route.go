@@ -35,7 +35,7 @@ type localHost interface {
 	Timer(ctx context.Context, id shard.ID, topic shard.TopicID, timer string) (*shard.Timer, error)
 	List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error)
 	// Counts sums up a topic over the shards that this node leads.
-	Counts(ctx context.Context, topic shard.TopicID) (shard.Counts, error)
+	Counts(ctx context.Context, topics []shard.TopicID) ([]shard.Counts, error)
 	Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) ([]shard.Mark, shard.Waypoint, error)
 	// Offers are the first of what is ready of a topic that is pulled, in the shards that this node leads; Take leases of it.
 	Offers(ctx context.Context, topic shard.TopicID, most int) ([]shard.Offer, error)

@@ -239,8 +239,8 @@ func (n *fakeNode) list(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more
 	return page, false, nil
 }
 
-// Counts counts each led shard as its number, so that a sum says which are in it.
-func (n *fakeNode) Counts(context.Context, shard.TopicID) (shard.Counts, error) {
+// Counts counts each led shard as its number, so that a sum says which are in it, and as often as the topic's number says.
+func (n *fakeNode) Counts(_ context.Context, topics []shard.TopicID) ([]shard.Counts, error) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
 	var sum shard.Counts
@@ -250,7 +250,11 @@ func (n *fakeNode) Counts(context.Context, shard.TopicID) (shard.Counts, error) 
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, int64(id))
 		}
 	}
-	return sum, n.answer
+	sums := make([]shard.Counts, len(topics))
+	for i, topic := range topics {
+		sums[i] = shard.Counts{Scheduled: sum.Scheduled * int64(topic), OldestOverdueMs: sum.OldestOverdueMs}
+	}
+	return sums, n.answer
 }
 
 // leading are the nodes that lead something.

@@ -136,18 +136,18 @@ func (r *router) readAt(ctx context.Context, node uint64, rd *reading) error {
 	return remotely(rd.take(answer))
 }
 
-// Counts sums up a topic over all shards: every leader is asked once, all at once. It is tried again until each shard has been
+// Counts sums up each of the topics over all shards: every leader is asked once, all at once. It is tried again until each shard has been
 // counted, and counted once.
-func (r *router) Counts(ctx context.Context, topic shard.TopicID) (shard.Counts, error) {
+func (r *router) Counts(ctx context.Context, topics []shard.TopicID) ([]shard.Counts, error) {
 	p := patience{begin: time.Now()}
-	census := census{router: r, topic: topic, aims: make([]aim, r.shards)}
+	census := census{router: r, topics: topics, aims: make([]aim, r.shards)}
 	for {
-		sum, whole, err := census.take(ctx)
+		sums, whole, err := census.take(ctx)
 		if whole || err != nil {
-			return sum, err
+			return sums, err
 		}
 		if !p.wait(ctx, false) {
-			return shard.Counts{}, shard.ErrNoLeader
+			return nil, shard.ErrNoLeader
 		}
 	}
 }
@@ -155,32 +155,33 @@ func (r *router) Counts(ctx context.Context, topic shard.TopicID) (shard.Counts,
 // census is one request's counting.
 type census struct {
 	*router
-	topic shard.TopicID
-	aims  []aim // of shards 1…
+	topics []shard.TopicID
+	aims   []aim // of shards 1…
 }
 
 // share is what one node counted.
 type share struct {
 	node   uint64
 	shards []shard.ID
-	counts shard.Counts
+	counts []shard.Counts
 	err    error
 }
 
 // take asks every node that may lead a shard. whole says that the shares fit together. An error is one that stays.
-func (c *census) take(ctx context.Context) (sum shard.Counts, whole bool, err error) {
+func (c *census) take(ctx context.Context) (sums []shard.Counts, whole bool, err error) {
 	shares := c.nodes()
 	var wg sync.WaitGroup
 	for i := range shares {
 		wg.Go(func() { c.count(ctx, &shares[i]) })
 	}
 	wg.Wait()
+	sums = make([]shard.Counts, len(c.topics))
 	counted := make([]int, 1+c.shards)
 	for i := range shares {
 		s := &shares[i]
 		if s.err != nil {
 			if !readAgain(s.err) {
-				return shard.Counts{}, false, s.err
+				return nil, false, s.err
 			}
 			continue
 		}
@@ -191,14 +192,16 @@ func (c *census) take(ctx context.Context) (sum shard.Counts, whole bool, err er
 			counted[id]++
 			c.aims[id-1].told = s.node // should it take another round
 		}
-		add(&sum, &s.counts)
+		for i := range s.counts {
+			add(&sums[i], &s.counts[i])
+		}
 	}
 	for _, n := range counted[1:] {
 		if n != 1 {
-			return shard.Counts{}, false, nil
+			return nil, false, nil
 		}
 	}
-	return sum, true, nil
+	return sums, true, nil
 }
 
 // nodes are those that may lead, by now, the shards; where a shard's leader was not found before, another one.
@@ -217,23 +220,26 @@ func (c *census) nodes() []share {
 
 func (c *census) count(ctx context.Context, s *share) {
 	if s.node == c.self {
-		s.shards, s.counts, s.err = c.countHere(ctx, c.topic)
+		s.shards, s.counts, s.err = c.countHere(ctx, c.topics)
 		return
 	}
 	s.err = c.readAt(ctx, s.node, &reading{
 		method: methodCounts, within: scanCallIn,
-		ask: func() []byte { return shard.AppendCountsRequest(nil, c.topic) },
+		ask: func() []byte { return shard.AppendCountsRequest(nil, c.topics) },
 		take: func(answer []byte) (err error) {
 			s.shards, s.counts, err = shard.DecodeCounts(answer)
+			if err == nil && len(s.counts) != len(c.topics) {
+				err = shard.ErrFormat
+			}
 			return err
 		},
 	})
 }
 
-// countHere sums up a topic over the shards that this node leads, and says which. Leaderships that moved meanwhile refuse it.
-func (r *router) countHere(ctx context.Context, topic shard.TopicID) ([]shard.ID, shard.Counts, error) {
+// countHere sums up topics over the shards that this node leads, and says which. Leaderships that moved meanwhile refuse it.
+func (r *router) countHere(ctx context.Context, topics []shard.TopicID) ([]shard.ID, []shard.Counts, error) {
 	led := r.led()
-	counts, err := r.host.Counts(ctx, topic)
+	counts, err := r.host.Counts(ctx, topics)
 	if err == nil && !slices.Equal(led, r.led()) {
 		err = shard.ErrNoLeader
 	}

@@ -128,13 +128,13 @@ func (r *router) serveList(ctx context.Context, body []byte) []byte {
 }
 
 func (r *router) serveCounts(ctx context.Context, body []byte) []byte {
-	topic, err := shard.DecodeCountsRequest(body)
+	topics, err := shard.DecodeCountsRequest(body)
 	if err != nil {
 		return shard.AppendFailure(nil, err)
 	}
-	led, counts, err := r.countHere(ctx, topic)
+	led, counts, err := r.countHere(ctx, topics)
 	if err != nil {
 		return shard.AppendFailure(nil, err)
 	}
-	return shard.AppendCounts(nil, led, &counts)
+	return shard.AppendCounts(nil, led, counts)
 }

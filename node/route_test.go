@@ -316,7 +316,17 @@ func TestRouteList(t *testing.T) {
 func TestRouteCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calm := newFakeCluster(3, 9)
-		if c, err := calm.nodes[1].router.Counts(t.Context(), 1); err != nil || c.Scheduled != 1<<10-2 || c.OldestOverdueMs != 9 || len(calm.calls) != 2 {
+		counts := func() (shard.Counts, error) {
+			list, err := calm.nodes[1].router.Counts(t.Context(), []shard.TopicID{1, 5})
+			if err != nil {
+				return shard.Counts{}, err
+			}
+			if len(list) != 2 || list[1].Scheduled != 5*list[0].Scheduled {
+				t.Errorf("two topics in one go: %+v", list)
+			}
+			return list[0], nil
+		}
+		if c, err := counts(); err != nil || c.Scheduled != 1<<10-2 || c.OldestOverdueMs != 9 || len(calm.calls) != 2 {
 			t.Errorf("%+v, %v in %d calls", c, err, len(calm.calls))
 		}
 		counted := make(chan bool)
@@ -330,15 +340,15 @@ func TestRouteCounts(t *testing.T) {
 			}
 			return deliver()
 		}
-		if c, err := calm.nodes[1].router.Counts(t.Context(), 1); err != nil || c.Scheduled != 1<<10-2 || len(calm.calls) != 6 {
+		if c, err := counts(); err != nil || c.Scheduled != 1<<10-2 || len(calm.calls) != 6 {
 			t.Errorf("a shard moved: %+v, %v in %d calls", c, err, len(calm.calls))
 		}
 		calm.onCall, calm.nodes[1].blind = nil, true
-		if c, err := calm.nodes[1].router.Counts(t.Context(), 1); err != nil || c.Scheduled != 1<<10-2 {
+		if c, err := counts(); err != nil || c.Scheduled != 1<<10-2 {
 			t.Errorf("without knowing who leads: %+v, %v", c, err)
 		}
 		calm.nodes[3].answer = shard.ErrOverloaded
-		if _, err := calm.nodes[1].router.Counts(t.Context(), 1); err != shard.ErrOverloaded {
+		if _, err := counts(); err != shard.ErrOverloaded {
 			t.Errorf("a share is refused: %v", err)
 		}
 	})
@@ -352,10 +362,10 @@ func TestRouteCountsChaos(t *testing.T) {
 			f.rand = rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
 			f.moves = rapid.IntRange(0, 30).Draw(rt, "moves")
 			f.faults = rapid.IntRange(0, 10).Draw(rt, "faults")
-			c, err := f.nodes[1].router.Counts(t.Context(), 1)
+			c, err := f.nodes[1].router.Counts(t.Context(), []shard.TopicID{1})
 			switch {
-			case err == nil && c.Scheduled != int64(1)<<(f.shards+1)-2:
-				rt.Fatalf("of %d shards these were counted: %b", f.shards, c.Scheduled)
+			case err == nil && c[0].Scheduled != int64(1)<<(f.shards+1)-2:
+				rt.Fatalf("of %d shards these were counted: %b", f.shards, c[0].Scheduled)
 			case err != nil && !errors.Is(err, shard.ErrNoLeader):
 				rt.Fatal(err)
 			}

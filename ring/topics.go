@@ -25,6 +25,7 @@ type Topics struct {
 	byName map[string]*shard.Topic
 	byID   map[shard.TopicID]*shard.Topic
 	lastID shard.TopicID
+	names  topicNames
 
 	limited []*shard.Topic // those with a Concurrency, by id; good unless stale
 	stale   bool
@@ -75,24 +76,26 @@ func (t *Topics) Limited() []*shard.Topic {
 // List is at most limit topics in order of name, those after a name.
 func (t *Topics) List(after string, limit int) []*shard.Topic {
 	t.mu.RLock()
-	names := make([]string, 0, len(t.byName))
-	for name := range t.byName {
-		if name > after {
-			names = append(names, name)
-		}
-	}
-	t.mu.RUnlock()
-	slices.Sort(names)
-	out := make([]*shard.Topic, 0, min(limit, len(names)))
-	for _, name := range names {
-		if len(out) == limit {
-			break
-		}
-		if v, ok := t.Named(name); ok {
-			out = append(out, v)
-		}
+	defer t.mu.RUnlock()
+	names := t.names.after(after)
+	names = names[:min(limit, len(names))]
+	out := make([]*shard.Topic, len(names))
+	for i, name := range names {
+		out[i] = t.byName[name]
 	}
 	return out
+}
+
+// Count is how many topics have a name that begins so and for which f holds.
+func (t *Topics) Count(prefix string, f func(name string) bool) (n int) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, name := range t.names.prefixed(prefix) {
+		if f(name) {
+			n++
+		}
+	}
+	return n
 }
 
 // Apply implements shard.Machine; the result is a Reply.
@@ -160,6 +163,7 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		}
 		delete(t.byName, c.Name)
 		delete(t.byID, old.ID)
+		t.names.remove(c.Name)
 		t.stale = true
 		return Reply{}
 	default:
@@ -181,6 +185,7 @@ func (t *Topics) createLocked(nowMs int64, name string, p shard.Policy, auto boo
 
 func (t *Topics) publishLocked(v *shard.Topic) {
 	t.byName[v.Name] = v
+	t.names.add(v.Name)
 	t.byID[v.ID] = v
 	t.stale = true
 }
@@ -210,10 +215,11 @@ func (t *Topics) save() topicsState {
 func (t *Topics) load(s topicsState) {
 	t.mu.Lock()
 	t.byName, t.byID, t.lastID = map[string]*shard.Topic{}, map[shard.TopicID]*shard.Topic{}, s.LastID
-	t.stale = true
+	t.stale, t.names = true, nil
 	for _, v := range s.Topics {
-		t.publishLocked(v)
+		t.byName[v.Name], t.byID[v.ID] = v, v
 	}
+	t.names = slices.Sorted(maps.Keys(t.byName))
 	t.mu.Unlock()
 	t.changed()
 }

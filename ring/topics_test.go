@@ -2,6 +2,11 @@ package ring
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"carillon/shard"
@@ -103,4 +108,66 @@ func TestListInOrder(t *testing.T) {
 	if got != "bc" {
 		t.Fatalf("list after a, limit 2: %q", got)
 	}
+}
+
+// The names are in order whatever becomes of topics, and counted by how they begin.
+func TestTopicNamesAreInOrder(t *testing.T) {
+	topics := NewTopics(nil)
+	do := func(verb Verb, name string) {
+		t.Helper()
+		c := Command{Verb: verb, Name: name}
+		if r := topics.Apply(1, c.Encode()).(Reply); r.Err != nil {
+			t.Fatal(verb, name, r.Err)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	want := map[string]bool{}
+	for range 3000 {
+		name := fmt.Sprintf("%c%d", "abAB"[rng.IntN(4)], rng.IntN(200))
+		switch {
+		case want[name] && rng.IntN(3) == 0:
+			do(Close, name)
+			do(Delete, name)
+			delete(want, name)
+		default:
+			do(Ensure, name)
+			want[name] = true
+		}
+	}
+	check := func() {
+		t.Helper()
+		names := slices.Sorted(maps.Keys(want))
+		var got []string
+		for after := ""; ; {
+			page := topics.List(after, 7)
+			for _, v := range page {
+				got = append(got, v.Name)
+			}
+			if len(page) < 7 {
+				break
+			}
+			after = got[len(got)-1]
+		}
+		if !slices.Equal(got, names) {
+			t.Fatalf("%d names, want %d", len(got), len(names))
+		}
+		for _, prefix := range []string{"", "a", "a1", "b", "B19", "c", "\xff"} {
+			n := 0
+			for _, name := range names {
+				if strings.HasPrefix(name, prefix) {
+					n++
+				}
+			}
+			if got := topics.Count(prefix, func(string) bool { return true }); got != n {
+				t.Errorf("%d begin with %q, counted %d", n, prefix, got)
+			}
+		}
+	}
+	check()
+	again := NewTopics(nil)
+	if err := again.Load(topics.Save()); err != nil {
+		t.Fatal(err)
+	}
+	topics = again
+	check()
 }

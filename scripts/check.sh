@@ -17,6 +17,9 @@ go test -count 1 .
 echo "== mutants apply and compile"
 go test -count 1 ./sim/mutants
 
+echo "== openapi"
+./scripts/openapi.sh
+
 echo "== golangci-lint"
 "$lint" run --allow-parallel-runners ./...
 

@@ -193,41 +193,54 @@ func (h *Host) List(_ context.Context, id ID, q *Query) ([]*Timer, error) {
 	return out, err
 }
 
-// Counts sums up a topic over the shards that this node leads.
-func (h *Host) Counts(_ context.Context, topic TopicID) (Counts, error) {
+// countsAtOnce is how many topics a worker counts before it goes on with its work.
+const countsAtOnce = 128
+
+// Counts sums up each of the topics over the shards that this node leads.
+func (h *Host) Counts(_ context.Context, topics []TopicID) ([]Counts, error) {
 	var mu sync.Mutex
-	var sum Counts
-	h.onWorkers(func(w *worker) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, g := range w.groups {
-			if g.table != nil && g.serving {
-				g.count(topic, &sum)
+	sums := make([]Counts, len(topics))
+	for from := 0; from < len(topics); from += countsAtOnce {
+		part := topics[from:min(from+countsAtOnce, len(topics))]
+		h.onWorkers(func(w *worker) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, g := range w.groups {
+				if g.table != nil && g.serving {
+					g.count(part, sums[from:])
+				}
 			}
-		}
-	})
-	return sum, nil
+		})
+	}
+	return sums, nil
 }
 
-// count adds one shard's share: leases ahead of their time count as scheduled.
-func (g *group) count(topic TopicID, sum *Counts) {
-	c := g.table.Counts(topic)
-	sum.Scheduled += c.Scheduled
-	sum.Leased += c.Leased
-	sum.Done += c.Done
-	sum.Dead += c.Dead
-	if !g.lead.active {
+// count adds one shard's share to the sums: leases ahead of their time count as scheduled.
+func (g *group) count(topics []TopicID, sums []Counts) {
+	var queues map[*topicQueue]*Counts
+	if g.lead.active {
+		queues = make(map[*topicQueue]*Counts, len(topics))
+	}
+	for i, topic := range topics {
+		c, sum := g.table.Counts(topic), &sums[i]
+		sum.Scheduled += c.Scheduled
+		sum.Leased += c.Leased
+		sum.Done += c.Done
+		sum.Dead += c.Dead
+		if q := g.lead.topics[topic]; q != nil && g.lead.active {
+			ready, oldest := q.overdue(g.w.nowMs)
+			sum.Ready += ready
+			sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
+			queues[q] = sum
+		}
+	}
+	if len(queues) == 0 {
 		return
 	}
-	if q := g.lead.topics[topic]; q != nil {
-		ready, oldest := q.overdue(g.w.nowMs)
-		sum.Ready += ready
-		sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
-		for _, f := range g.lead.flights {
-			if f.hidden() && f.lane.queue == q {
-				sum.Leased--
-				sum.Scheduled++
-			}
+	for _, f := range g.lead.flights {
+		if sum := queues[f.lane.queue]; sum != nil && f.hidden() {
+			sum.Leased--
+			sum.Scheduled++
 		}
 	}
 }

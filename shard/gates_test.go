@@ -107,8 +107,9 @@ func TestPausedTopic(t *testing.T) {
 	r.pass(time.Hour)
 	r.wantCalls("")
 	r.wantState("a", "scheduled 0")
-	var c Counts
-	if r.host.groups[1].count(1, &c); c.Ready != 2 || c.OldestOverdueMs < 3_599_000 {
+	list := make([]Counts, 1)
+	r.host.groups[1].count([]TopicID{1}, list)
+	if c := list[0]; c.Ready != 2 || c.OldestOverdueMs < 3_599_000 {
 		t.Errorf("counts %+v", c)
 	}
 	r.topic(1, nil)

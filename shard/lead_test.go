@@ -122,7 +122,8 @@ func TestLookAheadIsHidden(t *testing.T) {
 	var counts Counts
 	var stats Stats
 	r.blocking(func() {
-		counts, _ = r.host.Counts(t.Context(), 1)
+		list, _ := r.host.Counts(t.Context(), []TopicID{1})
+		counts = list[0]
 		stats = r.host.Stats()
 	})
 	if counts.Scheduled != 1 || counts.Leased != 0 || stats.Scheduled != 1 || stats.Leased != 0 {
@@ -163,8 +164,9 @@ func TestGivenBackIsHidden(t *testing.T) {
 	if g.overlay(v); r.table().Due(h).State != Leased || v.State != Scheduled || v.Attempts != 0 {
 		t.Errorf("while its lease is given back: %+v", v)
 	}
-	var c Counts
-	if g.count(1, &c); c.Scheduled != 1 || c.Leased != 0 {
+	list := make([]Counts, 1)
+	g.count([]TopicID{1}, list)
+	if c := list[0]; c.Scheduled != 1 || c.Leased != 0 {
 		t.Errorf("counts %+v", c)
 	}
 	r.freeze = false

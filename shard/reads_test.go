@@ -271,7 +271,7 @@ func TestHostClient(t *testing.T) {
 		if v, err := r.host.Timer(ctx, 1, 1, "nobody"); err != nil || v != nil {
 			t.Errorf("%+v, %v", v, err)
 		}
-		if c, err := r.host.Counts(ctx, 1); err != nil || c.Scheduled != 28 {
+		if c, err := r.host.Counts(ctx, []TopicID{9, 1}); err != nil || c[0] != (Counts{}) || c[1].Scheduled != 28 {
 			t.Errorf("%+v, %v", c, err)
 		}
 		if v, err := r.host.Propose(ctx, []byte("x")); err != nil || v != any(1) {

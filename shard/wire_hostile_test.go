@@ -111,9 +111,9 @@ func FuzzWire(f *testing.F) {
 			})
 		}
 		if ids, c, err := DecodeCounts(b); err == nil {
-			again("counts", AppendCounts(nil, ids, &c), func(b []byte) ([]byte, error) {
+			again("counts", AppendCounts(nil, ids, c), func(b []byte) ([]byte, error) {
 				ids, c, err := DecodeCounts(b)
-				return AppendCounts(nil, ids, &c), err
+				return AppendCounts(nil, ids, c), err
 			})
 		}
 		if list, err := DecodeOffers(b); err == nil {

@@ -85,21 +85,31 @@ func DecodeQuery(b []byte) (ID, *Query, error) {
 	return id, q, nil
 }
 
-// AppendCountsRequest encodes the question for a topic's counts in all shards that the asked node leads.
-func AppendCountsRequest(dst []byte, topic TopicID) []byte {
-	return binary.AppendUvarint(append(dst, wireVersion), uint64(topic))
+// maxWireTopics bounds the topics of one question for counts.
+const maxWireTopics = 4096
+
+// AppendCountsRequest encodes the question for topics' counts in all shards that the asked node leads.
+func AppendCountsRequest(dst []byte, topics []TopicID) []byte {
+	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(len(topics)))
+	for _, topic := range topics {
+		dst = binary.AppendUvarint(dst, uint64(topic))
+	}
+	return dst
 }
 
 // DecodeCountsRequest decodes what AppendCountsRequest wrote.
-func DecodeCountsRequest(b []byte) (TopicID, error) {
+func DecodeCountsRequest(b []byte) ([]TopicID, error) {
 	r := openWire(b)
-	topic := TopicID(r.number(1<<32-1, "topic"))
-	return topic, r.close()
+	topics := make([]TopicID, r.count(maxWireTopics, 1, "topics"))
+	for i := range topics {
+		topics[i] = TopicID(r.number(1<<32-1, "topic"))
+	}
+	return topics, r.close()
 }
 
-// AppendCounts encodes a topic's counts and the shards that they sum up, in rising order: so the asking side can tell that each
-// shard was counted, and counted once, while leaders move.
-func AppendCounts(dst []byte, ids []ID, c *Counts) []byte {
+// AppendCounts encodes topics' counts and the shards that they sum up, in rising order: so the asking side can tell that each
+// shard was counted once.
+func AppendCounts(dst []byte, ids []ID, counts []Counts) []byte {
 	dst = append(dst, wireVersion, faultNone)
 	dst = binary.AppendUvarint(dst, uint64(len(ids)))
 	last := ID(0)
@@ -107,17 +117,20 @@ func AppendCounts(dst []byte, ids []ID, c *Counts) []byte {
 		dst = binary.AppendUvarint(dst, uint64(id-last))
 		last = id
 	}
-	for _, n := range c.fields() {
-		dst = binary.AppendVarint(dst, *n)
+	dst = binary.AppendUvarint(dst, uint64(len(counts)))
+	for i := range counts {
+		for _, n := range counts[i].fields() {
+			dst = binary.AppendVarint(dst, *n)
+		}
 	}
 	return dst
 }
 
 // DecodeCounts decodes what AppendCounts or AppendFailure wrote.
-func DecodeCounts(b []byte) (ids []ID, c Counts, err error) {
+func DecodeCounts(b []byte) (ids []ID, counts []Counts, err error) {
 	r, err := answered(b)
 	if err != nil {
-		return nil, c, err
+		return nil, nil, err
 	}
 	last := uint64(0)
 	for n := r.count(1<<32-1, 1, "shards"); n > 0 && r.fault == ""; n-- {
@@ -128,13 +141,16 @@ func DecodeCounts(b []byte) (ids []ID, c Counts, err error) {
 		last += d
 		ids = append(ids, ID(last))
 	}
-	for _, n := range c.fields() {
-		*n = r.varint()
+	counts = make([]Counts, r.count(maxWireTopics, len(new(Counts).fields()), "topics"))
+	for i := range counts {
+		for _, n := range counts[i].fields() {
+			*n = r.varint()
+		}
 	}
 	if err := r.close(); err != nil {
-		return nil, Counts{}, err
+		return nil, nil, err
 	}
-	return ids, c, nil
+	return ids, counts, nil
 }
 
 // fields are the counts in the order in which they travel.

@@ -315,9 +315,9 @@ func TestWireReads(t *testing.T) {
 		if ids, got, more, err := DecodeHistory(AppendHistory(nil, pq.Shards, past, full)); err != nil || more != full || !slices.Equal(ids, pq.Shards) || !reflect.DeepEqual(got, past) {
 			t.Fatalf("history %+v\nwant %+v: %v", got, past, err)
 		}
-		c := draw[Counts](t, full, "counts")
+		c := []Counts{*draw[Counts](t, full, "counts"), *draw[Counts](t, full, "counts")}[rapid.IntRange(0, 2).Draw(t, "topics"):]
 		ids := []ID{1, 2, 7, 16384}[rapid.IntRange(0, 4).Draw(t, "from"):]
-		if gotIDs, got, err := DecodeCounts(AppendCounts(nil, ids, c)); err != nil || got != *c || len(gotIDs)+len(ids) > 0 && !reflect.DeepEqual(gotIDs, ids) {
+		if gotIDs, got, err := DecodeCounts(AppendCounts(nil, ids, c)); err != nil || !slices.Equal(got, c) || len(gotIDs)+len(ids) > 0 && !reflect.DeepEqual(gotIDs, ids) {
 			t.Fatalf("counts %+v of %v\nwant %+v of %v: %v", got, gotIDs, c, ids, err)
 		}
 	})
@@ -327,8 +327,8 @@ func TestWireReads(t *testing.T) {
 	if id, topic, timer, err := DecodeTimerRequest(AppendTimerRequest(nil, 7, 8, "{a}b")); id != 7 || topic != 8 || timer != "{a}b" || err != nil {
 		t.Errorf("timer request: %d %d %q %v", id, topic, timer, err)
 	}
-	if topic, err := DecodeCountsRequest(AppendCountsRequest(nil, 8)); topic != 8 || err != nil {
-		t.Errorf("counts request: %d %v", topic, err)
+	if topics, err := DecodeCountsRequest(AppendCountsRequest(nil, []TopicID{8, 300})); !slices.Equal(topics, []TopicID{8, 300}) || err != nil {
+		t.Errorf("counts request: %d %v", topics, err)
 	}
 }
 
@@ -446,7 +446,7 @@ func wireSamples() map[string]struct {
 		"marks":          {AppendMarks(nil, []Mark{{ID: "a", Version: 300, Leased: true, DueMs: 1 << 40}, {ID: "b"}}, Waypoint{From: 9}), func(b []byte) error { _, _, err := DecodeMarks(b); return err }},
 		"history query":  {AppendHistoryQuery(nil, pq), func(b []byte) error { _, err := DecodeHistoryQuery(b); return err }},
 		"history":        {AppendHistory(nil, []ID{1, 9}, []*HistoryEntry{past}, true), func(b []byte) error { _, _, _, err := DecodeHistory(b); return err }},
-		"counts request": {AppendCountsRequest(nil, 300), func(b []byte) error { _, err := DecodeCountsRequest(b); return err }},
+		"counts request": {AppendCountsRequest(nil, []TopicID{300}), func(b []byte) error { _, err := DecodeCountsRequest(b); return err }},
 		"offers request": {AppendOffersRequest(nil, 3, 32), func(b []byte) error { _, _, err := DecodeOffersRequest(b); return err }},
 		"offers":         {AppendOffers(nil, []Offer{{1, 9, 7, 600}, {5, 0, 1_700_000_000_000, 1 << 18}}), func(b []byte) error { _, err := DecodeOffers(b); return err }},
 		"take request": {AppendTakeRequest(nil, 3, 30_000, []Share{{1, 7}, {300, 1000}}), func(b []byte) error {
@@ -455,7 +455,7 @@ func wireSamples() map[string]struct {
 		}},
 		"taken":   {AppendTaken(nil, []Taken{{3, 9, 1_700_000_000_000, timer}}), func(b []byte) error { _, err := DecodeTaken(b); return err }},
 		"awaited": {AppendAwaited(nil, 7), func(b []byte) error { _, err := DecodeAwaited(b); return err }},
-		"counts":  {AppendCounts(nil, []ID{1, 5}, &Counts{Dead: 300}), func(b []byte) error { _, _, err := DecodeCounts(b); return err }},
+		"counts":  {AppendCounts(nil, []ID{1, 5}, []Counts{{Dead: 300}}), func(b []byte) error { _, _, err := DecodeCounts(b); return err }},
 	}
 }
 

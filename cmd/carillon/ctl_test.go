@@ -202,7 +202,7 @@ func TestCtl(t *testing.T) {
 		},
 		{
 			name: "topics", args: []string{"topics"}, replies: ok(`{"topics":[{"topic":"orders","paused":true,"counts":{"scheduled":7,"dead":1},"oldest_overdue_ms":12}]}`),
-			asked: []string{"GET /v1/topics?limit=100"}, out: []string{"TOPIC", "orders", "true", "7", "12 ms"},
+			asked: []string{"GET /v1/topics?counts=true&limit=100"}, out: []string{"TOPIC", "orders", "true", "7", "12 ms"},
 		},
 		{
 			name: "topics get", args: []string{"topics", "get", "orders"}, replies: ok(`{"topic":"orders","policy":{"delivery":"push"},"paused":false}`),

@@ -22,11 +22,16 @@ type topicRef struct {
 }
 
 type topicsListCmd struct {
-	Limit int `default:"100" help:"At most so many; 0 is all (${default})."`
+	Prefix string `placeholder:"TEXT" help:"Only topics whose names begin so."`
+	Limit  int    `default:"100" help:"At most so many; 0 is all (${default})."`
 }
 
 func (l *topicsListCmd) Run(ctl *ctlCmd, term *terminal) error {
-	return ctl.showPages(term, listing{path: apiPath("topics"), member: "topics", limit: l.Limit, print: printTopics})
+	query := url.Values{"counts": {"true"}}
+	if l.Prefix != "" {
+		query.Set("prefix", l.Prefix)
+	}
+	return ctl.showPages(term, listing{path: apiPath("topics"), query: query, member: "topics", limit: l.Limit, print: printTopics})
 }
 
 type topicGetCmd struct{ topicRef }

@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"math"
 	"strings"
 
 	"carillon/shard"
@@ -65,12 +64,12 @@ func parseTimerCursor(s string, listing uint64) (*shard.Key, bool) {
 	return &k, validID(k.ID)
 }
 
-func nameCursor(name string) string {
-	return sealCursor(append([]byte{cursorTopics}, name...), math.MaxUint64)
+func nameCursor(name, prefix string) string {
+	return sealCursor(append([]byte{cursorTopics}, name...), xxhash.Sum64String(prefix))
 }
 
-func parseNameCursor(s string) (string, bool) {
-	b, ok := openCursor(s, cursorTopics, math.MaxUint64)
+func parseNameCursor(s, prefix string) (string, bool) {
+	b, ok := openCursor(s, cursorTopics, xxhash.Sum64String(prefix))
 	return string(b), ok && validTopic(string(b))
 }
 

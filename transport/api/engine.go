@@ -24,8 +24,8 @@ type Engine interface {
 	Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) ([]shard.Mark, shard.Waypoint, error)
 	// History gives a page of what became of a topic's timers, and whether there is more.
 	History(ctx context.Context, q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error)
-	// Counts sums up a topic over all shards.
-	Counts(ctx context.Context, topic shard.TopicID) (shard.Counts, error)
+	// Counts sums up each of the topics over all shards, in one go.
+	Counts(ctx context.Context, topics ...shard.TopicID) ([]shard.Counts, error)
 
 	// Topic and Topics read this node's copy of the topics; Topics in order of name, those after a name.
 	Topic(name string) (*shard.Topic, bool)
@@ -33,6 +33,8 @@ type Engine interface {
 	// topics that others have acknowledged.
 	Current() error
 	Topics(after string, limit int) []*shard.Topic
+	// CountTopics is how many topics have a name that begins so and for which f holds.
+	CountTopics(prefix string, f func(name string) bool) int
 	// EnsureTopic makes the topic with the default policy unless it is there.
 	EnsureTopic(ctx context.Context, name string) (*shard.Topic, error)
 	// PutTopic sets the policy, making the topic if need be.

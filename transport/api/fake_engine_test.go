@@ -384,14 +384,17 @@ func (e *fakeEngine) History(_ context.Context, q *shard.HistoryQuery) (page []*
 	return page[:n], n < len(page), e.err
 }
 
-func (e *fakeEngine) Counts(_ context.Context, topic shard.TopicID) (c shard.Counts, err error) {
+func (e *fakeEngine) Counts(_ context.Context, topics ...shard.TopicID) ([]shard.Counts, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.calls["Counts"]++
+	list := make([]shard.Counts, len(topics))
 	for k, t := range e.timers {
-		if k.topic != topic {
+		i := slices.Index(topics, k.topic)
+		if i < 0 {
 			continue
 		}
-		switch t.State {
+		switch c := &list[i]; t.State {
 		case shard.Scheduled:
 			c.Scheduled++
 		case shard.Leased:
@@ -402,7 +405,18 @@ func (e *fakeEngine) Counts(_ context.Context, topic shard.TopicID) (c shard.Cou
 			c.Dead++
 		}
 	}
-	return c, e.err
+	return list, e.err
+}
+
+func (e *fakeEngine) CountTopics(prefix string, f func(name string) bool) (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for name := range e.topics {
+		if strings.HasPrefix(name, prefix) && f(name) {
+			n++
+		}
+	}
+	return n
 }
 
 func (e *fakeEngine) nameOf(id shard.TopicID) string {

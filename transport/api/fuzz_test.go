@@ -227,12 +227,12 @@ func FuzzCursor(f *testing.F) {
 	listing := listingSum(q)
 	f.Add("", int64(0), uint64(0), "a")
 	f.Add(timerCursor(shard.Key{SortMs: noonMs, ID: "a", Seq: 3}, listing), int64(-1), uint64(math.MaxUint64), "{k}x")
-	f.Add(nameCursor("orders"), int64(math.MaxInt64), uint64(1), "..")
+	f.Add(nameCursor("orders", ""), int64(math.MaxInt64), uint64(1), "..")
 	f.Fuzz(func(t *testing.T, s string, sortMs int64, seq uint64, id string) {
 		if k, ok := parseTimerCursor(s, listing); ok && timerCursor(*k, listing) != s {
 			t.Fatalf("%q opened as %+v", s, k)
 		}
-		if name, ok := parseNameCursor(s); ok && nameCursor(name) != s {
+		if name, ok := parseNameCursor(s, "or"); ok && nameCursor(name, "or") != s {
 			t.Fatalf("%q opened as %q", s, name)
 		}
 		if k, ok := parseHistoryCursor(s, listing); ok {
@@ -253,7 +253,7 @@ func FuzzCursor(f *testing.F) {
 		if _, ok := parseTimerCursor(sealed, listing+1); ok {
 			t.Fatal("opened for another listing")
 		}
-		if _, ok := parseNameCursor(sealed); ok {
+		if _, ok := parseNameCursor(sealed, ""); ok {
 			t.Fatal("opened as a cursor of topics")
 		}
 	})

@@ -78,7 +78,7 @@ func TestDocumentIsTheRouteTable(t *testing.T) {
 }
 
 var documentedParams = map[string]string{
-	"OfTimer": "id", "OverState": "state", "Limit": "limit", "Cursor": "cursor", "State": "state", "DueFrom": "due_from", "DueTo": "due_to", "From": "from", "To": "to",
+	"TopicPrefix": "prefix", "Counts": "counts", "OfTimer": "id", "OverState": "state", "Limit": "limit", "Cursor": "cursor", "State": "state", "DueFrom": "due_from", "DueTo": "due_to", "From": "from", "To": "to",
 	"Label": "label", "IdPrefix": "id_prefix", "Payload": "payload", "Reason": "reason", "Force": "force", "ForceRemove": "force", "Brief": "brief",
 }
 

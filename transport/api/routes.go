@@ -35,7 +35,7 @@ var routes = []route{
 	{method: "GET", path: "/readyz", scope: scopeOpen, handle: (*request).readyz},
 	{method: "GET", path: "/metrics", scope: scopeMetrics, handle: (*request).metrics},
 
-	{method: "GET", path: "/v1/topics", scope: scopeRead, handle: (*request).listTopics, large: true, query: []string{"limit", "cursor"}},
+	{method: "GET", path: "/v1/topics", scope: scopeRead, handle: (*request).listTopics, large: true, query: []string{"limit", "cursor", "prefix", "counts"}},
 	{method: "GET", path: "/v1/topics/{topic}", scope: scopeRead, handle: (*request).readTopic},
 	{method: "PUT", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).putTopic, body: jsonBody},
 	{method: "DELETE", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).deleteTopic, query: []string{"force"}},

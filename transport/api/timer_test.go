@@ -271,6 +271,7 @@ func TestEngineFaults(t *testing.T) {
 		h.do("DELETE", timers+"/a", "").problem(503, code)
 		h.do("GET", "/v1/topics/orders", "").problem(503, code)
 		h.do("GET", "/v1/topics", "").want(200).has("topics.0.counts", "")
+		h.do("GET", "/v1/topics?counts=true", "").problem(503, code)
 		h.do("POST", "/v1/topics/orders/batch", `{"ops":[{"op":"cancel","id":"a"}]}`).want(200).has("results.0.status", "503", "results.0.error.code", `"`+code+`"`)
 		h.do("POST", "/v1/topics/orders/dead/purge", `{"ids":["a"]}`).problem(503, code)
 	}

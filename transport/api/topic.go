@@ -15,7 +15,7 @@ func (rq *request) readTopic() *problem {
 	if err != nil {
 		return engineFault(err)
 	}
-	rq.json(200, appendTopic(rq.out(), t, &counts))
+	rq.json(200, appendTopic(rq.out(), t, &counts[0]))
 	return nil
 }
 
@@ -60,8 +60,8 @@ func (rq *request) deliveryMayBe(pull bool) *problem {
 	switch {
 	case err != nil:
 		return engineFault(err)
-	case counts.Leased > 0:
-		return failf(409, "in_flight", "delivery: cannot change while timers are leased, and %d are; pause the topic and wait for them to end", counts.Leased)
+	case counts[0].Leased > 0:
+		return failf(409, "in_flight", "delivery: cannot change while timers are leased, and %d are; pause the topic and wait for them to end", counts[0].Leased)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (rq *request) changedTopic(status int, t *shard.Topic) {
 		rq.json(status, appendTopic(rq.out(), t, nil))
 		return
 	}
-	rq.json(status, appendTopic(rq.out(), t, &counts))
+	rq.json(status, appendTopic(rq.out(), t, &counts[0]))
 }
 
 func (rq *request) deleteTopic() *problem {
@@ -102,61 +102,6 @@ func (rq *request) deleteTopic() *problem {
 	o.integer("cancelled", int64(n))
 	rq.json(200, o.end())
 	return nil
-}
-
-// listTopics answers the topics that the token sees, in order of name.
-func (rq *request) listTopics() *problem {
-	limit, p := rq.query.limit()
-	if p != nil {
-		return p
-	}
-	after := ""
-	if c, given := rq.query.value("cursor"); given {
-		var ok bool
-		if after, ok = parseNameCursor(c); !ok {
-			return bad(badRequest, "query: cursor is not one of this listing")
-		}
-	}
-	var page []*shard.Topic
-	more := true
-	for more && len(page) <= limit {
-		batch := rq.s.cfg.Engine.Topics(after, limit+1)
-		more = len(batch) > limit
-		for _, t := range batch {
-			after = t.Name
-			if rq.who == nil || rq.who.sees(t.Name) {
-				page = append(page, t)
-			}
-		}
-	}
-	next := len(page) > limit
-	page = page[:min(len(page), limit)]
-	counts := rq.countAll(page)
-
-	o := object{b: rq.out()}
-	o.name("topics")
-	list := array{b: o.b}
-	for i, t := range page {
-		list.next()
-		list.b = appendTopic(list.b, t, counts[i])
-	}
-	o.b = list.end()
-	if next {
-		o.str("next_cursor", nameCursor(page[len(page)-1].Name))
-	}
-	rq.json(200, o.end())
-	return nil
-}
-
-// countAll counts topics, a few at a time; nil where that cannot be done now.
-func (rq *request) countAll(topics []*shard.Topic) []*shard.Counts {
-	out := make([]*shard.Counts, len(topics))
-	each(len(topics), func(i int) {
-		if c, err := rq.s.cfg.Engine.Counts(rq.s.base, topics[i].ID); err == nil {
-			out[i] = &c
-		}
-	})
-	return out
 }
 
 // fanOut bounds the calls into the engine that one request makes at a time.

@@ -4,8 +4,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"carillon/shard"
 )
 
 const orders = "/v1/topics/orders"
@@ -152,5 +157,113 @@ func TestTopicPages(t *testing.T) {
 	fresh := newHarness(t)
 	if err := json.Unmarshal([]byte(fresh.do("GET", "/v1/topics", "").want(200).body), &empty); err != nil || empty.Topics == nil {
 		t.Fatal(empty, err)
+	}
+}
+
+// A listing may be of names that begin in a way, and with counts, which are asked for once a page.
+func TestTopicListing(t *testing.T) {
+	h := newHarness(t)
+	for _, name := range []string{"a", "ab", "ab.1", "ab.2", "ac", "b", "orders"} {
+		h.do("PUT", "/v1/topics/"+name, `{}`).want(201)
+	}
+	h.do("POST", timers, `{"id":"t","delay":"1h",`+cb+`}`).want(201)
+	names := func(query string) string {
+		t.Helper()
+		var got []string
+		for cursor := ""; ; {
+			target := "/v1/topics?" + query
+			if cursor != "" {
+				target += "&cursor=" + cursor
+			}
+			var page struct {
+				Topics []struct{ Topic string }
+				Next   string `json:"next_cursor"`
+			}
+			if err := json.Unmarshal([]byte(h.do("GET", target, "").want(200).body), &page); err != nil {
+				t.Fatal(err)
+			}
+			for _, topic := range page.Topics {
+				got = append(got, topic.Topic)
+			}
+			if cursor = page.Next; cursor == "" {
+				return strings.Join(got, " ")
+			}
+		}
+	}
+	for query, want := range map[string]string{
+		"": "a ab ab.1 ab.2 ac b orders", "prefix=ab": "ab ab.1 ab.2", "prefix=ab&limit=1": "ab ab.1 ab.2", "prefix=ab.": "ab.1 ab.2", "prefix=c": "", "prefix=orders": "orders",
+		"prefix=ordersx": "", "limit=2": "a ab ab.1 ab.2 ac b orders",
+	} {
+		if got := names(query); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+	before := h.engine.calls["Counts"]
+	h.do("GET", "/v1/topics?counts=true", "").want(200).has("topics.6.counts.scheduled", "1", "topics.0.counts.scheduled", "0", "topics.6.oldest_overdue_ms", "0")
+	if n := h.engine.calls["Counts"] - before; n != 1 {
+		t.Errorf("a page was counted in %d goes", n)
+	}
+	h.do("GET", "/v1/topics", "").want(200).has("topics.6.counts", "")
+	checkRefused(t, h, []refused{
+		{method: "GET", target: "/v1/topics?prefix=%2f", status: 400, code: badName}, {method: "GET", target: "/v1/topics?prefix=" + strings.Repeat("a", 129), status: 400, code: badName},
+		{method: "GET", target: "/v1/topics?counts=yes", status: 400, code: badRequest}, {method: "GET", target: "/v1/topics?prefix=a&prefix=b", status: 400, code: badRequest},
+	})
+	cursor := h.do("GET", "/v1/topics?limit=1", "").json()["next_cursor"].(string)
+	h.do("GET", "/v1/topics?limit=1&prefix=a&cursor="+cursor, "").problem(400, badRequest)
+}
+
+// Pages of topics with much policy end early.
+func TestTopicPageIsBounded(t *testing.T) {
+	h := newHarness(t, func(c *Config) { c.Limits.ResponseBytes = 100 << 10 })
+	var headers []string
+	for i := range 16 {
+		headers = append(headers, fmt.Sprintf(`"X-%d":"%s"`, i, strings.Repeat("v", 2000)))
+	}
+	for i := range 20 {
+		h.do("PUT", fmt.Sprintf("/v1/topics/t%02d", i), `{"callback":{"url":"http://127.0.0.1:9/","headers":{`+strings.Join(headers, ",")+`}}}`).want(201)
+	}
+	r := h.do("GET", "/v1/topics?limit=1000", "").want(200)
+	if len(r.body) > 150<<10 || r.json()["next_cursor"] == nil {
+		t.Errorf("a page of %d bytes", len(r.body))
+	}
+}
+
+// What a token sees is the same whichever way its patterns begin and however the names are looked for.
+func TestTopicsSeenAgainstAllNames(t *testing.T) {
+	e := newFakeEngine(time.Now)
+	s, err := New(Config{Engine: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	var names []string
+	for i := range 2000 {
+		name := fmt.Sprintf("%s%s%d", []string{"orders.", "orders", "pay-", "a", "Z."}[i%5], []string{"", "x.", "eu."}[rng.IntN(3)], i)
+		names = append(names, name)
+		e.newTopic(name, shard.DefaultPolicy(), true)
+	}
+	slices.Sort(names)
+	for _, patterns := range [][]string{{"*"}, {"orders.*"}, {"orders.x.*", "pay-*"}, {"*1"}, {"Z.eu.4*", "a*7", "orders5"}, {names[7]}, {"nothing*"}, {"orders*", "orders.*", "o*"}} {
+		rq := &request{s: s, who: &principal{topics: patterns, prefixes: patternPrefixes(patterns)}}
+		for _, prefix := range []string{"", "orders", "p", "Z.eu.4"} {
+			var want, got []string
+			for _, name := range names {
+				if rq.who.sees(name) && strings.HasPrefix(name, prefix) {
+					want = append(want, name)
+				}
+			}
+			for after, more := "", true; more; {
+				var page []*shard.Topic
+				if page, after, more = rq.topicsSeen(after, prefix, 7); len(page) > 7 {
+					t.Fatal(len(page))
+				}
+				for _, topic := range page {
+					got = append(got, topic.Name)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%q with %q: %d names, want %d", patterns, prefix, len(got), len(want))
+			}
+		}
 	}
 }

@@ -1,0 +1,105 @@
+package api
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"carillon/ring"
+	"carillon/shard"
+)
+
+// manyTopics is an engine with as many topics as a cluster may have, kept as a node keeps them.
+type manyTopics struct {
+	*fakeEngine
+	topics *ring.Topics
+}
+
+func (e *manyTopics) Topics(after string, limit int) []*shard.Topic {
+	return e.topics.List(after, limit)
+}
+
+func (e *manyTopics) CountTopics(prefix string, f func(string) bool) int {
+	return e.topics.Count(prefix, f)
+}
+
+func (e *manyTopics) Topic(name string) (*shard.Topic, bool) { return e.topics.Named(name) }
+
+var allTopics = func() *ring.Topics {
+	topics := ring.NewTopics(nil)
+	for i := range ring.MaxTopics {
+		c := ring.Command{Verb: ring.Ensure, Name: fmt.Sprintf("team-%d.orders-%d", i%100, i)}
+		topics.Apply(1, c.Encode())
+	}
+	return topics
+}
+
+// narrowTokens are tokens that see little, or look at much: each with its patterns.
+func narrowTokens(t testing.TB) (auth *Auth, tokens map[string]string) {
+	t.Helper()
+	tokens = map[string]string{}
+	var many, ends []string
+	for i := range 100 {
+		many = append(many, fmt.Sprintf("team-%d.orders-%d", i, i))
+		ends = append(ends, fmt.Sprintf("*-9999%02d*x", i))
+	}
+	var lines []string
+	for name, patterns := range map[string][]string{
+		"all": {"*"}, "none": {"nothing.*"}, "last": {"team-99.orders-99999"}, "team": {"team-50.*"}, "ends": {"*-77777"}, "stars": {"*t*e*a*m*9*9*9*8*"}, "many": many, "many ends": ends,
+	} {
+		token, line := NewToken(name)
+		lines = append(lines, strings.Replace(line, `["*"]`, `["`+strings.Join(patterns, `", "`)+`"]`, 1))
+		tokens[name] = token
+	}
+	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	auth, err := LoadAuth(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return auth, tokens
+}
+
+// With as many topics as there may be, a page of them takes no longer than 50 ms, whatever the token sees.
+func TestTopicsOfAFullCluster(t *testing.T) {
+	auth, tokens := narrowTokens(t)
+	topics := allTopics()
+	h := newHarness(t, func(c *Config) {
+		c.Auth, c.Engine = auth, &manyTopics{c.Engine.(*fakeEngine), topics}
+	})
+	for name, token := range tokens {
+		for _, query := range []string{"limit=1", "limit=1000", "prefix=team-7"} {
+			var took []time.Duration
+			for range 5 {
+				begin := time.Now()
+				h.do("GET", "/v1/topics?"+query, "", "Authorization: Bearer "+token).want(200)
+				took = append(took, time.Since(begin))
+			}
+			slices.Sort(took)
+			if took[0] > slowdown*50*time.Millisecond {
+				t.Errorf("%s, %s: %v", name, query, took)
+			}
+		}
+	}
+}
+
+func BenchmarkListTopics(b *testing.B) {
+	auth, tokens := narrowTokens(b)
+	topics := allTopics()
+	h := newHarness(b, func(c *Config) {
+		c.Auth, c.Engine = auth, &manyTopics{c.Engine.(*fakeEngine), topics}
+	})
+	for name, token := range tokens {
+		b.Run(strings.ReplaceAll(name, " ", "-"), func(b *testing.B) {
+			for b.Loop() {
+				h.do("GET", "/v1/topics?limit=1", "", "Authorization: Bearer "+token).want(200)
+			}
+		})
+	}
+}
