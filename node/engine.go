@@ -128,12 +128,12 @@ func (e *engine) Topics(after string, limit int) []*shard.Topic {
 	return c.state.List(after, limit)
 }
 
-func (e *engine) CountTopics(prefix string, f func(name string) bool) int {
+func (e *engine) CountTopics(prefix string, most int, f func(*shard.Topic) bool) int {
 	c, err := e.core()
 	if err != nil {
 		return 0
 	}
-	return c.state.Count(prefix, f)
+	return c.state.Count(prefix, most, f)
 }
 
 // Ready says what is missing; nil when the node serves.

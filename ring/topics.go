@@ -86,12 +86,15 @@ func (t *Topics) List(after string, limit int) []*shard.Topic {
 	return out
 }
 
-// Count is how many topics have a name that begins so and for which f holds.
-func (t *Topics) Count(prefix string, f func(name string) bool) (n int) {
+// Count counts the topics whose names begin so and for which f holds, up to most.
+func (t *Topics) Count(prefix string, most int, f func(*shard.Topic) bool) (n int) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, name := range t.names.prefixed(prefix) {
-		if f(name) {
+		if n == most {
+			break
+		}
+		if f(t.byName[name]) {
 			n++
 		}
 	}

@@ -158,8 +158,11 @@ func TestTopicNamesAreInOrder(t *testing.T) {
 					n++
 				}
 			}
-			if got := topics.Count(prefix, func(string) bool { return true }); got != n {
+			if got := topics.Count(prefix, 1000, func(*shard.Topic) bool { return true }); got != n {
 				t.Errorf("%d begin with %q, counted %d", n, prefix, got)
+			}
+			if got := topics.Count(prefix, 3, func(*shard.Topic) bool { return true }); got != min(n, 3) {
+				t.Errorf("%d begin with %q, counted %d of up to 3", n, prefix, got)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"carillon/node"
+	"carillon/transport/api"
 )
 
 // cli is every command, in the order that help shows them.
@@ -76,6 +77,7 @@ func newParser(grammar any, term *terminal) (*kong.Kong, error) {
 			"replicas":         fmt.Sprint(node.DefaultReplicas),
 			"shards":           fmt.Sprint(node.DefaultShards),
 			"history_bytes":    byteSize(node.DefaultHistoryBytes).String(),
+			"scopes":           strings.Join(api.Scopes, ", "),
 			"max_connections":  fmt.Sprint(node.DefaultMaxConnections),
 			"topic_idle":       "1h",
 		},

@@ -127,7 +127,7 @@ func TestServeReadsTheAuthFileAgainOnHangup(t *testing.T) {
 
 func newToken(t *testing.T) (token, line string) {
 	t.Helper()
-	token, line, _ = strings.Cut(carillon(t, "", nil, "token").out, "\n")
+	token, line, _ = strings.Cut(carillon(t, "", nil, "token", "--scopes", "add,cancel,read,topics,admin").out, "\n")
 	return token, line
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 func TestTokenPrintsItselfAndItsHash(t *testing.T) {
-	got := carillon(t, "", nil, "token", "--name", "shop")
+	got := carillon(t, "", nil, "token", "--name", "shop", "--scopes", "add,topics", "--topics", "orders,orders.*", "--max-topics", "7")
 	token, line, ok := strings.Cut(got.out, "\n")
 	if got.code != exitOK || !ok || !regexp.MustCompile(`^crl_[A-Za-z0-9_-]{43}$`).MatchString(token) {
 		t.Fatalf("got %+v", got)
@@ -18,10 +18,28 @@ func TestTokenPrintsItselfAndItsHash(t *testing.T) {
 	if !strings.HasPrefix(line, "- {name: ") || !strings.Contains(line, "shop") || !strings.Contains(line, hex.EncodeToString(sum[:])) {
 		t.Errorf("line %q lacks the name or the token's hash", line)
 	}
+	for _, part := range []string{`scopes: [add, topics]`, `topics: ["orders", "orders.*"]`, "max_topics: 7"} {
+		if !strings.Contains(line, part) {
+			t.Errorf("line %q lacks %s", line, part)
+		}
+	}
 	if strings.Contains(line, token) {
 		t.Error("the line holds the token itself")
 	}
-	if again := carillon(t, "", nil, "token"); again.out == got.out {
+	if again := carillon(t, "", nil, "token", "--scopes", "read"); !strings.Contains(again.out, `topics: ["*"]`) || again.out == got.out {
 		t.Error("two tokens are alike")
+	}
+}
+
+// What a token may do is for whoever makes it to say.
+func TestTokenHasNoScopesByDefault(t *testing.T) {
+	for _, args := range []string{"", "--scopes root", "--scopes add --topics /", "--scopes add --max-topics 9999999", "--scopes add --max-topics -1"} {
+		got := carillon(t, "", nil, append([]string{"token", "--name", "shop"}, strings.Fields(args)...)...)
+		if got.code != exitUsage || got.out != "" {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+	if got := carillon(t, "", nil, "token"); !strings.Contains(got.err, "add, cancel, read, topics, admin") {
+		t.Errorf("%+v", got)
 	}
 }

@@ -26,7 +26,7 @@ func authFile(t *testing.T, path string, entries ...string) {
 
 func TestTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
-	authFile(t, path, `root add,cancel,read,admin "*"`, `shop add,read "orders.*","pay"`, `reader read "*"`, `canceller cancel "orders.*"`, `admin admin "orders.*"`)
+	authFile(t, path, `root add,cancel,read,topics,admin "*"`, `shop add,read,topics "orders.*","pay"`, `reader read "*"`, `canceller cancel "orders.*"`, `admin admin "orders.*"`)
 	auth, err := LoadAuth(path)
 	if err != nil {
 		t.Fatal(err)
@@ -127,9 +127,10 @@ func TestTokens(t *testing.T) {
 }
 
 func TestNewTokenLine(t *testing.T) {
-	token, line := NewToken("shop")
-	if !strings.HasPrefix(token, "crl_") || len(token) != 47 || strings.Contains(line, token) {
-		t.Fatal(token, line)
+	rule := TokenRule{Name: "shop", Scopes: Scopes, Topics: []string{"*"}}
+	token, line, err := NewToken(rule)
+	if err != nil || !strings.HasPrefix(token, "crl_") || len(token) != 47 || strings.Contains(line, token) {
+		t.Fatal(token, line, err)
 	}
 	list, err := parseAuth([]byte(line + "\n"))
 	if err != nil {
@@ -137,30 +138,123 @@ func TestNewTokenLine(t *testing.T) {
 	}
 	a := &Auth{}
 	a.principals.Store(&list)
-	if p := a.find([]byte(token)); p == nil || p.name != "shop" || !p.may(scopeAdmin) || !p.sees("any.topic") {
+	if p := a.find([]byte(token)); p == nil || p.name != "shop" || !p.may(scopeAdmin) || !p.may(scopeTopics) || !p.sees("any.topic") || p.making.most != defaultMaxTopics {
 		t.Fatal(p)
 	}
-	if other, _ := NewToken("shop"); other == token {
+	if other, _, _ := NewToken(rule); other == token {
 		t.Fatal("the same token twice")
+	}
+	rule.MaxTopics = 5
+	if _, line, err = NewToken(rule); err != nil || !strings.Contains(line, "max_topics: 5") {
+		t.Fatal(line, err)
+	}
+	for _, bad := range []TokenRule{{}, {Name: "a", Scopes: []string{"all"}, Topics: []string{"*"}}, {Name: "a", Scopes: []string{"add"}}, {Name: "a", Scopes: []string{"add"}, Topics: []string{"a b"}}} {
+		if _, _, err := NewToken(bad); err == nil || strings.Contains(err.Error(), "line") {
+			t.Errorf("%+v: %v", bad, err)
+		}
 	}
 }
 
+// What is wrong with an auth file is said with its line and what is expected, all of it, and without what the file holds: it may be the wrong one.
 func TestAuthFileRefused(t *testing.T) {
 	sum := strings.Repeat("ab", 32)
 	good := `- {name: a, sha256: "` + sum + `", scopes: [read], topics: ["*"]}`
 	if _, err := parseAuth([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
-	for _, data := range []string{"", "[]", "{}", "x", "- x",
-		strings.Replace(good, "name: a", `name: ""`, 1), strings.Replace(good, sum, sum[1:], 1), strings.Replace(good, sum, "zz"+sum[2:], 1), strings.Replace(good, "read", "write", 1),
-		strings.Replace(good, "[read]", "[]", 1), strings.Replace(good, `["*"]`, "[]", 1), strings.Replace(good, `"*"`, `"a b"`, 1), strings.Replace(good, `"*"`, `""`, 1), strings.Replace(good, "name", "nome", 1), good + "\n  extra: 1",
+	edit := func(old, text string) string { return "# tokens\n" + strings.Replace(good, old, text, 1) }
+	for data, want := range map[string]string{
+		"": "line 1: a list of tokens is expected, like - {name: shop,", "[]": "line 1: 1 to 10000 tokens", "{}": "line 1: a list of tokens", "hunter2": "line 1: a list of tokens",
+		"- hunter2": "line 1: a token is expected as {name: …}", "root:x:0:0:hunter2:/root:/bin/bash\ndaemon:x:1:1\n": "line 1: a list of tokens",
+		"- a: [hunter2\n": "is not YAML", "\t- hunter2": "is not YAML", "*hunter2": "is not YAML", "a: &hunter2 b": "line 1: a list of tokens",
+		good + "\n---\n" + good:     "second document",
+		edit("name: a", `name: ""`): "line 2: name: ", edit("name: a", "name: [hunter2]"): "line 2: name: ", edit("name: a, ", ""): "line 2: name: ",
+		edit(sum, sum[1:]): "line 2: sha256: 64 hex digits", edit(sum, "zz"+sum[2:]): "line 2: sha256: ", edit(`sha256: "`+sum+`", `, ""): "line 2: sha256: ",
+		edit("read", "hunter2"): "line 2: scopes: each one of add, cancel, read, topics, admin", edit("[read]", "[]"): "line 2: scopes: ", edit("[read]", "read"): "line 2: scopes: ",
+		edit("[read]", "[[read]]"): "line 2: scopes: ", edit("scopes: [read], ", ""): "line 2: scopes: ",
+		edit(`["*"]`, "[]"): "line 2: topics: ", edit(`"*"`, `"hunter 2"`): "line 2: topics: ", edit(`"*"`, `""`): "line 2: topics: ", edit(`, topics: ["*"]`, ""): "line 2: topics: ",
+		edit("name:", "hunter2:"): "line 2: a token has these fields: name, sha256, scopes, topics, max_topics", edit("name: a", "name: a, name: b"): "line 2: name is given twice",
+		edit("name: a", "name: a, max_topics: 0"): "line 2: max_topics: a number from 1 to 100000", edit("name: a", "name: a, max_topics: hunter2"): "line 2: max_topics: ",
+		edit("name: a", "name: a, quota: hunter2"): "line 2: quota is expected as {per_second: …}", edit("name: a", "name: a, quota_reads: {per_second: hunter2}"): "line 2: quota_reads.per_second: ",
+		edit("name: a", "name: a, quota_changes: {per_second: 1, burst: hunter2}"): "line 2: quota_changes.burst: ", edit("name: a", "name: a, quota: {hunter2: 1}"): "line 2: quota has these fields: per_second, burst",
+		good + "\n" + good: "line 2: sha256: this token is on line 1, too",
 	} {
-		if _, err := parseAuth([]byte(data)); err == nil {
-			t.Errorf("took %s", data)
+		_, err := parseAuth([]byte(data))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", data, err, want)
 		}
+		if err != nil && (strings.Contains(err.Error(), "hunter") || strings.Contains(err.Error(), "struct") || strings.Contains(err.Error(), "!!")) {
+			t.Errorf("%q: the error shows the file or our insides: %v", data, err)
+		}
+	}
+	if _, err := parseAuth([]byte(edit("name: a", "nome: a") + "\n" + strings.Replace(good, "read", "write", 1))); err == nil || strings.Count(err.Error(), "\n") != 3 {
+		t.Errorf("not all is said at once: %v", err)
 	}
 	if _, err := LoadAuth("/nonexistent/auth.yaml"); err == nil {
 		t.Error("took a file that is not there")
+	}
+}
+
+// An auth file that others can write makes admins of them; it may be read by others, who learn no token.
+func TestAuthFileOfOthers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	authFile(t, path, `a read "*"`)
+	for mode, fine := range map[os.FileMode]bool{0o600: true, 0o640: true, 0o644: true, 0o660: false, 0o606: false, 0o666: false, 0o622: false} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadAuth(path); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "chmod go-w") {
+			t.Errorf("%o: %v", mode, err)
+		}
+	}
+}
+
+// Adds make topics only for tokens that may, and so many.
+func TestTopicsOfATokenAreBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	var lines string
+	for _, e := range []string{`plain [add, cancel, read] ["*"] `, `maker [add, cancel, read, topics] ["m.*","m.x*"] , max_topics: 3`, `other [add, topics] ["o.*"] `, `root [admin] ["*"] `} {
+		f := strings.SplitN(e, " ", 2)
+		i := strings.Index(f[1], "] ")
+		lines += fmt.Sprintf("- {name: %s, sha256: \"%x\", scopes: %s, topics: %s}\n", f[0], sha256.Sum256([]byte(f[0])), f[1][:i+1], strings.TrimSpace(f[1][i+2:]))
+	}
+	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.Auth = auth })
+	add := func(token, topic string) *reply {
+		t.Helper()
+		return h.do("POST", "/v1/topics/"+topic+"/timers", `{"delay":"1h",`+cb+`}`, "Authorization: Bearer "+token)
+	}
+	if r := add("plain", "new").problem(404, unknownTopic); !strings.Contains(r.body, "scope topics") {
+		t.Error(r.body)
+	}
+	h.do("PUT", "/v1/topics/new/timers/a", `{"delay":"1h",`+cb+`}`, "Authorization: Bearer plain").problem(404, unknownTopic)
+	h.do("POST", "/v1/topics/new/pull", "", "Authorization: Bearer plain").problem(404, unknownTopic)
+	h.do("POST", "/v1/topics/new/batch", `{"ops":[{"op":"add","delay":"1h",`+cb+`}]}`, "Authorization: Bearer plain").want(200).has("results.0.status", "404")
+	h.do("PUT", "/v1/topics/new", `{}`, "Authorization: Bearer root").want(201)
+	add("plain", "new").want(201)
+
+	h.do("PUT", "/v1/topics/m.made-by-hand", `{}`, "Authorization: Bearer root").want(201)
+	add("maker", "m.x1").want(201)
+	add("maker", "m.2").want(201)
+	h.do("PUT", "/v1/topics/m.3/timers/a", `{"delay":"1h",`+cb+`}`, "Authorization: Bearer maker").want(201)
+	if r := add("maker", "m.4").problem(429, "quota"); !strings.Contains(r.body, "max_topics") {
+		t.Error(r.body)
+	}
+	h.do("POST", "/v1/topics/m.4/pull", "", "Authorization: Bearer maker").problem(429, "quota")
+	add("maker", "m.made-by-hand").want(201)
+	add("other", "o.1").want(201)
+	add("maker", "m.2").want(201)
+	h.do("DELETE", "/v1/topics/m.2?force=true", "", "Authorization: Bearer root").want(200)
+	add("maker", "m.5").want(201)
+	add("maker", "m.6").problem(429, "quota")
+	if r := add("maker", "orders").problem(404, unknownTopic); !strings.Contains(r.body, "there is no topic orders that this token reaches (its topics: m.*, m.x*)") {
+		t.Error(r.body)
 	}
 }
 

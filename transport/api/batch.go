@@ -150,7 +150,7 @@ func (rq *request) run(ops []operation, brief bool) {
 	for i := range ops {
 		op := &ops[i]
 		if op.problem == nil {
-			op.problem = rq.charge(op.verb)
+			op.problem = rq.chargeVerb(op.verb)
 		}
 		if op.problem != nil {
 			continue

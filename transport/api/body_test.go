@@ -130,8 +130,11 @@ func TestBodiesShareABudget(t *testing.T) {
 // Who may not send a body, or sends it to where none belongs, or too much of it, is told so before any of it: nothing is read, nothing invited.
 func TestBodyIsNotInvitedFromWhoMayNot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens.yaml")
-	token, line := NewToken("one")
-	if err := os.WriteFile(file, []byte(strings.Replace(line, `"*"`, `"orders"`, 1)), 0o600); err != nil {
+	token, line, err := NewToken(TokenRule{Name: "one", Scopes: Scopes, Topics: []string{"orders"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	auth, err := LoadAuth(file)

@@ -59,11 +59,7 @@ func (rq *request) findTopic(create bool) (*shard.Topic, *problem) {
 	if rq.s.cfg.KnownTopicsOnly {
 		return nil, noTopic()
 	}
-	t, err := rq.s.cfg.Engine.EnsureTopic(rq.s.base, rq.topic)
-	if err != nil {
-		return nil, engineFault(err)
-	}
-	return t, nil
+	return rq.makeTopic()
 }
 
 // onTopic runs f on the topic, again as long as it finds the topic closing or of a former life, within bounds.

@@ -120,7 +120,16 @@ func (rq *request) admit() *problem {
 			return p
 		}
 	}
-	return rq.mayAnswer()
+	if p := rq.mayAnswer(); p != nil {
+		return p
+	}
+	switch {
+	case rq.route.change:
+		return rq.charge(quotaChanges)
+	case rq.route.method == "GET" && rq.route.scope != scopeOpen:
+		return rq.charge(quotaReads)
+	}
+	return nil
 }
 
 func (rq *request) pathParams(pat *pattern) *problem {

@@ -33,8 +33,8 @@ type Engine interface {
 	// topics that others have acknowledged.
 	Current() error
 	Topics(after string, limit int) []*shard.Topic
-	// CountTopics is how many topics have a name that begins so and for which f holds.
-	CountTopics(prefix string, f func(name string) bool) int
+	// CountTopics counts the topics whose names begin so and for which f holds, up to most.
+	CountTopics(prefix string, most int, f func(*shard.Topic) bool) int
 	// EnsureTopic makes the topic with the default policy unless it is there.
 	EnsureTopic(ctx context.Context, name string) (*shard.Topic, error)
 	// PutTopic sets the policy, making the topic if need be.

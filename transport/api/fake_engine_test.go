@@ -408,15 +408,15 @@ func (e *fakeEngine) Counts(_ context.Context, topics ...shard.TopicID) ([]shard
 	return list, e.err
 }
 
-func (e *fakeEngine) CountTopics(prefix string, f func(name string) bool) (n int) {
+func (e *fakeEngine) CountTopics(prefix string, most int, f func(*shard.Topic) bool) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for name := range e.topics {
-		if strings.HasPrefix(name, prefix) && f(name) {
+	for name, t := range e.topics {
+		if strings.HasPrefix(name, prefix) && f(t) {
 			n++
 		}
 	}
-	return n
+	return min(n, most)
 }
 
 func (e *fakeEngine) nameOf(id shard.TopicID) string {

@@ -302,8 +302,8 @@ func FuzzAuth(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		list, err := parseAuth(data)
 		for i := range list {
-			if err == nil && (list[i].name == "" || list[i].scopes == 0 || len(list[i].topics) == 0) {
-				t.Fatalf("%q gives %+v", data, list[i])
+			if p := &list[i]; err == nil && (p.name == "" || p.scopes == 0 || len(p.topics) == 0) {
+				t.Fatalf("%q gives %s %v %v", data, p.name, p.scopes, p.topics)
 			}
 		}
 	})

@@ -83,7 +83,10 @@ func TestHostOfEachRequestIsLookedAt(t *testing.T) {
 // What a page of another origin has a browser send is refused, but for what anybody may read; with tokens and without.
 func TestForeignPagesAreRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens.yaml")
-	token, line := NewToken("page")
+	token, line, err := NewToken(TokenRule{Name: "page", Scopes: Scopes, Topics: []string{"*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -14,19 +14,30 @@ const (
 	maxQuotaBurst = 1_000_000
 )
 
-// quotaRule is what the auth file says of a token: adds a second, and at once.
+// quotaRule is what the auth file says of a token: so many a second, and at once.
 type quotaRule struct {
-	PerSecond float64 `yaml:"per_second"`
-	Burst     int     `yaml:"burst"`
+	PerSecond float64
+	Burst     int
 }
+
+// What a token's quotas count, each on its own.
+const (
+	quotaAdds    = iota // timers that are added or put whole
+	quotaChanges        // every other change of a timer, each of a batch; changes by filter and pulls, each as one. What ends a lease is free
+	quotaReads          // requests that read
+	quotaKinds
+)
+
+// quotaNames are their fields in the auth file.
+var quotaNames = [quotaKinds]string{"quota", "quota_changes", "quota_reads"}
 
 // fault says what is wrong with a rule, and fills in a burst that was left out: what one second brings, at least 1.
 func (q *quotaRule) fault() string {
 	if !(q.PerSecond >= minQuotaRate && q.PerSecond <= maxQuotaRate) {
-		return "quota.per_second must be 0.001 to 1000000"
+		return "per_second: 0.001 to 1000000 is expected"
 	}
 	if q.Burst < 0 || q.Burst > maxQuotaBurst {
-		return "quota.burst must be 1 to 1000000"
+		return "burst: 1 to 1000000 is expected"
 	}
 	if q.Burst == 0 {
 		q.Burst = max(1, int(math.Ceil(q.PerSecond)))
@@ -34,7 +45,7 @@ func (q *quotaRule) fault() string {
 	return ""
 }
 
-// quota counts a token's adds on this node. Safe for use by any goroutine.
+// quota counts what a token does on this node. Safe for use by any goroutine.
 type quota struct {
 	rule quotaRule
 
@@ -43,7 +54,7 @@ type quota struct {
 	at     time.Time // zero: nothing was taken yet
 }
 
-// take takes one add; if there is none left, it says when there will be.
+// take takes one; if there is none left, it says when there will be.
 func (q *quota) take(now time.Time) (wait time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,30 +74,43 @@ func (q *quota) take(now time.Time) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// charge counts one add, or says that the token's quota is used up.
-func (rq *request) charge(v verb) *problem {
-	if v != vAdd && v != vPut || rq.who == nil || rq.who.quota == nil {
+// chargeVerb counts one change of a timer.
+func (rq *request) chargeVerb(v verb) *problem {
+	if v == vAdd || v == vPut {
+		return rq.charge(quotaAdds)
+	}
+	return rq.charge(quotaChanges)
+}
+
+// charge counts one of what a quota counts, or says that it is used up.
+func (rq *request) charge(kind int) *problem {
+	if rq.who == nil || rq.who.quotas[kind] == nil {
 		return nil
 	}
-	wait, ok := rq.who.quota.take(rq.s.cfg.Clock())
+	q := rq.who.quotas[kind]
+	wait, ok := q.take(rq.s.cfg.Clock())
 	if ok {
 		return nil
 	}
-	p := failf(429, "quota", "this token may add %v timers a second, %d at once", rq.who.quota.rule.PerSecond, rq.who.quota.rule.Burst)
+	what := [quotaKinds]string{"add %v timers", "make %v changes", "make %v reads"}[kind]
+	p := failf(429, "quota", "this token may "+what+" a second at this node, %d at once", q.rule.PerSecond, q.rule.Burst)
 	p.retryAfter = int(min(math.Ceil(wait.Seconds()), 3600))
 	return p
 }
 
 // keepQuotas lets tokens that were there before go on with what is left of their quotas, as far as these are the same.
 func keepQuotas(list, before []principal) {
-	had := map[[sha256.Size]byte]*quota{}
+	had := map[[sha256.Size]byte]*principal{}
 	for i := range before {
-		had[before[i].sum] = before[i].quota
+		had[before[i].sum] = &before[i]
 	}
 	for i := range list {
 		p := &list[i]
-		if old := had[p.sum]; p.quota != nil && old != nil && p.quota.rule == old.rule {
-			p.quota = old
+		old := had[p.sum]
+		for kind, q := range p.quotas {
+			if old != nil && q != nil && old.quotas[kind] != nil && q.rule == old.quotas[kind].rule {
+				p.quotas[kind] = old.quotas[kind]
+			}
 		}
 	}
 }

@@ -15,9 +15,9 @@ func TestQuota(t *testing.T) {
 	write := func(quota string) {
 		t.Helper()
 		line := func(name, more string) string {
-			return fmt.Sprintf("- {name: %s, sha256: \"%x\", scopes: [add, cancel, read], topics: [\"*\"]%s}\n", name, sha256.Sum256([]byte(name)), more)
+			return fmt.Sprintf("- {name: %s, sha256: \"%x\", scopes: [add, cancel, read, topics], topics: [\"*\"]%s}\n", name, sha256.Sum256([]byte(name)), more)
 		}
-		if err := os.WriteFile(path, []byte(line("shop", ", quota: "+quota)+line("free", "")), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(line("shop", ", quota: "+quota)+line("free", "")+line("calm", ", quota_changes: {per_second: 0.5, burst: 4}, quota_reads: {per_second: 0.5, burst: 2}")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,4 +83,53 @@ func TestQuota(t *testing.T) {
 		ask("shop", "POST", timers, add).want(201)
 	}
 	ask("shop", "POST", timers, add).problem(429, "quota")
+}
+
+// Changes and reads have quotas of their own; what ends a lease has none.
+func TestQuotasOfChangesAndReads(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	line := fmt.Sprintf("- {name: calm, sha256: \"%x\", scopes: [add, cancel, read, topics, admin], topics: [\"*\"], quota_changes: {per_second: 0.5, burst: 4}, quota_reads: {per_second: 0.25, burst: 2}}\n",
+		sha256.Sum256([]byte("calm")))
+	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.UnixMilli(1_800_000_000_000)
+	h := newHarness(t, func(c *Config) {
+		c.Auth = auth
+		c.Clock = func() time.Time { return now }
+	})
+	ask := func(method, target, body string) *reply {
+		t.Helper()
+		return h.do(method, target, body, "Authorization: Bearer calm")
+	}
+	for i := range 8 {
+		ask("PUT", fmt.Sprintf("%s/t%d", timers, i), `{"delay":"1h",`+cb+`}`).want(201)
+	}
+	for _, change := range [][3]string{{"PATCH", timers + "/t0", `{"priority":1}`}, {"POST", timers + "/t1/fire", ""}, {"DELETE", timers + "/t2", ""}, {"POST", orders + "/cancel", `{"filter":{"id_prefix":"t3"}}`}} {
+		ask(change[0], change[1], change[2]).want(200)
+	}
+	for _, change := range [][3]string{
+		{"PATCH", timers + "/t4", `{"priority":1}`}, {"POST", timers + "/t4/fire", ""}, {"DELETE", timers + "/t4", ""}, {"POST", orders + "/cancel", `{"all":true}`},
+		{"POST", orders + "/reschedule", `{"all":true,"shift":"1h"}`}, {"POST", orders + "/dead/purge", `{"all":true}`}, {"POST", orders + "/dead/redrive", `{"all":true}`}, {"POST", orders + "/pull", ""},
+	} {
+		if r := ask(change[0], change[1], change[2]).problem(429, "quota"); r.header.Get("Retry-After") != "2" {
+			t.Errorf("%s %s: Retry-After %s", change[0], change[1], r.header.Get("Retry-After"))
+		}
+	}
+	ask("POST", orders+"/batch", `{"ops":[{"op":"cancel","id":"t4"},{"op":"add","delay":"1h",`+cb+`}]}`).want(200).has("results.0.status", "429", "results.1.status", "201")
+	ask("POST", "/v1/ack", `{"receipts":["x"]}`).want(200)
+	ask("GET", timers+"/t4", "").want(200)
+	ask("GET", timers, "").want(200)
+	for _, target := range []string{timers, timers + "/t4", "/v1/topics", "/v1/cluster", orders + "/history"} {
+		ask("GET", target, "").problem(429, "quota")
+	}
+	ask("GET", "/healthz", "").want(200)
+	ask("PUT", timers+"/more", `{"delay":"1h",`+cb+`}`).want(201) // adds go on
+	now = now.Add(5 * time.Second)
+	ask("GET", timers+"/t4", "").want(200)
+	ask("DELETE", timers+"/t4", "").want(200)
 }

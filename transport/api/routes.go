@@ -8,6 +8,7 @@ type route struct {
 	handle       func(*request) *problem
 
 	large       bool // the answer may be
+	change      bool // a change of timers that counts as one against a quota; of those of one timer each is counted when it is read
 	conditional bool // takes If-Match (and PUT If-None-Match: *)
 	body        bodyRule
 }
@@ -51,17 +52,17 @@ var routes = []route{
 	{method: "POST", path: timerPath + "/fire", scope: scopeAdd, handle: (*request).fireTimer, large: true, body: emptyBody, conditional: true},
 	{method: "POST", path: "/v1/topics/{topic}/batch", scope: scopeChange, handle: (*request).batch, large: true, query: []string{"brief"}, body: batchBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: scopeCancel, handle: (*request).cancelTimers, body: jsonBody},
-	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: scopeAdd, handle: (*request).rescheduleTimers, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: scopeCancel, handle: (*request).cancelTimers, change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: scopeAdd, handle: (*request).rescheduleTimers, change: true, body: jsonBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/pull", scope: scopeAdd, handle: (*request).pullTimers, large: true, body: maybeBody},
+	{method: "POST", path: "/v1/topics/{topic}/pull", scope: scopeAdd, handle: (*request).pullTimers, change: true, large: true, body: maybeBody},
 	{method: "POST", path: "/v1/ack", scope: scopeAdd, handle: (*request).ackReceipts, body: jsonBody},
 	{method: "POST", path: "/v1/nack", scope: scopeAdd, handle: (*request).nackReceipts, body: jsonBody},
 	{method: "POST", path: "/v1/extend", scope: scopeAdd, handle: (*request).extendReceipts, body: jsonBody},
 
 	{method: "GET", path: "/v1/topics/{topic}/dead", scope: scopeRead, handle: (*request).listDead, large: true, query: deadParams},
-	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, body: jsonBody},
-	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, change: true, body: jsonBody},
 
 	{method: "GET", path: "/v1/topics/{topic}/history", scope: scopeRead, handle: (*request).listHistory, large: true, query: historyParams},
 

@@ -36,7 +36,7 @@ func (rq *request) fireTimer() *problem  { return rq.changeTimer(vFire) }
 func (rq *request) changeTimer(v verb) *problem {
 	in, p := rq.readInput(v)
 	if p == nil {
-		p = rq.charge(v)
+		p = rq.chargeVerb(v)
 	}
 	if p != nil {
 		return p
@@ -69,6 +69,9 @@ func (rq *request) changeOne(in *input, v verb, brief bool) (res shard.Result, t
 
 func (rq *request) cancelTimer() *problem {
 	in, p := rq.readInput(vCancel)
+	if p == nil {
+		p = rq.chargeVerb(vCancel)
+	}
 	if p != nil {
 		return p
 	}

@@ -1,0 +1,51 @@
+package api
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// What a token is made of.
+const (
+	tokenPrefix = "crl_"
+	tokenRandom = 32 // bytes, 43 characters of base64url
+)
+
+// Scopes are what a token may be allowed, in the order in which they are shown.
+var Scopes = []string{"add", "cancel", "read", "topics", "admin"}
+
+var scopeNames = map[string]scope{"add": scopeAdd, "cancel": scopeCancel, "read": scopeRead, "topics": scopeTopics, "admin": scopeAdmin}
+
+// TokenRule is what a token's line of the auth file says of it.
+type TokenRule struct {
+	Name      string
+	Scopes    []string
+	Topics    []string // patterns, * for any characters; at least one
+	MaxTopics int      // 0: the default
+}
+
+// NewToken makes a token and its line for the auth file, which holds only the token's hash.
+func NewToken(rule TokenRule) (token, line string, err error) {
+	var raw [tokenRandom]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	token = tokenPrefix + base64.RawURLEncoding.EncodeToString(raw[:])
+	topics := make([]string, len(rule.Topics))
+	for i, t := range rule.Topics {
+		topics[i] = strconv.Quote(t)
+	}
+	more := ""
+	if rule.MaxTopics != 0 {
+		more = fmt.Sprintf(", max_topics: %d", rule.MaxTopics)
+	}
+	line = fmt.Sprintf(`- {name: %q, sha256: "%x", scopes: [%s], topics: [%s]%s}`, rule.Name, sha256.Sum256([]byte(token)),
+		strings.Join(rule.Scopes, ", "), strings.Join(topics, ", "), more)
+	if _, err := parseAuth([]byte(line)); err != nil { // what would not be taken is not made
+		return "", "", errors.New(strings.ReplaceAll(err.Error(), "line 1: ", ""))
+	}
+	return token, line, nil
+}
