@@ -180,18 +180,18 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	return c, nil
 }
 
-// recovered answers 503 until the host has read its log: before that there is nothing to count.
-func (p *process) recovered(next fasthttp.RequestHandler) fasthttp.RequestHandler {
-	return func(ctx *fasthttp.RequestCtx) {
+// recovered refuses until the host has read its log: before that there is nothing to count.
+func (p *process) recovered(next fasthttp.RequestHandler) func(*fasthttp.RequestCtx) error {
+	return func(ctx *fasthttp.RequestCtx) error {
 		if c := p.core.Load(); c != nil {
 			select {
 			case <-c.host.Started():
 				next(ctx)
-				return
+				return nil
 			default:
 			}
 		}
-		ctx.Error(shard.ErrRecovering.Error(), fasthttp.StatusServiceUnavailable)
+		return shard.ErrRecovering
 	}
 }
 

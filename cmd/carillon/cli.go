@@ -88,6 +88,16 @@ func newParser(grammar any, term *terminal) (*kong.Kong, error) {
 	)
 }
 
+// AfterApply refuses a duration of nothing, which would be taken for none given.
+func (*loadtestCmd) AfterApply(ctx *kong.Context) error {
+	for _, part := range ctx.Path {
+		if part.Flag != nil && part.Flag.Name == "duration" && part.Flag.Target.Int() == 0 {
+			return usagef("--duration: must be more than 0")
+		}
+	}
+	return nil
+}
+
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
 		return err

@@ -27,3 +27,12 @@ func TestLoadtestTakesNoZero(t *testing.T) {
 		t.Errorf("exit %d: %s", got.code, got.err)
 	}
 }
+
+func TestLoadtestForNoTimeExits2(t *testing.T) {
+	for _, d := range []string{"0s", "0", "-1s"} {
+		got := carillon(t, "", nil, "loadtest", "add", "-d", d, "--url", "http://127.0.0.1:1")
+		if got.code != exitUsage || !strings.Contains(got.err, "duration") {
+			t.Errorf("-d %s: %+v", d, got)
+		}
+	}
+}

@@ -33,7 +33,7 @@ func TestTokens(t *testing.T) {
 	}
 	h := newHarness(t, func(c *Config) {
 		c.Auth = auth
-		c.Metrics = func(ctx *fasthttp.RequestCtx) { ctx.SetBodyString("carillon_add_total 1\n") }
+		c.Metrics = func(ctx *fasthttp.RequestCtx) error { ctx.SetBodyString("carillon_add_total 1\n"); return nil }
 	})
 	const a = "/v1/topics/orders.a"
 	body := `{"id":"x","delay":"1h",` + cb + `}`

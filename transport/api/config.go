@@ -20,8 +20,8 @@ type Config struct {
 	// CheckURL says why a callback may not go to this URL, which is well-formed. Only an address can be judged here: names
 	// are judged when they are dialled. Good ones are remembered until Server.ForgetURLs. nil refuses nothing.
 	CheckURL func(url string) error
-	// Metrics answers /metrics; nil makes it 404.
-	Metrics fasthttp.RequestHandler
+	// Metrics answers /metrics, or says as an Engine does why it cannot; nil makes it 404.
+	Metrics func(*fasthttp.RequestCtx) error
 
 	// Hosts are names and addresses that the node goes by, perhaps with a port, beside the address that a client has reached. See checkHost.
 	Hosts []string

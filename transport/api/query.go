@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -118,9 +119,12 @@ func (q query) instant(name string) (ms int64, given bool, p *problem) {
 	return ms, true, nil
 }
 
+// fits64 reports whether a number that parseInteger has read is what was written: it holds what is larger at the largest.
+func fits64(n int64, s string) bool { return n != math.MaxInt64 || s == "9223372036854775807" }
+
 func parseInstantOrMs(s string) (int64, bool) {
 	if n, ok := parseInteger([]byte(s)); ok {
-		return n, n >= 0
+		return n, n >= 0 && fits64(n, s)
 	}
 	ms, ok := parseInstant(s)
 	return ms, ok && ms >= 0

@@ -91,6 +91,8 @@ func (rq *request) metrics() *problem {
 	if rq.s.cfg.Metrics == nil {
 		return fail(404, notFound, "metrics are off")
 	}
-	rq.s.cfg.Metrics(rq.ctx)
+	if err := rq.s.cfg.Metrics(rq.ctx); err != nil {
+		return engineFault(err)
+	}
 	return nil
 }

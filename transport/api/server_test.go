@@ -20,10 +20,12 @@ import (
 )
 
 func TestHealthReadyMetrics(t *testing.T) {
+	var recovering error
 	h := newHarness(t, func(c *Config) {
-		c.Metrics = func(ctx *fasthttp.RequestCtx) {
+		c.Metrics = func(ctx *fasthttp.RequestCtx) error {
 			ctx.SetContentType("text/plain; version=0.0.4")
 			ctx.SetBodyString("carillon_add_total 1\n")
+			return recovering
 		}
 	})
 	h.do("GET", "/healthz", "").want(200).has("status", `"ok"`, "version", `"test"`)
@@ -31,6 +33,8 @@ func TestHealthReadyMetrics(t *testing.T) {
 	if r := h.do("GET", "/metrics", "").want(200); r.body != "carillon_add_total 1\n" || !strings.HasPrefix(r.header.Get("Content-Type"), "text/plain") {
 		t.Fatal(r)
 	}
+	recovering = shard.ErrRecovering
+	h.do("GET", "/metrics", "").problem(503, unavailable)
 	h.engine.notReady = errors.New("replaying the log")
 	if r := h.do("GET", "/readyz", "").problem(503, unavailable); !strings.Contains(r.body, "replaying the log") {
 		t.Fatal(r.body)
@@ -96,6 +100,35 @@ func TestPanicIsA500(t *testing.T) {
 	}
 	h.engine.beforeDo = nil
 	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
+}
+
+// A panic on a goroutine that a request has started costs that request, too.
+func TestPanicInAFanOutIsA500(t *testing.T) {
+	var log syncBuffer
+	h := newHarness(t, func(c *Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		c.Engine = panickyEngine{c.Engine.(*fakeEngine)}
+	})
+	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
+	h.do("GET", timers, "").problem(500, internalError)
+	h.do("GET", orders+"/dead", "").problem(500, internalError)
+	h.do("POST", orders+"/cancel", `{"all":true}`).problem(500, internalError)
+	h.do("POST", orders+"/dead/purge", `{"all":true}`).problem(500, internalError)
+	if n := strings.Count(log.String(), "secret detail"); n != 4 {
+		t.Errorf("the log has it %d times", n)
+	}
+	h.do("GET", timers+"/a", "").want(200)
+}
+
+// panickyEngine panics in what is asked of each shard.
+type panickyEngine struct{ *fakeEngine }
+
+func (panickyEngine) List(context.Context, shard.ID, *shard.Query) ([]*shard.Timer, error) {
+	panic("secret detail")
+}
+
+func (panickyEngine) Walk(context.Context, shard.ID, *shard.Query, shard.Waypoint) ([]shard.Mark, shard.Waypoint, error) {
+	panic("secret detail")
 }
 
 // An engine's error that the contract does not know is logged and not shown.

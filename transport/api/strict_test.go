@@ -230,7 +230,8 @@ func TestPathsAndMethods(t *testing.T) {
 		get(timers+"?limit=", 400, badRequest), get(timers+"?limit=+5", 400, badRequest), get(timers+"?limit=05", 400, badRequest), get(timers+"?limit=5.0", 400, badRequest), get(timers+"?limit=%zz", 400, badRequest),
 		get(timers+"?state=foo", 400, badRequest), get(timers+"?state=", 400, badRequest), get(timers+"?state=done,", 400, badRequest), get(timers+"?due_from=x", 400, badTime), get(timers+"?due_to=-1", 400, badTime), get(timers+"?due_from=2026-06-01", 400, badTime),
 		get(timers+"?label=", 400, badRequest), get(timers+"?label=a%20b", 400, badRequest), get(timers+"?id_prefix=%2F", 400, badName), get(timers+"?id_prefix=%7B%7D", 400, badName), get(timers+"?payload=no", 400, badRequest), get(timers+"?payload", 400, badRequest),
-		get(timers+"?cursor=", 400, badRequest), get(timers+"?cursor=abc", 400, badRequest), get(timers+"?&", 400, badRequest), get(timers+"/a?x=1", 400, badRequest), get("/v1/topics?cursor=AAAA", 400, badRequest), get("/healthz?x=1", 400, badRequest),
+		get(timers+"?cursor=", 400, badRequest), get(timers+"?cursor=abc", 400, badRequest), get(timers+"?&", 400, badRequest), get(timers+"/a?x=1", 400, badRequest), get("/v1/topics?cursor=AAAA", 400, badRequest),
+		get(timers+"?due_to=9223372036854775808", 400, badTime), get(timers+"?due_from=99999999999999999999999", 400, badTime), get("/healthz?x=1", 400, badRequest),
 		get("/v1/topics/orders/dead?reason=foo", 400, badRequest), get("/v1/topics/orders/dead?state=dead", 400, badRequest), get("/v1/topics/orders/dead?from=x", 400, badTime),
 		{method: "DELETE", target: "/v1/topics/orders?force=yes", status: 400, code: badRequest}, {method: "POST", target: timers + "?brief=true", body: `{"delay":"1h"}`, status: 400, code: badRequest},
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"carillon/shard"
@@ -79,10 +78,10 @@ func (sw *sweep) unfinished(ctx context.Context, err error) *problem {
 func (sw *sweep) run(ctx context.Context, shards int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var wg sync.WaitGroup
+	var all fan
 	workers := min(shards, sweepShards)
 	for w := range workers {
-		wg.Go(func() {
+		all.run(func() {
 			for id := 1 + w; id <= shards && ctx.Err() == nil; id += workers {
 				if err := sw.shard(ctx, shard.ID(id)); err != nil {
 					cancel(err)
@@ -90,7 +89,7 @@ func (sw *sweep) run(ctx context.Context, shards int) error {
 			}
 		})
 	}
-	wg.Wait()
+	all.wait()
 	return context.Cause(ctx)
 }
 

@@ -1,10 +1,6 @@
 package api
 
-import (
-	"sync"
-
-	"carillon/shard"
-)
+import "carillon/shard"
 
 func (rq *request) readTopic() *problem {
 	t, p := rq.findTopic(false)
@@ -102,27 +98,6 @@ func (rq *request) deleteTopic() *problem {
 	o.integer("cancelled", int64(n))
 	rq.json(200, o.end())
 	return nil
-}
-
-// fanOut bounds the calls into the engine that one request makes at a time.
-const fanOut = 16
-
-// each calls f for 0 to n-1, up to fanOut at a time, and waits for all.
-func each(n int, f func(i int)) {
-	if n == 1 {
-		f(0)
-		return
-	}
-	var wg sync.WaitGroup
-	workers := min(n, fanOut)
-	for w := range workers {
-		wg.Go(func() {
-			for i := w; i < n; i += workers {
-				f(i)
-			}
-		})
-	}
-	wg.Wait()
 }
 
 func appendTopic(b []byte, t *shard.Topic, counts *shard.Counts) []byte {

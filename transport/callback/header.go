@@ -25,7 +25,7 @@ var forbiddenHeaders = map[string]bool{
 
 var forbiddenPrefixes = []string{"proxy-", "webhook-", "carillon-"}
 
-// ValidateHeader accepts a user header: a token as name that is not ours, a value
+// ValidateHeader accepts a user header: a token as name that is not ours, nor like ours with underscores, a value
 // without control characters, together at most 4 KiB.
 func ValidateHeader(name, value string) error {
 	if len(name)+len(value) > maxHeaderBytes {
@@ -34,7 +34,7 @@ func ValidateHeader(name, value string) error {
 	if !isToken(name) {
 		return fmt.Errorf("%w: name %.64q is not a token", ErrBadHeader, name)
 	}
-	lower := strings.ToLower(name)
+	lower := strings.ReplaceAll(strings.ToLower(name), "_", "-") // gateways of the CGI kind take one for the other
 	if forbiddenHeaders[lower] {
 		return fmt.Errorf("%w: %s may not be set", ErrBadHeader, name)
 	}

@@ -23,7 +23,8 @@ func TestValidateHeader(t *testing.T) {
 		{"Host", "x"}, {"hOST", "x"}, {"Content-Length", "1"}, {"Transfer-Encoding", "chunked"}, {"Connection", "close"},
 		{"Keep-Alive", "x"}, {"TE", "x"}, {"Trailer", "x"}, {"Upgrade", "x"}, {"Expect", "100-continue"}, {"Proxy-Authorization", "x"},
 		{"proxy-connection", "x"}, {"Content-Type", "x"}, {"User-Agent", "x"}, {"Webhook-Id", "x"}, {"webhook-x", "x"},
-		{"CARILLON-Fence", "1"}, {"Idempotency-Key", "x"}, {"x-idempotency-key", "x"}, {"X", strings.Repeat("v", maxHeaderBytes)},
+		{"CARILLON-Fence", "1"}, {"Webhook_Id", "x"}, {"webhook_id", "x"}, {"Carillon_Fence", "1"}, {"Content_Length", "1"}, {"CONTENT_TYPE", "x"},
+		{"Transfer_Encoding", "chunked"}, {"Proxy_Authorization", "x"}, {"User_Agent", "x"}, {"keep_alive", "x"}, {"Idempotency_Key", "x"}, {"X-Idempotency_Key", "x"}, {"Idempotency-Key", "x"}, {"x-idempotency-key", "x"}, {"X", strings.Repeat("v", maxHeaderBytes)},
 	} {
 		if err := ValidateHeader(h.Name, h.Value); !errors.Is(err, ErrBadHeader) {
 			t.Errorf("%.40q: %v, want ErrBadHeader", h, err)

@@ -26,7 +26,7 @@ type callURL struct {
 
 // ValidateURL accepts what a call can be made to: http or https, a host, at most
 // 2 KiB of printable ASCII, no userinfo, no fragment, port 1–65535, IPv4 in four
-// decimals only, IPv6 without a zone, names of letters, digits, '-', '_', '.'.
+// decimals only, IPv6 without a zone, escapes that are whole, names of letters, digits, '-', '_', '.'.
 func ValidateURL(url string) error {
 	_, err := parseURL(url)
 	return err
@@ -48,6 +48,8 @@ func parseURL(url string) (callURL, error) {
 			return callURL{}, badURL("backslash at byte %d", i)
 		case c == '#':
 			return callURL{}, badURL("has a fragment")
+		case c == '%' && (len(url) < i+3 || !isHex(url[i+1]) || !isHex(url[i+2])):
+			return callURL{}, badURL("percent sign without two hexadecimal digits at byte %d", i)
 		}
 	}
 	u, rest, err := cutScheme(url)
@@ -177,6 +179,10 @@ func isNumber(label string) bool {
 		}
 	}
 	return true
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
 }
 
 func isAlnum(c byte) bool {

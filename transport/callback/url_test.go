@@ -36,7 +36,7 @@ func TestValidateURLRefuses(t *testing.T) {
 		"http://127.1/", "http://2130706433/", "http://0x7f.1/", "http://0x7f000001/", "http://0177.0.0.1/", "http://1.2.3/",
 		"http://1.2.3.4.5/", "http://256.1.1.1/", "http://01.2.3.4/", "http://1.2.3.4./", "http://127.0.0.0x1/", "http://foo.0x1/", "http://foo.1/",
 		"http://[::1/", "http://::1/", "http://[::1]x/", "http://[::1%25eth0]/", "http://[fe80::1%eth0]/", "http://[1.2.3.4]/", "http://[]/",
-		"http://%31.2.3.4/", "http://h%41/", "http://h%00/", "http://a..b/", "http://.a/", "http://./", "http://a,b/", "http://a*b/",
+		"http://h/%zz", "http://h/%", "http://h/%2", "http://h/?q=%g0", "http://h/a%2", "http://h/%%41", "http://%31.2.3.4/", "http://h%41/", "http://h%00/", "http://a..b/", "http://.a/", "http://./", "http://a,b/", "http://a*b/",
 		"http://" + strings.Repeat("a", 64) + "/", "http://" + strings.Repeat("a.", 130) + "a/", "http://h/" + strings.Repeat("x", maxURLBytes),
 	} {
 		if err := ValidateURL(u); !errors.Is(err, ErrBadURL) {
