@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,7 +19,10 @@ import (
 type Options struct {
 	Token string // crl_…; empty: none is sent
 	// HTTP makes the requests. nil: an own one, that follows no redirects and has no limit of time but the context's.
-	HTTP      *http.Client
+	HTTP *http.Client
+	// TLS is how https nodes are spoken to: which authorities are trusted, and what certificate is shown where they ask for one. nil: as the
+	// system has it. It goes with an own HTTP only.
+	TLS       *tls.Config
 	UserAgent string // "carillon-client"
 	// Retries is how often a call that is safe to repeat is repeated at most; 0 is 4, less than 0 never.
 	Retries int
@@ -53,7 +57,7 @@ func New(urls []string, o Options) (*Client, error) {
 		c.nodes = append(c.nodes, strings.TrimRight(text, "/"))
 	}
 	if c.options.HTTP == nil {
-		c.options.HTTP = newHTTP()
+		c.options.HTTP = newHTTP(o.TLS)
 	}
 	if c.options.UserAgent == "" {
 		c.options.UserAgent = "carillon-client"
@@ -70,10 +74,11 @@ func New(urls []string, o Options) (*Client, error) {
 	return c, nil
 }
 
-func newHTTP() *http.Client {
+func newHTTP(tls *tls.Config) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
+			TLSClientConfig:     tls,
 			TLSHandshakeTimeout: 5 * time.Second,
 			MaxIdleConnsPerHost: 64,
 			IdleConnTimeout:     time.Minute, // the node closes idle connections after two

@@ -28,6 +28,8 @@ type Config struct {
 	Mode        Mode          `kong:"-" json:"mode"`
 	URL         []string      `name:"url" help:"Server to load; repeat for several." default:"http://127.0.0.1:7700" json:"url"`
 	Token       string        `help:"Bearer token." placeholder:"TOKEN" env:"CARILLON_TOKEN" json:"-"`
+	CA          string        `name:"ca" help:"Authorities to trust for https, besides the system's (PEM)." placeholder:"FILE" env:"CARILLON_CA" json:"-"`
+	ClientCert  string        `help:"Certificate and its private key, where nodes ask for one (PEM)." placeholder:"FILE" env:"CARILLON_CLIENT_CERT" json:"-"`
 	Connections int           `short:"c" help:"Connections, one request in flight on each." default:"64" json:"connections"`
 	Threads     int           `short:"t" help:"Processors to use (default: add one for each 128 connections, otherwise all)." placeholder:"N" json:"threads"`
 	Duration    time.Duration `short:"d" help:"How long to send (default 10s, no limit when -n is given)." placeholder:"10s" json:"duration_ns"`

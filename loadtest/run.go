@@ -3,6 +3,7 @@ package loadtest
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 // run is one run's state, wired.
 type run struct {
 	network  network
+	tls      *tls.Config // of https targets
 	config   Config
 	targets  []target
 	names    *names
@@ -66,6 +68,10 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 			return Report{}, err
 		}
 		r.targets = append(r.targets, t)
+	}
+	var err error
+	if r.tls, err = config.clientTLS(); err != nil {
+		return Report{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if _, err := r.reachable(ctx); err != nil {
 		return Report{}, err
@@ -195,7 +201,7 @@ func (r *run) load(ctx context.Context) {
 
 func (r *run) worker(number int, targets []target) *worker {
 	t := targets[number%len(targets)]
-	return &worker{stripe: uint64(number), target: t, dial: r.network.dial, timeout: r.config.Timeout,
+	return &worker{stripe: uint64(number), target: t, dial: r.network.dial, tls: r.tls, timeout: r.config.Timeout,
 		requests: newRequests(r.names, r.ledger, r.callback, t.host, r.config.Token),
 		ledger:   r.ledger, tally: r.tally}
 }

@@ -47,6 +47,7 @@ type worker struct {
 	stripe   uint64
 	target   target
 	dial     dialFunc
+	tls      *tls.Config
 	timeout  time.Duration
 	requests *requests
 	source   source
@@ -275,7 +276,9 @@ func (w *worker) connect(ctx context.Context) bool {
 	}
 	if w.target.tls {
 		host, _, _ := net.SplitHostPort(w.target.address)
-		conn = tls.Client(conn, &tls.Config{ServerName: host, NextProtos: []string{"http/1.1"}})
+		config := w.tls.Clone()
+		config.ServerName = host
+		conn = tls.Client(conn, config)
 	}
 	conn = newAsker(conn)
 	w.mu.Lock()

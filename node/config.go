@@ -21,6 +21,10 @@ type Config struct {
 	// HTTPHosts are names and addresses by which clients call the API, perhaps with a port, beside those that a node has by itself.
 	HTTPHosts []string
 
+	// HTTPCert and HTTPKey are PEM files for TLS of the API, both or none; HTTPClientCA is one of the authorities of the certificates that clients must
+	// show, "" when they need none. Read again by Reload.
+	HTTPCert, HTTPKey, HTTPClientCA string
+
 	// Advertise is the host at which other nodes reach this one, where that is not the host it binds. No port.
 	Advertise string
 	Name      string // unique in the cluster; the host name as far as it is a name: see validName

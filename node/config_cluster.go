@@ -46,7 +46,7 @@ func (c Config) validateAddresses() (errs []error) {
 		guarded          bool
 		lacks            string
 	}{
-		{"http", c.HTTP, c.AuthFile != "", "no credentials are set: give --auth-file, or --insecure-no-auth if anybody who reaches the port may use it"},
+		{"http", c.HTTP, c.AuthFile != "" || c.HTTPClientCA != "", "no credentials are set: give --auth-file (or --http-client-ca), or --insecure-no-auth if anybody who reaches the port may use it"},
 		{"peer", c.Peer, tls, "there are no certificates: give --peer-cert, --peer-key and --peer-ca, or --insecure-no-auth if anybody who reaches the port may be a node"},
 		{"gossip", c.Gossip, c.GossipKeyFile != "", "there is no key: give --gossip-key, or --insecure-no-auth if anybody who reaches the port may be a node"},
 	} {
@@ -57,6 +57,12 @@ func (c Config) validateAddresses() (errs []error) {
 		case !loopback(host) && !a.guarded && !c.Insecure:
 			errs = append(errs, fmt.Errorf("%s: %s is not loopback and %s", a.setting, a.address, a.lacks))
 		}
+	}
+	if (c.HTTPCert == "") != (c.HTTPKey == "") {
+		errs = append(errs, errors.New("http-cert, http-key: give both or none"))
+	}
+	if c.HTTPClientCA != "" && c.HTTPCert == "" {
+		errs = append(errs, errors.New("http-client-ca: clients show certificates only over TLS: give --http-cert and --http-key, too"))
 	}
 	for _, host := range c.HTTPHosts {
 		if err := api.CheckHost(host); err != nil {

@@ -36,13 +36,14 @@ type Node struct {
 	cfg  Config
 	mem  MemoryLimit
 	auth *api.Auth
+	tls  *api.TLS
 	run  atomic.Pointer[process] // of Run, once it has bound the API
 }
 
 // ErrRemoved is what Run returns when the cluster has removed the node: there is nothing left for it to do.
 var ErrRemoved = errors.New("node: this node was removed from the cluster; its data directory can be deleted")
 
-// New checks the configuration, all of it at once. It reads the auth file, but touches neither disk nor network otherwise.
+// New checks the configuration, all of it at once. It reads the auth file and those of TLS, but touches neither disk nor network otherwise.
 func New(cfg Config) (*Node, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -55,6 +56,15 @@ func New(cfg Config) (*Node, error) {
 			return nil, err
 		}
 		n.auth = auth
+	}
+	if cfg.HTTPCert != "" {
+		files, err := api.LoadTLS(cfg.HTTPCert, cfg.HTTPKey, cfg.HTTPClientCA)
+		if err != nil {
+			return nil, err
+		}
+		if n.tls = files; files.Shared() {
+			cfg.Logger.Warn("others on this machine may read the private key of the API; chmod 600 it", "file", cfg.HTTPKey)
+		}
 	}
 	return n, nil
 }
@@ -79,6 +89,9 @@ func (n *Node) URL() string {
 	default:
 		at = netip.AddrPortFrom(netip.IPv6Loopback(), at.Port())
 	}
+	if n.tls != nil {
+		return "https://" + at.String()
+	}
 	return "http://" + at.String()
 }
 
@@ -101,12 +114,16 @@ func (n *Node) AwaitReady(ctx context.Context) bool {
 // MemoryLimit is what the process may use, as New found it.
 func (n *Node) MemoryLimit() MemoryLimit { return n.mem }
 
-// Reload reads the auth file again; after an error the tokens from before still hold.
+// Reload reads the auth file and the files of TLS again. What cannot be read stays as it was.
 func (n *Node) Reload() error {
-	if n.auth == nil {
-		return nil
+	var errs []error
+	if n.auth != nil {
+		errs = append(errs, n.auth.Reload())
 	}
-	return n.auth.Reload()
+	if n.tls != nil {
+		errs = append(errs, n.tls.Reload())
+	}
+	return errors.Join(errs...)
 }
 
 // Run serves until the context ends, then drains: leaderships are handed over, intake stops, requests are answered, calls in flight end
@@ -214,7 +231,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	m.registry.MustRegister(pastGauges{func() *past { return p.core.Load().past }})
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
-		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
+		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, TLS: n.tls, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
 		Clock:           p.wall,
 		Hosts:           n.cfg.hosts(),
 		Limits:          n.limits(),

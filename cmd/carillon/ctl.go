@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"net/url"
 	"time"
 )
@@ -9,8 +10,12 @@ import (
 type ctlCmd struct {
 	URL     string        `default:"http://127.0.0.1:7700" env:"CARILLON_URL" placeholder:"URL" help:"Address of a node; also CARILLON_URL (${default})."`
 	Token   string        `env:"CARILLON_TOKEN" placeholder:"TOKEN" help:"Token, where the node asks for one; better in CARILLON_TOKEN, which other processes cannot see."`
+	CA      string        `name:"ca" env:"CARILLON_CA" placeholder:"FILE" help:"Authorities to trust for https (PEM)."`
+	Cert    string        `name:"client-cert" env:"CARILLON_CLIENT_CERT" placeholder:"FILE" help:"Certificate with its key to show (PEM)."`
 	JSON    bool          `name:"json" help:"Print the node's answer as it came."`
 	Timeout time.Duration `default:"30s" help:"How long to wait for an answer (${default})."`
+
+	http *http.Client // see client
 
 	Add    ctlAddCmd    `cmd:"" help:"Add a timer."`
 	Get    ctlGetCmd    `cmd:"" help:"Show a timer."`
@@ -59,5 +64,10 @@ func (c *ctlCmd) Validate() error {
 	if c.Timeout <= 0 {
 		return usagef("--timeout: must be more than 0")
 	}
+	config, err := clientTLS(c.CA, c.Cert)
+	if err != nil {
+		return usagef("%v", err)
+	}
+	c.http = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config}}
 	return nil
 }

@@ -94,7 +94,7 @@ func (c *ctlCmd) do(r call) (status int, body []byte, err error) {
 	if r.ifMatch != 0 {
 		req.Header.Set("If-Match", fmt.Sprintf(`"%d"`, r.ifMatch))
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := c.http.Do(req)
 	if err != nil {
 		return 0, nil, c.unanswered(r, err)
 	}

@@ -33,6 +33,9 @@ type serveCmd struct {
 	TopicIdle        time.Duration  `default:"${topic_idle}" placeholder:"TIME" help:"It goes when empty for so long (${default})."`
 	Config           string         `placeholder:"FILE" help:"YAML file with any of these settings."`
 	AuthFile         string         `placeholder:"FILE" help:"YAML list of tokens; without it nobody is asked for one. Read again on SIGHUP."`
+	HTTPCert         string         `name:"http-cert" placeholder:"FILE" help:"Certificate of the API, with its chain (PEM): clients use https. Read again on SIGHUP."`
+	HTTPKey          string         `name:"http-key" placeholder:"FILE" help:"Private key of --http-cert (PEM)."`
+	HTTPClientCA     string         `name:"http-client-ca" placeholder:"FILE" help:"Clients must show a certificate of these authorities (PEM)."`
 	InsecureNoAuth   bool           `name:"insecure-no-auth" help:"Allow addresses that are not loopback without credentials or keys."`
 	GossipKey        string         `placeholder:"FILE" help:"File with the key of discovery, one for all nodes."`
 	PeerCert         string         `placeholder:"FILE" help:"Certificate that names this node to the others (PEM)."`
@@ -51,7 +54,7 @@ func (*serveCmd) Help() string {
 	return "Each flag is also an environment variable (--log-level is CARILLON_LOG_LEVEL) and, but for --config itself, " +
 		"a key of --config's file (log_level). The flag goes before the environment, the environment before the file. " +
 		"An address with port 0 takes a free one.\n\n" +
-		"SIGTERM or SIGINT finishes the calls in flight and exits; a second one exits at once. SIGHUP reads the auth file again."
+		"SIGTERM or SIGINT finishes the calls in flight and exits; a second one exits at once. SIGHUP reads the auth file and the API's certificate again."
 }
 
 func (*serveCmd) Examples() string {
@@ -103,6 +106,9 @@ func (s *serveCmd) Run(term *terminal) error {
 		PeerCA:          s.PeerCA,
 		Insecure:        s.InsecureNoAuth,
 		AuthFile:        s.AuthFile,
+		HTTPCert:        s.HTTPCert,
+		HTTPKey:         s.HTTPKey,
+		HTTPClientCA:    s.HTTPClientCA,
 		CallbackAllow:   s.CallbackAllow,
 		MaxConnections:  s.MaxConnections,
 		Version:         version(),
@@ -119,10 +125,10 @@ func (s *serveCmd) Run(term *terminal) error {
 	}
 	onHangup(ctx, func() {
 		if err := n.Reload(); err != nil {
-			logger.Error("the auth file was not read again; the tokens from before still hold", "error", err)
+			logger.Error("not all files were read again; of those that were not, what was read before still holds", "error", err)
 			return
 		}
-		logger.Info("read the auth file again")
+		logger.Info("read the auth file and the API's certificate again")
 	})
 	if s.Admin != "" {
 		stopAdmin, err := s.startAdmin(ctx, logger)

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"crypto/tls"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // serveArgs is a command line for a node on free ports.
@@ -152,5 +156,109 @@ func TestServeOnATakenPortExits1(t *testing.T) {
 	got := carillon(t, "", nil, serveArgs("--http", address, "--data", filepath.Join(t.TempDir(), "b"))...)
 	if got.code != exitFailure || !strings.Contains(got.err, "carillon: ") || !strings.Contains(got.err, address) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// The API speaks TLS, the other commands trust what they are told to, and a new certificate is shown after SIGHUP.
+func TestServeTLS(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	makeCertificates(t, dir)
+	flags := []string{"--data", file("data"), "--http-cert", file("node.pem"), "--http-key", file("node.key"), "--http-client-ca", file("ca.pem"), "--log-level", "error"}
+	p := start(t, serveArgs(flags...)...)
+	_, rest, ok := strings.Cut(p.line(t, "ready on"), "https://")
+	if !ok {
+		t.Fatal("it is not ready on https")
+	}
+	address, _, _ := strings.Cut(rest, ",")
+	url := "CARILLON_URL=https://" + address
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"ctl topics --ca CA --client-cert CLIENT", exitOK, ""},
+		{"ctl topics --client-cert CLIENT", exitFailure, "certificate"},
+		{"ctl topics --ca CA", exitFailure, "certificate"},
+		{"ctl topics --ca CLIENT.missing", exitUsage, "--ca"},
+		{"ctl topics --ca KEY", exitUsage, "--ca"},
+		{"ctl topics --client-cert CA", exitUsage, "--client-cert"},
+		{"loadtest add -c 2 -n 20 -q --url https://" + address + " --ca CA --client-cert CLIENT", exitOK, ""},
+	} {
+		args := strings.NewReplacer("CLIENT", file("client.pem"), "CA", file("ca.pem"), "KEY", file("node.key")).Replace(c.args)
+		if got := carillon(t, "", []string{url}, strings.Fields(args)...); got.code != c.code || !strings.Contains(got.err, c.says) {
+			t.Errorf("%s: %+v", c.args, got)
+		}
+	}
+	if got := carillon(t, "", nil, "ctl", "topics", "--url", "http://"+address); got.code != exitFailure || !strings.Contains(got.err, "use https") {
+		t.Errorf("in clear: %+v", got)
+	}
+	serial := func() string {
+		t.Helper()
+		config, err := clientTLS(file("ca.pem"), file("client.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := tls.Dial("tcp", address, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	before := serial()
+	makeNodeCertificate(t, dir)
+	p.signal(t, syscall.SIGHUP)
+	for deadline := time.Now().Add(10 * time.Second); serial() == before; <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the new certificate is not shown")
+		}
+	}
+	p.signal(t, syscall.SIGTERM)
+	if got := p.wait(t); got.code != exitOK {
+		t.Errorf("%+v", got)
+	}
+	if got := carillon(t, "", nil, serveArgs("--data", file("data"), "--http-cert", file("node.pem"))...); got.code != exitUsage || !strings.Contains(got.err, "give both or none") {
+		t.Errorf("half of TLS: %+v", got)
+	}
+}
+
+// makeCertificates writes ca.pem, and certificates of a client, with its key in one file, and of a node.
+func makeCertificates(t *testing.T, dir string) {
+	t.Helper()
+	openssl(t, dir, "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=authority -keyout ca.key -out ca.pem")
+	makeNodeCertificate(t, dir)
+	openssl(t, dir, "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=client -keyout client.key -out client.csr")
+	openssl(t, dir, "x509 -req -in client.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out client.crt")
+	var both []byte
+	for _, name := range []string{"client.crt", "client.key"} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, b...)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "client.pem"), both, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func makeNodeCertificate(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "node.ext"), []byte("subjectAltName = IP:127.0.0.1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	openssl(t, dir, "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=node -keyout node.key -out node.csr")
+	openssl(t, dir, "x509 -req -in node.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile node.ext -out node.pem")
+}
+
+func openssl(t *testing.T, dir, args string) {
+	t.Helper()
+	cmd := exec.Command("openssl", strings.Fields(args)...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); errors.Is(err, exec.ErrNotFound) {
+		t.Skip("openssl is not installed")
+	} else if err != nil {
+		t.Fatalf("openssl %s: %v: %s", args, err, out)
 	}
 }

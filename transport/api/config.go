@@ -17,6 +17,8 @@ type Config struct {
 
 	// Auth holds the tokens; nil leaves the API open.
 	Auth *Auth
+	// TLS encrypts the connections; nil leaves them as they are.
+	TLS *TLS
 	// CheckURL says why a callback may not go to this URL, which is well-formed. Only an address can be judged here: names
 	// are judged when they are dialled. Good ones are remembered until Server.ForgetURLs. nil refuses nothing.
 	CheckURL func(url string) error

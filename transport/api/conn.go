@@ -16,7 +16,8 @@ import (
 //
 // One goroutine, fasthttp's for this connection, uses everything but Close and endReading.
 type framedConn struct {
-	net.Conn
+	net.Conn          // encrypted, where the server is to
+	raw      net.Conn // beneath that
 	listener *listener
 	framer   framer
 	fault    *frameError
@@ -96,7 +97,9 @@ func (c *framedConn) Read(p []byte) (int, error) {
 	since := c.waits()
 	n, err := c.Conn.Read(p)
 	if n == 0 {
-		c.timedOut = errors.Is(err, os.ErrDeadlineExceeded)
+		if c.timedOut = errors.Is(err, os.ErrDeadlineExceeded); c.listener.tls != nil && c.speaksPlain(err) {
+			err = io.EOF
+		}
 		return 0, err
 	}
 	if since != 0 && !c.idleSince.CompareAndSwap(since, 0) {
@@ -147,6 +150,20 @@ const (
 	lingerBytes = 16 << 20
 )
 
+// abort ends the connection without a word, from any goroutine: a peer that reads nothing must not hold up who closes it.
+func (c *framedConn) abort() {
+	c.closed.Do(func() {
+		_ = c.raw.Close()
+		c.gone()
+	})
+}
+
+// gone gives back what the connection had.
+func (c *framedConn) gone() {
+	c.written()
+	c.listener.connections.forget(c)
+}
+
 // Close ends the connection. Closing a socket with unread input resets it, and a reset can overtake the answer: so
 // after an error, what the client is still sending is read away first, within bounds.
 func (c *framedConn) Close() error {
@@ -157,8 +174,7 @@ func (c *framedConn) Close() error {
 			_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
 		}
 		err = c.Conn.Close()
-		c.written()
-		c.listener.connections.forget(c)
+		c.gone()
 	})
 	return err
 }

@@ -29,6 +29,8 @@ type listener struct {
 	slack   time.Duration
 	log     *slog.Logger
 	full    []byte // the answer to one connection too many
+	plain   []byte // the answer to HTTP in clear where there is TLS
+	tls     *TLS   // nil: connections are not encrypted
 
 	connections *connections
 
@@ -41,11 +43,13 @@ type listener struct {
 	closeOnce sync.Once
 }
 
-func newListener(ln net.Listener, limits *Limits, answers *budget, log *slog.Logger) *listener {
+func newListener(ln net.Listener, limits *Limits, answers *budget, tls *TLS, log *slog.Logger) *listener {
 	shortest := min(limits.HeaderTimeout, limits.BodyTimeout, limits.IdleTimeout, limits.WriteTimeout)
 	l := &listener{
 		Listener: ln, limits: limits, answers: answers, slack: shortest / 16, log: log,
 		full:        rawProblem(fail(503, "overloaded", "too many connections")),
+		plain:       rawProblem(bad(badRequest, "this port speaks TLS: use https")),
+		tls:         tls,
 		connections: newConnections(limits.Connections), closing: make(chan struct{}),
 	}
 	l.keepSpare()
@@ -73,12 +77,14 @@ func (l *listener) Accept() (net.Conn, error) {
 
 // admit frames a connection; nil when there is no place for it, and it has been told.
 func (l *listener) admit(conn net.Conn) *framedConn {
-	c := &framedConn{Conn: socket.Wrap(conn), listener: l, address: addressOf(conn.RemoteAddr())}
+	raw := socket.Wrap(conn)
+	c := &framedConn{Conn: raw, raw: raw, listener: l, address: addressOf(conn.RemoteAddr())}
 	c.framer = framer{length: -1, maxHead: l.limits.HeaderBytes, maxTarget: l.limits.TargetBytes,
 		maxBody: uint64(l.limits.BodyBytes), maxBatch: uint64(l.limits.BatchBytes)}
+	l.secure(c)
 	evicted, ok := l.connections.admit(c, time.Now())
 	if evicted != nil {
-		_ = evicted.Close()
+		evicted.abort()
 	}
 	if ok {
 		return c
@@ -89,8 +95,10 @@ func (l *listener) admit(conn net.Conn) *framedConn {
 
 // refuse says that there is no place. A fresh socket's buffer takes this without waiting.
 func (l *listener) refuse(conn net.Conn) {
-	_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	_, _ = conn.Write(l.full)
+	if l.tls == nil {
+		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		_, _ = conn.Write(l.full)
+	}
 	_ = conn.Close()
 }
 
@@ -118,7 +126,7 @@ func (l *listener) acceptFailed(err error) {
 	outOfFiles := errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 	if outOfFiles {
 		if c := l.connections.evictIdle(now); c != nil {
-			_ = c.Close()
+			c.abort()
 			return
 		}
 		l.shed()
@@ -196,6 +204,6 @@ func (l *listener) endReading() {
 // closeWhere closes the connections that f picks.
 func (l *listener) closeWhere(f func(*framedConn) bool) {
 	for _, c := range l.connections.where(f) {
-		_ = c.Close()
+		c.abort()
 	}
 }

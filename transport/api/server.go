@@ -80,7 +80,7 @@ func New(cfg Config) (*Server, error) {
 // Serve answers requests on ln until ctx ends; then it takes no more, closes idle connections, lets requests in flight
 // finish within the grace, and gives those that are still arriving a moment. It closes ln. A Server serves once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	framed := newListener(ln, &s.cfg.Limits, &s.answers, s.cfg.Logger)
+	framed := newListener(ln, &s.cfg.Limits, &s.answers, s.cfg.TLS, s.cfg.Logger)
 	defer s.stop()
 	s.listening.Store(framed)
 	defer framed.release()

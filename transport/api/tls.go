@@ -1,0 +1,79 @@
+package api
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+)
+
+// TLS is what connections of clients are encrypted with. Its files are read again by Reload; connections that are open keep what they
+// began with. Safe for use by any goroutine.
+type TLS struct {
+	cert, key, clientCA string // files
+	current             atomic.Pointer[tls.Config]
+	shared              atomic.Bool
+}
+
+// LoadTLS reads the certificate of the API with its chain, its private key, and, where clients must show a certificate, the authorities that may
+// have signed it: PEM files, the last "" where they need none.
+func LoadTLS(cert, key, clientCA string) (*TLS, error) {
+	t := &TLS{cert: cert, key: key, clientCA: clientCA}
+	return t, t.Reload()
+}
+
+// Reload reads the files again. When that fails all stays as it was.
+func (t *TLS) Reload() error {
+	info, err := os.Stat(t.key)
+	if err != nil {
+		return fmt.Errorf("http-key: %w", err)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("http-key: others than its owner may write %s: chmod 600 %s", t.key, t.key)
+	}
+	pair, err := tls.LoadX509KeyPair(t.cert, t.key)
+	if err != nil {
+		return fmt.Errorf("http-cert, http-key: %w", err)
+	}
+	// Each reading makes a configuration of its own, so that sessions from before are not resumed past what has changed.
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	if t.clientCA != "" {
+		data, err := os.ReadFile(t.clientCA)
+		if err != nil {
+			return fmt.Errorf("http-client-ca: %w", err)
+		}
+		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		if !config.ClientCAs.AppendCertsFromPEM(data) {
+			return fmt.Errorf("http-client-ca: %s holds no certificate (PEM)", t.clientCA)
+		}
+	}
+	t.shared.Store(info.Mode().Perm()&0o044 != 0)
+	t.current.Store(config)
+	return nil
+}
+
+// Shared reports whether others than its owner may read the private key's file, which is worth a warning.
+func (t *TLS) Shared() bool { return t.shared.Load() }
+
+// speaksPlain reports whether the client has begun with HTTP in clear, and tells it.
+func (c *framedConn) speaksPlain(err error) bool {
+	header := tls.RecordHeaderError{}
+	if !errors.As(err, &header) || header.Conn == nil {
+		return false
+	}
+	switch string(header.RecordHeader[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "PATCH", "DELET", "OPTIO":
+		_, _ = c.raw.Write(c.listener.plain)
+		return true
+	}
+	return false
+}
+
+// secure encrypts a connection, where the server is to.
+func (l *listener) secure(c *framedConn) {
+	if l.tls != nil {
+		c.Conn = tls.Server(c.raw, l.tls.current.Load())
+	}
+}

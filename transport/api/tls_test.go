@@ -1,0 +1,276 @@
+package api
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// authority signs certificates in files of a directory.
+type authority struct {
+	t    testing.TB
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t testing.TB) *authority {
+	t.Helper()
+	a := &authority{t: t, dir: t.TempDir()}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	a.key, a.cert = a.sign(template, template, nil)
+	a.write("ca.pem", "CERTIFICATE", a.cert.Raw)
+	return a
+}
+
+func (a *authority) sign(template, parent *x509.Certificate, by *ecdsa.PrivateKey) (*ecdsa.PrivateKey, *x509.Certificate) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if by == nil {
+		by = key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return key, cert
+}
+
+func (a *authority) write(name, kind string, der []byte) {
+	a.t.Helper()
+	if err := os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
+
+// issue writes NAME.pem and NAME.key for a name and loopback.
+func (a *authority) issue(name string) {
+	a.t.Helper()
+	key, cert := a.sign(&x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{"localhost", name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}, a.cert, a.key)
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.write(name+".pem", "CERTIFICATE", cert.Raw)
+	a.write(name+".key", "EC PRIVATE KEY", der)
+}
+
+// trusting is a client that trusts the authority, with a certificate if it has a name.
+func (a *authority) trusting(name string) *tls.Config {
+	a.t.Helper()
+	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1"}
+	c.RootCAs.AddCert(a.cert)
+	if name != "" {
+		pair, err := tls.LoadX509KeyPair(a.file(name+".pem"), a.file(name+".key"))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c
+}
+
+// overTLS asks for something on a connection of its own.
+func (h *harness) overTLS(c *tls.Config, request string) (*http.Response, tls.ConnectionState, error) {
+	h.t.Helper()
+	conn, err := tls.Dial("tcp", h.addr, c)
+	if err != nil {
+		return nil, tls.ConnectionState{}, err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, request); err != nil {
+		return nil, tls.ConnectionState{}, err
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err == nil {
+		_, _ = io.Copy(io.Discard, res.Body)
+	}
+	return res, conn.ConnectionState(), err
+}
+
+const askHealth = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+func TestTLS(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("node")
+	files, err := LoadTLS(a.file("node.pem"), a.file("node.key"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.TLS, c.Limits.HeaderTimeout = files, 300*time.Millisecond })
+	trusting := a.trusting("")
+	trusting.ClientSessionCache = tls.NewLRUClientSessionCache(4)
+	for i, version := range []uint16{tls.VersionTLS12, tls.VersionTLS12, tls.VersionTLS13, tls.VersionTLS13} {
+		trusting.MinVersion, trusting.MaxVersion = version, version
+		res, state, err := h.overTLS(trusting, askHealth)
+		if err != nil || res.StatusCode != 200 || state.DidResume != (i%2 == 1) {
+			t.Errorf("%d: %v %v, resumed %v", i, res, err, state.DidResume)
+		}
+	}
+	trusting.MinVersion, trusting.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	if _, _, err := h.overTLS(trusting, askHealth); err == nil {
+		t.Error("takes TLS 1.1")
+	}
+	if _, _, err := h.overTLS(&tls.Config{ServerName: "127.0.0.1"}, askHealth); err == nil {
+		t.Error("a client that trusts nobody is served")
+	}
+	for request, want := range map[string]int{
+		"POST " + timers + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + lengthLine(100<<10) + "\r\n" + bodyOf("large", 100<<10): 201,
+		"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                       421,
+		"GET /healthz HTTP/1.1\nHost: localhost\n\n":                                                400,
+		"GET /healthz HTTP/1.1\r\nHost: loc":                                                        408,
+		"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\nOrigin: https://" + h.addr + "\r\n\r\n":      403, // Host has no port, so that is another origin
+		"GET /v1/topics HTTP/1.1\r\nHost: " + h.addr + "\r\nOrigin: https://" + h.addr + "\r\n\r\n": 200,
+	} {
+		if res, _, err := h.overTLS(a.trusting(""), request); err != nil || res.StatusCode != want {
+			t.Errorf("%.80q: %v %v, want %d", request, res, err, want)
+		}
+	}
+	if got := h.raw(-1, askHealth); len(got.statuses) != 1 || got.statuses[0] != 400 || !strings.Contains(got.bodies[0], "https") {
+		t.Errorf("HTTP in clear: %+v", got)
+	}
+	if got := h.raw(-1, "\x00\x01\x02\x03\x04 nothing that anybody speaks"); len(got.statuses) != 0 {
+		t.Errorf("neither: %+v", got)
+	}
+}
+
+// A connection that another one displaces is closed without waiting for its client.
+func TestEvictedTLSConnectionHoldsNobodyUp(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("node")
+	files, err := LoadTLS(a.file("node.pem"), a.file("node.key"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.TLS, c.Limits.Connections = files, 4 })
+	for range 8 {
+		conn, err := tls.Dial("tcp", h.addr, a.trusting(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, askHealth); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || res.StatusCode != 200 {
+			t.Fatal(res, err)
+		}
+	}
+}
+
+func TestMutualTLS(t *testing.T) {
+	a, other := newAuthority(t), newAuthority(t)
+	a.issue("node")
+	a.issue("shop")
+	other.issue("stranger")
+	files, err := LoadTLS(a.file("node.pem"), a.file("node.key"), a.file("ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.TLS = files })
+	if res, _, err := h.overTLS(a.trusting("shop"), askHealth); err != nil || res.StatusCode != 200 {
+		t.Error(res, err)
+	}
+	if res, _, err := h.overTLS(a.trusting(""), askHealth); err == nil {
+		t.Error("without a certificate:", res.StatusCode)
+	}
+	stranger := other.trusting("stranger")
+	stranger.RootCAs = a.trusting("").RootCAs
+	if res, _, err := h.overTLS(stranger, askHealth); err == nil {
+		t.Error("with a certificate of another authority:", res.StatusCode)
+	}
+	// Another authority for clients: sessions from before do not outlive the old one.
+	trusting := a.trusting("shop")
+	trusting.ClientSessionCache = tls.NewLRUClientSessionCache(4)
+	if _, _, err := h.overTLS(trusting, askHealth); err != nil {
+		t.Fatal(err)
+	}
+	a.write("ca.pem", "CERTIFICATE", other.cert.Raw)
+	if err := files.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if res, _, err := h.overTLS(trusting, askHealth); err == nil {
+		t.Error("after the authority has changed:", res.StatusCode)
+	}
+	if res, _, err := h.overTLS(stranger, askHealth); err != nil || res.StatusCode != 200 {
+		t.Error("of the new authority:", err)
+	}
+}
+
+func TestTLSFilesAreReadAgain(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("node")
+	files, err := LoadTLS(a.file("node.pem"), a.file("node.key"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.TLS = files })
+	serial := func() string {
+		t.Helper()
+		_, state, err := h.overTLS(a.trusting(""), askHealth)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state.PeerCertificates[0].SerialNumber.String()
+	}
+	first := serial()
+	a.issue("node")
+	if serial() != first {
+		t.Error("the files were read without being told to")
+	}
+	if err := files.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	second := serial()
+	if second == first {
+		t.Error("the old certificate is shown")
+	}
+	whole, _ := os.ReadFile(a.file("node.key"))
+	for name, spoil := range map[string]func(){
+		"http-key: others than its owner may write": func() { _ = os.Chmod(a.file("node.key"), 0o666) },
+		"http-cert, http-key: ":                     func() { _ = os.WriteFile(a.file("node.key"), []byte("nonsense"), 0o600) },
+		"http-key: ":                                func() { _ = os.Remove(a.file("node.key")) },
+	} {
+		spoil()
+		if err := files.Reload(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want %s", err, name)
+		}
+		if serial() != second {
+			t.Error("a fault took the certificate away")
+		}
+		_ = os.Remove(a.file("node.key"))
+		_ = os.WriteFile(a.file("node.key"), whole, 0o640)
+	}
+	if err := files.Reload(); err != nil || !files.Shared() {
+		t.Error(err, files.Shared())
+	}
+	if _, err := LoadTLS(a.file("node.pem"), a.file("node.key"), a.file("node.key")); err == nil {
+		t.Error("took a key for authorities")
+	}
+}
