@@ -46,6 +46,8 @@ type Config struct {
 	Insecure bool
 	// AuthFile is the YAML list of tokens; empty: no credentials asked.
 	AuthFile string
+	// AuditLog is the file of the audit log; "off" for none. "": audit.log in DataDir where there is an AuthFile, else none.
+	AuditLog string
 	// CallbackAllow are the networks that receivers may be in, beside public ones.
 	CallbackAllow []netip.Prefix
 

@@ -229,11 +229,14 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	m := newMetrics(func() *shard.Host { return p.core.Load().host }, pool)
 	p.memory.register(m.registry, n.mem.Bytes)
 	m.registry.MustRegister(pastGauges{func() *past { return p.core.Load().past }})
+	trail := n.auditLog()
+	m.audit(trail)
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, TLS: n.tls, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
 		Clock:           p.wall,
 		Hosts:           n.cfg.hosts(),
+		Audit:           auditor(trail),
 		Limits:          n.limits(),
 		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
 		Metrics:         p.recovered(fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
@@ -245,6 +248,9 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	s := newServices(ctx, p)
 	s.start(s.outer, p.members.Run)
 	s.start(s.outer, func(ctx context.Context) error { p.memory.run(ctx); return nil })
+	if trail != nil {
+		s.start(s.outer, func(ctx context.Context) error { trail.Run(ctx); return nil })
+	}
 	s.start(s.outer, func(ctx context.Context) error { return p.peers.Run(ctx, p.peer) })
 	s.start(s.outer, pool.Run)
 	s.start(s.api, func(ctx context.Context) error { return server.Serve(ctx, p.http) })

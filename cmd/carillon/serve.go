@@ -41,6 +41,7 @@ type serveCmd struct {
 	PeerCert         string         `placeholder:"FILE" help:"Certificate that names this node to the others (PEM)."`
 	PeerKey          string         `placeholder:"FILE" help:"Private key of --peer-cert (PEM)."`
 	PeerCA           string         `name:"peer-ca" placeholder:"FILE" help:"Authority of all nodes' certificates (PEM)."`
+	AuditLog         string         `placeholder:"FILE" help:"Who changed what, a line of JSON each; off for none (audit.log in --data, where there are tokens)."`
 	CallbackAllow    []netip.Prefix `placeholder:"CIDR" help:"Networks that receivers may be in, besides public ones."`
 	MemoryLimit      byteSize       `placeholder:"SIZE" help:"Memory that this process may use, 300MiB or 8GiB (what GOMEMLIMIT, control groups and machine allow)."`
 	MaxConnections   int            `default:"${max_connections}" placeholder:"N" help:"Connections of clients at once, 16–1000000 (${default}); fewer where the limit of open files is low."`
@@ -109,6 +110,7 @@ func (s *serveCmd) Run(term *terminal) error {
 		HTTPCert:        s.HTTPCert,
 		HTTPKey:         s.HTTPKey,
 		HTTPClientCA:    s.HTTPClientCA,
+		AuditLog:        s.AuditLog,
 		CallbackAllow:   s.CallbackAllow,
 		MaxConnections:  s.MaxConnections,
 		Version:         version(),

@@ -38,6 +38,7 @@ var samples = map[string][3]string{
 	"http-key":           {"from-file", "from-env", "from-flag"},
 	"http-client-ca":     {"from-file", "from-env", "from-flag"},
 	"insecure-no-auth":   {"true", "true", "true"},
+	"audit-log":          {"from-file", "from-env", "off"},
 	"callback-allow":     {"10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16,10.4.0.0/16"},
 	"admin":              {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
 	"log-level":          {"debug", "warn", "error"},

@@ -41,6 +41,7 @@ func (rq *request) batch() *problem {
 		rq.room(rq.s.cfg.Limits.BatchAnswer)
 	}
 	rq.run(ops, brief)
+	rq.auditOps(ops)
 	if ndjson {
 		rq.answerLines(ops, brief)
 		return nil

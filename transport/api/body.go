@@ -149,6 +149,7 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) (status int) {
 		}
 		if p != nil {
 			status = p.status
+			rq.audit(p)
 		}
 		return p
 	})

@@ -28,6 +28,9 @@ type Config struct {
 	// Hosts are names and addresses that the node goes by, perhaps with a port, beside the address that a client has reached. See checkHost.
 	Hosts []string
 
+	// Audit is told of every change that was asked for, by any goroutine, when it has been answered; it must not wait. nil: nobody is.
+	Audit func(Change)
+
 	// KnownTopicsOnly: an add to, or a pull from, a topic that is not there does not make it but is 404.
 	KnownTopicsOnly bool
 

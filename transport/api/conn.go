@@ -28,6 +28,7 @@ type framedConn struct {
 	answer      atomic.Int64 // of the budget of answers: those that have not been written
 	idleSince   atomic.Int64 // Unix ns since which it has waited for a request; 0: it does not; evicted
 	probeUntil  time.Time    // not zero: it is in the probe room, until then
+	remote      string       // RemoteAddr, once it was asked for
 	knownHost   string       // a Host of an earlier request that is the node's
 	local       netip.Addr   // the node's side; see localAddress
 	begun       atomic.Bool  // a byte has arrived

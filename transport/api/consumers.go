@@ -134,6 +134,7 @@ func (rq *request) pullTimers() *problem {
 	o := object{b: rq.out()}
 	o.name("timers")
 	list := array{b: o.b}
+	rq.count = len(got)
 	for i := range got {
 		list.next()
 		list.b = w.appendPulled(list.b, &got[i])
@@ -175,6 +176,7 @@ func (rq *request) claim(kind shard.Kind, names ...string) *problem {
 	}
 	who := rq.who
 	c.Kind, c.Sees = kind, func(topic string) bool { return who == nil || who.sees(topic) }
+	rq.count = len(c.Receipts)
 	held := make([]bool, len(c.Receipts))
 	if len(held) > 0 {
 		var err error

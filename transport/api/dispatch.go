@@ -27,7 +27,9 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
 			s.answers.give(rq.address(), rq.answer.end())
 			s.cfg.Logger.Error("panic in a handler", "method", string(ctx.Method()), "panic", v, "stack", string(debug.Stack()))
 			ctx.Response.Reset()
-			writeProblem(ctx, fail(500, internalError, "this request could not be answered; it may have taken effect"))
+			failed := fail(500, internalError, "this request could not be answered; it may have taken effect")
+			rq.audit(failed)
+			writeProblem(ctx, failed)
 			ctx.SetConnectionClose()
 			return // the request object may be in any state: not used again
 		}
@@ -58,13 +60,15 @@ func (s *Server) logCause(p *problem) {
 
 // dispatch goes from the outside in: all that the header says, then the body.
 func (rq *request) dispatch() *problem {
-	if p := rq.admit(); p != nil {
-		return p
+	p := rq.admit()
+	if p == nil {
+		p = rq.checkBody()
 	}
-	if p := rq.checkBody(); p != nil {
-		return p
+	if p == nil {
+		p = rq.route.handle(rq)
 	}
-	return rq.route.handle(rq)
+	rq.audit(p)
+	return p
 }
 
 // admit finds out whether the request may be made: target, host, path, origin, token, method, topic, query, conditions.

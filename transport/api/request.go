@@ -27,6 +27,9 @@ type request struct {
 	received  bool   // all of it
 	bodyTaken int64  // of the budget of bodies
 
+	count   int  // how many the change was about, for the audit log
+	audited bool // it has been recorded otherwise
+
 	answer *answerRoom // of an answer that is bounded while it is made
 
 	ifMatch    uint32 // 0: any version

@@ -7,9 +7,10 @@ type route struct {
 	query        []string
 	handle       func(*request) *problem
 
-	large       bool // the answer may be
-	change      bool // a change of timers that counts as one against a quota; of those of one timer each is counted when it is read
-	conditional bool // takes If-Match (and PUT If-None-Match: *)
+	large       bool   // the answer may be
+	change      bool   // a change of timers that counts as one against a quota; of those of one timer each is counted when it is read
+	audit       string // what the audit log calls the change; "" for reads
+	conditional bool   // takes If-Match (and PUT If-None-Match: *)
 	body        bodyRule
 }
 
@@ -38,40 +39,40 @@ var routes = []route{
 
 	{method: "GET", path: "/v1/topics", scope: scopeRead, handle: (*request).listTopics, large: true, query: []string{"limit", "cursor", "prefix", "counts"}},
 	{method: "GET", path: "/v1/topics/{topic}", scope: scopeRead, handle: (*request).readTopic},
-	{method: "PUT", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).putTopic, body: jsonBody},
-	{method: "DELETE", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).deleteTopic, query: []string{"force"}},
-	{method: "POST", path: "/v1/topics/{topic}/pause", scope: scopeAdmin, handle: (*request).pauseTopic, body: emptyBody},
-	{method: "POST", path: "/v1/topics/{topic}/resume", scope: scopeAdmin, handle: (*request).resumeTopic, body: emptyBody},
+	{method: "PUT", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).putTopic, audit: "topic.put", body: jsonBody},
+	{method: "DELETE", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).deleteTopic, audit: "topic.delete", query: []string{"force"}},
+	{method: "POST", path: "/v1/topics/{topic}/pause", scope: scopeAdmin, handle: (*request).pauseTopic, audit: "topic.pause", body: emptyBody},
+	{method: "POST", path: "/v1/topics/{topic}/resume", scope: scopeAdmin, handle: (*request).resumeTopic, audit: "topic.resume", body: emptyBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/timers", scope: scopeAdd, handle: (*request).addTimer, large: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/timers", scope: scopeAdd, handle: (*request).addTimer, audit: "timer.add", large: true, body: jsonBody},
 	{method: "GET", path: "/v1/topics/{topic}/timers", scope: scopeRead, handle: (*request).listTimers, large: true, query: listParams},
 	{method: "GET", path: timerPath, scope: scopeRead, handle: (*request).readTimer, large: true},
-	{method: "PUT", path: timerPath, scope: scopeAdd, handle: (*request).putTimer, large: true, body: jsonBody, conditional: true},
-	{method: "PATCH", path: timerPath, scope: scopeAdd, handle: (*request).patchTimer, large: true, body: jsonBody, conditional: true},
-	{method: "DELETE", path: timerPath, scope: scopeCancel, handle: (*request).cancelTimer, conditional: true},
-	{method: "POST", path: timerPath + "/fire", scope: scopeAdd, handle: (*request).fireTimer, large: true, body: emptyBody, conditional: true},
-	{method: "POST", path: "/v1/topics/{topic}/batch", scope: scopeChange, handle: (*request).batch, large: true, query: []string{"brief"}, body: batchBody},
+	{method: "PUT", path: timerPath, scope: scopeAdd, handle: (*request).putTimer, audit: "timer.put", large: true, body: jsonBody, conditional: true},
+	{method: "PATCH", path: timerPath, scope: scopeAdd, handle: (*request).patchTimer, audit: "timer.patch", large: true, body: jsonBody, conditional: true},
+	{method: "DELETE", path: timerPath, scope: scopeCancel, handle: (*request).cancelTimer, audit: "timer.cancel", conditional: true},
+	{method: "POST", path: timerPath + "/fire", scope: scopeAdd, handle: (*request).fireTimer, audit: "timer.fire", large: true, body: emptyBody, conditional: true},
+	{method: "POST", path: "/v1/topics/{topic}/batch", scope: scopeChange, handle: (*request).batch, audit: "batch", large: true, query: []string{"brief"}, body: batchBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: scopeCancel, handle: (*request).cancelTimers, change: true, body: jsonBody},
-	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: scopeAdd, handle: (*request).rescheduleTimers, change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: scopeCancel, handle: (*request).cancelTimers, audit: "timers.cancel", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: scopeAdd, handle: (*request).rescheduleTimers, audit: "timers.reschedule", change: true, body: jsonBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/pull", scope: scopeAdd, handle: (*request).pullTimers, change: true, large: true, body: maybeBody},
-	{method: "POST", path: "/v1/ack", scope: scopeAdd, handle: (*request).ackReceipts, body: jsonBody},
-	{method: "POST", path: "/v1/nack", scope: scopeAdd, handle: (*request).nackReceipts, body: jsonBody},
-	{method: "POST", path: "/v1/extend", scope: scopeAdd, handle: (*request).extendReceipts, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/pull", scope: scopeAdd, handle: (*request).pullTimers, audit: auditPull, change: true, large: true, body: maybeBody},
+	{method: "POST", path: "/v1/ack", scope: scopeAdd, handle: (*request).ackReceipts, audit: "lease.ack", body: jsonBody},
+	{method: "POST", path: "/v1/nack", scope: scopeAdd, handle: (*request).nackReceipts, audit: "lease.nack", body: jsonBody},
+	{method: "POST", path: "/v1/extend", scope: scopeAdd, handle: (*request).extendReceipts, audit: "lease.extend", body: jsonBody},
 
 	{method: "GET", path: "/v1/topics/{topic}/dead", scope: scopeRead, handle: (*request).listDead, large: true, query: deadParams},
-	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, change: true, body: jsonBody},
-	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, audit: "dead.redrive", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, audit: "dead.purge", change: true, body: jsonBody},
 
 	{method: "GET", path: "/v1/topics/{topic}/history", scope: scopeRead, handle: (*request).listHistory, large: true, query: historyParams},
 
 	{method: "GET", path: "/v1/cluster", scope: scopeRead, handle: (*request).readCluster},
-	{method: "PUT", path: "/v1/cluster/replicas", scope: scopeAdmin, handle: (*request).setReplicas, body: jsonBody},
+	{method: "PUT", path: "/v1/cluster/replicas", scope: scopeAdmin, handle: (*request).setReplicas, audit: "cluster.replicas", body: jsonBody},
 	{method: "GET", path: "/v1/cluster/shards/{n}", scope: scopeRead, handle: (*request).readShard},
-	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: scopeAdmin, handle: (*request).drainNode, body: emptyBody},
-	{method: "POST", path: "/v1/cluster/nodes/{name}/resume", scope: scopeAdmin, handle: (*request).resumeNode, body: emptyBody},
-	{method: "DELETE", path: "/v1/cluster/nodes/{name}", scope: scopeAdmin, handle: (*request).removeNode, query: []string{"force"}},
+	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: scopeAdmin, handle: (*request).drainNode, audit: "node.drain", body: emptyBody},
+	{method: "POST", path: "/v1/cluster/nodes/{name}/resume", scope: scopeAdmin, handle: (*request).resumeNode, audit: "node.resume", body: emptyBody},
+	{method: "DELETE", path: "/v1/cluster/nodes/{name}", scope: scopeAdmin, handle: (*request).removeNode, audit: "node.remove", query: []string{"force"}},
 }
 
 func (rq *request) healthz() *problem {

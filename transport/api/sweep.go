@@ -47,6 +47,7 @@ func (rq *request) sweep(topic *shard.Topic, q *shard.Query, p shard.Plan) *prob
 	ctx, cancel := context.WithTimeoutCause(s.ending, s.cfg.Limits.SweepTime, errSweepTime)
 	defer cancel()
 	if err := sw.run(ctx, shards); err != nil {
+		rq.count = int(sw.bulk.Changed.Load())
 		return sw.unfinished(ctx, err)
 	}
 	rq.swept(sw.bulk.Matched.Load(), sw.bulk.Changed.Load(), sw.bulk.Skipped.Load())
@@ -56,6 +57,7 @@ func (rq *request) sweep(topic *shard.Topic, q *shard.Query, p shard.Plan) *prob
 func (rq *request) swept(matched, changed, skipped int64) {
 	o := object{b: rq.out()}
 	o.integer("matched", matched)
+	rq.count = int(changed)
 	o.integer("changed", changed)
 	o.integer("skipped", skipped)
 	rq.json(200, o.end())

@@ -42,6 +42,7 @@ func (rq *request) changeTimer(v verb) *problem {
 		return p
 	}
 	res, t, p := rq.changeOne(in, v, false)
+	rq.id = in.id // of an add it may be new
 	if p == nil {
 		p = refusal(res.Code)
 	}

@@ -1,0 +1,238 @@
+// Package audit keeps a log of changes: who asked for what, from where, and what became of it, one JSON object a line.
+//
+// Whoever serves requests calls Record, which never waits: entries gather in memory and are written a moment later by Run. The file is rotated by
+// its size, and a bounded number of files is kept. A disk that fails or is too slow costs entries, never the service: lost ones are counted, the
+// node's log says so, and so does the next line that can be written.
+//
+// It knows no request and no timer. Whoever records decides what is no secret.
+package audit
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Entry is one change that was asked for.
+type Entry struct {
+	Who    string // the token's name; "-" where nobody is asked for one
+	What   string // such as timer.add
+	Object string // such as topics/orders/timers/order-77
+	From   string // the client's address
+	Status int    // of the answer
+	Count  int    // how many things it was about, where that is not one; else 0
+}
+
+// Config is what a Log is made of. Zero fields take the documented default.
+type Config struct {
+	Path   string           // required
+	Bytes  int64            // of one file; 64 MiB
+	Files  int              // with the one that is written; 8
+	Now    func() time.Time // time.Now
+	Logger *slog.Logger
+}
+
+const (
+	flushEvery   = 200 * time.Millisecond
+	flushAt      = 256 << 10        // … or when so many bytes wait
+	mostWaiting  = 4 << 20          // bytes; entries beyond it are lost
+	complainEach = 10 * time.Second // the node's log says at most so often that entries are lost
+)
+
+// Log is an audit log. Safe for use by any goroutine; Run is called once.
+type Log struct {
+	config Config
+	file   file
+
+	mu      sync.Mutex
+	times   timestamps
+	waiting []byte
+	entries int // in waiting
+	missed  int // since the last line that could be written
+	full    chan struct{}
+
+	written, lost atomic.Int64
+	complained    time.Time // Run's
+}
+
+// New makes a log. It opens nothing.
+func New(c Config) *Log {
+	if c.Bytes == 0 {
+		c.Bytes = 64 << 20
+	}
+	if c.Files == 0 {
+		c.Files = 8
+	}
+	if c.Now == nil {
+		c.Now = now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Log{config: c, file: file{path: c.Path, bytes: c.Bytes, files: c.Files}, full: make(chan struct{}, 1)}
+}
+
+// Record takes an entry. It does not wait.
+func (l *Log) Record(e Entry) {
+	at := l.config.Now()
+	l.mu.Lock()
+	if len(l.waiting) >= mostWaiting {
+		l.missed++
+		l.mu.Unlock()
+		l.lost.Add(1)
+		return
+	}
+	l.waiting = l.times.appendEntry(l.waiting, at, &e)
+	l.entries++
+	wake := len(l.waiting) >= flushAt
+	l.mu.Unlock()
+	if wake {
+		select {
+		case l.full <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Counts are the entries that were written, and those that were lost.
+func (l *Log) Counts() (written, lost int64) { return l.written.Load(), l.lost.Load() }
+
+// Run writes what is recorded until the context ends, and then the rest.
+func (l *Log) Run(ctx context.Context) {
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	var spare []byte
+	for {
+		select {
+		case <-tick.C:
+		case <-l.full:
+		case <-ctx.Done():
+			l.flush(nil)
+			l.file.close()
+			return
+		}
+		spare = l.flush(spare)
+	}
+}
+
+// flush writes what waits, and gives its buffer back; spare takes what comes meanwhile.
+func (l *Log) flush(spare []byte) []byte {
+	l.mu.Lock()
+	batch, entries, missed := l.waiting, l.entries, l.missed
+	l.waiting, l.entries = spare[:0], 0
+	l.mu.Unlock()
+	if entries == 0 && missed == 0 {
+		return batch
+	}
+	if missed > 0 { // said before what came after them
+		batch = append(new(timestamps).appendEntry(nil, l.config.Now(), &Entry{Who: "-", What: "entries.lost", Object: "-", From: "-", Count: missed}), batch...)
+	}
+	if err := l.file.write(batch); err != nil {
+		l.failed(err, entries)
+		return batch
+	}
+	l.written.Add(int64(entries))
+	l.mu.Lock()
+	l.missed -= missed
+	l.mu.Unlock()
+	return batch
+}
+
+// failed counts what could not be written. The next try opens the file anew.
+func (l *Log) failed(err error, entries int) {
+	l.lost.Add(int64(entries))
+	l.mu.Lock()
+	l.missed += entries
+	l.mu.Unlock()
+	if now := l.config.Now(); now.Sub(l.complained) >= complainEach {
+		l.complained = now
+		l.config.Logger.Error("the audit log cannot be written; changes go on without it", "file", l.config.Path, "lost", l.lost.Load(), "error", err)
+	}
+}
+
+// file is the file that is written, and those before it: PATH.1 is the newest of them.
+type file struct {
+	path  string
+	bytes int64
+	files int
+
+	open *os.File
+	size int64
+}
+
+// write appends lines, in a new file where the present one is full.
+func (f *file) write(b []byte) error {
+	if f.open == nil {
+		if err := f.begin(); err != nil {
+			return err
+		}
+	}
+	if f.size > 0 && f.size+int64(len(b)) > f.bytes {
+		if err := f.rotate(); err != nil {
+			return err
+		}
+	}
+	n, err := f.open.Write(b)
+	f.size += int64(n)
+	if err != nil {
+		f.close()
+		return err
+	}
+	return nil
+}
+
+// begin opens the file to append. What a crash has cut off in the middle of a line is ended, so that it spoils no other.
+func (f *file) begin() error {
+	open, err := os.OpenFile(f.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := open.Stat()
+	if err == nil && info.Size() > 0 {
+		var last [1]byte
+		if _, err = open.ReadAt(last[:], info.Size()-1); err == nil && last[0] != '\n' {
+			_, err = open.Write([]byte{'\n'})
+		}
+	}
+	if err != nil {
+		_ = open.Close()
+		return err
+	}
+	f.open, f.size = open, info.Size()
+	return nil
+}
+
+// rotate moves each file one place on, and the last one out.
+func (f *file) rotate() error {
+	f.close()
+	if f.files == 1 {
+		if err := os.Remove(f.path); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	for n := f.files - 1; n > 0; n-- {
+		if err := os.Rename(f.name(n-1), f.name(n)); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	return f.begin()
+}
+
+func (f *file) name(n int) string {
+	if n == 0 {
+		return f.path
+	}
+	return fmt.Sprintf("%s.%d", f.path, n)
+}
+
+func (f *file) close() {
+	if f.open != nil {
+		_ = f.open.Sync() // as far as it goes
+		_ = f.open.Close()
+		f.open = nil
+	}
+}

@@ -1,0 +1,198 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 1_500_000, time.UTC)
+
+func newLog(t testing.TB, edit func(*Config)) (*Log, string) {
+	t.Helper()
+	c := Config{Path: filepath.Join(t.TempDir(), "audit.log"), Now: func() time.Time { return noon }}
+	if edit != nil {
+		edit(&c)
+	}
+	return New(c), c.Path
+}
+
+// run has f record while the log runs, and returns when all is written.
+func run(l *Log, f func()) {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { l.Run(ctx); close(done) }()
+	f()
+	stop()
+	<-done
+}
+
+type line struct {
+	Time, Who, What, Object, From string
+	Status, Count                 int
+}
+
+func read(t testing.TB, path string) (lines []line) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan(); {
+		var l line
+		d := json.NewDecoder(strings.NewReader(s.Text()))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&l); err != nil {
+			t.Fatalf("%s: %v", s.Text(), err)
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+func TestEntriesAreLinesOfJSON(t *testing.T) {
+	l, path := newLog(t, nil)
+	odd := "a \"b\"\n\\ü\x00\xff"
+	run(l, func() {
+		l.Record(Entry{Who: "shop", What: "timer.add", Object: "topics/orders/timers/a", From: "10.0.0.1:5", Status: 201})
+		l.Record(Entry{Who: odd, What: "timers.cancel", Object: odd, From: "[::1]:7", Status: 200, Count: 12})
+	})
+	got := read(t, path)
+	if len(got) != 2 || got[0] != (line{"2026-06-01T12:00:00.001Z", "shop", "timer.add", "topics/orders/timers/a", "10.0.0.1:5", 201, 0}) ||
+		got[1].Who != "a \"b\"\n\\ü\x00\uFFFD" || got[1].Count != 12 {
+		t.Errorf("%+v", got)
+	}
+	if written, lost := l.Counts(); written != 2 || lost != 0 {
+		t.Error(written, lost)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Error(info.Mode(), err)
+	}
+}
+
+// A file that is full makes way, the oldest goes, and nothing between is missing.
+func TestRotationKeepsAFewFiles(t *testing.T) {
+	l, path := newLog(t, func(c *Config) { c.Bytes, c.Files = 2000, 3 })
+	for i := range 100 {
+		run(l, func() { l.Record(Entry{Who: "w", What: "x", Object: fmt.Sprint(i), From: "-"}) })
+	}
+	names, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(names) != 3 {
+		t.Fatalf("%v %v", names, err)
+	}
+	var all []line
+	for _, name := range []string{path + ".2", path + ".1", path} {
+		if info, err := os.Stat(name); err != nil || info.Size() > 2000 || info.Size() < 100 {
+			t.Errorf("%s: %v %v", name, info, err)
+		}
+		all = append(all, read(t, name)...)
+	}
+	if len(all) < 40 {
+		t.Errorf("%d entries are kept", len(all))
+	}
+	for i, e := range all {
+		if e.Object != fmt.Sprint(100-len(all)+i) {
+			t.Fatalf("entry %d is %s", i, e.Object)
+		}
+	}
+}
+
+// Where it cannot be written nothing waits for it; what was lost is counted, and said as soon as it can be.
+func TestAFailingDiskCostsEntriesOnly(t *testing.T) {
+	var log bytes.Buffer
+	l, path := newLog(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	if err := os.Mkdir(path, 0o700); err != nil { // a directory is in its place
+		t.Fatal(err)
+	}
+	run(l, func() {
+		for range 5 {
+			l.Record(Entry{Who: "lost"})
+		}
+	})
+	if written, lost := l.Counts(); written != 0 || lost != 5 {
+		t.Error(written, lost)
+	}
+	if strings.Count(log.String(), "cannot be written") != 1 {
+		t.Error(log.String())
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	run(l, func() { l.Record(Entry{Who: "kept"}) })
+	got := read(t, path)
+	if len(got) != 2 || got[0].What != "entries.lost" || got[0].Count != 5 || got[1].Who != "kept" {
+		t.Errorf("%+v", got)
+	}
+	run(l, func() { l.Record(Entry{Who: "kept"}) })
+	if got := read(t, path); len(got) != 3 {
+		t.Errorf("the loss is said again: %+v", got)
+	}
+}
+
+// Entries that come faster than they are written take a bounded amount of memory.
+func TestWaitingEntriesAreBounded(t *testing.T) {
+	l, path := newLog(t, nil)
+	e := Entry{Who: "w", What: "x", Object: strings.Repeat("o", 1000), From: "-"}
+	for range 10_000 {
+		l.Record(e)
+	}
+	if n := len(l.waiting); n > mostWaiting+2000 {
+		t.Errorf("%d bytes wait", n)
+	}
+	run(l, func() {})
+	written, lost := l.Counts()
+	if got := read(t, path); written+lost != 10_000 || lost == 0 || int64(len(got)) != written+1 || got[0].Count != int(lost) {
+		t.Errorf("%d written, %d lost, %d lines", written, lost, len(got))
+	}
+}
+
+func TestRecordedAtOnceFromManySides(t *testing.T) {
+	l, path := newLog(t, nil)
+	run(l, func() {
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				for k := range 500 {
+					l.Record(Entry{Who: fmt.Sprint(i), Count: k})
+				}
+			})
+		}
+		all.Wait()
+	})
+	if got := read(t, path); len(got) != 4000 {
+		t.Errorf("%d lines", len(got))
+	}
+}
+
+// A line that a crash has cut off does not spoil the one behind it.
+func TestACutOffLineIsEnded(t *testing.T) {
+	l, path := newLog(t, nil)
+	if err := os.WriteFile(path, []byte(`{"time":"2026-`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(l, func() { l.Record(Entry{Who: "after"}) })
+	data, err := os.ReadFile(path)
+	if err != nil || !bytes.Contains(data, []byte("2026-\n{")) {
+		t.Errorf("%s %v", data, err)
+	}
+}
+
+func BenchmarkRecord(b *testing.B) {
+	l, _ := newLog(b, func(c *Config) { c.Now = nil })
+	e := Entry{Who: "shop", What: "timer.add", Object: "topics/orders/timers/order-7700123", From: "10.0.0.1:51234", Status: 201}
+	b.ReportAllocs()
+	run(l, func() {
+		for b.Loop() {
+			l.Record(e)
+		}
+	})
+}

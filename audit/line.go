@@ -1,0 +1,52 @@
+package audit
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+)
+
+// timestamps writes times; the text of a second is kept for the next ones in it.
+type timestamps struct {
+	second int64
+	text   []byte
+}
+
+func (t *timestamps) append(b []byte, at time.Time) []byte {
+	if s := at.Unix(); s != t.second || t.text == nil {
+		t.second, t.text = s, at.UTC().AppendFormat(t.text[:0], "2006-01-02T15:04:05.")
+	}
+	ms := at.Nanosecond() / 1e6
+	return append(append(b, t.text...), byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
+}
+
+// appendEntry writes an entry as a line.
+func (t *timestamps) appendEntry(b []byte, at time.Time, e *Entry) []byte {
+	b = t.append(append(b, `{"time":"`...), at)
+	b = append(b, `","who":`...)
+	b = appendString(b, e.Who)
+	b = append(b, `,"what":`...)
+	b = appendString(b, e.What)
+	b = append(b, `,"object":`...)
+	b = appendString(b, e.Object)
+	b = append(b, `,"from":`...)
+	b = appendString(b, e.From)
+	b = append(b, `,"status":`...)
+	b = strconv.AppendInt(b, int64(e.Status), 10)
+	if e.Count != 0 {
+		b = append(b, `,"count":`...)
+		b = strconv.AppendInt(b, int64(e.Count), 10)
+	}
+	return append(b, '}', '\n')
+}
+
+// appendString writes a JSON string; nearly all that comes needs no escaping.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(s) // a string always can be
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
+}

@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// tokenFile writes an auth file with one token for everything.
+func tokenFile(t testing.TB, name string) (file, token string) {
+	t.Helper()
+	code, out, errOut := command(t, "token", "--name", name, "--scopes", "add,cancel,read,topics,admin")
+	token, line, ok := strings.Cut(out, "\n")
+	if code != 0 || !ok {
+		t.Fatal(code, errOut)
+	}
+	file = filepath.Join(t.TempDir(), "tokens.yaml")
+	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, token
+}
+
+// TestAuditLogSaysWhoChangedWhat: with tokens a node keeps an audit log of its own accord, across a kill, and without anybody's secrets.
+func TestAuditLogSaysWhoChangedWhat(t *testing.T) {
+	t.Parallel()
+	tokens, token := tokenFile(t, "shop")
+	dir := t.TempDir()
+	node := serve(t, dir, "--shards", "4", "--auth-file", tokens)
+	c := newClient(node)
+	auth := []string{"Authorization", "Bearer " + token}
+	const add = `{"id":"a","delay":"1h","payload":"hunter2","callback":{"url":"http://127.0.0.1:9/","headers":{"Authorization":"hunter2"}}}`
+	c.must(t, 401, "POST", "/v1/topics/orders/timers", add)
+	c.must(t, 201, "POST", "/v1/topics/orders/timers", add, auth...)
+	c.must(t, 200, "GET", "/v1/topics/orders/timers/a", "", auth...)
+	c.must(t, 200, "DELETE", "/v1/topics/orders/timers/a", "", auth...)
+	log := filepath.Join(dir, "audit.log")
+	lines := func() (what []string) {
+		data, err := os.ReadFile(log)
+		if err != nil {
+			return nil
+		}
+		if text := string(data); strings.Contains(text, token) || strings.Contains(text, "hunter2") {
+			t.Fatalf("the log has a secret: %s", text)
+		}
+		for line := range strings.Lines(string(data)) {
+			var e struct {
+				Time                    time.Time
+				Who, What, Object, From string
+				Status                  int
+			}
+			if err := json.Unmarshal([]byte(line), &e); err != nil || e.Who != "shop" || time.Since(e.Time) > time.Minute || !strings.HasPrefix(e.From, "127.0.0.1:") {
+				t.Errorf("%s: %v", line, err)
+			}
+			what = append(what, e.What+" "+e.Object)
+		}
+		return what
+	}
+	want := "timer.add topics/orders/timers/a,timer.cancel topics/orders/timers/a"
+	poll(t, 5*time.Second, "both changes are in the log", func() bool { return strings.Join(lines(), ",") == want })
+	node.kill()
+	node = serve(t, dir, "--shards", "4", "--auth-file", tokens)
+	c.use(node)
+	c.must(t, 200, "POST", "/v1/topics/orders/pause", "", auth...)
+	node.stop(t)
+	if got := strings.Join(lines(), ","); got != want+",topic.pause topics/orders" {
+		t.Errorf("after a kill and a stop: %s", got)
+	}
+}
+
+// TestAuditLogThatCannotBeWritten: changes go on, and the node says that they are not recorded.
+func TestAuditLogThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	place := t.TempDir() // a directory, where a file should be
+	node := serve(t, t.TempDir(), "--shards", "4", "--audit-log", place)
+	c := newClient(node)
+	c.must(t, 201, "POST", "/v1/topics/orders/timers", `{"id":"a","delay":"1h","callback":{"url":"http://127.0.0.1:9/"}}`)
+	poll(t, 5*time.Second, "the log says so", func() bool { return strings.Contains(node.stderr.String(), "audit log cannot be written") })
+	poll(t, 5*time.Second, "and so do the metrics", func() bool { return node.gauge(t, "carillon_audit_lost_total") == "1" })
+	c.must(t, 201, "POST", "/v1/topics/orders/timers", `{"id":"b","delay":"1h","callback":{"url":"http://127.0.0.1:9/"}}`)
+	node.stop(t)
+}

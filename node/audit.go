@@ -1,0 +1,53 @@
+package node
+
+import (
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"carillon/audit"
+	"carillon/transport/api"
+)
+
+// noAudit is the setting that turns the audit log off.
+const noAudit = "off"
+
+// auditPath is the file of the audit log, "" when there is none.
+func (c Config) auditPath() string {
+	switch {
+	case c.AuditLog == noAudit, c.AuditLog == "" && c.AuthFile == "":
+		return ""
+	case c.AuditLog == "":
+		return filepath.Join(c.DataDir, "audit.log")
+	}
+	return c.AuditLog
+}
+
+// auditLog is the node's; nil when it keeps none.
+func (n *Node) auditLog() *audit.Log {
+	path := n.cfg.auditPath()
+	if path == "" {
+		return nil
+	}
+	return audit.New(audit.Config{Path: path, Logger: n.cfg.Logger})
+}
+
+// auditor has a log record what the API tells of changes.
+func auditor(log *audit.Log) func(api.Change) {
+	if log == nil {
+		return nil
+	}
+	return func(c api.Change) { log.Record(audit.Entry(c)) }
+}
+
+// audit shows how many entries a log has taken, and how many it has lost.
+func (m *metrics) audit(log *audit.Log) {
+	if log == nil {
+		return
+	}
+	counter := func(name, help string, value func() int64) {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
+	}
+	counter("carillon_audit_entries_total", "Entries of the audit log that were written.", func() int64 { n, _ := log.Counts(); return n })
+	counter("carillon_audit_lost_total", "Entries of the audit log that could not be written.", func() int64 { _, n := log.Counts(); return n })
+}

@@ -1,0 +1,130 @@
+package api
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// trail is what an audit log is told.
+type trail struct {
+	mu   sync.Mutex
+	list []Change
+}
+
+func (tr *trail) record(c Change) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.list = append(tr.list, c)
+}
+
+// since returns what came, each as "who what object status ×count", and forgets it.
+func (tr *trail) since() (lines []string) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	for _, c := range tr.list {
+		line := fmt.Sprintf("%s %s %s %d", c.Who, c.What, c.Object, c.Status)
+		if c.Count != 0 {
+			line += fmt.Sprintf(" ×%d", c.Count)
+		}
+		if !strings.HasPrefix(c.From, "127.0.0.1:") {
+			line += " from " + c.From
+		}
+		lines = append(lines, line)
+	}
+	tr.list = nil
+	return lines
+}
+
+// Every change that is asked for is told to the audit log, with who asked and what became of it; no read is, and no secret.
+func TestChangesAreAudited(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	line := fmt.Sprintf("- {name: shop, sha256: \"%x\", scopes: [add, cancel, read, topics, admin], topics: [\"orders\", \"p*\"]}\n- {name: reader, sha256: \"%x\", scopes: [read], topics: [\"*\"]}\n",
+		sha256.Sum256([]byte("shop-token")), sha256.Sum256([]byte("reader-token")))
+	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tr trail
+	h := newHarness(t, func(c *Config) { c.Auth, c.Audit = auth, tr.record })
+	const secret = "hunter2"
+	add := `{"id":"a","delay":"1h","payload":{"p":"` + secret + `"},"callback":{"url":"http://127.0.0.1:9/` + secret + `","headers":{"Authorization":"` + secret + `"}}}`
+	for _, tt := range []struct {
+		token, method, target, body string
+		want                        string // lines, "; " between
+	}{
+		{"shop", "PUT", orders, `{"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}`, "shop topic.put topics/orders 201"},
+		{"shop", "POST", timers, add, "shop timer.add topics/orders/timers/a 201"},
+		{"shop", "POST", timers, add[:len(add)-5], "shop timer.add topics/orders 400"},
+		{"shop", "PATCH", timers + "/a", `{"priority":1}`, "shop timer.patch topics/orders/timers/a 200"},
+		{"shop", "PUT", timers + "/{k}b", `{"delay":"1h",` + cb + `}`, "shop timer.put topics/orders/timers/{k}b 201"},
+		{"shop", "POST", timers + "/a/fire", "", "shop timer.fire topics/orders/timers/a 200"},
+		{"shop", "DELETE", timers + "/a", "", "shop timer.cancel topics/orders/timers/a 200"},
+		{"shop", "DELETE", timers + "/none", "", "shop timer.cancel topics/orders/timers/none 404"},
+		{"shop", "POST", orders + "/batch", `{"ops":[{"op":"add","id":"c","delay":"1h",` + cb + `},{"op":"cancel","id":"none"},{"op":"` + secret + `"},{"op":"add","id":"` + secret + ` /","delay":"1h"}]}`,
+			"shop timer.add topics/orders/timers/c 201; shop timer.cancel topics/orders/timers/none 404; shop batch.unreadable topics/orders 400; shop timer.add topics/orders 400"},
+		{"shop", "POST", orders + "/batch", `nonsense`, "shop batch topics/orders 400"},
+		{"shop", "POST", orders + "/reschedule", `{"filter":{"id_prefix":"c"},"shift":"1h"}`, "shop timers.reschedule topics/orders 200 ×1"},
+		{"shop", "POST", orders + "/cancel", `{"all":true}`, "shop timers.cancel topics/orders 200 ×2"},
+		{"shop", "POST", orders + "/dead/redrive", `{"ids":["x","y"]}`, "shop dead.redrive topics/orders 200"},
+		{"shop", "POST", orders + "/dead/purge", `{"all":true}`, "shop dead.purge topics/orders 200"},
+		{"shop", "POST", "/v1/ack", `{"receipts":["r1","r2"]}`, "shop lease.ack leases 200 ×2"},
+		{"shop", "POST", "/v1/nack", `{"receipts":["r1"]}`, "shop lease.nack leases 200 ×1"},
+		{"shop", "POST", "/v1/extend", `{"receipts":["r1"],"lease":"30s"}`, "shop lease.extend leases 200 ×1"},
+		{"shop", "POST", orders + "/pause", "", "shop topic.pause topics/orders 200"},
+		{"shop", "POST", orders + "/resume", "", "shop topic.resume topics/orders 200"},
+		{"shop", "POST", orders + "/pull", "", "shop timers.pull topics/orders 409"},
+		{"shop", "PUT", "/v1/topics/p1", `{"delivery":"pull"}`, "shop topic.put topics/p1 201"},
+		{"shop", "POST", "/v1/topics/p1/pull", "", ""}, // nothing was leased
+		{"shop", "DELETE", "/v1/topics/p1", "", "shop topic.delete topics/p1 200"},
+		{"shop", "POST", "/v1/cluster/nodes/n9/drain", "", "shop node.drain nodes/n9 404"},
+		{"shop", "PUT", "/v1/cluster/replicas", `{"replicas":3}`, "shop cluster.replicas cluster/replicas 202"},
+		{"shop", "POST", "/v1/topics/others/timers", add, "shop timer.add topics/others 404"},
+		{"reader", "DELETE", timers + "/a", "", "reader timer.cancel topics/orders/timers/a 403"},
+		{"reader", "GET", timers, "", ""}, {"reader", "GET", "/v1/topics", "", ""}, {"shop", "GET", "/nothing", "", ""}, {"shop", "POST", "/nothing", "", ""},
+		{"stranger", "DELETE", timers + "/a", "", ""}, {"stranger", "POST", timers, add, ""},
+	} {
+		h.do(tt.method, tt.target, tt.body, "Authorization: Bearer "+tt.token+"-token")
+		if got := strings.Join(tr.since(), "; "); got != tt.want {
+			t.Errorf("%s %s: recorded %q, want %q", tt.method, tt.target, got, tt.want)
+		}
+	}
+	h.do("POST", timers, `{"delay":"1h",`+cb+`}`, "Authorization: Bearer shop-token").want(201)
+	if got := tr.since(); len(got) != 1 || !strings.HasPrefix(got[0], "shop timer.add topics/orders/timers/s0") {
+		t.Errorf("an add without an id: %q", got)
+	}
+	h.engine.beforeDo = func() { panic("!") }
+	h.do("DELETE", timers+"/a", "", "Authorization: Bearer shop-token").want(500)
+	if got := tr.since(); !slices.Equal(got, []string{"shop timer.cancel topics/orders/timers/a 500"}) {
+		t.Errorf("a panic: %q", got)
+	}
+	h.engine.beforeDo = nil
+	h.raw(-1, "POST "+timers+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer shop-token\r\nExpect: 100-continue\r\nContent-Length: 999999\r\nIf-Match: \"1\"\r\n\r\n")
+	if got := tr.since(); len(got) != 1 || got[0] != "shop timer.add topics/orders 400" {
+		t.Errorf("refused before its body: %q", got)
+	}
+}
+
+// Where nobody is asked for a token nobody has a name; and every route that changes anything has a word for it.
+func TestAuditWithoutTokens(t *testing.T) {
+	var tr trail
+	h := newHarness(t, func(c *Config) { c.Audit = tr.record })
+	h.do("PUT", orders, `{}`).want(201)
+	h.do("GET", orders, "").want(200)
+	if got := tr.since(); !slices.Equal(got, []string{"- topic.put topics/orders 201"}) {
+		t.Errorf("%q", got)
+	}
+	for _, r := range routes {
+		if (r.audit == "") != (r.method == "GET") {
+			t.Errorf("%s %s is audited as %q", r.method, r.path, r.audit)
+		}
+	}
+}
