@@ -56,11 +56,13 @@ func (o Op) MarshalJSON() ([]byte, error) {
 
 // Result is what became of one operation of a batch.
 type Result struct {
-	Status  int      `json:"status"`
-	ID      string   `json:"id"`
-	Timer   *Timer   `json:"timer"`   // not of a cancel, nor of a brief batch
-	Outcome Outcome  `json:"outcome"` // of a cancel
-	Problem *Problem `json:"error"`   // why it was refused; nil when it was done
+	Status  int     `json:"status"`
+	ID      string  `json:"id"`
+	Timer   *Timer  `json:"timer"`   // not of a cancel, nor of a brief batch, nor where Truncated
+	Outcome Outcome `json:"outcome"` // of a cancel
+	// Truncated: it was done, and the answer was too large to show the timer.
+	Truncated bool     `json:"truncated"`
+	Problem   *Problem `json:"error"` // why it was refused; nil when it was done
 }
 
 // Err is the problem as an error; nil when the operation was done.
