@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"sync"
 
 	"carillon/ring"
@@ -115,7 +116,18 @@ func (l links) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 	case methodTopic:
 		return c.answerTopic(body), nil
 	}
-	return c.router.serve(ctx, from.Node, method, body)
+	return l.answer(ctx, c, from.Node, method, body)
+}
+
+// answer has the router answer. A panic costs who asked its answer, and not the process.
+func (l links) answer(ctx context.Context, c *core, from uint64, method uint8, body []byte) (answer []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.p.log.Error("panic in what another node asked", "method", method, "panic", v, "stack", string(debug.Stack()))
+			answer, err = shard.AppendFailure(nil, shard.ErrUnknown), nil
+		}
+	}()
+	return c.router.serve(ctx, from, method, body)
 }
 
 var errNotYet = errors.New("this node has not joined its cluster yet")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"carillon/shard"
@@ -79,7 +78,7 @@ func (s *search) round(ctx context.Context) error {
 		}
 		byNode[a.node].ask = append(byNode[a.node].ask, id)
 	}
-	var wg sync.WaitGroup
+	var wg fan
 	for _, p := range byNode {
 		slices.Sort(p.ask)
 		wg.Go(func() { s.askPart(ctx, p, false) })

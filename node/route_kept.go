@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"carillon/shard"
@@ -20,7 +19,7 @@ type keepers struct {
 	*router
 	query *shard.HistoryQuery
 	ids   []shard.ID
-	asked sync.WaitGroup
+	asked fan
 	parts []part
 }
 

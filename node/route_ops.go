@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"carillon/shard"
@@ -163,7 +162,7 @@ type parcel struct {
 // send has the operations at todo, nil for all, answered by the nodes they are aimed at.
 func (e *errand) send(ctx context.Context, todo []int) {
 	parcels := e.pack(todo)
-	var others sync.WaitGroup
+	var others fan
 	for i := range parcels[1:] {
 		p := &parcels[1+i]
 		others.Go(func() { e.deliver(ctx, p.node, p.ops) })

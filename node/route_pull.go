@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"carillon/shard"
@@ -155,7 +154,7 @@ func each(list []offered, do func(*offered)) {
 		do(&list[0])
 		return
 	}
-	var wg sync.WaitGroup
+	var wg fan
 	for i := range list {
 		wg.Go(func() { do(&list[i]) })
 	}

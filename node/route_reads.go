@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"carillon/shard"
@@ -170,7 +169,7 @@ type share struct {
 // take asks every node that may lead a shard. whole says that the shares fit together. An error is one that stays.
 func (c *census) take(ctx context.Context) (sums []shard.Counts, whole bool, err error) {
 	shares := c.nodes()
-	var wg sync.WaitGroup
+	var wg fan
 	for i := range shares {
 		wg.Go(func() { c.count(ctx, &shares[i]) })
 	}
