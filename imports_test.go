@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"sim":       {"shard", "ring", "wal", "wheel", "transport"}, // the whole cluster in one goroutine
 	"shard":     {"wheel", "wal"},
 	"history":   {"wal"}, // its file system
-	"audit":     {}, // a log of lines, and no more
+	"audit":     {},      // a log of lines, and no more
 	"wheel":     {},
 	"wal":       {},
 	"socket":    {},

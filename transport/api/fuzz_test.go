@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -326,4 +327,27 @@ func TestServerLivesThroughNoise(t *testing.T) {
 		conn.Close()
 	}
 	h.do("GET", "/healthz", "").want(200)
+}
+
+// What is taken for a host is what others take for it, so that nobody on the way sends a request for another name here.
+func FuzzHost(f *testing.F) {
+	for _, s := range []string{"localhost", "127.0.0.1:7700", "[::1]:80", "a@b", "timers.example.", "[::ffff:127.0.0.1]", "127.1", "0x7f.1", "[fe80::1%25eth0]", "a:b:c", "ü", "a/b", "%41"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		name, address, port, ok := splitHost(s)
+		if !ok {
+			return
+		}
+		u, err := url.Parse("http://" + s + "/")
+		if err != nil || u.Host != s || u.User != nil || u.Path != "/" || u.Port() != port {
+			t.Fatalf("%q is no authority of a URL: %+v %v", s, u, err)
+		}
+		if other := strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")); !address.IsValid() && other != name {
+			t.Fatalf("%q is %q here and %q elsewhere", s, name, other)
+		}
+		if other, err := netip.ParseAddr(u.Hostname()); err == nil && other.Unmap().WithZone("") != address.Unmap() {
+			t.Fatalf("%q is %v here and %v elsewhere", s, address, other)
+		}
+	})
 }

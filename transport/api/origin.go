@@ -99,13 +99,13 @@ func splitHost(s string) (name string, address netip.Addr, port string, ok bool)
 	if s[0] == '[' {
 		inner, rest, closed := strings.Cut(s[1:], "]")
 		a, err := netip.ParseAddr(inner)
-		if !closed || err != nil || !a.Is6() || rest != "" && rest[0] != ':' {
+		if !closed || err != nil || !a.Is6() || a.Zone() != "" || rest != "" && rest[0] != ':' {
 			return "", netip.Addr{}, "", false
 		}
 		if rest != "" {
 			port = rest[1:]
 		}
-		return "", a.Unmap().WithZone(""), port, rest == "" || validPort(port)
+		return "", a.Unmap(), port, rest == "" || validPort(port)
 	}
 	name, port, found := strings.Cut(s, ":")
 	if found && !validPort(port) {
