@@ -20,6 +20,7 @@ func (t *Table) Apply(data []byte, want func(item int, r *Result) bool, dst []Re
 	t.dropFinished(dropsPerEntry + len(data)/bytesPerDrop)
 	for len(t.tombs) > 0 && t.tombs[0].atMs < t.clockMs-tombstoneKeepMs {
 		delete(t.tombOf, t.tombs[0].topic)
+		t.closedSum -= t.tombs[0].hash()
 		t.tombs = t.tombs[1:]
 	}
 	for n := 0; it.next(); n++ {

@@ -74,6 +74,7 @@ func (t *Table) openTopic(topic TopicID) {
 	delete(t.tombOf, topic)
 	for i := range t.tombs {
 		if t.tombs[i].topic == topic {
+			t.closedSum -= t.tombs[i].hash()
 			t.tombs = append(t.tombs[:i:i], t.tombs[i+1:]...)
 			return
 		}
@@ -84,6 +85,7 @@ func (t *Table) openTopic(topic TopicID) {
 func (t *Table) bury(tomb tombstone) {
 	t.tombs = append(t.tombs, tomb)
 	t.tombOf[tomb.topic] = struct{}{}
+	t.closedSum += tomb.hash()
 }
 
 // dropWork is how much more it takes to drop a timer than to look at its slot.

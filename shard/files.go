@@ -225,8 +225,8 @@ func (w *worker) beginSnapshot(g *group) {
 	run.mark = mark{replica: g.replica, index: g.applied, term: g.appliedTerm, conf: g.store.conf, epoch: g.epoch}
 	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm, Conf: appendMark(nil, run.mark)}
 	if g.table != nil {
-		run.meta.Hash = g.table.Hash()
 		run.state = g.table.BeginSnapshot()
+		run.meta.Hash = run.state.hash
 	} else {
 		run.whole = g.meta.machine.Save()
 	}

@@ -135,12 +135,12 @@ func (h *Host) readSnapshot(g *group, name string) error {
 		return fmt.Errorf("%s: membership: %w", name, err)
 	}
 	if g.table != nil {
-		table, err := LoadTable(g.id, f)
+		table, hash, err := loadTable(g.id, f, hashVersion)
 		if err != nil {
 			return err
 		}
-		if table.Hash() != f.Meta().Hash {
-			return fmt.Errorf("%s: state hash %016x, expected %016x", name, table.Hash(), f.Meta().Hash)
+		if hash != f.Meta().Hash {
+			return fmt.Errorf("%s: state hash %016x, expected %016x", name, hash, f.Meta().Hash)
 		}
 		g.table = table
 	} else {

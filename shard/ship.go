@@ -214,11 +214,12 @@ func (h *Host) readState(name string, id ID, hash uint64, a *arrival) error {
 		a.state, err = io.ReadAll(f)
 		return err
 	}
-	if a.table, err = LoadTable(id, f); err != nil {
+	var has uint64
+	if a.table, has, err = loadTable(id, f, hashVersion); err != nil {
 		return err
 	}
-	if a.table.Hash() != hash {
-		return fmt.Errorf("%s: state hash %016x, expected %016x", name, a.table.Hash(), hash)
+	if has != hash {
+		return fmt.Errorf("%s: state hash %016x, expected %016x", name, has, hash)
 	}
 	return nil
 }

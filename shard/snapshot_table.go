@@ -8,7 +8,8 @@ import (
 // The format of a table's snapshot (docs/formats/snapshot.md).
 const (
 	snapshotMagic   = "CTBL"
-	snapshotVersion = 4
+	snapshotVersion = 5
+	unnamedHash     = 4 // up to here the hash is of version hashOfList, and the header does not say so
 	oldestSnapshot  = 3 // before leases had a holder
 )
 
@@ -30,6 +31,7 @@ const (
 type Snapshot struct {
 	t      *Table
 	number uint32
+	hash   uint64 // as the header says
 	high   Handle
 	cursor Handle   // the slots up to here are written
 	saved  []uint64 // a bit per slot that was written ahead of the cursor
@@ -38,13 +40,17 @@ type Snapshot struct {
 }
 
 // BeginSnapshot starts a snapshot of the state as it stands. There may be only one at a time.
-func (t *Table) BeginSnapshot() *Snapshot {
+func (t *Table) BeginSnapshot() *Snapshot { return t.beginSnapshot(hashVersion) }
+
+// beginSnapshot is BeginSnapshot for a reader that knows the hash of that version and those before.
+func (t *Table) beginSnapshot(version byte) *Snapshot {
 	if t.snap != nil {
 		panic(fmt.Sprintf("shard: snapshot %d of shard %d begins while %d is under way", t.snapshots+1, t.id, t.snap.number))
 	}
 	t.snapshots++
 	s := &Snapshot{t: t, number: t.snapshots, high: t.slab.high, saved: make([]uint64, t.slab.high>>6+1)}
-	s.pending = t.appendHeader(nil)
+	s.hash = t.hashOf(version)
+	s.pending = t.appendHeader(nil, version, s.hash)
 	t.snap = s
 	return s
 }
@@ -88,7 +94,7 @@ func (s *Snapshot) keep(h Handle) {
 	s.pending = s.appendSlot(s.pending, h)
 }
 
-func (t *Table) appendHeader(dst []byte) []byte {
+func (t *Table) appendHeader(dst []byte, version byte, hash uint64) []byte {
 	dst = append(append(dst, snapshotMagic...), snapshotVersion)
 	for _, v := range [...]uint64{
 		uint64(t.id), uint64(t.clockMs), t.seq, t.fence,
@@ -107,7 +113,7 @@ func (t *Table) appendHeader(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, r.from)
 		dst = binary.AppendUvarint(dst, r.owner)
 	}
-	return binary.LittleEndian.AppendUint64(dst, t.Hash())
+	return binary.LittleEndian.AppendUint64(append(dst, version), hash)
 }
 
 func (s *Snapshot) appendSlot(dst []byte, h Handle) []byte {

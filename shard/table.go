@@ -45,13 +45,14 @@ type Table struct {
 	tombOf   map[TopicID]struct{} // those in tombs: every add asks
 	wheel    *wheel.Wheel
 
-	slotSum, blobSum uint64 // see Hash
-	hashes           hashRing
-	diverged         error // from the leader's state: the replica must stop
-	snap             *Snapshot
-	snapshots        uint32     // begun; the number of the last
-	scratch          []byte     // a spec on its way into the arena
-	story            *chronicle // what the history is told; nil: there is none
+	slotSum, blobSum, closedSum uint64 // over slots, blobs and closed topics; see Hash
+
+	hashes    hashRing
+	diverged  error // from the leader's state: the replica must stop
+	snap      *Snapshot
+	snapshots uint32     // begun; the number of the last
+	scratch   []byte     // a spec on its way into the arena
+	story     *chronicle // what the history is told; nil: there is none
 }
 
 // NewTable makes an empty table.

@@ -50,8 +50,12 @@ func (t *Table) Audit(popped bool) error {
 		return fmt.Errorf("shard: audit: %d free of %d, counts %v of %v, wheel %d of %d",
 			unused, t.slab.unused, totals, t.topics.totals, t.wheel.Len(), waking)
 	}
-	if slots != t.slotSum || blobs != t.blobSum {
-		return fmt.Errorf("shard: audit: sums %x %x, want %x %x", t.slotSum, t.blobSum, slots, blobs)
+	var closed uint64
+	for _, tomb := range t.tombs {
+		closed += tomb.hash()
+	}
+	if slots != t.slotSum || blobs != t.blobSum || closed != t.closedSum {
+		return fmt.Errorf("shard: audit: sums %x %x %x, want %x %x %x", t.slotSum, t.blobSum, t.closedSum, slots, blobs, closed)
 	}
 	return nil
 }

@@ -186,23 +186,3 @@ func (t *Table) slotHash(h Handle, s *slot) uint64 {
 	}
 	return x
 }
-
-// Hash is a hash of the replicated state: equal on all replicas that applied the same entries, whether one by
-// one or from a snapshot on.
-func (t *Table) Hash() uint64 {
-	x := mix(t.slotSum, t.blobSum)
-	for _, v := range [...]uint64{
-		uint64(t.clockMs), t.seq, t.fence,
-		uint64(t.slab.high), uint64(t.slab.free), uint64(t.slab.unused),
-		uint64(t.finished.oldest)<<32 | uint64(t.finished.newest), uint64(t.finished.bytes),
-	} {
-		x = mix(x, v)
-	}
-	for _, tomb := range t.tombs {
-		x = mix(mix(x, uint64(tomb.topic)), uint64(tomb.atMs))
-	}
-	for _, r := range t.reigns {
-		x = mix(mix(x, r.from), r.owner)
-	}
-	return x
-}

@@ -21,6 +21,8 @@ type loader struct {
 	t       *Table
 	err     error
 	hash    uint64 // as the header says
+	hashed  byte   // … and of which version
+	newest  byte   // the last that may be
 	records Handle
 	unused  int
 	targets map[uint32][]byte // by the writer's row
@@ -31,20 +33,28 @@ type loader struct {
 // LoadTable reads what a Snapshot wrote, and returns a table of equal state, hash and future. Any damage that is not
 // found on the way shows in the hash.
 func LoadTable(id ID, r io.Reader) (*Table, error) {
-	l := loader{r: r, buf: make([]byte, 64<<10), targets: map[uint32][]byte{}}
+	t, _, err := loadTable(id, r, hashVersion)
+	return t, err
+}
+
+// loadTable is LoadTable of a build that knows hashes up to a version. It returns the hash that the snapshot has, too.
+func loadTable(id ID, r io.Reader, newest byte) (*Table, uint64, error) {
+	l := loader{r: r, buf: make([]byte, 64<<10), targets: map[uint32][]byte{}, newest: newest}
 	l.header(id)
 	for l.err == nil && l.record() {
 	}
 	if l.err == nil {
 		l.finish()
 	}
-	if l.err == nil && l.t.Hash() != l.hash {
-		l.fail("state hash is %016x, the header says %016x", l.t.Hash(), l.hash)
+	if l.err == nil {
+		if hash := l.t.hashOf(l.hashed); hash != l.hash {
+			l.fail("state hash is %016x, the header says %016x", hash, l.hash)
+		}
 	}
 	if l.err != nil {
-		return nil, fmt.Errorf("shard: load snapshot of shard %d: %w", id, l.err)
+		return nil, 0, fmt.Errorf("shard: load snapshot of shard %d: %w", id, l.err)
 	}
-	return l.t, nil
+	return l.t, l.hash, nil
 }
 
 func (l *loader) fail(format string, args ...any) {
@@ -169,6 +179,11 @@ func (l *loader) header(id ID) {
 	for n := l.number(maxReigns, "reigns"); n > 0 && l.err == nil; n-- {
 		from := l.number(1<<64-1, "first fence")
 		t.reigns = append(t.reigns, reign{from, l.number(1<<64-1, "owner")})
+	}
+	if l.hashed = hashOfList; l.version > unnamedHash {
+		if l.hashed = l.byte(); l.err == nil && (l.hashed < hashOfList || l.hashed > l.newest) {
+			l.fail("state hash of version %d, this build knows 1 to %d", l.hashed, l.newest)
+		}
 	}
 	if b := l.bytes(8); b != nil {
 		l.hash = binary.LittleEndian.Uint64(b)

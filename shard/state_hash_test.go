@@ -1,0 +1,78 @@
+package shard
+
+import (
+	"testing"
+	"time"
+)
+
+// closeTopics closes topics from 2 on.
+func closeTopics(t testing.TB, table *Table, count int) {
+	t.Helper()
+	for from := 0; from < count; from += 100 {
+		var b Batch
+		b.Reset(benchNow, 1, uint64(from))
+		for i := range min(100, count-from) {
+			b.Command(&Command{Kind: CloseTopic, Topic: TopicID(2 + from + i)})
+		}
+		if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestHashTakesTheSameTimeWhateverIsClosed: the hash that every entry is noted with does not walk the topics which
+// were closed in the last hour.
+func TestHashTakesTheSameTimeWhateverIsClosed(t *testing.T) {
+	const closed, entries = 20_000, 5_000
+	apply := func(table *Table) time.Duration {
+		var b Batch
+		begin := cpuTime(t)
+		for n := range entries {
+			b.Reset(benchNow, 1, uint64(n))
+			b.Tick()
+			if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			table.Note(uint64(n + 1))
+		}
+		return cpuTime(t) - begin
+	}
+	none, some := NewTable(1, benchNow), NewTable(1, benchNow)
+	closeTopics(t, some, closed)
+	few, many := apply(none), apply(some)
+	t.Logf("%d entries: %v with no topic closed, %v with %d", entries, few, many, closed)
+	if many > 2*few+20*time.Millisecond {
+		t.Errorf("%d entries take %v with no topic closed, %v with %d", entries, few, many, closed)
+	}
+}
+
+// TestClosedTopicsAreInTheHash: a topic that is closed, opened again or forgotten changes the hash, whatever others
+// are closed.
+func TestClosedTopicsAreInTheHash(t *testing.T) {
+	table := NewTable(1, benchNow)
+	closeTopics(t, table, 3)
+	one := func(nowMs int64, c *Command) uint64 {
+		var b Batch
+		b.Reset(nowMs, 1, 1)
+		if c != nil {
+			b.Command(c)
+		}
+		if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := table.Audit(false); err != nil {
+			t.Fatal(err)
+		}
+		return table.Hash()
+	}
+	three := one(benchNow, nil)
+	if two := one(benchNow, &Command{Kind: OpenTopic, Topic: 3}); two == three {
+		t.Error("a topic that is open again is still in the hash")
+	}
+	if again := one(benchNow, &Command{Kind: CloseTopic, Topic: 3}); again != three {
+		t.Error("the same topics closed at the same time have another hash")
+	}
+	if later := one(benchNow+tombstoneKeepMs+1, nil); len(table.tombs) != 0 || table.closedSum != 0 || later == three {
+		t.Errorf("%d topics are still closed after an hour, sum %x", len(table.tombs), table.closedSum)
+	}
+}
