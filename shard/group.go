@@ -71,6 +71,7 @@ type group struct {
 	heirTold  bool
 	heirUntil time.Duration
 
+	installs     uint64   // snapshots from peers that have become the state
 	wantSnapshot bool     // a follower needs one
 	incoming     *arrival // a snapshot from a peer, about to become the state
 
@@ -300,6 +301,13 @@ func (g *group) durable(a *appended, pos wal.Position) {
 	}
 	if a.replica != g.replica {
 		return // it was of a replica that is gone
+	}
+	if a.installs != g.installs {
+		// A snapshot has become the state meanwhile, and its leader has other entries in the place of these, or none.
+		if a.hard {
+			g.files.hardGen = pos.Gen
+		}
+		return
 	}
 	if a.create != nil {
 		g.files.created, g.files.hardGen, g.files.restating = pos.Gen, pos.Gen, false

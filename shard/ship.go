@@ -257,6 +257,7 @@ func (g *group) install(s *pb.Snapshot) mark {
 		panic(fmt.Sprintf("shard %d: raft restores from snapshot %d, which has not arrived", g.id, index))
 	}
 	g.incoming = nil
+	g.installs++
 	if run := g.w.snapshot; run != nil && run.group == g {
 		run.abort()
 	}

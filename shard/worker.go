@@ -76,6 +76,7 @@ type appended struct {
 	installed bool   // … which came from a peer
 	create    *mark  // the replica's beginning
 	replica   uint64 // whose part it is: the group may have another by the time that it is on disk
+	installs  uint64 // see group: a snapshot from a peer may have taken the entries' place by then
 	tombstone uint64 // the replica is given up
 }
 
@@ -232,7 +233,7 @@ func (w *worker) tick() {
 // appended before it, and its responses leave after that.
 func (w *worker) append(a appended) {
 	g := a.group
-	a.replica = g.replica
+	a.replica, a.installs = g.replica, g.installs
 	if !a.sync {
 		switch {
 		case len(a.responses) == 0:

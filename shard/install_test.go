@@ -1,0 +1,75 @@
+package shard
+
+import (
+	"testing"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// entriesFrom has node 8, the leader of a term, append empty entries after an index.
+func (c *company) entriesFrom(term, after, afterTerm uint64, count int) {
+	m := &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term,
+		Index: &after, LogTerm: &afterTerm, Commit: new(uint64(foundingIndex))}
+	for i := range count {
+		m.Entries = append(m.Entries, &pb.Entry{Index: new(after + 1 + uint64(i)), Term: &term})
+	}
+	c.say(1, m)
+}
+
+// TestSnapshotOvertakesAFrame: a replica installs a snapshot while entries of before are on their way to its disk.
+// They are void: the snapshot came from a leader that has others in their place. They were in the log behind it, so
+// that the replica voted for a log without a committed entry; or they left a gap, which is a panic.
+func TestSnapshotOvertakesAFrame(t *testing.T) {
+	for name, durable := range map[string]int{"stale entries": 0, "a gap": 5} {
+		t.Run(name, func(t *testing.T) {
+			const old, term, index = 5, 6, 3
+			r, c := inCompany(t, true, nil)
+			c.say(1, heartbeat(old))
+			r.settle()
+			after, afterTerm := uint64(foundingIndex), uint64(foundingTerm)
+			if durable > 0 {
+				c.entriesFrom(old, after, afterTerm, durable)
+				r.settle()
+				after, afterTerm = after+uint64(durable), old
+			}
+			r.freeze = true
+			c.entriesFrom(old, after, afterTerm, 6)
+			after += 6
+			r.settle()
+			if len(r.host.workers[0].inflight) == 0 {
+				t.Fatal("no frame is on its way")
+			}
+			c.say(1, heartbeat(term))
+			c.arrive(term, index)
+			r.settle()
+			c.sent = nil
+			r.freeze = false
+			r.settle()
+			g := r.host.groups[1]
+			if g.applied != index || g.store.last() != index || !c.acknowledged(index) {
+				t.Errorf("applied %d, the log ends at %d, want %d", g.applied, g.store.last(), index)
+			}
+			for _, m := range c.sent {
+				if m.GetType() == pb.MsgAppResp && m.GetIndex() > index {
+					t.Errorf("entry %d is acknowledged, which is void", m.GetIndex())
+				}
+			}
+			c.sent = nil
+			c.say(1, &pb.Message{Type: pb.MsgVote.Enum(), From: new(ReplicaID(9, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(term + 1)),
+				Index: new(after), LogTerm: new(uint64(old)), Context: []byte("CampaignTransfer")})
+			r.settle()
+			for _, m := range c.sent {
+				if m.GetType() == pb.MsgVoteResp && !m.GetReject() {
+					t.Error("it votes for a log that lacks the snapshot's last entry, which is committed")
+				}
+			}
+			r.kill()
+			if err := r.open(); err != nil {
+				t.Fatal(err)
+			}
+			if g := r.host.groups[1]; g.applied != index || g.store.last() != index {
+				t.Errorf("after a restart: applied %d, the log ends at %d, want %d", g.applied, g.store.last(), index)
+			}
+		})
+	}
+}
