@@ -26,6 +26,9 @@ func (g *group) apply(ents []*pb.Entry) {
 			g.table.Note(g.applied)
 		}
 	}
+	if g.takeover && g.meta != nil {
+		g.w.touchNext(g) // it may have been this term's first entry
+	}
 	g.compact()
 }
 

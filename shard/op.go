@@ -107,6 +107,10 @@ func (o *metaOp) handle(w *worker) {
 		o.answer(nil, o.group.notLeader())
 		return
 	}
+	if len(o.group.meta.waiting) >= maxMetaWaiting {
+		o.answer(nil, ErrOverloaded)
+		return
+	}
 	o.group.meta.waiting = append(o.group.meta.waiting, o)
 	w.touch(o.group)
 }

@@ -109,7 +109,9 @@ func (p *proposal) fail(err error) {
 		}
 	}
 	for _, o := range p.metas {
-		o.answer(nil, err)
+		if o != nil {
+			o.answer(nil, err)
+		}
 	}
 }
 
@@ -141,7 +143,7 @@ func (g *group) expire(now time.Duration) {
 	}
 	g.reads.expire(now)
 	if g.meta != nil {
-		g.meta.expire(now)
+		g.meta.expire(g, now)
 	}
 }
 

@@ -1,0 +1,111 @@
+package shard
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// metaOp hands a command for the meta group to a stand's host.
+func (r *stand) metaOp(cmd string) *metaOp {
+	o := &metaOp{group: r.host.groups[Meta], cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: rigWaiter()}
+	r.host.workers[0].box.post(o)
+	r.settle()
+	return o
+}
+
+func (o *metaOp) ended() bool {
+	select {
+	case <-o.wait.ch:
+		o.wait.ch <- struct{}{}
+		return true
+	default:
+		return false
+	}
+}
+
+// elects has the others agree to a candidate of a group, and to nothing else, until the stand leads it.
+func (c *company) elects(id ID) {
+	c.r.t.Helper()
+	g := c.r.host.groups[id]
+	for n := 0; !g.leader; n++ {
+		if n > 200 {
+			c.r.t.Fatalf("group %d has no leader", id)
+		}
+		c.r.pass(tickInterval)
+		asked := c.sent
+		c.sent = nil
+		for _, m := range asked {
+			if kind := m.GetType(); nodeOf(m.GetTo()) == 8 && (kind == pb.MsgPreVote || kind == pb.MsgVote) {
+				c.say(id, agreement(m))
+			}
+		}
+		c.r.settle()
+	}
+}
+
+// TestMetaServesAfterItsFirstEntry: a leader of the meta group that has not applied the first entry of its term may
+// lack what former leaders have acknowledged. It does not serve before.
+func TestMetaServesAfterItsFirstEntry(t *testing.T) {
+	r, c := inCompany(t, true, nil)
+	c.elects(Meta)
+	g := r.host.groups[Meta]
+	o := r.metaOp("x")
+	if g.serving || r.host.Leads(Meta) || len(g.proposals) > 0 {
+		t.Fatalf("it serves with entry %d of term %d applied, in term %d; %d proposals", g.applied, g.appliedTerm, g.term, len(g.proposals))
+	}
+	if o.ended() {
+		t.Fatalf("what waits is answered: %v", o.err)
+	}
+	c.mute = false
+	r.pass(2 * time.Second)
+	if !g.serving || !r.host.Leads(Meta) || !o.ended() || o.err != nil {
+		t.Errorf("with the first entry of its term applied: serves %v, answered %v", g.serving, o.err)
+	}
+}
+
+// TestMetaProposalEnds: what the meta group has proposed and not committed within its time is unknown; nobody waits
+// for ever.
+func TestMetaProposalEnds(t *testing.T) {
+	r := newStand(t, nil)
+	r.freeze = true
+	o := r.metaOp("x")
+	r.pass(waitLimit + commitGrace - time.Second)
+	if o.ended() {
+		t.Fatalf("it ends at once: %v", o.err)
+	}
+	r.pass(2 * time.Second)
+	if !o.ended() || !errors.Is(o.err, ErrUnknown) {
+		t.Fatalf("after its time: ended %v, %v", o.ended(), o.err)
+	}
+	r.freeze = false
+	r.pass(time.Second)
+	if len(r.machine.lines) != 1 {
+		t.Errorf("the command took effect %d times", len(r.machine.lines))
+	}
+}
+
+// TestMetaProposalThatRaftRefuses: nothing of it was done, so whoever asked is told to try again, not that it may
+// have been done.
+func TestMetaProposalThatRaftRefuses(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	c.leads()
+	g := r.host.groups[Meta]
+	for n := 0; !g.serving; n++ {
+		if n > 200 {
+			t.Fatal("the meta group has no leader")
+		}
+		r.pass(tickInterval)
+	}
+	g.raft.TransferLeader(ReplicaID(8, 1))
+	o := r.metaOp("x")
+	if !o.ended() || !errors.Is(o.err, ErrNoLeader) {
+		t.Fatalf("refused: ended %v, %v", o.ended(), o.err)
+	}
+	r.pass(3 * time.Second) // raft gives the transfer up
+	if o = r.metaOp("y"); !o.ended() || o.err != nil || len(r.machine.lines) != 1 {
+		t.Errorf("afterwards: %v, %d commands", o.err, len(r.machine.lines))
+	}
+}
