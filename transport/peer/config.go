@@ -17,13 +17,13 @@ type Config struct {
 	// Address is where a node listens now, as host:port; "" = unknown.
 	Address func(node uint64) string
 	// Admit says whether a node may speak with us; both ends ask. It sees in h.Lane what
-	// the connection is for, so that strangers can be held to LaneOnce. With TLS, h.Name is
-	// what the certificate says; that h.Node has that name is for Admit to know. Its error's
-	// text is shown to the other side.
+	// the connection is for, so that strangers can be held to LaneOnce. Where certificates name
+	// their nodes, h.Name is what the certificate says; that h.Node has that name is for Admit
+	// to know. Its error's text is shown to the other side.
 	Admit   func(h Hello) error
 	Handler Handler
 
-	TLS    *TLS         // nil = plain TCP; see LoadTLS
+	TLS    *TLS         // nil = plain TCP; see LoadTLS, KeyTLS and UseTLS
 	Logger *slog.Logger // discards
 
 	MaxFrame           int // bytes of a frame, of a call's body and of its reply: 64 MiB
@@ -63,7 +63,8 @@ type Handler interface {
 	// node came back with a higher starts. Once per process.
 	Gone(node uint64, starts uint32)
 	// Superseded says that somebody presented our own node id and cluster with another
-	// nonce and starts no lower than ours: a copied data directory.
+	// nonce and starts no lower than ours: a copied data directory. It is only told of those
+	// who have proven by TLS that they belong here: anybody else's word must not end a process.
 	Superseded(h Hello)
 }
 

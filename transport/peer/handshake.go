@@ -14,9 +14,9 @@ import (
 
 // greet is the dialler's half of a handshake. want 0 = whoever is there.
 func (t *Transport) greet(ctx context.Context, raw net.Conn, lane Lane, want uint64) (net.Conn, Hello, error) {
-	nc := socket.Wrap(raw)
-	if t.config.TLS != nil {
-		nc = tls.Client(nc, t.config.TLS.Client)
+	nc, with := socket.Wrap(raw), t.tls.Load()
+	if with != nil {
+		nc = tls.Client(nc, with.Client)
 	}
 	h, err := t.timed(ctx, nc, func() (Hello, error) {
 		self := t.config.Self()
@@ -46,24 +46,27 @@ func (t *Transport) greet(ctx context.Context, raw net.Conn, lane Lane, want uin
 		if want != 0 && h.Node != want && h.Node != self.Node {
 			return Hello{}, fmt.Errorf("%w: node %d answers there, not node %d", ErrRefused, h.Node, want)
 		}
-		return h, t.judge(self, h, nc)
+		return h, t.judge(self, h, nc, with)
 	})
 	return nc, h, err
 }
 
 // welcome is the other half: it hears a hello and answers with ours, or with a refusal.
 func (t *Transport) welcome(raw net.Conn) (net.Conn, Hello, error) {
-	nc := socket.Wrap(raw)
-	if t.config.TLS != nil {
-		nc = tls.Server(nc, t.config.TLS.Server)
+	nc, with := socket.Wrap(raw), t.tls.Load()
+	if with != nil {
+		nc = tls.Server(nc, with.Server)
 	}
 	h, err := t.timed(t.ctx, nc, func() (Hello, error) {
 		g, err := readGreeting(nc)
+		if errors.Is(err, errSpeaksTLS) {
+			_, _ = nc.Write(greeting{protocolVersion, refused, []byte(err.Error())}.encode()) // no TLS: that is how the dialler notices
+		}
 		if err != nil {
 			return Hello{}, err
 		}
 		self := t.config.Self()
-		h, err := t.hear(self, g, nc)
+		h, err := t.hear(self, g, nc, with)
 		if err != nil {
 			no := greeting{protocolVersion, refused, []byte(refusalText(err))}
 			if errors.Is(err, ErrSelf) {
@@ -99,7 +102,7 @@ func (t *Transport) timed(ctx context.Context, nc net.Conn, talk func() (Hello, 
 	}
 	if secure, ok := nc.(*tls.Conn); ok {
 		if err := secure.HandshakeContext(ctx); err != nil {
-			return Hello{}, fmt.Errorf("tls: %w", err)
+			return Hello{}, tlsFault(err)
 		}
 	}
 	if h, err = talk(); err != nil {
@@ -108,8 +111,24 @@ func (t *Transport) timed(ctx context.Context, nc net.Conn, talk func() (Hello, 
 	return h, nc.SetDeadline(time.Time{})
 }
 
+// onlyOverTLS is what a dialler without TLS is told, in the one way that it understands.
+const onlyOverTLS = "this node speaks over TLS only: give the dialler the key of the other nodes (--gossip-key), or a certificate"
+
+// tlsFault says what to do where one side speaks TLS and the other does not. Then err has the
+// connection, if nothing has been written to it yet.
+func tlsFault(err error) error {
+	plain, ok := errors.AsType[tls.RecordHeaderError](err)
+	if !ok {
+		return fmt.Errorf("tls: %w", err)
+	}
+	if plain.Conn != nil {
+		_, _ = plain.Conn.Write(greeting{protocolVersion, refused, []byte(onlyOverTLS)}.encode()) // it is closed in any case
+	}
+	return fmt.Errorf("tls: the other side speaks without it: has it a key (--gossip-key), or a certificate? %w", err)
+}
+
 // hear judges a dialler's hello. The error's text goes back to it.
-func (t *Transport) hear(self Hello, g greeting, nc net.Conn) (Hello, error) {
+func (t *Transport) hear(self Hello, g greeting, nc net.Conn, with *TLS) (Hello, error) {
 	if g.version != protocolVersion {
 		return Hello{}, errors.New(versionText(g.version))
 	}
@@ -121,13 +140,13 @@ func (t *Transport) hear(self Hello, g greeting, nc net.Conn) (Hello, error) {
 		return Hello{}, err
 	}
 	h.Lane = Lane(g.what)
-	return h, t.judge(self, h, nc)
+	return h, t.judge(self, h, nc, with)
 }
 
 // judge says whether we speak with h, who is at the other end of nc. Both sides ask it.
 // The certificate comes first: what it does not name has nothing to tell us.
-func (t *Transport) judge(self, h Hello, nc net.Conn) error {
-	if err := bound(nc, h); err != nil {
+func (t *Transport) judge(self, h Hello, nc net.Conn, with *TLS) error {
+	if err := bound(with, nc, h); err != nil {
 		return fmt.Errorf("%w: node %q: %w", ErrRefused, h.Name, err)
 	}
 	switch {
@@ -135,11 +154,11 @@ func (t *Transport) judge(self, h Hello, nc net.Conn) error {
 		return fmt.Errorf("%w: %w", ErrRefused, ErrSelf)
 	case h.Cluster != "" && self.Cluster != "" && h.Cluster != self.Cluster:
 		return fmt.Errorf("%w: clusters %q and %q are not the same", ErrRefused, h.Cluster, self.Cluster)
-	case h.Node == self.Node && h.Name != self.Name && t.config.TLS != nil: // another's certificate must not end us
+	case h.Node == self.Node && h.Name != self.Name && with != nil && with.Names: // another's certificate must not end us
 		return fmt.Errorf("%w: node %d is called %q, not %q", ErrRefused, h.Node, self.Name, h.Name)
 	case h.Node == self.Node:
 		if h.Starts >= self.Starts && h.Cluster == self.Cluster {
-			t.config.Handler.Superseded(h)
+			t.twin(h, nc, with)
 		}
 		return fmt.Errorf("%w: node %d exists twice (a copied data directory?)", ErrRefused, h.Node)
 	}
@@ -150,6 +169,25 @@ func (t *Transport) judge(self, h Hello, nc net.Conn) error {
 		return nil
 	}
 	return t.admitted(h)
+}
+
+// twinSayEach keeps an unproven twin from filling the log.
+const twinSayEach = 10 * time.Second
+
+// twin is for a hello in this node's own name. Without TLS anybody can say one: it is refused
+// like a proven one, and logged, but it ends nothing.
+func (t *Transport) twin(h Hello, nc net.Conn, with *TLS) {
+	if with != nil {
+		t.config.Handler.Superseded(h)
+		return
+	}
+	now, last := time.Now().UnixNano(), t.twinSaid.Load()
+	if now-last < int64(twinSayEach) || !t.twinSaid.CompareAndSwap(last, now) {
+		return
+	}
+	t.config.Logger.Error("peer: somebody speaks under this node's identity, and is refused: a copy of its data directory, "+
+		"or a stranger. Without a key nobody can tell: give all nodes one (--gossip-key)",
+		"remote", nc.RemoteAddr().String(), "name", h.Name, "starts", h.Starts)
 }
 
 // refusalText leaves out the prefix that the other side puts before it again.

@@ -182,8 +182,9 @@ func TestIdentity(t *testing.T) {
 
 func TestCopiedDirectory(t *testing.T) {
 	addresses := newBook()
-	b := start(t, addresses, loopback(t), helloOf(2), nil)
-	third := start(t, addresses, loopback(t), helloOf(3), nil)
+	with := withTLS(keyed(t, "k"))
+	b := start(t, addresses, loopback(t), helloOf(2), with)
+	third := start(t, addresses, loopback(t), helloOf(3), with)
 	ctx := timeout(t)
 	if _, err := b.Call(ctx, 3, 1, nil); err != nil {
 		t.Fatal(err)
@@ -191,7 +192,7 @@ func TestCopiedDirectory(t *testing.T) {
 	for starts, told := range map[uint32]bool{0: false, 1: true, 2: true} {
 		twin := helloOf(2)
 		twin.Starts, twin.Nonce = starts, 4242
-		c := start(t, newBook(), loopback(t), twin, nil)
+		c := start(t, newBook(), loopback(t), twin, with)
 		if _, _, err := c.CallAddr(ctx, b.addr, 1, nil); !errors.Is(err, ErrRefused) {
 			t.Errorf("starts %d: %v", starts, err)
 		}
@@ -207,6 +208,7 @@ func TestCopiedDirectory(t *testing.T) {
 	twin := helloOf(2)
 	twin.Nonce = 4242
 	c := start(t, newBook(), loopback(t), twin, func(c *Config) {
+		with(c)
 		c.Address = func(uint64) string { return third.addr }
 	})
 	if _, err := c.Call(ctx, 3, 1, nil); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "exists twice") {

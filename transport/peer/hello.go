@@ -58,7 +58,13 @@ const (
 	yourself = 2 // refused: both ends are one process
 )
 
-var errBadHello = errors.New("malformed hello")
+var (
+	errBadHello  = errors.New("malformed hello")
+	errSpeaksTLS = errors.New("the dialler speaks TLS, this node does not: give all nodes the same key (--gossip-key), or certificates")
+)
+
+// tlsRecord is the first byte of a TLS handshake.
+const tlsRecord = 22
 
 // greeting is one message of a handshake.
 type greeting struct {
@@ -80,6 +86,9 @@ func readGreeting(r io.Reader) (greeting, error) {
 	var header [helloHeaderBytes]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
 		return greeting{}, err
+	}
+	if header[0] == tlsRecord {
+		return greeting{}, errSpeaksTLS
 	}
 	if binary.LittleEndian.Uint32(header[:]) != magic {
 		return greeting{}, errors.New("the other side does not speak this protocol")

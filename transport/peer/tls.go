@@ -10,8 +10,12 @@ import (
 	"slices"
 )
 
-// TLS is the two sides of mutual TLS.
-type TLS struct{ Server, Client *tls.Config }
+// TLS is the two sides of mutual TLS: see LoadTLS and KeyTLS.
+type TLS struct {
+	Server, Client *tls.Config
+	// Names says that a certificate names its node, and that a hello must have that name.
+	Names bool
+}
 
 // LoadTLS reads PEM files: the certificate and key of the node called name, and the
 // authorities that every other node's certificate must come from. A certificate is bound
@@ -33,18 +37,31 @@ func LoadTLS(cert, key, ca, name string) (*TLS, error) {
 	if !roots.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("peer: load authority %s: no certificate in it", ca)
 	}
+	t := mutual(pair, roots, func(err error) error { return err })
+	t.Names = true
+	return t, nil
+}
+
+// mutual is TLS whose two sides show a certificate and check the other's. explain is given the
+// fault of a listener's certificate, for the dialler's log.
+func mutual(own tls.Certificate, roots *x509.CertPool, explain func(error) error) *TLS {
 	return &TLS{
 		Server: &tls.Config{
-			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
+			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own},
 			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots,
 		},
 		Client: &tls.Config{
-			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
+			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own},
 			// Only the check of the host name is left out: verifyServer checks the chain.
 			InsecureSkipVerify: true,
-			VerifyConnection:   func(s tls.ConnectionState) error { return verifyServer(s, roots) },
+			VerifyConnection: func(s tls.ConnectionState) error {
+				if err := verifyServer(s, roots); err != nil {
+					return explain(err)
+				}
+				return nil
+			},
 		},
-	}, nil
+	}
 }
 
 // names says whether a certificate speaks for the node of that name: one of its
@@ -56,11 +73,11 @@ func names(c *x509.Certificate, name string) error {
 	return fmt.Errorf("it names %q, not %q: a certificate must have its node's name as a subjectAltName, DNS:%s", c.DNSNames, name, name)
 }
 
-// bound holds the name that a process gives itself against its certificate. Without TLS
-// there is nothing to hold it against.
-func bound(nc net.Conn, h Hello) error {
+// bound holds the name that a process gives itself against its certificate. Without one that
+// names its node there is nothing to hold it against.
+func bound(with *TLS, nc net.Conn, h Hello) error {
 	secure, ok := nc.(*tls.Conn)
-	if !ok {
+	if !ok || !with.Names {
 		return nil
 	}
 	shown := secure.ConnectionState().PeerCertificates

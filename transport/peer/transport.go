@@ -20,6 +20,8 @@ type Transport struct {
 	work   sync.WaitGroup // all goroutines
 
 	accepted atomic.Int32 // connections that others dialled
+	tls      atomic.Pointer[TLS]
+	twinSaid atomic.Int64 // when a copy of this node was last logged: Unix ns
 
 	mu      sync.RWMutex
 	running bool
@@ -45,13 +47,25 @@ func New(config Config) (*Transport, error) {
 		config: config, pace: pace{perSecond: config.BulkBytesPerSecond},
 		peers: make(map[uint64]*peer), conns: make(map[*conn]struct{}), heard: make(map[place]*conn),
 	}
+	t.tls.Store(config.TLS)
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
 	return t, nil
 }
 
+// UseTLS is for handshakes from now on; connections that stand stay as they are. A transport
+// that began with TLS does not go without it, nor the other way round: it returns an error.
+func (t *Transport) UseTLS(next *TLS) error {
+	if (next == nil) != (t.tls.Load() == nil) {
+		return errors.New("peer: whether nodes speak over TLS changes with a restart only")
+	}
+	t.tls.Store(next)
+	return nil
+}
+
 // Run serves ln and lets frames, calls and files out, until ctx ends. Then it closes ln
 // and every connection, waits for its goroutines, calls' handlers among them, and returns
-// nil. It may be called once. Its error is that of the listener.
+// nil. It may be called once. Its error is that of the listener. With a nil ln nobody can dial
+// this node.
 func (t *Transport) Run(ctx context.Context, ln net.Listener) error {
 	t.mu.Lock()
 	again := t.ran
@@ -59,6 +73,9 @@ func (t *Transport) Run(ctx context.Context, ln net.Listener) error {
 	t.mu.Unlock()
 	if again {
 		return errors.New("peer: Run was called twice")
+	}
+	if ln == nil {
+		ln = noListener{ctx.Done()}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -76,6 +93,13 @@ func (t *Transport) Run(ctx context.Context, ln net.Listener) error {
 	}
 	return fmt.Errorf("peer: accept: %w", err)
 }
+
+// noListener is that of a node which nobody dials.
+type noListener struct{ done <-chan struct{} }
+
+func (l noListener) Accept() (net.Conn, error) { <-l.done; return nil, net.ErrClosed }
+func (l noListener) Close() error              { return nil }
+func (l noListener) Addr() net.Addr            { return nil }
 
 // spawn runs fn on a goroutine that Run waits for; not any more when Run is ending.
 func (t *Transport) spawn(fn func()) bool {
