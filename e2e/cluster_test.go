@@ -40,8 +40,11 @@ type member struct {
 
 // cluster is several processes of `carillon serve` and those who talk to them.
 type cluster struct {
-	flags []string      // of every node
-	calls time.Duration // timeout of calls in a load; callTimeout when 0
+	flags   []string      // of every node
+	keyless bool          // nodes know each other by nothing
+	calls   time.Duration // timeout of calls in a load; callTimeout when 0
+
+	key string // file, by which nodes know each other; made at the first start
 
 	mu      sync.Mutex
 	members []*member // in the order of their start; those that were removed stay
@@ -103,8 +106,30 @@ func (c *cluster) start(t testing.TB, m *member, flags ...string) {
 	if len(c.all()) > 1 {
 		args = append(args, "--join", c.gossipAddresses())
 	}
+	if !c.keyless {
+		args = append(args, "--gossip-key", c.keyFile(t))
+	}
 	args = append(append(args, c.flags...), flags...)
 	m.running.Store(begin(t, args, m.env...))
+}
+
+// keyFile is the cluster's key.
+func (c *cluster) keyFile(t testing.TB) string {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.key == "" {
+		c.key = filepath.Join(t.TempDir(), "cluster.key")
+		writeFile(t, c.key, strings.Repeat("5a", 32)+"\n")
+	}
+	return c.key
+}
+
+func writeFile(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // all are the members, those that are down included.

@@ -19,7 +19,7 @@ func printedCertificates(t *testing.T) (dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "**Peer traffic**")
+	_, rest, _ := strings.Cut(string(text), "**Certificates**")
 	_, rest, ok := strings.Cut(rest, "```sh\n")
 	if !ok {
 		t.Fatal("docs/operations.md does not print how to make certificates")

@@ -51,10 +51,9 @@ func launch(t testing.TB, wrapper []string, dir string, flags ...string) *proces
 	return begin(t, append(args, flags...))
 }
 
-// serveArgs start a node on a directory and an address of the API. Many nodes run beside each other here: none may
-// take the default addresses for others.
+// serveArgs start a node on a directory and an address of the API. It is alone, so it opens no port for others.
 func serveArgs(dir, address string) []string {
-	return []string{"serve", "--data", dir, "--http", address, "--peer", "127.0.0.1:0", "--gossip", "127.0.0.1:0"}
+	return []string{"serve", "--data", dir, "--http", address}
 }
 
 // begin starts a process with its output kept, and with more in its environment. It is killed when the test ends.

@@ -40,12 +40,14 @@ func several(t *testing.T, n int) []*running {
 		gossip = append(gossip, freeAddress(t))
 	}
 	nodes := make([]*running, n)
+	key := writeKeys(t, strings.Repeat("ab", 32), 0o600)
 	var wait sync.WaitGroup
 	for i := range nodes {
 		dir := t.TempDir()
 		wait.Go(func() {
 			nodes[i] = start(t, dir, func(c *Config) {
 				c.Name, c.Gossip, c.Join, c.BootstrapExpect, c.Shards = fmt.Sprint("n", i+1), gossip[i], gossip, n, 8
+				c.Peer, c.GossipKeyFile = "127.0.0.1:0", key
 				c.Logger = slog.New(slog.DiscardHandler)
 			})
 		})

@@ -15,8 +15,10 @@ import (
 type Config struct {
 	DataDir string // ./carillon-data
 	HTTP    string // API address; 127.0.0.1:7700. Port 0 picks a free one (see Node.Addr)
-	Peer    string // address for the other nodes, TCP; 127.0.0.1:7701. Port 0 picks a free one
-	Gossip  string // address of discovery, TCP and UDP; 127.0.0.1:7702. Port 0 picks a free one
+	// Peer is the address for the other nodes, TCP; 127.0.0.1:7701. Gossip is that of discovery, TCP and UDP; 127.0.0.1:7702. Port 0
+	// picks a free one. Neither is opened unless one of them, Advertise, Join, BootstrapExpect above 1, GossipKeyFile or PeerCert is
+	// given, or the directory's node is known to be one of several.
+	Peer, Gossip string
 
 	// HTTPHosts are names and addresses by which clients call the API, perhaps with a port, beside those that a node has by itself.
 	HTTPHosts []string
@@ -37,12 +39,12 @@ type Config struct {
 	Replicas        int // copies of each shard, as far as there are nodes: 1–7; 3. Ignored once there is data
 	Shards          int // timer shards when the cluster is founded: 1–65535; 16. Ignored once there is data
 
-	GossipKeyFile string // see readGossipKey; empty: discovery is not encrypted
-	// PeerCert, PeerKey and PeerCA are PEM files for mutual TLS between nodes: all three, or none.
+	GossipKeyFile string // see readKeyFile: by it nodes know each other, and discovery is encrypted; empty: neither
+	// PeerCert, PeerKey and PeerCA are PEM files for mutual TLS between nodes: all three, or none. Without them it is made of GossipKeyFile.
 	PeerCert, PeerKey, PeerCA string
 
 	// Insecure allows what others than this machine can reach without credentials: HTTP without AuthFile, Gossip without
-	// GossipKeyFile, Peer without certificates.
+	// GossipKeyFile, Peer without that or certificates.
 	Insecure bool
 	// AuthFile is the YAML list of tokens; empty: no credentials asked.
 	AuthFile string
@@ -67,6 +69,8 @@ type Config struct {
 
 	Version string
 	Logger  *slog.Logger
+
+	ports bool // asksForPorts, before the defaults
 }
 
 // Defaults of Config.
@@ -97,6 +101,7 @@ const minMemoryLimit = 64 << 20
 const minHistoryBytes = 16 << 20
 
 func (c Config) withDefaults() Config {
+	c.ports = c.asksForPorts()
 	if c.DataDir == "" {
 		c.DataDir = DefaultDataDir
 	}

@@ -47,7 +47,7 @@ func (c Config) validateAddresses() (errs []error) {
 		lacks            string
 	}{
 		{"http", c.HTTP, c.AuthFile != "" || c.HTTPClientCA != "", "no credentials are set: give --auth-file (or --http-client-ca), or --insecure-no-auth if anybody who reaches the port may use it"},
-		{"peer", c.Peer, tls, "there are no certificates: give --peer-cert, --peer-key and --peer-ca, or --insecure-no-auth if anybody who reaches the port may be a node"},
+		{"peer", c.Peer, tls || c.GossipKeyFile != "", "there is no key: give --gossip-key (or --peer-cert, --peer-key and --peer-ca), or --insecure-no-auth if anybody who reaches the port may be a node"},
 		{"gossip", c.Gossip, c.GossipKeyFile != "", "there is no key: give --gossip-key, or --insecure-no-auth if anybody who reaches the port may be a node"},
 	} {
 		host, err := splitAddress(a.address, 0)
@@ -123,7 +123,7 @@ func (c Config) validateCluster() (errs []error) {
 	return errs
 }
 
-// validateKeys reads the gossip key, so that a fault in it is found before anything is started.
+// validateKeys reads the files of keys, so that a fault in it is found before anything is started.
 func (c Config) validateKeys() (errs []error) {
 	given := 0
 	for _, path := range []string{c.PeerCert, c.PeerKey, c.PeerCA} {
@@ -134,10 +134,8 @@ func (c Config) validateKeys() (errs []error) {
 	if given != 0 && given != 3 {
 		errs = append(errs, errors.New("peer-cert, peer-key, peer-ca: give all three or none"))
 	}
-	if c.GossipKeyFile != "" {
-		if _, _, err := readGossipKey(c.GossipKeyFile); err != nil {
-			errs = append(errs, err)
-		}
+	if _, err := c.readGossipKeys(); err != nil {
+		errs = append(errs, err)
 	}
 	return errs
 }

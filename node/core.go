@@ -40,7 +40,9 @@ type core struct {
 	unfit   string            // why this node should not, by the last beat
 	shares  *ring.Shares      // of what topics may do in the whole cluster
 	once    sync.Once
-	removed chan struct{} // closed when the cluster has removed this node
+
+	unproven notice        // of a removal that is not believed
+	removed  chan struct{} // closed when the cluster has removed this node
 }
 
 // Settled implements shard.Placement.
@@ -122,6 +124,9 @@ func (c *core) follow(ctx context.Context) {
 	for {
 		c.p.guard.learn(c.state.Nodes(), c.p.members.List())
 		c.p.peers.Review(c.p.misnamed) // those who were let in before their names were known
+		if c.p.peer == nil && len(c.state.Nodes()) > 1 {
+			c.p.fail(errPortsClosed)
+		}
 		rows := c.state.Rows()
 		list := make([]shard.Row, len(rows))
 		for i := range rows {

@@ -274,12 +274,28 @@ func (c *core) askWhetherRemoved(ctx context.Context) bool {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, askFor)
-		_, _, err := c.p.peers.CallAddr(ctx, c.p.addressOf(n.ID), methodJoin, body)
+		_, from, err := c.p.peers.CallAddr(ctx, c.p.addressOf(n.ID), methodJoin, body)
 		cancel()
-		if remote, ok := errors.AsType[*peer.RemoteError](err); ok && remote.Code == removedCode {
+		if remote, ok := errors.AsType[*peer.RemoteError](err); ok && remote.Code == removedCode && c.believesRemoval(n, from) {
 			return true
 		}
 	}
+	return false
+}
+
+// believesRemoval says whether a word that this node was removed may end it: it must come from the member that was asked, and from
+// one that has proven that it is a node.
+func (c *core) believesRemoval(asked ring.Node, from peer.Hello) bool {
+	if from.Node != asked.ID || from.Cluster != c.p.identity().ClusterID {
+		return false
+	}
+	if c.p.proven() {
+		return true
+	}
+	c.unproven.say(func() {
+		c.p.log.Warn("another node says that the cluster has removed this one. Without a key (--gossip-key) that could be anybody, so this node "+
+			"goes on and is not heard by the others; if it was removed, stop it", "node", asked.Name)
+	})
 	return false
 }
 
@@ -296,8 +312,11 @@ func (p *process) self() (ring.Node, error) {
 	}, nil
 }
 
-// reachable is a listener's address as others use it.
+// reachable is a listener's address as others use it; none is "".
 func (p *process) reachable(ln net.Listener) string {
+	if ln == nil {
+		return ""
+	}
 	host, port, err := net.SplitHostPort(ln.Addr().String())
 	if err != nil || p.cfg.Advertise == "" {
 		return ln.Addr().String()

@@ -1,46 +1,96 @@
 package node
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"slices"
 	"strings"
 )
 
-// maxKeyFileBytes is far above any key file.
-const maxKeyFileBytes = 4096
+// Bounds of a key file.
+const (
+	maxKeyFileBytes = 16 << 10
+	maxKeys         = 32
+)
 
-// readGossipKey reads a key of 16, 24 or 32 bytes (AES-128, -192, -256): one line, hex or base64. An error never shows
-// what the file holds. shared: others than the file's owner may read it, which is worth a warning.
-func readGossipKey(path string) (key []byte, shared bool, err error) {
+// Who beside its owner may do what with a file of keys.
+const (
+	othersMayWrite fs.FileMode = 0o022
+	othersMayRead  fs.FileMode = 0o044
+)
+
+// keyFile is a file of keys as it was read: one key on a line, the first of them in use, the others for what was made with them
+// before a rotation. Empty lines and lines that begin with # do not count.
+type keyFile struct {
+	keys   [][]byte
+	shared bool // others than the file's owner may read it, which is worth a warning
+}
+
+// readKeyFile reads keys of the given sizes, as hex or base64. An error names the setting, the file and the line, and never shows
+// what the file holds. A file that others may write is refused: they could put a key of their own in it. One that others may
+// only read is taken, as secrets that an orchestrator mounts look so.
+func readKeyFile(setting, path string, sizes ...int) (keyFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, false, fmt.Errorf("gossip-key: %w", err)
+		return keyFile{}, fmt.Errorf("%s: %w", setting, err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, false, fmt.Errorf("gossip-key: %w", err)
+		return keyFile{}, fmt.Errorf("%s: %w", setting, err)
+	}
+	mode := info.Mode().Perm()
+	if mode&othersMayWrite != 0 {
+		return keyFile{}, fmt.Errorf("%s: others than its owner may write %s (mode %04o); chmod 600 it", setting, path, mode)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxKeyFileBytes+1))
 	if err != nil {
-		return nil, false, fmt.Errorf("gossip-key: %w", err)
+		return keyFile{}, fmt.Errorf("%s: %w", setting, err)
 	}
-	key, ok := parseGossipKey(data)
-	if !ok {
-		return nil, false, fmt.Errorf("gossip-key: %s must hold one line, 16, 24 or 32 bytes as base64 or hex; head -c 32 /dev/urandom | base64 makes one", path)
+	keys, err := parseKeys(data, sizes)
+	if err != nil {
+		return keyFile{}, fmt.Errorf("%s: %s: %w; head -c 32 /dev/urandom | base64 makes a key", setting, path, err)
 	}
-	return key, info.Mode().Perm()&0o077 != 0, nil
+	return keyFile{keys: keys, shared: mode&othersMayRead != 0}, nil
 }
 
-// parseGossipKey: 32 hex digits are 16 bytes, although they could be read as base64 of 24.
-func parseGossipKey(data []byte) (key []byte, ok bool) {
+var errNoKey = errors.New("there is no key in it")
+
+// parseKeys reads the lines of a key file.
+func parseKeys(data []byte, sizes []int) (keys [][]byte, err error) {
 	if len(data) > maxKeyFileBytes {
-		return nil, false
+		return nil, fmt.Errorf("it is longer than %d bytes", maxKeyFileBytes)
 	}
-	line := strings.TrimSpace(string(data))
+	for i, line := range strings.Split(string(data), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		key, ok := parseKey(line, sizes)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("line %d is not a key of %s bytes, in base64 or hex", 1+i, sizesText(sizes))
+		case slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) }):
+			return nil, fmt.Errorf("line %d repeats a key", 1+i)
+		case len(keys) == maxKeys:
+			return nil, fmt.Errorf("line %d is one key more than %d", 1+i, maxKeys)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, errNoKey
+	}
+	return keys, nil
+}
+
+// parseKey: 32 hex digits are 16 bytes, although they could be read as base64 of 24.
+func parseKey(line string, sizes []int) (key []byte, ok bool) {
 	if strings.ContainsAny(line, "\r\n") {
 		return nil, false // the decoder would pass over them
 	}
@@ -48,12 +98,28 @@ func parseGossipKey(data []byte) (key []byte, ok bool) {
 	if err != nil {
 		key, err = base64.StdEncoding.DecodeString(line)
 	}
-	if err != nil {
-		return nil, false
+	return key, err == nil && slices.Contains(sizes, len(key))
+}
+
+func sizesText(sizes []int) string {
+	texts := make([]string, len(sizes))
+	for i, n := range sizes {
+		texts[i] = fmt.Sprint(n)
 	}
-	switch len(key) {
-	case 16, 24, 32:
-		return key, true
+	if len(texts) > 1 {
+		last := len(texts) - 1
+		return strings.Join(texts[:last], ", ") + " or " + texts[last]
 	}
-	return nil, false
+	return texts[0]
+}
+
+// gossipKeySizes are those of AES-128, -192 and -256.
+var gossipKeySizes = []int{16, 24, 32}
+
+// readGossipKeys reads the keys by which nodes know each other; none without a file.
+func (c Config) readGossipKeys() (keyFile, error) {
+	if c.GossipKeyFile == "" {
+		return keyFile{}, nil
+	}
+	return readKeyFile("gossip-key", c.GossipKeyFile, gossipKeySizes...)
 }

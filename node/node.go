@@ -114,7 +114,7 @@ func (n *Node) AwaitReady(ctx context.Context) bool {
 // MemoryLimit is what the process may use, as New found it.
 func (n *Node) MemoryLimit() MemoryLimit { return n.mem }
 
-// Reload reads the auth file and the files of TLS again. What cannot be read stays as it was.
+// Reload reads the auth file, the files of TLS, and the keys by which nodes know each other again. What cannot be read stays as it was.
 func (n *Node) Reload() error {
 	var errs []error
 	if n.auth != nil {
@@ -122,6 +122,9 @@ func (n *Node) Reload() error {
 	}
 	if n.tls != nil {
 		errs = append(errs, n.tls.Reload())
+	}
+	if p := n.run.Load(); p != nil {
+		errs = append(errs, p.reloadKeys())
 	}
 	return errors.Join(errs...)
 }
@@ -151,21 +154,23 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("node: bind the API: %w", err)
 	}
 	defer p.http.Close()
-	n.run.Store(p)
-	if p.peer, err = net.Listen("tcp", n.cfg.Peer); err != nil {
+	if err := p.listenForPeers(); err != nil {
 		return fmt.Errorf("node: bind the port for other nodes: %w", err)
 	}
-	defer p.peer.Close()
+	if p.peer != nil {
+		defer p.peer.Close()
+	}
 	if err := p.wire(); err != nil {
 		return err
 	}
+	n.run.Store(p)
 	return n.serve(ctx, p)
 }
 
 // assemble makes the core of a node that is of a cluster; it starts nothing.
 func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, error) {
 	id := p.identity()
-	c := &core{p: p, self: p.nodeID, placed: make(chan struct{}, 1), settled: make(chan ring.Command, 4096), removed: make(chan struct{})}
+	c := &core{p: p, self: p.nodeID, placed: make(chan struct{}, 1), settled: make(chan ring.Command, 4096), removed: make(chan struct{}), unproven: notice{each: sayEach}}
 	c.state = ring.NewState(func() { c.host.TopicsChanged() }, c.look)
 	c.shares = ring.NewShares(id.NodeID, id.Starts)
 	meta := id.Meta
@@ -218,7 +223,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	policy := callback.Policy{
 		AllowPrivate: netip.MustParseAddrPort(p.http.Addr().String()).Addr().Unmap().IsLoopback(),
 		Allow:        n.cfg.CallbackAllow,
-		Own:          []netip.AddrPort{netip.MustParseAddrPort(p.http.Addr().String()), netip.MustParseAddrPort(p.peer.Addr().String())},
+		Own:          p.listening(),
 	}
 	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, Drain: time.Second, Wall: p.wall})
 	if err != nil {

@@ -27,7 +27,7 @@ type running struct {
 // start runs a node on dir and waits until it is ready.
 func start(t *testing.T, dir string, change ...func(*Config)) *running {
 	t.Helper()
-	cfg := Config{DataDir: dir, HTTP: "127.0.0.1:0", Peer: "127.0.0.1:0", Gossip: "127.0.0.1:0", Shards: 4, Version: "test", Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	cfg := Config{DataDir: dir, HTTP: "127.0.0.1:0", Shards: 4, Version: "test", Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	for _, f := range change {
 		f(&cfg)
 	}

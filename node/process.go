@@ -30,6 +30,7 @@ type process struct {
 	nodeID     uint64
 	nonce      uint64
 	http, peer net.Listener
+	ports      bool // there are ports for other nodes; without them peer is nil
 
 	peers   *peer.Transport
 	members *ring.Members
@@ -127,27 +128,22 @@ func (p *process) addressOf(node uint64) string {
 
 // wire makes the transport and the gossip; it starts neither.
 func (p *process) wire() error {
-	cfg := peer.Config{Self: p.hello, Address: p.addressOf, Admit: p.admit, Handler: links{p}, Logger: p.log}
-	if p.cfg.PeerCert != "" {
-		tls, err := peer.LoadTLS(p.cfg.PeerCert, p.cfg.PeerKey, p.cfg.PeerCA, p.cfg.Name)
-		if err != nil {
-			return err
-		}
-		cfg.TLS = tls
-	}
-	var err error
-	if p.peers, err = peer.New(cfg); err != nil {
+	p.warnUnproven()
+	file, err := p.cfg.readGossipKeys()
+	if err != nil {
 		return err
 	}
-	var key []byte
-	if p.cfg.GossipKeyFile != "" {
-		var shared bool
-		if key, shared, err = readGossipKey(p.cfg.GossipKeyFile); err != nil {
-			return err
-		}
-		if shared {
-			p.log.Warn("others on this machine may read the gossip key; chmod 600 it", "file", p.cfg.GossipKeyFile)
-		}
+	if file.shared {
+		p.log.Warn("others on this machine may read the gossip key; chmod 600 it", "file", p.cfg.GossipKeyFile)
+	}
+	tls, err := p.cfg.peerTLS(file.keys)
+	if err != nil {
+		return err
+	}
+	if p.peers, err = peer.New(peer.Config{
+		Self: p.hello, Address: p.addressOf, Admit: p.admit, Handler: links{p}, Logger: p.log, TLS: tls,
+	}); err != nil {
+		return err
 	}
 	id := p.identity()
 	self := ring.Member{ID: p.nodeID, Starts: id.Starts, Name: p.cfg.Name, HTTP: p.reachable(p.http), Peer: p.reachable(p.peer),
@@ -155,8 +151,8 @@ func (p *process) wire() error {
 	if id.ClusterID == "" && p.cfg.BootstrapExpect > 1 {
 		self.Expect, self.Shards, self.Replicas = p.cfg.BootstrapExpect, p.cfg.Shards, p.cfg.Replicas
 	}
-	p.members, err = ring.NewMembers(ring.MembersConfig{Self: self, Bind: p.cfg.Gossip, Advertise: p.cfg.Advertise, Join: p.cfg.Join,
-		Key: key, Logger: p.log, Changed: p.moved})
+	p.members, err = ring.NewMembers(ring.MembersConfig{Self: self, Bind: p.gossipAddress(), Advertise: p.cfg.Advertise, Join: p.cfg.Join,
+		Keys: file.keys, Logger: p.log, Changed: p.moved})
 	return err
 }
 

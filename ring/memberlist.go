@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,18 +45,19 @@ type gossipEvents interface {
 
 type gossipConfig struct {
 	node      string
-	bind      string // host:port
-	advertise string // host; empty: the bound one
-	key       []byte
+	bind      string   // host:port
+	advertise string   // host; empty: the bound one
+	keys      [][]byte // the first encrypts
 	pace      Pace
 	debug     func() bool // whether anybody reads debug lines
 }
 
 // gossip owns a running memberlist.
 type gossip struct {
-	list   *memberlist.Memberlist
-	addr   string
-	cancel context.CancelFunc // ends dials and the connections they made
+	list    *memberlist.Memberlist
+	keyring *memberlist.Keyring // nil without keys
+	addr    string
+	cancel  context.CancelFunc // ends dials and the connections they made
 
 	mu     sync.Mutex
 	closed bool
@@ -95,7 +97,15 @@ func startGossip(ctx context.Context, c gossipConfig, events gossipEvents) (*gos
 
 	ctx, g.cancel = context.WithCancel(ctx)
 	conf := gossipTuning(c.pace)
-	conf.Name, conf.SecretKey, conf.Logger = c.node, c.key, logger
+	conf.Name, conf.Logger = c.node, logger
+	if len(c.keys) > 0 {
+		if g.keyring, err = memberlist.NewKeyring(c.keys, c.keys[0]); err != nil {
+			g.cancel()
+			closeUnread(transport)
+			return nil, err
+		}
+		conf.Keyring = g.keyring
+	}
 	conf.BindAddr, conf.BindPort = bind.Addr().String(), port
 	conf.AdvertiseAddr, conf.AdvertisePort = ip.String(), port
 	conf.Transport = boundTransport{transport, ctx}
@@ -175,6 +185,29 @@ func (g *gossip) join(addr string) error {
 // publish tells everybody this node's metadata anew; it waits until that has gone out, at most for the given time.
 func (g *gossip) publish(limit time.Duration) error {
 	return g.list.UpdateNode(limit)
+}
+
+// setKeys is for what is sent and received from now on. It is not called twice at a time.
+func (g *gossip) setKeys(keys [][]byte) error {
+	for _, key := range keys {
+		if err := g.keyring.AddKey(key); err != nil { // one that is there stays
+			return err
+		}
+	}
+	// The last one that is used stands first, and the old keys end up last. RemoveKey writes into
+	// a list that readers may hold, unless it takes away its last element.
+	for _, key := range slices.Backward(keys) {
+		if err := g.keyring.UseKey(key); err != nil {
+			return err
+		}
+	}
+	old := slices.Clone(g.keyring.GetKeys()[len(keys):])
+	for _, key := range slices.Backward(old) {
+		if err := g.keyring.RemoveKey(key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // leave says goodbye, waiting for the word to go out at most for the given time.

@@ -71,10 +71,10 @@ type Pace struct {
 // MembersConfig configures Members. Zero values mean none, but for Pace.
 type MembersConfig struct {
 	Self      Member   // Gossip and State are ignored
-	Bind      string   // host:port, TCP and UDP; port 0 picks a free one
+	Bind      string   // host:port, TCP and UDP; port 0 picks a free one. Empty: no gossip, this node is all there is
 	Advertise string   // host that others reach this node at, when that is not the one of Bind
 	Join      []string // host:port of nodes to find the others by; this node's own may be among them
-	Key       []byte   // 16, 24 or 32 bytes; nil: gossip is not encrypted
+	Keys      [][]byte // each 16, 24 or 32 bytes: the first encrypts, all decrypt; none: gossip is not encrypted
 	Pace      Pace
 	Logger    *slog.Logger
 	Changed   func() // told after what List answers has changed; from a goroutine of Run, and may call back
@@ -131,14 +131,16 @@ func NewMembers(cfg MembersConfig) (*Members, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	_, faults := encodeMember(cfg.Self, false)
-	for _, addr := range append([]string{cfg.Bind}, cfg.Join...) {
+	addresses := cfg.Join
+	if cfg.Bind != "" {
+		addresses = append([]string{cfg.Bind}, addresses...)
+	}
+	for _, addr := range addresses {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
 			faults = errors.Join(faults, fmt.Errorf("gossip address: %w", err))
 		}
 	}
-	if n := len(cfg.Key); n != 0 && n != 16 && n != 24 && n != 32 {
-		faults = errors.Join(faults, fmt.Errorf("the gossip key has %d bytes; it needs 16, 24 or 32", n))
-	}
+	faults = errors.Join(faults, checkKeys(cfg.Keys))
 	if faults != nil {
 		return nil, fmt.Errorf("ring: %w", faults)
 	}
@@ -215,8 +217,11 @@ func (m *Members) Run(ctx context.Context) error {
 	if m.started.Swap(true) {
 		return errors.New("ring: gossip has run already")
 	}
+	if m.cfg.Bind == "" {
+		return m.runAlone(ctx)
+	}
 	g, err := startGossip(ctx, gossipConfig{
-		node: nodeName(m.cfg.Self), bind: m.cfg.Bind, advertise: m.cfg.Advertise, key: m.cfg.Key, pace: m.cfg.Pace,
+		node: nodeName(m.cfg.Self), bind: m.cfg.Bind, advertise: m.cfg.Advertise, keys: m.keys(), pace: m.cfg.Pace,
 		debug: func() bool { return m.log.Enabled(context.Background(), slog.LevelDebug) },
 	}, m)
 	if err != nil {
@@ -224,6 +229,9 @@ func (m *Members) Run(ctx context.Context) error {
 	}
 	m.gossip = g
 	close(m.ready)
+	if err := m.SetKeys(m.keys()); err != nil { // they may have changed since startGossip took them
+		m.log.Error("gossip: the keys did not change", "err", err)
+	}
 
 	var telling, working sync.WaitGroup
 	end := make(chan struct{})

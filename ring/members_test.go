@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -256,7 +257,7 @@ func TestMembersOfTwoClustersDoNotMix(t *testing.T) {
 
 func TestMembersWithDifferentKeys(t *testing.T) {
 	key := func(b byte) func(*MembersConfig) {
-		return func(c *MembersConfig) { c.Key = bytes.Repeat([]byte{b}, 32) }
+		return func(c *MembersConfig) { c.Keys = [][]byte{bytes.Repeat([]byte{b}, 32)} }
 	}
 	v := newVillage(t)
 	a := v.start(Member{ID: 1}, key('a'))
@@ -277,6 +278,69 @@ func TestMembersWithDifferentKeys(t *testing.T) {
 		if p.log.count("aaaaaaaa")+p.log.count("xxxxxxxx") > 0 {
 			t.Error("a key is in the log")
 		}
+	}
+}
+
+// TestGossipKeysChangeWhileNodesSpeak: the new key goes behind the old one everywhere, then before it, then the old one goes. What a
+// node says meanwhile reaches the other; who has only the old key is not heard at the end.
+func TestGossipKeysChangeWhileNodesSpeak(t *testing.T) {
+	keys := func(of string) (list [][]byte) {
+		for _, b := range []byte(of) {
+			list = append(list, bytes.Repeat([]byte{b}, 32))
+		}
+		return list
+	}
+	first := func(c *MembersConfig) { c.Keys = keys("o") }
+	v := newVillage(t)
+	a := v.start(Member{ID: 1}, first)
+	b := v.start(Member{ID: 2}, first, joining(a))
+	v.untilSees("1 2", a, b)
+	for i, next := range []string{"on", "no", "n"} {
+		for _, p := range []*villager{a, b} {
+			if err := p.SetKeys(keys(next)); err != nil {
+				t.Fatal(err)
+			}
+			zone := fmt.Sprintf("z%d-%d", i, p.cfg.Self.ID)
+			if err := p.Update(func(m *Member) { m.Zone = zone }); err != nil {
+				t.Fatal(err)
+			}
+			other := map[*villager]*villager{a: b, b: a}[p]
+			v.until("news of "+zone, func() bool {
+				return slices.ContainsFunc(other.List(), func(m Member) bool { return m.Zone == zone })
+			})
+		}
+	}
+	late := v.start(Member{ID: 3}, first, joining(a))
+	v.until("the key is blamed", func() bool { return late.log.count("level=WARN", "--gossip-key") > 0 })
+	if late.sees() != "3" || a.sees() != "1 2" {
+		t.Errorf("%q %q", late.sees(), a.sees())
+	}
+	if a.SetKeys(nil) == nil || a.SetKeys(keys("nn")) == nil || a.SetKeys([][]byte{[]byte("short")}) == nil {
+		t.Error("bad keys are taken")
+	}
+}
+
+// TestMembersAlone: without an address to bind, a node hears nobody and nobody hears it, and all else goes on.
+func TestMembersAlone(t *testing.T) {
+	changed := make(chan struct{}, 1)
+	m, err := NewMembers(MembersConfig{Self: Member{ID: 1, Name: "a"}, Changed: func() { changed <- struct{}{} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	<-m.Ready()
+	if err := m.Update(func(m *Member) { m.Cluster = "c" }); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	if list := m.List(); len(list) != 1 || list[0].Cluster != "c" || m.Addr() != "" || !m.Alive(1) {
+		t.Errorf("%+v at %q", list, m.Addr())
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -309,7 +373,7 @@ func TestMembersBind(t *testing.T) {
 }
 
 func TestMembersConfigFaultsAtOnce(t *testing.T) {
-	_, err := NewMembers(MembersConfig{Self: Member{Name: "a"}, Bind: "nowhere", Join: []string{"x"}, Key: []byte("short")})
+	_, err := NewMembers(MembersConfig{Self: Member{Name: "a"}, Bind: "nowhere", Join: []string{"x"}, Keys: [][]byte{[]byte("short")}})
 	if err == nil {
 		t.Fatal("accepted")
 	}

@@ -19,8 +19,8 @@ type serveCmd struct {
 	Data             string         `default:"${data}" placeholder:"DIR" help:"Where everything is kept (${default})."`
 	HTTP             string         `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the API (${default})."`
 	HTTPHost         []string       `name:"http-host" placeholder:"HOST" help:"More names by which clients call the API."`
-	Peer             string         `default:"${peer}" placeholder:"HOST:PORT" help:"Address for other nodes, TCP (${default})."`
-	Gossip           string         `default:"${gossip}" placeholder:"HOST:PORT" help:"Discovery, TCP and UDP (${default})."`
+	Peer             string         `placeholder:"HOST:PORT" help:"Port for other nodes, TCP (${peer})."`
+	Gossip           string         `placeholder:"HOST:PORT" help:"Discovery, TCP and UDP (${gossip})."`
 	Advertise        string         `placeholder:"HOST" help:"Host at which other nodes reach this one."`
 	Name             string         `placeholder:"NAME" help:"Unique in the cluster (the host's name)."`
 	Zone             string         `placeholder:"ZONE" help:"Replicas of a shard spread over zones (none)."`
@@ -37,8 +37,8 @@ type serveCmd struct {
 	HTTPKey          string         `name:"http-key" placeholder:"FILE" help:"Private key of --http-cert (PEM)."`
 	HTTPClientCA     string         `name:"http-client-ca" placeholder:"FILE" help:"Clients must show a certificate of these authorities (PEM)."`
 	InsecureNoAuth   bool           `name:"insecure-no-auth" help:"Allow addresses that are not loopback without credentials or keys."`
-	GossipKey        string         `placeholder:"FILE" help:"File with the key of discovery, one for all nodes."`
-	PeerCert         string         `placeholder:"FILE" help:"Certificate that names this node to the others (PEM)."`
+	GossipKey        string         `placeholder:"FILE" help:"Key file of the cluster, one for all nodes."`
+	PeerCert         string         `placeholder:"FILE" help:"Certificate that names this node (PEM)."`
 	PeerKey          string         `placeholder:"FILE" help:"Private key of --peer-cert (PEM)."`
 	PeerCA           string         `name:"peer-ca" placeholder:"FILE" help:"Authority of all nodes' certificates (PEM)."`
 	AuditLog         string         `placeholder:"FILE" help:"Who changed what, a line of JSON each; off for none (audit.log in --data, where there are tokens)."`
@@ -55,7 +55,7 @@ func (*serveCmd) Help() string {
 	return "Each flag is also an environment variable (--log-level is CARILLON_LOG_LEVEL) and, but for --config itself, " +
 		"a key of --config's file (log_level). The flag goes before the environment, the environment before the file. " +
 		"An address with port 0 takes a free one.\n\n" +
-		"SIGTERM or SIGINT finishes the calls in flight and exits; a second one exits at once. SIGHUP reads the auth file and the API's certificate again."
+		"SIGTERM or SIGINT finishes the calls in flight and exits; a second one exits at once. SIGHUP reads the auth file, keys and certificates again."
 }
 
 func (*serveCmd) Examples() string {
@@ -127,10 +127,10 @@ func (s *serveCmd) Run(term *terminal) error {
 	}
 	onHangup(ctx, func() {
 		if err := n.Reload(); err != nil {
-			logger.Error("not all files were read again; of those that were not, what was read before still holds", "error", err)
+			logger.Error("not everything was read again; what was not is as before", "error", err)
 			return
 		}
-		logger.Info("read the auth file and the API's certificate again")
+		logger.Info("read the auth file, keys and certificates again")
 	})
 	if s.Admin != "" {
 		stopAdmin, err := s.startAdmin(ctx, logger)

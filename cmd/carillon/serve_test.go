@@ -16,7 +16,7 @@ import (
 
 // serveArgs is a command line for a node on free ports.
 func serveArgs(args ...string) []string {
-	return append([]string{"serve", "--http", "127.0.0.1:0", "--peer", "127.0.0.1:0", "--gossip", "127.0.0.1:0"}, args...)
+	return append([]string{"serve", "--http", "127.0.0.1:0"}, args...)
 }
 
 // serve starts a node on free ports and waits until it is ready.

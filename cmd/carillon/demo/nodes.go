@@ -2,6 +2,8 @@ package demo
 
 import (
 	"context"
+	crand "crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -25,15 +27,19 @@ const (
 type cluster struct {
 	config Config
 	dir    string
+	key    string // file, by which the nodes know each other
 	nodes  []*node
 	http   *http.Client
 }
 
 func newCluster(config Config, dir string) (*cluster, error) {
-	c := &cluster{config: config, dir: dir, http: &http.Client{
+	c := &cluster{config: config, dir: dir, key: filepath.Join(dir, "cluster.key"), http: &http.Client{
 		Timeout:   requestTimeout,
 		Transport: &http.Transport{MaxIdleConnsPerHost: workers}, // no proxy: it is this machine
 	}}
+	if err := os.WriteFile(c.key, []byte(newKey()), 0o600); err != nil {
+		return nil, err
+	}
 	ports, err := freePorts(3 * config.Nodes)
 	if err != nil {
 		return nil, err
@@ -47,6 +53,13 @@ func newCluster(config Config, dir string) (*cluster, error) {
 	return c, nil
 }
 
+// newKey makes the file of one random key.
+func newKey() string {
+	key := make([]byte, 32)
+	_, _ = crand.Read(key) // never fails
+	return base64.StdEncoding.EncodeToString(key) + "\n"
+}
+
 // flags are a node's, each time that it starts: what founds a cluster is ignored where there is one.
 func (c *cluster) flags(n *node) []string {
 	flags := []string{"--data", n.dir, "--name", n.name, "--http", n.http, "--peer", n.peer, "--gossip", n.gossip,
@@ -58,7 +71,7 @@ func (c *cluster) flags(n *node) []string {
 	for _, other := range c.nodes {
 		join = append(join, other.gossip)
 	}
-	return append(flags, "--join", strings.Join(join, ","), "--bootstrap-expect", fmt.Sprint(len(c.nodes)))
+	return append(flags, "--join", strings.Join(join, ","), "--bootstrap-expect", fmt.Sprint(len(c.nodes)), "--gossip-key", c.key)
 }
 
 // start runs all nodes and waits until they are one healthy cluster.

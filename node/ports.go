@@ -1,0 +1,92 @@
+package node
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+
+	"carillon/transport/peer"
+)
+
+// A node opens ports for other nodes only when it was asked for: by a key or a certificate, by an address of such a port, or by
+// being told of other nodes. A node alone needs none, and what is not there cannot be reached past the API's tokens.
+
+// asksForPorts says whether the configuration, before its defaults, asks for ports for other nodes.
+func (c Config) asksForPorts() bool {
+	return c.Peer != "" || c.Gossip != "" || c.Advertise != "" || len(c.Join) > 0 || c.BootstrapExpect > 1 ||
+		c.GossipKeyFile != "" || c.PeerCert != ""
+}
+
+// hasOthers says whether the directory's node has founded a cluster with others, or joined one. Of a node that founded alone it
+// cannot say whether others have joined since.
+func (id *identity) hasOthers() bool {
+	return id.ClusterID != "" && (id.Promise == nil || len(id.Promise.Nodes) > 1)
+}
+
+var errPortsClosed = errors.New("node: this node is one of several, and was started without anything that opens its ports for the others: " +
+	"give it --gossip-key with the cluster's key file, or --peer and --gossip")
+
+// listenForPeers binds the port for other nodes, where there is to be one.
+func (p *process) listenForPeers() (err error) {
+	if p.ports = p.cfg.ports || p.id.hasOthers(); p.ports {
+		p.peer, err = net.Listen("tcp", p.cfg.Peer)
+	}
+	return err
+}
+
+// gossipAddress is where gossip binds; empty: nowhere.
+func (p *process) gossipAddress() string {
+	if !p.ports {
+		return ""
+	}
+	return p.cfg.Gossip
+}
+
+// proven says whether other nodes prove that they are nodes. Without that, no word of theirs may end this process.
+func (p *process) proven() bool { return p.cfg.PeerCert != "" || p.cfg.GossipKeyFile != "" }
+
+// peerTLS is how nodes know each other: by the certificates that the operator gave, else by the key that all of them have; nil: by
+// nothing.
+func (c Config) peerTLS(keys [][]byte) (*peer.TLS, error) {
+	switch {
+	case c.PeerCert != "":
+		return peer.LoadTLS(c.PeerCert, c.PeerKey, c.PeerCA, c.Name)
+	case len(keys) > 0:
+		return peer.KeyTLS(keys)
+	}
+	return nil, nil
+}
+
+// warnUnproven says once at the start what a node without a key is open to.
+func (p *process) warnUnproven() {
+	if !p.ports || p.proven() {
+		return
+	}
+	p.log.Warn("nodes know each other by nothing: whoever reaches the port for other nodes, on this machine too, can be one and do anything; "+
+		"give all nodes the same --gossip-key", "peer", p.cfg.Peer, "gossip", p.cfg.Gossip)
+}
+
+// reloadKeys reads the files again by which nodes know each other. Connections that stand stay; after an error all is as before.
+func (p *process) reloadKeys() error {
+	file, err := p.cfg.readGossipKeys()
+	if err != nil {
+		return err
+	}
+	made, err := p.cfg.peerTLS(file.keys)
+	if err != nil || made == nil {
+		return err
+	}
+	if err := p.peers.UseTLS(made); err != nil {
+		return err
+	}
+	return p.members.SetKeys(file.keys)
+}
+
+// listening are the addresses that this process listens on for requests.
+func (p *process) listening() []netip.AddrPort {
+	own := []netip.AddrPort{netip.MustParseAddrPort(p.http.Addr().String())}
+	if p.peer != nil {
+		own = append(own, netip.MustParseAddrPort(p.peer.Addr().String()))
+	}
+	return own
+}

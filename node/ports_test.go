@@ -1,0 +1,134 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"carillon/ring"
+	"carillon/transport/peer"
+)
+
+func TestPortsAreOpenedWhenAskedFor(t *testing.T) {
+	for name, want := range map[string]struct {
+		edit  func(*Config)
+		ports bool
+	}{
+		"nothing is said":      {func(*Config) {}, false},
+		"what a node alone is": {func(c *Config) { c.Name, c.Zone, c.Shards, c.HTTP, c.AuthFile = "n1", "z", 4, "127.0.0.1:1", "t" }, false},
+		"the default, said":    {func(c *Config) { c.BootstrapExpect = 1 }, false},
+		"insecure":             {func(c *Config) { c.Insecure = true }, false},
+		"a peer address":       {func(c *Config) { c.Peer = DefaultPeer }, true},
+		"a gossip address":     {func(c *Config) { c.Gossip = DefaultGossip }, true},
+		"how others reach it":  {func(c *Config) { c.Advertise = "n1" }, true},
+		"others to join":       {func(c *Config) { c.Join = []string{"n2:7702"} }, true},
+		"others to found with": {func(c *Config) { c.BootstrapExpect, c.Join = 3, []string{"n2:7702"} }, true},
+		"a key":                {func(c *Config) { c.GossipKeyFile = "key" }, true},
+		"a certificate":        {func(c *Config) { c.PeerCert = "cert" }, true},
+	} {
+		var c Config
+		want.edit(&c)
+		if c = c.withDefaults(); c.ports != want.ports {
+			t.Errorf("%s: ports %v", name, c.ports)
+		}
+		if c.Peer == "" || c.Gossip == "" {
+			t.Errorf("%s: no default address", name)
+		}
+	}
+}
+
+func TestWhichDirectoriesHaveOthers(t *testing.T) {
+	plan := func(n int) *ring.FoundingPlan { return &ring.FoundingPlan{Nodes: make([]ring.Node, n)} }
+	for name, c := range map[string]struct {
+		id   identity
+		want bool
+	}{
+		"fresh":             {identity{}, false},
+		"about to found":    {identity{Promise: plan(3)}, false},
+		"founded alone":     {identity{ClusterID: "c", Promise: plan(1)}, false},
+		"founded with more": {identity{ClusterID: "c", Promise: plan(3)}, true},
+		"joined":            {identity{ClusterID: "c"}, true},
+	} {
+		if got := c.id.hasOthers(); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestNodeAloneOpensNoPorts: a node that nothing was said to about others listens for its API's clients and for nobody else, and does
+// all that a node does. With a key it opens its ports, others join it, and from then on it does not start without.
+func TestNodeAloneOpensNoPorts(t *testing.T) {
+	t.Parallel()
+	quiet := func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) }
+	dir, seen := t.TempDir(), newReceiver(t, nil)
+	r := start(t, dir, quiet)
+	p := r.node.run.Load()
+	if p.peer != nil || p.members.Addr() != "" {
+		t.Fatalf("the ports for others are open: %v, gossip at %q", p.peer, p.members.Addr())
+	}
+	if len(p.listening()) != 1 {
+		t.Errorf("it listens at %v", p.listening())
+	}
+	r.must(201, "POST", "/v1/topics/a/timers", `{"id":"x","delay":"10ms","callback":{"url":"`+seen.URL+`"}}`)
+	seen.await(t, 1)
+	var cluster struct {
+		Nodes []struct{ Name, Peer, Gossip string }
+	}
+	if err := json.Unmarshal([]byte(r.must(200, "GET", "/v1/cluster", "")), &cluster); err != nil || len(cluster.Nodes) != 1 || cluster.Nodes[0].Peer != "" {
+		t.Errorf("it shows %+v, %v", cluster, err)
+	}
+	r.must(201, "PUT", "/v1/topics/a/timers/later", `{"delay":"1h","callback":{"url":"`+seen.URL+`"}}`)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if testing.Short() {
+		t.Skip("the rest takes some seconds")
+	}
+
+	key, gossip := writeKeys(t, strings.Repeat("ab", 32), 0o600), freeAddress(t)
+	r = start(t, dir, quiet, func(c *Config) { c.Name, c.Peer, c.Gossip, c.GossipKeyFile = "n1", "127.0.0.1:0", gossip, key })
+	second := start(t, t.TempDir(), quiet, func(c *Config) {
+		c.Name, c.Peer, c.Gossip, c.Join, c.GossipKeyFile = "n2", "127.0.0.1:0", "127.0.0.1:0", []string{gossip}, key
+	})
+	second.must(200, "GET", "/v1/topics/a/timers/later", "")
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	lonely, err := New(Config{DataDir: dir, HTTP: "127.0.0.1:0", Name: "n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := lonely.Run(ctx); !errors.Is(err, errPortsClosed) {
+		t.Errorf("one of two nodes runs without its ports: %v", err)
+	}
+}
+
+// TestRemovalMustBeProven: the word that the cluster has removed this node ends it only when the member that was asked says it, and has
+// proven that it is a node.
+func TestRemovalMustBeProven(t *testing.T) {
+	asked := ring.Node{ID: 7, Name: "n7"}
+	word := peer.Hello{Node: 7, Cluster: "c"}
+	for name, tt := range map[string]struct {
+		cfg  Config
+		from peer.Hello
+		want bool
+	}{
+		"with a key":         {Config{GossipKeyFile: "key"}, word, true},
+		"with certificates":  {Config{PeerCert: "cert"}, word, true},
+		"without either":     {Config{}, word, false},
+		"another node":       {Config{GossipKeyFile: "key"}, peer.Hello{Node: 8, Cluster: "c"}, false},
+		"of another cluster": {Config{GossipKeyFile: "key"}, peer.Hello{Node: 7, Cluster: "d"}, false},
+		"of no cluster yet":  {Config{GossipKeyFile: "key"}, peer.Hello{Node: 7}, false},
+	} {
+		c := &core{p: &process{cfg: tt.cfg, log: slog.New(slog.DiscardHandler), id: identity{ClusterID: "c"}}}
+		if got := c.believesRemoval(asked, tt.from); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
