@@ -18,15 +18,16 @@ import (
 // mayImport says, for each top folder, the other top folders of ours that it may import. Imports point down only.
 var mayImport = map[string][]string{
 	"cmd":       {"node", "transport", "loadtest", "wal"},
-	"node":      {"audit", "transport", "ring", "shard", "history", "wheel", "wal"},
-	"transport": {"ring", "shard", "socket"},
-	"ring":      {"shard"},
+	"node":      {"audit", "transport", "ring", "shard", "history", "wheel", "wal", "secret"},
+	"transport": {"ring", "shard", "socket", "secret"},
+	"ring":      {"shard", "secret"},
 	"sim":       {"shard", "ring", "wal", "wheel", "transport"}, // the whole cluster in one goroutine
 	"shard":     {"wheel", "wal"},
 	"history":   {"wal"}, // its file system
 	"audit":     {},      // a log of lines, and no more
 	"wheel":     {},
 	"wal":       {},
+	"secret":    {},
 	"socket":    {},
 	"loadtest":  {"socket"},
 	"client":    {},         // goes into other people's programs

@@ -40,6 +40,9 @@ type Config struct {
 	Shards          int // timer shards when the cluster is founded: 1–65535; 16. Ignored once there is data
 
 	GossipKeyFile string // see readKeyFile: by it nodes know each other, and discovery is encrypted; empty: neither
+	// SecretsKeyFile has the keys by which secrets are sealed before they are written or sent to other nodes (see package secret): the first
+	// seals, all open. The same on all nodes; empty: secrets lie in the clear.
+	SecretsKeyFile string
 	// PeerCert, PeerKey and PeerCA are PEM files for mutual TLS between nodes: all three, or none. Without them it is made of GossipKeyFile.
 	PeerCert, PeerKey, PeerCA string
 

@@ -137,6 +137,9 @@ func (c Config) validateKeys() (errs []error) {
 	if _, err := c.readGossipKeys(); err != nil {
 		errs = append(errs, err)
 	}
+	if _, _, err := c.readSecretsKeys(); err != nil {
+		errs = append(errs, err)
+	}
 	return errs
 }
 

@@ -13,7 +13,7 @@ func (e *engine) Pull(ctx context.Context, topic shard.TopicID, p api.Pull) ([]a
 	if err != nil {
 		return nil, err
 	}
-	secret := c.state.Secret()
+	secret := c.clusterSecret()
 	if secret == nil {
 		return nil, shard.ErrRecovering
 	}
@@ -36,7 +36,7 @@ func (e *engine) Claim(ctx context.Context, claim api.Claim) ([]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret := c.state.Secret()
+	secret := c.clusterSecret()
 	if secret == nil {
 		return nil, shard.ErrRecovering
 	}

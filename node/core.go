@@ -186,6 +186,7 @@ func (c *core) tellSettled(ctx context.Context) {
 // beat tells the others how this node is, and takes stock of them.
 func (c *core) beat() {
 	now := c.p.clock.Mono()
+	c.p.health.lacksKey(c.lacksKey())
 	unfit := c.p.health.unfit(now, c.p.pulse)
 	c.say(unfit)
 	me, member := c.state.Node(c.self)
@@ -233,6 +234,7 @@ func (c *core) control(ctx context.Context) {
 	if !c.host.Leads(shard.Meta) {
 		return
 	}
+	c.reseal(ctx)
 	facts := c.p.pulse.facts(c.p.clock.Mono(), c.p.clock.WallMs(), c.self, c.p.health.why(), c.state.Nodes())
 	for _, cmd := range ring.Plan(c.state.View(), facts) {
 		if _, err := c.propose(ctx, cmd); err != nil {
@@ -286,7 +288,7 @@ func (c *core) makeSecret(ctx context.Context) {
 	}
 	var secret [ring.SecretBytes]byte
 	_, _ = rand.Read(secret[:]) // never fails
-	if _, err := c.propose(ctx, ring.SecretCommand(secret)); err != nil {
+	if _, err := c.propose(ctx, ring.SecretCommand(secret, c.p.vault.keys.Load())); err != nil {
 		c.p.log.Warn("the cluster's secret was not kept yet; it is tried again", "error", err)
 	}
 }

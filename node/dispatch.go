@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"carillon/secret"
 	"carillon/shard"
 	"carillon/transport/callback"
 )
@@ -13,6 +14,7 @@ import (
 type dispatcher struct {
 	pool  *callback.Pool
 	clock shard.Clock
+	vault *vault
 	// secret is the cluster's; nil as long as there is none.
 	secret func() []byte
 }
@@ -35,6 +37,9 @@ func (d *dispatcher) Route(t *shard.Topic, own *shard.Callback) (shard.Destinati
 	if t.Policy.OwnBreaker {
 		key.Scope = t.Name
 	}
+	if ids := headerNeeds("", own.Headers); ids != "" {
+		return sealedDest{key, ids}, nil
+	}
 	return key, nil
 }
 
@@ -42,6 +47,13 @@ func (d *dispatcher) Route(t *shard.Topic, own *shard.Callback) (shard.Destinati
 func (d *dispatcher) Acquire(dest shard.Destination, t *shard.Topic, w shard.Waiter) (shard.Permit, shard.Verdict) {
 	if t.Policy.Report && d.secret() == nil {
 		return nil, shard.Verdict{RetryIn: time.Second} // its receivers could not report
+	}
+	ids := ""
+	if sealed, ok := dest.(sealedDest); ok {
+		dest, ids = sealed.Key, sealed.needs
+	}
+	if d.locked(t, ids) {
+		return nil, shard.Verdict{RetryIn: keyAgain}
 	}
 	b := t.Policy.Breaker
 	p, v := d.pool.Acquire(dest.(callback.Key), t.Policy.DestinationConcurrency, callback.Breaker{
@@ -77,12 +89,19 @@ type permit struct {
 
 // Start implements shard.Permit.
 func (p permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
-	p.Permit.Start(p.d.request(j), func(out callback.Outcome) { done(attempt(&out)) })
+	r, err := p.d.request(j)
+	if err != nil {
+		p.Cancel()
+		go done(p.d.unopened(err)) // not on the shard's own goroutine
+		return
+	}
+	p.Permit.Start(r, func(out callback.Outcome) { done(attempt(&out)) })
 }
 
-// request lays the timer's own callback settings over the topic's.
-func (d *dispatcher) request(j *shard.Delivery) *callback.Request {
+// request lays the timer's own callback settings over the topic's. The error is that of a secret which cannot be opened.
+func (d *dispatcher) request(j *shard.Delivery) (*callback.Request, error) {
 	c := j.Topic.Policy.Callback
+	place := func(header string) secret.Place { return secret.OfTopic(j.Topic.Name, header) }
 	if j.Own.URL != "" {
 		c.URL = j.Own.URL
 	}
@@ -91,6 +110,7 @@ func (d *dispatcher) request(j *shard.Delivery) *callback.Request {
 	}
 	if j.Own.HasHeaders {
 		c.Headers = j.Own.Headers
+		place = func(header string) secret.Place { return secret.OfTimer(uint32(j.Topic.ID), header) }
 	}
 	if j.Own.TimeoutMs > 0 {
 		c.TimeoutMs = j.Own.TimeoutMs
@@ -107,15 +127,12 @@ func (d *dispatcher) request(j *shard.Delivery) *callback.Request {
 		receipt := receipt{shard: j.Shard, topic: j.Topic.ID, handle: job.Handle, seq: job.Seq, fence: job.Fence}
 		r.Receipt = receipt.seal(d.secret())
 	}
-	for _, h := range c.Headers {
-		r.Headers = append(r.Headers, callback.Header{Name: h.Name, Value: h.Value})
+	var err error
+	if r.Headers, err = d.openHeaders(place, c.Headers); err != nil {
+		return nil, err
 	}
-	for _, s := range j.Topic.Policy.Secrets {
-		if key, err := callback.ParseSecret(s); err == nil { // checked when the policy was set
-			r.Secrets = append(r.Secrets, key)
-		}
-	}
-	return r
+	r.Secrets, err = d.signingKeys(j.Topic)
+	return r, err
 }
 
 func contentType(job *shard.Job) string {

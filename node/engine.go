@@ -46,6 +46,9 @@ func (e *engine) Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief 
 	if err != nil {
 		return shard.Result{}, err
 	}
+	if cmd, err = c.sealed(cmd); err != nil {
+		return shard.Result{}, err
+	}
 	return c.router.Do(ctx, id, cmd, brief)
 }
 
@@ -57,7 +60,7 @@ func (e *engine) DoAll(ctx context.Context, ops []shard.Op) {
 		}
 		return
 	}
-	c.router.DoAll(ctx, ops)
+	c.doSealed(ctx, ops)
 }
 
 func (e *engine) Timer(ctx context.Context, id shard.ID, topic shard.TopicID, timer string) (*shard.Timer, error) {
@@ -156,6 +159,9 @@ func (e *engine) Ready() error {
 			return &shard.NoLeaderError{Group: row.Group}
 		}
 	}
+	if why := c.lacksKey(); why != "" {
+		return errors.New(why)
+	}
 	return c.host.NotReady() // once more: the shards are all there now, and are to have fired
 }
 
@@ -177,6 +183,13 @@ func (e *engine) EnsureTopic(ctx context.Context, name string) (*shard.Topic, er
 }
 
 func (e *engine) PutTopic(ctx context.Context, name string, p *shard.Policy) (*shard.Topic, bool, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, false, err
+	}
+	if p, err = c.sealedPolicy(name, p); err != nil {
+		return nil, false, err
+	}
 	if t, ok := e.Topic(name); ok && t.Policy.Ordered != p.Ordered {
 		return e.reorder(ctx, t, p)
 	}

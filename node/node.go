@@ -124,7 +124,7 @@ func (n *Node) Reload() error {
 		errs = append(errs, n.tls.Reload())
 	}
 	if p := n.run.Load(); p != nil {
-		errs = append(errs, p.reloadKeys())
+		errs = append(errs, p.reloadKeys(), p.reloadVault())
 	}
 	return errors.Join(errs...)
 }
@@ -160,7 +160,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if p.peer != nil {
 		defer p.peer.Close()
 	}
-	if err := p.wire(); err != nil {
+	if err := errors.Join(p.openVault(), p.wire()); err != nil {
 		return err
 	}
 	n.run.Store(p)
@@ -189,7 +189,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
-		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock, c.state.Secret}, Peers: links{p}, Placement: c, Shares: c.shares, Machine: c.state, Observer: m, History: c.past,
+		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock, &p.vault, c.clusterSecret}, Peers: links{p}, Placement: c, Shares: c.shares, Machine: c.state, Observer: m, History: c.past,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: c.ready,
 	})
 	if err != nil {
@@ -240,6 +240,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, TLS: n.tls, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
 		Clock:           p.wall,
+		Digest:          e.digest,
 		Hosts:           n.cfg.hosts(),
 		Audit:           auditor(trail),
 		Limits:          n.limits(),

@@ -39,6 +39,7 @@ type process struct {
 	memory  *memoryUse
 	intakes intakes
 	guard   *guard
+	vault   vault
 
 	answering sync.Mutex // one question about lost entries at a time
 
@@ -181,6 +182,7 @@ type health struct {
 	all    [10]int
 	second int64
 	since  time.Duration // the fsync that is under way began; none
+	lacks  string        // a key that the node needs; see core.lacksKey
 	reason string
 	until  time.Duration
 }
@@ -212,6 +214,13 @@ func (h *health) turn(now time.Duration) {
 	}
 }
 
+// lacksKey is told which key the node lacks, if any.
+func (h *health) lacksKey(why string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lacks = why
+}
+
 // unfit says why this node should not lead now; empty: it may.
 func (h *health) unfit(now time.Duration, p *pulse) string {
 	reason := ""
@@ -230,6 +239,9 @@ func (h *health) unfit(now time.Duration, p *pulse) string {
 	}
 	if lasts := now - h.since; h.since != none && lasts > hungSync { // it may never end: what was slow before says nothing of it
 		reason = fmt.Sprintf("an fsync takes longer than %s", hungSync)
+	}
+	if h.lacks != "" {
+		reason = h.lacks
 	}
 	if reason != "" {
 		h.reason, h.until = reason, now+unfitHold

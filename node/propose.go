@@ -139,21 +139,23 @@ func (c *core) proposeOnce(ctx context.Context, data []byte, told uint64, turn i
 	if err := a.err(); err != nil {
 		return a.Reply, err
 	}
-	c.awaitTopic(ctx, a.Reply.Topic)
+	a.Reply.Topic = c.awaitTopic(ctx, a.Reply.Topic)
 	return a.Reply, nil
 }
 
-// awaitTopic waits until this node's own copy of the topics shows what the leader has just decided, so that who asks here next sees it.
-func (c *core) awaitTopic(ctx context.Context, t *shard.Topic) {
+// awaitTopic waits until this node's own copy of the topics shows what the leader has just decided, so that who asks here next sees it, and
+// returns that: the leader's answer is without secrets. When the context ends first, the answer has to do.
+func (c *core) awaitTopic(ctx context.Context, t *shard.Topic) *shard.Topic {
 	for t != nil && ctx.Err() == nil {
 		if mine, ok := c.state.Named(t.Name); ok && (mine.ID > t.ID || mine.ID == t.ID && mine.UpdatedMs >= t.UpdatedMs) {
-			return
+			return mine
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
+	return t
 }
 
 // decide is for the meta group's leader. A node that comes with the name of one that is gone replaces it. One that registers is there,
@@ -198,6 +200,11 @@ func (c *core) answerProposal(ctx context.Context, body []byte) []byte {
 		a.fail(err)
 	} else {
 		a.Reply = r
+	}
+	if t := a.Reply.Topic; t != nil {
+		bare := *t
+		bare.Policy = *ring.WithoutSecrets(&t.Policy)
+		a.Reply.Topic = &bare
 	}
 	out, err := json.Marshal(a)
 	if err != nil {

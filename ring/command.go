@@ -30,6 +30,7 @@ const (
 	Settled  Verb = "settled"  // Group at Epoch has the membership of its row
 
 	SetSecret Verb = "secret" // Secret, unless there is one
+	Reseal    Verb = "reseal" // Swaps: of the topic Name, or without one of the cluster's secret
 
 	SetReplicas Verb = "replicas" // Replicas: how many each shard should have from now on
 )
@@ -58,6 +59,7 @@ type Command struct {
 	To    []Replica `json:"to,omitempty"`
 
 	Secret []byte `json:"secret,omitempty"`
+	Swaps  []Swap `json:"swaps,omitempty"`
 }
 
 // Encode makes the bytes that the host carries.

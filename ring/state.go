@@ -157,6 +157,11 @@ func (s *State) Apply(nowMs int64, data []byte) any {
 		command = (*cluster).setSecret
 	case SetReplicas:
 		command = (*cluster).setReplicas
+	case Reseal:
+		if c.Name != "" {
+			return s.run(nowMs, c)
+		}
+		command = (*cluster).reseal
 	default:
 		return s.run(nowMs, c)
 	}

@@ -91,7 +91,7 @@ func (c *cluster) load(saved *savedCluster) error {
 		}
 		c.nodes[n.ID] = n
 	}
-	if saved.Secret != nil && len(saved.Secret) != SecretBytes {
+	if saved.Secret != nil && !goodSecret(saved.Secret) {
 		return ErrBadSecret
 	}
 	c.secret = saved.Secret

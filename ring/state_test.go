@@ -450,7 +450,7 @@ func TestAnyCommands(t *testing.T) {
 
 func anyCommand(t *rapid.T, s *State) Command {
 	c := Command{
-		Verb:  rapid.SampledFrom([]Verb{Found, Register, Register, SetState, SetState, Remove, Place, Place, Place, Settled, Settled, SetReplicas, Ensure, "burn"}).Draw(t, "verb"),
+		Verb:  rapid.SampledFrom([]Verb{Found, Register, Register, SetState, SetState, Remove, Place, Place, Place, Settled, Settled, SetReplicas, Ensure, Reseal, "burn"}).Draw(t, "verb"),
 		Force: rapid.Bool().Draw(t, "force"), Replace: rapid.Bool().Draw(t, "replace"),
 		NodeID: uint64(rapid.IntRange(0, 6).Draw(t, "node")), Group: shard.ID(rapid.IntRange(0, 3).Draw(t, "group")),
 		State: rapid.SampledFrom([]NodeState{NodeMember, NodeDraining, NodeDrained, NodeRemoved, "odd"}).Draw(t, "state"),

@@ -26,6 +26,7 @@ type Topics struct {
 	byID   map[shard.TopicID]*shard.Topic
 	lastID shard.TopicID
 	names  topicNames
+	sealed map[string]int // how many secrets of topics each key has sealed, by its id
 
 	limited []*shard.Topic // those with a Concurrency, by id; good unless stale
 	stale   bool
@@ -38,7 +39,7 @@ func NewTopics(changed func()) *Topics {
 	if changed == nil {
 		changed = func() {}
 	}
-	return &Topics{byName: map[string]*shard.Topic{}, byID: map[shard.TopicID]*shard.Topic{}, changed: changed}
+	return &Topics{byName: map[string]*shard.Topic{}, byID: map[shard.TopicID]*shard.Topic{}, sealed: map[string]int{}, changed: changed}
 }
 
 // Topic finds a topic by its id; it implements shard.Topics.
@@ -160,10 +161,16 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		next.Closing, next.ForceClose = true, c.Force
 	case Reopen:
 		next.Closing, next.ForceClose = false, false
+	case Reseal:
+		if !resealPolicy(&next.Policy, c.Swaps) {
+			return Reply{Topic: old}
+		}
+		next.UpdatedMs = old.UpdatedMs // nothing that a client could see
 	case Delete:
 		if !old.Closing {
 			return Reply{Err: shard.ErrNotEmpty}
 		}
+		t.countSealed(old, -1)
 		delete(t.byName, c.Name)
 		delete(t.byID, old.ID)
 		t.names.remove(c.Name)
@@ -187,6 +194,10 @@ func (t *Topics) createLocked(nowMs int64, name string, p shard.Policy, auto boo
 }
 
 func (t *Topics) publishLocked(v *shard.Topic) {
+	if old := t.byName[v.Name]; old != nil {
+		t.countSealed(old, -1)
+	}
+	t.countSealed(v, +1)
 	t.byName[v.Name] = v
 	t.names.add(v.Name)
 	t.byID[v.ID] = v
@@ -218,9 +229,10 @@ func (t *Topics) save() topicsState {
 func (t *Topics) load(s topicsState) {
 	t.mu.Lock()
 	t.byName, t.byID, t.lastID = map[string]*shard.Topic{}, map[shard.TopicID]*shard.Topic{}, s.LastID
-	t.stale, t.names = true, nil
+	t.stale, t.names, t.sealed = true, nil, map[string]int{}
 	for _, v := range s.Topics {
 		t.byName[v.Name], t.byID[v.ID] = v, v
+		t.countSealed(v, +1)
 	}
 	t.names = slices.Sorted(maps.Keys(t.byName))
 	t.mu.Unlock()

@@ -38,6 +38,7 @@ type serveCmd struct {
 	HTTPClientCA     string         `name:"http-client-ca" placeholder:"FILE" help:"Clients must show a certificate of these authorities (PEM)."`
 	InsecureNoAuth   bool           `name:"insecure-no-auth" help:"Allow addresses that are not loopback without credentials or keys."`
 	GossipKey        string         `placeholder:"FILE" help:"Key file of the cluster, one for all nodes."`
+	SecretsKey       string         `placeholder:"FILE" help:"Keys that seal secrets at rest, one file for all nodes."`
 	PeerCert         string         `placeholder:"FILE" help:"Certificate that names this node (PEM)."`
 	PeerKey          string         `placeholder:"FILE" help:"Private key of --peer-cert (PEM)."`
 	PeerCA           string         `name:"peer-ca" placeholder:"FILE" help:"Authority of all nodes' certificates (PEM)."`
@@ -102,6 +103,7 @@ func (s *serveCmd) Run(term *terminal) error {
 		KnownTopicsOnly: !s.AutoCreateTopics,
 		TopicIdle:       s.TopicIdle,
 		GossipKeyFile:   s.GossipKey,
+		SecretsKeyFile:  s.SecretsKey,
 		PeerCert:        s.PeerCert,
 		PeerKey:         s.PeerKey,
 		PeerCA:          s.PeerCA,

@@ -30,6 +30,7 @@ var samples = map[string][3]string{
 	"memory-limit":       {"300MiB", "400MiB", "8GiB"},
 	"max-connections":    {"100", "200", "300"},
 	"gossip-key":         {"from-file", "from-env", "from-flag"},
+	"secrets-key":        {"from-file", "from-env", "from-flag"},
 	"peer-cert":          {"from-file", "from-env", "from-flag"},
 	"peer-key":           {"from-file", "from-env", "from-flag"},
 	"peer-ca":            {"from-file", "from-env", "from-flag"},

@@ -3,6 +3,7 @@ package api
 import (
 	"strings"
 
+	"carillon/secret"
 	"carillon/shard"
 	"carillon/transport/callback"
 )
@@ -189,17 +190,7 @@ func (r *reader) backoff(name string) int64 {
 // redacted is what the value of a header that looks secret shows as; sent back, it keeps what is stored.
 const redacted = "REDACTED"
 
-var secretWords = []string{"authorization", "cookie", "token", "key", "secret", "password"}
-
-func looksSecret(name string) bool {
-	lower := strings.ToLower(name)
-	for _, w := range secretWords {
-		if strings.Contains(lower, w) {
-			return true
-		}
-	}
-	return false
-}
+func looksSecret(name string) bool { return secret.Named(name) }
 
 // anyRedacted reports whether a header is to keep its stored value.
 func anyRedacted(headers []shard.Header) bool {

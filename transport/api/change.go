@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"carillon/ring"
+	"carillon/secret"
 	"carillon/shard"
 )
 
@@ -32,6 +33,8 @@ func engineFault(err error) *problem {
 	case errors.Is(err, shard.ErrLowDisk):
 		return fail(503, "low_disk", err.Error()+"; adds are refused, cancels and reads go on")
 	case errors.Is(err, shard.ErrUnknown), errors.Is(err, shard.ErrRecovering):
+		return fail(503, unavailable, err.Error())
+	case errors.Is(err, secret.ErrNoKeys):
 		return fail(503, unavailable, err.Error())
 	case errors.Is(err, shard.ErrStopped):
 		return fail(503, unavailable, "the node is stopping; the change may or may not have taken effect")
@@ -107,7 +110,10 @@ func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 		fallthrough
 	case vPut:
 		in.cmd.Tag = uint32(rq.s.cfg.Rand())
-		in.cmd.Content, rq.scratch = in.content(rq.scratch)
+		var err error
+		if in.cmd.Content, rq.scratch, err = in.content(rq.scratch, rq.s.cfg.Digest); err != nil {
+			return engineFault(err)
+		}
 		in.cmd.Spec = &in.spec
 	case vPatch:
 		in.patch = in.asPatch()

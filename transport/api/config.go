@@ -22,6 +22,9 @@ type Config struct {
 	// CheckURL says why a callback may not go to this URL, which is well-formed. Only an address can be judged here: names
 	// are judged when they are dialled. Good ones are remembered until Server.ForgetURLs. nil refuses nothing.
 	CheckURL func(url string) error
+	// Digest is a number that stands for a secret where the content of adds is compared, so that nobody can try which secret it was. Its
+	// error is the engine's. nil: the secret is hashed like any text.
+	Digest func(text string) (uint64, error)
 	// Metrics answers /metrics, or says as an Engine does why it cannot; nil makes it 404.
 	Metrics func(*fasthttp.RequestCtx) error
 

@@ -13,8 +13,9 @@ import (
 
 // content is a hash of an add or put as it was sent: which fields were named and their values, a delay as a delay, the
 // payload's bytes. The order of names and the white space around them do not count; the id does not either, it is what
-// the hash is compared under. scratch is used and returned, to be used again.
-func (in *input) content(scratch []byte) (hash uint64, _ []byte) {
+// the hash is compared under. scratch is used and returned, to be used again. The hash is kept in the clear, so that of a secret digest
+// takes the place; the error is digest's.
+func (in *input) content(scratch []byte, digest func(string) (uint64, error)) (hash uint64, _ []byte, err error) {
 	b := scratch[:0]
 	num := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
 	str := func(s string) { b = append(binary.LittleEndian.AppendUint32(b, uint32(len(s))), s...) }
@@ -40,7 +41,15 @@ func (in *input) content(scratch []byte) (hash uint64, _ []byte) {
 		num(uint64(s.Callback.TimeoutMs))
 		for _, h := range sortedHeaders(s.Callback.Headers) {
 			str(h.Name)
-			str(h.Value)
+			if digest == nil || !looksSecret(h.Name) {
+				str(h.Value)
+				continue
+			}
+			n, err := digest(h.Value)
+			if err != nil {
+				return 0, b, err
+			}
+			num(n)
 		}
 	}
 	if given&fRetry != 0 {
@@ -60,7 +69,7 @@ func (in *input) content(scratch []byte) (hash uint64, _ []byte) {
 			num(1)
 		}
 	}
-	return xxhash.Sum64(b), b
+	return xxhash.Sum64(b), b, nil
 }
 
 // sortedHeaders is the headers in order of name: they came as an object, whose order means nothing.

@@ -1,13 +1,12 @@
 package api
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
+	"carillon/secret"
 	"carillon/shard"
 	"carillon/transport/callback"
 )
@@ -25,7 +24,7 @@ const (
 	maxPerSecond       = 1e6
 	maxBurst           = 1_000_000
 	maxSpreadMs        = 7 * msPerDay
-	fingerprintPrefix  = "sha256:"
+	fingerprintPrefix  = secret.FingerprintPrefix
 )
 
 var policyFieldNames = []string{
@@ -279,10 +278,7 @@ func (r *reader) secrets(stored *shard.Policy) []string {
 }
 
 // fingerprint is what a secret shows as: enough to tell one from another, nothing to sign with.
-func fingerprint(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return fingerprintPrefix + hex.EncodeToString(sum[:8])
-}
+func fingerprint(kept string) string { return secret.Fingerprint(kept) }
 
 // index is 1 for true.
 func index(on bool) int {

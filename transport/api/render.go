@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"carillon/secret"
 	"carillon/shard"
 )
 
@@ -156,7 +157,7 @@ func appendCallback(b []byte, c *shard.Callback) []byte {
 		h := object{b: o.b}
 		for i := range c.Headers {
 			v := c.Headers[i].Value
-			if looksSecret(c.Headers[i].Name) {
+			if looksSecret(c.Headers[i].Name) || secret.Sealed(v) {
 				v = redacted
 			}
 			h.str(c.Headers[i].Name, v)

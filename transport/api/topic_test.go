@@ -54,7 +54,7 @@ func TestTopicsAreNotMadeByTheWay(t *testing.T) {
 	h.do("POST", timers, `{"delay":"1h",`+cb+`}`).want(201)
 }
 
-func secret(n int) string {
+func signingSecret(n int) string {
 	return "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", n)))
 }
 
@@ -65,7 +65,7 @@ func TestPolicyRoundTrip(t *testing.T) {
 	for _, policy := range []string{
 		`{}`,
 		`{"callback":{"url":"http://a.example/x?y","method":"PATCH","headers":{"X":"é\"\\","X-Token":"t0k"},"timeout":"15m"},"retry":{"max_attempts":1,"min_backoff":"1ms","max_backoff":"720h","multiplier":1,"jitter":1}}`,
-		`{"stop_on":[],"breaker":{"failures":1},"destination_concurrency":1,"history":"0s","dead_retention":"1h0m0.5s","secrets":["` + secret(24) + `","` + secret(64) + `"]}`,
+		`{"stop_on":[],"breaker":{"failures":1},"destination_concurrency":1,"history":"0s","dead_retention":"1h0m0.5s","secrets":["` + signingSecret(24) + `","` + signingSecret(64) + `"]}`,
 		`{"serial":true,"ordered":false,"concurrency":3,"rate":{"per_second":0.5,"burst":7},"spread":"1m30s"}`,
 		`{"rate":{"per_second":1e6},"concurrency":2147483647}`,
 		`{"delivery":"pull","ack":"report","lease":"1s"}`, `{"lease":"12h"}`,
@@ -111,8 +111,8 @@ func TestPolicyRefuses(t *testing.T) {
 		`{"breaker":{"failures":0}}`: "422 bad_policy", `{"breaker":{"window":"0s"}}`: "422 bad_policy", `{"breaker":{"open":"25h"}}`: "422 bad_policy", `{"breaker":{"probes":0}}`: "422 bad_policy", `{"breaker":{"x":0}}`: "400 unknown_field", `{"breaker":{"probes":1,"probes":1}}`: "400 bad_json",
 		`{"destination_concurrency":0}`: "422 bad_policy", `{"destination_concurrency":"9"}`: "400 bad_request", `{"history":"99999h"}`: "422 bad_policy", `{"history":"-1s"}`: "400 bad_request", `{"history":72}`: "400 bad_request", `{"dead_retention":"9999999999h"}`: "422 bad_policy",
 		`{"callback":{"timeout":"1ms"}}`: "422 bad_policy", `{"callback":{"timeout":"x"}}`: "400 bad_request", `{"callback":{"url":"ftp://x"}}`: "400 bad_url", `{"callback":{"headers":{"Host":"x"}}}`: "400 bad_header", `{"callback":{"headers":{"X-Key":"REDACTED"}}}`: "400 bad_header",
-		`{"secrets":["x"]}`: "422 bad_policy", `{"secrets":["` + secret(23) + `"]}`: "422 bad_policy", `{"secrets":["` + secret(65) + `"]}`: "422 bad_policy", `{"secrets":[1]}`: "400 bad_request", `{"secrets":"x"}`: "400 bad_request",
-		`{"secrets":["` + strings.Repeat(secret(24)+`","`, 3) + secret(24) + `"]}`: "422 bad_policy", `{"secrets":["sha256:0011223344556677"]}`: "422 bad_policy",
+		`{"secrets":["x"]}`: "422 bad_policy", `{"secrets":["` + signingSecret(23) + `"]}`: "422 bad_policy", `{"secrets":["` + signingSecret(65) + `"]}`: "422 bad_policy", `{"secrets":[1]}`: "400 bad_request", `{"secrets":"x"}`: "400 bad_request",
+		`{"secrets":["` + strings.Repeat(signingSecret(24)+`","`, 3) + signingSecret(24) + `"]}`: "422 bad_policy", `{"secrets":["sha256:0011223344556677"]}`: "422 bad_policy",
 	} {
 		var status int
 		var code string

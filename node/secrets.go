@@ -1,0 +1,328 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"carillon/ring"
+	"carillon/secret"
+	"carillon/shard"
+	"carillon/transport/callback"
+)
+
+// Secrets are sealed by the node that takes a request, before it proposes or passes anything on, and opened by the one that makes a call.
+// In between (log, snapshots, history, other nodes) there are envelopes; see package secret.
+
+// vault has this node's keys, and notices which it lacks.
+type vault struct {
+	keys   atomic.Pointer[secret.Keys] // nil: none
+	own    atomic.Pointer[openedSecret]
+	lacked atomic.Pointer[lackedKey]
+}
+
+// openedSecret is the cluster's secret as it was kept, and opened.
+type openedSecret struct {
+	kept, plain []byte
+	digest      *secret.Digest
+}
+
+// lackedKey is a key that a timer's call needed.
+type lackedKey struct {
+	id string
+	at time.Duration // on the node's monotonic clock
+}
+
+// lackedFor is how long one call without its key counts: as long as the timer is due it is asked for each second.
+const lackedFor = 5 * time.Second
+
+// keyAgain is when a call without its key is looked at again.
+const keyAgain = time.Second
+
+// readSecretsKeys reads the keys for secrets at rest; nil without a file.
+func (c Config) readSecretsKeys() (keys *secret.Keys, shared bool, err error) {
+	if c.SecretsKeyFile == "" {
+		return nil, false, nil
+	}
+	file, err := readKeyFile("secrets-key", c.SecretsKeyFile, secret.KeyBytes)
+	if err != nil {
+		return nil, false, err
+	}
+	keys, err = secret.New(file.keys)
+	return keys, file.shared, err
+}
+
+// openVault takes the keys at the start.
+func (p *process) openVault() error {
+	keys, shared, err := p.cfg.readSecretsKeys()
+	if err != nil {
+		return err
+	}
+	if shared {
+		p.log.Warn("others on this machine may read the key of secrets; chmod 600 it", "file", p.cfg.SecretsKeyFile)
+	}
+	p.vault.keys.Store(keys)
+	return nil
+}
+
+// reloadVault reads the keys again. A node that began with keys has some for good.
+func (p *process) reloadVault() error {
+	if p.cfg.SecretsKeyFile == "" {
+		return nil
+	}
+	return p.openVault()
+}
+
+// lacks says whether there is one of the keys, by their ids, that this node does not have, and remembers it.
+func (v *vault) lacks(now time.Duration, ids string) bool {
+	keys := v.keys.Load()
+	for id := range strings.FieldsSeq(ids) {
+		if !keys.Has(id) {
+			v.lacked.Store(&lackedKey{id, now})
+			return true
+		}
+	}
+	return false
+}
+
+// needs lists the ids of the keys that texts are sealed with.
+func needs(ids string, texts ...string) string {
+	for _, text := range texts {
+		if id := secret.KeyOf(text); id != "" && !strings.Contains(ids, id) {
+			ids = strings.TrimPrefix(ids+" "+id, " ")
+		}
+	}
+	return ids
+}
+
+func headerNeeds(ids string, headers []shard.Header) string {
+	for i := range headers {
+		ids = needs(ids, headers[i].Value)
+	}
+	return ids
+}
+
+// lacksKey says which key this node would need and does not have; empty: none. Then it should not lead: calls would wait for it.
+func (c *core) lacksKey() string {
+	v := &c.p.vault
+	keys := v.keys.Load()
+	if kept := c.state.Secret(); kept != nil {
+		if _, err := ring.OpenSecret(kept, keys); err != nil {
+			return lackText(err)
+		}
+	}
+	for id := range c.state.SealedBy() {
+		if id != "" && !keys.Has(id) {
+			return lackText(&secret.KeyError{ID: id})
+		}
+	}
+	if last := v.lacked.Load(); last != nil && c.p.clock.Mono()-last.at < lackedFor && !keys.Has(last.id) {
+		return lackText(&secret.KeyError{ID: last.id})
+	}
+	return ""
+}
+
+func lackText(err error) string { return err.Error() }
+
+// seals says whether the cluster keeps secrets sealed: since a node with keys has led the meta group.
+func (c *core) seals() bool {
+	kept := c.state.Secret()
+	return kept != nil && len(kept) != ring.SecretBytes
+}
+
+// clusterSecret is the cluster's secret, opened; nil as long as there is none, or this node lacks the key to it.
+func (c *core) clusterSecret() []byte {
+	o := c.openedSecret()
+	if o == nil {
+		return nil
+	}
+	return o.plain
+}
+
+func (c *core) openedSecret() *openedSecret {
+	kept := c.state.Secret()
+	if kept == nil {
+		return nil
+	}
+	v := &c.p.vault
+	if o := v.own.Load(); o != nil && len(o.kept) == len(kept) && &o.kept[0] == &kept[0] {
+		return o
+	}
+	plain, err := ring.OpenSecret(kept, v.keys.Load())
+	if err != nil {
+		return nil
+	}
+	o := &openedSecret{kept, plain, secret.NewDigest(plain)}
+	v.own.Store(o)
+	return o
+}
+
+// digest stands for a secret where contents are compared: see api.Config.
+func (e *engine) digest(text string) (uint64, error) {
+	c, err := e.core()
+	if err != nil {
+		return 0, err
+	}
+	if o := c.openedSecret(); o != nil {
+		return o.digest.Sum(text), nil
+	}
+	if c.seals() {
+		return 0, secret.ErrNoKeys
+	}
+	return 0, shard.ErrRecovering
+}
+
+// callbackHeaders are the headers that a command sets; nil: none.
+func callbackHeaders(cmd *shard.Command) []shard.Header {
+	switch {
+	case cmd.Spec != nil:
+		return cmd.Spec.Callback.Headers
+	case cmd.Patch != nil && cmd.Patch.Headers:
+		return cmd.Patch.Spec.Callback.Headers
+	}
+	return nil
+}
+
+func hidden(h shard.Header) bool { return secret.Named(h.Name) || secret.Sealed(h.Value) }
+
+// sealed gives a command whose secrets are sealed. The one that came stays as it is: it may be asked again for another life of its topic,
+// to which other envelopes belong.
+func (c *core) sealed(cmd *shard.Command) (*shard.Command, error) {
+	headers := callbackHeaders(cmd)
+	if !slices.ContainsFunc(headers, hidden) {
+		return cmd, nil
+	}
+	keys := c.p.vault.keys.Load()
+	if keys == nil {
+		if c.seals() {
+			return nil, secret.ErrNoKeys
+		}
+		return cmd, nil
+	}
+	headers = slices.Clone(headers)
+	for i := range headers {
+		if h := &headers[i]; hidden(*h) {
+			at := secret.OfTimer(uint32(cmd.Topic), h.Name)
+			h.Value = keys.Renew(at, keys.Seal(at, h.Value))
+		}
+	}
+	out := *cmd
+	if cmd.Spec != nil {
+		spec := *cmd.Spec
+		spec.Callback.Headers = headers
+		out.Spec = &spec
+	} else {
+		patch := *cmd.Patch
+		patch.Spec.Callback.Headers = headers
+		out.Patch = &patch
+	}
+	return &out, nil
+}
+
+// doSealed has many commands decided, sealed; it fills in the answers of those that came.
+func (c *core) doSealed(ctx context.Context, ops []shard.Op) {
+	if !slices.ContainsFunc(ops, func(o shard.Op) bool { return slices.ContainsFunc(callbackHeaders(o.Command), hidden) }) {
+		c.router.DoAll(ctx, ops)
+		return
+	}
+	run, from := make([]shard.Op, 0, len(ops)), make([]int, 0, len(ops))
+	for i := range ops {
+		cmd, err := c.sealed(ops[i].Command)
+		if err != nil {
+			ops[i].Err = err
+			continue
+		}
+		next := ops[i]
+		next.Command = cmd
+		run, from = append(run, next), append(from, i)
+	}
+	c.router.DoAll(ctx, run)
+	for i := range run {
+		run[i].Command = ops[from[i]].Command
+		ops[from[i]] = run[i]
+	}
+}
+
+// sealedPolicy gives a policy whose secrets are sealed.
+func (c *core) sealedPolicy(topic string, p *shard.Policy) (*shard.Policy, error) {
+	keys := c.p.vault.keys.Load()
+	if keys == nil && c.seals() && ring.WithoutSecrets(p) != p {
+		return nil, secret.ErrNoKeys
+	}
+	return ring.SealPolicy(keys, topic, p), nil
+}
+
+const resealAtOnce = 64 // commands in one turn of the controller
+
+// reseal has what the meta group keeps sealed by this node's first key: on its leader, once a second.
+func (c *core) reseal(ctx context.Context) {
+	list := c.state.Resealing(c.p.vault.keys.Load(), resealAtOnce)
+	for _, cmd := range list {
+		if _, err := c.propose(ctx, cmd); err != nil {
+			c.p.log.Debug("a secret was not sealed anew; it is tried again", "topic", cmd.Name, "error", err)
+			return
+		}
+	}
+	if len(list) > 0 {
+		c.p.log.Info("sealed secrets of topics anew", "topics", len(list), "key", c.p.vault.keys.Load().First())
+	}
+}
+
+// sealedDest is a destination to which some timers send headers that need keys.
+type sealedDest struct {
+	callback.Key
+	needs string // ids of keys
+}
+
+// openHeaders gives the headers of a call.
+func (d *dispatcher) openHeaders(place func(header string) secret.Place, headers []shard.Header) (out []callback.Header, err error) {
+	keys := d.vault.keys.Load()
+	for _, h := range headers {
+		if h.Value, err = keys.Open(place(h.Name), h.Value); err != nil {
+			return nil, fmt.Errorf("header %s: %w", h.Name, err)
+		}
+		out = append(out, callback.Header{Name: h.Name, Value: h.Value})
+	}
+	return out, nil
+}
+
+// signingKeys gives the keys that a topic's calls are signed with.
+func (d *dispatcher) signingKeys(t *shard.Topic) (out [][]byte, err error) {
+	keys := d.vault.keys.Load()
+	for _, kept := range t.Policy.Secrets {
+		text, err := keys.Open(secret.Signing(t.Name), kept)
+		if err != nil {
+			return nil, fmt.Errorf("a signing secret: %w", err)
+		}
+		if key, err := callback.ParseSecret(text); err == nil { // checked when the policy was set
+			out = append(out, key)
+		}
+	}
+	return out, nil
+}
+
+// locked says whether a call of the topic to a destination needs a key that is not there.
+func (d *dispatcher) locked(t *shard.Topic, ids string) bool {
+	p := &t.Policy
+	if len(p.Secrets) > 0 {
+		ids = needs(ids, p.Secrets...)
+	}
+	if len(p.Callback.Headers) > 0 {
+		ids = headerNeeds(ids, p.Callback.Headers)
+	}
+	return ids != "" && d.vault.lacks(d.clock.Mono(), ids)
+}
+
+// unopened is how an attempt ends whose secrets cannot be opened. Without the key it was no attempt, and waits; with a damaged envelope
+// it is one that failed.
+func (d *dispatcher) unopened(err error) shard.Attempt {
+	if _, lacks := errors.AsType[*secret.KeyError](err); lacks {
+		return shard.Attempt{NotSent: true}
+	}
+	now := d.clock.WallMs()
+	return shard.Attempt{Err: err.Error(), StartedMs: now, EndedMs: now}
+}

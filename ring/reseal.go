@@ -1,0 +1,175 @@
+package ring
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"maps"
+	"slices"
+
+	"carillon/secret"
+	"carillon/shard"
+)
+
+// A node that has keys seals anew what the meta group keeps in the clear, or under another key than the first. It cannot be done where
+// commands are applied, which knows no keys. So a command names what it has read, by a hash, and gives what is to stand in its place. If
+// that has changed meanwhile, nothing happens.
+
+// Swap is one secret and its new envelope.
+type Swap struct {
+	Sum []byte `json:"sum"` // of what is there now: see sumOf
+	New string `json:"new"`
+}
+
+// sumOf names a secret without showing it: an envelope, or one in the clear, which an older entry of the same log shows anyway.
+func sumOf(kept string) []byte {
+	sum := sha256.Sum256([]byte(kept))
+	return sum[:16]
+}
+
+// swapped is what stands in a secret's place after the swaps.
+func swapped(kept string, swaps []Swap) string {
+	sum := sumOf(kept)
+	for i := range swaps {
+		if bytes.Equal(swaps[i].Sum, sum) && secret.Sealed(swaps[i].New) {
+			return swaps[i].New
+		}
+	}
+	return kept
+}
+
+// resealPolicy changes a copy of a topic's policy, and says whether anything has changed.
+func resealPolicy(p *shard.Policy, swaps []Swap) (changed bool) {
+	p.Secrets, p.Callback.Headers = slices.Clone(p.Secrets), slices.Clone(p.Callback.Headers)
+	eachSecret(p, func(_ string, kept *string) {
+		if next := swapped(*kept, swaps); next != *kept {
+			*kept, changed = next, true
+		}
+	})
+	return changed
+}
+
+func (c *cluster) reseal(_ int64, cmd *Command) Reply {
+	if next := swapped(string(c.secret), cmd.Swaps); c.secret != nil && next != string(c.secret) && goodSecret([]byte(next)) {
+		c.secret = []byte(next)
+		c.version++
+	}
+	return Reply{}
+}
+
+// eachSecret visits what of a policy must not lie in the clear: signing secrets, with header "", and values of headers that look secret
+// or are sealed already.
+func eachSecret(p *shard.Policy, visit func(header string, kept *string)) {
+	for i := range p.Secrets {
+		visit("", &p.Secrets[i])
+	}
+	for i := range p.Callback.Headers {
+		if h := &p.Callback.Headers[i]; secret.Named(h.Name) || secret.Sealed(h.Value) {
+			visit(h.Name, &h.Value)
+		}
+	}
+}
+
+// SealPolicy gives a policy whose secrets are sealed by the first key; the one given stays as it is.
+func SealPolicy(keys *secret.Keys, topic string, p *shard.Policy) *shard.Policy {
+	if keys == nil || !hasSecrets(p) {
+		return p
+	}
+	sealed := *p
+	sealed.Secrets, sealed.Callback.Headers = slices.Clone(p.Secrets), slices.Clone(p.Callback.Headers)
+	eachSecret(&sealed, func(header string, kept *string) { *kept = renew(keys, topic, header, *kept) })
+	return &sealed
+}
+
+// WithoutSecrets gives a policy to those who need not have its secrets.
+func WithoutSecrets(p *shard.Policy) *shard.Policy {
+	if !hasSecrets(p) {
+		return p
+	}
+	bare := *p
+	bare.Secrets, bare.Callback.Headers = slices.Clone(p.Secrets), slices.Clone(p.Callback.Headers)
+	eachSecret(&bare, func(_ string, kept *string) { *kept = "" })
+	bare.Secrets = nil
+	return &bare
+}
+
+func hasSecrets(p *shard.Policy) (has bool) {
+	if len(p.Secrets)+len(p.Callback.Headers) > 0 {
+		eachSecret(p, func(string, *string) { has = true })
+	}
+	return has
+}
+
+func renew(keys *secret.Keys, topic, header, kept string) string {
+	switch {
+	case header == "":
+		return keys.SealSigning(topic, kept)
+	case secret.Sealed(kept):
+		return keys.Renew(secret.OfTopic(topic, header), kept)
+	}
+	return keys.Seal(secret.OfTopic(topic, header), kept)
+}
+
+// Resealing lists the commands, at most so many, that have everything sealed by the first of keys as far as they can open it.
+func (s *State) Resealing(keys *secret.Keys, most int) (list []Command) {
+	if keys == nil {
+		return nil
+	}
+	if kept := s.Secret(); kept != nil {
+		if plain, err := OpenSecret(kept, keys); err == nil && (len(kept) == SecretBytes || !keys.Current(string(kept))) {
+			list = append(list, Command{Verb: Reseal, Swaps: []Swap{{sumOf(string(kept)), keys.Seal(secret.Cluster, string(plain))}}})
+		}
+	}
+	for _, t := range s.unsealed(keys, most) {
+		var swaps []Swap
+		eachSecret(&t.Policy, func(header string, kept *string) {
+			if next := renew(keys, t.Name, header, *kept); next != *kept {
+				swaps = append(swaps, Swap{sumOf(*kept), next})
+			}
+		})
+		if len(list) < most {
+			list = append(list, Command{Verb: Reseal, Name: t.Name, ID: t.ID, Swaps: swaps})
+		}
+	}
+	return list
+}
+
+func (t *Topics) countSealed(v *shard.Topic, by int) {
+	if len(v.Policy.Secrets)+len(v.Policy.Callback.Headers) == 0 {
+		return
+	}
+	eachSecret(&v.Policy, func(_ string, kept *string) {
+		id := secret.KeyOf(*kept)
+		if t.sealed[id] += by; t.sealed[id] == 0 {
+			delete(t.sealed, id)
+		}
+	})
+}
+
+// SealedBy counts the secrets of topics by the id of the key that sealed them; "" are those in the clear.
+func (t *Topics) SealedBy() map[string]int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return maps.Clone(t.sealed)
+}
+
+// unsealed finds topics with a secret that the first of keys has not sealed and could, at most so many. It looks at them only if the
+// counts say that there are any.
+func (t *Topics) unsealed(keys *secret.Keys, most int) (list []*shard.Topic) {
+	could := func(id string) bool { return id != keys.First() && (id == "" || keys.Has(id)) }
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(t.sealed)), could) {
+		return nil
+	}
+	for _, v := range t.byName {
+		if len(list) == most {
+			break
+		}
+		found := false
+		eachSecret(&v.Policy, func(_ string, kept *string) { found = found || could(secret.KeyOf(*kept)) })
+		if found {
+			list = append(list, v)
+		}
+	}
+	return list
+}

@@ -1,0 +1,204 @@
+package secret
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"strings"
+	"sync"
+)
+
+// KeyBytes is the length of a key.
+const KeyBytes = 32
+
+const (
+	mark       = '\x01' // begins every envelope
+	idBytes    = 6
+	idChars    = 8 // of idBytes in base64
+	nonceBytes = 12
+	tagBytes   = 16
+	hintMark   = '.' // before a fingerprint; base64url does not have it
+)
+
+// What is derived from a key. These texts are part of the format.
+const (
+	forSealing = "carillon secrets seal 1"
+	forNonces  = "carillon secrets nonce 1"
+	forID      = "carillon secrets id 1"
+)
+
+var encoding = base64.RawURLEncoding.Strict()
+
+// Keys are the keys of a node: the first seals. They do not change; a rotation makes new ones.
+type Keys struct {
+	list []*key
+}
+
+type key struct {
+	id   string
+	aead cipher.AEAD
+	macs sync.Pool // of hash.Hash, for nonces: they are dear to make
+}
+
+// New makes Keys of at least one key of KeyBytes.
+func New(keys [][]byte) (*Keys, error) {
+	if len(keys) == 0 {
+		return nil, errors.New("secret: no key")
+	}
+	k := &Keys{}
+	for i, b := range keys {
+		one, err := newKey(b)
+		if err != nil {
+			return nil, fmt.Errorf("secret: key %d: %w", 1+i, err)
+		}
+		if k.find(one.id) != nil {
+			return nil, fmt.Errorf("secret: key %d is there twice", 1+i)
+		}
+		k.list = append(k.list, one)
+	}
+	return k, nil
+}
+
+func newKey(b []byte) (*key, error) {
+	if len(b) != KeyBytes {
+		return nil, fmt.Errorf("it has %d bytes, it needs %d", len(b), KeyBytes)
+	}
+	derive := func(what string, n int) []byte {
+		out, err := hkdf.Key(sha256.New, b, nil, what, n)
+		if err != nil {
+			panic(fmt.Sprintf("secret: derive a key: %v", err)) // only a length out of bounds fails
+		}
+		return out
+	}
+	block, err := aes.NewCipher(derive(forSealing, KeyBytes))
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	nonces := derive(forNonces, sha256.Size)
+	return &key{
+		id: encoding.EncodeToString(derive(forID, idBytes)), aead: aead,
+		macs: sync.Pool{New: func() any { return hmac.New(sha256.New, nonces) }},
+	}, nil
+}
+
+// First is the id of the key that seals; "" of nil.
+func (k *Keys) First() string {
+	if k == nil {
+		return ""
+	}
+	return k.list[0].id
+}
+
+// Has says whether there is a key of that id.
+func (k *Keys) Has(id string) bool { return k.find(id) != nil }
+
+func (k *Keys) find(id string) *key {
+	if k == nil {
+		return nil
+	}
+	for _, one := range k.list {
+		if one.id == id {
+			return one
+		}
+	}
+	return nil
+}
+
+// KeyError says that an envelope cannot be opened without a key that is not there.
+type KeyError struct{ ID string }
+
+func (e *KeyError) Error() string {
+	return fmt.Sprintf("this node lacks the secrets key %s: give it the --secrets-key file that the other nodes have, with that key in it", e.ID)
+}
+
+// ErrNoKeys refuses to take a secret into a cluster that seals them.
+var ErrNoKeys = errors.New("this cluster seals secrets, and this node has no key to do so: give it the --secrets-key file that the other nodes have")
+
+// ErrDamaged says of an envelope that it is not as it was made, or not where it was made for.
+var ErrDamaged = errors.New("a sealed secret cannot be opened: it is damaged, or was moved from elsewhere")
+
+// Sealed says whether a text is an envelope.
+func Sealed(text string) bool { return text != "" && text[0] == mark }
+
+// KeyOf is the id of the key that an envelope was made with; "" where text is none.
+func KeyOf(text string) string {
+	if !Sealed(text) || len(text) < 1+idChars {
+		return ""
+	}
+	return text[1 : 1+idChars]
+}
+
+// Seal makes a text's envelope for a place. An envelope, and any text where k is nil, stays as it is.
+func (k *Keys) Seal(at Place, text string) string {
+	if k == nil || Sealed(text) {
+		return text
+	}
+	one := k.list[0]
+	var room [512]byte
+	b := one.nonce(room[:0], at, text)
+	b = one.aead.Seal(b, b, []byte(text), []byte(at))
+	out := make([]byte, 0, 1+idChars+encoding.EncodedLen(len(b)))
+	out = append(append(out, mark), one.id...)
+	return string(encoding.AppendEncode(out, b))
+}
+
+// nonce writes over b. It is a MAC of all that the envelope holds, so that equal ones have equal nonces and no others do.
+func (one *key) nonce(b []byte, at Place, text string) []byte {
+	mac := one.macs.Get().(hash.Hash)
+	defer one.macs.Put(mac)
+	mac.Reset()
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(at)))
+	b = append(append(b, at...), text...)
+	_, _ = mac.Write(b)
+	return mac.Sum(b[:0])[:nonceBytes]
+}
+
+// Open gives the text of an envelope that was made for a place. Any other text is itself. The error is a *KeyError or ErrDamaged.
+func (k *Keys) Open(at Place, text string) (string, error) {
+	if !Sealed(text) {
+		return text, nil
+	}
+	if len(text) < 1+idChars {
+		return "", ErrDamaged
+	}
+	one := k.find(KeyOf(text))
+	if one == nil {
+		return "", &KeyError{KeyOf(text)}
+	}
+	body, _, _ := strings.Cut(text[1+idChars:], string(hintMark))
+	b, err := encoding.DecodeString(body)
+	if err != nil || len(b) < nonceBytes+tagBytes {
+		return "", ErrDamaged
+	}
+	plain, err := one.aead.Open(b[nonceBytes:nonceBytes], b[:nonceBytes], b[nonceBytes:], []byte(at))
+	if err != nil {
+		return "", ErrDamaged
+	}
+	return string(plain), nil
+}
+
+// Current says whether a text is as Seal would leave it now: sealed by the first key, or k is nil.
+func (k *Keys) Current(text string) bool { return k == nil || KeyOf(text) == k.First() }
+
+// Renew is Seal that also seals anew what another of the keys has sealed. What cannot be opened stays as it is.
+func (k *Keys) Renew(at Place, text string) string {
+	if k.Current(text) {
+		return text
+	}
+	plain, err := k.Open(at, text)
+	if err != nil {
+		return text
+	}
+	return withHint(k.Seal(at, plain), hintOf(text))
+}

@@ -1,0 +1,62 @@
+package secret
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+var words = [...][]byte{[]byte("authorization"), []byte("cookie"), []byte("token"), []byte("key"), []byte("secret"), []byte("password")}
+
+// Named says whether a header's value is a secret, by the header's name.
+func Named(header string) bool {
+	var room [64]byte
+	lower := room[:0]
+	for i := range len(header) { // a name is ASCII; strings.ToLower would allocate
+		c := header[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		lower = append(lower, c)
+	}
+	for _, w := range words {
+		if bytes.Contains(lower, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// FingerprintPrefix begins every fingerprint, and no secret.
+const FingerprintPrefix = "sha256:"
+
+// Fingerprint is what a signing secret shows as: enough to tell one from another, nothing to sign with. That of an envelope is the one of
+// the secret in it, as SealSigning has noted it.
+func Fingerprint(text string) string {
+	if Sealed(text) {
+		return hintOf(text)
+	}
+	sum := sha256.Sum256([]byte(text))
+	return FingerprintPrefix + hex.EncodeToString(sum[:8])
+}
+
+// SealSigning is Renew for a signing secret. The envelope says the secret's fingerprint, so that nodes can show it without the key.
+func (k *Keys) SealSigning(topic, text string) string {
+	if k == nil || Sealed(text) {
+		return k.Renew(Signing(topic), text)
+	}
+	return withHint(k.Seal(Signing(topic), text), Fingerprint(text))
+}
+
+func withHint(envelope, hint string) string {
+	if hint == "" {
+		return envelope
+	}
+	return envelope + string(hintMark) + hint
+}
+
+func hintOf(envelope string) string {
+	_, hint, _ := strings.Cut(envelope, string(hintMark))
+	return hint
+}
