@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"transport": {"ring", "shard", "socket", "secret"},
 	"ring":      {"shard", "secret"},
 	"sim":       {"shard", "ring", "wal", "wheel", "transport"}, // the whole cluster in one goroutine
-	"shard":     {"wheel", "wal"},
+	"shard":     {"wheel", "wal", "secret"},
 	"history":   {"wal"}, // its file system
 	"audit":     {},      // a log of lines, and no more
 	"wheel":     {},

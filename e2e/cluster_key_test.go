@@ -138,6 +138,15 @@ func TestUnprovenWordsEndNobody(t *testing.T) {
 	}
 }
 
+// hangUp has a node read its files again, and waits until it has.
+func hangUp(t testing.TB, p *process) {
+	t.Helper()
+	const said = "read the auth file and the keys again"
+	before := strings.Count(p.stderr.String(), said)
+	p.signal(t, syscall.SIGHUP)
+	poll(t, 10*time.Second, "the keys are read", func() bool { return strings.Count(p.stderr.String(), said) > before })
+}
+
 // TestClusterKeyIsChangedWhileItRuns: a new key goes into all files behind the old one, then before it, then the old one goes, with a
 // SIGHUP each time. A node that has the new key alone then joins.
 func TestClusterKeyIsChangedWhileItRuns(t *testing.T) {
@@ -147,11 +156,7 @@ func TestClusterKeyIsChangedWhileItRuns(t *testing.T) {
 	for _, lines := range []string{was + "\n" + next, next + "\n" + was, next} {
 		writeFile(t, c.key, lines+"\n")
 		for _, m := range c.running() {
-			before := strings.Count(m.process().stderr.String(), "read the auth file and the keys again")
-			m.process().signal(t, syscall.SIGHUP)
-			poll(t, 10*time.Second, "the keys are read", func() bool {
-				return strings.Count(m.process().stderr.String(), "read the auth file and the keys again") > before
-			})
+			hangUp(t, m.process())
 		}
 		c.awaitHealthy(t)
 	}

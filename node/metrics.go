@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +36,7 @@ func (t *transfers) add(bytes int64) {
 	t.bytes.Add(float64(bytes))
 }
 
-func newMetrics(host func() *shard.Host, pool *callback.Pool) *metrics {
+func newMetrics(host func() *shard.Host, topics func() map[string]int, pool *callback.Pool) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -80,7 +81,7 @@ func newMetrics(host func() *shard.Host, pool *callback.Pool) *metrics {
 	m.fsync = histogram("carillon_wal_fsync_seconds", "Duration of the log's fsyncs.", prometheus.ExponentialBuckets(0.0001, 2, 16))
 	m.frame = histogram("carillon_wal_frame_operations", "Timer operations in one frame of the log.", prometheus.ExponentialBuckets(1, 2, 14))
 	m.snapshot = histogram("carillon_snapshot_seconds", "Duration of snapshots.", prometheus.ExponentialBuckets(0.01, 2, 14))
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &gauges{host, pool})
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &gauges{host, topics, pool})
 	return m
 }
 
@@ -147,8 +148,9 @@ func (m *metrics) log() wal.Observe {
 
 // gauges are read when scraped.
 type gauges struct {
-	host func() *shard.Host
-	pool *callback.Pool
+	host   func() *shard.Host
+	topics func() map[string]int // secrets of topics by the key that sealed them; "" none
+	pool   *callback.Pool
 }
 
 var (
@@ -157,6 +159,7 @@ var (
 	leadersDesc = prometheus.NewDesc("carillon_raft_leaders", "Raft groups this node leads.", nil, nil)
 	memoryDesc  = prometheus.NewDesc("carillon_table_bytes", "Memory that the timer tables hold.", nil, nil)
 	queuedDesc  = prometheus.NewDesc("carillon_queued_operations", "Client operations that have no answer yet.", nil, nil)
+	sealedDesc  = prometheus.NewDesc("carillon_sealed_secrets", "Secrets by the key that sealed them: of topics, and of callbacks of timers in the shards this node leads.", []string{"of", "key"}, nil)
 	breakerDesc = prometheus.NewDesc("carillon_breaker_state", "0 closed, 1 half-open, 2 open.", []string{"destination"}, nil)
 )
 
@@ -165,7 +168,7 @@ const maxBreakerSeries = 200
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, memoryDesc, queuedDesc, breakerDesc} {
+	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, memoryDesc, queuedDesc, sealedDesc, breakerDesc} {
 		ch <- d
 	}
 }
@@ -184,6 +187,12 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(leadersDesc, int64(s.Leads))
 	gauge(memoryDesc, s.MemoryBytes)
 	gauge(queuedDesc, s.Queued)
+	for key, n := range s.SealedBy {
+		gauge(sealedDesc, n, "timers", key)
+	}
+	for key, n := range g.topics() {
+		gauge(sealedDesc, int64(n), "topics", cmp.Or(key, "none"))
+	}
 	left := maxBreakerSeries
 	for _, unwell := range []bool{true, false} {
 		g.pool.Breakers(func(destination string, state int) {

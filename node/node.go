@@ -231,7 +231,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	}
 	n.cfg.Logger.Info("memory that this process may use", "limit", n.mem.String(), "from", n.mem.From)
 	p.memory = newMemoryUse(n.mem.mark(), n.cfg.Logger)
-	m := newMetrics(func() *shard.Host { return p.core.Load().host }, pool)
+	m := newMetrics(func() *shard.Host { return p.core.Load().host }, func() map[string]int { return p.core.Load().state.SealedBy() }, pool)
 	p.memory.register(m.registry, n.mem.Bytes)
 	m.registry.MustRegister(pastGauges{func() *past { return p.core.Load().past }})
 	trail := n.auditLog()

@@ -27,6 +27,45 @@ type running struct {
 // start runs a node on dir and waits until it is ready.
 func start(t *testing.T, dir string, change ...func(*Config)) *running {
 	t.Helper()
+	r, done := begin(t, dir, change...)
+	r.awaitReady(done)
+	return r
+}
+
+// startUnready runs a node that is not expected to be ready, and waits until its API answers.
+func startUnready(t *testing.T, dir string, change ...func(*Config)) *running {
+	t.Helper()
+	r, _ := begin(t, dir, change...)
+	until(t, "the API is bound", func() bool { return r.node.Addr() != "" })
+	r.base = "http://" + r.node.Addr()
+	return r
+}
+
+// awaitBody polls until the path answers with the status and a part of the body.
+func (r *running) awaitBody(status int, path, part string) {
+	r.t.Helper()
+	until(r.t, fmt.Sprintf("%s answers %d with %q", path, status, part), func() bool {
+		code, body := r.call("GET", path, "")
+		return code == status && strings.Contains(body, part)
+	})
+}
+
+// until polls, as a client does.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(20 * time.Second); !holds(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+func begin(t *testing.T, dir string, change ...func(*Config)) (*running, chan error) {
+	t.Helper()
 	cfg := Config{DataDir: dir, HTTP: "127.0.0.1:0", Shards: 4, Version: "test", Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	for _, f := range change {
 		f(&cfg)
@@ -48,8 +87,7 @@ func start(t *testing.T, dir string, change ...func(*Config)) *running {
 			t.Errorf("the node ended with %v", err)
 		}
 	})
-	r.awaitReady(done)
-	return r
+	return r, done
 }
 
 func (r *running) awaitReady(done chan error) {

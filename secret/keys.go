@@ -139,6 +139,17 @@ func KeyOf(text string) string {
 	return text[1 : 1+idChars]
 }
 
+// KeyID is the id of a key as bytes.
+type KeyID [idChars]byte
+
+// KeyIn is KeyOf for an envelope's bytes; false where text is none.
+func KeyIn(text []byte) (id KeyID, ok bool) {
+	if len(text) < 1+idChars || text[0] != mark {
+		return id, false
+	}
+	return KeyID(text[1:]), true
+}
+
 // Seal makes a text's envelope for a place. An envelope, and any text where k is nil, stays as it is.
 func (k *Keys) Seal(at Place, text string) string {
 	if k == nil || Sealed(text) {

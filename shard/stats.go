@@ -37,6 +37,8 @@ type Stats struct {
 	Leads                         int
 	MemoryBytes                   int64
 	Queued                        int64 // client operations without an answer
+
+	SealedBy map[string]int64 // header values of timers' callbacks, by the key that sealed them; those that are equal count once a shard
 }
 
 // Stats gathers the gauges.
@@ -68,6 +70,7 @@ func (g *group) stats(s *Stats) {
 	s.Done += c.Done - canary.Done
 	s.Dead += c.Dead
 	s.MemoryBytes += g.table.MemoryBytes()
+	s.SealedBy = g.table.targets.sealed.addTo(s.SealedBy)
 	for _, f := range g.lead.flights {
 		if f.hidden() && f.lane.queue.id != canaryTopic {
 			s.Leased--

@@ -1,6 +1,9 @@
 package shard
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // Audit holds index, slots, wheel, counts and sums against each other and reports the first that differ (I13). If
 // popped is false, nothing was popped from the wheel, and it must hold exactly what it should. It takes time in
@@ -56,6 +59,15 @@ func (t *Table) Audit(popped bool) error {
 	}
 	if slots != t.slotSum || blobs != t.blobSum || closed != t.closedSum {
 		return fmt.Errorf("shard: audit: sums %x %x %x, want %x %x %x", t.slotSum, t.blobSum, t.closedSum, slots, blobs, closed)
+	}
+	var sealed sealedBy
+	for row := uint32(1); row <= t.targets.high; row++ {
+		if g := t.targets.at(row); g.refs > 0 {
+			sealed.count(g.bytes(&t.blobs), +1)
+		}
+	}
+	if !maps.Equal(sealed, t.targets.sealed) {
+		return fmt.Errorf("shard: audit: sealed values %v, want %v", t.targets.sealed.addTo(nil), sealed.addTo(nil))
 	}
 	return nil
 }

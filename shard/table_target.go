@@ -35,6 +35,7 @@ type targets struct {
 	free   uint32
 	used   int
 	index  index
+	sealed sealedBy
 }
 
 func (p *targets) at(n uint32) *target {
@@ -69,6 +70,7 @@ func (p *targets) intern(a *arena, callback []byte) uint32 {
 	copy(b[binary.PutUvarint(b, uint64(len(callback))):], callback)
 	*p.at(n) = target{hash: hash, ref: ref, refs: 1, life: p.at(n).life + 1}
 	p.index.insert(uint32(hash>>32), n)
+	p.sealed.count(callback, +1)
 	return n
 }
 
@@ -88,6 +90,7 @@ func (p *targets) release(a *arena, n uint32) {
 		return
 	}
 	p.index.remove(uint32(g.hash>>32), n)
+	p.sealed.count(g.bytes(a), -1)
 	a.release(g.ref)
 	*g = target{ref: p.free, life: g.life}
 	p.free = n
