@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"node":      {"audit", "transport", "ring", "shard", "history", "wheel", "wal", "secret"},
 	"transport": {"ring", "shard", "socket", "secret"},
 	"ring":      {"shard", "secret"},
-	"sim":       {"shard", "ring", "wal", "wheel", "transport"}, // the whole cluster in one goroutine
+	"sim":       {"shard", "ring", "wal", "wheel", "transport", "secret"}, // the whole cluster in one goroutine
 	"shard":     {"wheel", "wal", "secret"},
 	"history":   {"wal"}, // its file system
 	"audit":     {},      // a log of lines, and no more

@@ -37,7 +37,7 @@ func (d *dispatcher) Route(t *shard.Topic, own *shard.Callback) (shard.Destinati
 	if t.Policy.OwnBreaker {
 		key.Scope = t.Name
 	}
-	if ids := headerNeeds("", own.Headers); ids != "" {
+	if ids := needs(own.Headers); ids != "" {
 		return sealedDest{key, ids}, nil
 	}
 	return key, nil

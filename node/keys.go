@@ -45,9 +45,9 @@ func readKeyFile(setting, path string, sizes ...int) (keyFile, error) {
 	if err != nil {
 		return keyFile{}, fmt.Errorf("%s: %w", setting, err)
 	}
-	mode := info.Mode().Perm()
-	if mode&othersMayWrite != 0 {
-		return keyFile{}, fmt.Errorf("%s: others than its owner may write %s (mode %04o); chmod 600 it", setting, path, mode)
+	shared, err := checkOwnersFile(setting, path, info)
+	if err != nil {
+		return keyFile{}, err
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxKeyFileBytes+1))
 	if err != nil {
@@ -57,7 +57,35 @@ func readKeyFile(setting, path string, sizes ...int) (keyFile, error) {
 	if err != nil {
 		return keyFile{}, fmt.Errorf("%s: %s: %w; head -c 32 /dev/urandom | base64 makes a key", setting, path, err)
 	}
-	return keyFile{keys: keys, shared: mode&othersMayRead != 0}, nil
+	return keyFile{keys: keys, shared: shared}, nil
+}
+
+// checkOwnersFile refuses a file that others than its owner may write, and says whether they may read it.
+func checkOwnersFile(setting, path string, info fs.FileInfo) (shared bool, err error) {
+	mode := info.Mode().Perm()
+	if mode&othersMayWrite != 0 {
+		return false, fmt.Errorf("%s: others than its owner may write %s (mode %04o); chmod 600 it", setting, path, mode)
+	}
+	return mode&othersMayRead != 0, nil
+}
+
+// checkPeerKey looks at who may do what with the private key of the node's certificate; it is read elsewhere.
+func (c Config) checkPeerKey() (shared bool, err error) {
+	if c.PeerKey == "" {
+		return false, nil
+	}
+	info, err := os.Stat(c.PeerKey)
+	if err != nil {
+		return false, fmt.Errorf("peer-key: %w", err)
+	}
+	return checkOwnersFile("peer-key", c.PeerKey, info)
+}
+
+// warnShared says of a file of keys that others may read it.
+func (p *process) warnShared(path string, shared bool) {
+	if shared {
+		p.log.Warn("others on this machine may read a file of keys; chmod 600 it", "file", path)
+	}
 }
 
 var errNoKey = errors.New("there is no key in it")

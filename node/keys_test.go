@@ -84,6 +84,12 @@ func TestKeyFileOfOthers(t *testing.T) {
 			t.Errorf("%o: shared %v, %v", mode, got.shared, err)
 		}
 	}
+	for mode, want := range map[os.FileMode]string{0o600: "", 0o640: "shared", 0o660: "chmod 600"} {
+		shared, err := Config{PeerKey: writeKeys(t, "a PEM file", mode)}.checkPeerKey()
+		if (err != nil) != (want == "chmod 600") || shared != (want == "shared") {
+			t.Errorf("the key of a certificate, %o: shared %v, %v", mode, shared, err)
+		}
+	}
 	if _, err := readKeyFile("gossip-key", t.TempDir(), gossipKeySizes...); err == nil {
 		t.Error("took a directory for a key")
 	}

@@ -50,6 +50,9 @@ func (p *process) proven() bool { return p.cfg.PeerCert != "" || p.cfg.GossipKey
 func (c Config) peerTLS(keys [][]byte) (*peer.TLS, error) {
 	switch {
 	case c.PeerCert != "":
+		if _, err := c.checkPeerKey(); err != nil {
+			return nil, err
+		}
 		return peer.LoadTLS(c.PeerCert, c.PeerKey, c.PeerCA, c.Name)
 	case len(keys) > 0:
 		return peer.KeyTLS(keys)

@@ -134,8 +134,9 @@ func (p *process) wire() error {
 	if err != nil {
 		return err
 	}
-	if file.shared {
-		p.log.Warn("others on this machine may read the gossip key; chmod 600 it", "file", p.cfg.GossipKeyFile)
+	p.warnShared(p.cfg.GossipKeyFile, file.shared)
+	if shared, err := p.cfg.checkPeerKey(); err == nil {
+		p.warnShared(p.cfg.PeerKey, shared)
 	}
 	tls, err := p.cfg.peerTLS(file.keys)
 	if err != nil {

@@ -62,9 +62,7 @@ func (p *process) openVault() error {
 	if err != nil {
 		return err
 	}
-	if shared {
-		p.log.Warn("others on this machine may read the key of secrets; chmod 600 it", "file", p.cfg.SecretsKeyFile)
-	}
+	p.warnShared(p.cfg.SecretsKeyFile, shared)
 	p.vault.keys.Store(keys)
 	return nil
 }
@@ -77,31 +75,21 @@ func (p *process) reloadVault() error {
 	return p.openVault()
 }
 
-// lacks says whether there is one of the keys, by their ids, that this node does not have, and remembers it.
-func (v *vault) lacks(now time.Duration, ids string) bool {
-	keys := v.keys.Load()
-	for id := range strings.FieldsSeq(ids) {
-		if !keys.Has(id) {
-			v.lacked.Store(&lackedKey{id, now})
-			return true
-		}
+// lacks says whether this node does not have a key, and remembers that it was needed.
+func (v *vault) lacks(now time.Duration, id string) bool {
+	if v.keys.Load().Has(id) {
+		return false
 	}
-	return false
+	v.lacked.Store(&lackedKey{id, now})
+	return true
 }
 
-// needs lists the ids of the keys that texts are sealed with.
-func needs(ids string, texts ...string) string {
-	for _, text := range texts {
-		if id := secret.KeyOf(text); id != "" && !strings.Contains(ids, id) {
+// needs lists the ids of the keys that headers are sealed with.
+func needs(headers []shard.Header) (ids string) {
+	for i := range headers {
+		if id := secret.KeyOf(headers[i].Value); id != "" && !strings.Contains(ids, id) {
 			ids = strings.TrimPrefix(ids+" "+id, " ")
 		}
-	}
-	return ids
-}
-
-func headerNeeds(ids string, headers []shard.Header) string {
-	for i := range headers {
-		ids = needs(ids, headers[i].Value)
 	}
 	return ids
 }
@@ -307,14 +295,22 @@ func (d *dispatcher) signingKeys(t *shard.Topic) (out [][]byte, err error) {
 
 // locked says whether a call of the topic to a destination needs a key that is not there.
 func (d *dispatcher) locked(t *shard.Topic, ids string) bool {
-	p := &t.Policy
-	if len(p.Secrets) > 0 {
-		ids = needs(ids, p.Secrets...)
+	for id := range strings.FieldsSeq(ids) {
+		if d.vault.lacks(d.clock.Mono(), id) {
+			return true
+		}
 	}
-	if len(p.Callback.Headers) > 0 {
-		ids = headerNeeds(ids, p.Callback.Headers)
+	for _, kept := range t.Policy.Secrets {
+		if id := secret.KeyOf(kept); id != "" && d.vault.lacks(d.clock.Mono(), id) {
+			return true
+		}
 	}
-	return ids != "" && d.vault.lacks(d.clock.Mono(), ids)
+	for i := range t.Policy.Callback.Headers {
+		if id := secret.KeyOf(t.Policy.Callback.Headers[i].Value); id != "" && d.vault.lacks(d.clock.Mono(), id) {
+			return true
+		}
+	}
+	return false
 }
 
 // unopened is how an attempt ends whose secrets cannot be opened. Without the key it was no attempt, and waits; with a damaged envelope

@@ -152,8 +152,8 @@ func (t *Topics) SealedBy() map[string]int {
 	return maps.Clone(t.sealed)
 }
 
-// unsealed finds topics with a secret that the first of keys has not sealed and could, at most so many. It looks at them only if the
-// counts say that there are any.
+// unsealed finds topics with a secret that the first of keys has not sealed and could, at most so many, in order of id. It looks
+// at them only if the counts say that there are any.
 func (t *Topics) unsealed(keys *secret.Keys, most int) (list []*shard.Topic) {
 	could := func(id string) bool { return id != keys.First() && (id == "" || keys.Has(id)) }
 	t.mu.RLock()
@@ -161,11 +161,11 @@ func (t *Topics) unsealed(keys *secret.Keys, most int) (list []*shard.Topic) {
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(t.sealed)), could) {
 		return nil
 	}
-	for _, v := range t.byName {
+	for _, id := range slices.Sorted(maps.Keys(t.byID)) {
 		if len(list) == most {
 			break
 		}
-		found := false
+		v, found := t.byID[id], false
 		eachSecret(&v.Policy, func(_ string, kept *string) { found = found || could(secret.KeyOf(*kept)) })
 		if found {
 			list = append(list, v)

@@ -300,6 +300,10 @@ func (v *visitors) settleAll() {
 	if !v.visit(bulkTopic) {
 		return
 	}
+	still := func(s *sweep) bool { return !s.broken } // it may have pages of one timer, and many of them
+	if !w.passUntil(2*time.Minute, func() bool { return !slices.ContainsFunc(w.book.bulks.running, still) }) {
+		w.violate("I14", "a bulk change that was begun before all was mended does not come to its end")
+	}
 	pending := w.book.bulks.look(w)
 	s := v.newSweep(shard.Query{})
 	s.patience = 20 * time.Second

@@ -167,6 +167,7 @@ func (n *node) control() {
 		n.host.SubmitMeta(c.Encode(), func(any, error) {})
 		n.wake(0)
 	}
+	n.w.keys.reseal(n)
 }
 
 // metaLeader is a process that leads the meta group, and has most to say for it; nil: none.

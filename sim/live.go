@@ -29,6 +29,7 @@ func (w *World) live() {
 	w.employ()
 	w.beginGuests()
 	w.visitors.begin()
+	w.keys.begin()
 	w.sicken()
 	if !w.swarm.early {
 		w.after(0, w.trouble)
@@ -41,7 +42,9 @@ func (w *World) live() {
 func (w *World) conclude() {
 	healed := w.now
 	w.heal()
+	w.keys.done()
 	w.prove(healed)
+	w.keys.prove()
 	for _, n := range w.nodes {
 		if n.held {
 			n.held = false
@@ -97,6 +100,7 @@ func (w *World) found() {
 		if shard.TopicID(i+1) == sickTopic {
 			sickPolicy(&p)
 		}
+		w.keys.shape(shard.TopicID(i+1), &p)
 		c := ring.Command{Verb: ring.Put, Name: name, Policy: &p}
 		commands = append(commands, c.Encode())
 	}

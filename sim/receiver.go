@@ -60,6 +60,9 @@ func (d *dispatcher) Acquire(to shard.Destination, t *shard.Topic, waiter shard.
 		d.dests[to.(string)] = at
 	}
 	s := &d.w.swarm
+	if d.w.keys.locked(d.n, t) {
+		return nil, shard.Verdict{RetryIn: time.Second}
+	}
 	if t.Policy.OwnBreaker {
 		policy := t.Policy.Breaker
 		if wait := at.breaker.blocked(d.w.now, &policy); wait > 0 {
@@ -162,6 +165,10 @@ func (c *call) begin() {
 	w, n := c.permit.d.w, c.node
 	c.wallMs = n.clock.WallMs()
 	if n.clock.Mono()+callTimeout > c.delivery.Deadline {
+		c.end(shard.Attempt{NotSent: true})
+		return
+	}
+	if !w.keys.opens(n, c.delivery.Topic) {
 		c.end(shard.Attempt{NotSent: true})
 		return
 	}

@@ -49,6 +49,7 @@ type Counts struct {
 	Bulks, Moved               int // bulk changes, and timers that they changed
 	Ranked, Spread             int // pairs that waited together; calls in a window
 	Expired, Same              int // dead letters; adds answered with the timer that there was
+	Rotations, Resealed        int // keys of secrets that came into use, and commands that sealed them anew
 	OrdealCounts
 	AilmentCounts
 }
@@ -89,6 +90,7 @@ type World struct {
 	clients  []*client
 	guests   *guests
 	visitors *visitors
+	keys     *keyOperator
 	healed   time.Duration // when the second phase began
 	topics   []string
 	calm     bool // the second phase
@@ -145,6 +147,7 @@ func newWorld(cfg Config) *World {
 	}
 	w.guests = w.drawGuests()
 	w.visitors = w.drawVisitors()
+	w.keys = w.drawKeys()
 	if cfg.Change != nil {
 		cfg.Change(&w.swarm)
 	}

@@ -19,10 +19,32 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// benchPair is pair, with a key on both sides or on none.
+func benchPair(b *testing.B, keys bool, change func(*Config)) (a *member) {
+	with := func(c *Config) {
+		if keys {
+			c.TLS = keyed(b, "k")
+		}
+	}
+	addresses := newBook()
+	start(b, addresses, loopback(b), helloOf(2), func(c *Config) {
+		with(c)
+		if change != nil {
+			change(c)
+		}
+	})
+	return start(b, addresses, loopback(b), helloOf(1), with)
+}
+
 func BenchmarkCalls(b *testing.B) {
+	b.Run("plain", func(b *testing.B) { benchCalls(b, false) })
+	b.Run("keyed", func(b *testing.B) { benchCalls(b, true) })
+}
+
+func benchCalls(b *testing.B, keys bool) {
 	for _, atOnce := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("atOnce=%d", atOnce), func(b *testing.B) {
-			a, _ := pair(b, nil)
+			a := benchPair(b, keys, nil)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			body := make([]byte, 300)
@@ -53,12 +75,17 @@ func BenchmarkCalls(b *testing.B) {
 }
 
 func BenchmarkFrames(b *testing.B) {
+	b.Run("plain", func(b *testing.B) { benchFrames(b, false) })
+	b.Run("keyed", func(b *testing.B) { benchFrames(b, true) })
+}
+
+func benchFrames(b *testing.B, keys bool) {
 	for _, size := range []int{200, 16 << 10} {
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
 			var got atomic.Int64
 			all := make(chan struct{})
 			var want int64
-			a, _ := pair(b, func(c *Config) {
+			a := benchPair(b, keys, func(c *Config) {
 				c.Handler.(*host).frame = func(uint64, []byte) {
 					if got.Add(1) == want {
 						close(all)

@@ -1,0 +1,309 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+
+	"carillon/ring"
+	"carillon/secret"
+	"carillon/shard"
+)
+
+// keyOperator is who gives the machines a file of keys, changes it as docs/operations.md says, one machine after the other, and sets a
+// topic's secrets anew now and then. In a third of the runs there is one; in half of these the cluster begins without a key. It is drawn
+// from a stream of its own.
+//
+// What is checked: a topic's two secrets always open, to one word that was given it, on every replica; no replica's copy goes back to an
+// earlier word; at the end all have the last one that was taken, sealed by the last key; no call goes out with another.
+type keyOperator struct {
+	w      *World
+	chance chance
+	on     bool
+
+	stage int           // the file that machines get: see lettersAt
+	files map[*node]int // and the one that each of them has
+	made  map[int]*secret.Keys
+	all   *secret.Keys // every key that there ever was
+
+	word, taken int // the last that was given to the topic, and that was taken for sure
+	fence       int // the first that was given when all machines had the file of this stage
+	asking      bool
+	seen        map[*node]seenWord
+}
+
+type seenWord struct {
+	life uint64
+	word int
+}
+
+const secretTopic = shard.TopicID(1)
+
+// noKeys is the stage before the first file.
+const noKeys = -1
+
+func (w *World) drawKeys() *keyOperator {
+	c := newChance(w.cfg.Seed, 11)
+	k := &keyOperator{w: w, chance: c, on: c.IntN(3) == 0, files: map[*node]int{}, made: map[int]*secret.Keys{}, seen: map[*node]seenWord{}}
+	k.stage = -c.IntN(2) // noKeys or the first key
+	var every [][]byte
+	for i := range 26 {
+		every = append(every, bytes.Repeat([]byte{byte('a' + i)}, secret.KeyBytes))
+	}
+	k.all, _ = secret.New(every) // distinct keys of the right length
+	return k
+}
+
+// lettersAt are the keys of a file: one; a new one behind it; the new one before it; the new one alone, which is the next file's first stage.
+func lettersAt(stage int) string {
+	if stage == noKeys {
+		return ""
+	}
+	old, next := string(rune('a'+stage/3)), string(rune('a'+stage/3+1))
+	return [...]string{old, old + next, next + old}[stage%3]
+}
+
+// of are the keys of a machine, as its file has them now.
+func (k *keyOperator) of(n *node) *secret.Keys {
+	stage, known := k.files[n]
+	if !known { // a machine that is new gets what the others should have
+		stage = k.stage
+		k.files[n] = stage
+	}
+	if stage == noKeys {
+		return nil
+	}
+	if k.made[stage] == nil {
+		var list [][]byte
+		for _, letter := range []byte(lettersAt(stage)) {
+			list = append(list, bytes.Repeat([]byte{letter}, secret.KeyBytes))
+		}
+		k.made[stage], _ = secret.New(list)
+	}
+	return k.made[stage]
+}
+
+// secretsOf are a topic's secrets of a word.
+func secretsOf(word int) (header, signing string) {
+	header = fmt.Sprintf("Bearer %012d", word)
+	return header, "whsec_" + base64.StdEncoding.EncodeToString([]byte(header+"....."))
+}
+
+// shape gives the topic its first word, before there is anybody to seal it.
+func (k *keyOperator) shape(id shard.TopicID, p *shard.Policy) {
+	if k.on && id == secretTopic {
+		header, signing := secretsOf(0)
+		p.Callback.Headers, p.Callback.HasHeaders, p.Secrets = []shard.Header{{Name: "Authorization", Value: header}}, true, []string{signing}
+	}
+}
+
+func (k *keyOperator) begin() {
+	if k.on {
+		k.w.after(0, k.operate)
+		k.w.after(0, k.look)
+	}
+}
+
+// operate does the operator's next step, about once a second.
+func (k *keyOperator) operate() {
+	if k.w.calm {
+		return
+	}
+	k.w.after(k.chance.between(100*time.Millisecond, 2*time.Second), k.operate)
+	if k.chance.IntN(3) == 0 {
+		k.give()
+		return
+	}
+	var behind []*node
+	for _, n := range k.w.nodes {
+		if k.of(n); !n.gone && k.files[n] != k.stage {
+			behind = append(behind, n)
+		}
+	}
+	switch {
+	case len(behind) > 0:
+		n := behind[k.chance.IntN(len(behind))]
+		k.files[n] = k.stage
+		k.w.note(n, "keys", uint64(k.stage+1), 0, lettersAt(k.stage))
+	case k.fence == 0:
+		k.fence = k.word + 1
+	case k.stage%3 == 2 && k.needed(lettersAt(k.stage)[1]):
+	case k.stage < 3*24:
+		k.stage++
+		k.fence = 0
+		if k.stage%3 == 2 {
+			k.w.counts.Rotations++
+		}
+	}
+}
+
+// needed says whether something may still be sealed by a key: unless every machine that is in use runs, and knows of nothing. A request
+// that was sealed by it, or the meta group's leader's of then, may be on its way still. An operator waits for minutes; here, when a word that
+// was given since is known everywhere, nothing earlier can come any more.
+func (k *keyOperator) needed(letter byte) bool {
+	one, _ := secret.New([][]byte{bytes.Repeat([]byte{letter}, secret.KeyBytes)})
+	for _, n := range k.w.nodes {
+		if n.gone {
+			continue
+		}
+		if n.state == nil || n.host == nil {
+			return true
+		}
+		t, ok := n.state.Topic(secretTopic)
+		if !ok || n.state.SealedBy()[one.First()] > 0 || k.wordIn(n, t, k.all) != k.word {
+			return true
+		}
+	}
+	return k.taken != k.word || k.word < k.fence
+}
+
+// give sets the topic's secrets anew, sealed by the machine that takes the request.
+func (k *keyOperator) give() {
+	leader := k.w.metaLeader()
+	if leader == nil || k.asking {
+		return
+	}
+	t, ok := leader.state.Topic(secretTopic)
+	if !ok {
+		return
+	}
+	at := k.w.inUse(k.chance)
+	k.word++
+	word := k.word
+	header, signing := secretsOf(word)
+	p := t.Policy
+	p.Callback.Headers, p.Secrets = []shard.Header{{Name: "Authorization", Value: header}}, []string{signing}
+	c := ring.Command{Verb: ring.Put, Name: t.Name, ID: t.ID, Policy: ring.SealPolicy(k.of(at), t.Name, &p)}
+	k.w.note(at, "secret", uint64(word), 0, "")
+	k.asking = true
+	leader.host.SubmitMeta(c.Encode(), func(r any, err error) {
+		k.asking = false
+		if reply, ok := r.(ring.Reply); ok && err == nil && reply.Err == nil {
+			k.taken = max(k.taken, word)
+		}
+	})
+	leader.wake(0)
+	k.w.after(5*time.Second, func() { k.asking = false }) // nobody may answer
+}
+
+// reseal is what the meta group's leader does each second.
+func (k *keyOperator) reseal(n *node) {
+	if !k.on {
+		return
+	}
+	for _, c := range n.state.Resealing(k.of(n), 64) {
+		k.w.counts.Resealed++
+		n.host.SubmitMeta(c.Encode(), func(any, error) {})
+		n.wake(0)
+	}
+}
+
+// locked says whether a call of the topic needs a key that the machine lacks.
+func (k *keyOperator) locked(n *node, t *shard.Topic) bool {
+	if !k.on || t.ID != secretTopic {
+		return false
+	}
+	for _, kept := range append(t.Policy.Secrets[:len(t.Policy.Secrets):len(t.Policy.Secrets)], t.Policy.Callback.Headers[0].Value) {
+		if id := secret.KeyOf(kept); id != "" && !k.of(n).Has(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// opens says whether a call can go out: its key may have gone since locked was asked.
+func (k *keyOperator) opens(n *node, t *shard.Topic) bool {
+	if !k.on || t.ID != secretTopic {
+		return true
+	}
+	if k.locked(n, t) {
+		return false
+	}
+	k.wordIn(n, t, k.of(n))
+	return true
+}
+
+// wordIn opens a topic's secrets, which must both be of one word that was given.
+func (k *keyOperator) wordIn(n *node, t *shard.Topic, keys *secret.Keys) (word int) {
+	header, err := keys.Open(secret.OfTopic(t.Name, "Authorization"), t.Policy.Callback.Headers[0].Value)
+	if err != nil {
+		k.w.violate("secrets", "node %d cannot open a header: %v", n.id, err)
+	}
+	signing, err := keys.Open(secret.Signing(t.Name), t.Policy.Secrets[0])
+	if err != nil {
+		k.w.violate("secrets", "node %d cannot open a signing secret: %v", n.id, err)
+	}
+	if _, err := fmt.Sscanf(strings.TrimPrefix(header, "Bearer "), "%d", &word); err != nil {
+		k.w.violate("secrets", "node %d opens %q", n.id, header)
+	}
+	if h, s := secretsOf(word); word > k.word || h != header || s != signing {
+		k.w.violate("secrets", "node %d has %q and %q, of words up to %d", n.id, header, signing, k.word)
+	}
+	return word
+}
+
+// look holds every machine's copy of the topic against what was given it.
+func (k *keyOperator) look() {
+	k.w.after(250*time.Millisecond, k.look)
+	for _, n := range k.w.nodes {
+		if n.state == nil || n.host == nil {
+			continue
+		}
+		t, ok := n.state.Topic(secretTopic)
+		if !ok {
+			continue
+		}
+		word, before := k.wordIn(n, t, k.all), k.seen[n]
+		if before.life == n.life && word < before.word {
+			k.w.violate("secrets", "node %d had word %d of the topic, and has %d again", n.id, before.word, word)
+		}
+		k.seen[n] = seenWord{n.life, word}
+	}
+}
+
+// done gives every machine the last file, when all is healed.
+func (k *keyOperator) done() {
+	if k.on {
+		k.stage = max(k.stage, 0)
+		for _, n := range k.w.nodes {
+			k.files[n] = k.stage
+		}
+	}
+}
+
+// prove asks for the end: every machine that runs has the last word that was taken, or one that was given later, sealed by the last key.
+func (k *keyOperator) prove() {
+	if !k.on {
+		return
+	}
+	first := k.made[k.stage]
+	if first == nil {
+		first = k.of(k.w.nodes[0])
+	}
+	why := ""
+	if !k.w.passUntil(healLimit, func() bool { why = k.unsealed(first.First()); return why == "" }) {
+		k.w.violate("secrets", "ten seconds after all was mended, %s", why)
+	}
+}
+
+func (k *keyOperator) unsealed(first string) string {
+	leader := k.w.metaLeader()
+	if leader == nil {
+		return "nobody leads the meta group"
+	}
+	for _, n := range k.w.nodes {
+		if m, known := leader.state.Node(n.id); n.host == nil || n.gone || !known || m.State == ring.NodeRemoved {
+			continue // a node that was removed may not have heard
+		}
+		t, ok := n.state.Topic(secretTopic)
+		if by := n.state.SealedBy(); !ok || len(by) != 1 || by[first] != 2 {
+			return fmt.Sprintf("node %d has secrets sealed by %v, want %s", n.id, by, first)
+		}
+		if word := k.wordIn(n, t, k.all); word < k.taken {
+			return fmt.Sprintf("node %d has word %d, and %d was taken", n.id, word, k.taken)
+		}
+	}
+	return ""
+}
