@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test check sim mutants bench fuzz chaos soak soak-tests fmt clean
+.PHONY: help run demo build test ci check sim mutants bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -10,9 +10,9 @@ LDFLAGS := -X main.release=$(VERSION) -X main.commit=$(COMMIT)
 # The race detector needs a C compiler; without one the tests run without it and say so.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-# Budget of each fuzz target: in `make test`, and in `make fuzz`.
-FUZZTIME_TEST ?= 600ms
-FUZZTIME      ?= 1m
+# Budget of each fuzz target: in `make ci`, and in `make fuzz`.
+FUZZTIME_CI ?= 600ms
+FUZZTIME    ?= 1m
 
 GOLANGCI_LINT := bin/golangci-lint-v2.15.0
 GOVULNCHECK   := bin/govulncheck-v1.8.0
@@ -30,13 +30,16 @@ build: ## build ./bin/carillon
 	@mkdir -p bin
 	go build -ldflags '$(LDFLAGS)' -o bin/carillon ./cmd/carillon
 
-test: ## vet, all tests under the race detector in random order, a short run of each fuzz target
-	go vet ./...
+test: ## vet and the short tests under the race detector, 20 runs of the simulated cluster (three minutes on two cores)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
-	go test $(RACE) -shuffle=on -timeout 8m ./...
+	go test $(RACE) -vet all -short -shuffle=on -timeout 5m ./...
+	go test -short -count 1 -run '^TestSeeds$$' ./sim -sim.seeds=20
+
+ci: check ## everything that must hold at each landing: all tests under the race detector, 500 simulated runs, each fuzz target (twelve minutes)
+	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
+	go test $(RACE) -vet all -shuffle=on -timeout 8m ./...
 	go test -count 1 -timeout 20m -run "TestSeeds|TestMendedIsAsItWas" ./sim
-	go test ./sim/mutants
-	./scripts/fuzz.sh $(FUZZTIME_TEST) blind
+	./scripts/fuzz.sh $(FUZZTIME_CI) blind
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities
 	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK)

@@ -267,7 +267,7 @@ func inBatches(rounds int, play func(rounds int)) {
 	}
 }
 
-// needTime leaves a test out of `make test`, which has ten minutes for all.
+// needTime leaves a test out of `make ci`, which has twelve minutes for all.
 func needTime(t testing.TB) {
 	t.Helper()
 	if os.Getenv("CARILLON_E2E_LONG") == "" {

@@ -38,7 +38,7 @@
 //	CARILLON_E2E_CLUSTER_CHAOS=5         rounds of each kind of fault of TestClusterChaos (one short one of those that are its own)
 //	CARILLON_E2E_CLUSTER_SIEGE=1h        instead: so long, one fault after the other, drawn at random
 //	CARILLON_E2E_CLUSTER_FAULT=clock     of those only the faults whose names have this in them
-//	CARILLON_E2E_LONG=1          tests that are too long for make test, too
+//	CARILLON_E2E_LONG=1          tests that are too long for make ci, too
 //	CARILLON_E2E_SEED=1          seed of all that is drawn at random (the clock's; printed)
 //	CARILLON_E2E_RACE=1          build the binary with the race detector
 //	CARILLON_E2E_BINARY=FILE     test this binary instead of building one

@@ -12,7 +12,7 @@ var underRace bool
 // not only where the minutes are spent in which it must be found.
 func TestEveryMutantAppliesAndCompiles(t *testing.T) {
 	if underRace {
-		t.Skip("make test and make check run it without the race detector")
+		t.Skip("make ci runs it without the race detector")
 	}
 	mutants, err := load(".")
 	if err != nil {
