@@ -56,7 +56,7 @@ func (l *lead) over(f *flight) bool {
 func (l *lead) tellLeader(f *flight) {
 	g := l.group
 	to := g.leaderNode()
-	if to == 0 && g.raft == nil && len(g.row.Members) > 0 {
+	if to == 0 && len(g.row.Members) > 0 { // a replica that is out, or was taken out while it was cut off, hears of no leader
 		l.turns++
 		to = g.row.Members[l.turns%len(g.row.Members)].Node
 	}

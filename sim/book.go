@@ -75,25 +75,26 @@ type recentID struct {
 
 // book is what the checker knows: what clients were told, what receivers saw, what replicas were at each entry.
 type book struct {
-	ops      uint64
-	recent   []recentID
-	changed  recentID // the last that was changed
-	ids      map[idKey]*named
-	names    []idKey // in order
-	lives    map[timerKey]*life
-	replicas replicas
-	sick     map[uint64]bool // nodes whose disk was made to fail
-	history  history
-	features featureBook
-	leases   leaseBook
-	order    orderBook
-	limits   limitBook
-	attempts attemptBook
-	visits   map[shard.TopicID]visit
-	ranked   *rankedBook
-	bulks    *bulkBook
-	furthest time.Duration // that a wall clock was ahead
-	stepped  bool          // a wall clock was set
+	ops       uint64
+	recent    []recentID
+	changed   recentID // the last that was changed
+	ids       map[idKey]*named
+	names     []idKey // in order
+	lives     map[timerKey]*life
+	replicas  replicas
+	sick      map[uint64]bool // nodes whose disk was made to fail
+	history   history
+	features  featureBook
+	leases    leaseBook
+	order     orderBook
+	limits    limitBook
+	attempts  attemptBook
+	successes successChecker
+	visits    map[shard.TopicID]visit
+	ranked    *rankedBook
+	bulks     *bulkBook
+	furthest  time.Duration // that a wall clock was ahead
+	stepped   bool          // a wall clock was set
 }
 
 func newBook() *book {
@@ -195,6 +196,9 @@ func (b *book) refused(o *operation) {
 // answered notes what a client was told.
 func (b *book) answered(o *operation, r shard.Result, t *shard.Timer) {
 	w, id := o.client.w, idKey{o.topic, o.id}
+	if r.Code == shard.CancelInFlight && t != nil {
+		b.attempts.cancelled(timerKey{o.shard, t.Seq}, t.Fence)
+	}
 	if o.claim() {
 		b.leases.answered(w, o, r)
 		return
@@ -372,11 +376,8 @@ func (b *book) delivered(c *call) {
 		b.features.heard(c)
 		return
 	}
-	l := b.lives[timerKey{j.Shard, j.Job.Seq}]
 	w.counts.Delivered++
-	if l.delivered++; l.delivered > 1 {
-		w.counts.Doubly++
-	}
+	b.lives[timerKey{j.Shard, j.Job.Seq}].delivered++
 }
 
 // Bounds of what a host holds (I15): far above what the load here needs.

@@ -47,6 +47,7 @@ func (l *lease) holds(now time.Duration) bool { return !l.ended && now < l.until
 // handed notes that a timer is given to a consumer, for so long.
 func (b *leaseBook) handed(n *node, k timerKey, fence uint64, id string, lasts time.Duration) {
 	w, l := n.w, b.lease(k)
+	w.book.attempts.begun(n, k, fence, id)
 	switch {
 	case l.acked:
 		w.violate("pull", "node %d hands out %s (number %d of shard %d) under fence %d, which was acked under fence %d", n.id, id, k.seq, k.shard, fence, l.fence)

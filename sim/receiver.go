@@ -133,7 +133,7 @@ func (p *permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
 	if n.silent() {
 		return
 	}
-	c := &call{permit: p, delivery: *j, done: done, node: n, life: n.life, letGoMs: n.clock.WallMs()}
+	c := &call{permit: p, delivery: *j, done: done, node: n, life: n.life, letGoMs: n.clock.WallMs(), term: n.host.Progress(j.Shard).Term}
 	w.book.mayStart(c)
 	life := n.life
 	if !w.calm && w.swarm.pauses > 0 && w.chance.hit(0.01) { // the moment at which a stale lease would be used
@@ -158,6 +158,11 @@ type call struct {
 	ended    bool  // at the receiver
 	told     bool  // the host knows
 	nextMs   int64 // when it is tried again, as was decided; 0: not
+
+	term    uint64 // in which the host leads the shard
+	taken   bool   // the receiver answered 200
+	success bool   // … and the process knows
+	reach   reach
 }
 
 // begin makes the call, unless it would not fit into its lease any more.
@@ -197,6 +202,7 @@ func (c *call) begin() {
 		c.ended = true
 		switch status {
 		case 200:
+			c.taken = true
 			w.book.delivered(c)
 		case 202:
 			w.guests.accepted(c)
@@ -216,7 +222,9 @@ func (c *call) begin() {
 // end brings the answer to the host.
 func (c *call) end(a shard.Attempt) {
 	a.StartedMs, a.EndedMs = c.wallMs, max(c.wallMs, c.node.clock.WallMs())
-	c.told = true
+	if c.told = true; a.Status == 200 {
+		c.node.w.book.successes.succeeded(c)
+	}
 	if p := c.permit; p.policy != nil {
 		if a.NotSent {
 			p.unjudged()

@@ -93,6 +93,9 @@ type attemptBook struct {
 	last  map[timerKey]*call
 	sick  map[string]*sickTimer
 	names []string // of those, in order
+
+	// inFlight has the timers of which a cancel was answered with a running attempt, and that one's fence: none starts after it.
+	inFlight map[timerKey]uint64
 }
 
 // sickTimer is what is known of a timer in the sick topic.
@@ -104,7 +107,7 @@ type sickTimer struct {
 }
 
 func newAttemptBook() attemptBook {
-	return attemptBook{calls: map[spentKey][]*call{}, last: map[timerKey]*call{}, sick: map[string]*sickTimer{}}
+	return attemptBook{calls: map[spentKey][]*call{}, last: map[timerKey]*call{}, sick: map[string]*sickTimer{}, inFlight: map[timerKey]uint64{}}
 }
 
 // asked and answered note adds to the sick topic.
@@ -115,15 +118,31 @@ func (b *attemptBook) asked(o *operation) {
 
 func (b *attemptBook) answered(o *operation) { b.sick[o.id].acked = true }
 
+// cancelled notes that a client was told that a call is running and that no further one starts.
+func (b *attemptBook) cancelled(k timerKey, fence uint64) {
+	if known, before := b.inFlight[k]; !before || fence < known {
+		b.inFlight[k] = fence
+	}
+}
+
+// begun checks an attempt, of any topic, against the cancels that were answered.
+func (b *attemptBook) begun(n *node, k timerKey, fence uint64, id string) {
+	if running, cancelled := b.inFlight[k]; cancelled && fence > running {
+		n.w.violate("I5", "node %d begins an attempt of %s under fence %d after a cancel was answered `in_flight` under fence %d", n.id, id, fence, running)
+	}
+}
+
 // started checks a call that goes out, of any topic.
 func (b *attemptBook) started(c *call) {
 	w, j, p := c.node.w, &c.delivery.Job, &c.delivery.Topic.Policy
 	if j.Attempts > p.MaxAttempts {
 		w.violate("I17", "node %d makes attempt %d of %s, and %d are allowed", c.node.id, j.Attempts, j.ID, p.MaxAttempts)
 	}
+	b.begun(c.node, timerKey{c.delivery.Shard, j.Seq}, j.Fence, j.ID)
 	key := spentKey{j.Seq, j.Fence, c.wallMs}
 	b.calls[key] = append(b.calls[key], c)
 	b.paced(c)
+	w.book.successes.started(b.last[timerKey{c.delivery.Shard, j.Seq}], c)
 	b.last[timerKey{c.delivery.Shard, j.Seq}] = c
 	if j.Topic != sickTopic {
 		return

@@ -39,7 +39,7 @@ type Report struct {
 // Counts say what a run did: one that did nothing proves nothing.
 type Counts struct {
 	Acked, Unknown, Refused    int // client operations
-	Started, Delivered, Doubly int // calls, those with a 2xx, and those beyond the first of a timer
+	Started, Delivered, Twice  int // calls, those with a 200, and those of timers whose last call was answered so
 	Crashes, Pauses, Elections int
 	Moves, Installed           int // rows settled beyond the first; snapshots taken over from a peer
 	Snapshots, Reads           int
