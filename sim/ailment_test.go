@@ -23,7 +23,7 @@ func TestSeedsAilments(t *testing.T) {
 		{"garbled", func(s *swarm, _ chance) { s.ailments.garbled = 0.02 }, func(c *Counts) bool { return c.Garbled > 0 && c.Cut > 0 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			sum := AilmentCounts{}
+			sum := Counts{}
 			runs := max(*flagSeeds, 20)
 			for seed := *flagFirst; seed < *flagFirst+uint64(runs); seed++ {
 				r := run(t, Config{Seed: seed, Change: func(s *Plan) {
@@ -42,22 +42,12 @@ func TestSeedsAilments(t *testing.T) {
 					return
 				}
 			}
-			if !test.reached(&Counts{AilmentCounts: sum}) {
-				t.Errorf("not come to in %d runs: %+v", runs, sum)
+			if !test.reached(&sum) {
+				t.Errorf("not come to in %d runs: %+v", runs, sum.AilmentCounts)
 			}
-			t.Logf("%d runs: %+v", runs, sum)
+			t.Logf("%d runs: %+v", runs, sum.AilmentCounts)
 		})
 	}
-}
-
-func (a *AilmentCounts) add(c *Counts) {
-	a.Unread += c.Unread
-	a.Blinded += c.Blinded
-	a.Unsent += c.Unsent
-	a.Lies += c.Lies
-	a.Told += c.Told
-	a.Garbled += c.Garbled
-	a.Cut += c.Cut
 }
 
 // TestLiesAtOnce measures what is not promised (CARILLON_LIES=n runs): a machine that has lost the end of its log begins again before another leads,
@@ -69,7 +59,7 @@ func TestLiesAtOnce(t *testing.T) {
 		t.Skip("set CARILLON_LIES to the number of runs")
 	}
 	for _, atOnce := range []bool{false, true} {
-		failed, sum := 0, AilmentCounts{}
+		failed, sum := 0, Counts{}
 		for seed := *flagFirst; seed < *flagFirst+uint64(runs); seed++ {
 			r := run(t, Config{Seed: seed, Change: func(s *Plan) {
 				s.ordeals, s.ailments = ordeals{}, ailments{}
@@ -88,6 +78,6 @@ func TestLiesAtOnce(t *testing.T) {
 			failed++
 			t.Logf("seed %d: %.120s", seed, r.Err)
 		}
-		t.Logf("at once %v: %d of %d runs have lost or torn something; %+v", atOnce, failed, runs, sum)
+		t.Logf("at once %v: %d of %d runs have lost or torn something; %+v", atOnce, failed, runs, sum.AilmentCounts)
 	}
 }

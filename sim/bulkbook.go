@@ -331,10 +331,14 @@ func (b *bulkBook) check(limit time.Duration) error {
 				ops = append(ops, porcupine.Operation{ClientId: i, Input: o, Output: o, Call: o.called, Return: o.ended})
 			}
 		}
-		if !b.looked || b.ids[id].asAsked() || porcupine.CheckOperationsTimeout(model, ops, limit) != porcupine.Illegal {
+		if !b.looked || b.ids[id].asAsked() {
 			continue
 		}
-		v := &Violation{Invariant: "bulk", Text: fmt.Sprintf("no order explains what became of timer %s of topic %d", id, bulkTopic)}
+		text := unexplained(model, ops, limit)
+		if text == "" {
+			continue
+		}
+		v := &Violation{Invariant: "bulk", Text: fmt.Sprintf("%s what became of timer %s of topic %d", text, id, bulkTopic)}
 		for _, o := range b.ids[id].ops {
 			line := fmt.Sprintf("%5d–%-5d operation %d: kind %d, due %d → %+v, due %d", o.called, o.ended, o.number, o.kind, o.dueMs, o.out, o.outMs)
 			if s := o.sweep; s != nil {

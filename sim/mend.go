@@ -69,7 +69,6 @@ func (n *node) mendOn() {
 			n.blinded(err)
 		case err != nil:
 			w.note(n, "not mended", 0, 0, err.Error())
-			w.counts.Unmended++
 			n.refuse()
 		default:
 			w.counts.Mended++

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -51,7 +52,7 @@ func run(t *testing.T, cfg Config) (r Report) {
 		r = Run(cfg)
 	})
 	if r.Err == nil {
-		r.Err = r.History.Check(10 * time.Second)
+		r.Err = r.History.Check(time.Minute)
 	}
 	return r
 }
@@ -91,35 +92,29 @@ type share struct {
 
 const (
 	shareFormat = "%d+%d*%d,%d"
-	sumFormat   = "sum: %d seeds, %d ns simulated, %d acknowledged, %d called"
+	sumMark     = "sum: "
 )
 
-// sum is what a share's runs did.
-type sum struct {
-	seeds, acked, called int
-	simulated            time.Duration
-}
+// So many runs come to all that Counts count.
+const manySeeds = 200
 
 func runSeeds(t *testing.T, s share) {
 	begun := time.Now()
 	var all sum
 	failed := 0
-	for seed := s.first; all.seeds < s.least || time.Since(begun) < s.budget; seed += s.step {
+	for seed := s.first; all.Seeds < s.least || time.Since(begun) < s.budget; seed += s.step {
 		r := run(t, Config{Seed: seed})
 		if r.Err != nil {
 			fail(t, r)
 			failed++
 		}
 		t.Logf("seed %d: %s, %d events, hash %016x, %+v", r.Seed, r.Simulated, r.Events, r.Hash, r.Counts)
-		all.seeds++
-		all.acked += r.Counts.Acked
-		all.called += r.Counts.Started
-		all.simulated += r.Simulated
+		all.add(&sum{1, int64(r.Simulated), r.Counts})
 	}
 	if failed > 0 {
-		t.Logf("failed: %d of %d seeds", failed, all.seeds)
+		t.Logf("failed: %d of %d seeds", failed, all.Seeds)
 	}
-	t.Logf(sumFormat, all.seeds, all.simulated, all.acked, all.called)
+	t.Logf("%s%s", sumMark, &all)
 }
 
 // shareSeeds has processes like this one run the seeds.
@@ -144,10 +139,8 @@ func shareSeeds(t *testing.T) {
 				return
 			}
 			t.Logf("%s", out)
-			if at := bytes.LastIndex(out, []byte("sum: ")); at >= 0 {
-				_, err = fmt.Sscanf(string(out[at:]), sumFormat, &all[i].seeds, &all[i].simulated, &all[i].acked, &all[i].called)
-			}
-			if err != nil || all[i].seeds == 0 {
+			_, text, _ := bytes.Cut(out, []byte(sumMark))
+			if err := json.NewDecoder(bytes.NewReader(text)).Decode(&all[i]); err != nil || all[i].Seeds == 0 {
 				t.Errorf("no sum (%v)", err)
 			}
 			cpu[i] = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
@@ -155,14 +148,15 @@ func shareSeeds(t *testing.T) {
 	}
 	group.Wait()
 	for i := 1; i < workers; i++ {
-		all[0].seeds += all[i].seeds
-		all[0].acked += all[i].acked
-		all[0].called += all[i].called
-		all[0].simulated += all[i].simulated
+		all[0].add(&all[i])
 		cpu[0] += cpu[i]
 	}
+	c, simulated := &all[0].Counts, time.Duration(all[0].SimulatedNs)
 	t.Logf("%d seeds, %.1f hours simulated, %d operations acknowledged, %d calls; %.0f s of processors, %.0f times real time on each",
-		all[0].seeds, all[0].simulated.Hours(), all[0].acked, all[0].called, cpu[0].Seconds(), all[0].simulated.Seconds()/cpu[0].Seconds())
+		all[0].Seeds, simulated.Hours(), c.Acked, c.Started, cpu[0].Seconds(), simulated.Seconds()/cpu[0].Seconds())
+	if never := c.never(); all[0].Seeds >= manySeeds && len(never) > 0 {
+		t.Errorf("%d runs never came to: %v", all[0].Seeds, never)
+	}
 }
 
 // The same seed gives the same run, event by event: else no failure could be had again.

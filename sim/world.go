@@ -36,24 +36,6 @@ type Report struct {
 	Err       error // a *Violation, or nil
 }
 
-// Counts say what a run did: one that did nothing proves nothing.
-type Counts struct {
-	Acked, Unknown, Refused    int // client operations
-	Started, Delivered, Twice  int // calls, those with a 200, and those of timers whose last call was answered so
-	Crashes, Pauses, Elections int
-	Moves, Installed           int // rows settled beyond the first; snapshots taken over from a peer
-	Snapshots, Reads           int
-	Rots, Refusals             int // files damaged at rest; starts refused for that
-	Mended, Unmended           int // logs restored with what others had; those that did not read as they must then
-	Taken, Claims, Drains      int // leases of consumers; what these said of them; planned stops
-	Bulks, Moved               int // bulk changes, and timers that they changed
-	Ranked, Spread             int // pairs that waited together; calls in a window
-	Expired, Same              int // dead letters; adds answered with the timer that there was
-	Rotations, Resealed        int // keys of secrets that came into use, and commands that sealed them anew
-	OrdealCounts
-	AilmentCounts
-}
-
 // Violation is something that must never be.
 type Violation struct {
 	Invariant string
