@@ -150,7 +150,10 @@ func TestHandOverDespiteAHungDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.step(tickInterval)
+		r.pass(tickInterval)
+		if len(r.host.groups[1].proposals) == 0 {
+			t.Fatal("nothing is in the pipeline: the test is about nothing")
+		}
 		c.sent = nil
 		if r.host.StepAside(aside); !aside {
 			r.host.groups[1].handOver(ReplicaID(8, 1))

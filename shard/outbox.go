@@ -39,6 +39,8 @@ const (
 const (
 	raftMessage   = 1 + iota
 	reportMessage // a call that a former leader of the group had started has ended
+
+	overMessage = 8 // to a former leader: the lease that it reports on is over
 )
 
 // outgoing is a turn's frame for one node.
@@ -182,7 +184,9 @@ func (f *peerFrame) handle(w *worker) {
 		case raftMessage:
 			m.group.hear(f.from, m.body)
 		case reportMessage:
-			m.group.hearReport(m.body)
+			m.group.hearReport(f.from, m.body)
+		case overMessage:
+			m.group.hearOver(m.body)
 		}
 	}
 }

@@ -44,13 +44,15 @@ func (l *lead) reportAll() {
 	}
 }
 
-// over reports that the table knows the lease no more. Where the replica is gone nothing is known: then it has been said often enough.
+// over reports that the lease is not the flight's any more, as far as this replica knows. One that is gone, or was made anew and is not as far as the
+// lease, knows nothing: then a leader says so. A lease that was never seen applied had no call, and has been given back often enough.
 func (l *lead) over(f *flight) bool {
-	if l.group.raft == nil {
-		return true
+	t := l.group.table
+	if l.group.raft == nil || t.fence < f.fence {
+		return f.fence == 0
 	}
-	d := l.group.table.Due(f.handle)
-	return !l.group.table.Live(f.handle, f.seq) || d.State != Leased || d.Holder != byCall || !l.granted(f, &d)
+	d := t.Due(f.handle)
+	return !t.Live(f.handle, f.seq) || d.State != Leased || d.Holder != byCall || !l.granted(f, &d)
 }
 
 func (l *lead) tellLeader(f *flight) {
@@ -104,8 +106,8 @@ func appendReport(b []byte, owner uint64, f *flight) []byte {
 	return appendBlock(b, cut(a.Err, maxErr))
 }
 
-// hearReport takes a former leader's word, if the lease it is about is the one that the table has.
-func (g *group) hearReport(body []byte) {
+// hearReport takes a former leader's word, if the lease it is about is the one that the table has. If that lease is over, it says so.
+func (g *group) hearReport(from uint64, body []byte) {
 	if g.lead == nil || !g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
 		return
 	}
@@ -114,10 +116,17 @@ func (g *group) hearReport(body []byte) {
 	a := Attempt{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.number(1<<16-1, "status"))}
 	a.RetryAfterMs, a.StartedMs, a.EndedMs = r.varint(), r.varint(), r.varint()
 	a.Err = string(r.block(maxErr, "error text"))
+	if r.err() != nil {
+		return
+	}
 	l := g.lead
 	d := g.table.Due(h)
-	if r.err() != nil || !l.canJudge(&d) || !g.table.Live(h, seq) || d.State != Leased || d.Holder != byCall || l.flies(h, &d) || g.table.leaseOwner(d.Fence) != owner ||
-		fence != d.Fence && !(fence == 0 && a.NotSent && d.Rev == rev+1) {
+	live := g.table.Live(h, seq) && d.State == Leased && d.Holder == byCall
+	if fence != 0 && fence <= g.table.fence && !(live && d.Fence == fence) {
+		g.tellOver(from, owner, h, fence)
+		return
+	}
+	if !live || !l.canJudge(&d) || l.flies(h, &d) || g.table.leaseOwner(d.Fence) != owner || fence != d.Fence && !(fence == 0 && a.NotSent && d.Rev == rev+1) {
 		return
 	}
 	out := l.judge(h, &d, &a, l.random.Float64())
@@ -126,4 +135,26 @@ func (g *group) hearReport(body []byte) {
 		g.w.host.cfg.Observer.Outcome(&out)
 	}
 	g.w.touch(g)
+}
+
+// tellOver answers a report on a lease that the table has seen come and go. No lease comes again, so this is true whoever leads by now.
+func (g *group) tellOver(to uint64, owner Owner, h Handle, fence uint64) {
+	o := g.w.open(to, overMessage, g.id)
+	body := len(o.frame)
+	for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
+		o.frame = binary.AppendUvarint(o.frame, v)
+	}
+	o.close(g.w, body)
+}
+
+// hearOver ends a report. It is what ends those of a process whose replica is gone: it cannot see for itself.
+func (g *group) hearOver(body []byte) {
+	r := reader{b: body}
+	owner, h, fence := Owner(r.uvarint()), Handle(r.number(1<<32-1, "handle")), r.uvarint()
+	if g.lead == nil || r.close() != nil || owner != g.w.host.cfg.Owner {
+		return
+	}
+	if f := g.lead.flights[h]; f != nil && f.phase == reporting && f.fence == fence {
+		g.lead.settled(f)
+	}
 }

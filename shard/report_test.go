@@ -8,32 +8,41 @@ import (
 	"time"
 )
 
-// reportsTo is a company that notes who is told how calls ended.
-type reportsTo struct {
-	*company
+// told counts messages of one kind by the node that they go to, and passes frames on.
+type told struct {
+	Peers
+	kind  byte
 	nodes map[uint64]int
 }
 
-func (p *reportsTo) Send(to uint64, frame []byte) {
+func (p *told) Send(to uint64, frame []byte) {
 	for rest := frame[1:]; len(rest) > 0; {
 		_, n := binary.Uvarint(rest[1:])
 		size := binary.LittleEndian.Uint32(rest[1+n:])
-		if rest[0] == reportMessage {
+		if rest[0] == p.kind {
 			p.nodes[to]++
 		}
 		rest = rest[1+n+4+int(size):]
 	}
-	p.company.Send(to, frame)
+	p.Peers.Send(to, frame)
+}
+
+// telling has a host's messages of one kind counted.
+func telling(kind byte) (p *told, change func(*Config)) {
+	p = &told{Peers: nobody{}, kind: kind, nodes: map[uint64]int{}}
+	return p, func(cfg *Config) {
+		if cfg.Peers != nil {
+			p.Peers = cfg.Peers
+		}
+		cfg.Peers = p
+	}
 }
 
 // TestLeaderTakenOutWhileCutOffReports: a leader is cut off with a call in hand, and the shard moves on without it. Nobody of the shard speaks to
 // it any more, so it hears of no leader. It knows who has replicas, and tells them how its call ended. Found by the simulator.
 func TestLeaderTakenOutWhileCutOffReports(t *testing.T) {
-	p := &reportsTo{nodes: map[uint64]int{}}
-	r, c := inCompany(t, false, func(cfg *Config) {
-		p.company = cfg.Peers.(*company)
-		cfg.Peers = p
-	})
+	p, change := telling(reportMessage)
+	r, c := inCompany(t, false, change)
 	c.leads()
 	r.add("a", 0)
 	r.pass(100 * time.Millisecond)
@@ -50,4 +59,89 @@ func TestLeaderTakenOutWhileCutOffReports(t *testing.T) {
 	if told := slices.Sorted(maps.Keys(p.nodes)); !slices.Equal(told, []uint64{8, 9, 10}) {
 		t.Errorf("nodes %v are told how the call ended, those with a replica are 8, 9 and 10", told)
 	}
+}
+
+// peerMessageOf delivers one of the host's messages about shard 1.
+func (r *stand) peerMessageOf(from uint64, kind byte, body []byte) {
+	frame := append([]byte{frameVersion, kind, 1}, byte(len(body)), byte(len(body)>>8), 0, 0)
+	r.host.Deliver(from, append(frame, body...))
+}
+
+// TestReportOfAReplicaThatWasMadeAnew: a former leader's replica is given up and made anew while its call runs. The new one knows nothing of the
+// lease, and that is no reason to be silent: the report goes on until who leads says that the lease is over. Found by the simulator.
+func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
+	p, change := telling(reportMessage)
+	r, c := inCompany(t, false, change)
+	c.leads()
+	r.add("a", 0)
+	r.pass(100 * time.Millisecond)
+	call := r.one()
+	c.mute = true
+	r.pass(5 * time.Second)
+	call.answer(200)
+	anew := Row{Group: 1, Epoch: 2, Members: append([]Member{{Node: 7, Replica: ReplicaID(7, 2)}}, r.rows[1].Members[1:]...)}
+	r.host.Place([]Row{r.rows[0], anew})
+	r.pass(10 * time.Second)
+	if r.host.groups[1].replica != ReplicaID(7, 2) {
+		t.Fatal("the replica was not made anew: the test is about nothing")
+	}
+	clear(p.nodes)
+	r.pass(time.Second)
+	if p.nodes[8] == 0 || p.nodes[9] == 0 {
+		t.Fatalf("ten seconds later its call's end is told to %v", p.nodes)
+	}
+	j := &call.Job
+	over := func(owner Owner, h Handle, fence uint64) {
+		var body []byte
+		for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
+			body = binary.AppendUvarint(body, v)
+		}
+		r.peerMessageOf(8, overMessage, body)
+		clear(p.nodes)
+		r.pass(time.Second)
+	}
+	own := r.host.cfg.Owner
+	over(NewOwner(8, 1), j.Handle, j.Fence)
+	over(own, j.Handle+1, j.Fence)
+	over(own, j.Handle, j.Fence+1)
+	if len(p.nodes) == 0 {
+		t.Error("what is said of another lease ends the report")
+	}
+	over(own, j.Handle, j.Fence)
+	if len(p.nodes) > 0 || r.host.StepDrain() != 0 {
+		t.Errorf("the lease is over, and is told of to %v", p.nodes)
+	}
+}
+
+// TestLeaderSaysThatALeaseIsOver: it answers reports on leases that its table has seen end, and on no other.
+func TestLeaderSaysThatALeaseIsOver(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", 0)
+	first := r.one()
+	p, change := telling(overMessage)
+	r.change = func(c *Config) {
+		c.Owner = NewOwner(8, 1)
+		change(c)
+	}
+	r.restart()
+	report := func(h Handle, seq, fence uint64) int {
+		f := &flight{handle: h, seq: seq, fence: fence, attempt: Attempt{Status: 200, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
+		r.peerMessageOf(7, reportMessage, appendReport(nil, uint64(NewOwner(7, 1)), f))
+		before := p.nodes[7]
+		r.settle()
+		return p.nodes[7] - before
+	}
+	j := &first.Job
+	if n := report(j.Handle, j.Seq, j.Fence+1); n != 0 {
+		t.Errorf("%d answers on a lease that is to come", n)
+	}
+	if n := report(j.Handle, j.Seq, j.Fence); n != 0 {
+		t.Errorf("%d answers on a lease that is not over", n)
+	}
+	r.pass(10 * time.Millisecond)
+	r.wantState("a", "done 1")
+	if n := report(j.Handle, j.Seq, j.Fence); n != 1 {
+		t.Errorf("%d answers on a lease that is over", n)
+	}
+	r.wantState("a", "done 1")
 }

@@ -132,10 +132,11 @@ func (w *worker) run(ctx context.Context) {
 func (w *worker) turn() {
 	now := w.host.cfg.Clock
 	w.nowMs, w.mono, w.proposed, w.scanned = now.WallMs(), now.Mono(), 0, 0
-	w.dirty, w.again = w.again, w.dirty[:0]
-	for _, g := range w.dirty {
-		g.again, g.touched = false, true
+	for _, g := range w.again {
+		g.again = false
+		w.touch(g)
 	}
+	w.again = w.again[:0]
 	events := w.box.take(w.spare)
 	for i, e := range events {
 		e.handle(w)
@@ -153,6 +154,7 @@ func (w *worker) turn() {
 		g.touched = false
 		g.work()
 	}
+	w.dirty = w.dirty[:0]
 	w.flush()
 }
 
