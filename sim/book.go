@@ -17,8 +17,9 @@ type write struct {
 	catchUp      shard.CatchUp
 	timetable    *timetable // of a series by the calendar
 	capped       bool       // a longest wait may make it due earlier
-	acked, alone bool       // alone: no other change of the id was open when it was asked for
-	call         int        // the so-many-th change of the id
+	maxWaitMs    int64
+	acked, alone bool // alone: no other change of the id was open when it was asked for
+	call         int  // the so-many-th change of the id
 	priority     uint8
 	expiresMs    int64 // after it is due
 	relative     bool  // the time was given as a delay

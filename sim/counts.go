@@ -20,6 +20,7 @@ type Counts struct {
 	Ranked, Spread            int // pairs that waited together; calls in a window
 	Expired, Same             int // dead letters; adds answered with the timer that there was
 	Rotations, Resealed       int // keys of secrets that came into use, and commands that sealed them anew
+	Superseded                int // adds that a later one, or a cancel, ended
 	OrdealCounts
 	AilmentCounts
 }

@@ -23,7 +23,7 @@ const (
 	pacedTopic   shard.TopicID = 9 // of which so many a second may be called
 )
 
-var topicNames = []string{"one", "two", "features", "serial", "pull", "report", "ordered", "few", "paced", "ranked", "spread", "brief", "content", "bulk"}
+var topicNames = []string{"one", "two", "features", "serial", "pull", "report", "ordered", "few", "paced", "ranked", "spread", "brief", "content", "bulk", "merging"}
 
 // settledTopics are those whose calls the world's trouble stops.
 const settledTopics = 4

@@ -30,6 +30,7 @@ func (w *World) live() {
 	w.beginGuests()
 	w.visitors.begin()
 	w.keys.begin()
+	w.merging.begin()
 	w.sicken()
 	if !w.swarm.early {
 		w.after(0, w.trouble)
@@ -164,6 +165,7 @@ func (w *World) heal() {
 		c.done = true
 	}
 	w.guests.done()
+	w.merging.done()
 	w.healed = w.now
 	w.visitors.part()
 	healed := w.now

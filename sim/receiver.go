@@ -184,6 +184,8 @@ func (c *call) begin() {
 	switch {
 	case c.delivery.Job.Topic == sickTopic:
 		status = w.sick.status()
+	case c.delivery.Job.Topic == mergingTopic:
+		took, status = w.merging.answers()
 	case w.chance.hit(s.receiverHangs):
 		status = 0
 	case w.chance.hit(s.receiverFails):

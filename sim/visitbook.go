@@ -24,13 +24,13 @@ func (b *book) judgeVisits() {
 	b.bulks = &bulkBook{ids: map[string]*bulkID{}}
 	b.visits = map[shard.TopicID]visit{
 		rankedTopic: b.ranked, spreadTopic: &spreadBook{fresh()}, briefTopic: &briefBook{fresh()},
-		contentTopic: &contentBook{ids: map[string]*contentID{}}, bulkTopic: b.bulks,
+		contentTopic: &contentBook{ids: map[string]*contentID{}}, bulkTopic: b.bulks, mergingTopic: newMergeChecker(fresh()),
 	}
 }
 
 // checkVisits is the judges' end.
 func (b *book) checkVisits(w *World) {
-	for id := rankedTopic; id <= bulkTopic; id++ {
+	for id := rankedTopic; id <= mergingTopic; id++ {
 		b.visits[id].checkEnd(w)
 	}
 }

@@ -73,6 +73,7 @@ type World struct {
 	guests   *guests
 	visitors *visitors
 	keys     *keyOperator
+	merging  *merging
 	healed   time.Duration // when the second phase began
 	topics   []string
 	calm     bool // the second phase
@@ -130,6 +131,7 @@ func newWorld(cfg Config) *World {
 	w.guests = w.drawGuests()
 	w.visitors = w.drawVisitors()
 	w.keys = w.drawKeys()
+	w.merging = w.drawMerging()
 	if cfg.Change != nil {
 		cfg.Change(&w.swarm)
 	}

@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"time"
+
+	"carillon/shard"
+)
+
+// mergeChecker holds what API.md says of merge rules, beside what holds for all features:
+//
+//   - what a client was told is there before it asks for a cancel, or for an add that replaces it, is over when that is answered: no attempt of it
+//     begins any more, whether it waited, was to be tried again, or was the successor of one that runs (I5, I6);
+//   - a debounced timer is never due later than the first add of its scope and the newest one's longest wait;
+//   - an add that met the id alone, and after which nothing was asked of the id, is delivered (I1).
+type mergeChecker struct {
+	featureBook
+	writes map[string]*mergeWrite // by payload
+	byID   map[string][]*mergeWrite
+	asked  map[uint64][]*mergeWrite // by operation: what is over when it is answered
+	first  map[timerKey]int64       // when a timer was first added that was not seen leased since
+}
+
+// mergeWrite is an add.
+type mergeWrite struct {
+	*write
+	by        string        // what ended it; "": nothing
+	fence     uint64        // of its attempt that was running then; 0: none
+	at        time.Duration // when that was known
+	debounces bool
+}
+
+func newMergeChecker(f featureBook) *mergeChecker {
+	return &mergeChecker{featureBook: f, writes: map[string]*mergeWrite{}, byID: map[string][]*mergeWrite{}, asked: map[uint64][]*mergeWrite{}, first: map[timerKey]int64{}}
+}
+
+// ends says whether an operation ends what was there before it.
+func (o *operation) ends() bool {
+	return o.cmd != nil && (o.cmd.Kind == shard.Cancel || o.cmd.Merge == shard.MergeReplace || o.cmd.Merge == shard.MergeDebounce)
+}
+
+func (b *mergeChecker) called(o *operation) {
+	b.featureBook.called(o)
+	if o.ends() {
+		for _, m := range b.byID[o.id] {
+			if m.acked && m.by == "" {
+				b.asked[o.number] = append(b.asked[o.number], m)
+			}
+		}
+	}
+	if o.write != nil {
+		m := &mergeWrite{write: o.write, debounces: o.cmd.Merge == shard.MergeDebounce}
+		b.writes[o.write.payload] = m
+		b.byID[o.id] = append(b.byID[o.id], m)
+	}
+}
+
+func (b *mergeChecker) answered(w *World, o *operation, r shard.Result, t *shard.Timer) {
+	b.featureBook.answered(w, o, r, t)
+	if t == nil {
+		return
+	}
+	// One whose call is due and begins at any moment is shown scheduled, but has a successor, not a replacement.
+	if m := b.writes[string(t.Payload)]; m.by != "" && o.began >= m.at && t.State == shard.Scheduled && !t.Successor {
+		w.violate("I6", "operation %d shows %s scheduled, which %s ended before", o.number, t.Payload, m.by)
+	}
+	b.debounced(w, t.Payload, t.DueMs, t.CreatedMs)
+	key := timerKey{o.shard, t.Seq}
+	switch first, known := b.first[key]; {
+	case r.Code == shard.Created:
+		b.first[key] = t.CreatedMs
+	case t.State == shard.Leased || t.Successor: // a successor begins anew
+		delete(b.first, key)
+	case known && first != t.CreatedMs && t.State == shard.Scheduled && b.ids[idKey{o.topic, o.id}].open == 0:
+		w.violate("merge", "operation %d shows the first add of %s at %d, it was at %d and the timer was not leased since", o.number, o.id, t.CreatedMs, first)
+	}
+	if o.cmd == nil || r.Code != shard.Created && r.Code != shard.Merged && r.Code != shard.Prevented && r.Code != shard.CancelInFlight {
+		return
+	}
+	by := "a cancel"
+	if o.write != nil {
+		by = "the add of " + o.write.payload
+	}
+	for _, m := range b.asked[o.number] {
+		if m.by == "" {
+			m.by, m.fence, m.at = by, t.Fence, w.now
+			w.counts.Superseded++
+		}
+	}
+	delete(b.asked, o.number)
+}
+
+// debounced checks when a timer is due that began at firstMs.
+func (b *mergeChecker) debounced(w *World, payload []byte, dueMs, firstMs int64) {
+	m := b.writes[string(payload)]
+	if m == nil || !m.debounces {
+		return
+	}
+	want := m.dueMs
+	if m.maxWaitMs > 0 {
+		want = min(want, firstMs+m.maxWaitMs)
+	}
+	if dueMs != want {
+		w.violate("debounce", "%s is due at %d; it was to be at %d, with a longest wait of %d ms since the first add at %d", payload, dueMs, m.dueMs, m.maxWaitMs, firstMs)
+	}
+}
+
+func (b *mergeChecker) started(c *call) {
+	w, j := c.node.w, &c.delivery.Job
+	b.featureBook.started(c)
+	if m := b.writes[string(j.Payload)]; m.by != "" && j.Fence > m.fence {
+		w.violate("I5", "node %d begins an attempt of %s under fence %d, which %s ended under fence %d", c.node.id, j.Payload, j.Fence, m.by, m.fence)
+	}
+	b.debounced(w, j.Payload, j.DueMs, j.CreatedMs)
+	delete(b.first, timerKey{c.delivery.Shard, j.Seq})
+}
+
+func (b *mergeChecker) checkEnd(w *World) {
+	for _, k := range b.names {
+		n, table := b.ids[k], w.leader(w.place(k.topic, k.id)).host.Table(w.place(k.topic, k.id))
+		for _, m := range b.byID[k.id] {
+			if m.acked && m.alone && m.call == n.calls && len(m.over) == 0 {
+				w.violate("I1", "%s was taken, nothing was asked of %s afterwards, and it was never delivered", m.payload, k.id)
+			}
+		}
+		if now := table.Read(k.topic, k.id); now != nil && now.State != shard.Done && now.State != shard.Cancelled {
+			w.violate("I14", "timer %s is in state %d; all should be over", k.id, now.State)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"carillon/shard"
+)
+
+// mergingTopic is where adds meet each other by their merge rules, calls that run, and cancels: few ids, and calls that last.
+const mergingTopic shard.TopicID = 15
+
+// merging is the workload of that topic. It draws from a stream of its own, and is there in half of the runs.
+type merging struct {
+	w      *World
+	chance chance
+	on     bool
+	think  time.Duration
+	ids    int // at a time
+	slow   time.Duration
+	fails  float64
+
+	clients []*client
+}
+
+// mergeIDFor is how long an id is used.
+const mergeIDFor = 5 * time.Second
+
+func (w *World) drawMerging() *merging {
+	c := newChance(w.cfg.Seed, 21)
+	return &merging{
+		w: w, chance: c, on: c.IntN(2) == 0, think: c.between(20*time.Millisecond, 200*time.Millisecond),
+		ids: 1 + c.IntN(4), slow: c.between(100*time.Millisecond, 1500*time.Millisecond), fails: 0.5 * c.Float64(),
+	}
+}
+
+// begin has its clients begin.
+func (m *merging) begin() {
+	if !m.on {
+		return
+	}
+	for i := range 3 {
+		c := &client{w: m.w, number: 4000 + i, hint: map[shard.ID]uint64{}, own: &m.chance, draw: m.pick}
+		m.clients = append(m.clients, c)
+		m.w.after(m.chance.between(0, m.think), c.act)
+	}
+}
+
+func (m *merging) done() {
+	for _, c := range m.clients {
+		c.done = true
+	}
+}
+
+// pick draws an operation: most are adds by a rule.
+func (m *merging) pick() *operation {
+	w, r := m.w, m.chance
+	o := &operation{number: w.book.nextOp(), topic: mergingTopic, astray: r.IntN(8) == 0}
+	o.id = fmt.Sprintf("m%d.%d", w.now/mergeIDFor, r.IntN(m.ids))
+	switch n := r.IntN(12); {
+	case n < 2:
+		o.cmd = &shard.Command{Kind: shard.Cancel}
+	case n < 10:
+		due := r.between(-50*time.Millisecond, 400*time.Millisecond)
+		if r.IntN(3) == 0 {
+			due = r.between(0, 4*time.Second)
+		}
+		o.write = &write{op: o.number, dueMs: epochMs + (w.now + due).Milliseconds(), payload: fmt.Sprintf(`"%s/%d"`, o.id, o.number)}
+		o.cmd = &shard.Command{Kind: shard.Add, Content: o.number, Merge: [...]shard.Merge{shard.MergeKeep, shard.MergeReplace, shard.MergeDebounce, shard.MergeDebounce}[r.IntN(4)]}
+		if o.cmd.Merge == shard.MergeDebounce && r.IntN(3) > 0 {
+			o.write.maxWaitMs = 1 + r.Int64N(2000)
+			o.cmd.MaxWaitMs, o.write.capped = o.write.maxWaitMs, true
+		}
+	}
+	w.complete(o)
+	return o
+}
+
+// answers is how the receiver takes a call.
+func (m *merging) answers() (took time.Duration, status int) {
+	if m.w.calm {
+		return m.chance.between(time.Millisecond, 20*time.Millisecond), 200
+	}
+	took, status = m.chance.between(time.Millisecond, m.slow), 200
+	if m.chance.hit(m.fails) {
+		status = 503
+	}
+	return took, status
+}
