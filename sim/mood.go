@@ -1,25 +1,39 @@
 package sim
 
-import "time"
+import (
+	"slices"
+	"time"
+)
+
+// profiles are the kinds of trouble that a run may be dense with; "" is none.
+var profiles = []string{"unsteady", "restless", "dark", "rotting", "failing", "rationed", ""}
 
 // mood makes a run dense with one kind of trouble, in six of seven: a bug that takes several rare turns within a second shows only where these
 // turns are common. What would get in their way is left out.
-func (s *swarm) mood(c chance) {
-	switch c.IntN(7) {
-	case 0:
+// want, if given, names the kind.
+func (s *swarm) mood(c chance, want string) {
+	kind := profiles[c.IntN(len(profiles))]
+	if want != "" {
+		kind = want
+	}
+	switch kind {
+	case "unsteady":
 		s.unsteady(c)
-	case 1:
+	case "restless":
 		s.restless(c)
-	case 2:
+	case "dark":
 		s.dark(c)
-	case 3:
+	case "rotting":
 		s.rotting(c)
-	case 4:
+	case "failing":
 		s.failing(c)
-	case 5:
+	case "rationed":
 		s.rationed(c)
 	}
 }
+
+// isProfile says whether there is such a kind.
+func isProfile(name string) bool { return slices.Contains(profiles, name) }
 
 // unsteady has leaderships change again and again while leases are in hand: short pauses and cuts of leaders, hand-overs, calls that last.
 func (s *swarm) unsteady(c chance) {

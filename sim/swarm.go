@@ -56,7 +56,7 @@ type swarm struct {
 }
 
 // draw makes a run's swarm.
-func draw(c chance) swarm {
+func draw(c chance, profile string) swarm {
 	s := swarm{
 		safety: c.between(20*time.Second, 70*time.Second),
 		nodes:  3, shards: 2 + c.IntN(3), replicas: 3,
@@ -97,7 +97,7 @@ func draw(c chance) swarm {
 	s.early = c.IntN(4) == 0
 	s.retainBytes = 1 << (8 + c.IntN(14))
 	s.snapshotBytes = 1 << (12 + c.IntN(10))
-	s.mood(c)
+	s.mood(c, profile)
 	return s
 }
 

@@ -13,13 +13,14 @@ import (
 
 // Config of a run.
 type Config struct {
-	Seed   uint64
-	Safety time.Duration // of the first phase; default: as drawn
-	Steps  uint64        // end after so many events, checking no more; 0: no limit
-	Settle func()        // waits until all goroutines of the bubble rest: synctest.Wait
-	Trace  io.Writer     // every event, as it happens; nil: only the last before a failure
-	Change func(*Plan)   // of what was drawn, for a test of one thing
-	script func(*World)  // instead of the two phases
+	Seed    uint64
+	Safety  time.Duration // of the first phase; default: as drawn
+	Profile string        // one of profiles; default: as drawn
+	Steps   uint64        // end after so many events, checking no more; 0: no limit
+	Settle  func()        // waits until all goroutines of the bubble rest: synctest.Wait
+	Trace   io.Writer     // every event, as it happens; nil: only the last before a failure
+	Change  func(*Plan)   // of what was drawn, for a test of one thing
+	script  func(*World)  // instead of the two phases
 }
 
 // Plan is what Config.Change may change.
@@ -121,7 +122,7 @@ func newWorld(cfg Config) *World {
 	w := &World{cfg: cfg, chance: newChance(cfg.Seed, 1), book: newBook()}
 	w.trace.sum.Reset()
 	w.trace.out = cfg.Trace
-	w.swarm = draw(w.chance)
+	w.swarm = draw(w.chance, cfg.Profile)
 	w.fate = newChance(cfg.Seed, 5)
 	w.swarm.ordeal(w.fate)
 	w.ills = newChance(cfg.Seed, 7)
