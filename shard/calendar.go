@@ -37,7 +37,7 @@ type rule struct {
 	rhythm   bool
 }
 
-func newRule(expression, zone string) (*rule, error) {
+func newRule(expression, zone string, load func(string) (*time.Location, error)) (*rule, error) {
 	fields := strings.Fields(expression)
 	if len(fields) != 5 || len(expression) > maxCron {
 		return nil, errors.New("must be five fields: minute, hour, day of month, month, day of week")
@@ -53,7 +53,7 @@ func newRule(expression, zone string) (*rule, error) {
 	spec.Location = time.UTC
 	const everyHour = 1<<24 - 1
 	r := &rule{schedule: spec, rhythm: strings.HasPrefix(fields[1], "*") || spec.Hour&everyHour == everyHour}
-	if r.zone, err = loadZone(zone); err != nil {
+	if r.zone, err = load(zone); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -72,13 +72,13 @@ func loadZone(name string) (*time.Location, error) {
 
 // CheckCron says what is wrong with a cron expression or its zone. Its error is for clients.
 func CheckCron(expression, zone string) error {
-	_, err := newRule(expression, zone)
+	_, err := newRule(expression, zone, loadZone)
 	return err
 }
 
 // FirstCron is the first occurrence at or after an instant in Unix ms; 0: there is none.
 func FirstCron(expression, zone string, ms int64) int64 {
-	r, err := newRule(expression, zone)
+	r, err := newRule(expression, zone, loadZone)
 	if err != nil {
 		return 0
 	}
@@ -151,23 +151,4 @@ func (r *rule) after(ms int64) int64 {
 		return 0
 	}
 	return best.UnixMilli()
-}
-
-// calendar remembers rules: reading one costs more than asking it. One goroutine uses it.
-type calendar struct{ rules map[[2]string]*rule }
-
-func (c *calendar) after(expression, zone string, ms int64) int64 {
-	key := [2]string{expression, zone}
-	r := c.rules[key]
-	if r == nil {
-		var err error
-		if r, err = newRule(expression, zone); err != nil {
-			return 0 // it was checked when it came in
-		}
-		if c.rules == nil || len(c.rules) == maxCalendar {
-			c.rules = map[[2]string]*rule{}
-		}
-		c.rules[key] = r
-	}
-	return r.after(ms)
 }

@@ -77,6 +77,10 @@ func (g *group) proposeClaim(o *op) {
 	if early && o.cmd.Kind != AckLease && g.lead.awaitAnswer(o, &d) {
 		return
 	}
+	if !g.lead.hasZone(c.Handle, &d) {
+		o.answer(Result{}, ErrOverloaded) // it is good, and can be decided in a moment
+		return
+	}
 	out := g.lead.judgeClaim(o.cmd, &d)
 	if out.Kind == Extended { // it is not to expire while this is on its way
 		g.lead.hold(c.Handle, &d, max(g.lead.holdsUntil(c.Handle, &d), g.w.mono+msOf(out.LeaseMs)))

@@ -85,6 +85,7 @@ type stand struct {
 	host     *Host
 	starts   uint32
 	bubble   bool
+	zones    []string    // that its hosts have read when they begin
 	gate     wal.MemGate // for the writer, in hooks that look at what a turn changes
 	failed   error       // the log's
 	freeze   bool        // the log does not move: the disk hangs
@@ -158,6 +159,11 @@ func (r *stand) open() error {
 	host, err := New(cfg)
 	if err != nil {
 		return err
+	}
+	for _, zone := range r.zones { // a host without a bubble cannot wait until they are read
+		if err := host.zones.read(zone); err != nil {
+			return err
+		}
 	}
 	if err := host.Open(); err != nil {
 		return err

@@ -40,6 +40,7 @@ type Config struct {
 	Observer   Observer
 	History    History // default: none is kept
 	Logger     *slog.Logger
+	Zone       func(name string) (*time.Location, error) // reads a time zone; default: of the machine, or else of the binary
 
 	// Ready is told that timers of a topic that is pulled are ready in a led shard, how many at most, and told again as long as they are. It is
 	// called on workers and must not block. nil: nobody listens.
@@ -102,6 +103,7 @@ type Host struct {
 	pinnable   atomic.Uint64 // closed generations that a group may hold back
 	gone       goneOwners
 	limits     limits
+	zones      *zones
 	aside      atomic.Bool
 }
 
@@ -143,6 +145,9 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Placement == nil {
 		cfg.Placement = alone{}
 	}
+	if cfg.Zone == nil {
+		cfg.Zone = loadZone
+	}
 	if cfg.Shards < 1 || cfg.Shards > 65535 {
 		return nil, fmt.Errorf("shard: %d shards are out of 1–65535", cfg.Shards)
 	}
@@ -150,6 +155,7 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("shard: node id %d is out of 1–2^40", cfg.Node)
 	}
 	h := &Host{cfg: cfg, origin: uint64(cfg.Owner), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
+	h.zones = newZones(cfg.Zone)
 	h.limits = limits{topics: map[TopicID]*limit{}, shares: cfg.Shares}
 	for range cfg.Workers {
 		h.workers = append(h.workers, &worker{host: h, box: newMailbox(cfg.MaxQueued)})

@@ -100,7 +100,7 @@ type outcomeItem struct {
 }
 
 func newLead(g *group) *lead {
-	return &lead{group: g, left: map[Handle]foreignLease{}, random: rand.New(rand.NewPCG(g.w.host.cfg.Seed, uint64(g.id)))}
+	return &lead{group: g, left: map[Handle]foreignLease{}, calendar: calendar{zones: g.w.host.zones}, random: rand.New(rand.NewPCG(g.w.host.cfg.Seed, uint64(g.id)))}
 }
 
 // begin starts a reign, after the takeover was applied.
@@ -227,6 +227,10 @@ func (l *lead) unpark() {
 // sort decides what a timer that left the wheel needs.
 func (l *lead) sort(h Handle, horizon int64) {
 	d := l.group.table.Due(h)
+	if d.State != Dead && !l.hasZone(h, &d) {
+		l.group.table.Watch(h, horizon+zoneWait.Milliseconds())
+		return
+	}
 	e := entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev, priority: d.Priority}
 	switch d.State {
 	case Scheduled:

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -315,22 +316,24 @@ func (l *lead) sweep() {
 	}
 	l.prune(&l.later, l.group.table.Totals().Scheduled)
 	l.prune(&l.exact, l.group.table.Totals().Scheduled)
-	for id, q := range l.topics {
+	ids := slices.Sorted(maps.Keys(l.topics)) // slots and leases that are given back here go to others in this order
+	for _, id := range ids {
+		q, timers := l.topics[id], l.group.table.Counts(id).Scheduled
 		for _, n := range q.lanes {
-			timers := l.group.table.Counts(id).Scheduled
 			l.prune(&n.fresh, timers)
 			l.prune(&n.backlog, timers)
 			n.rest()
 		}
-		l.pruneLines(q, l.group.table.Counts(id).Scheduled)
+		l.pruneLines(q, timers)
 	}
-	slices.SortFunc(l.sifting, func(a, b pile) int { return cmp.Compare(a.items[0].seq, b.items[0].seq) }) // not by the order of a map
+	slices.SortFunc(l.sifting, func(a, b pile) int { return cmp.Compare(a.items[0].seq, b.items[0].seq) })
 	for key, n := range l.routes {
 		if n.idle() {
 			delete(l.routes, key)
 		}
 	}
-	for id, q := range l.topics {
+	for _, id := range ids {
+		q := l.topics[id]
 		q.lanes = slices.DeleteFunc(q.lanes, (*lane).idle)
 		if len(q.lanes) == 0 && len(q.moving) == 0 && len(q.keys) == 0 && !q.inRing && !q.offered && !slices.Contains(l.parked, q) {
 			if q.place != nil {

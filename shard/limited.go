@@ -106,14 +106,14 @@ func (l *lead) uncountForeign(h Handle) {
 // endLimits is for the end of a reign: who leads next counts anew. Calls that run count on with their flights. What consumers have counts on
 // too, for as long as it lasts: nobody knows when the next one has begun to count it, and others must not take it for free meanwhile.
 func (l *lead) endLimits() {
-	for _, q := range l.topics {
-		if q.place != nil {
+	for _, id := range slices.Sorted(maps.Keys(l.topics)) { // who is lent what is given back here must not depend on chance
+		if q := l.topics[id]; q.place != nil {
 			q.place.leave(l.group.w.mono)
 			q.place = nil
 		}
 	}
-	for h, c := range l.foreign {
-		d := l.group.table.Due(h)
+	for _, h := range slices.Sorted(maps.Keys(l.foreign)) {
+		c, d := l.foreign[h], l.group.table.Due(h)
 		if d.Seq == c.seq && d.State == Leased && d.Holder != byCall {
 			c.until = l.holdsUntil(h, &d)
 			l.left[h] = c

@@ -22,6 +22,7 @@ func (l *lead) scanOrphans() {
 	g := l.group
 	next, done := g.table.ScanLeased(l.orphansFrom, orphanBudget, func(h Handle) {
 		d := g.table.Due(h)
+		l.hasZone(h, &d)
 		if d.Holder != byCall {
 			l.hold(h, &d, l.holdsUntil(h, &d))
 			return
@@ -104,7 +105,7 @@ func (l *lead) leaseEnded(h Handle, d *Due) {
 // resolve ends an orphan's attempt: it counts, since its call may have been made.
 func (l *lead) resolve(h Handle, d *Due) {
 	now := l.group.w.nowMs
-	if !l.canJudge(d) {
+	if !l.canJudge(h, d) {
 		l.group.table.Watch(h, now+l.lookAhead.Milliseconds()+unknownWait.Milliseconds())
 		return
 	}
@@ -119,8 +120,8 @@ func (l *lead) resolve(h Handle, d *Due) {
 const unknownWait = 500 * time.Millisecond
 
 // canJudge says whether this node knows the timer's topic. One that has just started may lead a shard before it has heard of the topics
-// again, and the default policy would not do: it has other attempts and another backoff (I17).
-func (l *lead) canJudge(d *Due) bool { return l.topic(d.Topic) != nil }
+// again, and the default policy would not do: it has other attempts and another backoff (I17). Nor may it have read the zone by which the timer goes on.
+func (l *lead) canJudge(h Handle, d *Due) bool { return l.topic(d.Topic) != nil && l.hasZone(h, d) }
 
 // judge decides what becomes of a leased timer after an attempt, by its topic as this node knows it.
 func (l *lead) judge(h Handle, d *Due, a *Attempt, random float64) Outcome {

@@ -170,6 +170,7 @@ type topicQueue struct {
 	keys   map[uint64]*serialKey // the lines of its keys; nil: the topic is not serial
 	inLine int                   // entries in them
 	order  uint32                // how often it has ended to be serial
+	sweeps uint64                // of the lines
 	moving []*lane               // lanes of before the topic changed, whose timers are queued anew bit by bit
 
 	offered bool // it is among those of which something may be ready for who pulls

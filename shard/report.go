@@ -126,7 +126,7 @@ func (g *group) hearReport(from uint64, body []byte) {
 		g.tellOver(from, owner, h, fence)
 		return
 	}
-	if !live || !l.canJudge(&d) || l.flies(h, &d) || g.table.leaseOwner(d.Fence) != owner || fence != d.Fence && !(fence == 0 && a.NotSent && d.Rev == rev+1) {
+	if !live || !l.canJudge(h, &d) || l.flies(h, &d) || g.table.leaseOwner(d.Fence) != owner || fence != d.Fence && !(fence == 0 && a.NotSent && d.Rev == rev+1) {
 		return
 	}
 	out := l.judge(h, &d, &a, l.random.Float64())

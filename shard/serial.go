@@ -390,20 +390,30 @@ func (l *lead) setOrder(q *topicQueue) {
 	}
 }
 
+// pruneBudget is how much of the lines is pruned in one turn, more or less.
+const pruneBudget = 16 * popBudget
+
 // pruneLines takes out of the lines what has changed since, once that must be the larger part (I15): as much as one turn may. A long
 // line is set aside.
 func (l *lead) pruneLines(q *topicQueue, timers int64) {
 	if int64(q.inLine) <= 2*timers+512 {
 		return
 	}
-	var long *serialKey // of several the one with the least hash: nothing must depend on chance
-	budget := 16 * popBudget
+	// Which lines are pruned must not depend on the order of a map: of several long ones that with the least hash, and of the others, where they are
+	// more than one turn may, a part by their hashes, another in each sweep.
+	var long *serialKey
+	work := 0
 	for _, k := range q.keys {
-		switch n := k.due.len(); {
-		case n > popBudget && (long == nil || k.hash < long.hash):
+		if n := k.due.len(); n <= popBudget {
+			work += 1 + n
+		} else if long == nil || k.hash < long.hash {
 			long = k
-		case n <= popBudget && budget > 0:
-			budget -= 1 + n
+		}
+	}
+	q.sweeps++
+	parts := uint64(1 + work/pruneBudget)
+	for _, k := range q.keys {
+		if n := k.due.len(); n <= popBudget && k.hash%parts == q.sweeps%parts {
 			k.due.filter(l.current)
 			q.inLine -= n - k.due.len()
 		}

@@ -74,6 +74,23 @@ func (t *Table) series(h Handle) (series, bool) {
 	return out, true
 }
 
+// zone is that of a timer which repeats by the calendar; false: it does not.
+func (t *Table) zone(h Handle) (name string, ok bool) {
+	s := t.get(h)
+	if s == nil {
+		return "", false
+	}
+	v := t.view(s.ref)
+	if v.flags&blobSeries == 0 || v.occurrence == 0 {
+		return "", false
+	}
+	p := restRepeat(v.rest)
+	if p == nil || p.Cron == "" {
+		return "", false
+	}
+	return p.Zone, true
+}
+
 // restRepeat finds the repeat in a spec's rest, which has been checked.
 func restRepeat(rest []byte) *Repeat {
 	r := reader{b: rest}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 	"time"
+
+	"carillon/wal"
 )
 
 func repeats(p Repeat) func(*Spec) { return func(s *Spec) { s.Repeat = &p } }
@@ -52,7 +54,9 @@ func boolInt(b bool) time.Duration {
 
 // TestSeriesOutlivesCrashes: the next occurrence is in the entry that ends the last, so no crash comes between.
 func TestSeriesOutlivesCrashes(t *testing.T) {
-	r := newStand(t, nil)
+	r := makeStand(t, wal.NewMemFS(), nil)
+	r.zones = []string{"Europe/Berlin"}
+	r.mustOpen()
 	r.add("a", 0, repeats(Repeat{Cron: "* * * * *", Zone: "Europe/Berlin"}))
 	r.one().answer(200)
 	r.settle()

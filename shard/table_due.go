@@ -55,6 +55,7 @@ type Due struct {
 	Holder    Holder
 	FiredMs   int64 // start of the last attempt that is known to have started
 	Status    int   // HTTP status of the last attempt
+	Series    bool  // it repeats
 }
 
 // Due reads what a leader needs of a timer; the zero value if the slot is free.
@@ -66,7 +67,7 @@ func (t *Table) Due(h Handle) Due {
 	v := t.view(s.ref)
 	d := Due{
 		Seq: s.seq(), Rev: s.rev, Topic: t.topics.rows[s.topic].id, Target: t.targets.name(v.target),
-		Priority: s.priority(), State: s.state(), Attempts: s.attempts(), FirstMs: t.dueMs(s),
+		Priority: s.priority(), State: s.state(), Attempts: s.attempts(), FirstMs: t.dueMs(s), Series: v.flags&blobSeries != 0,
 	}
 	if s.run != 0 {
 		r := t.runs.at(s.run)

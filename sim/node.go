@@ -156,7 +156,7 @@ func (n *node) hostConfig(disk *wal.MemFS, state *ring.State) shard.Config {
 		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Owner: shard.NewOwner(n.id, n.starts), Seed: w.cfg.Seed + n.id,
 		FS: disk, Dir: dataDir, Clock: &n.clock, Topics: state, Machine: state,
 		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Placement: placement{n, n.life}, Shares: n.shares, Observer: &observer{n},
-		Logger: slog.New(slog.DiscardHandler),
+		Logger: slog.New(slog.DiscardHandler), Zone: n.zone,
 		Log: wal.Options{
 			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: 1 << 20,
 			NowMs: n.clock.WallMs, Monotonic: n.clock.Mono,
@@ -168,6 +168,12 @@ func (n *node) hostConfig(disk *wal.MemFS, state *ring.State) shard.Config {
 		cfg.Meta = &row
 	}
 	return cfg
+}
+
+// zone reads a time zone for the host, between two turns of it.
+func (n *node) zone(name string) (*time.Location, error) {
+	n.gate.Pass()
+	return time.LoadLocation(name)
 }
 
 // every runs something again and again while this process lives.

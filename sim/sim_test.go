@@ -50,7 +50,9 @@ func run(t *testing.T, cfg Config) (r Report) {
 	if !isProfile(*flagProfile) {
 		t.Fatalf("-sim.profile is one of %q", profiles)
 	}
-	cfg.Steps, cfg.Profile = *flagSteps, *flagProfile
+	if cfg.Steps = *flagSteps; cfg.Profile == "" {
+		cfg.Profile = *flagProfile
+	}
 	synctest.Test(t, func(*testing.T) {
 		cfg.Settle = synctest.Wait
 		r = Run(cfg)

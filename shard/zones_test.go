@@ -1,0 +1,110 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/wal"
+)
+
+// addSeries adds a timer that repeats.
+func (r *stand) addSeries(id string, p *Repeat) {
+	r.t.Helper()
+	if got := r.do(Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: r.clock.wallMs + 100, Repeat: p}}); got.Code != Created {
+		r.t.Fatalf("the add of %s answers %d", id, got.Code)
+	}
+}
+
+// TestZoneIsReadAside: a worker never reads a zone itself, and what has none goes on while one is being read, however long that takes.
+func TestZoneIsReadAside(t *testing.T) {
+	var onWorker, reads atomic.Int32
+	gate := make(chan struct{})
+	zone := func(name string) (*time.Location, error) {
+		reads.Add(1)
+		if strings.Contains(string(debug.Stack()), "(*worker)") {
+			onWorker.Add(1)
+		} else {
+			<-gate
+		}
+		return loadZone(name)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		gate = make(chan struct{})
+		r := makeStand(t, wal.NewMemFS(), func(c *Config) { c.Zone = zone })
+		r.bubble = true
+		r.mustOpen()
+		defer r.abort()
+		r.addSeries("cron", &Repeat{Cron: "*/5 * * * *", Zone: "Asia/Kathmandu"})
+		r.addSeries("again", &Repeat{Cron: "*/10 * * * *", Zone: "Asia/Kathmandu"})
+		r.addSeries("span", &Repeat{EveryMs: 60_000})
+		r.add("plain", 100*time.Millisecond)
+		r.pass(5 * time.Second)
+		r.wantCalls("span plain")
+		if n := reads.Load(); n > 1 {
+			t.Errorf("the zone is read %d times, want once", n)
+		}
+		close(gate)
+		synctest.Wait()
+		r.pass(100 * time.Millisecond)
+		for _, c := range r.calls.take() {
+			c.answer(200)
+		}
+		r.pass(time.Second)
+		for _, id := range []string{"cron", "again"} {
+			if got := r.timer(id); got.State != Scheduled || got.DueMs <= r.clock.wallMs || got.DueMs%(5*60_000) != 0 {
+				t.Errorf("the next occurrence: %+v", *got)
+			}
+		}
+		if n := onWorker.Load(); n != 0 || reads.Load() != 1 {
+			t.Errorf("the zone is read %d times, %d of them on a worker", reads.Load(), n)
+		}
+	})
+}
+
+// TestZoneThatCannotBeRead: a series whose zone this node lacks waits, and is not taken for over. It is tried again.
+func TestZoneThatCannotBeRead(t *testing.T) {
+	var there atomic.Bool
+	bubbleStand(t, func(c *Config) {
+		c.Zone = func(name string) (*time.Location, error) {
+			if !there.Load() {
+				return nil, errors.New("no such zone")
+			}
+			return loadZone(name)
+		}
+	}, func(r *stand) {
+		r.addSeries("a", &Repeat{Cron: "*/5 * * * *", Zone: "Asia/Kathmandu"})
+		r.pass(30 * time.Second)
+		synctest.Wait()
+		r.pass(10 * time.Second)
+		r.wantCalls("")
+		r.wantState("a", "scheduled 0")
+		there.Store(true)
+		r.pass(zoneRetry)
+		synctest.Wait()
+		r.pass(time.Second)
+		r.wantCalls("a")
+	})
+}
+
+// TestCalendarForgetsTheOldestRules: more rules than are kept do not cost those that are in use.
+func TestCalendarForgetsTheOldestRules(t *testing.T) {
+	var c calendar
+	used := c.rule(ruleKey{"0 8 * * *", ""})
+	for i := range 3 * maxCalendar {
+		if c.after(fmt.Sprintf("%d %d %d * *", i%60, i/60%24, 1+i/1440), "", 0) == 0 {
+			t.Fatal("a rule without an occurrence: the test is about nothing")
+		}
+		if c.rule(ruleKey{"0 8 * * *", ""}) != used {
+			t.Fatalf("after %d others a rule that is in use is read anew", i+1)
+		}
+	}
+	if len(c.rules) != maxCalendar || c.recent.Len() != maxCalendar {
+		t.Errorf("%d and %d rules are kept, at most %d are to be", len(c.rules), c.recent.Len(), maxCalendar)
+	}
+}
