@@ -302,8 +302,11 @@ func (h *Host) removeSnapshots(id ID, newest, before uint64) {
 func (w *worker) snapshotDone(s *snapshotWritten) {
 	w.snapshot = nil
 	g := s.run.group
-	if g.replica != s.run.mark.replica || g.files.newest >= s.run.mark.index {
+	switch newest := g.files.newest; {
+	case g.replica != s.run.mark.replica, newest > s.run.mark.index:
 		return // the replica was removed, or a newer snapshot came from a peer
+	case newest == s.run.mark.index && g.files.newestConf != nil:
+		return // it is there already; else it could not be read, and this is in its place
 	}
 	if s.err != nil {
 		g.files.failedAt = w.mono

@@ -231,6 +231,27 @@ func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 	}
 }
 
+// TestUnreadableSnapshotIsReplacedThoughNothingMoves: a snapshot that a follower needs cannot be read. A new one is made and offered, also where
+// no entry was applied since: there may be no majority without that follower.
+func TestUnreadableSnapshotIsReplacedThoughNothingMoves(t *testing.T) {
+	bubbleStand(t, smallLog, func(r *stand) {
+		g := r.host.groups[1]
+		r.fill(8)
+		r.pass(time.Second)
+		g.wantSnapshot = true
+		r.pass(time.Second)
+		at := g.applied
+		if g.files.newest != at {
+			t.Fatalf("the newest snapshot is of entry %d, %d is applied", g.files.newest, at)
+		}
+		g.files.newestConf, g.wantSnapshot = nil, true // as sendSnapshot does
+		r.pass(time.Second)
+		if _, err := g.offerSnapshot(); err != nil || g.applied != at {
+			t.Errorf("no snapshot is offered: %v; entry %d is applied, it was %d", err, g.applied, at)
+		}
+	})
+}
+
 // drained is a Placement by which no node should lead.
 type drained struct{ alone }
 
