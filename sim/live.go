@@ -197,6 +197,9 @@ func (w *World) dispensable() *node {
 	}
 	rows := best.Rows()
 	without := w.any()
+	if len(rows) == 0 { // none of the processes could read its state
+		return nil
+	}
 	if w.numbered > 0 && w.now-w.numbered < settlesIn { // rows are about to shrink, perhaps to two replicas, which are both needed
 		return nil
 	}
