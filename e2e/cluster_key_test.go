@@ -141,7 +141,7 @@ func TestUnprovenWordsEndNobody(t *testing.T) {
 // hangUp has a node read its files again, and waits until it has.
 func hangUp(t testing.TB, p *process) {
 	t.Helper()
-	const said = "read the auth file and the keys again"
+	const said = "read the auth file, keys and certificates again"
 	before := strings.Count(p.stderr.String(), said)
 	p.signal(t, syscall.SIGHUP)
 	poll(t, 10*time.Second, "the keys are read", func() bool { return strings.Count(p.stderr.String(), said) > before })
