@@ -79,6 +79,7 @@ func (p *process) reloadKeys() error {
 	if err != nil || made == nil {
 		return err
 	}
+	p.warnShared(p.cfg.GossipKeyFile, file.shared)
 	if err := p.peers.UseTLS(made); err != nil {
 		return err
 	}

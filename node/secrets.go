@@ -122,6 +122,16 @@ func (c *core) seals() bool {
 	return kept != nil && len(kept) != ring.SecretBytes
 }
 
+// sealingKeys are those to seal with; nil: secrets stay in the clear. A node whose keys do not open what the cluster has sealed has none: what
+// it sealed, perhaps no other node could open.
+func (c *core) sealingKeys() (*secret.Keys, error) {
+	keys := c.p.vault.keys.Load()
+	if c.seals() && !keys.Has(secret.KeyOf(string(c.state.Secret()))) {
+		return nil, secret.ErrNoKeys
+	}
+	return keys, nil
+}
+
 // clusterSecret is the cluster's secret, opened; nil as long as there is none, or this node lacks the key to it.
 func (c *core) clusterSecret() []byte {
 	o := c.openedSecret()
@@ -184,12 +194,9 @@ func (c *core) sealed(cmd *shard.Command) (*shard.Command, error) {
 	if !slices.ContainsFunc(headers, hidden) {
 		return cmd, nil
 	}
-	keys := c.p.vault.keys.Load()
-	if keys == nil {
-		if c.seals() {
-			return nil, secret.ErrNoKeys
-		}
-		return cmd, nil
+	keys, err := c.sealingKeys()
+	if err != nil || keys == nil {
+		return cmd, err
 	}
 	headers = slices.Clone(headers)
 	for i := range headers {
@@ -237,9 +244,12 @@ func (c *core) doSealed(ctx context.Context, ops []shard.Op) {
 
 // sealedPolicy gives a policy whose secrets are sealed.
 func (c *core) sealedPolicy(topic string, p *shard.Policy) (*shard.Policy, error) {
-	keys := c.p.vault.keys.Load()
-	if keys == nil && c.seals() && ring.WithoutSecrets(p) != p {
-		return nil, secret.ErrNoKeys
+	if ring.WithoutSecrets(p) == p {
+		return p, nil
+	}
+	keys, err := c.sealingKeys()
+	if err != nil {
+		return nil, err
 	}
 	return ring.SealPolicy(keys, topic, p), nil
 }

@@ -280,19 +280,41 @@ func TestNodeWithoutTheKey(t *testing.T) {
 	r.must(201, "POST", "/v1/topics/open/timers", `{"delay":"1h",`+cb+`,"headers":{"X-Key":"x"}}}`)
 }
 
-// TestNodeWithoutKeysTakesNoSecrets: in a cluster that seals, a node that was given no key does not put a secret in the clear beside them.
+// TestNodeWithoutKeysTakesNoSecrets: in a cluster that seals, a node without its keys does not put a secret beside them, neither in the clear
+// nor under a key of its own, which no other node may have.
 func TestNodeWithoutKeysTakesNoSecrets(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := start(t, dir, withKeys(t, "a")).stop(); err != nil {
-		t.Fatal(err)
+	for name, of := range map[string]string{"no keys": "", "another key": "b"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			r := start(t, dir, withKeys(t, "a"))
+			r.must(201, "PUT", "/v1/topics/t/timers/kept", `{"delay":"1h","callback":{"url":"http://127.0.0.1:9/"}}`)
+			if err := r.stop(); err != nil {
+				t.Fatal(err)
+			}
+			r = startUnready(t, dir, withKeys(t, of))
+			r.awaitBody(503, "/readyz", "lacks the secrets key")
+			takesNoSecrets(t, r)
+			if got := r.sealedBy("b")["b"]; got != 0 {
+				t.Errorf("%d secrets are sealed by a key that only this node has", got)
+			}
+			if err := r.stop(); err != nil {
+				t.Fatal(err)
+			}
+			if got := shownIn(t, dir); len(got) > 0 {
+				t.Errorf("the directory shows %q", got)
+			}
+		})
 	}
-	r := startUnready(t, dir, withKeys(t, ""))
-	r.awaitBody(503, "/readyz", "lacks the secrets key")
+}
+
+func takesNoSecrets(t *testing.T, r *running) {
+	t.Helper()
 	for _, c := range [][3]string{
 		{"PUT", "/v1/topics/s", `{"callback":{"url":"http://127.0.0.1:9/"},"secrets":["` + signingText + `"]}`},
 		{"PUT", "/v1/topics/s", `{"callback":{"url":"http://127.0.0.1:9/","headers":{"Authorization":"` + topicBearer + `"}}}`},
 		{"POST", "/v1/topics/t/timers", `{"delay":"1h","callback":{"url":"http://127.0.0.1:9/","headers":{"Authorization":"` + timerBearer + `"}}}`},
+		{"PATCH", "/v1/topics/t/timers/kept", `{"callback":{"headers":{"X-Key":"` + patchedKey + `"}}}`},
 	} {
 		if body := r.must(503, c[0], c[1], c[2]); !strings.Contains(body, "--secrets-key") {
 			t.Errorf("%s: %s", c[1], body)
@@ -303,10 +325,4 @@ func TestNodeWithoutKeysTakesNoSecrets(t *testing.T) {
 		t.Errorf("batch: %s", batch)
 	}
 	r.must(201, "PUT", "/v1/topics/s", `{"callback":{"url":"http://127.0.0.1:9/","headers":{"X-Tenant":"seven"}}}`)
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
-	if got := shownIn(t, dir); len(got) > 0 {
-		t.Errorf("the directory shows %q", got)
-	}
 }

@@ -115,7 +115,11 @@ func (s *State) Resealing(keys *secret.Keys, most int) (list []Command) {
 		return nil
 	}
 	if kept := s.Secret(); kept != nil {
-		if plain, err := OpenSecret(kept, keys); err == nil && (len(kept) == SecretBytes || !keys.Current(string(kept))) {
+		plain, err := OpenSecret(kept, keys)
+		if err != nil {
+			return nil // other nodes may not have these keys
+		}
+		if len(kept) == SecretBytes || !keys.Current(string(kept)) {
 			list = append(list, Command{Verb: Reseal, Swaps: []Swap{{sumOf(string(kept)), keys.Seal(secret.Cluster, string(plain))}}})
 		}
 	}

@@ -166,9 +166,12 @@ func TestEverythingIsSealedAnew(t *testing.T) {
 	if _, err := OpenSecret(s.Secret(), keysOf(t, "x")); err == nil {
 		t.Error("opened by another key")
 	}
+	done(t, s, Command{Verb: Put, Name: "clear", Policy: secretive()})
 	if list := s.Resealing(keysOf(t, "x"), 3); len(list) != 0 {
 		t.Errorf("who cannot open them seals %+v", list)
 	}
+	done(t, s, Command{Verb: Close, Name: "clear"})
+	done(t, s, Command{Verb: Delete, Name: "clear"})
 	done(t, s, Command{Verb: Close, Name: "a"})
 	done(t, s, Command{Verb: Delete, Name: "a"})
 	if n := s.SealedBy()[keysOf(t, "b").First()]; n != 8 {

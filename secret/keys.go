@@ -122,8 +122,8 @@ func (e *KeyError) Error() string {
 	return fmt.Sprintf("this node lacks the secrets key %s: give it the --secrets-key file that the other nodes have, with that key in it", e.ID)
 }
 
-// ErrNoKeys refuses to take a secret into a cluster that seals them.
-var ErrNoKeys = errors.New("this cluster seals secrets, and this node has no key to do so: give it the --secrets-key file that the other nodes have")
+// ErrNoKeys refuses to take a secret into a cluster that seals them with other keys.
+var ErrNoKeys = errors.New("this cluster seals secrets, and this node lacks its key: give it the --secrets-key file that the other nodes have")
 
 // ErrDamaged says of an envelope that it is not as it was made, or not where it was made for.
 var ErrDamaged = errors.New("a sealed secret cannot be opened: it is damaged, or was moved from elsewhere")
