@@ -18,13 +18,14 @@ import (
 // mayImport says, for each top folder, the other top folders of ours that it may import. Imports point down only.
 var mayImport = map[string][]string{
 	"cmd":       {"node", "transport", "loadtest", "wal"},
-	"node":      {"audit", "transport", "ring", "shard", "history", "wheel", "wal", "secret"},
-	"transport": {"ring", "shard", "socket", "secret"},
+	"node":      {"audit", "fan", "transport", "ring", "shard", "history", "wheel", "wal", "secret"},
+	"transport": {"fan", "ring", "shard", "socket", "secret"},
 	"ring":      {"shard", "secret"},
 	"sim":       {"shard", "ring", "wal", "wheel", "transport", "secret"}, // the whole cluster in one goroutine
 	"shard":     {"wheel", "wal", "secret"},
 	"history":   {"wal"}, // its file system
 	"audit":     {},      // a log of lines, and no more
+	"fan":       {},
 	"wheel":     {},
 	"wal":       {},
 	"secret":    {},

@@ -1,8 +1,13 @@
 package node
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
+
+	"carillon/shard"
 )
 
 // halfSnapshot is an incoming whose disk fails when it says so.
@@ -68,5 +73,21 @@ func TestSnapshotAfterAFailedWrite(t *testing.T) {
 	s.Close()
 	if open(); len(begun) != 3 {
 		t.Error("one that has ended is gone on with")
+	}
+}
+
+// A panic in what another node has asked costs it the answer.
+func TestPanicInAnAnswerToANode(t *testing.T) {
+	var log bytes.Buffer
+	l := links{&process{log: slog.New(slog.NewTextHandler(&log, nil))}}
+	answer, err := l.answer(t.Context(), &core{}, 1, methodCounts, shard.AppendCountsRequest(nil, []shard.TopicID{1})) // there is no router
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := shard.DecodeCounts(answer); !errors.Is(err, shard.ErrUnknown) {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "stack=") {
+		t.Error(log.String())
 	}
 }

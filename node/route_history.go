@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"carillon/fan"
 	"carillon/shard"
 )
 
@@ -78,7 +79,7 @@ func (s *search) round(ctx context.Context) error {
 		}
 		byNode[a.node].ask = append(byNode[a.node].ask, id)
 	}
-	var wg fan
+	var wg fan.Group
 	for _, p := range byNode {
 		slices.Sort(p.ask)
 		wg.Go(func() { s.askPart(ctx, p, false) })

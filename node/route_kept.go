@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"carillon/fan"
 	"carillon/shard"
 )
 
@@ -19,7 +20,7 @@ type keepers struct {
 	*router
 	query *shard.HistoryQuery
 	ids   []shard.ID
-	asked fan
+	asked fan.Group
 	parts []part
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"carillon/fan"
 	"carillon/shard"
 )
 
@@ -162,7 +163,7 @@ type parcel struct {
 // send has the operations at todo, nil for all, answered by the nodes they are aimed at.
 func (e *errand) send(ctx context.Context, todo []int) {
 	parcels := e.pack(todo)
-	var others fan
+	var others fan.Group
 	for i := range parcels[1:] {
 		p := &parcels[1+i]
 		others.Go(func() { e.deliver(ctx, p.node, p.ops) })

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"carillon/fan"
 	"carillon/shard"
 )
 
@@ -154,7 +155,7 @@ func each(list []offered, do func(*offered)) {
 		do(&list[0])
 		return
 	}
-	var wg fan
+	var wg fan.Group
 	for i := range list {
 		wg.Go(func() { do(&list[i]) })
 	}

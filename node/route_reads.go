@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"carillon/fan"
 	"carillon/shard"
 )
 
@@ -169,7 +170,7 @@ type share struct {
 // take asks every node that may lead a shard. whole says that the shares fit together. An error is one that stays.
 func (c *census) take(ctx context.Context) (sums []shard.Counts, whole bool, err error) {
 	shares := c.nodes()
-	var wg fan
+	var wg fan.Group
 	for i := range shares {
 		wg.Go(func() { c.count(ctx, &shares[i]) })
 	}

@@ -1,11 +1,6 @@
 package api
 
-import (
-	"fmt"
-	"runtime/debug"
-	"sync"
-	"sync/atomic"
-)
+import "carillon/fan"
 
 // fanOut bounds the calls into the engine that one request makes at a time.
 const fanOut = 16
@@ -16,40 +11,14 @@ func each(n int, f func(i int)) {
 		f(0)
 		return
 	}
-	var all fan
+	var all fan.Group
 	workers := min(n, fanOut)
 	for w := range workers {
-		all.run(func() {
+		all.Go(func() {
 			for i := w; i < n; i += workers {
 				f(i)
 			}
 		})
 	}
-	all.wait()
-}
-
-// fan is the goroutines that a request has started. A panic on one of them goes on where they are waited for, which costs that request only; by
-// itself it would end the process.
-type fan struct {
-	work  sync.WaitGroup
-	panic atomic.Pointer[any]
-}
-
-func (f *fan) run(do func()) {
-	f.work.Go(func() {
-		defer func() {
-			if v := recover(); v != nil {
-				text := any(fmt.Sprintf("%v\n%s", v, debug.Stack()))
-				f.panic.CompareAndSwap(nil, &text)
-			}
-		}()
-		do()
-	})
-}
-
-func (f *fan) wait() {
-	f.work.Wait()
-	if v := f.panic.Load(); v != nil {
-		panic(*v)
-	}
+	all.Wait()
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"carillon/fan"
 	"carillon/shard"
 )
 
@@ -80,10 +81,10 @@ func (sw *sweep) unfinished(ctx context.Context, err error) *problem {
 func (sw *sweep) run(ctx context.Context, shards int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var all fan
+	var all fan.Group
 	workers := min(shards, sweepShards)
 	for w := range workers {
-		all.run(func() {
+		all.Go(func() {
 			for id := 1 + w; id <= shards && ctx.Err() == nil; id += workers {
 				if err := sw.shard(ctx, shard.ID(id)); err != nil {
 					cancel(err)
@@ -91,7 +92,7 @@ func (sw *sweep) run(ctx context.Context, shards int) error {
 			}
 		})
 	}
-	all.wait()
+	all.Wait()
 	return context.Cause(ctx)
 }
 
