@@ -22,6 +22,7 @@ const (
 	quietBytes   = 256 << 10 // allocated in a tick, at most, that count as quiet
 	quietTicks   = 20        // … in a row: two seconds
 	releaseAbove = 8 << 20   // bytes held for nothing that are worth a collection
+	againTicks   = 200       // quiet ones between two looks for what has died since: twenty seconds
 )
 
 // Under load, too, what is held for nothing goes back in the end: much of it, that has been there for some seconds.
@@ -73,8 +74,9 @@ type calm struct {
 	much      int    // ticks in a row in which much was held for nothing
 }
 
-// release is true once after each burst that has left memory behind, and now and then while much is held for nothing: allocated are the
-// bytes since the start, held those that the process has and does not need, live those that the last collection left.
+// release is true once after each burst that has left memory behind, now and then while much is held for nothing, and now and then while all is
+// quiet, for what dies then is garbage that nothing has the collector find. allocated are the bytes since the start, held those that the process
+// has and does not need, live those that the last collection left.
 func (c *calm) release(allocated, held, live uint64) bool {
 	if held > muchHeld+live/4 {
 		c.much++
@@ -91,5 +93,5 @@ func (c *calm) release(allocated, held, live uint64) bool {
 		c.ticks++
 	}
 	c.allocated = allocated
-	return c.ticks == quietTicks && held > releaseAbove
+	return c.ticks == quietTicks && held > releaseAbove || c.ticks > 0 && c.ticks%againTicks == 0
 }
