@@ -229,7 +229,6 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	n.cfg.Logger.Info("memory that this process may use", "limit", n.mem.String(), "from", n.mem.From)
 	p.memory = newMemoryUse(n.mem.mark(), n.cfg.Logger)
 	m := newMetrics(func() *shard.Host { return p.core.Load().host }, func() map[string]int { return p.core.Load().state.SealedBy() }, pool)
 	p.memory.register(m.registry, n.mem.Bytes)
@@ -322,6 +321,8 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 	work.Go(func() {
 		select {
 		case <-c.host.Started():
+			// Not before: a start that fails says one line, and that is why.
+			n.cfg.Logger.Info("memory that this process may use", "limit", n.mem.String(), "from", n.mem.From)
 			c.run(life)
 		case <-life.Done():
 		}

@@ -150,6 +150,27 @@ func TestServeAdminServesProfiles(t *testing.T) {
 	}
 }
 
+// A start that fails says why in one line, at any level of the log, and nothing else.
+func TestServeSaysOneLineWhenItCannotStart(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	node, _ := serve(t, "--data", data)
+	node.signal(t, syscall.SIGTERM)
+	if got := node.wait(t); got.code != exitOK {
+		t.Fatalf("%+v", got)
+	}
+	first, err := filepath.Glob(filepath.Join(data, "wal", "*", "FIRST"))
+	if err != nil || len(first) == 0 {
+		t.Fatal(first, err)
+	}
+	if err := os.WriteFile(first[0], []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got := carillon(t, "", nil, serveArgs("--data", data)...)
+	if got.code != exitFailure || got.out != "" || strings.Count(got.err, "\n") != 1 || !strings.HasPrefix(got.err, "carillon: ") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestServeOnATakenPortExits1(t *testing.T) {
 	_, url := serve(t, "--data", filepath.Join(t.TempDir(), "a"))
 	address := strings.TrimPrefix(url, "http://")
