@@ -15,6 +15,8 @@
 //     after a failed sync the kernel may have dropped the very pages.
 //   - Open repairs only a tail that was never promised to anybody. All other
 //     damage is a *CorruptionError that names directory, file and offset.
+//   - What Open replays is durable when it returns, whatever the process before
+//     was told by the disk: see DESIGN.md, "What an open believes".
 //   - Data given to a replay function is valid only during the call.
 //
 // Record bodies are opaque here. The package knows nothing of raft, shards'

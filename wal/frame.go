@@ -140,5 +140,3 @@ func openFrame(b []byte) (h header, hash uint64, err error) {
 	}
 	return h, hash, nil
 }
-
-func prevHashOf(b []byte) uint32 { return binary.LittleEndian.Uint32(b[offPrev:]) }

@@ -60,7 +60,8 @@ type DirEntry struct {
 	Bytes int64
 }
 
-// makeDir makes dir and makes its existence durable, parents included.
+// makeDir makes dir and makes its existence durable, parents included. If that fails it takes back
+// what it has made, as far as it can: a directory that is there counts as durable later on.
 func makeDir(fsys FS, dir string) error {
 	var missing []string
 	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
@@ -79,15 +80,36 @@ func makeDir(fsys FS, dir string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	if err := fsys.MkdirAll(dir); err != nil {
-		return err
+	err := fsys.MkdirAll(dir)
+	for i := len(missing) - 1; i >= 0 && err == nil; i-- {
+		err = fsys.SyncDir(filepath.Dir(missing[i]))
 	}
-	for i := len(missing) - 1; i >= 0; i-- {
-		if err := fsys.SyncDir(filepath.Dir(missing[i])); err != nil {
-			return err
+	if err != nil {
+		for _, d := range missing {
+			_ = fsys.Remove(d)
 		}
 	}
-	return nil
+	return err
+}
+
+// resyncName is a file that is there for a moment: see resyncDir.
+const resyncName = "resync" + tempSuffix
+
+// resyncDir makes all names in dir durable, also those whose sync failed before: a directory whose
+// sync has failed counts as clean until it is changed again.
+func resyncDir(fsys FS, dir string) error {
+	path := filepath.Join(dir, resyncName)
+	f, err := fsys.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := fsys.Remove(path); err != nil {
+		return err
+	}
+	return fsys.SyncDir(dir)
 }
 
 // removeTree removes dir and all below it; a missing dir is no error.

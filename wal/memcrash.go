@@ -27,10 +27,10 @@ func (m *MemFS) CrashClone(r Rand, opt CrashOptions) *MemFS {
 	defer m.mu.Unlock()
 	c := memCrash{rand: r, opt: opt, copies: map[*memNode]*memNode{}, changed: map[*memNode]map[string]*memNode{}}
 	for _, op := range m.pending {
-		if r.IntN(100) >= opt.KeepNames {
+		if r.IntN(100) >= opt.KeepNames || op.failed {
 			continue
 		}
-		for _, s := range op {
+		for _, s := range op.sets {
 			set(c.names(s.dir), s.name, s.node)
 		}
 	}

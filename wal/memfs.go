@@ -43,7 +43,12 @@ type memNode struct {
 }
 
 // dirOp is one atomic directory change: a link, an unlink, or both at once in a rename.
-type dirOp []dirSet
+type dirOp struct {
+	sets []dirSet
+	// failed: a sync of the directory failed since. The change counts as written, though it is not,
+	// until another change of the directory is to be written with it.
+	failed bool
+}
 
 type dirSet struct {
 	dir  *memNode
@@ -102,8 +107,28 @@ func (m *MemFS) parentLocked(name string) (dir *memNode, base string, err error)
 func (m *MemFS) changeLocked(sets ...dirSet) {
 	for _, s := range sets {
 		set(s.dir.entries, s.name, s.node)
+		for i := range m.pending {
+			m.pending[i].failed = m.pending[i].failed && m.pending[i].where() != s.dir
+		}
 	}
-	m.pending = append(m.pending, sets)
+	m.pending = append(m.pending, dirOp{sets: sets})
+}
+
+// where is the directory whose block holds the change: of a rename, the one that it ends in.
+func (op *dirOp) where() *memNode { return op.sets[len(op.sets)-1].dir }
+
+// failDir is a sync of a directory that failed: as with a file's pages, what was to be written
+// counts as clean from now on, though it was not written.
+func (m *MemFS) failDir(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir, err := m.lookupLocked(name)
+	if err != nil {
+		return
+	}
+	for i := range m.pending {
+		m.pending[i].failed = m.pending[i].failed || m.pending[i].where() == dir
+	}
 }
 
 func set(entries map[string]*memNode, name string, node *memNode) {
@@ -264,6 +289,7 @@ func (m *MemFS) Stat(name string) (DirEntry, error) {
 // SyncDir implements FS.
 func (m *MemFS) SyncDir(dir string) error {
 	if err := m.enter(OpSyncDir, dir); err != nil {
+		m.failDir(dir)
 		return pathError(OpSyncDir, dir, err)
 	}
 	lie := m.lie(dir, true)
@@ -285,10 +311,13 @@ func (m *MemFS) settleLocked(dir *memNode) {
 	touched := map[*memNode]bool{dir: true}
 	take := make([]bool, len(m.pending))
 	for i := len(m.pending) - 1; i >= 0; i-- {
-		for _, s := range m.pending[i] {
+		if m.pending[i].failed {
+			continue
+		}
+		for _, s := range m.pending[i].sets {
 			take[i] = take[i] || touched[s.dir]
 		}
-		for _, s := range m.pending[i] {
+		for _, s := range m.pending[i].sets {
 			touched[s.dir] = touched[s.dir] || take[i]
 		}
 	}
@@ -298,7 +327,7 @@ func (m *MemFS) settleLocked(dir *memNode) {
 			left = append(left, op)
 			continue
 		}
-		for _, s := range op {
+		for _, s := range op.sets {
 			set(s.dir.durable, s.name, s.node)
 		}
 	}

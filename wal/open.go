@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 )
@@ -58,8 +57,14 @@ func (s *Stream) recover(replay func(Position, Record) error) error {
 }
 
 // tidy removes what a crash can leave behind: the spare segment, generations that were
-// dropped already, one that was begun without a segment.
+// dropped already, one that was begun without a segment. It makes the names in the directory
+// durable, whatever came of the syncs of an earlier process. FIRST goes before what it gives up.
 func (s *Stream) tidy(found *streamScan) error {
+	if len(found.old) > 0 && !found.fresh {
+		if err := writeMark(s.fs, s.dir, firstName, firstMagic, found.first); err != nil {
+			return err
+		}
+	}
 	if err := removeTree(s.fs, filepath.Join(s.dir, spareDir)); err != nil {
 		return err
 	}
@@ -68,25 +73,38 @@ func (s *Stream) tidy(found *streamScan) error {
 			return err
 		}
 	}
-	return s.settle(s.dir)
-}
-
-// settle makes durable what a killed process may have left in memory only: the entries
-// of dir, and dir itself. A parent that we may not read was not made by us.
-func (s *Stream) settle(dir string) error {
-	if err := s.fs.SyncDir(dir); err != nil {
+	for _, gen := range found.broken { // a mending renames within a generation that was whole
+		if err := resyncDir(s.fs, genPath(s.dir, gen)); err != nil {
+			return err
+		}
+	}
+	if err := resyncDir(s.fs, s.dir); err != nil {
 		return err
 	}
-	err := s.fs.SyncDir(filepath.Dir(filepath.Clean(dir)))
-	if errors.Is(err, fs.ErrPermission) {
-		return nil
-	}
-	return err
+	return s.syncParents()
 }
 
-// repair cuts the last segment after its last good frame and makes it durable: what was
-// replayed may have been in memory only. What is cut off is kept in a .broken file, unless
-// it is prepared space that was never used.
+// syncParents makes durable that the directory is there: a killed process may have made it and
+// not synced its parents. A parent that we may not read was not made by us.
+func (s *Stream) syncParents() error {
+	for dir := filepath.Clean(s.dir); dir != filepath.Dir(dir); {
+		dir = filepath.Dir(dir)
+		if err := s.fs.SyncDir(dir); errors.Is(err, fs.ErrPermission) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repair ends the last segment after its last good frame, and makes what is before that durable.
+// What is cut off is kept in a .broken file, unless it is prepared space that was never used.
+//
+// The frames are copied to a new file, which takes the segment's place: a sync of the old file
+// would prove nothing. If a sync by the process before has failed, what it was to write counts as
+// clean, is read as if it were there, and is never written (Linux; "fsyncgate"). Nothing on disk
+// says that the last frames of a segment were synced; END and a later segment say so of the rest.
 func (s *Stream) repair(found *streamScan) error {
 	l := found.last
 	path := filepath.Join(l.dir, l.name)
@@ -94,21 +112,14 @@ func (s *Stream) repair(found *streamScan) error {
 		if err := writeSynced(s.fs, fmt.Sprintf("%s.%d%s", path, l.end, brokenSuffix), cut); err != nil {
 			return err
 		}
-	}
-	if err := s.settle(l.dir); err != nil {
-		return err
-	}
-	f, err := s.fs.OpenFile(path, os.O_RDWR)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if l.end < l.size {
-		if err := f.Truncate(l.end); err != nil {
+		if err := s.fs.SyncDir(l.dir); err != nil {
 			return err
 		}
 	}
-	return f.Sync()
+	if l.end == 0 || found.closed && l.end == l.size {
+		return nil // its name is about to be another file's, or it is whole
+	}
+	return WriteFileAtomic(s.fs, path, l.kept)
 }
 
 // unmarkEnd removes the END file, durably, before anything is appended behind it.

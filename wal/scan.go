@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 )
 
 // streamScan is what a read through a whole stream found.
@@ -14,6 +15,7 @@ type streamScan struct {
 	gens   []GenInfo // ascending; those without a segment are left out
 	empty  []uint64  // directories of generations without a segment
 	old    []uint64  // generations before FIRST: a drop that was not finished
+	broken []uint64  // generations in which something was cut out or mended
 	chain  chain
 	last   lastSegment
 	frames uint64
@@ -24,13 +26,15 @@ type lastSegment struct {
 	dir, name string
 	end       int64  // after the last good frame
 	size      int64  // of the file
-	tail      []byte // from end on; shares the scan's buffer
+	kept      []byte // up to end; shares the scan's buffer, as tail does
+	tail      []byte // from end on
 	bad       error  // why the frame at end is no good
 }
 
 type generation struct {
 	num      uint64
 	segments []uint64 // first sequence numbers, ascending
+	broken   bool     // there are .broken files
 }
 
 // scanner reads a stream without changing it.
@@ -72,6 +76,9 @@ func (s *scanner) scan() (*streamScan, error) {
 	for i, g := range gens {
 		if err := s.generation(g, i == len(gens)-1); err != nil {
 			return nil, err
+		}
+		if g.broken {
+			s.out.broken = append(s.out.broken, g.num)
 		}
 	}
 	if err := s.checkEnd(); err != nil {
@@ -195,7 +202,7 @@ func (s *scanner) segment(gen, seq uint64, last bool) (end int64, err error) {
 			damage.Err = fmt.Errorf("%w; %w", bad, errWasDurable)
 			return 0, damage
 		}
-		s.out.last = lastSegment{dir: dir, name: name, end: int64(n), size: int64(len(s.buf)), tail: tail, bad: bad}
+		s.out.last = lastSegment{dir: dir, name: name, end: int64(n), size: int64(len(s.buf)), kept: s.buf[:n], tail: tail, bad: bad}
 	}
 	return int64(n), nil
 }
@@ -235,6 +242,7 @@ func listGenerations(fsys FS, dir string) ([]generation, error) {
 			if seq, ok := parseSegmentName(f.Name); ok && !f.Dir {
 				g.segments = append(g.segments, seq)
 			}
+			g.broken = g.broken || strings.HasSuffix(f.Name, brokenSuffix)
 		}
 		gens = append(gens, g)
 	}

@@ -82,15 +82,24 @@ func Snapshots(fsys FS, dir string) ([]SnapshotInfo, error) {
 	return out, nil
 }
 
-// PrepareSnapshotDir makes dir if it is missing and removes the temporary files of
-// snapshots that were never committed. Call it at start, before any CreateSnapshot.
+// PrepareSnapshotDir makes dir if it is missing, removes the temporary files of snapshots that were
+// never committed, and makes the names of the others durable: what Snapshots lists then outlives a
+// power cut, also where the process before could not sync the directory. Call it at start, before
+// any CreateSnapshot.
 func PrepareSnapshotDir(fsys FS, dir string) error {
 	if err := makeDir(fsys, dir); err != nil {
 		return fmt.Errorf("wal: snapshots in %s: %w", dir, err)
 	}
-	return removeMatching(fsys, dir, func(name string) bool {
-		return strings.HasSuffix(name, snapshotSuffix+tempSuffix)
+	err := removeMatching(fsys, dir, func(name string) bool {
+		return strings.Contains(name, snapshotSuffix+".") && strings.HasSuffix(name, tempSuffix)
 	})
+	if err != nil {
+		return err
+	}
+	if err := resyncDir(fsys, dir); err != nil {
+		return fmt.Errorf("wal: snapshots in %s: %w", dir, err)
+	}
+	return nil
 }
 
 // RemoveSnapshots removes all but the newest two of each shard.

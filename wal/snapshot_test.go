@@ -185,3 +185,57 @@ func TestSnapshotCrashAndFaults(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoWritersOfOneSnapshot: a replica writes its own while a peer sends it the same one. Neither
+// touches the other's file, whichever ends first, and however.
+func TestTwoWritersOfOneSnapshot(t *testing.T) {
+	for _, abort := range []bool{false, true} {
+		fsys := NewMemFS()
+		data := randomBytes(rand.New(rand.NewPCG(3, 3)), 400<<10)
+		one, err := CreateSnapshot(fsys, snapDir, snapMeta(1))
+		must(t, err)
+		two, err := CreateSnapshot(fsys, snapDir, snapMeta(1))
+		must(t, err)
+		half := len(data) / 2
+		for _, part := range [][]byte{data[:half], data[half:]} {
+			for _, w := range []*SnapshotWriter{one, two} {
+				_, err := w.Write(part)
+				must(t, err)
+			}
+		}
+		if abort {
+			one.Abort()
+		} else {
+			must(t, one.Commit())
+			if _, b, err := readSnapshot(fsys, snapMeta(1).FileName()); err != nil || !bytes.Equal(b, data) {
+				t.Fatalf("after the first commit: %v", err)
+			}
+		}
+		must(t, two.Commit())
+		if _, b, err := readSnapshot(lostAll(fsys), snapMeta(1).FileName()); err != nil || !bytes.Equal(b, data) {
+			t.Fatalf("after the second commit: %v", err)
+		}
+	}
+}
+
+// TestSnapshotNameOutlivesAFailedSync: a snapshot that the next process finds is there for good,
+// since that process drops log by it.
+func TestSnapshotNameOutlivesAFailedSync(t *testing.T) {
+	fsys := NewMemFS()
+	must(t, PrepareSnapshotDir(fsys, snapDir))
+	w, err := CreateSnapshot(fsys, snapDir, snapMeta(1))
+	must(t, err)
+	fsys.FailNth(OpSyncDir, 1, syscall.EIO)
+	if err := w.Commit(); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	fsys.Kill()
+	must(t, PrepareSnapshotDir(fsys, snapDir))
+	list, err := Snapshots(fsys, snapDir)
+	must(t, err)
+	after, err := Snapshots(lostAll(fsys), snapDir)
+	must(t, err)
+	if len(list) != 1 || len(after) != len(list) {
+		t.Fatalf("%d found, %d left after a power cut", len(list), len(after))
+	}
+}

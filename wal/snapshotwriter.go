@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/cespare/xxhash/v2"
@@ -21,6 +23,7 @@ type SnapshotWriter struct {
 	fs       FS
 	dir      string
 	meta     SnapshotMeta
+	temp     string // path of the file until Commit; nobody else's
 	file     File
 	seed     uint64
 	chunk    []byte // room for the chunk header, then data
@@ -31,7 +34,8 @@ type SnapshotWriter struct {
 	err      error
 }
 
-// CreateSnapshot begins a snapshot in a temporary file of dir.
+// CreateSnapshot begins a snapshot in a temporary file of dir, which is this writer's alone: a
+// replica's own snapshot and the same one from a peer may be written at once.
 func CreateSnapshot(fsys FS, dir string, meta SnapshotMeta) (*SnapshotWriter, error) {
 	if len(meta.Conf) > maxConfBytes {
 		return nil, fmt.Errorf("wal: snapshot of shard %d: conf of %d bytes", meta.Shard, len(meta.Conf))
@@ -42,22 +46,35 @@ func CreateSnapshot(fsys FS, dir string, meta SnapshotMeta) (*SnapshotWriter, er
 	if err := makeDir(fsys, dir); err != nil {
 		return nil, w.wrap(err)
 	}
-	f, err := fsys.Create(w.tempPath())
-	if err != nil {
+	if err := w.createTemp(); err != nil {
 		return nil, w.wrap(err)
 	}
-	w.file = f
 	head, seed := encodeSnapshotHeader(meta)
 	w.seed = seed
-	if _, err := f.Write(head); err != nil {
+	if _, err := w.file.Write(head); err != nil {
 		w.Abort()
 		return nil, w.wrap(err)
 	}
 	return w, nil
 }
 
-func (w *SnapshotWriter) path() string     { return filepath.Join(w.dir, w.meta.FileName()) }
-func (w *SnapshotWriter) tempPath() string { return w.path() + tempSuffix }
+// snapshotWriters bounds those that write one snapshot at once; there are two at most, but a writer
+// that was dropped leaves its file until the next start.
+const snapshotWriters = 100
+
+// createTemp makes a file that was not there.
+func (w *SnapshotWriter) createTemp() (err error) {
+	for n := range snapshotWriters {
+		w.temp = fmt.Sprintf("%s.%d%s", w.path(), n, tempSuffix)
+		w.file, err = w.fs.OpenFile(w.temp, os.O_CREATE|os.O_EXCL|os.O_RDWR)
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return err
+}
+
+func (w *SnapshotWriter) path() string { return filepath.Join(w.dir, w.meta.FileName()) }
 
 func (w *SnapshotWriter) wrap(err error) error {
 	return fmt.Errorf("wal: write snapshot %s: %w", w.path(), err)
@@ -132,10 +149,12 @@ func (w *SnapshotWriter) Commit() error {
 		return w.wrap(err)
 	}
 	w.done = true
-	if err := w.file.Close(); err != nil {
-		return w.wrap(err)
+	err := w.file.Close()
+	if err == nil {
+		err = w.fs.Rename(w.temp, w.path())
 	}
-	if err := w.fs.Rename(w.tempPath(), w.path()); err != nil {
+	if err != nil {
+		_ = w.fs.Remove(w.temp)
 		return w.wrap(err)
 	}
 	if err := w.fs.SyncDir(w.dir); err != nil {
@@ -154,5 +173,5 @@ func (w *SnapshotWriter) Abort() {
 		w.err = w.wrap(errSnapshotDone)
 	}
 	w.file.Close()
-	_ = w.fs.Remove(w.tempPath()) // else PrepareSnapshotDir does it
+	_ = w.fs.Remove(w.temp) // else PrepareSnapshotDir does it
 }

@@ -1,0 +1,154 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestMemFSFailedDirectorySyncDropsNames(t *testing.T) {
+	m := NewMemFS()
+	must(t, makeDir(m, "d"))
+	must(t, writeSynced(m, "d/x", []byte("x")))
+	m.FailNth(OpSyncDir, 1, syscall.EIO)
+	if err := m.SyncDir("d"); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	must(t, m.SyncDir("d")) // succeeds, and writes nothing
+	if _, err := m.Stat("d/x"); err != nil {
+		t.Fatalf("the process does not see the name: %v", err)
+	}
+	if _, err := lostAll(m).Stat("d/x"); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("a second sync made durable what the first one lost: %v", err)
+	}
+	must(t, writeSynced(m, "d/y", []byte("y"))) // another change of the directory: all of it is to be written again
+	must(t, m.SyncDir("d"))
+	if _, err := lostAll(m).Stat("d/x"); err != nil {
+		t.Fatalf("a sync after another change wrote the new name alone: %v", err)
+	}
+}
+
+// TestRestartBelievesNoPageCache has one operation of a life fail, wherever it may. The next process
+// begins on the same machine, so it reads what the disk does not have. What that process replays and
+// acknowledges must outlive a power cut.
+func TestRestartBelievesNoPageCache(t *testing.T) {
+	for _, op := range []Op{OpSync, OpSyncDir, OpWrite, OpCreate, OpRename, OpTruncate, OpMkdir, OpRemove} {
+		t.Run(op.String(), func(t *testing.T) {
+			for nth := 1; ; nth++ {
+				fail := func() (fsys *MemFS, acked, dropped int, failed bool) {
+					fsys = NewMemFS()
+					fsys.FailNth(op, nth, syscall.EIO)
+					acked, dropped, err := failingLife(fsys)
+					fsys.Kill()
+					return fsys, acked, dropped, err != nil
+				}
+				fsys, acked, dropped, failed := fail()
+				if !failed {
+					if nth == 1 {
+						t.Fatal("the life has no such operation")
+					}
+					return
+				}
+				what := fmt.Sprintf("%s %d fails", op, nth)
+				secondLife(t, fsys, what, acked, dropped, 1)
+				for k := range 24 { // the next start meets the same disk
+					op, second := [...]Op{OpSync, OpSyncDir, OpWrite, OpRename}[k%4], 1+k/4
+					fsys, acked, dropped, _ := fail()
+					fsys.FailNth(op, second, syscall.EIO)
+					_, _ = Open(fsys, testDir, small(), nil)
+					fsys.Kill()
+					secondLife(t, fsys, fmt.Sprintf("%s, then %s %d", what, op, second), acked, dropped, k/8%2)
+				}
+			}
+		})
+	}
+}
+
+// TestMendedLogOutlivesAFailedSync: the names that a mending changes are no more believed than others.
+func TestMendedLogOutlivesAFailedSync(t *testing.T) {
+	whole := built(t, 60, true)
+	was, err := salvageAll(whole)
+	must(t, err)
+	damaged := copyFS(whole)
+	must(t, damaged.FlipBit(segments(t, damaged)[2], 8*45))
+	got, err := salvageAll(damaged)
+	must(t, err)
+	damaged.FailNth(OpSyncDir, 1, syscall.EIO)
+	if err := got.wreck.Mend(5, got.patches(was)); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	damaged.Kill()
+	_, err = Open(damaged, testDir, small(), nil)
+	must(t, err)
+	back := &strings.Builder{}
+	_, err = Open(lostAll(damaged), testDir, small(), func(_ Position, r Record) error { back.Write(r.Data); return nil })
+	must(t, err)
+	if back.String() != was.text(60) {
+		t.Fatal("other records")
+	}
+}
+
+// failingLife appends, turns and drops until something fails; it says what was acknowledged.
+func failingLife(fsys *MemFS) (acked, dropped int, err error) {
+	s, err := Open(fsys, testDir, small(), nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	for i := range 90 {
+		if err := s.Submit(frameOf(i), true, func(_ Position, err error) {
+			if err == nil {
+				acked = i + 1
+			}
+		}); err != nil {
+			return acked, dropped, err
+		}
+		if i%3 == 2 {
+			if _, err := s.Step(); err != nil {
+				return acked, dropped, err
+			}
+		}
+		if i == 59 {
+			gens := s.Generations()
+			dropped = int(gens[len(gens)-1].FirstSeq) - 1
+			if err := s.DropBefore(s.Generation()); err != nil {
+				return acked, dropped, err
+			}
+		}
+	}
+	return acked, dropped, s.Close()
+}
+
+// secondLife opens on the same machine and appends, once or twice, and then has the power cut.
+func secondLife(t *testing.T, fsys *MemFS, what string, acked, dropped, cutAfter int) {
+	t.Helper()
+	for round := range 3 {
+		g := &got{}
+		s, err := Open(fsys, testDir, small(), collect(t, g))
+		if err != nil {
+			t.Fatalf("%s, start %d: %v", what, round, err)
+		}
+		last := dropped
+		if len(g.data) > 0 {
+			if g.data[0] > dropped {
+				t.Fatalf("%s, start %d: begins at record %d, %d may be gone", what, round, g.data[0], dropped)
+			}
+			last = g.data[len(g.data)-1] + 1
+		}
+		if last < acked {
+			t.Fatalf("%s, start %d: %d acknowledged, %d records back", what, round, acked, last)
+		}
+		if round > cutAfter {
+			return
+		}
+		appendAll(t, s, last, last+20)
+		acked = last + 20
+		fsys.Kill()
+		if round == cutAfter {
+			fsys = fsys.CrashClone(rand.New(rand.NewPCG(1, 1)), CrashOptions{})
+		}
+	}
+}
