@@ -19,6 +19,8 @@ type council struct {
 	stands []*stand // of the nodes 7, 8, …
 	away   []bool   // nobody hears it, and it hears nobody
 	slow   int      // its log writes once each tick; -1: none
+	hung   int      // its log writes nothing; -1: none
+	still  int      // it takes no turns; -1: none
 	row    Row
 	told   Row // as all know it who are there
 	ships  []func()
@@ -31,8 +33,8 @@ type council struct {
 const firstNode = 7
 
 // newCouncil founds shard 1 on some of so many nodes; the first of these leads.
-func newCouncil(t testing.TB, nodes int, founders []int) *council {
-	c := &council{away: make([]bool, nodes), slow: -1, row: Row{Group: 1, Epoch: 1, Settled: true}}
+func newCouncil(t testing.TB, nodes int, founders []int, more ...func(*Config)) *council {
+	c := &council{away: make([]bool, nodes), slow: -1, hung: -1, still: -1, row: Row{Group: 1, Epoch: 1, Settled: true}}
 	for _, at := range founders {
 		c.row.Members = append(c.row.Members, Member{Node: firstNode + uint64(at), Replica: ReplicaID(firstNode+uint64(at), 1)})
 	}
@@ -44,6 +46,9 @@ func newCouncil(t testing.TB, nodes int, founders []int) *council {
 			cfg.Node = firstNode + uint64(i)
 			cfg.Owner, cfg.Peers, cfg.Placement = NewOwner(cfg.Node, r.starts), &seat{c, i}, &seat{c, i}
 			cfg.RetainBytes = 1 << 10
+			for _, change := range more {
+				change(cfg)
+			}
 		}
 		c.stands = append(c.stands, r)
 	}
@@ -189,19 +194,22 @@ func (c *council) stepped() {
 // round has each process take a turn and each log write, as far as there is something to do. It says whether there was.
 func (c *council) round() (busy bool) {
 	for i, r := range c.stands {
-		if r.host == nil || !r.busyBut(c.slow == i) {
+		if r.host == nil || c.still == i || !r.busyBut(c.slow == i || c.hung == i) {
 			continue
 		}
 		busy = true
 		for _, w := range r.host.workers {
 			w.turn()
 		}
+		if err := r.host.failed(); err != nil {
+			c.fatalf("node %d ends: %v", firstNode+i, err)
+		}
 		if c.stepped(); r.host != nil && r.host.Background() {
 			synctest.Wait()
 		}
 	}
 	for i := range c.stands {
-		if i != c.slow {
+		if i != c.slow && i != c.hung && i != c.still {
 			c.write(i)
 		}
 	}

@@ -53,6 +53,10 @@ type Config struct {
 	RetainBytes int
 	// SnapshotLogBytes is after how much log a group writes a snapshot, if that is more than its state; default 32 MiB.
 	SnapshotLogBytes int64
+	// FrameBytes is how full a frame of the log is when a worker begins another; default 8 MiB.
+	FrameBytes int
+	// UnsyncedBytes is how much of a worker's may wait for the disk before entries from leaders are dropped; default 64 MiB.
+	UnsyncedBytes int
 	// MemoryLimit is how many bytes of timers the node holds before it refuses adds; default no limit.
 	MemoryLimit int64
 	// MemoryUse is how many bytes the process needs, timers and all else; any goroutine. nil: only the timers are known.
@@ -127,6 +131,15 @@ func New(cfg Config) (*Host, error) {
 	if cfg.SnapshotLogBytes <= 0 {
 		cfg.SnapshotLogBytes = snapshotLogBytes
 	}
+	if cfg.Log.QueueFrames <= 0 {
+		cfg.Log.QueueFrames = wal.DefaultQueueFrames
+	}
+	if cfg.FrameBytes <= 0 {
+		cfg.FrameBytes = frameBytes
+	}
+	if cfg.UnsyncedBytes <= 0 {
+		cfg.UnsyncedBytes = unsyncedBytes
+	}
 	if cfg.MemoryLimit <= 0 {
 		cfg.MemoryLimit = math.MaxInt64
 	}
@@ -158,7 +171,7 @@ func New(cfg Config) (*Host, error) {
 	h.zones = newZones(cfg.Zone)
 	h.limits = limits{topics: map[TopicID]*limit{}, shares: cfg.Shares}
 	for range cfg.Workers {
-		h.workers = append(h.workers, &worker{host: h, box: newMailbox(cfg.MaxQueued)})
+		h.workers = append(h.workers, &worker{host: h, box: newMailbox(cfg.MaxQueued), queueable: queueable(cfg.Log.QueueFrames, cfg.Workers)})
 	}
 	for i := range cfg.Shards + 1 {
 		w := h.workers[i%cfg.Workers]

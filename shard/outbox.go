@@ -201,6 +201,9 @@ func (g *group) hear(from uint64, body []byte) {
 		return
 	}
 	g.witness(m)
+	if waitsForDisk(m.GetType()) && g.w.full() {
+		return
+	}
 	_ = g.raft.Step(m) // what it refuses is old, or from a replica that it does not know
 	g.w.touch(g)
 }
@@ -215,6 +218,11 @@ func (g *group) hasLost(m *pb.Message) bool {
 	g.w.host.fail(fmt.Errorf("shard %d: this node had acknowledged entries up to %d, but its log ends at entry %d: the end of the log was damaged; "+
 		"empty the data directory and join again under a new id: the other replicas have all of it", g.id, m.GetCommit(), g.store.last()))
 	return true
+}
+
+// waitsForDisk says whether a message's answer has to wait until something is on disk.
+func waitsForDisk(t pb.MessageType) bool {
+	return t == pb.MsgApp || t == pb.MsgVote || t == pb.MsgPreVote
 }
 
 // mayCome says which messages a peer may send: those that raft sends to others, but a snapshot, which comes with its state.

@@ -23,6 +23,14 @@ const (
 	// maxTurnBytes is what the groups of a worker propose in one turn, give or take one entry: a frame holds 64 MiB at most.
 	maxTurnBytes = 16 << 20
 	sweepEach    = 10 * time.Second
+
+	// frameBytes and unsyncedBytes are the defaults of Config. A part, which is one entry at least, goes beyond frameBytes: an
+	// entry has some 10 MiB at most, and the log takes frames of 64 MiB.
+	frameBytes    = 8 << 20
+	unsyncedBytes = 64 << 20
+	// queuedFrames is how many frames of a worker the log has at most, but for those that are full. More wait in the open one.
+	queuedFrames = 64
+	partOverhead = 512 // what a part counts beside its bytes
 )
 
 // worker owns some groups alone: their raft nodes, tables and wheels, without locks. Its loop is a sequence of turns
@@ -54,6 +62,8 @@ type worker struct {
 	proposed   int        // bytes of them
 	scanned    int        // slots that long reads looked at in this turn
 	inflight   []*sentFrame
+	queueable  int // frames that may be in flight while the open one is not full
+	unsynced   int // bytes of the open frame and of those in flight, and some for each part
 	scratch    []byte
 	frames     []*sentFrame // free
 
@@ -84,6 +94,7 @@ type appended struct {
 type sentFrame struct {
 	frame *wal.Frame
 	parts []appended
+	bytes int // as in unsynced
 	pos   wal.Position
 	err   error
 	w     *worker
@@ -98,6 +109,9 @@ func (w *worker) newSent() *sentFrame {
 	}
 	return s
 }
+
+// queueable is how many frames each of so many workers may have in flight, so that the log's queue never is full.
+func queueable(queue, workers int) int { return min(max(queue/(2*workers), maxFrames), queuedFrames) }
 
 func (s *sentFrame) handle(w *worker) { w.frameDone(s) }
 
@@ -249,9 +263,7 @@ func (w *worker) append(a appended) {
 		}
 		return
 	}
-	if w.frame == nil {
-		w.frame = w.newFrame()
-	}
+	w.openFrame()
 	if a.tombstone != 0 {
 		w.scratch = appendTombstone(w.scratch[:0], a.tombstone)
 		w.frame.Append(wal.RecordReplicaTombstone, uint32(g.id), w.scratch)
@@ -268,20 +280,67 @@ func (w *worker) append(a appended) {
 			g.end = entryID{f.newest, f.newestTerm}
 		}
 	}
+	a.entries = w.appendLeading(&a)
 	if len(a.entries) > 0 {
-		w.scratch = appendEntries(w.scratch[:0], a.entries)
-		w.frame.Append(wal.RecordEntries, uint32(g.id), w.scratch)
-		last := a.entries[len(a.entries)-1]
-		g.end = entryID{last.GetIndex(), last.GetTerm()}
+		w.appendEntries(g, a.entries)
 	}
 	if g.hardDirty {
-		hard := g.hard
-		w.scratch = appendHardState(w.scratch[:0], hard)
-		w.frame.Append(wal.RecordHardState, uint32(g.id), w.scratch)
+		w.appendHard(g, g.hard)
 		g.hardDirty = false
 		a.hard = true
 	}
 	w.parts = append(w.parts, a)
+	if w.frame.Len() >= w.host.cfg.FrameBytes {
+		w.submit()
+	}
+}
+
+// appendLeading gives the log what goes beyond one frame of a part's entries, and returns the rest, which is to come last, with the
+// hard state and what the part's responses wait for. A power cut between two of these frames leaves a log as if the leader had sent
+// less; the term and vote come first, so that no entry is of a later term than the replica's.
+func (w *worker) appendLeading(a *appended) []*pb.Entry {
+	g, ents := a.group, a.entries
+	for {
+		n, bytes := 0, 0
+		for n < len(ents) && (n == 0 || bytes+len(ents[n].Data) <= w.host.cfg.FrameBytes) {
+			bytes += len(ents[n].Data) + entryOverhead
+			n++
+		}
+		if n == len(ents) {
+			return ents
+		}
+		if g.hardDirty {
+			early := g.hard
+			early.commit = min(early.commit, ents[0].GetIndex()-1)
+			w.appendHard(g, early)
+		}
+		w.appendEntries(g, ents[:n])
+		first := appended{group: g, replica: a.replica, installs: a.installs, entries: ents[:n], sync: true}
+		first.create, a.create = a.create, nil
+		w.parts = append(w.parts, first)
+		ents = ents[n:]
+		w.submit()
+		w.openFrame()
+	}
+}
+
+func (w *worker) appendEntries(g *group, ents []*pb.Entry) {
+	w.scratch = appendEntries(w.scratch[:0], ents)
+	w.frame.Append(wal.RecordEntries, uint32(g.id), w.scratch)
+	last := ents[len(ents)-1]
+	g.end = entryID{last.GetIndex(), last.GetTerm()}
+}
+
+func (w *worker) appendHard(g *group, hard hardState) {
+	w.scratch = appendHardState(w.scratch[:0], hard)
+	w.frame.Append(wal.RecordHardState, uint32(g.id), w.scratch)
+}
+
+// openFrame makes sure that there is a frame to append to.
+func (w *worker) openFrame() {
+	if w.frame == nil {
+		w.frame = w.newFrame()
+	}
 }
 
 func (w *worker) newFrame() *wal.Frame {
@@ -296,14 +355,21 @@ func (w *worker) newFrame() *wal.Frame {
 	return w.filling.frame
 }
 
-// flush hands the turn's frame to the log.
+// flush ends a turn: its frame goes to the log, unless the log has many already. Then it stays open, and what comes gathers in it: a
+// disk that hangs does not fill the log's queue.
 func (w *worker) flush() {
 	w.sendAll()
-	if w.frame == nil {
-		return
+	if w.frame != nil && len(w.inflight) < w.queueable {
+		w.submit()
 	}
+}
+
+// submit hands the open frame to the log.
+func (w *worker) submit() {
 	s := w.filling
 	s.parts = w.parts
+	s.bytes = w.frame.Len() + len(w.parts)*partOverhead
+	w.unsynced += s.bytes
 	w.frame, w.filling, w.parts = nil, nil, nil
 	w.inflight = append(w.inflight, s)
 	w.host.cfg.Observer.Frame(w.operations)
@@ -311,6 +377,16 @@ func (w *worker) flush() {
 	if err := w.stream.Submit(s.frame, true, s.done); err != nil {
 		w.host.fail(err)
 	}
+}
+
+// full reports that as much waits for the disk as may. Then entries from a leader are dropped, as if the network had lost them: it
+// sends them again.
+func (w *worker) full() bool {
+	open := 0
+	if w.frame != nil {
+		open = w.frame.Len() + len(w.parts)*partOverhead
+	}
+	return w.unsynced+open >= w.host.cfg.UnsyncedBytes
 }
 
 // frameDone releases what waited for the disk, in the order in which it was appended (I10).
@@ -323,6 +399,7 @@ func (w *worker) frameDone(s *sentFrame) {
 		panic("shard: the log completed frames out of order")
 	}
 	w.inflight = slices.Delete(w.inflight, 0, 1)
+	w.unsynced -= s.bytes
 	for i := range s.parts {
 		s.parts[i].group.durable(&s.parts[i], s.pos)
 		s.parts[i] = appended{}

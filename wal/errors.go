@@ -12,7 +12,7 @@ var (
 	ErrClosed = errors.New("wal: stream is closed")
 	// ErrQueueFull is returned by Submit when QueueFrames frames wait already.
 	ErrQueueFull = errors.New("wal: queue of frames is full")
-	// ErrFrameTooLarge is returned by Submit for a frame above MaxFrameBytes.
+	// ErrFrameTooLarge is returned by Submit for a frame above Options.FrameBytes.
 	ErrFrameTooLarge = errors.New("wal: frame is too large")
 	// ErrLocked is returned by LockDir and Open when another holder has the directory.
 	ErrLocked = errors.New("wal: directory is in use by another process")

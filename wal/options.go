@@ -11,6 +11,8 @@ type Options struct {
 	SegmentBytes int64
 	// QueueFrames bounds the frames that wait for the writer. Default 4096.
 	QueueFrames int
+	// FrameBytes is the largest frame that Submit takes. Default MaxFrameBytes, and no more.
+	FrameBytes int
 	// Replayers is on how many goroutines Open calls replay. With two or more each shard's records come in order, on one of
 	// them; different shards' at once. Otherwise, the default, all come in order on the goroutine that called Open.
 	Replayers int
@@ -37,11 +39,13 @@ type Observe struct {
 	Low   func(low bool, free uint64) // after each sample of free space
 }
 
+// DefaultQueueFrames is QueueFrames if that is not set.
+const DefaultQueueFrames = 4096
+
 const (
 	defaultGenBytes     = 64 << 20
 	defaultSegmentBytes = 1 << 20
 	maxSegmentBytes     = 256 << 20
-	defaultQueueFrames  = 4096
 	defaultLowDiskBytes = 256 << 20
 )
 
@@ -54,7 +58,10 @@ func (o Options) withDefaults() Options {
 	}
 	o.SegmentBytes = min(o.SegmentBytes, o.GenBytes, maxSegmentBytes)
 	if o.QueueFrames <= 0 {
-		o.QueueFrames = defaultQueueFrames
+		o.QueueFrames = DefaultQueueFrames
+	}
+	if o.FrameBytes <= 0 || o.FrameBytes > MaxFrameBytes {
+		o.FrameBytes = MaxFrameBytes
 	}
 	if o.LowDiskBytes == 0 {
 		o.LowDiskBytes = defaultLowDiskBytes

@@ -55,7 +55,7 @@ type waiting struct {
 // sync is set, durable together with all frames before it. The frame must not be touched
 // until then. An error from Submit means that done will not be called.
 func (s *Stream) Submit(f *Frame, sync bool, done func(Position, error)) error {
-	if f.Len() > MaxFrameBytes {
+	if f.Len() > s.opt.FrameBytes {
 		return fmt.Errorf("%w: %d bytes", ErrFrameTooLarge, f.Len())
 	}
 	if err := s.enqueue(waiting{f, sync, done}); err != nil {

@@ -1,0 +1,77 @@
+package shard
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// tightFrames scales the bounds of frames and queues down.
+func tightFrames(cfg *Config) {
+	cfg.Log.QueueFrames, cfg.Log.FrameBytes = 32, 32<<10
+	cfg.FrameBytes, cfg.UnsyncedBytes = 8<<10, 128<<10
+	cfg.RetainBytes = 1 << 20
+}
+
+// bulkyAdd has the leader asked for a timer of some size.
+func (c *council) bulkyAdd(n, bytes int) {
+	c.hear()
+	r := c.leader()
+	if r == nil {
+		return
+	}
+	payload := []byte(`"` + strings.Repeat("x", bytes) + `"`)
+	spec := &Spec{DueMs: r.clock.wallMs + 3_600_000, Payload: payload, PayloadKind: JSONPayload}
+	if p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: fmt.Sprint("bulky", n), Spec: spec}); err == nil {
+		c.adds = append(c.adds, p)
+	}
+}
+
+// TestHungDiskOfAFollower: what a leader sends while the follower's disk hangs gathers in few frames, and is dropped beyond a bound. The
+// follower does not end for it, and has everything when its disk is back.
+func TestHungDiskOfAFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCouncil(t, 3, []int{0, 1, 2}, tightFrames)
+		defer c.end()
+		c.hung = 1
+		w := c.stands[1].host.workers[0]
+		most, frames := 0, 0
+		for n := range 400 {
+			c.bulkyAdd(n, 500)
+			c.tick()
+			most, frames = max(most, w.unsynced), max(frames, len(w.inflight))
+		}
+		if c.hear(); len(c.acked) < 390 {
+			t.Fatalf("%d of 400 adds were acknowledged by the other two", len(c.acked))
+		}
+		if limit := w.host.cfg.UnsyncedBytes + 4*w.host.cfg.FrameBytes; most > limit || frames > w.host.cfg.Log.QueueFrames {
+			t.Errorf("%d bytes in %d frames waited for the disk, the bounds are %d and %d", most, frames, limit, w.host.cfg.Log.QueueFrames)
+		}
+		c.hung = -1
+		c.until("the follower has everything", 20*time.Second, c.followed)
+	})
+}
+
+// TestFramesKeepTheirBound: a replica that stood still is handed all that its leader has sent meanwhile in one turn. Its frames keep to the
+// bound, also where one part goes beyond it.
+func TestFramesKeepTheirBound(t *testing.T) {
+	for _, leader := range []int{0, 1} { // of shard 1; node 0 may lead after it stood still, or follow
+		synctest.Test(t, func(t *testing.T) {
+			c := newCouncil(t, 3, []int{leader, 1 - leader, 2}, tightFrames)
+			defer c.end()
+			c.still = 1 - leader
+			for n := range 200 {
+				c.bulkyAdd(n, 800)
+				c.tick()
+			}
+			c.still = -1
+			for n := range 100 {
+				c.bulkyAdd(200+n, 800)
+				c.tick()
+			}
+			c.until("all have everything", 20*time.Second, c.followed)
+		})
+	}
+}
