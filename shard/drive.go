@@ -43,6 +43,9 @@ func (h *Host) Writing() bool {
 	return false
 }
 
+// Full reports that the log waits for room on its disk: a step of it does nothing until there is some.
+func (h *Host) Full() bool { return h.stream.Full() }
+
 func (h *Host) failed() error {
 	select {
 	case err := <-h.failure:

@@ -37,6 +37,7 @@ type Observe struct {
 	Batch func(frames, bytes int)     // after each written batch
 	Turn  func(took time.Duration)    // after each change of segment
 	Low   func(low bool, free uint64) // after each sample of free space
+	Full  func(full bool)             // the disk is full and the log waits for room, or goes on
 }
 
 // DefaultQueueFrames is QueueFrames if that is not set.

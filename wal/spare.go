@@ -30,6 +30,7 @@ func prepareSegment(fsys FS, dir string, size int64) (*segment, error) {
 	spare := filepath.Join(dir, spareDir)
 	s, err := fillSegment(fsys, spare, size)
 	if err != nil {
+		_ = removeTree(fsys, spare) // what it took of a full disk others may need; the next one removes it otherwise
 		return nil, fmt.Errorf("wal: prepare segment in %s: %w", spare, err)
 	}
 	return s, nil

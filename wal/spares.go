@@ -1,10 +1,8 @@
 package wal
 
 import (
-	"errors"
 	"path/filepath"
 	"sync"
-	"syscall"
 )
 
 // spares hands out the next segment. While the stream runs, a goroutine prepares one
@@ -60,7 +58,7 @@ func (p *spares) take(fsys FS, dir string, size int64) (*segment, error) {
 	if p.pending {
 		got := <-p.ready
 		p.pending = false
-		if !errors.Is(got.err, syscall.ENOSPC) {
+		if !IsFull(got.err) {
 			return got.seg, got.err
 		}
 	}

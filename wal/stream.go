@@ -2,6 +2,7 @@ package wal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -27,13 +28,14 @@ type GenInfo struct {
 
 // Stream is one log: a directory of generations, appended to by one writer.
 type Stream struct {
-	fs   FS
-	dir  string
-	opt  Options
-	lock io.Closer
-	low  atomic.Bool
-	wake chan struct{} // capacity 1: there may be work
-	drop sync.Mutex    // one DropBefore at a time; held over its I/O, which nobody else waits for
+	fs     FS
+	dir    string
+	opt    Options
+	lock   io.Closer
+	low    atomic.Bool
+	isFull atomic.Bool   // as w.full
+	wake   chan struct{} // capacity 1: there may be work
+	drop   sync.Mutex    // one DropBefore at a time; held over its I/O, which nobody else waits for
 
 	mu     sync.Mutex
 	queue  []waiting
@@ -115,11 +117,21 @@ func (s *Stream) loop(ctx context.Context) error {
 	}
 }
 
+func (s *Stream) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
 // Step does one write-sync-complete cycle over all that is queued and tells whether there
 // was anything. Only one goroutine may call it, and nobody while Run runs. It never waits
-// for another goroutine, so a simulator can drive the stream by it alone.
+// for another goroutine, so a simulator can drive the stream by it alone. While the disk is full
+// it does nothing, and looks for room again now and then: see Options.Observe.Full.
 func (s *Stream) Step() (worked bool, err error) {
 	s.sampleDisk()
+	if s.w.waits(s.opt.Monotonic()) && !s.isClosed() {
+		return false, s.Err()
+	}
 	s.mu.Lock()
 	err = s.err
 	s.w.batch, s.queue = s.queue, s.w.batch[:0]
@@ -134,11 +146,18 @@ func (s *Stream) Step() (worked bool, err error) {
 	rest := s.w.batch
 	for len(rest) > 0 {
 		n := s.chunk(rest)
-		if done, err := s.write(rest[:n]); err != nil {
+		done, err := s.write(rest[:n])
+		if errors.Is(err, errNoRoom) {
+			s.waitForRoom(rest)
+			clear(s.w.batch)
+			return false, nil
+		}
+		if err != nil {
 			return true, s.poison(rest[done:], err)
 		}
 		rest = rest[n:]
 	}
+	s.setFull(false)
 	clear(s.w.batch)
 	return true, nil
 }
@@ -173,6 +192,9 @@ func (s *Stream) Err() error {
 	defer s.mu.Unlock()
 	return s.err
 }
+
+// Full reports that the disk is full and the log waits for room: nothing is written until then.
+func (s *Stream) Full() bool { return s.isFull.Load() }
 
 // Generation returns the number of the generation being written.
 func (s *Stream) Generation() uint64 {
@@ -209,6 +231,7 @@ func (s *Stream) Close() error {
 		return nil
 	}
 	_, err := s.Step()
+	s.abandonQueue()
 	if err == nil {
 		err = s.finish()
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -360,24 +361,122 @@ func TestDiskFull(t *testing.T) {
 			t.Fatalf("free %d: low is %v", c.free, !c.low)
 		}
 	}
-	fsys.SetCapacity(used() + 100)
-	acked, err := 5, error(nil)
-	for i := 5; err == nil; i++ {
-		must(t, s.Submit(frameOf(i), true, func(_ Position, e error) {
-			if e == nil {
+}
+
+// TestFullDiskIsWaitedOut: a log that finds no room writes nothing, acknowledges nothing, and goes on by itself when there is some.
+func TestFullDiskIsWaitedOut(t *testing.T) {
+	for _, left := range []int64{0, 100, 2000, 2047} { // a segment is 2048 bytes
+		fsys := NewMemFS()
+		opt, now, full := small(), time.Duration(0), false
+		opt.Monotonic = func() time.Duration { return now }
+		opt.Observe.Full = func(is bool) { full = is }
+		s, _ := mustOpen(t, fsys, opt)
+		appendAll(t, s, 0, 5)
+		fsys.SetCapacity(fsys.root.size() + left)
+		acked, asked := 5, 5
+		submit := func(n int) {
+			for range n {
+				must(t, s.Submit(frameOf(asked), true, func(p Position, err error) {
+					if err != nil || p.Seq != uint64(acked+1) {
+						t.Errorf("record %d: %v, %v", acked, p, err)
+					}
+					acked++
+				}))
+				asked++
+			}
+		}
+		for range 100 {
+			submit(3)
+			now += roomEvery
+			_, err := s.Step()
+			must(t, err)
+		}
+		if !full || acked == asked {
+			t.Fatalf("%d bytes left: full is %v, %d of %d acknowledged", left, full, acked, asked)
+		}
+		cut := fsys.CrashClone(rand.New(rand.NewPCG(1, 1)), CrashOptions{})
+		cut.SetCapacity(0)
+		_, g := mustOpen(t, cut, small())
+		isPrefix(t, g.data)
+		if len(g.data) < acked {
+			t.Fatalf("%d acknowledged, %d there after a power cut", acked, len(g.data))
+		}
+		had := acked
+		_, err := s.Step()
+		must(t, err)
+		fsys.SetCapacity(0)
+		if _, err := s.Step(); err != nil || acked != had {
+			t.Fatalf("it looks for room before it is time: %v", err)
+		}
+		now += roomEvery
+		_, err = s.Step()
+		must(t, err)
+		if full || acked != asked {
+			t.Fatalf("there is room: full is %v, %d of %d acknowledged", full, acked, asked)
+		}
+		must(t, s.Close())
+		_, g = mustOpen(t, fsys, small())
+		isPrefix(t, g.data)
+		if len(g.data) != asked {
+			t.Fatalf("%d acknowledged, %d there", asked, len(g.data))
+		}
+	}
+}
+
+// TestFullDiskAtTheEnd: a stream that is closed while it waits for room refuses what waits, and what it has is whole.
+func TestFullDiskAtTheEnd(t *testing.T) {
+	fsys := NewMemFS()
+	s, _ := mustOpen(t, fsys, small())
+	appendAll(t, s, 0, 5)
+	fsys.SetCapacity(fsys.root.size() + 1000)
+	refused, acked := 0, 5
+	for i := 5; i < 90; i++ {
+		must(t, s.Submit(frameOf(i), true, func(_ Position, err error) {
+			if errors.Is(err, errNoRoom) {
+				refused++
+			} else if err == nil {
 				acked++
 			}
 		}))
-		_, err = s.Step()
+		_, err := s.Step()
+		must(t, err)
 	}
-	if !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("full disk: %v", err)
+	must(t, s.Close())
+	if refused == 0 || refused+acked != 90 {
+		t.Fatalf("%d acknowledged, %d refused", acked, refused)
 	}
-	fsys.Kill()
 	fsys.SetCapacity(0)
 	_, g := mustOpen(t, fsys, small())
-	isPrefix(t, g.data)
-	if len(g.data) < acked {
+	if isPrefix(t, g.data); len(g.data) != acked {
 		t.Fatalf("%d acknowledged, %d there", acked, len(g.data))
 	}
+}
+
+// TestLargeFrameWaitsForRoom: what goes beyond a segment is not begun where there is no room for all of it.
+func TestLargeFrameWaitsForRoom(t *testing.T) {
+	fsys := NewMemFS()
+	opt, now := small(), time.Duration(0)
+	opt.Monotonic = func() time.Duration { return now }
+	s, _ := mustOpen(t, fsys, opt)
+	appendAll(t, s, 0, 5)
+	fsys.SetCapacity(fsys.root.size() + 6000)
+	big := NewFrame()
+	big.Append(RecordEntries, 1, make([]byte, 50_000))
+	done := false
+	must(t, s.Submit(big, true, func(_ Position, err error) { done = err == nil }))
+	for range 5 {
+		_, err := s.Step()
+		must(t, err)
+		now += roomEvery
+	}
+	if done {
+		t.Fatal("written on a full disk")
+	}
+	fsys.SetCapacity(0)
+	_, err := s.Step()
+	must(t, err)
+	if !done {
+		t.Fatal("there is room")
+	}
+	must(t, s.Close())
 }

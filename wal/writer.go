@@ -21,6 +21,9 @@ type writer struct {
 	entries  [][]byte
 	spares   spares
 
+	full   bool // there was no room for what waits
+	fullAt time.Duration
+
 	sampled   bool // free space was sampled
 	sampledAt time.Duration
 }
@@ -40,11 +43,17 @@ func (s *Stream) chunk(list []waiting) int {
 // write appends list by one write, syncs if any wants it, and completes in order.
 // It returns how many were completed.
 func (s *Stream) write(list []waiting) (done int, err error) {
-	first := s.w.seq + 1
-	bytes := s.sealFrames(list)
+	first, bytes := s.w.seq+1, int64(0)
+	for _, p := range list {
+		bytes += entryBytes(p.frame.Len())
+	}
 	if err := s.turnIfFull(bytes, first); err != nil {
 		return 0, err
 	}
+	if err := s.checkRoom(bytes); err != nil {
+		return 0, err
+	}
+	s.sealFrames(list)
 	if err := s.w.seg.append(s.w.entries, bytes); err != nil {
 		return 0, fmt.Errorf("wal: append frame %d in %s: %w", first, s.dir, err)
 	}
@@ -76,22 +85,16 @@ func complete(p waiting, pos Position) {
 	}
 }
 
-// sealFrames fills the headers in and returns the bytes the entries will take.
-func (s *Stream) sealFrames(list []waiting) (bytes int64) {
+// sealFrames fills the headers in.
+func (s *Stream) sealFrames(list []waiting) {
 	h := header{synced: s.w.synced, wallMs: uint64(s.opt.NowMs())}
 	s.w.entries = s.w.entries[:0]
 	for _, p := range list {
-		bytes += s.sealNext(p.frame.buf, h)
+		s.w.seq++
+		h.seq, h.prevHash = s.w.seq, s.w.prevHash
+		s.w.prevHash = uint32(sealFrame(p.frame.buf, h))
+		s.w.entries = append(s.w.entries, p.frame.buf)
 	}
-	return bytes
-}
-
-func (s *Stream) sealNext(b []byte, h header) int64 {
-	s.w.seq++
-	h.seq, h.prevHash = s.w.seq, s.w.prevHash
-	s.w.prevHash = uint32(sealFrame(b, h))
-	s.w.entries = append(s.w.entries, b)
-	return entryBytes(len(b))
 }
 
 // grow counts bytes just appended.
@@ -131,8 +134,7 @@ func (s *Stream) turnIfFull(bytes int64, first uint64) error {
 	if full {
 		gen++
 	}
-	// The frames at hand are sealed, not written: the chain value before them is in the first.
-	if err := s.turn(gen, first, prevHashOf(s.w.entries[0])); err != nil {
+	if err := s.turn(gen, first, s.w.prevHash); err != nil {
 		return fmt.Errorf("wal: turn segment in %s before frame %d: %w", s.dir, first, err)
 	}
 	if s.opt.Observe.Turn != nil {
@@ -142,22 +144,23 @@ func (s *Stream) turnIfFull(bytes int64, first uint64) error {
 }
 
 // turn seals the current segment, if any, and begins the one of frame first in gen.
-// Order, each step durable before the next: old segment whole; directory of the
-// generation; name of the new segment. So only the last segment can ever be incomplete.
+// Order, each step durable before the next: directory of the generation; old segment whole;
+// name of the new segment. So only the last segment can ever be incomplete. What takes room
+// comes first: a turn that finds none has changed nothing, and can be tried again.
 func (s *Stream) turn(gen, first uint64, prevHash uint32) error {
+	dir := genPath(s.dir, gen)
+	if err := makeDir(s.fs, dir); err != nil {
+		return noRoom(err)
+	}
 	next, err := s.w.spares.take(s.fs, s.dir, s.opt.SegmentBytes)
 	if err != nil {
-		return err
+		return noRoom(err)
 	}
 	if s.w.seg != nil {
 		if err := s.w.seg.seal(); err != nil {
 			return err
 		}
 		s.w.synced = first - 1
-	}
-	dir := genPath(s.dir, gen)
-	if err := makeDir(s.fs, dir); err != nil {
-		return err
 	}
 	from := sparePath(filepath.Join(s.dir, spareDir))
 	if err := s.fs.Rename(from, filepath.Join(dir, segmentName(first))); err != nil {

@@ -1,0 +1,74 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// roomEvery is how often a stream that waits for room looks for it.
+const roomEvery = 500 * time.Millisecond
+
+// errNoRoom says that the disk is full and nothing was written: the same can be tried again.
+var errNoRoom = errors.New("no room for the log")
+
+// noRoom makes an error of a full disk, before anything was changed, one that can be waited out.
+func noRoom(err error) error {
+	if IsFull(err) {
+		return fmt.Errorf("%w: %w", errNoRoom, err)
+	}
+	return err
+}
+
+// IsFull says whether an error is of a disk, or a quota of it, that is full: it passes when there
+// is room.
+func IsFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// checkRoom looks for room for a write that goes beyond what was prepared: one larger than a
+// segment. A write that finds none halfway could not be taken back.
+func (s *Stream) checkRoom(bytes int64) error {
+	beyond := s.w.seg.bytes + bytes - s.opt.SegmentBytes
+	if beyond <= 0 {
+		return nil
+	}
+	free, err := s.fs.Free(s.dir)
+	if err == nil && free < uint64(beyond+s.opt.SegmentBytes) {
+		return noRoom(syscall.ENOSPC)
+	}
+	return nil
+}
+
+// waits says whether it is too early to look for room again.
+func (w *writer) waits(now time.Duration) bool { return w.full && now-w.fullAt < roomEvery }
+
+// waitForRoom puts frames that were not written back in front of the queue.
+func (s *Stream) waitForRoom(rest []waiting) {
+	s.w.fullAt = s.opt.Monotonic()
+	s.setFull(true)
+	s.mu.Lock()
+	s.queue = append(append([]waiting(nil), rest...), s.queue...)
+	s.mu.Unlock()
+}
+
+// setFull notes, and tells, that the log waits for room, or does not any more.
+func (s *Stream) setFull(full bool) {
+	if s.w.full != full {
+		s.w.full = full
+		s.isFull.Store(full)
+		if s.opt.Observe.Full != nil {
+			s.opt.Observe.Full(full)
+		}
+	}
+}
+
+// abandonQueue refuses what waits for room when the stream closes.
+func (s *Stream) abandonQueue() {
+	s.mu.Lock()
+	queued := s.queue
+	s.queue = nil
+	s.mu.Unlock()
+	s.failAll(queued, errNoRoom)
+}
