@@ -126,9 +126,7 @@ func (w *worker) takeCensus(gen uint64, bytes int64) {
 			c.replicas = append(c.replicas, t)
 		}
 	}
-	if w.frame == nil {
-		w.frame = w.newFrame()
-	}
+	w.openFrame()
 	before := w.frame.Len()
 	w.frame.AppendFunc(wal.RecordNodeMeta, 0, func(b []byte) []byte { return appendCensus(b, c) })
 	size := w.frame.Len() - before

@@ -43,6 +43,14 @@ func (h *Host) Writing() bool {
 	return false
 }
 
+// Unsynced is how many bytes of the worker that has most wait for the disk.
+func (h *Host) Unsynced() (most int) {
+	for _, w := range h.workers {
+		most = max(most, w.waitingBytes())
+	}
+	return most
+}
+
 // Full reports that the log waits for room on its disk: a step of it does nothing until there is some.
 func (h *Host) Full() bool { return h.stream.Full() }
 

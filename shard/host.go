@@ -103,6 +103,8 @@ type Host struct {
 	background sync.WaitGroup
 	jobs       atomic.Int32 // goroutines that write or remove snapshots
 	failure    chan error   // capacity 1
+	halting    sync.Once
+	ended      atomic.Bool // it has failed: nothing is written, and nobody is told anything, any more
 	memory     atomic.Int64
 	pinnable   atomic.Uint64 // closed generations that a group may hold back
 	gone       goneOwners
@@ -256,6 +258,7 @@ func (h *Host) Run(ctx context.Context) error {
 
 // fail stops the host: after a storage error nothing more may be acknowledged (I20).
 func (h *Host) fail(err error) {
+	h.ended.Store(true)
 	select {
 	case h.failure <- err:
 	default:

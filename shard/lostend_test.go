@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func TestLostEndOfALog(t *testing.T) {
 		t.Fatalf("all is there: %v", err)
 	}
 	beat(last + 1)
-	if err := r.failure(); err == nil || !strings.Contains(err.Error(), "shard 1") || !strings.Contains(err.Error(), "join again") {
+	if err := r.failure(); err == nil || !strings.Contains(err.Error(), "shard 1") || !strings.Contains(err.Error(), "joins again") {
 		t.Fatalf("entry %d of %d is gone: %v", last+1, last, err)
 	}
 }
@@ -89,4 +90,40 @@ func logFiles(t *testing.T, fs *wal.MemFS, dir string) (list []string) {
 		}
 	}
 	return list
+}
+
+// TestHaltOutlivesTheProcess: a node that was told that it has lost the end of its log does not start with what it has, however often it
+// is tried: what told it so may be gone by then. The reason is on disk before the process ends.
+func TestHaltOutlivesTheProcess(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	c.leads()
+	r.add("a", time.Hour)
+	m := heartbeat(r.host.groups[1].term + 1)
+	m.Commit = new(r.host.groups[1].store.last() + 1)
+	said := len(c.sent)
+	c.say(1, m)
+	r.turn()
+	var halt *HaltError
+	if err := r.failure(); !errors.As(err, &halt) || halt.Reason != LostEnd {
+		t.Fatalf("it ends by %v", err)
+	}
+	if len(c.sent) > said {
+		t.Errorf("it says %d more things to others", len(c.sent)-said)
+	}
+	disk := r.fs.CrashClone(calm{}, wal.CrashOptions{})
+	r.abort()
+	r.fs, r.topics = disk, rigTopics{}
+	for range 3 {
+		err := r.open()
+		if !errors.As(err, &halt) || halt.Reason != LostEnd || !strings.Contains(err.Error(), "shard 1") || !strings.Contains(err.Error(), "joins again") {
+			t.Fatalf("it starts again: %v", err)
+		}
+		r.fs.Kill()
+	}
+	if err := r.fs.Damage("data/halted.json", func([]byte) []byte { return []byte("?") }); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.open(); !errors.As(err, &halt) {
+		t.Fatalf("the note cannot be read, and it starts: %v", err)
+	}
 }

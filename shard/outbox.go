@@ -201,22 +201,25 @@ func (g *group) hear(from uint64, body []byte) {
 		return
 	}
 	g.witness(m)
-	if waitsForDisk(m.GetType()) && g.w.full() {
-		return
+	if waitsForDisk(m.GetType()) {
+		if g.w.full() {
+			return
+		}
+		g.w.heard += len(body) + partOverhead
 	}
 	_ = g.raft.Step(m) // what it refuses is old, or from a replica that it does not know
 	g.w.touch(g)
 }
 
-// hasLost stops the host when a leader shows that this replica lacks what it had acknowledged. A heartbeat's commit is never beyond what its
+// hasLost halts the host when a leader shows that this replica lacks what it had acknowledged. A heartbeat's commit is never beyond what its
 // receiver has said to have on disk; if it is, damage took the log's end, where it cannot be told from a write that was never finished. The
 // replica may have voted and counted for a majority by what it lost, so it must not go on; raft itself would panic.
 func (g *group) hasLost(m *pb.Message) bool {
 	if m.GetType() != pb.MsgHeartbeat || m.GetTerm() < g.term || m.GetCommit() <= g.store.last() {
 		return false
 	}
-	g.w.host.fail(fmt.Errorf("shard %d: this node had acknowledged entries up to %d, but its log ends at entry %d: the end of the log was damaged; "+
-		"empty the data directory and join again under a new id: the other replicas have all of it", g.id, m.GetCommit(), g.store.last()))
+	g.w.host.halt(&HaltError{LostEnd, fmt.Errorf("shard %d: this node had acknowledged entries up to %d, but its log ends at entry %d: the end of the log was damaged",
+		g.id, m.GetCommit(), g.store.last())})
 	return true
 }
 

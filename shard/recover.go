@@ -41,8 +41,11 @@ type recovery struct {
 func (h *Host) snapshotDir() string { return filepath.Join(h.cfg.Dir, "snapshots") }
 func (h *Host) streamDir() string   { return filepath.Join(h.cfg.Dir, "wal", "0") }
 
-// recover loads snapshots, opens the log, replays it, and starts raft where that left off. On a fresh directory it founds the groups.
+// recover refuses a node that has halted, loads snapshots, opens the log, replays it, and starts raft where that left off. On a fresh directory it founds the groups.
 func (h *Host) recover() error {
+	if err := CheckHalt(h.cfg.FS, h.cfg.Dir); err != nil {
+		return err
+	}
 	if err := wal.PrepareSnapshotDir(h.cfg.FS, h.snapshotDir()); err != nil {
 		return fmt.Errorf("shard: prepare snapshots: %w", err)
 	}

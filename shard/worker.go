@@ -28,7 +28,7 @@ const (
 	// entry has some 10 MiB at most, and the log takes frames of 64 MiB.
 	frameBytes    = 8 << 20
 	unsyncedBytes = 64 << 20
-	// queuedFrames is how many frames of a worker the log has at most, but for those that are full. More wait in the open one.
+	// queuedFrames is how many frames of a worker the log has at most.
 	queuedFrames = 64
 	partOverhead = 512 // what a part counts beside its bytes
 )
@@ -56,13 +56,15 @@ type worker struct {
 	peerBytes atomic.Int64
 
 	frame      *wal.Frame
-	parts      []appended // what is in the frame
-	filling    *sentFrame // that will carry it
-	operations int        // proposed in this turn
-	proposed   int        // bytes of them
-	scanned    int        // slots that long reads looked at in this turn
+	parts      []appended   // what is in the frame
+	filling    *sentFrame   // that will carry it
+	operations int          // proposed in this turn
+	proposed   int          // bytes of them
+	scanned    int          // slots that long reads looked at in this turn
+	closed     []*sentFrame // full, for the log when it has few enough
 	inflight   []*sentFrame
-	queueable  int // frames that may be in flight while the open one is not full
+	queueable  int // frames that may be in flight
+	heard      int // bytes of entries that raft took from leaders in this turn: they are about to be unsynced
 	unsynced   int // bytes of the open frame and of those in flight, and some for each part
 	scratch    []byte
 	frames     []*sentFrame // free
@@ -145,7 +147,7 @@ func (w *worker) run(ctx context.Context) {
 // frame to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
 	now := w.host.cfg.Clock
-	w.nowMs, w.mono, w.proposed, w.scanned = now.WallMs(), now.Mono(), 0, 0
+	w.nowMs, w.mono, w.proposed, w.scanned, w.heard = now.WallMs(), now.Mono(), 0, 0, 0
 	for _, g := range w.again {
 		g.again = false
 		w.touch(g)
@@ -255,9 +257,10 @@ func (w *worker) append(a appended) {
 		case len(a.responses) == 0:
 		case w.frame != nil:
 			w.parts = append(w.parts, a)
+		case len(w.closed) > 0:
+			w.closed[len(w.closed)-1].add(a)
 		case len(w.inflight) > 0:
-			last := w.inflight[len(w.inflight)-1]
-			last.parts = append(last.parts, a)
+			w.inflight[len(w.inflight)-1].add(a)
 		default:
 			g.step(a.responses)
 		}
@@ -291,7 +294,7 @@ func (w *worker) append(a appended) {
 	}
 	w.parts = append(w.parts, a)
 	if w.frame.Len() >= w.host.cfg.FrameBytes {
-		w.submit()
+		w.closeFrame()
 	}
 }
 
@@ -319,7 +322,7 @@ func (w *worker) appendLeading(a *appended) []*pb.Entry {
 		first.create, a.create = a.create, nil
 		w.parts = append(w.parts, first)
 		ents = ents[n:]
-		w.submit()
+		w.closeFrame()
 		w.openFrame()
 	}
 }
@@ -355,38 +358,58 @@ func (w *worker) newFrame() *wal.Frame {
 	return w.filling.frame
 }
 
-// flush ends a turn: its frame goes to the log, unless the log has many already. Then it stays open, and what comes gathers in it: a
-// disk that hangs does not fill the log's queue.
-func (w *worker) flush() {
-	w.sendAll()
-	if w.frame != nil && len(w.inflight) < w.queueable {
-		w.submit()
-	}
+// add has a part that needs no disk wait for a frame that is on its way there.
+func (s *sentFrame) add(a appended) {
+	s.parts = append(s.parts, a)
+	s.bytes += partOverhead
+	s.w.unsynced += partOverhead
 }
 
-// submit hands the open frame to the log.
-func (w *worker) submit() {
+// closeFrame ends the open frame.
+func (w *worker) closeFrame() {
 	s := w.filling
 	s.parts = w.parts
 	s.bytes = w.frame.Len() + len(w.parts)*partOverhead
 	w.unsynced += s.bytes
+	w.closed = append(w.closed, s)
 	w.frame, w.filling, w.parts = nil, nil, nil
-	w.inflight = append(w.inflight, s)
-	w.host.cfg.Observer.Frame(w.operations)
-	w.operations = 0
-	if err := w.stream.Submit(s.frame, true, s.done); err != nil {
-		w.host.fail(err)
+}
+
+// flush ends a turn: its frames go to the log, unless the log has as many as it may. Then they wait here, and what comes gathers in the
+// open one: a disk that hangs does not fill the log's queue.
+func (w *worker) flush() {
+	if w.host.ended.Load() {
+		return
+	}
+	w.sendAll()
+	for len(w.inflight) < w.queueable {
+		if len(w.closed) == 0 {
+			if w.frame == nil {
+				return
+			}
+			w.closeFrame()
+		}
+		s := w.closed[0]
+		w.closed = slices.Delete(w.closed, 0, 1)
+		w.inflight = append(w.inflight, s)
+		w.host.cfg.Observer.Frame(w.operations)
+		w.operations = 0
+		if err := w.stream.Submit(s.frame, true, s.done); err != nil {
+			w.host.fail(err)
+		}
 	}
 }
 
 // full reports that as much waits for the disk as may. Then entries from a leader are dropped, as if the network had lost them: it
 // sends them again.
-func (w *worker) full() bool {
-	open := 0
-	if w.frame != nil {
-		open = w.frame.Len() + len(w.parts)*partOverhead
+func (w *worker) full() bool { return w.waitingBytes()+w.heard >= w.host.cfg.UnsyncedBytes }
+
+// waitingBytes is what waits for the disk, the open frame included.
+func (w *worker) waitingBytes() int {
+	if w.frame == nil {
+		return w.unsynced
 	}
-	return w.unsynced+open >= w.host.cfg.UnsyncedBytes
+	return w.unsynced + w.frame.Len() + len(w.parts)*partOverhead
 }
 
 // frameDone releases what waited for the disk, in the order in which it was appended (I10).

@@ -1,0 +1,107 @@
+package shard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"carillon/wal"
+)
+
+// A halt is the end of a node by its own decision: it has learnt that its disk lacks what it had acknowledged or voted. It may not go on,
+// and a process that is started again on that disk would: what told it so may be gone by then. So the halt is written down before the
+// process ends, and a start that finds it refuses (docs/adr/0016).
+
+// HaltReason says why a node has halted.
+type HaltReason string
+
+// The reasons.
+const (
+	LostEnd      HaltReason = "lost_end"      // a leader knows of entries that this node had acknowledged and does not have
+	OldDirectory HaltReason = "old_directory" // the cluster knows of a later start of this node than its directory does
+)
+
+// HaltError is why a node halts, or refuses to start after it has.
+type HaltError struct {
+	Reason HaltReason
+	Err    error
+}
+
+func (e *HaltError) Error() string { return e.Err.Error() + "; " + e.Reason.advice() }
+
+func (e *HaltError) Unwrap() error { return e.Err }
+
+// advice is what to do about it.
+func (r HaltReason) advice() string {
+	text := "it must not vote with what it has: while the other nodes serve, empty the data directory and start it, " +
+		"so that it joins again under a new id and is filled by them"
+	if r == OldDirectory {
+		text = "put the newest data directory back, or: " + text
+	}
+	return text
+}
+
+const (
+	haltFile    = "halted.json"
+	haltVersion = 1
+)
+
+// haltRecord is the file's content. It is for people: that the file is there is what counts.
+type haltRecord struct {
+	Version int        `json:"version"`
+	Reason  HaltReason `json:"reason"`
+	Detail  string     `json:"detail"`
+	At      string     `json:"at"`
+	Advice  string     `json:"advice"`
+}
+
+// WriteHalt notes, durably, that the node of a data directory has halted. An earlier note stays as it is.
+func WriteHalt(fsys wal.FS, dir string, nowMs int64, halt *HaltError) error {
+	path := filepath.Join(dir, haltFile)
+	if _, err := fsys.Stat(path); err == nil {
+		return nil
+	}
+	r := haltRecord{Version: haltVersion, Reason: halt.Reason, Detail: halt.Err.Error(), Advice: halt.Reason.advice(), At: time.UnixMilli(nowMs).UTC().Format(time.RFC3339)}
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return wal.WriteFileAtomic(fsys, path, append(data, '\n'))
+}
+
+// CheckHalt returns a *HaltError if the node of a data directory has halted.
+func CheckHalt(fsys wal.FS, dir string) error {
+	path := filepath.Join(dir, haltFile)
+	f, err := fsys.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("shard: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err != nil {
+		return fmt.Errorf("shard: read %s: %w", path, err)
+	}
+	var r haltRecord
+	if err := json.Unmarshal(data, &r); err != nil {
+		r.Detail = "for a reason that cannot be read any more"
+	}
+	return &HaltError{Reason: r.Reason, Err: fmt.Errorf("this node ended itself at %s: %s (%s)", r.At, r.Detail, path)}
+}
+
+// halt ends the host for good: the reason is on disk before the process is told to end.
+func (h *Host) halt(halt *HaltError) {
+	h.halting.Do(func() {
+		if err := WriteHalt(h.cfg.FS, h.cfg.Dir, h.cfg.Clock.WallMs(), halt); err != nil {
+			h.fail(errors.Join(halt, fmt.Errorf("and that could not be noted, so do not start it again as it is: %w", err)))
+			return
+		}
+		h.fail(halt)
+	})
+}
