@@ -8,6 +8,7 @@ import "time"
 type ailments struct {
 	blinds  float64 // a second, of the whole cluster: a disk does not read
 	lies    float64 // … a disk says that it has synced and has not, when all else is well
+	hangs   float64 // … the disk of a follower hangs, under load
 	garbled float64 // of the frames: bits are flipped on the way
 
 	atOnce bool // who was lied to comes back as soon as any process, not when the others have what it had
@@ -19,6 +20,9 @@ type AilmentCounts struct {
 	Blinded      int // starts that failed by them, and processes that ended
 	Unsent       int // snapshots that could not be read to be sent, or that had come and could not be read back
 	Lies, Told   int // machines whose disk lied; replicas that were told by their leader that they have lost what they had
+	AtOnce       int // processes begun at once after one that had ended itself, on a machine that goes on
+	HeldBack     int // starts refused since a process had halted on that disk
+	HungUnder    int // disks of followers that hung under load
 	Garbled, Cut int // frames and pieces of snapshots with flipped bits; links that broke by them
 }
 
@@ -31,6 +35,8 @@ func (s *swarm) ail(c chance) {
 		s.lying(c)
 	case 2:
 		s.ailments.garbled = 0.002 + 0.03*c.Float64()
+	case 3:
+		s.swamping(c)
 	}
 }
 
@@ -66,6 +72,9 @@ func (w *World) suffer() {
 	}
 	if w.ills.hit(a.lies * troubleEach.Seconds()) {
 		w.lie()
+	}
+	if w.ills.hit(a.hangs * troubleEach.Seconds()) {
+		w.hangFollower()
 	}
 	w.after(troubleEach, w.suffer)
 }

@@ -16,11 +16,14 @@ func TestSeedsAilments(t *testing.T) {
 		name    string
 		set     func(s *swarm, c chance)
 		reached func(c *Counts) bool
+		least   uint64 // runs in any case
 	}{
-		{"blinds", (*swarm).blinding, func(c *Counts) bool { return c.Blinded > 0 && c.Unsent > 0 }},
-		{"lies", (*swarm).lying, func(c *Counts) bool { return c.Lies > 0 }},
-		{"told", (*swarm).lying, func(c *Counts) bool { return c.Told > 0 }},
-		{"garbled", func(s *swarm, _ chance) { s.ailments.garbled = 0.02 }, func(c *Counts) bool { return c.Garbled > 0 && c.Cut > 0 }},
+		{"blinds", (*swarm).blinding, func(c *Counts) bool { return c.Blinded > 0 && c.Unsent > 0 }, 1},
+		{"lies", (*swarm).lying, func(c *Counts) bool { return c.Lies > 0 }, 1},
+		{"told", (*swarm).lying, func(c *Counts) bool { return c.Told > 0 && c.HeldBack > 0 }, 1},
+		{"failing", func(s *swarm, c chance) { s.failing(c) }, func(c *Counts) bool { return c.AtOnce > 0 }, 1},
+		{"swamping", (*swarm).swamping, func(c *Counts) bool { return c.HungUnder > 0 }, 6},
+		{"garbled", func(s *swarm, _ chance) { s.ailments.garbled = 0.02 }, func(c *Counts) bool { return c.Garbled > 0 && c.Cut > 0 }, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			sum := Counts{}
@@ -37,7 +40,7 @@ func TestSeedsAilments(t *testing.T) {
 					fail(t, r)
 				}
 				sum.add(&r.Counts)
-				if *flagSeeds == 0 && test.reached(&r.Counts) {
+				if *flagSeeds == 0 && seed+1 >= *flagFirst+test.least && test.reached(&r.Counts) {
 					t.Logf("seed %d: %+v", seed, r.Counts.AilmentCounts)
 					return
 				}

@@ -252,7 +252,7 @@ func (w *World) fill(o *operation, kind shard.Kind, due time.Duration) {
 	if kind == shard.Cancel {
 		return
 	}
-	o.write = &write{op: o.number, dueMs: epochMs + (w.now + due).Milliseconds(), payload: fmt.Sprintf(`"%s/%d"`, o.id, o.number)}
+	o.write = &write{op: o.number, dueMs: epochMs + (w.now + due).Milliseconds(), payload: fmt.Sprintf(`"%s/%d%s"`, o.id, o.number, w.padding(o.number))}
 	spec := shard.Spec{DueMs: o.write.dueMs, Payload: []byte(o.write.payload), PayloadKind: shard.JSONPayload}
 	if kind == shard.Modify {
 		o.cmd.Patch = &shard.Patch{Spec: spec, Due: true, Payload: true}

@@ -53,6 +53,10 @@ type node struct {
 
 	replaces bool // it takes over a dead machine's name, and says so each time it registers
 
+	inARow int  // starts at once, one after the other, of processes that had ended themselves
+	eager  bool // … is about to be started at once
+	halted bool // a process has halted on this disk
+
 	rotten    bool          // something on its disk was damaged at rest, or is to be
 	lied      bool          // … by syncs that did not do what they said
 	mender    *shard.Mender // while its log is being restored
@@ -118,8 +122,15 @@ func (n *node) start(meta *ring.Row) {
 		w.violate("config", "%v", err)
 	}
 	if err := host.Open(); err != nil {
-		if n.crash.clone != nil || w.book.sick[n.id] && (errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ENOSPC)) {
-			n.stop(n.crash.clone == nil)
+		if n.crash.clone != nil {
+			n.stop(false)
+			return
+		}
+		if n.heldBack(err) {
+			return
+		}
+		if n.ofItsDisk(err) {
+			n.ended(err)
 			return
 		}
 		if n.couldNotRead(err) {
@@ -134,6 +145,9 @@ func (n *node) start(meta *ring.Row) {
 			return
 		}
 		w.violate("I11", "node %d does not start again: %v", n.id, err)
+	}
+	if n.halted {
+		w.violate("halt", "node %d was told that it lacks what it had acknowledged, and starts again with what it has", n.id)
 	}
 	n.crash.opens(false)
 	n.host = host
@@ -159,8 +173,10 @@ func (n *node) hostConfig(disk *wal.MemFS, state *ring.State) shard.Config {
 		Logger: slog.New(slog.DiscardHandler), Zone: n.zone,
 		Log: wal.Options{
 			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: 1 << 20,
+			QueueFrames: w.swarm.bounds.queueFrames, FrameBytes: w.swarm.bounds.logFrame,
 			NowMs: n.clock.WallMs, Monotonic: n.clock.Mono,
 		},
+		FrameBytes: w.swarm.bounds.frameBytes, UnsyncedBytes: w.swarm.bounds.unsyncedBytes,
 		RetainBytes: w.swarm.retainBytes, SnapshotLogBytes: w.swarm.snapshotBytes,
 	}
 	if !n.ready {
@@ -238,11 +254,15 @@ func (n *node) turn() {
 		return
 	}
 	n.check()
+	n.unsynced()
 	if n.host.Writing() && !n.writing {
 		n.writing = true
 		latency := w.swarm.diskLatency
 		if w.chance.hit(w.swarm.slowSync) {
 			latency = w.chance.between(latency, w.swarm.slowestSync)
+		}
+		if n.host.Full() {
+			latency = 100 * time.Millisecond
 		}
 		life := n.life
 		w.after(latency, func() { n.write(life) })
@@ -296,14 +316,13 @@ func (n *node) died(err error) bool {
 			n.blinded(err)
 			return true
 		case n.toldByLeader(err):
-			n.w.counts.Told++
-			n.refuse()
+			n.halts(err)
 			return true
 		}
-		if !n.w.book.mayFail(n) {
+		if !n.ofItsDisk(err) {
 			n.w.violate("I20", "node %d stops for no reason of its disk: %v", n.id, err)
 		}
-		n.stop(true)
+		n.ended(err)
 		return true
 	}
 	return false
@@ -318,6 +337,9 @@ func (n *node) stop(cut bool) {
 	owner := shard.NewOwner(n.id, n.starts)
 	n.life++
 	n.awake, n.mender = nil, nil
+	if !n.eager {
+		n.inARow = 0
+	}
 	n.up, n.paused, n.writing, n.wakeAt, n.backlog = false, false, false, 0, nil
 	w.counts.Crashes++
 	clone := n.crash.clone

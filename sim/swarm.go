@@ -53,6 +53,9 @@ type swarm struct {
 
 	ordeals  ordeals
 	ailments ailments
+	bounds   bounds
+	padding  int // bytes that payloads have beside what tells them apart, at most
+
 }
 
 // draw makes a run's swarm.

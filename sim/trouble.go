@@ -107,11 +107,7 @@ func (n *node) restart() {
 // comeBack restarts a node after a while.
 func (n *node) comeBack() {
 	life := n.life
-	longest := n.w.swarm.longestDown
-	if n.w.calm {
-		longest = time.Second
-	}
-	n.w.after(n.w.chance.between(20*time.Millisecond, longest), func() {
+	n.w.after(n.startDelay(), func() {
 		if n.life == life && !n.up && !n.gone && !n.held {
 			n.restart()
 		}
@@ -146,7 +142,8 @@ func (w *World) failDisk() {
 	if !n.up {
 		return
 	}
-	op := [...]wal.Op{wal.OpSync, wal.OpWrite, wal.OpSyncDir, wal.OpCreate, wal.OpRename}[w.chance.IntN(5)]
+	ops := [...]wal.Op{wal.OpSync, wal.OpSync, wal.OpWrite, wal.OpSyncDir, wal.OpCreate, wal.OpRename, wal.OpTruncate, wal.OpMkdir}
+	op := ops[w.chance.IntN(len(ops))]
 	w.book.sick[n.id] = true
 	w.note(n, "disk fails", uint64(op), 0, "")
 	n.crash.fail[op] = 1 + w.chance.IntN(10)

@@ -123,6 +123,7 @@ func newWorld(cfg Config) *World {
 	w.trace.sum.Reset()
 	w.trace.out = cfg.Trace
 	w.swarm = draw(w.chance, cfg.Profile)
+	w.swarm.bound(newChance(cfg.Seed, 9))
 	w.fate = newChance(cfg.Seed, 5)
 	w.swarm.ordeal(w.fate)
 	w.ills = newChance(cfg.Seed, 7)

@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"strings"
+	"time"
+
+	"carillon/wal"
+)
+
+// bounds are the product's own, scaled down, so that a run comes to them. They are drawn from a stream of their own.
+type bounds struct {
+	queueFrames   int // of the log
+	logFrame      int // the largest that it takes
+	frameBytes    int // how full a worker's is when it begins another
+	unsyncedBytes int // what may wait for a disk before a leader's entries are dropped
+}
+
+// bound draws them. An entry of a run has some 40 KiB at most, and a frame goes beyond its mark by one.
+func (s *swarm) bound(c chance) {
+	b := &s.bounds
+	b.queueFrames = 8 << c.IntN(4)
+	b.frameBytes = 2 << 10 << c.IntN(4)
+	b.logFrame = b.frameBytes + 64<<10
+	b.unsyncedBytes = 64 << 10 << c.IntN(4)
+	if c.IntN(4) == 0 {
+		*b = bounds{queueFrames: wal.DefaultQueueFrames}
+	}
+}
+
+// swamping has disks hang while much is written: frames and queues come to their bounds.
+func (s *swarm) swamping(c chance) {
+	s.safety = min(s.safety, 20*time.Second)
+	s.nodes, s.replicas, s.shards = 3, 3, 4
+	s.clients, s.think = 6, c.between(5*time.Millisecond, 20*time.Millisecond)
+	s.padding = 8 << 10
+	s.segmentBytes = 64 << 10
+	s.genBytes = s.segmentBytes * int64(2+c.IntN(4))
+	s.bounds = bounds{queueFrames: 8, frameBytes: 2 << 10 << c.IntN(3), unsyncedBytes: 1 << 20}
+	s.bounds.logFrame = s.bounds.frameBytes + 64<<10
+	s.ailments.hangs, s.ordeals = 0.1+0.2*c.Float64(), ordeals{}
+	s.pauses, s.slow, s.slowSync, s.atEffect, s.diskLatency = 0, 0, 0, 0, min(s.diskLatency, time.Millisecond)
+	s.loss, s.delay = c.seldom(0.01), min(s.delay, time.Millisecond)
+	s.crashes, s.longestDown = c.seldom(0.05), time.Second
+	s.partitions, s.powerCuts, s.moves, s.rots, s.wipes, s.full, s.diskErrors, s.handOvers = 0, 0, 0, 0, 0, 0, 0, 0
+}
+
+// hangFollower has the disk write nothing of the node that leads least: much is sent to it meanwhile.
+func (w *World) hangFollower() {
+	var least *node
+	for _, n := range w.nodes {
+		if n.host == nil || n.paused || n.gone {
+			continue
+		}
+		if n.hungUntil > w.now {
+			return
+		}
+		if least == nil || len(n.ledHere()) < len(least.ledHere()) {
+			least = n
+		}
+	}
+	if least == nil {
+		return
+	}
+	w.counts.HungUnder++
+	least.hungUntil = w.now + w.ills.between(3*time.Second, 10*time.Second)
+	w.note(least, "hang", uint64(least.hungUntil.Milliseconds()), 0, "")
+}
+
+// padding makes a payload longer.
+func (w *World) padding(number uint64) string {
+	if w.swarm.padding == 0 {
+		return ""
+	}
+	return strings.Repeat("x", int(number*7919)%w.swarm.padding)
+}
+
+// unsynced checks that no more waits for a disk than may: the bound, and one message beyond it, which has a MiB at most.
+func (n *node) unsynced() {
+	b := &n.w.swarm.bounds
+	if most := b.unsyncedBytes + 1<<20; b.unsyncedBytes > 0 && n.host.Unsynced() > most {
+		n.w.violate("I15", "%d bytes of node %d wait for its disk, the bound is %d", n.host.Unsynced(), n.id, b.unsyncedBytes)
+	}
+}
