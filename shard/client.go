@@ -12,15 +12,15 @@ import (
 var ops = sync.Pool{New: func() any { return new(op) }}
 
 // admit refuses what would grow the state while memory or disk are short; changes that free something go on.
-func (h *Host) admit(cmd *Command) error {
+func (h *Host) admit(g *group, cmd *Command) error {
 	if !cmd.grows() {
 		return nil
 	}
 	if h.memory.Load() > h.cfg.MemoryLimit || h.cfg.MemoryUse != nil && h.cfg.MemoryUse() > h.cfg.MemoryLimit {
 		return ErrMemory
 	}
-	if h.stream.LowDisk() {
-		return ErrLowDisk
+	if low := g.public.lowDisk.Load(); low != nil {
+		return *low
 	}
 	return nil
 }
@@ -38,10 +38,10 @@ func (c *Command) grows() bool {
 
 // newOp prepares one command, or says why it cannot be taken.
 func (h *Host) newOp(id ID, cmd *Command, brief bool, room Room, wait *waiter) (*op, error) {
-	if err := h.admit(cmd); err != nil {
+	g := h.groups[id]
+	if err := h.admit(g, cmd); err != nil {
 		return nil, err
 	}
-	g := h.groups[id]
 	if g.w.queued.Add(1) > int64(h.cfg.MaxQueued) {
 		g.w.queued.Add(-1)
 		return nil, ErrOverloaded

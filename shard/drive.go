@@ -104,9 +104,10 @@ func (h *Host) Background() bool {
 	return false
 }
 
-// Housekeep is what Run does once a second: the log's old generations go.
+// Housekeep is what Run does once a second: the log's old generations go, and it looks at its disk.
 func (h *Host) Housekeep() error {
 	h.sum()
+	h.stream.SampleDisk()
 	return h.dropLog()
 }
 

@@ -219,7 +219,13 @@ func (g *group) stateBytes() int64 {
 	return g.table.MemoryBytes()
 }
 
+// beginSnapshot begins one, unless the disk has no room for it: then it is tried again later, and what is left is the log's.
 func (w *worker) beginSnapshot(g *group) {
+	if !w.stream.HasRoom(uint64(g.stateBytes())) {
+		g.files.failedAt = w.mono
+		w.host.cfg.Logger.Error("no room for a snapshot; the log keeps growing until there is", "shard", uint32(g.id), "bytes", g.stateBytes(), "free", w.stream.Disk().Free)
+		return
+	}
 	g.wantSnapshot = false
 	run := &snapshotRun{group: g, chunks: make(chan []byte, snapshotQueue), begun: w.mono}
 	run.mark = mark{replica: g.replica, index: g.applied, term: g.appliedTerm, conf: g.store.conf, epoch: g.epoch}
@@ -233,7 +239,7 @@ func (w *worker) beginSnapshot(g *group) {
 	w.snapshot = run
 	chunks, before := run.chunks, g.files.newest
 	w.host.inBackground(func() {
-		err := writeSnapshot(w.host.cfg.FS, w.host.snapshotDir(), run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
+		err := w.host.writeSnapshot(run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
 		if err == nil {
 			w.host.removeSnapshots(g.id, run.meta.Index, before)
 		}
@@ -266,8 +272,11 @@ func (w *worker) endSnapshotFeed() {
 }
 
 // writeSnapshot writes the chunks to a file until their channel closes; took is called after each.
-func writeSnapshot(fs wal.FS, dir string, run *snapshotRun, chunks <-chan []byte, took func()) error {
-	file, err := wal.CreateSnapshot(fs, dir, run.meta)
+func (h *Host) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()) error {
+	file, err := wal.CreateSnapshot(h.cfg.FS, h.snapshotDir(), run.meta)
+	if err == nil {
+		file.KeepFree(h.stream.SnapshotFloor())
+	}
 	for chunk := range chunks {
 		if err == nil {
 			_, err = file.Write(chunk)

@@ -36,6 +36,7 @@ type Config struct {
 	Peers      Peers     // default: nobody
 	Placement  Placement // default: rows never change
 	Shares     Shares    // default: everything is this node's
+	Disks      Disks     // default: the own one alone
 	Machine    Machine   // of the meta group
 	Observer   Observer
 	History    History // default: none is kept
@@ -284,11 +285,13 @@ func (h *Host) housekeep(ctx context.Context) {
 
 // sum adds up what the workers hold, and what follows from it.
 func (h *Host) sum() {
-	memory, replicas := int64(0), int64(0)
+	memory, replicas, largest := int64(0), int64(0), int64(0)
 	for _, w := range h.workers {
 		memory += w.memory.Load()
 		replicas += w.replicas.Load()
+		largest = max(largest, w.largest.Load())
 	}
+	h.stream.SetReserve(uint64(largest))
 	h.memory.Store(memory)
 	h.pinnable.Store(pinnable(memory, replicas, h.stream.GenBytes()))
 }

@@ -10,10 +10,11 @@ import (
 
 // groupPublic is what other goroutines may know of a group without asking its worker: it may be a turn old.
 type groupPublic struct {
-	leader  atomic.Uint64 // the node that leads, 0 unknown
-	serves  atomic.Bool   // this node leads, and has taken over
-	present atomic.Bool   // this node has a replica
-	takes   atomic.Bool   // commands may come here: this node leads, or is to know at any moment who does
+	leader  atomic.Uint64                // the node that leads, 0 unknown
+	serves  atomic.Bool                  // this node leads, and has taken over
+	present atomic.Bool                  // this node has a replica
+	takes   atomic.Bool                  // commands may come here: this node leads, or is to know at any moment who does
+	lowDisk atomic.Pointer[LowDiskError] // why this leader refuses adds; nil: it does not
 }
 
 // publish brings it up to date.

@@ -152,9 +152,13 @@ func (h *Host) Receive(from uint64, header []byte, size int64) (*Incoming, error
 	in := &Incoming{host: h, shipment: s, size: size}
 	in.mark = mark{replica: s.message.GetTo(), index: meta.GetIndex(), term: meta.GetTerm(), conf: meta.GetConfState(), hash: s.hash, epoch: s.epoch}
 	in.meta = wal.SnapshotMeta{Shard: uint32(s.group), Index: in.mark.index, Term: in.mark.term, Hash: s.hash, Conf: appendMark(nil, in.mark)}
+	if !h.stream.HasRoom(uint64(max(size, 0))) {
+		return nil, fmt.Errorf("shard: no room for a snapshot of %d bytes: %d are free", size, h.stream.Disk().Free)
+	}
 	if in.file, err = wal.CreateSnapshot(h.cfg.FS, h.snapshotDir(), in.meta); err != nil {
 		return nil, err
 	}
+	in.file.KeepFree(h.stream.SnapshotFloor())
 	return in, nil
 }
 

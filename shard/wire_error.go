@@ -27,6 +27,8 @@ const (
 	faultNone = iota
 	faultNotLeader
 	faultFirst // of those without a value of their own: wireFaults
+
+	faultLowDisk = 64
 )
 
 // wireFaults are the errors that travel, by number from faultFirst on.
@@ -41,6 +43,9 @@ func appendFault(dst []byte, err error) []byte {
 	}
 	if moved, ok := errors.AsType[NotLeaderError](err); ok {
 		return binary.AppendUvarint(append(dst, faultNotLeader), moved.Leader)
+	}
+	if low, ok := errors.AsType[LowDiskError](err); ok {
+		return appendLowDisk(append(dst, faultLowDisk), &low)
 	}
 	for i, known := range wireFaults {
 		if errors.Is(err, known) {
@@ -57,6 +62,8 @@ func (r *reader) errorAnswer() error {
 		return nil
 	case n == faultNotLeader:
 		return NotLeaderError{Leader: r.uvarint()}
+	case n == faultLowDisk:
+		return r.lowDisk()
 	case n-faultFirst < len(wireFaults):
 		return wireFaults[n-faultFirst]
 	}

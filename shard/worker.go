@@ -70,6 +70,7 @@ type worker struct {
 	frames     []*sentFrame // free
 
 	memory, replicas    atomic.Int64
+	largest             atomic.Int64 // state of a group of it, in bytes
 	lastTick, lastSweep time.Duration
 	snapshot            *snapshotRun
 	snapshotTurn        int           // whose turn it is for the next one
@@ -214,10 +215,13 @@ func (w *worker) tick() {
 		return
 	}
 	w.lastTick += time.Duration(n) * tickInterval
-	memory, replicas := int64(0), int64(0)
+	memory, replicas, largest := int64(0), int64(0), int64(0)
 	w.alone = true
+	low := w.host.lowDisks()
 	for _, g := range w.groups {
-		memory += g.stateBytes()
+		state := g.stateBytes()
+		memory, largest = memory+state, max(largest, state)
+		g.noteLowDisks(low)
 		if g.raft == nil {
 			if g.lead != nil {
 				g.lead.endLeft(false)
@@ -234,6 +238,7 @@ func (w *worker) tick() {
 		w.touch(g)
 	}
 	w.memory.Store(memory)
+	w.largest.Store(largest)
 	w.replicas.Store(replicas)
 	w.tickCensus()
 	w.tickSnapshots()

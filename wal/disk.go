@@ -5,12 +5,44 @@ import "time"
 // diskSampleEvery is how often free space is looked at.
 const diskSampleEvery = time.Second
 
-// LowDisk tells whether free space is low: refuse what adds data, let the rest go on.
-// It is sampled about once a second.
-func (s *Stream) LowDisk() bool { return s.low.Load() }
+// Disk is the free space where a stream is, as of its last look, about a second ago at most.
+type Disk struct {
+	Free  uint64
+	Limit uint64 // at this or less it is low: refuse what adds data, let the rest go on
+	Low   bool
+}
 
-// sampleDisk updates LowDisk. It turns on at the limit and off a quarter above it, so that
-// a drop of one generation does not make it flap. An error keeps the last answer.
+// Disk says how much room there is. It may be called from any goroutine.
+func (s *Stream) Disk() Disk {
+	d := s.disk.Load()
+	if d == nil {
+		return Disk{}
+	}
+	return *d
+}
+
+// LowDisk tells whether free space is low.
+func (s *Stream) LowDisk() bool { return s.Disk().Low }
+
+// SetReserve says how much the next snapshot may take: the limit for what is low goes up by that,
+// since without room for a snapshot the log can only grow.
+func (s *Stream) SetReserve(bytes uint64) { s.reserve.Store(bytes) }
+
+// HasRoom tells whether a snapshot of so many bytes may be written: half of LowDiskBytes has to
+// stay free, for the log.
+func (s *Stream) HasRoom(bytes uint64) bool {
+	free, err := s.fs.Free(s.dir)
+	return err != nil || free >= bytes+s.SnapshotFloor()
+}
+
+// SnapshotFloor is what snapshots leave free; see SnapshotWriter.KeepFree.
+func (s *Stream) SnapshotFloor() uint64 { return s.opt.LowDiskBytes / 2 }
+
+// SampleDisk is for who drives the stream by Step, when there is nothing to write: see Disk.
+func (s *Stream) SampleDisk() { s.sampleDisk() }
+
+// sampleDisk updates Disk. It turns low at the limit and well a quarter above it, so that a drop
+// of one generation does not make it flap. An error keeps the last answer.
 func (s *Stream) sampleDisk() {
 	now := s.opt.Monotonic()
 	if s.w.sampled && now-s.w.sampledAt < diskSampleEvery {
@@ -21,12 +53,11 @@ func (s *Stream) sampleDisk() {
 	if err != nil {
 		return
 	}
-	limit := s.opt.LowDiskBytes
-	if s.low.Load() {
-		limit += limit / 4
+	d := &Disk{Free: free, Limit: s.opt.LowDiskBytes + s.reserve.Load()}
+	least := d.Limit
+	if s.LowDisk() {
+		least += least / 4
 	}
-	s.low.Store(free <= limit)
-	if s.opt.Observe.Low != nil {
-		s.opt.Observe.Low(free <= limit, free)
-	}
+	d.Low = free <= least
+	s.disk.Store(d)
 }

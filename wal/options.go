@@ -16,7 +16,7 @@ type Options struct {
 	// Replayers is on how many goroutines Open calls replay. With two or more each shard's records come in order, on one of
 	// them; different shards' at once. Otherwise, the default, all come in order on the goroutine that called Open.
 	Replayers int
-	// LowDiskBytes of free space or less turn LowDisk on; a quarter more turns it off. Default 256 MiB.
+	// LowDiskBytes of free space, and what SetReserve says, or less turn LowDisk on; a quarter more turns it off. Default 256 MiB.
 	LowDiskBytes uint64
 	// Archive, if set, is called with the directory of each generation before it is removed.
 	// An error keeps the generation. It runs on the caller of DropBefore.
@@ -32,12 +32,11 @@ type Options struct {
 
 // Observe holds optional hooks for metrics. They run on the writer and must be quick.
 type Observe struct {
-	Begin func()                      // before each data sync of a batch
-	Sync  func(took time.Duration)    // after it
-	Batch func(frames, bytes int)     // after each written batch
-	Turn  func(took time.Duration)    // after each change of segment
-	Low   func(low bool, free uint64) // after each sample of free space
-	Full  func(full bool)             // the disk is full and the log waits for room, or goes on
+	Begin func()                   // before each data sync of a batch
+	Sync  func(took time.Duration) // after it
+	Batch func(frames, bytes int)  // after each written batch
+	Turn  func(took time.Duration) // after each change of segment
+	Full  func(full bool)          // the disk is full and the log waits for room, or goes on
 }
 
 // DefaultQueueFrames is QueueFrames if that is not set.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -30,6 +31,7 @@ type SnapshotWriter struct {
 	footer   snapshotFooter
 	content  xxhash.Digest
 	unsynced int
+	keepFree uint64
 	done     bool
 	err      error
 }
@@ -83,6 +85,10 @@ func (w *SnapshotWriter) wrap(err error) error {
 // SetHash replaces the meta's Hash, for a host that knows it only at the end.
 func (w *SnapshotWriter) SetHash(hash uint64) { w.meta.Hash = hash }
 
+// KeepFree has the writer give up, with an error that is IsFull, once less than so many bytes of
+// the disk are free.
+func (w *SnapshotWriter) KeepFree(bytes uint64) { w.keepFree = bytes }
+
 // Write adds data, in pieces of any size.
 func (w *SnapshotWriter) Write(p []byte) (n int, err error) {
 	for len(p) > 0 {
@@ -127,6 +133,10 @@ func (w *SnapshotWriter) write(b []byte) {
 	w.unsynced = 0
 	if err := w.file.Datasync(); err != nil {
 		w.err = w.wrap(err)
+		return
+	}
+	if free, err := w.fs.Free(w.dir); err == nil && free < w.keepFree {
+		w.err = w.wrap(fmt.Errorf("%d bytes are free, and %d are kept for the log: %w", free, w.keepFree, syscall.ENOSPC))
 	}
 }
 

@@ -28,14 +28,15 @@ type GenInfo struct {
 
 // Stream is one log: a directory of generations, appended to by one writer.
 type Stream struct {
-	fs     FS
-	dir    string
-	opt    Options
-	lock   io.Closer
-	low    atomic.Bool
-	isFull atomic.Bool   // as w.full
-	wake   chan struct{} // capacity 1: there may be work
-	drop   sync.Mutex    // one DropBefore at a time; held over its I/O, which nobody else waits for
+	fs      FS
+	dir     string
+	opt     Options
+	lock    io.Closer
+	disk    atomic.Pointer[Disk] // replaced whole
+	reserve atomic.Uint64
+	isFull  atomic.Bool   // as w.full
+	wake    chan struct{} // capacity 1: there may be work
+	drop    sync.Mutex    // one DropBefore at a time; held over its I/O, which nobody else waits for
 
 	mu     sync.Mutex
 	queue  []waiting

@@ -13,6 +13,8 @@ import (
 const (
 	topicTries  = 8 // waiting 2, 4, 8 … ms: half a second in all
 	redactTries = 5 // reads of a timer that keeps changing
+
+	lowDiskRetry = 30 // seconds: room does not come by itself within a moment
 )
 
 func noTopic() *problem { return fail(404, unknownTopic, "there is no such topic") }
@@ -31,7 +33,9 @@ func engineFault(err error) *problem {
 	case errors.Is(err, shard.ErrOverloaded), errors.Is(err, shard.ErrMemory):
 		return fail(503, "overloaded", err.Error())
 	case errors.Is(err, shard.ErrLowDisk):
-		return fail(503, "low_disk", err.Error()+"; adds are refused, cancels and reads go on")
+		p := fail(503, "low_disk", err.Error()+"; cancels and reads go on")
+		p.retryAfter = lowDiskRetry
+		return p
 	case errors.Is(err, shard.ErrUnknown), errors.Is(err, shard.ErrRecovering):
 		return fail(503, unavailable, err.Error())
 	case errors.Is(err, secret.ErrNoKeys):

@@ -277,6 +277,22 @@ func TestEngineFaults(t *testing.T) {
 	}
 }
 
+// TestLowDiskSaysWhose: which node, where, how much there is and how much there should be; and not to try again at once.
+func TestLowDiskSaysWhose(t *testing.T) {
+	h := newHarness(t)
+	h.do("PUT", "/v1/topics/orders", `{`+cb+`}`)
+	h.engine.err = fmt.Errorf("on the way: %w", shard.LowDiskError{Node: 7, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20})
+	r := h.do("POST", timers, `{"delay":"1h",`+cb+`}`).problem(503, "low_disk")
+	for _, want := range []string{"n2 has 195 MiB free", "256 MiB", "/var/lib/carillon", `"retryable":true`} {
+		if !strings.Contains(r.body, want) {
+			t.Errorf("it does not say %q: %s", want, r.body)
+		}
+	}
+	if got := r.header.Get("Retry-After"); got != "30" {
+		t.Errorf("Retry-After: %q", got)
+	}
+}
+
 func TestClosingTopic(t *testing.T) {
 	h := newHarness(t)
 	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)

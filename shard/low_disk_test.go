@@ -1,0 +1,135 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/wal"
+)
+
+// rigDisks is what a stand hears of others' disks.
+type rigDisks struct{ low []LowDiskError }
+
+func (d *rigDisks) Low() []LowDiskError { return d.low }
+
+// TestLowDiskOfAVoter: a leader refuses adds of the shards of which a voter's disk is low, says whose and how low, and goes on with all
+// else; a disk of somebody else means nothing to it.
+func TestLowDiskOfAVoter(t *testing.T) {
+	disks := &rigDisks{}
+	r, c := inCompany(t, false, func(cfg *Config) { cfg.Disks = disks })
+	c.leads()
+	r.add("goes", time.Hour)
+	add := func() error {
+		r.pass(2 * tickInterval)
+		_, err := r.try(Command{Kind: Add, ID: "x", Spec: &Spec{DueMs: r.clock.wallMs + 3_600_000}})
+		return err
+	}
+	for node := uint64(7); node <= 10; node++ {
+		disks.low = []LowDiskError{{Node: 99}, {Node: node, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20}}
+		err := add()
+		var low LowDiskError
+		switch {
+		case node == 10: // it has no replica
+			if err != nil {
+				t.Errorf("the disk of a stranger is low: %v", err)
+			}
+		case !errors.Is(err, ErrLowDisk) || !errors.As(err, &low) || low.Node != node:
+			t.Errorf("the disk of voter %d is low: %v", node, err)
+		case err.Error() != "n2 has 195 MiB free, and adds are refused at 256 MiB or less (/var/lib/carillon)":
+			t.Errorf("it says %q", err)
+		}
+	}
+	disks.low = []LowDiskError{{Node: 8}}
+	if err := add(); err == nil || !strings.Contains(err.Error(), "node 0000000008 has 0 KiB free") {
+		t.Errorf("without a name: %v", err)
+	}
+	if got := r.do(Command{Kind: Cancel, ID: "goes"}); got.Code != Prevented {
+		t.Errorf("cancel: %v", got.Code)
+	}
+	disks.low = nil
+	if err := add(); !errors.Is(err, nil) {
+		t.Errorf("the disk is well again: %v", err)
+	}
+}
+
+func TestLowDiskBetweenNodes(t *testing.T) {
+	for _, e := range []LowDiskError{{}, {Node: 1<<40 - 1, Name: "n2", Path: "/var/lib/carillon", Free: 1 << 50, Limit: 256 << 20}} {
+		if _, err := DecodeTimer(AppendFailure(nil, e)); err != error(e) {
+			t.Errorf("%+v came as %v", e, err)
+		}
+	}
+	long := LowDiskError{Path: strings.Repeat("ü", 400)}
+	if _, err := DecodeTimer(AppendFailure(nil, long)); !errors.Is(err, ErrLowDisk) || len(err.Error()) > 400 {
+		t.Errorf("a long path came as %v", err)
+	}
+}
+
+// TestSnapshotsLeaveRoomForTheLog: the limit for adds counts what the next snapshot takes, and none is begun, or taken from another node,
+// without room for it beside the log.
+func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
+	bubbleStand(t, func(c *Config) { smallLog(c); c.Log.LowDiskBytes = 1 << 20 }, func(r *stand) {
+		spec := Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 1000))}
+		g := r.host.groups[1]
+		for n := 0; g.stateBytes() < 2<<20; n++ {
+			r.do(Command{Kind: Add, ID: fmt.Sprint("t", n), Spec: &spec})
+		}
+		r.snapshots()
+		newest := g.files.newest
+		if newest == 0 {
+			t.Fatal("no snapshot was written while there was room")
+		}
+		r.snapshots()
+		if limit := r.host.stream.Disk().Limit; limit < 3<<20 {
+			t.Errorf("with a state of 2 MiB adds are refused at %d bytes", limit)
+		}
+		const huge = 1 << 40
+		r.fs.SetCapacity(huge)
+		free, err := r.fs.Free("data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.fs.SetCapacity(huge - int64(free) + 2<<20) // room for the log, and not for a snapshot
+		for n := range 400 {
+			r.do(Command{Kind: Modify, ID: fmt.Sprint("t", n), Patch: &Patch{Spec: spec, Payload: true}})
+		}
+		r.snapshots()
+		if g.files.newest != newest || g.files.failedAt == 0 || len(r.snapshotFiles(1)) > 2 {
+			t.Errorf("a snapshot was begun for which there is no room: %d then %d, failed at %v, %d files", newest, g.files.newest, g.files.failedAt, len(r.snapshotFiles(1)))
+		}
+		ship := &shipment{group: 1, message: &pb.Message{Type: pb.MsgSnap.Enum(), From: new(uint64(8 << 24)), To: new(r.host.cfg.Node << 24), Snapshot: &pb.Snapshot{}}}
+		if _, err := r.host.Receive(8, appendShipment(nil, ship), 2<<20); err == nil || !strings.Contains(err.Error(), "no room") {
+			t.Errorf("a snapshot from another node: %v", err)
+		}
+		r.fs.SetCapacity(0)
+		r.snapshots()
+		if g.files.newest == newest {
+			t.Error("there is room, and no snapshot is written")
+		}
+	})
+}
+
+// TestSnapshotGivesUpWithoutRoom: the disk fills while one is written.
+func TestSnapshotGivesUpWithoutRoom(t *testing.T) {
+	fs := wal.NewMemFS()
+	w, err := wal.CreateSnapshot(fs, "snap", wal.SnapshotMeta{Shard: 1, Index: 1, Term: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs.SetCapacity(32 << 20)
+	w.KeepFree(8 << 20)
+	for err == nil {
+		_, err = w.Write(make([]byte, 256<<10))
+	}
+	if free, _ := fs.Free("snap"); !wal.IsFull(err) || free < 3<<20 {
+		t.Fatalf("it ends with %d bytes free: %v", free, err)
+	}
+	w.Abort()
+	if free, _ := fs.Free("snap"); free != 32<<20 {
+		t.Errorf("%d bytes are free when it is given up", free)
+	}
+}
