@@ -171,6 +171,7 @@ func (w *worker) tickSnapshots() {
 	}
 	needed := w.stream.Generation()
 	for _, g := range w.groups {
+		g.tickLeftovers()
 		if g.everHere() {
 			needed = min(needed, g.files.needed())
 		}
@@ -311,9 +312,13 @@ func (h *Host) removeSnapshots(id ID, newest, before uint64) {
 func (w *worker) snapshotDone(s *snapshotWritten) {
 	w.snapshot = nil
 	g := s.run.group
+	if g.replica != s.run.mark.replica {
+		g.leftovers.some = true
+		return // the replica was removed
+	}
 	switch newest := g.files.newest; {
-	case g.replica != s.run.mark.replica, newest > s.run.mark.index:
-		return // the replica was removed, or a newer snapshot came from a peer
+	case newest > s.run.mark.index:
+		return // a newer snapshot came from a peer
 	case newest == s.run.mark.index && g.files.newestConf != nil:
 		return // it is there already; else it could not be read, and this is in its place
 	}

@@ -1,6 +1,9 @@
 package shard
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // phase is how far a lease has come on its leader.
 type phase uint8
@@ -81,7 +84,9 @@ type laneWaiter struct {
 
 // Granted implements Waiter; called from any goroutine.
 func (l *laneWaiter) Granted(p Permit) {
-	l.lead.group.w.box.post(&granted{lane: l.lane, lead: l.lead, permit: p})
+	if err := l.lead.group.w.box.put(&granted{lane: l.lane, lead: l.lead, permit: p}, math.MaxInt); err != nil {
+		p.Cancel() // the host has stopped, and nobody would use it
+	}
 }
 
 // callEnded brings a call's end back to the worker.

@@ -46,6 +46,8 @@ type group struct {
 	canary canary
 	files  groupFiles // what of it is on disk
 
+	leftovers leftovers
+
 	hard      hardState // as raft last gave it
 	end       entryID   // the last entry that was handed to the log
 	birth     *mark     // how the replica began; nil: it was read from a snapshot
@@ -294,10 +296,12 @@ func (g *group) step(responses []*pb.Message) {
 
 // durable is told that a frame with entries of this group is on disk.
 func (g *group) durable(a *appended, pos wal.Position) {
-	if a.tombstone != 0 && g.replica == 0 {
-		g.files.tomb, g.files.restating = pos.Gen, false
-		g.cleanUp()
-		return
+	if a.tombstone != 0 {
+		g.cleanUp(a.tombstone)
+		if g.replica == 0 {
+			g.files.tomb, g.files.restating = pos.Gen, false
+			return
+		}
 	}
 	if a.replica != g.replica {
 		return // it was of a replica that is gone

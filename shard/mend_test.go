@@ -313,7 +313,7 @@ func TestMenderGoesOnFromASnapshot(t *testing.T) {
 			t.Fatalf("snapshot %d: %d missing, %v", index, missing, err)
 		}
 		sameAs(t, was, fs)
-		if err := wal.RemoveShardSnapshots(fs, filepath.Join(mendDir, "snapshots"), 1); err != nil {
+		if err := wal.RemoveShardSnapshots(fs, filepath.Join(mendDir, "snapshots"), 1, func([]byte, error) bool { return true }); err != nil {
 			t.Fatal(err)
 		}
 		late := newTrial(1, nil)

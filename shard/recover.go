@@ -79,8 +79,8 @@ func (h *Host) recover() error {
 		}
 	}
 	for _, g := range h.groups { // last: it is done in the background, and who drives the host by hand waits for it after Open
-		if g.replica == 0 && g.tombstone != 0 {
-			g.cleanUp()
+		if g.tombstone != 0 {
+			g.cleanUp(g.tombstone)
 		}
 	}
 	return nil

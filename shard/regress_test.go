@@ -196,7 +196,7 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 			t.Errorf("after %v: %d snapshots are told of as sent", err, r.observer.sent)
 		}
 	}
-	if err := wal.RemoveShardSnapshots(r.fs, r.host.snapshotDir(), 1); err != nil {
+	if err := wal.RemoveShardSnapshots(r.fs, r.host.snapshotDir(), 1, func([]byte, error) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	if source, err := c.streams[0].Open(); err == nil || source != nil {

@@ -4,8 +4,6 @@ import (
 	"math"
 
 	pb "go.etcd.io/raft/v3/raftpb"
-
-	"carillon/wal"
 )
 
 // Member is one replica of a group: where, and under which id. An id is never used twice in a group.
@@ -180,16 +178,6 @@ func (g *group) reset() {
 	if g.table != nil {
 		g.table = NewTable(g.id, 0)
 	}
-}
-
-// cleanUp deletes the snapshots of a replica whose tombstone is on disk.
-func (g *group) cleanUp() {
-	h, id := g.w.host, uint32(g.id)
-	h.inBackground(func() {
-		if err := wal.RemoveShardSnapshots(h.cfg.FS, h.snapshotDir(), id); err != nil {
-			h.cfg.Logger.Error("the snapshots of a removed replica could not be deleted; they are tried again at the next start", "shard", id, "error", err)
-		}
-	})
 }
 
 // replicaOn is the group's replica on a node, by its membership; 0: none.

@@ -240,7 +240,11 @@ type arrival struct {
 
 func (a *arrival) handle(w *worker) {
 	g := a.group
-	if g.raft == nil || g.replica != a.mark.replica || a.mark.index <= g.applied {
+	if g.replica != a.mark.replica {
+		g.leftovers.some = true
+		return // the replica was removed
+	}
+	if g.raft == nil || a.mark.index <= g.applied {
 		return // it is not needed any more
 	}
 	before := g.raft.BasicStatus().GetCommit()

@@ -120,11 +120,20 @@ func RemoveSnapshots(fsys FS, dir string) error {
 	return removeMatching(fsys, dir, func(name string) bool { return old[name] })
 }
 
-// RemoveShardSnapshots removes all snapshots of a shard, for a replica that is given up.
-func RemoveShardSnapshots(fsys FS, dir string, shard uint32) error {
+// RemoveShardSnapshots removes those snapshots of a shard that match picks by their Conf, or by
+// what is wrong with the file.
+func RemoveShardSnapshots(fsys FS, dir string, shard uint32, match func(conf []byte, err error) bool) error {
 	return removeMatching(fsys, dir, func(name string) bool {
 		i, ok := parseSnapshotName(name)
-		return ok && i.Shard == shard
+		if !ok || i.Shard != shard {
+			return false
+		}
+		f, err := OpenSnapshot(fsys, dir, name)
+		if err != nil {
+			return match(nil, err)
+		}
+		defer f.Close()
+		return match(f.Meta().Conf, nil)
 	})
 }
 

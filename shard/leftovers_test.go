@@ -1,0 +1,121 @@
+package shard
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/wal"
+)
+
+// movedAway is a stand whose replica of shard 1, with a snapshot, has been taken away by a row. begin runs right before that.
+func movedAway(t *testing.T, begin func(r *stand, c *company), then func(r *stand)) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := inCompany(t, false, smallLog)
+		r.bubble = true
+		c.leads()
+		r.fill(8)
+		r.snapshots()
+		if len(r.snapshotFiles(1)) == 0 {
+			t.Fatal("no snapshot was written")
+		}
+		begin(r, c)
+		r.host.Place([]Row{{Group: 1, Epoch: 2, Settled: true, Members: []Member{{Node: 8, Replica: ReplicaID(8, 1)}, {Node: 9, Replica: ReplicaID(9, 1)}}}})
+		r.settle()
+		if r.host.groups[1].replica != 0 {
+			t.Fatal("the replica is there")
+		}
+		then(r)
+		r.abort()
+	})
+}
+
+// until lets time pass until the shard has so many snapshot files.
+func (r *stand) untilSnapshotFiles(want int, limit time.Duration) {
+	r.t.Helper()
+	for end := r.clock.mono + limit; len(r.snapshotFiles(1)) != want; r.pass(time.Second) {
+		synctest.Wait()
+		if r.clock.mono >= end {
+			r.t.Fatalf("after %s there are %d snapshot files, want %d", limit, len(r.snapshotFiles(1)), want)
+		}
+	}
+}
+
+// TestSnapshotThatComesTooLateGoes: its replica went while it was on its way.
+func TestSnapshotThatComesTooLateGoes(t *testing.T) {
+	var in *Incoming
+	state := image(NewTable(1, 0))
+	movedAway(t, func(r *stand, _ *company) {
+		g := r.host.groups[1]
+		table := NewTable(1, 0)
+		m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(ReplicaID(8, 1)), To: new(g.replica), Term: new(g.term + 1),
+			Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(g.applied + 1000), Term: new(g.term + 1), ConfState: g.store.conf}}}
+		var err error
+		if in, err = r.host.Receive(8, appendShipment(nil, &shipment{group: 1, message: m, hash: table.Hash(), epoch: 1}), int64(len(state))); err != nil {
+			t.Fatal(err)
+		}
+	}, func(r *stand) {
+		r.untilSnapshotFiles(0, 10*time.Second)
+		if _, err := in.Write(state); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := in.Commit(); err != nil {
+			r.t.Fatal(err)
+		}
+		if len(r.snapshotFiles(1)) != 1 {
+			r.t.Fatal("it has not come")
+		}
+		r.untilSnapshotFiles(0, 10*time.Second)
+	})
+}
+
+// TestLeftoversAreTriedAgain: what could not be deleted is deleted later, not at the next start only.
+func TestLeftoversAreTriedAgain(t *testing.T) {
+	movedAway(t, func(r *stand, _ *company) {
+		r.fs.SetHook(func(_ int, op wal.Op, name string) error {
+			if op == wal.OpRemove && strings.Contains(name, "snapshots/") {
+				return errors.New("not now")
+			}
+			return nil
+		})
+	}, func(r *stand) {
+		r.pass(5 * time.Second)
+		if len(r.snapshotFiles(1)) == 0 {
+			r.t.Fatal("they are gone")
+		}
+		r.fs.SetHook(nil)
+		r.untilSnapshotFiles(0, snapshotRetry+10*time.Second)
+	})
+}
+
+// TestLeftoversOfAnEarlierReplica: a replica comes back under another id before the tombstone of the one before is on disk. That one's
+// files go, and those of the new one stay.
+func TestLeftoversOfAnEarlierReplica(t *testing.T) {
+	movedAway(t, func(r *stand, _ *company) { r.freeze = true }, func(r *stand) {
+		row := Row{Group: 1, Epoch: 3, Settled: true, Members: []Member{{Node: 7, Replica: ReplicaID(7, 3)}, {Node: 8, Replica: ReplicaID(8, 1)}}}
+		r.host.Place([]Row{row})
+		r.settle()
+		g := r.host.groups[1]
+		if g.replica != ReplicaID(7, 3) || len(r.snapshotFiles(1)) == 0 {
+			r.t.Fatalf("replica %x", g.replica)
+		}
+		own := wal.SnapshotMeta{Shard: 1, Index: 1 << 30, Term: 9, Conf: appendMark(nil, mark{replica: g.replica, index: 1 << 30, term: 9, conf: &pb.ConfState{}})}
+		w, err := wal.CreateSnapshot(r.fs, r.host.snapshotDir(), own)
+		if err == nil {
+			err = w.Commit()
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.freeze = false
+		r.untilSnapshotFiles(1, 10*time.Second)
+		r.pass(snapshotRetry + time.Second)
+		if list := r.snapshotFiles(1); len(list) != 1 || list[0].Index != 1<<30 {
+			r.t.Errorf("left: %+v", list)
+		}
+	})
+}
