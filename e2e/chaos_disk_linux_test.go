@@ -36,7 +36,7 @@ func needsSmallDisks(s *siege) string {
 	return ""
 }
 
-// failDisk has one call on the leader's log fail: its process must end with 1, and the others go on.
+// failDisk has one call on the leader's log fail: its process must end and say that it is to stay down, and the others go on.
 func (s *siege) failDisk(t *testing.T, call, how string) []time.Duration {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)
@@ -47,8 +47,8 @@ func (s *siege) failDisk(t *testing.T, call, how string) []time.Duration {
 	}
 	failing := crash{at: time.Now(), open: s.receiver.open.Load()}
 	release := inject(t, p, call, how, paths...)
-	if code := p.awaitExit(t, straceLimit); code != 1 {
-		t.Errorf("exit code %d, want 1", code)
+	if code := p.awaitExit(t, straceLimit); code != exitDown {
+		t.Errorf("exit code %d, want %d", code, exitDown)
 	}
 	release()
 	failing.gone = p.endedAt
@@ -140,26 +140,28 @@ func (s *siege) fillDisk(t *testing.T) []time.Duration {
 	return nil
 }
 
-// fillDiskUp leaves no byte: the process ends when it cannot write, or lives on what it had reserved; either way nothing
-// is lost.
+// fillDiskUp leaves no byte: when the leader's log has no room any more, it hands over and says why, and it goes on by itself when there is
+// some. It does not end.
 func (s *siege) fillDiskUp(t *testing.T) (took []time.Duration) {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)
-	p, full := victim.process(), crash{at: time.Now(), open: s.receiver.open.Load()}
+	from := time.Now()
 	free := fill(t, s.disks[victim], freeBytes(t, s.disks[victim]))
-	ended := holdsWithin(20*time.Second, func() bool { return !p.alive() })
-	free()
-	if !ended {
+	var last string
+	waits := s.handsOver(victim, 20*time.Second, "disk is full", &last)
+	if waits {
+		took = append(took, time.Since(from))
+		took = append(took, s.load.probes.takeover(t, led, time.Now(), takeoverLimit)...)
+	} else {
 		t.Logf("it had room for 20 s")
-		return nil
 	}
-	if p.code != 1 || !strings.Contains(p.stderr.String(), "no space left") {
-		t.Errorf("exit code %d: %s", p.code, tail(p.stderr.String(), 500))
+	free()
+	if !victim.process().alive() {
+		t.Fatalf("the process ended with %d: %s", victim.process().code, tail(victim.process().stderr.String(), 500))
 	}
-	full.gone = p.endedAt
-	s.v.crashes = append(s.v.crashes, full)
-	took = s.load.probes.takeover(t, led, full.gone, takeoverLimit)
-	s.start(t, victim)
+	if waits {
+		s.leadsAgain(t, victim)
+	}
 	return took
 }
 

@@ -187,7 +187,15 @@ const lateLimit = 30 * time.Second
 func (s *siege) handedOver(t *testing.T, victim *member, from time.Time, limit time.Duration, why string) time.Duration {
 	t.Helper()
 	var last string
-	ok := holdsWithinBy(20*time.Millisecond, limit, func() bool {
+	if !s.handsOver(victim, limit, why, &last) {
+		t.Fatalf("%s has not handed over within %v, with %q as the reason: %s", victim.name, limit, why, last)
+	}
+	return time.Since(from)
+}
+
+// handsOver waits until a node leads nothing any more and says why; last is how it was then.
+func (s *siege) handsOver(victim *member, limit time.Duration, why string, last *string) bool {
+	return holdsWithinBy(20*time.Millisecond, limit, func() bool {
 		for _, m := range s.running() {
 			if m == victim {
 				continue
@@ -196,15 +204,11 @@ func (s *siege) handedOver(t *testing.T, victim *member, from time.Time, limit t
 			if err != nil {
 				return false
 			}
-			last = fmt.Sprintf("%s says %q; %s", victim.name, v.unfit(victim.name), v.summary())
+			*last = fmt.Sprintf("%s says %q; %s", victim.name, v.unfit(victim.name), v.summary())
 			return len(v.ledBy(victim.name)) == 0 && strings.Contains(v.unfit(victim.name), why)
 		}
 		return false
 	})
-	if !ok {
-		t.Fatalf("%s has not handed over within %v, with %q as the reason: %s", victim.name, limit, why, last)
-	}
-	return time.Since(from)
 }
 
 // leadsAgain waits until a node that was unfit has been given its leaderships back.

@@ -88,7 +88,7 @@ func TestClusterDamagedEverywhere(t *testing.T) {
 		c.start(t, m)
 	}
 	for _, m := range c.all() {
-		if code := m.process().awaitExit(t, time.Minute); code != 1 {
+		if code := m.process().awaitExit(t, time.Minute); code != exitDown {
 			t.Errorf("%s ended with %d", m.name, code)
 		}
 		if says := m.process().stderr.String(); !strings.Contains(says, "entries are missing") || !strings.Contains(says, "offset") {

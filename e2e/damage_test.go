@@ -108,7 +108,7 @@ func refuses(t testing.TB, dir string, names ...string) {
 	before := listing(t, dir)
 	verifyCode, _, verifySays := command(t, "wal", "verify", dir)
 	code, stdout, says := command(t, serveArgs(dir, "127.0.0.1:0")...)
-	if code != 1 || stdout != "" || strings.Count(says, "\n") != 1 {
+	if code != exitDown || stdout != "" || strings.Count(says, "\n") != 1 {
 		t.Errorf("serve: code %d, stdout %q, stderr %q", code, stdout, says)
 	}
 	if verifyCode != 1 {
@@ -226,7 +226,7 @@ func TestDamageAtRest(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, _, says := command(t, serveArgs(dir, "127.0.0.1:0")...)
-		if code != 1 || strings.Count(says, "\n") != 1 {
+		if code != exitDown || strings.Count(says, "\n") != 1 {
 			t.Errorf("code %d, stderr %q", code, says)
 		}
 	})
@@ -297,7 +297,7 @@ func TestDamageAfterACleanStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, _, says := command(t, serveArgs(dir, "127.0.0.1:0")...)
-		if code != 1 || !strings.Contains(says, "identity.json") || strings.Count(says, "\n") != 1 {
+		if code != exitDown || !strings.Contains(says, "identity.json") || strings.Count(says, "\n") != 1 {
 			t.Errorf("code %d, stderr %q", code, says)
 		}
 	})

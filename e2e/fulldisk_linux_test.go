@@ -118,7 +118,8 @@ func TestDiskFillsUp(t *testing.T) {
 	serve(t, filepath.Join(dir, "data")).stop(t)
 }
 
-// TestDiskFullToTheLastByte: whatever the node does then, it loses nothing that it acknowledged.
+// TestDiskFullToTheLastByte: the log waits for room. Nothing that finds none is acknowledged, nothing that was acknowledged is lost, and the
+// node goes on by itself when there is room.
 func TestDiskFullToTheLastByte(t *testing.T) {
 	t.Parallel()
 	dir := smallDiskDir(t)
@@ -133,34 +134,49 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 		kept = append(kept, id)
 	}
 	free := fill(t, dir, freeBytes(t, dir))
-	// Patches go on until no space is left for their frames; after that they fail or the node ends, but no patch is
-	// acknowledged and lost.
 	version := map[string]int{}
-	var a answer
-	patched := 0
-	for i := 0; i < 2000 && node.alive(); i++ {
+	patch := func(i int) answer {
 		id := kept[i%len(kept)]
-		a = c.do("PATCH", timerPath("brim", id), fmt.Sprintf(`{"payload":"%d %s"}`, i, payload))
-		if a.status != 200 {
+		a := c.do("PATCH", timerPath("brim", id), fmt.Sprintf(`{"payload":"%d %s"}`, i, payload))
+		if a.status == 200 {
+			version[id] = a.timer(t).Version
+		}
+		return a
+	}
+	var refusal answer
+	patched := 0
+	for ; patched < 2000; patched++ { // until no space is left for their frames
+		if refusal = patch(patched); refusal.status != 200 {
 			break
 		}
-		version[id] = a.timer(t).Version
-		patched++
 	}
-	exited := holdsWithin(time.Second, func() bool { return !node.alive() })
+	if refusal.status != 503 || !node.alive() {
+		t.Fatalf("after %d patches: %d %s (%v); the node lives: %v: %s", patched, refusal.status, refusal.body, refusal.err, node.alive(), tail(node.stderr.String(), 300))
+	}
+	t.Logf("%d patches on a full disk, the next: %d %s", patched, refusal.status, refusal.code())
+	if refused := patch(patched + 1); refused.status != 503 || refused.code() != "low_disk" {
+		t.Errorf("on a full disk: %d %s %v", refused.status, refused.body, refused.err)
+	}
 	node.kill()
-	t.Logf("%d patches on a full disk, the next: %d %s (%v); then the process ended by itself: %v, %s",
-		patched, a.status, a.code(), a.err, exited, tail(node.stderr.String(), 300))
-	if a.status != 200 && (!exited || node.code != 1) {
-		t.Errorf("a write failed; the process ended within a second: %v, code %d", exited, node.code)
+	if text := node.stderr.String(); !strings.Contains(text, "the disk is full") {
+		t.Errorf("it does not say why: %s", tail(text, 300))
 	}
 	free()
-	node = serve(t, filepath.Join(dir, "data"))
-	c.use(node)
-	for _, id := range kept {
-		if got := c.read(t, "brim", id); got.Version < version[id] || got.State != "scheduled" {
-			t.Errorf("acknowledged version %d, after the restart %d (%s)", version[id], got.Version, got.State)
+	check := func() {
+		for _, id := range kept {
+			if got := c.read(t, "brim", id); got.Version < version[id] || got.State != "scheduled" {
+				t.Errorf("acknowledged version %d, now %d (%s)", version[id], got.Version, got.State)
+			}
 		}
 	}
+	node = serve(t, filepath.Join(dir, "data"))
+	c.use(node)
+	check()
+	free = fill(t, dir, freeBytes(t, dir))
+	poll(t, 30*time.Second, "patches find no room", func() bool { patched++; return patch(patched).status == 503 })
+	free()
+	poll(t, 15*time.Second, "patches are taken again", func() bool { patched++; return patch(patched).status == 200 })
+	check()
 	node.stop(t)
+	serve(t, filepath.Join(dir, "data")).stop(t)
 }

@@ -43,6 +43,9 @@ func serve(t testing.TB, dir string, flags ...string) *process {
 	return p
 }
 
+// exitDown is how a node ends that is not to be started again before somebody has looked.
+const exitDown = 3
+
 // launch starts a node under an optional wrapper (strace …) and does not wait.
 func launch(t testing.TB, wrapper []string, dir string, flags ...string) *process {
 	t.Helper()

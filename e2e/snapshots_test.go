@@ -154,7 +154,7 @@ func damageAll(t testing.TB, dir string, h *hoard) {
 	case <-node.exited:
 		says := strings.TrimSpace(node.stderr.String())
 		says = says[strings.LastIndexByte(says, '\n')+1:]
-		if node.code != 1 || !strings.HasPrefix(says, "carillon: ") || !strings.Contains(says, "snapshot") {
+		if node.code != exitDown || !strings.HasPrefix(says, "carillon: ") || !strings.Contains(says, "snapshot") {
 			t.Errorf("without a whole snapshot: code %d, stderr %s", node.code, says)
 		}
 		t.Logf("without a whole snapshot: %s", says)

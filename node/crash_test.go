@@ -8,6 +8,7 @@ import (
 	"maps"
 	mrand "math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -132,6 +133,9 @@ func (e *estate) progress() (list []shard.Progress) {
 	return list
 }
 
+// temporary is what the names of files that are being written end in.
+var temporary = regexp.MustCompile(`(\.[0-9]+)?\.tmp$`)
+
 // effect is told of a change of the disk that is about to be made.
 func (b *blackout) effect(op wal.Op, name string) {
 	if b.busy || b.problem != "" {
@@ -140,7 +144,7 @@ func (b *blackout) effect(op wal.Op, name string) {
 	b.busy = true
 	reader := rand.Reader
 	defer func() { b.busy, rand.Reader = false, reader }()
-	kind, _ := kindOfFile(strings.TrimPrefix(strings.TrimSuffix(name, ".tmp"), estateDir+"/"))
+	kind, _ := kindOfFile(strings.TrimPrefix(temporary.ReplaceAllString(name, ""), estateDir+"/"))
 	switch {
 	case kind == "spare segment" && (op == wal.OpWrite || op == wal.OpSync || op == wal.OpTruncate):
 		kind = "segment" // its handle has the name that the file had before its turn came

@@ -148,8 +148,8 @@ func (l links) Gone(node uint64, starts uint32) {
 
 // Superseded implements peer.Handler.
 func (l links) Superseded(h peer.Hello) {
-	l.p.fail(fmt.Errorf("node: another process has this node's identity (%s, start %d): its data directory is a copy of this one, or the other "+
-		"way round; remove one of the two, and empty its directory before it joins again", h.Name, h.Starts))
+	l.p.fail(stayDown(fmt.Errorf("node: another process has this node's identity (%s, start %d): its data directory is a copy of this one, or the other "+
+		"way round; remove one of the two, and empty its directory before it joins again", h.Name, h.Starts)))
 }
 
 // OpenStream implements peer.Handler.

@@ -130,21 +130,21 @@ func (n *Node) Reload() error {
 }
 
 // Run serves until the context ends, then drains: leaderships are handed over, intake stops, requests are answered, calls in flight end
-// (at most 30 s), the log is closed. It returns nil after a clean stop, and ErrRemoved when the cluster has removed the node. When the log
-// fails it returns within a moment, and the process must end: requests and calls that hang may still be under way.
+// (at most 30 s), the log is closed. It returns nil after a clean stop, ErrRemoved when the cluster has removed the node, and an error that is
+// ErrStayDown when no restart would mend what happened. When the log fails it returns within a moment, and the process must end: requests and calls that hang may still be under way.
 func (n *Node) Run(ctx context.Context) error {
 	fsys := wal.OSFS{}
-	if err := fsys.MkdirAll(n.cfg.DataDir); err != nil {
-		return fmt.Errorf("node: make the data directory: %w", err)
-	}
 	lock, err := wal.LockDir(fsys, n.cfg.DataDir)
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
 	defer lock.Close()
+	if err := shard.CheckHalt(fsys, n.cfg.DataDir); err != nil {
+		return fmt.Errorf("node: %w", stayDown(err))
+	}
 	id, err := claimIdentity(fsys, n.cfg.DataDir)
 	if err != nil {
-		return err
+		return stayDown(err)
 	}
 	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, nodeID: id.NodeID, nonce: rand.Uint64(), id: id,
 		health: &health{since: none}, failure: make(chan error, 1)}
@@ -183,6 +183,14 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	observe.Sync = func(took time.Duration) {
 		measured(took)
 		p.health.synced(p.clock.Mono(), took)
+	}
+	observe.Full = func(full bool) {
+		p.health.waits(full)
+		if full {
+			p.log.Error("the disk is full: the log waits for room, and nothing is acknowledged until there is some", "data", n.cfg.DataDir)
+		} else {
+			p.log.Info("there is room for the log again", "data", n.cfg.DataDir)
+		}
 	}
 	c.past = newPast(p, c.state)
 	var err error
@@ -299,7 +307,7 @@ func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callb
 		err = n.runShards(ctx, s, p, pool, m)
 	}
 	if err != nil && s.alive() {
-		s.broken(err)
+		s.broken(stayDown(err))
 	}
 	return nil
 }
@@ -353,7 +361,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 		endIntake()
 	} else {
 		if err != nil {
-			s.broken(err)
+			s.broken(stayDown(err))
 		}
 		s.api.cancel()
 		s.host.cancel()

@@ -184,6 +184,7 @@ type health struct {
 	second int64
 	since  time.Duration // the fsync that is under way began; none
 	lacks  string        // a key that the node needs; see core.lacksKey
+	full   bool          // the log waits for room on its disk
 	reason string
 	until  time.Duration
 }
@@ -205,6 +206,13 @@ func (h *health) synced(now, took time.Duration) {
 	if took > slowSync {
 		h.slow[h.second%10]++
 	}
+}
+
+// waits is told whether the log waits for room.
+func (h *health) waits(full bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.full = full
 }
 
 // turn clears the seconds that have passed.
@@ -240,6 +248,9 @@ func (h *health) unfit(now time.Duration, p *pulse) string {
 	}
 	if lasts := now - h.since; h.since != none && lasts > hungSync { // it may never end: what was slow before says nothing of it
 		reason = fmt.Sprintf("an fsync takes longer than %s", hungSync)
+	}
+	if h.full {
+		reason = "its disk is full: the log waits for room"
 	}
 	if h.lacks != "" {
 		reason = h.lacks

@@ -148,6 +148,10 @@ func (g *group) expire(now time.Duration) {
 }
 
 func (g *group) lateError() error {
+	if g.w.stream.Full() {
+		d := g.w.stream.Disk()
+		return LowDiskError{Node: g.w.host.cfg.Node, Path: g.w.host.cfg.Dir, Free: d.Free, Limit: d.Limit}
+	}
 	if g.serving {
 		return ErrOverloaded
 	}

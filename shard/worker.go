@@ -199,13 +199,13 @@ func (w *worker) stall(g *group) {
 	}
 }
 
-// mayPropose is false while enough is on its way to disk.
+// mayPropose is false while enough is on its way to disk, or that has no room.
 func (w *worker) mayPropose() bool {
 	frames := maxFrames
 	if w.alone {
 		frames = maxFramesAlone
 	}
-	return len(w.inflight) < frames && w.proposed < maxTurnBytes
+	return len(w.inflight) < frames && w.proposed < maxTurnBytes && !w.stream.Full()
 }
 
 // tick lets raft's time pass by the time that really has, and does what is done now and then.

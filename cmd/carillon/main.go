@@ -12,6 +12,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"carillon/node"
 )
 
 // Exit codes.
@@ -19,6 +21,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1 // the command was understood and failed
 	exitUsage   = 2 // flags, environment or configuration are wrong; nothing was done
+	exitDown    = 3 // serve: the storage failed, or what is on it must not be used; no restart mends that
 )
 
 // terminal is what a command may read and write. Results go to out; everything said to a person goes to err.
@@ -61,6 +64,9 @@ func run(args []string, term *terminal) int {
 	if _, ok := errors.AsType[usageError](err); ok {
 		code = exitUsage
 		text += " (see: " + command.help + ")"
+	}
+	if errors.Is(err, node.ErrStayDown) {
+		code = exitDown
 	}
 	fmt.Fprintln(term.err, "carillon: "+text)
 	return code

@@ -166,7 +166,7 @@ func TestServeSaysOneLineWhenItCannotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := carillon(t, "", nil, serveArgs("--data", data)...)
-	if got.code != exitFailure || got.out != "" || strings.Count(got.err, "\n") != 1 || !strings.HasPrefix(got.err, "carillon: ") {
+	if got.code != exitDown || got.out != "" || strings.Count(got.err, "\n") != 1 || !strings.HasPrefix(got.err, "carillon: ") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -1,0 +1,26 @@
+package node
+
+import (
+	"errors"
+
+	"carillon/wal"
+)
+
+// ErrStayDown is in the error of a node that no restart mends: its disk failed, what it has is damaged or not to be used, or another
+// process has its identity. Whoever supervises it should leave it down until somebody has looked.
+var ErrStayDown = errors.New("node: not to be started again before somebody has looked")
+
+// stayDown marks an error so. A full disk and a directory that another process holds pass by themselves.
+func stayDown(err error) error {
+	if err == nil || wal.IsFull(err) || errors.Is(err, wal.ErrLocked) || errors.Is(err, ErrRemoved) {
+		return err
+	}
+	return stayDownError{err}
+}
+
+type stayDownError struct{ error }
+
+func (e stayDownError) Unwrap() error { return e.error }
+
+// Is makes it an ErrStayDown.
+func (stayDownError) Is(target error) bool { return target == ErrStayDown }
