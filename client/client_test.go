@@ -123,6 +123,8 @@ func TestCalls(t *testing.T) {
 		{"add with debounce", func(c *Client) (any, error) {
 			return c.Add(ctx, "o", Spec{ID: "a", Delay: time.Minute, Merge: "debounce", MaxWait: dur(5 * time.Minute)})
 		}, `POST /v1/topics/o/timers {"id":"a","delay":"1m0s","merge":"debounce","max_wait":"5m0s"}`, oneTimer, ""},
+		{"add, not late", func(c *Client) (any, error) { return c.Add(ctx, "o", Spec{ID: "a", At: at, IfLate: "reject"}) },
+			`POST /v1/topics/o/timers {"id":"a","at":"2030-01-01T00:00:00.25Z","if_late":"reject"}`, oneTimer, ""},
 		{"put", func(c *Client) (any, error) {
 			return c.Put(ctx, "o", "{k}a", Spec{At: at, Payload: json.RawMessage("null")}, If{Version: 3})
 		}, `PUT /v1/topics/o/timers/%7Bk%7Da [If-Match: "3"] {"id":"{k}a","at":"2030-01-01T00:00:00.25Z","payload":null}`, oneTimer, ""},

@@ -27,13 +27,16 @@ type Spec struct {
 
 	Merge   string    // reject, keep, replace, debounce; empty: the topic's
 	MaxWait *Duration // with debounce
+
+	// IfLate is reject, or fire, which is also what empty says: an At that is more than a minute past is refused (410 over).
+	IfLate string
 }
 
 // MarshalJSON implements json.Marshaler.
 func (s Spec) MarshalJSON() ([]byte, error) {
 	w := wireSpec{
 		ID: s.ID, Key: s.Key, Payload: s.Payload, Bytes: s.Bytes, ContentType: s.ContentType, Callback: s.Callback, Labels: s.Labels,
-		ExpiresAfter: s.ExpiresAfter, Retry: s.Retry, Repeat: s.Repeat, Merge: s.Merge, MaxWait: s.MaxWait,
+		ExpiresAfter: s.ExpiresAfter, Retry: s.Retry, Repeat: s.Repeat, Merge: s.Merge, MaxWait: s.MaxWait, IfLate: s.IfLate,
 	}
 	if s.Priority != 0 {
 		w.Priority = &s.Priority
@@ -67,6 +70,7 @@ type wireSpec struct {
 	Repeat       *Repeat    `json:"repeat,omitempty"`
 	Merge        string     `json:"merge,omitempty"`
 	MaxWait      *Duration  `json:"max_wait,omitempty"`
+	IfLate       string     `json:"if_late,omitempty"`
 }
 
 // Callback is where and how a timer is delivered; what is not given is the topic's.

@@ -107,11 +107,16 @@ func (h *past) list(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more boo
 			h.log.Error("a record of the history cannot be read; it is left out", "shard", events[i].Shard, "entry", events[i].Index, "error", err)
 			continue
 		}
+		if q.Content != 0 && e.Content != q.Content {
+			continue
+		}
 		e.Key = keyOf(&events[i])
 		if e.Missing() > 0 {
 			h.join(e, &events[i])
 		}
-		page = append(page, e)
+		if page = append(page, e); q.Content != 0 {
+			return page, false, nil
+		}
 	}
 	return page, more && len(page) > 0, nil
 }
@@ -147,6 +152,9 @@ func fileQuery(q *shard.HistoryQuery) *history.Query {
 	}
 	if q.ID != "" {
 		f.ID = []byte(q.ID)
+	}
+	if q.Content != 0 {
+		f.Limit = shard.ContentDepth
 	}
 	if k := q.After; k != nil {
 		f.After = &history.Key{EndMs: k.EndMs, Index: k.Index, Shard: uint32(k.Shard), Item: k.Item}

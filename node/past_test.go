@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,4 +135,54 @@ func TestHistoryTime(t *testing.T) {
 			t.Fatal("what should be gone is still shown")
 		}
 	}
+}
+
+// TestRepeatedLongAfterTheEnd: an add with an id and an instant that is past gives the timer that it made, also when the shard has forgotten it,
+// alone and in a batch; an add of other content makes another one. One that is not to be late makes none.
+func TestRepeatedLongAfterTheEnd(t *testing.T) {
+	n := start(t, t.TempDir())
+	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull"}`)
+	const timers = "/v1/topics/jobs/timers"
+	at := time.Now().Add(-time.Hour).UnixMilli()
+	add := fmt.Sprintf(`{"id":"{k}order","at_ms":%d,"payload":7}`, at)
+	n.must(201, "POST", timers, add)
+	got := n.pull("jobs", `{"wait":"5s"}`)
+	if len(got.Timers) != 1 || n.claim("ack", got.Timers[0].Receipt, "") != 200 {
+		t.Fatalf("pulled: %+v", got)
+	}
+	uid := n.eventually("jobs", "{k}order", "done")["uid"]
+	n.forget("jobs", "{k}")
+
+	for _, body := range []string{add, fmt.Sprintf(`{"at_ms":%d,"payload":7,"id":"{k}order","if_late":"reject"}`, at)} {
+		var again map[string]any
+		if err := json.Unmarshal([]byte(n.must(200, "POST", timers, body)), &again); err != nil || again["state"] != "done" || again["uid"] != uid {
+			t.Errorf("%s gives %v (%v), want the timer that is done", body, again, err)
+		}
+	}
+	batch := n.must(200, "POST", "/v1/topics/jobs/batch", fmt.Sprintf(`{"ops":[{"op":"add",%s,{"op":"add","id":"{k}new","at_ms":%d},{"op":"add",%s,
+		{"op":"add","id":"{k}late","at_ms":%d,"if_late":"reject"}]}`, add[1:], at, add[1:], at))
+	var results struct{ Results []struct{ Status int } }
+	if err := json.Unmarshal([]byte(batch), &results); err != nil || fmt.Sprint(results.Results) != "[{200} {201} {200} {410}]" {
+		t.Errorf("the batch: %s (%v)", batch, err)
+	}
+	n.must(410, "POST", timers, fmt.Sprintf(`{"id":"{k}late","at_ms":%d,"if_late":"reject"}`, at))
+	n.must(404, "GET", timers+"/{k}late", "")
+	if got := n.pull("jobs", `{"max":9}`); len(got.Timers) != 1 || got.Timers[0].ID != "{k}new" {
+		t.Errorf("after all that there is to do: %+v", got)
+	}
+	n.must(201, "POST", timers, fmt.Sprintf(`{"id":"{k}order","at_ms":%d,"payload":8}`, at))
+}
+
+// forget has the shard of a key drop what has ended there, by the size of what ends now.
+func (r *running) forget(topic, key string) {
+	r.t.Helper()
+	payload := strings.Repeat("x", 250<<10)
+	for i := range 11 {
+		var ops []string
+		for j := range 28 {
+			ops = append(ops, fmt.Sprintf(`{"op":"add","id":"%sf%d-%d","delay":"1h","payload":%q}`, key, i, j, payload))
+		}
+		r.must(200, "POST", "/v1/topics/"+topic+"/batch?brief=true", `{"ops":[`+strings.Join(ops, ",")+`]}`)
+	}
+	r.must(200, "POST", "/v1/topics/"+topic+"/cancel", fmt.Sprintf(`{"filter":{"id_prefix":"%sf"}}`, key))
 }

@@ -24,42 +24,62 @@ func (t *Table) add(c *change, f *facts) Result {
 		return Result{Code: TopicClosed}
 	}
 	h := t.lookup(c.topic, c.id)
-	if h == 0 {
+	late := t.late(c)
+	switch {
+	case h == 0 && late:
+		return Result{Code: TooLate}
+	case h == 0:
 		return t.create(c, f, 1)
 	}
 	s := t.slab.at(h)
 	v := t.view(s.ref)
 	same := v.content == c.content
 	merges := c.merge != MergeReject
+	absolute := c.flags&commandAbsolute != 0
 	switch s.state() {
 	case Scheduled:
 		switch {
-		case merges:
+		case merges && !late:
 			return t.merge(c, f, h)
 		case same:
 			return Result{Code: Same, Handle: h}
+		case merges:
+			return Result{Code: TooLate, Handle: h}
 		}
 		return Result{Code: Exists, Handle: h}
 	case Leased:
 		switch {
-		case same && (!merges || c.flags&commandAbsolute != 0): // an add with an instant can be repeated safely, by any rule
+		case same && (!merges || absolute): // an add with an instant can be repeated safely, by any rule
 			return Result{Code: Same, Handle: h}
+		case merges && late:
+			return Result{Code: TooLate, Handle: h}
 		case merges:
 			return t.succeed(c, f, h)
 		}
 		return Result{Code: InFlight, Handle: h}
 	}
 	recent := t.clockMs-t.runs.at(s.run).nextEnd <= finishedKeepMs
-	if same && recent && c.flags&commandAbsolute != 0 {
+	switch {
+	case same && absolute && (recent || t.clockMs-c.spec.dueMs > LateMs):
 		return Result{Code: Same, Handle: h}
+	case late:
+		return Result{Code: TooLate, Handle: h}
 	}
 	return t.createOver(c, f, h)
+}
+
+// late says that a command is not to be late, and is.
+func (t *Table) late(c *change) bool {
+	return c.flags&commandNotLate != 0 && t.clockMs-c.spec.dueMs > LateMs
 }
 
 // put creates a timer or replaces all of one.
 func (t *Table) put(c *change, f *facts) Result {
 	if t.closed(c.topic) {
 		return Result{Code: TopicClosed}
+	}
+	if t.late(c) {
+		return Result{Code: TooLate}
 	}
 	h := t.lookup(c.topic, c.id)
 	if h == 0 {

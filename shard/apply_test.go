@@ -93,6 +93,11 @@ func TestCommands(t *testing.T) {
 	again := Command{Kind: Add, Content: 5}
 	absolute := Command{Kind: Add, Content: 5, Absolute: true}
 	put := Command{Kind: Put, Content: 6}
+	const late = applyNow - LateMs - 1
+	notLate := func(c Command, dueMs int64) Command {
+		c.NotLate, c.Spec = true, &Spec{DueMs: dueMs}
+		return c
+	}
 	patch := &Patch{Priority: true, Spec: Spec{Priority: 9}}
 	for _, c := range []struct {
 		name                                           string
@@ -102,6 +107,11 @@ func TestCommands(t *testing.T) {
 		{"add other", add, Created, Exists, InFlight, Created, Created, Created},
 		{"add same, delay", again, Created, Same, Same, Created, Created, Created},
 		{"add same, instant", absolute, Created, Same, Same, Same, Same, Same},
+		{"add other, not late", notLate(add, late), TooLate, Exists, InFlight, TooLate, TooLate, TooLate},
+		{"add other, hardly late", notLate(add, late+30_000), Created, Exists, InFlight, Created, Created, Created},
+		{"add same, not late", notLate(absolute, late), TooLate, Same, Same, Same, Same, Same},
+		{"replace, not late", notLate(Command{Kind: Add, Content: 6, Merge: MergeReplace}, late), TooLate, TooLate, TooLate, TooLate, TooLate, TooLate},
+		{"put, not late", notLate(put, late), TooLate, TooLate, TooLate, TooLate, TooLate, TooLate},
 		{"put", put, Created, OK, InFlight, Created, Created, Created},
 		{"put version 2", with(put, 2, false), VersionMismatch, OK, InFlight, Created, Created, Created},
 		{"put version 9", with(put, 9, false), VersionMismatch, VersionMismatch, InFlight, VersionMismatch, VersionMismatch, VersionMismatch},
@@ -181,6 +191,21 @@ func TestFences(t *testing.T) {
 	}
 	if got := d.lease(); got.Fence != 2 || got.Timer.Attempts != 1 {
 		t.Errorf("second lease: fence %d, %d attempts", got.Fence, got.Timer.Attempts)
+	}
+}
+
+// TestDeadLetterAnswersALateAdd: a dead letter is there for weeks, so an add that is repeated when its time is past does not begin anew.
+func TestDeadLetterAnswersALateAdd(t *testing.T) {
+	d := newDesk(t)
+	states["dead"](d)
+	d.now += finishedKeepMs + 1
+	add := Command{Kind: Add, Content: 5, Absolute: true, Spec: &Spec{DueMs: d.now - LateMs - 1}}
+	if got := d.command(add); got.Code != Same || got.Timer.State != Dead {
+		t.Errorf("code %d", got.Code)
+	}
+	add.Spec.DueMs++
+	if got := d.command(add); got.Code != Created {
+		t.Errorf("an instant that is hardly past: code %d", got.Code)
 	}
 }
 

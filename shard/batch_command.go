@@ -12,6 +12,7 @@ const (
 	commandContent // tag and content are given
 	commandDue     // DueMs is given
 	commandMerge   // a merge rule and its longest wait are given
+	commandNotLate
 
 	commandFlags = 1<<iota - 1
 )
@@ -48,6 +49,7 @@ func appendCommand(dst []byte, c *Command) []byte {
 	set(c.CreateOnly, commandCreateOnly)
 	set(c.Force, commandForce)
 	set(c.Absolute, commandAbsolute)
+	set(c.NotLate, commandNotLate)
 	set(c.Spec != nil, commandSpec)
 	set(c.Spec == nil && c.Patch != nil, commandPatch)
 	set(c.Tag != 0 || c.Content != 0, commandContent)

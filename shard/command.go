@@ -32,9 +32,12 @@ type Command struct {
 	CreateOnly bool
 	// Force goes with CloseTopic.
 	Force bool
-	// Absolute (Add) says that the time was given as an instant, not as a delay: then repeating the add within
-	// ten minutes of the timer's end gives the finished timer and no second firing.
+	// Absolute (Add) says that the time was given as an instant, not as a delay: then repeating the add gives the finished
+	// timer and no second firing, for ten minutes after the timer's end, and where the instant is LateMs past for as long as
+	// the table keeps the timer.
 	Absolute bool
+	// NotLate (Add, Put) answers TooLate instead of making or changing a timer whose time is LateMs past.
+	NotLate bool
 	// Merge (Add) says what becomes of it when the id is in use; MaxWaitMs goes with MergeDebounce, 0 = unbounded.
 	Merge     Merge
 	MaxWaitMs int64
@@ -71,6 +74,9 @@ type Patch struct {
 	MaxAttempts, MinBackoff, MaxBackoff, Multiplier, Jitter bool
 }
 
+// LateMs is how far past a time must be for the add of it to count as late.
+const LateMs = 60_000
+
 // Code is how a command ended.
 type Code uint8
 
@@ -92,6 +98,7 @@ const (
 	NotEmpty                        // CloseTopic without Force
 	Skipped                         // Redrive, Purge: no dead letter of that id, or its id is in use again
 	Merged                          // 200: merged with the timer that has the id, by the add's rule
+	TooLate                         // 410: the time is past by more than LateMs, and the command was not to be late
 )
 
 // Result answers a command, or another item of a batch.

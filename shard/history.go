@@ -28,7 +28,11 @@ type HistoryEvent struct {
 // historyVersion leads the body of an event (docs/formats/history.md). It must change when appendTimer's layout does.
 const historyVersion = 1
 
-const historyByAttempt = 1 // a flag: the last attempt is what ended the timer
+// Flags of an end.
+const (
+	historyByAttempt = 1 // the last attempt is what ended the timer
+	historyContent   = 2 // the hash of what its add or put said follows
+)
 
 // HistoryKey is a place in a topic's history: by the end, then by the entry that made it.
 type HistoryKey struct {
@@ -57,6 +61,7 @@ type HistoryEntry struct {
 	Timer     *Timer
 	ByAttempt bool // its last attempt is what ended it
 	Attempts  []HistoryAttempt
+	Content   uint64 // Command.Content of the add or put that it is of; 0: not known. It stays on the node that keeps the entry
 }
 
 // HistoryQuery selects entries of one topic, in the order of their keys.
@@ -64,6 +69,7 @@ type HistoryQuery struct {
 	Topic        TopicID
 	Shards       []ID   // of these shards only, in rising order; none: of all
 	ID           string // of this timer only; "" any
+	Content      uint64 // goes with ID and Newest: the last that an add with this content made, of the id's last ContentDepth ends; 0 any
 	States       uint8  // bit 1<<State, of Done, Dead, Cancelled
 	FromMs, ToMs int64  // of the end, [FromMs, ToMs); ToMs 0 = open
 	After        *HistoryKey
@@ -71,6 +77,9 @@ type HistoryQuery struct {
 	Kept         bool // between nodes: what the one that is asked keeps of shards that it does not lead
 	Limit        int
 }
+
+// ContentDepth is how many ends of an id are looked through for a content: an id that is used again and again has no end of them.
+const ContentDepth = 64
 
 // chronicle gathers what an entry does to timers, for the history. Nothing of it is replicated state.
 type chronicle struct {
@@ -135,7 +144,8 @@ func (t *Table) tellEnd(h Handle, s *slot) {
 	if c.byAttempt {
 		flags |= historyByAttempt
 	}
-	c.buf = t.appendTimerAt(append(c.buf, historyVersion, flags), s, r, &v)
+	c.buf = binary.LittleEndian.AppendUint64(append(c.buf, historyVersion, flags|historyContent), v.content)
+	c.buf = t.appendTimerAt(c.buf, s, r, &v)
 	c.sealed()
 }
 
@@ -201,10 +211,14 @@ func DecodeHistoryEnd(body []byte) (*HistoryEntry, error) {
 		return nil, err
 	}
 	flags := r.byte()
-	if flags&^historyByAttempt != 0 {
+	if flags&^(historyByAttempt|historyContent) != 0 {
 		r.fail("unknown flags of an end")
 	}
-	e := &HistoryEntry{Timer: r.timer(), ByAttempt: flags&historyByAttempt != 0}
+	e := &HistoryEntry{ByAttempt: flags&historyByAttempt != 0}
+	if flags&historyContent != 0 {
+		e.Content = r.u64()
+	}
+	e.Timer = r.timer()
 	if r.fault == "" && !e.Timer.State.Over() {
 		r.fail("timer has not ended")
 	}

@@ -52,8 +52,8 @@ func (g *rig) checkTold() {
 			g.t.Fatalf("end %+v, %v; the model says %+v", got, err, w.timer)
 		}
 		// The short way of writing a timer is the long one's.
-		if long := appendTimer(nil, &w.timer); !bytes.Equal(e.Body[2:], long) {
-			g.t.Fatalf("body %x, as a copy it is %x", e.Body[2:], long)
+		if long := appendTimer(nil, &w.timer); !bytes.Equal(e.Body[10:], long) {
+			g.t.Fatalf("body %x, as a copy it is %x", e.Body[10:], long)
 		}
 	}
 }
@@ -68,6 +68,14 @@ func TestHistoryGolden(t *testing.T) {
 	golden(t, "history-events", b)
 	if !slices.Equal(states, []State{Cancelled, 0, Dead}) {
 		t.Errorf("events of %v", states)
+	}
+	end, err := DecodeHistoryEnd(events[2].Body)
+	if err != nil || end.Content != 6 {
+		t.Errorf("content %d, %v", end.Content, err)
+	}
+	before := append([]byte{historyVersion, historyByAttempt}, events[2].Body[10:]...) // of a build that kept no content
+	if got, err := DecodeHistoryEnd(before); err != nil || got.Content != 0 || !reflect.DeepEqual(got.Timer, end.Timer) {
+		t.Errorf("without its content: %+v, %v", got, err)
 	}
 }
 

@@ -67,6 +67,7 @@ func (g *rig) randomCommand() *Command {
 	case Add, Put:
 		c.Spec, c.Content, c.Tag = g.spec(), uint64(1+g.pick(3)), uint32(g.pick(1<<30))
 		c.Absolute = g.pick(2) == 0
+		c.NotLate = g.notLate && g.pick(4) == 0
 		if c.Kind == Add && g.pick(2) == 0 {
 			c.Merge, c.MaxWaitMs = Merge(g.pick(4)), int64(g.pick(2)*g.pick(60_000))
 		}

@@ -135,15 +135,22 @@ func (m *model) command(c *Command) (Code, *modelTimer) {
 	x := m.last(c.Topic, c.ID)
 	_, closed := m.closed[c.Topic]
 	over := map[State]Code{Leased: InFlight, Done: OverFired, Dead: OverDead, Cancelled: OverCancelled}
+	past := c.Spec != nil && m.clock-c.Spec.DueMs > LateMs
+	late := c.NotLate && past
 	switch c.Kind {
 	case Add:
 		switch {
 		case closed:
 			return TopicClosed, nil
+		case x == nil && late:
+			return TooLate, nil
 		case x == nil:
 			return m.create(c)
-		case x.State == Scheduled && c.Merge != MergeReject:
+		case x.State == Scheduled && c.Merge != MergeReject && !late:
 			return m.merge(c, x)
+		case late && c.Merge != MergeReject && !x.State.Over() && x.content != c.Content,
+			late && c.Merge != MergeReject && x.State == Leased && !c.Absolute:
+			return TooLate, x
 		case x.State == Leased && c.Merge != MergeReject && !(c.Absolute && x.content == c.Content):
 			return m.succeed(c, x)
 		case !x.State.Over() && x.content == c.Content:
@@ -152,14 +159,18 @@ func (m *model) command(c *Command) (Code, *modelTimer) {
 			return InFlight, x
 		case x.State == Scheduled:
 			return Exists, x
-		case c.Absolute && x.content == c.Content && m.clock-x.EndedMs <= finishedKeepMs:
+		case c.Absolute && x.content == c.Content && (past || m.clock-x.EndedMs <= finishedKeepMs):
 			return Same, x
+		case late:
+			return TooLate, x
 		}
 		return m.create(c)
 	case Put:
 		switch {
 		case closed:
 			return TopicClosed, nil
+		case late:
+			return TooLate, nil
 		case x == nil && c.IfMatch != 0:
 			return VersionMismatch, nil
 		case x == nil:

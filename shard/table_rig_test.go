@@ -23,8 +23,10 @@ type rig struct {
 	now   int64
 	// deadByVersion lets redrives and purges name a version. The golden snapshot was drawn without.
 	deadByVersion bool
-	since         [][]byte // the entries since the snapshot began, while one is under way
-	fences        bool     // closed topics raise the fence; the golden snapshot was drawn without
+	// notLate has adds and puts refuse to be late. The golden snapshot was drawn without.
+	notLate bool
+	since   [][]byte // the entries since the snapshot began, while one is under way
+	fences  bool     // closed topics raise the fence; the golden snapshot was drawn without
 }
 
 const rigStart = 1_700_000_000_000
@@ -223,7 +225,7 @@ func TestTableAgainstModel(t *testing.T) {
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			g := newRig(t, rand.New(rand.NewPCG(seed, 1)).IntN)
-			g.deadByVersion = seed%2 == 0
+			g.deadByVersion, g.notLate = seed%2 == 0, seed%4 == 0
 			g.fences = true
 			g.drive(250)
 		})
@@ -233,7 +235,7 @@ func TestTableAgainstModel(t *testing.T) {
 func TestTableProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		g := newRig(rigTB{TB: t, r: r}, func(n int) int { return rapid.IntRange(0, n-1).Draw(r, "pick") })
-		g.deadByVersion = true
+		g.deadByVersion, g.notLate = true, true
 		g.fences = true
 		g.drive(12)
 	})

@@ -129,7 +129,7 @@ func (r *reader) answer(o *Op) {
 
 func (r *reader) result(to *Result) {
 	to.Code = Code(r.byte())
-	if to.Code < Created || to.Code > Merged {
+	if to.Code < Created || to.Code > TooLate {
 		r.fail("unknown answer")
 	}
 	bits := r.number(resultBits, "answer bits")

@@ -10,6 +10,7 @@ const (
 	historyAfter = 1 << iota
 	historyNewest
 	historyKept
+	historyOfContent // a hash follows, last
 
 	historyFlags = 1<<iota - 1
 )
@@ -28,12 +29,18 @@ func AppendHistoryQuery(dst []byte, q *HistoryQuery) []byte {
 	if q.Kept {
 		flags |= historyKept
 	}
+	if q.Content != 0 {
+		flags |= historyOfContent
+	}
 	dst = append(dst, q.States, flags)
 	dst = binary.AppendVarint(dst, q.FromMs)
 	dst = binary.AppendVarint(dst, q.ToMs)
 	dst = binary.AppendUvarint(dst, uint64(min(max(q.Limit, 0), maxWireLimit)))
 	if q.After != nil {
 		dst = appendHistoryKey(dst, q.After)
+	}
+	if q.Content != 0 {
+		dst = binary.LittleEndian.AppendUint64(dst, q.Content)
 	}
 	return dst
 }
@@ -55,6 +62,9 @@ func DecodeHistoryQuery(b []byte) (*HistoryQuery, error) {
 	if flags&historyAfter != 0 {
 		k := r.historyKey()
 		q.After = &k
+	}
+	if flags&historyOfContent != 0 {
+		q.Content = r.u64()
 	}
 	if err := r.close(); err != nil {
 		return nil, err

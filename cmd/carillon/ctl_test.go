@@ -87,8 +87,8 @@ func TestCtl(t *testing.T) {
 		{
 			name: "add a series", replies: []reply{{status: 201, body: oneTimer}},
 			args: []string{"add", "t", "--id", "x", "--cron", "0 8 * * 1-5", "--zone", "Asia/Shanghai", "--until", "2030-01-01T00:00:00Z", "--count", "7",
-				"--catch-up", "all", "--overlap", "--merge", "debounce", "--max-wait", "5m"},
-			asked: []string{`POST /v1/topics/t/timers {"id":"x","merge":"debounce","max_wait":"5m","repeat":{"cron":"0 8 * * 1-5","zone":"Asia/Shanghai",` +
+				"--catch-up", "all", "--overlap", "--merge", "debounce", "--max-wait", "5m", "--if-late", "reject"},
+			asked: []string{`POST /v1/topics/t/timers {"id":"x","merge":"debounce","max_wait":"5m","if_late":"reject","repeat":{"cron":"0 8 * * 1-5","zone":"Asia/Shanghai",` +
 				`"until":"2030-01-01T00:00:00Z","count":7,"catch_up":"all","overlap":true}}`},
 		},
 		{

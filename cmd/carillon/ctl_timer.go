@@ -83,6 +83,7 @@ type ctlAddCmd struct {
 	Key     string `placeholder:"KEY" help:"Timers with one key live together, and are serial where the topic is."`
 	Merge   string `placeholder:"keep|replace|debounce" help:"What becomes of the add when the id is in use; else the topic's rule."`
 	MaxWait string `placeholder:"5m" help:"With --merge debounce: no later than this after the first add."`
+	IfLate  string `placeholder:"fire|reject" help:"A late --at: taken (default) or refused."`
 	timerFields
 }
 
@@ -102,6 +103,7 @@ func (a *ctlAddCmd) Run(ctl *ctlCmd, term *terminal) error {
 	o.text("key", a.Key)
 	o.text("merge", a.Merge)
 	o.text("max_wait", a.MaxWait)
+	o.text("if_late", a.IfLate)
 	if err := a.write(o, term); err != nil {
 		return err
 	}

@@ -218,6 +218,10 @@ func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 	if len(send) == 0 {
 		return nil
 	}
+	send, sent = rq.withoutMade(send, sent)
+	if len(send) == 0 {
+		return nil
+	}
 	rq.s.cfg.Engine.DoAll(rq.s.base, send)
 	for i, op := range sent {
 		switch {
@@ -231,6 +235,37 @@ func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 		}
 	}
 	return stale
+}
+
+// withoutMade answers for the adds that were made before, and leaves the rest.
+func (rq *request) withoutMade(send []Op, sent []*operation) ([]Op, []*operation) {
+	var past []*operation
+	for _, op := range sent {
+		if rq.maybeMade(op.in, op.topic, op.verb) {
+			past = append(past, op)
+		}
+	}
+	if len(past) == 0 {
+		return send, sent
+	}
+	each(len(past), func(i int) {
+		op := past[i]
+		switch done, err := rq.madeBefore(op.in, op.topic); {
+		case err != nil:
+			op.problem = engineFault(err)
+			rq.s.logCause(op.problem)
+		case done != nil:
+			op.result = shard.Result{Code: shard.Same, Timer: done}
+		}
+	})
+	n := 0
+	for i, op := range sent {
+		if op.problem == nil && op.result.Code == 0 {
+			send[n], sent[n] = send[i], op
+			n++
+		}
+	}
+	return send[:n], sent[:n]
 }
 
 // appendResult writes {"status", "id", and the timer, the outcome or the error}.

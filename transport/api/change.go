@@ -110,9 +110,10 @@ func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 	switch v {
 	case vAdd:
 		in.nameIt(rq.s, rq.topic, nowMs)
-		in.cmd.Absolute = in.given&timeFields != 0 && !in.when.delay
+		in.cmd.Absolute = in.absolute()
 		fallthrough
 	case vPut:
+		in.cmd.NotLate = in.absolute() && in.ifLate == "reject"
 		in.cmd.Tag = uint32(rq.s.cfg.Rand())
 		var err error
 		if in.cmd.Content, rq.scratch, err = in.content(rq.scratch, rq.s.cfg.Digest); err != nil {
@@ -211,6 +212,15 @@ func (rq *request) change(in *input, v verb, brief bool) (res shard.Result, t *s
 			return false, p
 		}
 		var err error
+		if rq.maybeMade(in, t, v) {
+			if res.Timer, err = rq.madeBefore(in, t); err != nil {
+				return false, engineFault(err)
+			}
+			if res.Timer != nil {
+				res.Code = shard.Same
+				return false, nil
+			}
+		}
 		if anyRedacted(in.spec.Callback.Headers) {
 			var p *problem
 			if res, p = rq.changeKeeping(in, t, v, brief); p != nil {
@@ -282,6 +292,8 @@ func refusal(code shard.Code) *problem {
 		return &problem{status: 410, code: "over", detail: "the timer is a dead letter", outcome: "dead"}
 	case shard.OverCancelled:
 		return &problem{status: 410, code: "over", detail: "the timer has been cancelled", outcome: "cancelled"}
+	case shard.TooLate:
+		return fail(410, "over", "the time is more than a minute past, and if_late is reject; nothing was changed")
 	case shard.NotFound:
 		return fail(404, unknownTimer, "there is no such timer")
 	case shard.VersionMismatch:

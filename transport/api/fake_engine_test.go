@@ -370,6 +370,9 @@ func (e *fakeEngine) History(_ context.Context, q *shard.HistoryQuery) (page []*
 	e.calls["History"]++
 	for _, h := range e.past {
 		t := h.Timer
+		if q.Content != 0 && h.Content != q.Content {
+			continue
+		}
 		if t.Topic != q.Topic || q.States&(1<<t.State) == 0 || q.ID != "" && t.ID != q.ID || h.Key.EndMs < q.FromMs ||
 			q.ToMs != 0 && h.Key.EndMs >= q.ToMs || q.After != nil && h.Key.Compare(*q.After) <= 0 {
 			continue

@@ -132,6 +132,39 @@ func (rq *request) recall(topic *shard.Topic, id string) (*shard.Timer, error) {
 	return list[0].Timer, nil
 }
 
+// lateRules are what if_late may say.
+var lateRules = []string{"fire", "reject"}
+
+// absolute says that the time was given as an instant.
+func (in *input) absolute() bool { return in.given&timeFields != 0 && !in.when.delay }
+
+// pastMs is how long an instant must be over for an add of it to count as one that may be repeated. Adds for this very moment, which are a little
+// late when they arrive, are spared the search: what they may repeat has ended within the time for which the shard remembers it.
+const pastMs = 2000
+
+// maybeMade says of an add that its instant is past, so that it may be a repeated one whose timer the shard has forgotten.
+func (rq *request) maybeMade(in *input, topic *shard.Topic, v verb) bool {
+	return v == vAdd && in.cmd.Absolute && rq.s.nowMs()-in.when.ms > pastMs && (!in.unnamed || topic.Policy.ByContent)
+}
+
+// madeBefore finds what became of an add that maybeMade has, if it was made before: a client that had no answer may repeat it whenever it comes
+// to that. What the shard remembers is for the shard to tell, for that is in order with all changes; nil then, or if it is not to be found.
+func (rq *request) madeBefore(in *input, topic *shard.Topic) (*shard.Timer, error) {
+	t, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq, topic), topic.ID, in.id)
+	if err != nil || t != nil && !t.State.Over() {
+		return nil, err
+	}
+	q := &shard.HistoryQuery{Topic: topic.ID, ID: in.id, Content: in.cmd.Content, States: overStates, Newest: true, Limit: 1}
+	if rq.confine(q, topic) {
+		return nil, nil
+	}
+	list, _, err := rq.s.cfg.Engine.History(rq.s.base, q)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return list[0].Timer, nil
+}
+
 // tooLate turns "there is no such timer" into what the history knows of it: a change that came after the end is 410, not 404.
 func (rq *request) tooLate(topic *shard.Topic, id string, v verb) (shard.Code, error) {
 	t, err := rq.recall(topic, id)

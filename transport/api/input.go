@@ -42,6 +42,7 @@ const (
 	fMultiplier
 	fJitter
 	fRepeat
+	fIfLate
 
 	timeFields     = fAt | fAtMs | fDelay | fDelayMs
 	callbackFields = fURL | fMethod | fHeaders | fTimeout
@@ -58,15 +59,15 @@ type input struct {
 	given field // named in the document, with whatever value
 	null  field // given as null
 
-	op, id, key, merge string
-	maxWaitMs          int64
-	unnamed            bool // an add without an id: it is given one
-	ifMatch            uint32
-	when               when
-	spec               shard.Spec
-	cmd                shard.Command
-	patch              *shard.Patch
-	created            *shard.Timer // room for the answer to an add or put; the engine writes it on the caller's goroutine only
+	op, id, key, merge, ifLate string
+	maxWaitMs                  int64
+	unnamed                    bool // an add without an id: it is given one
+	ifMatch                    uint32
+	when                       when
+	spec                       shard.Spec
+	cmd                        shard.Command
+	patch                      *shard.Patch
+	created                    *shard.Timer // room for the answer to an add or put; the engine writes it on the caller's goroutine only
 }
 
 // when is the time a client asks for.
@@ -146,6 +147,8 @@ func timerField(name []byte) field {
 		return fRetry
 	case "repeat":
 		return fRepeat
+	case "if_late":
+		return fIfLate
 	}
 	return 0
 }
@@ -220,6 +223,8 @@ func (r *reader) inputField(in *input, f field) {
 		in.merge = r.choice("merge", mergeRules)
 	case fMaxWait:
 		in.maxWaitMs = r.maxWait()
+	case fIfLate:
+		in.ifLate = r.choice("if_late", lateRules)
 	case fRetry:
 		r.retry(&in.spec.Retry, &in.given, &in.null)
 	case fRepeat:
@@ -373,7 +378,7 @@ var fieldNames = []string{
 	"op", "if_match", "id", "key", "at", "at_ms", "delay", "delay_ms", "payload", "payload_base64", "content_type",
 	"callback", "callback.url", "callback.method", "callback.headers", "callback.timeout",
 	"priority", "labels", "expires_after", "merge", "max_wait",
-	"retry", "retry.max_attempts", "retry.min_backoff", "retry.max_backoff", "retry.multiplier", "retry.jitter", "repeat",
+	"retry", "retry.max_attempts", "retry.min_backoff", "retry.max_backoff", "retry.multiplier", "retry.jitter", "repeat", "if_late",
 }
 
 // name is the name of the first field of the set.

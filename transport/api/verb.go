@@ -24,8 +24,8 @@ var verbs = [...]struct {
 	fields field
 	scope  scope
 }{
-	vAdd:    {"add", shard.Add, specFields | fID | fKey | fMerge | fMaxWait, scopeAdd},
-	vPut:    {"put", shard.Put, specFields | fID | fKey | fMerge | fMaxWait, scopeAdd},
+	vAdd:    {"add", shard.Add, specFields | fID | fKey | fMerge | fMaxWait | fIfLate, scopeAdd},
+	vPut:    {"put", shard.Put, specFields | fID | fKey | fMerge | fMaxWait | fIfLate, scopeAdd},
 	vPatch:  {"patch", shard.Modify, specFields, scopeAdd},
 	vCancel: {"cancel", shard.Cancel, 0, scopeCancel},
 	vFire:   {"fire", shard.Fire, 0, scopeAdd},
