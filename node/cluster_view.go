@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/transport/api"
@@ -19,10 +20,10 @@ func (e *engine) View(context.Context) api.ClusterView {
 	if err != nil {
 		return v
 	}
-	v.ClusterID, _, v.Replicas = c.state.Cluster()
-	leads, leader := c.leaders()
+	v.ClusterID, _, v.Replicas = c.member.State.Cluster()
+	leads, leader := c.member.Leaders()
 	replicas := map[uint64]int{}
-	rows := c.state.Rows()
+	rows := c.member.State.Rows()
 	v.Healthy = len(rows) > 0
 	for i := range rows {
 		if rows[i].Group == ring.MetaGroup {
@@ -35,8 +36,8 @@ func (e *engine) View(context.Context) api.ClusterView {
 		v.Healthy = v.Healthy && s.State == api.ShardOK
 		v.Shards = append(v.Shards, s)
 	}
-	for _, n := range c.state.Nodes() {
-		view := c.nodeView(&n)
+	for _, n := range c.member.State.Nodes() {
+		view := c.nodeView(e.p, &n)
 		view.Leads, view.Replicas = leads[n.ID], replicas[n.ID]
 		v.Healthy = v.Healthy && view.State == api.NodeAlive
 		v.Nodes = append(v.Nodes, view)
@@ -45,47 +46,18 @@ func (e *engine) View(context.Context) api.ClusterView {
 	return v
 }
 
-// leaders are how many shards each node leads, and who leads which, as the nodes say themselves.
-func (c *core) leaders() (leads map[uint64]int, leader map[shard.ID]uint64) {
-	leads, leader = map[uint64]int{}, map[shard.ID]uint64{}
-	mine := c.leads()
-	now := c.p.clock.Mono()
-	for _, n := range c.state.Nodes() {
-		list := mine
-		if n.ID != c.self {
-			h, ago, ok := c.p.pulse.last(now, n.ID)
-			if !ok || ago >= suspectFor {
-				continue
-			}
-			list = h.beat.Leads
-		}
-		leads[n.ID] = len(list)
-		for _, id := range list {
-			if leader[id] != c.self { // this node knows best of itself
-				leader[id] = n.ID
-			}
-		}
-	}
-	return leads, leader
-}
-
-func (c *core) nodeView(n *ring.Node) api.NodeView {
+func (c *core) nodeView(p *process, n *ring.Node) api.NodeView {
 	v := api.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, State: api.NodeAlive, ClockKnown: true}
-	if n.ID == c.self {
-		v.Unfit = c.p.health.why()
+	if n.ID == p.self.ID() {
+		v.Unfit = p.self.Health.Why()
 	} else {
-		h, ago, ok := c.p.pulse.last(c.p.clock.Mono(), n.ID)
-		if v.ClockKnown = ok && ago < suspectFor; v.ClockKnown {
-			v.ClockOffsetMs, v.ClockKnown = h.offset()
-			v.Unfit = h.beat.Unfit
-		}
-		switch {
-		case !ok && ago < suspectFor:
+		seen := c.member.Peer(n.ID)
+		v.ClockKnown, v.ClockOffsetMs, v.Unfit = seen.ClockKnown, seen.ClockOffsetMs, seen.Unhealthy
+		switch seen.Presence {
+		case member.Suspect:
 			v.State = api.NodeSuspect
-		case !ok || ago >= suspectFor:
+		case member.Down:
 			v.State = api.NodeDown
-		case ago >= aliveFor:
-			v.State = api.NodeSuspect
 		}
 	}
 	if v.State == api.NodeAlive || v.State == api.NodeSuspect {
@@ -99,28 +71,19 @@ func (c *core) nodeView(n *ring.Node) api.NodeView {
 	return v
 }
 
-// hears reports that a node is there.
-func (c *core) hears(node uint64) bool {
-	if node == c.self {
-		return true
-	}
-	_, ago, ok := c.p.pulse.last(c.p.clock.Mono(), node)
-	return ok && ago < suspectFor
-}
-
 func (c *core) shardRow(row *ring.Row, leader uint64) api.ShardRow {
 	s := api.ShardRow{Shard: row.Group, Epoch: row.Epoch}
-	if n, ok := c.state.Node(leader); ok {
+	if n, ok := c.member.State.Node(leader); ok {
 		s.Leader = n.Name
 	}
 	alive := 0
 	for _, r := range row.Replicas {
-		n, ok := c.state.Node(r.Node)
+		n, ok := c.member.State.Node(r.Node)
 		if !ok {
 			n.Name = fmt.Sprintf("%010x", r.Node)
 		}
 		s.Replicas = append(s.Replicas, n.Name)
-		if c.hears(r.Node) {
+		if c.member.Hears(r.Node) {
 			alive++
 		}
 	}
@@ -143,11 +106,11 @@ func (e *engine) Shard(_ context.Context, id shard.ID) (api.ShardView, bool) {
 	if err != nil || id == shard.Meta {
 		return api.ShardView{}, false
 	}
-	row, ok := c.state.Row(id)
+	row, ok := c.member.State.Row(id)
 	if !ok {
 		return api.ShardView{}, false
 	}
-	_, leader := c.leaders()
+	_, leader := c.member.Leaders()
 	v := api.ShardView{ShardRow: c.shardRow(&row, leader[id])}
 	for _, g := range c.host.Groups() {
 		if g.Group == id && g.Replica != 0 {
@@ -163,7 +126,7 @@ func (e *engine) node(name string) (*core, ring.Node, error) {
 	if err != nil {
 		return nil, ring.Node{}, err
 	}
-	n, ok := c.state.NodeNamed(name)
+	n, ok := c.member.State.NodeNamed(name)
 	if !ok {
 		return nil, ring.Node{}, api.ErrUnknownNode
 	}
@@ -189,7 +152,7 @@ func (e *engine) Drain(ctx context.Context, name string) error {
 	if err != nil || n.State == ring.NodeDraining || n.State == ring.NodeDrained {
 		return err
 	}
-	_, err = c.propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: ring.NodeDraining})
+	_, err = c.member.Propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: ring.NodeDraining})
 	return clusterError(err)
 }
 
@@ -199,7 +162,7 @@ func (e *engine) Resume(ctx context.Context, name string) error {
 	if err != nil || n.State == ring.NodeMember {
 		return err
 	}
-	_, err = c.propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: ring.NodeMember})
+	_, err = c.member.Propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: ring.NodeMember})
 	return clusterError(err)
 }
 
@@ -209,13 +172,13 @@ func (e *engine) Remove(ctx context.Context, name string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if len(c.state.Nodes()) == 1 {
+	if len(c.member.State.Nodes()) == 1 {
 		return api.ErrNoOtherNode
 	}
-	if n.State != ring.NodeDrained && !force && c.hears(n.ID) {
+	if n.State != ring.NodeDrained && !force && c.member.Hears(n.ID) {
 		return api.ErrNotDrained
 	}
-	_, err = c.propose(ctx, ring.Command{Verb: ring.Remove, NodeID: n.ID, Force: force || n.State != ring.NodeDrained})
+	_, err = c.member.Propose(ctx, ring.Command{Verb: ring.Remove, NodeID: n.ID, Force: force || n.State != ring.NodeDrained})
 	return clusterError(err)
 }
 
@@ -225,21 +188,8 @@ func (e *engine) SetReplicas(ctx context.Context, replicas int) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.propose(ctx, ring.Command{Verb: ring.SetReplicas, Replicas: replicas})
+	_, err = c.member.Propose(ctx, ring.Command{Verb: ring.SetReplicas, Replicas: replicas})
 	return err
 }
 
-// couldHandOver reports that this node leads a group with another member that could take over.
-func (c *core) couldHandOver() bool {
-	for _, g := range c.host.Groups() {
-		if !g.Leads {
-			continue
-		}
-		for _, id := range g.Voters {
-			if node := ring.NodeOfReplica(id); node != c.self && c.may.has(node) {
-				return true
-			}
-		}
-	}
-	return false
-}
+var _ api.Cluster = (*engine)(nil)

@@ -48,8 +48,8 @@ func (e *engine) Claim(ctx context.Context, claim api.Claim) ([]bool, error) {
 		if !ok || r.shard == shard.Meta || int(r.shard) > e.Shards() {
 			continue
 		}
-		topic, ok := c.state.Topic(r.topic)
-		if !ok && !c.current() {
+		topic, ok := c.member.State.Topic(r.topic)
+		if !ok && !c.member.Current() {
 			return nil, shard.ErrRecovering
 		}
 		if !ok || !claim.Sees(topic.Name) {

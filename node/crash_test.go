@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/node/member"
 	"carillon/shard"
 	"carillon/wal"
 )
@@ -39,7 +40,7 @@ type blackout struct {
 	tried   map[string]int
 	opened  int
 	last    []shard.Progress // before the process that is at it
-	known   identity         // … and who it was
+	known   member.Identity  // … and who it was
 	told    map[string]bool  // events that any history told
 	states  map[truthKey]uint64
 }
@@ -115,7 +116,7 @@ func (b *blackout) run() (past map[string]bool, err error) {
 			return nil, err
 		}
 		if life == 0 {
-			b.last, b.known = b.live.progress(), b.live.p.id
+			b.last, b.known = b.live.progress(), b.live.p.self.Identity()
 			b.live.end()
 			fsys.Kill()
 		}
@@ -173,8 +174,8 @@ func (b *blackout) cut(what string, random *mrand.Rand, opt wal.CrashOptions) {
 	if b.live.host != nil {
 		before = b.live.progress()
 	}
-	if p := b.live.p; p != nil {
-		known = p.id // its lock may be held by who writes it
+	if p := b.live.p; p != nil && p.self != nil {
+		known = p.self.Identity()
 	}
 	disk := b.live.fs.CrashClone(random, opt)
 	for round := range 2 {
@@ -186,15 +187,15 @@ func (b *blackout) cut(what string, random *mrand.Rand, opt wal.CrashOptions) {
 	}
 }
 
-func (b *blackout) check(disk *wal.MemFS, known identity, before []shard.Progress) error {
-	id, err := readIdentity(disk, estateDir)
+func (b *blackout) check(disk *wal.MemFS, known member.Identity, before []shard.Progress) error {
+	id, err := member.ReadIdentity(disk, estateDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && known.NodeID == 0:
 	case err != nil:
 		return err
 	case known.NodeID != 0 && id.NodeID != known.NodeID, id.Starts < known.Starts, known.Founded && !id.Founded:
 		return fmt.Errorf("it was %+v, it is %+v", known, id)
-	case known.Promise != nil && (id.Promise == nil || id.Promise.ClusterID != known.Promise.ClusterID), known.ClusterID != "" && id.Meta == nil:
+	case known.AcceptedPlan != nil && (id.AcceptedPlan == nil || id.AcceptedPlan.ClusterID != known.AcceptedPlan.ClusterID), known.ClusterID != "" && id.Meta == nil:
 		return fmt.Errorf("it promised %+v, it knows %+v", known, id)
 	}
 	e, err := openEstate(disk, &estateClock{now: b.live.clock.now})

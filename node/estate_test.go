@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"carillon/history"
+	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/wal"
@@ -89,28 +90,29 @@ func openEstate(fsys *wal.MemFS, clock *estateClock) (*estate, error) {
 
 func (e *estate) open() error {
 	fsys, clock := e.fs, e.clock
-	id, err := claimIdentity(fsys, estateDir)
-	if err != nil {
+	e.p = &process{cfg: Config{DataDir: estateDir}, log: slog.New(slog.NewTextHandler(&e.log, nil)), fsys: fsys, clock: clock}
+	if err := e.p.claim(); err != nil {
 		return err
 	}
-	e.p = &process{cfg: Config{DataDir: estateDir}, log: slog.New(slog.NewTextHandler(&e.log, nil)), fsys: fsys, clock: clock, nodeID: id.NodeID, id: id}
+	id := e.p.self.Identity()
 	if id.ClusterID == "" {
 		self := ring.Node{ID: id.NodeID, Name: "alone", Peer: "127.0.0.1:7701"}
 		plan := &ring.FoundingPlan{ClusterID: "estate", Shards: estateShards, Replicas: 1, Nodes: []ring.Node{self}}
-		if err := e.p.change(func(id *identity) { id.Promise = plan }); err != nil { // as one of several founders does, first
+		if err := e.p.self.Change(func(id *member.Identity) { id.AcceptedPlan = plan }); err != nil { // as one of several founders does, first
 			return err
 		}
-		if err := e.p.found(plan); err != nil {
+		if err := e.p.self.Found(plan); err != nil {
 			return err
 		}
 	}
-	id = e.p.identity()
+	id = e.p.self.Identity()
 	e.state = ring.NewState(func() { e.topical = true }, func() { e.placed = true })
 	e.past = newPast(e.p, e.state)
 	meta := id.Meta
 	if id.Founded {
 		meta = nil
 	}
+	var err error
 	e.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: 1, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: 1, Meta: meta, FS: fsys, Dir: estateDir,
 		Log:   wal.Options{SegmentBytes: 4 << 10, GenBytes: 8 << 10, NowMs: clock.WallMs, Monotonic: clock.Mono},
@@ -196,14 +198,14 @@ func (e *estate) live(random *mrand.Rand) error {
 	if err := e.pass(3*time.Second, 50*time.Millisecond); err != nil {
 		return err
 	}
-	found := ring.FoundCommand("estate", estateShards, 1, e.p.identity().Promise.Nodes)
+	found := ring.FoundCommand("estate", estateShards, 1, e.p.self.Identity().AcceptedPlan.Nodes)
 	if err := e.command(found); err != nil {
 		return err
 	}
 	if err := e.pass(3*time.Second, 50*time.Millisecond); err != nil {
 		return err
 	}
-	if err := e.p.change(func(id *identity) { id.Founded = true }); err != nil {
+	if err := e.p.self.Change(func(id *member.Identity) { id.Founded = true }); err != nil {
 		return err
 	}
 	policy := shard.DefaultPolicy()
@@ -257,7 +259,7 @@ func (e *estate) serve() (state string, past map[string]bool, err error) {
 		return "", nil, err
 	}
 	var b strings.Builder
-	id := e.p.identity()
+	id := e.p.self.Identity()
 	fmt.Fprintf(&b, "%d %d %s %v\n%s\n", id.NodeID, id.Shards, id.ClusterID, id.Meta, e.state.Save())
 	for i := shard.ID(0); i <= estateShards; i++ {
 		p := e.host.Progress(i)

@@ -6,37 +6,46 @@ import (
 	"testing"
 	"time"
 
+	"carillon/node/route"
+	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
 )
 
 const topicIdle = time.Hour
 
-// keeper is a janitor over a running host, with a clock of its own.
+// keeper looks after the idle topics of a running host, with a clock of its own.
 type keeper struct {
-	*janitor
-	t   *testing.T
-	at  time.Time
-	ctx context.Context
+	*route.IdleTopics
+	task.Env
+	t      *testing.T
+	node   *core
+	dir    string
+	passed time.Duration
+	ctx    context.Context
 }
 
 func newKeeper(t *testing.T) *keeper {
 	t.Helper()
-	n := start(t, t.TempDir(), func(c *Config) { c.Shards = 2 })
-	k := &keeper{janitor: newJanitor(&engine{p: n.node.run.Load()}, topicIdle, slog.New(slog.DiscardHandler)), t: t, at: time.Now(), ctx: t.Context()}
-	k.now = func() time.Time { return k.at }
+	p := start(t, t.TempDir(), func(c *Config) { c.Shards = 2 }).node.run.Load()
+	k := &keeper{Env: p.tasks, node: p.core.Load(), dir: p.cfg.DataDir, t: t, ctx: t.Context()}
+	wallMs := func() int64 { return p.clock.WallMs() + k.passed.Milliseconds() }
+	k.IdleTopics = route.NewIdleTopics(k.node.topics, topicIdle, k, wallMs, slog.New(slog.DiscardHandler))
 	return k
 }
 
-// after lets time pass for the janitor, and has it look.
+// Now implements task.Env.
+func (k *keeper) Now() time.Duration { return k.Env.Now() + k.passed }
+
+// after lets time pass for the keeper, and has it look.
 func (k *keeper) after(d time.Duration) {
-	k.at = k.at.Add(d)
-	k.round(k.ctx)
+	k.passed += d
+	k.Round(k.ctx)
 }
 
 func (k *keeper) ensure(name string) *shard.Topic {
 	k.t.Helper()
-	topic, err := k.engine.EnsureTopic(k.ctx, name)
+	topic, err := k.node.topics.Ensure(k.ctx, name)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -45,22 +54,27 @@ func (k *keeper) ensure(name string) *shard.Topic {
 
 func (k *keeper) close(topic *shard.Topic, force bool) {
 	k.t.Helper()
-	if _, err := k.engine.propose(k.ctx, ring.Command{Verb: ring.Close, Name: topic.Name, ID: topic.ID, Force: force}); err != nil {
+	if _, err := k.node.member.Propose(k.ctx, ring.Command{Verb: ring.Close, Name: topic.Name, ID: topic.ID, Force: force}); err != nil {
 		k.t.Fatal(err)
 	}
 }
 
-func (k *keeper) add(topic *shard.Topic) shard.Code {
+func (k *keeper) do(id shard.ID, cmd *shard.Command) shard.Code {
 	k.t.Helper()
-	r, err := k.engine.Do(k.ctx, 1, &shard.Command{Kind: shard.Add, Topic: topic.ID, ID: "a", Spec: &shard.Spec{DueMs: 1 << 41}}, true)
+	r, err := k.node.router.Do(k.ctx, id, cmd, true)
 	if err != nil {
 		k.t.Fatal(err)
 	}
 	return r.Code
 }
 
+func (k *keeper) add(topic *shard.Topic) shard.Code {
+	k.t.Helper()
+	return k.do(1, &shard.Command{Kind: shard.Add, Topic: topic.ID, ID: "a", Spec: &shard.Spec{DueMs: 1 << 41}})
+}
+
 func (k *keeper) has(name string) bool {
-	_, ok := k.engine.Topic(name)
+	_, ok := k.node.topics.Named(name)
 	return ok
 }
 
@@ -71,7 +85,7 @@ func TestIdleTopicsGoAway(t *testing.T) {
 		t.Fatalf("add: %d", code)
 	}
 	policy := shard.DefaultPolicy()
-	if _, _, err := k.engine.PutTopic(k.ctx, "made", &policy); err != nil {
+	if _, _, err := k.node.topics.Put(k.ctx, "made", &policy); err != nil {
 		t.Fatal(err)
 	}
 	k.after(0)
@@ -95,8 +109,8 @@ func TestTopicsWithHistoryStay(t *testing.T) {
 	if code := k.add(topic); code != shard.Created {
 		t.Fatalf("add: %d", code)
 	}
-	if r, err := k.engine.Do(k.ctx, 1, &shard.Command{Kind: shard.Cancel, Topic: topic.ID, ID: "a"}, true); err != nil || r.Code != shard.Prevented {
-		t.Fatalf("cancel: %d, %v", r.Code, err)
+	if code := k.do(1, &shard.Command{Kind: shard.Cancel, Topic: topic.ID, ID: "a"}); code != shard.Prevented {
+		t.Fatalf("cancel: %d", code)
 	}
 	for range 3 {
 		k.after(2 * topicIdle)
@@ -120,20 +134,18 @@ func TestCutOffDeletionsAreSettled(t *testing.T) {
 	}
 	k.close(undone, false)
 	k.close(forced, true)
-	for _, o := range k.engine.everywhere(k.ctx, shard.Command{Kind: shard.CloseTopic, Topic: undone.ID}) {
-		if o.Err != nil {
-			t.Fatal(o.Err)
-		}
+	for id := shard.ID(1); id <= 2; id++ {
+		k.do(id, &shard.Command{Kind: shard.CloseTopic, Topic: undone.ID})
 	}
 	if code := k.add(undone); code != shard.TopicClosed {
 		t.Fatalf("a closed topic took an add: %d", code)
 	}
 	k.after(0)
-	if v, _ := k.engine.Topic("undone"); !v.Closing {
+	if v, _ := k.node.topics.Named("undone"); !v.Closing {
 		t.Error("a deletion that may still run was undone")
 	}
-	k.after(2 * closingStale)
-	if v, ok := k.engine.Topic("undone"); !ok || v.Closing {
+	k.after(2 * route.ClosingStale)
+	if v, ok := k.node.topics.Named("undone"); !ok || v.Closing {
 		t.Error("a deletion without force was not undone")
 	}
 	if code := k.add(undone); code != shard.Created {

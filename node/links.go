@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"carillon/ring"
 	"carillon/shard"
 	"carillon/transport/peer"
 )
@@ -27,7 +26,7 @@ func (l links) Send(node uint64, frame []byte) {
 
 // SendSnapshot implements shard.Peers.
 func (l links) SendSnapshot(node uint64, s *shard.SnapshotStream) {
-	l.p.background.Go(func() {
+	l.p.tasks.Go(func() {
 		file := &snapshotFile{open: s.Open}
 		defer file.close()
 		s.Done(l.p.peers.SendFile(l.p.running, node, s.Header, file, s.Size))
@@ -76,45 +75,25 @@ func (l links) Frame(from uint64, frame []byte) {
 	if c == nil || len(frame) == 0 {
 		return
 	}
-	if frame[0] != beatFrame {
+	if !l.p.self.Frame(from, frame) {
 		c.host.Deliver(from, frame)
-		return
 	}
-	b, err := decodeBeat(frame)
-	if err != nil {
-		return
-	}
-	if b.Starts > 0 {
-		c.host.Gone(shard.NewOwner(from, b.Starts-1)) // its former processes
-	}
-	l.p.pulse.hear(l.p.clock.Mono(), l.p.clock.WallMs(), from, b)
-	c.shares.Hear(l.p.clock.Mono(), from, &b.Says)
 }
+
+// methodMend asks what a log has of entries that another node lost. Package member and package route have the other methods.
+const methodMend uint8 = 21
 
 // Call implements peer.Handler.
 func (l links) Call(ctx context.Context, from peer.Hello, method uint8, body []byte) ([]byte, error) {
-	switch method {
-	case methodFound:
-		return l.p.answerFounding(body)
-	case methodJoin:
-		return l.p.answerJoin(ctx, from, body)
-	case methodMembers:
-		return l.p.answerMembers(from)
-	case methodMend:
+	if method == methodMend {
 		return l.p.answerMend(from, body)
+	}
+	if answer, handled, err := l.p.self.Call(ctx, from, method, body); handled {
+		return answer, err
 	}
 	c := l.p.core.Load()
 	if c == nil {
 		return nil, errNotYet
-	}
-	if n, ok := c.state.Node(from.Node); !ok || n.State == ring.NodeRemoved || from.Lane == peer.LaneOnce {
-		return nil, fmt.Errorf("node %010x is not heard as a member of this cluster", from.Node)
-	}
-	switch method {
-	case methodPropose:
-		return c.answerProposal(ctx, body), nil
-	case methodTopic:
-		return c.answerTopic(body), nil
 	}
 	return l.answer(ctx, c, from.Node, method, body)
 }
@@ -127,10 +106,8 @@ func (l links) answer(ctx context.Context, c *core, from uint64, method uint8, b
 			answer, err = shard.AppendFailure(nil, shard.ErrUnknown), nil
 		}
 	}()
-	return c.router.serve(ctx, from, method, body)
+	return c.router.Serve(ctx, from, method, body)
 }
-
-var errNotYet = errors.New("this node has not joined its cluster yet")
 
 // Unreachable implements peer.Handler.
 func (l links) Unreachable(node uint64) {

@@ -79,8 +79,8 @@ func TestSnapshotAfterAFailedWrite(t *testing.T) {
 // A panic in what another node has asked costs it the answer.
 func TestPanicInAnAnswerToANode(t *testing.T) {
 	var log bytes.Buffer
-	l := links{&process{log: slog.New(slog.NewTextHandler(&log, nil))}}
-	answer, err := l.answer(t.Context(), &core{}, 1, methodCounts, shard.AppendCountsRequest(nil, []shard.TopicID{1})) // there is no router
+	l := links{p: &process{log: slog.New(slog.NewTextHandler(&log, nil))}}
+	answer, err := l.answer(t.Context(), &core{}, 1, 4, shard.AppendCountsRequest(nil, []shard.TopicID{1})) // 4: counts; there is no router
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/transport/peer"
@@ -18,6 +19,7 @@ import (
 
 const (
 	mendEach  = time.Second
+	sayEach   = 10 * time.Second // a reason to wait is logged again
 	mendAsk   = time.Minute      // one question: the other reads its log twice
 	mendLeast = 10 * time.Second // nobody is given up before: the others may just be starting
 	mendFor   = 10 * time.Minute // then the node ends with what is missing
@@ -38,10 +40,10 @@ func (p *process) mendable(c *core, err error) bool {
 
 // others are the addresses of the nodes of this cluster, as far as gossip and the founding plan know them.
 func (p *process) others() map[uint64]string {
-	id := p.identity()
+	id := p.self.Identity()
 	found := map[uint64]string{}
-	if id.Promise != nil && id.Promise.ClusterID == id.ClusterID {
-		for _, n := range id.Promise.Nodes {
+	if id.AcceptedPlan != nil && id.AcceptedPlan.ClusterID == id.ClusterID {
+		for _, n := range id.AcceptedPlan.Nodes {
 			found[n.ID] = n.Peer
 		}
 	}
@@ -50,20 +52,20 @@ func (p *process) others() map[uint64]string {
 			found[m.ID] = m.Peer
 		}
 	}
-	delete(found, p.nodeID)
+	delete(found, id.NodeID)
 	return found
 }
 
 // mend restores the log, or says why that cannot be.
 func (p *process) mend(ctx context.Context, cause error) (frames uint64, err error) {
-	p.stage("the log is damaged; it is read for what is left: " + cause.Error())
-	m, err := shard.NewMender(p.fsys, p.cfg.DataDir, p.identity().Shards)
+	p.self.Wait("the log is damaged; it is read for what is left: " + cause.Error())
+	m, err := shard.NewMender(p.fsys, p.cfg.DataDir, p.self.Identity().Shards)
 	if err != nil {
 		return 0, unmended(cause, err)
 	}
 	damages := strings.Join(m.Damages(), "; ")
 	p.log.Error("the log is damaged; it is being mended with what other nodes have of it", "damage", damages, "missing", m.Lost())
-	answer, err := shard.AnswerMending(p.fsys, p.cfg.DataDir, p.identity().Shards, m.Questions()) // of what it asks for it may have a part itself
+	answer, err := shard.AnswerMending(p.fsys, p.cfg.DataDir, p.self.Identity().Shards, m.Questions()) // of what it asks for it may have a part itself
 	if err == nil {
 		_, err = m.Take(answer)
 	}
@@ -90,14 +92,14 @@ func unmended(cause, err error) error {
 
 // gather asks the other nodes, again and again, until nothing is missing.
 func (p *process) gather(ctx context.Context, m *shard.Mender) error {
-	said := newNotice(sayEach)
+	said := member.NewNotice(p.tasks, sayEach)
 	tick := time.NewTicker(mendEach)
 	defer tick.Stop()
 	begun, spent := p.clock.Mono(), map[uint64]int{}
 	for m.Missing() > 0 {
 		state := fmt.Sprintf("the log is damaged, and is being mended; %d entries are missing (%s); asked: %s", m.Missing(), m.Lost(), p.namesOf(p.others()))
-		p.stage(state)
-		said.say(func() { p.log.Warn("mending the log", "waiting", state) })
+		p.self.Wait(state)
+		said.Say(func() { p.log.Warn("mending the log", "waiting", state) })
 		asked, answered := p.askForEntries(ctx, m, spent)
 		waited := p.clock.Mono() - begun
 		switch {
@@ -148,7 +150,7 @@ func (p *process) askOne(ctx context.Context, id uint64, addr string, m *shard.M
 	if err != nil {
 		return 0, err
 	}
-	if from.Node != id || from.Cluster != p.identity().ClusterID {
+	if from.Node != id || from.Cluster != p.self.Identity().ClusterID {
 		return 0, fmt.Errorf("node %010x of cluster %q answers in its place", from.Node, from.Cluster)
 	}
 	return m.Take(reply)
@@ -167,17 +169,15 @@ func (p *process) namesOf(nodes map[uint64]string) string {
 
 // answerMend gives another node of the cluster what this one's log has of the entries that it lost.
 func (p *process) answerMend(from peer.Hello, body []byte) ([]byte, error) {
-	id := p.identity()
+	id := p.self.Identity()
 	if id.ClusterID == "" || from.Cluster != id.ClusterID {
 		return nil, fmt.Errorf("it is of cluster %q, this node of %q", from.Cluster, id.ClusterID)
 	}
-	if p.nameOf(from.Node) == "" {
+	if p.self.NameOf(from.Node) == "" {
 		return nil, fmt.Errorf("node %010x is not known in this cluster", from.Node)
 	}
-	if c := p.core.Load(); c != nil {
-		if n, ok := c.state.Node(from.Node); ok && n.State == ring.NodeRemoved {
-			return nil, ring.ErrRemoved
-		}
+	if p.self.Removed(from.Node) {
+		return nil, ring.ErrRemoved
 	}
 	if !p.answering.TryLock() {
 		return nil, errors.New("another node's question is being answered")

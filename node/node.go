@@ -14,6 +14,8 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
+	"carillon/node/member"
+	"carillon/node/route"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/transport/api"
@@ -41,7 +43,7 @@ type Node struct {
 }
 
 // ErrRemoved is what Run returns when the cluster has removed the node: there is nothing left for it to do.
-var ErrRemoved = errors.New("node: this node was removed from the cluster; its data directory can be deleted")
+var ErrRemoved = member.ErrRemoved
 
 // New checks the configuration, all of it at once. It reads the auth file and those of TLS, but touches neither disk nor network otherwise.
 func New(cfg Config) (*Node, error) {
@@ -142,14 +144,11 @@ func (n *Node) Run(ctx context.Context) error {
 	if err := shard.CheckHalt(fsys, n.cfg.DataDir); err != nil {
 		return fmt.Errorf("node: %w", stayDown(err))
 	}
-	id, err := claimIdentity(fsys, n.cfg.DataDir)
-	if err != nil {
+	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, nonce: rand.Uint64(), failure: make(chan error, 1)}
+	p.clock, p.wall = newClock()
+	if err := p.claim(); err != nil {
 		return stayDown(err)
 	}
-	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, nodeID: id.NodeID, nonce: rand.Uint64(), id: id,
-		health: &health{since: none}, failure: make(chan error, 1)}
-	p.clock, p.wall = newClock()
-	p.pulse = newPulse(p.clock.Mono())
 	if p.http, err = net.Listen("tcp", n.cfg.HTTP); err != nil {
 		return fmt.Errorf("node: bind the API: %w", err)
 	}
@@ -169,44 +168,47 @@ func (n *Node) Run(ctx context.Context) error {
 
 // assemble makes the core of a node that is of a cluster; it starts nothing.
 func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, error) {
-	id := p.identity()
-	c := &core{p: p, self: p.nodeID, placed: make(chan struct{}, 1), settled: make(chan ring.Command, 4096), removed: make(chan struct{}), unproven: notice{each: sayEach}}
-	c.state = ring.NewState(func() { c.host.TopicsChanged() }, c.look)
-	c.shares = ring.NewShares(id.NodeID, id.Starts)
+	id := p.self.Identity()
+	c := &core{p: p}
+	c.member = p.self.NewMember(func() { c.host.TopicsChanged() }, func() { p.membersChanged(c.member.State) })
+	state := c.member.State
 	meta := id.Meta
 	if id.Founded {
 		meta = nil
 	}
 	observe := m.log()
 	measured := observe.Sync
-	observe.Begin = func() { p.health.syncs(p.clock.Mono()) }
+	observe.Begin = func() { p.self.Health.SyncBegins(p.clock.Mono()) }
 	observe.Sync = func(took time.Duration) {
 		measured(took)
-		p.health.synced(p.clock.Mono(), took)
+		p.self.Health.Synced(p.clock.Mono(), took)
 	}
 	observe.Full = func(full bool) {
-		p.health.waits(full)
+		p.self.Health.Waits(full)
 		if full {
 			p.log.Error("the disk is full: the log waits for room, and nothing is acknowledged until there is some", "data", n.cfg.DataDir)
 		} else {
 			p.log.Info("there is room for the log again", "data", n.cfg.DataDir)
 		}
 	}
-	c.past = newPast(p, c.state)
+	c.past = newPast(p, state)
 	var err error
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
-		Clock: p.clock, Topics: c.state, Dispatcher: &dispatcher{pool, p.clock, &p.vault, c.clusterSecret}, Peers: links{p}, Placement: c, Shares: c.shares, Machine: c.state, Observer: m, History: c.past,
-		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: c.ready,
+		Clock: p.clock, Topics: state, Dispatcher: &dispatcher{pool, p.clock, &p.vault, c.clusterSecret}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
+		Machine: state, Observer: m, History: c.past,
+		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic shard.TopicID, timers int) { c.router.Ready(topic, timers) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.router = newRouter(id.NodeID, id.Shards, c.host, routes{
-		hint: c.hint, call: p.peers.Call, notSent: peer.ErrNotSent, leaders: c.leaderNodes, heard: c.heardNodes, spawn: c.spawn,
+	c.member.Attach(c.host)
+	c.router = route.New(route.Config{
+		Self: id.NodeID, Shards: id.Shards, Host: c.host, History: c.past, Cluster: c.member,
+		Peers: p.peers, NotSent: peer.ErrNotSent, Tasks: p.tasks, Background: p.spawn,
 	})
-	c.router.past = c.past
+	c.topics = route.NewTopics(c.router, state.Topics, c.member)
 	return c, nil
 }
 
@@ -238,7 +240,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		return err
 	}
 	p.memory = newMemoryUse(n.mem.mark(), n.cfg.Logger)
-	m := newMetrics(func() *shard.Host { return p.core.Load().host }, func() map[string]int { return p.core.Load().state.SealedBy() }, pool)
+	m := newMetrics(func() *shard.Host { return p.core.Load().host }, func() map[string]int { return p.core.Load().member.State.SealedBy() }, pool)
 	p.memory.register(m.registry, n.mem.Bytes)
 	m.registry.MustRegister(pastGauges{func() *past { return p.core.Load().past }})
 	trail := n.auditLog()
@@ -284,14 +286,14 @@ func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callb
 	case <-s.api.ctx.Done():
 		return nil
 	}
-	if err := p.belong(s.api.ctx); err != nil {
+	if err := p.self.EnsureMembership(s.api.ctx); err != nil {
 		if s.api.ctx.Err() != nil {
 			return nil
 		}
 		s.broken(err)
 		return nil
 	}
-	id := p.identity()
+	id := p.self.Identity()
 	if err := p.members.Update(func(m *ring.Member) {
 		m.Cluster, m.Expect, m.Shards, m.Replicas = id.ClusterID, 0, 0, 0
 	}); err != nil {
@@ -320,7 +322,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 		s.ended(err)
 		return nil
 	}
-	p.core.Store(c)
+	p.setCore(c)
 	life, end := context.WithCancel(ctx)
 	defer end()
 	intake, endIntake := context.WithCancel(s.api.ctx)
@@ -331,17 +333,16 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 		case <-c.host.Started():
 			// Not before: a start that fails says one line, and that is why.
 			n.cfg.Logger.Info("memory that this process may use", "limit", n.mem.String(), "from", n.mem.From)
-			c.run(life)
+			var tasks group
+			tasks.Go(func() { c.member.Run(life) })
+			c.router.Run(life)
+			tasks.Wait()
 		case <-life.Done():
 		}
 	})
-	work.Go(func() { n.chores(intake, p, c) })
+	work.Go(func() { c.member.MarkFounded(intake) })
 	work.Go(func() {
-		select {
-		case <-c.removed:
-			p.fail(ErrRemoved)
-		case <-life.Done():
-		}
+		route.NewIdleTopics(c.topics, n.cfg.TopicIdle, p.tasks, p.clock.WallMs, n.cfg.Logger).Run(intake)
 	})
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -356,7 +357,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 	err = c.host.Run(ctx)
 	mendable := p.mendable(c, err)
 	if mendable {
-		p.core.Store(nil)
+		p.setCore(nil)
 		end()
 		endIntake()
 	} else {
@@ -373,15 +374,4 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 		return err
 	}
 	return nil
-}
-
-// chores marks the directory as founded once its first replica is on disk, and keeps the topics tidy.
-func (n *Node) chores(ctx context.Context, p *process, c *core) {
-	e := &engine{p: p}
-	if !p.identity().Founded && n.AwaitReady(ctx) {
-		if err := p.change(func(id *identity) { id.Founded = true }); err != nil {
-			n.cfg.Logger.Error("the founding was not noted; it is tried again at the next start", "error", err)
-		}
-	}
-	newJanitor(e, n.cfg.TopicIdle, n.cfg.Logger).run(ctx)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"carillon/history"
+	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
 )
@@ -23,13 +24,14 @@ const pageBytes = 8 << 20
 type past struct {
 	store  *history.Store // nil: its directory cannot be used
 	topics *ring.State
+	tasks  task.Env
 	log    *slog.Logger
 	keepMs atomic.Int64 // 0: not known yet
 }
 
 // newPast opens the history. Its loss does not keep the node from firing timers.
 func newPast(p *process, topics *ring.State) *past {
-	h := &past{topics: topics, log: p.log}
+	h := &past{topics: topics, tasks: p.tasks, log: p.log}
 	store, err := history.Open(history.Config{
 		FS: p.fsys, Dir: filepath.Join(p.cfg.DataDir, "history"), Bytes: p.cfg.HistoryBytes, NowMs: p.clock.WallMs, KeepMs: h.keepMs.Load, Logger: p.log,
 	})
@@ -48,7 +50,7 @@ func (h *past) run(ctx context.Context) {
 	}
 	var work group
 	work.Go(func() { _ = h.store.Run(ctx) })
-	every(ctx, keepEach, h.ask)
+	task.Every(ctx, h.tasks, keepEach, h.ask)
 	work.Wait()
 }
 
@@ -91,8 +93,8 @@ func (h *past) Record(id shard.ID, index uint64, events []shard.HistoryEvent) {
 	}
 }
 
-// list answers a query from this node's files.
-func (h *past) list(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error) {
+// List implements route.LocalHistory: it answers a query from this node's files.
+func (h *past) List(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error) {
 	if h.store == nil {
 		return nil, false, nil
 	}

@@ -107,7 +107,7 @@ func TestHistory(t *testing.T) {
 		check()
 	}
 	core := n.node.run.Load().core.Load()
-	topic, _ := core.state.Named("orders")
+	topic, _ := core.member.State.Named("orders")
 	id := shard.Place(&shard.Topic{Name: "orders"}, "retried", 4)
 	list, _, err := core.router.History(t.Context(), &shard.HistoryQuery{Topic: topic.ID, Shards: []shard.ID{id}, ID: "retried", States: 0xff, Newest: true, Limit: 1})
 	if err != nil || len(list) != 1 || list[0].Timer.LastStatus != 200 {

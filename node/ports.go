@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 
+	"carillon/node/member"
 	"carillon/transport/peer"
 )
 
@@ -19,8 +20,8 @@ func (c Config) asksForPorts() bool {
 
 // hasOthers says whether the directory's node has founded a cluster with others, or joined one. Of a node that founded alone it
 // cannot say whether others have joined since.
-func (id *identity) hasOthers() bool {
-	return id.ClusterID != "" && (id.Promise == nil || len(id.Promise.Nodes) > 1)
+func hasOthers(id *member.Identity) bool {
+	return id.ClusterID != "" && (id.AcceptedPlan == nil || len(id.AcceptedPlan.Nodes) > 1)
 }
 
 var errPortsClosed = errors.New("node: this node is one of several, and was started without anything that opens its ports for the others: " +
@@ -28,7 +29,8 @@ var errPortsClosed = errors.New("node: this node is one of several, and was star
 
 // listenForPeers binds the port for other nodes, where there is to be one.
 func (p *process) listenForPeers() (err error) {
-	if p.ports = p.cfg.ports || p.id.hasOthers(); p.ports {
+	id := p.self.Identity()
+	if p.ports = p.cfg.ports || hasOthers(&id); p.ports {
 		p.peer, err = net.Listen("tcp", p.cfg.Peer)
 	}
 	return err

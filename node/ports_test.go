@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/node/member"
 	"carillon/ring"
-	"carillon/transport/peer"
 )
 
 func TestPortsAreOpenedWhenAskedFor(t *testing.T) {
@@ -44,16 +44,16 @@ func TestPortsAreOpenedWhenAskedFor(t *testing.T) {
 func TestWhichDirectoriesHaveOthers(t *testing.T) {
 	plan := func(n int) *ring.FoundingPlan { return &ring.FoundingPlan{Nodes: make([]ring.Node, n)} }
 	for name, c := range map[string]struct {
-		id   identity
+		id   member.Identity
 		want bool
 	}{
-		"fresh":             {identity{}, false},
-		"about to found":    {identity{Promise: plan(3)}, false},
-		"founded alone":     {identity{ClusterID: "c", Promise: plan(1)}, false},
-		"founded with more": {identity{ClusterID: "c", Promise: plan(3)}, true},
-		"joined":            {identity{ClusterID: "c"}, true},
+		"fresh":             {member.Identity{}, false},
+		"about to found":    {member.Identity{AcceptedPlan: plan(3)}, false},
+		"founded alone":     {member.Identity{ClusterID: "c", AcceptedPlan: plan(1)}, false},
+		"founded with more": {member.Identity{ClusterID: "c", AcceptedPlan: plan(3)}, true},
+		"joined":            {member.Identity{ClusterID: "c"}, true},
 	} {
-		if got := c.id.hasOthers(); got != c.want {
+		if got := hasOthers(&c.id); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -109,25 +109,17 @@ func TestNodeAloneOpensNoPorts(t *testing.T) {
 	}
 }
 
-// TestRemovalMustBeProven: the word that the cluster has removed this node ends it only when the member that was asked says it, and has
-// proven that it is a node.
-func TestRemovalMustBeProven(t *testing.T) {
-	asked := ring.Node{ID: 7, Name: "n7"}
-	word := peer.Hello{Node: 7, Cluster: "c"}
+// TestWhenOthersProveThatTheyAreNodes: by a key or by certificates. What that is for is package member's.
+func TestWhenOthersProveThatTheyAreNodes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg  Config
-		from peer.Hello
 		want bool
 	}{
-		"with a key":         {Config{GossipKeyFile: "key"}, word, true},
-		"with certificates":  {Config{PeerCert: "cert"}, word, true},
-		"without either":     {Config{}, word, false},
-		"another node":       {Config{GossipKeyFile: "key"}, peer.Hello{Node: 8, Cluster: "c"}, false},
-		"of another cluster": {Config{GossipKeyFile: "key"}, peer.Hello{Node: 7, Cluster: "d"}, false},
-		"of no cluster yet":  {Config{GossipKeyFile: "key"}, peer.Hello{Node: 7}, false},
+		"a key":        {Config{GossipKeyFile: "key"}, true},
+		"certificates": {Config{PeerCert: "cert"}, true},
+		"neither":      {Config{}, false},
 	} {
-		c := &core{p: &process{cfg: tt.cfg, log: slog.New(slog.DiscardHandler), id: identity{ClusterID: "c"}}}
-		if got := c.believesRemoval(asked, tt.from); got != tt.want {
+		if got := (&process{cfg: tt.cfg}).proven(); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -98,12 +98,12 @@ func needs(headers []shard.Header) (ids string) {
 func (c *core) lacksKey() string {
 	v := &c.p.vault
 	keys := v.keys.Load()
-	if kept := c.state.Secret(); kept != nil {
+	if kept := c.member.State.Secret(); kept != nil {
 		if _, err := ring.OpenSecret(kept, keys); err != nil {
 			return lackText(err)
 		}
 	}
-	for id := range c.state.SealedBy() {
+	for id := range c.member.State.SealedBy() {
 		if id != "" && !keys.Has(id) {
 			return lackText(&secret.KeyError{ID: id})
 		}
@@ -114,11 +114,19 @@ func (c *core) lacksKey() string {
 	return ""
 }
 
+// lacksKey is core.lacksKey, once there is a core.
+func (p *process) lacksKey() string {
+	if c := p.core.Load(); c != nil {
+		return c.lacksKey()
+	}
+	return ""
+}
+
 func lackText(err error) string { return err.Error() }
 
 // seals says whether the cluster keeps secrets sealed: since a node with keys has led the meta group.
 func (c *core) seals() bool {
-	kept := c.state.Secret()
+	kept := c.member.State.Secret()
 	return kept != nil && len(kept) != ring.SecretBytes
 }
 
@@ -126,7 +134,7 @@ func (c *core) seals() bool {
 // it sealed, perhaps no other node could open.
 func (c *core) sealingKeys() (*secret.Keys, error) {
 	keys := c.p.vault.keys.Load()
-	if c.seals() && !keys.Has(secret.KeyOf(string(c.state.Secret()))) {
+	if c.seals() && !keys.Has(secret.KeyOf(string(c.member.State.Secret()))) {
 		return nil, secret.ErrNoKeys
 	}
 	return keys, nil
@@ -142,7 +150,7 @@ func (c *core) clusterSecret() []byte {
 }
 
 func (c *core) openedSecret() *openedSecret {
-	kept := c.state.Secret()
+	kept := c.member.State.Secret()
 	if kept == nil {
 		return nil
 	}
@@ -252,22 +260,6 @@ func (c *core) sealedPolicy(topic string, p *shard.Policy) (*shard.Policy, error
 		return nil, err
 	}
 	return ring.SealPolicy(keys, topic, p), nil
-}
-
-const resealAtOnce = 64 // commands in one turn of the controller
-
-// reseal has what the meta group keeps sealed by this node's first key: on its leader, once a second.
-func (c *core) reseal(ctx context.Context) {
-	list := c.state.Resealing(c.p.vault.keys.Load(), resealAtOnce)
-	for _, cmd := range list {
-		if _, err := c.propose(ctx, cmd); err != nil {
-			c.p.log.Debug("a secret was not sealed anew; it is tried again", "topic", cmd.Name, "error", err)
-			return
-		}
-	}
-	if len(list) > 0 {
-		c.p.log.Info("sealed secrets of topics anew", "topics", len(list), "key", c.p.vault.keys.Load().First())
-	}
 }
 
 // sealedDest is a destination to which some timers send headers that need keys.

@@ -158,7 +158,7 @@ func TestNoSecretLiesInTheClear(t *testing.T) {
 // sealedBy is with which keys, as letters, the node's copy of the topics is sealed.
 func (r *running) sealedBy(letters string) map[string]int {
 	counts := map[string]int{}
-	for id, n := range r.node.run.Load().core.Load().state.SealedBy() {
+	for id, n := range r.node.run.Load().core.Load().member.State.SealedBy() {
 		name := id
 		for _, c := range letters {
 			if keys, _, err := (Config{SecretsKeyFile: writeKeys(r.t, secretsKey(string(c)), 0o600)}).readSecretsKeys(); err == nil && keys.First() == id {

@@ -98,7 +98,7 @@ func (s *services) await() error {
 }
 
 func (s *services) stop() {
-	s.p.stopping.Store(true)
+	s.p.self.Stop()
 	c := s.p.core.Load()
 	if c != nil {
 		s.handOver(c)
@@ -113,7 +113,7 @@ func (s *services) stop() {
 	s.host.work.Wait()
 	s.outer.cancel() // the port for other nodes closes last: to them that is the proof that this process has ended
 	s.outer.work.Wait()
-	s.p.background.Wait()
+	s.p.tasks.Wait()
 }
 
 // handOver gives the leaderships to others, as far as there are any that may take them.
@@ -128,7 +128,7 @@ func (s *services) handOver(c *core) {
 		return // it leads nothing yet
 	}
 	c.host.StepAside(true)
-	for c.couldHandOver() {
+	for c.member.CouldHandOver() {
 		select {
 		case <-ctx.Done():
 			return

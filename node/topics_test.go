@@ -134,7 +134,7 @@ func TestTenThousandIdleTopicsVanish(t *testing.T) {
 	}
 	k := newKeeper(t)
 	policy := shard.DefaultPolicy()
-	if _, _, err := k.engine.PutTopic(k.ctx, "made", &policy); err != nil {
+	if _, _, err := k.node.topics.Put(k.ctx, "made", &policy); err != nil {
 		t.Fatal(err)
 	}
 	if code := k.add(k.ensure("used")); code != shard.Created {
@@ -142,27 +142,27 @@ func TestTenThousandIdleTopicsVanish(t *testing.T) {
 	}
 	waves := func() (took time.Duration) {
 		eachOf(topics, func(i int) {
-			if _, err := k.engine.EnsureTopic(k.ctx, fmt.Sprintf("idle-%05d", i)); err != nil {
+			if _, err := k.node.topics.Ensure(k.ctx, fmt.Sprintf("idle-%05d", i)); err != nil {
 				t.Error(err)
 			}
 		})
-		if got := len(k.engine.Topics("", 20_000)); got != topics+2 {
+		if got := len(k.node.topics.List("", 20_000)); got != topics+2 {
 			t.Fatalf("%d topics were made, want %d", got, topics+2)
 		}
 		k.after(0)
-		if got := len(k.engine.Topics("", 20_000)); got != topics+2 {
+		if got := len(k.node.topics.List("", 20_000)); got != topics+2 {
 			t.Fatalf("%d topics are left before their hour is over", got)
 		}
 		begin := time.Now()
 		k.after(topicIdle + time.Minute)
 		took = time.Since(begin)
-		if left := k.engine.Topics("", 20_000); len(left) != 2 {
+		if left := k.node.topics.List("", 20_000); len(left) != 2 {
 			t.Errorf("%d topics are left", len(left))
 		}
 		return took
 	}
 	waves() // what is grown once, and kept
-	data := k.engine.p.cfg.DataDir
+	data := k.dir
 	heap, disk := heapNow(), diskUsed(t, data)
 	took := waves()
 	moreHeap, moreDisk := heapNow()-heap, diskUsed(t, data)-disk

@@ -187,5 +187,5 @@ func (rq *request) changeTimers(reschedule bool) *problem {
 	if reschedule {
 		plan = b.move.Each(topic.ID, latest)
 	}
-	return rq.sweep(topic, &b.query, plan)
+	return rq.sweep(&b.query, plan)
 }

@@ -106,83 +106,58 @@ func TestBulkJudgesAnew(t *testing.T) {
 	h.do("GET", timers+"/t001", "").has("version", "2")
 }
 
-// unsureEngine does the n-th batch and says that it does not know.
-type unsureEngine struct {
-	*fakeEngine
-	err  error
-	left int
-	done bool // whether it does the batch first
-	mu   sync.Mutex
-}
-
-func (e *unsureEngine) DoAll(ctx context.Context, ops []Op) {
-	e.mu.Lock()
-	fail := e.left > 0
-	if fail {
-		e.left--
-	}
-	e.mu.Unlock()
-	if !fail || e.done {
-		e.fakeEngine.DoAll(ctx, ops)
-	}
-	if fail {
-		for i := range ops {
-			ops[i].Result, ops[i].Err = shard.Result{}, e.err
-		}
-	}
-}
-
-// A shift whose answer was lost is not done twice, whether it was done or not.
-func TestBulkShiftsOnce(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		done bool
-	}{{shard.ErrUnknown, true}, {shard.ErrUnknown, false}, {shard.ErrNoLeader, false}, {shard.ErrOverloaded, false}} {
-		e := &unsureEngine{err: c.err, done: c.done}
-		h := newHarness(t, func(cfg *Config) { e.fakeEngine = cfg.Engine.(*fakeEngine); cfg.Engine = e })
-		h.fill(20)
-		e.left = 5
-		h.bulk("reschedule", `{"all":true,"shift":"1h"}`, 20, 20, 0)
-		h.do("GET", timers+"/t007", "").has("due_ms", fmt.Sprint(noonMs+7_200_000+7*60_000), "version", "2")
-	}
-}
-
-// A shard that is gone for longer than a sweep waits ends it with what it is, and a sweep has its time.
+// A bulk change that does not come to its end says why, and what it has done.
 func TestBulkGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newFakeEngine(time.Now)
+		e := &endlessEngine{fakeEngine: newFakeEngine(time.Now)}
 		s, err := New(Config{Engine: e, Clock: time.Now, Limits: Limits{SweepTime: 3 * time.Second}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		topic, _, _ := e.PutTopic(t.Context(), "orders", &shard.Policy{})
 		rq := &request{s: s}
-		e.err = shard.ErrNoLeader
-		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, shard.CancelEach(topic.ID)); p == nil || p.status != 503 || !strings.Contains(p.detail, "time for one sweep") {
+		sweep := func() *problem { return rq.sweep(&shard.Query{Topic: topic.ID}, shard.CancelEach(topic.ID)) }
+		if p := sweep(); p == nil || p.status != 503 || !strings.Contains(p.detail, "time for one sweep") || !strings.Contains(p.detail, "7 timers") {
 			t.Errorf("%+v", p)
 		}
 		s.cfg.Limits.SweepTime = time.Hour
-		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, shard.CancelEach(topic.ID)); p == nil || p.code != "no_leader" {
+		e.fails = shard.ErrNoLeader
+		if p := sweep(); p == nil || p.code != "no_leader" {
 			t.Errorf("%+v", p)
 		}
-		e.err = errors.New("something else")
-		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, shard.CancelEach(topic.ID)); p == nil || p.code != unavailable || p.cause == nil {
+		e.fails = errors.New("something else")
+		if p := sweep(); p == nil || p.code != unavailable || p.cause == nil {
 			t.Errorf("%+v", p)
 		}
-		e.err = shard.ErrNoLeader
+		e.fails = nil
 		time.AfterFunc(time.Second, s.end)
 		begin := time.Now()
-		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, shard.CancelEach(topic.ID)); p == nil || !strings.Contains(p.detail, "stopping") || time.Since(begin) > 2*time.Second {
+		if p := sweep(); p == nil || !strings.Contains(p.detail, "stopping") || time.Since(begin) > 2*time.Second {
 			t.Errorf("%+v after %s", p, time.Since(begin))
 		}
 		for range sweepsAtOnce {
 			s.sweeps <- struct{}{}
 		}
-		if p := rq.sweep(topic, &shard.Query{Topic: topic.ID}, shard.CancelEach(topic.ID)); p == nil || p.code != "overloaded" {
+		if p := sweep(); p == nil || p.code != "overloaded" {
 			t.Errorf("%+v", p)
 		}
 		s.stop()
 	})
+}
+
+// endlessEngine has changed seven timers of a bulk change and then fails, or goes on until it is told to stop.
+type endlessEngine struct {
+	*fakeEngine
+	fails error
+}
+
+func (e *endlessEngine) Bulk(ctx context.Context, b *shard.Bulk) error {
+	b.Changed.Add(7)
+	if e.fails != nil {
+		return e.fails
+	}
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 func TestBulkStrictness(t *testing.T) {

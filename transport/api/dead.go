@@ -212,7 +212,7 @@ func (rq *request) changeDead(kind shard.Kind) *problem {
 		return rq.changeNamed(topic, &cmd, sel.ids)
 	}
 	sel.query.Topic = topic.ID
-	return rq.sweep(topic, sel.query, func(m *shard.Mark) (*shard.Command, shard.Ruling) {
+	return rq.sweep(sel.query, func(m *shard.Mark) (*shard.Command, shard.Ruling) {
 		one := cmd
 		one.ID, one.IfMatch = m.ID, m.Version // an id may have several dead letters
 		return &one, shard.Change

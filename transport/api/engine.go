@@ -20,8 +20,9 @@ type Engine interface {
 	Timer(ctx context.Context, id shard.ID, topic shard.TopicID, timer string) (*shard.Timer, error)
 	// List answers a query on one shard.
 	List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error)
-	// Walk takes one step of a walk through what a query selects in one shard.
-	Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) ([]shard.Mark, shard.Waypoint, error)
+	// Bulk does one change to all timers that a query selects, in all shards and at the node's pace. It ends early with the first
+	// error, or with the context; what was done by then is in the shard.Bulk, and stays so.
+	Bulk(ctx context.Context, b *shard.Bulk) error
 	// History gives a page of what became of a topic's timers, and whether there is more.
 	History(ctx context.Context, q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error)
 	// Counts sums up each of the topics over all shards, in one go.

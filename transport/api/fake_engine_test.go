@@ -326,29 +326,40 @@ func (e *fakeEngine) List(_ context.Context, id shard.ID, q *shard.Query) ([]*sh
 	return out, nil
 }
 
-// Walk goes by the timers' numbers as if they were slots.
-func (e *fakeEngine) Walk(_ context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) (marks []shard.Mark, next shard.Waypoint, err error) {
+// Bulk does one timer after the other, each as often as it takes: what a node does about shards that do not answer is not its concern.
+func (e *fakeEngine) Bulk(ctx context.Context, b *shard.Bulk) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.calls["Walk"]++
-	if e.err != nil {
-		return nil, at, e.err
-	}
-	if next = at; !at.Begun {
-		next = shard.Waypoint{High: shard.Handle(e.seq), Seq: e.seq, Begun: true}
-	}
-	bySeq := map[uint64]*fakeTimer{}
+	e.calls["Bulk"]++
+	err := e.err
+	var marks []shard.Mark
 	for k, t := range e.timers {
-		if k.topic == q.Topic && shard.Place(e.topics[e.nameOf(k.topic)], k.id, e.shards) == id && selects(q, &t.Timer) {
-			bySeq[t.Seq] = t
-		}
-	}
-	for ; !next.Done() && len(marks) < q.Limit; next.From++ {
-		if t := bySeq[uint64(next.From+1)]; t != nil {
+		if k.topic == b.Query.Topic && selects(&b.Query, &t.Timer) {
 			marks = append(marks, shard.Mark{ID: t.ID, Version: t.Version, Leased: t.State == shard.Leased, DueMs: t.DueMs, NextMs: t.NextMs})
 		}
 	}
-	return marks, next, nil
+	topic := e.topics[e.nameOf(b.Query.Topic)]
+	e.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for _, m := range marks {
+		for errand := b.Begin(m); errand != nil; {
+			id := shard.Place(topic, m.ID, e.shards)
+			r, err := e.Do(ctx, id, errand.Command, true)
+			turn := b.Take(errand, &r, err)
+			if turn == shard.Reread {
+				t, err := e.Timer(ctx, id, b.Query.Topic, m.ID)
+				if err != nil {
+					return err
+				}
+				turn = b.Reread(errand, t)
+			}
+			if turn == shard.Settled {
+				break
+			}
+		}
+	}
+	return nil
 }
 
 func selects(q *shard.Query, t *shard.Timer) bool {

@@ -33,7 +33,6 @@ type Server struct {
 	ending context.Context
 	end    context.CancelFunc
 	sweeps chan struct{} // one for each bulk change under way
-	pace   *pace         // of all of them
 }
 
 // New makes a server. It starts nothing.
@@ -49,7 +48,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.ending, s.end = context.WithCancel(s.base)
-	s.sweeps, s.pace = make(chan struct{}, sweepsAtOnce), newPace()
+	s.sweeps = make(chan struct{}, sweepsAtOnce)
 	l := &s.cfg.Limits
 	s.bodies.limit, s.answers.limit = int64(l.BodiesBytes), int64(l.AnswersBytes)
 	fasthttp.SetBodySizePoolLimit(keptBody, keptBody) // the process's, and without a limit: each connection would keep its largest

@@ -120,14 +120,14 @@ func TestPanicInAFanOutIsA500(t *testing.T) {
 	h.do("GET", timers+"/a", "").want(200)
 }
 
-// panickyEngine panics in what is asked of each shard.
+// panickyEngine panics in what is asked of many shards.
 type panickyEngine struct{ *fakeEngine }
 
 func (panickyEngine) List(context.Context, shard.ID, *shard.Query) ([]*shard.Timer, error) {
 	panic("secret detail")
 }
 
-func (panickyEngine) Walk(context.Context, shard.ID, *shard.Query, shard.Waypoint) ([]shard.Mark, shard.Waypoint, error) {
+func (panickyEngine) Bulk(context.Context, *shard.Bulk) error {
 	panic("secret detail")
 }
 

@@ -1,0 +1,50 @@
+package member
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"carillon/ring"
+	"carillon/shard"
+)
+
+// FuzzHeartbeat: no status frame of another node makes its reader panic, and what is read is what it would send.
+func FuzzHeartbeat(f *testing.F) {
+	f.Add((&heartbeat{WallMs: 1_800_000_000_000, Starts: 3, Leads: []shard.ID{1, 2, 9},
+		Limits: ring.Says{Seq: 3<<32 + 5, Heard: []ring.Heard{{Node: 7, Seq: 9}}, Parts: []ring.Part{{Topic: 4, Leases: 2}, {Topic: 70, Leases: 1}}}}).encode())
+	f.Add((&heartbeat{WallMs: -1, Cordoned: true, Unhealthy: "its clock is off", Limits: ring.Says{Unsure: true}}).encode())
+	f.Add([]byte{heartbeatFrame})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) == 0 || b[0] != heartbeatFrame {
+			return // who calls has looked
+		}
+		got, err := decodeHeartbeat(b)
+		if err != nil || len(got.Unhealthy) > maxUnhealthyText {
+			return
+		}
+		again, err := decodeHeartbeat(got.encode())
+		if err != nil || !reflect.DeepEqual(got, again) {
+			t.Fatalf("%+v\nagain %+v: %v", got, again, err)
+		}
+	})
+}
+
+// FuzzIdentity: a file is an identity only as it was written.
+func FuzzIdentity(f *testing.F) {
+	whole, err := fullIdentity().encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add([]byte(`{"version":1,"node_id":7,"starts":1,"founded":true}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		id, err := decodeIdentity(b)
+		if err != nil || id.Version == unsummedVersion {
+			return
+		}
+		if again, err := id.encode(); err != nil || !bytes.Equal(again, b) {
+			t.Fatalf("%q was read, %q would be written: %v", b, again, err)
+		}
+	})
+}

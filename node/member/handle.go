@@ -1,0 +1,66 @@
+package member
+
+import (
+	"context"
+	"fmt"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/transport/peer"
+)
+
+// Methods between nodes about membership. The values are part of the protocol; those between are package route's and the node's.
+const (
+	methodPropose uint8 = 16 // a command for the meta group, to its leader
+	methodJoin    uint8 = 17
+	methodFound   uint8 = 18
+	methodMembers uint8 = 19
+)
+
+// Frame takes a control frame that is a heartbeat; false: it is another, for the shards.
+func (s *Self) Frame(from uint64, frame []byte) bool {
+	if len(frame) == 0 || frame[0] != heartbeatFrame {
+		return false
+	}
+	m := s.member.Load()
+	if m == nil {
+		return true
+	}
+	h, err := decodeHeartbeat(frame)
+	if err != nil {
+		return true
+	}
+	if h.Starts > 0 {
+		m.host.Gone(shard.NewOwner(from, h.Starts-1)) // its former processes
+	}
+	s.liveness.receive(s.clock.Mono(), s.clock.WallMs(), from, h)
+	m.Limits.Hear(s.clock.Mono(), from, &h.Limits)
+	return true
+}
+
+// Call answers what other nodes ask about membership; handled is false for methods that are not of this package. What is not for strangers
+// is refused to them, whatever the method.
+func (s *Self) Call(ctx context.Context, from peer.Hello, method uint8, body []byte) (answer []byte, handled bool, err error) {
+	switch method {
+	case methodFound:
+		answer, err = s.answerBootstrap(body)
+		return answer, true, err
+	case methodJoin:
+		answer, err = s.answerJoin(ctx, from, body)
+		return answer, true, err
+	case methodMembers:
+		answer, err = s.answerMembers(from)
+		return answer, true, err
+	}
+	m := s.member.Load()
+	if m == nil {
+		return nil, true, errNotYet
+	}
+	if n, ok := m.State.Node(from.Node); !ok || n.State == ring.NodeRemoved || from.Lane == peer.LaneOnce {
+		return nil, true, fmt.Errorf("node %010x is not heard as a member of this cluster", from.Node)
+	}
+	if method == methodPropose {
+		return m.answerProposal(ctx, body), true, nil
+	}
+	return nil, false, nil
+}

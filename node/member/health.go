@@ -1,0 +1,114 @@
+package member
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+const (
+	clockLimitMs  = 1000                   // farther than this from the others' median, a node's clock is off
+	slowSync      = 500 * time.Millisecond // an fsync is slow
+	hungSync      = time.Second            // one fsync of this length is enough
+	unhealthyHold = 10 * time.Second       // a node that was unhealthy stays so for this long, so that leaderships do not flap
+)
+
+// none is a moment that never was.
+const none = time.Duration(math.MinInt64)
+
+// Health watches what makes a node unfit to lead: a disk that syncs slowly, a clock that is off, a key that is not there.
+type Health struct {
+	mu     sync.Mutex
+	slow   [10]int // fsyncs of over half a second in each of the last seconds
+	all    [10]int
+	second int64
+	since  time.Duration // the fsync that is under way began; none
+	lacks  string        // a key that the node needs; see Config.LacksKey
+	full   bool          // the log waits for room on its disk
+	reason string
+	until  time.Duration
+}
+
+func newHealth() *Health { return &Health{since: none} }
+
+// SyncBegins is told that an fsync begins. There is one log, so one at a time.
+func (h *Health) SyncBegins(now time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.since = now
+}
+
+// Synced takes the duration of an fsync.
+func (h *Health) Synced(now, took time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.since = none
+	h.passLocked(now)
+	h.all[h.second%10]++
+	if took > slowSync {
+		h.slow[h.second%10]++
+	}
+}
+
+// Waits is told whether the log waits for room.
+func (h *Health) Waits(full bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.full = full
+}
+
+// passLocked clears the seconds that have passed.
+func (h *Health) passLocked(now time.Duration) {
+	for second := int64(now / time.Second); h.second < second; {
+		h.second = max(h.second+1, second-10)
+		h.all[h.second%10], h.slow[h.second%10] = 0, 0
+	}
+}
+
+// lacksKey is told which key the node lacks, if any.
+func (h *Health) lacksKey(why string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lacks = why
+}
+
+// check says why this node should not lead now; empty: it may.
+func (h *Health) check(now time.Duration, l *liveness) string {
+	reason := ""
+	if off, ok := l.clockOff(now); ok && (off > clockLimitMs || off < -clockLimitMs) {
+		reason = fmt.Sprintf("its clock is %d ms from the others' median", off)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.passLocked(now)
+	all, slow := 0, 0
+	for i := range h.all {
+		all, slow = all+h.all[i], slow+h.slow[i]
+	}
+	if slow > 0 && slow*100 > all {
+		reason = fmt.Sprintf("%d of its last %d fsyncs took over %s", slow, all, slowSync)
+	}
+	if lasts := now - h.since; h.since != none && lasts > hungSync { // it may never end: what was slow before says nothing of it
+		reason = fmt.Sprintf("an fsync takes longer than %s", hungSync)
+	}
+	if h.full {
+		reason = "its disk is full: the log waits for room"
+	}
+	if h.lacks != "" {
+		reason = h.lacks
+	}
+	if reason != "" {
+		h.reason, h.until = reason, now+unhealthyHold
+	} else if now >= h.until {
+		h.reason = ""
+	}
+	return h.reason
+}
+
+// Why is the last answer of check.
+func (h *Health) Why() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reason
+}

@@ -1,0 +1,154 @@
+package member
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"time"
+
+	"carillon/ring"
+	"carillon/shard"
+)
+
+const (
+	heartbeatEach    = 250 * time.Millisecond
+	maxLeads         = 65_536
+	maxUnhealthyText = 200
+)
+
+// heartbeat is what a node says of itself to every other one, four times a second.
+type heartbeat struct {
+	WallMs    int64
+	Starts    uint32
+	Cordoned  bool   // it gives its leaderships away: it stops, drains, or is unhealthy
+	Unhealthy string // why, if something is wrong with it
+	Leads     []shard.ID
+	Limits    ring.Says // its parts of topics' limits
+}
+
+// heartbeatFrame begins the control frames that carry a heartbeat; shard's begin with their own version.
+const heartbeatFrame = 0xB1
+
+var errHeartbeat = errors.New("malformed heartbeat")
+
+func (h *heartbeat) encode() []byte {
+	out := append(make([]byte, 0, 64+2*len(h.Leads)), heartbeatFrame)
+	out = binary.AppendVarint(out, h.WallMs)
+	out = binary.AppendUvarint(out, uint64(h.Starts))
+	cordoned := byte(0)
+	if h.Cordoned {
+		cordoned = 1
+	}
+	why := h.Unhealthy[:min(len(h.Unhealthy), maxUnhealthyText)]
+	out = append(append(out, cordoned, byte(len(why))), why...)
+	out = binary.AppendUvarint(out, uint64(len(h.Leads)))
+	last := shard.ID(0)
+	for _, id := range h.Leads {
+		out = binary.AppendUvarint(out, uint64(id-last))
+		last = id
+	}
+	out = append(out, 0) // to a node of an older kind: too much is held to name it
+	if h.Limits.Untold {
+		return out
+	}
+	unsure := byte(0)
+	if h.Limits.Unsure {
+		unsure = 1
+	}
+	out = binary.AppendUvarint(append(out, unsure), h.Limits.Seq)
+	out = binary.AppendUvarint(out, uint64(len(h.Limits.Heard)))
+	for _, heard := range h.Limits.Heard {
+		out = binary.AppendUvarint(binary.AppendUvarint(out, heard.Node), heard.Seq)
+	}
+	out = binary.AppendUvarint(out, uint64(len(h.Limits.Parts)))
+	before := shard.TopicID(0)
+	for _, p := range h.Limits.Parts {
+		out = binary.AppendUvarint(binary.AppendUvarint(out, uint64(p.Topic-before)), uint64(p.Leases))
+		before = p.Topic
+	}
+	return out
+}
+
+func decodeHeartbeat(in []byte) (*heartbeat, error) {
+	in = in[1:]
+	number := func() uint64 {
+		v, n := binary.Uvarint(in)
+		if n <= 0 {
+			in = nil
+			return 0
+		}
+		in = in[n:]
+		return v
+	}
+	var h heartbeat
+	wall, n := binary.Varint(in)
+	if n <= 0 {
+		return nil, errHeartbeat
+	}
+	in = in[n:]
+	h.WallMs, h.Starts = wall, uint32(number())
+	if len(in) < 2 || len(in) < 2+int(in[1]) {
+		return nil, errHeartbeat
+	}
+	h.Cordoned, h.Unhealthy = in[0] != 0, string(in[2:2+int(in[1])])
+	in = in[2+int(in[1]):]
+	count := number()
+	if count > maxLeads || count > uint64(len(in)) {
+		return nil, errHeartbeat
+	}
+	last := uint64(0)
+	for range count {
+		last += number()
+		h.Leads = append(h.Leads, shard.ID(last))
+	}
+	var err error
+	h.Limits, err = decodeLimits(in, wall)
+	return &h, err
+}
+
+// decodeLimits reads the last part of a heartbeat: a node of an older kind has another, or none.
+func decodeLimits(in []byte, wallMs int64) (ring.Says, error) {
+	says := ring.Says{WallMs: wallMs}
+	if len(in) < 2 || in[0] != 0 {
+		says.Untold = true
+		return says, nil
+	}
+	says.Unsure = in[1] != 0
+	in = in[2:]
+	bad := false
+	number := func() uint64 {
+		v, n := binary.Uvarint(in)
+		if n <= 0 {
+			in, bad = nil, true
+			return 0
+		}
+		in = in[n:]
+		return v
+	}
+	count := func() uint64 {
+		n := number()
+		bad = bad || n > uint64(len(in))
+		return n
+	}
+	says.Seq = number()
+	for range count() {
+		if bad {
+			break
+		}
+		says.Heard = append(says.Heard, ring.Heard{Node: number(), Seq: number()})
+	}
+	topic := uint64(0)
+	for range count() {
+		if bad {
+			break
+		}
+		topic += number()
+		leases := number()
+		bad = bad || topic > math.MaxUint32 || leases > math.MaxInt32
+		says.Parts = append(says.Parts, ring.Part{Topic: shard.TopicID(topic), Leases: int(leases)})
+	}
+	if bad {
+		return says, errHeartbeat
+	}
+	return says, nil
+}

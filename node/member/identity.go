@@ -1,0 +1,167 @@
+package member
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/cespare/xxhash/v2"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/wal"
+)
+
+// Identity is who owns a data directory. It is written before anything else is, and again at every start.
+type Identity struct {
+	Version  int    `json:"version"`
+	NodeID   uint64 `json:"node_id"` // 1 … 2^40−1
+	Starts   uint32 `json:"starts"`  // how often a process has begun on this directory
+	Founded  bool   `json:"founded"` // the meta group's replica is on disk: from here on it is damage if it is missing
+	Shards   int    `json:"shards,omitempty"`
+	Replicas int    `json:"replicas,omitempty"`
+
+	ClusterID string `json:"cluster_id,omitempty"` // empty before the node has founded or joined one
+	// AcceptedPlan is the founding plan that this node has accepted, for life; see ring.Founding.
+	AcceptedPlan *ring.FoundingPlan `json:"promise,omitempty"`
+	// Meta is the row of the meta group that this node's replica begins with.
+	Meta *shard.Row `json:"meta,omitempty"`
+
+	// Sum is the xxh64 of the file as it would be without it, in hexadecimal. It comes last.
+	Sum string `json:"sum,omitempty"`
+}
+
+const (
+	identityFile    = "identity.json"
+	identityVersion = 2
+	unsummedVersion = 1 // before there was a sum; it is read still, and written anew at once
+)
+
+// claimIdentity reads the directory's identity or makes one for a fresh directory, counts this start, and writes it back.
+func claimIdentity(fsys wal.FS, dir string, random func([]byte)) (Identity, error) {
+	id, err := ReadIdentity(fsys, dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if id, err = newIdentity(fsys, dir, random); err != nil {
+			return Identity{}, err
+		}
+	case err != nil:
+		return Identity{}, err
+	}
+	id.Starts++
+	return id, id.write(fsys, dir)
+}
+
+// ReadIdentity reads a directory's identity; fs.ErrNotExist: there is none.
+func ReadIdentity(fsys wal.FS, dir string) (Identity, error) {
+	path := filepath.Join(dir, identityFile)
+	f, err := fsys.Open(path)
+	if err != nil {
+		return Identity{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err != nil {
+		return Identity{}, fmt.Errorf("node: read %s: %w", path, err)
+	}
+	id, err := decodeIdentity(data)
+	if err != nil {
+		return Identity{}, fmt.Errorf("node: %s %w", path, err)
+	}
+	if id.NodeID == 0 || id.NodeID >= 1<<40 || id.ClusterID != "" && (id.Shards < 1 || id.Shards > 65535) {
+		return Identity{}, fmt.Errorf("node: %s is damaged: node id %d, %d shards", path, id.NodeID, id.Shards)
+	}
+	return id, nil
+}
+
+// newIdentity is for an empty directory only: a log without an identity is somebody's data that lost its owner.
+func newIdentity(fsys wal.FS, dir string, random func([]byte)) (Identity, error) {
+	if _, err := fsys.Stat(filepath.Join(dir, "wal")); err == nil {
+		return Identity{}, fmt.Errorf("node: %s holds a log but no %s; restore the file, or start in an empty directory", dir, identityFile)
+	}
+	var b [8]byte
+	random(b[:])
+	return Identity{Version: identityVersion, NodeID: binary.LittleEndian.Uint64(b[:])&(1<<40-1) | 1}, nil
+}
+
+// newClusterID makes the id of a cluster.
+func newClusterID(random func([]byte)) string {
+	var b [16]byte
+	random(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+func (id Identity) write(fsys wal.FS, dir string) error {
+	data, err := id.encode()
+	if err != nil {
+		return fmt.Errorf("node: encode identity: %w", err)
+	}
+	if err := wal.WriteFileAtomic(fsys, filepath.Join(dir, identityFile), data); err != nil {
+		return fmt.Errorf("node: write identity: %w", err)
+	}
+	return nil
+}
+
+// encode gives the file, with its sum.
+func (id Identity) encode() ([]byte, error) {
+	id.Version, id.Sum = identityVersion, ""
+	bare, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	id.Sum = fmt.Sprintf("%016x", xxhash.Sum64(bare))
+	data, err := json.MarshalIndent(id, "", "  ")
+	return append(data, '\n'), err
+}
+
+// decodeIdentity reads the file. A changed digit is as good an identity as the true one, so it must be, byte for byte, what was written;
+// only a file of the first version has nothing to be held against.
+func decodeIdentity(data []byte) (Identity, error) {
+	var id Identity
+	if err := json.Unmarshal(data, &id); err != nil {
+		return Identity{}, fmt.Errorf("is damaged%s: %w; %s", jsonOffset(err), err, identityAdvice)
+	}
+	switch {
+	case id.Version == unsummedVersion && id.Sum == "":
+		return id, nil
+	case id.Version != identityVersion && id.Sum == "":
+		return Identity{}, fmt.Errorf("has version %d, this build reads %d", id.Version, identityVersion)
+	}
+	again, err := id.encode()
+	if err != nil {
+		return Identity{}, err
+	}
+	if at := differsAt(data, again); at >= 0 {
+		return Identity{}, fmt.Errorf("is damaged: it is not what was written, from offset %d on or before; %s", at, identityAdvice)
+	}
+	return id, nil
+}
+
+const identityAdvice = "restore it from a backup of the directory, or empty the directory and join again under a new id"
+
+// jsonOffset says where a document ceases to be one.
+func jsonOffset(err error) string {
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Sprintf(" at offset %d", e.Offset)
+	}
+	return ""
+}
+
+// differsAt is where two texts begin to differ, -1 if they do not.
+func differsAt(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	if len(a) != len(b) {
+		return n
+	}
+	return -1
+}

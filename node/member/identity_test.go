@@ -1,0 +1,102 @@
+package member
+
+import (
+	"strings"
+	"testing"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/wal"
+)
+
+// fullIdentity has everything that an identity can have.
+func fullIdentity() Identity {
+	nodes := []ring.Node{{ID: 11, Name: "a", Peer: "10.0.0.1:7701", Starts: 1}, {ID: 12, Name: "b", Peer: "10.0.0.2:7701", Starts: 1}}
+	return Identity{
+		Version: identityVersion, NodeID: 11, Starts: 3, Founded: true, Shards: 64, Replicas: 2, ClusterID: "0123456789abcdef0123456789abcdef",
+		AcceptedPlan: &ring.FoundingPlan{ClusterID: "0123456789abcdef0123456789abcdef", Shards: 64, Replicas: 2, Nodes: nodes},
+		Meta: &shard.Row{Group: 0, Epoch: 1, Settled: true, Members: []shard.Member{
+			{Node: 11, Replica: shard.ReplicaID(11, 1)}, {Node: 12, Replica: shard.ReplicaID(12, 1)}}},
+	}
+}
+
+// TestIdentityDamage flips every bit of an identity and cuts it everywhere: none passes for another identity.
+func TestIdentityDamage(t *testing.T) {
+	fsys := wal.NewMemFS()
+	if err := fsys.MkdirAll("data"); err != nil {
+		t.Fatal(err)
+	}
+	if err := fullIdentity().write(fsys, "data"); err != nil {
+		t.Fatal(err)
+	}
+	id, err := ReadIdentity(fsys, "data")
+	if err != nil || id.NodeID != 11 || len(id.AcceptedPlan.Nodes) != 2 || id.Meta.Members[1].Replica != shard.ReplicaID(12, 1) {
+		t.Fatalf("%+v, %v", id, err)
+	}
+	const path = "data/" + identityFile
+	info, err := fsys.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole []byte
+	keep := func(b []byte) []byte { whole = append([]byte(nil), b...); return b }
+	refuses := func(what string, at int, change func(b []byte) []byte) {
+		t.Helper()
+		if err := fsys.Damage(path, func([]byte) []byte { return change(append([]byte(nil), whole...)) }); err != nil {
+			t.Fatal(err)
+		}
+		if id, err := ReadIdentity(fsys, "data"); err == nil || !strings.Contains(err.Error(), path) {
+			t.Fatalf("%s at %d of %d: %+v, %v", what, at, len(whole), id, err)
+		}
+	}
+	if err := fsys.Damage(path, keep); err != nil {
+		t.Fatal(err)
+	}
+	for bit := range int(info.Bytes) * 8 {
+		refuses("flip", bit/8, func(b []byte) []byte { b[bit/8] ^= 1 << (bit % 8); return b })
+	}
+	for size := range int(info.Bytes) {
+		refuses("cut", size, func(b []byte) []byte { return b[:size] })
+		refuses("zeros", size, func(b []byte) []byte { clear(b[size:min(len(b), size+40)]); return b })
+	}
+	refuses("more", len(whole), func(b []byte) []byte { return append(b, ' ') })
+}
+
+// TestIdentityOfVersion1: what was written before there was a sum is read, and is summed from then on.
+func TestIdentityOfVersion1(t *testing.T) {
+	fsys := wal.NewMemFS()
+	const old = "{\n  \"version\": 1,\n  \"node_id\": 77,\n  \"starts\": 4,\n  \"founded\": true,\n  \"shards\": 8,\n  \"replicas\": 1,\n  \"cluster_id\": \"c\"\n}\n"
+	if err := wal.WriteFileAtomic(fsys, identityFile, []byte(old)); err != nil {
+		t.Fatal(err)
+	}
+	id, err := claimIdentity(fsys, "", nil)
+	if err != nil || id.NodeID != 77 || id.Starts != 5 || id.Shards != 8 || !id.Founded {
+		t.Fatalf("%+v, %v", id, err)
+	}
+	again, err := ReadIdentity(fsys, "")
+	if err != nil || again.Version != identityVersion || again.Starts != 5 {
+		t.Fatalf("%+v, %v", again, err)
+	}
+}
+
+// TestIdentityOfAnEmptyDirectory: it is drawn, kept, and not drawn beside a log that lost its own.
+func TestIdentityOfAnEmptyDirectory(t *testing.T) {
+	fsys := wal.NewMemFS()
+	if err := fsys.MkdirAll("data"); err != nil {
+		t.Fatal(err)
+	}
+	random := func(b []byte) { b[0] = 6 }
+	for starts := range uint32(3) {
+		id, err := claimIdentity(fsys, "data", random)
+		if err != nil || id.NodeID != 7 || id.Starts != starts+1 {
+			t.Fatalf("%+v, %v", id, err)
+		}
+		random = nil
+	}
+	if err := fsys.MkdirAll("other/wal"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := claimIdentity(fsys, "other", random); err == nil || !strings.Contains(err.Error(), "holds a log but no") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,153 @@
+package member
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/transport/peer"
+)
+
+const joinTries = 3 // members asked in one step
+
+// joinAnswer tells a node that wants to join what it joins, and its place in the meta group once it has one.
+type joinAnswer struct {
+	ClusterID string     `json:"cluster_id"`
+	Shards    int        `json:"shards"`
+	Replicas  int        `json:"replicas"`
+	Meta      *shard.Row `json:"meta,omitempty"`
+}
+
+// join asks members that gossip knows to let this node in, until its place in the meta group is known.
+func (s *Self) join(ctx context.Context) error {
+	said := NewNotice(s.tasks, sayEach)
+	for {
+		answer, err := s.askToJoin(ctx)
+		switch {
+		case err != nil:
+			s.Wait("joining: " + err.Error())
+			said.Say(func() { s.log.Warn("joining", "waiting", err.Error()) })
+		case answer.Meta == nil:
+			s.Wait("joining: waiting for a place in the meta group")
+		default:
+			return s.Change(func(id *Identity) {
+				id.ClusterID, id.Shards, id.Replicas, id.Meta = answer.ClusterID, answer.Shards, answer.Replicas, answer.Meta
+			})
+		}
+		if !s.tasks.Sleep(ctx, stepEach) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
+	self, err := s.describe()
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(self)
+	if err != nil {
+		return nil, err
+	}
+	err = fmt.Errorf("no member of a cluster is seen yet at %v", s.cfg.Join)
+	tries := 0
+	for _, m := range s.gossip.List() {
+		if m.Cluster == "" || m.ID == s.id || m.State != ring.MemberAlive || tries == joinTries {
+			continue
+		}
+		tries++
+		ctx, cancel := s.tasks.WithTimeout(ctx, askFor)
+		reply, _, callErr := s.peers.CallAddr(ctx, m.Peer, methodJoin, body)
+		cancel()
+		if callErr != nil {
+			err = fmt.Errorf("node %s (%s) does not let this node in: %w", m.Name, m.Peer, callErr)
+			continue
+		}
+		var a joinAnswer
+		if err = json.Unmarshal(reply, &a); err == nil {
+			return &a, nil
+		}
+	}
+	return nil, err
+}
+
+// answerJoin lets a node in. It can only ask for itself: its certificate, where there are any, says who that is.
+func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]byte, error) {
+	m := s.member.Load()
+	if m == nil {
+		return nil, errNotYet
+	}
+	var n ring.Node
+	if err := json.Unmarshal(body, &n); err != nil {
+		return nil, fmt.Errorf("node: join: %w", err)
+	}
+	if n.ID != from.Node || n.Name != from.Name {
+		return nil, fmt.Errorf("node: join: %s (%010x) asks in the name of %s (%010x)", from.Name, from.Node, n.Name, n.ID)
+	}
+	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Register, Node: &n}); errors.Is(err, ring.ErrRemoved) {
+		return nil, wasRemoved{}
+	} else if err != nil {
+		return nil, err
+	}
+	var a joinAnswer
+	a.ClusterID, a.Shards, a.Replicas = m.State.Cluster()
+	if row, ok := m.State.Row(ring.MetaGroup); ok && row.Names(n.ID) {
+		meta := row.ForHost()
+		a.Meta = &meta
+	}
+	return json.Marshal(a)
+}
+
+// wasRemoved tells a node that the cluster has removed it: it may not have heard.
+type wasRemoved struct{}
+
+const removedCode = 1
+
+func (wasRemoved) Error() string { return ring.ErrRemoved.Error() }
+
+// PeerCode makes it known on the other side.
+func (wasRemoved) PeerCode() byte { return removedCode }
+
+// askWhetherRemoved is for a node that hears nothing of its cluster's leader: others may have removed it meanwhile.
+func (m *Member) askWhetherRemoved(ctx context.Context) bool {
+	self, err := m.describe()
+	if err != nil {
+		return false
+	}
+	body, err := json.Marshal(self)
+	if err != nil {
+		return false
+	}
+	for _, n := range m.State.Nodes() {
+		addr := m.AddressOf(n.ID)
+		if n.ID == m.id || addr == "" {
+			continue
+		}
+		ctx, cancel := m.tasks.WithTimeout(ctx, askFor)
+		_, from, err := m.peers.CallAddr(ctx, addr, methodJoin, body)
+		cancel()
+		if remote, ok := errors.AsType[*peer.RemoteError](err); ok && remote.Code == removedCode && m.believesRemoval(n, from) {
+			return true
+		}
+	}
+	return false
+}
+
+// believesRemoval says whether a word that this node was removed may end it: it must come from the member that was asked, and from
+// one that has proven that it is a node.
+func (m *Member) believesRemoval(asked ring.Node, from peer.Hello) bool {
+	if from.Node != asked.ID || from.Cluster != m.Identity().ClusterID {
+		return false
+	}
+	if m.cfg.PeersProven {
+		return true
+	}
+	m.unproven.Say(func() {
+		m.log.Warn("another node says that the cluster has removed this one. Without a key (--gossip-key) that could be anybody, so this node "+
+			"goes on and is not heard by the others; if it was removed, stop it", "node", asked.Name)
+	})
+	return false
+}

@@ -1,0 +1,163 @@
+package member
+
+import (
+	"slices"
+	"time"
+
+	"carillon/shard"
+)
+
+// LikelyLeaders lists which nodes may lead a shard: those that say so, then those of its row.
+func (m *Member) LikelyLeaders(id shard.ID) []uint64 {
+	var out []uint64
+	now := m.clock.Mono()
+	for _, n := range m.State.Nodes() {
+		if s, ago, ok := m.liveness.last(now, n.ID); ok && ago < suspectFor {
+			if _, leads := slices.BinarySearch(s.last.Leads, id); leads {
+				out = append(out, n.ID)
+			}
+		}
+	}
+	if row, ok := m.State.Row(id); ok {
+		for _, r := range row.Replicas {
+			if !slices.Contains(out, r.Node) {
+				out = append(out, r.Node)
+			}
+		}
+		for _, r := range row.Leaving {
+			if !slices.Contains(out, r.Node) {
+				out = append(out, r.Node)
+			}
+		}
+	}
+	return out
+}
+
+// leads are the timer shards that this node leads.
+func (m *Member) leads() (ids []shard.ID) {
+	_, shards, _ := m.State.Cluster()
+	for id := shard.ID(1); int(id) <= shards; id++ {
+		if m.host.Leads(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// LeadingNodes are the nodes that say that they lead something, this one included.
+func (m *Member) LeadingNodes() (nodes []uint64) {
+	now := m.clock.Mono()
+	for _, n := range m.State.Nodes() {
+		if n.ID == m.id {
+			continue
+		}
+		if s, ago, ok := m.liveness.last(now, n.ID); ok && ago < suspectFor && len(s.last.Leads) > 0 {
+			nodes = append(nodes, n.ID)
+		}
+	}
+	_, shards, _ := m.State.Cluster()
+	for id := shard.ID(1); int(id) <= shards; id++ {
+		if m.host.Leads(id) {
+			return append(nodes, m.id)
+		}
+	}
+	return nodes
+}
+
+// HeardNodes are the other members that this node hears now.
+func (m *Member) HeardNodes() (nodes []uint64) {
+	now := m.clock.Mono()
+	for _, n := range m.State.Nodes() {
+		if _, ago, ok := m.liveness.last(now, n.ID); ok && ago < aliveFor && n.ID != m.id {
+			nodes = append(nodes, n.ID)
+		}
+	}
+	return nodes
+}
+
+// Leaders are how many shards each node leads, and which node leads which, as the nodes say themselves.
+func (m *Member) Leaders() (leads map[uint64]int, leader map[shard.ID]uint64) {
+	leads, leader = map[uint64]int{}, map[shard.ID]uint64{}
+	mine := m.leads()
+	now := m.clock.Mono()
+	for _, n := range m.State.Nodes() {
+		list := mine
+		if n.ID != m.id {
+			s, ago, ok := m.liveness.last(now, n.ID)
+			if !ok || ago >= suspectFor {
+				continue
+			}
+			list = s.last.Leads
+		}
+		leads[n.ID] = len(list)
+		for _, id := range list {
+			if leader[id] != m.id { // this node knows best of itself
+				leader[id] = n.ID
+			}
+		}
+	}
+	return leads, leader
+}
+
+// Hears reports that a node is there.
+func (m *Member) Hears(node uint64) bool {
+	if node == m.id {
+		return true
+	}
+	_, ago, ok := m.liveness.last(m.clock.Mono(), node)
+	return ok && ago < suspectFor
+}
+
+// alone reports that there are other members and none of them is heard.
+func (m *Member) alone() bool {
+	nodes := m.State.Nodes()
+	for _, n := range nodes {
+		if n.ID != m.id && m.Hears(n.ID) {
+			return false
+		}
+	}
+	return len(nodes) > 1
+}
+
+// Presence is how a node is seen.
+type Presence uint8
+
+// Seen lately, not for a while, and not for so long that it counts as down.
+const (
+	Alive Presence = iota
+	Suspect
+	Down
+)
+
+// PeerView is another node as this one sees it.
+type PeerView struct {
+	Presence      Presence
+	ClockKnown    bool
+	ClockOffsetMs int64 // its clock less this node's
+	Unhealthy     string
+}
+
+// Peer is how this node sees another.
+func (m *Member) Peer(node uint64) PeerView {
+	var v PeerView
+	s, ago, ok := m.liveness.last(m.clock.Mono(), node)
+	if ok && ago < suspectFor {
+		v.ClockOffsetMs, v.ClockKnown = s.offset()
+		v.Unhealthy = s.last.Unhealthy
+	}
+	switch {
+	case !ok && ago < suspectFor:
+		v.Presence = Suspect
+	case !ok || ago >= suspectFor:
+		v.Presence = Down
+	case ago >= aliveFor:
+		v.Presence = Suspect
+	}
+	return v
+}
+
+// silence is how long a node was not heard; it was never heard unless ok.
+func (s *Self) silence(node uint64) (ago time.Duration, ok bool) {
+	_, ago, ok = s.liveness.last(s.clock.Mono(), node)
+	return ago, ok
+}

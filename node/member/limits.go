@@ -1,0 +1,26 @@
+package member
+
+import (
+	"carillon/ring"
+	"carillon/shard"
+)
+
+// reportLimits says in each heartbeat what this node may come to of topics' leases at once; see ring.Shares.
+func (m *Member) reportLimits(wallMs int64, mine []shard.ID) ring.Says {
+	_, shards, _ := m.State.Cluster()
+	_, leader := m.Leaders()
+	st := ring.Standing{
+		Now: m.clock.Mono(), WallMs: wallMs, Shards: shards, Leads: map[uint64]int64{}, Mine: mine, Topics: m.State.Limited(), Held: m.host.Held,
+	}
+	for id, node := range leader {
+		if int(id) <= shards {
+			st.Leads[node]++
+		}
+	}
+	for _, n := range m.State.Nodes() {
+		if n.ID != m.id {
+			st.Others = append(st.Others, n.ID)
+		}
+	}
+	return m.Limits.Look(&st)
+}

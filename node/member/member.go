@@ -1,0 +1,246 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"carillon/node/task"
+	"carillon/ring"
+	"carillon/shard"
+)
+
+const (
+	readyEach   = 20 * time.Millisecond
+	forgetAfter = 2 * time.Second // a removed node is still spoken to for so long: it is to learn that it was removed
+	maxSettled  = 4096            // settled moves that wait to be told to the meta group; what is beyond is said again
+)
+
+// Host is what a Member needs of the node's shards: shard.Host.
+type Host interface {
+	// Started is closed once the log is read.
+	Started() <-chan struct{}
+	NotReady() error
+	Leads(id shard.ID) bool
+	Leader(id shard.ID) (node uint64, ok bool)
+	Groups() []shard.GroupStatus
+	// Held is how many leases of a topic this node has.
+	Held(topic shard.TopicID) int
+	Place(rows []shard.Row)
+	StepAside(on bool)
+	Gone(owner shard.Owner)
+	// Propose has the meta group's machine apply a command.
+	Propose(ctx context.Context, cmd []byte) (any, error)
+}
+
+// Member is this node once it is of a cluster: its shards, and its copy of what the cluster has agreed on. It implements shard.Placement,
+// and what package route wants to know of the cluster.
+type Member struct {
+	*Self
+	State  *ring.State
+	Limits *ring.Shares // of what topics may do in the whole cluster
+
+	host      Host
+	onMembers func() // told when members or their addresses have changed
+
+	changed  task.Signal // rows, nodes or their addresses have changed
+	mayLead  nodeSet     // which nodes may lead
+	cordoned string      // why this node should not, by the last heartbeat
+
+	settledMu sync.Mutex
+	settled   []ring.Command // to be told to the meta group
+	toldMeta  task.Signal
+	leave     sync.Once
+	unproven  *Notice // of a removal that is not believed
+}
+
+// NewMember makes the node's copy of the cluster's state, for a host that is made next: see Attach. topics is told of changes of topics, members
+// of changes of nodes and their addresses; it is called by one goroutine.
+func (s *Self) NewMember(topics, members func()) *Member {
+	id := s.Identity()
+	m := &Member{Self: s, Limits: ring.NewShares(id.NodeID, id.Starts), onMembers: members, changed: s.tasks.NewSignal(), toldMeta: s.tasks.NewSignal(),
+		unproven: NewNotice(s.tasks, sayEach)}
+	m.State = ring.NewState(topics, m.look)
+	return m
+}
+
+// Attach gives it its host, before it runs.
+func (m *Member) Attach(host Host) { m.host = host }
+
+// Settled implements shard.Placement.
+func (m *Member) Settled(group shard.ID, epoch uint32) {
+	m.settledMu.Lock()
+	if len(m.settled) < maxSettled {
+		m.settled = append(m.settled, ring.Command{Verb: ring.Settled, Group: group, Epoch: epoch})
+	}
+	m.settledMu.Unlock()
+	m.toldMeta.Set()
+}
+
+// MayLead implements shard.Placement.
+func (m *Member) MayLead(node uint64) bool { return m.mayLead.has(node) }
+
+// Run does what a member does beside its shards, until the context ends.
+func (m *Member) Run(ctx context.Context) {
+	work := task.NewGroup(m.tasks)
+	work.Go(func() { m.followState(ctx) })
+	work.Go(func() { m.tellSettled(ctx) })
+	work.Go(func() { task.Every(ctx, m.tasks, heartbeatEach, m.sendHeartbeats) })
+	work.Go(func() { m.awaitBootstrap(ctx) })
+	work.Go(func() { task.Every(ctx, m.tasks, controlEach, func() { m.control(ctx) }) })
+	work.Go(func() { m.keepRegistered(ctx) })
+	work.Go(func() { task.Every(ctx, m.tasks, refreshEach, func() { m.refresh(ctx) }) })
+	work.Wait()
+}
+
+// look makes followState look again.
+func (m *Member) look() { m.changed.Set() }
+
+// followState brings the host in line with this node's copy of the placement, and others with the members.
+func (m *Member) followState(ctx context.Context) {
+	gone := map[uint64]bool{}
+	for {
+		m.onMembers()
+		m.peers.Review(m.misnamed) // those who were let in before their names were known
+		rows := m.State.Rows()
+		list := make([]shard.Row, len(rows))
+		for i := range rows {
+			list[i] = rows[i].ForHost()
+		}
+		m.host.Place(list)
+		for _, n := range m.State.Removed() {
+			if gone[n.ID] {
+				continue
+			}
+			gone[n.ID] = true
+			if n.ID == m.id {
+				m.leaveCluster()
+				continue
+			}
+			m.liveness.forget(n.ID)
+			m.tasks.Go(func() {
+				if m.tasks.Sleep(ctx, forgetAfter) {
+					m.peers.Forget(n.ID)
+				}
+			})
+		}
+		if !m.changed.Wait(ctx, task.Forever) {
+			return
+		}
+	}
+}
+
+// leaveCluster ends the process: the cluster has removed the node.
+func (m *Member) leaveCluster() { m.leave.Do(func() { m.cfg.Fail(ErrRemoved) }) }
+
+// tellSettled tells the meta group which moves of this node's groups are done.
+func (m *Member) tellSettled(ctx context.Context) {
+	for m.toldMeta.Wait(ctx, task.Forever) {
+		for ctx.Err() == nil {
+			m.settledMu.Lock()
+			if len(m.settled) == 0 {
+				m.settledMu.Unlock()
+				break
+			}
+			cmd := m.settled[0]
+			m.settled = m.settled[1:]
+			m.settledMu.Unlock()
+			if row, ok := m.State.Row(cmd.Group); ok && (row.Settled || row.Epoch != cmd.Epoch) {
+				continue
+			}
+			if _, err := m.Propose(ctx, cmd); err != nil {
+				m.log.Debug("a settled move was not noted; it is said again", "shard", uint32(cmd.Group), "error", err)
+			}
+		}
+	}
+}
+
+// sendHeartbeats tells the others how this node is, and takes stock of them.
+func (m *Member) sendHeartbeats() {
+	now := m.clock.Mono()
+	m.Health.lacksKey(m.cfg.LacksKey())
+	unhealthy := m.Health.check(now, m.liveness)
+	m.sayHealth(unhealthy)
+	me, member := m.State.Node(m.id)
+	cordoned := m.stopping.Load() || unhealthy != "" || member && me.State != ring.NodeMember
+	m.host.StepAside(cordoned)
+	h := heartbeat{WallMs: m.clock.WallMs(), Starts: m.Identity().Starts, Cordoned: cordoned, Unhealthy: unhealthy, Leads: m.leads()}
+	h.Limits = m.reportLimits(h.WallMs, h.Leads)
+	frame := h.encode()
+	may := map[uint64]bool{m.id: !cordoned}
+	for _, n := range m.State.Nodes() {
+		if n.ID == m.id {
+			continue
+		}
+		m.peers.Send(n.ID, slices.Clone(frame))
+		s, ago, ok := m.liveness.last(now, n.ID)
+		may[n.ID] = ok && ago < aliveFor && !s.last.Cordoned && n.State == ring.NodeMember
+	}
+	m.mayLead.set(may)
+}
+
+// sayHealth tells the operator why this node begins to hand its shards over, and when it may lead again.
+func (m *Member) sayHealth(unhealthy string) {
+	switch {
+	case unhealthy != "" && m.cordoned == "":
+		m.log.Warn("this node hands its shards over to others", "why", unhealthy)
+	case unhealthy == "" && m.cordoned != "":
+		m.log.Info("this node may lead shards again", "before", m.cordoned)
+	}
+	m.cordoned = unhealthy
+}
+
+// Ready says what is missing; nil when the node serves.
+func (m *Member) Ready() error {
+	select {
+	case <-m.host.Started():
+	default:
+		return shard.ErrRecovering
+	}
+	if err := m.host.NotReady(); err != nil {
+		return err
+	}
+	if id, _, _ := m.State.Cluster(); id == "" || m.State.Secret() == nil {
+		return errors.New("the cluster is being founded")
+	}
+	for _, row := range m.State.Rows() {
+		if _, led := m.host.Leader(row.Group); !led && row.Names(m.id) {
+			return &shard.NoLeaderError{Group: row.Group}
+		}
+	}
+	if why := m.cfg.LacksKey(); why != "" {
+		return errors.New(why)
+	}
+	return m.host.NotReady() // once more: the shards are all there now, and are to have fired
+}
+
+// CouldHandOver reports that this node leads a group with another member that could take over.
+func (m *Member) CouldHandOver() bool {
+	for _, g := range m.host.Groups() {
+		if !g.Leads {
+			continue
+		}
+		for _, id := range g.Voters {
+			if node := ring.NodeOfReplica(id); node != m.id && m.mayLead.has(node) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// nodeSet is a set of nodes that is replaced whole.
+type nodeSet struct {
+	nodes atomic.Pointer[map[uint64]bool]
+}
+
+// set takes a set, which is not to change any more.
+func (s *nodeSet) set(nodes map[uint64]bool) { s.nodes.Store(&nodes) }
+
+func (s *nodeSet) has(node uint64) bool {
+	nodes := s.nodes.Load()
+	return nodes != nil && (*nodes)[node]
+}

@@ -1,0 +1,84 @@
+package member
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"carillon/ring"
+	"carillon/transport/peer"
+)
+
+// A node that was away does not know which nodes have joined meanwhile, and one of these may lead the meta group, of which alone it could
+// learn that. So it asks members that it knows for their list of nodes, and takes their word until its own copy says more. Where it hears
+// none of them, as all may have been replaced, it asks nodes that gossip knows in its cluster: as a node does that joins.
+
+const refreshEach = time.Second
+
+// answerMembers gives a member the list of nodes.
+func (s *Self) answerMembers(from peer.Hello) ([]byte, error) {
+	m := s.member.Load()
+	if m == nil {
+		return nil, errNotYet
+	}
+	if n, ok := m.State.Node(from.Node); !ok || n.State == ring.NodeRemoved {
+		return nil, fmt.Errorf("node %010x is not a member of this cluster", from.Node)
+	}
+	return json.Marshal(m.State.Nodes())
+}
+
+// refreshedNode is a node as others have it that this node's own copy does not know yet.
+func (s *Self) refreshedNode(node uint64) (ring.Node, bool) {
+	if list := s.refreshed.Load(); list != nil {
+		for _, n := range *list {
+			if n.ID == node {
+				return n, true
+			}
+		}
+	}
+	return ring.Node{}, false
+}
+
+// refresh asks, where an unknown node has been met, one member after the other until one answers.
+func (m *Member) refresh(ctx context.Context) {
+	if !m.unknownPeer.Swap(false) {
+		return
+	}
+	for _, id := range m.refreshFrom() {
+		addr := m.AddressOf(id)
+		if addr == "" || id == m.id {
+			continue
+		}
+		ctx, cancel := m.tasks.WithTimeout(ctx, askFor)
+		reply, from, err := m.peers.CallAddr(ctx, addr, methodMembers, nil)
+		cancel()
+		if err != nil || from.Node != id || from.Cluster != m.Identity().ClusterID {
+			continue
+		}
+		var list []ring.Node
+		if err := json.Unmarshal(reply, &list); err != nil {
+			continue
+		}
+		m.refreshed.Store(&list)
+		return
+	}
+}
+
+// refreshFrom are the members that this node hears; when there are none, the nodes that gossip knows in this cluster.
+func (m *Member) refreshFrom() (ids []uint64) {
+	for _, n := range m.State.Nodes() {
+		if n.ID != m.id && m.Hears(n.ID) {
+			ids = append(ids, n.ID)
+		}
+	}
+	if len(ids) > 0 {
+		return ids
+	}
+	for _, g := range m.gossip.List() {
+		if g.State == ring.MemberAlive && g.Cluster == m.Identity().ClusterID {
+			ids = append(ids, g.ID)
+		}
+	}
+	return ids
+}

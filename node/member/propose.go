@@ -1,0 +1,212 @@
+package member
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/transport/peer"
+)
+
+// Times of a proposal, from its begin.
+const (
+	proposeFor   = 1500 * time.Millisecond // then what surely was not done is ErrNoLeader
+	answerIn     = 1900 * time.Millisecond // then what was sent is ErrUnknown
+	firstPause   = 10 * time.Millisecond   // before the second try; doubling
+	longPause    = 100 * time.Millisecond
+	ownTopicEach = 2 * time.Millisecond
+)
+
+// proposal answers of the meta group travel as JSON: they are few.
+type proposalAnswer struct {
+	Reply  ring.Reply `json:"reply"`
+	Fault  int        `json:"fault,omitempty"` // 1 + index in metaFaults; -1: only a text
+	Text   string     `json:"text,omitempty"`
+	Moved  bool       `json:"moved,omitempty"` // not the leader
+	Leader uint64     `json:"leader,omitempty"`
+}
+
+// metaFaults are the errors that keep their identity between nodes. The order is part of the protocol.
+var metaFaults = []error{
+	shard.ErrUnknown, shard.ErrNoLeader, shard.ErrOverloaded, shard.ErrStopped, shard.ErrRecovering, shard.ErrNoTopic, shard.ErrNotEmpty,
+	ring.ErrTooMany, ring.ErrNotFounded, ring.ErrFounded, ring.ErrOtherCluster, ring.ErrBadCluster, ring.ErrTooManyNodes, ring.ErrUnknownNode,
+	ring.ErrStale, ring.ErrRemoved, ring.ErrNameTaken, ring.ErrLastNode, ring.ErrInUse, ring.ErrBadState, ring.ErrUnknownGroup, ring.ErrEpoch,
+	ring.ErrMoving, ring.ErrBadPlacement, ring.ErrBadNode,
+}
+
+// fault is an error with another node's text and a known identity.
+type fault struct {
+	kind error
+	text string
+}
+
+func (f fault) Error() string { return f.text }
+func (f fault) Unwrap() error { return f.kind }
+
+func (a *proposalAnswer) fail(err error) {
+	if moved, ok := errors.AsType[shard.NotLeaderError](err); ok {
+		a.Moved, a.Leader = true, moved.Leader
+		return
+	}
+	a.Fault, a.Text = -1, err.Error()
+	for i, known := range metaFaults {
+		if errors.Is(err, known) {
+			a.Fault = 1 + i
+			return
+		}
+	}
+}
+
+func (a *proposalAnswer) err() error {
+	switch {
+	case a.Moved:
+		return shard.NotLeaderError{Leader: a.Leader}
+	case a.Fault == 0:
+		return nil
+	case a.Fault > 0 && a.Fault <= len(metaFaults):
+		return fault{metaFaults[a.Fault-1], a.Text}
+	}
+	return errors.New(a.Text)
+}
+
+// refused says of an error that nothing was done, and that another node, or this one soon, may do it.
+func refused(err error) bool {
+	return errors.Is(err, shard.ErrNoLeader) || errors.Is(err, shard.ErrRecovering) || errors.Is(err, peer.ErrNotSent)
+}
+
+// Propose has the meta group decide a command, wherever its leader is. What surely was not done is tried again for a second and a
+// half. The reply's error is returned.
+func (m *Member) Propose(ctx context.Context, cmd ring.Command) (ring.Reply, error) {
+	select {
+	case <-m.host.Started():
+	default:
+		return ring.Reply{}, shard.ErrRecovering
+	}
+	data := cmd.Encode()
+	hint, pause := uint64(0), firstPause
+	until := m.tasks.Now() + proposeFor
+	for turn := 0; ; turn++ {
+		r, err := m.proposeOnce(ctx, data, hint, turn)
+		if !refused(err) {
+			return r, err
+		}
+		moved, _ := errors.AsType[shard.NotLeaderError](err)
+		if hint = moved.Leader; hint != 0 && turn == 0 {
+			continue
+		}
+		if m.tasks.Now()+pause > until || !m.tasks.Sleep(ctx, pause) {
+			return ring.Reply{}, shard.ErrNoLeader
+		}
+		pause = min(2*pause, longPause)
+	}
+}
+
+func (m *Member) proposeOnce(ctx context.Context, data []byte, hint uint64, turn int) (ring.Reply, error) {
+	leader, known := m.host.Leader(shard.Meta)
+	switch {
+	case m.host.Leads(shard.Meta):
+		return m.decide(ctx, data)
+	case hint != 0:
+		leader = hint
+	case !known:
+		row, _ := m.State.Row(shard.Meta)
+		if len(row.Replicas) == 0 {
+			return ring.Reply{}, shard.ErrNoLeader
+		}
+		leader = row.Replicas[turn%len(row.Replicas)].Node
+	}
+	if leader == m.id {
+		return ring.Reply{}, shard.ErrNoLeader
+	}
+	ctx, cancel := m.tasks.WithTimeout(ctx, answerIn)
+	defer cancel()
+	body, err := m.peers.Call(ctx, leader, methodPropose, data)
+	if err != nil {
+		if errors.Is(err, peer.ErrNotSent) {
+			return ring.Reply{}, err
+		}
+		return ring.Reply{}, shard.ErrUnknown
+	}
+	var a proposalAnswer
+	if err := json.Unmarshal(body, &a); err != nil {
+		return ring.Reply{}, shard.ErrUnknown
+	}
+	if err := a.err(); err != nil {
+		return a.Reply, err
+	}
+	a.Reply.Topic = m.awaitTopic(ctx, a.Reply.Topic)
+	return a.Reply, nil
+}
+
+// awaitTopic waits until this node's own copy of the topics shows what the leader has just decided, so that the next one who asks here sees it,
+// and returns that: the leader's answer is without secrets. When the context ends first, the answer has to do.
+func (m *Member) awaitTopic(ctx context.Context, t *shard.Topic) *shard.Topic {
+	for t != nil {
+		if mine, ok := m.State.Named(t.Name); ok && (mine.ID > t.ID || mine.ID == t.ID && mine.UpdatedMs >= t.UpdatedMs) {
+			return mine
+		}
+		if !m.tasks.Sleep(ctx, ownTopicEach) {
+			return t
+		}
+	}
+	return t
+}
+
+// decide is for the meta group's leader. A node that comes with the name of one that is gone replaces it. One that registers is there,
+// although it cannot be heard before it has its place.
+func (m *Member) decide(ctx context.Context, data []byte) (ring.Reply, error) {
+	v, err := m.host.Propose(ctx, data)
+	if err != nil {
+		return ring.Reply{}, err
+	}
+	r := v.(ring.Reply)
+	var cmd ring.Command
+	if err := json.Unmarshal(data, &cmd); err != nil || cmd.Verb != ring.Register || cmd.Node == nil {
+		return r, r.Err
+	}
+	if errors.Is(r.Err, ring.ErrNameTaken) && r.Node != nil && !cmd.Replace && m.replaces(cmd.Node, r.Node) {
+		cmd.Replace = true
+		if v, err = m.host.Propose(ctx, cmd.Encode()); err != nil {
+			return ring.Reply{}, err
+		}
+		r = v.(ring.Reply)
+	}
+	if r.Err == nil {
+		m.liveness.touch(m.clock.Mono(), m.clock.WallMs(), cmd.Node.ID, cmd.Node.Starts)
+	}
+	return r, r.Err
+}
+
+// replaces reports that the one who has the name is gone: it is silent, or the new one is where it was.
+func (m *Member) replaces(new, old *ring.Node) bool {
+	ago, heard := m.silence(old.ID)
+	return old.ID != m.id && (new.Peer == old.Peer && (!heard || ago > heartbeatEach*2) || ago > suspectFor)
+}
+
+func (m *Member) answerProposal(ctx context.Context, body []byte) []byte {
+	var a proposalAnswer
+	if !m.host.Leads(shard.Meta) {
+		leader, _ := m.host.Leader(shard.Meta)
+		a.fail(shard.NotLeaderError{Leader: leader})
+	} else if r, err := m.decide(ctx, body); err != nil {
+		r.Err = nil
+		a.Reply = r
+		a.fail(err)
+	} else {
+		a.Reply = r
+	}
+	if t := a.Reply.Topic; t != nil {
+		bare := *t
+		bare.Policy = *ring.WithoutSecrets(&t.Policy)
+		a.Reply.Topic = &bare
+	}
+	out, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Appendf(nil, `{"fault":-1,"text":%q}`, err.Error())
+	}
+	return out
+}

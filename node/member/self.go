@@ -1,0 +1,212 @@
+// Package member is this node as a member of its cluster: who it is (its identity on disk), how it founds a cluster with others or joins
+// one, which nodes it hears and whether it is healthy, the controller's turn on the meta group's leader, and its part of topics' limits.
+//
+// Self is the node from its start on; Member is the node once it is of a cluster and has its shards. What they need of the outside they
+// are given as interfaces: the host of the shards, calls to other nodes, discovery, the file system, clocks, and time itself (see package
+// task). So the simulator drives the same code as a node does.
+//
+// The package decides who may speak to this node and who should lead; it does not carry requests: that is package route.
+package member
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"carillon/node/task"
+	"carillon/ring"
+	"carillon/secret"
+	"carillon/shard"
+	"carillon/transport/peer"
+	"carillon/wal"
+)
+
+// ErrRemoved ends the process: the cluster has removed the node, and there is nothing left for it to do.
+var ErrRemoved = errors.New("node: this node was removed from the cluster; its data directory can be deleted")
+
+var errNotYet = errors.New("this node has not joined its cluster yet")
+
+// Peers are the other nodes: a peer.Transport.
+type Peers interface {
+	// Send gives a frame to a node's connection; false when that is surely in vain.
+	Send(node uint64, frame []byte) bool
+	// Call has a node answer; see peer.ErrNotSent, peer.ErrUnknown and peer.RemoteError.
+	Call(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error)
+	// CallAddr is Call for whoever is at an address.
+	CallAddr(ctx context.Context, addr string, method uint8, body []byte) ([]byte, peer.Hello, error)
+	// Review ends the connections of those that are refused now.
+	Review(refuse func(peer.Hello) error)
+	// Forget ends all that there is with a node.
+	Forget(node uint64)
+}
+
+// Gossip is discovery: ring.Members.
+type Gossip interface {
+	Ready() <-chan struct{} // closed once its address is known
+	Addr() string           // of this node; empty where there are no others
+	List() []ring.Member
+}
+
+// Config is what a Self is made of.
+type Config struct {
+	Name, Zone, Version string
+	HTTP, Peer          string // addresses of this node as others reach it
+
+	// For a node that is of no cluster yet.
+	Join                              []string
+	BootstrapExpect, Shards, Replicas int
+
+	NamesProven bool // nodes have certificates, so their names are proven
+	PeersProven bool // nodes prove that they are nodes; without that, no word of theirs may end this process
+
+	Keys     func() *secret.Keys // that secrets are sealed by; they may change
+	LacksKey func() string       // which key this node would need and does not have; empty: none
+
+	FS     wal.FS
+	Dir    string
+	Clock  shard.Clock
+	Tasks  task.Env
+	Random func([]byte) // fills it with bytes that nobody can guess
+	Logger *slog.Logger
+
+	// Fail ends the process, for a reason that is its last word.
+	Fail func(error)
+}
+
+// Self is this node, from its start on. Its methods may be called from any goroutine.
+type Self struct {
+	cfg   Config
+	id    uint64
+	log   *slog.Logger
+	clock shard.Clock
+	tasks task.Env
+
+	peers    Peers
+	gossip   Gossip
+	liveness *liveness
+	Health   *Health
+
+	unknownPeer atomic.Bool                 // a node was met that this one's copy of the members does not have
+	refreshed   atomic.Pointer[[]ring.Node] // the members as another one has them; replaced whole
+
+	changeMu    sync.Mutex
+	identity    atomic.Pointer[Identity] // as on disk; replaced whole
+	bootstrapMu sync.Mutex
+	bootstrap   *ring.Founding
+
+	member   atomic.Pointer[Member]
+	waiting  atomic.Pointer[string] // what the node waits for before it is a member
+	stopping atomic.Bool
+}
+
+// NewSelf claims the data directory's identity, or makes one for an empty directory.
+func NewSelf(cfg Config) (*Self, error) {
+	id, err := claimIdentity(cfg.FS, cfg.Dir, cfg.Random)
+	if err != nil {
+		return nil, err
+	}
+	s := &Self{cfg: cfg, id: id.NodeID, log: cfg.Logger, clock: cfg.Clock, tasks: cfg.Tasks, liveness: newLiveness(cfg.Clock.Mono()), Health: newHealth()}
+	s.identity.Store(&id)
+	return s, nil
+}
+
+// Connect gives it its ways to others, before it runs.
+func (s *Self) Connect(peers Peers, gossip Gossip) { s.peers, s.gossip = peers, gossip }
+
+// SetAddresses says where others reach this node, before it runs.
+func (s *Self) SetAddresses(http, peer string) { s.cfg.HTTP, s.cfg.Peer = http, peer }
+
+// ID is the node's id.
+func (s *Self) ID() uint64 { return s.id }
+
+// Identity is as it stands on disk.
+func (s *Self) Identity() Identity { return *s.identity.Load() }
+
+// Change writes a changed identity.
+func (s *Self) Change(fn func(*Identity)) error {
+	s.changeMu.Lock()
+	defer s.changeMu.Unlock()
+	next := s.Identity()
+	fn(&next)
+	if err := next.write(s.cfg.FS, s.cfg.Dir); err != nil {
+		return err
+	}
+	s.identity.Store(&next)
+	return nil
+}
+
+// SetMember says that the node is of a cluster and has its shards; nil: it has them no more.
+func (s *Self) SetMember(m *Member) { s.member.Store(m) }
+
+// Waiting says what the node waits for before it is a member; empty: nothing is known.
+func (s *Self) Waiting() string {
+	if text := s.waiting.Load(); text != nil && s.member.Load() == nil {
+		return *text
+	}
+	return ""
+}
+
+// Wait says what the node waits for from now on.
+func (s *Self) Wait(text string) { s.waiting.Store(&text) }
+
+// Stop has the node lead nothing any more.
+func (s *Self) Stop() { s.stopping.Store(true) }
+
+// GossipChanged is told that discovery knows something new.
+func (s *Self) GossipChanged() {
+	if m := s.member.Load(); m != nil {
+		m.look()
+	}
+}
+
+// Removed reports that the cluster has removed a node.
+func (s *Self) Removed(node uint64) bool {
+	m := s.member.Load()
+	if m == nil {
+		return false
+	}
+	n, ok := m.State.Node(node)
+	return ok && n.State == ring.NodeRemoved
+}
+
+// describe is this node as it registers.
+func (s *Self) describe() (ring.Node, error) {
+	if !s.gossipReady() {
+		return ring.Node{}, errors.New("gossip is not bound yet")
+	}
+	return ring.Node{
+		ID: s.id, Name: s.cfg.Name, HTTP: s.cfg.HTTP, Peer: s.cfg.Peer, Gossip: s.gossip.Addr(),
+		Zone: s.cfg.Zone, Version: s.cfg.Version, Starts: s.Identity().Starts,
+	}, nil
+}
+
+func (s *Self) gossipReady() bool {
+	select {
+	case <-s.gossip.Ready():
+		return true
+	default:
+		return false
+	}
+}
+
+// Notice keeps a line that is repeated from flooding the log.
+type Notice struct {
+	tasks task.Env
+	each  time.Duration
+	last  time.Duration
+	said  bool
+}
+
+// NewNotice lets a line through once in so long.
+func NewNotice(tasks task.Env, each time.Duration) *Notice { return &Notice{tasks: tasks, each: each} }
+
+// Say says it, unless it has just been said.
+func (n *Notice) Say(what func()) {
+	if now := n.tasks.Now(); !n.said || now-n.last >= n.each {
+		n.last, n.said = now, true
+		what()
+	}
+}

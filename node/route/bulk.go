@@ -1,0 +1,173 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"carillon/node/task"
+	"carillon/shard"
+)
+
+// Bounds of a bulk change. A batch is what a worker has to do in one turn beside the rest: it takes a fifth of a millisecond.
+const (
+	bulkBatch    = 64               // commands of one shard at once; paceLanes batches are under way, of all bulk changes together
+	bulkShards   = 8                // shards under way
+	bulkPage     = 512              // timers of one step of a walk
+	bulkPatience = 10 * time.Second // for a shard that does not answer
+	bulkPause    = time.Second      // between two tries, at most; it doubles
+)
+
+// Bulk does one change to all timers that a query selects, in all shards. In each shard it walks the timers by slot (shard.Waypoint) and has the
+// commands decided in small batches, at the node's pace. What is decided of each timer, and what was done so far, is the shard.Bulk's. It ends
+// early with the first error, or when the context ends; what has been changed by then stays so.
+func (r *Router) Bulk(ctx context.Context, bulk *shard.Bulk) error {
+	b := bulkRun{Router: r, bulk: bulk, calls: context.WithoutCancel(ctx)}
+	bulk.Query.Limit = bulkPage
+	ctx, cancel := r.tasks.WithTimeout(ctx, task.Forever)
+	defer cancel()
+	var mu sync.Mutex
+	var first error
+	all := task.NewGroup(r.tasks)
+	lanes := min(r.shards, bulkShards)
+	for lane := range lanes {
+		all.Go(func() {
+			for id := 1 + lane; id <= r.shards && ctx.Err() == nil; id += lanes {
+				if err := b.shard(ctx, shard.ID(id)); err != nil {
+					mu.Lock()
+					if first == nil {
+						first = err
+					}
+					mu.Unlock()
+					cancel()
+				}
+			}
+		})
+	}
+	all.Wait()
+	if first == nil {
+		first = ctx.Err()
+	}
+	return first
+}
+
+// bulkRun is one bulk change under way.
+type bulkRun struct {
+	*Router
+	bulk  *shard.Bulk
+	calls context.Context // what has been asked is waited for even when the change is given up: it is counted
+}
+
+// shard does one shard.
+func (b *bulkRun) shard(ctx context.Context, id shard.ID) error {
+	for at := (shard.Waypoint{}); !at.Done(); {
+		var marks []shard.Mark
+		err := b.retry(ctx, func() error {
+			return b.pace.through(ctx, func() error {
+				list, next, err := b.Walk(b.calls, id, &b.bulk.Query, at)
+				if err == nil {
+					marks, at = list, next
+				}
+				return err
+			})
+		})
+		if err != nil {
+			return err
+		}
+		for batch := range slices.Chunk(marks, bulkBatch) {
+			if err := b.settle(ctx, id, batch); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// retry does something again while the shard has no leader or too much to do, within bounds.
+func (b *bulkRun) retry(ctx context.Context, do func() error) error {
+	until := b.tasks.Now() + bulkPatience
+	for pause := firstPause; ; pause = min(2*pause, bulkPause) {
+		err := do()
+		if !shard.Transient(err) || b.tasks.Now()+pause > until {
+			return err
+		}
+		if !b.tasks.Sleep(ctx, pause) {
+			return ctx.Err()
+		}
+	}
+}
+
+// settle brings some timers of a shard to an end.
+func (b *bulkRun) settle(ctx context.Context, id shard.ID, marks []shard.Mark) error {
+	todo := make([]*shard.Errand, 0, len(marks))
+	for i := range marks {
+		if e := b.bulk.Begin(marks[i]); e != nil {
+			todo = append(todo, e)
+		}
+	}
+	until := b.tasks.Now() + bulkPatience
+	for pause := time.Duration(0); len(todo) > 0; {
+		left, asked, failure, err := b.try(ctx, id, todo)
+		if !asked {
+			return err
+		}
+		todo = left
+		if failure == nil {
+			pause, until = 0, b.tasks.Now()+bulkPatience
+		} else if pause = min(max(2*pause, firstPause), bulkPause); b.tasks.Now()+pause > until || !shard.Transient(failure) && !errors.Is(failure, shard.ErrUnknown) {
+			return failure
+		}
+		if err == nil && pause > 0 && !b.tasks.Sleep(ctx, pause) {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// try has the commands decided once. left are the timers that are not settled, failure is why not; err says that the context has ended.
+func (b *bulkRun) try(ctx context.Context, id shard.ID, todo []*shard.Errand) (left []*shard.Errand, asked bool, failure, err error) {
+	ops := make([]shard.Op, len(todo))
+	for i, e := range todo {
+		ops[i] = shard.Op{Shard: id, Command: e.Command, Brief: true}
+	}
+	err = b.pace.through(ctx, func() error {
+		asked = true
+		b.DoAll(b.calls, ops)
+		return nil
+	})
+	if !asked {
+		return todo, false, nil, err
+	}
+	left = todo[:0]
+	for i, e := range todo {
+		again, err := b.take(e, &ops[i])
+		if err != nil {
+			failure = err
+		}
+		if again {
+			left = append(left, e)
+		}
+	}
+	return left, true, failure, err
+}
+
+// take looks at what became of a command. again: the timer is not settled. err: no answer, or a refusal.
+func (b *bulkRun) take(e *shard.Errand, o *shard.Op) (again bool, err error) {
+	turn := b.bulk.Take(e, &o.Result, o.Err)
+	if turn != shard.Reread {
+		return turn == shard.Again, o.Err
+	}
+	t, err := b.Timer(b.calls, o.Shard, b.bulk.Query.Topic, e.ID())
+	switch {
+	case err == nil:
+		return b.bulk.Reread(e, t) == shard.Again, nil
+	case shard.Transient(err):
+		return true, err
+	}
+	return true, shard.ErrUnknown
+}

@@ -1,0 +1,219 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/node/task"
+	"carillon/shard"
+)
+
+// bulkCluster is one node that leads shards of timers, which can be cancelled and moved. It implements what a bulk change asks of a Host.
+type bulkCluster struct {
+	Host
+	nodes map[uint64]*Router
+	takes time.Duration // each batch and step
+
+	mu             sync.Mutex
+	timers         map[shard.ID][]*shard.Timer
+	commands, most int           // under way, and the most that ever were
+	working        time.Duration // summed over batches and steps
+
+	err   error // of batches, or of all
+	fails int   // so many batches fail; -1: all, and steps too
+	done  bool  // whether what fails is done
+}
+
+func newBulkCluster(shards int) *bulkCluster {
+	f := &bulkCluster{nodes: map[uint64]*Router{}, timers: map[shard.ID][]*shard.Timer{}}
+	begin := time.Now()
+	f.nodes[1] = New(Config{Self: 1, Shards: shards, Host: f, Cluster: nobodyElse{}, Tasks: task.NewGoroutines(func() time.Duration { return time.Since(begin) })})
+	return f
+}
+
+// nobodyElse is a cluster of one.
+type nobodyElse struct{}
+
+func (nobodyElse) LikelyLeaders(shard.ID) []uint64 { return nil }
+func (nobodyElse) LeadingNodes() []uint64          { return []uint64{1} }
+func (nobodyElse) HeardNodes() []uint64            { return nil }
+
+func (f *bulkCluster) Leads(shard.ID) bool            { return true }
+func (f *bulkCluster) Takes(shard.ID) bool            { return true }
+func (f *bulkCluster) Leader(shard.ID) (uint64, bool) { return 1, true }
+
+func (f *bulkCluster) add(id shard.ID, name string, dueMs int64) {
+	f.timers[id] = append(f.timers[id], &shard.Timer{ID: name, Version: 1, State: shard.Scheduled, NextMs: dueMs, Spec: shard.Spec{DueMs: dueMs}})
+}
+
+// under takes its time.
+func (f *bulkCluster) under(n int, do func()) {
+	f.mu.Lock()
+	f.commands += n
+	f.most = max(f.most, f.commands)
+	f.mu.Unlock()
+	if f.takes > 0 {
+		after(f.takes)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+	f.commands -= n
+	f.working += f.takes
+}
+
+func (f *bulkCluster) Walk(_ context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) (marks []shard.Mark, next shard.Waypoint, err error) {
+	if f.fails < 0 {
+		return nil, at, f.err
+	}
+	f.under(0, func() {
+		list := f.timers[id]
+		next = shard.Waypoint{From: at.From, High: shard.Handle(len(list)), Begun: true}
+		for ; !next.Done() && len(marks) < q.Limit; next.From++ {
+			if t := list[next.From]; strings.HasPrefix(t.ID, q.IDPrefix) && !t.State.Over() {
+				marks = append(marks, shard.Mark{ID: t.ID, Version: t.Version, DueMs: t.DueMs, NextMs: t.NextMs})
+			}
+		}
+	})
+	return marks, next, nil
+}
+
+func (f *bulkCluster) Timer(_ context.Context, id shard.ID, _ shard.TopicID, timer string) (found *shard.Timer, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, t := range f.timers[id] {
+		if t.ID == timer {
+			as := *t
+			found = &as
+		}
+	}
+	return found, nil
+}
+
+func (f *bulkCluster) DoAll(_ context.Context, ops []shard.Op) {
+	f.under(len(ops), func() {
+		fail := f.fails != 0
+		if f.fails > 0 {
+			f.fails--
+		}
+		for i := range ops {
+			if o := &ops[i]; !fail || f.done {
+				f.do(o)
+			}
+			if fail {
+				ops[i].Result, ops[i].Err = shard.Result{}, f.err
+			}
+		}
+	})
+}
+
+func (f *bulkCluster) do(o *shard.Op) {
+	for _, t := range f.timers[o.Shard] {
+		switch c := o.Command; {
+		case t.ID != c.ID:
+		case t.Version != c.IfMatch:
+			o.Result, o.Err = shard.Result{Code: shard.VersionMismatch}, nil
+		case c.Kind == shard.Cancel:
+			t.State = shard.Cancelled
+			o.Result, o.Err = shard.Result{Code: shard.Prevented}, nil
+		default:
+			t.Version++
+			t.DueMs, t.NextMs = c.Patch.Spec.DueMs, c.Patch.Spec.DueMs
+			o.Result, o.Err = shard.Result{Code: shard.OK}, nil
+		}
+	}
+}
+
+func cancelAll(prefix string) *shard.Bulk {
+	return &shard.Bulk{Query: shard.Query{Topic: 1, States: 1 << shard.Scheduled, IDPrefix: prefix}, Plan: shard.CancelEach(1)}
+}
+
+// A shift whose answer was lost is not done twice, whether it was done or not.
+func TestBulkShiftsOnce(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		done bool
+	}{{shard.ErrUnknown, true}, {shard.ErrUnknown, false}, {shard.ErrOverloaded, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newBulkCluster(4)
+			for i := range 20 {
+				f.add(shard.ID(1+i%4), fmt.Sprint(i), int64(1000+i))
+			}
+			f.err, f.done, f.fails = c.err, c.done, 5
+			b := &shard.Bulk{Query: shard.Query{Topic: 1, States: 1 << shard.Scheduled}, Plan: shard.Move{By: shard.MoveShift, Ms: 500}.Each(1, 1<<40)}
+			if err := f.nodes[1].Bulk(t.Context(), b); err != nil || b.Matched.Load() != 20 || b.Changed.Load() != 20 || b.Skipped.Load() != 0 {
+				t.Errorf("%v (done: %v): %d matched, %d changed, %d skipped: %v", c.err, c.done, b.Matched.Load(), b.Changed.Load(), b.Skipped.Load(), err)
+			}
+			for i := range 20 {
+				if timer := f.timers[shard.ID(1+i%4)][i/4]; timer.DueMs != int64(1500+i) || timer.Version != 2 {
+					t.Errorf("%v (done: %v): timer %d is due at %d, version %d", c.err, c.done, i, timer.DueMs, timer.Version)
+				}
+			}
+		})
+	}
+}
+
+// A shard that is gone for longer than a bulk change waits ends it with what it is; so does the context, also while it waits.
+func TestBulkGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBulkCluster(4)
+		f.add(1, "a", 1)
+		for _, c := range []struct {
+			err, want error
+			fails     int
+			within    time.Duration // the context's
+			took      time.Duration // at most
+		}{
+			{shard.ErrOverloaded, shard.ErrOverloaded, -1, time.Hour, bulkPatience},
+			{shard.ErrOverloaded, shard.ErrOverloaded, 1 << 30, time.Hour, bulkPatience + bulkPause},
+			{shard.ErrUnknown, shard.ErrUnknown, 1 << 30, time.Hour, bulkPatience + bulkPause},
+			{shard.ErrMemory, context.DeadlineExceeded, -1, 3 * time.Second, 3 * time.Second},
+			{errors.ErrUnsupported, errors.ErrUnsupported, 1 << 30, time.Hour, time.Second},
+		} {
+			f.err, f.fails = c.err, c.fails
+			ctx, cancel := context.WithTimeout(t.Context(), c.within)
+			begin := time.Now()
+			if err := f.nodes[1].Bulk(ctx, cancelAll("")); !errors.Is(err, c.want) || time.Since(begin) > c.took {
+				t.Errorf("%v: %v after %s, want %v", c.err, err, time.Since(begin), c.want)
+			}
+			cancel()
+		}
+	})
+}
+
+// Who waits for a lane and gives up leaves it to the next.
+func TestPaceGivesLanesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newBulkCluster(1).nodes[1].pace
+		for range paceLanes {
+			if !p.enter(t.Context()) {
+				t.Fatal("no lane")
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		got := make([]bool, 3)
+		for i, ctx := range []context.Context{ctx, t.Context(), ctx} {
+			wg.Go(func() { got[i] = p.enter(ctx) })
+			synctest.Wait()
+		}
+		cancel()
+		synctest.Wait()
+		p.leave()
+		wg.Wait()
+		if got[0] || !got[1] || got[2] {
+			t.Errorf("%v were given a lane", got)
+		}
+		p.leave()
+		p.leave()
+		if p.free != paceLanes || len(p.waiting) != 0 {
+			t.Errorf("%d lanes are free, %d wait", p.free, len(p.waiting))
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package route
+
+import (
+	"context"
+	"slices"
+
+	"carillon/node/task"
+	"carillon/shard"
+)
+
+// Counts sums up each of the topics over all shards: every leader is asked once, all at once. It is tried again until each shard has been
+// counted, and counted once.
+func (r *Router) Counts(ctx context.Context, topics []shard.TopicID) ([]shard.Counts, error) {
+	b := r.newBackoff(r.tasks.Now())
+	fan := countFanOut{Router: r, topics: topics, targets: make([]target, r.shards)}
+	for {
+		sums, whole, err := fan.round(ctx)
+		if whole || err != nil {
+			return sums, err
+		}
+		if !b.wait(ctx, false) {
+			return nil, shard.ErrNoLeader
+		}
+	}
+}
+
+// countFanOut is one request's counting.
+type countFanOut struct {
+	*Router
+	topics  []shard.TopicID
+	targets []target // of shards 1…
+}
+
+// nodeCounts is what one node counted.
+type nodeCounts struct {
+	node   uint64
+	shards []shard.ID
+	counts []shard.Counts
+	err    error
+}
+
+// round asks every node that may lead a shard. whole says that each shard was counted once. An error is one that stays.
+func (f *countFanOut) round(ctx context.Context) (sums []shard.Counts, whole bool, err error) {
+	parts := f.nodes()
+	all := task.NewGroup(f.tasks)
+	for i := range parts {
+		all.Go(func() { f.count(ctx, &parts[i]) })
+	}
+	all.Wait()
+	sums = make([]shard.Counts, len(f.topics))
+	counted := make([]int, 1+f.shards)
+	for i := range parts {
+		p := &parts[i]
+		if p.err != nil {
+			if !readAgain(p.err) {
+				return nil, false, p.err
+			}
+			continue
+		}
+		for _, id := range p.shards {
+			if id == shard.Meta || int(id) >= len(counted) {
+				continue
+			}
+			counted[id]++
+			f.targets[id-1].hint = p.node // should it take another round
+		}
+		for i := range p.counts {
+			addCounts(&sums[i], &p.counts[i])
+		}
+	}
+	for _, n := range counted[1:] {
+		if n != 1 {
+			return nil, false, nil
+		}
+	}
+	return sums, true, nil
+}
+
+// nodes are those that may lead, by now, the shards; where a shard's leader was not found before, another one.
+func (f *countFanOut) nodes() []nodeCounts {
+	var parts []nodeCounts
+	for i := range f.targets {
+		t := &f.targets[i]
+		t.choose(f.Router, shard.ID(1+i))
+		known := func(p nodeCounts) bool { return p.node == t.node }
+		if t.node != 0 && !slices.ContainsFunc(parts, known) {
+			parts = append(parts, nodeCounts{node: t.node})
+		}
+	}
+	return parts
+}
+
+func (f *countFanOut) count(ctx context.Context, p *nodeCounts) {
+	if p.node == f.self {
+		p.shards, p.counts, p.err = f.countHere(ctx, f.topics)
+		return
+	}
+	p.err = f.readAt(ctx, p.node, &reading{
+		method: methodCounts, within: scanCallIn,
+		ask: func() []byte { return shard.AppendCountsRequest(nil, f.topics) },
+		take: func(answer []byte) (err error) {
+			p.shards, p.counts, err = shard.DecodeCounts(answer)
+			if err == nil && len(p.counts) != len(f.topics) {
+				err = shard.ErrFormat
+			}
+			return err
+		},
+	})
+}
+
+// countHere sums up topics over the shards that this node leads, and says which. Leaderships that moved meanwhile refuse it.
+func (r *Router) countHere(ctx context.Context, topics []shard.TopicID) ([]shard.ID, []shard.Counts, error) {
+	led := r.led()
+	counts, err := r.host.Counts(ctx, topics)
+	if err == nil && !slices.Equal(led, r.led()) {
+		err = shard.ErrNoLeader
+	}
+	return led, counts, err
+}
+
+func addCounts(sum, c *shard.Counts) {
+	sum.Scheduled += c.Scheduled
+	sum.Ready += c.Ready
+	sum.Leased += c.Leased
+	sum.Done += c.Done
+	sum.Dead += c.Dead
+	sum.OldestOverdueMs = max(sum.OldestOverdueMs, c.OldestOverdueMs)
+}

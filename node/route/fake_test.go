@@ -1,0 +1,367 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"carillon/node/task"
+	"carillon/shard"
+)
+
+var (
+	errNotSentFake = errors.New("not sent")
+	errBrokenFake  = errors.New("the connection broke")
+)
+
+// fakeCluster is some nodes that share shards, without a network: whoever leads a shard when an operation comes executes it, and
+// that is written down. Faults are drawn; with none it does what it is told.
+type fakeCluster struct {
+	shards int
+	nodes  map[uint64]*fakeNode
+
+	mu       sync.Mutex
+	leaders  map[shard.ID]uint64 // 0 nobody
+	executed map[shard.ID][]*shard.Command
+	calls    []fakeCall
+	timers   map[shard.ID][]*shard.Timer
+	past     []*shard.HistoryEntry         // of all shards, in order
+	kept     map[shard.HistoryKey][]uint64 // who has what of it; nil everybody all
+	ready    map[shard.ID][]*shard.Timer   // of a topic that is pulled, in order
+	rand     *rand.Rand                    // nil: no faults
+	moves    int                           // percent of calls before which a leadership moves
+	faults   int                           // percent of steps that go wrong
+
+	// onCall, when set, stands in for the network.
+	onCall func(ctx context.Context, c fakeCall, deliver func() ([]byte, error)) ([]byte, error)
+}
+
+type fakeCall struct {
+	from, to uint64
+	method   uint8
+}
+
+// fakeNode is a node's host, and the router on it.
+type fakeNode struct {
+	*Router
+	cluster *fakeCluster
+	id      uint64
+
+	answer error  // of every operation and read, when set
+	thinks uint64 // who leads every shard, when set
+	blind  bool   // knows of no leader
+	waits  bool   // is about to know who leads
+}
+
+func newFakeCluster(nodes, shards int) *fakeCluster {
+	c := &fakeCluster{
+		shards: shards, nodes: map[uint64]*fakeNode{}, leaders: map[shard.ID]uint64{},
+		executed: map[shard.ID][]*shard.Command{}, timers: map[shard.ID][]*shard.Timer{},
+		ready: map[shard.ID][]*shard.Timer{},
+	}
+	begin := time.Now()
+	tasks := task.NewGoroutines(func() time.Duration { return time.Since(begin) })
+	for id := uint64(1); id <= uint64(nodes); id++ {
+		n := &fakeNode{cluster: c, id: id}
+		n.Router = New(Config{
+			Self: id, Shards: shards, Host: n, History: fakeHistory{n}, Cluster: n, Peers: n, NotSent: errNotSentFake, Tasks: tasks,
+			Background: func(run func(context.Context)) { tasks.Go(func() { run(context.Background()) }) },
+		})
+		c.nodes[id] = n
+	}
+	for id := 1; id <= shards; id++ {
+		c.leaders[shard.ID(id)] = uint64(1 + (id-1)%nodes)
+	}
+	return c
+}
+
+// LikelyLeaders implements Cluster: every node, the same for all shards: mostly wrong.
+func (n *fakeNode) LikelyLeaders(shard.ID) []uint64 {
+	var all []uint64
+	for id := uint64(1); id <= uint64(len(n.cluster.nodes)); id++ {
+		all = append(all, id)
+	}
+	return all
+}
+
+// HeardNodes implements Cluster: all others.
+func (n *fakeNode) HeardNodes() []uint64 {
+	return slices.DeleteFunc(n.LikelyLeaders(0), func(id uint64) bool { return id == n.id })
+}
+
+// chance is true in percent of the cases, when faults are drawn.
+func (c *fakeCluster) chance(percent int) bool { return c.rand != nil && c.rand.IntN(100) < percent }
+
+func (c *fakeCluster) move() {
+	if c.chance(c.moves) {
+		c.leaders[shard.ID(1+c.rand.IntN(c.shards))] = uint64(c.rand.IntN(len(c.nodes) + 1))
+	}
+}
+
+func (n *fakeNode) Leads(id shard.ID) bool {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	if id == 0 || int(id) > n.cluster.shards {
+		panic(fmt.Sprintf("there is no shard %d", id)) // as the host does
+	}
+	return n.cluster.leaders[id] == n.id
+}
+
+// Takes implements Host: with faults a node that does not lead may think that it will soon know who does.
+func (n *fakeNode) Takes(id shard.ID) bool {
+	if n.Leads(id) || n.waits {
+		return true
+	}
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	return n.cluster.chance(n.cluster.faults)
+}
+
+// Leader knows who leads, or who did.
+func (n *fakeNode) Leader(id shard.ID) (uint64, bool) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case n.blind:
+		return 0, false
+	case n.thinks != 0:
+		return n.thinks, true
+	case c.chance(c.faults):
+		return uint64(1 + c.rand.IntN(len(c.nodes))), true
+	}
+	return c.leaders[id], c.leaders[id] != 0
+}
+
+func (n *fakeNode) Do(_ context.Context, id shard.ID, cmd *shard.Command, _ bool) (shard.Result, error) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n.answer != nil {
+		return shard.Result{}, n.answer
+	}
+	if c.leaders[id] != n.id {
+		return shard.Result{}, shard.NotLeaderError{Leader: c.leaders[id]}
+	}
+	if c.chance(c.faults) {
+		switch c.rand.IntN(5) {
+		case 0:
+			return shard.Result{}, shard.ErrUnknown
+		case 1:
+			return shard.Result{}, shard.ErrOverloaded
+		case 2:
+			return shard.Result{}, shard.ErrNoLeader
+		case 3:
+			return shard.Result{}, fmt.Errorf("as wrapped: %w", shard.NotLeaderError{})
+		}
+		c.executed[id] = append(c.executed[id], cmd)
+		return shard.Result{}, shard.ErrUnknown
+	}
+	c.executed[id] = append(c.executed[id], cmd)
+	return shard.Result{Code: shard.OK, Seq: uint64(cmd.IfMatch)}, nil
+}
+
+func (n *fakeNode) DoAll(ctx context.Context, ops []shard.Op) {
+	for i := range ops {
+		ops[i].Result, ops[i].Err = n.Do(ctx, ops[i].Shard, ops[i].Command, ops[i].Brief)
+	}
+}
+
+func (n *fakeNode) reads(id shard.ID) ([]*shard.Timer, error) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case n.answer != nil:
+		return nil, n.answer
+	case c.leaders[id] != n.id, c.chance(c.faults):
+		return nil, shard.ErrNoLeader
+	}
+	return c.timers[id], nil
+}
+
+func (n *fakeNode) Timer(_ context.Context, id shard.ID, _ shard.TopicID, timer string) (*shard.Timer, error) {
+	list, err := n.reads(id)
+	for _, t := range list {
+		if t.ID == timer {
+			return t, nil
+		}
+	}
+	return nil, err
+}
+
+func (n *fakeNode) List(_ context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error) {
+	list, err := n.reads(id)
+	var out []*shard.Timer
+	for _, t := range list {
+		if (q.After == nil || q.Place(t).Compare(*q.After) > 0) && len(out) < q.Limit {
+			out = append(out, t)
+		}
+	}
+	return out, err
+}
+
+// Walk's way is the list: From is how many are behind.
+func (n *fakeNode) Walk(_ context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) (marks []shard.Mark, next shard.Waypoint, err error) {
+	list, err := n.reads(id)
+	if err != nil {
+		return nil, at, err
+	}
+	next = shard.Waypoint{From: at.From, High: shard.Handle(len(list)), Begun: true}
+	for ; !next.Done() && len(marks) < q.Limit; next.From++ {
+		marks = append(marks, shard.Mark{ID: list[next.From].ID, Version: list[next.From].Version})
+	}
+	return marks, next, nil
+}
+
+// keeps says whether an entry is in the node's files.
+func (n *fakeNode) keeps(e *shard.HistoryEntry) bool {
+	return n.cluster.kept == nil || slices.Contains(n.cluster.kept[e.Key], n.id)
+}
+
+// fakeHistory is a node's history: every node has that of all shards, unless it is said who keeps what.
+type fakeHistory struct{ n *fakeNode }
+
+// List implements LocalHistory.
+func (h fakeHistory) List(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error) {
+	h.n.cluster.mu.Lock()
+	defer h.n.cluster.mu.Unlock()
+	if h.n.cluster.chance(h.n.cluster.faults) {
+		return nil, false, shard.ErrUnknown
+	}
+	for _, e := range h.n.cluster.past {
+		if slices.Contains(q.Shards, e.Key.Shard) && h.n.keeps(e) && (q.After == nil || e.Key.Compare(*q.After) > 0) {
+			if len(page) == q.Limit {
+				return page, true, nil
+			}
+			page = append(page, e)
+		}
+	}
+	return page, false, nil
+}
+
+// Counts counts each led shard as its number, so that a sum says which are in it, and as often as the topic's number says.
+func (n *fakeNode) Counts(_ context.Context, topics []shard.TopicID) ([]shard.Counts, error) {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	var sum shard.Counts
+	for id, leader := range n.cluster.leaders {
+		if leader == n.id {
+			sum.Scheduled += 1 << id
+			sum.OldestOverdueMs = max(sum.OldestOverdueMs, int64(id))
+		}
+	}
+	sums := make([]shard.Counts, len(topics))
+	for i, topic := range topics {
+		sums[i] = shard.Counts{Scheduled: sum.Scheduled * int64(topic), OldestOverdueMs: sum.OldestOverdueMs}
+	}
+	return sums, n.answer
+}
+
+// LeadingNodes implements Cluster.
+func (n *fakeNode) LeadingNodes() []uint64 {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []uint64
+	for _, node := range c.leaders {
+		if node != 0 && !slices.Contains(list, node) {
+			list = append(list, node)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (n *fakeNode) Offers(_ context.Context, _ shard.TopicID, most int) (list []shard.Offer, err error) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, ready := range c.ready {
+		for _, t := range ready {
+			if c.leaders[id] == n.id {
+				list = append(list, shard.Offer{Shard: id, Priority: t.Priority, DueMs: t.DueMs, Bytes: len(t.Payload)})
+			}
+		}
+	}
+	shard.SortOffers(list)
+	return list[:min(len(list), most)], n.answer
+}
+
+func (n *fakeNode) Take(_ context.Context, _ shard.TopicID, leaseMs int64, of []shard.Share) (list []shard.Taken, err error) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n.answer != nil {
+		return nil, n.answer
+	}
+	for _, s := range of {
+		if c.leaders[s.Shard] != n.id {
+			err = shard.NotLeaderError{}
+			continue
+		}
+		ready := c.ready[s.Shard]
+		most := min(s.Timers, len(ready))
+		for _, t := range ready[:most] {
+			list = append(list, shard.Taken{Shard: s.Shard, Handle: 1, UntilMs: leaseMs, Timer: t})
+		}
+		c.ready[s.Shard] = ready[most:]
+	}
+	if len(list) > 0 {
+		err = nil
+	}
+	return list, err
+}
+
+// becomes makes a timer ready, and has its leader tell.
+func (c *fakeCluster) becomes(id shard.ID, t *shard.Timer) {
+	c.mu.Lock()
+	c.ready[id] = append(c.ready[id], t)
+	leader, timers := c.nodes[c.leaders[id]], len(c.ready[id])
+	c.mu.Unlock()
+	if leader != nil {
+		leader.Ready(1, timers)
+	}
+}
+
+// Call implements Peers: the network. It may lose the question, or the answer, or both for ever.
+func (n *fakeNode) Call(ctx context.Context, to uint64, method uint8, body []byte) ([]byte, error) {
+	c := n.cluster
+	call := fakeCall{n.id, to, method}
+	c.mu.Lock()
+	c.calls = append(c.calls, call)
+	c.move()
+	fault := -1
+	if c.chance(c.faults) {
+		fault = c.rand.IntN(4)
+	}
+	c.mu.Unlock()
+	deliver := func() ([]byte, error) { return c.nodes[to].Serve(ctx, n.id, method, body) }
+	if c.onCall != nil {
+		return c.onCall(ctx, call, deliver)
+	}
+	switch fault {
+	case 0:
+		return nil, fmt.Errorf("as wrapped: %w", errNotSentFake)
+	case 1:
+		return nil, errBrokenFake
+	case 2:
+		if _, err := deliver(); err != nil {
+			return nil, err
+		}
+		return nil, errBrokenFake
+	case 3:
+		<-ctx.Done() // silence
+		return nil, ctx.Err()
+	}
+	return deliver()
+}
+
+// after waits, in the test's time.
+func after(d time.Duration) {
+	<-time.After(d)
+}

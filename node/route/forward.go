@@ -1,0 +1,268 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"carillon/node/task"
+	"carillon/shard"
+)
+
+// Do has one command decided by its shard's leader.
+func (r *Router) Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error) {
+	begin := r.tasks.Now()
+	if !r.takes(id) {
+		return r.doAnywhere(ctx, shard.Op{Shard: id, Command: cmd, Brief: brief}, begin, false)
+	}
+	result, err := r.host.Do(ctx, id, cmd, brief)
+	if !Refused(err) {
+		return result, err
+	}
+	return r.doAnywhere(ctx, shard.Op{Shard: id, Command: cmd, Brief: brief, Err: err}, begin, true)
+}
+
+func (r *Router) doAnywhere(ctx context.Context, o shard.Op, begin time.Duration, tried bool) (shard.Result, error) {
+	ops := []shard.Op{o}
+	r.finish(ctx, ops, begin, tried)
+	return ops[0].Result, ops[0].Err
+}
+
+// DoAll has many decided, those of one shard in order, and fills in every answer: what this node leads in one go, the rest in one
+// call for each node, all at once.
+func (r *Router) DoAll(ctx context.Context, ops []shard.Op) {
+	begin := r.tasks.Now()
+	local := true
+	for i := range ops {
+		if !r.takes(ops[i].Shard) {
+			local = false
+			break
+		}
+	}
+	if local {
+		if r.host.DoAll(ctx, ops); !anyRefused(ops) {
+			return
+		}
+	}
+	r.finish(ctx, ops, begin, local)
+}
+
+func anyRefused(ops []shard.Op) bool {
+	for i := range ops {
+		if Refused(ops[i].Err) {
+			return true
+		}
+	}
+	return false
+}
+
+// finish brings operations to an end. tried says that this node has been asked for all of them.
+func (r *Router) finish(ctx context.Context, ops []shard.Op, begin time.Duration, tried bool) {
+	q := opsRequest{Router: r, ops: ops, backoff: r.newBackoff(begin)}
+	if tried {
+		for i := range ops {
+			t := q.target(ops[i].Shard)
+			t.node, t.asked = r.self, true
+		}
+	} else {
+		q.send(ctx, nil)
+	}
+	for {
+		todo, hinted := q.collectRetryable()
+		if len(todo) == 0 {
+			return
+		}
+		if !q.wait(ctx, hinted) {
+			for _, i := range todo {
+				ops[i].Result, ops[i].Err = shard.Result{}, shard.ErrNoLeader
+			}
+			return
+		}
+		q.round++
+		q.send(ctx, todo)
+	}
+}
+
+// opsRequest is one request's operations on their way.
+type opsRequest struct {
+	*Router
+	backoff
+	ops   []shard.Op
+	round int
+
+	one   target // the only one of most requests
+	oneOf shard.ID
+	more  map[shard.ID]*target
+}
+
+// target is where a shard's operations go. It is chosen once a round, so that they go together.
+func (q *opsRequest) target(id shard.ID) *target {
+	if q.oneOf == 0 {
+		q.oneOf, q.one.round = id, -1
+	}
+	if q.oneOf == id {
+		return &q.one
+	}
+	t := q.more[id]
+	if t == nil {
+		if q.more == nil {
+			q.more = make(map[shard.ID]*target)
+		}
+		t = &target{round: -1}
+		q.more[id] = t
+	}
+	return t
+}
+
+// node is where a shard's operations go in this round.
+func (q *opsRequest) node(id shard.ID) uint64 {
+	t := q.target(id)
+	if t.round != q.round {
+		t.choose(q.Router, id)
+		t.round = q.round
+	}
+	return t.node
+}
+
+// collectRetryable finds what is to be tried again, and whether the nodes that were asked have named another for all of it.
+// An operation that a later one of its shard has overtaken, or may have, was not done and is not tried again: it would be out of order.
+func (q *opsRequest) collectRetryable() (todo []int, hinted bool) {
+	if !anyRefused(q.ops) {
+		return nil, false
+	}
+	hinted = true
+	overtaken := make(map[shard.ID]bool)
+	for i := len(q.ops) - 1; i >= 0; i-- {
+		o := &q.ops[i]
+		switch {
+		case !Refused(o.Err):
+			if !untouched(o.Err) {
+				overtaken[o.Shard] = true
+			}
+		case overtaken[o.Shard]:
+			o.Result, o.Err = shard.Result{}, shard.ErrNoLeader
+		default:
+			todo = append(todo, i)
+			if t := q.target(o.Shard); !t.noteLeaderHint(o.Err) && t.hint == 0 {
+				hinted = false
+			}
+		}
+	}
+	slices.Reverse(todo)
+	return todo, hinted
+}
+
+// nodeBatch is what one node gets of a request in a round.
+type nodeBatch struct {
+	node uint64
+	ops  []shard.Op
+	at   []int // where each is in the request; nil: the batch is the whole request
+}
+
+// send has the operations at todo, nil for all, answered by their nodes.
+func (q *opsRequest) send(ctx context.Context, todo []int) {
+	batches := q.split(todo)
+	if len(batches) == 1 {
+		q.deliver(ctx, batches[0].node, batches[0].ops)
+	} else {
+		all := task.NewGroup(q.tasks)
+		for i := range batches[1:] {
+			b := &batches[1+i]
+			all.Go(func() { q.deliver(ctx, b.node, b.ops) })
+		}
+		q.deliver(ctx, batches[0].node, batches[0].ops)
+		all.Wait()
+	}
+	for i := range batches {
+		b := &batches[i]
+		for k, at := range b.at {
+			q.ops[at].Result, q.ops[at].Err = b.ops[k].Result, b.ops[k].Err
+		}
+	}
+}
+
+// split makes one batch for each node, in the order of the operations.
+func (q *opsRequest) split(todo []int) []nodeBatch {
+	if todo == nil {
+		node, same := q.node(q.ops[0].Shard), true
+		for i := range q.ops {
+			same = same && q.node(q.ops[i].Shard) == node
+		}
+		if same {
+			return []nodeBatch{{node: node, ops: q.ops}}
+		}
+		todo = make([]int, len(q.ops))
+		for i := range todo {
+			todo[i] = i
+		}
+	}
+	var batches []nodeBatch
+	for _, i := range todo {
+		o := &q.ops[i]
+		node := q.node(o.Shard)
+		k := slices.IndexFunc(batches, func(b nodeBatch) bool { return b.node == node })
+		if k < 0 {
+			k = len(batches)
+			batches = append(batches, nodeBatch{node: node})
+		}
+		b := &batches[k]
+		b.ops = append(b.ops, shard.Op{Shard: o.Shard, Command: o.Command, Brief: o.Brief, Room: o.Room})
+		b.at = append(b.at, i)
+	}
+	return batches
+}
+
+// deliver has one node answer operations; 0 is nobody.
+func (q *opsRequest) deliver(ctx context.Context, node uint64, ops []shard.Op) {
+	switch node {
+	case 0:
+		failAll(ops, shard.ErrNoLeader)
+	case q.self:
+		q.host.DoAll(ctx, ops)
+	default:
+		q.forward(ctx, node, ops)
+	}
+}
+
+func failAll(ops []shard.Op, err error) {
+	for i := range ops {
+		ops[i].Result, ops[i].Err = shard.Result{}, err
+	}
+}
+
+// forward has another node answer operations, once.
+func (q *opsRequest) forward(ctx context.Context, node uint64, ops []shard.Op) {
+	ctx, cancel := q.tasks.WithTimeout(ctx, q.begin+answerIn-q.tasks.Now())
+	defer cancel()
+	answer, err := q.cfg.Peers.Call(ctx, node, methodOps, shard.AppendOps(make([]byte, 0, sizeOf(ops)), ops))
+	switch {
+	case errors.Is(err, q.cfg.NotSent):
+		failAll(ops, shard.ErrNoLeader)
+		return
+	case err != nil:
+		failAll(ops, shard.ErrUnknown)
+		return
+	}
+	_ = shard.DecodeAnswers(answer, ops) // what cannot be read is in every operation's Err
+	for i := range ops {
+		o := &ops[i]
+		o.Err = fromPeer(o.Err)
+		if t := o.Result.Timer; t != nil && o.Room != nil && o.Result.Code != shard.Created && !o.Room.Take(t.Size()) {
+			o.Result.Timer = nil
+		}
+	}
+}
+
+// sizeOf is about how many bytes operations take.
+func sizeOf(ops []shard.Op) int {
+	n := 16
+	for i := range ops {
+		c := ops[i].Command
+		n += 64 + len(c.ID)
+		if c.Spec != nil {
+			n += len(c.Spec.Payload) + len(c.Spec.Callback.URL) + 64
+		}
+	}
+	return n
+}

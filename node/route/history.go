@@ -1,0 +1,176 @@
+package route
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"carillon/node/task"
+	"carillon/shard"
+)
+
+// History gives a page of a topic's history over all shards, or over those that the query names, and whether there is more. Each
+// shard's is asked of the node that leads it, and of all others too: a leader that was filled by a snapshot has nothing of what ended
+// before, and an entry has the same key on every node that has it.
+func (r *Router) History(ctx context.Context, q *shard.HistoryQuery) ([]*shard.HistoryEntry, bool, error) {
+	s := historySearch{Router: r, query: q, left: slices.Clone(q.Shards), targets: map[shard.ID]*target{}}
+	for id := shard.ID(1); len(q.Shards) == 0 && int(id) <= r.shards; id++ {
+		s.left = append(s.left, id)
+	}
+	slices.Sort(s.left)
+	s.left = slices.Compact(s.left)
+	ctx, cancel := r.tasks.WithTimeout(ctx, task.Forever)
+	replicas := s.askReplicas(ctx)
+	defer func() {
+		cancel()
+		replicas.asked.Wait()
+	}()
+	b := r.newBackoff(r.tasks.Now())
+	for {
+		if err := s.round(ctx); err != nil {
+			return nil, false, err
+		}
+		if len(s.left) == 0 {
+			break
+		}
+		if !b.wait(ctx, false) {
+			return nil, false, shard.ErrNoLeader
+		}
+	}
+	s.parts = append(s.parts, replicas.wait(ctx, s.parts)...)
+	list, more := s.merge()
+	return list, more, nil
+}
+
+// historySearch is one request for history.
+type historySearch struct {
+	*Router
+	query   *shard.HistoryQuery
+	left    []shard.ID // not answered yet
+	targets map[shard.ID]*target
+	parts   []historyPart
+}
+
+// historyPart is what one node answered for some shards.
+type historyPart struct {
+	node   uint64
+	ask    []shard.ID
+	shards []shard.ID // for which it answered
+	list   []*shard.HistoryEntry
+	more   bool
+	err    error
+}
+
+// round asks every node once for what it may lead of what is left.
+func (s *historySearch) round(ctx context.Context) error {
+	var parts []*historyPart
+	for _, id := range s.left {
+		t := s.targets[id]
+		if t == nil {
+			t = &target{}
+			s.targets[id] = t
+		}
+		if t.choose(s.Router, id); t.node == 0 {
+			continue
+		}
+		at := slices.IndexFunc(parts, func(p *historyPart) bool { return p.node == t.node })
+		if at < 0 {
+			at = len(parts)
+			parts = append(parts, &historyPart{node: t.node})
+		}
+		parts[at].ask = append(parts[at].ask, id)
+	}
+	all := task.NewGroup(s.tasks)
+	for _, p := range parts {
+		all.Go(func() { s.askPart(ctx, p, false) })
+	}
+	all.Wait()
+	for _, p := range parts {
+		if p.err != nil {
+			if !readAgain(p.err) {
+				return p.err
+			}
+			continue
+		}
+		s.left = slices.DeleteFunc(s.left, func(id shard.ID) bool { return slices.Contains(p.shards, id) })
+		s.parts = append(s.parts, *p)
+	}
+	return nil
+}
+
+func (s *historySearch) askPart(ctx context.Context, p *historyPart, kept bool) {
+	q := *s.query
+	q.Shards, q.Kept = p.ask, kept
+	if p.node == s.self {
+		p.shards, p.list, p.more, p.err = s.historyHere(&q)
+		return
+	}
+	p.err = s.readAt(ctx, p.node, &reading{
+		method: methodHistory, within: scanCallIn,
+		ask: func() []byte { return shard.AppendHistoryQuery(nil, &q) },
+		take: func(answer []byte) (err error) {
+			p.shards, p.list, p.more, err = shard.DecodeHistory(answer)
+			return err
+		},
+	})
+}
+
+// historyHere answers for those of the query's shards that this node leads, or else for the others.
+func (r *Router) historyHere(q *shard.HistoryQuery) (led []shard.ID, list []*shard.HistoryEntry, more bool, err error) {
+	for _, id := range q.Shards {
+		if r.leads(id) != q.Kept {
+			led = append(led, id)
+		}
+	}
+	if len(led) == 0 {
+		return nil, nil, false, nil
+	}
+	here := *q
+	here.Shards = led
+	list, more, err = r.cfg.History.List(&here)
+	return led, list, more, err
+}
+
+// distinct sorts entries and leaves one of each: that with most of its attempts.
+func distinct(list []*shard.HistoryEntry) []*shard.HistoryEntry {
+	slices.SortStableFunc(list, func(a, b *shard.HistoryEntry) int {
+		return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Missing(), b.Missing()))
+	})
+	return slices.CompactFunc(list, func(a, b *shard.HistoryEntry) bool { return a.Key == b.Key })
+}
+
+// merge brings the parts into one order. Behind the last entry of a part that has more nothing is known.
+func (s *historySearch) merge() (list []*shard.HistoryEntry, more bool) {
+	var end *shard.HistoryKey
+	for i := range s.parts {
+		p := &s.parts[i]
+		list = append(list, p.list...)
+		if n := len(p.list); p.more && n > 0 {
+			more = true
+			if last := &p.list[n-1].Key; end == nil || last.Compare(*end) < 0 {
+				end = last
+			}
+		}
+	}
+	list = distinct(list)
+	if s.query.Newest {
+		return list[max(0, len(list)-1):], false
+	}
+	n := 0
+	for n < len(list) && n < s.query.Limit && (end == nil || list[n].Key.Compare(*end) <= 0) {
+		n++
+	}
+	return list[:n], more || n < len(list)
+}
+
+func (r *Router) serveHistory(body []byte) []byte {
+	q, err := shard.DecodeHistoryQuery(body)
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	led, list, more, err := r.historyHere(q)
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	return shard.AppendHistory(nil, led, list, more)
+}

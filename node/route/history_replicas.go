@@ -1,0 +1,76 @@
+package route
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"carillon/node/task"
+	"carillon/shard"
+)
+
+// Bounds of asking those who do not lead.
+const (
+	replicaCallIn = time.Second // then a node's part is left out: it is a convenience
+	maxReplicas   = 63          // so many other nodes are asked at most
+)
+
+// replicaReaders ask nodes what they keep of shards that they do not lead: replicas of before, or that were there when the leader was not.
+type replicaReaders struct {
+	*Router
+	query *shard.HistoryQuery
+	ids   []shard.ID
+	asked *task.Group
+	parts []historyPart
+}
+
+// askReplicas begins to ask this node and all that it hears.
+func (s *historySearch) askReplicas(ctx context.Context) *replicaReaders {
+	r := &replicaReaders{Router: s.Router, query: s.query, ids: slices.Clone(s.left), asked: task.NewGroup(s.tasks)}
+	nodes := s.cfg.Cluster.HeardNodes()
+	nodes = append(slices.Clip(nodes[:min(len(nodes), maxReplicas)]), s.self)
+	r.parts = make([]historyPart, len(nodes))
+	for i, node := range nodes {
+		r.parts[i] = historyPart{node: node, ask: r.ids}
+		r.asked.Go(func() { r.ask(ctx, &r.parts[i]) })
+	}
+	return r
+}
+
+func (r *replicaReaders) ask(ctx context.Context, p *historyPart) {
+	ctx, cancel := r.tasks.WithTimeout(ctx, replicaCallIn)
+	defer cancel()
+	one := historySearch{Router: r.Router, query: r.query}
+	one.askPart(ctx, p, true)
+}
+
+// wait gives what there is. A node that led a shard when it was asked, and did not when the leaders were, is asked again.
+func (r *replicaReaders) wait(ctx context.Context, led []historyPart) []historyPart {
+	r.asked.Wait()
+	again := replicaReaders{Router: r.Router, query: r.query, asked: task.NewGroup(r.tasks)}
+	for i := range r.parts {
+		p := &r.parts[i]
+		if p.err != nil {
+			continue
+		}
+		if ids := r.unasked(p, led); len(ids) > 0 {
+			again.parts = append(again.parts, historyPart{node: p.node, ask: ids})
+		}
+	}
+	for i := range again.parts {
+		again.asked.Go(func() { again.ask(ctx, &again.parts[i]) })
+	}
+	again.asked.Wait()
+	return slices.DeleteFunc(append(r.parts, again.parts...), func(p historyPart) bool { return p.err != nil })
+}
+
+// unasked are the shards for which a node has answered neither as their leader nor as one that keeps something of them.
+func (r *replicaReaders) unasked(p *historyPart, led []historyPart) (ids []shard.ID) {
+	for _, id := range r.ids {
+		if slices.Contains(p.shards, id) || slices.ContainsFunc(led, func(l historyPart) bool { return l.node == p.node && slices.Contains(l.shards, id) }) {
+			continue
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}

@@ -1,0 +1,153 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/shard"
+)
+
+// TestRouterHistory: page by page, whoever is asked, the history of all shards comes in order, each entry once, while leaders move and
+// messages are lost; or there is an error.
+func TestRouterHistory(t *testing.T) {
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			draw := rand.New(rand.NewPCG(seed, 4))
+			const shards = 9
+			f := newFakeCluster(1+draw.IntN(4), shards)
+			for i := range 60 {
+				key := shard.HistoryKey{EndMs: 1000 + int64(draw.IntN(30)), Index: uint64(i), Shard: shard.ID(1 + draw.IntN(shards)), Item: uint32(draw.IntN(2))}
+				f.past = append(f.past, &shard.HistoryEntry{Key: key, Timer: &shard.Timer{ID: fmt.Sprint(i), State: shard.Done}})
+			}
+			slices.SortFunc(f.past, func(a, b *shard.HistoryEntry) int { return a.Key.Compare(b.Key) })
+			if seed%2 == 1 {
+				f.rand, f.moves, f.faults = draw, draw.IntN(30), draw.IntN(8)
+			}
+			q := &shard.HistoryQuery{Limit: 1 + draw.IntN(20), States: 0xff}
+			if draw.IntN(3) == 0 {
+				q.Shards = []shard.ID{2, 3, 7}
+			}
+			var want, got []shard.HistoryKey
+			for _, e := range f.past {
+				if len(q.Shards) == 0 || slices.Contains(q.Shards, e.Key.Shard) {
+					want = append(want, e.Key)
+				}
+			}
+			failed := 0
+			for {
+				page, more, err := f.nodes[uint64(1+draw.IntN(len(f.nodes)))].History(t.Context(), q)
+				if err != nil {
+					if failed++; seed%2 == 0 || !Refused(err) || failed > 1000 {
+						t.Fatalf("seed %d: %v", seed, err)
+					}
+					f.mu.Lock()
+					for id := range f.leaders { // an election
+						f.leaders[id] = uint64(1 + draw.IntN(len(f.nodes)))
+					}
+					f.mu.Unlock()
+					continue
+				}
+				for _, e := range page {
+					got = append(got, e.Key)
+				}
+				if !more {
+					break
+				}
+				if len(page) == 0 || len(page) > q.Limit {
+					t.Fatalf("seed %d: a page of %d, and more", seed, len(page))
+				}
+				q.After = &page[len(page)-1].Key
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("seed %d:\n%v\nwant\n%v", seed, got, want)
+			}
+		})
+	}
+}
+
+// TestRouterHistoryOfOthers: what the leader of a shard does not have, since it was filled by a snapshot, others are asked for. An entry
+// that several have comes once, with most of its attempts. Nobody is waited for who does not answer.
+func TestRouterHistoryOfOthers(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			draw := rand.New(rand.NewPCG(seed, 5))
+			const shards = 5
+			f := newFakeCluster(4, shards)
+			f.kept = map[shard.HistoryKey][]uint64{}
+			var want []shard.HistoryKey
+			for i := range 60 {
+				key := shard.HistoryKey{EndMs: 1000 + int64(draw.IntN(30)), Index: uint64(i), Shard: shard.ID(1 + draw.IntN(shards))}
+				f.past = append(f.past, &shard.HistoryEntry{Key: key, Timer: &shard.Timer{ID: fmt.Sprint(i), State: shard.Done}})
+				f.kept[key] = []uint64{uint64(1 + draw.IntN(4)), uint64(1 + draw.IntN(4))}
+				want = append(want, key)
+			}
+			slices.SortFunc(f.past, func(a, b *shard.HistoryEntry) int { return a.Key.Compare(b.Key) })
+			slices.SortFunc(want, shard.HistoryKey.Compare)
+			q := &shard.HistoryQuery{Limit: 1 + draw.IntN(20), States: 0xff}
+			var got []shard.HistoryKey
+			for {
+				page, more, err := f.nodes[uint64(1+draw.IntN(4))].History(t.Context(), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range page {
+					got = append(got, e.Key)
+				}
+				if !more {
+					break
+				}
+				q.After = &page[len(page)-1].Key
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("seed %d:\n%v\nwant\n%v", seed, got, want)
+			}
+		})
+	}
+}
+
+// TestRouterHistoryOfSilentNodes: one that leads nothing and does not answer costs a second, and what it alone has.
+func TestRouterHistoryOfSilentNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeCluster(3, 4)
+		for id := range f.leaders {
+			f.leaders[id] = 1
+		}
+		f.past = []*shard.HistoryEntry{{Key: shard.HistoryKey{EndMs: 1, Shard: 1}, Timer: &shard.Timer{ID: "a", State: shard.Done}}}
+		f.onCall = func(ctx context.Context, _ fakeCall, _ func() ([]byte, error)) ([]byte, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		begin := time.Now()
+		list, more, err := f.nodes[1].History(t.Context(), &shard.HistoryQuery{Limit: 9, States: 0xff})
+		if err != nil || more || len(list) != 1 || time.Since(begin) != replicaCallIn {
+			t.Errorf("%v %v %v after %v", list, more, err, time.Since(begin))
+		}
+	})
+}
+
+func TestDistinctEntries(t *testing.T) {
+	entry := func(at int64, attempts int) *shard.HistoryEntry {
+		return &shard.HistoryEntry{Key: shard.HistoryKey{EndMs: at}, Timer: &shard.Timer{Attempts: 3}, Attempts: make([]shard.HistoryAttempt, attempts)}
+	}
+	got := distinct([]*shard.HistoryEntry{entry(2, 1), entry(1, 3), entry(2, 3), entry(2, 0)})
+	if len(got) != 2 || got[0].Key.EndMs != 1 || got[1].Missing() != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestRouterHistoryWithoutLeader: a shard that nobody leads is no gap: there is an error.
+func TestRouterHistoryWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeCluster(3, 4)
+		f.leaders[2] = 0
+		if _, _, err := f.nodes[1].History(t.Context(), &shard.HistoryQuery{Limit: 9}); !errors.Is(err, shard.ErrNoLeader) {
+			t.Errorf("%v", err)
+		}
+	})
+}

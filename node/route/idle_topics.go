@@ -1,0 +1,139 @@
+package route
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"carillon/node/task"
+	"carillon/shard"
+)
+
+const (
+	idleTopicsEach = time.Minute // or as often as a topic may be empty
+	// ClosingStale is how long a topic may stay closed before its deletion counts as abandoned.
+	ClosingStale = time.Minute
+	// idleTopicsAtOnce is how many topics are looked at side by side: each look, and each removal, waits for disks and other nodes.
+	idleTopicsAtOnce = 16
+)
+
+// IdleTopics removes auto-created topics that have been empty for long, and finishes deletions that were cut off.
+type IdleTopics struct {
+	topics *Topics
+	tasks  task.Env
+	log    *slog.Logger
+	idle   time.Duration // how long a topic that was made by an add must have been empty before it goes away
+	wallMs func() int64
+	empty  map[shard.TopicID]time.Duration // since when
+}
+
+// NewIdleTopics makes one; one goroutine is to run it.
+func NewIdleTopics(t *Topics, idle time.Duration, tasks task.Env, wallMs func() int64, log *slog.Logger) *IdleTopics {
+	return &IdleTopics{topics: t, tasks: tasks, idle: idle, wallMs: wallMs, log: log, empty: map[shard.TopicID]time.Duration{}}
+}
+
+// Run looks again and again, until the context ends.
+func (it *IdleTopics) Run(ctx context.Context) {
+	for it.tasks.Sleep(ctx, min(idleTopicsEach, it.idle)) {
+		it.Round(ctx)
+	}
+}
+
+// Round looks at every topic once.
+func (it *IdleTopics) Round(ctx context.Context) {
+	if !it.topics.host.Leads(shard.Meta) {
+		return // one node of the cluster is enough
+	}
+	seen := sightings{since: map[shard.TopicID]time.Duration{}}
+	for after := ""; ctx.Err() == nil; {
+		page := it.topics.List(after, 1000)
+		if len(page) == 0 {
+			break
+		}
+		after = page[len(page)-1].Name
+		it.look(ctx, page, &seen)
+	}
+	it.empty = seen.since
+}
+
+// sightings are the topics that are empty, and since when.
+type sightings struct {
+	mu    sync.Mutex
+	since map[shard.TopicID]time.Duration
+}
+
+// look sees to some topics.
+func (it *IdleTopics) look(ctx context.Context, page []*shard.Topic, seen *sightings) {
+	work := task.NewGroup(it.tasks)
+	var next atomic.Int64
+	for range min(idleTopicsAtOnce, len(page)) {
+		work.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(page) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				switch t := page[i]; {
+				case t.Closing:
+					it.finishDeletion(ctx, t)
+				case t.AutoCreated:
+					if since, ok := it.check(ctx, t); ok {
+						seen.mu.Lock()
+						seen.since[t.ID] = since
+						seen.mu.Unlock()
+					}
+				}
+			}
+		})
+	}
+	work.Wait()
+}
+
+// check removes the topic if it has been empty for long enough, else says since when it has been.
+func (it *IdleTopics) check(ctx context.Context, t *shard.Topic) (since time.Duration, empty bool) {
+	counts, err := it.topics.Counts(ctx, []shard.TopicID{t.ID})
+	if err != nil {
+		return 0, false
+	}
+	if c := &counts[0]; c.Scheduled+c.Leased+c.Done+c.Dead > 0 {
+		return 0, false
+	}
+	since, known := it.empty[t.ID]
+	now := it.tasks.Now()
+	if !known {
+		return now, true
+	}
+	if now-since < it.idle {
+		return since, true
+	}
+	if past, err := it.hasHistory(ctx, t); past || err != nil {
+		return now, true // looked at again in an hour: asking is not cheap
+	}
+	if _, err := it.topics.Delete(ctx, t.Name, false); err != nil {
+		it.log.Debug("an idle topic was not removed", "topic", t.Name, "error", err)
+	}
+	return 0, false
+}
+
+// hasHistory reports that something of the topic's history is still to be seen.
+func (it *IdleTopics) hasHistory(ctx context.Context, t *shard.Topic) (bool, error) {
+	if t.Policy.HistoryMs == 0 {
+		return false, nil
+	}
+	list, _, err := it.topics.History(ctx, &shard.HistoryQuery{
+		Topic: t.ID, States: 1<<shard.Done | 1<<shard.Dead | 1<<shard.Cancelled, FromMs: it.wallMs() - t.Policy.HistoryMs, Limit: 1,
+	})
+	return len(list) > 0, err
+}
+
+// finishDeletion ends a deletion that nobody is busy with: a forced one goes on, another is undone.
+func (it *IdleTopics) finishDeletion(ctx context.Context, t *shard.Topic) {
+	if it.wallMs()-t.UpdatedMs < ClosingStale.Milliseconds() {
+		return
+	}
+	if !t.ForceClose {
+		it.topics.reopen(ctx, t)
+		return
+	}
+	if _, err := it.topics.Delete(ctx, t.Name, true); err != nil {
+		it.log.Warn("the deletion of a topic was cut off and could not be finished; it is tried again", "topic", t.Name, "error", err)
+	}
+}

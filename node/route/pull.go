@@ -1,0 +1,323 @@
+package route
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"carillon/node/task"
+	"carillon/shard"
+)
+
+const (
+	pullBytes   = 4 << 20          // a pull's answer ends early rather than grow past it
+	takeCallIn  = 10 * time.Second // one take elsewhere: longer than the host takes
+	offerCallIn = time.Second
+	awaitFor    = 5 * time.Second // how long another node is asked to notify
+	awaitCallIn = awaitFor + time.Second
+	watchEach   = 500 * time.Millisecond // leaders move: others may have to be asked to notify
+	racePause   = 5 * time.Millisecond   // after what was offered had been taken by others
+	longRace    = 100 * time.Millisecond
+	raceTries   = 3
+)
+
+// pull is one client's pull on its way.
+type pull struct {
+	*Router
+	topic   shard.TopicID
+	most    int
+	leaseMs int64
+	begin   time.Duration
+	races   int // times that what was offered was gone
+}
+
+// Pull takes up to most ready timers of a topic, from whatever nodes lead its shards, what comes first first. It waits until there is
+// something, or for as long as wait; then there are none. What it has taken when the context ends runs out by itself.
+func (r *Router) Pull(ctx context.Context, topic shard.TopicID, most int, leaseMs int64, wait time.Duration) ([]shard.Taken, error) {
+	p := pull{Router: r, topic: topic, most: most, leaseMs: leaseMs, begin: r.tasks.Now()}
+	b := r.newBackoff(p.begin)
+	for {
+		var w *waiter
+		if wait > 0 { // first wait, then look: nothing can become ready in between
+			w = r.waiters.join(topic, most, p.begin, 0)
+			r.watchTopic(topic)
+		}
+		got, err := p.once(ctx)
+		left := wait - (r.tasks.Now() - p.begin)
+		switch {
+		case len(got) > 0:
+			r.waiters.leave(w)
+			return got, nil
+		case Refused(err): // nobody leads anything, as far as can be seen from here
+			r.waiters.leave(w)
+			if !b.wait(ctx, false) {
+				return nil, shard.ErrNoLeader
+			}
+			continue
+		case err != nil:
+			r.waiters.leave(w)
+			return nil, err
+		case p.races > 0 && (left > 0 || p.races <= raceTries):
+			r.waiters.leave(w)
+			r.tasks.Sleep(ctx, min(racePause<<min(p.races-1, 10), longRace, max(left, racePause)))
+			continue
+		}
+		if left <= 0 || !p.await(ctx, w, left) {
+			r.waiters.leave(w)
+			return nil, nil
+		}
+	}
+}
+
+// await waits until the waiter is woken; false when the time is over. Without a waiter it looks again soon.
+func (p *pull) await(ctx context.Context, w *waiter, left time.Duration) bool {
+	if w == nil {
+		return p.tasks.Sleep(ctx, min(left, time.Second))
+	}
+	return w.wake.Wait(ctx, left)
+}
+
+// offered is what a node has ready.
+type offered struct {
+	node uint64
+	list []shard.Offer
+	got  []shard.Taken
+	err  error
+}
+
+// once looks at what all leaders have ready, and takes what comes first. An error means that nothing was taken and nobody could be asked.
+func (p *pull) once(ctx context.Context) ([]shard.Taken, error) {
+	nodes := p.cfg.Cluster.LeadingNodes()
+	if len(nodes) == 0 {
+		return nil, shard.ErrNoLeader
+	}
+	asked := make([]offered, len(nodes))
+	for i, node := range nodes {
+		asked[i].node = node
+	}
+	p.each(asked, func(o *offered) { o.list, o.err = p.offers(ctx, o.node) })
+	if !slices.ContainsFunc(asked, func(o offered) bool { return o.err == nil }) {
+		return nil, shard.ErrNoLeader
+	}
+	if p.choose(asked) == 0 {
+		p.races = 0
+		return nil, nil
+	}
+	p.each(asked, func(o *offered) {
+		if len(o.list) > 0 {
+			o.got, o.err = p.take(ctx, o.node, perShard(o.list))
+		}
+	})
+	var got []shard.Taken
+	for i := range asked {
+		got = append(got, asked[i].got...)
+	}
+	p.races++
+	if len(got) == 0 {
+		return nil, lasting(asked)
+	}
+	slices.SortStableFunc(got, func(a, b shard.Taken) int {
+		return cmp.Or(cmp.Compare(b.Timer.Priority, a.Timer.Priority), cmp.Compare(a.Timer.DueMs, b.Timer.DueMs))
+	})
+	return got, nil
+}
+
+// each does something about every node, at once.
+func (p *pull) each(list []offered, do func(*offered)) {
+	if len(list) == 1 {
+		do(&list[0])
+		return
+	}
+	all := task.NewGroup(p.tasks)
+	for i := range list {
+		all.Go(func() { do(&list[i]) })
+	}
+	all.Wait()
+}
+
+// lasting is an error of a take that left open whether something was leased, or that will not pass by itself at once.
+func lasting(list []offered) error {
+	for i := range list {
+		if err := list[i].err; err != nil && len(list[i].list) > 0 && !Refused(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// choose leaves in the lists only what is to be taken, and says how much that is.
+func (p *pull) choose(asked []offered) (chosen int) {
+	type choice struct {
+		shard.Offer
+		from *offered
+	}
+	var all []choice
+	for i := range asked {
+		for _, o := range asked[i].list {
+			all = append(all, choice{o, &asked[i]})
+		}
+		asked[i].list = nil
+	}
+	slices.SortStableFunc(all, func(a, b choice) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.DueMs, b.DueMs))
+	})
+	size := 0
+	for _, c := range all {
+		size += c.Bytes
+		if chosen == p.most || chosen > 0 && size > pullBytes {
+			break
+		}
+		c.from.list = append(c.from.list, c.Offer)
+		chosen++
+	}
+	return chosen
+}
+
+func perShard(list []shard.Offer) (out []shard.Share) {
+	for _, o := range list {
+		at := slices.IndexFunc(out, func(s shard.Share) bool { return s.Shard == o.Shard })
+		if at < 0 {
+			at = len(out)
+			out = append(out, shard.Share{Shard: o.Shard})
+		}
+		out[at].Timers++
+	}
+	return out
+}
+
+func (p *pull) offers(ctx context.Context, node uint64) (list []shard.Offer, err error) {
+	err = p.readAt(ctx, node, &reading{
+		here: func() error {
+			list, err = p.host.Offers(ctx, p.topic, p.most)
+			return err
+		},
+		method: methodOffers, within: offerCallIn,
+		ask: func() []byte { return shard.AppendOffersRequest(nil, p.topic, p.most) },
+		take: func(answer []byte) error {
+			list, err = shard.DecodeOffers(answer)
+			return err
+		},
+	})
+	return list, err
+}
+
+func (p *pull) take(ctx context.Context, node uint64, of []shard.Share) (got []shard.Taken, err error) {
+	if node == p.self {
+		return p.host.Take(ctx, p.topic, p.leaseMs, of)
+	}
+	ctx, cancel := p.tasks.WithTimeout(ctx, takeCallIn)
+	defer cancel()
+	answer, err := p.cfg.Peers.Call(ctx, node, methodTake, shard.AppendTakeRequest(nil, p.topic, p.leaseMs, of))
+	switch {
+	case errors.Is(err, p.cfg.NotSent):
+		return nil, shard.ErrNoLeader
+	case err != nil:
+		return nil, shard.ErrUnknown
+	}
+	got, err = shard.DecodeTaken(answer)
+	return got, fromPeer(err)
+}
+
+// Ready is told how many timers of a topic have become ready in a shard that this node leads.
+func (r *Router) Ready(topic shard.TopicID, timers int) { r.waiters.notify(topic, timers, false) }
+
+// watchTopic has every node that leads something notify this one when it has timers of a topic ready, once.
+func (r *Router) watchTopic(topic shard.TopicID) {
+	for _, node := range r.cfg.Cluster.LeadingNodes() {
+		if node != r.self && r.waiters.watch(topic, node) {
+			r.cfg.Background(func(ctx context.Context) { r.watch(ctx, topic, node) })
+		}
+	}
+}
+
+// watch has one node notify as long as somebody waits here. It ends within awaitCallIn of the last one's going, or when the node does not answer.
+func (r *Router) watch(ctx context.Context, topic shard.TopicID, node uint64) {
+	for {
+		want := r.waiters.stillWanted(topic, node)
+		if want == 0 {
+			return
+		}
+		timers, err := r.awaitAt(ctx, node, topic, want)
+		if err != nil {
+			r.waiters.unwatch(topic, node)
+			return
+		}
+		if timers > 0 {
+			r.waiters.notify(topic, timers, true)
+			r.tasks.Sleep(ctx, racePause) // for the one that was woken to take it
+		}
+	}
+}
+
+func (r *Router) awaitAt(ctx context.Context, node uint64, topic shard.TopicID, want int) (int, error) {
+	ctx, cancel := r.tasks.WithTimeout(ctx, awaitCallIn)
+	defer cancel()
+	answer, err := r.cfg.Peers.Call(ctx, node, methodAwait, shard.AppendAwaitRequest(nil, topic, want))
+	if err != nil {
+		return 0, err
+	}
+	return shard.DecodeAwaited(answer)
+}
+
+// watchLeaders asks nodes to notify this one that have come to lead something.
+func (r *Router) watchLeaders() {
+	for _, topic := range r.waiters.waitedFor() {
+		r.watchTopic(topic)
+	}
+}
+
+func (r *Router) serveOffers(ctx context.Context, body []byte) []byte {
+	topic, most, err := shard.DecodeOffersRequest(body)
+	var list []shard.Offer
+	if err == nil {
+		list, err = r.host.Offers(ctx, topic, most)
+	}
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	return shard.AppendOffers(nil, list)
+}
+
+func (r *Router) serveTake(ctx context.Context, body []byte) []byte {
+	topic, leaseMs, of, err := shard.DecodeTakeRequest(body)
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	led := of[:0]
+	for _, s := range of {
+		if err = r.notLeader(s.Shard); err == nil {
+			led = append(led, s)
+		}
+	}
+	if len(led) == 0 && err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	got, err := r.host.Take(ctx, topic, leaseMs, led)
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	return shard.AppendTaken(nil, got)
+}
+
+// serveAwait holds another node's call until something is ready, or for a while.
+func (r *Router) serveAwait(ctx context.Context, from uint64, body []byte) []byte {
+	topic, want, err := shard.DecodeAwaitRequest(body)
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	w := r.waiters.join(topic, max(want, 1), r.tasks.Now(), from)
+	if w == nil {
+		return shard.AppendFailure(nil, shard.ErrOverloaded)
+	}
+	defer r.waiters.leave(w)
+	list, err := r.host.Offers(ctx, topic, 1)
+	switch {
+	case err != nil:
+		return shard.AppendFailure(nil, err)
+	case len(list) > 0, w.wake.Wait(ctx, awaitFor):
+		return shard.AppendAwaited(nil, want)
+	}
+	return shard.AppendAwaited(nil, 0)
+}

@@ -1,0 +1,163 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/shard"
+)
+
+func readyTimer(id string, priority uint8, dueMs int64, bytes int) *shard.Timer {
+	return &shard.Timer{ID: id, State: shard.Leased, Spec: shard.Spec{Priority: priority, DueMs: dueMs, PayloadKind: shard.BinaryPayload, Payload: make([]byte, bytes)}}
+}
+
+func idsOf(list []shard.Taken) (ids []string) {
+	for _, t := range list {
+		ids = append(ids, t.Timer.ID)
+	}
+	return ids
+}
+
+// TestPullOrderAcrossNodes: what comes first is taken first, wherever it is, and no more than fits.
+func TestPullOrderAcrossNodes(t *testing.T) {
+	c := newFakeCluster(3, 6)
+	c.becomes(1, readyTimer("d", 0, 40, 10))
+	c.becomes(2, readyTimer("b", 5, 99, 10))
+	c.becomes(3, readyTimer("c", 0, 10, 10))
+	c.becomes(3, readyTimer("e", 0, 50, 10))
+	c.becomes(6, readyTimer("a", 9, 500, 1<<20))
+	r := c.nodes[1]
+	for _, want := range [][]string{{"a", "b"}, {"c", "d"}, {"e"}, nil} {
+		got, err := r.Pull(t.Context(), 1, 2, 0, 0)
+		if err != nil || !slices.Equal(idsOf(got), want) {
+			t.Errorf("pulled %v, want %v: %v", idsOf(got), want, err)
+		}
+	}
+	for i := range 3 {
+		c.becomes(shard.ID(1+i), readyTimer(fmt.Sprint("big", i), 0, int64(i), 2<<20-1000))
+	}
+	if got, err := r.Pull(t.Context(), 1, 1000, 0, 0); err != nil || !slices.Equal(idsOf(got), []string{"big0", "big1"}) {
+		t.Errorf("pulled %v: %v", idsOf(got), err)
+	}
+}
+
+// TestPullWhenNobodyLeads: a node that sees no leader says so within two seconds, whatever the wait.
+func TestPullWhenNobodyLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster(3, 3)
+		clear(c.leaders)
+		begin := time.Now()
+		_, err := c.nodes[1].Pull(t.Context(), 1, 1, 0, time.Minute)
+		if took := time.Since(begin); !errors.Is(err, shard.ErrNoLeader) || took > 2*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+		c.leaders[1] = 2
+		c.nodes[2].answer = shard.ErrUnknown
+		c.becomes(1, readyTimer("a", 0, 1, 1))
+		if _, err := c.nodes[1].Pull(t.Context(), 1, 1, 0, 0); !errors.Is(err, shard.ErrNoLeader) {
+			t.Errorf("a leader that does not answer: %v", err)
+		}
+	})
+}
+
+// TestPullersAreServedInTurn: a hundred wait, at three nodes; each timer goes to one of them, the ones of a node in the order in which they
+// came, and nobody asks anybody while nothing is ready.
+func TestPullersAreServedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster(3, 3)
+		var mu sync.Mutex
+		served := map[uint64][]int{}
+		all := map[string]int{}
+		var wg sync.WaitGroup
+		for i := range 100 {
+			node := uint64(1 + i%3)
+			wg.Go(func() {
+				got, err := c.nodes[node].Pull(t.Context(), 1, 1, 0, time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil || len(got) != 1 {
+					t.Errorf("puller %d: %v, %v", i, idsOf(got), err)
+					return
+				}
+				served[node] = append(served[node], i)
+				all[got[0].Timer.ID]++
+			})
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		c.mu.Lock()
+		asked := len(c.calls)
+		c.mu.Unlock()
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		c.mu.Lock()
+		if more := len(c.calls) - asked; more > 12 { // a call of each to each other in awaitFor
+			t.Errorf("%d calls in four seconds of nothing", more)
+		}
+		c.mu.Unlock()
+		for i := range 100 {
+			c.becomes(shard.ID(1+i%3), readyTimer(fmt.Sprint("t", i), 0, int64(i), 1))
+			time.Sleep(60 * time.Millisecond)
+			c.remind()
+		}
+		for range 100 {
+			time.Sleep(50 * time.Millisecond)
+			c.remind()
+		}
+		wg.Wait()
+		if len(all) != 100 {
+			t.Errorf("%d of 100 timers were pulled", len(all))
+		}
+		for node, list := range served {
+			if !slices.IsSorted(list) {
+				t.Errorf("node %d served its pullers in the order %v", node, list)
+			}
+		}
+		time.Sleep(10 * time.Second) // the last watches end
+		synctest.Wait()
+		for id, n := range c.nodes {
+			if w := n.waiters; w.count.Load() != 0 || len(w.topics) != 0 || w.watches != 0 {
+				t.Errorf("node %d: %d waiters, %d topics, %d watches are left", id, w.count.Load(), len(w.topics), w.watches)
+			}
+		}
+	})
+}
+
+// remind is what hosts do every 50 ms.
+func (c *fakeCluster) remind() {
+	c.mu.Lock()
+	ready := map[shard.ID]int{}
+	for id, list := range c.ready {
+		ready[id] = len(list)
+	}
+	c.mu.Unlock()
+	for id, n := range ready {
+		if n > 0 {
+			c.nodes[c.leaders[id]].Ready(1, n)
+		}
+	}
+}
+
+// TestWaitEnds: without anything, when the time is over, or the client's context.
+func TestWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster(2, 2)
+		begin := time.Now()
+		if got, err := c.nodes[1].Pull(t.Context(), 1, 1, 0, 20*time.Second); len(got) != 0 || err != nil || time.Since(begin) != 20*time.Second {
+			t.Errorf("%v, %v after %v", got, err, time.Since(begin))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin = time.Now()
+		if got, err := c.nodes[1].Pull(ctx, 1, 1, 0, time.Minute); len(got) != 0 || err != nil || time.Since(begin) != time.Second {
+			t.Errorf("%v, %v after %v", got, err, time.Since(begin))
+		}
+		time.Sleep(10 * time.Second)
+	})
+}

@@ -1,0 +1,132 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"carillon/shard"
+)
+
+// Timer reads one timer, linearizably, from its shard's leader; nil when there is none.
+func (r *Router) Timer(ctx context.Context, id shard.ID, topic shard.TopicID, timer string) (*shard.Timer, error) {
+	begin := r.tasks.Now()
+	if r.leads(id) {
+		if found, err := r.host.Timer(ctx, id, topic, timer); !readAgain(err) {
+			return found, err
+		}
+	}
+	return r.timerAnywhere(ctx, id, topic, timer, begin)
+}
+
+func (r *Router) timerAnywhere(ctx context.Context, id shard.ID, topic shard.TopicID, timer string, begin time.Duration) (found *shard.Timer, err error) {
+	err = r.read(ctx, id, begin, reading{
+		here: func() error {
+			found, err = r.host.Timer(ctx, id, topic, timer)
+			return err
+		},
+		method: methodTimer, within: timerCallIn,
+		ask: func() []byte { return shard.AppendTimerRequest(nil, id, topic, timer) },
+		take: func(answer []byte) error {
+			found, err = shard.DecodeTimer(answer)
+			return err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// List answers a query on one shard from its leader: at most q.Limit timers, in order. What is too much for one answer between
+// nodes is asked for in parts, each as of its own moment.
+func (r *Router) List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error) {
+	var out []*shard.Timer
+	for rest := *q; ; {
+		page, cut, err := r.page(ctx, id, &rest)
+		if err != nil {
+			return nil, err
+		}
+		if out == nil {
+			out = page
+		} else {
+			out = append(out, page...)
+		}
+		if !cut || len(page) == 0 || len(out) >= q.Limit {
+			return out, nil
+		}
+		last := q.Place(page[len(page)-1])
+		rest.After, rest.Limit = &last, q.Limit-len(out)
+	}
+}
+
+func (r *Router) page(ctx context.Context, id shard.ID, q *shard.Query) (page []*shard.Timer, cut bool, err error) {
+	err = r.read(ctx, id, r.tasks.Now(), reading{
+		here: func() error {
+			cut = false
+			page, err = r.host.List(ctx, id, q)
+			return err
+		},
+		method: methodList, within: scanCallIn,
+		ask: func() []byte { return shard.AppendQuery(nil, id, q) },
+		take: func(answer []byte) error {
+			page, cut, err = shard.DecodeTimers(answer)
+			shorten(page, q.Room)
+			return err
+		},
+	})
+	return page, cut, err
+}
+
+// shorten leaves out of a page from elsewhere what there is no room for here.
+func shorten(page []*shard.Timer, room shard.Room) {
+	for _, t := range page {
+		if room != nil && !t.Short && !room.Take(t.Size()) {
+			t.Shorten()
+		}
+	}
+}
+
+// reading is how one shard is read, here or elsewhere.
+type reading struct {
+	here   func() error
+	method uint8
+	within time.Duration // one try elsewhere
+	ask    func() []byte
+	take   func(answer []byte) error
+}
+
+// read has a shard's leader answer; what fails is tried again, elsewhere if need be.
+func (r *Router) read(ctx context.Context, id shard.ID, begin time.Duration, rd reading) error {
+	b := r.newBackoff(begin)
+	var t target
+	for {
+		t.choose(r, id)
+		err := r.readAt(ctx, t.node, &rd)
+		if !readAgain(err) {
+			return err
+		}
+		if !b.wait(ctx, t.noteLeaderHint(err)) {
+			return shard.ErrNoLeader
+		}
+	}
+}
+
+func (r *Router) readAt(ctx context.Context, node uint64, rd *reading) error {
+	switch node {
+	case 0:
+		return shard.ErrNoLeader
+	case r.self:
+		return rd.here()
+	}
+	ctx, cancel := r.tasks.WithTimeout(ctx, rd.within)
+	defer cancel()
+	answer, err := r.cfg.Peers.Call(ctx, node, rd.method, rd.ask())
+	switch {
+	case errors.Is(err, r.cfg.NotSent):
+		return shard.ErrNoLeader
+	case err != nil:
+		return shard.ErrUnknown
+	}
+	return fromPeer(rd.take(answer))
+}

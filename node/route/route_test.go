@@ -1,0 +1,536 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"carillon/node/task"
+	"carillon/shard"
+)
+
+func fire(n int) *shard.Command {
+	return &shard.Command{Kind: shard.Fire, Topic: 1, ID: "a", IfMatch: uint32(n)}
+}
+
+// bubble is a test under synctest, in which a property must not ask for the deadline that a *testing.T has.
+type bubble struct{ *testing.T }
+
+type network = func(ctx context.Context, c fakeCall, deliver func() ([]byte, error)) ([]byte, error)
+
+// TestRouteOne: what one operation costs in calls and time, asked of node 1 of three for shard 2, which node 2 leads.
+func TestRouteOne(t *testing.T) {
+	lose := func(err error, n int) network {
+		return func(_ context.Context, _ fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
+			if n--; n >= 0 {
+				return nil, err
+			}
+			return deliver()
+		}
+	}
+	for name, c := range map[string]struct {
+		set   func(*fakeCluster)
+		err   error
+		calls int
+		took  time.Duration
+		runs  int // how often it was executed
+	}{
+		"local":        {set: func(c *fakeCluster) { c.leaders[2] = 1 }, runs: 1},
+		"remote":       {set: func(c *fakeCluster) {}, calls: 1, runs: 1},
+		"not sent":     {set: func(c *fakeCluster) { c.onCall = lose(errNotSentFake, 1) }, calls: 3, took: 10 * time.Millisecond, runs: 1},
+		"never sent":   {set: func(c *fakeCluster) { c.onCall = lose(errNotSentFake, 1000) }, err: shard.ErrNoLeader, calls: 18, took: 1450 * time.Millisecond},
+		"broken":       {set: func(c *fakeCluster) { c.onCall = lose(errBrokenFake, 1) }, err: shard.ErrUnknown, calls: 1},
+		"answer cut":   {set: func(c *fakeCluster) { c.onCall = lose(nil, 1) }, err: shard.ErrUnknown, calls: 1},
+		"nobody leads": {set: func(c *fakeCluster) { c.leaders[2] = 0 }, err: shard.ErrNoLeader, calls: 18, took: 1450 * time.Millisecond},
+		"named one is dead": {set: func(c *fakeCluster) {
+			c.leaders[2], c.nodes[2].thinks = 0, 3 // 2 is asked first and says 3; by then 2 is elected
+			c.onCall = func(_ context.Context, call fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
+				c.mu.Lock()
+				if call.to == 3 {
+					c.leaders[2] = 2
+					defer c.mu.Unlock()
+					return nil, errNotSentFake
+				}
+				c.mu.Unlock()
+				return deliver()
+			}
+			c.nodes[1].thinks = 2
+		}, calls: 4, took: 30 * time.Millisecond, runs: 1},
+		"no such shard":        {set: func(c *fakeCluster) { c.shards = 1; c.nodes[1].shards, c.nodes[2].shards, c.nodes[3].shards = 1, 1, 1 }, err: shard.ErrNoLeader, calls: 18, took: 1450 * time.Millisecond},
+		"overloaded":           {set: func(c *fakeCluster) { c.nodes[2].answer = shard.ErrOverloaded }, err: shard.ErrOverloaded, calls: 1},
+		"low disk":             {set: func(c *fakeCluster) { c.nodes[2].answer = shard.ErrLowDisk }, err: shard.ErrLowDisk, calls: 1},
+		"leader stops":         {set: func(c *fakeCluster) { c.nodes[2].answer = shard.ErrStopped }, err: shard.ErrUnknown, calls: 1},
+		"this node stops":      {set: func(c *fakeCluster) { c.leaders[2], c.nodes[1].answer = 1, shard.ErrStopped }, err: shard.ErrStopped},
+		"this node overloaded": {set: func(c *fakeCluster) { c.leaders[2], c.nodes[1].answer = 1, shard.ErrOverloaded }, err: shard.ErrOverloaded},
+		"silent": {set: func(c *fakeCluster) {
+			c.onCall = func(ctx context.Context, _ fakeCall, _ func() ([]byte, error)) ([]byte, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		}, err: shard.ErrUnknown, calls: 1, took: answerIn},
+		"moved on the way": {set: func(c *fakeCluster) {
+			c.onCall = func(_ context.Context, _ fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
+				c.mu.Lock()
+				c.leaders[2] = 3
+				c.mu.Unlock()
+				return deliver()
+			}
+		}, calls: 2, runs: 1}, // who was asked names the new leader: no time passes
+		"elected later": {set: func(c *fakeCluster) {
+			c.leaders[2] = 0
+			time.AfterFunc(time.Second, func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.leaders[2] = 1
+			})
+		}, calls: 13, took: 1050 * time.Millisecond, runs: 1},
+	} {
+		for _, all := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, all=%v", name, all), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFakeCluster(3, 3)
+					c.set(f)
+					o := shard.Op{Shard: 2, Command: fire(7), Brief: true}
+					begin := time.Now()
+					if all {
+						list := []shard.Op{o}
+						f.nodes[1].Router.DoAll(t.Context(), list)
+						o = list[0]
+					} else {
+						o.Result, o.Err = f.nodes[1].Router.Do(t.Context(), 2, o.Command, true)
+					}
+					if o.Err != c.err || c.err == nil && (o.Result.Code != shard.OK || o.Result.Seq != 7) {
+						t.Errorf("%+v, %v, want %v", o.Result, o.Err, c.err)
+					}
+					if took := time.Since(begin); took != c.took || took > 2*time.Second {
+						t.Errorf("took %s, want %s", took, c.took)
+					}
+					if len(f.calls) != c.calls || len(f.executed[2]) != c.runs {
+						t.Errorf("%d calls, want %d; executed %d times, want %d", len(f.calls), c.calls, len(f.executed[2]), c.runs)
+					}
+					for _, call := range f.calls {
+						if call.from != 1 {
+							t.Errorf("node %d passed a request on to %d", call.from, call.to)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestRouteAll: one call for each other node, all at once, and none for what is led here.
+func TestRouteAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeCluster(3, 6)
+		f.onCall = func(_ context.Context, _ fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
+			after(100 * time.Millisecond)
+			return deliver()
+		}
+		ops := make([]shard.Op, 60)
+		for i := range ops {
+			ops[i] = shard.Op{Shard: shard.ID(1 + i%6), Command: fire(i)}
+		}
+		begin := time.Now()
+		f.nodes[1].Router.DoAll(t.Context(), ops)
+		if took := time.Since(begin); took != 100*time.Millisecond {
+			t.Errorf("took %s", took)
+		}
+		if len(f.calls) != 2 {
+			t.Errorf("calls are %v", f.calls)
+		}
+		for i, o := range ops {
+			if o.Err != nil || o.Result.Seq != uint64(i) {
+				t.Errorf("operation %d has %+v, %v", i, o.Result, o.Err)
+			}
+		}
+	})
+}
+
+// TestRouteContext: a request whose client has gone is not tried again.
+func TestRouteContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeCluster(3, 3)
+		f.leaders[2] = 0
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Millisecond)
+		defer cancel()
+		begin := time.Now()
+		if _, err := f.nodes[1].Router.Do(ctx, 2, fire(1), true); err != shard.ErrNoLeader || time.Since(begin) != 15*time.Millisecond {
+			t.Errorf("%v after %s", err, time.Since(begin))
+		}
+	})
+}
+
+// TestRouteOvertaken: an operation that was refused while a later one of its shard was done would come out of order: it fails.
+func TestRouteOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeCluster(2, 2)
+		ops := []shard.Op{
+			{Shard: 2, Command: fire(1), Err: shard.ErrNoLeader},
+			{Shard: 2, Command: fire(2), Result: shard.Result{Code: shard.OK}},
+			{Shard: 2, Command: fire(3), Err: shard.NotLeaderError{}},
+			{Shard: 1, Command: fire(4), Err: shard.NotLeaderError{}},
+			{Shard: 1, Command: fire(5), Err: shard.ErrOverloaded},
+		}
+		f.nodes[1].finish(t.Context(), ops, f.nodes[1].tasks.Now(), true)
+		var got []uint32
+		for _, cmd := range append(f.executed[2], f.executed[1]...) {
+			got = append(got, cmd.IfMatch)
+		}
+		if want := []uint32{3, 4}; !slices.Equal(got, want) || ops[0].Err != shard.ErrNoLeader || ops[2].Err != nil || ops[3].Err != nil || ops[4].Err != shard.ErrOverloaded {
+			t.Errorf("executed %v, want %v: %+v", got, want, ops)
+		}
+	})
+}
+
+// TestRouteChaos: whatever is lost and whoever leads, every operation has one answer that is true, none is executed twice, those
+// of one id are executed in order, and it is over within two seconds.
+func TestRouteChaos(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(bubble{t}, func(rt *rapid.T) {
+			f := newFakeCluster(rapid.IntRange(1, 4).Draw(rt, "nodes"), rapid.IntRange(1, 6).Draw(rt, "shards"))
+			f.rand = rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
+			f.moves = rapid.IntRange(0, 80).Draw(rt, "moves")
+			f.faults = rapid.IntRange(0, 40).Draw(rt, "faults")
+			ops := make([]shard.Op, rapid.IntRange(1, 30).Draw(rt, "operations"))
+			for i := range ops {
+				ops[i] = shard.Op{Shard: shard.ID(1 + f.rand.IntN(f.shards)), Command: fire(i), Brief: true}
+				ops[i].Command.ID = fmt.Sprint(ops[i].Shard, "-", f.rand.IntN(2))
+			}
+			begin := time.Now()
+			if len(ops) == 1 {
+				ops[0].Result, ops[0].Err = f.nodes[1].Router.Do(t.Context(), ops[0].Shard, ops[0].Command, true)
+			} else {
+				f.nodes[1].Router.DoAll(t.Context(), ops)
+			}
+			if took := time.Since(begin); took > answerIn {
+				rt.Fatalf("took %s", took)
+			}
+			checkExecuted(rt, f, ops)
+		})
+	})
+}
+
+func checkExecuted(t *rapid.T, f *fakeCluster, ops []shard.Op) {
+	times := make([]int, len(ops))
+	for id, list := range f.executed {
+		last := map[string]int{}
+		for _, cmd := range list {
+			n := int(cmd.IfMatch)
+			times[n]++
+			if before, ok := last[cmd.ID]; ok && before > n {
+				t.Errorf("shard %d: %d of %s was executed after %d", id, n, cmd.ID, before)
+			}
+			last[cmd.ID] = n
+		}
+	}
+	for i, o := range ops {
+		switch o.Err {
+		case nil:
+			if times[i] != 1 || o.Result.Code != shard.OK || o.Result.Seq != uint64(i) {
+				t.Errorf("operation %d answered %+v and was executed %d times", i, o.Result, times[i])
+			}
+		case shard.ErrUnknown:
+			if times[i] > 1 {
+				t.Errorf("operation %d is unknown and was executed %d times", i, times[i])
+			}
+		case shard.ErrNoLeader, shard.ErrOverloaded:
+			if times[i] != 0 {
+				t.Errorf("operation %d answered %v and was executed %d times", i, o.Err, times[i])
+			}
+		default:
+			t.Errorf("operation %d answered %v", i, o.Err)
+		}
+	}
+}
+
+// TestRouteReads: a read is tried again, also when its answer was lost; each try of a timer has its own time.
+func TestRouteReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeCluster(3, 3)
+		f.timers[2] = []*shard.Timer{{ID: "a", Topic: 1, State: shard.Scheduled}}
+		lost := 0
+		f.onCall = func(ctx context.Context, _ fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
+			switch lost++; lost {
+			case 1:
+				return nil, errBrokenFake
+			case 2:
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return deliver()
+		}
+		begin := time.Now()
+		got, err := f.nodes[1].Router.Timer(t.Context(), 2, 1, "a")
+		if err != nil || got == nil || got.ID != "a" || time.Since(begin) >= answerIn {
+			t.Errorf("%+v, %v after %s", got, err, time.Since(begin))
+		}
+		if got, err := f.nodes[2].Router.Timer(t.Context(), 2, 1, "b"); got != nil || err != nil {
+			t.Errorf("a timer that is not there is %+v, %v", got, err)
+		}
+		for _, c := range []struct{ says, want error }{
+			{shard.ErrOverloaded, shard.ErrOverloaded}, {shard.ErrStopped, shard.ErrNoLeader}, {shard.ErrUnknown, shard.ErrNoLeader},
+		} {
+			f.nodes[2].answer = c.says
+			begin := time.Now()
+			if _, err := f.nodes[1].Router.Timer(t.Context(), 2, 1, "a"); err != c.want || time.Since(begin) > retryFor {
+				t.Errorf("the leader says %v: %v after %s", c.says, err, time.Since(begin))
+			}
+			if _, err := f.nodes[1].Router.List(t.Context(), 2, &shard.Query{Limit: 5}); err != c.want {
+				t.Errorf("the leader says %v: list %v", c.says, err)
+			}
+		}
+	})
+}
+
+// TestRouteList: a list that is too much for one answer comes in parts, and is whole.
+func TestRouteList(t *testing.T) {
+	f := newFakeCluster(2, 2)
+	payload := make([]byte, 1<<20)
+	for i := range 40 {
+		f.timers[2] = append(f.timers[2], &shard.Timer{
+			ID: fmt.Sprint(i), State: shard.Scheduled, Spec: shard.Spec{DueMs: int64(1 + i), PayloadKind: shard.BinaryPayload, Payload: payload},
+		})
+	}
+	for _, c := range []struct{ limit, want, calls int }{{100, 40, 3}, {20, 20, 2}, {5, 5, 1}} {
+		f.calls = nil
+		list, err := f.nodes[1].Router.List(t.Context(), 2, &shard.Query{Limit: c.limit})
+		if err != nil || len(list) != c.want || len(f.calls) != c.calls {
+			t.Fatalf("%d timers of %d in %d calls, %v", len(list), c.limit, len(f.calls), err)
+		}
+		for i, timer := range list {
+			if timer.ID != fmt.Sprint(i) || len(timer.Payload) != len(payload) {
+				t.Errorf("timer %d is %s", i, timer.ID)
+			}
+		}
+	}
+}
+
+// TestRouteCounts: each node is asked once, and again when leaders moved meanwhile.
+func TestRouteCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calm := newFakeCluster(3, 9)
+		counts := func() (shard.Counts, error) {
+			list, err := calm.nodes[1].Router.Counts(t.Context(), []shard.TopicID{1, 5})
+			if err != nil {
+				return shard.Counts{}, err
+			}
+			if len(list) != 2 || list[1].Scheduled != 5*list[0].Scheduled {
+				t.Errorf("two topics in one go: %+v", list)
+			}
+			return list[0], nil
+		}
+		if c, err := counts(); err != nil || c.Scheduled != 1<<10-2 || c.OldestOverdueMs != 9 || len(calm.calls) != 2 {
+			t.Errorf("%+v, %v in %d calls", c, err, len(calm.calls))
+		}
+		counted := make(chan bool)
+		calm.onCall = func(_ context.Context, call fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
+			if call.to == 2 {
+				defer func() { counted <- true }()
+			} else if <-counted; len(calm.calls) == 4 {
+				calm.mu.Lock()
+				calm.leaders[2] = 3 // it was counted by node 2, and is again
+				calm.mu.Unlock()
+			}
+			return deliver()
+		}
+		if c, err := counts(); err != nil || c.Scheduled != 1<<10-2 || len(calm.calls) != 6 {
+			t.Errorf("a shard moved: %+v, %v in %d calls", c, err, len(calm.calls))
+		}
+		calm.onCall, calm.nodes[1].blind = nil, true
+		if c, err := counts(); err != nil || c.Scheduled != 1<<10-2 {
+			t.Errorf("without knowing who leads: %+v, %v", c, err)
+		}
+		calm.nodes[3].answer = shard.ErrOverloaded
+		if _, err := counts(); err != shard.ErrOverloaded {
+			t.Errorf("a share is refused: %v", err)
+		}
+	})
+}
+
+// TestRouteCountsChaos: while leaders move each shard is counted once, or nothing is said.
+func TestRouteCountsChaos(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(bubble{t}, func(rt *rapid.T) {
+			f := newFakeCluster(rapid.IntRange(1, 4).Draw(rt, "nodes"), rapid.IntRange(1, 6).Draw(rt, "shards"))
+			f.rand = rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
+			f.moves = rapid.IntRange(0, 30).Draw(rt, "moves")
+			f.faults = rapid.IntRange(0, 10).Draw(rt, "faults")
+			c, err := f.nodes[1].Router.Counts(t.Context(), []shard.TopicID{1})
+			switch {
+			case err == nil && c[0].Scheduled != int64(1)<<(f.shards+1)-2:
+				rt.Fatalf("of %d shards these were counted: %b", f.shards, c[0].Scheduled)
+			case err != nil && !errors.Is(err, shard.ErrNoLeader):
+				rt.Fatal(err)
+			}
+		})
+	})
+}
+
+// TestServeHostile: what cannot be read, and who asks for what is not here, has an answer that says so.
+func TestServeHostile(t *testing.T) {
+	f := newFakeCluster(2, 2)
+	for method := methodOps; method <= methodCounts; method++ {
+		answer, err := f.nodes[1].Serve(t.Context(), 2, method, []byte{99})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := shard.DecodeAnswers(answer, nil); !errors.Is(err, shard.ErrFormat) {
+			t.Errorf("method %d: %v", method, err)
+		}
+	}
+	if _, err := f.nodes[1].Serve(t.Context(), 2, 200, nil); err == nil {
+		t.Error("a method that is not known is served")
+	}
+	for _, id := range []shard.ID{0, 2, 3, 1 << 31} {
+		answer, _ := f.nodes[1].Serve(t.Context(), 2, methodTimer, shard.AppendTimerRequest(nil, id, 1, "a"))
+		if _, err := shard.DecodeTimer(answer); !errors.Is(err, shard.ErrNoLeader) {
+			t.Errorf("shard %d: %v", id, err)
+		}
+	}
+}
+
+// TestServeMixed: of a list a node decides what it leads and refuses the rest, in the order of the list.
+func TestServeMixed(t *testing.T) {
+	f := newFakeCluster(2, 4)
+	ops := make([]shard.Op, 8)
+	for i := range ops {
+		ops[i] = shard.Op{Shard: shard.ID(1 + i%4), Command: fire(i), Brief: true}
+	}
+	answer, err := f.nodes[1].Serve(t.Context(), 2, methodOps, shard.AppendOps(nil, ops))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shard.DecodeAnswers(answer, ops); err != nil {
+		t.Fatal(err)
+	}
+	for i, o := range ops {
+		if i%2 == 0 && (o.Err != nil || o.Result.Seq != uint64(i)) || i%2 == 1 && o.Err != error(shard.NotLeaderError{Leader: 2}) {
+			t.Errorf("operation %d: %+v, %v", i, o.Result, o.Err)
+		}
+	}
+}
+
+// TestRouteAwaits: a node that will soon know who leads is asked, and who it then names is asked next; nobody else is.
+func TestRouteAwaits(t *testing.T) {
+	for _, waiting := range []uint64{1, 2} {
+		c := newFakeCluster(3, 1)
+		c.leaders[1] = 3
+		c.nodes[1].blind, c.nodes[2].blind = true, true
+		c.nodes[waiting].waits = true
+		if _, err := c.nodes[1].Router.Do(t.Context(), 1, fire(1), true); err != nil {
+			t.Fatal(err)
+		}
+		want := []fakeCall{{1, 3, methodOps}}
+		if waiting == 2 {
+			want = []fakeCall{{1, 2, methodOps}, {1, 3, methodOps}}
+		}
+		if len(c.executed[1]) != 1 || !slices.Equal(c.calls, want) {
+			t.Errorf("node %d waits: executed %d times, calls %v, want %v", waiting, len(c.executed[1]), c.calls, want)
+		}
+	}
+}
+
+// instantHost leads what it is told to and answers at once, without memory.
+type instantHost struct {
+	*fakeNode
+	leads bool
+}
+
+func (h instantHost) Leads(shard.ID) bool               { return h.leads }
+func (h instantHost) Takes(shard.ID) bool               { return h.leads }
+func (h instantHost) Leader(shard.ID) (uint64, bool)    { return 2, true }
+func (h instantHost) DoAll(context.Context, []shard.Op) {}
+func (h instantHost) Do(context.Context, shard.ID, *shard.Command, bool) (shard.Result, error) {
+	return shard.Result{Code: shard.OK}, nil
+}
+
+// straight calls another router without a network.
+type straight struct{ there *Router }
+
+func (s straight) Call(ctx context.Context, _ uint64, method uint8, body []byte) ([]byte, error) {
+	return s.there.Serve(ctx, 1, method, body)
+}
+
+func newInstant(self uint64, leads bool, other *Router) *Router {
+	begin := time.Now()
+	return New(Config{Self: self, Shards: 1, Host: instantHost{leads: leads}, Cluster: nobodyElse{}, Peers: straight{other}, NotSent: errNotSentFake,
+		Tasks: task.NewGoroutines(func() time.Duration { return time.Since(begin) })})
+}
+
+func TestRouteLocalTakesNoMemory(t *testing.T) {
+	r := newInstant(1, true, nil)
+	cmd, ops := fire(1), []shard.Op{{Shard: 1, Command: fire(1)}, {Shard: 1, Command: fire(2)}}
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := r.Do(t.Context(), 1, cmd, true); err != nil {
+			t.Fatal(err)
+		}
+		r.DoAll(t.Context(), ops)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkRoute is what routing one operation takes, both ends together, without network and host.
+func BenchmarkRoute(b *testing.B) {
+	for _, local := range []bool{true, false} {
+		b.Run(fmt.Sprintf("local=%v", local), func(b *testing.B) {
+			here := newInstant(1, local, newInstant(2, true, nil))
+			cmd := fire(1)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := here.Do(b.Context(), 1, cmd, true); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestRouteWalk: a walk goes on at the next leader, and calls that fail are made again from where the step began.
+func TestRouteWalk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeCluster(3, 3)
+		for i := range 40 {
+			f.timers[2] = append(f.timers[2], &shard.Timer{ID: fmt.Sprint(i), Version: uint32(i)})
+		}
+		n := 0
+		f.onCall = func(_ context.Context, _ fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
+			f.mu.Lock()
+			if n++; n%5 == 0 {
+				f.leaders[2] = 2 + uint64(n/5)%2
+			}
+			broken := n%4 == 0
+			f.mu.Unlock()
+			if broken {
+				_, _ = deliver()
+				return nil, errBrokenFake
+			}
+			return deliver()
+		}
+		met := 0
+		for at := (shard.Waypoint{}); !at.Done(); {
+			marks, next, err := f.nodes[1].Router.Walk(t.Context(), 2, &shard.Query{Limit: 3}, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range marks {
+				if m.ID != fmt.Sprint(met) {
+					t.Fatalf("%s after %d others", m.ID, met)
+				}
+				met++
+			}
+			at = next
+		}
+		if met != 40 {
+			t.Errorf("%d of 40", met)
+		}
+	})
+}

@@ -1,0 +1,184 @@
+// Package route lets a node take any request: from any node to the shard that decides. It forwards operations and reads to the shards'
+// leaders, gathers lists, counts and history from all of them, keeps those who pull and wait, runs bulk changes, and looks topics up.
+//
+// A Router is made once the node's shards are there. What it needs of the node (its own shards, who leads, calls to other nodes, time)
+// it is given as small interfaces, so that the simulator drives the same code: see package task. It decides nothing itself, keeps nothing
+// on disk, and passes nothing on that another node has passed on.
+package route
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"carillon/node/task"
+	"carillon/shard"
+)
+
+// What one node asks of another about shards. The values are part of the protocol between nodes.
+const (
+	methodOps    uint8 = 1 + iota // shard.AppendOps → AppendAnswers
+	methodTimer                   // shard.AppendTimerRequest → AppendTimer
+	methodList                    // shard.AppendQuery → AppendTimers
+	methodCounts                  // shard.AppendCountsRequest → AppendCounts
+
+	methodHistory uint8 = 8  // shard.AppendHistoryQuery → AppendHistory
+	methodWalk    uint8 = 12 // shard.AppendWalk → AppendMarks
+)
+
+// What one node asks of another for those who pull.
+const (
+	methodOffers uint8 = 32 + iota // shard.AppendOffersRequest → AppendOffers
+	methodTake                     // shard.AppendTakeRequest → AppendTaken
+	methodAwait                    // shard.AppendAwaitRequest → AppendAwaited
+)
+
+// Times of a request, from its begin. A node that cannot reach a majority says so within two seconds.
+const (
+	retryFor    = 1500 * time.Millisecond // then what surely was not done is ErrNoLeader
+	answerIn    = 1900 * time.Millisecond // then what was sent is ErrUnknown
+	timerCallIn = 900 * time.Millisecond  // one try to read one timer: there is time for a second
+	scanCallIn  = 6 * time.Second         // one try to list or count: longer than the host takes at most
+)
+
+// Host is what a Router needs of the node's own shards: shard.Host.
+type Host interface {
+	Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error)
+	DoAll(ctx context.Context, ops []shard.Op)
+	Timer(ctx context.Context, id shard.ID, topic shard.TopicID, timer string) (*shard.Timer, error)
+	List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error)
+	// Counts sums up a topic over the shards that this node leads.
+	Counts(ctx context.Context, topics []shard.TopicID) ([]shard.Counts, error)
+	Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) ([]shard.Mark, shard.Waypoint, error)
+	// Offers are the first of what is ready of a topic that is pulled, in the shards that this node leads; Take leases of it.
+	Offers(ctx context.Context, topic shard.TopicID, most int) ([]shard.Offer, error)
+	Take(ctx context.Context, topic shard.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error)
+	// Leads says whether this node leads a shard and serves it.
+	Leads(id shard.ID) bool
+	// Takes says whether commands for a shard may be given to this node: it leads, or will say very soon who does.
+	Takes(id shard.ID) bool
+	// Leader is who leads a shard as this node's replica, if there is one, knows it.
+	Leader(id shard.ID) (node uint64, ok bool)
+}
+
+// LocalHistory is the node's own history.
+type LocalHistory interface {
+	List(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error)
+}
+
+// Cluster is what this node has heard of the others. Its methods must not block.
+type Cluster interface {
+	// LikelyLeaders lists who may lead a shard, the likeliest first; this node may be among them.
+	LikelyLeaders(id shard.ID) []uint64
+	// LeadingNodes are the nodes that lead something, this one included.
+	LeadingNodes() []uint64
+	// HeardNodes are the other nodes that this one hears just now.
+	HeardNodes() []uint64
+}
+
+// Peers calls other nodes.
+type Peers interface {
+	// Call has a node answer. An error that is Config.NotSent says that nothing left this node; after any other the node may have done
+	// what it was asked. It ends with its context. The body is the callee's.
+	Call(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error)
+}
+
+// Config is what a Router is made of.
+type Config struct {
+	Self    uint64
+	Shards  int // timer shards, from 1 on
+	Host    Host
+	History LocalHistory
+	Cluster Cluster
+	Peers   Peers
+	NotSent error
+	Tasks   task.Env
+	// Background runs what goes on for a while after the request that began it; its context ends with the node.
+	Background func(run func(context.Context))
+}
+
+// Router has each shard's leader decide, this node or another, one hop away.
+//
+//   - What surely was not done (not sent, refused, no leader) is tried again, with fresh hints, for a second and a half.
+//   - A change that may have been taken is never sent again: the client has ErrUnknown. A read is.
+//   - Operations of a request on one shard always travel together, in order; one is not tried again behind a later one that may
+//     have been done.
+//
+// Its methods may be called from any goroutine, once the host has started or not.
+type Router struct {
+	cfg     Config
+	self    uint64
+	shards  int
+	host    Host
+	tasks   task.Env
+	waiters *pullWaiters
+	pace    *pace
+	topics  *Topics // nil: none are looked up here
+}
+
+// New makes a router. It starts nothing.
+func New(cfg Config) *Router {
+	return &Router{cfg: cfg, self: cfg.Self, shards: cfg.Shards, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks)}
+}
+
+// Run looks after those who wait, until the context ends.
+func (r *Router) Run(ctx context.Context) { task.Every(ctx, r.tasks, watchEach, r.watchLeaders) }
+
+// leads reports that this node leads a timer shard; another node may have asked for one that there is not.
+func (r *Router) leads(id shard.ID) bool {
+	return id > shard.Meta && int(id) <= r.shards && r.host.Leads(id)
+}
+
+// takes reports that this node is the place for a shard's commands, as far as it can tell.
+func (r *Router) takes(id shard.ID) bool {
+	return id > shard.Meta && int(id) <= r.shards && r.host.Takes(id)
+}
+
+// leader is who else leads a timer shard as this node knows it; 0 unknown.
+func (r *Router) leader(id shard.ID) uint64 {
+	if id <= shard.Meta || int(id) > r.shards {
+		return 0
+	}
+	if leader, ok := r.host.Leader(id); ok && leader != r.self {
+		return leader
+	}
+	return 0
+}
+
+// led are the shards that this node leads.
+func (r *Router) led() (ids []shard.ID) {
+	for i := range r.shards {
+		if id := shard.ID(1 + i); r.leads(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Refused says of an error that nothing was done, and that another node, or this one soon, may do it.
+func Refused(err error) bool {
+	if err == nil {
+		return false
+	}
+	if errors.Is(err, shard.ErrNoLeader) || errors.Is(err, shard.ErrRecovering) {
+		return true
+	}
+	_, moved := errors.AsType[shard.NotLeaderError](err)
+	return moved
+}
+
+// untouched says that nothing was done, for whatever reason.
+func untouched(err error) bool {
+	return Refused(err) || errors.Is(err, shard.ErrOverloaded) || errors.Is(err, shard.ErrMemory) || errors.Is(err, shard.ErrLowDisk)
+}
+
+// readAgain says of an error that a read may still succeed.
+func readAgain(err error) bool { return Refused(err) || errors.Is(err, shard.ErrUnknown) }
+
+// fromPeer is another node's error as this node's client is to have it: that the other stops is not the client's concern.
+func fromPeer(err error) error {
+	if errors.Is(err, shard.ErrStopped) {
+		return shard.ErrUnknown
+	}
+	return err
+}

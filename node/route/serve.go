@@ -1,0 +1,144 @@
+package route
+
+import (
+	"context"
+	"fmt"
+
+	"carillon/shard"
+)
+
+// answerRoom is how many bytes of timers the answer to operations from another node carries; the client is told no more in any case.
+const answerRoom = 8 << 20
+
+// Serve answers what another node's Router asks. Only this node's own shards are used: nothing is passed on, so a request goes one
+// hop at most, and who asked decides what to try next. An error is only for methods that are not a router's.
+func (r *Router) Serve(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) {
+	switch method {
+	case methodOps:
+		return r.serveOps(ctx, body), nil
+	case methodTimer:
+		return r.serveTimer(ctx, body), nil
+	case methodList:
+		return r.serveList(ctx, body), nil
+	case methodCounts:
+		return r.serveCounts(ctx, body), nil
+	case methodWalk:
+		return r.serveWalk(ctx, body), nil
+	case methodHistory:
+		return r.serveHistory(body), nil
+	case methodOffers:
+		return r.serveOffers(ctx, body), nil
+	case methodTake:
+		return r.serveTake(ctx, body), nil
+	case methodAwait:
+		return r.serveAwait(ctx, from, body), nil
+	case methodTopic:
+		if r.topics != nil {
+			return r.topics.serveTopic(body), nil
+		}
+	}
+	return nil, fmt.Errorf("route: method %d is not known here", method)
+}
+
+// notLeader refuses a shard that this node does not lead; nil when it does.
+func (r *Router) notLeader(id shard.ID) error {
+	if r.leads(id) {
+		return nil
+	}
+	return shard.NotLeaderError{Leader: r.leader(id)}
+}
+
+// notTaken is notLeader for commands, which may wait here for a leader.
+func (r *Router) notTaken(id shard.ID) error {
+	if r.takes(id) {
+		return nil
+	}
+	return r.notLeader(id)
+}
+
+func (r *Router) serveOps(ctx context.Context, body []byte) []byte {
+	ops, err := shard.DecodeOps(body)
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	room := shard.NewAllowance(answerRoom)
+	for i := range ops {
+		ops[i].Room = room
+	}
+	if len(ops) == 1 {
+		o := &ops[0]
+		if o.Err = r.notTaken(o.Shard); o.Err == nil {
+			o.Result, o.Err = r.host.Do(ctx, o.Shard, o.Command, o.Brief)
+		}
+		return shard.AppendAnswers(nil, ops)
+	}
+	// A shard's leadership is looked at once, so that its operations are taken or refused together.
+	refusal := make(map[shard.ID]error)
+	led := make([]shard.Op, 0, len(ops))
+	for i := range ops {
+		o := &ops[i]
+		err, known := refusal[o.Shard]
+		if !known {
+			err = r.notTaken(o.Shard)
+			refusal[o.Shard] = err
+		}
+		if o.Err = err; err == nil {
+			led = append(led, *o)
+		}
+	}
+	if len(led) == len(ops) {
+		r.host.DoAll(ctx, ops)
+		return shard.AppendAnswers(nil, ops)
+	}
+	if len(led) > 0 {
+		r.host.DoAll(ctx, led)
+	}
+	for i := range ops {
+		if ops[i].Err == nil {
+			ops[i], led = led[0], led[1:]
+		}
+	}
+	return shard.AppendAnswers(nil, ops)
+}
+
+func (r *Router) serveTimer(ctx context.Context, body []byte) []byte {
+	id, topic, timer, err := shard.DecodeTimerRequest(body)
+	if err == nil {
+		err = r.notLeader(id)
+	}
+	var found *shard.Timer
+	if err == nil {
+		found, err = r.host.Timer(ctx, id, topic, timer)
+	}
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	return shard.AppendTimer(nil, found)
+}
+
+func (r *Router) serveList(ctx context.Context, body []byte) []byte {
+	id, q, err := shard.DecodeQuery(body)
+	if err == nil {
+		err = r.notLeader(id)
+	}
+	var list []*shard.Timer
+	if err == nil {
+		list, err = r.host.List(ctx, id, q)
+	}
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	return shard.AppendTimers(nil, list)
+}
+
+func (r *Router) serveCounts(ctx context.Context, body []byte) []byte {
+	topics, err := shard.DecodeCountsRequest(body)
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	led, counts, err := r.countHere(ctx, topics)
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	return shard.AppendCounts(nil, led, counts)
+}

@@ -1,0 +1,82 @@
+package route
+
+import (
+	"errors"
+
+	"carillon/shard"
+)
+
+// target is where a request's operations on one shard go.
+type target struct {
+	node  uint64 // in this round; 0: no node is known
+	hint  uint64 // who leads, as the node that was asked last says; 0: it does not know
+	tries int
+	asked bool // this node was asked, and did not lead; it is not asked again before it does
+	round int  // in which node was chosen
+}
+
+// choose picks the node for a round.
+func (t *target) choose(r *Router, id shard.ID) {
+	hint := t.hint
+	t.hint = 0
+	switch {
+	case r.leads(id):
+		t.node = r.self
+	case hint != 0 && hint != r.self:
+		t.node = hint
+	case !t.asked && r.takes(id):
+		t.node, t.asked = r.self, true
+	default:
+		t.node = r.candidate(id, t.tries)
+		t.tries++
+	}
+}
+
+// noteLeaderHint keeps what an error says of who leads; true when it names another node.
+func (t *target) noteLeaderHint(err error) bool {
+	moved, ok := errors.AsType[shard.NotLeaderError](err)
+	if !ok || moved.Leader == t.node {
+		return false
+	}
+	t.hint = moved.Leader
+	return t.hint != 0
+}
+
+// candidate is the n-th of the nodes that may lead a shard, over and over: who leads as this node's replica knows it, then the likely ones.
+func (r *Router) candidate(id shard.ID, n int) uint64 {
+	leader := r.leader(id)
+	if leader != 0 && n == 0 {
+		return leader
+	}
+	list := r.cfg.Cluster.LikelyLeaders(id)
+	other := func(node uint64) bool { return node != 0 && node != r.self && node != leader }
+	count := 0
+	if leader != 0 {
+		count++
+	}
+	for _, node := range list {
+		if other(node) {
+			count++
+		}
+	}
+	if count == 0 {
+		return 0
+	}
+	n %= count
+	if leader != 0 {
+		if n == 0 {
+			return leader
+		}
+		n--
+	}
+	for _, node := range list {
+		if !other(node) {
+			continue
+		}
+		if n == 0 {
+			return node
+		}
+		n--
+	}
+	return 0
+}

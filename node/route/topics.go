@@ -1,0 +1,249 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"carillon/ring"
+	"carillon/shard"
+)
+
+// methodTopic asks the meta group's leader for a topic's name → 1 if there is one.
+const methodTopic uint8 = 20
+
+// Bounds of finding a topic that this node has not heard of.
+const (
+	lateTopicIn   = 500 * time.Millisecond
+	lateTopicEach = 2 * time.Millisecond
+)
+
+// Meta is the meta group, which decides about topics, as this node reaches it.
+type Meta interface {
+	// Propose has the meta group decide, wherever its leader is. The reply's error is returned.
+	Propose(ctx context.Context, cmd ring.Command) (ring.Reply, error)
+	// Current reports that this node's copy of what the cluster has agreed on is as new as its process.
+	Current() bool
+}
+
+// Topics finds topics, and has them made, changed and deleted. A change that concerns the shards is done in all of them.
+type Topics struct {
+	*Router
+	local *ring.Topics // this node's copy
+	meta  Meta
+}
+
+// NewTopics looks topics up in a node's copy of them.
+func NewTopics(r *Router, local *ring.Topics, meta Meta) *Topics {
+	t := &Topics{Router: r, local: local, meta: meta}
+	r.topics = t
+	return t
+}
+
+// Named finds a topic.
+func (t *Topics) Named(name string) (*shard.Topic, bool) {
+	if topic, ok := t.local.Named(name); ok {
+		return topic, true
+	}
+	return t.lateTopic(name)
+}
+
+// List gives topics of this node's copy in order of name, those after a name.
+func (t *Topics) List(after string, limit int) []*shard.Topic { return t.local.List(after, limit) }
+
+// Count counts the topics whose names begin so and for which f holds, up to most.
+func (t *Topics) Count(prefix string, most int, f func(*shard.Topic) bool) int {
+	return t.local.Count(prefix, most, f)
+}
+
+// Current is nil when what this node's copy of the topics does not have is not there.
+func (t *Topics) Current() error {
+	if !t.meta.Current() {
+		return shard.ErrRecovering
+	}
+	return nil
+}
+
+// lateTopic finds a topic that was made a moment ago at another node: this one may be an entry behind. The meta group's leader has
+// applied all that was ever answered; what it knows will be here soon. Nobody to ask: then it counts as unknown.
+func (t *Topics) lateTopic(name string) (*shard.Topic, bool) {
+	leader, known := t.host.Leader(shard.Meta)
+	if !known || leader == 0 || leader == t.self {
+		return nil, false
+	}
+	ctx, cancel := t.tasks.WithTimeout(context.Background(), lateTopicIn)
+	defer cancel()
+	if answer, err := t.cfg.Peers.Call(ctx, leader, methodTopic, []byte(name)); err != nil || len(answer) != 1 || answer[0] == 0 {
+		return nil, false
+	}
+	for {
+		if topic, ok := t.local.Named(name); ok {
+			return topic, true
+		}
+		if !t.tasks.Sleep(ctx, lateTopicEach) {
+			return nil, false
+		}
+	}
+}
+
+// serveTopic says whether this node knows a topic.
+func (t *Topics) serveTopic(name []byte) []byte {
+	if _, ok := t.local.Named(string(name)); ok {
+		return []byte{1}
+	}
+	return []byte{0}
+}
+
+// Ensure makes the topic with the default policy unless it is there.
+func (t *Topics) Ensure(ctx context.Context, name string) (*shard.Topic, error) {
+	if topic, ok := t.Named(name); ok {
+		return topic, nil
+	}
+	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Ensure, Name: name})
+	return r.Topic, err
+}
+
+// Put sets the policy, making the topic if need be.
+func (t *Topics) Put(ctx context.Context, name string, p *shard.Policy) (topic *shard.Topic, created bool, err error) {
+	if topic, ok := t.Named(name); ok && topic.Policy.Ordered != p.Ordered {
+		return t.reorder(ctx, topic, p)
+	}
+	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Put, Name: name, Policy: p})
+	if errors.Is(err, shard.ErrNotEmpty) && r.Topic != nil { // it is newer than this node's copy
+		return t.reorder(ctx, r.Topic, p)
+	}
+	return r.Topic, r.Created, err
+}
+
+// reorder sets a policy that moves a topic's timers from shards by key into one shard, or back. That can only be done while there are
+// none: the topic is closed everywhere first, and opens again under a new id, so that a node which has not heard of it yet adds nothing
+// where nobody would look. Timers that have ended are not shown any more. Fences must grow over the life of a timer's id, and its
+// next shard may be behind: all go on from the highest.
+func (t *Topics) reorder(ctx context.Context, topic *shard.Topic, p *shard.Policy) (*shard.Topic, bool, error) {
+	if _, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Close, Name: topic.Name, ID: topic.ID}); err != nil {
+		return nil, false, err
+	}
+	var fence uint64
+	for range 2 { // learn the highest fence, then raise all to it
+		var err error
+		if fence, err = t.closeEmpty(ctx, topic.ID, fence); err != nil {
+			t.reopen(ctx, topic)
+			return nil, false, err
+		}
+	}
+	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Put, Name: topic.Name, ID: topic.ID, Policy: p})
+	if Refused(err) {
+		t.reopen(ctx, topic) // after any other error it may have been done: then nothing is found to open
+	}
+	return r.Topic, r.Created, err
+}
+
+// SetPaused stops a topic's calls, or lets them go on.
+func (t *Topics) SetPaused(ctx context.Context, name string, paused bool) (*shard.Topic, error) {
+	verb := ring.Resume
+	if paused {
+		verb = ring.Pause
+	}
+	r, err := t.meta.Propose(ctx, ring.Command{Verb: verb, Name: name})
+	return r.Topic, err
+}
+
+// Delete closes the topic everywhere, so that no add can slip in, and only then deletes it; it opens it again when it is not empty.
+// A node that dies in between leaves a closed topic: IdleTopics finishes what was begun. cancelled is how many timers went with it.
+func (t *Topics) Delete(ctx context.Context, name string, force bool) (cancelled int, err error) {
+	topic, ok := t.Named(name)
+	if !ok {
+		if err := t.Current(); err != nil {
+			return 0, err
+		}
+		if topic, ok = t.Named(name); !ok { // else it has come meanwhile
+			return 0, shard.ErrNoTopic
+		}
+	}
+	if _, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Close, Name: name, ID: topic.ID, Force: force}); err != nil {
+		return 0, err
+	}
+	if !force {
+		if _, err := t.closeEmpty(ctx, topic.ID, 0); err != nil {
+			t.reopen(ctx, topic)
+			return 0, err
+		}
+		_, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Delete, Name: name, ID: topic.ID})
+		return 0, err
+	}
+	removed, err := t.emptyShards(ctx, topic.ID)
+	if err != nil {
+		return 0, err // it stays closed: the next one who asks, or IdleTopics, finishes what was begun
+	}
+	_, err = t.meta.Propose(ctx, ring.Command{Verb: ring.Delete, Name: name, ID: topic.ID})
+	return removed, err
+}
+
+// closeEmpty closes a topic that has nothing pending or dead in any shard, and raises their fences. It returns the highest.
+func (t *Topics) closeEmpty(ctx context.Context, id shard.TopicID, floor uint64) (fence uint64, err error) {
+	for _, o := range t.everywhere(ctx, shard.Command{Kind: shard.CloseTopic, Topic: id, DueMs: int64(floor)}) {
+		switch {
+		case o.Err != nil:
+			err = o.Err
+		case o.Result.Code == shard.NotEmpty:
+			return 0, shard.ErrNotEmpty
+		}
+		fence = max(fence, o.Result.Fence)
+	}
+	return fence, err
+}
+
+// emptyWork bounds what one command of a forced deletion does to its shard; see shard.Command.IfMatch. It takes some milliseconds.
+const emptyWork = 1 << 17
+
+// emptyShards closes a topic and drops all of it, a slice at a time in all shards at once, so that none of them stalls.
+func (t *Topics) emptyShards(ctx context.Context, id shard.TopicID) (removed int, err error) {
+	ops := make([]shard.Op, t.shards)
+	for i := range ops {
+		ops[i] = shard.Op{Shard: shard.ID(i + 1)}
+	}
+	for len(ops) > 0 {
+		for i := range ops { // a command that is done with may still be on its way: a new one each time
+			ops[i].Command = &shard.Command{Kind: shard.CloseTopic, Topic: id, Force: true, IfMatch: emptyWork, DueMs: int64(ops[i].Result.Handle)}
+			ops[i].Brief = true
+		}
+		t.DoAll(ctx, ops)
+		left := ops[:0:0]
+		for _, o := range ops {
+			if o.Err != nil {
+				err = o.Err
+				continue
+			}
+			removed += o.Result.Removed
+			if o.Result.Handle != 0 {
+				left = append(left, o)
+			}
+		}
+		if err != nil {
+			return removed, err
+		}
+		ops = left
+	}
+	return removed, nil
+}
+
+// reopen undoes a close as far as it can; what it cannot reach IdleTopics tries again.
+func (t *Topics) reopen(ctx context.Context, topic *shard.Topic) {
+	for _, o := range t.everywhere(ctx, shard.Command{Kind: shard.OpenTopic, Topic: topic.ID}) {
+		if o.Err != nil {
+			return
+		}
+	}
+	_, _ = t.meta.Propose(ctx, ring.Command{Verb: ring.Reopen, Name: topic.Name, ID: topic.ID})
+}
+
+// everywhere has every shard decide one command.
+func (t *Topics) everywhere(ctx context.Context, cmd shard.Command) []shard.Op {
+	ops := make([]shard.Op, t.shards)
+	for i := range ops {
+		c := cmd
+		ops[i] = shard.Op{Shard: shard.ID(i + 1), Command: &c, Brief: true}
+	}
+	t.DoAll(ctx, ops)
+	return ops
+}

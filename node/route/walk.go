@@ -1,0 +1,43 @@
+package route
+
+import (
+	"context"
+
+	"carillon/shard"
+)
+
+// Walk takes one step of a walk through a shard's timers, at its leader. A step that fails is taken again from where it began;
+// the next may be another leader's: the way is the same on every replica.
+func (r *Router) Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) (marks []shard.Mark, next shard.Waypoint, err error) {
+	err = r.read(ctx, id, r.tasks.Now(), reading{
+		here: func() error {
+			marks, next, err = r.host.Walk(ctx, id, q, at)
+			return err
+		},
+		method: methodWalk, within: scanCallIn,
+		ask: func() []byte { return shard.AppendWalk(nil, id, q, at) },
+		take: func(answer []byte) error {
+			marks, next, err = shard.DecodeMarks(answer)
+			return err
+		},
+	})
+	if err != nil {
+		return nil, at, err
+	}
+	return marks, next, nil
+}
+
+func (r *Router) serveWalk(ctx context.Context, body []byte) []byte {
+	id, q, at, err := shard.DecodeWalk(body)
+	if err == nil {
+		err = r.notLeader(id)
+	}
+	var marks []shard.Mark
+	if err == nil {
+		marks, at, err = r.host.Walk(ctx, id, q, at)
+	}
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	return shard.AppendMarks(nil, marks, at)
+}

@@ -1,0 +1,79 @@
+package task
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Goroutines is the Env of a node: goroutines, and the machine's timers.
+type Goroutines struct {
+	mono func() time.Duration
+	work sync.WaitGroup
+}
+
+// NewGoroutines is an Env with a monotonic clock.
+func NewGoroutines(mono func() time.Duration) *Goroutines { return &Goroutines{mono: mono} }
+
+// Now implements Env.
+func (g *Goroutines) Now() time.Duration { return g.mono() }
+
+// Go implements Env.
+func (g *Goroutines) Go(run func()) { g.work.Go(run) }
+
+// Wait returns when all that was begun with Go has ended. Nothing may be begun by others than these meanwhile.
+func (g *Goroutines) Wait() { g.work.Wait() }
+
+// WithTimeout implements Env.
+func (g *Goroutines) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d == Forever {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+// Sleep implements Env.
+func (g *Goroutines) Sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// NewSignal implements Env.
+func (g *Goroutines) NewSignal() Signal { return make(channel, 1) }
+
+// channel is a Signal; its capacity is 1.
+type channel chan struct{}
+
+// Set implements Signal.
+func (c channel) Set() {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Wait implements Signal.
+func (c channel) Wait(ctx context.Context, d time.Duration) bool {
+	var over <-chan time.Time
+	if d != Forever {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-c:
+		return true
+	case <-over:
+	case <-ctx.Done():
+	}
+	return false
+}
