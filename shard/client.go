@@ -79,18 +79,18 @@ func (c *Command) born(r *Result) *Timer {
 
 // Do has one command decided by its shard. The command must not change until Do returns.
 func (h *Host) Do(_ context.Context, id ID, cmd *Command, brief bool) (Result, error) {
-	wait := newWaiter(1)
+	wait := h.newWaiter(1)
 	o, err := h.newOp(id, cmd, brief, nil, wait)
 	if err != nil {
-		waiters.Put(wait)
+		wait.release()
 		return Result{}, err
 	}
 	if err := o.group.w.box.offer(o); err != nil {
 		o.group.w.queued.Add(-1)
-		waiters.Put(wait)
+		wait.release()
 		return Result{}, err
 	}
-	wait.await()
+	h.await(wait)
 	r, err := h.finish(o)
 	return r, err
 }
@@ -108,7 +108,7 @@ type Op struct {
 
 // DoAll has many decided at once; those of one shard in the order given.
 func (h *Host) DoAll(_ context.Context, list []Op) {
-	wait := newWaiter(len(list) + 1)
+	wait := h.newWaiter(len(list) + 1)
 	own := make([]*op, len(list))
 	perWorker := make([]opList, len(h.workers))
 	for i := range list {
@@ -133,7 +133,7 @@ func (h *Host) DoAll(_ context.Context, list []Op) {
 		}
 	}
 	wait.done()
-	wait.await()
+	h.await(wait)
 	for i, o := range own {
 		if o != nil {
 			list[i].Result, list[i].Err = h.finish(o)
@@ -143,13 +143,13 @@ func (h *Host) DoAll(_ context.Context, list []Op) {
 
 // read runs a linearizable read on a shard; a long one in slices, until serve says that it is done.
 func (h *Host) read(id ID, long bool, serve func(g *group, budget int) bool) error {
-	wait := newWaiter(1)
+	wait := h.newWaiter(1)
 	r := &read{group: h.groups[id], serve: serve, long: long, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	if err := r.group.w.box.offer(r); err != nil {
-		waiters.Put(wait)
+		wait.release()
 		return err
 	}
-	wait.await()
+	h.await(wait)
 	return r.err
 }
 
@@ -247,13 +247,13 @@ func (g *group) count(topics []TopicID, sums []Counts) {
 
 // Propose has the meta group's machine apply a command.
 func (h *Host) Propose(_ context.Context, cmd []byte) (any, error) {
-	wait := newWaiter(1)
+	wait := h.newWaiter(1)
 	o := &metaOp{group: h.groups[Meta], cmd: cmd, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	if err := o.group.w.box.offer(o); err != nil {
-		waiters.Put(wait)
+		wait.release()
 		return nil, err
 	}
-	wait.await()
+	h.await(wait)
 	return o.result, o.err
 }
 

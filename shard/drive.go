@@ -6,7 +6,7 @@ import (
 )
 
 // Driving a host by hand, in one goroutine, as a simulator does: Open, then Turn as often as Busy says or UntilWake has passed, with
-// Submit, Ask and SubmitMeta in between. Nothing else of the host's blocking methods is to be called then. Only a snapshot is
+// Submit, Ask and SubmitMeta in between. The host's blocking methods may be called too if Config.Block is given. Only a snapshot is
 // written by another goroutine (see Background).
 
 // Turn is one turn of every worker and one step of the log. It returns what the host failed with, if it has: then it is at its end.

@@ -47,6 +47,10 @@ type Config struct {
 	// called on workers and must not block. nil: nobody listens.
 	Ready func(topic TopicID, timers int)
 
+	// Block, if given, is how a client's call waits: it hands register what ends the wait, and returns when that was called. It is for a driver
+	// (drive.go) whose clients are tasks that run one at a time, on the goroutine that takes the turns too. nil: the call's goroutine blocks.
+	Block func(register func(wake func()))
+
 	// MaxQueued bounds the client operations that one worker holds; default 20,000.
 	MaxQueued int
 	// RetainBytes is how much applied log a group with followers keeps in memory, for one that was away for a moment; default 4 MiB.
@@ -372,12 +376,12 @@ func (c *call) handle(w *worker) {
 
 // onWorkers runs fn on every worker, one after the other or at once, and waits for all.
 func (h *Host) onWorkers(fn func(w *worker)) {
-	wait := newWaiter(len(h.workers) + 1)
+	wait := h.newWaiter(len(h.workers) + 1)
 	for _, w := range h.workers {
 		if w.box.put(&call{fn, wait}, math.MaxInt) != nil {
 			wait.done()
 		}
 	}
 	wait.done()
-	wait.await()
+	h.await(wait)
 }

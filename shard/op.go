@@ -57,33 +57,51 @@ func (l opList) handle(w *worker) {
 // waiter wakes a client's goroutine when n parts of its call are done.
 type waiter struct {
 	left atomic.Int32
-	ch   chan struct{} // capacity 1
-	then func()        // called instead, for who does not wait
+	ch   chan struct{} // capacity 1; nil: then is called instead
+	then func()
 }
 
 var waiters = sync.Pool{New: func() any { return &waiter{ch: make(chan struct{}, 1)} }}
 
-func newWaiter(n int) *waiter {
+// newWaiter is for a client's call with n parts.
+func (h *Host) newWaiter(n int) *waiter {
+	if h.cfg.Block != nil {
+		w := &waiter{}
+		w.left.Store(int32(n))
+		return w
+	}
 	w := waiters.Get().(*waiter)
 	w.left.Store(int32(n))
 	return w
 }
 
 func (w *waiter) done() {
-	if w.left.Add(-1) != 0 {
-		return
-	}
-	if w.then != nil {
+	switch {
+	case w.left.Add(-1) != 0:
+	case w.then != nil:
 		w.then()
-	} else {
+	case w.ch != nil:
 		w.ch <- struct{}{}
 	}
 }
 
 // await blocks until all parts are done and gives the waiter back.
-func (w *waiter) await() {
-	<-w.ch
-	waiters.Put(w)
+func (h *Host) await(w *waiter) {
+	if h.cfg.Block == nil {
+		<-w.ch
+		w.release()
+		return
+	}
+	if w.left.Load() > 0 { // else nobody had to be waited for
+		h.cfg.Block(func(wake func()) { w.then = wake })
+	}
+}
+
+// release gives a waiter back for which nobody waits.
+func (w *waiter) release() {
+	if w.ch != nil {
+		waiters.Put(w)
+	}
 }
 
 // metaOp is one command for the meta group's machine.

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +16,7 @@ type groupPublic struct {
 	present atomic.Bool                  // this node has a replica
 	takes   atomic.Bool                  // commands may come here: this node leads, or is to know at any moment who does
 	lowDisk atomic.Pointer[LowDiskError] // why this leader refuses adds; nil: it does not
+	applied atomic.Uint64                // the last entry that is in the state
 }
 
 // publish brings it up to date.
@@ -23,6 +25,7 @@ func (g *group) publish() {
 	g.public.serves.Store(g.serving)
 	g.public.present.Store(g.raft != nil)
 	g.public.takes.Store(!g.elsewhere() || g.awaitsLeader())
+	g.public.applied.Store(g.applied)
 }
 
 // Leads reports that this node leads the group and serves.
@@ -36,6 +39,19 @@ func (h *Host) Takes(id ID) bool { return h.groups[id].public.takes.Load() }
 func (h *Host) Leader(id ID) (node uint64, ok bool) {
 	node = h.groups[id].public.leader.Load()
 	return node, node != 0
+}
+
+// Applied is the last entry of the group that is in this node's copy of its state.
+func (h *Host) Applied(id ID) uint64 { return h.groups[id].public.applied.Load() }
+
+// Confirm has a majority confirm that this node leads the group. index is an entry that is in its state by then, and before which everything
+// is that was committed when Confirm was called.
+func (h *Host) Confirm(_ context.Context, id ID) (index uint64, err error) {
+	err = h.read(id, false, func(g *group, _ int) bool {
+		index = g.applied
+		return true
+	})
+	return index, err
 }
 
 // GroupStatus is a group as this node has it.

@@ -202,7 +202,7 @@ func (g *group) expireTakes(now time.Duration) {
 // Take leases ready timers of a topic to a consumer, from shards that this node leads. What another took first is not there: the answer may be
 // shorter than asked for. An error is returned only with nothing taken; after ErrUnknown leases may have been taken, and will run out.
 func (h *Host) Take(_ context.Context, topic TopicID, leaseMs int64, shares []Share) ([]Taken, error) {
-	wait := newWaiter(len(shares) + 1)
+	wait := h.newWaiter(len(shares) + 1)
 	perWorker := make([]takeList, len(h.workers))
 	all := make([]*take, len(shares))
 	for i, s := range shares {
@@ -222,7 +222,7 @@ func (h *Host) Take(_ context.Context, topic TopicID, leaseMs int64, shares []Sh
 		}
 	}
 	wait.done()
-	wait.await()
+	h.await(wait)
 	var out []Taken
 	var err error
 	for _, t := range all {
