@@ -37,7 +37,7 @@ func (g *group) reconcile() {
 		return
 	}
 	if g.heir == 0 && g.w.host.stepsAside() {
-		if next := g.successor(g.store.conf.Voters); next != 0 {
+		if next := g.successor(g.stayers()); next != 0 {
 			g.handOver(next)
 		}
 	}
@@ -125,6 +125,15 @@ func (g *group) witness(m *pb.Message) {
 	})
 }
 
+// stayers are the voters that a leader which steps aside may give the leadership to: not those that the row takes out, which would give it back.
+func (g *group) stayers() []uint64 {
+	if g.row.Epoch == 0 || g.row.Epoch < g.epoch {
+		return g.store.conf.Voters // the row is of before: it says nothing of them
+	}
+	voters, _ := g.wanted()
+	return voters
+}
+
 // wanted are the row's voters and learners.
 func (g *group) wanted() (voters, learners []uint64) {
 	for _, m := range g.row.Members {
@@ -163,7 +172,7 @@ func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 	}
 	if !slices.Contains(voters, g.replica) { // who goes does not lead: another takes over first, which may have to get its vote before
 		next := g.successor(voters)
-		if next == 0 { // none of those that stay should lead: they drain too, perhaps. The row is followed nevertheless
+		if next == 0 && len(cc.Changes) == 0 { // none of those that stay should lead: they drain too, perhaps. The row is followed nevertheless
 			next = g.inheritor(voters, func(uint64) bool { return true })
 		}
 		if next != 0 {

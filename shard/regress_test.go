@@ -273,6 +273,50 @@ func TestLeaderThatGoesHandsOverToWhoeverStays(t *testing.T) {
 	t.Error("nobody is told to take over")
 }
 
+// onlyLead is a Placement by which one node alone may lead.
+type onlyLead struct {
+	alone
+	node uint64
+}
+
+func (p onlyLead) MayLead(node uint64) bool { return node == p.node }
+
+// toldToStand are the nodes that were told to take over.
+func (c *company) toldToStand() (nodes []uint64) {
+	for _, m := range c.sent {
+		if m.GetType() == pb.MsgTimeoutNow {
+			nodes = append(nodes, nodeOf(m.GetTo()))
+		}
+	}
+	return nodes
+}
+
+// TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack: a leader that should not lead, and of the other voters the one that may is taken out
+// by the row. That one would hand the leadership back at once, and the row would never be settled.
+func TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack(t *testing.T) {
+	r, c := inCompany(t, false, func(cfg *Config) { cfg.Placement = onlyLead{node: 9} })
+	c.leads()
+	r.host.StepAside(true)
+	r.host.Place([]Row{r.rows[0], {Group: 1, Epoch: 2, Members: r.rows[1].Members[:2]}})
+	r.pass(time.Second)
+	if g := r.host.groups[1]; len(g.store.conf.Voters) != 2 || !g.leader {
+		t.Errorf("the row is not followed: voters %x, leads %v", g.store.conf.Voters, g.leader)
+	}
+}
+
+// TestLeaderThatGoesFirstGivesANewReplicaItsVote: of those that stay the one that may lead has no vote yet. It gets it first: the others would
+// hand the leadership back.
+func TestLeaderThatGoesFirstGivesANewReplicaItsVote(t *testing.T) {
+	r, c := inCompany(t, false, func(cfg *Config) { cfg.Placement = onlyLead{node: 10} })
+	c.leads()
+	fresh := Member{Node: 10, Replica: ReplicaID(10, 2)}
+	r.host.Place([]Row{r.rows[0], {Group: 1, Epoch: 2, Members: append([]Member{fresh}, r.rows[1].Members[1:]...)}})
+	r.pass(3 * time.Second)
+	if to := c.toldToStand(); len(to) == 0 || to[0] != 10 {
+		t.Errorf("%v are told to take over, voters %x", to, r.host.groups[1].store.conf.Voters)
+	}
+}
+
 // TestI17PolicyThatIsNotKnownYet: a node that has just started may lead a shard before it has heard of the topics again. What an attempt of
 // another was worth it cannot say until then: the default policy is not the topic's.
 func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
