@@ -120,76 +120,46 @@ func (e *engine) Shard(_ context.Context, id shard.ID) (api.ShardView, bool) {
 	return v, true
 }
 
-// node finds a member by its name.
-func (e *engine) node(name string) (*core, ring.Node, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, ring.Node{}, err
-	}
-	n, ok := c.member.State.NodeNamed(name)
-	if !ok {
-		return nil, ring.Node{}, api.ErrUnknownNode
-	}
-	return c, n, nil
-}
-
 // clusterError is a fault of the meta group as the API knows it.
 func clusterError(err error) error {
 	switch {
 	case errors.Is(err, ring.ErrUnknownNode), errors.Is(err, ring.ErrRemoved):
 		return api.ErrUnknownNode
-	case errors.Is(err, ring.ErrInUse):
+	case errors.Is(err, ring.ErrInUse), errors.Is(err, member.ErrNotDrained):
 		return api.ErrNotDrained
-	case errors.Is(err, ring.ErrLastNode):
+	case errors.Is(err, ring.ErrLastNode), errors.Is(err, member.ErrNoOtherNode):
 		return api.ErrNoOtherNode
 	}
 	return err
 }
 
-// Drain implements api.Cluster.
-func (e *engine) Drain(ctx context.Context, name string) error {
-	c, n, err := e.node(name)
-	if err != nil || n.State == ring.NodeDraining || n.State == ring.NodeDrained {
-		return err
-	}
-	_, err = c.member.Propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: ring.NodeDraining})
-	return clusterError(err)
-}
-
-// Resume implements api.Cluster.
-func (e *engine) Resume(ctx context.Context, name string) error {
-	c, n, err := e.node(name)
-	if err != nil || n.State == ring.NodeMember {
-		return err
-	}
-	_, err = c.member.Propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: ring.NodeMember})
-	return clusterError(err)
-}
-
-// Remove implements api.Cluster. One that is down may go as it is: others take over what it holds.
-func (e *engine) Remove(ctx context.Context, name string, force bool) error {
-	c, n, err := e.node(name)
-	if err != nil {
-		return err
-	}
-	if len(c.member.State.Nodes()) == 1 {
-		return api.ErrNoOtherNode
-	}
-	if n.State != ring.NodeDrained && !force && c.member.Hears(n.ID) {
-		return api.ErrNotDrained
-	}
-	_, err = c.member.Propose(ctx, ring.Command{Verb: ring.Remove, NodeID: n.ID, Force: force || n.State != ring.NodeDrained})
-	return clusterError(err)
-}
-
-// SetReplicas implements api.Cluster.
-func (e *engine) SetReplicas(ctx context.Context, replicas int) error {
+// operate has the node do something about the cluster.
+func (e *engine) operate(do func(m *member.Member) error) error {
 	c, err := e.core()
 	if err != nil {
 		return err
 	}
-	_, err = c.member.Propose(ctx, ring.Command{Verb: ring.SetReplicas, Replicas: replicas})
-	return err
+	return clusterError(do(c.member))
+}
+
+// Drain implements api.Cluster.
+func (e *engine) Drain(ctx context.Context, name string) error {
+	return e.operate(func(m *member.Member) error { return m.Drain(ctx, name) })
+}
+
+// Resume implements api.Cluster.
+func (e *engine) Resume(ctx context.Context, name string) error {
+	return e.operate(func(m *member.Member) error { return m.Resume(ctx, name) })
+}
+
+// Remove implements api.Cluster.
+func (e *engine) Remove(ctx context.Context, name string, force bool) error {
+	return e.operate(func(m *member.Member) error { return m.Remove(ctx, name, force) })
+}
+
+// SetReplicas implements api.Cluster.
+func (e *engine) SetReplicas(ctx context.Context, replicas int) error {
+	return e.operate(func(m *member.Member) error { return m.SetReplicas(ctx, replicas) })
 }
 
 var _ api.Cluster = (*engine)(nil)

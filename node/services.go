@@ -101,7 +101,9 @@ func (s *services) stop() {
 	s.p.self.Stop()
 	c := s.p.core.Load()
 	if c != nil {
-		s.handOver(c)
+		ctx, cancel := context.WithTimeout(s.untilFailed(s.host.ctx), handOverTime)
+		c.member.HandOver(ctx)
+		cancel()
 	}
 	s.api.work.Wait() // intake has stopped, requests are answered
 	if c != nil {
@@ -116,25 +118,15 @@ func (s *services) stop() {
 	s.p.tasks.Wait()
 }
 
-// handOver gives the leaderships to others, as far as there are any that may take them.
-func (s *services) handOver(c *core) {
-	ctx, cancel := context.WithTimeout(s.host.ctx, handOverTime)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	select {
-	case <-c.host.Started():
-	default:
-		return // it leads nothing yet
-	}
-	c.host.StepAside(true)
-	for c.member.CouldHandOver() {
+// untilFailed is a context that ends also when the log fails.
+func (s *services) untilFailed(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
 		select {
-		case <-ctx.Done():
-			return
 		case <-s.failed:
-			return
-		case <-tick.C:
+		case <-ctx.Done():
 		}
-	}
+		cancel()
+	}()
+	return ctx
 }

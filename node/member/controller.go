@@ -20,6 +20,7 @@ func (m *Member) control(ctx context.Context) {
 	}
 	m.reseal(ctx)
 	facts := m.liveness.facts(m.clock.Mono(), m.clock.WallMs(), m.id, m.Health.Why(), m.State.Nodes())
+	facts.ReplaceAfterMs = m.cfg.ReplaceAfter.Milliseconds()
 	for _, cmd := range ring.Plan(m.State.View(), facts) {
 		if _, err := m.Propose(ctx, cmd); err != nil {
 			m.log.Debug("a step of the placement was not taken; it is planned again", "verb", string(cmd.Verb), "shard", uint32(cmd.Group), "error", err)

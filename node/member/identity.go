@@ -54,7 +54,7 @@ func claimIdentity(fsys wal.FS, dir string, random func([]byte)) (Identity, erro
 		return Identity{}, err
 	}
 	id.Starts++
-	return id, id.write(fsys, dir)
+	return id, id.Write(fsys, dir)
 }
 
 // ReadIdentity reads a directory's identity; fs.ErrNotExist: there is none.
@@ -84,6 +84,10 @@ func newIdentity(fsys wal.FS, dir string, random func([]byte)) (Identity, error)
 	if _, err := fsys.Stat(filepath.Join(dir, "wal")); err == nil {
 		return Identity{}, fmt.Errorf("node: %s holds a log but no %s; restore the file, or start in an empty directory", dir, identityFile)
 	}
+	// What a killed process has made may be in memory only: the directory must be there after a power cut if what is in it counts.
+	if err := fsys.SyncDir(filepath.Dir(filepath.Clean(dir))); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return Identity{}, fmt.Errorf("node: make the data directory durable: %w", err)
+	}
 	var b [8]byte
 	random(b[:])
 	return Identity{Version: identityVersion, NodeID: binary.LittleEndian.Uint64(b[:])&(1<<40-1) | 1}, nil
@@ -96,7 +100,8 @@ func newClusterID(random func([]byte)) string {
 	return hex.EncodeToString(b[:])
 }
 
-func (id Identity) write(fsys wal.FS, dir string) error {
+// Write makes it the directory's identity.
+func (id Identity) Write(fsys wal.FS, dir string) error {
 	data, err := id.encode()
 	if err != nil {
 		return fmt.Errorf("node: encode identity: %w", err)

@@ -26,7 +26,7 @@ func TestIdentityDamage(t *testing.T) {
 	if err := fsys.MkdirAll("data"); err != nil {
 		t.Fatal(err)
 	}
-	if err := fullIdentity().write(fsys, "data"); err != nil {
+	if err := fullIdentity().Write(fsys, "data"); err != nil {
 		t.Fatal(err)
 	}
 	id, err := ReadIdentity(fsys, "data")

@@ -217,8 +217,21 @@ func (m *Member) Ready() error {
 	return m.host.NotReady() // once more: the shards are all there now, and are to have fired
 }
 
-// CouldHandOver reports that this node leads a group with another member that could take over.
-func (m *Member) CouldHandOver() bool {
+// HandOver gives the leaderships to others, as far as there are any that may take them, until the context ends. The node takes none any more.
+func (m *Member) HandOver(ctx context.Context) {
+	m.Stop()
+	select {
+	case <-m.host.Started():
+	default:
+		return // it leads nothing yet
+	}
+	m.host.StepAside(true)
+	for m.couldHandOver() && m.tasks.Sleep(ctx, readyEach) {
+	}
+}
+
+// couldHandOver reports that this node leads a group with another member that could take over.
+func (m *Member) couldHandOver() bool {
 	for _, g := range m.host.Groups() {
 		if !g.Leads {
 			continue

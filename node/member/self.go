@@ -59,8 +59,9 @@ type Config struct {
 	Join                              []string
 	BootstrapExpect, Shards, Replicas int
 
-	NamesProven bool // nodes have certificates, so their names are proven
-	PeersProven bool // nodes prove that they are nodes; without that, no word of theirs may end this process
+	NamesProven  bool          // nodes have certificates, so their names are proven
+	PeersProven  bool          // nodes prove that they are nodes; without that, no word of theirs may end this process
+	ReplaceAfter time.Duration // how long a node must be down before others take its replicas; 10m
 
 	Keys     func() *secret.Keys // that secrets are sealed by; they may change
 	LacksKey func() string       // which key this node would need and does not have; empty: none
@@ -131,7 +132,7 @@ func (s *Self) Change(fn func(*Identity)) error {
 	defer s.changeMu.Unlock()
 	next := s.Identity()
 	fn(&next)
-	if err := next.write(s.cfg.FS, s.cfg.Dir); err != nil {
+	if err := next.Write(s.cfg.FS, s.cfg.Dir); err != nil {
 		return err
 	}
 	s.identity.Store(&next)

@@ -25,7 +25,7 @@ const (
 // early with the first error, or when the context ends; what has been changed by then stays so.
 func (r *Router) Bulk(ctx context.Context, bulk *shard.Bulk) error {
 	b := bulkRun{Router: r, bulk: bulk, calls: context.WithoutCancel(ctx)}
-	bulk.Query.Limit = bulkPage
+	bulk.Query.Limit = r.cfg.BulkPage
 	ctx, cancel := r.tasks.WithTimeout(ctx, task.Forever)
 	defer cancel()
 	var mu sync.Mutex

@@ -85,14 +85,15 @@ type Peers interface {
 
 // Config is what a Router is made of.
 type Config struct {
-	Self    uint64
-	Shards  int // timer shards, from 1 on
-	Host    Host
-	History LocalHistory
-	Cluster Cluster
-	Peers   Peers
-	NotSent error
-	Tasks   task.Env
+	Self     uint64
+	Shards   int // timer shards, from 1 on
+	Host     Host
+	History  LocalHistory
+	Cluster  Cluster
+	Peers    Peers
+	NotSent  error
+	Tasks    task.Env
+	BulkPage int // timers of one step of a bulk change's walk; 512
 	// Background runs what goes on for a while after the request that began it; its context ends with the node.
 	Background func(run func(context.Context))
 }
@@ -118,6 +119,9 @@ type Router struct {
 
 // New makes a router. It starts nothing.
 func New(cfg Config) *Router {
+	if cfg.BulkPage == 0 {
+		cfg.BulkPage = bulkPage
+	}
 	return &Router{cfg: cfg, self: cfg.Self, shards: cfg.Shards, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks)}
 }
 

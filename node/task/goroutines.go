@@ -63,6 +63,11 @@ func (c channel) Set() {
 
 // Wait implements Signal.
 func (c channel) Wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-c:
+		return true
+	default:
+	}
 	var over <-chan time.Time
 	if d != Forever {
 		t := time.NewTimer(d)

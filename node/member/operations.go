@@ -1,0 +1,65 @@
+package member
+
+import (
+	"context"
+	"errors"
+
+	"carillon/ring"
+)
+
+// Why an operator's request about a node is refused, beside the errors of package ring.
+var (
+	ErrNotDrained  = errors.New("the node serves, and still holds replicas")
+	ErrNoOtherNode = errors.New("there is no other node")
+)
+
+// named finds a member by its name.
+func (m *Member) named(name string) (ring.Node, error) {
+	n, ok := m.State.NodeNamed(name)
+	if !ok {
+		return ring.Node{}, ring.ErrUnknownNode
+	}
+	return n, nil
+}
+
+// Drain has others take over what a node holds.
+func (m *Member) Drain(ctx context.Context, name string) error {
+	n, err := m.named(name)
+	if err != nil || n.State == ring.NodeDraining || n.State == ring.NodeDrained {
+		return err
+	}
+	_, err = m.Propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: ring.NodeDraining})
+	return err
+}
+
+// Resume takes a drain back.
+func (m *Member) Resume(ctx context.Context, name string) error {
+	n, err := m.named(name)
+	if err != nil || n.State == ring.NodeMember {
+		return err
+	}
+	_, err = m.Propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: ring.NodeMember})
+	return err
+}
+
+// Remove ends a node's membership. One that is down may go as it is: others take over what it holds.
+func (m *Member) Remove(ctx context.Context, name string, force bool) error {
+	n, err := m.named(name)
+	if err != nil {
+		return err
+	}
+	if len(m.State.Nodes()) == 1 {
+		return ErrNoOtherNode
+	}
+	if n.State != ring.NodeDrained && !force && m.Hears(n.ID) {
+		return ErrNotDrained
+	}
+	_, err = m.Propose(ctx, ring.Command{Verb: ring.Remove, NodeID: n.ID, Force: force || n.State != ring.NodeDrained})
+	return err
+}
+
+// SetReplicas changes how many replicas each shard should have.
+func (m *Member) SetReplicas(ctx context.Context, replicas int) error {
+	_, err := m.Propose(ctx, ring.Command{Verb: ring.SetReplicas, Replicas: replicas})
+	return err
+}
