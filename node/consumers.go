@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 
 	"carillon/shard"
 	"carillon/transport/api"
@@ -48,11 +49,14 @@ func (e *engine) Claim(ctx context.Context, claim api.Claim) ([]bool, error) {
 		if !ok || r.shard == shard.Meta || int(r.shard) > e.Shards() {
 			continue
 		}
-		topic, ok := c.member.State.Topic(r.topic)
-		if !ok && !c.member.Current() {
-			return nil, shard.ErrRecovering
+		topic, err := c.topics.ByID(ctx, r.topic)
+		if errors.Is(err, shard.ErrNoTopic) {
+			continue
 		}
-		if !ok || !claim.Sees(topic.Name) {
+		if err != nil {
+			return nil, err
+		}
+		if !claim.Sees(topic.Name) {
 			continue
 		}
 		ops = append(ops, shard.Op{Shard: r.shard, Brief: true, Command: &shard.Command{Kind: claim.Kind, Topic: r.topic, Claim: &shard.Claim{

@@ -107,16 +107,15 @@ func (e *engine) Topic(name string) (*shard.Topic, bool) {
 	if err != nil {
 		return nil, false
 	}
-	return c.topics.Named(name)
+	return c.topics.Here(name)
 }
 
-// Current implements api.Engine.
-func (e *engine) Current() error {
+func (e *engine) FindTopic(ctx context.Context, name string) (*shard.Topic, error) {
 	c, err := e.core()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.topics.Current()
+	return c.topics.Named(ctx, name)
 }
 
 func (e *engine) Topics(after string, limit int) []*shard.Topic {

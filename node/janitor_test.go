@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -74,8 +75,11 @@ func (k *keeper) add(topic *shard.Topic) shard.Code {
 }
 
 func (k *keeper) has(name string) bool {
-	_, ok := k.node.topics.Named(name)
-	return ok
+	_, err := k.node.topics.Named(k.ctx, name)
+	if err != nil && !errors.Is(err, shard.ErrNoTopic) {
+		k.t.Fatal(err)
+	}
+	return err == nil
 }
 
 func TestIdleTopicsGoAway(t *testing.T) {
@@ -141,11 +145,11 @@ func TestCutOffDeletionsAreSettled(t *testing.T) {
 		t.Fatalf("a closed topic took an add: %d", code)
 	}
 	k.after(0)
-	if v, _ := k.node.topics.Named("undone"); !v.Closing {
+	if v, _ := k.node.topics.Here("undone"); !v.Closing {
 		t.Error("a deletion that may still run was undone")
 	}
 	k.after(2 * route.ClosingStale)
-	if v, ok := k.node.topics.Named("undone"); !ok || v.Closing {
+	if v, ok := k.node.topics.Here("undone"); !ok || v.Closing {
 		t.Error("a deletion without force was not undone")
 	}
 	if code := k.add(undone); code != shard.Created {

@@ -15,6 +15,7 @@ const (
 	methodJoin    uint8 = 17
 	methodFound   uint8 = 18
 	methodMembers uint8 = 19
+	methodIndex   uint8 = 22 // how far the meta group's state is, of its leader
 )
 
 // Frame takes a control frame that is a heartbeat; false: it is another, for the shards.
@@ -59,8 +60,12 @@ func (s *Self) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 	if n, ok := m.State.Node(from.Node); !ok || n.State == ring.NodeRemoved || from.Lane == peer.LaneOnce {
 		return nil, true, fmt.Errorf("node %010x is not heard as a member of this cluster", from.Node)
 	}
-	if method == methodPropose {
+	switch method {
+	case methodPropose:
 		return m.answerProposal(ctx, body), true, nil
+	case methodIndex:
+		answer, err = m.answerIndex(ctx)
+		return answer, true, err
 	}
 	return nil, false, nil
 }

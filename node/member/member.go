@@ -34,6 +34,10 @@ type Host interface {
 	Gone(owner shard.Owner)
 	// Propose has the meta group's machine apply a command.
 	Propose(ctx context.Context, cmd []byte) (any, error)
+	// Confirm has a majority confirm that this node leads, and says up to where its state is then, at least.
+	Confirm(ctx context.Context, id shard.ID) (index uint64, err error)
+	// Applied is the last entry that is in this node's copy of a group's state.
+	Applied(id shard.ID) uint64
 }
 
 // Member is this node once it is of a cluster: its shards, and its copy of what the cluster has agreed on. It implements shard.Placement,

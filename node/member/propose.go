@@ -106,20 +106,11 @@ func (m *Member) Propose(ctx context.Context, cmd ring.Command) (ring.Reply, err
 }
 
 func (m *Member) proposeOnce(ctx context.Context, data []byte, hint uint64, turn int) (ring.Reply, error) {
-	leader, known := m.host.Leader(shard.Meta)
-	switch {
-	case m.host.Leads(shard.Meta):
+	if m.host.Leads(shard.Meta) {
 		return m.decide(ctx, data)
-	case hint != 0:
-		leader = hint
-	case !known:
-		row, _ := m.State.Row(shard.Meta)
-		if len(row.Replicas) == 0 {
-			return ring.Reply{}, shard.ErrNoLeader
-		}
-		leader = row.Replicas[turn%len(row.Replicas)].Node
 	}
-	if leader == m.id {
+	leader := m.metaLeader(hint, turn)
+	if leader == 0 {
 		return ring.Reply{}, shard.ErrNoLeader
 	}
 	ctx, cancel := m.tasks.WithTimeout(ctx, answerIn)
@@ -140,6 +131,25 @@ func (m *Member) proposeOnce(ctx context.Context, data []byte, hint uint64, turn
 	}
 	a.Reply.Topic = m.awaitTopic(ctx, a.Reply.Topic)
 	return a.Reply, nil
+}
+
+// metaLeader is another node that may lead the meta group; 0: none is known. turn counts the tries.
+func (m *Member) metaLeader(hint uint64, turn int) uint64 {
+	leader, known := m.host.Leader(shard.Meta)
+	switch {
+	case hint != 0:
+		leader = hint
+	case !known:
+		row, _ := m.State.Row(shard.Meta)
+		if len(row.Replicas) == 0 {
+			return 0
+		}
+		leader = row.Replicas[turn%len(row.Replicas)].Node
+	}
+	if leader == m.id {
+		return 0
+	}
+	return leader
 }
 
 // awaitTopic waits until this node's own copy of the topics shows what the leader has just decided, so that the next one who asks here sees it,

@@ -114,7 +114,6 @@ type Router struct {
 	tasks   task.Env
 	waiters *pullWaiters
 	pace    *pace
-	topics  *Topics // nil: none are looked up here
 }
 
 // New makes a router. It starts nothing.

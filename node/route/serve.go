@@ -32,10 +32,6 @@ func (r *Router) Serve(ctx context.Context, from uint64, method uint8, body []by
 		return r.serveTake(ctx, body), nil
 	case methodAwait:
 		return r.serveAwait(ctx, from, body), nil
-	case methodTopic:
-		if r.topics != nil {
-			return r.topics.serveTopic(body), nil
-		}
 	}
 	return nil, fmt.Errorf("route: method %d is not known here", method)
 }

@@ -3,27 +3,17 @@ package route
 import (
 	"context"
 	"errors"
-	"time"
 
 	"carillon/ring"
 	"carillon/shard"
-)
-
-// methodTopic asks the meta group's leader for a topic's name → 1 if there is one.
-const methodTopic uint8 = 20
-
-// Bounds of finding a topic that this node has not heard of.
-const (
-	lateTopicIn   = 500 * time.Millisecond
-	lateTopicEach = 2 * time.Millisecond
 )
 
 // Meta is the meta group, which decides about topics, as this node reaches it.
 type Meta interface {
 	// Propose has the meta group decide, wherever its leader is. The reply's error is returned.
 	Propose(ctx context.Context, cmd ring.Command) (ring.Reply, error)
-	// Current reports that this node's copy of what the cluster has agreed on is as new as its process.
-	Current() bool
+	// CatchUp returns when this node's copy of what the cluster has agreed on has all that was decided before; an error says that nobody knows.
+	CatchUp(ctx context.Context) error
 }
 
 // Topics finds topics, and has them made, changed and deleted. A change that concerns the shards is done in all of them.
@@ -35,68 +25,51 @@ type Topics struct {
 
 // NewTopics looks topics up in a node's copy of them.
 func NewTopics(r *Router, local *ring.Topics, meta Meta) *Topics {
-	t := &Topics{Router: r, local: local, meta: meta}
-	r.topics = t
-	return t
+	return &Topics{Router: r, local: local, meta: meta}
 }
 
-// Named finds a topic.
-func (t *Topics) Named(name string) (*shard.Topic, bool) {
+// Here finds a topic in this node's copy, which may lack what others have made meanwhile.
+func (t *Topics) Here(name string) (*shard.Topic, bool) { return t.local.Named(name) }
+
+// Named finds a topic. shard.ErrNoTopic says that there is none, whoever was asked to make it; any other error that nobody knows.
+func (t *Topics) Named(ctx context.Context, name string) (*shard.Topic, error) {
 	if topic, ok := t.local.Named(name); ok {
-		return topic, true
+		return topic, nil
 	}
-	return t.lateTopic(name)
+	if err := t.meta.CatchUp(ctx); err != nil {
+		return nil, err
+	}
+	if topic, ok := t.local.Named(name); ok {
+		return topic, nil
+	}
+	return nil, shard.ErrNoTopic
+}
+
+// ByID is Named for a topic's number.
+func (t *Topics) ByID(ctx context.Context, id shard.TopicID) (*shard.Topic, error) {
+	if topic, ok := t.local.Topic(id); ok {
+		return topic, nil
+	}
+	if err := t.meta.CatchUp(ctx); err != nil {
+		return nil, err
+	}
+	if topic, ok := t.local.Topic(id); ok {
+		return topic, nil
+	}
+	return nil, shard.ErrNoTopic
 }
 
 // List gives topics of this node's copy in order of name, those after a name.
 func (t *Topics) List(after string, limit int) []*shard.Topic { return t.local.List(after, limit) }
 
-// Count counts the topics whose names begin so and for which f holds, up to most.
+// Count counts the topics of this node's copy whose names begin so and for which f holds, up to most.
 func (t *Topics) Count(prefix string, most int, f func(*shard.Topic) bool) int {
 	return t.local.Count(prefix, most, f)
 }
 
-// Current is nil when what this node's copy of the topics does not have is not there.
-func (t *Topics) Current() error {
-	if !t.meta.Current() {
-		return shard.ErrRecovering
-	}
-	return nil
-}
-
-// lateTopic finds a topic that was made a moment ago at another node: this one may be an entry behind. The meta group's leader has
-// applied all that was ever answered; what it knows will be here soon. Nobody to ask: then it counts as unknown.
-func (t *Topics) lateTopic(name string) (*shard.Topic, bool) {
-	leader, known := t.host.Leader(shard.Meta)
-	if !known || leader == 0 || leader == t.self {
-		return nil, false
-	}
-	ctx, cancel := t.tasks.WithTimeout(context.Background(), lateTopicIn)
-	defer cancel()
-	if answer, err := t.cfg.Peers.Call(ctx, leader, methodTopic, []byte(name)); err != nil || len(answer) != 1 || answer[0] == 0 {
-		return nil, false
-	}
-	for {
-		if topic, ok := t.local.Named(name); ok {
-			return topic, true
-		}
-		if !t.tasks.Sleep(ctx, lateTopicEach) {
-			return nil, false
-		}
-	}
-}
-
-// serveTopic says whether this node knows a topic.
-func (t *Topics) serveTopic(name []byte) []byte {
-	if _, ok := t.local.Named(string(name)); ok {
-		return []byte{1}
-	}
-	return []byte{0}
-}
-
 // Ensure makes the topic with the default policy unless it is there.
 func (t *Topics) Ensure(ctx context.Context, name string) (*shard.Topic, error) {
-	if topic, ok := t.Named(name); ok {
+	if topic, ok := t.local.Named(name); ok {
 		return topic, nil
 	}
 	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Ensure, Name: name})
@@ -105,7 +78,7 @@ func (t *Topics) Ensure(ctx context.Context, name string) (*shard.Topic, error) 
 
 // Put sets the policy, making the topic if need be.
 func (t *Topics) Put(ctx context.Context, name string, p *shard.Policy) (topic *shard.Topic, created bool, err error) {
-	if topic, ok := t.Named(name); ok && topic.Policy.Ordered != p.Ordered {
+	if topic, ok := t.local.Named(name); ok && topic.Policy.Ordered != p.Ordered {
 		return t.reorder(ctx, topic, p)
 	}
 	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Put, Name: name, Policy: p})
@@ -151,14 +124,9 @@ func (t *Topics) SetPaused(ctx context.Context, name string, paused bool) (*shar
 // Delete closes the topic everywhere, so that no add can slip in, and only then deletes it; it opens it again when it is not empty.
 // A node that dies in between leaves a closed topic: IdleTopics finishes what was begun. cancelled is how many timers went with it.
 func (t *Topics) Delete(ctx context.Context, name string, force bool) (cancelled int, err error) {
-	topic, ok := t.Named(name)
-	if !ok {
-		if err := t.Current(); err != nil {
-			return 0, err
-		}
-		if topic, ok = t.Named(name); !ok { // else it has come meanwhile
-			return 0, shard.ErrNoTopic
-		}
+	topic, err := t.Named(ctx, name)
+	if err != nil {
+		return 0, err
 	}
 	if _, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Close, Name: name, ID: topic.ID, Force: force}); err != nil {
 		return 0, err

@@ -24,10 +24,10 @@ func (rq *request) makeTopic() (*shard.Topic, *problem) {
 	p := rq.who
 	if p != nil {
 		if !p.may(scopeTopics) {
-			return nil, failf(404, unknownTopic, "there is no topic %s, and this token may not make topics (scope topics)", rq.topic)
+			return rq.lateTopic(failf(404, unknownTopic, "there is no topic %s, and this token may not make topics (scope topics)", rq.topic))
 		}
 		if !rq.beginTopic() {
-			return nil, failf(429, "quota", "there are %d topics that adds have made and this token sees, as many as it may make (max_topics)", p.making.most)
+			return rq.lateTopic(failf(429, "quota", "there are %d topics that adds have made and this token sees, as many as it may make (max_topics)", p.making.most))
 		}
 		defer func() {
 			p.making.mu.Lock()

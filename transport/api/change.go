@@ -50,23 +50,25 @@ func engineFault(err error) *problem {
 
 // findTopic looks the topic up, and makes it when create is set and it is not there.
 func (rq *request) findTopic(create bool) (*shard.Topic, *problem) {
-	t, ok := rq.s.cfg.Engine.Topic(rq.topic)
-	if ok {
+	if t, ok := rq.s.cfg.Engine.Topic(rq.topic); ok {
 		return t, nil
 	}
-	if !create {
-		if err := rq.s.cfg.Engine.Current(); err != nil {
-			return nil, engineFault(err)
-		}
-		if t, ok = rq.s.cfg.Engine.Topic(rq.topic); ok { // it has come meanwhile
-			return t, nil
-		}
-		return nil, noTopic()
+	if create && !rq.s.cfg.KnownTopicsOnly {
+		return rq.makeTopic()
 	}
-	if rq.s.cfg.KnownTopicsOnly {
-		return nil, noTopic()
+	return rq.lateTopic(noTopic())
+}
+
+// lateTopic finds a topic that this node's copy lacks. unknown is the answer where there is none.
+func (rq *request) lateTopic(unknown *problem) (*shard.Topic, *problem) {
+	t, err := rq.s.cfg.Engine.FindTopic(rq.s.base, rq.topic)
+	switch {
+	case errors.Is(err, shard.ErrNoTopic):
+		return nil, unknown
+	case err != nil:
+		return nil, engineFault(err)
 	}
-	return rq.makeTopic()
+	return t, nil
 }
 
 // onTopic runs f on the topic, again as long as it finds the topic closing or of a former life, within bounds.

@@ -28,11 +28,11 @@ type Engine interface {
 	// Counts sums up each of the topics over all shards, in one go.
 	Counts(ctx context.Context, topics ...shard.TopicID) ([]shard.Counts, error)
 
-	// Topic and Topics read this node's copy of the topics; Topics in order of name, those after a name.
+	// FindTopic finds a topic. shard.ErrNoTopic says that there is none, also where others may have made it; any other error that
+	// nobody could be asked who knows.
+	FindTopic(ctx context.Context, name string) (*shard.Topic, error)
+	// Topic and Topics read this node's copy of the topics, which may be behind; Topics in order of name, those after a name.
 	Topic(name string) (*shard.Topic, bool)
-	// Current is nil when what this node's copy of the topics does not have is not there. A node that has just started may lack
-	// topics that others have acknowledged.
-	Current() error
 	Topics(after string, limit int) []*shard.Topic
 	// CountTopics counts the topics whose names begin so and for which f holds, up to most.
 	CountTopics(prefix string, most int, f func(*shard.Topic) bool) int

@@ -14,7 +14,7 @@ import (
 // fakeEngine is a node in memory: one map of timers, decided under one lock, with the answers of package shard.
 // It fires nothing by itself: tests put timers into their states with set.
 type fakeEngine struct {
-	behind error // of Current
+	behind error // of FindTopic, for what is not here
 	*fakeCluster
 	fakeConsumers
 
@@ -442,7 +442,16 @@ func (e *fakeEngine) nameOf(id shard.TopicID) string {
 	return ""
 }
 
-func (e *fakeEngine) Current() error { return e.behind }
+func (e *fakeEngine) FindTopic(_ context.Context, name string) (*shard.Topic, error) {
+	t, ok := e.Topic(name)
+	switch {
+	case ok:
+		return t, nil
+	case e.behind != nil:
+		return nil, e.behind
+	}
+	return nil, shard.ErrNoTopic
+}
 
 func (e *fakeEngine) Topic(name string) (*shard.Topic, bool) {
 	e.mu.Lock()

@@ -1,6 +1,10 @@
 package api
 
-import "carillon/shard"
+import (
+	"errors"
+
+	"carillon/shard"
+)
 
 func (rq *request) readTopic() *problem {
 	t, p := rq.findTopic(false)
@@ -20,8 +24,11 @@ func (rq *request) putTopic() *problem {
 		return p
 	}
 	var stored *shard.Policy
-	if t, ok := rq.s.cfg.Engine.Topic(rq.topic); ok {
+	switch t, err := rq.s.cfg.Engine.FindTopic(rq.s.base, rq.topic); {
+	case err == nil:
 		stored = &t.Policy
+	case !errors.Is(err, shard.ErrNoTopic):
+		return engineFault(err)
 	}
 	r := rq.reader()
 	policy := r.policy(stored)

@@ -1,0 +1,100 @@
+package member
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"carillon/shard"
+)
+
+const (
+	indexCallIn = 900 * time.Millisecond // one try: there is time for a second
+	appliedEach = 2 * time.Millisecond
+)
+
+var errBadIndex = errors.New("malformed index")
+
+// CatchUp returns when this node's copy of what the cluster has agreed on has all that was decided before it was called. So what the copy lacks then
+// is not there. After an error nobody knows: the meta group's leader could not be asked, or what it has did not come within a second and a half.
+func (m *Member) CatchUp(ctx context.Context) error {
+	ctx, cancel := m.tasks.WithTimeout(ctx, proposeFor)
+	defer cancel()
+	hint, pause := uint64(0), firstPause
+	for turn := 0; ; turn++ {
+		index, err := m.metaIndex(ctx, hint, turn)
+		if err == nil {
+			return m.awaitApplied(ctx, index)
+		}
+		moved, _ := errors.AsType[shard.NotLeaderError](err)
+		if hint = moved.Leader; hint != 0 && turn == 0 {
+			continue
+		}
+		if !m.tasks.Sleep(ctx, pause) {
+			return shard.ErrNoLeader
+		}
+		pause = min(2*pause, longPause)
+	}
+}
+
+// metaIndex is how far the meta group's state is, as its leader says after a majority has confirmed that it leads.
+func (m *Member) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, error) {
+	if m.host.Leads(shard.Meta) {
+		return m.host.Confirm(ctx, shard.Meta)
+	}
+	leader := m.metaLeader(hint, turn)
+	if leader == 0 {
+		return 0, shard.ErrNoLeader
+	}
+	ctx, cancel := m.tasks.WithTimeout(ctx, indexCallIn)
+	defer cancel()
+	answer, err := m.peers.Call(ctx, leader, methodIndex, nil)
+	if err != nil {
+		return 0, err
+	}
+	return decodeIndex(answer)
+}
+
+// awaitApplied waits until an entry is in this node's copy.
+func (m *Member) awaitApplied(ctx context.Context, index uint64) error {
+	for m.host.Applied(shard.Meta) < index {
+		if !m.tasks.Sleep(ctx, appliedEach) {
+			return shard.ErrNoLeader
+		}
+	}
+	return nil
+}
+
+// An answer to methodIndex: 0 and the index, or 1 and the node that leads, 0 if none is known; uvarints.
+const (
+	indexKnown = iota
+	indexElsewhere
+)
+
+func (m *Member) answerIndex(ctx context.Context) ([]byte, error) {
+	index, err := m.host.Confirm(ctx, shard.Meta)
+	if moved, ok := errors.AsType[shard.NotLeaderError](err); ok {
+		return binary.AppendUvarint([]byte{indexElsewhere}, moved.Leader), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return binary.AppendUvarint([]byte{indexKnown}, index), nil
+}
+
+func decodeIndex(b []byte) (uint64, error) {
+	if len(b) < 2 {
+		return 0, errBadIndex
+	}
+	v, n := binary.Uvarint(b[1:])
+	switch {
+	case n != len(b)-1:
+		return 0, errBadIndex
+	case b[0] == indexElsewhere:
+		return 0, shard.NotLeaderError{Leader: v}
+	case b[0] != indexKnown:
+		return 0, errBadIndex
+	}
+	return v, nil
+}
