@@ -19,6 +19,7 @@ func (m *Member) control(ctx context.Context) {
 		return
 	}
 	m.reseal(ctx)
+	m.liveness.expect(m.clock.Mono(), m.State.Nodes())
 	facts := m.liveness.facts(m.clock.Mono(), m.clock.WallMs(), m.id, m.Health.Why(), m.State.Nodes())
 	facts.ReplaceAfterMs = m.cfg.ReplaceAfter.Milliseconds()
 	for _, cmd := range ring.Plan(m.State.View(), facts) {

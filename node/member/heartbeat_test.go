@@ -99,3 +99,22 @@ func TestHeartbeatRoundTrip(t *testing.T) {
 		t.Errorf("an older heartbeat: %+v %v", got, err)
 	}
 }
+
+// TestUnheardNodeIsSilentSinceItIsKnown: to a node that runs for long one that has just joined is not down for as long.
+func TestUnheardNodeIsSilentSinceItIsKnown(t *testing.T) {
+	l := newLiveness(time.Second)
+	nodes := []ring.Node{{ID: 1}, {ID: 2}}
+	now := time.Hour
+	l.expect(now, nodes)
+	now += 3 * time.Second
+	l.expect(now, nodes)
+	if f := l.facts(now, 0, 1, "", nodes).Nodes[2]; f.Alive || f.DownForMs != 3000 {
+		t.Errorf("%+v", f)
+	}
+	l.receive(now, 0, 2, &heartbeat{Starts: 1})
+	now += 10 * time.Second
+	l.expect(now, nodes)
+	if f := l.facts(now, 0, 1, "", nodes).Nodes[2]; f.Alive || f.DownForMs != 10_000 {
+		t.Errorf("after a heartbeat: %+v", f)
+	}
+}

@@ -27,6 +27,8 @@ func (s *Self) join(ctx context.Context) error {
 	for {
 		answer, err := s.askToJoin(ctx)
 		switch {
+		case errors.Is(err, ErrRemoved):
+			return err
 		case err != nil:
 			s.Wait("joining: " + err.Error())
 			said.Say(func() { s.log.Warn("joining", "waiting", err.Error()) })
@@ -62,6 +64,9 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 		ctx, cancel := s.tasks.WithTimeout(ctx, askFor)
 		reply, _, callErr := s.peers.CallAddr(ctx, m.Peer, methodJoin, body)
 		cancel()
+		if toldRemoved(callErr) && s.cfg.PeersProven {
+			return nil, ErrRemoved
+		}
 		if callErr != nil {
 			err = fmt.Errorf("node %s (%s) does not let this node in: %w", m.Name, m.Peer, callErr)
 			continue
@@ -111,15 +116,22 @@ func (wasRemoved) Error() string { return ring.ErrRemoved.Error() }
 // PeerCode makes it known on the other side.
 func (wasRemoved) PeerCode() byte { return removedCode }
 
-// askWhetherRemoved is for a node that hears nothing of its cluster's leader: others may have removed it meanwhile.
-func (m *Member) askWhetherRemoved(ctx context.Context) bool {
+// toldRemoved says of an answer that it is wasRemoved.
+func toldRemoved(err error) bool {
+	remote, ok := errors.AsType[*peer.RemoteError](err)
+	return ok && remote.Code == removedCode
+}
+
+// askForPlace asks other members what the cluster knows of this node; removed: it does not belong to it any more. Else row is the meta group's, if
+// it names this node; nil: nobody has answered so.
+func (m *Member) askForPlace(ctx context.Context) (row *shard.Row, removed bool) {
 	self, err := m.describe()
 	if err != nil {
-		return false
+		return nil, false
 	}
 	body, err := json.Marshal(self)
 	if err != nil {
-		return false
+		return nil, false
 	}
 	for _, n := range m.State.Nodes() {
 		addr := m.AddressOf(n.ID)
@@ -127,13 +139,17 @@ func (m *Member) askWhetherRemoved(ctx context.Context) bool {
 			continue
 		}
 		ctx, cancel := m.tasks.WithTimeout(ctx, askFor)
-		_, from, err := m.peers.CallAddr(ctx, addr, methodJoin, body)
+		reply, from, err := m.peers.CallAddr(ctx, addr, methodJoin, body)
 		cancel()
-		if remote, ok := errors.AsType[*peer.RemoteError](err); ok && remote.Code == removedCode && m.believesRemoval(n, from) {
-			return true
+		if toldRemoved(err) && m.believesRemoval(n, from) {
+			return nil, true
+		}
+		var a joinAnswer
+		if err == nil && from.Cluster == m.Identity().ClusterID && json.Unmarshal(reply, &a) == nil && a.ClusterID == m.Identity().ClusterID && a.Meta != nil {
+			return a.Meta, false
 		}
 	}
-	return false
+	return nil, false
 }
 
 // believesRemoval says whether a word that this node was removed may end it: it must come from the member that was asked, and from

@@ -16,10 +16,11 @@ const (
 
 // liveness keeps the last heartbeat of each node, and since when there was none.
 type liveness struct {
-	mu    sync.Mutex
-	began time.Duration
-	ownMs int64 // this node's wall clock less its monotonic one
-	nodes map[uint64]*peerStatus
+	mu       sync.Mutex
+	began    time.Duration
+	ownMs    int64 // this node's wall clock less its monotonic one
+	nodes    map[uint64]*peerStatus
+	expected map[uint64]time.Duration // since when nodes are known that have sent none
 }
 
 // peerStatus is one node's last heartbeat.
@@ -31,7 +32,7 @@ type peerStatus struct {
 }
 
 func newLiveness(now time.Duration) *liveness {
-	return &liveness{began: now, nodes: map[uint64]*peerStatus{}}
+	return &liveness{began: now, nodes: map[uint64]*peerStatus{}, expected: map[uint64]time.Duration{}}
 }
 
 // receive takes a heartbeat.
@@ -40,6 +41,7 @@ func (l *liveness) receive(now time.Duration, wallMs int64, node uint64, h *hear
 	defer l.mu.Unlock()
 	l.noteStepLocked(wallMs - now.Milliseconds())
 	s := l.nodes[node]
+	delete(l.expected, node)
 	if s == nil || s.last.Starts != h.Starts {
 		s = &peerStatus{}
 		l.nodes[node] = s
@@ -67,6 +69,18 @@ func (l *liveness) touch(now time.Duration, wallMs int64, node uint64, starts ui
 	}
 }
 
+// expect notes which nodes there are: one that joins cannot be heard before, so it is not silent for longer than it is known.
+func (l *liveness) expect(now time.Duration, nodes []ring.Node) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range nodes {
+		_, known := l.expected[n.ID]
+		if l.nodes[n.ID] == nil && !known {
+			l.expected[n.ID] = now
+		}
+	}
+}
+
 // offset is how far the node's clock is ahead, in ms. A heartbeat's way only makes it look behind: the largest of some is nearest.
 func (s *peerStatus) offset() (ms int64, ok bool) {
 	if s.n == 0 {
@@ -80,6 +94,7 @@ func (l *liveness) forget(node uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.nodes, node)
+	delete(l.expected, node)
 }
 
 // last is a copy of what a node said, and how long ago; false: it was never heard.
@@ -88,7 +103,11 @@ func (l *liveness) last(now time.Duration, node uint64) (s peerStatus, ago time.
 	defer l.mu.Unlock()
 	v := l.nodes[node]
 	if v == nil {
-		return peerStatus{}, now - l.began, false
+		since, known := l.expected[node]
+		if !known {
+			since = l.began
+		}
+		return peerStatus{}, now - since, false
 	}
 	return *v, now - v.at, true
 }

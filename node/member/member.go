@@ -57,6 +57,7 @@ type Member struct {
 	settledMu sync.Mutex
 	settled   []ring.Command // to be told to the meta group
 	toldMeta  task.Signal
+	place     placeWatch // of the task that keeps the node registered
 	leave     sync.Once
 	unproven  *Notice // of a removal that is not believed
 }
@@ -175,7 +176,9 @@ func (m *Member) sendHeartbeats() {
 	h.Limits = m.reportLimits(h.WallMs, h.Leads)
 	frame := h.encode()
 	may := map[uint64]bool{m.id: !cordoned}
-	for _, n := range m.State.Nodes() {
+	nodes := m.State.Nodes()
+	m.liveness.expect(now, nodes)
+	for _, n := range nodes {
 		if n.ID == m.id {
 			continue
 		}

@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,6 +19,7 @@ const (
 func (m *Member) keepRegistered(ctx context.Context) {
 	for {
 		m.register(ctx)
+		m.keepPlace(ctx)
 		each := registerEach
 		if !m.Current() {
 			each = registerAgainEach
@@ -39,9 +41,11 @@ func (m *Member) Current() bool {
 }
 
 func (m *Member) register(ctx context.Context) {
-	if m.alone() && m.askWhetherRemoved(ctx) {
-		m.leaveCluster()
-		return
+	if m.alone() {
+		if _, removed := m.askForPlace(ctx); removed {
+			m.leaveCluster()
+			return
+		}
 	}
 	self, err := m.describe()
 	known, ok := m.State.Node(m.id)
@@ -59,4 +63,75 @@ func (m *Member) register(ctx context.Context) {
 	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Register, Node: &self, ClusterID: m.Identity().ClusterID}); err != nil {
 		m.log.Warn("the cluster was not told this node's new addresses; it is tried again", "error", err)
 	}
+}
+
+// keepPlace looks whether this node's replica of the meta group still gets what the others have. One that was silent for long while it joined was
+// given up: it has another place by now, under another id, and of that it can hear from nobody but those who have it.
+func (m *Member) keepPlace(ctx context.Context) {
+	applied := m.host.Applied(shard.Meta)
+	if m.host.Leads(shard.Meta) || applied != m.place.applied || !m.behind(ctx, applied) {
+		m.place = placeWatch{applied: applied}
+		return
+	}
+	if m.place.rounds++; m.place.rounds < placeRounds {
+		return
+	}
+	m.place.rounds = 0
+	row, removed := m.askForPlace(ctx)
+	switch {
+	case removed:
+		m.leaveCluster()
+	case row != nil && memberOf(row, m.id) > memberOf(m.metaRow(), m.id):
+		m.log.Warn("this node's copy of what the cluster has agreed on was given up while it was away; it gets another")
+		if err := m.Change(func(id *Identity) { id.Meta = row }); err != nil {
+			m.log.Error("the node's new place was not noted; it is asked for again", "error", err)
+			return
+		}
+		m.host.Place([]shard.Row{*row})
+	}
+}
+
+// placeRounds is how many times in a row the copy must have stood still behind the leader's.
+const placeRounds = 2
+
+// placeWatch is how the copy stood at the last look.
+type placeWatch struct {
+	applied uint64
+	rounds  int
+}
+
+// behind reports that the meta group's leader has more than this node's copy, or cannot be found.
+func (m *Member) behind(ctx context.Context, applied uint64) bool {
+	index, err := m.metaIndex(ctx, 0, 0)
+	if moved, ok := errors.AsType[shard.NotLeaderError](err); ok && moved.Leader != 0 {
+		index, err = m.metaIndex(ctx, moved.Leader, 1)
+	}
+	return err != nil || index > applied
+}
+
+// metaRow is the meta group's row as this node has followed it.
+func (m *Member) metaRow() *shard.Row {
+	if id := m.Identity(); id.Meta != nil {
+		if row, ok := m.State.Row(shard.Meta); !ok || memberOf(id.Meta, m.id) > replicaOn(&row, m.id) {
+			return id.Meta
+		}
+	}
+	row, _ := m.State.Row(shard.Meta)
+	host := row.ForHost()
+	return &host
+}
+
+func replicaOn(row *ring.Row, node uint64) uint64 {
+	r, _ := row.Replica(node)
+	return r.ID
+}
+
+// memberOf is a node's replica in a row; 0: it has none.
+func memberOf(row *shard.Row, node uint64) uint64 {
+	for _, member := range row.Members {
+		if member.Node == node {
+			return member.Replica
+		}
+	}
+	return 0
 }
