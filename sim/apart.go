@@ -36,10 +36,7 @@ func (w *World) proveApart() {
 		return
 	}
 	w.note(nil, "flood", 0, 0, "")
-	c := &client{w: w, number: len(w.clients), hint: map[shard.ID]uint64{}}
-	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
-		c.hint[id] = w.leader(id).id
-	}
+	c := &client{w: w, number: len(w.clients)}
 	elections := w.counts.Elections
 	w.sick.down, w.sick.hangs = true, w.chance.IntN(2) == 0
 	w.apart.on = true

@@ -46,7 +46,7 @@ func (w *World) blind() {
 			life := n.life
 			w.after(w.ills.between(10*time.Millisecond, d), func() {
 				if n.life == life && !n.up && !n.gone && !n.held {
-					n.restart()
+					n.start()
 				}
 			})
 		}

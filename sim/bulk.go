@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -43,20 +43,19 @@ func (v *visitors) pickBulk() *operation {
 	return o
 }
 
-// sweep is one bulk change, done as the API does it: each shard is walked, and what is found is settled a page at a time. It may be given up.
+// sweep is one bulk change, which a client asks of a node. It may be given up.
 type sweep struct {
 	v      *visitors
-	c      *client
 	number uint64
 	labels []string
 	bulk   shard.Bulk
 	move   shard.Move // of a reschedule
 
 	began, ended time.Duration
-	patience     time.Duration
-	left         int // shards under way
 	complete     bool
-	broken       bool // given up
+	broken       bool // given up, or it came to no end
+	cancel       func()
+	err          error
 	then         func()
 }
 
@@ -99,21 +98,56 @@ func (v *visitors) bulk() {
 }
 
 func (v *visitors) newSweep(q shard.Query) *sweep {
-	s := &sweep{v: v, number: v.w.book.nextOp(), patience: 10 * time.Second}
-	s.c = &client{w: v.w, number: 3200 + int(s.number%100), hint: map[shard.ID]uint64{}, own: &v.chance}
-	q.Topic, q.States, q.WithoutPayload, q.Limit = bulkTopic, 1<<shard.Scheduled|1<<shard.Leased, true, 1+v.chance.IntN(12)
+	s := &sweep{v: v, number: v.w.book.nextOp(), cancel: func() {}}
+	q.Topic, q.States, q.WithoutPayload = bulkTopic, 1<<shard.Scheduled|1<<shard.Leased, true
 	s.bulk.Query = q
 	return s
 }
 
+// begin asks some node for it. A node that ends meanwhile leaves it where it is.
 func (s *sweep) begin() {
 	w := s.v.w
-	s.began, s.left = w.now, w.swarm.shards
+	s.began = w.now
 	w.note(nil, "bulk", s.number, uint64(s.move.By), "")
 	w.counts.Bulks++
 	w.book.bulks.began(s)
-	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
-		s.walk(id, shard.Waypoint{}, w.now+s.patience)
+	n := w.inUse(s.v.chance)
+	life := n.life
+	w.operator(n, func(ctx context.Context, n *node) error {
+		ctx, s.cancel = n.tasks.WithTimeout(ctx, sweepTime)
+		return n.router.Bulk(ctx, &s.bulk)
+	}, s.end)
+	var look func()
+	look = func() {
+		switch {
+		case s.complete, s.broken:
+		case n.life != life:
+			s.giveUp()
+		default:
+			w.after(time.Second, look)
+		}
+	}
+	w.after(time.Second, look)
+}
+
+// sweepTime is as long as a bulk change may take.
+const sweepTime = time.Minute
+
+// end is what became of it.
+func (s *sweep) end(err error) {
+	w := s.v.w
+	if s.err = err; err != nil {
+		s.giveUp()
+		return
+	}
+	if s.broken {
+		return
+	}
+	s.complete, s.ended = true, w.now
+	w.note(nil, "bulk done", s.number, uint64(s.bulk.Changed.Load()), "")
+	w.book.bulks.done(w, s)
+	if s.then != nil {
+		s.then()
 	}
 }
 
@@ -123,174 +157,10 @@ func (s *sweep) giveUp() {
 		return
 	}
 	s.broken = true
+	s.cancel()
 	if s.then != nil {
 		s.then()
 	}
-}
-
-// walk takes the next step in one shard.
-func (s *sweep) walk(id shard.ID, at shard.Waypoint, until time.Duration) {
-	w := s.v.w
-	if at.Done() {
-		if s.left--; s.left == 0 && !s.broken {
-			s.complete, s.ended = true, w.now
-			w.note(nil, "bulk done", s.number, uint64(s.bulk.Changed.Load()), "")
-			w.book.bulks.done(w, s)
-			if s.then != nil {
-				s.then()
-			}
-		}
-		return
-	}
-	var marks []shard.Mark
-	next := at
-	s.ask(id, func(h *shard.Host, answer func(error)) {
-		h.SubmitWalk(id, &s.bulk.Query, at, func(m []shard.Mark, p shard.Waypoint, err error) {
-			answer(err)
-			if err == nil {
-				marks, next = m, p
-			}
-		})
-	}, func(err error) {
-		if err != nil {
-			s.later(until, func() { s.walk(id, at, until) })
-			return
-		}
-		var todo []*shard.Errand
-		for i := range marks {
-			if e := s.bulk.Begin(marks[i]); e != nil {
-				todo = append(todo, e)
-			}
-		}
-		s.settle(id, todo, w.now+s.patience, func() { s.walk(id, next, w.now+s.patience) })
-	})
-}
-
-// later tries again after a while, or gives up.
-func (s *sweep) later(until time.Duration, do func()) {
-	w := s.v.w
-	if w.now > until {
-		s.giveUp()
-		return
-	}
-	w.after(s.v.chance.between(10*time.Millisecond, 300*time.Millisecond), do)
-}
-
-// settle brings some timers of a shard to an end, all at once.
-func (s *sweep) settle(id shard.ID, todo []*shard.Errand, until time.Duration, then func()) {
-	if s.broken {
-		return
-	}
-	open := len(todo)
-	if open == 0 {
-		then()
-		return
-	}
-	var again []*shard.Errand
-	failed := false
-	one := func(e *shard.Errand, turn shard.Turn, err error) {
-		failed = failed || err != nil
-		if turn != shard.Settled {
-			again = append(again, e)
-		}
-		if open--; open > 0 {
-			return
-		}
-		if !failed {
-			s.settle(id, again, s.v.w.now+s.patience, then)
-			return
-		}
-		s.later(until, func() { s.settle(id, again, until, then) })
-	}
-	for _, e := range todo {
-		var result shard.Result
-		cmd := e.Command
-		s.ask(id, func(h *shard.Host, answer func(error)) {
-			h.Submit(id, cmd, true, func(r shard.Result, err error) {
-				if err == nil {
-					result = r
-				}
-				answer(err)
-			})
-		}, func(err error) {
-			turn := s.bulk.Take(e, &result, err)
-			if turn != shard.Reread {
-				one(e, turn, err)
-				return
-			}
-			s.reread(id, e, one)
-		})
-	}
-}
-
-func (s *sweep) reread(id shard.ID, e *shard.Errand, one func(*shard.Errand, shard.Turn, error)) {
-	var found *shard.Timer
-	s.ask(id, func(h *shard.Host, answer func(error)) {
-		h.Ask(id, bulkTopic, e.ID(), func(t *shard.Timer, err error) {
-			found = t
-			answer(err)
-		})
-	}, func(err error) {
-		if err != nil {
-			one(e, shard.Again, err)
-			return
-		}
-		one(e, s.bulk.Reread(e, found), nil)
-	})
-}
-
-// askedFor is how long a request may take until its outcome counts as unknown.
-const askedFor = 3 * time.Second
-
-// ask has a node do something and hears what came of it, once. What was not taken by a leader was surely not done.
-func (s *sweep) ask(id shard.ID, do func(h *shard.Host, answer func(error)), then func(error)) {
-	w, c := s.v.w, s.c
-	n := c.target(&operation{shard: id, tries: s.v.chance.IntN(8)})
-	over := false
-	hear := func(err error) {
-		if over {
-			return
-		}
-		over = true
-		var elsewhere shard.NotLeaderError
-		switch {
-		case err == nil:
-			c.hint[id] = n.id
-		case errors.As(err, &elsewhere) && elsewhere.Leader != 0:
-			c.hint[id] = elsewhere.Leader
-		default:
-			delete(c.hint, id)
-		}
-		if !s.broken {
-			then(err)
-		}
-	}
-	w.after(askedFor, func() { hear(shard.ErrUnknown) })
-	if s.v.chance.hit(w.swarm.loss / 3) {
-		return
-	}
-	life := n.life
-	w.after(c.travel(), func() {
-		if !n.up {
-			hear(shard.ErrNoLeader)
-			return
-		}
-		n.doFrom(1<<40+uint64(c.number), func() {
-			if n.host == nil || life != n.life {
-				hear(shard.ErrNoLeader)
-				return
-			}
-			if over { // who asked has hung up
-				return
-			}
-			do(n.host, func(err error) {
-				if !s.v.chance.hit(w.swarm.loss / 3) {
-					w.after(c.travel(), func() { hear(err) })
-				}
-			})
-			n.wake(0)
-		})
-	})
 }
 
 // settleAll has the last bulk change make all that is left due at once, and holds what there is against what was asked for. All is well by then:
@@ -306,19 +176,18 @@ func (v *visitors) settleAll() {
 	}
 	pending := w.book.bulks.look(w)
 	s := v.newSweep(shard.Query{})
-	s.patience = 20 * time.Second
 	s.move = shard.Move{By: shard.MoveAt, Ms: epochMs + w.now.Milliseconds()}
 	s.bulk.Plan = s.move.Each(bulkTopic, 1<<45)
 	s.begin()
 	if !w.passUntil(40*time.Second, func() bool { return s.complete }) {
-		w.violate("I14", "a bulk change does not come to its end though all is well")
+		w.violate("I14", "a bulk change does not come to its end though all is well: %v", s.err)
 	}
 	if m, c, k := s.bulk.Matched.Load(), s.bulk.Changed.Load(), s.bulk.Skipped.Load(); m != pending || c != pending || k != 0 {
 		w.violate("bulk", "a bulk change of all %d timers, none of which anybody else changed, says that %d matched, %d were changed, %d were skipped", pending, m, c, k)
 	}
 	w.book.bulks.finalMs = s.move.Ms
 	again := v.newSweep(shard.Query{IDPrefix: "x"})
-	again.patience, again.move, again.bulk.Plan = s.patience, s.move, s.bulk.Plan
+	again.move, again.bulk.Plan = s.move, s.bulk.Plan
 	again.begin()
 	w.passUntil(40*time.Second, func() bool { return again.complete })
 	if c := again.bulk.Changed.Load(); c != 0 || !again.complete {

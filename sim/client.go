@@ -11,11 +11,14 @@ import (
 // clientTimeout is after what a client gives up: the change may have taken effect, or may yet.
 const clientTimeout = 12 * time.Second
 
+// calmThink is the least that clients think between two operations when all is to be well: no more comes in than receivers can take.
+const calmThink = 100 * time.Millisecond
+
 // client changes and reads timers, one operation at a time.
 type client struct {
 	w      *World
 	number int
-	hint   map[shard.ID]uint64 // who led a shard when last heard of
+	near   uint64 // the machine that it asks, until that fails it; 0: any
 	done   bool
 
 	own  *chance           // it draws from a stream of its own, and so takes nothing from the others; nil: from the world's
@@ -80,21 +83,15 @@ func (c *client) start(o *operation) {
 	})
 }
 
-// target is the node to ask: the one that led, or any.
+// target is the node to ask: the one that answered last, or any.
 func (c *client) target(o *operation) *node {
 	if o.to != nil && o.tries == 0 {
 		return o.to
 	}
-	if n := c.w.node(c.hint[o.shard]); n != nil && !n.gone && o.tries%4 != 3 && (!o.astray || o.tries > 0) {
+	if n := c.w.node(c.near); n != nil && !n.gone && (!o.astray || o.tries > 0) {
 		return n
 	}
-	var there []*node
-	for _, n := range c.w.nodes {
-		if !n.gone {
-			there = append(there, n)
-		}
-	}
-	return there[c.luck().IntN(len(there))]
+	return c.w.inUse(c.luck())
 }
 
 // try sends the operation to a node. Requests and answers take their time and are lost like frames, but are not repeated.
@@ -111,29 +108,21 @@ func (c *client) try(o *operation, n *node) {
 			return
 		}
 		n.doFrom(1<<40+uint64(c.number), func() {
-			if n.host == nil || life != n.life {
+			if n.router == nil || n.closed || life != n.life {
 				c.refused(o, n)
 				return
 			}
-			answer := func(r shard.Result, t *shard.Timer, err error) {
+			n.tasks.Go(func() {
+				r, t, err := n.handle(o)
 				if answered {
 					w.violate("answer", "operation %d is answered twice", o.number)
 				}
 				answered = true
-				if n.silent() {
-					return
-				}
-				if c.luck().hit(w.swarm.loss / 3) {
+				if n.silent() || c.luck().hit(w.swarm.loss/3) {
 					return
 				}
 				w.after(c.travel(), func() { c.answer(o, n, r, t, err) })
-			}
-			if o.cmd == nil {
-				n.host.Ask(o.shard, o.topic, o.id, func(t *shard.Timer, err error) { answer(shard.Result{}, t, err) })
-			} else {
-				n.host.Submit(o.shard, o.cmd, false, func(r shard.Result, err error) { answer(r, r.Timer, err) })
-			}
-			n.wake(0)
+			})
 		})
 	})
 }
@@ -144,9 +133,7 @@ func (c *client) travel() time.Duration {
 
 // refused is a connection that was not taken: nothing has happened.
 func (c *client) refused(o *operation, n *node) {
-	if c.hint[o.shard] == n.id {
-		delete(c.hint, o.shard)
-	}
+	c.leave(n)
 	c.again(o, c.luck().between(10*time.Millisecond, 100*time.Millisecond))
 }
 
@@ -171,10 +158,9 @@ func (c *client) answer(o *operation, n *node, r shard.Result, t *shard.Timer, e
 	if o.over {
 		return
 	}
-	var elsewhere shard.NotLeaderError
 	switch {
 	case err == nil:
-		c.hint[o.shard] = n.id
+		c.near = n.id
 		c.w.counts.Acked++
 		if o.cmd == nil {
 			c.w.counts.Reads++
@@ -182,17 +168,20 @@ func (c *client) answer(o *operation, n *node, r shard.Result, t *shard.Timer, e
 		c.w.note(n, "answer", o.number, uint64(r.Code), o.id)
 		c.w.book.answered(o, r, t)
 		c.finish(o, true)
-	case errors.As(err, &elsewhere):
-		delete(c.hint, o.shard)
-		if elsewhere.Leader != 0 {
-			c.hint[o.shard] = elsewhere.Leader
-		}
-		c.again(o, c.luck().between(5*time.Millisecond, 50*time.Millisecond))
 	case errors.Is(err, shard.ErrUnknown), errors.Is(err, shard.ErrStopped):
+		c.leave(n)
 		c.w.counts.Unknown++
 		c.finish(o, false)
-	default:
+	default: // nothing was done
+		c.leave(n)
 		c.again(o, c.luck().between(20*time.Millisecond, 200*time.Millisecond))
+	}
+}
+
+// leave has the client turn to another machine next.
+func (c *client) leave(n *node) {
+	if c.near == n.id {
+		c.near = 0
 	}
 }
 
@@ -203,7 +192,11 @@ func (c *client) finish(o *operation, ok bool) {
 		o.then(ok)
 		return
 	}
-	c.w.after(c.luck().between(c.w.swarm.think/4, 2*c.w.swarm.think), c.act)
+	think := c.w.swarm.think
+	if c.w.calm {
+		think = max(think, calmThink)
+	}
+	c.w.after(c.luck().between(think/4, 2*think), c.act)
 }
 
 // pick draws an operation.

@@ -1,93 +1,91 @@
 package sim
 
 import (
-	"errors"
 	"time"
 
 	"carillon/shard"
 )
 
-// consumer pulls timers and says what became of them, as clients of the API do, one shard at a time. Some that it gets it forgets.
+// consumer pulls timers, at any node, and says what became of them, as clients of the API do. Some that it gets it forgets.
 type consumer struct {
 	*client
-	g *guests
+	g     *guests
+	pulls int
 }
 
 func newConsumer(g *guests, number int) *consumer {
-	return &consumer{&client{w: g.w, number: number, hint: map[shard.ID]uint64{}, own: &g.chance}, g}
+	return &consumer{client: &client{w: g.w, number: number, own: &g.chance}, g: g}
 }
 
-// act takes from some shard.
+// act pulls, and waits there for what becomes ready, or not.
 func (c *consumer) act() {
 	w, r := c.w, c.g.chance
-	id := shard.ID(1 + r.IntN(w.swarm.shards))
-	think := c.g.think
-	if c.g.ended {
-		think = 20 * time.Millisecond
+	most, lasts, wait := 1+r.IntN(6), consumerLease, time.Duration(0)
+	if r.IntN(4) == 0 {
+		lasts = r.between(consumerLease/2, 3*consumerLease)
 	}
-	w.after(r.between(think/4, 2*think), c.act)
-	n := c.target(&operation{shard: id, astray: r.IntN(10) == 0, tries: r.IntN(4)})
+	if r.IntN(2) == 0 || c.g.ended {
+		wait = r.between(0, 3*time.Second)
+	}
+	c.pulls++
+	pull := c.pulls
+	next := func(after time.Duration) {
+		w.after(after, func() {
+			if c.pulls == pull { // else it has gone on already
+				c.act()
+			}
+		})
+	}
+	next(wait + pullPatience)
+	n := c.target(&operation{astray: r.IntN(10) == 0})
 	if r.hit(w.swarm.loss / 3) {
 		return
 	}
-	most, lasts := 1+r.IntN(6), consumerLease
-	if r.IntN(4) == 0 {
-		lasts = r.between(consumerLease/2, 3*consumerLease)
+	refused := func() {
+		c.leave(n)
+		next(100 * time.Millisecond)
 	}
 	life := n.life
 	w.after(c.travel(), func() {
 		if !n.up {
-			delete(c.hint, id)
+			refused()
 			return
 		}
 		n.doFrom(1<<40+uint64(c.number), func() {
-			if n.host == nil || life != n.life {
+			if n.router == nil || n.closed || life != n.life {
+				refused()
 				return
 			}
-			asked := w.now
-			n.host.SubmitTake(id, pullTopic, most, lasts.Milliseconds(), func(list []shard.Taken, err error) {
-				for i := range list {
-					w.book.leases.lease(timerKey{id, list[i].Timer.Seq}).asked = asked
+			n.tasks.Go(func() {
+				t, err := n.topic(n.tasks.ctx, w.topics[pullTopic-1])
+				var list []shard.Taken
+				if err == nil {
+					list, err = n.router.Pull(n.tasks.ctx, t.ID, most, lasts.Milliseconds(), wait)
 				}
-				c.took(n, id, lasts, list, err)
+				if c.g.chance.hit(w.swarm.loss / 3) {
+					return
+				}
+				w.after(c.travel(), func() {
+					c.got(n, lasts, list, err)
+					next(r.between(c.g.think/4, 2*c.g.think))
+				})
 			})
-			n.wake(0)
 		})
 	})
 }
 
-// took is on the node that answers: from here on the consumer has what it was given, though the answer may be lost.
-func (c *consumer) took(n *node, id shard.ID, lasts time.Duration, list []shard.Taken, err error) {
-	w, b := c.w, c.w.book
+// pullPatience is how long after its wait a consumer still hopes for an answer.
+const pullPatience = 2 * time.Second
+
+// got is what a pull has brought.
+func (c *consumer) got(n *node, lasts time.Duration, list []shard.Taken, err error) {
+	if c.near = n.id; err != nil {
+		c.leave(n)
+	}
 	for i := range list {
 		t := &list[i]
-		k := timerKey{id, t.Timer.Seq}
-		w.counts.Taken++
-		w.note(n, "hand out", uint64(id), t.Timer.Fence, t.Timer.ID)
-		b.features.fetched(n, t)
-		b.leases.lease(k).topic = pullTopic
-		b.leases.handed(n, k, t.Timer.Fence, t.Timer.ID, lasts)
-		b.order.handed(n, t)
-		b.limits.handed(n)
+		c.plan(receipt{pullTopic, t.Timer.ID, t.Shard, t.Handle, t.Timer.Seq, t.Timer.Fence}, lasts)
 	}
-	if c.g.chance.hit(w.swarm.loss / 3) {
-		return
-	}
-	w.after(c.travel(), func() {
-		var elsewhere shard.NotLeaderError
-		switch {
-		case errors.As(err, &elsewhere) && elsewhere.Leader != 0:
-			c.hint[id] = elsewhere.Leader
-		case err != nil:
-			delete(c.hint, id)
-		default:
-			c.hint[id] = n.id
-		}
-		for i := range list {
-			t := &list[i]
-			c.plan(receipt{pullTopic, t.Timer.ID, id, t.Handle, t.Timer.Seq, t.Timer.Fence}, lasts)
-		}
-	})
 }
 
 // receipt names a lease.

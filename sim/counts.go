@@ -12,6 +12,7 @@ type Counts struct {
 	Crashes, Pauses           int
 	Elections                 int
 	Moves, Installed          int // rows settled beyond the first; snapshots taken over from a peer
+	Removed                   int // processes that ended because their node was removed
 	Snapshots, Reads          int
 	Rots, Refusals            int // files damaged at rest; starts refused for that
 	Mended                    int // logs restored with what others had

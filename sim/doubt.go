@@ -10,7 +10,7 @@ func (w *World) doubt() {
 		if older == nil || w.chance.IntN(2) == 0 {
 			continue
 		}
-		c := &client{w: w, number: len(w.clients) + w.chance.IntN(100), hint: map[shard.ID]uint64{}}
+		c := &client{w: w, number: len(w.clients) + w.chance.IntN(100)}
 		o := w.changeIn(id)
 		o.to = newer
 		read := &operation{topic: o.topic, id: o.id, shard: id, to: older, then: func(bool) {}}

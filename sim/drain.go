@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"time"
-
-	"carillon/ring"
-)
+import "time"
 
 // trouble is what goes wrong for guests alone, twice a second: topics of theirs stop, and processes are stopped as planned.
 func (g *guests) trouble() {
@@ -18,7 +14,7 @@ func (g *guests) trouble() {
 		g.stopTopic()
 	}
 	if g.chance.hit(g.drains * each.Seconds()) {
-		if n := w.nodes[g.chance.IntN(len(w.nodes))]; n.host != nil && !n.paused && !n.gone {
+		if n := w.nodes[g.chance.IntN(len(w.nodes))]; n.router != nil && !n.paused && !n.gone && !n.closed {
 			n.drain()
 		}
 	}
@@ -26,57 +22,47 @@ func (g *guests) trouble() {
 
 // stopTopic stops one of the guests' topics, or lets it go on.
 func (g *guests) stopTopic() {
-	leader := g.w.metaLeader()
-	if leader == nil {
-		return
-	}
-	c := ring.Command{Verb: ring.Pause, Name: g.w.topics[settledTopics+g.chance.IntN(len(g.w.topics)-settledTopics)]}
-	if g.chance.IntN(2) == 0 {
-		c.Verb = ring.Resume
-	}
-	leader.host.SubmitMeta(c.Encode(), func(any, error) {})
-	leader.wake(0)
+	name := g.w.topics[settledTopics+g.chance.IntN(len(g.w.topics)-settledTopics)]
+	g.w.operator(g.w.inUse(g.chance), pauseTopic(name, g.chance.IntN(2) == 0), func(error) {})
 }
 
-// drainTime is how long a process that stops as planned waits for its calls.
-const drainTime = 30 * time.Second
+// How long a process that stops as planned tries to give its leaderships away, and waits for its calls.
+const (
+	handOverTime = 5 * time.Second
+	drainTime    = 30 * time.Second
+)
 
-// drain stops a process as SIGTERM does: it gives its leaderships away, leases nothing more, and ends when all its calls have ended and
-// whoever leads now has heard how.
+// drain stops a process as SIGTERM does: it gives its leaderships away, takes no requests, leases nothing more, and ends when all its calls have
+// ended and the new leaders have heard how.
 func (n *node) drain() {
 	w, life := n.w, n.life
 	w.note(n, "drain", 0, 0, "")
 	w.guests.draining = append(w.guests.draining, drainee{n, life})
-	n.aside = true
-	n.host.StepAside(true)
-	began := w.now
-	var look func()
-	look = func() {
-		switch {
-		case n.life != life:
-		case n.paused:
-			w.after(20*time.Millisecond, look)
-		case n.host.StepDrain() == 0:
-			for _, c := range w.book.limits.calls {
-				if c.node == n && c.life == life && !c.told {
-					w.violate("drain", "node %d is about to stop while its call for %s is under way", n.id, c.delivery.Job.ID)
-				}
-			}
-			w.counts.Drains++
-			n.endDrain()
-		case w.now-began > drainTime:
-			n.endDrain()
-		default:
-			n.wake(0)
-			w.after(20*time.Millisecond, look)
-		}
-	}
-	w.after(w.guests.chance.between(0, 2*time.Second), look)
+	n.tasks.Go(func() {
+		ctx, cancel := n.tasks.WithTimeout(n.tasks.ctx, handOverTime)
+		n.member.HandOver(ctx)
+		cancel()
+		n.closed = true
+		n.tasks.schedule(0, func() { n.awaitCalls(w.now) })
+	})
 }
 
-// endDrain ends the process.
-func (n *node) endDrain() {
-	n.aside = false
+// awaitCalls ends a process whose calls have ended.
+func (n *node) awaitCalls(began time.Duration) {
+	w := n.w
+	if n.host.StepDrain() > 0 && w.now-began <= drainTime {
+		n.wake(0)
+		n.tasks.schedule(20*time.Millisecond, func() { n.awaitCalls(began) })
+		return
+	}
+	if n.host.StepDrain() == 0 {
+		for _, c := range w.book.limits.calls {
+			if c.node == n && c.life == n.life && !c.told {
+				w.violate("drain", "node %d is about to stop while its call for %s is under way", n.id, c.delivery.Job.ID)
+			}
+		}
+		w.counts.Drains++
+	}
 	n.stop(false)
 }
 
@@ -90,7 +76,7 @@ type drainee struct {
 func (g *guests) endDrains() {
 	for _, d := range g.draining {
 		if d.node.life == d.life {
-			d.node.endDrain()
+			d.node.stop(false)
 		}
 	}
 }

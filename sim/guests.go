@@ -72,7 +72,7 @@ func (g *guests) shape(id shard.TopicID, p *shard.Policy) {
 func (w *World) beginGuests() {
 	g := w.guests
 	for i := range 2 {
-		c := &client{w: w, number: 1000 + i, hint: map[shard.ID]uint64{}, own: &g.chance, draw: g.pick}
+		c := &client{w: w, number: 1000 + i, own: &g.chance, draw: g.pick}
 		g.clients = append(g.clients, c)
 		w.after(g.chance.between(0, g.think), c.act)
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -65,8 +66,11 @@ func lettersAt(stage int) string {
 	return [...]string{old, old + next, next + old}[stage%3]
 }
 
-// of are the keys of a machine, as its file has them now.
+// of are the keys of a machine, as its file has them now; nil where nobody gives it any.
 func (k *keyOperator) of(n *node) *secret.Keys {
+	if !k.on {
+		return nil
+	}
 	stage, known := k.files[n]
 	if !known { // a machine that is new gets what the others should have
 		stage = k.stage
@@ -178,26 +182,19 @@ func (k *keyOperator) give() {
 	c := ring.Command{Verb: ring.Put, Name: t.Name, ID: t.ID, Policy: ring.SealPolicy(k.of(at), t.Name, &p)}
 	k.w.note(at, "secret", uint64(word), 0, "")
 	k.asking = true
-	leader.host.SubmitMeta(c.Encode(), func(r any, err error) {
+	k.w.operator(leader, func(ctx context.Context, n *node) error {
+		r, err := n.host.Propose(ctx, c.Encode())
+		if reply, ok := r.(ring.Reply); ok && err == nil {
+			err = reply.Err
+		}
+		return err
+	}, func(err error) {
 		k.asking = false
-		if reply, ok := r.(ring.Reply); ok && err == nil && reply.Err == nil {
+		if err == nil {
 			k.taken = max(k.taken, word)
 		}
 	})
-	leader.wake(0)
 	k.w.after(5*time.Second, func() { k.asking = false }) // nobody may answer
-}
-
-// reseal is what the meta group's leader does each second.
-func (k *keyOperator) reseal(n *node) {
-	if !k.on {
-		return
-	}
-	for _, c := range n.state.Resealing(k.of(n), 64) {
-		k.w.counts.Resealed++
-		n.host.SubmitMeta(c.Encode(), func(any, error) {})
-		n.wake(0)
-	}
 }
 
 // locked says whether a call of the topic needs a key that the machine lacks.

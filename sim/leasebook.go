@@ -44,8 +44,8 @@ func (b *leaseBook) lease(k timerKey) *lease {
 // holds says whether a consumer surely has the timer.
 func (l *lease) holds(now time.Duration) bool { return !l.ended && now < l.until-clockSlack }
 
-// handed notes that a timer is given to a consumer, for so long.
-func (b *leaseBook) handed(n *node, k timerKey, fence uint64, id string, lasts time.Duration) {
+// handed notes that a timer is given to a consumer, surely until then; 0: nobody knows for how long.
+func (b *leaseBook) handed(n *node, k timerKey, fence uint64, id string, until time.Duration) {
 	w, l := n.w, b.lease(k)
 	w.book.attempts.begun(n, k, fence, id)
 	switch {
@@ -56,10 +56,7 @@ func (b *leaseBook) handed(n *node, k timerKey, fence uint64, id string, lasts t
 	case l.holds(w.now):
 		w.violate("pull", "node %d hands out %s under fence %d, which a consumer has under fence %d for %s more", n.id, id, fence, l.fence, l.until-w.now)
 	}
-	l.id, l.fence, l.ended, l.until = id, fence, false, 0
-	if lasts > 0 {
-		l.until = w.now + lasts
-	}
+	l.id, l.fence, l.ended, l.until = id, fence, false, until
 }
 
 // called notes that something is said of a lease.

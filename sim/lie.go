@@ -96,21 +96,23 @@ func (c *crash) lies(name string, dir bool) wal.Lie {
 	return d.lie
 }
 
-// revealAfter cuts a machine's power once its disk has lied; it is given up if it does not come to that.
+// revealAfter cuts a machine's power once its disk has lied, and all others are there; it is given up if it does not come to that.
 func (w *World) revealAfter(n *node, d *deceit, wait, patience time.Duration) {
+	const again = 20 * time.Millisecond
 	w.after(wait, func() {
 		switch {
 		case w.calm || n.gone || !n.crash.plans():
 		case n.crash.told(d) && d.lasts > 0:
 			wait, d.lasts = d.lasts, 0
 			w.revealAfter(n, d, wait, patience)
+		case n.crash.told(d) && !w.whole(): // another was given up meanwhile
+			w.revealAfter(n, d, again, patience)
 		case n.crash.told(d):
 			w.reveal(n)
 		case patience < 0:
 			n.crash.deceive(nil)
 			n.rotten = false
 		default:
-			const again = 20 * time.Millisecond
 			w.revealAfter(n, d, again, patience-again)
 		}
 	})
@@ -136,7 +138,7 @@ func (w *World) release(n *node) {
 			w.release(n)
 		default:
 			n.held = false
-			n.restart()
+			n.start()
 		}
 	})
 }

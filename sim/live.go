@@ -49,7 +49,7 @@ func (w *World) conclude() {
 	for _, n := range w.nodes {
 		if n.held {
 			n.held = false
-			n.restart()
+			n.start()
 		}
 	}
 	w.drain()
@@ -59,7 +59,7 @@ func (w *World) conclude() {
 
 // lay makes what there is before the first node.
 func (w *World) lay() {
-	w.net = network{cut: map[[2]uint64]bool{}, last: map[[2]uint64]time.Duration{}}
+	w.net = network{cut: map[[2]uint64]bool{}, last: map[[2]uint64]time.Duration{}, connections: map[[2]uint64]connection{}}
 	w.calls = &receivers{w: w, all: map[uint64]*dispatcher{}}
 	w.topics = append(slices.Clone(topicNames), sickName)
 }
@@ -67,7 +67,7 @@ func (w *World) lay() {
 // employ has the clients begin.
 func (w *World) employ() {
 	for i := range w.swarm.clients {
-		c := &client{w: w, number: i, hint: map[shard.ID]uint64{}}
+		c := &client{w: w, number: i}
 		w.clients = append(w.clients, c)
 		w.after(w.chance.between(0, w.swarm.think), c.act)
 	}
@@ -75,22 +75,13 @@ func (w *World) employ() {
 
 // found makes the first nodes and the cluster.
 func (w *World) found() {
-	var members []ring.Node
 	for i := range w.swarm.nodes {
 		n := w.newNode(fmt.Sprintf("n%d", i+1))
-		members = append(members, n.describe())
-	}
-	command := ring.FoundCommand("sim", w.swarm.shards, w.swarm.replicas, members)
-	scratch := ring.NewState(nil, nil)
-	scratch.Apply(epochMs, command.Encode())
-	row, ok := scratch.Row(shard.Meta)
-	if !ok {
-		w.violate("found", "the cluster cannot be founded")
+		n.founds = true
 	}
 	for _, n := range w.nodes {
-		n.start(&row)
+		n.start()
 	}
-	commands := [][]byte{command.Encode()}
 	for i, name := range w.topics {
 		p := shard.DefaultPolicy()
 		p.Callback.URL = "http://" + name
@@ -102,28 +93,11 @@ func (w *World) found() {
 			sickPolicy(&p)
 		}
 		w.keys.shape(shard.TopicID(i+1), &p)
-		c := ring.Command{Verb: ring.Put, Name: name, Policy: &p}
-		commands = append(commands, c.Encode())
-	}
-	for _, c := range commands {
-		w.command(c)
+		if !w.insist(putTopic(name, &p)) {
+			w.violate("I14", "nobody takes a topic within five minutes: %s", w.describe())
+		}
 	}
 	w.passUntil(20*time.Second, w.serving) // on a bad network perhaps not all at once: the second phase asks for that
-}
-
-// command has the meta group apply a command, however often it takes.
-func (w *World) command(c []byte) {
-	done, asked := false, time.Duration(-time.Hour)
-	if !w.passUntil(5*time.Minute, func() bool {
-		if n := w.metaLeader(); n != nil && w.now-asked > time.Second {
-			asked = w.now
-			n.host.SubmitMeta(c, func(_ any, err error) { done = done || err == nil })
-			n.wake(0)
-		}
-		return done
-	}) {
-		w.violate("I14", "the meta group does not take a command within five minutes")
-	}
 }
 
 // serving says whether every group has a leader that serves.
@@ -152,13 +126,9 @@ func (w *World) heal() {
 		n.crash.left, n.crash.says, n.crash.fail = 0, 0, [wal.OpSyncDir + 1]int{}
 		n.hungUntil = 0
 		n.disk.SetCapacity(0)
-		n.aside = false
-		if n.host != nil {
-			n.host.StepAside(false)
-		}
 		n.resume()
 		if !n.up && !n.gone && !n.held {
-			n.restart()
+			n.start()
 		}
 	}
 	for _, c := range w.clients {
@@ -170,11 +140,25 @@ func (w *World) heal() {
 	w.visitors.part()
 	healed := w.now
 	for _, name := range w.topics {
-		c := ring.Command{Verb: ring.Resume, Name: name}
-		w.command(c.Encode())
+		if !w.insist(pauseTopic(name, false)) {
+			break
+		}
+	}
+	for _, later := range [...]time.Duration{2 * time.Second, 5 * time.Second, 15 * time.Second} { // a pause may have been on its way
+		w.after(later, w.resumeTopics)
 	}
 	if w.now-healed > healLimit {
-		w.violate("I14", "the meta group took %s after all was mended for its first commands", w.now-healed)
+		w.violate("I14", "the meta group took %s after all was mended for its first commands (%v): %s", w.now-healed, w.refusal, w.describe())
+	}
+}
+
+// resumeTopics asks for all topics' calls to go on.
+func (w *World) resumeTopics() {
+	leader := w.metaLeader()
+	for _, name := range w.topics {
+		if leader != nil {
+			w.operator(leader, pauseTopic(name, false), func(error) {})
+		}
 	}
 }
 
@@ -220,7 +204,7 @@ func (w *World) dispensable() *node {
 
 // prove has every shard take and fire a timer (I14).
 func (w *World) prove(healed time.Duration) {
-	prover := &client{w: w, number: len(w.clients), hint: map[shard.ID]uint64{}}
+	prover := &client{w: w, number: len(w.clients)}
 	fired := func() bool { return true }
 	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
 		name := w.nameIn(id, "probe")
@@ -254,7 +238,7 @@ func (w *World) drain() {
 	w.visitors.settleAll()
 	limit := 60*time.Second + w.book.furthest + w.rationed()
 	if !w.passUntil(limit, func() bool { return w.left() == 0 }) {
-		w.violate("I14", "%s after all was mended, %d timers have not ended", limit, w.left())
+		w.violate("I14", "%s after all was mended, %d timers have not ended:%s%s", limit, w.left(), w.leftWhere(), w.describe())
 	}
 	if !w.passUntil(60*time.Second, w.agreed) { // a move to a node that died is redirected after half a minute
 		w.violate("I14", "replicas do not catch up, or rows do not settle: %s", w.describe())
@@ -276,6 +260,24 @@ func (w *World) rationed() (longest time.Duration) {
 		}
 	}
 	return longest * time.Duration(len(byNode))
+}
+
+// leftWhere says in which shards and topics timers have not ended.
+func (w *World) leftWhere() (text string) {
+	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+		leader := w.leader(id)
+		if leader == nil {
+			text += fmt.Sprintf(" shard %d has no leader;", id)
+			continue
+		}
+		table := leader.host.Table(id)
+		for i, name := range w.topics {
+			if c := table.Counts(shard.TopicID(i + 1)); c.Scheduled+c.Leased > 0 {
+				text += fmt.Sprintf(" %d scheduled and %d leased of %s in shard %d at node %d;", c.Scheduled, c.Leased, name, id, leader.id)
+			}
+		}
+	}
+	return text
 }
 
 // left is how many timers have not ended.
@@ -331,7 +333,10 @@ func (w *World) describe() string {
 	text := ""
 	for _, n := range w.nodes {
 		if n.host == nil {
-			text += fmt.Sprintf("\nnode %d: no host (up %v, gone %v, joining %v)", n.id, n.up, n.gone, n.joining)
+			text += fmt.Sprintf("\nnode %d: no host (up %v, gone %v, held %v)", n.id, n.up, n.gone, n.held)
+			if n.self != nil {
+				text += " " + n.self.Waiting()
+			}
 			continue
 		}
 		for id := range w.swarm.shards + 1 {

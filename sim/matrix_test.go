@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/wal"
@@ -73,7 +74,7 @@ func TestCrashMatrix(t *testing.T) {
 	}
 	t.Logf("%d effects, %d crashes, %d disks opened, %d states compared, %d majorities counted", total, m.cuts, m.opens, m.compare, m.counted)
 	for _, kind := range []string{
-		"segment write", "segment sync", "segment rename", "segment truncate", "segment remove", "spare create", "generation mkdir", "generation remove",
+		"identity write", "identity sync", "identity rename", "segment write", "segment sync", "segment rename", "segment truncate", "segment remove", "spare create", "generation mkdir", "generation remove",
 		"generation syncdir", "FIRST write", "FIRST sync", "FIRST rename", "snapshot write", "snapshot sync", "snapshot rename", "snapshot remove", "snapshots syncdir",
 	} {
 		if m.effects[kind] == 0 {
@@ -135,6 +136,8 @@ func kindOf(path string) string {
 	rest := strings.TrimPrefix(path, dataDir)
 	base := filepath.Base(path)
 	switch parts := strings.Split(strings.Trim(rest, "/"), "/"); {
+	case strings.HasPrefix(rest, "/identity.json"):
+		return "identity"
 	case rest == "" || rest == "/wal" || path == ".":
 		return "directory"
 	case rest == "/wal/0" || rest == "/wal/0/LOCK":
@@ -202,11 +205,14 @@ func (m *matrix) cut(w *World, all bool, what string, struck *node, chance chanc
 		durable[i] = map[uint64]uint64{}
 	}
 	for _, n := range w.nodes {
-		if n.gone || n.meta == nil || !all && n != struck {
+		if n.gone || !all && n != struck {
 			continue
 		}
 		before := n.had()
 		disk := n.disk.CrashClone(chance, opt)
+		if !m.same(what, n, disk) {
+			continue
+		}
 		host := m.open(what, n, disk, before)
 		if host == nil {
 			return
@@ -235,6 +241,23 @@ func (m *matrix) cut(w *World, all bool, what string, struck *node, chance chanc
 	}
 }
 
+// same says whether a disk is of a cluster, as it must be if the node's process says so.
+func (m *matrix) same(what string, n *node, disk *wal.MemFS) bool {
+	id, ok := identityOn(disk)
+	if n.self != nil {
+		if was := n.self.Identity(); !ok || id.NodeID != was.NodeID || id.Starts < was.Starts || id.ClusterID != was.ClusterID && was.ClusterID != "" || was.Founded && !id.Founded {
+			m.fail("%s: node %d was %+v, its disk says %+v", what, n.id, was, id)
+		}
+	}
+	return id.ClusterID != ""
+}
+
+// whoseDisk is the identity on a disk; none on an empty one.
+func whoseDisk(disk *wal.MemFS) member.Identity {
+	id, _ := identityOn(disk)
+	return id
+}
+
 // had is what is on a node's disk now, as its process knows; before the process knows, as the one before it knew.
 func (n *node) had() []had {
 	list := make([]had, n.w.swarm.shards+1)
@@ -255,7 +278,7 @@ func (m *matrix) open(what string, n *node, disk *wal.MemFS, before []had) *shar
 	m.opens++
 	state := ring.NewState(func() {}, func() {})
 	calls := n.w.calls.all[n.id]
-	cfg := n.hostConfig(disk, state)
+	cfg := n.hostConfig(disk, whoseDisk(disk), state)
 	n.w.calls.all[n.id] = calls
 	host, err := shard.New(cfg)
 	if err == nil {

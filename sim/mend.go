@@ -72,7 +72,7 @@ func (n *node) mendOn() {
 			n.refuse()
 		default:
 			w.counts.Mended++
-			n.start(nil)
+			n.open()
 		}
 		return
 	case w.now > n.mendUntil:

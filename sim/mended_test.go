@@ -79,7 +79,7 @@ func (w *World) mendCopies(t *testing.T, random *rand.Rand, sum *mendedTally) {
 	disks := map[*node]*wal.MemFS{}
 	var broken []*node
 	for _, n := range w.nodes {
-		if n.gone || n.meta == nil || !n.ready {
+		if id, _ := identityOn(n.disk); n.gone || !id.Founded {
 			continue
 		}
 		disks[n] = n.disk.CrashClone(random, wal.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
@@ -178,7 +178,7 @@ func (w *World) mendCopy(t *testing.T, n *node, m *shard.Mender, disks map[*node
 
 // openOn opens a disk as the next process of a machine would.
 func (n *node) openOn(disk *wal.MemFS) (*shard.Host, error) {
-	host, err := shard.New(n.hostConfig(disk, ring.NewState(func() {}, func() {})))
+	host, err := shard.New(n.hostConfig(disk, whoseDisk(disk), ring.NewState(func() {}, func() {})))
 	if err == nil {
 		err = host.Open()
 	}

@@ -40,7 +40,7 @@ func (m *merging) begin() {
 		return
 	}
 	for i := range 3 {
-		c := &client{w: m.w, number: 4000 + i, hint: map[shard.ID]uint64{}, own: &m.chance, draw: m.pick}
+		c := &client{w: m.w, number: 4000 + i, own: &m.chance, draw: m.pick}
 		m.clients = append(m.clients, c)
 		m.w.after(m.chance.between(0, m.think), c.act)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/transport/peer"
 )
 
 // network carries frames between nodes, or does not.
@@ -18,6 +19,8 @@ type network struct {
 	// and raft's followers would heed a dead leader's heartbeats for as long as they come.
 	mended time.Duration
 	torn   map[[2]uint64]time.Duration // when a connection ended: what was sent on it before and has not arrived does not arrive
+
+	connections map[[2]uint64]connection // from, to
 }
 
 func (n *network) blocked(from, to uint64) bool { return n.cut[[2]uint64{from, to}] }
@@ -39,7 +42,7 @@ func (p *wire) Send(to uint64, frame []byte) {
 			return
 		}
 		p.n.w.carry(p.n, to, func(n *node, copied bool) {
-			if n.host == nil {
+			if n.host == nil || p.n.w.connect(p.n, n, peer.LaneControl) != nil {
 				return
 			}
 			if copied {
@@ -52,9 +55,28 @@ func (p *wire) Send(to uint64, frame []byte) {
 	}
 }
 
+// delay is how long something is on its way.
+func (w *World) delay() time.Duration {
+	s := &w.swarm
+	delay := w.chance.between(s.delay/2, 2*s.delay)
+	if w.chance.hit(s.slow) {
+		delay = w.chance.between(delay, s.slowest)
+	}
+	return delay
+}
+
+// carryOnce is carry for what does not arrive twice.
+func (w *World) carryOnce(from *node, to uint64, deliver func(n *node)) {
+	w.carryAs(from, to, false, func(n *node, _ bool) { deliver(n) })
+}
+
 // carry takes something from a node to another, as the network is now. deliver runs there, perhaps twice: all but the last time
 // copied is true.
 func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool)) {
+	w.carryAs(from, to, true, deliver)
+}
+
+func (w *World) carryAs(from *node, to uint64, repeats bool, deliver func(n *node, copied bool)) {
 	n := w.node(to)
 	if n == nil {
 		return
@@ -67,10 +89,7 @@ func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool))
 		}
 		return
 	}
-	delay := w.chance.between(s.delay/2, 2*s.delay)
-	if w.chance.hit(s.slow) {
-		delay = w.chance.between(delay, s.slowest)
-	}
+	delay := w.delay()
 	if s.ordered {
 		at := max(w.now+delay, w.net.last[link])
 		w.net.last[link] = at
@@ -95,7 +114,7 @@ func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool))
 			deliver(n, copied)
 		}
 	}
-	if w.fate.hit(s.ordeals.late) {
+	if repeats && w.fate.hit(s.ordeals.late) {
 		w.after(w.fate.between(20*time.Second, 3*time.Minute), func() {
 			w.counts.Again++
 			arrive(true)()
@@ -103,7 +122,7 @@ func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool))
 		w.after(delay, arrive(true))
 		return
 	}
-	if w.chance.hit(s.duplicate) {
+	if repeats && w.chance.hit(s.duplicate) {
 		w.after(delay, arrive(true))
 		w.after(delay+w.chance.between(0, 10*s.slowest), arrive(true))
 		return
@@ -173,11 +192,7 @@ const transferChunk = 16 << 10
 // next does the next step after a piece's time on the network.
 func (t *transfer) next(step func() error) {
 	s := &t.w.swarm
-	delay := t.w.chance.between(s.delay/2, 2*s.delay)
-	if t.w.chance.hit(s.slow) {
-		delay = t.w.chance.between(delay, s.slowest)
-	}
-	t.w.after(delay, func() {
+	t.w.after(t.w.delay(), func() {
 		if t.from.life != t.life {
 			t.close()
 			return
@@ -220,6 +235,9 @@ func (t *transfer) close() {
 func (t *transfer) begin() (err error) {
 	if t.source, err = t.stream.Open(); err != nil {
 		return err
+	}
+	if t.w.connect(t.from, t.to, peer.LaneBulk) != nil {
+		return errCut
 	}
 	t.into, err = t.to.host.Receive(t.from.id, slices.Clone(t.stream.Header), t.stream.Size)
 	if t.to.died(nil) {
@@ -266,10 +284,10 @@ func (t *transfer) piece() error {
 	return err
 }
 
-// node finds a machine.
+// node finds a machine. Ids are odd, see member.Identity.
 func (w *World) node(id uint64) *node {
-	if id == 0 || id > uint64(len(w.nodes)) {
-		return nil
+	if i := int(id / 2); id%2 == 1 && i < len(w.nodes) {
+		return w.nodes[i]
 	}
-	return w.nodes[id-1]
+	return nil
 }

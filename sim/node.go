@@ -2,11 +2,12 @@ package sim
 
 import (
 	"errors"
-	"log/slog"
 	"sync"
 	"syscall"
 	"time"
 
+	"carillon/node/member"
+	"carillon/node/route"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/wal"
@@ -21,37 +22,38 @@ type node struct {
 	name   string
 	clock  clock
 	disk   *wal.MemFS
-	starts uint32
+	founds bool // it founds the cluster with others; else it joins
 	gone   bool // its disk was wiped, or it left: it never comes back
 
 	// Of the process.
+	starts  uint32        // the so-many-th on the disk
 	began   time.Duration // on its monotonic clock
 	life    uint64        // grows with each start and each end: what was meant for another life is void
-	up      bool          // it has begun; the host may have to wait for a row that names it
+	up      bool          // it has begun; it may have to found a cluster, or join one, before it has a host
+	tasks   *tasks
+	self    *member.Self
+	gossip  *gossip
+	member  *member.Member
+	router  *route.Router
+	topics  *route.Topics
 	host    *shard.Host
-	state   *ring.State
-	placed  bool // rows have changed
-	topical bool // topics have changed
+	state   *ring.State       // of the last process that had one
+	met     map[uint64]uint32 // the newest process that it has spoken with, by node
+	calls   []*rpc            // that it is answering
+	closed  bool              // it takes no requests any more: it stops
 	wakeAt  time.Duration
 	awake   func() // see waker; nil: none was needed yet
 	writing bool
+	syncs   time.Duration // when the step of the log that is under way began
 	paused  bool
 	backlog []delayed
 	checked []checkedGroup
-	peers   map[uint64]*peerFacts
-	shares  *ring.Shares
 	sights  map[uint64]*sight
+	view    view // of its last heartbeat
 	looked  time.Duration
 	age     time.Duration // as others come to know it, while it ran
-	joining bool
-	served  bool
-	aside   bool
 
-	meta  *ring.Row // for a disk on which no process was ever ready
-	ready bool
-	held  bool // it stays down
-
-	replaces bool // it takes over a dead machine's name, and says so each time it registers
+	held bool // it stays down
 
 	inARow int  // starts at once, one after the other, of processes that had ended themselves
 	eager  bool // … is about to be started at once
@@ -87,104 +89,14 @@ var errPowerCut = errors.New("the power is cut")
 
 // newNode makes a machine with an empty disk.
 func (w *World) newNode(name string) *node {
-	w.nextID++
-	n := &node{w: w, id: w.nextID, name: name, clock: clock{world: w}, disk: wal.NewMemFS(), votes: map[shard.ID]promised{}}
+	n := &node{w: w, id: uint64(2*len(w.nodes) + 1), name: name, clock: clock{world: w}, disk: wal.NewMemFS(), votes: map[shard.ID]promised{}}
 	n.clock.drift = (2*w.chance.Float64() - 1) * w.swarm.drift
 	w.nodes = append(w.nodes, n)
 	return n
 }
 
-// describe is how the node registers.
-func (n *node) describe() ring.Node {
-	return ring.Node{ID: n.id, Name: n.name, Peer: n.name + ":7701", Starts: n.starts}
-}
-
-// start begins a process. meta is the row that names its replica of the meta group, for an empty disk.
-func (n *node) start(meta *ring.Row) {
-	w := n.w
-	if !n.up {
-		n.life++
-		n.awake = nil
-		n.starts++
-		n.up, n.paused, n.began = true, false, n.clock.Mono()
-		n.knowsNobody()
-		w.note(n, "start", uint64(n.starts), 0, "")
-		n.every(250*time.Millisecond, n.beat)
-	}
-	if meta != nil {
-		n.meta = meta
-	}
-	n.state = ring.NewState(func() { n.topical = true }, func() { n.placed = true })
-	n.hook()
-	cfg := n.hostConfig(n.disk, n.state)
-	host, err := shard.New(cfg)
-	if err != nil {
-		w.violate("config", "%v", err)
-	}
-	if err := host.Open(); err != nil {
-		if n.crash.clone != nil {
-			n.stop(false)
-			return
-		}
-		if n.heldBack(err) {
-			return
-		}
-		if n.ofItsDisk(err) {
-			n.ended(err)
-			return
-		}
-		if n.couldNotRead(err) {
-			n.blinded(err)
-			return
-		}
-		if n.rotten && n.mends(err) {
-			return
-		}
-		if n.rotten { // as it must be
-			n.refuse()
-			return
-		}
-		w.violate("I11", "node %d does not start again: %v", n.id, err)
-	}
-	if n.halted {
-		w.violate("halt", "node %d was told that it lacks what it had acknowledged, and starts again with what it has", n.id)
-	}
-	n.crash.opens(false)
-	n.host = host
-	n.settle()
-	if n.died(nil) {
-		return
-	}
-	n.placed, n.topical = true, false
-	n.checked = make([]checkedGroup, w.swarm.shards+1)
-	n.remembers()
-	n.every(time.Second, n.housekeep)
-	n.every(time.Second, n.control)
-	n.wake(0)
-}
-
-// hostConfig is what a process runs its host with.
-func (n *node) hostConfig(disk *wal.MemFS, state *ring.State) shard.Config {
-	w := n.w
-	cfg := shard.Config{
-		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Owner: shard.NewOwner(n.id, n.starts), Seed: w.cfg.Seed + n.id,
-		FS: disk, Dir: dataDir, Clock: &n.clock, Topics: state, Machine: state,
-		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Placement: placement{n, n.life}, Shares: n.shares, Observer: &observer{n},
-		Logger: slog.New(slog.DiscardHandler), Zone: n.zone,
-		Log: wal.Options{
-			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: 1 << 20,
-			QueueFrames: w.swarm.bounds.queueFrames, FrameBytes: w.swarm.bounds.logFrame,
-			NowMs: n.clock.WallMs, Monotonic: n.clock.Mono,
-		},
-		FrameBytes: w.swarm.bounds.frameBytes, UnsyncedBytes: w.swarm.bounds.unsyncedBytes,
-		RetainBytes: w.swarm.retainBytes, SnapshotLogBytes: w.swarm.snapshotBytes,
-	}
-	if !n.ready {
-		row := n.meta.ForHost()
-		cfg.Meta = &row
-	}
-	return cfg
-}
+// address is where the machine listens for others.
+func (n *node) address() string { return n.name + ":7701" }
 
 // zone reads a time zone for the host, between two turns of it.
 func (n *node) zone(name string) (*time.Location, error) {
@@ -235,14 +147,6 @@ func (n *node) waker() func() {
 // turn is one turn of the host's workers.
 func (n *node) turn() {
 	w := n.w
-	if n.placed {
-		n.placed = false
-		n.host.Place(forHost(n.state.Rows()))
-	}
-	if n.topical {
-		n.topical = false
-		n.host.TopicsChanged()
-	}
 	n.gate.Shut()
 	err := n.host.Work()
 	n.gate.Open()
@@ -261,15 +165,15 @@ func (n *node) turn() {
 		if w.chance.hit(w.swarm.slowSync) {
 			latency = w.chance.between(latency, w.swarm.slowestSync)
 		}
-		if n.host.Full() {
+		full := n.host.Full()
+		if full {
 			latency = 100 * time.Millisecond
 		}
+		n.self.Health.Waits(full)
 		life := n.life
+		n.syncs = n.clock.Mono()
+		n.self.Health.SyncBegins(n.syncs)
 		w.after(latency, func() { n.write(life) })
-	}
-	if n.placed || n.topical {
-		n.wake(50 * time.Microsecond)
-		return
 	}
 	n.wake(max(n.host.UntilWork(), 50*time.Microsecond))
 }
@@ -297,8 +201,9 @@ func (n *node) write(life uint64) {
 	n.writing = false
 	err := n.host.Write()
 	n.settle()
+	now := n.clock.Mono()
+	n.self.Health.Synced(now, now-n.syncs)
 	if !n.died(err) {
-		n.ready = true
 		n.wake(0)
 	}
 }
@@ -340,6 +245,9 @@ func (n *node) stop(cut bool) {
 	if !n.eager {
 		n.inARow = 0
 	}
+	n.breakCalls()
+	n.tasks.end()
+	n.self, n.gossip, n.member, n.router, n.topics = nil, nil, nil, nil, nil
 	n.up, n.paused, n.writing, n.wakeAt, n.backlog = false, false, false, 0, nil
 	w.counts.Crashes++
 	clone := n.crash.clone
@@ -479,7 +387,7 @@ func (n *node) doFrom(source uint64, run func()) {
 	switch {
 	case !n.up:
 	case n.paused:
-		if len(n.backlog) < 5000 {
+		if len(n.backlog) < 5000 || source == n.id {
 			n.backlog = append(n.backlog, delayed{source, func() {
 				if n.life == life {
 					run()

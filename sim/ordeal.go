@@ -1,10 +1,10 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"time"
 
-	"carillon/ring"
 	"carillon/shard"
 )
 
@@ -169,7 +169,7 @@ func (w *World) reviveWithin(n *node, d time.Duration) {
 	life := n.life
 	w.after(w.fate.between(10*time.Millisecond, d), func() {
 		if n.life == life && !n.up && !n.gone && !n.held {
-			n.restart()
+			n.start()
 		}
 	})
 }
@@ -195,7 +195,7 @@ func (w *World) dieAgain(n *node, left int) {
 		if !w.calm && w.fate.IntN(2) == 0 {
 			n.crash.left = 1 + w.fate.IntN(8)
 		}
-		n.restart()
+		n.start()
 		w.after(w.fate.between(0, 400*time.Millisecond), func() { w.dieAgain(n, left-1) })
 	})
 }
@@ -347,24 +347,19 @@ func (w *World) brink() {
 
 // passerBy is a client that wants one thing and draws from fate.
 func (w *World) passerBy() *client {
-	return &client{w: w, number: 5000 + w.fate.IntN(1000), hint: map[shard.ID]uint64{}, own: &w.fate}
+	return &client{w: w, number: 5000 + w.fate.IntN(1000), own: &w.fate}
 }
 
 // number changes how many replicas each shard should have.
 func (w *World) number() {
-	leader := w.metaLeader()
-	if leader == nil {
-		return
-	}
 	n := 1 + w.fate.IntN(3)
 	w.numbered = w.now
-	w.note(leader, "replicas", uint64(n), 0, "")
-	c := ring.Command{Verb: ring.SetReplicas, Replicas: n}
-	leader.host.SubmitMeta(c.Encode(), func(_ any, err error) {
+	at := w.inUse(w.fate)
+	w.note(at, "replicas", uint64(n), 0, "")
+	w.operator(at, func(ctx context.Context, at *node) error { return at.member.SetReplicas(ctx, n) }, func(err error) {
 		if err == nil {
 			w.counts.Numbers++
 			w.swarm.replicas = n
 		}
 	})
-	leader.wake(0)
 }

@@ -35,7 +35,7 @@ const (
 
 func (b *rankedBook) answered(w *World, o *operation, r shard.Result, t *shard.Timer) {
 	b.featureBook.answered(w, o, r, t)
-	n := w.node(o.client.hint[o.shard])
+	n := w.leader(o.shard)
 	b.waiting += int(b2u(r.Code == shard.Created))
 	if r.Code != shard.Created || n == nil || n.host == nil {
 		return

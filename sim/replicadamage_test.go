@@ -65,7 +65,7 @@ func (n *node) closedSegment(place float64) string {
 // refuses demands that a process on such a disk would not start, and says which file and where in it.
 func (n *node) refuses(t *testing.T, disk *wal.MemFS, path string) {
 	t.Helper()
-	host, err := shard.New(n.hostConfig(disk, ring.NewState(func() {}, func() {})))
+	host, err := shard.New(n.hostConfig(disk, whoseDisk(disk), ring.NewState(func() {}, func() {})))
 	if err == nil {
 		err = host.Open()
 	}
@@ -84,7 +84,7 @@ func spoilMiddle(t *testing.T, disk *wal.MemFS, path string, at int) {
 
 func (n *node) begin() {
 	n.held = false
-	n.restart()
+	n.start()
 }
 
 // TestOneReplicaDamaged: a node whose log is damaged so that nothing tells what it was refuses; one of its name with an empty disk takes its place, is

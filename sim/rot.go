@@ -40,7 +40,6 @@ func (n *node) replace() {
 	n.gone = true
 	n.stop(true)
 	fresh := w.newNode(n.name)
-	fresh.replaces = true
 	w.after(w.chance.between(time.Second, 10*time.Second), func() {
 		if !fresh.up && !fresh.held { // all may have been begun meanwhile, and one is held down on purpose
 			w.join(fresh)

@@ -57,7 +57,7 @@ func (w *World) sicken() {
 		w.after(w.chance.between(least, most), turn)
 	}
 	w.after(0, turn)
-	c := &client{w: w, number: len(w.clients), hint: map[shard.ID]uint64{}}
+	c := &client{w: w, number: len(w.clients)}
 	w.clients = append(w.clients, c)
 	var next func()
 	next = func() {

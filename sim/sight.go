@@ -25,6 +25,7 @@ const (
 type sight struct {
 	silence time.Duration // by the process's clock, while it ran
 	said    time.Duration // when its last beat came; 0: none did
+	at      time.Duration // when that was sent; the world's time
 	word    time.Duration // when the last beat of it was sent that the process knows anybody to have heard; the world's time
 	age     time.Duration // of its process, by that beat
 	counted uint32        // of its processes before the one with so many starts nothing is left that nobody counts
@@ -50,7 +51,25 @@ type heardOf struct {
 	word time.Duration
 }
 
-// look is a process's look around, with each beat.
+// lookOnce is the look of a heartbeat, which goes to several others at once.
+func (n *node) lookOnce() view {
+	if n.view.at != n.w.now || n.view.starts != n.starts {
+		n.view = n.look(n.ledHere())
+	}
+	return n.view
+}
+
+// ledHere are the timer shards that the process leads.
+func (n *node) ledHere() (ids []shard.ID) {
+	for id := shard.ID(1); int(id) <= n.w.swarm.shards; id++ {
+		if p := n.host.Progress(id); p.Leads && p.Serves {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// look is a process's look around, with each heartbeat.
 func (n *node) look(mine []shard.ID) view {
 	now := n.clock.Mono()
 	passed := min(now-n.looked, longLook)
@@ -119,6 +138,10 @@ func (n *node) sightOf(id uint64) *sight {
 // see takes a beat.
 func (n *node) see(from uint64, v view) {
 	s := n.sightOf(from)
+	if s.said != 0 && v.at < s.at {
+		return // it was overtaken
+	}
+	s.at = v.at
 	s.silence, s.said, s.age, s.starts, s.leads, s.knows, s.passed = 0, n.clock.Mono(), v.age, v.starts, v.leads, v.knows, false
 	s.word = max(s.word, v.at)
 	for _, h := range v.hears {

@@ -95,21 +95,12 @@ func (w *World) crashOne() {
 	n.stop(w.chance.IntN(3) > 0)
 }
 
-// restart begins the next process on a machine's disk.
-func (n *node) restart() {
-	if n.meta == nil {
-		n.w.join(n)
-		return
-	}
-	n.start(nil)
-}
-
 // comeBack restarts a node after a while.
 func (n *node) comeBack() {
 	life := n.life
 	n.w.after(n.startDelay(), func() {
 		if n.life == life && !n.up && !n.gone && !n.held {
-			n.restart()
+			n.start()
 		}
 	})
 }
@@ -185,37 +176,22 @@ func (w *World) cutPower() {
 	}
 }
 
-// handOver has a node lead nothing for a while.
+// handOver has a node lead nothing for a while: its disk was slow, and may be again.
 func (w *World) handOver() {
 	n := w.any()
 	if n.host == nil || n.paused {
 		return
 	}
 	w.note(n, "aside", 0, 0, "")
-	n.aside = true
-	n.host.StepAside(true)
-	life := n.life
-	w.after(w.chance.between(time.Second, 10*time.Second), func() {
-		if n.life == life {
-			n.aside = false
-			n.host.StepAside(false)
-		}
-	})
+	const slow = time.Second
+	n.self.Health.Synced(n.clock.Mono(), slow)
 }
 
 // pauseTopic stops a topic's calls, or lets them go on.
 func (w *World) pauseTopic() {
-	leader := w.metaLeader()
-	if leader == nil {
-		return
-	}
-	c := ring.Command{Verb: ring.Pause, Name: w.topics[w.chance.IntN(settledTopics)]}
-	if w.chance.IntN(2) == 0 {
-		c.Verb = ring.Resume
-	}
-	w.note(leader, string(c.Verb), 0, 0, c.Name)
-	leader.host.SubmitMeta(c.Encode(), func(any, error) {})
-	leader.wake(0)
+	name, paused := w.topics[w.chance.IntN(settledTopics)], w.chance.IntN(2) > 0
+	w.note(nil, "pause topic", b2u(paused), 0, name)
+	w.operator(w.any(), pauseTopic(name, paused), func(error) {})
 }
 
 // mostNodes bounds the machines in use.
@@ -231,35 +207,19 @@ func (w *World) move() {
 	for _, n := range w.nodes {
 		used += int(1 - b2u(n.gone))
 	}
-	n := w.any()
+	n, at := w.any(), w.any()
 	m, known := leader.state.Node(n.id)
 	switch {
 	case w.chance.IntN(3) == 0 && used < mostNodes:
-		fresh := w.newNode("n" + string(rune('a'+len(w.nodes)%26)) + string(rune('a'+len(w.nodes)/26)))
-		w.join(fresh)
+		w.join(w.newNode("n" + string(rune('a'+len(w.nodes)%26)) + string(rune('a'+len(w.nodes)/26))))
 	case !known:
 	case m.State == ring.NodeMember && w.members(leader) > w.swarm.replicas:
-		w.setState(leader, n, ring.NodeDraining)
+		w.setState(at, n, ring.NodeDraining)
 	case m.State == ring.NodeDraining && w.chance.IntN(3) == 0:
-		w.setState(leader, n, ring.NodeMember)
+		w.setState(at, n, ring.NodeMember)
 	case m.State == ring.NodeDrained:
-		w.note(n, "remove", 0, 0, "")
-		c := ring.Command{Verb: ring.Remove, NodeID: n.id}
-		leader.host.SubmitMeta(c.Encode(), func(r any, err error) {
-			if reply, ok := r.(ring.Reply); ok && err == nil && reply.Err == nil {
-				n.gone = true
-				w.after(0, func() { n.stop(false) })
-			}
-		})
-		leader.wake(0)
+		w.remove(at, n, false)
 	}
-}
-
-func (w *World) setState(leader, n *node, s ring.NodeState) {
-	w.note(n, string(s), 0, 0, "")
-	c := ring.Command{Verb: ring.SetState, NodeID: n.id, State: s}
-	leader.host.SubmitMeta(c.Encode(), func(any, error) {})
-	leader.wake(0)
 }
 
 func (w *World) members(leader *node) (count int) {

@@ -71,7 +71,7 @@ func (v *visitors) begin() {
 		return
 	}
 	for i := range 2 {
-		c := &client{w: v.w, number: 3000 + i, hint: map[shard.ID]uint64{}, own: &v.chance, draw: v.pick}
+		c := &client{w: v.w, number: 3000 + i, own: &v.chance, draw: v.pick}
 		v.clients = append(v.clients, c)
 		v.w.after(v.chance.between(0, time.Second), c.act)
 	}
@@ -161,7 +161,7 @@ func (v *visitors) crowd(o *operation) {
 		v.rank(more, key)
 		w.complete(more)
 		more.then = func(bool) {}
-		c := &client{w: w, number: 3100 + r.IntN(100), hint: map[shard.ID]uint64{}, own: &v.chance}
+		c := &client{w: w, number: 3100 + r.IntN(100), own: &v.chance}
 		w.after(r.between(0, 100*time.Millisecond), func() { c.start(more) })
 	}
 }

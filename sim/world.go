@@ -56,6 +56,7 @@ type World struct {
 	chance chance
 	fate   chance // of its ordeals
 	ills   chance // of its ailments
+	ids    chance // what nodes draw that nobody can guess
 
 	numbered time.Duration // when another number of replicas was last asked for
 	now      time.Duration
@@ -77,8 +78,11 @@ type World struct {
 	merging  *merging
 	healed   time.Duration // when the second phase began
 	topics   []string
-	calm     bool // the second phase
-	nextID   uint64
+	made     map[string]bool // topics that somebody was told are there
+	calm     bool            // the second phase
+	refusal  error           // the last that the operator was given
+	running  *coroutine      // of the task that runs now; nil: none does
+	idle     []*coroutine
 
 	// effect, if set, is told of each change of a disk right before it is made. It may be called by a host's background goroutine, while the world waits for it.
 	effect func(n *node, op wal.Op, name string)
@@ -127,6 +131,7 @@ func newWorld(cfg Config) *World {
 	w.fate = newChance(cfg.Seed, 5)
 	w.swarm.ordeal(w.fate)
 	w.ills = newChance(cfg.Seed, 7)
+	w.ids = newChance(cfg.Seed, 9)
 	if cfg.script == nil {
 		w.swarm.ail(w.ills)
 	}
@@ -191,10 +196,14 @@ func (w *World) passUntil(limit time.Duration, holds func() bool) bool {
 // end lets every host go.
 func (w *World) end() {
 	for _, n := range w.nodes {
+		n.tasks.end()
 		if n.host != nil {
 			n.host.Abandon()
 			n.gate.Open()
 		}
+	}
+	for _, c := range w.idle {
+		c.stop()
 	}
 	w.cfg.Settle()
 }

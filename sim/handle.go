@@ -1,0 +1,77 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"carillon/shard"
+)
+
+// topic finds a topic as the API does for a request that does not make it.
+func (n *node) topic(ctx context.Context, name string) (*shard.Topic, error) {
+	if id, _, _ := n.state.Cluster(); id == "" {
+		return nil, shard.ErrRecovering
+	}
+	return n.topics.Named(ctx, name)
+}
+
+// handle does an operation as the API of a node does.
+func (n *node) handle(o *operation) (shard.Result, *shard.Timer, error) {
+	ctx, w := n.tasks.ctx, n.w
+	if o.claim() {
+		if _, err := n.topics.ByID(ctx, o.topic); err != nil {
+			n.mustKnow(w.topics[o.topic-1], true, err)
+			return shard.Result{}, nil, err
+		}
+		ops := []shard.Op{{Shard: o.shard, Brief: true, Command: o.command()}}
+		n.router.DoAll(ctx, ops)
+		return ops[0].Result, nil, ops[0].Err
+	}
+	name := w.topics[o.topic-1]
+	made := w.made[name]
+	t, err := n.topic(ctx, name)
+	if err != nil {
+		n.mustKnow(name, made, err)
+		return shard.Result{}, nil, err
+	}
+	if at := shard.Place(t, o.id, w.swarm.shards); at != o.shard || t.ID != o.topic {
+		w.violate("topic", "node %d has topic %s as number %d, timer %s in shard %d; it is number %d, shard %d", n.id, name, t.ID, o.id, at, o.topic, o.shard)
+	}
+	if o.cmd == nil {
+		timer, err := n.router.Timer(ctx, o.shard, t.ID, o.id)
+		return shard.Result{}, timer, err
+	}
+	r, err := n.router.Do(ctx, o.shard, o.command(), false)
+	return r, r.Timer, err
+}
+
+// mustKnow checks that nobody says of a topic that it is not there which was made before it was asked for: a node that cannot ask does not guess (P5).
+func (n *node) mustKnow(name string, made bool, err error) {
+	if made && errors.Is(err, shard.ErrNoTopic) {
+		n.w.violate("P5", "node %d says that there is no topic %s, which was made before it was asked for", n.id, name)
+	}
+}
+
+// command is a new one each time: what has been asked for may still be on its way.
+func (o *operation) command() *shard.Command {
+	c := *o.cmd
+	return &c
+}
+
+// handOut notes what a host has given to consumers.
+func (n *node) handOut(asked, lasts time.Duration, list []shard.Taken) {
+	w, b := n.w, n.w.book
+	for i := range list {
+		t := &list[i]
+		k := timerKey{t.Shard, t.Timer.Seq}
+		w.counts.Taken++
+		w.note(n, "hand out", uint64(t.Shard), t.Timer.Fence, t.Timer.ID)
+		l := b.leases.lease(k)
+		l.asked, l.topic = asked, pullTopic
+		b.features.fetched(n, t)
+		b.leases.handed(n, k, t.Timer.Fence, t.Timer.ID, asked+lasts) // it was given some time between that and now
+		b.order.handed(n, t)
+		b.limits.handed(n)
+	}
+}

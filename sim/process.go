@@ -1,0 +1,279 @@
+package sim
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"carillon/node/member"
+	"carillon/node/route"
+	"carillon/ring"
+	"carillon/secret"
+	"carillon/shard"
+	"carillon/transport/peer"
+	"carillon/wal"
+)
+
+// identityOn is what a disk says of who the node is; false: nothing yet.
+func identityOn(disk *wal.MemFS) (member.Identity, bool) {
+	id, err := member.ReadIdentity(disk, dataDir)
+	return id, err == nil
+}
+
+// start begins a process.
+func (n *node) start() {
+	w := n.w
+	n.life++
+	n.awake = nil
+	n.up, n.paused, n.closed, n.began = true, false, false, n.clock.Mono()
+	n.met, n.calls = map[uint64]uint32{}, nil
+	n.sights, n.view, n.looked, n.age = map[uint64]*sight{}, view{}, 0, 0
+	n.tasks = newTasks(n)
+	n.hook()
+	_, err := wal.LockDir(n.disk, dataDir)
+	if err == nil {
+		n.self, err = member.NewSelf(n.memberConfig())
+	}
+	if err != nil {
+		n.couldNotStart(err)
+		return
+	}
+	if id := n.self.ID(); id != n.id {
+		w.violate("identity", "node %d says that it is %d after a start", n.id, id)
+	}
+	if starts := n.self.Identity().Starts; starts > n.starts {
+		n.starts = starts
+	} else {
+		w.violate("identity", "node %d begins its process %d after its process %d", n.id, starts, n.starts)
+	}
+	n.gossip = newGossip(n)
+	n.self.Connect(&peers{n, n.life}, n.gossip)
+	w.note(n, "start", uint64(n.starts), 0, "")
+	n.every(gossipEach, func() {
+		if !n.died(nil) {
+			n.gossip.look()
+		}
+	})
+	n.tasks.Go(func() {
+		if err := n.self.EnsureMembership(n.tasks.ctx); err != nil {
+			n.tasks.schedule(0, func() { n.couldNotStart(err) })
+			return
+		}
+		n.gossip.joined(n.self.Identity().ClusterID)
+		n.tasks.schedule(0, n.open)
+	})
+}
+
+// memberConfig is what a process makes itself of.
+func (n *node) memberConfig() member.Config {
+	w, life := n.w, n.life
+	cfg := member.Config{
+		Name: n.name, Version: "sim", HTTP: n.name + ":7700", Peer: n.address(),
+		Shards: w.swarm.shards, Replicas: w.swarm.replicas, BootstrapExpect: 1, NamesProven: true, PeersProven: true, ReplaceAfter: time.Minute,
+		FS: n.disk, Dir: dataDir, Clock: &n.clock, Tasks: n.tasks, Random: n.random, Logger: slog.New(slog.DiscardHandler),
+		Keys: func() *secret.Keys { return w.keys.of(n) }, LacksKey: func() string { return "" },
+		Fail: func(err error) {
+			w.after(0, func() {
+				if n.life == life {
+					n.failed(err)
+				}
+			})
+		},
+	}
+	if n.founds {
+		cfg.BootstrapExpect = w.swarm.nodes
+	}
+	if !n.founds || w.swarm.nodes > 1 {
+		cfg.Join = []string{"n1:7702"}
+	}
+	return cfg
+}
+
+// random is what nobody can guess. A node's id is its machine's number.
+func (n *node) random(b []byte) {
+	clear(b)
+	if len(b) == 8 {
+		binary.LittleEndian.PutUint64(b, n.id)
+		return
+	}
+	for i := range b {
+		b[i] = byte(n.w.ids.Uint32())
+	}
+}
+
+// failed is the end of a process by its own decision.
+func (n *node) failed(err error) {
+	n.w.note(n, "ends itself", 0, 0, err.Error())
+	if !errors.Is(err, member.ErrRemoved) {
+		n.w.violate("member", "node %d ends itself: %v", n.id, err)
+	}
+	n.w.counts.Removed++
+	n.gone = true
+	n.stop(false)
+}
+
+// couldNotStart is the end of a process that could not begin.
+func (n *node) couldNotStart(err error) {
+	w := n.w
+	switch {
+	case errors.Is(err, member.ErrRemoved):
+		n.failed(err)
+	case n.crash.clone != nil:
+		n.stop(false)
+	case n.heldBack(err):
+	case n.ofItsDisk(err):
+		n.ended(err)
+	case n.couldNotRead(err):
+		n.blinded(err)
+	case n.rotten && n.mends(err):
+	case n.rotten: // as it must be
+		n.refuse()
+	default:
+		w.violate("I11", "node %d does not start again: %v", n.id, err)
+	}
+}
+
+// open begins with the shards of a process that is of a cluster.
+func (n *node) open() {
+	w := n.w
+	var host *shard.Host
+	n.member = n.self.NewMember(func() { host.TopicsChanged() }, func() {})
+	n.state = n.member.State
+	host, err := shard.New(n.hostConfig(n.disk, n.self.Identity(), n.state))
+	if err != nil {
+		w.violate("config", "%v", err)
+	}
+	if err := host.Open(); err != nil {
+		n.couldNotStart(err)
+		return
+	}
+	if n.halted {
+		w.violate("halt", "node %d was told that it lacks what it had acknowledged, and starts again with what it has", n.id)
+	}
+	n.crash.opens(false)
+	n.host = host
+	n.settle()
+	if n.died(nil) {
+		return
+	}
+	here := &memberHost{host, n}
+	n.member.Attach(here)
+	n.router = route.New(route.Config{
+		Self: n.id, Shards: w.swarm.shards, Host: here, History: noHistory{}, Cluster: n.member, Peers: &peers{n, n.life}, NotSent: peer.ErrNotSent,
+		Tasks: n.tasks, BulkPage: 1 + w.visitors.chance.IntN(12),
+		Background: func(run func(context.Context)) { n.tasks.Go(func() { run(n.tasks.ctx) }) },
+	})
+	n.topics = route.NewTopics(n.router, n.state.Topics, n.member)
+	n.self.SetMember(n.member)
+	n.checked = make([]checkedGroup, w.swarm.shards+1)
+	n.remembers()
+	n.every(time.Second, n.housekeep)
+	ctx := n.tasks.ctx
+	n.tasks.Go(func() { n.member.Run(ctx) })
+	n.tasks.Go(func() { n.router.Run(ctx) })
+	n.tasks.Go(func() { n.member.MarkFounded(ctx) })
+	n.wake(0)
+}
+
+// hostConfig is what a process runs its host with.
+func (n *node) hostConfig(disk *wal.MemFS, id member.Identity, state *ring.State) shard.Config {
+	w := n.w
+	cfg := shard.Config{
+		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Owner: shard.NewOwner(n.id, id.Starts), Seed: w.cfg.Seed + n.id,
+		FS: disk, Dir: dataDir, Clock: &n.clock, Topics: state, Machine: state,
+		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Observer: &observer{n},
+		Logger: slog.New(slog.DiscardHandler), Zone: n.zone,
+		Log: wal.Options{
+			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: 1 << 20,
+			QueueFrames: w.swarm.bounds.queueFrames, FrameBytes: w.swarm.bounds.logFrame,
+			NowMs: n.clock.WallMs, Monotonic: n.clock.Mono,
+		},
+		FrameBytes: w.swarm.bounds.frameBytes, UnsyncedBytes: w.swarm.bounds.unsyncedBytes,
+		RetainBytes: w.swarm.retainBytes, SnapshotLogBytes: w.swarm.snapshotBytes,
+	}
+	if n.member != nil {
+		cfg.Placement, cfg.Shares = placement{n.member, n}, n.member.Limits
+	}
+	if n.tasks != nil {
+		t := n.tasks
+		cfg.Block = func(register func(wake func())) {
+			n.wake(0)
+			t.block(register)
+		}
+		cfg.Ready = func(topic shard.TopicID, timers int) { n.router.Ready(topic, timers) }
+	}
+	if !id.Founded {
+		cfg.Meta = id.Meta
+	}
+	return cfg
+}
+
+// placement is the member's, as a process's host asks and tells it about rows.
+type placement struct {
+	*member.Member
+	n *node
+}
+
+// Settled implements shard.Placement.
+func (p placement) Settled(group shard.ID, epoch uint32) {
+	p.n.w.cutWithin(300 * time.Millisecond)
+	p.Member.Settled(group, epoch)
+}
+
+// memberHost is a process's host, as the member and the router have it.
+type memberHost struct {
+	*shard.Host
+	n *node
+}
+
+// Place implements member.Host.
+func (h *memberHost) Place(rows []shard.Row) {
+	h.Host.Place(rows)
+	h.n.wake(0)
+}
+
+// StepAside implements member.Host.
+func (h *memberHost) StepAside(on bool) {
+	h.Host.StepAside(on)
+	h.n.wake(0)
+}
+
+// Gone implements member.Host.
+func (h *memberHost) Gone(owner shard.Owner) {
+	h.Host.Gone(owner)
+	h.n.wake(0)
+}
+
+// Propose implements member.Host.
+func (h *memberHost) Propose(ctx context.Context, cmd []byte) (any, error) {
+	var c ring.Command
+	if json.Unmarshal(cmd, &c) == nil {
+		switch c.Verb {
+		case ring.Place:
+			h.n.w.note(h.n, "place", uint64(c.Group), uint64(c.Epoch), "")
+			h.n.w.counts.Moves++
+		case ring.Reseal:
+			h.n.w.counts.Resealed++
+		}
+	}
+	return h.Host.Propose(ctx, cmd)
+}
+
+// Take implements route.Host: what a host gives out is a consumer's from here on, though the answer may be lost.
+func (h *memberHost) Take(ctx context.Context, topic shard.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error) {
+	asked := h.n.w.now
+	list, err := h.Host.Take(ctx, topic, leaseMs, shares)
+	h.n.handOut(asked, msOf(leaseMs), list)
+	return list, err
+}
+
+// noHistory keeps none.
+type noHistory struct{}
+
+// List implements route.LocalHistory.
+func (noHistory) List(*shard.HistoryQuery) ([]*shard.HistoryEntry, bool, error) {
+	return nil, false, nil
+}
