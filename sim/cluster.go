@@ -43,8 +43,11 @@ var errNoProcess = errors.New("there is no process")
 func (w *World) insist(do func(ctx context.Context, n *node) error) bool {
 	done := false
 	var at *node // that is asked
-	asked, life := w.now, uint64(0)
+	begun, asked, life := w.now, w.now, uint64(0)
 	return w.passUntil(5*time.Minute, func() bool {
+		if w.now-begun > lullAfter && !w.calm {
+			w.beginLull()
+		}
 		if done || at != nil && at.life == life && w.now-asked < operatorPatience {
 			return done
 		}
@@ -61,6 +64,25 @@ func (w *World) insist(do func(ctx context.Context, n *node) error) bool {
 		})
 		return done
 	})
+}
+
+// lullAfter is after how long of trouble an operator who comes to nothing is given a lull: with enough of it nobody ever leads for long enough.
+const lullAfter = time.Minute
+
+// beginLull ends what goes wrong by chance, until endLull.
+func (w *World) beginLull() {
+	if w.lull == nil {
+		was := w.swarm
+		w.lull = &was
+		w.swarm.calm()
+		w.swarm.ordeals, w.swarm.ailments = ordeals{}, ailments{}
+	}
+}
+
+func (w *World) endLull() {
+	if w.lull != nil {
+		w.swarm, w.lull = *w.lull, nil
+	}
 }
 
 // operatorPatience is after what an operator turns to another machine.

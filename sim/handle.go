@@ -19,9 +19,10 @@ func (n *node) topic(ctx context.Context, name string) (*shard.Topic, error) {
 // handle does an operation as the API of a node does.
 func (n *node) handle(o *operation) (shard.Result, *shard.Timer, error) {
 	ctx, w := n.tasks.ctx, n.w
+	made := int(o.topic) <= w.laid
 	if o.claim() {
 		if _, err := n.topics.ByID(ctx, o.topic); err != nil {
-			n.mustKnow(w.topics[o.topic-1], true, err)
+			n.mustKnow(w.topics[o.topic-1], made, err)
 			return shard.Result{}, nil, err
 		}
 		ops := []shard.Op{{Shard: o.shard, Brief: true, Command: o.command()}}
@@ -29,7 +30,6 @@ func (n *node) handle(o *operation) (shard.Result, *shard.Timer, error) {
 		return ops[0].Result, nil, ops[0].Err
 	}
 	name := w.topics[o.topic-1]
-	made := w.made[name]
 	t, err := n.topic(ctx, name)
 	if err != nil {
 		n.mustKnow(name, made, err)

@@ -31,6 +31,7 @@ func (w *World) live() {
 	w.visitors.begin()
 	w.keys.begin()
 	w.merging.begin()
+	w.makers.begin()
 	w.sicken()
 	if !w.swarm.early {
 		w.after(0, w.trouble)
@@ -96,7 +97,9 @@ func (w *World) found() {
 		if !w.insist(putTopic(name, &p)) {
 			w.violate("I14", "nobody takes a topic within five minutes: %s", w.describe())
 		}
+		w.laid = i + 1
 	}
+	w.endLull()
 	w.passUntil(20*time.Second, w.serving) // on a bad network perhaps not all at once: the second phase asks for that
 }
 
@@ -136,6 +139,7 @@ func (w *World) heal() {
 	}
 	w.guests.done()
 	w.merging.done()
+	w.makers.ended = true
 	w.healed = w.now
 	w.visitors.part()
 	healed := w.now

@@ -76,12 +76,14 @@ type World struct {
 	visitors *visitors
 	keys     *keyOperator
 	merging  *merging
+	makers   *topicMakers
 	healed   time.Duration // when the second phase began
 	topics   []string
-	made     map[string]bool // topics that somebody was told are there
-	calm     bool            // the second phase
-	refusal  error           // the last that the operator was given
-	running  *coroutine      // of the task that runs now; nil: none does
+	laid     int        // how many of them somebody was told are there
+	calm     bool       // the second phase
+	lull     *swarm     // what goes wrong when a lull is over; nil: there is none
+	refusal  error      // the last that the operator was given
+	running  *coroutine // of the task that runs now; nil: none does
 	idle     []*coroutine
 
 	// effect, if set, is told of each change of a disk right before it is made. It may be called by a host's background goroutine, while the world waits for it.
@@ -139,6 +141,7 @@ func newWorld(cfg Config) *World {
 	w.visitors = w.drawVisitors()
 	w.keys = w.drawKeys()
 	w.merging = w.drawMerging()
+	w.makers = w.drawTopicMakers()
 	if cfg.Change != nil {
 		cfg.Change(&w.swarm)
 	}
