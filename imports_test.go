@@ -124,6 +124,20 @@ func layer(name string) string {
 	return folder
 }
 
+// The client goes into other people's programs: whoever imports it compiles, and audits, nothing else.
+func TestClientImportsStandardLibraryAlone(t *testing.T) {
+	for _, f := range sources(t) {
+		if layer(f.name) != "client" || f.isTest {
+			continue
+		}
+		for _, p := range f.imports() {
+			if first, _, _ := strings.Cut(p, "/"); first+"/" == module || strings.Contains(first, ".") {
+				t.Errorf("%s imports %s", f.name, p)
+			}
+		}
+	}
+}
+
 // Tests keep the rule too: what a layer's tests need of a higher layer is a sign that the layer needs it.
 func TestImportsPointDown(t *testing.T) {
 	for _, f := range sources(t) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 )
 
 // Op is one operation of a batch; make it with AddOp, PutOp, PatchOp, CancelOp or FireOp.
@@ -73,17 +74,17 @@ func (r *Result) Err() error {
 	return r.Problem
 }
 
-// Batch does up to 1,000 operations on timers of one topic; those of one id in order. It is not atomic: each has its own result. brief
-// leaves the timers out of the results.
+// Batch does up to 1,000 operations on timers of one topic; those of one id in order. It is not
+// atomic: each has its own result. brief leaves the timers out of the results.
 func (c *Client) Batch(ctx context.Context, topic string, ops []Op, brief bool) ([]Result, error) {
 	var answer struct {
 		Results []Result `json:"results"`
 	}
-	r := call{method: http.MethodPost, path: join("topics", topic, "batch"), body: map[string]any{"ops": append([]Op{}, ops...)}}
+	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "batch")}
 	if brief {
-		r.query = map[string][]string{"brief": {"true"}}
+		r.Query = url.Values{"brief": {"true"}}
 	}
-	if _, err := c.do(ctx, r, &answer); err != nil {
+	if err := c.call(ctx, r, map[string]any{"ops": append([]Op{}, ops...)}, &answer); err != nil {
 		return nil, err
 	}
 	if len(answer.Results) != len(ops) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Selected is a filter, or all.
-type Selected struct {
+// Selector is a filter, or all.
+type Selector struct {
 	Filter Filter
 	All    bool // needed where the filter says nothing
 }
@@ -16,12 +16,13 @@ type Selected struct {
 type Counts struct {
 	Matched int `json:"matched"`
 	Changed int `json:"changed"`
-	Skipped int `json:"skipped"` // in flight; of dead letters: no more, or their id is in use again
+	// Skipped were in flight. Of dead letters: those that are gone, or whose id is in use again.
+	Skipped int `json:"skipped"`
 }
 
-// Move is where a reschedule takes timers: exactly one of its fields.
-type Move struct {
-	Shift     Duration // later, or earlier, than now scheduled
+// RescheduleTo is where a reschedule takes timers: exactly one of its fields.
+type RescheduleTo struct {
+	Shift     time.Duration // later, or earlier, than now scheduled
 	At        time.Time
 	NotBefore time.Time // moves only what would come earlier
 }
@@ -34,21 +35,22 @@ type wireBulk struct {
 	NotBefore *time.Time  `json:"not_before,omitempty"`
 }
 
-func (s *Selected) wire() wireBulk { return wireBulk{Filter: s.Filter.wire(), All: s.All} }
+func (s *Selector) wire() wireBulk { return wireBulk{Filter: s.Filter.wire(), All: s.All} }
 
 // CancelAll cancels the timers that are selected. It may take long, and is safe to repeat.
-func (c *Client) CancelAll(ctx context.Context, topic string, s Selected) (Counts, error) {
-	return c.changeMany(ctx, join("topics", topic, "cancel"), s.wire())
+func (c *Client) CancelAll(ctx context.Context, topic string, s Selector) (Counts, error) {
+	return c.changeMany(ctx, Path("topics", topic, "cancel"), s.wire())
 }
 
-// Reschedule moves the timers that are selected. It may take long. Repeating is safe but for a shift, which moves again what it moved.
-func (c *Client) Reschedule(ctx context.Context, topic string, s Selected, m Move) (Counts, error) {
+// Reschedule moves the timers that are selected. It may take long. Repeating is safe but for a
+// shift, which moves again what it moved.
+func (c *Client) Reschedule(ctx context.Context, topic string, s Selector, to RescheduleTo) (Counts, error) {
 	body := s.wire()
-	body.Shift, body.At, body.NotBefore = m.Shift, moment(m.At), moment(m.NotBefore)
-	return c.changeMany(ctx, join("topics", topic, "reschedule"), body)
+	body.Shift, body.At, body.NotBefore = Duration(to.Shift), moment(to.At), moment(to.NotBefore)
+	return c.changeMany(ctx, Path("topics", topic, "reschedule"), body)
 }
 
 func (c *Client) changeMany(ctx context.Context, path string, body any) (n Counts, err error) {
-	_, err = c.do(ctx, call{method: http.MethodPost, path: path, body: body}, &n)
+	err = c.call(ctx, Request{Method: http.MethodPost, Path: path}, body, &n)
 	return n, err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -14,22 +15,26 @@ import (
 	"time"
 )
 
-// maxAnswerBytes bounds what is read of one answer: a page of a thousand timers with the largest payloads fits.
+// maxAnswerBytes bounds an answer. A page of a thousand timers with the largest payloads fits.
 const maxAnswerBytes = 512 << 20
 
-// call is one request. Every part of path is escaped by join.
-type call struct {
-	method string
-	path   string
-	query  url.Values
-	body   any // encoded as JSON; nil: none
-	safe   bool
+// Request is one call of the API as Do makes it.
+type Request struct {
+	Method string
+	Path   string // as Path makes it
+	Query  url.Values
+	Body   []byte // JSON; nil: none
 
-	ifMatch    uint32
-	createOnly bool
+	IfMatch    uint32 // the call is for this version only; 0: for any
+	CreateOnly bool   // of a PUT: refused where the id is in use
+
+	// Repeatable calls ask for the same when they are made twice, and are repeated: see
+	// Options.Retries.
+	Repeatable bool
 }
 
-func join(parts ...string) string {
+// Path is the path of a call: /v1/ and the parts, each of them escaped.
+func Path(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, part := range parts {
 		escaped[i] = url.PathEscape(part)
@@ -37,33 +42,47 @@ func join(parts ...string) string {
 	return "/v1/" + strings.Join(escaped, "/")
 }
 
-// do makes a call and reads a 2xx answer into answer, unless that is nil.
-func (c *Client) do(ctx context.Context, r call, answer any) (status int, err error) {
-	var body []byte
-	if r.body != nil {
-		if body, err = encode(r.body); err != nil {
-			return 0, fmt.Errorf("client: %s %s: %w", r.method, r.path, err)
-		}
-	}
+// Do makes a call and returns the body of a 2xx as it came. It is for programs that pass requests
+// or answers through, and for what a newer node can do; all the other methods are made of it.
+// Errors are those of the package comment.
+func (c *Client) Do(ctx context.Context, r Request) ([]byte, error) {
 	for try := 0; ; try++ {
-		status, err = c.once(ctx, &r, body, answer)
+		answer, err := c.anyNode(ctx, &r)
 		wait, again := c.again(err, try)
-		if !r.safe || !again || ctx.Err() != nil {
-			return status, err
+		if !r.Repeatable || !again || ctx.Err() != nil {
+			return answer, err
 		}
 		if c.sleep(ctx, wait) != nil {
-			return status, err
+			return answer, err
 		}
 	}
 }
 
-// again says whether and when a safe call that ended so is made once more.
+// call is Do with a body to encode and an answer to decode; nil: none.
+func (c *Client) call(ctx context.Context, r Request, body, answer any) error {
+	var err error
+	if body != nil {
+		if r.Body, err = encode(body); err != nil {
+			return fmt.Errorf("client: %s %s: %w", r.Method, r.Path, err)
+		}
+	}
+	data, err := c.Do(ctx, r)
+	if err != nil || answer == nil {
+		return err
+	}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return fmt.Errorf("client: %s %s: read the answer: %w", r.Method, r.Path, err)
+	}
+	return nil
+}
+
+// again says whether and when a repeatable call that ended so is made once more.
 func (c *Client) again(err error, try int) (time.Duration, bool) {
 	if err == nil || try >= c.options.Retries {
 		return 0, false
 	}
 	pause := c.jittered(50 * time.Millisecond << min(try, 10))
-	if p, ok := errors.AsType[*Problem](err); ok {
+	if p := asProblem(err); p != nil {
 		if p.Status != http.StatusTooManyRequests && p.Status != http.StatusServiceUnavailable {
 			return 0, false
 		}
@@ -83,60 +102,72 @@ type unanswered struct {
 func (u *unanswered) Error() string { return "client: " + u.what + ": " + u.err.Error() }
 func (u *unanswered) Unwrap() error { return u.err }
 
-// once makes the call at one node. If that does not answer, or not now, the next call goes to the next one.
-func (c *Client) once(ctx context.Context, r *call, body []byte, answer any) (int, error) {
+// neverSent reports that no connection could be made. No node has seen the request then, so another
+// node may be given it, whatever it asks for.
+func neverSent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+// anyNode makes the call at the first node that takes a connection.
+func (c *Client) anyNode(ctx context.Context, r *Request) ([]byte, error) {
+	for tried := 1; ; tried++ {
+		answer, err := c.once(ctx, r)
+		if !neverSent(err) || tried >= len(c.nodes) || ctx.Err() != nil {
+			return answer, err
+		}
+	}
+}
+
+// once makes the call at one node. After a failure, and a 503, the next call goes to the next node.
+func (c *Client) once(ctx context.Context, r *Request) ([]byte, error) {
 	at := c.current.Load()
-	address := c.nodes[int(at)%len(c.nodes)] + r.path
-	if len(r.query) > 0 {
-		address += "?" + r.query.Encode()
+	address := c.nodes[int(at)%len(c.nodes)] + r.Path
+	if len(r.Query) > 0 {
+		address += "?" + r.Query.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method, address, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, r.Method, address, bytes.NewReader(r.Body))
 	if err != nil {
-		return 0, fmt.Errorf("client: %w", err)
+		return nil, fmt.Errorf("client: %w", err)
 	}
-	c.fillHeader(req.Header, r, body != nil)
+	c.fillHeader(req.Header, r)
 	resp, err := c.options.HTTP.Do(req)
 	if err != nil {
 		c.current.CompareAndSwap(at, at+1)
-		return 0, &unanswered{r.method + " " + r.path, err}
+		return nil, &unanswered{r.Method + " " + r.Path, err}
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
 	if err != nil {
 		c.current.CompareAndSwap(at, at+1)
-		return 0, &unanswered{r.method + " " + r.path, err}
+		return nil, &unanswered{r.Method + " " + r.Path, err}
 	}
 	if resp.StatusCode/100 != 2 {
 		if resp.StatusCode == http.StatusServiceUnavailable {
 			c.current.CompareAndSwap(at, at+1)
 		}
-		return resp.StatusCode, readProblem(resp, data)
+		return nil, readProblem(resp, data)
 	}
-	if answer != nil {
-		if err := json.Unmarshal(data, answer); err != nil {
-			return resp.StatusCode, fmt.Errorf("client: %s %s: read the answer: %w", r.method, r.path, err)
-		}
-	}
-	return resp.StatusCode, nil
+	return data, nil
 }
 
-func (c *Client) fillHeader(h http.Header, r *call, hasBody bool) {
+func (c *Client) fillHeader(h http.Header, r *Request) {
 	h.Set("User-Agent", c.options.UserAgent)
-	if hasBody {
+	if r.Body != nil {
 		h.Set("Content-Type", "application/json")
 	}
 	if c.options.Token != "" {
 		h.Set("Authorization", "Bearer "+c.options.Token)
 	}
-	if r.ifMatch != 0 {
-		h.Set("If-Match", `"`+strconv.FormatUint(uint64(r.ifMatch), 10)+`"`)
+	if r.IfMatch != 0 {
+		h.Set("If-Match", `"`+strconv.FormatUint(uint64(r.IfMatch), 10)+`"`)
 	}
-	if r.createOnly {
+	if r.CreateOnly {
 		h.Set("If-None-Match", "*")
 	}
 }
 
-// encode is json.Marshal without the escapes for HTML: a payload is kept as it is sent.
+// encode is json.Marshal without the escapes for HTML.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

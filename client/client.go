@@ -18,13 +18,15 @@ import (
 // Options of a Client. The zero value is good for a node without tokens.
 type Options struct {
 	Token string // crl_…; empty: none is sent
-	// HTTP makes the requests. nil: an own one, that follows no redirects and has no limit of time but the context's.
+	// HTTP makes the requests. nil: an own one, that follows no redirects and has no limit of time
+	// but the context's.
 	HTTP *http.Client
-	// TLS is how https nodes are spoken to: which authorities are trusted, and what certificate is shown where they ask for one. nil: as the
-	// system has it. It goes with an own HTTP only.
+	// TLS is how https nodes are spoken to: which authorities are trusted, and what certificate is
+	// shown where they ask for one. nil: as the system has it. It goes with an own HTTP only.
 	TLS       *tls.Config
 	UserAgent string // "carillon-client"
-	// Retries is how often a call that is safe to repeat is repeated at most; 0 is 4, less than 0 never.
+	// Retries is how often a call that is safe to repeat is repeated at most; 0 is 4, less than 0
+	// never.
 	Retries int
 	// MaxWait is the longest pause before a repetition, whatever Retry-After says; 0 is 10 s.
 	MaxWait time.Duration
@@ -42,8 +44,8 @@ type Client struct {
 	chance   *rand.Rand // so that many clients do not come back at once
 }
 
-// New makes a client of the cluster that has nodes at these URLs. It connects to nothing yet. Any node takes any call; another one
-// is tried when one does not answer.
+// New makes a client of the cluster that has nodes at these URLs. It connects to nothing yet. Any
+// node takes any call; another one is tried when one does not answer.
 func New(urls []string, o Options) (*Client, error) {
 	if len(urls) == 0 {
 		return nil, errors.New("client: no URL of a node")

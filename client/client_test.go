@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +16,8 @@ import (
 	"time"
 )
 
-// fakeNode answers each request with the next of its replies, the last one again and again, and remembers what it was asked.
+// fakeNode answers each request with the next of its replies, the last one again and again, and
+// remembers what it was asked.
 type fakeNode struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -126,14 +128,14 @@ func TestCalls(t *testing.T) {
 		{"add, not late", func(c *Client) (any, error) { return c.Add(ctx, "o", Spec{ID: "a", At: at, IfLate: "reject"}) },
 			`POST /v1/topics/o/timers {"id":"a","at":"2030-01-01T00:00:00.25Z","if_late":"reject"}`, oneTimer, ""},
 		{"put", func(c *Client) (any, error) {
-			return c.Put(ctx, "o", "{k}a", Spec{At: at, Payload: json.RawMessage("null")}, If{Version: 3})
+			return c.Put(ctx, "o", "{k}a", Spec{At: at, Payload: json.RawMessage("null")}, Cond{Version: 3})
 		}, `PUT /v1/topics/o/timers/%7Bk%7Da [If-Match: "3"] {"id":"{k}a","at":"2030-01-01T00:00:00.25Z","payload":null}`, oneTimer, ""},
-		{"put new", func(c *Client) (any, error) { return c.Put(ctx, "o", "a", Spec{Delay: time.Second}, If{New: true}) }, `PUT /v1/topics/o/timers/a [If-None-Match: *] {"id":"a","delay":"1s"}`, oneTimer, ""},
+		{"put new", func(c *Client) (any, error) { return c.Put(ctx, "o", "a", Spec{Delay: time.Second}, Cond{New: true}) }, `PUT /v1/topics/o/timers/a [If-None-Match: *] {"id":"a","delay":"1s"}`, oneTimer, ""},
 		{"patch", func(c *Client) (any, error) {
-			return c.Patch(ctx, "o", "a", Patch{Delay: dur(time.Hour), Priority: &n, Labels: []string{}, Retry: &Retry{MaxAttempts: 3, Jitter: &jitter}}, If{Version: 9})
+			return c.Patch(ctx, "o", "a", Patch{Delay: dur(time.Hour), Priority: &n, Labels: []string{}, Retry: &Retry{MaxAttempts: 3, Jitter: &jitter}}, Cond{Version: 9})
 		}, `PATCH /v1/topics/o/timers/a [If-Match: "9"] {"delay":"1h0m0s","priority":7,"labels":[],"retry":{"max_attempts":3,"jitter":0}}`, oneTimer, ""},
 		{"patch back", func(c *Client) (any, error) {
-			return c.Patch(ctx, "o", "a", Patch{At: at, Callback: &Callback{URL: "http://b/"}, Reset: []string{"expires_after", "callback.timeout", "retry.jitter"}}, If{})
+			return c.Patch(ctx, "o", "a", Patch{At: at, Callback: &Callback{URL: "http://b/"}, Reset: []string{"expires_after", "callback.timeout", "retry.jitter"}}, Cond{})
 		}, `PATCH /v1/topics/o/timers/a {"at":"2030-01-01T00:00:00.25Z","callback":{"timeout":null,"url":"http://b/"},"expires_after":null,"retry":{"jitter":null}}`, oneTimer, ""},
 		{"get", func(c *Client) (any, error) {
 			v, err := c.Get(ctx, "orders", "a")
@@ -142,24 +144,26 @@ func TestCalls(t *testing.T) {
 			}
 			return v, err
 		}, `GET /v1/topics/orders/timers/a`, oneTimer, ""},
-		{"cancel", func(c *Client) (any, error) { return c.Cancel(ctx, "o", "a", If{Version: 2}) }, `DELETE /v1/topics/o/timers/a [If-Match: "2"]`, `{"outcome":"in_flight"}`, `"in_flight"`},
-		{"fire", func(c *Client) (any, error) { return c.Fire(ctx, "o", "a", If{}) }, `POST /v1/topics/o/timers/a/fire`, oneTimer, ""},
+		{"cancel", func(c *Client) (any, error) { return c.Cancel(ctx, "o", "a", Cond{Version: 2}) }, `DELETE /v1/topics/o/timers/a [If-Match: "2"]`, `{"outcome":"in_flight"}`, `"in_flight"`},
+		{"fire", func(c *Client) (any, error) { return c.Fire(ctx, "o", "a", Cond{}) }, `POST /v1/topics/o/timers/a/fire`, oneTimer, ""},
 		{"batch", func(c *Client) (any, error) {
 			return c.Batch(ctx, "o", []Op{AddOp(Spec{Delay: time.Second}), PutOp("b", Spec{At: at}, 2), PatchOp("c", Patch{Labels: []string{"x"}}, 0), CancelOp("d", 4), FireOp("e", 0)}, true)
 		}, `POST /v1/topics/o/batch?brief=true {"ops":[{"delay":"1s","op":"add"},{"at":"2030-01-01T00:00:00.25Z","id":"b","if_match":2,"op":"put"},{"id":"c","labels":["x"],"op":"patch"},{"id":"d","if_match":4,"op":"cancel"},{"id":"e","op":"fire"}]}`,
 			`{"results":[{"status":201,"id":"x"},{},{},{"status":200,"outcome":"prevented"},{"status":409,"error":{"status":409,"code":"in_flight"}}]}`, ""},
 		{"cancel all", func(c *Client) (any, error) {
-			return c.CancelAll(ctx, "o", Selected{Filter: Filter{States: []State{Scheduled}, Labels: []string{"x", "y"}, IDPrefix: "p", DueTo: at}})
+			return c.CancelAll(ctx, "o", Selector{Filter: Filter{States: []State{Scheduled}, Labels: []string{"x", "y"}, IDPrefix: "p", DueTo: at}})
 		}, `POST /v1/topics/o/cancel {"filter":{"state":["scheduled"],"due_to":"2030-01-01T00:00:00.25Z","label":["x","y"],"id_prefix":"p"}}`, `{"matched":3,"changed":2,"skipped":1}`, `{"matched":3,"changed":2,"skipped":1}`},
 		{"reschedule", func(c *Client) (any, error) {
-			return c.Reschedule(ctx, "o", Selected{All: true}, Move{Shift: Duration(-5 * time.Minute)})
+			return c.Reschedule(ctx, "o", Selector{All: true}, RescheduleTo{Shift: -5 * time.Minute})
 		}, `POST /v1/topics/o/reschedule {"filter":{},"all":true,"shift":"-5m0s"}`, `{"matched":1,"changed":1,"skipped":0}`, ""},
-		{"reschedule to", func(c *Client) (any, error) { return c.Reschedule(ctx, "o", Selected{All: true}, Move{NotBefore: at}) },
+		{"reschedule to", func(c *Client) (any, error) {
+			return c.Reschedule(ctx, "o", Selector{All: true}, RescheduleTo{NotBefore: at})
+		},
 			`POST /v1/topics/o/reschedule {"filter":{},"all":true,"not_before":"2030-01-01T00:00:00.25Z"}`, `{}`, ""},
 		{"redrive", func(c *Client) (any, error) {
-			return c.RedriveDead(ctx, "o", DeadSelected{Filter: &DeadFilter{Reason: "expired", From: at}}, Redrive{Delay: Duration(time.Second), Callback: &Callback{URL: "http://b/"}})
+			return c.RedriveDead(ctx, "o", DeadSelector{Filter: &DeadFilter{Reason: "expired", From: at}}, Redrive{Delay: time.Second, Callback: &Callback{URL: "http://b/"}})
 		}, `POST /v1/topics/o/dead/redrive {"filter":{"reason":"expired","from":"2030-01-01T00:00:00.25Z"},"delay":"1s","callback":{"url":"http://b/"}}`, `{}`, ""},
-		{"purge", func(c *Client) (any, error) { return c.PurgeDead(ctx, "o", DeadSelected{IDs: []string{"a"}}) }, `POST /v1/topics/o/dead/purge {"ids":["a"]}`, `{}`, ""},
+		{"purge", func(c *Client) (any, error) { return c.PurgeDead(ctx, "o", DeadSelector{IDs: []string{"a"}}) }, `POST /v1/topics/o/dead/purge {"ids":["a"]}`, `{}`, ""},
 		{"put topic", func(c *Client) (any, error) {
 			return c.PutTopic(ctx, "o", Policy{Delivery: "pull", Lease: Duration(time.Minute), Rate: &Rate{PerSecond: 5, Burst: 1}, StopOn: []int{}})
 		}, `PUT /v1/topics/o {"delivery":"pull","lease":"1m0s","stop_on":[],"rate":{"per_second":5,"burst":1}}`, `{"topic":"o","counts":{"scheduled":4,"dead":2}}`, ""},
@@ -167,15 +171,30 @@ func TestCalls(t *testing.T) {
 		{"resume", func(c *Client) (any, error) { return c.Resume(ctx, "o") }, `POST /v1/topics/o/resume`, `{"topic":"o"}`, ""},
 		{"delete topic", func(c *Client) (any, error) { return c.DeleteTopic(ctx, "o", true) }, `DELETE /v1/topics/o?force=true`, `{"cancelled":4}`, `4`},
 		{"pull", func(c *Client) (any, error) {
-			leases, err := c.Pull(ctx, "o", PullOptions{Max: 3, Wait: Duration(20 * time.Second)})
+			leases, err := c.Pull(ctx, "o", PullOptions{Max: 3, Wait: 20 * time.Second})
 			if err == nil && (len(leases) != 1 || leases[0].ID != "a" || leases[0].Receipt != "r" || leases[0].Fence != 1<<63 || !leases[0].LeaseUntil.Equal(at)) {
 				t.Errorf("%+v", leases)
 			}
 			return leases, err
 		}, `POST /v1/topics/o/pull {"max":3,"wait":"20s"}`, `{"timers":[{"id":"a","receipt":"r","fence":9223372036854775808,"attempt":1,"lease_until":"2030-01-01T00:00:00.250Z"}]}`, ""},
 		{"ack", func(c *Client) (any, error) { return c.Ack(ctx, "r", "s") }, `POST /v1/ack {"receipts":["r","s"]}`, `{"results":[{"receipt":"r","status":200},{"receipt":"s","status":410,"code":"over"}]}`, `[{"receipt":"r","status":200,"code":""},{"receipt":"s","status":410,"code":"over"}]`},
-		{"nack", func(c *Client) (any, error) { return c.Nack(ctx, dur(0), "no", "r") }, `POST /v1/nack {"receipts":["r"],"delay":"0s","reason":"no"}`, `{}`, ""},
+		{"nack", func(c *Client) (any, error) { return c.Nack(ctx, 0, "no", "r") }, `POST /v1/nack {"receipts":["r"],"delay":"0s","reason":"no"}`, `{}`, ""},
 		{"extend", func(c *Client) (any, error) { return c.Extend(ctx, time.Minute, "r") }, `POST /v1/extend {"receipts":["r"],"lease":"1m0s"}`, `{}`, ""},
+		{"cluster", func(c *Client) (any, error) {
+			v, err := c.Cluster(ctx)
+			if err == nil && (v.ID != "c0ffee" || len(v.Nodes) != 1 || v.Nodes[0].State != NodeDraining || *v.Nodes[0].ClockOffsetMs != -3 || v.Shards[0].State != ShardNoQuorum || v.Shards[0].Number != 7) {
+				t.Errorf("%+v", v)
+			}
+			return v, err
+		}, `GET /v1/cluster`, `{"cluster_id":"c0ffee","nodes":[{"name":"n1","state":"draining","clock_offset_ms":-3}],"shards":[{"shard":7,"replicas":["n1"],"state":"no_quorum"}]}`, ""},
+		{"replicas", func(c *Client) (any, error) { return nil, c.SetReplicas(ctx, 3) }, `PUT /v1/cluster/replicas {"replicas":3}`, `{"replicas":3}`, ""},
+		{"drain", func(c *Client) (any, error) { return c.DrainNode(ctx, "n/1") }, `POST /v1/cluster/nodes/n%2F1/drain`, `{"name":"n/1","state":"draining"}`, `"draining"`},
+		{"resume a node", func(c *Client) (any, error) { return c.ResumeNode(ctx, "n1") }, `POST /v1/cluster/nodes/n1/resume`, `{"name":"n1","state":"alive"}`, `"alive"`},
+		{"remove", func(c *Client) (any, error) { return c.RemoveNode(ctx, "n1", true) }, `DELETE /v1/cluster/nodes/n1?force=true`, `{"name":"n1","state":"left"}`, `"left"`},
+		{"do", func(c *Client) (any, error) {
+			b, err := c.Do(ctx, Request{Method: http.MethodPost, Path: Path("a b", "{c}"), Query: url.Values{"d": {"e&f"}}, Body: []byte(`{"g": 1}`), IfMatch: 3, CreateOnly: true})
+			return string(b), err
+		}, `POST /v1/a%20b/%7Bc%7D?d=e%26f [If-Match: "3"] [If-None-Match: *] {"g": 1}`, "as it\tcame\n", `"as it\tcame\n"`},
 	} {
 		node := newNode(t, reply{status: 200, body: tt.body})
 		c, _ := newClient(t, Options{}, node)
@@ -212,17 +231,19 @@ func TestRetries(t *testing.T) {
 			_, err := c.Add(ctx, "o", Spec{ID: "a", At: at, Merge: "replace"})
 			return err
 		}, 1, false},
-		{"put", []reply{broken, timer}, func(c *Client) error { _, err := c.Put(ctx, "o", "a", Spec{At: at}, If{}); return err }, 2, true},
-		{"put of a version", []reply{broken, timer}, func(c *Client) error { _, err := c.Put(ctx, "o", "a", Spec{At: at}, If{Version: 2}); return err }, 1, false},
+		{"put", []reply{broken, timer}, func(c *Client) error { _, err := c.Put(ctx, "o", "a", Spec{At: at}, Cond{}); return err }, 2, true},
+		{"put of a version", []reply{broken, timer}, func(c *Client) error { _, err := c.Put(ctx, "o", "a", Spec{At: at}, Cond{Version: 2}); return err }, 1, false},
 		{"patch", []reply{busy, timer}, func(c *Client) error {
-			_, err := c.Patch(ctx, "o", "a", Patch{Labels: []string{"x"}}, If{})
+			_, err := c.Patch(ctx, "o", "a", Patch{Labels: []string{"x"}}, Cond{})
 			return err
 		}, 1, false},
-		{"cancel", []reply{broken, {status: 200, body: `{"outcome":"prevented"}`}}, func(c *Client) error { _, err := c.Cancel(ctx, "o", "a", If{}); return err }, 2, true},
-		{"fire", []reply{broken, timer}, func(c *Client) error { _, err := c.Fire(ctx, "o", "a", If{}); return err }, 1, false},
+		{"cancel", []reply{broken, {status: 200, body: `{"outcome":"prevented"}`}}, func(c *Client) error { _, err := c.Cancel(ctx, "o", "a", Cond{}); return err }, 2, true},
+		{"fire", []reply{broken, timer}, func(c *Client) error { _, err := c.Fire(ctx, "o", "a", Cond{}); return err }, 1, false},
 		{"ack", []reply{broken, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.Ack(ctx, "r"); return err }, 2, true},
-		{"nack", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.Nack(ctx, nil, "", "r"); return err }, 1, false},
+		{"nack", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.Nack(ctx, Backoff, "", "r"); return err }, 1, false},
 		{"pull", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.Pull(ctx, "o", PullOptions{}); return err }, 1, false},
+		{"drain", []reply{broken, {status: 202, body: `{}`}}, func(c *Client) error { _, err := c.DrainNode(ctx, "n1"); return err }, 2, true},
+		{"remove", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.RemoveNode(ctx, "n1", false); return err }, 1, false},
 		{"batch", []reply{busy, {status: 200, body: `{"results":[]}`}}, func(c *Client) error { _, err := c.Batch(ctx, "o", nil, false); return err }, 1, false},
 		{"answer that is cut", []reply{{status: 200, body: `{"topic":`}}, func(c *Client) error { _, err := c.Get(ctx, "o", "a"); return err }, 1, false},
 	} {
@@ -238,7 +259,7 @@ func TestRetries(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	node := newNode(t, problem(503, "overloaded"))
 	c, waits := newClient(t, Options{Retries: 2, MaxWait: 3 * time.Second}, node)
-	if _, err := c.Get(t.Context(), "o", "a"); !errors.Is(err, Overloaded) {
+	if _, err := c.Get(t.Context(), "o", "a"); !errors.Is(err, ErrOverloaded) {
 		t.Error(err)
 	}
 	if len(*waits) != 2 || (*waits)[0] != 2*time.Second {
@@ -261,7 +282,7 @@ func TestRetryAfter(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c.sleep = func(ctx context.Context, _ time.Duration) error { cancel(); return ctx.Err() }
 	asked := len(node.seen())
-	if _, err := c.Get(ctx, "o", "a"); !errors.Is(err, Overloaded) || len(node.seen()) != asked+1 {
+	if _, err := c.Get(ctx, "o", "a"); !errors.Is(err, ErrOverloaded) || len(node.seen()) != asked+1 {
 		t.Errorf("%v, %d requests", err, len(node.seen())-asked)
 	}
 }
@@ -281,12 +302,35 @@ func TestNodes(t *testing.T) {
 	}
 }
 
+// A node that takes no connection has seen nothing: a call that must not be made twice goes to the
+// next node as well, at once, and fails only when none is there.
+func TestUnconnectedNodeIsPassedOver(t *testing.T) {
+	gone, good := newNode(t, reply{}), newNode(t, reply{status: 200, body: oneTimer})
+	gone.Close()
+	c, waits := newClient(t, Options{Retries: -1}, gone, gone, good)
+	for n := range 2 {
+		if _, err := c.Fire(t.Context(), "o", "a", Cond{}); err != nil || len(good.seen()) != n+1 || len(*waits) != 0 {
+			t.Errorf("%v, asked %v, waited %v", err, good.seen(), *waits)
+		}
+	}
+	none, _ := newClient(t, Options{Retries: -1}, gone, gone)
+	if _, err := none.Fire(t.Context(), "o", "a", Cond{}); !neverSent(err) {
+		t.Error(err)
+	}
+	twice, _ := newClient(t, Options{Retries: -1}, good, good)
+	good.seen(reply{cut: true}) // this one has the request
+	asked := len(good.seen())
+	if _, err := twice.Fire(t.Context(), "o", "a", Cond{}); err == nil || len(good.seen()) != asked+1 {
+		t.Errorf("%v after %d requests", err, len(good.seen())-asked)
+	}
+}
+
 func TestProblems(t *testing.T) {
 	node := newNode(t, reply{status: 410, body: `{"type":"urn:carillon:over","title":"Timer has ended","status":410,"detail":"the timer has been delivered","code":"over","retryable":false,"outcome":"already_fired"}`})
 	c, _ := newClient(t, Options{}, node)
-	outcome, err := c.Cancel(t.Context(), "o", "a", If{})
+	outcome, err := c.Cancel(t.Context(), "o", "a", Cond{})
 	var p *Problem
-	if outcome != AlreadyFired || !errors.Is(err, Over) || errors.Is(err, InFlight) || !errors.As(err, &p) || p.Status != 410 {
+	if outcome != AlreadyFired || !errors.Is(err, ErrOver) || errors.Is(err, ErrInFlight) || !errors.As(err, &p) || p.Status != 410 {
 		t.Errorf("%s, %v", outcome, err)
 	}
 	if got := err.Error(); got != "carillon: the timer has been delivered (410 over): already fired" {
@@ -297,7 +341,7 @@ func TestProblems(t *testing.T) {
 		t.Error(err)
 	}
 	node.Close()
-	if _, err := c.Fire(t.Context(), "o", "a", If{}); err == nil || errors.As(err, &p) {
+	if _, err := c.Fire(t.Context(), "o", "a", Cond{}); err == nil || errors.As(err, &p) {
 		t.Errorf("no answer is %v", err)
 	}
 }
@@ -327,7 +371,7 @@ func TestList(t *testing.T) {
 	node.seen(reply{status: 200, body: `{"timers":[{"id":"a"},{"id":"b"}],"next_cursor":"c"}`}, problem(404, "unknown_topic"))
 	n := 0
 	for _, err := range c.DeadLetters(t.Context(), "o", DeadFilter{Reason: "expired"}) {
-		if n++; n == 3 && !errors.Is(err, UnknownTopic) {
+		if n++; n == 3 && !errors.Is(err, ErrUnknownTopic) {
 			t.Error(err)
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration that travels as text: "30m". The API's precision is a millisecond; what is finer is rounded up.
+// Duration is a time.Duration that travels as text: "30m". The API's precision is a millisecond;
+// what is finer is rounded up.
 type Duration time.Duration
 
 // MarshalJSON implements json.Marshaler.

@@ -44,8 +44,8 @@ func ExampleClient_Cancel() {
 	server := node(410, `{"status":410,"code":"over","detail":"the timer has been delivered","outcome":"already_fired"}`)
 	defer server.Close()
 	c, _ := client.New([]string{server.URL}, client.Options{})
-	outcome, err := c.Cancel(context.Background(), "orders", "order-77", client.If{})
-	fmt.Println(outcome, errors.Is(err, client.Over))
+	outcome, err := c.Cancel(context.Background(), "orders", "order-77", client.Cond{})
+	fmt.Println(outcome, errors.Is(err, client.ErrOver))
 	// Output: already_fired true
 }
 
@@ -54,8 +54,8 @@ func ExampleCode() {
 	server := node(412, `{"status":412,"code":"version_mismatch","detail":"the timer is not at that version"}`)
 	defer server.Close()
 	c, _ := client.New([]string{server.URL}, client.Options{})
-	_, err := c.Patch(context.Background(), "orders", "order-77", client.Patch{Labels: []string{"vip"}}, client.If{Version: 3})
-	if errors.Is(err, client.VersionMismatch) {
+	_, err := c.Patch(context.Background(), "orders", "order-77", client.Patch{Labels: []string{"vip"}}, client.Cond{Version: 3})
+	if errors.Is(err, client.ErrVersionMismatch) {
 		fmt.Println("somebody else was faster: read it again")
 	}
 	// Output: somebody else was faster: read it again

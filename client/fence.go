@@ -6,15 +6,16 @@ import (
 	"sync"
 )
 
-// FenceGuard remembers the highest fence that was seen of each timer, so that a call of a lease that is over, held up on its way, does
-// nothing. Kept where the handler keeps its effects, in one transaction with them, it is complete; Fences, in memory, is
-// good for one process.
-type FenceGuard interface {
-	// Admit reports whether the fence is higher than all that it has admitted of the timer, and if so remembers it.
+// FenceStore remembers the highest fence of each timer that it has seen. A call of an earlier lease
+// that was held up on its way then does nothing. A store that is written in one transaction with
+// the handler's effects is complete. Fences, in memory, is good for one process.
+type FenceStore interface {
+	// Admit reports whether the fence is higher than all that it has admitted of the timer, and if
+	// so remembers it.
 	Admit(ctx context.Context, topic, timer string, fence uint64) (bool, error)
 }
 
-// Fences is a FenceGuard in memory. It holds a bounded number of timers, those that were called last.
+// Fences is a FenceStore in memory. It holds a bounded number of timers: those called last.
 type Fences struct {
 	mu     sync.Mutex
 	max    int
@@ -37,7 +38,7 @@ func NewFences(size int) *Fences {
 	return &Fences{max: size, places: map[timerName]*list.Element{}, order: list.New()}
 }
 
-// Admit implements FenceGuard.
+// Admit implements FenceStore.
 func (f *Fences) Admit(_ context.Context, topic, timer string, fence uint64) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

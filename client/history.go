@@ -37,5 +37,5 @@ func (c *Client) History(ctx context.Context, topic string, f HistoryFilter) ite
 	setText(q, "state", string(f.State))
 	setTime(q, "from", f.From)
 	setTime(q, "to", f.To)
-	return pages[Entry](ctx, c, join("topics", topic, "history"), "entries", q)
+	return pages[Entry](ctx, c, Path("topics", topic, "history"), "entries", q)
 }

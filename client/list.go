@@ -73,9 +73,10 @@ func setTime(q url.Values, name string, t time.Time) {
 	}
 }
 
-// List goes through the timers that a filter selects, by due time, then id. It reads page by page; an error ends it.
+// List goes through the timers that a filter selects, by due time, then id. It reads page by page;
+// an error ends it.
 func (c *Client) List(ctx context.Context, topic string, f Filter) iter.Seq2[*Timer, error] {
-	return pages[Timer](ctx, c, join("topics", topic, "timers"), "timers", f.values())
+	return pages[Timer](ctx, c, Path("topics", topic, "timers"), "timers", f.values())
 }
 
 // pageSize is the largest that there is.
@@ -106,7 +107,8 @@ func pages[T any](ctx context.Context, c *Client, path, member string, q url.Val
 
 func page[T any](ctx context.Context, c *Client, path, member string, q url.Values) (rows []T, next string, err error) {
 	var answer map[string]json.RawMessage
-	if _, err := c.do(ctx, call{method: http.MethodGet, path: path, query: q, safe: true}, &answer); err != nil {
+	r := Request{Method: http.MethodGet, Path: path, Query: q, Repeatable: true}
+	if err := c.call(ctx, r, nil, &answer); err != nil {
 		return nil, "", err
 	}
 	err = json.Unmarshal(answer[member], &rows)

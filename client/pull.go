@@ -17,18 +17,25 @@ type Lease struct {
 
 // PullOptions say how much to take and how long to wait for it.
 type PullOptions struct {
-	Max   int      `json:"max,omitempty"`  // 1–1000; 0 is 1
-	Wait  Duration `json:"wait,omitzero"`  // up to a minute; 0: answer at once
-	Lease Duration `json:"lease,omitzero"` // 0: the topic's
+	Max   int           // 1–1000; 0 is 1
+	Wait  time.Duration // up to a minute; 0: answer at once
+	Lease time.Duration // 0: the topic's
 }
 
-// Pull takes timers of a pull topic that are ready. None, after the wait, is no error. It is not repeated: what a lost answer had
-// leased comes back when the lease ends.
+type wirePull struct {
+	Max   int      `json:"max,omitempty"`
+	Wait  Duration `json:"wait,omitzero"`
+	Lease Duration `json:"lease,omitzero"`
+}
+
+// Pull takes timers of a pull topic that are ready. None, after the wait, is no error. It is not
+// repeated: what a lost answer had leased comes back when the lease ends. Consume does it all.
 func (c *Client) Pull(ctx context.Context, topic string, o PullOptions) ([]Lease, error) {
 	var answer struct {
 		Timers []Lease `json:"timers"`
 	}
-	_, err := c.do(ctx, call{method: http.MethodPost, path: join("topics", topic, "pull"), body: o}, &answer)
+	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "pull")}
+	err := c.call(ctx, r, wirePull{o.Max, Duration(o.Wait), Duration(o.Lease)}, &answer)
 	return answer.Timers, err
 }
 
@@ -59,9 +66,17 @@ func (c *Client) Ack(ctx context.Context, receipts ...string) ([]ReceiptResult, 
 	return c.report(ctx, "ack", wireReceipts{Receipts: receipts}, true)
 }
 
-// Nack says that the timers failed: they come again after the delay; nil: after the topic's backoff. The reason shows in LastError.
-func (c *Client) Nack(ctx context.Context, delay *Duration, reason string, receipts ...string) ([]ReceiptResult, error) {
-	return c.report(ctx, "nack", wireReceipts{Receipts: receipts, Delay: delay, Reason: reason}, false)
+// Backoff is the delay of a Nack that leaves it to the topic's policy.
+const Backoff time.Duration = -1
+
+// Nack says that the timers failed: they come again after the delay, or the Backoff. The reason
+// shows in LastError.
+func (c *Client) Nack(ctx context.Context, delay time.Duration, reason string, receipts ...string) ([]ReceiptResult, error) {
+	body := wireReceipts{Receipts: receipts, Reason: reason}
+	if delay >= 0 {
+		body.Delay = (*Duration)(&delay)
+	}
+	return c.report(ctx, "nack", body, false)
 }
 
 // Extend makes the leases end that long from now.
@@ -69,13 +84,13 @@ func (c *Client) Extend(ctx context.Context, lease time.Duration, receipts ...st
 	return c.report(ctx, "extend", wireReceipts{Receipts: receipts, Lease: Duration(lease)}, false)
 }
 
-func (c *Client) report(ctx context.Context, what string, body wireReceipts, safe bool) ([]ReceiptResult, error) {
+func (c *Client) report(ctx context.Context, what string, body wireReceipts, repeatable bool) ([]ReceiptResult, error) {
 	var answer struct {
 		Results []ReceiptResult `json:"results"`
 	}
 	if body.Receipts == nil {
 		body.Receipts = []string{}
 	}
-	_, err := c.do(ctx, call{method: http.MethodPost, path: join(what), body: body, safe: safe}, &answer)
+	err := c.call(ctx, Request{Method: http.MethodPost, Path: Path(what), Repeatable: repeatable}, body, &answer)
 	return answer.Results, err
 }

@@ -13,7 +13,8 @@ import (
 
 // ReceiverOptions say whom a Receiver believes.
 type ReceiverOptions struct {
-	// Secrets are the topic's, whsec_…; a call is good when one of them signed it. During a rotation give the old and the new.
+	// Secrets are the topic's, whsec_…; a call is good when one of them signed it. During a
+	// rotation give the old and the new.
 	Secrets []string
 	// Unsigned takes calls without looking at signatures; then Secrets must be empty.
 	Unsigned bool
@@ -21,9 +22,9 @@ type ReceiverOptions struct {
 	Tolerance time.Duration
 	// MaxBody bounds a body in bytes; 0 is 1 MiB. Payloads are 256 KiB at most by default.
 	MaxBody int64
-	// Guard drops calls of leases that are over. nil: NewFences(0).
-	Guard FenceGuard
-	Now   func() time.Time // nil: time.Now
+	// Fences drops calls of leases that are over. nil: NewFences(0).
+	Fences FenceStore
+	Now    func() time.Time // nil: time.Now
 }
 
 // Receiver receives callbacks. It is safe for use by many goroutines.
@@ -71,8 +72,8 @@ func NewReceiver(o ReceiverOptions) (*Receiver, error) {
 	if r.options.MaxBody <= 0 {
 		r.options.MaxBody = 1 << 20
 	}
-	if r.options.Guard == nil {
-		r.options.Guard = NewFences(0)
+	if r.options.Fences == nil {
+		r.options.Fences = NewFences(0)
 	}
 	if r.options.Now == nil {
 		r.options.Now = now
@@ -80,9 +81,10 @@ func NewReceiver(o ReceiverOptions) (*Receiver, error) {
 	return r, nil
 }
 
-// Middleware lets only good calls through to next, which finds the Delivery by FromContext and the body where it always is. It
-// answers 413 to a body that is too large, 401 to a signature that is not good, 400 to what is no callback, 409 to a call of a lease
-// that is over, and 500 when the guard fails: all of which the cluster counts as a failed attempt.
+// Middleware lets only good calls through to next, which finds the Delivery by FromContext and the
+// body where it always is. It answers 413 to a body that is too large, 401 to a signature that is
+// not good, 400 to what is no callback, 409 to a call of a lease that is over, and 500 when the
+// store of fences fails: all of which the cluster counts as a failed attempt.
 func (r *Receiver) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.options.MaxBody))
@@ -103,7 +105,7 @@ func (r *Receiver) Middleware(next http.Handler) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		fresh, err := r.options.Guard.Admit(req.Context(), d.Topic, d.Timer, d.Fence)
+		fresh, err := r.options.Fences.Admit(req.Context(), d.Topic, d.Timer, d.Fence)
 		switch {
 		case err != nil:
 			http.Error(w, "the fence could not be looked up", http.StatusInternalServerError)
@@ -117,7 +119,8 @@ func (r *Receiver) Middleware(next http.Handler) http.Handler {
 	})
 }
 
-// Handle is Middleware around a function: nil answers 204, an error 500, so that the attempt is repeated.
+// Handle is Middleware around a function: nil answers 204, an error 500, so that the attempt is
+// repeated.
 func (r *Receiver) Handle(f func(ctx context.Context, d *Delivery) error) http.Handler {
 	return r.Middleware(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		d, _ := FromContext(req.Context())

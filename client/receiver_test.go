@@ -132,19 +132,20 @@ func TestReceiverFences(t *testing.T) {
 			t.Errorf("fence %d: %d, want %d", c.fence, w.Code, c.want)
 		}
 	}
-	broken, _ := NewReceiver(ReceiverOptions{Unsigned: true, Guard: brokenGuard{}})
+	broken, _ := NewReceiver(ReceiverOptions{Unsigned: true, Fences: brokenFences{}})
 	if w := post(broken.Handle(nil), nil, "", "", time.Now()); w.Code != 500 {
 		t.Errorf("without a fence's answer: %d", w.Code)
 	}
 }
 
-type brokenGuard struct{}
+type brokenFences struct{}
 
-func (brokenGuard) Admit(context.Context, string, string, uint64) (bool, error) {
+func (brokenFences) Admit(context.Context, string, string, uint64) (bool, error) {
 	return false, errors.New("gone")
 }
 
-// TestFences: the bound holds, the ones that were called last are kept, and of racing calls of one fence one gets through.
+// TestFences: the bound holds, the ones that were called last are kept, and of racing calls of one
+// fence one gets through.
 func TestFences(t *testing.T) {
 	f := NewFences(3)
 	admit := func(timer string, fence uint64) bool {

@@ -25,11 +25,11 @@ type Spec struct {
 	Retry        *Retry
 	Repeat       *Repeat
 
-	Merge   string    // reject, keep, replace, debounce; empty: the topic's
-	MaxWait *Duration // with debounce
+	Merge   MergeRule // empty: the topic's
+	MaxWait *Duration // with MergeDebounce
 
-	// IfLate is reject, or fire, which is also what empty says: an At that is more than a minute past is refused (410 over).
-	IfLate string
+	// IfLate is what becomes of an At that is more than a minute past; empty: LateFire.
+	IfLate LateRule
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -68,9 +68,9 @@ type wireSpec struct {
 	ExpiresAfter *Duration  `json:"expires_after,omitempty"`
 	Retry        *Retry     `json:"retry,omitempty"`
 	Repeat       *Repeat    `json:"repeat,omitempty"`
-	Merge        string     `json:"merge,omitempty"`
+	Merge        MergeRule  `json:"merge,omitempty"`
 	MaxWait      *Duration  `json:"max_wait,omitempty"`
-	IfLate       string     `json:"if_late,omitempty"`
+	IfLate       LateRule   `json:"if_late,omitempty"`
 }
 
 // Callback is where and how a timer is delivered; what is not given is the topic's.
@@ -81,7 +81,8 @@ type Callback struct {
 	Timeout Duration          `json:"timeout,omitzero"`
 }
 
-// Retry is how often and when an attempt that failed is made again; what is not given is the topic's.
+// Retry is how often and when an attempt that failed is made again; what is not given is the
+// topic's.
 type Retry struct {
 	MaxAttempts int      `json:"max_attempts,omitempty"`
 	MinBackoff  Duration `json:"min_backoff,omitzero"`
@@ -97,9 +98,40 @@ type Repeat struct {
 	Every   Duration  `json:"every,omitzero"`
 	Until   time.Time `json:"until,omitzero"`
 	Count   int       `json:"count,omitempty"`
-	CatchUp string    `json:"catch_up,omitempty"` // skip, one, all
+	CatchUp CatchUp   `json:"catch_up,omitempty"`
 	Overlap bool      `json:"overlap,omitempty"`
 }
+
+// CatchUp is what becomes of occurrences that were missed while the cluster or the topic stood
+// still.
+type CatchUp string
+
+// The ways to catch up.
+const (
+	CatchUpOne  CatchUp = "one" // the default
+	CatchUpSkip CatchUp = "skip"
+	CatchUpAll  CatchUp = "all"
+)
+
+// MergeRule is what becomes of an add whose id is in use.
+type MergeRule string
+
+// The rules of merging.
+const (
+	MergeReject   MergeRule = "reject"   // ErrExists
+	MergeKeep     MergeRule = "keep"     // the timer that is there stays
+	MergeReplace  MergeRule = "replace"  // the new one wins, time and all
+	MergeDebounce MergeRule = "debounce" // the new one wins, no later than MaxWait after the first add
+)
+
+// LateRule is what becomes of a timer whose absolute time is past when it is added.
+type LateRule string
+
+// The rules.
+const (
+	LateFire   LateRule = "fire"   // at once
+	LateReject LateRule = "reject" // ErrOver, where it is more than a minute past
+)
 
 // Patch changes some parts of a timer, all at once; nil and zero leave a part as it is.
 type Patch struct {
@@ -116,7 +148,8 @@ type Patch struct {
 	Retry        *Retry // by field
 	Repeat       *Repeat
 
-	// Reset names fields that go back to the topic's default: "callback.timeout", "expires_after", "repeat" …
+	// Reset names fields that go back to the topic's default: "callback.timeout", "expires_after",
+	// "repeat" …
 	Reset []string
 }
 

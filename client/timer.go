@@ -20,6 +20,17 @@ const (
 	Cancelled State = "cancelled"
 )
 
+// Reason is why a timer is Dead.
+type Reason string
+
+// The reasons.
+const (
+	MaxAttempts Reason = "max_attempts" // its last attempt failed
+	Expired     Reason = "expired"      // no attempt could start in time
+	Stopped     Reason = "stopped"      // its receiver answered a status of Policy.StopOn
+	Refused     Reason = "refused"      // its callback's address may not be called
+)
+
 // Timer is a timer as a node shows it. Times that there are not are zero.
 type Timer struct {
 	Topic       string          `json:"topic"`
@@ -28,7 +39,7 @@ type Timer struct {
 	Key         string          `json:"key"`
 	Version     uint32          `json:"version"` // for IfMatch
 	State       State           `json:"state"`
-	Reason      string          `json:"reason"` // of Dead: max_attempts, expired, stopped, refused
+	Reason      Reason          `json:"reason"` // of Dead
 	Due         time.Time       `json:"due"`
 	NextAttempt time.Time       `json:"next_attempt"`
 	Payload     json.RawMessage `json:"payload"`
@@ -54,79 +65,80 @@ type Timer struct {
 	CancelRequested bool      `json:"cancel_requested"`
 }
 
-// If is the condition of a change. The zero value is none.
-type If struct {
+// Cond is the condition of a change. The zero value is none.
+type Cond struct {
 	Version uint32 // only this version of the timer
 	New     bool   // Put: only if the id is not in use
 }
 
 // none reports that repeating the change asks for the same as before.
-func (i If) none() bool { return i == If{} }
+func (c Cond) none() bool { return c == Cond{} }
 
 // Outcome is what a cancel came to.
 type Outcome string
 
-// The outcomes of a cancel. The last two come with an error that is Over.
+// The outcomes of a cancel. The last three come with an error that is ErrOver.
 const (
-	Prevented      Outcome = "prevented"     // no attempt starts after this
-	CancelInFlight Outcome = "in_flight"     // a call is running; no further one starts
-	AlreadyFired   Outcome = "already_fired" // too late
-	AlreadyDead    Outcome = "dead"          // it is a dead letter
+	Prevented        Outcome = "prevented"     // no attempt starts after this
+	InFlight         Outcome = "in_flight"     // a call is running; no further one starts
+	AlreadyFired     Outcome = "already_fired" // too late
+	AlreadyDead      Outcome = "dead"          // it is a dead letter
+	AlreadyCancelled Outcome = "cancelled"     // of another change than a cancel
 )
 
 func timerPath(topic, id string, more ...string) string {
-	return join(append([]string{"topics", topic, "timers", id}, more...)...)
+	return Path(append([]string{"topics", topic, "timers", id}, more...)...)
 }
 
-// Add adds a timer and makes its topic if need be. Repeating the same add of an id gives the timer that is there; with an
-// absolute time also for ten minutes after it has ended: such an add is repeated when there was no answer.
+// Add adds a timer and makes its topic if need be. Repeating the same add of an id gives the timer
+// that is there; with an absolute time also for ten minutes after it has ended: such an add is
+// repeated when there was no answer.
 func (c *Client) Add(ctx context.Context, topic string, s Spec) (*Timer, error) {
-	t := new(Timer)
-	safe := s.ID != "" && !s.At.IsZero() && s.Merge == "" && s.Repeat == nil
-	_, err := c.do(ctx, call{method: http.MethodPost, path: join("topics", topic, "timers"), body: s, safe: safe}, t)
-	return whole(t, err)
+	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "timers")}
+	r.Repeatable = s.ID != "" && !s.At.IsZero() && s.Merge == "" && s.Repeat == nil
+	return c.timerCall(ctx, r, s)
 }
 
 // Put creates the timer, or replaces all of it.
-func (c *Client) Put(ctx context.Context, topic, id string, s Spec, cond If) (*Timer, error) {
+func (c *Client) Put(ctx context.Context, topic, id string, s Spec, cond Cond) (*Timer, error) {
 	s.ID = id
-	t := new(Timer)
-	safe := cond.none() && !s.At.IsZero() // a delay would begin anew
-	_, err := c.do(ctx, call{method: http.MethodPut, path: timerPath(topic, id), body: s, safe: safe, ifMatch: cond.Version, createOnly: cond.New}, t)
-	return whole(t, err)
+	r := Request{Method: http.MethodPut, Path: timerPath(topic, id), IfMatch: cond.Version, CreateOnly: cond.New}
+	r.Repeatable = cond.none() && !s.At.IsZero() // a delay would begin anew
+	return c.timerCall(ctx, r, s)
 }
 
 // Patch changes parts of a timer.
-func (c *Client) Patch(ctx context.Context, topic, id string, p Patch, cond If) (*Timer, error) {
-	t := new(Timer)
-	_, err := c.do(ctx, call{method: http.MethodPatch, path: timerPath(topic, id), body: p, ifMatch: cond.Version}, t)
-	return whole(t, err)
+func (c *Client) Patch(ctx context.Context, topic, id string, p Patch, cond Cond) (*Timer, error) {
+	return c.timerCall(ctx, Request{Method: http.MethodPatch, Path: timerPath(topic, id), IfMatch: cond.Version}, p)
 }
 
-// Cancel cancels a timer and says whether that came in time. When it did not, the error is Over and the outcome says how it ended.
-func (c *Client) Cancel(ctx context.Context, topic, id string, cond If) (Outcome, error) {
+// Cancel cancels a timer and says whether that came in time. When it did not, the error is ErrOver
+// and the outcome says how the timer ended.
+func (c *Client) Cancel(ctx context.Context, topic, id string, cond Cond) (Outcome, error) {
 	var answer struct {
 		Outcome Outcome `json:"outcome"`
 	}
-	_, err := c.do(ctx, call{method: http.MethodDelete, path: timerPath(topic, id), safe: cond.none(), ifMatch: cond.Version}, &answer)
+	r := Request{Method: http.MethodDelete, Path: timerPath(topic, id), IfMatch: cond.Version, Repeatable: cond.none()}
+	err := c.call(ctx, r, nil, &answer)
 	if p := asProblem(err); p != nil {
 		return p.Outcome, err
 	}
 	return answer.Outcome, err
 }
 
-// Get reads a timer as it stands. The error is UnknownTimer when there is none.
+// Get reads a timer as it stands. The error is ErrUnknownTimer when there is none.
 func (c *Client) Get(ctx context.Context, topic, id string) (*Timer, error) {
-	t := new(Timer)
-	_, err := c.do(ctx, call{method: http.MethodGet, path: timerPath(topic, id), safe: true}, t)
-	return whole(t, err)
+	return c.timerCall(ctx, Request{Method: http.MethodGet, Path: timerPath(topic, id), Repeatable: true}, nil)
 }
 
 // Fire makes a timer due now.
-func (c *Client) Fire(ctx context.Context, topic, id string, cond If) (*Timer, error) {
+func (c *Client) Fire(ctx context.Context, topic, id string, cond Cond) (*Timer, error) {
+	return c.timerCall(ctx, Request{Method: http.MethodPost, Path: timerPath(topic, id, "fire"), IfMatch: cond.Version}, nil)
+}
+
+func (c *Client) timerCall(ctx context.Context, r Request, body any) (*Timer, error) {
 	t := new(Timer)
-	_, err := c.do(ctx, call{method: http.MethodPost, path: timerPath(topic, id, "fire"), ifMatch: cond.Version}, t)
-	return whole(t, err)
+	return whole(t, c.call(ctx, r, body, t))
 }
 
 // whole gives nothing beside an error.

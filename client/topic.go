@@ -5,7 +5,6 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"strconv"
 )
 
 // Topic is a topic as a node shows it.
@@ -25,17 +24,17 @@ type TopicCounts struct {
 
 // Policy is what timers of a topic have in common. What is left zero takes the default.
 type Policy struct {
-	Delivery string    `json:"delivery,omitempty"` // push, pull
-	Callback *Callback `json:"callback,omitempty"`
-	Ack      string    `json:"ack,omitempty"` // response, report
-	Lease    Duration  `json:"lease,omitzero"`
-	Retry    *Retry    `json:"retry,omitempty"`
-	StopOn   []int     `json:"stop_on,omitzero"`
-	Merge    string    `json:"merge,omitempty"`
-	MaxWait  Duration  `json:"max_wait,omitzero"`
-	Dedup    string    `json:"dedup,omitempty"`
-	Serial   bool      `json:"serial,omitempty"`
-	Ordered  bool      `json:"ordered,omitempty"`
+	Delivery DeliveryMode `json:"delivery,omitempty"`
+	Callback *Callback    `json:"callback,omitempty"`
+	Ack      AckMode      `json:"ack,omitempty"`
+	Lease    Duration     `json:"lease,omitzero"`
+	Retry    *Retry       `json:"retry,omitempty"`
+	StopOn   []int        `json:"stop_on,omitzero"`
+	Merge    MergeRule    `json:"merge,omitempty"`
+	MaxWait  Duration     `json:"max_wait,omitzero"`
+	Dedup    DedupRule    `json:"dedup,omitempty"`
+	Serial   bool         `json:"serial,omitempty"`
+	Ordered  bool         `json:"ordered,omitempty"`
 
 	Concurrency            int      `json:"concurrency,omitempty"`
 	Rate                   *Rate    `json:"rate,omitempty"`
@@ -44,9 +43,37 @@ type Policy struct {
 	Spread                 Duration `json:"spread,omitzero"`
 	History                Duration `json:"history,omitzero"`
 	DeadRetention          Duration `json:"dead_retention,omitzero"`
-	// Secrets sign the callbacks: whsec_…, up to three. A node shows them as fingerprints, which PutTopic takes back as they are.
+	// Secrets sign the callbacks: whsec_…, up to three. A node shows them as fingerprints, which
+	// PutTopic takes back as they are.
 	Secrets []string `json:"secrets,omitempty"`
 }
+
+// DeliveryMode is how a topic's timers reach their receivers.
+type DeliveryMode string
+
+// The ways of delivery.
+const (
+	DeliverByPush DeliveryMode = "push" // the cluster calls
+	DeliverByPull DeliveryMode = "pull" // consumers fetch
+)
+
+// AckMode is how a receiver says that it is done.
+type AckMode string
+
+// The ways to say so.
+const (
+	AckByResponse AckMode = "response" // a 2xx is the end
+	AckByReport   AckMode = "report"   // a 202 keeps the lease open, until Ack or Nack with its receipt
+)
+
+// DedupRule is how adds without an id are told apart.
+type DedupRule string
+
+// The rules.
+const (
+	DedupByID      DedupRule = "id"      // each is another timer
+	DedupByContent DedupRule = "content" // the id is made of topic, payload and URL
+)
 
 // Rate is a limit of deliveries, of the whole cluster.
 type Rate struct {
@@ -64,45 +91,41 @@ type Breaker struct {
 
 // PutTopic sets a topic's whole policy, and makes it if need be.
 func (c *Client) PutTopic(ctx context.Context, topic string, p Policy) (*Topic, error) {
-	return c.topicCall(ctx, call{method: http.MethodPut, path: join("topics", topic), body: p, safe: true})
+	return c.topicCall(ctx, Request{Method: http.MethodPut, Path: Path("topics", topic), Repeatable: true}, p)
 }
 
 // Topic reads a topic.
 func (c *Client) Topic(ctx context.Context, topic string) (*Topic, error) {
-	return c.topicCall(ctx, call{method: http.MethodGet, path: join("topics", topic), safe: true})
+	return c.topicCall(ctx, Request{Method: http.MethodGet, Path: Path("topics", topic), Repeatable: true}, nil)
 }
 
 // Pause stops deliveries of a topic; its timers wait.
 func (c *Client) Pause(ctx context.Context, topic string) (*Topic, error) {
-	return c.topicCall(ctx, call{method: http.MethodPost, path: join("topics", topic, "pause")})
+	return c.topicCall(ctx, Request{Method: http.MethodPost, Path: Path("topics", topic, "pause")}, nil)
 }
 
 // Resume undoes Pause.
 func (c *Client) Resume(ctx context.Context, topic string) (*Topic, error) {
-	return c.topicCall(ctx, call{method: http.MethodPost, path: join("topics", topic, "resume")})
+	return c.topicCall(ctx, Request{Method: http.MethodPost, Path: Path("topics", topic, "resume")}, nil)
 }
 
-func (c *Client) topicCall(ctx context.Context, r call) (*Topic, error) {
+func (c *Client) topicCall(ctx context.Context, r Request, body any) (*Topic, error) {
 	t := new(Topic)
-	_, err := c.do(ctx, r, t)
-	return whole(t, err)
+	return whole(t, c.call(ctx, r, body, t))
 }
 
-// DeleteTopic removes a topic, and says how many timers that cancelled. Without force it must be empty.
+// DeleteTopic removes a topic, and says how many timers that cancelled. Without force it must be
+// empty.
 func (c *Client) DeleteTopic(ctx context.Context, topic string, force bool) (cancelled int, err error) {
 	var answer struct {
 		Cancelled int `json:"cancelled"`
 	}
-	q := url.Values{}
-	if force {
-		q.Set("force", strconv.FormatBool(force))
-	}
 	// Repeating one that was done would answer that there is no such topic.
-	_, err = c.do(ctx, call{method: http.MethodDelete, path: join("topics", topic), query: q}, &answer)
+	err = c.call(ctx, Request{Method: http.MethodDelete, Path: Path("topics", topic), Query: forced(force)}, nil, &answer)
 	return answer.Cancelled, err
 }
 
 // Topics goes through the topics that the token sees, by name, with their counts.
 func (c *Client) Topics(ctx context.Context) iter.Seq2[*Topic, error] {
-	return pages[Topic](ctx, c, join("topics"), "topics", url.Values{"counts": {"true"}})
+	return pages[Topic](ctx, c, Path("topics"), "topics", url.Values{"counts": {"true"}})
 }

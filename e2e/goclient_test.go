@@ -30,6 +30,15 @@ func TestGoClient(t *testing.T) {
 		}
 	}
 
+	cluster, err := c.Cluster(ctx)
+	must(err)
+	if !cluster.Healthy || len(cluster.Nodes) != 1 || cluster.Nodes[0].State != goclient.NodeAlive || cluster.Shards[0].State != goclient.ShardOK {
+		t.Errorf("%+v", cluster)
+	}
+	if _, err := c.DrainNode(ctx, "nobody"); !errors.Is(err, goclient.ErrNotFound) {
+		t.Error(err)
+	}
+
 	receiver, err := goclient.NewReceiver(goclient.ReceiverOptions{Secrets: []string{secret}})
 	must(err)
 	arrived := make(chan goclient.Delivery, 8)
@@ -64,17 +73,17 @@ func TestGoClient(t *testing.T) {
 	if d.Topic != "orders" || d.Timer != "{order-77}close" || d.Attempt != 1 || !d.Due.Equal(due) || string(d.Body) != `{"text":"<&>"}` || d.Fence == 0 {
 		t.Errorf("%+v %s", d, d.Body)
 	}
-	if outcome, err := c.Cancel(ctx, "orders", "nobody", goclient.If{}); !errors.Is(err, goclient.UnknownTimer) || outcome != "" {
+	if outcome, err := c.Cancel(ctx, "orders", "nobody", goclient.Cond{}); !errors.Is(err, goclient.ErrUnknownTimer) || outcome != "" {
 		t.Errorf("%q, %v", outcome, err)
 	}
 
 	goClientChanges(ctx, t, c, must)
 
-	_, err = c.Put(ctx, "orders", "fails", goclient.Spec{}, goclient.If{New: true})
+	_, err = c.Put(ctx, "orders", "fails", goclient.Spec{}, goclient.Cond{New: true})
 	must(err)
 	<-arrived
 	dead := func() (n int) {
-		for _, err := range c.DeadLetters(ctx, "orders", goclient.DeadFilter{Reason: "max_attempts"}) {
+		for _, err := range c.DeadLetters(ctx, "orders", goclient.DeadFilter{Reason: goclient.MaxAttempts}) {
 			must(err)
 			n++
 		}
@@ -83,11 +92,11 @@ func TestGoClient(t *testing.T) {
 	for dead() == 0 && ctx.Err() == nil {
 		<-time.After(5 * time.Millisecond)
 	}
-	counts, err := c.RedriveDead(ctx, "orders", goclient.DeadSelected{Filter: &goclient.DeadFilter{Reason: "max_attempts"}}, goclient.Redrive{Delay: goclient.Duration(time.Hour)})
+	counts, err := c.RedriveDead(ctx, "orders", goclient.DeadSelector{Filter: &goclient.DeadFilter{Reason: goclient.MaxAttempts}}, goclient.Redrive{Delay: time.Hour})
 	if must(err); counts != (goclient.Counts{Matched: 1, Changed: 1}) {
 		t.Errorf("%+v", counts)
 	}
-	if _, err := c.DeleteTopic(ctx, "orders", false); !errors.Is(err, goclient.NotEmpty) {
+	if _, err := c.DeleteTopic(ctx, "orders", false); !errors.Is(err, goclient.ErrNotEmpty) {
 		t.Error(err)
 	}
 	if n, err := c.DeleteTopic(ctx, "orders", true); n < 1 || err != nil {
@@ -102,21 +111,21 @@ func goClientChanges(ctx context.Context, t *testing.T, c *goclient.Client, must
 	}
 	results, err := c.Batch(ctx, "orders", append(ops, goclient.AddOp(goclient.Spec{ID: "a/b"})), false)
 	must(err)
-	if results[3].Err() != nil || results[3].Timer.Labels[0] != "l1" || !errors.Is(results[20].Err(), goclient.BadName) {
+	if results[3].Err() != nil || results[3].Timer.Labels[0] != "l1" || !errors.Is(results[20].Err(), goclient.ErrBadName) {
 		t.Errorf("%+v, %v", results[3], results[20].Err())
 	}
 	first := results[0].Timer
-	moved, err := c.Patch(ctx, "orders", "b00", goclient.Patch{At: first.Due.Add(time.Minute)}, goclient.If{Version: first.Version})
+	moved, err := c.Patch(ctx, "orders", "b00", goclient.Patch{At: first.Due.Add(time.Minute)}, goclient.Cond{Version: first.Version})
 	must(err)
-	if _, err := c.Patch(ctx, "orders", "b00", goclient.Patch{Labels: []string{"x"}}, goclient.If{Version: first.Version}); !errors.Is(err, goclient.VersionMismatch) {
+	if _, err := c.Patch(ctx, "orders", "b00", goclient.Patch{Labels: []string{"x"}}, goclient.Cond{Version: first.Version}); !errors.Is(err, goclient.ErrVersionMismatch) {
 		t.Error(err)
 	}
-	counts, err := c.Reschedule(ctx, "orders", goclient.Selected{Filter: goclient.Filter{Labels: []string{"l0"}}}, goclient.Move{Shift: goclient.Duration(time.Hour)})
+	counts, err := c.Reschedule(ctx, "orders", goclient.Selector{Filter: goclient.Filter{Labels: []string{"l0"}}}, goclient.RescheduleTo{Shift: time.Hour})
 	must(err)
 	if got, err := c.Get(ctx, "orders", "b00"); err != nil || !got.Due.Equal(moved.Due.Add(time.Hour)) || counts.Changed != 10 {
 		t.Errorf("%+v, %v, %+v", got, err, counts)
 	}
-	counts, err = c.CancelAll(ctx, "orders", goclient.Selected{Filter: goclient.Filter{IDPrefix: "b1"}})
+	counts, err = c.CancelAll(ctx, "orders", goclient.Selector{Filter: goclient.Filter{IDPrefix: "b1"}})
 	if must(err); counts.Changed != 10 {
 		t.Errorf("%+v", counts)
 	}
@@ -134,7 +143,7 @@ func goClientChanges(ctx context.Context, t *testing.T, c *goclient.Client, must
 	if topic, err := c.Resume(ctx, "orders"); err != nil || topic.Paused || topic.Counts.Scheduled != 10 {
 		t.Errorf("%+v, %v", topic, err)
 	}
-	if outcome, err := c.Cancel(ctx, "orders", "b00", goclient.If{}); outcome != goclient.Prevented || err != nil {
+	if outcome, err := c.Cancel(ctx, "orders", "b00", goclient.Cond{}); outcome != goclient.Prevented || err != nil {
 		t.Errorf("%s, %v", outcome, err)
 	}
 }

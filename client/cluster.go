@@ -1,0 +1,113 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// Cluster is a cluster as one of its nodes sees it.
+type Cluster struct {
+	ID       string  `json:"cluster_id"` // empty before the founding
+	Version  string  `json:"version"`    // of the answering node's program
+	Healthy  bool    `json:"healthy"`    // all nodes are alive and all shards ok
+	Replicas int     `json:"replicas"`   // that each shard should have, as far as there are nodes
+	Nodes    []Node  `json:"nodes"`
+	Shards   []Shard `json:"shards"`
+}
+
+// NodeState is how a node is, as another one sees it.
+type NodeState string
+
+// The states of a node.
+const (
+	NodeAlive    NodeState = "alive"
+	NodeSuspect  NodeState = "suspect"
+	NodeDown     NodeState = "down"
+	NodeDraining NodeState = "draining"
+	NodeDrained  NodeState = "drained"
+	NodeLeft     NodeState = "left"
+)
+
+// Node is a node of a cluster.
+type Node struct {
+	Name          string    `json:"name"`
+	HTTP          string    `json:"http"` // host:port of its API
+	State         NodeState `json:"state"`
+	Leads         int       `json:"leads"`    // shards that it leads
+	Replicas      int       `json:"replicas"` // shards of which it holds a replica
+	Version       string    `json:"version"`
+	Unfit         string    `json:"unfit"`           // why it should not lead; empty: nothing is wrong
+	ClockOffsetMs *int64    `json:"clock_offset_ms"` // ahead of the cluster's clock; nil: not known
+}
+
+// ShardState is how a shard is.
+type ShardState string
+
+// The states of a shard.
+const (
+	ShardOK       ShardState = "ok"
+	ShardMoving   ShardState = "moving"
+	ShardDegraded ShardState = "degraded"
+	ShardNoQuorum ShardState = "no_quorum"
+)
+
+// Shard is one shard of a cluster.
+type Shard struct {
+	Number   int        `json:"shard"`
+	Leader   string     `json:"leader"` // a node's name; empty: none is known
+	Epoch    uint32     `json:"epoch"`
+	Replicas []string   `json:"replicas"` // names of nodes
+	State    ShardState `json:"state"`
+}
+
+// Cluster reads the cluster as a node sees it, whatever state it is in.
+func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
+	v := new(Cluster)
+	r := Request{Method: http.MethodGet, Path: Path("cluster"), Repeatable: true}
+	return whole(v, c.call(ctx, r, nil, v))
+}
+
+// SetReplicas changes how many replicas each shard should have, as far as there are nodes. It
+// returns when that is decided; making them takes longer and shows in Cluster.
+func (c *Client) SetReplicas(ctx context.Context, n int) error {
+	r := Request{Method: http.MethodPut, Path: Path("cluster", "replicas"), Repeatable: true}
+	return c.call(ctx, r, map[string]int{"replicas": n}, nil)
+}
+
+// DrainNode has everything moved off a node, whose state is NodeDraining until that is done.
+func (c *Client) DrainNode(ctx context.Context, name string) (NodeState, error) {
+	return c.changeNode(ctx, Request{Method: http.MethodPost, Path: nodePath(name, "drain"), Repeatable: true})
+}
+
+// ResumeNode takes a drain back, finished or not.
+func (c *Client) ResumeNode(ctx context.Context, name string) (NodeState, error) {
+	return c.changeNode(ctx, Request{Method: http.MethodPost, Path: nodePath(name, "resume"), Repeatable: true})
+}
+
+// RemoveNode takes a node out of the cluster for good. It must be drained or down, unless by force.
+func (c *Client) RemoveNode(ctx context.Context, name string, force bool) (NodeState, error) {
+	// Repeating a removal that was done would answer that there is no such node.
+	return c.changeNode(ctx, Request{Method: http.MethodDelete, Path: nodePath(name), Query: forced(force)})
+}
+
+func nodePath(name string, more ...string) string {
+	return Path(append([]string{"cluster", "nodes", name}, more...)...)
+}
+
+// forced is the query of a deletion.
+func forced(force bool) url.Values {
+	if !force {
+		return nil
+	}
+	return url.Values{"force": {strconv.FormatBool(force)}}
+}
+
+func (c *Client) changeNode(ctx context.Context, r Request) (NodeState, error) {
+	var answer struct {
+		State NodeState `json:"state"`
+	}
+	err := c.call(ctx, r, nil, &answer)
+	return answer.State, err
+}
