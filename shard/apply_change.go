@@ -134,7 +134,7 @@ func (t *Table) rewrite(h Handle, s *slot, v *blob, callback []byte) {
 // create makes a timer of an id that none has.
 func (t *Table) create(c *change, f *facts, version uint32) Result {
 	h, s := t.makeTimer(c, f, version)
-	t.ids.insert(idHash(c.topic, c.id), uint32(h))
+	t.ids.insert(t.idHash(c.topic, c.id), uint32(h))
 	t.settle(h, s)
 	return t.born(h, version)
 }
@@ -156,7 +156,7 @@ func (t *Table) createOver(c *change, f *facts, old Handle) Result {
 	}
 	h, s := t.makeTimer(c, f, version)
 	t.settle(h, s)
-	t.shadow(idHash(c.topic, c.id), old, h)
+	t.shadow(t.idHash(c.topic, c.id), old, h)
 	return t.born(h, version)
 }
 

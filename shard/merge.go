@@ -126,7 +126,7 @@ func (t *Table) promote(h Handle, ref uint32) {
 func (t *Table) follow(old Handle, v *blob, priority uint8, dueMs int64) {
 	o := t.slab.at(old)
 	topic := t.topics.rows[o.topic].id
-	hash := idHash(topic, v.id)
+	hash := t.idHash(topic, v.id)
 	h, s := t.makeBlob(topic, v, priority, dueMs)
 	t.settle(h, s)
 	t.shadow(hash, old, h)

@@ -58,7 +58,7 @@ func (l *loader) enter(h Handle, s *slot) {
 		l.fail("handles %d and %d have one id", other, h)
 		return
 	}
-	t.ids.insert(idHash(topic, id), uint32(h))
+	t.ids.insert(t.idHash(topic, id), uint32(h))
 }
 
 func (l *loader) checkFinished() {

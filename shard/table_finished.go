@@ -105,7 +105,7 @@ func (t *Table) unchain(h Handle) {
 	}
 	if l.newer == 0 {
 		v := t.view(s.ref)
-		hash := idHash(t.topics.rows[s.topic].id, v.id)
+		hash := t.idHash(t.topics.rows[s.topic].id, v.id)
 		if l.older == 0 {
 			t.ids.remove(hash, uint32(h))
 		} else {

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -35,8 +36,12 @@ type targets struct {
 	free   uint32
 	used   int
 	index  index
+	seed   maphash.Seed
 	sealed sealedBy
 }
+
+// place is a callback's hash in the index.
+func (p *targets) place(callback []byte) uint32 { return uint32(maphash.Bytes(p.seed, callback) >> 32) }
 
 func (p *targets) at(n uint32) *target {
 	return &p.chunks[n>>targetChunkBits][n&(targetChunkLen-1)]
@@ -47,8 +52,8 @@ func (p *targets) intern(a *arena, callback []byte) uint32 {
 	if len(callback) == 0 {
 		return 0
 	}
-	hash := xxhash.Sum64(callback)
-	n := p.index.find(uint32(hash>>32), func(n uint32) bool {
+	hash, place := xxhash.Sum64(callback), p.place(callback)
+	n := p.index.find(place, func(n uint32) bool {
 		g := p.at(n)
 		return g.hash == hash && string(g.bytes(a)) == string(callback)
 	})
@@ -69,7 +74,7 @@ func (p *targets) intern(a *arena, callback []byte) uint32 {
 	ref, b := a.alloc(uvarintLen(uint64(len(callback))) + len(callback))
 	copy(b[binary.PutUvarint(b, uint64(len(callback))):], callback)
 	*p.at(n) = target{hash: hash, ref: ref, refs: 1, life: p.at(n).life + 1}
-	p.index.insert(uint32(hash>>32), n)
+	p.index.insert(place, n)
 	p.sealed.count(callback, +1)
 	return n
 }
@@ -89,7 +94,7 @@ func (p *targets) release(a *arena, n uint32) {
 	if g.refs--; g.refs > 0 {
 		return
 	}
-	p.index.remove(uint32(g.hash>>32), n)
+	p.index.remove(p.place(g.bytes(a)), n)
 	p.sealed.count(g.bytes(a), -1)
 	a.release(g.ref)
 	*g = target{ref: p.free, life: g.life}
