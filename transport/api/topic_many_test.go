@@ -65,7 +65,8 @@ func narrowTokens(t testing.TB) (auth *Auth, tokens map[string]string) {
 	return auth, tokens
 }
 
-// With as many topics as there may be, a page of them takes no longer than 50 ms, whatever the token sees.
+// With as many topics as there may be, a page of them takes no longer than 50 ms, whatever the token sees. The processor's time counts, the
+// client's included: there is nothing to wait for but other programs.
 func TestTopicsOfAFullCluster(t *testing.T) {
 	auth, tokens := narrowTokens(t)
 	topics := allTopics()
@@ -76,9 +77,9 @@ func TestTopicsOfAFullCluster(t *testing.T) {
 		for _, query := range []string{"limit=1", "limit=1000", "prefix=team-7"} {
 			var took []time.Duration
 			for range 5 {
-				begin := time.Now()
+				begin := cpuTime()
 				h.do("GET", "/v1/topics?"+query, "", "Authorization: Bearer "+token).want(200)
-				took = append(took, time.Since(begin))
+				took = append(took, cpuTime()-begin)
 			}
 			slices.Sort(took)
 			if took[0] > slowdown*50*time.Millisecond {
