@@ -19,16 +19,17 @@ import (
 // that is in it, but for those folders in it that are layers themselves.
 var mayImport = map[string][]string{
 	"cmd":         {"node", "transport", "loadtest", "wal"},
-	"node":        {"node/member", "node/route", "node/task", "audit", "transport", "ring", "shard", "history", "wheel", "wal", "secret"},
-	"node/member": {"node/task", "transport", "ring", "shard", "wal", "secret"},
+	"node":        {"node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "history", "wheel", "wal", "secret"},
+	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "wal", "secret"},
 	"node/route":  {"node/task", "ring", "shard"},
 	"node/task":   {}, // time and concurrency, as an interface
 	"transport":   {"fan", "ring", "shard", "socket", "secret"},
 	"ring":        {"shard", "secret"},
-	"sim":         {"node/member", "node/route", "node/task", "shard", "ring", "wal", "wheel", "transport", "secret"}, // the whole cluster in one goroutine
-	"shard":       {"wheel", "wal", "secret"},
+	"sim":         {"node/member", "node/route", "node/task", "clocks", "shard", "ring", "wal", "wheel", "transport", "secret"}, // the whole cluster in one goroutine
+	"shard":       {"clocks", "wheel", "wal", "secret"},
 	"history":     {"wal"}, // its file system
 	"audit":       {},      // a log of lines, and no more
+	"clocks":      {},
 	"fan":         {},
 	"wheel":       {},
 	"wal":         {},

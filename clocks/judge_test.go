@@ -1,0 +1,248 @@
+package clocks
+
+import (
+	"testing"
+	"time"
+)
+
+// town is some nodes with a Keeper each, that hear each other's clocks.
+type town struct {
+	machines []*fake
+	keepers  []*Keeper
+	deaf     map[[2]int]bool
+}
+
+func newTown(n int) *town {
+	c := &town{deaf: map[[2]int]bool{}}
+	for i := range n {
+		f := &fake{mono: time.Hour, boot: time.Duration(i+1) * 7 * time.Hour}
+		c.machines = append(c.machines, f)
+		c.keepers = append(c.keepers, NewKeeper(Config{Source: f, Confirm: true}))
+	}
+	return c
+}
+
+// run lets time pass; each node judges its clock four times a second.
+func (c *town) run(d time.Duration) {
+	for ; d > 0; d -= 250 * time.Millisecond {
+		for _, f := range c.machines {
+			f.pass(250 * time.Millisecond)
+		}
+		states := make([]State, len(c.keepers))
+		for i, k := range c.keepers {
+			states[i] = k.State()
+		}
+		for i, k := range c.keepers {
+			var peers []Peer
+			for j, s := range states {
+				if i != j && !c.deaf[[2]int{i, j}] {
+					peers = append(peers, Peer{Node: uint64(j + 1), OffsetMs: s.RawMs - c.machines[i].boot.Milliseconds(), Steps: s.Steps,
+						Steady: s.Steady, Sure: s.Trust == Sure})
+				}
+			}
+			k.Judge(uint64(i+1), len(c.keepers), peers)
+		}
+	}
+}
+
+// sure says who goes by its clock, as a string of marks.
+func (c *town) sure() string {
+	text := ""
+	for _, k := range c.keepers {
+		text += map[Trust]string{Sure: "+", Held: "-", Unknown: "?"}[k.Look().Trust]
+	}
+	return text
+}
+
+func (c *town) want(t *testing.T, when, want string) {
+	t.Helper()
+	if got := c.sure(); got != want {
+		t.Errorf("%s: %s, want %s (%s)", when, got, want, c.keepers[0].State().Why)
+	}
+}
+
+func (c *town) step(by time.Duration, nodes ...int) {
+	for _, n := range nodes {
+		c.machines[n].wall += by
+	}
+}
+
+func TestClocksAreComparedBeforeTheyAreBelieved(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		c := newTown(n)
+		c.want(t, "at first", "?????"[:n])
+		c.run(time.Second)
+		c.want(t, "after a second", "+++++"[:n])
+	}
+}
+
+// One of three or five that steps is wrong, however long it stays so; when it is set right it is believed at once.
+func TestMinorityIsWrong(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		for _, by := range []time.Duration{2 * time.Second, -2 * time.Second, time.Hour, -time.Hour, 10 * year, -10 * year} {
+			c := newTown(n)
+			c.run(time.Minute)
+			right := c.keepers[0].Look().WallMs
+			c.step(by, 0)
+			c.want(t, "in the turn of the step", "-++++"[:n])
+			c.run(time.Minute)
+			c.want(t, "a minute later", "-++++"[:n])
+			if got := c.keepers[0].Look().WallMs - right; got < 59_000 || got > 61_000 {
+				t.Errorf("the time that it holds moved by %d ms in a minute", got)
+			}
+			c.step(-by, 0)
+			c.run(500 * time.Millisecond)
+			c.want(t, "set right", "+++++"[:n])
+		}
+	}
+}
+
+// A clock that was wrong when the process began, and drifts, is found out by the others' median.
+func TestClockThatWasWrongFromTheBeginning(t *testing.T) {
+	c := newTown(3)
+	c.step(-time.Hour, 1)
+	c.run(time.Second)
+	c.want(t, "wrong at first", "+-+")
+	if ms := c.keepers[1].Look().WallMs; ms < c.keepers[0].Look().WallMs-1000 {
+		t.Errorf("it does not go by the time that the others have")
+	}
+	c.step(time.Hour, 1)
+	c.run(500 * time.Millisecond)
+	c.want(t, "set right", "+++")
+}
+
+// Two of three that step together are no majority until they have been steady for long enough.
+func TestMajorityMustBeSteady(t *testing.T) {
+	c := newTown(3)
+	c.run(time.Minute)
+	c.step(time.Hour, 0, 1)
+	c.want(t, "at the step", "--+")
+	c.run(SteadyFor - 500*time.Millisecond)
+	c.want(t, "before they are steady", "--+")
+	c.run(time.Second)
+	c.want(t, "after it", "++-")
+	c.step(-time.Hour, 0, 1)
+	c.want(t, "set right", "---")
+	c.run(500 * time.Millisecond)
+	c.want(t, "the one that was never set confirms it", "+++")
+}
+
+func TestAllStepAtOnce(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		c := newTown(n)
+		c.run(time.Minute)
+		all := []int{0, 1, 2, 3, 4}[:n]
+		c.step(10*year, all...)
+		c.want(t, "at the step", "-----"[:n])
+		c.run(5 * time.Second)
+		c.want(t, "after five seconds", "-----"[:n])
+		c.step(-10*year, all...)
+		c.want(t, "taken back", "+++++"[:n])
+		c.step(time.Hour, all...)
+		c.run(SteadyFor + time.Second)
+		c.want(t, "steady", "+++++"[:n])
+	}
+}
+
+// Of two that differ, the one whose clock was not set goes on, for as long as they differ.
+func TestOneOfTwo(t *testing.T) {
+	c := newTown(2)
+	c.run(time.Minute)
+	c.step(10*year, 0)
+	c.want(t, "at the step", "-+")
+	c.run(time.Minute)
+	c.want(t, "a minute later", "-+")
+	c.step(-10*year, 0)
+	c.run(500 * time.Millisecond)
+	c.want(t, "set right", "++")
+}
+
+// Two that differ from the beginning: exactly one goes on.
+func TestTwoThatNeverAgreed(t *testing.T) {
+	c := newTown(2)
+	c.step(time.Hour, 1)
+	c.run(SteadyFor + time.Second)
+	c.want(t, "from the beginning", "+-")
+}
+
+// Who hears nobody waits until its clock is steady, and no longer.
+func TestCutOff(t *testing.T) {
+	c := newTown(3)
+	c.run(time.Minute)
+	c.deaf[[2]int{0, 1}], c.deaf[[2]int{0, 2}] = true, true
+	c.run(time.Second)
+	c.want(t, "cut off", "+++")
+	c.step(time.Hour, 0)
+	c.run(5 * time.Second)
+	c.want(t, "and set", "-++")
+	c.run(SteadyFor)
+	c.want(t, "steady", "+++")
+	clear(c.deaf)
+	c.run(500 * time.Millisecond)
+	c.want(t, "together again", "-++")
+}
+
+// Three clocks of which no two agree: one goes on, and all of them never.
+func TestNoTwoAgree(t *testing.T) {
+	c := newTown(3)
+	c.run(time.Minute)
+	c.step(time.Hour, 1)
+	c.step(-time.Hour, 2)
+	c.run(time.Minute)
+	c.want(t, "a minute later", "+--")
+}
+
+// What a node had from others is not left to its next process as its own.
+func TestWhatOthersHaveIsNotSaved(t *testing.T) {
+	c := newTown(3)
+	c.run(time.Minute)
+	c.step(time.Hour, 1, 2)
+	c.run(SteadyFor + time.Second)
+	c.want(t, "two of three believe it", "-++")
+	c.step(time.Hour, 0)
+	next := NewKeeper(Config{Source: c.machines[0], Confirm: true, Saved: c.keepers[0].State().Saved})
+	if m := next.Look(); m.Trust != Held {
+		t.Errorf("trust %d after its clock was set to what others have", m.Trust)
+	}
+}
+
+// A clock that others found wrong is not believed because they are not heard any more, nor by the next process; only when it was set.
+func TestWrongStaysWrong(t *testing.T) {
+	for n := 2; n <= 3; n++ {
+		c := newTown(n)
+		c.run(time.Minute)
+		c.step(time.Hour, 0)
+		c.run(SteadyFor + time.Second)
+		c.want(t, "compared", "-++"[:n])
+		for i := 1; i < n; i++ {
+			c.deaf[[2]int{0, i}] = true
+		}
+		c.run(time.Minute)
+		c.want(t, "cut off", "-++"[:n])
+		c.step(time.Minute, 0)
+		c.run(time.Second)
+		c.step(-time.Minute, 0)
+		c.run(time.Minute)
+		c.want(t, "set away and back", "-++"[:n])
+		c.keepers[0] = NewKeeper(Config{Source: c.machines[0], Confirm: true, Saved: c.keepers[0].State().Saved})
+		c.run(time.Minute)
+		c.want(t, "another process", "-++"[:n])
+		c.step(-time.Hour, 0)
+		c.run(time.Second)
+		c.want(t, "set right", "+++"[:n])
+	}
+}
+
+// A message that was overtaken by one of after a step says nothing any more.
+func TestOvertakenMessageIsNotMeasured(t *testing.T) {
+	var m Measured
+	if _, ok := m.OffsetMs(); ok {
+		t.Error("something was measured of nobody")
+	}
+	if !m.Take(time.Second, 5000, 0) || !m.Take(2*time.Second, 3000, 1) || m.Take(3*time.Second, 9000, 0) {
+		t.Error("the wrong ones were taken")
+	}
+	if ms, _ := m.OffsetMs(); ms != 1000 {
+		t.Errorf("%d ms", ms)
+	}
+}

@@ -1,0 +1,238 @@
+package clocks
+
+import (
+	"testing"
+	"time"
+)
+
+const (
+	year    = 365 * 24 * time.Hour
+	startUs = int64(1_800_000_000_000_000)
+)
+
+// fake is a machine whose three clocks can be set apart.
+type fake struct{ wall, mono, boot time.Duration }
+
+func (f *fake) Read() Reading {
+	return Reading{WallUs: startUs + f.wall.Microseconds(), Mono: f.mono, Boot: f.boot}
+}
+func (f *fake) Boot() time.Duration { return f.boot }
+
+// pass lets all three go on.
+func (f *fake) pass(d time.Duration) { f.wall, f.mono, f.boot = f.wall+d, f.mono+d, f.boot+d }
+
+// run lets time pass in steps, with a look after each, as turns do.
+func (f *fake) run(k *Keeper, d time.Duration) (m Moment) {
+	for ; d > 0; d -= 50 * time.Millisecond {
+		f.pass(min(d, 50*time.Millisecond))
+		m = k.Look()
+	}
+	return m
+}
+
+func (f *fake) wallMs() int64 { return startUs/1000 + f.wall.Milliseconds() }
+
+func newFake() (*fake, *Keeper) {
+	f := &fake{mono: time.Hour, boot: 2 * time.Hour}
+	return f, NewKeeper(Config{Source: f})
+}
+
+// A step is seen in the first reading after it, and time goes on from what was believed.
+func TestStepIsSeenAtOnce(t *testing.T) {
+	for _, by := range []time.Duration{300 * time.Millisecond, -300 * time.Millisecond, time.Second, -time.Second, 5 * time.Minute, -5 * time.Minute,
+		time.Hour, -time.Hour, 10 * year, -10 * year} {
+		f, k := newFake()
+		f.run(k, time.Minute)
+		before := f.wallMs()
+		f.wall += by
+		f.pass(time.Millisecond)
+		m := k.Look()
+		if m.Trust != Held || m.WallMs != before+1 {
+			t.Errorf("step by %s: trust %d, time moved by %d ms", by, m.Trust, m.WallMs-before)
+		}
+		if s := k.State(); s.Why == "" || s.AheadMs != by.Milliseconds() || s.Steps != 1 {
+			t.Errorf("step by %s: %+v", by, s)
+		}
+	}
+}
+
+func TestSlewedClockIsFollowed(t *testing.T) {
+	f, k := newFake()
+	for range 600 { // 20 ms in each second
+		f.wall += 20 * time.Millisecond
+		if m := f.run(k, time.Second); m.Trust != Sure || m.WallMs != f.wallMs() {
+			t.Fatalf("trust %d, %d ms behind", m.Trust, f.wallMs()-m.WallMs)
+		}
+	}
+}
+
+// A clock that runs fast by a quarter is no clock: it is held back for as long as it does.
+func TestRunawayClockIsHeld(t *testing.T) {
+	f, k := newFake()
+	right := f.wallMs()
+	for range 60 {
+		f.wall += 250 * time.Millisecond
+		f.run(k, time.Second)
+		k.Judge(1, 1, nil)
+	}
+	if m := k.Look(); m.Trust != Held || m.WallMs > right+60_000+300 {
+		t.Errorf("trust %d, %d ms ahead of the boot clock", m.Trust, m.WallMs-right-60_000)
+	}
+}
+
+func TestLoneClockIsBelievedWhenSteady(t *testing.T) {
+	f, k := newFake()
+	f.run(k, time.Minute)
+	f.wall += time.Hour
+	for passed := time.Duration(0); passed < SteadyFor-100*time.Millisecond; passed += 50 * time.Millisecond {
+		if m := f.run(k, 50*time.Millisecond); m.Trust != Held {
+			t.Fatalf("believed after %s", passed)
+		}
+		k.Judge(1, 1, nil)
+	}
+	f.run(k, 200*time.Millisecond)
+	k.Judge(1, 1, nil)
+	if m := k.Look(); m.Trust != Sure || m.WallMs != f.wallMs() {
+		t.Errorf("trust %d after %s", m.Trust, SteadyFor)
+	}
+}
+
+func TestStepTakenBackIsOverAtOnce(t *testing.T) {
+	f, k := newFake()
+	f.run(k, time.Minute)
+	f.wall += 10 * year
+	f.run(k, 3*time.Second)
+	f.wall -= 10 * year
+	if m := f.run(k, 50*time.Millisecond); m.Trust != Sure || m.WallMs != f.wallMs() {
+		t.Errorf("trust %d, time %d, want %d", m.Trust, m.WallMs, f.wallMs())
+	}
+}
+
+// Two steps before the first has been steady for long enough begin the wait anew.
+func TestEachStepBeginsTheWaitAnew(t *testing.T) {
+	f, k := newFake()
+	f.wall += time.Hour
+	f.run(k, 8*time.Second)
+	f.wall += time.Hour
+	f.run(k, 8*time.Second)
+	k.Judge(1, 1, nil)
+	if m := k.Look(); m.Trust != Held {
+		t.Errorf("trust %d 8 s after the last step", m.Trust)
+	}
+}
+
+// A suspended machine's boot clock says how long it slept: that is believed at once.
+func TestSuspendIsBelievedAtOnce(t *testing.T) {
+	f, k := newFake()
+	f.run(k, time.Minute)
+	before := k.Look()
+	f.wall, f.boot = f.wall+time.Hour, f.boot+time.Hour
+	m := k.Look()
+	if m.Trust != Sure || m.WallMs != f.wallMs() || m.Mono-before.Mono != time.Hour || m.Lease-before.Lease != time.Hour {
+		t.Errorf("after an hour's sleep: %+v, before %+v", m, before)
+	}
+}
+
+// A stopped virtual machine's boot clock stands still too. What is held for a time is over all the same, whatever its wall clock shows then.
+func TestStoppedMachineLosesItsLeases(t *testing.T) {
+	for _, shown := range []time.Duration{time.Minute, 10 * year, -time.Hour} {
+		f, k := newFake()
+		f.run(k, time.Minute)
+		before := k.Look()
+		f.wall += shown
+		m := k.Look()
+		if m.Trust != Held || m.Mono != before.Mono || m.Lease-before.Lease < max(shown, leasesEnd) {
+			t.Errorf("after a stop, the wall clock %s ahead: %+v, before %+v", shown, m, before)
+		}
+		f.wall -= shown
+		if again := k.Look(); again.Lease < m.Lease {
+			t.Errorf("the lease clock went back: %+v", again)
+		}
+	}
+}
+
+// A process that begins while the clock is wrong knows it from the one before, within one boot of the machine.
+func TestNextProcessKnowsTheStep(t *testing.T) {
+	f, k := newFake()
+	f.run(k, time.Minute)
+	saved := k.State().Saved
+	f.pass(time.Second)
+	right := f.wallMs()
+	f.wall += 10 * year
+	next := NewKeeper(Config{Source: f, Confirm: true, Saved: saved})
+	if m := next.Look(); m.Trust != Held || m.WallMs != right {
+		t.Errorf("%+v, want the time %d", m, right)
+	}
+	f.wall -= 10 * year
+	if m := next.Look(); m.Trust != Sure {
+		t.Errorf("trust %d after the clock was right again", m.Trust)
+	}
+	if again := NewKeeper(Config{Source: f, Confirm: true, Saved: saved}); again.Look().Trust != Sure || again.State().Steady < time.Minute {
+		t.Errorf("a restart on a right clock: %+v", again.State())
+	}
+}
+
+func TestUntilWall(t *testing.T) {
+	f, k := newFake()
+	now := f.wallMs()
+	if d := k.UntilWall(now + 250); d != 250*time.Millisecond {
+		t.Errorf("250 ms ahead: %s", d)
+	}
+	if d := k.UntilWall(now - 5); d != -5*time.Millisecond {
+		t.Errorf("5 ms ago: %s", d)
+	}
+	if d := k.UntilWall(1 << 47); d != time.Hour {
+		t.Errorf("far ahead: %s", d)
+	}
+	f.wall += 10 * year
+	k.Look()
+	if d := k.UntilWall(now + 250); d != 250*time.Millisecond {
+		t.Errorf("250 ms ahead of what is believed: %s", d)
+	}
+}
+
+// The machine's clocks agree with themselves under load, from many goroutines.
+func TestSystemIsSteady(t *testing.T) {
+	k := NewKeeper(Config{Source: NewSystem()})
+	done := make(chan Moment)
+	for range 4 {
+		go func() {
+			last := k.Look()
+			for range 20_000 {
+				m := k.Look()
+				if m.Lease < m.Mono {
+					t.Errorf("lease clock %s behind %s", m.Lease, m.Mono)
+				}
+				last = m
+			}
+			done <- last
+		}()
+	}
+	for range 4 {
+		if m := <-done; m.Trust != Sure {
+			t.Errorf("trust %d", m.Trust)
+		}
+	}
+	if s := k.State(); s.Steps != 0 {
+		t.Errorf("%d steps seen", s.Steps)
+	}
+	before := k.Mono()
+	if now := time.Now(); k.Wall().Sub(now).Abs() > time.Second || k.Mono() < before || k.Lease() < before || k.WallMs() < now.UnixMilli() {
+		t.Errorf("wall %s, now %s", k.Wall(), now)
+	}
+}
+
+func BenchmarkLook(b *testing.B) {
+	k := NewKeeper(Config{Source: NewSystem()})
+	b.ReportAllocs()
+	for b.Loop() {
+		k.Look()
+	}
+}
+
+func BenchmarkMono(b *testing.B) {
+	k := NewKeeper(Config{Source: NewSystem()})
+	for b.Loop() {
+		k.Mono()
+	}
+}
