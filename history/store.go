@@ -19,6 +19,8 @@ type Config struct {
 	FS    wal.FS
 	Dir   string
 	NowMs func() int64 // the wall clock
+	// Sure says whether NowMs can be believed: while it cannot, nothing goes by age. nil: always.
+	Sure func() bool
 	// KeepMs is how long what ended is kept: the longest that any topic wants; 0: not known yet, nothing goes by age.
 	KeepMs func() int64
 
@@ -65,6 +67,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.SegmentSize <= 0 {
 		c.SegmentSize = min(max(c.Bytes/32, minSegment), maxSegment)
+	}
+	if c.Sure == nil {
+		c.Sure = func() bool { return true }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -7,9 +7,10 @@ import (
 
 // slice is the begin of the slice of time that a moment is in.
 func (s *Store) slice(ms int64) int64 {
-	length := max(s.cfg.SliceMs, s.cfg.KeepMs()/maxSlices)
-	return ms - ms%length
+	return ms - ms%s.sliceMs()
 }
+
+func (s *Store) sliceMs() int64 { return max(s.cfg.SliceMs, s.cfg.KeepMs()/maxSlices) }
 
 // write puts records into files. What cannot be written is dropped: the next batch finds the disk better, or is dropped too.
 func (s *Store) write(batch []byte) {
@@ -150,18 +151,40 @@ func (s *Store) Tend() {
 		s.synced = now
 		s.sync()
 	}
+	if s.cfg.Sure() {
+		s.dropOld(now)
+	}
+	s.shrink()
+	s.watchDisk()
+}
+
+// dropOld drops what is older than it is to be kept.
+func (s *Store) dropOld(now int64) {
 	oldest := int64(0)
 	if keep := s.cfg.KeepMs(); keep > 0 {
 		oldest = now - keep
 	}
 	s.queue.expire(oldest)
-	for _, f := range s.files {
-		if f != s.active && f.index.maxMs < oldest {
+	list := s.files
+	for i, f := range list {
+		if f != s.active && s.lastMs(list, i, now) < oldest {
 			s.drop(f)
 		}
 	}
-	s.shrink()
-	s.watchDisk()
+}
+
+// lastMs is when the last of a file's events was. What is later than now was stamped while the clocks were wrong: then the file is as old
+// as the next one that was written by a right clock, with which it goes, or new if there is none.
+func (s *Store) lastMs(list []*file, i int, now int64) int64 {
+	if last := list[i].index.maxMs; last <= now {
+		return last
+	}
+	for _, later := range list[i+1:] {
+		if later.index.maxMs <= now {
+			return later.index.maxMs
+		}
+	}
+	return now
 }
 
 // shrink drops the oldest files while there is too much.

@@ -2,12 +2,7 @@
 
 package node
 
-import (
-	"time"
+import "carillon/clocks"
 
-	"carillon/shard"
-)
-
-// newClock is the machine's clock, and its wall clock as the parts beside the shards read it. A build for tests has one that can be set
-// wrong: clock_chaos.go.
-func newClock() (shard.Clock, func() time.Time) { return shard.NewSystemClock(), time.Now }
+// newClocks are the machine's. A build for tests has some that can be set wrong: clock_chaos.go.
+func newClocks() clocks.Source { return clocks.NewSystem() }

@@ -8,68 +8,84 @@ import (
 	"sync/atomic"
 	"time"
 
-	"carillon/shard"
+	"carillon/clocks"
 )
 
-// clockFileEnv names a file that says how far this node's wall clock is off, so that tests of real processes can step one clock of
-// several on one machine: "MS" or "MS PPM", the second for a clock that also runs fast, or slow. It is read again all the time; while
-// it is missing or malformed the last word holds. What holds is repeated in a file beside it, whose name ends in .seen.
+// clockFileEnv names a file that says how far this node's clocks are off, so that tests of real processes can set one machine's clocks
+// of several on one machine: "WALL PPM MONO BOOT", all but the first may be left out. WALL is by how many ms the wall clock is ahead,
+// PPM by how much it also runs fast, or slow; MONO and BOOT are how many ms the monotonic and the boot clock have stood still. The file
+// is read again all the time, and whenever a process that stood still goes on; while it is missing or malformed the last word holds. What
+// holds is repeated in a file beside it, whose name ends in .seen.
 const (
 	clockFileEnv  = "CARILLON_CHAOS_CLOCK"
 	clockFileEach = 10 * time.Millisecond
 )
 
-// wrongClock is the machine's but for the wall clock.
-type wrongClock struct {
-	*shard.SystemClock
-	now atomic.Pointer[shift]
+// wrongClocks are the machine's but for what the file says.
+type wrongClocks struct {
+	machine *clocks.System
+	file    string
+	now     atomic.Pointer[shift]
+	last    atomic.Int64 // monotonic ns of the last reading
 }
 
-// shift is how far the wall clock is off, and since when it drifts from there.
+// shift is how far the clocks are off, and since when the wall clock drifts from there.
 type shift struct {
-	text  string
-	ms    int64
-	ppm   int64
-	since time.Duration // monotonic
+	text                     string
+	wallMs, ppm              int64
+	monoStopped, bootStopped time.Duration
+	since                    time.Duration // monotonic
 }
 
-func newClock() (shard.Clock, func() time.Time) {
-	c := &wrongClock{SystemClock: shard.NewSystemClock()}
+func newClocks() clocks.Source {
+	c := &wrongClocks{machine: clocks.NewSystem(), file: os.Getenv(clockFileEnv)}
 	c.now.Store(&shift{})
-	if file := os.Getenv(clockFileEnv); file != "" {
-		c.look(file)
+	if c.file != "" {
+		c.look()
 		go func() { // until the process ends
 			for range time.Tick(clockFileEach) {
-				c.look(file)
+				c.look()
 			}
 		}()
 	}
-	return c, func() time.Time { return time.Now().Add(c.off()) }
+	return c
 }
 
-func (c *wrongClock) look(file string) {
-	text, err := os.ReadFile(file)
+func (c *wrongClocks) look() {
+	text, err := os.ReadFile(c.file)
 	if err != nil || string(text) == c.now.Load().text {
 		return
 	}
-	next := shift{text: string(text), since: c.Mono()}
-	if n, _ := fmt.Sscan(next.text, &next.ms, &next.ppm); n > 0 {
+	next := shift{text: string(text), since: c.machine.Boot()}
+	var monoMs, bootMs int64
+	if n, _ := fmt.Sscan(next.text, &next.wallMs, &next.ppm, &monoMs, &bootMs); n > 0 {
+		next.monoStopped, next.bootStopped = time.Duration(monoMs)*time.Millisecond, time.Duration(bootMs)*time.Millisecond
 		c.now.Store(&next)
-		_ = os.WriteFile(file+".seen", text, 0o600) // who waits for it gives up
+		_ = os.WriteFile(c.file+".seen", text, 0o600) // who waits for it gives up
 	}
 }
 
-func (c *wrongClock) off() time.Duration {
-	s := c.now.Load()
-	drifted := (c.Mono() - s.since).Microseconds() * s.ppm / 1_000_000
-	return time.Duration(s.ms)*time.Millisecond + time.Duration(drifted)*time.Microsecond
+// Boot implements clocks.Source.
+func (c *wrongClocks) Boot() time.Duration {
+	c.goesOn(c.machine.Boot())
+	return c.machine.Boot() - c.now.Load().bootStopped
 }
 
-// WallMs implements shard.Clock.
-func (c *wrongClock) WallMs() int64 { return time.Now().Add(c.off()).UnixMilli() }
+// goesOn reads the file if this process stood still: what stopped it may have set its clocks.
+func (c *wrongClocks) goesOn(now time.Duration) {
+	if last := time.Duration(c.last.Swap(int64(now))); c.file != "" && now-last > 5*clockFileEach {
+		c.look()
+	}
+}
 
-// UntilWall implements shard.Clock.
-func (c *wrongClock) UntilWall(ms int64) time.Duration {
-	ahead := time.UnixMilli(ms).Sub(time.Now().Round(0).Add(c.off()))
-	return min(ahead, time.Hour)
+// Read implements clocks.Source.
+func (c *wrongClocks) Read() clocks.Reading {
+	r := c.machine.Read()
+	c.goesOn(r.Boot)
+	s := c.now.Load()
+	drifted := (r.Boot - s.since).Microseconds() * s.ppm / 1_000_000
+	r.WallUs += s.wallMs*1000 + drifted
+	r.Mono -= s.monoStopped
+	r.Boot -= s.bootStopped
+	return r
 }

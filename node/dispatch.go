@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"carillon/clocks"
 	"carillon/secret"
 	"carillon/shard"
 	"carillon/transport/callback"
@@ -13,7 +14,7 @@ import (
 // dispatcher lets the shards call receivers: it turns a timer and its topic's policy into a request of the callback pool.
 type dispatcher struct {
 	pool  *callback.Pool
-	clock shard.Clock
+	clock *clocks.Keeper
 	vault *vault
 	// secret is the cluster's; nil as long as there is none.
 	secret func() []byte
@@ -121,7 +122,7 @@ func (d *dispatcher) request(j *shard.Delivery) (*callback.Request, error) {
 		Timeout: time.Duration(c.TimeoutMs) * time.Millisecond,
 		Topic:   j.Topic.Name, Timer: job.ID, DueMs: job.DueMs, Attempt: job.Attempts, Fence: job.Fence,
 		WebhookID: webhookID(j.Shard, job),
-		Deadline:  time.Now().Add(j.Deadline - d.clock.Mono()),
+		Deadline:  j.Deadline,
 	}
 	if j.Topic.Policy.Report {
 		receipt := receipt{shard: j.Shard, topic: j.Topic.ID, handle: job.Handle, seq: job.Seq, fence: job.Fence}

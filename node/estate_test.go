@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/clocks"
 	"carillon/history"
 	"carillon/node/member"
 	"carillon/ring"
@@ -30,8 +31,9 @@ type estateClock struct{ now time.Duration }
 
 func (c *estateClock) Mono() time.Duration { return time.Hour + c.now }
 func (c *estateClock) WallMs() int64       { return 1_800_000_000_000 + c.now.Milliseconds() }
-func (c *estateClock) UntilWall(ms int64) time.Duration {
-	return min(max(time.Duration(ms-c.WallMs())*time.Millisecond, -time.Hour), time.Hour)
+func (c *estateClock) Boot() time.Duration { return c.Mono() }
+func (c *estateClock) Read() clocks.Reading {
+	return clocks.Reading{WallUs: c.WallMs() * 1000, Mono: c.Mono(), Boot: c.Mono()}
 }
 
 // obliging is a receiver that answers every call with 200 at once.
@@ -90,7 +92,7 @@ func openEstate(fsys *wal.MemFS, clock *estateClock) (*estate, error) {
 
 func (e *estate) open() error {
 	fsys, clock := e.fs, e.clock
-	e.p = &process{cfg: Config{DataDir: estateDir}, log: slog.New(slog.NewTextHandler(&e.log, nil)), fsys: fsys, clock: clock}
+	e.p = &process{cfg: Config{DataDir: estateDir}, log: slog.New(slog.NewTextHandler(&e.log, nil)), fsys: fsys, clock: clocks.NewKeeper(clocks.Config{Source: clock})}
 	if err := e.p.claim(); err != nil {
 		return err
 	}
@@ -116,7 +118,7 @@ func (e *estate) open() error {
 	e.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: 1, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: 1, Meta: meta, FS: fsys, Dir: estateDir,
 		Log:   wal.Options{SegmentBytes: 4 << 10, GenBytes: 8 << 10, NowMs: clock.WallMs, Monotonic: clock.Mono},
-		Clock: clock, Topics: e.state, Dispatcher: obliging{clock}, Observer: unwatched{}, Machine: e.state, History: e.past, Logger: e.p.log, SnapshotLogBytes: 6 << 10,
+		Clock: e.p.clock, Topics: e.state, Dispatcher: obliging{clock}, Observer: unwatched{}, Machine: e.state, History: e.past, Logger: e.p.log, SnapshotLogBytes: 6 << 10,
 	})
 	if err != nil {
 		return err

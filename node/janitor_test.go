@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/clocks"
 	"carillon/node/route"
 	"carillon/node/task"
 	"carillon/ring"
@@ -19,6 +20,7 @@ const topicIdle = time.Hour
 type keeper struct {
 	*route.IdleTopics
 	task.Env
+	*clocks.Keeper
 	t      *testing.T
 	node   *core
 	dir    string
@@ -30,13 +32,16 @@ func newKeeper(t *testing.T) *keeper {
 	t.Helper()
 	p := start(t, t.TempDir(), func(c *Config) { c.Shards = 2 }).node.run.Load()
 	k := &keeper{Env: p.tasks, node: p.core.Load(), dir: p.cfg.DataDir, t: t, ctx: t.Context()}
-	wallMs := func() int64 { return p.clock.WallMs() + k.passed.Milliseconds() }
-	k.IdleTopics = route.NewIdleTopics(k.node.topics, topicIdle, k, wallMs, slog.New(slog.DiscardHandler))
+	k.Keeper = p.clock
+	k.IdleTopics = route.NewIdleTopics(k.node.topics, topicIdle, k, k, slog.New(slog.DiscardHandler))
 	return k
 }
 
 // Now implements task.Env.
 func (k *keeper) Now() time.Duration { return k.Env.Now() + k.passed }
+
+// WallMs implements route.Clock.
+func (k *keeper) WallMs() int64 { return k.Keeper.WallMs() + k.passed.Milliseconds() }
 
 // after lets time pass for the keeper, and has it look.
 func (k *keeper) after(d time.Duration) {

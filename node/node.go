@@ -14,8 +14,10 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
+	"carillon/clocks"
 	"carillon/node/member"
 	"carillon/node/route"
+	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/transport/api"
@@ -145,7 +147,8 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("node: %w", stayDown(err))
 	}
 	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, nonce: rand.Uint64(), failure: make(chan error, 1)}
-	p.clock, p.wall = newClock()
+	p.bootID = clocks.BootID()
+	p.clock = clocks.NewKeeper(clocks.Config{Source: newClocks(), Confirm: true, Saved: readSavedClock(fsys, n.cfg.DataDir, p.bootID)})
 	if err := p.claim(); err != nil {
 		return stayDown(err)
 	}
@@ -235,7 +238,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		Allow:        n.cfg.CallbackAllow,
 		Own:          p.listening(),
 	}
-	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, Drain: time.Second, Wall: p.wall})
+	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease})
 	if err != nil {
 		return err
 	}
@@ -248,7 +251,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, TLS: n.tls, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
-		Clock:           p.wall,
+		Clock: p.clock.Wall, ClockFault: p.clock.Fault,
 		Digest:          e.digest,
 		Hosts:           n.cfg.hosts(),
 		Audit:           auditor(trail),
@@ -335,6 +338,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 			n.cfg.Logger.Info("memory that this process may use", "limit", n.mem.String(), "from", n.mem.From)
 			var tasks group
 			tasks.Go(func() { c.member.Run(life) })
+			tasks.Go(func() { task.Every(life, p.tasks, clockSaveEach, p.saveClock) })
 			c.router.Run(life)
 			tasks.Wait()
 		case <-life.Done():
@@ -342,7 +346,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 	})
 	work.Go(func() { c.member.MarkFounded(intake) })
 	work.Go(func() {
-		route.NewIdleTopics(c.topics, n.cfg.TopicIdle, p.tasks, p.clock.WallMs, n.cfg.Logger).Run(intake)
+		route.NewIdleTopics(c.topics, n.cfg.TopicIdle, p.tasks, p.clock, n.cfg.Logger).Run(intake)
 	})
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

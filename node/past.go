@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"carillon/clocks"
 	"carillon/history"
 	"carillon/node/task"
 	"carillon/ring"
@@ -33,7 +34,8 @@ type past struct {
 func newPast(p *process, topics *ring.State) *past {
 	h := &past{topics: topics, tasks: p.tasks, log: p.log}
 	store, err := history.Open(history.Config{
-		FS: p.fsys, Dir: filepath.Join(p.cfg.DataDir, "history"), Bytes: p.cfg.HistoryBytes, NowMs: p.clock.WallMs, KeepMs: h.keepMs.Load, Logger: p.log,
+		FS: p.fsys, Dir: filepath.Join(p.cfg.DataDir, "history"), Bytes: p.cfg.HistoryBytes, NowMs: p.clock.WallMs,
+		Sure: func() bool { return p.clock.Look().Trust == clocks.Sure }, KeepMs: h.keepMs.Load, Logger: p.log,
 	})
 	if err != nil {
 		p.log.Error("the history cannot be opened; the node goes on without it", "error", err)

@@ -8,8 +8,8 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"carillon/clocks"
 	"carillon/node/member"
 	"carillon/node/route"
 	"carillon/node/task"
@@ -27,8 +27,9 @@ type process struct {
 	cfg        Config
 	log        *slog.Logger
 	fsys       wal.FS
-	clock      shard.Clock
-	wall       func() time.Time // the same clock's wall time
+	clock      *clocks.Keeper
+	clockSaved *clocks.Saved // as it was kept last
+	bootID     string        // of the machine
 	nonce      uint64
 	http, peer net.Listener
 	ports      bool // there are ports for other nodes; without them peer is nil

@@ -17,6 +17,7 @@ func (t *Table) Apply(data []byte, want func(item int, r *Result) bool, dst []Re
 		return dst, fmt.Errorf("shard: apply: %w", err)
 	}
 	t.clockMs = max(t.clockMs, it.nowMs)
+	t.restamp(restampsPerEntry)
 	t.dropFinished(dropsPerEntry + len(data)/bytesPerDrop)
 	for len(t.tombs) > 0 && t.tombs[0].atMs < t.clockMs-tombstoneKeepMs {
 		delete(t.tombOf, t.tombs[0].topic)
@@ -61,6 +62,10 @@ func (t *Table) applyItem(it *items) Result {
 		return t.forgetDead(it.handle, it.seq)
 	case itemTakeover:
 		t.takeover(it.owner)
+	case itemClock:
+		t.setClock(it.nowMs)
+	case itemSeriesSeen:
+		t.seriesSeen()
 	case itemHash:
 		t.agree(it.seq, it.fence)
 	}

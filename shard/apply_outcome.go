@@ -90,9 +90,12 @@ func (t *Table) conclude(o *Outcome, s *slot) {
 	case s.cancelled():
 		t.end(h, s, Cancelled, t.endMs(o))
 	case o.Kind == RetryLater:
+		t.runs.at(s.run).nextEnd = t.clockMs
 		t.turn(h, s, Scheduled, o.NextMs)
 	case o.Kind == Release:
-		t.turn(h, s, Scheduled, t.runs.at(s.run).nextEnd)
+		r := t.runs.at(s.run)
+		t.turn(h, s, Scheduled, r.nextEnd)
+		r.nextEnd = t.clockMs
 	default:
 		t.kill(h, s, o.Reason, t.endMs(o), o.RetainUntilMs)
 	}

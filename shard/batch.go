@@ -24,6 +24,8 @@ const (
 	itemExpireAgain = 20 // as itemExpire, and a next occurrence
 	itemSkip        = 21
 	itemOverlap     = 22
+	itemClock       = 24
+	itemSeriesSeen  = 25
 )
 
 // outcomeAgain is added to an outcome's kind when a next occurrence follows.
@@ -224,6 +226,12 @@ func (b *Batch) Hash(index, hash uint64) int {
 
 // Tick only moves the table's clock.
 func (b *Batch) Tick() int { return b.single(itemTick) }
+
+// SetClock has the table's clock be the batch's time, if that is earlier.
+func (b *Batch) SetClock() int { return b.single(itemClock) }
+
+// SeriesSeen ends what follows from that: all series go by the new time.
+func (b *Batch) SeriesSeen() int { return b.single(itemSeriesSeen) }
 
 // Expire makes a scheduled timer of revision rev a dead letter of reason Expired. againMs is as in Outcome.
 func (b *Batch) Expire(h Handle, seq uint64, rev uint32, retainUntilMs, againMs int64) int {

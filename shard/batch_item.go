@@ -84,7 +84,7 @@ func (it *items) next() bool {
 		it.owner = it.uvarint()
 	case itemHash:
 		it.seq, it.fence = it.uvarint(), it.u64()
-	case itemTick:
+	case itemTick, itemClock, itemSeriesSeen:
 	case itemExpire, itemExpireAgain:
 		it.named()
 		it.rev = uint32(it.reader.number(1<<32-1, "revision"))

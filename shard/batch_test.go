@@ -90,6 +90,8 @@ func itemCases() map[string]func(b *Batch) {
 		"release":      kind(leased, Release),
 		"takeover":     func(b *Batch) { b.Takeover(1 << 50) },
 		"tick":         func(b *Batch) { b.Tick() },
+		"set-clock":    func(b *Batch) { b.SetClock() },
+		"series-seen":  func(b *Batch) { b.SeriesSeen() },
 		"expire":       func(b *Batch) { b.Expire(7, 9, 2, 1_700_000_900_000, 0) },
 		"expire-again": func(b *Batch) { b.Expire(7, 9, 2, 1_700_000_900_000, 1_700_000_060_000) },
 		"skip":         func(b *Batch) { b.Skip(7, 9, 2, 1_700_000_060_000) },

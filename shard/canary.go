@@ -29,7 +29,7 @@ func (c *canary) begin(now time.Duration) {
 
 // tickCanary sets the next one.
 func (g *group) tickCanary() {
-	if g.table == nil || !g.serving || g.w.mono < g.canary.next || g.w.host.draining.Load() {
+	if g.table == nil || !g.serving || g.w.mono < g.canary.next || g.w.host.draining.Load() || !g.w.sure() {
 		return
 	}
 	g.canary.next = g.w.mono + canaryEach

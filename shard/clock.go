@@ -1,33 +1,72 @@
 package shard
 
-import "time"
+import (
+	"time"
 
-// Clock is the time as a host sees it. The wall clock says when a timer is due, and may step; the monotonic one measures
-// leases, time-outs and elections, and never does.
+	"carillon/clocks"
+)
+
+// Clock is the time as a host sees it; a *clocks.Keeper is one.
 type Clock interface {
-	WallMs() int64       // Unix ms, rounded down
-	Mono() time.Duration // since any fixed moment
-	// UntilWall is how long it is until the wall clock reads ms; negative when it does already.
+	// Look is what a turn goes by. While its Trust is not Sure nothing is started, expired or forgotten.
+	Look() clocks.Moment
+	// Mono is Moment.Mono.
+	Mono() time.Duration
+	// UntilWall is how long it is until Moment.WallMs is ms; negative when it is already.
 	UntilWall(ms int64) time.Duration
 }
 
-// SystemClock is the machine's.
-type SystemClock struct{ start time.Time }
+// absence is how long a worker can have stood still before its groups ask whether they still lead. It
+// is less than the time after which followers may elect another leader.
+const absence = 500 * time.Millisecond
 
-// NewSystemClock starts its monotonic clock at zero.
-func NewSystemClock() *SystemClock { return &SystemClock{start: time.Now()} }
-
-// WallMs implements Clock.
-func (c *SystemClock) WallMs() int64 { return time.Now().UnixMilli() }
-
-// Mono implements Clock.
-func (c *SystemClock) Mono() time.Duration { return time.Since(c.start) }
-
-// UntilWall implements Clock.
-func (c *SystemClock) UntilWall(ms int64) time.Duration {
-	now := time.Now()
-	if ahead := ms - now.UnixMilli(); ahead > int64(time.Hour/time.Millisecond) {
-		return time.Hour // also keeps far times from overflowing
+// look begins a turn: it reads the clocks once, for all that is done in it.
+func (w *worker) look() {
+	m := w.host.cfg.Clock.Look()
+	away := m.Lease - w.lease
+	w.nowMs, w.mono, w.lease, w.trust = m.WallMs, m.Mono, m.Lease, m.Trust
+	if w.looked && away >= absence {
+		for _, g := range w.groups {
+			g.doubt()
+		}
 	}
-	return time.UnixMilli(ms).Round(0).Sub(now.Round(0))
+	w.looked = true
 }
+
+// sure reports that what is due by the wall clock may be done.
+func (w *worker) sure() bool { return w.trust == clocks.Sure }
+
+// doubt has a leader ask a majority whether it still leads before it starts anything more. Its process may
+// have stood still, by any of its clocks or by all of them, and another may lead and have called since.
+func (g *group) doubt() {
+	if g.lead != nil && g.leader && !g.soleVoter() {
+		g.lead.doubted = true
+		g.w.touch(g)
+	}
+}
+
+// confirm asks, if that is not being done.
+func (l *lead) confirm() {
+	if !l.active || !l.doubted || l.confirming {
+		return
+	}
+	g := l.group
+	l.confirming = true
+	reign := l.reign
+	r := &read{group: g, deadline: g.w.mono + waitLimit, wait: &waiter{}, serve: func(*group, int) bool { return true }}
+	r.wait.left.Store(1)
+	r.wait.then = func() {
+		if l.reign != reign {
+			return // another reign has begun, with an entry that a majority has
+		}
+		l.confirming = false
+		if r.err == nil {
+			l.doubted = false
+		}
+		g.w.touchNext(g)
+	}
+	g.reads.fresh = append(g.reads.fresh, r)
+}
+
+// mayStart reports that calls may be started, and timers be given to consumers.
+func (l *lead) mayStart() bool { return l.group.w.sure() && !l.doubted }

@@ -36,5 +36,5 @@ type Delivery struct {
 	Shard    ID
 	Job      Job
 	Own      Callback
-	Deadline time.Duration // on the host's monotonic clock: a call that could end later is not started
+	Deadline time.Duration // on the clock of leases, clocks.Moment.Lease: a call that could end later is not started
 }

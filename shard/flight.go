@@ -33,7 +33,7 @@ type flight struct {
 	revoked  bool          // do not start: give the lease back when it is applied
 	dueMs    int64         // wall clock; the call starts no sooner
 	expireMs int64         // no later than this; 0 = no limit
-	leaseEnd time.Duration // monotonic
+	leaseEnd time.Duration // by the clock of leases
 	askedAt  time.Duration // when the lease was proposed, to learn how long a commit takes
 	firedMs  int64         // when the call was started, wall clock
 	attempt  Attempt       // how the call ended

@@ -58,7 +58,7 @@ type group struct {
 	confIndex uint64 // of the last change of members
 	tombstone uint64 // replica ids up to this one are used up here
 
-	reconcileAt, settledAt, confUntil, servingSince, standAt, agreeAt time.Duration
+	reconcileAt, settledAt, confUntil, servingSince, standAt, agreeAt, setClockAt time.Duration
 
 	refusedUntil time.Duration // raft took no proposal: none is made until then; 0: it did
 	giveWord     bool          // on the state's hash, in the next entry
@@ -187,10 +187,11 @@ func (g *group) tick() {
 	if g.lead == nil {
 		return
 	}
-	if !g.leader {
+	if !g.leader && g.w.sure() {
 		g.table.Advance(g.w.nowMs, wheelBudget) // a follower's wheel stays near the time, so that a takeover finds it there
 	}
 	g.lead.reportAll()
+	g.lead.realignOpen()
 	g.lead.endLeft(false)
 	g.lead.remind()
 	if g.standAt != 0 && g.w.mono >= g.standAt {
@@ -214,16 +215,19 @@ func (g *group) nextWake() int64 {
 	if g.lead == nil || !g.lead.active {
 		return 1<<63 - 1
 	}
-	l, at := g.lead, int64(1<<63-1)
+	l := g.lead
+	at := l.endWakeMs()
+	if l.shut.len() > 0 {
+		at = min(at, g.w.nowMs+(l.shut.top().until-g.w.mono+time.Millisecond-1).Milliseconds())
+	}
+	if !l.mayStart() {
+		return at // what is due waits for a tick
+	}
 	if ms, ok := g.table.NextDue(); ok {
-		at = ms - l.lookAhead.Milliseconds()
+		at = min(at, ms-l.lookAhead.Milliseconds())
 	}
 	if l.held.len() > 0 {
 		at = min(at, l.held.top().dueMs)
-	}
-	at = min(at, l.endWakeMs())
-	if l.shut.len() > 0 {
-		at = min(at, g.w.nowMs+(l.shut.top().until-g.w.mono+time.Millisecond-1).Milliseconds())
 	}
 	if l.exact.len() > 0 {
 		at = min(at, l.exact.top().dueMs)

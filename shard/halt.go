@@ -98,7 +98,7 @@ func CheckHalt(fsys wal.FS, dir string) error {
 // halt ends the host for good: the reason is on disk before the process is told to end.
 func (h *Host) halt(halt *HaltError) {
 	h.halting.Do(func() {
-		if err := WriteHalt(h.cfg.FS, h.cfg.Dir, h.cfg.Clock.WallMs(), halt); err != nil {
+		if err := WriteHalt(h.cfg.FS, h.cfg.Dir, h.cfg.Clock.Look().WallMs, halt); err != nil {
 			h.fail(errors.Join(halt, fmt.Errorf("and that could not be noted, so do not start it again as it is: %w", err)))
 			return
 		}

@@ -11,19 +11,24 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/clocks"
 	"carillon/wal"
 )
 
 // rigEpochMs is where a stand's wall clock begins.
 const rigEpochMs = int64(1_800_000_000_000)
 
-// rigClock has a wall clock and a monotonic one that can be set apart.
+// rigClock has a wall clock and a monotonic one that can be set apart. What the wall clock says is believed, as far as trust goes.
 type rigClock struct {
 	wallMs int64
 	mono   time.Duration
+	trust  clocks.Trust
+	jumped time.Duration // that the clock of leases is ahead of the monotonic one
 }
 
-func (c *rigClock) WallMs() int64       { return c.wallMs }
+func (c *rigClock) Look() clocks.Moment {
+	return clocks.Moment{WallMs: c.wallMs, Mono: c.mono, Lease: c.mono + c.jumped, Trust: c.trust}
+}
 func (c *rigClock) Mono() time.Duration { return c.mono }
 func (c *rigClock) UntilWall(ms int64) time.Duration {
 	return time.Duration(min(max(ms-c.wallMs, -3_600_000), 3_600_000)) * time.Millisecond
@@ -628,7 +633,7 @@ func (p *rigPermit) Start(j *Delivery, done func(Attempt)) {
 	if at := g.table.run(g.table.slab.at(j.Job.Handle)).nextEnd; at > r.clock.wallMs {
 		r.t.Fatalf("I4: %s starts %d ms early", j.Job.ID, at-r.clock.wallMs)
 	}
-	if j.Deadline < r.clock.mono {
+	if j.Deadline < r.clock.mono+r.clock.jumped {
 		c.unsent = true // as the real one does
 	}
 	key := fmt.Sprint(j.Shard, " ", j.Job.Seq, " ", j.Job.Attempts, " ", j.Job.Fence)

@@ -13,6 +13,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/clocks"
 	"carillon/wal"
 )
 
@@ -151,7 +152,7 @@ func New(cfg Config) (*Host, error) {
 		cfg.MemoryLimit = math.MaxInt64
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = NewSystemClock()
+		cfg.Clock = clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})
 	}
 	if cfg.Peers == nil {
 		cfg.Peers = nobody{}

@@ -78,6 +78,16 @@ type lead struct {
 	reportAt    time.Duration
 	turns       int           // of the row's members, when nobody is known to lead
 	since       time.Duration // when this reign began; monotonic
+	reign       uint64        // its number in this process
+
+	realigned Handle  // how far series were seen to after the clock was set back; seriesAwait: all were
+	realigns  []entry // dueMs: when they are due now
+	// realignLater are leased: their next attempts would be as wrong.
+	realignLater []Handle
+
+	timed      bool // it was sure of the time in this reign: until then nothing is proposed that depends on it
+	doubted    bool // whether this node still leads: nothing is started until a majority has said so
+	confirming bool
 }
 
 type routeKey struct {
@@ -119,6 +129,9 @@ func (l *lead) begin() {
 	l.outcomes, l.expires, l.forgets, l.skips, l.overlaps = nil, nil, nil, nil, nil
 	l.lookAhead = minLookAhead
 	l.since, l.scanning, l.orphansFrom = l.group.w.mono, true, 0
+	l.reign++
+	l.timed, l.doubted, l.confirming = false, false, false
+	l.realigned, l.realigns, l.realignLater = 0, nil, nil
 	l.sifting, l.sifted = nil, nil
 	l.movers, l.exact, l.foreign = nil, heap[entry]{}, map[Handle]foreignLease{}
 	l.beginOrder()
@@ -137,7 +150,7 @@ func (l *lead) end() {
 	if !l.active {
 		return
 	}
-	l.active = false
+	l.active, l.timed = false, false
 	for _, id := range slices.Sorted(maps.Keys(l.topics)) {
 		for _, n := range slices.Concat(l.topics[id].lanes, l.topics[id].moving) {
 			n.fresh, n.backlog = heap[entry]{}, heap[entry]{}
@@ -170,22 +183,35 @@ func (l *lead) end() {
 	}
 }
 
-// run does this turn's share: wheel → lanes → leases, and starts what is held and due.
+// run does this turn's share: wheel → lanes → leases, and starts what is held and due. Nothing leaves the wheel, and nothing
+// starts, while the wall clock is in doubt.
 func (l *lead) run() {
 	if !l.active {
 		return
 	}
+	if l.group.w.sure() && !l.timed {
+		l.timed = true
+		l.rebase()
+	}
+	l.confirm()
 	l.rewatch()
-	l.scanOrphans()
-	l.expireLeases()
-	l.takeDue()
+	if l.timed {
+		l.scanOrphans()
+		l.expireLeases()
+	}
+	if l.group.w.sure() {
+		l.takeDue()
+	}
+	l.realign()
 	l.scanBlockers()
 	l.move()
 	l.sift()
 	l.unpark()
 	l.reopen()
-	l.startDue()
-	l.announce()
+	if l.mayStart() {
+		l.startDue()
+		l.announce()
+	}
 }
 
 // takeDue moves the wheel on and queues what is due within the look-ahead.

@@ -13,7 +13,11 @@ func (l *lead) again(h Handle, startedMs int64) int64 {
 	if s.startedMs == 0 {
 		s.startedMs = startedMs
 	}
-	return clampMs(s.repeat.next(&l.calendar, s.dueMs, s.startedMs, l.group.w.nowMs))
+	now := l.group.w.nowMs
+	if s.dueMs > now+clockAheadMs && s.repeat.CatchUp != CatchUpAll { // it was called by a clock that was ahead
+		return clampMs(s.repeat.nearest(&l.calendar, s.dueMs, now))
+	}
+	return clampMs(s.repeat.next(&l.calendar, s.dueMs, min(s.startedMs, now), now))
 }
 
 // missed takes an occurrence that nobody made in time out of the way, where the series says so. It reports that it did.
@@ -47,7 +51,11 @@ func (g *group) proposeSkips() {
 			g.items = append(g.items, item{kind: silentItem})
 		}
 	}
-	l.skips = l.skips[:0]
+	for _, e := range l.realigns {
+		g.batch.Skip(e.handle, e.seq, e.rev, e.dueMs)
+		g.items = append(g.items, item{kind: silentItem})
+	}
+	l.skips, l.realigns = l.skips[:0], l.realigns[:0]
 }
 
 // overlap is an occurrence whose next does not wait for its end.

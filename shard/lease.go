@@ -120,7 +120,7 @@ func (l *lead) propose(b *Batch, n *lane, e entry, permit Permit) {
 	f := &flight{
 		handle: e.handle, seq: e.seq, rev: e.rev, lane: n, permit: permit,
 		dueMs: e.dueMs, expireMs: d.ExpiresMs,
-		leaseEnd: g.w.mono + last, askedAt: g.w.mono,
+		leaseEnd: g.w.lease + last, askedAt: g.w.mono,
 	}
 	if old := l.flights[e.handle]; old != nil {
 		old.lane.flying-- // its call runs on, but its lease is over: the timer was dropped by force, or another led meanwhile
@@ -274,8 +274,9 @@ func (l *lead) ended(f *flight, a *Attempt) {
 		l.report(f, *a)
 		return
 	}
-	f.phase, f.attempt = ended, *a
 	g := l.group
+	a.endBy(g.w.nowMs, true)
+	f.phase, f.attempt = ended, *a
 	d := g.table.Due(f.handle)
 	if !g.table.Live(f.handle, f.seq) || d.State != Leased || d.Holder != byCall || !l.granted(f, &d) {
 		l.settled(f)

@@ -24,7 +24,7 @@ func (g *group) propose() {
 	if !g.leader || g.heirTold || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
 		return // waiting operations time out by themselves
 	}
-	g.batch.Reset(g.w.nowMs, g.w.host.origin, g.number+1)
+	g.batch.Reset(g.entryMs(), g.w.host.origin, g.number+1)
 	g.items, g.spareItems = g.spareItems, nil
 	if g.giveWord && g.applied > foundingIndex {
 		g.giveWord = false
@@ -37,11 +37,14 @@ func (g *group) propose() {
 		g.items = append(g.items, item{kind: takeoverItem})
 	}
 	if g.serving {
-		g.proposeOutcomes()
-		if g.heir == 0 {
+		g.proposeClock()
+		if g.lead.timed {
+			g.proposeOutcomes()
+		}
+		if g.heir == 0 && g.lead.timed {
 			g.proposeCommands()
 			g.proposeTakes()
-			if !g.w.host.draining.Load() {
+			if !g.w.host.draining.Load() && g.lead.mayStart() {
 				g.lead.lease(&g.batch)
 			}
 		}
@@ -86,6 +89,15 @@ func (g *group) proposeOutcomes() {
 	left := copy(l.outcomes, l.outcomes[n:])
 	clear(l.outcomes[left:])
 	l.outcomes = l.outcomes[:left]
+	if g.w.sure() {
+		g.proposeEnds()
+	}
+	g.proposeOverlaps()
+}
+
+// proposeEnds says what is over because of the time.
+func (g *group) proposeEnds() {
+	l := g.lead
 	for _, e := range l.expires {
 		g.batch.Expire(e.handle, e.seq, e.rev, g.w.nowMs+l.retention(e.handle), l.again(e.handle, 0))
 		g.items = append(g.items, item{kind: silentItem})
@@ -97,7 +109,6 @@ func (g *group) proposeOutcomes() {
 	}
 	l.expires, l.forgets = l.expires[:0], l.forgets[:0]
 	g.proposeSkips()
-	g.proposeOverlaps()
 }
 
 func (g *group) proposeCommands() {

@@ -109,6 +109,18 @@ func (p *Repeat) after(c *calendar, dueMs, ms int64) int64 {
 	return dueMs + steps*p.EveryMs
 }
 
+// nearest is the first occurrence later than ms of a series that has one at dueMs, which is not before it.
+func (p *Repeat) nearest(c *calendar, dueMs, ms int64) int64 {
+	next := p.after(c, dueMs, ms)
+	if p.Cron == "" && p.EveryMs > 0 && dueMs > ms {
+		next = dueMs - (dueMs-ms-1)/p.EveryMs*p.EveryMs
+	}
+	if next == 0 {
+		return dueMs
+	}
+	return next
+}
+
 // last is the latest occurrence that is later than ms and not later than nowMs; 0: none.
 func (p *Repeat) last(c *calendar, dueMs, ms, nowMs int64) int64 {
 	low, found := ms, p.after(c, dueMs, ms)

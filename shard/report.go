@@ -19,7 +19,7 @@ func (l *lead) report(f *flight, a Attempt) {
 	w := l.group.w
 	f.phase, f.attempt = reporting, a
 	l.uncount(f)
-	f.until = max(f.leaseEnd, w.mono) + reportGrace
+	f.until = w.mono + max(f.leaseEnd-w.lease, 0) + reportGrace
 	f.askedAt = w.mono
 	l.tellLeader(f)
 }
@@ -119,6 +119,7 @@ func (g *group) hearReport(from uint64, body []byte) {
 	if r.err() != nil {
 		return
 	}
+	a.endBy(g.w.nowMs, false)
 	l := g.lead
 	d := g.table.Due(h)
 	live := g.table.Live(h, seq) && d.State == Leased && d.Holder == byCall

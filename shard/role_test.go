@@ -14,7 +14,7 @@ type asked struct {
 
 func (r *stand) offer(id string) *asked {
 	a := &asked{}
-	r.host.Submit(1, &Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: r.clock.WallMs() + 3_600_000}}, true, func(_ Result, err error) { a.done, a.err = true, err })
+	r.host.Submit(1, &Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: r.clock.wallMs + 3_600_000}}, true, func(_ Result, err error) { a.done, a.err = true, err })
 	r.pass(time.Millisecond)
 	return a
 }

@@ -184,8 +184,8 @@ func (t *Table) spend(h Handle, v *blob) {
 // skipTo moves a scheduled occurrence whose time was missed on to another; 0: the series is over, and the timer ends as cancelled.
 func (t *Table) skipTo(h Handle, seq uint64, rev uint32, nextMs int64) Result {
 	s := t.live(h, seq)
-	if s == nil || s.state() != Scheduled || s.rev != rev || s.attempts() != 0 {
-		return Result{Code: Skipped, Handle: h}
+	if s == nil || s.state() != Scheduled || s.rev != rev || s.attempts() != 0 && (nextMs == 0 || nextMs >= t.dueMs(s)) {
+		return Result{Code: Skipped, Handle: h} // one that was tried already is only brought forward
 	}
 	v := t.view(s.ref)
 	p := restRepeat(v.rest)

@@ -9,7 +9,7 @@ import (
 const (
 	snapshotMagic   = "CTBL"
 	snapshotVersion = 5
-	unnamedHash     = 4 // up to here the hash is of version hashOfList, and the header does not say so
+	unnamedHash     = 4 // up to here the hash is of version hashOfList, the header does not say so, and no clock was ever set back
 	oldestSnapshot  = 3 // before leases had a holder
 )
 
@@ -113,6 +113,7 @@ func (t *Table) appendHeader(dst []byte, version byte, hash uint64) []byte {
 		dst = binary.AppendUvarint(dst, r.from)
 		dst = binary.AppendUvarint(dst, r.owner)
 	}
+	dst = binary.AppendUvarint(dst, uint64(t.restamped))
 	return binary.LittleEndian.AppendUint64(append(dst, version), hash)
 }
 

@@ -43,6 +43,9 @@ func (t *Table) hashReigns(x uint64) uint64 {
 	for _, r := range t.reigns {
 		x = mix(mix(x, r.from), r.owner)
 	}
+	if t.restamped != noRestamp {
+		x = mix(x, uint64(t.restamped))
+	}
 	return x
 }
 

@@ -27,10 +27,13 @@ type Table struct {
 	id ID
 
 	// Replicated counters.
-	clockMs int64   // never goes back
+	clockMs int64   // goes back by setClock alone
 	seq     uint64  // last given
 	fence   uint64  // last given
 	reigns  []reign // the last that took over, oldest first
+	// restamped is how far the slots were gone through since the clock was set back, see restamp.
+	// noRestamp: all of them, or it never was.
+	restamped Handle
 
 	slab     slab
 	runs     runs
@@ -57,7 +60,7 @@ type Table struct {
 
 // NewTable makes an empty table.
 func NewTable(id ID, nowMs int64) *Table {
-	t := &Table{id: id, wheel: wheel.New(wheel.Tick(nowMs)), chains: map[Handle]link{}, tombOf: map[TopicID]struct{}{}, seed: maphash.MakeSeed()}
+	t := &Table{id: id, restamped: noRestamp, wheel: wheel.New(wheel.Tick(nowMs)), chains: map[Handle]link{}, tombOf: map[TopicID]struct{}{}, seed: maphash.MakeSeed()}
 	t.targets.seed = t.seed
 	t.topics.rowOf = map[TopicID]uint32{}
 	return t
@@ -66,7 +69,7 @@ func NewTable(id ID, nowMs int64) *Table {
 // Len is the number of timers, ended ones included.
 func (t *Table) Len() int { return int(t.slab.high) - t.slab.unused }
 
-// ClockMs is the time of the last entry, which never goes back.
+// ClockMs is the latest time of an entry since the clock was last set back.
 func (t *Table) ClockMs() int64 { return t.clockMs }
 
 // MemoryBytes is what is allocated for timers, in use or not.

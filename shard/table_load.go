@@ -181,6 +181,7 @@ func (l *loader) header(id ID) {
 		t.reigns = append(t.reigns, reign{from, l.number(1<<64-1, "owner")})
 	}
 	if l.hashed = hashOfList; l.version > unnamedHash {
+		t.restamped = Handle(l.number(uint64(noRestamp), "last restamped"))
 		if l.hashed = l.byte(); l.err == nil && (l.hashed < hashOfList || l.hashed > l.newest) {
 			l.fail("state hash of version %d, this build knows 1 to %d", l.hashed, l.newest)
 		}

@@ -7,9 +7,11 @@ const (
 
 // run is what a timer has that was attempted or has ended, 64 bytes. Timers that only wait have none.
 type run struct {
-	fence    uint64 // of the last lease
-	dueMs    int64
-	nextEnd  int64 // while Leased: when the attempt was due (for Release); when over: the end
+	fence uint64 // of the last lease
+	dueMs int64
+	// nextEnd is, while Leased, when the attempt was due (for Release); when over, the end; while Scheduled
+	// after a lease, when that ended: the next attempt was decided then.
+	nextEnd  int64
 	firedMs  int64 // start of the last attempt that started; 0 none
 	lateness int64 // ms, of the first attempt; -1 before it
 	// newer and older are the neighbours in the list of finished timers. A run that is free keeps the next in newer.

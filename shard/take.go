@@ -34,7 +34,7 @@ type take struct {
 	asked   []Handle // whose leases are proposed, in order
 	pending int      // of them not applied
 	untilMs int64
-	until   time.Duration // untilMs on the monotonic clock
+	until   time.Duration // untilMs on the clock of leases
 	taken   []Taken
 	err     error
 	wait    *waiter // nil once answered
@@ -66,6 +66,9 @@ func (t *take) answer(err error) {
 
 // proposeTakes leases what consumers ask for, in the order in which they came.
 func (g *group) proposeTakes() {
+	if g.lead.doubted {
+		return // they wait until it is known that this node leads
+	}
 	var keep []*take
 	for i, t := range g.takes {
 		if g.batch.Size() >= maxBatchBytes || !g.lead.takeFor(t) {
@@ -85,7 +88,7 @@ func (l *lead) takeFor(t *take) bool {
 	if lasts == 0 {
 		lasts = l.leaseMs(t.topic)
 	}
-	t.untilMs, t.until = g.w.nowMs+lasts, g.w.mono+time.Duration(lasts)*time.Millisecond
+	t.untilMs, t.until = g.w.nowMs+lasts, g.w.lease+time.Duration(lasts)*time.Millisecond
 	if q := l.topics[t.topic]; q != nil && l.mayOffer(q) {
 		if q.keys != nil && (!l.caughtUp || len(q.moving) > 0 || len(l.sifting) > 0) || l.gateScan && (q.keys != nil || q.place != nil) {
 			return false
@@ -161,7 +164,7 @@ func (t *take) granted(g *group, r *Result) {
 	if r.Code == OK {
 		d := g.table.Due(r.Handle)
 		g.lead.overlap(r.Handle, d.Seq, d.Fence)
-		if t.wait != nil && g.w.mono < t.until { // else others may have had it since: this process stood still
+		if t.wait != nil && g.w.lease < t.until { // else others may have had it since: this process stood still
 			t.taken = append(t.taken, Taken{Shard: g.id, Handle: r.Handle, UntilMs: t.untilMs, Timer: g.table.Copy(r.Handle)})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/clocks"
 	"carillon/wal"
 )
 
@@ -43,8 +44,12 @@ type worker struct {
 	groups []*group
 	queued atomic.Int64 // client operations that have no answer yet
 
-	nowMs int64         // wall clock of this turn
-	mono  time.Duration // monotonic clock of this turn
+	// The clocks of this turn: see clocks.Moment.
+	nowMs  int64
+	mono   time.Duration
+	lease  time.Duration
+	trust  clocks.Trust
+	looked bool
 
 	dirty   []*group // to be worked on in this turn
 	again   []*group // … in the next, without waiting
@@ -147,13 +152,13 @@ func (w *worker) run(ctx context.Context) {
 // turn is one round: take what has arrived, let time pass, work on the groups that have something to do, hand one
 // frame to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
-	now := w.host.cfg.Clock
-	w.nowMs, w.mono, w.proposed, w.scanned, w.heard = now.WallMs(), now.Mono(), 0, 0, 0
+	w.proposed, w.scanned, w.heard = 0, 0, 0
 	for _, g := range w.again {
 		g.again = false
 		w.touch(g)
 	}
 	w.again = w.again[:0]
+	w.look()
 	events := w.box.take(w.spare)
 	for i, e := range events {
 		e.handle(w)

@@ -94,8 +94,9 @@ type book struct {
 	visits    map[shard.TopicID]visit
 	ranked    *rankedBook
 	bulks     *bulkBook
-	furthest  time.Duration // that a wall clock was ahead
-	stepped   bool          // a wall clock was set
+
+	misled     time.Duration // when a process was last sure of a wrong clock, as it had to be
+	misledOnce bool
 }
 
 func newBook() *book {
@@ -274,8 +275,9 @@ func (b *book) mayStart(c *call) {
 			n.id, j.Job.Attempts, j.Job.ID, j.Job.Fence, d.State, d.Attempts, d.Fence, p.Serves)
 	}
 	if now := n.clock.WallMs(); now < j.Job.DueMs {
-		w.violate("I4", "node %d starts %s %d ms early", n.id, j.Job.ID, j.Job.DueMs-now)
+		w.violate("I4", "node %d starts %s %d ms early: %s", n.id, j.Job.ID, j.Job.DueMs-now, w.clockwork())
 	}
+	n.mayGoByClock(j.Job.ID, j.Job.DueMs)
 	b.order.mayStart(c, table)
 	if v := b.visits[j.Job.Topic]; v != nil {
 		v.mayStart(c, table)

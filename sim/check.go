@@ -49,6 +49,7 @@ type checkedGroup struct {
 	words   uint64 // as a witness
 	leads   bool
 	term    uint64
+	clockMs int64
 
 	leaving  bool // it leads on its way out
 	proposed uint64
@@ -59,6 +60,7 @@ const hashesBack = 200
 
 // check compares what the last turn made of the node's replicas with all others.
 func (n *node) check() {
+	n.checkClock()
 	for i := range n.checked {
 		id, c := shard.ID(i), &n.checked[i]
 		p := n.host.Progress(id)
@@ -105,6 +107,10 @@ func (n *node) check() {
 			n.w.part(n, id, p.Out)
 		}
 		c.conf = p.ConfIndex
+		if t := n.host.Table(id); t != nil {
+			n.w.counts.SetBack += int(b2u(t.ClockMs() < c.clockMs))
+			c.clockMs = t.ClockMs()
+		}
 		n.compare(id, c.applied, p)
 		c.applied, c.epoch = p.Applied, p.Epoch
 		n.reached[i] = reached{p.Replica, p.Applied}
@@ -221,9 +227,10 @@ func (w *World) checkEnd() {
 
 // checkLife checks one timer's end. Everything is over by then: all was due long before, and receivers answer.
 func (w *World) checkLife(l *life, seq uint64, now *shard.Timer, known *named) {
+	w.stamped(now)
 	switch {
 	case now == nil || now.Seq < seq:
-		if l.acked {
+		if l.acked && !w.mayBeForgotten(l.delivered > 0 || known.cancels > 0) {
 			w.violate("I1", "timer %s (number %d of shard %d) was acknowledged and is gone", l.id.id, seq, l.shard)
 		}
 		return

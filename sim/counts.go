@@ -23,6 +23,7 @@ type Counts struct {
 	Rotations, Resealed       int // keys of secrets that came into use, and commands that sealed them anew
 	Superseded                int // adds that a later one, or a cancel, ended
 	OrdealCounts
+	ClockCounts
 	AilmentCounts
 }
 

@@ -104,7 +104,7 @@ func (f *featureBook) answered(w *World, o *operation, r shard.Result, t *shard.
 	n := f.id(idKey{o.topic, o.id})
 	if t != nil {
 		wrote := n.writes[string(t.Payload)]
-		if t.ID != o.id || wrote == nil || !n.mayBeDue(wrote, t.DueMs) {
+		if t.ID != o.id || wrote == nil || !n.mayBeDue(w, wrote, t.DueMs) {
 			w.violate("I6", "operation %d on %s is answered with timer %s, payload %s, due %d, which nobody wrote so", o.number, o.id, t.ID, t.Payload, t.DueMs)
 		}
 	}
@@ -114,7 +114,7 @@ func (f *featureBook) answered(w *World, o *operation, r shard.Result, t *shard.
 	n.open--
 	switch r.Code {
 	case shard.Created:
-		if seq, twice := n.made[o.cmd.Content]; twice && o.id[0] == 'd' && seq != t.Seq {
+		if seq, twice := n.made[o.cmd.Content]; twice && o.id[0] == 'd' && seq != t.Seq && !w.mayBeForgotten(true) {
 			w.violate("I18", "the add of %s was repeated and made a second timer: number %d after %d", o.id, t.Seq, seq)
 		}
 		n.made[o.cmd.Content] = t.Seq
@@ -127,14 +127,14 @@ func (f *featureBook) answered(w *World, o *operation, r shard.Result, t *shard.
 }
 
 // mayBeDue says whether a timer that was written so can be due then.
-func (n *featureID) mayBeDue(wrote *write, dueMs int64) bool {
+func (n *featureID) mayBeDue(w *World, wrote *write, dueMs int64) bool {
 	switch since := dueMs - wrote.dueMs; {
 	case n.moved[dueMs], since == 0:
 		return true
 	case wrote.timetable != nil:
 		return slices.Contains(wrote.timetable.dues, dueMs)
 	case wrote.every != 0:
-		return since > 0 && since%wrote.every == 0
+		return (since > 0 || w.wasSetBack()) && since%wrote.every == 0 // set by clocks that were behind it begins too soon
 	case wrote.capped:
 		return since < 0
 	}
@@ -149,7 +149,7 @@ func (f *featureBook) started(c *call) {
 		w.violate("I2", "node %d delivers %s of %s, which nobody wrote", c.node.id, j.Payload, j.ID)
 	}
 	wrote, l := n.writes[string(j.Payload)], n.life(j.Seq)
-	if !n.mayBeDue(wrote, j.DueMs) {
+	if !n.mayBeDue(w, wrote, j.DueMs) {
 		w.violate("I6", "node %d delivers %s due at %d, it was written to be due at %d", c.node.id, j.Payload, j.DueMs, wrote.dueMs)
 	}
 	if l.prevented && !n.redriven {
@@ -168,7 +168,7 @@ func (f *featureBook) started(c *call) {
 	}
 	n.fence, n.running = j.Fence, c
 	if wrote.every != 0 || wrote.timetable != nil {
-		if seq, twice := wrote.starts[j.DueMs]; twice && seq != j.Seq {
+		if seq, twice := wrote.starts[j.DueMs]; twice && seq != j.Seq && !w.wasSetBack() {
 			w.violate("series", "the occurrence of %s due at %d is timer %d and timer %d", j.ID, j.DueMs, seq, j.Seq)
 		}
 		if wrote.starts == nil {

@@ -78,10 +78,31 @@ type timerState struct {
 	asked     bool // a cancel came while a call ran, or its answer is unknown: it may end cancelled
 	cancelled bool
 	fired     bool
+
+	forgetful bool // see History.forgetful
 }
 
 func (s timerState) next(in asked) timerState {
-	return timerState{version: s.version + 1, writer: in.op}
+	return timerState{version: s.version + 1, writer: in.op, forgetful: s.forgetful}
+}
+
+// forgotten is the state after an answer that knows nothing of the timer, where it may have fired and be forgotten since.
+func (s timerState) forgotten(in asked, out heard) (timerState, bool) {
+	if !s.forgetful || s.version == 0 {
+		return s, false
+	}
+	none := timerState{forgetful: true}
+	if ok, next := none.answered(in, out); ok {
+		return next, true
+	}
+	// It was forgotten before a change that nobody knows the end of, and counts from there.
+	for anew := s; anew.version > 1; {
+		anew.version--
+		if ok, next := anew.answered(in, out); ok && next.version == out.version {
+			return next, true
+		}
+	}
+	return s, false
 }
 
 // step says whether an answer can be, and what the timer is then.
@@ -100,6 +121,17 @@ func (s timerState) step(in asked, out heard) (bool, timerState) {
 		}
 		return true, s
 	}
+	if ok, next := s.answered(in, out); ok {
+		return true, next
+	}
+	if next, ok := s.forgotten(in, out); ok {
+		return true, next
+	}
+	return false, s
+}
+
+// answered is step for an answer that is known, of a timer that was not forgotten.
+func (s timerState) answered(in asked, out heard) (bool, timerState) {
 	if in.kind == 0 {
 		return s.seen(out)
 	}
@@ -165,10 +197,12 @@ type History struct {
 	byID map[idKey][]*historyEntry
 
 	bulks *bulkBook
+	// forgetful: finished timers may be gone before their ten minutes are over, as clocks were wrong and had to be believed.
+	forgetful bool
 }
 
-func (h *history) export() History {
-	out := History{byID: map[idKey][]*historyEntry{}}
+func (h *history) export(forgetful bool) History {
+	out := History{byID: map[idKey][]*historyEntry{}, forgetful: forgetful}
 	for _, e := range h.entries {
 		if e.dropped {
 			continue
@@ -183,8 +217,7 @@ func (h *history) export() History {
 
 // asAsked says that the order in which a timer's operations were asked for explains what clients were told. No operation ended before one that is
 // before it there, so it is an order that may be; most timers need no other.
-func asAsked(list []*historyEntry) bool {
-	var s timerState
+func asAsked(list []*historyEntry, s timerState) bool {
 	for _, e := range list {
 		ok, next := s.step(e.in, e.out)
 		if !ok {
@@ -214,7 +247,7 @@ func unexplained(model porcupine.Model, ops []porcupine.Operation, limit time.Du
 // Check looks for an order of each id's operations that explains all that clients were told. It is called outside of the bubble.
 func (h History) Check(limit time.Duration) error {
 	model := porcupine.Model{
-		Init: func() any { return timerState{} },
+		Init: func() any { return timerState{forgetful: h.forgetful} },
 		Step: func(state, in, out any) (bool, any) {
 			ok, next := state.(timerState).step(in.(asked), out.(heard))
 			return ok, next
@@ -222,7 +255,7 @@ func (h History) Check(limit time.Duration) error {
 	}
 	for _, id := range h.ids {
 		list := h.byID[id]
-		if asAsked(list) {
+		if asAsked(list, timerState{forgetful: h.forgetful}) {
 			continue
 		}
 		ops := make([]porcupine.Operation, len(list))

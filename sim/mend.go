@@ -61,7 +61,7 @@ func (n *node) mendOn() {
 	switch {
 	case m.Missing() == 0:
 		n.mender = nil
-		err := m.Write(n.clock.WallMs())
+		err := m.Write(n.keeper.WallMs())
 		switch {
 		case n.crash.clone != nil:
 			n.stop(false)

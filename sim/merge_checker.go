@@ -70,6 +70,8 @@ func (b *mergeChecker) answered(w *World, o *operation, r shard.Result, t *shard
 		b.first[key] = t.CreatedMs
 	case t.State == shard.Leased || t.Successor: // a successor begins anew
 		delete(b.first, key)
+	case known && t.CreatedMs < first && w.wasSetBack(): // it was stamped by a wrong time
+		b.first[key] = t.CreatedMs
 	case known && first != t.CreatedMs && t.State == shard.Scheduled && b.ids[idKey{o.topic, o.id}].open == 0:
 		w.violate("merge", "operation %d shows the first add of %s at %d, it was at %d and the timer was not leased since", o.number, o.id, t.CreatedMs, first)
 	}
@@ -98,6 +100,9 @@ func (b *mergeChecker) debounced(w *World, payload []byte, dueMs, firstMs int64)
 	want := m.dueMs
 	if m.maxWaitMs > 0 {
 		want = min(want, firstMs+m.maxWaitMs)
+	}
+	if w.wasSetBack() && want < dueMs && dueMs <= m.dueMs {
+		return // its first add was stamped by a wrong time, and later anew
 	}
 	if dueMs != want {
 		w.violate("debounce", "%s is due at %d; it was to be at %d, with a longest wait of %d ms since the first add at %d", payload, dueMs, m.dueMs, m.maxWaitMs, firstMs)

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"carillon/clocks"
 	"carillon/node/member"
 	"carillon/node/route"
 	"carillon/ring"
@@ -24,6 +25,14 @@ type node struct {
 	disk   *wal.MemFS
 	founds bool // it founds the cluster with others; else it joins
 	gone   bool // its disk was wiped, or it left: it never comes back
+
+	keeper                    *clocks.Keeper // its process's
+	resumedAt                 time.Duration  // after a pause or a sleep
+	confirmedAt, confirmedOff time.Duration  // when another's clock was last as wrong, and how wrong
+	misledUntil               time.Duration  // it may not have found out sooner that its clock is wrong
+	believedOff               time.Duration  // by how much the clock was off that it had to believe last
+	bootedAt                  time.Duration  // the machine
+	saved                     *clocks.Saved  // what the process left to the next one of this boot of the machine
 
 	// Of the process.
 	starts  uint32        // the so-many-th on the disk
@@ -241,6 +250,7 @@ func (n *node) stop(cut bool) {
 	w := n.w
 	owner := shard.NewOwner(n.id, n.starts)
 	n.life++
+	n.wakeClocks()
 	n.awake, n.mender = nil, nil
 	if !n.eager {
 		n.inARow = 0
@@ -264,7 +274,7 @@ func (n *node) stop(cut bool) {
 	}
 	n.disk.Kill()
 	if clone != nil {
-		n.disk = clone
+		n.disk, n.saved, n.bootedAt = clone, nil, w.now // another boot of the machine
 	}
 	n.crash.clone, n.crash.left, n.crash.says = nil, 0, 0
 	w.calls.died(n)
@@ -333,9 +343,9 @@ func inSnapshots(name string) bool {
 }
 
 // pause stops the process for a while: nothing of it runs, but its clocks and its peers go on.
-func (n *node) pause(d time.Duration) {
+func (n *node) pause(d time.Duration) bool {
 	if n.paused || !n.up {
-		return
+		return false
 	}
 	n.paused = true
 	n.w.counts.Pauses++
@@ -346,6 +356,7 @@ func (n *node) pause(d time.Duration) {
 			n.resume()
 		}
 	})
+	return true
 }
 
 func (n *node) resume() {
@@ -353,7 +364,8 @@ func (n *node) resume() {
 		return
 	}
 	n.w.note(n, "resume", 0, 0, "")
-	n.paused = false
+	n.paused, n.resumedAt = false, n.w.now
+	n.wakeClocks()
 	list := n.backlog
 	n.backlog = nil
 	n.wakeAt = 0

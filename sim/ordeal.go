@@ -264,7 +264,6 @@ func (w *World) hang() {
 func (w *World) setBack() {
 	n := w.any()
 	each, times := w.fate.between(50*time.Millisecond, 1500*time.Millisecond), 5+w.fate.IntN(15)
-	w.book.stepped = true
 	var again func()
 	again = func() {
 		if w.calm || times == 0 {
@@ -272,9 +271,7 @@ func (w *World) setBack() {
 		}
 		times--
 		w.counts.Backs++
-		n.clock.step -= each
-		w.note(n, "back", 0, uint64(each), "")
-		n.wake(0)
+		n.setClock(n.clock.step - each)
 		w.after(time.Second, again)
 	}
 	again()
@@ -287,8 +284,10 @@ func (w *World) freeze() {
 		return
 	}
 	w.counts.Freezes++
-	w.book.stepped = true
 	at := n.clock.wall()
+	if n.isRight() {
+		n.clock.touched = w.now
+	}
 	n.clock.frozen, n.clock.frozenAt = true, at
 	w.note(n, "freeze", 0, 0, "")
 	w.after(w.fate.between(100*time.Millisecond, 15*time.Second), func() {
@@ -298,6 +297,8 @@ func (w *World) freeze() {
 		n.clock.frozen = false
 		if w.fate.IntN(2) == 0 && !w.calm {
 			n.clock.step -= n.clock.wall() - at
+		} else {
+			n.clock.touched = w.now
 		}
 		n.wake(0)
 	})
@@ -322,14 +323,14 @@ func (w *World) storm() {
 func (w *World) brink() {
 	id := shard.ID(1 + w.fate.IntN(w.swarm.shards))
 	leader := w.leader(id)
-	if leader == nil {
+	if leader == nil || (msOf(leader.keeper.WallMs()-epochMs)-w.now).Abs() > sureWithin {
 		return
 	}
 	w.counts.Brinks++
 	o := &operation{number: w.book.nextOp(), topic: 1, shard: id, to: leader}
 	o.id = w.nameIn(id, fmt.Sprintf("brink%d-", o.number))
-	dueMs := leader.clock.WallMs() + 200 + w.fate.Int64N(400)
-	due := leader.clock.UntilWall(dueMs)
+	dueMs := leader.keeper.WallMs() + 200 + w.fate.Int64N(400)
+	due := leader.keeper.UntilWall(dueMs)
 	w.fill(o, shard.Add, time.Duration(dueMs-epochMs)*time.Millisecond-w.now)
 	o.then = func(bool) {}
 	w.passerBy().start(o)

@@ -56,7 +56,7 @@ func (b *orderBook) mayStart(c *call, table *shard.Table) {
 	n, j := c.node, &c.delivery
 	if key := b.line(j.Job.Topic, j.Job.ID); key != "" {
 		const lasts = callTimeout + 5*time.Second + 250*time.Millisecond // from the proposal to the end of a lease
-		proposed := n.w.now - (n.clock.Mono() - (j.Deadline - lasts)) - clockSlack
+		proposed := n.w.now - (n.keeper.Lease() - (j.Deadline - lasts)) - clockSlack
 		b.check(n, table, key, inLine{j.Job.Topic, j.Job.ID, j.Job.DueMs, j.Job.Seq, proposed}, j.Job.Attempts)
 	}
 }

@@ -31,6 +31,7 @@ func (n *node) start() {
 	n.up, n.paused, n.closed, n.began = true, false, false, n.clock.Mono()
 	n.met, n.calls = map[uint64]uint32{}, nil
 	n.sights, n.view, n.looked, n.age = map[uint64]*sight{}, view{}, 0, 0
+	n.trustsNobody()
 	n.tasks = newTasks(n)
 	n.hook()
 	_, err := wal.LockDir(n.disk, dataDir)
@@ -73,7 +74,7 @@ func (n *node) memberConfig() member.Config {
 	cfg := member.Config{
 		Name: n.name, Version: "sim", HTTP: n.name + ":7700", Peer: n.address(),
 		Shards: w.swarm.shards, Replicas: w.swarm.replicas, BootstrapExpect: 1, NamesProven: true, PeersProven: true, ReplaceAfter: time.Minute,
-		FS: n.disk, Dir: dataDir, Clock: &n.clock, Tasks: n.tasks, Random: n.random, Logger: slog.New(slog.DiscardHandler),
+		FS: n.disk, Dir: dataDir, Clock: n.keeper, Tasks: n.tasks, Random: n.random, Logger: slog.New(slog.DiscardHandler),
 		Keys: func() *secret.Keys { return w.keys.of(n) }, LacksKey: func() string { return "" },
 		Fail: func(err error) {
 			w.after(0, func() {
@@ -183,13 +184,13 @@ func (n *node) hostConfig(disk *wal.MemFS, id member.Identity, state *ring.State
 	w := n.w
 	cfg := shard.Config{
 		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Owner: shard.NewOwner(n.id, id.Starts), Seed: w.cfg.Seed + n.id,
-		FS: disk, Dir: dataDir, Clock: &n.clock, Topics: state, Machine: state,
+		FS: disk, Dir: dataDir, Clock: n.keeper, Topics: state, Machine: state,
 		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Observer: &observer{n},
 		Logger: slog.New(slog.DiscardHandler), Zone: n.zone,
 		Log: wal.Options{
 			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: 1 << 20,
 			QueueFrames: w.swarm.bounds.queueFrames, FrameBytes: w.swarm.bounds.logFrame,
-			NowMs: n.clock.WallMs, Monotonic: n.clock.Mono,
+			NowMs: n.keeper.WallMs, Monotonic: n.clock.Mono,
 		},
 		FrameBytes: w.swarm.bounds.frameBytes, UnsyncedBytes: w.swarm.bounds.unsyncedBytes,
 		RetainBytes: w.swarm.retainBytes, SnapshotLogBytes: w.swarm.snapshotBytes,

@@ -24,7 +24,7 @@ type rankedTimer struct {
 	dueMs    int64
 	at       time.Duration
 	node     uint64
-	step     time.Duration // by which that node's clock was off
+	believed int64 // by that node: see believes
 	rev      uint32
 }
 
@@ -43,7 +43,7 @@ func (b *rankedBook) answered(w *World, o *operation, r shard.Result, t *shard.T
 	table := n.host.Table(o.shard)
 	h, ok := table.Lookup(o.topic, o.id)
 	if d := table.Due(h); ok && d.Seq == t.Seq && d.State == shard.Scheduled && d.Fence == 0 {
-		b.lines[o.shard] = append(b.lines[o.shard], &rankedTimer{o.id, t.Seq, o.write.priority, t.DueMs, w.now, n.id, n.clock.step, d.Rev})
+		b.lines[o.shard] = append(b.lines[o.shard], &rankedTimer{o.id, t.Seq, o.write.priority, t.DueMs, w.now, n.id, n.believes(), d.Rev})
 	}
 }
 
@@ -52,8 +52,8 @@ func (b *rankedBook) mayStart(c *call, table *shard.Table) {
 	n, j, id := c.node, &c.delivery.Job, c.delivery.Shard
 	w := n.w
 	const lasts = callTimeout + 5*time.Second + 250*time.Millisecond // from the proposal to the end of a lease
-	ago := n.clock.Mono() - (c.delivery.Deadline - lasts) + clockSlack
-	asked, askedMs := w.now-ago, n.clock.WallMs()-ago.Milliseconds()
+	ago := n.keeper.Lease() - (c.delivery.Deadline - lasts) + clockSlack
+	asked, askedMs := w.now-ago, n.keeper.WallMs()-ago.Milliseconds()
 	since, ok := b.reigns[place{id, n.host.Progress(id).Term}]
 	var x *rankedTimer
 	keep := b.lines[id][:0]
@@ -67,7 +67,7 @@ func (b *rankedBook) mayStart(c *call, table *shard.Table) {
 	}
 	b.lines[id] = keep
 	fresh := func(t *rankedTimer) bool {
-		return t.node == n.id && t.step == n.clock.step && t.at > since && t.dueMs >= askedMs-freshFor.Milliseconds()
+		return t.node == n.id && t.believed == n.believes() && t.at > since && t.dueMs >= askedMs-freshFor.Milliseconds()
 	}
 	if !ok || x == nil || j.Attempts != 1 || !fresh(x) {
 		return

@@ -133,11 +133,14 @@ func (p *permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
 	if n.silent() {
 		return
 	}
-	c := &call{permit: p, delivery: *j, done: done, node: n, life: n.life, letGoMs: n.clock.WallMs(), term: n.host.Progress(j.Shard).Term}
+	c := &call{permit: p, delivery: *j, done: done, node: n, life: n.life, letGoMs: n.keeper.WallMs(), term: n.host.Progress(j.Shard).Term}
 	w.book.mayStart(c)
 	life := n.life
 	if !w.calm && w.swarm.pauses > 0 && w.chance.hit(0.01) { // the moment at which a stale lease would be used
 		n.pause(w.chance.between(time.Second, 30*time.Second))
+	}
+	if w.swarm.clocks.sleeps > 0 && w.times.hit(0.01) {
+		n.sleep(w.times.between(time.Second, 30*time.Second))
 	}
 	w.after(w.chance.between(0, 2*time.Millisecond), func() {
 		if n.life == life {
@@ -168,8 +171,8 @@ type call struct {
 // begin makes the call, unless it would not fit into its lease any more.
 func (c *call) begin() {
 	w, n := c.permit.d.w, c.node
-	c.wallMs = n.clock.WallMs()
-	if n.clock.Mono()+callTimeout > c.delivery.Deadline {
+	c.wallMs = n.keeper.WallMs()
+	if n.keeper.Lease()+callTimeout > c.delivery.Deadline {
 		c.end(shard.Attempt{NotSent: true})
 		return
 	}
@@ -223,7 +226,7 @@ func (c *call) begin() {
 
 // end brings the answer to the host.
 func (c *call) end(a shard.Attempt) {
-	a.StartedMs, a.EndedMs = c.wallMs, max(c.wallMs, c.node.clock.WallMs())
+	a.StartedMs, a.EndedMs = c.wallMs, max(c.wallMs, c.node.keeper.WallMs())
 	if c.told = true; a.Status == 200 {
 		c.node.w.book.successes.succeeded(c)
 	}

@@ -82,10 +82,7 @@ func (w *World) sickAdd(due time.Duration) *operation {
 }
 
 // spentKey names a call as its outcome does. Numbers are a shard's own, so two shards may have one in common.
-type spentKey struct {
-	seq, fence uint64
-	startedMs  int64
-}
+type spentKey struct{ seq, fence uint64 }
 
 // attemptBook is what is known of attempts, of all topics.
 type attemptBook struct {
@@ -139,7 +136,7 @@ func (b *attemptBook) started(c *call) {
 		w.violate("I17", "node %d makes attempt %d of %s, and %d are allowed", c.node.id, j.Attempts, j.ID, p.MaxAttempts)
 	}
 	b.begun(c.node, timerKey{c.delivery.Shard, j.Seq}, j.Fence, j.ID)
-	key := spentKey{j.Seq, j.Fence, c.wallMs}
+	key := spentKey{j.Seq, j.Fence}
 	b.calls[key] = append(b.calls[key], c)
 	b.paced(c)
 	w.book.successes.started(b.last[timerKey{c.delivery.Shard, j.Seq}], c)
@@ -163,7 +160,7 @@ func (b *attemptBook) started(c *call) {
 func (b *attemptBook) paced(c *call) {
 	w, j := c.node.w, &c.delivery.Job
 	before := b.last[timerKey{c.delivery.Shard, j.Seq}]
-	if before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Topic == featureTopic || j.Attempts != before.delivery.Job.Attempts+1 {
+	if w.wasSetBack() || before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Topic == featureTopic || j.Attempts != before.delivery.Job.Attempts+1 {
 		return
 	}
 	table := c.node.host.Table(c.delivery.Shard)
@@ -180,7 +177,15 @@ func (b *attemptBook) spent(n *node, out *shard.Outcome) {
 	if out.Kind == shard.Release || out.ByConsumer {
 		return
 	}
-	calls := b.calls[spentKey{out.Seq, out.Fence, out.StartedMs}]
+	var calls []*call
+	for _, c := range b.calls[spentKey{out.Seq, out.Fence}] {
+		if c.wallMs == out.StartedMs {
+			calls = append(calls, c)
+		}
+	}
+	if len(calls) == 0 && n.w.counts.Steps+n.w.counts.Stops+n.w.counts.Freezes > 0 { // its begin was set right, as its clock was
+		calls = b.calls[spentKey{out.Seq, out.Fence}]
+	}
 	if len(calls) == 0 {
 		n.w.violate("I17", "node %d counts an attempt of timer number %d under fence %d (%s), and there was no call", n.id, out.Seq, out.Fence, out.Err)
 	}
@@ -209,6 +214,7 @@ func (b *attemptBook) checkEnd(w *World) {
 		}
 		table := w.leader(t.shard).host.Table(t.shard)
 		switch now := table.Read(sickTopic, id); {
+		case now == nil && w.mayBeForgotten(true):
 		case now == nil:
 			w.violate("I1", "timer %s was acknowledged and is gone", id)
 		case now.State == shard.Done && !t.delivered:

@@ -53,6 +53,7 @@ type swarm struct {
 
 	ordeals  ordeals
 	ailments ailments
+	clocks   clockFaults
 	bounds   bounds
 	padding  int // bytes that payloads have beside what tells them apart, at most
 
@@ -108,6 +109,7 @@ func draw(c chance, profile string) swarm {
 func (s *swarm) calm() {
 	s.loss, s.duplicate, s.reset, s.slow, s.slowSync = 0, 0, 0, 0, 0
 	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves, s.wipes, s.rots, s.full, s.topics, s.atMoves = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+	s.clocks = clockFaults{}
 	s.receiverFails, s.receiverHangs, s.receiverLost, s.receiverStops, s.breaker = 0, 0, 0, 0, 0
 	s.receiverSlow, s.diskLatency = 20*time.Millisecond, time.Millisecond
 }

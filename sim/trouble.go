@@ -21,7 +21,7 @@ func (w *World) trouble() {
 		perSecond float64
 		run       func()
 	}{
-		{s.partitions, w.partition}, {s.crashes, w.crashOne}, {s.pauses, w.pauseOne}, {s.steps, w.stepClock},
+		{s.partitions, w.partition}, {s.crashes, w.crashOne}, {s.pauses, w.pauseOne},
 		{s.diskErrors, w.failDisk}, {s.powerCuts, w.cutPower}, {s.handOvers, w.handOver}, {s.full, w.fillDisk},
 		{s.moves, w.move}, {s.wipes, w.wipe}, {s.rots, w.rot}, {s.topics, w.pauseTopic},
 	} {
@@ -115,17 +115,6 @@ func (w *World) pauseOne() {
 		n = leader
 	}
 	n.pause(d)
-}
-
-// stepClock sets a wall clock off by up to three minutes, or right again.
-func (w *World) stepClock() {
-	n := w.any()
-	most := [...]time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second, 10 * time.Second, 3 * time.Minute}[w.chance.IntN(5)]
-	n.clock.step = w.chance.between(-most, most)
-	w.book.stepped = true
-	w.book.furthest = max(w.book.furthest, n.clock.step)
-	w.note(n, "step", 0, uint64(n.clock.step), "")
-	n.wake(0)
 }
 
 func (w *World) failDisk() {

@@ -44,9 +44,10 @@ func (f *featureBook) ends(w *World, dead func(n *featureID, k idKey, now *shard
 		}
 		table, _ := w.leader(w.place(k.topic, k.id)).host.Inspect(w.place(k.topic, k.id))
 		now := table.Read(k.topic, k.id)
+		w.stamped(now)
 		switch {
 		case now == nil:
-			if n.first.acked {
+			if n.first.acked && !w.mayBeForgotten(len(n.first.over) > 0 || n.cancels > 0 || k.topic == briefTopic) {
 				w.violate("I1", "timer %s was acknowledged and is gone", k.id)
 			}
 		case now.State == shard.Done:
@@ -100,7 +101,7 @@ func (b *spreadBook) checkEnd(w *World) { b.ends(w, noneDead(w)) }
 
 // mended says of a moment that all was well then, for as long as a cluster may take to recover.
 func (w *World) mended(ms int64) bool {
-	return w.calm && w.healed > 0 && ms >= epochMs+(w.healed+healLimit).Milliseconds() && !w.book.stepped
+	return w.calm && w.healed > 0 && ms >= epochMs+(w.healed+w.believed+healLimit).Milliseconds() && !w.book.misledOnce
 }
 
 // briefBook: no attempt starts later than the expiry allows, unless the timer was redriven; what expires is a dead letter that says so, no
@@ -125,7 +126,7 @@ func (b *briefBook) checkEnd(w *World) {
 		switch {
 		case now.Reason != shard.Expired:
 			w.violate("expiry", "timer %s is dead for reason %d, it can only expire", k.id, now.Reason)
-		case now.EndedMs <= moment && !w.book.stepped: // else it was decided by a clock that was set back since
+		case now.EndedMs <= moment-sureWithin.Milliseconds() && !w.wasSetBack(): // else it was decided by a clock that was wrong
 			w.violate("expiry", "timer %s expired %d ms before its time was over", k.id, moment-now.EndedMs)
 		case now.EndedMs > moment+1250 && w.mended(moment):
 			w.violate("expiry", "timer %s expired %d ms late, though all is well", k.id, now.EndedMs-moment)

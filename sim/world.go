@@ -57,6 +57,9 @@ type World struct {
 	fate   chance // of its ordeals
 	ills   chance // of its ailments
 	ids    chance // what nodes draw that nobody can guess
+	times  chance // of its clocks' faults
+
+	wrongAt time.Duration // when no more than half of the machines had a right clock
 
 	numbered time.Duration // when another number of replicas was last asked for
 	now      time.Duration
@@ -78,6 +81,7 @@ type World struct {
 	merging  *merging
 	makers   *topicMakers
 	healed   time.Duration // when the second phase began
+	believed time.Duration // after it, when all clocks are believed that were set right in it
 	topics   []string
 	laid     int        // how many of them somebody was told are there
 	calm     bool       // the second phase
@@ -113,7 +117,7 @@ func Run(cfg Config) (r Report) {
 		w.end()
 		w.countUnread()
 		r.Seed, r.Hash, r.Events, r.Simulated, r.Counts = cfg.Seed, w.trace.sum.Sum64(), w.seq, w.now, w.counts
-		r.History = w.book.history.export()
+		r.History = w.book.history.export(w.book.misledOnce)
 		r.History.bulks = w.book.bulks
 	}()
 	if cfg.script != nil {
@@ -137,6 +141,8 @@ func newWorld(cfg Config) *World {
 	if cfg.script == nil {
 		w.swarm.ail(w.ills)
 	}
+	w.times = newChance(cfg.Seed, 23)
+	w.swarm.clockwise(w.times)
 	w.guests = w.drawGuests()
 	w.visitors = w.drawVisitors()
 	w.keys = w.drawKeys()

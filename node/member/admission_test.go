@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/clocks"
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
@@ -27,7 +28,7 @@ func (q quiet) List() []ring.Member { return []ring.Member{q.self} }
 func certified(t *testing.T) *Self {
 	t.Helper()
 	nodes := []ring.Node{{ID: 1, Name: "n1"}, {ID: 2, Name: "n2"}, {ID: 3, Name: "n3"}}
-	clock := shard.NewSystemClock()
+	clock := clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})
 	s := &Self{cfg: Config{Name: "n1", NamesProven: true}, id: 1, gossip: quiet{ring.Member{ID: 1, Name: "n1"}},
 		clock: clock, tasks: task.NewGoroutines(clock.Mono), liveness: newLiveness(0)}
 	s.identity.Store(&Identity{ClusterID: "c", NodeID: 1})

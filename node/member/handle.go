@@ -34,7 +34,7 @@ func (s *Self) Frame(from uint64, frame []byte) bool {
 	if h.Starts > 0 {
 		m.host.Gone(shard.NewOwner(from, h.Starts-1)) // its former processes
 	}
-	s.liveness.receive(s.clock.Mono(), s.clock.WallMs(), from, h)
+	s.liveness.receive(s.clock.Mono(), from, h)
 	m.Limits.Hear(s.clock.Mono(), from, &h.Limits)
 	return true
 }

@@ -8,7 +8,6 @@ import (
 )
 
 const (
-	clockLimitMs  = 1000                   // farther than this from the others' median, a node's clock is off
 	slowSync      = 500 * time.Millisecond // an fsync is slow
 	hungSync      = time.Second            // one fsync of this length is enough
 	unhealthyHold = 10 * time.Second       // a node that was unhealthy stays so for this long, so that leaderships do not flap
@@ -73,12 +72,9 @@ func (h *Health) lacksKey(why string) {
 	h.lacks = why
 }
 
-// check says why this node should not lead now; empty: it may.
-func (h *Health) check(now time.Duration, l *liveness) string {
-	reason := ""
-	if off, ok := l.clockOff(now); ok && (off > clockLimitMs || off < -clockLimitMs) {
-		reason = fmt.Sprintf("its clock is %d ms from the others' median", off)
-	}
+// check says why this node should not lead now; empty: it may. clock is what is wrong with its clock.
+func (h *Health) check(now time.Duration, clock string) string {
+	reason := clock
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.passLocked(now)

@@ -18,7 +18,8 @@ const (
 
 // heartbeat is what a node says of itself to every other one, four times a second.
 type heartbeat struct {
-	WallMs    int64
+	WallMs    int64 // its wall clock, believed or not
+	Clock     heartbeatClock
 	Starts    uint32
 	Cordoned  bool   // it gives its leaderships away: it stops, drains, or is unhealthy
 	Unhealthy string // why, if something is wrong with it
@@ -41,6 +42,14 @@ func (h *heartbeat) encode() []byte {
 	}
 	why := h.Unhealthy[:min(len(h.Unhealthy), maxUnhealthyText)]
 	out = append(append(out, cordoned, byte(len(why))), why...)
+	out = binary.AppendVarint(out, h.Clock.AheadMs)
+	out = binary.AppendUvarint(out, uint64(h.Clock.Steps))
+	out = binary.AppendUvarint(out, uint64(max(h.Clock.Steady, 0).Milliseconds()))
+	sure := byte(0)
+	if h.Clock.Sure {
+		sure = 1
+	}
+	out = append(out, sure)
 	out = binary.AppendUvarint(out, uint64(len(h.Leads)))
 	last := shard.ID(0)
 	for _, id := range h.Leads {
@@ -92,6 +101,17 @@ func decodeHeartbeat(in []byte) (*heartbeat, error) {
 	}
 	h.Cordoned, h.Unhealthy = in[0] != 0, string(in[2:2+int(in[1])])
 	in = in[2+int(in[1]):]
+	ahead, n := binary.Varint(in)
+	if n <= 0 {
+		return nil, errHeartbeat
+	}
+	in = in[n:]
+	h.Clock = heartbeatClock{Known: true, AheadMs: ahead, Steps: uint32(number()), Steady: time.Duration(min(number(), maxSteadyMs)) * time.Millisecond}
+	if len(in) < 1 {
+		return nil, errHeartbeat
+	}
+	h.Clock.Sure = in[0] != 0
+	in = in[1:]
 	count := number()
 	if count > maxLeads || count > uint64(len(in)) {
 		return nil, errHeartbeat
@@ -102,7 +122,7 @@ func decodeHeartbeat(in []byte) (*heartbeat, error) {
 		h.Leads = append(h.Leads, shard.ID(last))
 	}
 	var err error
-	h.Limits, err = decodeLimits(in, wall)
+	h.Limits, err = decodeLimits(in, h.believedMs())
 	return &h, err
 }
 

@@ -140,9 +140,10 @@ type PeerView struct {
 // Peer is how this node sees another.
 func (m *Member) Peer(node uint64) PeerView {
 	var v PeerView
-	s, ago, ok := m.liveness.last(m.clock.Mono(), node)
+	now := m.clock.Mono()
+	s, ago, ok := m.liveness.last(now, node)
 	if ok && ago < suspectFor {
-		v.ClockOffsetMs, v.ClockKnown = s.offset()
+		v.ClockOffsetMs, v.ClockKnown = s.offset(now, m.clock.State().RawMs)
 		v.Unhealthy = s.last.Unhealthy
 	}
 	switch {

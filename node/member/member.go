@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"carillon/clocks"
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
@@ -53,6 +54,8 @@ type Member struct {
 	changed  task.Signal // rows, nodes or their addresses have changed
 	mayLead  nodeSet     // which nodes may lead
 	cordoned string      // why this node should not, by the last heartbeat
+
+	clockHeld bool // the clock was not believed at the last heartbeat
 
 	settledMu sync.Mutex
 	settled   []ring.Command // to be told to the meta group
@@ -167,13 +170,18 @@ func (m *Member) tellSettled(ctx context.Context) {
 func (m *Member) sendHeartbeats() {
 	now := m.clock.Mono()
 	m.Health.lacksKey(m.cfg.LacksKey())
-	unhealthy := m.Health.check(now, m.liveness)
+	clock, wrong := m.judgeClock(now), ""
+	if clock.Trust == clocks.Held {
+		wrong = clock.Why
+	}
+	unhealthy := m.Health.check(now, wrong)
 	m.sayHealth(unhealthy)
 	me, member := m.State.Node(m.id)
 	cordoned := m.stopping.Load() || unhealthy != "" || member && me.State != ring.NodeMember
 	m.host.StepAside(cordoned)
-	h := heartbeat{WallMs: m.clock.WallMs(), Starts: m.Identity().Starts, Cordoned: cordoned, Unhealthy: unhealthy, Leads: m.leads()}
-	h.Limits = m.reportLimits(h.WallMs, h.Leads)
+	h := heartbeat{WallMs: clock.RawMs, Starts: m.Identity().Starts, Cordoned: cordoned, Unhealthy: unhealthy, Leads: m.leads(),
+		Clock: heartbeatClock{AheadMs: clock.AheadMs, Steps: clock.Steps, Steady: clock.Steady, Sure: clock.Trust == clocks.Sure}}
+	h.Limits = m.reportLimits(h.believedMs(), h.Leads)
 	frame := h.encode()
 	may := map[uint64]bool{m.id: !cordoned}
 	nodes := m.State.Nodes()
@@ -206,6 +214,9 @@ func (m *Member) Ready() error {
 	case <-m.host.Started():
 	default:
 		return shard.ErrRecovering
+	}
+	if why := m.clock.Fault(); why != "" {
+		return errors.New(why + ": nothing is started, expired or forgotten meanwhile")
 	}
 	if err := m.host.NotReady(); err != nil {
 		return err

@@ -186,7 +186,7 @@ func (m *Member) decide(ctx context.Context, data []byte) (ring.Reply, error) {
 		r = v.(ring.Reply)
 	}
 	if r.Err == nil {
-		m.liveness.touch(m.clock.Mono(), m.clock.WallMs(), cmd.Node.ID, cmd.Node.Starts)
+		m.liveness.touch(m.clock.Mono(), cmd.Node.ID, cmd.Node.Starts)
 	}
 	return r, r.Err
 }

@@ -16,10 +16,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"carillon/clocks"
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/secret"
-	"carillon/shard"
 	"carillon/transport/peer"
 	"carillon/wal"
 )
@@ -68,7 +68,7 @@ type Config struct {
 
 	FS     wal.FS
 	Dir    string
-	Clock  shard.Clock
+	Clock  *clocks.Keeper
 	Tasks  task.Env
 	Random func([]byte) // fills it with bytes that nobody can guess
 	Logger *slog.Logger
@@ -82,7 +82,7 @@ type Self struct {
 	cfg   Config
 	id    uint64
 	log   *slog.Logger
-	clock shard.Clock
+	clock *clocks.Keeper
 	tasks task.Env
 
 	peers    Peers

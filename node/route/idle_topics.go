@@ -25,13 +25,20 @@ type IdleTopics struct {
 	tasks  task.Env
 	log    *slog.Logger
 	idle   time.Duration // how long a topic that was made by an add must have been empty before it goes away
-	wallMs func() int64
-	empty  map[shard.TopicID]time.Duration // since when
+	clock  Clock
+	seen   sightings
+}
+
+// Clock is the time, which it may not know: *clocks.Keeper.
+type Clock interface {
+	WallMs() int64
+	// Fault says why WallMs cannot be believed; "": it can.
+	Fault() string
 }
 
 // NewIdleTopics makes one; one goroutine is to run it.
-func NewIdleTopics(t *Topics, idle time.Duration, tasks task.Env, wallMs func() int64, log *slog.Logger) *IdleTopics {
-	return &IdleTopics{topics: t, tasks: tasks, idle: idle, wallMs: wallMs, log: log, empty: map[shard.TopicID]time.Duration{}}
+func NewIdleTopics(t *Topics, idle time.Duration, tasks task.Env, clock Clock, log *slog.Logger) *IdleTopics {
+	return &IdleTopics{topics: t, tasks: tasks, idle: idle, clock: clock, log: log}
 }
 
 // Run looks again and again, until the context ends.
@@ -46,7 +53,10 @@ func (it *IdleTopics) Round(ctx context.Context) {
 	if !it.topics.host.Leads(shard.Meta) {
 		return // one node of the cluster is enough
 	}
-	seen := sightings{since: map[shard.TopicID]time.Duration{}}
+	if it.clock.Fault() != "" {
+		return // nothing goes because of a time that may be wrong
+	}
+	seen := sightings{empty: map[shard.TopicID]time.Duration{}, closing: map[closing]time.Duration{}}
 	for after := ""; ctx.Err() == nil; {
 		page := it.topics.List(after, 1000)
 		if len(page) == 0 {
@@ -55,13 +65,20 @@ func (it *IdleTopics) Round(ctx context.Context) {
 		after = page[len(page)-1].Name
 		it.look(ctx, page, &seen)
 	}
-	it.empty = seen.since
+	it.seen.empty, it.seen.closing = seen.empty, seen.closing
 }
 
-// sightings are the topics that are empty, and since when.
+// sightings are since when topics have been seen empty, and closed; monotonic.
 type sightings struct {
-	mu    sync.Mutex
-	since map[shard.TopicID]time.Duration
+	mu      sync.Mutex
+	empty   map[shard.TopicID]time.Duration
+	closing map[closing]time.Duration
+}
+
+// closing is one deletion of a topic.
+type closing struct {
+	topic     shard.TopicID
+	updatedMs int64
 }
 
 // look sees to some topics.
@@ -73,11 +90,14 @@ func (it *IdleTopics) look(ctx context.Context, page []*shard.Topic, seen *sight
 			for i := next.Add(1) - 1; int(i) < len(page) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				switch t := page[i]; {
 				case t.Closing:
-					it.finishDeletion(ctx, t)
+					since := it.finishDeletion(ctx, t)
+					seen.mu.Lock()
+					seen.closing[closing{t.ID, t.UpdatedMs}] = since
+					seen.mu.Unlock()
 				case t.AutoCreated:
 					if since, ok := it.check(ctx, t); ok {
 						seen.mu.Lock()
-						seen.since[t.ID] = since
+						seen.empty[t.ID] = since
 						seen.mu.Unlock()
 					}
 				}
@@ -96,7 +116,7 @@ func (it *IdleTopics) check(ctx context.Context, t *shard.Topic) (since time.Dur
 	if c := &counts[0]; c.Scheduled+c.Leased+c.Done+c.Dead > 0 {
 		return 0, false
 	}
-	since, known := it.empty[t.ID]
+	since, known := it.seen.empty[t.ID]
 	now := it.tasks.Now()
 	if !known {
 		return now, true
@@ -119,21 +139,27 @@ func (it *IdleTopics) hasHistory(ctx context.Context, t *shard.Topic) (bool, err
 		return false, nil
 	}
 	list, _, err := it.topics.History(ctx, &shard.HistoryQuery{
-		Topic: t.ID, States: 1<<shard.Done | 1<<shard.Dead | 1<<shard.Cancelled, FromMs: it.wallMs() - t.Policy.HistoryMs, Limit: 1,
+		Topic: t.ID, States: 1<<shard.Done | 1<<shard.Dead | 1<<shard.Cancelled, FromMs: it.clock.WallMs() - t.Policy.HistoryMs, Limit: 1,
 	})
 	return len(list) > 0, err
 }
 
-// finishDeletion ends a deletion that nobody is busy with: a forced one goes on, another is undone.
-func (it *IdleTopics) finishDeletion(ctx context.Context, t *shard.Topic) {
-	if it.wallMs()-t.UpdatedMs < ClosingStale.Milliseconds() {
-		return
+// finishDeletion ends a deletion that nobody is busy with: a forced one goes on, another is undone. It says since when it has been seen.
+func (it *IdleTopics) finishDeletion(ctx context.Context, t *shard.Topic) (since time.Duration) {
+	since, known := it.seen.closing[closing{t.ID, t.UpdatedMs}]
+	now := it.tasks.Now()
+	if !known {
+		return now
+	}
+	if now-since < ClosingStale {
+		return since
 	}
 	if !t.ForceClose {
 		it.topics.reopen(ctx, t)
-		return
+		return since
 	}
 	if _, err := it.topics.Delete(ctx, t.Name, true); err != nil {
 		it.log.Warn("the deletion of a topic was cut off and could not be finished; it is tried again", "topic", t.Name, "error", err)
 	}
+	return since
 }

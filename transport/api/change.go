@@ -94,6 +94,11 @@ func (rq *request) onTopic(create bool, f func(*shard.Topic) (stale bool, p *pro
 // prepare fills in the command of a checked input: what does not depend on the topic.
 func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 	due := int64(0)
+	if in.when.delay || in.hasCron() {
+		if p := rq.s.reckons(); p != nil {
+			return p
+		}
+	}
 	if in.given&timeFields != 0 {
 		due = in.when.due(nowMs)
 	}

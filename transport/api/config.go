@@ -40,7 +40,9 @@ type Config struct {
 	Limits Limits
 
 	Clock func() time.Time // time.Now
-	Rand  func() uint64    // 64 random bits for ids and uids; any goroutine; math/rand/v2
+	// ClockFault says why Clock cannot be believed now: then no time is reckoned from it. "": it can; nil: always.
+	ClockFault func() string
+	Rand       func() uint64 // 64 random bits for ids and uids; any goroutine; math/rand/v2
 }
 
 // Limits bound what a client can make the server hold or wait for. Zero fields take the defaults of API.md section 1.
@@ -119,6 +121,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
+	}
+	if c.ClockFault == nil {
+		c.ClockFault = func() string { return "" }
 	}
 	if c.Rand == nil {
 		c.Rand = rand.Uint64

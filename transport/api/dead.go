@@ -192,6 +192,9 @@ func (rq *request) changeDead(kind shard.Kind) *problem {
 	cmd := shard.Command{Kind: kind, Topic: topic.ID}
 	nowMs := rq.s.nowMs()
 	if sel.delayMs > 0 {
+		if p := rq.s.reckons(); p != nil {
+			return p
+		}
 		if cmd.DueMs = addMs(nowMs, sel.delayMs); sel.delayMs > rq.s.cfg.Limits.Horizon.Milliseconds() {
 			return fail(422, "beyond_horizon", "delay: too long")
 		}

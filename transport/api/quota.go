@@ -64,8 +64,8 @@ func (q *quota) take(now time.Time) (wait time.Duration, ok bool) {
 	}
 	if passed := now.Sub(q.at); passed > 0 {
 		q.tokens = min(most, q.tokens+passed.Seconds()*q.rule.PerSecond)
-		q.at = now
 	}
+	q.at = now         // also when the clock was set back
 	const slack = 1e-9 // of adding up fractions
 	if q.tokens < 1-slack {
 		return time.Duration((1 - q.tokens) / q.rule.PerSecond * float64(time.Second)), false

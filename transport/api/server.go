@@ -168,6 +168,15 @@ func rawProblem(p *problem) []byte {
 // now is the server's clock in Unix ms, rounded up.
 func (s *Server) nowMs() int64 { return ceilMs(s.cfg.Clock()) }
 
+// reckons refuses to say when it is so long from now while this node does not know what time it is. Another node may.
+func (s *Server) reckons() *problem {
+	why := s.cfg.ClockFault()
+	if why == "" {
+		return nil
+	}
+	return fail(503, unavailable, "this node cannot say when that is: "+why+"; nothing was changed. Give an instant (at, at_ms), or ask another node")
+}
+
 // sleep waits, or ends early with false when the server stops.
 func (s *Server) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)

@@ -208,7 +208,7 @@ func TestBreakerIgnores(t *testing.T) {
 			permit.Cancel()
 			permit, _ = s.p.Acquire(s.key, 0, b, newWaiter())
 			req := post("http://sick.example/")
-			req.Deadline = time.Now()
+			req.Deadline = s.p.config.Lease() + 1
 			outs := make(chan Outcome, 1)
 			permit.Start(req, func(o Outcome) { outs <- o })
 			if out := <-outs; out.Class != NotSent {

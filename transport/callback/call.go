@@ -23,7 +23,7 @@ func bodyless(method string) bool { return method == "GET" || method == "DELETE"
 // call makes one call, start to end.
 func (w *worker) call(t *ticket) Outcome {
 	p, d, req := w.pool, t.dest, t.req
-	started, wall := p.config.Now(), p.config.Wall()
+	held, started, wall := p.config.Lease(), p.config.Now(), p.config.Wall()
 	out := Outcome{Class: Failure, Started: started, StartedMs: wall.UnixMilli(), EndedMs: wall.Add(time.Millisecond - 1).UnixMilli()}
 	if why := w.unfit(d, req); why != "" {
 		out.Err, out.unjudged = "bad request: "+why, true
@@ -34,7 +34,7 @@ func (w *worker) call(t *ticket) Outcome {
 		s.timeout = defaultTimeout
 	}
 	s.end = started.Add(s.timeout)
-	if s.heldBack(started) {
+	if s.heldBack(held, s.timeout) {
 		out.settle(reply{}, errHeldBack, started)
 		return out
 	}
@@ -56,22 +56,27 @@ func (w *worker) call(t *ticket) Outcome {
 type span struct {
 	started time.Time
 	timeout time.Duration
-	end     time.Time // started + timeout: nothing of the call outlasts it
-	lease   time.Time // Request.Deadline
+	end     time.Time     // started + timeout: nothing of the call outlasts it
+	lease   time.Duration // Request.Deadline
 }
 
-// heldBack is the dispatch guard: a whole call would not fit before the lease ends.
-func (s span) heldBack(now time.Time) bool {
-	return !s.lease.IsZero() && now.Add(s.timeout).After(s.lease)
+// heldBack is the dispatch guard: what is left of a call would not fit before the
+// lease ends. held is now, on the clock of leases.
+func (s span) heldBack(held, left time.Duration) bool {
+	return s.lease != 0 && held+left > s.lease
 }
 
 // late is asked right before the write. The process may have been stopped since
-// the call began, and the connection's own deadline need not have been noticed yet.
-// After a dial, whose time is part of the call's, only the call's end counts: it is
-// before the lease's. Else a receiver that is slow to connect could never be
-// called, and its breaker would never hear of it.
-func (s span) late(now time.Time, dialled bool) error {
-	if !dialled && s.heldBack(now) {
+// the call began, or the whole machine, and the connection's own deadline need not
+// have been noticed yet. After a dial, whose time is part of the call's, the rest of
+// the call must fit. Were it a whole one, a receiver that is slow to connect could
+// never be called, and its breaker would never hear of it.
+func (s span) late(now time.Time, held time.Duration, dialled bool) error {
+	left := s.timeout
+	if dialled {
+		left = s.end.Sub(now)
+	}
+	if s.heldBack(held, left) {
 		return errHeldBack
 	}
 	if !now.Before(s.end) {
@@ -94,7 +99,7 @@ func (w *worker) send(d *destination, s span) (reply, error) {
 				return reply{}, err
 			}
 		}
-		if err := s.late(p.config.Now(), dialled); err != nil {
+		if err := s.late(p.config.Now(), p.config.Lease(), dialled); err != nil {
 			d.conns.close(c)
 			return reply{}, err
 		}

@@ -324,14 +324,14 @@ func TestDispatchGuard(t *testing.T) {
 	p := startPool(t, Config{Policy: local})
 	req := post(r.url)
 	req.Timeout = 5 * time.Second
-	req.Deadline = time.Now().Add(4 * time.Second)
+	req.Deadline = p.config.Lease() + 4*time.Second
 	if out := callOnce(t, p, req); out.Class != NotSent || out.Sent || out.Started.IsZero() || out.Err == "" {
 		t.Errorf("outcome %+v, want not sent", out)
 	}
 	if n := r.connections(); n != 0 {
 		t.Errorf("%d connections, want none", n)
 	}
-	req.Deadline = time.Now().Add(time.Minute)
+	req.Deadline = p.config.Lease() + time.Minute
 	if out := callOnce(t, p, req); out.Class != Success {
 		t.Errorf("outcome %+v", out)
 	}
@@ -356,7 +356,7 @@ func TestStandstillBeforeTheWrite(t *testing.T) {
 		t.Fatalf("outcome %+v", out)
 	}
 	standstill.Store(int64(2 * time.Second))
-	req.Deadline = time.Now().Add(6 * time.Second)
+	req.Deadline = p.config.Lease() + 6*time.Second
 	if out := callOnce(t, p, req); out.Class != NotSent || out.Sent || out.Err == "" {
 		t.Errorf("outcome %+v, want not sent", out)
 	}

@@ -35,6 +35,9 @@ type Config struct {
 	Now func() time.Time
 	// Wall is the clock of timestamps; it may step: Now.
 	Wall func() time.Time
+	// Lease is the clock of Request.Deadline. It counts the time in which the machine
+	// slept or was stopped, which the runtime's clock does not: since New, by Now.
+	Lease func() time.Duration
 }
 
 // maxConnIdle is below the keep-alive time-out of the common servers (5 s and
@@ -70,6 +73,10 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Wall == nil {
 		c.Wall = c.Now
+	}
+	if c.Lease == nil {
+		begun, now := c.Now(), c.Now
+		c.Lease = func() time.Duration { return now().Sub(begun) }
 	}
 	return c
 }

@@ -94,10 +94,10 @@ func TestLongBody(t *testing.T) {
 
 // TestLate: the guard right before the write.
 func TestLate(t *testing.T) {
-	s := span{started: noon, timeout: 10 * time.Second, end: noon.Add(10 * time.Second), lease: noon.Add(14 * time.Second)}
+	s := span{started: noon, timeout: 10 * time.Second, end: noon.Add(10 * time.Second), lease: 14 * time.Second}
 	f := func(after time.Duration, dialled bool, want error) {
 		t.Helper()
-		if got := s.late(noon.Add(after), dialled); got != want {
+		if got := s.late(noon.Add(after), after, dialled); got != want {
 			t.Errorf("after %v, dialled %v: %v, want %v", after, dialled, got, want)
 		}
 	}
@@ -107,7 +107,14 @@ func TestLate(t *testing.T) {
 	f(time.Minute, false, errHeldBack)
 	f(9*time.Second, true, nil)
 	f(10*time.Second, true, errTimeout)
-	s.lease = time.Time{}
+	for slept, want := range map[time.Duration]error{3 * time.Second: nil, 5 * time.Second: errHeldBack} {
+		for _, dialled := range []bool{false, true} { // the machine slept, and the runtime's clock did not notice
+			if got := s.late(noon.Add(time.Second), time.Second+slept, dialled); got != want {
+				t.Errorf("after a sleep of %v, dialled %v: %v, want %v", slept, dialled, got, want)
+			}
+		}
+	}
+	s.lease = 0
 	f(9*time.Second, false, nil)
 	f(10*time.Second, false, errTimeout)
 }

@@ -22,9 +22,9 @@ type Request struct {
 	Receipt      string   // empty: no Carillon-Receipt
 	Secrets      [][]byte // decoded by ParseSecret; empty: unsigned
 
-	// Deadline is the dispatch guard on the monotonic clock: a call that could
-	// still be running then is not made, and ends as NotSent. Zero: no guard.
-	Deadline time.Time
+	// Deadline is the dispatch guard on the clock of leases, Config.Lease: a call that
+	// could still be running then is not made, and ends as NotSent. Zero: no guard.
+	Deadline time.Duration
 }
 
 // Class says what came of a call.

@@ -1,0 +1,75 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"carillon/clocks"
+	"carillon/wal"
+)
+
+// clockFile keeps how the believed wall clock stands to the boot clock, so that a process that begins while the wall clock is wrong
+// knows it from the one before. It says nothing after the machine has booted again, and nothing is lost with it.
+const (
+	clockFile     = "clock.json"
+	clockSaveEach = time.Second
+	clockSaveOff  = 100 * time.Millisecond
+)
+
+// savedClock is the file.
+type savedClock struct {
+	BootID   string `json:"boot_id"`
+	OffsetUs int64  `json:"offset_us"`    // the believed wall clock less the boot clock
+	SteadyUs int64  `json:"steady_at_us"` // boot clock of the last step
+	Wrong    bool   `json:"wrong"`        // others found a wall clock to be wrong
+	WrongUs  int64  `json:"wrong_us"`     // that one, less the boot clock
+	Sum      string `json:"sum"`
+}
+
+func (s *savedClock) sum() string {
+	return fmt.Sprintf("%016x", xxhash.Sum64String(fmt.Sprint(s.BootID, " ", s.OffsetUs, " ", s.SteadyUs, " ", s.Wrong, " ", s.WrongUs)))
+}
+
+// readSavedClock is what the last process of this boot of the machine left; nil: nothing that counts.
+func readSavedClock(fsys wal.FS, dir, bootID string) *clocks.Saved {
+	f, err := fsys.Open(filepath.Join(dir, clockFile))
+	if err != nil || bootID == "" {
+		return nil
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, 4096))
+	var s savedClock
+	if err != nil || json.Unmarshal(data, &s) != nil || s.BootID != bootID || s.Sum != s.sum() {
+		return nil
+	}
+	return &clocks.Saved{OffsetUs: s.OffsetUs, SteadyAt: time.Duration(s.SteadyUs) * time.Microsecond, Wrong: s.Wrong, WrongUs: s.WrongUs}
+}
+
+// saveClock leaves it to the next process, if it is another than before.
+func (p *process) saveClock() {
+	now := p.clock.State().Saved
+	if now == nil || p.bootID == "" {
+		return
+	}
+	if old := p.clockSaved; old != nil && old.SteadyAt == now.SteadyAt && old.Wrong == now.Wrong && movedBy(old.OffsetUs, now.OffsetUs) < clockSaveOff {
+		return
+	}
+	s := savedClock{BootID: p.bootID, OffsetUs: now.OffsetUs, SteadyUs: now.SteadyAt.Microseconds(), Wrong: now.Wrong, WrongUs: now.WrongUs}
+	s.Sum = s.sum()
+	data, err := json.Marshal(&s)
+	if err == nil {
+		err = wal.WriteFileAtomic(p.fsys, filepath.Join(p.cfg.DataDir, clockFile), append(data, '\n'))
+	}
+	if err != nil {
+		p.log.Debug("how the clocks stand was not kept; it is tried again", "error", err)
+		return
+	}
+	p.clockSaved = now
+}
+
+func movedBy(a, b int64) time.Duration { return time.Duration(max(a-b, b-a)) * time.Microsecond }

@@ -1,0 +1,60 @@
+package member
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"carillon/ring"
+	"carillon/shard"
+)
+
+func TestHeartbeatCarriesTheClock(t *testing.T) {
+	sent := heartbeat{WallMs: 1_800_000_000_000, Starts: 7, Cordoned: true, Unhealthy: "its clock was set", Leads: []shard.ID{1, 4},
+		Clock:  heartbeatClock{Known: true, AheadMs: -3_600_000, Steps: 3, Steady: 90 * time.Second, Sure: true},
+		Limits: ring.Says{Seq: 9, WallMs: 1_800_003_600_000}}
+	got, err := decodeHeartbeat(sent.encode())
+	if err != nil || !reflect.DeepEqual(*got, sent) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	whole := sent.encode()
+	for n := 1; n < len(whole)-4; n++ { // the last of it may be missing: see decodeLimits
+		if b, err := decodeHeartbeat(whole[:n]); err == nil && !b.Limits.Untold {
+			t.Errorf("cut after %d of %d bytes: %+v", n, len(whole), b)
+		}
+	}
+}
+
+// What was measured of a peer's clock stays true when this node's is set, and is void when the peer's is.
+func TestClocksOfPeersAreMeasuredByTheBootClock(t *testing.T) {
+	const epochMs = 1_700_000_000_000
+	l := newLiveness(0)
+	say := func(now time.Duration, ms int64, steps uint32) {
+		l.receive(now, 2, &heartbeat{WallMs: ms, Starts: 1, Clock: heartbeatClock{Known: true, Steps: steps, Sure: true}})
+	}
+	var now time.Duration
+	for range 20 {
+		now += heartbeatEach
+		say(now, epochMs+now.Milliseconds()-3, 0) // 3 ms on its way
+	}
+	h, ago, _ := l.last(now, 2)
+	if got, known := h.clock(2, ago); !known || got.OffsetMs != epochMs-3 || !got.Sure {
+		t.Errorf("%+v", got)
+	}
+	for _, off := range []int64{0, 3_600_000, -3_600_000} { // this node's own clock is off by so much
+		if ms, ok := h.offset(now, epochMs+now.Milliseconds()+off); !ok || ms != -3-off {
+			t.Errorf("its own clock off by %d ms: the other's seems off by %d", off, ms)
+		}
+	}
+	now += heartbeatEach
+	say(now, epochMs+now.Milliseconds()-60_000, 1)
+	h, ago, _ = l.last(now, 2)
+	if got, _ := h.clock(2, ago); got.OffsetMs != epochMs-60_000 || got.Steps != 1 {
+		t.Errorf("after its clock was set back: %+v", got)
+	}
+	l.touch(now, 3, 1)
+	h, ago, _ = l.last(now, 3)
+	if _, known := h.clock(3, ago); known {
+		t.Error("a node that has sent no heartbeat has a clock")
+	}
+}

@@ -1,0 +1,255 @@
+package shard
+
+import (
+	"time"
+
+	"carillon/wheel"
+)
+
+// A leader that is sure of its wall clock sets the shard's own clock back where that ran ahead: an
+// earlier leader's clock was wrong, and everybody who could have said so was wrong too, or there was
+// nobody. Whatever was stamped by the wrong time would count as later than all that comes: it is
+// stamped anew.
+
+const (
+	// clockAheadMs is by how much the shard's clock may be ahead of its leader's. Less passes by
+	// itself: as far as this the clocks of two leaders may differ that both go by theirs.
+	clockAheadMs = 2_000
+	setClockEach = time.Second
+
+	// restampsPerEntry is how many slots one entry goes through.
+	restampsPerEntry = 4096
+	// What Table.restamped says when it is no slot's number: there is nothing to do, or all slots were gone
+	// through and the leader is to see to the series.
+	noRestamp   Handle = 1<<32 - 1
+	seriesAwait Handle = 1<<32 - 2
+)
+
+// entryMs is the time of the next entry. A leader that was never sure of its clock leaves the shard's as it is; one that was goes on
+// from then by the boot clock. So no clock that is in doubt moves a shard's further than the time that has passed.
+func (g *group) entryMs() int64 {
+	if g.w.sure() || g.lead.timed {
+		return g.w.nowMs
+	}
+	return g.table.ClockMs()
+}
+
+// proposeClock sets the shard's clock back, if need be, and sees to it that all stamps follow.
+func (g *group) proposeClock() {
+	switch {
+	case g.table.ClockMs()-g.w.nowMs > clockAheadMs && g.w.sure() && g.w.mono >= g.setClockAt:
+		g.setClockAt = g.w.mono + setClockEach
+		g.w.host.cfg.Logger.Warn("the shard's clock is set back: an earlier leader's was wrong",
+			"shard", uint32(g.id), "ahead_ms", g.table.ClockMs()-g.w.nowMs)
+		g.batch.SetClock()
+		g.lead.rebase()
+	case g.table.restamped < seriesAwait:
+		g.batch.Tick()
+		g.w.touchNext(g)
+	case g.table.restamped == seriesAwait && g.lead.realigned == seriesAwait && len(g.lead.realigns)+len(g.lead.realignLater) == 0 && g.w.sure():
+		g.batch.SeriesSeen()
+		g.lead.realigned = 0
+	default:
+		return
+	}
+	g.items = append(g.items, item{kind: silentItem})
+}
+
+// rebase has what this leader decided by a wrong time, and has not proposed yet, count from now.
+func (l *lead) rebase() {
+	now := l.group.w.nowMs
+	for i := range l.outcomes {
+		if o := &l.outcomes[i]; o.EndedMs > now+clockAheadMs {
+			late := o.EndedMs - now
+			o.RetainUntilMs -= late
+			if o.Kind == RetryLater {
+				o.NextMs = l.notBeforeDue(o.Handle, o.NextMs-late)
+			}
+			o.StartedMs, o.EndedMs = min(o.StartedMs, now), now
+			if o.AgainMs != 0 {
+				o.AgainMs = l.again(o.Handle, o.StartedMs)
+			}
+		}
+	}
+	l.overlaps, l.realigned, l.realignLater = nil, 0, nil
+}
+
+// endBy has an attempt have ended by now, whatever the clock showed when it began; just now, if the end comes from its call itself.
+func (a *Attempt) endBy(nowMs int64, justNow bool) {
+	if late := a.EndedMs - nowMs; late > clockAheadMs || justNow && late < -endSlackMs {
+		a.StartedMs, a.EndedMs = a.StartedMs-late, nowMs
+	}
+}
+
+// realign walks the table once, in slices, after the clock was set back and the stamps were seen to: a series that was scheduled by the
+// wrong time goes on with its next occurrence from now. One that was changed since it was made may have been put off by its owner, and
+// one that catches up with all has had those before.
+func (l *lead) realign() {
+	t, now := l.group.table, l.group.w.nowMs
+	if t.restamped != seriesAwait || l.realigned == seriesAwait || !l.group.w.sure() {
+		return
+	}
+	for budget := orphanBudget; l.realigned < t.slab.high; budget-- {
+		if budget == 0 {
+			l.group.w.touchNext(l.group)
+			return
+		}
+		l.realigned++
+		l.realignOne(l.realigned, now)
+	}
+	l.realigned = seriesAwait
+}
+
+// realignOpen looks at those again whose calls were open.
+func (l *lead) realignOpen() {
+	if len(l.realignLater) == 0 || !l.group.w.sure() {
+		return
+	}
+	list := l.realignLater
+	l.realignLater = nil
+	for _, h := range list {
+		l.realignOne(h, l.group.w.nowMs)
+	}
+	l.group.w.touch(l.group)
+}
+
+func (l *lead) realignOne(h Handle, now int64) {
+	next := l.realignedTo(h, now)
+	if next == 0 {
+		return
+	}
+	if s := l.group.table.slab.at(h); s.state() == Leased {
+		l.realignLater = append(l.realignLater, h)
+	} else {
+		l.realigns = append(l.realigns, entry{seq: s.seq(), handle: h, rev: s.rev, dueMs: next})
+	}
+}
+
+// realignedTo is when a timer's occurrence is due that was scheduled by a wrong time; 0: it was not.
+func (l *lead) realignedTo(h Handle, now int64) int64 {
+	t := l.group.table
+	s := t.slab.at(h)
+	if s.state() != Scheduled && s.state() != Leased {
+		return 0
+	}
+	if v := t.view(s.ref); v.flags&blobSeries == 0 || v.occurrence < 2 || v.version != 1 {
+		return 0
+	}
+	p, ok := t.series(h)
+	if !ok || p.repeat.CatchUp == CatchUpAll {
+		return 0
+	}
+	if next := p.repeat.nearest(&l.calendar, p.dueMs, now); next < p.dueMs {
+		return next
+	}
+	return 0
+}
+
+// setClock sets the table's clock back. A leader may propose it twice: the second finds the clock right.
+func (t *Table) setClock(ms int64) {
+	if t.clockMs <= ms {
+		return
+	}
+	t.clockMs, t.restamped = ms, 0
+	if int64(t.wheel.Now())-ms > clockAheadMs { // this replica went by the wrong time too
+		t.wheel = wheel.New(wheel.Tick(ms))
+	}
+	for i := range t.tombs {
+		t.closedSum -= t.tombs[i].hash()
+		t.tombs[i].atMs = min(t.tombs[i].atMs, ms)
+		t.closedSum += t.tombs[i].hash()
+	}
+}
+
+// restamp goes through some more slots after the clock was set back: no stamp is to be later than now, and
+// each timer is in the wheel again.
+func (t *Table) restamp(budget int) {
+	for ; t.restamped < seriesAwait && budget > 0; budget-- {
+		if t.restamped >= t.slab.high {
+			t.restamped = seriesAwait
+			return
+		}
+		t.restamped++
+		t.restampTimer(t.restamped)
+		t.restore(t.restamped, t.slab.at(t.restamped))
+	}
+}
+
+// restampTimer has nothing of a timer be later than now that has happened, and counts from now on what
+// was counted from it: how long a dead letter stays, and how long the next attempt waits.
+func (t *Table) restampTimer(h Handle) {
+	s := t.slab.at(h)
+	if s.state() == 0 {
+		return
+	}
+	now, v := t.clockMs, t.view(s.ref)
+	made, ran, lent := max(v.createdMs, v.updatedMs, v.firstMs) > now, false, false
+	if s.run != 0 {
+		r := t.runs.at(s.run)
+		ran = r.firedMs > now || s.state() != Leased && r.nextEnd > now
+		lent = s.state() == Leased && (s.when() > now+int64(r.durMs) || r.nextEnd > max(r.dueMs, now))
+		made = made || r.successor != 0 && t.view(r.successor).createdMs > now
+	}
+	if !made && !ran && !lent {
+		return
+	}
+	s = t.touch(h)
+	if made {
+		s.ref = t.restampBlob(h, s.ref)
+	}
+	if s.run != 0 {
+		t.restampRun(h, s)
+	}
+	t.settle(h, s)
+}
+
+// restampBlob writes a blob of a touched timer anew.
+func (t *Table) restampBlob(h Handle, ref uint32) uint32 {
+	v := t.view(ref)
+	v.createdMs, v.updatedMs, v.firstMs = min(v.createdMs, t.clockMs), min(v.updatedMs, t.clockMs), min(v.firstMs, t.clockMs)
+	t.targets.retain(v.target)
+	next := t.putBlob(h, &v)
+	t.dropBlob(h, ref)
+	return next
+}
+
+func (t *Table) restampRun(h Handle, s *slot) {
+	now, r := t.clockMs, t.run(s)
+	if r.successor != 0 {
+		r.successor = t.restampBlob(h, r.successor)
+	}
+	fired := r.firedMs
+	r.firedMs = min(fired, now)
+	if due := max(r.dueMs, t.view(s.ref).createdMs); r.lateness > 0 && due+r.lateness > now {
+		r.lateness = max(now-due, 0)
+	}
+	switch s.state() {
+	case Done, Cancelled:
+		r.nextEnd = min(r.nextEnd, now)
+		s.setWhen(min(s.when(), now))
+	case Dead:
+		if late := r.nextEnd - now; late > 0 {
+			r.nextEnd = now
+			t.turn(h, s, Dead, s.when()-late)
+		}
+	case Leased:
+		r.nextEnd = min(r.nextEnd, max(r.dueMs, now)) // where a release takes it back to
+		t.turn(h, s, Leased, min(s.when(), now+int64(r.durMs)))
+	case Scheduled:
+		if late := max(fired, r.nextEnd) - now; late > 0 && s.when() > r.dueMs {
+			next := s.when() - late
+			if next < r.dueMs {
+				next = r.dueMs + 1 // see notBeforeDue
+			}
+			t.turn(h, s, Scheduled, next)
+		}
+		r.nextEnd = min(r.nextEnd, now)
+	}
+}
+
+// seriesSeen says that the leader has seen to all series.
+func (t *Table) seriesSeen() {
+	if t.restamped == seriesAwait {
+		t.restamped = noRestamp
+	}
+}

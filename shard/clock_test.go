@@ -1,0 +1,447 @@
+package shard
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"carillon/clocks"
+)
+
+const tenYears = 10 * 365 * 24 * time.Hour
+
+// set sets the wall clock, and has it be believed.
+func (c *rigClock) set(d time.Duration) { c.wallMs += d.Milliseconds() }
+
+// While the wall clock is in doubt nothing is started, expired or forgotten; all else goes on.
+func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
+	r := newStand(t, nil)
+	r.calls.auto = 200
+	r.topic(2, func(t *Topic) { t.Policy.DeadRetentionMs = 1000; t.Policy.MaxAttempts = 1 })
+	r.topic(3, func(t *Topic) { t.Policy.Pull = true })
+	r.topicsChanged()
+	r.calls.auto = 410
+	r.do(Command{Kind: Add, Topic: 2, ID: "dead", Spec: &Spec{DueMs: r.clock.wallMs}})
+	r.pass(500 * time.Millisecond)
+	r.calls.auto = 200
+	r.add("due", time.Second)
+	r.add("expires", time.Second, func(s *Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 500 })
+	r.do(Command{Kind: Add, Topic: 3, ID: "pulled", Spec: &Spec{DueMs: r.clock.wallMs}})
+	r.add("held", 100*time.Millisecond)
+	r.pass(90 * time.Millisecond) // its lease is here, and its time is not
+	before := len(r.calls.started)
+	r.clock.trust = clocks.Held
+	r.pass(10 * time.Second)
+	if n := len(r.calls.started) - before; n != 0 {
+		t.Fatalf("%d calls were started", n)
+	}
+	if got := r.host.groups[1].table.Totals(); got.Dead != 1 || got.Scheduled+got.Leased != 4 {
+		t.Errorf("something was expired or forgotten: %+v", got)
+	}
+	if got := r.pullOf(3); len(got) != 0 {
+		t.Errorf("%d timers were given to a consumer", len(got))
+	}
+	r.add("more", time.Minute)
+	if got := r.do(Command{Kind: Cancel, ID: "more"}); got.Code != Prevented {
+		t.Errorf("cancel: %d", got.Code)
+	}
+	r.clock.trust = clocks.Sure
+	r.pass(time.Second)
+	if got := fmt.Sprint(r.state("due"), ", ", r.state("expires"), ", ", r.state("held")); got != "done 1, dead expired 0, done 1" {
+		t.Errorf("after it: %s", got)
+	}
+	if got := r.pullOf(3); len(got) != 1 {
+		t.Errorf("%d timers were given to a consumer after it", len(got))
+	}
+	r.pass(time.Second)
+	if got := r.host.groups[1].table.Totals(); got.Dead != 1 {
+		t.Errorf("after it the dead letter is still there: %+v", got)
+	}
+	r.audit()
+}
+
+// pullOf takes a timer of a topic from shard 1.
+func (r *stand) pullOf(topic TopicID) (out []Taken) {
+	r.t.Helper()
+	r.host.SubmitTake(1, topic, 1, 0, func(list []Taken, err error) {
+		if out = list; err != nil {
+			r.t.Error(err)
+		}
+	})
+	r.settle()
+	return out
+}
+
+// count is how many calls of a timer were started since the last take.
+func (d *rigDispatcher) count(id string) (n int) {
+	for _, c := range d.started {
+		if c.Job.ID == id {
+			n++
+		}
+	}
+	return n
+}
+
+// As long as nothing is known of the time, no entry carries any, and commands wait until it is.
+func TestCommandsWaitForTheTime(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Minute)
+	r.kill()
+	right := r.clock.wallMs
+	r.clock.set(tenYears)
+	r.clock.trust = clocks.Unknown
+	r.mustOpen()
+	if got := r.host.groups[1].table.ClockMs(); got > right {
+		t.Errorf("the shard's clock is %d ms ahead", got-right)
+	}
+	p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: "b", Spec: &Spec{DueMs: right + 60_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pass(time.Second)
+	if p.answered() {
+		t.Errorf("an add is answered with %v before the time is known", p.op.err)
+	}
+	r.clock.wallMs = right + 1000
+	r.clock.trust = clocks.Sure
+	r.pass(100 * time.Millisecond)
+	if !p.answered() || p.op.err != nil || p.op.result.Code != Created {
+		t.Errorf("an add is not answered when the time is known: %v", p.op.err)
+	}
+	r.wantCalls("")
+}
+
+// A leader that stood still asks a majority before it starts what it holds, whichever of its clocks says so.
+func TestLeadershipIsConfirmedAfterWaking(t *testing.T) {
+	stops := map[string]func(c *rigClock){
+		"a stopped process": func(c *rigClock) { c.mono, c.wallMs = c.mono+3*time.Second, c.wallMs+3000 },
+		"a stopped machine": func(c *rigClock) { c.jumped, c.wallMs = c.jumped+3*time.Second, c.wallMs+3000 },
+	}
+	for name, stop := range stops {
+		for _, deposed := range []bool{false, true} {
+			r, c := inCompany(t, false, nil)
+			c.leads()
+			r.calls.auto = 200
+			r.add("a", 2*time.Second)
+			r.pass(1990 * time.Millisecond)
+			c.mute = true
+			stop(r.clock)
+			r.settle()
+			if len(r.calls.started) != 0 {
+				t.Fatalf("%s: a call was started before a majority has confirmed the leader", name)
+			}
+			c.mute = false
+			if deposed {
+				c.say(1, heartbeat(r.host.groups[1].term+1))
+			}
+			r.pass(300 * time.Millisecond)
+			if n := len(r.calls.started); deposed && n != 0 || !deposed && n != 1 {
+				t.Errorf("%s, deposed %v: %d calls", name, deposed, n)
+			}
+			r.abort()
+		}
+	}
+}
+
+// A lease counts as over for the one that holds it as soon as its time may have passed for others.
+func TestLeaseIsOverAfterAStop(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	c.leads()
+	r.add("a", 2*time.Second)
+	r.pass(1990 * time.Millisecond)
+	r.clock.jumped += time.Hour // the wall clock jumped, and was set back before anybody looked
+	r.pass(time.Second)
+	for _, call := range r.calls.started {
+		if call.Job.ID == "a" && !call.unsent && call.Job.Fence == r.calls.started[0].Job.Fence && call != r.calls.started[0] {
+			t.Errorf("called under the lease of before")
+		}
+	}
+	if len(r.calls.started) == 0 || !r.calls.started[0].unsent {
+		t.Errorf("the lease of before was used")
+	}
+	r.abort()
+}
+
+// clockStand has a clock that is wrong by an offset for a while, and everything that is stamped meanwhile.
+func clockStand(t *testing.T, off time.Duration) *stand {
+	r := newStand(t, nil)
+	r.calls.auto = 200
+	r.topic(2, func(t *Topic) { t.Policy.DeadRetentionMs = 60_000; t.Policy.MaxAttempts = 1 })
+	r.topic(3, nil)
+	r.topic(4, func(t *Topic) { t.Policy.MinBackoffMs = 30_000 })
+	r.topicsChanged()
+	r.pass(time.Second)
+	r.clock.set(off)
+	r.pass(time.Second)
+	r.add("done", 0)
+	r.debounce("often")
+	r.do(Command{Kind: CloseTopic, Topic: 3})
+	r.calls.auto = 503
+	r.do(Command{Kind: Add, Topic: 2, ID: "dead", Spec: &Spec{DueMs: r.clock.wallMs}})
+	r.do(Command{Kind: Add, Topic: 4, ID: "retried", Spec: &Spec{DueMs: r.clock.wallMs - off.Milliseconds() + 1000}})
+	r.pass(time.Second)
+	r.calls.auto = 200
+	r.clock.set(-off)
+	r.pass(2 * time.Second)
+	return r
+}
+
+// debounce puts off a timer once more, by a minute, until ten minutes after the first time at most.
+func (r *stand) debounce(id string) {
+	r.do(Command{Kind: Add, ID: id, Merge: MergeDebounce, MaxWaitMs: 600_000, Spec: &Spec{DueMs: r.clock.wallMs + 60_000}})
+}
+
+// A clock that ran ahead comes right again with the first leader that knows better, and so does all that depends on it.
+func TestShardClockIsSetBack(t *testing.T) {
+	for _, off := range []time.Duration{time.Hour, tenYears} {
+		r := clockStand(t, off)
+		table := r.host.groups[1].table
+		if ahead := table.ClockMs() - r.clock.wallMs; ahead > 0 {
+			t.Fatalf("by %s: the shard's clock is still %d ms ahead", off, ahead)
+		}
+		if table.restamped != noRestamp {
+			t.Fatalf("by %s: not all stamps were seen to", off)
+		}
+		for range 12 * 3 { // beyond the longest wait
+			r.debounce("often")
+			r.pass(20 * time.Second)
+		}
+		if n := r.calls.count("often"); n != 1 {
+			t.Errorf("by %s: a debounced timer was called %d times within its longest wait", off, n)
+		}
+		if n := r.calls.count("retried"); n != 2 {
+			t.Errorf("by %s: the attempt after a failed one was not made: %d calls", off, n)
+		}
+		if got := table.Totals().Dead; got != 0 {
+			t.Errorf("by %s: %d dead letters were kept beyond their time", off, got)
+		}
+		if got := r.state("done"); got != "none" {
+			t.Errorf("by %s: a finished timer is kept beyond its time: %s", off, got)
+		}
+		if got := r.do(Command{Kind: Add, ID: "done", Absolute: true, Spec: &Spec{DueMs: r.clock.wallMs}}); got.Code != Created {
+			t.Errorf("by %s: an add long after the timer's end: code %d", off, got.Code)
+		}
+		r.pass(50 * time.Minute)
+		r.add("last", time.Minute)
+		if table.closed(3) {
+			t.Errorf("by %s: the closed topic is remembered for ever", off)
+		}
+		r.audit()
+		r.abort()
+	}
+}
+
+// What happened while the clock was wrong is not forgotten when it is set back, but kept for its time from then on.
+func TestIdempotenceAcrossAClockSetBack(t *testing.T) {
+	r := newStand(t, nil)
+	r.calls.auto = 200
+	r.clock.set(time.Hour)
+	add := Command{Kind: Add, ID: "a", Absolute: true, Content: 1, Spec: &Spec{DueMs: r.clock.wallMs}}
+	r.do(add)
+	r.pass(time.Minute)
+	r.clock.set(-time.Hour)
+	for range 8 {
+		r.pass(time.Minute)
+		if got := r.do(add); got.Code != Same {
+			t.Fatalf("a repeated add: code %d", got.Code)
+		}
+	}
+	r.pass(4 * time.Minute)
+	if got := r.do(add); got.Code != Created {
+		t.Errorf("after ten minutes: code %d", got.Code)
+	}
+}
+
+// A clock that is ahead by no more than two leaders' clocks may differ is left alone, and so is one that the leader is not sure of.
+func TestShardClockIsLeftAlone(t *testing.T) {
+	r := newStand(t, nil)
+	r.clock.set(1900 * time.Millisecond)
+	r.add("a", time.Minute)
+	ahead := r.host.groups[1].table.ClockMs()
+	r.clock.set(-1900 * time.Millisecond)
+	r.add("b", time.Minute)
+	if r.host.groups[1].table.ClockMs() != ahead {
+		t.Error("set back by less than two seconds")
+	}
+	r.clock.set(-time.Hour)
+	r.clock.trust = clocks.Held
+	r.add("c", time.Minute)
+	r.pass(3 * time.Second)
+	if r.host.groups[1].table.ClockMs() != ahead {
+		t.Error("set back by a clock that is in doubt")
+	}
+	r.clock.trust = clocks.Sure
+	r.pass(time.Second)
+	if r.host.groups[1].table.ClockMs() >= ahead {
+		t.Error("not set back by a clock that is believed")
+	}
+}
+
+// The stamps of a large table are seen to in slices, also by a replica that took over from a snapshot between two of them.
+func TestRestampInSlices(t *testing.T) {
+	table := NewTable(1, rigEpochMs)
+	var b Batch
+	at := rigEpochMs + tenYears.Milliseconds()
+	b.Reset(at, 1, 1)
+	for i := range 3 * restampsPerEntry {
+		b.Command(&Command{Kind: Add, Topic: 1, ID: fmt.Sprint(i), Spec: &Spec{DueMs: at + 1000}})
+	}
+	apply := func(table *Table) {
+		t.Helper()
+		if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(table)
+	table.Advance(at+2000, 1<<30)
+	b.Reset(rigEpochMs, 1, 2)
+	b.SetClock()
+	apply(table)
+	b.Reset(rigEpochMs+1, 1, 3)
+	b.Tick()
+	apply(table)
+	other, err := LoadTable(1, bytes.NewReader(image(table)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table.restamped != restampsPerEntry || other.restamped != restampsPerEntry {
+		t.Fatalf("%d slots after an entry, %d of them in the snapshot", table.restamped, other.restamped)
+	}
+	for n := range 4 {
+		b.Reset(rigEpochMs+2, 1, uint64(4+n))
+		b.Tick()
+		apply(table)
+		apply(other)
+	}
+	if table.restamped != seriesAwait || table.Hash() != other.Hash() || dump(table) != dump(other) {
+		t.Errorf("up to slot %d; hashes %x and %x", table.restamped, table.Hash(), other.Hash())
+	}
+	for _, table := range []*Table{table, other} {
+		if got := table.Read(1, "0"); got.CreatedMs > rigEpochMs+2 || got.UpdatedMs > rigEpochMs+2 {
+			t.Errorf("made at %d", got.CreatedMs)
+		}
+		if next, ok := table.NextDue(); !ok || next > at+1000 || next < rigEpochMs {
+			t.Errorf("the wheel is at %d", next)
+		}
+		if err := table.Audit(false); err != nil {
+			t.Error(err)
+		}
+	}
+	b.Reset(rigEpochMs+3, 1, 8)
+	b.SetClock() // proposed twice, as the first took long
+	if apply(table); table.restamped != seriesAwait {
+		t.Error("what sets a clock that is right says that the series were seen to")
+	}
+	b.Reset(rigEpochMs+4, 1, 9)
+	b.SeriesSeen()
+	if apply(table); table.restamped != noRestamp {
+		t.Errorf("the series were seen to, and slots up to %d", table.restamped)
+	}
+}
+
+// A series that was scheduled while the clock was ahead goes on with its next occurrence when that is set back.
+func TestSeriesAcrossAClockSetBack(t *testing.T) {
+	for _, catchUp := range []CatchUp{CatchUpOne, CatchUpSkip} {
+		r := newStand(t, nil)
+		r.calls.auto = 200
+		at := r.clock.wallMs
+		repeat := func(id string, change func(*Spec)) {
+			s := &Spec{DueMs: at + 1000, Payload: []byte(`1`), PayloadKind: JSONPayload, Repeat: &Repeat{EveryMs: 60_000, CatchUp: catchUp}}
+			change(s)
+			r.do(Command{Kind: Add, ID: id, Spec: s})
+		}
+		repeat("span", func(*Spec) {})
+		repeat("cron", func(s *Spec) { s.Repeat.EveryMs, s.Repeat.Cron = 0, "* * * * *" })
+		repeat("moved", func(*Spec) {})
+		r.pass(90 * time.Second)
+		later := at + (20 * 365 * 24 * time.Hour).Milliseconds()
+		r.do(Command{Kind: Modify, ID: "moved", Patch: &Patch{Spec: Spec{DueMs: later}, Due: true}})
+		before := r.calls.count("span")
+		r.clock.set(tenYears)
+		r.pass(3 * time.Minute)
+		r.clock.set(-tenYears)
+		r.pass(time.Second)
+		r.calls.take()
+		r.pass(5 * time.Minute)
+		for _, id := range []string{"span", "cron"} {
+			if n := r.calls.count(id); n != 5 {
+				t.Errorf("catch-up %d: %s was called %d times in five minutes (%d before)", catchUp, id, n, before)
+			}
+		}
+		if v := r.timer("moved"); v.DueMs != later || r.calls.count("moved") != 0 {
+			t.Errorf("what its owner had put off is due at %d, not %d", v.DueMs, later)
+		}
+		r.audit()
+		r.abort()
+	}
+}
+
+// A series whose call is open when the clock is set back does so too.
+func TestSeriesInFlightAcrossAClockSetBack(t *testing.T) {
+	for _, catchUp := range []CatchUp{CatchUpOne, CatchUpSkip} {
+		r := newStand(t, nil)
+		r.clock.set(time.Hour)
+		r.do(Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: r.clock.wallMs + 1000, Repeat: &Repeat{EveryMs: 60_000, CatchUp: catchUp}}})
+		r.pass(3 * time.Second)
+		call := r.one()
+		r.clock.set(-time.Hour)
+		r.pass(5 * time.Second)
+		call.end(Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+		r.pass(time.Second)
+		if v := r.timer("a"); v.State != Scheduled || v.NextMs > r.clock.wallMs+60_000 {
+			t.Errorf("catch-up %d: the next occurrence is %d ms from now", catchUp, v.NextMs-r.clock.wallMs)
+		}
+		r.audit()
+		r.abort()
+	}
+}
+
+// So does one whose open call fails then: it is not tried again at a time that the wrong clock had set.
+func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
+	r := newStand(t, nil)
+	r.clock.set(time.Hour)
+	r.do(Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: r.clock.wallMs + 1000, Repeat: &Repeat{EveryMs: 60_000}}})
+	r.pass(3 * time.Second)
+	first := r.one()
+	first.end(Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+	r.pass(time.Minute)
+	second := r.one()
+	r.clock.set(-time.Hour)
+	r.pass(5 * time.Second)
+	if table := r.host.Table(1); table.restamped != seriesAwait {
+		t.Errorf("all series were seen to, and one has an open call: %d", table.restamped)
+	}
+	second.end(Attempt{Status: 503, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+	r.pass(5 * time.Second)
+	if v := r.timer("a"); v.State != Scheduled || v.NextMs > r.clock.wallMs+60_000 {
+		t.Errorf("it is tried again in %d ms", v.NextMs-r.clock.wallMs)
+	}
+	if table := r.host.Table(1); table.restamped != noRestamp {
+		t.Errorf("not all series were seen to: %d", table.restamped)
+	}
+	r.audit()
+}
+
+// What was decided while the clock was ahead, and is in the pipeline when it is set back, counts from then.
+func TestOutcomesAcrossAClockSetBack(t *testing.T) {
+	r := newStand(t, nil)
+	r.topic(1, func(t *Topic) { t.Policy.MinBackoffMs = 10_000 })
+	r.topicsChanged()
+	r.clock.set(time.Hour)
+	r.do(Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: r.clock.wallMs - time.Hour.Milliseconds()}})
+	r.pass(time.Second)
+	call := r.one()
+	r.clock.set(-time.Hour)
+	call.end(Attempt{Status: 503, StartedMs: r.clock.wallMs + time.Hour.Milliseconds(), EndedMs: r.clock.wallMs + time.Hour.Milliseconds() + 5})
+	r.pass(9 * time.Second)
+	r.wantCalls("")
+	r.pass(2 * time.Second)
+	if second := r.one(); second.Job.ID != "a" || second.Job.Attempts != 2 {
+		t.Errorf("%+v", second.Job)
+	}
+	if v := r.timer("a"); v.FiredMs > r.clock.wallMs {
+		t.Errorf("it says that it was called %d ms from now", v.FiredMs-r.clock.wallMs)
+	}
+	r.audit()
+}

@@ -1,0 +1,28 @@
+package sim
+
+import (
+	"time"
+
+	"carillon/clocks"
+)
+
+const clockSaveEach = time.Second
+
+// trustsNobody is how a process begins with its clock.
+func (n *node) trustsNobody() {
+	n.keeper = clocks.NewKeeper(clocks.Config{Source: &n.clock, Confirm: true, Saved: n.saved})
+	if n.saved == nil {
+		n.bootedAt = n.w.now // it knows no more than after a boot
+	}
+	n.every(clockSaveEach, func() {
+		if now := n.keeper.State().Saved; now != nil {
+			n.saved = now
+		}
+	})
+}
+
+// believes is the wall clock that the process goes by less its boot clock, in ms.
+func (n *node) believes() int64 {
+	m := n.keeper.Look()
+	return m.WallMs - m.Mono.Milliseconds()
+}

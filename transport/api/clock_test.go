@@ -1,0 +1,36 @@
+package api
+
+import (
+	"strings"
+	"testing"
+)
+
+// While the node does not know what time it is, nothing is counted from now. What names an instant goes on.
+func TestNoTimeIsReckonedInDoubt(t *testing.T) {
+	why := "its clock was set by 315360000000 ms"
+	h := newHarness(t, func(c *Config) { c.ClockFault = func() string { return why } })
+	at := `"at":"2030-01-01T00:00:00Z",` + cb
+	h.do("POST", timers, `{"id":"a",`+at+`}`).want(201)
+	before := h.engine.calls["Do"]
+	for _, r := range []*reply{
+		h.do("POST", timers, `{"id":"b","delay":"1h",`+cb+`}`),
+		h.do("POST", timers, `{"id":"b","delay_ms":1000,`+cb+`}`),
+		h.do("PUT", timers+"/b", `{"delay":"1h",`+cb+`}`),
+		h.do("PATCH", timers+"/a", `{"delay":"1h"}`),
+		h.do("POST", timers, `{"id":"b","repeat":{"cron":"0 8 * * *"},`+cb+`}`),
+		h.do("POST", orders+"/dead/redrive", `{"all":true,"delay":"1h"}`),
+	} {
+		if r.problem(503, unavailable); !strings.Contains(r.body, why) || !strings.Contains(r.body, "Give an instant") || r.header.Get("Retry-After") == "" {
+			t.Errorf("says too little of what to do: %s", r.body)
+		}
+	}
+	h.do("POST", batches, `{"ops":[{"op":"add","id":"c","delay":"1h",`+cb+`},{"op":"add","id":"d",`+at+`}]}`).want(200).has(
+		"results.0.status", "503", "results.0.error.code", `"unavailable"`, "results.1.status", "201")
+	if n := h.engine.calls["Do"]; n != before {
+		t.Errorf("%d changes were asked of the shards", n-before)
+	}
+	h.do("PATCH", timers+"/a", `{"at":"2031-01-01T00:00:00Z"}`).want(200)
+	h.do("DELETE", timers+"/a", "").want(200)
+	why = ""
+	h.do("POST", timers, `{"id":"b","delay":"1h",`+cb+`}`).want(201)
+}
