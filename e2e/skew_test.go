@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,17 +25,13 @@ func (s skew) ahead(at time.Time) time.Duration {
 	return time.Duration(s.ms)*time.Millisecond + time.Duration(float64(at.Sub(s.from))*float64(s.ppm)/1e6)
 }
 
-// aheadAt is how far any node's clock was.
+// aheadAt is how far a node's clock was, and was believed: none is that differs from what most nodes have by more than a second, and
+// none that steps.
 func (v *verdict) aheadAt(at time.Time) (most time.Duration) {
 	for _, s := range v.skews {
-		most = max(most, s.ahead(at))
+		most = max(most, min(s.ahead(at), clockLimit+clockSlew))
 	}
 	return most
-}
-
-// forgets: finished timers are kept for ten minutes by the clock of who leads, which has jumped farther than that.
-func (v *verdict) forgets() bool {
-	return slices.ContainsFunc(v.skews, func(s skew) bool { return s.ms > (10 * time.Minute).Milliseconds() })
 }
 
 // open is how many calls were open at the crashes.
@@ -72,6 +67,15 @@ func newClock(t testing.TB) (c clock, env []string) {
 	t.Helper()
 	c = clock{filepath.Join(t.TempDir(), "clock")}
 	return c, []string{"CARILLON_CHAOS_CLOCK=" + c.file}
+}
+
+// stood says that the node's monotonic clock has stood still for so long, and its boot clock for so long. The node is stopped: it sees
+// that when it goes on.
+func (c clock) stood(t testing.TB, mono, boot time.Duration) {
+	t.Helper()
+	if err := os.WriteFile(c.file, fmt.Appendf(nil, "0 0 %d %d", mono.Milliseconds(), boot.Milliseconds()), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // set puts the clock so far off, lets it drift from there, and waits until the node, which runs, has seen it.

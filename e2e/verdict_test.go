@@ -303,8 +303,6 @@ func (v *verdict) checkFinal(e *entry, list []arrival) {
 	f, there := v.final[e.id]
 	first := e.versions[0].effect
 	switch {
-	case !there && first == acked && v.forgets(): // whether it was delivered is asked elsewhere
-		return
 	case !there && first == acked:
 		v.lost++
 		v.fault("%s: gone: acknowledged, and the node does not know it", e.id)
