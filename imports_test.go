@@ -18,7 +18,7 @@ import (
 // mayImport says, for each layer, the other layers of ours that it may import. Imports point down only. A layer is a top folder with all
 // that is in it, but for those folders in it that are layers themselves.
 var mayImport = map[string][]string{
-	"cmd":         {"node", "transport", "loadtest", "wal"},
+	"cmd":         {"client", "node", "transport", "loadtest", "wal"},
 	"node":        {"node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "history", "wheel", "wal", "secret"},
 	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "wal", "secret"},
 	"node/route":  {"node/task", "ring", "shard"},
@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"wal":         {},
 	"secret":      {},
 	"socket":      {},
-	"loadtest":    {"socket"},
+	"loadtest":    {"client", "socket"},
 	"client":      {},         // goes into other people's programs
 	"docs":        {"client"}, // programs of the guides
 	"e2e":         {"client"}, // real processes, from outside

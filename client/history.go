@@ -18,6 +18,7 @@ type HistoryFilter struct {
 // Entry is a timer that has ended, and its attempts.
 type Entry struct {
 	Timer
+	Ended      time.Time `json:"ended"`
 	AttemptLog []Attempt `json:"attempt_log"`
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"carillon/client"
 	"carillon/loadtest/hist"
 	"carillon/loadtest/sink"
 )
@@ -70,9 +71,11 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 		r.targets = append(r.targets, t)
 	}
 	var err error
-	if r.tls, err = config.clientTLS(); err != nil {
+	if r.tls, err = client.LoadTLS(config.CA, config.ClientCert); err != nil {
 		return Report{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	r.tls.NextProtos = []string{"http/1.1"}
+	r.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0) // resumed, as by clients that connect often
 	if _, err := r.reachable(ctx); err != nil {
 		return Report{}, err
 	}

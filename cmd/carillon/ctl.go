@@ -2,20 +2,21 @@ package main
 
 import (
 	"net/http"
-	"net/url"
 	"time"
+
+	"carillon/client"
 )
 
-// ctlCmd talks to a node over its public API; what it can do, any HTTP client can.
+// ctlCmd talks to a cluster through package client; what it can do, any HTTP client can.
 type ctlCmd struct {
-	URL     string        `default:"http://127.0.0.1:7700" env:"CARILLON_URL" placeholder:"URL" help:"Address of a node; also CARILLON_URL (${default})."`
+	URL     []string      `default:"http://127.0.0.1:7700" env:"CARILLON_URL" placeholder:"URL" help:"Nodes: the first that is up is asked; also CARILLON_URL (${default})."`
 	Token   string        `env:"CARILLON_TOKEN" placeholder:"TOKEN" help:"Token, where the node asks for one; better in CARILLON_TOKEN, which other processes cannot see."`
 	CA      string        `name:"ca" env:"CARILLON_CA" placeholder:"FILE" help:"Authorities to trust for https (PEM)."`
 	Cert    string        `name:"client-cert" env:"CARILLON_CLIENT_CERT" placeholder:"FILE" help:"Certificate with its key to show (PEM)."`
 	JSON    bool          `name:"json" help:"Print the node's answer as it came."`
 	Timeout time.Duration `default:"30s" help:"How long to wait for an answer (${default})."`
 
-	http *http.Client // see client
+	client *client.Client // made by Validate
 
 	Add    ctlAddCmd    `cmd:"" help:"Add a timer."`
 	Get    ctlGetCmd    `cmd:"" help:"Show a timer."`
@@ -57,17 +58,19 @@ carillon ctl cluster`
 
 // Validate is called by the parser.
 func (c *ctlCmd) Validate() error {
-	u, err := url.Parse(c.URL)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return usagef("--url: %q is not an address such as http://127.0.0.1:7700", c.URL)
-	}
 	if c.Timeout <= 0 {
 		return usagef("--timeout: must be more than 0")
 	}
-	config, err := clientTLS(c.CA, c.Cert)
+	config, err := client.LoadTLS(c.CA, c.Cert)
 	if err != nil {
-		return usagef("%v", err)
+		return usagef("--%v", err)
 	}
-	c.http = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config}}
+	c.client, err = client.New(c.URL, client.Options{
+		Token: c.Token, UserAgent: "carillon-ctl/" + version(), Retries: -1, // a person decides
+		HTTP: &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config}},
+	})
+	if err != nil {
+		return usagef("--url: %v", err)
+	}
 	return nil
 }

@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// object is a JSON object in the making. Values that are JSON already keep their bytes, whitespace and number
-// spellings included, which encoding/json would not; so the payload arrives as it was typed.
+// object is a JSON object in the making. Values that are JSON already keep their bytes, whitespace
+// and number spellings included, which encoding/json would not; so the payload arrives as it was
+// typed.
 type object struct{ buf bytes.Buffer }
 
 func (o *object) raw(key string, value []byte) {

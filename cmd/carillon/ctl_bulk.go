@@ -1,9 +1,13 @@
 package main
 
-import "net/http"
+import (
+	"net/http"
 
-// timerFilter says which timers of a topic a change is for: all that is given must hold. It has no limit of time but --timeout: the
-// node goes on when this side has stopped waiting.
+	"carillon/client"
+)
+
+// timerFilter says which timers of a topic a change is for: all that is given must hold. It has no
+// limit of time but --timeout: the node goes on when this side has stopped waiting.
 type timerFilter struct {
 	All      bool     `help:"All of the topic that have not ended."`
 	State    string   `placeholder:"STATE" help:"scheduled or leased; else both."`
@@ -64,5 +68,5 @@ func (r *ctlRescheduleCmd) Run(ctl *ctlCmd, term *terminal) error {
 	o.text("shift", r.Shift)
 	o.text("at", r.At)
 	o.text("not_before", r.NotBefore)
-	return ctl.showChanged(term, call{method: http.MethodPost, path: apiPath("topics", r.Topic, "reschedule"), body: o.bytes()})
+	return ctl.showChanged(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", r.Topic, "reschedule"), Body: o.bytes()})
 }

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
+
+	"carillon/client"
 )
 
 type ctlDeadCmd struct {
@@ -31,7 +32,7 @@ func (l *deadListCmd) Run(ctl *ctlCmd, term *terminal) error {
 		query.Add("label", label)
 	}
 	return ctl.showPages(term, listing{
-		path: apiPath("topics", l.Topic, "dead"), query: query, member: "timers", limit: l.Limit, print: printDead,
+		path: client.Path("topics", l.Topic, "dead"), query: query, member: "timers", limit: l.Limit, print: printDead,
 	})
 }
 
@@ -96,7 +97,7 @@ func (r *deadRedriveCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if r.Callback != "" {
 		o.set("callback", map[string]string{"url": r.Callback})
 	}
-	return ctl.showChanged(term, call{method: http.MethodPost, path: apiPath("topics", r.Topic, "dead", "redrive"), body: o.bytes()})
+	return ctl.showChanged(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", r.Topic, "dead", "redrive"), Body: o.bytes()})
 }
 
 type deadPurgeCmd struct{ deadSelector }
@@ -106,25 +107,21 @@ func (p *deadPurgeCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if err := p.write(o); err != nil {
 		return err
 	}
-	return ctl.showChanged(term, call{method: http.MethodPost, path: apiPath("topics", p.Topic, "dead", "purge"), body: o.bytes()})
+	return ctl.showChanged(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", p.Topic, "dead", "purge"), Body: o.bytes()})
 }
 
 // showChanged makes a call on many timers, and prints how many it reached.
-func (c *ctlCmd) showChanged(term *terminal, r call) error {
-	_, body, err := c.do(r)
+func (c *ctlCmd) showChanged(term *terminal, r client.Request) error {
+	body, err := c.do(r)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
 		return printJSON(term.out, body)
 	}
-	var answer struct {
-		Matched int `json:"matched"`
-		Changed int `json:"changed"`
-		Skipped int `json:"skipped"`
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+	var answer client.Counts
+	if err := readAnswer(body, &answer); err != nil {
+		return err
 	}
 	_, err = fmt.Fprintf(term.out, "matched %d, changed %d, skipped %d\n", answer.Matched, answer.Changed, answer.Skipped)
 	return err

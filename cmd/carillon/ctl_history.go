@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+
+	"carillon/client"
 )
 
 type ctlHistoryCmd struct {
@@ -28,28 +30,22 @@ func (h *ctlHistoryCmd) Run(ctl *ctlCmd, term *terminal) error {
 	setQuery(query, "from", h.From)
 	setQuery(query, "to", h.To)
 	return ctl.showPages(term, listing{
-		path: apiPath("topics", h.Topic, "history"), query: query, member: "entries", limit: h.Limit, print: printHistory,
+		path: client.Path("topics", h.Topic, "history"), query: query, member: "entries", limit: h.Limit, print: printHistory,
 	})
 }
 
 func printHistory(out io.Writer, entries []json.RawMessage) error {
-	rows, err := readTimers(entries)
+	rows, err := readRows[client.Entry](entries)
 	if err != nil {
 		return err
 	}
 	t := newTable(out, "ENDED", "ID", "STATE", "DUE", "ATTEMPTS", "LAST")
-	for i, r := range rows {
-		var end struct {
-			Ended string `json:"ended"`
-		}
-		if err := json.Unmarshal(entries[i], &end); err != nil {
-			return fmt.Errorf("read an entry of the answer: %w", err)
-		}
-		state := r.State
+	for _, r := range rows {
+		state := string(r.State)
 		if r.Reason != "" {
-			state += " (" + r.Reason + ")"
+			state += " (" + string(r.Reason) + ")"
 		}
-		t.row(end.Ended, r.ID, state, r.Due, fmt.Sprint(r.Attempts), r.last())
+		t.row(instant(r.Ended), r.ID, state, instant(r.Due), fmt.Sprint(r.Attempts), last(&r.Timer))
 	}
 	return t.w.Flush()
 }

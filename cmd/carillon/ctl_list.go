@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"carillon/client"
 )
 
 type ctlListCmd struct {
@@ -32,7 +34,7 @@ func (l *ctlListCmd) Run(ctl *ctlCmd, term *terminal) error {
 		query.Set("payload", "false")
 	}
 	return ctl.showPages(term, listing{
-		path: apiPath("topics", l.Topic, "timers"), query: query, member: "timers", limit: l.Limit, print: printTimers,
+		path: client.Path("topics", l.Topic, "timers"), query: query, member: "timers", limit: l.Limit, print: printTimers,
 	})
 }
 
@@ -48,7 +50,8 @@ type listing struct {
 // maxPage is the API's largest page.
 const maxPage = 1000
 
-// showPages prints the rows of as many pages as it takes. Without --json each page is printed as it comes.
+// showPages prints the rows of as many pages as it takes. Without --json each page is printed as it
+// comes.
 func (c *ctlCmd) showPages(term *terminal, l listing) error {
 	if l.limit < 0 {
 		return usagef("--limit: must not be negative")
@@ -90,13 +93,13 @@ func (c *ctlCmd) page(l listing, size int, cursor string) (rows []json.RawMessag
 	}
 	query.Set("limit", strconv.Itoa(size))
 	setQuery(query, "cursor", cursor)
-	_, body, err := c.do(call{method: http.MethodGet, path: l.path, query: query})
+	body, err := c.do(client.Request{Method: http.MethodGet, Path: l.path, Query: query})
 	if err != nil {
 		return nil, "", err
 	}
 	var answer map[string]json.RawMessage
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, "", fmt.Errorf("read the answer: %w", err)
+	if err := readAnswer(body, &answer); err != nil {
+		return nil, "", err
 	}
 	if err := json.Unmarshal(answer[l.member], &rows); err != nil {
 		return nil, "", fmt.Errorf("read %q of the answer: %w", l.member, err)

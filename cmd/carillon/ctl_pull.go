@@ -1,11 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
+
+	"carillon/client"
 )
 
 type ctlPullCmd struct {
@@ -33,7 +34,7 @@ func (p *ctlPullCmd) Run(ctl *ctlCmd, term *terminal) error {
 	o.text("lease", p.Lease)
 	patient := *ctl
 	patient.Timeout += p.Wait
-	_, body, err := patient.do(call{method: http.MethodPost, path: apiPath("topics", p.Topic, "pull"), body: o.bytes()})
+	body, err := patient.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", p.Topic, "pull"), Body: o.bytes()})
 	if err != nil {
 		return err
 	}
@@ -43,20 +44,14 @@ func (p *ctlPullCmd) Run(ctl *ctlCmd, term *terminal) error {
 	return printPulled(term, body)
 }
 
-// printPulled prints a table of what is leased, and each receipt in full: it is what ack and nack take.
+// printPulled prints a table of what is leased, and each receipt in full: it is what ack and nack
+// take.
 func printPulled(term *terminal, body []byte) error {
 	var answer struct {
-		Timers []struct {
-			ID      string          `json:"id"`
-			Due     string          `json:"due"`
-			Attempt int             `json:"attempt"`
-			Until   string          `json:"lease_until"`
-			Receipt string          `json:"receipt"`
-			Payload json.RawMessage `json:"payload"`
-		} `json:"timers"`
+		Timers []client.Lease `json:"timers"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+	if err := readAnswer(body, &answer); err != nil {
+		return err
 	}
 	if len(answer.Timers) == 0 {
 		_, err := fmt.Fprintln(term.err, "nothing is ready")
@@ -64,7 +59,7 @@ func printPulled(term *terminal, body []byte) error {
 	}
 	t := newTable(term.out, "ID", "DUE", "ATTEMPT", "LEASE UNTIL", "RECEIPT", "PAYLOAD")
 	for _, v := range answer.Timers {
-		t.row(v.ID, v.Due, fmt.Sprint(v.Attempt), v.Until, v.Receipt, string(v.Payload))
+		t.row(v.ID, instant(v.Due), fmt.Sprint(v.Attempt), instant(v.LeaseUntil), v.Receipt, string(v.Payload))
 	}
 	return t.w.Flush()
 }
@@ -101,28 +96,26 @@ func (e *ctlExtendCmd) Run(ctl *ctlCmd, term *terminal) error {
 	return ctl.claim(term, "extend", e.Receipts, o)
 }
 
-// claim says something of leases. It fails when one of them is over, and says which; with --json the answer does.
+// claim says something of leases. It fails when one of them is over, and says which; with --json
+// the answer does.
 func (c *ctlCmd) claim(term *terminal, verb string, receipts []string, o *object) error {
 	o.set("receipts", receipts)
-	_, body, err := c.do(call{method: http.MethodPost, path: apiPath(verb), body: o.bytes()})
+	body, err := c.do(client.Request{Method: http.MethodPost, Path: client.Path(verb), Body: o.bytes()})
 	if err != nil {
 		return err
 	}
 	var answer struct {
-		Results []struct {
-			Receipt string `json:"receipt"`
-			Status  int    `json:"status"`
-		} `json:"results"`
+		Results []client.ReceiptResult `json:"results"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+	if err := readAnswer(body, &answer); err != nil {
+		return err
 	}
 	if c.JSON {
 		return printJSON(term.out, body)
 	}
 	var over []string
 	for _, r := range answer.Results {
-		if r.Status != http.StatusOK {
+		if r.Err() != nil {
 			over = append(over, r.Receipt)
 		}
 	}

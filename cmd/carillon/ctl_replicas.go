@@ -3,8 +3,9 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
+
+	"carillon/client"
 )
 
 type ctlReplicasCmd struct {
@@ -17,7 +18,7 @@ func (*ctlReplicasCmd) Examples() string {
 }
 
 func (r *ctlReplicasCmd) Run(ctl *ctlCmd, term *terminal) error {
-	_, body, err := ctl.do(call{method: http.MethodPut, path: apiPath("cluster", "replicas"), body: fmt.Appendf(nil, `{"replicas":%d}`, r.Number)})
+	body, err := ctl.do(client.Request{Method: http.MethodPut, Path: client.Path("cluster", "replicas"), Body: fmt.Appendf(nil, `{"replicas":%d}`, r.Number)})
 	if err != nil {
 		return err
 	}
@@ -34,7 +35,7 @@ func (r *ctlReplicasCmd) Run(ctl *ctlCmd, term *terminal) error {
 }
 
 func (r *ctlReplicasCmd) await(ctl *ctlCmd) error {
-	return ctl.await(r.Wait, func(a *clusterAnswer) (string, error) {
+	return ctl.await(r.Wait, func(a *client.Cluster) (string, error) {
 		left := r.left(a)
 		if left == 0 {
 			return "", nil
@@ -43,17 +44,19 @@ func (r *ctlReplicasCmd) await(ctl *ctlCmd) error {
 	})
 }
 
-// left counts the shards that have not as many replicas as there should be, and nodes to hold them, or are on the way there. The node
-// that is asked may not have heard of the new number yet.
-func (r *ctlReplicasCmd) left(a *clusterAnswer) (n int) {
+// left counts the shards that have not as many replicas as there should be, and nodes to hold them,
+// or are on the way there. The node that is asked may not have heard of the new number yet.
+func (r *ctlReplicasCmd) left(a *client.Cluster) (n int) {
 	holders := 0
 	for _, node := range a.Nodes {
-		if !strings.HasPrefix(node.State, "drain") && node.State != "left" {
+		switch node.State {
+		case client.NodeDraining, client.NodeDrained, client.NodeLeft:
+		default:
 			holders++
 		}
 	}
 	for _, s := range a.Shards {
-		if a.Replicas != r.Number || len(s.Replicas) != min(r.Number, holders) || s.State == "moving" {
+		if a.Replicas != r.Number || len(s.Replicas) != min(r.Number, holders) || s.State == client.ShardMoving {
 			n++
 		}
 	}

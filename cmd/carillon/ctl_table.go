@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
+
+	"carillon/client"
 )
 
 // table prints rows under a head, in columns.
@@ -19,7 +22,8 @@ func newTable(out io.Writer, head ...string) table {
 	return t
 }
 
-// row prints what came from elsewhere with its control characters shown, so that a name cannot steer a terminal.
+// row prints what came from elsewhere with its control characters shown, so that a name cannot
+// steer a terminal.
 func (t table) row(cells ...string) {
 	for i := range cells {
 		cells[i] = printable(cells[i])
@@ -36,82 +40,73 @@ func printable(s string) string {
 	}, s)
 }
 
-// timerRow is what a table shows of a timer.
-type timerRow struct {
-	ID         string `json:"id"`
-	State      string `json:"state"`
-	Due        string `json:"due"`
-	Version    int    `json:"version"`
-	Attempts   int    `json:"attempts"`
-	Reason     string `json:"reason"`
-	LastStatus int    `json:"last_status"`
-	LastError  string `json:"last_error"`
-}
-
-func (r timerRow) last() string {
-	if r.LastError != "" || r.LastStatus == 0 {
-		return r.LastError
+// instant is a time as the API writes it; "" for none.
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return ""
 	}
-	return fmt.Sprint(r.LastStatus)
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-func readTimers(timers []json.RawMessage) ([]timerRow, error) {
-	rows := make([]timerRow, len(timers))
-	for i, timer := range timers {
-		if err := json.Unmarshal(timer, &rows[i]); err != nil {
-			return nil, fmt.Errorf("read a timer of the answer: %w", err)
+// last is how a timer's last attempt ended.
+func last(t *client.Timer) string {
+	if t.LastError != "" || t.LastStatus == 0 {
+		return t.LastError
+	}
+	return fmt.Sprint(t.LastStatus)
+}
+
+// readRows decodes the rows of a listing.
+func readRows[T any](raw []json.RawMessage) ([]T, error) {
+	rows := make([]T, len(raw))
+	for i := range raw {
+		if err := readAnswer(raw[i], &rows[i]); err != nil {
+			return nil, err
 		}
 	}
 	return rows, nil
 }
 
 func printTimers(out io.Writer, timers []json.RawMessage) error {
-	rows, err := readTimers(timers)
+	rows, err := readRows[client.Timer](timers)
 	if err != nil {
 		return err
 	}
 	t := newTable(out, "ID", "STATE", "DUE", "VERSION", "ATTEMPTS", "LAST")
 	for _, r := range rows {
-		t.row(r.ID, r.State, r.Due, fmt.Sprint(r.Version), fmt.Sprint(r.Attempts), r.last())
+		t.row(r.ID, string(r.State), instant(r.Due), fmt.Sprint(r.Version), fmt.Sprint(r.Attempts), last(&r))
 	}
 	return t.w.Flush()
 }
 
 func printDead(out io.Writer, timers []json.RawMessage) error {
-	rows, err := readTimers(timers)
+	rows, err := readRows[client.Timer](timers)
 	if err != nil {
 		return err
 	}
 	t := newTable(out, "ID", "REASON", "DUE", "ATTEMPTS", "LAST")
 	for _, r := range rows {
-		t.row(r.ID, r.Reason, r.Due, fmt.Sprint(r.Attempts), r.last())
+		t.row(r.ID, string(r.Reason), instant(r.Due), fmt.Sprint(r.Attempts), last(&r))
 	}
 	return t.w.Flush()
 }
 
 func printTopics(out io.Writer, topics []json.RawMessage) error {
+	rows, err := readRows[client.Topic](topics)
+	if err != nil {
+		return err
+	}
 	t := newTable(out, "TOPIC", "PAUSED", "SCHEDULED", "READY", "LEASED", "DONE", "DEAD", "OLDEST OVERDUE")
-	for _, raw := range topics {
-		var topic struct {
-			Topic  string `json:"topic"`
-			Paused bool   `json:"paused"`
-			Counts struct {
-				Scheduled, Ready, Leased, Done, Dead int
-			} `json:"counts"`
-			OldestOverdueMs int64 `json:"oldest_overdue_ms"`
-		}
-		if err := json.Unmarshal(raw, &topic); err != nil {
-			return fmt.Errorf("read a topic of the answer: %w", err)
-		}
+	for _, topic := range rows {
 		c := topic.Counts
-		t.row(topic.Topic, fmt.Sprint(topic.Paused), fmt.Sprint(c.Scheduled), fmt.Sprint(c.Ready), fmt.Sprint(c.Leased),
+		t.row(topic.Name, fmt.Sprint(topic.Paused), fmt.Sprint(c.Scheduled), fmt.Sprint(c.Ready), fmt.Sprint(c.Leased),
 			fmt.Sprint(c.Done), fmt.Sprint(c.Dead), fmt.Sprintf("%d ms", topic.OldestOverdueMs))
 	}
 	return t.w.Flush()
 }
 
-// printDetail prints an object one member a line, in the node's order but without the times in ms that stand
-// beside the readable ones.
+// printDetail prints an object one member a line, in the node's order but without the times in ms
+// that stand beside the readable ones.
 func printDetail(out io.Writer, body []byte) error {
 	members := map[string]json.RawMessage{}
 	var order []string

@@ -299,6 +299,18 @@ func runCtl(t *testing.T, tests []ctlCase) {
 	}
 }
 
+// Of several nodes the first that takes a connection is asked, for a change as well: no other has
+// seen it.
+func TestCtlPassesOverNodesThatAreDown(t *testing.T) {
+	node := &fakeNode{replies: []reply{{status: 200, body: oneTimer}}}
+	server := httptest.NewServer(node)
+	defer server.Close()
+	got := carillon(t, "", []string{"CARILLON_URL=http://127.0.0.1:1," + server.URL}, "ctl", "fire", "t", "x")
+	if got.code != exitOK || len(node.asked) != 1 {
+		t.Errorf("%+v, asked %v", got, node.asked)
+	}
+}
+
 // A change whose answer does not come may have been made; ctl says so.
 func TestCtlWithoutAnAnswer(t *testing.T) {
 	release := make(chan struct{})
@@ -307,6 +319,10 @@ func TestCtlWithoutAnAnswer(t *testing.T) {
 	defer close(release)
 	got := carillon(t, "", nil, "ctl", "fire", "t", "x", "--url", server.URL, "--timeout", "50ms")
 	if got.code != exitFailure || !strings.Contains(got.err, "may or may not have been made") {
+		t.Errorf("got %+v", got)
+	}
+	got = carillon(t, "", nil, "ctl", "get", "t", "x", "--url", "http://127.0.0.1:1,http://127.0.0.1:2")
+	if got.code != exitFailure || !strings.Contains(got.err, "no node answers at http://127.0.0.1:1, http://127.0.0.1:2;") {
 		t.Errorf("got %+v", got)
 	}
 	got = carillon(t, "", nil, "ctl", "get", "t", "x", "--url", "http://127.0.0.1:1")

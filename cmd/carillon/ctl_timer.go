@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"carillon/client"
 )
 
 // timerRef names one timer.
@@ -14,10 +16,11 @@ type timerRef struct {
 }
 
 func (t timerRef) path(more ...string) string {
-	return apiPath(append([]string{"topics", t.Topic, "timers", t.ID}, more...)...)
+	return client.Path(append([]string{"topics", t.Topic, "timers", t.ID}, more...)...)
 }
 
-// timerFields are the parts of a timer that add and patch share. The node checks them; here they are only spelled.
+// timerFields are the parts of a timer that add and patch share. The node checks them; here they
+// are only spelled.
 type timerFields struct {
 	Delay        string   `xor:"when" placeholder:"30m" help:"Due this long from now."`
 	At           string   `xor:"when" placeholder:"TIME" help:"Due at this time, as 2027-01-31T12:30:00.250Z."`
@@ -107,13 +110,13 @@ func (a *ctlAddCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if err := a.write(o, term); err != nil {
 		return err
 	}
-	return ctl.showTimer(term, call{method: http.MethodPost, path: apiPath("topics", a.Topic, "timers"), body: o.bytes()})
+	return ctl.showTimer(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", a.Topic, "timers"), Body: o.bytes()})
 }
 
 type ctlGetCmd struct{ timerRef }
 
 func (g *ctlGetCmd) Run(ctl *ctlCmd, term *terminal) error {
-	_, body, err := ctl.do(call{method: http.MethodGet, path: g.path()})
+	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: g.path()})
 	if err != nil {
 		return err
 	}
@@ -137,7 +140,7 @@ func (p *ctlPatchCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if o.empty() {
 		return usagef("nothing to change: give at least one of the timer's parts, such as --delay")
 	}
-	return ctl.showTimer(term, call{method: http.MethodPatch, path: p.path(), body: o.bytes(), ifMatch: p.IfMatch})
+	return ctl.showTimer(term, client.Request{Method: http.MethodPatch, Path: p.path(), Body: o.bytes(), IfMatch: p.IfMatch})
 }
 
 type ctlCancelCmd struct {
@@ -162,7 +165,7 @@ func (c *ctlCancelCmd) Run(ctl *ctlCmd, term *terminal) error {
 		if err := c.write(o); err != nil {
 			return err
 		}
-		return ctl.showChanged(term, call{method: http.MethodPost, path: apiPath("topics", c.Topic, "cancel"), body: o.bytes()})
+		return ctl.showChanged(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", c.Topic, "cancel"), Body: o.bytes()})
 	}
 	if c.given() {
 		return usagef("an id and a filter: give one of the two")
@@ -172,7 +175,7 @@ func (c *ctlCancelCmd) Run(ctl *ctlCmd, term *terminal) error {
 
 // one cancels the timer that was named.
 func (c *ctlCancelCmd) one(ctl *ctlCmd, term *terminal) error {
-	_, body, err := ctl.do(call{method: http.MethodDelete, path: timerRef{c.Topic, c.ID}.path(), ifMatch: c.IfMatch})
+	body, err := ctl.do(client.Request{Method: http.MethodDelete, Path: timerRef{c.Topic, c.ID}.path(), IfMatch: c.IfMatch})
 	if err != nil {
 		return err
 	}
@@ -180,14 +183,14 @@ func (c *ctlCancelCmd) one(ctl *ctlCmd, term *terminal) error {
 		return printJSON(term.out, body)
 	}
 	var answer struct {
-		Outcome string `json:"outcome"`
+		Outcome client.Outcome `json:"outcome"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+	if err := readAnswer(body, &answer); err != nil {
+		return err
 	}
-	meaning := map[string]string{
-		"prevented": "no attempt starts any more",
-		"in_flight": "a call is running; no further one starts",
+	meaning := map[client.Outcome]string{
+		client.Prevented: "no attempt starts any more",
+		client.InFlight:  "a call is running; no further one starts",
 	}[answer.Outcome]
 	_, err = fmt.Fprintf(term.out, "%s: %s\n", answer.Outcome, meaning)
 	return err
@@ -196,12 +199,12 @@ func (c *ctlCancelCmd) one(ctl *ctlCmd, term *terminal) error {
 type ctlFireCmd struct{ timerRef }
 
 func (f *ctlFireCmd) Run(ctl *ctlCmd, term *terminal) error {
-	return ctl.showTimer(term, call{method: http.MethodPost, path: f.path("fire")})
+	return ctl.showTimer(term, client.Request{Method: http.MethodPost, Path: f.path("fire")})
 }
 
 // showTimer makes a call that answers with a timer, and prints that.
-func (c *ctlCmd) showTimer(term *terminal, r call) error {
-	_, body, err := c.do(r)
+func (c *ctlCmd) showTimer(term *terminal, r client.Request) error {
+	body, err := c.do(r)
 	if err != nil {
 		return err
 	}

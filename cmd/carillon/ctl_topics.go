@@ -1,10 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
+
+	"carillon/client"
 )
 
 type ctlTopicsCmd struct {
@@ -31,13 +32,13 @@ func (l *topicsListCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if l.Prefix != "" {
 		query.Set("prefix", l.Prefix)
 	}
-	return ctl.showPages(term, listing{path: apiPath("topics"), query: query, member: "topics", limit: l.Limit, print: printTopics})
+	return ctl.showPages(term, listing{path: client.Path("topics"), query: query, member: "topics", limit: l.Limit, print: printTopics})
 }
 
 type topicGetCmd struct{ topicRef }
 
 func (g *topicGetCmd) Run(ctl *ctlCmd, term *terminal) error {
-	return ctl.showTopic(term, call{method: http.MethodGet, path: apiPath("topics", g.Topic)})
+	return ctl.showTopic(term, client.Request{Method: http.MethodGet, Path: client.Path("topics", g.Topic)})
 }
 
 type topicPutCmd struct {
@@ -55,7 +56,7 @@ func (p *topicPutCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if err != nil {
 		return err
 	}
-	return ctl.showTopic(term, call{method: http.MethodPut, path: apiPath("topics", p.Topic), body: policy})
+	return ctl.showTopic(term, client.Request{Method: http.MethodPut, Path: client.Path("topics", p.Topic), Body: policy})
 }
 
 type topicDeleteCmd struct {
@@ -68,7 +69,7 @@ func (d *topicDeleteCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if d.Force {
 		query.Set("force", "true")
 	}
-	_, body, err := ctl.do(call{method: http.MethodDelete, path: apiPath("topics", d.Topic), query: query})
+	body, err := ctl.do(client.Request{Method: http.MethodDelete, Path: client.Path("topics", d.Topic), Query: query})
 	if err != nil {
 		return err
 	}
@@ -78,8 +79,8 @@ func (d *topicDeleteCmd) Run(ctl *ctlCmd, term *terminal) error {
 	var answer struct {
 		Cancelled int `json:"cancelled"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+	if err := readAnswer(body, &answer); err != nil {
+		return err
 	}
 	_, err = fmt.Fprintf(term.out, "deleted; timers cancelled: %d\n", answer.Cancelled)
 	return err
@@ -88,18 +89,18 @@ func (d *topicDeleteCmd) Run(ctl *ctlCmd, term *terminal) error {
 type topicPauseCmd struct{ topicRef }
 
 func (p *topicPauseCmd) Run(ctl *ctlCmd, term *terminal) error {
-	return ctl.showTopic(term, call{method: http.MethodPost, path: apiPath("topics", p.Topic, "pause")})
+	return ctl.showTopic(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", p.Topic, "pause")})
 }
 
 type topicResumeCmd struct{ topicRef }
 
 func (r *topicResumeCmd) Run(ctl *ctlCmd, term *terminal) error {
-	return ctl.showTopic(term, call{method: http.MethodPost, path: apiPath("topics", r.Topic, "resume")})
+	return ctl.showTopic(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", r.Topic, "resume")})
 }
 
 // showTopic makes a call that answers with a topic, and prints that.
-func (c *ctlCmd) showTopic(term *terminal, r call) error {
-	_, body, err := c.do(r)
+func (c *ctlCmd) showTopic(term *terminal, r client.Request) error {
+	body, err := c.do(r)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/client"
 )
 
 // serveArgs is a command line for a node on free ports.
@@ -216,7 +218,7 @@ func TestServeTLS(t *testing.T) {
 	}
 	serial := func() string {
 		t.Helper()
-		config, err := clientTLS(file("ca.pem"), file("client.pem"))
+		config, err := client.LoadTLS(file("ca.pem"), file("client.pem"))
 		if err != nil {
 			t.Fatal(err)
 		}

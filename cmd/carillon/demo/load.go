@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -14,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"carillon/client"
 )
 
 const (
@@ -22,9 +23,8 @@ const (
 	requestTimeout = 3 * time.Second
 	addPatience    = 15 * time.Second // an add is repeated until it is answered or so much has passed
 	retryPause     = 25 * time.Millisecond
-	callTimeout    = "1s" // of the topic's receiver: a new leader waits out what its predecessor may be calling
+	callTimeout    = time.Second // of the topic's receiver: a new leader waits out what its predecessor may be calling
 	topic          = "demo"
-	maxAnswerBytes = 1 << 20
 )
 
 // Delays of timers, in milliseconds: soon, so that they come due while a node is down.
@@ -47,13 +47,16 @@ func newLoad(c *cluster, b *book) *load {
 
 // prepare makes the topic.
 func (l *load) prepare(ctx context.Context, callback string) error {
-	policy := fmt.Sprintf(`{"callback":{"url":%q,"timeout":%q}}`, callback, callTimeout)
+	policy := client.Policy{Callback: &client.Callback{URL: callback, Timeout: client.Duration(callTimeout)}}
 	return await(ctx, "nobody takes the topic", func() (bool, error) {
-		a := l.send(ctx, http.MethodPut, "/v1/topics/"+topic, policy)
-		if a.fate == no {
-			return false, fmt.Errorf("demo: make the topic: status %d: %s", a.status, a.body)
+		err := l.send(ctx, func(c *client.Client) error {
+			_, err := c.PutTopic(ctx, topic, policy)
+			return err
+		})
+		if fateOf(err) == no {
+			return false, fmt.Errorf("demo: make the topic: %w", err)
 		}
-		return a.fate == yes, nil
+		return err == nil, nil
 	})
 }
 
@@ -103,29 +106,44 @@ func (l *load) do(ctx context.Context, j job) {
 	if !l.add(ctx, number, dueMs) {
 		return
 	}
-	path := "/v1/topics/" + topic + "/timers/" + timerID(number)
+	id := timerID(number)
 	if j.change {
 		dueMs = time.Now().UnixMilli() + j.newDelayMs
 		l.book.changing(number, dueMs)
-		body := fmt.Sprintf(`{"at_ms":%d,"payload":%s}`, dueMs, payloadOf(number, 2))
-		l.book.change(number, l.send(ctx, http.MethodPatch, path, body).fate)
+		patch := client.Patch{At: time.UnixMilli(dueMs), Payload: json.RawMessage(payloadOf(number, 2))}
+		l.book.change(number, fateOf(l.send(ctx, func(c *client.Client) error {
+			_, err := c.Patch(ctx, topic, id, patch, client.Cond{})
+			return err
+		})))
 	}
 	if j.cancel {
 		l.book.cancelling(number)
-		l.book.cancel(number, l.send(ctx, http.MethodDelete, path, "").cancelFate())
+		var outcome client.Outcome
+		f := fateOf(l.send(ctx, func(c *client.Client) (err error) {
+			outcome, err = c.Cancel(ctx, topic, id, client.Cond{})
+			return err
+		}))
+		if f == yes && outcome != client.Prevented {
+			f = pending // a call is running
+		}
+		l.book.cancel(number, f)
 	}
 }
 
-// add repeats an add until somebody answers: the same id with the same content is the same timer, however often it is
-// sent.
+// add repeats an add until somebody answers: the same id with the same content is the same timer,
+// however often it is sent.
 func (l *load) add(ctx context.Context, number int, dueMs int64) bool {
-	body := fmt.Sprintf(`{"id":%q,"at_ms":%d,"payload":%s}`, timerID(number), dueMs, payloadOf(number, 1))
+	spec := client.Spec{ID: timerID(number), At: time.UnixMilli(dueMs), Payload: json.RawMessage(payloadOf(number, 1))}
 	for began := time.Now(); time.Since(began) < addPatience; {
 		tried := time.Now()
-		a := l.send(ctx, http.MethodPost, "/v1/topics/"+topic+"/timers", body)
-		switch a.fate {
+		var added *client.Timer
+		err := l.send(ctx, func(c *client.Client) (err error) {
+			added, err = c.Add(ctx, topic, spec)
+			return err
+		})
+		switch fateOf(err) {
 		case yes:
-			l.book.add(number, yes, a.shard(), tried)
+			l.book.add(number, yes, shardOf(added), tried)
 			return true
 		case no:
 			l.book.add(number, no, 0, tried)
@@ -150,52 +168,16 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// answer is how a request ended.
-type answer struct {
-	fate   fate
-	status int
-	body   []byte
-}
-
-// send asks one node after the other, as long as the request cannot have reached one.
-func (l *load) send(ctx context.Context, method, path, body string) answer {
+// send makes a call at one node after the other, as long as the request cannot have reached one.
+func (l *load) send(ctx context.Context, call func(*client.Client) error) error {
 	nodes := l.cluster.nodes
-	a := answer{fate: pending}
+	var err error
 	for range nodes {
-		n := nodes[int(l.turn.Add(1))%len(nodes)]
-		resp, err := l.ask(ctx, method, "http://"+n.http+path, body)
-		if refused(err) {
-			continue
+		if err = call(nodes[int(l.turn.Add(1))%len(nodes)].client); !refused(err) {
+			break
 		}
-		if err != nil {
-			return a
-		}
-		text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
-		resp.Body.Close()
-		if err != nil {
-			return a
-		}
-		a.status, a.body = resp.StatusCode, text
-		switch {
-		case a.status < 300:
-			a.fate = yes
-		case a.status < 500 && a.status != http.StatusTooManyRequests && a.status != http.StatusRequestTimeout:
-			a.fate = no
-		}
-		return a
 	}
-	return a
-}
-
-func (l *load) ask(ctx context.Context, method, url, body string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	return l.cluster.http.Do(req)
+	return err
 }
 
 // refused tells that a request never left: nobody listens there.
@@ -204,30 +186,21 @@ func refused(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// shard is what a timer's uid begins with.
-func (a answer) shard() int {
-	var t struct {
-		UID string `json:"uid"`
+// fateOf is what is known of a change that ended so.
+func fateOf(err error) fate {
+	p, answered := errors.AsType[*client.Problem](err)
+	switch {
+	case err == nil:
+		return yes
+	case !answered, p.Status >= 500, p.Status == http.StatusTooManyRequests, p.Status == http.StatusRequestTimeout:
+		return pending
 	}
-	if json.Unmarshal(a.body, &t) != nil {
-		return 0
-	}
+	return no
+}
+
+// shardOf is what a timer's uid begins with.
+func shardOf(t *client.Timer) int {
 	digits, _, _ := strings.Cut(t.UID, "-")
 	n, _ := strconv.ParseInt(digits, 16, 32) // 0, which is no shard, when it is none
 	return int(n)
-}
-
-// cancelFate is yes when no call can come any more, no when the cancel came too late, and else pending.
-func (a answer) cancelFate() fate {
-	var c struct {
-		Outcome string `json:"outcome"`
-	}
-	_ = json.Unmarshal(a.body, &c) // no outcome, then
-	switch {
-	case a.fate == yes && c.Outcome == "prevented":
-		return yes
-	case a.fate == no:
-		return no
-	}
-	return pending
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"carillon/client"
 )
 
 const (
@@ -29,7 +31,7 @@ type cluster struct {
 	dir    string
 	key    string // file, by which the nodes know each other
 	nodes  []*node
-	http   *http.Client
+	http   *http.Client // of the nodes' clients
 }
 
 func newCluster(config Config, dir string) (*cluster, error) {
@@ -45,9 +47,14 @@ func newCluster(config Config, dir string) (*cluster, error) {
 		return nil, err
 	}
 	for i := range config.Nodes {
-		n := &node{name: fmt.Sprintf("n%d", i+1), executable: config.Executable, env: config.Env, client: c.http}
+		n := &node{name: fmt.Sprintf("n%d", i+1), executable: config.Executable, env: config.Env}
 		n.dir = filepath.Join(dir, n.name)
 		n.http, n.peer, n.gossip = ports[3*i], ports[3*i+1], ports[3*i+2]
+		// A call is made once: the book tells what is known to be done from what may be.
+		n.client, err = client.New([]string{"http://" + n.http}, client.Options{HTTP: c.http, Retries: -1})
+		if err != nil {
+			return nil, err
+		}
 		c.nodes = append(c.nodes, n)
 	}
 	return c, nil
@@ -60,7 +67,8 @@ func newKey() string {
 	return base64.StdEncoding.EncodeToString(key) + "\n"
 }
 
-// flags are a node's, each time that it starts: what founds a cluster is ignored where there is one.
+// flags are a node's, each time that it starts: what founds a cluster is ignored where there is
+// one.
 func (c *cluster) flags(n *node) []string {
 	flags := []string{"--data", n.dir, "--name", n.name, "--http", n.http, "--peer", n.peer, "--gossip", n.gossip,
 		"--shards", fmt.Sprint(shards), "--log-level", "warn"}
@@ -90,8 +98,8 @@ func (c *cluster) start(ctx context.Context) error {
 		return nil
 	}
 	return await(ctx, "the nodes are not one healthy cluster", func() (bool, error) {
-		state, ok := c.state()
-		return ok && state.Healthy && len(state.Nodes) == len(c.nodes), c.deaths()
+		state := c.state(ctx)
+		return state.Healthy && len(state.Nodes) == len(c.nodes), c.deaths()
 	})
 }
 
@@ -154,7 +162,7 @@ type node struct {
 	http, peer, gossip string // addresses, the same at each start
 	executable         string
 	env                []string
-	client             *http.Client
+	client             *client.Client
 
 	process *exec.Cmd
 	exited  chan struct{} // closed when the process is gone; nil before the first start
@@ -206,12 +214,8 @@ func (n *node) awaitReady(ctx context.Context) error {
 		if !n.alive() {
 			return false, n.obituary()
 		}
-		resp, err := n.client.Get("http://" + n.http + "/readyz")
-		if err != nil {
-			return false, nil
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusOK, nil
+		_, err := n.client.Do(ctx, client.Request{Method: http.MethodGet, Path: "/readyz"})
+		return err == nil, nil
 	})
 }
 
@@ -243,8 +247,8 @@ func await(ctx context.Context, otherwise string, look func() (bool, error)) err
 	}
 }
 
-// Ports are taken from below those that systems give to outgoing connections: while a node is down, nobody's connection
-// takes its address.
+// Ports are taken from below those that systems give to outgoing connections: while a node is down,
+// nobody's connection takes its address.
 const (
 	lowestPort  = 20_000
 	highestPort = 31_900

@@ -163,7 +163,7 @@ func (p *play) acts(ctx context.Context) error {
 	if err := p.pause(ctx, load*30/100); err != nil {
 		return err
 	}
-	p.kill()
+	p.kill(ctx)
 	if err := p.pause(ctx, outage); err != nil {
 		return err
 	}
@@ -186,10 +186,10 @@ func (p *play) acts(ctx context.Context) error {
 }
 
 // kill ends the leader of the shard that most timers wait in.
-func (p *play) kill() {
+func (p *play) kill(ctx context.Context) {
 	shard, waiting := p.book.busiest()
 	victim := p.cluster.nodes[0]
-	if state, ok := p.cluster.state(); ok {
+	if state := p.cluster.state(ctx); len(state.Nodes) > 0 {
 		if leader := p.cluster.named(state.leaderOf(shard)); leader != nil {
 			victim = leader
 		}

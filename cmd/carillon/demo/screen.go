@@ -101,7 +101,7 @@ func (p *play) show(ctx context.Context) {
 		now, called, waiting, overdue := p.book.now()
 		status := fmt.Sprintf("add %3d/s  waiting %3d  overdue %3d  fired %5d", now-acked, waiting, overdue, called) // with three nodes, 80 columns
 		acked = now
-		if state, ok := p.cluster.state(); ok {
+		if state := p.cluster.state(ctx); len(state.Nodes) > 0 {
 			status += "  lead " + state.leaders()
 		}
 		p.screen.show(status)

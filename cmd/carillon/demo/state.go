@@ -1,52 +1,29 @@
 package demo
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
+
+	"carillon/client"
 )
 
-// state is what GET /v1/cluster tells, as far as it is shown.
-type state struct {
-	Healthy bool         `json:"healthy"`
-	Nodes   []nodeState  `json:"nodes"`
-	Shards  []shardState `json:"shards"`
-}
-
-type nodeState struct {
-	Name  string `json:"name"`
-	State string `json:"state"`
-}
-
-type shardState struct {
-	Shard  int    `json:"shard"`
-	Leader string `json:"leader"`
-}
-
-const maxStateBytes = 4 << 20
+// state is the cluster as it is shown; the zero value where nobody tells.
+type state struct{ client.Cluster }
 
 // state asks the first node that answers.
-func (c *cluster) state() (state, bool) {
+func (c *cluster) state(ctx context.Context) state {
 	for _, n := range c.nodes {
-		resp, err := c.http.Get("http://" + n.http + "/v1/cluster")
-		if err != nil {
-			continue
-		}
-		var s state
-		err = json.NewDecoder(io.LimitReader(resp.Body, maxStateBytes)).Decode(&s)
-		resp.Body.Close()
-		if err == nil && resp.StatusCode == http.StatusOK {
-			return s, true
+		if seen, err := n.client.Cluster(ctx); err == nil {
+			return state{*seen}
 		}
 	}
-	return state{}, false
+	return state{}
 }
 
 func (s state) leaderOf(shard int) string {
 	for _, row := range s.Shards {
-		if row.Shard == shard {
+		if row.Number == shard {
 			return row.Leader
 		}
 	}
@@ -56,8 +33,8 @@ func (s state) leaderOf(shard int) string {
 // ledBy are the timer shards that a node leads.
 func (s state) ledBy(name string) (list []int) {
 	for _, row := range s.Shards {
-		if row.Leader == name && row.Shard > 0 {
-			list = append(list, row.Shard)
+		if row.Leader == name && row.Number > 0 {
+			list = append(list, row.Number)
 		}
 	}
 	return list
@@ -67,10 +44,10 @@ func (s state) ledBy(name string) (list []int) {
 func (s state) leaders() string {
 	var words []string
 	for _, n := range s.Nodes {
-		if n.State == "alive" {
+		if n.State == client.NodeAlive {
 			words = append(words, fmt.Sprintf("%s %d", n.Name, len(s.ledBy(n.Name))))
 		} else {
-			words = append(words, n.Name+" "+n.State)
+			words = append(words, fmt.Sprintf("%s %s", n.Name, n.State))
 		}
 	}
 	return strings.Join(words, " ")

@@ -1,9 +1,16 @@
 package demo
 
-import "testing"
+import (
+	"testing"
+
+	"carillon/client"
+)
 
 func TestState(t *testing.T) {
-	s := state{Nodes: []nodeState{{"n1", "alive"}, {"n2", "down"}}, Shards: []shardState{{0, "n2"}, {1, "n1"}, {2, "n1"}, {3, ""}}}
+	s := state{client.Cluster{
+		Nodes:  []client.Node{{Name: "n1", State: client.NodeAlive}, {Name: "n2", State: client.NodeDown}},
+		Shards: []client.Shard{{Number: 0, Leader: "n2"}, {Number: 1, Leader: "n1"}, {Number: 2, Leader: "n1"}, {Number: 3}},
+	}}
 	if got := s.leaders(); got != "n1 2 n2 down" {
 		t.Errorf("leaders %q", got)
 	}
