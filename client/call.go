@@ -81,16 +81,23 @@ func (c *Client) again(err error, try int) (time.Duration, bool) {
 	if err == nil || try >= c.options.Retries {
 		return 0, false
 	}
-	pause := c.jittered(50 * time.Millisecond << min(try, 10))
 	if p := asProblem(err); p != nil {
 		if p.Status != http.StatusTooManyRequests && p.Status != http.StatusServiceUnavailable {
 			return 0, false
 		}
-		pause = max(pause, p.RetryAfter)
 	} else if _, ok := errors.AsType[*unanswered](err); !ok {
 		return 0, false
 	}
-	return min(pause, c.options.MaxWait), true
+	return c.pause(err, try), true
+}
+
+// pause is how long to wait before a call is made again that ended so, after as many tries before.
+func (c *Client) pause(err error, try int) time.Duration {
+	pause := c.jittered(50 * time.Millisecond << min(try, 10))
+	if p := asProblem(err); p != nil {
+		pause = max(pause, p.RetryAfter)
+	}
+	return min(pause, c.options.MaxWait)
 }
 
 // unanswered is a request that has no whole answer.

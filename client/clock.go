@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// now is the clock against which signatures are judged.
+// now is the clock against which signatures and leases are judged.
 func now() time.Time { return time.Now() }
 
 // newChance is another sequence for each client.

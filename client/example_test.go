@@ -76,6 +76,24 @@ func ExampleClient_List() {
 	// b 2030-01-02
 }
 
+// A worker of a pull topic: leases are extended while it works, and reported when it is done.
+func ExampleClient_Consume() {
+	server := node(200, `{"timers":[{"id":"film-1","receipt":"r1","payload":{"film":1}}],"results":[{"receipt":"r1","status":200}]}`)
+	defer server.Close()
+	c, _ := client.New([]string{server.URL}, client.Options{})
+	ctx, stop := context.WithCancel(context.Background()) // as by signal.NotifyContext
+	defer stop()
+	err := c.Consume(ctx, "renders", client.ConsumeOptions{}, func(_ context.Context, l *client.Lease) error {
+		fmt.Printf("%s: %s\n", l.ID, l.Payload)
+		stop()
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// film-1: {"film":1}
+	// <nil>
+}
+
 func ExampleReceiver() {
 	receiver, err := client.NewReceiver(client.ReceiverOptions{Unsigned: true}) // give the topic's Secrets instead
 	if err != nil {

@@ -119,12 +119,18 @@ func (r *Receiver) Middleware(next http.Handler) http.Handler {
 	})
 }
 
-// Handle is Middleware around a function: nil answers 204, an error 500, so that the attempt is
-// repeated.
+// Handle is Middleware around a function: nil answers 204, an error 500, or 503 with Retry-After
+// for RetryAfter, so that the attempt is repeated.
 func (r *Receiver) Handle(f func(ctx context.Context, d *Delivery) error) http.Handler {
 	return r.Middleware(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		d, _ := FromContext(req.Context())
 		if err := f(req.Context(), d); err != nil {
+			if later, ok := errors.AsType[*retryAfter](err); ok {
+				seconds := (later.delay + time.Second - 1) / time.Second
+				w.Header().Set("Retry-After", strconv.FormatInt(int64(max(seconds, 1)), 10))
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}

@@ -12,7 +12,8 @@ import (
 	goclient "carillon/client" // the tests have a client of their own
 )
 
-// TestGoClient goes through the Go client's calls with a real node, and receives its signed callbacks.
+// TestGoClient goes through the Go client's calls with a real node, and receives its signed
+// callbacks.
 func TestGoClient(t *testing.T) {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	node := serve(t, t.TempDir(), "--shards", "4")
@@ -78,6 +79,7 @@ func TestGoClient(t *testing.T) {
 	}
 
 	goClientChanges(ctx, t, c, must)
+	goClientConsumes(ctx, t, c, must)
 
 	_, err = c.Put(ctx, "orders", "fails", goclient.Spec{}, goclient.Cond{New: true})
 	must(err)
@@ -101,6 +103,51 @@ func TestGoClient(t *testing.T) {
 	}
 	if n, err := c.DeleteTopic(ctx, "orders", true); n < 1 || err != nil {
 		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// goClientConsumes works off a pull topic: each timer is handled once, but for the one that fails
+// first.
+func goClientConsumes(ctx context.Context, t *testing.T, c *goclient.Client, must func(error)) {
+	_, err := c.PutTopic(ctx, "jobs", goclient.Policy{Delivery: goclient.DeliverByPull})
+	must(err)
+	var ops []goclient.Op
+	for i := range 30 {
+		ops = append(ops, goclient.AddOp(goclient.Spec{ID: fmt.Sprintf("j%02d", i)}))
+	}
+	_, err = c.Batch(ctx, "jobs", ops, true)
+	must(err)
+	handled := make(chan goclient.Lease, len(ops)+1)
+	working, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		o := goclient.ConsumeOptions{Concurrency: 8, Lease: time.Second, OnError: func(err error) { t.Error(err) }}
+		ended <- c.Consume(working, "jobs", o, func(ctx context.Context, l *goclient.Lease) error {
+			handled <- *l
+			switch {
+			case l.ID == "j03" && l.Attempt == 1:
+				return goclient.RetryAfter(10*time.Millisecond, errors.New("not yet"))
+			case l.ID == "j04": // longer than its lease
+				<-time.After(1500 * time.Millisecond)
+			}
+			return ctx.Err()
+		})
+	}()
+	times := map[string]int{}
+	for range len(ops) + 1 {
+		select {
+		case l := <-handled:
+			times[l.ID]++
+		case <-ctx.Done():
+			t.Fatalf("handled %v", times)
+		}
+	}
+	stop()
+	must(<-ended)
+	topic, err := c.Topic(ctx, "jobs")
+	must(err)
+	if len(times) != len(ops) || times["j03"] != 2 || len(handled) != 0 || topic.Counts.Done != int64(len(ops)) {
+		t.Errorf("handled %v; %+v", times, topic.Counts)
 	}
 }
 
