@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"time"
+
+	"carillon/shard"
 )
 
 // Config is a node's configuration. The zero value of a field means its documented default.
@@ -70,6 +72,11 @@ type Config struct {
 	// are less: what GOMEMLIMIT, the process's control groups and the machine allow.
 	MemoryLimit int64
 
+	// FeatureLevel is the highest level that this node tells the cluster it understands: 1 to that
+	// of the build, which is the default. As long as one node holds it back, the release before
+	// can be started again.
+	FeatureLevel int
+
 	Version string
 	Logger  *slog.Logger
 
@@ -89,6 +96,7 @@ const (
 	DefaultHistoryBytes    = 4 << 30
 	DefaultTopicIdle       = time.Hour
 	DefaultMaxConnections  = 8192
+	DefaultFeatureLevel    = int(shard.LevelOfBuild)
 )
 
 // minTopicIdle is the least: each look at a topic asks all shards.
@@ -139,6 +147,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxConnections == 0 {
 		c.MaxConnections = DefaultMaxConnections
 	}
+	if c.FeatureLevel == 0 {
+		c.FeatureLevel = DefaultFeatureLevel
+	}
 	if c.Version == "" {
 		c.Version = "dev"
 	}
@@ -148,11 +159,17 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// level is FeatureLevel as others want it.
+func (c *Config) level() shard.Level { return shard.Level(c.FeatureLevel) }
+
 // validate reports all that is wrong, at once.
 func (c Config) validate() error {
 	var errs []error
 	if c.Shards < 1 || c.Shards > 65535 {
 		errs = append(errs, fmt.Errorf("shards: %d is out of 1–65535", c.Shards))
+	}
+	if c.FeatureLevel < 1 || c.FeatureLevel > DefaultFeatureLevel {
+		errs = append(errs, fmt.Errorf("feature-level: %d is out of 1–%d", c.FeatureLevel, DefaultFeatureLevel))
 	}
 	if c.HistoryBytes < minHistoryBytes {
 		errs = append(errs, fmt.Errorf("history-bytes: %d bytes is less than 16 MiB", c.HistoryBytes))

@@ -262,7 +262,8 @@ func (e *estate) serve() (state string, past map[string]bool, err error) {
 	}
 	var b strings.Builder
 	id := e.p.self.Identity()
-	fmt.Fprintf(&b, "%d %d %s %v\n%s\n", id.NodeID, id.Shards, id.ClusterID, id.Meta, e.state.Save())
+	saved, _ := e.state.BeginSave().Next(nil, 1<<30)
+	fmt.Fprintf(&b, "%d %d %s %v\n%s\n", id.NodeID, id.Shards, id.ClusterID, id.Meta, saved)
 	for i := shard.ID(0); i <= estateShards; i++ {
 		p := e.host.Progress(i)
 		fmt.Fprintf(&b, "%d: %+v\n", i, p)

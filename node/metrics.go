@@ -157,6 +157,7 @@ var (
 	timersDesc  = prometheus.NewDesc("carillon_timers", "Timers of the shards this node leads.", []string{"state"}, nil)
 	overdueDesc = prometheus.NewDesc("carillon_overdue", "Timers that are due and wait: for a slot, a breaker, a paused topic.", nil, nil)
 	leadersDesc = prometheus.NewDesc("carillon_raft_leaders", "Raft groups this node leads.", nil, nil)
+	faultsDesc  = prometheus.NewDesc("carillon_replica_faults", "Replicas of this node that are stopped, or whose state is wrong or another than the others'.", nil, nil)
 	memoryDesc  = prometheus.NewDesc("carillon_table_bytes", "Memory that the timer tables hold.", nil, nil)
 	queuedDesc  = prometheus.NewDesc("carillon_queued_operations", "Client operations that have no answer yet.", nil, nil)
 	sealedDesc  = prometheus.NewDesc("carillon_sealed_secrets", "Secrets by the key that sealed them: of topics, and of callbacks of timers in the shards this node leads.", []string{"of", "key"}, nil)
@@ -168,7 +169,7 @@ const maxBreakerSeries = 200
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, memoryDesc, queuedDesc, sealedDesc, breakerDesc} {
+	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, faultsDesc, memoryDesc, queuedDesc, sealedDesc, breakerDesc} {
 		ch <- d
 	}
 }
@@ -185,6 +186,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(timersDesc, s.Dead, "dead")
 	gauge(overdueDesc, s.Overdue)
 	gauge(leadersDesc, int64(s.Leads))
+	gauge(faultsDesc, int64(s.Faults))
 	gauge(memoryDesc, s.MemoryBytes)
 	gauge(queuedDesc, s.Queued)
 	for key, n := range s.SealedBy {

@@ -91,7 +91,7 @@ func (p *process) claim() (err error) {
 	p.tasks = task.NewGoroutines(p.clock.Mono)
 	c := &p.cfg
 	p.self, err = member.NewSelf(member.Config{
-		Name: c.Name, Zone: c.Zone, Version: c.Version,
+		Name: c.Name, Zone: c.Zone, Version: c.Version, Level: c.level(),
 		Join: c.Join, BootstrapExpect: c.BootstrapExpect, Shards: c.Shards, Replicas: c.Replicas, NamesProven: c.PeerCert != "", PeersProven: p.proven(),
 		Keys: p.vault.keys.Load, LacksKey: p.lacksKey,
 		FS: p.fsys, Dir: c.DataDir, Clock: p.clock, Tasks: p.tasks, Random: random, Logger: p.log, Fail: p.fail,

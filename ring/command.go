@@ -1,11 +1,6 @@
 package ring
 
-import (
-	"encoding/json"
-	"fmt"
-
-	"carillon/shard"
-)
+import "carillon/shard"
 
 // Verb is what a command does.
 type Verb string
@@ -13,7 +8,7 @@ type Verb string
 // The verbs. They are part of the log format, as are the JSON names below.
 const (
 	// Of a topic, by Name.
-	Ensure Verb = "ensure" // make it with the default policy, unless it is there
+	Ensure Verb = "ensure" // make it with the policy, unless it is there
 	Put    Verb = "put"    // set the policy, making the topic if need be; Ordered changes only when closed, and begins a new life
 	Pause  Verb = "pause"
 	Resume Verb = "resume"
@@ -60,28 +55,6 @@ type Command struct {
 
 	Secret []byte `json:"secret,omitempty"`
 	Swaps  []Swap `json:"swaps,omitempty"`
-}
-
-// Encode makes the bytes that the host carries.
-func (c *Command) Encode() []byte {
-	b, err := json.Marshal(c)
-	if err != nil {
-		panic(fmt.Sprintf("ring: encode command: %v", err)) // plain data: cannot happen
-	}
-	return b
-}
-
-func decodeCommand(data []byte) (*Command, error) {
-	var c Command
-	policy := shard.DefaultPolicy() // a field that an older node did not write takes its default
-	c.Policy = &policy
-	if err := json.Unmarshal(data, &c); err != nil {
-		return nil, fmt.Errorf("ring: malformed command: %w", err)
-	}
-	if c.Policy == nil { // it said null
-		c.Policy = &policy
-	}
-	return &c, nil
 }
 
 // Reply is what Apply answers to a command.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+
+	"carillon/shard"
 )
 
 // NodeState is what the cluster wants of a node. Whether the node is up is not in it: that is each observer's own knowledge.
@@ -37,17 +39,18 @@ var (
 
 // Node is one process with a data directory. Values are immutable once published.
 type Node struct {
-	ID       uint64    `json:"id"` // random at the first start, below 2^40, never used again
-	Name     string    `json:"name"`
-	HTTP     string    `json:"http,omitempty"`
-	Peer     string    `json:"peer,omitempty"`
-	Gossip   string    `json:"gossip,omitempty"`
-	Zone     string    `json:"zone,omitempty"`
-	Version  string    `json:"version,omitempty"`
-	Starts   uint32    `json:"starts,omitempty"` // how often a process began on this directory
-	State    NodeState `json:"state,omitempty"`
-	JoinedMs int64     `json:"joined_ms,omitempty"`
-	SinceMs  int64     `json:"since_ms,omitempty"` // when it came into its State
+	ID       uint64      `json:"id"` // random at the first start, below 2^40, never used again
+	Name     string      `json:"name"`
+	HTTP     string      `json:"http,omitempty"`
+	Peer     string      `json:"peer,omitempty"`
+	Gossip   string      `json:"gossip,omitempty"`
+	Zone     string      `json:"zone,omitempty"`
+	Version  string      `json:"version,omitempty"`
+	Level    shard.Level `json:"level,omitempty"`  // the highest feature level that its build understands
+	Starts   uint32      `json:"starts,omitempty"` // how often a process began on this directory
+	State    NodeState   `json:"state,omitempty"`
+	JoinedMs int64       `json:"joined_ms,omitempty"`
+	SinceMs  int64       `json:"since_ms,omitempty"` // when it came into its State
 }
 
 // validate checks what the node says of itself; State and times are the cluster's.

@@ -94,7 +94,7 @@ func (tw *town) mostMade(group shard.ID, replicas []Replica) bool {
 
 func (tw *town) do(c Command) Reply {
 	tw.t.Helper()
-	r := tw.s.Apply(tw.nowMs, c.Encode()).(Reply)
+	r := tw.s.applied(tw.nowMs, c.Encode())
 	if r.Err != nil {
 		tw.t.Fatalf("%+v: %v", c, r.Err)
 	}

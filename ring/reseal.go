@@ -137,14 +137,14 @@ func (s *State) Resealing(keys *secret.Keys, most int) (list []Command) {
 	return list
 }
 
-func (t *Topics) countSealed(v *shard.Topic, by int) {
+func (s *topicSet) countSealed(v *shard.Topic, by int) {
 	if len(v.Policy.Secrets)+len(v.Policy.Callback.Headers) == 0 {
 		return
 	}
 	eachSecret(&v.Policy, func(_ string, kept *string) {
 		id := secret.KeyOf(*kept)
-		if t.sealed[id] += by; t.sealed[id] == 0 {
-			delete(t.sealed, id)
+		if s.sealed[id] += by; s.sealed[id] == 0 {
+			delete(s.sealed, id)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func keysOf(t testing.TB, of string) *secret.Keys {
 
 func done(t *testing.T, s *State, c Command) {
 	t.Helper()
-	if r := s.Apply(1, c.Encode()).(Reply); r.Err != nil {
+	if r := s.applied(1, c.Encode()); r.Err != nil {
 		t.Fatalf("%s: %v", c.Verb, r.Err)
 	}
 }
@@ -197,7 +197,7 @@ func TestSwapsOfThePast(t *testing.T) {
 		t.Errorf("the newer policy is lost: %+v", topic.Policy)
 	}
 	done(t, s, Command{Verb: Put, Name: "u", Policy: secretive()})
-	if r := s.Apply(1, (&Command{Verb: Reseal, Name: "gone", Swaps: swaps[len(swaps)-1].Swaps}).Encode()).(Reply); !errors.Is(r.Err, shard.ErrNoTopic) {
+	if r := s.applied(1, (&Command{Verb: Reseal, Name: "gone", Swaps: swaps[len(swaps)-1].Swaps}).Encode()); !errors.Is(r.Err, shard.ErrNoTopic) {
 		t.Errorf("a topic that is gone: %+v", r)
 	}
 	clear := Command{Verb: Reseal, Name: "u", Swaps: []Swap{{sumOf(bearer), "in the clear"}, {sumOf(signing), ""}}}

@@ -3,6 +3,7 @@ package ring
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -40,6 +41,7 @@ type State struct {
 	*Topics
 
 	placed func() // told after each change of nodes or rows; must be quick
+	scrub  *stateScrub
 
 	mu      sync.RWMutex
 	cluster cluster
@@ -51,11 +53,14 @@ type cluster struct {
 	id       string // empty: not founded
 	shards   int
 	replicas int
-	version  uint64 // grows with each change of nodes or rows
+	level    shard.Level // agreed on; see agree
+	version  uint64      // grows with each change of nodes or rows
 	nodes    map[uint64]Node
 	present  []Node // those not removed, by id
 	rows     []Row  // by group
 	secret   []byte // nil: not made yet
+
+	nodeSum, rowSum uint64 // of the hashes of nodes, those removed too, and of rows; see State.Hash
 }
 
 // NewState is empty. changed is told of changes of topics, placed of those of nodes and rows; either may be nil.
@@ -133,11 +138,14 @@ func (s *State) View() View {
 	return View{Replicas: s.cluster.replicas, Nodes: s.cluster.present, Rows: slices.Clone(s.cluster.rows)}
 }
 
-// Apply implements shard.Machine; the result is a Reply.
-func (s *State) Apply(nowMs int64, data []byte) any {
+// Apply implements shard.Machine; the result is a Reply. An error is shard.ErrNewer.
+func (s *State) Apply(nowMs int64, data []byte) (any, error) {
 	c, err := decodeCommand(data)
+	if errors.Is(err, ErrMalformed) { // it can only be of before commands were checked when they are proposed
+		return Reply{Err: err}, nil
+	}
 	if err != nil {
-		return Reply{Err: err}
+		return nil, fmt.Errorf("ring: %w", err)
 	}
 	var command func(*cluster, int64, *Command) Reply
 	switch c.Verb {
@@ -159,11 +167,11 @@ func (s *State) Apply(nowMs int64, data []byte) any {
 		command = (*cluster).setReplicas
 	case Reseal:
 		if c.Name != "" {
-			return s.run(nowMs, c)
+			return s.run(nowMs, c), nil
 		}
 		command = (*cluster).reseal
 	default:
-		return s.run(nowMs, c)
+		return s.run(nowMs, c), nil
 	}
 	s.mu.Lock()
 	before := s.cluster.version
@@ -173,7 +181,7 @@ func (s *State) Apply(nowMs int64, data []byte) any {
 	if after != before {
 		s.placed()
 	}
-	return r
+	return r, nil
 }
 
 func (c *cluster) named(name string) (Node, bool) {
@@ -198,6 +206,10 @@ func (c *cluster) removed() []Node {
 
 // put publishes a node. The list of those present is made anew: the old one may be in others' hands.
 func (c *cluster) put(n Node) {
+	if old, ok := c.nodes[n.ID]; ok {
+		c.nodeSum -= hashNode(&old)
+	}
+	c.nodeSum += hashNode(&n)
 	c.nodes[n.ID] = n
 	at, there := slices.BinarySearchFunc(c.present, n.ID, func(m Node, id uint64) int { return cmp.Compare(m.ID, id) })
 	present := append(make([]Node, 0, len(c.present)+1), c.present[:at]...)
@@ -212,17 +224,22 @@ func (c *cluster) put(n Node) {
 }
 
 func (c *cluster) putRow(r Row) {
+	c.rowSum += hashRow(&r) - hashRow(&c.rows[r.Group])
 	c.rows[r.Group] = r
 	c.version++
 }
 
-// list makes the list of those present from all nodes.
+// list makes the list of those present, and the sums, from all nodes and rows.
 func (c *cluster) list() {
-	c.present = nil
+	c.present, c.nodeSum, c.rowSum = nil, 0, 0
 	for _, n := range c.nodes {
+		c.nodeSum += hashNode(&n)
 		if n.State != NodeRemoved {
 			c.present = append(c.present, n)
 		}
+	}
+	for i := range c.rows {
+		c.rowSum += hashRow(&c.rows[i])
 	}
 	slices.SortFunc(c.present, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
 }

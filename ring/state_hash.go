@@ -2,45 +2,72 @@ package ring
 
 import (
 	"encoding/binary"
-	"maps"
 	"math"
-	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
 	"carillon/shard"
 )
 
-// Hash is of all that Save writes, for who compares replicas at every entry: no text is made for it.
+// Hash is of all that a snapshot has: equal on all replicas that applied the same entries. It is
+// made of sums that every change keeps up to date, and takes the same time whatever the state
+// holds.
 func (s *State) Hash() uint64 {
-	h := stateHash{b: make([]byte, 0, 1<<10)}
-	h.sum.Reset()
-	topics := s.save()
-	h.number(uint64(topics.LastID))
-	h.list(len(topics.Topics), topics.Topics == nil)
-	for _, t := range topics.Topics {
-		h.topic(t)
-		h.flush()
-	}
+	s.Topics.mu.RLock()
+	lastID, topics := s.lastID, s.sum
+	s.Topics.mu.RUnlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if c := &s.cluster; c.id != "" {
-		h.cluster(c)
+	c := &s.cluster
+	h := newStateHash()
+	h.number(uint64(lastID))
+	h.number(topics)
+	if c.id != "" {
+		h.texts(c.id)
+		h.numbers(int64(c.shards), int64(c.replicas), int64(c.level), int64(c.version))
+		h.number(c.nodeSum)
+		h.number(c.rowSum)
+		h.texts(string(c.secret))
 	}
-	h.flush()
-	return h.sum.Sum64()
+	return h.sum64()
+}
+
+func hashTopic(t *shard.Topic) uint64 {
+	h := newStateHash()
+	h.topic(t)
+	return h.sum64()
+}
+
+func hashNode(n *Node) uint64 {
+	h := newStateHash()
+	h.number(n.ID)
+	h.texts(n.Name, n.HTTP, n.Peer, n.Gossip, n.Zone, n.Version, string(n.State))
+	h.numbers(int64(n.Level), int64(n.Starts), n.JoinedMs, n.SinceMs)
+	return h.sum64()
+}
+
+func hashRow(r *Row) uint64 {
+	h := newStateHash()
+	h.numbers(int64(r.Group), int64(r.Epoch))
+	h.flags(r.Settled, r.Unmoved)
+	h.replicas(r.Replicas, r.Replicas == nil)
+	h.replicas(r.Leaving, false) // a snapshot leaves it out when it is empty
+	return h.sum64()
 }
 
 // stateHash gathers what is hashed. Everything has a length, or its length before it.
 type stateHash struct {
-	sum xxhash.Digest
-	b   []byte
+	b    []byte
+	room [512]byte // most need no more
 }
 
-func (h *stateHash) flush() {
-	_, _ = h.sum.Write(h.b)
-	h.b = h.b[:0]
+func newStateHash() *stateHash {
+	h := new(stateHash)
+	h.b = h.room[:0]
+	return h
 }
+
+func (h *stateHash) sum64() uint64 { return xxhash.Sum64(h.b) }
 
 func (h *stateHash) number(v uint64) { h.b = binary.LittleEndian.AppendUint64(h.b, v) }
 
@@ -102,27 +129,6 @@ func (h *stateHash) topic(t *shard.Topic) {
 		int64(p.DestinationConcurrency), p.HistoryMs, p.DeadRetentionMs)
 	h.list(len(p.Secrets), p.Secrets == nil)
 	h.texts(p.Secrets...)
-}
-
-func (h *stateHash) cluster(c *cluster) {
-	h.texts(c.id)
-	h.numbers(int64(c.shards), int64(c.replicas), int64(c.version))
-	h.list(len(c.nodes), false)
-	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
-		n := c.nodes[id]
-		h.number(n.ID)
-		h.texts(n.Name, n.HTTP, n.Peer, n.Gossip, n.Zone, n.Version, string(n.State))
-		h.numbers(int64(n.Starts), n.JoinedMs, n.SinceMs)
-	}
-	h.list(len(c.rows), c.rows == nil)
-	for i := range c.rows {
-		r := &c.rows[i]
-		h.numbers(int64(r.Group), int64(r.Epoch))
-		h.flags(r.Settled, r.Unmoved)
-		h.replicas(r.Replicas, r.Replicas == nil)
-		h.replicas(r.Leaving, false) // Save leaves it out when it is empty
-	}
-	h.texts(string(c.secret))
 }
 
 func (h *stateHash) replicas(list []Replica, absent bool) {

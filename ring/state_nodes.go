@@ -28,6 +28,9 @@ func (c *cluster) register(nowMs int64, cmd *Command) Reply {
 	case ok && n.Starts < known.Starts:
 		return Reply{Node: &known, Err: fmt.Errorf("%w: start %d, known is %d", ErrStale, n.Starts, known.Starts)}
 	}
+	if err := c.tooOld(&n); err != nil {
+		return Reply{Err: err}
+	}
 	other, taken := c.named(n.Name)
 	taken = taken && other.ID != n.ID
 	if taken && !cmd.Replace {
@@ -48,6 +51,7 @@ func (c *cluster) register(nowMs int64, cmd *Command) Reply {
 		c.bury(nowMs, other)
 	}
 	c.put(n)
+	c.agree() // not before: the one whose name it takes may have been the only one of the level before
 	return Reply{Node: &n, Created: !ok}
 }
 
@@ -99,6 +103,7 @@ func (c *cluster) remove(nowMs int64, cmd *Command) Reply {
 		return Reply{Node: &n, Err: err}
 	}
 	c.bury(nowMs, n)
+	c.agree()
 	n = c.nodes[n.ID]
 	return Reply{Node: &n}
 }
@@ -129,6 +134,7 @@ func (c *cluster) bury(nowMs int64, n Node) {
 	slices.SortFunc(tombs, func(a, b Node) int { return cmp.Or(cmp.Compare(a.SinceMs, b.SinceMs), cmp.Compare(a.ID, b.ID)) })
 	for _, old := range tombs {
 		if old.ID != n.ID && !slices.ContainsFunc(c.rows, func(r Row) bool { return r.Names(old.ID) || r.Needs(old.ID) }) {
+			c.nodeSum -= hashNode(&old)
 			delete(c.nodes, old.ID)
 			return
 		}

@@ -16,15 +16,6 @@ func FoundCommand(clusterID string, shards, replicas int, nodes []Node) Command 
 		Layout: layOut(nodes, shards, replicas)}
 }
 
-// Founded is the snapshot of a State that has applied a Found command alone, for nodes that start from it.
-func Founded(nowMs int64, c Command) ([]byte, error) {
-	s := NewState(nil, nil)
-	if r := s.Apply(nowMs, c.Encode()).(Reply); r.Err != nil {
-		return nil, r.Err
-	}
-	return s.Save(), nil
-}
-
 // layOut names the nodes of each shard by their places in nodes.
 func layOut(nodes []Node, shards, replicas int) [][]int {
 	place := make(map[uint64]int, len(nodes))
@@ -88,6 +79,7 @@ func (c *cluster) found(nowMs int64, cmd *Command) Reply {
 	c.id, c.shards, c.replicas = cmd.ClusterID, cmd.Shards, cmd.Replicas
 	c.nodes, c.rows = nodes, rows
 	c.list()
+	c.agree()
 	c.version++
 	return Reply{}
 }

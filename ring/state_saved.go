@@ -1,75 +1,235 @@
 package ring
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
+
+	"carillon/shard"
 )
 
-// stateVersion is what Save writes. Version 1 had the topics only.
-const stateVersion = 2
+// stateVersion is what is written. Up to version 2 a snapshot is one object; version 1 had the
+// topics only.
+const (
+	stateVersion = 3
+	oneObject    = 2
+)
 
-// savedState is the snapshot: versioned JSON, everything in order of id.
+// savedState is a snapshot of up to version 2: everything in order of id.
 type savedState struct {
-	Version int `json:"version"`
-	topicsState
-	Cluster *savedCluster `json:"cluster,omitempty"` // absent before the cluster is founded
+	Version int            `json:"version"`
+	LastID  shard.TopicID  `json:"last_id"`
+	Topics  []*shard.Topic `json:"topics"`
+	Cluster *savedCluster  `json:"cluster,omitempty"` // absent before the cluster is founded
 }
 
 type savedCluster struct {
-	ID       string `json:"id"`
-	Shards   int    `json:"shards"`
-	Replicas int    `json:"replicas"`
-	Version  uint64 `json:"version"`
-	Nodes    []Node `json:"nodes"` // those removed too
-	Rows     []Row  `json:"rows"`
-	Secret   []byte `json:"secret,omitempty"`
+	ID       string      `json:"id"`
+	Shards   int         `json:"shards"`
+	Replicas int         `json:"replicas"`
+	Level    shard.Level `json:"level,omitempty"`
+	Version  uint64      `json:"version"`
+	Nodes    []Node      `json:"nodes,omitempty"` // those removed too
+	Rows     []Row       `json:"rows,omitempty"`
+	Secret   []byte      `json:"secret,omitempty"`
 }
 
-// Save implements shard.Machine.
-func (s *State) Save() []byte {
-	saved := savedState{Version: stateVersion, topicsState: s.save()}
+// savedHead is the first line of a snapshot. Its nodes and rows follow.
+type savedHead struct {
+	Version int           `json:"version"`
+	LastID  shard.TopicID `json:"last_id"`
+	Cluster *savedCluster `json:"cluster,omitempty"`
+}
+
+// savedItem is each line that follows: one of these.
+type savedItem struct {
+	Topic *shard.Topic `json:"topic,omitempty"`
+	Node  *Node        `json:"node,omitempty"`
+	Row   *Row         `json:"row,omitempty"`
+	End   *savedEnd    `json:"end,omitempty"` // the last
+}
+
+type savedEnd struct {
+	Hash uint64 `json:"hash"`
+}
+
+type savedSums struct{ topics, nodes, rows uint64 }
+
+// saving writes the state as it was when it began, in pieces, while commands go on being applied.
+type saving struct {
+	hash   uint64
+	head   savedHead
+	topics topicWalk
+	nodes  []Node
+	rows   []Row
+	stage  int
+	// The sums of what is written, and what they should be: memory may have changed by itself.
+	sums, want savedSums
+	buf        bytes.Buffer
+	lines      *json.Encoder
+}
+
+// BeginSave implements shard.Machine. It copies what is not a topic: of 100,000 topics it takes
+// what one takes.
+func (s *State) BeginSave() shard.Saving {
+	v := &saving{hash: s.Hash(), head: savedHead{Version: stateVersion}}
+	v.lines = json.NewEncoder(&v.buf)
+	s.Topics.mu.RLock()
+	v.head.LastID, v.topics.list, v.want.topics = s.lastID, s.list, s.sum
+	s.Topics.mu.RUnlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if c := &s.cluster; c.id != "" {
-		saved.Cluster = &savedCluster{c.id, c.shards, c.replicas, c.version,
-			slices.SortedFunc(maps.Values(c.nodes), func(a, b Node) int { return cmp.Compare(a.ID, b.ID) }), c.rows, c.secret}
+		v.head.Cluster = &savedCluster{ID: c.id, Shards: c.shards, Replicas: c.replicas, Level: c.level, Version: c.version, Secret: c.secret}
+		v.nodes = slices.SortedFunc(maps.Values(c.nodes), func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
+		v.rows = slices.Clone(c.rows)
+		v.want.nodes, v.want.rows = c.nodeSum, c.rowSum
 	}
-	b, err := json.Marshal(saved)
-	if err != nil {
-		panic(fmt.Sprintf("ring: encode state: %v", err))
-	}
-	return b
+	return v
 }
 
-// Load implements shard.Machine. It reads version 1 too: that of a node that was alone and is not founded yet.
-func (s *State) Load(b []byte) error {
-	var saved savedState
-	if err := json.Unmarshal(b, &saved); err != nil {
-		return fmt.Errorf("ring: read state: %w", err)
-	}
-	if saved.Version < 1 || saved.Version > stateVersion {
-		return fmt.Errorf("ring: state of version %d, this build reads 1 to %d", saved.Version, stateVersion)
-	}
-	for _, t := range saved.Topics {
-		if t == nil {
-			return fmt.Errorf("ring: read state: a topic is null")
+// Hash implements shard.Saving.
+func (v *saving) Hash() uint64 { return v.hash }
+
+// Sound implements shard.Saving.
+func (v *saving) Sound() bool { return v.sums == v.want }
+
+// Abort implements shard.Saving: nothing is held.
+func (v *saving) Abort() {}
+
+// Next implements shard.Saving.
+func (v *saving) Next(dst []byte, budget int) (out []byte, done bool) {
+	v.buf.Reset()
+	for !done && (v.buf.Len() == 0 || v.buf.Len() < budget) {
+		var line any
+		if line, done = v.line(); line == nil {
+			continue
+		}
+		if err := v.lines.Encode(line); err != nil {
+			panic(fmt.Sprintf("ring: encode state: %v", err)) // plain data: cannot happen
 		}
 	}
-	c := cluster{nodes: map[uint64]Node{}}
+	return append(dst, v.buf.Bytes()...), done
+}
+
+// line is what comes next; nil: nothing of that kind is left.
+func (v *saving) line() (line any, last bool) {
+	switch v.stage {
+	case 0:
+		line = v.head
+		v.stage++
+	case 1:
+		if t := v.topics.next(); t != nil {
+			v.sums.topics += hashTopic(t)
+			return savedItem{Topic: t}, false
+		}
+		v.stage++
+	case 2:
+		if len(v.nodes) > 0 {
+			v.sums.nodes += hashNode(&v.nodes[0])
+			line, v.nodes = savedItem{Node: &v.nodes[0]}, v.nodes[1:]
+			return line, false
+		}
+		v.stage++
+	case 3:
+		if len(v.rows) > 0 {
+			v.sums.rows += hashRow(&v.rows[0])
+			line, v.rows = savedItem{Row: &v.rows[0]}, v.rows[1:]
+			return line, false
+		}
+		v.stage++
+	default:
+		return savedItem{End: &savedEnd{v.hash}}, true
+	}
+	return line, false
+}
+
+// savedParts is a state that was read.
+type savedParts struct {
+	topics  topicSet
+	cluster cluster
+}
+
+// Read implements shard.Machine: it may run beside everything else. Damage is an error, never
+// another state.
+func (s *State) Read(r io.Reader) (any, uint64, error) {
+	saved, hash, err := readState(r)
+	if err != nil {
+		return nil, 0, fmt.Errorf("ring: read state: %w", err)
+	}
+	parts := &savedParts{cluster: cluster{nodes: map[uint64]Node{}}}
+	for i, t := range saved.Topics {
+		if t == nil || i > 0 && saved.Topics[i-1].ID >= t.ID {
+			return nil, 0, errors.New("ring: read state: a topic is null or out of order")
+		}
+	}
+	parts.topics = newTopicSet(saved.LastID, saved.Topics)
 	if saved.Cluster != nil {
-		if err := c.load(saved.Cluster); err != nil {
-			return fmt.Errorf("ring: read state: %w", err)
+		if err := parts.cluster.load(saved.Cluster); err != nil {
+			return nil, 0, fmt.Errorf("ring: read state: %w", err)
 		}
 	}
-	s.load(saved.topicsState)
+	got := (&State{Topics: &Topics{topicSet: parts.topics}, cluster: parts.cluster}).Hash()
+	if saved.Version > oneObject && got != hash {
+		return nil, 0, fmt.Errorf("ring: read state: its hash is %016x, it says %016x", got, hash)
+	}
+	return parts, got, nil
+}
+
+// readState reads all versions; the hash is version 3's.
+func readState(r io.Reader) (saved savedState, hash uint64, err error) {
+	d := json.NewDecoder(r)
+	var first json.RawMessage
+	if err := d.Decode(&first); err != nil {
+		return saved, 0, err
+	}
+	if err := json.Unmarshal(first, &saved); err != nil {
+		return saved, 0, err
+	}
+	if saved.Version > stateVersion {
+		return saved, 0, fmt.Errorf("%w: version %d, this build reads 1 to %d", shard.ErrNewer, saved.Version, stateVersion)
+	}
+	if saved.Version < 1 {
+		return saved, 0, fmt.Errorf("version %d", saved.Version)
+	}
+	if saved.Version <= oneObject {
+		return saved, 0, nil
+	}
+	for {
+		var item savedItem
+		if err := d.Decode(&item); err != nil {
+			return saved, 0, err
+		}
+		switch {
+		case item.Topic != nil:
+			saved.Topics = append(saved.Topics, item.Topic)
+		case item.End != nil:
+			return saved, item.End.Hash, nil
+		case saved.Cluster == nil:
+			return saved, 0, errors.New("a line has nothing that belongs to it")
+		case item.Node != nil:
+			saved.Cluster.Nodes = append(saved.Cluster.Nodes, *item.Node)
+		case item.Row != nil:
+			saved.Cluster.Rows = append(saved.Cluster.Rows, *item.Row)
+		default:
+			return saved, 0, errors.New("an empty line")
+		}
+	}
+}
+
+// Replace implements shard.Machine: what Read returned is the state.
+func (s *State) Replace(state any) {
+	parts := state.(*savedParts)
+	s.Topics.replace(parts.topics)
 	s.mu.Lock()
-	s.cluster = c
+	s.cluster = parts.cluster
 	s.mu.Unlock()
 	s.placed()
-	return nil
 }
 
 func (c *cluster) load(saved *savedCluster) error {
@@ -96,6 +256,7 @@ func (c *cluster) load(saved *savedCluster) error {
 	}
 	c.secret = saved.Secret
 	c.id, c.shards, c.replicas, c.version, c.rows = saved.ID, saved.Shards, saved.Replicas, saved.Version, saved.Rows
+	c.level = max(saved.Level, shard.LevelFirst)
 	c.list()
 	return nil
 }

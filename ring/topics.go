@@ -2,10 +2,7 @@ package ring
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -21,12 +18,8 @@ var ErrTooMany = errors.New("there are as many topics as a cluster takes; delete
 // Topics is the part of State that holds the topics, and the copy of them that this node reads.
 // Topic values are immutable: a change publishes a new one.
 type Topics struct {
-	mu     sync.RWMutex
-	byName map[string]*shard.Topic
-	byID   map[shard.TopicID]*shard.Topic
-	lastID shard.TopicID
-	names  topicNames
-	sealed map[string]int // how many secrets of topics each key has sealed, by its id
+	mu sync.RWMutex
+	topicSet
 
 	limited []*shard.Topic // those with a Concurrency, by id; good unless stale
 	stale   bool
@@ -39,7 +32,7 @@ func NewTopics(changed func()) *Topics {
 	if changed == nil {
 		changed = func() {}
 	}
-	return &Topics{byName: map[string]*shard.Topic{}, byID: map[shard.TopicID]*shard.Topic{}, sealed: map[string]int{}, changed: changed}
+	return &Topics{topicSet: newTopicSet(0, nil), changed: changed}
 }
 
 // Topic finds a topic by its id; it implements shard.Topics.
@@ -102,15 +95,6 @@ func (t *Topics) Count(prefix string, most int, f func(*shard.Topic) bool) (n in
 	return n
 }
 
-// Apply implements shard.Machine; the result is a Reply.
-func (t *Topics) Apply(nowMs int64, data []byte) any {
-	c, err := decodeCommand(data)
-	if err != nil {
-		return Reply{Err: err}
-	}
-	return t.run(nowMs, c)
-}
-
 // run applies a command about topics and tells of the change.
 func (t *Topics) run(nowMs int64, c *Command) Reply {
 	r := t.apply(nowMs, c)
@@ -129,7 +113,7 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		if old != nil {
 			return Reply{Topic: old}
 		}
-		return t.createLocked(nowMs, c.Name, shard.DefaultPolicy(), true)
+		return t.createLocked(nowMs, c.Name, *c.Policy, true)
 	case Put:
 		if old == nil {
 			return t.createLocked(nowMs, c.Name, *c.Policy, false)
@@ -149,8 +133,7 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 			}
 			// Its timers live elsewhere from here on: whoever still goes by where they were finds the topic closed.
 			t.lastID++
-			delete(t.byID, old.ID)
-			t.stale = true
+			t.withdrawLocked(old)
 			next.ID, next.Closing, next.ForceClose = t.lastID, false, false
 		}
 	case Pause:
@@ -170,14 +153,8 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		if !old.Closing {
 			return Reply{Err: shard.ErrNotEmpty}
 		}
-		t.countSealed(old, -1)
-		delete(t.byName, c.Name)
-		delete(t.byID, old.ID)
-		t.names.remove(c.Name)
-		t.stale = true
+		t.withdrawLocked(old)
 		return Reply{}
-	default:
-		return Reply{Err: fmt.Errorf("ring: unknown verb %q", c.Verb)}
 	}
 	t.publishLocked(&next)
 	return Reply{Topic: &next}
@@ -193,70 +170,22 @@ func (t *Topics) createLocked(nowMs int64, name string, p shard.Policy, auto boo
 	return Reply{Topic: v, Created: true}
 }
 
+// publishLocked makes a topic the one of its name and id.
 func (t *Topics) publishLocked(v *shard.Topic) {
-	if old := t.byName[v.Name]; old != nil {
-		t.countSealed(old, -1)
-	}
-	t.countSealed(v, +1)
-	t.byName[v.Name] = v
-	t.names.add(v.Name)
-	t.byID[v.ID] = v
+	t.topicSet.put(v)
 	t.stale = true
 }
 
-// topicsState is the topics' part of a snapshot: in order of id.
-type topicsState struct {
-	LastID shard.TopicID  `json:"last_id"`
-	Topics []*shard.Topic `json:"topics"`
+// withdrawLocked forgets a topic.
+func (t *Topics) withdrawLocked(v *shard.Topic) {
+	t.topicSet.remove(v)
+	t.stale = true
 }
 
-// topicsOnly is the snapshot of a Topics that stands alone; version 1 of State's was this.
-type topicsOnly struct {
-	Version int `json:"version"`
-	topicsState
-}
-
-func (t *Topics) save() topicsState {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	s := topicsState{LastID: t.lastID}
-	for _, id := range slices.Sorted(maps.Keys(t.byID)) {
-		s.Topics = append(s.Topics, t.byID[id])
-	}
-	return s
-}
-
-func (t *Topics) load(s topicsState) {
+// replace makes these the topics.
+func (t *Topics) replace(set topicSet) {
 	t.mu.Lock()
-	t.byName, t.byID, t.lastID = map[string]*shard.Topic{}, map[shard.TopicID]*shard.Topic{}, s.LastID
-	t.stale, t.names, t.sealed = true, nil, map[string]int{}
-	for _, v := range s.Topics {
-		t.byName[v.Name], t.byID[v.ID] = v, v
-		t.countSealed(v, +1)
-	}
-	t.names = slices.Sorted(maps.Keys(t.byName))
+	t.topicSet, t.stale = set, true
 	t.mu.Unlock()
 	t.changed()
-}
-
-// Save implements shard.Machine.
-func (t *Topics) Save() []byte {
-	b, err := json.Marshal(topicsOnly{1, t.save()})
-	if err != nil {
-		panic(fmt.Sprintf("ring: encode topics: %v", err))
-	}
-	return b
-}
-
-// Load implements shard.Machine.
-func (t *Topics) Load(b []byte) error {
-	var s topicsOnly
-	if err := json.Unmarshal(b, &s); err != nil {
-		return fmt.Errorf("ring: read topics: %w", err)
-	}
-	if s.Version != 1 {
-		return fmt.Errorf("ring: topics of version %d, this build reads 1", s.Version)
-	}
-	t.load(s.topicsState)
-	return nil
 }

@@ -12,18 +12,14 @@ import (
 	"carillon/shard"
 )
 
-func do(t *testing.T, m *Topics, c Command) Reply {
+func do(t *testing.T, m *State, c Command) Reply {
 	t.Helper()
-	r, ok := m.Apply(1000, c.Encode()).(Reply)
-	if !ok {
-		t.Fatal("Apply did not answer a Reply")
-	}
-	return r
+	return m.applied(1000, c.Encode())
 }
 
 func TestTopicLife(t *testing.T) {
 	changes := 0
-	m := NewTopics(func() { changes++ })
+	m := NewState(func() { changes++ }, nil)
 	first := do(t, m, Command{Verb: Ensure, Name: "a"})
 	if !first.Created || !first.Topic.AutoCreated || first.Topic.ID != 1 {
 		t.Fatalf("ensure: %+v", first)
@@ -62,9 +58,9 @@ func TestTopicLife(t *testing.T) {
 }
 
 func TestMalformedCommandsChangeNothing(t *testing.T) {
-	m := NewTopics(nil)
-	for _, data := range []string{"", "{", `{"verb":"burn","name":"a"}`, `{"verb":"pause","name":"a"}`} {
-		if r := m.Apply(0, []byte(data)).(Reply); r.Err == nil {
+	m := NewState(nil, nil)
+	for _, data := range []string{"", "{", `{"verb":"pause","name":"a"}`} {
+		if r := m.applied(0, []byte(data)); r.Err == nil {
 			t.Errorf("%q was taken", data)
 		}
 	}
@@ -74,14 +70,14 @@ func TestMalformedCommandsChangeNothing(t *testing.T) {
 }
 
 func TestSaveLoad(t *testing.T) {
-	m := NewTopics(nil)
+	m := NewState(nil, nil)
 	for _, name := range []string{"b", "a", "c"} {
 		do(t, m, Command{Verb: Ensure, Name: name})
 	}
 	do(t, m, Command{Verb: Pause, Name: "b"})
 	do(t, m, Command{Verb: Close, Name: "c"})
 	do(t, m, Command{Verb: Delete, Name: "c"})
-	other := NewTopics(nil)
+	other := NewState(nil, nil)
 	if err := other.Load(m.Save()); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +93,7 @@ func TestSaveLoad(t *testing.T) {
 }
 
 func TestListInOrder(t *testing.T) {
-	m := NewTopics(nil)
+	m := NewState(nil, nil)
 	for _, name := range []string{"b", "d", "a", "c"} {
 		do(t, m, Command{Verb: Ensure, Name: name})
 	}
@@ -112,11 +108,11 @@ func TestListInOrder(t *testing.T) {
 
 // The names are in order whatever becomes of topics, and counted by how they begin.
 func TestTopicNamesAreInOrder(t *testing.T) {
-	topics := NewTopics(nil)
+	topics := NewState(nil, nil)
 	do := func(verb Verb, name string) {
 		t.Helper()
 		c := Command{Verb: verb, Name: name}
-		if r := topics.Apply(1, c.Encode()).(Reply); r.Err != nil {
+		if r := topics.applied(1, c.Encode()); r.Err != nil {
 			t.Fatal(verb, name, r.Err)
 		}
 	}
@@ -167,7 +163,7 @@ func TestTopicNamesAreInOrder(t *testing.T) {
 		}
 	}
 	check()
-	again := NewTopics(nil)
+	again := NewState(nil, nil)
 	if err := again.Load(topics.Save()); err != nil {
 		t.Fatal(err)
 	}

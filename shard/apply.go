@@ -16,6 +16,7 @@ func (t *Table) Apply(data []byte, want func(item int, r *Result) bool, dst []Re
 	if err := it.open(data); err != nil {
 		return dst, fmt.Errorf("shard: apply: %w", err)
 	}
+	t.compares = false
 	t.clockMs = max(t.clockMs, it.nowMs)
 	t.restamp(restampsPerEntry)
 	t.dropFinished(dropsPerEntry + len(data)/bytesPerDrop)
@@ -66,8 +67,8 @@ func (t *Table) applyItem(it *items) Result {
 		t.setClock(it.nowMs)
 	case itemSeriesSeen:
 		t.seriesSeen()
-	case itemHash:
-		t.agree(it.seq, it.fence)
+	case itemCompare:
+		t.compares = true
 	}
 	return Result{Code: OK}
 }

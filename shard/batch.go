@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// batchVersion is what this version writes and the only one it reads: a table must not skip what it does not
+// The version of a batch is the least feature level that reads all its items: a table must not
+// skip what it does not
 // know, or replicas would part.
-const batchVersion = 1
+const batchVersion = byte(LevelFirst)
 
 // The kinds of items. The values are part of the log format (docs/formats/commands.md).
 const (
@@ -19,11 +20,12 @@ const (
 	itemTick
 	itemExpire
 	itemForget
-	itemHash
+	itemHash             // what a leader's state was after an entry; it is not written any more
 	itemPulls       = 16 // a run of leases that consumers take
 	itemExpireAgain = 20 // as itemExpire, and a next occurrence
 	itemSkip        = 21
 	itemOverlap     = 22
+	itemCompare     = 23 // LevelCompare
 	itemClock       = 24
 	itemSeriesSeen  = 25
 )
@@ -216,12 +218,10 @@ func (b *Batch) Takeover(owner uint64) int {
 	return n
 }
 
-// Hash says what the leader's state was after an entry.
-func (b *Batch) Hash(index, hash uint64) int {
-	n := b.single(itemHash)
-	b.buf = binary.AppendUvarint(b.buf, index)
-	b.buf = binary.LittleEndian.AppendUint64(b.buf, hash)
-	return n
+// Compare has all replicas compare what their states are after this entry.
+func (b *Batch) Compare() int {
+	b.buf[0] = max(b.buf[0], byte(LevelCompare))
+	return b.single(itemCompare)
 }
 
 // Tick only moves the table's clock.

@@ -37,7 +37,7 @@ func BatchHead(data []byte) (nowMs int64, origin, number uint64, err error) {
 
 func (it *items) open(data []byte) error {
 	*it = items{reader: reader{b: data}}
-	if v := it.byte(); v != batchVersion {
+	if v := it.byte(); v < batchVersion || Level(v) > LevelOfBuild {
 		it.fail(fmt.Sprintf("version %d of a batch", v))
 	}
 	it.nowMs = it.varint()
@@ -83,8 +83,9 @@ func (it *items) next() bool {
 	case itemTakeover:
 		it.owner = it.uvarint()
 	case itemHash:
-		it.seq, it.fence = it.uvarint(), it.u64()
-	case itemTick, itemClock, itemSeriesSeen:
+		it.uvarint()
+		it.u64()
+	case itemTick, itemCompare, itemClock, itemSeriesSeen:
 	case itemExpire, itemExpireAgain:
 		it.named()
 		it.rev = uint32(it.reader.number(1<<32-1, "revision"))

@@ -8,33 +8,58 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 )
 
-// apply runs committed entries through the state machine.
+// apply runs committed entries through the state machine. One that this build cannot apply stops
+// the group.
 func (g *group) apply(ents []*pb.Entry) {
 	for _, e := range ents {
+		var compares bool
+		var err error
 		switch {
 		case e.GetType() != pb.EntryNormal:
-			if err := g.changeMembers(e); err != nil {
-				panic(fmt.Sprintf("shard %d: entry %d: %v", g.id, e.GetIndex(), err))
-			}
+			err = g.changeMembers(e)
 		case len(e.Data) > 0:
-			g.applyData(e)
+			compares, err = g.applyData(e)
 		default:
 			g.known.came(e)
 		}
+		if err != nil {
+			g.stop(fmt.Errorf("shard %d: entry %d cannot be applied: %w", g.id, e.GetIndex(), err))
+			return
+		}
 		g.applied, g.appliedTerm = e.GetIndex(), e.GetTerm()
-		if g.table != nil {
-			g.table.Note(g.applied)
+		g.tellApplied(g.applied)
+		if compares {
+			g.reportState()
 		}
 	}
 	if g.takeover && g.meta != nil {
 		g.w.touchNext(g) // it may have been this term's first entry
 	}
+	g.takeRefill()
 	g.compact()
+}
+
+// tellApplied is for who watches states entry by entry.
+func (g *group) tellApplied(index uint64) {
+	if watch := g.w.host.cfg.Applied; watch != nil {
+		watch(g.id, index, g.stateHash())
+	}
+}
+
+// stateHash is of what the group's entries have made.
+func (g *group) stateHash() uint64 {
+	if g.meta != nil {
+		return g.meta.machine.Hash()
+	}
+	return g.table.Hash()
 }
 
 // compact drops applied entries from memory that no follower waits for. A group that has other members keeps some in any case.
 func (g *group) compact() {
 	keep := min(g.applied, g.store.last())
+	if q := g.quarantine; q != nil && g.store.bytes < laggards*g.w.host.cfg.RetainBytes {
+		keep = min(keep, q.from) // what comes after the state that it is sent is applied to that again
+	}
 	if !g.soleVoter() || len(g.store.conf.Learners) > 0 {
 		keep = min(keep, g.store.retained(g.w.host.cfg.RetainBytes))
 		if g.leader && keep > g.store.offset && g.store.bytes < laggards*g.w.host.cfg.RetainBytes {
@@ -62,36 +87,40 @@ func (g *group) behind() uint64 {
 	return least
 }
 
-// applyData applies one entry of commands and settles what waited for it.
-func (g *group) applyData(e *pb.Entry) {
-	if g.meta != nil {
-		g.meta.apply(g, e)
-		return
+// applyData applies one entry of commands and settles what waited for it. It says whether the
+// entry has the replicas compare their states.
+func (g *group) applyData(e *pb.Entry) (compares bool, err error) {
+	if err := g.w.host.mayRead(e.Data); err != nil {
+		return false, err
 	}
-	p := g.own(e)
+	if g.meta != nil {
+		return g.meta.apply(g, e)
+	}
+	p, err := g.own(e)
+	if err != nil {
+		return false, err
+	}
 	var want func(int, *Result) bool
 	if p != nil {
 		want = func(i int, r *Result) bool {
 			return p.items[i].op.wants(g.table, r)
 		}
 	}
-	var err error
 	g.listen()
 	if g.results, err = g.table.Apply(e.Data, want, g.results[:0]); err != nil {
-		panic(fmt.Sprintf("shard %d: entry %d cannot be applied: %v", g.id, e.GetIndex(), err))
-	}
-	if g.table.diverged != nil {
-		g.w.host.fail(g.table.diverged)
-		return
+		if p != nil {
+			p.fail(ErrUnknown)
+		}
+		return false, err
 	}
 	g.tell(e.GetIndex())
-	if p == nil {
-		return
+	if p != nil {
+		for i := range p.items {
+			g.settle(&p.items[i], &g.results[i])
+		}
+		g.spareItems, p.items = emptied(p.items), nil
 	}
-	for i := range p.items {
-		g.settle(&p.items[i], &g.results[i])
-	}
-	g.spareItems, p.items = emptied(p.items), nil
+	return g.table.compares, nil
 }
 
 // listen has the table gather what the history is to be told: the table may be another than before, from a snapshot.
@@ -109,18 +138,15 @@ func (g *group) tell(index uint64) {
 }
 
 // own is the proposal of this leader that the entry is, or nil.
-func (g *group) own(e *pb.Entry) *proposal {
+func (g *group) own(e *pb.Entry) (*proposal, error) {
 	_, origin, number, err := BatchHead(e.Data)
-	if err != nil {
-		panic(fmt.Sprintf("shard %d: entry %d: %v", g.id, e.GetIndex(), err))
-	}
-	if origin != g.w.host.origin || len(g.proposals) == 0 || g.proposals[0].number != number {
-		return nil
+	if err != nil || origin != g.w.host.origin || len(g.proposals) == 0 || g.proposals[0].number != number {
+		return nil, err
 	}
 	p := g.proposals[0]
 	g.proposals[0] = proposal{}
 	g.proposals = g.proposals[1:]
-	return &p
+	return &p, nil
 }
 
 // settle hands an item's result to who waits for it.

@@ -34,6 +34,15 @@ const firstNode = 7
 
 // newCouncil founds shard 1 on some of so many nodes; the first of these leads.
 func newCouncil(t testing.TB, nodes int, founders []int, more ...func(*Config)) *council {
+	return newCouncilOf(t, nodes, founders, func(_ int, cfg *Config) {
+		for _, change := range more {
+			change(cfg)
+		}
+	})
+}
+
+// newCouncilOf is newCouncil of nodes that change may make different.
+func newCouncilOf(t testing.TB, nodes int, founders []int, change func(i int, cfg *Config)) *council {
 	c := &council{away: make([]bool, nodes), slow: -1, hung: -1, still: -1, row: Row{Group: 1, Epoch: 1, Settled: true}}
 	for _, at := range founders {
 		c.row.Members = append(c.row.Members, Member{Node: firstNode + uint64(at), Replica: ReplicaID(firstNode+uint64(at), 1)})
@@ -46,9 +55,7 @@ func newCouncil(t testing.TB, nodes int, founders []int, more ...func(*Config)) 
 			cfg.Node = firstNode + uint64(i)
 			cfg.Owner, cfg.Peers, cfg.Placement = NewOwner(cfg.Node, r.starts), &seat{c, i}, &seat{c, i}
 			cfg.RetainBytes = 1 << 10
-			for _, change := range more {
-				change(cfg)
-			}
+			change(i, cfg)
 		}
 		c.stands = append(c.stands, r)
 	}
@@ -282,7 +289,7 @@ func (c *council) add() {
 	c.hear()
 	if r := c.leader(); r != nil {
 		id := fmt.Sprint("t", len(c.acked)+len(c.adds), "-", c.steps)
-		if p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: r.clock.wallMs + 3_600_000}}); err == nil {
+		if p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: r.clock.wallMs + 3_600_000, Payload: []byte(id), PayloadKind: BinaryPayload}}); err == nil {
 			c.adds = append(c.adds, p)
 		}
 	}

@@ -191,6 +191,8 @@ type Progress struct {
 	Vote          uint64 // 0: none in that term
 	Leads, Serves bool
 	Applied, Last uint64 // Last: of the log, as far as it is on disk
+	AppliedTerm   uint64
+	LastTerm      uint64
 	Epoch         uint32
 	ConfIndex     uint64 // of the last change of members, or later
 	FirstIndex    uint64 // of the entries that it keeps in memory
@@ -198,16 +200,27 @@ type Progress struct {
 	Out           bool   // … and has applied the change that took its vote
 	Proposed      uint64 // entries of its own, in this process
 	Words         uint64 // what it said to others since then, to have them elect a leader
+
+	Stopped     error  // this build cannot go on with it; then only what is on disk is told
+	Quarantined bool   // its state is wrong, as far as it knows
+	Refilled    uint64 // how often it has got another's
+	Installs    uint64 // snapshots from peers that raft had it take
+	Compared    uint64 // the last entry after which states were compared
 }
 
 // Progress tells how far a group has come, at little cost.
 func (h *Host) Progress(id ID) Progress {
 	g := h.groups[id]
 	if g.raft == nil {
+		if g.stopped != nil {
+			return Progress{Replica: g.replica, HardTerm: g.hard.term, Vote: g.hard.vote, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch, Stopped: g.stopped}
+		}
 		return Progress{}
 	}
 	leaves := g.leaves()
+	lastTerm, _ := g.store.Term(g.store.last()) // always known
 	return Progress{
+		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Quarantined: g.quarantine != nil, Refilled: g.refilled, Installs: g.installs, Compared: g.compare.last,
 		Replica: g.replica, Term: g.term, HardTerm: g.hard.term, Vote: g.hard.vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
 		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Leaves: leaves, Out: leaves && g.isOut(), Proposed: g.number, Words: g.words,
 	}

@@ -23,6 +23,7 @@ type groupFiles struct {
 	tomb      uint64        // where a removed replica's tombstone is; 0: the replica is here, or never was
 	restating bool          // the creation or the tombstone is on its way to the log again
 	failedAt  time.Duration // when writing a snapshot failed last; monotonic, 0 never
+	suspect   uint64        // the snapshots up to here are of a state that was wrong; 0: none is
 	unread    error         // of a start: a snapshot could not be read, which is not to say that it is damaged
 
 	newestTerm  uint64 // of the newest snapshot, as are these
@@ -119,8 +120,7 @@ type snapshotRun struct {
 	group  *group
 	mark   mark
 	meta   wal.SnapshotMeta
-	state  *Snapshot // nil: the meta group's, already whole
-	whole  []byte
+	state  Saving
 	chunks chan []byte
 	begun  time.Duration
 	broken atomic.Bool // the feed ended early: the file must not be kept
@@ -134,9 +134,7 @@ func (s *snapshotRun) abort() {
 	s.broken.Store(true)
 	close(s.chunks)
 	s.chunks = nil
-	if s.state != nil {
-		s.state.Abort()
-	}
+	s.state.Abort()
 }
 
 // snapshotWritten is told by the writing goroutine: a chunk was taken, or the file is complete.
@@ -184,8 +182,8 @@ func (g *group) everHere() bool { return g.replica != 0 || g.tombstone != 0 }
 
 // tickFiles does what is due for a group's files, so that it does not hold back old generations of the log.
 func (w *worker) tickFiles(g *group) {
-	if !g.everHere() {
-		return
+	if !g.everHere() || g.stopped != nil || g.quarantine != nil || g.damaged {
+		return // and there is nothing to write
 	}
 	current := w.stream.Generation()
 	pinned := g.files.needed() < current && current-g.files.needed() > max(1, w.host.pinnable.Load())
@@ -232,13 +230,16 @@ func (w *worker) beginSnapshot(g *group) {
 	run.mark = mark{replica: g.replica, index: g.applied, term: g.appliedTerm, conf: g.store.conf, epoch: g.epoch}
 	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm, Conf: appendMark(nil, run.mark)}
 	if g.table != nil {
-		run.state = g.table.BeginSnapshot()
-		run.meta.Hash = run.state.hash
+		run.state = g.table.beginSnapshot(hashVersionOf(w.host.agreed()))
 	} else {
-		run.whole = g.meta.machine.Save()
+		run.state = g.meta.machine.BeginSave()
 	}
+	run.meta.Hash = run.state.Hash()
 	w.snapshot = run
 	chunks, before := run.chunks, g.files.newest
+	if g.files.suspect != 0 {
+		before = 0 // what was written before goes
+	}
 	w.host.inBackground(func() {
 		err := w.host.writeSnapshot(run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
 		if err == nil {
@@ -255,16 +256,18 @@ func (w *worker) feedSnapshot() {
 	if run.chunks == nil || len(run.chunks) == cap(run.chunks) {
 		return
 	}
-	if run.state == nil {
-		run.chunks <- run.whole
-		w.endSnapshotFeed()
-		return
-	}
 	chunk, done := run.state.Next(make([]byte, 0, snapshotChunk+4096), snapshotChunk)
 	run.chunks <- chunk
-	if done {
-		w.endSnapshotFeed()
+	if !done {
+		return
 	}
+	if !run.state.Sound() {
+		run.broken.Store(true)
+		w.endSnapshotFeed()
+		run.group.memoryFailed()
+		return
+	}
+	w.endSnapshotFeed()
 }
 
 func (w *worker) endSnapshotFeed() {
@@ -316,7 +319,9 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 		g.leftovers.some = true
 		return // the replica was removed
 	}
+	suspect := g.files.suspect
 	switch newest := g.files.newest; {
+	case suspect != 0: // what is there is of a state that was wrong: this is in its place
 	case newest > s.run.mark.index:
 		return // a newer snapshot came from a peer
 	case newest == s.run.mark.index && g.files.newestConf != nil:
@@ -329,6 +334,10 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 	}
 	w.host.cfg.Observer.Snapshot(w.mono - s.run.begun)
 	g.files.saved(&s.run.mark)
+	if suspect != 0 && s.run.mark.index >= suspect {
+		g.files.suspect = 0
+		g.files.settle()
+	}
 	g.files.savedAt = w.mono
 	w.mark(g)
 }

@@ -2,7 +2,10 @@ package shard
 
 import (
 	"bytes"
+	"encoding/binary"
+	"slices"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 )
@@ -76,6 +79,43 @@ func FuzzDeliver(f *testing.F) {
 		if r.failed != nil {
 			t.Fatal(r.failed)
 		}
+	})
+}
+
+// FuzzStateWord: whatever one member says of states, and asks of this one, the replica goes on and
+// is not taken for wrong: it takes most of them.
+func FuzzStateWord(f *testing.F) {
+	word := func(replica, index uint64, hash uint64) []byte {
+		b := binary.AppendUvarint([]byte{stateMessageVersion}, replica)
+		b = append(binary.AppendUvarint(b, index), hashVersion, 1)
+		return binary.LittleEndian.AppendUint64(b, hash)
+	}
+	for index := range uint64(8) {
+		f.Add(byte(stateMessage), word(ReplicaID(8, 1), index, 77))
+		f.Add(byte(stateMessage), word(ReplicaID(9, 1), index, 77)) // another's
+		f.Add(byte(stateMessage), word(ReplicaID(7, 1), index, 77)) // this one's own
+	}
+	f.Add(byte(refillMessage), binary.AppendUvarint(binary.AppendUvarint([]byte{refillVersion}, ReplicaID(8, 1)), 3))
+	f.Add(byte(refillMessage), binary.AppendUvarint(binary.AppendUvarint([]byte{refillVersion}, ReplicaID(9, 1)), 1<<63))
+	f.Fuzz(func(t *testing.T, kind byte, body []byte) {
+		if len(body) > 1<<16 || kind != stateMessage && kind != refillMessage {
+			return
+		}
+		r, c := inCompany(t, false, nil)
+		c.leads()
+		r.pass(time.Second)
+		g := r.host.groups[1]
+		g.compare.nextAt = 0
+		frame := binary.AppendUvarint([]byte{frameVersion, kind}, 1)
+		frame = append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...)
+		for range 3 {
+			r.host.Deliver(8, slices.Clone(frame))
+			r.pass(time.Second)
+		}
+		if g.quarantine != nil || g.stopped != nil || r.failed != nil || len(g.compare.points) > 3 || len(g.refills) > 1 {
+			t.Fatalf("%x: quarantine %v, %d points, %d requests, %v", body, g.quarantine, len(g.compare.points), len(g.refills), r.failed)
+		}
+		r.abort()
 	})
 }
 

@@ -58,10 +58,17 @@ type group struct {
 	confIndex uint64 // of the last change of members
 	tombstone uint64 // replica ids up to this one are used up here
 
-	reconcileAt, settledAt, confUntil, servingSince, standAt, agreeAt, setClockAt time.Duration
+	reconcileAt, settledAt, confUntil, servingSince, standAt, setClockAt time.Duration
 
 	refusedUntil time.Duration // raft took no proposal: none is made until then; 0: it did
-	giveWord     bool          // on the state's hash, in the next entry
+
+	compare    comparison      // of its state with the other replicas'
+	quarantine *quarantine     // its state is wrong; nil: it is not known to be
+	damaged    bool            // … because memory has changed by itself
+	refills    []refillRequest // replicas that have asked for this one's state
+	refilled   uint64          // how often it has got another's
+	scrubAt    time.Duration   // when its memory is looked through again
+	stopped    error           // this build cannot go on with its log; nil: it can
 
 	orphan   bool          // nobody leads, as far as raft has said
 	orphanAt time.Duration // since when
@@ -175,7 +182,8 @@ func (g *group) work() {
 func (g *group) tick() {
 	g.expire(g.w.mono)
 	g.tickCanary()
-	g.checkHash()
+	g.tickCompare()
+	g.tickQuarantine()
 	g.reconcile()
 	if g.refusedUntil != 0 && g.w.mono >= g.refusedUntil {
 		g.refusedUntil = 0
@@ -240,7 +248,7 @@ func (g *group) nextWake() int64 {
 
 // collect takes what raft has to say: soft state, reads, messages to the log, to the state machine and to peers.
 func (g *group) collect() {
-	for g.raft.HasReady() {
+	for g.raft != nil && g.raft.HasReady() {
 		rd := g.raft.Ready()
 		if rd.SoftState != nil {
 			g.leadChanged(rd.SoftState.Lead)
@@ -255,6 +263,9 @@ func (g *group) collect() {
 				g.append(m)
 			case raft.LocalApplyThread:
 				g.apply(m.Entries)
+				if g.raft == nil {
+					return // it cannot go on
+				}
 				g.step(m.Responses)
 			default:
 				g.send(m)
@@ -311,7 +322,8 @@ func (g *group) durable(a *appended, pos wal.Position) {
 		return // it was of a replica that is gone
 	}
 	if a.installs != g.installs {
-		// A snapshot has become the state meanwhile, and its leader has other entries in the place of these, or none.
+		// A snapshot has become the state meanwhile, and its leader has other entries in the place
+		// of these, or none.
 		if a.hard {
 			g.files.hardGen = pos.Gen
 		}
@@ -329,7 +341,9 @@ func (g *group) durable(a *appended, pos wal.Position) {
 	if a.hard {
 		g.files.hardGen = pos.Gen
 	}
-
+	if g.raft == nil {
+		return // it cannot go on
+	}
 	g.step(a.responses)
 	g.w.touch(g)
 }

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"carillon/clocks"
 	"carillon/wal"
 )
@@ -45,17 +47,48 @@ func (t rigTopics) Topic(id TopicID) (*Topic, bool) {
 // rigMachine is a meta state machine that keeps all it was given.
 type rigMachine struct{ lines []string }
 
-func (m *rigMachine) Apply(nowMs int64, cmd []byte) any {
-	m.lines = append(m.lines, fmt.Sprintf("%d %s", nowMs, cmd))
-	return len(m.lines)
-}
-func (m *rigMachine) Save() []byte { return []byte(strings.Join(m.lines, "\n")) }
-func (m *rigMachine) Load(b []byte) error {
-	m.lines = nil
-	if len(b) > 0 {
-		m.lines = strings.Split(string(b), "\n")
+func (m *rigMachine) Check(cmd []byte) (Level, error) {
+	if string(cmd) == "bad" {
+		return 0, ErrFormat
 	}
-	return nil
+	return LevelFirst, nil
+}
+
+func (m *rigMachine) Apply(nowMs int64, cmd []byte) (any, error) {
+	if string(cmd) == "of a later release" {
+		return nil, ErrNewer
+	}
+	m.lines = append(m.lines, fmt.Sprintf("%d %s", nowMs, cmd))
+	return len(m.lines), nil
+}
+
+func (m *rigMachine) whole() string          { return strings.Join(m.lines, "\n") }
+func (m *rigMachine) Hash() uint64           { return max(1, xxhash.Sum64String(m.whole())) }
+func (m *rigMachine) Scrub(int) (bool, bool) { return true, true }
+func (m *rigMachine) BeginSave() Saving      { return &rigSaving{text: m.whole(), hash: m.Hash()} }
+func (m *rigMachine) Replace(state any)      { m.lines = state.(*rigMachine).lines }
+func (m *rigMachine) Read(r io.Reader) (any, uint64, error) {
+	b, err := io.ReadAll(r)
+	read := &rigMachine{}
+	if len(b) > 0 {
+		read.lines = strings.Split(string(b), "\n")
+	}
+	return read, read.Hash(), err
+}
+
+// rigSaving hands a state out a few bytes at a time.
+type rigSaving struct {
+	text string
+	hash uint64
+}
+
+func (s *rigSaving) Hash() uint64 { return s.hash }
+func (s *rigSaving) Sound() bool  { return true }
+func (s *rigSaving) Abort()       {}
+func (s *rigSaving) Next(dst []byte, budget int) ([]byte, bool) {
+	n := min(len(s.text), budget)
+	dst, s.text = append(dst, s.text[:n]...), s.text[n:]
+	return dst, s.text == ""
 }
 
 // rigObserver counts.

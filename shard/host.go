@@ -39,10 +39,15 @@ type Config struct {
 	Shares     Shares    // default: everything is this node's
 	Disks      Disks     // default: the own one alone
 	Machine    Machine   // of the meta group
-	Observer   Observer
-	History    History // default: none is kept
-	Logger     *slog.Logger
-	Zone       func(name string) (*time.Location, error) // reads a time zone; default: of the machine, or else of the binary
+	Level      Level     // the highest that this node understands, or is to; default LevelOfBuild
+	// Applied is told of each entry that a group has applied, and the hash of its state then. It
+	// is called on workers. nil: nobody watches.
+	Applied  func(id ID, index, hash uint64)
+	Agreed   func() Level // the level that may be proposed, as this node knows it; it may be called on any goroutine; default Level
+	Observer Observer
+	History  History // default: none is kept
+	Logger   *slog.Logger
+	Zone     func(name string) (*time.Location, error) // reads a time zone; default: of the machine, or else of the binary
 
 	// Ready is told that timers of a topic that is pulled are ready in a led shard, how many at most, and told again as long as they are. It is
 	// called on workers and must not block. nil: nobody listens.
@@ -162,6 +167,9 @@ func New(cfg Config) (*Host, error) {
 	}
 	if cfg.Ready == nil {
 		cfg.Ready = func(TopicID, int) {}
+	}
+	if err := cfg.level(); err != nil {
+		return nil, err
 	}
 	if cfg.Placement == nil {
 		cfg.Placement = alone{}

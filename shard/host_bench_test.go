@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -33,9 +34,13 @@ func (t benchTopics) Topic(TopicID) (*Topic, bool) { return t.topic, true }
 
 type benchMachine struct{}
 
-func (benchMachine) Apply(int64, []byte) any { return nil }
-func (benchMachine) Save() []byte            { return nil }
-func (benchMachine) Load([]byte) error       { return nil }
+func (benchMachine) Check([]byte) (Level, error)         { return LevelFirst, nil }
+func (benchMachine) Apply(int64, []byte) (any, error)    { return nil, nil }
+func (benchMachine) Hash() uint64                        { return 1 }
+func (benchMachine) Scrub(int) (bool, bool)              { return true, true }
+func (benchMachine) BeginSave() Saving                   { return &rigSaving{hash: 1} }
+func (benchMachine) Read(io.Reader) (any, uint64, error) { return nil, 1, nil }
+func (benchMachine) Replace(any)                         {}
 
 // benchReceiver grants every call and ends it at once.
 type benchReceiver struct{ fired atomic.Int64 }

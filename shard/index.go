@@ -16,6 +16,7 @@ type index struct {
 	dir   []*part
 	depth uint // len(dir) = 1<<depth; a hash's first bits choose the part
 	parts int
+	count int // entries
 	cells int
 }
 
@@ -65,6 +66,7 @@ func (x *index) insert(hash, number uint32) {
 		p = x.part(hash)
 	}
 	p.put(uint64(hash)<<handleLen | uint64(number))
+	x.count++
 }
 
 func (p *part) put(entry uint64) {
@@ -112,6 +114,7 @@ func (x *index) remove(hash, number uint32) bool {
 	}
 	p.entries[i] = 0
 	p.used--
+	x.count--
 	if n > 4*partMin && p.used < n/3 {
 		x.resize(p, p.used*3/2)
 	}

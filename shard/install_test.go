@@ -16,9 +16,10 @@ func (c *company) entriesFrom(term, after, afterTerm uint64, count int) {
 	c.say(1, m)
 }
 
-// TestSnapshotOvertakesAFrame: a replica installs a snapshot while entries of before are on their way to its disk.
-// They are void: the snapshot came from a leader that has others in their place. They were in the log behind it, so
-// that the replica voted for a log without a committed entry; or they left a gap, which is a panic.
+// TestSnapshotOvertakesAFrame: a replica installs a snapshot while entries of before are on their
+// way to its disk. They are void: the snapshot came from a leader that has others in their place.
+// They were in the log behind it, so that the replica voted for a log without a committed entry;
+// or they left a gap, which is a panic.
 func TestSnapshotOvertakesAFrame(t *testing.T) {
 	for name, durable := range map[string]int{"stale entries": 0, "a gap": 5} {
 		t.Run(name, func(t *testing.T) {

@@ -27,12 +27,12 @@ const (
 
 // reconcile is what a leader does about its row: one change of members at a time, then the leadership's place.
 func (g *group) reconcile() {
-	if !g.leader || !g.serving && !g.leaves() || g.w.mono < g.reconcileAt {
+	if !g.leader || !g.serving && !g.mayNotLead() || g.w.mono < g.reconcileAt {
 		return
 	}
 	g.reconcileAt = g.w.mono + reconcileEach
 	g.watchHandOver()
-	if g.leaves() {
+	if g.mayNotLead() {
 		g.handToWhoStays()
 		return
 	}
@@ -224,7 +224,7 @@ func (g *group) successor(ids []uint64) uint64 {
 // inheritor is successor with another idea of who may lead.
 func (g *group) inheritor(ids []uint64, may func(node uint64) bool) uint64 {
 	for _, id := range ids {
-		if id != g.replica && slices.Contains(g.store.conf.Voters, id) && may(nodeOf(id)) && g.hasCaughtUp(id) {
+		if id != g.replica && slices.Contains(g.store.conf.Voters, id) && may(nodeOf(id)) && g.hasCaughtUp(id) && !g.isWrong(id) {
 			return id
 		}
 	}

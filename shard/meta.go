@@ -3,18 +3,45 @@ package shard
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// Machine is the state machine of the meta group: deterministic, and called from one goroutine only.
+// Machine is the state machine of the meta group: deterministic, and called from one goroutine
+// only, but for Read.
 type Machine interface {
-	// Apply runs one command; nowMs is the proposer's clock. The result goes to the proposer.
-	Apply(nowMs int64, cmd []byte) any
-	// Save is the whole state; Load replaces it.
-	Save() []byte
-	Load([]byte) error
+	// Check says which feature level a command needs, or why it must not be proposed. The leader
+	// asks.
+	Check(cmd []byte) (Level, error)
+	// Apply runs one command; nowMs is the proposer's clock. The result goes to the proposer. An
+	// error means that this build cannot apply the command: then nothing has changed, and the
+	// replica stops.
+	Apply(nowMs int64, cmd []byte) (any, error)
+	// Hash is of the whole state, the same on all replicas that applied the same commands.
+	Hash() uint64
+	// Scrub goes on with a walk that makes the hash anew, for about so many things, and says
+	// whether it is over, and then whether memory holds what Apply made of it.
+	Scrub(budget int) (done, sound bool)
+	// BeginSave cuts the state as it stands.
+	BeginSave() Saving
+	// Read reads what a Saving wrote, and its hash. It may run beside all else.
+	Read(r io.Reader) (state any, hash uint64, err error)
+	// Replace makes what Read returned the state.
+	Replace(state any)
+}
+
+// Saving writes a state as it was when it was cut, in pieces, while commands go on being applied.
+type Saving interface {
+	// Hash is of that state.
+	Hash() uint64
+	// Next appends the next piece, about budget bytes, and says whether it was the last.
+	Next(dst []byte, budget int) (out []byte, done bool)
+	// Sound says, after the last piece, whether what was written is what the hash was made of.
+	Sound() bool
+	// Abort ends it early. It may be called at any time, and again.
+	Abort()
 }
 
 // metaGroup is what the meta group has instead of a table.
@@ -23,14 +50,22 @@ type metaGroup struct {
 	waiting []*metaOp
 }
 
-// An entry of the meta group: version, then nowMs, origin, number, and the commands, each with its length; uvarints.
-const metaVersion = 1
+// An entry of the meta group: version, then nowMs, origin, number, from version 2 on flags, and
+// the commands, each with its length; uvarints. The version is the least feature level that reads
+// the entry.
+const (
+	metaVersion     = Level(1)
+	metaWithFlags   = LevelCompare
+	metaCompares    = 1 // flag: the replicas are to compare their states
+	metaHashVersion = 1 // of the machine's hash
+)
 
 // maxMetaWaiting bounds the commands that wait to be proposed.
 const maxMetaWaiting = 10_000
 
-// propose makes one entry of the commands that wait. The leader begins with that, and with reads, when it has applied
-// the first entry of its term: before, its state may lack what former leaders have acknowledged.
+// propose makes one entry of the commands that wait. The leader begins with that, and with reads,
+// when it has applied the first entry of its term: before, its state may lack what former leaders
+// have acknowledged.
 func (m *metaGroup) propose(g *group) {
 	if !g.leader {
 		return
@@ -39,68 +74,138 @@ func (m *metaGroup) propose(g *group) {
 		// There is nothing to fence: the meta group reads no clock and calls nobody.
 		g.takeover, g.serving, g.servingSince = false, true, g.w.mono
 	}
-	if !g.serving || len(m.waiting) == 0 || g.heir != 0 || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
+	if !g.serving || g.heir != 0 || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
 		return // what waits times out by itself
 	}
+	if len(m.waiting) == 0 && !g.compare.wanted {
+		return
+	}
+	entry := m.entry(g)
+	if len(entry.ops) == 0 && !entry.compares {
+		return // what waited is refused
+	}
 	g.number++
-	b := []byte{metaVersion}
-	for _, v := range []uint64{uint64(g.w.nowMs), g.w.host.origin, g.number} {
-		b = binary.AppendUvarint(b, v)
-	}
-	n := 0
-	for ; n < len(m.waiting) && len(b) < maxBatchBytes; n++ {
-		b = binary.AppendUvarint(b, uint64(len(m.waiting[n].cmd)))
-		b = append(b, m.waiting[n].cmd...)
-	}
+	b := entry.encode(uint64(g.w.nowMs), g.w.host.origin, g.number)
 	g.w.proposed += len(b)
-	p := proposal{number: g.number, metas: m.waiting[:n:n]}
-	if m.waiting = m.waiting[n:]; len(m.waiting) > 0 {
-		g.w.touchNext(g)
-	}
+	p := proposal{number: g.number, metas: entry.ops}
 	if err := g.raft.Propose(b); err != nil {
 		m.dropped(g, &p)
 		return
 	}
+	g.compare.wanted = false
 	g.proposals = append(g.proposals, p)
 }
 
-// dropped answers what raft refused. Nothing of it was done, so it can be tried again; see group.dropped.
+// metaEntry is an entry on its way.
+type metaEntry struct {
+	version  Level
+	compares bool
+	ops      []*metaOp
+}
+
+// entry takes what waits, as much as one entry holds. What must not be proposed is answered.
+func (m *metaGroup) entry(g *group) metaEntry {
+	e := metaEntry{version: metaVersion, compares: g.compare.wanted}
+	if e.compares {
+		e.version = metaWithFlags
+	}
+	bytes, n := 0, 0
+	for ; n < len(m.waiting) && bytes < maxBatchBytes; n++ {
+		o := m.waiting[n]
+		level, err := m.machine.Check(o.cmd)
+		if err != nil {
+			o.answer(nil, err)
+			continue
+		}
+		e.version = max(e.version, level)
+		e.ops = append(e.ops, o)
+		bytes += len(o.cmd)
+	}
+	clear(m.waiting[:n])
+	if m.waiting = m.waiting[n:]; len(m.waiting) > 0 {
+		g.w.touchNext(g)
+	}
+	return e
+}
+
+func (e *metaEntry) encode(nowMs, origin, number uint64) []byte {
+	b := []byte{byte(e.version)}
+	for _, v := range []uint64{nowMs, origin, number} {
+		b = binary.AppendUvarint(b, v)
+	}
+	if e.version >= metaWithFlags {
+		flags := uint64(0)
+		if e.compares {
+			flags |= metaCompares
+		}
+		b = binary.AppendUvarint(b, flags)
+	}
+	for _, o := range e.ops {
+		b = binary.AppendUvarint(b, uint64(len(o.cmd)))
+		b = append(b, o.cmd...)
+	}
+	return b
+}
+
+// dropped answers what raft refused. Nothing of it was done, so it can be tried again; see
+// group.dropped.
 func (m *metaGroup) dropped(g *group, p *proposal) {
 	g.number--
 	g.refusedUntil = g.w.mono + tickInterval
 	p.fail(ErrNoLeader)
 }
 
-// replay applies an entry without anybody waiting; apply also answers this leader's own.
-func (m *metaGroup) replay(data []byte) (results []any, origin, number uint64, err error) {
-	if len(data) == 0 || data[0] != metaVersion {
-		return nil, 0, 0, errRecord
-	}
-	r := recordReader{rest: data[1:]}
-	nowMs, origin, number := int64(r.uvarint()), r.uvarint(), r.uvarint()
-	for len(r.rest) > 0 && !r.bad {
-		if cmd := r.bytes(); !r.bad {
-			results = append(results, m.machine.Apply(nowMs, cmd))
-		}
-	}
-	return results, origin, number, r.end()
+// metaResult is what an entry did.
+type metaResult struct {
+	origin, number uint64
+	compares       bool
+	results        []any
 }
 
-func (m *metaGroup) apply(g *group, e *pb.Entry) {
-	results, origin, number, err := m.replay(e.Data)
-	if err != nil {
-		panic(fmt.Sprintf("meta: entry %d cannot be applied: %v", e.GetIndex(), err))
+// replay applies an entry without anybody waiting; apply also answers this leader's own.
+func (m *metaGroup) replay(data []byte) (out metaResult, err error) {
+	if len(data) == 0 || Level(data[0]) < metaVersion || Level(data[0]) > LevelOfBuild {
+		return out, errRecord
 	}
-	if origin != g.w.host.origin || len(g.proposals) == 0 || g.proposals[0].number != number {
-		return
+	r := recordReader{rest: data[1:]}
+	nowMs := int64(r.uvarint())
+	out.origin, out.number = r.uvarint(), r.uvarint()
+	if Level(data[0]) >= metaWithFlags {
+		flags := r.uvarint()
+		if out.compares = flags&metaCompares != 0; flags > metaCompares {
+			return out, fmt.Errorf("%w: flags %x", ErrNewer, flags)
+		}
+	}
+	for len(r.rest) > 0 && !r.bad {
+		cmd := r.bytes()
+		if r.bad {
+			break
+		}
+		result, err := m.machine.Apply(nowMs, cmd)
+		if err != nil {
+			return out, err
+		}
+		out.results = append(out.results, result)
+	}
+	return out, r.end()
+}
+
+func (m *metaGroup) apply(g *group, e *pb.Entry) (compares bool, err error) {
+	out, err := m.replay(e.Data)
+	if err != nil {
+		return false, err
+	}
+	if out.origin != g.w.host.origin || len(g.proposals) == 0 || g.proposals[0].number != out.number {
+		return out.compares, nil
 	}
 	p := g.proposals[0]
 	g.proposals = g.proposals[1:]
 	for i, o := range p.metas {
 		if o != nil {
-			o.answer(results[i], nil)
+			o.answer(out.results[i], nil)
 		}
 	}
+	return out.compares, nil
 }
 
 // expire answers what has waited too long to be proposed, or to be committed.

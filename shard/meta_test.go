@@ -26,7 +26,8 @@ func (o *metaOp) ended() bool {
 	}
 }
 
-// elects has the others agree to a candidate of a group, and to nothing else, until the stand leads it.
+// elects has the others agree to a candidate of a group, and to nothing else, until the stand
+// leads it.
 func (c *company) elects(id ID) {
 	c.r.t.Helper()
 	g := c.r.host.groups[id]
@@ -46,8 +47,8 @@ func (c *company) elects(id ID) {
 	}
 }
 
-// TestMetaServesAfterItsFirstEntry: a leader of the meta group that has not applied the first entry of its term may
-// lack what former leaders have acknowledged. It does not serve before.
+// TestMetaServesAfterItsFirstEntry: a leader of the meta group that has not applied the first
+// entry of its term may lack what former leaders have acknowledged. It does not serve before.
 func TestMetaServesAfterItsFirstEntry(t *testing.T) {
 	r, c := inCompany(t, true, nil)
 	c.elects(Meta)
@@ -66,8 +67,8 @@ func TestMetaServesAfterItsFirstEntry(t *testing.T) {
 	}
 }
 
-// TestMetaProposalEnds: what the meta group has proposed and not committed within its time is unknown; nobody waits
-// for ever.
+// TestMetaProposalEnds: what the meta group has proposed and not committed within its time is
+// unknown; nobody waits for ever.
 func TestMetaProposalEnds(t *testing.T) {
 	r := newStand(t, nil)
 	r.freeze = true
@@ -87,8 +88,8 @@ func TestMetaProposalEnds(t *testing.T) {
 	}
 }
 
-// TestMetaProposalThatRaftRefuses: nothing of it was done, so whoever asked is told to try again, not that it may
-// have been done.
+// TestMetaProposalThatRaftRefuses: nothing of it was done, so whoever asked is told to try again,
+// not that it may have been done.
 func TestMetaProposalThatRaftRefuses(t *testing.T) {
 	r, c := inCompany(t, false, nil)
 	c.leads()

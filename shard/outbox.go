@@ -39,6 +39,8 @@ const (
 const (
 	raftMessage   = 1 + iota
 	reportMessage // a call that a former leader of the group had started has ended
+	stateMessage  // what a replica's state was after an entry; see comparison
+	refillMessage // a replica in quarantine asks for another's state
 
 	overMessage = 8 // to a former leader: the lease that it reports on is over
 )
@@ -187,6 +189,10 @@ func (f *peerFrame) handle(w *worker) {
 			m.group.hearReport(f.from, m.body)
 		case overMessage:
 			m.group.hearOver(m.body)
+		case stateMessage:
+			m.group.hearState(f.from, m.body)
+		case refillMessage:
+			m.group.hearRefillRequest(f.from, m.body)
 		}
 	}
 }

@@ -14,7 +14,7 @@ const (
 // propose makes one raft entry of all that the group has to say in this turn: outcomes first, since they end
 // flights, then clients' commands, then leases.
 func (g *group) propose() {
-	if g.leader && g.leaves() {
+	if g.leader && g.mayNotLead() {
 		return
 	}
 	if g.meta != nil {
@@ -26,9 +26,9 @@ func (g *group) propose() {
 	}
 	g.batch.Reset(g.entryMs(), g.w.host.origin, g.number+1)
 	g.items, g.spareItems = g.spareItems, nil
-	if g.giveWord && g.applied > foundingIndex {
-		g.giveWord = false
-		g.batch.Hash(g.applied, g.table.Hash())
+	if g.compare.wanted {
+		g.compare.wanted = false
+		g.batch.Compare()
 		g.items = append(g.items, item{kind: silentItem})
 	}
 	if g.takeover {

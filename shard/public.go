@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -66,6 +67,8 @@ type GroupStatus struct {
 	Voters   []uint64
 	Learners []uint64
 	Joint    bool
+	Compared uint64            // the last entry after which the replicas have compared their states
+	Fault    string            // why it cannot go on, or is not trusted; empty: all is well
 	Timers   int               // pending and dead ones
 	Hash     uint64            // of the state after Applied, the same on every replica; not of the meta group
 	Behind   map[uint64]uint64 // leader: entries that a replica which is heard from lacks; absent: not heard from
@@ -87,12 +90,16 @@ func (h *Host) Groups() []GroupStatus {
 
 func (g *group) status() GroupStatus {
 	s := GroupStatus{Group: g.id}
+	s.Fault = g.fault()
+	if s.Fault == "" && g.compare.differs {
+		s.Fault = "replicas have different states, and none of these has a majority"
+	}
 	if g.raft == nil {
 		return s
 	}
 	basic := g.raft.BasicStatus()
 	s.Replica, s.Leader, s.Leads, s.Term = g.replica, nodeOf(basic.Lead), g.leader, basic.GetTerm()
-	s.Applied, s.Epoch = g.applied, g.epoch
+	s.Applied, s.Epoch, s.Compared = g.applied, g.epoch, g.compare.last
 	s.Voters, s.Learners, s.Joint = g.store.conf.Voters, g.store.conf.Learners, len(g.store.conf.VotersOutgoing) > 0
 	if g.table != nil {
 		c := g.table.Totals()
@@ -109,6 +116,30 @@ func (g *group) status() GroupStatus {
 		})
 	}
 	return s
+}
+
+// fault is what is wrong with this replica; empty: nothing is known.
+func (g *group) fault() string {
+	switch {
+	case g.stopped != nil:
+		return g.stopped.Error()
+	case g.quarantine != nil:
+		return fmt.Sprintf("shard %d: %v", g.id, g.quarantine.why)
+	case g.damaged:
+		return fmt.Sprintf("shard %d: %v", g.id, ErrMemoryFault)
+	}
+	return ""
+}
+
+// Fault is what is wrong with one of this node's replicas: it is stopped, or its state is wrong. A
+// node of which this is so should lead nothing. Empty: nothing is known.
+func (h *Host) Fault() string {
+	for _, w := range h.workers {
+		if text := w.fault.Load(); text != nil && *text != "" {
+			return *text
+		}
+	}
+	return ""
 }
 
 // StepAside says whether this node should lead: one that should not (its clock or its disk is off, or it is about to stop) gives its

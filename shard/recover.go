@@ -3,7 +3,6 @@ package shard
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -26,16 +25,23 @@ type tailEntry struct {
 // recovery rebuilds a group from its newest snapshot and the log: entries are applied as soon as the log says that they
 // are committed, so that only an uncommitted tail is ever held.
 type recovery struct {
-	group *group
-	log   []tailEntry // what was read and is still of use
-	first int         // in log: the first that is kept. From here on they are applied, but followers may lack them …
-	next  int         // … until this one: the first that is not applied yet
-	bytes int         // of the kept ones' data
-	hard  hardState
-	known bool  // the log has something of the replica, or of its snapshot
-	fault error // what the log lacks of the replica; void if the replica turns out to have been given up later, as its files are gone then
-	stop  bool  // a membership change: from here on raft must see the entries
-	alien bool  // the log, as far as it was read, has another entry where the snapshot from a peer ends: what follows that one is void
+	group   *group
+	log     []tailEntry // what was read and is still of use
+	first   int         // in log: the first that is kept. From here on they are applied, but followers may lack them …
+	next    int         // … until this one: the first that is not applied yet
+	bytes   int         // of the kept ones' data
+	hard    hardState
+	known   bool  // the log has something of the replica, or of its snapshot
+	fault   error // what the log lacks of the replica; void if the replica turns out to have been given up later, as its files are gone then
+	stop    bool  // a membership change: from here on raft must see the entries
+	stopped error // this build cannot apply what comes next
+	alien   bool  // the log, as far as it was read, has another entry where the snapshot from a peer ends: what follows that one is void
+}
+
+// recoveryOf begins with what the group's snapshot has made of it. If that is of a newer release,
+// nothing is applied.
+func recoveryOf(g *group) *recovery {
+	return &recovery{group: g, stopped: g.stopped, stop: g.stopped != nil}
 }
 
 func (h *Host) snapshotDir() string { return filepath.Join(h.cfg.Dir, "snapshots") }
@@ -49,12 +55,15 @@ func (h *Host) recover() error {
 	if err := wal.PrepareSnapshotDir(h.cfg.FS, h.snapshotDir()); err != nil {
 		return fmt.Errorf("shard: prepare snapshots: %w", err)
 	}
+	if err := h.clearRefills(); err != nil {
+		return fmt.Errorf("shard: prepare snapshots: %w", err)
+	}
 	if err := h.loadSnapshots(); err != nil {
 		return err
 	}
 	list := make([]*recovery, len(h.groups))
 	for i, g := range h.groups {
-		list[i] = &recovery{group: g}
+		list[i] = recoveryOf(g)
 	}
 	stream, err := wal.Open(h.cfg.FS, h.streamDir(), h.cfg.Log, func(pos wal.Position, r wal.Record) error {
 		if int(r.Shard) >= len(list) {
@@ -137,23 +146,13 @@ func (h *Host) readSnapshot(g *group, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: membership: %w", name, err)
 	}
-	if g.table != nil {
-		table, hash, err := loadTable(g.id, f, hashVersion)
-		if err != nil {
-			return err
-		}
-		if hash != f.Meta().Hash {
-			return fmt.Errorf("%s: state hash %016x, expected %016x", name, hash, f.Meta().Hash)
-		}
-		g.table = table
-	} else {
-		state, err := io.ReadAll(f)
-		if err != nil {
-			return err
-		}
-		if err := g.meta.machine.Load(state); err != nil {
-			return err
-		}
+	switch state, err := h.readState(f, g.id, f.Meta().Hash); {
+	case errors.Is(err, ErrNewer): // it is whole, and what comes before it does not help
+		g.stopped = fmt.Errorf("shard %d: %s: %w", g.id, name, err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", name, err)
+	default:
+		g.replaceState(state)
 	}
 	g.place(m)
 	g.files.note(&m)
@@ -214,12 +213,13 @@ func (r *recovery) tombstone(pos wal.Position, body []byte) error {
 	g := r.group
 	g.tombstone = max(g.tombstone, id)
 	hasLater := g.replica > id // its snapshot was read already
-	*r = recovery{group: g}
 	if hasLater {
+		*r = *recoveryOf(g)
 		g.files.gens = nil
 		return nil
 	}
 	g.reset()
+	*r = *recoveryOf(g)
 	g.files = groupFiles{tomb: pos.Gen, unread: g.files.unread}
 	return nil
 }
@@ -235,7 +235,9 @@ func (r *recovery) marked(body []byte) error {
 			"empty the data directory and join again under a new id: the other replicas have all of it", r.group.id, m.index)
 		return nil
 	}
-	*r = recovery{group: r.group, hard: r.hard}
+	hard := r.hard
+	*r = *recoveryOf(r.group)
+	r.hard = hard
 	r.group.files.gens, r.group.files.older = nil, r.group.files.newest
 	return nil
 }
@@ -283,9 +285,11 @@ func (r *recovery) commit(index uint64) error {
 			break
 		}
 		if err := g.replayEntry(e); err != nil {
-			return fmt.Errorf("shard %d: entry %d: %w", g.id, e.index, err)
+			r.stop, r.stopped = true, fmt.Errorf("shard %d: entry %d cannot be applied: %w", g.id, e.index, err)
+			break
 		}
 		g.applied, g.appliedTerm = e.index, e.term
+		g.tellApplied(g.applied)
 		r.bytes += len(e.data) + entryOverhead
 	}
 	r.trim()
@@ -312,18 +316,19 @@ func (r *recovery) trim() {
 }
 
 func (g *group) replayEntry(e *tailEntry) (err error) {
-	switch {
-	case len(e.data) == 0:
-	case g.meta != nil:
-		_, _, _, err = g.meta.replay(e.data)
-	default:
-		g.listen()
-		if g.results, err = g.table.Apply(e.data, nil, g.results[:0]); err == nil {
-			g.table.Note(e.index)
-			if err = g.table.diverged; err == nil {
-				g.tell(e.index)
-			}
-		}
+	if len(e.data) == 0 {
+		return nil
+	}
+	if err := g.w.host.mayRead(e.data); err != nil {
+		return err
+	}
+	if g.meta != nil {
+		_, err = g.meta.replay(e.data)
+		return err
+	}
+	g.listen()
+	if g.results, err = g.table.Apply(e.data, nil, g.results[:0]); err == nil {
+		g.tell(e.index)
 	}
 	return err
 }
@@ -374,6 +379,10 @@ func (r *recovery) finish() error {
 	g.confIndex = g.applied // at the latest: what was before is in the membership
 	g.store.hard = &pb.HardState{Term: &r.hard.term, Vote: &r.hard.vote, Commit: &r.hard.commit}
 	g.files.trim()
+	if r.stopped != nil {
+		g.stop(r.stopped)
+		return nil
+	}
 	if err := g.newRaft(); err != nil {
 		return err
 	}

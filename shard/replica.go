@@ -174,6 +174,8 @@ func (g *group) reset() {
 	g.applied, g.appliedTerm, g.epoch, g.confIndex = 0, 0, 0, 0
 	g.hard, g.hardDirty, g.end, g.birth = hardState{}, false, entryID{}, nil
 	g.incoming, g.wantSnapshot = nil, false
+	g.trustAgain()
+	g.compare, g.refills, g.stopped = comparison{}, nil, nil
 	g.wakeMs = math.MaxInt64 // what it waited for is gone, and would keep its worker awake
 	if g.table != nil {
 		g.table = NewTable(g.id, 0)

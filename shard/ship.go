@@ -36,6 +36,9 @@ type SnapshotSource interface {
 // today, is offered; else one is made, and raft asks again.
 func (g *group) offerSnapshot() (*pb.Snapshot, error) {
 	f := &g.files
+	if g.quarantine != nil || g.damaged {
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
 	if f.newest == 0 || f.newest < g.store.offset || f.newest < g.confIndex || f.newestConf == nil {
 		g.wantSnapshot = true
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
@@ -45,19 +48,32 @@ func (g *group) offerSnapshot() (*pb.Snapshot, error) {
 
 // sendSnapshot streams the snapshot that raft's message names.
 func (g *group) sendSnapshot(m *pb.Message) {
+	from, to := m.GetFrom(), m.GetTo()
+	stream, err := g.streamSnapshot(m, false, func(size int64, err error) {
+		g.w.box.post(&shipped{group: g, from: from, to: to, size: size, err: err})
+	})
+	if err != nil {
+		g.raft.ReportSnapshot(to, raft.SnapshotFailure)
+		return
+	}
+	g.w.host.cfg.Peers.SendSnapshot(nodeOf(to), stream)
+}
+
+// streamSnapshot makes a stream of the snapshot that a message names; done is called when it has
+// ended.
+func (g *group) streamSnapshot(m *pb.Message, refill bool, done func(size int64, err error)) (*SnapshotStream, error) {
 	meta := wal.SnapshotMeta{Shard: uint32(g.id), Index: m.Snapshot.GetMetadata().GetIndex(), Term: m.Snapshot.GetMetadata().GetTerm()}
-	h, to := g.w.host, m.GetTo()
+	h := g.w.host
 	file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
 	if err != nil {
 		h.cfg.Logger.Error("a snapshot for another node cannot be read; a new one is made", "shard", uint32(g.id), "error", err)
 		g.files.newestConf, g.wantSnapshot = nil, true
-		g.raft.ReportSnapshot(to, raft.SnapshotFailure)
-		return
+		return nil, err
 	}
 	size, hash := file.Size(), file.Meta().Hash
 	_ = file.Close()
-	h.cfg.Peers.SendSnapshot(nodeOf(to), &SnapshotStream{
-		Header: appendShipment(nil, &shipment{group: g.id, message: m, hash: hash, epoch: g.files.newestEpoch}),
+	return &SnapshotStream{
+		Header: appendShipment(nil, &shipment{group: g.id, message: m, hash: hash, epoch: g.files.newestEpoch, refill: refill}),
 		Size:   size,
 		Open: func() (SnapshotSource, error) {
 			file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
@@ -66,8 +82,8 @@ func (g *group) sendSnapshot(m *pb.Message) {
 			}
 			return file, nil
 		},
-		Done: func(err error) { g.w.box.post(&shipped{group: g, from: m.GetFrom(), to: to, size: size, err: err}) },
-	})
+		Done: func(err error) { done(size, err) },
+	}, nil
 }
 
 // shipped is told how a stream ended.
@@ -101,12 +117,21 @@ type shipment struct {
 	message *pb.Message
 	hash    uint64
 	epoch   uint32
+	refill  bool // it is for a replica in quarantine, and raft is not to hear of it
 }
 
-const shipmentVersion = 1
+// The first byte of a header.
+const (
+	shipmentVersion = 1
+	refillShipment  = 2 // the same, of a refill
+)
 
 func appendShipment(b []byte, s *shipment) []byte {
-	b = append(b, shipmentVersion)
+	version := byte(shipmentVersion)
+	if s.refill {
+		version = refillShipment
+	}
+	b = append(b, version)
 	b = binary.LittleEndian.AppendUint64(b, s.hash)
 	b = binary.AppendUvarint(b, uint64(s.group))
 	b = binary.AppendUvarint(b, uint64(s.epoch))
@@ -114,10 +139,10 @@ func appendShipment(b []byte, s *shipment) []byte {
 }
 
 func decodeShipment(b []byte) (*shipment, error) {
-	if len(b) < 9 || b[0] != shipmentVersion {
+	if len(b) < 9 || b[0] != shipmentVersion && b[0] != refillShipment {
 		return nil, errMessage
 	}
-	s := &shipment{hash: binary.LittleEndian.Uint64(b[1:])}
+	s := &shipment{hash: binary.LittleEndian.Uint64(b[1:]), refill: b[0] == refillShipment}
 	r := recordReader{rest: b[9:]}
 	group, epoch := r.uvarint(), r.uvarint()
 	if r.bad || group > 1<<32-1 || epoch > 1<<32-1 {
@@ -155,7 +180,14 @@ func (h *Host) Receive(from uint64, header []byte, size int64) (*Incoming, error
 	if !h.stream.HasRoom(uint64(max(size, 0))) {
 		return nil, fmt.Errorf("shard: no room for a snapshot of %d bytes: %d are free", size, h.stream.Disk().Free)
 	}
-	if in.file, err = wal.CreateSnapshot(h.cfg.FS, h.snapshotDir(), in.meta); err != nil {
+	in.dir = h.snapshotDir()
+	if s.refill {
+		in.dir = h.refillDir()
+		if err := h.cfg.FS.MkdirAll(in.dir); err != nil {
+			return nil, fmt.Errorf("shard: snapshot stream: %w", err)
+		}
+	}
+	if in.file, err = wal.CreateSnapshot(h.cfg.FS, in.dir, in.meta); err != nil {
 		return nil, err
 	}
 	in.file.KeepFree(h.stream.SnapshotFloor())
@@ -168,6 +200,7 @@ type Incoming struct {
 	shipment *shipment
 	mark     mark
 	meta     wal.SnapshotMeta
+	dir      string
 	file     *wal.SnapshotWriter
 	size     int64
 	have     int64
@@ -199,33 +232,16 @@ func (in *Incoming) Commit() error {
 		return err
 	}
 	h, g := in.host, in.host.groups[in.shipment.group]
-	a := &arrival{group: g, message: in.shipment.message, mark: in.mark, size: in.size}
-	if err := h.readState(in.meta.FileName(), g.id, in.mark.hash, a); err != nil {
-		_ = h.cfg.FS.Remove(filepath.Join(h.snapshotDir(), in.meta.FileName()))
+	a := &arrival{group: g, message: in.shipment.message, mark: in.mark, size: in.size, refill: in.shipment.refill}
+	path := filepath.Join(in.dir, in.meta.FileName())
+	if err := a.read(in.dir, in.meta.FileName()); err != nil {
+		_ = h.cfg.FS.Remove(path)
 		return err
+	}
+	if a.refill { // the group writes a snapshot of its own when it has taken the state
+		_ = h.cfg.FS.Remove(path)
 	}
 	return g.w.box.put(a, math.MaxInt)
-}
-
-// readState reads a snapshot into a table of its own, or the meta group's bytes, and checks it.
-func (h *Host) readState(name string, id ID, hash uint64, a *arrival) error {
-	f, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if id == Meta {
-		a.state, err = io.ReadAll(f)
-		return err
-	}
-	var has uint64
-	if a.table, has, err = loadTable(id, f, hashVersion); err != nil {
-		return err
-	}
-	if has != hash {
-		return fmt.Errorf("%s: state hash %016x, expected %016x", name, has, hash)
-	}
-	return nil
 }
 
 // arrival is a snapshot that is here whole.
@@ -234,8 +250,22 @@ type arrival struct {
 	message *pb.Message
 	mark    mark
 	size    int64
-	table   *Table
-	state   []byte
+	state   any // see Host.readState
+	refill  bool
+}
+
+// read reads the file back into a state of its own.
+func (a *arrival) read(dir, name string) error {
+	h := a.group.w.host
+	f, err := wal.OpenSnapshot(h.cfg.FS, dir, name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if a.state, err = h.readState(f, a.group.id, a.mark.hash); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
 
 func (a *arrival) handle(w *worker) {
@@ -244,8 +274,17 @@ func (a *arrival) handle(w *worker) {
 		g.leftovers.some = true
 		return // the replica was removed
 	}
-	if g.raft == nil || a.mark.index <= g.applied {
+	switch {
+	case g.raft == nil:
 		return // it is not needed any more
+	case a.refill:
+		if g.quarantine != nil {
+			g.quarantine.arrival = a
+			g.takeRefill()
+		}
+		return
+	case a.mark.index <= g.applied:
+		return
 	}
 	before := g.raft.BasicStatus().GetCommit()
 	_ = g.raft.Step(a.message)
@@ -269,11 +308,8 @@ func (g *group) install(s *pb.Snapshot) mark {
 	if run := g.w.snapshot; run != nil && run.group == g {
 		run.abort()
 	}
-	if g.table != nil {
-		g.table = a.table
-	} else if err := g.meta.machine.Load(a.state); err != nil {
-		panic(fmt.Sprintf("meta: snapshot %d cannot be loaded: %v", index, err))
-	}
+	g.replaceState(a.state)
+	g.trustAgain()
 	g.place(a.mark)
 	g.confIndex = index
 	g.files.restored(&a.mark)

@@ -35,6 +35,10 @@ type Snapshot struct {
 	high   Handle
 	cursor Handle   // the slots up to here are written
 	saved  []uint64 // a bit per slot that was written ahead of the cursor
+	// What is written, and what it should be: memory may have changed by itself.
+	slots, blobs, wantSlots, wantBlobs uint64
+	ids, wantIDs                       int // a table with two timers of one id is not read again
+	damaged                            bool
 	// pending is written and not handed out yet. Its order matters: a target may be defined again.
 	pending []byte
 }
@@ -49,13 +53,23 @@ func (t *Table) beginSnapshot(version byte) *Snapshot {
 	}
 	t.snapshots++
 	s := &Snapshot{t: t, number: t.snapshots, high: t.slab.high, saved: make([]uint64, t.slab.high>>6+1)}
-	s.hash = t.hashOf(version)
+	s.hash, s.wantSlots, s.wantBlobs = t.hashOf(version), t.slotSum, t.blobSum
+	s.wantIDs = t.ids.count
 	s.pending = t.appendHeader(nil, version, s.hash)
 	t.snap = s
 	return s
 }
 
-// Next appends the next piece to dst, about budget bytes beside what Apply wrote ahead, and says whether it was the last.
+// Hash implements Saving: it is the one that the header has.
+func (s *Snapshot) Hash() uint64 { return s.hash }
+
+// Sound implements Saving.
+func (s *Snapshot) Sound() bool {
+	return !s.damaged && s.slots == s.wantSlots && s.blobs == s.wantBlobs && s.ids == s.wantIDs
+}
+
+// Next implements Saving. It appends the next piece to dst, about budget bytes beside what Apply
+// wrote ahead, and says whether it was the last.
 func (s *Snapshot) Next(dst []byte, budget int) (out []byte, done bool) {
 	dst = append(dst, s.pending...)
 	s.pending = s.pending[:0]
@@ -120,11 +134,16 @@ func (t *Table) appendHeader(dst []byte, version byte, hash uint64) []byte {
 func (s *Snapshot) appendSlot(dst []byte, h Handle) []byte {
 	t := s.t
 	o := t.slab.at(h)
+	s.slots += t.slotHash(h, o)
 	if o.state() == 0 {
 		dst = binary.AppendUvarint(append(dst, recordFree), uint64(h))
 		return binary.AppendUvarint(dst, uint64(o.ref))
 	}
 	v := t.view(o.ref)
+	s.blobs += t.blobHash(h, v.flags, v.target, v.body)
+	if !o.chained() || t.chains[h].newer == 0 {
+		s.ids++
+	}
 	dst = s.appendTarget(dst, v.target)
 	kind := byte(recordTimer)
 	if o.run != 0 {
@@ -140,7 +159,9 @@ func (s *Snapshot) appendSlot(dst []byte, h Handle) []byte {
 	dst = binary.AppendUvarint(append(dst, v.flags), uint64(len(v.body)))
 	dst = append(dst, v.body...)
 	if o.run != 0 {
-		dst = t.appendRun(dst, t.runs.at(o.run))
+		r := t.runs.at(o.run)
+		s.blobs += t.errorSum(h, r)
+		dst = t.appendRun(dst, r)
 	}
 	if o.chained() {
 		l := t.chains[h]
@@ -164,6 +185,7 @@ func (s *Snapshot) appendTarget(dst []byte, row uint32) []byte {
 	}
 	g.saved = s.number
 	b := g.bytes(&s.t.blobs)
+	s.damaged = s.damaged || !s.t.soundTarget(row)
 	dst = binary.AppendUvarint(append(dst, recordTarget), uint64(row))
 	dst = binary.AppendUvarint(dst, uint64(len(b)))
 	return append(dst, b...)
@@ -171,6 +193,7 @@ func (s *Snapshot) appendTarget(dst []byte, row uint32) []byte {
 
 func (s *Snapshot) appendSuccessor(dst []byte, h Handle, ref uint32) []byte {
 	v := s.t.view(ref)
+	s.blobs += s.t.blobHash(h, v.flags, v.target, v.body)
 	dst = s.appendTarget(dst, v.target)
 	dst = binary.AppendUvarint(append(dst, recordSuccessor), uint64(h))
 	dst = binary.AppendUvarint(dst, uint64(v.target))

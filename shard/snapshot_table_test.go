@@ -158,8 +158,8 @@ func TestSnapshotBefore(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfTheHashBefore: what was written with a hash that walks the closed topics is read, and so is what is
-// written for replicas that know no other; a hash of a later build is refused.
+// TestSnapshotOfTheHashBefore: what was written with a hash that walks the closed topics is read,
+// and so is what is written for replicas that know no other; a hash of a later build is refused.
 func TestSnapshotOfTheHashBefore(t *testing.T) {
 	b, err := os.ReadFile("testdata/golden/table-snapshot-4")
 	if err != nil {

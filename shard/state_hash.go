@@ -1,18 +1,20 @@
 package shard
 
-// The versions of a table's hash. Hashes of different versions say nothing about each other. A version says what is
-// covered and how, and never changes; a later one is written from a feature level on (see Level).
+// The versions of a table's hash. Hashes of different versions say nothing about each other. A
+// version says what is covered and how, and never changes; a later one is written from a feature
+// level on (see Level).
 const (
 	// hashOfList walks the closed topics. It takes time in proportion to them.
 	hashOfList = 1
-	// hashOfSums is made of sums that every change keeps up to date. It takes the same time whatever the table holds.
+	// hashOfSums is made of sums that every change keeps up to date. It takes the same time
+	// whatever the table holds.
 	hashOfSums = 2
 
 	hashVersion = hashOfSums
 )
 
-// Hash is a hash of the replicated state: equal on all replicas that applied the same entries, whether one by
-// one or from a snapshot on.
+// Hash is a hash of the replicated state: equal on all replicas that applied the same entries,
+// whether one by one or from a snapshot on.
 func (t *Table) Hash() uint64 { return t.hashReigns(mix(t.hashCounters(), t.closedSum)) }
 
 // hashOf is the hash of a version from 1 to hashVersion.

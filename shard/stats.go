@@ -35,6 +35,7 @@ type Stats struct {
 	Scheduled, Leased, Done, Dead int64 // timers of led shards
 	Overdue                       int64 // due, and not yet called
 	Leads                         int
+	Faults                        int // replicas that are stopped, or whose state is wrong or differs
 	MemoryBytes                   int64
 	Queued                        int64 // client operations without an answer
 
@@ -59,6 +60,9 @@ func (h *Host) Stats() Stats {
 func (g *group) stats(s *Stats) {
 	if g.leader {
 		s.Leads++
+	}
+	if g.fault() != "" || g.compare.differs {
+		s.Faults++
 	}
 	if g.table == nil || !g.lead.active {
 		return

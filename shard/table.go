@@ -50,8 +50,8 @@ type Table struct {
 
 	slotSum, blobSum, closedSum uint64 // over slots, blobs and closed topics; see Hash
 
-	hashes    hashRing
-	diverged  error // from the leader's state: the replica must stop
+	scrub     scrub
+	compares  bool // the last entry has the replicas compare their states
 	snap      *Snapshot
 	snapshots uint32     // begun; the number of the last
 	scratch   []byte     // a spec on its way into the arena
@@ -133,7 +133,7 @@ func (t *Table) touch(h Handle) *slot {
 		t.snap.keep(h)
 	}
 	s := t.slab.at(h)
-	t.slotSum -= t.slotHash(h, s)
+	t.addSlot(h, -t.slotHash(h, s))
 	if state := s.state(); state != 0 {
 		t.topics.count(s.topic, state, -1)
 	}
@@ -141,7 +141,7 @@ func (t *Table) touch(h Handle) *slot {
 }
 
 func (t *Table) settle(h Handle, s *slot) {
-	t.slotSum += t.slotHash(h, s)
+	t.addSlot(h, t.slotHash(h, s))
 	if state := s.state(); state != 0 {
 		t.topics.count(s.topic, state, +1)
 	}

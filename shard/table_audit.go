@@ -53,10 +53,7 @@ func (t *Table) Audit(popped bool) error {
 		return fmt.Errorf("shard: audit: %d free of %d, counts %v of %v, wheel %d of %d",
 			unused, t.slab.unused, totals, t.topics.totals, t.wheel.Len(), waking)
 	}
-	var closed uint64
-	for _, tomb := range t.tombs {
-		closed += tomb.hash()
-	}
+	closed := t.sumClosed()
 	if slots != t.slotSum || blobs != t.blobSum || closed != t.closedSum {
 		return fmt.Errorf("shard: audit: sums %x %x %x, want %x %x %x", t.slotSum, t.blobSum, t.closedSum, slots, blobs, closed)
 	}

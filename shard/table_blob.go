@@ -122,7 +122,7 @@ func (t *Table) putBlob(h Handle, v *blob) uint32 {
 	b = append(b, series...)
 	b = append(append(b, byte(len(v.id))), v.id...)
 	b = append(b, v.rest...)
-	t.blobSum += t.blobHash(h, v.flags, v.target, b[from:])
+	t.addBlob(h, t.blobHash(h, v.flags, v.target, b[from:]))
 	return ref
 }
 
@@ -140,7 +140,7 @@ func (t *Table) allocPadded(n int) (ref uint32, b []byte) {
 
 func (t *Table) dropBlob(h Handle, ref uint32) {
 	v := t.view(ref)
-	t.blobSum -= t.blobHash(h, v.flags, v.target, v.body)
+	t.addBlob(h, -t.blobHash(h, v.flags, v.target, v.body))
 	t.targets.release(&t.blobs, v.target)
 	t.blobs.release(ref)
 }

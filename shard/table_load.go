@@ -37,7 +37,8 @@ func LoadTable(id ID, r io.Reader) (*Table, error) {
 	return t, err
 }
 
-// loadTable is LoadTable of a build that knows hashes up to a version. It returns the hash that the snapshot has, too.
+// loadTable is LoadTable of a build that knows hashes up to a version. It returns the hash that
+// the snapshot has, too.
 func loadTable(id ID, r io.Reader, newest byte) (*Table, uint64, error) {
 	l := loader{r: r, buf: make([]byte, 64<<10), targets: map[uint32][]byte{}, newest: newest}
 	l.header(id)
@@ -60,6 +61,14 @@ func loadTable(id ID, r io.Reader, newest byte) (*Table, uint64, error) {
 func (l *loader) fail(format string, args ...any) {
 	if l.err == nil {
 		l.err = fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
+	}
+}
+
+// tooNew is fail for what only a newer build can have written: the file around a snapshot has
+// checksums.
+func (l *loader) tooNew(format string, args ...any) {
+	if l.err == nil {
+		l.err = fmt.Errorf("%w: %w: %s", ErrFormat, ErrNewer, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -151,7 +160,7 @@ func (l *loader) header(id ID) {
 		l.fail("not a table snapshot")
 	}
 	if l.version = l.byte(); l.version < oldestSnapshot || l.version > snapshotVersion {
-		l.fail("version %d, this build reads %d to %d", l.version, oldestSnapshot, snapshotVersion)
+		l.tooNew("version %d, this build reads %d to %d", l.version, oldestSnapshot, snapshotVersion)
 	}
 	if got := ID(l.number(1<<32-1, "shard")); got != id {
 		l.fail("it is of shard %d", got)
@@ -183,7 +192,7 @@ func (l *loader) header(id ID) {
 	if l.hashed = hashOfList; l.version > unnamedHash {
 		t.restamped = Handle(l.number(uint64(noRestamp), "last restamped"))
 		if l.hashed = l.byte(); l.err == nil && (l.hashed < hashOfList || l.hashed > l.newest) {
-			l.fail("state hash of version %d, this build knows 1 to %d", l.hashed, l.newest)
+			l.tooNew("state hash of version %d, this build knows 1 to %d", l.hashed, l.newest)
 		}
 	}
 	if b := l.bytes(8); b != nil {

@@ -87,7 +87,7 @@ func (t *Table) dueMs(s *slot) int64 {
 // setError keeps the text of the last error.
 func (t *Table) setError(h Handle, r *run, text string) {
 	if r.errRef != 0 {
-		t.blobSum -= errorHash(h, t.errorText(r))
+		t.addBlob(h, -errorHash(h, t.errorText(r)))
 		t.blobs.release(r.errRef)
 		r.errRef = 0
 	}
@@ -98,7 +98,7 @@ func (t *Table) setError(h Handle, r *run, text string) {
 	b[0], b[1] = byte(len(text)), byte(len(text)>>8)
 	copy(b[2:], text)
 	r.errRef = ref
-	t.blobSum += errorHash(h, t.errorText(r))
+	t.addBlob(h, errorHash(h, t.errorText(r)))
 }
 
 // errorText is valid until the timer's next change.

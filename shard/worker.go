@@ -75,12 +75,14 @@ type worker struct {
 	frames     []*sentFrame // free
 
 	memory, replicas    atomic.Int64
-	largest             atomic.Int64 // state of a group of it, in bytes
+	largest             atomic.Int64           // state of a group of it, in bytes
+	fault               atomic.Pointer[string] // of one of its groups; see Host.Fault
 	lastTick, lastSweep time.Duration
 	snapshot            *snapshotRun
 	snapshotTurn        int           // whose turn it is for the next one
 	needed              atomic.Uint64 // the oldest log generation that its groups need
 	census              taken         // its last one
+	scrubTurn           int           // the group whose memory is looked through
 }
 
 // appended is one group's part of a frame.
@@ -222,11 +224,14 @@ func (w *worker) tick() {
 	w.lastTick += time.Duration(n) * tickInterval
 	memory, replicas, largest := int64(0), int64(0), int64(0)
 	w.alone = true
-	low := w.host.lowDisks()
+	low, fault := w.host.lowDisks(), ""
 	for _, g := range w.groups {
 		state := g.stateBytes()
 		memory, largest = memory+state, max(largest, state)
 		g.noteLowDisks(low)
+		if fault == "" {
+			fault = g.fault()
+		}
 		if g.raft == nil {
 			if g.lead != nil {
 				g.lead.endLeft(false)
@@ -242,9 +247,13 @@ func (w *worker) tick() {
 		g.tick()
 		w.touch(g)
 	}
+	if old := w.fault.Load(); old == nil || *old != fault {
+		w.fault.Store(&fault)
+	}
 	w.memory.Store(memory)
 	w.largest.Store(largest)
 	w.replicas.Store(replicas)
+	w.tickScrub()
 	w.tickCensus()
 	w.tickSnapshots()
 	if w.mono-w.lastSweep >= sweepEach {

@@ -51,12 +51,11 @@ type checkedGroup struct {
 	term    uint64
 	clockMs int64
 
+	refilled, installs, compared uint64
+
 	leaving  bool // it leads on its way out
 	proposed uint64
 }
-
-// hashesBack is how many entries back a table remembers its hash.
-const hashesBack = 200
 
 // check compares what the last turn made of the node's replicas with all others.
 func (n *node) check() {
@@ -66,12 +65,16 @@ func (n *node) check() {
 		p := n.host.Progress(id)
 		if p.Replica != c.replica {
 			*c = checkedGroup{replica: p.Replica}
+			n.struck[id] = false
 			n.w.note(n, "replica", uint64(id), p.Replica, "")
 		}
 		if p.Replica == 0 {
 			if n.reached[i].replica != 0 {
 				n.reached[i] = reached{} // it was given up
 			}
+			continue
+		}
+		if n.watchFaults(id, c, &p); p.Stopped != nil {
 			continue
 		}
 		if p.Leads && (!c.leads || p.Term != c.term) {
@@ -111,7 +114,7 @@ func (n *node) check() {
 			n.w.counts.SetBack += int(b2u(t.ClockMs() < c.clockMs))
 			c.clockMs = t.ClockMs()
 		}
-		n.compare(id, c.applied, p)
+		n.compare(id, p)
 		c.applied, c.epoch = p.Applied, p.Epoch
 		n.reached[i] = reached{p.Replica, p.Applied}
 	}
@@ -162,25 +165,47 @@ func (n *node) voted(id shard.ID, term uint64) {
 	}
 }
 
-func (n *node) compare(id shard.ID, from uint64, p shard.Progress) {
+func (n *node) compare(id shard.ID, p shard.Progress) {
 	at := place{id, p.Applied}
 	known := n.w.book.replicas.at(at)
 	if known.epochs && known.epoch != p.Epoch {
 		n.w.violate("I8", "node %d: group %d is at epoch %d after entry %d, another replica at %d", n.id, id, p.Epoch, p.Applied, known.epoch)
 	}
 	known.epoch, known.epochs = p.Epoch, true
+	hash := n.state.Hash()
+	if id != shard.Meta {
+		hash = n.host.Table(id).Hash()
+	}
+	n.applied(id, p.Applied, hash)
 	if id == shard.Meta {
-		n.same(at, n.state.Hash())
-		return
+		n.checkMeta()
 	}
-	table := n.host.Table(id)
-	for i := max(from+1, p.Applied-min(p.Applied, hashesBack)); i < p.Applied; i++ {
-		if hash, ok := table.HashAt(i); ok {
-			n.same(place{id, i}, hash)
-		}
-	}
-	n.same(at, table.Hash())
 	n.w.note(n, "applied", uint64(id), p.Applied, "")
+}
+
+// agreed is what a process knew last that the cluster has agreed on.
+type agreed struct {
+	version uint64 // of the placement
+	level   shard.Level
+}
+
+// checkMeta holds what the cluster has agreed on, as this process has it, against itself, and against what it had.
+func (n *node) checkMeta() {
+	if err := n.state.Audit(); err != nil && !n.struck[shard.Meta] {
+		n.w.violate("meta", "node %d: %v", n.id, err)
+	}
+	version, level := n.state.Version(), n.state.Level()
+	if version < n.agreed.version || level < n.agreed.level {
+		n.w.violate("meta", "node %d: version %d of the placement after %d, feature level %d after %d", n.id, version, n.agreed.version, level, n.agreed.level)
+	}
+	n.agreed.version, n.agreed.level = version, level
+}
+
+// applied compares what a state is after an entry with what any other replica had then.
+func (n *node) applied(id shard.ID, index, hash uint64) {
+	if !n.struck[id] {
+		n.same(place{id, index}, hash)
+	}
 }
 
 func (n *node) same(at place, hash uint64) {

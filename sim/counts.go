@@ -25,6 +25,7 @@ type Counts struct {
 	OrdealCounts
 	ClockCounts
 	AilmentCounts
+	ReplicaFaultCounts
 }
 
 // add adds what another run did.
@@ -42,7 +43,7 @@ func addEach(to, from reflect.Value) {
 	}
 }
 
-// never names what was never come to, but for ordeals and ailments: for each of these there are runs of its own.
+// never names what was never come to, but for ordeals, ailments and faults of replicas: for each of these there are runs of its own.
 func (c *Counts) never() (names []string) {
 	v := reflect.ValueOf(c).Elem()
 	for i := range v.NumField() {

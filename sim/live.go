@@ -36,6 +36,12 @@ func (w *World) live() {
 	w.merging.begin()
 	w.makers.begin()
 	w.sicken()
+	if w.swarm.replicaFaults.strikes > 0 {
+		w.layBallast()
+	}
+	if w.swarm.replicaFaults != (replicaFaults{}) {
+		w.after(0, w.failReplicas)
+	}
 	if !w.swarm.early {
 		w.after(0, w.trouble)
 	}
@@ -58,6 +64,7 @@ func (w *World) conclude() {
 	}
 	w.drain()
 	w.checkShardClocks()
+	w.proveReplicas()
 	w.proveApart()
 	w.checkEnd()
 }

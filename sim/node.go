@@ -64,9 +64,12 @@ type node struct {
 
 	held bool // it stays down
 
-	inARow int  // starts at once, one after the other, of processes that had ended themselves
-	eager  bool // … is about to be started at once
-	halted bool // a process has halted on this disk
+	inARow int               // starts at once, one after the other, of processes that had ended themselves
+	eager  bool              // … is about to be started at once
+	halted bool              // a process has halted on this disk
+	level  shard.Level       // of the release that it runs
+	struck map[shard.ID]bool // groups of whose state memory has changed a bit
+	agreed agreed
 
 	rotten    bool          // something on its disk was damaged at rest, or is to be
 	lied      bool          // … by syncs that did not do what they said
@@ -98,7 +101,8 @@ var errPowerCut = errors.New("the power is cut")
 
 // newNode makes a machine with an empty disk.
 func (w *World) newNode(name string) *node {
-	n := &node{w: w, id: uint64(2*len(w.nodes) + 1), name: name, clock: clock{world: w}, disk: wal.NewMemFS(), votes: map[shard.ID]promised{}}
+	n := &node{w: w, id: uint64(2*len(w.nodes) + 1), name: name, clock: clock{world: w}, disk: wal.NewMemFS(), votes: map[shard.ID]promised{},
+		level: shard.LevelOfBuild, struck: map[shard.ID]bool{}}
 	n.clock.drift = (2*w.chance.Float64() - 1) * w.swarm.drift
 	w.nodes = append(w.nodes, n)
 	return n
@@ -228,6 +232,9 @@ func (n *node) died(err error) bool {
 		switch {
 		case n.couldNotRead(err):
 			n.blinded(err)
+			return true
+		case n.faultOfMemory(err):
+			n.stop(false)
 			return true
 		case n.toldByLeader(err):
 			n.halts(err)

@@ -33,6 +33,9 @@ func (n *node) start() {
 	n.sights, n.view, n.looked, n.age = map[uint64]*sight{}, view{}, 0, 0
 	n.trustsNobody()
 	n.tasks = newTasks(n)
+	clear(n.struck)
+	n.agreed = agreed{}
+	n.drawRelease()
 	n.hook()
 	_, err := wal.LockDir(n.disk, dataDir)
 	if err == nil {
@@ -53,6 +56,9 @@ func (n *node) start() {
 	n.gossip = newGossip(n)
 	n.self.Connect(&peers{n, n.life}, n.gossip)
 	w.note(n, "start", uint64(n.starts), 0, "")
+	if w.swarm.replicaFaults.releases {
+		n.every(time.Second, n.upgrade)
+	}
 	n.every(gossipEach, func() {
 		if !n.died(nil) {
 			n.gossip.look()
@@ -72,7 +78,7 @@ func (n *node) start() {
 func (n *node) memberConfig() member.Config {
 	w, life := n.w, n.life
 	cfg := member.Config{
-		Name: n.name, Version: "sim", HTTP: n.name + ":7700", Peer: n.address(),
+		Name: n.name, Version: "sim", Level: n.level, HTTP: n.name + ":7700", Peer: n.address(),
 		Shards: w.swarm.shards, Replicas: w.swarm.replicas, BootstrapExpect: 1, NamesProven: true, PeersProven: true, ReplaceAfter: time.Minute,
 		FS: n.disk, Dir: dataDir, Clock: n.keeper, Tasks: n.tasks, Random: n.random, Logger: slog.New(slog.DiscardHandler),
 		Keys: func() *secret.Keys { return w.keys.of(n) }, LacksKey: func() string { return "" },
@@ -108,6 +114,10 @@ func (n *node) random(b []byte) {
 // failed is the end of a process by its own decision.
 func (n *node) failed(err error) {
 	n.w.note(n, "ends itself", 0, 0, err.Error())
+	if errors.Is(err, ring.ErrTooOld) {
+		n.tooOld()
+		return
+	}
 	if !errors.Is(err, member.ErrRemoved) {
 		n.w.violate("member", "node %d ends itself: %v", n.id, err)
 	}
@@ -120,7 +130,7 @@ func (n *node) failed(err error) {
 func (n *node) couldNotStart(err error) {
 	w := n.w
 	switch {
-	case errors.Is(err, member.ErrRemoved):
+	case errors.Is(err, member.ErrRemoved), errors.Is(err, ring.ErrTooOld):
 		n.failed(err)
 	case n.crash.clone != nil:
 		n.stop(false)
@@ -184,7 +194,7 @@ func (n *node) hostConfig(disk *wal.MemFS, id member.Identity, state *ring.State
 	w := n.w
 	cfg := shard.Config{
 		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Owner: shard.NewOwner(n.id, id.Starts), Seed: w.cfg.Seed + n.id,
-		FS: disk, Dir: dataDir, Clock: n.keeper, Topics: state, Machine: state,
+		FS: disk, Dir: dataDir, Clock: n.keeper, Topics: state, Machine: state, Level: n.level, Agreed: state.Level, Applied: n.applied,
 		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Observer: &observer{n},
 		Logger: slog.New(slog.DiscardHandler), Zone: n.zone,
 		Log: wal.Options{

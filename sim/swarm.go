@@ -57,6 +57,7 @@ type swarm struct {
 	bounds   bounds
 	padding  int // bytes that payloads have beside what tells them apart, at most
 
+	replicaFaults replicaFaults
 }
 
 // draw makes a run's swarm.

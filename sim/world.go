@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"carillon/shard"
 	"carillon/wal"
 )
 
@@ -58,6 +59,9 @@ type World struct {
 	ills   chance // of its ailments
 	ids    chance // what nodes draw that nobody can guess
 	times  chance // of its clocks' faults
+	odds   chance // of its replicas' faults
+
+	ballast map[shard.ID]bool // shards whose ballast is there, and is not changed any more
 
 	wrongAt time.Duration // when no more than half of the machines had a right clock
 
@@ -138,8 +142,10 @@ func newWorld(cfg Config) *World {
 	w.swarm.ordeal(w.fate)
 	w.ills = newChance(cfg.Seed, 7)
 	w.ids = newChance(cfg.Seed, 9)
+	w.odds = newChance(cfg.Seed, 29)
 	if cfg.script == nil {
 		w.swarm.ail(w.ills)
+		w.swarm.drawReplicaFaults(w.odds)
 	}
 	w.times = newChance(cfg.Seed, 23)
 	w.swarm.clockwise(w.times)

@@ -37,8 +37,8 @@ func certified(t *testing.T) *Self {
 		ring.FoundCommand("c", 1, 1, nodes[:1]), {Verb: ring.Register, Node: &nodes[1]}, {Verb: ring.Register, Node: &nodes[2]},
 		{Verb: ring.Remove, NodeID: 3},
 	} {
-		if r := m.State.Apply(int64(i), cmd.Encode()).(ring.Reply); r.Err != nil {
-			t.Fatal(r.Err)
+		if r, err := m.State.Apply(int64(i), cmd.Encode()); err != nil || r.(ring.Reply).Err != nil {
+			t.Fatal(r, err)
 		}
 	}
 	s.SetMember(m)

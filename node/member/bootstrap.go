@@ -40,8 +40,12 @@ func (s *Self) EnsureMembership(ctx context.Context) error {
 func (s *Self) Found(plan *ring.FoundingPlan) error {
 	scratch := ring.NewState(nil, nil)
 	command := ring.FoundCommand(plan.ClusterID, plan.Shards, plan.Replicas, plan.Nodes)
-	if r := scratch.Apply(0, command.Encode()).(ring.Reply); r.Err != nil {
-		return fmt.Errorf("node: found the cluster: %w", r.Err)
+	r, err := scratch.Apply(0, command.Encode())
+	if err == nil {
+		err = r.(ring.Reply).Err
+	}
+	if err != nil {
+		return fmt.Errorf("node: found the cluster: %w", err)
 	}
 	row, _ := scratch.Row(ring.MetaGroup)
 	meta := row.ForHost()

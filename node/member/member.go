@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -32,6 +33,8 @@ type Host interface {
 	Held(topic shard.TopicID) int
 	Place(rows []shard.Row)
 	StepAside(on bool)
+	// Fault says what is wrong with one of its replicas; "": nothing is known to be.
+	Fault() string
 	Gone(owner shard.Owner)
 	// Propose has the meta group's machine apply a command.
 	Propose(ctx context.Context, cmd []byte) (any, error)
@@ -174,7 +177,7 @@ func (m *Member) sendHeartbeats() {
 	if clock.Trust == clocks.Held {
 		wrong = clock.Why
 	}
-	unhealthy := m.Health.check(now, wrong)
+	unhealthy := cmp.Or(m.Health.check(now, wrong), m.host.Fault())
 	m.sayHealth(unhealthy)
 	me, member := m.State.Node(m.id)
 	cordoned := m.stopping.Load() || unhealthy != "" || member && me.State != ring.NodeMember

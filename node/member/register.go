@@ -41,6 +41,11 @@ func (m *Member) Current() bool {
 }
 
 func (m *Member) register(ctx context.Context) {
+	if agreed, level := m.State.Level(), max(m.cfg.Level, shard.LevelFirst); agreed > level {
+		m.cfg.Fail(fmt.Errorf("node: %w: the cluster has agreed on feature level %d, this release has %d (see --feature-level); start the newer release",
+			ring.ErrTooOld, agreed, level))
+		return
+	}
 	if m.alone() {
 		if _, removed := m.askForPlace(ctx); removed {
 			m.leaveCluster()
@@ -60,7 +65,11 @@ func (m *Member) register(ctx context.Context) {
 	if self == known {
 		return
 	}
-	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Register, Node: &self, ClusterID: m.Identity().ClusterID}); err != nil {
+	_, err = m.Propose(ctx, ring.Command{Verb: ring.Register, Node: &self, ClusterID: m.Identity().ClusterID})
+	switch {
+	case errors.Is(err, ring.ErrTooOld):
+		m.cfg.Fail(fmt.Errorf("node: %w", err))
+	case err != nil:
 		m.log.Warn("the cluster was not told this node's new addresses; it is tried again", "error", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/secret"
+	"carillon/shard"
 	"carillon/transport/peer"
 	"carillon/wal"
 )
@@ -53,7 +54,8 @@ type Gossip interface {
 // Config is what a Self is made of.
 type Config struct {
 	Name, Zone, Version string
-	HTTP, Peer          string // addresses of this node as others reach it
+	HTTP, Peer          string      // addresses of this node as others reach it
+	Level               shard.Level // the highest feature level that it understands; 0: the first
 
 	// For a node that is of no cluster yet.
 	Join                              []string
@@ -180,7 +182,7 @@ func (s *Self) describe() (ring.Node, error) {
 	}
 	return ring.Node{
 		ID: s.id, Name: s.cfg.Name, HTTP: s.cfg.HTTP, Peer: s.cfg.Peer, Gossip: s.gossip.Addr(),
-		Zone: s.cfg.Zone, Version: s.cfg.Version, Starts: s.Identity().Starts,
+		Zone: s.cfg.Zone, Version: s.cfg.Version, Level: s.cfg.Level, Starts: s.Identity().Starts,
 	}, nil
 }
 

@@ -26,12 +26,14 @@ func (e *manyTopics) Topics(after string, limit int) []*shard.Topic {
 func (e *manyTopics) Topic(name string) (*shard.Topic, bool) { return e.topics.Named(name) }
 
 var allTopics = func() *ring.Topics {
-	topics := ring.NewTopics(nil)
+	state := ring.NewState(nil, nil)
 	for i := range ring.MaxTopics {
 		c := ring.Command{Verb: ring.Ensure, Name: fmt.Sprintf("team-%d.orders-%d", i%100, i)}
-		topics.Apply(1, c.Encode())
+		if _, err := state.Apply(1, c.Encode()); err != nil {
+			panic(err)
+		}
 	}
-	return topics
+	return state.Topics
 }
 
 // narrowTokens are tokens that see little, or look at much: each with its patterns.

@@ -1,0 +1,67 @@
+package ring
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"carillon/shard"
+)
+
+// ErrMalformed is answered to a command that no build can read.
+var ErrMalformed = errors.New("the command is malformed")
+
+// Encode makes the bytes that the host carries. A policy is complete in them: what a topic is made
+// with is the proposer's word, not what each replica's build takes for the default.
+func (c *Command) Encode() []byte {
+	if c.Verb == Ensure && c.Policy == nil {
+		policy := shard.DefaultPolicy()
+		with := *c
+		with.Policy = &policy
+		c = &with
+	}
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(fmt.Sprintf("ring: encode command: %v", err)) // plain data: cannot happen
+	}
+	return b
+}
+
+// firstPolicy is what the fields of a policy are that an entry does not have: the defaults of the
+// builds that wrote such entries. It never changes; a field that comes later is zero in them.
+func firstPolicy() shard.Policy {
+	return shard.Policy{
+		Callback:    shard.Callback{Method: "POST", TimeoutMs: 10_000},
+		MaxAttempts: 16, MinBackoffMs: 1_000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0.2,
+		StopOn:                 []int{410},
+		LeaseMs:                30_000,
+		Breaker:                shard.Breaker{Failures: 5, WindowMs: 10_000, OpenMs: 5_000, Probes: 1},
+		DestinationConcurrency: 256,
+		HistoryMs:              72 * 3_600_000,
+		DeadRetentionMs:        720 * 3_600_000,
+	}
+}
+
+// decodeCommand reads a command. ErrMalformed says that no build can, shard.ErrNewer that this one
+// cannot: replicas that skipped what they do not know would part.
+func decodeCommand(data []byte) (*Command, error) {
+	if !json.Valid(data) {
+		return nil, ErrMalformed
+	}
+	var c Command
+	policy := firstPolicy()
+	c.Policy = &policy
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return nil, fmt.Errorf("a command that this build does not know: %w: %w", shard.ErrNewer, err)
+	}
+	if c.Policy == nil { // it said null
+		c.Policy = &policy
+	}
+	if c.level() == 0 {
+		return nil, fmt.Errorf("verb %q, which this build does not know: %w", c.Verb, shard.ErrNewer)
+	}
+	return &c, nil
+}

@@ -1,0 +1,170 @@
+package ring
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"carillon/shard"
+)
+
+func leveled(id uint64, level shard.Level) Node {
+	n := node(id)
+	n.Level = level
+	return n
+}
+
+// TestLevelIsTheLeastOfAll: the level is the least that each member understands, and rises by
+// itself when the last one of a release has been upgraded or removed. It never falls, and who
+// understands less is told so.
+func TestLevelIsTheLeastOfAll(t *testing.T) {
+	s := NewState(nil, nil)
+	level := func(want shard.Level, after string) {
+		t.Helper()
+		again := NewState(nil, nil)
+		if err := again.Load(s.Save()); err != nil {
+			t.Fatal(err)
+		}
+		if s.Level() != want || again.Level() != want || again.Hash() != s.Hash() {
+			t.Errorf("after %s: level %d, %d when it is read again, want %d", after, s.Level(), again.Level(), want)
+		}
+	}
+	register := func(n Node) Command { return Command{Verb: Register, Node: &n} }
+	level(shard.LevelFirst, "nothing")
+	must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, 2), leveled(2, 1), leveled(3, 0)})) // 0: of before there were levels
+	level(1, "founding")
+	must(t, s, register(leveled(3, 2)))
+	level(1, "an upgrade")
+	must(t, s, register(leveled(3, 1))) // and back, while the cluster has not agreed on more
+	must(t, s, register(leveled(3, 2)))
+	level(1, "an upgrade, taken back and made again")
+	must(t, s, register(leveled(2, 2)))
+	level(2, "the last upgrade")
+	refused(t, s, ErrTooOld, register(leveled(2, 1)))
+	refused(t, s, ErrTooOld, register(leveled(4, 1)))
+	level(2, "refusals")
+	must(t, s, register(leveled(4, 7)))
+	level(2, "a node of a release to come")
+}
+
+// TestLevelRisesWithARemoval: an old node that is gone for good holds nobody back; one whose place
+// is taken by another of its release does.
+func TestLevelRisesWithARemoval(t *testing.T) {
+	s := NewState(nil, nil)
+	must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, 2), leveled(2, 1)}))
+	successor := leveled(3, 1)
+	successor.Name = "n2"
+	must(t, s, Command{Verb: Register, Node: &successor, Replace: true})
+	if s.Level() != 1 {
+		t.Fatalf("level %d with a node of level 1", s.Level())
+	}
+	must(t, s, Command{Verb: Remove, NodeID: 3, Force: true})
+	if s.Level() != 2 {
+		t.Errorf("level %d when the last node of level 1 is gone", s.Level())
+	}
+	if err := s.Audit(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNothingUnknownIsApplied: a verb or a field that this build does not know is neither proposed
+// nor skipped: a replica that meets one stops, since others may know it.
+func TestNothingUnknownIsApplied(t *testing.T) {
+	s := founded(t, 2, 1, 2)
+	must(t, s, Command{Verb: Ensure, Name: "a"})
+	before := string(s.Save())
+	for _, data := range []string{
+		`{"verb":"burn","name":"a"}`, `{"verb":"pause","name":"a","gently":true}`, `{"verb":"put","name":"a","policy":{"MaxAttempts":3,"Mood":"good"}}`,
+		`{"verb":"register","node":{"id":9,"name":"x","colour":"red"}}`, `{"verb":7}`,
+	} {
+		if _, err := s.Apply(1, []byte(data)); !errors.Is(err, shard.ErrNewer) {
+			t.Errorf("%s: applied, %v", data, err)
+		}
+		if _, err := s.Check([]byte(data)); err == nil {
+			t.Errorf("%s: may be proposed", data)
+		}
+	}
+	if string(s.Save()) != before {
+		t.Error("what cannot be applied has changed the state")
+	}
+	for _, data := range []string{"", "{", "nonsense"} { // in no build: it changes nothing, on all replicas alike
+		if _, err := s.Check([]byte(data)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%q: %v", data, err)
+		}
+	}
+	pause := Command{Verb: Pause, Name: "a"}
+	if level, err := s.Check(pause.Encode()); level != shard.LevelFirst || err != nil {
+		t.Errorf("pause: level %d, %v", level, err)
+	}
+}
+
+// TestPolicyIsTheProposers: a topic is made with the policy that its command has; what a command
+// of before does not have is as it was then. Nothing depends on what this build takes for the
+// default.
+func TestPolicyIsTheProposers(t *testing.T) {
+	const first = `{"Callback":{"URL":"","Method":"POST","Headers":null,"HasHeaders":false,"TimeoutMs":10000},"MaxAttempts":16,` +
+		`"MinBackoffMs":1000,"MaxBackoffMs":3600000,"Multiplier":2,"Jitter":0.2,"StopOn":[410],"Merge":0,"MaxWaitMs":0,"ByContent":false,` +
+		`"Serial":false,"Ordered":false,"Concurrency":0,"Rate":{"PerSecond":0,"Burst":0},"SpreadMs":0,"Pull":false,"Report":false,"LeaseMs":30000,` +
+		`"Breaker":{"Failures":5,"WindowMs":10000,"OpenMs":5000,"Probes":1},"OwnBreaker":false,"DestinationConcurrency":256,` +
+		`"HistoryMs":259200000,"DeadRetentionMs":2592000000,"Secrets":null}`
+	s := founded(t, 2, 1, 2)
+	policy := func(name string) string {
+		topic, ok := s.Named(name)
+		if !ok {
+			t.Fatalf("there is no topic %s", name)
+		}
+		b, _ := json.Marshal(topic.Policy)
+		return string(b)
+	}
+	s.applied(1, []byte(`{"verb":"ensure","name":"of a log of before"}`))
+	if got := policy("of a log of before"); got != first {
+		t.Errorf("a topic that a log of before makes has the policy\n%s, it had\n%s", got, first)
+	}
+	s.applied(1, []byte(`{"verb":"put","name":"in part","policy":{"MaxAttempts":3}}`))
+	if got, want := policy("in part"), strings.Replace(first, `"MaxAttempts":16`, `"MaxAttempts":3`, 1); got != want {
+		t.Errorf("a policy in part is\n%s, want\n%s", got, want)
+	}
+	ensure := Command{Verb: Ensure, Name: "of another release"}
+	text := string(ensure.Encode())
+	own := fmt.Sprintf(`"MaxAttempts":%d`, shard.DefaultPolicy().MaxAttempts)
+	if !strings.Contains(text, own) {
+		t.Fatalf("the policy is not in the command: %s", text)
+	}
+	s.applied(1, []byte(strings.Replace(text, own, `"MaxAttempts":99`, 1)))
+	if got, want := policy("of another release"), `"MaxAttempts":99`; !strings.Contains(got, want) {
+		t.Errorf("a topic that another release makes has the policy\n%s, want\n%s", got, want)
+	}
+}
+
+// TestFieldsOfTheFirstLevel: whoever adds a field to what the meta group's entries carry has to
+// give it a level: a node of before stops at an entry that has it. See Command.level and
+// docs/adr/0019.
+func TestFieldsOfTheFirstLevel(t *testing.T) {
+	const first = "Callback.HasHeaders Callback.Headers[].Name Callback.Headers[].Value Callback.Method Callback.TimeoutMs Callback.URL " +
+		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Epoch Force Gossip Group " +
+		"HTTP HistoryMs ID Jitter JoinedMs Layout Learner LeaseMs Level MaxAttempts MaxBackoffMs MaxWaitMs Merge MinBackoffMs Multiplier Name Node NodeID " +
+		"Ordered OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Verb Version Zone"
+	known := strings.Fields(first)
+	var walk func(v reflect.Type, path string)
+	walk = func(v reflect.Type, path string) {
+		switch v.Kind() {
+		case reflect.Pointer:
+			walk(v.Elem(), path)
+		case reflect.Slice:
+			walk(v.Elem(), path)
+		case reflect.Struct:
+			for i := range v.NumField() {
+				walk(v.Field(i).Type, path+"."+v.Field(i).Name)
+			}
+		default:
+			if !slices.ContainsFunc(known, func(k string) bool { return strings.HasSuffix(path, "."+strings.ReplaceAll(k, "[]", "")) }) {
+				t.Errorf("%s is new: which level has it?", path)
+			}
+		}
+	}
+	walk(reflect.TypeFor[Command](), "")
+}

@@ -1,0 +1,113 @@
+package ring
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// stateScrub is a walk over the topics that makes their sum anew: what memory has changed by
+// itself shows as a sum that is another than the one which the changes have kept.
+type stateScrub struct {
+	walk      topicWalk
+	want, sum uint64
+}
+
+// Scrub implements shard.Machine.
+func (s *State) Scrub(budget int) (done, sound bool) {
+	defer func() {
+		if recover() != nil { // what is damaged may lead anywhere
+			s.scrub, done, sound = nil, true, false
+		}
+	}()
+	if s.scrub == nil {
+		s.Topics.mu.RLock()
+		s.scrub = &stateScrub{walk: topicWalk{list: s.list}, want: s.sum}
+		s.Topics.mu.RUnlock()
+	}
+	for range max(budget, 1) {
+		t := s.scrub.walk.next()
+		if t == nil {
+			sound := s.scrub.sum == s.scrub.want && s.clusterIsSound()
+			s.scrub = nil
+			return true, sound
+		}
+		s.scrub.sum += hashTopic(t)
+	}
+	return false, true
+}
+
+func (s *State) clusterIsSound() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	nodes, rows := s.cluster.sums()
+	return nodes == s.cluster.nodeSum && rows == s.cluster.rowSum
+}
+
+// sums are what nodeSum and rowSum should be.
+func (c *cluster) sums() (nodes, rows uint64) {
+	for _, n := range c.nodes {
+		nodes += hashNode(&n)
+	}
+	for i := range c.rows {
+		rows += hashRow(&c.rows[i])
+	}
+	return nodes, rows
+}
+
+// Audit holds the state against itself and reports the first fault. It takes time in proportion to
+// the state, and is for tests, simulation and diagnosis.
+func (s *State) Audit() error {
+	s.Topics.mu.RLock()
+	defer s.Topics.mu.RUnlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	walk := topicWalk{list: s.list}
+	sum, count := uint64(0), 0
+	for t := walk.next(); t != nil; t = walk.next() {
+		if s.byID[t.ID] != t || s.byName[t.Name] != t || t.ID > s.lastID {
+			return fmt.Errorf("ring: audit: topic %d, %s, is not found by its id and name, or is after the last, %d", t.ID, t.Name, s.lastID)
+		}
+		sum += hashTopic(t)
+		count++
+	}
+	if count != len(s.byID) || count != len(s.byName) || sum != s.sum {
+		return fmt.Errorf("ring: audit: %d topics, %d by id, %d by name; sum %x of %x", count, len(s.byID), len(s.byName), s.sum, sum)
+	}
+	if want := newTopicSet(s.lastID, slices.Concat(s.list...)); !slices.Equal(s.names, want.names) || !maps.Equal(s.sealed, want.sealed) {
+		return fmt.Errorf("ring: audit: %d names of %d; secrets sealed by %v, want %v", len(s.names), len(want.names), s.sealed, want.sealed)
+	}
+	return s.cluster.audit()
+}
+
+func (c *cluster) audit() error {
+	if nodes, rows := c.sums(); nodes != c.nodeSum || rows != c.rowSum {
+		return fmt.Errorf("ring: audit: sums of nodes and rows %x %x, want %x %x", c.nodeSum, c.rowSum, nodes, rows)
+	}
+	present := 0
+	for _, n := range c.nodes {
+		if n.State == NodeRemoved {
+			continue
+		}
+		present++
+		if n.level() < c.level {
+			return fmt.Errorf("ring: audit: node %d has level %d, the cluster %d", n.ID, n.level(), c.level)
+		}
+		if !slices.ContainsFunc(c.present, func(m Node) bool { return m == n }) {
+			return fmt.Errorf("ring: audit: node %d is not in the list", n.ID)
+		}
+	}
+	if present != len(c.present) {
+		return fmt.Errorf("ring: audit: %d nodes are listed of %d", len(c.present), present)
+	}
+	for i := range c.rows {
+		row := &c.rows[i]
+		if err := row.validate(); err != nil {
+			return fmt.Errorf("ring: audit: %w", err)
+		}
+		if int(row.Group) != i || row.Epoch == 0 || row.Settled && len(row.Leaving) > 0 {
+			return fmt.Errorf("ring: audit: row %d is %+v", i, *row)
+		}
+	}
+	return nil
+}

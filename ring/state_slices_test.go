@@ -1,0 +1,215 @@
+package ring
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"carillon/shard"
+)
+
+// manyTopics is a founded State with so many topics.
+func manyTopics(tb testing.TB, n int) *State {
+	tb.Helper()
+	s := NewState(nil, nil)
+	c := FoundCommand("c", 16, 3, nodes(3))
+	if r := s.applied(1, c.Encode()); r.Err != nil {
+		tb.Fatal(r.Err)
+	}
+	topics := make([]*shard.Topic, n)
+	for i := range topics {
+		p := shard.DefaultPolicy()
+		p.Callback.URL = fmt.Sprintf("https://receiver-%d.example/hook", i)
+		topics[i] = &shard.Topic{ID: shard.TopicID(i + 1), Name: fmt.Sprintf("topic-%06d", i), Policy: p, CreatedMs: 1, UpdatedMs: 1}
+	}
+	s.Topics.replace(newTopicSet(shard.TopicID(n), topics))
+	return s
+}
+
+// TestTopicList: the list is what a sorted slice would be, whatever is put and taken out, and
+// whoever holds an older one sees nothing of it.
+func TestTopicList(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 9))
+	var list topicList
+	var want []*shard.Topic // nil: no such topic
+	ids := func(l topicList) string {
+		text := ""
+		for w := (&topicWalk{list: l}); ; {
+			topic := w.next()
+			if topic == nil {
+				return text
+			}
+			text += fmt.Sprintf("%d/%d ", topic.ID, topic.UpdatedMs)
+		}
+	}
+	for n := range 6000 {
+		held, before := list, ""
+		if n%100 == 0 {
+			before = ids(list)
+		}
+		switch id := random.IntN(len(want)/2 + 1); {
+		case random.IntN(3) > 0 || len(want) == 0:
+			want = append(want, &shard.Topic{ID: shard.TopicID(len(want))})
+			list = list.with(want[len(want)-1])
+		case random.IntN(2) == 0:
+			want[id] = nil
+			list = list.without(shard.TopicID(id))
+		default: // also one that is not there any more
+			want[id] = &shard.Topic{ID: shard.TopicID(id), UpdatedMs: int64(n)}
+			list = list.with(want[id])
+		}
+		if before != "" && ids(held) != before {
+			t.Fatal("a list that is held has changed")
+		}
+	}
+	text := ""
+	for _, topic := range want {
+		if topic != nil {
+			text += fmt.Sprintf("%d/%d ", topic.ID, topic.UpdatedMs)
+		}
+	}
+	if ids(list) != text {
+		t.Error("the list is not what was put there")
+	}
+	for _, page := range list {
+		if len(page) == 0 || len(page) > topicPage {
+			t.Fatalf("a page of %d", len(page))
+		}
+	}
+}
+
+// TestSnapshotInSlices: a snapshot of 100,000 topics is cut and written in slices of a few
+// milliseconds, shows the state as it was when it was cut, and is read without the state that it
+// replaces.
+func TestSnapshotInSlices(t *testing.T) {
+	s := manyTopics(t, MaxTopics)
+	want := s.Hash()
+	var took []time.Duration
+	timed := func(do func()) time.Duration {
+		begin := time.Now()
+		do()
+		return time.Since(begin)
+	}
+	var saving shard.Saving
+	if took := timed(func() { saving = s.BeginSave() }); took > 20*time.Millisecond {
+		t.Errorf("to begin takes %s", took)
+	}
+	var pieces int
+	var all bytes.Buffer
+	for done := false; !done; pieces++ {
+		var b []byte
+		took = append(took, timed(func() { b, done = saving.Next(nil, 256<<10) }))
+		all.Write(b)
+		if pieces%10 == 0 {
+			name := fmt.Sprintf("topic-%06d", pieces*97)
+			pause := Command{Verb: Pause, Name: name}
+			s.applied(2, pause.Encode())
+		}
+	}
+	slices.Sort(took)
+	usual := took[pieces*3/4] // the rest has to do with what else the machine does
+	t.Logf("%d bytes in %d slices of %s, the longest %s", all.Len(), pieces, usual, took[pieces-1])
+	if pieces < 100 || usual > 10*time.Millisecond {
+		t.Errorf("%d slices of %s", pieces, usual)
+	}
+	if !saving.Sound() || saving.Hash() != want {
+		t.Error("what was written is not the state as it was")
+	}
+	other := NewState(nil, nil)
+	state, hash, err := other.Read(io.Reader(&all))
+	if err != nil || hash != want {
+		t.Fatalf("hash %016x, want %016x: %v", hash, want, err)
+	}
+	if took := timed(func() { other.Replace(state) }); took > 20*time.Millisecond {
+		t.Errorf("to replace the state takes %s", took)
+	}
+	if other.Hash() != want || other.Audit() != nil {
+		t.Errorf("the state that was read: hash %016x, want %016x, %v", other.Hash(), want, other.Audit())
+	}
+}
+
+// TestHashTakesTheSameTime: the hash of 100,000 topics takes what that of ten takes.
+func TestHashTakesTheSameTime(t *testing.T) {
+	few, many := manyTopics(t, 10), manyTopics(t, MaxTopics)
+	took := func(s *State) time.Duration {
+		begin := time.Now()
+		for range 1000 {
+			s.Hash()
+		}
+		return time.Since(begin)
+	}
+	a, b := took(few), took(many)
+	t.Logf("1000 hashes: %s of 10 topics, %s of %d", a, b, MaxTopics)
+	if b > 5*a+20*time.Millisecond {
+		t.Errorf("1000 hashes take %s of 10 topics, %s of %d", a, b, MaxTopics)
+	}
+}
+
+// TestScrubFindsAFlippedBit: whatever bit of a topic, a node or a row changes by itself, the walk
+// over the state finds it; so does a snapshot. What commands change it does not take for that.
+func TestScrubFindsAFlippedBit(t *testing.T) {
+	scrub := func(s *State) bool {
+		for {
+			if done, sound := s.Scrub(7); done {
+				return sound
+			}
+			pause := Command{Verb: Pause, Name: "topic-000003"}
+			s.applied(5, pause.Encode())
+		}
+	}
+	saved := func(s *State) bool {
+		saving := s.BeginSave()
+		for done := false; !done; {
+			_, done = saving.Next(nil, 1000)
+		}
+		return saving.Sound()
+	}
+	s := manyTopics(t, 600)
+	if !scrub(s) || !saved(s) {
+		t.Fatal("a state as it should be is called damaged")
+	}
+	flips := map[string]func() (back func()){
+		"a topic's policy": func() func() {
+			v := s.byID[300]
+			v.Policy.MaxAttempts ^= 4
+			return func() { v.Policy.MaxAttempts ^= 4 }
+		},
+		"a topic's time": func() func() { v := s.byID[600]; v.UpdatedMs ^= 1 << 40; return func() { v.UpdatedMs ^= 1 << 40 } },
+		"the sum":        func() func() { s.sum ^= 2; return func() { s.sum ^= 2 } },
+		"a row":          func() func() { s.cluster.rows[3].Epoch ^= 1; return func() { s.cluster.rows[3].Epoch ^= 1 } },
+		"a node": func() func() {
+			n := s.cluster.nodes[2]
+			n.Starts ^= 1 << 10
+			s.cluster.nodes[2] = n
+			return func() { n.Starts ^= 1 << 10; s.cluster.nodes[2] = n }
+		},
+	}
+	for name, flip := range flips {
+		back := flip()
+		if scrub(s) {
+			t.Errorf("%s: the walk does not find it", name)
+		}
+		if saved(s) {
+			t.Errorf("%s: it is written as if nothing were", name)
+		}
+		back()
+		if !scrub(s) || !saved(s) {
+			t.Fatalf("%s: flipped back, it is called damaged", name)
+		}
+	}
+}
+
+func BenchmarkStateSlice(b *testing.B) {
+	s := manyTopics(b, MaxTopics)
+	saving, buf := s.BeginSave(), []byte(nil)
+	for b.Loop() {
+		var done bool
+		if buf, done = saving.Next(buf[:0], 256<<10); done {
+			saving = s.BeginSave()
+		}
+	}
+}

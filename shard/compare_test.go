@@ -1,0 +1,304 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// inCouncil runs a test of a cluster of so many nodes, all of which have shard 1.
+func inCouncil(t *testing.T, nodes int, run func(c *council)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var founders []int
+		for i := range nodes {
+			founders = append(founders, i)
+		}
+		c := newCouncil(t, nodes, founders)
+		defer c.end()
+		defer func() {
+			if p := recover(); p != nil {
+				f, ok := p.(fault)
+				if !ok {
+					panic(p)
+				}
+				t.Error(f)
+			}
+		}()
+		run(c)
+	})
+}
+
+// pass lets time go by, with a timer added each second.
+func (c *council) pass(d time.Duration) {
+	for end := c.stands[0].clock.mono + d; c.stands[0].clock.mono < end; {
+		c.add()
+		for range 20 {
+			c.tick()
+		}
+	}
+}
+
+// alive checks that no host has failed and no replica is stopped.
+func (c *council) alive() {
+	for i, r := range c.stands {
+		if err := r.host.failed(); err != nil {
+			c.fatalf("node %d has stopped: %v", firstNode+i, err)
+		}
+		for _, g := range r.host.groups {
+			if g.stopped != nil {
+				c.fatalf("node %d: group %d is stopped: %v", firstNode+i, g.id, g.stopped)
+			}
+		}
+	}
+}
+
+// at is the number of the stand that leads, or of one that follows.
+func (c *council) at(leads bool) int {
+	for i, r := range c.stands {
+		if (r == c.leader()) == leads {
+			return i
+		}
+	}
+	c.fatalf("there is none that leads: %v", leads)
+	return 0
+}
+
+// refilled checks that one replica gets another's state, and no other does, and that all are the
+// same then.
+func (c *council) refilled(wrong int) {
+	c.until("the wrong replica has got another's state", 4*time.Minute, func() bool {
+		c.add()
+		return c.shard(wrong).refilled > 0 && c.shard(wrong).quarantine == nil
+	})
+	c.pass(15 * time.Second)
+	c.concludes(10 * time.Second)
+	for i := range c.stands {
+		if g := c.shard(i); i != wrong && g.refilled > 0 || g.quarantine != nil || g.damaged {
+			c.fatalf("node %d: refilled %d times, quarantine %v, damaged %v", firstNode+i, g.refilled, g.quarantine, g.damaged)
+		}
+		if err := c.shard(i).table.Audit(true); err != nil {
+			c.fatalf("node %d: %v", firstNode+i, err)
+		}
+	}
+	c.alive()
+}
+
+// TestOneWrongReplicaIsRefilled: a bit flips in the memory of one of three replicas, of the leader
+// or of a follower. No right replica stops, the shard goes on, and the wrong one gets the state of
+// a right one. The old way was that the leader's word stopped all who differed from it, at each
+// start again.
+func TestOneWrongReplicaIsRefilled(t *testing.T) {
+	for _, leads := range []bool{true, false} {
+		t.Run(map[bool]string{true: "leader", false: "follower"}[leads], func(t *testing.T) {
+			inCouncil(t, 3, func(c *council) {
+				c.takes(5 * time.Second)
+				wrong := c.at(leads)
+				c.shard(wrong).table.Strike(FaultOfSum, 0, "", 3)
+				c.refilled(wrong)
+				if leads && c.at(true) == wrong && c.shard(wrong).servingSince < time.Hour {
+					t.Error("the wrong one has led on")
+				}
+				for i := range c.stands { // whoever starts again meets the comparison in its log
+					c.crash(i)
+					c.open(i)
+					c.takes(20 * time.Second)
+				}
+				c.alive()
+				c.concludes(20 * time.Second)
+			})
+		})
+	}
+}
+
+// TestFaultOfWhatNobodyTouches: what changes by itself in a timer that only waits is not in the
+// hash, which the changes keep. The replica finds it when it looks through its memory, knows that
+// it is the wrong one, and is refilled.
+func TestFaultOfWhatNobodyTouches(t *testing.T) {
+	for fault := range MemoryFault(MemoryFaults) {
+		for _, leads := range []bool{true, false} {
+			t.Run(fmt.Sprint(fault, leads), func(t *testing.T) {
+				inCouncil(t, 3, func(c *council) {
+					c.takes(5 * time.Second)
+					id := c.acked[0]
+					c.until("all have it", 5*time.Second, c.followed)
+					wrong := c.at(leads)
+					if !c.shard(wrong).table.Strike(fault, 1, id, 5) {
+						t.Fatal("nothing has happened")
+					}
+					c.refilled(wrong)
+				})
+			})
+		}
+	}
+}
+
+// TestOfTwoThatDifferNobodyIsStopped: of two replicas nobody knows which is wrong. Both go on, and
+// it is said.
+func TestOfTwoThatDifferNobodyIsStopped(t *testing.T) {
+	inCouncil(t, 2, func(c *council) {
+		c.takes(5 * time.Second)
+		wrong := c.at(false)
+		c.until("all have it", 5*time.Second, c.followed)
+		// A fault of the program, say: memory holds what was applied. (The last fence is in the
+		// hash, and in no sum.)
+		c.shard(wrong).table.fence += 5
+		c.pass(30 * time.Second)
+		c.alive()
+		for i, r := range c.stands {
+			if g := c.shard(i); g.quarantine != nil || !g.compare.differs || !strings.Contains(r.log.String(), "replicas have different states") {
+				t.Errorf("node %d: quarantine %v, differs %v", firstNode+i, g.quarantine, g.compare.differs)
+			}
+		}
+		c.takes(5 * time.Second)
+	})
+}
+
+// TestOfTwoTheOneWhoseMemoryFailsIsRefilled: there it is known.
+func TestOfTwoTheOneWhoseMemoryFailsIsRefilled(t *testing.T) {
+	for _, leads := range []bool{true, false} {
+		inCouncil(t, 2, func(c *council) {
+			c.takes(5 * time.Second)
+			c.until("all have it", 5*time.Second, c.followed)
+			c.pass(15 * time.Second) // they have heard of each other's states
+			wrong := c.at(leads)
+			c.shard(wrong).table.Strike(FaultOfSlot, 1, c.acked[0], 5)
+			c.refilled(wrong)
+		})
+	}
+}
+
+// TestBuildWithAnotherHash: a build that makes another hash of the same states is alone with it.
+// It leads nothing; those of the other build go on, and none of them is taken for wrong.
+func TestBuildWithAnotherHash(t *testing.T) {
+	inCouncil(t, 3, func(c *council) {
+		c.takes(5 * time.Second)
+		other := c.at(true)
+		var last *Table
+		c.after = func() {
+			if g := c.shard(other); g != nil && g.table != last {
+				g.table.closedSum += 77
+				last = g.table
+			}
+		}
+		c.pass(time.Minute)
+		elected := 0
+		for _, r := range c.stands {
+			elected -= r.observer.elected
+		}
+		c.pass(2 * time.Minute)
+		for _, r := range c.stands {
+			elected += r.observer.elected
+		}
+		if elected > 0 {
+			t.Errorf("%d elections in two minutes: the leadership goes round", elected)
+		}
+		for i := range c.stands {
+			if g := c.shard(i); i != other && (g.quarantine != nil || g.refilled > 0) {
+				t.Errorf("node %d: quarantine %v, refilled %d times", firstNode+i, g.quarantine, g.refilled)
+			}
+		}
+		c.alive()
+		c.takes(10 * time.Second)
+		if c.leader() == c.stands[other] {
+			t.Error("the one that is alone with its states leads")
+		}
+	})
+}
+
+// TestMemoryFaultOfOneThatIsAlone: the process ends, as its disk has the right state and nobody
+// else has it; the next one reads that.
+func TestMemoryFaultOfOneThatIsAlone(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("a", time.Hour)
+	want := r.timer("a")
+	if !r.table().Strike(FaultOfSlot, 1, "a", 7) {
+		t.Fatal("nothing has happened")
+	}
+	r.pass(2 * scrubEach)
+	if err := r.failure(); !errors.Is(err, ErrMemoryFault) {
+		t.Fatalf("after a minute: %v", err)
+	}
+	r.restart()
+	if got := r.timer("a"); got == nil || got.DueMs != want.DueMs {
+		t.Errorf("after a restart: %+v, want %+v", got, want)
+	}
+}
+
+// TestNoSnapshotOfDamagedMemory: what memory has changed by itself does not get into a snapshot,
+// which would be all that is left when the log before it is gone.
+func TestNoSnapshotOfDamagedMemory(t *testing.T) {
+	bubbleStand(t, smallLog, func(r *stand) {
+		r.add("a", time.Hour)
+		if !r.table().Strike(FaultOfSlot, 1, "a", 7) {
+			t.Fatal("nothing has happened")
+		}
+		g := r.host.groups[1]
+		g.scrubAt = 1 << 62 // the walk would find it first
+		g.wantSnapshot = true
+		r.pass(time.Second)
+		if g.files.newest != 0 || len(r.snapshotFiles(1)) != 0 {
+			t.Errorf("there is a snapshot of entry %d: %v", g.files.newest, r.snapshotFiles(1))
+		}
+		if err := r.failure(); !errors.Is(err, ErrMemoryFault) {
+			t.Errorf("the host goes on: %v", err)
+		}
+	})
+}
+
+// TestLeadersWordOfBefore: a log of before has what its leader took for the state. It stops nobody
+// any more.
+func TestLeadersWordOfBefore(t *testing.T) {
+	table := smallTable(t)
+	var b Batch
+	b.Reset(table.ClockMs(), 1, 1)
+	b.single(itemHash)
+	b.buf = append(b.buf, 5)
+	b.buf = append(b.buf, make([]byte, 8)...)
+	if got, err := table.Apply(b.Bytes(), nil, nil); err != nil || len(got) != 1 || got[0].Code != OK {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestRefillReplacesSnapshots: the snapshots that a replica wrote while its state was wrong may be
+// wrong too. They go as soon as one of the right state is there, and nothing is left of the stream.
+func TestRefillReplacesSnapshots(t *testing.T) {
+	inCouncil(t, 3, func(c *council) {
+		c.takes(5 * time.Second)
+		wrong := c.at(false)
+		// A fault of the program, say: what is in a snapshot is what is in memory.
+		c.shard(wrong).table.fence += 5
+		for range 2 {
+			c.shard(wrong).wantSnapshot = true
+			c.pass(2 * time.Second)
+		}
+		had := c.stands[wrong].snapshotFiles(1)
+		if len(had) < 2 {
+			t.Fatalf("it has the snapshots %v", had)
+		}
+		c.refilled(wrong)
+		for _, s := range c.stands[wrong].snapshotFiles(1) {
+			if slices.Contains(had, s) {
+				t.Errorf("snapshot %v is of the wrong state", s)
+			}
+		}
+		if g := c.shard(wrong); g.files.suspect != 0 || g.files.newest == 0 || g.files.older != g.files.newest {
+			t.Errorf("suspect up to %d, newest %d, older %d", g.files.suspect, g.files.newest, g.files.older)
+		}
+		list, err := c.stands[wrong].fs.ReadDir("data/snapshots/refill")
+		if err != nil || len(list) > 0 {
+			t.Errorf("files of the stream are left: %v, %v", list, err)
+		}
+		c.crash(wrong)
+		c.open(wrong)
+		c.concludes(20 * time.Second)
+		c.pass(30 * time.Second)
+		if g := c.shard(wrong); g.refilled > 0 || g.quarantine != nil {
+			t.Errorf("after a restart it is wrong again: refilled %d times", g.refilled)
+		}
+	})
+}

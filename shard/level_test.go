@@ -1,0 +1,190 @@
+package shard
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// inReleases runs a test of three nodes of these levels, which have agreed on what agreed says.
+func inReleases(t *testing.T, levels []Level, agreed *Level, run func(c *council)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCouncilOf(t, len(levels), []int{0, 1, 2}, func(i int, cfg *Config) {
+			cfg.Level, cfg.Agreed = levels[i], func() Level { return *agreed }
+		})
+		defer c.end()
+		run(c)
+	})
+}
+
+// stopped is what has stopped a node's replica of shard 1; nil: nothing.
+func (c *council) stopped(i int) error { return c.shard(i).stopped }
+
+// TestNothingAboveTheLevelIsProposed: as long as one replica is of a release before, nothing goes
+// into the log that it does not know, however long that is. When all have agreed on more, it does.
+func TestNothingAboveTheLevelIsProposed(t *testing.T) {
+	levels, agreed := []Level{LevelCompare, LevelFirst, LevelCompare}, LevelFirst
+	inReleases(t, levels, &agreed, func(c *council) {
+		c.takes(5 * time.Second)
+		c.pass(time.Minute)
+		c.alive()
+		for i := range c.stands {
+			if last := c.shard(i).compare.last; last != 0 {
+				t.Errorf("node %d has applied a comparison, entry %d", firstNode+i, last)
+			}
+		}
+		c.crash(1)
+		levels[1] = LevelCompare // the release of the others
+		c.open(1)
+		agreed = LevelCompare
+		c.pass(time.Minute)
+		c.alive()
+		for i := range c.stands {
+			if c.shard(i).compare.last == 0 {
+				t.Errorf("node %d has compared nothing", firstNode+i)
+			}
+		}
+		c.concludes(10 * time.Second)
+	})
+}
+
+// TestSnapshotForARelease: what a node of a release before is sent has the hash that it knows.
+func TestSnapshotForARelease(t *testing.T) {
+	levels, agreed := []Level{LevelCompare, LevelCompare, LevelFirst}, LevelFirst
+	inReleases(t, levels, &agreed, func(c *council) {
+		c.takes(5 * time.Second)
+		c.away[2] = true
+		c.pass(time.Minute) // more than is kept in memory
+		c.away[2] = false
+		c.concludes(20 * time.Second)
+		if c.stands[2].observer.received == 0 {
+			t.Error("the node was sent no snapshot")
+		}
+		c.alive()
+	})
+}
+
+// TestEntryOfANewerRelease: a replica that meets an entry which its release does not know stops,
+// and says what to do. Its process goes on with all else, also after a restart. The release that
+// knows the entry goes on from there. It was a panic, at each start again.
+func TestEntryOfANewerRelease(t *testing.T) {
+	levels, agreed := []Level{LevelCompare, LevelCompare, LevelFirst}, LevelCompare // it has not heard of it yet
+	inReleases(t, levels, &agreed, func(c *council) {
+		c.takes(5 * time.Second)
+		c.until("the old node is stopped", time.Minute, func() bool { c.add(); return c.stopped(2) != nil })
+		for range 2 {
+			r := c.stands[2]
+			if err := c.stopped(2); !errors.Is(err, ErrNewer) || !strings.Contains(r.log.String(), "start the release that wrote it") {
+				t.Fatalf("it says %v\n%s", err, r.log.String())
+			}
+			if err := r.host.failed(); err != nil {
+				t.Fatalf("its process ends: %v", err)
+			}
+			if g := r.host.groups[Meta]; !g.serving {
+				t.Error("its other groups do not serve")
+			}
+			if status := r.host.groups[1].status(); status.Fault == "" {
+				t.Error("its status does not say so")
+			}
+			c.takes(5 * time.Second)
+			c.crash(2)
+			c.open(2)
+			c.pass(5 * time.Second)
+		}
+		c.crash(2)
+		levels[2] = LevelCompare
+		c.open(2)
+		c.concludes(20 * time.Second)
+		c.alive()
+	})
+}
+
+// TestMetaEntryOfANewerRelease: the same of the meta group, whose commands carry what a release
+// may not know without any version.
+func TestMetaEntryOfANewerRelease(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	c.elects(Meta)
+	r.pass(time.Second)
+	if o := r.metaOp("bad"); !o.ended() || !errors.Is(o.err, ErrFormat) || len(r.machine.lines) != 0 {
+		t.Errorf("what must not be proposed: ended %v, %v", o.ended(), o.err)
+	}
+	o := r.metaOp("of a later release") // a leader of that release has proposed it
+	g := r.host.groups[Meta]
+	if !errors.Is(g.stopped, ErrNewer) || g.raft != nil {
+		t.Fatalf("it goes on: %v", g.stopped)
+	}
+	if !o.ended() || !errors.Is(o.err, ErrUnknown) {
+		t.Errorf("who proposed it hears %v", o.err)
+	}
+	if err := r.failure(); err != nil {
+		t.Errorf("the process ends: %v", err)
+	}
+	if o := r.metaOp("x"); !o.ended() || !errors.Is(o.err, ErrNoLeader) {
+		t.Errorf("afterwards: %v", o.err)
+	}
+	r.kill()
+	if err := r.open(); err != nil {
+		t.Fatalf("it does not start again: %v", err)
+	}
+	r.pass(5 * time.Second)
+	if g := r.host.groups[Meta]; !errors.Is(g.stopped, ErrNewer) {
+		t.Errorf("after a restart: %v", g.stopped)
+	}
+}
+
+// TestStoppedReplicaIsReplaced: a replica that is stopped can be given up, and another can come in
+// its place.
+func TestStoppedReplicaIsReplaced(t *testing.T) {
+	levels, agreed := []Level{LevelCompare, LevelCompare, LevelFirst}, LevelCompare
+	inReleases(t, levels, &agreed, func(c *council) {
+		c.takes(5 * time.Second)
+		c.until("the old node is stopped", time.Minute, func() bool { c.add(); return c.stopped(2) != nil })
+		levels[2] = LevelCompare
+		c.stands[2].host.cfg.Level = LevelCompare
+		c.row.Epoch, c.row.Settled = 2, false
+		c.row.Members = []Member{c.row.Members[0], c.row.Members[1]}
+		c.tell()
+		c.until("it is given up", 20*time.Second, func() bool { c.add(); return c.shard(2).replica == 0 && c.row.Settled })
+		if c.stopped(2) != nil {
+			t.Errorf("a replica that is not there is stopped: %v", c.stopped(2))
+		}
+		c.row.Epoch, c.row.Settled = 3, false
+		c.row.Members = append(c.row.Members, Member{Node: firstNode + 2, Replica: ReplicaID(firstNode+2, 3)})
+		c.tell()
+		c.concludes(30 * time.Second)
+	})
+}
+
+// TestSnapshotOfANewerRelease: a process of a release before finds a snapshot on its disk that it
+// cannot read. That is no damage: nothing is thrown away, the process goes on with all else, and
+// the newer release reads what is there.
+func TestSnapshotOfANewerRelease(t *testing.T) {
+	bubbleStand(t, smallLog, func(r *stand) {
+		r.add("a", time.Hour)
+		r.fill(12)
+		r.take(r.host.groups[1])
+		r.fill(3)
+		change := r.change
+		r.change = func(cfg *Config) {
+			change(cfg)
+			cfg.Level = LevelFirst
+		}
+		r.kill()
+		if err := r.open(); err != nil {
+			t.Fatalf("it does not start: %v", err)
+		}
+		g := r.host.groups[1]
+		if !errors.Is(g.stopped, ErrNewer) || g.raft != nil || g.store.last() < g.applied || !r.host.groups[Meta].serving {
+			t.Fatalf("stopped: %v", g.stopped)
+		}
+		r.pass(time.Minute)
+		r.kill()
+		r.change = change
+		r.mustOpen()
+		r.wantState("a", "scheduled 0")
+		r.audit()
+	})
+}

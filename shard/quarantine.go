@@ -1,0 +1,297 @@
+package shard
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// A replica whose state is wrong, while its log is right, goes into quarantine: it votes and keeps
+// the log as before, but does not lead, answer or write snapshots, until another's state is in the
+// place of its own (a refill). It asks one that is right; that one cuts a snapshot and streams it
+// as it would to a follower that lacks the log; the entries since are applied to it from the log
+// in memory. Its own snapshots may hold the fault and are replaced by a new one.
+
+const (
+	refillAskEach = 2 * time.Second  // it asks the same one again
+	refillNext    = 30 * time.Second // … and another after so long
+	refillKept    = time.Minute      // a request is void when it was not repeated for so long
+)
+
+// ErrMemoryFault says that a state in memory is not what was applied.
+var ErrMemoryFault = errors.New("the state in memory has changed by itself")
+
+// quarantine is why a replica is not trusted, and how far it has come with its refill.
+type quarantine struct {
+	why     error
+	from    uint64 // entries after this one are kept in memory
+	since   time.Duration
+	askAt   time.Duration
+	arrival *arrival // the state that came; it waits until the entries up to it are applied and on disk
+}
+
+// refillRequest is a replica that has asked this one for its state.
+type refillRequest struct {
+	replica uint64
+	least   uint64 // the entry that the state must have at least
+	until   time.Duration
+	sending bool
+}
+
+// mayNotLead reports that this replica, if it is elected, proposes nothing and has another lead.
+func (g *group) mayNotLead() bool { return g.quarantine != nil || g.leaves() }
+
+// enterQuarantine ends this replica's part in all that depends on its state.
+func (g *group) enterQuarantine(why error) {
+	if g.quarantine != nil {
+		g.quarantine.why = why
+		return
+	}
+	g.quarantine = &quarantine{why: why, from: g.store.offset, since: g.w.mono}
+	g.w.host.cfg.Logger.Error("this replica's state is wrong: it leads nothing until it has another replica's in its place",
+		"shard", uint32(g.id), "why", why)
+	if run := g.w.snapshot; run != nil && run.group == g {
+		run.abort()
+	}
+	g.refills = nil
+	leader := g.leader
+	g.stepDown()
+	if g.leader = leader; leader {
+		g.reconcileAt = 0
+	}
+	g.w.touch(g)
+}
+
+// leaveQuarantine ends it: the state is what most replicas have.
+func (g *group) leaveQuarantine() {
+	if g.quarantine == nil || g.damaged {
+		return
+	}
+	g.w.host.cfg.Logger.Info("this replica's state is right again", "shard", uint32(g.id), "before", g.quarantine.why)
+	g.quarantine = nil
+	g.leadAgain()
+	g.w.touch(g)
+}
+
+// leadAgain has a leader begin as after an election, if nobody has taken over meanwhile. The heir
+// that was told to has had its time: nothing would be proposed as long as it is waited for.
+func (g *group) leadAgain() {
+	if g.leader {
+		g.heir, g.heirTold, g.takeover = 0, false, true
+	}
+}
+
+// memoryFailed is told that the state in memory is not what was applied. On disk it is.
+func (g *group) memoryFailed() {
+	if !g.damaged {
+		g.w.host.cfg.Logger.Error("the state in this node's memory has changed by itself: its memory fails, or a program wrote where it must not",
+			"shard", uint32(g.id))
+	}
+	g.damaged = true
+	switch {
+	case g.quarantine != nil:
+	case g.soleVoter():
+		g.w.host.fail(fmt.Errorf("shard %d: %w; a restart makes it anew from the disk", g.id, ErrMemoryFault))
+	case len(g.trusted()) > 0:
+		g.enterQuarantine(ErrMemoryFault)
+	case g.w.mono >= g.compare.tellAt: // it may be all that there is: it goes on, and has the others speak
+		g.compare.tellAt = g.w.mono + compareEach
+		p := g.ownPoint()
+		g.tellState(&p)
+	}
+}
+
+// tickQuarantine asks for a state.
+func (g *group) tickQuarantine() {
+	g.tickRefills()
+	if g.damaged && g.quarantine == nil {
+		g.memoryFailed()
+	}
+	q := g.quarantine
+	if q == nil || q.arrival != nil || g.w.mono < q.askAt {
+		g.takeRefill()
+		return
+	}
+	q.askAt = g.w.mono + refillAskEach
+	if sources := g.trusted(); len(sources) > 0 {
+		q.from = max(q.from, g.store.offset)
+		g.sendRefillRequest(sources[int((g.w.mono-q.since)/refillNext)%len(sources)], q.from)
+	}
+}
+
+// A refill request: version, the replica that asks, the least entry that will do.
+const refillVersion = 1
+
+func (g *group) sendRefillRequest(to, least uint64) {
+	o := g.w.open(nodeOf(to), refillMessage, g.id)
+	body := len(o.frame)
+	o.frame = append(o.frame, refillVersion)
+	o.frame = binary.AppendUvarint(o.frame, g.replica)
+	o.frame = binary.AppendUvarint(o.frame, least)
+	o.close(g.w, body)
+}
+
+// hearRefillRequest notes that a member wants this replica's state.
+func (g *group) hearRefillRequest(from uint64, body []byte) {
+	if g.raft == nil || g.quarantine != nil || g.damaged || len(body) == 0 || body[0] != refillVersion {
+		return
+	}
+	r := recordReader{rest: body[1:]}
+	replica, least := r.uvarint(), r.uvarint()
+	if r.end() != nil || nodeOf(replica) != from || replica == g.replica || !slices.Contains(g.members(), replica) {
+		return
+	}
+	i := slices.IndexFunc(g.refills, func(q refillRequest) bool { return q.replica == replica })
+	if i < 0 {
+		i = len(g.refills)
+		g.refills = append(g.refills, refillRequest{replica: replica})
+	}
+	g.refills[i].least, g.refills[i].until = least, g.w.mono+refillKept
+	g.tickRefills()
+}
+
+// tickRefills sends what was asked for, or has a snapshot cut that will do.
+func (g *group) tickRefills() {
+	if len(g.refills) == 0 {
+		return
+	}
+	members := g.members()
+	g.refills = slices.DeleteFunc(g.refills, func(q refillRequest) bool {
+		return g.w.mono > q.until && !q.sending || !slices.Contains(members, q.replica)
+	})
+	for i := range g.refills {
+		q := &g.refills[i]
+		switch {
+		case q.sending:
+		case g.files.newest >= q.least && g.files.newest != 0 && g.files.newestConf != nil:
+			q.sending = true
+			g.sendRefill(q.replica)
+		case g.applied >= q.least:
+			g.wantSnapshot = true
+		}
+	}
+}
+
+// sendRefill streams the newest snapshot.
+func (g *group) sendRefill(to uint64) {
+	f := &g.files
+	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(g.replica), To: &to, Term: new(g.hard.term),
+		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(f.newest), Term: new(f.newestTerm), ConfState: f.newestConf}}}
+	from := g.replica
+	stream, err := g.streamSnapshot(m, true, func(size int64, err error) {
+		g.w.box.post(&refillSent{group: g, from: from, to: to, size: size, err: err})
+	})
+	if err != nil {
+		(&refillSent{group: g, from: from, to: to, err: err}).handle(g.w)
+		return
+	}
+	g.w.host.cfg.Peers.SendSnapshot(nodeOf(to), stream)
+}
+
+// refillSent is told how the stream ended.
+type refillSent struct {
+	group    *group
+	from, to uint64
+	size     int64
+	err      error
+}
+
+func (s *refillSent) handle(w *worker) {
+	g := s.group
+	if g.replica != s.from {
+		return
+	}
+	g.refills = slices.DeleteFunc(g.refills, func(q refillRequest) bool { return q.replica == s.to })
+	if s.err != nil { // it asks again
+		w.host.cfg.Logger.Warn("a state did not reach the replica that had asked for it", "shard", uint32(g.id), "node", nodeOf(s.to), "error", s.err)
+		return
+	}
+	w.host.cfg.Observer.SnapshotSent(s.size)
+}
+
+// refillDir is where a state that is to take the place of a wrong one is read back from. Its files
+// are never used otherwise: a start removes them.
+func (h *Host) refillDir() string { return filepath.Join(h.snapshotDir(), "refill") }
+
+func (h *Host) clearRefills() error {
+	list, err := h.cfg.FS.ReadDir(h.refillDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range list {
+		if err == nil {
+			err = h.cfg.FS.Remove(filepath.Join(h.refillDir(), e.Name))
+		}
+	}
+	return err
+}
+
+// trustAgain ends a quarantine, and what else was held against a state that is not there any more.
+func (g *group) trustAgain() {
+	g.damaged, g.quarantine = false, nil
+	g.compare.forget(g.replica)
+	g.compare.differs = false
+}
+
+// takeRefill puts the state that came in the place of the wrong one, as soon as all entries up to
+// it are here.
+func (g *group) takeRefill() {
+	q := g.quarantine
+	if q == nil || q.arrival == nil || g.applied < q.arrival.mark.index || g.store.last() < g.applied {
+		return
+	}
+	a := q.arrival
+	q.arrival = nil
+	if a.mark.index < g.store.offset {
+		return // the entries after it are not in memory any more: it asks for a later one
+	}
+	ents, err := g.entriesAfter(a.mark.index)
+	if err != nil {
+		return
+	}
+	g.replaceState(a.state)
+	for _, e := range ents {
+		if err := g.applyAgain(e); err != nil {
+			g.stop(fmt.Errorf("shard %d: entry %d cannot be applied: %w", g.id, e.GetIndex(), err))
+			return
+		}
+	}
+	g.trustAgain()
+	g.refilled++
+	g.files.suspect, g.wantSnapshot = g.applied, true
+	g.w.host.cfg.Observer.SnapshotReceived(a.size)
+	g.w.host.cfg.Logger.Info("this replica has another's state in the place of its own, which was wrong",
+		"shard", uint32(g.id), "node", nodeOf(a.message.GetFrom()), "entry", a.mark.index, "applied", g.applied)
+	g.leadAgain()
+	g.w.touch(g)
+}
+
+// entriesAfter are the applied entries behind one that is in memory, or is the last before.
+func (g *group) entriesAfter(index uint64) ([]*pb.Entry, error) {
+	if index >= g.applied {
+		return nil, nil
+	}
+	return g.store.Entries(index+1, g.applied+1, math.MaxUint64)
+}
+
+// applyAgain applies to the new state what was applied to the old one already: members are as they
+// are, and nobody waits.
+func (g *group) applyAgain(e *pb.Entry) error {
+	if e.GetType() != pb.EntryNormal || len(e.Data) == 0 {
+		return nil
+	}
+	if g.meta != nil {
+		_, err := g.meta.replay(e.Data)
+		return err
+	}
+	var err error
+	g.results, err = g.table.Apply(e.Data, nil, g.results[:0])
+	return err
+}

@@ -1,0 +1,21 @@
+package shard
+
+import "math"
+
+// stop ends a group whose log this build cannot go on with: a newer release wrote what comes
+// next, or it is not what any release writes. The replica neither votes nor acknowledges, and the
+// others go on without it. Its files stay as they are: a build that can read them goes on from
+// there. The node's other groups are not touched, at a start either.
+func (g *group) stop(why error) {
+	g.w.host.cfg.Logger.Error("a replica is stopped: this release cannot go on with its log. Nothing of it is lost: start the release that wrote it",
+		"shard", uint32(g.id), "why", why)
+	g.stopped = why
+	g.stepDown()
+	g.refuseAll()
+	if run := g.w.snapshot; run != nil && run.group == g {
+		run.abort()
+	}
+	g.raft, g.quarantine, g.refills, g.incoming = nil, nil, nil, nil
+	g.wakeMs = math.MaxInt64
+	g.publish()
+}

@@ -1,0 +1,88 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"carillon/ring"
+	"carillon/shard"
+)
+
+// overtaking has snapshots overtake entries that are on their way to a disk: five replicas, of
+// which two are cut off with a leader and go on taking entries that will be void, and a log that
+// is hardly kept, so that whoever comes back is sent a snapshot.
+func (s *swarm) overtaking(c chance) {
+	s.nodes, s.replicas, s.shards = 5, 5, 1+c.IntN(2)
+	s.replicaFaults.overtake = 0.1 + 0.1*c.Float64()
+	s.retainBytes = 1
+	s.clients, s.think = 2, c.between(500*time.Millisecond, 1500*time.Millisecond)
+	s.ordered, s.limits, s.sickThink, s.apart = true, false, 0, false
+	s.delay, s.slow = c.between(100*time.Microsecond, 2*time.Millisecond), 0
+	s.safety = c.between(40*time.Second, 70*time.Second)
+	s.loss, s.duplicate = 0, 0
+	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves = 0, 0, 0, 0, 0, 0, 0, 0
+	s.wipes, s.rots, s.full, s.early = 0, 0, 0, false
+	s.ordeals, s.ailments = ordeals{}, ailments{}
+}
+
+// overtake cuts a leader and a follower off from the rest, and has the follower's disk write
+// nothing from then on until some time after they can be heard again.
+func (w *World) overtake() {
+	id := shard.ID(w.odds.IntN(w.swarm.shards + 1))
+	leader := w.leader(id)
+	if leader == nil || len(w.net.cut) > 0 {
+		return
+	}
+	_, s := leader.host.Inspect(id)
+	var others []*node
+	for _, n := range w.nodes {
+		if n != leader && n.host != nil && n.host.Progress(id).Replica != 0 {
+			others = append(others, n)
+		}
+	}
+	if len(s.Voters) < 5 || len(others) < 4 {
+		return
+	}
+	follower := others[w.odds.IntN(len(others))]
+	var links [][2]uint64
+	for _, a := range []*node{leader, follower} {
+		for _, b := range w.nodes {
+			if b != leader && b != follower {
+				links = append(links, [2]uint64{a.id, b.id}, [2]uint64{b.id, a.id})
+			}
+		}
+	}
+	for _, l := range links {
+		w.net.cut[l] = true
+	}
+	cut := w.odds.between(1500*time.Millisecond, 3*time.Second)
+	follower.hungUntil = w.now + cut + w.odds.between(time.Second, 4*time.Second)
+	life := leader.life
+	for i := range 10 + w.odds.IntN(20) { // more than those who go on will have had when they cut their snapshot
+		w.after(w.odds.between(0, time.Second), func() {
+			if leader.life == life && leader.host != nil {
+				w.askInVain(leader, id, i)
+			}
+		})
+	}
+	w.counts.Overtaken++
+	w.note(follower, "overtaken", uint64(id), uint64(cut), "")
+	w.after(cut, func() {
+		for _, l := range links {
+			delete(w.net.cut, l)
+		}
+	})
+}
+
+// askInVain has a leader that nobody hears take another entry. Nobody waits for it.
+func (w *World) askInVain(n *node, id shard.ID, i int) {
+	if id == shard.Meta {
+		c := ring.Command{Verb: ring.Pause, Name: fmt.Sprint("in vain ", i)} // there is no such topic
+		n.host.SubmitMeta(c.Encode(), func(any, error) {})
+	} else {
+		cmd := &shard.Command{Kind: shard.Put, Topic: ballastTopic, ID: fmt.Sprint("in vain ", i),
+			Spec: &shard.Spec{DueMs: ballastDueMs, Payload: []byte("x"), PayloadKind: shard.BinaryPayload}}
+		n.host.Submit(id, cmd, true, func(shard.Result, error) {})
+	}
+	n.wake(0)
+}
