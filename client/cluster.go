@@ -9,12 +9,17 @@ import (
 
 // Cluster is a cluster as one of its nodes sees it.
 type Cluster struct {
-	ID       string  `json:"cluster_id"` // empty before the founding
-	Version  string  `json:"version"`    // of the answering node's program
-	Healthy  bool    `json:"healthy"`    // all nodes are alive and all shards ok
-	Replicas int     `json:"replicas"`   // that each shard should have, as far as there are nodes
-	Nodes    []Node  `json:"nodes"`
-	Shards   []Shard `json:"shards"`
+	ID       string `json:"cluster_id"` // empty before the founding
+	Version  string `json:"version"`    // of the answering node's program
+	Healthy  bool   `json:"healthy"`    // all nodes are alive and all shards ok
+	Replicas int    `json:"replicas"`   // that each shard should have, as far as there are nodes
+
+	// FeatureLevel is what the nodes have agreed on: nothing of a later level is used. 0 before
+	// the founding.
+	FeatureLevel int `json:"feature_level"`
+
+	Nodes  []Node  `json:"nodes"`
+	Shards []Shard `json:"shards"`
 }
 
 // NodeState is how a node is, as another one sees it.
@@ -38,6 +43,7 @@ type Node struct {
 	Leads         int       `json:"leads"`    // shards that it leads
 	Replicas      int       `json:"replicas"` // shards of which it holds a replica
 	Version       string    `json:"version"`
+	FeatureLevel  int       `json:"feature_level"`   // the highest that it understands
 	Unfit         string    `json:"unfit"`           // why it should not lead; empty: nothing is wrong
 	ClockOffsetMs *int64    `json:"clock_offset_ms"` // ahead of the cluster's clock; nil: not known
 }

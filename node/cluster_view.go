@@ -21,6 +21,7 @@ func (e *engine) View(context.Context) api.ClusterView {
 		return v
 	}
 	v.ClusterID, _, v.Replicas = c.member.State.Cluster()
+	v.Level = c.member.State.Level()
 	leads, leader := c.member.Leaders()
 	replicas := map[uint64]int{}
 	rows := c.member.State.Rows()
@@ -47,9 +48,9 @@ func (e *engine) View(context.Context) api.ClusterView {
 }
 
 func (c *core) nodeView(p *process, n *ring.Node) api.NodeView {
-	v := api.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, State: api.NodeAlive, ClockKnown: true}
+	v := api.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, Level: max(n.Level, shard.LevelFirst), State: api.NodeAlive, ClockKnown: true}
 	if n.ID == p.self.ID() {
-		v.Unfit = p.self.Health.Why()
+		v.Unfit = cmp.Or(p.self.Health.Why(), c.host.Fault())
 	} else {
 		seen := c.member.Peer(n.ID)
 		v.ClockKnown, v.ClockOffsetMs, v.Unfit = seen.ClockKnown, seen.ClockOffsetMs, seen.Unhealthy

@@ -80,6 +80,7 @@ func newParser(grammar any, term *terminal) (*kong.Kong, error) {
 			"scopes":           strings.Join(api.Scopes, ", "),
 			"max_connections":  fmt.Sprint(node.DefaultMaxConnections),
 			"topic_idle":       "1h",
+			"feature_level":    fmt.Sprint(node.DefaultFeatureLevel),
 		},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 		kong.ValueFormatter(func(v *kong.Value) string { return v.Help }),

@@ -26,12 +26,13 @@ type serveCmd struct {
 	Zone             string         `placeholder:"ZONE" help:"Replicas of a shard spread over zones (none)."`
 	Join             []string       `placeholder:"HOST:PORT" help:"Gossip addresses of the cluster's nodes."`
 	BootstrapExpect  int            `default:"${bootstrap_expect}" placeholder:"N" help:"Founders, 1–99, all named in --join (${default})."`
-	Replicas         int            `default:"${replicas}" placeholder:"N" help:"Copies of each timer, 1–7, as nodes allow (${default})."`
+	Replicas         int            `default:"${replicas}" placeholder:"N" help:"Copies of each timer, 1–7 (${default})."`
 	Shards           int            `default:"${shards}" placeholder:"N" help:"Parts that timers are divided among, 1–65535, fixed by the first start (${default})."`
 	HistoryBytes     byteSize       `default:"${history_bytes}" placeholder:"SIZE" help:"Disk for the history (${default}); the oldest goes first."`
 	AutoCreateTopics bool           `default:"true" negatable:"" help:"Adds and pulls make unknown topics (${default})."`
 	TopicIdle        time.Duration  `default:"${topic_idle}" placeholder:"TIME" help:"It goes when empty for so long (${default})."`
 	Config           string         `placeholder:"FILE" help:"YAML file with any of these settings."`
+	FeatureLevel     int            `default:"${feature_level}" placeholder:"N" help:"Highest feature level that it uses (${default})."`
 	AuthFile         string         `placeholder:"FILE" help:"YAML list of tokens; without it nobody is asked for one. Read again on SIGHUP."`
 	HTTPCert         string         `name:"http-cert" placeholder:"FILE" help:"Certificate of the API, with its chain (PEM): clients use https. Read again on SIGHUP."`
 	HTTPKey          string         `name:"http-key" placeholder:"FILE" help:"Private key of --http-cert (PEM)."`
@@ -77,6 +78,9 @@ func (s *serveCmd) Validate() error {
 			return usagef("--%s: 0 is out of %s", n.flag, n.takes)
 		}
 	}
+	if s.FeatureLevel == 0 {
+		return usagef("--feature-level: 0 is out of 1–%d", node.DefaultFeatureLevel)
+	}
 	if s.TopicIdle == 0 {
 		return usagef("--topic-idle: 0s is less than 1s")
 	}
@@ -115,6 +119,7 @@ func (s *serveCmd) Run(term *terminal) error {
 		AuditLog:        s.AuditLog,
 		CallbackAllow:   s.CallbackAllow,
 		MaxConnections:  s.MaxConnections,
+		FeatureLevel:    s.FeatureLevel,
 		Version:         version(),
 		Logger:          logger,
 	})

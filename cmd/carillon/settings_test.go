@@ -29,6 +29,7 @@ var samples = map[string][3]string{
 	"topic-idle":         {"1m", "2m", "3m"},
 	"memory-limit":       {"300MiB", "400MiB", "8GiB"},
 	"max-connections":    {"100", "200", "300"},
+	"feature-level":      {"3", "4", "1"},
 	"gossip-key":         {"from-file", "from-env", "from-flag"},
 	"secrets-key":        {"from-file", "from-env", "from-flag"},
 	"peer-cert":          {"from-file", "from-env", "from-flag"},

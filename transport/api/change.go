@@ -28,6 +28,8 @@ func engineFault(err error) *problem {
 		return fail(409, "not_empty", "the topic has timers or dead letters; ?force=true cancels and drops them")
 	case errors.Is(err, ring.ErrTooMany):
 		return fail(429, "quota", err.Error())
+	case errors.Is(err, ring.ErrLevel):
+		return fail(409, "feature_level", err.Error())
 	case errors.Is(err, shard.ErrNoLeader):
 		return fail(503, "no_leader", shard.ErrNoLeader.Error()) // who leads instead is between nodes
 	case errors.Is(err, shard.ErrOverloaded), errors.Is(err, shard.ErrMemory):

@@ -40,10 +40,11 @@ var (
 
 // ClusterView is a cluster as one node sees it.
 type ClusterView struct {
-	ClusterID string // "" before the founding
-	Version   string // of this node's program
-	Healthy   bool   // every member is alive, every shard ok
-	Replicas  int    // that each shard should have, as far as there are nodes; 0 before the founding
+	ClusterID string      // "" before the founding
+	Version   string      // of this node's program
+	Healthy   bool        // every member is alive, every shard ok
+	Replicas  int         // that each shard should have, as far as there are nodes; 0 before the founding
+	Level     shard.Level // the feature level that the nodes have agreed on; 0 before the founding
 	Nodes     []NodeView
 	Shards    []ShardRow // in order
 }
@@ -69,6 +70,7 @@ type NodeView struct {
 	Leads    int // shards that it leads
 	Replicas int // shards of which it holds a replica
 	Version  string
+	Level    shard.Level // the highest feature level that it understands
 
 	Unfit string // why it should not lead now, and hands its shards over; "" when nothing is wrong
 

@@ -159,6 +159,13 @@ func TestNoLeader(t *testing.T) {
 	h.do("POST", batches, `{"ops":[{"op":"cancel","id":"a"}]}`).want(200).has("results.0.status", "503", "results.0.error.code", `"no_leader"`)
 }
 
+// What a node of an older release in the cluster does not know is refused, and says so.
+func TestFeatureThatNotAllKnow(t *testing.T) {
+	h := newHarness(t)
+	h.engine.err = fmt.Errorf("%w: put needs feature level 9, they have agreed on 2", ring.ErrLevel)
+	h.do("PUT", orders, `{}`).problem(409, "feature_level")
+}
+
 // One topic more than a cluster takes is a matter of quota, wherever the topic would have been made.
 func TestTooManyTopics(t *testing.T) {
 	h := newHarness(t)

@@ -116,6 +116,9 @@ func appendCluster(b []byte, v *ClusterView) []byte {
 	if v.Replicas > 0 {
 		o.integer("replicas", int64(v.Replicas))
 	}
+	if v.ClusterID != "" {
+		o.integer("feature_level", int64(v.Level))
+	}
 	o.name("nodes")
 	nodes := array{b: o.b}
 	for i := range v.Nodes {
@@ -146,6 +149,9 @@ func appendNode(b []byte, n *NodeView) []byte {
 	o.integer("replicas", int64(n.Replicas))
 	if n.Version != "" {
 		o.str("version", n.Version)
+	}
+	if n.Level > 0 {
+		o.integer("feature_level", int64(n.Level))
 	}
 	if n.Unfit != "" {
 		o.str("unfit", n.Unfit)
