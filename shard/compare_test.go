@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
 )
 
 // inCouncil runs a test of a cluster of so many nodes, all of which have shard 1.
@@ -206,6 +208,39 @@ func TestBuildWithAnotherHash(t *testing.T) {
 		c.takes(10 * time.Second)
 		if c.leader() == c.stands[other] {
 			t.Error("the one that is alone with its states leads")
+		}
+	})
+}
+
+// TestLeaderWhoseStateIsRightAgainLeads: a leader in quarantine has told another to lead, which
+// does not take over. When its state is right again it goes on by itself.
+func TestLeaderWhoseStateIsRightAgainLeads(t *testing.T) {
+	inCouncil(t, 3, func(c *council) {
+		c.takes(5 * time.Second)
+		g := c.shard(c.at(true))
+		g.enterQuarantine(errors.New("a test"))
+		g.heir, g.heirTold, g.heirUntil = c.shard(c.at(false)).replica, true, g.w.mono+handOverLimit
+		g.leaveQuarantine()
+		c.until("it serves", 10*time.Second, g.serves)
+		c.takes(5 * time.Second)
+	})
+}
+
+// TestWordOfOneVoterIsNoMajority: a group that is on its way from one node to another has one voter
+// for a while. What that one says does not make the state of another wrong: it may be the wrong one.
+func TestWordOfOneVoterIsNoMajority(t *testing.T) {
+	inCouncil(t, 2, func(c *council) {
+		c.takes(5 * time.Second)
+		g, other := c.shard(0), c.shard(1).replica
+		g.store.conf = &pb.ConfState{Voters: []uint64{other}, Learners: []uint64{g.replica}}
+		own := g.ownPoint()
+		said := own
+		said.hash++
+		g.compare.note(g.replica, own)
+		g.compare.note(other, said)
+		g.judge(own.index)
+		if g.quarantine != nil || !g.compare.differs {
+			t.Errorf("quarantine %v, differs %v", g.quarantine, g.compare.differs)
 		}
 	})
 }
