@@ -103,7 +103,7 @@ func (w *worker) send(d *destination, s span) (reply, error) {
 			d.conns.close(c)
 			return reply{}, err
 		}
-		r, err := w.exchange.roundTrip(c)
+		r, err := w.exchange.roundTrip(c, s.end)
 		if err == nil && r.keep {
 			d.conns.put(p, c, p.config.Now())
 		} else {

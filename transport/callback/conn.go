@@ -10,10 +10,11 @@ import (
 // conn is one connection to a destination; one call at a time uses it.
 type conn struct {
 	net.Conn            // plain or TLS, over wire
-	wire     *wire      // counts what left for the network
+	wire     *wire      // what passes between that and the network
 	stale    staleCheck // tells whether the peer has closed it or spoken unasked
 	created  time.Time
 	lastUse  time.Time
+	one      [1]byte // of quiet
 }
 
 // wire counts the bytes written to the network, TLS records included: zero since a
@@ -22,11 +23,20 @@ type wire struct {
 	net.Conn
 	written int64
 	readErr error // the last one; the parser above calls all of them an end of file
+
+	records *recordCount // nil: plain
+	shut    bool         // no read reaches the network, see quiet
 }
 
 func (w *wire) Read(b []byte) (int, error) {
+	if w.shut {
+		return 0, errShut
+	}
 	n, err := w.Conn.Read(b)
 	w.readErr = err
+	if w.records != nil {
+		w.records.pass(b[:n])
+	}
 	return n, err
 }
 
@@ -34,6 +44,65 @@ func (w *wire) Write(b []byte) (int, error) {
 	n, err := w.Conn.Write(b)
 	w.written += int64(n)
 	return n, err
+}
+
+// quiet reports that the TLS layer holds nothing after an answer: no more data, no
+// record that has not been opened, no part of one. What it holds does not show at
+// the socket, and would be the beginning of the next call's answer, perhaps of
+// another tenant's.
+//
+// The layer is asked to read while no read reaches the network. It opens what it
+// holds, and then fails with errShut, which is a net.Error and temporary: so it
+// takes the failure for a deadline and the connection stays usable. A record of
+// which a part has come is known by the count of what passed.
+func (c *conn) quiet() bool {
+	if c.wire.records == nil {
+		return true
+	}
+	c.wire.shut = true
+	n, err := c.Read(c.one[:])
+	c.wire.shut = false
+	return n == 0 && err == errShut && c.wire.records.whole()
+}
+
+// shutError is the error of a read that was kept from the network.
+type shutError struct{}
+
+var errShut error = shutError{}
+
+func (shutError) Error() string   { return "callback: the wire is shut" }
+func (shutError) Timeout() bool   { return true }
+func (shutError) Temporary() bool { return true }
+
+// recordHeaderBytes are the type, the version (2), and the length (2) of what follows.
+const recordHeaderBytes = 5
+
+// recordCount follows where TLS records begin and end.
+type recordCount struct {
+	header int // bytes of a record's header that have passed
+	left   int // bytes of its content to come, once the header has passed
+}
+
+// whole reports that the last record has passed to its end.
+func (r *recordCount) whole() bool { return r.header == 0 && r.left == 0 }
+
+func (r *recordCount) pass(b []byte) {
+	for len(b) > 0 {
+		if r.header == 0 && r.left > 0 {
+			n := min(r.left, len(b))
+			r.left -= n
+			b = b[n:]
+			continue
+		}
+		switch r.header++; r.header {
+		case recordHeaderBytes - 1:
+			r.left = int(b[0]) << 8
+		case recordHeaderBytes:
+			r.left |= int(b[0])
+			r.header = 0
+		}
+		b = b[1:]
+	}
 }
 
 // staleCheck peeks at the socket without blocking.

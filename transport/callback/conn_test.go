@@ -128,6 +128,8 @@ type scripted struct {
 func (s *scripted) Read(b []byte) (int, error)  { return s.answer.Read(b) }
 func (s *scripted) Write(b []byte) (int, error) { return len(b), nil }
 
+func (s *scripted) SetReadDeadline(time.Time) error { return nil }
+
 // FuzzAnswer: whatever a receiver answers, reading it ends, keeps within its
 // bounds, and a connection is kept only when nothing is left over on it.
 func FuzzAnswer(f *testing.F) {
@@ -147,7 +149,7 @@ func FuzzAnswer(f *testing.F) {
 		c.Conn = c.wire
 		x.url, x.target = "http://h/", callURL{scheme: "http", host: "h", port: 80, authority: "h", target: "/"}
 		x.prepare(post("http://h/"), "Carillon", noon)
-		r, err := x.roundTrip(c)
+		r, err := x.roundTrip(c, time.Now().Add(time.Minute))
 		out := Outcome{Class: Failure}
 		out.settle(r, err, noon)
 		switch {

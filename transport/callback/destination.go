@@ -2,6 +2,7 @@ package callback
 
 import (
 	"container/list"
+	"crypto/tls"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -22,8 +23,8 @@ type gate struct {
 // class counts the permits that were granted under one limit.
 type class struct{ limit, permits int }
 
-// destination is one receiver. All fields but conns and latency are guarded by the
-// pool's lock.
+// destination is one receiver. All fields but secure, conns and latency are
+// guarded by the pool's lock.
 type destination struct {
 	pool  *Pool
 	key   Key // Scope ""
@@ -42,6 +43,7 @@ type destination struct {
 	alarm   *time.Timer // wakes lines that wait for a breaker
 	alarmAt time.Time   // zero: not set
 
+	secure  *tls.Config // nil: http
 	conns   connStack
 	latency atomic.Int64 // moving mean of call times, ns
 }

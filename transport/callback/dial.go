@@ -25,13 +25,9 @@ func (d *destination) dial(end time.Time) (*conn, error) {
 	c := &conn{wire: &wire{Conn: socket.Wrap(raw)}, created: now, lastUse: now}
 	c.Conn = c.wire
 	c.stale.init(raw)
-	if d.key.Scheme == "https" {
-		secure := tls.Client(c.wire, &tls.Config{
-			ServerName: d.key.Host,
-			RootCAs:    p.config.RootCAs,
-			NextProtos: []string{"http/1.1"},
-			MinVersion: tls.VersionTLS12,
-		})
+	if d.secure != nil {
+		c.wire.records = &recordCount{}
+		secure := tls.Client(c.wire, d.secure)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			_ = raw.Close()
 			return nil, &tlsError{err}

@@ -2,7 +2,6 @@ package callback
 
 import (
 	"bufio"
-	"errors"
 	"io"
 	"strconv"
 	"time"
@@ -13,8 +12,6 @@ import (
 const (
 	readBufferBytes  = 16 << 10 // also the bound of an answer's headers
 	writeBufferBytes = 4 << 10
-	maxAnswerBytes   = 64 << 10 // of a body; its connection is closed beyond
-	maxInterim       = 8        // 1xx answers before the real one
 )
 
 // exchange is one worker's use of fasthttp: request and answer buffers that are
@@ -40,10 +37,10 @@ type reply struct {
 	keep       bool // the connection may be used again
 }
 
-// roundTrip writes the request that prepare filled in and reads the answer. The
-// connection's deadline has been set. Once the headers have been read, the status
+// roundTrip writes the request that prepare filled in and reads the answer, until
+// end at most, which is the connection's deadline already. Once the headers have been read, the status
 // counts whatever becomes of the body.
-func (x *exchange) roundTrip(c *conn) (reply, error) {
+func (x *exchange) roundTrip(c *conn, end time.Time) (reply, error) {
 	if x.reader == nil {
 		x.reader = bufio.NewReaderSize(nil, readBufferBytes)
 		x.writer = bufio.NewWriterSize(nil, writeBufferBytes)
@@ -77,61 +74,8 @@ func (x *exchange) roundTrip(c *conn) (reply, error) {
 	if r.status == fasthttp.StatusTooManyRequests || r.status == fasthttp.StatusServiceUnavailable {
 		r.retryAfter = string(x.answer.Header.Peek(fasthttp.HeaderRetryAfter))
 	}
-	r.keep = writeErr == nil && r.status != fasthttp.StatusSwitchingProtocols &&
-		!x.answer.ConnectionClose() && x.drain() && x.reader.Buffered() == 0
+	r.keep = writeErr == nil && x.reusable() && x.drain(c, end) && x.reader.Buffered() == 0 && c.quiet()
 	return r, nil
-}
-
-// readHeaders skips interim answers (100 Continue, 103 Early Hints).
-func (x *exchange) readHeaders() error {
-	for range maxInterim + 1 {
-		err := x.answer.Header.Read(x.reader)
-		if err != nil {
-			return headerFault(err)
-		}
-		status := x.answer.StatusCode()
-		if status < 100 {
-			return errBadAnswer
-		}
-		if status >= 200 || status == fasthttp.StatusSwitchingProtocols {
-			return nil
-		}
-	}
-	return errBadAnswer
-}
-
-// headerFault keeps the network's errors, and drops texts that quote the answer.
-func headerFault(err error) error {
-	var small *fasthttp.ErrSmallBuffer
-	switch {
-	case errors.As(err, &small):
-		return errHugeHeaders
-	case errors.Is(err, io.EOF), errors.Is(err, fasthttp.ErrConnectionClosed):
-		return errPeerClosed
-	case isTimeout(err), isNetwork(err):
-		return err
-	}
-	return errBadAnswer
-}
-
-// drain reads the body away, so that the connection can be used again, and reports
-// whether it came to its end within its bound.
-func (x *exchange) drain() bool {
-	if s := x.answer.StatusCode(); s == fasthttp.StatusNoContent || s == fasthttp.StatusNotModified {
-		return true
-	}
-	switch n := x.answer.Header.ContentLength(); {
-	case n >= 0:
-		if n > maxAnswerBytes {
-			return false
-		}
-		_, err := x.reader.Discard(n)
-		return err == nil
-	case n == -1: // chunked
-		defer x.answer.ResetBody()
-		return x.answer.ReadBody(x.reader, maxAnswerBytes) == nil && x.answer.Header.ReadTrailer(x.reader) == nil
-	}
-	return false // ends with the connection
 }
 
 // prepare fills in the request. The header order and the spelling are ours: nothing

@@ -3,6 +3,7 @@ package callback
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,7 @@ type Pool struct {
 	base      context.Context
 	giveUp    context.CancelFunc
 	idleConns atomic.Int64
+	sessions  tls.ClientSessionCache // of all destinations, by host and port
 	running   atomic.Bool
 	tickets   sync.Pool
 
@@ -78,6 +80,7 @@ func New(config Config) (*Pool, error) {
 	p.policy.Store(&config.Policy)
 	p.base, p.giveUp = context.WithCancel(context.Background())
 	p.workers.pool = p
+	p.sessions = tls.NewLRUClientSessionCache(maxSessions)
 	p.tickets.New = func() any { return new(ticket) }
 	return p, nil
 }
@@ -326,6 +329,9 @@ func (p *Pool) destinationLocked(k Key) *destination {
 		return nil
 	}
 	d = &destination{pool: p, key: k, label: k.String(), gates: make(map[string]*gate), lastUse: p.sweptAt}
+	if k.Scheme == "https" {
+		d.secure = p.tlsConfig(k)
+	}
 	d.recent = p.recent.PushFront(d)
 	p.destinations[k] = d
 	return d

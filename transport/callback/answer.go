@@ -1,0 +1,194 @@
+package callback
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+const (
+	maxAnswerBytes  = 64 << 10 // of a body; its connection is closed beyond
+	maxTrailerBytes = 4 << 10
+	maxInterim      = 8 // 1xx answers before the real one
+
+	// drainTime bounds reading the rest of a body. The status counts already: the
+	// rest is read only so that the connection can be used again, and a receiver that
+	// lets it drip would hold a call for as long as its time-out lasts.
+	drainTime = time.Second
+)
+
+// readHeaders skips interim answers (100 Continue, 103 Early Hints).
+func (x *exchange) readHeaders() error {
+	for range maxInterim + 1 {
+		err := x.checkStatusLine()
+		if err == nil {
+			err = x.answer.Header.Read(x.reader)
+		}
+		if err != nil {
+			return headerFault(err)
+		}
+		status := x.answer.StatusCode()
+		if status >= 200 || status == fasthttp.StatusSwitchingProtocols {
+			return nil
+		}
+	}
+	return errBadAnswer
+}
+
+// statusLine is what an answer begins with, '9' standing for a digit. The line ends
+// there, or goes on with a space and the reason.
+const statusLine = "HTTP/1.9 999"
+
+// checkStatusLine waits for the version and the status and refuses whatever is not
+// exactly these: fasthttp takes the status 000 for 200.
+func (x *exchange) checkStatusLine() error {
+	for n := 1; ; n = x.reader.Buffered() + 1 {
+		got, err := x.reader.Peek(n)
+		if err != nil {
+			return err
+		}
+		got, _ = x.reader.Peek(min(x.reader.Buffered(), len(statusLine)+1))
+		for i, c := range got {
+			if !fitsStatusLine(i, c) {
+				return errBadAnswer
+			}
+		}
+		if len(got) > len(statusLine) {
+			return nil
+		}
+	}
+}
+
+func fitsStatusLine(i int, c byte) bool {
+	switch {
+	case i == len(statusLine):
+		return c == ' ' || c == '\r' || c == '\n'
+	case statusLine[i] != '9':
+		return c == statusLine[i]
+	case i == len(statusLine)-3: // the first digit of the status
+		return c >= '1' && c <= '9'
+	}
+	return c >= '0' && c <= '9'
+}
+
+// headerFault keeps the network's errors, and drops texts that quote the answer.
+func headerFault(err error) error {
+	var small *fasthttp.ErrSmallBuffer
+	switch {
+	case errors.As(err, &small):
+		return errHugeHeaders
+	case errors.Is(err, io.EOF), errors.Is(err, fasthttp.ErrConnectionClosed):
+		return errPeerClosed
+	case isTimeout(err), isNetwork(err):
+		return err
+	}
+	return errBadAnswer
+}
+
+// reusable reports whether the headers allow another request on the connection. A
+// body that an answer without one announces may follow at any time, and would be
+// taken for the answer of the next call.
+func (x *exchange) reusable() bool {
+	h := &x.answer.Header
+	switch {
+	case x.answer.ConnectionClose(), string(h.Protocol()) != "HTTP/1.1":
+		return false
+	case bodylessStatus(h.StatusCode()):
+		n := h.ContentLength()
+		return n != -1 && n <= 0 // -1 is chunked
+	}
+	return h.StatusCode() != fasthttp.StatusSwitchingProtocols
+}
+
+func bodylessStatus(status int) bool {
+	return status == fasthttp.StatusNoContent || status == fasthttp.StatusNotModified
+}
+
+// drain reads the body away, so that the connection can be used again, and reports
+// whether it came to its end within its bounds.
+func (x *exchange) drain(c *conn, end time.Time) bool {
+	h := &x.answer.Header
+	if bodylessStatus(h.StatusCode()) {
+		return true
+	}
+	n := h.ContentLength()
+	if n < -1 || n > maxAnswerBytes {
+		return false // it ends with the connection, or is too long
+	}
+	if n < 0 || n > x.reader.Buffered() {
+		if soon := time.Now().Add(drainTime); soon.Before(end) && c.SetReadDeadline(soon) != nil {
+			return false
+		}
+	}
+	if n < 0 {
+		return x.drainChunks()
+	}
+	_, err := x.reader.Discard(n)
+	return err == nil
+}
+
+// drainChunks reads a chunked body away, its trailers included, which mean nothing.
+func (x *exchange) drainChunks() bool {
+	for left := maxAnswerBytes; ; {
+		line, ok := x.line()
+		if !ok {
+			return false
+		}
+		size, ok := chunkSize(line)
+		if !ok || size > left {
+			return false
+		}
+		if size == 0 {
+			return x.drainTrailers()
+		}
+		left -= size
+		if _, err := x.reader.Discard(size); err != nil {
+			return false
+		}
+		if line, ok = x.line(); !ok || len(line) != 0 {
+			return false
+		}
+	}
+}
+
+func (x *exchange) drainTrailers() bool {
+	for left := maxTrailerBytes; left > 0; {
+		line, ok := x.line()
+		if !ok || len(line) == 0 {
+			return ok
+		}
+		left -= len(line)
+	}
+	return false
+}
+
+// line reads to the next CRLF and leaves that out. No line is longer than the buffer.
+func (x *exchange) line() ([]byte, bool) {
+	line, err := x.reader.ReadSlice('\n')
+	if err != nil {
+		return nil, false
+	}
+	return bytes.CutSuffix(line, []byte("\r\n"))
+}
+
+// chunkSize reads the hexadecimal digits that a chunk's line begins with.
+func chunkSize(line []byte) (size int, ok bool) {
+	for i, c := range line {
+		switch {
+		case i > 7: // beyond any bound of ours
+			return 0, false
+		case c >= '0' && c <= '9':
+			size = size<<4 | int(c-'0')
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			size = size<<4 | int(c|0x20-'a'+10)
+		case i > 0 && (c == ';' || c == ' ' || c == '\t'): // extensions mean nothing
+			return size, true
+		default:
+			return 0, false
+		}
+	}
+	return size, len(line) > 0
+}
