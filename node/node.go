@@ -238,7 +238,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		Allow:        n.cfg.CallbackAllow,
 		Own:          p.listening(),
 	}
-	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease})
+	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease, Logger: n.cfg.Logger})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 )
 
 // ErrRefused is wrapped by every refusal of a Policy.
@@ -85,14 +86,43 @@ func within(addr netip.Addr, prefixes []netip.Prefix) bool {
 	return false
 }
 
+// What is wrong with an address, as the end of a sentence about it.
+const (
+	isNoAddress = "is no address of a receiver"
+	isOwnPort   = "is the cluster's own"
+	isNever     = "is never called"
+	isNotPublic = "is not public; the node's --callback-allow names the private networks that may be called"
+)
+
 // CheckAddr decides about one resolved address. Its errors wrap ErrRefused.
 func (p Policy) CheckAddr(target netip.AddrPort) error {
+	fault := p.fault(target)
+	switch fault {
+	case "":
+		return nil
+	case isOwnPort, isNoAddress:
+		return fmt.Errorf("%w: %s %s", ErrRefused, target, fault)
+	}
+	return fmt.Errorf("%w: %s %s", ErrRefused, target.Addr().Unmap(), fault)
+}
+
+// CheckNamed is CheckAddr for the address that a name led to, which the error keeps to
+// itself: who may only have a name called must not read a private network's names.
+func (p Policy) CheckNamed(target netip.AddrPort) error {
+	if fault := p.fault(target); fault != "" {
+		return fmt.Errorf("%w: the name's address %s", ErrRefused, fault)
+	}
+	return nil
+}
+
+// fault is what is wrong with calling an address; "" when it may be called.
+func (p Policy) fault(target netip.AddrPort) string {
 	addr := target.Addr().Unmap()
 	if !addr.IsValid() || addr.Zone() != "" {
-		return fmt.Errorf("%w: %s", ErrRefused, target)
+		return isNoAddress
 	}
 	if p.isOwn(netip.AddrPortFrom(addr, target.Port())) {
-		return fmt.Errorf("%w: %s is the cluster's own", ErrRefused, target)
+		return isOwnPort
 	}
 	worst := p.reachUnder(addr)
 	for _, inner := range embedded4(addr) {
@@ -100,11 +130,24 @@ func (p Policy) CheckAddr(target netip.AddrPort) error {
 	}
 	switch worst {
 	case reachNever:
-		return fmt.Errorf("%w: %s is never called", ErrRefused, addr)
+		return isNever
 	case reachPrivate:
-		return fmt.Errorf("%w: %s is not public", ErrRefused, addr)
+		return isNotPublic
 	}
-	return nil
+	return ""
+}
+
+// lookupName is how the name of a host is asked for. The machine's search domains
+// complete it only where private networks may be called: there they name what is
+// meant. Elsewhere a name that does not exist would become one of the domain's.
+func (p Policy) lookupName(host string) string {
+	if p.AllowPrivate || len(p.Allow) > 0 || strings.HasSuffix(host, ".") {
+		return host
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return host
+	}
+	return host + "."
 }
 
 // CheckURLHost refuses a literal address ("ip", "ip:port", "[v6]:port") that would

@@ -99,11 +99,14 @@ func (w *worker) send(d *destination, s span) (reply, error) {
 				return reply{}, err
 			}
 		}
+		w.using = c
 		if err := s.late(p.config.Now(), p.config.Lease(), dialled); err != nil {
+			w.using = nil
 			d.conns.close(c)
 			return reply{}, err
 		}
 		r, err := w.exchange.roundTrip(c, s.end)
+		w.using = nil
 		if err == nil && r.keep {
 			d.conns.put(p, c, p.config.Now())
 		} else {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 )
@@ -29,6 +30,8 @@ type Config struct {
 	// Dial replaces the TCP dialer, for simulated networks. Only literal
 	// addresses are held against Policy then. nil = TCP.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	Logger *slog.Logger // nil = nothing is logged
 
 	// Now is the clock of deadlines: time.Now. The breakers and the connections'
 	// own deadlines run on the runtime's clock.
@@ -67,6 +70,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Resolver == nil {
 		c.Resolver = net.DefaultResolver
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -56,13 +56,25 @@ func (p *Pool) dialTCP(ctx context.Context, k Key) (net.Conn, error) {
 		}
 		return p.config.Dial(ctx, "tcp", address)
 	}
-	dialer := net.Dialer{Resolver: p.config.Resolver, ControlContext: p.guardAddress}
-	return dialer.DialContext(ctx, "tcp", address)
+	k.Host = p.Policy().lookupName(k.Host)
+	dialer := net.Dialer{Resolver: p.config.Resolver, ControlContext: p.guardNamed}
+	if _, err := netip.ParseAddr(k.Host); err == nil {
+		dialer.ControlContext = p.guardLiteral
+	}
+	return dialer.DialContext(ctx, "tcp", k.hostPort())
 }
 
-// guardAddress runs between the look-up and the connect, on the very address that
-// is about to be connected to.
-func (p *Pool) guardAddress(_ context.Context, network, address string, _ syscall.RawConn) error {
+// guardLiteral and guardNamed run between the look-up and the connect, on the very
+// address that is about to be connected to.
+func (p *Pool) guardLiteral(_ context.Context, network, address string, _ syscall.RawConn) error {
+	return guard(network, address, p.Policy().CheckAddr)
+}
+
+func (p *Pool) guardNamed(_ context.Context, network, address string, _ syscall.RawConn) error {
+	return guard(network, address, p.Policy().CheckNamed)
+}
+
+func guard(network, address string, check func(netip.AddrPort) error) error {
 	if network != "tcp4" && network != "tcp6" {
 		return fmt.Errorf("%w: network %s", ErrRefused, network)
 	}
@@ -70,5 +82,5 @@ func (p *Pool) guardAddress(_ context.Context, network, address string, _ syscal
 	if err != nil {
 		return fmt.Errorf("%w: not an address", ErrRefused)
 	}
-	return p.Policy().CheckAddr(target)
+	return check(target)
 }

@@ -1,6 +1,7 @@
 package callback
 
 import (
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -26,6 +27,7 @@ type worker struct {
 	next      chan *ticket // capacity 1: only an idle worker is given a ticket
 	idleSince time.Time
 	exchange  exchange
+	using     *conn // in the call that it makes
 }
 
 // run gives the call to a worker. It never blocks.
@@ -53,11 +55,31 @@ func (ws *workers) run(t *ticket) {
 func (w *worker) loop() {
 	defer w.pool.workers.live.Done()
 	for t := range w.next {
-		w.pool.finish(t, w.call(t))
+		w.pool.finish(t, w.guardedCall(t))
 		if !w.pool.workers.park(w) {
 			return
 		}
 	}
+}
+
+// guardedCall has a panic cost one call, not the process. What the receiver has seen
+// is not known then, and what the worker was working with is not used again.
+func (w *worker) guardedCall(t *ticket) (out Outcome) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		p := w.pool
+		p.config.Logger.Error("panic in a callback", "destination", t.dest.label, "panic", v, "stack", string(debug.Stack()))
+		if w.using != nil {
+			t.dest.conns.close(w.using)
+		}
+		w.using, w.exchange = nil, exchange{}
+		out = p.notSent("internal error")
+		out.Class, out.unjudged = Failure, true
+	}()
+	return w.call(t)
 }
 
 // park reports false when the worker should end.
