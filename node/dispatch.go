@@ -101,20 +101,10 @@ func (p permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
 
 // request lays the timer's own callback settings over the topic's. The error is that of a secret which cannot be opened.
 func (d *dispatcher) request(j *shard.Delivery) (*callback.Request, error) {
-	c := j.Topic.Policy.Callback
+	c := j.Own.Under(&j.Topic.Policy.Callback)
 	place := func(header string) secret.Place { return secret.OfTopic(j.Topic.Name, header) }
-	if j.Own.URL != "" {
-		c.URL = j.Own.URL
-	}
-	if j.Own.Method != "" {
-		c.Method = j.Own.Method
-	}
 	if j.Own.HasHeaders {
-		c.Headers = j.Own.Headers
 		place = func(header string) secret.Place { return secret.OfTimer(uint32(j.Topic.ID), header) }
-	}
-	if j.Own.TimeoutMs > 0 {
-		c.TimeoutMs = j.Own.TimeoutMs
 	}
 	job := &j.Job
 	r := &callback.Request{

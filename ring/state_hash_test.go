@@ -50,7 +50,9 @@ func each(v reflect.Value, path string, visit func(path string, v reflect.Value)
 		each(v.Elem(), path, visit)
 	case reflect.Struct:
 		for i := range v.NumField() {
-			each(v.Field(i), path+"."+v.Type().Field(i).Name, visit)
+			if f := v.Type().Field(i); f.Tag.Get("json") != "-" {
+				each(v.Field(i), path+"."+f.Name, visit)
+			}
 		}
 	case reflect.Slice:
 		visit(path, v)

@@ -20,7 +20,7 @@ func (t *Table) redrive(c *change, p *Patch) Result {
 	}
 	if p != nil {
 		cb, _ := decodeCallback(callback)
-		p.applyToCallback(&cb)
+		p.ApplyToCallback(&cb)
 		callback = appendCallback(nil, &cb)
 	}
 	t.rewrite(h, s, &v, callback)

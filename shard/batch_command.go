@@ -1,6 +1,9 @@
 package shard
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // Flags of a command.
 const (
@@ -108,6 +111,7 @@ func appendPatch(dst []byte, p *Patch) []byte {
 	}
 	var only Spec
 	p.applyTo(&only)
+	only.Callback.Origin = p.Spec.Callback.Origin
 	return appendSpec(binary.AppendUvarint(dst, bits), &only)
 }
 
@@ -140,7 +144,7 @@ func (p *Patch) applyTo(s *Spec) {
 	set(p.Expiry, &s.ExpiresAfterMs, n.ExpiresAfterMs)
 	set(p.Expiry, &s.HasExpiry, n.HasExpiry)
 	set(p.Repeat, &s.Repeat, n.Repeat)
-	p.applyToCallback(&s.Callback)
+	p.ApplyToCallback(&s.Callback)
 	set(p.MaxAttempts, &s.Retry.MaxAttempts, n.Retry.MaxAttempts)
 	set(p.MinBackoff, &s.Retry.MinBackoffMs, n.Retry.MinBackoffMs)
 	set(p.MaxBackoff, &s.Retry.MaxBackoffMs, n.Retry.MaxBackoffMs)
@@ -149,13 +153,23 @@ func (p *Patch) applyTo(s *Spec) {
 	set(p.Jitter, &s.Retry.HasJitter, n.Retry.HasJitter)
 }
 
-func (p *Patch) applyToCallback(c *Callback) {
+// ApplyToCallback sets the patch's fields in c. Headers that look secret are dropped where the URL goes to another origin,
+// unless the patch gives them anew. The patch's own Origin is that of the topic's URL.
+func (p *Patch) ApplyToCallback(c *Callback) {
 	n := &p.Spec.Callback
+	had := c.HeadersFor()
 	set(p.URL, &c.URL, n.URL)
 	set(p.Method, &c.Method, n.Method)
 	set(p.Headers, &c.Headers, n.Headers)
 	set(p.Headers, &c.HasHeaders, n.HasHeaders)
 	set(p.Timeout, &c.TimeoutMs, n.TimeoutMs)
+	if !p.URL && !p.Headers {
+		return
+	}
+	c.BindTo(n.Origin)
+	if !p.Headers && slices.ContainsFunc(c.Headers, isSecret) && !SameOrigin(had, c.HeadersFor()) {
+		c.Headers, c.Origin = withoutSecrets(c.Headers), ""
+	}
 }
 
 func set[T any](on bool, to *T, v T) {

@@ -20,6 +20,7 @@ const (
 	callbackMethod
 	callbackHeaders
 	callbackTimeout
+	callbackOrigin
 )
 
 // The fields of a spec after due time and callback, in this order, each at most once. The payload is last and
@@ -65,6 +66,9 @@ func appendCallback(dst []byte, c *Callback) []byte {
 	if c.TimeoutMs != 0 {
 		dst = binary.AppendVarint(append(dst, callbackTimeout), c.TimeoutMs)
 	}
+	if c.Origin != "" {
+		dst = appendBlock(append(dst, callbackOrigin), c.Origin)
+	}
 	return dst
 }
 
@@ -90,6 +94,8 @@ func decodeCallback(b []byte) (Callback, error) {
 			}
 		case callbackTimeout:
 			c.TimeoutMs = r.varint()
+		case callbackOrigin:
+			c.Origin = string(r.block(maxText, "origin"))
 		default:
 			r.fail("unknown callback field")
 		}
@@ -293,7 +299,7 @@ func checkCallback(b []byte) error {
 		}
 		last = field
 		switch field {
-		case callbackURL, callbackMethod:
+		case callbackURL, callbackMethod, callbackOrigin:
 			r.block(maxText, "callback text")
 		case callbackHeaders:
 			for n := r.number(maxList, "headers"); n > 0 && r.fault == ""; n-- {

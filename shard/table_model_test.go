@@ -279,7 +279,7 @@ func (m *model) deadLetter(c *Command) (Code, *modelTimer) {
 		m.drop(last)
 	}
 	if c.Patch != nil {
-		c.Patch.applyToCallback(&x.Callback)
+		c.Patch.ApplyToCallback(&x.Callback)
 	}
 	x.DueMs = m.clock
 	if c.DueMs != 0 {

@@ -57,6 +57,10 @@ type Callback struct {
 	Headers    []Header // HasHeaders tells an empty list from none given
 	HasHeaders bool
 	TimeoutMs  int64 // 0: the topic's
+
+	// Origin is that of the topic's URL when headers that look secret were given without a URL: they are for this one.
+	// A policy's callback, and one with a URL, have none: policies are kept as JSON.
+	Origin string `json:"-"`
 }
 
 // Empty reports whether nothing is overridden.

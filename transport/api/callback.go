@@ -202,8 +202,9 @@ func anyRedacted(headers []shard.Header) bool {
 	return false
 }
 
-// unredact fills in the stored values of headers that came as REDACTED.
-func unredact(headers, stored []shard.Header) ([]shard.Header, *problem) {
+// unredact fills in the stored values of headers that came as REDACTED. A stored value stays at the origin that it was given for:
+// url is where the headers are to go.
+func unredact(headers []shard.Header, stored *shard.Callback, url string) ([]shard.Header, *problem) {
 	out := make([]shard.Header, len(headers))
 	copy(out, headers)
 	for i := range out {
@@ -212,13 +213,16 @@ func unredact(headers, stored []shard.Header) ([]shard.Header, *problem) {
 			continue
 		}
 		kept := false
-		for _, s := range stored {
+		for _, s := range stored.Headers {
 			if strings.EqualFold(s.Name, h.Name) {
 				h.Value, kept = s.Value, true
 			}
 		}
 		if !kept {
 			return nil, badf(badHeader, "callback.headers: %s is %s, but nothing is stored for it to keep", h.Name, redacted)
+		}
+		if had := stored.HeadersFor(); had != url && !shard.SameOrigin(had, url) {
+			return nil, badf(badHeader, "callback.headers: the value of %s was given for another origin than the url's; give it anew instead of %s", h.Name, redacted)
 		}
 	}
 	return out, nil

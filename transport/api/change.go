@@ -188,6 +188,11 @@ func (in *input) onto(t *shard.Topic, v verb) *problem {
 		in.nameByContent(t)
 	}
 	cb := &t.Policy.Callback
+	if v == vPatch {
+		in.patch.BindTo(cb.URL)
+	} else {
+		in.spec.Callback.BindTo(cb.URL)
+	}
 	if t.Policy.Pull && in.given&^in.null&(fCallback|callbackFields) != 0 {
 		return fail(422, badPolicy, "callback: the topic is pulled, it calls nobody")
 	}
@@ -260,7 +265,7 @@ func (rq *request) changeKeeping(in *input, t *shard.Topic, v verb, brief bool) 
 		}
 		// Fresh copies: an earlier try's command may still be on its way.
 		cmd, spec := in.cmd, in.spec
-		if spec.Callback.Headers, p = unredact(headers, cur.Callback.Headers); p != nil {
+		if spec.Callback.Headers, p = unredact(headers, &cur.Callback, in.goesTo(t, v, cur)); p != nil {
 			return res, p
 		}
 		if cmd.IfMatch == 0 {
@@ -269,6 +274,7 @@ func (rq *request) changeKeeping(in *input, t *shard.Topic, v verb, brief bool) 
 		if v == vPatch {
 			patch := *in.patch
 			patch.Spec = spec
+			patch.BindTo(t.Policy.Callback.URL)
 			cmd.Patch = &patch
 		} else {
 			cmd.Spec = &spec
@@ -281,6 +287,18 @@ func (rq *request) changeKeeping(in *input, t *shard.Topic, v verb, brief bool) 
 		}
 	}
 	return res, fail(503, "overloaded", "the timer keeps changing; nothing was changed")
+}
+
+// goesTo is the URL that a timer has after a put or patch of what it is now.
+func (in *input) goesTo(t *shard.Topic, v verb, cur *shard.Timer) string {
+	url := in.spec.Callback.URL
+	if v == vPatch && !in.patch.URL {
+		url = cur.Callback.URL
+	}
+	if url == "" {
+		url = t.Policy.Callback.URL
+	}
+	return url
 }
 
 // shard is where the input's timer lives, as the topic stands.

@@ -210,6 +210,7 @@ func (rq *request) changeDead(kind shard.Kind) *problem {
 			return p
 		}
 		cmd.Patch = cb.asPatch()
+		cmd.Patch.BindTo(topic.Policy.Callback.URL)
 	}
 	if sel.query == nil {
 		return rq.changeNamed(topic, &cmd, sel.ids)

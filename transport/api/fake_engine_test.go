@@ -257,10 +257,9 @@ func applyPatch(s *shard.Spec, p *shard.Patch) {
 	set(p.Labels, func() { s.Labels = n.Labels })
 	set(p.Expiry, func() { s.ExpiresAfterMs, s.HasExpiry = n.ExpiresAfterMs, n.HasExpiry })
 	set(p.Repeat, func() { s.Repeat = n.Repeat })
-	set(p.URL, func() { s.Callback.URL = n.Callback.URL })
-	set(p.Method, func() { s.Callback.Method = n.Callback.Method })
-	set(p.Headers, func() { s.Callback.Headers, s.Callback.HasHeaders = n.Callback.Headers, n.Callback.HasHeaders })
-	set(p.Timeout, func() { s.Callback.TimeoutMs = n.Callback.TimeoutMs })
+	own := *p
+	own.Spec = n
+	own.ApplyToCallback(&s.Callback)
 	set(p.MaxAttempts, func() { s.Retry.MaxAttempts = n.Retry.MaxAttempts })
 	set(p.MinBackoff, func() { s.Retry.MinBackoffMs = n.Retry.MinBackoffMs })
 	set(p.MaxBackoff, func() { s.Retry.MaxBackoffMs = n.Retry.MaxBackoffMs })

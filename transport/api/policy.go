@@ -144,12 +144,12 @@ func (r *reader) policyCallback(p *shard.Policy, stored *shard.Policy) {
 		r.fail(badf(badRequest, "%s: must not be null", null.name()))
 	}
 	if r.err == nil && anyRedacted(cb.Headers) {
-		var had []shard.Header
+		var had shard.Callback
 		if stored != nil {
-			had = stored.Callback.Headers
+			had = stored.Callback
 		}
 		var problem *problem
-		if cb.Headers, problem = unredact(cb.Headers, had); problem != nil {
+		if cb.Headers, problem = unredact(cb.Headers, &had, cb.URL); problem != nil {
 			r.fail(problem)
 		}
 	}
