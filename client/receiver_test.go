@@ -28,6 +28,24 @@ func TestStandardWebhooksVector(t *testing.T) {
 	}
 }
 
+// TestSignatureOfValues is the example of docs/callbacks.md.
+func TestSignatureOfValues(t *testing.T) {
+	key, err := parseSecret(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := http.Header{}
+	for name, v := range map[string]string{
+		"Webhook-Id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "Webhook-Timestamp": "1614265330", "Carillon-Topic": "orders", "Carillon-Timer": "{o-77}close",
+		"Carillon-Due": "1614265330000", "Carillon-Attempt": "2", "Carillon-Fence": "7",
+	} {
+		h.Set(name, v)
+	}
+	if got, want := signValues(key, h), "v1,gUfpyP4Ajg1OYhURY2R8wSPredmP9gSByJdTfvLph9Q="; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // post makes a call as a node does.
 func post(h http.Handler, edit func(http.Header), body string, signer string, stamp time.Time) *httptest.ResponseRecorder {
 	req := httptest.NewRequest("POST", "/", strings.NewReader(body))
@@ -40,6 +58,7 @@ func post(h http.Handler, edit func(http.Header), body string, signer string, st
 	if signer != "" {
 		key, _ := parseSecret(signer)
 		req.Header.Set("Webhook-Signature", "v1,AAAA "+sign(key, "id1", req.Header.Get("Webhook-Timestamp"), []byte(body)))
+		req.Header.Set("Carillon-Signature", "v1,AAAA "+signValues(key, req.Header))
 	}
 	if edit != nil {
 		edit(req.Header)
@@ -91,8 +110,27 @@ func TestReceiver(t *testing.T) {
 		{"too many signatures", ReceiverOptions{Secrets: []string{secret}}, func(h http.Header) {
 			h.Set("Webhook-Signature", strings.Repeat("v1,AAAA ", 16)+strings.TrimPrefix(h.Get("Webhook-Signature"), "v1,AAAA "))
 		}, "{}", secret, now, 401},
+		{"another fence", ReceiverOptions{Secrets: []string{secret}}, header("Carillon-Fence", "18446744073709551615"), "{}", secret, now, 401},
+		{"another timer", ReceiverOptions{Secrets: []string{secret}}, header("Carillon-Timer", "{k}b"), "{}", secret, now, 401},
+		{"another topic", ReceiverOptions{Secrets: []string{secret}}, header("Carillon-Topic", "order"), "{}", secret, now, 401},
+		{"another due time", ReceiverOptions{Secrets: []string{secret}}, header("Carillon-Due", "1"), "{}", secret, now, 401},
+		{"another attempt", ReceiverOptions{Secrets: []string{secret}}, header("Carillon-Attempt", "1"), "{}", secret, now, 401},
+		{"a receipt", ReceiverOptions{Secrets: []string{secret}}, header("Carillon-Receipt", "r"), "{}", secret, now, 401},
+		{"values that are not signed", ReceiverOptions{Secrets: []string{secret}}, header("Carillon-Signature", ""), "{}", secret, now, 401},
+		{"values and signature of another call", ReceiverOptions{Secrets: []string{secret}}, func(h http.Header) {
+			key, _ := parseSecret(secret)
+			theirs := h.Clone()
+			theirs.Set("Webhook-Id", "id2")
+			theirs.Set("Carillon-Fence", "9")
+			h.Set("Carillon-Fence", "9")
+			h.Set("Carillon-Signature", signValues(key, theirs))
+		}, "{}", secret, now, 401},
 		{"large", ReceiverOptions{Secrets: []string{secret}, MaxBody: 3}, nil, "1234", secret, now, 413},
-		{"no callback", ReceiverOptions{Secrets: []string{secret}}, header("Carillon-Fence", "x"), "{}", secret, now, 400},
+		{"no callback", ReceiverOptions{Secrets: []string{secret}}, func(h http.Header) {
+			key, _ := parseSecret(secret)
+			h.Set("Carillon-Fence", "x")
+			h.Set("Carillon-Signature", signValues(key, h))
+		}, "{}", secret, now, 400},
 		{"unsigned", ReceiverOptions{Unsigned: true}, nil, "", "", now, 202},
 	} {
 		got = nil

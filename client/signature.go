@@ -34,8 +34,9 @@ func parseSecret(text string) ([]byte, error) {
 	return key, nil
 }
 
-// Verify checks a call by the Standard Webhooks scheme: one of its signatures is that of one of the secrets over
-// id.timestamp.body, and the timestamp is near the clock. Signatures are compared in constant time.
+// Verify checks a call with one of the secrets, and that its timestamp is near the clock. Webhook-Signature covers the body, by the
+// Standard Webhooks scheme; Carillon-Signature covers the Carillon-* headers, which that scheme leaves open: without it a call
+// that was overheard could be sent again for another timer or with a higher fence. Signatures are compared in constant time.
 func (r *Receiver) Verify(h http.Header, body []byte) error {
 	if r.options.Unsigned {
 		return nil
@@ -48,18 +49,40 @@ func (r *Receiver) Verify(h http.Header, body []byte) error {
 	if off := r.options.Now().Sub(time.Unix(seconds, 0)); off > r.options.Tolerance || off < -r.options.Tolerance {
 		return ErrSignature
 	}
-	offered := strings.SplitN(h.Get("Webhook-Signature"), " ", maxSignatures+1)
+	ofBody := r.signed(h.Get("Webhook-Signature"), func(key []byte) string { return sign(key, id, stamp, body) })
+	ofValues := r.signed(h.Get("Carillon-Signature"), func(key []byte) string { return signValues(key, h) })
+	if !ofBody || !ofValues {
+		return ErrSignature
+	}
+	return nil
+}
+
+// signed reports whether a header holds what one of the secrets makes of a call.
+func (r *Receiver) signed(header string, sign func(key []byte) string) bool {
+	offered := strings.SplitN(header, " ", maxSignatures+1)
 	good := false
 	for _, key := range r.keys {
-		want := sign(key, id, stamp, body)
+		want := sign(key)
 		for _, one := range offered[:min(len(offered), maxSignatures)] {
 			good = hmac.Equal([]byte(one), []byte(want)) || good
 		}
 	}
-	if !good {
-		return ErrSignature
+	return good
+}
+
+// signedHeaders are those whose values Carillon-Signature covers, in this order. One that is missing counts as empty.
+var signedHeaders = []string{
+	"Webhook-Id", "Webhook-Timestamp", "Carillon-Topic", "Carillon-Timer", "Carillon-Due", "Carillon-Attempt", "Carillon-Fence", "Carillon-Receipt",
+}
+
+// signValues signs the line carillon-v1 and the values, each on a line of its own. No value can hold the end of a line.
+func signValues(key []byte, h http.Header) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("carillon-v1"))
+	for _, name := range signedHeaders {
+		mac.Write([]byte("\n" + h.Get(name)))
 	}
-	return nil
+	return signaturePrefix + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
 func sign(key []byte, id, stamp string, body []byte) string {

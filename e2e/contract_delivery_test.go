@@ -41,14 +41,25 @@ func checkHeaders(k *talk) {
 		if !regexp.MustCompile(`^Carillon/\S+$`).MatchString(h.Get("User-Agent")) || h.Get("Webhook-Id") == "" || strings.Contains(h.Get("Webhook-Id"), ".") {
 			k.Errorf("%v", h)
 		}
-		var want []string
-		for _, key := range keys {
-			mac := hmac.New(sha256.New, key)
-			fmt.Fprintf(mac, "%s.%s.%s", h.Get("Webhook-Id"), h.Get("Webhook-Timestamp"), c.body)
-			want = append(want, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+		values := "carillon-v1"
+		for _, name := range []string{
+			"webhook-id", "webhook-timestamp", "Carillon-Topic", "Carillon-Timer", "Carillon-Due", "Carillon-Attempt", "Carillon-Fence", "Carillon-Receipt",
+		} {
+			values += "\n" + h.Get(name)
 		}
-		if got := h.Get("Webhook-Signature"); got != strings.Join(want, " ") {
-			k.Errorf("signature %s, want %s", got, want)
+		for name, text := range map[string]string{
+			"Webhook-Signature":  h.Get("Webhook-Id") + "." + h.Get("Webhook-Timestamp") + "." + c.body,
+			"Carillon-Signature": values,
+		} {
+			var want []string
+			for _, key := range keys {
+				mac := hmac.New(sha256.New, key)
+				mac.Write([]byte(text))
+				want = append(want, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+			}
+			if got := h.Get(name); got != strings.Join(want, " ") {
+				k.Errorf("%s: %s, want %s", name, got, want)
+			}
 		}
 	}
 	if calls[0].header.Get("Webhook-Id") != calls[1].header.Get("Webhook-Id") || calls[0].fence() >= calls[1].fence() {

@@ -18,6 +18,7 @@ type dispatcher struct {
 	vault *vault
 	// secret is the cluster's; nil as long as there is none.
 	secret func() []byte
+	keys   signingKeys
 }
 
 var errNoURL = errors.New("neither the timer nor its topic has a callback URL")
@@ -122,7 +123,7 @@ func (d *dispatcher) request(j *shard.Delivery) (*callback.Request, error) {
 	if r.Headers, err = d.openHeaders(place, c.Headers); err != nil {
 		return nil, err
 	}
-	r.Secrets, err = d.signingKeys(j.Topic)
+	r.Secrets, err = d.keys.keys(j.Topic, d.vault.keys.Load())
 	return r, err
 }
 

@@ -280,21 +280,6 @@ func (d *dispatcher) openHeaders(place func(header string) secret.Place, headers
 	return out, nil
 }
 
-// signingKeys gives the keys that a topic's calls are signed with.
-func (d *dispatcher) signingKeys(t *shard.Topic) (out [][]byte, err error) {
-	keys := d.vault.keys.Load()
-	for _, kept := range t.Policy.Secrets {
-		text, err := keys.Open(secret.Signing(t.Name), kept)
-		if err != nil {
-			return nil, fmt.Errorf("a signing secret: %w", err)
-		}
-		if key, err := callback.ParseSecret(text); err == nil { // checked when the policy was set
-			out = append(out, key)
-		}
-	}
-	return out, nil
-}
-
 // locked says whether a call of the topic to a destination needs a key that is not there.
 func (d *dispatcher) locked(t *shard.Topic, ids string) bool {
 	for id := range strings.FieldsSeq(ids) {

@@ -1,5 +1,7 @@
 package sink
 
+import "github.com/valyala/fasthttp"
+
 // Delivery is one callback as it arrived. Its slices are the connection's own
 // buffers: they may be read until the handler returns, never kept.
 type Delivery struct {
@@ -14,6 +16,8 @@ type Delivery struct {
 	Fence     int64  // Carillon-Fence, -1 when absent or not a number
 	ArrivedUs int64  // wall clock as the request had been read, Unix µs
 	Conn      uint64 // the connection's number, for choosing a stripe
+
+	header *fasthttp.RequestHeader // what else the signatures need
 }
 
 // Early says whether the callback came before its due time. Due times are

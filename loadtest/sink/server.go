@@ -163,6 +163,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		Fence:     decimal(header.Peek("Carillon-Fence")),
 		ArrivedUs: time.Now().UnixMicro(),
 		Conn:      ctx.ConnID(),
+		header:    header,
 	}
 	ctx.SetStatusCode(s.handle(d))
 	*d = Delivery{}

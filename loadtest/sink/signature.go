@@ -23,8 +23,9 @@ const (
 	maxSignatures = 16
 )
 
-// verifier checks Standard Webhooks signatures against any of its secrets. It
-// is safe for concurrent use.
+// verifier checks both signatures of a call against any of its secrets: that of
+// Standard Webhooks over the body, and Carillon's over the headers that say which
+// call it is. It is safe for concurrent use.
 type verifier struct {
 	keys [][]byte
 	macs sync.Pool // of []hash.Hash, one per key
@@ -71,6 +72,7 @@ func (v *verifier) problem(d *Delivery) string {
 	}
 	macs := v.macs.Get().(*[]hash.Hash)
 	defer v.macs.Put(macs)
+	body, values := false, false
 	for _, mac := range *macs {
 		var buffer [sha256.Size]byte
 		mac.Reset()
@@ -79,11 +81,27 @@ func (v *verifier) problem(d *Delivery) string {
 		mac.Write(d.Timestamp)
 		mac.Write([]byte{'.'})
 		mac.Write(d.Body)
-		if offered(d.Signature, mac.Sum(buffer[:0])) {
-			return ""
+		body = body || offered(d.Signature, mac.Sum(buffer[:0]))
+		mac.Reset()
+		mac.Write([]byte("carillon-v1"))
+		for _, name := range signedHeaders {
+			mac.Write([]byte{'\n'})
+			mac.Write(d.header.Peek(name))
 		}
+		values = values || offered(d.header.Peek("Carillon-Signature"), mac.Sum(buffer[:0]))
 	}
-	return "signature does not match"
+	switch {
+	case !body:
+		return "signature does not match"
+	case !values:
+		return "Carillon-Signature does not match the headers"
+	}
+	return ""
+}
+
+// signedHeaders are those whose values Carillon-Signature covers, in this order.
+var signedHeaders = []string{
+	"Webhook-Id", "Webhook-Timestamp", "Carillon-Topic", "Carillon-Timer", "Carillon-Due", "Carillon-Attempt", "Carillon-Fence", "Carillon-Receipt",
 }
 
 // offered says whether one of the space-separated v1 signatures is the sum.

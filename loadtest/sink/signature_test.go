@@ -3,19 +3,30 @@ package sink
 import (
 	"strings"
 	"testing"
+
+	"github.com/valyala/fasthttp"
 )
 
 // The vector of the Standard Webhooks reference libraries.
 const vectorSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 func vector() *Delivery {
-	return &Delivery{
+	d := &Delivery{
 		WebhookID: []byte("msg_p5jXN8AQM9LWM0D4loKWxJek"),
 		Timestamp: []byte("1614265330"),
 		Signature: []byte("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
 		Body:      []byte(`{"test": 2432232314}`),
 		ArrivedUs: 1614265330 * 1e6,
+		header:    new(fasthttp.RequestHeader),
 	}
+	for name, value := range map[string]string{
+		"Webhook-Id": string(d.WebhookID), "Webhook-Timestamp": string(d.Timestamp), "Carillon-Topic": "orders", "Carillon-Timer": "{o-77}close",
+		"Carillon-Due": "1614265330000", "Carillon-Attempt": "2", "Carillon-Fence": "7",
+		"Carillon-Signature": "v1,x v1,gUfpyP4Ajg1OYhURY2R8wSPredmP9gSByJdTfvLph9Q=",
+	} {
+		d.header.Set(name, value)
+	}
+	return d
 }
 
 func TestSignatureVector(t *testing.T) {
@@ -36,6 +47,10 @@ func TestSignatureVector(t *testing.T) {
 		{"other body", func(d *Delivery) { d.Body = []byte(`{}`) }, "signature does not match"},
 		{"odd timestamp", func(d *Delivery) { d.Timestamp = []byte("yesterday") }, "no webhook-id or webhook-timestamp"},
 		{"six minutes old", func(d *Delivery) { d.ArrivedUs += 360 * 1e6 }, "webhook-timestamp is more than 5 minutes off"},
+		{"another fence", func(d *Delivery) { d.header.Set("Carillon-Fence", "8") }, "Carillon-Signature does not match the headers"},
+		{"another timer", func(d *Delivery) { d.header.Set("Carillon-Timer", "{o-77}open") }, "Carillon-Signature does not match the headers"},
+		{"a receipt", func(d *Delivery) { d.header.Set("Carillon-Receipt", "r") }, "Carillon-Signature does not match the headers"},
+		{"values not signed", func(d *Delivery) { d.header.Del("Carillon-Signature") }, "Carillon-Signature does not match the headers"},
 		{"good one is the 17th", func(d *Delivery) { d.Signature = []byte(strings.Repeat("x ", 16) + good) }, "signature does not match"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -91,10 +92,19 @@ func TestCallSignsAndMethods(t *testing.T) {
 		}
 		s := <-got
 		h := s.r.Header
-		for _, secret := range secrets {
-			err := Verify([][]byte{secret}, h.Get("webhook-id"), h.Get("webhook-timestamp"), h.Get("webhook-signature"), s.body, time.Now(), time.Minute)
-			if err != nil {
-				t.Errorf("%s: %v", method, err)
+		seconds, err := strconv.ParseInt(h.Get("webhook-timestamp"), 10, 64)
+		if err != nil || time.Since(time.Unix(seconds, 0)) > time.Minute {
+			t.Errorf("%s: timestamp %q", method, h.Get("webhook-timestamp"))
+		}
+		values := "carillon-v1"
+		for _, name := range []string{"webhook-id", "webhook-timestamp", "Carillon-Topic", "Carillon-Timer", "Carillon-Due", "Carillon-Attempt", "Carillon-Fence", "Carillon-Receipt"} {
+			values += "\n" + h.Get(name)
+		}
+		message := h.Get("webhook-id") + "." + h.Get("webhook-timestamp") + "." + string(s.body)
+		for i, secret := range secrets {
+			ofMessage, ofValues := strings.Split(h.Get("webhook-signature"), " "), strings.Split(h.Get("Carillon-Signature"), " ")
+			if len(ofMessage) != len(secrets) || len(ofValues) != len(secrets) || ofMessage[i] != signature(secret, message) || ofValues[i] != signature(secret, values) {
+				t.Errorf("%s: not signed by secret %d: %v", method, i, h)
 			}
 		}
 		noBody := method == "GET" || method == "DELETE"

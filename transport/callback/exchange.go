@@ -24,6 +24,7 @@ type exchange struct {
 	reader  *bufio.Reader
 	writer  *bufio.Writer
 	scratch []byte
+	signer  signer
 
 	url    string // the last one taken apart
 	target callURL
@@ -142,14 +143,16 @@ func (x *exchange) addInt(name string, v int64) {
 	x.request.Header.AddBytesV(name, x.scratch)
 }
 
-// sign covers the body as it goes out: none with GET and DELETE.
+// sign covers the body as it goes out, none with GET and DELETE, and the headers that
+// say which call this is.
 func (x *exchange) sign(req *Request, now time.Time) {
 	body := req.Body
 	if bodyless(methodOf(req)) {
 		body = nil
 	}
 	unixSeconds := now.Unix()
+	x.signer.sign(req, body, unixSeconds)
 	x.addInt("webhook-timestamp", unixSeconds)
-	x.scratch = appendSignatures(x.scratch[:0], req.Secrets, req.WebhookID, unixSeconds, body)
-	x.request.Header.AddBytesV("webhook-signature", x.scratch)
+	x.request.Header.AddBytesV("webhook-signature", x.signer.ofMessage)
+	x.request.Header.AddBytesV("Carillon-Signature", x.signer.ofValues)
 }

@@ -1,24 +1,22 @@
 package callback
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"fmt"
+	"hash"
 	"strconv"
 	"strings"
-	"time"
 )
 
-// Signatures follow the Standard Webhooks specification, version 1:
-// "v1," + base64(HMAC-SHA256(secret, id "." timestamp "." body)).
+// webhook-signature follows the Standard Webhooks specification, version 1:
+// "v1," + base64(HMAC-SHA256(secret, id "." timestamp "." body)). It leaves the
+// Carillon headers open, so that Carillon-Signature covers these: see appendValues.
 
 // ErrBadSecret is returned for a secret in any other form than ParseSecret's.
 var ErrBadSecret = errors.New("callback: a secret is whsec_ and the base64 of 24–64 bytes")
-
-// ErrBadSignature is wrapped by every refusal of Verify.
-var ErrBadSignature = errors.New("callback: signature does not verify")
 
 const (
 	secretPrefix    = "whsec_"
@@ -43,54 +41,76 @@ func ParseSecret(s string) ([]byte, error) {
 	return key, nil
 }
 
-// Sign returns the signature of one message by one decoded secret.
-func Sign(secret []byte, id string, unixSeconds int64, body []byte) string {
-	return string(appendSignature(nil, secret, id, unixSeconds, body))
+// signer makes the signatures of one call at a time. Its buffers are used again, and
+// so are the hashes of its last secrets: the next call is often for the same topic.
+type signer struct {
+	text                []byte
+	ofMessage, ofValues []byte
+	sum                 []byte
+	macs                []keyedMAC
 }
 
-// appendSignatures joins the signatures of all secrets by single spaces, so that a
-// receiver may rotate its secret.
-func appendSignatures(dst []byte, secrets [][]byte, id string, unixSeconds int64, body []byte) []byte {
-	for i, secret := range secrets {
-		if i > 0 {
-			dst = append(dst, ' ')
-		}
-		dst = appendSignature(dst, secret, id, unixSeconds, body)
+type keyedMAC struct {
+	key []byte
+	hash.Hash
+}
+
+// mac is the hash of a call's secret of that number, with nothing written yet.
+func (s *signer) mac(i int, key []byte) hash.Hash {
+	if i == len(s.macs) {
+		s.macs = append(s.macs, keyedMAC{})
 	}
+	m := &s.macs[i]
+	if m.Hash == nil || !bytes.Equal(m.key, key) {
+		*m = keyedMAC{key, hmac.New(sha256.New, key)}
+	}
+	m.Reset()
+	return m.Hash
+}
+
+// sign makes one of each kind by every secret, joined by single spaces, so that a
+// receiver may rotate its secret.
+func (s *signer) sign(req *Request, body []byte, unixSeconds int64) {
+	text := append(s.text[:0], req.WebhookID...)
+	text = append(text, '.')
+	text = strconv.AppendInt(text, unixSeconds, 10)
+	text = append(text, '.')
+	head := len(text)
+	text = appendValues(text, req, unixSeconds)
+	s.text, s.ofMessage, s.ofValues = text, s.ofMessage[:0], s.ofValues[:0]
+	for i, secret := range req.Secrets {
+		if i > 0 {
+			s.ofMessage, s.ofValues = append(s.ofMessage, ' '), append(s.ofValues, ' ')
+		}
+		mac := s.mac(i, secret)
+		mac.Write(text[:head])
+		mac.Write(body)
+		s.ofMessage = s.appendMAC(s.ofMessage, mac)
+		mac.Reset()
+		mac.Write(text[head:])
+		s.ofValues = s.appendMAC(s.ofValues, mac)
+	}
+}
+
+// appendValues writes what Carillon-Signature covers: a first line of its own, which
+// no message of Standard Webhooks begins with, and the values that say which call this
+// is, each on a line. Their headers cannot hold the end of a line.
+func appendValues(dst []byte, req *Request, unixSeconds int64) []byte {
+	text := func(s string) { dst = append(append(dst, '\n'), s...) }
+	number := func(n int64) { dst = strconv.AppendInt(append(dst, '\n'), n, 10) }
+	dst = append(dst, "carillon-v1"...)
+	text(req.WebhookID)
+	number(unixSeconds)
+	text(req.Topic)
+	text(req.Timer)
+	number(req.DueMs)
+	number(int64(req.Attempt))
+	dst = strconv.AppendUint(append(dst, '\n'), req.Fence, 10)
+	text(req.Receipt)
 	return dst
 }
 
-func appendSignature(dst, secret []byte, id string, unixSeconds int64, body []byte) []byte {
-	var scratch [192]byte
-	mac := hmac.New(sha256.New, secret)
-	head := append(scratch[:0], id...)
-	head = append(head, '.')
-	head = strconv.AppendInt(head, unixSeconds, 10)
-	head = append(head, '.')
-	mac.Write(head)
-	mac.Write(body)
-	sum := mac.Sum(scratch[:0])
-	dst = append(dst, signaturePrefix...)
-	return base64.StdEncoding.AppendEncode(dst, sum)
-}
-
-// Verify checks the three webhook headers of a received message against any of
-// the secrets, in constant time, and that its timestamp is within tolerance of now.
-func Verify(secrets [][]byte, id, timestamp, signature string, body []byte, now time.Time, tolerance time.Duration) error {
-	unixSeconds, err := strconv.ParseInt(timestamp, 10, 64)
-	if err != nil {
-		return fmt.Errorf("%w: timestamp is not a number", ErrBadSignature)
-	}
-	if age := now.Sub(time.Unix(unixSeconds, 0)); age > tolerance || age < -tolerance {
-		return fmt.Errorf("%w: timestamp is %v off", ErrBadSignature, age.Round(time.Second))
-	}
-	for _, secret := range secrets {
-		want := appendSignature(nil, secret, id, unixSeconds, body)
-		for given := range strings.SplitSeq(signature, " ") {
-			if hmac.Equal(want, []byte(given)) {
-				return nil
-			}
-		}
-	}
-	return ErrBadSignature
+func (s *signer) appendMAC(dst []byte, mac hash.Hash) []byte {
+	s.sum = mac.Sum(s.sum[:0])
+	return base64.StdEncoding.AppendEncode(append(dst, signaturePrefix...), s.sum)
 }

@@ -1,0 +1,57 @@
+package callback
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"testing"
+
+	yaml "go.yaml.in/yaml/v3"
+)
+
+// TestDocumentedHeaders: docs/openapi.yaml names the headers that a call has beside those of every HTTP request, and no other.
+func TestDocumentedHeaders(t *testing.T) {
+	text, err := os.ReadFile("../../docs/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Webhooks map[string]map[string]struct {
+			Parameters []struct{ Name, In string }
+		}
+	}
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for _, p := range doc.Webhooks["callback"]["post"].Parameters {
+		if p.In == "header" {
+			documented = append(documented, http.CanonicalHeaderKey(p.Name))
+		}
+	}
+	got := make(chan http.Header, 1)
+	r := receive(t, func(c net.Conn, in *bufio.Reader) {
+		if req, _, err := readRequest(in); err == nil {
+			got <- req.Header
+		}
+		_, _ = io.WriteString(c, answer200)
+	})
+	p := startPool(t, Config{Policy: local})
+	req := post(r.url)
+	req.Receipt, req.Secrets = "r", [][]byte{make([]byte, 24)}
+	callOnce(t, p, req)
+	var sent []string
+	for name := range <-got {
+		if !slices.Contains([]string{"User-Agent", "Content-Type", "Content-Length"}, name) {
+			sent = append(sent, name)
+		}
+	}
+	slices.Sort(documented)
+	slices.Sort(sent)
+	if !slices.Equal(documented, sent) {
+		t.Errorf("documented %v, sent %v", documented, sent)
+	}
+}
