@@ -55,8 +55,11 @@ type Config struct {
 	AuthFile string
 	// AuditLog is the file of the audit log; "off" for none. "": audit.log in DataDir where there is an AuthFile, else none.
 	AuditLog string
-	// CallbackAllow are the networks that receivers may be in, beside public ones.
+	// CallbackAllow are the networks that receivers may be in, beside public ones. Private ones are allowed by themselves
+	// only where HTTP is loopback and there is no AuthFile: a node that asks for tokens has users to keep apart.
 	CallbackAllow []netip.Prefix
+	// Own are listeners of this process beside the node's own: no callback goes there.
+	Own []netip.AddrPort
 
 	HistoryBytes int64 // size of the history's files, on this node; the oldest go first. 4 GiB
 

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"carillon/clocks"
@@ -19,6 +20,8 @@ type dispatcher struct {
 	// secret is the cluster's; nil as long as there is none.
 	secret func() []byte
 	keys   signingKeys
+	// guarded says that the ports of the cluster are known, which no call may reach.
+	guarded *atomic.Bool
 }
 
 var errNoURL = errors.New("neither the timer nor its topic has a callback URL")
@@ -47,6 +50,9 @@ func (d *dispatcher) Route(t *shard.Topic, own *shard.Callback) (shard.Destinati
 
 // Acquire implements shard.Dispatcher.
 func (d *dispatcher) Acquire(dest shard.Destination, t *shard.Topic, w shard.Waiter) (shard.Permit, shard.Verdict) {
+	if !d.guarded.Load() {
+		return nil, shard.Verdict{RetryIn: 20 * time.Millisecond}
+	}
 	if t.Policy.Report && d.secret() == nil {
 		return nil, shard.Verdict{RetryIn: time.Second} // its receivers could not report
 	}

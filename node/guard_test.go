@@ -2,6 +2,7 @@ package node
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -65,4 +66,77 @@ func TestNoCallbackToTheCluster(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestWhereCallbacksGo: private receivers are for a first try, on a node that only its own machine reaches and that asks for no tokens.
+func TestWhereCallbacksGo(t *testing.T) {
+	local, open := netip.MustParseAddrPort("127.0.0.1:7700"), netip.MustParseAddrPort("[::]:7700")
+	ten := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	f := func(cfg Config, api netip.AddrPort, words string, may map[string]bool) {
+		t.Helper()
+		p := cfg.where([]netip.AddrPort{api}, "")
+		if got := goesTo(p); !strings.HasPrefix(got, words) {
+			t.Errorf("%+v: %s", cfg, got)
+		}
+		for host, want := range may {
+			if err := p.CheckURLHost(host); (err == nil) != want {
+				t.Errorf("%+v on %s: %s: %v", cfg, api, host, err)
+			}
+		}
+	}
+	f(Config{}, local, "public, private and loopback", map[string]bool{"8.8.8.8": true, "127.0.0.1": true, "10.0.0.1": true, "169.254.169.254": false})
+	f(Config{AuthFile: "tokens.yaml"}, local, "public addresses alone", map[string]bool{"8.8.8.8": true, "127.0.0.1": false, "10.0.0.1": false})
+	f(Config{AuthFile: "tokens.yaml", CallbackAllow: ten}, local, "public addresses, and by --callback-allow 10.0.0.0/8", map[string]bool{"8.8.8.8": true, "127.0.0.1": false, "10.0.0.1": true})
+	f(Config{Insecure: true}, open, "public addresses alone", map[string]bool{"8.8.8.8": true, "127.0.0.1": false})
+}
+
+// TestOwnPortsAreKnownAtTheStart: those of the node and those that its process has beside, before anything is known of a cluster.
+func TestOwnPortsAreKnownAtTheStart(t *testing.T) {
+	admin, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	own, api := netip.MustParseAddrPort(admin.Addr().String()), netip.MustParseAddrPort("127.0.0.1:7700")
+	cfg := Config{Own: []netip.AddrPort{own}}
+	p := cfg.where([]netip.AddrPort{api}, "127.0.0.1:7702")
+	for _, host := range []string{own.String(), api.String(), "127.0.0.1:7702"} {
+		if err := p.CheckURLHost(host); err == nil {
+			t.Errorf("%s may be called before the node has begun", host)
+		}
+	}
+	n := start(t, t.TempDir(), func(c *Config) { c.Own, c.Peer, c.Gossip = cfg.Own, "127.0.0.1:0", "127.0.0.1:0" })
+	run := n.node.run.Load()
+	for name, address := range map[string]string{
+		"admin": admin.Addr().String(), "http": run.http.Addr().String(), "peer": run.peer.Addr().String(), "gossip": run.members.Addr(),
+	} {
+		if body := n.must(422, "POST", "/v1/topics/own/timers", `{"delay":"1h","callback":{"url":"http://`+address+`/"}}`); !strings.Contains(body, "the cluster's own") {
+			t.Errorf("%s: %s", name, body)
+		}
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.must(201, "PUT", "/v1/topics/own/timers/"+name, `{"delay":"0s","callback":{"url":"http://localhost:`+port+`/"},"retry":{"max_attempts":1}}`)
+		if v := n.eventually("own", name, "dead"); !strings.Contains(fmt.Sprint(v["last_error"]), "the cluster's own") {
+			t.Errorf("%s: %v", name, v["last_error"])
+		}
+	}
+}
+
+func TestBoundTo(t *testing.T) {
+	f := func(bind, actual, want string) {
+		t.Helper()
+		got, ok := boundTo(bind, actual)
+		if text := fmt.Sprint(got, ok); text != want {
+			t.Errorf("%q, %q: %s, want %s", bind, actual, text, want)
+		}
+	}
+	f("127.0.0.1:7702", "", "127.0.0.1:7702 true")
+	f("127.0.0.1:0", "10.0.0.1:4711", "127.0.0.1:4711 true")
+	f(":7702", "", "0.0.0.0:7702 true")
+	f("localhost:7702", "", "0.0.0.0:7702 true")
+	f("[::1]:0", "[::1]:9", "[::1]:9 true")
+	f("127.0.0.1:0", "", "invalid AddrPort false")
+	f("nonsense", "", "invalid AddrPort false")
 }

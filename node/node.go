@@ -199,7 +199,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
-		Clock: p.clock, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.clock, vault: &p.vault, secret: c.clusterSecret}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
+		Clock: p.clock, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.clock, vault: &p.vault, secret: c.clusterSecret, guarded: &p.guard.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
 		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.past,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic shard.TopicID, timers int) { c.router.Ready(topic, timers) },
 	})
@@ -233,11 +233,7 @@ func (p *process) recovered(next fasthttp.RequestHandler) func(*fasthttp.Request
 // serve starts the parts from the outside in, so that a node that waits for its cluster can say so, and stops them in the order in which
 // nothing is lost: see stop.
 func (n *Node) serve(ctx context.Context, p *process) error {
-	policy := callback.Policy{
-		AllowPrivate: netip.MustParseAddrPort(p.http.Addr().String()).Addr().Unmap().IsLoopback(),
-		Allow:        n.cfg.CallbackAllow,
-		Own:          p.listening(),
-	}
+	policy := n.cfg.where(p.listening(), p.gossipAddress())
 	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease, Logger: n.cfg.Logger})
 	if err != nil {
 		return err
@@ -289,6 +285,7 @@ func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callb
 	case <-s.api.ctx.Done():
 		return nil
 	}
+	p.guard.bound(p.gossipAddress(), p.members.Addr())
 	if err := p.self.EnsureMembership(s.api.ctx); err != nil {
 		if s.api.ctx.Err() != nil {
 			return nil
@@ -336,6 +333,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 		case <-c.host.Started():
 			// Not before: a start that fails says one line, and that is why.
 			n.cfg.Logger.Info("memory that this process may use", "limit", n.mem.String(), "from", n.mem.From)
+			n.cfg.Logger.Info("callbacks go to " + goesTo(pool.Policy()))
 			var tasks group
 			tasks.Go(func() { c.member.Run(life) })
 			tasks.Go(func() { task.Every(life, p.tasks, clockSaveEach, p.saveClock) })

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"time"
 )
 
@@ -27,6 +28,21 @@ func listenAdmin(address string) (*adminServer, error) {
 		return nil, fmt.Errorf("--admin: %w", err)
 	}
 	return &adminServer{listener}, nil
+}
+
+// addresses is where it listens; nobody may be sent there.
+func (a *adminServer) addresses() []netip.AddrPort {
+	if a == nil {
+		return nil
+	}
+	return []netip.AddrPort{netip.MustParseAddrPort(a.listener.Addr().String())}
+}
+
+// close is for one that does not run.
+func (a *adminServer) close() {
+	if a != nil {
+		_ = a.listener.Close()
+	}
 }
 
 // run serves until the context ends.

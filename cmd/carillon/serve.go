@@ -89,6 +89,11 @@ func (s *serveCmd) Validate() error {
 
 func (s *serveCmd) Run(term *terminal) error {
 	logger := s.logger(term.err)
+	admin, err := s.bindAdmin()
+	if err != nil {
+		return err
+	}
+	defer admin.close()
 	n, err := node.New(node.Config{
 		DataDir:         s.Data,
 		HTTP:            s.HTTP,
@@ -120,6 +125,7 @@ func (s *serveCmd) Run(term *terminal) error {
 		CallbackAllow:   s.CallbackAllow,
 		MaxConnections:  s.MaxConnections,
 		FeatureLevel:    s.FeatureLevel,
+		Own:             admin.addresses(),
 		Version:         version(),
 		Logger:          logger,
 	})
@@ -139,13 +145,7 @@ func (s *serveCmd) Run(term *terminal) error {
 		}
 		logger.Info("read the auth file, keys and certificates again")
 	})
-	if s.Admin != "" {
-		stopAdmin, err := s.startAdmin(ctx, logger)
-		if err != nil {
-			return err
-		}
-		defer stopAdmin()
-	}
+	defer s.startAdmin(ctx, admin, logger)()
 	announcing := make(chan struct{})
 	go func() {
 		defer close(announcing)
@@ -164,11 +164,18 @@ func (s *serveCmd) Run(term *terminal) error {
 	return err
 }
 
+// bindAdmin binds the port of the profiles; nil when they are off.
+func (s *serveCmd) bindAdmin() (*adminServer, error) {
+	if s.Admin == "" {
+		return nil, nil
+	}
+	return listenAdmin(s.Admin)
+}
+
 // startAdmin serves profiles beside the node; its loss is logged and stops nothing.
-func (s *serveCmd) startAdmin(ctx context.Context, logger *slog.Logger) (stop func(), err error) {
-	admin, err := listenAdmin(s.Admin)
-	if err != nil {
-		return nil, err
+func (s *serveCmd) startAdmin(ctx context.Context, admin *adminServer, logger *slog.Logger) (stop func()) {
+	if admin == nil {
+		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // profiles stay reachable while the node drains
 	done := make(chan struct{})
@@ -179,7 +186,7 @@ func (s *serveCmd) startAdmin(ctx context.Context, logger *slog.Logger) (stop fu
 		}
 	}()
 	logger.Info("profiles", "url", "http://"+admin.listener.Addr().String()+"/debug/pprof/")
-	return func() { cancel(); <-done }, nil
+	return func() { cancel(); <-done }
 }
 
 func (s *serveCmd) logger(out io.Writer) *slog.Logger {
