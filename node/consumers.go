@@ -31,6 +31,22 @@ func (e *engine) Pull(ctx context.Context, topic shard.TopicID, p api.Pull) ([]a
 	return out, nil
 }
 
+// Return implements api.Consumers.
+func (e *engine) Return(ctx context.Context, topic shard.TopicID, leases []api.Pulled) {
+	c, err := e.core()
+	if err != nil {
+		return
+	}
+	secret := c.clusterSecret()
+	taken := make([]shard.Taken, 0, len(leases))
+	for i := range leases {
+		if r, ok := openReceipt(secret, leases[i].Receipt); ok {
+			taken = append(taken, shard.Taken{Shard: r.shard, Handle: r.handle, Timer: leases[i].Timer})
+		}
+	}
+	c.router.GiveBack(ctx, topic, taken)
+}
+
 // Claim implements api.Consumers.
 func (e *engine) Claim(ctx context.Context, claim api.Claim) ([]bool, error) {
 	c, err := e.core()

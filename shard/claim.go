@@ -8,10 +8,11 @@ const (
 	AckLease    Kind = 0x40 + iota // done
 	NackLease                      // try again later, or give up
 	ExtendLease                    // hold it longer
+	ReturnLease                    // it never got as far as its consumer: it does not count
 )
 
 // claims reports that a command of this kind is about a lease.
-func (k Kind) claims() bool { return k >= AckLease && k <= ExtendLease }
+func (k Kind) claims() bool { return k >= AckLease && k <= ReturnLease }
 
 // Claim names a lease, and says what its holder has to say. What it names came from a receipt, so it was once true.
 type Claim struct {
@@ -94,7 +95,7 @@ func (g *group) proposeClaim(o *op) {
 func (g *group) claimable(cmd *Command, d *Due) bool {
 	c := cmd.Claim
 	return g.table.Live(c.Handle, c.Seq) && d.State == Leased && d.Fence == c.Fence && d.Topic == cmd.Topic &&
-		(d.Holder != byCall || g.lead.reports(c.Handle, d))
+		(cmd.Kind != ReturnLease || d.Holder == byPuller) && (d.Holder != byCall || g.lead.reports(c.Handle, d))
 }
 
 // reports says whether the receiver of a call that has no outcome yet may have a receipt: its 202 may be on its way, or was lost with
@@ -166,6 +167,8 @@ func (l *lead) judgeClaim(cmd *Command, d *Due) Outcome {
 		if out.LeaseMs == 0 {
 			out.LeaseMs = l.leaseMs(d.Topic)
 		}
+	case ReturnLease:
+		out.Kind = Release
 	default:
 		a.Err = c.Reason
 		if a.Err == "" {

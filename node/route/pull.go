@@ -17,6 +17,7 @@ const (
 	offerCallIn = time.Second
 	awaitFor    = 5 * time.Second // how long another node is asked to notify
 	awaitCallIn = awaitFor + time.Second
+	giveBackIn  = 5 * time.Second
 	watchEach   = 500 * time.Millisecond // leaders move: others may have to be asked to notify
 	racePause   = 5 * time.Millisecond   // after what was offered had been taken by others
 	longRace    = 100 * time.Millisecond
@@ -34,17 +35,29 @@ type pull struct {
 }
 
 // Pull takes up to most ready timers of a topic, from whatever nodes lead its shards, what comes first first. It waits until there is
-// something, or for as long as wait; then there are none. What it has taken when the context ends runs out by itself.
+// something, or for as long as wait; then there are none. When the context ends there are none either, and what it has taken goes back.
 func (r *Router) Pull(ctx context.Context, topic shard.TopicID, most int, leaseMs int64, wait time.Duration) ([]shard.Taken, error) {
 	p := pull{Router: r, topic: topic, most: most, leaseMs: leaseMs, begin: r.tasks.Now()}
 	b := r.newBackoff(p.begin)
+	taking, end := r.tasks.WithTimeout(context.WithoutCancel(ctx), task.Forever) // what was taken must be known, to be handed out or given back
+	defer end()
+	woken := false
 	for {
 		var w *waiter
 		if wait > 0 { // first wait, then look: nothing can become ready in between
 			w = r.waiters.join(topic, most, p.begin, 0)
 			r.watchTopic(topic)
 		}
-		got, err := p.once(ctx)
+		if ctx.Err() != nil {
+			r.waiters.passOn(w, woken)
+			return nil, nil
+		}
+		got, err := p.once(taking)
+		if len(got) > 0 && ctx.Err() != nil {
+			r.waiters.leave(w)
+			r.GiveBack(ctx, topic, got)
+			return nil, nil
+		}
 		left := wait - (r.tasks.Now() - p.begin)
 		switch {
 		case len(got) > 0:
@@ -64,11 +77,24 @@ func (r *Router) Pull(ctx context.Context, topic shard.TopicID, most int, leaseM
 			r.tasks.Sleep(ctx, min(racePause<<min(p.races-1, 10), longRace, max(left, racePause)))
 			continue
 		}
-		if left <= 0 || !p.await(ctx, w, left) {
-			r.waiters.leave(w)
+		if woken = left > 0 && p.await(ctx, w, left); !woken {
+			r.waiters.passOn(w, false)
 			return nil, nil
 		}
 	}
+}
+
+// GiveBack returns leases that never got as far as their consumer, also when the context has ended. One that cannot be given back runs out.
+func (r *Router) GiveBack(ctx context.Context, topic shard.TopicID, got []shard.Taken) {
+	ctx, cancel := r.tasks.WithTimeout(context.WithoutCancel(ctx), giveBackIn)
+	defer cancel()
+	ops := make([]shard.Op, len(got))
+	for i := range got {
+		t := &got[i]
+		ops[i] = shard.Op{Shard: t.Shard, Brief: true, Command: &shard.Command{Kind: shard.ReturnLease, Topic: topic,
+			Claim: &shard.Claim{Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}}}
+	}
+	r.DoAll(ctx, ops)
 }
 
 // await waits until the waiter is woken; false when the time is over. Without a waiter it looks again soon.
@@ -220,6 +246,9 @@ func (p *pull) take(ctx context.Context, node uint64, of []shard.Share) (got []s
 	return got, fromPeer(err)
 }
 
+// Waiting is how many wait here for timers to become ready, other nodes on behalf of their clients included.
+func (r *Router) Waiting() int { return int(r.waiters.count.Load()) }
+
 // Ready is told how many timers of a topic have become ready in a shard that this node leads.
 func (r *Router) Ready(topic shard.TopicID, timers int) { r.waiters.notify(topic, timers, false) }
 
@@ -244,7 +273,12 @@ func (r *Router) watch(ctx context.Context, topic shard.TopicID, node uint64) {
 			r.waiters.unwatch(topic, node)
 			return
 		}
-		if timers > 0 {
+		switch {
+		case timers == 0:
+		case r.waiters.stillWanted(topic, node) == 0: // those who waited here have gone
+			_, _ = r.awaitAt(ctx, node, topic, 0)
+			return
+		default:
 			r.waiters.notify(topic, timers, true)
 			r.tasks.Sleep(ctx, racePause) // for the one that was woken to take it
 		}
@@ -307,7 +341,11 @@ func (r *Router) serveAwait(ctx context.Context, from uint64, body []byte) []byt
 	if err != nil {
 		return shard.AppendFailure(nil, err)
 	}
-	w := r.waiters.join(topic, max(want, 1), r.tasks.Now(), from)
+	if want == 0 { // the one that was notified there has gone: it is another's turn
+		r.waiters.notify(topic, 1, false)
+		return shard.AppendAwaited(nil, 0)
+	}
+	w := r.waiters.join(topic, want, r.tasks.Now(), from)
 	if w == nil {
 		return shard.AppendFailure(nil, shard.ErrOverloaded)
 	}

@@ -69,18 +69,28 @@ func (p *pullWaiters) join(topic shard.TopicID, want int, since time.Duration, n
 	return w
 }
 
-// leave takes a waiter away. One that was woken for nothing leaves too: the next notice wakes another.
-func (p *pullWaiters) leave(w *waiter) {
+// leave takes a waiter away. One that was woken leaves too; the next notice wakes another.
+func (p *pullWaiters) leave(w *waiter) (woken bool) {
 	if w == nil {
-		return
+		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t := p.topics[w.topic]; t != nil && !w.gone {
+	if woken = w.gone; !woken {
+		t := p.topics[w.topic]
 		t.queue = slices.DeleteFunc(t.queue, func(o *waiter) bool { return o == w })
 		p.removed(w)
 	}
 	p.dropEmptyLocked(w.topic)
+	return woken
+}
+
+// passOn takes away a waiter that looks no more. What it was woken for goes to the next; wokenBefore says that it was, when it waited
+// before.
+func (p *pullWaiters) passOn(w *waiter, wokenBefore bool) {
+	if woken := p.leave(w); w != nil && (woken || wokenBefore) {
+		p.notify(w.topic, w.want, false)
+	}
 }
 
 func (p *pullWaiters) removed(w *waiter) {

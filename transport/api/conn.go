@@ -14,7 +14,7 @@ import (
 // framedConn is a client's connection whose bytes have been through a framer. It also saves system calls: deadlines
 // are put off until a Read or Write is about to wait, and left alone when the one that stands is near enough.
 //
-// One goroutine, fasthttp's for this connection, uses everything but Close and endReading.
+// One goroutine, fasthttp's for this connection, uses everything but Close and endReading; see whileConnected, too.
 type framedConn struct {
 	net.Conn          // encrypted, where the server is to
 	raw      net.Conn // beneath that
@@ -33,6 +33,7 @@ type framedConn struct {
 	local       netip.Addr   // the node's side; see localAddress
 	begun       atomic.Bool  // a byte has arrived
 	deaf        atomic.Bool  // nothing more is read: see endReading
+	undelivered func()       // called once when the answer cannot be written; of the request that is being answered
 	lingering   atomic.Bool  // an error was answered while the client may still be sending
 	closed      sync.Once
 }
@@ -86,6 +87,7 @@ func (c *framedConn) Read(p []byte) (int, error) {
 		return 0, c.fault
 	}
 	c.written()
+	c.undelivered = nil // the answer before has gone out
 	if c.read.due(c.listener.slack) {
 		if err := c.Conn.SetReadDeadline(c.read.wanted); err != nil {
 			return 0, err
@@ -142,7 +144,12 @@ func (c *framedConn) Write(p []byte) (int, error) {
 		}
 		c.write.armed = c.write.wanted
 	}
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	if err != nil && c.undelivered != nil {
+		c.undelivered()
+		c.undelivered = nil
+	}
+	return n, err
 }
 
 // Bounds of lingering: a client that has been told no may go on sending for so long before it is cut off.

@@ -10,8 +10,12 @@ import (
 
 // Consumers is what the API needs of a node for those who fetch timers, and for receivers that report later. Its rules are Engine's.
 type Consumers interface {
-	// Pull leases up to p.Max ready timers of a topic, and waits for some if there are none; none after that.
+	// Pull leases up to p.Max ready timers of a topic, and waits for some if there are none; none after that. When the context ends it
+	// returns none, and what it had leased goes back.
 	Pull(ctx context.Context, topic shard.TopicID, p Pull) ([]Pulled, error)
+	// Return gives leases back that nobody has used. They do not count, and go to whoever is next. A lease that cannot be given back
+	// runs out.
+	Return(ctx context.Context, topic shard.TopicID, leases []Pulled)
 	// Claim says for each receipt whether its lease was held still, and then did what was asked. After an error it is open for each.
 	Claim(ctx context.Context, c Claim) ([]bool, error)
 }
@@ -122,7 +126,7 @@ func (rq *request) pullTimers() *problem {
 			return false, fail(409, wrongDelivery, `the topic calls its receivers; its policy must say "delivery": "pull"`)
 		}
 		var err error
-		if got, err = rq.s.cfg.Engine.Pull(rq.s.ending, t.ID, p); err != nil {
+		if got, err = rq.pull(t.ID, p); err != nil {
 			return false, engineFault(err)
 		}
 		return false, nil
@@ -130,6 +134,7 @@ func (rq *request) pullTimers() *problem {
 	if fault != nil {
 		return fault
 	}
+	got = rq.deliverable(topic.ID, got)
 	w := rq.timerWriter(topic)
 	o := object{b: rq.out()}
 	o.name("timers")
@@ -142,6 +147,45 @@ func (rq *request) pullTimers() *problem {
 	o.b = list.end()
 	rq.json(200, o.end())
 	return nil
+}
+
+// pull looks at once, and only then waits: to notice that a waiting client hangs up costs a goroutine.
+func (rq *request) pull(topic shard.TopicID, p Pull) ([]Pulled, error) {
+	wait := p.Wait
+	p.Wait = 0
+	got, err := rq.s.cfg.Engine.Pull(rq.s.ending, topic, p)
+	if len(got) > 0 || err != nil || wait == 0 {
+		return got, err
+	}
+	p.Wait = wait
+	c, ok := rq.ctx.Conn().(*framedConn)
+	if !ok {
+		return rq.s.cfg.Engine.Pull(rq.s.ending, topic, p)
+	}
+	ctx, stop := c.whileConnected(rq.s.ending)
+	defer stop()
+	return rq.s.cfg.Engine.Pull(ctx, topic, p)
+}
+
+// deliverable is what a client that is still there gets. Leases of one that is not, or that cannot be told, go back.
+func (rq *request) deliverable(topic shard.TopicID, got []Pulled) []Pulled {
+	c, ok := rq.ctx.Conn().(*framedConn)
+	if !ok || len(got) == 0 {
+		return got
+	}
+	s := rq.s
+	if c.hungUp() {
+		s.cfg.Engine.Return(s.base, topic, got)
+		return nil
+	}
+	before := c.undelivered // of pipelined requests that were answered into the same buffer
+	c.undelivered = func() {
+		if before != nil {
+			before()
+		}
+		s.cfg.Engine.Return(s.base, topic, got)
+	}
+	return got
 }
 
 // appendPulled writes a timer and what its consumer needs to know of the lease.

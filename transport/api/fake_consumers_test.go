@@ -74,3 +74,13 @@ func (e *fakeEngine) Claim(_ context.Context, c Claim) ([]bool, error) {
 	}
 	return held, e.err
 }
+
+func (e *fakeEngine) Return(_ context.Context, topic shard.TopicID, leases []Pulled) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range leases {
+		t := e.timers[timerKey{topic, leases[i].Timer.ID}]
+		t.State = shard.Scheduled
+		t.Attempts--
+	}
+}

@@ -1,0 +1,73 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net"
+	"syscall"
+	"time"
+)
+
+// errHungUp is the cause of a context that ended because its client went away.
+var errHungUp = errors.New("the client hung up")
+
+// rawConn is the socket below a connection, TLS or not; nil when there is none that can be looked at.
+func rawConn(c net.Conn) syscall.RawConn {
+	for {
+		if sc, ok := c.(syscall.Conn); ok {
+			raw, err := sc.SyscallConn()
+			if err != nil {
+				return nil
+			}
+			return raw
+		}
+		over, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nil
+		}
+		c = over.NetConn()
+	}
+}
+
+// hungUp looks, without waiting, whether the client has gone. Where that cannot be told it is taken to be there.
+func (c *framedConn) hungUp() bool {
+	raw := rawConn(c.Conn)
+	if raw == nil {
+		return false
+	}
+	gone := false
+	err := raw.Control(func(fd uintptr) { gone = peerGone(fd) })
+	return gone || err != nil
+}
+
+// whileConnected is a context that ends when the client hangs up. The request has arrived whole, and nothing may be read from the
+// connection until stop has been called. It costs a goroutine, which waits in the poller.
+func (c *framedConn) whileConnected(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	raw := rawConn(c.Conn)
+	if raw == nil {
+		return ctx, func() { cancel(nil) }
+	}
+	_ = c.Conn.SetReadDeadline(time.Time{}) // that of the request is over
+	if c.deaf.Load() {                      // see endReading: the client is not looked at any more
+		_ = c.Conn.SetReadDeadline(longAgo)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		gone := false
+		_ = raw.Read(func(fd uintptr) bool { // waits as long as it is told false
+			gone = peerGone(fd)
+			return gone
+		})
+		if gone {
+			cancel(errHungUp)
+		}
+	}()
+	return ctx, func() {
+		_ = c.Conn.SetReadDeadline(longAgo)
+		<-ended
+		c.read.armed = longAgo
+		cancel(nil)
+	}
+}
