@@ -60,6 +60,9 @@ type Config struct {
 	CallbackAllow []netip.Prefix
 	// Own are listeners of this process beside the node's own: no callback goes there.
 	Own []netip.AddrPort
+	// MaxCalls is how many callbacks this node makes at once: 16–65536; 2048. Each takes a file. See package slots of transport/callback for
+	// how they are divided among tenants, topics and receivers.
+	MaxCalls int
 
 	HistoryBytes int64 // size of the history's files, on this node; the oldest go first. 4 GiB
 
@@ -100,6 +103,7 @@ const (
 	DefaultTopicIdle       = time.Hour
 	DefaultMaxConnections  = 8192
 	DefaultFeatureLevel    = int(shard.LevelOfBuild)
+	DefaultMaxCalls        = 2048
 )
 
 // minTopicIdle is the least: each look at a topic asks all shards.
@@ -153,6 +157,9 @@ func (c Config) withDefaults() Config {
 	if c.FeatureLevel == 0 {
 		c.FeatureLevel = DefaultFeatureLevel
 	}
+	if c.MaxCalls == 0 {
+		c.MaxCalls = DefaultMaxCalls
+	}
 	if c.Version == "" {
 		c.Version = "dev"
 	}
@@ -185,6 +192,9 @@ func (c Config) validate() error {
 	}
 	if c.MaxConnections < minConnections || c.MaxConnections > maxConnections {
 		errs = append(errs, fmt.Errorf("max-connections: %d is out of %d–%d", c.MaxConnections, minConnections, maxConnections))
+	}
+	if c.MaxCalls < 16 || c.MaxCalls > 65536 {
+		errs = append(errs, fmt.Errorf("max-calls: %d is out of 16–65536", c.MaxCalls))
 	}
 	if c.Workers < 0 || c.Workers > 256 {
 		errs = append(errs, fmt.Errorf("workers: %d is out of 0–256", c.Workers))

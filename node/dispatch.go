@@ -19,7 +19,7 @@ type dispatcher struct {
 	vault *vault
 	// secret is the cluster's; nil as long as there is none.
 	secret func() []byte
-	keys   signingKeys
+	topics topicFacts
 	// guarded says that the ports of the cluster are known, which no call may reach.
 	guarded *atomic.Bool
 }
@@ -42,10 +42,15 @@ func (d *dispatcher) Route(t *shard.Topic, own *shard.Callback) (shard.Destinati
 	if t.Policy.OwnBreaker {
 		key.Scope = t.Name
 	}
-	if ids := needs(own.Headers); ids != "" {
-		return sealedDest{key, ids}, nil
-	}
-	return key, nil
+	timeout := time.Duration(own.Under(&t.Policy.Callback).TimeoutMs) * time.Millisecond
+	return destination{key: key, long: timeout > callback.LongCall, needs: needs(own.Headers)}, nil
+}
+
+// destination is where a timer's calls go. Long ones go apart from others, since their slots are fewer, and so do those that need keys.
+type destination struct {
+	key   callback.Key
+	long  bool
+	needs string // ids of the keys that the timer's own headers are sealed with
 }
 
 // Acquire implements shard.Dispatcher.
@@ -56,19 +61,19 @@ func (d *dispatcher) Acquire(dest shard.Destination, t *shard.Topic, w shard.Wai
 	if t.Policy.Report && d.secret() == nil {
 		return nil, shard.Verdict{RetryIn: time.Second} // its receivers could not report
 	}
-	ids := ""
-	if sealed, ok := dest.(sealedDest); ok {
-		dest, ids = sealed.Key, sealed.needs
-	}
-	if d.locked(t, ids) {
+	to := dest.(destination)
+	if d.locked(t, to.needs) {
 		return nil, shard.Verdict{RetryIn: keyAgain}
 	}
 	b := t.Policy.Breaker
-	p, v := d.pool.Acquire(dest.(callback.Key), t.Policy.DestinationConcurrency, callback.Breaker{
-		Failures: b.Failures,
-		Window:   time.Duration(b.WindowMs) * time.Millisecond,
-		Open:     time.Duration(b.OpenMs) * time.Millisecond,
-		Probes:   b.Probes,
+	p, v := d.pool.Acquire(callback.Ask{
+		Key: to.key, Limit: t.Policy.DestinationConcurrency, Breaker: callback.Breaker{
+			Failures: b.Failures,
+			Window:   time.Duration(b.WindowMs) * time.Millisecond,
+			Open:     time.Duration(b.OpenMs) * time.Millisecond,
+			Probes:   b.Probes,
+		},
+		Tenant: d.topics.fact(t, d.vault.keys.Load()).tenant, Topic: uint64(t.ID), Long: to.long,
 	}, waiter{w, d})
 	switch v.Kind {
 	case callback.Granted:
@@ -129,8 +134,9 @@ func (d *dispatcher) request(j *shard.Delivery) (*callback.Request, error) {
 	if r.Headers, err = d.openHeaders(place, c.Headers); err != nil {
 		return nil, err
 	}
-	r.Secrets, err = d.keys.keys(j.Topic, d.vault.keys.Load())
-	return r, err
+	fact := d.topics.fact(j.Topic, d.vault.keys.Load())
+	r.Secrets = fact.keys
+	return r, fact.failed
 }
 
 func contentType(job *shard.Job) string {

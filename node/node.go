@@ -199,7 +199,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
-		Clock: p.clock, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.clock, vault: &p.vault, secret: c.clusterSecret, guarded: &p.guard.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
+		Clock: p.clock, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.clock, vault: &p.vault, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.guard.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
 		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.past,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic shard.TopicID, timers int) { c.router.Ready(topic, timers) },
 	})
@@ -234,7 +234,7 @@ func (p *process) recovered(next fasthttp.RequestHandler) func(*fasthttp.Request
 // nothing is lost: see stop.
 func (n *Node) serve(ctx context.Context, p *process) error {
 	policy := n.cfg.where(p.listening(), p.gossipAddress())
-	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease, Logger: n.cfg.Logger})
+	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: n.cfg.MaxCalls, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease, Logger: n.cfg.Logger})
 	if err != nil {
 		return err
 	}

@@ -262,12 +262,6 @@ func (c *core) sealedPolicy(topic string, p *shard.Policy) (*shard.Policy, error
 	return ring.SealPolicy(keys, topic, p), nil
 }
 
-// sealedDest is a destination to which some timers send headers that need keys.
-type sealedDest struct {
-	callback.Key
-	needs string // ids of keys
-}
-
 // openHeaders gives the headers of a call.
 func (d *dispatcher) openHeaders(place func(header string) secret.Place, headers []shard.Header) (out []callback.Header, err error) {
 	keys := d.vault.keys.Load()

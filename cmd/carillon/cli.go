@@ -79,6 +79,7 @@ func newParser(grammar any, term *terminal) (*kong.Kong, error) {
 			"history_bytes":    byteSize(node.DefaultHistoryBytes).String(),
 			"scopes":           strings.Join(api.Scopes, ", "),
 			"max_connections":  fmt.Sprint(node.DefaultMaxConnections),
+			"max_calls":        fmt.Sprint(node.DefaultMaxCalls),
 			"topic_idle":       "1h",
 			"feature_level":    fmt.Sprint(node.DefaultFeatureLevel),
 		},

@@ -47,6 +47,7 @@ type serveCmd struct {
 	CallbackAllow    []netip.Prefix `placeholder:"CIDR" help:"Networks that receivers may be in, besides public ones."`
 	MemoryLimit      byteSize       `placeholder:"SIZE" help:"Memory that this process may use, 300MiB or 8GiB (what GOMEMLIMIT, control groups and machine allow)."`
 	MaxConnections   int            `default:"${max_connections}" placeholder:"N" help:"Connections of clients at once, 16–1000000 (${default}); fewer where the limit of open files is low."`
+	MaxCalls         int            `default:"${max_calls}" placeholder:"N" help:"Callbacks at once, 16–65536 (${default})."`
 	Admin            string         `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
 	LogLevel         string         `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"debug, info, warn or error (${default})."`
 	LogFormat        string         `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
@@ -73,7 +74,8 @@ func (s *serveCmd) Validate() error {
 		flag  string
 		value int
 		takes string
-	}{{"bootstrap-expect", s.BootstrapExpect, "1–99"}, {"replicas", s.Replicas, "1–7"}, {"shards", s.Shards, "1–65535"}, {"max-connections", s.MaxConnections, "16–1000000"}} {
+	}{{"bootstrap-expect", s.BootstrapExpect, "1–99"}, {"replicas", s.Replicas, "1–7"}, {"shards", s.Shards, "1–65535"},
+		{"max-connections", s.MaxConnections, "16–1000000"}, {"max-calls", s.MaxCalls, "16–65536"}} {
 		if n.value == 0 {
 			return usagef("--%s: 0 is out of %s", n.flag, n.takes)
 		}
@@ -125,6 +127,7 @@ func (s *serveCmd) Run(term *terminal) error {
 		CallbackAllow:   s.CallbackAllow,
 		MaxConnections:  s.MaxConnections,
 		FeatureLevel:    s.FeatureLevel,
+		MaxCalls:        s.MaxCalls,
 		Own:             admin.addresses(),
 		Version:         version(),
 		Logger:          logger,

@@ -24,6 +24,7 @@ var samples = map[string][3]string{
 	"bootstrap-expect":   {"3", "5", "7"},
 	"replicas":           {"1", "2", "5"},
 	"shards":             {"1", "2", "3"},
+	"max-calls":          {"100", "200", "300"},
 	"history-bytes":      {"100000000", "200000000", "300000000"},
 	"auto-create-topics": {"false", "false", "false"},
 	"topic-idle":         {"1m", "2m", "3m"},

@@ -97,7 +97,7 @@ func benchPool(b *testing.B, atOnce int, body []byte, secrets [][]byte) {
 			<-ended
 			inFlight--
 		}
-		permit, v := p.Acquire(key, 2*atOnce, Breaker{}, w)
+		permit, v := p.Acquire(Ask{Key: key, Limit: 2 * atOnce}, w)
 		if v.Kind == Queued {
 			permit = <-w.granted
 		}
@@ -132,7 +132,7 @@ func benchChains(b *testing.B, atOnce int, body []byte) {
 			wait.Done()
 			return
 		}
-		permit, v := p.Acquire(key, 4*atOnce, Breaker{}, w)
+		permit, v := p.Acquire(Ask{Key: key, Limit: 4 * atOnce}, w)
 		if v.Kind != Granted {
 			b.Errorf("%+v", v)
 			wait.Done()
@@ -157,7 +157,7 @@ func BenchmarkAcquire(b *testing.B) {
 	key, w := destinationKey(1), newWaiter()
 	b.ReportAllocs()
 	for b.Loop() {
-		permit, _ := p.Acquire(key, 0, Breaker{}, w)
+		permit, _ := p.Acquire(Ask{Key: key}, w)
 		permit.Cancel()
 	}
 }

@@ -48,7 +48,7 @@ func inSickbed(t *testing.T, test func(s *sickbed)) {
 // call returns the verdict of an Acquire, and makes the call if it was granted.
 func (s *sickbed) call(b Breaker, status int) Verdict {
 	s.Helper()
-	permit, verdict := s.p.Acquire(s.key, 0, b, newWaiter())
+	permit, verdict := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
 	if verdict.Kind == Granted {
 		s.finish(permit, status)
 	}
@@ -79,7 +79,7 @@ func (s *sickbed) calls(n int, b Breaker, status int) {
 
 func (s *sickbed) wantOpen(b Breaker) time.Time {
 	s.Helper()
-	permit, v := s.p.Acquire(s.key, 0, b, newWaiter())
+	permit, v := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
 	if permit.Valid() || v.Kind != Open || !v.RetryAt.After(time.Now()) {
 		s.Fatalf("%+v at %v, want an open breaker with a later time", v, time.Now())
 	}
@@ -116,7 +116,7 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		time.Sleep(time.Until(retryAt)) // fake time
 		s.wantState(stateHalfOpen)
 
-		probe, v := s.p.Acquire(s.key, 0, b, newWaiter())
+		probe, v := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
 		if v.Kind != Granted {
 			t.Fatalf("%+v, want the probe", v)
 		}
@@ -137,7 +137,7 @@ func TestBreakerOpensOnHangs(t *testing.T) {
 		b := Breaker{Failures: 3, Window: 10 * time.Second}
 		var permits []Permit
 		for range 3 {
-			permit, _ := s.p.Acquire(s.key, 0, b, newWaiter())
+			permit, _ := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
 			permits = append(permits, permit)
 		}
 		outs := make(chan Outcome, 3)
@@ -181,14 +181,14 @@ func TestBreakerProbes(t *testing.T) {
 		b := Breaker{Failures: 1, Open: time.Second, Probes: 2}
 		s.calls(1, b, 500)
 		time.Sleep(time.Until(s.wantOpen(b)))
-		first, _ := s.p.Acquire(s.key, 0, b, newWaiter())
-		second, v := s.p.Acquire(s.key, 0, b, newWaiter())
+		first, _ := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
+		second, v := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
 		if v.Kind != Granted {
 			t.Fatalf("second probe: %+v", v)
 		}
 		s.wantOpen(b)
 		first.Cancel() // a cancelled probe is asked for again
-		first, v = s.p.Acquire(s.key, 0, b, newWaiter())
+		first, v = s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
 		if v.Kind != Granted {
 			t.Fatalf("probe after a cancelled one: %+v", v)
 		}
@@ -204,9 +204,9 @@ func TestBreakerIgnores(t *testing.T) {
 	inSickbed(t, func(s *sickbed) {
 		b := Breaker{Failures: 2}
 		for range 5 {
-			permit, _ := s.p.Acquire(s.key, 0, b, newWaiter())
+			permit, _ := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
 			permit.Cancel()
-			permit, _ = s.p.Acquire(s.key, 0, b, newWaiter())
+			permit, _ = s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
 			req := post("http://sick.example/")
 			req.Deadline = s.p.config.Lease() + 1
 			outs := make(chan Outcome, 1)
@@ -218,7 +218,7 @@ func TestBreakerIgnores(t *testing.T) {
 		synctest.Wait()
 		s.wantState(stateClosed)
 		s.calls(1, b, 500)
-		permit, _ := s.p.Acquire(s.key, 0, b, newWaiter())
+		permit, _ := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
 		permit.Cancel() // not a success either
 		s.calls(1, b, 500)
 		s.wantState(stateOpen)
@@ -248,10 +248,10 @@ func TestBreakerScopes(t *testing.T) {
 func TestWaitersOutlastAnOpenBreaker(t *testing.T) {
 	inSickbed(t, func(s *sickbed) {
 		b := Breaker{Failures: 1, Open: 5 * time.Second}
-		permit, _ := s.p.Acquire(s.key, 1, b, newWaiter())
+		permit, _ := s.p.Acquire(Ask{Key: s.key, Limit: 1, Breaker: b}, newWaiter())
 		queue := []*waiter{newWaiter(), newWaiter(), newWaiter()}
 		for _, w := range queue {
-			if _, v := s.p.Acquire(s.key, 1, b, w); v.Kind != Queued {
+			if _, v := s.p.Acquire(Ask{Key: s.key, Limit: 1, Breaker: b}, w); v.Kind != Queued {
 				t.Fatalf("%+v", v)
 			}
 		}
@@ -285,11 +285,11 @@ func TestRunDrains(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			req := post("http://sick.example/")
 			req.Timeout = timeout
-			permit, _ := p.Acquire(keyOf(t, req.URL), 1, Breaker{}, newWaiter())
+			permit, _ := p.Acquire(Ask{Key: keyOf(t, req.URL), Limit: 1}, newWaiter())
 			out := make(chan Outcome, 1)
 			permit.Start(req, func(o Outcome) { out <- o })
 			idle := newWaiter()
-			if _, v := p.Acquire(keyOf(t, req.URL), 1, Breaker{}, idle); v.Kind != Queued {
+			if _, v := p.Acquire(Ask{Key: keyOf(t, req.URL), Limit: 1}, idle); v.Kind != Queued {
 				t.Errorf("%+v, want queued", v)
 			}
 			started := time.Now()
@@ -301,7 +301,7 @@ func TestRunDrains(t *testing.T) {
 			if o := <-out; o.Class != Failure || !o.Sent || err != (o.Err == "shut down") {
 				t.Errorf("%+v", o)
 			}
-			if _, v := p.Acquire(keyOf(t, req.URL), 0, Breaker{}, idle); v.Kind != Closed {
+			if _, v := p.Acquire(Ask{Key: keyOf(t, req.URL)}, idle); v.Kind != Closed {
 				t.Errorf("%+v, want closed", v)
 			}
 			if len(idle.granted) != 0 || p.InFlight() != 0 {
@@ -323,7 +323,7 @@ func TestStartAfterShutDown(t *testing.T) {
 		p, _ := New(Config{Drain: time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		req := post("http://sick.example/")
-		permit, _ := p.Acquire(keyOf(t, req.URL), 0, Breaker{}, newWaiter())
+		permit, _ := p.Acquire(Ask{Key: keyOf(t, req.URL)}, newWaiter())
 		cancel()
 		if p.Run(ctx) == nil {
 			t.Error("Run did not tell of the permit left")

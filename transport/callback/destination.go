@@ -3,25 +3,38 @@ package callback
 import (
 	"container/list"
 	"crypto/tls"
-	"slices"
 	"sync/atomic"
 	"time"
+
+	"carillon/transport/callback/slots"
 )
 
 // maxGates bounds the breakers of one destination; further scopes share the
 // unnamed one.
 const maxGates = 1024
 
-// gate is one breaker scope at a destination.
+// gate is one breaker scope at a destination. All is guarded by the pool's lock.
 type gate struct {
+	dest    *destination
 	scope   string
 	circuit *circuit
 	permits int // out now
 	lastUse time.Time
+
+	retryAt time.Time // of the refusal that was given last
 }
 
-// class counts the permits that were granted under one limit.
-type class struct{ limit, permits int }
+// Allow implements slots.Breaker.
+func (g *gate) Allow() (tell func(error)) {
+	tell, g.retryAt = g.circuit.allow()
+	return tell
+}
+
+// Blocked implements slots.Breaker.
+func (g *gate) Blocked() (blocked bool) {
+	g.retryAt, blocked = g.circuit.blocked()
+	return blocked
+}
 
 // destination is one receiver. All fields but secure, conns and latency are
 // guarded by the pool's lock.
@@ -30,17 +43,12 @@ type destination struct {
 	key   Key // Scope ""
 	label string
 
-	permits int     // Invariant: the sum over classes, and over gates
-	classes []class // ascending limit, none empty
+	slots   slots.Destination // its calls, and who waits for one
 	gates   map[string]*gate
-	lines   []*line // none empty; the first is served next
 	lastUse time.Time
 	recent  *list.Element // in pool.recent
 
-	ring               *ring
-	ringPrev, ringNext *destination
-
-	alarm   *time.Timer // wakes lines that wait for a breaker
+	alarm   *time.Timer // wakes those who wait for a breaker
 	alarmAt time.Time   // zero: not set
 
 	secure  *tls.Config // nil: http
@@ -59,7 +67,7 @@ func (d *destination) gateFor(scope string, policy Breaker) *gate {
 		scope, policy = "", Breaker{}.withDefaults()
 	}
 	if g == nil {
-		g = &gate{scope: scope, circuit: newCircuit(policy)}
+		g = &gate{dest: d, scope: scope, circuit: newCircuit(policy)}
 		d.gates[scope] = g
 	} else if g.circuit.policy != policy {
 		g.circuit = newCircuit(policy)
@@ -67,85 +75,8 @@ func (d *destination) gateFor(scope string, policy Breaker) *gate {
 	return g
 }
 
-// room reports whether a call under this limit may be added. A limit bounds the
-// calls granted under it or a lower one. So the destination never has more calls
-// than the highest limit asked for, and a topic with a low limit is not starved by
-// another that keeps more calls out than that.
-func (d *destination) room(limit int) bool {
-	sum, checked := 0, false
-	for _, c := range d.classes {
-		if !checked && c.limit > limit {
-			if sum >= limit {
-				return false
-			}
-			checked = true
-		}
-		sum += c.permits
-		if c.limit >= limit && sum >= c.limit {
-			return false
-		}
-	}
-	return checked || sum < limit
-}
-
-func (d *destination) addPermit(g *gate, limit int) {
-	d.permits++
-	g.permits++
-	i, found := slices.BinarySearchFunc(d.classes, limit, func(c class, limit int) int { return c.limit - limit })
-	if !found {
-		d.classes = slices.Insert(d.classes, i, class{limit: limit})
-	}
-	d.classes[i].permits++
-}
-
-func (d *destination) removePermit(g *gate, limit int) {
-	d.permits--
-	g.permits--
-	i, found := slices.BinarySearchFunc(d.classes, limit, func(c class, limit int) int { return c.limit - limit })
-	if !found || d.permits < 0 || g.permits < 0 {
-		panic("callback: a permit came back twice")
-	}
-	d.classes[i].permits--
-	if d.classes[i].permits == 0 {
-		d.classes = slices.Delete(d.classes, i, i+1)
-	}
-}
-
-func (d *destination) lineFor(g *gate, limit int) *line {
-	for _, l := range d.lines {
-		if l.gate == g && l.limit == limit {
-			return l
-		}
-	}
-	return nil
-}
-
-func (d *destination) dropLine(l *line) {
-	d.lines = slices.DeleteFunc(d.lines, func(other *line) bool { return other == l })
-}
-
-// nextAllowed finds the first line that may be served, takes its breaker's
-// allowance, and turns the lines so that it is last next time. With none, askAt is
-// when a breaker may have changed its mind; zero if only slots are missing.
-func (d *destination) nextAllowed() (l *line, tell func(error), askAt time.Time) {
-	for i, l := range d.lines {
-		if !d.room(l.limit) {
-			continue
-		}
-		tell, retryAt := l.gate.circuit.allow()
-		if tell != nil {
-			d.lines = append(slices.Delete(d.lines, i, i+1), l)
-			return l, tell, time.Time{}
-		}
-		if askAt.IsZero() || retryAt.Before(askAt) {
-			askAt = retryAt
-		}
-	}
-	return nil, nil, askAt
-}
-
 // idle reports that nothing depends on the destination being kept.
-func (d *destination) idle() bool { return d.permits == 0 && len(d.lines) == 0 }
+func (d *destination) idle() bool { return d.slots.Calls() == 0 && !d.slots.Waits() }
 
 // state is the worst of its breakers.
 func (d *destination) state() int {
@@ -159,14 +90,10 @@ func (d *destination) state() int {
 // dropIdleGates forgets breakers that nobody used since the given time.
 func (d *destination) dropIdleGates(since time.Time) {
 	for scope, g := range d.gates {
-		if g.permits == 0 && g.lastUse.Before(since) && !d.hasLine(g) && g.circuit.state() == stateClosed {
+		if g.permits == 0 && g.lastUse.Before(since) && !d.slots.WaitsFor(g) && g.circuit.state() == stateClosed {
 			delete(d.gates, scope)
 		}
 	}
-}
-
-func (d *destination) hasLine(g *gate) bool {
-	return slices.ContainsFunc(d.lines, func(l *line) bool { return l.gate == g })
 }
 
 // observe adds one call to the moving latency, weight one eighth.

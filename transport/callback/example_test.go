@@ -34,7 +34,7 @@ func Example() {
 
 	key, _ := callback.ParseKey(receiver.URL)
 	waiter := make(lane, 1)
-	permit, verdict := pool.Acquire(key, 256, callback.Breaker{}, &waiter)
+	permit, verdict := pool.Acquire(callback.Ask{Key: key, Limit: 256}, &waiter)
 	switch verdict.Kind {
 	case callback.Queued:
 		permit = <-waiter

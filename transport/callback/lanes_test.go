@@ -26,7 +26,7 @@ func TestLanesEndToEnd(t *testing.T) {
 			outs := make(chan Outcome, 1)
 			url := []string{good.url, good.url, bad.url, closing.url}[lane%4]
 			for done := 0; done < rounds; {
-				permit, v := p.Acquire(keyOf(t, url), 4, breaker, w)
+				permit, v := p.Acquire(Ask{Key: keyOf(t, url), Limit: 4, Breaker: breaker}, w)
 				switch v.Kind {
 				case Open: // as told: ask again then
 					opened.Add(1)

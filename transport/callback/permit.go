@@ -3,6 +3,8 @@ package callback
 import (
 	"fmt"
 	"sync/atomic"
+
+	"carillon/transport/callback/slots"
 )
 
 // Permit is one slot at a destination and one allowance of its breaker. It is used
@@ -16,10 +18,9 @@ type Permit struct {
 type ticket struct {
 	use atomic.Uint64 // grows by one each time a permit on it is used
 
-	dest  *destination
-	gate  *gate
-	limit int
-	tell  func(error) // the breaker's second step
+	dest *destination
+	gate *gate
+	slot slots.Slot
 
 	req  *Request
 	done func(Outcome)
@@ -66,6 +67,6 @@ func (p Permit) Start(req *Request, done func(Outcome)) {
 // Cancel frees the slot and counts neither for nor against the breaker.
 func (p Permit) Cancel() {
 	t := p.take()
-	t.tell(errNotJudged)
-	t.dest.pool.release(t)
+	t.slot.Tell(errNotJudged)
+	t.dest.pool.release(t, slots.Unknown)
 }

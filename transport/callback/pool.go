@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"carillon/transport/callback/slots"
 )
 
 // VerdictKind is the answer to Acquire.
@@ -44,19 +46,12 @@ type Pool struct {
 
 	mu           sync.Mutex
 	destinations map[Key]*destination
-	recent       list.List // of *destination, the last used first
-	waiting      map[Waiter]*place
-	permits      int // Invariant: the sum over destinations
+	recent       list.List    // of *destination, the last used first
+	slots        *slots.Slots // the calls of the node, and who waits for one
+	served       []slots.Grant
 	closed       bool
-	drained      chan struct{} // closed when closed and permits == 0
+	drained      chan struct{} // closed when closed and no call is out
 	sweptAt      time.Time     // coarse clock of lastUse
-
-	// Destinations with waiters, to be served in turn. Those with few calls out are
-	// in light, the others in heavy. The last quarter of the node's calls is kept
-	// for light ones: a few receivers that hang cannot take the whole node.
-	light, heavy ring
-	softCalls    int // from here on only light destinations are granted
-	lightCalls   int // a destination with fewer calls out is light
 }
 
 // New checks the config. It starts nothing: run Run.
@@ -68,15 +63,10 @@ func New(config Config) (*Pool, error) {
 	p := &Pool{
 		config:       config,
 		destinations: make(map[Key]*destination),
-		waiting:      make(map[Waiter]*place),
 		drained:      make(chan struct{}),
 		sweptAt:      config.Now(),
-		softCalls:    config.MaxCalls - config.MaxCalls/4,
-		lightCalls:   max(1, config.MaxCalls/128),
 	}
-	if config.MaxCalls < 16 { // too few to keep any back
-		p.softCalls = config.MaxCalls
-	}
+	p.slots = slots.New(config.MaxCalls, p.refusedLocked)
 	p.policy.Store(&config.Policy)
 	p.base, p.giveUp = context.WithCancel(context.Background())
 	p.workers.pool = p
@@ -91,37 +81,53 @@ func (p *Pool) Policy() Policy { return *p.policy.Load() }
 // SetPolicy decides about the dials from now on. Connections that are open stay.
 func (p *Pool) SetPolicy(policy Policy) { p.policy.Store(&policy) }
 
-// Acquire asks for one call at a destination, at most limit at once there (0 = 256).
-// It never blocks. When the destination or the node is full, w is queued at the
+// Ask is what a caller wants a call for.
+type Ask struct {
+	Key     Key
+	Limit   int // calls at once at the destination; 0 = 256
+	Breaker Breaker
+
+	Tenant string // who may use the topic; "" is nobody in particular
+	Topic  uint64 // for whose timers
+	Long   bool   // the call's time-out is over LongCall
+}
+
+// LongCall is the time-out beyond which a call counts as one that may hang, whatever
+// its receiver has answered before: fewer of these are made at once, see package slots.
+const LongCall = 30 * time.Second
+
+// askAgain is when to ask again for a destination that there is no place for.
+const askAgain = time.Second
+
+// Acquire asks for one call. It never blocks. When the destination is full, or the node
+// is, or its topic has as much of the node as it may have, w is queued at the
 // destination, once however often it asks, and hears Granted later.
-func (p *Pool) Acquire(k Key, limit int, b Breaker, w Waiter) (Permit, Verdict) {
-	if limit <= 0 {
-		limit = defaultLimit
+func (p *Pool) Acquire(a Ask, w Waiter) (Permit, Verdict) {
+	if a.Limit <= 0 {
+		a.Limit = defaultLimit
 	}
-	b = b.withDefaults()
+	share := slots.Share{Tenant: a.Tenant, Topic: a.Topic}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return Permit{}, Verdict{Kind: Closed}
 	}
-	d := p.destinationLocked(k.destination())
-	if d == nil { // every destination is in use: a bound was reached, as if it were full
-		return Permit{}, Verdict{Kind: Open, RetryAt: p.config.Now().Add(100 * time.Millisecond)}
+	d := p.destinationLocked(a.Key.destination(), share)
+	if d == nil { // a bound was reached, as if it were full
+		return Permit{}, Verdict{Kind: Open, RetryAt: p.config.Now().Add(askAgain)}
 	}
-	g := d.gateFor(k.Scope, b)
+	g := d.gateFor(a.Key.Scope, a.Breaker.withDefaults())
 	g.lastUse = p.sweptAt
-	if !p.freeLocked(d) || !d.room(limit) || d.lineFor(g, limit) != nil {
-		if retryAt, blocked := g.circuit.blocked(); blocked {
-			return Permit{}, Verdict{Kind: Open, RetryAt: retryAt}
-		}
-		p.enqueueLocked(d, g, limit, w)
+	slot, result := p.slots.Acquire(slots.Request{
+		Destination: &d.slots, Breaker: g, Limit: a.Limit, Long: a.Long, Share: share,
+	}, w)
+	switch result {
+	case slots.Granted:
+		return p.permitLocked(d, slot), Verdict{Kind: Granted}
+	case slots.Waits:
 		return Permit{}, Verdict{Kind: Queued}
 	}
-	tell, retryAt := g.circuit.allow()
-	if tell == nil {
-		return Permit{}, Verdict{Kind: Open, RetryAt: retryAt}
-	}
-	return p.permitLocked(d, g, limit, tell), Verdict{Kind: Granted}
+	return Permit{}, Verdict{Kind: Open, RetryAt: g.retryAt}
 }
 
 // Forget takes the waiter out of every queue and reports whether it was in one. A
@@ -129,88 +135,22 @@ func (p *Pool) Acquire(k Key, limit int, b Breaker, w Waiter) (Permit, Verdict) 
 func (p *Pool) Forget(w Waiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	first := p.waiting[w]
-	for at := first; at != nil; at = at.sibling {
-		p.leaveLineLocked(at)
-	}
-	delete(p.waiting, w)
-	return first != nil
+	return p.slots.Forget(w)
 }
 
 // InFlight counts the permits that are out: calls running, and calls to come.
 func (p *Pool) InFlight() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.permits
+	return p.slots.Calls()
 }
 
-// freeLocked reports whether the node as a whole has a slot for the destination.
-func (p *Pool) freeLocked(d *destination) bool {
-	return p.permits < p.softCalls || p.permits < p.config.MaxCalls && d.permits < p.lightCalls
-}
-
-func (p *Pool) permitLocked(d *destination, g *gate, limit int, tell func(error)) Permit {
-	p.permits++
-	d.addPermit(g, limit)
+func (p *Pool) permitLocked(d *destination, slot slots.Slot) Permit {
+	g := slot.Breaker().(*gate)
+	g.permits++
 	t := p.tickets.Get().(*ticket)
-	t.dest, t.gate, t.limit, t.tell = d, g, limit, tell
+	t.dest, t.gate, t.slot = d, g, slot
 	return Permit{t: t, use: t.use.Load()}
-}
-
-func (p *Pool) enqueueLocked(d *destination, g *gate, limit int, w Waiter) {
-	at := p.waiting[w]
-	for at != nil && at.line.dest != d {
-		at = at.sibling
-	}
-	switch {
-	case at == nil:
-		at = &place{waiter: w, sibling: p.waiting[w]}
-		p.waiting[w] = at
-	case at.line.gate == g && at.line.limit == limit:
-		return // it keeps its place
-	default:
-		p.leaveLineLocked(at)
-	}
-	l := d.lineFor(g, limit)
-	if l == nil {
-		l = &line{dest: d, gate: g, limit: limit}
-		d.lines = append(d.lines, l)
-	}
-	l.push(at)
-	p.standLocked(d)
-}
-
-// leaveLineLocked takes the place out of its line, not out of p.waiting.
-func (p *Pool) leaveLineLocked(at *place) {
-	l := at.line
-	l.remove(at)
-	if l.first != nil {
-		return
-	}
-	l.dest.dropLine(l)
-	p.standLocked(l.dest)
-}
-
-// standLocked puts the destination into the ring where it belongs, if any. In the
-// right one it keeps its turn.
-func (p *Pool) standLocked(d *destination) {
-	var want *ring
-	switch {
-	case len(d.lines) == 0:
-	case d.permits < p.lightCalls:
-		want = &p.light
-	default:
-		want = &p.heavy
-	}
-	if d.ring == want {
-		return
-	}
-	if d.ring != nil {
-		d.ring.remove(d)
-	}
-	if want != nil {
-		want.push(d)
-	}
 }
 
 // grant is a decision to be told once the lock is free.
@@ -219,63 +159,26 @@ type grant struct {
 	permit Permit
 }
 
-// serveLocked hands free slots to waiters, one destination after the other. A
-// destination that cannot be served leaves its ring until one of its calls ends,
-// its breaker's alarm rings, or another waiter comes.
+// serveLocked hands free slots to waiters.
 func (p *Pool) serveLocked(grants []grant) []grant {
-	for p.permits < p.config.MaxCalls {
-		d := p.light.first
-		if d == nil && p.permits < p.softCalls {
-			d = p.heavy.first
-		}
-		if d == nil {
-			return grants
-		}
-		d.ring.remove(d)
-		l, tell, askAt := d.nextAllowed()
-		if l == nil {
-			p.setAlarmLocked(d, askAt)
-			continue
-		}
-		at := l.first
-		p.leaveLineLocked(at)
-		p.leaveWaitingLocked(at)
-		grants = append(grants, grant{at.waiter, p.permitLocked(d, l.gate, l.limit, tell)})
-		if d.ring != nil { // to the end, also when it was put back already
-			d.ring.remove(d)
-		}
-		p.standLocked(d)
+	p.served = p.slots.Serve(p.served[:0])
+	for i := range p.served {
+		g := &p.served[i]
+		grants = append(grants, grant{g.Waiter.(Waiter), p.permitLocked(g.Slot.Breaker().(*gate).dest, g.Slot)})
+		*g = slots.Grant{}
 	}
 	return grants
 }
 
-func (p *Pool) leaveWaitingLocked(at *place) {
-	first := p.waiting[at.waiter]
-	if first == at {
-		if at.sibling == nil {
-			delete(p.waiting, at.waiter)
-		} else {
-			p.waiting[at.waiter] = at.sibling
-		}
-		return
-	}
-	for first.sibling != at {
-		first = first.sibling
-	}
-	first.sibling = at.sibling
-}
-
 // release gives the ticket's slot back and hands it on.
-func (p *Pool) release(t *ticket) {
+func (p *Pool) release(t *ticket, a slots.Answer) {
 	var few [4]grant
 	p.mu.Lock()
-	d := t.dest
-	d.removePermit(t.gate, t.limit)
-	p.permits--
-	t.dest, t.gate, t.tell, t.req, t.done = nil, nil, nil, nil, nil
-	p.standLocked(d)
+	t.gate.permits--
+	p.slots.Release(t.slot, a)
+	t.dest, t.gate, t.slot, t.req, t.done = nil, nil, slots.Slot{}, nil, nil
 	grants := p.serveLocked(few[:0])
-	if p.closed && p.permits == 0 {
+	if p.closed && p.slots.Calls() == 0 {
 		close(p.drained)
 	}
 	p.mu.Unlock()
@@ -287,6 +190,12 @@ func tellWaiters(grants []grant) {
 	for _, g := range grants {
 		g.waiter.Granted(g.permit)
 	}
+}
+
+// refusedLocked is told that a breaker refused one who waits.
+func (p *Pool) refusedLocked(b slots.Breaker) {
+	g := b.(*gate)
+	p.setAlarmLocked(g.dest, g.retryAt)
 }
 
 func (p *Pool) setAlarmLocked(d *destination, at time.Time) {
@@ -309,7 +218,7 @@ func (p *Pool) wake(d *destination) {
 	d.alarmAt = time.Time{}
 	var grants []grant
 	if !p.closed {
-		p.standLocked(d)
+		p.slots.Wake(&d.slots)
 		grants = p.serveLocked(few[:0])
 	}
 	p.mu.Unlock()
@@ -317,15 +226,15 @@ func (p *Pool) wake(d *destination) {
 }
 
 // destinationLocked finds or makes a destination, in place of an idle one when the
-// pool is full; nil when none is idle.
-func (p *Pool) destinationLocked(k Key) *destination {
+// pool is full; nil when none is idle, or the topic has its part of them.
+func (p *Pool) destinationLocked(k Key, share slots.Share) *destination {
 	d := p.destinations[k]
 	if d != nil {
 		p.recent.MoveToFront(d.recent)
 		d.lastUse = p.sweptAt
 		return d
 	}
-	if len(p.destinations) >= p.config.MaxDestinations && !p.evictLocked() {
+	if !p.slots.MayOpen(share, p.config.MaxDestinations) || len(p.destinations) >= p.config.MaxDestinations && !p.evictLocked() {
 		return nil
 	}
 	d = &destination{pool: p, key: k, label: k.String(), gates: make(map[string]*gate), lastUse: p.sweptAt}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"carillon/transport/callback/slots"
 )
 
 func destinationKey(n int) Key {
@@ -27,7 +29,7 @@ func newPool(t testing.TB, config Config) *Pool {
 
 func mustPermit(t testing.TB, p *Pool, k Key, limit int) Permit {
 	t.Helper()
-	permit, v := p.Acquire(k, limit, Breaker{}, newWaiter())
+	permit, v := p.Acquire(Ask{Key: k, Limit: limit}, newWaiter())
 	if v.Kind != Granted {
 		t.Fatalf("%+v, want a permit", v)
 	}
@@ -72,7 +74,7 @@ func TestQueueIsFairAndForgets(t *testing.T) {
 	permit := mustPermit(t, p, k, 1)
 	a, b, c := newWaiter(), newWaiter(), newWaiter()
 	for _, w := range []*waiter{a, b, a, c, a} { // asking again keeps the place
-		if _, v := p.Acquire(k, 1, Breaker{}, w); v.Kind != Queued {
+		if _, v := p.Acquire(Ask{Key: k, Limit: 1}, w); v.Kind != Queued {
 			t.Fatalf("%+v", v)
 		}
 	}
@@ -81,7 +83,7 @@ func TestQueueIsFairAndForgets(t *testing.T) {
 	}
 	permit.Cancel()
 	got := <-a.granted
-	if _, v := p.Acquire(k, 1, Breaker{}, a); v.Kind != Queued { // behind c now
+	if _, v := p.Acquire(Ask{Key: k, Limit: 1}, a); v.Kind != Queued { // behind c now
 		t.Fatalf("%+v", v)
 	}
 	if got.Key() != k {
@@ -90,8 +92,8 @@ func TestQueueIsFairAndForgets(t *testing.T) {
 	got.Cancel()
 	(<-c.granted).Cancel()
 	(<-a.granted).Cancel()
-	if len(b.granted) != 0 || p.InFlight() != 0 || len(p.waiting) != 0 {
-		t.Errorf("b was granted %d, in flight %d, waiting %d", len(b.granted), p.InFlight(), len(p.waiting))
+	if len(b.granted) != 0 || p.InFlight() != 0 || p.slots.Waiting() != 0 {
+		t.Errorf("b was granted %d, in flight %d, waiting %d", len(b.granted), p.InFlight(), p.slots.Waiting())
 	}
 }
 
@@ -106,10 +108,10 @@ func TestLimitsOfOneDestination(t *testing.T) {
 	}
 	low := []Permit{mustPermit(t, p, k, 2), mustPermit(t, p, k, 2)}
 	third, more := newWaiter(), newWaiter()
-	if _, v := p.Acquire(k, 2, Breaker{}, third); v.Kind != Queued {
+	if _, v := p.Acquire(Ask{Key: k, Limit: 2}, third); v.Kind != Queued {
 		t.Errorf("third under limit 2: %+v", v)
 	}
-	if _, v := p.Acquire(k, 10, Breaker{}, more); v.Kind != Queued {
+	if _, v := p.Acquire(Ask{Key: k, Limit: 10}, more); v.Kind != Queued {
 		t.Errorf("eleventh under limit 10: %+v", v)
 	}
 	high[0].Cancel() // frees a slot of the high limit only
@@ -123,46 +125,55 @@ func TestLimitsOfOneDestination(t *testing.T) {
 	for _, permit := range high[1:] {
 		permit.Cancel()
 	}
-	if d := p.destinations[k]; len(d.classes) != 0 || d.permits != 0 {
-		t.Errorf("left over: %+v", d.classes)
+	if d := p.destinations[k]; !d.idle() {
+		t.Errorf("left over: %d calls", d.slots.Calls())
 	}
 }
 
-// TestNodeWideSlots: a few busy destinations cannot take the last quarter, and who
-// waits for the node is served in turn.
+// answers has a destination count as one that answers.
+func answers(t testing.TB, p *Pool, k Key) {
+	t.Helper()
+	ticket := mustPermit(t, p, k, 0).take()
+	ticket.slot.Tell(nil)
+	p.release(ticket, slots.Answered)
+}
+
+// TestNodeWideSlots: one topic's receiver cannot take the last quarter, and who waits for the node is served when it may be.
 func TestNodeWideSlots(t *testing.T) {
 	p := newPool(t, Config{MaxCalls: 128})
-	var held []Permit
-	for range 96 {
-		held = append(held, mustPermit(t, p, destinationKey(1), 1000))
-	}
-	busy := newWaiter()
-	if _, v := p.Acquire(destinationKey(1), 1000, Breaker{}, busy); v.Kind != Queued {
-		t.Fatalf("%+v", v)
-	}
-	for i := range 32 { // the last quarter is for others
-		held = append(held, mustPermit(t, p, destinationKey(2+i), 0))
-	}
-	var others []*waiter
-	for i := range 3 {
-		w := newWaiter()
-		if _, v := p.Acquire(destinationKey(100+i), 0, Breaker{}, w); v.Kind != Queued {
-			t.Fatalf("%+v", v)
+	busy, other := Ask{Key: destinationKey(1), Limit: 1000, Topic: 1}, Ask{Key: destinationKey(2), Limit: 1000, Topic: 2}
+	answers(t, p, busy.Key)
+	answers(t, p, other.Key)
+	take := func(a Ask) (held []Permit, last *waiter) {
+		for {
+			w := newWaiter()
+			permit, v := p.Acquire(a, w)
+			if v.Kind != Granted {
+				return held, w
+			}
+			held = append(held, permit)
 		}
-		others = append(others, w)
 	}
-	for i, w := range others {
-		held[i].Cancel()
-		(<-w.granted).Cancel()
+	first, waits := take(busy)
+	if len(first) != 96 {
+		t.Errorf("%d calls of one topic, want three quarters of 128", len(first))
 	}
-	if len(busy.granted) != 0 {
-		t.Fatal("the busy destination was granted from the last quarter")
+	second, alsoWaits := take(other)
+	if len(second) != 24 {
+		t.Errorf("%d calls of the next, want three quarters of the rest", len(second))
 	}
-	for _, permit := range held[3:] {
+	for _, permit := range first[:10] {
 		permit.Cancel()
 	}
-	(<-busy.granted).Cancel()
-	if p.InFlight() != 0 || p.light.first != nil || p.heavy.first != nil {
+	if len(alsoWaits.granted) != 1 || len(waits.granted) != 0 {
+		t.Errorf("served: %d of who has few, %d of who has many", len(alsoWaits.granted), len(waits.granted))
+	}
+	for _, permit := range append(first[10:], second...) {
+		permit.Cancel()
+	}
+	(<-alsoWaits.granted).Cancel()
+	(<-waits.granted).Cancel()
+	if p.InFlight() != 0 || p.slots.Waiting() != 0 || p.slots.Busy() != 0 {
 		t.Error("not empty at the end")
 	}
 }
@@ -171,7 +182,7 @@ func TestEvictionSparesWhatIsInUse(t *testing.T) {
 	p := newPool(t, Config{MaxDestinations: 3})
 	held := mustPermit(t, p, destinationKey(0), 1)
 	queued := newWaiter()
-	p.Acquire(destinationKey(0), 1, Breaker{}, queued)
+	p.Acquire(Ask{Key: destinationKey(0), Limit: 1}, queued)
 	for i := range 50 {
 		mustPermit(t, p, destinationKey(1+i), 0).Cancel()
 		if len(p.destinations) > 3 || p.recent.Len() != len(p.destinations) {
@@ -182,7 +193,7 @@ func TestEvictionSparesWhatIsInUse(t *testing.T) {
 		t.Fatal("the destination in use was dropped")
 	}
 	more := []Permit{mustPermit(t, p, destinationKey(1), 0), mustPermit(t, p, destinationKey(2), 0)}
-	if _, v := p.Acquire(destinationKey(3), 0, Breaker{}, newWaiter()); v.Kind != Open || !v.RetryAt.After(time.Now()) {
+	if _, v := p.Acquire(Ask{Key: destinationKey(3)}, newWaiter()); v.Kind != Open || !v.RetryAt.After(time.Now()) {
 		t.Errorf("with all in use: %+v", v)
 	}
 	held.Cancel()
@@ -218,7 +229,7 @@ func TestGatesAreBounded(t *testing.T) {
 }
 
 // TestAcquireModel drives Acquire, Cancel and Forget at random and checks after every
-// step that no limit is passed, and no waiter is left while it could be served.
+// step that permits and waiters are those of the model; package slots has the rest.
 func TestAcquireModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		maxCalls := rapid.IntRange(1, 40).Draw(t, "maxCalls")
@@ -251,7 +262,7 @@ func TestAcquireModel(t *testing.T) {
 					continue // one place at a time keeps the model small
 				}
 				n := rapid.IntRange(0, 3).Draw(t, "dest")
-				permit, v := p.Acquire(destinationKey(n), limits[rapid.IntRange(0, 3).Draw(t, "limit")], Breaker{}, w)
+				permit, v := p.Acquire(Ask{Key: destinationKey(n), Limit: limits[rapid.IntRange(0, 3).Draw(t, "limit")]}, w)
 				switch v.Kind {
 				case Granted:
 					held = append(held, permit)
@@ -290,26 +301,8 @@ func TestAcquireModel(t *testing.T) {
 }
 
 func checkPool(t *rapid.T, p *Pool, held int, at map[*waiter]int) {
-	if p.permits != held || p.permits > p.config.MaxCalls || len(p.waiting) != len(at) {
-		t.Fatalf("permits %d, held %d, waiting %d, model %d", p.permits, held, len(p.waiting), len(at))
-	}
-	for _, d := range p.destinations {
-		sum, cumulative := 0, 0
-		for _, c := range d.classes {
-			sum += c.permits
-			cumulative += c.permits
-			if cumulative > c.limit {
-				t.Fatalf("%s: %d calls under limit %d", d.label, cumulative, c.limit)
-			}
-		}
-		if sum != d.permits {
-			t.Fatalf("%s: classes hold %d, destination %d", d.label, sum, d.permits)
-		}
-		for _, l := range d.lines {
-			if l.first == nil || p.freeLocked(d) && d.room(l.limit) {
-				t.Fatalf("%s: a waiter under limit %d stands with room to spare (%d of %d out)", d.label, l.limit, p.permits, p.config.MaxCalls)
-			}
-		}
+	if n := p.InFlight(); n != held || n > p.config.MaxCalls || p.slots.Waiting() != len(at) {
+		t.Fatalf("%d in flight, %d held, %d waiting, %d by the model", n, held, p.slots.Waiting(), len(at))
 	}
 }
 
@@ -325,7 +318,7 @@ func TestNoWaiterIsLost(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(lane)))
 			w := newWaiter()
 			for range rounds {
-				permit, v := p.Acquire(destinationKey(random.IntN(5)), 1+random.IntN(3), Breaker{}, w)
+				permit, v := p.Acquire(Ask{Key: destinationKey(random.IntN(5)), Limit: 1 + random.IntN(3)}, w)
 				if v.Kind == Queued {
 					if random.IntN(8) == 0 && p.Forget(w) {
 						continue
@@ -344,8 +337,8 @@ func TestNoWaiterIsLost(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	if p.InFlight() != 0 || len(p.waiting) != 0 {
-		t.Errorf("%d in flight, %d waiting at the end", p.InFlight(), len(p.waiting))
+	if p.InFlight() != 0 || p.slots.Waiting() != 0 {
+		t.Errorf("%d in flight, %d waiting at the end", p.InFlight(), p.slots.Waiting())
 	}
 }
 
@@ -356,7 +349,7 @@ func TestRoundRobin(t *testing.T) {
 	held := mustPermit(t, p, k, 1)
 	lanes := []*waiter{newWaiter(), newWaiter(), newWaiter(), newWaiter()}
 	for _, w := range lanes {
-		p.Acquire(k, 1, Breaker{}, w)
+		p.Acquire(Ask{Key: k, Limit: 1}, w)
 	}
 	for range 20 {
 		for i, w := range lanes {
@@ -365,7 +358,7 @@ func TestRoundRobin(t *testing.T) {
 				t.Fatalf("lane %d was passed over", i)
 			}
 			held = <-w.granted
-			p.Acquire(k, 1, Breaker{}, w)
+			p.Acquire(Ask{Key: k, Limit: 1}, w)
 		}
 	}
 	for _, w := range lanes {

@@ -155,7 +155,7 @@ func keyOf(t testing.TB, u string) Key {
 // begin acquires and starts one call, failing the test unless it is granted at once.
 func begin(t testing.TB, p *Pool, req *Request) <-chan Outcome {
 	t.Helper()
-	permit, verdict := p.Acquire(keyOf(t, req.URL), 0, Breaker{Failures: 1000}, newWaiter())
+	permit, verdict := p.Acquire(Ask{Key: keyOf(t, req.URL), Breaker: Breaker{Failures: 1000}}, newWaiter())
 	if verdict.Kind != Granted {
 		t.Fatalf("verdict %+v, want a permit", verdict)
 	}

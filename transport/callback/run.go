@@ -79,15 +79,13 @@ func (p *Pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	clear(p.waiting)
+	p.slots.ForgetAll()
 	for _, d := range p.destinations {
 		if d.alarm != nil {
 			d.alarm.Stop()
 		}
-		d.lines = nil
-		p.standLocked(d)
 	}
-	if p.permits == 0 {
+	if p.slots.Calls() == 0 {
 		close(p.drained)
 	}
 }

@@ -43,8 +43,8 @@ func (p *Pool) Destinations(fn func(DestinationStat)) {
 			stats = append(stats, DestinationStat{
 				Destination: d.label,
 				Breaker:     d.state(),
-				Permits:     d.permits,
-				Waiting:     len(d.lines) > 0,
+				Permits:     d.slots.Calls(),
+				Waiting:     d.slots.Waits(),
 				Latency:     time.Duration(d.latency.Load()),
 			})
 		}

@@ -4,6 +4,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"carillon/transport/callback/slots"
 )
 
 // workerIdle is how long a goroutine without calls is kept.
@@ -141,9 +143,21 @@ func (ws *workers) stop(interrupt func()) {
 
 // finish tells the breaker, then the caller, then frees the slot.
 func (p *Pool) finish(t *ticket, out Outcome) {
-	t.tell(judge(out))
+	t.slot.Tell(judge(out))
 	t.done(out)
-	p.release(t)
+	p.release(t, out.answer())
+}
+
+// answer is what the outcome shows of the destination's slots: whether it answers, with
+// whatever status.
+func (out *Outcome) answer() slots.Answer {
+	switch {
+	case out.Status > 0:
+		return slots.Answered
+	case out.Class == NotSent || out.Refused || out.unjudged:
+		return slots.Unknown
+	}
+	return slots.Silent
 }
 
 // judge is what the breaker learns: any answer below 500 is a live receiver's.

@@ -1,0 +1,66 @@
+package node
+
+import (
+	"fmt"
+	"sync"
+
+	"carillon/secret"
+	"carillon/shard"
+	"carillon/transport/api"
+	"carillon/transport/callback"
+)
+
+// maxTopicFacts bounds topicFacts. What is not kept of a topic is found out again for each call.
+const maxTopicFacts = 10_000
+
+// topicFacts keeps what a call needs to know of its topic and what takes long to find out. It is safe for concurrent use.
+type topicFacts struct {
+	auth *api.Auth // nil: nobody is asked for a token
+	mu   sync.RWMutex
+	of   map[shard.TopicID]*topicFact
+}
+
+// topicFact is of a topic as it stood, which is another value after each change, of the tokens of one reading, and of this node's keys.
+type topicFact struct {
+	topic   *shard.Topic
+	tenants api.Tenants
+	opener  *secret.Keys
+
+	tenant string   // whose it is
+	keys   [][]byte // of its secrets, decoded; not to be changed
+	failed error    // why there are none: a secret cannot be opened
+}
+
+// fact is what is known of a topic; opener opens its secrets.
+func (f *topicFacts) fact(t *shard.Topic, opener *secret.Keys) *topicFact {
+	tenants := f.auth.Tenants()
+	f.mu.RLock()
+	known := f.of[t.ID]
+	f.mu.RUnlock()
+	if known != nil && known.topic == t && known.tenants == tenants && known.opener == opener {
+		return known
+	}
+	made := &topicFact{topic: t, tenants: tenants, opener: opener, tenant: tenants.Of(t.Name)}
+	made.keys, made.failed = signingKeys(t, opener)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.of) >= maxTopicFacts || f.of == nil {
+		f.of = map[shard.TopicID]*topicFact{}
+	}
+	f.of[t.ID] = made
+	return made
+}
+
+// signingKeys gives the keys that a topic's calls are signed with.
+func signingKeys(t *shard.Topic, opener *secret.Keys) (out [][]byte, err error) {
+	for _, kept := range t.Policy.Secrets {
+		text, err := opener.Open(secret.Signing(t.Name), kept)
+		if err != nil {
+			return nil, fmt.Errorf("a signing secret: %w", err)
+		}
+		if key, err := callback.ParseSecret(text); err == nil { // checked when the policy was set
+			out = append(out, key)
+		}
+	}
+	return out, nil
+}

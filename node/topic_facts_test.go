@@ -1,0 +1,90 @@
+package node
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"carillon/secret"
+	"carillon/shard"
+	"carillon/transport/api"
+)
+
+// TestSecretsAreDecodedOnce: until the topic changes, and for a bounded number of topics.
+func TestSecretsAreDecodedOnce(t *testing.T) {
+	const a, b = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "whsec_BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB"
+	topic := func(id shard.TopicID, secrets ...string) *shard.Topic {
+		return &shard.Topic{ID: id, Policy: shard.Policy{Secrets: secrets}}
+	}
+	var f topicFacts
+	old := topic(1, a, b)
+	first := f.fact(old, nil).keys
+	if len(first) != 2 || bytes.Equal(first[0], first[1]) || len(first[0]) != 24 {
+		t.Fatalf("%x", first)
+	}
+	if allocated := testing.AllocsPerRun(100, func() { f.fact(old, nil) }); allocated != 0 {
+		t.Errorf("%v allocations", allocated)
+	}
+	rotated := topic(1, b)
+	if got := f.fact(rotated, nil).keys; len(got) != 1 || !bytes.Equal(got[0], first[1]) {
+		t.Errorf("after a rotation: %x", got)
+	}
+	for id := range shard.TopicID(2 * maxTopicFacts) {
+		f.fact(topic(id, a), nil)
+	}
+	if len(f.of) > maxTopicFacts {
+		t.Errorf("%d topics are kept", len(f.of))
+	}
+}
+
+// TestTenantFollowsTheTokens: a topic is another's once the auth file says so.
+func TestTenantFollowsTheTokens(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	write := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte("- {name: "+name+", scopes: [add], topics: [\"*\"], sha256: \""+strings.Repeat("a", 64)+"\"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("shop")
+	auth, err := api.LoadAuth(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, topic := topicFacts{auth: auth}, &shard.Topic{ID: 1, Name: "orders"}
+	if got := f.fact(topic, nil).tenant; got != "shop" {
+		t.Errorf("%q", got)
+	}
+	write("bank")
+	if err := auth.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.fact(topic, nil).tenant; got != "bank" {
+		t.Errorf("after a reading: %q", got)
+	}
+}
+
+// TestSecretsAreNotOpenedWithoutTheirKey: not even those that were opened while it was there.
+func TestSecretsAreNotOpenedWithoutTheirKey(t *testing.T) {
+	keys, err := secret.New([][]byte{bytes.Repeat([]byte{7}, secret.KeyBytes)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := secret.New([][]byte{bytes.Repeat([]byte{8}, secret.KeyBytes)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := keys.Seal(secret.Signing("t"), signingText)
+	topic := &shard.Topic{ID: 1, Name: "t", Policy: shard.Policy{Secrets: []string{sealed}}}
+	var f topicFacts
+	for range 2 {
+		if got := f.fact(topic, keys); got.failed != nil || len(got.keys) != 1 || string(got.keys[0]) != "signing-secret-of-a-topic-01" {
+			t.Errorf("%q, %v", got.keys, got.failed)
+		}
+		if got := f.fact(topic, other); got.failed == nil || got.keys != nil {
+			t.Errorf("without the key: %q", got.keys)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package api
+
+import "strings"
+
+// Tenants says whose a topic is, by the tokens of one reading of the auth file. It is comparable; the zero value knows nobody.
+type Tenants struct{ list *[]principal }
+
+// Tenants are those of the auth file as it stands; a may be nil.
+func (a *Auth) Tenants() Tenants {
+	if a == nil {
+		return Tenants{}
+	}
+	return Tenants{a.principals.Load()}
+}
+
+// Of names the token that a topic belongs to: of those that may add to it, the one whose pattern says most about its name, and of
+// equals the first in the file. "" is nobody's. It looks at all tokens: the answer is worth keeping.
+func (t Tenants) Of(topic string) string {
+	if t.list == nil {
+		return ""
+	}
+	most, name := -1, ""
+	for i := range *t.list {
+		p := &(*t.list)[i]
+		if p.scopes&scopeAdd == 0 {
+			continue
+		}
+		for _, pattern := range p.topics {
+			if says := saysOf(pattern); says > most && match(pattern, topic) {
+				most, name = says, p.name
+			}
+		}
+	}
+	return name
+}
+
+// saysOf is how much a pattern says: a whole name more than any with a star, and else each character counts.
+func saysOf(pattern string) int {
+	stars := strings.Count(pattern, "*")
+	if stars == 0 {
+		return maxTopicBytes + 1
+	}
+	return len(pattern) - stars
+}

@@ -1,0 +1,104 @@
+package slots
+
+// How many times what is free one may have: usually, and when few calls are out.
+const (
+	factor      = 3
+	lightFactor = 7
+)
+
+// tenant is who uses topics.
+type tenant struct {
+	name   string
+	calls  [classes]int
+	inTurn [classes]ring[*share] // those with something to serve
+	turn   [classes]spot[*tenant]
+	shares int
+	queues int // of its shares
+}
+
+// share is one topic's.
+type share struct {
+	of     Share
+	tenant *tenant
+	calls  [classes]int
+	inTurn [classes]ring[*queue]
+	turn   [classes]spot[*share]
+	queues int // of waiters, in turn or not
+}
+
+// keptShares is how many shares there may be before those that have nothing are
+// dropped: most come back at once.
+const keptShares = 1000
+
+// shareOf finds or makes a share.
+func (s *Slots) shareOf(of Share) *share {
+	if sh := s.shares[of]; sh != nil {
+		return sh
+	}
+	t := s.tenants[of.Tenant]
+	if t == nil {
+		t = &tenant{name: of.Tenant}
+		for c := range t.turn {
+			t.turn[c].of = t
+		}
+		s.tenants[of.Tenant] = t
+	}
+	t.shares++
+	sh := &share{of: of, tenant: t}
+	for c := range sh.turn {
+		sh.turn[c].of = sh
+	}
+	s.shares[of] = sh
+	return sh
+}
+
+// forgetShare drops a share that has nothing, and its tenant with the last one, unless
+// there are few.
+func (s *Slots) forgetShare(sh *share) {
+	if sh.queues > 0 || sh.calls != [classes]int{} || len(s.shares) <= keptShares {
+		return
+	}
+	delete(s.shares, sh.of)
+	if sh.tenant.shares--; sh.tenant.shares == 0 {
+		delete(s.tenants, sh.tenant.name)
+	}
+}
+
+// free is how many more calls of a class the node may make.
+func (s *Slots) free(class Class) int {
+	c := &s.inClass[class]
+	return min(c.max-c.calls, s.max-s.calls)
+}
+
+// within reports that who has so many calls of a class may have one more.
+func (s *Slots) within(calls int, class Class, factor int) bool {
+	free := s.free(class)
+	return free > 0 && (calls < factor*free || s.max < reserveFrom)
+}
+
+// may reports that the node has a slot for a topic's call to a destination. One that
+// has few calls out may have more of what is left, be it among the topic's
+// destinations or among the tenant's topics.
+func (s *Slots) may(sh *share, d *Destination, class Class) bool {
+	light, lightest := d.calls < s.few, d.calls < s.few && sh.calls[class] < s.few
+	return s.within(d.calls, class, factor) && s.within(sh.calls[class], class, factorOf(light)) &&
+		(sh.tenant.name == "" || s.within(sh.tenant.calls[class], class, factorOf(lightest)))
+}
+
+func factorOf(light bool) int {
+	if light {
+		return lightFactor
+	}
+	return factor
+}
+
+// MayOpen reports that a topic may have waiters at one more destination, of at most so
+// many that are kept. What is free of them is divided as the calls are.
+func (s *Slots) MayOpen(of Share, destinations int) bool {
+	free := destinations - s.busy
+	if free <= 0 || destinations < reserveFrom {
+		return free > 0
+	}
+	sh, t := s.shares[of], s.tenants[of.Tenant]
+	return (sh == nil || sh.queues < factor*free) && (t == nil || t.name == "" || t.queues < lightFactor*free)
+}
