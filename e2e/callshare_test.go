@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// besideLimit is how much later the timers of others may be than when all is quiet.
+const besideLimit = 50 * time.Millisecond
+
+// manyHosts is one listener that stands for as many receivers as there are loopback addresses. It answers until it is told to hang.
+type manyHosts struct {
+	port     string
+	hangs    atomic.Bool
+	open     atomic.Int32 // calls that hang
+	answered atomic.Int32
+}
+
+func newManyHosts(t testing.TB) *manyHosts {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "0.0.0.0:0") // every 127.x.y.z
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &manyHosts{}
+	_, h.port, _ = net.SplitHostPort(listener.Addr().String())
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if !h.hangs.Load() {
+			h.answered.Add(1)
+			return
+		}
+		h.open.Add(1)
+		defer h.open.Add(-1)
+		<-r.Context().Done()
+	})}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = server.Serve(listener) }()
+	t.Cleanup(func() { server.Close(); <-ended })
+	return h
+}
+
+// flood adds timers that are due at once, each to a host of its own, to as many topics.
+func (h *manyHosts) flood(t testing.TB, c *client, timers, topics int, timeout string) {
+	t.Helper()
+	for topic := range topics {
+		var ops []string
+		for i := topic; i < timers; i += topics {
+			ops = append(ops, fmt.Sprintf(`{"op":"add","delay":"0s","callback":{"url":"http://127.%d.%d.%d:%s/","timeout":%q}}`, 10+topics%7, i/200, 1+i%200, h.port, timeout))
+			if len(ops) == 1000 {
+				c.must(t, 200, "POST", fmt.Sprintf("/v1/topics/hog.%d/batch?brief=true", topic), `{"ops":[`+strings.Join(ops, ",")+`]}`)
+				ops = nil
+			}
+		}
+		if len(ops) > 0 {
+			c.must(t, 200, "POST", fmt.Sprintf("/v1/topics/hog.%d/batch?brief=true", topic), `{"ops":[`+strings.Join(ops, ",")+`]}`)
+		}
+	}
+}
+
+// TestHangingReceiversTakeNoCallsOfOthers: 2,100 receivers hang, more than a node makes calls at once, and the timers of others are on
+// time as if they were not there.
+func TestHangingReceiversTakeNoCallsOfOthers(t *testing.T) {
+	const hosts = 2100
+	for name, f := range map[string]struct {
+		topics       int
+		timeout      string
+		answerBefore bool // as a provider does whose network goes
+		tokens       bool
+		most         int32 // calls that they may have
+	}{
+		"of one topic, for a quarter of an hour":          {topics: 1, timeout: "15m", most: 896},
+		"of a thousand topics, for a quarter of an hour":  {topics: 1050, timeout: "15m", most: 1024},
+		"that answered until their network was gone":      {topics: 1, timeout: "25s", answerBefore: true, most: 1792},
+		"of another tenant's topics, that answered until": {topics: 300, timeout: "25s", answerBefore: true, tokens: true, most: 1792},
+	} {
+		t.Run(strings.NewReplacer(" ", "_", ",", "").Replace(name), func(t *testing.T) {
+			flags, hog, well := []string{"--callback-allow", "127.0.0.0/8"}, "", ""
+			if f.tokens {
+				var file string
+				file, hog, well = twoTenants(t)
+				flags = append(flags, "--auth-file", file)
+			}
+			node := serve(t, t.TempDir(), flags...)
+			many := newManyHosts(t)
+			bad, good := withToken(newClient(node), hog), withToken(newClient(node), well)
+			if f.answerBefore {
+				many.flood(t, bad, hosts, f.topics, f.timeout)
+				poll(t, 60*time.Second, "all have answered once", func() bool { return many.answered.Load() >= hosts })
+			}
+			healthy := beginHealthy(t, good)
+			wait(2 * time.Second)
+			many.hangs.Store(true)
+			flooded := time.Now()
+			many.flood(t, bad, hosts, f.topics, f.timeout)
+			poll(t, 20*time.Second, "they hang", func() bool { return many.open.Load() >= f.most*3/4 })
+			full := time.Now()
+			wait(4 * time.Second)
+			open, checked := many.open.Load(), time.Now()
+			_ = healthy.end(t)
+			var quiet, beside []time.Duration
+			for _, a := range healthy.rcv.arrivals() {
+				switch due := time.UnixMilli(a.dueMs); {
+				case due.Before(flooded):
+					quiet = append(quiet, a.lateness())
+				case due.After(full) && due.Before(checked):
+					beside = append(beside, a.lateness())
+				}
+			}
+			t.Logf("%d calls hang; quiet: %d timers, %v; beside: %d timers, %v", open, len(quiet), spreadOf(quiet), len(beside), spreadOf(beside))
+			if open > f.most {
+				t.Errorf("%d calls hang, at most %d may", open, f.most)
+			}
+			if len(beside) < 100 || spreadOf(beside).p99 > spreadOf(quiet).p99+besideLimit {
+				t.Errorf("the others noticed")
+			}
+		})
+	}
+}
+
+// twoTenants is an auth file with two tokens, each for topics of its own.
+func twoTenants(t testing.TB) (file, hog, well string) {
+	t.Helper()
+	hog, well = "crl_"+strings.Repeat("h", 43), "crl_"+strings.Repeat("w", 43)
+	line := func(name, token, topics string) string {
+		sum := sha256.Sum256([]byte(token))
+		return fmt.Sprintf("- {name: %s, sha256: %q, scopes: [add, cancel, read, topics, admin], topics: [%q]}\n", name, hex.EncodeToString(sum[:]), topics)
+	}
+	file = filepath.Join(t.TempDir(), "tokens.yaml")
+	if err := os.WriteFile(file, []byte(line("hog", hog, "hog.*")+line("well", well, "well")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, hog, well
+}
+
+// bearer adds a token to each request.
+type bearer struct {
+	http.RoundTripper
+	token string
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.RoundTripper.RoundTrip(r)
+}
+
+func withToken(c *client, token string) *client {
+	if token != "" {
+		c.http.Transport = bearer{c.http.Transport, token}
+	}
+	return c
+}
