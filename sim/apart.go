@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	floodTimers = 120
+	floodTimers = 120 // each with a receiver of its own: more than all nodes make calls at once
 	// lateLimit is how late a healthy topic may be, in ms: a few commits, and a few calls of its own where a receiver takes one at a time.
 	lateLimit = 150
 )
@@ -38,13 +38,13 @@ func (w *World) proveApart() {
 	w.note(nil, "flood", 0, 0, "")
 	c := &client{w: w, number: len(w.clients)}
 	elections := w.counts.Elections
-	w.sick.down, w.sick.hangs = true, w.chance.IntN(2) == 0
-	w.apart.on = true
-	for range floodTimers {
-		o := w.sickAdd(300 * time.Millisecond)
-		o.then = func(bool) {}
-		c.start(o)
+	if w.chance.IntN(2) == 0 { // receivers that are known to answer, until their network goes
+		w.flood(c)
+		w.recovered("receivers have come to be known")
 	}
+	w.sick.down, w.sick.hangs = true, w.chance.IntN(3) > 0
+	w.apart.on = true
+	w.flood(c)
 	for i := range 6 {
 		for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
 			o := &operation{number: w.book.nextOp(), topic: 1, id: w.nameIn(id, fmt.Sprintf("apart%d-", i)), shard: id}
@@ -59,8 +59,25 @@ func (w *World) proveApart() {
 		w.violate("I16", "timer %s was %d ms late while another topic's receiver was dead", w.apart.id, w.apart.worst)
 	}
 	w.sick.down = false
+	w.recovered("a receiver has recovered")
+}
+
+// flood adds timers that fall due together, each with a receiver of its own.
+func (w *World) flood(c *client) {
+	open := floodTimers
+	for i := range floodTimers {
+		o := w.sickAdd(300 * time.Millisecond)
+		o.cmd.Spec.Callback.URL = fmt.Sprint("http://sick", i)
+		o.then = func(bool) { open-- }
+		c.start(o)
+	}
+	w.passUntil(10*time.Second, func() bool { return open == 0 })
+}
+
+// recovered has all timers end.
+func (w *World) recovered(since string) {
 	if !w.passUntil(60*time.Second, func() bool { return w.left() == 0 }) {
-		w.violate("I14", "a minute after a receiver has recovered %d timers have not ended", w.left())
+		w.violate("I14", "a minute after %s %d timers have not ended", since, w.left())
 	}
 }
 

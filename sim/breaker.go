@@ -13,7 +13,7 @@ type breaker struct {
 	probing  bool
 }
 
-// blocked is when to ask again; 0: a call may be made. While the breaker is half open that call is the probe.
+// blocked is when to ask again; 0: a call may be made. While the breaker is half open that call is the probe, as the caller notes.
 func (b *breaker) blocked(now time.Duration, p *shard.Breaker) time.Duration {
 	switch open := time.Duration(p.OpenMs) * time.Millisecond; {
 	case b.until == 0:
@@ -23,7 +23,6 @@ func (b *breaker) blocked(now time.Duration, p *shard.Breaker) time.Duration {
 	case b.probing:
 		return open / 8
 	}
-	b.probing = true
 	return 0
 }
 

@@ -27,7 +27,8 @@ func TestBreaker(t *testing.T) {
 	}
 	blocked(time.Second)
 	now += time.Second
-	blocked(0) // the probe
+	blocked(0)
+	b.probing = true
 	blocked(125 * time.Millisecond)
 	b.tell(now, policy, false, false) // a call from before: it says nothing
 	blocked(125 * time.Millisecond)

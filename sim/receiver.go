@@ -1,10 +1,10 @@
 package sim
 
 import (
-	"errors"
 	"time"
 
 	"carillon/shard"
+	"carillon/transport/callback/slots"
 )
 
 // callTimeout is what the topics' policy gives a call.
@@ -17,114 +17,13 @@ type receivers struct {
 }
 
 func (r *receivers) dispatcher(n *node) *dispatcher {
-	d := &dispatcher{w: r.w, n: n, life: n.life, dests: map[string]*dest{}}
+	d := newDispatcher(r.w, n)
 	r.all[n.id] = d
 	return d
 }
 
 // died forgets the calls of a process.
 func (r *receivers) died(n *node) { delete(r.all, n.id) }
-
-// dispatcher makes one process's calls.
-type dispatcher struct {
-	w     *World
-	n     *node
-	life  uint64
-	dests map[string]*dest
-}
-
-// dest is a destination with its slots.
-type dest struct {
-	breaker breaker
-
-	used  int
-	queue []shard.Waiter
-}
-
-// Route implements shard.Dispatcher.
-func (d *dispatcher) Route(t *shard.Topic, own *shard.Callback) (shard.Destination, error) {
-	if own.URL != "" {
-		return own.URL, nil
-	}
-	if t.Policy.Callback.URL == "" {
-		return nil, errors.New("no URL")
-	}
-	return t.Policy.Callback.URL, nil
-}
-
-// Acquire implements shard.Dispatcher.
-func (d *dispatcher) Acquire(to shard.Destination, t *shard.Topic, waiter shard.Waiter) (shard.Permit, shard.Verdict) {
-	at := d.dests[to.(string)]
-	if at == nil {
-		at = &dest{}
-		d.dests[to.(string)] = at
-	}
-	s := &d.w.swarm
-	if d.w.keys.locked(d.n, t) {
-		return nil, shard.Verdict{RetryIn: time.Second}
-	}
-	if t.Policy.OwnBreaker {
-		policy := t.Policy.Breaker
-		if wait := at.breaker.blocked(d.w.now, &policy); wait > 0 {
-			return nil, shard.Verdict{RetryIn: wait}
-		}
-		at.used++
-		return &permit{d: d, at: at, policy: &policy, probe: at.breaker.probing}, shard.Verdict{}
-	}
-	switch {
-	case d.w.chance.hit(s.breaker):
-		return nil, shard.Verdict{RetryIn: d.w.chance.between(time.Millisecond, 2*time.Second)}
-	case s.slots > 0 && at.used >= s.slots:
-		at.queue = append(at.queue, waiter)
-		return nil, shard.Verdict{Queued: true}
-	}
-	at.used++
-	return &permit{d: d, at: at, asked: d.w.now}, shard.Verdict{}
-}
-
-// permit is leave for one call.
-type permit struct {
-	d    *dispatcher
-	at   *dest
-	used bool
-
-	asked  time.Duration
-	policy *shard.Breaker // nil: none
-	probe  bool
-}
-
-func (p *permit) use() {
-	if p.used {
-		p.d.w.violate("permit", "node %d uses a permit twice", p.d.n.id)
-	}
-	p.used = true
-}
-
-// free gives the slot to the next that waits.
-func (p *permit) free() {
-	p.at.used--
-	if len(p.at.queue) > 0 && p.d.n.life == p.d.life {
-		next := p.at.queue[0]
-		p.at.queue = p.at.queue[1:]
-		p.at.used++
-		next.Granted(&permit{d: p.d, at: p.at, asked: p.d.w.now})
-		p.d.n.wake(0)
-	}
-}
-
-// Cancel implements shard.Permit.
-func (p *permit) Cancel() {
-	p.use()
-	p.unjudged()
-	p.free()
-}
-
-// unjudged is a call that was not made.
-func (p *permit) unjudged() {
-	if p.probe {
-		p.at.breaker.probing = false
-	}
-}
 
 // Start implements shard.Permit: the call begins a moment later, as on another goroutine, with the guard of the real one.
 func (p *permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
@@ -230,14 +129,16 @@ func (c *call) end(a shard.Attempt) {
 	if c.told = true; a.Status == 200 {
 		c.node.w.book.successes.succeeded(c)
 	}
-	if p := c.permit; p.policy != nil {
-		if a.NotSent {
-			p.unjudged()
-		} else {
-			p.at.breaker.tell(p.d.w.now, p.policy, p.probe, a.Status != 200)
-		}
+	switch {
+	case a.NotSent:
+		c.permit.free(errNotJudged, slots.Unknown)
+	case a.Status == 0:
+		c.permit.free(errNoAnswer, slots.Silent)
+	case a.Status != 200:
+		c.permit.free(errNoAnswer, slots.Answered)
+	default:
+		c.permit.free(nil, slots.Answered)
 	}
-	c.permit.free()
 	c.done(a)
 	c.node.wake(0)
 }

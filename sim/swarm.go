@@ -44,7 +44,8 @@ type swarm struct {
 
 	receiverFails, receiverHangs, receiverLost, receiverStops float64
 	receiverSlow                                              time.Duration
-	slots                                                     int
+	slots                                                     int // of each destination; 0: unlimited
+	calls                                                     int // of a node at once
 	breaker                                                   float64
 	sickThink                                                 time.Duration // between adds to the topic whose receiver is ill; 0: none
 	apart                                                     bool          // at the end, is a healthy topic hurt by another's dead receiver?
@@ -87,6 +88,7 @@ func draw(c chance, profile string) swarm {
 	if c.IntN(2) == 0 {
 		s.slots = 1 + c.IntN(4)
 	}
+	s.calls = 16 << c.IntN(3)
 	s.breaker = c.seldom(0.05)
 	s.genBytes = s.segmentBytes * int64(1+c.IntN(6))
 	switch c.IntN(4) {

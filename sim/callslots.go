@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"carillon/shard"
+	"carillon/transport/callback/slots"
+)
+
+// dispatcher gives one process's calls their slots, as package callback does: the slots are the product's own, with a bound that is
+// met, and the breakers run on the simulated clock.
+type dispatcher struct {
+	w     *World
+	n     *node
+	life  uint64
+	slots *slots.Slots
+	dests map[string]*dest
+}
+
+func newDispatcher(w *World, n *node) *dispatcher {
+	d := &dispatcher{w: w, n: n, life: n.life, dests: map[string]*dest{}}
+	d.slots = slots.New(w.swarm.calls, d.refused)
+	return d
+}
+
+// dest is a destination. It has one breaker: topics that set none have none here.
+type dest struct {
+	slots slots.Destination
+	gate  gate
+}
+
+// unlimited is the limit of a destination in runs that set none.
+const unlimited = 1 << 20
+
+// Route implements shard.Dispatcher.
+func (d *dispatcher) Route(t *shard.Topic, own *shard.Callback) (shard.Destination, error) {
+	if own.URL != "" {
+		return own.URL, nil
+	}
+	if t.Policy.Callback.URL == "" {
+		return nil, errors.New("no URL")
+	}
+	return t.Policy.Callback.URL, nil
+}
+
+// Acquire implements shard.Dispatcher.
+func (d *dispatcher) Acquire(to shard.Destination, t *shard.Topic, waiter shard.Waiter) (shard.Permit, shard.Verdict) {
+	at := d.dests[to.(string)]
+	if at == nil {
+		at = &dest{}
+		at.gate = gate{d: d, at: at}
+		d.dests[to.(string)] = at
+	}
+	if d.w.keys.locked(d.n, t) {
+		return nil, shard.Verdict{RetryIn: time.Second}
+	}
+	limit := unlimited
+	at.gate.policy = nil
+	if t.Policy.OwnBreaker {
+		at.gate.policy = &t.Policy.Breaker
+	} else if d.w.chance.hit(d.w.swarm.breaker) {
+		return nil, shard.Verdict{RetryIn: d.w.chance.between(time.Millisecond, 2*time.Second)}
+	} else if d.w.swarm.slots > 0 {
+		limit = d.w.swarm.slots
+	}
+	slot, result := d.slots.Acquire(slots.Request{
+		Destination: &at.slots, Breaker: &at.gate, Limit: limit, Share: slots.Share{Topic: uint64(t.ID)},
+	}, waiter)
+	switch result {
+	case slots.Granted:
+		return &permit{d: d, slot: slot, asked: d.w.now}, shard.Verdict{}
+	case slots.Waits:
+		return nil, shard.Verdict{Queued: true}
+	}
+	return nil, shard.Verdict{RetryIn: at.gate.retryIn}
+}
+
+// refused is told of a breaker that refused one who waits: he is looked at again when it may have changed its mind.
+func (d *dispatcher) refused(b slots.Breaker) {
+	g := b.(*gate)
+	d.w.after(g.retryIn, func() {
+		if d.n.life == d.life {
+			d.slots.Wake(&g.at.slots)
+			d.n.do(d.serve)
+		}
+	})
+}
+
+// serve gives what is free to those who wait.
+func (d *dispatcher) serve() {
+	for _, g := range d.slots.Serve(nil) {
+		g.Waiter.(shard.Waiter).Granted(&permit{d: d, slot: g.Slot, asked: d.w.now})
+		d.n.wake(0)
+	}
+}
+
+// gate is a destination's breaker as the slots ask it.
+type gate struct {
+	d       *dispatcher
+	at      *dest
+	policy  *shard.Breaker // nil: none
+	breaker breaker
+	retryIn time.Duration // of the last refusal
+}
+
+// Blocked implements slots.Breaker.
+func (g *gate) Blocked() bool {
+	if g.policy == nil {
+		return false
+	}
+	g.retryIn = g.breaker.blocked(g.d.w.now, g.policy)
+	return g.retryIn > 0
+}
+
+// Allow implements slots.Breaker.
+func (g *gate) Allow() (tell func(error)) {
+	if g.policy == nil {
+		return func(error) {}
+	}
+	if g.Blocked() {
+		return nil
+	}
+	probe, policy := g.breaker.until != 0, g.policy
+	g.breaker.probing = probe
+	return func(err error) {
+		switch {
+		case err == errNotJudged && probe:
+			g.breaker.probing = false
+		case err != errNotJudged:
+			g.breaker.tell(g.d.w.now, policy, probe, err != nil)
+		}
+	}
+}
+
+// What a call says to its breaker.
+var (
+	errNotJudged = errors.New("not judged")
+	errNoAnswer  = errors.New("no good answer")
+)
+
+// permit is leave for one call.
+type permit struct {
+	d    *dispatcher
+	slot slots.Slot
+	used bool
+
+	asked time.Duration // when it was given
+}
+
+func (p *permit) use() {
+	if p.used {
+		p.d.w.violate("permit", "node %d uses a permit twice", p.d.n.id)
+	}
+	p.used = true
+}
+
+// free ends a call, and gives its slot to the next that waits.
+func (p *permit) free(err error, a slots.Answer) {
+	p.slot.Tell(err)
+	p.d.slots.Release(p.slot, a)
+	if p.d.n.life == p.d.life {
+		p.d.serve()
+	}
+}
+
+// Cancel implements shard.Permit.
+func (p *permit) Cancel() {
+	p.use()
+	p.free(errNotJudged, slots.Unknown)
+}
