@@ -60,7 +60,7 @@ func (q *queue) stand() {
 		q.share.tenant.inTurn[class].push(at)
 	}
 	if at := &q.share.tenant.turn[class]; at.in == nil {
-		q.slots.inClass[class].tenants.push(at)
+		q.slots.inTurn[class].push(at)
 	}
 }
 

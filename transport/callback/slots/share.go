@@ -9,7 +9,7 @@ const (
 // tenant is who uses topics.
 type tenant struct {
 	name   string
-	calls  [classes]int
+	calls  counts
 	inTurn [classes]ring[*share] // those with something to serve
 	turn   [classes]spot[*tenant]
 	shares int
@@ -20,7 +20,7 @@ type tenant struct {
 type share struct {
 	of     Share
 	tenant *tenant
-	calls  [classes]int
+	calls  counts
 	inTurn [classes]ring[*queue]
 	turn   [classes]spot[*share]
 	queues int // of waiters, in turn or not
@@ -55,7 +55,7 @@ func (s *Slots) shareOf(of Share) *share {
 // forgetShare drops a share that has nothing, and its tenant with the last one, unless
 // there are few.
 func (s *Slots) forgetShare(sh *share) {
-	if sh.queues > 0 || sh.calls != [classes]int{} || len(s.shares) <= keptShares {
+	if sh.queues > 0 || sh.calls != (counts{}) || len(s.shares) <= keptShares {
 		return
 	}
 	delete(s.shares, sh.of)
@@ -66,23 +66,32 @@ func (s *Slots) forgetShare(sh *share) {
 
 // free is how many more calls of a class the node may make.
 func (s *Slots) free(class Class) int {
-	c := &s.inClass[class]
-	return min(c.max-c.calls, s.max-s.calls)
+	free := s.max[steady] - s.calls[steady]
+	for at := range class + 1 {
+		free = min(free, s.max[at]-s.calls[at])
+	}
+	return free
 }
 
-// within reports that who has so many calls of a class may have one more.
-func (s *Slots) within(calls int, class Class, factor int) bool {
-	free := s.free(class)
-	return free > 0 && (calls < factor*free || s.max < reserveFrom)
+// within reports that who has so many calls may have one more of a class: by each bound
+// that applies to it.
+func (s *Slots) within(calls counts, class Class, factor int) bool {
+	for at := range class + 1 {
+		free := s.max[at] - s.calls[at]
+		if free <= 0 || calls[at] >= factor*free && s.max[steady] >= reserveFrom {
+			return false
+		}
+	}
+	return true
 }
 
 // may reports that the node has a slot for a topic's call to a destination. One that
 // has few calls out may have more of what is left, be it among the topic's
 // destinations or among the tenant's topics.
 func (s *Slots) may(sh *share, d *Destination, class Class) bool {
-	light, lightest := d.calls < s.few, d.calls < s.few && sh.calls[class] < s.few
-	return s.within(d.calls, class, factor) && s.within(sh.calls[class], class, factorOf(light)) &&
-		(sh.tenant.name == "" || s.within(sh.tenant.calls[class], class, factorOf(lightest)))
+	light, lightest := d.calls < s.few, d.calls < s.few && sh.calls[steady] < s.few
+	return s.within(counts{d.calls, d.calls}, class, factor) && s.within(sh.calls, class, factorOf(light)) &&
+		(sh.tenant.name == "" || s.within(sh.tenant.calls, class, factorOf(lightest)))
 }
 
 func factorOf(light bool) int {

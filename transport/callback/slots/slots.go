@@ -57,6 +57,16 @@ const (
 	classes
 )
 
+// counts are numbers of calls: at steady of all of them, at risky of those that may
+// hang. So a class is a bound of its own beside that of all before it.
+type counts [classes]int
+
+func (c *counts) add(class Class, n int) {
+	for at := range class + 1 {
+		c[at] += n
+	}
+}
+
 // Result is what became of a request.
 type Result uint8
 
@@ -68,10 +78,10 @@ const (
 
 // Slots are the calls of one node.
 type Slots struct {
-	max     int
-	few     int // one with fewer calls out is light
-	calls   int // Invariant: the sum over the classes, and over destinations
-	inClass [classes]inClass
+	max     counts
+	few     int    // one with fewer calls out is light
+	calls   counts // Invariant: the sum over shares, and over destinations
+	inTurn  [classes]ring[*tenant]
 	tenants map[string]*tenant
 	shares  map[Share]*share
 	waiting map[any]*place
@@ -79,29 +89,22 @@ type Slots struct {
 	refused func(Breaker)
 }
 
-// inClass is what a class has.
-type inClass struct {
-	max, calls int
-	tenants    ring[*tenant] // those with something to serve
-}
-
 // New makes the slots of a node that makes at most max calls at once. refused is told of
 // each breaker that said no to one who waits: those who need its leave are out of turn
 // until Wake.
 func New(max int, refused func(Breaker)) *Slots {
-	s := &Slots{max: max, few: 1, refused: refused, tenants: map[string]*tenant{}, shares: map[Share]*share{}, waiting: map[any]*place{}}
+	s := &Slots{max: counts{max, max}, few: 1, refused: refused, tenants: map[string]*tenant{}, shares: map[Share]*share{}, waiting: map[any]*place{}}
 	if max >= fewCalls {
 		s.few = max / fewCalls
 	}
-	s.inClass[steady].max, s.inClass[risky].max = max, max
 	if max >= reserveFrom {
-		s.inClass[risky].max = max / 2
+		s.max[risky] = max / 2
 	}
 	return s
 }
 
 // Calls are the slots that are out.
-func (s *Slots) Calls() int { return s.calls }
+func (s *Slots) Calls() int { return s.calls[steady] }
 
 // Waiting is how many wait, somebody at two destinations counted once.
 func (s *Slots) Waiting() int { return len(s.waiting) }
@@ -132,10 +135,9 @@ func (s *Slots) Acquire(r Request, waiter any) (Slot, Result) {
 
 // take counts one more call.
 func (s *Slots) take(sh *share, d *Destination, b Breaker, tell func(error), limit int, class Class) Slot {
-	s.calls++
-	s.inClass[class].calls++
-	sh.calls[class]++
-	sh.tenant.calls[class]++
+	s.calls.add(class, 1)
+	sh.calls.add(class, 1)
+	sh.tenant.calls.add(class, 1)
 	if d.idle() {
 		s.busy++
 	}
@@ -155,10 +157,9 @@ const (
 // Release gives a slot back. Serve is to be called then.
 func (s *Slots) Release(slot Slot, a Answer) {
 	d := slot.destination
-	s.calls--
-	s.inClass[slot.class].calls--
-	slot.share.calls[slot.class]--
-	slot.share.tenant.calls[slot.class]--
+	s.calls.add(slot.class, -1)
+	slot.share.calls.add(slot.class, -1)
+	slot.share.tenant.calls.add(slot.class, -1)
 	d.remove(slot.limit)
 	if d.idle() {
 		s.busy--
@@ -214,16 +215,16 @@ func (s *Slots) Serve(grants []Grant) []Grant {
 // next is the waiters' queue whose turn it is, with its breaker's leave taken; nil
 // when none may have a slot. Whoever was looked at goes to the end of the turn.
 func (s *Slots) next(class Class) (*queue, func(error)) {
-	tenants := &s.inClass[class].tenants
+	tenants := &s.inTurn[class]
 	for range tenants.len {
 		t := tenants.rotate()
-		if !s.within(t.calls[class], class, lightFactor) && t.name != "" {
+		if !s.within(t.calls, class, lightFactor) && t.name != "" {
 			continue
 		}
 		shares := &t.inTurn[class]
 		for range shares.len {
 			sh := shares.rotate()
-			if !s.within(sh.calls[class], class, lightFactor) {
+			if !s.within(sh.calls, class, lightFactor) {
 				continue
 			}
 			queues := &sh.inTurn[class]

@@ -262,30 +262,27 @@ func TestAcquireModel(t *testing.T) {
 			serve()
 			check(t, s, held, len(waits), destinations)
 		}
-		if len(waits) > 0 || s.busy != 0 || s.calls != 0 {
-			t.Fatalf("left over: %d waiters, %d destinations, %d calls", len(waits), s.busy, s.calls)
+		if len(waits) > 0 || s.busy != 0 || s.calls != (counts{}) {
+			t.Fatalf("left over: %d waiters, %d destinations, %d calls", len(waits), s.busy, s.calls[steady])
 		}
 	})
 }
 
 func check(t *rapid.T, s *Slots, held []Slot, waiting int, destinations []*Destination) {
-	if s.calls != len(held) || s.calls > s.max || len(s.waiting) != waiting {
-		t.Fatalf("%d calls of %d, %d held; %d wait, %d by the model", s.calls, s.max, len(held), len(s.waiting), waiting)
-	}
-	var inClass [classes]int
-	perShare := map[*share][classes]int{}
-	perTenant := map[*tenant][classes]int{}
+	var all counts
+	perShare, perTenant := map[*share]counts{}, map[*tenant]counts{}
 	for _, slot := range held {
-		inClass[slot.class]++
 		n, m := perShare[slot.share], perTenant[slot.share.tenant]
-		n[slot.class]++
-		m[slot.class]++
+		for _, c := range []*counts{&all, &n, &m} {
+			c[steady]++
+			if slot.class == risky {
+				c[risky]++
+			}
+		}
 		perShare[slot.share], perTenant[slot.share.tenant] = n, m
 	}
-	for c := range classes {
-		if s.inClass[c].calls != inClass[c] || inClass[c] > s.inClass[c].max {
-			t.Fatalf("class %d has %d calls of %d, counted %d", c, s.inClass[c].calls, s.inClass[c].max, inClass[c])
-		}
+	if s.calls != all || all[steady] > s.max[steady] || all[risky] > s.max[risky] || len(s.waiting) != waiting {
+		t.Fatalf("%v calls of %v, %v held; %d wait, %d by the model", s.calls, s.max, all, len(s.waiting), waiting)
 	}
 	for sh, n := range perShare {
 		if sh.calls != n || s.shares[sh.of] != sh {
@@ -315,7 +312,7 @@ func check(t *rapid.T, s *Slots, held []Slot, waiting int, destinations []*Desti
 		for _, q := range d.queues {
 			may := d.room(q.limit) && s.may(q.share, d, d.class(q.long))
 			if q.first == nil || may && !q.breaker.Blocked() {
-				t.Fatalf("somebody waits who may have a slot: %d of %d calls are out", s.calls, s.max)
+				t.Fatalf("somebody waits who may have a slot: %v of %v calls are out", s.calls, s.max)
 			}
 		}
 	}
@@ -334,6 +331,47 @@ func TestSharesAreBounded(t *testing.T) {
 	if len(x.shares) > keptShares+1 || len(x.tenants) > len(x.shares) {
 		t.Errorf("%d shares, %d tenants", len(x.shares), len(x.tenants))
 	}
+}
+
+// TestOneTopicLeavesAPart: whatever calls it asks for, in whatever order, and however they end.
+func TestOneTopicLeavesAPart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		max := rapid.IntRange(reserveFrom, 300).Draw(t, "max")
+		s := New(max, func(Breaker) {})
+		hog := Share{[]string{"", "hog"}[rapid.IntRange(0, 1).Draw(t, "tenant")], 1}
+		var destinations []*Destination
+		for range rapid.IntRange(1, 400).Draw(t, "destinations") {
+			destinations = append(destinations, receiver(rapid.Bool().Draw(t, "answered")))
+		}
+		var held []Slot
+		serve := func() {
+			for _, g := range s.Serve(nil) {
+				held = append(held, g.Slot)
+			}
+		}
+		for step := range rapid.IntRange(1, 600).Draw(t, "steps") {
+			if len(held) > 0 && rapid.IntRange(0, 5).Draw(t, "ends") == 0 {
+				i := rapid.IntRange(0, len(held)-1).Draw(t, "held")
+				slot := held[i]
+				held = append(held[:i], held[i+1:]...)
+				s.Release(slot, Answer(rapid.IntRange(0, 2).Draw(t, "answer")))
+				serve()
+				continue
+			}
+			d := destinations[rapid.IntRange(0, len(destinations)-1).Draw(t, "destination")]
+			slot, result := s.Acquire(Request{Destination: d, Breaker: closed, Limit: 40, Long: rapid.IntRange(0, 3).Draw(t, "long") == 0, Share: hog}, step)
+			if result == Granted {
+				held = append(held, slot)
+			}
+		}
+		for _, answers := range []bool{true, false} {
+			slot, result := s.Acquire(Request{Destination: receiver(answers), Breaker: closed, Limit: 1, Share: Share{"other", 2}}, "other")
+			if result != Granted {
+				t.Fatalf("another's call to a receiver that answers (%v) waits, with %v of %v out", answers, s.calls, s.max)
+			}
+			s.Release(slot, Unknown)
+		}
+	})
 }
 
 // TestDestinationsAreDivided: one topic's waiters do not take all the destinations that are kept.
