@@ -140,6 +140,10 @@ var hostiles = []hostile{
 			drip(c, "zzz")
 		}
 	}, timer{State: "done", Attempts: 1, LastStatus: 200}},
+	{"says 000", 20, answering("HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n"), twice.fault("bad response")},
+	{"says 204 and sends an answer behind it", 20, answering("HTTP/1.1 204 X\r\nContent-Length: 38\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+		timer{State: "done", Attempts: 1, LastStatus: 204}},
+	{"answers twice", 20, answering("HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), twice.status(503)},
 	{"redirects", 20, answering("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"), twice.status(302)},
 	{"says 500", 20, answering("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"), twice.status(500)},
 	{"is gone", 20, answering("HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"), timer{State: "dead", Reason: "stopped", Attempts: 1, LastStatus: 410}},

@@ -46,11 +46,10 @@ const statusLine = "HTTP/1.9 999"
 // exactly these: fasthttp takes the status 000 for 200.
 func (x *exchange) checkStatusLine() error {
 	for n := 1; ; n = x.reader.Buffered() + 1 {
-		got, err := x.reader.Peek(n)
-		if err != nil {
+		if _, err := x.reader.Peek(n); err != nil { // one byte more has arrived
 			return err
 		}
-		got, _ = x.reader.Peek(min(x.reader.Buffered(), len(statusLine)+1))
+		got, _ := x.reader.Peek(min(x.reader.Buffered(), len(statusLine)+1))
 		for i, c := range got {
 			if !fitsStatusLine(i, c) {
 				return errBadAnswer

@@ -89,6 +89,8 @@ func TestWhateverOneTakesAPartIsLeft(t *testing.T) {
 	f("receivers that hang", 896, topic(1), others(false))
 	f("a topic beside one with many receivers", 192, topic(2), same(receiver(true)), hog(topic(1), others(true)))
 	f("a topic beside one whose receivers hang", 864, topic(2), same(receiver(true)), hog(topic(1), others(false)))
+	f("a topic beside one with receivers that answer and others", 192, topic(2), same(receiver(true)), hog(topic(1), others(true)), hog(topic(1), others(false)))
+	f("a topic beside one with others and receivers that answer", 192, topic(2), same(receiver(true)), hog(topic(1), others(false)), hog(topic(1), others(true)))
 	f("an unknown receiver beside those that hang", 112, topic(2), others(false), hog(topic(1), others(false)))
 	f("a receiver that answers beside a thousand topics whose receivers hang", 768, topic(2), same(receiver(true)), many(1000, "", others(false)))
 	f("a tenant with one topic", 1536, Share{"a", 1}, others(true))
@@ -349,7 +351,7 @@ func TestOneTopicLeavesAPart(t *testing.T) {
 				held = append(held, g.Slot)
 			}
 		}
-		for step := range rapid.IntRange(1, 600).Draw(t, "steps") {
+		for step := range rapid.IntRange(max, 3*max).Draw(t, "steps") {
 			if len(held) > 0 && rapid.IntRange(0, 5).Draw(t, "ends") == 0 {
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "held")
 				slot := held[i]
