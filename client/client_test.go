@@ -190,7 +190,8 @@ func TestCalls(t *testing.T) {
 		{"replicas", func(c *Client) (any, error) { return nil, c.SetReplicas(ctx, 3) }, `PUT /v1/cluster/replicas {"replicas":3}`, `{"replicas":3}`, ""},
 		{"drain", func(c *Client) (any, error) { return c.DrainNode(ctx, "n/1") }, `POST /v1/cluster/nodes/n%2F1/drain`, `{"name":"n/1","state":"draining"}`, `"draining"`},
 		{"resume a node", func(c *Client) (any, error) { return c.ResumeNode(ctx, "n1") }, `POST /v1/cluster/nodes/n1/resume`, `{"name":"n1","state":"alive"}`, `"alive"`},
-		{"remove", func(c *Client) (any, error) { return c.RemoveNode(ctx, "n1", true) }, `DELETE /v1/cluster/nodes/n1?force=true`, `{"name":"n1","state":"left"}`, `"left"`},
+		{"remove", func(c *Client) (any, error) { return c.RemoveNode(ctx, "n1", Removal{Force: true}) }, `DELETE /v1/cluster/nodes/n1?force=true`, `{"name":"n1","state":"left"}`, `"left"`},
+		{"remove all the same", func(c *Client) (any, error) { return c.RemoveNode(ctx, "n1", Removal{AcceptLoss: true}) }, `DELETE /v1/cluster/nodes/n1?accept_loss=true`, `{"name":"n1","state":"left"}`, `"left"`},
 		{"do", func(c *Client) (any, error) {
 			b, err := c.Do(ctx, Request{Method: http.MethodPost, Path: Path("a b", "{c}"), Query: url.Values{"d": {"e&f"}}, Body: []byte(`{"g": 1}`), IfMatch: 3, CreateOnly: true})
 			return string(b), err
@@ -243,7 +244,7 @@ func TestRetries(t *testing.T) {
 		{"nack", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.Nack(ctx, Backoff, "", "r"); return err }, 1, false},
 		{"pull", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.Pull(ctx, "o", PullOptions{}); return err }, 1, false},
 		{"drain", []reply{broken, {status: 202, body: `{}`}}, func(c *Client) error { _, err := c.DrainNode(ctx, "n1"); return err }, 2, true},
-		{"remove", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.RemoveNode(ctx, "n1", false); return err }, 1, false},
+		{"remove", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.RemoveNode(ctx, "n1", Removal{}); return err }, 1, false},
 		{"batch", []reply{busy, {status: 200, body: `{"results":[]}`}}, func(c *Client) error { _, err := c.Batch(ctx, "o", nil, false); return err }, 1, false},
 		{"answer that is cut", []reply{{status: 200, body: `{"topic":`}}, func(c *Client) error { _, err := c.Get(ctx, "o", "a"); return err }, 1, false},
 	} {

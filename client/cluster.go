@@ -92,10 +92,23 @@ func (c *Client) ResumeNode(ctx context.Context, name string) (NodeState, error)
 	return c.changeNode(ctx, Request{Method: http.MethodPost, Path: nodePath(name, "resume"), Repeatable: true})
 }
 
-// RemoveNode takes a node out of the cluster for good. It must be drained or down, unless by force.
-func (c *Client) RemoveNode(ctx context.Context, name string, force bool) (NodeState, error) {
+// Removal says which nodes RemoveNode takes away. The zero value: those that are drained or down, where each shard keeps a majority.
+type Removal struct {
+	Force      bool // a node that serves, too
+	AcceptLoss bool // even where a shard is left without a majority of its replicas: what only the lost ones had is lost
+}
+
+// RemoveNode takes a node out of the cluster for good.
+func (c *Client) RemoveNode(ctx context.Context, name string, r Removal) (NodeState, error) {
+	query := url.Values{}
+	if r.Force {
+		query.Set("force", "true")
+	}
+	if r.AcceptLoss {
+		query.Set("accept_loss", "true")
+	}
 	// Repeating a removal that was done would answer that there is no such node.
-	return c.changeNode(ctx, Request{Method: http.MethodDelete, Path: nodePath(name), Query: forced(force)})
+	return c.changeNode(ctx, Request{Method: http.MethodDelete, Path: nodePath(name), Query: query})
 }
 
 func nodePath(name string, more ...string) string {

@@ -128,6 +128,8 @@ func clusterError(err error) error {
 		return api.ErrUnknownNode
 	case errors.Is(err, ring.ErrInUse), errors.Is(err, member.ErrNotDrained):
 		return api.ErrNotDrained
+	case errors.Is(err, ring.ErrMajority):
+		return fmt.Errorf("%w: %s", api.ErrMajority, err)
 	case errors.Is(err, ring.ErrLastNode), errors.Is(err, member.ErrNoOtherNode):
 		return api.ErrNoOtherNode
 	}
@@ -154,8 +156,8 @@ func (e *engine) Resume(ctx context.Context, name string) error {
 }
 
 // Remove implements api.Cluster.
-func (e *engine) Remove(ctx context.Context, name string, force bool) error {
-	return e.operate(func(m *member.Member) error { return m.Remove(ctx, name, force) })
+func (e *engine) Remove(ctx context.Context, name string, force, acceptLoss bool) error {
+	return e.operate(func(m *member.Member) error { return m.Remove(ctx, name, force, acceptLoss) })
 }
 
 // SetReplicas implements api.Cluster.

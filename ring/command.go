@@ -49,6 +49,11 @@ type Command struct {
 	NodeID  uint64    `json:"node_id,omitempty"`
 	State   NodeState `json:"state,omitempty"`
 
+	// Of Remove and Register, as the meta group's leader knows it when it proposes them; what it decides by is in the log.
+	Heard      []uint64 `json:"heard,omitempty"`       // nodes that it hears; none: of all is assumed that they are there
+	Down       bool     `json:"down,omitempty"`        // Remove: it does not hear the node, for long
+	AcceptLoss bool     `json:"accept_loss,omitempty"` // Remove: even if a shard is left without a majority
+
 	Group shard.ID  `json:"group,omitempty"`
 	Epoch uint32    `json:"epoch,omitempty"` // the row's as the proposer knows it
 	To    []Replica `json:"to,omitempty"`

@@ -55,7 +55,7 @@ func TestLevelIsTheLeastOfAll(t *testing.T) {
 // is taken by another of its release does.
 func TestLevelRisesWithARemoval(t *testing.T) {
 	s := NewState(nil, nil)
-	must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, 2), leveled(2, 1)}))
+	must(t, s, FoundCommand("c", 4, 3, []Node{leveled(1, 2), leveled(2, 1), leveled(4, 2)}))
 	successor := leveled(3, 1)
 	successor.Name = "n2"
 	must(t, s, Command{Verb: Register, Node: &successor, Replace: true})
@@ -144,9 +144,9 @@ func TestPolicyIsTheProposers(t *testing.T) {
 // give it a level: a node of before stops at an entry that has it. See Command.level and
 // docs/adr/0019.
 func TestFieldsOfTheFirstLevel(t *testing.T) {
-	const first = "Callback.HasHeaders Callback.Headers[].Name Callback.Headers[].Value Callback.Method Callback.TimeoutMs Callback.URL " +
-		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Epoch Force Gossip Group " +
-		"HTTP HistoryMs ID Jitter JoinedMs Layout Learner LeaseMs Level MaxAttempts MaxBackoffMs MaxWaitMs Merge MinBackoffMs Multiplier Name Node NodeID " +
+	const first = "AcceptLoss Callback.HasHeaders Callback.Headers[].Name Callback.Headers[].Value Callback.Method Callback.TimeoutMs Callback.URL " +
+		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Down Epoch Force Gossip Group " +
+		"HTTP Heard HistoryMs ID Jitter JoinedMs Layout Learner LeaseMs Level MaxAttempts MaxBackoffMs MaxWaitMs Merge MinBackoffMs Multiplier Name Node NodeID " +
 		"Ordered OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Verb Version Zone"
 	known := strings.Fields(first)
 	var walk func(v reflect.Type, path string)

@@ -29,6 +29,7 @@ var (
 	ErrNameTaken    = errors.New("another node has this name")
 	ErrLastNode     = errors.New("there would be no node left")
 	ErrInUse        = errors.New("the node still holds replicas")
+	ErrMajority     = errors.New("a shard would be left without a majority of its replicas")
 	ErrBadState     = errors.New("the node cannot go from its state to that one")
 	ErrUnknownGroup = errors.New("no such shard")
 	ErrEpoch        = errors.New("the placement has changed since")
@@ -112,6 +113,13 @@ func (s *State) NodeNamed(name string) (Node, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.cluster.named(name)
+}
+
+// Awaits says whether a group still has, or wants, a replica on a node that was removed and whose name this one has now.
+func (s *State) Awaits(n Node) (group shard.ID, yes bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cluster.awaits(n)
 }
 
 // Row is the placement of a group.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"carillon/shard"
 )
 
 // register lets a node join, or takes what is new about one that is known. It places nothing: that is the controller's.
@@ -35,6 +37,11 @@ func (c *cluster) register(nowMs int64, cmd *Command) Reply {
 	taken = taken && other.ID != n.ID
 	if taken && !cmd.Replace {
 		return Reply{Node: &other, Err: fmt.Errorf("%w: node %d at %s has %s", ErrNameTaken, other.ID, other.Peer, n.Name)}
+	}
+	if taken {
+		if err := c.survives(other.ID, cmd.Heard); err != nil {
+			return Reply{Node: &other, Err: err}
+		}
 	}
 	if !ok && !taken && len(c.present) >= MaxNodes {
 		return Reply{Err: ErrTooManyNodes}
@@ -99,7 +106,10 @@ func (c *cluster) remove(nowMs int64, cmd *Command) Reply {
 	case !c.holder(n.ID):
 		return Reply{Node: &n, Err: ErrLastNode}
 	}
-	if err := c.needed(n.ID); err != nil && !cmd.Force {
+	if err := c.needed(n.ID); err != nil && !cmd.Force && !cmd.Down {
+		return Reply{Node: &n, Err: err}
+	}
+	if err := c.survives(n.ID, cmd.Heard); err != nil && !cmd.AcceptLoss {
 		return Reply{Node: &n, Err: err}
 	}
 	c.bury(nowMs, n)
@@ -121,6 +131,49 @@ func (c *cluster) needed(node uint64) error {
 		}
 	}
 	return nil
+}
+
+// survives is ErrMajority with the first group that could be left without a majority of its replicas, were a node gone for good: nobody could give it
+// others then, and what it has would be lost. Nodes that the meta group's leader does not hear do not count as there.
+//
+// Nobody but the group knows how far a move of it is. Until it is settled it can do without a replica that this very move makes, and without no other.
+func (c *cluster) survives(node uint64, heard []uint64) error {
+	there := func(id uint64) bool {
+		n, known := c.nodes[id]
+		return id != node && known && n.State != NodeRemoved && (len(heard) == 0 || slices.Contains(heard, id))
+	}
+	for i := range c.rows {
+		r := &c.rows[i]
+		if !r.Needs(node) {
+			continue
+		}
+		if replica, _ := r.Replica(node); !r.Settled && replica.ID != ReplicaID(node, r.Epoch) {
+			return fmt.Errorf("%w: group %d is being moved, and may need it for that", ErrMajority, r.Group)
+		}
+		voters, live := r.Nodes(), 0
+		for _, id := range voters {
+			if there(id) {
+				live++
+			}
+		}
+		if 2*live <= len(voters) {
+			return fmt.Errorf("%w: of group %d, %d of %d would be there", ErrMajority, r.Group, live, len(voters))
+		}
+	}
+	return nil
+}
+
+// awaits says whether a group still has, or wants, a replica on a node that has gone and whose name another has now: that one is to fill its place first.
+func (c *cluster) awaits(node Node) (group shard.ID, yes bool) {
+	for i := range c.rows {
+		r := &c.rows[i]
+		for _, replica := range slices.Concat(r.Replicas, r.Leaving) {
+			if old, ok := c.nodes[replica.Node]; ok && old.State == NodeRemoved && old.Name == node.Name && old.ID != node.ID {
+				return r.Group, true
+			}
+		}
+	}
+	return 0, false
 }
 
 // bury makes a node a tombstone, and forgets the oldest of too many.

@@ -183,18 +183,18 @@ func TestSetReplicas(t *testing.T) {
 }
 
 func TestRegister(t *testing.T) {
-	s := founded(t, 4, 3, 2)
-	three := node(3)
+	s := founded(t, 4, 3, 3)
+	three := node(5)
 	if r := must(t, s, Command{Verb: Register, Node: &three}); !r.Created || r.Node.State != NodeMember || r.Node.JoinedMs != 1000 {
 		t.Fatalf("%+v", r)
 	}
-	if row, _ := s.Row(0); row.Names(3) {
+	if row, _ := s.Row(0); row.Names(5) {
 		t.Error("register placed a replica")
 	}
 	must(t, s, Command{Verb: Register, Node: &three}) // unchanged
 	three.Starts, three.Peer, three.Version = 5, "127.0.0.1:9", "1.2.3"
 	must(t, s, Command{Verb: Register, Node: &three})
-	if n, ok := s.NodeNamed("n3"); !ok || n.Peer != "127.0.0.1:9" || n.JoinedMs != 1000 || n.State != NodeMember {
+	if n, ok := s.NodeNamed("n5"); !ok || n.Peer != "127.0.0.1:9" || n.JoinedMs != 1000 || n.State != NodeMember {
 		t.Fatalf("%+v", n)
 	}
 	three.Starts = 4
@@ -207,7 +207,7 @@ func TestRegister(t *testing.T) {
 	if n, _ := s.Node(1); n.State != NodeRemoved {
 		t.Fatalf("the one that was replaced: %+v", n)
 	}
-	if n, _ := s.NodeNamed("n1"); n.ID != 4 || len(s.Nodes()) != 3 || len(s.Removed()) != 1 {
+	if n, _ := s.NodeNamed("n1"); n.ID != 4 || len(s.Nodes()) != 4 || len(s.Removed()) != 1 {
 		t.Fatalf("%+v of %d", n, len(s.Nodes()))
 	}
 	one := node(1)
@@ -232,7 +232,7 @@ func TestRegister(t *testing.T) {
 	}
 	n := node(9999)
 	refused(t, s, ErrTooManyNodes, Command{Verb: Register, Node: &n})
-	n.Name = "n2"
+	n.Name = "n5"
 	must(t, s, Command{Verb: Register, Node: &n, Replace: true}) // takes the place of another
 }
 

@@ -118,7 +118,7 @@ func (w *World) setState(at, n *node, s ring.NodeState) {
 // remove asks to have a machine removed.
 func (w *World) remove(at, n *node, force bool) {
 	w.note(n, "remove", b2u(force), at.id, "")
-	w.operator(at, func(ctx context.Context, at *node) error { return at.member.Remove(ctx, n.name, force) }, func(err error) {
+	w.operator(at, func(ctx context.Context, at *node) error { return at.member.Remove(ctx, n.name, force, false) }, func(err error) {
 		if err == nil {
 			n.gone = true
 		}

@@ -186,6 +186,16 @@ func (w *World) pauseTopic() {
 // mostNodes bounds the machines in use.
 const mostNodes = 6
 
+// removeTwo has two operators each take away a node that serves, at once and asked of any node. Both may go only if no group needs both.
+func (w *World) removeTwo() {
+	first := w.any()
+	second := w.any()
+	w.remove(w.any(), first, true)
+	if second != first {
+		w.remove(w.any(), second, true)
+	}
+}
+
 // move has a node join, or drains one, or takes that back.
 func (w *World) move() {
 	leader := w.metaLeader()
@@ -202,6 +212,8 @@ func (w *World) move() {
 	case w.chance.IntN(3) == 0 && used < mostNodes:
 		w.join(w.newNode("n" + string(rune('a'+len(w.nodes)%26)) + string(rune('a'+len(w.nodes)/26))))
 	case !known:
+	case w.members(leader) >= 3+w.swarm.replicas/2 && w.chance.IntN(2) == 0 && w.whole():
+		w.removeTwo()
 	case m.State == ring.NodeMember && w.members(leader) > w.swarm.replicas:
 		w.setState(at, n, ring.NodeDraining)
 	case m.State == ring.NodeDraining && w.chance.IntN(3) == 0:

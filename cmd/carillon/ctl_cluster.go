@@ -232,12 +232,13 @@ func (r *ctlResumeCmd) Run(ctl *ctlCmd, term *terminal) error {
 
 type ctlRemoveCmd struct {
 	nodeRef
-	Force bool `help:"Even if it is up and not drained: its replicas are lost at once."`
+	Force      bool `help:"Even if it is up and not drained: its replicas are lost at once."`
+	AcceptLoss bool `help:"Even if a shard is left without a majority of its replicas: what only the lost ones had is lost."`
 }
 
 func (r *ctlRemoveCmd) Run(ctl *ctlCmd, term *terminal) error {
 	state, err := within(ctl, true, func(ctx context.Context) (client.NodeState, error) {
-		return ctl.client.RemoveNode(ctx, r.Node, r.Force)
+		return ctl.client.RemoveNode(ctx, r.Node, client.Removal{Force: r.Force, AcceptLoss: r.AcceptLoss})
 	})
 	if err != nil {
 		return err

@@ -205,7 +205,7 @@ func (m *Member) makeSecret(ctx context.Context) {
 // MarkFounded notes on disk that the first replica is there, once the node serves: from then on it is damage if it is missing.
 func (m *Member) MarkFounded(ctx context.Context) {
 	for !m.Identity().Founded {
-		if m.Ready() == nil {
+		if m.serves() == nil {
 			if err := m.Change(func(id *Identity) { id.Founded = true }); err != nil {
 				m.log.Error("the founding was not noted; it is tried again at the next start", "error", err)
 			}

@@ -95,7 +95,7 @@ func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]
 	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Register, Node: &n}); errors.Is(err, ring.ErrRemoved) {
 		return nil, wasRemoved{}
 	} else if err != nil {
-		return nil, err
+		return nil, m.sayWhatToDo(&n, err)
 	}
 	var a joinAnswer
 	a.ClusterID, a.Shards, a.Replicas = m.State.Cluster()
@@ -104,6 +104,15 @@ func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]
 		a.Meta = &meta
 	}
 	return json.Marshal(a)
+}
+
+// sayWhatToDo adds it to why a node was not let in that comes with the name of another: its volume may not have been mounted.
+func (m *Member) sayWhatToDo(n *ring.Node, err error) error {
+	if other, ok := m.State.NodeNamed(n.Name); !ok || other.ID == n.ID {
+		return err
+	}
+	return fmt.Errorf("%w; %s is a member of the cluster, and this data directory is not the one that it had: mount that one. If it is lost, wait until all "+
+		"other nodes are ready; if one of them never will be, carillon ctl remove %s --accept-loss", err, n.Name, n.Name)
 }
 
 // wasRemoved tells a node that the cluster has removed it: it may not have heard.

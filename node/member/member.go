@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -211,8 +212,22 @@ func (m *Member) sayHealth(unhealthy string) {
 	m.cordoned = unhealthy
 }
 
-// Ready says what is missing; nil when the node serves.
+// Ready says what is missing; nil when the node serves, and has filled the place of the one that had its name before. Who restarts one node after the
+// other waits for that: until then the shards have a replica less.
 func (m *Member) Ready() error {
+	if err := m.serves(); err != nil {
+		return err
+	}
+	if n, ok := m.State.Node(m.id); ok {
+		if group, yes := m.State.Awaits(n); yes {
+			return fmt.Errorf("this node takes the place of another that was called %s: group %d does not have its replica back yet", n.Name, group)
+		}
+	}
+	return nil
+}
+
+// serves says what is missing for requests to be served.
+func (m *Member) serves() error {
 	select {
 	case <-m.host.Started():
 	default:

@@ -42,8 +42,9 @@ func (m *Member) Resume(ctx context.Context, name string) error {
 	return err
 }
 
-// Remove ends a node's membership. One that is down may go as it is: others take over what it holds.
-func (m *Member) Remove(ctx context.Context, name string, force bool) error {
+// Remove ends a node's membership. One that is down may go as it is, and with force any: others take over what it holds. With acceptLoss that is so
+// even if nobody can. What is down, and who is there to take over, is what the meta group's leader hears: see decide.
+func (m *Member) Remove(ctx context.Context, name string, force, acceptLoss bool) error {
 	n, err := m.named(name)
 	if err != nil {
 		return err
@@ -51,10 +52,7 @@ func (m *Member) Remove(ctx context.Context, name string, force bool) error {
 	if len(m.State.Nodes()) == 1 {
 		return ErrNoOtherNode
 	}
-	if n.State != ring.NodeDrained && !force && m.Hears(n.ID) {
-		return ErrNotDrained
-	}
-	_, err = m.Propose(ctx, ring.Command{Verb: ring.Remove, NodeID: n.ID, Force: force || n.State != ring.NodeDrained})
+	_, err = m.Propose(ctx, ring.Command{Verb: ring.Remove, NodeID: n.ID, Force: force, AcceptLoss: acceptLoss})
 	return err
 }
 

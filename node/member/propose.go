@@ -36,7 +36,7 @@ var metaFaults = []error{
 	ring.ErrTooMany, ring.ErrNotFounded, ring.ErrFounded, ring.ErrOtherCluster, ring.ErrBadCluster, ring.ErrTooManyNodes, ring.ErrUnknownNode,
 	ring.ErrStale, ring.ErrRemoved, ring.ErrNameTaken, ring.ErrLastNode, ring.ErrInUse, ring.ErrBadState, ring.ErrUnknownGroup, ring.ErrEpoch,
 	ring.ErrMoving, ring.ErrBadPlacement, ring.ErrBadNode,
-	ring.ErrTooOld, ring.ErrLevel, ring.ErrMalformed,
+	ring.ErrTooOld, ring.ErrLevel, ring.ErrMalformed, ring.ErrMajority, ErrNotDrained,
 }
 
 // fault is an error with another node's text and a known identity.
@@ -167,29 +167,59 @@ func (m *Member) awaitTopic(ctx context.Context, t *shard.Topic) *shard.Topic {
 	return t
 }
 
-// decide is for the meta group's leader. A node that comes with the name of one that is gone replaces it. One that registers is there,
-// although it cannot be heard before it has its place.
+// decide is for the meta group's leader. What it hears of the nodes goes into the log with a command that takes one away, so that two of them
+// together take no more than one may. A node that comes with the name of one that is gone replaces it. One that registers is there, although it
+// cannot be heard before it has its place.
 func (m *Member) decide(ctx context.Context, data []byte) (ring.Reply, error) {
+	var cmd ring.Command
+	if err := json.Unmarshal(data, &cmd); err != nil {
+		return ring.Reply{}, err
+	}
+	switch cmd.Verb {
+	case ring.Remove:
+		if err := m.judge(&cmd); err != nil {
+			return ring.Reply{}, err
+		}
+		return m.apply(ctx, cmd.Encode())
+	case ring.Register:
+		return m.admit(ctx, &cmd, data)
+	}
+	return m.apply(ctx, data)
+}
+
+// apply has the meta group's machine apply a command. The reply's error is returned.
+func (m *Member) apply(ctx context.Context, data []byte) (ring.Reply, error) {
 	v, err := m.host.Propose(ctx, data)
 	if err != nil {
 		return ring.Reply{}, err
 	}
 	r := v.(ring.Reply)
-	var cmd ring.Command
-	if err := json.Unmarshal(data, &cmd); err != nil || cmd.Verb != ring.Register || cmd.Node == nil {
-		return r, r.Err
+	return r, r.Err
+}
+
+// judge adds what this node knows to a removal.
+func (m *Member) judge(cmd *ring.Command) error {
+	ago, _ := m.silence(cmd.NodeID)
+	cmd.Heard, cmd.Down = m.there(), cmd.NodeID != m.id && ago >= suspectFor
+	if n, known := m.State.Node(cmd.NodeID); known && n.State == ring.NodeMember && !cmd.Force && !cmd.Down {
+		return ErrNotDrained
 	}
-	if errors.Is(r.Err, ring.ErrNameTaken) && r.Node != nil && !cmd.Replace && m.replaces(cmd.Node, r.Node) {
-		cmd.Replace = true
-		if v, err = m.host.Propose(ctx, cmd.Encode()); err != nil {
-			return ring.Reply{}, err
-		}
-		r = v.(ring.Reply)
+	return nil
+}
+
+// there are the members that are there as far as this node knows, itself among them.
+func (m *Member) there() []uint64 { return append(m.HeardNodes(), m.id) }
+
+func (m *Member) admit(ctx context.Context, cmd *ring.Command, data []byte) (ring.Reply, error) {
+	r, err := m.apply(ctx, data)
+	if errors.Is(err, ring.ErrNameTaken) && r.Node != nil && !cmd.Replace && cmd.Node != nil && m.replaces(cmd.Node, r.Node) {
+		cmd.Replace, cmd.Heard = true, m.there()
+		r, err = m.apply(ctx, cmd.Encode())
 	}
-	if r.Err == nil {
+	if err == nil && cmd.Node != nil {
 		m.liveness.touch(m.clock.Mono(), cmd.Node.ID, cmd.Node.Starts)
 	}
-	return r, r.Err
+	return r, err
 }
 
 // replaces reports that the one who has the name is gone: it is silent, or the new one is where it was.

@@ -19,8 +19,9 @@ type Cluster interface {
 	Drain(ctx context.Context, name string) error
 	// Resume takes a drain back, finished or not.
 	Resume(ctx context.Context, name string) error
-	// Remove takes a node out of the cluster for good: ErrNotDrained unless it is drained or down, or force is given.
-	Remove(ctx context.Context, name string, force bool) error
+	// Remove takes a node out of the cluster for good: ErrNotDrained unless it is drained or down, or force is given; ErrMajority if a shard would be
+	// left without a majority of its replicas, unless acceptLoss is given.
+	Remove(ctx context.Context, name string, force, acceptLoss bool) error
 	// SetReplicas changes how many replicas each shard should have, 1–7; it returns once that is ordered, not done.
 	SetReplicas(ctx context.Context, replicas int) error
 }
@@ -34,6 +35,8 @@ var (
 	ErrUnknownNode = errors.New("there is no node of this name")
 	// ErrNotDrained: the node is up and holds replicas.
 	ErrNotDrained = errors.New("the node is up and not drained")
+	// ErrMajority: what is left of a shard's replicas could neither serve nor be added to.
+	ErrMajority = errors.New("not without loss")
 	// ErrNoOtherNode: nobody is there to take what the node holds.
 	ErrNoOtherNode = errors.New("there is no other node to take over what this one holds")
 )
@@ -118,6 +121,9 @@ func clusterFault(err error) *problem {
 		return fail(404, notFound, err.Error())
 	case errors.Is(err, ErrNotDrained):
 		return fail(409, notDrained, err.Error()+": drain it first and wait until it is drained; ?force=true removes it as it is")
+	case errors.Is(err, ErrMajority):
+		return fail(409, notDrained, err.Error()+": bring back the nodes that are down, with their data directories, and wait until all shards are ok; "+
+			"if these are gone for good, ?accept_loss=true removes the node, and what only the lost replicas had is lost")
 	case errors.Is(err, ErrNoOtherNode):
 		return fail(409, notDrained, err.Error())
 	}

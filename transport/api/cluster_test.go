@@ -58,7 +58,14 @@ func TestNodesAreDrainedResumedRemoved(t *testing.T) {
 	h.do("DELETE", n2, "").problem(404, notFound)
 	h.do("DELETE", clusterPath+"/nodes/n1?force=true", "").want(200)
 	h.do("POST", clusterPath+"/nodes/n3/resume", "").want(200).has("state", `"down"`)
-	h.do("DELETE", clusterPath+"/nodes/n3", "").want(200)
+	n3 := clusterPath + "/nodes/n3"
+	if r := h.do("DELETE", n3+"?force=true", ""); !strings.Contains(r.body, "?accept_loss=true") {
+		t.Errorf("it does not say what to do: %s", r.body)
+	} else {
+		r.problem(409, notDrained)
+	}
+	h.do("DELETE", n3+"?accept_loss=perhaps", "").problem(400, badRequest)
+	h.do("DELETE", n3+"?accept_loss=true", "").want(200)
 
 	for _, target := range []string{"/drain", "/resume"} {
 		h.do("POST", n2+target, "").problem(404, notFound)
@@ -99,6 +106,7 @@ func TestClusterFaults(t *testing.T) {
 		{ErrUnknownNode, 404, notFound},
 		{ErrNotDrained, 409, notDrained},
 		{ErrNoOtherNode, 409, notDrained},
+		{ErrMajority, 409, notDrained},
 		{shard.ErrNoLeader, 503, "no_leader"},
 		{shard.ErrUnknown, 503, unavailable},
 		{shard.ErrRecovering, 503, unavailable},

@@ -58,7 +58,11 @@ func (rq *request) removeNode() *problem {
 	if p != nil {
 		return p
 	}
-	if err := rq.s.cfg.Engine.Remove(rq.s.base, rq.node, force); err != nil {
+	acceptLoss, p := rq.query.boolean("accept_loss", false)
+	if p != nil {
+		return p
+	}
+	if err := rq.s.cfg.Engine.Remove(rq.s.base, rq.node, force, acceptLoss); err != nil {
 		return clusterFault(err)
 	}
 	rq.changedNode(200, NodeLeft)

@@ -67,8 +67,11 @@ func (c *fakeCluster) Resume(_ context.Context, name string) error {
 	return err
 }
 
-func (c *fakeCluster) Remove(_ context.Context, name string, force bool) error {
+func (c *fakeCluster) Remove(_ context.Context, name string, force, acceptLoss bool) error {
 	n, err := c.node(name)
+	if err == nil && len(c.view.Nodes) == 1 && !acceptLoss {
+		return ErrMajority
+	}
 	if err == nil && n.State != NodeDrained && n.State != NodeDown && !force {
 		return ErrNotDrained
 	}

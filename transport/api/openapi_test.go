@@ -79,7 +79,7 @@ func TestDocumentIsTheRouteTable(t *testing.T) {
 
 var documentedParams = map[string]string{
 	"TopicPrefix": "prefix", "Counts": "counts", "OfTimer": "id", "OverState": "state", "Limit": "limit", "Cursor": "cursor", "State": "state", "DueFrom": "due_from", "DueTo": "due_to", "From": "from", "To": "to",
-	"Label": "label", "IdPrefix": "id_prefix", "Payload": "payload", "Reason": "reason", "Force": "force", "ForceRemove": "force", "Brief": "brief",
+	"Label": "label", "IdPrefix": "id_prefix", "Payload": "payload", "Reason": "reason", "Force": "force", "ForceRemove": "force", "AcceptLoss": "accept_loss", "Brief": "brief",
 }
 
 // Every reference points at something.

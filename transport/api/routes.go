@@ -72,7 +72,7 @@ var routes = []route{
 	{method: "GET", path: "/v1/cluster/shards/{n}", scope: scopeRead, handle: (*request).readShard},
 	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: scopeAdmin, handle: (*request).drainNode, audit: "node.drain", body: emptyBody},
 	{method: "POST", path: "/v1/cluster/nodes/{name}/resume", scope: scopeAdmin, handle: (*request).resumeNode, audit: "node.resume", body: emptyBody},
-	{method: "DELETE", path: "/v1/cluster/nodes/{name}", scope: scopeAdmin, handle: (*request).removeNode, audit: "node.remove", query: []string{"force"}},
+	{method: "DELETE", path: "/v1/cluster/nodes/{name}", scope: scopeAdmin, handle: (*request).removeNode, audit: "node.remove", query: []string{"force", "accept_loss"}},
 }
 
 func (rq *request) healthz() *problem {
