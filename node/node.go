@@ -266,7 +266,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		s.start(s.outer, func(ctx context.Context) error { trail.Run(ctx); return nil })
 	}
 	s.start(s.outer, func(ctx context.Context) error { return p.peers.Run(ctx, p.peer) })
-	s.start(s.outer, pool.Run)
+	s.start(s.calls, pool.Run)
 	s.start(s.api, func(ctx context.Context) error { return server.Serve(ctx, p.http) })
 	s.start(s.host, func(ctx context.Context) error { return n.runCore(ctx, s, p, pool, m) })
 	return s.await()

@@ -13,7 +13,8 @@ const handOverTime = 5 * time.Second
 // services are what runs in a process, and the order in which it ends.
 type services struct {
 	p     *process
-	outer *scope // gossip, peers, calls: to the end
+	outer *scope // gossip, peers: to the end
+	calls *scope // to receivers
 	host  *scope // the shards
 	api   *scope // intake: it ends first
 
@@ -38,7 +39,7 @@ func newScope(parent context.Context) *scope {
 
 func newServices(ctx context.Context, p *process) *services {
 	detached := context.WithoutCancel(ctx)
-	s := &services{p: p, outer: newScope(detached), host: newScope(detached), api: newScope(ctx), failed: make(chan struct{})}
+	s := &services{p: p, outer: newScope(detached), calls: newScope(detached), host: newScope(detached), api: newScope(ctx), failed: make(chan struct{})}
 	p.running = s.outer.ctx
 	return s
 }
@@ -69,8 +70,8 @@ func (s *services) broken(err error) {
 	s.once.Do(func() { close(s.failed) })
 }
 
-// await waits for the end and brings it about: leaderships go, intake stops, calls in flight end and are reported, the shards stop, then
-// the rest. A process whose log has failed does not wait for anybody.
+// await waits for the end and brings it about: leaderships go, intake stops, calls in flight end and are reported, the shards stop, calls that last
+// longer are cut off, then the rest ends. A process whose log has failed does not wait for anybody.
 func (s *services) await() error {
 	var reason error
 	select {
@@ -113,6 +114,8 @@ func (s *services) stop() {
 	}
 	s.host.cancel()
 	s.host.work.Wait()
+	s.calls.cancel() // the calls that last longer are cut off
+	s.calls.work.Wait()
 	s.outer.cancel() // the port for other nodes closes last: to them that is the proof that this process has ended
 	s.outer.work.Wait()
 	s.p.tasks.Wait()
