@@ -6,14 +6,38 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// entriesFrom has node 8, the leader of a term, append empty entries after an index.
-func (c *company) entriesFrom(term, after, afterTerm uint64, count int) {
+// entriesFrom has node 8, the leader of a term, append entries after an index; they are empty unless they are given data.
+func (c *company) entriesFrom(term, after, afterTerm uint64, count int, data ...byte) {
 	m := &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term,
 		Index: &after, LogTerm: &afterTerm, Commit: new(uint64(foundingIndex))}
 	for i := range count {
-		m.Entries = append(m.Entries, &pb.Entry{Index: new(after + 1 + uint64(i)), Term: &term})
+		m.Entries = append(m.Entries, &pb.Entry{Index: new(after + 1 + uint64(i)), Term: &term, Data: data})
 	}
 	c.say(1, m)
+}
+
+// TestFramesAfterASnapshot: what a replica is sent after it has installed a snapshot is on disk and
+// acknowledged, also where it takes several frames.
+func TestFramesAfterASnapshot(t *testing.T) {
+	const term, index, count = 6, 3, 20
+	r, c := inCompany(t, true, func(cfg *Config) { cfg.FrameBytes = 2 << 10 })
+	c.say(1, heartbeat(term))
+	c.arrive(term, index)
+	r.settle()
+	if g := r.host.groups[1]; g.installs == 0 || g.applied != index {
+		t.Fatalf("%d snapshots were installed, applied is %d", g.installs, g.applied)
+	}
+	r.freeze = true
+	c.entriesFrom(term, index, term, count, make([]byte, 700)...)
+	r.settle()
+	if frames := len(r.host.workers[0].inflight); frames < 5 {
+		t.Fatalf("%d frames are on their way", frames)
+	}
+	r.freeze = false
+	r.settle()
+	if last := r.host.groups[1].store.last(); last != index+count || !c.acknowledged(index+count) {
+		t.Errorf("the log ends at %d, want %d; acknowledged: %v", last, index+count, c.acknowledged(index+count))
+	}
 }
 
 // TestSnapshotOvertakesAFrame: a replica installs a snapshot while entries of before are on their
