@@ -158,6 +158,8 @@ var (
 	overdueDesc = prometheus.NewDesc("carillon_overdue", "Timers that are due and wait: for a slot, a breaker, a paused topic.", nil, nil)
 	leadersDesc = prometheus.NewDesc("carillon_raft_leaders", "Raft groups this node leads.", nil, nil)
 	faultsDesc  = prometheus.NewDesc("carillon_replica_faults", "Replicas of this node that are stopped, or whose state is wrong or another than the others'.", nil, nil)
+	diskDesc    = prometheus.NewDesc("carillon_disk_free_bytes", "Bytes that are free where the data directory is.", nil, nil)
+	diskLowDesc = prometheus.NewDesc("carillon_disk_low_bytes", "Adds are refused when so many bytes are free, or fewer.", nil, nil)
 	memoryDesc  = prometheus.NewDesc("carillon_table_bytes", "Memory that the timer tables hold.", nil, nil)
 	queuedDesc  = prometheus.NewDesc("carillon_queued_operations", "Client operations that have no answer yet.", nil, nil)
 	sealedDesc  = prometheus.NewDesc("carillon_sealed_secrets", "Secrets by the key that sealed them: of topics, and of callbacks of timers in the shards this node leads.", []string{"of", "key"}, nil)
@@ -169,7 +171,7 @@ const maxBreakerSeries = 200
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, faultsDesc, memoryDesc, queuedDesc, sealedDesc, breakerDesc} {
+	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, queuedDesc, sealedDesc, breakerDesc} {
 		ch <- d
 	}
 }
@@ -179,6 +181,9 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v int64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}
+	disk := g.host().Disk()
+	gauge(diskDesc, int64(disk.Free))
+	gauge(diskLowDesc, int64(disk.Limit))
 	s := g.host().Stats()
 	gauge(timersDesc, s.Scheduled, "scheduled")
 	gauge(timersDesc, s.Leased, "leased")

@@ -23,6 +23,7 @@ type Config struct {
 	Workers int    // event loops; default half of GOMAXPROCS (docs/adr/0007), at most Shards+1
 	Loaders int    // goroutines that load snapshots and replay the log, each a group at a time; default GOMAXPROCS
 	Node    uint64 // this node's id, below 2^40, never 0
+	Name    string // this node's name, for people
 	Owner   Owner  // this process: see NewOwner
 	Seed    uint64 // of the jitter
 	Meta    *Row   // the data directory is fresh: make this node's replica of the meta group; nil: it must be there
@@ -37,7 +38,7 @@ type Config struct {
 	Peers      Peers     // default: nobody
 	Placement  Placement // default: rows never change
 	Shares     Shares    // default: everything is this node's
-	Disks      Disks     // default: the own one alone
+	Disks      Disks     // default: this node's alone
 	Machine    Machine   // of the meta group
 	Level      Level     // the highest that this node understands, or is to; default LevelOfBuild
 	// Applied is told of each entry that a group has applied, and the hash of its state then. It

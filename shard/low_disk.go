@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"carillon/wal"
 )
 
 // LowDiskError refuses what adds data: the disk of a node that holds the shard's data is almost full. It is an ErrLowDisk.
@@ -39,19 +41,22 @@ func mebibytes(n uint64) string {
 
 // Disks says whose disks are low.
 type Disks interface {
-	// Low describes the nodes whose disk is low, this one too, as far as they are heard. It must be quick.
-	Low() []LowDiskError
+	// LowDisks describes the other nodes whose disk is low, as far as they are heard. It must be quick.
+	LowDisks() []LowDiskError
 }
 
-// lowDisks is what Disks says; without one, what the own log does.
-func (h *Host) lowDisks() []LowDiskError {
+// Disk says how much room the log's disk has. It may be called from any goroutine.
+func (h *Host) Disk() wal.Disk { return h.stream.Disk() }
+
+// lowDisks are the nodes whose disk is low, this one first.
+func (h *Host) lowDisks() (low []LowDiskError) {
+	if d := h.Disk(); d.Low {
+		low = append(low, LowDiskError{Node: h.cfg.Node, Name: h.cfg.Name, Path: h.cfg.Dir, Free: d.Free, Limit: d.Limit})
+	}
 	if h.cfg.Disks != nil {
-		return h.cfg.Disks.Low()
+		low = append(low, h.cfg.Disks.LowDisks()...)
 	}
-	if d := h.stream.Disk(); d.Low {
-		return []LowDiskError{{Node: h.cfg.Node, Path: h.cfg.Dir, Free: d.Free, Limit: d.Limit}}
-	}
-	return nil
+	return low
 }
 
 // noteLowDisks has a led group refuse adds while the disk of one that has a vote is low: each of them writes what is added, and one that
@@ -79,8 +84,8 @@ func (g *group) hasVoter(node uint64) bool {
 // maxLowDiskText bounds a name or path between nodes.
 const maxLowDiskText = 256
 
-// appendLowDisk encodes it for another node.
-func appendLowDisk(dst []byte, e *LowDiskError) []byte {
+// Append encodes it for another node.
+func (e *LowDiskError) Append(dst []byte) []byte {
 	for _, n := range []uint64{e.Node, e.Free, e.Limit} {
 		dst = binary.AppendUvarint(dst, n)
 	}
@@ -91,7 +96,17 @@ func appendLowDisk(dst []byte, e *LowDiskError) []byte {
 	return dst
 }
 
+// DecodeLowDisk reads what Append wrote.
+func DecodeLowDisk(in []byte) (LowDiskError, error) {
+	r := &reader{b: in}
+	e := r.lowDisk()
+	if r.fault != "" {
+		return LowDiskError{}, fmt.Errorf("%w: %s", ErrFormat, r.fault)
+	}
+	return e, nil
+}
+
 func (r *reader) lowDisk() LowDiskError {
-	return LowDiskError{Node: r.uvarint(), Free: r.uvarint(), Limit: r.uvarint(),
-		Name: string(r.block(maxLowDiskText, "name")), Path: string(r.block(maxLowDiskText, "path"))}
+	text := func(what string) string { return strings.ToValidUTF8(string(r.block(maxLowDiskText, what)), "") }
+	return LowDiskError{Node: r.uvarint(), Free: r.uvarint(), Limit: r.uvarint(), Name: text("name"), Path: text("path")}
 }

@@ -15,7 +15,7 @@ import (
 // rigDisks is what a stand hears of others' disks.
 type rigDisks struct{ low []LowDiskError }
 
-func (d *rigDisks) Low() []LowDiskError { return d.low }
+func (d *rigDisks) LowDisks() []LowDiskError { return d.low }
 
 // TestLowDiskOfAVoter: a leader refuses adds of the shards of which a voter's disk is low, says whose and how low, and goes on with all
 // else; a disk of somebody else means nothing to it.

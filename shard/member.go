@@ -301,6 +301,7 @@ func (g *group) changeMembers(e *pb.Entry) error {
 		g.epoch = uint32(epoch)
 	}
 	g.store.conf = g.raft.ApplyConfChange(cc)
+	g.noteLowDisks(g.w.host.lowDisks())
 	g.confIndex, g.confUntil = e.GetIndex(), 0
 	return nil
 }

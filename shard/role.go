@@ -37,6 +37,7 @@ func (g *group) roleChanged(leader bool) {
 	}
 	g.stepDown()
 	g.leader, g.term = leader, term
+	g.noteLowDisks(g.w.host.lowDisks())
 	if leader {
 		g.w.host.cfg.Observer.Elected()
 		g.takeover = true

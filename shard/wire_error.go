@@ -45,7 +45,7 @@ func appendFault(dst []byte, err error) []byte {
 		return binary.AppendUvarint(append(dst, faultNotLeader), moved.Leader)
 	}
 	if low, ok := errors.AsType[LowDiskError](err); ok {
-		return appendLowDisk(append(dst, faultLowDisk), &low)
+		return low.Append(append(dst, faultLowDisk))
 	}
 	for i, known := range wireFaults {
 		if errors.Is(err, known) {

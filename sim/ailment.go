@@ -22,6 +22,8 @@ type AilmentCounts struct {
 	Lies, Told   int // machines whose disk lied; replicas that were told by their leader that they have lost what they had
 	AtOnce       int // processes begun at once after one that had ended itself, on a machine that goes on
 	HeldBack     int // starts refused since a process had halted on that disk
+	Filled, Full int // disks that filled up; turns of processes whose log had no room
+	HeldOff      int // operations that leaders refused since a voter's disk was low
 	HungUnder    int // disks of followers that hung under load
 	Garbled, Cut int // frames and pieces of snapshots with flipped bits; links that broke by them
 }
@@ -37,6 +39,8 @@ func (s *swarm) ail(c chance) {
 		s.ailments.garbled = 0.002 + 0.03*c.Float64()
 	case 3:
 		s.swamping(c)
+	case 4:
+		s.brimming(c)
 	}
 }
 

@@ -23,6 +23,7 @@ func TestSeedsAilments(t *testing.T) {
 		{"told", (*swarm).lying, func(c *Counts) bool { return c.Told > 0 && c.HeldBack > 0 }, 1},
 		{"failing", func(s *swarm, c chance) { s.failing(c) }, func(c *Counts) bool { return c.AtOnce > 0 }, 1},
 		{"swamping", (*swarm).swamping, func(c *Counts) bool { return c.HungUnder > 0 }, 6},
+		{"brimming", (*swarm).brimming, func(c *Counts) bool { return c.Filled > 2 && c.Full > 0 && c.HeldOff > 0 }, 4},
 		{"garbled", func(s *swarm, _ chance) { s.ailments.garbled = 0.02 }, func(c *Counts) bool { return c.Garbled > 0 && c.Cut > 0 }, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -53,7 +53,9 @@ type node struct {
 	wakeAt  time.Duration
 	awake   func() // see waker; nil: none was needed yet
 	writing bool
-	syncs   time.Duration // when the step of the log that is under way began
+	syncs   time.Duration            // when the step of the log that is under way began
+	turned  time.Duration            // when the host's last turn was; on its clock
+	low     map[uint64]time.Duration // since when it has heard that another's disk is low
 	paused  bool
 	backlog []delayed
 	checked []checkedGroup
@@ -166,6 +168,7 @@ func (n *node) turn() {
 	if n.host == nil {
 		return
 	}
+	n.turned = n.clock.Mono()
 	n.settle()
 	if n.died(err) {
 		return
@@ -180,6 +183,7 @@ func (n *node) turn() {
 		}
 		full := n.host.Full()
 		if full {
+			w.counts.Full++
 			latency = 100 * time.Millisecond
 		}
 		n.self.Health.Waits(full)

@@ -65,6 +65,7 @@ func (p *peers) Send(to uint64, frame []byte) bool {
 	w.carryOnce(n, to, func(to *node) {
 		if w.connect(n, to, peer.LaneControl) == nil && to.self.Frame(n.id, frame) {
 			to.see(n.id, sees)
+			to.hearDisks()
 		}
 	})
 	return true

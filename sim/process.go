@@ -30,6 +30,7 @@ func (n *node) start() {
 	n.awake = nil
 	n.up, n.paused, n.closed, n.began = true, false, false, n.clock.Mono()
 	n.met, n.calls = map[uint64]uint32{}, nil
+	n.low, n.turned = map[uint64]time.Duration{}, 0
 	n.sights, n.view, n.looked, n.age = map[uint64]*sight{}, view{}, 0, 0
 	n.trustsNobody()
 	n.tasks = newTasks(n)
@@ -198,7 +199,7 @@ func (n *node) hostConfig(disk *wal.MemFS, id member.Identity, state *ring.State
 		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Observer: &observer{n},
 		Logger: slog.New(slog.DiscardHandler), Zone: n.zone,
 		Log: wal.Options{
-			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: 1 << 20,
+			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: lowLimit,
 			QueueFrames: w.swarm.bounds.queueFrames, FrameBytes: w.swarm.bounds.logFrame,
 			NowMs: n.keeper.WallMs, Monotonic: n.clock.Mono,
 		},
@@ -206,7 +207,7 @@ func (n *node) hostConfig(disk *wal.MemFS, id member.Identity, state *ring.State
 		RetainBytes: w.swarm.retainBytes, SnapshotLogBytes: w.swarm.snapshotBytes,
 	}
 	if n.member != nil {
-		cfg.Placement, cfg.Shares = placement{n.member, n}, n.member.Limits
+		cfg.Placement, cfg.Shares, cfg.Disks = placement{n.member, n}, n.member.Limits, n.member
 	}
 	if n.tasks != nil {
 		t := n.tasks

@@ -142,7 +142,9 @@ func (w *World) fillDisk() {
 		return
 	}
 	w.book.sick[n.id] = true
-	n.disk.SetCapacity(huge - int64(free) + w.chance.Int64N(1<<20) + 1)
+	left := [...]int64{1, lowLimit, 2 * lowLimit}[w.chance.IntN(3)]
+	n.disk.SetCapacity(huge - int64(free) + w.chance.Int64N(left) + 1)
+	w.counts.Filled++
 	w.note(n, "disk full", 0, huge-free, "")
 	w.after(w.chance.between(time.Second, 20*time.Second), func() { n.disk.SetCapacity(0) })
 }

@@ -24,7 +24,8 @@ type heartbeat struct {
 	Cordoned  bool   // it gives its leaderships away: it stops, drains, or is unhealthy
 	Unhealthy string // why, if something is wrong with it
 	Leads     []shard.ID
-	Limits    ring.Says // its parts of topics' limits
+	Limits    ring.Says          // its parts of topics' limits
+	LowDisk   shard.LowDiskError // of its disk; no Limit: it has room
 }
 
 // heartbeatFrame begins the control frames that carry a heartbeat; shard's begin with their own version.
@@ -56,22 +57,34 @@ func (h *heartbeat) encode() []byte {
 		out = binary.AppendUvarint(out, uint64(id-last))
 		last = id
 	}
-	out = append(out, 0) // to a node of an older kind: too much is held to name it
-	if h.Limits.Untold {
-		return out
+	out = appendLimits(out, &h.Limits)
+	if h.LowDisk.Limit > 0 {
+		out = h.LowDisk.Append(out)
+	}
+	return out
+}
+
+const (
+	limitsTold   = 0 // to a node of an older kind: too much is held to name it
+	limitsUntold = 1
+)
+
+func appendLimits(out []byte, says *ring.Says) []byte {
+	if says.Untold {
+		return append(out, limitsUntold)
 	}
 	unsure := byte(0)
-	if h.Limits.Unsure {
+	if says.Unsure {
 		unsure = 1
 	}
-	out = binary.AppendUvarint(append(out, unsure), h.Limits.Seq)
-	out = binary.AppendUvarint(out, uint64(len(h.Limits.Heard)))
-	for _, heard := range h.Limits.Heard {
+	out = binary.AppendUvarint(append(out, limitsTold, unsure), says.Seq)
+	out = binary.AppendUvarint(out, uint64(len(says.Heard)))
+	for _, heard := range says.Heard {
 		out = binary.AppendUvarint(binary.AppendUvarint(out, heard.Node), heard.Seq)
 	}
-	out = binary.AppendUvarint(out, uint64(len(h.Limits.Parts)))
+	out = binary.AppendUvarint(out, uint64(len(says.Parts)))
 	before := shard.TopicID(0)
-	for _, p := range h.Limits.Parts {
+	for _, p := range says.Parts {
 		out = binary.AppendUvarint(binary.AppendUvarint(out, uint64(p.Topic-before)), uint64(p.Leases))
 		before = p.Topic
 	}
@@ -122,16 +135,27 @@ func decodeHeartbeat(in []byte) (*heartbeat, error) {
 		h.Leads = append(h.Leads, shard.ID(last))
 	}
 	var err error
-	h.Limits, err = decodeLimits(in, h.believedMs())
-	return &h, err
+	if h.Limits, in, err = decodeLimits(in, h.believedMs()); err != nil {
+		return nil, err
+	}
+	if len(in) > 0 {
+		if h.LowDisk, err = shard.DecodeLowDisk(in); err != nil || h.LowDisk.Limit == 0 {
+			return nil, errHeartbeat
+		}
+	}
+	return &h, nil
 }
 
-// decodeLimits reads the last part of a heartbeat: a node of an older kind has another, or none.
-func decodeLimits(in []byte, wallMs int64) (ring.Says, error) {
-	says := ring.Says{WallMs: wallMs}
-	if len(in) < 2 || in[0] != 0 {
+// decodeLimits reads the part of a heartbeat that is of limits, and gives what follows: a node of an older kind has another, or none.
+func decodeLimits(in []byte, wallMs int64) (says ring.Says, rest []byte, err error) {
+	says.WallMs = wallMs
+	switch {
+	case len(in) > 0 && in[0] == limitsUntold:
 		says.Untold = true
-		return says, nil
+		return says, in[1:], nil
+	case len(in) < 2 || in[0] != limitsTold:
+		says.Untold = true
+		return says, nil, nil
 	}
 	says.Unsure = in[1] != 0
 	in = in[2:]
@@ -168,7 +192,7 @@ func decodeLimits(in []byte, wallMs int64) (ring.Says, error) {
 		says.Parts = append(says.Parts, ring.Part{Topic: shard.TopicID(topic), Leases: int(leases)})
 	}
 	if bad {
-		return says, errHeartbeat
+		return says, nil, errHeartbeat
 	}
-	return says, nil
+	return says, in, nil
 }

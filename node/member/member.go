@@ -14,6 +14,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/wal"
 )
 
 const (
@@ -43,6 +44,8 @@ type Host interface {
 	Confirm(ctx context.Context, id shard.ID) (index uint64, err error)
 	// Applied is the last entry that is in this node's copy of a group's state.
 	Applied(id shard.ID) uint64
+	// Disk is how much room this node's log has.
+	Disk() wal.Disk
 }
 
 // Member is this node once it is of a cluster: its shards, and its copy of what the cluster has agreed on. It implements shard.Placement,
@@ -55,9 +58,10 @@ type Member struct {
 	host      Host
 	onMembers func() // told when members or their addresses have changed
 
-	changed  task.Signal // rows, nodes or their addresses have changed
-	mayLead  nodeSet     // which nodes may lead
-	cordoned string      // why this node should not, by the last heartbeat
+	changed  task.Signal     // rows, nodes or their addresses have changed
+	mayLead  nodeSet         // which nodes may lead
+	cordoned string          // why this node should not, by the last heartbeat
+	low      map[uint64]bool // whose disks were low by then
 
 	clockHeld bool // the clock was not believed at the last heartbeat
 
@@ -186,6 +190,8 @@ func (m *Member) sendHeartbeats() {
 	h := heartbeat{WallMs: clock.RawMs, Starts: m.Identity().Starts, Cordoned: cordoned, Unhealthy: unhealthy, Leads: m.leads(),
 		Clock: heartbeatClock{AheadMs: clock.AheadMs, Steps: clock.Steps, Steady: clock.Steady, Sure: clock.Trust == clocks.Sure}}
 	h.Limits = m.reportLimits(h.believedMs(), h.Leads)
+	h.LowDisk = m.ownLowDisk()
+	m.sayLowDisks(&h.LowDisk)
 	frame := h.encode()
 	may := map[uint64]bool{m.id: !cordoned}
 	nodes := m.State.Nodes()

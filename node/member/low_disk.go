@@ -1,0 +1,59 @@
+package member
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"carillon/shard"
+)
+
+// LowDisks implements shard.Disks: what the others say of their disks. One that is not heard says nothing: it writes nothing either, and may come
+// back with room.
+func (m *Member) LowDisks() []shard.LowDiskError { return m.liveness.lowDisks(m.clock.Mono()) }
+
+// ownLowDisk is what this node says of its disk; no Limit: it has room.
+func (m *Member) ownLowDisk() shard.LowDiskError {
+	d := m.host.Disk()
+	if !d.Low {
+		return shard.LowDiskError{}
+	}
+	return shard.LowDiskError{Node: m.id, Name: m.cfg.Name, Path: m.cfg.Dir, Free: d.Free, Limit: d.Limit}
+}
+
+// sayLowDisks tells the operator when adds begin to be refused because of a disk, and when that ends.
+func (m *Member) sayLowDisks(own *shard.LowDiskError) {
+	low := m.LowDisks()
+	if own.Limit > 0 {
+		low = append(low, *own)
+	}
+	now := map[uint64]bool{}
+	for i := range low {
+		e := &low[i]
+		now[e.Node] = true
+		if !m.low[e.Node] {
+			m.log.Warn("a disk is low: shards with a voter there refuse adds", "node", e.Name, "path", e.Path, "free", e.Free, "limit", e.Limit)
+		}
+	}
+	for node := range m.low {
+		if !now[node] {
+			m.log.Info("a disk that was low has room again, or its node is away: shards with a voter there take adds", "node", m.NameOf(node))
+		}
+	}
+	m.low = now
+}
+
+// lowDisks are those that were said to be low by the nodes that are heard, in the order of nodes.
+func (l *liveness) lowDisks(now time.Duration) (low []shard.LowDiskError) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for node, s := range l.nodes {
+		if s.last.LowDisk.Limit > 0 && now-s.at < aliveFor {
+			e := s.last.LowDisk
+			e.Node = node
+			low = append(low, e)
+		}
+	}
+	slices.SortFunc(low, func(a, b shard.LowDiskError) int { return cmp.Compare(a.Node, b.Node) })
+	return low
+}

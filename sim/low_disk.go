@@ -1,0 +1,91 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"carillon/ring"
+	"carillon/shard"
+)
+
+// lowLimit is the free space at which a disk is low, and lowHeard how long a leader may take to act on what it has heard: some ticks.
+const (
+	lowLimit = 1 << 20
+	lowHeard = 200 * time.Millisecond
+)
+
+// hearDisks notes since when a process has heard whose disk is low.
+func (n *node) hearDisks() {
+	if n.member == nil {
+		return
+	}
+	heard := n.member.LowDisks()
+	for id := range n.low {
+		if !slices.ContainsFunc(heard, func(e shard.LowDiskError) bool { return e.Node == id }) {
+			delete(n.low, id)
+		}
+	}
+	for _, e := range heard {
+		if _, known := n.low[e.Node]; !known {
+			n.low[e.Node] = n.clock.Mono()
+		}
+	}
+}
+
+// refusesAdds says whether a process that leads a shard has known for a while that the disk of one of its voters is low, so that it must refuse what
+// adds data.
+func (n *node) refusesAdds(id shard.ID, kind shard.Kind) bool {
+	if kind != shard.Add && kind != shard.Put && kind != shard.Redrive || !n.host.Leads(id) {
+		return false
+	}
+	n.hearDisks()
+	_, status := n.host.Inspect(id)
+	return slices.ContainsFunc(status.Voters, func(replica uint64) bool {
+		since, low := n.low[ring.NodeOfReplica(replica)]
+		return low && n.turned-since >= lowHeard
+	})
+}
+
+// heldOff checks that an add is refused which must be.
+func (n *node) heldOff(id shard.ID, refuses bool, err error) {
+	if errors.Is(err, shard.ErrLowDisk) {
+		n.w.counts.HeldOff++
+	}
+	if refuses && err == nil {
+		n.w.violate("low disk", "node %d adds to group %d, and knows that a voter's disk is low", n.id, id)
+	}
+}
+
+// Do implements route.Host.
+func (h *memberHost) Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error) {
+	refuses := h.n.refusesAdds(id, cmd.Kind)
+	r, err := h.Host.Do(ctx, id, cmd, brief)
+	h.n.heldOff(id, refuses, err)
+	return r, err
+}
+
+// DoAll implements route.Host.
+func (h *memberHost) DoAll(ctx context.Context, ops []shard.Op) {
+	refuses := make([]bool, len(ops))
+	for i := range ops {
+		refuses[i] = h.n.refusesAdds(ops[i].Shard, ops[i].Command.Kind)
+	}
+	h.Host.DoAll(ctx, ops)
+	for i := range ops {
+		h.n.heldOff(ops[i].Shard, refuses[i], ops[i].Err)
+	}
+}
+
+// brimming has disks fill up, one or more at a time, beside little else.
+func (s *swarm) brimming(c chance) {
+	s.nodes, s.replicas = 3+c.IntN(2), 2+c.IntN(2)
+	s.full = 0.2 + 0.5*c.Float64()
+	s.segmentBytes = 16 << 10 << c.IntN(3)
+	s.genBytes = s.segmentBytes * int64(1+c.IntN(4))
+	s.safety = min(s.safety, 40*time.Second)
+	s.crashes, s.longestDown = c.seldom(0.1), time.Second
+	s.partitions, s.pauses, s.powerCuts, s.diskErrors, s.moves, s.wipes, s.rots = c.seldom(0.1), 0, c.seldom(0.05), 0, 0, 0, 0
+	s.ordeals = ordeals{}
+}
