@@ -136,7 +136,7 @@ func storageFails(t *testing.T, dir, call, says string, code int, flags ...strin
 	c := newClient(node)
 	c.topic(t, "eio", "http://127.0.0.1:9/", "")
 	holdUp(t, c, node)
-	book := addUntilItEnds(c, node)
+	book := addUntilItEnds(c, node, "e")
 	if got := node.awaitExit(t, 60*time.Second); got != code {
 		t.Errorf("exit code %d, want %d", got, code)
 	}
@@ -174,6 +174,50 @@ func storageFails(t *testing.T, dir, call, says string, code int, flags ...strin
 		}
 	}
 	t.Logf("%d acknowledged, %d there after the restart; the process ended %v after the failure", acks, len(there), took)
+}
+
+// TestStorageFailsAgainAndAgain: a supervisor that starts the node at once whatever it ended with, on the same machine, while a sync fails in
+// each process. Nothing that any of them has acknowledged is lost.
+func TestStorageFailsAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	needStrace(t)
+	dir := t.TempDir()
+	var c *client
+	var books []*ledger
+	for n := range 4 {
+		node, trace := traced(t, dir, "fdatasync", "-e", fmt.Sprintf("inject=fdatasync:error=EIO:when=%d", 12+5*n))
+		if n == 0 {
+			c = newClient(node)
+			c.topic(t, "eio", "http://127.0.0.1:9/", "")
+		}
+		c.use(node)
+		books = append(books, addUntilItEnds(c, node, fmt.Sprintf("r%d-", n)))
+		if got := node.awaitExit(t, 60*time.Second); got != exitDown {
+			t.Errorf("process %d: exit code %d", n, got)
+		}
+		failedAt(t, trace)
+	}
+	c.use(serve(t, dir))
+	there := map[string]bool{}
+	for _, tm := range c.all(t, "eio") {
+		there[tm.ID] = true
+	}
+	for n, book := range books {
+		acks := 0
+		for _, e := range book.entries {
+			if e.versions[0].effect != acked {
+				continue
+			}
+			acks++
+			if !there[e.id] {
+				t.Errorf("%s was acknowledged by process %d and is gone", e.id, n)
+			}
+		}
+		t.Logf("process %d acknowledged %d", n, acks)
+		if acks == 0 {
+			t.Errorf("process %d has acknowledged nothing", n)
+		}
+	}
 }
 
 // supervise does with a process that has ended what the unit does: it is started again, on the same machine, unless its exit code says that it is
@@ -239,14 +283,14 @@ func holdUp(t *testing.T, c *client, node *process) {
 }
 
 // addUntilItEnds adds timers from eight clients until the node is gone.
-func addUntilItEnds(c *client, node *process) *ledger {
+func addUntilItEnds(c *client, node *process, prefix string) *ledger {
 	book := newLedger()
 	payload := `"` + strings.Repeat("x", 2000) + `"` // a segment is soon full
 	var clients sync.WaitGroup
 	for w := range 8 {
 		clients.Go(func() {
 			for i := 0; node.alive(); i++ {
-				id := fmt.Sprintf("e%d-%d", w, i)
+				id := fmt.Sprintf("%s%d-%d", prefix, w, i)
 				e, due := book.add(id, 0), time.Now().Add(time.Hour).UnixMilli()
 				body := fmt.Sprintf(`{"id":%q,"at_ms":%d,"payload":%s}`, id, due, payload)
 				book.wrote(e, payload, due, c.do("POST", "/v1/topics/eio/timers", body))

@@ -118,6 +118,64 @@ func TestDiskFillsUp(t *testing.T) {
 	serve(t, filepath.Join(dir, "data")).stop(t)
 }
 
+// TestDiskOfAFollowerFillsUp: one node's disk is low, and all nodes refuse adds to the shards that it has a vote in, naming it. Nothing ends, all else goes
+// on, and adds come back by themselves.
+func TestDiskOfAFollowerFillsUp(t *testing.T) {
+	dir := smallDiskDir(t)
+	members := loopbackMembers(t, 3)
+	low := members[1]
+	low.dir = filepath.Join(dir, "data")
+	c := found(t, members)
+	members[0].client.topic(t, "low", "http://127.0.0.1:9/", "")
+	added := 0
+	add := func(m *member) answer {
+		added++
+		return m.client.do("POST", "/v1/topics/low/timers", fmt.Sprintf(`{"id":"t%d","delay":"1h","payload":1}`, added))
+	}
+	for i := range 30 {
+		if a := add(members[i%3]); a.status != 201 {
+			t.Fatalf("add on empty disks: %d %s", a.status, a.body)
+		}
+	}
+	free := fill(t, dir, fillerSize)
+	for _, m := range members {
+		refused := 0
+		poll(t, 20*time.Second, "adds are refused", func() bool { // to whichever shard, in a row
+			if a := add(m); a.status != 503 || a.code() != "low_disk" {
+				refused = 0
+			} else if refused++; !strings.Contains(string(a.body), low.name+" has ") || !strings.Contains(string(a.body), low.dir) || a.header.Get("Retry-After") != "30" {
+				t.Fatalf("%s refuses with %s, Retry-After %s", m.name, a.body, a.header.Get("Retry-After"))
+			}
+			return refused == 10
+		})
+	}
+	for i := range 9 {
+		id := fmt.Sprintf("t%d", i+1)
+		members[i%3].client.must(t, 200, "GET", timerPath("low", id), "")
+		members[i%3].client.must(t, 200, "DELETE", timerPath("low", id), "")
+	}
+	free()
+	for _, m := range members {
+		taken := 0
+		poll(t, 20*time.Second, "adds are taken", func() bool {
+			if a := add(m); a.status != 201 {
+				taken = 0
+				return false
+			}
+			taken++
+			return taken == 10
+		})
+		if !m.process().alive() {
+			t.Errorf("%s has ended", m.name)
+		}
+	}
+	text := low.process().stderr.String()
+	if !strings.Contains(text, "a disk is low") || !strings.Contains(text, "has room again") {
+		t.Errorf("%s does not say when it is low: %s", low.name, tail(text, 500))
+	}
+	c.awaitHealthy(t)
+}
+
 // TestDiskFullToTheLastByte: the log waits for room. Nothing that finds none is acknowledged, nothing that was acknowledged is lost, and the
 // node goes on by itself when there is room.
 func TestDiskFullToTheLastByte(t *testing.T) {
