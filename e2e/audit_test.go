@@ -29,7 +29,7 @@ func TestAuditLogSaysWhoChangedWhat(t *testing.T) {
 	t.Parallel()
 	tokens, token := tokenFile(t, "shop")
 	dir := t.TempDir()
-	node := serve(t, dir, "--shards", "4", "--auth-file", tokens)
+	node := serve(t, dir, "--shards", "4", "--auth-file", tokens, "--callback-allow", "127.0.0.0/8")
 	c := newClient(node)
 	auth := []string{"Authorization", "Bearer " + token}
 	const add = `{"id":"a","delay":"1h","payload":"hunter2","callback":{"url":"http://127.0.0.1:9/","headers":{"Authorization":"hunter2"}}}`
@@ -62,7 +62,7 @@ func TestAuditLogSaysWhoChangedWhat(t *testing.T) {
 	want := "timer.add topics/orders/timers/a,timer.cancel topics/orders/timers/a"
 	poll(t, 5*time.Second, "both changes are in the log", func() bool { return strings.Join(lines(), ",") == want })
 	node.kill()
-	node = serve(t, dir, "--shards", "4", "--auth-file", tokens)
+	node = serve(t, dir, "--shards", "4", "--auth-file", tokens, "--callback-allow", "127.0.0.0/8")
 	c.use(node)
 	c.must(t, 200, "POST", "/v1/topics/orders/pause", "", auth...)
 	node.stop(t)

@@ -185,7 +185,8 @@ func TestStorageFailsAgainAndAgain(t *testing.T) {
 	var c *client
 	var books []*ledger
 	for n := range 4 {
-		node, trace := traced(t, dir, "fdatasync", "-e", fmt.Sprintf("inject=fdatasync:error=EIO:when=%d", 12+5*n))
+		// A start of its own syncs some dozen times; the failure is to come behind it.
+		node, trace := traced(t, dir, "fdatasync", "-e", fmt.Sprintf("inject=fdatasync:error=EIO:when=%d", 60+5*n))
 		if n == 0 {
 			c = newClient(node)
 			c.topic(t, "eio", "http://127.0.0.1:9/", "")
