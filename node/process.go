@@ -72,6 +72,9 @@ func (p *process) setCore(c *core) {
 
 // fail ends the process.
 func (p *process) fail(err error) {
+	if _, halted := errors.AsType[*shard.HaltError](err); halted {
+		err = stayDown(err)
+	}
 	select {
 	case p.failure <- err:
 	default:

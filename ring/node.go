@@ -73,5 +73,13 @@ func (n *Node) validate() error {
 	return nil
 }
 
+// Outdates says why a process with so many starts is not the newest of its node.
+func (n *Node) Outdates(starts uint32) error {
+	if starts >= n.Starts {
+		return nil
+	}
+	return fmt.Errorf("%w: this is start %d of it, and the cluster knows of start %d", ErrStale, starts, n.Starts)
+}
+
 // holds says whether the node may be given replicas or keep them.
 func (n *Node) holds() bool { return n.State == NodeMember }

@@ -24,7 +24,7 @@ var (
 	ErrBadCluster   = errors.New("no cluster can be founded so")
 	ErrTooManyNodes = errors.New("there are as many nodes as a cluster takes")
 	ErrUnknownNode  = errors.New("no such node")
-	ErrStale        = errors.New("the node has begun again since") // Register by a process that is older than one known
+	ErrStale        = errors.New("the node's data directory is an older copy of what it was") // Register by a process that is older than one known
 	ErrRemoved      = errors.New("the node was removed from the cluster; it can only return with an empty data directory")
 	ErrNameTaken    = errors.New("another node has this name")
 	ErrLastNode     = errors.New("there would be no node left")
@@ -106,6 +106,16 @@ func (s *State) Node(id uint64) (Node, bool) {
 	defer s.mu.RUnlock()
 	n, ok := s.cluster.nodes[id]
 	return n, ok
+}
+
+// Outdated says why a process of a node is not its newest, an ErrStale; nil: nothing newer is known. Whoever is asked by a node that has a vote
+// must ask this before it is heard: where an older copy of a data directory was put back, what it has voted and acknowledged since is forgotten
+// there, and the cluster's record alone tells.
+func (s *State) Outdated(id uint64, starts uint32) error {
+	if n, ok := s.Node(id); ok {
+		return n.Outdates(starts)
+	}
+	return nil
 }
 
 // NodeNamed finds a node that is not removed by its name.

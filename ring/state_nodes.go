@@ -27,8 +27,10 @@ func (c *cluster) register(nowMs int64, cmd *Command) Reply {
 	switch {
 	case ok && known.State == NodeRemoved:
 		return Reply{Node: &known, Err: ErrRemoved}
-	case ok && n.Starts < known.Starts:
-		return Reply{Node: &known, Err: fmt.Errorf("%w: start %d, known is %d", ErrStale, n.Starts, known.Starts)}
+	case ok:
+		if err := known.Outdates(n.Starts); err != nil {
+			return Reply{Node: &known, Err: err}
+		}
 	}
 	if err := c.tooOld(&n); err != nil {
 		return Reply{Err: err}

@@ -199,6 +199,14 @@ func TestRegister(t *testing.T) {
 	}
 	three.Starts = 4
 	refused(t, s, ErrStale, Command{Verb: Register, Node: &three})
+	for starts, want := range map[uint32]error{4: ErrStale, 5: nil, 6: nil} {
+		if err := s.Outdated(5, starts); !errors.Is(err, want) {
+			t.Errorf("start %d: %v", starts, err)
+		}
+	}
+	if err := s.Outdated(99, 1); err != nil {
+		t.Errorf("a stranger: %v", err)
+	}
 	four := node(4)
 	refused(t, s, ErrOtherCluster, Command{Verb: Register, Node: &four, ClusterID: "d"})
 	four.Name = "n1"

@@ -66,12 +66,13 @@ type node struct {
 
 	held bool // it stays down
 
-	inARow int               // starts at once, one after the other, of processes that had ended themselves
-	eager  bool              // … is about to be started at once
-	halted bool              // a process has halted on this disk
-	level  shard.Level       // of the release that it runs
-	struck map[shard.ID]bool // groups of whose state memory has changed a bit
-	agreed agreed
+	inARow   int               // starts at once, one after the other, of processes that had ended themselves
+	eager    bool              // … is about to be started at once
+	halted   bool              // a process has halted on this disk
+	outdated bool              // the disk is an older copy of what it was
+	level    shard.Level       // of the release that it runs
+	struck   map[shard.ID]bool // groups of whose state memory has changed a bit
+	agreed   agreed
 
 	rotten    bool          // something on its disk was damaged at rest, or is to be
 	lied      bool          // … by syncs that did not do what they said

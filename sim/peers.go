@@ -41,15 +41,15 @@ func (w *World) connect(from, to *node, lane peer.Lane) error {
 	}
 	for _, side := range [2][2]*node{{from, to}, {to, from}} {
 		self, other := side[0], side[1]
-		if self.met[other.id] > other.starts {
+		if lane != peer.LaneOnce && self.met[other.id] > other.starts {
 			return fmt.Errorf("node %d has started %d times before", other.id, self.met[other.id])
 		}
 		if err := self.self.Admit(other.hello(lane)); err != nil {
 			return err
 		}
 	}
-	from.met[to.id], to.met[from.id] = to.starts, from.starts
 	if lane != peer.LaneOnce {
+		from.met[to.id], to.met[from.id] = to.starts, from.starts
 		w.net.connections[link] = connection{from.life, to.life}
 	}
 	return nil

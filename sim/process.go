@@ -51,6 +51,8 @@ func (n *node) start() {
 	}
 	if starts := n.self.Identity().Starts; starts > n.starts {
 		n.starts = starts
+	} else if n.outdated {
+		n.starts = starts
 	} else {
 		w.violate("identity", "node %d begins its process %d after its process %d", n.id, starts, n.starts)
 	}
@@ -115,6 +117,10 @@ func (n *node) random(b []byte) {
 // failed is the end of a process by its own decision.
 func (n *node) failed(err error) {
 	n.w.note(n, "ends itself", 0, 0, err.Error())
+	if halt, ok := errors.AsType[*shard.HaltError](err); ok && n.outdated && halt.Reason == shard.OldDirectory {
+		n.halts(err)
+		return
+	}
 	if errors.Is(err, ring.ErrTooOld) {
 		n.tooOld()
 		return

@@ -44,7 +44,7 @@ func (s *Self) Admit(h peer.Hello) error {
 	case n.State == ring.NodeRemoved:
 		return ring.ErrRemoved
 	}
-	return nil
+	return m.State.Outdated(h.Node, h.Starts)
 }
 
 // misnamed refuses a node that speaks under an id that is known to have another name. It holds where there are certificates: the name is what

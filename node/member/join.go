@@ -29,6 +29,8 @@ func (s *Self) join(ctx context.Context) error {
 		switch {
 		case errors.Is(err, ErrRemoved):
 			return err
+		case errors.Is(err, ring.ErrStale):
+			return s.outdated(err)
 		case err != nil:
 			s.Wait("joining: " + err.Error())
 			said.Say(func() { s.log.Warn("joining", "waiting", err.Error()) })
@@ -67,6 +69,9 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 		if toldRemoved(callErr) && s.cfg.PeersProven {
 			return nil, ErrRemoved
 		}
+		if toldOutdated(callErr) && s.cfg.PeersProven {
+			return nil, fmt.Errorf("%w (node %s says: %w)", ring.ErrStale, m.Name, callErr)
+		}
 		if callErr != nil {
 			err = fmt.Errorf("node %s (%s) does not let this node in: %w", m.Name, m.Peer, callErr)
 			continue
@@ -94,6 +99,8 @@ func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]
 	}
 	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Register, Node: &n}); errors.Is(err, ring.ErrRemoved) {
 		return nil, wasRemoved{}
+	} else if errors.Is(err, ring.ErrStale) {
+		return nil, isOutdated{err}
 	} else if err != nil {
 		return nil, m.sayWhatToDo(&n, err)
 	}
@@ -118,7 +125,10 @@ func (m *Member) sayWhatToDo(n *ring.Node, err error) error {
 // wasRemoved tells a node that the cluster has removed it: it may not have heard.
 type wasRemoved struct{}
 
-const removedCode = 1
+const (
+	removedCode  = 1
+	outdatedCode = 2
+)
 
 func (wasRemoved) Error() string { return ring.ErrRemoved.Error() }
 
@@ -129,6 +139,27 @@ func (wasRemoved) PeerCode() byte { return removedCode }
 func toldRemoved(err error) bool {
 	remote, ok := errors.AsType[*peer.RemoteError](err)
 	return ok && remote.Code == removedCode
+}
+
+// isOutdated tells a node that the cluster knows of a later start of its data directory.
+type isOutdated struct{ error }
+
+// PeerCode makes it known on the other side.
+func (isOutdated) PeerCode() byte { return outdatedCode }
+
+// toldOutdated says of an answer that it is isOutdated.
+func toldOutdated(err error) bool {
+	remote, ok := errors.AsType[*peer.RemoteError](err)
+	return ok && remote.Code == outdatedCode
+}
+
+// outdated notes that this node's directory is an older copy, so that no later start votes with it either, and says why it must end.
+func (s *Self) outdated(why error) error {
+	halt := &shard.HaltError{Reason: shard.OldDirectory, Err: fmt.Errorf("node %s: %w", s.cfg.Name, why)}
+	if err := shard.WriteHalt(s.cfg.FS, s.cfg.Dir, s.clock.WallMs(), halt); err != nil {
+		return errors.Join(halt, fmt.Errorf("and that could not be noted, so do not start it again as it is: %w", err))
+	}
+	return halt
 }
 
 // askForPlace asks other members what the cluster knows of this node; removed: it does not belong to it any more. Else row is the meta group's, if
@@ -152,6 +183,10 @@ func (m *Member) askForPlace(ctx context.Context) (row *shard.Row, removed bool)
 		cancel()
 		if toldRemoved(err) && m.believesRemoval(n, from) {
 			return nil, true
+		}
+		if toldOutdated(err) && m.believesRemoval(n, from) {
+			m.leave.Do(func() { m.cfg.Fail(m.outdated(fmt.Errorf("%w (node %s says: %w)", ring.ErrStale, n.Name, err))) })
+			return nil, false
 		}
 		var a joinAnswer
 		if err == nil && from.Cluster == m.Identity().ClusterID && json.Unmarshal(reply, &a) == nil && a.ClusterID == m.Identity().ClusterID && a.Meta != nil {

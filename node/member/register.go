@@ -57,6 +57,10 @@ func (m *Member) register(ctx context.Context) {
 	if err != nil || !ok || known.State == ring.NodeRemoved {
 		return
 	}
+	if err := known.Outdates(self.Starts); err != nil {
+		m.leave.Do(func() { m.cfg.Fail(m.outdated(err)) })
+		return
+	}
 	if known.Name != self.Name && m.cfg.NamesProven {
 		m.cfg.Fail(fmt.Errorf("node: the cluster knows this node as %s, not as %s: where nodes have certificates they keep their names", known.Name, self.Name))
 		return
