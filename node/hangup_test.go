@@ -2,6 +2,8 @@ package node
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -149,12 +151,15 @@ func takesOver(t *testing.T, add, pull *running, name string) (late time.Duratio
 func TestAnswerThatCannotBeWritten(t *testing.T) {
 	n := start(t, t.TempDir())
 	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull"}`)
-	payload := strings.Repeat("x", 200_000)
-	for i := range 20 { // more than the buffers of two sockets take
-		n.must(201, "POST", "/v1/topics/jobs/timers", fmt.Sprintf(`{"id":"j%d","delay":"0s","payload":%q}`, i, payload))
+	payload := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{0xff}, 200_000))
+	for i := range 20 { // 5 MB in the answer: more than the buffers of two sockets take
+		n.must(201, "POST", "/v1/topics/jobs/timers", fmt.Sprintf(`{"id":"j%d","delay":"0s","payload_base64":%q}`, i, payload))
 	}
 	conn, err := net.Dial("tcp", strings.TrimPrefix(n.base, "http://"))
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
 		t.Fatal(err)
 	}
 	const body = `{"max":20}`
