@@ -69,10 +69,11 @@ func (f *bulkCluster) under(n int, do func()) {
 }
 
 func (f *bulkCluster) Walk(_ context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) (marks []shard.Mark, next shard.Waypoint, err error) {
-	if f.fails < 0 {
-		return nil, at, f.err
-	}
 	f.under(0, func() {
+		if f.fails < 0 {
+			next, err = at, f.err
+			return
+		}
 		list := f.timers[id]
 		next = shard.Waypoint{From: at.From, High: shard.Handle(len(list)), Begun: true}
 		for ; !next.Done() && len(marks) < q.Limit; next.From++ {
@@ -81,7 +82,7 @@ func (f *bulkCluster) Walk(_ context.Context, id shard.ID, q *shard.Query, at sh
 			}
 		}
 	})
-	return marks, next, nil
+	return marks, next, err
 }
 
 func (f *bulkCluster) Timer(_ context.Context, id shard.ID, _ shard.TopicID, timer string) (found *shard.Timer, err error) {
