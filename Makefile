@@ -30,12 +30,12 @@ build: ## build ./bin/carillon
 	@mkdir -p bin
 	go build -ldflags '$(LDFLAGS)' -o bin/carillon ./cmd/carillon
 
-test: ## vet and the short tests under the race detector, 20 runs of the simulated cluster (three minutes on two cores)
+test: ## vet and the short tests under the race detector, 20 runs of the simulated cluster (some minutes on two cores)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	go test $(RACE) -vet all -short -shuffle=on -timeout 10m ./...
 	go test -short -count 1 -run '^TestSeeds$$' ./sim -sim.seeds=20
 
-ci: check ## everything that must hold at each landing: all tests under the race detector, 500 simulated runs, each fuzz target (twelve minutes)
+ci: check ## everything that must hold at each landing: all tests under the race detector, 500 simulated runs, each fuzz target (a quarter of an hour)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	go test $(RACE) -vet all -shuffle=on -timeout 15m ./...
 	go test -count 1 -timeout 20m -run "TestSeeds|TestMendedIsAsItWas" ./sim
