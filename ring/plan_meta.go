@@ -15,9 +15,9 @@ func (p *planner) planMeta() {
 		}
 	}
 	switch {
-	case !p.majority(row):
 	case !row.Settled:
-		m.forget()
+		m.forget() // a row under way does not show who votes until it is followed; the meta group itself does, as it decides
+	case !p.majority(row):
 	default:
 		m.step()
 	}

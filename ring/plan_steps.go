@@ -2,15 +2,19 @@ package ring
 
 import "slices"
 
-// redirect gives another destination to moves whose own is gone: without it they would hold up the others for as long.
+// redirect gives another destination to moves whose own is gone: without it they would hold up the others for as long. It
+// does the same where those that are to stay have died so that they could not choose a leader without who leaves: their
+// leader does not let that one go (see shard's mostHear).
 func (p *planner) redirect() {
 	for i := range p.board.rows {
 		row := &p.view.Rows[i+1]
 		if row.Settled || p.board.rows[i].stuck {
 			continue
 		}
+		canChoose := p.survives(p.board.rows[i].nodes, 0)
 		for _, r := range row.Replicas {
-			if isNew(row, r) && (p.downFor(r.Node, redirectAfterMs) || p.going(r.Node)) {
+			gone := p.downFor(r.Node, redirectAfterMs)
+			if isNew(row, r) && (gone || p.going(r.Node)) || gone && !canChoose {
 				p.redirectFrom(i, row, r.Node)
 				break
 			}
@@ -37,6 +41,8 @@ func (p *planner) redirectFrom(i int, row *Row, from uint64) {
 	switch {
 	case to != 0:
 		p.board.swap(change{i, from, to})
+	case last != 0 && !p.survives(p.board.rows[i].nodes, 0):
+		p.board.swap(change{i, from, last})
 	case !p.removed(from) && !p.going(from):
 		return // it may come back
 	case p.survives(p.board.rows[i].nodes, from):

@@ -522,3 +522,32 @@ func TestPlanShrinksNoRowBelowItsMajority(t *testing.T) {
 		t.Error("what remains can go on without it")
 	}
 }
+
+// TestPlanEndsAShrinkingWhoseRestHasDied: the leader of a group lets nobody go before most of those that stay hear it. So a
+// row that takes out one of three, while another has just died, is drawn anew.
+func TestPlanEndsAShrinkingWhoseRestHasDied(t *testing.T) {
+	replica := func(n uint64, learner bool) Replica { return Replica{Node: n, ID: ReplicaID(n, 1), Learner: learner} }
+	meta := Row{Group: MetaGroup, Epoch: 7, Replicas: []Replica{replica(1, false), replica(2, false), replica(3, true)}}
+	row := Row{Group: 1, Epoch: 7, Replicas: []Replica{replica(1, false), replica(2, false)}, Leaving: []Replica{replica(3, false)}}
+	v := View{Replicas: 3, Rows: []Row{meta, row}, Nodes: []Node{
+		{ID: 1, State: NodeMember}, {ID: 2, State: NodeMember}, {ID: 3, State: NodeDraining},
+	}}
+	f := Facts{Nodes: map[uint64]NodeFacts{1: {Alive: true}, 2: {DownForMs: 10_000}, 3: {Alive: true}}}
+	if got := Plan(v, f); len(got) != 0 {
+		t.Fatalf("after ten seconds: %+v", got)
+	}
+	f.Nodes[2] = NodeFacts{DownForMs: redirectAfterMs}
+	drawn := map[shard.ID][]Replica{}
+	for _, c := range Plan(v, f) {
+		if c.Verb != Place || !c.Force {
+			t.Fatalf("after half a minute: %+v", c)
+		}
+		drawn[c.Group] = c.To
+	}
+	if m := drawn[MetaGroup]; len(m) != 3 || m[0] != replica(1, false) || !m[1].Learner || !m[2].Learner {
+		t.Errorf("the meta group: %+v, want node 1 alone to vote", m)
+	}
+	if r := drawn[1]; len(r) != 2 || r[1] != replica(3, false) {
+		t.Errorf("shard 1: %+v, want node 3 back for node 2, which is down", r)
+	}
+}

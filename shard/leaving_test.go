@@ -2,6 +2,7 @@ package shard
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -35,4 +36,34 @@ func TestLeaderThatLeavesAppendsNothing(t *testing.T) {
 		t.Error("acknowledged by who is on its way out")
 	}
 	r.abort()
+}
+
+// TestVotesStayWhileTheRestIsNotHeard: a row that takes out one of three while another is down, which who drew it did not
+// know yet, is not followed before that one is back: the two that remain could never choose a leader (I14). Found by the
+// simulator: two nodes drained, a third's disk was damaged a second before.
+func TestVotesStayWhileTheRestIsNotHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCouncil(t, 3, []int{0, 1, 2})
+		defer c.end()
+		c.takes(5 * time.Second)
+		c.crash(2)
+		clock := c.stands[0].clock
+		noticed := clock.mono + 3*time.Second // twice the time after which a leader counts one as silent
+		c.until("the leader misses the third", 5*time.Second, func() bool { return clock.mono >= noticed })
+
+		founders := c.row.Members
+		c.row = Row{Group: 1, Epoch: 2, Founders: founders, Members: []Member{founders[0], founders[2]}}
+		c.tell()
+		for range 5 {
+			c.takes(5 * time.Second)
+			before := clock.mono
+			c.until("seconds have passed", 5*time.Second, func() bool { return clock.mono-before >= 2*time.Second })
+		}
+		if conf := c.leader().host.groups[1].store.conf; len(conf.Voters) != 3 {
+			t.Errorf("a vote was taken while one of the two others is down: %s", confText(conf))
+		}
+		c.open(2)
+		c.tell()
+		c.concludes(15 * time.Second)
+	})
 }

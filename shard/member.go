@@ -184,6 +184,9 @@ func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 		}
 		return cc
 	}
+	if !g.mostHear(voters) {
+		return nil
+	}
 	for _, id := range conf.Voters {
 		switch {
 		case slices.Contains(voters, id):
@@ -202,6 +205,19 @@ func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 		return nil
 	}
 	return cc
+}
+
+// mostHear reports that most of the replicas that are to vote hear this leader and have nearly everything. Votes are
+// taken away only then: who drew the row may not know yet that one of them is down, and once the change has taken effect
+// the group could not even choose others (I14).
+func (g *group) mostHear(voters []uint64) bool {
+	hear := 0
+	for _, id := range voters {
+		if id == g.replica || g.hasCaughtUp(id) {
+			hear++
+		}
+	}
+	return 2*hear > len(voters)
 }
 
 // hasCaughtUp reports that a replica has all but the last few entries.
