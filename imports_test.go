@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"node":        {"node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "history", "wheel", "wal", "secret"},
 	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "wal", "secret"},
 	"node/route":  {"node/task", "ring", "shard"},
-	"node/task":   {}, // time and concurrency, as an interface
+	"node/task":   {"fan"}, // time and concurrency, as an interface
 	"transport":   {"fan", "ring", "shard", "socket", "secret"},
 	"ring":        {"shard", "secret"},
 	"sim":         {"node/member", "node/route", "node/task", "clocks", "shard", "ring", "wal", "wheel", "transport", "secret"}, // the whole cluster in one goroutine

@@ -46,14 +46,14 @@ func (k *Keeper) Judge(self uint64, members int, peers []Peer) {
 		return
 	}
 	rawMs := floorMs(k.rawUs)
-	agree, witness := 1, false
+	agree, confirmed := 1, false
 	for i := range peers {
 		if near(peers[i].OffsetMs, rawMs) {
-			agree, witness = agree+1, witness || peers[i].counts()
+			agree, confirmed = agree+1, confirmed || peers[i].counts()
 		}
 	}
 	if 2*agree > members {
-		if fresh || witness || steadyFor >= SteadyFor {
+		if fresh || confirmed || steadyFor >= SteadyFor {
 			k.adopt()
 		}
 		return

@@ -127,56 +127,9 @@ type Host struct {
 
 // New checks the configuration and lays out the groups.
 func New(cfg Config) (*Host, error) {
-	if cfg.Workers <= 0 {
-		cfg.Workers = max(1, runtime.GOMAXPROCS(0)/2)
-	}
-	cfg.Workers = min(cfg.Workers, cfg.Shards+1)
-	if cfg.Loaders <= 0 {
-		cfg.Loaders = runtime.GOMAXPROCS(0)
-	}
-	cfg.Loaders = min(cfg.Loaders, cfg.Shards+1)
-	cfg.Log.Replayers = cfg.Loaders
-	if cfg.MaxQueued <= 0 {
-		cfg.MaxQueued = 20_000
-	}
-	if cfg.RetainBytes <= 0 {
-		cfg.RetainBytes = retainBytes
-	}
-	if cfg.SnapshotLogBytes <= 0 {
-		cfg.SnapshotLogBytes = snapshotLogBytes
-	}
-	if cfg.Log.QueueFrames <= 0 {
-		cfg.Log.QueueFrames = wal.DefaultQueueFrames
-	}
-	if cfg.FrameBytes <= 0 {
-		cfg.FrameBytes = frameBytes
-	}
-	if cfg.UnsyncedBytes <= 0 {
-		cfg.UnsyncedBytes = unsyncedBytes
-	}
-	if cfg.MemoryLimit <= 0 {
-		cfg.MemoryLimit = math.MaxInt64
-	}
-	if cfg.Clock == nil {
-		cfg.Clock = clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})
-	}
-	if cfg.Peers == nil {
-		cfg.Peers = nobody{}
-	}
-	if cfg.Shares == nil {
-		cfg.Shares = everything{}
-	}
-	if cfg.Ready == nil {
-		cfg.Ready = func(TopicID, int) {}
-	}
+	cfg.setDefaults()
 	if err := cfg.level(); err != nil {
 		return nil, err
-	}
-	if cfg.Placement == nil {
-		cfg.Placement = alone{}
-	}
-	if cfg.Zone == nil {
-		cfg.Zone = loadZone
 	}
 	if cfg.Shards < 1 || cfg.Shards > 65535 {
 		return nil, fmt.Errorf("shard: %d shards are out of 1–65535", cfg.Shards)
@@ -203,6 +156,58 @@ func New(cfg Config) (*Host, error) {
 		h.groups = append(h.groups, g)
 	}
 	return h, nil
+}
+
+// setDefaults fills in what was left out.
+func (c *Config) setDefaults() {
+	if c.Workers <= 0 {
+		c.Workers = max(1, runtime.GOMAXPROCS(0)/2)
+	}
+	c.Workers = min(c.Workers, c.Shards+1)
+	if c.Loaders <= 0 {
+		c.Loaders = runtime.GOMAXPROCS(0)
+	}
+	c.Loaders = min(c.Loaders, c.Shards+1)
+	c.Log.Replayers = c.Loaders
+	if c.MaxQueued <= 0 {
+		c.MaxQueued = 20_000
+	}
+	if c.RetainBytes <= 0 {
+		c.RetainBytes = retainBytes
+	}
+	if c.SnapshotLogBytes <= 0 {
+		c.SnapshotLogBytes = snapshotLogBytes
+	}
+	if c.Log.QueueFrames <= 0 {
+		c.Log.QueueFrames = wal.DefaultQueueFrames
+	}
+	if c.FrameBytes <= 0 {
+		c.FrameBytes = frameBytes
+	}
+	if c.UnsyncedBytes <= 0 {
+		c.UnsyncedBytes = unsyncedBytes
+	}
+	if c.MemoryLimit <= 0 {
+		c.MemoryLimit = math.MaxInt64
+	}
+	if c.Clock == nil {
+		c.Clock = clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})
+	}
+	if c.Peers == nil {
+		c.Peers = nobody{}
+	}
+	if c.Shares == nil {
+		c.Shares = everything{}
+	}
+	if c.Ready == nil {
+		c.Ready = func(TopicID, int) {}
+	}
+	if c.Placement == nil {
+		c.Placement = alone{}
+	}
+	if c.Zone == nil {
+		c.Zone = loadZone
+	}
 }
 
 // Started is closed when the host has recovered and takes operations.

@@ -96,7 +96,45 @@ func (s *serveCmd) Run(term *terminal) error {
 		return err
 	}
 	defer admin.close()
-	n, err := node.New(node.Config{
+	n, err := node.New(s.config(admin, logger))
+	if err != nil {
+		return usagef("%v", err)
+	}
+	ctx, release := untilSignal(term)
+	defer release()
+	go paceGC(ctx)
+	if soft := n.MemoryLimit().Soft(); soft > 0 {
+		debug.SetMemoryLimit(soft)
+	}
+	onHangup(ctx, func() {
+		if err := n.Reload(); err != nil {
+			logger.Error("not everything was read again; what was not is as before", "error", err)
+			return
+		}
+		logger.Info("read the auth file, keys and certificates again")
+	})
+	defer s.startAdmin(ctx, admin, logger)()
+	announcing := make(chan struct{})
+	go func() {
+		defer close(announcing)
+		if n.AwaitReady(ctx) {
+			debug.FreeOSMemory() // what reading the log took
+			fmt.Fprintf(term.out, "carillon: ready on %s, data in %s; Ctrl-C stops it\n", n.URL(), s.Data)
+		}
+	}()
+	err = n.Run(ctx)
+	release() // ends the announcement of a node that failed before it was ready
+	<-announcing
+	if errors.Is(err, node.ErrRemoved) {
+		logger.Info("the cluster has removed this node; its data directory can be deleted", "data", s.Data)
+		return nil
+	}
+	return err
+}
+
+// config is what the flags say.
+func (s *serveCmd) config(admin *adminServer, logger *slog.Logger) node.Config {
+	return node.Config{
 		DataDir:         s.Data,
 		HTTP:            s.HTTP,
 		HTTPHosts:       s.HTTPHost,
@@ -131,40 +169,7 @@ func (s *serveCmd) Run(term *terminal) error {
 		Own:             admin.addresses(),
 		Version:         version(),
 		Logger:          logger,
-	})
-	if err != nil {
-		return usagef("%v", err)
 	}
-	ctx, release := untilSignal(term)
-	defer release()
-	go paceGC(ctx)
-	if soft := n.MemoryLimit().Soft(); soft > 0 {
-		debug.SetMemoryLimit(soft)
-	}
-	onHangup(ctx, func() {
-		if err := n.Reload(); err != nil {
-			logger.Error("not everything was read again; what was not is as before", "error", err)
-			return
-		}
-		logger.Info("read the auth file, keys and certificates again")
-	})
-	defer s.startAdmin(ctx, admin, logger)()
-	announcing := make(chan struct{})
-	go func() {
-		defer close(announcing)
-		if n.AwaitReady(ctx) {
-			debug.FreeOSMemory() // what reading the log took
-			fmt.Fprintf(term.out, "carillon: ready on %s, data in %s; Ctrl-C stops it\n", n.URL(), s.Data)
-		}
-	}()
-	err = n.Run(ctx)
-	release() // ends the announcement of a node that failed before it was ready
-	<-announcing
-	if errors.Is(err, node.ErrRemoved) {
-		logger.Info("the cluster has removed this node; its data directory can be deleted", "data", s.Data)
-		return nil
-	}
-	return err
 }
 
 // bindAdmin binds the port of the profiles; nil when they are off.

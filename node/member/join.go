@@ -181,10 +181,10 @@ func (m *Member) askForPlace(ctx context.Context) (row *shard.Row, removed bool)
 		ctx, cancel := m.tasks.WithTimeout(ctx, askFor)
 		reply, from, err := m.peers.CallAddr(ctx, addr, methodJoin, body)
 		cancel()
-		if toldRemoved(err) && m.believesRemoval(n, from) {
+		if toldRemoved(err) && m.believesItsEnd(n, from, "was removed from the cluster") {
 			return nil, true
 		}
-		if toldOutdated(err) && m.believesRemoval(n, from) {
+		if toldOutdated(err) && m.believesItsEnd(n, from, "runs on an older copy of its data directory") {
 			m.leave.Do(func() { m.cfg.Fail(m.outdated(fmt.Errorf("%w (node %s says: %w)", ring.ErrStale, n.Name, err))) })
 			return nil, false
 		}
@@ -196,9 +196,9 @@ func (m *Member) askForPlace(ctx context.Context) (row *shard.Row, removed bool)
 	return nil, false
 }
 
-// believesRemoval says whether a word that this node was removed may end it: it must come from the member that was asked, and from
-// one that has proven that it is a node.
-func (m *Member) believesRemoval(asked ring.Node, from peer.Hello) bool {
+// believesItsEnd says whether a word by which this node must end is believed: it must come from the member that was asked, and from
+// one that has proven that it is a node. What the word is, is for the log.
+func (m *Member) believesItsEnd(asked ring.Node, from peer.Hello, word string) bool {
 	if from.Node != asked.ID || from.Cluster != m.Identity().ClusterID {
 		return false
 	}
@@ -206,8 +206,8 @@ func (m *Member) believesRemoval(asked ring.Node, from peer.Hello) bool {
 		return true
 	}
 	m.unproven.Say(func() {
-		m.log.Warn("another node says that the cluster has removed this one. Without a key (--gossip-key) that could be anybody, so this node "+
-			"goes on and is not heard by the others; if it was removed, stop it", "node", asked.Name)
+		m.log.Warn("another node says that this one "+word+". Without a key (--gossip-key) that could be anybody, so this node "+
+			"goes on and is not heard by the others; if it is so, stop it", "node", asked.Name)
 	})
 	return false
 }

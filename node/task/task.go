@@ -8,11 +8,11 @@ package task
 
 import (
 	"context"
-	"fmt"
 	"math"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
+
+	"carillon/fan"
 )
 
 // Forever is a wait without an end of its own.
@@ -52,10 +52,10 @@ func Every(ctx context.Context, env Env, each time.Duration, do func()) {
 // Group runs several tasks at once and waits for all of them. A panic in one of them goes on where they are waited for, which costs
 // that request only; by itself it would end the process. A Group's zero value is of no use: see NewGroup.
 type Group struct {
-	env   Env
-	left  atomic.Int32
-	done  Signal
-	panic atomic.Pointer[string]
+	env    Env
+	left   atomic.Int32
+	done   Signal
+	panics fan.Panics
 }
 
 // NewGroup makes a group without tasks.
@@ -66,15 +66,11 @@ func (g *Group) Go(run func()) {
 	g.left.Add(1)
 	g.env.Go(func() {
 		defer func() {
-			if v := recover(); v != nil {
-				text := fmt.Sprintf("%v\n%s", v, debug.Stack())
-				g.panic.CompareAndSwap(nil, &text)
-			}
 			if g.left.Add(-1) == 0 {
 				g.done.Set()
 			}
 		}()
-		run()
+		g.panics.Keep(run)
 	})
 }
 
@@ -83,7 +79,5 @@ func (g *Group) Wait() {
 	for g.left.Load() > 0 {
 		g.done.Wait(context.Background(), Forever)
 	}
-	if v := g.panic.Load(); v != nil {
-		panic(*v)
-	}
+	g.panics.GoOn()
 }
