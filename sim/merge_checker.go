@@ -17,7 +17,13 @@ type mergeChecker struct {
 	writes map[string]*mergeWrite // by payload
 	byID   map[string][]*mergeWrite
 	asked  map[uint64][]*mergeWrite // by operation: what is over when it is answered
-	first  map[timerKey]int64       // when a timer was first added that was not seen leased since
+	first  map[timerKey]*firstAdd   // nil: the timer was leased since
+}
+
+// firstAdd is the moment of a timer's first add, and when the checker was told of it.
+type firstAdd struct {
+	ms   int64
+	told time.Duration
 }
 
 // mergeWrite is an add.
@@ -30,7 +36,7 @@ type mergeWrite struct {
 }
 
 func newMergeChecker(f featureBook) *mergeChecker {
-	return &mergeChecker{featureBook: f, writes: map[string]*mergeWrite{}, byID: map[string][]*mergeWrite{}, asked: map[uint64][]*mergeWrite{}, first: map[timerKey]int64{}}
+	return &mergeChecker{featureBook: f, writes: map[string]*mergeWrite{}, byID: map[string][]*mergeWrite{}, asked: map[uint64][]*mergeWrite{}, first: map[timerKey]*firstAdd{}}
 }
 
 // ends says whether an operation ends what was there before it.
@@ -64,17 +70,7 @@ func (b *mergeChecker) answered(w *World, o *operation, r shard.Result, t *shard
 		w.violate("I6", "operation %d shows %s scheduled, which %s ended before", o.number, t.Payload, m.by)
 	}
 	b.debounced(w, t.Payload, t.DueMs, t.CreatedMs)
-	key := timerKey{o.shard, t.Seq}
-	switch first, known := b.first[key]; {
-	case r.Code == shard.Created:
-		b.first[key] = t.CreatedMs
-	case t.State == shard.Leased || t.Successor: // a successor begins anew
-		delete(b.first, key)
-	case known && t.CreatedMs < first && w.wasSetBack(): // it was stamped by a wrong time
-		b.first[key] = t.CreatedMs
-	case known && first != t.CreatedMs && t.State == shard.Scheduled && b.ids[idKey{o.topic, o.id}].open == 0:
-		w.violate("merge", "operation %d shows the first add of %s at %d, it was at %d and the timer was not leased since", o.number, o.id, t.CreatedMs, first)
-	}
+	b.firstAdd(w, o, r, t)
 	if o.cmd == nil || r.Code != shard.Created && r.Code != shard.Merged && r.Code != shard.Prevented && r.Code != shard.CancelInFlight {
 		return
 	}
@@ -89,6 +85,24 @@ func (b *mergeChecker) answered(w *World, o *operation, r shard.Result, t *shard
 		}
 	}
 	delete(b.asked, o.number)
+}
+
+// firstAdd holds the moment of the first add that an answer shows against the one that was told before the operation began. An
+// operation that began earlier than that may have been decided before it, and answered late.
+func (b *mergeChecker) firstAdd(w *World, o *operation, r shard.Result, t *shard.Timer) {
+	key := timerKey{o.shard, t.Seq}
+	first, known := b.first[key]
+	switch {
+	case t.State == shard.Leased || t.Successor: // a successor begins anew
+		b.first[key] = nil
+	case r.Code == shard.Created && !known:
+		b.first[key] = &firstAdd{t.CreatedMs, w.now}
+	case first == nil:
+	case t.CreatedMs < first.ms && w.wasSetBack(): // it was stamped by a wrong time
+		b.first[key] = &firstAdd{t.CreatedMs, w.now}
+	case t.CreatedMs != first.ms && o.began >= first.told && t.State == shard.Scheduled && b.ids[idKey{o.topic, o.id}].open == 0:
+		w.violate("merge", "operation %d shows the first add of %s at %d, it was at %d and the timer was not leased since", o.number, o.id, t.CreatedMs, first.ms)
+	}
 }
 
 // debounced checks when a timer is due that began at firstMs.
@@ -116,7 +130,7 @@ func (b *mergeChecker) started(c *call) {
 		w.violate("I5", "node %d begins an attempt of %s under fence %d, which %s ended under fence %d", c.node.id, j.Payload, j.Fence, m.by, m.fence)
 	}
 	b.debounced(w, j.Payload, j.DueMs, j.CreatedMs)
-	delete(b.first, timerKey{c.delivery.Shard, j.Seq})
+	b.first[timerKey{c.delivery.Shard, j.Seq}] = nil
 }
 
 func (b *mergeChecker) checkEnd(w *World) {

@@ -1,0 +1,46 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"carillon/shard"
+)
+
+// TestFirstAddOfAnAnswerThatIsLate: an answer is held against what was told before its operation began, and against nothing else.
+func TestFirstAddOfAnAnswerThatIsLate(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		began  time.Duration // of a read that shows the first add as it was before
+		leased bool          // the timer was called before its creation was told
+		wrong  bool
+	}{
+		{"it began before the other answer", 2 * time.Second, false, false},
+		{"it began after it", 4 * time.Second, false, true},
+		{"the timer was called meanwhile", 4 * time.Second, true, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := &World{book: newBook()}
+			w.counts.SetBack = 1 // the shard's clock went back, and what it had stamped with it
+			b := newMergeChecker(featureBook{ids: map[idKey]*featureID{}, keys: map[string]*call{}})
+			key := timerKey{1, 1}
+			told := func(at, began time.Duration, code shard.Code, createdMs int64) {
+				w.now = at
+				o := &operation{shard: 1, topic: mergingTopic, id: "a", began: began}
+				b.id(idKey{o.topic, o.id})
+				b.firstAdd(w, o, shard.Result{Code: code}, &shard.Timer{Seq: key.seq, State: shard.Scheduled, CreatedMs: createdMs})
+			}
+			if test.leased {
+				b.first[key] = nil
+			}
+			told(time.Second, 0, shard.Created, 300_000)
+			told(3*time.Second, 2*time.Second, 0, 1000)
+			defer func() {
+				if wrong := recover() != nil; wrong != test.wrong {
+					t.Errorf("a violation: %v", wrong)
+				}
+			}()
+			told(5*time.Second, test.began, 0, 300_000)
+		})
+	}
+}
