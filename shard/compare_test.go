@@ -337,3 +337,39 @@ func TestRefillReplacesSnapshots(t *testing.T) {
 		}
 	})
 }
+
+// TestMemoryFaultOfTheOnlyOneThatHasTheLog: a leader's memory fails while another could take over; that one goes down, and
+// the third lacks entries that are in no log in memory any more. The leader's process ends, as its disk has them, and the
+// next one serves (I14). Found by the simulator.
+func TestMemoryFaultOfTheOnlyOneThatHasTheLog(t *testing.T) {
+	inCouncil(t, 3, func(c *council) {
+		c.takes(5 * time.Second)
+		c.until("all have it", 5*time.Second, c.followed)
+		c.pass(15 * time.Second) // they have heard of each other's states
+		wrong := c.at(true)
+		other, behind := (wrong+1)%3, (wrong+2)%3
+		c.away[behind] = true
+		for range 60 { // more than a leader keeps in memory for who is away
+			c.takes(5 * time.Second)
+		}
+		g := c.shard(wrong)
+		g.wantSnapshot = true
+		c.pass(2 * time.Second)
+		if first, _ := g.store.FirstIndex(); first <= c.shard(behind).applied+1 {
+			t.Fatalf("the log in memory begins at %d; the one that is behind has %d: the test is about nothing", first, c.shard(behind).applied)
+		}
+		c.crash(other)
+		g.table.Strike(FaultOfSlot, 1, c.acked[0], 5)
+		g.memoryFailed()
+		c.away[behind] = false
+		c.tell()
+		c.mayEnd = ErrMemoryFault
+		c.until("the process ends", time.Minute, func() bool { return c.ended != nil })
+		c.mayEnd = nil
+		c.open(wrong)
+		c.takes(20 * time.Second)
+		c.open(other)
+		c.concludes(20 * time.Second)
+		c.alive()
+	})
+}

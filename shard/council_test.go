@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -21,6 +22,8 @@ type council struct {
 	slow   int      // its log writes once each tick; -1: none
 	hung   int      // its log writes nothing; -1: none
 	still  int      // it takes no turns; -1: none
+	ended  error    // what a process may end itself with, and has
+	mayEnd error    // … if it is this; nil: none may
 	row    Row
 	told   Row // as all know it who are there
 	ships  []func()
@@ -209,7 +212,12 @@ func (c *council) round() (busy bool) {
 			w.turn()
 		}
 		if err := r.host.failed(); err != nil {
-			c.fatalf("node %d ends: %v", firstNode+i, err)
+			if c.mayEnd == nil || !errors.Is(err, c.mayEnd) {
+				c.fatalf("node %d ends: %v", firstNode+i, err)
+			}
+			c.ended = err
+			c.crash(i)
+			continue
 		}
 		if c.stepped(); r.host != nil && r.host.Background() {
 			synctest.Wait()

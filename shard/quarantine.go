@@ -23,6 +23,9 @@ const (
 	refillAskEach = 2 * time.Second  // it asks the same one again
 	refillNext    = 30 * time.Second // … and another after so long
 	refillKept    = time.Minute      // a request is void when it was not repeated for so long
+	// leadsUseless is how long a replica in quarantine may go on to be elected: who could take over from it has done so
+	// well before.
+	leadsUseless = 10 * time.Second
 )
 
 // ErrMemoryFault says that a state in memory is not what was applied.
@@ -33,6 +36,7 @@ type quarantine struct {
 	why     error
 	from    uint64 // entries after this one are kept in memory
 	since   time.Duration
+	led     time.Duration // since when it leads, and so nobody serves; 0: it does not lead
 	askAt   time.Duration
 	arrival *arrival // the state that came; it waits until the entries up to it are applied and on disk
 }
@@ -115,6 +119,7 @@ func (g *group) tickQuarantine() {
 		g.memoryFailed()
 	}
 	q := g.quarantine
+	g.endUselessLead()
 	if q == nil || q.arrival != nil || g.w.mono < q.askAt {
 		g.takeRefill()
 		return
@@ -123,6 +128,21 @@ func (g *group) tickQuarantine() {
 	if sources := g.trusted(); len(sources) > 0 {
 		q.from = max(q.from, g.store.offset)
 		g.sendRefillRequest(sources[int((g.w.mono-q.since)/refillNext)%len(sources)], q.from)
+	}
+}
+
+// endUselessLead ends the process of a replica that leads and may not serve, as no other can take over: each of them is
+// down, or lacks entries that this one alone has. Those are on disk, and a start makes the state anew from there.
+func (g *group) endUselessLead() {
+	q := g.quarantine
+	switch {
+	case q == nil || !g.damaged:
+	case !g.leader:
+		q.led = 0
+	case q.led == 0:
+		q.led = g.w.mono
+	case g.w.mono-q.led >= leadsUseless:
+		g.w.host.fail(fmt.Errorf("shard %d: %w, and no other replica can take over; a restart makes it anew from the disk", g.id, ErrMemoryFault))
 	}
 }
 
