@@ -60,6 +60,7 @@ func (k *Keeper) Judge(self uint64, members int, peers []Peer) {
 	}
 	if right, ok := majority(members, peers); ok {
 		k.correct(right, fmt.Sprintf("its clock is %d ms from the others' median", rawMs-right))
+		k.denied = !near(k.offsetUs/1000, right)
 		return
 	}
 	if p := k.rival(self, steadyFor, rawMs, peers); p != nil {

@@ -246,3 +246,28 @@ func TestOvertakenMessageIsNotMeasured(t *testing.T) {
 		t.Errorf("%d ms", ms)
 	}
 }
+
+// TestWhatTheMajorityDeniesIsNotBelievedAgain: all go by a wrong time; one clock is set otherwise, and the others' are put
+// right. When that one returns to the time that it had believed it is not sure of it, as if its step had been taken back.
+// Found by the simulator.
+func TestWhatTheMajorityDeniesIsNotBelievedAgain(t *testing.T) {
+	c := newTown(3)
+	c.run(time.Second)
+	c.step(5*time.Minute, 0, 1, 2)
+	c.run(2 * SteadyFor)
+	c.want(t, "all five minutes ahead", "+++")
+	c.step(-time.Hour, 0)
+	c.run(time.Second)
+	c.step(-5*time.Minute, 1, 2)
+	c.run(2 * SteadyFor)
+	c.want(t, "two were put right", "-++")
+	c.step(time.Hour, 0)
+	c.want(t, "as it was", "-++")
+	c.keepers[0] = NewKeeper(Config{Source: c.machines[0], Confirm: true, Saved: c.keepers[0].State().Saved})
+	c.want(t, "another process", "-++")
+	c.run(2 * SteadyFor)
+	c.want(t, "a while later", "-++")
+	c.step(-5*time.Minute, 0)
+	c.run(time.Second)
+	c.want(t, "right", "+++")
+}

@@ -25,6 +25,7 @@ type Saved struct {
 	SteadyAt time.Duration // boot clock of the last step
 	Wrong    bool          // others found a wall clock to be wrong
 	WrongUs  int64         // that one, less the boot clock
+	Denied   bool          // a majority shared another time than OffsetUs says
 }
 
 // Config of a Keeper. Source must be given.
@@ -54,6 +55,8 @@ type Keeper struct {
 	// believed again there, however steady it is and whoever is heard, until a majority shares it.
 	wrong   bool
 	wrongUs int64
+	// denied: a majority shared another time than offsetUs. A step back to that is not believed at once.
+	denied bool
 
 	rawUs    int64 // the wall clock less the boot clock, at the last reading
 	baseUs   int64 // … at the begin of the window in which it may move by Slew
@@ -73,8 +76,9 @@ func NewKeeper(cfg Config) *Keeper {
 	case cfg.Saved != nil:
 		k.offsetUs, k.baseUs, k.steadyAt = cfg.Saved.OffsetUs, cfg.Saved.OffsetUs, min(cfg.Saved.SteadyAt, r.Boot)
 		k.ownUs, k.believed, k.anchored = k.offsetUs, true, true
-		if k.wrong, k.wrongUs = cfg.Saved.Wrong, cfg.Saved.WrongUs; k.condemned() {
-			k.hold("its clock is as the others found it to be wrong before this process began")
+		k.wrong, k.wrongUs, k.denied = cfg.Saved.Wrong, cfg.Saved.WrongUs, cfg.Saved.Denied
+		if k.condemned() || k.denied {
+			k.hold("the others found its clock to be wrong before this process began")
 		}
 		k.observe(&r)
 	case cfg.Confirm:
@@ -147,7 +151,7 @@ func (k *Keeper) observe(r *Reading) {
 		k.baseUs, k.baseAt = k.rawUs, r.Boot
 	}
 	switch d := k.rawUs - k.offsetUs; {
-	case k.trust == Held && !k.condemned() && d <= slackUs && d >= -slackUs:
+	case k.trust == Held && !k.condemned() && !k.denied && d <= slackUs && d >= -slackUs:
 		k.adopt() // the step was taken back
 	case k.trust == Sure:
 		k.offsetUs, k.ownUs = k.rawUs, k.rawUs
@@ -175,7 +179,7 @@ func (k *Keeper) condemned() bool { return k.wrong && near(floorMs(k.rawUs), flo
 
 // adopt believes the wall clock as it is.
 func (k *Keeper) adopt() {
-	k.trust, k.why, k.wrong, k.anchored, k.offsetUs = Sure, "", false, true, k.rawUs
+	k.trust, k.why, k.wrong, k.denied, k.anchored, k.offsetUs = Sure, "", false, false, true, k.rawUs
 	k.ownUs, k.believed = k.rawUs, true
 }
 
@@ -217,7 +221,7 @@ func (k *Keeper) State() State {
 		s.Why = unconfirmed
 	}
 	if k.believed {
-		s.Saved = &Saved{OffsetUs: k.ownUs, SteadyAt: k.steadyAt, Wrong: k.wrong, WrongUs: k.wrongUs}
+		s.Saved = &Saved{OffsetUs: k.ownUs, SteadyAt: k.steadyAt, Wrong: k.wrong, WrongUs: k.wrongUs, Denied: k.denied}
 	}
 	return s
 }

@@ -28,11 +28,12 @@ type savedClock struct {
 	SteadyUs int64  `json:"steady_at_us"` // boot clock of the last step
 	Wrong    bool   `json:"wrong"`        // others found a wall clock to be wrong
 	WrongUs  int64  `json:"wrong_us"`     // that one, less the boot clock
+	Denied   bool   `json:"denied"`       // a majority shared another time than OffsetUs says
 	Sum      string `json:"sum"`
 }
 
 func (s *savedClock) sum() string {
-	return fmt.Sprintf("%016x", xxhash.Sum64String(fmt.Sprint(s.BootID, " ", s.OffsetUs, " ", s.SteadyUs, " ", s.Wrong, " ", s.WrongUs)))
+	return fmt.Sprintf("%016x", xxhash.Sum64String(fmt.Sprint(s.BootID, " ", s.OffsetUs, " ", s.SteadyUs, " ", s.Wrong, " ", s.WrongUs, " ", s.Denied)))
 }
 
 // readSavedClock is what the last process of this boot of the machine left; nil: nothing that counts.
@@ -47,7 +48,7 @@ func readSavedClock(fsys wal.FS, dir, bootID string) *clocks.Saved {
 	if err != nil || json.Unmarshal(data, &s) != nil || s.BootID != bootID || s.Sum != s.sum() {
 		return nil
 	}
-	return &clocks.Saved{OffsetUs: s.OffsetUs, SteadyAt: time.Duration(s.SteadyUs) * time.Microsecond, Wrong: s.Wrong, WrongUs: s.WrongUs}
+	return &clocks.Saved{OffsetUs: s.OffsetUs, SteadyAt: time.Duration(s.SteadyUs) * time.Microsecond, Wrong: s.Wrong, WrongUs: s.WrongUs, Denied: s.Denied}
 }
 
 // saveClock leaves it to the next process, if it is another than before.
@@ -56,10 +57,10 @@ func (p *process) saveClock() {
 	if now == nil || p.bootID == "" {
 		return
 	}
-	if old := p.clockSaved; old != nil && old.SteadyAt == now.SteadyAt && old.Wrong == now.Wrong && movedBy(old.OffsetUs, now.OffsetUs) < clockSaveOff {
+	if old := p.clockSaved; old != nil && old.SteadyAt == now.SteadyAt && old.Wrong == now.Wrong && old.Denied == now.Denied && movedBy(old.OffsetUs, now.OffsetUs) < clockSaveOff {
 		return
 	}
-	s := savedClock{BootID: p.bootID, OffsetUs: now.OffsetUs, SteadyUs: now.SteadyAt.Microseconds(), Wrong: now.Wrong, WrongUs: now.WrongUs}
+	s := savedClock{BootID: p.bootID, OffsetUs: now.OffsetUs, SteadyUs: now.SteadyAt.Microseconds(), Wrong: now.Wrong, WrongUs: now.WrongUs, Denied: now.Denied}
 	s.Sum = s.sum()
 	data, err := json.Marshal(&s)
 	if err == nil {
