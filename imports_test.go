@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "wal", "secret"},
 	"node/route":  {"node/task", "ring", "shard"},
 	"node/task":   {"fan"}, // time and concurrency, as an interface
-	"transport":   {"fan", "ring", "shard", "socket", "secret"},
+	"transport":   {"transport/api/internal", "fan", "ring", "shard", "socket", "secret"},
 	"ring":        {"shard", "secret"},
 	"sim":         {"node/member", "node/route", "node/task", "clocks", "shard", "ring", "wal", "wheel", "transport", "secret"}, // the whole cluster in one goroutine
 	"shard":       {"clocks", "wheel", "wal", "secret"},
@@ -40,6 +40,8 @@ var mayImport = map[string][]string{
 	"docs":        {"client"}, // programs of the guides
 	"e2e":         {"client"}, // real processes, from outside
 	"bench":       {},         // other people's programs, to compare with
+
+	"transport/api/internal": {}, // readers of untrusted bytes, to be judged by themselves
 }
 
 // soleImporter names the one file in which a library may be imported by product code.

@@ -65,36 +65,32 @@ func (rq *request) readOps(body []byte) ([]operation, *problem) {
 	r := rq.readerOf(body)
 	var ops []operation
 	var given field
-	n := r.open('{', "body")
-	for ; r.more(n, '}'); n++ {
-		name := r.key()
-		if string(name) != "ops" && r.err == nil {
+	n := r.Open('{', "body")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		if string(name) != "ops" && r.Err() == nil {
 			r.fail(unknown(name, []string{"ops"}))
 		}
 		if !r.first(&given, 1, "", name) {
 			break
 		}
-		for k := r.open('[', "ops"); r.more(k, ']'); k++ {
+		for k := r.Open('[', "ops"); r.More(k, ']'); k++ {
 			if k == rq.s.cfg.Limits.BatchOps {
 				return nil, rq.tooMany()
 			}
-			r.peek()
-			start := r.pos
+			start := r.Pos()
 			op := rq.readOp(r)
-			if r.err != nil && !r.broken {
-				// Skip what is left of this one: by its own grammar, from its start.
-				op = operation{problem: r.err}
-				r.err, r.pos = nil, start
-				r.value()
+			if p := r.problem(); p != nil && r.Skip(start) { // what is left of this one: by its own grammar
+				op = operation{problem: p}
 			}
 			ops = append(ops, op)
 		}
 	}
-	r.end()
-	if r.err == nil && given == 0 {
+	r.End()
+	if r.Err() == nil && given == 0 {
 		r.fail(bad(badRequest, "ops: is required"))
 	}
-	return ops, r.err
+	return ops, r.problem()
 }
 
 // readLines reads one operation a line.
@@ -112,9 +108,9 @@ func (rq *request) readLines(body []byte) ([]operation, *problem) {
 	for line := range bytes.SplitSeq(body, []byte{'\n'}) {
 		r := rq.readerOf(line)
 		op := rq.readOp(r)
-		r.end()
-		if r.err != nil {
-			op = operation{problem: r.err}
+		r.End()
+		if p := r.problem(); p != nil {
+			op = operation{problem: p}
 		}
 		ops = append(ops, op)
 	}
@@ -126,7 +122,7 @@ func (rq *request) readLines(body []byte) ([]operation, *problem) {
 func (rq *request) readOp(r *reader) operation {
 	in := &input{}
 	r.input(in)
-	if r.err != nil {
+	if r.Err() != nil {
 		return operation{}
 	}
 	op := operation{in: in, verb: verbOf(in.op)}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"net"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 	"carillon/shard"
 
 	"github.com/valyala/fasthttp"
-	"github.com/valyala/fastjson"
 )
 
 // benchBody is one add as clients send it: about 200 bytes of payload, everything else from the topic.
@@ -163,45 +161,18 @@ func readAnswer(b *testing.B, br *bufio.Reader, buf []byte) {
 	}
 }
 
-func BenchmarkScanner(b *testing.B) {
+func BenchmarkReadAdd(b *testing.B) {
 	limits := Limits{}.withDefaults()
 	b.SetBytes(int64(len(benchBody)))
 	b.ReportAllocs()
 	for b.Loop() {
 		var in input
-		r := reader{scanner: scanner{buf: benchBody}, limits: &limits, refuse: refuseInTimer}
+		var r reader
+		r.begin(benchBody, &limits)
 		r.input(&in)
-		r.end()
-		if r.err != nil {
-			b.Fatal(r.err)
-		}
-	}
-}
-
-// The mark: a parse only, without looking at any field.
-func BenchmarkFastjson(b *testing.B) {
-	b.SetBytes(int64(len(benchBody)))
-	b.ReportAllocs()
-	var p fastjson.Parser
-	for b.Loop() {
-		if _, err := p.ParseBytes(benchBody); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkEncodingJSON(b *testing.B) {
-	b.SetBytes(int64(len(benchBody)))
-	b.ReportAllocs()
-	for b.Loop() {
-		var v struct {
-			ID      string
-			Delay   string
-			Labels  []string
-			Payload json.RawMessage
-		}
-		if err := json.Unmarshal(benchBody, &v); err != nil {
-			b.Fatal(err)
+		r.End()
+		if r.Err() != nil {
+			b.Fatal(r.Err())
 		}
 	}
 }

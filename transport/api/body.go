@@ -115,7 +115,7 @@ func (rq *request) broken(err error) *problem {
 	if c, ok := rq.ctx.Conn().(*framedConn); ok {
 		switch {
 		case c.fault != nil:
-			return c.fault.problem()
+			return framingFault(c.fault)
 		case c.timedOut:
 			return tooSlow()
 		}

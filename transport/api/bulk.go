@@ -46,28 +46,28 @@ func (r *reader) bulk(reschedule bool) *bulk {
 	b.query.States = 1<<shard.Scheduled | 1<<shard.Leased
 	var given field
 	filtered, all := false, false
-	n := r.open('{', "body")
-	for ; r.more(n, '}'); n++ {
-		name := r.key()
+	n := r.Open('{', "body")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
 		f, names := bulkField(name, reschedule)
-		if f == 0 && r.err == nil {
+		if f == 0 && r.Err() == nil {
 			r.fail(unknown(name, names))
 		}
-		if r.err != nil || !r.first(&given, f, "", name) {
+		if r.Err() != nil || !r.first(&given, f, "", name) {
 			return b
 		}
 		switch f {
 		case fFilter:
 			filtered = r.timerFilter(&b.query)
 		case fAll:
-			all = r.boolean("all")
+			all = r.Boolean("all")
 		default:
 			b.move = r.move(f)
 		}
 	}
-	r.end()
+	r.End()
 	switch moves := given & moveFields; {
-	case r.err != nil:
+	case r.Err() != nil:
 	case reschedule && moves == 0:
 		r.fail(bad(badTime, "a time is required: one of shift, at, at_ms, not_before"))
 	case moves&(moves-1) != 0:
@@ -97,14 +97,14 @@ var timerFilterNames = []string{"state", "due_from", "due_to", "label", "id_pref
 // timerFilter reads {"state", "due_from", "due_to", "label", "id_prefix"}; given is false for one that says nothing.
 func (r *reader) timerFilter(q *shard.Query) (given bool) {
 	var seen field
-	n := r.open('{', "filter")
-	for ; r.more(n, '}'); n++ {
-		name := string(r.key())
+	n := r.Open('{', "filter")
+	for ; r.More(n, '}'); n++ {
+		name := string(r.Key())
 		at := slices.Index(timerFilterNames, name)
-		if at < 0 && r.err == nil {
+		if at < 0 && r.Err() == nil {
 			r.fail(unknown([]byte(name), timerFilterNames))
 		}
-		if r.err != nil || !r.first(&seen, 1<<at, "filter.", []byte(name)) {
+		if r.Err() != nil || !r.first(&seen, 1<<at, "filter.", []byte(name)) {
 			return false
 		}
 		switch name {
@@ -123,7 +123,7 @@ func (r *reader) timerFilter(q *shard.Query) (given bool) {
 			q.Labels = r.labelOrLabels("filter.label")
 			given = given || len(q.Labels) > 0
 		case "id_prefix":
-			if q.IDPrefix = r.text("filter.id_prefix"); !validIDPrefix(q.IDPrefix) {
+			if q.IDPrefix = r.Text("filter.id_prefix"); !validIDPrefix(q.IDPrefix) {
 				r.fail(bad(badName, "filter.id_prefix: is nothing that an id can start with"))
 			}
 			given = given || q.IDPrefix != ""
@@ -135,13 +135,13 @@ func (r *reader) timerFilter(q *shard.Query) (given bool) {
 // pendingStates reads a comma list, or a list, of the states in which a timer can be changed.
 func (r *reader) pendingStates() (set uint8) {
 	var names []string
-	if r.err == nil && r.peek() == '[' {
-		r.open('[', "filter.state")
-		for n := 0; r.more(n, ']'); n++ {
-			names = append(names, r.text("filter.state"))
+	if r.Err() == nil && r.Peek() == '[' {
+		r.Open('[', "filter.state")
+		for n := 0; r.More(n, ']'); n++ {
+			names = append(names, r.Text("filter.state"))
 		}
 	} else {
-		names = strings.Split(r.text("filter.state"), ",")
+		names = strings.Split(r.Text("filter.state"), ",")
 	}
 	for _, name := range names {
 		switch name {
@@ -169,8 +169,8 @@ func (rq *request) changeTimers(reschedule bool) *problem {
 	}
 	r := rq.reader()
 	b := r.bulk(reschedule)
-	if r.err != nil {
-		return r.err
+	if r.Err() != nil {
+		return r.problem()
 	}
 	nowMs := rq.s.nowMs()
 	horizon := rq.s.cfg.Limits.Horizon.Milliseconds()

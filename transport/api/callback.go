@@ -23,10 +23,10 @@ var callbackFieldNames = []string{"url", "method", "headers", "timeout"}
 
 // callback reads the object of a callback. given and null collect the fields in it, for PATCH.
 func (r *reader) callback(cb *shard.Callback, given, null *field) {
-	n := r.open('{', "callback")
-	for ; r.more(n, '}'); n++ {
-		name := r.key()
-		if r.err != nil {
+	n := r.Open('{', "callback")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		if r.Err() != nil {
 			return
 		}
 		var f field
@@ -46,7 +46,7 @@ func (r *reader) callback(cb *shard.Callback, given, null *field) {
 		if !r.first(given, f, "callback.", name) {
 			return
 		}
-		if r.null() {
+		if r.Null() {
 			*null |= f
 			continue
 		}
@@ -69,8 +69,8 @@ func (r *reader) callback(cb *shard.Callback, given, null *field) {
 var methods = []string{"POST", "PUT", "PATCH", "GET", "DELETE"}
 
 func (r *reader) url() string {
-	s := r.text("callback.url")
-	if r.err != nil {
+	s := r.Text("callback.url")
+	if r.Err() != nil {
 		return ""
 	}
 	if r.urls.has(s) {
@@ -83,12 +83,12 @@ func (r *reader) url() string {
 }
 
 func (r *reader) headers() []shard.Header {
-	n := r.open('{', "callback.headers")
+	n := r.Open('{', "callback.headers")
 	var out []shard.Header
-	for ; r.more(n, '}'); n++ {
-		h := shard.Header{Name: string(r.key())}
-		h.Value = r.text("callback.headers: a value")
-		if r.err != nil {
+	for ; r.More(n, '}'); n++ {
+		h := shard.Header{Name: string(r.Key())}
+		h.Value = r.Text("callback.headers: a value")
+		if r.Err() != nil {
 			return nil
 		}
 		if n == maxHeaders {
@@ -118,10 +118,10 @@ var retryFieldNames = []string{"max_attempts", "min_backoff", "max_backoff", "mu
 
 // retry reads the object of a retry policy.
 func (r *reader) retry(p *shard.Retry, given, null *field) {
-	n := r.open('{', "retry")
-	for ; r.more(n, '}'); n++ {
-		name := r.key()
-		if r.err != nil {
+	n := r.Open('{', "retry")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		if r.Err() != nil {
 			return
 		}
 		var f field
@@ -143,7 +143,7 @@ func (r *reader) retry(p *shard.Retry, given, null *field) {
 		if !r.first(given, f, "retry.", name) {
 			return
 		}
-		if r.null() {
+		if r.Null() {
 			*null |= f
 			continue
 		}
@@ -157,7 +157,7 @@ func (r *reader) retry(p *shard.Retry, given, null *field) {
 func (r *reader) retryField(p *shard.Retry, f field) {
 	switch f {
 	case fMaxAttempts:
-		v := r.integer("retry.max_attempts")
+		v := r.Integer("retry.max_attempts")
 		if v < 1 || v > maxAttempts {
 			r.fail(r.refuse("retry.max_attempts: must be 1 to 1000"))
 		}
@@ -167,12 +167,12 @@ func (r *reader) retryField(p *shard.Retry, f field) {
 	case fMaxBackoff:
 		p.MaxBackoffMs = r.backoff("retry.max_backoff")
 	case fMultiplier:
-		p.Multiplier = r.float("retry.multiplier")
+		p.Multiplier = r.Float("retry.multiplier")
 		if !(p.Multiplier >= 1 && p.Multiplier <= maxMultiplier) {
 			r.fail(r.refuse("retry.multiplier: must be 1 to 10"))
 		}
 	case fJitter:
-		p.Jitter, p.HasJitter = r.float("retry.jitter"), true
+		p.Jitter, p.HasJitter = r.Float("retry.jitter"), true
 		if !(p.Jitter >= 0 && p.Jitter <= 1) {
 			r.fail(r.refuse("retry.jitter: must be 0 to 1"))
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"carillon/shard"
+	"carillon/transport/api/internal/strictjson"
 )
 
 func (rq *request) readCluster() *problem {
@@ -77,11 +78,11 @@ func (rq *request) setReplicas() *problem {
 	r := rq.reader()
 	replicas := int64(0)
 	r.members([]string{"replicas"}, func(name string) { replicas = r.ranged(name, 1, maxReplicas) })
-	if r.err == nil && replicas == 0 {
+	if r.Err() == nil && replicas == 0 {
 		r.fail(bad(badRequest, "replicas: is missing"))
 	}
-	if r.err != nil {
-		return r.err
+	if r.Err() != nil {
+		return r.problem()
 	}
 	if err := rq.s.cfg.Engine.SetReplicas(rq.s.base, int(replicas)); err != nil {
 		return engineFault(err)
@@ -184,7 +185,7 @@ func (o *object) shard(r *ShardRow) {
 
 // parseShard reads a shard's number; one that no cluster has (ok, but 0) is left to be not found.
 func parseShard(s []byte) (id shard.ID, ok bool) {
-	n, ok := parseInteger(s)
+	n, ok := strictjson.ParseInteger(s)
 	if !ok || n < 0 {
 		return 0, false
 	}

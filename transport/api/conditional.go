@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+
+	"carillon/transport/api/internal/strictjson"
 )
 
 // neverVersion is a version that no timer has: asking for it never matches.
@@ -42,7 +44,7 @@ func parseETag(b []byte) (uint32, bool) {
 	if len(b) < 3 || b[0] != '"' || b[len(b)-1] != '"' {
 		return 0, false
 	}
-	n, ok := parseInteger(b[1 : len(b)-1])
+	n, ok := strictjson.ParseInteger(b[1 : len(b)-1])
 	if !ok || n < 0 {
 		return 0, false
 	}

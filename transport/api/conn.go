@@ -9,9 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"carillon/transport/api/internal/http1"
 )
 
-// framedConn is a client's connection whose bytes have been through a framer. It also saves system calls: deadlines
+// framedConn is a client's connection whose bytes have been through an http1.Framer. It also saves system calls: deadlines
 // are put off until a Read or Write is about to wait, and left alone when the one that stands is near enough.
 //
 // One goroutine, fasthttp's for this connection, uses everything but Close and endReading; see whileConnected, too.
@@ -19,8 +21,8 @@ type framedConn struct {
 	net.Conn          // encrypted, where the server is to
 	raw      net.Conn // beneath that
 	listener *listener
-	framer   framer
-	fault    *frameError
+	framer   http1.Framer
+	fault    *http1.Fault
 	timedOut bool
 
 	read, write deadline
@@ -111,13 +113,13 @@ func (c *framedConn) Read(p []byte) (int, error) {
 	if !c.begun.Load() {
 		c.begun.Store(true)
 	}
-	n, c.fault = c.framer.feed(p[:n])
+	n, c.fault = c.framer.Feed(p[:n])
 	return n, err
 }
 
 // waits notes that a Read waits for a request, and returns since when; 0 when it waits for more of one.
 func (c *framedConn) waits() (since int64) {
-	if !c.framer.betweenRequests() || c.probing() {
+	if !c.framer.BetweenRequests() || c.probing() {
 		return 0
 	}
 	if since = c.idleSince.Load(); since == 0 {

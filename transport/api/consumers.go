@@ -64,10 +64,10 @@ func (r *reader) lease() int64 {
 // members reads an object whose members are named, each at most once; read takes the value of one.
 func (r *reader) members(names []string, read func(name string)) {
 	var given field
-	n := r.open('{', "body")
-	for ; r.more(n, '}'); n++ {
-		name := r.key()
-		if r.err != nil {
+	n := r.Open('{', "body")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		if r.Err() != nil {
 			return
 		}
 		at := slices.Index(names, string(name))
@@ -80,7 +80,7 @@ func (r *reader) members(names []string, read func(name string)) {
 		}
 		read(names[at])
 	}
-	r.end()
+	r.End()
 }
 
 func (r *reader) pull() (p Pull) {
@@ -88,14 +88,14 @@ func (r *reader) pull() (p Pull) {
 	r.members([]string{"max", "wait", "lease"}, func(name string) {
 		switch name {
 		case "max":
-			v := r.integer("max")
-			if r.err == nil && (v < 1 || v > maxPull) {
+			v := r.Integer("max")
+			if r.Err() == nil && (v < 1 || v > maxPull) {
 				r.fail(bad(badRequest, "max: must be 1 to 1000"))
 			}
 			p.Max = int(v)
 		case "wait":
 			ms := r.span("wait")
-			if r.err == nil && ms > maxPullWait.Milliseconds() {
+			if r.Err() == nil && ms > maxPullWait.Milliseconds() {
 				r.fail(bad(badRequest, "wait: must be 0s to 60s"))
 			}
 			p.Wait = time.Duration(ms) * time.Millisecond
@@ -114,8 +114,8 @@ func (rq *request) pullTimers() *problem {
 			return p
 		}
 		r := rq.reader()
-		if p = r.pull(); r.err != nil {
-			return r.err
+		if p = r.pull(); r.Err() != nil {
+			return r.problem()
 		}
 	}
 	var topic *shard.Topic
@@ -212,8 +212,8 @@ func (rq *request) claim(kind shard.Kind, names ...string) *problem {
 	}
 	r := rq.reader()
 	c := r.claim(names)
-	if r.err != nil {
-		return r.err
+	if r.Err() != nil {
+		return r.problem()
 	}
 	if c.DelayMs > rq.s.cfg.Limits.Horizon.Milliseconds() {
 		return fail(422, "beyond_horizon", "delay: too long")
@@ -258,14 +258,14 @@ func (r *reader) claim(names []string) (c Claim) {
 		case "delay":
 			c.DelayMs, c.HasDelay = r.spanCode("delay", badTime), true
 		case "reason":
-			if c.Reason = r.text("reason"); len(c.Reason) > maxReason {
+			if c.Reason = r.Text("reason"); len(c.Reason) > maxReason {
 				r.fail(bad(badRequest, "reason: over 1024 bytes"))
 			}
 		case "lease":
 			c.LeaseMs = r.lease()
 		}
 	})
-	if r.err == nil && !given {
+	if r.Err() == nil && !given {
 		r.fail(bad(badRequest, "receipts: is required"))
 	}
 	return c
@@ -273,14 +273,14 @@ func (r *reader) claim(names []string) (c Claim) {
 
 func (r *reader) receipts() []string {
 	out := []string{}
-	n := r.open('[', "receipts")
-	for ; r.more(n, ']'); n++ {
+	n := r.Open('[', "receipts")
+	for ; r.More(n, ']'); n++ {
 		if n == maxReceipts {
 			r.fail(fail(413, tooLarge, "receipts: more than 1000"))
 			return nil
 		}
-		s := r.text("receipts")
-		if r.err != nil {
+		s := r.Text("receipts")
+		if r.Err() != nil {
 			return nil
 		}
 		out = append(out, s)

@@ -49,14 +49,14 @@ func (r *reader) selection(redrive bool, maxIDs int) *selection {
 	}
 	var given field
 	filtered, all := false, false
-	n := r.open('{', "body")
-	for ; r.more(n, '}'); n++ {
-		name := string(r.key())
+	n := r.Open('{', "body")
+	for ; r.More(n, '}'); n++ {
+		name := string(r.Key())
 		at := slices.Index(names, name)
-		if at < 0 && r.err == nil {
+		if at < 0 && r.Err() == nil {
 			r.fail(unknown([]byte(name), names))
 		}
-		if r.err != nil || !r.first(&given, 1<<at, "", []byte(name)) {
+		if r.Err() != nil || !r.first(&given, 1<<at, "", []byte(name)) {
 			return nil
 		}
 		switch name {
@@ -65,7 +65,7 @@ func (r *reader) selection(redrive bool, maxIDs int) *selection {
 		case "filter":
 			sel.query, filtered = r.deadFilter()
 		case "all":
-			all = r.boolean("all")
+			all = r.Boolean("all")
 		case "delay":
 			sel.delayMs = r.spanCode("delay", badTime)
 		case "callback":
@@ -76,10 +76,10 @@ func (r *reader) selection(redrive bool, maxIDs int) *selection {
 			}
 		}
 	}
-	r.end()
+	r.End()
 	const gIDs, gFilter = 1, 2
 	switch {
-	case r.err != nil:
+	case r.Err() != nil:
 		return nil
 	case given&gIDs != 0 && (given&gFilter != 0 || all):
 		r.fail(bad(badRequest, "give ids, or a filter, or all, not several"))
@@ -93,16 +93,16 @@ func (r *reader) selection(redrive bool, maxIDs int) *selection {
 
 func (r *reader) ids(most int) []string {
 	out := []string{}
-	n := r.open('[', "ids")
-	for ; r.more(n, ']'); n++ {
-		id := r.text("ids")
-		if r.err == nil && !validID(id) {
+	n := r.Open('[', "ids")
+	for ; r.More(n, ']'); n++ {
+		id := r.Text("ids")
+		if r.Err() == nil && !validID(id) {
 			r.fail(bad(badName, "ids: each "+idRule))
 		}
 		if n == most {
 			r.fail(failf(413, tooLarge, "ids: more than %d", most))
 		}
-		if r.err != nil {
+		if r.Err() != nil {
 			return nil
 		}
 		out = append(out, id)
@@ -115,20 +115,20 @@ func (r *reader) deadFilter() (q *shard.Query, given bool) {
 	q = deadQuery()
 	var seen field
 	names := []string{"reason", "from", "to", "label"}
-	n := r.open('{', "filter")
-	for ; r.more(n, '}'); n++ {
-		name := string(r.key())
+	n := r.Open('{', "filter")
+	for ; r.More(n, '}'); n++ {
+		name := string(r.Key())
 		at := slices.Index(names, name)
-		if at < 0 && r.err == nil {
+		if at < 0 && r.Err() == nil {
 			r.fail(unknown([]byte(name), names))
 		}
-		if r.err != nil || !r.first(&seen, 1<<at, "filter.", []byte(name)) {
+		if r.Err() != nil || !r.first(&seen, 1<<at, "filter.", []byte(name)) {
 			return q, false
 		}
 		switch name {
 		case "reason":
 			var ok bool
-			if q.Reason, ok = reasonOf(r.text("filter.reason")); !ok {
+			if q.Reason, ok = reasonOf(r.Text("filter.reason")); !ok {
 				r.fail(bad(badRequest, "filter: "+reasonRule))
 			}
 			given = true
@@ -149,11 +149,11 @@ func (r *reader) deadFilter() (q *shard.Query, given bool) {
 }
 
 func (r *reader) instantOrMs(name string) int64 {
-	if r.err == nil && r.peek() != '"' {
+	if r.Err() == nil && r.Peek() != '"' {
 		if ms, ok := r.timeInteger(name); ok && ms >= 0 {
 			return ms
 		}
-	} else if ms, ok := parseInstant(r.text(name)); ok && ms >= 0 {
+	} else if ms, ok := parseInstant(r.Text(name)); ok && ms >= 0 {
 		return ms
 	}
 	r.fail(badf(badTime, "%s: must be an RFC 3339 time with a zone, or Unix milliseconds", name))
@@ -162,10 +162,10 @@ func (r *reader) instantOrMs(name string) int64 {
 
 // labelOrLabels reads one label or a list of them.
 func (r *reader) labelOrLabels(name string) []string {
-	if r.err == nil && r.peek() == '[' {
+	if r.Err() == nil && r.Peek() == '[' {
 		return r.labels(name)
 	}
-	l := r.text(name)
+	l := r.Text(name)
 	if !validLabel(l) {
 		r.fail(badf(badRequest, "%s: each 1–64 of A-Z a-z 0-9 _ . : = -", name))
 	}
@@ -182,8 +182,8 @@ func (rq *request) changeDead(kind shard.Kind) *problem {
 	}
 	r := rq.reader()
 	sel := r.selection(kind == shard.Redrive, rq.s.cfg.Limits.BatchOps)
-	if r.err != nil {
-		return r.err
+	if r.Err() != nil {
+		return r.problem()
 	}
 	topic, p := rq.findTopic(false)
 	if p != nil {

@@ -3,6 +3,8 @@ package api
 import (
 	"runtime/debug"
 
+	"carillon/transport/api/internal/http1"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -80,16 +82,16 @@ func (rq *request) admit() *problem {
 	if p := rq.checkHost(target); p != nil {
 		return p
 	}
-	path, rawQuery, ok := splitTarget(target)
+	path, rawQuery, ok := http1.SplitTarget(target)
 	if !ok {
 		if string(target) == "*" {
 			return &problem{status: 405, code: "method_not_allowed", detail: "no method goes with *", allow: "GET, HEAD, POST, PUT, PATCH, DELETE"}
 		}
 		return bad(badRequest, "the request target is not a path")
 	}
-	var p *problem
-	if rq.segments, rq.pathBuf, p = splitPath(path, rq.pathBuf, rq.segments); p != nil {
-		return p
+	var fault *http1.Fault
+	if rq.segments, rq.pathBuf, fault = http1.SplitPath(path, rq.pathBuf, rq.segments, maxSegments); fault != nil {
+		return framingFault(fault)
 	}
 	pat := rq.s.router.find(rq.segments)
 	if p := rq.checkOrigin(pat); p != nil {
@@ -116,6 +118,7 @@ func (rq *request) admit() *problem {
 	if p := rq.authorise(); p != nil {
 		return p
 	}
+	var p *problem
 	if rq.query, p = parseQuery(rawQuery, rq.route.query); p != nil {
 		return p
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"carillon/shard"
+	"carillon/transport/api/internal/http1"
+	"carillon/transport/api/internal/strictjson"
 )
 
 // field is a set of fields of a timer as a client writes it. The bits go into content hashes, which are stored: new ones
@@ -86,7 +88,7 @@ func (w when) due(nowMs int64) int64 {
 
 // reader reads client documents under the server's limits.
 type reader struct {
-	scanner
+	strictjson.Scanner
 	limits *Limits
 	urls   *urlCache
 	// refuse is the status and code of a callback or retry value out of range: 400 in a timer, 422 in a policy.
@@ -95,6 +97,28 @@ type reader struct {
 
 func refuseInTimer(detail string) *problem  { return bad(badRequest, detail) }
 func refuseInPolicy(detail string) *problem { return fail(422, badPolicy, detail) }
+
+// fail notes what is wrong with what was read, unless something is already.
+func (r *reader) fail(p *problem) {
+	if p != nil {
+		r.Fail(p)
+	}
+}
+
+// problem is the answer to the first fault; nil when there is none.
+func (r *reader) problem() *problem {
+	switch err := r.Err().(type) {
+	case nil:
+		return nil
+	case *problem:
+		return err
+	case *strictjson.Fault:
+		if !err.Grammar {
+			return bad(badRequest, err.Detail)
+		}
+	}
+	return bad(badJSON, r.Err().Error())
+}
 
 // first marks a field as given; false (and a fault) when it was given before.
 func (r *reader) first(set *field, f field, prefix string, name []byte) bool {
@@ -156,10 +180,10 @@ func timerField(name []byte) field {
 // input reads the object of one operation. Which fields it may have is for check to say: in a batch the "op" that
 // decides may come last.
 func (r *reader) input(in *input) {
-	n := r.open('{', "body")
-	for ; r.more(n, '}'); n++ {
-		name := r.key()
-		if r.err != nil {
+	n := r.Open('{', "body")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		if r.Err() != nil {
 			return
 		}
 		f := timerField(name)
@@ -170,7 +194,7 @@ func (r *reader) input(in *input) {
 		if !r.first(&in.given, f, "", name) {
 			return
 		}
-		if f != fPayload && r.null() {
+		if f != fPayload && r.Null() {
 			in.null |= f
 			switch f {
 			case fCallback:
@@ -187,21 +211,21 @@ func (r *reader) input(in *input) {
 func (r *reader) inputField(in *input, f field) {
 	switch f {
 	case fOp:
-		in.op = r.text("op")
+		in.op = r.Text("op")
 	case fIfMatch:
-		v := r.integer("if_match")
+		v := r.Integer("if_match")
 		if v < 1 || v >= neverVersion {
 			r.fail(bad(badRequest, "if_match: must be a version, 1 or higher"))
 		}
 		in.ifMatch = uint32(v)
 	case fID:
-		in.id = r.text("id")
+		in.id = r.Text("id")
 	case fKey:
-		in.key = r.text("key")
+		in.key = r.Text("key")
 	case fAt, fAtMs, fDelay, fDelayMs:
 		in.when = r.when(f)
 	case fPayload:
-		in.spec.PayloadKind, in.spec.Payload = shard.JSONPayload, r.value()
+		in.spec.PayloadKind, in.spec.Payload = shard.JSONPayload, r.Value()
 		r.checkPayload(len(in.spec.Payload))
 	case fPayload64:
 		in.spec.PayloadKind, in.spec.Payload = shard.BinaryPayload, r.base64()
@@ -210,7 +234,7 @@ func (r *reader) inputField(in *input, f field) {
 	case fCallback:
 		r.callback(&in.spec.Callback, &in.given, &in.null)
 	case fPriority:
-		p := r.integer("priority")
+		p := r.Integer("priority")
 		if p < 0 || p > 255 {
 			r.fail(bad(badRequest, "priority: must be 0 to 255"))
 		}
@@ -261,24 +285,25 @@ func (r *reader) when(f field) when {
 
 // timeText is a string; anything else is no time. The fault of the caller is the better one.
 func (r *reader) timeText(name string) string {
-	if r.err == nil && r.peek() != '"' {
-		r.mistyped(name, "a string")
+	if r.Err() == nil && r.Peek() != '"' {
+		r.Mistyped(name, "a string")
 		r.recode(badTime)
 		return ""
 	}
-	return r.text(name)
+	return r.Text(name)
 }
 
 func (r *reader) timeInteger(name string) (int64, bool) {
-	n := r.integer(name)
+	n := r.Integer(name)
 	r.recode(badTime)
-	return n, r.err == nil
+	return n, r.Err() == nil
 }
 
 // recode turns a bad_request into a more telling code.
 func (r *reader) recode(code string) {
-	if r.err != nil && r.err.code == badRequest {
-		r.err.code = code
+	if p := r.problem(); p != nil && p.code == badRequest {
+		p.code = code
+		r.Restate(p)
 	}
 }
 
@@ -286,8 +311,8 @@ func (r *reader) recode(code string) {
 func (r *reader) span(name string) int64 { return r.spanCode(name, badRequest) }
 
 func (r *reader) spanCode(name, code string) int64 {
-	s := r.text(name)
-	if r.err != nil {
+	s := r.Text(name)
+	if r.Err() != nil {
 		r.recode(code)
 		return 0
 	}
@@ -303,7 +328,7 @@ func (r *reader) spanCode(name, code string) int64 {
 }
 
 func (r *reader) choice(name string, among []string) string {
-	s := r.text(name)
+	s := r.Text(name)
 	for _, c := range among {
 		if s == c {
 			return c
@@ -320,8 +345,8 @@ func (r *reader) checkPayload(n int) {
 }
 
 func (r *reader) base64() []byte {
-	s := r.text("payload_base64")
-	if r.err != nil {
+	s := r.Text("payload_base64")
+	if r.Err() != nil {
 		return nil
 	}
 	// The decoder skips line ends; the contract does not have them.
@@ -336,14 +361,14 @@ func (r *reader) base64() []byte {
 
 // contentType reads a media type: type/subtype of tokens, then parameters of printable characters.
 func (r *reader) contentType() string {
-	s := r.text("content_type")
-	if r.err != nil {
+	s := r.Text("content_type")
+	if r.Err() != nil {
 		return ""
 	}
 	kind, rest, slash := strings.Cut(s, "/")
 	sub, params, _ := strings.Cut(rest, ";")
 	sub = strings.TrimRight(sub, " ")
-	ok := slash && len(s) <= 256 && kind != "" && sub != "" && only(kind, tokenByte) && only(sub, tokenByte)
+	ok := slash && len(s) <= 256 && kind != "" && sub != "" && http1.Token(kind) && http1.Token(sub)
 	for i := range len(params) {
 		ok = ok && params[i] >= ' ' && params[i] < 0x7f
 	}
@@ -354,14 +379,14 @@ func (r *reader) contentType() string {
 }
 
 func (r *reader) labels(name string) []string {
-	n := r.open('[', name)
-	if r.err != nil {
+	n := r.Open('[', name)
+	if r.Err() != nil {
 		return nil
 	}
 	var out []string
-	for ; r.more(n, ']'); n++ {
-		s := r.text(name)
-		if r.err != nil {
+	for ; r.More(n, ']'); n++ {
+		s := r.Text(name)
+		if r.Err() != nil {
 			return nil
 		}
 		if n == maxLabels || !validLabel(s) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"carillon/socket"
+	"carillon/transport/api/internal/http1"
 )
 
 // Waits after an accept that failed, for the next try. The longest is also how often the log says so.
@@ -25,6 +27,7 @@ const (
 type listener struct {
 	net.Listener
 	limits  *Limits
+	framing http1.Limits
 	answers *budget
 	slack   time.Duration
 	log     *slog.Logger
@@ -52,8 +55,17 @@ func newListener(ln net.Listener, limits *Limits, answers *budget, tls *TLS, log
 		tls:         tls,
 		connections: newConnections(limits.Connections), closing: make(chan struct{}),
 	}
+	l.framing = http1.Limits{Head: limits.HeaderBytes, Target: limits.TargetBytes, Body: limits.bodyOf}
 	l.keepSpare()
 	return l
+}
+
+// bodyOf is how large the body of a request for a raw target may be. It errs to the larger: the handler checks again.
+func (l *Limits) bodyOf(target []byte) uint64 {
+	if path, _, _ := bytes.Cut(target, []byte{'?'}); bytes.HasSuffix(path, []byte("/batch")) {
+		return uint64(l.BatchBytes)
+	}
+	return uint64(l.BodyBytes)
 }
 
 // Accept waits for a connection within the limits; those beyond them are told so and closed. It returns an error only when the
@@ -79,8 +91,7 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) admit(conn net.Conn) *framedConn {
 	raw := socket.Wrap(conn)
 	c := &framedConn{Conn: raw, raw: raw, listener: l, address: addressOf(conn.RemoteAddr())}
-	c.framer = framer{length: -1, maxHead: l.limits.HeaderBytes, maxTarget: l.limits.TargetBytes,
-		maxBody: uint64(l.limits.BodyBytes), maxBatch: uint64(l.limits.BatchBytes)}
+	c.framer = http1.NewFramer(&l.framing)
 	l.secure(c)
 	evicted, ok := l.connections.admit(c, time.Now())
 	if evicted != nil {

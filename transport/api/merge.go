@@ -16,7 +16,7 @@ func mergeRule(name string) shard.Merge { return shard.Merge(max(0, slices.Index
 // maxWait reads the longest wait of a debounced timer.
 func (r *reader) maxWait() int64 {
 	ms := r.span("max_wait")
-	if ms == 0 && r.err == nil {
+	if ms == 0 && r.Err() == nil {
 		r.fail(r.refuse("max_wait: must be longer than 0s"))
 	}
 	return ms

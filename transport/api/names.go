@@ -18,7 +18,6 @@ const (
 	topicRest              // [A-Za-z0-9_.-]
 	idByte                 // [A-Za-z0-9_.:@-]
 	labelByte              // [A-Za-z0-9_.:=-]
-	tokenByte              // RFC 9110 token
 )
 
 var byteClass = func() (t [256]uint8) {
@@ -32,7 +31,6 @@ var byteClass = func() (t [256]uint8) {
 	set(alnum+"_.-", topicRest)
 	set(alnum+"_.:@-", idByte)
 	set(alnum+"_.:=-", labelByte)
-	set(alnum+"!#$%&'*+-.^_`|~", tokenByte)
 	return t
 }()
 

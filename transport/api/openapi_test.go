@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"carillon/transport/api/internal/http1"
+
 	yaml "go.yaml.in/yaml/v3"
 )
 
@@ -115,12 +117,12 @@ func checkDocumented(t testing.TB, method, target string, status int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, _, ok := splitTarget([]byte(target))
+	path, _, ok := http1.SplitTarget([]byte(target))
 	if !ok {
 		return
 	}
-	segments, _, p := splitPath(path, nil, nil)
-	if p != nil {
+	segments, _, fault := http1.SplitPath(path, nil, nil, maxSegments)
+	if fault != nil {
 		return
 	}
 	pat := newRouter(routes).find(segments)

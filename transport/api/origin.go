@@ -30,7 +30,7 @@ func (rq *request) checkHost(target []byte) *problem {
 	}
 	host := rq.ctx.Request.Header.Host()
 	if len(host) == 0 || c.knownHost != "" && c.knownHost == string(host) {
-		return nil // it may be missing in HTTP/1.0 alone, which no browser speaks: see framer
+		return nil // it may be missing in HTTP/1.0 alone, which no browser speaks: see http1.Framer
 	}
 	return rq.mayBeFor(c, host)
 }
@@ -126,7 +126,7 @@ func validPort(s string) bool {
 // checkOrigin refuses what a page of another origin asks, unless anybody may read it.
 func (rq *request) checkOrigin(pat *pattern) *problem {
 	c, ok := rq.ctx.Conn().(*framedConn)
-	if !ok || !c.framer.browser {
+	if !ok || !c.framer.Browser() {
 		return nil
 	}
 	h := &rq.ctx.Request.Header

@@ -38,10 +38,10 @@ func (r *reader) policy(stored *shard.Policy) *shard.Policy {
 	r.refuse = refuseInPolicy
 	p := shard.DefaultPolicy()
 	var given field
-	n := r.open('{', "body")
-	for ; r.more(n, '}'); n++ {
-		name := r.key()
-		if r.err != nil {
+	n := r.Open('{', "body")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		if r.Err() != nil {
 			return nil
 		}
 		i := slices.Index(policyFieldNames, string(name))
@@ -53,7 +53,7 @@ func (r *reader) policy(stored *shard.Policy) *shard.Policy {
 			r.policyField(&p, policyFieldNames[i], stored)
 		}
 	}
-	r.end()
+	r.End()
 	if p.MinBackoffMs > p.MaxBackoffMs {
 		r.fail(r.refuse("retry: min_backoff is longer than max_backoff"))
 	}
@@ -94,9 +94,9 @@ func (r *reader) policyField(p *shard.Policy, name string, stored *shard.Policy)
 	case "secrets":
 		p.Secrets = r.secrets(stored)
 	case "serial":
-		p.Serial = r.boolean(name)
+		p.Serial = r.Boolean(name)
 	case "ordered":
-		p.Ordered = r.boolean(name)
+		p.Ordered = r.Boolean(name)
 	case "concurrency":
 		p.Concurrency = int(r.ranged(name, 0, math.MaxInt32))
 	case "rate":
@@ -109,12 +109,12 @@ func (r *reader) policyField(p *shard.Policy, name string, stored *shard.Policy)
 // rate reads {"per_second", "burst"}. Without a burst it is what one second brings.
 func (r *reader) rate() (rate shard.Rate) {
 	var given field
-	n := r.open('{', "rate")
-	for ; r.more(n, '}'); n++ {
-		switch name := r.key(); string(name) {
+	n := r.Open('{', "rate")
+	for ; r.More(n, '}'); n++ {
+		switch name := r.Key(); string(name) {
 		case "per_second":
 			if r.first(&given, 1, "rate.", name) {
-				rate.PerSecond = r.float("rate.per_second")
+				rate.PerSecond = r.Float("rate.per_second")
 			}
 		case "burst":
 			if r.first(&given, 2, "rate.", name) {
@@ -125,7 +125,7 @@ func (r *reader) rate() (rate shard.Rate) {
 		}
 	}
 	switch {
-	case r.err != nil:
+	case r.Err() != nil:
 	case given&1 == 0:
 		r.fail(bad(badRequest, "rate.per_second: is required"))
 	case !(rate.PerSecond >= minPerSecond && rate.PerSecond <= maxPerSecond):
@@ -143,7 +143,7 @@ func (r *reader) policyCallback(p *shard.Policy, stored *shard.Policy) {
 	if null != 0 {
 		r.fail(badf(badRequest, "%s: must not be null", null.name()))
 	}
-	if r.err == nil && anyRedacted(cb.Headers) {
+	if r.Err() == nil && anyRedacted(cb.Headers) {
 		var had shard.Callback
 		if stored != nil {
 			had = stored.Callback
@@ -182,9 +182,9 @@ func (r *reader) policyRetry(p *shard.Policy) {
 
 func (r *reader) stopOn() []int {
 	out := []int{}
-	n := r.open('[', "stop_on")
-	for ; r.more(n, ']'); n++ {
-		v := r.integer("stop_on")
+	n := r.Open('[', "stop_on")
+	for ; r.More(n, ']'); n++ {
+		v := r.Integer("stop_on")
 		if v < 300 || v > 599 || n == maxStopOn {
 			r.fail(r.refuse("stop_on: must be up to 64 statuses from 300 to 599"))
 			return nil
@@ -200,9 +200,9 @@ var breakerFieldNames = []string{"failures", "window", "open", "probes"}
 
 func (r *reader) breaker(b shard.Breaker) shard.Breaker {
 	var given field
-	n := r.open('{', "breaker")
-	for ; r.more(n, '}'); n++ {
-		name := r.key()
+	n := r.Open('{', "breaker")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
 		i := slices.Index(breakerFieldNames, string(name))
 		if i < 0 {
 			r.fail(unknown(name, breakerFieldNames))
@@ -226,7 +226,7 @@ func (r *reader) breaker(b shard.Breaker) shard.Breaker {
 }
 
 func (r *reader) ranged(name string, low, high int64) int64 {
-	v := r.integer(name)
+	v := r.Integer(name)
 	if v < low || v > high {
 		r.fail(r.refuse(fmt.Sprintf("%s: must be %d to %d", name, low, high)))
 	}
@@ -246,10 +246,10 @@ func (r *reader) retention(name string) int64 { return r.rangedSpan(name, 0, max
 // secrets reads signing secrets. A fingerprint keeps the stored secret that it is of. No fault says a secret back.
 func (r *reader) secrets(stored *shard.Policy) []string {
 	var out []string
-	n := r.open('[', "secrets")
-	for ; r.more(n, ']'); n++ {
-		s := r.text("secrets")
-		if r.err != nil {
+	n := r.Open('[', "secrets")
+	for ; r.More(n, ']'); n++ {
+		s := r.Text("secrets")
+		if r.Err() != nil {
 			return nil
 		}
 		if n == maxSecrets {

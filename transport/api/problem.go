@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"carillon/transport/api/internal/http1"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -53,6 +55,14 @@ const (
 func bad(code, detail string) *problem { return fail(400, code, detail) }
 
 func badf(code, format string, args ...any) *problem { return failf(400, code, format, args...) }
+
+// framingFault is the answer to a request that was stopped before it was whole, or whose target is none.
+func framingFault(f *http1.Fault) *problem {
+	if f.Status == 400 {
+		return bad(badRequest, f.Detail)
+	}
+	return fail(f.Status, tooLarge, f.Detail)
+}
 
 // retryable: the same request may succeed later without anything else having changed.
 func (p *problem) retryable() bool { return p.status == 503 || p.status == 429 || p.status == 408 }

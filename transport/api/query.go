@@ -3,11 +3,13 @@ package api
 import (
 	"bytes"
 	"math"
+	"net/url"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"carillon/shard"
+	"carillon/transport/api/internal/strictjson"
 )
 
 // query is the parameters of a request, decoded. Every name is one that the route takes.
@@ -51,22 +53,8 @@ func parseQuery(raw []byte, takes []string) (query, *problem) {
 }
 
 func decodeParam(b []byte) (string, bool) {
-	out := make([]byte, 0, len(b))
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; c {
-		case '+':
-			out = append(out, ' ')
-		case '%':
-			if len(b) < i+3 || hexDigit(b[i+1]) < 0 || hexDigit(b[i+2]) < 0 {
-				return "", false
-			}
-			out = append(out, byte(hexDigit(b[i+1])<<4|hexDigit(b[i+2])))
-			i += 2
-		default:
-			out = append(out, c)
-		}
-	}
-	return string(out), utf8.Valid(out)
+	s, err := url.QueryUnescape(string(b))
+	return s, err == nil && utf8.ValidString(s)
 }
 
 func (q query) value(name string) (string, bool) {
@@ -98,7 +86,7 @@ func (q query) limit() (int, *problem) {
 	if !given {
 		return 100, nil
 	}
-	n, ok := parseInteger([]byte(v))
+	n, ok := strictjson.ParseInteger([]byte(v))
 	if !ok || n < 1 || n > 1000 {
 		return 0, bad(badRequest, "query: limit must be 1 to 1000")
 	}
@@ -123,7 +111,7 @@ func (q query) instant(name string) (ms int64, given bool, p *problem) {
 func fits64(n int64, s string) bool { return n != math.MaxInt64 || s == "9223372036854775807" }
 
 func parseInstantOrMs(s string) (int64, bool) {
-	if n, ok := parseInteger([]byte(s)); ok {
+	if n, ok := strictjson.ParseInteger([]byte(s)); ok {
 		return n, n >= 0 && fits64(n, s)
 	}
 	ms, ok := parseInstant(s)

@@ -18,10 +18,10 @@ const minEveryMs = 1000
 func (r *reader) repeat() *shard.Repeat {
 	var given field
 	p := &shard.Repeat{}
-	n := r.open('{', "repeat")
-	for ; r.more(n, '}'); n++ {
-		name := string(r.key())
-		if r.err != nil {
+	n := r.Open('{', "repeat")
+	for ; r.More(n, '}'); n++ {
+		name := string(r.Key())
+		if r.Err() != nil {
 			return nil
 		}
 		at := slices.Index(repeatFieldNames, name)
@@ -34,7 +34,7 @@ func (r *reader) repeat() *shard.Repeat {
 		}
 		r.repeatField(p, name)
 	}
-	if r.err != nil {
+	if r.Err() != nil {
 		return nil
 	}
 	has := func(name string) bool { return given>>slices.Index(repeatFieldNames, name)&1 != 0 }
@@ -54,9 +54,9 @@ func (r *reader) repeat() *shard.Repeat {
 func (r *reader) repeatField(p *shard.Repeat, name string) {
 	switch name {
 	case "cron":
-		p.Cron = r.text("repeat.cron")
+		p.Cron = r.Text("repeat.cron")
 	case "zone":
-		if p.Zone = r.text("repeat.zone"); p.Zone == "" {
+		if p.Zone = r.Text("repeat.zone"); p.Zone == "" {
 			r.fail(bad(badRequest, `repeat.zone: must be a name of the IANA data base, like "Europe/Berlin"`))
 		}
 	case "every":
@@ -69,13 +69,13 @@ func (r *reader) repeatField(p *shard.Repeat, name string) {
 			r.fail(bad(badTime, "repeat.until: must be an RFC 3339 time with a zone"))
 		}
 	case "count":
-		if p.Count = r.integer("repeat.count"); p.Count < 1 || p.Count > math.MaxInt32 {
+		if p.Count = r.Integer("repeat.count"); p.Count < 1 || p.Count > math.MaxInt32 {
 			r.fail(bad(badRequest, "repeat.count: must be 1 or more"))
 		}
 	case "catch_up":
 		p.CatchUp = shard.CatchUp(max(0, slices.Index(catchUps, r.choice("repeat.catch_up", catchUps))))
 	case "overlap":
-		p.Overlap = r.boolean("repeat.overlap")
+		p.Overlap = r.Boolean("repeat.overlap")
 	}
 }
 

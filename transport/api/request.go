@@ -3,11 +3,11 @@ package api
 import (
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/valyala/fasthttp"
 
 	"carillon/shard"
+	"carillon/transport/api/internal/strictjson"
 )
 
 // request is one request on its way through a handler. It is used again for the next; nothing may keep it.
@@ -100,11 +100,11 @@ func (rq *request) checkBody() *problem {
 			return p
 		}
 		r := rq.reader()
-		if r.open('{', "body"); r.more(0, '}') {
-			r.fail(unknown(r.key(), nil))
+		if r.Open('{', "body"); r.More(0, '}') {
+			r.fail(unknown(r.Key(), nil))
 		}
-		r.end()
-		return r.err
+		r.End()
+		return r.problem()
 	}
 	return nil
 }
@@ -124,17 +124,6 @@ func (rq *request) readInto(r *reader, buf []byte) {
 	r.urls = &rq.s.urls
 }
 
-// newReader takes over buf.
-func newReader(buf []byte, limits *Limits) *reader {
-	r := &reader{}
-	r.begin(buf, limits)
-	return r
-}
-
 func (r *reader) begin(buf []byte, limits *Limits) {
-	*r = reader{scanner: scanner{buf: buf}, limits: limits, refuse: refuseInTimer}
-	if !utf8.Valid(buf) {
-		r.fail(bad(badJSON, "not valid UTF-8"))
-		r.broken = true
-	}
+	*r = reader{Scanner: strictjson.Of(buf), limits: limits, refuse: refuseInTimer}
 }

@@ -5,6 +5,9 @@ import (
 	"strings"
 )
 
+// maxSegments is one more than the longest route has.
+const maxSegments = 7
+
 // router finds the route of a decoded path: the patterns, by how many segments they have.
 type router struct {
 	byLength [maxSegments + 1][]*pattern

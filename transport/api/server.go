@@ -135,7 +135,7 @@ func (s *Server) answerFault(ctx *fasthttp.RequestCtx, err error) {
 		// fasthttp does not always pass on what the connection said.
 		switch {
 		case c.fault != nil:
-			p = c.fault.problem()
+			p = framingFault(c.fault)
 		case c.timedOut:
 			p = tooSlow()
 		}

@@ -12,9 +12,9 @@ func (rq *request) readInput(v verb) (*input, *problem) {
 		r := &rq.one
 		rq.readInto(r, rq.body)
 		r.input(in)
-		r.end()
-		if r.err != nil {
-			return nil, r.err
+		r.End()
+		if r.Err() != nil {
+			return nil, r.problem()
 		}
 	}
 	if rq.id != "" && in.id != rq.id {

@@ -32,8 +32,8 @@ func (rq *request) putTopic() *problem {
 	}
 	r := rq.reader()
 	policy := r.policy(stored)
-	if r.err != nil {
-		return r.err
+	if r.Err() != nil {
+		return r.problem()
 	}
 	if p := rq.s.checkURL(policy.Callback.URL); p != nil {
 		return p

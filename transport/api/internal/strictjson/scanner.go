@@ -1,47 +1,86 @@
-package api
+package strictjson
 
 import (
 	"math"
 	"math/bits"
 	"strconv"
+	"unicode/utf8"
 	"unsafe"
 )
 
-// scanner reads one JSON document, strictly, in one pass and without building a tree. The caller drives it:
+// Scanner reads one JSON document. The package comment says how it is driven. The first fault sticks: after it every
+// method returns zero values and More returns false.
 //
-//	for n := s.open('{'); s.more(n, '}'); n++ { switch string(s.key()) { case "id": id = s.text("id") … } }
-//
-// The first fault sticks in err; after it every method returns zero values and more returns false. A fault of the
-// grammar sets broken too: then nothing after it can be trusted, while after any other fault the document can be
-// skipped and what follows be read.
-//
-// Invariant: buf is valid UTF-8 (checked once, over the whole body, by whoever made the scanner) and is never
-// changed, so that the strings that point into it are good for as long as they are held.
-type scanner struct {
+// Invariant: buf is valid UTF-8 and is never changed, so that the strings that point into it are good for as long as
+// they are held.
+type Scanner struct {
 	buf    []byte
 	pos    int
-	err    *problem
-	broken bool
+	err    error
+	broken bool // err is of the grammar: nothing after it can be trusted
 }
 
-// maxDepth bounds the nesting of a value. It fits the bits of one word: see value.
+// Fault is what a Scanner itself finds wrong.
+type Fault struct {
+	Grammar bool // the document is not JSON, or not UTF-8; otherwise a value is not of the type that was asked for
+	Detail  string
+}
+
+func (f *Fault) Error() string { return f.Detail }
+
+// Of makes a scanner of a document, which it takes over: the caller changes none of it any more.
+func Of(doc []byte) Scanner {
+	s := Scanner{buf: doc}
+	if !utf8.Valid(doc) {
+		s.err, s.broken = &Fault{true, "not valid UTF-8"}, true
+	}
+	return s
+}
+
+// maxDepth bounds the nesting of a value. It fits the bits of one word: see Value.
 const maxDepth = 64
 
-func (s *scanner) fail(p *problem) {
+// Err is the first fault: a *Fault, or what Fail was given.
+func (s *Scanner) Err() error { return s.err }
+
+// Fail is for what the caller finds wrong with what it has read. It does nothing after an earlier fault.
+func (s *Scanner) Fail(err error) {
 	if s.err == nil {
-		s.err = p
+		s.err = err
 	}
 }
 
-func (s *scanner) syntax(what string) {
-	if s.err == nil {
-		s.err = badf(badJSON, "byte %d: %s", s.pos, what)
+// Restate puts another fault in the place of the one that there is.
+func (s *Scanner) Restate(err error) { s.err = err }
+
+// Pos is the place of the next value.
+func (s *Scanner) Pos() int {
+	s.Peek()
+	return s.pos
+}
+
+// Skip forgets the fault and goes past the value that starts at a place where Pos has been; false when the fault is of
+// the grammar, and stays.
+func (s *Scanner) Skip(from int) bool {
+	if s.broken {
+		return false
 	}
+	s.err, s.pos = nil, from
+	s.Value()
+	return true
+}
+
+func (s *Scanner) mistyped(name, kind string) {
+	s.Fail(&Fault{Detail: name + ": must be " + kind})
+}
+
+func (s *Scanner) syntax(what string) {
+	s.Fail(&Fault{true, "byte " + strconv.Itoa(s.pos) + ": " + what})
 	s.broken = true
 }
 
-// peek is the next byte that is not white space, 0 at the end.
-func (s *scanner) peek() byte {
+// Peek is the next byte that is not white space, 0 at the end.
+func (s *Scanner) Peek() byte {
 	for s.pos < len(s.buf) {
 		switch c := s.buf[s.pos]; c {
 		case ' ', '\t', '\n', '\r':
@@ -53,29 +92,29 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// open enters an object '{' or an array '['; want says what the place is, for the fault.
-func (s *scanner) open(c byte, want string) int {
+// Open enters an object '{' or an array '['; want says what the place is, for the fault.
+func (s *Scanner) Open(c byte, want string) int {
 	if s.err != nil {
 		return 0
 	}
-	if s.peek() != c {
+	if s.Peek() != c {
 		kind := "an object"
 		if c == '[' {
 			kind = "an array"
 		}
-		s.mistyped(want, kind)
+		s.Mistyped(want, kind)
 		return 0
 	}
 	s.pos++
 	return 0
 }
 
-// more reports whether there is another member or element, n being how many there were.
-func (s *scanner) more(n int, end byte) bool {
+// More reports whether there is another member or element, n being how many there were.
+func (s *Scanner) More(n int, end byte) bool {
 	if s.err != nil {
 		return false
 	}
-	c := s.peek()
+	c := s.Peek()
 	if c == end {
 		s.pos++
 		return false
@@ -86,7 +125,7 @@ func (s *scanner) more(n int, end byte) bool {
 			return false
 		}
 		s.pos++
-		if s.peek() == end {
+		if s.Peek() == end {
 			s.syntax("comma before the end")
 			return false
 		}
@@ -98,17 +137,17 @@ func (s *scanner) more(n int, end byte) bool {
 	return true
 }
 
-// key reads a member's name and its colon.
-func (s *scanner) key() []byte {
+// Key reads a member's name and its colon.
+func (s *Scanner) Key() []byte {
 	if s.err != nil {
 		return nil
 	}
-	if s.peek() != '"' {
+	if s.Peek() != '"' {
 		s.syntax("expected the name of a field")
 		return nil
 	}
 	k := s.str()
-	if s.peek() != ':' {
+	if s.Peek() != ':' {
 		s.syntax("expected a colon")
 		return nil
 	}
@@ -116,15 +155,15 @@ func (s *scanner) key() []byte {
 	return k
 }
 
-// null consumes a null, if one is next.
-func (s *scanner) null() bool {
-	if s.err != nil || s.peek() != 'n' {
+// Null consumes a null, if one is next.
+func (s *Scanner) Null() bool {
+	if s.err != nil || s.Peek() != 'n' {
 		return false
 	}
 	return s.literal("null")
 }
 
-func (s *scanner) literal(word string) bool {
+func (s *Scanner) literal(word string) bool {
 	if len(s.buf)-s.pos < len(word) || string(s.buf[s.pos:s.pos+len(word)]) != word {
 		s.syntax("not a JSON value")
 		return false
@@ -133,66 +172,66 @@ func (s *scanner) literal(word string) bool {
 	return true
 }
 
-// mistyped reports a value of the wrong type, unless there is no well-formed value at all.
-func (s *scanner) mistyped(name, kind string) {
+// Mistyped reports that the next value is not of a kind, unless there is no well-formed value at all.
+func (s *Scanner) Mistyped(name, kind string) {
 	at := s.pos
-	s.value()
+	s.Value()
 	if s.err == nil {
 		s.pos = at
-		s.fail(badf(badRequest, "%s: must be %s", name, kind))
+		s.mistyped(name, kind)
 	}
 }
 
-// text reads a string. The result points into the document where it can.
-func (s *scanner) text(name string) string {
+// Text reads a string. The result points into the document where it can.
+func (s *Scanner) Text(name string) string {
 	if s.err != nil {
 		return ""
 	}
-	if s.peek() != '"' {
-		s.mistyped(name, "a string")
+	if s.Peek() != '"' {
+		s.Mistyped(name, "a string")
 		return ""
 	}
 	b := s.str()
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// boolean reads true or false.
-func (s *scanner) boolean(name string) bool {
+// Boolean reads true or false.
+func (s *Scanner) Boolean(name string) bool {
 	if s.err != nil {
 		return false
 	}
-	switch s.peek() {
+	switch s.Peek() {
 	case 't':
 		return s.literal("true")
 	case 'f':
 		s.literal("false")
 		return false
 	}
-	s.mistyped(name, "true or false")
+	s.Mistyped(name, "true or false")
 	return false
 }
 
-// integer reads a number spelled -?(0|[1-9][0-9]*), held at the bounds of int64 where it is beyond them.
-func (s *scanner) integer(name string) int64 {
+// Integer reads a number spelled -?(0|[1-9][0-9]*), held at the bounds of int64 where it is beyond them.
+func (s *Scanner) Integer(name string) int64 {
 	if s.err != nil {
 		return 0
 	}
-	if c := s.peek(); c != '-' && (c < '0' || c > '9') {
-		s.mistyped(name, "an integer")
+	if c := s.Peek(); c != '-' && (c < '0' || c > '9') {
+		s.Mistyped(name, "an integer")
 		return 0
 	}
 	b := s.number()
 	if s.err != nil {
 		return 0
 	}
-	n, ok := parseInteger(b)
+	n, ok := ParseInteger(b)
 	if !ok {
-		s.fail(badf(badRequest, "%s: must be an integer, written in digits only", name))
+		s.mistyped(name, "an integer, written in digits only")
 	}
 	return n
 }
 
-func parseInteger(b []byte) (n int64, ok bool) {
+func ParseInteger(b []byte) (n int64, ok bool) {
 	neg := len(b) > 0 && b[0] == '-'
 	if neg {
 		b = b[1:]
@@ -216,13 +255,13 @@ func parseInteger(b []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// float reads any number that is finite as a float64.
-func (s *scanner) float(name string) float64 {
+// Float reads any number that is finite as a float64.
+func (s *Scanner) Float(name string) float64 {
 	if s.err != nil {
 		return 0
 	}
-	if c := s.peek(); c != '-' && (c < '0' || c > '9') {
-		s.mistyped(name, "a number")
+	if c := s.Peek(); c != '-' && (c < '0' || c > '9') {
+		s.Mistyped(name, "a number")
 		return 0
 	}
 	b := s.number()
@@ -231,13 +270,13 @@ func (s *scanner) float(name string) float64 {
 	}
 	f, err := strconv.ParseFloat(string(b), 64)
 	if err != nil {
-		s.fail(badf(badRequest, "%s: number out of range", name))
+		s.Fail(&Fault{Detail: name + ": number out of range"})
 	}
 	return f
 }
 
 // number reads a number by JSON's grammar and returns its bytes.
-func (s *scanner) number() []byte {
+func (s *Scanner) number() []byte {
 	b, i, start := s.buf, s.pos, s.pos
 	digits := func() bool {
 		from := i
@@ -275,18 +314,18 @@ func (s *scanner) number() []byte {
 	return b[start:i]
 }
 
-// value reads any value and returns its bytes as they stand, inner white space included. Which of the enclosing
+// Value reads any value and returns its bytes as they stand, inner white space included. Which of the enclosing
 // levels are objects is kept in the bits of a word: that is why depth is bounded by 64.
-func (s *scanner) value() []byte {
+func (s *Scanner) Value() []byte {
 	if s.err != nil {
 		return nil
 	}
-	s.peek()
+	s.Peek()
 	start := s.pos
 	var objects uint64
 	depth := 0
 	for {
-		switch c := s.peek(); c {
+		switch c := s.Peek(); c {
 		case '{', '[':
 			if depth == maxDepth {
 				s.syntax("nested deeper than 64")
@@ -300,14 +339,14 @@ func (s *scanner) value() []byte {
 				objects |= 1
 				end = '}'
 			}
-			if s.peek() == end {
+			if s.Peek() == end {
 				s.pos++
 				depth--
 				objects >>= 1
 				break
 			}
 			if c == '{' {
-				s.key()
+				s.Key()
 			}
 			if s.err != nil {
 				return nil
@@ -341,14 +380,14 @@ func (s *scanner) value() []byte {
 }
 
 // closeLevels goes past the ends of arrays and objects after a value, to the next element or member.
-func (s *scanner) closeLevels(objects *uint64, depth int) int {
+func (s *Scanner) closeLevels(objects *uint64, depth int) int {
 	for depth > 0 {
 		inObject := *objects&1 == 1
-		switch c := s.peek(); {
+		switch c := s.Peek(); {
 		case c == ',':
 			s.pos++
 			if inObject {
-				s.key()
+				s.Key()
 			}
 			return depth
 		case c == '}' && inObject, c == ']' && !inObject:
@@ -363,9 +402,9 @@ func (s *scanner) closeLevels(objects *uint64, depth int) int {
 	return 0
 }
 
-// end asks that nothing follows.
-func (s *scanner) end() {
-	if s.err == nil && s.peek() != 0 || s.err == nil && s.pos < len(s.buf) {
+// End asks that nothing follows.
+func (s *Scanner) End() {
+	if s.err == nil && s.Peek() != 0 || s.err == nil && s.pos < len(s.buf) {
 		s.syntax("something follows the end of the document")
 	}
 }

@@ -1,4 +1,4 @@
-package api
+package strictjson
 
 import (
 	"bytes"
@@ -12,10 +12,10 @@ import (
 
 // scanAll is the scanner's verdict on a whole document.
 func scanAll(doc []byte) (value []byte, ok bool) {
-	r := newReader(doc, &Limits{})
-	v := r.value()
-	r.end()
-	return v, r.err == nil
+	s := Of(doc)
+	v := s.Value()
+	s.End()
+	return v, s.Err() == nil
 }
 
 // depthOf is how deep a valid document nests.
@@ -55,15 +55,15 @@ func agree(t *testing.T, doc []byte) {
 		return
 	}
 	// A string: what it means must be the same too. encoding/json puts U+FFFD for half a surrogate pair; we refuse it.
-	var s string
-	if err := json.Unmarshal(value, &s); err != nil {
+	var text string
+	if err := json.Unmarshal(value, &text); err != nil {
 		t.Fatal(err)
 	}
-	r := newReader(doc, &Limits{})
-	if mine := r.text("x"); r.err == nil && mine != s {
-		t.Fatalf("%q: %q, encoding/json says %q", doc, mine, s)
-	} else if r.err != nil && !strings.ContainsRune(s, utf8.RuneError) {
-		t.Fatalf("%q: %v", doc, r.err)
+	s := Of(doc)
+	if mine := s.Text("x"); s.Err() == nil && mine != text {
+		t.Fatalf("%q: %q, encoding/json says %q", doc, mine, text)
+	} else if s.Err() != nil && !strings.ContainsRune(text, utf8.RuneError) {
+		t.Fatalf("%q: %v", doc, s.Err())
 	}
 }
 
@@ -129,32 +129,63 @@ func TestPlainUntil(t *testing.T) {
 
 func TestIntegers(t *testing.T) {
 	for s, want := range map[string]int64{"0": 0, "-0": 0, "7": 7, "-7": -7, "9223372036854775807": math.MaxInt64, "9223372036854775808": math.MaxInt64, "99999999999999999999999999": math.MaxInt64, "-9223372036854775807": -math.MaxInt64} {
-		if got, ok := parseInteger([]byte(s)); !ok || got != want {
+		if got, ok := ParseInteger([]byte(s)); !ok || got != want {
 			t.Errorf("%s: %d %v", s, got, ok)
 		}
 	}
 	for _, s := range []string{"", "-", "+1", "01", "-01", "1.0", "1e1", " 1", "1 ", "x", "0x1", "--1"} {
-		if _, ok := parseInteger([]byte(s)); ok {
+		if _, ok := ParseInteger([]byte(s)); ok {
 			t.Errorf("took %q", s)
 		}
 	}
 }
 
-func TestStringsRoundTrip(t *testing.T) {
-	for _, s := range []string{"", "a", "\"\\/\b\f\n\r\t", "\x00\x1f\x7f", "äöü€😀", "<>&\u2028", strings.Repeat("x\"", 40)} {
-		b := appendString(nil, s)
-		var back string
-		if err := json.Unmarshal(b, &back); err != nil || back != s {
-			t.Errorf("%q: %s: %q %v", s, b, back, err)
-		}
-		r := newReader(b, &Limits{})
-		if got := r.text("x"); r.err != nil || got != s {
-			t.Errorf("%q: %s: %q %v", s, b, got, r.err)
+// Any document: the scanner and encoding/json agree on what is JSON, and on what a string means.
+func FuzzScanner(f *testing.F) {
+	for _, doc := range documents {
+		f.Add([]byte(doc))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) { agree(t, doc) })
+}
+
+// encoding/json puts U+FFFD in the place of half a surrogate pair. Here a string that is taken is the one that was sent.
+func TestHalfASurrogatePairIsRefused(t *testing.T) {
+	for _, doc := range []string{`"\ud83d"`, `"\ude00"`, `"\ud83dx"`, `"\ud83d\n12345"`, `"\ud83d\u0041"`, `"\ude00\ud83d"`} {
+		s := Of([]byte(doc))
+		if text := s.Text("x"); s.Err() == nil {
+			t.Errorf("%s is taken for %q", doc, text)
 		}
 	}
-	for in, want := range map[string]string{"a\xffb": `"a\ufffdb"`, "\xed\xa0\x80": `"\ufffd\ufffd\ufffd"`, "\xc3": `"\ufffd"`, "\ufffd": `"` + "\ufffd" + `"`} {
-		if got := string(appendString(nil, in)); got != want {
-			t.Errorf("%q: %s, want %s", in, got, want)
-		}
+}
+
+// A fault that is not of the grammar leaves the rest of the document readable; one of the grammar does not.
+func TestSkipGoesPastAValueThatIsRefused(t *testing.T) {
+	s := Of([]byte(`[ {"a":{"b":"text"}} , 7 ]`))
+	n := s.Open('[', "list")
+	s.More(n, ']')
+	from := s.Pos()
+	s.Open('{', "element")
+	s.More(0, '}')
+	s.Key()
+	s.Integer("a")
+	if f, ok := s.Err().(*Fault); !ok || f.Grammar || f.Detail != "a: must be an integer" {
+		t.Fatalf("%v", s.Err())
+	}
+	if !s.Skip(from) || !s.More(1, ']') || s.Integer("second") != 7 || s.More(2, ']') || s.Err() != nil {
+		t.Fatalf("after it: %v", s.Err())
+	}
+	s.End()
+	if s.Err() != nil {
+		t.Fatal(s.Err())
+	}
+
+	s = Of([]byte(`[{"a" 1},7]`))
+	s.Open('[', "list")
+	from = s.Pos()
+	s.Open('{', "element")
+	s.More(0, '}')
+	s.Key()
+	if f, ok := s.Err().(*Fault); !ok || !f.Grammar || s.Skip(from) || s.Err() == nil {
+		t.Fatalf("%v", s.Err())
 	}
 }

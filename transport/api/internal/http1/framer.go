@@ -1,16 +1,16 @@
-package api
+package http1
 
 import (
 	"bytes"
-	"fmt"
+	"strconv"
 )
 
-// framer follows a stream of requests byte by byte, before fasthttp sees it, and stops it at the first thing that two
-// HTTP implementations could cut differently (request smuggling): fasthttp v1.73 takes Content-Length beside
-// Transfer-Encoding, lines that end in a bare LF, folded headers. It keeps no more than one unfinished line.
+// Framer follows a stream of requests byte by byte, before an HTTP library sees it, and stops it at the first thing
+// that two implementations could cut differently (request smuggling). It keeps no more than one unfinished line.
 //
-// RFC 9112 is the grammar; where it lets a recipient be lenient, this one is not.
-type framer struct {
+// RFC 9112 is the grammar; where it lets a recipient be lenient, a Framer is not.
+type Framer struct {
+	limits  *Limits
 	state   frameState
 	part    []byte // the unfinished line
 	head    int    // bytes of the request line and headers, or of the trailers, so far
@@ -19,13 +19,20 @@ type framer struct {
 	chunked bool
 	http10  bool
 	host    bool // a Host has come
-	browser bool // a header has come, of this request or one before, that only browsers send: see checkOrigin
-
-	maxHead, maxTarget int
-	maxBody, maxBatch  uint64 // beyond it a body is refused unread
-	batch              bool   // the request may be for a batch, whose body may be larger
-	body               uint64 // bytes of the body so far known to come
+	browser bool
+	body    uint64 // bytes of the body so far known to come
+	most    uint64 // bytes that the body may have
 }
+
+// Limits bounds the parts of a request, in bytes. What exceeds them is refused before it has arrived.
+type Limits struct {
+	Head   int                        // the request line and all headers
+	Target int                        // the request target
+	Body   func(target []byte) uint64 // the body of a request for a target, which is raw; it must not be kept
+}
+
+// NewFramer follows a new connection. The limits may be shared.
+func NewFramer(limits *Limits) Framer { return Framer{limits: limits, length: -1} }
 
 type frameState uint8
 
@@ -39,32 +46,22 @@ const (
 	inTrailers
 )
 
-// frameError is a fault of framing: the connection ends with an answer.
-type frameError struct {
-	status int
-	detail string
+// Fault is why a request is refused. After a fault of a Framer the connection can only end with an answer.
+type Fault struct {
+	Status int // 400, 413, 414 or 431
+	Detail string
 }
 
-func (e *frameError) Error() string { return fmt.Sprintf("framing: %s", e.detail) }
-
-func (e *frameError) problem() *problem {
-	switch e.status {
-	case 400:
-		return bad(badRequest, e.detail)
-	case 503:
-		return fail(503, "overloaded", e.detail)
-	}
-	return fail(e.status, tooLarge, e.detail)
-}
+func (f *Fault) Error() string { return f.Detail }
 
 const (
 	maxChunkLine  = 256 // size and extensions
 	maxEmptyLines = 4   // before a request
 )
 
-// feed takes what has arrived and says how much of it may be handed on. With an error, that is what stands before the
+// Feed takes what has arrived and says how much of it may be handed on. With an error, that is what stands before the
 // end of the line at fault, so that whoever parses it cannot take it for complete.
-func (f *framer) feed(p []byte) (n int, err *frameError) {
+func (f *Framer) Feed(p []byte) (n int, err *Fault) {
 	for n < len(p) {
 		switch f.state {
 		case inBody, inChunk:
@@ -106,7 +103,7 @@ func (f *framer) feed(p []byte) (n int, err *frameError) {
 }
 
 // keep holds the start of a line whose end has not arrived, within the bounds.
-func (f *framer) keep(p []byte) *frameError {
+func (f *Framer) keep(p []byte) *Fault {
 	if err := f.bound(len(f.part) + len(p)); err != nil {
 		return err
 	}
@@ -114,32 +111,33 @@ func (f *framer) keep(p []byte) *frameError {
 	return nil
 }
 
-func (f *framer) bound(line int) *frameError {
+// bound refuses a line by the length that it has so far.
+func (f *Framer) bound(line int) *Fault {
 	switch f.state {
 	case inRequestLine:
-		if line > f.maxTarget+32 {
-			return &frameError{414, "the request line is too long"}
+		if line > f.limits.Target+32 {
+			return &Fault{414, "the request line is too long"}
 		}
 	case inChunkSize, inChunkEnd:
 		if line > maxChunkLine {
-			return &frameError{400, "chunk size line too long"}
+			return &Fault{400, "chunk size line too long"}
 		}
 		return nil
 	}
-	if f.head+line > f.maxHead {
-		return &frameError{431, "the request header is too large"}
+	if f.head+line > f.limits.Head {
+		return &Fault{431, "the request header is too large"}
 	}
 	return nil
 }
 
 // line takes a whole line, its end included.
-func (f *framer) line(line []byte) *frameError {
+func (f *Framer) line(line []byte) *Fault {
 	if err := f.bound(len(line)); err != nil {
 		return err
 	}
 	n := len(line)
 	if n < 2 || line[n-2] != '\r' {
-		return &frameError{400, "a line ends in a bare LF"}
+		return &Fault{400, "a line ends in a bare LF"}
 	}
 	body := line[:n-2]
 	switch f.state {
@@ -158,39 +156,42 @@ func (f *framer) line(line []byte) *frameError {
 			f.next()
 			return nil
 		}
-		return &frameError{400, "fields behind the last chunk are not taken"}
+		return &Fault{400, "fields behind the last chunk are not taken"}
 	case inChunkSize:
 		return f.chunkSize(body)
 	default: // inChunkEnd
 		if len(body) != 0 {
-			return &frameError{400, "a chunk is longer than it says"}
+			return &Fault{400, "a chunk is longer than it says"}
 		}
 		f.state = inChunkSize
 		return nil
 	}
 }
 
-// betweenRequests reports whether the bytes so far end with a request.
-func (f *framer) betweenRequests() bool {
+// BetweenRequests reports whether the bytes so far end with a request.
+func (f *Framer) BetweenRequests() bool {
 	return f.state == inRequestLine && f.head == 0 && len(f.part) == 0
 }
 
+// Browser reports whether a header has come, of this request or one before, that only browsers send.
+func (f *Framer) Browser() bool { return f.browser }
+
 // next gets ready for another request.
-func (f *framer) next() {
+func (f *Framer) next() {
 	f.state, f.head, f.left, f.length, f.chunked, f.http10, f.host, f.body = inRequestLine, 0, 0, -1, false, false, false, 0
 }
 
-func (f *framer) requestLine(line []byte) *frameError {
+func (f *Framer) requestLine(line []byte) *Fault {
 	if len(line) == 0 {
 		if f.head > maxEmptyLines*len("\r\n") {
-			return &frameError{400, "empty lines in place of a request"}
+			return &Fault{400, "empty lines in place of a request"}
 		}
 		return nil // skipped, RFC 9112 section 2.2
 	}
 	method, rest, ok1 := bytes.Cut(line, []byte{' '})
 	target, version, ok2 := bytes.Cut(rest, []byte{' '})
 	if !ok1 || !ok2 || len(method) == 0 || len(target) == 0 || bytes.IndexByte(version, ' ') >= 0 {
-		return &frameError{400, "the request line is not method, target and version"}
+		return &Fault{400, "the request line is not method, target and version"}
 	}
 	switch string(version) {
 	case "HTTP/1.1":
@@ -198,45 +199,41 @@ func (f *framer) requestLine(line []byte) *frameError {
 	case "HTTP/1.0":
 		f.http10 = true
 	default:
-		return &frameError{400, "HTTP/1.1 and HTTP/1.0 only"}
+		return &Fault{400, "HTTP/1.1 and HTTP/1.0 only"}
 	}
-	for _, c := range method {
-		if byteClass[c]&tokenByte == 0 {
-			return &frameError{400, "the method is not a token"}
-		}
+	if !Token(method) {
+		return &Fault{400, "the method is not a token"}
 	}
 	for _, c := range target {
 		if c <= ' ' || c == 0x7f {
-			return &frameError{400, "control character in the request target"}
+			return &Fault{400, "control character in the request target"}
 		}
 	}
-	if len(target) > f.maxTarget {
-		return &frameError{414, "the request target is too long"}
+	if len(target) > f.limits.Target {
+		return &Fault{414, "the request target is too long"}
 	}
-	f.state, f.length, f.batch = inHeaders, -1, batchTarget(target)
+	f.state, f.length, f.most = inHeaders, -1, f.limits.Body(target)
 	return nil
 }
 
 // cutHeader takes a header line apart. A name that is not a token covers white space before the colon and folding.
-func cutHeader(line []byte) (name, value []byte, err *frameError) {
+func cutHeader(line []byte) (name, value []byte, err *Fault) {
 	colon := bytes.IndexByte(line, ':')
 	if colon < 1 {
-		return nil, nil, &frameError{400, "a header line has no name"}
+		return nil, nil, &Fault{400, "a header line has no name"}
 	}
-	for _, c := range line[:colon] {
-		if byteClass[c]&tokenByte == 0 {
-			return nil, nil, &frameError{400, "a header name is not a token (or is folded, or has white space before its colon)"}
-		}
+	if !Token(line[:colon]) {
+		return nil, nil, &Fault{400, "a header name is not a token (or is folded, or has white space before its colon)"}
 	}
 	for _, c := range line[colon+1:] {
 		if c < ' ' && c != '\t' || c == 0x7f {
-			return nil, nil, &frameError{400, "control character in a header"}
+			return nil, nil, &Fault{400, "control character in a header"}
 		}
 	}
 	return line[:colon], line[colon+1:], nil
 }
 
-func (f *framer) header(line []byte) *frameError {
+func (f *Framer) header(line []byte) *Fault {
 	name, value, err := cutHeader(line)
 	if err != nil {
 		return err
@@ -245,10 +242,10 @@ func (f *framer) header(line []byte) *frameError {
 	case len("Host"):
 		if bytes.EqualFold(name, []byte("Host")) {
 			if f.host {
-				return &frameError{400, "Host is given twice"}
+				return &Fault{400, "Host is given twice"}
 			}
 			if len(bytes.Trim(value, " \t")) == 0 {
-				return &frameError{400, "Host is empty"}
+				return &Fault{400, "Host is empty"}
 			}
 			f.host = true
 		}
@@ -262,7 +259,7 @@ func (f *framer) header(line []byte) *frameError {
 	case len("Transfer-Encoding"):
 		if bytes.EqualFold(name, []byte("Transfer-Encoding")) {
 			if f.chunked || f.http10 || !bytes.EqualFold(bytes.Trim(value, " \t"), []byte("chunked")) {
-				return &frameError{400, "Transfer-Encoding: only chunked, once, in HTTP/1.1"}
+				return &Fault{400, "Transfer-Encoding: only chunked, once, in HTTP/1.1"}
 			}
 			f.chunked = true
 		}
@@ -270,29 +267,29 @@ func (f *framer) header(line []byte) *frameError {
 	return nil
 }
 
-func (f *framer) contentLength(value []byte) *frameError {
+func (f *Framer) contentLength(value []byte) *Fault {
 	if f.length >= 0 {
-		return &frameError{400, "Content-Length is given twice"}
+		return &Fault{400, "Content-Length is given twice"}
 	}
 	if len(value) == 0 || len(value) > 18 {
-		return &frameError{400, "Content-Length is not a number"}
+		return &Fault{400, "Content-Length is not a number"}
 	}
 	f.length = 0
 	for _, c := range value {
 		if c < '0' || c > '9' {
-			return &frameError{400, "Content-Length is not a number"}
+			return &Fault{400, "Content-Length is not a number"}
 		}
 		f.length = f.length*10 + int64(c-'0')
 	}
 	return nil
 }
 
-func (f *framer) endOfHeaders() *frameError {
+func (f *Framer) endOfHeaders() *Fault {
 	switch {
 	case !f.host && !f.http10:
-		return &frameError{400, "Host is missing"}
+		return &Fault{400, "Host is missing"}
 	case f.chunked && f.length >= 0:
-		return &frameError{400, "Content-Length beside Transfer-Encoding"}
+		return &Fault{400, "Content-Length beside Transfer-Encoding"}
 	case f.chunked:
 		f.state = inChunkSize
 	case f.length > 0:
@@ -305,18 +302,15 @@ func (f *framer) endOfHeaders() *frameError {
 }
 
 // chunkSize reads hexadecimal digits, then perhaps extensions, which mean nothing here.
-func (f *framer) chunkSize(line []byte) *frameError {
-	i := 0
-	var size uint64
-	for ; i < len(line) && hexDigit(line[i]) >= 0; i++ {
-		size = size<<4 | uint64(hexDigit(line[i]))
+func (f *Framer) chunkSize(line []byte) *Fault {
+	digits, extensions, _ := bytes.Cut(line, []byte{';'})
+	size, err := strconv.ParseUint(string(digits), 16, 60)
+	if err != nil || len(digits) > 15 {
+		return &Fault{400, "bad chunk size"}
 	}
-	if i == 0 || i > 15 || i < len(line) && line[i] != ';' {
-		return &frameError{400, "bad chunk size"}
-	}
-	for _, c := range line[i:] {
+	for _, c := range extensions {
 		if c < ' ' && c != '\t' || c == 0x7f {
-			return &frameError{400, "control character in a chunk extension"}
+			return &Fault{400, "control character in a chunk extension"}
 		}
 	}
 	if size == 0 {
@@ -328,19 +322,27 @@ func (f *framer) chunkSize(line []byte) *frameError {
 }
 
 // expect refuses a body that is larger than any may be, as soon as that is known.
-func (f *framer) expect(n uint64) *frameError {
-	most := f.maxBody
-	if f.batch {
-		most = f.maxBatch
-	}
-	if f.body += n; f.body > most {
-		return &frameError{413, "the request body is too large"}
+func (f *Framer) expect(n uint64) *Fault {
+	if f.body += n; f.body > f.most {
+		return &Fault{413, "the request body is too large"}
 	}
 	return nil
 }
 
-// batchTarget reports whether a raw request target may be a batch's. It errs to the larger: the handler checks again.
-func batchTarget(target []byte) bool {
-	path, _, _ := bytes.Cut(target, []byte{'?'})
-	return bytes.HasSuffix(path, []byte("/batch"))
+// Token reports whether s is a token, RFC 9110 section 5.6.2; nothing is.
+func Token[S ~[]byte | ~string](s S) bool {
+	for i := range len(s) {
+		if !tokenByte[s[i]] {
+			return false
+		}
+	}
+	return true
 }
+
+// tokenByte are the bytes of a token.
+var tokenByte = func() (t [256]bool) {
+	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
+		t[c] = true
+	}
+	return t
+}()

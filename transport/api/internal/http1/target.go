@@ -1,13 +1,13 @@
-package api
+package http1
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+)
 
-// maxSegments is one more than the longest route has.
-const maxSegments = 7
-
-// splitTarget takes a request target apart, raw: path and query. An absolute-form target (for proxies) loses its
+// SplitTarget takes a request target apart, raw: path and query. An absolute-form target (for proxies) loses its
 // scheme and authority.
-func splitTarget(target []byte) (path, query []byte, ok bool) {
+func SplitTarget(target []byte) (path, query []byte, ok bool) {
 	if len(target) == 0 || target[0] != '/' {
 		_, rest, found := bytes.Cut(target, []byte("://"))
 		if !found {
@@ -26,10 +26,11 @@ func splitTarget(target []byte) (path, query []byte, ok bool) {
 	return path, query, true
 }
 
-// splitPath decodes percent-encoding once and cuts the path at its slashes. What could be read as another path by
+// SplitPath decodes percent-encoding once and cuts the path at its slashes. What could be read as another path by
 // somebody else on the way (an encoded slash, a backslash, a dot segment, a NUL or control character, an encoding of an
-// encoding) is refused rather than normalised: we authorise what we see. Segments point into path or buf.
-func splitPath(path, buf []byte, into [][]byte) (segments [][]byte, _ []byte, p *problem) {
+// encoding) is refused rather than normalised: the path that is authorised is the one that was sent. Segments point into path or buf.
+// Of a path with more than most segments the rest is not looked at.
+func SplitPath(path, buf []byte, into [][]byte, most int) (segments [][]byte, _ []byte, fault *Fault) {
 	segments = into[:0]
 	buf = buf[:0]
 	for rest, more := path[1:], true; more; {
@@ -40,8 +41,8 @@ func splitPath(path, buf []byte, into [][]byte) (segments [][]byte, _ []byte, p 
 		for i := 0; i < len(raw); i++ {
 			c := raw[i]
 			if c == '%' {
-				if c, p = percent(raw[i:]); p != nil {
-					return nil, buf, p
+				if c, fault = percent(raw[i:]); fault != nil {
+					return nil, buf, fault
 				}
 				if plain {
 					buf = append(buf, raw[:i]...)
@@ -50,7 +51,7 @@ func splitPath(path, buf []byte, into [][]byte) (segments [][]byte, _ []byte, p 
 				i += 2
 			}
 			if c == '\\' || c <= ' ' || c >= 0x7f {
-				return nil, buf, bad(badRequest, "path: backslash, space, control or non-ASCII character")
+				return nil, buf, &Fault{400, "path: backslash, space, control or non-ASCII character"}
 			}
 			if !plain {
 				buf = append(buf, c)
@@ -61,10 +62,10 @@ func splitPath(path, buf []byte, into [][]byte) (segments [][]byte, _ []byte, p 
 			segment = buf[from:len(buf):len(buf)]
 		}
 		if string(segment) == "." || string(segment) == ".." {
-			return nil, buf, bad(badRequest, "path: dot segment")
+			return nil, buf, &Fault{400, "path: dot segment"}
 		}
-		if len(segments) == maxSegments {
-			return segments, buf, nil // longer than any route
+		if len(segments) == most {
+			return segments, buf, nil
 		}
 		segments = append(segments, segment)
 	}
@@ -72,13 +73,14 @@ func splitPath(path, buf []byte, into [][]byte) (segments [][]byte, _ []byte, p 
 }
 
 // percent decodes the three bytes of an encoded plain character.
-func percent(b []byte) (byte, *problem) {
-	if len(b) < 3 || hexDigit(b[1]) < 0 || hexDigit(b[2]) < 0 {
-		return 0, bad(badRequest, "path: broken percent-encoding")
+func percent(b []byte) (byte, *Fault) {
+	v, err := strconv.ParseUint(string(b[1:min(3, len(b))]), 16, 8)
+	if err != nil || len(b) < 3 {
+		return 0, &Fault{400, "path: broken percent-encoding"}
 	}
-	c := byte(hexDigit(b[1])<<4 | hexDigit(b[2]))
+	c := byte(v)
 	if c == '/' || c == '%' {
-		return 0, bad(badRequest, "path: encoded slash or double encoding")
+		return 0, &Fault{400, "path: encoded slash or double encoding"}
 	}
 	return c, nil
 }

@@ -1,13 +1,14 @@
-package api
+package strictjson
 
 import (
+	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
 // str reads the string that starts at the quote at pos and returns what it means: a slice of the document when it
 // holds no escape.
-func (s *scanner) str() []byte {
+func (s *Scanner) str() []byte {
 	start := s.pos + 1
 	i := plainUntil(s.buf, start)
 	if i < len(s.buf) && s.buf[i] == '"' {
@@ -20,14 +21,14 @@ func (s *scanner) str() []byte {
 	}
 	out, ok := unescape(s.buf[start : s.pos-1])
 	if !ok {
-		s.fail(badf(badJSON, "byte %d: half of a surrogate pair", start))
+		s.Fail(&Fault{true, "byte " + strconv.Itoa(start) + ": half of a surrogate pair"})
 		return nil
 	}
 	return out
 }
 
 // skipString goes past the string that starts at the quote at pos.
-func (s *scanner) skipString() {
+func (s *Scanner) skipString() {
 	i := s.pos + 1
 	for {
 		i = plainUntil(s.buf, i)
@@ -72,30 +73,12 @@ func escapeLen(b []byte) int {
 	return 0
 }
 
-func hex4(b []byte) (r rune, ok bool) {
+func hex4(b []byte) (rune, bool) {
 	if len(b) < 4 {
 		return 0, false
 	}
-	for _, c := range b[:4] {
-		d := hexDigit(c)
-		if d < 0 {
-			return 0, false
-		}
-		r = r<<4 | rune(d)
-	}
-	return r, true
-}
-
-func hexDigit(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	case c >= 'A' && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
+	r, err := strconv.ParseUint(string(b[:4]), 16, 16)
+	return rune(r), err == nil
 }
 
 // unescape resolves the escapes of a string whose grammar is known to be good. Half a surrogate pair means nothing
