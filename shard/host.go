@@ -14,6 +14,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/clocks"
+	"carillon/vfs"
 	"carillon/wal"
 )
 
@@ -28,7 +29,7 @@ type Config struct {
 	Seed    uint64 // of the jitter
 	Meta    *Row   // the data directory is fresh: make this node's replica of the meta group; nil: it must be there
 
-	FS  wal.FS
+	FS  vfs.FS
 	Dir string
 	Log wal.Options
 
