@@ -295,4 +295,22 @@ func (g *group) hearState(from uint64, body []byte) {
 	g.compare.keep(g.members())
 	g.compare.note(replica, p)
 	g.judge(p.index)
+	if !p.sound && g.isRight() {
+		own := g.ownPoint()
+		g.sendState(replica, &own)
+	}
+}
+
+// isRight reports that this replica's state is right as far as it knows: when it last said what it has most others had
+// the same, or it has not said anything yet since its process began, or since it got another's state.
+func (g *group) isRight() bool {
+	if g.quarantine != nil || g.damaged {
+		return false
+	}
+	own := g.compare.latest(g.replica)
+	if own == nil {
+		return true
+	}
+	right := g.rightPoint(own.index)
+	return right != nil && right.same(own)
 }

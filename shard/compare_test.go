@@ -373,3 +373,44 @@ func TestMemoryFaultOfTheOnlyOneThatHasTheLog(t *testing.T) {
 		c.alive()
 	})
 }
+
+// TestWhoIsRightAgainTakesOver: a replica was wrong when the states were compared last, and is right since, as its process
+// has begun anew or it has got another's state. A leader whose memory fails gives the lead to it, or gets its
+// state, before anybody could compare again: that wants a leader that serves (I14). Found by the simulator.
+func TestWhoIsRightAgainTakesOver(t *testing.T) {
+	for _, name := range []string{"restart", "refill"} {
+		t.Run(name, func(t *testing.T) {
+			inCouncil(t, 3, func(c *council) {
+				c.takes(5 * time.Second)
+				c.until("all have it", 5*time.Second, c.followed)
+				leads := c.at(true)
+				wrong, third := (leads+1)%3, (leads+2)%3
+				g := c.shard(leads)
+				c.shard(wrong).table.Strike(FaultOfSum, 0, "", 3)
+				c.until("the leader knows who is wrong", time.Minute, func() bool { c.add(); return g.isWrong(c.shard(wrong).replica) })
+				if name == "restart" {
+					c.crash(wrong)
+					c.open(wrong)
+				} else {
+					c.until("it has got another's state", time.Minute, func() bool { return c.shard(wrong).refilled > 0 })
+				}
+				c.until("all have the same", 5*time.Second, c.followed)
+				if !g.serves() || !g.isWrong(c.shard(wrong).replica) {
+					t.Fatal("the states were compared meanwhile: the test is about nothing")
+				}
+				g.table.Strike(FaultOfSlot, 1, c.acked[0], 5)
+				g.memoryFailed()
+				if g.quarantine == nil {
+					t.Fatal("the leader is not in quarantine: the test is about nothing")
+				}
+				c.away[third] = true
+				c.until("the shard is served", 8*time.Second, func() bool { return c.leader() != nil })
+				c.takes(5 * time.Second)
+				c.away[third] = false
+				c.pass(time.Minute)
+				c.concludes(20 * time.Second)
+				c.alive()
+			})
+		})
+	}
+}

@@ -107,9 +107,17 @@ func (g *group) memoryFailed() {
 		g.enterQuarantine(ErrMemoryFault)
 	case g.w.mono >= g.compare.tellAt: // it may be all that there is: it goes on, and has the others speak
 		g.compare.tellAt = g.w.mono + compareEach
-		p := g.ownPoint()
-		g.tellState(&p)
+		g.askWhoIsRight()
 	}
+}
+
+// askWhoIsRight has the other voters say what they have, by saying that this replica's state is wrong. What they were when
+// states were compared last may be over: the process of one that was wrong has begun anew since, or it has got another's
+// state. If this replica leads, states are not compared again before another does.
+func (g *group) askWhoIsRight() {
+	p := g.ownPoint()
+	p.sound = false
+	g.tellState(&p)
 }
 
 // tickQuarantine asks for a state.
@@ -125,6 +133,7 @@ func (g *group) tickQuarantine() {
 		return
 	}
 	q.askAt = g.w.mono + refillAskEach
+	g.askWhoIsRight()
 	if sources := g.trusted(); len(sources) > 0 {
 		q.from = max(q.from, g.store.offset)
 		g.sendRefillRequest(sources[int((g.w.mono-q.since)/refillNext)%len(sources)], q.from)
