@@ -120,7 +120,7 @@ func (s *State) Resealing(keys *secret.Keys, most int) (list []Command) {
 			return nil // other nodes may not have these keys
 		}
 		if len(kept) == SecretBytes || !keys.Current(string(kept)) {
-			list = append(list, Command{Verb: Reseal, Swaps: []Swap{{sumOf(string(kept)), keys.Seal(secret.Cluster, string(plain))}}})
+			list = append(list, Command{Verb: Reseal, Swaps: []Swap{{sumOf(string(kept)), keys.SealBytes(secret.Cluster, string(plain))}}})
 		}
 	}
 	for _, t := range s.unsealed(keys, most) {

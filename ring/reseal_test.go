@@ -179,6 +179,24 @@ func TestEverythingIsSealedAnew(t *testing.T) {
 	}
 }
 
+// TestClusterSecretThatBeginsLikeAnEnvelope: its 32 bytes are drawn by chance, and one of 256 begins with the byte that
+// every envelope begins with. It is sealed like any other, when it is made and when the first key comes.
+func TestClusterSecretThatBeginsLikeAnEnvelope(t *testing.T) {
+	own := [SecretBytes]byte(bytes.Repeat([]byte{0xe7}, SecretBytes))
+	own[0] = 1
+	for _, first := range []*secret.Keys{nil, keysOf(t, "a")} {
+		s := founded(t, 4, 3, 3)
+		done(t, s, SecretCommand(own, first))
+		for _, of := range []string{"a", "ba", "b", "cb"} {
+			keys := keysOf(t, of)
+			resealAll(t, s, keys)
+			if got, err := OpenSecret(s.Secret(), keys); err != nil || !bytes.Equal(got, own[:]) || !keys.Current(string(s.Secret())) {
+				t.Errorf("keys %s: the cluster's secret is kept as %q: %x, %v", of, s.Secret(), got, err)
+			}
+		}
+	}
+}
+
 // TestSwapsOfThePast: between the reading and the applying somebody else sets the policy. His stays.
 func TestSwapsOfThePast(t *testing.T) {
 	s := founded(t, 4, 3, 3)

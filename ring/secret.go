@@ -17,7 +17,7 @@ var ErrBadSecret = errors.New("the cluster's secret must be 32 bytes, or sealed"
 func SecretCommand(plain [SecretBytes]byte, keys *secret.Keys) Command {
 	kept := plain[:]
 	if keys != nil {
-		kept = []byte(keys.Seal(secret.Cluster, string(kept)))
+		kept = []byte(keys.SealBytes(secret.Cluster, string(kept)))
 	}
 	return Command{Verb: SetSecret, Secret: kept}
 }

@@ -155,6 +155,11 @@ func (k *Keys) Seal(at Place, text string) string {
 	if k == nil || Sealed(text) {
 		return text
 	}
+	return k.SealBytes(at, text)
+}
+
+// SealBytes is Seal of bytes that are no envelope, though they may begin as one does. There must be a key.
+func (k *Keys) SealBytes(at Place, text string) string {
 	one := k.list[0]
 	var room [512]byte
 	b := one.nonce(room[:0], at, text)
@@ -211,5 +216,5 @@ func (k *Keys) Renew(at Place, text string) string {
 	if err != nil {
 		return text
 	}
-	return withHint(k.Seal(at, plain), hintOf(text))
+	return withHint(k.SealBytes(at, plain), hintOf(text))
 }

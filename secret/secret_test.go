@@ -29,8 +29,8 @@ func TestSealAndOpen(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		k := keysOf(t, "ab")
 		at := OfTimer(rapid.Uint32().Draw(rt, "topic"), rapid.String().Draw(rt, "header"))
-		text := rapid.String().Filter(func(s string) bool { return !Sealed(s) }).Draw(rt, "text")
-		envelope := k.Seal(at, text)
+		text := rapid.String().Draw(rt, "text")
+		envelope := k.SealBytes(at, text)
 		switch {
 		case !Sealed(envelope) || KeyOf(envelope) != k.First() || !k.Current(envelope):
 			rt.Fatalf("%q is no envelope of the first key", envelope)
@@ -38,7 +38,7 @@ func TestSealAndOpen(t *testing.T) {
 			rt.Fatalf("%q shows %q", envelope, text)
 		case !utf8.ValidString(envelope) || strings.ContainsAny(envelope, "\"\\\r\n "):
 			rt.Fatalf("%q does not go into JSON as it is", envelope)
-		case k.Seal(at, text) != envelope || k.Seal(at, envelope) != envelope || k.Renew(at, envelope) != envelope:
+		case !Sealed(text) && k.Seal(at, text) != envelope || k.Seal(at, envelope) != envelope || k.Renew(at, envelope) != envelope:
 			rt.Fatal("sealing again changes it")
 		}
 		for _, other := range []*Keys{k, keysOf(t, "ba"), keysOf(t, "a")} {

@@ -18,7 +18,8 @@ import (
 // from a stream of its own.
 //
 // What is checked: a topic's two secrets always open, to one word that was given it, on every replica; no replica's copy goes back to an
-// earlier word; at the end all have the last one that was taken, sealed by the last key; no call goes out with another.
+// earlier word; at the end all have the last one that was taken, sealed by the last key; no call goes out with another. The cluster's own
+// secret opens too, to the same bytes for ever.
 type keyOperator struct {
 	w      *World
 	chance chance
@@ -33,6 +34,7 @@ type keyOperator struct {
 	fence       int // the first that was given when all machines had the file of this stage
 	asking      bool
 	seen        map[*node]seenWord
+	own         []byte // the cluster's secret, as it was first seen
 }
 
 type seenWord struct {
@@ -248,6 +250,7 @@ func (k *keyOperator) look() {
 		if n.state == nil || n.host == nil {
 			continue
 		}
+		k.lookAtOwn(n)
 		t, ok := n.state.Topic(secretTopic)
 		if !ok {
 			continue
@@ -257,6 +260,24 @@ func (k *keyOperator) look() {
 			k.w.violate("secrets", "node %d had word %d of the topic, and has %d again", n.id, before.word, word)
 		}
 		k.seen[n] = seenWord{n.life, word}
+	}
+}
+
+// lookAtOwn holds a machine's copy of the cluster's own secret against what it was first.
+func (k *keyOperator) lookAtOwn(n *node) {
+	kept := n.state.Secret()
+	if kept == nil {
+		return
+	}
+	plain, err := ring.OpenSecret(kept, k.all)
+	if err != nil {
+		k.w.violate("secrets", "node %d cannot open the cluster's secret: %v", n.id, err)
+	}
+	if k.own == nil {
+		k.own = plain
+	}
+	if !bytes.Equal(plain, k.own) {
+		k.w.violate("secrets", "node %d has another secret of the cluster", n.id)
 	}
 }
 
