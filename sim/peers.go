@@ -63,6 +63,7 @@ func (p *peers) Send(to uint64, frame []byte) bool {
 	}
 	sees := n.lookOnce()
 	w.carryOnce(n, to, func(to *node) {
+		to.hearDisks() // what was not heard for a while counts for nothing, until this beat
 		if w.connect(n, to, peer.LaneControl) == nil && to.self.Frame(n.id, frame) {
 			to.see(n.id, sees)
 			to.hearDisks()
