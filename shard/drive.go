@@ -199,6 +199,7 @@ type Progress struct {
 	Leaves        bool   // it has no place among the voters that stay, or is to learn only
 	Out           bool   // … and has applied the change that took its vote
 	Proposed      uint64 // entries of its own, in this process
+	Pipelined     int    // … that are not applied yet
 	Words         uint64 // what it said to others since then, to have them elect a leader
 
 	Stopped     error  // this build cannot go on with it; then only what is on disk is told
@@ -222,7 +223,7 @@ func (h *Host) Progress(id ID) Progress {
 	return Progress{
 		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Quarantined: g.quarantine != nil, Refilled: g.refilled, Installs: g.installs, Compared: g.compare.last,
 		Replica: g.replica, Term: g.term, HardTerm: g.hard.term, Vote: g.hard.vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
-		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Leaves: leaves, Out: leaves && g.isOut(), Proposed: g.number, Words: g.words,
+		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Leaves: leaves, Out: leaves && g.isOut(), Proposed: g.number, Pipelined: len(g.proposals), Words: g.words,
 	}
 }
 

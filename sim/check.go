@@ -53,8 +53,9 @@ type checkedGroup struct {
 
 	refilled, installs, compared uint64
 
-	leaving  bool // it leads on its way out
-	proposed uint64
+	leaving   bool // it leads on its way out
+	proposed  uint64
+	pipelined []time.Duration // when its own entries were proposed that are not applied yet
 }
 
 // check compares what the last turn made of the node's replicas with all others.
@@ -93,6 +94,10 @@ func (n *node) check() {
 			n.w.counts.Words += int(p.Words - c.words)
 			n.w.note(n, "word", uint64(id), p.Words, "")
 		}
+		for ; c.proposed < p.Proposed; c.proposed++ {
+			c.pipelined = append(c.pipelined, n.w.now)
+		}
+		c.pipelined = c.pipelined[max(0, len(c.pipelined)-p.Pipelined):]
 		c.leads, c.term, c.leaving, c.words, c.proposed = p.Leads, p.Term, leaving, p.Words, p.Proposed
 		if p.Applied == c.applied {
 			continue

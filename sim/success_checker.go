@@ -22,12 +22,13 @@ type successChecker struct {
 
 const reachEach = 50 * time.Millisecond
 
-// reach is how long a call's process has been able to tell one leader how the call ended.
+// reach is how long a call's process has been able to tell one leader how the call ended, before that one could have decided otherwise: what it
+// has proposed it cannot take back, and most disks may stand still until that is applied.
 type reach struct {
 	leader *node
 	term   uint64
 	since  time.Duration
-	longer time.Duration // until the lease was over, or now
+	longer time.Duration // … until the lease was over, or now
 }
 
 // succeeded notes that a process has been told of a success.
@@ -65,9 +66,17 @@ func (c *call) settles() bool {
 	case r.leader != leader || r.term != term:
 		*r = reach{leader: leader, term: term, since: w.now}
 	default:
-		r.longer = w.now - r.since
+		r.longer = max(r.longer, leader.undecided(id)-r.since)
 	}
 	return false
+}
+
+// undecided is until when what the node has applied of a group that it leads is all that it has decided.
+func (n *node) undecided(id shard.ID) time.Duration {
+	if list := n.checked[id].pipelined; len(list) > 0 {
+		return list[0]
+	}
+	return n.w.now
 }
 
 // reaches says whether the node can tell another one that leads a group something just now.
