@@ -314,16 +314,37 @@ func (n *bulkID) asAsked() bool {
 	return true
 }
 
+// bulkSearch is where the search for an order has come to.
+type bulkSearch struct {
+	bulkState
+	found bool // the last look at the timer is explained
+}
+
+func (s bulkSearch) hash() uint64 { return s.bulkState.hash() ^ b2u(s.found)<<63 }
+
+// model has the search leave out what it need not try, as each operation without an end doubles it: one that changes nothing can as well
+// come when all is explained, and no version goes back.
+func (n *bulkID) model() porcupine.Model {
+	last := n.ops[len(n.ops)-1]
+	return porcupine.Model{
+		Init: func() any { return bulkSearch{} },
+		Step: func(state, in, _ any) (bool, any) {
+			s, o := state.(bulkSearch), in.(*bulkOp)
+			if s.found {
+				return true, s
+			}
+			ok, next := s.step(o)
+			if !ok || next.version > last.out.version || next == s.bulkState && o.ended == math.MaxInt64 {
+				return false, s
+			}
+			return true, bulkSearch{next, o == last}
+		},
+		Hash: func(state any) uint64 { return state.(bulkSearch).hash() }, // else one of many that overlap takes seconds
+	}
+}
+
 // check looks for an order of each timer's operations that explains what became of it. It is called outside of the bubble.
 func (b *bulkBook) check(limit time.Duration) error {
-	model := porcupine.Model{
-		Init: func() any { return bulkState{} },
-		Step: func(state, in, _ any) (bool, any) {
-			ok, next := state.(bulkState).step(in.(*bulkOp))
-			return ok, next
-		},
-		Hash: func(state any) uint64 { return state.(bulkState).hash() }, // else one of many that overlap takes seconds
-	}
 	for _, id := range b.names {
 		var ops []porcupine.Operation
 		for i, o := range b.ids[id].ops {
@@ -334,7 +355,7 @@ func (b *bulkBook) check(limit time.Duration) error {
 		if !b.looked || b.ids[id].asAsked() {
 			continue
 		}
-		text := unexplained(model, ops, limit)
+		text := unexplained(b.ids[id].model(), ops, limit)
 		if text == "" {
 			continue
 		}
