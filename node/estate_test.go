@@ -18,8 +18,6 @@ import (
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/vfs"
-	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 
@@ -68,14 +66,14 @@ func (unwatched) SnapshotReceived(int64)         {}
 // estate is a data directory in memory and, while it is open, what a node makes of it: identity, log, snapshots, topics, history. It is
 // driven by hand, in a bubble.
 type estate struct {
-	fs    *memfs.FS
+	fs    *wal.MemFS
 	clock *estateClock
 	log   strings.Builder
 	p     *process
 	state *ring.State
 	host  *shard.Host
 	past  *past
-	gate  memfs.Gate // shut while the host is driven: what it does in the background is done in rest
+	gate  wal.MemGate // shut while the host is driven: what it does in the background is done in rest
 
 	placed, topical bool
 	hashes          map[truthKey]uint64 // of live states
@@ -87,7 +85,7 @@ type truthKey struct {
 }
 
 // openEstate opens a directory as a node does. In it chance is a function of the seed: two openings of the same bytes do the same.
-func openEstate(fsys *memfs.FS, clock *estateClock) (*estate, error) {
+func openEstate(fsys *wal.MemFS, clock *estateClock) (*estate, error) {
 	e := &estate{fs: fsys, clock: clock, hashes: map[truthKey]uint64{}}
 	return e, e.open()
 }
@@ -330,12 +328,12 @@ func (e *estate) end() {
 }
 
 // copyEstate is an independent copy, all of it on disk.
-func copyEstate(fsys *memfs.FS) *memfs.FS {
-	return fsys.CrashClone(mrand.New(mrand.NewPCG(1, 1)), memfs.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
+func copyEstate(fsys *wal.MemFS) *wal.MemFS {
+	return fsys.CrashClone(mrand.New(mrand.NewPCG(1, 1)), wal.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
 }
 
 // paths lists all files below a directory.
-func paths(t testing.TB, fsys vfs.FS, dir string) (list []string) {
+func paths(t testing.TB, fsys wal.FS, dir string) (list []string) {
 	t.Helper()
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -352,7 +350,7 @@ func paths(t testing.TB, fsys vfs.FS, dir string) (list []string) {
 	return list
 }
 
-func contentOf(t testing.TB, fsys vfs.FS, path string) []byte {
+func contentOf(t testing.TB, fsys wal.FS, path string) []byte {
 	t.Helper()
 	f, err := fsys.Open(path)
 	if err != nil {
@@ -366,12 +364,12 @@ func contentOf(t testing.TB, fsys vfs.FS, path string) []byte {
 	return b
 }
 
-func putFile(t testing.TB, fsys vfs.FS, path string, b []byte) {
+func putFile(t testing.TB, fsys wal.FS, path string, b []byte) {
 	t.Helper()
 	if err := fsys.MkdirAll(filepath.Dir(path)); err != nil {
 		t.Fatal(err)
 	}
-	if err := vfs.WriteFileAtomic(fsys, path, b); err != nil {
+	if err := wal.WriteFileAtomic(fsys, path, b); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -384,9 +382,9 @@ func seedChance(t testing.TB) (again func()) {
 }
 
 // makeEstate gives a directory with every kind of file: of a process that was killed, or that stopped cleanly.
-func makeEstate(t testing.TB, clean bool) (*memfs.FS, *estate) {
+func makeEstate(t testing.TB, clean bool) (*wal.MemFS, *estate) {
 	t.Helper()
-	fsys := memfs.New()
+	fsys := wal.NewMemFS()
 	if err := fsys.MkdirAll(estateDir); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/clocks"
-	"carillon/vfs"
 	"carillon/wal"
 )
 
@@ -29,7 +28,7 @@ type Config struct {
 	Seed    uint64 // of the jitter
 	Meta    *Row   // the data directory is fresh: make this node's replica of the meta group; nil: it must be there
 
-	FS  vfs.FS
+	FS  wal.FS
 	Dir string
 	Log wal.Options
 

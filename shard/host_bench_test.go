@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/vfs"
+	"carillon/wal"
 )
 
 // benchObserver and the other fakes of this file are as light as they can be: what is measured is the host.
@@ -62,7 +62,7 @@ func (p benchPermit) Cancel() {}
 func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
 	b.Helper()
 	r := &benchReceiver{}
-	h, err := New(Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: vfs.OS{}, Dir: b.TempDir(),
+	h, err := New(Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: wal.OSFS{}, Dir: b.TempDir(),
 		Topics: benchTopics{&Topic{ID: 1, Name: "bench", Policy: DefaultPolicy()}}, Dispatcher: r, Machine: benchMachine{},
 		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
-	"carillon/vfs"
 	"carillon/wal"
 )
 
@@ -128,7 +127,7 @@ func (h *Host) loadSnapshot(g *group, files []wal.SnapshotInfo) {
 		if err == nil {
 			return
 		}
-		if vfs.IsReadFailure(err) {
+		if wal.Unread(err) {
 			g.files.unread = err
 			h.cfg.Logger.Error("a snapshot cannot be read; trying the one before it", "file", info.Name, "error", err)
 			continue

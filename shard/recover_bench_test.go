@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/vfs"
+	"carillon/wal"
 )
 
 var (
@@ -23,7 +23,7 @@ var (
 func BenchmarkHostRecover(b *testing.B) {
 	const shards = 16
 	for _, from := range []string{"log", "snapshots"} {
-		config := Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: vfs.OS{}, Dir: b.TempDir(),
+		config := Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: wal.OSFS{}, Dir: b.TempDir(),
 			Topics: benchTopics{&Topic{ID: 1, Name: "bench", Policy: DefaultPolicy()}}, Dispatcher: &benchReceiver{}, Machine: benchMachine{},
 			Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)}
 		if from == "snapshots" {

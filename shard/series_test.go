@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/vfs/memfs"
+	"carillon/wal"
 )
 
 func repeats(p Repeat) func(*Spec) { return func(s *Spec) { s.Repeat = &p } }
@@ -54,7 +54,7 @@ func boolInt(b bool) time.Duration {
 
 // TestSeriesOutlivesCrashes: the next occurrence is in the entry that ends the last, so no crash comes between.
 func TestSeriesOutlivesCrashes(t *testing.T) {
-	r := makeStand(t, memfs.New(), nil)
+	r := makeStand(t, wal.NewMemFS(), nil)
 	r.zones = []string{"Europe/Berlin"}
 	r.mustOpen()
 	r.add("a", 0, repeats(Repeat{Cron: "* * * * *", Zone: "Europe/Berlin"}))

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/vfs/memfs"
+	"carillon/wal"
 )
 
 // addSeries adds a timer that repeats.
@@ -36,7 +36,7 @@ func TestZoneIsReadAside(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		gate = make(chan struct{})
-		r := makeStand(t, memfs.New(), func(c *Config) { c.Zone = zone })
+		r := makeStand(t, wal.NewMemFS(), func(c *Config) { c.Zone = zone })
 		r.bubble = true
 		r.mustOpen()
 		defer r.abort()

@@ -9,6 +9,7 @@ import (
 // write is what a client wrote of a timer: payload and time belong together (I6).
 type write struct {
 	op      uint64
+	asked   time.Duration // when a client first did
 	dueMs   int64
 	payload string
 
@@ -25,8 +26,14 @@ type write struct {
 	relative     bool  // the time was given as a delay
 	labels       []string
 	more         func(*shard.Spec)
-	starts       map[int64]uint64
-	over         map[int64]bool // by due time: delivered, or refused for good
+	starts       map[int64]startedAs // by due time: the timer that its first call was of
+	over         map[int64]bool      // by due time: delivered, or refused for good
+}
+
+// startedAs is a timer that an occurrence of a series was first called as.
+type startedAs struct {
+	seq uint64
+	at  time.Duration
 }
 
 // timerKey names one timer for ever.
@@ -64,6 +71,7 @@ type attemptKey struct {
 
 // named is what clients did with an id.
 type named struct {
+	since   time.Duration     // when they began
 	writes  map[string]*write // by payload
 	cancels int               // asked for, and not known to have been refused
 	lives   []*life
@@ -95,8 +103,8 @@ type book struct {
 	ranked    *rankedBook
 	bulks     *bulkBook
 
-	misled     time.Duration // when a process was last sure of a wrong clock, as it had to be
-	misledOnce bool
+	times  shardTimes
+	misled time.Duration // when a process was last sure of a wrong clock, as it had to be; 0: none was
 }
 
 func newBook() *book {
@@ -146,6 +154,9 @@ func (b *book) mayFail(n *node) bool { return b.sick[n.id] }
 
 // called notes an operation before it is sent: from now on it may take effect.
 func (b *book) called(o *operation) {
+	if o.write != nil {
+		o.write.asked = o.began
+	}
 	if o.claim() {
 		b.leases.called(o)
 		return
@@ -163,6 +174,9 @@ func (b *book) called(o *operation) {
 		return
 	}
 	n := b.named(idKey{o.topic, o.id})
+	if n.since == 0 {
+		n.since = o.began
+	}
 	if o.write != nil {
 		n.writes[o.write.payload] = o.write
 	}

@@ -219,7 +219,7 @@ func (b *bulkBook) checkEnd(w *World) {
 		table := w.leader(at).host.Table(at)
 		now := table.Read(bulkTopic, id)
 		switch {
-		case now == nil && n.made && !w.mayBeForgotten(n.delivered || n.cancelled):
+		case now == nil && n.made && !w.mayBeForgotten(at, 0, n.delivered || n.cancelled):
 			w.violate("I1", "timer %s was acknowledged and is gone", id)
 		case now == nil:
 		case now.State == shard.Done && !n.delivered:

@@ -60,7 +60,7 @@ type checkedGroup struct {
 
 // check compares what the last turn made of the node's replicas with all others.
 func (n *node) check() {
-	n.checkClock()
+	off := n.checkClock()
 	for i := range n.checked {
 		id, c := shard.ID(i), &n.checked[i]
 		p := n.host.Progress(id)
@@ -75,6 +75,7 @@ func (n *node) check() {
 			}
 			continue
 		}
+		n.w.book.times.led(id, n.id, p.Leads, n.w.now, off)
 		if n.watchFaults(id, c, &p); p.Stopped != nil {
 			continue
 		}
@@ -118,6 +119,7 @@ func (n *node) check() {
 		if t := n.host.Table(id); t != nil {
 			n.w.counts.SetBack += int(b2u(t.ClockMs() < c.clockMs))
 			c.clockMs = t.ClockMs()
+			n.w.book.times.applied(id, p.Applied, c.clockMs, n.w.now)
 		}
 		n.compare(id, p)
 		c.applied, c.epoch = p.Applied, p.Epoch
@@ -260,7 +262,7 @@ func (w *World) checkLife(l *life, seq uint64, now *shard.Timer, known *named) {
 	w.stamped(now)
 	switch {
 	case now == nil || now.Seq < seq:
-		if l.acked && !w.mayBeForgotten(l.delivered > 0 || known.cancels > 0) {
+		if l.acked && !w.mayBeForgotten(l.shard, known.since, l.delivered > 0 || known.cancels > 0) {
 			w.violate("I1", "timer %s (number %d of shard %d) was acknowledged and is gone", l.id.id, seq, l.shard)
 		}
 		return

@@ -185,17 +185,18 @@ func (n *node) hearsRight() bool {
 	return n.member != nil && n.member.ClockRight(func(id uint64) bool { return n.w.node(id).isRight() })
 }
 
-// checkClock holds what a process is sure of against what is right.
-func (n *node) checkClock() {
+// checkClock holds what a process is sure of against what is right. It is told how far off the time is that the process goes by.
+func (n *node) checkClock() (wrong time.Duration) {
 	w := n.w
 	m := n.keeper.Look()
+	wrong = msOf(m.WallMs-epochMs) - w.now
 	if m.Trust != clocks.Sure {
 		w.counts.Held++
-		return
+		return wrong
 	}
-	wrong, within := msOf(m.WallMs-epochMs)-w.now, sureWithin+time.Duration(float64(w.now)*w.swarm.drift)
+	within := sureWithin + time.Duration(float64(w.now)*w.swarm.drift)
 	if wrong <= within && wrong >= -within-behindWithin {
-		return
+		return wrong
 	}
 	if !n.mayBeMisled() {
 		w.violate("clock", "node %d is sure of a time that is %s off, %s after its clock was set: %s", n.id, wrong, w.now-n.clock.touched, w.clockwork())
@@ -203,7 +204,7 @@ func (n *node) checkClock() {
 	w.counts.Misled++
 	n.believedOff = wrong
 	w.book.misled = w.now
-	w.book.misledOnce = true
+	return wrong
 }
 
 // rightClocks ends all that is wrong with clocks.
@@ -260,9 +261,6 @@ func (w *World) stamped(t *shard.Timer) {
 	}
 }
 
-// wasSetBack says that what shards have stamped may have become earlier.
-func (w *World) wasSetBack() bool { return w.book.misledOnce || w.counts.SetBack > 0 }
-
 // clockwork is how all clocks stand, for a report.
 func (w *World) clockwork() (text string) {
 	for _, n := range w.nodes {
@@ -287,14 +285,10 @@ func (n *node) mayGoByClock(id string, dueMs int64) {
 	}
 }
 
-// mayBeForgotten says of a timer that has ended whether it may be gone by now: none may that ended in this run, unless somebody had to
-// believe a clock that was wrong.
-func (w *World) mayBeForgotten(ended bool) bool { return ended && w.book.misledOnce }
-
 // skippedAhead is how many series wait for an occurrence that is ahead because a leader with a wrong clock skipped the first ones: that its
 // owner did not ask for that cannot be told.
 func (w *World) skippedAhead() (n int64) {
-	if !w.book.misledOnce {
+	if w.book.misled == 0 {
 		return 0
 	}
 	for _, k := range w.book.features.names {
@@ -305,7 +299,8 @@ func (w *World) skippedAhead() (n int64) {
 		id := w.place(k.topic, k.id)
 		if leader := w.leader(id); leader != nil {
 			now := leader.host.Table(id).Read(k.topic, k.id)
-			n += int64(b2u(now != nil && now.State == shard.Scheduled && now.NextMs > epochMs+w.now.Milliseconds()))
+			_, last := w.book.times.shown(id, first.asked, w.now)
+			n += int64(b2u(now != nil && now.State == shard.Scheduled && now.NextMs > epochMs+w.now.Milliseconds() && now.NextMs <= last+first.every+timeSlack.Milliseconds()))
 		}
 	}
 	return n

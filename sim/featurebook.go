@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"carillon/shard"
 )
@@ -24,6 +25,7 @@ type featureBook struct {
 type featureID struct {
 	writes   map[string]*write // by payload
 	first    *write
+	since    time.Duration  // when it was first asked for
 	moved    map[int64]bool // due times that Fire and Redrive asked for
 	calls    int            // operations that may have changed something
 	open     int            // … whose outcome is not known
@@ -74,7 +76,9 @@ func (f *featureBook) called(o *operation) {
 	if o.cmd == nil {
 		return
 	}
-	n.calls++
+	if n.calls++; n.calls == 1 {
+		n.since = o.began
+	}
 	if o.write != nil {
 		if n.first == nil {
 			n.first = o.write
@@ -104,7 +108,7 @@ func (f *featureBook) answered(w *World, o *operation, r shard.Result, t *shard.
 	n := f.id(idKey{o.topic, o.id})
 	if t != nil {
 		wrote := n.writes[string(t.Payload)]
-		if t.ID != o.id || wrote == nil || !n.mayBeDue(w, wrote, t.DueMs) {
+		if t.ID != o.id || wrote == nil || !n.mayBeDue(w, o.shard, wrote, t.DueMs) {
 			w.violate("I6", "operation %d on %s is answered with timer %s, payload %s, due %d, which nobody wrote so", o.number, o.id, t.ID, t.Payload, t.DueMs)
 		}
 	}
@@ -114,7 +118,7 @@ func (f *featureBook) answered(w *World, o *operation, r shard.Result, t *shard.
 	n.open--
 	switch r.Code {
 	case shard.Created:
-		if seq, twice := n.made[o.cmd.Content]; twice && o.id[0] == 'd' && seq != t.Seq && !w.mayBeForgotten(true) {
+		if seq, twice := n.made[o.cmd.Content]; twice && o.id[0] == 'd' && seq != t.Seq && !w.mayBeForgotten(o.shard, n.since, true) {
 			w.violate("I18", "the add of %s was repeated and made a second timer: number %d after %d", o.id, t.Seq, seq)
 		}
 		n.made[o.cmd.Content] = t.Seq
@@ -127,14 +131,14 @@ func (f *featureBook) answered(w *World, o *operation, r shard.Result, t *shard.
 }
 
 // mayBeDue says whether a timer that was written so can be due then.
-func (n *featureID) mayBeDue(w *World, wrote *write, dueMs int64) bool {
+func (n *featureID) mayBeDue(w *World, at shard.ID, wrote *write, dueMs int64) bool {
 	switch since := dueMs - wrote.dueMs; {
 	case n.moved[dueMs], since == 0:
 		return true
 	case wrote.timetable != nil:
 		return slices.Contains(wrote.timetable.dues, dueMs)
 	case wrote.every != 0:
-		return (since > 0 || w.wasSetBack()) && since%wrote.every == 0 // set by clocks that were behind it begins too soon
+		return since%wrote.every == 0 && (since > 0 || w.mayBeginSooner(at, wrote, dueMs))
 	case wrote.capped:
 		return since < 0
 	}
@@ -149,7 +153,7 @@ func (f *featureBook) started(c *call) {
 		w.violate("I2", "node %d delivers %s of %s, which nobody wrote", c.node.id, j.Payload, j.ID)
 	}
 	wrote, l := n.writes[string(j.Payload)], n.life(j.Seq)
-	if !n.mayBeDue(w, wrote, j.DueMs) {
+	if !n.mayBeDue(w, c.delivery.Shard, wrote, j.DueMs) {
 		w.violate("I6", "node %d delivers %s due at %d, it was written to be due at %d", c.node.id, j.Payload, j.DueMs, wrote.dueMs)
 	}
 	if l.prevented && !n.redriven {
@@ -168,13 +172,16 @@ func (f *featureBook) started(c *call) {
 	}
 	n.fence, n.running = j.Fence, c
 	if wrote.every != 0 || wrote.timetable != nil {
-		if seq, twice := wrote.starts[j.DueMs]; twice && seq != j.Seq && !w.wasSetBack() {
-			w.violate("series", "the occurrence of %s due at %d is timer %d and timer %d", j.ID, j.DueMs, seq, j.Seq)
+		before, twice := wrote.starts[j.DueMs]
+		if twice && before.seq != j.Seq && !w.mayRecur(c.delivery.Shard, before.at, j.DueMs) {
+			w.violate("series", "the occurrence of %s due at %d is timer %d and timer %d", j.ID, j.DueMs, before.seq, j.Seq)
 		}
 		if wrote.starts == nil {
-			wrote.starts = map[int64]uint64{}
+			wrote.starts = map[int64]startedAs{}
 		}
-		wrote.starts[j.DueMs] = j.Seq
+		if before.seq != j.Seq {
+			wrote.starts[j.DueMs] = startedAs{j.Seq, w.now}
+		}
 	}
 	if key := lineOf(j.Topic, j.ID); key != "" {
 		if other := f.keys[key]; other.runs() {
@@ -182,6 +189,24 @@ func (f *featureBook) started(c *call) {
 		}
 		f.keys[key] = c
 	}
+}
+
+// mayBeginSooner says whether a series may have come to an occurrence that is before the first one: by the time of its shard the first was over
+// before it was due, or that went back behind it later; then the series goes on with the next occurrence that is left.
+func (w *World) mayBeginSooner(id shard.ID, wrote *write, dueMs int64) bool {
+	first := msOf(wrote.dueMs - epochMs)
+	if _, last := w.book.times.shown(id, wrote.asked, min(w.now, first)); last > wrote.dueMs+timeSlack.Milliseconds() {
+		return true
+	}
+	return w.now > first && w.mayRecur(id, first, dueMs)
+}
+
+// mayRecur says whether an occurrence of a series may have come a second time: since it came first, its shard's time was set back behind it.
+func (w *World) mayRecur(id shard.ID, since time.Duration, dueMs int64) bool {
+	soonest, _ := w.book.times.shown(id, since, w.now)
+	return soonest <= dueMs+timeSlack.Milliseconds() && slices.ContainsFunc(w.book.times.backs(id, since), func(b clockBack) bool {
+		return b.fromMs >= dueMs && b.toMs <= dueMs
+	})
 }
 
 // runs says whether a call is under way.

@@ -197,18 +197,19 @@ type History struct {
 	byID map[idKey][]*historyEntry
 
 	bulks *bulkBook
-	// forgetful: finished timers may be gone before their ten minutes are over, as clocks were wrong and had to be believed.
-	forgetful bool
+	// forgetful: what has finished of these may be gone before its ten minutes are over, as clocks were wrong and had to be believed.
+	forgetful map[idKey]bool
 }
 
-func (h *history) export(forgetful bool) History {
-	out := History{byID: map[idKey][]*historyEntry{}, forgetful: forgetful}
+func (h *history) export(forgetful func(idKey) bool) History {
+	out := History{byID: map[idKey][]*historyEntry{}, forgetful: map[idKey]bool{}}
 	for _, e := range h.entries {
 		if e.dropped {
 			continue
 		}
 		if out.byID[e.id] == nil {
 			out.ids = append(out.ids, e.id)
+			out.forgetful[e.id] = forgetful(e.id)
 		}
 		out.byID[e.id] = append(out.byID[e.id], e)
 	}
@@ -246,17 +247,17 @@ func unexplained(model porcupine.Model, ops []porcupine.Operation, limit time.Du
 
 // Check looks for an order of each id's operations that explains all that clients were told. It is called outside of the bubble.
 func (h History) Check(limit time.Duration) error {
-	model := porcupine.Model{
-		Init: func() any { return timerState{forgetful: h.forgetful} },
-		Step: func(state, in, out any) (bool, any) {
-			ok, next := state.(timerState).step(in.(asked), out.(heard))
-			return ok, next
-		},
-	}
 	for _, id := range h.ids {
-		list := h.byID[id]
-		if asAsked(list, timerState{forgetful: h.forgetful}) {
+		list, begins := h.byID[id], timerState{forgetful: h.forgetful[id]}
+		if asAsked(list, begins) {
 			continue
+		}
+		model := porcupine.Model{
+			Init: func() any { return begins },
+			Step: func(state, in, out any) (bool, any) {
+				ok, next := state.(timerState).step(in.(asked), out.(heard))
+				return ok, next
+			},
 		}
 		ops := make([]porcupine.Operation, len(list))
 		for i, e := range list {

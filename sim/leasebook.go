@@ -152,7 +152,7 @@ func (f *featureBook) acked(k idKey) {
 func (f *featureBook) fetched(n *node, t *shard.Taken) {
 	w, timer := n.w, t.Timer
 	known := f.ids[idKey{timer.Topic, timer.ID}]
-	if known == nil || known.writes[string(timer.Payload)] == nil || !known.mayBeDue(n.w, known.writes[string(timer.Payload)], timer.DueMs) {
+	if known == nil || known.writes[string(timer.Payload)] == nil || !known.mayBeDue(n.w, t.Shard, known.writes[string(timer.Payload)], timer.DueMs) {
 		w.violate("I2", "node %d hands out %s of %s due at %d, which nobody wrote so", n.id, timer.Payload, timer.ID, timer.DueMs)
 	}
 	if timer.FiredMs < timer.DueMs { // not the clock now: it may have been set back since the lease was asked for

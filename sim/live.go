@@ -7,7 +7,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/vfs/memfs"
+	"carillon/wal"
 )
 
 // healLimit is within what a healed cluster must serve and fire (I14).
@@ -137,7 +137,7 @@ func (w *World) heal() {
 	}
 	w.rightClocks()
 	for _, n := range w.nodes {
-		n.crash.left, n.crash.says, n.crash.fail = 0, 0, [memfs.OpSyncDir + 1]int{}
+		n.crash.left, n.crash.says, n.crash.fail = 0, 0, [wal.OpSyncDir + 1]int{}
 		n.hungUntil = 0
 		n.disk.SetCapacity(0)
 		n.resume()

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"carillon/shard"
@@ -20,10 +21,10 @@ type mergeChecker struct {
 	first  map[timerKey]*firstAdd   // nil: the timer was leased since
 }
 
-// firstAdd is the moment of a timer's first add, and when the checker was told of it.
+// firstAdd is the moment of a timer's first add, when somebody asked for it, and when the checker was told of it.
 type firstAdd struct {
-	ms   int64
-	told time.Duration
+	ms          int64
+	asked, told time.Duration
 }
 
 // mergeWrite is an add.
@@ -69,7 +70,7 @@ func (b *mergeChecker) answered(w *World, o *operation, r shard.Result, t *shard
 	if m := b.writes[string(t.Payload)]; m.by != "" && o.began >= m.at && t.State == shard.Scheduled && !t.Successor {
 		w.violate("I6", "operation %d shows %s scheduled, which %s ended before", o.number, t.Payload, m.by)
 	}
-	b.debounced(w, t.Payload, t.DueMs, t.CreatedMs)
+	b.debounced(w, o.shard, t.Payload, t.DueMs, t.CreatedMs)
 	b.firstAdd(w, o, r, t)
 	if o.cmd == nil || r.Code != shard.Created && r.Code != shard.Merged && r.Code != shard.Prevented && r.Code != shard.CancelInFlight {
 		return
@@ -96,17 +97,22 @@ func (b *mergeChecker) firstAdd(w *World, o *operation, r shard.Result, t *shard
 	case t.State == shard.Leased || t.Successor: // a successor begins anew
 		b.first[key] = nil
 	case r.Code == shard.Created && !known:
-		b.first[key] = &firstAdd{t.CreatedMs, w.now}
+		b.first[key] = &firstAdd{t.CreatedMs, o.began, w.now}
 	case first == nil:
-	case t.CreatedMs < first.ms && w.wasSetBack(): // it was stamped by a wrong time
-		b.first[key] = &firstAdd{t.CreatedMs, w.now}
+	case t.CreatedMs < first.ms && w.stampedAnew(o.shard, first.asked, t.CreatedMs):
+		b.first[key] = &firstAdd{t.CreatedMs, o.began, w.now}
 	case t.CreatedMs != first.ms && o.began >= first.told && t.State == shard.Scheduled && b.ids[idKey{o.topic, o.id}].open == 0:
 		w.violate("merge", "operation %d shows the first add of %s at %d, it was at %d and the timer was not leased since", o.number, o.id, t.CreatedMs, first.ms)
 	}
 }
 
+// stampedAnew says whether a stamp of a timer may have become this one since then, as its shard's clock was set back.
+func (w *World) stampedAnew(id shard.ID, since time.Duration, ms int64) bool {
+	return slices.ContainsFunc(w.book.times.backs(id, since), func(b clockBack) bool { return b.toMs <= ms && ms < b.fromMs })
+}
+
 // debounced checks when a timer is due that began at firstMs.
-func (b *mergeChecker) debounced(w *World, payload []byte, dueMs, firstMs int64) {
+func (b *mergeChecker) debounced(w *World, id shard.ID, payload []byte, dueMs, firstMs int64) {
 	m := b.writes[string(payload)]
 	if m == nil || !m.debounces {
 		return
@@ -115,7 +121,7 @@ func (b *mergeChecker) debounced(w *World, payload []byte, dueMs, firstMs int64)
 	if m.maxWaitMs > 0 {
 		want = min(want, firstMs+m.maxWaitMs)
 	}
-	if w.wasSetBack() && want < dueMs && dueMs <= m.dueMs {
+	if want < dueMs && dueMs <= m.dueMs && w.stampedAnew(id, m.write.asked, firstMs) {
 		return // its first add was stamped by a wrong time, and later anew
 	}
 	if dueMs != want {
@@ -129,7 +135,7 @@ func (b *mergeChecker) started(c *call) {
 	if m := b.writes[string(j.Payload)]; m.by != "" && j.Fence > m.fence {
 		w.violate("I5", "node %d begins an attempt of %s under fence %d, which %s ended under fence %d", c.node.id, j.Payload, j.Fence, m.by, m.fence)
 	}
-	b.debounced(w, j.Payload, j.DueMs, j.CreatedMs)
+	b.debounced(w, c.delivery.Shard, j.Payload, j.DueMs, j.CreatedMs)
 	b.first[timerKey{c.delivery.Shard, j.Seq}] = nil
 }
 

@@ -21,7 +21,8 @@ func TestFirstAddOfAnAnswerThatIsLate(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := &World{book: newBook()}
-			w.counts.SetBack = 1 // the shard's clock went back, and what it had stamped with it
+			w.book.times.applied(1, 1, 300_000, time.Second)
+			w.book.times.applied(1, 2, 1000, 2*time.Second) // the shard's clock went back, and what it had stamped with it
 			b := newMergeChecker(featureBook{ids: map[idKey]*featureID{}, keys: map[string]*call{}})
 			key := timerKey{1, 1}
 			told := func(at, began time.Duration, code shard.Code, createdMs int64) {

@@ -60,6 +60,12 @@ type call struct {
 	ended    bool  // at the receiver
 	told     bool  // the host knows
 	nextMs   int64 // when it is tried again, as was decided; 0: not
+	endedMs  int64 // … as it had ended then
+	begun    time.Duration
+
+	lowest, highest time.Duration // how far its process's time was off when it began and when it was over
+	judged          time.Duration
+	kept            bool // … and the shard has it so
 
 	term    uint64 // in which the host leads the shard
 	taken   bool   // the receiver answered 200
@@ -70,7 +76,7 @@ type call struct {
 // begin makes the call, unless it would not fit into its lease any more.
 func (c *call) begin() {
 	w, n := c.permit.d.w, c.node
-	c.wallMs = n.keeper.WallMs()
+	c.wallMs, c.begun = n.keeper.WallMs(), w.now
 	if n.keeper.Lease()+callTimeout > c.delivery.Deadline {
 		c.end(shard.Attempt{NotSent: true})
 		return
@@ -126,6 +132,8 @@ func (c *call) begin() {
 // end brings the answer to the host.
 func (c *call) end(a shard.Attempt) {
 	a.StartedMs, a.EndedMs = c.wallMs, max(c.wallMs, c.node.keeper.WallMs())
+	began, ended := msOf(a.StartedMs-epochMs)-c.begun, msOf(a.EndedMs-epochMs)-c.node.w.now
+	c.lowest, c.highest = min(began, ended), max(began, ended)
 	if c.told = true; a.Status == 200 {
 		c.node.w.book.successes.succeeded(c)
 	}

@@ -98,6 +98,7 @@ type attemptBook struct {
 // sickTimer is what is known of a timer in the sick topic.
 type sickTimer struct {
 	shard     shard.ID
+	since     time.Duration
 	acked     bool
 	attempts  int // of the last call
 	delivered bool
@@ -109,7 +110,7 @@ func newAttemptBook() attemptBook {
 
 // asked and answered note adds to the sick topic.
 func (b *attemptBook) asked(o *operation) {
-	b.sick[o.id] = &sickTimer{shard: o.shard}
+	b.sick[o.id] = &sickTimer{shard: o.shard, since: o.began}
 	b.names = append(b.names, o.id)
 }
 
@@ -160,15 +161,24 @@ func (b *attemptBook) started(c *call) {
 func (b *attemptBook) paced(c *call) {
 	w, j := c.node.w, &c.delivery.Job
 	before := b.last[timerKey{c.delivery.Shard, j.Seq}]
-	if w.wasSetBack() || before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Topic == featureTopic || j.Attempts != before.delivery.Job.Attempts+1 {
+	if before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Topic == featureTopic || j.Attempts != before.delivery.Job.Attempts+1 {
 		return
 	}
 	table := c.node.host.Table(c.delivery.Shard)
-	if d := table.Due(j.Handle); d.FiredMs != before.wallMs {
+	firedMs, next := before.wallMs, before.nextMs
+	for _, b := range w.book.times.backs(c.delivery.Shard, before.judged) {
+		if before.kept { // else the end may not have been heard of
+			firedMs = min(firedMs, b.toMs)
+		}
+		if before.endedMs > b.toMs { // what is left of the wait counts from there
+			next = min(next, b.toMs+max(0, next-b.fromMs))
+		}
+	}
+	if d := table.Due(j.Handle); d.FiredMs > before.wallMs || d.FiredMs < firedMs {
 		return
 	}
-	if c.letGoMs < before.nextMs {
-		w.violate("I17", "node %d makes attempt %d of %s %d ms before its backoff is over", c.node.id, j.Attempts, j.ID, before.nextMs-c.letGoMs)
+	if c.letGoMs < next {
+		w.violate("I17", "node %d makes attempt %d of %s %d ms before its backoff is over", c.node.id, j.Attempts, j.ID, next-c.letGoMs)
 	}
 }
 
@@ -183,8 +193,10 @@ func (b *attemptBook) spent(n *node, out *shard.Outcome) {
 			calls = append(calls, c)
 		}
 	}
-	if len(calls) == 0 && n.w.counts.Steps+n.w.counts.Stops+n.w.counts.Freezes > 0 { // its begin was set right, as its clock was
-		calls = b.calls[spentKey{out.Seq, out.Fence}]
+	for _, c := range b.calls[spentKey{out.Seq, out.Fence}] {
+		if len(calls) == 0 && n.w.mayBeginAnew(c, out) {
+			calls = []*call{c}
+		}
 	}
 	if len(calls) == 0 {
 		n.w.violate("I17", "node %d counts an attempt of timer number %d under fence %d (%s), and there was no call", n.id, out.Seq, out.Fence, out.Err)
@@ -199,8 +211,34 @@ func (b *attemptBook) spent(n *node, out *shard.Outcome) {
 		n.w.violate("I17", "node %d tries %s again %d ms after attempt %d, the policy asks for %.0f", n.id, c.delivery.Job.ID, wait, c.delivery.Job.Attempts, least)
 	}
 	if c.nextMs == 0 || out.NextMs < c.nextMs { // a new leader may have judged it anew
-		c.nextMs = out.NextMs
+		c.nextMs, c.endedMs, c.judged, c.kept = out.NextMs, out.EndedMs, n.w.now, false
+		if n.w.book.misled > 0 {
+			c.keeps(out.Handle, 20*time.Millisecond)
+		}
 	}
+}
+
+// keeps looks whether what was decided of a call's retry is in its shard's table, as long as it may be on its way there.
+func (c *call) keeps(h shard.Handle, wait time.Duration) {
+	w, id, next := c.node.w, c.delivery.Shard, c.nextMs
+	w.after(wait, func() {
+		if leader := w.leader(id); leader != nil && c.nextMs == next {
+			d := leader.host.Table(id).Due(h)
+			c.kept = d.Seq == c.delivery.Job.Seq && d.State == shard.Scheduled && d.FiredMs == c.wallMs && d.NextMs == next
+		}
+		if !c.kept && wait < time.Second {
+			c.keeps(h, 2*wait)
+		}
+	})
+}
+
+// mayBeginAnew says whether an outcome may be of a call that began at another time by its process's clock: who tells of it goes by another time
+// than that process did, so the begin was set right as the end was.
+func (w *World) mayBeginAnew(c *call, out *shard.Outcome) bool {
+	behind, ahead := w.book.times.off(c.delivery.Shard, c.begun, w.now)
+	behind, ahead = min(behind, c.lowest), max(ahead, c.highest)
+	by := msOf(out.StartedMs - c.wallMs).Abs()
+	return by <= ahead-behind+w.now-c.begun+timeSlack && ahead-behind > sureWithin-timeSlack
 }
 
 func (b *attemptBook) delivered(c *call) { b.sick[c.delivery.Job.ID].delivered = true }
@@ -214,7 +252,7 @@ func (b *attemptBook) checkEnd(w *World) {
 		}
 		table := w.leader(t.shard).host.Table(t.shard)
 		switch now := table.Read(sickTopic, id); {
-		case now == nil && w.mayBeForgotten(true):
+		case now == nil && w.mayBeForgotten(t.shard, t.since, true):
 		case now == nil:
 			w.violate("I1", "timer %s was acknowledged and is gone", id)
 		case now.State == shard.Done && !t.delivered:

@@ -47,7 +47,7 @@ func (f *featureBook) ends(w *World, dead func(n *featureID, k idKey, now *shard
 		w.stamped(now)
 		switch {
 		case now == nil:
-			if n.first.acked && !w.mayBeForgotten(len(n.first.over) > 0 || n.cancels > 0 || k.topic == briefTopic) {
+			if n.first.acked && !w.mayBeForgotten(w.place(k.topic, k.id), n.since, len(n.first.over) > 0 || n.cancels > 0 || k.topic == briefTopic) {
 				w.violate("I1", "timer %s was acknowledged and is gone", k.id)
 			}
 		case now.State == shard.Done:
@@ -101,7 +101,7 @@ func (b *spreadBook) checkEnd(w *World) { b.ends(w, noneDead(w)) }
 
 // mended says of a moment that all was well then, for as long as a cluster may take to recover.
 func (w *World) mended(ms int64) bool {
-	return w.calm && w.healed > 0 && ms >= epochMs+(w.healed+w.believed+healLimit).Milliseconds() && !w.book.misledOnce
+	return w.calm && w.healed > 0 && ms >= epochMs+(max(w.healed+w.believed, w.book.misled)+healLimit).Milliseconds()
 }
 
 // briefBook: no attempt starts later than the expiry allows, unless the timer was redriven; what expires is a dead letter that says so, no
@@ -119,6 +119,19 @@ func (b *briefBook) mayStart(c *call, _ *shard.Table) {
 	}
 }
 
+// mayHaveExpired says whether a timer that counts as ended then may have expired at that moment by the time of its shard, which was wrong. If it
+// was set back since, the end is when that was done.
+func (w *World) mayHaveExpired(id shard.ID, since time.Duration, endedMs, moment int64) bool {
+	until := msOf(endedMs - epochMs)
+	for _, b := range w.book.times.backs(id, since) {
+		if b.fromMs >= moment && b.toMs <= endedMs {
+			until = max(until, b.at)
+		}
+	}
+	_, last := w.book.times.shown(id, since, until+timeSlack)
+	return last >= moment-timeSlack.Milliseconds()
+}
+
 func (b *briefBook) checkEnd(w *World) {
 	b.ends(w, func(n *featureID, k idKey, now *shard.Timer) {
 		w.counts.Expired++
@@ -126,7 +139,7 @@ func (b *briefBook) checkEnd(w *World) {
 		switch {
 		case now.Reason != shard.Expired:
 			w.violate("expiry", "timer %s is dead for reason %d, it can only expire", k.id, now.Reason)
-		case now.EndedMs <= moment-sureWithin.Milliseconds() && !w.wasSetBack(): // else it was decided by a clock that was wrong
+		case now.EndedMs <= moment-sureWithin.Milliseconds() && !w.mayHaveExpired(w.place(k.topic, k.id), n.since, now.EndedMs, moment):
 			w.violate("expiry", "timer %s expired %d ms before its time was over", k.id, moment-now.EndedMs)
 		case now.EndedMs > moment+1250 && w.mended(moment):
 			w.violate("expiry", "timer %s expired %d ms late, though all is well", k.id, now.EndedMs-moment)

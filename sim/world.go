@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"carillon/shard"
-	"carillon/vfs/memfs"
+	"carillon/wal"
 )
 
 // Config of a run.
@@ -95,7 +95,7 @@ type World struct {
 	idle     []*coroutine
 
 	// effect, if set, is told of each change of a disk right before it is made. It may be called by a host's background goroutine, while the world waits for it.
-	effect func(n *node, op memfs.Op, name string)
+	effect func(n *node, op wal.Op, name string)
 }
 
 // stopped ends a run from within.
@@ -121,7 +121,7 @@ func Run(cfg Config) (r Report) {
 		w.end()
 		w.countUnread()
 		r.Seed, r.Hash, r.Events, r.Simulated, r.Counts = cfg.Seed, w.trace.sum.Sum64(), w.seq, w.now, w.counts
-		r.History = w.book.history.export(w.book.misledOnce)
+		r.History = w.book.history.export(w.mayForget)
 		r.History.bulks = w.book.bulks
 	}()
 	if cfg.script != nil {

@@ -1,8 +1,6 @@
 package wal
 
-import (
-	"time"
-)
+import "time"
 
 // The only place of the package that reads a clock; Options replaces both.
 

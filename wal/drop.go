@@ -2,8 +2,6 @@ package wal
 
 import (
 	"fmt"
-
-	"carillon/vfs"
 )
 
 // DropBefore gives up the generations below gen, but never the one being written: each is
@@ -40,7 +38,7 @@ func (s *Stream) DropBefore(gen uint64) error {
 	s.gens = s.gens[len(victims):]
 	s.mu.Unlock()
 	for _, v := range victims {
-		if err := vfs.RemoveTree(s.fs, genPath(s.dir, v.Gen)); err != nil {
+		if err := removeTree(s.fs, genPath(s.dir, v.Gen)); err != nil {
 			return fmt.Errorf("wal: drop generation %d: %w", v.Gen, err)
 		}
 	}

@@ -1,8 +1,6 @@
 package wal
 
-import (
-	"time"
-)
+import "time"
 
 // Options of a stream; zero values mean the documented default.
 type Options struct {

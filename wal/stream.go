@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"carillon/vfs"
 )
 
 // Position names a frame: its generation and its sequence number.
@@ -30,7 +28,7 @@ type GenInfo struct {
 
 // Stream is one log: a directory of generations, appended to by one writer.
 type Stream struct {
-	fs      vfs.FS
+	fs      FS
 	dir     string
 	opt     Options
 	lock    io.Closer

@@ -4,8 +4,6 @@ import (
 	"math"
 
 	tidwall "github.com/tidwall/wal"
-
-	"carillon/vfs"
 )
 
 // tidwallAppender writes one segment by tidwall/wal. It never reads, truncates or
@@ -23,8 +21,8 @@ func newTidwall(dir string) (appender, error) {
 		SegmentSize: math.MaxInt,
 		LogFormat:   tidwall.Binary,
 		AllowEmpty:  true,
-		DirPerms:    vfs.DirPerm,
-		FilePerms:   vfs.FilePerm,
+		DirPerms:    dirPerm,
+		FilePerms:   filePerm,
 	})
 	if err != nil {
 		return nil, err

@@ -6,8 +6,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/vfs"
-	"carillon/vfs/memfs"
+	"carillon/wal"
 )
 
 // fullIdentity has everything that an identity can have.
@@ -23,7 +22,7 @@ func fullIdentity() Identity {
 
 // TestIdentityDamage flips every bit of an identity and cuts it everywhere: none passes for another identity.
 func TestIdentityDamage(t *testing.T) {
-	fsys := memfs.New()
+	fsys := wal.NewMemFS()
 	if err := fsys.MkdirAll("data"); err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +64,9 @@ func TestIdentityDamage(t *testing.T) {
 
 // TestIdentityOfVersion1: what was written before there was a sum is read, and is summed from then on.
 func TestIdentityOfVersion1(t *testing.T) {
-	fsys := memfs.New()
+	fsys := wal.NewMemFS()
 	const old = "{\n  \"version\": 1,\n  \"node_id\": 77,\n  \"starts\": 4,\n  \"founded\": true,\n  \"shards\": 8,\n  \"replicas\": 1,\n  \"cluster_id\": \"c\"\n}\n"
-	if err := vfs.WriteFileAtomic(fsys, identityFile, []byte(old)); err != nil {
+	if err := wal.WriteFileAtomic(fsys, identityFile, []byte(old)); err != nil {
 		t.Fatal(err)
 	}
 	id, err := claimIdentity(fsys, "", nil)
@@ -82,7 +81,7 @@ func TestIdentityOfVersion1(t *testing.T) {
 
 // TestIdentityOfAnEmptyDirectory: it is drawn, kept, and not drawn beside a log that lost its own.
 func TestIdentityOfAnEmptyDirectory(t *testing.T) {
-	fsys := memfs.New()
+	fsys := wal.NewMemFS()
 	if err := fsys.MkdirAll("data"); err != nil {
 		t.Fatal(err)
 	}

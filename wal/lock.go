@@ -1,4 +1,4 @@
-package vfs
+package wal
 
 import (
 	"fmt"
@@ -6,16 +6,15 @@ import (
 	"path/filepath"
 )
 
-// LockName is the file that LockDir locks.
-const LockName = "LOCK"
+const lockName = "LOCK"
 
 // LockDir takes the directory for this process until the result is closed.
 // A second holder gets an error that is ErrLocked. The directory is made if missing.
 func LockDir(fsys FS, dir string) (io.Closer, error) {
-	if err := MakeDir(fsys, dir); err != nil {
+	if err := makeDir(fsys, dir); err != nil {
 		return nil, fmt.Errorf("wal: lock %s: %w", dir, err)
 	}
-	l, err := fsys.Lock(filepath.Join(dir, LockName))
+	l, err := fsys.Lock(filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, fmt.Errorf("wal: lock %s: %w", dir, err)
 	}

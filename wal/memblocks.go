@@ -1,4 +1,4 @@
-package memfs
+package wal
 
 import (
 	"maps"
@@ -8,16 +8,16 @@ import (
 // sectorBytes is the smallest unit that reaches a disk whole.
 const sectorBytes = 512
 
-// blocks is a file's content, and what of it is on disk.
-type blocks struct {
+// memBlocks is a file's content, and what of it is on disk.
+type memBlocks struct {
 	data   []byte           // as the running process sees it
 	size   int64            // on disk
-	before map[int64][]byte // what the disk holds of the sectors changed since the last sync
+	before map[int64][]byte // sectors changed since the last sync → what the disk holds; nil: nothing
 	failed map[int64]bool   // changed sectors that a failed sync dropped: they never reach the disk
 }
 
-// preserve remembers what the disk holds of the sectors in [from, to) before they change.
-func (b *blocks) preserve(from, to int64) {
+// touch remembers what the disk holds of the sectors in [from, to) before they change.
+func (b *memBlocks) touch(from, to int64) {
 	if b.before == nil {
 		b.before, b.failed = map[int64][]byte{}, map[int64]bool{}
 	}
@@ -32,23 +32,23 @@ func (b *blocks) preserve(from, to int64) {
 	}
 }
 
-func (b *blocks) writeAt(p []byte, off int64) {
+func (b *memBlocks) writeAt(p []byte, off int64) {
 	if len(p) == 0 {
 		return
 	}
 	end := off + int64(len(p))
-	b.preserve(min(off, int64(len(b.data))), end)
+	b.touch(min(off, int64(len(b.data))), end)
 	b.resize(max(end, int64(len(b.data))))
 	copy(b.data[off:], p)
 }
 
-func (b *blocks) truncate(size int64) {
-	b.preserve(min(size, int64(len(b.data))), max(size, int64(len(b.data))))
+func (b *memBlocks) truncate(size int64) {
+	b.touch(min(size, int64(len(b.data))), max(size, int64(len(b.data))))
 	b.resize(size)
 }
 
 // resize grows with zeros, or cuts.
-func (b *blocks) resize(size int64) {
+func (b *memBlocks) resize(size int64) {
 	if old := int64(len(b.data)); size > old {
 		b.data = slices.Grow(b.data, int(size-old))[:size]
 		clear(b.data[old:])
@@ -56,7 +56,7 @@ func (b *blocks) resize(size int64) {
 	b.data = b.data[:size]
 }
 
-func (b *blocks) sync() {
+func (b *memBlocks) sync() {
 	for i := range b.before {
 		if !b.failed[i] {
 			delete(b.before, i)
@@ -67,14 +67,14 @@ func (b *blocks) sync() {
 
 // fail is a sync that failed: the changed pages count as clean from now on, though they
 // were not written, as on Linux.
-func (b *blocks) fail() {
+func (b *memBlocks) fail() {
 	for i := range b.before {
 		b.failed[i] = true
 	}
 }
 
 // afterCrash returns what a power cut leaves.
-func (b *blocks) afterCrash(r Rand, opt CrashOptions) blocks {
+func (b *memBlocks) afterCrash(r Rand, opt CrashOptions) memBlocks {
 	size := b.size
 	if size != int64(len(b.data)) && r.IntN(100) < opt.KeepSize {
 		size = int64(len(b.data))
@@ -99,5 +99,5 @@ func (b *blocks) afterCrash(r Rand, opt CrashOptions) blocks {
 			}
 		}
 	}
-	return blocks{data: out[:size], size: size}
+	return memBlocks{data: out[:size], size: size}
 }

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package vfs
+package wal
 
 import "os"
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package vfs
+package wal
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// OS is the operating system's file system.
-type OS struct{}
+// OSFS is the operating system's file system.
+type OSFS struct{}
 
 type osFile struct{ *os.File }
 
@@ -25,8 +25,8 @@ func (f osFile) Size() (int64, error) {
 }
 
 // OpenFile implements FS.
-func (OS) OpenFile(name string, flag int) (File, error) {
-	f, err := os.OpenFile(name, flag, FilePerm)
+func (OSFS) OpenFile(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, filePerm)
 	if err != nil {
 		return nil, err
 	}
@@ -34,24 +34,24 @@ func (OS) OpenFile(name string, flag int) (File, error) {
 }
 
 // Create implements FS.
-func (o OS) Create(name string) (File, error) {
+func (o OSFS) Create(name string) (File, error) {
 	return o.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_TRUNC)
 }
 
 // Open implements FS.
-func (o OS) Open(name string) (File, error) { return o.OpenFile(name, os.O_RDONLY) }
+func (o OSFS) Open(name string) (File, error) { return o.OpenFile(name, os.O_RDONLY) }
 
 // Rename implements FS.
-func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+func (OSFS) Rename(from, to string) error { return os.Rename(from, to) }
 
 // Remove implements FS.
-func (OS) Remove(name string) error { return os.Remove(name) }
+func (OSFS) Remove(name string) error { return os.Remove(name) }
 
 // MkdirAll implements FS.
-func (OS) MkdirAll(dir string) error { return os.MkdirAll(dir, DirPerm) }
+func (OSFS) MkdirAll(dir string) error { return os.MkdirAll(dir, dirPerm) }
 
 // ReadDir implements FS.
-func (OS) ReadDir(dir string) ([]DirEntry, error) {
+func (OSFS) ReadDir(dir string) ([]DirEntry, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (OS) ReadDir(dir string) ([]DirEntry, error) {
 }
 
 // Stat implements FS.
-func (OS) Stat(name string) (DirEntry, error) {
+func (OSFS) Stat(name string) (DirEntry, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return DirEntry{}, err
@@ -80,7 +80,7 @@ func (OS) Stat(name string) (DirEntry, error) {
 }
 
 // SyncDir implements FS.
-func (OS) SyncDir(dir string) error {
+func (OSFS) SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -93,8 +93,8 @@ func (OS) SyncDir(dir string) error {
 }
 
 // Lock implements FS by flock, which ends with the process.
-func (OS) Lock(name string) (io.Closer, error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, FilePerm)
+func (OSFS) Lock(name string) (io.Closer, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, filePerm)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (OS) Lock(name string) (io.Closer, error) {
 }
 
 // Free implements FS.
-func (OS) Free(dir string) (uint64, error) {
+func (OSFS) Free(dir string) (uint64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, err

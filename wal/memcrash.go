@@ -1,4 +1,4 @@
-package memfs
+package wal
 
 import (
 	"maps"
@@ -22,10 +22,10 @@ type CrashOptions struct {
 // CrashClone returns the file system as it stands after a power cut now: unsynced data,
 // sizes and directory changes are kept or lost by chance, each by itself and in any order.
 // The original goes on as if nothing had happened. Faults and locks are not copied.
-func (m *FS) CrashClone(r Rand, opt CrashOptions) *FS {
+func (m *MemFS) CrashClone(r Rand, opt CrashOptions) *MemFS {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := crashClone{rand: r, opt: opt, copies: map[*inode]*inode{}, changed: map[*inode]map[string]*inode{}}
+	c := memCrash{rand: r, opt: opt, copies: map[*memNode]*memNode{}, changed: map[*memNode]map[string]*memNode{}}
 	for _, op := range m.pending {
 		if r.IntN(100) >= opt.KeepNames || op.failed {
 			continue
@@ -34,36 +34,36 @@ func (m *FS) CrashClone(r Rand, opt CrashOptions) *FS {
 			set(c.names(s.dir), s.name, s.node)
 		}
 	}
-	out := New()
+	out := NewMemFS()
 	out.root = c.clone(m.root)
 	out.capacity = m.capacity
 	return out
 }
 
-type crashClone struct {
+type memCrash struct {
 	rand    Rand
 	opt     CrashOptions
-	copies  map[*inode]*inode
-	changed map[*inode]map[string]*inode // directories with changes that survived
+	copies  map[*memNode]*memNode
+	changed map[*memNode]map[string]*memNode // directories with changes that survived
 }
 
-func (c *crashClone) names(dir *inode) map[string]*inode {
+func (c *memCrash) names(dir *memNode) map[string]*memNode {
 	if c.changed[dir] == nil {
 		c.changed[dir] = maps.Clone(dir.durable)
 	}
 	return c.changed[dir]
 }
 
-func (c *crashClone) clone(n *inode) *inode {
+func (c *memCrash) clone(n *memNode) *memNode {
 	if done := c.copies[n]; done != nil {
 		return done
 	}
 	if !n.dir {
-		f := &inode{blocks: n.blocks.afterCrash(c.rand, c.opt)}
+		f := &memNode{blocks: n.blocks.afterCrash(c.rand, c.opt)}
 		c.copies[n] = f
 		return f
 	}
-	d := newDir()
+	d := newMemDir()
 	c.copies[n] = d
 	names := n.durable
 	if c.changed[n] != nil {
@@ -78,7 +78,7 @@ func (c *crashClone) clone(n *inode) *inode {
 
 // Kill ends the process that uses the file system: its handles fail and its locks are
 // free. All that was written is there, but still not synced.
-func (m *FS) Kill() {
+func (m *MemFS) Kill() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.epoch++

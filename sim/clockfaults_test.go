@@ -1,0 +1,47 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+// TestClocksThatAreBelievedAndSetRight: all clocks are wrong for so long that they must be believed, and then right again, each time in the midst of
+// retries, debounces, series and timers that expire. What is from after that is as it should be, and so is what was not touched by it.
+func TestClocksThatAreBelievedAndSetRight(t *testing.T) {
+	by := [...]time.Duration{5 * time.Minute, -5 * time.Minute, 40 * time.Second, time.Hour, -time.Hour, tenYears}
+	seeds := uint64(2 * len(by))
+	if testing.Short() || underRace {
+		seeds = uint64(len(by))
+	}
+	misled, back := 0, 0
+	for seed := uint64(1); seed <= seeds; seed++ {
+		step := by[int(seed)%len(by)]
+		r := run(t, Config{Seed: seed, Safety: 75 * time.Second, Change: func(p *Plan) {
+			representative(p)
+			p.nodes = 1 + 2*int(seed%2)
+			p.replicas, p.receiverFails, p.sickThink = p.nodes, 0.4, 100*time.Millisecond
+			p.ordeals, p.safety = ordeals{}, 75*time.Second
+		}, script: func(w *World) {
+			w.visitors.topics = w.visitors.topics[:0]
+			for topic := rankedTopic; topic < bulkTopic; topic++ {
+				w.visitors.topics = append(w.visitors.topics, topic)
+			}
+			w.merging.on = true
+			w.after(12*time.Second, func() {
+				for _, n := range w.nodes {
+					n.setClock(step)
+				}
+			})
+			w.after(35*time.Second, func() { w.nodes[0].setClock(0) }) // of one of three nobody knows yet that it is right
+			w.after(50*time.Second, w.rightClocks)                     // now there is a majority at once
+			w.live()
+		}})
+		misled, back = misled+min(1, r.Counts.Misled), back+min(1, r.Counts.SetBack)
+		if r.Err != nil {
+			t.Fatalf("seed %d, clocks %s off: %v", seed, step, r.Err)
+		}
+	}
+	if least := int(seeds) / 2; misled < least || back < least {
+		t.Errorf("of %d runs %d believed a clock that was wrong, and %d set a shard's clock back", seeds, misled, back)
+	}
+}
