@@ -135,12 +135,8 @@ func shardOfID(id string) (uint32, bool) {
 	return n, n != 0
 }
 
-// UID names one timer for ever: its shard, its number there, and a random tag against clusters that were restored or merged.
-func UID(id ID, seq uint64, tag uint32) string {
-	return string(AppendUID(make([]byte, 0, 32), id, seq, tag))
-}
-
-// AppendUID appends what UID returns.
+// AppendUID appends a name that one timer has for ever: its shard, its number there, and a random tag against clusters
+// that were restored or merged.
 func AppendUID(b []byte, id ID, seq uint64, tag uint32) []byte {
 	b = appendHex(b, uint64(id), 4)
 	b = append(b, '-')

@@ -52,10 +52,10 @@ func TestNewID(t *testing.T) {
 }
 
 func TestUID(t *testing.T) {
-	if got := UID(1, 1, 0xabc); got != "0001-1-00000abc" {
+	if got := string(AppendUID(nil, 1, 1, 0xabc)); got != "0001-1-00000abc" {
 		t.Error(got)
 	}
-	if got := UID(65535, 1<<47, 0xffffffff); got != "ffff-800000000000-ffffffff" {
+	if got := string(AppendUID(nil, 65535, 1<<47, 0xffffffff)); got != "ffff-800000000000-ffffffff" {
 		t.Error(got)
 	}
 }

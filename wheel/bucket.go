@@ -16,7 +16,7 @@ const (
 	rows        = levels + 1
 )
 
-// hintDistance is how many nodes ahead of a walk prefetch runs. Measured with 8, 16
+// hintDistance is how many nodes ahead of a walk hint loads. Measured with 8, 16
 // and 32: more gains nothing and leaves more of a short list without hints.
 const hintDistance = 8
 

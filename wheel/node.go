@@ -18,7 +18,7 @@ type node struct {
 	// Invariant: both are 0 exactly when the handle is not in the wheel.
 	next, prev uint32
 	// ahead is a handle that was hintDistance places behind this one in a list, or
-	// 0. It is only a hint for prefetch and may be out of date: what it names
+	// 0. It is only a hint and may be out of date: what it names
 	// was once in the wheel, so its node exists, and that is all.
 	ahead uint32
 }
@@ -60,10 +60,12 @@ func (w *Wheel) lookup(h Handle) *node {
 	return n
 }
 
-// hint prefetches what follows n in its list some places on, if that is known.
+// hint loads what follows n in its list some places on, if that is known, so that it is in the processor's cache by
+// then. A walk of a list of millions is otherwise one full memory latency for each timer, as each address is known only
+// once the node before has arrived.
 func (w *Wheel) hint(n *node) {
 	if n.ahead != 0 {
-		prefetch(w.node(n.ahead))
+		w.touched ^= w.node(n.ahead).next
 	}
 }
 

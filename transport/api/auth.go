@@ -2,7 +2,6 @@ package api
 
 import (
 	"crypto/sha256"
-	"crypto/subtle"
 	"strings"
 )
 
@@ -38,18 +37,23 @@ type principal struct {
 	making   topicsMade         // of adds and pulls that make topics
 }
 
-// find is who the token stands for, nil when nobody. Every entry is compared, each in constant time.
-func (a *Auth) find(token []byte) *principal {
-	sum := sha256.Sum256(token)
-	var found *principal
-	list := *a.principals.Load()
-	for i := range list {
-		if subtle.ConstantTimeCompare(sum[:], list[i].sum[:]) == 1 {
-			found = &list[i]
-		}
-	}
-	return found
+// principals are those of one reading of the auth file.
+type principals struct {
+	list  []principal
+	bySum map[[sha256.Size]byte]*principal // in list
 }
+
+func newPrincipals(list []principal) *principals {
+	ps := &principals{list, make(map[[sha256.Size]byte]*principal, len(list))}
+	for i := range list {
+		ps.bySum[list[i].sum] = &list[i]
+	}
+	return ps
+}
+
+// find is the principal of a token, nil when there is none. The time that it takes may tell something of the hashes that
+// are stored, and those tell nothing of their tokens.
+func (a *Auth) find(token []byte) *principal { return a.principals.Load().bySum[sha256.Sum256(token)] }
 
 // sees reports whether the topic is the principal's; always, when the API is open.
 func (p *principal) sees(topic string) bool {

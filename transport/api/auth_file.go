@@ -30,7 +30,7 @@ const (
 // Auth holds the tokens of an auth file. Safe for use by any goroutine.
 type Auth struct {
 	path       string
-	principals atomic.Pointer[[]principal]
+	principals atomic.Pointer[principals]
 }
 
 // LoadAuth reads an auth file: a YAML list of what parseAuth describes.
@@ -50,9 +50,9 @@ func (a *Auth) Reload() error {
 		return fmt.Errorf("auth-file: %s: %w", a.path, err)
 	}
 	if before := a.principals.Load(); before != nil {
-		keepQuotas(list, *before)
+		keepQuotas(list, before)
 	}
-	a.principals.Store(&list)
+	a.principals.Store(newPrincipals(list))
 	return nil
 }
 
@@ -206,7 +206,7 @@ func (r *authReader) quota(n *yaml.Node, name string) *quota {
 	if text := rule.fault(); text != "" {
 		r.fault(n, "%s.%s", name, text)
 	}
-	return &quota{rule: rule}
+	return newQuota(rule)
 }
 
 // mapping reads the known fields of an object, each once.

@@ -137,7 +137,7 @@ func TestNewTokenLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &Auth{}
-	a.principals.Store(&list)
+	a.principals.Store(newPrincipals(list))
 	if p := a.find([]byte(token)); p == nil || p.name != "shop" || !p.may(scopeAdmin) || !p.may(scopeTopics) || !p.sees("any.topic") || p.making.most != defaultMaxTopics {
 		t.Fatal(p)
 	}

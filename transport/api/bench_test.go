@@ -196,10 +196,17 @@ func BenchmarkParseInstant(b *testing.B) {
 	}
 }
 
-func BenchmarkTimeParse(b *testing.B) {
+func BenchmarkAppendInstant(b *testing.B) {
+	var out []byte
 	for b.Loop() {
-		if _, err := time.Parse(time.RFC3339Nano, "2026-12-24T18:00:00.250+01:00"); err != nil {
-			b.Fatal(err)
+		out = appendInstant(out[:0], noonMs)
+	}
+}
+
+func BenchmarkParseSpan(b *testing.B) {
+	for b.Loop() {
+		if _, ok := parseSpan("1h30m"); !ok {
+			b.Fatal()
 		}
 	}
 }

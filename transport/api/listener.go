@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"carillon/socket"
 	"carillon/transport/api/internal/http1"
 )
 
@@ -89,8 +88,7 @@ func (l *listener) Accept() (net.Conn, error) {
 
 // admit frames a connection; nil when there is no place for it, and it has been told.
 func (l *listener) admit(conn net.Conn) *framedConn {
-	raw := socket.Wrap(conn)
-	c := &framedConn{Conn: raw, raw: raw, listener: l, address: addressOf(conn.RemoteAddr())}
+	c := &framedConn{Conn: conn, raw: conn, listener: l, address: addressOf(conn.RemoteAddr())}
 	c.framer = http1.NewFramer(&l.framing)
 	l.secure(c)
 	evicted, ok := l.connections.admit(c, time.Now())

@@ -1,10 +1,10 @@
 package api
 
 import (
-	"crypto/sha256"
 	"math"
-	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Bounds of a token's quota.
@@ -47,31 +47,20 @@ func (q *quotaRule) fault() string {
 
 // quota counts what a token does on this node. Safe for use by any goroutine.
 type quota struct {
-	rule quotaRule
+	rule    quotaRule
+	limiter *rate.Limiter
+}
 
-	mu     sync.Mutex
-	tokens float64
-	at     time.Time // zero: nothing was taken yet
+func newQuota(rule quotaRule) *quota {
+	return &quota{rule, rate.NewLimiter(rate.Limit(rule.PerSecond), rule.Burst)}
 }
 
 // take takes one; if there is none left, it says when there will be.
 func (q *quota) take(now time.Time) (wait time.Duration, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	most := float64(q.rule.Burst)
-	if q.at.IsZero() {
-		q.at, q.tokens = now, most
+	if q.limiter.AllowN(now, 1) {
+		return 0, true
 	}
-	if passed := now.Sub(q.at); passed > 0 {
-		q.tokens = min(most, q.tokens+passed.Seconds()*q.rule.PerSecond)
-	}
-	q.at = now         // also when the clock was set back
-	const slack = 1e-9 // of adding up fractions
-	if q.tokens < 1-slack {
-		return time.Duration((1 - q.tokens) / q.rule.PerSecond * float64(time.Second)), false
-	}
-	q.tokens--
-	return 0, true
+	return time.Duration((1 - q.limiter.TokensAt(now)) / q.rule.PerSecond * float64(time.Second)), false
 }
 
 // chargeVerb counts one change of a timer.
@@ -99,14 +88,10 @@ func (rq *request) charge(kind int) *problem {
 }
 
 // keepQuotas lets tokens that were there before go on with what is left of their quotas, as far as these are the same.
-func keepQuotas(list, before []principal) {
-	had := map[[sha256.Size]byte]*principal{}
-	for i := range before {
-		had[before[i].sum] = &before[i]
-	}
+func keepQuotas(list []principal, before *principals) {
 	for i := range list {
 		p := &list[i]
-		old := had[p.sum]
+		old := before.bySum[p.sum]
 		for kind, q := range p.quotas {
 			if old != nil && q != nil && old.quotas[kind] != nil && q.rule == old.quotas[kind].rule {
 				p.quotas[kind] = old.quotas[kind]

@@ -3,7 +3,7 @@ package api
 import "strings"
 
 // Tenants says whose a topic is, by the tokens of one reading of the auth file. It is comparable; the zero value knows nobody.
-type Tenants struct{ list *[]principal }
+type Tenants struct{ of *principals }
 
 // Tenants are those of the auth file as it stands; a may be nil.
 func (a *Auth) Tenants() Tenants {
@@ -16,12 +16,12 @@ func (a *Auth) Tenants() Tenants {
 // Of names the token that a topic belongs to: of those that may add to it, the one whose pattern says most about its name, and of
 // equals the first in the file. "" is nobody's. It looks at all tokens: the answer is worth keeping.
 func (t Tenants) Of(topic string) string {
-	if t.list == nil {
+	if t.of == nil {
 		return ""
 	}
 	most, name := -1, ""
-	for i := range *t.list {
-		p := &(*t.list)[i]
+	for i := range t.of.list {
+		p := &t.of.list[i]
 		if p.scopes&scopeAdd == 0 {
 			continue
 		}

@@ -8,13 +8,11 @@ import (
 	"net"
 	"strings"
 	"time"
-
-	"carillon/socket"
 )
 
 // greet is the dialler's half of a handshake. want 0 = whoever is there.
 func (t *Transport) greet(ctx context.Context, raw net.Conn, lane Lane, want uint64) (net.Conn, Hello, error) {
-	nc, with := socket.Wrap(raw), t.tls.Load()
+	nc, with := raw, t.tls.Load()
 	if with != nil {
 		nc = tls.Client(nc, with.Client)
 	}
@@ -53,7 +51,7 @@ func (t *Transport) greet(ctx context.Context, raw net.Conn, lane Lane, want uin
 
 // welcome is the other half: it hears a hello and answers with ours, or with a refusal.
 func (t *Transport) welcome(raw net.Conn) (net.Conn, Hello, error) {
-	nc, with := socket.Wrap(raw), t.tls.Load()
+	nc, with := raw, t.tls.Load()
 	if with != nil {
 		nc = tls.Server(nc, with.Server)
 	}
