@@ -11,7 +11,7 @@ import (
 )
 
 // documents are held to the tree: what they name must be there.
-var documents = []string{"README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "docs/operations.md", "docs/security.md", "docs/callbacks.md"}
+var documents = []string{"README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "docs/operations.md", "docs/security.md", "docs/callbacks.md", "docs/testing.md", "docs/found-bugs.md"}
 
 var (
 	testName = regexp.MustCompile(`\b(?:Test|Fuzz|Example)[A-Z][A-Za-z0-9_]*`)
