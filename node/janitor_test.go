@@ -164,3 +164,40 @@ func TestCutOffDeletionsAreSettled(t *testing.T) {
 		t.Error("a forced deletion was not finished")
 	}
 }
+
+// TestDeliveryIsTurnedBack: a change of delivery that was cut off holds its topic up for some seconds only.
+func TestDeliveryIsTurnedBack(t *testing.T) {
+	k := newKeeper(t)
+	policy := shard.DefaultPolicy()
+	policy.Pull = true
+	topic, _, err := k.node.topics.Put(k.ctx, "jobs", &policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := k.do(1, &shard.Command{Kind: shard.Add, Topic: topic.ID, ID: "a", Spec: &shard.Spec{DueMs: 1}}); code != shard.Created {
+		t.Fatalf("add: %d", code)
+	}
+	r, err := k.node.member.Propose(k.ctx, ring.Command{Verb: ring.Turn, Name: topic.Name, ID: topic.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := k.do(1, &shard.Command{Kind: shard.Deliver, Topic: topic.ID, IfMatch: r.Topic.Turn}); code != shard.OK {
+		t.Fatalf("the shard does not agree: %d", code)
+	}
+	if list, err := k.node.router.Pull(k.ctx, topic.ID, 1, 0, 0); len(list) != 0 || err != nil {
+		t.Fatalf("pulled %v, %v", list, err)
+	}
+	list, err := k.node.router.Pull(k.ctx, topic.ID, 1, 0, 20*time.Second) // the node itself takes it back
+	if len(list) != 1 || err != nil {
+		t.Fatalf("pulled %v, %v", list, err)
+	}
+	policy.Pull = false
+	_, _, err = k.node.topics.Put(k.ctx, "jobs", &policy)
+	if leased, ok := errors.AsType[shard.LeasedError](err); !ok || leased.Leased != 1 {
+		t.Errorf("a change while a consumer has a timer: %v", err)
+	}
+	k.node.router.GiveBack(k.ctx, topic.ID, list)
+	if now, _, err := k.node.topics.Put(k.ctx, "jobs", &policy); err != nil || now.Policy.Pull {
+		t.Errorf("%+v, %v", now, err)
+	}
+}

@@ -347,6 +347,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 	work.Go(func() {
 		route.NewIdleTopics(c.topics, n.cfg.TopicIdle, p.tasks, p.clock, n.cfg.Logger).Run(intake)
 	})
+	work.Go(func() { route.NewTurns(c.topics, p.tasks).Run(intake) })
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var writer group

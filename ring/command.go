@@ -9,12 +9,14 @@ type Verb string
 const (
 	// Of a topic, by Name.
 	Ensure Verb = "ensure" // make it with the policy, unless it is there
-	Put    Verb = "put"    // set the policy, making the topic if need be; Ordered changes only when closed, and begins a new life
+	Put    Verb = "put"    // set the policy, making the topic if need be; Ordered changes only when closed, and begins a new life; Pull at its Turn alone
 	Pause  Verb = "pause"
 	Resume Verb = "resume"
 	Close  Verb = "close"  // refuse adds: it is about to be deleted
 	Reopen Verb = "reopen" // undo Close
 	Delete Verb = "delete" // only when closed
+	Turn   Verb = "turn"   // begin a change of delivery: the shards are asked next, by the number that the topic has then
+	Turned Verb = "turned" // all shards deliver as the policy says at that Turn
 
 	// Of the cluster.
 	Found    Verb = "found"    // ClusterID, Shards, Replicas, Nodes, Layout: once
@@ -37,6 +39,7 @@ type Command struct {
 	ID     shard.TopicID `json:"id,omitempty"` // Close, Reopen, Delete: that life of the topic and no other
 	Force  bool          `json:"force,omitempty"`
 	Policy *shard.Policy `json:"policy,omitempty"`
+	Turn   uint32        `json:"turn,omitempty"` // Turned, and Put that changes Pull
 
 	ClusterID string  `json:"cluster,omitempty"` // Found; Register: of which cluster the node says it is, if any
 	Shards    int     `json:"shards,omitempty"`

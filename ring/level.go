@@ -19,7 +19,7 @@ var (
 // goes without the field.
 func (c *Command) level() shard.Level {
 	switch c.Verb {
-	case Ensure, Put, Pause, Resume, Close, Reopen, Delete,
+	case Ensure, Put, Pause, Resume, Close, Reopen, Delete, Turn, Turned,
 		Found, Register, SetState, Remove, Place, Settled, SetSecret, Reseal, SetReplicas:
 		return shard.LevelFirst
 	}

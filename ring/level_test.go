@@ -147,7 +147,7 @@ func TestFieldsOfTheFirstLevel(t *testing.T) {
 	const first = "AcceptLoss Callback.HasHeaders Callback.Headers[].Name Callback.Headers[].Value Callback.Method Callback.TimeoutMs Callback.URL " +
 		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Down Epoch Force Gossip Group " +
 		"HTTP Heard HistoryMs ID Jitter JoinedMs Layout Learner LeaseMs Level MaxAttempts MaxBackoffMs MaxWaitMs Merge MinBackoffMs Multiplier Name Node NodeID " +
-		"Ordered OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Verb Version Zone"
+		"Ordered OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
 	known := strings.Fields(first)
 	var walk func(v reflect.Type, path string)
 	walk = func(v reflect.Type, path string) {

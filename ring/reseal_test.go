@@ -30,11 +30,13 @@ func keysOf(t testing.TB, of string) *secret.Keys {
 	return k
 }
 
-func done(t *testing.T, s *State, c Command) {
+func done(t *testing.T, s *State, c Command) Reply {
 	t.Helper()
-	if r := s.applied(1, c.Encode()); r.Err != nil {
+	r := s.applied(1, c.Encode())
+	if r.Err != nil {
 		t.Fatalf("%s: %v", c.Verb, r.Err)
 	}
+	return r
 }
 
 // secretive is a policy with two secrets and a header that is none.

@@ -110,6 +110,10 @@ func (h *stateHash) topic(t *shard.Topic) {
 	h.texts(t.Name)
 	h.flags(t.Paused, t.AutoCreated, t.Closing, t.ForceClose)
 	h.numbers(t.CreatedMs, t.UpdatedMs)
+	if t.Turn != 0 {
+		h.number(uint64(t.Turn))
+		h.flags(t.Turning)
+	}
 	p := &t.Policy
 	h.texts(p.Callback.URL, p.Callback.Method)
 	h.list(len(p.Callback.Headers), p.Callback.Headers == nil)

@@ -74,8 +74,10 @@ func (s *State) Audit() error {
 	if count != len(s.byID) || count != len(s.byName) || sum != s.sum {
 		return fmt.Errorf("ring: audit: %d topics, %d by id, %d by name; sum %x of %x", count, len(s.byID), len(s.byName), s.sum, sum)
 	}
-	if want := newTopicSet(s.lastID, slices.Concat(s.list...)); !slices.Equal(s.names, want.names) || !maps.Equal(s.sealed, want.sealed) {
-		return fmt.Errorf("ring: audit: %d names of %d; secrets sealed by %v, want %v", len(s.names), len(want.names), s.sealed, want.sealed)
+	if want := newTopicSet(s.lastID, slices.Concat(s.list...)); !slices.Equal(s.names, want.names) || !maps.Equal(s.sealed, want.sealed) ||
+		!maps.Equal(s.turning, want.turning) {
+		return fmt.Errorf("ring: audit: %d names of %d; secrets sealed by %v, want %v; turning %v, want %v",
+			len(s.names), len(want.names), s.sealed, want.sealed, s.turning, want.turning)
 	}
 	return s.cluster.audit()
 }

@@ -3,6 +3,7 @@ package ring
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 
@@ -14,6 +15,9 @@ const MaxTopics = 100_000
 
 // ErrTooMany is answered when a topic would be one more than MaxTopics.
 var ErrTooMany = errors.New("there are as many topics as a cluster takes; delete some first")
+
+// ErrTurn refuses to change a topic's delivery but as its shards were asked last; see docs/adr/0030.
+var ErrTurn = errors.New("the topic's delivery changes only as its shards have agreed to")
 
 // Topics is the part of State that holds the topics, and the copy of them that this node reads.
 // Topic values are immutable: a change publishes a new one.
@@ -65,6 +69,17 @@ func (t *Topics) Limited() []*shard.Topic {
 		slices.SortFunc(t.limited, func(a, b *shard.Topic) int { return cmp.Compare(a.ID, b.ID) })
 	}
 	return t.limited
+}
+
+// Turning are the topics whose delivery is being changed.
+func (t *Topics) Turning() []*shard.Topic {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var list []*shard.Topic
+	for _, id := range slices.Sorted(maps.Keys(t.turning)) {
+		list = append(list, t.byID[id])
+	}
+	return list
 }
 
 // List is at most limit topics in order of name, those after a name.
@@ -127,7 +142,8 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 	switch c.Verb {
 	case Put:
 		next.Policy, next.AutoCreated = *c.Policy, false
-		if c.Policy.Ordered != old.Policy.Ordered {
+		switch {
+		case c.Policy.Ordered != old.Policy.Ordered:
 			if !old.Closing {
 				return Reply{Topic: old, Err: shard.ErrNotEmpty}
 			}
@@ -135,6 +151,14 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 			t.lastID++
 			t.withdrawLocked(old)
 			next.ID, next.Closing, next.ForceClose = t.lastID, false, false
+			next.Turn, next.Turning = 0, false
+		case c.Turn != 0:
+			if !old.Turning || old.Turn != c.Turn {
+				return Reply{Topic: old, Err: ErrTurn}
+			}
+			next.Turning = false
+		case c.Policy.Pull != old.Policy.Pull:
+			return Reply{Topic: old, Err: ErrTurn}
 		}
 	case Pause:
 		next.Paused = true
@@ -144,6 +168,15 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		next.Closing, next.ForceClose = true, c.Force
 	case Reopen:
 		next.Closing, next.ForceClose = false, false
+	case Turn:
+		next.Turn, next.Turning = old.Turn+1, true
+		next.UpdatedMs = old.UpdatedMs // nothing that a client could see
+	case Turned:
+		if !old.Turning || old.Turn != c.Turn {
+			return Reply{Topic: old, Err: ErrTurn}
+		}
+		next.Turning = false
+		next.UpdatedMs = old.UpdatedMs
 	case Reseal:
 		if !resealPolicy(&next.Policy, c.Swaps) {
 			return Reply{Topic: old}

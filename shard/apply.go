@@ -22,6 +22,7 @@ func (t *Table) Apply(data []byte, want func(item int, r *Result) bool, dst []Re
 	t.dropFinished(dropsPerEntry + len(data)/bytesPerDrop)
 	for len(t.tombs) > 0 && t.tombs[0].atMs < t.clockMs-tombstoneKeepMs {
 		delete(t.tombOf, t.tombs[0].topic)
+		t.forgetDelivery(t.tombs[0].topic)
 		t.closedSum -= t.tombs[0].hash()
 		t.tombs = t.tombs[1:]
 	}
@@ -114,16 +115,18 @@ func (t *Table) applyCommand(it *items) Result {
 		return t.purge(c)
 	case CloseTopic:
 		return t.closeTopic(c)
+	case Deliver:
+		return t.deliver(c)
 	default:
 		t.openTopic(c.topic)
 		return Result{Code: OK}
 	}
 }
 
-// lease starts an attempt of a scheduled timer. A consumer's begins with the lease, at nowMs; a call's when its outcome says.
+// lease starts an attempt of a scheduled timer, if the topic's timers go to such a holder. A consumer's begins with the lease, at nowMs; a call's when its outcome says.
 func (t *Table) lease(h Handle, seq uint64, rev uint32, durMs int64, holder Holder, nowMs int64) Result {
 	s := t.live(h, seq)
-	if s == nil || s.state() != Scheduled || s.rev != rev {
+	if s == nil || s.state() != Scheduled || s.rev != rev || !t.delivers(t.topics.rows[s.topic].id, holder == byPuller) {
 		return Result{Code: Skipped, Handle: h}
 	}
 	s = t.touch(h)

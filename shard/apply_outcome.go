@@ -52,7 +52,9 @@ func (t *Table) prolong(o *Outcome) Result {
 			t.settle(o.Handle, s) // a former leader tells of the 202 that its receiver has built on meanwhile: what that was given stays
 			return Result{Code: OK, Handle: o.Handle}
 		}
-		r.holder = byReport
+		if t.delivers(t.topics.rows[s.topic].id, false) {
+			r.holder = byReport
+		}
 	}
 	r.durMs = uint32(min(o.LeaseMs, 1<<32-1))
 	t.turn(o.Handle, s, Leased, t.clockMs+clampMs(o.LeaseMs))

@@ -16,6 +16,7 @@ const (
 	commandDue     // DueMs is given
 	commandMerge   // a merge rule and its longest wait are given
 	commandNotLate
+	commandPull
 
 	commandFlags = 1<<iota - 1
 )
@@ -53,6 +54,7 @@ func appendCommand(dst []byte, c *Command) []byte {
 	set(c.Force, commandForce)
 	set(c.Absolute, commandAbsolute)
 	set(c.NotLate, commandNotLate)
+	set(c.Pull, commandPull)
 	set(c.Spec != nil, commandSpec)
 	set(c.Spec == nil && c.Patch != nil, commandPatch)
 	set(c.Tag != 0 || c.Content != 0, commandContent)
@@ -221,7 +223,7 @@ func (b *specBytes) decodeTo(s *Spec) (err error) {
 // change reads a command to the end of the block.
 func (r *reader) change(c *change) {
 	*c = change{kind: Kind(r.byte()), flags: uint16(r.number(1<<16-1, "command flags"))}
-	if (c.kind < Add || c.kind > OpenTopic) && !c.kind.claims() {
+	if (c.kind < Add || c.kind > Deliver) && !c.kind.claims() {
 		r.fail("unknown command")
 	}
 	if c.flags&^commandFlags != 0 || c.flags&commandSpec != 0 && c.flags&commandPatch != 0 {

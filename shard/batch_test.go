@@ -74,6 +74,7 @@ func itemCases() map[string]func(b *Batch) {
 		"closepart":     command(Command{Kind: CloseTopic, Topic: 3, Force: true, IfMatch: 1 << 17, DueMs: 70_000}),
 		"closefence":    command(Command{Kind: CloseTopic, Topic: 3, DueMs: 1 << 40}),
 		"opentopic":     command(Command{Kind: OpenTopic, Topic: 3}),
+		"deliver":       command(Command{Kind: Deliver, Topic: 3, IfMatch: 5, Pull: true}),
 		"leases": func(b *Batch) {
 			b.Lease(15_000, 7, 9, 1)
 			b.Lease(15_000, 9, 8, 3)

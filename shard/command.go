@@ -14,9 +14,10 @@ const (
 	Purge           // forget a dead letter
 	CloseTopic      // refuse adds; with Force drop everything of the topic, without only when it has nothing pending or dead
 	OpenTopic       // undo CloseTopic
+	Deliver         // lease the topic's timers to who pulls alone, or never; refused while some are leased otherwise
 )
 
-// Command is one client change to one timer (or, CloseTopic and OpenTopic, to one topic in one shard).
+// Command is one client change to one timer (or, from CloseTopic on, to one topic in one shard).
 // It is decided when it is applied, in log order, so its answer is the truth.
 type Command struct {
 	Kind  Kind
@@ -26,12 +27,14 @@ type Command struct {
 	// IfMatch is the version that the timer must have; 0 = any. Redrive and Purge: of the dead letters of the id, the one of
 	// that version is meant; 0 = the last.
 	// With CloseTopic and Force it bounds the work: a slot that is looked at
-	// is 1, a timer that is dropped 16 more; 0 = all at once.
+	// is 1, a timer that is dropped 16 more; 0 = all at once. Deliver: the number of the change.
 	IfMatch uint32
 	// CreateOnly (Put) answers VersionMismatch when the id is in use (If-None-Match: *).
 	CreateOnly bool
 	// Force goes with CloseTopic.
 	Force bool
+	// Pull goes with Deliver.
+	Pull bool
 	// Absolute (Add) says that the time was given as an instant, not as a delay: then repeating the add gives the finished
 	// timer and no second firing, for ten minutes after the timer's end, and where the instant is LateMs past for as long as
 	// the table keeps the timer.
@@ -107,7 +110,7 @@ type Result struct {
 	Handle  Handle // the timer's slot: as the item named it, or where the command found or put it; 0 none
 	Fence   uint64 // of a lease that was granted: its number; CloseTopic without Force: the last that was given in the shard
 	Timer   *Timer // as it stands after the command; nil where there is none, and when the command was brief
-	Removed int    // CloseTopic: pending timers that were dropped; when there are more, Handle says where to go on
+	Removed int    // CloseTopic: pending timers that were dropped; when there are more, Handle says where to go on. Deliver: those leased otherwise
 	// Created: the timer's number, version and birth. With the command that is all there is to know of it.
 	Seq     uint64
 	Version uint32

@@ -199,6 +199,10 @@ func (g *group) settleOp(o *op, r *Result) {
 	if o.wait != nil {
 		g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
 	}
+	if o.cmd.Kind == Deliver && g.lead.active && g.lead.topics[o.cmd.Topic] != nil {
+		g.lead.join(g.lead.topics[o.cmd.Topic]) // what was not let go before may go now
+		g.w.touchNext(g)
+	}
 	o.answer(*r, nil)
 }
 

@@ -58,7 +58,7 @@ func (l *lead) lease(b *Batch) {
 
 // choose is the lane of a topic whose timer goes next; nil: none may go.
 func (l *lead) choose(q *topicQueue) *lane {
-	if q.topic == nil || q.topic.Paused || q.pulled() {
+	if q.topic == nil || q.topic.Paused || q.pulled() || !l.group.table.delivers(q.id, false) {
 		return nil
 	}
 	if q.keys != nil && (!l.caughtUp || len(q.moving) > 0 || len(l.sifting) > 0) || l.gateScan && (q.keys != nil || q.place != nil) {

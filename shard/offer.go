@@ -85,7 +85,8 @@ func (l *lead) call(q *topicQueue) {
 // mayOffer reports that nothing but a taker is missing.
 func (l *lead) mayOffer(q *topicQueue) bool {
 	g := l.group
-	return l.active && l.mayStart() && g.heir == 0 && !g.w.host.draining.Load() && q.pulled() && !q.topic.Paused && q.fullUntil <= g.w.mono
+	return l.active && l.mayStart() && g.heir == 0 && !g.w.host.draining.Load() && q.pulled() && !q.topic.Paused && q.fullUntil <= g.w.mono &&
+		g.table.delivers(q.id, true)
 }
 
 // ready is how many timers wait, those counted in that have changed meanwhile.

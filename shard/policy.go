@@ -90,4 +90,7 @@ type Topic struct {
 	ForceClose  bool // … with all that is in it
 	CreatedMs   int64
 	UpdatedMs   int64
+	// Turn numbers the changes of delivery that were begun. While Turning, shards may lease nothing of the topic.
+	Turn    uint32 `json:",omitempty"`
+	Turning bool   `json:",omitempty"`
 }

@@ -135,6 +135,9 @@ func (g *group) proposeCommand(o *op) {
 	if !g.releaseFor(o) {
 		return
 	}
+	if o.cmd.Kind == Deliver {
+		g.releaseHeld(o.cmd.Topic)
+	}
 	o.proposed = true
 	cmd := o.cmd
 	if (cmd.Kind == Fire || cmd.Kind == Redrive) && cmd.DueMs == 0 {
@@ -162,10 +165,7 @@ func (g *group) releaseFor(o *op) bool {
 			g.lead.await(f, o)
 			return false
 		case f.phase == held:
-			f.permit.Cancel()
-			f.phase = returned
-			g.batch.Outcome(&Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release})
-			g.items = append(g.items, item{kind: outcomeItemKind, flight: f})
+			g.release(f)
 		}
 		if o.cmd.Kind != Cancel {
 			break
@@ -173,6 +173,23 @@ func (g *group) releaseFor(o *op) bool {
 		h = g.table.chains[h].older // a cancel is of all that has not ended under the id
 	}
 	return true
+}
+
+// release gives a lease back whose call has not started, in this entry.
+func (g *group) release(f *flight) {
+	f.permit.Cancel()
+	f.phase = returned
+	g.batch.Outcome(&Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release})
+	g.items = append(g.items, item{kind: outcomeItemKind, flight: f})
+}
+
+// releaseHeld gives back a topic's leases that clients do not see yet.
+func (g *group) releaseHeld(topic TopicID) {
+	for _, h := range g.lead.inFlight() {
+		if f := g.lead.flights[h]; f.phase == held && g.table.Live(h, f.seq) && g.table.Due(h).Topic == topic {
+			g.release(f)
+		}
+	}
 }
 
 // dropped takes back what raft refused: the leadership is over or about to be, or too much is uncommitted. Nothing of it was done. The next

@@ -8,7 +8,8 @@ import (
 // The format of a table's snapshot (docs/formats/snapshot.md).
 const (
 	snapshotMagic   = "CTBL"
-	snapshotVersion = 5
+	snapshotVersion = 6
+	noDeliveries    = 5 // up to here there are no deliveries; so is one written that has none
 	unnamedHash     = 4 // up to here the hash is of version hashOfList, the header does not say so, and no clock was ever set back
 	oldestSnapshot  = 3 // before leases had a holder
 )
@@ -109,7 +110,11 @@ func (s *Snapshot) keep(h Handle) {
 }
 
 func (t *Table) appendHeader(dst []byte, version byte, hash uint64) []byte {
-	dst = append(append(dst, snapshotMagic...), snapshotVersion)
+	format := byte(snapshotVersion)
+	if len(t.deliveries) == 0 {
+		format = noDeliveries
+	}
+	dst = append(append(dst, snapshotMagic...), format)
 	for _, v := range [...]uint64{
 		uint64(t.id), uint64(t.clockMs), t.seq, t.fence,
 		uint64(t.slab.high), uint64(t.slab.free), uint64(t.slab.unused),
@@ -128,7 +133,20 @@ func (t *Table) appendHeader(dst []byte, version byte, hash uint64) []byte {
 		dst = binary.AppendUvarint(dst, r.owner)
 	}
 	dst = binary.AppendUvarint(dst, uint64(t.restamped))
+	if format > noDeliveries {
+		dst = t.appendDeliveries(dst)
+	}
 	return binary.LittleEndian.AppendUint64(append(dst, version), hash)
+}
+
+func (t *Table) appendDeliveries(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(t.deliveries)))
+	for _, topic := range t.delivered() {
+		d := t.deliveries[topic]
+		dst = binary.AppendUvarint(dst, uint64(topic))
+		dst = binary.AppendUvarint(dst, d.word())
+	}
+	return dst
 }
 
 func (s *Snapshot) appendSlot(dst []byte, h Handle) []byte {

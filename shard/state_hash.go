@@ -45,6 +45,9 @@ func (t *Table) hashReigns(x uint64) uint64 {
 	for _, r := range t.reigns {
 		x = mix(mix(x, r.from), r.owner)
 	}
+	if t.deliverySum != 0 {
+		x = mix(x, t.deliverySum)
+	}
 	if t.restamped != noRestamp {
 		x = mix(x, uint64(t.restamped))
 	}

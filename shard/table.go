@@ -19,7 +19,7 @@ const (
 // goroutine and does no I/O; what it becomes depends only on the entries that Apply was given. One goroutine
 // uses it.
 //
-// Replicated state is what the slots, runs, blobs, finished list, tombstones and counters say; two tables that
+// Replicated state is what the slots, runs, blobs, finished list, tombstones, deliveries and counters say; two tables that
 // applied the same entries agree on it and on Hash, and so does one that was loaded from a snapshot between.
 // Refs, run numbers, target numbers, topic rows, the index, and how far the wheel was advanced or popped are
 // a replica's own.
@@ -46,9 +46,11 @@ type Table struct {
 	chains   map[Handle]link
 	tombs    []tombstone          // by when they were closed
 	tombOf   map[TopicID]struct{} // those in tombs: every add asks
-	wheel    *wheel.Wheel
+	// deliveries are of the topics that have ever changed theirs.
+	deliveries map[TopicID]delivery
+	wheel      *wheel.Wheel
 
-	slotSum, blobSum, closedSum uint64 // over slots, blobs and closed topics; see Hash
+	slotSum, blobSum, closedSum, deliverySum uint64 // over slots, blobs, closed topics and deliveries; see Hash
 
 	scrub     scrub
 	compares  bool // the last entry has the replicas compare their states
@@ -60,7 +62,7 @@ type Table struct {
 
 // NewTable makes an empty table.
 func NewTable(id ID, nowMs int64) *Table {
-	t := &Table{id: id, restamped: noRestamp, wheel: wheel.New(wheel.Tick(nowMs)), chains: map[Handle]link{}, tombOf: map[TopicID]struct{}{}, seed: maphash.MakeSeed()}
+	t := &Table{id: id, restamped: noRestamp, wheel: wheel.New(wheel.Tick(nowMs)), chains: map[Handle]link{}, tombOf: map[TopicID]struct{}{}, deliveries: map[TopicID]delivery{}, seed: maphash.MakeSeed()}
 	t.targets.seed = t.seed
 	t.topics.rowOf = map[TopicID]uint32{}
 	return t
@@ -134,16 +136,24 @@ func (t *Table) touch(h Handle) *slot {
 	}
 	s := t.slab.at(h)
 	t.addSlot(h, -t.slotHash(h, s))
-	if state := s.state(); state != 0 {
-		t.topics.count(s.topic, state, -1)
-	}
+	t.countSlot(s, -1)
 	return s
 }
 
 func (t *Table) settle(h Handle, s *slot) {
 	t.addSlot(h, t.slotHash(h, s))
-	if state := s.state(); state != 0 {
-		t.topics.count(s.topic, state, +1)
+	t.countSlot(s, +1)
+}
+
+// countSlot counts a timer of its topic in or out.
+func (t *Table) countSlot(s *slot, by int64) {
+	state := s.state()
+	if state == 0 {
+		return
+	}
+	t.topics.count(s.topic, state, by)
+	if state == Leased && t.runs.at(s.run).holder == byPuller {
+		t.topics.rows[s.topic].pulled += by
 	}
 }
 

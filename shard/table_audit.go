@@ -11,6 +11,7 @@ import (
 func (t *Table) Audit(popped bool) error {
 	var slots, blobs uint64
 	var totals [Cancelled + 1]int64
+	pulled := map[uint32]int64{}
 	unused, waking := 0, 0
 	for h := Handle(1); h <= t.slab.high; h++ {
 		s := t.slab.at(h)
@@ -28,6 +29,9 @@ func (t *Table) Audit(popped bool) error {
 			continue
 		}
 		totals[s.state()]++
+		if s.state() == Leased && t.runs.at(s.run).holder == byPuller {
+			pulled[s.topic]++
+		}
 		v := t.view(s.ref)
 		blobs += t.blobHash(h, v.flags, v.target, v.body)
 		if s.run != 0 {
@@ -53,9 +57,20 @@ func (t *Table) Audit(popped bool) error {
 		return fmt.Errorf("shard: audit: %d free of %d, counts %v of %v, wheel %d of %d",
 			unused, t.slab.unused, totals, t.topics.totals, t.wheel.Len(), waking)
 	}
+	for row := range t.topics.rows {
+		if r := &t.topics.rows[row]; r.pulled != pulled[uint32(row)] {
+			return fmt.Errorf("shard: audit: %d timers of topic %d are pulled, the count is %d", pulled[uint32(row)], r.id, r.pulled)
+		}
+	}
+	if topic, leased := t.Astray(); leased != 0 {
+		return fmt.Errorf("shard: audit: %d timers of topic %d are leased otherwise than its delivery says", leased, topic)
+	}
 	closed := t.sumClosed()
 	if slots != t.slotSum || blobs != t.blobSum || closed != t.closedSum {
 		return fmt.Errorf("shard: audit: sums %x %x %x, want %x %x %x", t.slotSum, t.blobSum, t.closedSum, slots, blobs, closed)
+	}
+	if sum := t.sumDeliveries(); sum != t.deliverySum {
+		return fmt.Errorf("shard: audit: sum %x of deliveries, want %x", t.deliverySum, sum)
 	}
 	var sealed sealedBy
 	for row := uint32(1); row <= t.targets.high; row++ {

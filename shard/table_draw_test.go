@@ -58,6 +58,12 @@ func (g *rig) randomCommand() *Command {
 	} else if g.pick(30) == 0 {
 		c.Kind = OpenTopic
 	}
+	if g.delivers && g.pick(12) == 0 {
+		d := g.model.deliveries[c.Topic]
+		c.Kind, c.ID, c.Pull = Deliver, "", g.pick(2) == 0
+		c.IfMatch = uint32(max(0, int(d.turn)+g.pick(4)-1))
+		return c
+	}
 	switch c.Kind {
 	case CloseTopic, OpenTopic:
 		c.ID = ""

@@ -30,6 +30,9 @@ func (l *loader) finish() {
 	if l.err == nil {
 		l.checkChains()
 	}
+	if topic, leased := t.Astray(); l.err == nil && leased != 0 {
+		l.fail("%d timers of topic %d are leased otherwise than its delivery says", leased, topic)
+	}
 }
 
 func (l *loader) checkFree() {

@@ -191,12 +191,27 @@ func (l *loader) header(id ID) {
 	}
 	if l.hashed = hashOfList; l.version > unnamedHash {
 		t.restamped = Handle(l.number(uint64(noRestamp), "last restamped"))
+		if l.version > noDeliveries {
+			l.deliveries()
+		}
 		if l.hashed = l.byte(); l.err == nil && (l.hashed < hashOfList || l.hashed > l.newest) {
 			l.tooNew("state hash of version %d, this build knows 1 to %d", l.hashed, l.newest)
 		}
 	}
 	if b := l.bytes(8); b != nil {
 		l.hash = binary.LittleEndian.Uint64(b)
+	}
+}
+
+func (l *loader) deliveries() {
+	for n := l.number(maxTombs, "deliveries"); n > 0 && l.err == nil; n-- {
+		topic := TopicID(l.number(1<<32-1, "topic"))
+		word := l.number(1<<33-1, "delivery")
+		d := delivery{turn: uint32(word >> 1), pull: word&1 != 0}
+		if _, twice := l.t.deliveries[topic]; twice {
+			l.fail("topic %d has two deliveries", topic)
+		}
+		l.t.setDelivery(topic, d)
 	}
 }
 

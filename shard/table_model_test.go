@@ -31,12 +31,13 @@ type model struct {
 	all        []*modelTimer
 	finished   []*modelTimer
 	closed     map[TopicID]int64
+	deliveries map[TopicID]delivery
 	told       []modelEvent // what the history is told of the entry
 	ending     bool         // an attempt's outcome is being applied
 }
 
 func newModel() *model {
-	return &model{byID: map[string][]*modelTimer{}, closed: map[TopicID]int64{}}
+	return &model{byID: map[string][]*modelTimer{}, closed: map[TopicID]int64{}, deliveries: map[TopicID]delivery{}}
 }
 
 func modelKey(topic TopicID, id string) string { return fmt.Sprint(topic, "/", id) }
@@ -59,6 +60,7 @@ func (m *model) begin(now int64, size int) {
 	for topic, at := range m.closed {
 		if at < m.clock-tombstoneKeepMs {
 			delete(m.closed, topic)
+			delete(m.deliveries, topic)
 		}
 	}
 }
@@ -249,6 +251,8 @@ func (m *model) command(c *Command) (Code, *modelTimer) {
 		return m.deadLetter(c)
 	case CloseTopic:
 		return m.closeTopic(c), nil
+	case Deliver:
+		return m.deliver(c), nil
 	}
 	delete(m.closed, c.Topic)
 	return OK, nil
@@ -308,8 +312,28 @@ func (m *model) closeTopic(c *Command) Code {
 	return OK
 }
 
+func (m *model) deliver(c *Command) Code {
+	d, known := m.deliveries[c.Topic]
+	if _, closed := m.closed[c.Topic]; closed {
+		return TopicClosed
+	}
+	if known && (c.IfMatch < d.turn || c.IfMatch == d.turn && c.Pull != d.pull) {
+		return VersionMismatch
+	}
+	for _, x := range m.all {
+		if x.Topic == c.Topic && x.State == Leased && (x.holder == byPuller) != c.Pull {
+			return InFlight
+		}
+	}
+	m.deliveries[c.Topic] = delivery{c.IfMatch, c.Pull}
+	return OK
+}
+
 func (m *model) lease(x *modelTimer, seq uint64, rev uint32, dur int64, holder Holder, now int64) Code {
 	if x == nil || x.Seq != seq || x.State != Scheduled || x.rev != rev {
+		return Skipped
+	}
+	if d, known := m.deliveries[x.Topic]; known && d.pull != (holder == byPuller) {
 		return Skipped
 	}
 	m.fence++
@@ -350,7 +374,9 @@ func (m *model) outcome(x *modelTimer, o *Outcome) Code {
 		x.until, x.lasts = m.clock+o.LeaseMs, o.LeaseMs
 		x.rev++
 		if o.Kind == Accepted {
-			x.holder = byReport
+			if d, known := m.deliveries[x.Topic]; !known || !d.pull {
+				x.holder = byReport
+			}
 		}
 		return OK
 	}

@@ -24,9 +24,10 @@ type rig struct {
 	// deadByVersion lets redrives and purges name a version. The golden snapshot was drawn without.
 	deadByVersion bool
 	// notLate has adds and puts refuse to be late. The golden snapshot was drawn without.
-	notLate bool
-	since   [][]byte // the entries since the snapshot began, while one is under way
-	fences  bool     // closed topics raise the fence; the golden snapshot was drawn without
+	notLate  bool
+	since    [][]byte // the entries since the snapshot began, while one is under way
+	fences   bool     // closed topics raise the fence; the golden snapshot was drawn without
+	delivers bool     // … and without changes of delivery
 }
 
 const rigStart = 1_700_000_000_000
@@ -177,7 +178,7 @@ func (g *rig) restart() {
 // dump shows all replicated state as text.
 func dump(t *Table) string {
 	var b bytes.Buffer
-	fmt.Fprintln(&b, t.clockMs, t.seq, t.fence, t.reigns, t.slab.high, t.slab.free, t.slab.unused, t.finished, t.tombs)
+	fmt.Fprintln(&b, t.clockMs, t.seq, t.fence, t.reigns, t.slab.high, t.slab.free, t.slab.unused, t.finished, t.tombs, t.deliveries)
 	for h := Handle(1); h <= t.slab.high; h++ {
 		s := t.slab.at(h)
 		if s.state() == 0 {
@@ -226,7 +227,7 @@ func TestTableAgainstModel(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			g := newRig(t, rand.New(rand.NewPCG(seed, 1)).IntN)
 			g.deadByVersion, g.notLate = seed%2 == 0, seed%4 == 0
-			g.fences = true
+			g.fences, g.delivers = true, seed%2 == 1
 			g.drive(250)
 		})
 	}

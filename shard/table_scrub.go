@@ -43,7 +43,7 @@ func (t *Table) Scrub(budget int) (done, sound bool) {
 		if t.scrub.at >= t.slab.high {
 			s := t.scrub
 			t.scrub = scrub{walk: s.walk + 1}
-			return true, !s.bad && s.slots == t.slotSum && s.blobs == t.blobSum && t.sumClosed() == t.closedSum
+			return true, !s.bad && s.slots == t.slotSum && s.blobs == t.blobSum && t.sumClosed() == t.closedSum && t.sumDeliveries() == t.deliverySum
 		}
 		h := t.scrub.at + 1
 		slots, blobs, ok := t.sumsOf(h)

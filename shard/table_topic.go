@@ -11,6 +11,7 @@ type topics struct {
 type topicRow struct {
 	id     TopicID
 	timers int64 // slots that name this row
+	pulled int64 // of those leased: by who pulls
 	counts [Cancelled + 1]int64
 }
 

@@ -159,9 +159,13 @@ func (l *lead) occupy(q *topicQueue, e entry) {
 
 // granted is told how one lease was applied.
 func (t *take) granted(g *group, r *Result) {
-	delete(g.lead.taking, t.asked[len(t.asked)-t.pending])
+	h := t.asked[len(t.asked)-t.pending]
+	seq := g.lead.taking[h]
+	delete(g.lead.taking, h)
 	t.pending--
-	if r.Code == OK {
+	if r.Code != OK {
+		g.table.Restore(h, seq) // it may have changed, or the delivery of its topic alone
+	} else {
 		d := g.table.Due(r.Handle)
 		g.lead.overlap(r.Handle, d.Seq, d.Fence)
 		if t.wait != nil && g.w.lease < t.until { // else others may have had it since: this process stood still

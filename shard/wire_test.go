@@ -89,7 +89,7 @@ func (a arbitrary) narrow(v reflect.Value) {
 		if *p%4 == 0 {
 			*p = AckLease + *p/4%3
 		} else {
-			*p = 1 + *p%OpenTopic
+			*p = 1 + *p%Deliver
 		}
 	case *State:
 		*p = 1 + *p%Cancelled

@@ -102,6 +102,7 @@ type book struct {
 	visits    map[shard.TopicID]visit
 	ranked    *rankedBook
 	bulks     *bulkBook
+	turned    *turnChecker // nil: nobody changes a delivery
 
 	times  shardTimes
 	misled time.Duration // when a process was last sure of a wrong clock, as it had to be; 0: none was

@@ -117,6 +117,7 @@ func (n *node) check() {
 		}
 		c.conf = p.ConfIndex
 		if t := n.host.Table(id); t != nil {
+			n.checkDelivery(id, t)
 			n.w.counts.SetBack += int(b2u(t.ClockMs() < c.clockMs))
 			c.clockMs = t.ClockMs()
 			n.w.book.times.applied(id, p.Applied, c.clockMs, n.w.now)

@@ -22,6 +22,7 @@ type Counts struct {
 	Expired, Same             int // dead letters; adds answered with the timer that there was
 	Rotations, Resealed       int // keys of secrets that came into use, and commands that sealed them anew
 	Superseded                int // adds that a later one, or a cancel, ended
+	Turns, TurnsRefused       int // changes of delivery, and those refused as timers were leased
 	OrdealCounts
 	ClockCounts
 	AilmentCounts

@@ -35,6 +35,7 @@ func (w *World) live() {
 	w.keys.begin()
 	w.merging.begin()
 	w.makers.begin()
+	w.turning.begin()
 	w.sicken()
 	if w.swarm.replicaFaults.strikes > 0 {
 		w.layBallast()
@@ -63,6 +64,7 @@ func (w *World) conclude() {
 		}
 	}
 	w.drain()
+	w.proveTurned()
 	w.checkShardClocks()
 	w.proveReplicas()
 	w.proveApart()
@@ -74,6 +76,9 @@ func (w *World) lay() {
 	w.net = network{cut: map[[2]uint64]bool{}, last: map[[2]uint64]time.Duration{}, connections: map[[2]uint64]connection{}}
 	w.calls = &receivers{w: w, all: map[uint64]*dispatcher{}}
 	w.topics = append(slices.Clone(topicNames), sickName)
+	if w.turning.on {
+		w.topics = append(w.topics, turnedName)
+	}
 }
 
 // employ has the clients begin.
@@ -103,6 +108,9 @@ func (w *World) found() {
 		w.visitors.shape(shard.TopicID(i+1), &p)
 		if shard.TopicID(i+1) == sickTopic {
 			sickPolicy(&p)
+		}
+		if shard.TopicID(i+1) == turnedTopic {
+			p = *w.turning.policy(w.turning.pull)
 		}
 		w.keys.shape(shard.TopicID(i+1), &p)
 		if !w.insist(putTopic(name, &p)) {
@@ -152,6 +160,7 @@ func (w *World) heal() {
 	w.guests.done()
 	w.merging.done()
 	w.makers.ended = true
+	w.turning.done()
 	w.healed = w.now
 	w.visitors.part()
 	healed := w.now

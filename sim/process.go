@@ -196,6 +196,9 @@ func (n *node) open() {
 	n.tasks.Go(func() { n.member.Run(ctx) })
 	n.tasks.Go(func() { n.router.Run(ctx) })
 	n.tasks.Go(func() { n.member.MarkFounded(ctx) })
+	if w.turning.on {
+		n.tasks.Go(func() { route.NewTurns(n.topics, n.tasks).Run(ctx) })
+	}
 	n.wake(0)
 }
 
@@ -287,6 +290,10 @@ func (h *memberHost) Propose(ctx context.Context, cmd []byte) (any, error) {
 func (h *memberHost) Take(ctx context.Context, topic shard.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error) {
 	asked := h.n.w.now
 	list, err := h.Host.Take(ctx, topic, leaseMs, shares)
+	if topic == turnedTopic {
+		h.n.w.book.turned.handed(h.n, asked, list)
+		return list, err
+	}
 	h.n.handOut(asked, msOf(leaseMs), list)
 	return list, err
 }

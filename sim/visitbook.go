@@ -28,10 +28,18 @@ func (b *book) judgeVisits() {
 	}
 }
 
+func (b *book) judgeTurns(w *World) {
+	b.turned = newTurnChecker(w)
+	b.visits[turnedTopic] = b.turned
+}
+
 // checkVisits is the judges' end.
 func (b *book) checkVisits(w *World) {
 	for id := rankedTopic; id <= mergingTopic; id++ {
 		b.visits[id].checkEnd(w)
+	}
+	if b.turned != nil {
+		b.turned.checkEnd(w)
 	}
 }
 

@@ -83,6 +83,7 @@ type World struct {
 	visitors *visitors
 	keys     *keyOperator
 	merging  *merging
+	turning  *turning
 	makers   *topicMakers
 	healed   time.Duration // when the second phase began
 	believed time.Duration // after it, when all clocks are believed that were set right in it
@@ -154,6 +155,9 @@ func newWorld(cfg Config) *World {
 	w.keys = w.drawKeys()
 	w.merging = w.drawMerging()
 	w.makers = w.drawTopicMakers()
+	if w.turning = w.drawTurning(); w.turning.on {
+		w.book.judgeTurns(w)
+	}
 	if cfg.Change != nil {
 		cfg.Change(&w.swarm)
 	}

@@ -36,7 +36,7 @@ var metaFaults = []error{
 	ring.ErrTooMany, ring.ErrNotFounded, ring.ErrFounded, ring.ErrOtherCluster, ring.ErrBadCluster, ring.ErrTooManyNodes, ring.ErrUnknownNode,
 	ring.ErrStale, ring.ErrRemoved, ring.ErrNameTaken, ring.ErrLastNode, ring.ErrInUse, ring.ErrBadState, ring.ErrUnknownGroup, ring.ErrEpoch,
 	ring.ErrMoving, ring.ErrBadPlacement, ring.ErrBadNode,
-	ring.ErrTooOld, ring.ErrLevel, ring.ErrMalformed, ring.ErrMajority, ErrNotDrained,
+	ring.ErrTooOld, ring.ErrLevel, ring.ErrMalformed, ring.ErrMajority, ErrNotDrained, ring.ErrTurn,
 }
 
 // fault is an error with another node's text and a known identity.

@@ -82,8 +82,12 @@ func (t *Topics) Put(ctx context.Context, name string, p *shard.Policy) (topic *
 		return t.reorder(ctx, topic, p)
 	}
 	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Put, Name: name, Policy: p})
-	if errors.Is(err, shard.ErrNotEmpty) && r.Topic != nil { // it is newer than this node's copy
+	switch {
+	case errors.Is(err, shard.ErrNotEmpty) && r.Topic != nil: // it is newer than this node's copy
 		return t.reorder(ctx, r.Topic, p)
+	case errors.Is(err, ring.ErrTurn) && r.Topic != nil:
+		topic, err = t.redeliver(ctx, r.Topic, p)
+		return topic, false, err
 	}
 	return r.Topic, r.Created, err
 }

@@ -503,6 +503,17 @@ func (e *fakeEngine) PutTopic(_ context.Context, name string, p *shard.Policy) (
 	if !ok {
 		return e.newTopic(name, *p, false), true, nil
 	}
+	if p.Pull != t.Policy.Pull {
+		leased := int64(0)
+		for k, v := range e.timers {
+			if k.topic == t.ID && v.State == shard.Leased {
+				leased++
+			}
+		}
+		if leased > 0 {
+			return nil, false, shard.LeasedError{Leased: leased}
+		}
+	}
 	e.wrote++
 	c := *t
 	c.Policy, c.AutoCreated = *p, false

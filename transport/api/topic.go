@@ -38,10 +38,10 @@ func (rq *request) putTopic() *problem {
 	if p := rq.s.checkURL(policy.Callback.URL); p != nil {
 		return p
 	}
-	if p := rq.deliveryMayBe(policy.Pull); p != nil {
-		return p
-	}
 	t, created, err := rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, policy)
+	if leased, ok := errors.AsType[shard.LeasedError](err); ok {
+		return failf(409, "in_flight", "delivery: cannot change while timers are leased, and %d are; pause the topic and wait for them to end", leased.Leased)
+	}
 	if err != nil {
 		return engineFault(err)
 	}
@@ -50,22 +50,6 @@ func (rq *request) putTopic() *problem {
 		status = 201
 	}
 	rq.changedTopic(status, t)
-	return nil
-}
-
-// deliveryMayBe refuses to change how a topic's timers go while some are on their way: with a receiver, or with a consumer.
-func (rq *request) deliveryMayBe(pull bool) *problem {
-	t, ok := rq.s.cfg.Engine.Topic(rq.topic)
-	if !ok || t.Policy.Pull == pull {
-		return nil
-	}
-	counts, err := rq.s.cfg.Engine.Counts(rq.s.base, t.ID)
-	switch {
-	case err != nil:
-		return engineFault(err)
-	case counts[0].Leased > 0:
-		return failf(409, "in_flight", "delivery: cannot change while timers are leased, and %d are; pause the topic and wait for them to end", counts[0].Leased)
-	}
 	return nil
 }
 

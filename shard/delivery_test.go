@@ -1,0 +1,129 @@
+package shard
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+// TestDeliveryInTheLog: a shard's log takes over a delivery only while nothing is leased otherwise, and then leases nothing otherwise; what
+// comes late from an older change does nothing.
+func TestDeliveryInTheLog(t *testing.T) {
+	d := newDesk(t)
+	add := func(id string) Result { return d.command(Command{Kind: Add, Topic: 7, ID: id, Spec: &Spec{DueMs: 1}}) }
+	lease := func(add Result, pull bool) Result {
+		return d.do(func(b *Batch) {
+			if pull {
+				b.Pull(30_000, add.Handle, add.Seq, d.table.Due(add.Handle).Rev)
+			} else {
+				b.Lease(30_000, add.Handle, add.Seq, d.table.Due(add.Handle).Rev)
+			}
+		})
+	}
+	release := func(r Result, add Result) {
+		d.do(func(b *Batch) { b.Outcome(&Outcome{Kind: Release, Handle: r.Handle, Seq: add.Seq, Fence: r.Fence}) })
+	}
+	deliver := func(turn uint32, pull bool, want Code) Result {
+		t.Helper()
+		r := d.command(Command{Kind: Deliver, Topic: 7, IfMatch: turn, Pull: pull})
+		if r.Code != want {
+			t.Errorf("change %d to pull %t: %d, want %d", turn, pull, r.Code, want)
+		}
+		return r
+	}
+	a, b := add("a"), add("b")
+	called := lease(a, false)
+	if r := deliver(1, true, InFlight); r.Removed != 1 {
+		t.Errorf("%d are leased otherwise", r.Removed)
+	}
+	deliver(2, false, OK) // it is called, and stays so
+	release(called, a)
+	deliver(1, true, VersionMismatch)
+	deliver(3, true, OK)
+	deliver(3, true, OK) // asked twice
+	deliver(3, false, VersionMismatch)
+	if r := lease(a, false); r.Code != Skipped {
+		t.Errorf("a call of what is pulled: %d", r.Code)
+	}
+	pulled := lease(b, true)
+	if pulled.Code != OK {
+		t.Fatalf("a pull: %d", pulled.Code)
+	}
+	deliver(4, false, InFlight)
+	again, err := LoadTable(1, bytes.NewReader(image(d.table)))
+	if err != nil || again.Hash() != d.table.Hash() || again.delivers(7, false) || again.leasedOtherwise(7, false) != 1 {
+		t.Fatalf("read again: %v, state %x, was %x", err, again.Hash(), d.table.Hash())
+	}
+	release(pulled, b)
+	deliver(4, false, OK)
+	if r := lease(b, true); r.Code != Skipped {
+		t.Errorf("a pull of what is called: %d", r.Code)
+	}
+	if err := d.table.Audit(true); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDeliveryGoesWithItsTopic: a closed topic's is not changed, and is forgotten with it.
+func TestDeliveryGoesWithItsTopic(t *testing.T) {
+	d := newDesk(t)
+	d.command(Command{Kind: Deliver, Topic: 7, IfMatch: 1, Pull: true})
+	d.command(Command{Kind: CloseTopic, Topic: 7})
+	if r := d.command(Command{Kind: Deliver, Topic: 7, IfMatch: 2}); r.Code != TopicClosed {
+		t.Errorf("of a closed topic: %d", r.Code)
+	}
+	d.now += tombstoneKeepMs + 1
+	d.command(Command{Kind: OpenTopic, Topic: 8})
+	if n := len(d.table.deliveries); n != 0 || d.table.deliverySum != 0 {
+		t.Errorf("%d deliveries are left, sum %x", n, d.table.deliverySum)
+	}
+}
+
+// TestNothingGoesWhileDeliveryChanges: between the shard's word and the topic's, nothing is called and nothing is handed out, and when the
+// topic has followed, or the shard was turned back, all goes on. A lease whose call has not started is given back.
+func TestNothingGoesWhileDeliveryChanges(t *testing.T) {
+	r := newStand(t, nil)
+	deliver := func(turn uint32, pull bool) Code {
+		return r.do(Command{Kind: Deliver, Topic: 1, IfMatch: turn, Pull: pull}).Code
+	}
+	r.add("soon", 10*time.Millisecond)
+	r.pass(time.Millisecond)
+	if d := r.table().Due(1); d.State != Leased {
+		t.Fatalf("it is not leased ahead of its time: %+v", d)
+	}
+	if code := deliver(1, true); code != OK {
+		t.Fatalf("code %d", code)
+	}
+	r.add("a", 0)
+	r.pass(50 * time.Millisecond)
+	r.wantCalls("")
+	if code := deliver(2, false); code != OK {
+		t.Fatalf("turned back: code %d", code)
+	}
+	r.pass(time.Millisecond)
+	calls := r.calls.take()
+	if len(calls) != 2 {
+		t.Fatalf("%d calls", len(calls))
+	}
+	for _, c := range calls {
+		c.answer(200)
+	}
+	r.pass(time.Millisecond)
+	if code := deliver(3, true); code != OK {
+		t.Fatalf("code %d", code)
+	}
+	r.add("b", 0)
+	r.pulled(nil)
+	r.pass(time.Millisecond)
+	r.wantPull(2, "b")
+	if code := deliver(4, false); code != InFlight {
+		t.Errorf("while a consumer has one: code %d", code)
+	}
+	r.add("c", 0)
+	if code := deliver(4, true); code != OK {
+		t.Fatalf("turned back: code %d", code)
+	}
+	r.pass(time.Millisecond)
+	r.wantPull(2, "c")
+	r.audit()
+}

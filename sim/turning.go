@@ -1,0 +1,191 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"carillon/shard"
+)
+
+const turnedName = "turned"
+
+// turnedTopic is there in runs in which somebody changes its delivery, again and again, while its timers are called and consumers have them.
+var turnedTopic = sickTopic + 1
+
+// turning is who changes that topic's delivery, and the clients and consumers of the topic. It is drawn from a stream of its own, and is there
+// in a quarter of the runs.
+type turning struct {
+	w      *World
+	chance chance
+	on     bool
+	pull   bool          // at first
+	think  time.Duration // of its clients
+	each   time.Duration // between two changes
+	ended  bool
+
+	clients []*client
+	open    []*turnRequest
+}
+
+// turnRequest is a change that was asked for.
+type turnRequest struct {
+	n     *node
+	life  uint64
+	pull  bool
+	alone bool // no other one was open since it was asked for
+}
+
+func (w *World) drawTurning() *turning {
+	c := newChance(w.cfg.Seed, 31)
+	return &turning{
+		w: w, chance: c, on: c.IntN(4) == 0, pull: c.IntN(2) == 0,
+		think: c.between(20*time.Millisecond, 400*time.Millisecond), each: c.between(50*time.Millisecond, time.Second),
+	}
+}
+
+// policy is the topic's, of one delivery or the other.
+func (t *turning) policy(pull bool) *shard.Policy {
+	p := shard.DefaultPolicy()
+	p.Callback.URL = "http://" + turnedName
+	p.Callback.TimeoutMs = callTimeout.Milliseconds()
+	p.MinBackoffMs, p.MaxBackoffMs, p.MaxAttempts = 200, 3000, 1000
+	p.LeaseMs, p.Pull = consumerLease.Milliseconds(), pull
+	return &p
+}
+
+func (t *turning) begin() {
+	if !t.on {
+		return
+	}
+	t.w.book.turned.settle(t.pull)
+	for i := range 2 {
+		c := &client{w: t.w, number: 5000 + i, own: &t.chance, draw: t.pick}
+		t.clients = append(t.clients, c)
+		t.w.after(t.chance.between(0, t.think), c.act)
+		t.w.after(t.chance.between(0, t.think), t.consume)
+	}
+	t.w.after(t.chance.between(0, t.each), t.act)
+}
+
+func (t *turning) done() {
+	t.ended = true
+	for _, c := range t.clients {
+		c.done = true
+	}
+}
+
+// pick draws an add.
+func (t *turning) pick() *operation {
+	o := &operation{number: t.w.book.nextOp(), topic: turnedTopic, astray: t.chance.IntN(8) == 0}
+	o.id = fmt.Sprintf("t%d", o.number)
+	due := t.w.now + t.chance.between(-50*time.Millisecond, 1500*time.Millisecond)
+	o.write = &write{op: o.number, dueMs: epochMs + due.Milliseconds(), payload: fmt.Sprintf(`"%s"`, o.id)}
+	o.cmd = &shard.Command{Kind: shard.Add, Content: o.number}
+	t.w.complete(o)
+	return o
+}
+
+// act pauses the topic, lets it go on, or asks for the other delivery: mostly one at a time, so that what was answered is how the topic
+// delivers from then on.
+func (t *turning) act() {
+	if t.ended {
+		return
+	}
+	t.w.after(t.chance.between(t.each/2, 2*t.each), t.act)
+	n := t.w.inUse(t.chance)
+	if d := t.chance.IntN(6); d < 2 {
+		t.w.operator(n, pauseTopic(turnedName, d == 0), func(error) {})
+		return
+	}
+	t.forget()
+	if len(t.open) == 0 || t.chance.IntN(8) == 0 {
+		t.ask(n, t.chance.IntN(3) == 0 == t.w.book.turned.pull)
+	}
+}
+
+// forget drops what was asked of processes that are over.
+func (t *turning) forget() {
+	kept := t.open[:0]
+	for _, r := range t.open {
+		if r.n.life == r.life && r.n.up {
+			kept = append(kept, r)
+		}
+	}
+	t.open = kept
+}
+
+func (t *turning) ask(n *node, pull bool) {
+	r := &turnRequest{n: n, life: n.life, pull: pull, alone: len(t.open) == 0}
+	for _, o := range t.open {
+		o.alone = false
+	}
+	t.open = append(t.open, r)
+	t.w.book.turned.asked()
+	t.w.operator(n, putTopic(turnedName, t.policy(pull)), func(err error) {
+		t.w.note(n, "turned", b2u(pull), b2u(err == nil), "")
+		if n.life != r.life {
+			return // the process is over, and so is what it may have begun
+		}
+		for i, o := range t.open {
+			if o == r {
+				t.open = append(t.open[:i], t.open[i+1:]...)
+				break
+			}
+		}
+		_, leased := errors.AsType[shard.LeasedError](err)
+		t.w.counts.TurnsRefused += int(b2u(leased))
+		if err == nil {
+			t.w.counts.Turns++
+			if r.alone {
+				t.w.book.turned.settle(pull)
+			}
+		}
+	})
+}
+
+// consume pulls at a node as the API does, and says later what became of what it got, or nothing.
+func (t *turning) consume() {
+	r := t.chance
+	t.w.after(r.between(t.think/2, 2*t.think), t.consume)
+	most, wait := 1+r.IntN(4), time.Duration(0)
+	if r.IntN(2) == 0 {
+		wait = r.between(0, time.Second)
+	}
+	n := t.w.inUse(r)
+	var list []shard.Taken
+	t.w.operator(n, func(ctx context.Context, n *node) error {
+		topic, err := n.topic(ctx, turnedName)
+		if err == nil && topic.Policy.Pull {
+			list, err = n.router.Pull(ctx, topic.ID, most, 0, wait)
+		}
+		return err
+	}, func(error) {
+		for i := range list {
+			t.say(&list[i])
+		}
+	})
+}
+
+// say draws what a consumer says of a timer, and when.
+func (t *turning) say(v *shard.Taken) {
+	claim := shard.Claim{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence}
+	kind, after := shard.AckLease, t.chance.between(0, consumerLease*5/4)
+	switch d := t.chance.IntN(10); {
+	case d == 0 && !t.ended:
+		return
+	case d < 3 && !t.ended:
+		kind = shard.NackLease
+	}
+	id, key := v.Timer.ID, timerKey{v.Shard, v.Timer.Seq}
+	t.w.after(after, func() {
+		t.w.book.turned.said(key, id, kind)
+		t.w.operator(t.w.inUse(t.chance), func(ctx context.Context, n *node) error {
+			c := claim
+			ops := []shard.Op{{Shard: key.shard, Brief: true, Command: &shard.Command{Kind: kind, Topic: turnedTopic, Claim: &c}}}
+			n.router.DoAll(ctx, ops)
+			return ops[0].Err
+		}, func(error) {})
+	})
+}
