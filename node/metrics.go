@@ -161,6 +161,7 @@ var (
 	diskDesc    = prometheus.NewDesc("carillon_disk_free_bytes", "Bytes that are free where the data directory is.", nil, nil)
 	diskLowDesc = prometheus.NewDesc("carillon_disk_low_bytes", "Adds are refused when so many bytes are free, or fewer.", nil, nil)
 	memoryDesc  = prometheus.NewDesc("carillon_table_bytes", "Memory that the timer tables hold.", nil, nil)
+	heldDesc    = prometheus.NewDesc("carillon_memory_bytes", "Memory that the replicas of this node hold, of which adds are refused at the mark.", []string{"kind"}, nil)
 	queuedDesc  = prometheus.NewDesc("carillon_queued_operations", "Client operations that have no answer yet.", nil, nil)
 	sealedDesc  = prometheus.NewDesc("carillon_sealed_secrets", "Secrets by the key that sealed them: of topics, and of callbacks of timers in the shards this node leads.", []string{"of", "key"}, nil)
 	breakerDesc = prometheus.NewDesc("carillon_breaker_state", "0 closed, 1 half-open, 2 open.", []string{"destination"}, nil)
@@ -171,7 +172,7 @@ const maxBreakerSeries = 200
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, queuedDesc, sealedDesc, breakerDesc} {
+	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, breakerDesc} {
 		ch <- d
 	}
 }
@@ -193,6 +194,12 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(leadersDesc, int64(s.Leads))
 	gauge(faultsDesc, int64(s.Faults))
 	gauge(memoryDesc, s.MemoryBytes)
+	gauge(heldDesc, s.Memory.Tables, "tables")
+	gauge(heldDesc, s.Memory.Snapshots, "snapshots")
+	gauge(heldDesc, s.Memory.Arrivals, "arrivals")
+	gauge(heldDesc, s.Memory.Entries, "entries")
+	gauge(heldDesc, s.Memory.Frames, "frames")
+	gauge(heldDesc, s.Memory.Messages, "messages")
 	gauge(queuedDesc, s.Queued)
 	for key, n := range s.SealedBy {
 		gauge(sealedDesc, n, "timers", key)

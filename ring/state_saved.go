@@ -96,6 +96,9 @@ func (s *State) BeginSave() shard.Saving {
 // Hash implements shard.Saving.
 func (v *saving) Hash() uint64 { return v.hash }
 
+// Held implements shard.Saving.
+func (v *saving) Held() int64 { return int64(v.buf.Cap()) }
+
 // Sound implements shard.Saving.
 func (v *saving) Sound() bool { return v.sums == v.want }
 

@@ -16,7 +16,7 @@ func (h *Host) admit(g *group, cmd *Command) error {
 	if !cmd.grows() {
 		return nil
 	}
-	if h.memory.Load() > h.cfg.MemoryLimit || h.cfg.MemoryUse != nil && h.cfg.MemoryUse() > h.cfg.MemoryLimit {
+	if h.needed() > h.cfg.MemoryLimit {
 		return ErrMemory
 	}
 	if low := g.public.lowDisk.Load(); low != nil {

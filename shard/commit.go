@@ -57,19 +57,21 @@ func (g *group) stateHash() uint64 {
 // compact drops applied entries from memory that no follower waits for. A group that has other members keeps some in any case.
 func (g *group) compact() {
 	keep := min(g.applied, g.store.last())
-	if q := g.quarantine; q != nil && g.store.bytes < laggards*g.w.host.cfg.RetainBytes {
+	least, most := g.w.kept()
+	if q := g.quarantine; q != nil && g.store.bytes < most {
 		keep = min(keep, q.from) // what comes after the state that it is sent is applied to that again
 	}
 	if !g.soleVoter() || len(g.store.conf.Learners) > 0 {
-		keep = min(keep, g.store.retained(g.w.host.cfg.RetainBytes))
-		if g.leader && keep > g.store.offset && g.store.bytes < laggards*g.w.host.cfg.RetainBytes {
+		keep = min(keep, g.store.retained(least))
+		if g.leader && keep > g.store.offset && g.store.bytes < most {
 			keep = min(keep, g.behind())
 		}
 	}
 	g.store.compact(keep)
 }
 
-// behind is the last entry that all members have which are here, or that the snapshot covers which they are being sent.
+// behind is the last entry that all members have which are here, or that the snapshot covers which they are being sent. Where memory is
+// tight those alone count that are being sent one.
 func (g *group) behind() uint64 {
 	least := g.applied
 	if run := g.w.snapshot; run != nil && run.group == g {
@@ -80,7 +82,7 @@ func (g *group) behind() uint64 {
 		case id == g.replica:
 		case pr.State == tracker.StateSnapshot:
 			least = min(least, pr.PendingSnapshot)
-		case pr.RecentActive:
+		case pr.RecentActive && g.w.pressure == roomy:
 			least = min(least, pr.Match)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 type company struct {
 	r       *stand
 	mute    bool
+	hung    bool // it answers heartbeats alone, as one does whose disk hangs
 	sent    []*pb.Message
 	streams []*SnapshotStream
 }
@@ -58,7 +59,7 @@ func (c *company) leads() {
 func (c *company) Send(_ uint64, frame []byte) {
 	c.r.eachMessage(frame, func(id ID, m *pb.Message) {
 		c.sent = append(c.sent, m)
-		if a := agreement(m); a != nil && !c.mute {
+		if a := agreement(m); a != nil && !c.mute && !(c.hung && m.GetType() != pb.MsgHeartbeat) {
 			c.say(id, a)
 		}
 	})

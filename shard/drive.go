@@ -51,6 +51,22 @@ func (h *Host) Unsynced() (most int) {
 	return most
 }
 
+// Memory is what the host has counted that its groups hold, and what they do as one counts again; but tables are as of the last tick.
+func (h *Host) Memory() (counted int64, held Memory) {
+	held.Arrivals = h.arriving.Load()
+	for _, w := range h.workers {
+		m := w.holds()
+		m.Entries -= int64(w.entries)
+		for _, g := range w.groups {
+			for _, e := range g.store.entries {
+				m.Entries += int64(len(e.Data) + entryOverhead)
+			}
+		}
+		held.add(&m)
+	}
+	return h.memory.Load(), held
+}
+
 // Full reports that the log waits for room on its disk: a step of it does nothing until there is some.
 func (h *Host) Full() bool { return h.stream.Full() }
 

@@ -124,6 +124,16 @@ type snapshotRun struct {
 	chunks chan []byte
 	begun  time.Duration
 	broken atomic.Bool // the feed ended early: the file must not be kept
+	pieces []int       // how much room each has that the file has not taken, as the worker knows
+}
+
+// held is what the snapshot holds of memory beside the state.
+func (s *snapshotRun) held() (n int64) {
+	n = s.state.Held()
+	for _, room := range s.pieces {
+		n += int64(room)
+	}
+	return n
 }
 
 // abort ends the feed early.
@@ -152,6 +162,7 @@ func (s *snapshotWritten) handle(w *worker) {
 		w.snapshotDone(s)
 		return
 	}
+	s.run.pieces = s.run.pieces[1:]
 	w.feedSnapshot()
 }
 
@@ -257,6 +268,7 @@ func (w *worker) feedSnapshot() {
 		return
 	}
 	chunk, done := run.state.Next(make([]byte, 0, snapshotChunk+4096), snapshotChunk)
+	run.pieces = append(run.pieces, cap(chunk))
 	run.chunks <- chunk
 	if !done {
 		return

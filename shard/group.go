@@ -46,6 +46,8 @@ type group struct {
 	canary canary
 	files  groupFiles // what of it is on disk
 
+	counted int // bytes of its log in memory, as the worker knows
+
 	leftovers leftovers
 
 	hard      hardState // as raft last gave it
@@ -94,6 +96,7 @@ type group struct {
 // proposal is one raft entry of this leader that is not applied yet.
 type proposal struct {
 	number uint64
+	bytes  int
 	items  []item
 	metas  []*metaOp
 }
@@ -130,7 +133,7 @@ func (g *group) newRaft() error {
 		AsyncStorageWrites:        true,
 		MaxSizePerMsg:             1 << 20,
 		MaxCommittedSizePerReady:  16 << 20,
-		MaxUncommittedEntriesSize: 64 << 20,
+		MaxUncommittedEntriesSize: mostUncommitted + maxBatchBytes,
 		MaxInflightMsgs:           256,
 		MaxInflightBytes:          64 << 20,
 		CheckQuorum:               true,

@@ -84,6 +84,7 @@ type rigSaving struct {
 
 func (s *rigSaving) Hash() uint64 { return s.hash }
 func (s *rigSaving) Sound() bool  { return true }
+func (s *rigSaving) Held() int64  { return 0 }
 func (s *rigSaving) Abort()       {}
 func (s *rigSaving) Next(dst []byte, budget int) ([]byte, bool) {
 	n := min(len(s.text), budget)

@@ -61,7 +61,7 @@ type Config struct {
 	// MaxQueued bounds the client operations that one worker holds; default 20,000.
 	MaxQueued int
 	// RetainBytes is how much applied log a group with followers keeps in memory, for one that was away for a moment; default 4 MiB.
-	// For one that is here and behind it keeps sixteen times as much.
+	// For one that is here and behind it keeps sixteen times as much. Less where that comes to more than an eighth of MemoryLimit.
 	RetainBytes int
 	// SnapshotLogBytes is after how much log a group writes a snapshot, if that is more than its state; default 32 MiB.
 	SnapshotLogBytes int64
@@ -69,9 +69,9 @@ type Config struct {
 	FrameBytes int
 	// UnsyncedBytes is how much of a worker's may wait for the disk before entries from leaders are dropped; default 64 MiB.
 	UnsyncedBytes int
-	// MemoryLimit is how many bytes of timers the node holds before it refuses adds; default no limit.
+	// MemoryLimit is how many bytes the node's groups hold (see Memory) before it refuses adds; default no limit.
 	MemoryLimit int64
-	// MemoryUse is how many bytes the process needs, timers and all else; any goroutine. nil: only the timers are known.
+	// MemoryUse is how many bytes the process needs, groups and all else; any goroutine. nil: only what groups hold is known.
 	MemoryUse func() int64
 }
 
@@ -116,8 +116,9 @@ type Host struct {
 	jobs       atomic.Int32 // goroutines that write or remove snapshots
 	failure    chan error   // capacity 1
 	halting    sync.Once
-	ended      atomic.Bool // it has failed: nothing is written, and nobody is told anything, any more
-	memory     atomic.Int64
+	ended      atomic.Bool   // it has failed: nothing is written, and nobody is told anything, any more
+	memory     atomic.Int64  // that the groups hold; see Memory
+	arriving   atomic.Int64  // of that, states from other nodes that are being read back
 	pinnable   atomic.Uint64 // closed generations that a group may hold back
 	gone       goneOwners
 	limits     limits
@@ -137,6 +138,7 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Node == 0 || cfg.Node >= 1<<40 {
 		return nil, fmt.Errorf("shard: node id %d is out of 1–2^40", cfg.Node)
 	}
+	cfg.RetainBytes = int(cfg.share(shareth*int64(cfg.Shards+1), int64(cfg.RetainBytes)))
 	h := &Host{cfg: cfg, origin: uint64(cfg.Owner), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
 	h.zones = newZones(cfg.Zone)
 	h.limits = limits{topics: map[TopicID]*limit{}, shares: cfg.Shares}
@@ -311,7 +313,6 @@ func (h *Host) sum() {
 		largest = max(largest, w.largest.Load())
 	}
 	h.stream.SetReserve(uint64(largest))
-	h.memory.Store(memory)
 	h.pinnable.Store(pinnable(memory, replicas, h.stream.GenBytes()))
 }
 

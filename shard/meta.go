@@ -38,6 +38,8 @@ type Saving interface {
 	Hash() uint64
 	// Next appends the next piece, about budget bytes, and says whether it was the last.
 	Next(dst []byte, budget int) (out []byte, done bool)
+	// Held is how many bytes it holds beside the state.
+	Held() int64
 	// Sound says, after the last piece, whether what was written is what the hash was made of.
 	Sound() bool
 	// Abort ends it early. It may be called at any time, and again.

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -145,7 +146,7 @@ func (h *Host) Deliver(from uint64, frame []byte) {
 			f = &peerFrame{from: from}
 			f.messages, parts[k] = f.first[:0], f
 		}
-		f.messages = append(f.messages, peerMessage{kind: kind, group: h.groups[id], body: rest[:size:size]})
+		f.messages = append(f.messages, peerMessage{kind: kind, group: h.groups[id], body: ownBody(kind, rest[:size:size], len(frame))})
 		f.bytes += int(size)
 		rest = rest[size:]
 	}
@@ -154,6 +155,15 @@ func (h *Host) Deliver(from uint64, frame []byte) {
 			h.workers[k].takeFrame(f)
 		}
 	}
+}
+
+// ownBody is a message's body in memory of its own if it has entries, which stay, and most of the frame is something else, which would
+// stay with them.
+func ownBody(kind byte, body []byte, frame int) []byte {
+	if kind == raftMessage && len(body) > 1 && body[1]&messageEntries != 0 && 2*len(body) < frame {
+		return bytes.Clone(body)
+	}
+	return body
 }
 
 func (w *worker) takeFrame(f *peerFrame) {

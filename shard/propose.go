@@ -21,7 +21,7 @@ func (g *group) propose() {
 		g.meta.propose(g)
 		return
 	}
-	if !g.leader || g.heirTold || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
+	if !g.leader || g.heirTold || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined || g.laden() {
 		return // waiting operations time out by themselves
 	}
 	g.batch.Reset(g.entryMs(), g.w.host.origin, g.number+1)
@@ -56,7 +56,7 @@ func (g *group) propose() {
 	g.number++
 	g.w.operations += len(g.items)
 	g.w.proposed += g.batch.Size()
-	p := proposal{number: g.number, items: g.items}
+	p := proposal{number: g.number, bytes: g.batch.Size(), items: g.items}
 	if err := g.raft.Propose(g.batch.Bytes()); err != nil { // raft copies what it takes
 		g.dropped(&p)
 		return

@@ -233,6 +233,12 @@ func (in *Incoming) Commit() error {
 	}
 	h, g := in.host, in.host.groups[in.shipment.group]
 	a := &arrival{group: g, message: in.shipment.message, mark: in.mark, size: in.size, refill: in.shipment.refill}
+	h.arriving.Add(in.size)
+	h.memory.Add(in.size)
+	defer func() {
+		h.arriving.Add(-in.size)
+		h.memory.Add(-in.size)
+	}()
 	path := filepath.Join(in.dir, in.meta.FileName())
 	if err := a.read(in.dir, in.meta.FileName()); err != nil {
 		_ = h.cfg.FS.Remove(path)

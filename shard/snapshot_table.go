@@ -14,6 +14,9 @@ const (
 	oldestSnapshot  = 3 // before leases had a holder
 )
 
+// maxSparePending is how much room for what is written ahead is kept for the next piece.
+const maxSparePending = 64 << 10
+
 // Kinds of records. Targets come before the first timer that has them.
 const (
 	recordTarget = 1 + iota
@@ -64,6 +67,9 @@ func (t *Table) beginSnapshot(version byte) *Snapshot {
 // Hash implements Saving: it is the one that the header has.
 func (s *Snapshot) Hash() uint64 { return s.hash }
 
+// Held implements Saving: what was written ahead, and which slots that were.
+func (s *Snapshot) Held() int64 { return int64(cap(s.pending)) + 8*int64(cap(s.saved)) }
+
 // Sound implements Saving.
 func (s *Snapshot) Sound() bool {
 	return !s.damaged && s.slots == s.wantSlots && s.blobs == s.wantBlobs && s.ids == s.wantIDs
@@ -73,7 +79,9 @@ func (s *Snapshot) Sound() bool {
 // wrote ahead, and says whether it was the last.
 func (s *Snapshot) Next(dst []byte, budget int) (out []byte, done bool) {
 	dst = append(dst, s.pending...)
-	s.pending = s.pending[:0]
+	if s.pending = s.pending[:0]; cap(s.pending) > maxSparePending {
+		s.pending = nil
+	}
 	if s.t == nil {
 		return dst, true
 	}
@@ -97,7 +105,7 @@ func (s *Snapshot) Abort() {
 	if s.t != nil {
 		s.t.snap = nil
 	}
-	s.t, s.saved = nil, nil
+	s.t, s.saved, s.pending = nil, nil, nil
 }
 
 // keep writes a slot ahead of the cursor, if that has not been done.

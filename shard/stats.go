@@ -37,6 +37,7 @@ type Stats struct {
 	Leads                         int
 	Faults                        int // replicas that are stopped, or whose state is wrong or differs
 	MemoryBytes                   int64
+	Memory                        Memory
 	Queued                        int64 // client operations without an answer
 
 	SealedBy map[string]int64 // header values of timers' callbacks, by the key that sealed them; those that are equal count once a shard
@@ -46,10 +47,13 @@ type Stats struct {
 func (h *Host) Stats() Stats {
 	var mu sync.Mutex
 	var s Stats
+	s.Memory.Arrivals = h.arriving.Load()
 	h.onWorkers(func(w *worker) {
 		mu.Lock()
 		defer mu.Unlock()
 		s.Queued += w.queued.Load()
+		m := w.holds()
+		s.Memory.add(&m)
 		for _, g := range w.groups {
 			g.stats(&s)
 		}

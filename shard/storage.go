@@ -20,7 +20,8 @@ type storage struct {
 	offset     uint64
 	offsetTerm uint64
 	entries    []*pb.Entry
-	bytes      int // sum of the data held, and some for each entry
+	bytes      int // sum of the data of entries, and some for each
+	dropped    int // … of those that were compacted and whose array is still in use
 
 	// snapshot is what a follower that is too far behind is offered; nil: not available now.
 	snapshot func() (*pb.Snapshot, error)
@@ -113,14 +114,16 @@ func (s *storage) append(ents []*pb.Entry) bool {
 	if first > s.last()+1 {
 		return false
 	}
-	keep := s.entries[:first-s.offset-1]
+	keep, room := s.entries[:first-s.offset-1], cap(s.entries)
 	if replaced := s.entries[len(keep):]; len(replaced) > 0 {
 		for _, e := range replaced {
 			s.bytes -= len(e.Data) + entryOverhead
 		}
-		keep = slices.Clone(keep) // raft may still hold a slice of the old array
+		keep, room = slices.Clone(keep), -1 // raft may still hold a slice of the old array
 	}
-	s.entries = append(keep, ents...)
+	if s.entries = append(keep, ents...); cap(s.entries) != room {
+		s.dropped = 0 // the array is another
+	}
 	for _, e := range ents {
 		s.bytes += len(e.Data) + entryOverhead
 	}
@@ -136,16 +139,23 @@ func (s *storage) compact(index uint64) {
 	s.offsetTerm = s.entries[n-1].GetTerm()
 	for _, e := range s.entries[:n] {
 		s.bytes -= len(e.Data) + entryOverhead
+		s.dropped += len(e.Data) + entryOverhead
 	}
 	s.offset = index
-	if s.entries = s.entries[n:]; len(s.entries) == 0 {
-		s.entries = nil // give the array up; shifting in place would change what raft was handed
+	switch s.entries = s.entries[n:]; { // shifting in place would change what raft was handed
+	case len(s.entries) == 0:
+		s.entries, s.dropped = nil, 0
+	case s.dropped >= s.bytes:
+		s.entries, s.dropped = slices.Clone(s.entries), 0
 	}
 }
+
+// held is what the entries take of memory, and those that were dropped and are held by an array.
+func (s *storage) held() int { return s.bytes + s.dropped }
 
 // reset starts over from a snapshot.
 func (s *storage) reset(index, term uint64, conf *pb.ConfState) {
 	s.offset, s.offsetTerm = index, term
-	s.entries, s.bytes = nil, 0
+	s.entries, s.bytes, s.dropped = nil, 0, 0
 	s.conf = conf
 }

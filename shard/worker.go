@@ -74,6 +74,12 @@ type worker struct {
 	scratch    []byte
 	frames     []*sentFrame // free
 
+	// What is held of memory; see Memory.
+	tables, arrivals int64 // as of the last tick
+	entries          int   // of groups' logs, on disk
+	told             int64 // in all, to the host
+	pressure         pressure
+
 	memory, replicas    atomic.Int64
 	largest             atomic.Int64           // state of a group of it, in bytes
 	fault               atomic.Pointer[string] // of one of its groups; see Host.Fault
@@ -177,9 +183,11 @@ func (w *worker) turn() {
 		g := w.dirty[i]
 		g.touched = false
 		g.work()
+		w.countEntries(g)
 	}
 	w.dirty = w.dirty[:0]
 	w.flush()
+	w.account()
 }
 
 // touch puts a group into this turn.
@@ -223,7 +231,7 @@ func (w *worker) tick() {
 	}
 	w.lastTick += time.Duration(n) * tickInterval
 	memory, replicas, largest := int64(0), int64(0), int64(0)
-	w.alone = true
+	w.alone, w.arrivals, w.pressure = true, 0, w.host.pressure()
 	low, fault := w.host.lowDisks(), ""
 	for _, g := range w.groups {
 		state := g.stateBytes()
@@ -240,6 +248,12 @@ func (w *worker) tick() {
 			continue
 		}
 		replicas++
+		if q := g.quarantine; q != nil && q.arrival != nil {
+			w.arrivals += q.arrival.size
+		}
+		if w.pressure != roomy {
+			g.compact()
+		}
 		w.alone = w.alone && g.soleVoter()
 		for range min(n, maxTicks) {
 			g.raft.Tick()
@@ -250,6 +264,7 @@ func (w *worker) tick() {
 	if old := w.fault.Load(); old == nil || *old != fault {
 		w.fault.Store(&fault)
 	}
+	w.tables = memory
 	w.memory.Store(memory)
 	w.largest.Store(largest)
 	w.replicas.Store(replicas)

@@ -9,10 +9,11 @@ import (
 
 // bounds are the product's own, scaled down, so that a run comes to them. They are drawn from a stream of their own.
 type bounds struct {
-	queueFrames   int // of the log
-	logFrame      int // the largest that it takes
-	frameBytes    int // how full a worker's is when it begins another
-	unsyncedBytes int // what may wait for a disk before a leader's entries are dropped
+	queueFrames   int   // of the log
+	logFrame      int   // the largest that it takes
+	frameBytes    int   // how full a worker's is when it begins another
+	unsyncedBytes int   // what may wait for a disk before a leader's entries are dropped
+	memory        int64 // what a node's groups may hold; 0: there is no limit
 }
 
 // bound draws them. An entry of a run has some 40 KiB at most, and a frame goes beyond its mark by one.
@@ -24,6 +25,9 @@ func (s *swarm) bound(c chance) {
 	b.unsyncedBytes = 64 << 10 << c.IntN(4)
 	if c.IntN(4) == 0 {
 		*b = bounds{queueFrames: wal.DefaultQueueFrames}
+	}
+	if c.IntN(3) == 0 {
+		b.memory = 128 << 10 << c.IntN(4)
 	}
 }
 

@@ -23,6 +23,7 @@ type Counts struct {
 	Rotations, Resealed       int // keys of secrets that came into use, and commands that sealed them anew
 	Superseded                int // adds that a later one, or a cancel, ended
 	Turns, TurnsRefused       int // changes of delivery, and those refused as timers were leased
+	Laden                     int // adds refused as memory was full
 	OrdealCounts
 	ClockCounts
 	AilmentCounts

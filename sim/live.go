@@ -144,6 +144,7 @@ func (w *World) heal() {
 		n.stop(true)
 	}
 	w.rightClocks()
+	w.moreMemory()
 	for _, n := range w.nodes {
 		n.crash.left, n.crash.says, n.crash.fail = 0, 0, [wal.OpSyncDir + 1]int{}
 		n.hungUntil = 0

@@ -34,11 +34,14 @@ func (n *node) hearDisks() {
 	}
 }
 
-// refusesAdds says whether a process that leads a shard has known for a while that the disk of one of its voters is low, so that it must refuse what
-// adds data.
+// refusesAdds says whether a process that leads a shard has known for a while that the disk of one of its voters is low, or holds too much
+// memory, so that it must refuse what adds data.
 func (n *node) refusesAdds(id shard.ID, kind shard.Kind) bool {
 	if kind != shard.Add && kind != shard.Put && kind != shard.Redrive || !n.host.Leads(id) {
 		return false
+	}
+	if n.laden != 0 && n.turned-n.laden >= lowHeard {
+		return true
 	}
 	n.hearDisks()
 	_, status := n.host.Inspect(id)
@@ -53,8 +56,11 @@ func (n *node) heldOff(id shard.ID, refuses bool, err error) {
 	if errors.Is(err, shard.ErrLowDisk) {
 		n.w.counts.HeldOff++
 	}
+	if errors.Is(err, shard.ErrMemory) {
+		n.w.counts.Laden++
+	}
 	if refuses && err == nil {
-		n.w.violate("low disk", "node %d adds to group %d, and knows that a voter's disk is low", n.id, id)
+		n.w.violate("I15", "node %d adds to group %d, and knows that a voter's disk is low or its own memory full", n.id, id)
 	}
 }
 

@@ -55,6 +55,7 @@ type node struct {
 	writing bool
 	syncs   time.Duration            // when the step of the log that is under way began
 	turned  time.Duration            // when the host's last turn was; on its clock
+	laden   time.Duration            // since when it holds more memory than it may; 0: it does not
 	low     map[uint64]time.Duration // since when it has heard that another's disk is low
 	paused  bool
 	backlog []delayed
@@ -176,6 +177,7 @@ func (n *node) turn() {
 	}
 	n.check()
 	n.unsynced()
+	n.weigh()
 	if n.host.Writing() && !n.writing {
 		n.writing = true
 		latency := w.swarm.diskLatency

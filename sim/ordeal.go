@@ -67,7 +67,7 @@ func (s *swarm) partings(c chance) {
 	s.keepNames, s.keepData = 0, 0
 	s.longestDown = c.between(50*time.Millisecond, 2*time.Second)
 	s.powerCuts, s.crashes, s.partitions, s.pauses = 0, 0, c.seldom(0.1), 0
-	s.diskErrors, s.full, s.rots, s.wipes, s.limits = 0, 0, 0, 0, false
+	s.diskErrors, s.full, s.rots, s.wipes, s.limits, s.bounds.memory = 0, 0, 0, 0, false, 0
 }
 
 // undergo draws what of it happens now.

@@ -30,7 +30,7 @@ func (n *node) start() {
 	n.awake = nil
 	n.up, n.paused, n.closed, n.began = true, false, false, n.clock.Mono()
 	n.met, n.calls = map[uint64]uint32{}, nil
-	n.low, n.turned = map[uint64]time.Duration{}, 0
+	n.low, n.turned, n.laden = map[uint64]time.Duration{}, 0, 0
 	n.sights, n.view, n.looked, n.age = map[uint64]*sight{}, view{}, 0, 0
 	n.trustsNobody()
 	n.tasks = newTasks(n)
@@ -216,6 +216,7 @@ func (n *node) hostConfig(disk *wal.MemFS, id member.Identity, state *ring.State
 			NowMs: n.keeper.WallMs, Monotonic: n.clock.Mono,
 		},
 		FrameBytes: w.swarm.bounds.frameBytes, UnsyncedBytes: w.swarm.bounds.unsyncedBytes,
+		MemoryLimit: w.swarm.bounds.memory,
 		RetainBytes: w.swarm.retainBytes, SnapshotLogBytes: w.swarm.snapshotBytes,
 	}
 	if n.member != nil {

@@ -1,0 +1,288 @@
+package shard
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// putBulky sets a timer with a payload of some size, and says what came of it.
+func (r *stand) putBulky(id string, size int) error {
+	_, err := r.try(Command{Kind: Put, ID: id, Spec: &Spec{DueMs: 1 << 41, PayloadKind: BinaryPayload, Payload: make([]byte, size)}})
+	return err
+}
+
+// putMany sets so many timers of 4 KiB.
+func (r *stand) putMany(n int) {
+	r.t.Helper()
+	for i := range n {
+		if err := r.putBulky(fmt.Sprint(i), 4<<10); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// limitTo leaves a host so many bytes beside what it holds.
+func (r *stand) limitTo(left int64) {
+	r.pass(2 * tickInterval)
+	_, held := r.host.Memory()
+	r.host.cfg.MemoryLimit = held.Sum() + left
+}
+
+// hangingSnapshot begins a snapshot of shard 1 whose file takes nothing.
+func (r *stand) hangingSnapshot() *snapshotRun {
+	g := r.host.groups[1]
+	run := &snapshotRun{group: g, chunks: make(chan []byte), state: g.table.BeginSnapshot()}
+	g.w.snapshot = run
+	return run
+}
+
+// TestMemoryOfASnapshotCounts: what changes copy while a snapshot is written slowly counts before adds are taken, and no more when it is written.
+func TestMemoryOfASnapshotCounts(t *testing.T) {
+	r := newStand(t, nil)
+	r.putMany(400)
+	run := r.hangingSnapshot()
+	r.limitTo(100 << 10)
+	for n := range 40 {
+		r.do(Command{Kind: Modify, ID: fmt.Sprint(n), Patch: &Patch{Priority: true, Spec: Spec{Priority: 2}}})
+	}
+	if err := r.putBulky("x", 1); !errors.Is(err, ErrMemory) {
+		t.Errorf("160 KiB are copied, 100 were left, and a timer more is %v", err)
+	}
+	if run.chunks == nil {
+		t.Error("a snapshot that holds little is given up")
+	}
+	run.abort()
+	r.host.workers[0].snapshot = nil
+	r.pass(tickInterval)
+	if err := r.putBulky("x", 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSnapshotIsGivenUpForMemory: one that makes most of what is too much is not waited for: what changes goes on being taken.
+func TestSnapshotIsGivenUpForMemory(t *testing.T) {
+	r := newStand(t, nil)
+	r.putMany(400)
+	run := r.hangingSnapshot()
+	r.limitTo(100 << 10)
+	most := int64(0)
+	for n := range 400 {
+		r.do(Command{Kind: Modify, ID: fmt.Sprint(n), Patch: &Patch{Priority: true, Spec: Spec{Priority: 2}}})
+		_, held := r.host.Memory()
+		most = max(most, held.Sum())
+	}
+	if limit := r.host.cfg.MemoryLimit; most > limit+limit/shareth+64<<10 {
+		t.Errorf("%d bytes are held, the limit is %d", most, limit)
+	}
+	if run.chunks != nil || !run.broken.Load() {
+		t.Error("the snapshot goes on")
+	}
+	r.host.workers[0].snapshot = nil
+	if err := r.putBulky("x", 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMemoryOfUncommittedEntries: a leader whose followers take nothing, and answer all the same, holds what it proposes up to its limit.
+func TestMemoryOfUncommittedEntries(t *testing.T) {
+	const size, atOnce = 60 << 10, 8
+	flood := func(r *stand) (held Memory, errs map[error]int) {
+		errs = map[error]int{}
+		var list []*pending
+		for n := range 400 {
+			spec := &Spec{DueMs: 1 << 41, PayloadKind: BinaryPayload, Payload: make([]byte, size)}
+			p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: fmt.Sprint("flood", n), Spec: spec})
+			if err != nil {
+				errs[err]++
+				continue
+			}
+			if list = append(list, p); len(list)%atOnce != 0 {
+				continue
+			}
+			r.turn()
+			_, m := r.host.Memory()
+			held.Entries, held.Frames = max(held.Entries, m.Entries), max(held.Frames, m.Frames)
+		}
+		r.pass(waitLimit + tickInterval)
+		for _, p := range list {
+			if p.answered() {
+				errs[p.op.err]++
+			}
+		}
+		return held, errs
+	}
+	t.Run("of a node", func(t *testing.T) {
+		r, c := inCompany(t, false, nil)
+		c.leads()
+		r.putMany(800)
+		c.hung = true
+		r.limitTo(100 << 10)
+		held, errs := flood(r)
+		if kept := int64(retainBytes); held.Entries > kept+100<<10+2*atOnce*size || errs[ErrMemory] < 300 {
+			t.Errorf("%d bytes of entries are held, answers %v", held.Entries, errs)
+		}
+	})
+	t.Run("of a group", func(t *testing.T) {
+		r, c := inCompany(t, false, func(cfg *Config) { cfg.MemoryLimit = 60 << 20 })
+		c.leads()
+		c.hung = true
+		held, errs := flood(r)
+		if held.Entries > 60<<20/uncommittedShare+2*atOnce*size || errs[ErrMemory] > 0 || errs[ErrOverloaded] < 300 {
+			t.Errorf("%d bytes of entries are held, answers %v", held.Entries, errs)
+		}
+	})
+}
+
+// TestMemoryForASlowFollower: what a leader keeps for a follower that is here and takes nothing goes when memory is tight. Timers go on
+// being taken, and the follower gets a snapshot when its disk is back.
+func TestMemoryForASlowFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCouncil(t, 3, []int{0, 1, 2}, tightFrames, func(cfg *Config) { cfg.RetainBytes = 256 << 10 })
+		defer c.end()
+		r := c.stands[0]
+		c.until("the first leads", 5*time.Second, func() bool { return c.leader() == r })
+		puts := 0
+		put := func() *pending {
+			puts++
+			spec := &Spec{DueMs: 1 << 41, PayloadKind: BinaryPayload, Payload: make([]byte, 10<<10)}
+			p, err := r.submit(1, Command{Kind: Put, Topic: 1, ID: fmt.Sprint(puts % 200), Spec: spec})
+			if err != nil {
+				t.Fatalf("put %d: %v", puts, err)
+			}
+			c.tick()
+			return p
+		}
+		for range 400 {
+			put()
+		}
+		g := r.host.groups[1]
+		c.hung = 1
+		for range 150 {
+			put()
+		}
+		if g.store.bytes < 1<<20 {
+			t.Errorf("%d bytes of entries are kept for a follower that is behind, and there is room", g.store.bytes)
+		}
+		r.host.cfg.MemoryLimit = g.table.MemoryBytes() + 200<<10
+		c.tick()
+		c.tick()
+		taken, limit := 0, r.host.cfg.MemoryLimit
+		for n := range 300 {
+			if p := put(); p.answered() && p.op.err == nil {
+				taken++
+			}
+			if _, m := r.host.Memory(); m.Sum() > limit {
+				t.Fatalf("%+v is held after put %d, the limit is %d", m, n, limit)
+			}
+		}
+		if taken < 290 {
+			t.Errorf("%d of 300 are taken", taken)
+		}
+		c.hung = -1
+		c.until("the follower has everything", 20*time.Second, c.followed)
+	})
+}
+
+// TestKeptEntriesShrinkWithTheLimit: what all groups keep for followers is a share of the memory.
+func TestKeptEntriesShrinkWithTheLimit(t *testing.T) {
+	r, c := inCompany(t, false, func(cfg *Config) { cfg.MemoryLimit = 8 << 20 })
+	c.leads()
+	for n := range 300 {
+		if err := r.putBulky(fmt.Sprint(n%10), 10<<10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, m := r.host.Memory(); m.Entries > 1<<20/2+32<<10 {
+		t.Errorf("%d bytes of entries are kept of a limit of 8 MiB", m.Entries)
+	}
+}
+
+// TestMemoryIsCountedAsItIs: whatever is done, what the host has counted is what there is.
+func TestMemoryIsCountedAsItIs(t *testing.T) {
+	r, c := inCompany(t, false, func(cfg *Config) { cfg.RetainBytes = 64 << 10 })
+	c.leads()
+	check := func(after string) {
+		t.Helper()
+		r.pass(2 * tickInterval)
+		if counted, held := r.host.Memory(); counted < held.Sum() || counted > held.Sum()+held.Entries {
+			t.Errorf("after %s: %d bytes are counted, %+v held", after, counted, held)
+		}
+	}
+	for n := range 100 {
+		if err := r.putBulky(fmt.Sprint(n%10), 5<<10); err != nil {
+			t.Fatal(err)
+		}
+		check(fmt.Sprint("put ", n))
+	}
+	c.hung = true
+	for n := range 20 {
+		if _, err := r.submit(1, Command{Kind: Put, Topic: 1, ID: "x", Spec: &Spec{DueMs: 1 << 41, PayloadKind: BinaryPayload, Payload: make([]byte, 5<<10)}}); err != nil {
+			t.Fatal(err)
+		}
+		check(fmt.Sprint("uncommitted ", n))
+	}
+	g := r.host.groups[1]
+	r.hearOf(1, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: new(g.term + 1),
+		LogTerm: &g.appliedTerm, Index: &g.applied, Entries: storageEntries(g.applied+1, 1, g.term+1), Commit: &g.applied})
+	check("another leader has taken their place")
+}
+
+// TestFramesGoWithTheirEntries: a small entry that is kept does not keep the frame in which it came, nor a dropped one its array.
+func TestFramesGoWithTheirEntries(t *testing.T) {
+	r, _ := inCompany(t, true, nil)
+	g := r.host.groups[1]
+	message := func(at uint64, size int) []byte {
+		e := storageEntries(at, 1, 5)
+		e[0].Data = make([]byte, size)
+		return appendMessage(nil, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(5)),
+			LogTerm: &g.appliedTerm, Index: new(at - 1), Entries: e, Commit: new(uint64(0))})
+	}
+	frame := make([]byte, 0, 2<<20)
+	frame = append(frame, frameVersion)
+	for _, m := range []struct {
+		kind byte
+		body []byte
+	}{{raftMessage, message(g.applied+1, 100)}, {reportMessage, make([]byte, 1<<20)}} {
+		frame = binary.AppendUvarint(append(frame, m.kind), 1)
+		frame = append(binary.LittleEndian.AppendUint32(frame, uint32(len(m.body))), m.body...)
+	}
+	gone := make(chan struct{})
+	runtime.AddCleanup(&frame[0], func(struct{}) { close(gone) }, struct{}{})
+	r.host.Deliver(8, frame)
+	frame = nil
+	r.settle()
+	if len(g.store.entries) == 0 || len(g.store.entries[len(g.store.entries)-1].Data) != 100 {
+		t.Fatalf("%d entries have come", len(g.store.entries))
+	}
+	for range 50 {
+		runtime.GC()
+		select {
+		case <-gone:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Errorf("the frame is kept by %d entries", len(g.store.entries))
+}
+
+// TestCompactedEntriesLeaveTheArray: what was dropped is not held by what is kept.
+func TestCompactedEntriesLeaveTheArray(t *testing.T) {
+	s := &storage{}
+	s.append(storageEntries(1, 1000, 1))
+	for i := uint64(1); i <= 1000; i++ {
+		s.compact(i)
+		if kept := int(1000 - i); s.dropped > s.bytes || s.bytes != kept*entryOverhead {
+			t.Fatalf("%d are kept: %d bytes, %d of dropped ones", kept, s.bytes, s.dropped)
+		}
+	}
+	if s.held() != 0 || s.entries != nil {
+		t.Errorf("%d bytes are held by nothing", s.held())
+	}
+}

@@ -1,0 +1,33 @@
+package sim
+
+// weigh checks that a process has counted what its groups hold of memory, and notes since when that is too much.
+func (n *node) weigh() {
+	limit := n.w.swarm.bounds.memory
+	if limit == 0 {
+		n.laden = 0
+		return
+	}
+	counted, held := n.host.Memory()
+	if counted < held.Sum() || counted > held.Sum()+held.Entries+64<<10 {
+		n.w.violate("I15", "node %d has counted %d bytes of memory and holds %d: %+v", n.id, counted, held.Sum(), held)
+	}
+	switch {
+	case held.Sum() <= limit:
+		n.laden = 0
+	case n.laden == 0:
+		n.laden = n.turned
+	}
+}
+
+// moreMemory is what an operator does whose nodes are full for good: each is started again and may use more.
+func (w *World) moreMemory() {
+	if w.swarm.bounds.memory == 0 {
+		return
+	}
+	w.swarm.bounds.memory = 0
+	for _, n := range w.nodes {
+		if n.up && !n.crash.plans() {
+			n.stop(false)
+		}
+	}
+}
