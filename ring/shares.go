@@ -292,8 +292,12 @@ func (s *Shares) saidAt(seq uint64) (time.Duration, bool) {
 	return s.sent[seq%sentKept], true
 }
 
-// confirm lets a part go up by what the others leave over, if they say so knowing of it.
+// confirm lets a part go up by what the others leave over, if they say so knowing of it. Nor does it go up while consumers
+// may have leases from this node's process before, which took them of the part that nobody else may have meanwhile.
 func (s *Shares) confirm(p *part, now time.Duration) {
+	if s.unsure > 0 && !s.alone() {
+		return
+	}
 	left := p.limit
 	for id, o := range s.others {
 		switch {

@@ -312,6 +312,34 @@ func TestThePartOfAProcessThatHasJustBegun(t *testing.T) {
 	}
 }
 
+// TestThePartOfTheProcessBefore: a consumer has a lease of a node's process before, in a shard that nobody leads yet. The
+// next process does not take the same part once more for another shard. Found by the simulator.
+func TestThePartOfTheProcessBefore(t *testing.T) {
+	v := newParish(t, 1, 2, 1)
+	a, b := v.nodes[0], v.nodes[1]
+	a.leads, b.leads = map[uint64]int64{b.id: parishShards}, map[uint64]int64{b.id: parishShards}
+	for range 30 {
+		v.quiet(250 * time.Millisecond)
+	}
+	b.starts++
+	b.shares = NewShares(b.id, b.starts)
+	a.leads, b.leads = map[uint64]int64{b.id: parishShards - 1}, map[uint64]int64{b.id: parishShards - 1}
+	begun := v.now
+	for v.now < begun+silentFor-250*time.Millisecond {
+		v.quiet(250 * time.Millisecond)
+		if got := b.shares.AtOnce(v.topic, 1, v.now); got != 0 {
+			t.Fatalf("%s after its start it may have %d", v.now-begun, got)
+		}
+	}
+	a.leads, b.leads = map[uint64]int64{b.id: parishShards}, map[uint64]int64{b.id: parishShards}
+	for range 6 {
+		v.quiet(250 * time.Millisecond)
+	}
+	if got := b.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+		t.Errorf("%s after its start it may have %d", v.now-begun, got)
+	}
+}
+
 // TestThePartOfLeasesThatLast: a node whose part goes down says so only when it has no more leases than that, and nobody takes what it still has. Found
 // by the simulator.
 func TestThePartOfLeasesThatLast(t *testing.T) {
