@@ -21,7 +21,7 @@ const (
 )
 
 // readHeaders skips interim answers (100 Continue, 103 Early Hints).
-func (x *exchange) readHeaders() error {
+func (x *roundTripper) readHeaders() error {
 	for range maxInterim + 1 {
 		err := x.checkStatusLine()
 		if err == nil {
@@ -44,7 +44,7 @@ const statusLine = "HTTP/1.9 999"
 
 // checkStatusLine waits for the version and the status and refuses whatever is not
 // exactly these: fasthttp takes the status 000 for 200.
-func (x *exchange) checkStatusLine() error {
+func (x *roundTripper) checkStatusLine() error {
 	for n := 1; ; n = x.reader.Buffered() + 1 {
 		if _, err := x.reader.Peek(n); err != nil { // one byte more has arrived
 			return err
@@ -90,7 +90,7 @@ func headerFault(err error) error {
 // reusable reports whether the headers allow another request on the connection. A
 // body that an answer without one announces may follow at any time, and would be
 // taken for the answer of the next call.
-func (x *exchange) reusable() bool {
+func (x *roundTripper) reusable() bool {
 	h := &x.answer.Header
 	switch {
 	case x.answer.ConnectionClose(), string(h.Protocol()) != "HTTP/1.1":
@@ -108,7 +108,7 @@ func bodylessStatus(status int) bool {
 
 // drain reads the body away, so that the connection can be used again, and reports
 // whether it came to its end within its bounds.
-func (x *exchange) drain(c *conn, end time.Time) bool {
+func (x *roundTripper) drain(c *countingConn) bool {
 	h := &x.answer.Header
 	if bodylessStatus(h.StatusCode()) {
 		return true
@@ -118,42 +118,21 @@ func (x *exchange) drain(c *conn, end time.Time) bool {
 		return false // it ends with the connection, or is too long
 	}
 	if n < 0 || n > x.reader.Buffered() {
-		if soon := time.Now().Add(drainTime); soon.Before(end) && c.SetReadDeadline(soon) != nil {
+		if soon := time.Now().Add(drainTime); soon.Before(x.span.end) && c.SetReadDeadline(soon) != nil {
 			return false
 		}
 	}
-	if n < 0 {
-		return x.drainChunks()
+	if n >= 0 {
+		_, err := x.reader.Discard(n)
+		return err == nil
 	}
-	_, err := x.reader.Discard(n)
-	return err == nil
+	err := x.answer.ReadBody(x.reader, maxAnswerBytes)
+	x.answer.ResetBody()
+	return err == nil && x.drainTrailers()
 }
 
-// drainChunks reads a chunked body away, its trailers included, which mean nothing.
-func (x *exchange) drainChunks() bool {
-	for left := maxAnswerBytes; ; {
-		line, ok := x.line()
-		if !ok {
-			return false
-		}
-		size, ok := chunkSize(line)
-		if !ok || size > left {
-			return false
-		}
-		if size == 0 {
-			return x.drainTrailers()
-		}
-		left -= size
-		if _, err := x.reader.Discard(size); err != nil {
-			return false
-		}
-		if line, ok = x.line(); !ok || len(line) != 0 {
-			return false
-		}
-	}
-}
-
-func (x *exchange) drainTrailers() bool {
+// drainTrailers reads the trailers of a chunked body away, which mean nothing.
+func (x *roundTripper) drainTrailers() bool {
 	for left := maxTrailerBytes; left > 0; {
 		line, ok := x.line()
 		if !ok || len(line) == 0 {
@@ -165,29 +144,10 @@ func (x *exchange) drainTrailers() bool {
 }
 
 // line reads to the next CRLF and leaves that out. No line is longer than the buffer.
-func (x *exchange) line() ([]byte, bool) {
+func (x *roundTripper) line() ([]byte, bool) {
 	line, err := x.reader.ReadSlice('\n')
 	if err != nil {
 		return nil, false
 	}
 	return bytes.CutSuffix(line, []byte("\r\n"))
-}
-
-// chunkSize reads the hexadecimal digits that a chunk's line begins with.
-func chunkSize(line []byte) (size int, ok bool) {
-	for i, c := range line {
-		switch {
-		case i > 7: // beyond any bound of ours
-			return 0, false
-		case c >= '0' && c <= '9':
-			size = size<<4 | int(c-'0')
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			size = size<<4 | int(c|0x20-'a'+10)
-		case i > 0 && (c == ';' || c == ' ' || c == '\t'): // extensions mean nothing
-			return size, true
-		default:
-			return 0, false
-		}
-	}
-	return size, len(line) > 0
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestStatusThatIsNone: a status line is a version and a status of three digits from 100 on. Whatever else a parser may make of it is no answer.
+// TestStatusThatIsNone: a status line is a version and a status of three digits from 100 on.
+// Whatever else a parser may make of it is no answer.
 func TestStatusThatIsNone(t *testing.T) {
 	for _, line := range []string{
 		"HTTP/1.1 000 OK", "HTTP/1.1 000", "HTTP/1.1  200 OK", "HTTP/1.1 0200 OK", "HTTP/1.1 2000", "HTTP/2.0 200 OK", "\r\nHTTP/1.1 200 OK", "http/1.1 200 OK",
@@ -22,7 +23,8 @@ func TestStatusThatIsNone(t *testing.T) {
 	}
 }
 
-// TestBodyThatDripsEndsTheCall: the status is known, so the slot is not held for the rest of the time-out.
+// TestBodyThatDripsEndsTheCall: the status is known, so the slot is not held for the rest of the
+// time-out.
 func TestBodyThatDripsEndsTheCall(t *testing.T) {
 	for _, head := range []string{"Content-Length: 60000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\nea60\r\n", "Transfer-Encoding: chunked\r\n\r\n0\r\nX: "} {
 		r := receive(t, func(c net.Conn, in *bufio.Reader) {
@@ -47,7 +49,8 @@ func TestBodyThatDripsEndsTheCall(t *testing.T) {
 	}
 }
 
-// TestChunkedAnswerIsReadToItsEnd: then its connection is used again, and nothing that trailers say counts.
+// TestChunkedAnswerIsReadToItsEnd: then its connection is used again, and nothing that trailers say
+// counts.
 func TestChunkedAnswerIsReadToItsEnd(t *testing.T) {
 	f := func(connections int, answer string) {
 		t.Helper()
@@ -75,7 +78,8 @@ func TestChunkedAnswerIsReadToItsEnd(t *testing.T) {
 	f(2, head+"\r\n8000\r\n"+strings.Repeat("x", 0x8000)+"\r\n8001\r\n"+strings.Repeat("x", 0x8001)+"\r\n0\r\n\r\n")
 }
 
-// TestAnswersWithoutABodyThatAnnounceOne: it may follow on the connection, so that is not used again.
+// TestAnswersWithoutABodyThatAnnounceOne: it may follow on the connection, so that is not used
+// again.
 func TestAnswersWithoutABodyThatAnnounceOne(t *testing.T) {
 	f := func(connections int, answer string) {
 		t.Helper()

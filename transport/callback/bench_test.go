@@ -1,6 +1,7 @@
 package callback
 
 import (
+	"context"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -159,5 +160,44 @@ func BenchmarkAcquire(b *testing.B) {
 	for b.Loop() {
 		permit, _ := p.Acquire(Ask{Key: key}, w)
 		permit.Cancel()
+	}
+}
+
+// instant is a connection that answers every write at once, without a network.
+type instant struct {
+	net.Conn
+	left int // of the answer
+}
+
+func (c *instant) Write(b []byte) (int, error) { c.left = len(answer200); return len(b), nil }
+func (c *instant) Read(b []byte) (int, error) {
+	n := copy(b, answer200[len(answer200)-c.left:])
+	c.left -= n
+	return n, nil
+}
+func (*instant) Close() error                     { return nil }
+func (*instant) SetDeadline(time.Time) error      { return nil }
+func (*instant) SetReadDeadline(time.Time) error  { return nil }
+func (*instant) SetWriteDeadline(time.Time) error { return nil }
+
+// BenchmarkOwnPart is a call without the network: what the pool itself takes.
+func BenchmarkOwnPart(b *testing.B) {
+	p := startPool(b, Config{Policy: local, Dial: func(context.Context, string, string) (net.Conn, error) { return &instant{}, nil }})
+	const url = "http://127.0.0.1:80/hooks/close"
+	key, w := keyOf(b, url), newWaiter()
+	req := post(url)
+	req.Body, req.WebhookID = make([]byte, 200), "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W"
+	ended := make(chan Outcome, 1)
+	done := func(o Outcome) { ended <- o }
+	b.ReportAllocs()
+	for b.Loop() {
+		permit, v := p.Acquire(Ask{Key: key}, w)
+		if v.Kind != Granted {
+			b.Fatal(v)
+		}
+		permit.Start(req, done)
+		if o := <-ended; o.Class != Success {
+			b.Fatalf("%+v", o)
+		}
 	}
 }

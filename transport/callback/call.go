@@ -24,7 +24,10 @@ func bodyless(method string) bool { return method == "GET" || method == "DELETE"
 func (w *worker) call(t *ticket) Outcome {
 	p, d, req := w.pool, t.dest, t.req
 	held, started, wall := p.config.Lease(), p.config.Now(), p.config.Wall()
-	out := Outcome{Class: Failure, Started: started, StartedMs: wall.UnixMilli(), EndedMs: wall.Add(time.Millisecond - 1).UnixMilli()}
+	out := Outcome{
+		Class: Failure, Started: started,
+		StartedMs: wall.UnixMilli(), EndedMs: wall.Add(time.Millisecond - 1).UnixMilli(),
+	}
 	if why := w.unfit(d, req); why != "" {
 		out.Err, out.unjudged = "bad request: "+why, true
 		return out
@@ -35,12 +38,12 @@ func (w *worker) call(t *ticket) Outcome {
 	}
 	s.end = started.Add(s.timeout)
 	if s.heldBack(held, s.timeout) {
-		out.settle(reply{}, errHeldBack, started)
+		out.settle(result{}, errHeldBack, started)
 		return out
 	}
-	w.exchange.prepare(req, p.config.UserAgent, wall)
-	reply, err := w.send(d, s)
-	out.settle(reply, err, started)
+	w.roundTripper.prepare(req, p.config.UserAgent, wall)
+	result, err := w.roundTripper.do(d, s)
+	out.settle(result, err, started)
 	if out.Class == Failure && p.base.Err() != nil && out.Status == 0 {
 		out.Err, out.unjudged = "shut down", true
 	}
@@ -85,42 +88,8 @@ func (s span) late(now time.Time, held time.Duration, dialled bool) error {
 	return nil
 }
 
-// send writes the request to one connection: an idle one if that takes it, else a
-// new one. It goes on to another connection only if not one byte had been sent, so
-// the receiver sees it at most once.
-func (w *worker) send(d *destination, s span) (reply, error) {
-	p := w.pool
-	for {
-		c := d.conns.take(p, s.started, s.end)
-		dialled := c == nil
-		if dialled {
-			var err error
-			if c, err = d.dial(s.end); err != nil {
-				return reply{}, err
-			}
-		}
-		w.using = c
-		if err := s.late(p.config.Now(), p.config.Lease(), dialled); err != nil {
-			w.using = nil
-			d.conns.close(c)
-			return reply{}, err
-		}
-		r, err := w.exchange.roundTrip(c, s.end)
-		w.using = nil
-		if err == nil && r.keep {
-			d.conns.put(p, c, p.config.Now())
-		} else {
-			d.conns.close(c)
-		}
-		if err != nil && !dialled && !r.sent && !isTimeout(err) && p.base.Err() == nil {
-			continue
-		}
-		return r, err
-	}
-}
-
-// settle judges the reply.
-func (out *Outcome) settle(r reply, err error, now time.Time) {
+// settle judges what the round trip learnt.
+func (out *Outcome) settle(r result, err error, now time.Time) {
 	out.Status, out.Sent = r.status, r.sent
 	switch {
 	case err == errHeldBack:
@@ -142,7 +111,7 @@ func (out *Outcome) settle(r reply, err error, now time.Time) {
 // unfit says why a request cannot go out at all. What was checked at the add is
 // checked again where it would break the message or reach another receiver.
 func (w *worker) unfit(d *destination, req *Request) string {
-	x := &w.exchange
+	x := &w.roundTripper
 	if x.url != req.URL || x.url == "" {
 		u, err := parseURL(req.URL)
 		if err != nil {

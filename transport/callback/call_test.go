@@ -314,15 +314,18 @@ func TestStaleConnection(t *testing.T) {
 func waitStale(t *testing.T, p *Pool) {
 	t.Helper()
 	for _, d := range p.all() {
-		d.conns.mu.Lock()
-		c := d.conns.idle[0]
-		d.conns.mu.Unlock()
+		pooled, err := d.client.AcquireConn(idleOnly, noCleaner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := countingConnOf(pooled.Conn())
 		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
-		err := c.stale.raw.Read(func(fd uintptr) bool {
+		err = c.stale.raw.Read(func(fd uintptr) bool {
 			var one [1]byte
 			_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 			return err != syscall.EAGAIN
 		})
+		d.client.ReleaseConn(pooled)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,8 +350,9 @@ func TestDispatchGuard(t *testing.T) {
 	}
 }
 
-// TestStandstillBeforeTheWrite: the process stands still after a call has begun, and what is left of the lease is no longer enough for
-// a whole call. An idle connection would take the request at once; nothing of it is sent.
+// TestStandstillBeforeTheWrite: the process stands still after a call has begun, and what is left
+// of the lease is no longer enough for a whole call. An idle connection would take the request at
+// once; nothing of it is sent.
 func TestStandstillBeforeTheWrite(t *testing.T) {
 	r := receive(t, always(answer200))
 	var standstill, begun atomic.Int64

@@ -1,49 +1,111 @@
 package callback
 
 import (
+	"context"
+	"crypto/tls"
 	"net"
-	"sync"
 	"syscall"
 	"time"
+
+	"carillon/socket"
 )
 
-// conn is one connection to a destination; one call at a time uses it.
-type conn struct {
-	net.Conn            // plain or TLS, over wire
-	wire     *wire      // what passes between that and the network
-	stale    staleCheck // tells whether the peer has closed it or spoken unasked
-	created  time.Time
-	lastUse  time.Time
-	one      [1]byte // of quiet
-}
-
-// wire counts the bytes written to the network, TLS records included: zero since a
-// call began means that the receiver cannot have seen any of it.
-type wire struct {
+// countingConn is one connection to a destination, below TLS. One call at a time uses it.
+type countingConn struct {
 	net.Conn
-	written int64
-	readErr error // the last one; the parser above calls all of them an end of file
+	pool    *Pool
+	unwatch func() bool // Until then the end of Pool.base closes the connection.
+	stale   staleCheck
+	created time.Time
+	lastUse time.Time // zero: in no call yet
 
+	// written counts the bytes that went to the network, TLS records included. None since a call
+	// began means that the receiver cannot have seen any of it.
+	written int64
+	readErr error        // The last one; the parser above calls all of them an end of file.
 	records *recordCount // nil: plain
-	shut    bool         // no read reaches the network, see quiet
+	one     [1]byte      // of quiet
+
+	shut   bool // No read reaches the network, see quiet.
+	inCall bool // Outside a call no write reaches the network, see Close.
+	idle   bool // counted in Pool.idleConns
 }
 
-func (w *wire) Read(b []byte) (int, error) {
-	if w.shut {
+func (p *Pool) newConn(raw net.Conn, secure bool) *countingConn {
+	c := &countingConn{Conn: socket.Wrap(raw), pool: p, created: p.config.Now()}
+	c.stale.init(raw)
+	if secure {
+		c.records = &recordCount{}
+	}
+	p.openConns.Add(1)
+	c.unwatch = context.AfterFunc(p.base, func() {
+		_ = raw.Close()
+		p.openConns.Done()
+	})
+	return c
+}
+
+// countingConnOf is what a connection of fasthttp's pool writes to the network through.
+func countingConnOf(stream net.Conn) *countingConn {
+	if secure, ok := stream.(*tls.Conn); ok {
+		stream = secure.NetConn()
+	}
+	return stream.(*countingConn)
+}
+
+func (c *countingConn) Read(b []byte) (int, error) {
+	if c.shut {
 		return 0, errShut
 	}
-	n, err := w.Conn.Read(b)
-	w.readErr = err
-	if w.records != nil {
-		w.records.pass(b[:n])
+	n, err := c.Conn.Read(b)
+	c.readErr = err
+	if c.records != nil {
+		c.records.pass(b[:n])
 	}
 	return n, err
 }
 
-func (w *wire) Write(b []byte) (int, error) {
-	n, err := w.Conn.Write(b)
-	w.written += int64(n)
+func (c *countingConn) Write(b []byte) (int, error) {
+	if !c.inCall {
+		return 0, errShut
+	}
+	n, err := c.Conn.Write(b)
+	c.written += int64(n)
 	return n, err
+}
+
+// Close ends a connection that is in no call. TLS says goodbye before, which does not get out: it
+// could block, and the receiver's answer is already judged.
+func (c *countingConn) Close() error {
+	c.notIdle()
+	if c.unwatch() {
+		c.pool.openConns.Done()
+	}
+	return c.Conn.Close()
+}
+
+func (c *countingConn) notIdle() {
+	if c.idle {
+		c.idle = false
+		c.pool.idleConns.Add(-1)
+	}
+}
+
+// setIdle reports whether the node may keep one more idle connection.
+func (c *countingConn) setIdle() bool {
+	c.idle, c.lastUse = true, c.pool.config.Now()
+	if c.pool.idleConns.Add(1) <= int64(c.pool.config.MaxIdleConns) {
+		return true
+	}
+	c.notIdle()
+	return false
+}
+
+// fresh reports whether a connection that was idle until now looks alive.
+func (c *countingConn) fresh(now time.Time) bool {
+	config := &c.pool.config
+	young := now.Sub(c.lastUse) <= config.ConnIdle && now.Sub(c.created) <= config.ConnMaxAge
+	return young && !c.stale.isStale()
 }
 
 // quiet reports that the TLS layer holds nothing after an answer: no more data, no
@@ -51,18 +113,18 @@ func (w *wire) Write(b []byte) (int, error) {
 // the socket, and would be the beginning of the next call's answer, perhaps of
 // another tenant's.
 //
-// The layer is asked to read while no read reaches the network. It opens what it
+// The layer, stream, is asked to read while no read reaches the network. It opens what it
 // holds, and then fails with errShut, which is a net.Error and temporary: so it
 // takes the failure for a deadline and the connection stays usable. A record of
 // which a part has come is known by the count of what passed.
-func (c *conn) quiet() bool {
-	if c.wire.records == nil {
+func (c *countingConn) quiet(stream net.Conn) bool {
+	if c.records == nil {
 		return true
 	}
-	c.wire.shut = true
-	n, err := c.Read(c.one[:])
-	c.wire.shut = false
-	return n == 0 && err == errShut && c.wire.records.whole()
+	c.shut = true
+	n, err := stream.Read(c.one[:])
+	c.shut = false
+	return n == 0 && err == errShut && c.records.whole()
 }
 
 // shutError is the error of a read that was kept from the network.
@@ -135,98 +197,4 @@ func (s *staleCheck) isStale() bool {
 		return true
 	}
 	return s.stale
-}
-
-// connStack holds a destination's connections, idle ones last in, first out: the
-// freshest is the least likely to be closed by its receiver.
-type connStack struct {
-	mu   sync.Mutex
-	idle []*conn // Invariant: ascending lastUse
-	open map[*conn]struct{}
-}
-
-// take returns an idle connection that looks alive, with its deadline set, or nil.
-func (s *connStack) take(p *Pool, now, deadline time.Time) *conn {
-	for {
-		s.mu.Lock()
-		n := len(s.idle)
-		if n == 0 {
-			s.mu.Unlock()
-			return nil
-		}
-		c := s.idle[n-1]
-		s.idle[n-1] = nil
-		s.idle = s.idle[:n-1]
-		s.mu.Unlock()
-		p.idleConns.Add(-1)
-		fresh := now.Sub(c.lastUse) <= p.config.ConnIdle && now.Sub(c.created) <= p.config.ConnMaxAge
-		if fresh && c.SetDeadline(deadline) == nil && !c.stale.isStale() {
-			return c
-		}
-		s.close(c)
-	}
-}
-
-// put keeps the connection for another call, unless the node keeps enough.
-func (s *connStack) put(p *Pool, c *conn, now time.Time) {
-	if p.idleConns.Add(1) > int64(p.config.MaxIdleConns) || now.Sub(c.created) > p.config.ConnMaxAge {
-		p.idleConns.Add(-1)
-		s.close(c)
-		return
-	}
-	c.lastUse = now
-	s.mu.Lock()
-	s.idle = append(s.idle, c)
-	s.mu.Unlock()
-}
-
-func (s *connStack) add(c *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = make(map[*conn]struct{})
-	}
-	s.open[c] = struct{}{}
-}
-
-// close ends a connection that is not idle. It does not say goodbye in TLS: that
-// could block, and the receiver's answer is already judged. An error changes nothing.
-func (s *connStack) close(c *conn) {
-	s.mu.Lock()
-	delete(s.open, c)
-	s.mu.Unlock()
-	_ = c.wire.Close()
-}
-
-// closeIdle closes the idle connections last used before the given time; with the
-// zero time, all of them.
-func (s *connStack) closeIdle(p *Pool, before time.Time) {
-	s.mu.Lock()
-	n := 0
-	for n < len(s.idle) && (before.IsZero() || s.idle[n].lastUse.Before(before)) {
-		n++
-	}
-	if n == 0 {
-		s.mu.Unlock()
-		return
-	}
-	old := append([]*conn(nil), s.idle[:n]...)
-	kept := copy(s.idle, s.idle[n:])
-	clear(s.idle[kept:])
-	s.idle = s.idle[:kept]
-	s.mu.Unlock()
-	p.idleConns.Add(int64(-n))
-	for _, c := range old {
-		s.close(c)
-	}
-}
-
-// closeAll also ends the connections of calls that are running.
-func (s *connStack) closeAll(p *Pool) {
-	s.closeIdle(p, time.Time{})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.open {
-		_ = c.wire.Close()
-	}
 }

@@ -3,11 +3,16 @@ package callback
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"fmt"
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -38,11 +43,57 @@ func TestConnAges(t *testing.T) {
 	ahead.Add(int64(5 * time.Second))
 	p.sweep()
 	d := p.all()[0]
-	d.conns.mu.Lock()
-	defer d.conns.mu.Unlock()
-	if len(d.conns.open) != 0 || p.idleConns.Load() != 0 {
-		t.Errorf("%d open, %d idle after the sweep", len(d.conns.open), p.idleConns.Load())
+	if open := d.client.ConnsCount(); open != 0 || p.idleConns.Load() != 0 {
+		t.Errorf("%d open, %d idle after the sweep", open, p.idleConns.Load())
 	}
+}
+
+// TestUnsentRequestGoesOutWhole: an idle connection breaks before any of a request was sent on it,
+// and the request goes out on a new one as it is.
+func TestUnsentRequestGoesOutWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bodies := make(chan string, 2)
+		var broken atomic.Bool
+		m := &memory{serve: func(c net.Conn, in *bufio.Reader) {
+			for {
+				_, body, err := readRequest(in)
+				if err != nil {
+					return
+				}
+				bodies <- string(body)
+				_, _ = io.WriteString(c, answer200)
+			}
+		}}
+		p := startPool(t, Config{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := m.dial(ctx, network, address)
+			return &breaking{c, &broken}, err
+		}})
+		for range 2 {
+			if out := callOnce(t, p, post("http://shop.example/")); out.Class != Success {
+				t.Fatalf("%+v", out)
+			}
+			if got := <-bodies; got != string(post("").Body) {
+				t.Errorf("body %q", got)
+			}
+			broken.Store(true)
+		}
+		if n := m.dials.Load(); n != 2 {
+			t.Errorf("%d connections, want 2", n)
+		}
+	})
+}
+
+// breaking fails the next write that it is told to fail.
+type breaking struct {
+	net.Conn
+	next *atomic.Bool
+}
+
+func (b *breaking) Write(p []byte) (int, error) {
+	if b.next.CompareAndSwap(true, false) {
+		return 0, syscall.EPIPE
+	}
+	return b.Conn.Write(p)
 }
 
 func TestIdleConnsAreBounded(t *testing.T) {
@@ -55,7 +106,7 @@ func TestIdleConnsAreBounded(t *testing.T) {
 	}
 	open := 0
 	for _, d := range p.all() {
-		open += len(d.conns.open)
+		open += d.client.ConnsCount()
 	}
 	if open != 2 || p.idleConns.Load() != 2 {
 		t.Errorf("%d open, %d idle, want 2", open, p.idleConns.Load())
@@ -142,14 +193,15 @@ func FuzzAnswer(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	var x exchange
+	var x roundTripper
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		in := &scripted{answer: bytes.NewReader(answer)}
-		c := &conn{wire: &wire{Conn: in}}
-		c.Conn = c.wire
+		c := &countingConn{Conn: in, inCall: true}
 		x.url, x.target = "http://h/", callURL{scheme: "http", host: "h", port: 80, authority: "h", target: "/"}
 		x.prepare(post("http://h/"), "Carillon", noon)
-		r, err := x.roundTrip(c, time.Now().Add(time.Minute))
+		x.span, x.result = span{end: time.Now().Add(time.Minute)}, result{}
+		keep, err := x.exchange(c, c)
+		r := x.result
 		out := Outcome{Class: Failure}
 		out.settle(r, err, noon)
 		switch {
@@ -157,7 +209,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatal("the request was written and is said not to be sent")
 		case (err == nil) != (r.status >= 100 && r.status <= 999):
 			t.Fatalf("status %d with error %v", r.status, err)
-		case err == nil && r.keep && in.answer.Len() > 0 && len(answer) <= readBufferBytes:
+		case err == nil && keep && in.answer.Len() > 0 && len(answer) <= readBufferBytes:
 			t.Fatalf("%d bytes left on a connection that is kept", in.answer.Len())
 		case len(out.Err) > maxErrBytes || hasControl(out.Err) || (out.Err == "") != (out.Class == Success):
 			t.Fatalf("%+v", out)
@@ -176,5 +228,49 @@ func TestExtraAnswer(t *testing.T) {
 		if n := r.connections(); n != i+1 {
 			t.Errorf("%d connections after %d calls", n, i+1)
 		}
+	}
+}
+
+// TestDroppedDestinationKeepsNoConnection: destinations are dropped while the sweep holds their
+// idle connections, and every connection is closed or at a destination that the pool knows.
+func TestDroppedDestinationKeepsNoConnection(t *testing.T) {
+	m := &memory{serve: always(answer200)}
+	p := startPool(t, Config{Dial: m.dial, MaxDestinations: 2})
+	var calls sync.WaitGroup
+	swept, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(swept)
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+				p.sweep()
+			}
+		}
+	}()
+	for lane := range 4 {
+		calls.Go(func() {
+			for i := range 300 {
+				url := fmt.Sprintf("http://shop%d.example/", (lane+i)%5)
+				permit, v := p.Acquire(Ask{Key: keyOf(t, url)}, newWaiter())
+				if v.Kind != Granted {
+					continue // Both destinations are in use.
+				}
+				out := make(chan Outcome, 1)
+				permit.Start(post(url), func(o Outcome) { out <- o })
+				<-out
+			}
+		})
+	}
+	calls.Wait()
+	close(ended)
+	<-swept
+	known := 0
+	for _, d := range p.all() {
+		known += d.client.IdleConnsCount()
+	}
+	if idle := p.idleConns.Load(); int(idle) != known {
+		t.Errorf("%d idle connections, %d of them at destinations that are known", idle, known)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// TestDocumentedHeaders: docs/openapi.yaml names the headers that a call has beside those of every HTTP request, and no other.
+// TestDocumentedHeaders: docs/openapi.yaml names the headers that a call has beside those of every
+// HTTP request, and no other.
 func TestDocumentedHeaders(t *testing.T) {
 	text, err := os.ReadFile("../../docs/openapi.yaml")
 	if err != nil {

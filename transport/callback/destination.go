@@ -2,9 +2,10 @@ package callback
 
 import (
 	"container/list"
-	"crypto/tls"
 	"sync/atomic"
 	"time"
+
+	"github.com/valyala/fasthttp"
 
 	"carillon/transport/callback/slots"
 )
@@ -36,8 +37,8 @@ func (g *gate) Blocked() (blocked bool) {
 	return blocked
 }
 
-// destination is one receiver. All fields but secure, conns and latency are
-// guarded by the pool's lock.
+// destination is one receiver. All fields but client, dropped and latency
+// are guarded by the pool's lock.
 type destination struct {
 	pool  *Pool
 	key   Key // Scope ""
@@ -51,9 +52,9 @@ type destination struct {
 	alarm   *time.Timer // wakes those who wait for a breaker
 	alarmAt time.Time   // zero: not set
 
-	secure  *tls.Config // nil: http
-	conns   connStack
-	latency atomic.Int64 // moving mean of call times, ns
+	client  *fasthttp.HostClient // its connections
+	dropped atomic.Bool          // The pool has forgotten it.
+	latency atomic.Int64         // moving mean of call times, ns
 }
 
 // gateFor returns the scope's breaker. Another policy makes another breaker: what

@@ -2,44 +2,33 @@ package callback
 
 import (
 	"context"
-	"crypto/tls"
+	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"syscall"
 	"time"
-
-	"carillon/socket"
 )
 
-// dial makes a connection, TLS included, before end, which is then its deadline.
-func (d *destination) dial(end time.Time) (*conn, error) {
-	p := d.pool
-	ctx, cancel := context.WithTimeout(p.base, end.Sub(p.config.Now()))
+// idleOnly is the time-out of AcquireConn that asks for an idle connection or none.
+const idleOnly = time.Duration(math.MinInt64)
+
+var errNoIdleConn = errors.New("no idle connection")
+
+// dial implements fasthttp.DialFuncWithTimeout. The library wraps what it returns in TLS, without a
+// handshake: that is onConn's, with the deadline of its call.
+func (d *destination) dial(_ string, timeout time.Duration) (net.Conn, error) {
+	if timeout == idleOnly {
+		return nil, errNoIdleConn
+	}
+	ctx, cancel := context.WithTimeout(d.pool.base, timeout)
 	defer cancel()
-	raw, err := p.dialTCP(ctx, d.key)
+	raw, err := d.pool.dialTCP(ctx, d.key)
 	if err != nil {
 		return nil, err
 	}
-	now := p.config.Now()
-	c := &conn{wire: &wire{Conn: socket.Wrap(raw)}, created: now, lastUse: now}
-	c.Conn = c.wire
-	c.stale.init(raw)
-	if d.secure != nil {
-		c.wire.records = &recordCount{}
-		secure := tls.Client(c.wire, d.secure)
-		if err := secure.HandshakeContext(ctx); err != nil {
-			_ = raw.Close()
-			return nil, &tlsError{err}
-		}
-		c.Conn = secure
-	}
-	if err := c.SetDeadline(end); err != nil {
-		_ = raw.Close()
-		return nil, err
-	}
-	d.conns.add(c)
-	return c, nil
+	return d.pool.newConn(raw, d.client.IsTLS), nil
 }
 
 // tlsError marks a handshake that failed on an open connection.

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRefusalsSayWhatToDo: of a literal address, which was given, the refusal says all; of a name it does not say which address
-// the name led to, which may be known inside this network alone.
+// TestRefusalsSayWhatToDo: the refusal of a literal address names it, because the user did. The
+// refusal of a name leaves the address out, which may be known inside this network alone.
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	r := receive(t, always(answer200))
 	loopback := func() [4]byte { return [4]byte{127, 0, 0, 1} }
@@ -30,8 +30,9 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestSearchDomains: the machine's search domains complete names where private networks may be called, whose names they are.
-// Elsewhere a name is looked up as it was written, or nobody outside could tell which host was called.
+// TestSearchDomains: the machine's search domains complete names only where private networks may be
+// called, because the names are theirs. Elsewhere a name is looked up as it was written: otherwise
+// nobody outside could tell which host was called.
 func TestSearchDomains(t *testing.T) {
 	ten := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	f := func(policy Policy, host, want string) {

@@ -25,8 +25,8 @@ var forbiddenHeaders = map[string]bool{
 
 var forbiddenPrefixes = []string{"proxy-", "webhook-", "carillon-"}
 
-// ValidateHeader accepts a user header: a token as name that is not ours, nor like ours with underscores, a value
-// without control characters, together at most 4 KiB.
+// ValidateHeader accepts a user header: a token as name that is not ours, nor like ours with
+// underscores, a value without control characters, together at most 4 KiB.
 func ValidateHeader(name, value string) error {
 	if len(name)+len(value) > maxHeaderBytes {
 		return fmt.Errorf("%w: name and value over %d bytes", ErrBadHeader, maxHeaderBytes)

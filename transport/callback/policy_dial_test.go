@@ -125,7 +125,7 @@ func TestTLSIsVerified(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 	}
-	if n := len(trusting.all()[0].conns.open); n != 1 {
+	if n := trusting.all()[0].client.ConnsCount(); n != 1 {
 		t.Errorf("%d TLS connections, want 1 that is used again", n)
 	}
 	wary := startPool(t, Config{Policy: local, RootCAs: x509.NewCertPool()})

@@ -3,7 +3,6 @@ package callback
 import (
 	"container/list"
 	"context"
-	"crypto/tls"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +39,7 @@ type Pool struct {
 	base      context.Context
 	giveUp    context.CancelFunc
 	idleConns atomic.Int64
-	sessions  tls.ClientSessionCache // of all destinations, by host and port
+	openConns sync.WaitGroup
 	running   atomic.Bool
 	tickets   sync.Pool
 
@@ -70,7 +69,6 @@ func New(config Config) (*Pool, error) {
 	p.policy.Store(&config.Policy)
 	p.base, p.giveUp = context.WithCancel(context.Background())
 	p.workers.pool = p
-	p.sessions = tls.NewLRUClientSessionCache(maxSessions)
 	p.tickets.New = func() any { return new(ticket) }
 	return p, nil
 }
@@ -238,9 +236,7 @@ func (p *Pool) destinationLocked(k Key, share slots.Share) *destination {
 		return nil
 	}
 	d = &destination{pool: p, key: k, label: k.String(), gates: make(map[string]*gate), lastUse: p.sweptAt}
-	if k.Scheme == "https" {
-		d.secure = p.tlsConfig(k)
-	}
+	d.client = d.newClient()
 	d.recent = p.recent.PushFront(d)
 	p.destinations[k] = d
 	return d
@@ -286,5 +282,6 @@ func (p *Pool) dropLocked(d *destination) {
 	}
 	p.recent.Remove(d.recent)
 	delete(p.destinations, d.key)
-	d.conns.closeIdle(p, time.Time{})
+	d.dropped.Store(true)
+	d.client.CloseIdleConnections()
 }

@@ -11,14 +11,15 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 )
 
-// TestMain looks for goroutines left behind, except after benchmarks: fasthttp's own
-// server and client, which only those use, keep some for ever.
+// TestMain looks for goroutines left behind, except after benchmarks: fasthttp's server and bare
+// client, which only those use, keep some for ever.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() != "" {
@@ -182,6 +183,7 @@ type memory struct {
 	serve func(c net.Conn, in *bufio.Reader)
 	wait  sync.WaitGroup
 	fail  error // of every dial, when set
+	dials atomic.Int32
 }
 
 var errNoRoute = errors.New("no route")
@@ -190,6 +192,7 @@ func (m *memory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if m.fail != nil {
 		return nil, m.fail
 	}
+	m.dials.Add(1)
 	ours, theirs := net.Pipe()
 	m.wait.Go(func() {
 		defer theirs.Close()

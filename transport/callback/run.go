@@ -46,7 +46,7 @@ func (p *Pool) sweep() {
 		}
 		p.mu.Unlock()
 		for _, d := range chunk {
-			d.conns.closeIdle(p, now.Add(-p.config.ConnIdle))
+			d.closeIdle(now.Add(-p.config.ConnIdle))
 		}
 	}
 	p.workers.trim(now.Add(-workerIdle))
@@ -64,10 +64,9 @@ func (p *Pool) shutDown() error {
 	}
 	left := p.InFlight()
 
-	// Dials end by the context, exchanges by their closed connections.
-	p.giveUp()
-	p.workers.stop(p.closeConns)
-	p.closeConns()
+	p.giveUp() // Dials end by the context, and so do connections, see newConn.
+	p.workers.stop()
+	p.openConns.Wait()
 	if left > 0 {
 		return fmt.Errorf("callback: gave up %d calls after %v", left, p.config.Drain)
 	}
@@ -87,11 +86,5 @@ func (p *Pool) close() {
 	}
 	if p.slots.Calls() == 0 {
 		close(p.drained)
-	}
-}
-
-func (p *Pool) closeConns() {
-	for _, d := range p.all() {
-		d.conns.closeAll(p)
 	}
 }

@@ -19,8 +19,8 @@ const (
 	vectorSignature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 )
 
-// TestSignatures: of the message as the Standard Webhooks libraries make it, of the values by the text that
-// docs/callbacks.md gives, and both by every secret.
+// TestSignatures: of the message as the Standard Webhooks libraries make it, of the values by the
+// text that docs/callbacks.md gives, and both by every secret.
 func TestSignatures(t *testing.T) {
 	current, err := ParseSecret(vectorSecret)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // sealing is the server's end of a TLS connection that can keep what it seals, so
@@ -176,6 +177,27 @@ func TestQuietTLSConnectionIsUsedAgain(t *testing.T) {
 	})
 }
 
+// TestTLSClosesWithoutAGoodbye: a receiver that does not read could make its connection's last
+// write block, and with it the sweep of all destinations.
+func TestTLSClosesWithoutAGoodbye(t *testing.T) {
+	atTLSVersions(t, func(t *testing.T, receiveTLS func(func(*sealing, *tls.Conn, *bufio.Reader)) (*receiver, *Pool)) {
+		after := make(chan int64, 1)
+		r, p := receiveTLS(func(s *sealing, c *tls.Conn, in *bufio.Reader) {
+			_, _, _ = readRequest(in)
+			_, _ = io.WriteString(c, answer200)
+			n, _ := io.Copy(io.Discard, s.Conn)
+			after <- n
+		})
+		if out := callOnce(t, p, post(r.url)); out.Class != Success {
+			t.Fatalf("%+v", out)
+		}
+		p.all()[0].closeIdle(time.Now().Add(time.Second))
+		if n := <-after; n != 0 {
+			t.Errorf("%d bytes after the call", n)
+		}
+	})
+}
+
 // TestTLSSessionsAreResumed: a connection after the first one to a destination needs
 // no certificate, and a destination at another port of the host has its own sessions.
 func TestTLSSessionsAreResumed(t *testing.T) {
@@ -201,8 +223,11 @@ func TestTLSSessionsAreResumed(t *testing.T) {
 				urls = append(urls, server.URL)
 			}
 			p := startPool(t, Config{Policy: local, RootCAs: roots})
-			for i, want := range []struct{ whole, resumed int32 }{{1, 0}, {1, 1}, {1, 2}, {2, 2}, {2, 3}} {
-				if out := callOnce(t, p, post(urls[i/3])); out.Class != Success {
+			for i, want := range []struct {
+				port           int
+				whole, resumed int32
+			}{{0, 1, 0}, {0, 1, 1}, {0, 1, 2}, {1, 2, 2}, {1, 2, 3}, {0, 2, 4}} {
+				if out := callOnce(t, p, post(urls[want.port])); out.Class != Success {
 					t.Fatalf("%+v", out)
 				}
 				if whole.Load() != want.whole || resumed.Load() != want.resumed {

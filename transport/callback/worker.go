@@ -25,11 +25,10 @@ type workers struct {
 
 // worker makes one call at a time. Its buffers are its own.
 type worker struct {
-	pool      *Pool
-	next      chan *ticket // capacity 1: only an idle worker is given a ticket
-	idleSince time.Time
-	exchange  exchange
-	using     *conn // in the call that it makes
+	pool         *Pool
+	next         chan *ticket // capacity 1: only an idle worker is given a ticket
+	idleSince    time.Time
+	roundTripper roundTripper
 }
 
 // run gives the call to a worker. It never blocks.
@@ -74,10 +73,7 @@ func (w *worker) guardedCall(t *ticket) (out Outcome) {
 		}
 		p := w.pool
 		p.config.Logger.Error("panic in a callback", "destination", t.dest.label, "panic", v, "stack", string(debug.Stack()))
-		if w.using != nil {
-			t.dest.conns.close(w.using)
-		}
-		w.using, w.exchange = nil, exchange{}
+		w.roundTripper = roundTripper{}
 		out = p.notSent("internal error")
 		out.Class, out.unjudged = Failure, true
 	}()
@@ -113,9 +109,8 @@ func (ws *workers) trim(before time.Time) {
 	}
 }
 
-// stop ends all workers and waits for them. interrupt is repeated while it waits,
-// for a connection that was dialled just after the last time.
-func (ws *workers) stop(interrupt func()) {
+// stop ends all workers and waits for them.
+func (ws *workers) stop() {
 	ws.mu.Lock()
 	ws.closed = true
 	for _, w := range ws.idle {
@@ -123,22 +118,7 @@ func (ws *workers) stop(interrupt func()) {
 	}
 	ws.idle = nil
 	ws.mu.Unlock()
-
-	ended := make(chan struct{})
-	go func() {
-		ws.live.Wait()
-		close(ended)
-	}()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		interrupt()
-		select {
-		case <-ended:
-			return
-		case <-ticker.C:
-		}
-	}
+	ws.live.Wait()
 }
 
 // finish tells the breaker, then the caller, then frees the slot.

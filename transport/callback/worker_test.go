@@ -23,8 +23,8 @@ func (b bomb) Write(p []byte) (int, error) {
 	return b.Conn.Write(p)
 }
 
-// TestPanicCostsOneCall: the call ends as a failure that says nothing about the receiver, its connection is not used again,
-// and the worker goes on.
+// TestPanicCostsOneCall: the call ends as a failure that says nothing about the receiver, its
+// connection is not used again, and the worker goes on.
 func TestPanicCostsOneCall(t *testing.T) {
 	r := receive(t, always(answer200))
 	var log bytes.Buffer

@@ -1,0 +1,57 @@
+package callback
+
+import (
+	"math"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// noCleaner has AcquireConn start no goroutine that closes idle connections: it would sleep for as
+// long as they may be idle, one for each destination, and nothing could end it. See closeIdle.
+const noCleaner = true
+
+// newClient makes what pools and dials the destination's connections. What a call does on one of
+// them is RoundTrip's.
+func (d *destination) newClient() *fasthttp.HostClient {
+	client := &fasthttp.HostClient{
+		Addr:                      d.key.hostPort(),
+		DialTimeout:               d.dial,
+		Transport:                 transport{},
+		ConnPoolStrategy:          fasthttp.LIFO, // The freshest is the least likely to have been closed.
+		MaxConns:                  math.MaxInt,   // Package slots bounds the calls.
+		MaxIdemponentCallAttempts: 1,
+		SecureErrorLogMessage:     true,
+	}
+	if d.key.Scheme == "https" {
+		client.IsTLS, client.TLSConfig = true, d.pool.tlsConfig(d.key)
+	}
+	return client
+}
+
+// closeIdle closes the idle connections that were last used before the given time. The sweep alone
+// calls it. A destination that was dropped meanwhile keeps none.
+func (d *destination) closeIdle(before time.Time) {
+	d.closeIdleOf(d.client.IdleConnsCount(), before)
+	if d.dropped.Load() {
+		d.client.CloseIdleConnections()
+	}
+}
+
+// closeIdleOf takes n idle connections out of the pool, the last used first, and puts those that
+// are kept back in the opposite order.
+func (d *destination) closeIdleOf(n int, before time.Time) {
+	if n == 0 {
+		return
+	}
+	pooled, err := d.client.AcquireConn(idleOnly, noCleaner)
+	if err != nil {
+		return // The rest are in use by now.
+	}
+	d.closeIdleOf(n-1, before)
+	if countingConnOf(pooled.Conn()).lastUse.Before(before) {
+		d.client.CloseConn(pooled)
+	} else {
+		d.client.ReleaseConn(pooled)
+	}
+}

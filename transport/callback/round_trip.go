@@ -1,0 +1,235 @@
+package callback
+
+import (
+	"bufio"
+	"crypto/tls"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+const (
+	readBufferBytes  = 16 << 10 // also the bound of an answer's headers
+	writeBufferBytes = 4 << 10
+)
+
+// roundTripper is what a worker makes its calls with: buffers that are filled again for every call,
+// and the call that is being made.
+type roundTripper struct {
+	request fasthttp.Request
+	answer  fasthttp.Response
+	reader  *bufio.Reader
+	writer  *bufio.Writer
+	scheme  fasthttp.URI
+	scratch []byte
+	signer  signer
+
+	url    string // the last one taken apart
+	target callURL
+
+	pool   *Pool
+	span   span
+	result result
+}
+
+// result is what a round trip learnt.
+type result struct {
+	status     int // 0: no answer was understood
+	retryAfter string
+	sent       bool // some of the request left this machine
+}
+
+// do makes the call that prepare filled in, within the span.
+func (x *roundTripper) do(d *destination, s span) (result, error) {
+	x.pool, x.span, x.result = d.pool, s, result{}
+	x.request.SetUserValue(ofCall, x)
+	x.scheme.SetScheme(d.key.Scheme)
+	x.request.SetURI(&x.scheme) // All that Do asks for is the scheme; setTarget writes what goes out.
+	err := d.client.Do(&x.request, &x.answer)
+	x.request.SetBodyRaw(nil)
+	return x.result, err
+}
+
+// ofCall is the key under which a request carries its roundTripper.
+var ofCall any = new(byte)
+
+// transport implements fasthttp.RoundTripper.
+type transport struct{}
+
+// RoundTrip goes on to another connection only if not one byte of the request had been sent, so the
+// receiver sees it at most once. The library is never asked to try again.
+func (transport) RoundTrip(
+	client *fasthttp.HostClient, req *fasthttp.Request, _ *fasthttp.Response,
+) (retry bool, err error) {
+	x := req.UserValue(ofCall).(*roundTripper)
+	x.setTarget()
+	for again := true; again; {
+		again, err = x.onConn(client)
+	}
+	return false, err
+}
+
+// onConn makes the call on an idle connection, or else on a new one. It reports whether to go on to
+// another connection: an idle one was not used at all.
+func (x *roundTripper) onConn(client *fasthttp.HostClient) (again bool, err error) {
+	p, s := x.pool, &x.span
+	pooled, err := client.AcquireConn(idleOnly, noCleaner)
+	if err == errNoIdleConn {
+		pooled, err = client.AcquireConn(s.end.Sub(p.config.Now()), noCleaner)
+	}
+	if err != nil {
+		return false, err
+	}
+	stream := pooled.Conn()
+	c := countingConnOf(stream)
+	c.notIdle()
+	keep := false
+	defer func() { // after a panic, too
+		c.inCall = false
+		if keep && c.setIdle() {
+			client.ReleaseConn(pooled)
+		} else {
+			client.CloseConn(pooled)
+		}
+	}()
+	dialled := c.lastUse.IsZero()
+	if !dialled && !c.fresh(s.started) {
+		return true, nil
+	}
+	c.inCall = true
+	if err := c.SetDeadline(s.end); err != nil {
+		return !dialled, err
+	}
+	if secure, ok := stream.(*tls.Conn); ok && dialled {
+		if err := secure.Handshake(); err != nil {
+			return false, &tlsError{err}
+		}
+	}
+	if err := s.late(p.config.Now(), p.config.Lease(), dialled); err != nil {
+		return false, err
+	}
+	keep, err = x.exchange(stream, c)
+	again = err != nil && !dialled && !x.result.sent && !isTimeout(err) && p.base.Err() == nil
+	return again, err
+}
+
+// exchange writes the request and reads the answer, until the span ends at most, which is the
+// connection's deadline already. Once the headers have been read, the status counts whatever
+// becomes of the body. It reports whether the connection may be used again.
+func (x *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, err error) {
+	if x.reader == nil {
+		x.reader = bufio.NewReaderSize(nil, readBufferBytes)
+		x.writer = bufio.NewWriterSize(nil, writeBufferBytes)
+	}
+	x.writer.Reset(stream)
+	x.reader.Reset(stream)
+	defer x.reader.Reset(nil) // keep no connection alive
+	defer x.writer.Reset(nil)
+	r := &x.result
+	before := c.written
+	writeErr := x.request.Write(x.writer)
+	if writeErr == nil {
+		writeErr = x.writer.Flush()
+	}
+	r.sent = c.written > before
+	if writeErr != nil && (!r.sent || isTimeout(writeErr)) {
+		return false, writeErr
+	}
+	// After a write that broke off, an answer may be waiting all the same: a
+	// receiver that refuses a long body. The socket is dead, so this does not wait.
+	if err := x.readHeaders(); err != nil {
+		switch {
+		case writeErr != nil:
+			err = writeErr
+		case err == errPeerClosed && c.readErr != nil && c.readErr != io.EOF:
+			err = c.readErr
+		}
+		return false, err
+	}
+	r.status = x.answer.StatusCode()
+	if r.status == fasthttp.StatusTooManyRequests || r.status == fasthttp.StatusServiceUnavailable {
+		r.retryAfter = string(x.answer.Header.Peek(fasthttp.HeaderRetryAfter))
+	}
+	keep = writeErr == nil && x.reusable() && x.drain(c) && x.reader.Buffered() == 0 && c.quiet(stream)
+	return keep, nil
+}
+
+// prepare fills in the request. The header order and the spelling are ours: nothing
+// is normalised on the way out.
+func (x *roundTripper) prepare(req *Request, userAgent string, now time.Time) {
+	r := &x.request
+	r.Reset()
+	h := &r.Header
+	h.DisableNormalizing()
+	h.DisableSpecialHeader() // all headers are plain lines, none is rewritten
+	h.SetNoDefaultContentType(true)
+	method := methodOf(req)
+	h.SetMethod(method)
+	h.Add("Host", x.target.authority)
+	h.Add("User-Agent", userAgent)
+	if bodyless(method) {
+		r.SetBodyRaw(nil)
+	} else {
+		r.SetBodyRaw(req.Body)
+		if req.ContentType != "" {
+			h.Add("Content-Type", req.ContentType)
+		}
+		x.addInt("Content-Length", int64(len(req.Body)))
+	}
+	for i := range req.Headers {
+		h.Add(req.Headers[i].Name, req.Headers[i].Value)
+	}
+	x.addIdentity(req)
+	if len(req.Secrets) > 0 {
+		x.sign(req, now)
+	}
+}
+
+// setTarget writes the user's own path and query; the path may be missing.
+func (x *roundTripper) setTarget() {
+	target := x.target.target
+	if target == "" {
+		target = "/"
+	} else if target[0] == '?' {
+		x.scratch = append(append(x.scratch[:0], '/'), target...)
+		x.request.SetRequestURIBytes(x.scratch)
+		return
+	}
+	x.request.SetRequestURI(target)
+}
+
+func (x *roundTripper) addIdentity(req *Request) {
+	h := &x.request.Header
+	h.Add("webhook-id", req.WebhookID)
+	h.Add("Carillon-Topic", req.Topic)
+	h.Add("Carillon-Timer", req.Timer)
+	x.addInt("Carillon-Due", req.DueMs)
+	x.addInt("Carillon-Attempt", int64(req.Attempt))
+	x.scratch = strconv.AppendUint(x.scratch[:0], req.Fence, 10)
+	h.AddBytesV("Carillon-Fence", x.scratch)
+	if req.Receipt != "" {
+		h.Add("Carillon-Receipt", req.Receipt)
+	}
+}
+
+func (x *roundTripper) addInt(name string, v int64) {
+	x.scratch = strconv.AppendInt(x.scratch[:0], v, 10)
+	x.request.Header.AddBytesV(name, x.scratch)
+}
+
+// sign covers the body as it goes out, none with GET and DELETE, and the headers that
+// say which call this is.
+func (x *roundTripper) sign(req *Request, now time.Time) {
+	body := req.Body
+	if bodyless(methodOf(req)) {
+		body = nil
+	}
+	unixSeconds := now.Unix()
+	x.signer.sign(req, body, unixSeconds)
+	x.addInt("webhook-timestamp", unixSeconds)
+	x.request.Header.AddBytesV("webhook-signature", x.signer.ofMessage)
+	x.request.Header.AddBytesV("Carillon-Signature", x.signer.ofValues)
+}
