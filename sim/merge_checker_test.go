@@ -45,3 +45,16 @@ func TestFirstAddOfAnAnswerThatIsLate(t *testing.T) {
 		})
 	}
 }
+
+// TestClockSetBackAmongOthers: several entries are applied in one turn, and the last of them has a later time again.
+func TestClockSetBackAmongOthers(t *testing.T) {
+	for index, want := range map[uint64]int{2: 0, 3: 1} { // one entry cannot do both
+		var s shardTimes
+		s.applied(1, 1, epochMs+60_000, time.Minute)
+		s.led(1, 1, true, time.Minute, -time.Hour)
+		s.applied(1, index, epochMs+62_000, 62*time.Second)
+		if got := s.backs(1, 0); len(got) != want {
+			t.Errorf("up to entry %d: %v", index, got)
+		}
+	}
+}

@@ -70,9 +70,11 @@ func (s *shardTimes) applied(id shard.ID, index uint64, clockMs int64, now time.
 	if index <= t.index {
 		return
 	}
-	if clockMs < t.clock {
-		first, _ := s.shown(id, t.seen, now)
-		t.backs = append(t.backs, clockBack{now, t.clock, min(clockMs, first-timeSlack.Milliseconds())})
+	first, _ := s.shown(id, t.seen, now)
+	first -= timeSlack.Milliseconds()
+	// Of several entries that are applied in one turn the first may set it back, and the last is later again.
+	if clockMs < t.clock || index > t.index+1 && first < t.clock {
+		t.backs = append(t.backs, clockBack{now, t.clock, min(clockMs, first)})
 	}
 	t.index, t.clock, t.seen = index, clockMs, now
 	if off := msOf(clockMs-epochMs) - now; off > offWithin {
