@@ -104,6 +104,7 @@ type book struct {
 	bulks     *bulkBook
 	turned    *turnChecker // nil: nobody changes a delivery
 
+	buried map[uint64]bool // nodes that are known to be out of the cluster; nil: that is not held against majorities
 	times  shardTimes
 	misled time.Duration // when a process was last sure of a wrong clock, as it had to be; 0: none was
 }

@@ -207,6 +207,7 @@ func (n *node) checkMeta() {
 		n.w.violate("meta", "node %d: version %d of the placement after %d, feature level %d after %d", n.id, version, n.agreed.version, level, n.agreed.level)
 	}
 	n.agreed.version, n.agreed.level = version, level
+	n.checkBuried()
 }
 
 // applied compares what a state is after an entry with what any other replica had then.

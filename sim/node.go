@@ -65,7 +65,8 @@ type node struct {
 	looked  time.Duration
 	age     time.Duration // as others come to know it, while it ran
 
-	held bool // it stays down
+	held      bool // it stays down
+	stoppedAt time.Duration
 
 	inARow   int               // starts at once, one after the other, of processes that had ended themselves
 	eager    bool              // … is about to be started at once
@@ -264,6 +265,7 @@ func (n *node) stop(cut bool) {
 	w := n.w
 	owner := shard.NewOwner(n.id, n.starts)
 	n.life++
+	n.stoppedAt = w.now
 	n.wakeClocks()
 	n.awake, n.mender = nil, nil
 	if !n.eager {
