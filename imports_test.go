@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "wal", "secret"},
 	"node/route":  {"node/task", "ring", "shard"},
 	"node/task":   {"fan"}, // time and concurrency, as an interface
-	"transport":   {"transport/api/internal", "fan", "ring", "shard", "socket", "secret"},
+	"transport":   {"transport/api/internal", "fan", "ring", "shard", "secret"},
 	"ring":        {"shard", "secret"},
 	"sim":         {"node/member", "node/route", "node/task", "clocks", "shard", "ring", "wal", "wheel", "transport", "secret"}, // the whole cluster in one goroutine
 	"shard":       {"clocks", "wheel", "wal", "secret"},
@@ -34,8 +34,7 @@ var mayImport = map[string][]string{
 	"wheel":       {},
 	"wal":         {},
 	"secret":      {},
-	"socket":      {},
-	"loadtest":    {"client", "socket"},
+	"loadtest":    {"client"},
 	"client":      {},         // goes into other people's programs
 	"docs":        {"client"}, // programs of the guides
 	"e2e":         {"client"}, // real processes, from outside

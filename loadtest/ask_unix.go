@@ -6,8 +6,6 @@ import (
 	"io"
 	"net"
 	"syscall"
-
-	"carillon/socket"
 )
 
 // asker is a TCP connection that sends a request and reads the beginning of its answer in one go. A Read after a Write would first
@@ -63,13 +61,13 @@ func (a *asker) ask(request, room []byte) (int, error) {
 func (a *asker) onSocket(fd uintptr) bool {
 	if !a.sent {
 		a.sent = true
-		n, errno := socket.Send(fd, a.request)
+		n, errno := send(fd, a.request)
 		if a.written = n; errno != 0 && errno != syscall.EAGAIN {
 			a.err = errno
 		}
 		return n < len(a.request)
 	}
-	n, errno := socket.Receive(fd, a.room)
+	n, errno := receive(fd, a.room)
 	if errno == syscall.EAGAIN {
 		return false
 	}

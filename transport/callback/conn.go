@@ -6,8 +6,6 @@ import (
 	"net"
 	"syscall"
 	"time"
-
-	"carillon/socket"
 )
 
 // countingConn is one connection to a destination, below TLS. One call at a time uses it.
@@ -32,7 +30,7 @@ type countingConn struct {
 }
 
 func (p *Pool) newConn(raw net.Conn, secure bool) *countingConn {
-	c := &countingConn{Conn: socket.Wrap(raw), pool: p, created: p.config.Now()}
+	c := &countingConn{Conn: raw, pool: p, created: p.config.Now()}
 	c.stale.init(raw)
 	if secure {
 		c.records = &recordCount{}
