@@ -259,9 +259,9 @@ func TestLowDisk(t *testing.T) {
 }
 
 func TestMemoryLimit(t *testing.T) {
-	r := newStand(t, func(c *Config) { c.MemoryLimit = 1000 })
+	r := newStand(t, func(c *Config) { c.MemoryLimit = 1 << 20 })
 	r.add("a", time.Hour)
-	r.host.memory.Store(1001)
+	r.host.memory.Store(1<<20 + 1)
 	if _, err := r.try(Command{Kind: Add, ID: "x", Spec: &Spec{DueMs: 1}}); !errors.Is(err, ErrMemory) {
 		t.Error(err)
 	}

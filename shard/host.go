@@ -222,6 +222,7 @@ func (h *Host) Open() error {
 	}
 	for _, w := range h.workers {
 		w.lastTick = h.cfg.Clock.Mono()
+		w.weigh()
 	}
 	close(h.started)
 	return nil

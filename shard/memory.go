@@ -111,6 +111,15 @@ func (w *worker) holds() Memory {
 	return m
 }
 
+// weigh counts what a start has read: groups that have nothing to do are looked at no sooner than with the first tick.
+func (w *worker) weigh() {
+	for _, g := range w.groups {
+		w.countEntries(g)
+		w.tables += g.stateBytes()
+	}
+	w.account()
+}
+
 // account tells the host, at the end of a turn, how much more or less the worker holds.
 func (w *worker) account() {
 	m := w.holds()

@@ -234,6 +234,28 @@ func TestMemoryIsCountedAsItIs(t *testing.T) {
 	check("another leader has taken their place")
 }
 
+// TestMemoryCountsFromTheStart: what a start has read counts before anything is asked.
+func TestMemoryCountsFromTheStart(t *testing.T) {
+	r, c := inCompany(t, false, nil)
+	c.leads()
+	for n := range 20 {
+		if err := r.putBulky(fmt.Sprint(n), 5<<10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.kill()
+	host, err := New(r.host.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := host.Open(); err != nil {
+		t.Fatal(err)
+	}
+	if counted, held := host.Memory(); counted < held.Sum() || held.Entries < 100<<10 || held.Tables < 100<<10 {
+		t.Errorf("%d bytes are counted, %+v held", counted, held)
+	}
+}
+
 // TestFramesGoWithTheirEntries: a small entry that is kept does not keep the frame in which it came, nor a dropped one its array.
 func TestFramesGoWithTheirEntries(t *testing.T) {
 	r, _ := inCompany(t, true, nil)
