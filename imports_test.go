@@ -19,14 +19,14 @@ import (
 // that is in it, but for those folders in it that are layers themselves.
 var mayImport = map[string][]string{
 	"cmd":         {"client", "node", "transport", "loadtest", "wal"},
-	"node":        {"node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "history", "wheel", "wal", "secret"},
-	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "wal", "secret"},
-	"node/route":  {"node/task", "ring", "shard"},
+	"node":        {"node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "history", "wheel", "wal", "secret", "timer", "timer/bulk"},
+	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "wal", "secret", "timer"},
+	"node/route":  {"node/task", "ring", "shard", "timer", "timer/bulk"},
 	"node/task":   {"fan"}, // time and concurrency, as an interface
-	"transport":   {"transport/api/internal", "fan", "ring", "shard", "secret"},
-	"ring":        {"shard", "secret"},
-	"sim":         {"node/member", "node/route", "node/task", "clocks", "shard", "ring", "wal", "wheel", "transport", "secret"}, // the whole cluster in one goroutine
-	"shard":       {"clocks", "wheel", "wal", "secret"},
+	"transport":   {"transport/api/internal", "fan", "ring", "secret", "timer", "timer/bulk", "timer/recurrence"},
+	"ring":        {"shard", "secret", "timer"},
+	"sim":         {"node/member", "node/route", "node/task", "clocks", "shard", "ring", "wal", "wheel", "transport", "secret", "timer", "timer/bulk"}, // the whole cluster in one goroutine
+	"shard":       {"clocks", "wheel", "wal", "secret", "timer", "timer/recurrence"},
 	"history":     {"wal"}, // its file system
 	"audit":       {},      // a log of lines, and no more
 	"clocks":      {},
@@ -41,6 +41,10 @@ var mayImport = map[string][]string{
 	"bench":       {},         // other people's programs, to compare with
 
 	"transport/api/internal": {}, // readers of untrusted bytes, to be judged by themselves
+
+	"timer":            {"secret"}, // which headers are credentials
+	"timer/bulk":       {"timer"},
+	"timer/recurrence": {"timer"},
 }
 
 // soleImporter names the one file in which a library may be imported by product code.
@@ -50,12 +54,12 @@ var soleImporter = map[string]string{
 	"github.com/hashicorp/memberlist":  "ring/memberlist.go",
 	"github.com/buraksezer/consistent": "ring/consistent.go",
 	"github.com/sony/gobreaker/v2":     "transport/callback/breaker.go",
-	"github.com/netresearch/go-cron":   "shard/calendar.go",
+	"github.com/netresearch/go-cron":   "timer/recurrence/cron.go",
 }
 
 // clockless folders take the time as an argument; of their product code only files named clock.go read a clock, and
 // none draws from the process's own randomness. A ticker that wakes somebody up reads nothing and is allowed.
-var clockless = []string{"wheel", "wal", "history", "shard", "ring", "node/member", "node/route", "node/task"}
+var clockless = []string{"timer", "timer/bulk", "timer/recurrence", "wheel", "wal", "history", "shard", "ring", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},

@@ -13,6 +13,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // within waits for something that other goroutines do.
@@ -28,7 +29,7 @@ func within(t *testing.T, what string, limit time.Duration, so func() bool) {
 func (r *running) host() *shard.Host { return r.node.run.Load().core.Load().host }
 
 // sameStates says whether all nodes have the same state of a shard, and none of them has a fault.
-func sameStates(nodes []*running, id shard.ID) bool {
+func sameStates(nodes []*running, id timer.ShardID) bool {
 	var hash, applied uint64
 	for i, n := range nodes {
 		g := n.host().Groups()[id]
@@ -55,12 +56,12 @@ func TestFlippedBitInOneOfThree(t *testing.T) {
 			t.Parallel()
 			nodes := trio(t)
 			const path = "/v1/topics/t/timers/"
-			var id shard.ID
-			var topic shard.TopicID
+			var id timer.ShardID
+			var topic timer.TopicID
 			nodes[0].must(201, "PUT", "/v1/topics/t", `{"callback":{"url":"http://127.0.0.1:1/"}}`)
 			nodes[0].must(201, "PUT", path+"struck", `{"delay":"24h","payload":1}`)
 			if v, ok := nodes[0].node.run.Load().core.Load().member.State.Named("t"); ok {
-				topic, id = v.ID, shard.Place(v, "struck", 8)
+				topic, id = v.ID, timer.ShardOf(v, "struck", 8)
 			}
 			within(t, "all nodes have it", 10*time.Second, func() bool { return sameStates(nodes, id) })
 			at := slices.IndexFunc(nodes, func(n *running) bool { return n.host().Leads(id) == leads })

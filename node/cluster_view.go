@@ -10,6 +10,7 @@ import (
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/api"
 )
 
@@ -21,7 +22,7 @@ func (e *engine) View(context.Context) api.ClusterView {
 		return v
 	}
 	v.ClusterID, _, v.Replicas = c.member.State.Cluster()
-	v.Level = c.member.State.Level()
+	v.Level = uint32(c.member.State.Level())
 	leads, leader := c.member.Leaders()
 	replicas := map[uint64]int{}
 	rows := c.member.State.Rows()
@@ -48,7 +49,7 @@ func (e *engine) View(context.Context) api.ClusterView {
 }
 
 func (c *core) nodeView(p *process, n *ring.Node) api.NodeView {
-	v := api.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, Level: max(n.Level, shard.LevelFirst), State: api.NodeAlive, ClockKnown: true}
+	v := api.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, Level: uint32(max(n.Level, shard.LevelFirst)), State: api.NodeAlive, ClockKnown: true}
 	if n.ID == p.self.ID() {
 		v.Unfit = cmp.Or(p.self.Health.Why(), c.host.Fault())
 	} else {
@@ -102,7 +103,7 @@ func (c *core) shardRow(row *ring.Row, leader uint64) api.ShardRow {
 }
 
 // Shard implements api.Cluster.
-func (e *engine) Shard(_ context.Context, id shard.ID) (api.ShardView, bool) {
+func (e *engine) Shard(_ context.Context, id timer.ShardID) (api.ShardView, bool) {
 	c, err := e.core()
 	if err != nil || id == shard.Meta {
 		return api.ShardView{}, false

@@ -5,18 +5,19 @@ import (
 	"errors"
 
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/api"
 )
 
 // Pull implements api.Consumers.
-func (e *engine) Pull(ctx context.Context, topic shard.TopicID, p api.Pull) ([]api.Pulled, error) {
+func (e *engine) Pull(ctx context.Context, topic timer.TopicID, p api.Pull) ([]api.Pulled, error) {
 	c, err := e.core()
 	if err != nil {
 		return nil, err
 	}
 	secret := c.clusterSecret()
 	if secret == nil {
-		return nil, shard.ErrRecovering
+		return nil, timer.ErrRecovering
 	}
 	taken, err := c.router.Pull(ctx, topic, p.Max, p.LeaseMs, p.Wait)
 	if err != nil {
@@ -32,7 +33,7 @@ func (e *engine) Pull(ctx context.Context, topic shard.TopicID, p api.Pull) ([]a
 }
 
 // Return implements api.Consumers.
-func (e *engine) Return(ctx context.Context, topic shard.TopicID, leases []api.Pulled) {
+func (e *engine) Return(ctx context.Context, topic timer.TopicID, leases []api.Pulled) {
 	c, err := e.core()
 	if err != nil {
 		return
@@ -55,10 +56,10 @@ func (e *engine) Claim(ctx context.Context, claim api.Claim) ([]bool, error) {
 	}
 	secret := c.clusterSecret()
 	if secret == nil {
-		return nil, shard.ErrRecovering
+		return nil, timer.ErrRecovering
 	}
 	held := make([]bool, len(claim.Receipts))
-	var ops []shard.Op
+	var ops []timer.Op
 	var at []int
 	for i, text := range claim.Receipts {
 		r, ok := openReceipt(secret, text)
@@ -66,7 +67,7 @@ func (e *engine) Claim(ctx context.Context, claim api.Claim) ([]bool, error) {
 			continue
 		}
 		topic, err := c.topics.ByID(ctx, r.topic)
-		if errors.Is(err, shard.ErrNoTopic) {
+		if errors.Is(err, timer.ErrNoTopic) {
 			continue
 		}
 		if err != nil {
@@ -75,7 +76,7 @@ func (e *engine) Claim(ctx context.Context, claim api.Claim) ([]bool, error) {
 		if !claim.Sees(topic.Name) {
 			continue
 		}
-		ops = append(ops, shard.Op{Shard: r.shard, Brief: true, Command: &shard.Command{Kind: claim.Kind, Topic: r.topic, Claim: &shard.Claim{
+		ops = append(ops, timer.Op{Shard: r.shard, Brief: true, Command: &timer.Command{Kind: claim.Kind, Topic: r.topic, Claim: &timer.LeaseUpdate{
 			Handle: r.handle, Seq: r.seq, Fence: r.fence,
 			LeaseMs: claim.LeaseMs, DelayMs: claim.DelayMs, HasDelay: claim.HasDelay, Reason: claim.Reason,
 		}}})
@@ -89,7 +90,7 @@ func (e *engine) Claim(ctx context.Context, claim api.Claim) ([]bool, error) {
 		if ops[k].Err != nil {
 			return nil, ops[k].Err
 		}
-		held[at[k]] = ops[k].Result.Code == shard.OK
+		held[at[k]] = ops[k].Result.Code == timer.OK
 	}
 	return held, nil
 }

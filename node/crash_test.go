@@ -17,6 +17,7 @@ import (
 
 	"carillon/node/member"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -128,7 +129,7 @@ func (b *blackout) run() (past map[string]bool, err error) {
 }
 
 func (e *estate) progress() (list []shard.Progress) {
-	for id := shard.ID(0); id <= estateShards; id++ {
+	for id := timer.ShardID(0); id <= estateShards; id++ {
 		list = append(list, e.host.Progress(id))
 	}
 	return list
@@ -203,7 +204,7 @@ func (b *blackout) check(disk *wal.MemFS, known member.Identity, before []shard.
 		return err
 	}
 	for i, had := range before {
-		id := shard.ID(i)
+		id := timer.ShardID(i)
 		p := e.host.Progress(id)
 		if had.Replica == 0 || p.Replica == 0 && had.Last <= 1 { // its creation was on its way to the disk
 			continue

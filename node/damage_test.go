@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -341,7 +341,7 @@ func (e *estate) hasBroken(t *testing.T) bool {
 
 // legal says that every shard is in a state in which it once was.
 func (e *estate) legal(hashes map[truthKey]uint64) bool {
-	for id := shard.ID(1); id <= estateShards; id++ {
+	for id := timer.ShardID(1); id <= estateShards; id++ {
 		p := e.host.Progress(id)
 		if table, _ := e.host.Inspect(id); p.Replica == 0 || hashes[truthKey{id, p.Applied}] != table.Hash() {
 			return false

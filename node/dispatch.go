@@ -9,6 +9,7 @@ import (
 	"carillon/clocks"
 	"carillon/secret"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/callback"
 )
 
@@ -27,7 +28,7 @@ type dispatcher struct {
 var errNoURL = errors.New("neither the timer nor its topic has a callback URL")
 
 // Route implements shard.Dispatcher. A topic with a breaker policy of its own has its own breaker at each destination.
-func (d *dispatcher) Route(t *shard.Topic, own *shard.Callback) (shard.Destination, error) {
+func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (shard.Destination, error) {
 	url := own.URL
 	if url == "" {
 		url = t.Policy.Callback.URL
@@ -54,7 +55,7 @@ type destination struct {
 }
 
 // Acquire implements shard.Dispatcher.
-func (d *dispatcher) Acquire(dest shard.Destination, t *shard.Topic, w shard.Waiter) (shard.Permit, shard.Verdict) {
+func (d *dispatcher) Acquire(dest shard.Destination, t *timer.Topic, w shard.Waiter) (shard.Permit, shard.Verdict) {
 	if !d.guarded.Load() {
 		return nil, shard.Verdict{RetryIn: 20 * time.Millisecond}
 	}
@@ -143,19 +144,19 @@ func contentType(job *shard.Job) string {
 	switch {
 	case job.ContentType != "":
 		return job.ContentType
-	case job.PayloadKind == shard.JSONPayload:
+	case job.PayloadKind == timer.JSONPayload:
 		return "application/json"
-	case job.PayloadKind == shard.BinaryPayload:
+	case job.PayloadKind == timer.BinaryPayload:
 		return "application/octet-stream"
 	}
 	return ""
 }
 
 // webhookID is the same for all attempts of one version of one timer, and another for any other.
-func webhookID(id shard.ID, job *shard.Job) string {
+func webhookID(id timer.ShardID, job *shard.Job) string {
 	b := make([]byte, 0, 40)
 	b = append(b, "msg_"...)
-	b = shard.AppendUID(b, id, job.Seq, job.Tag)
+	b = timer.AppendUID(b, id, job.Seq, job.Tag)
 	b = append(b, '_')
 	return string(strconv.AppendUint(b, uint64(job.Version), 10))
 }

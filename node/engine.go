@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/bulk"
 )
 
 // engine is the node as its HTTP API sees it. Before the node is of a cluster, has read its log, and knows from it or from the others what
@@ -18,7 +19,7 @@ func (e *engine) core() (*core, error) {
 		return nil, err
 	}
 	if id, _, _ := c.member.State.Cluster(); id == "" {
-		return nil, shard.ErrRecovering // one that has just joined waits for its copy of the cluster's state
+		return nil, timer.ErrRecovering // one that has just joined waits for its copy of the cluster's state
 	}
 	return c, nil
 }
@@ -27,31 +28,31 @@ func (e *engine) core() (*core, error) {
 func (e *engine) started() (*core, error) {
 	c := e.p.core.Load()
 	if c == nil {
-		return nil, shard.ErrRecovering
+		return nil, timer.ErrRecovering
 	}
 	select {
 	case <-c.host.Started():
 		return c, nil
 	default:
-		return nil, shard.ErrRecovering
+		return nil, timer.ErrRecovering
 	}
 }
 
 // Shards is 1 before it is known: nothing can be asked of a shard then.
 func (e *engine) Shards() int { return max(1, e.p.self.Identity().Shards) }
 
-func (e *engine) Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error) {
+func (e *engine) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	c, err := e.core()
 	if err != nil {
-		return shard.Result{}, err
+		return timer.Result{}, err
 	}
 	if cmd, err = c.sealed(cmd); err != nil {
-		return shard.Result{}, err
+		return timer.Result{}, err
 	}
 	return c.router.Do(ctx, id, cmd, brief)
 }
 
-func (e *engine) DoAll(ctx context.Context, ops []shard.Op) {
+func (e *engine) DoAll(ctx context.Context, ops []timer.Op) {
 	c, err := e.core()
 	if err != nil {
 		for i := range ops {
@@ -62,7 +63,7 @@ func (e *engine) DoAll(ctx context.Context, ops []shard.Op) {
 	c.doSealed(ctx, ops)
 }
 
-func (e *engine) Timer(ctx context.Context, id shard.ID, topic shard.TopicID, timer string) (*shard.Timer, error) {
+func (e *engine) Timer(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string) (*timer.Timer, error) {
 	c, err := e.core()
 	if err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func (e *engine) Timer(ctx context.Context, id shard.ID, topic shard.TopicID, ti
 	return c.router.Timer(ctx, id, topic, timer)
 }
 
-func (e *engine) List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error) {
+func (e *engine) List(ctx context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	c, err := e.core()
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (e *engine) List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shar
 	return c.router.List(ctx, id, q)
 }
 
-func (e *engine) History(ctx context.Context, q *shard.HistoryQuery) ([]*shard.HistoryEntry, bool, error) {
+func (e *engine) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.HistoryEntry, bool, error) {
 	c, err := e.core()
 	if err != nil {
 		return nil, false, err
@@ -86,7 +87,7 @@ func (e *engine) History(ctx context.Context, q *shard.HistoryQuery) ([]*shard.H
 	return c.router.History(ctx, q)
 }
 
-func (e *engine) Counts(ctx context.Context, topics ...shard.TopicID) ([]shard.Counts, error) {
+func (e *engine) Counts(ctx context.Context, topics ...timer.TopicID) ([]timer.Counts, error) {
 	c, err := e.core()
 	if err != nil {
 		return nil, err
@@ -94,7 +95,7 @@ func (e *engine) Counts(ctx context.Context, topics ...shard.TopicID) ([]shard.C
 	return c.router.Counts(ctx, topics)
 }
 
-func (e *engine) Bulk(ctx context.Context, b *shard.Bulk) error {
+func (e *engine) Bulk(ctx context.Context, b *bulk.Update) error {
 	c, err := e.core()
 	if err != nil {
 		return err
@@ -102,7 +103,7 @@ func (e *engine) Bulk(ctx context.Context, b *shard.Bulk) error {
 	return c.router.Bulk(ctx, b)
 }
 
-func (e *engine) Topic(name string) (*shard.Topic, bool) {
+func (e *engine) Topic(name string) (*timer.Topic, bool) {
 	c, err := e.core()
 	if err != nil {
 		return nil, false
@@ -110,7 +111,7 @@ func (e *engine) Topic(name string) (*shard.Topic, bool) {
 	return c.topics.Here(name)
 }
 
-func (e *engine) FindTopic(ctx context.Context, name string) (*shard.Topic, error) {
+func (e *engine) FindTopic(ctx context.Context, name string) (*timer.Topic, error) {
 	c, err := e.core()
 	if err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func (e *engine) FindTopic(ctx context.Context, name string) (*shard.Topic, erro
 	return c.topics.Named(ctx, name)
 }
 
-func (e *engine) Topics(after string, limit int) []*shard.Topic {
+func (e *engine) Topics(after string, limit int) []*timer.Topic {
 	c, err := e.core()
 	if err != nil {
 		return nil
@@ -126,7 +127,7 @@ func (e *engine) Topics(after string, limit int) []*shard.Topic {
 	return c.topics.List(after, limit)
 }
 
-func (e *engine) EnsureTopic(ctx context.Context, name string) (*shard.Topic, error) {
+func (e *engine) EnsureTopic(ctx context.Context, name string) (*timer.Topic, error) {
 	c, err := e.core()
 	if err != nil {
 		return nil, err
@@ -134,7 +135,7 @@ func (e *engine) EnsureTopic(ctx context.Context, name string) (*shard.Topic, er
 	return c.topics.Ensure(ctx, name)
 }
 
-func (e *engine) PutTopic(ctx context.Context, name string, p *shard.Policy) (*shard.Topic, bool, error) {
+func (e *engine) PutTopic(ctx context.Context, name string, p *timer.Policy) (*timer.Topic, bool, error) {
 	c, err := e.core()
 	if err != nil {
 		return nil, false, err
@@ -145,7 +146,7 @@ func (e *engine) PutTopic(ctx context.Context, name string, p *shard.Policy) (*s
 	return c.topics.Put(ctx, name, p)
 }
 
-func (e *engine) SetPaused(ctx context.Context, name string, paused bool) (*shard.Topic, error) {
+func (e *engine) SetPaused(ctx context.Context, name string, paused bool) (*timer.Topic, error) {
 	c, err := e.core()
 	if err != nil {
 		return nil, err
@@ -161,7 +162,7 @@ func (e *engine) DeleteTopic(ctx context.Context, name string, force bool) (int,
 	return c.topics.Delete(ctx, name, force)
 }
 
-func (e *engine) CountTopics(prefix string, most int, f func(*shard.Topic) bool) int {
+func (e *engine) CountTopics(prefix string, most int, f func(*timer.Topic) bool) int {
 	c, err := e.core()
 	if err != nil {
 		return 0
@@ -176,7 +177,7 @@ func (e *engine) Ready() error {
 	}
 	c := e.p.core.Load()
 	if c == nil {
-		return shard.ErrRecovering
+		return timer.ErrRecovering
 	}
 	return c.member.Ready()
 }

@@ -18,6 +18,7 @@ import (
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -39,10 +40,10 @@ func (c *estateClock) Read() clocks.Reading {
 // obliging is a receiver that answers every call with 200 at once.
 type obliging struct{ clock *estateClock }
 
-func (o obliging) Route(*shard.Topic, *shard.Callback) (shard.Destination, error) {
+func (o obliging) Route(*timer.Topic, *timer.Callback) (shard.Destination, error) {
 	return "there", nil
 }
-func (o obliging) Acquire(shard.Destination, *shard.Topic, shard.Waiter) (shard.Permit, shard.Verdict) {
+func (o obliging) Acquire(shard.Destination, *timer.Topic, shard.Waiter) (shard.Permit, shard.Verdict) {
 	return o, shard.Verdict{}
 }
 func (o obliging) Cancel() {}
@@ -53,7 +54,7 @@ func (o obliging) Start(_ *shard.Delivery, done func(shard.Attempt)) {
 // unwatched counts nothing.
 type unwatched struct{}
 
-func (unwatched) Command(shard.Kind, shard.Code) {}
+func (unwatched) Command(timer.Kind, timer.Code) {}
 func (unwatched) Outcome(*shard.Outcome)         {}
 func (unwatched) Expired()                       {}
 func (unwatched) Frame(int)                      {}
@@ -80,7 +81,7 @@ type estate struct {
 }
 
 type truthKey struct {
-	group   shard.ID
+	group   timer.ShardID
 	applied uint64
 }
 
@@ -162,7 +163,7 @@ func (e *estate) turn() error {
 		if err != nil {
 			return err
 		}
-		for id := shard.ID(1); id <= estateShards; id++ {
+		for id := timer.ShardID(1); id <= estateShards; id++ {
 			if p := e.host.Progress(id); p.Replica != 0 {
 				table, _ := e.host.Inspect(id)
 				e.hashes[truthKey{id, p.Applied}] = table.Hash()
@@ -210,7 +211,7 @@ func (e *estate) live(random *mrand.Rand) error {
 	if err := e.p.self.Change(func(id *member.Identity) { id.Founded = true }); err != nil {
 		return err
 	}
-	policy := shard.DefaultPolicy()
+	policy := timer.DefaultPolicy()
 	policy.Callback.URL = "http://there/"
 	for round := range 2 {
 		for i := range 6 {
@@ -241,13 +242,13 @@ func (e *estate) live(random *mrand.Rand) error {
 func (e *estate) change(random *mrand.Rand, round, i int) error {
 	id := fmt.Sprintf("t%d-%d", round, random.IntN(i+1))
 	payload := []byte(strings.Repeat("x", random.IntN(300)))
-	cmd := &shard.Command{Kind: shard.Put, Topic: shard.TopicID(1 + random.IntN(3)), ID: id, Content: random.Uint64(),
-		Spec: &shard.Spec{DueMs: e.clock.WallMs() + random.Int64N(100_000), Payload: payload}}
+	cmd := &timer.Command{Kind: timer.Put, Topic: timer.TopicID(1 + random.IntN(3)), ID: id, Content: random.Uint64(),
+		Spec: &timer.Spec{DueMs: e.clock.WallMs() + random.Int64N(100_000), Payload: payload}}
 	if random.IntN(6) == 0 {
-		cmd.Kind, cmd.Spec, cmd.Content = shard.Cancel, nil, 0
+		cmd.Kind, cmd.Spec, cmd.Content = timer.Cancel, nil, 0
 	}
 	var failed error
-	e.host.Submit(shard.ID(1+random.IntN(estateShards)), cmd, false, func(_ shard.Result, err error) { failed = err })
+	e.host.Submit(timer.ShardID(1+random.IntN(estateShards)), cmd, false, func(_ timer.Result, err error) { failed = err })
 	if err := e.turn(); err != nil {
 		return err
 	}
@@ -264,7 +265,7 @@ func (e *estate) serve() (state string, past map[string]bool, err error) {
 	id := e.p.self.Identity()
 	saved, _ := e.state.BeginSave().Next(nil, 1<<30)
 	fmt.Fprintf(&b, "%d %d %s %v\n%s\n", id.NodeID, id.Shards, id.ClusterID, id.Meta, saved)
-	for i := shard.ID(0); i <= estateShards; i++ {
+	for i := timer.ShardID(0); i <= estateShards; i++ {
 		p := e.host.Progress(i)
 		fmt.Fprintf(&b, "%d: %+v\n", i, p)
 		if table, _ := e.host.Inspect(i); table != nil {

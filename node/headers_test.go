@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/callback"
 )
 
@@ -296,7 +296,7 @@ func TestOneOriginIsOneDestination(t *testing.T) {
 	same := 0
 	for _, a := range urls {
 		for _, b := range urls {
-			if !shard.SameOrigin(a, b) {
+			if !timer.SameOrigin(a, b) {
 				continue
 			}
 			same++

@@ -11,7 +11,7 @@ import (
 	"carillon/node/route"
 	"carillon/node/task"
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 const topicIdle = time.Hour
@@ -49,7 +49,7 @@ func (k *keeper) after(d time.Duration) {
 	k.Round(k.ctx)
 }
 
-func (k *keeper) ensure(name string) *shard.Topic {
+func (k *keeper) ensure(name string) *timer.Topic {
 	k.t.Helper()
 	topic, err := k.node.topics.Ensure(k.ctx, name)
 	if err != nil {
@@ -58,14 +58,14 @@ func (k *keeper) ensure(name string) *shard.Topic {
 	return topic
 }
 
-func (k *keeper) close(topic *shard.Topic, force bool) {
+func (k *keeper) close(topic *timer.Topic, force bool) {
 	k.t.Helper()
 	if _, err := k.node.member.Propose(k.ctx, ring.Command{Verb: ring.Close, Name: topic.Name, ID: topic.ID, Force: force}); err != nil {
 		k.t.Fatal(err)
 	}
 }
 
-func (k *keeper) do(id shard.ID, cmd *shard.Command) shard.Code {
+func (k *keeper) do(id timer.ShardID, cmd *timer.Command) timer.Code {
 	k.t.Helper()
 	r, err := k.node.router.Do(k.ctx, id, cmd, true)
 	if err != nil {
@@ -74,14 +74,14 @@ func (k *keeper) do(id shard.ID, cmd *shard.Command) shard.Code {
 	return r.Code
 }
 
-func (k *keeper) add(topic *shard.Topic) shard.Code {
+func (k *keeper) add(topic *timer.Topic) timer.Code {
 	k.t.Helper()
-	return k.do(1, &shard.Command{Kind: shard.Add, Topic: topic.ID, ID: "a", Spec: &shard.Spec{DueMs: 1 << 41}})
+	return k.do(1, &timer.Command{Kind: timer.Add, Topic: topic.ID, ID: "a", Spec: &timer.Spec{DueMs: 1 << 41}})
 }
 
 func (k *keeper) has(name string) bool {
 	_, err := k.node.topics.Named(k.ctx, name)
-	if err != nil && !errors.Is(err, shard.ErrNoTopic) {
+	if err != nil && !errors.Is(err, timer.ErrNoTopic) {
 		k.t.Fatal(err)
 	}
 	return err == nil
@@ -90,10 +90,10 @@ func (k *keeper) has(name string) bool {
 func TestIdleTopicsGoAway(t *testing.T) {
 	k := newKeeper(t)
 	k.ensure("idle")
-	if code := k.add(k.ensure("used")); code != shard.Created {
+	if code := k.add(k.ensure("used")); code != timer.Created {
 		t.Fatalf("add: %d", code)
 	}
-	policy := shard.DefaultPolicy()
+	policy := timer.DefaultPolicy()
 	if _, _, err := k.node.topics.Put(k.ctx, "made", &policy); err != nil {
 		t.Fatal(err)
 	}
@@ -115,10 +115,10 @@ func TestIdleTopicsGoAway(t *testing.T) {
 func TestTopicsWithHistoryStay(t *testing.T) {
 	k := newKeeper(t)
 	topic := k.ensure("used")
-	if code := k.add(topic); code != shard.Created {
+	if code := k.add(topic); code != timer.Created {
 		t.Fatalf("add: %d", code)
 	}
-	if code := k.do(1, &shard.Command{Kind: shard.Cancel, Topic: topic.ID, ID: "a"}); code != shard.Prevented {
+	if code := k.do(1, &timer.Command{Kind: timer.Cancel, Topic: topic.ID, ID: "a"}); code != timer.Prevented {
 		t.Fatalf("cancel: %d", code)
 	}
 	for range 3 {
@@ -138,15 +138,15 @@ func TestTopicsWithHistoryStay(t *testing.T) {
 func TestCutOffDeletionsAreSettled(t *testing.T) {
 	k := newKeeper(t)
 	undone, forced := k.ensure("undone"), k.ensure("forced")
-	if code := k.add(forced); code != shard.Created {
+	if code := k.add(forced); code != timer.Created {
 		t.Fatalf("add: %d", code)
 	}
 	k.close(undone, false)
 	k.close(forced, true)
-	for id := shard.ID(1); id <= 2; id++ {
-		k.do(id, &shard.Command{Kind: shard.CloseTopic, Topic: undone.ID})
+	for id := timer.ShardID(1); id <= 2; id++ {
+		k.do(id, &timer.Command{Kind: timer.CloseTopic, Topic: undone.ID})
 	}
-	if code := k.add(undone); code != shard.TopicClosed {
+	if code := k.add(undone); code != timer.TopicClosed {
 		t.Fatalf("a closed topic took an add: %d", code)
 	}
 	k.after(0)
@@ -157,7 +157,7 @@ func TestCutOffDeletionsAreSettled(t *testing.T) {
 	if v, ok := k.node.topics.Here("undone"); !ok || v.Closing {
 		t.Error("a deletion without force was not undone")
 	}
-	if code := k.add(undone); code != shard.Created {
+	if code := k.add(undone); code != timer.Created {
 		t.Errorf("the topic does not take adds again: %d", code)
 	}
 	if k.has("forced") {
@@ -168,20 +168,20 @@ func TestCutOffDeletionsAreSettled(t *testing.T) {
 // TestDeliveryIsTurnedBack: a change of delivery that was cut off holds its topic up for some seconds only.
 func TestDeliveryIsTurnedBack(t *testing.T) {
 	k := newKeeper(t)
-	policy := shard.DefaultPolicy()
+	policy := timer.DefaultPolicy()
 	policy.Pull = true
 	topic, _, err := k.node.topics.Put(k.ctx, "jobs", &policy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code := k.do(1, &shard.Command{Kind: shard.Add, Topic: topic.ID, ID: "a", Spec: &shard.Spec{DueMs: 1}}); code != shard.Created {
+	if code := k.do(1, &timer.Command{Kind: timer.Add, Topic: topic.ID, ID: "a", Spec: &timer.Spec{DueMs: 1}}); code != timer.Created {
 		t.Fatalf("add: %d", code)
 	}
 	r, err := k.node.member.Propose(k.ctx, ring.Command{Verb: ring.Turn, Name: topic.Name, ID: topic.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code := k.do(1, &shard.Command{Kind: shard.Deliver, Topic: topic.ID, IfMatch: r.Topic.Turn}); code != shard.OK {
+	if code := k.do(1, &timer.Command{Kind: timer.Deliver, Topic: topic.ID, IfMatch: r.Topic.Turn}); code != timer.OK {
 		t.Fatalf("the shard does not agree: %d", code)
 	}
 	if list, err := k.node.router.Pull(k.ctx, topic.ID, 1, 0, 0); len(list) != 0 || err != nil {
@@ -193,7 +193,7 @@ func TestDeliveryIsTurnedBack(t *testing.T) {
 	}
 	policy.Pull = false
 	_, _, err = k.node.topics.Put(k.ctx, "jobs", &policy)
-	if leased, ok := errors.AsType[shard.LeasedError](err); !ok || leased.Leased != 1 {
+	if leased, ok := errors.AsType[timer.LeasedError](err); !ok || leased.Leased != 1 {
 		t.Errorf("a change while a consumer has a timer: %v", err)
 	}
 	k.node.router.GiveBack(k.ctx, topic.ID, list)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/peer"
 )
 
@@ -103,7 +104,7 @@ func (l links) answer(ctx context.Context, c *core, from uint64, method uint8, b
 	defer func() {
 		if v := recover(); v != nil {
 			l.p.log.Error("panic in what another node asked", "method", method, "panic", v, "stack", string(debug.Stack()))
-			answer, err = shard.AppendFailure(nil, shard.ErrUnknown), nil
+			answer, err = shard.AppendFailure(nil, timer.ErrUnknown), nil
 		}
 	}()
 	return c.router.Serve(ctx, from, method, body)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // halfSnapshot is an incoming whose disk fails when it says so.
@@ -80,11 +81,11 @@ func TestSnapshotAfterAFailedWrite(t *testing.T) {
 func TestPanicInAnAnswerToANode(t *testing.T) {
 	var log bytes.Buffer
 	l := links{p: &process{log: slog.New(slog.NewTextHandler(&log, nil))}}
-	answer, err := l.answer(t.Context(), &core{}, 1, 4, shard.AppendCountsRequest(nil, []shard.TopicID{1})) // 4: counts; there is no router
+	answer, err := l.answer(t.Context(), &core{}, 1, 4, shard.AppendCountsRequest(nil, []timer.TopicID{1})) // 4: counts; there is no router
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := shard.DecodeCounts(answer); !errors.Is(err, shard.ErrUnknown) {
+	if _, _, err := shard.DecodeCounts(answer); !errors.Is(err, timer.ErrUnknown) {
 		t.Error(err)
 	}
 	if !strings.Contains(log.String(), "stack=") {

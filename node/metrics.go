@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/callback"
 	"carillon/wal"
 )
@@ -17,9 +18,9 @@ type metrics struct {
 	registry *prometheus.Registry
 
 	adds, modifies prometheus.Counter
-	cancels        map[shard.Code]prometheus.Counter
+	cancels        map[timer.Code]prometheus.Counter
 	fired          map[shard.OutcomeKind]prometheus.Counter
-	dead           map[shard.Reason]prometheus.Counter
+	dead           map[timer.Reason]prometheus.Counter
 	elections      prometheus.Counter
 	mended         prometheus.Counter
 
@@ -56,18 +57,18 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, pool *cal
 	m.adds = counter("carillon_add_total", "Timers created or replaced whole.")
 	m.modifies = counter("carillon_modify_total", "Changes to pending timers: patched, or made due now.")
 	cancels := labelled("carillon_cancel_total", "Cancels by what they achieved.", "outcome")
-	m.cancels = map[shard.Code]prometheus.Counter{
-		shard.Prevented: cancels.WithLabelValues("prevented"), shard.CancelInFlight: cancels.WithLabelValues("in_flight"),
-		shard.OverFired: cancels.WithLabelValues("already_fired"), shard.OverDead: cancels.WithLabelValues("dead"),
+	m.cancels = map[timer.Code]prometheus.Counter{
+		timer.Prevented: cancels.WithLabelValues("prevented"), timer.CancelInFlight: cancels.WithLabelValues("in_flight"),
+		timer.OverFired: cancels.WithLabelValues("already_fired"), timer.OverDead: cancels.WithLabelValues("dead"),
 	}
 	fired := labelled("carillon_fired_total", "Attempts by how they ended.", "result")
 	m.fired = map[shard.OutcomeKind]prometheus.Counter{
 		shard.Ack: fired.WithLabelValues("success"), shard.RetryLater: fired.WithLabelValues("retry"), shard.Kill: fired.WithLabelValues("dead"),
 	}
 	dead := labelled("carillon_dead_total", "Timers that were given up, by reason.", "reason")
-	m.dead = map[shard.Reason]prometheus.Counter{
-		shard.MaxAttempts: dead.WithLabelValues("max_attempts"), shard.Expired: dead.WithLabelValues("expired"),
-		shard.Stopped: dead.WithLabelValues("stopped"), shard.Refused: dead.WithLabelValues("refused"),
+	m.dead = map[timer.Reason]prometheus.Counter{
+		timer.MaxAttempts: dead.WithLabelValues("max_attempts"), timer.Expired: dead.WithLabelValues("expired"),
+		timer.Stopped: dead.WithLabelValues("stopped"), timer.Refused: dead.WithLabelValues("refused"),
 	}
 	m.elections = counter("carillon_raft_elections_total", "Leaderships this node has won.")
 	m.mended = counter("carillon_wal_mended_frames_total", "Frames of the log that were found damaged at the start, and restored with what other nodes had.")
@@ -86,17 +87,17 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, pool *cal
 }
 
 // Command implements shard.Observer.
-func (m *metrics) Command(kind shard.Kind, code shard.Code) {
+func (m *metrics) Command(kind timer.Kind, code timer.Code) {
 	switch kind {
-	case shard.Add, shard.Put:
-		if code == shard.Created || code == shard.OK || code == shard.Merged {
+	case timer.Add, timer.Put:
+		if code == timer.Created || code == timer.OK || code == timer.Merged {
 			m.adds.Inc()
 		}
-	case shard.Modify, shard.Fire:
-		if code == shard.OK {
+	case timer.Modify, timer.Fire:
+		if code == timer.OK {
 			m.modifies.Inc()
 		}
-	case shard.Cancel:
+	case timer.Cancel:
 		if c := m.cancels[code]; c != nil {
 			c.Inc()
 		}
@@ -119,7 +120,7 @@ func (m *metrics) Outcome(o *shard.Outcome) {
 }
 
 // Expired implements shard.Observer.
-func (m *metrics) Expired() { m.dead[shard.Expired].Inc() }
+func (m *metrics) Expired() { m.dead[timer.Expired].Inc() }
 
 // Frame implements shard.Observer.
 func (m *metrics) Frame(operations int) { m.frame.Observe(float64(operations)) }

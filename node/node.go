@@ -20,6 +20,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/api"
 	"carillon/transport/callback"
 	"carillon/transport/peer"
@@ -202,7 +203,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		Clock: p.clock, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.clock, vault: &p.vault, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.guard.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
 		Disks: c.member, Name: n.cfg.Name,
 		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.past,
-		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic shard.TopicID, timers int) { c.router.Ready(topic, timers) },
+		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },
 	})
 	if err != nil {
 		return nil, err
@@ -227,7 +228,7 @@ func (p *process) recovered(next fasthttp.RequestHandler) func(*fasthttp.Request
 			default:
 			}
 		}
-		return shard.ErrRecovering
+		return timer.ErrRecovering
 	}
 }
 

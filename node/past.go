@@ -12,6 +12,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // keepEach is how often the topics are asked how long they want their history kept.
@@ -60,19 +61,19 @@ func (h *past) run(ctx context.Context) {
 func (h *past) ask() {
 	longest, any := h.topics.LongestHistory()
 	if !any {
-		longest = shard.DefaultPolicy().HistoryMs
+		longest = timer.DefaultPolicy().HistoryMs
 	}
 	h.keepMs.Store(max(longest, 1))
 }
 
 // Record implements shard.History.
-func (h *past) Record(id shard.ID, index uint64, events []shard.HistoryEvent) {
+func (h *past) Record(id timer.ShardID, index uint64, events []shard.HistoryEvent) {
 	if h.store == nil {
 		return
 	}
 	var room [16]history.Event
 	list := room[:0]
-	topic, wanted := shard.TopicID(0), true
+	topic, wanted := timer.TopicID(0), true
 	for i := range events {
 		e := &events[i]
 		if e.Topic != topic {
@@ -96,14 +97,14 @@ func (h *past) Record(id shard.ID, index uint64, events []shard.HistoryEvent) {
 }
 
 // List implements route.LocalHistory: it answers a query from this node's files.
-func (h *past) List(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error) {
+func (h *past) List(q *timer.HistoryQuery) (page []*timer.HistoryEntry, more bool, err error) {
 	if h.store == nil {
 		return nil, false, nil
 	}
 	events, more, err := h.store.List(fileQuery(q))
 	if err != nil {
 		h.log.Error("the history could not be read", "error", err)
-		return nil, false, shard.ErrUnknown
+		return nil, false, timer.ErrUnknown
 	}
 	for i := range events {
 		e, err := shard.DecodeHistoryEnd(events[i].Body)
@@ -126,13 +127,13 @@ func (h *past) List(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more boo
 }
 
 // join puts an entry's earlier attempts into it; some may be gone.
-func (h *past) join(e *shard.HistoryEntry, of *history.Event) {
+func (h *past) join(e *timer.HistoryEntry, of *history.Event) {
 	events, err := h.store.Attempts(of.Shard, of.Seq, of.Index, of.Item)
 	if err != nil {
 		h.log.Error("the history could not be read", "error", err)
 		return
 	}
-	earlier := make([]shard.HistoryAttempt, 0, len(events))
+	earlier := make([]timer.HistoryAttempt, 0, len(events))
 	for i := range events {
 		if a, err := shard.DecodeHistoryAttempt(events[i].Body); err == nil {
 			earlier = append(earlier, a)
@@ -141,11 +142,11 @@ func (h *past) join(e *shard.HistoryEntry, of *history.Event) {
 	e.Join(earlier)
 }
 
-func keyOf(e *history.Event) shard.HistoryKey {
-	return shard.HistoryKey{EndMs: e.EndMs, Index: e.Index, Shard: shard.ID(e.Shard), Item: e.Item}
+func keyOf(e *history.Event) timer.HistoryKey {
+	return timer.HistoryKey{EndMs: e.EndMs, Index: e.Index, Shard: timer.ShardID(e.Shard), Item: e.Item}
 }
 
-func fileQuery(q *shard.HistoryQuery) *history.Query {
+func fileQuery(q *timer.HistoryQuery) *history.Query {
 	wanted := map[uint32]bool{}
 	for _, id := range q.Shards {
 		wanted[uint32(id)] = true
@@ -158,7 +159,7 @@ func fileQuery(q *shard.HistoryQuery) *history.Query {
 		f.ID = []byte(q.ID)
 	}
 	if q.Content != 0 {
-		f.Limit = shard.ContentDepth
+		f.Limit = timer.ContentDepth
 	}
 	if k := q.After; k != nil {
 		f.After = &history.Key{EndMs: k.EndMs, Index: k.Index, Shard: uint32(k.Shard), Item: k.Item}

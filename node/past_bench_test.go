@@ -9,6 +9,7 @@ import (
 	"carillon/clocks"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -27,7 +28,7 @@ func BenchmarkPast(b *testing.B) {
 	events := make([]shard.HistoryEvent, perEntry)
 	body := make([]byte, 291)
 	for i := range events {
-		events[i] = shard.HistoryEvent{Item: uint32(i), Topic: 1, State: shard.Done, ID: fmt.Appendf(nil, "order-%012d-reminder-00", i), Body: body}
+		events[i] = shard.HistoryEvent{Item: uint32(i), Topic: 1, State: timer.Done, ID: fmt.Appendf(nil, "order-%012d-reminder-00", i), Body: body}
 	}
 	index := uint64(0)
 	b.ReportAllocs()

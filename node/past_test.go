@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 type pastEntry struct {
@@ -108,8 +108,8 @@ func TestHistory(t *testing.T) {
 	}
 	core := n.node.run.Load().core.Load()
 	topic, _ := core.member.State.Named("orders")
-	id := shard.Place(&shard.Topic{Name: "orders"}, "retried", 4)
-	list, _, err := core.router.History(t.Context(), &shard.HistoryQuery{Topic: topic.ID, Shards: []shard.ID{id}, ID: "retried", States: 0xff, Newest: true, Limit: 1})
+	id := timer.ShardOf(&timer.Topic{Name: "orders"}, "retried", 4)
+	list, _, err := core.router.History(t.Context(), &timer.HistoryQuery{Topic: topic.ID, Shards: []timer.ShardID{id}, ID: "retried", States: 0xff, Newest: true, Limit: 1})
 	if err != nil || len(list) != 1 || list[0].Timer.LastStatus != 200 {
 		t.Errorf("%v, %v", list, err)
 	}

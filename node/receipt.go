@@ -6,15 +6,15 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // receipt names a lease for the consumer that has it. What it holds is no secret; what it ends with nobody can make who does not know the
 // cluster's secret. A shard gives each lease a number of its own, whoever leads, so a receipt never comes to mean another lease.
 type receipt struct {
-	shard  shard.ID
-	topic  shard.TopicID
-	handle shard.Handle
+	shard  timer.ShardID
+	topic  timer.TopicID
+	handle timer.Handle
 	seq    uint64
 	fence  uint64
 }
@@ -61,6 +61,6 @@ func openReceipt(secret []byte, text string) (r receipt, ok bool) {
 		rest = rest[max(n, 0):]
 		return v
 	}
-	r = receipt{shard.ID(number()), shard.TopicID(number()), shard.Handle(number()), number(), number()}
+	r = receipt{timer.ShardID(number()), timer.TopicID(number()), timer.Handle(number()), number(), number()}
 	return r, len(rest) == 0
 }

@@ -12,6 +12,7 @@ import (
 	"carillon/ring"
 	"carillon/secret"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/callback"
 )
 
@@ -85,7 +86,7 @@ func (v *vault) lacks(now time.Duration, id string) bool {
 }
 
 // needs lists the ids of the keys that headers are sealed with.
-func needs(headers []shard.Header) (ids string) {
+func needs(headers []timer.Header) (ids string) {
 	for i := range headers {
 		if id := secret.KeyOf(headers[i].Value); id != "" && !strings.Contains(ids, id) {
 			ids = strings.TrimPrefix(ids+" "+id, " ")
@@ -179,11 +180,11 @@ func (e *engine) digest(text string) (uint64, error) {
 	if c.seals() {
 		return 0, secret.ErrNoKeys
 	}
-	return 0, shard.ErrRecovering
+	return 0, timer.ErrRecovering
 }
 
 // callbackHeaders are the headers that a command sets; nil: none.
-func callbackHeaders(cmd *shard.Command) []shard.Header {
+func callbackHeaders(cmd *timer.Command) []timer.Header {
 	switch {
 	case cmd.Spec != nil:
 		return cmd.Spec.Callback.Headers
@@ -193,11 +194,11 @@ func callbackHeaders(cmd *shard.Command) []shard.Header {
 	return nil
 }
 
-func hidden(h shard.Header) bool { return secret.Named(h.Name) || secret.Sealed(h.Value) }
+func hidden(h timer.Header) bool { return secret.Named(h.Name) || secret.Sealed(h.Value) }
 
 // sealed gives a command whose secrets are sealed. The one that came stays as it is: it may be asked again for another life of its topic,
 // to which other envelopes belong.
-func (c *core) sealed(cmd *shard.Command) (*shard.Command, error) {
+func (c *core) sealed(cmd *timer.Command) (*timer.Command, error) {
 	headers := callbackHeaders(cmd)
 	if !slices.ContainsFunc(headers, hidden) {
 		return cmd, nil
@@ -227,12 +228,12 @@ func (c *core) sealed(cmd *shard.Command) (*shard.Command, error) {
 }
 
 // doSealed has many commands decided, sealed; it fills in the answers of those that came.
-func (c *core) doSealed(ctx context.Context, ops []shard.Op) {
-	if !slices.ContainsFunc(ops, func(o shard.Op) bool { return slices.ContainsFunc(callbackHeaders(o.Command), hidden) }) {
+func (c *core) doSealed(ctx context.Context, ops []timer.Op) {
+	if !slices.ContainsFunc(ops, func(o timer.Op) bool { return slices.ContainsFunc(callbackHeaders(o.Command), hidden) }) {
 		c.router.DoAll(ctx, ops)
 		return
 	}
-	run, from := make([]shard.Op, 0, len(ops)), make([]int, 0, len(ops))
+	run, from := make([]timer.Op, 0, len(ops)), make([]int, 0, len(ops))
 	for i := range ops {
 		cmd, err := c.sealed(ops[i].Command)
 		if err != nil {
@@ -251,7 +252,7 @@ func (c *core) doSealed(ctx context.Context, ops []shard.Op) {
 }
 
 // sealedPolicy gives a policy whose secrets are sealed.
-func (c *core) sealedPolicy(topic string, p *shard.Policy) (*shard.Policy, error) {
+func (c *core) sealedPolicy(topic string, p *timer.Policy) (*timer.Policy, error) {
 	if ring.WithoutSecrets(p) == p {
 		return p, nil
 	}
@@ -263,7 +264,7 @@ func (c *core) sealedPolicy(topic string, p *shard.Policy) (*shard.Policy, error
 }
 
 // openHeaders gives the headers of a call.
-func (d *dispatcher) openHeaders(place func(header string) secret.Place, headers []shard.Header) (out []callback.Header, err error) {
+func (d *dispatcher) openHeaders(place func(header string) secret.Place, headers []timer.Header) (out []callback.Header, err error) {
 	keys := d.vault.keys.Load()
 	for _, h := range headers {
 		if h.Value, err = keys.Open(place(h.Name), h.Value); err != nil {
@@ -275,7 +276,7 @@ func (d *dispatcher) openHeaders(place func(header string) secret.Place, headers
 }
 
 // locked says whether a call of the topic to a destination needs a key that is not there.
-func (d *dispatcher) locked(t *shard.Topic, ids string) bool {
+func (d *dispatcher) locked(t *timer.Topic, ids string) bool {
 	for id := range strings.FieldsSeq(ids) {
 		if d.vault.lacks(d.clock.Mono(), id) {
 			return true

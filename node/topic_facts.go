@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"carillon/secret"
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/api"
 	"carillon/transport/callback"
 )
@@ -17,12 +17,12 @@ const maxTopicFacts = 10_000
 type topicFacts struct {
 	auth *api.Auth // nil: nobody is asked for a token
 	mu   sync.RWMutex
-	of   map[shard.TopicID]*topicFact
+	of   map[timer.TopicID]*topicFact
 }
 
 // topicFact is of a topic as it stood, which is another value after each change, of the tokens of one reading, and of this node's keys.
 type topicFact struct {
-	topic   *shard.Topic
+	topic   *timer.Topic
 	tenants api.Tenants
 	opener  *secret.Keys
 
@@ -32,7 +32,7 @@ type topicFact struct {
 }
 
 // fact is what is known of a topic; opener opens its secrets.
-func (f *topicFacts) fact(t *shard.Topic, opener *secret.Keys) *topicFact {
+func (f *topicFacts) fact(t *timer.Topic, opener *secret.Keys) *topicFact {
 	tenants := f.auth.Tenants()
 	f.mu.RLock()
 	known := f.of[t.ID]
@@ -45,14 +45,14 @@ func (f *topicFacts) fact(t *shard.Topic, opener *secret.Keys) *topicFact {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.of) >= maxTopicFacts || f.of == nil {
-		f.of = map[shard.TopicID]*topicFact{}
+		f.of = map[timer.TopicID]*topicFact{}
 	}
 	f.of[t.ID] = made
 	return made
 }
 
 // signingKeys gives the keys that a topic's calls are signed with.
-func signingKeys(t *shard.Topic, opener *secret.Keys) (out [][]byte, err error) {
+func signingKeys(t *timer.Topic, opener *secret.Keys) (out [][]byte, err error) {
 	for _, kept := range t.Policy.Secrets {
 		text, err := opener.Open(secret.Signing(t.Name), kept)
 		if err != nil {

@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"carillon/secret"
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/api"
 )
 
 // TestSecretsAreDecodedOnce: until the topic changes, and for a bounded number of topics.
 func TestSecretsAreDecodedOnce(t *testing.T) {
 	const a, b = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "whsec_BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB"
-	topic := func(id shard.TopicID, secrets ...string) *shard.Topic {
-		return &shard.Topic{ID: id, Policy: shard.Policy{Secrets: secrets}}
+	topic := func(id timer.TopicID, secrets ...string) *timer.Topic {
+		return &timer.Topic{ID: id, Policy: timer.Policy{Secrets: secrets}}
 	}
 	var f topicFacts
 	old := topic(1, a, b)
@@ -31,7 +31,7 @@ func TestSecretsAreDecodedOnce(t *testing.T) {
 	if got := f.fact(rotated, nil).keys; len(got) != 1 || !bytes.Equal(got[0], first[1]) {
 		t.Errorf("after a rotation: %x", got)
 	}
-	for id := range shard.TopicID(2 * maxTopicFacts) {
+	for id := range timer.TopicID(2 * maxTopicFacts) {
 		f.fact(topic(id, a), nil)
 	}
 	if len(f.of) > maxTopicFacts {
@@ -53,7 +53,7 @@ func TestTenantFollowsTheTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, topic := topicFacts{auth: auth}, &shard.Topic{ID: 1, Name: "orders"}
+	f, topic := topicFacts{auth: auth}, &timer.Topic{ID: 1, Name: "orders"}
 	if got := f.fact(topic, nil).tenant; got != "shop" {
 		t.Errorf("%q", got)
 	}
@@ -77,7 +77,7 @@ func TestSecretsAreNotOpenedWithoutTheirKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	sealed := keys.Seal(secret.Signing("t"), signingText)
-	topic := &shard.Topic{ID: 1, Name: "t", Policy: shard.Policy{Secrets: []string{sealed}}}
+	topic := &timer.Topic{ID: 1, Name: "t", Policy: timer.Policy{Secrets: []string{sealed}}}
 	var f topicFacts
 	for range 2 {
 		if got := f.fact(topic, keys); got.failed != nil || len(got.keys) != 1 || string(got.keys[0]) != "signing-secret-of-a-topic-01" {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 func heapNow() int64 {
@@ -133,11 +133,11 @@ func TestTenThousandIdleTopicsVanish(t *testing.T) {
 		topics = 4000
 	}
 	k := newKeeper(t)
-	policy := shard.DefaultPolicy()
+	policy := timer.DefaultPolicy()
 	if _, _, err := k.node.topics.Put(k.ctx, "made", &policy); err != nil {
 		t.Fatal(err)
 	}
-	if code := k.add(k.ensure("used")); code != shard.Created {
+	if code := k.add(k.ensure("used")); code != timer.Created {
 		t.Fatalf("add: %d", code)
 	}
 	waves := func() (took time.Duration) {

@@ -1,6 +1,8 @@
 package ring
 
-import "carillon/shard"
+import (
+	"carillon/timer"
+)
 
 // Verb is what a command does.
 type Verb string
@@ -36,9 +38,9 @@ const (
 type Command struct {
 	Verb   Verb          `json:"verb"`
 	Name   string        `json:"name,omitempty"`
-	ID     shard.TopicID `json:"id,omitempty"` // Close, Reopen, Delete: that life of the topic and no other
+	ID     timer.TopicID `json:"id,omitempty"` // Close, Reopen, Delete: that life of the topic and no other
 	Force  bool          `json:"force,omitempty"`
-	Policy *shard.Policy `json:"policy,omitempty"`
+	Policy *timer.Policy `json:"policy,omitempty"`
 	Turn   uint32        `json:"turn,omitempty"` // Turned, and Put that changes Pull
 
 	ClusterID string  `json:"cluster,omitempty"` // Found; Register: of which cluster the node says it is, if any
@@ -57,9 +59,9 @@ type Command struct {
 	Down       bool     `json:"down,omitempty"`        // Remove: it does not hear the node, for long
 	AcceptLoss bool     `json:"accept_loss,omitempty"` // Remove: even if a shard is left without a majority
 
-	Group shard.ID  `json:"group,omitempty"`
-	Epoch uint32    `json:"epoch,omitempty"` // the row's as the proposer knows it
-	To    []Replica `json:"to,omitempty"`
+	Group timer.ShardID `json:"group,omitempty"`
+	Epoch uint32        `json:"epoch,omitempty"` // the row's as the proposer knows it
+	To    []Replica     `json:"to,omitempty"`
 
 	Secret []byte `json:"secret,omitempty"`
 	Swaps  []Swap `json:"swaps,omitempty"`
@@ -67,7 +69,7 @@ type Command struct {
 
 // Reply is what Apply answers to a command.
 type Reply struct {
-	Topic   *shard.Topic // as it stands now; nil: there is none
+	Topic   *timer.Topic // as it stands now; nil: there is none
 	Node    *Node        // after Register, SetState, Remove
 	Row     *Row         // after Place, Settled
 	Created bool         // a topic, or by Register a node

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // ErrMalformed is answered to a command that no build can read.
@@ -16,7 +17,7 @@ var ErrMalformed = errors.New("the command is malformed")
 // with is the proposer's word, not what each replica's build takes for the default.
 func (c *Command) Encode() []byte {
 	if c.Verb == Ensure && c.Policy == nil {
-		policy := shard.DefaultPolicy()
+		policy := timer.DefaultPolicy()
 		with := *c
 		with.Policy = &policy
 		c = &with
@@ -30,13 +31,13 @@ func (c *Command) Encode() []byte {
 
 // firstPolicy is what the fields of a policy are that an entry does not have: the defaults of the
 // builds that wrote such entries. It never changes; a field that comes later is zero in them.
-func firstPolicy() shard.Policy {
-	return shard.Policy{
-		Callback:    shard.Callback{Method: "POST", TimeoutMs: 10_000},
+func firstPolicy() timer.Policy {
+	return timer.Policy{
+		Callback:    timer.Callback{Method: "POST", TimeoutMs: 10_000},
 		MaxAttempts: 16, MinBackoffMs: 1_000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0.2,
 		StopOn:                 []int{410},
 		LeaseMs:                30_000,
-		Breaker:                shard.Breaker{Failures: 5, WindowMs: 10_000, OpenMs: 5_000, Probes: 1},
+		Breaker:                timer.Breaker{Failures: 5, WindowMs: 10_000, OpenMs: 5_000, Probes: 1},
 		DestinationConcurrency: 256,
 		HistoryMs:              72 * 3_600_000,
 		DeadRetentionMs:        720 * 3_600_000,

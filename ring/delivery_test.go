@@ -4,14 +4,14 @@ import (
 	"errors"
 	"testing"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // TestDeliveryChangesAtItsTurn: a topic's delivery changes only by the number under which its shards were asked last, and a change that was
 // given up changes nothing any more.
 func TestDeliveryChangesAtItsTurn(t *testing.T) {
 	s := founded(t, 2, 1, 2)
-	push, pull := shard.DefaultPolicy(), shard.DefaultPolicy()
+	push, pull := timer.DefaultPolicy(), timer.DefaultPolicy()
 	pull.Pull = true
 	topic := done(t, s, Command{Verb: Put, Name: "a", Policy: &push}).Topic
 	put := Command{Verb: Put, Name: "a", ID: topic.ID, Policy: &pull}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 func leveled(id uint64, level shard.Level) Node {
@@ -130,7 +131,7 @@ func TestPolicyIsTheProposers(t *testing.T) {
 	}
 	ensure := Command{Verb: Ensure, Name: "of another release"}
 	text := string(ensure.Encode())
-	own := fmt.Sprintf(`"MaxAttempts":%d`, shard.DefaultPolicy().MaxAttempts)
+	own := fmt.Sprintf(`"MaxAttempts":%d`, timer.DefaultPolicy().MaxAttempts)
 	if !strings.Contains(text, own) {
 		t.Fatalf("the policy is not in the command: %s", text)
 	}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // TestRemovalsLeaveMajorities: nobody is taken out of the cluster, by an operator or by an empty node of the same name, if a group were left without
@@ -66,7 +66,7 @@ func TestWhoTakesANameFillsItsPlace(t *testing.T) {
 			t.Error("another node fills it, too")
 		}
 	}
-	for g := range shard.ID(2) {
+	for g := range timer.ShardID(2) {
 		awaited(true)
 		must(t, s, Command{Verb: Place, Group: g, Epoch: 1, To: []Replica{{Node: 2, ID: ReplicaID(2, 1)}, {Node: 3, ID: ReplicaID(3, 1)}, {Node: 4, ID: ReplicaID(4, 2), Learner: g == 0}}})
 		awaited(true)

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 func (tw *town) drain(id uint64) {
@@ -466,7 +466,7 @@ func TestPlanTakesBackAPromotion(t *testing.T) {
 // A group that has lost its majority cannot follow a placement: it would wait for ever in the middle of a change, and count among the
 // moves that are under way. Those that have theirs get it.
 func TestPlanLeavesARowWithoutItsMajorityAlone(t *testing.T) {
-	row := func(group shard.ID, nodes ...uint64) Row {
+	row := func(group timer.ShardID, nodes ...uint64) Row {
 		r := Row{Group: group, Epoch: 1, Settled: true}
 		for _, n := range nodes {
 			r.Replicas = append(r.Replicas, Replica{Node: n, ID: ReplicaID(n, 1)})
@@ -481,7 +481,7 @@ func TestPlanLeavesARowWithoutItsMajorityAlone(t *testing.T) {
 			f.Nodes[n] = NodeFacts{Alive: true}
 		}
 	}
-	moved := map[shard.ID]bool{}
+	moved := map[timer.ShardID]bool{}
 	for _, c := range Plan(v, f) {
 		if c.Verb == Place {
 			moved[c.Group] = true
@@ -537,7 +537,7 @@ func TestPlanEndsAShrinkingWhoseRestHasDied(t *testing.T) {
 		t.Fatalf("after ten seconds: %+v", got)
 	}
 	f.Nodes[2] = NodeFacts{DownForMs: redirectAfterMs}
-	drawn := map[shard.ID][]Replica{}
+	drawn := map[timer.ShardID][]Replica{}
 	for _, c := range Plan(v, f) {
 		if c.Verb != Place || !c.Force {
 			t.Fatalf("after half a minute: %+v", c)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // town is a cluster in which only placement happens: a real State, the plan, and groups that bring their membership to
@@ -20,12 +21,12 @@ type town struct {
 	nowMs int64
 	down  map[uint64]int64 // since when
 	unfit map[uint64]bool
-	first map[shard.ID][]Replica       // whom the groups were founded with
-	conf  map[shard.ID][]Replica       // the groups' true membership
-	made  map[shard.ID]map[uint64]bool // the replicas that there are, by id: with the group's beginnings, or empty
-	lived map[shard.ID]bool            // the groups that have had a leader
-	moved int                          // replicas that came to be
-	lossy bool                         // every third command is lost
+	first map[timer.ShardID][]Replica       // whom the groups were founded with
+	conf  map[timer.ShardID][]Replica       // the groups' true membership
+	made  map[timer.ShardID]map[uint64]bool // the replicas that there are, by id: with the group's beginnings, or empty
+	lived map[timer.ShardID]bool            // the groups that have had a leader
+	moved int                               // replicas that came to be
+	lossy bool                              // every third command is lost
 }
 
 func newTown(t *testing.T, seed uint64, shards, replicas int) *town {
@@ -40,7 +41,7 @@ func newSettlement(t *testing.T, seed uint64, founders, shards, replicas int) *t
 	t.Helper()
 	tw := &town{
 		t: t, rng: rand.New(rand.NewPCG(seed, 2)), s: NewState(nil, nil), nowMs: 1, down: map[uint64]int64{}, unfit: map[uint64]bool{},
-		first: map[shard.ID][]Replica{}, conf: map[shard.ID][]Replica{}, made: map[shard.ID]map[uint64]bool{}, lived: map[shard.ID]bool{MetaGroup: true},
+		first: map[timer.ShardID][]Replica{}, conf: map[timer.ShardID][]Replica{}, made: map[timer.ShardID]map[uint64]bool{}, lived: map[timer.ShardID]bool{MetaGroup: true},
 	}
 	tw.do(FoundCommand("c", shards, replicas, nodes(founders)))
 	for _, r := range tw.s.Rows() {
@@ -70,7 +71,7 @@ func (tw *town) see(chance float64) {
 }
 
 // leads says whether the group can have a leader: most of its members are there and have their replicas, and one knows of the beginnings.
-func (tw *town) leads(group shard.ID) bool {
+func (tw *town) leads(group timer.ShardID) bool {
 	if group == MetaGroup {
 		return tw.most(tw.conf[group], 0)
 	}
@@ -84,7 +85,7 @@ func (tw *town) leads(group shard.ID) bool {
 }
 
 // mostMade: most of these nodes are alive and have made their replicas.
-func (tw *town) mostMade(group shard.ID, replicas []Replica) bool {
+func (tw *town) mostMade(group timer.ShardID, replicas []Replica) bool {
 	made := slices.DeleteFunc(slices.Clone(replicas), func(r Replica) bool {
 		_, there := tw.made[group][r.ID]
 		return !there || !tw.alive(r.Node)

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"carillon/secret"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // A node that has keys seals anew what the meta group keeps in the clear, or under another key than the first. It cannot be done where
@@ -38,7 +38,7 @@ func swapped(kept string, swaps []Swap) string {
 }
 
 // resealPolicy changes a copy of a topic's policy, and says whether anything has changed.
-func resealPolicy(p *shard.Policy, swaps []Swap) (changed bool) {
+func resealPolicy(p *timer.Policy, swaps []Swap) (changed bool) {
 	p.Secrets, p.Callback.Headers = slices.Clone(p.Secrets), slices.Clone(p.Callback.Headers)
 	eachSecret(p, func(_ string, kept *string) {
 		if next := swapped(*kept, swaps); next != *kept {
@@ -58,7 +58,7 @@ func (c *cluster) reseal(_ int64, cmd *Command) Reply {
 
 // eachSecret visits what of a policy must not lie in the clear: signing secrets, with header "", and values of headers that look secret
 // or are sealed already.
-func eachSecret(p *shard.Policy, visit func(header string, kept *string)) {
+func eachSecret(p *timer.Policy, visit func(header string, kept *string)) {
 	for i := range p.Secrets {
 		visit("", &p.Secrets[i])
 	}
@@ -70,7 +70,7 @@ func eachSecret(p *shard.Policy, visit func(header string, kept *string)) {
 }
 
 // SealPolicy gives a policy whose secrets are sealed by the first key; the one given stays as it is.
-func SealPolicy(keys *secret.Keys, topic string, p *shard.Policy) *shard.Policy {
+func SealPolicy(keys *secret.Keys, topic string, p *timer.Policy) *timer.Policy {
 	if keys == nil || !hasSecrets(p) {
 		return p
 	}
@@ -81,7 +81,7 @@ func SealPolicy(keys *secret.Keys, topic string, p *shard.Policy) *shard.Policy 
 }
 
 // WithoutSecrets gives a policy to those who need not have its secrets.
-func WithoutSecrets(p *shard.Policy) *shard.Policy {
+func WithoutSecrets(p *timer.Policy) *timer.Policy {
 	if !hasSecrets(p) {
 		return p
 	}
@@ -92,7 +92,7 @@ func WithoutSecrets(p *shard.Policy) *shard.Policy {
 	return &bare
 }
 
-func hasSecrets(p *shard.Policy) (has bool) {
+func hasSecrets(p *timer.Policy) (has bool) {
 	if len(p.Secrets)+len(p.Callback.Headers) > 0 {
 		eachSecret(p, func(string, *string) { has = true })
 	}
@@ -137,7 +137,7 @@ func (s *State) Resealing(keys *secret.Keys, most int) (list []Command) {
 	return list
 }
 
-func (s *topicSet) countSealed(v *shard.Topic, by int) {
+func (s *topicSet) countSealed(v *timer.Topic, by int) {
 	if len(v.Policy.Secrets)+len(v.Policy.Callback.Headers) == 0 {
 		return
 	}
@@ -158,7 +158,7 @@ func (t *Topics) SealedBy() map[string]int {
 
 // unsealed finds topics with a secret that the first of keys has not sealed and could, at most so many, in order of id. It looks
 // at them only if the counts say that there are any.
-func (t *Topics) unsealed(keys *secret.Keys, most int) (list []*shard.Topic) {
+func (t *Topics) unsealed(keys *secret.Keys, most int) (list []*timer.Topic) {
 	could := func(id string) bool { return id != keys.First() && (id == "" || keys.Has(id)) }
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"carillon/secret"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 const (
@@ -40,16 +40,16 @@ func done(t *testing.T, s *State, c Command) Reply {
 }
 
 // secretive is a policy with two secrets and a header that is none.
-func secretive() *shard.Policy {
-	p := shard.DefaultPolicy()
+func secretive() *timer.Policy {
+	p := timer.DefaultPolicy()
 	p.Secrets = []string{signing}
-	p.Callback.Headers = []shard.Header{{Name: "Authorization", Value: bearer}, {Name: "X-Tenant", Value: "seven"}}
+	p.Callback.Headers = []timer.Header{{Name: "Authorization", Value: bearer}, {Name: "X-Tenant", Value: "seven"}}
 	p.Callback.HasHeaders = true
 	return &p
 }
 
 // opens checks that all of a topic's secrets are sealed by the first of keys, and open to what they were.
-func opens(t *testing.T, keys *secret.Keys, topic *shard.Topic) {
+func opens(t *testing.T, keys *secret.Keys, topic *timer.Topic) {
 	t.Helper()
 	p := &topic.Policy
 	at := secret.OfTopic(topic.Name, "Authorization")
@@ -72,22 +72,22 @@ func opens(t *testing.T, keys *secret.Keys, topic *shard.Topic) {
 func TestSealPolicy(t *testing.T) {
 	keys, given := keysOf(t, "a"), secretive()
 	sealed := SealPolicy(keys, "t", given)
-	opens(t, keys, &shard.Topic{Name: "t", Policy: *sealed})
+	opens(t, keys, &timer.Topic{Name: "t", Policy: *sealed})
 	if given.Secrets[0] != signing || given.Callback.Headers[0].Value != bearer {
 		t.Error("the one that was given has changed")
 	}
 	if again := SealPolicy(keys, "t", sealed); again.Secrets[0] != sealed.Secrets[0] || again.Callback.Headers[0] != sealed.Callback.Headers[0] {
 		t.Error("what is sealed is sealed again")
 	}
-	opens(t, keysOf(t, "ba"), &shard.Topic{Name: "t", Policy: *SealPolicy(keysOf(t, "ba"), "t", sealed)}) // as after a GET and PUT
+	opens(t, keysOf(t, "ba"), &timer.Topic{Name: "t", Policy: *SealPolicy(keysOf(t, "ba"), "t", sealed)}) // as after a GET and PUT
 	if SealPolicy(nil, "t", given) != given {
 		t.Error("without keys it is another")
 	}
 	bare := WithoutSecrets(given)
-	if len(bare.Secrets) > 0 || bare.Callback.Headers[0] != (shard.Header{Name: "Authorization"}) || bare.Callback.Headers[1].Value != "seven" {
+	if len(bare.Secrets) > 0 || bare.Callback.Headers[0] != (timer.Header{Name: "Authorization"}) || bare.Callback.Headers[1].Value != "seven" {
 		t.Errorf("without secrets: %+v", bare)
 	}
-	plain := shard.DefaultPolicy()
+	plain := timer.DefaultPolicy()
 	if SealPolicy(keys, "t", &plain) != &plain || WithoutSecrets(&plain) != &plain {
 		t.Error("a policy without secrets is copied")
 	}
@@ -217,7 +217,7 @@ func TestSwapsOfThePast(t *testing.T) {
 		t.Errorf("the newer policy is lost: %+v", topic.Policy)
 	}
 	done(t, s, Command{Verb: Put, Name: "u", Policy: secretive()})
-	if r := s.applied(1, (&Command{Verb: Reseal, Name: "gone", Swaps: swaps[len(swaps)-1].Swaps}).Encode()); !errors.Is(r.Err, shard.ErrNoTopic) {
+	if r := s.applied(1, (&Command{Verb: Reseal, Name: "gone", Swaps: swaps[len(swaps)-1].Swaps}).Encode()); !errors.Is(r.Err, timer.ErrNoTopic) {
 		t.Errorf("a topic that is gone: %+v", r)
 	}
 	clear := Command{Verb: Reseal, Name: "u", Swaps: []Swap{{sumOf(bearer), "in the clear"}, {sumOf(signing), ""}}}

@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // maxEpoch bounds a row's epoch, which is the lower part of replica ids.
 const maxEpoch = 1<<24 - 1
 
 // MetaGroup is the group that State is replicated by; the timer shards follow from 1.
-const MetaGroup shard.ID = 0
+const MetaGroup timer.ShardID = 0
 
 // ErrBadPlacement is the root of what is answered to a placement that no row can have.
 var ErrBadPlacement = errors.New("no row can be placed so")
@@ -32,9 +33,9 @@ func NodeOfReplica(id uint64) uint64 { return id >> 24 }
 
 // Row is the placement of one group as the cluster wants it. Values are immutable once published, slices and all.
 type Row struct {
-	Group    shard.ID  `json:"group"`
-	Epoch    uint32    `json:"epoch"`    // grows with each change
-	Replicas []Replica `json:"replicas"` // by rank: the first is the preferred leader; learners come last
+	Group    timer.ShardID `json:"group"`
+	Epoch    uint32        `json:"epoch"`    // grows with each change
+	Replicas []Replica     `json:"replicas"` // by rank: the first is the preferred leader; learners come last
 
 	// Leaving are the replicas that the group may still have until the row is settled. They keep their data until then.
 	// Invariant: empty when Settled; never a replica that is in Replicas.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 const (
@@ -53,13 +54,13 @@ type Shares struct {
 	begun  bool          // it has looked
 	unsure time.Duration // so long yet
 	fresh  time.Duration // until then what this node may take is its own, unless it is heard again
-	parts  map[shard.TopicID]*part
+	parts  map[timer.TopicID]*part
 	others map[uint64]*other
 }
 
 // part is what this node has of one topic's leases at once.
 type part struct {
-	topic  *shard.Topic
+	topic  *timer.Topic
 	limit  int
 	target int    // what it should have
 	told   int    // what it said that it may come to
@@ -81,7 +82,7 @@ type other struct {
 	unsure  bool
 	untold  bool
 	heard   map[uint64]uint64
-	parts   map[shard.TopicID]int
+	parts   map[timer.TopicID]int
 }
 
 // Says is what a node says of its parts, in each beat.
@@ -99,7 +100,7 @@ type Heard struct{ Node, Seq uint64 }
 
 // Part is how many leases at once a node may come to.
 type Part struct {
-	Topic  shard.TopicID
+	Topic  timer.TopicID
 	Leases int
 }
 
@@ -109,15 +110,15 @@ type Standing struct {
 	WallMs int64
 	Shards int
 	Leads  map[uint64]int64        // how many shards each node leads, as far as is known
-	Mine   []shard.ID              // what this node leads
+	Mine   []timer.ShardID         // what this node leads
 	Others []uint64                // the cluster's other nodes
-	Topics []*shard.Topic          // those with a Concurrency
-	Held   func(shard.TopicID) int // leases of this node. Called without a lock: AtOnce may be called meanwhile
+	Topics []*timer.Topic          // those with a Concurrency
+	Held   func(timer.TopicID) int // leases of this node. Called without a lock: AtOnce may be called meanwhile
 }
 
 // NewShares is for a node's so-many-th process.
 func NewShares(self uint64, starts uint32) *Shares {
-	s := &Shares{self: self, seq: uint64(starts) << seqOfLife, parts: map[shard.TopicID]*part{}, others: map[uint64]*other{}}
+	s := &Shares{self: self, seq: uint64(starts) << seqOfLife, parts: map[timer.TopicID]*part{}, others: map[uint64]*other{}}
 	if starts > 1 {
 		s.unsure = silentFor
 	}
@@ -125,14 +126,14 @@ func NewShares(self uint64, starts uint32) *Shares {
 }
 
 // Rate implements shard.Shares.
-func (s *Shares) Rate(t *shard.Topic) (perSecond float64, burst int) {
+func (s *Shares) Rate(t *timer.Topic) (perSecond float64, burst int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.view.rate(t, s.turn)
 }
 
 // AtOnce implements shard.Shares.
-func (s *Shares) AtOnce(t *shard.Topic, limit int, now time.Duration) int {
+func (s *Shares) AtOnce(t *timer.Topic, limit int, now time.Duration) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.parts[t.ID]
@@ -146,7 +147,7 @@ func (s *Shares) AtOnce(t *shard.Topic, limit int, now time.Duration) int {
 }
 
 // Passed implements shard.Shares.
-func (s *Shares) Passed(id shard.TopicID) {
+func (s *Shares) Passed(id timer.TopicID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.parts[id]; p != nil && !s.alone() {
@@ -244,7 +245,7 @@ func (s *Shares) take(st *Standing) {
 	s.view = newShareView(st.Shards, st.Leads, s.self, st.Mine)
 	s.turn = s.turnAt(st, 0)
 	if len(s.parts) > 0 {
-		limited := make(map[shard.TopicID]bool, len(st.Topics))
+		limited := make(map[timer.TopicID]bool, len(st.Topics))
 		for _, t := range st.Topics {
 			limited[t.ID] = true
 		}
@@ -336,7 +337,7 @@ func (s *Shares) Hear(now time.Duration, from uint64, says *Says) {
 	}
 	s.found(o, says.Seq)
 	*o = other{process: says.Seq >> seqOfLife, seq: says.Seq, word: max(o.word, says.Seq), met: true, wallMs: says.WallMs, at: now, unsure: says.Unsure, untold: says.Untold,
-		heard: make(map[uint64]uint64, len(says.Heard)), parts: make(map[shard.TopicID]int, len(says.Parts))}
+		heard: make(map[uint64]uint64, len(says.Heard)), parts: make(map[timer.TopicID]int, len(says.Parts))}
 	for _, h := range says.Heard {
 		o.heard[h.Node] = h.Seq
 		if third := s.others[h.Node]; third != nil && h.Seq > third.word {

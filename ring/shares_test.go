@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // TestShareSums: the nodes' parts of a limit are never more than the whole, and everybody gets something, in time.
@@ -15,14 +15,14 @@ func TestShareSums(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		shards, n := 1+random.IntN(64), 1+random.IntN(5)
-		counts, mine := map[uint64]int64{}, map[uint64][]shard.ID{}
+		counts, mine := map[uint64]int64{}, map[uint64][]timer.ShardID{}
 		for id := 1; id <= shards; id++ {
 			if node := uint64(random.IntN(n + 1)); node > 0 { // 0: nobody leads it
 				counts[node]++
-				mine[node] = append(mine[node], shard.ID(id))
+				mine[node] = append(mine[node], timer.ShardID(id))
 			}
 		}
-		topic := &shard.Topic{ID: shard.TopicID(random.IntN(100)), Name: "t"}
+		topic := &timer.Topic{ID: timer.TopicID(random.IntN(100)), Name: "t"}
 		topic.Policy.Ordered = random.IntN(4) == 0
 		limit, turn := 1+random.IntN(40), random.Int64N(1000)
 		got := map[uint64]int{}
@@ -51,7 +51,7 @@ func TestShareSums(t *testing.T) {
 			t.Fatal("who leads nothing has a part")
 		}
 	}
-	if v := (*shareView)(nil); v.units(&shard.Topic{}, 5, 0) != 0 {
+	if v := (*shareView)(nil); v.units(&timer.Topic{}, 5, 0) != 0 {
 		t.Error("a node has a part before it knows anything")
 	}
 }
@@ -65,8 +65,8 @@ func TestRateByTurns(t *testing.T) {
 		for id := range shards {
 			counts[uint64(1+id%nodes)]++
 		}
-		topic := &shard.Topic{ID: shard.TopicID(random.IntN(100)), Name: "t"}
-		topic.Policy.Rate = shard.Rate{PerSecond: math.Exp(random.Float64()*6 - 2), Burst: 1 + random.IntN(nodes-1)}
+		topic := &timer.Topic{ID: timer.TopicID(random.IntN(100)), Name: "t"}
+		topic.Policy.Rate = timer.Rate{PerSecond: math.Exp(random.Float64()*6 - 2), Burst: 1 + random.IntN(nodes-1)}
 		const step, seconds = time.Millisecond, 120
 		got, buckets := 0, map[uint64]*struct{ tokens, before float64 }{}
 		views := map[uint64]*shareView{}
@@ -106,7 +106,7 @@ type parish struct {
 	random *rand.Rand
 	now    time.Duration
 	nodes  []*household
-	topic  *shard.Topic
+	topic  *timer.Topic
 	wires  []wire
 	lossy  bool
 }
@@ -131,7 +131,7 @@ type wire struct {
 const parishShards = 7
 
 func newParish(t *testing.T, seed uint64, nodes, limit int) *parish {
-	v := &parish{t: t, random: rand.New(rand.NewPCG(seed, 5)), now: time.Hour, topic: &shard.Topic{ID: 3, Name: "t"}}
+	v := &parish{t: t, random: rand.New(rand.NewPCG(seed, 5)), now: time.Hour, topic: &timer.Topic{ID: 3, Name: "t"}}
 	v.topic.Policy.Concurrency = limit
 	for i := range nodes {
 		n := &household{id: uint64(i + 1), starts: 1}
@@ -168,8 +168,8 @@ func (n *household) held(now time.Duration) (held int) {
 // beat is one look of a node, and its word on the way to the others.
 func (v *parish) beat(n *household) {
 	st := Standing{
-		Now: v.now, WallMs: (v.now + n.off).Milliseconds(), Shards: parishShards, Leads: n.leads, Topics: []*shard.Topic{v.topic},
-		Held: func(shard.TopicID) int { return n.held(v.now) },
+		Now: v.now, WallMs: (v.now + n.off).Milliseconds(), Shards: parishShards, Leads: n.leads, Topics: []*timer.Topic{v.topic},
+		Held: func(timer.TopicID) int { return n.held(v.now) },
 	}
 	for _, o := range v.nodes {
 		if o != n && o.id != n.behind {

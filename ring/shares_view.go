@@ -3,7 +3,7 @@ package ring
 import (
 	"slices"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // shareView is who leads how many shards, as one node knows it.
@@ -12,10 +12,10 @@ type shareView struct {
 	nodes  []uint64 // those that lead any, by id
 	leads  []int64  // how many each
 	me     int      // this node's place among them; -1: it leads none
-	mine   []shard.ID
+	mine   []timer.ShardID
 }
 
-func newShareView(shards int, counts map[uint64]int64, self uint64, mine []shard.ID) *shareView {
+func newShareView(shards int, counts map[uint64]int64, self uint64, mine []timer.ShardID) *shareView {
 	v := &shareView{shards: shards, mine: mine}
 	for node := range counts {
 		v.nodes = append(v.nodes, node)
@@ -29,7 +29,7 @@ func newShareView(shards int, counts map[uint64]int64, self uint64, mine []shard
 }
 
 // share is this node's part of a rate.
-func (v *shareView) share(t *shard.Topic) float64 {
+func (v *shareView) share(t *timer.Topic) float64 {
 	switch {
 	case v == nil || v.me < 0:
 		return 0
@@ -41,7 +41,7 @@ func (v *shareView) share(t *shard.Topic) float64 {
 
 // rate is this node's part of a topic's rate in a turn: what its shards are of all; or, with fewer at once than nodes that lead, all of one at
 // once in its turn, and nothing in others'.
-func (v *shareView) rate(t *shard.Topic, turn int64) (perSecond float64, burst int) {
+func (v *shareView) rate(t *timer.Topic, turn int64) (perSecond float64, burst int) {
 	r := &t.Policy.Rate
 	burst = v.units(t, r.Burst, turn)
 	switch {
@@ -54,15 +54,15 @@ func (v *shareView) rate(t *shard.Topic, turn int64) (perSecond float64, burst i
 }
 
 // whole is all of a limit for the leader of an ordered topic's shard.
-func (v *shareView) whole(t *shard.Topic, n int) int {
-	if slices.Contains(v.mine, shard.Place(t, "", v.shards)) {
+func (v *shareView) whole(t *timer.Topic, n int) int {
+	if slices.Contains(v.mine, timer.ShardOf(t, "", v.shards)) {
 		return n
 	}
 	return 0
 }
 
 // units is this node's part of n.
-func (v *shareView) units(t *shard.Topic, n int, turn int64) int {
+func (v *shareView) units(t *timer.Topic, n int, turn int64) int {
 	switch {
 	case v == nil || v.me < 0:
 		return 0
@@ -73,7 +73,7 @@ func (v *shareView) units(t *shard.Topic, n int, turn int64) int {
 }
 
 // unitsOf is the part of n of a node that leads something, of a topic that is not ordered.
-func (v *shareView) unitsOf(node int, t *shard.Topic, n int, turn int64) int {
+func (v *shareView) unitsOf(node int, t *timer.Topic, n int, turn int64) int {
 	if n < len(v.nodes) {
 		if v.hasTurn(node, t, n, turn) {
 			return 1
@@ -95,7 +95,7 @@ func (v *shareView) unitsOf(node int, t *shard.Topic, n int, turn int64) int {
 
 // hasTurn says whether one of the n units of a topic is a node's in a turn. The order shifts from round to round, so that leases that last as
 // long as some turns do not keep the same nodes out for ever.
-func (v *shareView) hasTurn(node int, t *shard.Topic, n int, turn int64) bool {
+func (v *shareView) hasTurn(node int, t *timer.Topic, n int, turn int64) bool {
 	nodes := int64(len(v.nodes))
 	first := (turn%nodes*int64(n) + turn/nodes + int64(t.ID)) % nodes
 	return (int64(node)-first+nodes)%nodes < int64(n)

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // Bounds of a cluster.
@@ -126,14 +127,14 @@ func (s *State) NodeNamed(name string) (Node, bool) {
 }
 
 // Awaits says whether a group still has, or wants, a replica on a node that was removed and whose name this one has now.
-func (s *State) Awaits(n Node) (group shard.ID, yes bool) {
+func (s *State) Awaits(n Node) (group timer.ShardID, yes bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.cluster.awaits(n)
 }
 
 // Row is the placement of a group.
-func (s *State) Row(group shard.ID) (Row, bool) {
+func (s *State) Row(group timer.ShardID) (Row, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if int64(group) >= int64(len(s.cluster.rows)) {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // Hash is of all that a snapshot has: equal on all replicas that applied the same entries. It is
@@ -32,7 +32,7 @@ func (s *State) Hash() uint64 {
 	return h.sum64()
 }
 
-func hashTopic(t *shard.Topic) uint64 {
+func hashTopic(t *timer.Topic) uint64 {
 	h := newStateHash()
 	h.topic(t)
 	return h.sum64()
@@ -105,7 +105,7 @@ func (h *stateHash) list(n int, absent bool) {
 	h.number(uint64(n))
 }
 
-func (h *stateHash) topic(t *shard.Topic) {
+func (h *stateHash) topic(t *timer.Topic) {
 	h.number(uint64(t.ID))
 	h.texts(t.Name)
 	h.flags(t.Paused, t.AutoCreated, t.Closing, t.ForceClose)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // fill gives everything in v a value, one element to each list.
@@ -64,8 +64,8 @@ func each(v reflect.Value, path string, visit func(path string, v reflect.Value)
 
 // savedWhole is all that a snapshot has.
 type savedWhole struct {
-	LastID  shard.TopicID
-	Topics  []*shard.Topic
+	LastID  timer.TopicID
+	Topics  []*timer.Topic
 	Cluster *savedCluster
 }
 
@@ -86,7 +86,7 @@ func stateOf(saved *savedWhole) *State {
 func TestHashIsOfAllThatIsSaved(t *testing.T) {
 	var saved savedWhole
 	fill(reflect.ValueOf(&saved).Elem())
-	saved.Topics[0].ID = shard.TopicID(7)
+	saved.Topics[0].ID = timer.TopicID(7)
 	whole := func(s *State) string { // without the hash itself
 		text := string(s.Save())
 		return text[:strings.LastIndex(text, `{"end"`)]

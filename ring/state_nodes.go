@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // register lets a node join, or takes what is new about one that is known. It places nothing: that is the controller's.
@@ -166,7 +166,7 @@ func (c *cluster) survives(node uint64, heard []uint64) error {
 }
 
 // awaits says whether a group still has, or wants, a replica on a node that has gone and whose name another has now: that one is to fill its place first.
-func (c *cluster) awaits(node Node) (group shard.ID, yes bool) {
+func (c *cluster) awaits(node Node) (group timer.ShardID, yes bool) {
 	for i := range c.rows {
 		r := &c.rows[i]
 		for _, replica := range slices.Concat(r.Replicas, r.Leaving) {

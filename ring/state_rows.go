@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // FoundCommand founds a cluster, with the placement laid out: whoever applies it later, whatever its build, has the same rows.
@@ -103,7 +103,7 @@ func firstRows(cmd *Command) ([]Row, error) {
 			}
 			ids[rank] = cmd.Nodes[place].ID
 		}
-		row := Row{Group: shard.ID(i + 1), Epoch: 1, Replicas: replicasOn(ids, nil), Settled: true}
+		row := Row{Group: timer.ShardID(i + 1), Epoch: 1, Replicas: replicasOn(ids, nil), Settled: true}
 		if err := row.validate(); err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // stateVersion is what is written. Up to version 2 a snapshot is one object; version 1 had the
@@ -23,8 +24,8 @@ const (
 // savedState is a snapshot of up to version 2: everything in order of id.
 type savedState struct {
 	Version int            `json:"version"`
-	LastID  shard.TopicID  `json:"last_id"`
-	Topics  []*shard.Topic `json:"topics"`
+	LastID  timer.TopicID  `json:"last_id"`
+	Topics  []*timer.Topic `json:"topics"`
 	Cluster *savedCluster  `json:"cluster,omitempty"` // absent before the cluster is founded
 }
 
@@ -42,13 +43,13 @@ type savedCluster struct {
 // savedHead is the first line of a snapshot. Its nodes and rows follow.
 type savedHead struct {
 	Version int           `json:"version"`
-	LastID  shard.TopicID `json:"last_id"`
+	LastID  timer.TopicID `json:"last_id"`
 	Cluster *savedCluster `json:"cluster,omitempty"`
 }
 
 // savedItem is each line that follows: one of these.
 type savedItem struct {
-	Topic *shard.Topic `json:"topic,omitempty"`
+	Topic *timer.Topic `json:"topic,omitempty"`
 	Node  *Node        `json:"node,omitempty"`
 	Row   *Row         `json:"row,omitempty"`
 	End   *savedEnd    `json:"end,omitempty"` // the last

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // manyTopics is a founded State with so many topics.
@@ -20,13 +21,13 @@ func manyTopics(tb testing.TB, n int) *State {
 	if r := s.applied(1, c.Encode()); r.Err != nil {
 		tb.Fatal(r.Err)
 	}
-	topics := make([]*shard.Topic, n)
+	topics := make([]*timer.Topic, n)
 	for i := range topics {
-		p := shard.DefaultPolicy()
+		p := timer.DefaultPolicy()
 		p.Callback.URL = fmt.Sprintf("https://receiver-%d.example/hook", i)
-		topics[i] = &shard.Topic{ID: shard.TopicID(i + 1), Name: fmt.Sprintf("topic-%06d", i), Policy: p, CreatedMs: 1, UpdatedMs: 1}
+		topics[i] = &timer.Topic{ID: timer.TopicID(i + 1), Name: fmt.Sprintf("topic-%06d", i), Policy: p, CreatedMs: 1, UpdatedMs: 1}
 	}
-	s.Topics.replace(newTopicSet(shard.TopicID(n), topics))
+	s.Topics.replace(newTopicSet(timer.TopicID(n), topics))
 	return s
 }
 
@@ -35,7 +36,7 @@ func manyTopics(tb testing.TB, n int) *State {
 func TestTopicList(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 9))
 	var list topicList
-	var want []*shard.Topic // nil: no such topic
+	var want []*timer.Topic // nil: no such topic
 	ids := func(l topicList) string {
 		text := ""
 		for w := (&topicWalk{list: l}); ; {
@@ -53,13 +54,13 @@ func TestTopicList(t *testing.T) {
 		}
 		switch id := random.IntN(len(want)/2 + 1); {
 		case random.IntN(3) > 0 || len(want) == 0:
-			want = append(want, &shard.Topic{ID: shard.TopicID(len(want))})
+			want = append(want, &timer.Topic{ID: timer.TopicID(len(want))})
 			list = list.with(want[len(want)-1])
 		case random.IntN(2) == 0:
 			want[id] = nil
-			list = list.without(shard.TopicID(id))
+			list = list.without(timer.TopicID(id))
 		default: // also one that is not there any more
-			want[id] = &shard.Topic{ID: shard.TopicID(id), UpdatedMs: int64(n)}
+			want[id] = &timer.Topic{ID: timer.TopicID(id), UpdatedMs: int64(n)}
 			list = list.with(want[id])
 		}
 		if before != "" && ids(held) != before {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"carillon/shard"
+	"carillon/timer"
 
 	"pgregory.net/rapid"
 )
@@ -115,7 +116,7 @@ func TestFound(t *testing.T) {
 // TestBefore reads what a node of a build without clusters has written, log and snapshot, and founds its cluster.
 func TestBefore(t *testing.T) {
 	s := NewState(nil, nil)
-	first := savedState{Version: 1, LastID: 1, Topics: []*shard.Topic{{ID: 1, Name: "a", Policy: shard.DefaultPolicy(), AutoCreated: true}}}
+	first := savedState{Version: 1, LastID: 1, Topics: []*timer.Topic{{ID: 1, Name: "a", Policy: timer.DefaultPolicy(), AutoCreated: true}}}
 	b, _ := json.Marshal(first)
 	if err := s.Load(b); err != nil {
 		t.Fatal(err)
@@ -143,7 +144,7 @@ func TestBefore(t *testing.T) {
 	if _, ok := again.Named("a"); !ok {
 		t.Fatal("topic a is lost")
 	}
-	b, _ = json.Marshal(savedState{Version: 2, LastID: 2, Topics: []*shard.Topic{first.Topics[0], s.byID[2]}, Cluster: &savedCluster{
+	b, _ = json.Marshal(savedState{Version: 2, LastID: 2, Topics: []*timer.Topic{first.Topics[0], s.byID[2]}, Cluster: &savedCluster{
 		ID: "c", Shards: 4, Replicas: 3, Version: s.Version(), Nodes: s.Nodes(), Rows: s.Rows()}})
 	pause := []byte(`{"verb":"pause","name":"a"}`)
 	if err := again.Load(b); err != nil {
@@ -261,7 +262,7 @@ func TestNodeStates(t *testing.T) {
 	must(t, s, state(1, NodeDraining))
 	refused(t, s, ErrInUse, state(1, NodeDrained))
 	refused(t, s, ErrInUse, Command{Verb: Remove, NodeID: 1})
-	for g := range shard.ID(5) {
+	for g := range timer.ShardID(5) {
 		to := []Replica{{Node: 2, ID: ReplicaID(2, 2)}}
 		if g == MetaGroup {
 			to = append(to, Replica{Node: 1, ID: ReplicaID(1, 1), Learner: true})
@@ -474,7 +475,7 @@ func anyCommand(t *rapid.T, s *State) Command {
 	c := Command{
 		Verb:  rapid.SampledFrom([]Verb{Found, Register, Register, SetState, SetState, Remove, Place, Place, Place, Settled, Settled, SetReplicas, Ensure, Reseal}).Draw(t, "verb"),
 		Force: rapid.Bool().Draw(t, "force"), Replace: rapid.Bool().Draw(t, "replace"),
-		NodeID: uint64(rapid.IntRange(0, 6).Draw(t, "node")), Group: shard.ID(rapid.IntRange(0, 3).Draw(t, "group")),
+		NodeID: uint64(rapid.IntRange(0, 6).Draw(t, "node")), Group: timer.ShardID(rapid.IntRange(0, 3).Draw(t, "group")),
 		State: rapid.SampledFrom([]NodeState{NodeMember, NodeDraining, NodeDrained, NodeRemoved, "odd"}).Draw(t, "state"),
 		Name:  "t", ClusterID: "c", Shards: 3, Replicas: rapid.IntRange(1, MaxReplicas+1).Draw(t, "replicas"), Nodes: nodes(2),
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // MaxTopics bounds the topics of a cluster.
@@ -25,7 +25,7 @@ type Topics struct {
 	mu sync.RWMutex
 	topicSet
 
-	limited []*shard.Topic // those with a Concurrency, by id; good unless stale
+	limited []*timer.Topic // those with a Concurrency, by id; good unless stale
 	stale   bool
 
 	changed func() // told after each change; must be quick
@@ -40,7 +40,7 @@ func NewTopics(changed func()) *Topics {
 }
 
 // Topic finds a topic by its id; it implements shard.Topics.
-func (t *Topics) Topic(id shard.TopicID) (*shard.Topic, bool) {
+func (t *Topics) Topic(id timer.TopicID) (*timer.Topic, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	v, ok := t.byID[id]
@@ -48,7 +48,7 @@ func (t *Topics) Topic(id shard.TopicID) (*shard.Topic, bool) {
 }
 
 // Named finds a topic by its name.
-func (t *Topics) Named(name string) (*shard.Topic, bool) {
+func (t *Topics) Named(name string) (*timer.Topic, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	v, ok := t.byName[name]
@@ -56,7 +56,7 @@ func (t *Topics) Named(name string) (*shard.Topic, bool) {
 }
 
 // Limited are the topics of which so many leases at once may be taken in the whole cluster, by id. The list is not to be changed.
-func (t *Topics) Limited() []*shard.Topic {
+func (t *Topics) Limited() []*timer.Topic {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stale {
@@ -66,16 +66,16 @@ func (t *Topics) Limited() []*shard.Topic {
 				t.limited = append(t.limited, v)
 			}
 		}
-		slices.SortFunc(t.limited, func(a, b *shard.Topic) int { return cmp.Compare(a.ID, b.ID) })
+		slices.SortFunc(t.limited, func(a, b *timer.Topic) int { return cmp.Compare(a.ID, b.ID) })
 	}
 	return t.limited
 }
 
 // Turning are the topics whose delivery is being changed.
-func (t *Topics) Turning() []*shard.Topic {
+func (t *Topics) Turning() []*timer.Topic {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	var list []*shard.Topic
+	var list []*timer.Topic
 	for _, id := range slices.Sorted(maps.Keys(t.turning)) {
 		list = append(list, t.byID[id])
 	}
@@ -83,12 +83,12 @@ func (t *Topics) Turning() []*shard.Topic {
 }
 
 // List is at most limit topics in order of name, those after a name.
-func (t *Topics) List(after string, limit int) []*shard.Topic {
+func (t *Topics) List(after string, limit int) []*timer.Topic {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	names := t.names.after(after)
 	names = names[:min(limit, len(names))]
-	out := make([]*shard.Topic, len(names))
+	out := make([]*timer.Topic, len(names))
 	for i, name := range names {
 		out[i] = t.byName[name]
 	}
@@ -96,7 +96,7 @@ func (t *Topics) List(after string, limit int) []*shard.Topic {
 }
 
 // Count counts the topics whose names begin so and for which f holds, up to most.
-func (t *Topics) Count(prefix string, most int, f func(*shard.Topic) bool) (n int) {
+func (t *Topics) Count(prefix string, most int, f func(*timer.Topic) bool) (n int) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, name := range t.names.prefixed(prefix) {
@@ -135,7 +135,7 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		}
 	}
 	if old == nil || c.ID != 0 && old.ID != c.ID {
-		return Reply{Err: shard.ErrNoTopic}
+		return Reply{Err: timer.ErrNoTopic}
 	}
 	next := *old
 	next.UpdatedMs = nowMs
@@ -145,7 +145,7 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		switch {
 		case c.Policy.Ordered != old.Policy.Ordered:
 			if !old.Closing {
-				return Reply{Topic: old, Err: shard.ErrNotEmpty}
+				return Reply{Topic: old, Err: timer.ErrNotEmpty}
 			}
 			// Its timers live elsewhere from here on: whoever still goes by where they were finds the topic closed.
 			t.lastID++
@@ -184,7 +184,7 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		next.UpdatedMs = old.UpdatedMs // nothing that a client could see
 	case Delete:
 		if !old.Closing {
-			return Reply{Err: shard.ErrNotEmpty}
+			return Reply{Err: timer.ErrNotEmpty}
 		}
 		t.withdrawLocked(old)
 		return Reply{}
@@ -193,24 +193,24 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 	return Reply{Topic: &next}
 }
 
-func (t *Topics) createLocked(nowMs int64, name string, p shard.Policy, auto bool) Reply {
+func (t *Topics) createLocked(nowMs int64, name string, p timer.Policy, auto bool) Reply {
 	if len(t.byName) >= MaxTopics {
 		return Reply{Err: ErrTooMany}
 	}
 	t.lastID++
-	v := &shard.Topic{ID: t.lastID, Name: name, Policy: p, AutoCreated: auto, CreatedMs: nowMs, UpdatedMs: nowMs}
+	v := &timer.Topic{ID: t.lastID, Name: name, Policy: p, AutoCreated: auto, CreatedMs: nowMs, UpdatedMs: nowMs}
 	t.publishLocked(v)
 	return Reply{Topic: v, Created: true}
 }
 
 // publishLocked makes a topic the one of its name and id.
-func (t *Topics) publishLocked(v *shard.Topic) {
+func (t *Topics) publishLocked(v *timer.Topic) {
 	t.topicSet.put(v)
 	t.stale = true
 }
 
 // withdrawLocked forgets a topic.
-func (t *Topics) withdrawLocked(v *shard.Topic) {
+func (t *Topics) withdrawLocked(v *timer.Topic) {
 	t.topicSet.remove(v)
 	t.stale = true
 }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // topicPage is how many topics a page of a topicList has at most.
@@ -15,16 +15,16 @@ const topicPage = 256
 // pieces, while commands go on being applied.
 //
 // Invariant: no page is empty; ids rise within a page and from page to page.
-type topicList [][]*shard.Topic
+type topicList [][]*timer.Topic
 
 // newTopicList makes the list of topics that are in order of id.
-func newTopicList(topics []*shard.Topic) topicList {
+func newTopicList(topics []*timer.Topic) topicList {
 	return slices.Collect(slices.Chunk(topics, topicPage))
 }
 
 // find is where a topic is, or would be put.
-func (l topicList) find(id shard.TopicID) (page, at int, ok bool) {
-	page, ok = slices.BinarySearchFunc(l, id, func(p []*shard.Topic, id shard.TopicID) int { return cmp.Compare(p[0].ID, id) })
+func (l topicList) find(id timer.TopicID) (page, at int, ok bool) {
+	page, ok = slices.BinarySearchFunc(l, id, func(p []*timer.Topic, id timer.TopicID) int { return cmp.Compare(p[0].ID, id) })
 	if ok {
 		return page, 0, true
 	}
@@ -32,12 +32,12 @@ func (l topicList) find(id shard.TopicID) (page, at int, ok bool) {
 		return 0, 0, false
 	}
 	page--
-	at, ok = slices.BinarySearchFunc(l[page], id, func(t *shard.Topic, id shard.TopicID) int { return cmp.Compare(t.ID, id) })
+	at, ok = slices.BinarySearchFunc(l[page], id, func(t *timer.Topic, id timer.TopicID) int { return cmp.Compare(t.ID, id) })
 	return page, at, ok
 }
 
 // with is the list with a topic, in the place of the one that has its id, if there is one.
-func (l topicList) with(t *shard.Topic) topicList {
+func (l topicList) with(t *timer.Topic) topicList {
 	page, at, ok := l.find(t.ID)
 	out := slices.Clone(l)
 	switch {
@@ -49,7 +49,7 @@ func (l topicList) with(t *shard.Topic) topicList {
 	case len(l[page]) < topicPage:
 		out[page] = slices.Insert(slices.Clone(l[page]), at, t)
 	case at == topicPage: // ids rise, so most are put behind all others
-		out = slices.Insert(out, page+1, []*shard.Topic{t})
+		out = slices.Insert(out, page+1, []*timer.Topic{t})
 	default:
 		half := topicPage / 2
 		out[page] = slices.Clone(l[page][:half])
@@ -60,7 +60,7 @@ func (l topicList) with(t *shard.Topic) topicList {
 }
 
 // without is the list without a topic.
-func (l topicList) without(id shard.TopicID) topicList {
+func (l topicList) without(id timer.TopicID) topicList {
 	page, at, ok := l.find(id)
 	if !ok {
 		return l
@@ -80,7 +80,7 @@ type topicWalk struct {
 }
 
 // next is the next topic; nil at the end.
-func (w *topicWalk) next() *shard.Topic {
+func (w *topicWalk) next() *timer.Topic {
 	if w.page == len(w.list) {
 		return nil
 	}

@@ -4,27 +4,27 @@ import (
 	"maps"
 	"slices"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // topicSet is topics by name, by id and in order of id, the sum of their hashes, their names in order,
 // and who has sealed their secrets.
 type topicSet struct {
-	byName  map[string]*shard.Topic
-	byID    map[shard.TopicID]*shard.Topic
+	byName  map[string]*timer.Topic
+	byID    map[timer.TopicID]*timer.Topic
 	list    topicList
-	lastID  shard.TopicID // ever given
+	lastID  timer.TopicID // ever given
 	sum     uint64        // see State.Hash
 	names   topicNames
-	turning map[shard.TopicID]struct{} // whose delivery is being changed
+	turning map[timer.TopicID]struct{} // whose delivery is being changed
 	sealed  map[string]int             // how many secrets of topics each key has sealed, by its id
 }
 
 // newTopicSet holds topics that are in order of id.
-func newTopicSet(lastID shard.TopicID, topics []*shard.Topic) topicSet {
+func newTopicSet(lastID timer.TopicID, topics []*timer.Topic) topicSet {
 	s := topicSet{
-		byName: make(map[string]*shard.Topic, len(topics)), byID: make(map[shard.TopicID]*shard.Topic, len(topics)),
-		list: newTopicList(topics), lastID: lastID, turning: map[shard.TopicID]struct{}{}, sealed: map[string]int{},
+		byName: make(map[string]*timer.Topic, len(topics)), byID: make(map[timer.TopicID]*timer.Topic, len(topics)),
+		list: newTopicList(topics), lastID: lastID, turning: map[timer.TopicID]struct{}{}, sealed: map[string]int{},
 	}
 	for _, t := range topics {
 		s.byName[t.Name], s.byID[t.ID] = t, t
@@ -36,7 +36,7 @@ func newTopicSet(lastID shard.TopicID, topics []*shard.Topic) topicSet {
 	return s
 }
 
-func (s *topicSet) put(t *shard.Topic) {
+func (s *topicSet) put(t *timer.Topic) {
 	if old := s.byID[t.ID]; old != nil {
 		s.sum -= hashTopic(old)
 		s.countSealed(old, -1)
@@ -49,7 +49,7 @@ func (s *topicSet) put(t *shard.Topic) {
 	s.sum += hashTopic(t)
 }
 
-func (s *topicSet) remove(t *shard.Topic) {
+func (s *topicSet) remove(t *timer.Topic) {
 	s.countSealed(t, -1)
 	s.names.remove(t.Name)
 	delete(s.byName, t.Name)
@@ -59,7 +59,7 @@ func (s *topicSet) remove(t *shard.Topic) {
 	s.sum -= hashTopic(t)
 }
 
-func (s *topicSet) noteTurning(t *shard.Topic) {
+func (s *topicSet) noteTurning(t *timer.Topic) {
 	if t.Turning {
 		s.turning[t.ID] = struct{}{}
 	} else {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 func do(t *testing.T, m *State, c Command) Reply {
@@ -27,7 +27,7 @@ func TestTopicLife(t *testing.T) {
 	if again := do(t, m, Command{Verb: Ensure, Name: "a"}); again.Created || again.Topic != first.Topic {
 		t.Fatalf("ensure again: %+v", again)
 	}
-	p := shard.DefaultPolicy()
+	p := timer.DefaultPolicy()
 	p.MaxAttempts = 3
 	if put := do(t, m, Command{Verb: Put, Name: "a", Policy: &p}); put.Created || put.Topic.Policy.MaxAttempts != 3 || put.Topic.AutoCreated || put.Topic.ID != 1 {
 		t.Fatalf("put: %+v", put)
@@ -38,7 +38,7 @@ func TestTopicLife(t *testing.T) {
 	if v, _ := m.Topic(1); !v.Paused || v.Policy.MaxAttempts != 3 {
 		t.Fatalf("by id: %+v", v)
 	}
-	if r := do(t, m, Command{Verb: Delete, Name: "a", ID: 1}); !errors.Is(r.Err, shard.ErrNotEmpty) {
+	if r := do(t, m, Command{Verb: Delete, Name: "a", ID: 1}); !errors.Is(r.Err, timer.ErrNotEmpty) {
 		t.Fatalf("an open topic was deleted: %+v", r)
 	}
 	do(t, m, Command{Verb: Close, Name: "a", ID: 1})
@@ -49,7 +49,7 @@ func TestTopicLife(t *testing.T) {
 	if second := do(t, m, Command{Verb: Ensure, Name: "a"}); second.Topic.ID != 2 {
 		t.Fatalf("an id was used again: %+v", second.Topic)
 	}
-	if r := do(t, m, Command{Verb: Close, Name: "a", ID: 1}); !errors.Is(r.Err, shard.ErrNoTopic) {
+	if r := do(t, m, Command{Verb: Close, Name: "a", ID: 1}); !errors.Is(r.Err, timer.ErrNoTopic) {
 		t.Fatalf("a command for a former life took effect: %+v", r)
 	}
 	if changes == 0 {
@@ -154,10 +154,10 @@ func TestTopicNamesAreInOrder(t *testing.T) {
 					n++
 				}
 			}
-			if got := topics.Count(prefix, 1000, func(*shard.Topic) bool { return true }); got != n {
+			if got := topics.Count(prefix, 1000, func(*timer.Topic) bool { return true }); got != n {
 				t.Errorf("%d begin with %q, counted %d", n, prefix, got)
 			}
-			if got := topics.Count(prefix, 3, func(*shard.Topic) bool { return true }); got != min(n, 3) {
+			if got := topics.Count(prefix, 3, func(*timer.Topic) bool { return true }); got != min(n, 3) {
 				t.Errorf("%d begin with %q, counted %d of up to 3", n, prefix, got)
 			}
 		}

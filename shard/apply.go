@@ -1,6 +1,10 @@
 package shard
 
-import "fmt"
+import (
+	"fmt"
+
+	"carillon/timer"
+)
 
 // dropsPerByte bounds what an entry clears away: more than any entry can finish, which takes five bytes a timer.
 const (
@@ -11,7 +15,7 @@ const (
 // Apply makes the changes of one committed entry, which a Batch built, and appends one result per item to dst.
 // want says for which items, by number and answer, the result carries a copy of the timer; nil = for none. An error means that the
 // entry cannot be read: the state is then undefined and the shard must stop.
-func (t *Table) Apply(data []byte, want func(item int, r *Result) bool, dst []Result) ([]Result, error) {
+func (t *Table) Apply(data []byte, want func(item int, r *timer.Result) bool, dst []timer.Result) ([]timer.Result, error) {
 	var it items
 	if err := it.open(data); err != nil {
 		return dst, fmt.Errorf("shard: apply: %w", err)
@@ -32,7 +36,7 @@ func (t *Table) Apply(data []byte, want func(item int, r *Result) bool, dst []Re
 			break
 		}
 		dst = append(dst, r)
-		if want != nil && r.Handle != 0 && (it.kind == itemCommand && it.change.kind != CloseTopic || it.kind != itemCommand && r.Code == OK) {
+		if want != nil && r.Handle != 0 && (it.kind == itemCommand && it.change.kind != timer.CloseTopic || it.kind != itemCommand && r.Code == timer.OK) {
 			if last := &dst[len(dst)-1]; want(n, last) { // not of r: its address would put every result on the heap
 				last.Timer = t.Copy(r.Handle)
 			}
@@ -44,7 +48,7 @@ func (t *Table) Apply(data []byte, want func(item int, r *Result) bool, dst []Re
 	return dst, nil
 }
 
-func (t *Table) applyItem(it *items) Result {
+func (t *Table) applyItem(it *items) timer.Result {
 	switch it.kind {
 	case itemCommand:
 		return t.applyCommand(it)
@@ -71,63 +75,63 @@ func (t *Table) applyItem(it *items) Result {
 	case itemCompare:
 		t.compares = true
 	}
-	return Result{Code: OK}
+	return timer.Result{Code: timer.OK}
 }
 
-func (t *Table) applyCommand(it *items) Result {
+func (t *Table) applyCommand(it *items) timer.Result {
 	c := &it.change
 	switch c.kind {
-	case Add, Put:
+	case timer.Add, timer.Put:
 		f, err := restFacts(c.spec.rest)
 		if err == nil && len(c.spec.callback) > 0 {
 			err = checkCallback(c.spec.callback)
 		}
 		if err != nil {
 			it.fail(err.Error())
-			return Result{}
+			return timer.Result{}
 		}
-		if c.kind == Add {
+		if c.kind == timer.Add {
 			return t.add(c, &f)
 		}
 		return t.put(c, &f)
-	case Modify:
+	case timer.Modify:
 		p, err := decodePatch(c.patch)
 		if err != nil {
 			it.fail(err.Error())
-			return Result{}
+			return timer.Result{}
 		}
 		return t.modify(c, p)
-	case Cancel:
+	case timer.Cancel:
 		return t.cancel(c)
-	case Fire:
+	case timer.Fire:
 		return t.fire(c)
-	case Redrive:
-		var p *Patch
+	case timer.Redrive:
+		var p *timer.Patch
 		if c.patch != nil {
 			var err error
 			if p, err = decodePatch(c.patch); err != nil {
 				it.fail(err.Error())
-				return Result{}
+				return timer.Result{}
 			}
 		}
 		return t.redrive(c, p)
-	case Purge:
+	case timer.Purge:
 		return t.purge(c)
-	case CloseTopic:
+	case timer.CloseTopic:
 		return t.closeTopic(c)
-	case Deliver:
+	case timer.Deliver:
 		return t.deliver(c)
 	default:
 		t.openTopic(c.topic)
-		return Result{Code: OK}
+		return timer.Result{Code: timer.OK}
 	}
 }
 
 // lease starts an attempt of a scheduled timer, if the topic's timers go to such a holder. A consumer's begins with the lease, at nowMs; a call's when its outcome says.
-func (t *Table) lease(h Handle, seq uint64, rev uint32, durMs int64, holder Holder, nowMs int64) Result {
+func (t *Table) lease(h timer.Handle, seq uint64, rev uint32, durMs int64, holder Holder, nowMs int64) timer.Result {
 	s := t.live(h, seq)
-	if s == nil || s.state() != Scheduled || s.rev != rev || !t.delivers(t.topics.rows[s.topic].id, holder == byPuller) {
-		return Result{Code: Skipped, Handle: h}
+	if s == nil || s.state() != timer.Scheduled || s.rev != rev || !t.delivers(t.topics.rows[s.topic].id, holder == byPuller) {
+		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	s = t.touch(h)
 	r := t.run(s)
@@ -139,37 +143,37 @@ func (t *Table) lease(h Handle, seq uint64, rev uint32, durMs int64, holder Hold
 		t.started(s, r, nowMs)
 	}
 	s.setAttempts(s.attempts() + 1)
-	t.turn(h, s, Leased, t.clockMs+clampMs(durMs))
+	t.turn(h, s, timer.Leased, t.clockMs+timer.ClampMs(durMs))
 	t.settle(h, s)
-	return Result{Code: OK, Handle: h, Fence: r.fence}
+	return timer.Result{Code: timer.OK, Handle: h, Fence: r.fence}
 }
 
 // expire gives up a scheduled timer whose time to start has passed.
-func (t *Table) expire(h Handle, seq uint64, rev uint32, retainUntilMs, againMs int64) Result {
+func (t *Table) expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, againMs int64) timer.Result {
 	s := t.live(h, seq)
-	if s == nil || s.state() != Scheduled || s.rev != rev {
-		return Result{Code: Skipped, Handle: h}
+	if s == nil || s.state() != timer.Scheduled || s.rev != rev {
+		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	s = t.touch(h)
-	t.kill(h, s, Expired, t.clockMs, retainUntilMs)
+	t.kill(h, s, timer.Expired, t.clockMs, retainUntilMs)
 	t.settle(h, s)
 	t.continueSeries(h, againMs)
-	return Result{Code: OK, Handle: h}
+	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-func (t *Table) kill(h Handle, s *slot, why Reason, endMs, retainUntilMs int64) {
+func (t *Table) kill(h timer.Handle, s *slot, why timer.Reason, endMs, retainUntilMs int64) {
 	t.run(s).nextEnd = endMs
 	s.setReason(why)
-	t.turn(h, s, Dead, retainUntilMs)
+	t.turn(h, s, timer.Dead, retainUntilMs)
 	t.tellEnd(h, s)
 }
 
 // forgetDead drops a dead letter.
-func (t *Table) forgetDead(h Handle, seq uint64) Result {
+func (t *Table) forgetDead(h timer.Handle, seq uint64) timer.Result {
 	s := t.live(h, seq)
-	if s == nil || s.state() != Dead {
-		return Result{Code: Skipped, Handle: h}
+	if s == nil || s.state() != timer.Dead {
+		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	t.drop(h)
-	return Result{Code: OK}
+	return timer.Result{Code: timer.OK}
 }

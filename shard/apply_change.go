@@ -1,16 +1,18 @@
 package shard
 
+import "carillon/timer"
+
 // What a client may not change, by the state of the timer.
-func refusal(s State) (Code, bool) {
+func refusal(s timer.State) (timer.Code, bool) {
 	switch s {
-	case Leased:
-		return InFlight, true
-	case Done:
-		return OverFired, true
-	case Dead:
-		return OverDead, true
-	case Cancelled:
-		return OverCancelled, true
+	case timer.Leased:
+		return timer.InFlight, true
+	case timer.Done:
+		return timer.OverFired, true
+	case timer.Dead:
+		return timer.OverDead, true
+	case timer.Cancelled:
+		return timer.OverCancelled, true
 	}
 	return 0, false
 }
@@ -19,72 +21,72 @@ func refusal(s State) (Code, bool) {
 func (c *change) matches(v *blob) bool { return c.ifMatch == 0 || c.ifMatch == v.version }
 
 // add creates a timer, or answers for the one that has its id (I18).
-func (t *Table) add(c *change, f *facts) Result {
+func (t *Table) add(c *change, f *facts) timer.Result {
 	if t.closed(c.topic) {
-		return Result{Code: TopicClosed}
+		return timer.Result{Code: timer.TopicClosed}
 	}
 	h := t.lookup(c.topic, c.id)
 	late := t.late(c)
 	switch {
 	case h == 0 && late:
-		return Result{Code: TooLate}
+		return timer.Result{Code: timer.TooLate}
 	case h == 0:
 		return t.create(c, f, 1)
 	}
 	s := t.slab.at(h)
 	v := t.view(s.ref)
 	same := v.content == c.content
-	merges := c.merge != MergeReject
+	merges := c.merge != timer.MergeReject
 	absolute := c.flags&commandAbsolute != 0
 	switch s.state() {
-	case Scheduled:
+	case timer.Scheduled:
 		switch {
 		case merges && !late:
 			return t.merge(c, f, h)
 		case same:
-			return Result{Code: Same, Handle: h}
+			return timer.Result{Code: timer.Same, Handle: h}
 		case merges:
-			return Result{Code: TooLate, Handle: h}
+			return timer.Result{Code: timer.TooLate, Handle: h}
 		}
-		return Result{Code: Exists, Handle: h}
-	case Leased:
+		return timer.Result{Code: timer.Exists, Handle: h}
+	case timer.Leased:
 		switch {
 		case same && (!merges || absolute): // an add with an instant can be repeated safely, by any rule
-			return Result{Code: Same, Handle: h}
+			return timer.Result{Code: timer.Same, Handle: h}
 		case merges && late:
-			return Result{Code: TooLate, Handle: h}
+			return timer.Result{Code: timer.TooLate, Handle: h}
 		case merges:
 			return t.succeed(c, f, h)
 		}
-		return Result{Code: InFlight, Handle: h}
+		return timer.Result{Code: timer.InFlight, Handle: h}
 	}
 	recent := t.clockMs-t.runs.at(s.run).nextEnd <= finishedKeepMs
 	switch {
-	case same && absolute && (recent || t.clockMs-c.spec.dueMs > LateMs):
-		return Result{Code: Same, Handle: h}
+	case same && absolute && (recent || t.clockMs-c.spec.dueMs > timer.LateMs):
+		return timer.Result{Code: timer.Same, Handle: h}
 	case late:
-		return Result{Code: TooLate, Handle: h}
+		return timer.Result{Code: timer.TooLate, Handle: h}
 	}
 	return t.createOver(c, f, h)
 }
 
 // late says that a command is not to be late, and is.
 func (t *Table) late(c *change) bool {
-	return c.flags&commandNotLate != 0 && t.clockMs-c.spec.dueMs > LateMs
+	return c.flags&commandNotLate != 0 && t.clockMs-c.spec.dueMs > timer.LateMs
 }
 
 // put creates a timer or replaces all of one.
-func (t *Table) put(c *change, f *facts) Result {
+func (t *Table) put(c *change, f *facts) timer.Result {
 	if t.closed(c.topic) {
-		return Result{Code: TopicClosed}
+		return timer.Result{Code: timer.TopicClosed}
 	}
 	if t.late(c) {
-		return Result{Code: TooLate}
+		return timer.Result{Code: timer.TooLate}
 	}
 	h := t.lookup(c.topic, c.id)
 	if h == 0 {
 		if c.ifMatch != 0 {
-			return Result{Code: VersionMismatch}
+			return timer.Result{Code: timer.VersionMismatch}
 		}
 		return t.create(c, f, 1)
 	}
@@ -92,28 +94,28 @@ func (t *Table) put(c *change, f *facts) Result {
 	v := t.view(s.ref)
 	switch state := s.state(); {
 	case !state.Over() && c.flags&commandCreateOnly != 0:
-		return Result{Code: VersionMismatch, Handle: h}
-	case state == Leased:
-		return Result{Code: InFlight, Handle: h}
+		return timer.Result{Code: timer.VersionMismatch, Handle: h}
+	case state == timer.Leased:
+		return timer.Result{Code: timer.InFlight, Handle: h}
 	case !c.matches(&v):
-		return Result{Code: VersionMismatch, Handle: h}
+		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	case state.Over():
 		return t.createOver(c, f, h)
 	}
 	s = t.touch(h)
 	t.replace(h, s, &v, c, f, c.spec.dueMs)
 	t.settle(h, s)
-	return Result{Code: OK, Handle: h}
+	return timer.Result{Code: timer.OK, Handle: h}
 }
 
 // replace gives a touched, scheduled timer all that a command says, as its next version. v views its blob.
-func (t *Table) replace(h Handle, s *slot, v *blob, c *change, f *facts, dueMs int64) {
+func (t *Table) replace(h timer.Handle, s *slot, v *blob, c *change, f *facts, dueMs int64) {
 	t.rewriteWhole(h, s, v, c, f)
-	t.turn(h, s, Scheduled, dueMs)
+	t.turn(h, s, timer.Scheduled, dueMs)
 }
 
 // rewriteWhole is replace without the schedule.
-func (t *Table) rewriteWhole(h Handle, s *slot, v *blob, c *change, f *facts) {
+func (t *Table) rewriteWhole(h timer.Handle, s *slot, v *blob, c *change, f *facts) {
 	t.freeRun(h, s)
 	s.setAttempts(0)
 	v.version++
@@ -124,7 +126,7 @@ func (t *Table) rewriteWhole(h Handle, s *slot, v *blob, c *change, f *facts) {
 }
 
 // rewrite gives a touched timer a new blob. v may view the old one.
-func (t *Table) rewrite(h Handle, s *slot, v *blob, callback []byte) {
+func (t *Table) rewrite(h timer.Handle, s *slot, v *blob, callback []byte) {
 	old := s.ref
 	v.target = t.targets.intern(&t.blobs, callback)
 	s.ref = t.putBlob(h, v)
@@ -132,7 +134,7 @@ func (t *Table) rewrite(h Handle, s *slot, v *blob, callback []byte) {
 }
 
 // create makes a timer of an id that none has.
-func (t *Table) create(c *change, f *facts, version uint32) Result {
+func (t *Table) create(c *change, f *facts, version uint32) timer.Result {
 	h, s := t.makeTimer(c, f, version)
 	t.ids.insert(t.idHash(c.topic, c.id), uint32(h))
 	t.settle(h, s)
@@ -140,15 +142,15 @@ func (t *Table) create(c *change, f *facts, version uint32) Result {
 }
 
 // born answers for a timer that was just made.
-func (t *Table) born(h Handle, version uint32) Result {
-	return Result{Code: Created, Handle: h, Seq: t.seq, Version: version, AtMs: t.clockMs}
+func (t *Table) born(h timer.Handle, version uint32) timer.Result {
+	return timer.Result{Code: timer.Created, Handle: h, Seq: t.seq, Version: version, AtMs: t.clockMs}
 }
 
 // createOver makes a timer of an id whose last timer has ended: a dead letter stays, shadowed; another goes.
-func (t *Table) createOver(c *change, f *facts, old Handle) Result {
+func (t *Table) createOver(c *change, f *facts, old timer.Handle) timer.Result {
 	s := t.slab.at(old)
 	version := t.view(s.ref).version + 1
-	if s.state() != Dead {
+	if s.state() != timer.Dead {
 		t.drop(old)
 		if old = t.lookup(c.topic, c.id); old == 0 {
 			return t.create(c, f, version)
@@ -161,7 +163,7 @@ func (t *Table) createOver(c *change, f *facts, old Handle) Result {
 }
 
 // makeTimer fills a new slot, which stays touched.
-func (t *Table) makeTimer(c *change, f *facts, version uint32) (Handle, *slot) {
+func (t *Table) makeTimer(c *change, f *facts, version uint32) (timer.Handle, *slot) {
 	v := blob{
 		target: t.targets.intern(&t.blobs, c.spec.callback), tag: c.tag, content: c.content, version: version,
 		createdMs: t.clockMs, updatedMs: t.clockMs, id: c.id, rest: c.spec.rest,
@@ -171,46 +173,46 @@ func (t *Table) makeTimer(c *change, f *facts, version uint32) (Handle, *slot) {
 }
 
 // makeBlob fills a new slot, which stays touched.
-func (t *Table) makeBlob(topic TopicID, v *blob, priority uint8, dueMs int64) (Handle, *slot) {
+func (t *Table) makeBlob(topic timer.TopicID, v *blob, priority uint8, dueMs int64) (timer.Handle, *slot) {
 	h, s := t.newSlot()
 	t.seq++
 	s.setSeq(t.seq)
 	s.topic = t.topics.retain(topic)
 	s.ref = t.putBlob(h, v)
 	s.setPriority(priority)
-	t.turn(h, s, Scheduled, dueMs)
+	t.turn(h, s, timer.Scheduled, dueMs)
 	return h, s
 }
 
 // modify applies a patch, all of it or nothing (I6). Attempts made so far still count.
-func (t *Table) modify(c *change, p *Patch) Result {
+func (t *Table) modify(c *change, p *timer.Patch) timer.Result {
 	h := t.lookup(c.topic, c.id)
 	if h == 0 {
-		return Result{Code: NotFound}
+		return timer.Result{Code: timer.NotFound}
 	}
 	s := t.slab.at(h)
 	if code, refused := refusal(s.state()); refused {
-		return Result{Code: code, Handle: h}
+		return timer.Result{Code: code, Handle: h}
 	}
 	v := t.view(s.ref)
 	if !c.matches(&v) {
-		return Result{Code: VersionMismatch, Handle: h}
+		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
 	s = t.touch(h)
 	t.patch(h, s, &v, p)
 	next := s.when()
 	if p.Due {
-		next = clampMs(p.Spec.DueMs)
+		next = timer.ClampMs(p.Spec.DueMs)
 		t.setDue(s, next)
 	}
-	t.turn(h, s, Scheduled, next)
+	t.turn(h, s, timer.Scheduled, next)
 	t.settle(h, s)
-	return Result{Code: OK, Handle: h}
+	return timer.Result{Code: timer.OK, Handle: h}
 }
 
 // patch writes the timer's blob anew with the patch's fields, as the next version.
-func (t *Table) patch(h Handle, s *slot, v *blob, p *Patch) {
-	var spec Spec
+func (t *Table) patch(h timer.Handle, s *slot, v *blob, p *timer.Patch) {
+	var spec timer.Spec
 	_ = decodeRest(&spec, v.rest, false)
 	if !p.Payload {
 		spec.Payload = payloadIn(v.rest) // not copied: a batch may patch hundreds of large ones
@@ -218,7 +220,7 @@ func (t *Table) patch(h Handle, s *slot, v *blob, p *Patch) {
 	if v.target != 0 {
 		spec.Callback = t.targets.at(v.target).callback(&t.blobs)
 	}
-	p.applyTo(&spec)
+	p.Apply(&spec)
 	if p.Expiry {
 		v.flags &^= blobNoExpiry
 	}
@@ -246,32 +248,32 @@ func (t *Table) setDue(s *slot, ms int64) {
 }
 
 // cancel prevents every attempt that has not started (I5): of the timer, and of occurrences before it that have not ended.
-func (t *Table) cancel(c *change) Result {
+func (t *Table) cancel(c *change) timer.Result {
 	h := t.lookup(c.topic, c.id)
 	if h == 0 {
-		return Result{Code: NotFound}
+		return timer.Result{Code: timer.NotFound}
 	}
 	if !t.anyLive(h) {
-		code := map[State]Code{Done: OverFired, Dead: OverDead, Cancelled: Prevented}[t.slab.at(h).state()]
-		return Result{Code: code, Handle: h}
+		code := map[timer.State]timer.Code{timer.Done: timer.OverFired, timer.Dead: timer.OverDead, timer.Cancelled: timer.Prevented}[t.slab.at(h).state()]
+		return timer.Result{Code: code, Handle: h}
 	}
 	if v := t.view(t.slab.at(h).ref); !c.matches(&v) {
-		return Result{Code: VersionMismatch, Handle: h}
+		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
-	code := Prevented
+	code := timer.Prevented
 	for at := h; at != 0; {
 		older := t.chains[at].older
 		if t.cancelOne(at) {
-			code = CancelInFlight
+			code = timer.CancelInFlight
 		}
 		at = older
 	}
 	t.yield(h)
-	return Result{Code: code, Handle: t.lookup(c.topic, c.id)}
+	return timer.Result{Code: code, Handle: t.lookup(c.topic, c.id)}
 }
 
 // anyLive says whether a timer, or one of the same id before it, has not ended.
-func (t *Table) anyLive(h Handle) bool {
+func (t *Table) anyLive(h timer.Handle) bool {
 	for ; h != 0; h = t.chains[h].older {
 		if !t.slab.at(h).state().Over() {
 			return true
@@ -281,17 +283,17 @@ func (t *Table) anyLive(h Handle) bool {
 }
 
 // cancelOne cancels a timer unless it has ended, and reports that a call may be running.
-func (t *Table) cancelOne(h Handle) (running bool) {
+func (t *Table) cancelOne(h timer.Handle) (running bool) {
 	switch t.slab.at(h).state() {
-	case Leased:
+	case timer.Leased:
 		s := t.touch(h)
 		s.mark(cancelMark, true)
 		t.dropSuccessor(h, t.runs.at(s.run))
 		t.settle(h, s)
 		return true
-	case Scheduled:
+	case timer.Scheduled:
 		s := t.touch(h)
-		t.end(h, s, Cancelled, t.clockMs)
+		t.end(h, s, timer.Cancelled, t.clockMs)
 		t.settle(h, s)
 		if t.chains[h].newer != 0 {
 			t.drop(h)
@@ -301,33 +303,33 @@ func (t *Table) cancelOne(h Handle) (running bool) {
 }
 
 // fire makes a scheduled timer due now: at the proposer's time, if the command has it.
-func (t *Table) fire(c *change) Result {
+func (t *Table) fire(c *change) timer.Result {
 	h := t.lookup(c.topic, c.id)
 	if h == 0 {
-		return Result{Code: NotFound}
+		return timer.Result{Code: timer.NotFound}
 	}
 	s := t.slab.at(h)
 	if code, refused := refusal(s.state()); refused {
-		return Result{Code: code, Handle: h}
+		return timer.Result{Code: code, Handle: h}
 	}
 	v := t.view(s.ref)
 	if !c.matches(&v) {
-		return Result{Code: VersionMismatch, Handle: h}
+		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
 	s = t.touch(h)
 	t.advanceVersion(h, s, &v)
 	due := t.clockMs
 	if c.dueMs != 0 {
-		due = clampMs(c.dueMs)
+		due = timer.ClampMs(c.dueMs)
 	}
 	t.setDue(s, due)
-	t.turn(h, s, Scheduled, due)
+	t.turn(h, s, timer.Scheduled, due)
 	t.settle(h, s)
-	return Result{Code: OK, Handle: h}
+	return timer.Result{Code: timer.OK, Handle: h}
 }
 
 // advanceVersion rewrites a blob that changes in nothing but its version.
-func (t *Table) advanceVersion(h Handle, s *slot, v *blob) {
+func (t *Table) advanceVersion(h timer.Handle, s *slot, v *blob) {
 	v.version++
 	v.updatedMs = t.clockMs
 	t.targets.retain(v.target)

@@ -1,11 +1,13 @@
 package shard
 
+import "carillon/timer"
+
 // redrive gives a dead letter new attempts: same number, tag and version, so the receiver sees the same webhook-id.
 // Its expiry no longer counts; the patch may change its callback.
-func (t *Table) redrive(c *change, p *Patch) Result {
+func (t *Table) redrive(c *change, p *timer.Patch) timer.Result {
 	h, inUse := t.deadLetter(c)
 	if h == 0 || inUse {
-		return Result{Code: Skipped}
+		return timer.Result{Code: timer.Skipped}
 	}
 	if newer := t.chains[h].newer; newer != 0 {
 		t.drop(newer) // it has ended; its id goes back to the dead letter
@@ -26,40 +28,40 @@ func (t *Table) redrive(c *change, p *Patch) Result {
 	t.rewrite(h, s, &v, callback)
 	due := t.clockMs
 	if c.dueMs != 0 {
-		due = clampMs(c.dueMs)
+		due = timer.ClampMs(c.dueMs)
 	}
 	r := t.run(s)
 	r.dueMs, r.lateness = due, -1
 	s.setAttempts(0)
-	s.setReason(NoReason)
-	t.turn(h, s, Scheduled, due)
+	s.setReason(timer.NoReason)
+	t.turn(h, s, timer.Scheduled, due)
 	t.settle(h, s)
-	return Result{Code: OK, Handle: h}
+	return timer.Result{Code: timer.OK, Handle: h}
 }
 
 // purge forgets a dead letter.
-func (t *Table) purge(c *change) Result {
+func (t *Table) purge(c *change) timer.Result {
 	h, _ := t.deadLetter(c)
 	if h == 0 {
-		return Result{Code: Skipped}
+		return timer.Result{Code: timer.Skipped}
 	}
 	t.drop(h)
-	return Result{Code: OK}
+	return timer.Result{Code: timer.OK}
 }
 
 // closeTopic refuses further adds to a topic. Without force it must have nothing pending or dead; the answer has the last fence that
 // was given here, and the command one that those to come are to be above. With force everything of it is dropped: see dropTopic.
-func (t *Table) closeTopic(c *change) Result {
-	out := Result{Code: OK}
+func (t *Table) closeTopic(c *change) timer.Result {
+	out := timer.Result{Code: timer.OK}
 	row, ok := t.topics.rowOf[c.topic]
 	if force := c.flags&commandForce != 0; !force {
 		if n := t.Counts(c.topic); n.Scheduled+n.Leased+n.Dead > 0 {
-			return Result{Code: NotEmpty}
+			return timer.Result{Code: timer.NotEmpty}
 		}
 		t.fence = max(t.fence, uint64(max(c.dueMs, 0)))
 		out.Fence = t.fence
 	} else if ok {
-		out.Removed, out.Handle = t.dropTopic(row, Handle(min(max(c.dueMs, 0), maxHandle)), int64(c.ifMatch))
+		out.Removed, out.Handle = t.dropTopic(row, timer.Handle(min(max(c.dueMs, 0), maxHandle)), int64(c.ifMatch))
 	}
 	t.openTopic(c.topic)
 	t.bury(tombstone{c.topic, t.clockMs})
@@ -67,7 +69,7 @@ func (t *Table) closeTopic(c *change) Result {
 }
 
 // openTopic undoes closeTopic.
-func (t *Table) openTopic(topic TopicID) {
+func (t *Table) openTopic(topic timer.TopicID) {
 	if !t.closed(topic) {
 		return
 	}
@@ -93,7 +95,7 @@ const dropWork = 16
 
 // dropTopic drops a topic's timers in a walk over the slots after from. It ends when so much work is done, 0 being no bound, and says
 // where to go on; 0: the walk is over. The row is gone when its last timer is. It counts the pending ones among those dropped.
-func (t *Table) dropTopic(row uint32, from Handle, work int64) (removed int, next Handle) {
+func (t *Table) dropTopic(row uint32, from timer.Handle, work int64) (removed int, next timer.Handle) {
 	bounded := work > 0
 	left := t.topics.rows[row].timers
 	for h := from + 1; h <= t.slab.high && left > 0; h++ {
@@ -102,7 +104,7 @@ func (t *Table) dropTopic(row uint32, from Handle, work int64) (removed int, nex
 		}
 		work--
 		if s := t.slab.at(h); s.state() != 0 && s.topic == row {
-			if s.state() == Scheduled || s.state() == Leased {
+			if s.state() == timer.Scheduled || s.state() == timer.Leased {
 				removed++
 			}
 			t.drop(h)

@@ -1,5 +1,7 @@
 package shard
 
+import "carillon/timer"
+
 // endSlackMs is how far an attempt's reported end may lie before the entry that reports it; the end of what lies
 // elsewhere is the entry's time. So the list of finished timers is in order of their ends but for this much.
 const endSlackMs = 60_000
@@ -12,10 +14,10 @@ func (t *Table) endMs(o *Outcome) int64 {
 }
 
 // outcome ends a lease, if it is still the timer's.
-func (t *Table) outcome(o *Outcome) Result {
+func (t *Table) outcome(o *Outcome) timer.Result {
 	s := t.live(o.Handle, o.Seq)
-	if s == nil || s.state() != Leased || t.runs.at(s.run).fence != o.Fence {
-		return Result{Code: Skipped, Handle: o.Handle}
+	if s == nil || s.state() != timer.Leased || t.runs.at(s.run).fence != o.Fence {
+		return timer.Result{Code: timer.Skipped, Handle: o.Handle}
 	}
 	if o.Kind == Accepted || o.Kind == Extended {
 		return t.prolong(o)
@@ -38,28 +40,28 @@ func (t *Table) outcome(o *Outcome) Result {
 		t.continueSeries(o.Handle, o.AgainMs)
 	}
 	t.yield(o.Handle)
-	return Result{Code: OK, Handle: o.Handle}
+	return timer.Result{Code: timer.OK, Handle: o.Handle}
 }
 
 // prolong leaves a lease with its consumer: the receiver that accepted it, or who has it already. Who waits for the attempt's end goes on
 // waiting, and so does a cancel.
-func (t *Table) prolong(o *Outcome) Result {
+func (t *Table) prolong(o *Outcome) timer.Result {
 	s := t.touch(o.Handle)
 	r := t.runs.at(s.run)
 	if o.Kind == Accepted {
 		t.record(o, s)
 		if r.holder == byReport && o.LeaseMs <= int64(r.durMs) {
 			t.settle(o.Handle, s) // a former leader tells of the 202 that its receiver has built on meanwhile: what that was given stays
-			return Result{Code: OK, Handle: o.Handle}
+			return timer.Result{Code: timer.OK, Handle: o.Handle}
 		}
 		if t.delivers(t.topics.rows[s.topic].id, false) {
 			r.holder = byReport
 		}
 	}
 	r.durMs = uint32(min(o.LeaseMs, 1<<32-1))
-	t.turn(o.Handle, s, Leased, t.clockMs+clampMs(o.LeaseMs))
+	t.turn(o.Handle, s, timer.Leased, t.clockMs+timer.ClampMs(o.LeaseMs))
 	t.settle(o.Handle, s)
-	return Result{Code: OK, Handle: o.Handle}
+	return timer.Result{Code: timer.OK, Handle: o.Handle}
 }
 
 // record keeps what the attempt was.
@@ -76,7 +78,7 @@ func (t *Table) record(o *Outcome, s *slot) {
 
 // started keeps when the attempt began.
 func (t *Table) started(s *slot, r *run, ms int64) {
-	r.firedMs = clampMs(ms)
+	r.firedMs = timer.ClampMs(ms)
 	if r.lateness < 0 {
 		created := t.view(s.ref).createdMs
 		r.lateness = max(r.firedMs-max(r.dueMs, created), 0)
@@ -88,15 +90,15 @@ func (t *Table) conclude(o *Outcome, s *slot) {
 	h := o.Handle
 	switch {
 	case o.Kind == Ack:
-		t.end(h, s, Done, t.endMs(o))
+		t.end(h, s, timer.Done, t.endMs(o))
 	case s.cancelled():
-		t.end(h, s, Cancelled, t.endMs(o))
+		t.end(h, s, timer.Cancelled, t.endMs(o))
 	case o.Kind == RetryLater:
 		t.runs.at(s.run).nextEnd = t.clockMs
-		t.turn(h, s, Scheduled, o.NextMs)
+		t.turn(h, s, timer.Scheduled, o.NextMs)
 	case o.Kind == Release:
 		r := t.runs.at(s.run)
-		t.turn(h, s, Scheduled, r.nextEnd)
+		t.turn(h, s, timer.Scheduled, r.nextEnd)
 		r.nextEnd = t.clockMs
 	default:
 		t.kill(h, s, o.Reason, t.endMs(o), o.RetainUntilMs)

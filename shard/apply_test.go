@@ -3,6 +3,8 @@ package shard
 import (
 	"fmt"
 	"testing"
+
+	"carillon/timer"
 )
 
 const applyNow = int64(1_700_000_000_000)
@@ -16,12 +18,12 @@ type desk struct {
 
 func newDesk(t *testing.T) *desk { return &desk{t: t, table: NewTable(1, applyNow), now: applyNow} }
 
-func (d *desk) do(fill func(b *Batch)) Result {
+func (d *desk) do(fill func(b *Batch)) timer.Result {
 	d.t.Helper()
 	var b Batch
 	b.Reset(d.now, 1, 1)
 	fill(&b)
-	got, err := d.table.Apply(b.Bytes(), func(int, *Result) bool { return true }, nil)
+	got, err := d.table.Apply(b.Bytes(), func(int, *timer.Result) bool { return true }, nil)
 	if err != nil || len(got) != 1 {
 		d.t.Fatalf("apply: %v, %v", got, err)
 	}
@@ -31,7 +33,7 @@ func (d *desk) do(fill func(b *Batch)) Result {
 	return got[0]
 }
 
-func (d *desk) command(c Command) Result {
+func (d *desk) command(c timer.Command) timer.Result {
 	d.t.Helper()
 	if c.Topic == 0 {
 		c.Topic = 1
@@ -39,20 +41,20 @@ func (d *desk) command(c Command) Result {
 	if c.ID == "" {
 		c.ID = "a"
 	}
-	if c.Spec == nil && (c.Kind == Add || c.Kind == Put) {
-		c.Spec = &Spec{DueMs: d.now + 1000}
+	if c.Spec == nil && (c.Kind == timer.Add || c.Kind == timer.Put) {
+		c.Spec = &timer.Spec{DueMs: d.now + 1000}
 	}
 	return d.do(func(b *Batch) { b.Command(&c) })
 }
 
-func (d *desk) lease() Result {
+func (d *desk) lease() timer.Result {
 	d.t.Helper()
 	h, _ := d.table.Lookup(1, "a")
 	due := d.table.Due(h)
 	return d.do(func(b *Batch) { b.Lease(15_000, h, due.Seq, due.Rev) })
 }
 
-func (d *desk) end(o Outcome) Result {
+func (d *desk) end(o Outcome) timer.Result {
 	d.t.Helper()
 	h, _ := d.table.Lookup(1, "a")
 	due := d.table.Due(h)
@@ -65,22 +67,25 @@ func (d *desk) end(o Outcome) Result {
 
 // states brings a timer "a" of version 2 and content 5 into each state.
 var states = map[string]func(d *desk){
-	"none":      func(*desk) {},
-	"scheduled": func(d *desk) { d.command(Command{Kind: Add, Content: 5}); d.command(Command{Kind: Fire}) },
-	"leased":    func(d *desk) { stateOf(d, "scheduled"); d.lease() },
-	"done":      func(d *desk) { stateOf(d, "leased"); d.end(Outcome{Kind: Ack, Status: 200}) },
+	"none": func(*desk) {},
+	"scheduled": func(d *desk) {
+		d.command(timer.Command{Kind: timer.Add, Content: 5})
+		d.command(timer.Command{Kind: timer.Fire})
+	},
+	"leased": func(d *desk) { stateOf(d, "scheduled"); d.lease() },
+	"done":   func(d *desk) { stateOf(d, "leased"); d.end(Outcome{Kind: Ack, Status: 200}) },
 	"dead": func(d *desk) {
 		stateOf(d, "leased")
-		d.end(Outcome{Kind: Kill, Reason: MaxAttempts, RetainUntilMs: d.now + 9e6})
+		d.end(Outcome{Kind: Kill, Reason: timer.MaxAttempts, RetainUntilMs: d.now + 9e6})
 	},
-	"cancelled": func(d *desk) { stateOf(d, "scheduled"); d.command(Command{Kind: Cancel}) },
+	"cancelled": func(d *desk) { stateOf(d, "scheduled"); d.command(timer.Command{Kind: timer.Cancel}) },
 }
 
 func stateOf(d *desk, name string) {
 	switch name {
 	case "scheduled":
-		d.command(Command{Kind: Add, Content: 5})
-		d.command(Command{Kind: Fire})
+		d.command(timer.Command{Kind: timer.Add, Content: 5})
+		d.command(timer.Command{Kind: timer.Fire})
 	case "leased":
 		stateOf(d, "scheduled")
 		d.lease()
@@ -89,48 +94,48 @@ func stateOf(d *desk, name string) {
 
 // TestCommands: every command in every state, under every condition (API.md section 2; precedence 404, 409 and 410, 412).
 func TestCommands(t *testing.T) {
-	add := Command{Kind: Add, Content: 6}
-	again := Command{Kind: Add, Content: 5}
-	absolute := Command{Kind: Add, Content: 5, Absolute: true}
-	put := Command{Kind: Put, Content: 6}
-	const late = applyNow - LateMs - 1
-	notLate := func(c Command, dueMs int64) Command {
-		c.NotLate, c.Spec = true, &Spec{DueMs: dueMs}
+	add := timer.Command{Kind: timer.Add, Content: 6}
+	again := timer.Command{Kind: timer.Add, Content: 5}
+	absolute := timer.Command{Kind: timer.Add, Content: 5, Absolute: true}
+	put := timer.Command{Kind: timer.Put, Content: 6}
+	const late = applyNow - timer.LateMs - 1
+	notLate := func(c timer.Command, dueMs int64) timer.Command {
+		c.NotLate, c.Spec = true, &timer.Spec{DueMs: dueMs}
 		return c
 	}
-	patch := &Patch{Priority: true, Spec: Spec{Priority: 9}}
+	patch := &timer.Patch{Priority: true, Spec: timer.Spec{Priority: 9}}
 	for _, c := range []struct {
 		name                                           string
-		command                                        Command
-		none, scheduled, leased, done, dead, cancelled Code
+		command                                        timer.Command
+		none, scheduled, leased, done, dead, cancelled timer.Code
 	}{
-		{"add other", add, Created, Exists, InFlight, Created, Created, Created},
-		{"add same, delay", again, Created, Same, Same, Created, Created, Created},
-		{"add same, instant", absolute, Created, Same, Same, Same, Same, Same},
-		{"add other, not late", notLate(add, late), TooLate, Exists, InFlight, TooLate, TooLate, TooLate},
-		{"add other, hardly late", notLate(add, late+30_000), Created, Exists, InFlight, Created, Created, Created},
-		{"add same, not late", notLate(absolute, late), TooLate, Same, Same, Same, Same, Same},
-		{"replace, not late", notLate(Command{Kind: Add, Content: 6, Merge: MergeReplace}, late), TooLate, TooLate, TooLate, TooLate, TooLate, TooLate},
-		{"put, not late", notLate(put, late), TooLate, TooLate, TooLate, TooLate, TooLate, TooLate},
-		{"put", put, Created, OK, InFlight, Created, Created, Created},
-		{"put version 2", with(put, 2, false), VersionMismatch, OK, InFlight, Created, Created, Created},
-		{"put version 9", with(put, 9, false), VersionMismatch, VersionMismatch, InFlight, VersionMismatch, VersionMismatch, VersionMismatch},
-		{"put create only", with(put, 0, true), Created, VersionMismatch, VersionMismatch, Created, Created, Created},
-		{"modify", Command{Kind: Modify, Patch: patch}, NotFound, OK, InFlight, OverFired, OverDead, OverCancelled},
-		{"modify version 2", Command{Kind: Modify, Patch: patch, IfMatch: 2}, NotFound, OK, InFlight, OverFired, OverDead, OverCancelled},
-		{"modify version 9", Command{Kind: Modify, Patch: patch, IfMatch: 9}, NotFound, VersionMismatch, InFlight, OverFired, OverDead, OverCancelled},
-		{"fire", Command{Kind: Fire}, NotFound, OK, InFlight, OverFired, OverDead, OverCancelled},
-		{"fire version 9", Command{Kind: Fire, IfMatch: 9}, NotFound, VersionMismatch, InFlight, OverFired, OverDead, OverCancelled},
-		{"cancel", Command{Kind: Cancel}, NotFound, Prevented, CancelInFlight, OverFired, OverDead, Prevented},
-		{"cancel version 2", Command{Kind: Cancel, IfMatch: 2}, NotFound, Prevented, CancelInFlight, OverFired, OverDead, Prevented},
-		{"cancel version 9", Command{Kind: Cancel, IfMatch: 9}, NotFound, VersionMismatch, VersionMismatch, OverFired, OverDead, Prevented},
-		{"redrive", Command{Kind: Redrive}, Skipped, Skipped, Skipped, Skipped, OK, Skipped},
-		{"purge", Command{Kind: Purge}, Skipped, Skipped, Skipped, Skipped, OK, Skipped},
-		{"close", Command{Kind: CloseTopic}, OK, NotEmpty, NotEmpty, OK, NotEmpty, OK},
-		{"close by force", Command{Kind: CloseTopic, Force: true}, OK, OK, OK, OK, OK, OK},
-		{"open", Command{Kind: OpenTopic}, OK, OK, OK, OK, OK, OK},
+		{"add other", add, timer.Created, timer.Exists, timer.InFlight, timer.Created, timer.Created, timer.Created},
+		{"add same, delay", again, timer.Created, timer.Same, timer.Same, timer.Created, timer.Created, timer.Created},
+		{"add same, instant", absolute, timer.Created, timer.Same, timer.Same, timer.Same, timer.Same, timer.Same},
+		{"add other, not late", notLate(add, late), timer.TooLate, timer.Exists, timer.InFlight, timer.TooLate, timer.TooLate, timer.TooLate},
+		{"add other, hardly late", notLate(add, late+30_000), timer.Created, timer.Exists, timer.InFlight, timer.Created, timer.Created, timer.Created},
+		{"add same, not late", notLate(absolute, late), timer.TooLate, timer.Same, timer.Same, timer.Same, timer.Same, timer.Same},
+		{"replace, not late", notLate(timer.Command{Kind: timer.Add, Content: 6, Merge: timer.MergeReplace}, late), timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate},
+		{"put, not late", notLate(put, late), timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate},
+		{"put", put, timer.Created, timer.OK, timer.InFlight, timer.Created, timer.Created, timer.Created},
+		{"put version 2", with(put, 2, false), timer.VersionMismatch, timer.OK, timer.InFlight, timer.Created, timer.Created, timer.Created},
+		{"put version 9", with(put, 9, false), timer.VersionMismatch, timer.VersionMismatch, timer.InFlight, timer.VersionMismatch, timer.VersionMismatch, timer.VersionMismatch},
+		{"put create only", with(put, 0, true), timer.Created, timer.VersionMismatch, timer.VersionMismatch, timer.Created, timer.Created, timer.Created},
+		{"modify", timer.Command{Kind: timer.Modify, Patch: patch}, timer.NotFound, timer.OK, timer.InFlight, timer.OverFired, timer.OverDead, timer.OverCancelled},
+		{"modify version 2", timer.Command{Kind: timer.Modify, Patch: patch, IfMatch: 2}, timer.NotFound, timer.OK, timer.InFlight, timer.OverFired, timer.OverDead, timer.OverCancelled},
+		{"modify version 9", timer.Command{Kind: timer.Modify, Patch: patch, IfMatch: 9}, timer.NotFound, timer.VersionMismatch, timer.InFlight, timer.OverFired, timer.OverDead, timer.OverCancelled},
+		{"fire", timer.Command{Kind: timer.Fire}, timer.NotFound, timer.OK, timer.InFlight, timer.OverFired, timer.OverDead, timer.OverCancelled},
+		{"fire version 9", timer.Command{Kind: timer.Fire, IfMatch: 9}, timer.NotFound, timer.VersionMismatch, timer.InFlight, timer.OverFired, timer.OverDead, timer.OverCancelled},
+		{"cancel", timer.Command{Kind: timer.Cancel}, timer.NotFound, timer.Prevented, timer.CancelInFlight, timer.OverFired, timer.OverDead, timer.Prevented},
+		{"cancel version 2", timer.Command{Kind: timer.Cancel, IfMatch: 2}, timer.NotFound, timer.Prevented, timer.CancelInFlight, timer.OverFired, timer.OverDead, timer.Prevented},
+		{"cancel version 9", timer.Command{Kind: timer.Cancel, IfMatch: 9}, timer.NotFound, timer.VersionMismatch, timer.VersionMismatch, timer.OverFired, timer.OverDead, timer.Prevented},
+		{"redrive", timer.Command{Kind: timer.Redrive}, timer.Skipped, timer.Skipped, timer.Skipped, timer.Skipped, timer.OK, timer.Skipped},
+		{"purge", timer.Command{Kind: timer.Purge}, timer.Skipped, timer.Skipped, timer.Skipped, timer.Skipped, timer.OK, timer.Skipped},
+		{"close", timer.Command{Kind: timer.CloseTopic}, timer.OK, timer.NotEmpty, timer.NotEmpty, timer.OK, timer.NotEmpty, timer.OK},
+		{"close by force", timer.Command{Kind: timer.CloseTopic, Force: true}, timer.OK, timer.OK, timer.OK, timer.OK, timer.OK, timer.OK},
+		{"open", timer.Command{Kind: timer.OpenTopic}, timer.OK, timer.OK, timer.OK, timer.OK, timer.OK, timer.OK},
 	} {
-		for state, want := range map[string]Code{
+		for state, want := range map[string]timer.Code{
 			"none": c.none, "scheduled": c.scheduled, "leased": c.leased, "done": c.done, "dead": c.dead, "cancelled": c.cancelled,
 		} {
 			t.Run(fmt.Sprint(c.name, "/", state), func(t *testing.T) {
@@ -140,10 +145,10 @@ func TestCommands(t *testing.T) {
 				if got.Code != want {
 					t.Fatalf("code %d, want %d", got.Code, want)
 				}
-				if got.Code == Created && state != "none" && got.Timer.Version != 3 {
+				if got.Code == timer.Created && state != "none" && got.Timer.Version != 3 {
 					t.Errorf("version %d, want 3", got.Timer.Version)
 				}
-				if repeated := d.command(c.command); c.command.Kind == Cancel && repeated.Code != want {
+				if repeated := d.command(c.command); c.command.Kind == timer.Cancel && repeated.Code != want {
 					t.Errorf("repeated: code %d, want %d", repeated.Code, want)
 				}
 			})
@@ -151,7 +156,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-func with(c Command, version uint32, createOnly bool) Command {
+func with(c timer.Command, version uint32, createOnly bool) timer.Command {
 	c.IfMatch, c.CreateOnly = version, createOnly
 	return c
 }
@@ -162,14 +167,14 @@ func TestCancelIsTrue(t *testing.T) {
 	stateOf(d, "scheduled")
 	h, _ := d.table.Lookup(1, "a")
 	due := d.table.Due(h)
-	d.command(Command{Kind: Cancel})
-	if got := d.do(func(b *Batch) { b.Lease(1, h, due.Seq, due.Rev) }); got.Code != Skipped {
+	d.command(timer.Command{Kind: timer.Cancel})
+	if got := d.do(func(b *Batch) { b.Lease(1, h, due.Seq, due.Rev) }); got.Code != timer.Skipped {
 		t.Errorf("lease after a cancel: code %d", got.Code)
 	}
-	for kind, want := range map[OutcomeKind]State{Ack: Done, RetryLater: Cancelled, Kill: Cancelled, Release: Cancelled} {
+	for kind, want := range map[OutcomeKind]timer.State{Ack: timer.Done, RetryLater: timer.Cancelled, Kill: timer.Cancelled, Release: timer.Cancelled} {
 		d := newDesk(t)
 		stateOf(d, "leased")
-		d.command(Command{Kind: Cancel})
+		d.command(timer.Command{Kind: timer.Cancel})
 		if got := d.end(Outcome{Kind: kind}); got.Timer.State != want || !got.Timer.CancelRequested {
 			t.Errorf("outcome %d: state %d, want %d", kind, got.Timer.State, want)
 		}
@@ -180,13 +185,13 @@ func TestCancelIsTrue(t *testing.T) {
 func TestFences(t *testing.T) {
 	d := newDesk(t)
 	stateOf(d, "leased")
-	if got := d.end(Outcome{Kind: Ack, Fence: 99}); got.Code != Skipped {
+	if got := d.end(Outcome{Kind: Ack, Fence: 99}); got.Code != timer.Skipped {
 		t.Errorf("another lease: code %d", got.Code)
 	}
-	if got := d.end(Outcome{Kind: Release}); got.Timer.Attempts != 0 || got.Timer.State != Scheduled || got.Timer.NextMs != applyNow {
+	if got := d.end(Outcome{Kind: Release}); got.Timer.Attempts != 0 || got.Timer.State != timer.Scheduled || got.Timer.NextMs != applyNow {
 		t.Errorf("released: %+v", got.Timer)
 	}
-	if got := d.end(Outcome{Kind: Ack}); got.Code != Skipped {
+	if got := d.end(Outcome{Kind: Ack}); got.Code != timer.Skipped {
 		t.Errorf("twice: code %d", got.Code)
 	}
 	if got := d.lease(); got.Fence != 2 || got.Timer.Attempts != 1 {
@@ -199,12 +204,12 @@ func TestDeadLetterAnswersALateAdd(t *testing.T) {
 	d := newDesk(t)
 	states["dead"](d)
 	d.now += finishedKeepMs + 1
-	add := Command{Kind: Add, Content: 5, Absolute: true, Spec: &Spec{DueMs: d.now - LateMs - 1}}
-	if got := d.command(add); got.Code != Same || got.Timer.State != Dead {
+	add := timer.Command{Kind: timer.Add, Content: 5, Absolute: true, Spec: &timer.Spec{DueMs: d.now - timer.LateMs - 1}}
+	if got := d.command(add); got.Code != timer.Same || got.Timer.State != timer.Dead {
 		t.Errorf("code %d", got.Code)
 	}
 	add.Spec.DueMs++
-	if got := d.command(add); got.Code != Created {
+	if got := d.command(add); got.Code != timer.Created {
 		t.Errorf("an instant that is hardly past: code %d", got.Code)
 	}
 }
@@ -214,11 +219,11 @@ func TestFinishedAreKept(t *testing.T) {
 	d := newDesk(t)
 	states["done"](d)
 	d.now += finishedKeepMs
-	if got := d.command(Command{Kind: Add, Content: 5, Absolute: true}); got.Code != Same || got.Timer.State != Done {
+	if got := d.command(timer.Command{Kind: timer.Add, Content: 5, Absolute: true}); got.Code != timer.Same || got.Timer.State != timer.Done {
 		t.Errorf("at the end of the time: code %d", got.Code)
 	}
 	d.now++
-	if got := d.command(Command{Kind: Add, Content: 5, Absolute: true}); got.Code != Created || got.Timer.Version != 1 {
+	if got := d.command(timer.Command{Kind: timer.Add, Content: 5, Absolute: true}); got.Code != timer.Created || got.Timer.Version != 1 {
 		t.Errorf("after it: code %d", got.Code)
 	}
 }
@@ -230,9 +235,9 @@ func TestFinishedAreBounded(t *testing.T) {
 	for i := range 100 {
 		var b Batch
 		b.Reset(d.now, 1, 1)
-		c := Command{Kind: Add, Topic: 1, ID: fmt.Sprint(i), Spec: &Spec{DueMs: 1, Payload: payload, PayloadKind: BinaryPayload}}
+		c := timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: 1, Payload: payload, PayloadKind: timer.BinaryPayload}}
 		b.Command(&c)
-		c.Kind, c.Spec = Cancel, nil
+		c.Kind, c.Spec = timer.Cancel, nil
 		b.Command(&c)
 		if _, err := d.table.Apply(b.Bytes(), nil, nil); err != nil {
 			t.Fatal(err)
@@ -250,22 +255,22 @@ func TestFinishedAreBounded(t *testing.T) {
 func TestClosedTopic(t *testing.T) {
 	d := newDesk(t)
 	stateOf(d, "leased")
-	d.command(Command{Kind: Add, ID: "b"})
-	d.command(Command{Kind: Add, ID: "c", Topic: 2})
+	d.command(timer.Command{Kind: timer.Add, ID: "b"})
+	d.command(timer.Command{Kind: timer.Add, ID: "c", Topic: 2})
 	h, _ := d.table.Lookup(1, "a")
-	if got := d.command(Command{Kind: CloseTopic, Force: true}); got.Removed != 2 || d.table.Len() != 1 {
+	if got := d.command(timer.Command{Kind: timer.CloseTopic, Force: true}); got.Removed != 2 || d.table.Len() != 1 {
 		t.Errorf("removed %d, %d are left", got.Removed, d.table.Len())
 	}
-	if got := d.do(func(b *Batch) { b.Outcome(&Outcome{Kind: Ack, Handle: h, Seq: 1, Fence: 1}) }); got.Code != Skipped {
+	if got := d.do(func(b *Batch) { b.Outcome(&Outcome{Kind: Ack, Handle: h, Seq: 1, Fence: 1}) }); got.Code != timer.Skipped {
 		t.Errorf("outcome of a dropped timer: code %d", got.Code)
 	}
-	for _, kind := range []Kind{Add, Put} {
-		if got := d.command(Command{Kind: kind}); got.Code != TopicClosed {
+	for _, kind := range []timer.Kind{timer.Add, timer.Put} {
+		if got := d.command(timer.Command{Kind: kind}); got.Code != timer.TopicClosed {
 			t.Errorf("command %d: code %d", kind, got.Code)
 		}
 	}
 	d.now += tombstoneKeepMs + 1
-	if got := d.command(Command{Kind: Add}); got.Code != Created {
+	if got := d.command(timer.Command{Kind: timer.Add}); got.Code != timer.Created {
 		t.Errorf("after the tombstone: code %d", got.Code)
 	}
 	if ids := d.table.TopicIDs(); len(ids) != 2 || ids[0] != 1 || ids[1] != 2 {
@@ -278,14 +283,14 @@ func TestRedriveUnderFinished(t *testing.T) {
 	d := newDesk(t)
 	states["dead"](d)
 	first, _ := d.table.Lookup(1, "a")
-	d.command(Command{Kind: Add, Content: 6})
-	if got := d.command(Command{Kind: Redrive}); got.Code != Skipped {
+	d.command(timer.Command{Kind: timer.Add, Content: 6})
+	if got := d.command(timer.Command{Kind: timer.Redrive}); got.Code != timer.Skipped {
 		t.Errorf("while the id is in use: code %d", got.Code)
 	}
-	d.command(Command{Kind: Cancel})
-	cb := &Patch{URL: true, Spec: Spec{Callback: Callback{URL: "http://other.example/"}}}
-	got := d.command(Command{Kind: Redrive, DueMs: d.now + 5000, Patch: cb})
-	if got.Code != OK || got.Handle != first || got.Timer.Attempts != 0 || got.Timer.NextMs != d.now+5000 || got.Timer.Callback.URL == "" {
+	d.command(timer.Command{Kind: timer.Cancel})
+	cb := &timer.Patch{URL: true, Spec: timer.Spec{Callback: timer.Callback{URL: "http://other.example/"}}}
+	got := d.command(timer.Command{Kind: timer.Redrive, DueMs: d.now + 5000, Patch: cb})
+	if got.Code != timer.OK || got.Handle != first || got.Timer.Attempts != 0 || got.Timer.NextMs != d.now+5000 || got.Timer.Callback.URL == "" {
 		t.Errorf("redriven: %+v %+v", got, got.Timer)
 	}
 	if h, _ := d.table.Lookup(1, "a"); h != first || d.table.Len() != 1 {
@@ -296,20 +301,20 @@ func TestRedriveUnderFinished(t *testing.T) {
 // TestTargets: an override is kept once, and its name is never given to another.
 func TestTargets(t *testing.T) {
 	d := newDesk(t)
-	spec := func(url string) *Spec { return &Spec{DueMs: 5, Callback: Callback{URL: url}} }
+	spec := func(url string) *timer.Spec { return &timer.Spec{DueMs: 5, Callback: timer.Callback{URL: url}} }
 	target := func(id string) Target {
 		h, _ := d.table.Lookup(1, id)
 		return d.table.Due(h).Target
 	}
-	d.command(Command{Kind: Add, Spec: spec("http://one.example/")})
-	d.command(Command{Kind: Add, ID: "b", Spec: spec("http://one.example/")})
+	d.command(timer.Command{Kind: timer.Add, Spec: spec("http://one.example/")})
+	d.command(timer.Command{Kind: timer.Add, ID: "b", Spec: spec("http://one.example/")})
 	one := target("a")
 	if one == 0 || target("b") != one || d.table.Callback(one).URL != "http://one.example/" {
 		t.Errorf("targets %x and %x", one, target("b"))
 	}
-	d.command(Command{Kind: CloseTopic, Force: true})
-	d.command(Command{Kind: OpenTopic})
-	d.command(Command{Kind: Add, Spec: spec("http://two.example/")})
+	d.command(timer.Command{Kind: timer.CloseTopic, Force: true})
+	d.command(timer.Command{Kind: timer.OpenTopic})
+	d.command(timer.Command{Kind: timer.Add, Spec: spec("http://two.example/")})
 	if two := target("a"); two == one || d.table.Callback(one).URL != "" || d.table.Callback(two).URL != "http://two.example/" {
 		t.Errorf("target %x, the former one was %x", two, one)
 	}

@@ -3,6 +3,8 @@ package shard
 import (
 	"encoding/binary"
 	"fmt"
+
+	"carillon/timer"
 )
 
 // The version of a batch is the least feature level that reads all its items: a table must not
@@ -51,7 +53,7 @@ const (
 
 // Outcome says what becomes of the lease Fence of a timer.
 type Outcome struct {
-	Handle    Handle
+	Handle    timer.Handle
 	Seq       uint64
 	Fence     uint64
 	Kind      OutcomeKind
@@ -61,7 +63,7 @@ type Outcome struct {
 	Err       string // cut to 1 KiB
 	NextMs    int64  // Retry: the next attempt
 	// Reason and RetainUntilMs (when the dead letter may be forgotten) go with Kill.
-	Reason        Reason
+	Reason        timer.Reason
 	RetainUntilMs int64
 	// AgainMs goes with Ack and Kill of a timer that repeats: when its next occurrence is due; 0 = there is none.
 	AgainMs int64
@@ -81,7 +83,7 @@ type Batch struct {
 	runAt     int  // where its count is
 	runLen    int
 	runValue  int64 // what all of the run share: durMs, status
-	handle    Handle
+	handle    timer.Handle
 	seq       uint64
 	fence     uint64
 	startedMs int64
@@ -132,14 +134,14 @@ func (b *Batch) inRun(kind byte, value int64) int {
 	return b.item()
 }
 
-func (b *Batch) delta(h Handle, seq uint64) {
+func (b *Batch) delta(h timer.Handle, seq uint64) {
 	b.buf = binary.AppendVarint(b.buf, int64(h)-int64(b.handle))
 	b.buf = binary.AppendVarint(b.buf, int64(seq-b.seq))
 	b.handle, b.seq = h, seq
 }
 
 // Command adds a client's change.
-func (b *Batch) Command(c *Command) int {
+func (b *Batch) Command(c *timer.Command) int {
 	if len(c.ID) > maxID {
 		panic(fmt.Sprintf("shard: id of %d bytes, at most %d fit", len(c.ID), maxID))
 	}
@@ -157,7 +159,7 @@ func (b *Batch) Command(c *Command) int {
 }
 
 // Lease leases a scheduled timer for durMs from the batch's time, if its revision is still rev.
-func (b *Batch) Lease(durMs int64, h Handle, seq uint64, rev uint32) int {
+func (b *Batch) Lease(durMs int64, h timer.Handle, seq uint64, rev uint32) int {
 	n := b.inRun(itemLeases, durMs)
 	b.delta(h, seq)
 	b.buf = binary.AppendUvarint(b.buf, uint64(rev))
@@ -165,7 +167,7 @@ func (b *Batch) Lease(durMs int64, h Handle, seq uint64, rev uint32) int {
 }
 
 // Pull is Lease on behalf of a consumer.
-func (b *Batch) Pull(durMs int64, h Handle, seq uint64, rev uint32) int {
+func (b *Batch) Pull(durMs int64, h timer.Handle, seq uint64, rev uint32) int {
 	n := b.inRun(itemPulls, durMs)
 	b.delta(h, seq)
 	b.buf = binary.AppendUvarint(b.buf, uint64(rev))
@@ -234,7 +236,7 @@ func (b *Batch) SetClock() int { return b.single(itemClock) }
 func (b *Batch) SeriesSeen() int { return b.single(itemSeriesSeen) }
 
 // Expire makes a scheduled timer of revision rev a dead letter of reason Expired. againMs is as in Outcome.
-func (b *Batch) Expire(h Handle, seq uint64, rev uint32, retainUntilMs, againMs int64) int {
+func (b *Batch) Expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, againMs int64) int {
 	kind := byte(itemExpire)
 	if againMs != 0 {
 		kind = itemExpireAgain
@@ -251,7 +253,7 @@ func (b *Batch) Expire(h Handle, seq uint64, rev uint32, retainUntilMs, againMs 
 }
 
 // Overlap schedules the next occurrence of a timer while its lease runs.
-func (b *Batch) Overlap(h Handle, seq, fence uint64, againMs int64) int {
+func (b *Batch) Overlap(h timer.Handle, seq, fence uint64, againMs int64) int {
 	n := b.single(itemOverlap)
 	for _, v := range [...]uint64{uint64(h), seq, fence} {
 		b.buf = binary.AppendUvarint(b.buf, v)
@@ -261,7 +263,7 @@ func (b *Batch) Overlap(h Handle, seq, fence uint64, againMs int64) int {
 }
 
 // Skip moves a scheduled occurrence of revision rev, whose time was missed, on to againMs; 0 = the series is over.
-func (b *Batch) Skip(h Handle, seq uint64, rev uint32, againMs int64) int {
+func (b *Batch) Skip(h timer.Handle, seq uint64, rev uint32, againMs int64) int {
 	n := b.single(itemSkip)
 	b.buf = binary.AppendUvarint(b.buf, uint64(h))
 	b.buf = binary.AppendUvarint(b.buf, seq)
@@ -271,7 +273,7 @@ func (b *Batch) Skip(h Handle, seq uint64, rev uint32, againMs int64) int {
 }
 
 // Forget drops a dead letter whose retention ended.
-func (b *Batch) Forget(h Handle, seq uint64) int {
+func (b *Batch) Forget(h timer.Handle, seq uint64) int {
 	n := b.single(itemForget)
 	b.buf = binary.AppendUvarint(b.buf, uint64(h))
 	b.buf = binary.AppendUvarint(b.buf, seq)

@@ -2,7 +2,8 @@ package shard
 
 import (
 	"encoding/binary"
-	"slices"
+
+	"carillon/timer"
 )
 
 // Flags of a command.
@@ -43,7 +44,7 @@ const (
 	patchBits = 1<<iota - 1
 )
 
-func appendCommand(dst []byte, c *Command) []byte {
+func appendCommand(dst []byte, c *timer.Command) []byte {
 	var flags uint16
 	set := func(on bool, bit uint16) {
 		if on {
@@ -59,7 +60,7 @@ func appendCommand(dst []byte, c *Command) []byte {
 	set(c.Spec == nil && c.Patch != nil, commandPatch)
 	set(c.Tag != 0 || c.Content != 0, commandContent)
 	set(c.DueMs != 0, commandDue)
-	set(c.Merge != MergeReject || c.MaxWaitMs != 0, commandMerge)
+	set(c.Merge != timer.MergeReject || c.MaxWaitMs != 0, commandMerge)
 
 	dst = binary.AppendUvarint(append(dst, byte(c.Kind)), uint64(flags))
 	dst = binary.AppendUvarint(dst, uint64(c.Topic))
@@ -76,7 +77,7 @@ func appendCommand(dst []byte, c *Command) []byte {
 		dst = binary.AppendVarint(append(dst, byte(c.Merge)), c.MaxWaitMs)
 	}
 	switch {
-	case c.Kind.claims():
+	case c.Kind.UpdatesLease():
 		dst = appendClaim(dst, c.Claim)
 	case c.Spec != nil:
 		dst = appendSpec(dst, c.Spec)
@@ -86,8 +87,8 @@ func appendCommand(dst []byte, c *Command) []byte {
 	return dst
 }
 
-// flags lists a patch's flags with their bits.
-func (p *Patch) flags() [16]struct {
+// patchFields lists a patch's flags with their bits.
+func patchFields(p *timer.Patch) [16]struct {
 	set *bool
 	bit uint64
 } {
@@ -104,24 +105,24 @@ func (p *Patch) flags() [16]struct {
 }
 
 // appendPatch writes which fields are set, and a spec of only these.
-func appendPatch(dst []byte, p *Patch) []byte {
+func appendPatch(dst []byte, p *timer.Patch) []byte {
 	var bits uint64
-	for _, f := range p.flags() {
+	for _, f := range patchFields(p) {
 		if *f.set {
 			bits |= f.bit
 		}
 	}
-	var only Spec
-	p.applyTo(&only)
+	var only timer.Spec
+	p.Apply(&only)
 	only.Callback.Origin = p.Spec.Callback.Origin
 	return appendSpec(binary.AppendUvarint(dst, bits), &only)
 }
 
-func decodePatch(b []byte) (*Patch, error) {
+func decodePatch(b []byte) (*timer.Patch, error) {
 	r := reader{b: b}
-	p := new(Patch)
+	p := new(timer.Patch)
 	bits := r.number(patchBits, "patch bits")
-	for _, f := range p.flags() {
+	for _, f := range patchFields(p) {
 		*f.set = bits&f.bit != 0
 	}
 	spec := r.spec()
@@ -134,63 +135,17 @@ func decodePatch(b []byte) (*Patch, error) {
 	return p, nil
 }
 
-// applyTo sets the patch's fields in s.
-func (p *Patch) applyTo(s *Spec) {
-	n := &p.Spec
-	set(p.Due, &s.DueMs, n.DueMs)
-	set(p.Payload, &s.Payload, n.Payload)
-	set(p.Payload, &s.PayloadKind, n.PayloadKind)
-	set(p.ContentType, &s.ContentType, n.ContentType)
-	set(p.Priority, &s.Priority, n.Priority)
-	set(p.Labels, &s.Labels, n.Labels)
-	set(p.Expiry, &s.ExpiresAfterMs, n.ExpiresAfterMs)
-	set(p.Expiry, &s.HasExpiry, n.HasExpiry)
-	set(p.Repeat, &s.Repeat, n.Repeat)
-	p.ApplyToCallback(&s.Callback)
-	set(p.MaxAttempts, &s.Retry.MaxAttempts, n.Retry.MaxAttempts)
-	set(p.MinBackoff, &s.Retry.MinBackoffMs, n.Retry.MinBackoffMs)
-	set(p.MaxBackoff, &s.Retry.MaxBackoffMs, n.Retry.MaxBackoffMs)
-	set(p.Multiplier, &s.Retry.Multiplier, n.Retry.Multiplier)
-	set(p.Jitter, &s.Retry.Jitter, n.Retry.Jitter)
-	set(p.Jitter, &s.Retry.HasJitter, n.Retry.HasJitter)
-}
-
-// ApplyToCallback sets the patch's fields in c. Headers that look secret are dropped where the URL goes to another origin,
-// unless the patch gives them anew. The patch's own Origin is that of the topic's URL.
-func (p *Patch) ApplyToCallback(c *Callback) {
-	n := &p.Spec.Callback
-	had := c.HeadersFor()
-	set(p.URL, &c.URL, n.URL)
-	set(p.Method, &c.Method, n.Method)
-	set(p.Headers, &c.Headers, n.Headers)
-	set(p.Headers, &c.HasHeaders, n.HasHeaders)
-	set(p.Timeout, &c.TimeoutMs, n.TimeoutMs)
-	if !p.URL && !p.Headers {
-		return
-	}
-	c.BindTo(n.Origin)
-	if !p.Headers && slices.ContainsFunc(c.Headers, isSecret) && !SameOrigin(had, c.HeadersFor()) {
-		c.Headers, c.Origin = withoutSecrets(c.Headers), ""
-	}
-}
-
-func set[T any](on bool, to *T, v T) {
-	if on {
-		*to = v
-	}
-}
-
 // change is a command as it lies in a batch: nothing is copied.
 type change struct {
-	kind    Kind
+	kind    timer.Kind
 	flags   uint16
-	topic   TopicID
+	topic   timer.TopicID
 	id      []byte
 	ifMatch uint32
 	tag     uint32
 	content uint64
 	dueMs   int64
-	merge   Merge
+	merge   timer.Merge
 	maxWait int64
 	spec    specBytes
 	patch   []byte // undecoded; nil none
@@ -212,7 +167,7 @@ func (r *reader) spec() specBytes {
 	return s
 }
 
-func (b *specBytes) decodeTo(s *Spec) (err error) {
+func (b *specBytes) decodeTo(s *timer.Spec) (err error) {
 	s.DueMs = b.dueMs
 	if s.Callback, err = decodeCallback(b.callback); err != nil {
 		return err
@@ -222,14 +177,14 @@ func (b *specBytes) decodeTo(s *Spec) (err error) {
 
 // change reads a command to the end of the block.
 func (r *reader) change(c *change) {
-	*c = change{kind: Kind(r.byte()), flags: uint16(r.number(1<<16-1, "command flags"))}
-	if (c.kind < Add || c.kind > Deliver) && !c.kind.claims() {
+	*c = change{kind: timer.Kind(r.byte()), flags: uint16(r.number(1<<16-1, "command flags"))}
+	if (c.kind < timer.Add || c.kind > timer.Deliver) && !c.kind.UpdatesLease() {
 		r.fail("unknown command")
 	}
 	if c.flags&^commandFlags != 0 || c.flags&commandSpec != 0 && c.flags&commandPatch != 0 {
 		r.fail("unknown command flags")
 	}
-	c.topic = TopicID(r.number(1<<32-1, "topic"))
+	c.topic = timer.TopicID(r.number(1<<32-1, "topic"))
 	c.id = r.take(int(r.byte()))
 	c.ifMatch = uint32(r.number(1<<32-1, "version"))
 	if c.flags&commandContent != 0 {
@@ -240,12 +195,12 @@ func (r *reader) change(c *change) {
 		c.dueMs = r.varint()
 	}
 	if c.flags&commandMerge != 0 {
-		if c.merge, c.maxWait = Merge(r.byte()), r.varint(); c.merge > MergeDebounce || c.maxWait < 0 {
+		if c.merge, c.maxWait = timer.Merge(r.byte()), r.varint(); c.merge > timer.MergeDebounce || c.maxWait < 0 {
 			r.fail("unknown merge rule")
 		}
 	}
 	switch {
-	case c.kind.claims():
+	case c.kind.UpdatesLease():
 		c.claim = r.take(len(r.b))
 	case c.flags&commandSpec != 0:
 		c.spec = r.spec()
@@ -255,7 +210,7 @@ func (r *reader) change(c *change) {
 	if len(r.b) > 0 {
 		r.fail("command is too long")
 	}
-	if (c.kind == Add || c.kind == Put) != (c.flags&commandSpec != 0) || c.kind == Modify && c.patch == nil {
+	if (c.kind == timer.Add || c.kind == timer.Put) != (c.flags&commandSpec != 0) || c.kind == timer.Modify && c.patch == nil {
 		r.fail("command lacks its spec or patch")
 	}
 }

@@ -1,6 +1,10 @@
 package shard
 
-import "fmt"
+import (
+	"fmt"
+
+	"carillon/timer"
+)
 
 // items reads a batch item by item. Runs are unfolded.
 type items struct {
@@ -10,7 +14,7 @@ type items struct {
 
 	// The current item.
 	kind    byte
-	handle  Handle
+	handle  timer.Handle
 	seq     uint64
 	rev     uint32
 	durMs   int64 // lease
@@ -43,7 +47,7 @@ func (it *items) open(data []byte) error {
 	it.nowMs = it.varint()
 	it.origin = it.uvarint()
 	it.number = it.uvarint()
-	if it.nowMs < 0 || it.nowMs > msMax {
+	if it.nowMs < 0 || it.nowMs > timer.MaxMs {
 		it.fail("time out of range")
 	}
 	return it.err()
@@ -71,7 +75,7 @@ func (it *items) next() bool {
 		body.change(&it.change)
 		if body.fault != "" {
 			it.fail(body.fault)
-		} else if it.change.kind.claims() {
+		} else if it.change.kind.UpdatesLease() {
 			it.fail("a claim is no item")
 		}
 	case itemLeases, itemPulls:
@@ -100,7 +104,7 @@ func (it *items) next() bool {
 	case itemSkip:
 		it.named()
 		it.rev = uint32(it.reader.number(1<<32-1, "revision"))
-		it.againMs = int64(it.reader.number(msMax, "next occurrence"))
+		it.againMs = int64(it.reader.number(timer.MaxMs, "next occurrence"))
 	case itemForget:
 		it.named()
 	default:
@@ -110,7 +114,7 @@ func (it *items) next() bool {
 }
 
 func (it *items) named() {
-	it.handle = Handle(it.reader.number(1<<32-1, "handle"))
+	it.handle = timer.Handle(it.reader.number(1<<32-1, "handle"))
 	it.seq = it.uvarint()
 }
 
@@ -120,7 +124,7 @@ func (it *items) delta() {
 	if h < 0 || h > 1<<32-1 {
 		it.fail("handle out of range")
 	}
-	it.handle = Handle(h)
+	it.handle = timer.Handle(h)
 	it.seq += uint64(it.varint())
 }
 
@@ -154,13 +158,13 @@ func (it *items) readOutcome() {
 	case RetryLater:
 		o.NextMs = it.nowMs + it.varint()
 	case Kill:
-		o.Reason = Reason(it.byte())
+		o.Reason = timer.Reason(it.byte())
 		o.RetainUntilMs = it.nowMs + it.varint()
-		if o.Reason > Refused {
+		if o.Reason > timer.Refused {
 			it.fail("unknown reason")
 		}
 	case Accepted, Extended:
-		if o.LeaseMs = it.varint(); o.LeaseMs < 0 || o.LeaseMs > msMax {
+		if o.LeaseMs = it.varint(); o.LeaseMs < 0 || o.LeaseMs > timer.MaxMs {
 			it.fail("length of a lease out of range")
 		}
 	default:
@@ -178,7 +182,7 @@ func (it *items) readOutcome() {
 // again reads when the next occurrence is due.
 func (it *items) again() int64 {
 	ms := it.nowMs + it.varint()
-	if ms <= 0 || ms > msMax {
+	if ms <= 0 || ms > timer.MaxMs {
 		it.fail("next occurrence out of range")
 	}
 	return ms

@@ -3,6 +3,8 @@ package shard
 import (
 	"encoding/binary"
 	"math"
+
+	"carillon/timer"
 )
 
 // Bounds of what is read, far above what the API lets in: they protect memory, not policy.
@@ -40,7 +42,7 @@ const (
 )
 
 // appendSpec writes due time, callback and the rest; a reader must know where it ends.
-func appendSpec(dst []byte, s *Spec) []byte {
+func appendSpec(dst []byte, s *timer.Spec) []byte {
 	dst = binary.AppendVarint(dst, s.DueMs)
 	var room [512]byte
 	callback := appendCallback(room[:0], &s.Callback)
@@ -49,7 +51,7 @@ func appendSpec(dst []byte, s *Spec) []byte {
 	return appendRest(dst, s)
 }
 
-func appendCallback(dst []byte, c *Callback) []byte {
+func appendCallback(dst []byte, c *timer.Callback) []byte {
 	if c.URL != "" {
 		dst = appendBlock(append(dst, callbackURL), c.URL)
 	}
@@ -72,9 +74,9 @@ func appendCallback(dst []byte, c *Callback) []byte {
 	return dst
 }
 
-func decodeCallback(b []byte) (Callback, error) {
+func decodeCallback(b []byte) (timer.Callback, error) {
 	r := reader{b: b}
-	var c Callback
+	var c timer.Callback
 	for last := byte(0); len(r.b) > 0; {
 		field := r.byte()
 		if field <= last {
@@ -90,7 +92,7 @@ func decodeCallback(b []byte) (Callback, error) {
 			c.HasHeaders = true
 			for n := r.number(maxList, "headers"); n > 0 && r.fault == ""; n-- {
 				name := string(r.block(maxText, "header"))
-				c.Headers = append(c.Headers, Header{name, string(r.block(maxText, "header"))})
+				c.Headers = append(c.Headers, timer.Header{Name: name, Value: string(r.block(maxText, "header"))})
 			}
 		case callbackTimeout:
 			c.TimeoutMs = r.varint()
@@ -103,7 +105,7 @@ func decodeCallback(b []byte) (Callback, error) {
 	return c, r.err()
 }
 
-func appendRest(dst []byte, s *Spec) []byte {
+func appendRest(dst []byte, s *timer.Spec) []byte {
 	if s.Priority != 0 {
 		dst = append(dst, fieldPriority, s.Priority)
 	}
@@ -123,13 +125,13 @@ func appendRest(dst []byte, s *Spec) []byte {
 	if s.Repeat != nil {
 		dst = appendRepeat(append(dst, fieldRepeat), s.Repeat)
 	}
-	if s.PayloadKind != NoPayload || len(s.Payload) > 0 {
+	if s.PayloadKind != timer.NoPayload || len(s.Payload) > 0 {
 		dst = append(append(dst, fieldPayload|byte(s.PayloadKind)), s.Payload...)
 	}
 	return dst
 }
 
-func appendRetry(dst []byte, p *Retry) []byte {
+func appendRetry(dst []byte, p *timer.Retry) []byte {
 	if p.MaxAttempts != 0 {
 		dst = binary.AppendVarint(append(dst, fieldMaxAttempts), int64(p.MaxAttempts))
 	}
@@ -182,12 +184,12 @@ func (f *restField) next(r *reader) bool {
 		f.number = r.varint()
 	case fieldRepeat:
 		f.bytes = r.block(maxRepeat, "repeat")
-		if err := new(Repeat).decode(f.bytes); err != nil {
+		if err := decodeRepeat(new(timer.Repeat), f.bytes); err != nil {
 			r.fail("repeat cannot be read")
 		}
 	case fieldMultiplier, fieldJitter:
 		f.float = math.Float64frombits(r.u64())
-	case fieldPayload | byte(NoPayload), fieldPayload | byte(JSONPayload), fieldPayload | byte(BinaryPayload):
+	case fieldPayload | byte(timer.NoPayload), fieldPayload | byte(timer.JSONPayload), fieldPayload | byte(timer.BinaryPayload):
 		f.bytes = r.take(len(r.b))
 	default:
 		r.fail("unknown spec field")
@@ -232,7 +234,7 @@ func restExpiry(rest []byte) (ms int64, ok bool) {
 }
 
 // decodeRest fills the fields of s that a rest carries, without the callback and the due time. Everything is copied.
-func decodeRest(s *Spec, rest []byte, payload bool) error {
+func decodeRest(s *timer.Spec, rest []byte, payload bool) error {
 	r := reader{b: rest}
 	for f := (restField{}); f.next(&r); {
 		switch f.field {
@@ -255,10 +257,10 @@ func decodeRest(s *Spec, rest []byte, payload bool) error {
 		case fieldJitter:
 			s.Retry.Jitter, s.Retry.HasJitter = f.float, true
 		case fieldRepeat:
-			s.Repeat = new(Repeat)
-			_ = s.Repeat.decode(f.bytes) // checked by next
+			s.Repeat = new(timer.Repeat)
+			_ = decodeRepeat(s.Repeat, f.bytes) // checked by next
 		default:
-			s.PayloadKind = PayloadKind(f.field &^ fieldPayload)
+			s.PayloadKind = timer.PayloadKind(f.field &^ fieldPayload)
 			if payload && len(f.bytes) > 0 {
 				s.Payload = append([]byte(nil), f.bytes...)
 			}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"carillon/timer"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -34,47 +36,47 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-func fullSpec() *Spec {
-	return &Spec{
-		DueMs: 1_700_000_123_456, Payload: []byte(`{"order": 77}`), PayloadKind: JSONPayload, ContentType: "application/json",
-		Callback: Callback{
+func fullSpec() *timer.Spec {
+	return &timer.Spec{
+		DueMs: 1_700_000_123_456, Payload: []byte(`{"order": 77}`), PayloadKind: timer.JSONPayload, ContentType: "application/json",
+		Callback: timer.Callback{
 			URL: "https://shop.example/hooks", Method: "PUT", TimeoutMs: 10_000,
-			Headers: []Header{{"X-Tenant", "7"}, {"X-Empty", ""}}, HasHeaders: true,
+			Headers: []timer.Header{{Name: "X-Tenant", Value: "7"}, {Name: "X-Empty", Value: ""}}, HasHeaders: true,
 		},
-		Retry:    Retry{MaxAttempts: 16, MinBackoffMs: 1000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0, HasJitter: true},
+		Retry:    timer.Retry{MaxAttempts: 16, MinBackoffMs: 1000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0, HasJitter: true},
 		Priority: 5, Labels: []string{"orders", "eu"}, ExpiresAfterMs: 600_000, HasExpiry: true,
 	}
 }
 
 // itemCases has every kind of item, and of command.
 func itemCases() map[string]func(b *Batch) {
-	command := func(c Command) func(*Batch) { return func(b *Batch) { b.Command(&c) } }
+	command := func(c timer.Command) func(*Batch) { return func(b *Batch) { b.Command(&c) } }
 	leased := Outcome{Handle: 7, Seq: 9, Fence: 11, StartedMs: 1_700_000_000_100, EndedMs: 1_700_000_000_200, Status: 503, Err: "no answer"}
 	kind := func(o Outcome, k OutcomeKind) func(*Batch) {
 		o.Kind = k
-		o.NextMs, o.Reason, o.RetainUntilMs, o.LeaseMs = 1_700_000_005_000, Stopped, 1_700_000_900_000, 60_000
+		o.NextMs, o.Reason, o.RetainUntilMs, o.LeaseMs = 1_700_000_005_000, timer.Stopped, 1_700_000_900_000, 60_000
 		return func(b *Batch) { b.Outcome(&o) }
 	}
 	id := "{order-77}close"
 	return map[string]func(b *Batch){
-		"add":       command(Command{Kind: Add, Topic: 3, ID: id, Absolute: true, Tag: 5, Content: 6, Spec: fullSpec()}),
-		"add-plain": command(Command{Kind: Add, Topic: 3, ID: id, Spec: &Spec{DueMs: 4}}),
-		"add-merge": command(Command{Kind: Add, Topic: 3, ID: id, Content: 6, Merge: MergeDebounce, MaxWaitMs: 300_000, Spec: &Spec{DueMs: 4}}),
-		"add-repeat": command(Command{Kind: Add, Topic: 3, ID: id, Spec: &Spec{DueMs: 4, Payload: []byte("7"), PayloadKind: JSONPayload, Repeat: &Repeat{
-			Cron: "0 8 * * 1-5", Zone: "Asia/Shanghai", UntilMs: 1_800_000_000_000, Count: 100, CatchUp: CatchUpAll, Overlap: true,
+		"add":       command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Absolute: true, Tag: 5, Content: 6, Spec: fullSpec()}),
+		"add-plain": command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Spec: &timer.Spec{DueMs: 4}}),
+		"add-merge": command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Content: 6, Merge: timer.MergeDebounce, MaxWaitMs: 300_000, Spec: &timer.Spec{DueMs: 4}}),
+		"add-repeat": command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Spec: &timer.Spec{DueMs: 4, Payload: []byte("7"), PayloadKind: timer.JSONPayload, Repeat: &timer.Repeat{
+			Cron: "0 8 * * 1-5", Zone: "Asia/Shanghai", UntilMs: 1_800_000_000_000, Count: 100, CatchUp: timer.CatchUpAll, Overlap: true,
 		}}}),
-		"modify-repeat": command(Command{Kind: Modify, Topic: 3, ID: id, Patch: &Patch{Repeat: true, Spec: Spec{Repeat: &Repeat{EveryMs: 60_000}}}}),
-		"put":           command(Command{Kind: Put, Topic: 3, ID: id, IfMatch: 2, CreateOnly: true, Content: 6, Spec: fullSpec()}),
-		"modify":        command(Command{Kind: Modify, Topic: 3, ID: id, IfMatch: 2, Patch: &Patch{Spec: *fullSpec(), Due: true, Payload: true, Jitter: true, URL: true}}),
-		"cancel":        command(Command{Kind: Cancel, Topic: 3, ID: id, IfMatch: 4}),
-		"fire":          command(Command{Kind: Fire, Topic: 3, ID: id}),
-		"redrive":       command(Command{Kind: Redrive, Topic: 3, ID: id, DueMs: 77, Patch: &Patch{Spec: *fullSpec(), URL: true, Headers: true}}),
-		"purge":         command(Command{Kind: Purge, Topic: 3, ID: id}),
-		"closetopic":    command(Command{Kind: CloseTopic, Topic: 3, Force: true}),
-		"closepart":     command(Command{Kind: CloseTopic, Topic: 3, Force: true, IfMatch: 1 << 17, DueMs: 70_000}),
-		"closefence":    command(Command{Kind: CloseTopic, Topic: 3, DueMs: 1 << 40}),
-		"opentopic":     command(Command{Kind: OpenTopic, Topic: 3}),
-		"deliver":       command(Command{Kind: Deliver, Topic: 3, IfMatch: 5, Pull: true}),
+		"modify-repeat": command(timer.Command{Kind: timer.Modify, Topic: 3, ID: id, Patch: &timer.Patch{Repeat: true, Spec: timer.Spec{Repeat: &timer.Repeat{EveryMs: 60_000}}}}),
+		"put":           command(timer.Command{Kind: timer.Put, Topic: 3, ID: id, IfMatch: 2, CreateOnly: true, Content: 6, Spec: fullSpec()}),
+		"modify":        command(timer.Command{Kind: timer.Modify, Topic: 3, ID: id, IfMatch: 2, Patch: &timer.Patch{Spec: *fullSpec(), Due: true, Payload: true, Jitter: true, URL: true}}),
+		"cancel":        command(timer.Command{Kind: timer.Cancel, Topic: 3, ID: id, IfMatch: 4}),
+		"fire":          command(timer.Command{Kind: timer.Fire, Topic: 3, ID: id}),
+		"redrive":       command(timer.Command{Kind: timer.Redrive, Topic: 3, ID: id, DueMs: 77, Patch: &timer.Patch{Spec: *fullSpec(), URL: true, Headers: true}}),
+		"purge":         command(timer.Command{Kind: timer.Purge, Topic: 3, ID: id}),
+		"closetopic":    command(timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true}),
+		"closepart":     command(timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true, IfMatch: 1 << 17, DueMs: 70_000}),
+		"closefence":    command(timer.Command{Kind: timer.CloseTopic, Topic: 3, DueMs: 1 << 40}),
+		"opentopic":     command(timer.Command{Kind: timer.OpenTopic, Topic: 3}),
+		"deliver":       command(timer.Command{Kind: timer.Deliver, Topic: 3, IfMatch: 5, Pull: true}),
 		"leases": func(b *Batch) {
 			b.Lease(15_000, 7, 9, 1)
 			b.Lease(15_000, 9, 8, 3)
@@ -82,7 +84,7 @@ func itemCases() map[string]func(b *Batch) {
 		},
 		"acks": func(b *Batch) {
 			for i := range 3 {
-				b.Outcome(&Outcome{Kind: Ack, Handle: Handle(7 - i), Seq: 9, Fence: uint64(11 + i), Status: 200, StartedMs: 1_700_000_000_100, EndedMs: 1_700_000_000_103})
+				b.Outcome(&Outcome{Kind: Ack, Handle: timer.Handle(7 - i), Seq: 9, Fence: uint64(11 + i), Status: 200, StartedMs: 1_700_000_000_100, EndedMs: 1_700_000_000_103})
 			}
 		},
 		"ack-error":    kind(leased, Ack),
@@ -158,12 +160,12 @@ func TestRunSizes(t *testing.T) {
 	b.Reset(1_700_000_000_000, 1, 1)
 	head := b.Size()
 	for i := range 1000 {
-		b.Lease(15_000, Handle(i*3+1), uint64(1e6+i*3), 1)
+		b.Lease(15_000, timer.Handle(i*3+1), uint64(1e6+i*3), 1)
 	}
 	lease := float64(b.Size()-head) / 1000
 	head = b.Size()
 	for i := range 1000 {
-		b.Outcome(&Outcome{Kind: Ack, Handle: Handle(i*3 + 1), Seq: uint64(1e6 + i*3), Fence: uint64(1e9 + i), Status: 200, StartedMs: 1_700_000_000_000 + int64(i%50), EndedMs: 1_700_000_000_060 + int64(i%50)})
+		b.Outcome(&Outcome{Kind: Ack, Handle: timer.Handle(i*3 + 1), Seq: uint64(1e6 + i*3), Fence: uint64(1e9 + i), Status: 200, StartedMs: 1_700_000_000_000 + int64(i%50), EndedMs: 1_700_000_000_060 + int64(i%50)})
 	}
 	ack := float64(b.Size()-head) / 1000
 	t.Logf("%.1f B per lease, %.1f B per ack", lease, ack)
@@ -179,7 +181,7 @@ func TestSpecRoundTrip(t *testing.T) {
 		want := *g.spec()
 		r := reader{b: appendSpec(nil, &want)}
 		raw := r.spec()
-		var got Spec
+		var got timer.Spec
 		if err := raw.decodeTo(&got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("spec is %+v, want %+v: %v", got, want, err)
 		}
@@ -189,8 +191,8 @@ func TestSpecRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		a, b := *fullSpec(), *fullSpec()
-		patch.applyTo(&a)
-		decoded.applyTo(&b)
+		patch.Apply(&a)
+		decoded.Apply(&b)
 		if !reflect.DeepEqual(a, b) {
 			t.Fatalf("patched spec is %+v, want %+v", b, a)
 		}
@@ -201,14 +203,14 @@ func FuzzBatch(f *testing.F) {
 	for _, fill := range itemCases() {
 		var b Batch
 		b.Reset(1_700_000_000_000, 42, 43)
-		b.Command(&Command{Kind: Add, Topic: 3, ID: "{order-77}close", Content: 6, Spec: fullSpec()})
+		b.Command(&timer.Command{Kind: timer.Add, Topic: 3, ID: "{order-77}close", Content: 6, Spec: fullSpec()})
 		b.Lease(1000, 1, 1, 1)
 		fill(&b)
 		f.Add(bytes.Clone(b.Bytes()))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, b := NewTable(1, 0), NewTable(1, 0)
-		got, err := a.Apply(data, func(int, *Result) bool { return true }, nil)
+		got, err := a.Apply(data, func(int, *timer.Result) bool { return true }, nil)
 		if _, err2 := b.Apply(data, nil, nil); (err == nil) != (err2 == nil) || a.Hash() != b.Hash() {
 			t.Fatalf("two tables differ: %v, %v", err, err2)
 		}

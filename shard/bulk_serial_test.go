@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 const (
@@ -44,7 +46,7 @@ func piled(t *testing.T, n int, serial bool, id func(i int) string) (p burden) {
 	t.Helper()
 	r := newStand(t, nil)
 	policy := func(paused bool) {
-		r.topic(1, func(topic *Topic) { topic.Policy.Serial, topic.Paused = serial, paused })
+		r.topic(1, func(topic *timer.Topic) { topic.Policy.Serial, topic.Paused = serial, paused })
 		r.host.TopicsChanged()
 	}
 	policy(true)
@@ -52,7 +54,7 @@ func piled(t *testing.T, n int, serial bool, id func(i int) string) (p burden) {
 	r.calls.auto = 200
 	before, begin := heapNow(), cpuTime(t)
 	due := r.clock.wallMs + 10_000
-	many := func(from, to int, cmd func(i int) Command, want Code) {
+	many := func(from, to int, cmd func(i int) timer.Command, want timer.Code) {
 		for from < to {
 			var asked []*pending
 			for end := min(from+1000, to); from < end; from++ {
@@ -66,16 +68,16 @@ func piled(t *testing.T, n int, serial bool, id func(i int) string) (p burden) {
 			}
 		}
 	}
-	many(0, n, func(i int) Command {
-		return Command{Kind: Add, Topic: 1, ID: id(i), Content: uint64(i), Spec: &Spec{DueMs: due, Payload: []byte(`{"n":12345678}`), PayloadKind: JSONPayload}}
-	}, Created)
+	many(0, n, func(i int) timer.Command {
+		return timer.Command{Kind: timer.Add, Topic: 1, ID: id(i), Content: uint64(i), Spec: &timer.Spec{DueMs: due, Payload: []byte(`{"n":12345678}`), PayloadKind: timer.JSONPayload}}
+	}, timer.Created)
 	p.add = cpuTime(t) - begin
 	r.pass(11 * time.Second)
 	p.heap = heapNow() - before
 
 	middle := n / 2
 	begin = cpuTime(t)
-	many(middle, middle+1000, func(i int) Command { return Command{Kind: Cancel, Topic: 1, ID: id(i)} }, Prevented)
+	many(middle, middle+1000, func(i int) timer.Command { return timer.Command{Kind: timer.Cancel, Topic: 1, ID: id(i)} }, timer.Prevented)
 	p.cancel = cpuTime(t) - begin
 
 	begin = cpuTime(t)
@@ -90,8 +92,8 @@ func piled(t *testing.T, n int, serial bool, id func(i int) string) (p burden) {
 		r.turn()
 	}
 	p.fire = cpuTime(t) - begin
-	key, _ := KeyOf(id(0))
-	other, _ := KeyOf(id(1))
+	key, _ := timer.KeyOf(id(0))
+	other, _ := timer.KeyOf(id(1))
 	line := key == other
 	seen := map[string]int{}
 	for i, c := range r.calls.started {
@@ -149,15 +151,15 @@ func TestManyOfOneKey(t *testing.T) {
 func TestManyClosedTopics(t *testing.T) {
 	adds := func(table *Table) time.Duration {
 		var b Batch
-		var results []Result
+		var results []timer.Result
 		begin := cpuTime(t)
 		for n := range 100 {
 			b.Reset(benchNow, 1, uint64(n))
 			for i := range benchBatch {
-				b.Command(&Command{Kind: Add, Topic: 1, ID: benchID(n*benchBatch + i), Spec: &Spec{DueMs: benchNow + 1000}})
+				b.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: benchID(n*benchBatch + i), Spec: &timer.Spec{DueMs: benchNow + 1000}})
 			}
 			var err error
-			if results, err = table.Apply(b.Bytes(), nil, results[:0]); err != nil || results[0].Code != Created {
+			if results, err = table.Apply(b.Bytes(), nil, results[:0]); err != nil || results[0].Code != timer.Created {
 				t.Fatalf("%+v, %v", results[0], err)
 			}
 		}
@@ -165,11 +167,11 @@ func TestManyClosedTopics(t *testing.T) {
 	}
 	table := NewTable(1, benchNow)
 	const closed = 20_000
-	for from := TopicID(2); from < closed; from += 100 {
+	for from := timer.TopicID(2); from < closed; from += 100 {
 		var b Batch
 		b.Reset(benchNow, 1, uint64(from))
-		for i := range TopicID(100) {
-			b.Command(&Command{Kind: CloseTopic, Topic: from + i})
+		for i := range timer.TopicID(100) {
+			b.Command(&timer.Command{Kind: timer.CloseTopic, Topic: from + i})
 		}
 		if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
 			t.Fatal(err)

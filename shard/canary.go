@@ -3,18 +3,20 @@ package shard
 import (
 	"sync/atomic"
 	"time"
+
+	"carillon/timer"
 )
 
 // canaryTopic is a topic that no client can reach: each led shard fires a timer of its own through log, wheel and
 // lease, every few seconds, so that "ready" means what it says.
 const (
-	canaryTopic TopicID = 1<<32 - 1
-	canaryEach          = 10 * time.Second
-	canaryLate          = 3 * canaryEach
+	canaryTopic timer.TopicID = 1<<32 - 1
+	canaryEach                = 10 * time.Second
+	canaryLate                = 3 * canaryEach
 )
 
 // canaryOf is the canary's topic as leads see it.
-var canaryOf = &Topic{ID: canaryTopic, Name: "canary", Policy: DefaultPolicy()}
+var canaryOf = &timer.Topic{ID: canaryTopic, Name: "canary", Policy: timer.DefaultPolicy()}
 
 // canary is a shard's own timer.
 type canary struct {
@@ -34,7 +36,7 @@ func (g *group) tickCanary() {
 	}
 	g.canary.next = g.w.mono + canaryEach
 	g.waiting = append(g.waiting, &op{group: g, brief: true, deadline: g.w.mono + waitLimit,
-		cmd: &Command{Kind: Put, Topic: canaryTopic, ID: "canary", Spec: &Spec{DueMs: g.w.nowMs}}})
+		cmd: &timer.Command{Kind: timer.Put, Topic: canaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: g.w.nowMs}}})
 }
 
 // canaryDest is the destination of canaries: the call succeeds at once.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -18,7 +19,7 @@ type census struct {
 
 // tallied is one group of a census.
 type tallied struct {
-	group     ID
+	group     timer.ShardID
 	replica   uint64 // 0: none
 	tombstone uint64 // ids up to this one are used up
 	hard      hardState
@@ -32,15 +33,15 @@ type entryID struct{ index, term uint64 }
 const censusVersion = 1
 
 // covers reports that the census speaks of a group.
-func (c *census) covers(id ID) bool { return uint64(id)%c.workers == c.worker }
+func (c *census) covers(id timer.ShardID) bool { return uint64(id)%c.workers == c.worker }
 
 // byGroup finds what it says of a group that it covers.
-func (c *census) byGroup() func(ID) tallied {
-	byID := make(map[ID]tallied, len(c.replicas))
+func (c *census) byGroup() func(timer.ShardID) tallied {
+	byID := make(map[timer.ShardID]tallied, len(c.replicas))
 	for _, t := range c.replicas {
 		byID[t.group] = t
 	}
-	return func(id ID) tallied { return byID[id] }
+	return func(id timer.ShardID) tallied { return byID[id] }
 }
 
 func appendCensus(b []byte, c *census) []byte {
@@ -75,10 +76,10 @@ func decodeCensus(b []byte) (*census, error) {
 	for i := range c.replicas {
 		t := &c.replicas[i]
 		id := r.uvarint()
-		if id > 65535 || !c.covers(ID(id)) {
+		if id > 65535 || !c.covers(timer.ShardID(id)) {
 			return nil, errRecord
 		}
-		t.group, t.replica, t.tombstone = ID(id), r.uvarint(), r.uvarint()
+		t.group, t.replica, t.tombstone = timer.ShardID(id), r.uvarint(), r.uvarint()
 		t.hard = hardState{r.uvarint(), r.uvarint(), r.uvarint()}
 		t.last = entryID{r.uvarint(), r.uvarint()}
 		if birth := r.bytes(); len(birth) > 0 {

@@ -1,35 +1,14 @@
 package shard
 
-import "encoding/binary"
+import (
+	"encoding/binary"
 
-// What a consumer says of a lease that it holds: in a pull, or since it answered a call with 202 (report mode). These kinds
-// travel between nodes like any command, but never lie in a log: the leader turns each into an outcome, by the topic's policy.
-const (
-	AckLease    Kind = 0x40 + iota // done
-	NackLease                      // try again later, or give up
-	ExtendLease                    // hold it longer
-	ReturnLease                    // it never got as far as its consumer: it does not count
+	"carillon/timer"
 )
-
-// claims reports that a command of this kind is about a lease.
-func (k Kind) claims() bool { return k >= AckLease && k <= ReturnLease }
-
-// Claim names a lease, and says what its holder has to say. What it names came from a receipt, so it was once true.
-type Claim struct {
-	Handle Handle
-	Seq    uint64
-	Fence  uint64
-
-	LeaseMs int64 // ExtendLease: from now on; 0: as long as the topic gives
-	// DelayMs is given with NackLease when HasDelay; without, the backoff says when the next attempt is due.
-	DelayMs  int64
-	HasDelay bool
-	Reason   string // NackLease: the timer's last error; cut to 1 KiB
-}
 
 const claimHasDelay = 1 // a flag of a claim
 
-func appendClaim(dst []byte, c *Claim) []byte {
+func appendClaim(dst []byte, c *timer.LeaseUpdate) []byte {
 	var flags byte
 	if c.HasDelay {
 		flags |= claimHasDelay
@@ -43,17 +22,17 @@ func appendClaim(dst []byte, c *Claim) []byte {
 	return appendBlock(dst, cut(c.Reason, maxErr))
 }
 
-func decodeClaim(b []byte) (*Claim, error) {
+func decodeClaim(b []byte) (*timer.LeaseUpdate, error) {
 	r := reader{b: b}
-	c := new(Claim)
+	c := new(timer.LeaseUpdate)
 	flags := r.byte()
 	if flags&^claimHasDelay != 0 {
 		r.fail("unknown flags of a claim")
 	}
 	c.HasDelay = flags&claimHasDelay != 0
-	c.Handle = Handle(r.number(1<<32-1, "handle"))
+	c.Handle = timer.Handle(r.number(1<<32-1, "handle"))
 	c.Seq, c.Fence = r.uvarint(), r.uvarint()
-	if c.LeaseMs, c.DelayMs = r.varint(), r.varint(); min(c.LeaseMs, c.DelayMs) < 0 || max(c.LeaseMs, c.DelayMs) > msMax {
+	if c.LeaseMs, c.DelayMs = r.varint(), r.varint(); min(c.LeaseMs, c.DelayMs) < 0 || max(c.LeaseMs, c.DelayMs) > timer.MaxMs {
 		r.fail("span of a claim out of range")
 	}
 	c.Reason = string(r.block(maxErr, "reason"))
@@ -72,14 +51,14 @@ func (g *group) proposeClaim(o *op) {
 			g.confirmClaim(o)
 			return
 		}
-		o.answer(g.overClaim(o.cmd, Result{Code: Skipped}), nil)
+		o.answer(g.overClaim(o.cmd, timer.Result{Code: timer.Skipped}), nil)
 		return
 	}
-	if early && o.cmd.Kind != AckLease && g.lead.awaitAnswer(o, &d) {
+	if early && o.cmd.Kind != timer.AckLease && g.lead.awaitAnswer(o, &d) {
 		return
 	}
 	if !g.lead.hasZone(c.Handle, &d) {
-		o.answer(Result{}, ErrOverloaded) // it is good, and can be decided in a moment
+		o.answer(timer.Result{}, timer.ErrOverloaded) // it is good, and can be decided in a moment
 		return
 	}
 	out := g.lead.judgeClaim(o.cmd, &d)
@@ -92,15 +71,15 @@ func (g *group) proposeClaim(o *op) {
 }
 
 // claimable reports that a claim is about the lease that the table has, and that it is a consumer's or a receiver's that reports.
-func (g *group) claimable(cmd *Command, d *Due) bool {
+func (g *group) claimable(cmd *timer.Command, d *Due) bool {
 	c := cmd.Claim
-	return g.table.Live(c.Handle, c.Seq) && d.State == Leased && d.Fence == c.Fence && d.Topic == cmd.Topic &&
-		(cmd.Kind != ReturnLease || d.Holder == byPuller) && (d.Holder != byCall || g.lead.reports(c.Handle, d))
+	return g.table.Live(c.Handle, c.Seq) && d.State == timer.Leased && d.Fence == c.Fence && d.Topic == cmd.Topic &&
+		(cmd.Kind != timer.ReturnLease || d.Holder == byPuller) && (d.Holder != byCall || g.lead.reports(c.Handle, d))
 }
 
 // reports says whether the receiver of a call that has no outcome yet may have a receipt: its 202 may be on its way, or was lost with
 // a former leader.
-func (l *lead) reports(h Handle, d *Due) bool {
+func (l *lead) reports(h timer.Handle, d *Due) bool {
 	if t := l.topic(d.Topic); t == nil || !t.Policy.Report {
 		return false
 	}
@@ -109,7 +88,7 @@ func (l *lead) reports(h Handle, d *Due) bool {
 }
 
 // calling is this leader's flight of the lease that the table has; nil: another led when it was taken.
-func (l *lead) calling(h Handle, d *Due) *flight {
+func (l *lead) calling(h timer.Handle, d *Due) *flight {
 	if f := l.flights[h]; f != nil && f.seq == d.Seq && f.fence == d.Fence {
 		return f
 	}
@@ -134,19 +113,19 @@ func (g *group) confirmClaim(o *op) {
 		d := g.table.Due(o.cmd.Claim.Handle)
 		switch {
 		case r.err != nil:
-			o.answer(Result{}, r.err)
+			o.answer(timer.Result{}, r.err)
 		case g.claimable(o.cmd, &d):
 			g.waiting = append(g.waiting, o)
 			g.w.touchNext(g)
 		default:
-			o.answer(g.overClaim(o.cmd, Result{Code: Skipped}), nil)
+			o.answer(g.overClaim(o.cmd, timer.Result{Code: timer.Skipped}), nil)
 		}
 	}
 	r.handle(g.w)
 }
 
 // judgeClaim makes the outcome of a claim.
-func (l *lead) judgeClaim(cmd *Command, d *Due) Outcome {
+func (l *lead) judgeClaim(cmd *timer.Command, d *Due) Outcome {
 	c, now := cmd.Claim, l.group.w.nowMs
 	fired, status := d.FiredMs, d.Status
 	if d.Holder == byCall { // those are of the attempt before
@@ -158,16 +137,16 @@ func (l *lead) judgeClaim(cmd *Command, d *Due) Outcome {
 	a := Attempt{StartedMs: fired, EndedMs: now}
 	out := Outcome{Handle: c.Handle, Seq: c.Seq, Fence: c.Fence, StartedMs: fired, EndedMs: now}
 	switch cmd.Kind {
-	case AckLease:
+	case timer.AckLease:
 		out.Kind, out.AgainMs = Ack, l.again(c.Handle, fired)
-	case ExtendLease:
+	case timer.ExtendLease:
 		if out.Kind, out.LeaseMs = Extended, c.LeaseMs; d.Holder == byCall {
 			out.Kind = Accepted // that leader heard no answer any more
 		}
 		if out.LeaseMs == 0 {
 			out.LeaseMs = l.leaseMs(d.Topic)
 		}
-	case ReturnLease:
+	case timer.ReturnLease:
 		out.Kind = Release
 	default:
 		a.Err = c.Reason
@@ -184,20 +163,20 @@ func (l *lead) judgeClaim(cmd *Command, d *Due) Outcome {
 }
 
 // leaseMs is how long a consumer holds a timer of the topic that does not ask for something else.
-func (l *lead) leaseMs(id TopicID) int64 {
+func (l *lead) leaseMs(id timer.TopicID) int64 {
 	if t := l.topic(id); t != nil {
 		return t.Policy.LeaseFor()
 	}
-	return DefaultLeaseMs
+	return timer.DefaultLeaseMs
 }
 
 // settleClaim answers a claim whose outcome was applied.
-func (g *group) settleClaim(o *op, r *Result) {
+func (g *group) settleClaim(o *op, r *timer.Result) {
 	c := o.cmd.Claim
-	if r.Code == OK {
+	if r.Code == timer.OK {
 		g.lead.applied(c.Handle)
 		g.w.host.cfg.Observer.Outcome(o.outcome)
-		if o.cmd.Kind == AckLease {
+		if o.cmd.Kind == timer.AckLease {
 			g.lead.acked.add(c.Fence)
 		}
 	}
@@ -206,15 +185,15 @@ func (g *group) settleClaim(o *op, r *Result) {
 
 // overClaim is what a claim is answered: an ack of a timer that this very lease delivered is as good as the first. The table says so of timers
 // that ended lately; of those whose id has another timer since, as one that repeats has, only the leader that took the first ack can.
-func (g *group) overClaim(cmd *Command, r Result) Result {
+func (g *group) overClaim(cmd *timer.Command, r timer.Result) timer.Result {
 	c := cmd.Claim
-	if r.Code == Skipped && cmd.Kind == AckLease {
+	if r.Code == timer.Skipped && cmd.Kind == timer.AckLease {
 		d := g.table.Due(c.Handle)
-		if g.table.Live(c.Handle, c.Seq) && d.State == Done && d.Fence == c.Fence || g.lead.acked.has(c.Fence) {
-			r.Code = OK
+		if g.table.Live(c.Handle, c.Seq) && d.State == timer.Done && d.Fence == c.Fence || g.lead.acked.has(c.Fence) {
+			r.Code = timer.OK
 		}
 	}
-	return Result{Code: r.Code, Handle: c.Handle}
+	return timer.Result{Code: r.Code, Handle: c.Handle}
 }
 
 // acked are the last leases of a shard that were acked.

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // What a receiver reports may arrive before the node has heard, or logged, that it answered 202: its worker is quick, or asked another node.
@@ -14,27 +16,29 @@ func (r *stand) running() (*rigCall, Taken) {
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	c := r.one()
-	return c, Taken{Handle: c.Job.Handle, Timer: &Timer{ID: "a", Seq: c.Job.Seq, Fence: c.Job.Fence}}
+	return c, Taken{Handle: c.Job.Handle, Timer: &timer.Timer{ID: "a", Seq: c.Job.Seq, Fence: c.Job.Fence}}
 }
 
 func TestAckBeforeTheAnswer(t *testing.T) {
 	for _, status := range []int{200, 202, 500} {
 		r := reportStand(t)
-		r.topic(1, func(topic *Topic) { topic.Policy.Report, topic.Policy.Serial, topic.Policy.Concurrency = true, true, 1 })
+		r.topic(1, func(topic *timer.Topic) {
+			topic.Policy.Report, topic.Policy.Serial, topic.Policy.Concurrency = true, true, 1
+		})
 		r.topicsChanged()
 		c, v := r.running()
 		r.pass(time.Second)
-		r.wantClaim(AckLease, v, OK, nil)
+		r.wantClaim(timer.AckLease, v, timer.OK, nil)
 		r.wantState("a", "done 1")
 		if got := r.timer("a"); got.FiredMs != c.wallMs || got.LatenessMs != 0 || got.LastStatus != 0 {
 			t.Errorf("%+v", *got)
 		}
-		r.wantClaim(AckLease, v, OK, nil) // twice is as good as once
-		r.wantClaim(NackLease, v, Skipped, nil)
+		r.wantClaim(timer.AckLease, v, timer.OK, nil) // twice is as good as once
+		r.wantClaim(timer.NackLease, v, timer.Skipped, nil)
 		c.answer(status)
 		r.pass(time.Minute)
 		r.wantState("a", "done 1")
-		r.wantClaim(AckLease, v, OK, nil)
+		r.wantClaim(timer.AckLease, v, timer.OK, nil)
 		r.add("b", 0) // nothing is held up by the call that was over before it ended
 		r.pass(time.Millisecond)
 		r.one().answer(200)
@@ -46,17 +50,17 @@ func TestAckBeforeTheAnswer(t *testing.T) {
 // TestClaimWaitsForTheAnswer: what is not an ack means something else before and after the answer, and waits for it.
 func TestClaimWaitsForTheAnswer(t *testing.T) {
 	for _, tc := range []struct {
-		kind   Kind
+		kind   timer.Kind
 		status int
-		want   Code
+		want   timer.Code
 		state  string
 	}{
-		{NackLease, 202, OK, "scheduled 1"}, {NackLease, 200, Skipped, "done 1"}, {NackLease, 500, Skipped, "scheduled 1"},
-		{ExtendLease, 202, OK, "leased 1"}, {ExtendLease, 200, Skipped, "done 1"},
+		{timer.NackLease, 202, timer.OK, "scheduled 1"}, {timer.NackLease, 200, timer.Skipped, "done 1"}, {timer.NackLease, 500, timer.Skipped, "scheduled 1"},
+		{timer.ExtendLease, 202, timer.OK, "leased 1"}, {timer.ExtendLease, 200, timer.Skipped, "done 1"},
 	} {
 		r := reportStand(t)
 		c, v := r.running()
-		said := r.mustSubmit(Command{Kind: tc.kind, Topic: 1, Claim: &Claim{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence, LeaseMs: 60_000, DelayMs: 5_000, HasDelay: true}})
+		said := r.mustSubmit(timer.Command{Kind: tc.kind, Topic: 1, Claim: &timer.LeaseUpdate{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence, LeaseMs: 60_000, DelayMs: 5_000, HasDelay: true}})
 		r.pass(100 * time.Millisecond)
 		if said.answered() {
 			t.Fatalf("claim %d is answered while the call runs", tc.kind)
@@ -67,7 +71,7 @@ func TestClaimWaitsForTheAnswer(t *testing.T) {
 			t.Errorf("claim %d after %d: %v, %+v", tc.kind, tc.status, said.op.err, said.op.result)
 		}
 		r.wantState("a", tc.state)
-		if tc.kind == ExtendLease && tc.want == OK {
+		if tc.kind == timer.ExtendLease && tc.want == timer.OK {
 			r.pass(59 * time.Second)
 			r.wantState("a", "leased 1")
 		}
@@ -82,11 +86,11 @@ func TestClaimBeforeTheCall(t *testing.T) {
 	r.settle()
 	h, _ := r.table().Lookup(1, "a")
 	d := r.table().Due(h)
-	if d.State != Leased {
+	if d.State != timer.Leased {
 		t.Fatalf("not leased ahead of its time: %+v", d)
 	}
-	for _, kind := range []Kind{AckLease, NackLease, ExtendLease} {
-		r.wantClaim(kind, Taken{Handle: h, Timer: &Timer{Seq: d.Seq, Fence: d.Fence}}, Skipped, nil)
+	for _, kind := range []timer.Kind{timer.AckLease, timer.NackLease, timer.ExtendLease} {
+		r.wantClaim(kind, Taken{Handle: h, Timer: &timer.Timer{Seq: d.Seq, Fence: d.Fence}}, timer.Skipped, nil)
 	}
 	r.pass(20 * time.Millisecond)
 	r.one().answer(200)
@@ -96,19 +100,19 @@ func TestClaimBeforeTheCall(t *testing.T) {
 
 // TestClaimOfAFormerLeadersCall: the receiver may have answered a leader that is gone. What it reports counts.
 func TestClaimOfAFormerLeadersCall(t *testing.T) {
-	for kind, state := range map[Kind]string{AckLease: "done 1", NackLease: "scheduled 1", ExtendLease: "leased 1"} {
+	for kind, state := range map[timer.Kind]string{timer.AckLease: "done 1", timer.NackLease: "scheduled 1", timer.ExtendLease: "leased 1"} {
 		r := reportStand(t)
 		_, v := r.running()
 		r.change = func(c *Config) { c.Owner = NewOwner(8, 1) }
 		r.restart()
-		r.topic(1, func(topic *Topic) { topic.Policy.Report = true })
+		r.topic(1, func(topic *timer.Topic) { topic.Policy.Report = true })
 		r.topicsChanged()
-		r.wantClaim(kind, v, OK, func(c *Claim) { c.LeaseMs, c.DelayMs, c.HasDelay = 60_000, 90_000, true })
+		r.wantClaim(kind, v, timer.OK, func(c *timer.LeaseUpdate) { c.LeaseMs, c.DelayMs, c.HasDelay = 60_000, 90_000, true })
 		r.pass(59 * time.Second) // what the former leader's call could have lasted is over
 		r.wantState("a", state)
 		r.wantCalls("")
-		if kind == ExtendLease {
-			r.wantClaim(AckLease, v, OK, nil)
+		if kind == timer.ExtendLease {
+			r.wantClaim(timer.AckLease, v, timer.OK, nil)
 			r.wantState("a", "done 1")
 		}
 		r.audit()
@@ -123,11 +127,11 @@ func TestAnswerToldAfterTheExtension(t *testing.T) {
 	former := r.host.cfg.Owner
 	r.change = func(c *Config) { c.Owner = NewOwner(8, 1) }
 	r.restart()
-	r.topic(1, func(topic *Topic) { topic.Policy.Report = true })
+	r.topic(1, func(topic *timer.Topic) { topic.Policy.Report = true })
 	r.topicsChanged()
 	r.pass(100 * time.Millisecond)
 	r.freeze = true
-	said, err := r.submit(1, Command{Kind: ExtendLease, Topic: 1, Claim: &Claim{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence, LeaseMs: 90_000}})
+	said, err := r.submit(1, timer.Command{Kind: timer.ExtendLease, Topic: 1, Claim: &timer.LeaseUpdate{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence, LeaseMs: 90_000}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,11 +143,11 @@ func TestAnswerToldAfterTheExtension(t *testing.T) {
 	r.turn()
 	r.freeze = false
 	r.pass(100 * time.Millisecond)
-	if !said.answered() || said.op.err != nil || said.op.result.Code != OK {
+	if !said.answered() || said.op.err != nil || said.op.result.Code != timer.OK {
 		t.Fatalf("%v, %+v", said.op.err, said.op.result)
 	}
 	r.pass(89 * time.Second) // the topic gives 30 s
 	r.wantState("a", "leased 1")
-	r.wantClaim(AckLease, v, OK, nil)
+	r.wantClaim(timer.AckLease, v, timer.OK, nil)
 	r.audit()
 }

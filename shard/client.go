@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"carillon/timer"
 )
 
 // What clients of a host call. A call always ends: every operation carries a deadline that its worker watches, so a context
@@ -12,12 +14,12 @@ import (
 var ops = sync.Pool{New: func() any { return new(op) }}
 
 // admit refuses what would grow the state while memory or disk are short; changes that free something go on.
-func (h *Host) admit(g *group, cmd *Command) error {
-	if !cmd.grows() {
+func (h *Host) admit(g *group, cmd *timer.Command) error {
+	if !grows(cmd) {
 		return nil
 	}
 	if h.needed() > h.cfg.MemoryLimit {
-		return ErrMemory
+		return timer.ErrMemory
 	}
 	if low := g.public.lowDisk.Load(); low != nil {
 		return *low
@@ -26,25 +28,25 @@ func (h *Host) admit(g *group, cmd *Command) error {
 }
 
 // grows reports whether a command adds to the state. A patch does that brings a payload or headers.
-func (c *Command) grows() bool {
+func grows(c *timer.Command) bool {
 	switch c.Kind {
-	case Add, Put, Redrive, OpenTopic:
+	case timer.Add, timer.Put, timer.Redrive, timer.OpenTopic:
 		return true
-	case Modify:
+	case timer.Modify:
 		return c.Patch != nil && (len(c.Patch.Spec.Payload) > 0 || len(c.Patch.Spec.Callback.Headers) > 0)
 	}
 	return false
 }
 
 // newOp prepares one command, or says why it cannot be taken.
-func (h *Host) newOp(id ID, cmd *Command, brief bool, room Room, wait *waiter) (*op, error) {
+func (h *Host) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room timer.Room, wait *waiter) (*op, error) {
 	g := h.groups[id]
 	if err := h.admit(g, cmd); err != nil {
 		return nil, err
 	}
 	if g.w.queued.Add(1) > int64(h.cfg.MaxQueued) {
 		g.w.queued.Add(-1)
-		return nil, ErrOverloaded
+		return nil, timer.ErrOverloaded
 	}
 	o := ops.Get().(*op)
 	*o = op{group: g, cmd: cmd, brief: brief, room: room, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
@@ -52,10 +54,10 @@ func (h *Host) newOp(id ID, cmd *Command, brief bool, room Room, wait *waiter) (
 }
 
 // finish takes an op's answer, on the client's goroutine.
-func (h *Host) finish(o *op) (Result, error) {
+func (h *Host) finish(o *op) (timer.Result, error) {
 	r, err := o.result, o.err
-	if r.Code == Created && !o.brief {
-		r.Timer = o.cmd.born(&r)
+	if r.Code == timer.Created && !o.brief {
+		r.Timer = born(o.cmd, &r)
 	}
 	*o = op{}
 	ops.Put(o)
@@ -63,14 +65,14 @@ func (h *Host) finish(o *op) (Result, error) {
 }
 
 // born is the timer that an Add or Put has just created: what the client sent and what the table gave. It spares the worker a copy.
-func (c *Command) born(r *Result) *Timer {
+func born(c *timer.Command, r *timer.Result) *timer.Timer {
 	t := c.Into
 	if t == nil {
-		t = &Timer{}
+		t = &timer.Timer{}
 	}
 	due := debounced(c.Merge, c.Spec.DueMs, r.AtMs, c.MaxWaitMs)
-	*t = Timer{
-		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Seq: r.Seq, Tag: c.Tag, Version: r.Version, State: Scheduled,
+	*t = timer.Timer{
+		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Seq: r.Seq, Tag: c.Tag, Version: r.Version, State: timer.Scheduled,
 		NextMs: due, CreatedMs: r.AtMs, UpdatedMs: r.AtMs, LatenessMs: -1,
 	}
 	t.DueMs = due
@@ -78,36 +80,25 @@ func (c *Command) born(r *Result) *Timer {
 }
 
 // Do has one command decided by its shard. The command must not change until Do returns.
-func (h *Host) Do(_ context.Context, id ID, cmd *Command, brief bool) (Result, error) {
+func (h *Host) Do(_ context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	wait := h.newWaiter(1)
 	o, err := h.newOp(id, cmd, brief, nil, wait)
 	if err != nil {
 		wait.release()
-		return Result{}, err
+		return timer.Result{}, err
 	}
 	if err := o.group.w.box.offer(o); err != nil {
 		o.group.w.queued.Add(-1)
 		wait.release()
-		return Result{}, err
+		return timer.Result{}, err
 	}
 	h.await(wait)
 	r, err := h.finish(o)
 	return r, err
 }
 
-// Op is one command of DoAll, and its answer.
-type Op struct {
-	Shard   ID
-	Command *Command
-	Brief   bool
-	Room    Room // for the Timer of the answer, unless the command has created it; nil: there is. Without room it is left out
-
-	Result Result
-	Err    error
-}
-
 // DoAll has many decided at once; those of one shard in the order given.
-func (h *Host) DoAll(_ context.Context, list []Op) {
+func (h *Host) DoAll(_ context.Context, list []timer.Op) {
 	wait := h.newWaiter(len(list) + 1)
 	own := make([]*op, len(list))
 	perWorker := make([]opList, len(h.workers))
@@ -128,7 +119,7 @@ func (h *Host) DoAll(_ context.Context, list []Op) {
 		}
 		if err := h.workers[n].box.offer(l); err != nil {
 			for _, o := range l {
-				o.answer(Result{}, err)
+				o.answer(timer.Result{}, err)
 			}
 		}
 	}
@@ -142,7 +133,7 @@ func (h *Host) DoAll(_ context.Context, list []Op) {
 }
 
 // read runs a linearizable read on a shard; a long one in slices, until serve says that it is done.
-func (h *Host) read(id ID, long bool, serve func(g *group, budget int) bool) error {
+func (h *Host) read(id timer.ShardID, long bool, serve func(g *group, budget int) bool) error {
 	wait := h.newWaiter(1)
 	r := &read{group: h.groups[id], serve: serve, long: long, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	if err := r.group.w.box.offer(r); err != nil {
@@ -154,10 +145,10 @@ func (h *Host) read(id ID, long bool, serve func(g *group, budget int) bool) err
 }
 
 // Timer reads one timer, linearizably; nil when there is none.
-func (h *Host) Timer(_ context.Context, id ID, topic TopicID, timer string) (*Timer, error) {
-	var found *Timer
+func (h *Host) Timer(_ context.Context, id timer.ShardID, topic timer.TopicID, timerID string) (*timer.Timer, error) {
+	var found *timer.Timer
 	err := h.read(id, false, func(g *group, _ int) bool {
-		if found = g.table.Read(topic, timer); found != nil {
+		if found = g.table.Read(topic, timerID); found != nil {
 			g.overlay(found)
 		}
 		return true
@@ -167,13 +158,12 @@ func (h *Host) Timer(_ context.Context, id ID, topic TopicID, timer string) (*Ti
 
 // List answers a query on one shard: at most q.Limit timers, in order. The walk is done in slices, so that it holds
 // nobody up; a timer that changes meanwhile is shown as it was or as it is.
-func (h *Host) List(_ context.Context, id ID, q *Query) ([]*Timer, error) {
+func (h *Host) List(_ context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	scan := *q
-	scan.Room = q.room()
-	scan.hides = h.groups[id].hides // a lease ahead of its time shows as scheduled
-	var top Top
-	var from Handle
-	var out []*Timer
+	scan.Room = roomFor(q)
+	top := Top{hides: h.groups[id].hides} // a lease ahead of its time shows as scheduled
+	var from timer.Handle
+	var out []*timer.Timer
 	err := h.read(id, true, func(g *group, budget int) (done bool) {
 		if from, done = g.table.Scan(&scan, from, budget, &top); !done {
 			return false
@@ -197,9 +187,9 @@ func (h *Host) List(_ context.Context, id ID, q *Query) ([]*Timer, error) {
 const countsAtOnce = 128
 
 // Counts sums up each of the topics over the shards that this node leads.
-func (h *Host) Counts(_ context.Context, topics []TopicID) ([]Counts, error) {
+func (h *Host) Counts(_ context.Context, topics []timer.TopicID) ([]timer.Counts, error) {
 	var mu sync.Mutex
-	sums := make([]Counts, len(topics))
+	sums := make([]timer.Counts, len(topics))
 	for from := 0; from < len(topics); from += countsAtOnce {
 		part := topics[from:min(from+countsAtOnce, len(topics))]
 		h.onWorkers(func(w *worker) {
@@ -216,10 +206,10 @@ func (h *Host) Counts(_ context.Context, topics []TopicID) ([]Counts, error) {
 }
 
 // count adds one shard's share to the sums: leases ahead of their time count as scheduled.
-func (g *group) count(topics []TopicID, sums []Counts) {
-	var queues map[*topicQueue]*Counts
+func (g *group) count(topics []timer.TopicID, sums []timer.Counts) {
+	var queues map[*topicQueue]*timer.Counts
 	if g.lead.active {
-		queues = make(map[*topicQueue]*Counts, len(topics))
+		queues = make(map[*topicQueue]*timer.Counts, len(topics))
 	}
 	for i, topic := range topics {
 		c, sum := g.table.Counts(topic), &sums[i]
@@ -336,11 +326,11 @@ func (h *Host) NotReady() error {
 	select {
 	case <-h.started:
 	default:
-		return ErrRecovering
+		return timer.ErrRecovering
 	}
 	select {
 	case <-h.stopped:
-		return ErrStopped
+		return timer.ErrStopped
 	default:
 	}
 	now := h.cfg.Clock.Mono()
@@ -348,7 +338,7 @@ func (h *Host) NotReady() error {
 		switch leader := g.public.leader.Load(); {
 		case !g.public.present.Load():
 			if g.table == nil {
-				return ErrRecovering
+				return timer.ErrRecovering
 			}
 			continue
 		case leader == 0:

@@ -3,6 +3,7 @@ package shard
 import (
 	"time"
 
+	"carillon/timer"
 	"carillon/wheel"
 )
 
@@ -21,8 +22,8 @@ const (
 	restampsPerEntry = 4096
 	// What Table.restamped says when it is no slot's number: there is nothing to do, or all slots were gone
 	// through and the leader is to see to the series.
-	noRestamp   Handle = 1<<32 - 1
-	seriesAwait Handle = 1<<32 - 2
+	noRestamp   timer.Handle = 1<<32 - 1
+	seriesAwait timer.Handle = 1<<32 - 2
 )
 
 // entryMs is the time of the next entry. A leader that was never sure of its clock leaves the shard's as it is; one that was goes on
@@ -113,12 +114,12 @@ func (l *lead) realignOpen() {
 	l.group.w.touch(l.group)
 }
 
-func (l *lead) realignOne(h Handle, now int64) {
+func (l *lead) realignOne(h timer.Handle, now int64) {
 	next := l.realignedTo(h, now)
 	if next == 0 {
 		return
 	}
-	if s := l.group.table.slab.at(h); s.state() == Leased {
+	if s := l.group.table.slab.at(h); s.state() == timer.Leased {
 		l.realignLater = append(l.realignLater, h)
 	} else {
 		l.realigns = append(l.realigns, entry{seq: s.seq(), handle: h, rev: s.rev, dueMs: next})
@@ -126,20 +127,20 @@ func (l *lead) realignOne(h Handle, now int64) {
 }
 
 // realignedTo is when a timer's occurrence is due that was scheduled by a wrong time; 0: it was not.
-func (l *lead) realignedTo(h Handle, now int64) int64 {
+func (l *lead) realignedTo(h timer.Handle, now int64) int64 {
 	t := l.group.table
 	s := t.slab.at(h)
-	if s.state() != Scheduled && s.state() != Leased {
+	if s.state() != timer.Scheduled && s.state() != timer.Leased {
 		return 0
 	}
 	if v := t.view(s.ref); v.flags&blobSeries == 0 || v.occurrence < 2 || v.version != 1 {
 		return 0
 	}
 	p, ok := t.series(h)
-	if !ok || p.repeat.CatchUp == CatchUpAll {
+	if !ok || p.repeat.CatchUp == timer.CatchUpAll {
 		return 0
 	}
-	if next := p.repeat.nearest(&l.calendar, p.dueMs, now); next < p.dueMs {
+	if next := l.calendar.Nearest(&p.repeat, p.dueMs, now); next < p.dueMs {
 		return next
 	}
 	return 0
@@ -177,7 +178,7 @@ func (t *Table) restamp(budget int) {
 
 // restampTimer has nothing of a timer be later than now that has happened, and counts from now on what
 // was counted from it: how long a dead letter stays, and how long the next attempt waits.
-func (t *Table) restampTimer(h Handle) {
+func (t *Table) restampTimer(h timer.Handle) {
 	s := t.slab.at(h)
 	if s.state() == 0 {
 		return
@@ -186,8 +187,8 @@ func (t *Table) restampTimer(h Handle) {
 	made, ran, lent := max(v.createdMs, v.updatedMs, v.firstMs) > now, false, false
 	if s.run != 0 {
 		r := t.runs.at(s.run)
-		ran = r.firedMs > now || s.state() != Leased && r.nextEnd > now
-		lent = s.state() == Leased && (s.when() > now+int64(r.durMs) || r.nextEnd > max(r.dueMs, now))
+		ran = r.firedMs > now || s.state() != timer.Leased && r.nextEnd > now
+		lent = s.state() == timer.Leased && (s.when() > now+int64(r.durMs) || r.nextEnd > max(r.dueMs, now))
 		made = made || r.successor != 0 && t.view(r.successor).createdMs > now
 	}
 	if !made && !ran && !lent {
@@ -204,7 +205,7 @@ func (t *Table) restampTimer(h Handle) {
 }
 
 // restampBlob writes a blob of a touched timer anew.
-func (t *Table) restampBlob(h Handle, ref uint32) uint32 {
+func (t *Table) restampBlob(h timer.Handle, ref uint32) uint32 {
 	v := t.view(ref)
 	v.createdMs, v.updatedMs, v.firstMs = min(v.createdMs, t.clockMs), min(v.updatedMs, t.clockMs), min(v.firstMs, t.clockMs)
 	t.targets.retain(v.target)
@@ -213,7 +214,7 @@ func (t *Table) restampBlob(h Handle, ref uint32) uint32 {
 	return next
 }
 
-func (t *Table) restampRun(h Handle, s *slot) {
+func (t *Table) restampRun(h timer.Handle, s *slot) {
 	now, r := t.clockMs, t.run(s)
 	if r.successor != 0 {
 		r.successor = t.restampBlob(h, r.successor)
@@ -224,24 +225,24 @@ func (t *Table) restampRun(h Handle, s *slot) {
 		r.lateness = max(now-due, 0)
 	}
 	switch s.state() {
-	case Done, Cancelled:
+	case timer.Done, timer.Cancelled:
 		r.nextEnd = min(r.nextEnd, now)
 		s.setWhen(min(s.when(), now))
-	case Dead:
+	case timer.Dead:
 		if late := r.nextEnd - now; late > 0 {
 			r.nextEnd = now
-			t.turn(h, s, Dead, s.when()-late)
+			t.turn(h, s, timer.Dead, s.when()-late)
 		}
-	case Leased:
+	case timer.Leased:
 		r.nextEnd = min(r.nextEnd, max(r.dueMs, now)) // where a release takes it back to
-		t.turn(h, s, Leased, min(s.when(), now+int64(r.durMs)))
-	case Scheduled:
+		t.turn(h, s, timer.Leased, min(s.when(), now+int64(r.durMs)))
+	case timer.Scheduled:
 		if late := max(fired, r.nextEnd) - now; late > 0 && s.when() > r.dueMs {
 			next := s.when() - late
 			if next < r.dueMs {
 				next = r.dueMs + 1 // see notBeforeDue
 			}
-			t.turn(h, s, Scheduled, next)
+			t.turn(h, s, timer.Scheduled, next)
 		}
 		r.nextEnd = min(r.nextEnd, now)
 	}

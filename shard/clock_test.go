@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"carillon/clocks"
+	"carillon/timer"
 )
 
 const tenYears = 10 * 365 * 24 * time.Hour
@@ -18,16 +19,16 @@ func (c *rigClock) set(d time.Duration) { c.wallMs += d.Milliseconds() }
 func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
 	r := newStand(t, nil)
 	r.calls.auto = 200
-	r.topic(2, func(t *Topic) { t.Policy.DeadRetentionMs = 1000; t.Policy.MaxAttempts = 1 })
-	r.topic(3, func(t *Topic) { t.Policy.Pull = true })
+	r.topic(2, func(t *timer.Topic) { t.Policy.DeadRetentionMs = 1000; t.Policy.MaxAttempts = 1 })
+	r.topic(3, func(t *timer.Topic) { t.Policy.Pull = true })
 	r.topicsChanged()
 	r.calls.auto = 410
-	r.do(Command{Kind: Add, Topic: 2, ID: "dead", Spec: &Spec{DueMs: r.clock.wallMs}})
+	r.do(timer.Command{Kind: timer.Add, Topic: 2, ID: "dead", Spec: &timer.Spec{DueMs: r.clock.wallMs}})
 	r.pass(500 * time.Millisecond)
 	r.calls.auto = 200
 	r.add("due", time.Second)
-	r.add("expires", time.Second, func(s *Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 500 })
-	r.do(Command{Kind: Add, Topic: 3, ID: "pulled", Spec: &Spec{DueMs: r.clock.wallMs}})
+	r.add("expires", time.Second, func(s *timer.Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 500 })
+	r.do(timer.Command{Kind: timer.Add, Topic: 3, ID: "pulled", Spec: &timer.Spec{DueMs: r.clock.wallMs}})
 	r.add("held", 100*time.Millisecond)
 	r.pass(90 * time.Millisecond) // its lease is here, and its time is not
 	before := len(r.calls.started)
@@ -43,7 +44,7 @@ func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
 		t.Errorf("%d timers were given to a consumer", len(got))
 	}
 	r.add("more", time.Minute)
-	if got := r.do(Command{Kind: Cancel, ID: "more"}); got.Code != Prevented {
+	if got := r.do(timer.Command{Kind: timer.Cancel, ID: "more"}); got.Code != timer.Prevented {
 		t.Errorf("cancel: %d", got.Code)
 	}
 	r.clock.trust = clocks.Sure
@@ -62,7 +63,7 @@ func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
 }
 
 // pullOf takes a timer of a topic from shard 1.
-func (r *stand) pullOf(topic TopicID) (out []Taken) {
+func (r *stand) pullOf(topic timer.TopicID) (out []Taken) {
 	r.t.Helper()
 	r.host.SubmitTake(1, topic, 1, 0, func(list []Taken, err error) {
 		if out = list; err != nil {
@@ -95,7 +96,7 @@ func TestCommandsWaitForTheTime(t *testing.T) {
 	if got := r.host.groups[1].table.ClockMs(); got > right {
 		t.Errorf("the shard's clock is %d ms ahead", got-right)
 	}
-	p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: "b", Spec: &Spec{DueMs: right + 60_000}})
+	p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: "b", Spec: &timer.Spec{DueMs: right + 60_000}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestCommandsWaitForTheTime(t *testing.T) {
 	r.clock.wallMs = right + 1000
 	r.clock.trust = clocks.Sure
 	r.pass(100 * time.Millisecond)
-	if !p.answered() || p.op.err != nil || p.op.result.Code != Created {
+	if !p.answered() || p.op.err != nil || p.op.result.Code != timer.Created {
 		t.Errorf("an add is not answered when the time is known: %v", p.op.err)
 	}
 	r.wantCalls("")
@@ -167,19 +168,19 @@ func TestLeaseIsOverAfterAStop(t *testing.T) {
 func clockStand(t *testing.T, off time.Duration) *stand {
 	r := newStand(t, nil)
 	r.calls.auto = 200
-	r.topic(2, func(t *Topic) { t.Policy.DeadRetentionMs = 60_000; t.Policy.MaxAttempts = 1 })
+	r.topic(2, func(t *timer.Topic) { t.Policy.DeadRetentionMs = 60_000; t.Policy.MaxAttempts = 1 })
 	r.topic(3, nil)
-	r.topic(4, func(t *Topic) { t.Policy.MinBackoffMs = 30_000 })
+	r.topic(4, func(t *timer.Topic) { t.Policy.MinBackoffMs = 30_000 })
 	r.topicsChanged()
 	r.pass(time.Second)
 	r.clock.set(off)
 	r.pass(time.Second)
 	r.add("done", 0)
 	r.debounce("often")
-	r.do(Command{Kind: CloseTopic, Topic: 3})
+	r.do(timer.Command{Kind: timer.CloseTopic, Topic: 3})
 	r.calls.auto = 503
-	r.do(Command{Kind: Add, Topic: 2, ID: "dead", Spec: &Spec{DueMs: r.clock.wallMs}})
-	r.do(Command{Kind: Add, Topic: 4, ID: "retried", Spec: &Spec{DueMs: r.clock.wallMs - off.Milliseconds() + 1000}})
+	r.do(timer.Command{Kind: timer.Add, Topic: 2, ID: "dead", Spec: &timer.Spec{DueMs: r.clock.wallMs}})
+	r.do(timer.Command{Kind: timer.Add, Topic: 4, ID: "retried", Spec: &timer.Spec{DueMs: r.clock.wallMs - off.Milliseconds() + 1000}})
 	r.pass(time.Second)
 	r.calls.auto = 200
 	r.clock.set(-off)
@@ -189,7 +190,7 @@ func clockStand(t *testing.T, off time.Duration) *stand {
 
 // debounce puts off a timer once more, by a minute, until ten minutes after the first time at most.
 func (r *stand) debounce(id string) {
-	r.do(Command{Kind: Add, ID: id, Merge: MergeDebounce, MaxWaitMs: 600_000, Spec: &Spec{DueMs: r.clock.wallMs + 60_000}})
+	r.do(timer.Command{Kind: timer.Add, ID: id, Merge: timer.MergeDebounce, MaxWaitMs: 600_000, Spec: &timer.Spec{DueMs: r.clock.wallMs + 60_000}})
 }
 
 // A clock that ran ahead comes right again with the first leader that knows better, and so does all that depends on it.
@@ -219,7 +220,7 @@ func TestShardClockIsSetBack(t *testing.T) {
 		if got := r.state("done"); got != "none" {
 			t.Errorf("by %s: a finished timer is kept beyond its time: %s", off, got)
 		}
-		if got := r.do(Command{Kind: Add, ID: "done", Absolute: true, Spec: &Spec{DueMs: r.clock.wallMs}}); got.Code != Created {
+		if got := r.do(timer.Command{Kind: timer.Add, ID: "done", Absolute: true, Spec: &timer.Spec{DueMs: r.clock.wallMs}}); got.Code != timer.Created {
 			t.Errorf("by %s: an add long after the timer's end: code %d", off, got.Code)
 		}
 		r.pass(50 * time.Minute)
@@ -237,18 +238,18 @@ func TestIdempotenceAcrossAClockSetBack(t *testing.T) {
 	r := newStand(t, nil)
 	r.calls.auto = 200
 	r.clock.set(time.Hour)
-	add := Command{Kind: Add, ID: "a", Absolute: true, Content: 1, Spec: &Spec{DueMs: r.clock.wallMs}}
+	add := timer.Command{Kind: timer.Add, ID: "a", Absolute: true, Content: 1, Spec: &timer.Spec{DueMs: r.clock.wallMs}}
 	r.do(add)
 	r.pass(time.Minute)
 	r.clock.set(-time.Hour)
 	for range 8 {
 		r.pass(time.Minute)
-		if got := r.do(add); got.Code != Same {
+		if got := r.do(add); got.Code != timer.Same {
 			t.Fatalf("a repeated add: code %d", got.Code)
 		}
 	}
 	r.pass(4 * time.Minute)
-	if got := r.do(add); got.Code != Created {
+	if got := r.do(add); got.Code != timer.Created {
 		t.Errorf("after ten minutes: code %d", got.Code)
 	}
 }
@@ -285,7 +286,7 @@ func TestRestampInSlices(t *testing.T) {
 	at := rigEpochMs + tenYears.Milliseconds()
 	b.Reset(at, 1, 1)
 	for i := range 3 * restampsPerEntry {
-		b.Command(&Command{Kind: Add, Topic: 1, ID: fmt.Sprint(i), Spec: &Spec{DueMs: at + 1000}})
+		b.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: at + 1000}})
 	}
 	apply := func(table *Table) {
 		t.Helper()
@@ -342,21 +343,21 @@ func TestRestampInSlices(t *testing.T) {
 
 // A series that was scheduled while the clock was ahead goes on with its next occurrence when that is set back.
 func TestSeriesAcrossAClockSetBack(t *testing.T) {
-	for _, catchUp := range []CatchUp{CatchUpOne, CatchUpSkip} {
+	for _, catchUp := range []timer.CatchUp{timer.CatchUpOne, timer.CatchUpSkip} {
 		r := newStand(t, nil)
 		r.calls.auto = 200
 		at := r.clock.wallMs
-		repeat := func(id string, change func(*Spec)) {
-			s := &Spec{DueMs: at + 1000, Payload: []byte(`1`), PayloadKind: JSONPayload, Repeat: &Repeat{EveryMs: 60_000, CatchUp: catchUp}}
+		repeat := func(id string, change func(*timer.Spec)) {
+			s := &timer.Spec{DueMs: at + 1000, Payload: []byte(`1`), PayloadKind: timer.JSONPayload, Repeat: &timer.Repeat{EveryMs: 60_000, CatchUp: catchUp}}
 			change(s)
-			r.do(Command{Kind: Add, ID: id, Spec: s})
+			r.do(timer.Command{Kind: timer.Add, ID: id, Spec: s})
 		}
-		repeat("span", func(*Spec) {})
-		repeat("cron", func(s *Spec) { s.Repeat.EveryMs, s.Repeat.Cron = 0, "* * * * *" })
-		repeat("moved", func(*Spec) {})
+		repeat("span", func(*timer.Spec) {})
+		repeat("cron", func(s *timer.Spec) { s.Repeat.EveryMs, s.Repeat.Cron = 0, "* * * * *" })
+		repeat("moved", func(*timer.Spec) {})
 		r.pass(90 * time.Second)
 		later := at + (20 * 365 * 24 * time.Hour).Milliseconds()
-		r.do(Command{Kind: Modify, ID: "moved", Patch: &Patch{Spec: Spec{DueMs: later}, Due: true}})
+		r.do(timer.Command{Kind: timer.Modify, ID: "moved", Patch: &timer.Patch{Spec: timer.Spec{DueMs: later}, Due: true}})
 		before := r.calls.count("span")
 		r.clock.set(tenYears)
 		r.pass(3 * time.Minute)
@@ -379,17 +380,17 @@ func TestSeriesAcrossAClockSetBack(t *testing.T) {
 
 // A series whose call is open when the clock is set back does so too.
 func TestSeriesInFlightAcrossAClockSetBack(t *testing.T) {
-	for _, catchUp := range []CatchUp{CatchUpOne, CatchUpSkip} {
+	for _, catchUp := range []timer.CatchUp{timer.CatchUpOne, timer.CatchUpSkip} {
 		r := newStand(t, nil)
 		r.clock.set(time.Hour)
-		r.do(Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: r.clock.wallMs + 1000, Repeat: &Repeat{EveryMs: 60_000, CatchUp: catchUp}}})
+		r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: r.clock.wallMs + 1000, Repeat: &timer.Repeat{EveryMs: 60_000, CatchUp: catchUp}}})
 		r.pass(3 * time.Second)
 		call := r.one()
 		r.clock.set(-time.Hour)
 		r.pass(5 * time.Second)
 		call.end(Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 		r.pass(time.Second)
-		if v := r.timer("a"); v.State != Scheduled || v.NextMs > r.clock.wallMs+60_000 {
+		if v := r.timer("a"); v.State != timer.Scheduled || v.NextMs > r.clock.wallMs+60_000 {
 			t.Errorf("catch-up %d: the next occurrence is %d ms from now", catchUp, v.NextMs-r.clock.wallMs)
 		}
 		r.audit()
@@ -401,7 +402,7 @@ func TestSeriesInFlightAcrossAClockSetBack(t *testing.T) {
 func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	r := newStand(t, nil)
 	r.clock.set(time.Hour)
-	r.do(Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: r.clock.wallMs + 1000, Repeat: &Repeat{EveryMs: 60_000}}})
+	r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: r.clock.wallMs + 1000, Repeat: &timer.Repeat{EveryMs: 60_000}}})
 	r.pass(3 * time.Second)
 	first := r.one()
 	first.end(Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
@@ -414,7 +415,7 @@ func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	}
 	second.end(Attempt{Status: 503, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 	r.pass(5 * time.Second)
-	if v := r.timer("a"); v.State != Scheduled || v.NextMs > r.clock.wallMs+60_000 {
+	if v := r.timer("a"); v.State != timer.Scheduled || v.NextMs > r.clock.wallMs+60_000 {
 		t.Errorf("it is tried again in %d ms", v.NextMs-r.clock.wallMs)
 	}
 	if table := r.host.Table(1); table.restamped != noRestamp {
@@ -426,10 +427,10 @@ func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 // What was decided while the clock was ahead, and is in the pipeline when it is set back, counts from then.
 func TestOutcomesAcrossAClockSetBack(t *testing.T) {
 	r := newStand(t, nil)
-	r.topic(1, func(t *Topic) { t.Policy.MinBackoffMs = 10_000 })
+	r.topic(1, func(t *timer.Topic) { t.Policy.MinBackoffMs = 10_000 })
 	r.topicsChanged()
 	r.clock.set(time.Hour)
-	r.do(Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: r.clock.wallMs - time.Hour.Milliseconds()}})
+	r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: r.clock.wallMs - time.Hour.Milliseconds()}})
 	r.pass(time.Second)
 	call := r.one()
 	r.clock.set(-time.Hour)

@@ -3,6 +3,8 @@ package shard
 import (
 	"fmt"
 	"testing"
+
+	"carillon/timer"
 )
 
 // TestForcedCloseInSlices: many small commands drop what one does, and each says where to go on.
@@ -10,36 +12,36 @@ func TestForcedCloseInSlices(t *testing.T) {
 	fill := func() *desk {
 		d := newDesk(t)
 		for i := range 200 {
-			d.command(Command{Kind: Add, Topic: TopicID(7 + i%2), ID: fmt.Sprint(i), Spec: &Spec{DueMs: 5000}})
+			d.command(timer.Command{Kind: timer.Add, Topic: timer.TopicID(7 + i%2), ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: 5000}})
 		}
 		return d
 	}
 	whole := fill()
-	want := whole.command(Command{Kind: CloseTopic, Topic: 7, Force: true})
+	want := whole.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, Force: true})
 	if want.Removed != 100 || want.Handle != 0 {
 		t.Fatalf("%+v", want)
 	}
 	sliced := fill()
 	commands, removed := 0, 0
-	for from := Handle(0); commands == 0 || from != 0; commands++ {
-		got := sliced.command(Command{Kind: CloseTopic, Topic: 7, Force: true, IfMatch: 100, DueMs: int64(from)})
-		if got.Code != OK || got.Handle != 0 && got.Handle <= from {
+	for from := timer.Handle(0); commands == 0 || from != 0; commands++ {
+		got := sliced.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, Force: true, IfMatch: 100, DueMs: int64(from)})
+		if got.Code != timer.OK || got.Handle != 0 && got.Handle <= from {
 			t.Fatalf("%+v after %d", got, from)
 		}
 		removed += got.Removed
 		from = got.Handle
-		if add := sliced.command(Command{Kind: Add, Topic: 7, ID: "late", Spec: &Spec{DueMs: 1}}); add.Code != TopicClosed {
+		if add := sliced.command(timer.Command{Kind: timer.Add, Topic: 7, ID: "late", Spec: &timer.Spec{DueMs: 1}}); add.Code != timer.TopicClosed {
 			t.Fatalf("an add while the topic is being emptied: %d", add.Code)
 		}
 	}
-	if removed != 100 || commands < 10 || sliced.table.Counts(7) != (Counts{}) || sliced.table.Counts(8).Scheduled != 100 {
+	if removed != 100 || commands < 10 || sliced.table.Counts(7) != (timer.Counts{}) || sliced.table.Counts(8).Scheduled != 100 {
 		t.Errorf("%d commands removed %d", commands, removed)
 	}
 	if err := sliced.table.Audit(true); err != nil {
 		t.Error(err)
 	}
 	for _, from := range []int64{-1, 1 << 40, maxHandle} { // whatever a peer says
-		if got := sliced.command(Command{Kind: CloseTopic, Topic: 8, Force: true, IfMatch: 1, DueMs: from}); got.Code != OK {
+		if got := sliced.command(timer.Command{Kind: timer.CloseTopic, Topic: 8, Force: true, IfMatch: 1, DueMs: from}); got.Code != timer.OK {
 			t.Errorf("from %d: %+v", from, got)
 		}
 	}
@@ -48,13 +50,13 @@ func TestForcedCloseInSlices(t *testing.T) {
 // TestCloseRaisesFence: what is leased after an empty topic was closed has a fence above the one that the command names.
 func TestCloseRaisesFence(t *testing.T) {
 	d := newDesk(t)
-	if got := d.command(Command{Kind: CloseTopic, Topic: 7, DueMs: 500}); got.Code != OK || got.Fence != 500 {
+	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, DueMs: 500}); got.Code != timer.OK || got.Fence != 500 {
 		t.Fatalf("%+v", got)
 	}
-	if got := d.command(Command{Kind: CloseTopic, Topic: 7, DueMs: 3}); got.Fence != 500 {
+	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, DueMs: 3}); got.Fence != 500 {
 		t.Fatalf("%+v", got)
 	}
-	if got := d.command(Command{Kind: CloseTopic, Topic: 7, DueMs: -1}); got.Fence != 500 {
+	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, DueMs: -1}); got.Fence != 500 {
 		t.Fatalf("%+v", got)
 	}
 }

@@ -3,6 +3,8 @@ package shard
 import (
 	"fmt"
 
+	"carillon/timer"
+
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
@@ -102,16 +104,16 @@ func (g *group) applyData(e *pb.Entry) (compares bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var want func(int, *Result) bool
+	var want func(int, *timer.Result) bool
 	if p != nil {
-		want = func(i int, r *Result) bool {
+		want = func(i int, r *timer.Result) bool {
 			return p.items[i].op.wants(g.table, r)
 		}
 	}
 	g.listen()
 	if g.results, err = g.table.Apply(e.Data, want, g.results[:0]); err != nil {
 		if p != nil {
-			p.fail(ErrUnknown)
+			p.fail(timer.ErrUnknown)
 		}
 		return false, err
 	}
@@ -152,7 +154,7 @@ func (g *group) own(e *pb.Entry) (*proposal, error) {
 }
 
 // settle hands an item's result to who waits for it.
-func (g *group) settle(it *item, r *Result) {
+func (g *group) settle(it *item, r *timer.Result) {
 	switch it.kind {
 	case commandItem:
 		if it.op != nil {
@@ -165,11 +167,11 @@ func (g *group) settle(it *item, r *Result) {
 			g.lead.handOn(it.flight)
 			g.lead.settled(it.flight)
 		}
-		if r.Code == OK {
+		if r.Code == timer.OK {
 			g.lead.applied(r.Handle)
 		}
 	case takeItem:
-		if r.Code == OK {
+		if r.Code == timer.OK {
 			g.lead.applied(r.Handle)
 		}
 		it.take.granted(g, r)
@@ -187,7 +189,7 @@ func (g *group) settle(it *item, r *Result) {
 	}
 }
 
-func (g *group) settleOp(o *op, r *Result) {
+func (g *group) settleOp(o *op, r *timer.Result) {
 	if o.outcome != nil {
 		g.settleClaim(o, r)
 		return
@@ -195,13 +197,13 @@ func (g *group) settleOp(o *op, r *Result) {
 	if r.Timer != nil {
 		g.overlay(r.Timer)
 	}
-	if r.Code == InFlight && o.cmd.Kind == Add && g.hides(r.Handle) {
-		r.Code = Exists
+	if r.Code == timer.InFlight && o.cmd.Kind == timer.Add && g.hides(r.Handle) {
+		r.Code = timer.Exists
 	}
 	if o.wait != nil {
 		g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
 	}
-	if o.cmd.Kind == Deliver && g.lead.active && g.lead.topics[o.cmd.Topic] != nil {
+	if o.cmd.Kind == timer.Deliver && g.lead.active && g.lead.topics[o.cmd.Topic] != nil {
 		g.lead.join(g.lead.topics[o.cmd.Topic]) // what was not let go before may go now
 		g.w.touchNext(g)
 	}
@@ -209,19 +211,19 @@ func (g *group) settleOp(o *op, r *Result) {
 }
 
 // overlay shows a timer as clients know it: a lease whose call has not started is none.
-func (g *group) overlay(t *Timer) {
-	if t.State != Leased || !g.lead.active {
+func (g *group) overlay(t *timer.Timer) {
+	if t.State != timer.Leased || !g.lead.active {
 		return
 	}
 	if h, ok := g.table.Lookup(t.Topic, t.ID); ok && g.hides(h) && g.lead.flights[h].seq == t.Seq {
-		t.State = Scheduled
+		t.State = timer.Scheduled
 		t.Attempts--
 		t.NextMs = g.lead.flights[h].dueMs
 	}
 }
 
 // hides reports that a timer's lease is ahead of its time, or is being given back: clients see the timer as scheduled.
-func (g *group) hides(h Handle) bool {
+func (g *group) hides(h timer.Handle) bool {
 	f := g.lead.flights[h]
 	return f != nil && f.hidden() && g.table.Live(h, f.seq)
 }

@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -32,7 +33,7 @@ func inCompany(t *testing.T, mute bool, change func(*Config)) (*stand, *company)
 		}
 	}
 	for i := range 2 {
-		row := Row{Group: ID(i), Epoch: 1, Settled: true}
+		row := Row{Group: timer.ShardID(i), Epoch: 1, Settled: true}
 		for node := uint64(7); node <= 9; node++ {
 			row.Members = append(row.Members, Member{Node: node, Replica: ReplicaID(node, 1)})
 		}
@@ -57,7 +58,7 @@ func (c *company) leads() {
 
 // Send implements Peers.
 func (c *company) Send(_ uint64, frame []byte) {
-	c.r.eachMessage(frame, func(id ID, m *pb.Message) {
+	c.r.eachMessage(frame, func(id timer.ShardID, m *pb.Message) {
 		c.sent = append(c.sent, m)
 		if a := agreement(m); a != nil && !c.mute && !(c.hung && m.GetType() != pb.MsgHeartbeat) {
 			c.say(id, a)
@@ -66,7 +67,7 @@ func (c *company) Send(_ uint64, frame []byte) {
 }
 
 // eachMessage reads raft's messages in a frame.
-func (r *stand) eachMessage(frame []byte, f func(ID, *pb.Message)) {
+func (r *stand) eachMessage(frame []byte, f func(timer.ShardID, *pb.Message)) {
 	for rest := frame[1:]; len(rest) > 0; {
 		kind := rest[0]
 		id, n := binary.Uvarint(rest[1:])
@@ -81,7 +82,7 @@ func (r *stand) eachMessage(frame []byte, f func(ID, *pb.Message)) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		f(ID(id), m)
+		f(timer.ShardID(id), m)
 	}
 }
 
@@ -89,10 +90,10 @@ func (r *stand) eachMessage(frame []byte, f func(ID, *pb.Message)) {
 func (c *company) SendSnapshot(_ uint64, s *SnapshotStream) { c.streams = append(c.streams, s) }
 
 // say has a peer's message arrive.
-func (c *company) say(id ID, m *pb.Message) { c.r.hearOf(id, m) }
+func (c *company) say(id timer.ShardID, m *pb.Message) { c.r.hearOf(id, m) }
 
 // hearOf delivers one of raft's messages.
-func (r *stand) hearOf(id ID, m *pb.Message) {
+func (r *stand) hearOf(id timer.ShardID, m *pb.Message) {
 	frame := binary.AppendUvarint([]byte{frameVersion, raftMessage}, uint64(id))
 	body := appendMessage(nil, m)
 	frame = append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...)
@@ -136,8 +137,8 @@ func TestInCompany(t *testing.T) {
 // willing is a Placement by which everybody may lead.
 type willing struct{}
 
-func (willing) Settled(ID, uint32)  {}
-func (willing) MayLead(uint64) bool { return true }
+func (willing) Settled(timer.ShardID, uint32) {}
+func (willing) MayLead(uint64) bool           { return true }
 
 // TestHandOverDespiteAHungDisk: a leader that steps aside because its disk hangs cannot empty its pipeline; it has the heir stand all the
 // same, and what was under way is unknown. One that only prefers another waits.
@@ -147,7 +148,7 @@ func TestHandOverDespiteAHungDisk(t *testing.T) {
 		c.leads()
 		r.pass(time.Second)
 		r.freeze = true
-		p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: "late", Spec: &Spec{DueMs: r.clock.wallMs + 60_000}})
+		p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: "late", Spec: &timer.Spec{DueMs: r.clock.wallMs + 60_000}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/timer"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
@@ -294,7 +296,7 @@ func TestLeadersWordOfBefore(t *testing.T) {
 	b.single(itemHash)
 	b.buf = append(b.buf, 5)
 	b.buf = append(b.buf, make([]byte, 8)...)
-	if got, err := table.Apply(b.Bytes(), nil, nil); err != nil || len(got) != 1 || got[0].Code != OK {
+	if got, err := table.Apply(b.Bytes(), nil, nil); err != nil || len(got) != 1 || got[0].Code != timer.OK {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -1,13 +1,10 @@
 package shard
 
-import "time"
+import (
+	"time"
 
-// A consumer's lease is one that no call of a node's ends: a pull took it, or a receiver answered 202 and reports later. It lasts, whoever
-// leads, for its length on the leader's monotonic clock: from when this leader saw it applied, or from the takeover on. Its holder is not
-// this cluster's, so no process's end says anything about it.
-
-// DefaultLeaseMs is how long a consumer holds a timer when neither it nor its topic says.
-const DefaultLeaseMs = 30_000
+	"carillon/timer"
+)
 
 // Holder says who ends a lease. The values are part of the snapshot format.
 type Holder uint8
@@ -32,7 +29,7 @@ type holding struct {
 type leaseEnd struct {
 	end    time.Duration
 	fence  uint64
-	handle Handle
+	handle timer.Handle
 }
 
 func (e leaseEnd) before(o leaseEnd) bool {
@@ -45,7 +42,7 @@ func (e leaseEnd) before(o leaseEnd) bool {
 func msOf(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 // hold counts a lease until end, which replaces what was counted before.
-func (l *lead) hold(h Handle, d *Due, end time.Duration) {
+func (l *lead) hold(h timer.Handle, d *Due, end time.Duration) {
 	if l.holdings[h] == (holding{d.Seq, d.Fence, end}) {
 		return
 	}
@@ -61,14 +58,14 @@ func (l *lead) hold(h Handle, d *Due, end time.Duration) {
 
 // handOn leaves a flight's place at its topic's limit with the receiver, if that has accepted the timer.
 func (l *lead) handOn(f *flight) {
-	if d := l.group.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == Leased && d.Holder != byCall {
+	if d := l.group.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != byCall {
 		l.foreign[f.handle] = foreignLease{seq: f.seq, limit: f.limit}
 		f.limit = nil
 	}
 }
 
 // holdsUntil is the end of a lease as it is counted; one that this leader did not see begin is counted from the takeover on, in full.
-func (l *lead) holdsUntil(h Handle, d *Due) time.Duration {
+func (l *lead) holdsUntil(h timer.Handle, d *Due) time.Duration {
 	if v, ok := l.holdings[h]; ok && v.seq == d.Seq && v.fence == d.Fence {
 		return v.end
 	}
@@ -76,13 +73,13 @@ func (l *lead) holdsUntil(h Handle, d *Due) time.Duration {
 }
 
 // applied is told of a timer whose lease was given, prolonged or ended just now: one that a consumer has is counted from here on.
-func (l *lead) applied(h Handle) {
+func (l *lead) applied(h timer.Handle) {
 	if !l.active {
 		return
 	}
 	d := l.group.table.Due(h)
 	q := l.topics[d.Topic]
-	if d.State == Leased && d.Holder != byCall {
+	if d.State == timer.Leased && d.Holder != byCall {
 		l.hold(h, &d, l.group.w.mono+msOf(d.LeaseMs))
 		if q != nil {
 			l.countForeign(q, h, &d)
@@ -110,7 +107,7 @@ func (l *lead) expireLeases() {
 			continue
 		}
 		d := l.group.table.Due(e.handle)
-		if d.State != Leased || d.Fence != e.fence || d.Holder == byCall {
+		if d.State != timer.Leased || d.Fence != e.fence || d.Holder == byCall {
 			delete(l.holdings, e.handle)
 			continue
 		}
@@ -119,7 +116,7 @@ func (l *lead) expireLeases() {
 }
 
 // ranOut ends a consumer's attempt. Should the log not take that, the scan for orphans finds it again.
-func (l *lead) ranOut(h Handle, d *Due) {
+func (l *lead) ranOut(h timer.Handle, d *Due) {
 	delete(l.holdings, h)
 	now := l.group.w.nowMs
 	out := l.judge(h, d, &Attempt{Err: leaseRanOut, StartedMs: d.FiredMs, EndedMs: now}, l.random.Float64())

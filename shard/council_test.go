@@ -11,6 +11,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -168,7 +169,7 @@ func (s *seat) ship(to uint64, stream *SnapshotStream) error {
 }
 
 // Settled implements Placement.
-func (s *seat) Settled(id ID, epoch uint32) {
+func (s *seat) Settled(id timer.ShardID, epoch uint32) {
 	if id == 1 && epoch == s.c.row.Epoch {
 		s.c.row.Settled = true
 	}
@@ -297,7 +298,7 @@ func (c *council) add() {
 	c.hear()
 	if r := c.leader(); r != nil {
 		id := fmt.Sprint("t", len(c.acked)+len(c.adds), "-", c.steps)
-		if p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: r.clock.wallMs + 3_600_000, Payload: []byte(id), PayloadKind: BinaryPayload}}); err == nil {
+		if p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: r.clock.wallMs + 3_600_000, Payload: []byte(id), PayloadKind: timer.BinaryPayload}}); err == nil {
 			c.adds = append(c.adds, p)
 		}
 	}
@@ -308,7 +309,7 @@ func (c *council) hear() {
 		if !p.answered() {
 			return false
 		}
-		if p.op.err == nil && p.op.result.Code == Created {
+		if p.op.err == nil && p.op.result.Code == timer.Created {
 			c.acked = append(c.acked, p.cmd.ID)
 		}
 		return true

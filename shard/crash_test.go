@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -99,12 +100,12 @@ func crashPoints(t *testing.T, rng *rand.Rand) (list []crashPoint) {
 	for n := range 60 {
 		id := fmt.Sprint("t", rng.IntN(n+1))
 		due := r.clock.wallMs + rng.Int64N(3000)
-		cmd := Command{Kind: Cancel, Topic: 1, ID: id}
+		cmd := timer.Command{Kind: timer.Cancel, Topic: 1, ID: id}
 		switch {
 		case n%2 == 0:
-			cmd = Command{Kind: Add, Topic: 1, ID: fmt.Sprint("t", n), Spec: &Spec{DueMs: due, Payload: make([]byte, 100)}}
+			cmd = timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", n), Spec: &timer.Spec{DueMs: due, Payload: make([]byte, 100)}}
 		case n%3 == 0:
-			cmd = Command{Kind: Modify, Topic: 1, ID: id, Patch: &Patch{Spec: Spec{DueMs: due}, Due: true}}
+			cmd = timer.Command{Kind: timer.Modify, Topic: 1, ID: id, Patch: &timer.Patch{Spec: timer.Spec{DueMs: due}, Due: true}}
 		}
 		open = append(open, r.mustSubmit(cmd))
 		for range rng.IntN(4) {
@@ -131,11 +132,11 @@ func (p promised) learn(a *pending) {
 	}
 	v := p[a.cmd.ID]
 	switch a.op.result.Code {
-	case Created:
+	case timer.Created:
 		v.version = max(v.version, 1)
-	case OK:
+	case timer.OK:
 		v.version = max(v.version, a.op.result.Timer.Version)
-	case Prevented:
+	case timer.Prevented:
 		v.cancelled = true
 	default:
 		return
@@ -166,7 +167,7 @@ func (p *crashPoint) check(t *testing.T) {
 			t.Errorf("I1: %s is gone", id)
 		case v.Version < want.version:
 			t.Errorf("%s has version %d, %d was acknowledged", id, v.Version, want.version)
-		case want.cancelled && v.State != Cancelled:
+		case want.cancelled && v.State != timer.Cancelled:
 			t.Errorf("%s is in state %d, its cancel was acknowledged", id, v.State)
 		}
 	}
@@ -191,7 +192,7 @@ func TestI20DiskErrors(t *testing.T) {
 				var list []*pending
 				failedAt := -1
 				for i := range 20 {
-					list = append(list, r.mustSubmit(Command{Kind: Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &Spec{DueMs: r.clock.wallMs + 5}}))
+					list = append(list, r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &timer.Spec{DueMs: r.clock.wallMs + 5}}))
 					r.turn()
 					if r.failed != nil && failedAt < 0 {
 						failedAt = i
@@ -243,12 +244,12 @@ func TestLowDisk(t *testing.T) {
 	r.pass(2 * time.Second)
 	r.fs.SetCapacity(1 << 20)
 	r.pass(2 * time.Second)
-	for _, kind := range []Kind{Add, Put} {
-		if _, err := r.try(Command{Kind: kind, ID: "x", Spec: &Spec{DueMs: 1}}); !errors.Is(err, ErrLowDisk) {
+	for _, kind := range []timer.Kind{timer.Add, timer.Put} {
+		if _, err := r.try(timer.Command{Kind: kind, ID: "x", Spec: &timer.Spec{DueMs: 1}}); !errors.Is(err, timer.ErrLowDisk) {
 			t.Errorf("kind %d: %v", kind, err)
 		}
 	}
-	if got := r.do(Command{Kind: Cancel, ID: "goes"}); got.Code != Prevented {
+	if got := r.do(timer.Command{Kind: timer.Cancel, ID: "goes"}); got.Code != timer.Prevented {
 		t.Error(got.Code)
 	}
 	r.wantCalls("fires")
@@ -262,17 +263,17 @@ func TestMemoryLimit(t *testing.T) {
 	r := newStand(t, func(c *Config) { c.MemoryLimit = 1 << 20 })
 	r.add("a", time.Hour)
 	r.host.memory.Store(1<<20 + 1)
-	if _, err := r.try(Command{Kind: Add, ID: "x", Spec: &Spec{DueMs: 1}}); !errors.Is(err, ErrMemory) {
+	if _, err := r.try(timer.Command{Kind: timer.Add, ID: "x", Spec: &timer.Spec{DueMs: 1}}); !errors.Is(err, timer.ErrMemory) {
 		t.Error(err)
 	}
-	large := Patch{Payload: true, Spec: Spec{PayloadKind: BinaryPayload, Payload: make([]byte, 9000)}}
-	if _, err := r.try(Command{Kind: Modify, ID: "a", Patch: &large}); !errors.Is(err, ErrMemory) {
+	large := timer.Patch{Payload: true, Spec: timer.Spec{PayloadKind: timer.BinaryPayload, Payload: make([]byte, 9000)}}
+	if _, err := r.try(timer.Command{Kind: timer.Modify, ID: "a", Patch: &large}); !errors.Is(err, timer.ErrMemory) {
 		t.Error("a patch that brings a payload:", err)
 	}
-	if got := r.do(Command{Kind: Modify, ID: "a", Patch: &Patch{Priority: true}}); got.Code != OK {
+	if got := r.do(timer.Command{Kind: timer.Modify, ID: "a", Patch: &timer.Patch{Priority: true}}); got.Code != timer.OK {
 		t.Error(got.Code)
 	}
-	if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != Prevented {
+	if got := r.do(timer.Command{Kind: timer.Cancel, ID: "a"}); got.Code != timer.Prevented {
 		t.Error(got.Code)
 	}
 }
@@ -283,7 +284,7 @@ func TestMemoryOfTheProcessCounts(t *testing.T) {
 	r := newStand(t, func(c *Config) { c.MemoryLimit, c.MemoryUse = 1<<30, func() int64 { return used << 20 } })
 	r.add("a", time.Hour)
 	used = 1100
-	if _, err := r.try(Command{Kind: Add, ID: "x", Spec: &Spec{DueMs: 1}}); !errors.Is(err, ErrMemory) {
+	if _, err := r.try(timer.Command{Kind: timer.Add, ID: "x", Spec: &timer.Spec{DueMs: 1}}); !errors.Is(err, timer.ErrMemory) {
 		t.Error(err)
 	}
 	used = 900

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"carillon/timer"
 )
 
 // delivery is what a shard's log says of how a topic's timers go from the change of that number on: to their receivers, or to who pulls.
@@ -16,49 +18,49 @@ type delivery struct {
 }
 
 // deliver has the log take over a delivery, unless timers are leased otherwise. What comes late from an older change does nothing.
-func (t *Table) deliver(c *change) Result {
+func (t *Table) deliver(c *change) timer.Result {
 	next := delivery{turn: c.ifMatch, pull: c.flags&commandPull != 0}
 	now, known := t.deliveries[c.topic]
 	if t.closed(c.topic) {
-		return Result{Code: TopicClosed}
+		return timer.Result{Code: timer.TopicClosed}
 	}
 	if known && (next.turn < now.turn || next.turn == now.turn && next.pull != now.pull) {
-		return Result{Code: VersionMismatch}
+		return timer.Result{Code: timer.VersionMismatch}
 	}
 	if n := t.leasedOtherwise(c.topic, next.pull); n > 0 {
-		return Result{Code: InFlight, Removed: int(n)}
+		return timer.Result{Code: timer.InFlight, Removed: int(n)}
 	}
 	t.setDelivery(c.topic, next)
-	return Result{Code: OK}
+	return timer.Result{Code: timer.OK}
 }
 
 // leasedOtherwise counts a topic's leases that a delivery would not give.
-func (t *Table) leasedOtherwise(topic TopicID, pull bool) int64 {
+func (t *Table) leasedOtherwise(topic timer.TopicID, pull bool) int64 {
 	row, ok := t.topics.rowOf[topic]
 	if !ok {
 		return 0
 	}
 	r := &t.topics.rows[row]
 	if pull {
-		return r.counts[Leased] - r.pulled
+		return r.counts[timer.Leased] - r.pulled
 	}
 	return r.pulled
 }
 
 // delivers says whether the log lets a topic's timers go to who pulls, or to their receivers. One whose delivery was never changed
 // goes as the leader says.
-func (t *Table) delivers(topic TopicID, pull bool) bool {
+func (t *Table) delivers(topic timer.TopicID, pull bool) bool {
 	d, known := t.deliveries[topic]
 	return !known || d.pull == pull
 }
 
-func (t *Table) setDelivery(topic TopicID, d delivery) {
+func (t *Table) setDelivery(topic timer.TopicID, d delivery) {
 	t.forgetDelivery(topic)
 	t.deliveries[topic] = d
 	t.deliverySum += d.hash(topic)
 }
 
-func (t *Table) forgetDelivery(topic TopicID) {
+func (t *Table) forgetDelivery(topic timer.TopicID) {
 	if d, known := t.deliveries[topic]; known {
 		t.deliverySum -= d.hash(topic)
 		delete(t.deliveries, topic)
@@ -74,7 +76,7 @@ func (d delivery) word() uint64 {
 	return w
 }
 
-func (d delivery) hash(topic TopicID) uint64 { return mix(uint64(topic), d.word()) }
+func (d delivery) hash(topic timer.TopicID) uint64 { return mix(uint64(topic), d.word()) }
 
 func (t *Table) sumDeliveries() (sum uint64) {
 	for topic, d := range t.deliveries {
@@ -84,12 +86,12 @@ func (t *Table) sumDeliveries() (sum uint64) {
 }
 
 // delivered are the topics that have a delivery, in order.
-func (t *Table) delivered() []TopicID {
+func (t *Table) delivered() []timer.TopicID {
 	return slices.SortedFunc(maps.Keys(t.deliveries), cmp.Compare)
 }
 
 // Astray is the first topic of which timers are leased otherwise than the log says, and how many; 0: there is none.
-func (t *Table) Astray() (topic TopicID, leased int64) {
+func (t *Table) Astray() (topic timer.TopicID, leased int64) {
 	for _, id := range t.delivered() {
 		if n := t.leasedOtherwise(id, t.deliveries[id].pull); n != 0 {
 			return id, n
@@ -97,8 +99,3 @@ func (t *Table) Astray() (topic TopicID, leased int64) {
 	}
 	return 0, 0
 }
-
-// LeasedError refuses to change a topic's delivery: so many of its timers are leased.
-type LeasedError struct{ Leased int64 }
-
-func (LeasedError) Error() string { return "timers of the topic are leased" }

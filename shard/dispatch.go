@@ -1,15 +1,19 @@
 package shard
 
-import "time"
+import (
+	"time"
+
+	"carillon/timer"
+)
 
 // Dispatcher makes the calls. The host asks it for leave before it leases a timer, so that a receiver that is down
 // or busy costs no attempt; see transport/callback.
 type Dispatcher interface {
 	// Route names where a timer of this topic goes, its own callback settings laid over the topic's.
 	// An error means that it cannot be delivered as the topic stands (no URL): it waits until the topic changes.
-	Route(t *Topic, own *Callback) (Destination, error)
+	Route(t *timer.Topic, own *timer.Callback) (Destination, error)
 	// Acquire asks, without blocking, for leave to make one call.
-	Acquire(d Destination, t *Topic, w Waiter) (Permit, Verdict)
+	Acquire(d Destination, t *timer.Topic, w Waiter) (Permit, Verdict)
 }
 
 // Verdict answers Acquire.
@@ -32,9 +36,9 @@ type Permit interface {
 
 // Delivery is one attempt to be made.
 type Delivery struct {
-	Topic    *Topic
-	Shard    ID
+	Topic    *timer.Topic
+	Shard    timer.ShardID
 	Job      Job
-	Own      Callback
+	Own      timer.Callback
 	Deadline time.Duration // on the clock of leases, clocks.Moment.Lease: a call that could end later is not started
 }

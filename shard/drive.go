@@ -3,6 +3,8 @@ package shard
 import (
 	"math"
 	"time"
+
+	"carillon/timer"
 )
 
 // Driving a host by hand, in one goroutine, as a simulator does: Open, then Turn as often as Busy says or UntilWake has passed, with
@@ -138,28 +140,28 @@ func (h *Host) Abandon() {
 }
 
 // Submit has a command decided; then is called in a later turn, or never if the host is abandoned. The command must not change before.
-func (h *Host) Submit(id ID, cmd *Command, brief bool, then func(Result, error)) {
+func (h *Host) Submit(id timer.ShardID, cmd *timer.Command, brief bool, then func(timer.Result, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
 	o, err := h.newOp(id, cmd, brief, nil, wait)
 	if err != nil {
-		then(Result{}, err)
+		then(timer.Result{}, err)
 		return
 	}
 	wait.then = func() { then(h.finish(o)) }
 	if err := o.group.w.box.offer(o); err != nil {
 		o.group.w.queued.Add(-1)
-		then(Result{}, err)
+		then(timer.Result{}, err)
 	}
 }
 
 // Ask reads one timer; then is as with Submit.
-func (h *Host) Ask(id ID, topic TopicID, timer string, then func(*Timer, error)) {
-	var found *Timer
+func (h *Host) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then func(*timer.Timer, error)) {
+	var found *timer.Timer
 	wait := &waiter{}
 	wait.left.Store(1)
 	r := &read{group: h.groups[id], deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait, serve: func(g *group, _ int) bool {
-		if found = g.table.Read(topic, timer); found != nil {
+		if found = g.table.Read(topic, timerID); found != nil {
 			g.overlay(found)
 		}
 		return true
@@ -171,7 +173,7 @@ func (h *Host) Ask(id ID, topic TopicID, timer string, then func(*Timer, error))
 }
 
 // SubmitWalk takes a step of a walk, see Walk; then is as with Submit.
-func (h *Host) SubmitWalk(id ID, q *Query, at Waypoint, then func([]Mark, Waypoint, error)) {
+func (h *Host) SubmitWalk(id timer.ShardID, q *timer.Query, at Waypoint, then func([]timer.Ref, Waypoint, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
 	walk := h.newWalk(id, q, at)
@@ -194,10 +196,12 @@ func (h *Host) SubmitMeta(cmd []byte, then func(any, error)) {
 }
 
 // Inspect gives a group's table and status to who drives the host; the table is nil for the meta group.
-func (h *Host) Inspect(id ID) (*Table, GroupStatus) { return h.groups[id].table, h.groups[id].status() }
+func (h *Host) Inspect(id timer.ShardID) (*Table, GroupStatus) {
+	return h.groups[id].table, h.groups[id].status()
+}
 
 // Table gives a group's table alone; nil for the meta group.
-func (h *Host) Table(id ID) *Table { return h.groups[id].table }
+func (h *Host) Table(id timer.ShardID) *Table { return h.groups[id].table }
 
 // Progress is how far a group has come on this host.
 type Progress struct {
@@ -226,7 +230,7 @@ type Progress struct {
 }
 
 // Progress tells how far a group has come, at little cost.
-func (h *Host) Progress(id ID) Progress {
+func (h *Host) Progress(id timer.ShardID) Progress {
 	g := h.groups[id]
 	if g.raft == nil {
 		if g.stopped != nil {
@@ -260,7 +264,7 @@ func (h *Host) Waiting() (events, operations, flights int) {
 }
 
 // SubmitTake leases ready timers of a topic in one shard to a consumer; then is as with Submit.
-func (h *Host) SubmitTake(id ID, topic TopicID, most int, leaseMs int64, then func([]Taken, error)) {
+func (h *Host) SubmitTake(id timer.ShardID, topic timer.TopicID, most int, leaseMs int64, then func([]Taken, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
 	t := &take{group: h.groups[id], topic: topic, most: most, leaseMs: leaseMs, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}

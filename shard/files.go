@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -300,7 +301,7 @@ func (h *Host) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()
 		took()
 	}
 	if err == nil && run.broken.Load() {
-		err = ErrStopped
+		err = timer.ErrStopped
 	}
 	if err != nil {
 		if file != nil {
@@ -312,7 +313,7 @@ func (h *Host) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()
 }
 
 // removeSnapshots removes the files of a group but two: the newest, and the one before, which is known to be whole.
-func (h *Host) removeSnapshots(id ID, newest, before uint64) {
+func (h *Host) removeSnapshots(id timer.ShardID, newest, before uint64) {
 	list, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
 	for _, s := range list {
 		if err == nil && s.Shard == uint32(id) && s.Index < newest && s.Index != before { // a later one may just have come from a peer

@@ -3,6 +3,8 @@ package shard
 import (
 	"math"
 	"time"
+
+	"carillon/timer"
 )
 
 // phase is how far a lease has come on its leader.
@@ -19,7 +21,7 @@ const (
 
 // flight is one lease of this leader, from its proposal to the applied outcome.
 type flight struct {
-	handle   Handle
+	handle   timer.Handle
 	seq      uint64
 	fence    uint64 // of the lease; 0 until it is applied
 	rev      uint32 // of the timer, before the lease

@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // url makes a timer's own callback URL.
-func url(u string) func(*Spec) {
-	return func(s *Spec) { s.Callback.URL = u }
+func url(u string) func(*timer.Spec) {
+	return func(s *timer.Spec) { s.Callback.URL = u }
 }
 
 func TestI17OpenBreakerBurnsNoAttempt(t *testing.T) {
@@ -77,7 +79,7 @@ func TestGrantedForNobody(t *testing.T) {
 	r.add("a", 0)
 	first := r.one()
 	r.add("b", 0) // queued
-	p, err := r.submit(2, Command{Kind: Add, Topic: 1, ID: "other", Spec: &Spec{DueMs: r.clock.wallMs}})
+	p, err := r.submit(2, timer.Command{Kind: timer.Add, Topic: 1, ID: "other", Spec: &timer.Spec{DueMs: r.clock.wallMs}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,7 @@ func TestGrantedForNobody(t *testing.T) {
 	if !p.answered() || len(to.queue) != 2 {
 		t.Fatalf("%d lanes wait, want 2", len(to.queue))
 	}
-	if got := r.do(Command{Kind: Cancel, ID: "b"}); got.Code != Prevented {
+	if got := r.do(timer.Command{Kind: timer.Cancel, ID: "b"}); got.Code != timer.Prevented {
 		t.Fatal(got.Code)
 	}
 	first.answer(200)
@@ -101,14 +103,14 @@ func TestPausedTopic(t *testing.T) {
 	if r.lead().held.len() != 1 {
 		t.Fatal("no lease is held")
 	}
-	r.topic(1, func(p *Topic) { p.Paused = true })
+	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.topicsChanged()
 	r.add("b", 0)
 	r.pass(time.Hour)
 	r.wantCalls("")
 	r.wantState("a", "scheduled 0")
-	list := make([]Counts, 1)
-	r.host.groups[1].count([]TopicID{1}, list)
+	list := make([]timer.Counts, 1)
+	r.host.groups[1].count([]timer.TopicID{1}, list)
 	if c := list[0]; c.Ready != 2 || c.OldestOverdueMs < 3_599_000 {
 		t.Errorf("counts %+v", c)
 	}
@@ -131,7 +133,7 @@ func TestUnknownTopicWaits(t *testing.T) {
 
 func TestNoURLWaitsForTopic(t *testing.T) {
 	r := newStand(t, nil)
-	r.topic(1, func(p *Topic) { p.Policy.Callback.URL = "" })
+	r.topic(1, func(p *timer.Topic) { p.Policy.Callback.URL = "" })
 	r.add("a", 0)
 	r.add("own", 0, url("http://own/"))
 	r.wantCalls("own")
@@ -146,7 +148,7 @@ func TestNewURLReroutes(t *testing.T) {
 	r.add("a", 0)
 	r.add("b", 0)
 	r.wantCalls("")
-	r.topic(1, func(p *Topic) { p.Policy.Callback.URL = "http://new/" })
+	r.topic(1, func(p *timer.Topic) { p.Policy.Callback.URL = "http://new/" })
 	r.topicsChanged()
 	for _, c := range r.calls.take() {
 		if c.url != "http://new/" {
@@ -161,15 +163,15 @@ func TestNewURLReroutes(t *testing.T) {
 }
 
 // expires makes a timer that may start no later than so long after its due time.
-func expires(after time.Duration) func(*Spec) {
-	return func(s *Spec) { s.HasExpiry, s.ExpiresAfterMs = true, after.Milliseconds() }
+func expires(after time.Duration) func(*timer.Spec) {
+	return func(s *timer.Spec) { s.HasExpiry, s.ExpiresAfterMs = true, after.Milliseconds() }
 }
 
 func TestExpiryBehindShutGates(t *testing.T) {
 	for name, shut := range map[string]func(r *stand){
 		"breaker": func(r *stand) { r.calls.dest("http://receiver-1/").retryIn = time.Hour },
 		"slots":   func(r *stand) { r.calls.dest("http://receiver-1/").slots = 1; r.add("x", 0) },
-		"paused":  func(r *stand) { r.topic(1, func(p *Topic) { p.Paused = true }); r.topicsChanged() },
+		"paused":  func(r *stand) { r.topic(1, func(p *timer.Topic) { p.Paused = true }); r.topicsChanged() },
 		"unknown": func(r *stand) { delete(r.topics, 1); r.topicsChanged() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +203,7 @@ func TestExpiryOfRetry(t *testing.T) {
 
 func TestDeadLetterRetention(t *testing.T) {
 	r := newStand(t, nil)
-	r.topic(1, func(p *Topic) { p.Policy.DeadRetentionMs = 60_000 })
+	r.topic(1, func(p *timer.Topic) { p.Policy.DeadRetentionMs = 60_000 })
 	r.add("a", 0)
 	r.one().answer(410)
 	r.pass(59 * time.Second)
@@ -213,9 +215,9 @@ func TestDeadLetterRetention(t *testing.T) {
 
 func TestOrderAmongReady(t *testing.T) {
 	r := newStand(t, nil)
-	r.topic(1, func(p *Topic) { p.Paused = true })
+	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.topicsChanged()
-	priority := func(n uint8) func(*Spec) { return func(s *Spec) { s.Priority = n } }
+	priority := func(n uint8) func(*timer.Spec) { return func(s *timer.Spec) { s.Priority = n } }
 	r.add("late", 20*time.Millisecond, priority(5))
 	r.add("soon", 10*time.Millisecond, priority(5))
 	r.add("then", 10*time.Millisecond, priority(5))
@@ -237,10 +239,10 @@ func TestI16FairBetweenTopics(t *testing.T) {
 	const flood = 2000
 	var last *pending
 	for i := range flood {
-		last = r.mustSubmit(Command{Kind: Add, Topic: 1, ID: fmt.Sprint("flood", i), Spec: &Spec{DueMs: r.clock.wallMs}})
+		last = r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("flood", i), Spec: &timer.Spec{DueMs: r.clock.wallMs}})
 	}
 	for i := range 5 {
-		last = r.mustSubmit(Command{Kind: Add, Topic: 2, ID: fmt.Sprint("few", i), Spec: &Spec{DueMs: r.clock.wallMs}})
+		last = r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 2, ID: fmt.Sprint("few", i), Spec: &timer.Spec{DueMs: r.clock.wallMs}})
 	}
 	r.freeze = false
 	r.settle()
@@ -259,7 +261,7 @@ func TestI16FairBetweenTopics(t *testing.T) {
 	}
 }
 
-func (r *stand) mustSubmit(cmd Command) *pending {
+func (r *stand) mustSubmit(cmd timer.Command) *pending {
 	r.t.Helper()
 	p, err := r.submit(1, cmd)
 	if err != nil {
@@ -307,31 +309,31 @@ func TestLateAnswers(t *testing.T) {
 	r.pass(970 * time.Millisecond)
 	r.freeze = true
 	r.pass(10 * time.Millisecond)
-	behindLease := r.mustSubmit(Command{Kind: Cancel, Topic: 1, ID: "a"})
+	behindLease := r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a"})
 	r.pass(5 * time.Millisecond)
 	h, _ := r.table().Lookup(1, "a")
 	if f := r.lead().flights[h]; f == nil || f.phase != proposed || len(f.waiting) != 1 {
 		t.Fatalf("flight %+v", f)
 	}
-	written := r.mustSubmit(Command{Kind: Add, Topic: 1, ID: "b", Spec: &Spec{DueMs: 1 << 41}})
+	written := r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: "b", Spec: &timer.Spec{DueMs: 1 << 41}})
 	r.pass(5 * time.Millisecond)
-	waits := r.mustSubmit(Command{Kind: Add, Topic: 1, ID: "c", Spec: &Spec{DueMs: 1 << 41}})
+	waits := r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: "c", Spec: &timer.Spec{DueMs: 1 << 41}})
 	r.pass(1400 * time.Millisecond)
 	if waits.answered() || behindLease.answered() || written.answered() {
 		t.Error("answered too soon")
 	}
 	r.pass(200 * time.Millisecond)
-	if !waits.answered() || !errors.Is(waits.op.err, ErrOverloaded) {
+	if !waits.answered() || !errors.Is(waits.op.err, timer.ErrOverloaded) {
 		t.Errorf("what waits: %v", waits.op.err)
 	}
-	if !behindLease.answered() || !errors.Is(behindLease.op.err, ErrOverloaded) {
+	if !behindLease.answered() || !errors.Is(behindLease.op.err, timer.ErrOverloaded) {
 		t.Errorf("what waits behind a lease: %v", behindLease.op.err)
 	}
 	if written.answered() {
 		t.Error("what is proposed has its answer")
 	}
 	r.pass(commitGrace)
-	if !written.answered() || !errors.Is(written.op.err, ErrUnknown) {
+	if !written.answered() || !errors.Is(written.op.err, timer.ErrUnknown) {
 		t.Errorf("what is proposed: %v", written.op.err)
 	}
 	if n := r.host.workers[0].queued.Load(); n != 0 {
@@ -352,14 +354,14 @@ func TestCanaryHoldsNobodyUp(t *testing.T) {
 	r := newStand(t, nil)
 	r.pass(canaryEach - 100*time.Millisecond)
 	r.freeze = true
-	r.mustSubmit(Command{Kind: Add, Topic: 1, ID: "x", Spec: &Spec{DueMs: 1 << 41}})
+	r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: "x", Spec: &timer.Spec{DueMs: 1 << 41}})
 	r.turn()
-	r.mustSubmit(Command{Kind: Add, Topic: 1, ID: "y", Spec: &Spec{DueMs: 1 << 41}})
+	r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: "y", Spec: &timer.Spec{DueMs: 1 << 41}})
 	r.turn()
 	r.pass(200 * time.Millisecond) // the canary waits
-	p := r.mustSubmit(Command{Kind: Add, Topic: 1, ID: "z", Spec: &Spec{DueMs: 1 << 41}})
+	p := r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: "z", Spec: &timer.Spec{DueMs: 1 << 41}})
 	r.pass(1600 * time.Millisecond)
-	if !p.answered() || !errors.Is(p.op.err, ErrOverloaded) {
+	if !p.answered() || !errors.Is(p.op.err, timer.ErrOverloaded) {
 		t.Error("no answer within 1.6 s")
 	}
 }
@@ -369,19 +371,19 @@ func TestOverload(t *testing.T) {
 	r.freeze = true
 	var list []*pending
 	for i := range 10 {
-		list = append(list, r.mustSubmit(Command{Kind: Add, Topic: 1, ID: fmt.Sprint(i), Spec: &Spec{DueMs: 1 << 41}}))
+		list = append(list, r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: 1 << 41}}))
 	}
-	if _, err := r.submit(1, Command{Kind: Cancel, Topic: 1, ID: "0"}); !errors.Is(err, ErrOverloaded) {
+	if _, err := r.submit(1, timer.Command{Kind: timer.Cancel, Topic: 1, ID: "0"}); !errors.Is(err, timer.ErrOverloaded) {
 		t.Errorf("the eleventh: %v", err)
 	}
 	r.freeze = false
 	r.settle()
 	for i, p := range list {
-		if !p.answered() || p.op.result.Code != Created {
+		if !p.answered() || p.op.result.Code != timer.Created {
 			t.Errorf("%d: %+v", i, p.op)
 		}
 	}
-	if got := r.do(Command{Kind: Cancel, ID: "0"}); got.Code != Prevented {
+	if got := r.do(timer.Command{Kind: timer.Cancel, ID: "0"}); got.Code != timer.Prevented {
 		t.Error(got.Code)
 	}
 }

@@ -8,13 +8,14 @@ import (
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
 // group is this node's replica of one raft group: a timer shard, or the meta group. It belongs to one worker's
 // goroutine and is not locked.
 type group struct {
-	id      ID
+	id      timer.ShardID
 	w       *worker
 	replica uint64
 	raft    *raft.RawNode
@@ -37,7 +38,7 @@ type group struct {
 	items     []item
 	number    uint64
 	proposals []proposal
-	results   []Result
+	results   []timer.Result
 
 	spareItems []item // empty, for the next proposal
 
@@ -104,8 +105,8 @@ type proposal struct {
 // item is what one item of a batch was for.
 type item struct {
 	kind   itemKind
-	closes bool   // it drops timers of a topic by force,
-	from   Handle // behind this one
+	closes bool         // it drops timers of a topic by force,
+	from   timer.Handle // behind this one
 	op     *op
 	flight *flight
 	take   *take

@@ -14,6 +14,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"carillon/clocks"
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -37,9 +38,9 @@ func (c *rigClock) UntilWall(ms int64) time.Duration {
 }
 
 // rigTopics is what a leader knows of topics.
-type rigTopics map[TopicID]*Topic
+type rigTopics map[timer.TopicID]*timer.Topic
 
-func (t rigTopics) Topic(id TopicID) (*Topic, bool) {
+func (t rigTopics) Topic(id timer.TopicID) (*timer.Topic, bool) {
 	topic, ok := t[id]
 	return topic, ok
 }
@@ -99,15 +100,15 @@ type rigObserver struct {
 	latenessMs                          []int64
 }
 
-func (o *rigObserver) Command(Kind, Code)     {}
-func (o *rigObserver) Outcome(*Outcome)       { o.outcomes++ }
-func (o *rigObserver) Expired()               { o.expired++ }
-func (o *rigObserver) Frame(int)              { o.frames++ }
-func (o *rigObserver) Lateness(ms int64)      { o.latenessMs = append(o.latenessMs, ms) }
-func (o *rigObserver) Elected()               { o.elected++ }
-func (o *rigObserver) Snapshot(time.Duration) { o.snapshots++ }
-func (o *rigObserver) SnapshotSent(int64)     { o.sent++ }
-func (o *rigObserver) SnapshotReceived(int64) { o.received++ }
+func (o *rigObserver) Command(timer.Kind, timer.Code) {}
+func (o *rigObserver) Outcome(*Outcome)               { o.outcomes++ }
+func (o *rigObserver) Expired()                       { o.expired++ }
+func (o *rigObserver) Frame(int)                      { o.frames++ }
+func (o *rigObserver) Lateness(ms int64)              { o.latenessMs = append(o.latenessMs, ms) }
+func (o *rigObserver) Elected()                       { o.elected++ }
+func (o *rigObserver) Snapshot(time.Duration)         { o.snapshots++ }
+func (o *rigObserver) SnapshotSent(int64)             { o.sent++ }
+func (o *rigObserver) SnapshotReceived(int64)         { o.received++ }
 
 // stand drives one host by hand, in one goroutine: turns of its workers and steps of its log, on a clock and a file
 // system in memory. Only a snapshot's writer is a goroutine of the host's; one made by bubble waits for it.
@@ -159,11 +160,11 @@ func bubbleStand(t *testing.T, change func(*Config), run func(r *stand)) {
 }
 
 // topic sets a topic's policy; the host hears of it by topicsChanged.
-func (r *stand) topic(id TopicID, change func(*Topic)) {
-	p := DefaultPolicy()
+func (r *stand) topic(id timer.TopicID, change func(*timer.Topic)) {
+	p := timer.DefaultPolicy()
 	p.Callback.URL = fmt.Sprintf("http://receiver-%d/", id)
 	p.Jitter = 0
-	topic := &Topic{ID: id, Name: fmt.Sprintf("topic-%d", id), Policy: p}
+	topic := &timer.Topic{ID: id, Name: fmt.Sprintf("topic-%d", id), Policy: p}
 	if change != nil {
 		change(topic)
 	}
@@ -200,7 +201,7 @@ func (r *stand) open() error {
 		return err
 	}
 	for _, zone := range r.zones { // a host without a bubble cannot wait until they are read
-		if err := host.zones.read(zone); err != nil {
+		if err := host.zones.Read(zone); err != nil {
 			return err
 		}
 	}
@@ -219,7 +220,7 @@ func (r *stand) open() error {
 // soleRows place so many groups on one node.
 func soleRows(groups int, node uint64) (rows []Row) {
 	for i := range groups {
-		rows = append(rows, Row{Group: ID(i), Epoch: 1, Members: []Member{{Node: node, Replica: ReplicaID(node, 1)}}, Settled: true})
+		rows = append(rows, Row{Group: timer.ShardID(i), Epoch: 1, Members: []Member{{Node: node, Replica: ReplicaID(node, 1)}}, Settled: true})
 	}
 	return rows
 }
@@ -332,7 +333,7 @@ func (r *stand) step(d time.Duration) {
 // pending is a command on its way.
 type pending struct {
 	op   *op
-	cmd  *Command
+	cmd  *timer.Command
 	wait *waiter
 	got  bool
 }
@@ -349,7 +350,7 @@ func rigWaiter() *waiter {
 }
 
 // submit hands in a command and does not wait.
-func (r *stand) submit(id ID, cmd Command) (*pending, error) {
+func (r *stand) submit(id timer.ShardID, cmd timer.Command) (*pending, error) {
 	p := &pending{cmd: &cmd, wait: rigWaiter()}
 	o, err := r.host.newOp(id, p.cmd, false, nil, p.wait)
 	if err != nil {
@@ -375,7 +376,7 @@ func (p *pending) answered() bool {
 }
 
 // do has a command decided on shard 1.
-func (r *stand) do(cmd Command) Result {
+func (r *stand) do(cmd timer.Command) timer.Result {
 	r.t.Helper()
 	res, err := r.try(cmd)
 	if err != nil {
@@ -384,40 +385,40 @@ func (r *stand) do(cmd Command) Result {
 	return res
 }
 
-func (r *stand) try(cmd Command) (Result, error) {
+func (r *stand) try(cmd timer.Command) (timer.Result, error) {
 	r.t.Helper()
 	if cmd.Topic == 0 {
 		cmd.Topic = 1
 	}
 	p, err := r.submit(1, cmd)
 	if err != nil {
-		return Result{}, err
+		return timer.Result{}, err
 	}
 	r.settle()
 	if !p.answered() {
-		return Result{}, errors.New("no answer yet")
+		return timer.Result{}, errors.New("no answer yet")
 	}
 	return p.op.result, p.op.err
 }
 
 // add schedules a timer so long from now; change may alter it.
-func (r *stand) add(id string, delay time.Duration, change ...func(*Spec)) Result {
+func (r *stand) add(id string, delay time.Duration, change ...func(*timer.Spec)) timer.Result {
 	r.t.Helper()
-	s := &Spec{DueMs: r.clock.wallMs + delay.Milliseconds(), Payload: []byte(`"` + id + `"`), PayloadKind: JSONPayload}
+	s := &timer.Spec{DueMs: r.clock.wallMs + delay.Milliseconds(), Payload: []byte(`"` + id + `"`), PayloadKind: timer.JSONPayload}
 	for _, f := range change {
 		f(s)
 	}
-	got := r.do(Command{Kind: Add, ID: id, Spec: s, Content: uint64(s.DueMs)})
-	if got.Code != Created {
+	got := r.do(timer.Command{Kind: timer.Add, ID: id, Spec: s, Content: uint64(s.DueMs)})
+	if got.Code != timer.Created {
 		r.t.Fatalf("add %q: code %d", id, got.Code)
 	}
 	return got
 }
 
 // timer reads a timer of topic 1 as a client does.
-func (r *stand) timer(id string) *Timer {
+func (r *stand) timer(id string) *timer.Timer {
 	r.t.Helper()
-	var found *Timer
+	var found *timer.Timer
 	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: rigWaiter(), serve: func(g *group, _ int) bool {
 		if found = g.table.Read(1, id); found != nil {
 			g.overlay(found)
@@ -452,9 +453,9 @@ func (r *stand) state(id string) string {
 	if v == nil {
 		return "none"
 	}
-	name := map[State]string{Scheduled: "scheduled", Leased: "leased", Done: "done", Dead: "dead", Cancelled: "cancelled"}[v.State]
-	if v.State == Dead {
-		name += map[Reason]string{MaxAttempts: " max_attempts", Expired: " expired", Stopped: " stopped", Refused: " refused"}[v.Reason]
+	name := map[timer.State]string{timer.Scheduled: "scheduled", timer.Leased: "leased", timer.Done: "done", timer.Dead: "dead", timer.Cancelled: "cancelled"}[v.State]
+	if v.State == timer.Dead {
+		name += map[timer.Reason]string{timer.MaxAttempts: " max_attempts", timer.Expired: " expired", timer.Stopped: " stopped", timer.Refused: " refused"}[v.Reason]
 	}
 	return fmt.Sprintf("%s %d", name, v.Attempts)
 }
@@ -557,7 +558,7 @@ func (d *rigDispatcher) dest(url string) *rigDest {
 	return d.dests[url]
 }
 
-func (d *rigDispatcher) Route(t *Topic, own *Callback) (Destination, error) {
+func (d *rigDispatcher) Route(t *timer.Topic, own *timer.Callback) (Destination, error) {
 	url := t.Policy.Callback.URL
 	if own.URL != "" {
 		url = own.URL
@@ -568,7 +569,7 @@ func (d *rigDispatcher) Route(t *Topic, own *Callback) (Destination, error) {
 	return url, nil
 }
 
-func (d *rigDispatcher) Acquire(to Destination, _ *Topic, w Waiter) (Permit, Verdict) {
+func (d *rigDispatcher) Acquire(to Destination, _ *timer.Topic, w Waiter) (Permit, Verdict) {
 	d.asked++
 	dest := d.dest(to.(string))
 	switch {
@@ -660,7 +661,7 @@ func (p *rigPermit) Start(j *Delivery, done func(Attempt)) {
 	c := &rigCall{Delivery: *j, url: p.url, wallMs: r.clock.wallMs, mono: r.clock.mono, done: done, permit: p}
 	g := r.host.groups[j.Shard]
 	due := g.table.Due(j.Job.Handle)
-	if due.State != Leased || due.Fence != j.Job.Fence || due.Attempts != j.Job.Attempts || !g.serving {
+	if due.State != timer.Leased || due.Fence != j.Job.Fence || due.Attempts != j.Job.Attempts || !g.serving {
 		r.t.Fatalf("I3: %s attempt %d fence %d starts, but the table has it in state %d with attempt %d, fence %d",
 			j.Job.ID, j.Job.Attempts, j.Job.Fence, due.State, due.Attempts, due.Fence)
 	}
@@ -789,7 +790,7 @@ func (r *stand) files() string {
 }
 
 // queued is how many entries the lanes of a topic hold in shard 1.
-func (r *stand) queued(id TopicID) (n int) {
+func (r *stand) queued(id timer.TopicID) (n int) {
 	for _, l := range r.lead().topics[id].lanes {
 		n += l.len()
 	}

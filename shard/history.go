@@ -1,26 +1,27 @@
 package shard
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
+
+	"carillon/timer"
 )
 
 // History is told what became of timers, on every live replica and in the order in which entries are applied; a restart tells
 // again what the log still has. Calls come from several workers, one shard always from the same.
 type History interface {
 	// Record takes the events of one applied entry. What they point to is the caller's again when it returns. It must not block.
-	Record(id ID, index uint64, events []HistoryEvent)
+	Record(id timer.ShardID, index uint64, events []HistoryEvent)
 }
 
 // HistoryEvent is an attempt after which a timer went on, or the end of a timer. Shard, entry and Item name it for ever, and are
 // the same on all replicas.
 type HistoryEvent struct {
 	Item  uint32 // number of the event in its entry
-	Topic TopicID
+	Topic timer.TopicID
 	Seq   uint64
-	State State // Done, Dead or Cancelled; 0: an attempt that ended nothing
-	EndMs int64 // of the timer, or of the attempt
+	State timer.State // Done, Dead or Cancelled; 0: an attempt that ended nothing
+	EndMs int64       // of the timer, or of the attempt
 	ID    []byte
 	Body  []byte // see DecodeHistoryEnd and DecodeHistoryAttempt
 }
@@ -33,53 +34,6 @@ const (
 	historyByAttempt = 1 // the last attempt is what ended the timer
 	historyContent   = 2 // the hash of what its add or put said follows
 )
-
-// HistoryKey is a place in a topic's history: by the end, then by the entry that made it.
-type HistoryKey struct {
-	EndMs int64
-	Index uint64
-	Shard ID
-	Item  uint32
-}
-
-// Compare orders two keys.
-func (k HistoryKey) Compare(o HistoryKey) int {
-	return cmp.Or(cmp.Compare(k.EndMs, o.EndMs), cmp.Compare(k.Index, o.Index), cmp.Compare(k.Shard, o.Shard), cmp.Compare(k.Item, o.Item))
-}
-
-// HistoryAttempt is how one attempt went.
-type HistoryAttempt struct {
-	Attempt            int
-	StartedMs, EndedMs int64
-	Status             int // 0 none
-	Err                string
-}
-
-// HistoryEntry is a timer that has ended, as it was then, and its attempts, oldest first.
-type HistoryEntry struct {
-	Key       HistoryKey
-	Timer     *Timer
-	ByAttempt bool // its last attempt is what ended it
-	Attempts  []HistoryAttempt
-	Content   uint64 // Command.Content of the add or put that it is of; 0: not known. It stays on the node that keeps the entry
-}
-
-// HistoryQuery selects entries of one topic, in the order of their keys.
-type HistoryQuery struct {
-	Topic        TopicID
-	Shards       []ID   // of these shards only, in rising order; none: of all
-	ID           string // of this timer only; "" any
-	Content      uint64 // goes with ID and Newest: the last that an add with this content made, of the id's last ContentDepth ends; 0 any
-	States       uint8  // bit 1<<State, of Done, Dead, Cancelled
-	FromMs, ToMs int64  // of the end, [FromMs, ToMs); ToMs 0 = open
-	After        *HistoryKey
-	Newest       bool // the last one alone
-	Kept         bool // between nodes: what the one that is asked keeps of shards that it does not lead
-	Limit        int
-}
-
-// ContentDepth is how many ends of an id are looked through for a content: an id that is used again and again has no end of them.
-const ContentDepth = 64
 
 // chronicle gathers what an entry does to timers, for the history. Nothing of it is replicated state.
 type chronicle struct {
@@ -128,7 +82,7 @@ func (c *chronicle) note(e HistoryEvent, id []byte) {
 func (c *chronicle) sealed() { c.ends = append(c.ends, len(c.buf)) }
 
 // tellEnd notes that a touched timer has ended, with all that it was.
-func (t *Table) tellEnd(h Handle, s *slot) {
+func (t *Table) tellEnd(h timer.Handle, s *slot) {
 	c := t.story
 	if c == nil {
 		return
@@ -205,7 +159,7 @@ func (t *Table) tellAttempt(o *Outcome, s *slot) {
 }
 
 // DecodeHistoryEnd reads the body of a timer's end. The entry's attempts are the last one alone, if it is what ended the timer: see Join.
-func DecodeHistoryEnd(body []byte) (*HistoryEntry, error) {
+func DecodeHistoryEnd(body []byte) (*timer.HistoryEntry, error) {
 	r, err := openHistory(body)
 	if err != nil {
 		return nil, err
@@ -214,7 +168,7 @@ func DecodeHistoryEnd(body []byte) (*HistoryEntry, error) {
 	if flags&^(historyByAttempt|historyContent) != 0 {
 		r.fail("unknown flags of an end")
 	}
-	e := &HistoryEntry{ByAttempt: flags&historyByAttempt != 0}
+	e := &timer.HistoryEntry{ByAttempt: flags&historyByAttempt != 0}
 	if flags&historyContent != 0 {
 		e.Content = r.u64()
 	}
@@ -226,18 +180,18 @@ func DecodeHistoryEnd(body []byte) (*HistoryEntry, error) {
 		return nil, err
 	}
 	if t := e.Timer; e.ByAttempt {
-		e.Attempts = []HistoryAttempt{{Attempt: t.Attempts, StartedMs: t.FiredMs, EndedMs: t.EndedMs, Status: t.LastStatus, Err: t.LastError}}
+		e.Attempts = []timer.HistoryAttempt{{Attempt: t.Attempts, StartedMs: t.FiredMs, EndedMs: t.EndedMs, Status: t.LastStatus, Err: t.LastError}}
 	}
 	return e, nil
 }
 
 // DecodeHistoryAttempt reads the body of an attempt.
-func DecodeHistoryAttempt(body []byte) (HistoryAttempt, error) {
+func DecodeHistoryAttempt(body []byte) (timer.HistoryAttempt, error) {
 	r, err := openHistory(body)
 	if err != nil {
-		return HistoryAttempt{}, err
+		return timer.HistoryAttempt{}, err
 	}
-	a := HistoryAttempt{Attempt: int(r.number(lowMask, "attempt")), StartedMs: r.varint()}
+	a := timer.HistoryAttempt{Attempt: int(r.number(lowMask, "attempt")), StartedMs: r.varint()}
 	a.EndedMs = a.StartedMs + r.varint()
 	a.Status = int(r.number(1<<16-1, "status"))
 	a.Err = string(r.block(maxErr, "error text"))
@@ -250,19 +204,4 @@ func openHistory(body []byte) (reader, error) {
 		r.fail(fmt.Sprintf("version %d of an event", v))
 	}
 	return r, r.err()
-}
-
-// Missing is how many attempts came before those that the entry has.
-func (e *HistoryEntry) Missing() int { return e.Timer.Attempts - len(e.Attempts) }
-
-// Join puts earlier attempts into the entry. Given are those of its timer that were applied before its end, oldest first: when the
-// timer was replaced or driven again its attempts began anew, and what was before that is not this entry's.
-func (e *HistoryEntry) Join(earlier []HistoryAttempt) {
-	next := e.Missing()
-	from := len(earlier)
-	for from > 0 && earlier[from-1].Attempt <= next {
-		from--
-		next = earlier[from].Attempt - 1
-	}
-	e.Attempts = append(append([]HistoryAttempt(nil), earlier[from:]...), e.Attempts...)
 }

@@ -7,15 +7,17 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // modelEvent is what the model says that the history is told.
 type modelEvent struct {
-	state     State
+	state     timer.State
 	endMs     int64
-	timer     Timer
+	timer     timer.Timer
 	byAttempt bool
-	attempt   HistoryAttempt
+	attempt   timer.HistoryAttempt
 }
 
 func (m *model) tell(x *modelTimer) {
@@ -25,7 +27,7 @@ func (m *model) tell(x *modelTimer) {
 }
 
 func (m *model) tellAttempt(x *modelTimer, o *Outcome, at int64) {
-	m.told = append(m.told, modelEvent{endMs: at, timer: x.Timer, attempt: HistoryAttempt{x.Attempts, o.StartedMs, at, o.Status, o.Err}})
+	m.told = append(m.told, modelEvent{endMs: at, timer: x.Timer, attempt: timer.HistoryAttempt{Attempt: x.Attempts, StartedMs: o.StartedMs, EndedMs: at, Status: o.Status, Err: o.Err}})
 }
 
 // checkTold compares what the table tells of an entry with the model: each end with all of its timer, each attempt after which one goes on.
@@ -66,7 +68,7 @@ func TestHistoryGolden(t *testing.T) {
 		b = append(append(fmt.Appendf(b, "%d %d %d %d %d %s ", e.Item, e.Topic, e.Seq, e.State, e.EndMs, e.ID), e.Body...), '\n')
 	}
 	golden(t, "history-events", b)
-	if !slices.Equal(states, []State{Cancelled, 0, Dead}) {
+	if !slices.Equal(states, []timer.State{timer.Cancelled, 0, timer.Dead}) {
 		t.Errorf("events of %v", states)
 	}
 	end, err := DecodeHistoryEnd(events[2].Body)
@@ -80,7 +82,7 @@ func TestHistoryGolden(t *testing.T) {
 }
 
 // goldenHistory is one timer that is tried twice and dies, and one that is cancelled.
-func goldenHistory(t *testing.T) (list []HistoryEvent, states []State) {
+func goldenHistory(t *testing.T) (list []HistoryEvent, states []timer.State) {
 	const now = int64(1_700_000_000_000)
 	table := NewTable(1, now)
 	table.tell()
@@ -97,16 +99,16 @@ func goldenHistory(t *testing.T) (list []HistoryEvent, states []State) {
 		}
 	}
 	apply(now, func() {
-		b.Command(&Command{Kind: Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: fullSpec()})
-		b.Command(&Command{Kind: Add, Topic: 3, ID: "b", Tag: 7, Content: 8, Spec: &Spec{DueMs: now + 9}})
-		b.Command(&Command{Kind: Cancel, Topic: 3, ID: "b"})
+		b.Command(&timer.Command{Kind: timer.Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: fullSpec()})
+		b.Command(&timer.Command{Kind: timer.Add, Topic: 3, ID: "b", Tag: 7, Content: 8, Spec: &timer.Spec{DueMs: now + 9}})
+		b.Command(&timer.Command{Kind: timer.Cancel, Topic: 3, ID: "b"})
 	})
 	for attempt := uint64(1); attempt <= 2; attempt++ {
 		at := now + int64(attempt)*1000
 		apply(at, func() { b.Lease(10_000, 1, 1, table.Due(1).Rev) })
 		o := &Outcome{Handle: 1, Seq: 1, Fence: attempt, Kind: RetryLater, StartedMs: at + 1, EndedMs: at + 20, Status: 503, Err: "busy", NextMs: at + 900}
 		if attempt == 2 {
-			o.Kind, o.Reason, o.RetainUntilMs = Kill, MaxAttempts, at+90_000
+			o.Kind, o.Reason, o.RetainUntilMs = Kill, timer.MaxAttempts, at+90_000
 		}
 		apply(at+30, func() { b.Outcome(o) })
 	}
@@ -114,15 +116,15 @@ func goldenHistory(t *testing.T) (list []HistoryEvent, states []State) {
 }
 
 func TestHistoryJoin(t *testing.T) {
-	attempts := func(numbers ...int) (list []HistoryAttempt) {
+	attempts := func(numbers ...int) (list []timer.HistoryAttempt) {
 		for i, n := range numbers {
-			list = append(list, HistoryAttempt{Attempt: n, StartedMs: int64(i)})
+			list = append(list, timer.HistoryAttempt{Attempt: n, StartedMs: int64(i)})
 		}
 		return list
 	}
 	f := func(total int, byAttempt bool, earlier []int, want ...int) {
 		t.Helper()
-		e := &HistoryEntry{Timer: &Timer{Attempts: total}, ByAttempt: byAttempt}
+		e := &timer.HistoryEntry{Timer: &timer.Timer{Attempts: total}, ByAttempt: byAttempt}
 		if byAttempt {
 			e.Attempts = attempts(total)
 		}
@@ -148,7 +150,7 @@ func TestHistoryJoin(t *testing.T) {
 // toldOf is a History that keeps what it is told.
 type toldOf struct{ lines []string }
 
-func (h *toldOf) Record(id ID, index uint64, events []HistoryEvent) {
+func (h *toldOf) Record(id timer.ShardID, index uint64, events []HistoryEvent) {
 	for _, e := range events {
 		h.lines = append(h.lines, fmt.Sprintf("%d/%d/%d %s %d %x", id, index, e.Item, e.ID, e.State, e.Body))
 	}
@@ -163,7 +165,7 @@ func TestHistoryIsToldAgain(t *testing.T) {
 	r.pass(3 * time.Second)
 	r.one().answer(200)
 	r.add("b", time.Hour)
-	r.do(Command{Kind: Cancel, Topic: 1, ID: "b"})
+	r.do(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "b"})
 	r.wantState("a", "done 2")
 	first := told.lines
 	if len(first) != 3 {
@@ -187,13 +189,13 @@ func BenchmarkHistory(b *testing.B) {
 			lease := func(from int) {
 				batch.Reset(at, 1, 1)
 				for h := from; h < from+benchBatch; h++ {
-					batch.Lease(10_000, Handle(h), uint64(h), table.Due(Handle(h)).Rev)
+					batch.Lease(10_000, timer.Handle(h), uint64(h), table.Due(timer.Handle(h)).Rev)
 				}
 				if _, err := table.Apply(batch.Bytes(), nil, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
-			next, fence, results := 1, uint64(1), []Result(nil)
+			next, fence, results := 1, uint64(1), []timer.Result(nil)
 			b.ReportAllocs()
 			for b.Loop() {
 				b.StopTimer()
@@ -206,7 +208,7 @@ func BenchmarkHistory(b *testing.B) {
 				lease(next)
 				batch.Reset(at, 1, 1)
 				for h := next; h < next+benchBatch; h++ {
-					batch.Outcome(&Outcome{Handle: Handle(h), Seq: uint64(h), Fence: fence, Kind: Ack, StartedMs: at - 5, EndedMs: at - 1, Status: 200})
+					batch.Outcome(&Outcome{Handle: timer.Handle(h), Seq: uint64(h), Fence: fence, Kind: Ack, StartedMs: at - 5, EndedMs: at - 1, Status: 200})
 					fence++
 				}
 				next += benchBatch

@@ -14,6 +14,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/clocks"
+	"carillon/timer"
+	"carillon/timer/recurrence"
 	"carillon/wal"
 )
 
@@ -43,7 +45,7 @@ type Config struct {
 	Level      Level     // the highest that this node understands, or is to; default LevelOfBuild
 	// Applied is told of each entry that a group has applied, and the hash of its state then. It
 	// is called on workers. nil: nobody watches.
-	Applied  func(id ID, index, hash uint64)
+	Applied  func(id timer.ShardID, index, hash uint64)
 	Agreed   func() Level // the level that may be proposed, as this node knows it; it may be called on any goroutine; default Level
 	Observer Observer
 	History  History // default: none is kept
@@ -52,7 +54,7 @@ type Config struct {
 
 	// Ready is told that timers of a topic that is pulled are ready in a led shard, how many at most, and told again as long as they are. It is
 	// called on workers and must not block. nil: nobody listens.
-	Ready func(topic TopicID, timers int)
+	Ready func(topic timer.TopicID, timers int)
 
 	// Block, if given, is how a client's call waits: it hands register what ends the wait, and returns when that was called. It is for a driver
 	// (drive.go) whose clients are tasks that run one at a time, on the goroutine that takes the turns too. nil: the call's goroutine blocks.
@@ -77,12 +79,12 @@ type Config struct {
 
 // Topics is where a leader looks topics up.
 type Topics interface {
-	Topic(id TopicID) (*Topic, bool)
+	Topic(id timer.TopicID) (*timer.Topic, bool)
 }
 
 // Observer is told what happens, for metrics. Calls come from several goroutines and must be quick.
 type Observer interface {
-	Command(kind Kind, code Code)
+	Command(kind timer.Kind, code timer.Code)
 	Outcome(o *Outcome)
 	Expired() // given up without another attempt
 	Frame(operations int)
@@ -122,7 +124,7 @@ type Host struct {
 	pinnable   atomic.Uint64 // closed generations that a group may hold back
 	gone       goneOwners
 	limits     limits
-	zones      *zones
+	zones      *recurrence.Zones
 	aside      atomic.Bool
 }
 
@@ -140,14 +142,14 @@ func New(cfg Config) (*Host, error) {
 	}
 	cfg.RetainBytes = int(cfg.share(shareth*int64(cfg.Shards+1), int64(cfg.RetainBytes)))
 	h := &Host{cfg: cfg, origin: uint64(cfg.Owner), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
-	h.zones = newZones(cfg.Zone)
-	h.limits = limits{topics: map[TopicID]*limit{}, shares: cfg.Shares}
+	h.zones = recurrence.NewZones(cfg.Zone)
+	h.limits = limits{topics: map[timer.TopicID]*limit{}, shares: cfg.Shares}
 	for range cfg.Workers {
 		h.workers = append(h.workers, &worker{host: h, box: newMailbox(cfg.MaxQueued), queueable: queueable(cfg.Log.QueueFrames, cfg.Workers)})
 	}
 	for i := range cfg.Shards + 1 {
 		w := h.workers[i%cfg.Workers]
-		g := &group{id: ID(i), w: w, store: &storage{conf: &pb.ConfState{}}, wakeMs: math.MaxInt64}
+		g := &group{id: timer.ShardID(i), w: w, store: &storage{conf: &pb.ConfState{}}, wakeMs: math.MaxInt64}
 		if g.id == Meta {
 			g.meta = &metaGroup{machine: cfg.Machine}
 		} else {
@@ -202,13 +204,13 @@ func (c *Config) setDefaults() {
 		c.Shares = everything{}
 	}
 	if c.Ready == nil {
-		c.Ready = func(TopicID, int) {}
+		c.Ready = func(timer.TopicID, int) {}
 	}
 	if c.Placement == nil {
 		c.Placement = alone{}
 	}
 	if c.Zone == nil {
-		c.Zone = loadZone
+		c.Zone = recurrence.LoadZone
 	}
 }
 
@@ -340,18 +342,18 @@ func (w *worker) abandon() {
 	for _, e := range w.box.close() {
 		switch e := e.(type) {
 		case *op:
-			e.answer(Result{}, ErrStopped)
+			e.answer(timer.Result{}, timer.ErrStopped)
 		case opList:
 			for _, o := range e {
-				o.answer(Result{}, ErrStopped)
+				o.answer(timer.Result{}, timer.ErrStopped)
 			}
 		case *metaOp:
-			e.answer(nil, ErrStopped)
+			e.answer(nil, timer.ErrStopped)
 		case *read:
-			e.answer(ErrStopped)
+			e.answer(timer.ErrStopped)
 		case takeList:
 			for _, t := range e {
-				t.answer(ErrStopped)
+				t.answer(timer.ErrStopped)
 			}
 		case *granted:
 			e.permit.Cancel()
@@ -364,14 +366,14 @@ func (w *worker) abandon() {
 			continue
 		}
 		g.stepDown()
-		g.reads.fail(ErrStopped)
+		g.reads.fail(timer.ErrStopped)
 		for _, o := range g.waiting {
-			o.answer(Result{}, ErrStopped)
+			o.answer(timer.Result{}, timer.ErrStopped)
 		}
 		g.waiting = nil
 		if g.meta != nil {
 			for _, o := range g.meta.waiting {
-				o.answer(nil, ErrStopped)
+				o.answer(nil, timer.ErrStopped)
 			}
 		}
 	}

@@ -12,25 +12,26 @@ import (
 	"testing"
 	"time"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
 // benchObserver and the other fakes of this file are as light as they can be: what is measured is the host.
 type benchObserver struct{}
 
-func (benchObserver) Command(Kind, Code)       {}
-func (benchObserver) Outcome(*Outcome)         {}
-func (benchObserver) Expired()                 {}
-func (benchObserver) Frame(int)                {}
-func (benchObserver) Lateness(int64)           {}
-func (benchObserver) Elected()                 {}
-func (benchObserver) Snapshot(_ time.Duration) {}
-func (benchObserver) SnapshotSent(int64)       {}
-func (benchObserver) SnapshotReceived(int64)   {}
+func (benchObserver) Command(timer.Kind, timer.Code) {}
+func (benchObserver) Outcome(*Outcome)               {}
+func (benchObserver) Expired()                       {}
+func (benchObserver) Frame(int)                      {}
+func (benchObserver) Lateness(int64)                 {}
+func (benchObserver) Elected()                       {}
+func (benchObserver) Snapshot(_ time.Duration)       {}
+func (benchObserver) SnapshotSent(int64)             {}
+func (benchObserver) SnapshotReceived(int64)         {}
 
-type benchTopics struct{ topic *Topic }
+type benchTopics struct{ topic *timer.Topic }
 
-func (t benchTopics) Topic(TopicID) (*Topic, bool) { return t.topic, true }
+func (t benchTopics) Topic(timer.TopicID) (*timer.Topic, bool) { return t.topic, true }
 
 type benchMachine struct{}
 
@@ -45,8 +46,8 @@ func (benchMachine) Replace(any)                         {}
 // benchReceiver grants every call and ends it at once.
 type benchReceiver struct{ fired atomic.Int64 }
 
-func (r *benchReceiver) Route(*Topic, *Callback) (Destination, error) { return r, nil }
-func (r *benchReceiver) Acquire(Destination, *Topic, Waiter) (Permit, Verdict) {
+func (r *benchReceiver) Route(*timer.Topic, *timer.Callback) (Destination, error) { return r, nil }
+func (r *benchReceiver) Acquire(Destination, *timer.Topic, Waiter) (Permit, Verdict) {
 	return benchPermit{r}, Verdict{}
 }
 
@@ -63,7 +64,7 @@ func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
 	b.Helper()
 	r := &benchReceiver{}
 	h, err := New(Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: wal.OSFS{}, Dir: b.TempDir(),
-		Topics: benchTopics{&Topic{ID: 1, Name: "bench", Policy: DefaultPolicy()}}, Dispatcher: r, Machine: benchMachine{},
+		Topics: benchTopics{&timer.Topic{ID: 1, Name: "bench", Policy: timer.DefaultPolicy()}}, Dispatcher: r, Machine: benchMachine{},
 		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
@@ -103,9 +104,9 @@ func BenchmarkHostAdd(b *testing.B) {
 							if n > int64(b.N) {
 								return
 							}
-							id := NewID(ID(1+n%int64(shards)), uint64(n), 0)
-							cmd := Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41, Payload: payload, PayloadKind: JSONPayload}}
-							if _, err := h.Do(context.Background(), Place(&Topic{Name: "bench"}, id, shards), &cmd, true); err != nil {
+							id := timer.NewID(timer.ShardID(1+n%int64(shards)), uint64(n), 0)
+							cmd := timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41, Payload: payload, PayloadKind: timer.JSONPayload}}
+							if _, err := h.Do(context.Background(), timer.ShardOf(&timer.Topic{Name: "bench"}, id, shards), &cmd, true); err != nil {
 								b.Error(err)
 								return
 							}

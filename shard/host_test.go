@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -26,7 +27,7 @@ func runHost(t *testing.T, fs wal.FS, dir string, change func(*Config)) *process
 	t.Helper()
 	r := &benchReceiver{}
 	cfg := Config{Shards: 3, Workers: 2, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: fs, Dir: dir,
-		Topics: benchTopics{&Topic{ID: 1, Name: "t", Policy: DefaultPolicy()}}, Dispatcher: r, Machine: &rigMachine{},
+		Topics: benchTopics{&timer.Topic{ID: 1, Name: "t", Policy: timer.DefaultPolicy()}}, Dispatcher: r, Machine: &rigMachine{},
 		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&cfg)
@@ -62,9 +63,9 @@ func TestRunAndStop(t *testing.T) {
 		wait.Go(func() {
 			for i := 0; ; i++ {
 				id := fmt.Sprint("c", c, "-", i)
-				_, err := p.host.Do(ctx, Place(&Topic{Name: "t"}, id, 3), &Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41}}, i%2 == 0)
+				_, err := p.host.Do(ctx, timer.ShardOf(&timer.Topic{Name: "t"}, id, 3), &timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41}}, i%2 == 0)
 				if err != nil {
-					if !errors.Is(err, ErrStopped) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrNoLeader) {
+					if !errors.Is(err, timer.ErrStopped) && !errors.Is(err, timer.ErrUnknown) && !errors.Is(err, timer.ErrNoLeader) {
 						t.Error(err)
 					}
 					return
@@ -80,17 +81,17 @@ func TestRunAndStop(t *testing.T) {
 	if err := p.stop(); err != nil {
 		t.Error(err)
 	}
-	if _, err := p.host.Propose(ctx, nil); !errors.Is(err, ErrStopped) {
+	if _, err := p.host.Propose(ctx, nil); !errors.Is(err, timer.ErrStopped) {
 		t.Errorf("after the end: %v", err)
 	}
-	if err := p.host.NotReady(); !errors.Is(err, ErrStopped) {
+	if err := p.host.NotReady(); !errors.Is(err, timer.ErrStopped) {
 		t.Errorf("after the end: %v", err)
 	}
 	p.host.Drain(ctx)
 	again := runHost(t, fs, "data", func(c *Config) { c.Meta, c.Owner = nil, NewOwner(7, 2) })
 	for _, list := range acked {
 		for _, id := range list {
-			if v, err := again.host.Timer(ctx, Place(&Topic{Name: "t"}, id, 3), 1, id); err != nil || v == nil {
+			if v, err := again.host.Timer(ctx, timer.ShardOf(&timer.Topic{Name: "t"}, id, 3), 1, id); err != nil || v == nil {
 				t.Fatalf("I1: %s is gone: %v", id, err)
 			}
 		}
@@ -117,7 +118,7 @@ func TestRunFails(t *testing.T) {
 	for name, strike := range map[string]func(fs *wal.MemFS, p *process){
 		"while it serves": func(fs *wal.MemFS, p *process) {
 			failSyncs(fs, broken)
-			_, err := p.host.Do(context.Background(), 1, &Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: 1 << 41}}, true)
+			_, err := p.host.Do(context.Background(), 1, &timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: 1 << 41}}, true)
 			if err == nil {
 				t.Error("acknowledged")
 			}
@@ -145,8 +146,8 @@ func TestTwoHosts(t *testing.T) {
 	b := runHost(t, wal.OSFS{}, filepath.Join(dir, "b"), func(c *Config) { c.Node, c.Owner, c.Meta = 8, NewOwner(8, 1), &soleRows(1, 8)[0] })
 	add := func(p *process, id string) {
 		t.Helper()
-		got, err := p.host.Do(ctx, 1, &Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41}}, false)
-		if err != nil || got.Code != Created || got.Timer == nil || got.Timer.ID != id {
+		got, err := p.host.Do(ctx, 1, &timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41}}, false)
+		if err != nil || got.Code != timer.Created || got.Timer == nil || got.Timer.ID != id {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}

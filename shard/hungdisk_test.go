@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"carillon/timer"
 )
 
 // tightFrames scales the bounds of frames and queues down.
@@ -23,8 +25,8 @@ func (c *council) bulkyAdd(n, bytes int) {
 		return
 	}
 	payload := []byte(`"` + strings.Repeat("x", bytes) + `"`)
-	spec := &Spec{DueMs: r.clock.wallMs + 3_600_000, Payload: payload, PayloadKind: JSONPayload}
-	if p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: fmt.Sprint("bulky", n), Spec: spec}); err == nil {
+	spec := &timer.Spec{DueMs: r.clock.wallMs + 3_600_000, Payload: payload, PayloadKind: timer.JSONPayload}
+	if p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("bulky", n), Spec: spec}); err == nil {
 		c.adds = append(c.adds, p)
 	}
 }

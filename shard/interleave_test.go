@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -26,8 +27,8 @@ func scripts(t *testing.T, usual int) int {
 
 // known is what a script knows of one timer: what it asked for and what it was told.
 type known struct {
-	shard     ID
-	topic     TopicID
+	shard     timer.ShardID
+	topic     timer.TopicID
 	id        string
 	written   map[string]bool // payloads that were ever sent
 	fired     bool            // a fire was sent: the due time may be any
@@ -68,7 +69,7 @@ func newScript(t *testing.T, seed uint64, serial bool) *script {
 		}
 	})
 	s.bubble = true
-	for id := TopicID(1); id <= 3; id++ {
+	for id := timer.TopicID(1); id <= 3; id++ {
 		s.setTopic(id, false)
 	}
 	s.calls.onStart = s.watch
@@ -76,8 +77,8 @@ func newScript(t *testing.T, seed uint64, serial bool) *script {
 	return s
 }
 
-func (s *script) setTopic(id TopicID, paused bool) {
-	s.topic(id, func(p *Topic) {
+func (s *script) setTopic(id timer.TopicID, paused bool) {
+	s.topic(id, func(p *timer.Topic) {
 		p.Paused = paused
 		p.Policy.Callback.URL = fmt.Sprintf("http://receiver-%d/", s.rand.IntN(3))
 		p.Policy.MinBackoffMs, p.Policy.MaxBackoffMs, p.Policy.MaxAttempts = 50, 200, 3
@@ -125,11 +126,11 @@ func (s *script) attemptOf(c *rigCall) string {
 func (k *known) payload(dueMs int64) string { return fmt.Sprintf(`{"id":%q,"due":%d}`, k.id, dueMs) }
 
 // spec makes a spec whose payload names its due time.
-func (s *script) spec(k *known) *Spec {
+func (s *script) spec(k *known) *timer.Spec {
 	due := s.clock.wallMs - 500 + s.rand.Int64N(2500)
 	p := k.payload(due)
 	k.written[p] = true
-	spec := &Spec{DueMs: due, Payload: []byte(p), PayloadKind: JSONPayload, Priority: uint8(s.rand.IntN(3))}
+	spec := &timer.Spec{DueMs: due, Payload: []byte(p), PayloadKind: timer.JSONPayload, Priority: uint8(s.rand.IntN(3))}
 	if s.rand.IntN(4) == 0 {
 		spec.HasExpiry, spec.ExpiresAfterMs = true, s.rand.Int64N(2000)
 	}
@@ -143,7 +144,7 @@ func (s *script) spec(k *known) *Spec {
 	return spec
 }
 
-func (s *script) send(k *known, cmd Command) {
+func (s *script) send(k *known, cmd timer.Command) {
 	cmd.Topic, cmd.ID = k.topic, k.id
 	if p, err := s.submit(k.shard, cmd); err == nil {
 		s.pending = append(s.pending, &pendingOf{p, k})
@@ -162,9 +163,9 @@ func (s *script) harvest() {
 			continue
 		}
 		switch p.op.result.Code {
-		case Created:
+		case timer.Created:
 			p.of.created = true
-		case Prevented:
+		case timer.Prevented:
 			p.of.prevented = true
 		}
 	}
@@ -184,7 +185,7 @@ func (s *script) act() {
 	n := s.rand.IntN(100)
 	switch {
 	case n < 16 || k == nil:
-		k = &known{shard: ID(1 + s.rand.IntN(len(s.host.groups)-1)), topic: TopicID(1 + s.rand.IntN(3)),
+		k = &known{shard: timer.ShardID(1 + s.rand.IntN(len(s.host.groups)-1)), topic: timer.TopicID(1 + s.rand.IntN(3)),
 			id: fmt.Sprint("t", len(s.timers)), written: map[string]bool{}}
 		if s.serial {
 			k.id = fmt.Sprintf("{k%d}%s", s.rand.IntN(3), k.id)
@@ -194,20 +195,20 @@ func (s *script) act() {
 		spec := s.spec(k)
 		if s.rand.IntN(5) == 0 {
 			k.renewed = true
-			spec.Repeat = &Repeat{EveryMs: 200 + s.rand.Int64N(500), Count: 1 + s.rand.Int64N(4), CatchUp: CatchUp(s.rand.IntN(3)), Overlap: s.rand.IntN(2) == 0}
+			spec.Repeat = &timer.Repeat{EveryMs: 200 + s.rand.Int64N(500), Count: 1 + s.rand.Int64N(4), CatchUp: timer.CatchUp(s.rand.IntN(3)), Overlap: s.rand.IntN(2) == 0}
 		}
-		s.send(k, Command{Kind: Add, Spec: spec})
+		s.send(k, timer.Command{Kind: timer.Add, Spec: spec})
 	case n < 21 && !k.cancelled: // after a cancel it would be another timer
 		k.renewed = true
-		s.send(k, Command{Kind: Add, Spec: s.spec(k), Content: s.rand.Uint64(), Merge: Merge(1 + s.rand.IntN(3))})
+		s.send(k, timer.Command{Kind: timer.Add, Spec: s.spec(k), Content: s.rand.Uint64(), Merge: timer.Merge(1 + s.rand.IntN(3))})
 	case n < 26:
-		s.send(k, Command{Kind: Modify, Patch: &Patch{Spec: *s.spec(k), Due: true, Payload: true}})
+		s.send(k, timer.Command{Kind: timer.Modify, Patch: &timer.Patch{Spec: *s.spec(k), Due: true, Payload: true}})
 	case n < 36:
 		k.cancelled = true
-		s.send(k, Command{Kind: Cancel})
+		s.send(k, timer.Command{Kind: timer.Cancel})
 	case n < 40:
 		k.fired = true
-		s.send(k, Command{Kind: Fire})
+		s.send(k, timer.Command{Kind: timer.Fire})
 	case n < 55:
 		s.turn()
 	case n < 70:
@@ -253,7 +254,7 @@ func (s *script) disturb() {
 	case 1:
 		to.retryIn = time.Duration(s.rand.IntN(2)*s.rand.IntN(500)) * time.Millisecond
 	case 2, 3:
-		s.setTopic(TopicID(1+s.rand.IntN(3)), s.rand.IntN(2) == 0)
+		s.setTopic(timer.TopicID(1+s.rand.IntN(3)), s.rand.IntN(2) == 0)
 		s.host.TopicsChanged()
 	case 4:
 		s.clock.wallMs += s.rand.Int64N(4000) - 2000
@@ -278,7 +279,7 @@ func (s *script) closeTopic() {
 		k.dropped = k.dropped || k.topic == 3
 	}
 	for id := 1; id < len(s.host.groups); id++ {
-		if p, err := s.submit(ID(id), Command{Kind: CloseTopic, Topic: 3, Force: true}); err == nil {
+		if p, err := s.submit(timer.ShardID(id), timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true}); err == nil {
 			s.pending = append(s.pending, &pendingOf{p, &known{}})
 		}
 	}
@@ -311,7 +312,7 @@ func (s *script) checkKept() {
 		case k.dropped || !k.created:
 		case v == nil:
 			s.t.Fatalf("I1: %s was acknowledged and is gone", k.id)
-		case k.prevented && v.State != Cancelled:
+		case k.prevented && v.State != timer.Cancelled:
 			s.t.Fatalf("I5: %s was cancelled, as acknowledged, and is in state %d", k.id, v.State)
 		}
 	}
@@ -323,7 +324,7 @@ func (s *script) finish() {
 	for _, d := range s.calls.dests {
 		d.slots, d.retryIn = 0, 0
 	}
-	for id := TopicID(1); id <= 3; id++ {
+	for id := timer.TopicID(1); id <= 3; id++ {
 		s.setTopic(id, false)
 	}
 	for _, c := range append([]*rigCall(nil), s.calls.running...) {

@@ -3,6 +3,8 @@ package shard
 import (
 	"math"
 	"slices"
+
+	"carillon/timer"
 )
 
 // Attempt is how one call ended, as the dispatcher saw it.
@@ -18,7 +20,7 @@ type Attempt struct {
 
 // judge decides what becomes of a timer after an attempt, by its topic's policy and its own retry settings.
 // attempts includes this one; random in [0,1) spreads the backoff. It reads no clock: the decision is written to the log as it is.
-func judge(p *Policy, own *Retry, attempts int, a *Attempt, random float64) Outcome {
+func judge(p *timer.Policy, own *timer.Retry, attempts int, a *Attempt, random float64) Outcome {
 	out := Outcome{StartedMs: a.StartedMs, EndedMs: a.EndedMs, Status: a.Status, Err: a.Err}
 	switch {
 	case a.NotSent:
@@ -31,11 +33,11 @@ func judge(p *Policy, own *Retry, attempts int, a *Attempt, random float64) Outc
 		out.Kind = Ack
 		return out
 	case slices.Contains(p.StopOn, a.Status):
-		out.Kind, out.Reason = Kill, Stopped
+		out.Kind, out.Reason = Kill, timer.Stopped
 	case attempts >= maxAttempts(p, own):
-		out.Kind, out.Reason = Kill, MaxAttempts
+		out.Kind, out.Reason = Kill, timer.MaxAttempts
 		if a.Refused {
-			out.Reason = Refused
+			out.Reason = timer.Refused
 		}
 	default:
 		out.Kind = RetryLater
@@ -49,7 +51,7 @@ func judge(p *Policy, own *Retry, attempts int, a *Attempt, random float64) Outc
 	return out
 }
 
-func maxAttempts(p *Policy, own *Retry) int {
+func maxAttempts(p *timer.Policy, own *timer.Retry) int {
 	if own.MaxAttempts > 0 {
 		return own.MaxAttempts
 	}
@@ -57,7 +59,7 @@ func maxAttempts(p *Policy, own *Retry) int {
 }
 
 // backoffMs is min(max, min · multiplier^(n−1)) × (1 ± jitter), at least 1 ms.
-func backoffMs(p *Policy, own *Retry, attempts int, random float64) int64 {
+func backoffMs(p *timer.Policy, own *timer.Retry, attempts int, random float64) int64 {
 	least, most, factor, jitter := p.MinBackoffMs, p.MaxBackoffMs, p.Multiplier, p.Jitter
 	if own.MinBackoffMs > 0 {
 		least = own.MinBackoffMs

@@ -5,6 +5,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"carillon/timer"
+	"carillon/timer/recurrence"
+	"carillon/wheel"
 )
 
 // Budgets of one turn of one group, so that no turn is long whatever falls due.
@@ -30,32 +34,32 @@ type lead struct {
 	group  *group
 	active bool
 
-	topics map[TopicID]*topicQueue
+	topics map[timer.TopicID]*topicQueue
 	ring   []*topicQueue // those with something that may go; served in turn
 	routes map[routeKey]*lane
 	later  heap[entry]   // popped, but further off than the look-ahead (the clock stepped back)
 	shut   heap[laneKey] // lanes behind an open breaker, by when to ask again
 
-	flights map[Handle]*flight
+	flights map[timer.Handle]*flight
 	held    heap[*flight]
 	blocked []*flight // client changes wait for these
 
-	claims   map[Handle]claim // what timers mean to the lines of their keys
-	inOrder  map[TopicID]bool // topics whose blockers have been looked for
-	gateScan bool             // for timers that block their keys
-	gateFrom Handle
-	foreign  map[Handle]foreignLease
-	left     map[Handle]foreignLease // of the reign before: what consumers had at its end
-	leftAt   time.Duration           // when to look at these again; monotonic
-	exact    heap[entry]             // of topics that are pulled or have a rate: leased no sooner than they are due
-	caughtUp bool                    // all that is due has left the wheel in this turn
-	parked   []*topicQueue           // they wait for one of these
-	movers   []*topicQueue           // those with timers to be queued anew
-	sifting  []pile                  // queues that were mostly outdated: what stands is queued anew
-	sifted   map[Handle]bool
+	claims   map[timer.Handle]claim // what timers mean to the lines of their keys
+	inOrder  map[timer.TopicID]bool // topics whose blockers have been looked for
+	gateScan bool                   // for timers that block their keys
+	gateFrom timer.Handle
+	foreign  map[timer.Handle]foreignLease
+	left     map[timer.Handle]foreignLease // of the reign before: what consumers had at its end
+	leftAt   time.Duration                 // when to look at these again; monotonic
+	exact    heap[entry]                   // of topics that are pulled or have a rate: leased no sooner than they are due
+	caughtUp bool                          // all that is due has left the wheel in this turn
+	parked   []*topicQueue                 // they wait for one of these
+	movers   []*topicQueue                 // those with timers to be queued anew
+	sifting  []pile                        // queues that were mostly outdated: what stands is queued anew
+	sifted   map[timer.Handle]bool
 
-	holdings map[Handle]holding // what consumers have
-	taking   map[Handle]uint64  // what they are to have, by its number: the lease is in the pipeline
+	holdings map[timer.Handle]holding // what consumers have
+	taking   map[timer.Handle]uint64  // what they are to have, by its number: the lease is in the pipeline
 	ends     heap[leaseEnd]
 	acked    acked
 	offered  []*topicQueue // topics that are pulled, and of which something may be ready
@@ -66,24 +70,24 @@ type lead struct {
 	skips    []entry // occurrences that were missed
 	overlaps []overlap
 
-	calendar  calendar
+	calendar  recurrence.Calendar
 	lookAhead time.Duration
-	popped    [512]Handle
+	popped    [512]wheel.Handle
 	random    *rand.Rand
 
 	rewatching  bool // for timers that a former reign of this process took from the wheel and did not finish
-	rewatchFrom Handle
+	rewatchFrom timer.Handle
 	scanning    bool // for leases of former leaders
-	orphansFrom Handle
+	orphansFrom timer.Handle
 	reportAt    time.Duration
 	turns       int           // of the row's members, when nobody is known to lead
 	since       time.Duration // when this reign began; monotonic
 	reign       uint64        // its number in this process
 
-	realigned Handle  // how far series were seen to after the clock was set back; seriesAwait: all were
-	realigns  []entry // dueMs: when they are due now
+	realigned timer.Handle // how far series were seen to after the clock was set back; seriesAwait: all were
+	realigns  []entry      // dueMs: when they are due now
 	// realignLater are leased: their next attempts would be as wrong.
-	realignLater []Handle
+	realignLater []timer.Handle
 
 	timed      bool // it was sure of the time in this reign: until then nothing is proposed that depends on it
 	doubted    bool // whether this node still leads: nothing is started until a majority has said so
@@ -91,7 +95,7 @@ type lead struct {
 }
 
 type routeKey struct {
-	topic  TopicID
+	topic  timer.TopicID
 	target Target
 }
 
@@ -110,21 +114,21 @@ type outcomeItem struct {
 }
 
 func newLead(g *group) *lead {
-	return &lead{group: g, left: map[Handle]foreignLease{}, calendar: calendar{zones: g.w.host.zones}, random: rand.New(rand.NewPCG(g.w.host.cfg.Seed, uint64(g.id)))}
+	return &lead{group: g, left: map[timer.Handle]foreignLease{}, calendar: recurrence.Calendar{Zones: g.w.host.zones}, random: rand.New(rand.NewPCG(g.w.host.cfg.Seed, uint64(g.id)))}
 }
 
 // begin starts a reign, after the takeover was applied.
 func (l *lead) begin() {
 	l.active = true
-	l.topics = map[TopicID]*topicQueue{}
+	l.topics = map[timer.TopicID]*topicQueue{}
 	l.routes = map[routeKey]*lane{}
 	if l.flights == nil {
-		l.flights = map[Handle]*flight{}
+		l.flights = map[timer.Handle]*flight{}
 	} else {
 		l.rewatching, l.rewatchFrom = true, 0
 	}
 	l.ring, l.later, l.shut, l.held = nil, heap[entry]{}, heap[laneKey]{}, heap[*flight]{}
-	l.ends, l.holdings, l.taking = heap[leaseEnd]{}, map[Handle]holding{}, map[Handle]uint64{}
+	l.ends, l.holdings, l.taking = heap[leaseEnd]{}, map[timer.Handle]holding{}, map[timer.Handle]uint64{}
 	l.offered = nil
 	l.outcomes, l.expires, l.forgets, l.skips, l.overlaps = nil, nil, nil, nil, nil
 	l.lookAhead = minLookAhead
@@ -133,7 +137,7 @@ func (l *lead) begin() {
 	l.timed, l.doubted, l.confirming = false, false, false
 	l.realigned, l.realigns, l.realignLater = 0, nil, nil
 	l.sifting, l.sifted = nil, nil
-	l.movers, l.exact, l.foreign = nil, heap[entry]{}, map[Handle]foreignLease{}
+	l.movers, l.exact, l.foreign = nil, heap[entry]{}, map[timer.Handle]foreignLease{}
 	l.beginOrder()
 	for _, h := range l.inFlight() {
 		if f := l.flights[h]; f.phase == reporting {
@@ -143,7 +147,7 @@ func (l *lead) begin() {
 }
 
 // inFlight are the timers with a flight, in order: what is done for each must not depend on chance.
-func (l *lead) inFlight() []Handle { return slices.Sorted(maps.Keys(l.flights)) }
+func (l *lead) inFlight() []timer.Handle { return slices.Sorted(maps.Keys(l.flights)) }
 
 // end stops the reign: nothing more is started. What was taken from the wheel a later reign puts back, in slices: see rewatch.
 func (l *lead) end() {
@@ -167,7 +171,7 @@ func (l *lead) end() {
 	for _, h := range l.inFlight() {
 		f := l.flights[h]
 		for _, o := range f.waiting {
-			o.answer(Result{}, l.group.notLeader())
+			o.answer(timer.Result{}, l.group.notLeader())
 		}
 		f.waiting = nil
 		switch f.phase {
@@ -231,7 +235,7 @@ func (l *lead) takeDue() {
 	for taken := 0; taken < popBudget; {
 		n := g.table.Pop(l.popped[:])
 		for _, h := range l.popped[:n] {
-			l.sort(h, horizon)
+			l.sort(timer.Handle(h), horizon)
 		}
 		taken += n
 		if n < len(l.popped) {
@@ -251,15 +255,15 @@ func (l *lead) unpark() {
 }
 
 // sort decides what a timer that left the wheel needs.
-func (l *lead) sort(h Handle, horizon int64) {
+func (l *lead) sort(h timer.Handle, horizon int64) {
 	d := l.group.table.Due(h)
-	if d.State != Dead && !l.hasZone(h, &d) {
+	if d.State != timer.Dead && !l.hasZone(h, &d) {
 		l.group.table.Watch(h, horizon+zoneWait.Milliseconds())
 		return
 	}
 	e := entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev, priority: d.Priority}
 	switch d.State {
-	case Scheduled:
+	case timer.Scheduled:
 		if d.ExpiresMs != 0 && l.group.w.nowMs > d.ExpiresMs {
 			l.expires = append(l.expires, e)
 			return
@@ -272,9 +276,9 @@ func (l *lead) sort(h Handle, horizon int64) {
 			return
 		}
 		l.classify(e, horizon)
-	case Leased:
+	case timer.Leased:
 		l.leaseEnded(h, &d)
-	case Dead:
+	case timer.Dead:
 		if d.RetainMs > l.group.w.nowMs {
 			l.group.table.Watch(h, horizon+d.RetainMs-l.group.w.nowMs)
 			return
@@ -296,7 +300,7 @@ func (l *lead) classify(e entry, horizon int64) {
 		return
 	}
 	d := g.table.Due(e.handle)
-	if d.Rev != e.rev || d.State != Scheduled {
+	if d.Rev != e.rev || d.State != timer.Scheduled {
 		return
 	}
 	e.priority = d.Priority
@@ -339,7 +343,7 @@ func (l *lead) queueIn(n *lane, e entry) {
 }
 
 // queue finds or makes the queue of a topic.
-func (l *lead) queue(id TopicID) *topicQueue {
+func (l *lead) queue(id timer.TopicID) *topicQueue {
 	q := l.topics[id]
 	if q == nil {
 		q = &topicQueue{id: id, topic: l.topic(id)}
@@ -351,7 +355,7 @@ func (l *lead) queue(id TopicID) *topicQueue {
 }
 
 // lane finds or makes the queue of a topic's timers with the given callback override.
-func (l *lead) lane(id TopicID, target Target) *lane {
+func (l *lead) lane(id timer.TopicID, target Target) *lane {
 	key := routeKey{id, target}
 	if n := l.routes[key]; n != nil {
 		return n
@@ -381,7 +385,7 @@ func (l *lead) lane(id TopicID, target Target) *lane {
 }
 
 // topic is a topic as this node knows it; nil: not at all.
-func (l *lead) topic(id TopicID) *Topic {
+func (l *lead) topic(id timer.TopicID) *timer.Topic {
 	if id == canaryTopic {
 		return canaryOf
 	}
@@ -390,11 +394,11 @@ func (l *lead) topic(id TopicID) *Topic {
 }
 
 // retention is how long a timer of the topic stays a dead letter, in ms.
-func (l *lead) retention(h Handle) int64 {
+func (l *lead) retention(h timer.Handle) int64 {
 	if t := l.topic(l.group.table.Due(h).Topic); t != nil {
 		return t.Policy.DeadRetentionMs
 	}
-	return DefaultPolicy().DeadRetentionMs
+	return timer.DefaultPolicy().DeadRetentionMs
 }
 
 // join puts a topic in the ring unless it is there, or offers it to who pulls.

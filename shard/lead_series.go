@@ -1,11 +1,13 @@
 package shard
 
+import "carillon/timer"
+
 // missedAfterMs is how late a leader finds an occurrence that counts as missed: later than any hand-over makes it.
 const missedAfterMs = 10_000
 
 // again is when the occurrence after this one is due, which ends now; 0: there is none. startedMs is the start of this attempt.
 // The leader decides it, as everything that needs a clock and rules that may change: tables only check and schedule.
-func (l *lead) again(h Handle, startedMs int64) int64 {
+func (l *lead) again(h timer.Handle, startedMs int64) int64 {
 	s, ok := l.group.table.series(h)
 	if !ok || s.last {
 		return 0
@@ -14,10 +16,10 @@ func (l *lead) again(h Handle, startedMs int64) int64 {
 		s.startedMs = startedMs
 	}
 	now := l.group.w.nowMs
-	if s.dueMs > now+clockAheadMs && s.repeat.CatchUp != CatchUpAll { // it was called by a clock that was ahead
-		return clampMs(s.repeat.nearest(&l.calendar, s.dueMs, now))
+	if s.dueMs > now+clockAheadMs && s.repeat.CatchUp != timer.CatchUpAll { // it was called by a clock that was ahead
+		return timer.ClampMs(l.calendar.Nearest(&s.repeat, s.dueMs, now))
 	}
-	return clampMs(s.repeat.next(&l.calendar, s.dueMs, min(s.startedMs, now), now))
+	return timer.ClampMs(l.calendar.Next(&s.repeat, s.dueMs, min(s.startedMs, now), now))
 }
 
 // missed takes an occurrence that nobody made in time out of the way, where the series says so. It reports that it did.
@@ -31,11 +33,11 @@ func (l *lead) missed(e entry) bool {
 		return false
 	}
 	d := t.Due(e.handle)
-	if d.Rev != e.rev || d.State != Scheduled || d.Attempts != 0 {
+	if d.Rev != e.rev || d.State != timer.Scheduled || d.Attempts != 0 {
 		return false
 	}
 	s, ok := t.series(e.handle)
-	if !ok || s.repeat.CatchUp != CatchUpSkip || s.startedMs != 0 || s.dueMs != d.NextMs {
+	if !ok || s.repeat.CatchUp != timer.CatchUpSkip || s.startedMs != 0 || s.dueMs != d.NextMs {
 		return false
 	}
 	l.skips = append(l.skips, e)
@@ -47,7 +49,7 @@ func (g *group) proposeSkips() {
 	l := g.lead
 	for _, e := range l.skips {
 		if s, ok := g.table.series(e.handle); ok && g.table.Live(e.handle, e.seq) {
-			g.batch.Skip(e.handle, e.seq, e.rev, clampMs(s.repeat.next(&l.calendar, s.dueMs, 0, g.w.nowMs)))
+			g.batch.Skip(e.handle, e.seq, e.rev, timer.ClampMs(l.calendar.Next(&s.repeat, s.dueMs, 0, g.w.nowMs)))
 			g.items = append(g.items, item{kind: silentItem})
 		}
 	}
@@ -60,19 +62,19 @@ func (g *group) proposeSkips() {
 
 // overlap is an occurrence whose next does not wait for its end.
 type overlap struct {
-	handle     Handle
+	handle     timer.Handle
 	seq, fence uint64
 	nextMs     int64
 }
 
 // overlap has the next occurrence scheduled beside one that starts, where the series says so.
-func (l *lead) overlap(h Handle, seq, fence uint64) {
+func (l *lead) overlap(h timer.Handle, seq, fence uint64) {
 	s, ok := l.group.table.series(h)
 	if !ok || s.last || !s.repeat.Overlap {
 		return
 	}
 	nowMs := l.group.w.nowMs
-	if next := clampMs(s.repeat.next(&l.calendar, s.dueMs, nowMs, nowMs)); next != 0 {
+	if next := timer.ClampMs(l.calendar.Next(&s.repeat, s.dueMs, nowMs, nowMs)); next != 0 {
 		l.overlaps = append(l.overlaps, overlap{h, seq, fence, next})
 		l.group.w.touchNext(l.group)
 	}

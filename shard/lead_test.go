@@ -3,6 +3,8 @@ package shard
 import (
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // TestI4NeverEarly: no call starts before its due time, whatever the clock does.
@@ -72,7 +74,7 @@ func TestFireAfterClockGlitch(t *testing.T) {
 	r.clock.wallMs -= years.Milliseconds()
 	r.pass(time.Minute)
 	r.add("a", time.Hour)
-	if got := r.do(Command{Kind: Fire, ID: "a"}); got.Code != OK {
+	if got := r.do(timer.Command{Kind: timer.Fire, ID: "a"}); got.Code != timer.OK {
 		t.Fatalf("fire: %d", got.Code)
 	}
 	r.pass(time.Second)
@@ -83,7 +85,7 @@ func TestFireAfterClockGlitch(t *testing.T) {
 	c.answer(410)
 	r.settle()
 	r.wantState("a", "dead stopped 1")
-	if got := r.do(Command{Kind: Redrive, ID: "a"}); got.Code != OK {
+	if got := r.do(timer.Command{Kind: timer.Redrive, ID: "a"}); got.Code != timer.OK {
 		t.Fatalf("redrive: %d", got.Code)
 	}
 	r.pass(time.Second)
@@ -95,34 +97,34 @@ func TestLookAheadIsHidden(t *testing.T) {
 	r := newStand(t, nil)
 	r.add("a", time.Second)
 	r.pass(990 * time.Millisecond)
-	if h, _ := r.table().Lookup(1, "a"); r.table().Due(h).State != Leased {
+	if h, _ := r.table().Lookup(1, "a"); r.table().Due(h).State != timer.Leased {
 		t.Fatal("the lease is not there yet: the test is about nothing")
 	}
 	v := r.timer("a")
-	if v.State != Scheduled || v.Attempts != 0 || v.NextMs != v.DueMs {
+	if v.State != timer.Scheduled || v.Attempts != 0 || v.NextMs != v.DueMs {
 		t.Errorf("read: %+v", v)
 	}
 	check := func(name string, states uint8, want int) {
 		t.Helper()
-		var got []*Timer
+		var got []*timer.Timer
 		r.blocking(func() {
-			list, err := r.host.List(t.Context(), 1, &Query{Topic: 1, States: states, Limit: 10})
+			list, err := r.host.List(t.Context(), 1, &timer.Query{Topic: 1, States: states, Limit: 10})
 			if err != nil {
 				t.Error(err)
 			}
 			got = list
 		})
-		if len(got) != want || want == 1 && (got[0].State != Scheduled || got[0].Attempts != 0) {
+		if len(got) != want || want == 1 && (got[0].State != timer.Scheduled || got[0].Attempts != 0) {
 			t.Errorf("list of %s: %d timers %+v, want %d", name, len(got), got, want)
 		}
 	}
-	check("scheduled", 1<<Scheduled, 1)
-	check("leased", 1<<Leased, 0)
-	check("open", 1<<Scheduled|1<<Leased, 1)
-	var counts Counts
+	check("scheduled", 1<<timer.Scheduled, 1)
+	check("leased", 1<<timer.Leased, 0)
+	check("open", 1<<timer.Scheduled|1<<timer.Leased, 1)
+	var counts timer.Counts
 	var stats Stats
 	r.blocking(func() {
-		list, _ := r.host.Counts(t.Context(), []TopicID{1})
+		list, _ := r.host.Counts(t.Context(), []timer.TopicID{1})
 		counts = list[0]
 		stats = r.host.Stats()
 	})
@@ -130,19 +132,19 @@ func TestLookAheadIsHidden(t *testing.T) {
 		t.Errorf("counts %+v, stats %+v", counts, stats)
 	}
 	content := uint64(rigEpochMs + 1000)
-	if got := r.do(Command{Kind: Add, ID: "a", Spec: &Spec{DueMs: rigEpochMs + 1000}, Content: content}); got.Code != Same || got.Timer.State != Scheduled {
+	if got := r.do(timer.Command{Kind: timer.Add, ID: "a", Spec: &timer.Spec{DueMs: rigEpochMs + 1000}, Content: content}); got.Code != timer.Same || got.Timer.State != timer.Scheduled {
 		t.Errorf("the same add again: %+v", got)
 	}
-	if got := r.do(Command{Kind: Add, ID: "a", Spec: &Spec{DueMs: 1}, Content: 1}); got.Code != Exists || got.Timer.State != Scheduled {
+	if got := r.do(timer.Command{Kind: timer.Add, ID: "a", Spec: &timer.Spec{DueMs: 1}, Content: 1}); got.Code != timer.Exists || got.Timer.State != timer.Scheduled {
 		t.Errorf("another add: %+v", got)
 	}
-	brief, err := r.host.newOp(1, &Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: 1}, Content: 1}, true, nil, rigWaiter())
+	brief, err := r.host.newOp(1, &timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: 1}, Content: 1}, true, nil, rigWaiter())
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.host.workers[0].box.post(brief)
 	r.settle()
-	if brief.result.Code != Exists {
+	if brief.result.Code != timer.Exists {
 		t.Errorf("another add, brief: code %d, want Exists", brief.result.Code)
 	}
 	r.wantCalls("")
@@ -153,7 +155,7 @@ func TestGivenBackIsHidden(t *testing.T) {
 	r := newStand(t, nil)
 	r.add("a", time.Second)
 	r.pass(990 * time.Millisecond)
-	r.topic(1, func(p *Topic) { p.Paused = true })
+	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.host.TopicsChanged()
 	r.turn()
 	r.freeze = true // the release cannot be committed
@@ -161,11 +163,11 @@ func TestGivenBackIsHidden(t *testing.T) {
 	g := r.host.groups[1]
 	h, _ := r.table().Lookup(1, "a")
 	v := r.table().Read(1, "a")
-	if g.overlay(v); r.table().Due(h).State != Leased || v.State != Scheduled || v.Attempts != 0 {
+	if g.overlay(v); r.table().Due(h).State != timer.Leased || v.State != timer.Scheduled || v.Attempts != 0 {
 		t.Errorf("while its lease is given back: %+v", v)
 	}
-	list := make([]Counts, 1)
-	g.count([]TopicID{1}, list)
+	list := make([]timer.Counts, 1)
+	g.count([]timer.TopicID{1}, list)
 	if c := list[0]; c.Scheduled != 1 || c.Leased != 0 {
 		t.Errorf("counts %+v", c)
 	}
@@ -210,7 +212,7 @@ func TestNotSentCountsNoAttempt(t *testing.T) {
 // TestI17RetriesAndBackoff: the next attempt waits for its backoff, and the last one is the last.
 func TestI17RetriesAndBackoff(t *testing.T) {
 	r := newStand(t, nil)
-	r.topic(1, func(p *Topic) { p.Policy.MaxAttempts = 4 })
+	r.topic(1, func(p *timer.Topic) { p.Policy.MaxAttempts = 4 })
 	r.add("a", 0)
 	for n, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
 		c := r.one()
@@ -239,8 +241,8 @@ func TestForcedCloseFreesHandles(t *testing.T) {
 	r.topic(2, nil)
 	first := r.add("a", 0)
 	old := r.one()
-	r.do(Command{Kind: CloseTopic, Topic: 1, Force: true})
-	got := r.do(Command{Kind: Add, Topic: 2, ID: "b", Spec: &Spec{DueMs: r.clock.wallMs}})
+	r.do(timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true})
+	got := r.do(timer.Command{Kind: timer.Add, Topic: 2, ID: "b", Spec: &timer.Spec{DueMs: r.clock.wallMs}})
 	if got.Handle != first.Handle {
 		t.Skipf("handle %d, not %d again", got.Handle, first.Handle)
 	}
@@ -269,7 +271,7 @@ func TestChangeUnderPendingLease(t *testing.T) {
 	r := newStand(t, nil)
 	r.add("a", time.Second)
 	r.pass(979 * time.Millisecond)
-	r.mustSubmit(Command{Kind: Fire, Topic: 1, ID: "a"})
+	r.mustSubmit(timer.Command{Kind: timer.Fire, Topic: 1, ID: "a"})
 	r.turn() // the fire is on disk
 	r.step(time.Millisecond)
 	r.host.workers[0].turn() // the lease is proposed, then the fire is applied

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"carillon/timer"
 )
 
 // lease proposes leases for what may go now, fair between topics: one of each in turn.
@@ -76,7 +78,7 @@ func (l *lead) stands(e entry) bool {
 	}
 	d := t.Due(e.handle)
 	f := l.flights[e.handle]
-	return d.Rev == e.rev && d.State == Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) && l.taking[e.handle] != e.seq &&
+	return d.Rev == e.rev && d.State == timer.Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) && l.taking[e.handle] != e.seq &&
 		(d.ExpiresMs == 0 || l.group.w.nowMs <= d.ExpiresMs)
 }
 
@@ -142,9 +144,9 @@ func (l *lead) propose(b *Batch, n *lane, e entry, permit Permit) {
 }
 
 // leased is told how a proposed lease was applied.
-func (l *lead) leased(f *flight, r Result) {
+func (l *lead) leased(f *flight, r timer.Result) {
 	l.learn(l.group.w.mono - f.askedAt)
-	if r.Code != OK { // the timer changed under it
+	if r.Code != timer.OK { // the timer changed under it
 		f.permit.Cancel()
 		l.settled(f)
 		l.group.table.Restore(f.handle, f.seq) // it may have left the wheel anew, and been passed over for this lease
@@ -200,7 +202,7 @@ func (l *lead) expire(now time.Duration) {
 	keep := l.blocked[:0]
 	for _, f := range l.blocked {
 		for len(f.waiting) > 0 && f.waiting[0].deadline <= now {
-			f.waiting[0].answer(Result{}, ErrOverloaded)
+			f.waiting[0].answer(timer.Result{}, timer.ErrOverloaded)
 			f.waiting = f.waiting[1:]
 		}
 		if len(f.waiting) > 0 {
@@ -241,7 +243,7 @@ func (l *lead) start(f *flight) {
 		return
 	}
 	d := g.table.Due(f.handle)
-	if d.State != Leased || d.Fence != f.fence {
+	if d.State != timer.Leased || d.Fence != f.fence {
 		l.drop(f)
 		return
 	}
@@ -278,7 +280,7 @@ func (l *lead) ended(f *flight, a *Attempt) {
 	a.endBy(g.w.nowMs, true)
 	f.phase, f.attempt = ended, *a
 	d := g.table.Due(f.handle)
-	if !g.table.Live(f.handle, f.seq) || d.State != Leased || d.Holder != byCall || !l.granted(f, &d) {
+	if !g.table.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != byCall || !l.granted(f, &d) {
 		l.settled(f)
 		return
 	}

@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/timer"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
@@ -20,7 +22,7 @@ func TestLeaderThatLeavesAppendsNothing(t *testing.T) {
 	g.store.conf = g.raft.ApplyConfChange(&pb.ConfChangeV2{Transition: &transition, Changes: []*pb.ConfChangeSingle{{Type: &kind, NodeId: &id}}})
 	last, _ := g.store.LastIndex()
 	c.sent = nil
-	p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: "late", Spec: &Spec{DueMs: r.clock.wallMs + 60_000}})
+	p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: "late", Spec: &timer.Spec{DueMs: r.clock.wallMs + 60_000}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/timer"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
@@ -13,7 +15,7 @@ func leftStand(t *testing.T) (r *stand, c *company, part *partial, got []Taken) 
 	part = &partial{atOnce: 2}
 	r, c = inCompany(t, false, func(cfg *Config) { cfg.Shares = part })
 	c.leads()
-	r.pulled(func(p *Policy) { p.Concurrency = 2 })
+	r.pulled(func(p *timer.Policy) { p.Concurrency = 2 })
 	for _, id := range []string{"a", "b", "c"} {
 		r.add(id, 0)
 	}
@@ -91,7 +93,7 @@ func TestLeftLeasesThatEnded(t *testing.T) {
 	c.say(1, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: &g.replica, Term: &now, Index: &last, LogTerm: &term, Commit: new(last + 1),
 		Entries: []*pb.Entry{{Index: new(last + 1), Term: &now, Type: pb.EntryNormal.Enum(), Data: b.Bytes()}}})
 	r.pass(2 * limitPoll)
-	if d := g.table.Due(got[0].Handle); d.State == Leased {
+	if d := g.table.Due(got[0].Handle); d.State == timer.Leased {
 		t.Fatal("the lease is not over")
 	}
 	r.wantHeld(part, 1, 0)
@@ -108,7 +110,7 @@ func TestLeftLeasesOfTheNextReign(t *testing.T) {
 	c.leads()
 	r.wantHeld(part, 2, 0)
 	r.wantPull(9, "")
-	r.wantClaim(AckLease, got[0], OK, nil)
+	r.wantClaim(timer.AckLease, got[0], timer.OK, nil)
 	r.wantHeld(part, 1, 0)
 	r.wantPull(9, "c")
 	r.wantHeld(part, 2, 0)
@@ -127,9 +129,9 @@ func TestLeftLeasesOfATopicWithoutALimit(t *testing.T) {
 		want := 2
 		if walks {
 			want = 0
-			r.topic(2, func(p *Topic) { p.Policy.Concurrency = 1 })
+			r.topic(2, func(p *timer.Topic) { p.Policy.Concurrency = 1 })
 			r.topicsChanged()
-			r.do(Command{Kind: Add, Topic: 2, ID: "x", Spec: &Spec{DueMs: r.clock.wallMs + time.Hour.Milliseconds()}})
+			r.do(timer.Command{Kind: timer.Add, Topic: 2, ID: "x", Spec: &timer.Spec{DueMs: r.clock.wallMs + time.Hour.Milliseconds()}})
 		}
 		c.falls()
 		r.pulled(nil)

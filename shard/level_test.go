@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"carillon/timer"
 )
 
 // inReleases runs a test of three nodes of these levels, which have agreed on what agreed says.
@@ -116,13 +118,13 @@ func TestMetaEntryOfANewerRelease(t *testing.T) {
 	if !errors.Is(g.stopped, ErrNewer) || g.raft != nil {
 		t.Fatalf("it goes on: %v", g.stopped)
 	}
-	if !o.ended() || !errors.Is(o.err, ErrUnknown) {
+	if !o.ended() || !errors.Is(o.err, timer.ErrUnknown) {
 		t.Errorf("who proposed it hears %v", o.err)
 	}
 	if err := r.failure(); err != nil {
 		t.Errorf("the process ends: %v", err)
 	}
-	if o := r.metaOp("x"); !o.ended() || !errors.Is(o.err, ErrNoLeader) {
+	if o := r.metaOp("x"); !o.ended() || !errors.Is(o.err, timer.ErrNoLeader) {
 		t.Errorf("afterwards: %v", o.err)
 	}
 	r.kill()

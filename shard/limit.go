@@ -3,6 +3,8 @@ package shard
 import (
 	"sync"
 	"time"
+
+	"carillon/timer"
 )
 
 // Shares says how much of what a topic may do in the whole cluster this node may do now. Its methods are called on workers, often.
@@ -10,20 +12,22 @@ import (
 // Invariant: of leases at once, the sum over all nodes of what has been taken is at most the whole at any time; see ring.Shares.
 type Shares interface {
 	// Rate is the part of the topic's rate: so many deliveries a second now, and so many of them in one instant.
-	Rate(t *Topic) (perSecond float64, burst int)
+	Rate(t *timer.Topic) (perSecond float64, burst int)
 	// AtOnce is how many of so many leases at once may be this node's. now is the host's monotonic clock.
-	AtOnce(t *Topic, limit int, now time.Duration) int
+	AtOnce(t *timer.Topic, limit int, now time.Duration) int
 	// Passed says that a lease which this node does not count any more may still be one, and is another's to count: what this node may have
 	// goes down by it, until the others have said anew what they have.
-	Passed(id TopicID)
+	Passed(id timer.TopicID)
 }
 
 // everything is the Shares of a host that is alone.
 type everything struct{}
 
-func (everything) Rate(t *Topic) (float64, int)                { return t.Policy.Rate.PerSecond, t.Policy.Rate.Burst }
-func (everything) AtOnce(_ *Topic, n int, _ time.Duration) int { return n }
-func (everything) Passed(TopicID)                              {}
+func (everything) Rate(t *timer.Topic) (float64, int) {
+	return t.Policy.Rate.PerSecond, t.Policy.Rate.Burst
+}
+func (everything) AtOnce(_ *timer.Topic, n int, _ time.Duration) int { return n }
+func (everything) Passed(timer.TopicID)                              {}
 
 // limitPoll is when a queue that was refused asks again, though nothing has been given back that it was told of.
 const (
@@ -34,20 +38,20 @@ const (
 // limits are those of this node's topics: what the leads of all workers share. There is one for each topic that has a queue or a lease.
 type limits struct {
 	mu     sync.Mutex
-	topics map[TopicID]*limit
+	topics map[timer.TopicID]*limit
 	shares Shares
 }
 
 // limit is what one topic may do on this node, over all its shards here: leases at once, and deliveries a second.
 type limit struct {
 	owner *limits
-	id    TopicID
+	id    timer.TopicID
 
 	mu     sync.Mutex
-	users  int      // places
-	leases int      // that have not ended, or are lent
-	line   []*place // who waits, in order; no place twice
-	topic  *Topic   // as it was last asked for
+	users  int          // places
+	leases int          // that have not ended, or are lent
+	line   []*place     // who waits, in order; no place twice
+	topic  *timer.Topic // as it was last asked for
 	bucket bucket
 }
 
@@ -68,7 +72,7 @@ type place struct {
 }
 
 // join gives a queue its place.
-func (l *limits) join(id TopicID, tell func()) *place {
+func (l *limits) join(id timer.TopicID, tell func()) *place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.topics[id]
@@ -102,7 +106,7 @@ func (b *limit) forget() {
 }
 
 // take asks for leave to lease one timer; without it, the place is in line, and wait says when to ask again at the latest.
-func (p *place) take(t *Topic, now time.Duration) (ok bool, wait time.Duration) {
+func (p *place) take(t *timer.Topic, now time.Duration) (ok bool, wait time.Duration) {
 	b := p.limit
 	b.mu.Lock()
 	b.topic = t
@@ -255,7 +259,7 @@ func (b *bucket) fill(now time.Duration, perSecond, most float64) (wait time.Dur
 }
 
 // Held is how many leases of a topic with a limit this node has taken, or has found, that have not ended.
-func (h *Host) Held(id TopicID) int {
+func (h *Host) Held(id timer.TopicID) int {
 	h.limits.mu.Lock()
 	defer h.limits.mu.Unlock()
 	b := h.limits.topics[id]

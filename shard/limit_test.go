@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // limitStand has several shards on two workers; topic 1 is as change says.
-func limitStand(t *testing.T, change func(*Topic)) *stand {
+func limitStand(t *testing.T, change func(*timer.Topic)) *stand {
 	r := newStand(t, func(c *Config) { c.Shards, c.Workers = 4, 2 })
 	r.topic(1, change)
 	r.topicsChanged()
@@ -18,7 +20,7 @@ func limitStand(t *testing.T, change func(*Topic)) *stand {
 func (r *stand) addTo4(n int, delay time.Duration) {
 	r.t.Helper()
 	for i := range n {
-		p, err := r.submit(ID(1+i%4), Command{Kind: Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &Spec{DueMs: r.clock.wallMs + delay.Milliseconds()}})
+		p, err := r.submit(timer.ShardID(1+i%4), timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &timer.Spec{DueMs: r.clock.wallMs + delay.Milliseconds()}})
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -39,11 +41,11 @@ func (r *stand) wantFree() {
 }
 
 func TestConcurrency(t *testing.T) {
-	r := limitStand(t, func(p *Topic) { p.Policy.Concurrency = 3 })
+	r := limitStand(t, func(p *timer.Topic) { p.Policy.Concurrency = 3 })
 	r.topic(2, nil)
 	r.addTo4(20, 50*time.Millisecond)
 	r.pass(100 * time.Millisecond)
-	perShard := map[ID]int{}
+	perShard := map[timer.ShardID]int{}
 	for done := 0; done < 20; {
 		running := r.calls.running
 		if want := min(3, 20-done); len(running) != want {
@@ -69,15 +71,15 @@ func TestConcurrency(t *testing.T) {
 
 // TestConcurrencyIsFair: shards take turns.
 func TestConcurrencyIsFair(t *testing.T) {
-	r := limitStand(t, func(p *Topic) { p.Policy.Concurrency = 1 })
+	r := limitStand(t, func(p *timer.Topic) { p.Policy.Concurrency = 1 })
 	r.addTo4(16, 0)
-	var order []ID
+	var order []timer.ShardID
 	for len(r.calls.running) > 0 {
 		order = append(order, r.calls.running[0].Shard)
 		r.calls.running[0].answer(200)
 		r.settle()
 	}
-	last := map[ID]int{}
+	last := map[timer.ShardID]int{}
 	for i, id := range order {
 		if before, ok := last[id]; ok && i-before > 4 {
 			t.Fatalf("shard %d waited %d turns: %v", id, i-before, order)
@@ -91,7 +93,7 @@ func TestConcurrencyIsFair(t *testing.T) {
 
 // TestConcurrencyGivesBack: what cannot be used goes to who can: a receiver that is down, a topic that is paused, a timer that is gone.
 func TestConcurrencyGivesBack(t *testing.T) {
-	r := limitStand(t, func(p *Topic) { p.Policy.Concurrency = 1 })
+	r := limitStand(t, func(p *timer.Topic) { p.Policy.Concurrency = 1 })
 	r.calls.dest("http://down/").retryIn = time.Hour
 	r.add("down", 0, url("http://down/"))
 	r.add("up", 0)
@@ -100,13 +102,13 @@ func TestConcurrencyGivesBack(t *testing.T) {
 	if first.Job.ID != "up" {
 		t.Fatal(first.Job.ID)
 	}
-	r.do(Command{Kind: Cancel, ID: "next"})
+	r.do(timer.Command{Kind: timer.Cancel, ID: "next"})
 	first.answer(200)
 	r.settle()
 	r.wantCalls("")
 	r.add("last", 0)
 	last := r.one()
-	r.topic(1, func(p *Topic) { p.Policy.Concurrency, p.Paused = 1, true })
+	r.topic(1, func(p *timer.Topic) { p.Policy.Concurrency, p.Paused = 1, true })
 	r.topicsChanged()
 	r.add("paused", 0)
 	last.answer(200)
@@ -123,7 +125,7 @@ func TestConcurrencyCountsFormerLeases(t *testing.T) {
 	r := limitStand(t, nil)
 	r.addTo4(6, 0)
 	calls := r.calls.take()
-	r.topic(1, func(p *Topic) { p.Policy.Concurrency = 2 })
+	r.topic(1, func(p *timer.Topic) { p.Policy.Concurrency = 2 })
 	r.topicsChanged()
 	r.add("late", 0)
 	for i, c := range calls {
@@ -150,7 +152,7 @@ func TestConcurrencyCountsFormerLeases(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	r := limitStand(t, func(p *Topic) { p.Policy.Rate = Rate{PerSecond: 10, Burst: 2} })
+	r := limitStand(t, func(p *timer.Topic) { p.Policy.Rate = timer.Rate{PerSecond: 10, Burst: 2} })
 	r.calls.auto = 200
 	var at []time.Duration
 	r.calls.onStart = func(c *rigCall) { at = append(at, c.mono) }
@@ -180,7 +182,7 @@ type turns struct {
 	clock *rigClock
 }
 
-func (s *turns) Rate(t *Topic) (float64, int) {
+func (s *turns) Rate(t *timer.Topic) (float64, int) {
 	if s.clock.mono/time.Second%3 != 0 {
 		return 0, 0
 	}
@@ -194,7 +196,7 @@ func TestRateInTurns(t *testing.T) {
 			shares := &turns{}
 			r := newStand(t, func(c *Config) { c.Shares = shares })
 			shares.clock = r.clock
-			r.topic(1, func(p *Topic) { p.Policy.Rate = Rate{PerSecond: perSecond, Burst: 1} })
+			r.topic(1, func(p *timer.Topic) { p.Policy.Rate = timer.Rate{PerSecond: perSecond, Burst: 1} })
 			r.topicsChanged()
 			r.calls.auto = 200
 			calls := 0
@@ -213,7 +215,7 @@ func TestRateInTurns(t *testing.T) {
 
 // TestRateGivesBack: a lease whose call was never started takes nothing of the rate.
 func TestRateGivesBack(t *testing.T) {
-	r := limitStand(t, func(p *Topic) { p.Policy.Rate = Rate{PerSecond: 0.01, Burst: 1} })
+	r := limitStand(t, func(p *timer.Topic) { p.Policy.Rate = timer.Rate{PerSecond: 0.01, Burst: 1} })
 	r.add("a", 0)
 	r.one().answer(200)
 	r.settle()
@@ -228,7 +230,7 @@ func TestRateGivesBack(t *testing.T) {
 func TestShares(t *testing.T) {
 	part := &partial{atOnce: 0, burst: 0, share: 0.5}
 	r := newStand(t, func(c *Config) { c.Shares = part })
-	r.topic(1, func(p *Topic) { p.Policy.Concurrency, p.Policy.Rate = 8, Rate{PerSecond: 20, Burst: 4} })
+	r.topic(1, func(p *timer.Topic) { p.Policy.Concurrency, p.Policy.Rate = 8, timer.Rate{PerSecond: 20, Burst: 4} })
 	r.topicsChanged()
 	for i := range 6 {
 		r.add(fmt.Sprint(i), 0)
@@ -258,15 +260,15 @@ type partial struct {
 	passed        int
 }
 
-func (p *partial) Rate(t *Topic) (float64, int) {
+func (p *partial) Rate(t *timer.Topic) (float64, int) {
 	return t.Policy.Rate.PerSecond * p.share, min(t.Policy.Rate.Burst, p.burst)
 }
-func (p *partial) AtOnce(_ *Topic, n int, _ time.Duration) int { return min(n, p.atOnce) }
-func (p *partial) Passed(TopicID)                              { p.passed++ }
+func (p *partial) AtOnce(_ *timer.Topic, n int, _ time.Duration) int { return min(n, p.atOnce) }
+func (p *partial) Passed(timer.TopicID)                              { p.passed++ }
 
 func TestSpread(t *testing.T) {
 	r := newStand(t, nil)
-	r.topic(1, func(p *Topic) { p.Policy.SpreadMs = 1000 })
+	r.topic(1, func(p *timer.Topic) { p.Policy.SpreadMs = 1000 })
 	r.topicsChanged()
 	r.calls.auto = 200
 	starts := map[string]int64{}
@@ -274,7 +276,7 @@ func TestSpread(t *testing.T) {
 	for i := range 200 {
 		r.add(fmt.Sprint(i), time.Second)
 	}
-	r.add("expires", time.Second, func(s *Spec) { s.HasExpiry = true })
+	r.add("expires", time.Second, func(s *timer.Spec) { s.HasExpiry = true })
 	r.pass(3 * time.Second)
 	if len(starts) < 200 {
 		t.Fatalf("%d calls", len(starts))
@@ -298,7 +300,7 @@ func TestSpread(t *testing.T) {
 	if starts["7"] != before {
 		t.Errorf("the id starts %d ms after its due time, then %d", before, starts["7"])
 	}
-	r.topic(1, func(p *Topic) { p.Policy.SpreadMs, p.Policy.Serial = 1000, true })
+	r.topic(1, func(p *timer.Topic) { p.Policy.SpreadMs, p.Policy.Serial = 1000, true })
 	r.topicsChanged()
 	r.calls.take()
 	for i := range 20 {
@@ -313,9 +315,9 @@ func TestSpread(t *testing.T) {
 }
 
 func BenchmarkLimit(b *testing.B) {
-	l := limits{topics: map[TopicID]*limit{}, shares: everything{}}
+	l := limits{topics: map[timer.TopicID]*limit{}, shares: everything{}}
 	p := l.join(1, func() {})
-	topic := &Topic{Policy: Policy{Concurrency: 10, Rate: Rate{PerSecond: 1e9, Burst: 1000}}}
+	topic := &timer.Topic{Policy: timer.Policy{Concurrency: 10, Rate: timer.Rate{PerSecond: 1e9, Burst: 1000}}}
 	now := time.Duration(0)
 	for b.Loop() {
 		now += time.Microsecond

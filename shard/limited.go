@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"carillon/timer"
 )
 
 // A lead's side of its topics' limits. Concurrency counts a lease from its proposal to its end; a rate counts it when it is proposed,
@@ -75,8 +77,8 @@ func (l *lead) uncount(f *flight) {
 }
 
 // countForeign counts a lease that the walk has found, unless it is counted already.
-func (l *lead) countForeign(q *topicQueue, h Handle, d *Due) {
-	if _, counted := l.foreign[h]; counted || q.place == nil || d.State != Leased {
+func (l *lead) countForeign(q *topicQueue, h timer.Handle, d *Due) {
+	if _, counted := l.foreign[h]; counted || q.place == nil || d.State != timer.Leased {
 		return
 	}
 	if f := l.flights[h]; f != nil && f.limit != nil && f.seq == d.Seq {
@@ -92,12 +94,12 @@ func (l *lead) countForeign(q *topicQueue, h Handle, d *Due) {
 }
 
 // uncountForeign looks again at a lease that an entry may have ended.
-func (l *lead) uncountForeign(h Handle) {
+func (l *lead) uncountForeign(h timer.Handle) {
 	c, ok := l.foreign[h]
 	if !ok {
 		return
 	}
-	if d := l.group.table.Due(h); d.Seq != c.seq || d.State != Leased {
+	if d := l.group.table.Due(h); d.Seq != c.seq || d.State != timer.Leased {
 		delete(l.foreign, h)
 		c.limit.end(l.group.w.mono, true)
 	}
@@ -114,7 +116,7 @@ func (l *lead) endLimits() {
 	}
 	for _, h := range slices.Sorted(maps.Keys(l.foreign)) {
 		c, d := l.foreign[h], l.group.table.Due(h)
-		if d.Seq == c.seq && d.State == Leased && d.Holder != byCall {
+		if d.Seq == c.seq && d.State == timer.Leased && d.Holder != byCall {
 			c.until = l.holdsUntil(h, &d)
 			l.left[h] = c
 			continue
@@ -139,7 +141,7 @@ func (l *lead) endLeft(all bool) {
 		over, until := all, c.until
 		if !over && g.raft != nil {
 			d := g.table.Due(h)
-			over = d.Seq != c.seq || d.State != Leased
+			over = d.Seq != c.seq || d.State != timer.Leased
 			until += leftGrace
 		}
 		if !over && g.w.mono < until {

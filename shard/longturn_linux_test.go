@@ -6,24 +6,26 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // BenchmarkLongestTurn is how long the longest turn of a shard with a million timers takes, in processor time, while its topic is changed or dropped under
 // it. ready: all are due and wait in the leader's queues, as the topic was paused; else they are due much later.
 func BenchmarkLongestTurn(b *testing.B) {
 	const timers = 1_000_000
-	serial := func(t *Topic) { t.Policy.Serial = true }
-	elsewhere := func(t *Topic) { t.Policy.Callback.URL = "http://elsewhere/" }
+	serial := func(t *timer.Topic) { t.Policy.Serial = true }
+	elsewhere := func(t *timer.Topic) { t.Policy.Callback.URL = "http://elsewhere/" }
 	for _, ready := range []bool{false, true} {
 		for _, c := range []struct {
 			name          string
-			before, after func(*Topic)
+			before, after func(*timer.Topic)
 		}{
 			{"another receiver", nil, elsewhere},
-			{"limited", nil, func(t *Topic) { t.Policy.Concurrency, t.Policy.Rate = 10, Rate{PerSecond: 10, Burst: 1} }},
+			{"limited", nil, func(t *timer.Topic) { t.Policy.Concurrency, t.Policy.Rate = 10, timer.Rate{PerSecond: 10, Burst: 1} }},
 			{"serial", nil, serial},
-			{"serial no more", serial, func(*Topic) {}},
-			{"another receiver of a serial topic", serial, func(t *Topic) { serial(t); elsewhere(t) }},
+			{"serial no more", serial, func(*timer.Topic) {}},
+			{"another receiver of a serial topic", serial, func(t *timer.Topic) { serial(t); elsewhere(t) }},
 			{"dropped", nil, nil},
 			{"serial dropped", serial, nil},
 		} {
@@ -59,9 +61,9 @@ func threadTime() time.Duration {
 }
 
 // crowd makes a shard with so many timers of a topic that is paused, due in a minute.
-func crowd(b testing.TB, timers int, change func(*Topic)) *stand {
+func crowd(b testing.TB, timers int, change func(*timer.Topic)) *stand {
 	r := newStand(b, func(c *Config) { c.MaxQueued = 200_000 })
-	r.topic(1, func(t *Topic) {
+	r.topic(1, func(t *timer.Topic) {
 		if t.Paused = true; change != nil {
 			change(t)
 		}
@@ -69,7 +71,7 @@ func crowd(b testing.TB, timers int, change func(*Topic)) *stand {
 	r.topicsChanged()
 	due := r.clock.wallMs + 60_000
 	for i := range timers {
-		if _, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: fmt.Sprint(i), Spec: &Spec{DueMs: due}}); err != nil {
+		if _, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: due}}); err != nil {
 			b.Fatal(err)
 		}
 		if i%10_000 == 9_999 {
@@ -81,7 +83,7 @@ func crowd(b testing.TB, timers int, change func(*Topic)) *stand {
 }
 
 // longestTurn changes the topic, or drops it where change is nil, and lets the shard come to rest.
-func (r *stand) longestTurn(change func(*Topic)) (longest time.Duration) {
+func (r *stand) longestTurn(change func(*timer.Topic)) (longest time.Duration) {
 	r.t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -96,13 +98,13 @@ func (r *stand) longestTurn(change func(*Topic)) (longest time.Duration) {
 		}
 	}
 	if change != nil {
-		r.topic(1, func(t *Topic) { t.Paused = true; change(t) })
+		r.topic(1, func(t *timer.Topic) { t.Paused = true; change(t) })
 		r.host.TopicsChanged()
 		settle()
 		return longest
 	}
-	for from := Handle(0); ; {
-		p, err := r.submit(1, Command{Kind: CloseTopic, Topic: 1, Force: true, IfMatch: 1 << 17, DueMs: int64(from)})
+	for from := timer.Handle(0); ; {
+		p, err := r.submit(1, timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, IfMatch: 1 << 17, DueMs: int64(from)})
 		if err != nil {
 			r.t.Fatal(err)
 		}

@@ -6,52 +6,23 @@ import (
 	"slices"
 	"strings"
 
+	"carillon/timer"
 	"carillon/wal"
 )
-
-// LowDiskError refuses what adds data: the disk of a node that holds the shard's data is almost full. It is an ErrLowDisk.
-type LowDiskError struct {
-	Node  uint64
-	Name  string // of the node, if it is known
-	Path  string // of its data directory, if it is known
-	Free  uint64 // bytes
-	Limit uint64 // at or below which adds are refused
-}
-
-func (e LowDiskError) Error() string {
-	name, path := e.Name, ""
-	if name == "" {
-		name = fmt.Sprintf("node %010x", e.Node)
-	}
-	if e.Path != "" {
-		path = " (" + e.Path + ")"
-	}
-	return fmt.Sprintf("%s has %s free, and adds are refused at %s or less%s", name, mebibytes(e.Free), mebibytes(e.Limit), path)
-}
-
-// Is makes it an ErrLowDisk.
-func (LowDiskError) Is(target error) bool { return target == ErrLowDisk }
-
-func mebibytes(n uint64) string {
-	if n < 1<<20 {
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d MiB", n>>20)
-}
 
 // Disks says whose disks are low.
 type Disks interface {
 	// LowDisks describes the other nodes whose disk is low, as far as they are heard. It must be quick.
-	LowDisks() []LowDiskError
+	LowDisks() []timer.LowDiskError
 }
 
 // Disk says how much room the log's disk has. It may be called from any goroutine.
 func (h *Host) Disk() wal.Disk { return h.stream.Disk() }
 
 // lowDisks are the nodes whose disk is low, this one first.
-func (h *Host) lowDisks() (low []LowDiskError) {
+func (h *Host) lowDisks() (low []timer.LowDiskError) {
 	if d := h.Disk(); d.Low {
-		low = append(low, LowDiskError{Node: h.cfg.Node, Name: h.cfg.Name, Path: h.cfg.Dir, Free: d.Free, Limit: d.Limit})
+		low = append(low, timer.LowDiskError{Node: h.cfg.Node, Name: h.cfg.Name, Path: h.cfg.Dir, Free: d.Free, Limit: d.Limit})
 	}
 	if h.cfg.Disks != nil {
 		low = append(low, h.cfg.Disks.LowDisks()...)
@@ -61,10 +32,10 @@ func (h *Host) lowDisks() (low []LowDiskError) {
 
 // noteLowDisks has a led group refuse adds while the disk of one that has a vote is low: each of them writes what is added, and one that
 // came to the end of its disk could not even free anything. A follower's own word would not reach those who add.
-func (g *group) noteLowDisks(low []LowDiskError) {
+func (g *group) noteLowDisks(low []timer.LowDiskError) {
 	i := -1
 	if len(low) > 0 && g.leader {
-		i = slices.IndexFunc(low, func(e LowDiskError) bool { return g.hasVoter(e.Node) })
+		i = slices.IndexFunc(low, func(e timer.LowDiskError) bool { return g.hasVoter(e.Node) })
 	}
 	if i < 0 {
 		if g.public.lowDisk.Load() != nil {
@@ -84,8 +55,8 @@ func (g *group) hasVoter(node uint64) bool {
 // maxLowDiskText bounds a name or path between nodes.
 const maxLowDiskText = 256
 
-// Append encodes it for another node.
-func (e *LowDiskError) Append(dst []byte) []byte {
+// AppendLowDisk encodes it for another node.
+func AppendLowDisk(dst []byte, e *timer.LowDiskError) []byte {
 	for _, n := range []uint64{e.Node, e.Free, e.Limit} {
 		dst = binary.AppendUvarint(dst, n)
 	}
@@ -96,17 +67,17 @@ func (e *LowDiskError) Append(dst []byte) []byte {
 	return dst
 }
 
-// DecodeLowDisk reads what Append wrote.
-func DecodeLowDisk(in []byte) (LowDiskError, error) {
+// DecodeLowDisk reads what AppendLowDisk wrote.
+func DecodeLowDisk(in []byte) (timer.LowDiskError, error) {
 	r := &reader{b: in}
 	e := r.lowDisk()
 	if r.fault != "" {
-		return LowDiskError{}, fmt.Errorf("%w: %s", ErrFormat, r.fault)
+		return timer.LowDiskError{}, fmt.Errorf("%w: %s", ErrFormat, r.fault)
 	}
 	return e, nil
 }
 
-func (r *reader) lowDisk() LowDiskError {
+func (r *reader) lowDisk() timer.LowDiskError {
 	text := func(what string) string { return strings.ToValidUTF8(string(r.block(maxLowDiskText, what)), "") }
-	return LowDiskError{Node: r.uvarint(), Free: r.uvarint(), Limit: r.uvarint(), Name: text("name"), Path: text("path")}
+	return timer.LowDiskError{Node: r.uvarint(), Free: r.uvarint(), Limit: r.uvarint(), Name: text("name"), Path: text("path")}
 }

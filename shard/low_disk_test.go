@@ -9,13 +9,14 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
 // rigDisks is what a stand hears of others' disks.
-type rigDisks struct{ low []LowDiskError }
+type rigDisks struct{ low []timer.LowDiskError }
 
-func (d *rigDisks) LowDisks() []LowDiskError { return d.low }
+func (d *rigDisks) LowDisks() []timer.LowDiskError { return d.low }
 
 // TestLowDiskOfAVoter: a leader refuses adds of the shards of which a voter's disk is low, says whose and how low, and goes on with all
 // else; a disk of somebody else means nothing to it.
@@ -26,29 +27,29 @@ func TestLowDiskOfAVoter(t *testing.T) {
 	r.add("goes", time.Hour)
 	add := func() error {
 		r.pass(2 * tickInterval)
-		_, err := r.try(Command{Kind: Add, ID: "x", Spec: &Spec{DueMs: r.clock.wallMs + 3_600_000}})
+		_, err := r.try(timer.Command{Kind: timer.Add, ID: "x", Spec: &timer.Spec{DueMs: r.clock.wallMs + 3_600_000}})
 		return err
 	}
 	for node := uint64(7); node <= 10; node++ {
-		disks.low = []LowDiskError{{Node: 99}, {Node: node, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20}}
+		disks.low = []timer.LowDiskError{{Node: 99}, {Node: node, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20}}
 		err := add()
-		var low LowDiskError
+		var low timer.LowDiskError
 		switch {
 		case node == 10: // it has no replica
 			if err != nil {
 				t.Errorf("the disk of a stranger is low: %v", err)
 			}
-		case !errors.Is(err, ErrLowDisk) || !errors.As(err, &low) || low.Node != node:
+		case !errors.Is(err, timer.ErrLowDisk) || !errors.As(err, &low) || low.Node != node:
 			t.Errorf("the disk of voter %d is low: %v", node, err)
 		case err.Error() != "n2 has 195 MiB free, and adds are refused at 256 MiB or less (/var/lib/carillon)":
 			t.Errorf("it says %q", err)
 		}
 	}
-	disks.low = []LowDiskError{{Node: 8}}
+	disks.low = []timer.LowDiskError{{Node: 8}}
 	if err := add(); err == nil || !strings.Contains(err.Error(), "node 0000000008 has 0 KiB free") {
 		t.Errorf("without a name: %v", err)
 	}
-	if got := r.do(Command{Kind: Cancel, ID: "goes"}); got.Code != Prevented {
+	if got := r.do(timer.Command{Kind: timer.Cancel, ID: "goes"}); got.Code != timer.Prevented {
 		t.Errorf("cancel: %v", got.Code)
 	}
 	disks.low = nil
@@ -58,13 +59,13 @@ func TestLowDiskOfAVoter(t *testing.T) {
 }
 
 func TestLowDiskBetweenNodes(t *testing.T) {
-	for _, e := range []LowDiskError{{}, {Node: 1<<40 - 1, Name: "n2", Path: "/var/lib/carillon", Free: 1 << 50, Limit: 256 << 20}} {
+	for _, e := range []timer.LowDiskError{{}, {Node: 1<<40 - 1, Name: "n2", Path: "/var/lib/carillon", Free: 1 << 50, Limit: 256 << 20}} {
 		if _, err := DecodeTimer(AppendFailure(nil, e)); err != error(e) {
 			t.Errorf("%+v came as %v", e, err)
 		}
 	}
-	long := LowDiskError{Path: strings.Repeat("ü", 400)}
-	if _, err := DecodeTimer(AppendFailure(nil, long)); !errors.Is(err, ErrLowDisk) || len(err.Error()) > 400 {
+	long := timer.LowDiskError{Path: strings.Repeat("ü", 400)}
+	if _, err := DecodeTimer(AppendFailure(nil, long)); !errors.Is(err, timer.ErrLowDisk) || len(err.Error()) > 400 {
 		t.Errorf("a long path came as %v", err)
 	}
 }
@@ -73,10 +74,10 @@ func TestLowDiskBetweenNodes(t *testing.T) {
 // without room for it beside the log.
 func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 	bubbleStand(t, func(c *Config) { smallLog(c); c.Log.LowDiskBytes = 1 << 20 }, func(r *stand) {
-		spec := Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 1000))}
+		spec := timer.Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 1000))}
 		g := r.host.groups[1]
 		for n := 0; g.stateBytes() < 2<<20; n++ {
-			r.do(Command{Kind: Add, ID: fmt.Sprint("t", n), Spec: &spec})
+			r.do(timer.Command{Kind: timer.Add, ID: fmt.Sprint("t", n), Spec: &spec})
 		}
 		r.snapshots()
 		newest := g.files.newest
@@ -95,7 +96,7 @@ func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 		}
 		r.fs.SetCapacity(huge - int64(free) + 2<<20) // room for the log, and not for a snapshot
 		for n := range 400 {
-			r.do(Command{Kind: Modify, ID: fmt.Sprint("t", n), Patch: &Patch{Spec: spec, Payload: true}})
+			r.do(timer.Command{Kind: timer.Modify, ID: fmt.Sprint("t", n), Patch: &timer.Patch{Spec: spec, Payload: true}})
 		}
 		r.snapshots()
 		if g.files.newest != newest || g.files.failedAt == 0 || len(r.snapshotFiles(1)) > 2 {

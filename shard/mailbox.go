@@ -1,6 +1,10 @@
 package shard
 
-import "sync"
+import (
+	"sync"
+
+	"carillon/timer"
+)
 
 // event is what a worker's mailbox carries: client operations, log completions, outcomes of calls, granted permits,
 // control. Handled on the worker's goroutine.
@@ -31,12 +35,12 @@ func (m *mailbox) put(e event, bound int) error {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
-		return ErrStopped
+		return timer.ErrStopped
 	}
 	n := len(m.events)
 	if n >= bound {
 		m.mu.Unlock()
-		return ErrOverloaded
+		return timer.ErrOverloaded
 	}
 	m.events = append(m.events, e)
 	m.mu.Unlock()

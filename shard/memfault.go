@@ -1,5 +1,7 @@
 package shard
 
+import "carillon/timer"
+
 // MemoryFault is what a simulated machine does to a table by itself: one bit of it changes.
 type MemoryFault uint8
 
@@ -15,7 +17,7 @@ const (
 
 // Strike has a fault happen, to a timer if it is of one. It is for tests and simulation. It says
 // whether it has.
-func (t *Table) Strike(fault MemoryFault, topic TopicID, id string, bit uint) bool {
+func (t *Table) Strike(fault MemoryFault, topic timer.TopicID, id string, bit uint) bool {
 	if fault == FaultOfSum {
 		t.slotSum ^= 1 << (bit % 64)
 		return true
@@ -41,7 +43,7 @@ func (t *Table) Strike(fault MemoryFault, topic TopicID, id string, bit uint) bo
 }
 
 // Strike is Table.Strike for a host that runs.
-func (h *Host) Strike(id ID, fault MemoryFault, topic TopicID, timer string, bit uint) (struck bool) {
+func (h *Host) Strike(id timer.ShardID, fault MemoryFault, topic timer.TopicID, timer string, bit uint) (struck bool) {
 	h.onWorkers(func(w *worker) {
 		if g := h.groups[id]; g.w == w && g.table != nil {
 			struck = g.table.Strike(fault, topic, timer, bit)

@@ -9,12 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/timer"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
 // putBulky sets a timer with a payload of some size, and says what came of it.
 func (r *stand) putBulky(id string, size int) error {
-	_, err := r.try(Command{Kind: Put, ID: id, Spec: &Spec{DueMs: 1 << 41, PayloadKind: BinaryPayload, Payload: make([]byte, size)}})
+	_, err := r.try(timer.Command{Kind: timer.Put, ID: id, Spec: &timer.Spec{DueMs: 1 << 41, PayloadKind: timer.BinaryPayload, Payload: make([]byte, size)}})
 	return err
 }
 
@@ -50,9 +52,9 @@ func TestMemoryOfASnapshotCounts(t *testing.T) {
 	run := r.hangingSnapshot()
 	r.limitTo(100 << 10)
 	for n := range 40 {
-		r.do(Command{Kind: Modify, ID: fmt.Sprint(n), Patch: &Patch{Priority: true, Spec: Spec{Priority: 2}}})
+		r.do(timer.Command{Kind: timer.Modify, ID: fmt.Sprint(n), Patch: &timer.Patch{Priority: true, Spec: timer.Spec{Priority: 2}}})
 	}
-	if err := r.putBulky("x", 1); !errors.Is(err, ErrMemory) {
+	if err := r.putBulky("x", 1); !errors.Is(err, timer.ErrMemory) {
 		t.Errorf("160 KiB are copied, 100 were left, and a timer more is %v", err)
 	}
 	if run.chunks == nil {
@@ -74,7 +76,7 @@ func TestSnapshotIsGivenUpForMemory(t *testing.T) {
 	r.limitTo(100 << 10)
 	most := int64(0)
 	for n := range 400 {
-		r.do(Command{Kind: Modify, ID: fmt.Sprint(n), Patch: &Patch{Priority: true, Spec: Spec{Priority: 2}}})
+		r.do(timer.Command{Kind: timer.Modify, ID: fmt.Sprint(n), Patch: &timer.Patch{Priority: true, Spec: timer.Spec{Priority: 2}}})
 		_, held := r.host.Memory()
 		most = max(most, held.Sum())
 	}
@@ -97,8 +99,8 @@ func TestMemoryOfUncommittedEntries(t *testing.T) {
 		errs = map[error]int{}
 		var list []*pending
 		for n := range 400 {
-			spec := &Spec{DueMs: 1 << 41, PayloadKind: BinaryPayload, Payload: make([]byte, size)}
-			p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: fmt.Sprint("flood", n), Spec: spec})
+			spec := &timer.Spec{DueMs: 1 << 41, PayloadKind: timer.BinaryPayload, Payload: make([]byte, size)}
+			p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("flood", n), Spec: spec})
 			if err != nil {
 				errs[err]++
 				continue
@@ -125,7 +127,7 @@ func TestMemoryOfUncommittedEntries(t *testing.T) {
 		c.hung = true
 		r.limitTo(100 << 10)
 		held, errs := flood(r)
-		if kept := int64(retainBytes); held.Entries > kept+100<<10+2*atOnce*size || errs[ErrMemory] < 300 {
+		if kept := int64(retainBytes); held.Entries > kept+100<<10+2*atOnce*size || errs[timer.ErrMemory] < 300 {
 			t.Errorf("%d bytes of entries are held, answers %v", held.Entries, errs)
 		}
 	})
@@ -134,7 +136,7 @@ func TestMemoryOfUncommittedEntries(t *testing.T) {
 		c.leads()
 		c.hung = true
 		held, errs := flood(r)
-		if held.Entries > 60<<20/uncommittedShare+2*atOnce*size || errs[ErrMemory] > 0 || errs[ErrOverloaded] < 300 {
+		if held.Entries > 60<<20/uncommittedShare+2*atOnce*size || errs[timer.ErrMemory] > 0 || errs[timer.ErrOverloaded] < 300 {
 			t.Errorf("%d bytes of entries are held, answers %v", held.Entries, errs)
 		}
 	})
@@ -151,8 +153,8 @@ func TestMemoryForASlowFollower(t *testing.T) {
 		puts := 0
 		put := func() *pending {
 			puts++
-			spec := &Spec{DueMs: 1 << 41, PayloadKind: BinaryPayload, Payload: make([]byte, 10<<10)}
-			p, err := r.submit(1, Command{Kind: Put, Topic: 1, ID: fmt.Sprint(puts % 200), Spec: spec})
+			spec := &timer.Spec{DueMs: 1 << 41, PayloadKind: timer.BinaryPayload, Payload: make([]byte, 10<<10)}
+			p, err := r.submit(1, timer.Command{Kind: timer.Put, Topic: 1, ID: fmt.Sprint(puts % 200), Spec: spec})
 			if err != nil {
 				t.Fatalf("put %d: %v", puts, err)
 			}
@@ -223,7 +225,7 @@ func TestMemoryIsCountedAsItIs(t *testing.T) {
 	}
 	c.hung = true
 	for n := range 20 {
-		if _, err := r.submit(1, Command{Kind: Put, Topic: 1, ID: "x", Spec: &Spec{DueMs: 1 << 41, PayloadKind: BinaryPayload, Payload: make([]byte, 5<<10)}}); err != nil {
+		if _, err := r.submit(1, timer.Command{Kind: timer.Put, Topic: 1, ID: "x", Spec: &timer.Spec{DueMs: 1 << 41, PayloadKind: timer.BinaryPayload, Payload: make([]byte, 5<<10)}}); err != nil {
 			t.Fatal(err)
 		}
 		check(fmt.Sprint("uncommitted ", n))

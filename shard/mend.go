@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -24,16 +25,16 @@ type Mender struct {
 	groups    []*remains
 	snapshots []*mark // by group, the newest that is whole; nil: none
 	wreck     *wal.Wreck
-	patches   []map[ID]*patch // by damage
+	patches   []map[timer.ShardID]*patch // by damage
 	holes     []*hole
-	truths    []map[ID]*truth // by census
+	truths    []map[timer.ShardID]*truth // by census
 }
 
 // NewMender reads what is left of the log in a data directory. The error says why it cannot be mended, as it would be guesswork.
 func NewMender(fs wal.FS, dir string, shards int) (*Mender, error) {
 	m := &Mender{fs: fs, dir: filepath.Join(dir, "wal", "0")}
 	for i := range shards + 1 {
-		m.groups = append(m.groups, newRemains(ID(i)))
+		m.groups = append(m.groups, newRemains(timer.ShardID(i)))
 	}
 	var err error
 	if m.snapshots, err = wholeSnapshots(fs, filepath.Join(dir, "snapshots"), shards); err != nil {
@@ -114,7 +115,7 @@ func salvage(fs wal.FS, dir string, groups []*remains, tally func(*census) error
 
 // tally takes a census of the own log.
 func (m *Mender) tally(c *census) error {
-	truths := map[ID]*truth{}
+	truths := map[timer.ShardID]*truth{}
 	byGroup := c.byGroup()
 	for _, g := range m.groups {
 		if !c.covers(g.id) || len(g.pending) == 0 {
@@ -130,7 +131,7 @@ func (m *Mender) tally(c *census) error {
 				m.patches = append(m.patches, nil)
 			}
 			if m.patches[k] == nil {
-				m.patches[k] = map[ID]*patch{}
+				m.patches[k] = map[timer.ShardID]*patch{}
 			}
 			m.patches[k][g.id] = p
 		}
@@ -262,7 +263,7 @@ func (m *Mender) Write(nowMs int64) error {
 func (m *Mender) try(records [][]wal.Record) error {
 	trials := make([]*trial, len(m.groups))
 	for i := range trials {
-		trials[i] = newTrial(ID(i), m.snapshots[i])
+		trials[i] = newTrial(timer.ShardID(i), m.snapshots[i])
 	}
 	take := func(r wal.Record) error { return trials[r.Shard].record(r) }
 	damages, counted := 0, 0

@@ -9,6 +9,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -25,14 +26,14 @@ var errMending = errors.New("malformed question or answer about lost entries")
 
 // question asks for some entries of a group, and for the term of the one behind them.
 type question struct {
-	group       ID
+	group       timer.ShardID
 	first, last uint64
 	above       entryID
 }
 
 // answer is what a node has of them that is sure to be in its log.
 type answer struct {
-	group   ID
+	group   timer.ShardID
 	above   entryID // as asked
 	term    uint64  // of its own entry at above.index; 0: it has none
 	commit  uint64  // its log is known to be committed up to there
@@ -123,12 +124,12 @@ func mendingReader(b []byte) (r *recordReader, n uint64, err error) {
 }
 
 // group reads a group's id.
-func (r *recordReader) group() (ID, error) {
+func (r *recordReader) group() (timer.ShardID, error) {
 	id := r.uvarint()
 	if id > 65535 {
 		return 0, errMending
 	}
-	return ID(id), nil
+	return timer.ShardID(id), nil
 }
 
 // AnswerMending answers another node's questions from the log in a data directory, which may be in use, or damaged itself. It reads the log

@@ -1,32 +1,19 @@
 package shard
 
-// Merge says what becomes of an add whose id is in use. The values are part of the log format.
-//
-// When the id is scheduled: Keep leaves the pending timer as it is; Replace puts the new one in its place; Debounce too, but no
-// later than the moment of the first add + the longest wait. When it is leased: all but Reject make the add the successor, which
-// takes over when the running attempt has ended.
-type Merge uint8
-
-// The rules of API.md section 2.
-const (
-	MergeReject Merge = iota
-	MergeKeep
-	MergeReplace
-	MergeDebounce
-)
+import "carillon/timer"
 
 // debounced is the due time of an add whose scope began with an add at firstMs.
-func debounced(rule Merge, dueMs, firstMs, maxWaitMs int64) int64 {
-	if rule != MergeDebounce || maxWaitMs == 0 {
+func debounced(rule timer.Merge, dueMs, firstMs, maxWaitMs int64) int64 {
+	if rule != timer.MergeDebounce || maxWaitMs == 0 {
 		return dueMs
 	}
-	return min(dueMs, clampMs(firstMs+clampMs(maxWaitMs)))
+	return min(dueMs, timer.ClampMs(firstMs+timer.ClampMs(maxWaitMs)))
 }
 
 // merge lets an add meet the scheduled timer of its id, by a rule that is not Reject.
-func (t *Table) merge(c *change, f *facts, h Handle) Result {
-	if c.merge == MergeKeep {
-		return Result{Code: Merged, Handle: h}
+func (t *Table) merge(c *change, f *facts, h timer.Handle) timer.Result {
+	if c.merge == timer.MergeKeep {
+		return timer.Result{Code: timer.Merged, Handle: h}
 	}
 	s := t.slab.at(h)
 	v := t.view(s.ref)
@@ -39,10 +26,10 @@ func (t *Table) merge(c *change, f *facts, h Handle) Result {
 	// stale that is on its way, and put a debounced timer off beyond its longest wait.
 	after := t.Due(h)
 	if after.Attempts, after.Fence, after.LeaseMs = before.Attempts, before.Fence, before.LeaseMs; after != before || due != before.NextMs || before.Attempts != 0 {
-		t.turn(h, s, Scheduled, due)
+		t.turn(h, s, timer.Scheduled, due)
 	}
 	t.settle(h, s)
-	return Result{Code: Merged, Handle: h}
+	return timer.Result{Code: timer.Merged, Handle: h}
 }
 
 // firstAdd is the moment of the first add since the timer's last end: its creation, unless the timer has lived on after an end (it was
@@ -58,11 +45,11 @@ func (t *Table) firstAdd(v *blob) int64 {
 }
 
 // succeed makes an add the successor of a leased timer, or lets it meet the one that waits already.
-func (t *Table) succeed(c *change, f *facts, h Handle) Result {
+func (t *Table) succeed(c *change, f *facts, h timer.Handle) timer.Result {
 	s := t.slab.at(h)
 	r := t.runs.at(s.run)
-	if r.successor != 0 && c.merge == MergeKeep {
-		return Result{Code: Merged, Handle: h}
+	if r.successor != 0 && c.merge == timer.MergeKeep {
+		return timer.Result{Code: timer.Merged, Handle: h}
 	}
 	s = t.touch(h)
 	next := blob{
@@ -74,14 +61,14 @@ func (t *Table) succeed(c *change, f *facts, h Handle) Result {
 		t.dropBlob(h, r.successor)
 	}
 	next.flags = blobDue
-	next.dueMs = clampMs(debounced(c.merge, c.spec.dueMs, next.createdMs, c.maxWait))
+	next.dueMs = timer.ClampMs(debounced(c.merge, c.spec.dueMs, next.createdMs, c.maxWait))
 	r.successor = t.putBlob(h, &next)
 	t.settle(h, s)
-	return Result{Code: Merged, Handle: h}
+	return timer.Result{Code: timer.Merged, Handle: h}
 }
 
 // dropSuccessor forgets who waits for the end of a touched timer's attempt.
-func (t *Table) dropSuccessor(h Handle, r *run) {
+func (t *Table) dropSuccessor(h timer.Handle, r *run) {
 	if r.successor != 0 {
 		t.dropBlob(h, r.successor)
 		r.successor = 0
@@ -98,14 +85,14 @@ func (t *Table) takeSuccessor(s *slot) uint32 {
 
 // promote puts a successor in the place of the timer that it waited for, whose attempt has ended: over an end like a new add, else
 // in place, so that its retries are superseded.
-func (t *Table) promote(h Handle, ref uint32) {
+func (t *Table) promote(h timer.Handle, ref uint32) {
 	s := t.slab.at(h)
 	old, next := t.view(s.ref), t.view(ref)
 	f, _ := restFacts(next.rest) // checked when it came in
 	next.id, next.version = old.id, old.version+1
 	next.begin(f.repeats)
 	t.targets.retain(next.target)
-	if s.state() == Scheduled {
+	if s.state() == timer.Scheduled {
 		s = t.touch(h)
 		t.freeRun(h, s)
 		s.setAttempts(0)
@@ -113,7 +100,7 @@ func (t *Table) promote(h Handle, ref uint32) {
 		s.ref = t.putBlob(h, &next)
 		t.dropBlob(h, was)
 		s.setPriority(f.priority)
-		t.turn(h, s, Scheduled, next.dueMs)
+		t.turn(h, s, timer.Scheduled, next.dueMs)
 		t.settle(h, s)
 	} else {
 		t.follow(h, &next, f.priority, next.dueMs)
@@ -123,14 +110,14 @@ func (t *Table) promote(h Handle, ref uint32) {
 
 // follow makes a timer that takes over the id of one that has just ended: a dead letter stays, shadowed; another goes. It takes over
 // the reference on v's target.
-func (t *Table) follow(old Handle, v *blob, priority uint8, dueMs int64) {
+func (t *Table) follow(old timer.Handle, v *blob, priority uint8, dueMs int64) {
 	o := t.slab.at(old)
 	topic := t.topics.rows[o.topic].id
 	hash := t.idHash(topic, v.id)
 	h, s := t.makeBlob(topic, v, priority, dueMs)
 	t.settle(h, s)
 	t.shadow(hash, old, h)
-	if state := o.state(); state == Done || state == Cancelled {
+	if state := o.state(); state == timer.Done || state == timer.Cancelled {
 		t.drop(old)
 	}
 }

@@ -6,14 +6,16 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // merged adds with a rule and wants to hear that it was merged.
-func (r *stand) merged(rule Merge, maxWait, delay time.Duration, payload string) *Timer {
+func (r *stand) merged(rule timer.Merge, maxWait, delay time.Duration, payload string) *timer.Timer {
 	r.t.Helper()
-	s := &Spec{DueMs: r.clock.wallMs + delay.Milliseconds(), Payload: []byte(payload), PayloadKind: JSONPayload}
-	got := r.do(Command{Kind: Add, ID: "a", Spec: s, Merge: rule, MaxWaitMs: maxWait.Milliseconds(), Content: uint64(s.DueMs)})
-	if got.Code != Merged || got.Timer == nil {
+	s := &timer.Spec{DueMs: r.clock.wallMs + delay.Milliseconds(), Payload: []byte(payload), PayloadKind: timer.JSONPayload}
+	got := r.do(timer.Command{Kind: timer.Add, ID: "a", Spec: s, Merge: rule, MaxWaitMs: maxWait.Milliseconds(), Content: uint64(s.DueMs)})
+	if got.Code != timer.Merged || got.Timer == nil {
 		r.t.Fatalf("the add answers %d, want merged", got.Code)
 	}
 	return got.Timer
@@ -22,7 +24,7 @@ func (r *stand) merged(rule Merge, maxWait, delay time.Duration, payload string)
 func TestMergeScheduled(t *testing.T) {
 	r := newStand(t, nil)
 	r.add("a", time.Second)
-	if got := r.merged(MergeKeep, 0, time.Hour, "2"); got.Version != 1 || string(got.Payload) != `"a"` || got.DueMs != rigEpochMs+1000 {
+	if got := r.merged(timer.MergeKeep, 0, time.Hour, "2"); got.Version != 1 || string(got.Payload) != `"a"` || got.DueMs != rigEpochMs+1000 {
 		t.Errorf("kept: %+v", got)
 	}
 	// A lease taken ahead counts as scheduled: it is revoked.
@@ -30,7 +32,7 @@ func TestMergeScheduled(t *testing.T) {
 	if r.lead().held.len() != 1 {
 		t.Fatal("no lease is held: the test is about nothing")
 	}
-	if got := r.merged(MergeReplace, 0, 500*time.Millisecond, "3"); got.State != Scheduled || got.Version != 2 || got.Attempts != 0 || got.Successor {
+	if got := r.merged(timer.MergeReplace, 0, 500*time.Millisecond, "3"); got.State != timer.Scheduled || got.Version != 2 || got.Attempts != 0 || got.Successor {
 		t.Errorf("replaced: %+v", got)
 	}
 	r.pass(499 * time.Millisecond)
@@ -43,7 +45,7 @@ func TestMergeScheduled(t *testing.T) {
 	first.answer(500)
 	r.settle()
 	// Attempts restart, also between two of them.
-	if got := r.merged(MergeReplace, 0, 100*time.Millisecond, "4"); got.Attempts != 0 || got.Version != 3 || got.LastStatus != 0 {
+	if got := r.merged(timer.MergeReplace, 0, 100*time.Millisecond, "4"); got.Attempts != 0 || got.Version != 3 || got.LastStatus != 0 {
 		t.Errorf("replaced between attempts: %+v", got)
 	}
 	r.pass(100 * time.Millisecond)
@@ -57,9 +59,9 @@ func TestMergeScheduled(t *testing.T) {
 func TestDebounce(t *testing.T) {
 	r := newStand(t, nil)
 	due := rigEpochMs + 100
-	add := Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: rigEpochMs + 900_000}, Merge: MergeDebounce, MaxWaitMs: 100}
+	add := timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: rigEpochMs + 900_000}, Merge: timer.MergeDebounce, MaxWaitMs: 100}
 	got := r.do(add)
-	if born := add.born(&got); got.Code != Created || !reflect.DeepEqual(born, r.timer("a")) || born.DueMs != due || born.NextMs != due {
+	if born := born(&add, &got); got.Code != timer.Created || !reflect.DeepEqual(born, r.timer("a")) || born.DueMs != due || born.NextMs != due {
 		t.Fatalf("the very first add: %d, due in %d ms", got.Code, born.DueMs-rigEpochMs)
 	}
 	for n := 0; ; n++ {
@@ -74,7 +76,7 @@ func TestDebounce(t *testing.T) {
 		}
 		r.step(time.Millisecond)
 		now := r.clock.wallMs
-		if _, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: "a", Spec: &Spec{DueMs: now + 60_000}, Merge: MergeDebounce, MaxWaitMs: 100, Content: uint64(n)}); err != nil {
+		if _, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: now + 60_000}, Merge: timer.MergeDebounce, MaxWaitMs: 100, Content: uint64(n)}); err != nil {
 			t.Fatal(err)
 		}
 		r.turn()
@@ -83,16 +85,16 @@ func TestDebounce(t *testing.T) {
 	r.settle()
 	// What came after the lease is the next one, with a longest wait of its own.
 	v := r.timer("a")
-	if v.State != Leased || !v.Successor {
+	if v.State != timer.Leased || !v.Successor {
 		t.Fatalf("while the call runs: %+v", v)
 	}
 	r.lastCall().answer(200)
 	r.settle()
-	if v = r.timer("a"); v.State != Scheduled || v.Successor || v.DueMs > r.clock.wallMs+100 || v.Attempts != 0 {
+	if v = r.timer("a"); v.State != timer.Scheduled || v.Successor || v.DueMs > r.clock.wallMs+100 || v.Attempts != 0 {
 		t.Errorf("the next: %+v, due in %d ms", v, v.DueMs-r.clock.wallMs)
 	}
 	// The newest's wait counts: without one there is no bound.
-	if got := r.merged(MergeDebounce, 0, time.Hour, "9"); got.DueMs != r.clock.wallMs+3_600_000 {
+	if got := r.merged(timer.MergeDebounce, 0, time.Hour, "9"); got.DueMs != r.clock.wallMs+3_600_000 {
 		t.Errorf("unbounded: due in %d ms", got.DueMs-r.clock.wallMs)
 	}
 	r.audit()
@@ -116,10 +118,10 @@ func TestSuccessor(t *testing.T) {
 			r := newStand(t, nil)
 			r.add("a", 0)
 			running := r.one()
-			if got := r.merged(MergeKeep, 0, 10*time.Millisecond, "2"); !got.Successor || got.State != Leased || string(got.Payload) != `"a"` {
+			if got := r.merged(timer.MergeKeep, 0, 10*time.Millisecond, "2"); !got.Successor || got.State != timer.Leased || string(got.Payload) != `"a"` {
 				t.Errorf("answered with %+v", got)
 			}
-			r.merged(MergeKeep, 0, time.Millisecond, "3")
+			r.merged(timer.MergeKeep, 0, time.Millisecond, "3")
 			r.pass(time.Second)
 			r.wantCalls("")
 			r.wantKept("a")
@@ -155,9 +157,9 @@ func TestSuccessorReplaced(t *testing.T) {
 	r := newStand(t, nil)
 	r.add("a", 0)
 	running := r.one()
-	r.merged(MergeReplace, 0, time.Second, "2")
-	r.merged(MergeReplace, 0, time.Minute, "3")
-	if got := r.do(Command{Kind: Add, ID: "a", Spec: &Spec{DueMs: 1}, Content: 5}); got.Code != InFlight {
+	r.merged(timer.MergeReplace, 0, time.Second, "2")
+	r.merged(timer.MergeReplace, 0, time.Minute, "3")
+	if got := r.do(timer.Command{Kind: timer.Add, ID: "a", Spec: &timer.Spec{DueMs: 1}, Content: 5}); got.Code != timer.InFlight {
 		t.Errorf("an add that rejects: %d", got.Code)
 	}
 	running.answer(200)
@@ -175,8 +177,8 @@ func TestSuccessorCancelled(t *testing.T) {
 		r := newStand(t, nil)
 		r.add("a", 0)
 		running := r.one()
-		r.merged(MergeReplace, 0, time.Second, "2")
-		if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != CancelInFlight || got.Timer.Successor {
+		r.merged(timer.MergeReplace, 0, time.Second, "2")
+		if got := r.do(timer.Command{Kind: timer.Cancel, ID: "a"}); got.Code != timer.CancelInFlight || got.Timer.Successor {
 			t.Fatalf("cancel: %+v", got)
 		}
 		running.answer(status)
@@ -192,7 +194,7 @@ func TestSuccessorAfterCrash(t *testing.T) {
 	r := newStand(t, nil)
 	r.add("a", 0)
 	r.one()
-	r.merged(MergeReplace, 0, 10*time.Second, "2")
+	r.merged(timer.MergeReplace, 0, 10*time.Second, "2")
 	r.restart()
 	r.pass(9 * time.Second)
 	r.wantCalls("")
@@ -205,51 +207,51 @@ func TestSuccessorAfterCrash(t *testing.T) {
 
 func TestDebounceScope(t *testing.T) {
 	d := newDesk(t)
-	debounce := func(wait int64) Result {
-		return d.command(Command{Kind: Add, Spec: &Spec{DueMs: d.now + 9e6}, Merge: MergeDebounce, MaxWaitMs: wait, Content: uint64(d.now)})
+	debounce := func(wait int64) timer.Result {
+		return d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: d.now + 9e6}, Merge: timer.MergeDebounce, MaxWaitMs: wait, Content: uint64(d.now)})
 	}
 	start := d.now
-	want := func(what string, got Result, code Code, due int64) {
+	want := func(what string, got timer.Result, code timer.Code, due int64) {
 		t.Helper()
 		if got.Code != code || got.Timer.DueMs != due {
 			t.Errorf("%s: code %d, due %d ms after the start, want %d", what, got.Code, got.Timer.DueMs-start, due-start)
 		}
 	}
-	want("first", debounce(60_000), Created, start+60_000)
+	want("first", debounce(60_000), timer.Created, start+60_000)
 	d.now += 10_000
-	want("second", debounce(60_000), Merged, start+60_000)
-	d.command(Command{Kind: Add, Spec: &Spec{DueMs: 5}, Merge: MergeReplace})
-	want("after a replace", debounce(50_000), Merged, start+50_000)
+	want("second", debounce(60_000), timer.Merged, start+60_000)
+	d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: 5}, Merge: timer.MergeReplace})
+	want("after a replace", debounce(50_000), timer.Merged, start+50_000)
 	d.lease()
-	d.end(Outcome{Kind: Kill, Reason: Stopped, RetainUntilMs: d.now + 9e6})
+	d.end(Outcome{Kind: Kill, Reason: timer.Stopped, RetainUntilMs: d.now + 9e6})
 	d.now += 100_000
-	d.command(Command{Kind: Redrive})
+	d.command(timer.Command{Kind: timer.Redrive})
 	d.now += 1000
 	again := d.now
-	want("after a redrive", debounce(60_000), Merged, again+60_000)
+	want("after a redrive", debounce(60_000), timer.Merged, again+60_000)
 	d.now += 1000
-	want("and again", debounce(60_000), Merged, again+60_000)
+	want("and again", debounce(60_000), timer.Merged, again+60_000)
 	d.lease()
 	d.end(Outcome{Kind: Ack})
 	d.now += 1000
-	want("after the end", debounce(60_000), Created, d.now+60_000)
+	want("after the end", debounce(60_000), timer.Created, d.now+60_000)
 }
 
 func TestMergeCommands(t *testing.T) {
 	for _, c := range []struct {
 		state string
-		rule  Merge
-		want  Code
+		rule  timer.Merge
+		want  timer.Code
 	}{
-		{"none", MergeKeep, Created}, {"done", MergeKeep, Created}, {"dead", MergeReplace, Created}, {"cancelled", MergeDebounce, Created},
-		{"scheduled", MergeKeep, Merged}, {"scheduled", MergeReplace, Merged}, {"scheduled", MergeDebounce, Merged},
-		{"leased", MergeKeep, Merged}, {"leased", MergeReplace, Merged}, {"leased", MergeDebounce, Merged},
+		{"none", timer.MergeKeep, timer.Created}, {"done", timer.MergeKeep, timer.Created}, {"dead", timer.MergeReplace, timer.Created}, {"cancelled", timer.MergeDebounce, timer.Created},
+		{"scheduled", timer.MergeKeep, timer.Merged}, {"scheduled", timer.MergeReplace, timer.Merged}, {"scheduled", timer.MergeDebounce, timer.Merged},
+		{"leased", timer.MergeKeep, timer.Merged}, {"leased", timer.MergeReplace, timer.Merged}, {"leased", timer.MergeDebounce, timer.Merged},
 	} {
 		for _, content := range []uint64{5, 6} {
 			t.Run(fmt.Sprint(c.state, c.rule, content), func(t *testing.T) {
 				d := newDesk(t)
 				states[c.state](d)
-				if got := d.command(Command{Kind: Add, Content: content, Merge: c.rule}); got.Code != c.want {
+				if got := d.command(timer.Command{Kind: timer.Add, Content: content, Merge: c.rule}); got.Code != c.want {
 					t.Errorf("code %d, want %d", got.Code, c.want)
 				}
 			})
@@ -258,7 +260,7 @@ func TestMergeCommands(t *testing.T) {
 	// Repeating an add with an instant is safe, by any rule.
 	d := newDesk(t)
 	states["leased"](d)
-	if got := d.command(Command{Kind: Add, Content: 5, Merge: MergeReplace, Absolute: true}); got.Code != Same || got.Timer.Successor {
+	if got := d.command(timer.Command{Kind: timer.Add, Content: 5, Merge: timer.MergeReplace, Absolute: true}); got.Code != timer.Same || got.Timer.Successor {
 		t.Errorf("repeated: %+v", got)
 	}
 }

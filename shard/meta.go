@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"carillon/timer"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
@@ -154,7 +156,7 @@ func (e *metaEntry) encode(nowMs, origin, number uint64) []byte {
 func (m *metaGroup) dropped(g *group, p *proposal) {
 	g.number--
 	g.refusedUntil = g.w.mono + tickInterval
-	p.fail(ErrNoLeader)
+	p.fail(timer.ErrNoLeader)
 }
 
 // metaResult is what an entry did.
@@ -213,14 +215,14 @@ func (m *metaGroup) apply(g *group, e *pb.Entry) (compares bool, err error) {
 // expire answers what has waited too long to be proposed, or to be committed.
 func (m *metaGroup) expire(g *group, now time.Duration) {
 	for len(m.waiting) > 0 && m.waiting[0].deadline <= now {
-		m.waiting[0].answer(nil, ErrNoLeader)
+		m.waiting[0].answer(nil, timer.ErrNoLeader)
 		m.waiting[0] = nil
 		m.waiting = m.waiting[1:]
 	}
 	for _, p := range g.proposals {
 		for i, o := range p.metas {
 			if o != nil && o.deadline+commitGrace <= now {
-				o.answer(nil, ErrUnknown)
+				o.answer(nil, timer.ErrUnknown)
 				p.metas[i] = nil
 			}
 		}

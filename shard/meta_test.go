@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/timer"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
@@ -28,7 +30,7 @@ func (o *metaOp) ended() bool {
 
 // elects has the others agree to a candidate of a group, and to nothing else, until the stand
 // leads it.
-func (c *company) elects(id ID) {
+func (c *company) elects(id timer.ShardID) {
 	c.r.t.Helper()
 	g := c.r.host.groups[id]
 	for n := 0; !g.leader; n++ {
@@ -78,7 +80,7 @@ func TestMetaProposalEnds(t *testing.T) {
 		t.Fatalf("it ends at once: %v", o.err)
 	}
 	r.pass(2 * time.Second)
-	if !o.ended() || !errors.Is(o.err, ErrUnknown) {
+	if !o.ended() || !errors.Is(o.err, timer.ErrUnknown) {
 		t.Fatalf("after its time: ended %v, %v", o.ended(), o.err)
 	}
 	r.freeze = false
@@ -102,7 +104,7 @@ func TestMetaProposalThatRaftRefuses(t *testing.T) {
 	}
 	g.raft.TransferLeader(ReplicaID(8, 1))
 	o := r.metaOp("x")
-	if !o.ended() || !errors.Is(o.err, ErrNoLeader) {
+	if !o.ended() || !errors.Is(o.err, timer.ErrNoLeader) {
 		t.Fatalf("refused: ended %v, %v", o.ended(), o.err)
 	}
 	r.pass(3 * time.Second) // raft gives the transfer up

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"carillon/timer"
 )
 
 // What a topic that is pulled has ready. Its timers wait in one lane of each shard until somebody takes them (see take.go). Who pulls
@@ -11,7 +13,7 @@ import (
 
 // Offer is a timer that is ready, as far as it matters for who pulls.
 type Offer struct {
-	Shard    ID
+	Shard    timer.ShardID
 	Priority uint8
 	DueMs    int64
 	Bytes    int // about, of its payload and the rest
@@ -109,7 +111,7 @@ func (p spot) before(o spot) bool { return p.entry.before(o.entry) }
 
 // heads finds the first of what is ready in the given groups, in order, and changes nothing. It walks the heaps from their tops, so it
 // looks at little more than it returns.
-func heads(groups []*group, topic TopicID, most int) []Offer {
+func heads(groups []*group, topic timer.TopicID, most int) []Offer {
 	var front heap[spot]
 	for _, g := range groups {
 		if g.lead == nil || g.lead.topics[topic] == nil || !g.lead.mayOffer(g.lead.topics[topic]) {
@@ -142,7 +144,7 @@ func heads(groups []*group, topic TopicID, most int) []Offer {
 }
 
 // Offers are the first of what is ready of a topic in the shards that this node leads, in order.
-func (h *Host) Offers(_ context.Context, topic TopicID, most int) ([]Offer, error) {
+func (h *Host) Offers(_ context.Context, topic timer.TopicID, most int) ([]Offer, error) {
 	var mu sync.Mutex
 	var out []Offer
 	h.onWorkers(func(w *worker) {

@@ -4,30 +4,32 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"carillon/timer"
 )
 
 // op is one client command on its way through a worker.
 type op struct {
 	group    *group
-	cmd      *Command
+	cmd      *timer.Command
 	brief    bool
-	room     Room          // for the timer in its answer; nil: there is
+	room     timer.Room    // for the timer in its answer; nil: there is
 	deadline time.Duration // on the monotonic clock
 	proposed bool          // in a raft entry: from here on a failure leaves the outcome unknown
 	outcome  *Outcome      // of a claim, once proposed
 
-	result Result
+	result timer.Result
 	err    error
 	wait   *waiter
 }
 
 // wants reports whether the answer is to have the timer as it stands.
-func (o *op) wants(t *Table, r *Result) bool {
-	return o != nil && !o.brief && r.Code != Created && (o.room == nil || o.room.Take(t.copySize(r.Handle, true))) // Created: see Command.born
+func (o *op) wants(t *Table, r *timer.Result) bool {
+	return o != nil && !o.brief && r.Code != timer.Created && (o.room == nil || o.room.Take(t.copySize(r.Handle, true))) // Created: see Command.born
 }
 
 // answer ends the op. The caller's goroutine may reuse everything in it at once.
-func (o *op) answer(r Result, err error) {
+func (o *op) answer(r timer.Result, err error) {
 	o.result, o.err = r, err
 	if o.wait == nil {
 		return // the node's own
@@ -38,7 +40,7 @@ func (o *op) answer(r Result, err error) {
 
 func (o *op) handle(w *worker) {
 	if o.group.elsewhere() && !o.group.awaitsLeader() {
-		o.answer(Result{}, o.group.notLeader())
+		o.answer(timer.Result{}, o.group.notLeader())
 		return
 	}
 	o.group.waiting = append(o.group.waiting, o)
@@ -126,7 +128,7 @@ func (o *metaOp) handle(w *worker) {
 		return
 	}
 	if len(o.group.meta.waiting) >= maxMetaWaiting {
-		o.answer(nil, ErrOverloaded)
+		o.answer(nil, timer.ErrOverloaded)
 		return
 	}
 	o.group.meta.waiting = append(o.group.meta.waiting, o)

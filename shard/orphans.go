@@ -1,6 +1,10 @@
 package shard
 
-import "time"
+import (
+	"time"
+
+	"carillon/timer"
+)
 
 // Orphans are leases that former leaders took for calls, and that have not ended. When is such a lease over? (A consumer's is its own: see
 // consumer.go.)
@@ -20,7 +24,7 @@ func (l *lead) scanOrphans() {
 		return
 	}
 	g := l.group
-	next, done := g.table.ScanLeased(l.orphansFrom, orphanBudget, func(h Handle) {
+	next, done := g.table.ScanLeased(l.orphansFrom, orphanBudget, func(h timer.Handle) {
 		d := g.table.Due(h)
 		l.hasZone(h, &d)
 		if d.Holder != byCall {
@@ -51,7 +55,7 @@ func (l *lead) scanAgain() {
 }
 
 // orphanWait is how long a lease may still be somebody's; 0: it is over; negative: it is this process's own and has not ended.
-func (l *lead) orphanWait(h Handle, d *Due) time.Duration {
+func (l *lead) orphanWait(h timer.Handle, d *Due) time.Duration {
 	if l.flies(h, d) {
 		return -1
 	}
@@ -64,7 +68,7 @@ func (l *lead) orphanWait(h Handle, d *Due) time.Duration {
 }
 
 // flies reports that the lease is this process's own and has not ended.
-func (l *lead) flies(h Handle, d *Due) bool {
+func (l *lead) flies(h timer.Handle, d *Due) bool {
 	f := l.flights[h]
 	return f != nil && f.seq == d.Seq && f.fence == d.Fence
 }
@@ -85,7 +89,7 @@ func (l *lead) rewatch() {
 }
 
 // leaseEnded is called when the wall clock has passed a lease's end.
-func (l *lead) leaseEnded(h Handle, d *Due) {
+func (l *lead) leaseEnded(h timer.Handle, d *Due) {
 	if d.Holder != byCall { // it ends by the monotonic clock
 		l.hold(h, d, l.holdsUntil(h, d))
 		return
@@ -103,7 +107,7 @@ func (l *lead) leaseEnded(h Handle, d *Due) {
 }
 
 // resolve ends an orphan's attempt: it counts, since its call may have been made.
-func (l *lead) resolve(h Handle, d *Due) {
+func (l *lead) resolve(h timer.Handle, d *Due) {
 	now := l.group.w.nowMs
 	if !l.canJudge(h, d) {
 		l.group.table.Watch(h, now+l.lookAhead.Milliseconds()+unknownWait.Milliseconds())
@@ -121,11 +125,13 @@ const unknownWait = 500 * time.Millisecond
 
 // canJudge says whether this node knows the timer's topic. One that has just started may lead a shard before it has heard of the topics
 // again, and the default policy would not do: it has other attempts and another backoff (I17). Nor may it have read the zone by which the timer goes on.
-func (l *lead) canJudge(h Handle, d *Due) bool { return l.topic(d.Topic) != nil && l.hasZone(h, d) }
+func (l *lead) canJudge(h timer.Handle, d *Due) bool {
+	return l.topic(d.Topic) != nil && l.hasZone(h, d)
+}
 
 // judge decides what becomes of a leased timer after an attempt, by its topic as this node knows it.
-func (l *lead) judge(h Handle, d *Due, a *Attempt, random float64) Outcome {
-	policy := DefaultPolicy()
+func (l *lead) judge(h timer.Handle, d *Due, a *Attempt, random float64) Outcome {
+	policy := timer.DefaultPolicy()
 	if topic := l.topic(d.Topic); topic != nil {
 		policy = topic.Policy
 	}
@@ -143,7 +149,7 @@ func (l *lead) judge(h Handle, d *Due, a *Attempt, random float64) Outcome {
 
 // notBeforeDue is the moment of a leased timer's next attempt, which is never before its due time. Where the clock of who called it was
 // ahead that is a moment after it: what is next tried just when it is due counts as moved by a client, and blocks its key no more.
-func (l *lead) notBeforeDue(h Handle, ms int64) int64 {
+func (l *lead) notBeforeDue(h timer.Handle, ms int64) int64 {
 	if due := l.group.table.dueMs(l.group.table.slab.at(h)); ms < due {
 		return due + 1
 	}

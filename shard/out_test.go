@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -26,7 +27,7 @@ func newPair(t *testing.T) *pair {
 	p := &pair{drops: func(*pb.Message) bool { return false }}
 	var rows []Row
 	for i := range 2 {
-		rows = append(rows, Row{Group: ID(i), Epoch: 1, Settled: true, Members: []Member{{Node: 7, Replica: ReplicaID(7, 1)}, {Node: 8, Replica: ReplicaID(8, 1)}}})
+		rows = append(rows, Row{Group: timer.ShardID(i), Epoch: 1, Settled: true, Members: []Member{{Node: 7, Replica: ReplicaID(7, 1)}, {Node: 8, Replica: ReplicaID(8, 1)}}})
 	}
 	for i := range p.stands {
 		p.stands[i] = makeStand(t, wal.NewMemFS(), nil)
@@ -47,7 +48,7 @@ func newPair(t *testing.T) *pair {
 // Send implements Peers.
 func (o *other) Send(_ uint64, frame []byte) {
 	r := o.p.stands[o.at]
-	r.eachMessage(frame, func(id ID, m *pb.Message) {
+	r.eachMessage(frame, func(id timer.ShardID, m *pb.Message) {
 		if r.host != nil && (id != 1 || !o.p.drops(m)) {
 			r.hearOf(id, m)
 		}
@@ -132,7 +133,7 @@ func killedAhead(t *testing.T, learns bool) {
 	a := p.stands[0]
 	a.freeze = true // its disk is slow
 	p.drops = func(*pb.Message) bool { return false }
-	late, err := a.submit(1, Command{Kind: Add, Topic: 1, ID: "late", Spec: &Spec{DueMs: a.clock.wallMs + 60_000}})
+	late, err := a.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: "late", Spec: &timer.Spec{DueMs: a.clock.wallMs + 60_000}})
 	if err != nil {
 		t.Fatal(err)
 	}

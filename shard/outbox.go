@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"carillon/timer"
+
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 )
@@ -54,7 +56,7 @@ type outgoing struct {
 }
 
 // open is the place in a turn's frame for a node where a message's body goes; close ends it.
-func (w *worker) open(node uint64, kind byte, id ID) *outgoing {
+func (w *worker) open(node uint64, kind byte, id timer.ShardID) *outgoing {
 	var o *outgoing
 	for i := range w.outbox {
 		if w.outbox[i].node == node {

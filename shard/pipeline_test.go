@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -32,8 +33,8 @@ func mixedStand(t *testing.T) *stand {
 // pipelineAdd submits a timer on shard 1 and turns once, with no step of the log.
 func pipelineAdd(r *stand, n int) *pending {
 	r.t.Helper()
-	spec := &Spec{DueMs: r.clock.wallMs + 3_600_000, Payload: []byte("1"), PayloadKind: JSONPayload}
-	p, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: fmt.Sprint("t", n), Spec: spec})
+	spec := &timer.Spec{DueMs: r.clock.wallMs + 3_600_000, Payload: []byte("1"), PayloadKind: timer.JSONPayload}
+	p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", n), Spec: spec})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestFramesOnTheirWay(t *testing.T) {
 		r.freeze = false
 		r.settle()
 		for i, p := range sent {
-			if !p.answered() || p.op.err != nil || p.op.result.Code != Created {
+			if !p.answered() || p.op.err != nil || p.op.result.Code != timer.Created {
 				t.Errorf("alone %v: add %d has no good answer", c.alone, i)
 			}
 		}
@@ -110,17 +111,17 @@ func TestLateAnswersAlone(t *testing.T) {
 	if f := r.lead().flights[h]; f == nil || f.phase != proposed {
 		t.Fatalf("flight %+v", f)
 	}
-	behindLease := r.mustSubmit(Command{Kind: Cancel, Topic: 1, ID: "a"})
+	behindLease := r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a"})
 	r.pass(1400 * time.Millisecond)
 	if behindLease.answered() || written.answered() {
 		t.Error("answered too soon")
 	}
 	r.pass(200 * time.Millisecond)
-	if !behindLease.answered() || !errors.Is(behindLease.op.err, ErrOverloaded) {
+	if !behindLease.answered() || !errors.Is(behindLease.op.err, timer.ErrOverloaded) {
 		t.Errorf("what waits: %v", behindLease.op.err)
 	}
 	r.pass(commitGrace)
-	if !written.answered() || !errors.Is(written.op.err, ErrUnknown) {
+	if !written.answered() || !errors.Is(written.op.err, timer.ErrUnknown) {
 		t.Errorf("what is proposed: %v", written.op.err)
 	}
 	r.freeze = false

@@ -3,6 +3,8 @@ package shard
 import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"carillon/timer"
 )
 
 // Bounds on what one group has in raft's pipeline. Beyond them client operations wait, and time out if they must.
@@ -128,37 +130,37 @@ func (g *group) proposeCommands() {
 // proposeCommand adds one command. A lease whose call has not started is given back first, so that the command
 // finds the timer scheduled: cancelled means cancelled, even a millisecond before its time (I5).
 func (g *group) proposeCommand(o *op) {
-	if o.cmd.Kind.claims() {
+	if o.cmd.Kind.UpdatesLease() {
 		g.proposeClaim(o)
 		return
 	}
 	if !g.releaseFor(o) {
 		return
 	}
-	if o.cmd.Kind == Deliver {
+	if o.cmd.Kind == timer.Deliver {
 		g.releaseHeld(o.cmd.Topic)
 	}
 	o.proposed = true
 	cmd := o.cmd
-	if (cmd.Kind == Fire || cmd.Kind == Redrive) && cmd.DueMs == 0 {
+	if (cmd.Kind == timer.Fire || cmd.Kind == timer.Redrive) && cmd.DueMs == 0 {
 		now := *cmd // "at once" is by this clock: the table's never goes back, and may once have been far ahead
 		now.DueMs = g.w.nowMs
 		cmd = &now
 	}
 	g.batch.Command(cmd)
-	g.items = append(g.items, item{kind: commandItem, op: o, closes: cmd.Kind == CloseTopic && cmd.Force, from: Handle(min(max(cmd.DueMs, 0), maxHandle))})
+	g.items = append(g.items, item{kind: commandItem, op: o, closes: cmd.Kind == timer.CloseTopic && cmd.Force, from: timer.Handle(min(max(cmd.DueMs, 0), maxHandle))})
 }
 
 // releaseFor gives back the leases that stand in the way of a command; false: it waits for one that is on its way.
 func (g *group) releaseFor(o *op) bool {
-	if o.cmd.Kind == Add && o.cmd.Merge == MergeReject {
+	if o.cmd.Kind == timer.Add && o.cmd.Merge == timer.MergeReject {
 		return true
 	}
 	h, _ := g.table.Lookup(o.cmd.Topic, o.cmd.ID)
 	for h != 0 {
 		switch f := g.lead.flights[h]; {
 		case f == nil || !g.table.Live(h, f.seq):
-		case o.cmd.Kind == Add && f.dueMs <= g.w.nowMs:
+		case o.cmd.Kind == timer.Add && f.dueMs <= g.w.nowMs:
 			// Not ahead of its time: the attempt goes, or adds that come all the time would put it off for ever.
 		case f.phase == proposed:
 			f.revoked = true
@@ -167,7 +169,7 @@ func (g *group) releaseFor(o *op) bool {
 		case f.phase == held:
 			g.release(f)
 		}
-		if o.cmd.Kind != Cancel {
+		if o.cmd.Kind != timer.Cancel {
 			break
 		}
 		h = g.table.chains[h].older // a cancel is of all that has not ended under the id
@@ -184,7 +186,7 @@ func (g *group) release(f *flight) {
 }
 
 // releaseHeld gives back a topic's leases that clients do not see yet.
-func (g *group) releaseHeld(topic TopicID) {
+func (g *group) releaseHeld(topic timer.TopicID) {
 	for _, h := range g.lead.inFlight() {
 		if f := g.lead.flights[h]; f.phase == held && g.table.Live(h, f.seq) && g.table.Due(h).Topic == topic {
 			g.release(f)
@@ -201,7 +203,7 @@ func (g *group) dropped(p *proposal) {
 		switch it := &p.items[i]; it.kind {
 		case commandItem:
 			it.op.proposed = false
-			it.op.answer(Result{}, g.lateError())
+			it.op.answer(timer.Result{}, g.lateError())
 		case leaseItem:
 			it.flight.permit.Cancel()
 			g.lead.settled(it.flight)

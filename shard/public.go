@@ -6,18 +6,20 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"carillon/timer"
+
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
 )
 
 // groupPublic is what other goroutines may know of a group without asking its worker: it may be a turn old.
 type groupPublic struct {
-	leader  atomic.Uint64                // the node that leads, 0 unknown
-	serves  atomic.Bool                  // this node leads, and has taken over
-	present atomic.Bool                  // this node has a replica
-	takes   atomic.Bool                  // commands may come here: this node leads, or is to know at any moment who does
-	lowDisk atomic.Pointer[LowDiskError] // why this leader refuses adds; nil: it does not
-	applied atomic.Uint64                // the last entry that is in the state
+	leader  atomic.Uint64                      // the node that leads, 0 unknown
+	serves  atomic.Bool                        // this node leads, and has taken over
+	present atomic.Bool                        // this node has a replica
+	takes   atomic.Bool                        // commands may come here: this node leads, or is to know at any moment who does
+	lowDisk atomic.Pointer[timer.LowDiskError] // why this leader refuses adds; nil: it does not
+	applied atomic.Uint64                      // the last entry that is in the state
 }
 
 // publish brings it up to date.
@@ -30,24 +32,24 @@ func (g *group) publish() {
 }
 
 // Leads reports that this node leads the group and serves.
-func (h *Host) Leads(id ID) bool { return h.groups[id].public.serves.Load() }
+func (h *Host) Leads(id timer.ShardID) bool { return h.groups[id].public.serves.Load() }
 
 // Takes reports that a command for the group may be given to this node: it leads, is about to serve, or is to know at any moment who leads
 // and says so then.
-func (h *Host) Takes(id ID) bool { return h.groups[id].public.takes.Load() }
+func (h *Host) Takes(id timer.ShardID) bool { return h.groups[id].public.takes.Load() }
 
 // Leader is the node that leads the group, as far as this node's replica knows.
-func (h *Host) Leader(id ID) (node uint64, ok bool) {
+func (h *Host) Leader(id timer.ShardID) (node uint64, ok bool) {
 	node = h.groups[id].public.leader.Load()
 	return node, node != 0
 }
 
 // Applied is the last entry of the group that is in this node's copy of its state.
-func (h *Host) Applied(id ID) uint64 { return h.groups[id].public.applied.Load() }
+func (h *Host) Applied(id timer.ShardID) uint64 { return h.groups[id].public.applied.Load() }
 
 // Confirm has a majority confirm that this node leads the group. index is an entry that is in its state by then, and before which everything
 // is that was committed when Confirm was called.
-func (h *Host) Confirm(_ context.Context, id ID) (index uint64, err error) {
+func (h *Host) Confirm(_ context.Context, id timer.ShardID) (index uint64, err error) {
 	err = h.read(id, false, func(g *group, _ int) bool {
 		index = g.applied
 		return true
@@ -57,7 +59,7 @@ func (h *Host) Confirm(_ context.Context, id ID) (index uint64, err error) {
 
 // GroupStatus is a group as this node has it.
 type GroupStatus struct {
-	Group    ID
+	Group    timer.ShardID
 	Replica  uint64 // 0: none here; then the rest is empty
 	Leader   uint64 // node; 0 unknown
 	Leads    bool

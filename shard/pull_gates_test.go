@@ -3,19 +3,21 @@ package shard
 import (
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // TestPullOfSerialTopic: one lease per key, also to consumers, in order, through the backoff, and across a takeover (I21).
 func TestPullOfSerialTopic(t *testing.T) {
-	r := pullStand(t, func(p *Policy) { p.Serial = true })
-	serial := func() { r.pulled(func(p *Policy) { p.Serial = true }) }
+	r := pullStand(t, func(p *timer.Policy) { p.Serial = true })
+	serial := func() { r.pulled(func(p *timer.Policy) { p.Serial = true }) }
 	r.add("{k}a", 0)
 	r.add("{k}b", 0)
 	r.add("{m}c", 0)
 	r.pass(time.Millisecond)
 	got := r.wantPull(9, "{k}a {m}c")
 	r.wantPull(9, "")
-	r.wantClaim(NackLease, got[0], OK, nil)
+	r.wantClaim(timer.NackLease, got[0], timer.OK, nil)
 	r.wantPull(9, "") // a blocks its key through its backoff
 	r.pass(time.Second)
 	got = r.wantPull(9, "{k}a")
@@ -23,14 +25,14 @@ func TestPullOfSerialTopic(t *testing.T) {
 	serial()
 	r.pass(100 * time.Millisecond)
 	r.wantPull(9, "")
-	r.wantClaim(AckLease, got[0], OK, nil)
+	r.wantClaim(timer.AckLease, got[0], timer.OK, nil)
 	r.wantPull(9, "{k}b")
 	r.audit()
 }
 
 // TestPullWithinLimits: leases of consumers count at the topic's limits, whoever gave them, and count no more when they are over.
 func TestPullWithinLimits(t *testing.T) {
-	limited := func(p *Policy) { p.Concurrency = 2 }
+	limited := func(p *timer.Policy) { p.Concurrency = 2 }
 	r := pullStand(t, limited)
 	for _, id := range []string{"a", "b", "c", "d"} {
 		r.add(id, 0)
@@ -39,13 +41,13 @@ func TestPullWithinLimits(t *testing.T) {
 	got := r.wantPull(9, "a b")
 	r.pass(time.Second)
 	r.wantPull(9, "")
-	r.wantClaim(AckLease, got[0], OK, nil)
+	r.wantClaim(timer.AckLease, got[0], timer.OK, nil)
 	got = append(got, r.wantPull(9, "c")...)
 	r.restart()
 	r.pulled(limited)
 	r.pass(200 * time.Millisecond)
 	r.wantPull(9, "")
-	r.wantClaim(NackLease, got[1], OK, func(c *Claim) { c.HasDelay, c.DelayMs = true, 3_600_000 })
+	r.wantClaim(timer.NackLease, got[1], timer.OK, func(c *timer.LeaseUpdate) { c.HasDelay, c.DelayMs = true, 3_600_000 })
 	r.wantPull(9, "d")
 	r.pass(31 * time.Second) // c's and d's leases run out
 	r.wantPull(9, "c d")
@@ -53,7 +55,7 @@ func TestPullWithinLimits(t *testing.T) {
 }
 
 func TestPullAtARate(t *testing.T) {
-	r := pullStand(t, func(p *Policy) { p.Rate = Rate{PerSecond: 10, Burst: 2} })
+	r := pullStand(t, func(p *timer.Policy) { p.Rate = timer.Rate{PerSecond: 10, Burst: 2} })
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		r.add(id, 0)
 	}
@@ -68,7 +70,9 @@ func TestPullAtARate(t *testing.T) {
 // TestReportCounts: what a receiver has accepted keeps its key and its place at the limit until it reports.
 func TestReportCounts(t *testing.T) {
 	r := newStand(t, nil)
-	r.topic(1, func(topic *Topic) { topic.Policy.Report, topic.Policy.Serial, topic.Policy.Concurrency = true, true, 1 })
+	r.topic(1, func(topic *timer.Topic) {
+		topic.Policy.Report, topic.Policy.Serial, topic.Policy.Concurrency = true, true, 1
+	})
 	r.topicsChanged()
 	r.add("{k}a", 0)
 	r.add("{k}b", 0)
@@ -78,7 +82,7 @@ func TestReportCounts(t *testing.T) {
 	c.answer(202)
 	r.pass(time.Second)
 	r.wantCalls("")
-	r.wantClaim(AckLease, Taken{Handle: c.Job.Handle, Timer: r.timer(c.Job.ID)}, OK, nil)
+	r.wantClaim(timer.AckLease, Taken{Handle: c.Job.Handle, Timer: r.timer(c.Job.ID)}, timer.OK, nil)
 	r.pass(200 * time.Millisecond)
 	r.one().answer(200)
 	r.pass(200 * time.Millisecond)
@@ -91,12 +95,12 @@ func TestReportCounts(t *testing.T) {
 // TestPullKeepsItsKeyUntilApplied: an answer about a timer whose lease is still on its way to the log does not free its key (I21). Found by
 // the simulator.
 func TestPullKeepsItsKeyUntilApplied(t *testing.T) {
-	r := pullStand(t, func(p *Policy) { p.Serial = true })
+	r := pullStand(t, func(p *timer.Policy) { p.Serial = true })
 	r.add("{k}a", 0)
 	r.add("{k}b", 0)
 	r.pass(time.Millisecond)
 	r.freeze = true
-	if _, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: "{k}a", Content: 99, Spec: &Spec{DueMs: 5}}); err != nil {
+	if _, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: "{k}a", Content: 99, Spec: &timer.Spec{DueMs: 5}}); err != nil {
 		t.Fatal(err)
 	}
 	r.turn()

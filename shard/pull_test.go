@@ -6,18 +6,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // pullStand is a host whose topic 1 is pulled, with leases of 30 s and at most three attempts.
-func pullStand(t *testing.T, change func(*Policy)) *stand {
+func pullStand(t *testing.T, change func(*timer.Policy)) *stand {
 	t.Helper()
 	r := newStand(t, nil)
 	r.pulled(change)
 	return r
 }
 
-func (r *stand) pulled(change func(*Policy)) {
-	r.topic(1, func(topic *Topic) {
+func (r *stand) pulled(change func(*timer.Policy)) {
+	r.topic(1, func(topic *timer.Topic) {
 		topic.Policy.Pull, topic.Policy.MaxAttempts = true, 3
 		if change != nil {
 			change(&topic.Policy)
@@ -29,7 +31,7 @@ func (r *stand) pulled(change func(*Policy)) {
 // reporting is a host whose topic 1 is called, and whose receivers report.
 func reportStand(t *testing.T) *stand {
 	r := newStand(t, nil)
-	r.topic(1, func(topic *Topic) { topic.Policy.Report, topic.Policy.MaxAttempts = true, 2 })
+	r.topic(1, func(topic *timer.Topic) { topic.Policy.Report, topic.Policy.MaxAttempts = true, 2 })
 	r.topicsChanged()
 	return r
 }
@@ -65,16 +67,16 @@ func takenIDs(list []Taken) string {
 }
 
 // claim says something of a lease.
-func (r *stand) claim(kind Kind, t Taken, change func(*Claim)) Code {
+func (r *stand) claim(kind timer.Kind, t Taken, change func(*timer.LeaseUpdate)) timer.Code {
 	r.t.Helper()
-	c := Claim{Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}
+	c := timer.LeaseUpdate{Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}
 	if change != nil {
 		change(&c)
 	}
-	return r.do(Command{Kind: kind, Claim: &c}).Code
+	return r.do(timer.Command{Kind: kind, Claim: &c}).Code
 }
 
-func (r *stand) wantClaim(kind Kind, t Taken, want Code, change func(*Claim)) {
+func (r *stand) wantClaim(kind timer.Kind, t Taken, want timer.Code, change func(*timer.LeaseUpdate)) {
 	r.t.Helper()
 	if got := r.claim(kind, t, change); got != want {
 		r.t.Errorf("claim %d on %q is answered %d, want %d", kind, t.Timer.ID, got, want)
@@ -89,7 +91,7 @@ func TestPullOrder(t *testing.T) {
 		delay    time.Duration
 		priority uint8
 	}{{"c", 20, 0}, {"d", 20, 0}, {"b", 10, 0}, {"a", 30, 9}, {"later", 31, 200}} {
-		r.add(c.id, c.delay*time.Millisecond, func(s *Spec) { s.Priority = c.priority })
+		r.add(c.id, c.delay*time.Millisecond, func(s *timer.Spec) { s.Priority = c.priority })
 		if i == 0 {
 			r.wantPull(5, "")
 		}
@@ -103,7 +105,7 @@ func TestPullOrder(t *testing.T) {
 		t.Errorf("offers %+v", offers)
 	}
 	got := r.wantPull(3, "a b c")
-	if v := got[1]; v.UntilMs != r.clock.wallMs+30_000 || v.Timer.State != Leased || v.Timer.Attempts != 1 || v.Timer.Fence == 0 ||
+	if v := got[1]; v.UntilMs != r.clock.wallMs+30_000 || v.Timer.State != timer.Leased || v.Timer.Attempts != 1 || v.Timer.Fence == 0 ||
 		v.Timer.LatenessMs != 20 || v.Timer.FiredMs != r.clock.wallMs || string(v.Timer.Payload) != `"b"` {
 		t.Errorf("taken %+v %+v", v, *v.Timer)
 	}
@@ -120,16 +122,16 @@ func TestAckLease(t *testing.T) {
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	got := r.wantPull(1, "a")[0]
-	r.wantClaim(AckLease, got, Skipped, func(c *Claim) { c.Fence++ })
-	r.wantClaim(AckLease, got, Skipped, func(c *Claim) { c.Seq++ })
-	r.wantClaim(AckLease, got, Skipped, func(c *Claim) { c.Handle += 5 })
+	r.wantClaim(timer.AckLease, got, timer.Skipped, func(c *timer.LeaseUpdate) { c.Fence++ })
+	r.wantClaim(timer.AckLease, got, timer.Skipped, func(c *timer.LeaseUpdate) { c.Seq++ })
+	r.wantClaim(timer.AckLease, got, timer.Skipped, func(c *timer.LeaseUpdate) { c.Handle += 5 })
 	r.wantState("a", "leased 1")
 	r.pass(time.Second)
-	r.wantClaim(AckLease, got, OK, nil)
+	r.wantClaim(timer.AckLease, got, timer.OK, nil)
 	r.wantState("a", "done 1")
-	r.wantClaim(AckLease, got, OK, nil) // the answer may have been lost
-	r.wantClaim(NackLease, got, Skipped, nil)
-	r.wantClaim(ExtendLease, got, Skipped, nil)
+	r.wantClaim(timer.AckLease, got, timer.OK, nil) // the answer may have been lost
+	r.wantClaim(timer.NackLease, got, timer.Skipped, nil)
+	r.wantClaim(timer.ExtendLease, got, timer.Skipped, nil)
 	if v := r.timer("a"); v.FiredMs != rigEpochMs+1 || v.EndedMs != rigEpochMs+1001 || v.LastStatus != 0 || r.observer.outcomes != 1 {
 		t.Errorf("%+v, %d outcomes", *v, r.observer.outcomes)
 	}
@@ -146,7 +148,7 @@ func TestAckTwiceAtOnce(t *testing.T) {
 	v := r.wantPull(1, "a")[0]
 	var sent []*pending
 	for range 2 {
-		p, err := r.submit(1, Command{Kind: AckLease, Topic: 1, Claim: &Claim{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence}})
+		p, err := r.submit(1, timer.Command{Kind: timer.AckLease, Topic: 1, Claim: &timer.LeaseUpdate{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +156,7 @@ func TestAckTwiceAtOnce(t *testing.T) {
 	}
 	r.settle()
 	for i, p := range sent {
-		if !p.answered() || p.op.err != nil || p.op.result.Code != OK {
+		if !p.answered() || p.op.err != nil || p.op.result.Code != timer.OK {
 			t.Errorf("ack %d: %+v %v", i, p.op.result, p.op.err)
 		}
 	}
@@ -168,11 +170,11 @@ func TestNackLease(t *testing.T) {
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	first := r.wantPull(1, "a")[0]
-	r.wantClaim(NackLease, first, OK, func(c *Claim) { c.Reason = "no stock" })
-	if v := r.timer("a"); v.State != Scheduled || v.LastError != "no stock" || v.NextMs != r.clock.wallMs+1000 {
+	r.wantClaim(timer.NackLease, first, timer.OK, func(c *timer.LeaseUpdate) { c.Reason = "no stock" })
+	if v := r.timer("a"); v.State != timer.Scheduled || v.LastError != "no stock" || v.NextMs != r.clock.wallMs+1000 {
 		t.Errorf("%+v", *v)
 	}
-	r.wantClaim(NackLease, first, Skipped, nil)
+	r.wantClaim(timer.NackLease, first, timer.Skipped, nil)
 	r.pass(999 * time.Millisecond)
 	r.wantPull(1, "")
 	r.pass(time.Millisecond)
@@ -180,10 +182,10 @@ func TestNackLease(t *testing.T) {
 	if second.Timer.Fence <= first.Timer.Fence || second.Timer.Attempts != 2 {
 		t.Errorf("second lease %+v", *second.Timer)
 	}
-	r.wantClaim(AckLease, first, Skipped, nil)
-	r.wantClaim(NackLease, second, OK, func(c *Claim) { c.HasDelay, c.DelayMs = true, 7 })
+	r.wantClaim(timer.AckLease, first, timer.Skipped, nil)
+	r.wantClaim(timer.NackLease, second, timer.OK, func(c *timer.LeaseUpdate) { c.HasDelay, c.DelayMs = true, 7 })
 	r.pass(7 * time.Millisecond)
-	r.wantClaim(NackLease, r.wantPull(1, "a")[0], OK, nil)
+	r.wantClaim(timer.NackLease, r.wantPull(1, "a")[0], timer.OK, nil)
 	r.wantState("a", "dead max_attempts 3")
 	if v := r.timer("a"); v.LastError != "nack" {
 		t.Errorf("last error %q", v.LastError)
@@ -228,17 +230,17 @@ func TestExtendLease(t *testing.T) {
 	v := r.wantPull(1, "a")[0]
 	for range 5 {
 		r.pass(29 * time.Second)
-		r.wantClaim(ExtendLease, v, OK, nil)
+		r.wantClaim(timer.ExtendLease, v, timer.OK, nil)
 	}
 	r.wantState("a", "leased 1")
-	r.wantClaim(ExtendLease, v, OK, func(c *Claim) { c.LeaseMs = 60_000 })
+	r.wantClaim(timer.ExtendLease, v, timer.OK, func(c *timer.LeaseUpdate) { c.LeaseMs = 60_000 })
 	r.pass(59 * time.Second)
-	r.wantClaim(ExtendLease, v, OK, func(c *Claim) { c.LeaseMs = 1000 }) // shorter
+	r.wantClaim(timer.ExtendLease, v, timer.OK, func(c *timer.LeaseUpdate) { c.LeaseMs = 1000 }) // shorter
 	r.pass(999 * time.Millisecond)
 	r.wantState("a", "leased 1")
 	r.pass(2 * time.Millisecond)
 	r.wantState("a", "scheduled 1")
-	r.wantClaim(ExtendLease, v, Skipped, nil)
+	r.wantClaim(timer.ExtendLease, v, timer.Skipped, nil)
 }
 
 // TestExtendIsNotOvertaken: a lease whose end comes while its extension is on its way to the disk goes on.
@@ -249,7 +251,7 @@ func TestExtendIsNotOvertaken(t *testing.T) {
 	v := r.wantPull(1, "a")[0]
 	r.pass(29_999 * time.Millisecond)
 	r.freeze = true
-	p, err := r.submit(1, Command{Kind: ExtendLease, Topic: 1, Claim: &Claim{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence}})
+	p, err := r.submit(1, timer.Command{Kind: timer.ExtendLease, Topic: 1, Claim: &timer.LeaseUpdate{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +260,7 @@ func TestExtendIsNotOvertaken(t *testing.T) {
 	r.turn()
 	r.freeze = false
 	r.pass(time.Second)
-	if !p.answered() || p.op.result.Code != OK {
+	if !p.answered() || p.op.result.Code != timer.OK {
 		t.Fatalf("%+v", p.op.result)
 	}
 	r.wantState("a", "leased 1")
@@ -304,13 +306,13 @@ func TestConsumerLeaseOutlivesItsLeader(t *testing.T) {
 	r.add("c", 0)
 	r.pass(time.Millisecond)
 	got := r.wantPull(3, "a b c")
-	r.wantClaim(ExtendLease, got[2], OK, func(c *Claim) { c.LeaseMs = 90_000 })
+	r.wantClaim(timer.ExtendLease, got[2], timer.OK, func(c *timer.LeaseUpdate) { c.LeaseMs = 90_000 })
 	r.pass(25 * time.Second)
 	r.restart()
 	r.pulled(nil)
 	r.wantState("a", "leased 1")
 	r.pass(20 * time.Second)
-	r.wantClaim(AckLease, got[0], OK, nil)
+	r.wantClaim(timer.AckLease, got[0], timer.OK, nil)
 	r.wantState("a", "done 1")
 	r.pass(9 * time.Second)
 	r.wantState("b", "leased 1")
@@ -323,7 +325,7 @@ func TestConsumerLeaseOutlivesItsLeader(t *testing.T) {
 	r.wantPull(3, "b c")
 	r.restart()
 	r.pulled(nil)
-	r.wantClaim(AckLease, got[0], OK, nil) // again, elsewhere
+	r.wantClaim(timer.AckLease, got[0], timer.OK, nil) // again, elsewhere
 	r.audit()
 }
 
@@ -334,18 +336,18 @@ func TestCancelOfWhatAConsumerHas(t *testing.T) {
 			r.add("a", 0)
 			r.pass(time.Millisecond)
 			v := r.wantPull(1, "a")[0]
-			if got := r.do(Command{Kind: Modify, ID: "a", Patch: &Patch{Due: true}}); got.Code != InFlight {
+			if got := r.do(timer.Command{Kind: timer.Modify, ID: "a", Patch: &timer.Patch{Due: true}}); got.Code != timer.InFlight {
 				t.Errorf("modify: %d", got.Code)
 			}
-			if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != CancelInFlight {
+			if got := r.do(timer.Command{Kind: timer.Cancel, ID: "a"}); got.Code != timer.CancelInFlight {
 				t.Errorf("cancel: %d", got.Code)
 			}
-			r.wantClaim(ExtendLease, v, OK, nil)
+			r.wantClaim(timer.ExtendLease, v, timer.OK, nil)
 			switch end {
 			case "ack":
-				r.wantClaim(AckLease, v, OK, nil)
+				r.wantClaim(timer.AckLease, v, timer.OK, nil)
 			case "nack":
-				r.wantClaim(NackLease, v, OK, nil)
+				r.wantClaim(timer.NackLease, v, timer.OK, nil)
 			default:
 				r.pass(31 * time.Second)
 			}
@@ -359,7 +361,7 @@ func TestCancelOfWhatAConsumerHas(t *testing.T) {
 func TestPullOfWhatMayNotGo(t *testing.T) {
 	r := pullStand(t, nil)
 	r.add("a", 0)
-	r.add("short", 0, func(s *Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 5 })
+	r.add("short", 0, func(s *timer.Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 5 })
 	r.pass(time.Millisecond)
 	r.topics[1].Paused = true
 	r.topicsChanged()
@@ -372,7 +374,7 @@ func TestPullOfWhatMayNotGo(t *testing.T) {
 	r.topicsChanged()
 	r.add("b", 0)
 	r.pass(time.Millisecond)
-	if got := r.do(Command{Kind: Cancel, ID: "b"}); got.Code != Prevented {
+	if got := r.do(timer.Command{Kind: timer.Cancel, ID: "b"}); got.Code != timer.Prevented {
 		t.Errorf("cancel: %d", got.Code)
 	}
 	r.host.draining.Store(true)
@@ -406,7 +408,7 @@ func TestDeliveryChanges(t *testing.T) {
 // TestReadyIsTold: when something becomes ready, and again as long as it is.
 func TestReadyIsTold(t *testing.T) {
 	told := 0
-	r := newStand(t, func(c *Config) { c.Ready = func(TopicID, int) { told++ } })
+	r := newStand(t, func(c *Config) { c.Ready = func(timer.TopicID, int) { told++ } })
 	r.pulled(nil)
 	want := func(what string, least, most int) {
 		t.Helper()
@@ -427,7 +429,7 @@ func TestReadyIsTold(t *testing.T) {
 	told = 0
 	r.pass(10 * time.Second)
 	want("leased", 0, 0)
-	r.wantClaim(NackLease, got[0], OK, func(c *Claim) { c.HasDelay = true })
+	r.wantClaim(timer.NackLease, got[0], timer.OK, func(c *timer.LeaseUpdate) { c.HasDelay = true })
 	r.settle()
 	r.pass(time.Millisecond)
 	want("given back", 1, 2)
@@ -447,9 +449,9 @@ func TestReport(t *testing.T) {
 		t.Errorf("%+v", *v.Timer)
 	}
 	r.pass(29 * time.Second)
-	r.wantClaim(ExtendLease, v, OK, nil)
+	r.wantClaim(timer.ExtendLease, v, timer.OK, nil)
 	r.pass(29 * time.Second)
-	r.wantClaim(AckLease, v, OK, nil)
+	r.wantClaim(timer.AckLease, v, timer.OK, nil)
 	r.wantState("a", "done 1")
 	if v := r.timer("a"); v.LastStatus != 202 || v.FiredMs != c.wallMs || v.LatenessMs != 0 {
 		t.Errorf("%+v", *v)
@@ -470,7 +472,7 @@ func TestReportThatNeverComes(t *testing.T) {
 	r.one().answer(202)
 	r.pass(25 * time.Second)
 	r.restart() // a receiver's lease outlives who called
-	r.topic(1, func(topic *Topic) { topic.Policy.Report, topic.Policy.MaxAttempts = true, 2 })
+	r.topic(1, func(topic *timer.Topic) { topic.Policy.Report, topic.Policy.MaxAttempts = true, 2 })
 	r.topicsChanged()
 	r.pass(29 * time.Second)
 	r.wantState("a", "leased 1")
@@ -489,13 +491,13 @@ func TestReportAfterCancel(t *testing.T) {
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	c := r.one()
-	if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != CancelInFlight {
+	if got := r.do(timer.Command{Kind: timer.Cancel, ID: "a"}); got.Code != timer.CancelInFlight {
 		t.Errorf("cancel: %d", got.Code)
 	}
 	c.answer(202)
 	r.settle()
 	r.wantState("a", "leased 1")
-	r.wantClaim(NackLease, Taken{Handle: c.Job.Handle, Timer: r.timer("a")}, OK, nil)
+	r.wantClaim(timer.NackLease, Taken{Handle: c.Job.Handle, Timer: r.timer("a")}, timer.OK, nil)
 	r.wantState("a", "cancelled 1")
 }
 
@@ -505,7 +507,7 @@ func TestClaimOfACall(t *testing.T) {
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	c := r.one()
-	r.wantClaim(AckLease, Taken{Handle: c.Job.Handle, Timer: r.timer("a")}, Skipped, nil)
+	r.wantClaim(timer.AckLease, Taken{Handle: c.Job.Handle, Timer: r.timer("a")}, timer.Skipped, nil)
 	c.answer(500)
 	r.settle()
 	r.wantState("a", "scheduled 1")
@@ -513,7 +515,7 @@ func TestClaimOfACall(t *testing.T) {
 
 // TestPullersShare: what many take at once, each takes once, in order of their coming.
 func TestPullersShare(t *testing.T) {
-	r := pullStand(t, func(p *Policy) { p.LeaseMs = 60_000 })
+	r := pullStand(t, func(p *timer.Policy) { p.LeaseMs = 60_000 })
 	for i := range 100 {
 		r.add(fmt.Sprintf("t%02d", i), 0)
 	}
@@ -546,14 +548,14 @@ func TestPullersShare(t *testing.T) {
 
 // TestEndsStayBounded: leases that end early leave nothing behind for as long as they could have lasted.
 func TestEndsStayBounded(t *testing.T) {
-	r := pullStand(t, func(p *Policy) { p.LeaseMs = 12 * 3_600_000 })
+	r := pullStand(t, func(p *timer.Policy) { p.LeaseMs = 12 * 3_600_000 })
 	for range 30 {
 		for i := range 100 {
 			r.add(fmt.Sprint("t", i), 0)
 		}
 		r.pass(time.Millisecond)
 		for _, v := range r.pull(1000) {
-			r.wantClaim(AckLease, v, OK, nil)
+			r.wantClaim(timer.AckLease, v, timer.OK, nil)
 		}
 	}
 	if n := r.lead().ends.len(); n > 2*100+512 {
@@ -567,7 +569,7 @@ func TestClaimOfALeaseNotSeenYet(t *testing.T) {
 	r, c := inCompany(t, false, nil)
 	c.leads()
 	c.mute = true
-	p, err := r.submit(1, Command{Kind: ExtendLease, Topic: 1, Claim: &Claim{Handle: 1, Seq: 1, Fence: r.table().fence + 3}})
+	p, err := r.submit(1, timer.Command{Kind: timer.ExtendLease, Topic: 1, Claim: &timer.LeaseUpdate{Handle: 1, Seq: 1, Fence: r.table().fence + 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -577,7 +579,7 @@ func TestClaimOfALeaseNotSeenYet(t *testing.T) {
 	}
 	c.mute = false
 	r.pass(time.Second)
-	if !p.answered() || p.op.err != nil || p.op.result.Code != Skipped {
+	if !p.answered() || p.op.err != nil || p.op.result.Code != timer.Skipped {
 		t.Errorf("answered %v: %d, %v", p.answered(), p.op.result.Code, p.op.err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"time"
+
+	"carillon/timer"
 )
 
 // scanSlots is how many slots the long reads of a worker, lists and walks, look at in one turn, all its groups together: about half a
@@ -135,9 +137,9 @@ func (r *reads) expire(now time.Duration) {
 		clear(list[len(keep):])
 		return keep
 	}
-	r.fresh = late(r.fresh, ErrNoLeader)
+	r.fresh = late(r.fresh, timer.ErrNoLeader)
 	for i := range r.asked {
-		r.asked[i].reads = late(r.asked[i].reads, ErrNoLeader)
+		r.asked[i].reads = late(r.asked[i].reads, timer.ErrNoLeader)
 	}
-	r.ready, r.long = late(r.ready, ErrOverloaded), late(r.long, ErrOverloaded)
+	r.ready, r.long = late(r.ready, timer.ErrOverloaded), late(r.long, timer.ErrOverloaded)
 }

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
-func (r *stand) list(q Query) []*Timer {
+func (r *stand) list(q timer.Query) []*timer.Timer {
 	r.t.Helper()
 	q.Topic = 1
-	var got []*Timer
+	var got []*timer.Timer
 	r.blocking(func() {
 		var err error
 		if got, err = r.host.List(r.t.Context(), 1, &q); err != nil {
@@ -27,14 +29,14 @@ func TestListFindsLeasedAmongScheduled(t *testing.T) {
 	for i := range 50 {
 		r.add(fmt.Sprint("early", i), time.Hour)
 	}
-	r.add("leased", 0, func(s *Spec) { s.DueMs = r.clock.wallMs })
-	r.do(Command{Kind: Modify, ID: "early7", Patch: &Patch{Due: true, Spec: Spec{DueMs: r.clock.wallMs + 2*3600_000}}})
-	r.do(Command{Kind: Fire, ID: "early7"})
+	r.add("leased", 0, func(s *timer.Spec) { s.DueMs = r.clock.wallMs })
+	r.do(timer.Command{Kind: timer.Modify, ID: "early7", Patch: &timer.Patch{Due: true, Spec: timer.Spec{DueMs: r.clock.wallMs + 2*3600_000}}})
+	r.do(timer.Command{Kind: timer.Fire, ID: "early7"})
 	if n := len(r.calls.running); n != 2 {
 		t.Fatalf("%d calls", n)
 	}
 	// Ordered by due time the leased ones come first here; ask from the back, too.
-	if got := r.list(Query{States: 1 << Leased, Limit: 3}); len(got) != 2 {
+	if got := r.list(timer.Query{States: 1 << timer.Leased, Limit: 3}); len(got) != 2 {
 		t.Errorf("%d leased timers, want 2", len(got))
 	}
 	r.pass(time.Second)
@@ -42,7 +44,7 @@ func TestListFindsLeasedAmongScheduled(t *testing.T) {
 		r.add(fmt.Sprint("past", i), -time.Hour, url("http://shut/"))
 		r.calls.dest("http://shut/").retryIn = time.Hour
 	}
-	if got := r.list(Query{States: 1 << Leased, Limit: 3}); len(got) != 3 && len(got) != 2 || got[0].State != Leased {
+	if got := r.list(timer.Query{States: 1 << timer.Leased, Limit: 3}); len(got) != 3 && len(got) != 2 || got[0].State != timer.Leased {
 		t.Errorf("%d leased timers behind scheduled ones, want 2 or 3", len(got))
 	}
 }
@@ -58,10 +60,10 @@ func TestListScheduledBehindOrphans(t *testing.T) {
 	}
 	r.change = func(c *Config) { c.Owner = NewOwner(8, 1) }
 	r.restart()
-	if got := r.list(Query{States: 1 << Scheduled, Limit: 5}); len(got) != 5 {
+	if got := r.list(timer.Query{States: 1 << timer.Scheduled, Limit: 5}); len(got) != 5 {
 		t.Errorf("%d scheduled timers, want 5", len(got))
 	}
-	if got := r.list(Query{States: 1 << Leased, Limit: 100}); len(got) != 20 {
+	if got := r.list(timer.Query{States: 1 << timer.Leased, Limit: 100}); len(got) != 20 {
 		t.Errorf("%d leased timers, want 20", len(got))
 	}
 }
@@ -71,13 +73,13 @@ func TestListIsNeverShort(t *testing.T) {
 	const timers = 2*scanSlots + 100
 	r := newStand(t, func(c *Config) { c.MaxQueued = timers })
 	for i := range timers {
-		r.mustSubmit(Command{Kind: Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &Spec{DueMs: 1 << 41}})
+		r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &timer.Spec{DueMs: 1 << 41}})
 	}
 	r.settle()
 	<-r.host.workers[0].box.wake // of what came until now
-	done := make(chan []*Timer)
+	done := make(chan []*timer.Timer)
 	go func() {
-		list, err := r.host.List(t.Context(), 1, &Query{Topic: 1, States: 1 << Scheduled, Limit: 20})
+		list, err := r.host.List(t.Context(), 1, &timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 20})
 		if err != nil {
 			t.Error(err)
 		}
@@ -86,7 +88,7 @@ func TestListIsNeverShort(t *testing.T) {
 	<-r.host.workers[0].box.wake
 	r.turn() // the first slice
 	for i := range 15 {
-		r.mustSubmit(Command{Kind: Cancel, Topic: 1, ID: fmt.Sprintf("t%06d", i)})
+		r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: fmt.Sprintf("t%06d", i)})
 	}
 	r.settle()
 	if list := <-done; len(list) != 20 || list[0].ID != "t000015" || list[19].ID != "t000034" {
@@ -99,11 +101,11 @@ func TestLinearizableRead(t *testing.T) {
 	r := newStand(t, nil)
 	for i := range 20 {
 		id := fmt.Sprint("t", i)
-		p := r.mustSubmit(Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: 1 << 41}})
+		p := r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41}})
 		for !p.answered() {
 			r.turn()
 		}
-		var found *Timer
+		var found *timer.Timer
 		rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: rigWaiter(), serve: func(g *group, _ int) bool {
 			found = g.table.Read(1, id)
 			return true
@@ -120,13 +122,13 @@ func TestListInSlices(t *testing.T) {
 	const timers = 100_000
 	r := newStand(t, func(c *Config) { c.MaxQueued = timers })
 	for i := range timers {
-		r.mustSubmit(Command{Kind: Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &Spec{DueMs: 1 << 41}})
+		r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &timer.Spec{DueMs: 1 << 41}})
 	}
 	r.settle()
-	var got []*Timer
+	var got []*timer.Timer
 	var top Top
-	var from Handle
-	slices, q := 0, &Query{Topic: 1, States: 1 << Scheduled, Limit: 10}
+	var from timer.Handle
+	slices, q := 0, &timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 10}
 	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: rigWaiter(), long: true, serve: func(g *group, budget int) (done bool) {
 		slices++
 		if from, done = g.table.Scan(q, from, budget, &top); done {
@@ -137,7 +139,7 @@ func TestListInSlices(t *testing.T) {
 		return done
 	}}
 	r.host.workers[0].box.post(rd)
-	p := r.mustSubmit(Command{Kind: Cancel, Topic: 1, ID: "t000007"})
+	p := r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "t000007"})
 	for turns := 0; !p.answered(); turns++ {
 		if turns > 3 {
 			t.Fatal("a cancel waits for a list")
@@ -158,9 +160,9 @@ func TestListInSlices(t *testing.T) {
 func TestTurnScansWithinABudget(t *testing.T) {
 	const each, long, groups = 40_000, 20, 3
 	r := newStand(t, func(c *Config) { c.MaxQueued, c.Shards, c.Workers = each*groups, groups, 1 })
-	for id := ID(1); id <= groups; id++ {
+	for id := timer.ShardID(1); id <= groups; id++ {
 		for i := range each {
-			if _, err := r.submit(id, Command{Kind: Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &Spec{DueMs: 1 << 41}}); err != nil {
+			if _, err := r.submit(id, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &timer.Spec{DueMs: 1 << 41}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -168,16 +170,16 @@ func TestTurnScansWithinABudget(t *testing.T) {
 	r.settle()
 	seen, found := 0, 0
 	var asked []*read
-	ask := func(id ID, long bool, serve func(g *group, budget int) bool) {
+	ask := func(id timer.ShardID, long bool, serve func(g *group, budget int) bool) {
 		rd := &read{group: r.host.groups[id], deadline: r.clock.mono + readLimit, wait: rigWaiter(), long: long, serve: serve}
 		asked = append(asked, rd)
 		r.host.workers[0].box.post(rd)
 	}
-	q := &Query{Topic: 1, States: 1 << Scheduled, Limit: 10}
-	for id := ID(1); id <= groups; id++ {
+	q := &timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 10}
+	for id := timer.ShardID(1); id <= groups; id++ {
 		for n := range long {
 			if n%2 == 0 {
-				var from Handle
+				var from timer.Handle
 				var top Top
 				ask(id, true, func(g *group, budget int) (done bool) {
 					before := from
@@ -190,7 +192,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 			var at Waypoint
 			ask(id, true, func(g *group, budget int) bool {
 				before := at.From
-				marks := g.table.step(q, &at, budget, each, nil)
+				marks := g.table.step(q, nil, &at, budget, each, nil)
 				seen, found = seen+int(at.From-before), found+len(marks)
 				return at.Done()
 			})
@@ -232,7 +234,7 @@ func TestReadLimits(t *testing.T) {
 	r.turn()
 	r.freeze = true
 	r.pass(1100 * time.Millisecond)
-	if !errors.Is(noLeader.err, ErrNoLeader) {
+	if !errors.Is(noLeader.err, timer.ErrNoLeader) {
 		t.Errorf("without a leader: %v", noLeader.err)
 	}
 	r.freeze = false
@@ -244,7 +246,7 @@ func TestReadLimits(t *testing.T) {
 	}
 	r.step(readLimit)
 	r.turn()
-	if !errors.Is(endless.err, ErrOverloaded) {
+	if !errors.Is(endless.err, timer.ErrOverloaded) {
 		t.Errorf("a list that does not end: %v", endless.err)
 	}
 	r.settle()
@@ -253,25 +255,25 @@ func TestReadLimits(t *testing.T) {
 // TestHostClient runs the blocking methods against two workers.
 func TestHostClient(t *testing.T) {
 	r := newStand(t, func(c *Config) { c.Shards, c.Workers = 3, 2 })
-	ops := make([]Op, 30)
+	ops := make([]timer.Op, 30)
 	for i := range ops {
-		ops[i] = Op{Shard: ID(1 + i%3), Command: &Command{Kind: Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &Spec{DueMs: 1 << 41}}}
+		ops[i] = timer.Op{Shard: timer.ShardID(1 + i%3), Command: &timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &timer.Spec{DueMs: 1 << 41}}}
 	}
 	ops[5].Shard, ops[5].Command.ID = ops[2].Shard, ops[2].Command.ID
 	ops[5].Command.Content = 9
 	r.blocking(func() {
 		ctx := t.Context()
 		r.host.DoAll(ctx, ops)
-		if got, err := r.host.Do(ctx, 1, &Command{Kind: Cancel, Topic: 1, ID: "t0"}, false); err != nil || got.Code != Prevented {
+		if got, err := r.host.Do(ctx, 1, &timer.Command{Kind: timer.Cancel, Topic: 1, ID: "t0"}, false); err != nil || got.Code != timer.Prevented {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if v, err := r.host.Timer(ctx, 1, 1, "t0"); err != nil || v.State != Cancelled {
+		if v, err := r.host.Timer(ctx, 1, 1, "t0"); err != nil || v.State != timer.Cancelled {
 			t.Errorf("%+v, %v", v, err)
 		}
 		if v, err := r.host.Timer(ctx, 1, 1, "nobody"); err != nil || v != nil {
 			t.Errorf("%+v, %v", v, err)
 		}
-		if c, err := r.host.Counts(ctx, []TopicID{9, 1}); err != nil || c[0] != (Counts{}) || c[1].Scheduled != 28 {
+		if c, err := r.host.Counts(ctx, []timer.TopicID{9, 1}); err != nil || c[0] != (timer.Counts{}) || c[1].Scheduled != 28 {
 			t.Errorf("%+v, %v", c, err)
 		}
 		if v, err := r.host.Propose(ctx, []byte("x")); err != nil || v != any(1) {
@@ -283,9 +285,9 @@ func TestHostClient(t *testing.T) {
 		r.host.Drain(ctx)
 	})
 	for i, o := range ops {
-		want := Created
+		want := timer.Created
 		if i == 5 {
-			want = Exists
+			want = timer.Exists
 		}
 		if o.Err != nil || o.Result.Code != want || o.Result.Timer == nil {
 			t.Errorf("op %d: %+v", i, o)
@@ -301,7 +303,7 @@ func TestTurnFitsAFrame(t *testing.T) {
 	var list []*pending
 	for s := range shards {
 		for i := range each {
-			p, err := r.submit(ID(s+1), Command{Kind: Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &Spec{DueMs: 1 << 41, Payload: payload}})
+			p, err := r.submit(timer.ShardID(s+1), timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &timer.Spec{DueMs: 1 << 41, Payload: payload}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -322,14 +324,14 @@ func TestTurnFitsAFrame(t *testing.T) {
 // TestI15StaleEntriesGo: what was queued and has changed since does not pile up behind a gate that stays shut.
 func TestI15StaleEntriesGo(t *testing.T) {
 	r := newStand(t, nil)
-	r.topic(1, func(p *Topic) { p.Paused = true })
+	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.topicsChanged()
 	r.add("a", 0)
-	later := func(d time.Duration) *Patch {
-		return &Patch{Due: true, Spec: Spec{DueMs: r.clock.wallMs + d.Milliseconds()}}
+	later := func(d time.Duration) *timer.Patch {
+		return &timer.Patch{Due: true, Spec: timer.Spec{DueMs: r.clock.wallMs + d.Milliseconds()}}
 	}
 	for range 5000 {
-		r.do(Command{Kind: Modify, ID: "a", Patch: later(0)})
+		r.do(timer.Command{Kind: timer.Modify, ID: "a", Patch: later(0)})
 	}
 	r.pass(sweepEach + time.Second)
 	if n := r.queued(1); n > 1000 {
@@ -339,7 +341,7 @@ func TestI15StaleEntriesGo(t *testing.T) {
 	r.pass(time.Second)
 	r.clock.wallMs -= 10 * time.Hour.Milliseconds()
 	for range 5000 {
-		r.do(Command{Kind: Modify, ID: "a", Patch: later(time.Hour)})
+		r.do(timer.Command{Kind: timer.Modify, ID: "a", Patch: later(time.Hour)})
 	}
 	r.pass(sweepEach + time.Second)
 	if n := r.lead().later.len(); n > 1000 {
@@ -355,13 +357,13 @@ func TestI15StaleEntriesGo(t *testing.T) {
 // TestTopicChangesDoNotMultiply: timers with an expiry are queued once, however often their topic changes.
 func TestTopicChangesDoNotMultiply(t *testing.T) {
 	r := newStand(t, nil)
-	r.topic(1, func(p *Topic) { p.Paused = true })
+	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.topicsChanged()
 	for i := range 20 {
 		r.add(fmt.Sprint("t", i), -50*time.Minute, expires(time.Hour))
 	}
 	for range 30 {
-		r.topic(1, func(p *Topic) { p.Paused = true })
+		r.topic(1, func(p *timer.Topic) { p.Paused = true })
 		r.topicsChanged()
 	}
 	if n := r.queued(1); n != 20 {

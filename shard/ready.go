@@ -1,13 +1,17 @@
 package shard
 
-import "time"
+import (
+	"time"
+
+	"carillon/timer"
+)
 
 // entry is a timer that is due, or about to be, as its leader queues it. It is a hint: the timer may have changed
 // since, which its revision shows when its turn comes.
 type entry struct {
 	dueMs    int64
 	seq      uint64
-	handle   Handle
+	handle   timer.Handle
 	rev      uint32
 	priority uint8
 }
@@ -159,8 +163,8 @@ func (l *lane) open(mono time.Duration) bool {
 
 // topicQueue holds the lanes of one topic in one shard.
 type topicQueue struct {
-	id     TopicID
-	topic  *Topic // as this node knows it; nil: not known here (yet)
+	id     timer.TopicID
+	topic  *timer.Topic // as this node knows it; nil: not known here (yet)
 	lanes  []*lane
 	inRing bool
 	// resumedMs is when it was resumed last: occurrences that were missed until then are looked for; wall clock, 0 never.

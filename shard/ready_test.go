@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"carillon/timer"
 )
 
 func TestHeap(t *testing.T) {
@@ -52,7 +54,7 @@ func TestMailbox(t *testing.T) {
 			t.Error("refused below the bound")
 		}
 	}
-	if err := m.offer(topicsChanged{}); err != ErrOverloaded {
+	if err := m.offer(topicsChanged{}); err != timer.ErrOverloaded {
 		t.Error(err)
 	}
 	m.post(topicsChanged{}) // the host's own is never refused
@@ -68,7 +70,7 @@ func TestMailbox(t *testing.T) {
 	if left := m.close(); len(left) != 1 {
 		t.Errorf("%d left", len(left))
 	}
-	if err := m.offer(topicsChanged{}); err != ErrStopped {
+	if err := m.offer(topicsChanged{}); err != timer.ErrStopped {
 		t.Error(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -24,7 +25,7 @@ func BenchmarkHostRecover(b *testing.B) {
 	const shards = 16
 	for _, from := range []string{"log", "snapshots"} {
 		config := Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: wal.OSFS{}, Dir: b.TempDir(),
-			Topics: benchTopics{&Topic{ID: 1, Name: "bench", Policy: DefaultPolicy()}}, Dispatcher: &benchReceiver{}, Machine: benchMachine{},
+			Topics: benchTopics{&timer.Topic{ID: 1, Name: "bench", Policy: timer.DefaultPolicy()}}, Dispatcher: &benchReceiver{}, Machine: benchMachine{},
 			Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)}
 		if from == "snapshots" {
 			config.Log.GenBytes = int64(*recoverTimers) * 8 // a dozen generations: the first go, once there are snapshots
@@ -53,12 +54,12 @@ func recoverFill(b *testing.B, config Config, timers int) {
 		runtime.Gosched()
 	}
 	payload := []byte(strings.Repeat("x", *recoverPayload))
-	ops := make([]Op, 100)
+	ops := make([]timer.Op, 100)
 	for from := 0; from < timers; from += len(ops) {
 		for i := range ops {
-			at := ID(1 + from/len(ops)%config.Shards)
-			ops[i] = Op{Shard: at, Brief: true, Command: &Command{Kind: Add, Topic: 1, ID: NewID(at, uint64(from+i), 0), Content: uint64(from + i),
-				Spec: &Spec{DueMs: 1<<41 + int64(from+i)*7919%28_000_000_000, Payload: payload, PayloadKind: JSONPayload, Callback: Callback{URL: "http://127.0.0.1:7780/"}}}}
+			at := timer.ShardID(1 + from/len(ops)%config.Shards)
+			ops[i] = timer.Op{Shard: at, Brief: true, Command: &timer.Command{Kind: timer.Add, Topic: 1, ID: timer.NewID(at, uint64(from+i), 0), Content: uint64(from + i),
+				Spec: &timer.Spec{DueMs: 1<<41 + int64(from+i)*7919%28_000_000_000, Payload: payload, PayloadKind: timer.JSONPayload, Callback: timer.Callback{URL: "http://127.0.0.1:7780/"}}}}
 		}
 		h.DoAll(context.Background(), ops)
 		for i := range ops {

@@ -10,6 +10,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -28,7 +29,7 @@ func TestReadAskedInTheTurnOfTheFall(t *testing.T) {
 	c.sent = nil
 	r.turn()
 	r.settle()
-	var elsewhere NotLeaderError
+	var elsewhere timer.NotLeaderError
 	if !errors.As(rd.err, &elsewhere) || elsewhere.Leader != 8 {
 		t.Errorf("the read ended with %v", rd.err)
 	}
@@ -323,7 +324,7 @@ func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 	for name, report := range map[string]bool{"interrupted": false, "reported": true} {
 		t.Run(name, func(t *testing.T) {
 			r := makeStand(t, wal.NewMemFS(), nil)
-			r.topic(1, func(topic *Topic) { topic.Policy.MaxAttempts = 1 })
+			r.topic(1, func(topic *timer.Topic) { topic.Policy.MaxAttempts = 1 })
 			r.mustOpen()
 			r.add("a", time.Second)
 			r.pass(2 * time.Second)

@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -17,7 +18,7 @@ import (
 // It rests on this: an entry's index and term determine all entries before it (raft's log matching). So where an entry is known to be
 // in the log in the end, what stood before it when it was last seen stands there still; and so does, right before it, one of its own term.
 type remains struct {
-	id        ID
+	id        timer.ShardID
 	replica   uint64 // as the log says; 0: it does not
 	tombstone uint64
 	based     bool // the log is known to begin behind …
@@ -49,7 +50,9 @@ type span struct {
 	layer       int     // of that entry: the damage before that layer is where they were lost at the latest
 }
 
-func newRemains(id ID) *remains { return &remains{id: id, life: &life{}, begins: map[int]uint64{}} }
+func newRemains(id timer.ShardID) *remains {
+	return &remains{id: id, life: &life{}, begins: map[int]uint64{}}
+}
 
 // record takes what can be read, in the order of the log; a census is taken by itself.
 func (m *remains) record(r wal.Record) error {
@@ -200,7 +203,7 @@ func (m *remains) held() []stretch {
 
 // patch is what takes the place of one damage for one group.
 type patch struct {
-	group     ID
+	group     timer.ShardID
 	tombstone uint64     // 0: none
 	birth     *mark      // nil: the creation is there
 	mark      *mark      // what was before is void: the state is this snapshot's
@@ -210,7 +213,7 @@ type patch struct {
 
 // hole is some lost entries.
 type hole struct {
-	group ID
+	group timer.ShardID
 	span
 	life    *life
 	entries []tailEntry // from span.first on; term 0: not here yet
@@ -361,7 +364,7 @@ func (m *remains) settle(top entryID, floor uint64) (sure []stretch, lost []span
 	return sure, lost
 }
 
-func newHole(id ID, s span, l *life) *hole {
+func newHole(id timer.ShardID, s span, l *life) *hole {
 	n := int(s.last - s.first + 1)
 	return &hole{group: id, span: s, life: l, entries: make([]tailEntry, n), left: n}
 }

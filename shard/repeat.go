@@ -2,30 +2,9 @@ package shard
 
 import (
 	"encoding/binary"
-	"math"
+
+	"carillon/timer"
 )
-
-// CatchUp says what becomes of occurrences whose time passed while the cluster was down, the topic paused, or the last one still ran.
-// The values are part of the log format.
-type CatchUp uint8
-
-// The ways to catch up.
-const (
-	CatchUpOne  CatchUp = iota // one call for all that were missed
-	CatchUpSkip                // none: on with the next one to come
-	CatchUpAll                 // each, one after the other
-)
-
-// Repeat makes a timer a series of occurrences: by Cron in Zone, or Every. Bounds are the API's.
-type Repeat struct {
-	Cron    string // five fields; "": Every counts
-	Zone    string // IANA; "" is UTC
-	EveryMs int64  // from due to due
-	UntilMs int64  // no occurrence is due after it; 0 = open
-	Count   int64  // of occurrences; 0 = open
-	CatchUp CatchUp
-	Overlap bool // the next occurrence does not wait for the end of the last
-}
 
 // maxRepeat bounds an encoded repeat.
 const maxRepeat = 2048
@@ -42,7 +21,7 @@ const (
 )
 
 // appendRepeat writes length, bits, catch-up and what the bits say is there.
-func appendRepeat(dst []byte, p *Repeat) []byte {
+func appendRepeat(dst []byte, p *timer.Repeat) []byte {
 	var room [128]byte
 	var bits byte
 	set := func(on bool, bit byte) {
@@ -67,14 +46,15 @@ func appendRepeat(dst []byte, p *Repeat) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
 }
 
-func (p *Repeat) decode(b []byte) error {
+// decodeRepeat reads what appendRepeat wrote after its length.
+func decodeRepeat(p *timer.Repeat, b []byte) error {
 	r := reader{b: b}
 	bits := r.byte()
 	if bits&^repeatBits != 0 {
 		r.fail("unknown bits of a repeat")
 	}
-	*p = Repeat{CatchUp: CatchUp(r.byte()), Overlap: bits&repeatOverlap != 0}
-	if p.CatchUp > CatchUpAll {
+	*p = timer.Repeat{CatchUp: timer.CatchUp(r.byte()), Overlap: bits&repeatOverlap != 0}
+	if p.CatchUp > timer.CatchUpAll {
 		r.fail("unknown catch-up")
 	}
 	if bits&repeatCron != 0 {
@@ -92,70 +72,4 @@ func (p *Repeat) decode(b []byte) error {
 		r.fail("repeat is too long")
 	}
 	return r.err()
-}
-
-// after is the first occurrence later than ms; 0: none.
-func (p *Repeat) after(c *calendar, dueMs, ms int64) int64 {
-	if p.Cron != "" {
-		return c.after(p.Cron, p.Zone, ms)
-	}
-	if p.EveryMs <= 0 || dueMs > math.MaxInt64/4 {
-		return 0
-	}
-	steps := int64(1)
-	if ms > dueMs {
-		steps += (ms - dueMs) / p.EveryMs
-	}
-	return dueMs + steps*p.EveryMs
-}
-
-// nearest is the first occurrence later than ms of a series that has one at dueMs, which is not before it.
-func (p *Repeat) nearest(c *calendar, dueMs, ms int64) int64 {
-	next := p.after(c, dueMs, ms)
-	if p.Cron == "" && p.EveryMs > 0 && dueMs > ms {
-		next = dueMs - (dueMs-ms-1)/p.EveryMs*p.EveryMs
-	}
-	if next == 0 {
-		return dueMs
-	}
-	return next
-}
-
-// last is the latest occurrence that is later than ms and not later than nowMs; 0: none.
-func (p *Repeat) last(c *calendar, dueMs, ms, nowMs int64) int64 {
-	low, found := ms, p.after(c, dueMs, ms)
-	if found == 0 || found > nowMs {
-		return 0
-	}
-	// Invariant: what comes after low is found, which is not later than nowMs; after nowMs there is none that is.
-	for high := nowMs; high-low > 1; {
-		mid := low + (high-low)/2
-		if next := p.after(c, dueMs, mid); next != 0 && next <= nowMs {
-			low, found = max(mid, next), next
-		} else {
-			high = mid
-		}
-	}
-	return found
-}
-
-// next is when the occurrence after the one due at dueMs is due, as things stand at nowMs; 0: the series is over. startedMs is
-// when the first attempt of this one started, 0 if none did: what fell due up to then is caught up by it, where one call does for all.
-func (p *Repeat) next(c *calendar, dueMs, startedMs, nowMs int64) int64 {
-	next := int64(0)
-	switch p.CatchUp {
-	case CatchUpAll:
-		next = p.after(c, dueMs, dueMs)
-	case CatchUpSkip:
-		next = p.after(c, dueMs, max(dueMs, nowMs))
-	default:
-		from := max(dueMs, startedMs)
-		if next = p.last(c, dueMs, from, nowMs); next == 0 {
-			next = p.after(c, dueMs, from)
-		}
-	}
-	if p.UntilMs != 0 && next > p.UntilMs {
-		return 0
-	}
-	return next
 }

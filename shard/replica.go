@@ -3,6 +3,8 @@ package shard
 import (
 	"math"
 
+	"carillon/timer"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
@@ -16,7 +18,7 @@ type Member struct {
 // Row is where a group's replicas should be, as the meta group has it: an intent. What is, says raft's own membership; the group's
 // leader brings that in line with the row.
 type Row struct {
-	Group   ID
+	Group   timer.ShardID
 	Epoch   uint32 // grows with every change; a leader never follows an older one than it has followed (I8)
 	Members []Member
 	Settled bool // raft's membership is the row
@@ -55,7 +57,7 @@ func (r *Row) founders() []Member {
 // Placement is told what groups' leaders have done about their rows. Calls come on workers and must not block.
 type Placement interface {
 	// Settled says that raft's membership is the row of that epoch. It is said again until the row is.
-	Settled(group ID, epoch uint32)
+	Settled(group timer.ShardID, epoch uint32)
 	// MayLead says whether a node should lead: it is there, does not drain, and is fit.
 	MayLead(node uint64) bool
 }
@@ -63,8 +65,8 @@ type Placement interface {
 // alone is the Placement of a host whose rows never change.
 type alone struct{}
 
-func (alone) Settled(ID, uint32)  {}
-func (alone) MayLead(uint64) bool { return true }
+func (alone) Settled(timer.ShardID, uint32) {}
+func (alone) MayLead(uint64) bool           { return true }
 
 // Place gives the host the rows as they stand now; those of other nodes' groups too. It may be called from any goroutine once
 // Started is closed.

@@ -3,6 +3,8 @@ package shard
 import (
 	"encoding/binary"
 	"time"
+
+	"carillon/timer"
 )
 
 // A leader that is not one any more tells the new one how the calls ended that it had started, and which of its leases were never
@@ -52,7 +54,7 @@ func (l *lead) over(f *flight) bool {
 		return f.fence == 0
 	}
 	d := t.Due(f.handle)
-	return !t.Live(f.handle, f.seq) || d.State != Leased || d.Holder != byCall || !l.granted(f, &d)
+	return !t.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != byCall || !l.granted(f, &d)
 }
 
 func (l *lead) tellLeader(f *flight) {
@@ -112,7 +114,7 @@ func (g *group) hearReport(from uint64, body []byte) {
 		return
 	}
 	r := reader{b: body[1:]}
-	owner, h, seq, fence, rev := Owner(r.uvarint()), Handle(r.number(1<<32-1, "handle")), r.uvarint(), r.uvarint(), uint32(r.uvarint())
+	owner, h, seq, fence, rev := Owner(r.uvarint()), timer.Handle(r.number(1<<32-1, "handle")), r.uvarint(), r.uvarint(), uint32(r.uvarint())
 	a := Attempt{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.number(1<<16-1, "status"))}
 	a.RetryAfterMs, a.StartedMs, a.EndedMs = r.varint(), r.varint(), r.varint()
 	a.Err = string(r.block(maxErr, "error text"))
@@ -122,7 +124,7 @@ func (g *group) hearReport(from uint64, body []byte) {
 	a.endBy(g.w.nowMs, false)
 	l := g.lead
 	d := g.table.Due(h)
-	live := g.table.Live(h, seq) && d.State == Leased && d.Holder == byCall
+	live := g.table.Live(h, seq) && d.State == timer.Leased && d.Holder == byCall
 	if fence != 0 && fence <= g.table.fence && !(live && d.Fence == fence) {
 		g.tellOver(from, owner, h, fence)
 		return
@@ -139,7 +141,7 @@ func (g *group) hearReport(from uint64, body []byte) {
 }
 
 // tellOver answers a report on a lease that the table has seen come and go. No lease comes again, so this is true whoever leads by now.
-func (g *group) tellOver(to uint64, owner Owner, h Handle, fence uint64) {
+func (g *group) tellOver(to uint64, owner Owner, h timer.Handle, fence uint64) {
 	o := g.w.open(to, overMessage, g.id)
 	body := len(o.frame)
 	for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
@@ -151,7 +153,7 @@ func (g *group) tellOver(to uint64, owner Owner, h Handle, fence uint64) {
 // hearOver ends a report. It is what ends those of a process whose replica is gone: it cannot see for itself.
 func (g *group) hearOver(body []byte) {
 	r := reader{b: body}
-	owner, h, fence := Owner(r.uvarint()), Handle(r.number(1<<32-1, "handle")), r.uvarint()
+	owner, h, fence := Owner(r.uvarint()), timer.Handle(r.number(1<<32-1, "handle")), r.uvarint()
 	if g.lead == nil || r.close() != nil || owner != g.w.host.cfg.Owner {
 		return
 	}

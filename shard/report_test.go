@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // told counts messages of one kind by the node that they go to, and passes frames on.
@@ -91,7 +93,7 @@ func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
 		t.Fatalf("ten seconds later its call's end is told to %v", p.nodes)
 	}
 	j := &call.Job
-	over := func(owner Owner, h Handle, fence uint64) {
+	over := func(owner Owner, h timer.Handle, fence uint64) {
 		var body []byte
 		for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
 			body = binary.AppendUvarint(body, v)
@@ -124,7 +126,7 @@ func TestLeaderSaysThatALeaseIsOver(t *testing.T) {
 		change(c)
 	}
 	r.restart()
-	report := func(h Handle, seq, fence uint64) int {
+	report := func(h timer.Handle, seq, fence uint64) int {
 		f := &flight{handle: h, seq: seq, fence: fence, attempt: Attempt{Status: 200, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
 		r.peerMessageOf(7, reportMessage, appendReport(nil, uint64(NewOwner(7, 1)), f))
 		before := p.nodes[7]

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/timer"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
@@ -26,7 +28,7 @@ func (r *stand) deposed() {
 
 func TestRestartResolvesOwnLeases(t *testing.T) {
 	r := newStand(t, nil)
-	r.topic(1, func(p *Topic) { p.Policy.MaxAttempts = 3 })
+	r.topic(1, func(p *timer.Topic) { p.Policy.MaxAttempts = 3 })
 	r.add("a", 0)
 	if c := r.one(); c.Job.Attempts != 1 {
 		t.Error(c.Job.Attempts)
@@ -129,7 +131,7 @@ func TestCallEndsBetweenReigns(t *testing.T) {
 // TestReelectedForgetsNothing: what a reign took out of the wheel and did not finish, the next reign finds.
 func TestReelectedForgetsNothing(t *testing.T) {
 	r := newStand(t, nil)
-	r.topic(1, func(p *Topic) { p.Policy.DeadRetentionMs = 60_000 })
+	r.topic(1, func(p *timer.Topic) { p.Policy.DeadRetentionMs = 60_000 })
 	r.add("gone", 0)
 	r.one().answer(410)
 	r.settle()
@@ -192,7 +194,7 @@ func TestI12LogAloneIsLiveState(t *testing.T) {
 	}
 	r.pass(5 * time.Second)
 	for i := 100; i < 150; i++ {
-		r.do(Command{Kind: Cancel, ID: fmt.Sprint("t", i)})
+		r.do(timer.Command{Kind: timer.Cancel, ID: fmt.Sprint("t", i)})
 	}
 	live, applied := r.table().Hash(), r.host.groups[1].applied
 	clone := makeStand(t, r.fs.CrashClone(calm{}, zeroLoss), nil)

@@ -3,6 +3,8 @@ package shard
 import (
 	"time"
 
+	"carillon/timer"
+
 	"go.etcd.io/raft/v3"
 )
 
@@ -56,7 +58,7 @@ func (g *group) stepDown() {
 		g.lead.end()
 	}
 	for _, p := range g.proposals {
-		p.fail(ErrUnknown)
+		p.fail(timer.ErrUnknown)
 	}
 	g.proposals = nil
 	g.refuseTakes()
@@ -69,7 +71,7 @@ func (g *group) stepDown() {
 func (g *group) refuseAll() {
 	err := g.notLeader()
 	for _, o := range g.waiting {
-		o.answer(Result{}, err)
+		o.answer(timer.Result{}, err)
 	}
 	g.waiting = nil
 	g.refuseTakes()
@@ -85,13 +87,13 @@ func (g *group) refuseAll() {
 // notLeader says who leads instead, as far as this node knows.
 func (g *group) notLeader() error {
 	if g.raft == nil {
-		return NotLeaderError{}
+		return timer.NotLeaderError{}
 	}
 	leader := nodeOf(g.raft.BasicStatus().Lead)
 	if leader == g.w.host.cfg.Node {
 		leader = 0
 	}
-	return NotLeaderError{Leader: leader}
+	return timer.NotLeaderError{Leader: leader}
 }
 
 // elsewhere reports that an operation has nothing to wait for here: the node has no replica of the group, or one that follows.
@@ -103,7 +105,7 @@ func (p *proposal) fail(err error) {
 	for i := range p.items {
 		it := &p.items[i]
 		if it.op != nil {
-			it.op.answer(Result{}, err)
+			it.op.answer(timer.Result{}, err)
 		}
 		if it.take != nil {
 			it.take.answer(err)
@@ -119,7 +121,7 @@ func (p *proposal) fail(err error) {
 // expire answers what has waited too long: 503 is better than silence.
 func (g *group) expire(now time.Duration) {
 	for len(g.waiting) > 0 && g.waiting[0].deadline <= now {
-		g.waiting[0].answer(Result{}, g.lateError())
+		g.waiting[0].answer(timer.Result{}, g.lateError())
 		g.waiting[0] = nil
 		g.waiting = g.waiting[1:]
 	}
@@ -127,13 +129,13 @@ func (g *group) expire(now time.Duration) {
 		p := &g.proposals[i]
 		for j := range p.items {
 			if t := p.items[j].take; t != nil && t.deadline+commitGrace <= now {
-				t.answer(ErrUnknown)
+				t.answer(timer.ErrUnknown)
 			}
 			if o := p.items[j].op; o != nil {
 				if o.deadline+commitGrace > now {
 					break
 				}
-				o.answer(Result{}, ErrUnknown)
+				o.answer(timer.Result{}, timer.ErrUnknown)
 				p.items[j].op = nil
 			}
 		}
@@ -151,10 +153,10 @@ func (g *group) expire(now time.Duration) {
 func (g *group) lateError() error {
 	if g.w.stream.Full() {
 		d := g.w.stream.Disk()
-		return LowDiskError{Node: g.w.host.cfg.Node, Path: g.w.host.cfg.Dir, Free: d.Free, Limit: d.Limit}
+		return timer.LowDiskError{Node: g.w.host.cfg.Node, Path: g.w.host.cfg.Dir, Free: d.Free, Limit: d.Limit}
 	}
 	if g.serving {
-		return ErrOverloaded
+		return timer.ErrOverloaded
 	}
-	return ErrNoLeader
+	return timer.ErrNoLeader
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // asked is the answer to a command, once there is one.
@@ -14,7 +16,7 @@ type asked struct {
 
 func (r *stand) offer(id string) *asked {
 	a := &asked{}
-	r.host.Submit(1, &Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: r.clock.wallMs + 3_600_000}}, true, func(_ Result, err error) { a.done, a.err = true, err })
+	r.host.Submit(1, &timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: r.clock.wallMs + 3_600_000}}, true, func(_ timer.Result, err error) { a.done, a.err = true, err })
 	r.pass(time.Millisecond)
 	return a
 }
@@ -28,7 +30,7 @@ func TestCommandsWaitForALeader(t *testing.T) {
 	}
 	c.say(1, heartbeat(3))
 	r.pass(time.Millisecond)
-	moved := NotLeaderError{}
+	moved := timer.NotLeaderError{}
 	if !early.done || !errors.As(early.err, &moved) || moved.Leader != 8 {
 		t.Fatalf("somebody leads: %+v", early)
 	}

@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+
+	"carillon/timer"
 )
 
 // largeTimers are so many timers of 64 KiB each.
-func largeTimers(r *stand, n int) (ops []Op) {
+func largeTimers(r *stand, n int) (ops []timer.Op) {
 	payload := bytes.Repeat([]byte{7}, 64<<10)
 	for i := range n {
-		spec := &Spec{DueMs: 1<<41 + int64(i), PayloadKind: BinaryPayload, Payload: payload}
-		ops = append(ops, Op{Shard: 1, Brief: true, Command: &Command{Kind: Add, Topic: 1, ID: fmt.Sprintf("t%02d", i), Spec: spec}})
+		spec := &timer.Spec{DueMs: 1<<41 + int64(i), PayloadKind: timer.BinaryPayload, Payload: payload}
+		ops = append(ops, timer.Op{Shard: 1, Brief: true, Command: &timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("t%02d", i), Spec: spec}})
 	}
 	r.blocking(func() { r.host.DoAll(r.t.Context(), ops) })
 	return ops
@@ -21,16 +23,16 @@ func largeTimers(r *stand, n int) (ops []Op) {
 func TestAnswersStayWithinTheirRoom(t *testing.T) {
 	r := newStand(t, nil)
 	largeTimers(r, 20)
-	room := NewAllowance(256 << 10)
-	ops := make([]Op, 20)
+	room := timer.NewAllowance(256 << 10)
+	ops := make([]timer.Op, 20)
 	for i := range ops {
-		ops[i] = Op{Shard: 1, Room: room, Command: &Command{Kind: Modify, Topic: 1, ID: fmt.Sprintf("t%02d", i),
-			Patch: &Patch{Priority: true, Spec: Spec{Priority: 9}}}}
+		ops[i] = timer.Op{Shard: 1, Room: room, Command: &timer.Command{Kind: timer.Modify, Topic: 1, ID: fmt.Sprintf("t%02d", i),
+			Patch: &timer.Patch{Priority: true, Spec: timer.Spec{Priority: 9}}}}
 	}
 	r.blocking(func() { r.host.DoAll(t.Context(), ops) })
 	whole := 0
 	for i, o := range ops {
-		if o.Err != nil || o.Result.Code != OK {
+		if o.Err != nil || o.Result.Code != timer.OK {
 			t.Errorf("%d: %+v %v", i, o.Result, o.Err)
 		}
 		if o.Result.Timer != nil {
@@ -53,24 +55,24 @@ func TestListGivesTheRestShort(t *testing.T) {
 	r := newStand(t, nil)
 	largeTimers(r, 20)
 	for _, tt := range []struct {
-		query Query
+		query timer.Query
 		whole int
 	}{
-		{Query{Bytes: 256 << 10}, 3},
-		{Query{Room: NewAllowance(128 << 10)}, 1},
-		{Query{Bytes: 1 << 20, Room: NewAllowance(256 << 10)}, 3},
-		{Query{Bytes: 256 << 10, WithoutPayload: true}, 20},
-		{Query{Bytes: 1}, 0},
-		{Query{}, 20},
+		{timer.Query{Bytes: 256 << 10}, 3},
+		{timer.Query{Room: timer.NewAllowance(128 << 10)}, 1},
+		{timer.Query{Bytes: 1 << 20, Room: timer.NewAllowance(256 << 10)}, 3},
+		{timer.Query{Bytes: 256 << 10, WithoutPayload: true}, 20},
+		{timer.Query{Bytes: 1}, 0},
+		{timer.Query{}, 20},
 	} {
 		q := tt.query
-		q.Topic, q.States, q.Limit = 1, 1<<Scheduled, 100
+		q.Topic, q.States, q.Limit = 1, 1<<timer.Scheduled, 100
 		list := r.list(q)
 		if len(list) != 20 {
 			t.Fatalf("%+v: %d timers", tt.query, len(list))
 		}
 		for i, m := range list {
-			if m.Short != (i >= tt.whole) || m.ID != fmt.Sprintf("t%02d", i) || m.DueMs != 1<<41+int64(i) || m.State != Scheduled {
+			if m.Short != (i >= tt.whole) || m.ID != fmt.Sprintf("t%02d", i) || m.DueMs != 1<<41+int64(i) || m.State != timer.Scheduled {
 				t.Errorf("%+v: timer %d is %s, short %v", tt.query, i, m.ID, m.Short)
 			}
 			if (len(m.Payload) > 0) == (m.Short || q.WithoutPayload) {
@@ -84,9 +86,9 @@ func TestListGivesTheRestShort(t *testing.T) {
 func TestSizeIsTheSameInTheTable(t *testing.T) {
 	r := newStand(t, nil)
 	r.blocking(func() {
-		spec := &Spec{DueMs: 1 << 41, PayloadKind: BinaryPayload, Payload: make([]byte, 5000), Labels: []string{"a"},
-			Callback: Callback{URL: "http://a/", HasHeaders: true, Headers: []Header{{"X-A", string(make([]byte, 3000))}}}}
-		if _, err := r.host.Do(t.Context(), 1, &Command{Kind: Add, Topic: 1, ID: "a", Spec: spec}, true); err != nil {
+		spec := &timer.Spec{DueMs: 1 << 41, PayloadKind: timer.BinaryPayload, Payload: make([]byte, 5000), Labels: []string{"a"},
+			Callback: timer.Callback{URL: "http://a/", HasHeaders: true, Headers: []timer.Header{{Name: "X-A", Value: string(make([]byte, 3000))}}}}
+		if _, err := r.host.Do(t.Context(), 1, &timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: spec}, true); err != nil {
 			t.Error(err)
 		}
 	})

@@ -3,7 +3,8 @@ package shard
 import (
 	"bytes"
 	"slices"
-	"strings"
+
+	"carillon/timer"
 )
 
 // Top keeps the first Limit timers that a Scan found, in the query's order. It holds their keys; the timers are copied
@@ -12,37 +13,23 @@ type Top struct {
 	found []candidate // a heap, the last in order first
 	max   int
 	full  bool // something was left out
+	hides hides
 }
 
+// hides says of a leased timer that it counts as scheduled; nil: none does.
+type hides func(h timer.Handle) bool
+
 type candidate struct {
-	key    Key
-	handle Handle
+	key    timer.SortKey
+	handle timer.Handle
 }
 
 // maxScan bounds the limit of a query.
 const maxScan = 4096
 
-// Compare orders two places: by time, id, number.
-func (k Key) Compare(o Key) int {
-	switch {
-	case k.SortMs != o.SortMs:
-		if k.SortMs < o.SortMs {
-			return -1
-		}
-		return 1
-	case k.ID != o.ID:
-		return strings.Compare(k.ID, o.ID)
-	case k.Seq < o.Seq:
-		return -1
-	case k.Seq > o.Seq:
-		return 1
-	}
-	return 0
-}
-
 // Scan looks at no more than budget slots after from (0 at first), puts what the query selects into top, and says where
 // to go on. Entries may be applied between the slices; what changes meanwhile is seen or not.
-func (t *Table) Scan(q *Query, from Handle, budget int, top *Top) (next Handle, done bool) {
+func (t *Table) Scan(q *timer.Query, from timer.Handle, budget int, top *Top) (next timer.Handle, done bool) {
 	if top.max == 0 {
 		top.max = min(max(q.Limit, 1), maxScan)
 	}
@@ -53,7 +40,7 @@ func (t *Table) Scan(q *Query, from Handle, budget int, top *Top) (next Handle, 
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++
 		s := t.slab.at(from)
-		if s.topic != row || s.state() == 0 || !q.wants(from, s) {
+		if s.topic != row || s.state() == 0 || !wants(q, top.hides, from, s) {
 			continue
 		}
 		if ms, ok := t.selects(q, s); ok {
@@ -64,16 +51,16 @@ func (t *Table) Scan(q *Query, from Handle, budget int, top *Top) (next Handle, 
 }
 
 // wants says whether a timer is in one of the query's states.
-func (q *Query) wants(h Handle, s *slot) bool {
+func wants(q *timer.Query, hides hides, h timer.Handle, s *slot) bool {
 	state := s.state()
-	if state == Leased && q.hides != nil && q.hides(h) {
-		state = Scheduled
+	if state == timer.Leased && hides != nil && hides(h) {
+		state = timer.Scheduled
 	}
 	return q.States&(1<<state) != 0
 }
 
 // selects says whether a timer of the right topic and state is in the query, and its time in the query's order.
-func (t *Table) selects(q *Query, s *slot) (sortMs int64, ok bool) {
+func (t *Table) selects(q *timer.Query, s *slot) (sortMs int64, ok bool) {
 	if q.ByEnd {
 		if !s.state().Over() {
 			return 0, false
@@ -85,7 +72,7 @@ func (t *Table) selects(q *Query, s *slot) (sortMs int64, ok bool) {
 	if sortMs < q.FromMs || q.ToMs != 0 && sortMs >= q.ToMs || q.After != nil && sortMs < q.After.SortMs {
 		return 0, false
 	}
-	if q.Reason != NoReason && s.reason() != q.Reason {
+	if q.Reason != timer.NoReason && s.reason() != q.Reason {
 		return 0, false
 	}
 	if q.IDPrefix == "" && len(q.Labels) == 0 {
@@ -120,12 +107,12 @@ func hasLabels(rest []byte, want []string) bool {
 }
 
 // offer keeps a candidate if it is among the first.
-func (p *Top) offer(q *Query, h Handle, seq uint64, sortMs int64, id []byte) {
+func (p *Top) offer(q *timer.Query, h timer.Handle, seq uint64, sortMs int64, id []byte) {
 	if len(p.found) == p.max && sortMs > p.found[0].key.SortMs {
 		p.full = true
 		return // without copying the id
 	}
-	key := Key{sortMs, string(id), seq}
+	key := timer.SortKey{SortMs: sortMs, ID: string(id), Seq: seq}
 	if q.After != nil && key.Compare(*q.After) <= 0 {
 		return
 	}
@@ -173,9 +160,9 @@ func (p *Top) down(i int) {
 func (p *Top) Len() int { return len(p.found) }
 
 // last is the place of the last that was kept, in the query's order.
-func (p *Top) last() Key {
+func (p *Top) last() timer.SortKey {
 	if len(p.found) == 0 {
-		return Key{}
+		return timer.SortKey{}
 	}
 	return p.found[0].key
 }
@@ -185,19 +172,19 @@ func (p *Top) More() bool { return p.full }
 
 // Found is one selected timer and its place in the order.
 type Found struct {
-	Key    Key
-	Handle Handle
-	Timer  *Timer
+	Key    timer.SortKey
+	Handle timer.Handle
+	Timer  *timer.Timer
 }
 
 // Take copies what was found, in order, and empties the Top. Timers that have gone since, or no longer are what
 // the query selects, are left out.
-func (p *Top) Take(t *Table, q *Query) []Found {
+func (p *Top) Take(t *Table, q *timer.Query) []Found {
 	slices.SortFunc(p.found, func(a, b candidate) int { return a.key.Compare(b.key) })
 	out := make([]Found, 0, len(p.found))
 	for _, c := range p.found {
 		s := t.live(c.handle, c.key.Seq)
-		if s == nil || !q.wants(c.handle, s) {
+		if s == nil || !wants(q, p.hides, c.handle, s) {
 			continue
 		}
 		if ms, ok := t.selects(q, s); !ok || ms != c.key.SortMs {
@@ -210,24 +197,24 @@ func (p *Top) Take(t *Table, q *Query) []Found {
 }
 
 // found copies a timer that the query selects, as far as there is room.
-func (t *Table) found(h Handle, q *Query) *Timer {
+func (t *Table) found(h timer.Handle, q *timer.Query) *timer.Timer {
 	if q.Room == nil || q.Room.Take(t.copySize(h, !q.WithoutPayload)) {
 		return t.copy(h, !q.WithoutPayload)
 	}
 	s := t.get(h)
-	m := &Timer{Topic: t.topics.rows[s.topic].id, ID: string(t.view(s.ref).id), Seq: s.seq(), State: s.state(), Spec: Spec{DueMs: t.dueMs(s)}, Short: true}
+	m := &timer.Timer{Topic: t.topics.rows[s.topic].id, ID: string(t.view(s.ref).id), Seq: s.seq(), State: s.state(), Spec: timer.Spec{DueMs: t.dueMs(s)}, Short: true}
 	if m.State.Over() && s.run != 0 {
 		m.EndedMs = t.runs.at(s.run).nextEnd
 	}
 	return m
 }
 
-// room is what bounds the answer to a query: its Bytes and its Room.
-func (q *Query) room() Room {
+// roomFor is what bounds the answer to a query: its Bytes and its Room.
+func roomFor(q *timer.Query) timer.Room {
 	if q.Bytes == 0 {
 		return q.Room
 	}
-	own := NewAllowance(q.Bytes)
+	own := timer.NewAllowance(q.Bytes)
 	if q.Room == nil {
 		return own
 	}
@@ -235,6 +222,6 @@ func (q *Query) room() Room {
 }
 
 // both is the room that two have.
-type both struct{ a, b Room }
+type both struct{ a, b timer.Room }
 
 func (r both) Take(bytes int) bool { return r.a.Take(bytes) && r.b.Take(bytes) }

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"carillon/timer"
+	"carillon/wheel"
 )
 
 // TestScan holds pages of sliced scans against a sort of everything.
@@ -13,24 +16,24 @@ func TestScan(t *testing.T) {
 	for range 300 {
 		g.turn()
 	}
-	for _, q := range []Query{
-		{States: 1<<Scheduled | 1<<Leased},
-		{States: 1 << Scheduled, FromMs: g.now, ToMs: g.now + 60_000},
-		{States: 1<<Scheduled | 1<<Done | 1<<Cancelled, Labels: []string{"label1", "label0"}},
-		{States: 1 << Dead, ByEnd: true},
-		{States: 1 << Dead, ByEnd: true, Reason: Expired},
-		{States: 1<<Done | 1<<Cancelled | 1<<Scheduled, ByEnd: true},
+	for _, q := range []timer.Query{
+		{States: 1<<timer.Scheduled | 1<<timer.Leased},
+		{States: 1 << timer.Scheduled, FromMs: g.now, ToMs: g.now + 60_000},
+		{States: 1<<timer.Scheduled | 1<<timer.Done | 1<<timer.Cancelled, Labels: []string{"label1", "label0"}},
+		{States: 1 << timer.Dead, ByEnd: true},
+		{States: 1 << timer.Dead, ByEnd: true, Reason: timer.Expired},
+		{States: 1<<timer.Done | 1<<timer.Cancelled | 1<<timer.Scheduled, ByEnd: true},
 		{States: 0xff, IDPrefix: "timer-1", WithoutPayload: true},
 	} {
 		q.Topic = 1
-		var want []Key
+		var want []timer.SortKey
 		for _, x := range g.model.all {
 			if ms, ok := modelSelects(&q, x); ok {
-				want = append(want, Key{ms, x.ID, x.Seq})
+				want = append(want, timer.SortKey{SortMs: ms, ID: x.ID, Seq: x.Seq})
 			}
 		}
-		slices.SortFunc(want, Key.Compare)
-		var got []Key
+		slices.SortFunc(want, timer.SortKey.Compare)
+		var got []timer.SortKey
 		for q.Limit = 3; ; {
 			page, more := scanAll(g.table, &q)
 			for _, f := range page {
@@ -50,23 +53,23 @@ func TestScan(t *testing.T) {
 	}
 }
 
-func scanAll(t *Table, q *Query) ([]Found, bool) {
+func scanAll(t *Table, q *timer.Query) ([]Found, bool) {
 	var top Top
-	for from, done := Handle(0), false; !done; {
+	for from, done := timer.Handle(0), false; !done; {
 		from, done = t.Scan(q, from, 7, &top)
 	}
 	more := top.More()
 	return top.Take(t, q), more
 }
 
-func modelSelects(q *Query, x *modelTimer) (int64, bool) {
+func modelSelects(q *timer.Query, x *modelTimer) (int64, bool) {
 	ms := x.DueMs
 	if q.ByEnd {
 		ms = x.EndedMs
 	}
 	ok := x.Topic == q.Topic && q.States&(1<<x.State) != 0 && (!q.ByEnd || x.State.Over()) &&
 		ms >= q.FromMs && (q.ToMs == 0 || ms < q.ToMs) && strings.HasPrefix(x.ID, q.IDPrefix) &&
-		(q.Reason == NoReason || x.Reason == q.Reason)
+		(q.Reason == timer.NoReason || x.Reason == q.Reason)
 	for _, label := range q.Labels {
 		ok = ok && slices.Contains(x.Labels, label)
 	}
@@ -76,11 +79,11 @@ func modelSelects(q *Query, x *modelTimer) (int64, bool) {
 // TestPop: what was popped comes back when its schedule changes, or by Watch.
 func TestPop(t *testing.T) {
 	d := newDesk(t)
-	d.command(Command{Kind: Add})
+	d.command(timer.Command{Kind: timer.Add})
 	h, _ := d.table.Lookup(1, "a")
 	pop := func(ms int64) int {
 		d.table.Advance(ms, 1000)
-		var dst [4]Handle
+		var dst [4]wheel.Handle
 		return d.table.Pop(dst[:])
 	}
 	if ms, ok := d.table.NextDue(); !ok || ms > d.now+1000 || pop(d.now+999) != 0 || pop(d.now+1000) != 1 || pop(d.now+9000) != 0 {
@@ -93,7 +96,7 @@ func TestPop(t *testing.T) {
 	}
 	var b Batch
 	b.Reset(d.now+20_000, 1, 1)
-	b.Command(&Command{Kind: Modify, Topic: 1, ID: "a", Patch: &Patch{Priority: true}})
+	b.Command(&timer.Command{Kind: timer.Modify, Topic: 1, ID: "a", Patch: &timer.Patch{Priority: true}})
 	if _, err := d.table.Apply(b.Bytes(), nil, nil); err != nil || pop(d.now+20_000) != 1 {
 		t.Errorf("a changed timer does not come: %v", err)
 	}

@@ -3,6 +3,8 @@ package shard
 import (
 	"slices"
 
+	"carillon/timer"
+
 	"github.com/cespare/xxhash/v2"
 )
 
@@ -34,7 +36,7 @@ type claim struct {
 }
 
 // claimOf is what a timer means to the line of its key. A claim of a line that is no more is dropped when it is met.
-func (l *lead) claimOf(h Handle) (c claim, ok bool) {
+func (l *lead) claimOf(h timer.Handle) (c claim, ok bool) {
 	if c, ok = l.claims[h]; ok && c.key.order != c.key.queue.order {
 		delete(l.claims, h)
 		return claim{}, false
@@ -47,7 +49,7 @@ func (k *serialKey) empty() bool {
 }
 
 // key is the line that a timer belongs to.
-func (l *lead) key(q *topicQueue, h Handle) *serialKey {
+func (l *lead) key(q *topicQueue, h timer.Handle) *serialKey {
 	hash := uint64(0)
 	if !q.topic.Policy.Ordered {
 		hash = l.group.table.KeyHash(h)
@@ -121,7 +123,7 @@ func (k *serialKey) pop() entry {
 // current reports that a timer is as it was when it was queued.
 func (l *lead) current(e entry) bool {
 	s := l.group.table.live(e.handle, e.seq)
-	return s != nil && s.rev == e.rev && s.state() == Scheduled
+	return s != nil && s.rev == e.rev && s.state() == timer.Scheduled
 }
 
 // nominate makes the earliest that is due the first.
@@ -204,11 +206,11 @@ func (l *lead) moveUp(k *serialKey) {
 
 // block makes a timer block its key if it does: somebody calls it, or it has been attempted and waits for its next attempt.
 // Of several that wait, which can only be from before the topic was serial, the earliest does.
-func (l *lead) block(k *serialKey, h Handle) {
+func (l *lead) block(k *serialKey, h timer.Handle) {
 	t := l.group.table
 	d := t.Due(h)
 	switch {
-	case d.State == Leased:
+	case d.State == timer.Leased:
 		l.claims[h] = claim{key: k, seq: d.Seq, leased: true}
 		k.leased++
 		return
@@ -233,7 +235,7 @@ func (l *lead) block(k *serialKey, h Handle) {
 // inBackoff reports that a timer has been attempted and is not over. One that a client has moved to a later time since is not in
 // backoff: it has given its place up until then.
 func (d *Due) inBackoff(nowMs int64) bool {
-	return d.State == Scheduled && d.Attempts > 0 && (d.NextMs > d.FirstMs || d.NextMs <= nowMs)
+	return d.State == timer.Scheduled && d.Attempts > 0 && (d.NextMs > d.FirstMs || d.NextMs <= nowMs)
 }
 
 func (d *Due) earlier(o *Due) bool {
@@ -245,7 +247,7 @@ func (d *Due) earlier(o *Due) bool {
 
 // review looks again at a timer that an entry may have changed. One that is being taken keeps its key and counts, until the log has
 // its lease or will not have it.
-func (l *lead) review(h Handle) {
+func (l *lead) review(h timer.Handle) {
 	if seq, ok := l.taking[h]; ok && l.group.table.Live(h, seq) {
 		return
 	}
@@ -257,7 +259,7 @@ func (l *lead) review(h Handle) {
 	k := c.key
 	switch {
 	case c.leased:
-		if d := l.group.table.Due(h); d.Seq == c.seq && d.State == Leased {
+		if d := l.group.table.Due(h); d.Seq == c.seq && d.State == timer.Leased {
 			return
 		}
 		delete(l.claims, h)
@@ -273,8 +275,8 @@ func (l *lead) review(h Handle) {
 
 // reviewDropped looks again at the timers of these slots, after from and up to the last, that are gone: a step in the dropping of their
 // topic. It looks at the slots or at all claims, whichever are fewer.
-func (l *lead) reviewDropped(from, last Handle) {
-	gone := func(h Handle) bool {
+func (l *lead) reviewDropped(from, last timer.Handle) {
+	gone := func(h timer.Handle) bool {
 		c, claimed := l.claims[h]
 		f, foreign := l.foreign[h]
 		return claimed && !l.group.table.Live(h, c.seq) || foreign && !l.group.table.Live(h, f.seq)
@@ -290,7 +292,7 @@ func (l *lead) reviewDropped(from, last Handle) {
 		}
 		return
 	}
-	var few []Handle
+	var few []timer.Handle
 	for h := range l.claims {
 		if h > from && h <= last && gone(h) {
 			few = append(few, h)
@@ -313,7 +315,7 @@ func (l *lead) scanBlockers() {
 	if !l.gateScan {
 		return
 	}
-	next, done := l.group.table.ScanAttempted(l.gateFrom, orphanBudget, func(h Handle) {
+	next, done := l.group.table.ScanAttempted(l.gateFrom, orphanBudget, func(h timer.Handle) {
 		d := l.group.table.Due(h)
 		q := l.queue(d.Topic)
 		l.countForeign(q, h, &d)
@@ -344,7 +346,7 @@ func (l *lead) findBlockers() { l.gateScan, l.gateFrom = true, 0 }
 
 // beginOrder is for the begin of a reign: what former leaders left in backoff or leased must be found.
 func (l *lead) beginOrder() {
-	l.claims, l.inOrder, l.gateScan, l.parked = map[Handle]claim{}, map[TopicID]bool{}, false, nil
+	l.claims, l.inOrder, l.gateScan, l.parked = map[timer.Handle]claim{}, map[timer.TopicID]bool{}, false, nil
 	for _, f := range l.flights {
 		f.key = nil // the walk finds its lease
 	}
@@ -430,7 +432,7 @@ func (l *lead) setLineAside(k *serialKey) {
 }
 
 // KeyHash is a hash of the key of a timer; 0 if the slot is free.
-func (t *Table) KeyHash(h Handle) uint64 {
+func (t *Table) KeyHash(h timer.Handle) uint64 {
 	s := t.get(h)
 	if s == nil {
 		return 0
@@ -448,7 +450,7 @@ func (t *Table) KeyHash(h Handle) uint64 {
 }
 
 // IDHash is a hash of the id of a timer; 0 if the slot is free.
-func (t *Table) IDHash(h Handle) uint64 {
+func (t *Table) IDHash(h timer.Handle) uint64 {
 	s := t.get(h)
 	if s == nil {
 		return 0
@@ -458,11 +460,11 @@ func (t *Table) IDHash(h Handle) uint64 {
 
 // ScanAttempted calls fn for timers that are leased, or scheduled with attempts made, looking at no more than budget slots after
 // from (0 at first), and says where to go on. fn must not change the table.
-func (t *Table) ScanAttempted(from Handle, budget int, fn func(h Handle)) (next Handle, done bool) {
+func (t *Table) ScanAttempted(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++
 		s := t.slab.at(from)
-		if state := s.state(); state == Leased || state == Scheduled && s.attempts() > 0 {
+		if state := s.state(); state == timer.Leased || state == timer.Scheduled && s.attempts() > 0 {
 			fn(from)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // BenchmarkInOrder fires timers of one instant, from their leaving the wheel to the applied outcome: without order, each of its own
@@ -18,11 +20,11 @@ func BenchmarkInOrder(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
 					r := newStand(b, func(c *Config) { c.MaxQueued = 200_000 })
-					r.topic(1, func(p *Topic) { p.Policy.Serial = c.serial })
+					r.topic(1, func(p *timer.Topic) { p.Policy.Serial = c.serial })
 					r.topicsChanged()
 					due := r.clock.wallMs + 60_000
 					for i := range timers {
-						if _, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: fmt.Sprintf(c.id, i), Spec: &Spec{DueMs: due}}); err != nil {
+						if _, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf(c.id, i), Spec: &timer.Spec{DueMs: due}}); err != nil {
 							b.Fatal(err)
 						}
 						if i%1000 == 999 {

@@ -5,14 +5,16 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // serially makes topic 1 serial.
-func serially(p *Topic) { p.Policy.Serial = true }
+func serially(p *timer.Topic) { p.Policy.Serial = true }
 
-func newSerialStand(t testing.TB, change func(*Topic)) *stand {
+func newSerialStand(t testing.TB, change func(*timer.Topic)) *stand {
 	r := newStand(t, nil)
-	r.topic(1, func(p *Topic) {
+	r.topic(1, func(p *timer.Topic) {
 		serially(p)
 		if change != nil {
 			change(p)
@@ -30,22 +32,22 @@ func (s *script) checkLine(c *rigCall) {
 	}
 	t := s.host.groups[c.Shard].table
 	me := t.Due(c.Job.Handle)
-	for h := Handle(1); h <= t.slab.high; h++ {
+	for h := timer.Handle(1); h <= t.slab.high; h++ {
 		d := t.Due(h)
 		if h == c.Job.Handle || d.Topic != c.Job.Topic || !p.Ordered && t.KeyHash(h) != t.KeyHash(c.Job.Handle) {
 			continue
 		}
 		other := t.Copy(h).ID
 		switch always := c.Job.Topic < 3; { // the third topic is not serial all the time
-		case d.State == Leased && always:
+		case d.State == timer.Leased && always:
 			s.t.Fatalf("I21: %s starts while %s of its key is leased", c.Job.ID, other)
-		case d.State == Leased:
+		case d.State == timer.Leased:
 			for _, r := range s.calls.running {
 				if r.Shard == c.Shard && r.Job.Handle == h && r.Job.Fence > c.Job.Fence {
 					s.t.Fatalf("I21: %s starts while %s, which was leased later, runs", c.Job.ID, other)
 				}
 			}
-		case !always || d.State != Scheduled || c.Job.Attempts > 1 || d.ExpiresMs != 0 && s.clock.wallMs > d.ExpiresMs:
+		case !always || d.State != timer.Scheduled || c.Job.Attempts > 1 || d.ExpiresMs != 0 && s.clock.wallMs > d.ExpiresMs:
 		case d.Attempts > 0 && d.NextMs > d.FirstMs:
 			s.t.Fatalf("I21: %s starts while %s is in backoff", c.Job.ID, other)
 		case d.earlier(&me):
@@ -59,7 +61,7 @@ func TestI21Interleavings(t *testing.T) { runScripts(t, true) }
 
 func TestI21OneAtATime(t *testing.T) {
 	r := newSerialStand(t, nil)
-	high := func(s *Spec) { s.Priority = 200 }
+	high := func(s *timer.Spec) { s.Priority = 200 }
 	r.add("{a}1", 2*time.Millisecond)
 	r.add("{a}2", time.Millisecond)
 	r.add("{a}3", 2*time.Millisecond, high)
@@ -92,19 +94,21 @@ func TestI21HeadBlocksThroughBackoff(t *testing.T) {
 	}{
 		"done":      {func(r *stand) { r.pass(time.Second); r.one().answer(200); r.settle() }, "{a}2"},
 		"dead":      {func(r *stand) { r.pass(time.Second); r.one().answer(410); r.settle() }, "{a}2"},
-		"cancelled": {func(r *stand) { r.do(Command{Kind: Cancel, ID: "{a}1"}) }, "{a}2"},
+		"cancelled": {func(r *stand) { r.do(timer.Command{Kind: timer.Cancel, ID: "{a}1"}) }, "{a}2"},
 		"replaced": {func(r *stand) {
-			r.do(Command{Kind: Put, ID: "{a}1", Spec: &Spec{DueMs: r.clock.wallMs + 5000}})
+			r.do(timer.Command{Kind: timer.Put, ID: "{a}1", Spec: &timer.Spec{DueMs: r.clock.wallMs + 5000}})
 		}, "{a}2"},
 		"moved": {func(r *stand) {
-			r.do(Command{Kind: Modify, ID: "{a}1", Patch: &Patch{Due: true, Spec: Spec{DueMs: r.clock.wallMs + 5000}}})
+			r.do(timer.Command{Kind: timer.Modify, ID: "{a}1", Patch: &timer.Patch{Due: true, Spec: timer.Spec{DueMs: r.clock.wallMs + 5000}}})
 		}, "{a}2"},
-		"fired":   {func(r *stand) { r.do(Command{Kind: Fire, ID: "{a}1"}) }, "{a}1"},
-		"patched": {func(r *stand) { r.do(Command{Kind: Modify, ID: "{a}1", Patch: &Patch{Priority: true}}) }, ""},
+		"fired": {func(r *stand) { r.do(timer.Command{Kind: timer.Fire, ID: "{a}1"}) }, "{a}1"},
+		"patched": {func(r *stand) {
+			r.do(timer.Command{Kind: timer.Modify, ID: "{a}1", Patch: &timer.Patch{Priority: true}})
+		}, ""},
 		"nothing": {func(r *stand) {}, ""},
 		"dropped": {func(r *stand) {
-			r.do(Command{Kind: CloseTopic, Force: true})
-			r.do(Command{Kind: OpenTopic})
+			r.do(timer.Command{Kind: timer.CloseTopic, Force: true})
+			r.do(timer.Command{Kind: timer.OpenTopic})
 			r.add("{a}3", 0)
 		}, "{a}3"},
 	} {
@@ -162,7 +166,7 @@ func TestI21AcrossRestart(t *testing.T) {
 
 func TestI21OrderedTopic(t *testing.T) {
 	r := newStand(t, nil)
-	r.topic(1, func(p *Topic) { p.Policy.Ordered = true })
+	r.topic(1, func(p *timer.Topic) { p.Policy.Ordered = true })
 	r.topicsChanged()
 	for i := range 5 {
 		r.add(fmt.Sprint(i), time.Duration(5-i)*time.Millisecond)
@@ -193,7 +197,7 @@ func TestBecomesSerial(t *testing.T) {
 	r.one().answer(200) // the first again
 	r.settle()
 	r.wantCalls("") // an earlier one's receiver is down
-	r.do(Command{Kind: Cancel, ID: "{a}5"})
+	r.do(timer.Command{Kind: timer.Cancel, ID: "{a}5"})
 	r.wantCalls("{a}3")
 	r.add("{a}4", 0)
 	r.wantCalls("")
@@ -229,7 +233,7 @@ func TestLinesArePruned(t *testing.T) {
 	r.add("{a}1", 0)
 	r.add("{a}2", 0)
 	for range 2000 {
-		r.do(Command{Kind: Fire, ID: "{a}2"})
+		r.do(timer.Command{Kind: timer.Fire, ID: "{a}2"})
 	}
 	r.pass(20 * time.Second)
 	if n := r.lead().topics[1].inLine; n > 1000 {
@@ -245,7 +249,9 @@ func TestLinesArePruned(t *testing.T) {
 func TestI21HeadBlocksThoughItsClockWasAhead(t *testing.T) {
 	r := newStand(t, nil)
 	serial := func() {
-		r.topic(1, func(topic *Topic) { topic.Policy.Serial, topic.Policy.MinBackoffMs, topic.Policy.Jitter = true, 10, 0 })
+		r.topic(1, func(topic *timer.Topic) {
+			topic.Policy.Serial, topic.Policy.MinBackoffMs, topic.Policy.Jitter = true, 10, 0
+		})
 		r.topicsChanged()
 	}
 	serial()

@@ -1,6 +1,10 @@
 package shard
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"carillon/timer"
+)
 
 // begin makes a blob that of a timer whose content is new: it is the first occurrence, if it repeats, and its expiry counts.
 func (v *blob) begin(repeats bool) {
@@ -45,14 +49,14 @@ func (v *blob) readSeries(b []byte) []byte {
 
 // series is what a leader needs to find a timer's next occurrence.
 type series struct {
-	repeat    Repeat
+	repeat    timer.Repeat
 	dueMs     int64
 	startedMs int64 // of the first attempt; 0 none
 	last      bool  // of as many as there are to be
 }
 
 // series reads it; false when the timer does not repeat, or the series goes on without it.
-func (t *Table) series(h Handle) (series, bool) {
+func (t *Table) series(h timer.Handle) (series, bool) {
 	s := t.get(h)
 	if s == nil {
 		return series{}, false
@@ -75,7 +79,7 @@ func (t *Table) series(h Handle) (series, bool) {
 }
 
 // zone is that of a timer which repeats by the calendar; false: it does not.
-func (t *Table) zone(h Handle) (name string, ok bool) {
+func (t *Table) zone(h timer.Handle) (name string, ok bool) {
 	s := t.get(h)
 	if s == nil {
 		return "", false
@@ -92,12 +96,12 @@ func (t *Table) zone(h Handle) (name string, ok bool) {
 }
 
 // restRepeat finds the repeat in a spec's rest, which has been checked.
-func restRepeat(rest []byte) *Repeat {
+func restRepeat(rest []byte) *timer.Repeat {
 	r := reader{b: rest}
 	for f := (restField{}); len(r.b) > 0 && r.b[0] <= fieldRepeat && f.next(&r); {
 		if f.field == fieldRepeat {
-			p := new(Repeat)
-			_ = p.decode(f.bytes)
+			p := new(timer.Repeat)
+			_ = decodeRepeat(p, f.bytes)
 			return p
 		}
 	}
@@ -106,11 +110,11 @@ func restRepeat(rest []byte) *Repeat {
 
 // continueSeries schedules the occurrence after one that has ended as done or dead, at what the leader found; 0: there is none.
 // The one that has ended never brings about another, even when it is redriven.
-func (t *Table) continueSeries(h Handle, nextMs int64) {
+func (t *Table) continueSeries(h timer.Handle, nextMs int64) {
 	s := t.slab.at(h)
 	state := s.state()
 	v := t.view(s.ref)
-	if v.flags&blobSeries == 0 || v.occurrence == 0 || state != Done && state != Dead {
+	if v.flags&blobSeries == 0 || v.occurrence == 0 || state != timer.Done && state != timer.Dead {
 		return
 	}
 	next, goes := t.nextOccurrence(&v, nextMs)
@@ -119,7 +123,7 @@ func (t *Table) continueSeries(h Handle, nextMs int64) {
 		next.id = append([]byte(nil), v.id...)
 		next.rest = append([]byte(nil), v.rest...)
 	}
-	if state == Dead {
+	if state == timer.Dead {
 		t.spend(h, &v)
 	}
 	if goes {
@@ -141,37 +145,37 @@ func (t *Table) nextOccurrence(v *blob, nextMs int64) (next blob, ok bool) {
 }
 
 // overlap schedules the next occurrence beside one whose attempt runs, and which then stands for itself: the id names the new one.
-func (t *Table) overlap(h Handle, seq, fence uint64, nextMs int64) Result {
+func (t *Table) overlap(h timer.Handle, seq, fence uint64, nextMs int64) timer.Result {
 	s := t.live(h, seq)
-	if s == nil || s.state() != Leased || s.cancelled() {
-		return Result{Code: Skipped, Handle: h}
+	if s == nil || s.state() != timer.Leased || s.cancelled() {
+		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	v := t.view(s.ref)
 	r := t.runs.at(s.run)
 	if r.fence != fence || r.successor != 0 || v.flags&blobSeries == 0 || v.occurrence == 0 {
-		return Result{Code: Skipped, Handle: h}
+		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	next, goes := t.nextOccurrence(&v, nextMs)
 	if !goes {
-		return Result{Code: Skipped, Handle: h}
+		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	next.id, next.rest = append([]byte(nil), v.id...), append([]byte(nil), v.rest...)
 	t.spend(h, &v)
 	t.targets.retain(next.target)
 	t.follow(h, &next, s.priority(), nextMs)
-	return Result{Code: OK, Handle: h}
+	return timer.Result{Code: timer.OK, Handle: h}
 }
 
 // yield forgets a timer that has ended as done or cancelled while the id names a later one, or another of the id has not ended:
 // clients are to see that one.
-func (t *Table) yield(h Handle) {
-	if state := t.slab.at(h).state(); (state == Done || state == Cancelled) && (t.chains[h].newer != 0 || t.anyLive(t.chains[h].older)) {
+func (t *Table) yield(h timer.Handle) {
+	if state := t.slab.at(h).state(); (state == timer.Done || state == timer.Cancelled) && (t.chains[h].newer != 0 || t.anyLive(t.chains[h].older)) {
 		t.drop(h)
 	}
 }
 
 // spend says of a timer that the series goes on without it. v views its blob.
-func (t *Table) spend(h Handle, v *blob) {
+func (t *Table) spend(h timer.Handle, v *blob) {
 	s := t.touch(h)
 	v.occurrence = 0
 	t.targets.retain(v.target)
@@ -182,24 +186,24 @@ func (t *Table) spend(h Handle, v *blob) {
 }
 
 // skipTo moves a scheduled occurrence whose time was missed on to another; 0: the series is over, and the timer ends as cancelled.
-func (t *Table) skipTo(h Handle, seq uint64, rev uint32, nextMs int64) Result {
+func (t *Table) skipTo(h timer.Handle, seq uint64, rev uint32, nextMs int64) timer.Result {
 	s := t.live(h, seq)
-	if s == nil || s.state() != Scheduled || s.rev != rev || s.attempts() != 0 && (nextMs == 0 || nextMs >= t.dueMs(s)) {
-		return Result{Code: Skipped, Handle: h} // one that was tried already is only brought forward
+	if s == nil || s.state() != timer.Scheduled || s.rev != rev || s.attempts() != 0 && (nextMs == 0 || nextMs >= t.dueMs(s)) {
+		return timer.Result{Code: timer.Skipped, Handle: h} // one that was tried already is only brought forward
 	}
 	v := t.view(s.ref)
 	p := restRepeat(v.rest)
 	if v.flags&blobSeries == 0 || v.occurrence == 0 || p == nil {
-		return Result{Code: Skipped, Handle: h}
+		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	s = t.touch(h)
 	if nextMs == 0 || p.UntilMs != 0 && nextMs > p.UntilMs {
-		t.end(h, s, Cancelled, t.clockMs)
+		t.end(h, s, timer.Cancelled, t.clockMs)
 	} else {
-		t.setDue(s, clampMs(nextMs))
-		t.turn(h, s, Scheduled, nextMs)
+		t.setDue(s, timer.ClampMs(nextMs))
+		t.turn(h, s, timer.Scheduled, nextMs)
 	}
 	t.settle(h, s)
 	t.yield(h)
-	return Result{Code: OK, Handle: h}
+	return timer.Result{Code: timer.OK, Handle: h}
 }

@@ -5,15 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
-func repeats(p Repeat) func(*Spec) { return func(s *Spec) { s.Repeat = &p } }
+func repeats(p timer.Repeat) func(*timer.Spec) { return func(s *timer.Spec) { s.Repeat = &p } }
 
 // TestSeries: occurrences come at their times, each with attempts and a number of its own, under one id and version.
 func TestSeries(t *testing.T) {
 	r := newStand(t, nil)
-	r.add("a", time.Second, repeats(Repeat{EveryMs: 10_000, Count: 3}))
+	r.add("a", time.Second, repeats(timer.Repeat{EveryMs: 10_000, Count: 3}))
 	var last Job
 	for n := range int64(3) {
 		r.pass(time.Duration(10-9*boolInt(n == 0)) * time.Second)
@@ -34,7 +35,7 @@ func TestSeries(t *testing.T) {
 		c.answer(200)
 		r.settle()
 		if n < 2 {
-			if v := r.timer("a"); v.State != Scheduled || v.Attempts != 0 || v.CreatedMs != rigEpochMs || v.Repeat == nil || v.Version != 1 {
+			if v := r.timer("a"); v.State != timer.Scheduled || v.Attempts != 0 || v.CreatedMs != rigEpochMs || v.Repeat == nil || v.Version != 1 {
 				t.Fatalf("after occurrence %d: %+v", n, v)
 			}
 		}
@@ -57,12 +58,12 @@ func TestSeriesOutlivesCrashes(t *testing.T) {
 	r := makeStand(t, wal.NewMemFS(), nil)
 	r.zones = []string{"Europe/Berlin"}
 	r.mustOpen()
-	r.add("a", 0, repeats(Repeat{Cron: "* * * * *", Zone: "Europe/Berlin"}))
+	r.add("a", 0, repeats(timer.Repeat{Cron: "* * * * *", Zone: "Europe/Berlin"}))
 	r.one().answer(200)
 	r.settle()
 	r.restart()
 	next := rigEpochMs - rigEpochMs%60_000 + 60_000
-	if v := r.timer("a"); v.State != Scheduled || v.DueMs != next {
+	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != next {
 		t.Fatalf("after a crash: %+v", v)
 	}
 	r.pass(time.Duration(next-r.clock.wallMs) * time.Millisecond)
@@ -70,7 +71,7 @@ func TestSeriesOutlivesCrashes(t *testing.T) {
 	r.restart()
 	r.one().answer(200)
 	r.settle()
-	if v := r.timer("a"); v.State != Scheduled || v.DueMs != next+60_000 || v.Attempts != 0 {
+	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != next+60_000 || v.Attempts != 0 {
 		t.Errorf("after a crash in a call: %+v", v)
 	}
 	r.audit()
@@ -79,25 +80,25 @@ func TestSeriesOutlivesCrashes(t *testing.T) {
 // TestSeriesDies: an occurrence that is given up is a dead letter, and the series goes on; redriven, it stands for itself.
 func TestSeriesDies(t *testing.T) {
 	r := newStand(t, nil)
-	r.add("a", 0, repeats(Repeat{EveryMs: 60_000}))
+	r.add("a", 0, repeats(timer.Repeat{EveryMs: 60_000}))
 	first := r.one()
 	first.answer(410)
 	r.settle()
-	if v := r.timer("a"); v.State != Scheduled || v.DueMs != rigEpochMs+60_000 {
+	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != rigEpochMs+60_000 {
 		t.Fatalf("after a death: %+v", v)
 	}
 	if r.table().Totals().Dead != 1 {
 		t.Fatal("there is no dead letter")
 	}
-	if got := r.do(Command{Kind: Redrive, ID: "a"}); got.Code != Skipped {
+	if got := r.do(timer.Command{Kind: timer.Redrive, ID: "a"}); got.Code != timer.Skipped {
 		t.Errorf("redriven beside the next occurrence: %d", got.Code)
 	}
-	if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != Prevented {
+	if got := r.do(timer.Command{Kind: timer.Cancel, ID: "a"}); got.Code != timer.Prevented {
 		t.Errorf("cancelled: %d", got.Code)
 	}
 	r.pass(time.Hour)
 	r.wantCalls("")
-	if got := r.do(Command{Kind: Redrive, ID: "a"}); got.Code != OK {
+	if got := r.do(timer.Command{Kind: timer.Redrive, ID: "a"}); got.Code != timer.OK {
 		t.Fatalf("redriven: %d", got.Code)
 	}
 	c := r.one()
@@ -113,11 +114,11 @@ func TestSeriesDies(t *testing.T) {
 
 func TestSeriesExpires(t *testing.T) {
 	r := newStand(t, nil)
-	r.topic(1, func(p *Topic) { p.Paused = true })
+	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.topicsChanged()
-	r.add("a", time.Second, repeats(Repeat{EveryMs: 60_000}), func(s *Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 5000 })
+	r.add("a", time.Second, repeats(timer.Repeat{EveryMs: 60_000}), func(s *timer.Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 5000 })
 	r.pass(10 * time.Second)
-	if v := r.timer("a"); v.State != Scheduled || v.DueMs != rigEpochMs+61_000 || r.table().Totals().Dead != 1 {
+	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != rigEpochMs+61_000 || r.table().Totals().Dead != 1 {
 		t.Fatalf("after an expiry: %+v", v)
 	}
 	r.topic(1, nil)
@@ -130,9 +131,9 @@ func TestSeriesExpires(t *testing.T) {
 func TestSeriesCancelled(t *testing.T) {
 	for status, want := range map[int]string{200: "done 1", 500: "cancelled 1", 410: "cancelled 1"} {
 		r := newStand(t, nil)
-		r.add("a", 0, repeats(Repeat{EveryMs: 1000}))
+		r.add("a", 0, repeats(timer.Repeat{EveryMs: 1000}))
 		c := r.one()
-		if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != CancelInFlight {
+		if got := r.do(timer.Command{Kind: timer.Cancel, ID: "a"}); got.Code != timer.CancelInFlight {
 			t.Fatalf("cancel: %d", got.Code)
 		}
 		c.answer(status)
@@ -145,17 +146,17 @@ func TestSeriesCancelled(t *testing.T) {
 func TestSeriesPatched(t *testing.T) {
 	r := newStand(t, nil)
 	r.add("a", time.Second)
-	patch := func(p *Repeat) {
+	patch := func(p *timer.Repeat) {
 		t.Helper()
-		if got := r.do(Command{Kind: Modify, ID: "a", Patch: &Patch{Repeat: true, Spec: Spec{Repeat: p}}}); got.Code != OK || (got.Timer.Repeat == nil) != (p == nil) {
+		if got := r.do(timer.Command{Kind: timer.Modify, ID: "a", Patch: &timer.Patch{Repeat: true, Spec: timer.Spec{Repeat: p}}}); got.Code != timer.OK || (got.Timer.Repeat == nil) != (p == nil) {
 			t.Fatalf("patch: %+v", got)
 		}
 	}
-	patch(&Repeat{EveryMs: 10_000, Count: 2})
+	patch(&timer.Repeat{EveryMs: 10_000, Count: 2})
 	r.pass(time.Second)
 	r.one().answer(200)
 	r.settle()
-	patch(&Repeat{EveryMs: 20_000, Count: 2}) // counts anew
+	patch(&timer.Repeat{EveryMs: 20_000, Count: 2}) // counts anew
 	r.pass(10 * time.Second)
 	r.one().answer(200)
 	r.pass(20 * time.Second)
@@ -163,10 +164,10 @@ func TestSeriesPatched(t *testing.T) {
 	r.settle()
 	r.wantState("a", "done 1")
 
-	r.add("b", 0, repeats(Repeat{EveryMs: 10_000}))
+	r.add("b", 0, repeats(timer.Repeat{EveryMs: 10_000}))
 	r.one().answer(200)
 	r.settle()
-	if got := r.do(Command{Kind: Modify, ID: "b", Patch: &Patch{Repeat: true}}); got.Code != OK {
+	if got := r.do(timer.Command{Kind: timer.Modify, ID: "b", Patch: &timer.Patch{Repeat: true}}); got.Code != timer.OK {
 		t.Fatalf("patch: %+v", got)
 	}
 	r.pass(10 * time.Second)
@@ -179,16 +180,16 @@ func TestSeriesPatched(t *testing.T) {
 // TestSeriesMissed: what falls due while nobody serves is caught up as the series says.
 func TestSeriesMissed(t *testing.T) {
 	for _, c := range []struct {
-		catchUp CatchUp
+		catchUp timer.CatchUp
 		dues    []int64 // of the calls once the host is back after an hour and a half, in minutes
 		next    int64
 	}{
-		{CatchUpOne, []int64{10}, 100}, {CatchUpSkip, nil, 100}, {CatchUpAll, []int64{10, 20, 30, 40, 50, 60, 70, 80, 90}, 100},
+		{timer.CatchUpOne, []int64{10}, 100}, {timer.CatchUpSkip, nil, 100}, {timer.CatchUpAll, []int64{10, 20, 30, 40, 50, 60, 70, 80, 90}, 100},
 	} {
 		away := map[string]func(r *stand){
 			"down": func(r *stand) { r.kill(); r.step(95 * time.Minute); r.mustOpen() },
 			"paused": func(r *stand) {
-				r.topic(1, func(p *Topic) { p.Paused = true })
+				r.topic(1, func(p *timer.Topic) { p.Paused = true })
 				r.topicsChanged()
 				r.pass(95 * time.Minute)
 				r.topic(1, nil)
@@ -198,7 +199,7 @@ func TestSeriesMissed(t *testing.T) {
 		for name, leave := range away {
 			r := newStand(t, nil)
 			r.calls.auto = 200
-			r.add("a", 10*time.Minute, repeats(Repeat{EveryMs: 600_000, CatchUp: c.catchUp, Count: 12}))
+			r.add("a", 10*time.Minute, repeats(timer.Repeat{EveryMs: 600_000, CatchUp: c.catchUp, Count: 12}))
 			leave(r)
 			r.settle()
 			var dues []int64
@@ -208,7 +209,7 @@ func TestSeriesMissed(t *testing.T) {
 			if len(dues) != len(c.dues) || len(dues) > 0 && (dues[0] != c.dues[0] || dues[len(dues)-1] != c.dues[len(c.dues)-1]) {
 				t.Errorf("%s, catch-up %d: calls at %v, want %v", name, c.catchUp, dues, c.dues)
 			}
-			if v := r.timer("a"); v.State != Scheduled || v.DueMs != rigEpochMs+c.next*60_000 {
+			if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != rigEpochMs+c.next*60_000 {
 				t.Errorf("%s, catch-up %d: the next is %+v", name, c.catchUp, v)
 			}
 			r.audit()
@@ -219,7 +220,7 @@ func TestSeriesMissed(t *testing.T) {
 // TestSeriesSkippedToItsEnd: a series whose rest was missed is over.
 func TestSeriesSkippedToItsEnd(t *testing.T) {
 	r := newStand(t, nil)
-	r.add("a", time.Minute, repeats(Repeat{EveryMs: 60_000, CatchUp: CatchUpSkip, UntilMs: rigEpochMs + 600_000}))
+	r.add("a", time.Minute, repeats(timer.Repeat{EveryMs: 60_000, CatchUp: timer.CatchUpSkip, UntilMs: rigEpochMs + 600_000}))
 	r.kill()
 	r.step(time.Hour)
 	r.mustOpen()
@@ -232,10 +233,10 @@ func TestSeriesSkippedToItsEnd(t *testing.T) {
 // TestSeriesInSnapshot: which occurrence it is, and that a dead one is spent, survive.
 func TestSeriesInSnapshot(t *testing.T) {
 	d := newDesk(t)
-	d.command(Command{Kind: Add, Spec: &Spec{DueMs: d.now, Repeat: &Repeat{EveryMs: 1000, Count: 3}}})
+	d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: d.now, Repeat: &timer.Repeat{EveryMs: 1000, Count: 3}}})
 	for n := range int64(2) {
 		d.lease()
-		d.end(Outcome{Kind: Kill, Reason: Stopped, RetainUntilMs: d.now + 9e6, AgainMs: d.now + 1000*(n+1)})
+		d.end(Outcome{Kind: Kill, Reason: timer.Stopped, RetainUntilMs: d.now + 9e6, AgainMs: d.now + 1000*(n+1)})
 	}
 	b, _ := d.table.BeginSnapshot().Next(nil, 1<<30)
 	loaded, err := LoadTable(1, bytes.NewReader(b))
@@ -245,10 +246,10 @@ func TestSeriesInSnapshot(t *testing.T) {
 	d.table = loaded
 	d.lease()
 	d.end(Outcome{Kind: Ack, AgainMs: d.now + 9000})
-	if v := d.table.Read(1, "a"); v.State != Done {
+	if v := d.table.Read(1, "a"); v.State != timer.Done {
 		t.Errorf("after as many as there are to be: %+v", v)
 	}
-	if got := d.command(Command{Kind: Redrive}); got.Code != OK {
+	if got := d.command(timer.Command{Kind: timer.Redrive}); got.Code != timer.OK {
 		t.Fatalf("redrive: %d", got.Code)
 	}
 	d.lease()
@@ -261,10 +262,10 @@ func TestSeriesInSnapshot(t *testing.T) {
 // TestSeriesOverlaps: the next occurrence does not wait for the end of the last; each lives on by itself.
 func TestSeriesOverlaps(t *testing.T) {
 	r := newStand(t, nil)
-	r.add("a", 0, repeats(Repeat{EveryMs: 10_000, Overlap: true, Count: 3}))
+	r.add("a", 0, repeats(timer.Repeat{EveryMs: 10_000, Overlap: true, Count: 3}))
 	first := r.one()
 	r.settle()
-	if v := r.timer("a"); v.State != Scheduled || v.DueMs != rigEpochMs+10_000 || v.Version != 1 {
+	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != rigEpochMs+10_000 || v.Version != 1 {
 		t.Fatalf("beside the first: %+v", v)
 	}
 	r.pass(10 * time.Second)
@@ -299,7 +300,7 @@ func TestSeriesOverlaps(t *testing.T) {
 func TestOverlapCancelled(t *testing.T) {
 	for _, waiting := range []bool{false, true} {
 		r := newStand(t, nil)
-		r.add("a", 0, repeats(Repeat{EveryMs: 10_000, Overlap: true}))
+		r.add("a", 0, repeats(timer.Repeat{EveryMs: 10_000, Overlap: true}))
 		first := r.one()
 		if waiting { // for a retry whose lease is held ahead of its time
 			first.answer(500)
@@ -308,9 +309,9 @@ func TestOverlapCancelled(t *testing.T) {
 				t.Fatal("no lease is held: the test is about nothing")
 			}
 		}
-		want := map[bool]Code{false: CancelInFlight, true: Prevented}[waiting]
+		want := map[bool]timer.Code{false: timer.CancelInFlight, true: timer.Prevented}[waiting]
 		for range 2 {
-			if got := r.do(Command{Kind: Cancel, ID: "a"}); got.Code != want {
+			if got := r.do(timer.Command{Kind: timer.Cancel, ID: "a"}); got.Code != want {
 				t.Errorf("cancel: %d, want %d", got.Code, want)
 			}
 		}
@@ -329,7 +330,7 @@ func TestOverlapCancelled(t *testing.T) {
 // TestOverlapOutlivesCrashes: where the leader dies before the next occurrence is scheduled, it is when the next attempt starts.
 func TestOverlapOutlivesCrashes(t *testing.T) {
 	r := newStand(t, nil)
-	r.add("a", 0, repeats(Repeat{EveryMs: 10_000, Overlap: true}))
+	r.add("a", 0, repeats(timer.Repeat{EveryMs: 10_000, Overlap: true}))
 	first := r.one()
 	r.restart()
 	r.settle()
@@ -337,12 +338,12 @@ func TestOverlapOutlivesCrashes(t *testing.T) {
 	if second.Job.Seq != first.Job.Seq || second.Job.Attempts != 2 {
 		t.Fatalf("after the crash: %+v", second.Job)
 	}
-	if v := r.timer("a"); v.State != Scheduled || v.DueMs != rigEpochMs+10_000 {
+	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != rigEpochMs+10_000 {
 		t.Errorf("beside it: %+v", v)
 	}
 	r.restart()
 	r.settle()
-	if v := r.timer("a"); v.State != Scheduled || v.DueMs != rigEpochMs+10_000 {
+	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != rigEpochMs+10_000 {
 		t.Errorf("after another crash: %+v", v)
 	}
 	r.one().answer(200)

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -113,7 +114,7 @@ func (s *shipped) handle(w *worker) {
 
 // shipment is a stream's header: raft's message, the state's hash, the epoch of its membership.
 type shipment struct {
-	group   ID
+	group   timer.ShardID
 	message *pb.Message
 	hash    uint64
 	epoch   uint32
@@ -148,7 +149,7 @@ func decodeShipment(b []byte) (*shipment, error) {
 	if r.bad || group > 1<<32-1 || epoch > 1<<32-1 {
 		return nil, errMessage
 	}
-	s.group, s.epoch = ID(group), uint32(epoch)
+	s.group, s.epoch = timer.ShardID(group), uint32(epoch)
 	var err error
 	if s.message, err = decodeMessage(r.rest); err != nil {
 		return nil, err
@@ -164,7 +165,7 @@ func (h *Host) Receive(from uint64, header []byte, size int64) (*Incoming, error
 	select {
 	case <-h.started:
 	default:
-		return nil, ErrRecovering
+		return nil, timer.ErrRecovering
 	}
 	s, err := decodeShipment(header)
 	if err != nil || int(s.group) >= len(h.groups) || nodeOf(s.message.GetFrom()) != from {

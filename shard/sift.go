@@ -1,5 +1,7 @@
 package shard
 
+import "carillon/timer"
+
 // pile is a queue that was set aside because most of it, or the front of it, has changed since: its topic was dropped, for one.
 type pile struct {
 	items []entry
@@ -26,7 +28,7 @@ func (l *lead) sift() {
 		return
 	}
 	if l.sifted == nil {
-		l.sifted = map[Handle]bool{}
+		l.sifted = map[timer.Handle]bool{}
 	}
 	horizon := l.group.w.nowMs + l.lookAhead.Milliseconds()
 	for budget := popBudget; budget > 0 && len(l.sifting) > 0; budget-- {

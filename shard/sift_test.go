@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // line adds so many timers of one key, due a minute from now in order, and lets them come due while their topic is paused.
@@ -13,7 +15,7 @@ func line(t *testing.T, timers int) *stand {
 	pause(r, true)
 	due := r.clock.wallMs + 60_000
 	for i := range timers {
-		if _, err := r.submit(1, Command{Kind: Add, Topic: 1, ID: fmt.Sprintf("{k}%05d", i), Spec: &Spec{DueMs: due + int64(i%1000)}}); err != nil {
+		if _, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("{k}%05d", i), Spec: &timer.Spec{DueMs: due + int64(i%1000)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -23,7 +25,7 @@ func line(t *testing.T, timers int) *stand {
 }
 
 func pause(r *stand, paused bool) {
-	r.topic(1, func(t *Topic) { t.Policy.Serial, t.Paused = true, paused })
+	r.topic(1, func(t *timer.Topic) { t.Policy.Serial, t.Paused = true, paused })
 	r.topicsChanged()
 }
 
@@ -36,7 +38,7 @@ func TestLineIsSetAside(t *testing.T) {
 		if i%1000 == 999 {
 			continue
 		}
-		if _, err := r.submit(1, Command{Kind: Modify, Topic: 1, ID: fmt.Sprintf("{k}%05d", i), Patch: &Patch{Due: true, Spec: Spec{DueMs: later}}}); err != nil {
+		if _, err := r.submit(1, timer.Command{Kind: timer.Modify, Topic: 1, ID: fmt.Sprintf("{k}%05d", i), Patch: &timer.Patch{Due: true, Spec: timer.Spec{DueMs: later}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,18 +68,18 @@ func TestLineIsSetAside(t *testing.T) {
 // their slots, under the same id of a topic, is called.
 func TestDropSerialInSlices(t *testing.T) {
 	r := line(t, 2*popBudget)
-	r.topic(2, func(t *Topic) { t.Policy.Serial = true })
+	r.topic(2, func(t *timer.Topic) { t.Policy.Serial = true })
 	r.topicsChanged()
 	slices := 0
-	for from := Handle(0); slices == 0 || from != 0; slices++ {
-		got := r.do(Command{Kind: CloseTopic, Topic: 1, Force: true, IfMatch: 17 * 500, DueMs: int64(from)})
+	for from := timer.Handle(0); slices == 0 || from != 0; slices++ {
+		got := r.do(timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, IfMatch: 17 * 500, DueMs: int64(from)})
 		for h, c := range r.lead().claims {
 			if !r.table().Live(h, c.seq) {
 				t.Fatalf("after slice %d the dropped timer %d has a claim", slices, h)
 			}
 		}
 		from = got.Handle
-		r.do(Command{Kind: Add, Topic: 2, ID: fmt.Sprint("{k}", slices), Spec: &Spec{DueMs: r.clock.wallMs}})
+		r.do(timer.Command{Kind: timer.Add, Topic: 2, ID: fmt.Sprint("{k}", slices), Spec: &timer.Spec{DueMs: r.clock.wallMs}})
 	}
 	if slices < 10 {
 		t.Fatalf("%d slices", slices)
@@ -100,7 +102,7 @@ func TestDropSerialInSlices(t *testing.T) {
 func TestSerialNoMoreAndAgain(t *testing.T) {
 	r := line(t, 10)
 	for _, serial := range []bool{false, true, false, true} {
-		r.topic(1, func(t *Topic) { t.Policy.Serial, t.Paused = serial, true })
+		r.topic(1, func(t *timer.Topic) { t.Policy.Serial, t.Paused = serial, true })
 		r.host.TopicsChanged()
 		r.turn()
 	}

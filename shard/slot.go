@@ -1,9 +1,6 @@
 package shard
 
-import "carillon/wheel"
-
-// Handle is the number of a timer's slot in its table, from 1; 0 means none. It is the same on all replicas.
-type Handle = wheel.Handle
+import "carillon/timer"
 
 const (
 	slotChunkBits = 10 // 32 KiB of slots: a table of few timers stays small, and growing copies nothing
@@ -11,9 +8,6 @@ const (
 
 	// maxHandle bounds what a snapshot may claim; it is far above what fits into memory.
 	maxHandle = 1<<28 - 1
-
-	msBits = 48 // a time or number in a slot: 8,900 years of milliseconds
-	msMax  = 1<<msBits - 1
 )
 
 // slot is the part of a timer that changes as it lives, 32 bytes without pointers. What the client said is in
@@ -45,11 +39,11 @@ const (
 	lowMask       = 1<<lowBits - 1
 )
 
-func (s *slot) seq() uint64    { return s.seqAttempts >> lowBits }
-func (s *slot) attempts() int  { return int(s.seqAttempts & lowMask) }
-func (s *slot) when() int64    { return int64(s.whenMarks >> lowBits) }
-func (s *slot) state() State   { return State(s.whenMarks & stateMask) }
-func (s *slot) reason() Reason { return Reason(s.whenMarks >> reasonShift & 7) }
+func (s *slot) seq() uint64          { return s.seqAttempts >> lowBits }
+func (s *slot) attempts() int        { return int(s.seqAttempts & lowMask) }
+func (s *slot) when() int64          { return int64(s.whenMarks >> lowBits) }
+func (s *slot) state() timer.State   { return timer.State(s.whenMarks & stateMask) }
+func (s *slot) reason() timer.Reason { return timer.Reason(s.whenMarks >> reasonShift & 7) }
 func (s *slot) cancelled() bool {
 	return s.whenMarks&cancelMark != 0
 }
@@ -62,10 +56,10 @@ func (s *slot) setAttempts(n int) {
 	s.seqAttempts = s.seqAttempts&^lowMask | uint64(min(max(n, 0), lowMask))
 }
 func (s *slot) setWhen(ms int64) {
-	s.whenMarks = s.whenMarks&lowMask | uint64(clampMs(ms))<<lowBits
+	s.whenMarks = s.whenMarks&lowMask | uint64(timer.ClampMs(ms))<<lowBits
 }
-func (s *slot) setState(v State) { s.whenMarks = s.whenMarks&^stateMask | uint64(v) }
-func (s *slot) setReason(v Reason) {
+func (s *slot) setState(v timer.State) { s.whenMarks = s.whenMarks&^stateMask | uint64(v) }
+func (s *slot) setReason(v timer.Reason) {
 	s.whenMarks = s.whenMarks&^(7<<reasonShift) | uint64(v&7)<<reasonShift
 }
 func (s *slot) setPriority(v uint8) {
@@ -78,24 +72,21 @@ func (s *slot) mark(bit uint64, on bool) {
 	}
 }
 
-// clampMs brings a time into what a slot can hold. Clients are held to a horizon far inside.
-func clampMs(ms int64) int64 { return min(max(ms, 0), msMax) }
-
 // slab is the array of slots, indexed by handle.
 type slab struct {
 	chunks []*[slotChunkLen]slot
-	high   Handle // the highest handle ever used
-	free   Handle // the first free slot; the order of the free ones decides future handles, so it is replicated
-	unused int    // free slots
+	high   timer.Handle // the highest handle ever used
+	free   timer.Handle // the first free slot; the order of the free ones decides future handles, so it is replicated
+	unused int          // free slots
 }
 
 // at returns the slot of a handle that is at most high.
-func (b *slab) at(h Handle) *slot {
+func (b *slab) at(h timer.Handle) *slot {
 	return &b.chunks[h>>slotChunkBits][h&(slotChunkLen-1)]
 }
 
 // extend makes room for the handles up to h.
-func (b *slab) extend(h Handle) {
+func (b *slab) extend(h timer.Handle) {
 	for i := int(h >> slotChunkBits); len(b.chunks) <= i; {
 		b.chunks = append(b.chunks, nil)
 	}

@@ -3,11 +3,13 @@ package shard
 import (
 	"fmt"
 	"io"
+
+	"carillon/timer"
 )
 
 // readState reads a snapshot's state and checks its hash: a *Table, or what the meta group's
 // machine makes of it. It changes nothing, and may run beside the workers.
-func (h *Host) readState(r io.Reader, id ID, hash uint64) (state any, err error) {
+func (h *Host) readState(r io.Reader, id timer.ShardID, hash uint64) (state any, err error) {
 	var has uint64
 	if id == Meta {
 		state, has, err = h.cfg.Machine.Read(r)

@@ -3,6 +3,8 @@ package shard
 import (
 	"encoding/binary"
 	"fmt"
+
+	"carillon/timer"
 )
 
 // The format of a table's snapshot (docs/formats/snapshot.md).
@@ -36,9 +38,9 @@ type Snapshot struct {
 	t      *Table
 	number uint32
 	hash   uint64 // as the header says
-	high   Handle
-	cursor Handle   // the slots up to here are written
-	saved  []uint64 // a bit per slot that was written ahead of the cursor
+	high   timer.Handle
+	cursor timer.Handle // the slots up to here are written
+	saved  []uint64     // a bit per slot that was written ahead of the cursor
 	// What is written, and what it should be: memory may have changed by itself.
 	slots, blobs, wantSlots, wantBlobs uint64
 	ids, wantIDs                       int // a table with two timers of one id is not read again
@@ -109,7 +111,7 @@ func (s *Snapshot) Abort() {
 }
 
 // keep writes a slot ahead of the cursor, if that has not been done.
-func (s *Snapshot) keep(h Handle) {
+func (s *Snapshot) keep(h timer.Handle) {
 	if h <= s.cursor || h > s.high || s.saved[h>>6]>>(h&63)&1 != 0 {
 		return
 	}
@@ -157,7 +159,7 @@ func (t *Table) appendDeliveries(dst []byte) []byte {
 	return dst
 }
 
-func (s *Snapshot) appendSlot(dst []byte, h Handle) []byte {
+func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 	t := s.t
 	o := t.slab.at(h)
 	s.slots += t.slotHash(h, o)
@@ -217,7 +219,7 @@ func (s *Snapshot) appendTarget(dst []byte, row uint32) []byte {
 	return append(dst, b...)
 }
 
-func (s *Snapshot) appendSuccessor(dst []byte, h Handle, ref uint32) []byte {
+func (s *Snapshot) appendSuccessor(dst []byte, h timer.Handle, ref uint32) []byte {
 	v := s.t.view(ref)
 	s.blobs += s.t.blobHash(h, v.flags, v.target, v.body)
 	dst = s.appendTarget(dst, v.target)

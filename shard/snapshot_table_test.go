@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"testing/iotest"
+
+	"carillon/timer"
 )
 
 // smallTable is a table with everything in it: every state, dead letters of one id, free slots, a closed topic.
@@ -50,7 +52,7 @@ func TestLoadInPieces(t *testing.T) {
 	var b Batch
 	b.Reset(benchNow, 1, 1)
 	for i, size := range []int{0, 100, 64<<10 - 40, 64 << 10, 200_000, 1, 64} {
-		b.Command(&Command{Kind: Add, Topic: 1, ID: benchID(i), Spec: &Spec{DueMs: benchNow + 1, Payload: bytes.Repeat([]byte("x"), size), PayloadKind: BinaryPayload}})
+		b.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: benchID(i), Spec: &timer.Spec{DueMs: benchNow + 1, Payload: bytes.Repeat([]byte("x"), size), PayloadKind: timer.BinaryPayload}})
 	}
 	if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
 		t.Fatal(err)
@@ -113,8 +115,8 @@ func FuzzLoadTable(f *testing.F) {
 		table := NewTable(7, applyNow)
 		d := &desk{t: f, table: table, now: applyNow}
 		states[state](d)
-		d.command(Command{Kind: Add, Content: 9, Spec: fullSpec()})
-		d.command(Command{Kind: CloseTopic, Topic: 8})
+		d.command(timer.Command{Kind: timer.Add, Content: 9, Spec: fullSpec()})
+		d.command(timer.Command{Kind: timer.CloseTopic, Topic: 8})
 		f.Add(image(table))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

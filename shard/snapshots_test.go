@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -18,7 +19,7 @@ func smallLog(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 16<<10, 4<<10 }
 func (r *stand) fill(generations uint64) {
 	r.t.Helper()
 	for to, n := r.host.stream.Generation()+generations, 0; r.host.stream.Generation() < to; n++ {
-		r.do(Command{Kind: Put, ID: fmt.Sprint("fill", n%50), Spec: &Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 500))}})
+		r.do(timer.Command{Kind: timer.Put, ID: fmt.Sprint("fill", n%50), Spec: &timer.Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 500))}})
 	}
 }
 
@@ -33,7 +34,7 @@ func (r *stand) snapshots() {
 
 func (r *stand) oldest() uint64 { return r.host.stream.Generations()[0].Gen }
 
-func (r *stand) snapshotFiles(id ID) []wal.SnapshotInfo {
+func (r *stand) snapshotFiles(id timer.ShardID) []wal.SnapshotInfo {
 	r.t.Helper()
 	all, err := wal.Snapshots(r.fs, r.host.snapshotDir())
 	if err != nil {
@@ -88,7 +89,7 @@ func TestI12Hash(t *testing.T) {
 		w := r.host.workers[0]
 		w.beginSnapshot(r.host.groups[1])
 		for n := 0; w.snapshot != nil; n++ {
-			r.do(Command{Kind: Put, ID: fmt.Sprint("while", n), Spec: &Spec{DueMs: 1 << 41}})
+			r.do(timer.Command{Kind: timer.Put, ID: fmt.Sprint("while", n), Spec: &timer.Spec{DueMs: 1 << 41}})
 			r.pass(tickInterval)
 		}
 		r.fill(1)
@@ -120,10 +121,10 @@ func TestI12Hash(t *testing.T) {
 func TestLoadersGiveOneState(t *testing.T) {
 	const shards = 5
 	bubbleStand(t, func(c *Config) { smallLog(c); c.Shards = shards }, func(r *stand) {
-		at := func(n int) ID { return ID(1 + n%shards) }
+		at := func(n int) timer.ShardID { return timer.ShardID(1 + n%shards) }
 		for to, n := r.host.stream.Generation()+20, 0; r.host.stream.Generation() < to; n++ {
-			r.host.Submit(at(n), &Command{Kind: Put, Topic: 1, ID: fmt.Sprint("some", n%50), Spec: &Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 500))}}, true,
-				func(_ Result, err error) {
+			r.host.Submit(at(n), &timer.Command{Kind: timer.Put, Topic: 1, ID: fmt.Sprint("some", n%50), Spec: &timer.Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 500))}}, true,
+				func(_ timer.Result, err error) {
 					if err != nil {
 						t.Error(err)
 					}
@@ -306,15 +307,15 @@ func (r *stand) propose(cmd string) (any, error) {
 func TestSnapshotWhileBusy(t *testing.T) {
 	bubbleStand(t, nil, func(r *stand) {
 		for i := range 300 {
-			r.add(fmt.Sprint("t", i), time.Hour, func(s *Spec) { s.Payload = []byte(strings.Repeat("p", 20_000)) })
+			r.add(fmt.Sprint("t", i), time.Hour, func(s *timer.Spec) { s.Payload = []byte(strings.Repeat("p", 20_000)) })
 		}
 		g := r.host.groups[1]
 		w := g.w
 		w.beginSnapshot(g)
 		at, slices := g.applied, 0
 		for ; w.snapshot != nil; slices++ {
-			r.mustSubmit(Command{Kind: Cancel, Topic: 1, ID: fmt.Sprint("t", slices)})
-			r.mustSubmit(Command{Kind: Add, Topic: 1, ID: fmt.Sprint("new", slices), Spec: &Spec{DueMs: 1 << 41}})
+			r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: fmt.Sprint("t", slices)})
+			r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("new", slices), Spec: &timer.Spec{DueMs: 1 << 41}})
 			r.turn()
 		}
 		r.settle()
@@ -413,7 +414,7 @@ func TestMetaMachine(t *testing.T) {
 		r.propose("y")
 		r.host.workers[0].box.post(late)
 		r.pass(2 * time.Second)
-		if !errors.Is(late.err, ErrNoLeader) {
+		if !errors.Is(late.err, timer.ErrNoLeader) {
 			t.Errorf("while the disk hangs: %v", late.err)
 		}
 	})

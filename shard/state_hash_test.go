@@ -3,6 +3,8 @@ package shard
 import (
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // closeTopics closes topics from 2 on.
@@ -12,7 +14,7 @@ func closeTopics(t testing.TB, table *Table, count int) {
 		var b Batch
 		b.Reset(benchNow, 1, uint64(from))
 		for i := range min(100, count-from) {
-			b.Command(&Command{Kind: CloseTopic, Topic: TopicID(2 + from + i)})
+			b.Command(&timer.Command{Kind: timer.CloseTopic, Topic: timer.TopicID(2 + from + i)})
 		}
 		if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
 			t.Fatal(err)
@@ -52,7 +54,7 @@ func TestHashTakesTheSameTimeWhateverIsClosed(t *testing.T) {
 func TestClosedTopicsAreInTheHash(t *testing.T) {
 	table := NewTable(1, benchNow)
 	closeTopics(t, table, 3)
-	one := func(nowMs int64, c *Command) uint64 {
+	one := func(nowMs int64, c *timer.Command) uint64 {
 		var b Batch
 		b.Reset(nowMs, 1, 1)
 		if c != nil {
@@ -67,10 +69,10 @@ func TestClosedTopicsAreInTheHash(t *testing.T) {
 		return table.Hash()
 	}
 	three := one(benchNow, nil)
-	if two := one(benchNow, &Command{Kind: OpenTopic, Topic: 3}); two == three {
+	if two := one(benchNow, &timer.Command{Kind: timer.OpenTopic, Topic: 3}); two == three {
 		t.Error("a topic that is open again is still in the hash")
 	}
-	if again := one(benchNow, &Command{Kind: CloseTopic, Topic: 3}); again != three {
+	if again := one(benchNow, &timer.Command{Kind: timer.CloseTopic, Topic: 3}); again != three {
 		t.Error("the same topics closed at the same time have another hash")
 	}
 	if later := one(benchNow+tombstoneKeepMs+1, nil); len(table.tombs) != 0 || table.closedSum != 0 || later == three {

@@ -5,11 +5,13 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"carillon/timer"
 )
 
 // CanaryError says that a shard's own timer did not fire lately, so clients' may not either.
 type CanaryError struct {
-	Shard ID
+	Shard timer.ShardID
 	Late  time.Duration // since the last one; 0: none has passed yet
 }
 
@@ -21,7 +23,7 @@ func (e *CanaryError) Error() string {
 }
 
 // NoLeaderError says that a group which has a replica here has no leader that this node hears of.
-type NoLeaderError struct{ Group ID }
+type NoLeaderError struct{ Group timer.ShardID }
 
 func (e *NoLeaderError) Error() string {
 	if e.Group == Meta {

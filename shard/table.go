@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"carillon/timer"
 	"carillon/wheel"
 )
 
@@ -24,7 +25,7 @@ const (
 // Refs, run numbers, target numbers, topic rows, the index, and how far the wheel was advanced or popped are
 // a replica's own.
 type Table struct {
-	id ID
+	id timer.ShardID
 
 	// Replicated counters.
 	clockMs int64   // goes back by setClock alone
@@ -33,7 +34,7 @@ type Table struct {
 	reigns  []reign // the last that took over, oldest first
 	// restamped is how far the slots were gone through since the clock was set back, see restamp.
 	// noRestamp: all of them, or it never was.
-	restamped Handle
+	restamped timer.Handle
 
 	slab     slab
 	runs     runs
@@ -43,11 +44,11 @@ type Table struct {
 	targets  targets
 	topics   topics
 	finished finished
-	chains   map[Handle]link
-	tombs    []tombstone          // by when they were closed
-	tombOf   map[TopicID]struct{} // those in tombs: every add asks
+	chains   map[timer.Handle]link
+	tombs    []tombstone                // by when they were closed
+	tombOf   map[timer.TopicID]struct{} // those in tombs: every add asks
 	// deliveries are of the topics that have ever changed theirs.
-	deliveries map[TopicID]delivery
+	deliveries map[timer.TopicID]delivery
 	wheel      *wheel.Wheel
 
 	slotSum, blobSum, closedSum, deliverySum uint64 // over slots, blobs, closed topics and deliveries; see Hash
@@ -61,10 +62,10 @@ type Table struct {
 }
 
 // NewTable makes an empty table.
-func NewTable(id ID, nowMs int64) *Table {
-	t := &Table{id: id, restamped: noRestamp, wheel: wheel.New(wheel.Tick(nowMs)), chains: map[Handle]link{}, tombOf: map[TopicID]struct{}{}, deliveries: map[TopicID]delivery{}, seed: maphash.MakeSeed()}
+func NewTable(id timer.ShardID, nowMs int64) *Table {
+	t := &Table{id: id, restamped: noRestamp, wheel: wheel.New(wheel.Tick(nowMs)), chains: map[timer.Handle]link{}, tombOf: map[timer.TopicID]struct{}{}, deliveries: map[timer.TopicID]delivery{}, seed: maphash.MakeSeed()}
 	t.targets.seed = t.seed
-	t.topics.rowOf = map[TopicID]uint32{}
+	t.topics.rowOf = map[timer.TopicID]uint32{}
 	return t
 }
 
@@ -83,29 +84,29 @@ func (t *Table) MemoryBytes() int64 {
 }
 
 // Lookup finds a timer by its id: the one in use, else the last one that ended and is still kept.
-func (t *Table) Lookup(topic TopicID, id string) (Handle, bool) {
+func (t *Table) Lookup(topic timer.TopicID, id string) (timer.Handle, bool) {
 	h := t.lookup(topic, []byte(id))
 	return h, h != 0
 }
 
-func (t *Table) lookup(topic TopicID, id []byte) Handle {
+func (t *Table) lookup(topic timer.TopicID, id []byte) timer.Handle {
 	row, ok := t.topics.rowOf[topic]
 	if !ok {
 		return 0
 	}
-	return Handle(t.ids.find(t.idHash(topic, id), func(n uint32) bool {
-		s := t.slab.at(Handle(n))
+	return timer.Handle(t.ids.find(t.idHash(topic, id), func(n uint32) bool {
+		s := t.slab.at(timer.Handle(n))
 		return s.topic == row && string(t.view(s.ref).id) == string(id)
 	}))
 }
 
-func (t *Table) idHash(topic TopicID, id []byte) uint32 {
+func (t *Table) idHash(topic timer.TopicID, id []byte) uint32 {
 	hi, lo := bits.Mul64(maphash.Bytes(t.seed, id)^uint64(topic)*0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
 	return uint32((hi ^ lo) >> 32)
 }
 
 // get returns the slot of a handle that holds a timer, else nil.
-func (t *Table) get(h Handle) *slot {
+func (t *Table) get(h timer.Handle) *slot {
 	if h == 0 || h > t.slab.high {
 		return nil
 	}
@@ -117,7 +118,7 @@ func (t *Table) get(h Handle) *slot {
 }
 
 // live returns the slot of a handle that still holds the timer of that number, else nil.
-func (t *Table) live(h Handle, seq uint64) *slot {
+func (t *Table) live(h timer.Handle, seq uint64) *slot {
 	if s := t.get(h); s != nil && s.seq() == seq {
 		return s
 	}
@@ -125,12 +126,12 @@ func (t *Table) live(h Handle, seq uint64) *slot {
 }
 
 // Live says whether the handle still holds the timer of that number.
-func (t *Table) Live(h Handle, seq uint64) bool { return t.live(h, seq) != nil }
+func (t *Table) Live(h timer.Handle, seq uint64) bool { return t.live(h, seq) != nil }
 
 // touch must come before a change of a slot that is or was in use, and settle after it: a snapshot under way
 // saves what the slot was, and the sums and counts follow the change. Between the two no other slot is touched
 // but in pairs of its own.
-func (t *Table) touch(h Handle) *slot {
+func (t *Table) touch(h timer.Handle) *slot {
 	if t.snap != nil {
 		t.snap.keep(h)
 	}
@@ -140,7 +141,7 @@ func (t *Table) touch(h Handle) *slot {
 	return s
 }
 
-func (t *Table) settle(h Handle, s *slot) {
+func (t *Table) settle(h timer.Handle, s *slot) {
 	t.addSlot(h, t.slotHash(h, s))
 	t.countSlot(s, +1)
 }
@@ -152,16 +153,16 @@ func (t *Table) countSlot(s *slot, by int64) {
 		return
 	}
 	t.topics.count(s.topic, state, by)
-	if state == Leased && t.runs.at(s.run).holder == byPuller {
+	if state == timer.Leased && t.runs.at(s.run).holder == byPuller {
 		t.topics.rows[s.topic].pulled += by
 	}
 }
 
 // newSlot takes a slot for a timer that is about to be created, and leaves it touched.
-func (t *Table) newSlot() (Handle, *slot) {
+func (t *Table) newSlot() (timer.Handle, *slot) {
 	if h := t.slab.free; h != 0 {
 		s := t.touch(h)
-		t.slab.free = Handle(s.ref)
+		t.slab.free = timer.Handle(s.ref)
 		t.slab.unused--
 		*s = slot{}
 		return h, s
@@ -173,7 +174,7 @@ func (t *Table) newSlot() (Handle, *slot) {
 }
 
 // drop forgets a timer: its slot is free, its id unknown unless an older dead letter of that id is left.
-func (t *Table) drop(h Handle) {
+func (t *Table) drop(h timer.Handle) {
 	t.unchain(h)
 	s := t.touch(h)
 	t.forget(h, s)
@@ -181,11 +182,11 @@ func (t *Table) drop(h Handle) {
 }
 
 // forget empties a slot that is touched, in no chain and not in the index under its own number any more.
-func (t *Table) forget(h Handle, s *slot) {
-	if s.state() == Done || s.state() == Cancelled {
+func (t *Table) forget(h timer.Handle, s *slot) {
+	if s.state() == timer.Done || s.state() == timer.Cancelled {
 		t.finished.remove(t, h, s)
 	}
-	t.wheel.Remove(h)
+	t.wheel.Remove(wheel.Handle(h))
 	t.freeRun(h, s)
 	t.dropBlob(h, s.ref)
 	row := s.topic
@@ -196,7 +197,7 @@ func (t *Table) forget(h Handle, s *slot) {
 }
 
 // turn moves a touched timer to a state that lasts until when (see slot.when), and its place in the wheel.
-func (t *Table) turn(h Handle, s *slot, to State, whenMs int64) {
+func (t *Table) turn(h timer.Handle, s *slot, to timer.State, whenMs int64) {
 	s.setState(to)
 	s.setWhen(whenMs)
 	s.rev++
@@ -209,10 +210,10 @@ func (t *Table) turn(h Handle, s *slot, to State, whenMs int64) {
 //	Leased     at the end of the lease
 //	Dead       at the end of its retention
 //	Done, Cancelled  nowhere
-func (t *Table) place(h Handle, s *slot) {
+func (t *Table) place(h timer.Handle, s *slot) {
 	at, in := t.wakeMs(s)
 	if !in {
-		t.wheel.Remove(h)
+		t.wheel.Remove(wheel.Handle(h))
 		return
 	}
 	t.Watch(h, at)
@@ -220,21 +221,21 @@ func (t *Table) place(h Handle, s *slot) {
 
 func (t *Table) wakeMs(s *slot) (ms int64, in bool) {
 	switch s.state() {
-	case Scheduled:
+	case timer.Scheduled:
 		at := s.when()
 		if end := t.expiresMs(s); end != 0 {
 			at = min(at, end+1)
 		}
 		return at, true
-	case Leased, Dead:
+	case timer.Leased, timer.Dead:
 		return s.when(), true
 	}
 	return 0, false
 }
 
 // TopicIDs are the topics that have timers here, in rising order.
-func (t *Table) TopicIDs() []TopicID {
-	var ids []TopicID
+func (t *Table) TopicIDs() []timer.TopicID {
+	var ids []timer.TopicID
 	for i := range t.topics.rows {
 		if t.topics.rows[i].timers > 0 {
 			ids = append(ids, t.topics.rows[i].id)

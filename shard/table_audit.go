@@ -3,6 +3,9 @@ package shard
 import (
 	"fmt"
 	"maps"
+
+	"carillon/timer"
+	"carillon/wheel"
 )
 
 // Audit holds index, slots, wheel, counts and sums against each other and reports the first that differ (I13). If
@@ -10,13 +13,13 @@ import (
 // proportion to the table; it is for tests, simulation and diagnosis.
 func (t *Table) Audit(popped bool) error {
 	var slots, blobs uint64
-	var totals [Cancelled + 1]int64
+	var totals [timer.Cancelled + 1]int64
 	pulled := map[uint32]int64{}
 	unused, waking := 0, 0
-	for h := Handle(1); h <= t.slab.high; h++ {
+	for h := timer.Handle(1); h <= t.slab.high; h++ {
 		s := t.slab.at(h)
 		slots += t.slotHash(h, s)
-		at, in := t.wheel.When(h)
+		at, in := t.wheel.When(wheel.Handle(h))
 		want, wakes := t.wakeMs(s)
 		if wakes {
 			waking++
@@ -29,7 +32,7 @@ func (t *Table) Audit(popped bool) error {
 			continue
 		}
 		totals[s.state()]++
-		if s.state() == Leased && t.runs.at(s.run).holder == byPuller {
+		if s.state() == timer.Leased && t.runs.at(s.run).holder == byPuller {
 			pulled[s.topic]++
 		}
 		v := t.view(s.ref)
@@ -39,13 +42,13 @@ func (t *Table) Audit(popped bool) error {
 				blobs += errorHash(h, text)
 			}
 			if ref := t.runs.at(s.run).successor; ref != 0 {
-				if s.state() != Leased {
+				if s.state() != timer.Leased {
 					return fmt.Errorf("shard: audit: handle %d in state %d has a successor", h, s.state())
 				}
 				v := t.view(ref)
 				blobs += t.blobHash(h, v.flags, v.target, v.body)
 			}
-		} else if s.state() != Scheduled || s.attempts() != 0 {
+		} else if s.state() != timer.Scheduled || s.attempts() != 0 {
 			return fmt.Errorf("shard: audit: handle %d in state %d after %d attempts has no run", h, s.state(), s.attempts())
 		}
 		named := t.lookup(t.topics.rows[s.topic].id, v.id)

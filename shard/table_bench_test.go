@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	"carillon/timer"
 )
 
 const (
@@ -23,13 +25,13 @@ func fillTable(tb testing.TB, n int) *Table {
 	t := NewTable(1, benchNow)
 	payload := bytes.Repeat([]byte("x"), 200)
 	var b Batch
-	var results []Result
+	var results []timer.Result
 	for i := 0; i < n; {
 		b.Reset(benchNow, 1, uint64(i))
 		for end := min(i+benchBatch, n); i < end; i++ {
-			b.Command(&Command{
-				Kind: Add, Topic: 1, ID: benchID(i), Tag: uint32(i), Content: uint64(i) * 7919,
-				Spec: &Spec{DueMs: benchNow + int64(i)*86, Payload: payload, PayloadKind: JSONPayload},
+			b.Command(&timer.Command{
+				Kind: timer.Add, Topic: 1, ID: benchID(i), Tag: uint32(i), Content: uint64(i) * 7919,
+				Spec: &timer.Spec{DueMs: benchNow + int64(i)*86, Payload: payload, PayloadKind: timer.JSONPayload},
 			})
 		}
 		var err error
@@ -70,7 +72,7 @@ func TestMemoryPerTimer(t *testing.T) {
 // benchApply measures Apply alone: fill puts one batch together for the given operation numbers.
 func benchApply(b *testing.B, t *Table, perOp int, fill func(batch *Batch, from, n int)) {
 	var batch Batch
-	var results []Result
+	var results []timer.Result
 	done := 0
 	b.ReportAllocs()
 	for b.Loop() {
@@ -82,7 +84,7 @@ func benchApply(b *testing.B, t *Table, perOp int, fill func(batch *Batch, from,
 		if results, err = t.Apply(batch.Bytes(), nil, results[:0]); err != nil {
 			b.Fatal(err)
 		}
-		if results[0].Code == Skipped || results[0].Code == NotFound {
+		if results[0].Code == timer.Skipped || results[0].Code == timer.NotFound {
 			b.Fatalf("code %d", results[0].Code)
 		}
 		done += benchBatch
@@ -97,8 +99,8 @@ func BenchmarkApply(b *testing.B) {
 		t := fillTable(b, benchTimers)
 		benchApply(b, t, 1, func(batch *Batch, from, n int) {
 			for i := from; i < from+n; i++ {
-				batch.Command(&Command{Kind: Add, Topic: 1, ID: benchID(benchTimers + i), Content: uint64(i),
-					Spec: &Spec{DueMs: benchNow + random.Int64N(86_400_000), Payload: payload, PayloadKind: JSONPayload}})
+				batch.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: benchID(benchTimers + i), Content: uint64(i),
+					Spec: &timer.Spec{DueMs: benchNow + random.Int64N(86_400_000), Payload: payload, PayloadKind: timer.JSONPayload}})
 			}
 		})
 	})
@@ -107,9 +109,9 @@ func BenchmarkApply(b *testing.B) {
 		benchApply(b, t, 1, func(batch *Batch, from, n int) {
 			for range n / 2 {
 				id := benchID(random.IntN(benchTimers))
-				batch.Command(&Command{Kind: Cancel, Topic: 1, ID: id})
-				batch.Command(&Command{Kind: Add, Topic: 1, ID: id, Content: uint64(from),
-					Spec: &Spec{DueMs: benchNow + random.Int64N(86_400_000), Payload: payload, PayloadKind: JSONPayload}})
+				batch.Command(&timer.Command{Kind: timer.Cancel, Topic: 1, ID: id})
+				batch.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: id, Content: uint64(from),
+					Spec: &timer.Spec{DueMs: benchNow + random.Int64N(86_400_000), Payload: payload, PayloadKind: timer.JSONPayload}})
 			}
 		})
 	})
@@ -117,14 +119,14 @@ func BenchmarkApply(b *testing.B) {
 		t := fillTable(b, benchTimers)
 		benchApply(b, t, 1, func(batch *Batch, from, n int) {
 			for range n {
-				batch.Command(&Command{Kind: Modify, Topic: 1, ID: benchID(random.IntN(benchTimers)),
-					Patch: &Patch{Due: true, Spec: Spec{DueMs: benchNow + random.Int64N(86_400_000)}}})
+				batch.Command(&timer.Command{Kind: timer.Modify, Topic: 1, ID: benchID(random.IntN(benchTimers)),
+					Patch: &timer.Patch{Due: true, Spec: timer.Spec{DueMs: benchNow + random.Int64N(86_400_000)}}})
 			}
 		})
 	})
 	b.Run("lease and ack", func(b *testing.B) {
 		t := fillTable(b, benchTimers)
-		fence, next := uint64(0), Handle(0)
+		fence, next := uint64(0), timer.Handle(0)
 		benchApply(b, t, 1, func(batch *Batch, from, n int) {
 			if int(next)+n > benchTimers { // all are done
 				*t = *fillTable(b, benchTimers)
@@ -134,7 +136,7 @@ func BenchmarkApply(b *testing.B) {
 				next++
 				batch.Lease(15_000, next, uint64(next), 1)
 			}
-			for h := next - Handle(n) + 1; h <= next; h++ {
+			for h := next - timer.Handle(n) + 1; h <= next; h++ {
 				fence++
 				batch.Outcome(&Outcome{Kind: Ack, Handle: h, Seq: uint64(h), Fence: fence, StartedMs: benchNow, EndedMs: benchNow + 3, Status: 200})
 			}

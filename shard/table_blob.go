@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math/bits"
 
+	"carillon/timer"
+
 	"github.com/cespare/xxhash/v2"
 )
 
@@ -85,7 +87,7 @@ func (v *blob) readBody(b []byte) {
 }
 
 // putBlob writes v, whose slices may be of another blob or the batch, and takes over the reference on its target.
-func (t *Table) putBlob(h Handle, v *blob) uint32 {
+func (t *Table) putBlob(h timer.Handle, v *blob) uint32 {
 	v.flags &= blobNoExpiry | blobSeries | blobDue
 	n := 1 + 4 + 8 + createdLen + 1 + len(v.id) + len(v.rest)
 	if v.target != 0 {
@@ -138,7 +140,7 @@ func (t *Table) allocPadded(n int) (ref uint32, b []byte) {
 	return ref, append(b[:0], byte(pad)|0x80, byte(pad>>7))
 }
 
-func (t *Table) dropBlob(h Handle, ref uint32) {
+func (t *Table) dropBlob(h timer.Handle, ref uint32) {
 	v := t.view(ref)
 	t.addBlob(h, -t.blobHash(h, v.flags, v.target, v.body))
 	t.targets.release(&t.blobs, v.target)
@@ -151,7 +153,7 @@ func mix(a, b uint64) uint64 {
 	return hi ^ lo
 }
 
-func (t *Table) blobHash(h Handle, flags byte, target uint32, body []byte) uint64 {
+func (t *Table) blobHash(h timer.Handle, flags byte, target uint32, body []byte) uint64 {
 	x := mix(uint64(h)<<8|uint64(flags), xxhash.Sum64(body))
 	if target != 0 {
 		x = mix(x, t.targets.at(target).hash)
@@ -159,11 +161,11 @@ func (t *Table) blobHash(h Handle, flags byte, target uint32, body []byte) uint6
 	return x
 }
 
-func errorHash(h Handle, text []byte) uint64 { return mix(^uint64(h), xxhash.Sum64(text)) }
+func errorHash(h timer.Handle, text []byte) uint64 { return mix(^uint64(h), xxhash.Sum64(text)) }
 
 // slotHash covers what a slot and its run say. The sums over all slots and blobs change with each of them, so the
 // hash of the whole state costs nothing extra to read (I7, I12).
-func (t *Table) slotHash(h Handle, s *slot) uint64 {
+func (t *Table) slotHash(h timer.Handle, s *slot) uint64 {
 	x := mix(uint64(h), s.seqAttempts)
 	x = mix(x, s.whenMarks)
 	if s.state() == 0 {

@@ -3,12 +3,14 @@ package shard
 import (
 	"bytes"
 	"fmt"
+
+	"carillon/timer"
 )
 
-func (g *rig) spec() *Spec {
-	s := &Spec{DueMs: g.now + int64(g.pick(200_000)) - 20_000, Priority: uint8(g.pick(3))}
+func (g *rig) spec() *timer.Spec {
+	s := &timer.Spec{DueMs: g.now + int64(g.pick(200_000)) - 20_000, Priority: uint8(g.pick(3))}
 	if n := g.pick(4); n > 0 {
-		s.PayloadKind = PayloadKind(1 + n&1)
+		s.PayloadKind = timer.PayloadKind(1 + n&1)
 		s.Payload = bytes.Repeat([]byte{byte('a' + n)}, []int{1, 40, 300, 1_500}[g.pick(4)])
 	}
 	if g.pick(3) == 0 {
@@ -18,18 +20,18 @@ func (g *rig) spec() *Spec {
 		s.Callback.URL = fmt.Sprint("http://receiver.example/", n)
 		s.Callback.HasHeaders = n > 0
 		for i := range n {
-			s.Callback.Headers = append(s.Callback.Headers, Header{fmt.Sprint("X-", i), "v"})
+			s.Callback.Headers = append(s.Callback.Headers, timer.Header{Name: fmt.Sprint("X-", i), Value: "v"})
 		}
 	}
 	for i := range g.pick(3) {
 		s.Labels = append(s.Labels, fmt.Sprint("label", i))
 	}
 	if g.pick(5) == 0 {
-		s.Retry = Retry{MaxAttempts: 3, Multiplier: 1.5, HasJitter: true, MinBackoffMs: 10, MaxBackoffMs: 99}
+		s.Retry = timer.Retry{MaxAttempts: 3, Multiplier: 1.5, HasJitter: true, MinBackoffMs: 10, MaxBackoffMs: 99}
 		s.ContentType = "text/plain"
 	}
 	if g.pick(4) == 0 {
-		s.Repeat = &Repeat{EveryMs: 5000, Count: int64(g.pick(4)), CatchUp: CatchUp(g.pick(3)), Overlap: g.pick(2) == 0}
+		s.Repeat = &timer.Repeat{EveryMs: 5000, Count: int64(g.pick(4)), CatchUp: timer.CatchUp(g.pick(3)), Overlap: g.pick(2) == 0}
 		if g.pick(3) == 0 {
 			s.Repeat.UntilMs = g.now + int64(g.pick(100_000))
 		}
@@ -37,60 +39,60 @@ func (g *rig) spec() *Spec {
 	return s
 }
 
-func (g *rig) patch() *Patch {
-	p := &Patch{Spec: *g.spec()}
+func (g *rig) patch() *timer.Patch {
+	p := &timer.Patch{Spec: *g.spec()}
 	bits := g.pick(1 << 16)
-	for _, f := range p.flags() {
+	for _, f := range patchFields(p) {
 		*f.set = uint64(bits)&f.bit != 0
 	}
-	if p.Payload && p.Spec.PayloadKind == NoPayload {
+	if p.Payload && p.Spec.PayloadKind == timer.NoPayload {
 		p.Spec.Payload = nil
 	}
 	return p
 }
 
-func (g *rig) randomCommand() *Command {
-	kinds := []Kind{Add, Add, Add, Add, Put, Put, Modify, Modify, Cancel, Fire, Redrive, Purge}
-	c := &Command{Kind: kinds[g.pick(len(kinds))], Topic: TopicID(1 + g.pick(2)), ID: fmt.Sprint("timer-", g.pick(12))}
+func (g *rig) randomCommand() *timer.Command {
+	kinds := []timer.Kind{timer.Add, timer.Add, timer.Add, timer.Add, timer.Put, timer.Put, timer.Modify, timer.Modify, timer.Cancel, timer.Fire, timer.Redrive, timer.Purge}
+	c := &timer.Command{Kind: kinds[g.pick(len(kinds))], Topic: timer.TopicID(1 + g.pick(2)), ID: fmt.Sprint("timer-", g.pick(12))}
 	if g.pick(150) == 0 {
-		c.Kind = CloseTopic
+		c.Kind = timer.CloseTopic
 		c.Force = g.pick(2) == 0
 	} else if g.pick(30) == 0 {
-		c.Kind = OpenTopic
+		c.Kind = timer.OpenTopic
 	}
 	if g.delivers && g.pick(12) == 0 {
 		d := g.model.deliveries[c.Topic]
-		c.Kind, c.ID, c.Pull = Deliver, "", g.pick(2) == 0
+		c.Kind, c.ID, c.Pull = timer.Deliver, "", g.pick(2) == 0
 		c.IfMatch = uint32(max(0, int(d.turn)+g.pick(4)-1))
 		return c
 	}
 	switch c.Kind {
-	case CloseTopic, OpenTopic:
+	case timer.CloseTopic, timer.OpenTopic:
 		c.ID = ""
-		if g.fences && c.Kind == CloseTopic && !c.Force {
+		if g.fences && c.Kind == timer.CloseTopic && !c.Force {
 			c.DueMs = int64(g.model.fence) + int64(g.pick(5)) - 2
 		}
-	case Add, Put:
+	case timer.Add, timer.Put:
 		c.Spec, c.Content, c.Tag = g.spec(), uint64(1+g.pick(3)), uint32(g.pick(1<<30))
 		c.Absolute = g.pick(2) == 0
 		c.NotLate = g.notLate && g.pick(4) == 0
-		if c.Kind == Add && g.pick(2) == 0 {
-			c.Merge, c.MaxWaitMs = Merge(g.pick(4)), int64(g.pick(2)*g.pick(60_000))
+		if c.Kind == timer.Add && g.pick(2) == 0 {
+			c.Merge, c.MaxWaitMs = timer.Merge(g.pick(4)), int64(g.pick(2)*g.pick(60_000))
 		}
-		c.CreateOnly = c.Kind == Put && g.pick(4) == 0
-	case Modify:
+		c.CreateOnly = c.Kind == timer.Put && g.pick(4) == 0
+	case timer.Modify:
 		c.Patch = g.patch()
-	case Redrive:
+	case timer.Redrive:
 		if g.pick(2) == 0 {
 			c.Patch = g.patch()
 		}
 		c.DueMs = []int64{0, g.now + 5_000}[g.pick(2)]
 	}
-	versioned := Fire
+	versioned := timer.Fire
 	if g.deadByVersion {
-		versioned = Purge
+		versioned = timer.Purge
 	}
-	if c.Kind >= Put && c.Kind <= versioned && g.pick(4) == 0 {
+	if c.Kind >= timer.Put && c.Kind <= versioned && g.pick(4) == 0 {
 		c.IfMatch = uint32(1 + g.pick(3))
 	}
 	return c
@@ -103,7 +105,7 @@ func (g *rig) any() *modelTimer {
 	return g.model.all[g.pick(len(g.model.all))]
 }
 
-func (g *rig) of(state State) *modelTimer {
+func (g *rig) of(state timer.State) *modelTimer {
 	for range 8 {
 		if x := g.any(); x != nil && x.State == state {
 			return x
@@ -118,12 +120,12 @@ func (g *rig) item(b *Batch) step {
 	default:
 		c := g.randomCommand()
 		b.Command(c)
-		return func() (Code, *modelTimer) { return g.model.command(c) }
+		return func() (timer.Code, *modelTimer) { return g.model.command(c) }
 	case 0, 1:
-		x := g.of(Scheduled)
+		x := g.of(timer.Scheduled)
 		if x == nil {
 			b.Takeover(9)
-			return func() (Code, *modelTimer) { return OK, nil }
+			return func() (timer.Code, *modelTimer) { return timer.OK, nil }
 		}
 		h, seq, rev, dur := x.handle, x.Seq, x.rev, int64(1000*(1+g.pick(2)))
 		if g.pick(10) == 0 {
@@ -136,48 +138,48 @@ func (g *rig) item(b *Batch) step {
 		} else {
 			b.Lease(dur, h, seq, rev)
 		}
-		return func() (Code, *modelTimer) { return g.model.lease(g.at(h), seq, rev, dur, holder, now), nil }
+		return func() (timer.Code, *modelTimer) { return g.model.lease(g.at(h), seq, rev, dur, holder, now), nil }
 	case 2, 3:
 		return g.outcomeItem(b)
 	case 4:
-		x := g.of(Dead)
+		x := g.of(timer.Dead)
 		if x == nil || g.pick(3) > 0 {
 			b.Tick()
-			return func() (Code, *modelTimer) { return OK, nil }
+			return func() (timer.Code, *modelTimer) { return timer.OK, nil }
 		}
 		h, seq, rev := x.handle, x.Seq, x.rev
-		if x.State == Dead {
+		if x.State == timer.Dead {
 			b.Forget(h, seq)
-			return func() (Code, *modelTimer) {
-				if y := g.at(h); y != nil && y.Seq == seq && y.State == Dead {
+			return func() (timer.Code, *modelTimer) {
+				if y := g.at(h); y != nil && y.Seq == seq && y.State == timer.Dead {
 					g.model.drop(y)
-					return OK, nil
+					return timer.OK, nil
 				}
-				return Skipped, nil
+				return timer.Skipped, nil
 			}
 		}
 		until, again := g.now+90_000, g.again()
-		if x.State == Scheduled && g.pick(2) == 0 {
+		if x.State == timer.Scheduled && g.pick(2) == 0 {
 			b.Skip(h, seq, rev, again)
-			return func() (Code, *modelTimer) { return g.model.skip(g.at(h), seq, rev, again), nil }
+			return func() (timer.Code, *modelTimer) { return g.model.skip(g.at(h), seq, rev, again), nil }
 		}
 		b.Expire(h, seq, rev, until, again)
-		return func() (Code, *modelTimer) {
-			if y := g.at(h); y != nil && y.Seq == seq && y.State == Scheduled && y.rev == rev {
-				g.model.kill(y, Expired, g.model.clock, until)
+		return func() (timer.Code, *modelTimer) {
+			if y := g.at(h); y != nil && y.Seq == seq && y.State == timer.Scheduled && y.rev == rev {
+				g.model.kill(y, timer.Expired, g.model.clock, until)
 				g.model.again(y, again)
-				return OK, nil
+				return timer.OK, nil
 			}
-			return Skipped, nil
+			return timer.Skipped, nil
 		}
 	}
 }
 
 func (g *rig) outcomeItem(b *Batch) step {
-	x := g.of(Leased)
+	x := g.of(timer.Leased)
 	if x == nil {
 		b.Tick()
-		return func() (Code, *modelTimer) { return OK, nil }
+		return func() (timer.Code, *modelTimer) { return timer.OK, nil }
 	}
 	o := &Outcome{
 		Handle: x.handle, Seq: x.Seq, Fence: x.Fence, Kind: OutcomeKind(1 + g.pick(6)),
@@ -191,19 +193,19 @@ func (g *rig) outcomeItem(b *Batch) step {
 	case RetryLater:
 		o.NextMs, o.Err = g.now+int64(g.pick(9000)), "no answer in time"
 	case Kill:
-		o.Reason, o.RetainUntilMs, o.Err = MaxAttempts, g.now+100_000, "connection refused"
+		o.Reason, o.RetainUntilMs, o.Err = timer.MaxAttempts, g.now+100_000, "connection refused"
 	case Accepted, Extended:
 		o.LeaseMs = int64(1000 * (1 + g.pick(50)))
 	}
 	if at := g.again(); at != 0 && x.Repeat != nil && g.pick(2) == 0 {
 		b.Overlap(o.Handle, o.Seq, o.Fence, at)
-		return func() (Code, *modelTimer) { return g.model.overlap(g.at(o.Handle), o.Seq, o.Fence, at), nil }
+		return func() (timer.Code, *modelTimer) { return g.model.overlap(g.at(o.Handle), o.Seq, o.Fence, at), nil }
 	}
 	if o.Kind == Ack || o.Kind == Kill {
 		o.AgainMs = g.again()
 	}
 	b.Outcome(o)
-	return func() (Code, *modelTimer) { return g.model.outcome(g.at(o.Handle), o), nil }
+	return func() (timer.Code, *modelTimer) { return g.model.outcome(g.at(o.Handle), o), nil }
 }
 
 // again is when an occurrence is due that may follow.

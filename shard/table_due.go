@@ -1,6 +1,9 @@
 package shard
 
-import "carillon/wheel"
+import (
+	"carillon/timer"
+	"carillon/wheel"
+)
 
 // What follows is a leader's own: it changes neither the replicated state nor its hash. A timer that was popped is in
 // the wheel no more until its schedule changes or Watch puts it back; a leader that steps down and may lead
@@ -13,7 +16,7 @@ func (t *Table) Advance(nowMs int64, budget int) (done bool) {
 }
 
 // Pop takes timers whose moment came out of the wheel.
-func (t *Table) Pop(dst []Handle) int { return t.wheel.Pop(dst) }
+func (t *Table) Pop(dst []wheel.Handle) int { return t.wheel.Pop(dst) }
 
 // NextDue is the earliest time at which Advance or Pop has something to do.
 func (t *Table) NextDue() (ms int64, ok bool) {
@@ -25,30 +28,30 @@ func (t *Table) NextDue() (ms int64, ok bool) {
 }
 
 // Watch puts a timer into the wheel, or moves it, for that moment.
-func (t *Table) Watch(h Handle, atMs int64) {
+func (t *Table) Watch(h timer.Handle, atMs int64) {
 	if t.get(h) == nil {
 		return
 	}
-	at := wheel.Tick(clampMs(atMs))
-	if _, in := t.wheel.When(h); in {
-		t.wheel.Move(h, at)
+	at := wheel.Tick(timer.ClampMs(atMs))
+	if _, in := t.wheel.When(wheel.Handle(h)); in {
+		t.wheel.Move(wheel.Handle(h), at)
 		return
 	}
-	t.wheel.Add(h, at)
+	t.wheel.Add(wheel.Handle(h), at)
 }
 
 // Due is what a leader needs to order and gate a timer.
 type Due struct {
 	Seq       uint64
 	Rev       uint32 // grows with every change of the timer but a cancel request
-	Topic     TopicID
+	Topic     timer.TopicID
 	Target    Target
 	Priority  uint8
-	State     State // 0: no such timer
-	NextMs    int64 // Scheduled: the next attempt; Leased: the end of the lease
-	FirstMs   int64 // the due time
-	ExpiresMs int64 // Scheduled, Leased: an attempt that would start later is not made; 0 = never expires
-	RetainMs  int64 // Dead: the end of its retention
+	State     timer.State // 0: no such timer
+	NextMs    int64       // Scheduled: the next attempt; Leased: the end of the lease
+	FirstMs   int64       // the due time
+	ExpiresMs int64       // Scheduled, Leased: an attempt that would start later is not made; 0 = never expires
+	RetainMs  int64       // Dead: the end of its retention
 	Attempts  int
 	Fence     uint64
 	LeaseMs   int64 // how long the last lease was given for
@@ -59,7 +62,7 @@ type Due struct {
 }
 
 // Due reads what a leader needs of a timer; the zero value if the slot is free.
-func (t *Table) Due(h Handle) Due {
+func (t *Table) Due(h timer.Handle) Due {
 	s := t.get(h)
 	if s == nil {
 		return Due{}
@@ -75,9 +78,9 @@ func (t *Table) Due(h Handle) Due {
 		d.Holder, d.FiredMs, d.Status = r.holder, r.firedMs, int(r.status)
 	}
 	switch d.State {
-	case Scheduled, Leased:
+	case timer.Scheduled, timer.Leased:
 		d.NextMs, d.ExpiresMs = s.when(), v.expiresMs(d.FirstMs)
-	case Dead:
+	case timer.Dead:
 		d.RetainMs = s.when()
 	}
 	return d
@@ -97,14 +100,14 @@ func (v *blob) expiresMs(dueMs int64) int64 {
 	if !ok {
 		return 0
 	}
-	return max(clampMs(dueMs+clampMs(after)), 1) // 0 would read as never
+	return max(timer.ClampMs(dueMs+timer.ClampMs(after)), 1) // 0 would read as never
 }
 
 // Job is what a delivery needs of a timer, copied.
 type Job struct {
-	Handle      Handle
+	Handle      timer.Handle
 	ID          string
-	Topic       TopicID
+	Topic       timer.TopicID
 	Seq         uint64
 	Tag         uint32
 	Version     uint32
@@ -113,21 +116,21 @@ type Job struct {
 	Attempts    int
 	Fence       uint64
 	Payload     []byte
-	PayloadKind PayloadKind
+	PayloadKind timer.PayloadKind
 	ContentType string
-	Retry       Retry
+	Retry       timer.Retry
 	Target      Target
 	Priority    uint8
 }
 
 // Job copies what a delivery needs; the zero value if the slot is free.
-func (t *Table) Job(h Handle) Job {
+func (t *Table) Job(h timer.Handle) Job {
 	s := t.get(h)
 	if s == nil {
 		return Job{}
 	}
 	v := t.view(s.ref)
-	var spec Spec
+	var spec timer.Spec
 	_ = decodeRest(&spec, v.rest, true) // checked when it came in
 	j := Job{
 		Handle: h, ID: string(v.id), Topic: t.topics.rows[s.topic].id, Seq: s.seq(), Tag: v.tag, Version: v.version, CreatedMs: v.createdMs,
@@ -141,19 +144,19 @@ func (t *Table) Job(h Handle) Job {
 }
 
 // RetryOf is the timer's own retry settings.
-func (t *Table) RetryOf(h Handle) Retry {
+func (t *Table) RetryOf(h timer.Handle) timer.Retry {
 	s := t.get(h)
 	if s == nil {
-		return Retry{}
+		return timer.Retry{}
 	}
-	var spec Spec
+	var spec timer.Spec
 	_ = decodeRest(&spec, t.view(s.ref).rest, false)
 	return spec.Retry
 }
 
 // Rewatch puts timers that were popped back into the wheel where their state says, looking at no more than budget slots after
 // from (0 at first), and says where to go on.
-func (t *Table) Rewatch(from Handle, budget int) (next Handle, done bool) {
+func (t *Table) Rewatch(from timer.Handle, budget int) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++
 		t.restore(from, t.slab.at(from))
@@ -162,15 +165,15 @@ func (t *Table) Rewatch(from Handle, budget int) (next Handle, done bool) {
 }
 
 // Restore is Rewatch for one timer, if it still has that number.
-func (t *Table) Restore(h Handle, seq uint64) {
+func (t *Table) Restore(h timer.Handle, seq uint64) {
 	if s := t.live(h, seq); s != nil {
 		t.restore(h, s)
 	}
 }
 
-func (t *Table) restore(h Handle, s *slot) {
+func (t *Table) restore(h timer.Handle, s *slot) {
 	if at, wakes := t.wakeMs(s); wakes {
-		if _, in := t.wheel.When(h); !in {
+		if _, in := t.wheel.When(wheel.Handle(h)); !in {
 			t.Watch(h, at)
 		}
 	}
@@ -178,10 +181,10 @@ func (t *Table) restore(h Handle, s *slot) {
 
 // ScanLeased calls fn for leased timers, looking at no more than budget slots after from (0 at first), and says where
 // to go on. fn must not change the table.
-func (t *Table) ScanLeased(from Handle, budget int, fn func(h Handle)) (next Handle, done bool) {
+func (t *Table) ScanLeased(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++
-		if t.slab.at(from).state() == Leased {
+		if t.slab.at(from).state() == timer.Leased {
 			fn(from)
 		}
 	}

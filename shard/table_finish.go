@@ -1,5 +1,7 @@
 package shard
 
+import "carillon/timer"
+
 // finish checks what only the whole of a snapshot shows, and builds what is a replica's own: index, wheel, sums.
 func (l *loader) finish() {
 	t := l.t
@@ -11,14 +13,14 @@ func (l *loader) finish() {
 	if l.err != nil {
 		return
 	}
-	for h := Handle(1); h <= t.slab.high; h++ {
+	for h := timer.Handle(1); h <= t.slab.high; h++ {
 		s := t.slab.at(h)
 		if s.state() == 0 {
 			s.rev = 0
 		}
 		t.settle(h, s)
 	}
-	for h := Handle(1); h <= t.slab.high && l.err == nil; h++ {
+	for h := timer.Handle(1); h <= t.slab.high && l.err == nil; h++ {
 		if s := t.slab.at(h); s.state() != 0 {
 			l.enter(h, s)
 			t.place(h, s)
@@ -38,7 +40,7 @@ func (l *loader) finish() {
 func (l *loader) checkFree() {
 	t := l.t
 	n := 0
-	for h := t.slab.free; h != 0; h = Handle(t.slab.at(h).ref) {
+	for h := t.slab.free; h != 0; h = timer.Handle(t.slab.at(h).ref) {
 		if n++; n > t.slab.unused || t.slab.at(h).state() != 0 {
 			l.fail("free list is broken at handle %d", h)
 			return
@@ -50,7 +52,7 @@ func (l *loader) checkFree() {
 }
 
 // enter puts a timer into the index, unless it is shadowed.
-func (l *loader) enter(h Handle, s *slot) {
+func (l *loader) enter(h timer.Handle, s *slot) {
 	t := l.t
 	if l := t.chains[h]; l.newer != 0 {
 		return
@@ -66,18 +68,18 @@ func (l *loader) enter(h Handle, s *slot) {
 
 func (l *loader) checkFinished() {
 	t := l.t
-	total := t.topics.totals[Done] + t.topics.totals[Cancelled]
+	total := t.topics.totals[timer.Done] + t.topics.totals[timer.Cancelled]
 	var n, bytes int64
-	last := Handle(0)
+	last := timer.Handle(0)
 	for h := t.finished.oldest; h != 0; {
 		s := t.slab.at(h)
-		if state := s.state(); n >= total || state != Done && state != Cancelled || Handle(t.runs.at(s.run).older) != last {
+		if state := s.state(); n >= total || state != timer.Done && state != timer.Cancelled || timer.Handle(t.runs.at(s.run).older) != last {
 			l.fail("list of finished timers is broken at handle %d", h)
 			return
 		}
 		n++
 		bytes += t.finishedCost(s)
-		last, h = h, Handle(t.runs.at(s.run).newer)
+		last, h = h, timer.Handle(t.runs.at(s.run).newer)
 	}
 	if n != total || bytes != t.finished.bytes || last != t.finished.newest {
 		l.fail("%d timers of %d bytes are finished, %d and %d were expected", n, bytes, total, t.finished.bytes)
@@ -88,7 +90,7 @@ func (l *loader) checkFinished() {
 func (l *loader) checkChains() {
 	t := l.t
 	met := 0
-	for h := Handle(1); h <= t.slab.high && len(t.chains) > 0; h++ {
+	for h := timer.Handle(1); h <= t.slab.high && len(t.chains) > 0; h++ {
 		s := t.slab.at(h)
 		if s.state() == 0 || !s.chained() || t.chains[h].newer != 0 {
 			continue
@@ -96,7 +98,7 @@ func (l *loader) checkChains() {
 		met++
 		for last, at := h, t.chains[h].older; at != 0; last, at = at, t.chains[at].older {
 			o := t.get(at)
-			if o == nil || o.state() == Done || o.state() == Cancelled || !o.chained() || t.chains[at].newer != last || o.topic != s.topic ||
+			if o == nil || o.state() == timer.Done || o.state() == timer.Cancelled || !o.chained() || t.chains[at].newer != last || o.topic != s.topic ||
 				string(t.view(o.ref).id) != string(t.view(s.ref).id) || met >= len(t.chains) {
 				l.fail("dead letters of one id are broken at handle %d", at)
 				return

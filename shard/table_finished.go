@@ -1,8 +1,10 @@
 package shard
 
+import "carillon/timer"
+
 // finished lists the timers that are Done or Cancelled, in the order in which they ended, through their runs.
 type finished struct {
-	oldest, newest Handle
+	oldest, newest timer.Handle
 	bytes          int64 // by finishedCost
 }
 
@@ -16,7 +18,7 @@ func (t *Table) finishedCost(s *slot) int64 {
 }
 
 // push appends a touched timer which has just ended.
-func (f *finished) push(t *Table, h Handle, s *slot) {
+func (f *finished) push(t *Table, h timer.Handle, s *slot) {
 	r := t.run(s)
 	r.newer, r.older = 0, uint32(f.newest)
 	if f.newest == 0 {
@@ -29,9 +31,9 @@ func (f *finished) push(t *Table, h Handle, s *slot) {
 }
 
 // remove takes a touched timer out.
-func (f *finished) remove(t *Table, h Handle, s *slot) {
+func (f *finished) remove(t *Table, h timer.Handle, s *slot) {
 	r := t.runs.at(s.run)
-	newer, older := Handle(r.newer), Handle(r.older)
+	newer, older := timer.Handle(r.newer), timer.Handle(r.older)
 	if older == 0 {
 		f.oldest = newer
 	} else {
@@ -45,14 +47,14 @@ func (f *finished) remove(t *Table, h Handle, s *slot) {
 	f.bytes -= t.finishedCost(s)
 }
 
-func (f *finished) relink(t *Table, h Handle, change func(*run)) {
+func (f *finished) relink(t *Table, h timer.Handle, change func(*run)) {
 	s := t.touch(h)
 	change(t.runs.at(s.run))
 	t.settle(h, s)
 }
 
 // end finishes a touched timer as Done or Cancelled.
-func (t *Table) end(h Handle, s *slot, to State, endMs int64) {
+func (t *Table) end(h timer.Handle, s *slot, to timer.State, endMs int64) {
 	t.run(s).nextEnd = endMs
 	t.turn(h, s, to, endMs)
 	t.finished.push(t, h, s)
@@ -75,10 +77,10 @@ func (t *Table) dropFinished(budget int) {
 
 // link is a timer's place among those of one id. The newest is the one that the id names; the others are dead
 // letters that it shadows: they are listed, but can only be purged, by the id and their version.
-type link struct{ newer, older Handle }
+type link struct{ newer, older timer.Handle }
 
 // setLink changes a timer's place in its chain; the timer must not be touched.
-func (t *Table) setLink(h Handle, l link) {
+func (t *Table) setLink(h timer.Handle, l link) {
 	s := t.touch(h)
 	if l == (link{}) {
 		delete(t.chains, h)
@@ -90,14 +92,14 @@ func (t *Table) setLink(h Handle, l link) {
 }
 
 // shadow makes the new timer h, which is not in the index, the one that its id names, before the dead letter old.
-func (t *Table) shadow(hash uint32, old, h Handle) {
+func (t *Table) shadow(hash uint32, old, h timer.Handle) {
 	t.ids.replace(hash, uint32(old), uint32(h))
 	t.setLink(old, link{newer: h, older: t.chains[old].older})
 	t.setLink(h, link{older: old})
 }
 
 // unchain takes a timer out of its chain and out of the index; the next older one of its id takes its place there.
-func (t *Table) unchain(h Handle) {
+func (t *Table) unchain(h timer.Handle) {
 	s := t.slab.at(h)
 	l := t.chains[h] // zero when it is the only one
 	if s.chained() {
@@ -125,17 +127,17 @@ func (t *Table) unchain(h Handle) {
 
 // deadLetter finds what Redrive and Purge mean by an id: the last dead letter of it, or the one of a version. inUse says that
 // the id is another's by now: a scheduled or leased timer has it, or a later dead letter.
-func (t *Table) deadLetter(c *change) (h Handle, inUse bool) {
+func (t *Table) deadLetter(c *change) (h timer.Handle, inUse bool) {
 	h = t.lookup(c.topic, c.id)
 	if h == 0 {
 		return 0, false
 	}
-	if s := t.slab.at(h); s.state() == Done || s.state() == Cancelled {
+	if s := t.slab.at(h); s.state() == timer.Done || s.state() == timer.Cancelled {
 		h = t.chains[h].older // 0 when it is the only one
 	}
 	for h != 0 {
 		s := t.slab.at(h)
-		if v := t.view(s.ref); s.state() == Dead && c.matches(&v) {
+		if v := t.view(s.ref); s.state() == timer.Dead && c.matches(&v) {
 			return h, inUse
 		}
 		h, inUse = t.chains[h].older, true

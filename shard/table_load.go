@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"carillon/timer"
 )
 
 // Bounds of a snapshot's parts.
@@ -23,7 +25,7 @@ type loader struct {
 	hash    uint64 // as the header says
 	hashed  byte   // … and of which version
 	newest  byte   // the last that may be
-	records Handle
+	records timer.Handle
 	unused  int
 	targets map[uint32][]byte // by the writer's row
 	version byte
@@ -32,14 +34,14 @@ type loader struct {
 
 // LoadTable reads what a Snapshot wrote, and returns a table of equal state, hash and future. Any damage that is not
 // found on the way shows in the hash.
-func LoadTable(id ID, r io.Reader) (*Table, error) {
+func LoadTable(id timer.ShardID, r io.Reader) (*Table, error) {
 	t, _, err := loadTable(id, r, hashVersion)
 	return t, err
 }
 
 // loadTable is LoadTable of a build that knows hashes up to a version. It returns the hash that
 // the snapshot has, too.
-func loadTable(id ID, r io.Reader, newest byte) (*Table, uint64, error) {
+func loadTable(id timer.ShardID, r io.Reader, newest byte) (*Table, uint64, error) {
 	l := loader{r: r, buf: make([]byte, 64<<10), targets: map[uint32][]byte{}, newest: newest}
 	l.header(id)
 	for l.err == nil && l.record() {
@@ -155,42 +157,42 @@ func (l *loader) bytes(n int) []byte {
 	return l.scratch
 }
 
-func (l *loader) header(id ID) {
+func (l *loader) header(id timer.ShardID) {
 	if string(l.bytes(4)) != snapshotMagic {
 		l.fail("not a table snapshot")
 	}
 	if l.version = l.byte(); l.version < oldestSnapshot || l.version > snapshotVersion {
 		l.tooNew("version %d, this build reads %d to %d", l.version, oldestSnapshot, snapshotVersion)
 	}
-	if got := ID(l.number(1<<32-1, "shard")); got != id {
+	if got := timer.ShardID(l.number(1<<32-1, "shard")); got != id {
 		l.fail("it is of shard %d", got)
 	}
-	clock := int64(l.number(msMax, "clock"))
+	clock := int64(l.number(timer.MaxMs, "clock"))
 	t := NewTable(id, clock)
 	l.t = t
 	t.clockMs = clock
-	t.seq = l.number(msMax, "sequence")
+	t.seq = l.number(timer.MaxMs, "sequence")
 	t.fence = l.number(1<<64-1, "fence")
-	t.slab.high = Handle(l.number(maxHandle, "highest handle"))
+	t.slab.high = timer.Handle(l.number(maxHandle, "highest handle"))
 	high := uint64(t.slab.high)
-	t.slab.free = Handle(l.number(high, "first free"))
+	t.slab.free = timer.Handle(l.number(high, "first free"))
 	t.slab.unused = int(l.number(high, "free slots"))
-	t.finished.oldest = Handle(l.number(high, "oldest finished"))
-	t.finished.newest = Handle(l.number(high, "newest finished"))
+	t.finished.oldest = timer.Handle(l.number(high, "oldest finished"))
+	t.finished.newest = timer.Handle(l.number(high, "newest finished"))
 	t.finished.bytes = int64(l.number(1<<62, "finished bytes"))
 	for n := l.number(maxTombs, "closed topics"); n > 0 && l.err == nil; n-- {
-		topic := TopicID(l.number(1<<32-1, "topic"))
+		topic := timer.TopicID(l.number(1<<32-1, "topic"))
 		if t.closed(topic) {
 			l.fail("topic %d is closed twice", topic)
 		}
-		t.bury(tombstone{topic, int64(l.number(msMax, "closing time"))})
+		t.bury(tombstone{topic, int64(l.number(timer.MaxMs, "closing time"))})
 	}
 	for n := l.number(maxReigns, "reigns"); n > 0 && l.err == nil; n-- {
 		from := l.number(1<<64-1, "first fence")
 		t.reigns = append(t.reigns, reign{from, l.number(1<<64-1, "owner")})
 	}
 	if l.hashed = hashOfList; l.version > unnamedHash {
-		t.restamped = Handle(l.number(uint64(noRestamp), "last restamped"))
+		t.restamped = timer.Handle(l.number(uint64(noRestamp), "last restamped"))
 		if l.version > noDeliveries {
 			l.deliveries()
 		}
@@ -205,7 +207,7 @@ func (l *loader) header(id ID) {
 
 func (l *loader) deliveries() {
 	for n := l.number(maxTombs, "deliveries"); n > 0 && l.err == nil; n-- {
-		topic := TopicID(l.number(1<<32-1, "topic"))
+		topic := timer.TopicID(l.number(1<<32-1, "topic"))
 		word := l.number(1<<33-1, "delivery")
 		d := delivery{turn: uint32(word >> 1), pull: word&1 != 0}
 		if _, twice := l.t.deliveries[topic]; twice {
@@ -238,7 +240,7 @@ func (l *loader) record() bool {
 	case recordSuccessor:
 		l.successor()
 	case recordEnd:
-		if n := l.number(maxHandle, "slots"); l.err == nil && Handle(n) != l.t.slab.high {
+		if n := l.number(maxHandle, "slots"); l.err == nil && timer.Handle(n) != l.t.slab.high {
 			l.fail("ends with %d slots, the header says %d", n, l.t.slab.high)
 		}
 		return false
@@ -249,8 +251,8 @@ func (l *loader) record() bool {
 }
 
 // slot reads a handle and returns its slot, which no record had before.
-func (l *loader) slot() (Handle, *slot) {
-	h := Handle(l.number(uint64(l.t.slab.high), "handle"))
+func (l *loader) slot() (timer.Handle, *slot) {
+	h := timer.Handle(l.number(uint64(l.t.slab.high), "handle"))
 	if l.err == nil && h == 0 {
 		l.fail("handle 0")
 	}
@@ -271,9 +273,9 @@ func (l *loader) timer(hasRun bool) {
 	h, s := l.slot()
 	seq := l.number(t.seq, "sequence")
 	attempts := l.number(lowMask, "attempts")
-	when := l.number(msMax, "time")
+	when := l.number(timer.MaxMs, "time")
 	marks := l.number(lowMask, "marks")
-	topic := TopicID(l.number(1<<32-1, "topic"))
+	topic := timer.TopicID(l.number(1<<32-1, "topic"))
 	rev := l.number(1<<32-1, "revision")
 	target := uint32(l.number(1<<32-1, "target"))
 	v := blob{flags: l.byte()}
@@ -294,8 +296,8 @@ func (l *loader) timer(hasRun bool) {
 		l.run(h, &made)
 	}
 	if made.chained() {
-		newer := Handle(l.number(uint64(t.slab.high), "newer of an id"))
-		t.chains[h] = link{newer, Handle(l.number(uint64(t.slab.high), "older of an id"))}
+		newer := timer.Handle(l.number(uint64(t.slab.high), "newer of an id"))
+		t.chains[h] = link{newer, timer.Handle(l.number(uint64(t.slab.high), "older of an id"))}
 	}
 	*s = made
 }
@@ -303,10 +305,10 @@ func (l *loader) timer(hasRun bool) {
 // check holds a timer's parts against the table's invariants and decodes its body.
 func (l *loader) check(s *slot, v *blob, body []byte, hasRun bool, target uint32) {
 	state := s.state()
-	if state < Scheduled || state > Cancelled || s.reason() > Refused || s.rev == 0 {
+	if state < timer.Scheduled || state > timer.Cancelled || s.reason() > timer.Refused || s.rev == 0 {
 		l.fail("state %d, reason %d, revision %d", state, s.reason(), s.rev)
 	}
-	if !hasRun && (state != Scheduled || s.attempts() != 0) {
+	if !hasRun && (state != timer.Scheduled || s.attempts() != 0) {
 		l.fail("no run in state %d after %d attempts", state, s.attempts())
 	}
 	f := l.checkBlob(v, body, target)
@@ -337,7 +339,7 @@ func (l *loader) checkBlob(v *blob, body []byte, target uint32) (f facts) {
 // successor reads who waits for a leased timer.
 func (l *loader) successor() {
 	t := l.t
-	h := Handle(l.number(uint64(t.slab.high), "handle"))
+	h := timer.Handle(l.number(uint64(t.slab.high), "handle"))
 	target := uint32(l.number(1<<32-1, "target"))
 	v := blob{flags: l.byte()}
 	body := l.bytes(int(l.number(maxBody, "body")))
@@ -349,7 +351,7 @@ func (l *loader) successor() {
 		t.slab.extend(h)
 		s = t.slab.at(h)
 	}
-	if s == nil || s.state() != Leased || t.runs.at(s.run).successor != 0 || v.flags&blobDue == 0 {
+	if s == nil || s.state() != timer.Leased || t.runs.at(s.run).successor != 0 || v.flags&blobDue == 0 {
 		l.fail("handle %d can have no successor", h)
 	}
 	if l.checkBlob(&v, body, target); l.err != nil {
@@ -369,23 +371,23 @@ func (v *blob) checkBody(body []byte) error {
 	if v.flags&blobVersion != 0 && r.number(1<<32-1, "version") == 1 {
 		r.fail("version 1 is not written")
 	}
-	if v.flags&blobUpdated != 0 && r.number(msMax, "update time") == 0 {
+	if v.flags&blobUpdated != 0 && r.number(timer.MaxMs, "update time") == 0 {
 		r.fail("an update at the creation is not written")
 	}
-	if v.flags&blobFirst != 0 && r.number(msMax, "first add") == 0 {
+	if v.flags&blobFirst != 0 && r.number(timer.MaxMs, "first add") == 0 {
 		r.fail("a first add at the creation is not written")
 	}
 	if v.flags&blobSeries != 0 {
 		r.number(1<<32-1, "occurrence")
 	}
 	if v.flags&blobDue != 0 {
-		r.number(msMax, "due time")
+		r.number(timer.MaxMs, "due time")
 	}
 	r.take(int(r.byte()))
 	return r.err()
 }
 
-func (l *loader) run(h Handle, s *slot) {
+func (l *loader) run(h timer.Handle, s *slot) {
 	t := l.t
 	s.run = t.runs.take()
 	r := t.runs.at(s.run)

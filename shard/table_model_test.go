@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+
+	"carillon/timer"
 )
 
 // modelTimer is a timer of the reference: a plain Timer and what the table keeps beside.
 type modelTimer struct {
-	Timer
-	handle   Handle
+	timer.Timer
+	handle   timer.Handle
 	content  uint64
 	rev      uint32
 	noExpiry bool
@@ -30,19 +32,19 @@ type model struct {
 	byID       map[string][]*modelTimer // oldest first; all but the last are shadowed dead letters
 	all        []*modelTimer
 	finished   []*modelTimer
-	closed     map[TopicID]int64
-	deliveries map[TopicID]delivery
+	closed     map[timer.TopicID]int64
+	deliveries map[timer.TopicID]delivery
 	told       []modelEvent // what the history is told of the entry
 	ending     bool         // an attempt's outcome is being applied
 }
 
 func newModel() *model {
-	return &model{byID: map[string][]*modelTimer{}, closed: map[TopicID]int64{}, deliveries: map[TopicID]delivery{}}
+	return &model{byID: map[string][]*modelTimer{}, closed: map[timer.TopicID]int64{}, deliveries: map[timer.TopicID]delivery{}}
 }
 
-func modelKey(topic TopicID, id string) string { return fmt.Sprint(topic, "/", id) }
+func modelKey(topic timer.TopicID, id string) string { return fmt.Sprint(topic, "/", id) }
 
-func (m *model) last(topic TopicID, id string) *modelTimer {
+func (m *model) last(topic timer.TopicID, id string) *modelTimer {
 	if l := m.byID[modelKey(topic, id)]; len(l) > 0 {
 		return l[len(l)-1]
 	}
@@ -73,7 +75,7 @@ func (m *model) drop(x *modelTimer) {
 	m.finished = slices.DeleteFunc(m.finished, is)
 }
 
-func (m *model) end(x *modelTimer, to State, at int64) {
+func (m *model) end(x *modelTimer, to timer.State, at int64) {
 	x.State, x.EndedMs, x.NextMs = to, at, 0
 	x.rev++
 	m.finished = append(m.finished, x)
@@ -81,27 +83,27 @@ func (m *model) end(x *modelTimer, to State, at int64) {
 }
 
 func (m *model) schedule(x *modelTimer, next int64) {
-	x.State, x.NextMs = Scheduled, next
+	x.State, x.NextMs = timer.Scheduled, next
 	x.rev++
 }
 
-func (m *model) kill(x *modelTimer, why Reason, at, until int64) {
-	x.State, x.Reason, x.EndedMs, x.NextMs, x.until = Dead, why, at, 0, until
+func (m *model) kill(x *modelTimer, why timer.Reason, at, until int64) {
+	x.State, x.Reason, x.EndedMs, x.NextMs, x.until = timer.Dead, why, at, 0, until
 	x.rev++
 	m.tell(x)
 }
 
 // create makes a timer over whatever has ended under its id.
-func (m *model) create(c *Command) (Code, *modelTimer) {
+func (m *model) create(c *timer.Command) (timer.Code, *modelTimer) {
 	version := uint32(1)
 	if old := m.last(c.Topic, c.ID); old != nil {
 		version = old.Version + 1
-		if old.State != Dead {
+		if old.State != timer.Dead {
 			m.drop(old)
 		}
 	}
 	m.seq++
-	x := &modelTimer{content: c.Content, Timer: Timer{
+	x := &modelTimer{content: c.Content, Timer: timer.Timer{
 		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Seq: m.seq, Tag: c.Tag, Version: version,
 		CreatedMs: m.clock, UpdatedMs: m.clock, LatenessMs: -1,
 	}}
@@ -109,7 +111,7 @@ func (m *model) create(c *Command) (Code, *modelTimer) {
 	x.DueMs = debounced(c.Merge, x.DueMs, m.clock, c.MaxWaitMs)
 	m.schedule(x, x.DueMs)
 	m.enter(x)
-	return Created, x
+	return timer.Created, x
 }
 
 // expiry is the last moment at which an attempt may start; 0: any.
@@ -133,78 +135,78 @@ func (x *modelTimer) begin() {
 	}
 }
 
-func (m *model) command(c *Command) (Code, *modelTimer) {
+func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 	x := m.last(c.Topic, c.ID)
 	_, closed := m.closed[c.Topic]
-	over := map[State]Code{Leased: InFlight, Done: OverFired, Dead: OverDead, Cancelled: OverCancelled}
-	past := c.Spec != nil && m.clock-c.Spec.DueMs > LateMs
+	over := map[timer.State]timer.Code{timer.Leased: timer.InFlight, timer.Done: timer.OverFired, timer.Dead: timer.OverDead, timer.Cancelled: timer.OverCancelled}
+	past := c.Spec != nil && m.clock-c.Spec.DueMs > timer.LateMs
 	late := c.NotLate && past
 	switch c.Kind {
-	case Add:
+	case timer.Add:
 		switch {
 		case closed:
-			return TopicClosed, nil
+			return timer.TopicClosed, nil
 		case x == nil && late:
-			return TooLate, nil
+			return timer.TooLate, nil
 		case x == nil:
 			return m.create(c)
-		case x.State == Scheduled && c.Merge != MergeReject && !late:
+		case x.State == timer.Scheduled && c.Merge != timer.MergeReject && !late:
 			return m.merge(c, x)
-		case late && c.Merge != MergeReject && !x.State.Over() && x.content != c.Content,
-			late && c.Merge != MergeReject && x.State == Leased && !c.Absolute:
-			return TooLate, x
-		case x.State == Leased && c.Merge != MergeReject && !(c.Absolute && x.content == c.Content):
+		case late && c.Merge != timer.MergeReject && !x.State.Over() && x.content != c.Content,
+			late && c.Merge != timer.MergeReject && x.State == timer.Leased && !c.Absolute:
+			return timer.TooLate, x
+		case x.State == timer.Leased && c.Merge != timer.MergeReject && !(c.Absolute && x.content == c.Content):
 			return m.succeed(c, x)
 		case !x.State.Over() && x.content == c.Content:
-			return Same, x
-		case x.State == Leased:
-			return InFlight, x
-		case x.State == Scheduled:
-			return Exists, x
+			return timer.Same, x
+		case x.State == timer.Leased:
+			return timer.InFlight, x
+		case x.State == timer.Scheduled:
+			return timer.Exists, x
 		case c.Absolute && x.content == c.Content && (past || m.clock-x.EndedMs <= finishedKeepMs):
-			return Same, x
+			return timer.Same, x
 		case late:
-			return TooLate, x
+			return timer.TooLate, x
 		}
 		return m.create(c)
-	case Put:
+	case timer.Put:
 		switch {
 		case closed:
-			return TopicClosed, nil
+			return timer.TopicClosed, nil
 		case late:
-			return TooLate, nil
+			return timer.TooLate, nil
 		case x == nil && c.IfMatch != 0:
-			return VersionMismatch, nil
+			return timer.VersionMismatch, nil
 		case x == nil:
 			return m.create(c)
 		case c.CreateOnly && !x.State.Over():
-			return VersionMismatch, x
-		case x.State == Leased:
-			return InFlight, x
+			return timer.VersionMismatch, x
+		case x.State == timer.Leased:
+			return timer.InFlight, x
 		case c.IfMatch != 0 && c.IfMatch != x.Version:
-			return VersionMismatch, x
+			return timer.VersionMismatch, x
 		case x.State.Over():
 			return m.create(c)
 		}
 		m.replace(x, c, c.Spec.DueMs)
-		return OK, x
-	case Modify, Fire:
+		return timer.OK, x
+	case timer.Modify, timer.Fire:
 		switch {
 		case x == nil:
-			return NotFound, nil
-		case x.State != Scheduled:
+			return timer.NotFound, nil
+		case x.State != timer.Scheduled:
 			return over[x.State], x
 		case c.IfMatch != 0 && c.IfMatch != x.Version:
-			return VersionMismatch, x
+			return timer.VersionMismatch, x
 		}
 		x.Version++
 		x.UpdatedMs = m.clock
-		if c.Kind == Fire {
+		if c.Kind == timer.Fire {
 			x.DueMs = m.clock
 			m.schedule(x, m.clock)
-			return OK, x
+			return timer.OK, x
 		}
-		c.Patch.applyTo(&x.Spec)
+		c.Patch.Apply(&x.Spec)
 		if c.Patch.Expiry {
 			x.noExpiry = false
 		}
@@ -218,28 +220,28 @@ func (m *model) command(c *Command) (Code, *modelTimer) {
 			next = x.DueMs
 		}
 		m.schedule(x, next)
-		return OK, x
-	case Cancel:
+		return timer.OK, x
+	case timer.Cancel:
 		switch {
 		case x == nil:
-			return NotFound, nil
+			return timer.NotFound, nil
 		case !slices.ContainsFunc(m.byID[modelKey(c.Topic, c.ID)], (*modelTimer).live):
-			if x.State == Cancelled {
-				return Prevented, x
+			if x.State == timer.Cancelled {
+				return timer.Prevented, x
 			}
 			return over[x.State], x
 		case c.IfMatch != 0 && c.IfMatch != x.Version:
-			return VersionMismatch, x
+			return timer.VersionMismatch, x
 		}
-		code := Prevented
+		code := timer.Prevented
 		list := slices.Clone(m.byID[modelKey(c.Topic, c.ID)])
 		slices.Reverse(list)
 		for _, y := range list {
-			if y.State == Leased {
+			if y.State == timer.Leased {
 				y.CancelRequested, y.Successor, y.successor = true, false, nil
-				code = CancelInFlight
+				code = timer.CancelInFlight
 			} else if y.live() {
-				m.end(y, Cancelled, m.clock)
+				m.end(y, timer.Cancelled, m.clock)
 				if y != x {
 					m.drop(y)
 				}
@@ -247,24 +249,24 @@ func (m *model) command(c *Command) (Code, *modelTimer) {
 		}
 		m.yield(x)
 		return code, m.last(c.Topic, c.ID)
-	case Redrive, Purge:
+	case timer.Redrive, timer.Purge:
 		return m.deadLetter(c)
-	case CloseTopic:
+	case timer.CloseTopic:
 		return m.closeTopic(c), nil
-	case Deliver:
+	case timer.Deliver:
 		return m.deliver(c), nil
 	}
 	delete(m.closed, c.Topic)
-	return OK, nil
+	return timer.OK, nil
 }
 
-func (m *model) deadLetter(c *Command) (Code, *modelTimer) {
+func (m *model) deadLetter(c *timer.Command) (timer.Code, *modelTimer) {
 	var x, lastDead *modelTimer
 	for _, y := range m.byID[modelKey(c.Topic, c.ID)] {
 		if y.live() {
 			lastDead = y // as good as a later one: the id is in use
 		}
-		if y.State == Dead {
+		if y.State == timer.Dead {
 			lastDead = y
 			if c.IfMatch == 0 || c.IfMatch == y.Version {
 				x = y
@@ -272,12 +274,12 @@ func (m *model) deadLetter(c *Command) (Code, *modelTimer) {
 		}
 	}
 	last := m.last(c.Topic, c.ID)
-	if x == nil || c.Kind == Redrive && (!last.State.Over() || x != lastDead) {
-		return Skipped, nil
+	if x == nil || c.Kind == timer.Redrive && (!last.State.Over() || x != lastDead) {
+		return timer.Skipped, nil
 	}
-	if c.Kind == Purge {
+	if c.Kind == timer.Purge {
 		m.drop(x)
-		return OK, nil
+		return timer.OK, nil
 	}
 	if last != x {
 		m.drop(last)
@@ -289,52 +291,52 @@ func (m *model) deadLetter(c *Command) (Code, *modelTimer) {
 	if c.DueMs != 0 {
 		x.DueMs = c.DueMs
 	}
-	x.noExpiry, x.Attempts, x.LatenessMs, x.Reason, x.EndedMs = true, 0, -1, NoReason, 0
+	x.noExpiry, x.Attempts, x.LatenessMs, x.Reason, x.EndedMs = true, 0, -1, timer.NoReason, 0
 	m.schedule(x, x.DueMs)
-	return OK, x
+	return timer.OK, x
 }
 
-func (m *model) closeTopic(c *Command) Code {
+func (m *model) closeTopic(c *timer.Command) timer.Code {
 	for _, x := range slices.Clone(m.all) {
 		if x.Topic != c.Topic {
 			continue
 		}
 		if c.Force {
 			m.drop(x)
-		} else if x.State != Done && x.State != Cancelled {
-			return NotEmpty
+		} else if x.State != timer.Done && x.State != timer.Cancelled {
+			return timer.NotEmpty
 		}
 	}
 	if !c.Force {
 		m.fence = max(m.fence, uint64(max(c.DueMs, 0)))
 	}
 	m.closed[c.Topic] = m.clock
-	return OK
+	return timer.OK
 }
 
-func (m *model) deliver(c *Command) Code {
+func (m *model) deliver(c *timer.Command) timer.Code {
 	d, known := m.deliveries[c.Topic]
 	if _, closed := m.closed[c.Topic]; closed {
-		return TopicClosed
+		return timer.TopicClosed
 	}
 	if known && (c.IfMatch < d.turn || c.IfMatch == d.turn && c.Pull != d.pull) {
-		return VersionMismatch
+		return timer.VersionMismatch
 	}
 	for _, x := range m.all {
-		if x.Topic == c.Topic && x.State == Leased && (x.holder == byPuller) != c.Pull {
-			return InFlight
+		if x.Topic == c.Topic && x.State == timer.Leased && (x.holder == byPuller) != c.Pull {
+			return timer.InFlight
 		}
 	}
 	m.deliveries[c.Topic] = delivery{c.IfMatch, c.Pull}
-	return OK
+	return timer.OK
 }
 
-func (m *model) lease(x *modelTimer, seq uint64, rev uint32, dur int64, holder Holder, now int64) Code {
-	if x == nil || x.Seq != seq || x.State != Scheduled || x.rev != rev {
-		return Skipped
+func (m *model) lease(x *modelTimer, seq uint64, rev uint32, dur int64, holder Holder, now int64) timer.Code {
+	if x == nil || x.Seq != seq || x.State != timer.Scheduled || x.rev != rev {
+		return timer.Skipped
 	}
 	if d, known := m.deliveries[x.Topic]; known && d.pull != (holder == byPuller) {
-		return Skipped
+		return timer.Skipped
 	}
 	m.fence++
 	x.Fence, x.leasedAt, x.until = m.fence, x.NextMs, m.clock+dur
@@ -346,14 +348,14 @@ func (m *model) lease(x *modelTimer, seq uint64, rev uint32, dur int64, holder H
 		}
 	}
 	x.Attempts++
-	x.State, x.NextMs = Leased, 0
+	x.State, x.NextMs = timer.Leased, 0
 	x.rev++
-	return OK
+	return timer.OK
 }
 
-func (m *model) outcome(x *modelTimer, o *Outcome) Code {
-	if x == nil || x.Seq != o.Seq || x.State != Leased || x.Fence != o.Fence {
-		return Skipped
+func (m *model) outcome(x *modelTimer, o *Outcome) timer.Code {
+	if x == nil || x.Seq != o.Seq || x.State != timer.Leased || x.Fence != o.Fence {
+		return timer.Skipped
 	}
 	at := o.EndedMs
 	if at > m.clock || at < m.clock-endSlackMs {
@@ -368,7 +370,7 @@ func (m *model) outcome(x *modelTimer, o *Outcome) Code {
 		}
 	}
 	if o.Kind == Accepted && x.holder == byReport && o.LeaseMs <= x.lasts {
-		return OK
+		return timer.OK
 	}
 	if o.Kind == Accepted || o.Kind == Extended {
 		x.until, x.lasts = m.clock+o.LeaseMs, o.LeaseMs
@@ -378,15 +380,15 @@ func (m *model) outcome(x *modelTimer, o *Outcome) Code {
 				x.holder = byReport
 			}
 		}
-		return OK
+		return timer.OK
 	}
 	m.ending = o.Kind != Release
 	defer func() { m.ending = false }()
 	switch {
 	case o.Kind == Ack:
-		m.end(x, Done, at)
+		m.end(x, timer.Done, at)
 	case x.CancelRequested:
-		m.end(x, Cancelled, at)
+		m.end(x, timer.Cancelled, at)
 	case o.Kind == RetryLater:
 		m.schedule(x, o.NextMs)
 		m.tellAttempt(x, o, at)
@@ -402,10 +404,10 @@ func (m *model) outcome(x *modelTimer, o *Outcome) Code {
 		m.again(x, o.AgainMs)
 	}
 	m.yield(x)
-	return OK
+	return timer.OK
 }
 
-func (m *model) replace(x *modelTimer, c *Command, due int64) {
+func (m *model) replace(x *modelTimer, c *timer.Command, due int64) {
 	x.Spec, x.content = *c.Spec, c.Content
 	x.begin()
 	x.Version++
@@ -414,9 +416,9 @@ func (m *model) replace(x *modelTimer, c *Command, due int64) {
 	m.schedule(x, due)
 }
 
-func (m *model) merge(c *Command, x *modelTimer) (Code, *modelTimer) {
-	if c.Merge == MergeKeep {
-		return Merged, x
+func (m *model) merge(c *timer.Command, x *modelTimer) (timer.Code, *modelTimer) {
+	if c.Merge == timer.MergeKeep {
+		return timer.Merged, x
 	}
 	if x.first == 0 {
 		x.first = x.CreatedMs
@@ -433,30 +435,30 @@ func (m *model) merge(c *Command, x *modelTimer) (Code, *modelTimer) {
 	if x.first == x.CreatedMs {
 		x.first = 0
 	}
-	return Merged, x
+	return timer.Merged, x
 }
 
-func (m *model) succeed(c *Command, x *modelTimer) (Code, *modelTimer) {
+func (m *model) succeed(c *timer.Command, x *modelTimer) (timer.Code, *modelTimer) {
 	first := m.clock
 	if x.successor != nil {
-		if c.Merge == MergeKeep {
-			return Merged, x
+		if c.Merge == timer.MergeKeep {
+			return timer.Merged, x
 		}
 		first = x.successor.CreatedMs
 	}
-	next := &modelTimer{content: c.Content, Timer: Timer{
+	next := &modelTimer{content: c.Content, Timer: timer.Timer{
 		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Tag: c.Tag, CreatedMs: first, UpdatedMs: m.clock, LatenessMs: -1,
 	}}
 	next.DueMs = debounced(c.Merge, c.Spec.DueMs, first, c.MaxWaitMs)
 	x.successor, x.Successor = next, true
-	return Merged, x
+	return timer.Merged, x
 }
 
 // promote puts a successor in the place of a timer whose attempt has ended.
 func (m *model) promote(x, next *modelTimer) {
 	next.Version = x.Version + 1
 	next.begin()
-	if x.State == Scheduled {
+	if x.State == timer.Scheduled {
 		next.Seq, next.handle, next.rev = x.Seq, x.handle, x.rev
 		*x = *next
 		m.schedule(x, x.DueMs)
@@ -470,7 +472,7 @@ func (m *model) follow(x, next *modelTimer) {
 	next.Seq = m.seq
 	m.schedule(next, next.DueMs)
 	m.enter(next)
-	if x.State != Dead {
+	if x.State != timer.Dead {
 		m.drop(x)
 	}
 }
@@ -479,15 +481,15 @@ func (x *modelTimer) live() bool { return !x.State.Over() }
 
 func (m *model) yield(x *modelTimer) {
 	others := slices.ContainsFunc(m.byID[modelKey(x.Topic, x.ID)], (*modelTimer).live)
-	if (m.last(x.Topic, x.ID) != x || others) && (x.State == Done || x.State == Cancelled) {
+	if (m.last(x.Topic, x.ID) != x || others) && (x.State == timer.Done || x.State == timer.Cancelled) {
 		m.drop(x)
 	}
 }
 
 // overlap schedules the next occurrence beside one that runs.
-func (m *model) overlap(x *modelTimer, seq, fence uint64, at int64) Code {
-	if x == nil || x.Seq != seq || x.State != Leased || x.CancelRequested || x.Fence != fence || x.successor != nil || !m.goesOn(x, at) {
-		return Skipped
+func (m *model) overlap(x *modelTimer, seq, fence uint64, at int64) timer.Code {
+	if x == nil || x.Seq != seq || x.State != timer.Leased || x.CancelRequested || x.Fence != fence || x.successor != nil || !m.goesOn(x, at) {
+		return timer.Skipped
 	}
 	next := x.next(at)
 	x.occurrence = 0
@@ -495,7 +497,7 @@ func (m *model) overlap(x *modelTimer, seq, fence uint64, at int64) Code {
 	next.Seq = m.seq
 	m.schedule(next, at)
 	m.enter(next)
-	return OK
+	return timer.OK
 }
 
 func (m *model) goesOn(x *modelTimer, at int64) bool {
@@ -504,7 +506,7 @@ func (m *model) goesOn(x *modelTimer, at int64) bool {
 
 // next is the occurrence after this one.
 func (x *modelTimer) next(at int64) *modelTimer {
-	next := &modelTimer{content: x.content, occurrence: x.occurrence + 1, Timer: Timer{
+	next := &modelTimer{content: x.content, occurrence: x.occurrence + 1, Timer: timer.Timer{
 		Topic: x.Topic, ID: x.ID, Spec: x.Spec, Tag: x.Tag, Version: x.Version, CreatedMs: x.CreatedMs, UpdatedMs: x.UpdatedMs, LatenessMs: -1,
 	}}
 	next.DueMs = at
@@ -513,7 +515,7 @@ func (x *modelTimer) next(at int64) *modelTimer {
 
 // again schedules the next occurrence of a series.
 func (m *model) again(x *modelTimer, at int64) {
-	if x.State != Done && x.State != Dead {
+	if x.State != timer.Done && x.State != timer.Dead {
 		return
 	}
 	goes, next := m.goesOn(x, at) && !x.CancelRequested, x.next(at)
@@ -524,16 +526,16 @@ func (m *model) again(x *modelTimer, at int64) {
 }
 
 // skip moves an occurrence on.
-func (m *model) skip(x *modelTimer, seq uint64, rev uint32, at int64) Code {
-	if x == nil || x.Seq != seq || x.State != Scheduled || x.rev != rev || x.Attempts != 0 || x.occurrence == 0 {
-		return Skipped
+func (m *model) skip(x *modelTimer, seq uint64, rev uint32, at int64) timer.Code {
+	if x == nil || x.Seq != seq || x.State != timer.Scheduled || x.rev != rev || x.Attempts != 0 || x.occurrence == 0 {
+		return timer.Skipped
 	}
 	if at == 0 || x.Repeat.UntilMs != 0 && at > x.Repeat.UntilMs {
-		m.end(x, Cancelled, m.clock)
+		m.end(x, timer.Cancelled, m.clock)
 		m.yield(x)
-		return OK
+		return timer.OK
 	}
 	x.DueMs = at
 	m.schedule(x, at)
-	return OK
+	return timer.OK
 }

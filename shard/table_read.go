@@ -1,20 +1,22 @@
 package shard
 
+import "carillon/timer"
+
 // Read copies a timer by its id: the one in use, else the last one that ended and is still kept; nil if there is none.
-func (t *Table) Read(topic TopicID, id string) *Timer {
+func (t *Table) Read(topic timer.TopicID, id string) *timer.Timer {
 	return t.Copy(t.lookup(topic, []byte(id)))
 }
 
 // Copy copies a timer; nil if the slot is free.
-func (t *Table) Copy(h Handle) *Timer { return t.copy(h, true) }
+func (t *Table) Copy(h timer.Handle) *timer.Timer { return t.copy(h, true) }
 
-func (t *Table) copy(h Handle, payload bool) *Timer {
+func (t *Table) copy(h timer.Handle, payload bool) *timer.Timer {
 	s := t.get(h)
 	if s == nil {
 		return nil
 	}
 	v := t.view(s.ref)
-	m := &Timer{
+	m := &timer.Timer{
 		Topic: t.topics.rows[s.topic].id, ID: string(v.id),
 		Seq: s.seq(), Tag: v.tag, Version: v.version,
 		State: s.state(), Reason: s.reason(), CancelRequested: s.cancelled(),
@@ -26,7 +28,7 @@ func (t *Table) copy(h Handle, payload bool) *Timer {
 	if v.target != 0 {
 		m.Callback = t.targets.at(v.target).callback(&t.blobs)
 	}
-	if m.State == Scheduled {
+	if m.State == timer.Scheduled {
 		m.NextMs = s.when()
 	}
 	if s.run != 0 {

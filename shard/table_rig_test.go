@@ -8,11 +8,13 @@ import (
 	"reflect"
 	"testing"
 
+	"carillon/timer"
+
 	"pgregory.net/rapid"
 )
 
 // step is one item that was put into a batch, and how the model does it.
-type step func() (Code, *modelTimer)
+type step func() (timer.Code, *modelTimer)
 
 // rig drives a table and the model with the same random items.
 type rig struct {
@@ -36,7 +38,7 @@ func newRig(t testing.TB, pick func(n int) int) *rig {
 	return &rig{t: t, pick: pick, table: NewTable(7, rigStart), model: newModel(), now: rigStart}
 }
 
-func (g *rig) at(h Handle) *modelTimer {
+func (g *rig) at(h timer.Handle) *modelTimer {
 	for _, x := range g.model.all {
 		if x.handle == h {
 			return x
@@ -57,7 +59,7 @@ func (g *rig) turn() {
 	}
 	data := bytes.Clone(b.Bytes())
 	g.table.tell()
-	got, err := g.table.Apply(data, func(int, *Result) bool { return true }, nil)
+	got, err := g.table.Apply(data, func(int, *timer.Result) bool { return true }, nil)
 	if err != nil || len(got) != len(steps) {
 		g.t.Fatalf("apply: %d results, %v", len(got), err)
 	}
@@ -88,7 +90,7 @@ func (g *rig) turn() {
 	}
 }
 
-func (g *rig) same(got *Timer, x *modelTimer) {
+func (g *rig) same(got *timer.Timer, x *modelTimer) {
 	g.t.Helper()
 	if !reflect.DeepEqual(*got, x.Timer) {
 		g.t.Fatalf("timer is\n%+v\nthe model says\n%+v", *got, x.Timer)
@@ -101,7 +103,7 @@ func (g *rig) check() {
 	if err := g.table.Audit(false); err != nil {
 		g.t.Fatal(err)
 	}
-	var sum [3]Counts
+	var sum [3]timer.Counts
 	for _, x := range g.model.all {
 		got := g.table.Copy(x.handle)
 		if got == nil {
@@ -109,10 +111,10 @@ func (g *rig) check() {
 		}
 		g.same(got, x)
 		d := g.table.Due(x.handle)
-		if d.Rev != x.rev || d.State == Leased && d.NextMs != x.until || d.State == Dead && d.RetainMs != x.until {
+		if d.Rev != x.rev || d.State == timer.Leased && d.NextMs != x.until || d.State == timer.Dead && d.RetainMs != x.until {
 			g.t.Fatalf("due is %+v, the model says revision %d, until %d", d, x.rev, x.until)
 		}
-		if d.State == Leased && (d.Holder != x.holder || d.LeaseMs != x.lasts || d.FiredMs != x.FiredMs || d.Status != x.LastStatus) {
+		if d.State == timer.Leased && (d.Holder != x.holder || d.LeaseMs != x.lasts || d.FiredMs != x.FiredMs || d.Status != x.LastStatus) {
 			g.t.Fatalf("due is %+v, the model says a lease of %d ms with holder %d", d, x.lasts, x.holder)
 		}
 		if d.ExpiresMs != x.expiry() {
@@ -120,13 +122,13 @@ func (g *rig) check() {
 		}
 		n := &sum[x.Topic]
 		switch x.State {
-		case Scheduled:
+		case timer.Scheduled:
 			n.Scheduled++
-		case Leased:
+		case timer.Leased:
 			n.Leased++
-		case Done:
+		case timer.Done:
 			n.Done++
-		case Dead:
+		case timer.Dead:
 			n.Dead++
 		}
 	}
@@ -179,7 +181,7 @@ func (g *rig) restart() {
 func dump(t *Table) string {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, t.clockMs, t.seq, t.fence, t.reigns, t.slab.high, t.slab.free, t.slab.unused, t.finished, t.tombs, t.deliveries)
-	for h := Handle(1); h <= t.slab.high; h++ {
+	for h := timer.Handle(1); h <= t.slab.high; h++ {
 		s := t.slab.at(h)
 		if s.state() == 0 {
 			fmt.Fprintln(&b, h, "free", s.ref)

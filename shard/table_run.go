@@ -1,5 +1,7 @@
 package shard
 
+import "carillon/timer"
+
 const (
 	runChunkBits = 9 // 32 KiB
 	runChunkLen  = 1 << runChunkBits
@@ -67,7 +69,7 @@ func (t *Table) run(s *slot) *run {
 	return t.runs.at(s.run)
 }
 
-func (t *Table) freeRun(h Handle, s *slot) {
+func (t *Table) freeRun(h timer.Handle, s *slot) {
 	if s.run == 0 {
 		return
 	}
@@ -85,7 +87,7 @@ func (t *Table) dueMs(s *slot) int64 {
 }
 
 // setError keeps the text of the last error.
-func (t *Table) setError(h Handle, r *run, text string) {
+func (t *Table) setError(h timer.Handle, r *run, text string) {
 	if r.errRef != 0 {
 		t.addBlob(h, -errorHash(h, t.errorText(r)))
 		t.blobs.release(r.errRef)

@@ -1,12 +1,16 @@
 package shard
 
-import "github.com/cespare/xxhash/v2"
+import (
+	"github.com/cespare/xxhash/v2"
+
+	"carillon/timer"
+)
 
 // scrub is a walk over a table that makes its sums anew, a slice at a time, while entries go on
 // being applied. The sums that Hash is made of are kept by the changes alone; so what memory has
 // changed by itself, or what something else has written over, shows as a sum that is another.
 type scrub struct {
-	at           Handle // the slots up to here are in the sums; 0: no walk is under way
+	at           timer.Handle // the slots up to here are in the sums; 0: no walk is under way
 	slots, blobs uint64
 	walk         uint // how many there were before
 	bad          bool // something is wrong that the sums do not cover
@@ -17,14 +21,14 @@ type scrub struct {
 const lookupEach = 4
 
 // addSlot and addBlob keep the sums, and those of a walk that has been there.
-func (t *Table) addSlot(h Handle, x uint64) {
+func (t *Table) addSlot(h timer.Handle, x uint64) {
 	t.slotSum += x
 	if h <= t.scrub.at {
 		t.scrub.slots += x
 	}
 }
 
-func (t *Table) addBlob(h Handle, x uint64) {
+func (t *Table) addBlob(h timer.Handle, x uint64) {
 	t.blobSum += x
 	if h <= t.scrub.at {
 		t.scrub.blobs += x
@@ -57,7 +61,7 @@ func (t *Table) Scrub(budget int) (done, sound bool) {
 }
 
 // leadsTo says whether the id of a timer leads to its slot, if it is the newest of that id.
-func (t *Table) leadsTo(h Handle) bool {
+func (t *Table) leadsTo(h timer.Handle) bool {
 	s := t.slab.at(h)
 	if s.state() == 0 || t.chains[h].newer != 0 {
 		return true
@@ -67,7 +71,7 @@ func (t *Table) leadsTo(h Handle) bool {
 
 // sumsOf are a slot's parts of slotSum and blobSum. It is not ok if a callback is not what its
 // hash says.
-func (t *Table) sumsOf(h Handle) (slots, blobs uint64, ok bool) {
+func (t *Table) sumsOf(h timer.Handle) (slots, blobs uint64, ok bool) {
 	s := t.slab.at(h)
 	slots = t.slotHash(h, s)
 	if s.state() == 0 {
@@ -90,7 +94,7 @@ func (t *Table) sumsOf(h Handle) (slots, blobs uint64, ok bool) {
 }
 
 // errorSum is what the text of the last error has in blobSum.
-func (t *Table) errorSum(h Handle, r *run) uint64 {
+func (t *Table) errorSum(h timer.Handle, r *run) uint64 {
 	if text := t.errorText(r); len(text) > 0 {
 		return errorHash(h, text)
 	}

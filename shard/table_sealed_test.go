@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"carillon/secret"
+	"carillon/timer"
 )
 
 // TestSealedValuesAreCounted: what timers' headers are sealed with is counted once for each override that some timer has, through changes,
@@ -19,28 +20,28 @@ func TestSealedValuesAreCounted(t *testing.T) {
 		return keys.Seal(secret.OfTimer(1, "X-Key"), text)
 	}
 	id := func(c byte) string { return secret.KeyOf(seal(c, "x")) }
-	spec := func(values ...string) *Spec {
-		s := &Spec{DueMs: 5_000, Callback: Callback{URL: "http://h/", Method: "PUT", HasHeaders: true, TimeoutMs: 5}}
+	spec := func(values ...string) *timer.Spec {
+		s := &timer.Spec{DueMs: 5_000, Callback: timer.Callback{URL: "http://h/", Method: "PUT", HasHeaders: true, TimeoutMs: 5}}
 		for i, v := range values {
-			s.Callback.Headers = append(s.Callback.Headers, Header{"X-Key-" + string(rune('a'+i)), v})
+			s.Callback.Headers = append(s.Callback.Headers, timer.Header{Name: "X-Key-" + string(rune('a'+i)), Value: v})
 		}
 		return s
 	}
 	d := newDesk(t)
 	steps := []struct {
-		cmd  Command
+		cmd  timer.Command
 		want map[string]int64
 	}{
-		{Command{Kind: Add, Topic: 1, ID: "clear", Spec: spec("clear", "\x02", "")}, nil},
-		{Command{Kind: Add, Topic: 1, ID: "a", Spec: spec(seal('a', "1"), "clear", seal('b', "2"))}, map[string]int64{id('a'): 1, id('b'): 1}},
-		{Command{Kind: Add, Topic: 1, ID: "a2", Spec: spec(seal('a', "1"), "clear", seal('b', "2"))}, map[string]int64{id('a'): 1, id('b'): 1}},
-		{Command{Kind: Add, Topic: 1, ID: "a3", Spec: spec(seal('a', "3"))}, map[string]int64{id('a'): 2, id('b'): 1}},
-		{Command{Kind: Put, Topic: 1, ID: "a", Spec: spec(seal('b', "1"))}, map[string]int64{id('a'): 2, id('b'): 2}},
-		{Command{Kind: Put, Topic: 1, ID: "a2", Spec: spec()}, map[string]int64{id('a'): 1, id('b'): 1}},
+		{timer.Command{Kind: timer.Add, Topic: 1, ID: "clear", Spec: spec("clear", "\x02", "")}, nil},
+		{timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: spec(seal('a', "1"), "clear", seal('b', "2"))}, map[string]int64{id('a'): 1, id('b'): 1}},
+		{timer.Command{Kind: timer.Add, Topic: 1, ID: "a2", Spec: spec(seal('a', "1"), "clear", seal('b', "2"))}, map[string]int64{id('a'): 1, id('b'): 1}},
+		{timer.Command{Kind: timer.Add, Topic: 1, ID: "a3", Spec: spec(seal('a', "3"))}, map[string]int64{id('a'): 2, id('b'): 1}},
+		{timer.Command{Kind: timer.Put, Topic: 1, ID: "a", Spec: spec(seal('b', "1"))}, map[string]int64{id('a'): 2, id('b'): 2}},
+		{timer.Command{Kind: timer.Put, Topic: 1, ID: "a2", Spec: spec()}, map[string]int64{id('a'): 1, id('b'): 1}},
 		// It is then the override that "a" has already.
-		{Command{Kind: Modify, Topic: 1, ID: "a3", Patch: &Patch{Headers: true, Spec: *spec(seal('b', "1"))}}, map[string]int64{id('b'): 1}},
-		{Command{Kind: Modify, Topic: 1, ID: "a3", Patch: &Patch{Headers: true, Method: true, Timeout: true, Spec: *spec("clear")}}, map[string]int64{id('b'): 1}},
-		{Command{Kind: CloseTopic, Topic: 1, Force: true}, nil},
+		{timer.Command{Kind: timer.Modify, Topic: 1, ID: "a3", Patch: &timer.Patch{Headers: true, Spec: *spec(seal('b', "1"))}}, map[string]int64{id('b'): 1}},
+		{timer.Command{Kind: timer.Modify, Topic: 1, ID: "a3", Patch: &timer.Patch{Headers: true, Method: true, Timeout: true, Spec: *spec("clear")}}, map[string]int64{id('b'): 1}},
+		{timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true}, nil},
 	}
 	for i, s := range steps {
 		d.command(s.cmd)

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 
+	"carillon/timer"
+
 	"github.com/cespare/xxhash/v2"
 )
 
@@ -113,20 +115,20 @@ func (p *targets) memory() int64 {
 }
 
 // Callback is the override that a target stands for.
-func (t *Table) Callback(n Target) Callback {
+func (t *Table) Callback(n Target) timer.Callback {
 	row := n.row()
 	if row == 0 || row > t.targets.high {
-		return Callback{}
+		return timer.Callback{}
 	}
 	g := t.targets.at(row)
 	if g.refs == 0 || g.life != uint32(n>>32) {
-		return Callback{}
+		return timer.Callback{}
 	}
 	return g.callback(&t.blobs)
 }
 
 // callback decodes the override. Its bytes were checked before they were interned.
-func (g *target) callback(a *arena) Callback {
+func (g *target) callback(a *arena) timer.Callback {
 	c, _ := decodeCallback(g.bytes(a))
 	return c
 }

@@ -1,28 +1,30 @@
 package shard
 
+import "carillon/timer"
+
 // topics counts timers by topic and state. Rows are numbered by this replica.
 type topics struct {
 	rows   []topicRow
 	vacant []uint32
-	rowOf  map[TopicID]uint32
-	totals [Cancelled + 1]int64
+	rowOf  map[timer.TopicID]uint32
+	totals [timer.Cancelled + 1]int64
 }
 
 type topicRow struct {
-	id     TopicID
+	id     timer.TopicID
 	timers int64 // slots that name this row
 	pulled int64 // of those leased: by who pulls
-	counts [Cancelled + 1]int64
+	counts [timer.Cancelled + 1]int64
 }
 
 // tombstone is a closed topic.
 type tombstone struct {
-	topic TopicID
+	topic timer.TopicID
 	atMs  int64
 }
 
 // retain returns the row of a topic for one more timer.
-func (p *topics) retain(id TopicID) uint32 {
+func (p *topics) retain(id timer.TopicID) uint32 {
 	row, ok := p.rowOf[id]
 	if !ok {
 		if n := len(p.vacant); n > 0 {
@@ -48,29 +50,29 @@ func (p *topics) release(row uint32) {
 	}
 }
 
-func (p *topics) count(row uint32, state State, by int64) {
+func (p *topics) count(row uint32, state timer.State, by int64) {
 	p.rows[row].counts[state] += by
 	p.totals[state] += by
 }
 
 // Counts are the timers of one topic. Ready and OldestOverdueMs are a leader's own knowledge and stay 0.
-func (t *Table) Counts(topic TopicID) Counts {
+func (t *Table) Counts(topic timer.TopicID) timer.Counts {
 	row, ok := t.topics.rowOf[topic]
 	if !ok {
-		return Counts{}
+		return timer.Counts{}
 	}
 	return countsOf(&t.topics.rows[row].counts)
 }
 
 // Totals are the timers of all topics.
-func (t *Table) Totals() Counts { return countsOf(&t.topics.totals) }
+func (t *Table) Totals() timer.Counts { return countsOf(&t.topics.totals) }
 
-func countsOf(n *[Cancelled + 1]int64) Counts {
-	return Counts{Scheduled: n[Scheduled], Leased: n[Leased], Done: n[Done], Dead: n[Dead]}
+func countsOf(n *[timer.Cancelled + 1]int64) timer.Counts {
+	return timer.Counts{Scheduled: n[timer.Scheduled], Leased: n[timer.Leased], Done: n[timer.Done], Dead: n[timer.Dead]}
 }
 
 // closed says whether adds to a topic are refused.
-func (t *Table) closed(topic TopicID) bool {
+func (t *Table) closed(topic timer.TopicID) bool {
 	_, is := t.tombOf[topic]
 	return is
 }

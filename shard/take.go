@@ -3,6 +3,8 @@ package shard
 import (
 	"context"
 	"time"
+
+	"carillon/timer"
 )
 
 // takeBytes is where the answer to one take from one shard is full.
@@ -10,29 +12,29 @@ const takeBytes = 8 << 20
 
 // Share says how many timers to take from a shard.
 type Share struct {
-	Shard  ID
+	Shard  timer.ShardID
 	Timers int
 }
 
 // Taken is a timer that a consumer has from now on. Its Fence and Handle name the lease.
 type Taken struct {
-	Shard   ID
-	Handle  Handle
+	Shard   timer.ShardID
+	Handle  timer.Handle
 	UntilMs int64 // end of the lease, by the leader's clock
-	Timer   *Timer
+	Timer   *timer.Timer
 }
 
 // take is one consumer's wish of one shard, on its way through a worker. It is answered with what was there, possibly nothing, once
 // the leases are on disk.
 type take struct {
 	group    *group
-	topic    TopicID
+	topic    timer.TopicID
 	most     int
 	leaseMs  int64 // 0: the topic's
 	deadline time.Duration
 
-	asked   []Handle // whose leases are proposed, in order
-	pending int      // of them not applied
+	asked   []timer.Handle // whose leases are proposed, in order
+	pending int            // of them not applied
 	untilMs int64
 	until   time.Duration // untilMs on the clock of leases
 	taken   []Taken
@@ -158,12 +160,12 @@ func (l *lead) occupy(q *topicQueue, e entry) {
 }
 
 // granted is told how one lease was applied.
-func (t *take) granted(g *group, r *Result) {
+func (t *take) granted(g *group, r *timer.Result) {
 	h := t.asked[len(t.asked)-t.pending]
 	seq := g.lead.taking[h]
 	delete(g.lead.taking, h)
 	t.pending--
-	if r.Code != OK {
+	if r.Code != timer.OK {
 		g.table.Restore(h, seq) // it may have changed, or the delivery of its topic alone
 	} else {
 		d := g.table.Due(r.Handle)
@@ -208,7 +210,7 @@ func (g *group) expireTakes(now time.Duration) {
 
 // Take leases ready timers of a topic to a consumer, from shards that this node leads. What another took first is not there: the answer may be
 // shorter than asked for. An error is returned only with nothing taken; after ErrUnknown leases may have been taken, and will run out.
-func (h *Host) Take(_ context.Context, topic TopicID, leaseMs int64, shares []Share) ([]Taken, error) {
+func (h *Host) Take(_ context.Context, topic timer.TopicID, leaseMs int64, shares []Share) ([]Taken, error) {
 	wait := h.newWaiter(len(shares) + 1)
 	perWorker := make([]takeList, len(h.workers))
 	all := make([]*take, len(shares))

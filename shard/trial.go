@@ -3,12 +3,13 @@ package shard
 import (
 	"fmt"
 
+	"carillon/timer"
 	"carillon/wal"
 )
 
 // trial reads a group's records as a start does (recovery), by indexes and terms alone. A mended log must pass it before it is written.
 type trial struct {
-	id        ID
+	id        timer.ShardID
 	replica   uint64
 	tombstone uint64
 	base      entryID // what the newest snapshot, or the creation, covers
@@ -20,7 +21,7 @@ type trial struct {
 	wrong     error // not what it must be; void if what was there is given up later on
 }
 
-func newTrial(id ID, snapshot *mark) *trial {
+func newTrial(id timer.ShardID, snapshot *mark) *trial {
 	t := &trial{id: id}
 	if snapshot != nil {
 		t.place(*snapshot)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // TestWalk holds walks against the model: on a table that stands still they find what a query selects, each once.
@@ -14,11 +16,11 @@ func TestWalk(t *testing.T) {
 	for range 300 {
 		g.turn()
 	}
-	for _, q := range []Query{
-		{States: 1<<Scheduled | 1<<Leased},
-		{States: 1 << Scheduled, FromMs: g.now, ToMs: g.now + 60_000},
-		{States: 1<<Scheduled | 1<<Leased, Labels: []string{"label1"}, IDPrefix: "timer"},
-		{States: 1 << Dead, ByEnd: true, Reason: Expired},
+	for _, q := range []timer.Query{
+		{States: 1<<timer.Scheduled | 1<<timer.Leased},
+		{States: 1 << timer.Scheduled, FromMs: g.now, ToMs: g.now + 60_000},
+		{States: 1<<timer.Scheduled | 1<<timer.Leased, Labels: []string{"label1"}, IDPrefix: "timer"},
+		{States: 1 << timer.Dead, ByEnd: true, Reason: timer.Expired},
 	} {
 		q.Topic = 1
 		want := map[string]bool{}
@@ -27,10 +29,10 @@ func TestWalk(t *testing.T) {
 				want[fmt.Sprint(x.ID, "/", x.Version)] = true
 			}
 		}
-		var marks []Mark
+		var marks []timer.Ref
 		at := Waypoint{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
 		for !at.Done() {
-			marks = append(marks, g.table.walk(&q, &at, 7, 3, nil)...)
+			marks = append(marks, g.table.walk(&q, nil, &at, 7, 3, nil)...)
 		}
 		for _, m := range marks {
 			key := fmt.Sprint(m.ID, "/", m.Version)
@@ -38,7 +40,7 @@ func TestWalk(t *testing.T) {
 				t.Errorf("%+v: %s is met twice, or not selected", q, key)
 			}
 			delete(want, key)
-			if x := g.model.last(1, m.ID); !q.ByEnd && (x.DueMs != m.DueMs || x.State == Scheduled && x.NextMs != m.NextMs || m.Leased != (x.State == Leased)) {
+			if x := g.model.last(1, m.ID); !q.ByEnd && (x.DueMs != m.DueMs || x.State == timer.Scheduled && x.NextMs != m.NextMs || m.Leased != (x.State == timer.Leased)) {
 				t.Errorf("mark %+v of %+v", m, x.Timer)
 			}
 		}
@@ -64,14 +66,14 @@ func TestWalkMeetsEachTimerOnce(t *testing.T) {
 		}
 		return seqs
 	}
-	q := Query{Topic: 1, States: 1<<Scheduled | 1<<Leased}
+	q := timer.Query{Topic: 1, States: 1<<timer.Scheduled | 1<<timer.Leased}
 	for range 20 {
 		always := scheduled()
 		at := Waypoint{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
 		last := at.Seq
 		met := map[uint64]bool{}
 		for !at.Done() {
-			for _, m := range g.table.walk(&q, &at, 5, 2, nil) {
+			for _, m := range g.table.walk(&q, nil, &at, 5, 2, nil) {
 				seq := uint64(0) // occurrences that overlap have one id
 				for _, x := range g.model.all {
 					if x.Topic == 1 && x.ID == m.ID && x.DueMs == m.DueMs && x.Version == m.Version && !x.State.Over() && (seq == 0 || met[seq]) {
@@ -112,7 +114,7 @@ func TestHostWalk(t *testing.T) {
 	var ids []string
 	steps := 0
 	r.blocking(func() {
-		q := &Query{Topic: 1, States: 1<<Scheduled | 1<<Leased, Limit: 7}
+		q := &timer.Query{Topic: 1, States: 1<<timer.Scheduled | 1<<timer.Leased, Limit: 7}
 		for at := (Waypoint{}); !at.Done(); steps++ {
 			marks, next, err := r.host.Walk(t.Context(), 1, q, at)
 			if err != nil {

@@ -3,6 +3,8 @@ package shard
 import (
 	"encoding/binary"
 	"fmt"
+
+	"carillon/timer"
 )
 
 // What one node has another decide or read, as bytes: requests, and answers that carry the result or one of the package's errors.
@@ -61,7 +63,7 @@ func closeBlock(b []byte, at int) {
 }
 
 // AppendOps encodes operations for the node that leads their shards; Results and Errs stay behind.
-func AppendOps(dst []byte, ops []Op) []byte {
+func AppendOps(dst []byte, ops []timer.Op) []byte {
 	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(len(ops)))
 	for i := range ops {
 		dst = appendOp(dst, &ops[i])
@@ -69,7 +71,7 @@ func AppendOps(dst []byte, ops []Op) []byte {
 	return dst
 }
 
-func appendOp(dst []byte, o *Op) []byte {
+func appendOp(dst []byte, o *timer.Op) []byte {
 	if len(o.Command.ID) > maxID {
 		panic(fmt.Sprintf("shard: id of %d bytes, at most %d fit", len(o.Command.ID), maxID))
 	}
@@ -86,9 +88,9 @@ func appendOp(dst []byte, o *Op) []byte {
 
 // DecodeOps decodes what AppendOps wrote. The commands are as whole as a table wants them; whether their shards exist is for the
 // host to say.
-func DecodeOps(b []byte) ([]Op, error) {
+func DecodeOps(b []byte) ([]timer.Op, error) {
 	r := openWire(b)
-	ops := make([]Op, r.count(maxWireOps, minWireOp, "operations"))
+	ops := make([]timer.Op, r.count(maxWireOps, minWireOp, "operations"))
 	for i := range ops {
 		if err := r.op(&ops[i]); err != nil {
 			return nil, err
@@ -100,8 +102,8 @@ func DecodeOps(b []byte) ([]Op, error) {
 	return ops, nil
 }
 
-func (r *reader) op(o *Op) (err error) {
-	o.Shard = ID(r.number(1<<32-1, "shard"))
+func (r *reader) op(o *timer.Op) (err error) {
+	o.Shard = timer.ShardID(r.number(1<<32-1, "shard"))
 	flags := r.byte()
 	if flags&^opBrief != 0 {
 		r.fail("unknown flags of an operation")
@@ -121,18 +123,18 @@ func (r *reader) op(o *Op) (err error) {
 }
 
 // command copies a command out of the bytes that it lies in.
-func (c *change) command() (cmd *Command, err error) {
+func (c *change) command() (cmd *timer.Command, err error) {
 	if c.flags&commandSpec != 0 {
 		both := new(struct { // they live and die together
-			cmd  Command
-			spec Spec
+			cmd  timer.Command
+			spec timer.Spec
 		})
 		cmd, both.cmd.Spec = &both.cmd, &both.spec
 		if err := c.spec.decodeTo(cmd.Spec); err != nil {
 			return nil, err
 		}
 	} else {
-		cmd = new(Command)
+		cmd = new(timer.Command)
 	}
 	if c.flags&commandPatch != 0 {
 		if cmd.Patch, err = decodePatch(c.patch); err != nil {

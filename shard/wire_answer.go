@@ -1,6 +1,10 @@
 package shard
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"carillon/timer"
+)
 
 // The parts of a Result that are given, in this order.
 const (
@@ -21,7 +25,7 @@ const answerBytes = 16 << 20
 
 // AppendAnswers encodes what became of operations. An operation without an answer has ErrUnknown.
 // The Timer of a Created is left out: the asking side has what it needs to make it.
-func AppendAnswers(dst []byte, ops []Op) []byte {
+func AppendAnswers(dst []byte, ops []timer.Op) []byte {
 	start := len(dst)
 	dst = append(dst, wireVersion, faultNone)
 	dst = binary.AppendUvarint(dst, uint64(len(ops)))
@@ -31,19 +35,19 @@ func AppendAnswers(dst []byte, ops []Op) []byte {
 		case o.Err != nil:
 			dst = appendFault(dst, o.Err)
 		case o.Result.Code == 0:
-			dst = appendFault(dst, ErrUnknown)
+			dst = appendFault(dst, timer.ErrUnknown)
 		default:
-			timer := o.Result.Timer
-			if o.Result.Code == Created || len(dst)-start > answerBytes {
-				timer = nil
+			found := o.Result.Timer
+			if o.Result.Code == timer.Created || len(dst)-start > answerBytes {
+				found = nil
 			}
-			dst = appendResult(append(dst, faultNone), &o.Result, timer)
+			dst = appendResult(append(dst, faultNone), &o.Result, found)
 		}
 	}
 	return dst
 }
 
-func appendResult(dst []byte, r *Result, timer *Timer) []byte {
+func appendResult(dst []byte, r *timer.Result, found *timer.Timer) []byte {
 	var bits uint64
 	set := func(on bool, bit uint64) {
 		if on {
@@ -56,7 +60,7 @@ func appendResult(dst []byte, r *Result, timer *Timer) []byte {
 	set(r.Seq != 0, resultSeq)
 	set(r.Version != 0, resultVersion)
 	set(r.AtMs != 0, resultAtMs)
-	set(timer != nil, resultTimer)
+	set(found != nil, resultTimer)
 
 	dst = binary.AppendUvarint(append(dst, byte(r.Code)), bits)
 	given := func(v uint64) {
@@ -70,19 +74,19 @@ func appendResult(dst []byte, r *Result, timer *Timer) []byte {
 	given(r.Seq)
 	given(uint64(r.Version))
 	given(uint64(r.AtMs))
-	if timer != nil {
-		dst = appendTimer(dst, timer)
+	if found != nil {
+		dst = appendTimer(dst, found)
 	}
 	return dst
 }
 
 // DecodeAnswers fills in every operation's Result and Err. When the answer is an error as a whole each operation has it; when it
 // cannot be read each has ErrUnknown. The error is also returned.
-func DecodeAnswers(b []byte, ops []Op) error {
+func DecodeAnswers(b []byte, ops []timer.Op) error {
 	r, err := answered(b)
 	if err != nil {
 		if r.fault != "" {
-			return answerAll(ops, ErrUnknown, err)
+			return answerAll(ops, timer.ErrUnknown, err)
 		}
 		return answerAll(ops, err, err)
 	}
@@ -96,26 +100,26 @@ func DecodeAnswers(b []byte, ops []Op) error {
 		r.answer(&ops[i])
 	}
 	if err := r.close(); err != nil {
-		return answerAll(ops, ErrUnknown, err)
+		return answerAll(ops, timer.ErrUnknown, err)
 	}
 	return nil
 }
 
 // answerAll gives every operation the same error, and returns why.
-func answerAll(ops []Op, each, why error) error {
+func answerAll(ops []timer.Op, each, why error) error {
 	for i := range ops {
-		ops[i].Result, ops[i].Err = Result{}, each
+		ops[i].Result, ops[i].Err = timer.Result{}, each
 	}
 	return why
 }
 
-func (r *reader) answer(o *Op) {
-	o.Result = Result{}
+func (r *reader) answer(o *timer.Op) {
+	o.Result = timer.Result{}
 	if o.Err = r.errorAnswer(); o.Err != nil || r.fault != "" {
 		return
 	}
 	r.result(&o.Result)
-	if o.Result.Code != Created || r.fault != "" {
+	if o.Result.Code != timer.Created || r.fault != "" {
 		return
 	}
 	if o.Result.Timer != nil || o.Command.Spec == nil {
@@ -123,13 +127,13 @@ func (r *reader) answer(o *Op) {
 		return
 	}
 	if !o.Brief {
-		o.Result.Timer = o.Command.born(&o.Result)
+		o.Result.Timer = born(o.Command, &o.Result)
 	}
 }
 
-func (r *reader) result(to *Result) {
-	to.Code = Code(r.byte())
-	if to.Code < Created || to.Code > TooLate {
+func (r *reader) result(to *timer.Result) {
+	to.Code = timer.Code(r.byte())
+	if to.Code < timer.Created || to.Code > timer.TooLate {
 		r.fail("unknown answer")
 	}
 	bits := r.number(resultBits, "answer bits")
@@ -139,7 +143,7 @@ func (r *reader) result(to *Result) {
 		}
 		return r.number(limit, "answer")
 	}
-	to.Handle = Handle(given(resultHandle, 1<<32-1))
+	to.Handle = timer.Handle(given(resultHandle, 1<<32-1))
 	to.Fence = given(resultFence, 1<<64-1)
 	to.Removed = int(given(resultRemoved, 1<<62))
 	to.Seq = given(resultSeq, 1<<64-1)

@@ -3,6 +3,8 @@ package shard
 import (
 	"encoding/binary"
 	"slices"
+
+	"carillon/timer"
 )
 
 // Flags of a history query.
@@ -16,7 +18,7 @@ const (
 )
 
 // AppendHistoryQuery encodes a question for the history that a node keeps of some shards.
-func AppendHistoryQuery(dst []byte, q *HistoryQuery) []byte {
+func AppendHistoryQuery(dst []byte, q *timer.HistoryQuery) []byte {
 	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(q.Topic))
 	dst = appendBlock(appendIDs(dst, q.Shards), q.ID)
 	var flags byte
@@ -46,9 +48,9 @@ func AppendHistoryQuery(dst []byte, q *HistoryQuery) []byte {
 }
 
 // DecodeHistoryQuery decodes what AppendHistoryQuery wrote.
-func DecodeHistoryQuery(b []byte) (*HistoryQuery, error) {
+func DecodeHistoryQuery(b []byte) (*timer.HistoryQuery, error) {
 	r := openWire(b)
-	q := &HistoryQuery{Topic: TopicID(r.number(1<<32-1, "topic"))}
+	q := &timer.HistoryQuery{Topic: timer.TopicID(r.number(1<<32-1, "topic"))}
 	q.Shards = r.ids()
 	q.ID = string(r.block(maxID, "id"))
 	q.States = r.byte()
@@ -73,9 +75,9 @@ func DecodeHistoryQuery(b []byte) (*HistoryQuery, error) {
 }
 
 // appendIDs writes shards in rising order.
-func appendIDs(dst []byte, ids []ID) []byte {
+func appendIDs(dst []byte, ids []timer.ShardID) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(ids)))
-	last := ID(0)
+	last := timer.ShardID(0)
 	for _, id := range ids {
 		dst = binary.AppendUvarint(dst, uint64(id-last))
 		last = id
@@ -83,7 +85,7 @@ func appendIDs(dst []byte, ids []ID) []byte {
 	return dst
 }
 
-func (r *reader) ids() (ids []ID) {
+func (r *reader) ids() (ids []timer.ShardID) {
 	last := uint64(0)
 	for n := r.count(maxWireOps, 1, "shards"); n > 0 && r.fault == ""; n-- {
 		d := r.number(1<<32-1-last, "shard")
@@ -91,27 +93,27 @@ func (r *reader) ids() (ids []ID) {
 			r.fail("shards out of order")
 		}
 		last += d
-		ids = append(ids, ID(last))
+		ids = append(ids, timer.ShardID(last))
 	}
 	return ids
 }
 
-func appendHistoryKey(dst []byte, k *HistoryKey) []byte {
+func appendHistoryKey(dst []byte, k *timer.HistoryKey) []byte {
 	dst = binary.AppendVarint(dst, k.EndMs)
 	dst = binary.AppendUvarint(dst, k.Index)
 	dst = binary.AppendUvarint(dst, uint64(k.Shard))
 	return binary.AppendUvarint(dst, uint64(k.Item))
 }
 
-func (r *reader) historyKey() HistoryKey {
-	return HistoryKey{
-		EndMs: r.varint(), Index: r.uvarint(), Shard: ID(r.number(1<<32-1, "shard")), Item: uint32(r.number(1<<32-1, "item")),
+func (r *reader) historyKey() timer.HistoryKey {
+	return timer.HistoryKey{
+		EndMs: r.varint(), Index: r.uvarint(), Shard: timer.ShardID(r.number(1<<32-1, "shard")), Item: uint32(r.number(1<<32-1, "item")),
 	}
 }
 
 // AppendHistory encodes a page of the history of some shards, the first of the list as far as they fit; at least one does. more
 // says that the list went on in any case.
-func AppendHistory(dst []byte, ids []ID, list []*HistoryEntry, more bool) []byte {
+func AppendHistory(dst []byte, ids []timer.ShardID, list []*timer.HistoryEntry, more bool) []byte {
 	start := len(dst)
 	dst = append(dst, wireVersion, faultNone, 0)
 	if more {
@@ -128,7 +130,7 @@ func AppendHistory(dst []byte, ids []ID, list []*HistoryEntry, more bool) []byte
 	return append(dst, 0)
 }
 
-func appendHistoryEntry(dst []byte, e *HistoryEntry) []byte {
+func appendHistoryEntry(dst []byte, e *timer.HistoryEntry) []byte {
 	dst = appendHistoryKey(dst, &e.Key)
 	flag := byte(0)
 	if e.ByAttempt {
@@ -148,7 +150,7 @@ func appendHistoryEntry(dst []byte, e *HistoryEntry) []byte {
 }
 
 // DecodeHistory decodes what AppendHistory or AppendFailure wrote.
-func DecodeHistory(b []byte) (ids []ID, list []*HistoryEntry, more bool, err error) {
+func DecodeHistory(b []byte) (ids []timer.ShardID, list []*timer.HistoryEntry, more bool, err error) {
 	r, err := answered(b)
 	if err != nil {
 		return nil, nil, false, err
@@ -164,15 +166,15 @@ func DecodeHistory(b []byte) (ids []ID, list []*HistoryEntry, more bool, err err
 	return ids, list, more, nil
 }
 
-func (r *reader) historyEntry() *HistoryEntry {
-	e := &HistoryEntry{Key: r.historyKey()}
+func (r *reader) historyEntry() *timer.HistoryEntry {
+	e := &timer.HistoryEntry{Key: r.historyKey()}
 	e.ByAttempt = r.number(historyByAttempt, "flags") == historyByAttempt
 	e.Timer = r.timer()
 	const least = 5 // bytes of an attempt
 	n := r.count(lowMask, least, "attempts")
 	e.Attempts = slices.Grow(e.Attempts, n)
 	for ; n > 0 && r.fault == ""; n-- {
-		e.Attempts = append(e.Attempts, HistoryAttempt{
+		e.Attempts = append(e.Attempts, timer.HistoryAttempt{
 			Attempt: int(r.number(lowMask, "attempt")), StartedMs: r.varint(), EndedMs: r.varint(),
 			Status: int(r.number(1<<16-1, "status")), Err: string(r.block(maxErr, "error text")),
 		})

@@ -5,6 +5,8 @@ import (
 	"math"
 	"runtime"
 	"testing"
+
+	"carillon/timer"
 )
 
 // TestWireMemory: what a message says of itself takes no memory that its bytes do not account for.
@@ -16,10 +18,10 @@ func TestWireMemory(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}
 	cases := map[string][]byte{
 		"count of ops":     append([]byte{wireVersion}, huge...),
-		"smallest cancels": smallest(10_000, 1, 0, 5, byte(Cancel), 0, 1, 0, 0),
-		"smallest adds":    smallest(10_000, 1, 0, 7, byte(Add), commandSpec, 1, 0, 0, 0, 0),
-		"smallest patches": smallest(10_000, 1, 0, 8, byte(Modify), commandPatch, 1, 0, 0, 0, 0, 0),
-		"too many ops":     smallest(maxWireOps+1, 1, 0, 5, byte(Cancel), 0, 1, 0, 0),
+		"smallest cancels": smallest(10_000, 1, 0, 5, byte(timer.Cancel), 0, 1, 0, 0),
+		"smallest adds":    smallest(10_000, 1, 0, 7, byte(timer.Add), commandSpec, 1, 0, 0, 0, 0),
+		"smallest patches": smallest(10_000, 1, 0, 8, byte(timer.Modify), commandPatch, 1, 0, 0, 0, 0, 0),
+		"too many ops":     smallest(maxWireOps+1, 1, 0, 5, byte(timer.Cancel), 0, 1, 0, 0),
 		"huge command":     append([]byte{wireVersion, 1, 1, 0}, huge...),
 		"timers":           append([]byte{wireVersion, faultNone, 0, 1, 1, 1, 'a'}, huge...),
 		"shards":           append([]byte{wireVersion, faultNone}, huge...),
@@ -51,7 +53,7 @@ func FuzzWire(f *testing.F) {
 	for _, s := range wireSamples() {
 		f.Add(s.message)
 	}
-	f.Add(AppendFailure(nil, NotLeaderError{Leader: 5}))
+	f.Add(AppendFailure(nil, timer.NotLeaderError{Leader: 5}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		again := func(name string, first []byte, second func([]byte) ([]byte, error)) {
 			if got, err := second(first); err != nil || !bytes.Equal(got, first) {
@@ -66,7 +68,7 @@ func FuzzWire(f *testing.F) {
 			var batch Batch
 			batch.Reset(1, 1, 1)
 			for i := range ops {
-				if !ops[i].Command.Kind.claims() { // these are the leader's to judge
+				if !ops[i].Command.Kind.UpdatesLease() { // these are the leader's to judge
 					batch.Command(ops[i].Command)
 				}
 			}
@@ -138,7 +140,7 @@ func FuzzWire(f *testing.F) {
 		_, _ = DecodeAwaited(b)
 		_, _, _, _ = DecodeTimerRequest(b)
 		_, _ = DecodeCountsRequest(b)
-		ops := []Op{{Command: &Command{Kind: Add, ID: "a", Spec: &Spec{}}}, {Brief: true, Command: &Command{Kind: Cancel, ID: "a"}}}
+		ops := []timer.Op{{Command: &timer.Command{Kind: timer.Add, ID: "a", Spec: &timer.Spec{}}}, {Brief: true, Command: &timer.Command{Kind: timer.Cancel, ID: "a"}}}
 		if err := DecodeAnswers(b, ops); err == nil {
 			again("answers", AppendAnswers(nil, ops), func(b []byte) ([]byte, error) {
 				ops := bare(ops)

@@ -1,6 +1,10 @@
 package shard
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"carillon/timer"
+)
 
 // Bounds of what nodes ask of each other for those who pull.
 const (
@@ -10,15 +14,15 @@ const (
 )
 
 // AppendOffersRequest encodes the question for the first of what a node has ready of a topic.
-func AppendOffersRequest(dst []byte, topic TopicID, most int) []byte {
+func AppendOffersRequest(dst []byte, topic timer.TopicID, most int) []byte {
 	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(topic))
 	return binary.AppendUvarint(dst, uint64(min(max(most, 0), maxWireTake)))
 }
 
 // DecodeOffersRequest decodes what AppendOffersRequest wrote.
-func DecodeOffersRequest(b []byte) (topic TopicID, most int, err error) {
+func DecodeOffersRequest(b []byte) (topic timer.TopicID, most int, err error) {
 	r := openWire(b)
-	topic = TopicID(r.number(1<<32-1, "topic"))
+	topic = timer.TopicID(r.number(1<<32-1, "topic"))
 	most = int(r.number(maxWireTake, "limit"))
 	return topic, most, r.close()
 }
@@ -43,7 +47,7 @@ func DecodeOffers(b []byte) ([]Offer, error) {
 	}
 	var list []Offer
 	for n := r.count(maxWireTake, minOffer, "offers"); n > 0 && r.fault == ""; n-- {
-		o := Offer{Shard: ID(r.number(1<<32-1, "shard")), Priority: r.byte(), DueMs: r.varint()}
+		o := Offer{Shard: timer.ShardID(r.number(1<<32-1, "shard")), Priority: r.byte(), DueMs: r.varint()}
 		o.Bytes = int(r.number(1<<31-1, "size"))
 		list = append(list, o)
 	}
@@ -54,7 +58,7 @@ func DecodeOffers(b []byte) ([]Offer, error) {
 }
 
 // AppendTakeRequest encodes what a consumer takes from the shards that a node leads.
-func AppendTakeRequest(dst []byte, topic TopicID, leaseMs int64, shares []Share) []byte {
+func AppendTakeRequest(dst []byte, topic timer.TopicID, leaseMs int64, shares []Share) []byte {
 	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(topic))
 	dst = binary.AppendVarint(dst, leaseMs)
 	dst = binary.AppendUvarint(dst, uint64(len(shares)))
@@ -66,14 +70,14 @@ func AppendTakeRequest(dst []byte, topic TopicID, leaseMs int64, shares []Share)
 }
 
 // DecodeTakeRequest decodes what AppendTakeRequest wrote.
-func DecodeTakeRequest(b []byte) (topic TopicID, leaseMs int64, shares []Share, err error) {
+func DecodeTakeRequest(b []byte) (topic timer.TopicID, leaseMs int64, shares []Share, err error) {
 	r := openWire(b)
-	topic = TopicID(r.number(1<<32-1, "topic"))
-	if leaseMs = r.varint(); leaseMs < 0 || leaseMs > msMax {
+	topic = timer.TopicID(r.number(1<<32-1, "topic"))
+	if leaseMs = r.varint(); leaseMs < 0 || leaseMs > timer.MaxMs {
 		r.fail("length of a lease out of range")
 	}
 	for n := r.count(maxWireTake, 2, "shards"); n > 0 && r.fault == ""; n-- {
-		s := Share{Shard: ID(r.number(1<<32-1, "shard"))}
+		s := Share{Shard: timer.ShardID(r.number(1<<32-1, "shard"))}
 		s.Timers = int(r.number(maxWireTake, "timers"))
 		shares = append(shares, s)
 	}
@@ -102,7 +106,7 @@ func DecodeTaken(b []byte) ([]Taken, error) {
 	}
 	var list []Taken
 	for n := r.count(maxWireTake, minTaken, "timers"); n > 0 && r.fault == ""; n-- {
-		t := Taken{Shard: ID(r.number(1<<32-1, "shard")), Handle: Handle(r.number(1<<32-1, "handle")), UntilMs: r.varint()}
+		t := Taken{Shard: timer.ShardID(r.number(1<<32-1, "shard")), Handle: timer.Handle(r.number(1<<32-1, "handle")), UntilMs: r.varint()}
 		t.Timer = r.timer()
 		list = append(list, t)
 	}
@@ -113,12 +117,12 @@ func DecodeTaken(b []byte) ([]Taken, error) {
 }
 
 // AppendAwaitRequest encodes the wish to hear when a node has something ready of a topic.
-func AppendAwaitRequest(dst []byte, topic TopicID, timers int) []byte {
+func AppendAwaitRequest(dst []byte, topic timer.TopicID, timers int) []byte {
 	return AppendOffersRequest(dst, topic, timers)
 }
 
 // DecodeAwaitRequest decodes what AppendAwaitRequest wrote.
-func DecodeAwaitRequest(b []byte) (topic TopicID, timers int, err error) {
+func DecodeAwaitRequest(b []byte) (topic timer.TopicID, timers int, err error) {
 	return DecodeOffersRequest(b)
 }
 

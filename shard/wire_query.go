@@ -1,6 +1,10 @@
 package shard
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"carillon/timer"
+)
 
 // maxWireLimit bounds the Limit of a query that comes from another node.
 const maxWireLimit = 1 << 16
@@ -16,7 +20,7 @@ const (
 )
 
 // AppendQuery encodes a query on one shard.
-func AppendQuery(dst []byte, id ID, q *Query) []byte {
+func AppendQuery(dst []byte, id timer.ShardID, q *timer.Query) []byte {
 	var flags byte
 	if q.ByEnd {
 		flags |= queryByEnd
@@ -53,12 +57,12 @@ func AppendQuery(dst []byte, id ID, q *Query) []byte {
 }
 
 // DecodeQuery decodes what AppendQuery wrote.
-func DecodeQuery(b []byte) (ID, *Query, error) {
+func DecodeQuery(b []byte) (timer.ShardID, *timer.Query, error) {
 	r := openWire(b)
-	id := ID(r.number(1<<32-1, "shard"))
-	q := &Query{Topic: TopicID(r.number(1<<32-1, "topic"))}
-	q.States, q.Reason = r.byte(), Reason(r.byte())
-	if q.Reason > Refused {
+	id := timer.ShardID(r.number(1<<32-1, "shard"))
+	q := &timer.Query{Topic: timer.TopicID(r.number(1<<32-1, "topic"))}
+	q.States, q.Reason = r.byte(), timer.Reason(r.byte())
+	if q.Reason > timer.Refused {
 		r.fail("unknown reason")
 	}
 	flags := r.byte()
@@ -74,7 +78,7 @@ func DecodeQuery(b []byte) (ID, *Query, error) {
 		q.Labels = append(q.Labels, string(r.block(maxText, "label")))
 	}
 	if flags&queryAfter != 0 {
-		q.After = &Key{SortMs: r.varint(), ID: string(r.block(maxID, "place")), Seq: r.uvarint()}
+		q.After = &timer.SortKey{SortMs: r.varint(), ID: string(r.block(maxID, "place")), Seq: r.uvarint()}
 	}
 	if flags&queryBytes != 0 {
 		q.Bytes = int(r.number(answerBytes, "bytes"))
@@ -89,7 +93,7 @@ func DecodeQuery(b []byte) (ID, *Query, error) {
 const maxWireTopics = 4096
 
 // AppendCountsRequest encodes the question for topics' counts in all shards that the asked node leads.
-func AppendCountsRequest(dst []byte, topics []TopicID) []byte {
+func AppendCountsRequest(dst []byte, topics []timer.TopicID) []byte {
 	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(len(topics)))
 	for _, topic := range topics {
 		dst = binary.AppendUvarint(dst, uint64(topic))
@@ -98,28 +102,28 @@ func AppendCountsRequest(dst []byte, topics []TopicID) []byte {
 }
 
 // DecodeCountsRequest decodes what AppendCountsRequest wrote.
-func DecodeCountsRequest(b []byte) ([]TopicID, error) {
+func DecodeCountsRequest(b []byte) ([]timer.TopicID, error) {
 	r := openWire(b)
-	topics := make([]TopicID, r.count(maxWireTopics, 1, "topics"))
+	topics := make([]timer.TopicID, r.count(maxWireTopics, 1, "topics"))
 	for i := range topics {
-		topics[i] = TopicID(r.number(1<<32-1, "topic"))
+		topics[i] = timer.TopicID(r.number(1<<32-1, "topic"))
 	}
 	return topics, r.close()
 }
 
 // AppendCounts encodes topics' counts and the shards that they sum up, in rising order: so the asking side can tell that each
 // shard was counted once.
-func AppendCounts(dst []byte, ids []ID, counts []Counts) []byte {
+func AppendCounts(dst []byte, ids []timer.ShardID, counts []timer.Counts) []byte {
 	dst = append(dst, wireVersion, faultNone)
 	dst = binary.AppendUvarint(dst, uint64(len(ids)))
-	last := ID(0)
+	last := timer.ShardID(0)
 	for _, id := range ids {
 		dst = binary.AppendUvarint(dst, uint64(id-last))
 		last = id
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(counts)))
 	for i := range counts {
-		for _, n := range counts[i].fields() {
+		for _, n := range countFields(&counts[i]) {
 			dst = binary.AppendVarint(dst, *n)
 		}
 	}
@@ -127,7 +131,7 @@ func AppendCounts(dst []byte, ids []ID, counts []Counts) []byte {
 }
 
 // DecodeCounts decodes what AppendCounts or AppendFailure wrote.
-func DecodeCounts(b []byte) (ids []ID, counts []Counts, err error) {
+func DecodeCounts(b []byte) (ids []timer.ShardID, counts []timer.Counts, err error) {
 	r, err := answered(b)
 	if err != nil {
 		return nil, nil, err
@@ -139,11 +143,11 @@ func DecodeCounts(b []byte) (ids []ID, counts []Counts, err error) {
 			r.fail("shards out of order")
 		}
 		last += d
-		ids = append(ids, ID(last))
+		ids = append(ids, timer.ShardID(last))
 	}
-	counts = make([]Counts, r.count(maxWireTopics, len(new(Counts).fields()), "topics"))
+	counts = make([]timer.Counts, r.count(maxWireTopics, len(countFields(new(timer.Counts))), "topics"))
 	for i := range counts {
-		for _, n := range counts[i].fields() {
+		for _, n := range countFields(&counts[i]) {
 			*n = r.varint()
 		}
 	}
@@ -153,15 +157,7 @@ func DecodeCounts(b []byte) (ids []ID, counts []Counts, err error) {
 	return ids, counts, nil
 }
 
-// fields are the counts in the order in which they travel.
-func (c *Counts) fields() [6]*int64 {
+// countFields are the counts in the order in which they travel.
+func countFields(c *timer.Counts) [6]*int64 {
 	return [6]*int64{&c.Scheduled, &c.Ready, &c.Leased, &c.Done, &c.Dead, &c.OldestOverdueMs}
-}
-
-// Place is a timer's place in the order of the query.
-func (q *Query) Place(t *Timer) Key {
-	if q.ByEnd {
-		return Key{t.EndedMs, t.ID, t.Seq}
-	}
-	return Key{t.DueMs, t.ID, t.Seq}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 
+	"carillon/timer"
+
 	"pgregory.net/rapid"
 )
 
@@ -85,71 +87,71 @@ func (a arbitrary) number(name string, count bool) int64 {
 // narrow brings a value that was filled in into what its type allows.
 func (a arbitrary) narrow(v reflect.Value) {
 	switch p := v.Addr().Interface().(type) {
-	case *Kind:
+	case *timer.Kind:
 		if *p%4 == 0 {
-			*p = AckLease + *p/4%3
+			*p = timer.AckLease + *p/4%3
 		} else {
-			*p = 1 + *p%Deliver
+			*p = 1 + *p%timer.Deliver
 		}
-	case *State:
-		*p = 1 + *p%Cancelled
-	case *Reason:
-		*p = 1 + *p%Refused
-	case *Code:
-		*p = 1 + *p%Merged
-	case *Merge:
-		*p = 1 + *p%MergeDebounce
-	case *CatchUp:
-		*p = 1 + *p%CatchUpAll
-	case *PayloadKind:
-		*p = 1 + *p%BinaryPayload
-	case *Callback:
+	case *timer.State:
+		*p = 1 + *p%timer.Cancelled
+	case *timer.Reason:
+		*p = 1 + *p%timer.Refused
+	case *timer.Code:
+		*p = 1 + *p%timer.Merged
+	case *timer.Merge:
+		*p = 1 + *p%timer.MergeDebounce
+	case *timer.CatchUp:
+		*p = 1 + *p%timer.CatchUpAll
+	case *timer.PayloadKind:
+		*p = 1 + *p%timer.BinaryPayload
+	case *timer.Callback:
 		if !p.HasHeaders {
 			p.Headers = nil
 		}
-	case *Retry:
+	case *timer.Retry:
 		if !p.HasJitter {
 			p.Jitter = 0
 		}
-	case *Spec:
+	case *timer.Spec:
 		if !p.HasExpiry {
 			p.ExpiresAfterMs = 0
 		}
-	case *Result:
+	case *timer.Result:
 		p.AtMs &= math.MaxInt64 // of the leader's clock, so positive
-	case *Query:
+	case *timer.Query:
 		p.Limit %= maxWireLimit + 1
 		p.Bytes %= answerBytes + 1
-	case *HistoryQuery:
+	case *timer.HistoryQuery:
 		p.Limit %= maxWireLimit + 1
 		slices.Sort(p.Shards)
 		p.Shards = slices.Compact(p.Shards)
-	case *HistoryAttempt:
+	case *timer.HistoryAttempt:
 		p.Attempt, p.Status = p.Attempt%lowMask, p.Status%(1<<16)
-	case *Claim:
-		p.LeaseMs &= msMax
-		p.DelayMs &= msMax
-	case *Command:
+	case *timer.LeaseUpdate:
+		p.LeaseMs &= timer.MaxMs
+		p.DelayMs &= timer.MaxMs
+	case *timer.Command:
 		p.MaxWaitMs &= math.MaxInt64
-		if p.Kind.claims() {
+		if p.Kind.UpdatesLease() {
 			p.Spec, p.Patch = nil, nil
 			if p.Claim == nil {
-				p.Claim = new(Claim)
+				p.Claim = new(timer.LeaseUpdate)
 			}
 			break
 		}
 		p.Claim = nil
-		if p.Kind == Add || p.Kind == Put {
+		if p.Kind == timer.Add || p.Kind == timer.Put {
 			p.Patch = nil
 			if p.Spec == nil {
-				p.Spec = new(Spec)
+				p.Spec = new(timer.Spec)
 			}
-		} else if p.Spec = nil; p.Kind == Modify && p.Patch == nil {
-			p.Patch = new(Patch)
+		} else if p.Spec = nil; p.Kind == timer.Modify && p.Patch == nil {
+			p.Patch = new(timer.Patch)
 		}
 		if p.Patch != nil {
-			var only Spec
-			p.Patch.applyTo(&only)
+			var only timer.Spec
+			p.Patch.Apply(&only)
 			p.Patch.Spec = only // what no flag is set for does not count
 		}
 	}
@@ -168,11 +170,11 @@ func eachWay(t *testing.T, property func(t *rapid.T, full bool)) {
 	}
 }
 
-func drawOps(t *rapid.T, full bool) []Op {
-	ops := make([]Op, rapid.IntRange(1, 4).Draw(t, "ops"))
+func drawOps(t *rapid.T, full bool) []timer.Op {
+	ops := make([]timer.Op, rapid.IntRange(1, 4).Draw(t, "ops"))
 	for i := range ops {
-		ops[i] = Op{
-			Shard: ID(rapid.Uint32().Draw(t, "shard")), Brief: rapid.Bool().Draw(t, "brief"), Command: draw[Command](t, full, "command"),
+		ops[i] = timer.Op{
+			Shard: timer.ShardID(rapid.Uint32().Draw(t, "shard")), Brief: rapid.Bool().Draw(t, "brief"), Command: draw[timer.Command](t, full, "command"),
 		}
 		ops[i].Command.Into = nil // stays where the answer is made
 	}
@@ -196,7 +198,7 @@ func TestWireOps(t *testing.T) {
 
 // TestWireOpsFields: an Op has no field that neither travels nor is an answer.
 func TestWireOpsFields(t *testing.T) {
-	typ := reflect.TypeFor[Op]()
+	typ := reflect.TypeFor[timer.Op]()
 	for i := range typ.NumField() {
 		switch name := typ.Field(i).Name; name {
 		case "Shard", "Command", "Brief": // AppendOps
@@ -209,7 +211,7 @@ func TestWireOpsFields(t *testing.T) {
 }
 
 func TestWireAnswers(t *testing.T) {
-	faults := append([]error{NotLeaderError{}, NotLeaderError{Leader: 1 << 39}}, wireFaults[:]...)
+	faults := append([]error{timer.NotLeaderError{}, timer.NotLeaderError{Leader: 1 << 39}}, wireFaults[:]...)
 	eachWay(t, func(t *rapid.T, full bool) {
 		want := drawOps(t, full)
 		for i := range want {
@@ -218,15 +220,15 @@ func TestWireAnswers(t *testing.T) {
 				o.Err = rapid.SampledFrom(faults).Draw(t, "fault")
 				continue
 			}
-			o.Result = *draw[Result](t, full, "result")
-			if o.Result.Code == Created && o.Command.Spec == nil {
-				o.Result.Code = OK
+			o.Result = *draw[timer.Result](t, full, "result")
+			if o.Result.Code == timer.Created && o.Command.Spec == nil {
+				o.Result.Code = timer.OK
 			}
-			if o.Result.Code != Created {
+			if o.Result.Code != timer.Created {
 				continue
 			}
 			if o.Result.Timer = nil; !o.Brief {
-				o.Result.Timer = o.Command.born(&o.Result)
+				o.Result.Timer = born(o.Command, &o.Result)
 			}
 		}
 		b := AppendAnswers([]byte("before"), want)[len("before"):]
@@ -238,20 +240,20 @@ func TestWireAnswers(t *testing.T) {
 }
 
 // bare are the operations without answers.
-func bare(ops []Op) []Op {
-	out := make([]Op, len(ops))
+func bare(ops []timer.Op) []timer.Op {
+	out := make([]timer.Op, len(ops))
 	for i, o := range ops {
-		out[i] = Op{Shard: o.Shard, Command: o.Command, Brief: o.Brief}
+		out[i] = timer.Op{Shard: o.Shard, Command: o.Command, Brief: o.Brief}
 	}
 	return out
 }
 
 // TestWireCreated: the timer that an add made does not travel.
 func TestWireCreated(t *testing.T) {
-	cmd := &Command{Kind: Add, Topic: 3, ID: "a", Tag: 9, Spec: fullSpec()}
-	r := Result{Code: Created, Handle: 5, Seq: 77, Version: 1, AtMs: 1_700_000_000_000}
-	r.Timer = cmd.born(&r)
-	ops := []Op{{Shard: 1, Command: cmd, Result: r}}
+	cmd := &timer.Command{Kind: timer.Add, Topic: 3, ID: "a", Tag: 9, Spec: fullSpec()}
+	r := timer.Result{Code: timer.Created, Handle: 5, Seq: 77, Version: 1, AtMs: 1_700_000_000_000}
+	r.Timer = born(cmd, &r)
+	ops := []timer.Op{{Shard: 1, Command: cmd, Result: r}}
 	b := AppendAnswers(nil, ops)
 	if len(b) > 24 {
 		t.Errorf("the answer takes %d bytes", len(b))
@@ -260,15 +262,15 @@ func TestWireCreated(t *testing.T) {
 	if err := DecodeAnswers(b, got); err != nil || !reflect.DeepEqual(got, ops) {
 		t.Errorf("%+v, %v", got[0].Result.Timer, err)
 	}
-	hostile := []Op{{Command: &Command{Kind: Cancel, ID: "a"}}}
-	if err := DecodeAnswers(b, hostile); !errors.Is(err, ErrFormat) || hostile[0].Err != ErrUnknown {
+	hostile := []timer.Op{{Command: &timer.Command{Kind: timer.Cancel, ID: "a"}}}
+	if err := DecodeAnswers(b, hostile); !errors.Is(err, ErrFormat) || hostile[0].Err != timer.ErrUnknown {
 		t.Errorf("a cancel that made a timer: %v, %v", err, hostile[0].Err)
 	}
 }
 
 func TestWireReads(t *testing.T) {
 	eachWay(t, func(t *rapid.T, full bool) {
-		taken := []Taken{{Timer: draw[Timer](t, full, "timer")}, *draw[Taken](t, full, "taken")}
+		taken := []Taken{{Timer: draw[timer.Timer](t, full, "timer")}, *draw[Taken](t, full, "taken")}
 		if taken[1].Timer == nil {
 			taken[1].Timer = taken[0].Timer
 		}
@@ -284,29 +286,29 @@ func TestWireReads(t *testing.T) {
 		if topic, ms, got, err := DecodeTakeRequest(AppendTakeRequest(nil, 7, 30_000, share)); err != nil || topic != 7 || ms != 30_000 || !reflect.DeepEqual(got, share) {
 			t.Fatalf("take %d %d %+v, want %+v: %v", topic, ms, got, share, err)
 		}
-		list := []*Timer{draw[Timer](t, full, "timer"), draw[Timer](t, full, "timer")}
+		list := []*timer.Timer{draw[timer.Timer](t, full, "timer"), draw[timer.Timer](t, full, "timer")}
 		if got, err := DecodeTimer(AppendTimer(nil, list[0])); err != nil || !reflect.DeepEqual(got, list[0]) {
 			t.Fatalf("timer %+v\nwant %+v: %v", got, list[0], err)
 		}
 		if got, cut, err := DecodeTimers(AppendTimers(nil, list)); err != nil || cut || !reflect.DeepEqual(got, list) {
 			t.Fatalf("list %+v\nwant %+v: %v", got, list, err)
 		}
-		marks, at := []Mark{*draw[Mark](t, full, "mark"), *draw[Mark](t, full, "mark")}, *draw[Waypoint](t, full, "waypoint")
+		marks, at := []timer.Ref{*draw[timer.Ref](t, full, "mark"), *draw[timer.Ref](t, full, "mark")}, *draw[Waypoint](t, full, "waypoint")
 		if got, next, err := DecodeMarks(AppendMarks(nil, marks, at)); err != nil || next != at || !reflect.DeepEqual(got, marks) {
 			t.Fatalf("marks %+v to %+v\nwant %+v to %+v: %v", got, next, marks, at, err)
 		}
-		q := draw[Query](t, full, "query")
+		q := draw[timer.Query](t, full, "query")
 		if id, got, from, err := DecodeWalk(AppendWalk(nil, 9, q, at)); err != nil || id != 9 || from != at || !reflect.DeepEqual(got, q) {
 			t.Fatalf("walk %+v from %+v\nwant %+v from %+v: %v", got, from, q, at, err)
 		}
 		if id, got, err := DecodeQuery(AppendQuery(nil, 9, q)); err != nil || id != 9 || !reflect.DeepEqual(got, q) {
 			t.Fatalf("query %+v\nwant %+v: %v", got, q, err)
 		}
-		pq := draw[HistoryQuery](t, full, "history query")
+		pq := draw[timer.HistoryQuery](t, full, "history query")
 		if got, err := DecodeHistoryQuery(AppendHistoryQuery(nil, pq)); err != nil || !reflect.DeepEqual(got, pq) {
 			t.Fatalf("history query %+v\nwant %+v: %v", got, pq, err)
 		}
-		past := []*HistoryEntry{draw[HistoryEntry](t, full, "history"), draw[HistoryEntry](t, full, "history")}
+		past := []*timer.HistoryEntry{draw[timer.HistoryEntry](t, full, "history"), draw[timer.HistoryEntry](t, full, "history")}
 		for _, e := range past {
 			if e.Timer == nil {
 				e.Timer = list[0]
@@ -316,8 +318,8 @@ func TestWireReads(t *testing.T) {
 		if ids, got, more, err := DecodeHistory(AppendHistory(nil, pq.Shards, past, full)); err != nil || more != full || !slices.Equal(ids, pq.Shards) || !reflect.DeepEqual(got, past) {
 			t.Fatalf("history %+v\nwant %+v: %v", got, past, err)
 		}
-		c := []Counts{*draw[Counts](t, full, "counts"), *draw[Counts](t, full, "counts")}[rapid.IntRange(0, 2).Draw(t, "topics"):]
-		ids := []ID{1, 2, 7, 16384}[rapid.IntRange(0, 4).Draw(t, "from"):]
+		c := []timer.Counts{*draw[timer.Counts](t, full, "counts"), *draw[timer.Counts](t, full, "counts")}[rapid.IntRange(0, 2).Draw(t, "topics"):]
+		ids := []timer.ShardID{1, 2, 7, 16384}[rapid.IntRange(0, 4).Draw(t, "from"):]
 		if gotIDs, got, err := DecodeCounts(AppendCounts(nil, ids, c)); err != nil || !slices.Equal(got, c) || len(gotIDs)+len(ids) > 0 && !reflect.DeepEqual(gotIDs, ids) {
 			t.Fatalf("counts %+v of %v\nwant %+v of %v: %v", got, gotIDs, c, ids, err)
 		}
@@ -328,22 +330,22 @@ func TestWireReads(t *testing.T) {
 	if id, topic, timer, err := DecodeTimerRequest(AppendTimerRequest(nil, 7, 8, "{a}b")); id != 7 || topic != 8 || timer != "{a}b" || err != nil {
 		t.Errorf("timer request: %d %d %q %v", id, topic, timer, err)
 	}
-	if topics, err := DecodeCountsRequest(AppendCountsRequest(nil, []TopicID{8, 300})); !slices.Equal(topics, []TopicID{8, 300}) || err != nil {
+	if topics, err := DecodeCountsRequest(AppendCountsRequest(nil, []timer.TopicID{8, 300})); !slices.Equal(topics, []timer.TopicID{8, 300}) || err != nil {
 		t.Errorf("counts request: %d %v", topics, err)
 	}
 }
 
 func TestWireFailure(t *testing.T) {
 	for _, c := range []struct{ in, want error }{
-		{NotLeaderError{Leader: 7}, NotLeaderError{Leader: 7}},
-		{fmt.Errorf("on the way: %w", NotLeaderError{Leader: 7}), NotLeaderError{Leader: 7}},
-		{ErrNoLeader, ErrNoLeader}, {ErrOverloaded, ErrOverloaded}, {ErrMemory, ErrMemory}, {ErrLowDisk, ErrLowDisk},
-		{ErrUnknown, ErrUnknown}, {ErrStopped, ErrStopped}, {ErrRecovering, ErrRecovering}, {ErrNoTopic, ErrNoTopic},
-		{ErrNotEmpty, ErrNotEmpty}, {fmt.Errorf("%w: a thing", ErrFormat), ErrFormat},
-		{errors.New("what nobody knows"), ErrUnknown}, {nil, ErrUnknown},
+		{timer.NotLeaderError{Leader: 7}, timer.NotLeaderError{Leader: 7}},
+		{fmt.Errorf("on the way: %w", timer.NotLeaderError{Leader: 7}), timer.NotLeaderError{Leader: 7}},
+		{timer.ErrNoLeader, timer.ErrNoLeader}, {timer.ErrOverloaded, timer.ErrOverloaded}, {timer.ErrMemory, timer.ErrMemory}, {timer.ErrLowDisk, timer.ErrLowDisk},
+		{timer.ErrUnknown, timer.ErrUnknown}, {timer.ErrStopped, timer.ErrStopped}, {timer.ErrRecovering, timer.ErrRecovering}, {timer.ErrNoTopic, timer.ErrNoTopic},
+		{timer.ErrNotEmpty, timer.ErrNotEmpty}, {fmt.Errorf("%w: a thing", ErrFormat), ErrFormat},
+		{errors.New("what nobody knows"), timer.ErrUnknown}, {nil, timer.ErrUnknown},
 	} {
 		b := AppendFailure(nil, c.in)
-		ops := make([]Op, 2)
+		ops := make([]timer.Op, 2)
 		if err := DecodeAnswers(b, ops); err != c.want || ops[0].Err != c.want || ops[1].Err != c.want {
 			t.Errorf("answers of %v: %v, %v", c.in, err, ops)
 		}
@@ -369,10 +371,10 @@ func TestWireFailure(t *testing.T) {
 			t.Errorf("counts of %v: %v", c.in, err)
 		}
 	}
-	if err := DecodeAnswers([]byte{wireVersion, 200}, nil); err != ErrUnknown {
+	if err := DecodeAnswers([]byte{wireVersion, 200}, nil); err != timer.ErrUnknown {
 		t.Errorf("an error of a later version is %v", err)
 	}
-	if !errors.Is(NotLeaderError{}, ErrNoLeader) {
+	if !errors.Is(timer.NotLeaderError{}, timer.ErrNoLeader) {
 		t.Error("NotLeaderError is no ErrNoLeader")
 	}
 }
@@ -380,8 +382,8 @@ func TestWireFailure(t *testing.T) {
 // TestWireFaultNumbers: the numbers are what other versions know them by.
 func TestWireFaultNumbers(t *testing.T) {
 	for n, err := range map[byte]error{
-		1: NotLeaderError{}, 2: ErrUnknown, 3: ErrNoLeader, 4: ErrOverloaded, 5: ErrMemory, 6: ErrLowDisk, 7: ErrStopped,
-		8: ErrRecovering, 9: ErrNoTopic, 10: ErrNotEmpty, 11: ErrFormat,
+		1: timer.NotLeaderError{}, 2: timer.ErrUnknown, 3: timer.ErrNoLeader, 4: timer.ErrOverloaded, 5: timer.ErrMemory, 6: timer.ErrLowDisk, 7: timer.ErrStopped,
+		8: timer.ErrRecovering, 9: timer.ErrNoTopic, 10: timer.ErrNotEmpty, 11: ErrFormat,
 	} {
 		if b := AppendFailure(nil, err); b[1] != n {
 			t.Errorf("%v has number %d, want %d", err, b[1], n)
@@ -391,12 +393,12 @@ func TestWireFaultNumbers(t *testing.T) {
 
 // TestWireFull: a page of timers ends where a frame would grow too long, and so do the timers of answers.
 func TestWireFull(t *testing.T) {
-	big := &Timer{ID: "a", State: Scheduled, Spec: Spec{PayloadKind: BinaryPayload, Payload: bytes.Repeat([]byte{7}, 1<<20)}}
-	list := make([]*Timer, 40)
-	ops := make([]Op, len(list))
+	big := &timer.Timer{ID: "a", State: timer.Scheduled, Spec: timer.Spec{PayloadKind: timer.BinaryPayload, Payload: bytes.Repeat([]byte{7}, 1<<20)}}
+	list := make([]*timer.Timer, 40)
+	ops := make([]timer.Op, len(list))
 	for i := range list {
 		list[i] = big
-		ops[i] = Op{Command: &Command{Kind: Fire, ID: "a"}, Result: Result{Code: OK, Timer: big}}
+		ops[i] = timer.Op{Command: &timer.Command{Kind: timer.Fire, ID: "a"}, Result: timer.Result{Code: timer.OK, Timer: big}}
 	}
 	b := AppendTimers(nil, list)
 	got, cut, err := DecodeTimers(b)
@@ -409,7 +411,7 @@ func TestWireFull(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
 	for i, o := range answers {
-		if o.Result.Code != OK || (o.Result.Timer != nil) != (i < 16) {
+		if o.Result.Code != timer.OK || (o.Result.Timer != nil) != (i < 16) {
 			t.Fatalf("answer %d: %d, timer %v", i, o.Result.Code, o.Result.Timer != nil)
 		}
 	}
@@ -420,18 +422,18 @@ func wireSamples() map[string]struct {
 	message []byte
 	read    func([]byte) error
 } {
-	ops := []Op{
-		{Shard: 3, Command: &Command{Kind: Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: fullSpec()}},
-		{Shard: 5, Command: &Command{Kind: NackLease, Topic: 3, Claim: &Claim{Handle: 7, Seq: 300, Fence: 1 << 40, DelayMs: 5000, HasDelay: true, Reason: "busy"}}},
-		{Shard: 4, Command: &Command{Kind: Modify, Topic: 3, ID: "b", IfMatch: 2, Patch: &Patch{Spec: *fullSpec(), Due: true, Labels: true}}},
+	ops := []timer.Op{
+		{Shard: 3, Command: &timer.Command{Kind: timer.Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: fullSpec()}},
+		{Shard: 5, Command: &timer.Command{Kind: timer.NackLease, Topic: 3, Claim: &timer.LeaseUpdate{Handle: 7, Seq: 300, Fence: 1 << 40, DelayMs: 5000, HasDelay: true, Reason: "busy"}}},
+		{Shard: 4, Command: &timer.Command{Kind: timer.Modify, Topic: 3, ID: "b", IfMatch: 2, Patch: &timer.Patch{Spec: *fullSpec(), Due: true, Labels: true}}},
 	}
 	answered := bare(ops)
-	timer := &Timer{Topic: 3, ID: "b", Spec: *fullSpec(), Seq: 9, Tag: 4, Version: 2, State: Dead, Reason: Stopped, LastError: "no answer"}
-	answered[0].Err = NotLeaderError{Leader: 77}
-	answered[1].Result = Result{Code: OK, Handle: 7, Seq: 9, Timer: timer}
-	past := &HistoryEntry{Key: HistoryKey{9, 8, 7, 6}, Timer: timer, ByAttempt: true, Attempts: []HistoryAttempt{{1, 2, 3, 4, "e"}}}
-	pq := &HistoryQuery{Topic: 3, Shards: []ID{1, 9}, ID: "b", States: 8, After: &past.Key, Limit: 9}
-	q := &Query{Topic: 3, States: 2, ToMs: 9, Labels: []string{"a", "b"}, After: &Key{7, "b", 8}, Limit: 100}
+	found := &timer.Timer{Topic: 3, ID: "b", Spec: *fullSpec(), Seq: 9, Tag: 4, Version: 2, State: timer.Dead, Reason: timer.Stopped, LastError: "no answer"}
+	answered[0].Err = timer.NotLeaderError{Leader: 77}
+	answered[1].Result = timer.Result{Code: timer.OK, Handle: 7, Seq: 9, Timer: found}
+	past := &timer.HistoryEntry{Key: timer.HistoryKey{EndMs: 9, Index: 8, Shard: 7, Item: 6}, Timer: found, ByAttempt: true, Attempts: []timer.HistoryAttempt{{Attempt: 1, StartedMs: 2, EndedMs: 3, Status: 4, Err: "e"}}}
+	pq := &timer.HistoryQuery{Topic: 3, Shards: []timer.ShardID{1, 9}, ID: "b", States: 8, After: &past.Key, Limit: 9}
+	q := &timer.Query{Topic: 3, States: 2, ToMs: 9, Labels: []string{"a", "b"}, After: &timer.SortKey{SortMs: 7, ID: "b", Seq: 8}, Limit: 100}
 	type sample = struct {
 		message []byte
 		read    func([]byte) error
@@ -440,23 +442,23 @@ func wireSamples() map[string]struct {
 		"ops":            {AppendOps(nil, ops), func(b []byte) error { _, err := DecodeOps(b); return err }},
 		"answers":        {AppendAnswers(nil, answered), func(b []byte) error { return DecodeAnswers(b, bare(ops)) }},
 		"timer request":  {AppendTimerRequest(nil, 3, 4, "b"), func(b []byte) error { _, _, _, err := DecodeTimerRequest(b); return err }},
-		"timer":          {AppendTimer(nil, timer), func(b []byte) error { _, err := DecodeTimer(b); return err }},
-		"timers":         {AppendTimers(nil, []*Timer{timer, timer}), func(b []byte) error { _, _, err := DecodeTimers(b); return err }},
+		"timer":          {AppendTimer(nil, found), func(b []byte) error { _, err := DecodeTimer(b); return err }},
+		"timers":         {AppendTimers(nil, []*timer.Timer{found, found}), func(b []byte) error { _, _, err := DecodeTimers(b); return err }},
 		"query":          {AppendQuery(nil, 3, q), func(b []byte) error { _, _, err := DecodeQuery(b); return err }},
 		"walk":           {AppendWalk(nil, 3, q, Waypoint{From: 200, High: 300, Seq: 1 << 40, Begun: true}), func(b []byte) error { _, _, _, err := DecodeWalk(b); return err }},
-		"marks":          {AppendMarks(nil, []Mark{{ID: "a", Version: 300, Leased: true, DueMs: 1 << 40}, {ID: "b"}}, Waypoint{From: 9}), func(b []byte) error { _, _, err := DecodeMarks(b); return err }},
+		"marks":          {AppendMarks(nil, []timer.Ref{{ID: "a", Version: 300, Leased: true, DueMs: 1 << 40}, {ID: "b"}}, Waypoint{From: 9}), func(b []byte) error { _, _, err := DecodeMarks(b); return err }},
 		"history query":  {AppendHistoryQuery(nil, pq), func(b []byte) error { _, err := DecodeHistoryQuery(b); return err }},
-		"history":        {AppendHistory(nil, []ID{1, 9}, []*HistoryEntry{past}, true), func(b []byte) error { _, _, _, err := DecodeHistory(b); return err }},
-		"counts request": {AppendCountsRequest(nil, []TopicID{300}), func(b []byte) error { _, err := DecodeCountsRequest(b); return err }},
+		"history":        {AppendHistory(nil, []timer.ShardID{1, 9}, []*timer.HistoryEntry{past}, true), func(b []byte) error { _, _, _, err := DecodeHistory(b); return err }},
+		"counts request": {AppendCountsRequest(nil, []timer.TopicID{300}), func(b []byte) error { _, err := DecodeCountsRequest(b); return err }},
 		"offers request": {AppendOffersRequest(nil, 3, 32), func(b []byte) error { _, _, err := DecodeOffersRequest(b); return err }},
 		"offers":         {AppendOffers(nil, []Offer{{1, 9, 7, 600}, {5, 0, 1_700_000_000_000, 1 << 18}}), func(b []byte) error { _, err := DecodeOffers(b); return err }},
 		"take request": {AppendTakeRequest(nil, 3, 30_000, []Share{{1, 7}, {300, 1000}}), func(b []byte) error {
 			_, _, _, err := DecodeTakeRequest(b)
 			return err
 		}},
-		"taken":   {AppendTaken(nil, []Taken{{3, 9, 1_700_000_000_000, timer}}), func(b []byte) error { _, err := DecodeTaken(b); return err }},
+		"taken":   {AppendTaken(nil, []Taken{{3, 9, 1_700_000_000_000, found}}), func(b []byte) error { _, err := DecodeTaken(b); return err }},
 		"awaited": {AppendAwaited(nil, 7), func(b []byte) error { _, err := DecodeAwaited(b); return err }},
-		"counts":  {AppendCounts(nil, []ID{1, 5}, []Counts{{Dead: 300}}), func(b []byte) error { _, _, err := DecodeCounts(b); return err }},
+		"counts":  {AppendCounts(nil, []timer.ShardID{1, 5}, []timer.Counts{{Dead: 300}}), func(b []byte) error { _, _, err := DecodeCounts(b); return err }},
 	}
 }
 
@@ -484,8 +486,8 @@ func TestWireCut(t *testing.T) {
 
 // BenchmarkWireAdd is one brief add on its way to the leader and its answer back.
 func BenchmarkWireAdd(b *testing.B) {
-	spec := &Spec{DueMs: 1_700_000_123_456, PayloadKind: JSONPayload, Payload: bytes.Repeat([]byte{'7'}, 128), Callback: Callback{URL: "https://shop.example/hooks"}}
-	asked := []Op{{Shard: 3, Brief: true, Command: &Command{Kind: Add, Topic: 3, ID: "s0003-0123456789abcdefghij", Tag: 5, Content: 6, Spec: spec}}}
+	spec := &timer.Spec{DueMs: 1_700_000_123_456, PayloadKind: timer.JSONPayload, Payload: bytes.Repeat([]byte{'7'}, 128), Callback: timer.Callback{URL: "https://shop.example/hooks"}}
+	asked := []timer.Op{{Shard: 3, Brief: true, Command: &timer.Command{Kind: timer.Add, Topic: 3, ID: "s0003-0123456789abcdefghij", Tag: 5, Content: 6, Spec: spec}}}
 	b.Run("request", func(b *testing.B) {
 		var buf []byte
 		b.ReportAllocs()
@@ -498,7 +500,7 @@ func BenchmarkWireAdd(b *testing.B) {
 	})
 	b.Run("answer", func(b *testing.B) {
 		done := bare(asked)
-		done[0].Result = Result{Code: Created, Handle: 5, Seq: 77, Version: 1, AtMs: 1_700_000_000_000}
+		done[0].Result = timer.Result{Code: timer.Created, Handle: 5, Seq: 77, Version: 1, AtMs: 1_700_000_000_000}
 		var buf []byte
 		b.ReportAllocs()
 		for b.Loop() {

@@ -1,6 +1,10 @@
 package shard
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"carillon/timer"
+)
 
 // Flags of a timer.
 const (
@@ -11,7 +15,7 @@ const (
 	timerFlags = 1<<iota - 1
 )
 
-func appendTimer(dst []byte, t *Timer) []byte {
+func appendTimer(dst []byte, t *timer.Timer) []byte {
 	dst = binary.AppendUvarint(dst, uint64(t.Topic))
 	dst = appendBlock(dst, t.ID)
 	dst, at := openBlock(dst)
@@ -44,9 +48,9 @@ func appendTimer(dst []byte, t *Timer) []byte {
 }
 
 // timer reads a timer; after a fault what it returns means nothing.
-func (r *reader) timer() *Timer {
-	t := new(Timer)
-	t.Topic = TopicID(r.number(1<<32-1, "topic"))
+func (r *reader) timer() *timer.Timer {
+	t := new(timer.Timer)
+	t.Topic = timer.TopicID(r.number(1<<32-1, "topic"))
 	t.ID = string(r.block(maxID, "id"))
 	body := reader{b: r.block(maxWireBlock, "spec")}
 	if r.fault != "" {
@@ -61,8 +65,8 @@ func (r *reader) timer() *Timer {
 	t.Seq = r.uvarint()
 	t.Tag = r.u32()
 	t.Version = uint32(r.number(1<<32-1, "version"))
-	t.State, t.Reason = State(r.byte()), Reason(r.byte())
-	if t.State < Scheduled || t.State > Cancelled || t.Reason > Refused {
+	t.State, t.Reason = timer.State(r.byte()), timer.Reason(r.byte())
+	if t.State < timer.Scheduled || t.State > timer.Cancelled || t.Reason > timer.Refused {
 		r.fail("unknown state or reason")
 	}
 	flags := r.byte()
@@ -86,23 +90,23 @@ func (r *reader) timer() *Timer {
 }
 
 // AppendTimerRequest encodes the question for one timer.
-func AppendTimerRequest(dst []byte, id ID, topic TopicID, timer string) []byte {
+func AppendTimerRequest(dst []byte, id timer.ShardID, topic timer.TopicID, timerID string) []byte {
 	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(id))
 	dst = binary.AppendUvarint(dst, uint64(topic))
-	return appendBlock(dst, timer)
+	return appendBlock(dst, timerID)
 }
 
 // DecodeTimerRequest decodes what AppendTimerRequest wrote.
-func DecodeTimerRequest(b []byte) (id ID, topic TopicID, timer string, err error) {
+func DecodeTimerRequest(b []byte) (id timer.ShardID, topic timer.TopicID, timerID string, err error) {
 	r := openWire(b)
-	id = ID(r.number(1<<32-1, "shard"))
-	topic = TopicID(r.number(1<<32-1, "topic"))
-	timer = string(r.block(maxID, "id"))
-	return id, topic, timer, r.close()
+	id = timer.ShardID(r.number(1<<32-1, "shard"))
+	topic = timer.TopicID(r.number(1<<32-1, "topic"))
+	timerID = string(r.block(maxID, "id"))
+	return id, topic, timerID, r.close()
 }
 
 // AppendTimer encodes the answer for one timer; nil says that there is none.
-func AppendTimer(dst []byte, t *Timer) []byte {
+func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	dst = append(dst, wireVersion, faultNone)
 	if t == nil {
 		return append(dst, 0)
@@ -111,12 +115,12 @@ func AppendTimer(dst []byte, t *Timer) []byte {
 }
 
 // DecodeTimer decodes what AppendTimer or AppendFailure wrote.
-func DecodeTimer(b []byte) (*Timer, error) {
+func DecodeTimer(b []byte) (*timer.Timer, error) {
 	r, err := answered(b)
 	if err != nil {
 		return nil, err
 	}
-	var t *Timer
+	var t *timer.Timer
 	if r.number(1, "presence") == 1 {
 		t = r.timer()
 	}
@@ -127,7 +131,7 @@ func DecodeTimer(b []byte) (*Timer, error) {
 }
 
 // AppendTimers encodes a page of timers, the first of the list as far as they fit; at least one does.
-func AppendTimers(dst []byte, list []*Timer) []byte {
+func AppendTimers(dst []byte, list []*timer.Timer) []byte {
 	start := len(dst)
 	dst = append(dst, wireVersion, faultNone, 0)
 	for _, t := range list {
@@ -141,7 +145,7 @@ func AppendTimers(dst []byte, list []*Timer) []byte {
 }
 
 // DecodeTimers decodes what AppendTimers or AppendFailure wrote. cut says that the list went on.
-func DecodeTimers(b []byte) (list []*Timer, cut bool, err error) {
+func DecodeTimers(b []byte) (list []*timer.Timer, cut bool, err error) {
 	r, err := answered(b)
 	if err != nil {
 		return nil, false, err

@@ -1,6 +1,10 @@
 package shard
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"carillon/timer"
+)
 
 // minWireMark is the least that a mark takes: length of the id, version, flags, two times.
 const minWireMark = 5
@@ -8,7 +12,7 @@ const minWireMark = 5
 const markLeased = 1 // a flag of a mark
 
 // AppendWalk encodes a step of a walk on one shard.
-func AppendWalk(dst []byte, id ID, q *Query, at Waypoint) []byte {
+func AppendWalk(dst []byte, id timer.ShardID, q *timer.Query, at Waypoint) []byte {
 	var begun byte
 	if at.Begun {
 		begun = 1
@@ -21,7 +25,7 @@ func AppendWalk(dst []byte, id ID, q *Query, at Waypoint) []byte {
 }
 
 // DecodeWalk decodes what AppendWalk wrote.
-func DecodeWalk(b []byte) (id ID, q *Query, at Waypoint, err error) {
+func DecodeWalk(b []byte) (id timer.ShardID, q *timer.Query, at Waypoint, err error) {
 	r := openWire(b)
 	at = r.waypoint()
 	if err := r.err(); err != nil {
@@ -37,14 +41,14 @@ func (r *reader) waypoint() (at Waypoint) {
 		r.fail("a walk that has begun otherwise")
 	}
 	at.Begun = begun == 1
-	at.From = Handle(r.number(1<<32-1, "slot"))
-	at.High = Handle(r.number(1<<32-1, "slot"))
+	at.From = timer.Handle(r.number(1<<32-1, "slot"))
+	at.High = timer.Handle(r.number(1<<32-1, "slot"))
 	at.Seq = r.uvarint()
 	return at
 }
 
 // AppendMarks encodes what a step met and where the next one begins.
-func AppendMarks(dst []byte, marks []Mark, next Waypoint) []byte {
+func AppendMarks(dst []byte, marks []timer.Ref, next Waypoint) []byte {
 	var begun byte
 	if next.Begun {
 		begun = 1
@@ -70,14 +74,14 @@ func AppendMarks(dst []byte, marks []Mark, next Waypoint) []byte {
 }
 
 // DecodeMarks decodes what AppendMarks or AppendFailure wrote.
-func DecodeMarks(b []byte) (marks []Mark, next Waypoint, err error) {
+func DecodeMarks(b []byte) (marks []timer.Ref, next Waypoint, err error) {
 	r, err := answered(b)
 	if err != nil {
 		return nil, Waypoint{}, err
 	}
 	next = r.waypoint()
 	for n := r.count(maxScan, minWireMark, "marks"); n > 0 && r.fault == ""; n-- {
-		m := Mark{ID: string(r.block(maxID, "id")), Version: uint32(r.number(1<<32-1, "version"))}
+		m := timer.Ref{ID: string(r.block(maxID, "id")), Version: uint32(r.number(1<<32-1, "version"))}
 		flags := r.byte()
 		if flags&^markLeased != 0 {
 			r.fail("unknown flags of a mark")

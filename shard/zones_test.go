@@ -2,7 +2,6 @@ package shard
 
 import (
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -10,13 +9,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/timer"
+	"carillon/timer/recurrence"
 	"carillon/wal"
 )
 
 // addSeries adds a timer that repeats.
-func (r *stand) addSeries(id string, p *Repeat) {
+func (r *stand) addSeries(id string, p *timer.Repeat) {
 	r.t.Helper()
-	if got := r.do(Command{Kind: Add, Topic: 1, ID: id, Spec: &Spec{DueMs: r.clock.wallMs + 100, Repeat: p}}); got.Code != Created {
+	if got := r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: r.clock.wallMs + 100, Repeat: p}}); got.Code != timer.Created {
 		r.t.Fatalf("the add of %s answers %d", id, got.Code)
 	}
 }
@@ -32,7 +33,7 @@ func TestZoneIsReadAside(t *testing.T) {
 		} else {
 			<-gate
 		}
-		return loadZone(name)
+		return recurrence.LoadZone(name)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		gate = make(chan struct{})
@@ -40,9 +41,9 @@ func TestZoneIsReadAside(t *testing.T) {
 		r.bubble = true
 		r.mustOpen()
 		defer r.abort()
-		r.addSeries("cron", &Repeat{Cron: "*/5 * * * *", Zone: "Asia/Kathmandu"})
-		r.addSeries("again", &Repeat{Cron: "*/10 * * * *", Zone: "Asia/Kathmandu"})
-		r.addSeries("span", &Repeat{EveryMs: 60_000})
+		r.addSeries("cron", &timer.Repeat{Cron: "*/5 * * * *", Zone: "Asia/Kathmandu"})
+		r.addSeries("again", &timer.Repeat{Cron: "*/10 * * * *", Zone: "Asia/Kathmandu"})
+		r.addSeries("span", &timer.Repeat{EveryMs: 60_000})
 		r.add("plain", 100*time.Millisecond)
 		r.pass(5 * time.Second)
 		r.wantCalls("span plain")
@@ -57,7 +58,7 @@ func TestZoneIsReadAside(t *testing.T) {
 		}
 		r.pass(time.Second)
 		for _, id := range []string{"cron", "again"} {
-			if got := r.timer(id); got.State != Scheduled || got.DueMs <= r.clock.wallMs || got.DueMs%(5*60_000) != 0 {
+			if got := r.timer(id); got.State != timer.Scheduled || got.DueMs <= r.clock.wallMs || got.DueMs%(5*60_000) != 0 {
 				t.Errorf("the next occurrence: %+v", *got)
 			}
 		}
@@ -75,36 +76,19 @@ func TestZoneThatCannotBeRead(t *testing.T) {
 			if !there.Load() {
 				return nil, errors.New("no such zone")
 			}
-			return loadZone(name)
+			return recurrence.LoadZone(name)
 		}
 	}, func(r *stand) {
-		r.addSeries("a", &Repeat{Cron: "*/5 * * * *", Zone: "Asia/Kathmandu"})
+		r.addSeries("a", &timer.Repeat{Cron: "*/5 * * * *", Zone: "Asia/Kathmandu"})
 		r.pass(30 * time.Second)
 		synctest.Wait()
 		r.pass(10 * time.Second)
 		r.wantCalls("")
 		r.wantState("a", "scheduled 0")
 		there.Store(true)
-		r.pass(zoneRetry)
+		r.pass(recurrence.RetryAfter)
 		synctest.Wait()
 		r.pass(time.Second)
 		r.wantCalls("a")
 	})
-}
-
-// TestCalendarForgetsTheOldestRules: more rules than are kept do not cost those that are in use.
-func TestCalendarForgetsTheOldestRules(t *testing.T) {
-	var c calendar
-	used := c.rule(ruleKey{"0 8 * * *", ""})
-	for i := range 3 * maxCalendar {
-		if c.after(fmt.Sprintf("%d %d %d * *", i%60, i/60%24, 1+i/1440), "", 0) == 0 {
-			t.Fatal("a rule without an occurrence: the test is about nothing")
-		}
-		if c.rule(ruleKey{"0 8 * * *", ""}) != used {
-			t.Fatalf("after %d others a rule that is in use is read anew", i+1)
-		}
-	}
-	if len(c.rules) != maxCalendar || c.recent.Len() != maxCalendar {
-		t.Errorf("%d and %d rules are kept, at most %d are to be", len(c.rules), c.recent.Len(), maxCalendar)
-	}
 }

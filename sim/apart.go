@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 const (
@@ -46,9 +46,9 @@ func (w *World) proveApart() {
 	w.apart.on = true
 	w.flood(c)
 	for i := range 6 {
-		for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+		for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 			o := &operation{number: w.book.nextOp(), topic: 1, id: w.nameIn(id, fmt.Sprintf("apart%d-", i)), shard: id}
-			w.fill(o, shard.Add, 300*time.Millisecond)
+			w.fill(o, timer.Add, 300*time.Millisecond)
 			o.then = func(bool) {}
 			c.start(o)
 		}
@@ -82,9 +82,9 @@ func (w *World) recovered(since string) {
 }
 
 // nameIn is an id of the first topic that a shard holds.
-func (w *World) nameIn(id shard.ID, prefix string) string {
+func (w *World) nameIn(id timer.ShardID, prefix string) string {
 	for i := 0; ; i++ {
-		if name := fmt.Sprint(prefix, i); shard.Place(&shard.Topic{Name: w.topics[0]}, name, w.swarm.shards) == id {
+		if name := fmt.Sprint(prefix, i); timer.ShardOf(&timer.Topic{Name: w.topics[0]}, name, w.swarm.shards) == id {
 			return name
 		}
 	}

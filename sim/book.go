@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // write is what a client wrote of a timer: payload and time belong together (I6).
@@ -15,7 +15,7 @@ type write struct {
 
 	// In the feature topics only.
 	every, count int64 // of a series
-	catchUp      shard.CatchUp
+	catchUp      timer.CatchUp
 	timetable    *timetable // of a series by the calendar
 	capped       bool       // a longest wait may make it due earlier
 	maxWaitMs    int64
@@ -25,7 +25,7 @@ type write struct {
 	expiresMs    int64 // after it is due
 	relative     bool  // the time was given as a delay
 	labels       []string
-	more         func(*shard.Spec)
+	more         func(*timer.Spec)
 	starts       map[int64]startedAs // by due time: the timer that its first call was of
 	over         map[int64]bool      // by due time: delivered, or refused for good
 }
@@ -38,20 +38,20 @@ type startedAs struct {
 
 // timerKey names one timer for ever.
 type timerKey struct {
-	shard shard.ID
+	shard timer.ShardID
 	seq   uint64
 }
 
 // idKey names an id.
 type idKey struct {
-	topic shard.TopicID
+	topic timer.TopicID
 	id    string
 }
 
 // life is what is known of one timer.
 type life struct {
 	id        idKey
-	shard     shard.ID
+	shard     timer.ShardID
 	seq       uint64
 	acked     bool
 	versions  map[uint32]*write // as acknowledged
@@ -79,7 +79,7 @@ type named struct {
 
 type recentID struct {
 	id    string
-	topic shard.TopicID
+	topic timer.TopicID
 }
 
 // book is what the checker knows: what clients were told, what receivers saw, what replicas were at each entry.
@@ -99,7 +99,7 @@ type book struct {
 	limits    limitBook
 	attempts  attemptBook
 	successes successChecker
-	visits    map[shard.TopicID]visit
+	visits    map[timer.TopicID]visit
 	ranked    *rankedBook
 	bulks     *bulkBook
 	turned    *turnChecker // nil: nobody changes a delivery
@@ -123,7 +123,7 @@ func (b *book) nextOp() uint64 {
 }
 
 // remember keeps the last ids for further operations.
-func (b *book) remember(id string, topic shard.TopicID) {
+func (b *book) remember(id string, topic timer.TopicID) {
 	b.recent = append(b.recent, recentID{id, topic})
 	if len(b.recent) > 40 {
 		b.recent = b.recent[1:]
@@ -182,7 +182,7 @@ func (b *book) called(o *operation) {
 	if o.write != nil {
 		n.writes[o.write.payload] = o.write
 	}
-	if o.cmd != nil && o.cmd.Kind == shard.Cancel {
+	if o.cmd != nil && o.cmd.Kind == timer.Cancel {
 		n.cancels++
 	}
 	b.history.call(o)
@@ -205,16 +205,16 @@ func (b *book) refused(o *operation) {
 		return
 	}
 	n := b.named(idKey{o.topic, o.id})
-	if o.cmd != nil && o.cmd.Kind == shard.Cancel {
+	if o.cmd != nil && o.cmd.Kind == timer.Cancel {
 		n.cancels--
 	}
 	b.history.drop(o)
 }
 
 // answered notes what a client was told.
-func (b *book) answered(o *operation, r shard.Result, t *shard.Timer) {
+func (b *book) answered(o *operation, r timer.Result, t *timer.Timer) {
 	w, id := o.client.w, idKey{o.topic, o.id}
-	if r.Code == shard.CancelInFlight && t != nil {
+	if r.Code == timer.CancelInFlight && t != nil {
 		b.attempts.cancelled(timerKey{o.shard, t.Seq}, t.Fence)
 	}
 	if o.claim() {
@@ -250,11 +250,11 @@ func (b *book) answered(o *operation, r shard.Result, t *shard.Timer) {
 	if o.cmd == nil {
 		return
 	}
-	if r.Code == shard.Created || r.Code == shard.OK || r.Code == shard.Prevented {
+	if r.Code == timer.Created || r.Code == timer.OK || r.Code == timer.Prevented {
 		b.changed = recentID{o.id, o.topic}
 	}
 	switch {
-	case r.Code == shard.Created || r.Code == shard.OK:
+	case r.Code == timer.Created || r.Code == timer.OK:
 		if t == nil {
 			w.violate("answer", "operation %d on %s is answered with code %d and no timer", o.number, o.id, r.Code)
 		}
@@ -263,7 +263,7 @@ func (b *book) answered(o *operation, r shard.Result, t *shard.Timer) {
 		if string(t.Payload) != o.write.payload {
 			w.violate("I1", "operation %d wrote %s, the answer has %s", o.number, o.write.payload, t.Payload)
 		}
-	case r.Code == shard.Prevented:
+	case r.Code == timer.Prevented:
 		if t == nil {
 			w.violate("answer", "a cancel of %s is answered with no timer", o.id)
 		}
@@ -286,7 +286,7 @@ func (b *book) mayStart(c *call) {
 	table := n.host.Table(j.Shard)
 	d := table.Due(j.Job.Handle)
 	p := n.host.Progress(j.Shard)
-	if d.State != shard.Leased || d.Seq != j.Job.Seq || d.Fence != j.Job.Fence || d.Attempts != j.Job.Attempts || !p.Serves {
+	if d.State != timer.Leased || d.Seq != j.Job.Seq || d.Fence != j.Job.Fence || d.Attempts != j.Job.Attempts || !p.Serves {
 		w.violate("I3", "node %d starts attempt %d of %s under fence %d, but its table has it in state %d, attempt %d, fence %d (leads %v)",
 			n.id, j.Job.Attempts, j.Job.ID, j.Job.Fence, d.State, d.Attempts, d.Fence, p.Serves)
 	}
@@ -370,7 +370,7 @@ func (b *book) stale(c *call) {
 			continue
 		}
 		d := table.Due(j.Job.Handle)
-		if d.Fence > j.Job.Fence || d.Fence == j.Job.Fence && d.State != shard.Leased {
+		if d.Fence > j.Job.Fence || d.Fence == j.Job.Fence && d.State != timer.Leased {
 			w.violate("I3", "node %d calls for %s under fence %d, but on node %d that lease is over: state %d, fence %d",
 				c.node.id, j.Job.ID, j.Job.Fence, n.id, d.State, d.Fence)
 		}

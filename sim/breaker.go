@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // breaker is a destination's, as one process has it. It does what package callback's does, on the simulated clock.
@@ -14,7 +14,7 @@ type breaker struct {
 }
 
 // blocked is when to ask again; 0: a call may be made. While the breaker is half open that call is the probe, as the caller notes.
-func (b *breaker) blocked(now time.Duration, p *shard.Breaker) time.Duration {
+func (b *breaker) blocked(now time.Duration, p *timer.Breaker) time.Duration {
 	switch open := time.Duration(p.OpenMs) * time.Millisecond; {
 	case b.until == 0:
 		return 0
@@ -27,7 +27,7 @@ func (b *breaker) blocked(now time.Duration, p *shard.Breaker) time.Duration {
 }
 
 // tell is how a call ended, made while the breaker was closed (or not: a probe).
-func (b *breaker) tell(now time.Duration, p *shard.Breaker, probe, failed bool) {
+func (b *breaker) tell(now time.Duration, p *timer.Breaker, probe, failed bool) {
 	switch {
 	case b.until != 0 && !probe: // it began before the breaker opened
 	case !failed:

@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 func TestBreaker(t *testing.T) {
-	policy := &shard.Breaker{Failures: 3, OpenMs: 1000, Probes: 1}
+	policy := &timer.Breaker{Failures: 3, OpenMs: 1000, Probes: 1}
 	var b breaker
 	now := time.Hour
 	blocked := func(want time.Duration) {

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/bulk"
 )
 
 // Timers of bulkTopic are due so far ahead that none is called before the last bulk change of a run, which has all of them due at once. So what
@@ -27,7 +28,7 @@ func (v *visitors) pickBulk() *operation {
 		o := v.add(bulkTopic, fmt.Sprintf("%c%d", "xy"[r.IntN(2)], number), due)
 		labels := slices.DeleteFunc(slices.Clone(bulkLabels), func(string) bool { return r.IntN(2) == 0 })
 		o.write.labels = labels
-		o.write.more = func(s *shard.Spec) { s.Labels = labels }
+		o.write.more = func(s *timer.Spec) { s.Labels = labels }
 		w.complete(o)
 		return o
 	}
@@ -35,10 +36,10 @@ func (v *visitors) pickBulk() *operation {
 	o.shard = w.place(bulkTopic, o.id)
 	switch r.IntN(5) {
 	case 0:
-		o.cmd = &shard.Command{Kind: shard.Cancel, Topic: bulkTopic, ID: o.id}
+		o.cmd = &timer.Command{Kind: timer.Cancel, Topic: bulkTopic, ID: o.id}
 	case 1, 2:
 		at := epochMs + (w.now + due).Milliseconds()
-		o.cmd = &shard.Command{Kind: shard.Modify, Topic: bulkTopic, ID: o.id, Patch: &shard.Patch{Due: true, Spec: shard.Spec{DueMs: at}}}
+		o.cmd = &timer.Command{Kind: timer.Modify, Topic: bulkTopic, ID: o.id, Patch: &timer.Patch{Due: true, Spec: timer.Spec{DueMs: at}}}
 	}
 	return o
 }
@@ -48,8 +49,8 @@ type sweep struct {
 	v      *visitors
 	number uint64
 	labels []string
-	bulk   shard.Bulk
-	move   shard.Move // of a reschedule
+	bulk   bulk.Update
+	move   bulk.Move // of a reschedule
 
 	began, ended time.Duration
 	complete     bool
@@ -65,7 +66,7 @@ func (v *visitors) bulk() {
 	if v.parting {
 		return
 	}
-	s := v.newSweep(shard.Query{IDPrefix: []string{"", "", "x", "y"}[r.IntN(4)]})
+	s := v.newSweep(timer.Query{IDPrefix: []string{"", "", "x", "y"}[r.IntN(4)]})
 	if r.IntN(2) == 0 || s.bulk.Query.IDPrefix == "" && r.IntN(8) > 0 {
 		s.labels = []string{bulkLabels[r.IntN(len(bulkLabels))]}
 		s.bulk.Query.Labels = s.labels
@@ -79,13 +80,13 @@ func (v *visitors) bulk() {
 	}
 	switch r.IntN(6) {
 	case 0:
-		s.bulk.Plan = shard.CancelEach(bulkTopic)
+		s.bulk.Plan = bulk.CancelEach(bulkTopic)
 	case 1:
-		s.move = shard.Move{By: shard.MoveAt, Ms: ahead()}
+		s.move = bulk.Move{By: bulk.MoveAt, Ms: ahead()}
 	case 2:
-		s.move = shard.Move{By: shard.MoveNotBefore, Ms: ahead()}
+		s.move = bulk.Move{By: bulk.MoveNotBefore, Ms: ahead()}
 	default:
-		s.move = shard.Move{By: shard.MoveShift, Ms: r.between(-bulkShift, bulkShift).Milliseconds()}
+		s.move = bulk.Move{By: bulk.MoveShift, Ms: r.between(-bulkShift, bulkShift).Milliseconds()}
 	}
 	if s.bulk.Plan == nil {
 		s.bulk.Plan = s.move.Each(bulkTopic, 1<<45)
@@ -97,9 +98,9 @@ func (v *visitors) bulk() {
 	s.begin()
 }
 
-func (v *visitors) newSweep(q shard.Query) *sweep {
+func (v *visitors) newSweep(q timer.Query) *sweep {
 	s := &sweep{v: v, number: v.w.book.nextOp(), cancel: func() {}}
-	q.Topic, q.States, q.WithoutPayload = bulkTopic, 1<<shard.Scheduled|1<<shard.Leased, true
+	q.Topic, q.States, q.WithoutPayload = bulkTopic, 1<<timer.Scheduled|1<<timer.Leased, true
 	s.bulk.Query = q
 	return s
 }
@@ -175,8 +176,8 @@ func (v *visitors) settleAll() {
 		w.violate("I14", "a bulk change that was begun before all was mended does not come to its end")
 	}
 	pending := w.book.bulks.look(w)
-	s := v.newSweep(shard.Query{})
-	s.move = shard.Move{By: shard.MoveAt, Ms: epochMs + w.now.Milliseconds()}
+	s := v.newSweep(timer.Query{})
+	s.move = bulk.Move{By: bulk.MoveAt, Ms: epochMs + w.now.Milliseconds()}
 	s.bulk.Plan = s.move.Each(bulkTopic, 1<<45)
 	s.begin()
 	if !w.passUntil(40*time.Second, func() bool { return s.complete }) {
@@ -186,7 +187,7 @@ func (v *visitors) settleAll() {
 		w.violate("bulk", "a bulk change of all %d timers, none of which anybody else changed, says that %d matched, %d were changed, %d were skipped", pending, m, c, k)
 	}
 	w.book.bulks.finalMs = s.move.Ms
-	again := v.newSweep(shard.Query{IDPrefix: "x"})
+	again := v.newSweep(timer.Query{IDPrefix: "x"})
 	again.move, again.bulk.Plan = s.move, s.bulk.Plan
 	again.begin()
 	w.passUntil(40*time.Second, func() bool { return again.complete })

@@ -10,6 +10,8 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/bulk"
 )
 
 // bulkBook is what was asked of the timers of bulkTopic. To each timer a bulk change is one operation that takes effect at one moment, while the
@@ -39,7 +41,7 @@ type bulkID struct {
 
 // bulkOp is one operation on one timer.
 type bulkOp struct {
-	kind          shard.Kind // 0: a read
+	kind          timer.Kind // 0: a read
 	sweep         *sweep     // nil: of this timer alone
 	dueMs         int64
 	number        uint64
@@ -89,12 +91,12 @@ func (b *bulkBook) called(o *operation) {
 	op := &bulkOp{number: o.number, called: b.tick()}
 	switch {
 	case o.cmd == nil:
-	case o.cmd.Kind == shard.Modify:
-		op.kind, op.dueMs = shard.Modify, o.cmd.Patch.Spec.DueMs
-	case o.cmd.Kind == shard.Add:
-		op.kind, op.dueMs = shard.Add, o.write.dueMs
+	case o.cmd.Kind == timer.Modify:
+		op.kind, op.dueMs = timer.Modify, o.cmd.Patch.Spec.DueMs
+	case o.cmd.Kind == timer.Add:
+		op.kind, op.dueMs = timer.Add, o.write.dueMs
 	default:
-		op.kind, n.cancelled = shard.Cancel, true
+		op.kind, n.cancelled = timer.Cancel, true
 	}
 	if b.open == nil {
 		b.open = map[uint64]*bulkOp{}
@@ -109,12 +111,12 @@ func (b *bulkBook) meet(n *bulkID, s *sweep, must bool) {
 		return
 	}
 	n.note(&bulkOp{sweep: s, number: s.number, called: b.tick(), must: must})
-	n.cancelled = n.cancelled || s.move.By == shard.NoMove
+	n.cancelled = n.cancelled || s.move.By == bulk.NoMove
 }
 
 func (b *bulkBook) refused(o *operation) { b.open[o.number].dropped = true }
 
-func (b *bulkBook) answered(w *World, o *operation, r shard.Result, t *shard.Timer) {
+func (b *bulkBook) answered(w *World, o *operation, r timer.Result, t *timer.Timer) {
 	n, op := b.ids[o.id], b.open[o.number]
 	op.ended = b.tick()
 	op.out = heard{known: true, code: r.Code, there: t != nil}
@@ -122,11 +124,11 @@ func (b *bulkBook) answered(w *World, o *operation, r shard.Result, t *shard.Tim
 		b.same(w, n, t)
 		op.out.version, op.out.state, op.outMs = t.Version, t.State, t.DueMs
 	}
-	n.made = n.made || r.Code == shard.Created
+	n.made = n.made || r.Code == timer.Created
 }
 
 // same checks what no operation changes (I2).
-func (b *bulkBook) same(w *World, n *bulkID, t *shard.Timer) {
+func (b *bulkBook) same(w *World, n *bulkID, t *timer.Timer) {
 	if t.ID != n.id || string(t.Payload) != n.payload || !slices.Equal(t.Labels, n.labels) {
 		w.violate("I2", "timer %s is shown as %s with payload %s, labels %v; it was made with %s, %v", n.id, t.ID, t.Payload, t.Labels, n.payload, n.labels)
 	}
@@ -158,7 +160,7 @@ func (b *bulkBook) done(w *World, s *sweep) {
 			}
 			most++
 			windowed := s.bulk.Query.FromMs != 0 || s.bulk.Query.ToMs != 0
-			if op.must && !windowed && (!n.cancelled || s.move.By == shard.NoMove && !op.overlapped && n.onlyBy(s)) {
+			if op.must && !windowed && (!n.cancelled || s.move.By == bulk.NoMove && !op.overlapped && n.onlyBy(s)) {
 				least++
 			}
 			doubtful += int64(b2u(op.overlapped))
@@ -167,7 +169,7 @@ func (b *bulkBook) done(w *World, s *sweep) {
 			}
 		}
 	}
-	if matched < least || matched > most || changed+skipped > matched || skipped > doubtful || s.move.By == shard.NoMove && changed+skipped != matched {
+	if matched < least || matched > most || changed+skipped > matched || skipped > doubtful || s.move.By == bulk.NoMove && changed+skipped != matched {
 		w.violate("bulk", "bulk change %d says that %d timers matched, %d were changed, %d skipped; at least %d matched, at most %d did, %d of them others were at",
 			s.number, matched, changed, skipped, least, most, doubtful)
 	}
@@ -176,7 +178,7 @@ func (b *bulkBook) done(w *World, s *sweep) {
 // onlyBy says that nobody else has asked to cancel the timer.
 func (n *bulkID) onlyBy(s *sweep) bool {
 	return !slices.ContainsFunc(n.ops, func(o *bulkOp) bool {
-		return o.kind == shard.Cancel || o.sweep != nil && o.sweep != s && o.sweep.move.By == shard.NoMove
+		return o.kind == timer.Cancel || o.sweep != nil && o.sweep != s && o.sweep.move.By == bulk.NoMove
 	})
 }
 
@@ -222,11 +224,11 @@ func (b *bulkBook) checkEnd(w *World) {
 		case now == nil && n.made && !w.mayBeForgotten(at, 0, n.delivered || n.cancelled):
 			w.violate("I1", "timer %s was acknowledged and is gone", id)
 		case now == nil:
-		case now.State == shard.Done && !n.delivered:
+		case now.State == timer.Done && !n.delivered:
 			w.violate("I1", "timer %s is done, but was never delivered", id)
-		case now.State == shard.Cancelled && !n.cancelled:
+		case now.State == timer.Cancelled && !n.cancelled:
 			w.violate("I1", "timer %s is cancelled, and nobody asked for it", id)
-		case now.State != shard.Done && now.State != shard.Cancelled:
+		case now.State != timer.Done && now.State != timer.Cancelled:
 			w.violate("I14", "timer %s is in state %d; all should be over", id, now.State)
 		}
 	}
@@ -258,21 +260,21 @@ func (s bulkState) step(in *bulkOp) (bool, bulkState) {
 	case in.kind == 0 && !out.there:
 		return !there, s
 	case in.kind == 0:
-		return out.version == s.version && in.outMs == s.dueMs && (out.state == shard.Cancelled) == s.cancelled && !(out.state == shard.Done), s
-	case in.kind == shard.Add:
-		return !there && (!out.known || out.code == shard.Created && out.version == 1), bulkState{version: 1, dueMs: in.dueMs}
-	case in.kind == shard.Cancel:
-		ok := !out.known || out.code == shard.Prevented && there || out.code == shard.NotFound && !there
+		return out.version == s.version && in.outMs == s.dueMs && (out.state == timer.Cancelled) == s.cancelled && !(out.state == timer.Done), s
+	case in.kind == timer.Add:
+		return !there && (!out.known || out.code == timer.Created && out.version == 1), bulkState{version: 1, dueMs: in.dueMs}
+	case in.kind == timer.Cancel:
+		ok := !out.known || out.code == timer.Prevented && there || out.code == timer.NotFound && !there
 		s.cancelled = there
 		return ok, s
 	case !out.known && !pending:
 		return true, s
-	case !out.known || out.code == shard.OK:
+	case !out.known || out.code == timer.OK:
 		return pending && (!out.known || out.version == s.version+1), s.moved(in.dueMs)
-	case out.code == shard.NotFound:
+	case out.code == timer.NotFound:
 		return !there, s
 	}
-	return out.code == shard.OverCancelled && s.cancelled, s
+	return out.code == timer.OverCancelled && s.cancelled, s
 }
 
 // swept is what a bulk change makes of it.
@@ -282,11 +284,11 @@ func (s bulkState) swept(w *sweep) bulkState {
 		return s
 	}
 	switch w.move.By {
-	case shard.NoMove:
+	case bulk.NoMove:
 		s.cancelled = true
-	case shard.MoveShift:
+	case bulk.MoveShift:
 		return s.moved(s.dueMs + w.move.Ms)
-	case shard.MoveNotBefore:
+	case bulk.MoveNotBefore:
 		if s.dueMs < w.move.Ms {
 			return s.moved(w.move.Ms)
 		}

@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/bulk"
 )
 
 // TestManyBulkChangesWithoutAnEnd: whatever became of a timer that dozens of bulk changes may have met is decided at once.
@@ -30,20 +31,20 @@ func TestManyBulkChangesWithoutAnEnd(t *testing.T) {
 					o.out.known = true
 				}
 			}
-			do(&bulkOp{kind: shard.Add, dueMs: 1000, out: heard{code: shard.Created, there: true, version: 1}, outMs: 1000}, true)
+			do(&bulkOp{kind: timer.Add, dueMs: 1000, out: heard{code: timer.Created, there: true, version: 1}, outMs: 1000}, true)
 			for i := range 50 {
 				s := &sweep{number: uint64(i)}
 				switch {
 				case i == 2 || i == 20:
-					s.move = shard.Move{By: shard.MoveShift, Ms: 1 << i}
+					s.move = bulk.Move{By: bulk.MoveShift, Ms: 1 << i}
 				case i%2 == 0: // it selects nothing
 					s.bulk.Query.FromMs = 1 << 40
 				default: // it changes nothing once the timer is due later
-					s.move = shard.Move{By: shard.MoveNotBefore, Ms: 900}
+					s.move = bulk.Move{By: bulk.MoveNotBefore, Ms: 900}
 				}
 				do(&bulkOp{sweep: s, number: s.number, must: true}, false)
 			}
-			do(&bulkOp{out: heard{there: true, version: test.version, state: shard.Scheduled}, outMs: test.dueMs}, true)
+			do(&bulkOp{out: heard{there: true, version: test.version, state: timer.Scheduled}, outMs: test.dueMs}, true)
 			err := b.check(time.Minute)
 			if wrong := err != nil; wrong != test.wrong || wrong && strings.Contains(err.Error(), "undecided") {
 				t.Errorf("%v", err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/callback/slots"
 )
 
@@ -34,7 +35,7 @@ type dest struct {
 const unlimited = 1 << 20
 
 // Route implements shard.Dispatcher.
-func (d *dispatcher) Route(t *shard.Topic, own *shard.Callback) (shard.Destination, error) {
+func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (shard.Destination, error) {
 	if own.URL != "" {
 		return own.URL, nil
 	}
@@ -45,7 +46,7 @@ func (d *dispatcher) Route(t *shard.Topic, own *shard.Callback) (shard.Destinati
 }
 
 // Acquire implements shard.Dispatcher.
-func (d *dispatcher) Acquire(to shard.Destination, t *shard.Topic, waiter shard.Waiter) (shard.Permit, shard.Verdict) {
+func (d *dispatcher) Acquire(to shard.Destination, t *timer.Topic, waiter shard.Waiter) (shard.Permit, shard.Verdict) {
 	at := d.dests[to.(string)]
 	if at == nil {
 		at = &dest{}
@@ -99,7 +100,7 @@ func (d *dispatcher) serve() {
 type gate struct {
 	d       *dispatcher
 	at      *dest
-	policy  *shard.Breaker // nil: none
+	policy  *timer.Breaker // nil: none
 	breaker breaker
 	retryIn time.Duration // of the last refusal
 }

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // place is a place in a group's log.
 type place struct {
-	group shard.ID
+	group timer.ShardID
 	index uint64
 }
 
@@ -62,7 +63,7 @@ type checkedGroup struct {
 func (n *node) check() {
 	off := n.checkClock()
 	for i := range n.checked {
-		id, c := shard.ID(i), &n.checked[i]
+		id, c := timer.ShardID(i), &n.checked[i]
 		p := n.host.Progress(id)
 		if p.Replica != c.replica {
 			*c = checkedGroup{replica: p.Replica}
@@ -129,7 +130,7 @@ func (n *node) check() {
 }
 
 // leads checks that a term has one leader (I7).
-func (n *node) leads(id shard.ID, term uint64) {
+func (n *node) leads(id timer.ShardID, term uint64) {
 	n.w.note(n, "leads", uint64(id), term, "")
 	key := place{id, term}
 	if other, known := n.w.book.replicas.leaders[key]; known && other != n.id {
@@ -145,7 +146,7 @@ type promised struct{ replica, term, vote uint64 }
 
 // voted notes who must know for ever that it voted for a new leader: when no more than a majority says so, each of these votes was needed, and
 // so was given when it was on disk (I10).
-func (n *node) voted(id shard.ID, term uint64) {
+func (n *node) voted(id timer.ShardID, term uint64) {
 	_, s := n.host.Inspect(id)
 	me := n.host.Progress(id).Replica
 	var by []*node
@@ -173,7 +174,7 @@ func (n *node) voted(id shard.ID, term uint64) {
 	}
 }
 
-func (n *node) compare(id shard.ID, p shard.Progress) {
+func (n *node) compare(id timer.ShardID, p shard.Progress) {
 	at := place{id, p.Applied}
 	known := n.w.book.replicas.at(at)
 	if known.epochs && known.epoch != p.Epoch {
@@ -211,7 +212,7 @@ func (n *node) checkMeta() {
 }
 
 // applied compares what a state is after an entry with what any other replica had then.
-func (n *node) applied(id shard.ID, index, hash uint64) {
+func (n *node) applied(id timer.ShardID, index, hash uint64) {
 	if !n.struck[id] {
 		n.same(place{id, index}, hash)
 	}
@@ -247,7 +248,7 @@ func (w *World) checkEnd() {
 		if n.host == nil {
 			continue
 		}
-		for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+		for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 			if n.host.Progress(id).Replica == 0 {
 				continue
 			}
@@ -260,7 +261,7 @@ func (w *World) checkEnd() {
 }
 
 // checkLife checks one timer's end. Everything is over by then: all was due long before, and receivers answer.
-func (w *World) checkLife(l *life, seq uint64, now *shard.Timer, known *named) {
+func (w *World) checkLife(l *life, seq uint64, now *timer.Timer, known *named) {
 	w.stamped(now)
 	switch {
 	case now == nil || now.Seq < seq:
@@ -281,14 +282,14 @@ func (w *World) checkLife(l *life, seq uint64, now *shard.Timer, known *named) {
 		w.violate("I6", "version %d of timer %s is %s, it was %s", now.Version, l.id.id, now.Payload, wrote.payload)
 	}
 	switch now.State {
-	case shard.Done:
+	case timer.Done:
 		if l.delivered == 0 {
 			w.violate("I1", "timer %s is done, but was never delivered", l.id.id)
 		}
 		if l.prevented {
 			w.violate("I5", "timer %s is done after its cancel was answered `prevented`", l.id.id)
 		}
-	case shard.Cancelled:
+	case timer.Cancelled:
 		if known.cancels == 0 {
 			w.violate("I1", "timer %s is cancelled, and nobody asked for it", l.id.id)
 		}
@@ -298,7 +299,7 @@ func (w *World) checkLife(l *life, seq uint64, now *shard.Timer, known *named) {
 }
 
 // leader is the node that leads a group and serves; nil: none.
-func (w *World) leader(group shard.ID) *node {
+func (w *World) leader(group timer.ShardID) *node {
 	var best *node
 	term := uint64(0)
 	for _, n := range w.nodes {

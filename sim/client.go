@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // clientTimeout is after what a client gives up: the change may have taken effect, or may yet.
@@ -37,10 +37,10 @@ func (c *client) luck() chance {
 type operation struct {
 	client *client
 	number uint64
-	shard  shard.ID
-	topic  shard.TopicID
+	shard  timer.ShardID
+	topic  timer.TopicID
 	id     string
-	cmd    *shard.Command // nil: a read
+	cmd    *timer.Command // nil: a read
 	write  *write         // what it writes, if anything
 	began  time.Duration
 	tries  int
@@ -154,7 +154,7 @@ func (c *client) again(o *operation, d time.Duration) {
 }
 
 // answer takes what a node says.
-func (c *client) answer(o *operation, n *node, r shard.Result, t *shard.Timer, err error) {
+func (c *client) answer(o *operation, n *node, r timer.Result, t *timer.Timer, err error) {
 	if o.over {
 		return
 	}
@@ -168,7 +168,7 @@ func (c *client) answer(o *operation, n *node, r shard.Result, t *shard.Timer, e
 		c.w.note(n, "answer", o.number, uint64(r.Code), o.id)
 		c.w.book.answered(o, r, t)
 		c.finish(o, true)
-	case errors.Is(err, shard.ErrUnknown), errors.Is(err, shard.ErrStopped):
+	case errors.Is(err, timer.ErrUnknown), errors.Is(err, timer.ErrStopped):
 		c.leave(n)
 		c.w.counts.Unknown++
 		c.finish(o, false)
@@ -209,25 +209,25 @@ func (w *World) pick(c *client) *operation {
 		return w.pickSerial()
 	}
 	topic := r.IntN(plainTopics)
-	o := &operation{number: b.nextOp(), topic: shard.TopicID(topic + 1)}
+	o := &operation{number: b.nextOp(), topic: timer.TopicID(topic + 1)}
 	if b.changed.id != "" && r.IntN(4) == 0 { // what was just changed is read elsewhere
 		o.id, o.topic, o.astray = b.changed.id, b.changed.topic, true
-		o.shard = shard.Place(&shard.Topic{Name: w.topics[o.topic-1]}, o.id, w.swarm.shards)
+		o.shard = timer.ShardOf(&timer.Topic{Name: w.topics[o.topic-1]}, o.id, w.swarm.shards)
 		return o
 	}
 	o.astray = r.IntN(5) == 0
-	kind := shard.Add
+	kind := timer.Add
 	if len(b.recent) > 0 {
-		kind = [...]shard.Kind{shard.Add, shard.Add, shard.Add, shard.Add, shard.Modify, shard.Modify, shard.Put, shard.Cancel, shard.Cancel, 0, 0, 0}[r.IntN(12)]
+		kind = [...]timer.Kind{timer.Add, timer.Add, timer.Add, timer.Add, timer.Modify, timer.Modify, timer.Put, timer.Cancel, timer.Cancel, 0, 0, 0}[r.IntN(12)]
 	}
-	if kind == shard.Add && (len(b.recent) == 0 || r.IntN(12) > 0) {
+	if kind == timer.Add && (len(b.recent) == 0 || r.IntN(12) > 0) {
 		o.id = fmt.Sprintf("t%d", o.number)
 		b.remember(o.id, o.topic)
 	} else {
 		known := b.recent[len(b.recent)-1-r.IntN(1+r.IntN(len(b.recent)))] // the latest most of all
 		o.id, o.topic = known.id, known.topic
 	}
-	o.shard = shard.Place(&shard.Topic{Name: w.topics[o.topic-1]}, o.id, w.swarm.shards)
+	o.shard = timer.ShardOf(&timer.Topic{Name: w.topics[o.topic-1]}, o.id, w.swarm.shards)
 	due := r.between(-time.Second, 15*time.Second)
 	if r.IntN(2) == 0 { // near enough that changes meet the call
 		due = r.between(-50*time.Millisecond, 600*time.Millisecond)
@@ -237,18 +237,18 @@ func (w *World) pick(c *client) *operation {
 }
 
 // fill makes the operation's command.
-func (w *World) fill(o *operation, kind shard.Kind, due time.Duration) {
+func (w *World) fill(o *operation, kind timer.Kind, due time.Duration) {
 	if kind == 0 {
 		return
 	}
-	o.cmd = &shard.Command{Kind: kind, Topic: o.topic, ID: o.id}
-	if kind == shard.Cancel {
+	o.cmd = &timer.Command{Kind: kind, Topic: o.topic, ID: o.id}
+	if kind == timer.Cancel {
 		return
 	}
 	o.write = &write{op: o.number, dueMs: epochMs + (w.now + due).Milliseconds(), payload: fmt.Sprintf(`"%s/%d%s"`, o.id, o.number, w.padding(o.number))}
-	spec := shard.Spec{DueMs: o.write.dueMs, Payload: []byte(o.write.payload), PayloadKind: shard.JSONPayload}
-	if kind == shard.Modify {
-		o.cmd.Patch = &shard.Patch{Spec: spec, Due: true, Payload: true}
+	spec := timer.Spec{DueMs: o.write.dueMs, Payload: []byte(o.write.payload), PayloadKind: timer.JSONPayload}
+	if kind == timer.Modify {
+		o.cmd.Patch = &timer.Patch{Spec: spec, Due: true, Payload: true}
 		return
 	}
 	o.cmd.Spec, o.cmd.Content, o.cmd.Tag = &spec, o.number, uint32(o.number)

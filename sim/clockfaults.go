@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"carillon/clocks"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // clockFaults are what goes wrong with clocks. They are drawn from a stream of their own.
@@ -241,7 +241,7 @@ func (w *World) believedIn() time.Duration {
 // checkShardClocks holds every shard's clock against what is right, when all is well.
 func (w *World) checkShardClocks() {
 	for _, n := range w.nodes {
-		for id := shard.ID(1); n.host != nil && int(id) <= w.swarm.shards; id++ {
+		for id := timer.ShardID(1); n.host != nil && int(id) <= w.swarm.shards; id++ {
 			if n.host.Progress(id).Replica == 0 {
 				continue
 			}
@@ -253,7 +253,7 @@ func (w *World) checkShardClocks() {
 }
 
 // stamped holds what a timer says of its past against what is right, when all is well.
-func (w *World) stamped(t *shard.Timer) {
+func (w *World) stamped(t *timer.Timer) {
 	latest := epochMs + (w.now + sureWithin + time.Second).Milliseconds()
 	if t != nil && max(t.CreatedMs, t.UpdatedMs, t.EndedMs) > latest {
 		w.violate("clock", "timer %s says that it was made at %d, changed at %d and ended at %d; it is %d now",
@@ -293,14 +293,14 @@ func (w *World) skippedAhead() (n int64) {
 	}
 	for _, k := range w.book.features.names {
 		first := w.book.features.ids[k].first
-		if k.topic != featureTopic || first == nil || first.every == 0 || first.catchUp != shard.CatchUpSkip {
+		if k.topic != featureTopic || first == nil || first.every == 0 || first.catchUp != timer.CatchUpSkip {
 			continue
 		}
 		id := w.place(k.topic, k.id)
 		if leader := w.leader(id); leader != nil {
 			now := leader.host.Table(id).Read(k.topic, k.id)
 			_, last := w.book.times.shown(id, first.asked, w.now)
-			n += int64(b2u(now != nil && now.State == shard.Scheduled && now.NextMs > epochMs+w.now.Milliseconds() && now.NextMs <= last+first.every+timeSlack.Milliseconds()))
+			n += int64(b2u(now != nil && now.State == timer.Scheduled && now.NextMs > epochMs+w.now.Milliseconds() && now.NextMs <= last+first.every+timeSlack.Milliseconds()))
 		}
 	}
 	return n

@@ -8,6 +8,7 @@ import (
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // metaLeader is a process that leads the meta group, and has most to say for it; nil: none.
@@ -27,7 +28,7 @@ func (w *World) operator(n *node, do func(ctx context.Context, n *node) error, t
 	}
 	n.do(func() {
 		if n.router == nil {
-			then(shard.ErrRecovering)
+			then(timer.ErrRecovering)
 			return
 		}
 		n.tasks.Go(func() {
@@ -89,7 +90,7 @@ func (w *World) endLull() {
 const operatorPatience = healLimit / 4
 
 // putTopic sets a topic's policy.
-func putTopic(name string, p *shard.Policy) func(context.Context, *node) error {
+func putTopic(name string, p *timer.Policy) func(context.Context, *node) error {
 	return func(ctx context.Context, n *node) error {
 		_, _, err := n.topics.Put(ctx, name, p)
 		return err

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // consumer pulls timers, at any node, and says what became of them, as clients of the API do. Some that it gets it forgets.
@@ -90,10 +91,10 @@ func (c *consumer) got(n *node, lasts time.Duration, list []shard.Taken, err err
 
 // receipt names a lease.
 type receipt struct {
-	topic  shard.TopicID
+	topic  timer.TopicID
 	id     string
-	shard  shard.ID
-	handle shard.Handle
+	shard  timer.ShardID
+	handle timer.Handle
 	seq    uint64
 	fence  uint64
 }
@@ -102,28 +103,28 @@ type receipt struct {
 func (c *consumer) plan(r receipt, lasts time.Duration) {
 	w, d := c.w, c.g.chance
 	soon := d.between(0, lasts*3/4)
-	say := func(after time.Duration, kind shard.Kind, fill func(*shard.Claim)) {
+	say := func(after time.Duration, kind timer.Kind, fill func(*timer.LeaseUpdate)) {
 		w.after(after, func() { c.say(r, kind, fill) })
 	}
 	switch n := d.IntN(20); {
 	case c.g.ended:
-		say(0, shard.AckLease, nil)
+		say(0, timer.AckLease, nil)
 	case n < 8:
-		say(soon, shard.AckLease, nil)
+		say(soon, timer.AckLease, nil)
 	case n < 10:
-		say(soon, shard.AckLease, nil)
-		say(soon+d.between(0, 4*lasts), shard.AckLease, nil)
+		say(soon, timer.AckLease, nil)
+		say(soon+d.between(0, 4*lasts), timer.AckLease, nil)
 	case n < 13:
 		delay := d.Int64N(1500)
-		say(soon, shard.NackLease, func(k *shard.Claim) {
+		say(soon, timer.NackLease, func(k *timer.LeaseUpdate) {
 			k.HasDelay, k.DelayMs, k.Reason = delay > 500, delay, "not now"
 		})
 	case n < 17:
 		longer := d.between(lasts, 3*lasts)
-		say(soon, shard.ExtendLease, func(k *shard.Claim) { k.LeaseMs = longer.Milliseconds() })
-		say(soon+d.between(0, longer*3/4), shard.AckLease, nil)
+		say(soon, timer.ExtendLease, func(k *timer.LeaseUpdate) { k.LeaseMs = longer.Milliseconds() })
+		say(soon+d.between(0, longer*3/4), timer.AckLease, nil)
 	case n < 19: // too late, perhaps
-		say(lasts+d.between(0, 2*lasts), [...]shard.Kind{shard.AckLease, shard.NackLease, shard.ExtendLease}[d.IntN(3)], nil)
+		say(lasts+d.between(0, 2*lasts), [...]timer.Kind{timer.AckLease, timer.NackLease, timer.ExtendLease}[d.IntN(3)], nil)
 	}
 }
 
@@ -135,9 +136,9 @@ func (g *guests) accepted(c *call) {
 }
 
 // say says something of a lease.
-func (c *consumer) say(r receipt, kind shard.Kind, fill func(*shard.Claim)) {
+func (c *consumer) say(r receipt, kind timer.Kind, fill func(*timer.LeaseUpdate)) {
 	o := &operation{number: c.w.book.nextOp(), topic: r.topic, id: r.id, shard: r.shard, then: func(bool) {}}
-	o.cmd = &shard.Command{Kind: kind, Topic: r.topic, Claim: &shard.Claim{Handle: r.handle, Seq: r.seq, Fence: r.fence}}
+	o.cmd = &timer.Command{Kind: kind, Topic: r.topic, Claim: &timer.LeaseUpdate{Handle: r.handle, Seq: r.seq, Fence: r.fence}}
 	if fill != nil {
 		fill(o.cmd.Claim)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // contents is how many payloads there are at a time in contentTopic; they change every so often.
@@ -20,14 +21,14 @@ func (v *visitors) pickContent() *operation {
 	o := &operation{number: w.book.nextOp(), topic: contentTopic, astray: r.IntN(5) == 0}
 	o.write = &write{op: o.number, payload: fmt.Sprintf(`"%d.%d"`, generation, which)}
 	name := w.topics[contentTopic-1]
-	o.id = shard.ContentID(name, []byte(o.write.payload), "http://"+name, "")
+	o.id = timer.ContentID(name, []byte(o.write.payload), "http://"+name, "")
 	if r.IntN(15) == 0 {
-		o.write, o.cmd = nil, &shard.Command{Kind: shard.Cancel}
+		o.write, o.cmd = nil, &timer.Command{Kind: timer.Cancel}
 		w.complete(o)
 		return o
 	}
 	delay := [...]int64{0, 200, 1200}[r.IntN(3)]
-	o.cmd = &shard.Command{Kind: shard.Add, Merge: v.merge, Content: uint64(1 + delay)}
+	o.cmd = &timer.Command{Kind: timer.Add, Merge: v.merge, Content: uint64(1 + delay)}
 	o.write.dueMs = epochMs + w.now.Milliseconds() + delay
 	o.write.relative = which%2 == 0
 	if !o.write.relative {
@@ -102,7 +103,7 @@ func (b *contentBook) refused(o *operation) {
 	}
 }
 
-func (b *contentBook) answered(w *World, o *operation, r shard.Result, t *shard.Timer) {
+func (b *contentBook) answered(w *World, o *operation, r timer.Result, t *timer.Timer) {
 	n := b.ids[o.id]
 	if t != nil && (t.ID != o.id || string(t.Payload) != n.payload && n.payload != "" || !n.dues[t.DueMs]) {
 		w.violate("I6", "operation %d on %s is answered with timer %s, payload %s, due %d, which nobody wrote so", o.number, o.id, t.ID, t.Payload, t.DueMs)
@@ -112,7 +113,7 @@ func (b *contentBook) answered(w *World, o *operation, r shard.Result, t *shard.
 	}
 	n.unknown--
 	switch r.Code {
-	case shard.Created:
+	case timer.Created:
 		for seq, l := range n.lives {
 			if seq < t.Seq && !l.delivered && !l.over && n.cancels == 0 {
 				w.violate("content", "operation %d makes timer number %d of content %s, and number %d is not over", o.number, t.Seq, n.payload, seq)
@@ -121,13 +122,13 @@ func (b *contentBook) answered(w *World, o *operation, r shard.Result, t *shard.
 		n.life(t.Seq)
 		n.made++
 		n.owed = max(n.owed, o.began)
-	case shard.Merged:
+	case timer.Merged:
 		n.made++ // if it succeeds one that runs
 		n.owed = max(n.owed, o.began)
 		if t.State.Over() {
 			w.violate("content", "operation %d is merged with number %d of content %s, which is over", o.number, t.Seq, n.payload)
 		}
-	case shard.Same:
+	case timer.Same:
 		w.counts.Same++
 		if t.State.Over() && o.write.relative {
 			w.violate("content", "operation %d is answered with number %d of content %s, which is over", o.number, t.Seq, n.payload)
@@ -177,7 +178,7 @@ func (b *contentBook) checkEnd(w *World) {
 			w.violate("I1", "content %s was taken, and was not delivered afterwards", n.payload)
 		}
 		table := w.leader(at).host.Table(at)
-		if now := table.Read(contentTopic, id); now != nil && now.State != shard.Done {
+		if now := table.Read(contentTopic, id); now != nil && now.State != timer.Done {
 			w.violate("I1", "content %s is in state %d", n.payload, now.State)
 		}
 	}

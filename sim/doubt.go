@@ -1,11 +1,13 @@
 package sim
 
-import "carillon/shard"
+import (
+	"carillon/timer"
+)
 
 // doubt asks where two nodes take themselves for a shard's leader, as clients seldom would within that half second: one changes a timer at the
 // newer one, and when that is answered one reads it at the older one (I19).
 func (w *World) doubt() {
-	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 		older, newer := w.rivals(id)
 		if older == nil || w.chance.IntN(2) == 0 {
 			continue
@@ -25,7 +27,7 @@ func (w *World) doubt() {
 }
 
 // rivals are two that lead a shard in their own eyes; nil: there are no two that run.
-func (w *World) rivals(id shard.ID) (older, newer *node) {
+func (w *World) rivals(id timer.ShardID) (older, newer *node) {
 	for _, n := range w.nodes {
 		if n.host == nil || n.paused || !n.host.Leads(id) {
 			continue
@@ -47,19 +49,19 @@ func (w *World) rivals(id shard.ID) (older, newer *node) {
 }
 
 // changeIn is a change of a timer that a shard has, or the add of one.
-func (w *World) changeIn(id shard.ID) *operation {
+func (w *World) changeIn(id timer.ShardID) *operation {
 	o := &operation{number: w.book.nextOp(), topic: 1, shard: id}
 	const soon = clientTimeout / 2
 	for i := len(w.book.recent) - 1; i >= 0; i-- {
 		known := w.book.recent[i]
-		if shard.Place(&shard.Topic{Name: w.topics[known.topic-1]}, known.id, w.swarm.shards) == id {
+		if timer.ShardOf(&timer.Topic{Name: w.topics[known.topic-1]}, known.id, w.swarm.shards) == id {
 			o.topic, o.id = known.topic, known.id
-			w.fill(o, shard.Put, soon)
+			w.fill(o, timer.Put, soon)
 			return o
 		}
 	}
 	o.id = w.nameIn(id, "doubt")
 	w.book.remember(o.id, o.topic)
-	w.fill(o, shard.Put, soon)
+	w.fill(o, timer.Put, soon)
 	return o
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // featureBook is what is known of the timers in all but the first topics. Its rules:
@@ -84,15 +84,15 @@ func (f *featureBook) called(o *operation) {
 			n.first = o.write
 		}
 		n.writes[o.write.payload] = o.write
-		o.write.call, o.write.alone = n.calls, n.open == 0 && o.cmd.Merge != shard.MergeKeep
+		o.write.call, o.write.alone = n.calls, n.open == 0 && o.cmd.Merge != timer.MergeKeep
 	}
 	n.open++
 	switch o.cmd.Kind {
-	case shard.Cancel:
+	case timer.Cancel:
 		n.cancels++
-	case shard.Fire, shard.Redrive:
+	case timer.Fire, timer.Redrive:
 		n.moved[o.cmd.DueMs] = true
-		n.redriven = n.redriven || o.cmd.Kind == shard.Redrive
+		n.redriven = n.redriven || o.cmd.Kind == timer.Redrive
 	}
 }
 
@@ -104,7 +104,7 @@ func (f *featureBook) refused(o *operation) {
 }
 
 // answered notes what a client was told.
-func (f *featureBook) answered(w *World, o *operation, r shard.Result, t *shard.Timer) {
+func (f *featureBook) answered(w *World, o *operation, r timer.Result, t *timer.Timer) {
 	n := f.id(idKey{o.topic, o.id})
 	if t != nil {
 		wrote := n.writes[string(t.Payload)]
@@ -117,21 +117,21 @@ func (f *featureBook) answered(w *World, o *operation, r shard.Result, t *shard.
 	}
 	n.open--
 	switch r.Code {
-	case shard.Created:
+	case timer.Created:
 		if seq, twice := n.made[o.cmd.Content]; twice && o.id[0] == 'd' && seq != t.Seq && !w.mayBeForgotten(o.shard, n.since, true) {
 			w.violate("I18", "the add of %s was repeated and made a second timer: number %d after %d", o.id, t.Seq, seq)
 		}
 		n.made[o.cmd.Content] = t.Seq
 		o.write.acked = true
-	case shard.Merged, shard.Same:
+	case timer.Merged, timer.Same:
 		o.write.acked = true
-	case shard.Prevented:
+	case timer.Prevented:
 		n.life(t.Seq).prevented = true
 	}
 }
 
 // mayBeDue says whether a timer that was written so can be due then.
-func (n *featureID) mayBeDue(w *World, at shard.ID, wrote *write, dueMs int64) bool {
+func (n *featureID) mayBeDue(w *World, at timer.ShardID, wrote *write, dueMs int64) bool {
 	switch since := dueMs - wrote.dueMs; {
 	case n.moved[dueMs], since == 0:
 		return true
@@ -193,7 +193,7 @@ func (f *featureBook) started(c *call) {
 
 // mayBeginSooner says whether a series may have come to an occurrence that is before the first one: by the time of its shard the first was over
 // before it was due, or that went back behind it later; then the series goes on with the next occurrence that is left.
-func (w *World) mayBeginSooner(id shard.ID, wrote *write, dueMs int64) bool {
+func (w *World) mayBeginSooner(id timer.ShardID, wrote *write, dueMs int64) bool {
 	first := msOf(wrote.dueMs - epochMs)
 	if _, last := w.book.times.shown(id, wrote.asked, min(w.now, first)); last > wrote.dueMs+timeSlack.Milliseconds() {
 		return true
@@ -202,7 +202,7 @@ func (w *World) mayBeginSooner(id shard.ID, wrote *write, dueMs int64) bool {
 }
 
 // mayRecur says whether an occurrence of a series may have come a second time: since it came first, its shard's time was set back behind it.
-func (w *World) mayRecur(id shard.ID, since time.Duration, dueMs int64) bool {
+func (w *World) mayRecur(id timer.ShardID, since time.Duration, dueMs int64) bool {
 	soonest, _ := w.book.times.shown(id, since, w.now)
 	return soonest <= dueMs+timeSlack.Milliseconds() && slices.ContainsFunc(w.book.times.backs(id, since), func(b clockBack) bool {
 		return b.fromMs >= dueMs && b.toMs <= dueMs
@@ -231,10 +231,10 @@ func (f *featureBook) checkEnd(w *World) {
 			if !wrote.acked || n.cancels > 0 {
 				continue
 			}
-			if wrote.alone && wrote.call == n.calls && len(wrote.over) == 0 && wrote.catchUp != shard.CatchUpSkip {
+			if wrote.alone && wrote.call == n.calls && len(wrote.over) == 0 && wrote.catchUp != timer.CatchUpSkip {
 				w.violate("I1", "%s was taken, nothing was asked of %s afterwards, and it was never delivered", wrote.payload, k.id)
 			}
-			for i := int64(0); i < wrote.count && wrote.catchUp == shard.CatchUpAll; i++ {
+			for i := int64(0); i < wrote.count && wrote.catchUp == timer.CatchUpAll; i++ {
 				if due := wrote.occurrence(i); !wrote.over[due] {
 					w.violate("series", "occurrence %d of %s, due at %d, was left out", i+1, k.id, due)
 				}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // The topics of a run. What clients do in the first ones has one linearizable history for each id (I19); what they do in the others is
@@ -12,15 +12,15 @@ import (
 const (
 	plainTopics = 2
 
-	featureTopic shard.TopicID = 3 // merge rules, series, repeated adds, dead letters
-	serialTopic  shard.TopicID = 4
+	featureTopic timer.TopicID = 3 // merge rules, series, repeated adds, dead letters
+	serialTopic  timer.TopicID = 4
 
 	// What is done in these, guests do: see guests.go.
-	pullTopic    shard.TopicID = 5
-	reportTopic  shard.TopicID = 6
-	orderedTopic shard.TopicID = 7
-	fewTopic     shard.TopicID = 8 // of which few may be called at once
-	pacedTopic   shard.TopicID = 9 // of which so many a second may be called
+	pullTopic    timer.TopicID = 5
+	reportTopic  timer.TopicID = 6
+	orderedTopic timer.TopicID = 7
+	fewTopic     timer.TopicID = 8 // of which few may be called at once
+	pacedTopic   timer.TopicID = 9 // of which so many a second may be called
 )
 
 var topicNames = []string{"one", "two", "features", "serial", "pull", "report", "ordered", "few", "paced", "ranked", "spread", "brief", "content", "bulk", "merging"}
@@ -43,10 +43,10 @@ func (w *World) pickFeature() *operation {
 		f.recent = append(f.recent, o.id)
 		f.recent = f.recent[max(0, len(f.recent)-12):]
 		o.write = &write{op: o.number, dueMs: at, payload: fmt.Sprintf(`"%s/%d"`, o.id, o.number)}
-		o.cmd = &shard.Command{Kind: shard.Add, Content: o.number}
+		o.cmd = &timer.Command{Kind: timer.Add, Content: o.number}
 		if o.id[0] == 's' {
 			o.write.every, o.write.count = 200+r.Int64N(2500), 1+r.Int64N(6)
-			o.write.catchUp = shard.CatchUp(r.IntN(3))
+			o.write.catchUp = timer.CatchUp(r.IntN(3))
 		}
 	} else {
 		o.id = f.recent[r.IntN(len(f.recent))]
@@ -59,34 +59,34 @@ func (w *World) pickFeature() *operation {
 // further draws what is done with an id that is known.
 func (w *World) further(o *operation, at int64) {
 	r := w.chance
-	command := func(kind shard.Kind) { o.cmd = &shard.Command{Kind: kind} }
+	command := func(kind timer.Kind) { o.cmd = &timer.Command{Kind: kind} }
 	switch n := r.IntN(10); {
 	case o.id[0] == 'd':
 		if first := w.book.features.ids[idKey{o.topic, o.id}].first; first != nil && n < 8 {
 			o.write = first
-			o.cmd = &shard.Command{Kind: shard.Add, Content: first.op}
+			o.cmd = &timer.Command{Kind: timer.Add, Content: first.op}
 		}
 	case o.id[0] == 's':
 		if n == 0 {
-			command(shard.Cancel)
+			command(timer.Cancel)
 		}
 	case n < 5:
 		o.write = &write{op: o.number, dueMs: at, payload: fmt.Sprintf(`"%s/%d"`, o.id, o.number)}
-		o.cmd = &shard.Command{Kind: shard.Add, Content: o.number, Merge: shard.MergeKeep + shard.Merge(r.IntN(3))}
-		if o.cmd.Merge == shard.MergeDebounce && r.IntN(2) == 0 {
+		o.cmd = &timer.Command{Kind: timer.Add, Content: o.number, Merge: timer.MergeKeep + timer.Merge(r.IntN(3))}
+		if o.cmd.Merge == timer.MergeDebounce && r.IntN(2) == 0 {
 			o.cmd.MaxWaitMs = 1 + r.Int64N(3000)
 			o.write.capped = true
 		}
 	case n == 5:
-		command(shard.Cancel)
+		command(timer.Cancel)
 	case n == 6:
-		command(shard.Fire)
+		command(timer.Fire)
 		o.cmd.DueMs = at
 	case n == 7:
-		command(shard.Redrive)
+		command(timer.Redrive)
 		o.cmd.DueMs = at
 	case n == 8:
-		command(shard.Purge)
+		command(timer.Purge)
 	}
 }
 
@@ -96,7 +96,7 @@ func (w *World) pickSerial() *operation {
 	o.id = fmt.Sprintf("{k%d}%d", w.chance.IntN(serialKeys), o.number)
 	o.write = &write{op: o.number, payload: fmt.Sprintf(`"%s"`, o.id)}
 	o.write.dueMs = epochMs + (w.now + w.chance.between(-50*time.Millisecond, time.Second)).Milliseconds()
-	o.cmd = &shard.Command{Kind: shard.Add, Content: o.number}
+	o.cmd = &timer.Command{Kind: timer.Add, Content: o.number}
 	w.complete(o)
 	return o
 }
@@ -112,21 +112,21 @@ func (w *World) complete(o *operation) {
 		return
 	}
 	o.cmd.Tag, o.cmd.Absolute = uint32(o.number), true
-	o.cmd.Spec = &shard.Spec{DueMs: o.write.dueMs, Payload: []byte(o.write.payload), PayloadKind: shard.JSONPayload}
+	o.cmd.Spec = &timer.Spec{DueMs: o.write.dueMs, Payload: []byte(o.write.payload), PayloadKind: timer.JSONPayload}
 	if o.write.more != nil {
 		o.write.more(o.cmd.Spec)
 	}
 	if o.write.every != 0 {
-		o.cmd.Spec.Repeat = &shard.Repeat{EveryMs: o.write.every, Count: o.write.count, CatchUp: o.write.catchUp}
+		o.cmd.Spec.Repeat = &timer.Repeat{EveryMs: o.write.every, Count: o.write.count, CatchUp: o.write.catchUp}
 	}
 	if t := o.write.timetable; t != nil {
-		o.cmd.Spec.Repeat = &shard.Repeat{Cron: t.cron, Zone: t.zone, Count: o.write.count, CatchUp: o.write.catchUp}
+		o.cmd.Spec.Repeat = &timer.Repeat{Cron: t.cron, Zone: t.zone, Count: o.write.count, CatchUp: o.write.catchUp}
 	}
 }
 
 // place is the shard of a timer.
-func (w *World) place(topic shard.TopicID, id string) shard.ID {
-	t := shard.Topic{ID: topic, Name: w.topics[topic-1]}
+func (w *World) place(topic timer.TopicID, id string) timer.ShardID {
+	t := timer.Topic{ID: topic, Name: w.topics[topic-1]}
 	t.Policy.Ordered = topic == orderedTopic
-	return shard.Place(&t, id, w.swarm.shards)
+	return timer.ShardOf(&t, id, w.swarm.shards)
 }

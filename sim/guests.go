@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // guests are the clients of the topics in which something is bounded, ordered or fetched, and what goes wrong for them. All that they do
@@ -14,8 +14,8 @@ type guests struct {
 	chance chance
 	think  time.Duration
 	few    int // what may be called at once of fewTopic
-	paced  shard.Rate
-	pull   shard.Policy // how pullTopic is bounded and ordered
+	paced  timer.Rate
+	pull   timer.Policy // how pullTopic is bounded and ordered
 	drains float64      // planned stops of a process, a second
 	stops  float64      // of a topic, a second
 
@@ -34,7 +34,7 @@ func (w *World) drawGuests() *guests {
 	c := newChance(w.cfg.Seed, 3)
 	g := &guests{w: w, chance: c, think: c.between(40*time.Millisecond, 400*time.Millisecond)}
 	g.few = 1 + c.IntN(5)
-	g.paced = shard.Rate{PerSecond: float64(2 + c.IntN(20)), Burst: 1 + c.IntN(4)}
+	g.paced = timer.Rate{PerSecond: float64(2 + c.IntN(20)), Burst: 1 + c.IntN(4)}
 	switch c.IntN(4) {
 	case 0:
 		g.pull.Serial = true
@@ -43,14 +43,14 @@ func (w *World) drawGuests() *guests {
 	}
 	g.drains, g.stops = c.seldom(0.1), c.seldom(0.2)
 	if w.swarm.limits {
-		g.few, g.pull = 1+c.IntN(4), shard.Policy{Concurrency: 1 + c.IntN(5)}
+		g.few, g.pull = 1+c.IntN(4), timer.Policy{Concurrency: 1 + c.IntN(5)}
 		g.think, g.stops = c.between(10*time.Millisecond, 60*time.Millisecond), 0
 	}
 	return g
 }
 
 // shape is how a topic delivers.
-func (g *guests) shape(id shard.TopicID, p *shard.Policy) {
+func (g *guests) shape(id timer.TopicID, p *timer.Policy) {
 	p.LeaseMs = consumerLease.Milliseconds()
 	switch id {
 	case serialTopic:
@@ -101,19 +101,19 @@ func (g *guests) pick() *operation {
 	if len(g.recent) > 0 && r.IntN(8) == 0 {
 		known := g.recent[r.IntN(len(g.recent))]
 		o.topic, o.id = known.topic, known.id
-		o.cmd = &shard.Command{Kind: shard.Cancel}
+		o.cmd = &timer.Command{Kind: timer.Cancel}
 		w.complete(o)
 		return o
 	}
-	o.topic = [...]shard.TopicID{pullTopic, pullTopic, pullTopic, reportTopic, orderedTopic, fewTopic, fewTopic, pacedTopic, featureTopic, serialTopic}[r.IntN(10)]
+	o.topic = [...]timer.TopicID{pullTopic, pullTopic, pullTopic, reportTopic, orderedTopic, fewTopic, fewTopic, pacedTopic, featureTopic, serialTopic}[r.IntN(10)]
 	o.write = &write{op: o.number}
-	o.cmd = &shard.Command{Kind: shard.Add, Content: o.number}
+	o.cmd = &timer.Command{Kind: timer.Add, Content: o.number}
 	o.write.dueMs = epochMs + (w.now + r.between(-50*time.Millisecond, 2*time.Second)).Milliseconds()
 	switch o.id = fmt.Sprintf("g%d", o.number); o.topic {
 	case featureTopic:
 		o.id = fmt.Sprintf("c%d", o.number)
 		t := drawTimetable(r)
-		o.write.timetable, o.write.dueMs, o.write.count, o.write.catchUp = t, t.dues[0], int64(len(t.dues)), shard.CatchUpAll
+		o.write.timetable, o.write.dueMs, o.write.count, o.write.catchUp = t, t.dues[0], int64(len(t.dues)), timer.CatchUpAll
 	case serialTopic, pullTopic:
 		o.id = fmt.Sprintf("{k%d}%d", r.IntN(serialKeys), o.number)
 	}

@@ -6,26 +6,27 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // topic finds a topic as the API does for a request that does not make it.
-func (n *node) topic(ctx context.Context, name string) (*shard.Topic, error) {
+func (n *node) topic(ctx context.Context, name string) (*timer.Topic, error) {
 	if id, _, _ := n.state.Cluster(); id == "" {
-		return nil, shard.ErrRecovering
+		return nil, timer.ErrRecovering
 	}
 	return n.topics.Named(ctx, name)
 }
 
 // handle does an operation as the API of a node does.
-func (n *node) handle(o *operation) (shard.Result, *shard.Timer, error) {
+func (n *node) handle(o *operation) (timer.Result, *timer.Timer, error) {
 	ctx, w := n.tasks.ctx, n.w
 	made := int(o.topic) <= w.laid
 	if o.claim() {
 		if _, err := n.topics.ByID(ctx, o.topic); err != nil {
 			n.mustKnow(w.topics[o.topic-1], made, err)
-			return shard.Result{}, nil, err
+			return timer.Result{}, nil, err
 		}
-		ops := []shard.Op{{Shard: o.shard, Brief: true, Command: o.command()}}
+		ops := []timer.Op{{Shard: o.shard, Brief: true, Command: o.command()}}
 		n.router.DoAll(ctx, ops)
 		return ops[0].Result, nil, ops[0].Err
 	}
@@ -33,14 +34,14 @@ func (n *node) handle(o *operation) (shard.Result, *shard.Timer, error) {
 	t, err := n.topic(ctx, name)
 	if err != nil {
 		n.mustKnow(name, made, err)
-		return shard.Result{}, nil, err
+		return timer.Result{}, nil, err
 	}
-	if at := shard.Place(t, o.id, w.swarm.shards); at != o.shard || t.ID != o.topic {
+	if at := timer.ShardOf(t, o.id, w.swarm.shards); at != o.shard || t.ID != o.topic {
 		w.violate("topic", "node %d has topic %s as number %d, timer %s in shard %d; it is number %d, shard %d", n.id, name, t.ID, o.id, at, o.topic, o.shard)
 	}
 	if o.cmd == nil {
-		timer, err := n.router.Timer(ctx, o.shard, t.ID, o.id)
-		return shard.Result{}, timer, err
+		found, err := n.router.Timer(ctx, o.shard, t.ID, o.id)
+		return timer.Result{}, found, err
 	}
 	r, err := n.router.Do(ctx, o.shard, o.command(), false)
 	return r, r.Timer, err
@@ -48,13 +49,13 @@ func (n *node) handle(o *operation) (shard.Result, *shard.Timer, error) {
 
 // mustKnow checks that nobody says of a topic that it is not there which was made before it was asked for: a node that cannot ask does not guess (P5).
 func (n *node) mustKnow(name string, made bool, err error) {
-	if made && errors.Is(err, shard.ErrNoTopic) {
+	if made && errors.Is(err, timer.ErrNoTopic) {
 		n.w.violate("P5", "node %d says that there is no topic %s, which was made before it was asked for", n.id, name)
 	}
 }
 
 // command is a new one each time: what has been asked for may still be on its way.
-func (o *operation) command() *shard.Command {
+func (o *operation) command() *timer.Command {
 	c := *o.cmd
 	return &c
 }

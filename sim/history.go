@@ -8,7 +8,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // history is what clients did and heard, for the question whether it is linearizable (I19). One that does not know its outcome stays
@@ -32,17 +32,17 @@ type historyEntry struct {
 // asked is what a client wanted of a timer; kind 0 reads.
 type asked struct {
 	op   uint64
-	kind shard.Kind
+	kind timer.Kind
 }
 
 // heard is what it was told.
 type heard struct {
 	known   bool
-	code    shard.Code
+	code    timer.Code
 	there   bool // a timer came with the answer
 	version uint32
 	writer  uint64 // of the payload
-	state   shard.State
+	state   timer.State
 }
 
 func (h *history) call(o *operation) {
@@ -61,7 +61,7 @@ func (h *history) call(o *operation) {
 
 func (h *history) drop(o *operation) { h.open[o.number].dropped = true }
 
-func (h *history) answer(o *operation, r shard.Result, t *shard.Timer, wrote *write) {
+func (h *history) answer(o *operation, r timer.Result, t *timer.Timer, wrote *write) {
 	e := h.open[o.number]
 	h.order++
 	e.ended, e.done = h.order, o.client.w.now
@@ -110,9 +110,9 @@ func (s timerState) step(in asked, out heard) (bool, timerState) {
 	if !out.known {
 		switch in.kind {
 		case 0:
-		case shard.Cancel:
+		case timer.Cancel:
 			s.asked = true
-		case shard.Modify:
+		case timer.Modify:
 			if s.version > 0 && !s.cancelled && !s.fired {
 				s = s.next(in)
 			}
@@ -136,33 +136,33 @@ func (s timerState) answered(in asked, out heard) (bool, timerState) {
 		return s.seen(out)
 	}
 	switch out.code {
-	case shard.Created, shard.OK:
+	case timer.Created, timer.OK:
 		over := s.cancelled || s.fired
-		if out.code == shard.OK && (s.version == 0 || over) || out.version != s.version+1 {
+		if out.code == timer.OK && (s.version == 0 || over) || out.version != s.version+1 {
 			return false, s
 		}
 		return true, s.next(in)
-	case shard.NotFound:
+	case timer.NotFound:
 		return s.version == 0, s
-	case shard.Prevented:
+	case timer.Prevented:
 		if s.version == 0 || s.fired || out.version != s.version || out.writer != s.writer {
 			return false, s
 		}
 		s.cancelled = true
 		return true, s
-	case shard.CancelInFlight:
+	case timer.CancelInFlight:
 		if s.version == 0 || s.fired || s.cancelled || out.version != s.version {
 			return false, s
 		}
 		s.asked = true
 		return true, s
-	case shard.Exists, shard.InFlight:
+	case timer.Exists, timer.InFlight:
 		return s.version > 0 && !s.cancelled && !s.fired, s
-	case shard.OverFired:
+	case timer.OverFired:
 		ok := s.version > 0 && !s.cancelled
 		s.fired = true
 		return ok, s
-	case shard.OverCancelled:
+	case timer.OverCancelled:
 		ok := s.version > 0 && !s.fired && (s.cancelled || s.asked)
 		s.cancelled = true
 		return ok, s
@@ -179,11 +179,11 @@ func (s timerState) seen(out heard) (bool, timerState) {
 		return false, s
 	}
 	switch out.state {
-	case shard.Done:
+	case timer.Done:
 		ok := !s.cancelled
 		s.fired = true
 		return ok, s
-	case shard.Cancelled:
+	case timer.Cancelled:
 		ok := !s.fired && (s.cancelled || s.asked)
 		s.cancelled = true
 		return ok, s

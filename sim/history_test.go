@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // TestUndecidedIsAViolation: a history in which no order was found in time proves nothing, and so is not taken for one that has an order. Here each
@@ -16,20 +16,20 @@ func TestUndecidedIsAViolation(t *testing.T) {
 	h := History{ids: []idKey{id}, byID: map[idKey][]*historyEntry{}}
 	const writes = 40
 	for i := range int64(writes) {
-		h.byID[id] = append(h.byID[id], &historyEntry{id: id, in: asked{op: uint64(i + 1), kind: shard.Put}, called: i, ended: math.MaxInt64})
+		h.byID[id] = append(h.byID[id], &historyEntry{id: id, in: asked{op: uint64(i + 1), kind: timer.Put}, called: i, ended: math.MaxInt64})
 	}
 	read := &historyEntry{id: id, called: writes, ended: writes + 1}
-	read.out = heard{known: true, there: true, version: writes + 1, writer: 1, state: shard.Scheduled}
+	read.out = heard{known: true, there: true, version: writes + 1, writer: 1, state: timer.Scheduled}
 	h.byID[id] = append(h.byID[id], read)
 	if err := h.Check(20 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "undecided after 20ms") {
 		t.Errorf("%.200v", err)
 	}
 	bulk := &bulkBook{looked: true, ids: map[string]*bulkID{"a": {id: "a"}}, names: []string{"a"}}
 	for i := range int64(writes) {
-		bulk.ids["a"].ops = append(bulk.ids["a"].ops, &bulkOp{kind: shard.Modify, dueMs: i, number: uint64(i), called: i, ended: math.MaxInt64})
+		bulk.ids["a"].ops = append(bulk.ids["a"].ops, &bulkOp{kind: timer.Modify, dueMs: i, number: uint64(i), called: i, ended: math.MaxInt64})
 	}
-	add := &bulkOp{kind: shard.Add, called: 0, ended: math.MaxInt64}
-	look := &bulkOp{called: writes, ended: writes + 1, outMs: 1, out: heard{known: true, there: true, version: writes + 5, state: shard.Scheduled}}
+	add := &bulkOp{kind: timer.Add, called: 0, ended: math.MaxInt64}
+	look := &bulkOp{called: writes, ended: writes + 1, outMs: 1, out: heard{known: true, there: true, version: writes + 5, state: timer.Scheduled}}
 	bulk.ids["a"].ops = append(bulk.ids["a"].ops, add, look)
 	if err := (History{bulks: bulk}).Check(20 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "undecided after 20ms") {
 		t.Errorf("%.200v", err)

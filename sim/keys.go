@@ -10,7 +10,7 @@ import (
 
 	"carillon/ring"
 	"carillon/secret"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // keyOperator is who gives the machines a file of keys, changes it as docs/operations.md says, one machine after the other, and sets a
@@ -42,7 +42,7 @@ type seenWord struct {
 	word int
 }
 
-const secretTopic = shard.TopicID(1)
+const secretTopic = timer.TopicID(1)
 
 // noKeys is the stage before the first file.
 const noKeys = -1
@@ -98,10 +98,10 @@ func secretsOf(word int) (header, signing string) {
 }
 
 // shape gives the topic its first word, before there is anybody to seal it.
-func (k *keyOperator) shape(id shard.TopicID, p *shard.Policy) {
+func (k *keyOperator) shape(id timer.TopicID, p *timer.Policy) {
 	if k.on && id == secretTopic {
 		header, signing := secretsOf(0)
-		p.Callback.Headers, p.Callback.HasHeaders, p.Secrets = []shard.Header{{Name: "Authorization", Value: header}}, true, []string{signing}
+		p.Callback.Headers, p.Callback.HasHeaders, p.Secrets = []timer.Header{{Name: "Authorization", Value: header}}, true, []string{signing}
 	}
 }
 
@@ -180,7 +180,7 @@ func (k *keyOperator) give() {
 	word := k.word
 	header, signing := secretsOf(word)
 	p := t.Policy
-	p.Callback.Headers, p.Secrets = []shard.Header{{Name: "Authorization", Value: header}}, []string{signing}
+	p.Callback.Headers, p.Secrets = []timer.Header{{Name: "Authorization", Value: header}}, []string{signing}
 	c := ring.Command{Verb: ring.Put, Name: t.Name, ID: t.ID, Policy: ring.SealPolicy(k.of(at), t.Name, &p)}
 	k.w.note(at, "secret", uint64(word), 0, "")
 	k.asking = true
@@ -200,7 +200,7 @@ func (k *keyOperator) give() {
 }
 
 // locked says whether a call of the topic needs a key that the machine lacks.
-func (k *keyOperator) locked(n *node, t *shard.Topic) bool {
+func (k *keyOperator) locked(n *node, t *timer.Topic) bool {
 	if !k.on || t.ID != secretTopic {
 		return false
 	}
@@ -213,7 +213,7 @@ func (k *keyOperator) locked(n *node, t *shard.Topic) bool {
 }
 
 // opens says whether a call can go out: its key may have gone since locked was asked.
-func (k *keyOperator) opens(n *node, t *shard.Topic) bool {
+func (k *keyOperator) opens(n *node, t *timer.Topic) bool {
 	if !k.on || t.ID != secretTopic {
 		return true
 	}
@@ -225,7 +225,7 @@ func (k *keyOperator) opens(n *node, t *shard.Topic) bool {
 }
 
 // wordIn opens a topic's secrets, which must both be of one word that was given.
-func (k *keyOperator) wordIn(n *node, t *shard.Topic, keys *secret.Keys) (word int) {
+func (k *keyOperator) wordIn(n *node, t *timer.Topic, keys *secret.Keys) (word int) {
 	header, err := keys.Open(secret.OfTopic(t.Name, "Authorization"), t.Policy.Callback.Headers[0].Value)
 	if err != nil {
 		k.w.violate("secrets", "node %d cannot open a header: %v", n.id, err)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // leaseBook is what is known of the leases that consumers have: by a pull, or since a receiver said that it reports later. Its rules:
@@ -19,7 +20,7 @@ type leaseBook struct {
 // lease is the last one of a timer.
 type lease struct {
 	id    string
-	topic shard.TopicID
+	topic timer.TopicID
 	fence uint64
 	asked time.Duration   // when a consumer did
 	until time.Duration   // it is surely held so long, unless ended
@@ -63,40 +64,40 @@ func (b *leaseBook) handed(n *node, k timerKey, fence uint64, id string, until t
 func (b *leaseBook) called(o *operation) {
 	l, fence := b.lease(timerKey{o.shard, o.cmd.Claim.Seq}), o.cmd.Claim.Fence
 	o.stale = fence < l.fence
-	if o.cmd.Kind == shard.ExtendLease {
+	if o.cmd.Kind == timer.ExtendLease {
 		return
 	}
 	if fence == l.fence {
 		l.ended = true
 	}
 	o.again = l.said[fence]
-	if o.cmd.Kind == shard.AckLease {
+	if o.cmd.Kind == timer.AckLease {
 		l.said[fence] = true
 		o.client.w.book.features.acked(idKey{o.topic, o.id})
 	}
 }
 
 // answered notes what came of it.
-func (b *leaseBook) answered(w *World, o *operation, r shard.Result) {
+func (b *leaseBook) answered(w *World, o *operation, r timer.Result) {
 	c := o.cmd.Claim
 	l := b.lease(timerKey{o.shard, c.Seq})
 	w.counts.Claims++
-	if r.Code != shard.OK {
-		if o.cmd.Kind == shard.ExtendLease && c.Fence == l.fence && l.holds(w.now) {
+	if r.Code != timer.OK {
+		if o.cmd.Kind == timer.ExtendLease && c.Fence == l.fence && l.holds(w.now) {
 			w.violate("pull", "a consumer has %s under fence %d for %s more, and its lease is not prolonged", l.id, c.Fence, l.until-w.now)
 		}
-		if o.cmd.Kind != shard.ExtendLease && o.sure && !o.again && w.now < l.until-clockSlack && c.Fence == l.fence {
+		if o.cmd.Kind != timer.ExtendLease && o.sure && !o.again && w.now < l.until-clockSlack && c.Fence == l.fence {
 			w.violate("pull", "a consumer has %s under fence %d for %s more, and its receipt is refused", l.id, c.Fence, l.until-w.now)
 		}
 		return
 	}
-	if o.stale && !(o.cmd.Kind == shard.AckLease && o.again) {
+	if o.stale && !(o.cmd.Kind == timer.AckLease && o.again) {
 		w.violate("pull", "a receipt of %s under fence %d is taken (kind %d), fence %d was given before", l.id, c.Fence, o.cmd.Kind, l.fence)
 	}
 	switch o.cmd.Kind {
-	case shard.AckLease:
+	case timer.AckLease:
 		l.acked = true
-	case shard.ExtendLease:
+	case timer.ExtendLease:
 		if c.Fence == l.fence {
 			l.until = max(l.until, o.began+msOf(c.LeaseMs))
 		}
@@ -106,7 +107,7 @@ func (b *leaseBook) answered(w *World, o *operation, r shard.Result) {
 func msOf(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 // held is how many timers of a topic consumers surely have, and when the first of these was asked for.
-func (b *leaseBook) held(topic shard.TopicID, now time.Duration) (n int, first time.Duration) {
+func (b *leaseBook) held(topic timer.TopicID, now time.Duration) (n int, first time.Duration) {
 	first = now
 	for _, k := range b.names {
 		if l := b.timers[k]; l.topic == topic && l.holds(now) {
@@ -128,9 +129,9 @@ func (b *leaseBook) checkEnd(w *World) {
 			continue
 		}
 		switch {
-		case now.State == shard.Done && len(l.said) == 0:
+		case now.State == timer.Done && len(l.said) == 0:
 			w.violate("pull", "%s is done, and nobody acked it", l.id)
-		case now.State != shard.Done && l.acked:
+		case now.State != timer.Done && l.acked:
 			w.violate("pull", "%s was acked, and is in state %d", l.id, now.State)
 		}
 	}

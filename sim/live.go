@@ -7,6 +7,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -100,19 +101,19 @@ func (w *World) found() {
 		n.start()
 	}
 	for i, name := range w.topics {
-		p := shard.DefaultPolicy()
+		p := timer.DefaultPolicy()
 		p.Callback.URL = "http://" + name
 		p.Callback.TimeoutMs = callTimeout.Milliseconds()
 		p.MinBackoffMs, p.MaxBackoffMs, p.MaxAttempts = 200, 3000, 1000
-		w.guests.shape(shard.TopicID(i+1), &p)
-		w.visitors.shape(shard.TopicID(i+1), &p)
-		if shard.TopicID(i+1) == sickTopic {
+		w.guests.shape(timer.TopicID(i+1), &p)
+		w.visitors.shape(timer.TopicID(i+1), &p)
+		if timer.TopicID(i+1) == sickTopic {
 			sickPolicy(&p)
 		}
-		if shard.TopicID(i+1) == turnedTopic {
+		if timer.TopicID(i+1) == turnedTopic {
 			p = *w.turning.policy(w.turning.pull)
 		}
-		w.keys.shape(shard.TopicID(i+1), &p)
+		w.keys.shape(timer.TopicID(i+1), &p)
 		if !w.insist(putTopic(name, &p)) {
 			w.violate("I14", "nobody takes a topic within five minutes: %s", w.describe())
 		}
@@ -125,7 +126,7 @@ func (w *World) found() {
 // serving says whether every group has a leader that serves.
 func (w *World) serving() bool {
 	for id := range w.swarm.shards + 1 {
-		if w.leader(shard.ID(id)) == nil {
+		if w.leader(timer.ShardID(id)) == nil {
 			return false
 		}
 	}
@@ -235,7 +236,7 @@ func (w *World) dispensable() *node {
 func (w *World) prove(healed time.Duration) {
 	prover := &client{w: w, number: len(w.clients)}
 	fired := func() bool { return true }
-	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 		name := w.nameIn(id, "probe")
 		before, key := fired, idKey{1, name}
 		fired = func() bool {
@@ -254,9 +255,9 @@ func (w *World) prove(healed time.Duration) {
 }
 
 // probe adds a timer, again and again until it is taken.
-func (w *World) probe(c *client, id shard.ID, name string, healed time.Duration) {
+func (w *World) probe(c *client, id timer.ShardID, name string, healed time.Duration) {
 	o := &operation{number: w.book.nextOp(), topic: 1, id: name, shard: id}
-	w.fill(o, shard.Add, 50*time.Millisecond)
+	w.fill(o, timer.Add, 50*time.Millisecond)
 	o.then = func(ok bool) {
 		if !ok && w.now-healed < healLimit {
 			w.probe(c, id, name, healed)
@@ -282,7 +283,7 @@ func (w *World) drain() {
 // has a turn of a second after each other, and surely comes to one delivery in it: so long may each timer wait that the run has left a node.
 func (w *World) rationed() (longest time.Duration) {
 	byNode := map[*node]int64{}
-	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 		if leader := w.leader(id); leader != nil {
 			table := leader.host.Table(id)
 			byNode[leader] += table.Counts(fewTopic).Scheduled + table.Counts(pacedTopic).Scheduled + table.Counts(rankedTopic).Scheduled + table.Counts(briefTopic).Scheduled
@@ -297,7 +298,7 @@ func (w *World) rationed() (longest time.Duration) {
 
 // leftWhere says in which shards and topics timers have not ended.
 func (w *World) leftWhere() (text string) {
-	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 		leader := w.leader(id)
 		if leader == nil {
 			text += fmt.Sprintf(" shard %d has no leader;", id)
@@ -305,7 +306,7 @@ func (w *World) leftWhere() (text string) {
 		}
 		table := leader.host.Table(id)
 		for i, name := range w.topics {
-			if c := table.Counts(shard.TopicID(i + 1)); c.Scheduled+c.Leased > 0 {
+			if c := table.Counts(timer.TopicID(i + 1)); c.Scheduled+c.Leased > 0 {
 				text += fmt.Sprintf(" %d scheduled and %d leased of %s in shard %d at node %d;", c.Scheduled, c.Leased, name, id, leader.id)
 			}
 		}
@@ -315,14 +316,14 @@ func (w *World) leftWhere() (text string) {
 
 // left is how many timers have not ended.
 func (w *World) left() (n int64) {
-	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 		leader := w.leader(id)
 		if leader == nil {
 			return 1
 		}
 		table := leader.host.Table(id)
 		for topic := range w.topics {
-			c := table.Counts(shard.TopicID(topic + 1))
+			c := table.Counts(timer.TopicID(topic + 1))
 			n += c.Scheduled + c.Leased
 		}
 	}
@@ -331,14 +332,14 @@ func (w *World) left() (n int64) {
 
 // remaining shows some of the timers that have not ended, and the clocks.
 func (w *World) remaining() (text string) {
-	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 		leader := w.leader(id)
 		if leader == nil {
 			continue
 		}
 		table := leader.host.Table(id)
-		for h, shown := shard.Handle(1), 0; int(h) <= 100_000 && shown < 5; h++ {
-			if t := table.Due(h); t.State == shard.Scheduled || t.State == shard.Leased {
+		for h, shown := timer.Handle(1), 0; int(h) <= 100_000 && shown < 5; h++ {
+			if t := table.Due(h); t.State == timer.Scheduled || t.State == timer.Leased {
 				shown++
 				text += fmt.Sprintf("\nshard %d of node %d: %s %+v", id, leader.id, table.Copy(h).ID, t)
 			}
@@ -391,8 +392,8 @@ func (w *World) describe() string {
 			continue
 		}
 		for id := range w.swarm.shards + 1 {
-			if p := n.host.Progress(shard.ID(id)); p.Replica != 0 {
-				_, s := n.host.Inspect(shard.ID(id))
+			if p := n.host.Progress(timer.ShardID(id)); p.Replica != 0 {
+				_, s := n.host.Inspect(timer.ShardID(id))
 				text += fmt.Sprintf("\nnode %d group %d: %+v leader %d voters %x learners %x joint %v behind %v", n.id, id, p, s.Leader, s.Voters, s.Learners, s.Joint, s.Behind)
 			}
 		}

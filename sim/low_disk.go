@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // lowLimit is the free space at which a disk is low, and lowHeard how long a leader may take to act on what it has heard: some ticks.
@@ -23,7 +23,7 @@ func (n *node) hearDisks() {
 	}
 	heard := n.member.LowDisks()
 	for id := range n.low {
-		if !slices.ContainsFunc(heard, func(e shard.LowDiskError) bool { return e.Node == id }) {
+		if !slices.ContainsFunc(heard, func(e timer.LowDiskError) bool { return e.Node == id }) {
 			delete(n.low, id)
 		}
 	}
@@ -36,8 +36,8 @@ func (n *node) hearDisks() {
 
 // refusesAdds says whether a process that leads a shard has known for a while that the disk of one of its voters is low, or holds too much
 // memory, so that it must refuse what adds data.
-func (n *node) refusesAdds(id shard.ID, kind shard.Kind) bool {
-	if kind != shard.Add && kind != shard.Put && kind != shard.Redrive || !n.host.Leads(id) {
+func (n *node) refusesAdds(id timer.ShardID, kind timer.Kind) bool {
+	if kind != timer.Add && kind != timer.Put && kind != timer.Redrive || !n.host.Leads(id) {
 		return false
 	}
 	if n.laden != 0 && n.turned-n.laden >= lowHeard {
@@ -52,11 +52,11 @@ func (n *node) refusesAdds(id shard.ID, kind shard.Kind) bool {
 }
 
 // heldOff checks that an add is refused which must be.
-func (n *node) heldOff(id shard.ID, refuses bool, err error) {
-	if errors.Is(err, shard.ErrLowDisk) {
+func (n *node) heldOff(id timer.ShardID, refuses bool, err error) {
+	if errors.Is(err, timer.ErrLowDisk) {
 		n.w.counts.HeldOff++
 	}
-	if errors.Is(err, shard.ErrMemory) {
+	if errors.Is(err, timer.ErrMemory) {
 		n.w.counts.Laden++
 	}
 	if refuses && err == nil {
@@ -65,7 +65,7 @@ func (n *node) heldOff(id shard.ID, refuses bool, err error) {
 }
 
 // Do implements route.Host.
-func (h *memberHost) Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error) {
+func (h *memberHost) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	refuses := h.n.refusesAdds(id, cmd.Kind)
 	r, err := h.Host.Do(ctx, id, cmd, brief)
 	h.n.heldOff(id, refuses, err)
@@ -73,7 +73,7 @@ func (h *memberHost) Do(ctx context.Context, id shard.ID, cmd *shard.Command, br
 }
 
 // DoAll implements route.Host.
-func (h *memberHost) DoAll(ctx context.Context, ops []shard.Op) {
+func (h *memberHost) DoAll(ctx context.Context, ops []timer.Op) {
 	refuses := make([]bool, len(ops))
 	for i := range ops {
 		refuses[i] = h.n.refusesAdds(ops[i].Shard, ops[i].Command.Kind)

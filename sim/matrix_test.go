@@ -15,6 +15,7 @@ import (
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -219,7 +220,7 @@ func (m *matrix) cut(w *World, all bool, what string, struck *node, chance chanc
 		}
 		for i := range before {
 			applied[i] = max(applied[i], before[i].applied)
-			if p := host.Progress(shard.ID(i)); p.Replica != 0 {
+			if p := host.Progress(timer.ShardID(i)); p.Replica != 0 {
 				durable[i][p.Replica] = p.Last
 			}
 		}
@@ -229,7 +230,7 @@ func (m *matrix) cut(w *World, all bool, what string, struck *node, chance chanc
 		}
 		again := make([]had, len(before))
 		for i := range again {
-			p := host.Progress(shard.ID(i))
+			p := host.Progress(timer.ShardID(i))
 			again[i] = had{p.Replica, p.Last, p.Applied}
 		}
 		if second := m.open(what+", and again", n, disk.CrashClone(chance, wal.CrashOptions{}), again); second != nil {
@@ -264,7 +265,7 @@ func (n *node) had() []had {
 	for i := range list {
 		switch {
 		case n.host != nil:
-			p := n.host.Progress(shard.ID(i))
+			p := n.host.Progress(timer.ShardID(i))
 			list[i] = had{p.Replica, p.Last, p.Applied}
 		case n.reached != nil:
 			list[i] = had{n.reached[i].replica, n.reached[i].applied, n.reached[i].applied}
@@ -289,7 +290,7 @@ func (m *matrix) open(what string, n *node, disk *wal.MemFS, before []had) *shar
 		return nil
 	}
 	for i, h := range before {
-		id := shard.ID(i)
+		id := timer.ShardID(i)
 		p := host.Progress(id)
 		switch {
 		case h.replica == 0, p.Replica == 0 && h.last <= 1: // its creation was on its way to the disk
@@ -318,11 +319,11 @@ func (m *matrix) open(what string, n *node, disk *wal.MemFS, before []had) *shar
 // majorities demands that what was applied anywhere is on a majority of the disks of the group's voters.
 func (m *matrix) majorities(w *World, what string, durable []map[uint64]uint64, applied []uint64) {
 	for i := range durable {
-		leader := w.leader(shard.ID(i))
+		leader := w.leader(timer.ShardID(i))
 		if leader == nil {
 			continue
 		}
-		_, s := leader.host.Inspect(shard.ID(i))
+		_, s := leader.host.Inspect(timer.ShardID(i))
 		if s.Joint || len(s.Voters) == 0 {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -160,7 +161,7 @@ func (w *World) mendCopy(t *testing.T, n *node, m *shard.Mender, disks map[*node
 	if err != nil {
 		t.Fatalf("seed %d at %s: a mended disk does not open: %v\n%v", w.cfg.Seed, w.now, err, m.Damages())
 	}
-	for id := shard.ID(0); int(id) <= w.swarm.shards; id++ {
+	for id := timer.ShardID(0); int(id) <= w.swarm.shards; id++ {
 		a, b := before.Progress(id), after.Progress(id)
 		if a.Replica != b.Replica || a.HardTerm != b.HardTerm || a.Vote != b.Vote || a.Last != b.Last || b.Applied > a.Applied {
 			t.Fatalf("seed %d at %s, group %d: %+v before, %+v after\n%v", w.cfg.Seed, w.now, id, a, b, m.Damages())

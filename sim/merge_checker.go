@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // mergeChecker holds what API.md says of merge rules, beside what holds for all features:
@@ -42,7 +42,7 @@ func newMergeChecker(f featureBook) *mergeChecker {
 
 // ends says whether an operation ends what was there before it.
 func (o *operation) ends() bool {
-	return o.cmd != nil && (o.cmd.Kind == shard.Cancel || o.cmd.Merge == shard.MergeReplace || o.cmd.Merge == shard.MergeDebounce)
+	return o.cmd != nil && (o.cmd.Kind == timer.Cancel || o.cmd.Merge == timer.MergeReplace || o.cmd.Merge == timer.MergeDebounce)
 }
 
 func (b *mergeChecker) called(o *operation) {
@@ -55,24 +55,24 @@ func (b *mergeChecker) called(o *operation) {
 		}
 	}
 	if o.write != nil {
-		m := &mergeWrite{write: o.write, debounces: o.cmd.Merge == shard.MergeDebounce}
+		m := &mergeWrite{write: o.write, debounces: o.cmd.Merge == timer.MergeDebounce}
 		b.writes[o.write.payload] = m
 		b.byID[o.id] = append(b.byID[o.id], m)
 	}
 }
 
-func (b *mergeChecker) answered(w *World, o *operation, r shard.Result, t *shard.Timer) {
+func (b *mergeChecker) answered(w *World, o *operation, r timer.Result, t *timer.Timer) {
 	b.featureBook.answered(w, o, r, t)
 	if t == nil {
 		return
 	}
 	// One whose call is due and begins at any moment is shown scheduled, but has a successor, not a replacement.
-	if m := b.writes[string(t.Payload)]; m.by != "" && o.began >= m.at && t.State == shard.Scheduled && !t.Successor {
+	if m := b.writes[string(t.Payload)]; m.by != "" && o.began >= m.at && t.State == timer.Scheduled && !t.Successor {
 		w.violate("I6", "operation %d shows %s scheduled, which %s ended before", o.number, t.Payload, m.by)
 	}
 	b.debounced(w, o.shard, t.Payload, t.DueMs, t.CreatedMs)
 	b.firstAdd(w, o, r, t)
-	if o.cmd == nil || r.Code != shard.Created && r.Code != shard.Merged && r.Code != shard.Prevented && r.Code != shard.CancelInFlight {
+	if o.cmd == nil || r.Code != timer.Created && r.Code != timer.Merged && r.Code != timer.Prevented && r.Code != timer.CancelInFlight {
 		return
 	}
 	by := "a cancel"
@@ -90,29 +90,29 @@ func (b *mergeChecker) answered(w *World, o *operation, r shard.Result, t *shard
 
 // firstAdd holds the moment of the first add that an answer shows against the one that was told before the operation began. An
 // operation that began earlier than that may have been decided before it, and answered late.
-func (b *mergeChecker) firstAdd(w *World, o *operation, r shard.Result, t *shard.Timer) {
+func (b *mergeChecker) firstAdd(w *World, o *operation, r timer.Result, t *timer.Timer) {
 	key := timerKey{o.shard, t.Seq}
 	first, known := b.first[key]
 	switch {
-	case t.State == shard.Leased || t.Successor: // a successor begins anew
+	case t.State == timer.Leased || t.Successor: // a successor begins anew
 		b.first[key] = nil
-	case r.Code == shard.Created && !known:
+	case r.Code == timer.Created && !known:
 		b.first[key] = &firstAdd{t.CreatedMs, o.began, w.now}
 	case first == nil:
 	case t.CreatedMs < first.ms && w.stampedAnew(o.shard, first.asked, t.CreatedMs):
 		b.first[key] = &firstAdd{t.CreatedMs, o.began, w.now}
-	case t.CreatedMs != first.ms && o.began >= first.told && t.State == shard.Scheduled && b.ids[idKey{o.topic, o.id}].open == 0:
+	case t.CreatedMs != first.ms && o.began >= first.told && t.State == timer.Scheduled && b.ids[idKey{o.topic, o.id}].open == 0:
 		w.violate("merge", "operation %d shows the first add of %s at %d, it was at %d and the timer was not leased since", o.number, o.id, t.CreatedMs, first.ms)
 	}
 }
 
 // stampedAnew says whether a stamp of a timer may have become this one since then, as its shard's clock was set back.
-func (w *World) stampedAnew(id shard.ID, since time.Duration, ms int64) bool {
+func (w *World) stampedAnew(id timer.ShardID, since time.Duration, ms int64) bool {
 	return slices.ContainsFunc(w.book.times.backs(id, since), func(b clockBack) bool { return b.toMs <= ms && ms < b.fromMs })
 }
 
 // debounced checks when a timer is due that began at firstMs.
-func (b *mergeChecker) debounced(w *World, id shard.ID, payload []byte, dueMs, firstMs int64) {
+func (b *mergeChecker) debounced(w *World, id timer.ShardID, payload []byte, dueMs, firstMs int64) {
 	m := b.writes[string(payload)]
 	if m == nil || !m.debounces {
 		return
@@ -147,7 +147,7 @@ func (b *mergeChecker) checkEnd(w *World) {
 				w.violate("I1", "%s was taken, nothing was asked of %s afterwards, and it was never delivered", m.payload, k.id)
 			}
 		}
-		if now := table.Read(k.topic, k.id); now != nil && now.State != shard.Done && now.State != shard.Cancelled {
+		if now := table.Read(k.topic, k.id); now != nil && now.State != timer.Done && now.State != timer.Cancelled {
 			w.violate("I14", "timer %s is in state %d; all should be over", k.id, now.State)
 		}
 	}

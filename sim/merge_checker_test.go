@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // TestFirstAddOfAnAnswerThatIsLate: an answer is held against what was told before its operation began, and against nothing else.
@@ -25,16 +25,16 @@ func TestFirstAddOfAnAnswerThatIsLate(t *testing.T) {
 			w.book.times.applied(1, 2, 1000, 2*time.Second) // the shard's clock went back, and what it had stamped with it
 			b := newMergeChecker(featureBook{ids: map[idKey]*featureID{}, keys: map[string]*call{}})
 			key := timerKey{1, 1}
-			told := func(at, began time.Duration, code shard.Code, createdMs int64) {
+			told := func(at, began time.Duration, code timer.Code, createdMs int64) {
 				w.now = at
 				o := &operation{shard: 1, topic: mergingTopic, id: "a", began: began}
 				b.id(idKey{o.topic, o.id})
-				b.firstAdd(w, o, shard.Result{Code: code}, &shard.Timer{Seq: key.seq, State: shard.Scheduled, CreatedMs: createdMs})
+				b.firstAdd(w, o, timer.Result{Code: code}, &timer.Timer{Seq: key.seq, State: timer.Scheduled, CreatedMs: createdMs})
 			}
 			if test.leased {
 				b.first[key] = nil
 			}
-			told(time.Second, 0, shard.Created, 300_000)
+			told(time.Second, 0, timer.Created, 300_000)
 			told(3*time.Second, 2*time.Second, 0, 1000)
 			defer func() {
 				if wrong := recover() != nil; wrong != test.wrong {

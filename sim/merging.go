@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // mergingTopic is where adds meet each other by their merge rules, calls that run, and cancels: few ids, and calls that last.
-const mergingTopic shard.TopicID = 15
+const mergingTopic timer.TopicID = 15
 
 // merging is the workload of that topic. It draws from a stream of its own, and is there in half of the runs.
 type merging struct {
@@ -59,15 +59,15 @@ func (m *merging) pick() *operation {
 	o.id = fmt.Sprintf("m%d.%d", w.now/mergeIDFor, r.IntN(m.ids))
 	switch n := r.IntN(12); {
 	case n < 2:
-		o.cmd = &shard.Command{Kind: shard.Cancel}
+		o.cmd = &timer.Command{Kind: timer.Cancel}
 	case n < 10:
 		due := r.between(-50*time.Millisecond, 400*time.Millisecond)
 		if r.IntN(3) == 0 {
 			due = r.between(0, 4*time.Second)
 		}
 		o.write = &write{op: o.number, dueMs: epochMs + (w.now + due).Milliseconds(), payload: fmt.Sprintf(`"%s/%d"`, o.id, o.number)}
-		o.cmd = &shard.Command{Kind: shard.Add, Content: o.number, Merge: [...]shard.Merge{shard.MergeKeep, shard.MergeReplace, shard.MergeDebounce, shard.MergeDebounce}[r.IntN(4)]}
-		if o.cmd.Merge == shard.MergeDebounce && r.IntN(3) > 0 {
+		o.cmd = &timer.Command{Kind: timer.Add, Content: o.number, Merge: [...]timer.Merge{timer.MergeKeep, timer.MergeReplace, timer.MergeDebounce, timer.MergeDebounce}[r.IntN(4)]}
+		if o.cmd.Merge == timer.MergeDebounce && r.IntN(3) > 0 {
 			o.write.maxWaitMs = 1 + r.Int64N(2000)
 			o.cmd.MaxWaitMs, o.write.capped = o.write.maxWaitMs, true
 		}

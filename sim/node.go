@@ -11,6 +11,7 @@ import (
 	"carillon/node/route"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -68,12 +69,12 @@ type node struct {
 	held      bool // it stays down
 	stoppedAt time.Duration
 
-	inARow   int               // starts at once, one after the other, of processes that had ended themselves
-	eager    bool              // … is about to be started at once
-	halted   bool              // a process has halted on this disk
-	outdated bool              // the disk is an older copy of what it was
-	level    shard.Level       // of the release that it runs
-	struck   map[shard.ID]bool // groups of whose state memory has changed a bit
+	inARow   int                    // starts at once, one after the other, of processes that had ended themselves
+	eager    bool                   // … is about to be started at once
+	halted   bool                   // a process has halted on this disk
+	outdated bool                   // the disk is an older copy of what it was
+	level    shard.Level            // of the release that it runs
+	struck   map[timer.ShardID]bool // groups of whose state memory has changed a bit
 	agreed   agreed
 
 	rotten    bool          // something on its disk was damaged at rest, or is to be
@@ -81,7 +82,7 @@ type node struct {
 	mender    *shard.Mender // while its log is being restored
 	mendUntil time.Duration
 	reached   []reached // by group: what its disk must still have
-	votes     map[shard.ID]promised
+	votes     map[timer.ShardID]promised
 
 	hungUntil time.Duration // the disk writes nothing
 
@@ -106,8 +107,8 @@ var errPowerCut = errors.New("the power is cut")
 
 // newNode makes a machine with an empty disk.
 func (w *World) newNode(name string) *node {
-	n := &node{w: w, id: uint64(2*len(w.nodes) + 1), name: name, clock: clock{world: w}, disk: wal.NewMemFS(), votes: map[shard.ID]promised{},
-		level: shard.LevelOfBuild, struck: map[shard.ID]bool{}}
+	n := &node{w: w, id: uint64(2*len(w.nodes) + 1), name: name, clock: clock{world: w}, disk: wal.NewMemFS(), votes: map[timer.ShardID]promised{},
+		level: shard.LevelOfBuild, struck: map[timer.ShardID]bool{}}
 	n.clock.drift = (2*w.chance.Float64() - 1) * w.swarm.drift
 	w.nodes = append(w.nodes, n)
 	return n

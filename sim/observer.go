@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // observer counts what a host tells.
 type observer struct{ n *node }
 
-func (o *observer) Command(shard.Kind, shard.Code) {}
+func (o *observer) Command(timer.Kind, timer.Code) {}
 func (o *observer) Outcome(out *shard.Outcome) {
 	o.n.w.note(o.n, "outcome", uint64(out.Kind), out.Seq, "")
 	o.n.w.book.attempts.spent(o.n, out)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // ordeals are what goes wrong in several steps, or in moments that chance alone seldom hits. In three of eight runs there are none; they are drawn
@@ -106,7 +106,7 @@ func (w *World) anyUp() *node {
 
 // part may end a process as members change: the leader, most often, or another that has a replica of the group, but not who has just heard that
 // it goes: what that one has then and others lack is what matters.
-func (w *World) part(n *node, id shard.ID, out bool) {
+func (w *World) part(n *node, id timer.ShardID, out bool) {
 	if w.calm || !w.fate.hit(w.swarm.ordeals.parting) {
 		return
 	}
@@ -313,15 +313,15 @@ func (w *World) storm() {
 		c := w.passerBy()
 		o := &operation{number: w.book.nextOp(), topic: 1, then: func(bool) {}}
 		o.id = fmt.Sprintf("storm%d", o.number)
-		o.shard = shard.Place(&shard.Topic{Name: w.topics[0]}, o.id, w.swarm.shards)
-		w.fill(o, shard.Add, time.Duration(due-epochMs)*time.Millisecond-w.now)
+		o.shard = timer.ShardOf(&timer.Topic{Name: w.topics[0]}, o.id, w.swarm.shards)
+		w.fill(o, timer.Add, time.Duration(due-epochMs)*time.Millisecond-w.now)
 		c.start(o)
 	}
 }
 
 // brink has a timer changed and cancelled in the very millisecond in which it is due, by the clock of who leads.
 func (w *World) brink() {
-	id := shard.ID(1 + w.fate.IntN(w.swarm.shards))
+	id := timer.ShardID(1 + w.fate.IntN(w.swarm.shards))
 	leader := w.leader(id)
 	if leader == nil || (msOf(leader.keeper.WallMs()-epochMs)-w.now).Abs() > sureWithin {
 		return
@@ -331,11 +331,11 @@ func (w *World) brink() {
 	o.id = w.nameIn(id, fmt.Sprintf("brink%d-", o.number))
 	dueMs := leader.keeper.WallMs() + 200 + w.fate.Int64N(400)
 	due := leader.keeper.UntilWall(dueMs)
-	w.fill(o, shard.Add, time.Duration(dueMs-epochMs)*time.Millisecond-w.now)
+	w.fill(o, timer.Add, time.Duration(dueMs-epochMs)*time.Millisecond-w.now)
 	o.then = func(bool) {}
 	w.passerBy().start(o)
 	for range 1 + w.fate.IntN(4) {
-		kind := [...]shard.Kind{shard.Modify, shard.Cancel, shard.Put, 0}[w.fate.IntN(4)]
+		kind := [...]timer.Kind{timer.Modify, timer.Cancel, timer.Put, 0}[w.fate.IntN(4)]
 		later := w.fate.between(-time.Second, time.Second)
 		travel := w.swarm.delay + w.fate.between(-3*time.Millisecond, 3*time.Millisecond)
 		w.after(due-travel, func() {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // orderBook holds the timers of a key in their order (I21): none is begun while one of its key that was begun is not over, nor
@@ -16,7 +17,7 @@ type orderBook struct {
 
 // inLine is a timer that somebody was told is made.
 type inLine struct {
-	topic shard.TopicID
+	topic timer.TopicID
 	id    string
 	dueMs int64
 	seq   uint64
@@ -24,7 +25,7 @@ type inLine struct {
 }
 
 // lineOf names the line of a timer; "": its topic has none.
-func lineOf(topic shard.TopicID, id string) string {
+func lineOf(topic timer.TopicID, id string) string {
 	switch topic {
 	case orderedTopic:
 		return "ordered"
@@ -36,7 +37,7 @@ func lineOf(topic shard.TopicID, id string) string {
 }
 
 // line is lineOf, for calls and pulls.
-func (b *orderBook) line(topic shard.TopicID, id string) string {
+func (b *orderBook) line(topic timer.TopicID, id string) string {
 	if topic == pullTopic && b.pull {
 		key, _, _ := strings.Cut(id, "}")
 		return "pull" + key
@@ -45,8 +46,8 @@ func (b *orderBook) line(topic shard.TopicID, id string) string {
 }
 
 // answered notes a timer that is made.
-func (b *orderBook) answered(o *operation, r shard.Result, t *shard.Timer) {
-	if key := b.line(o.topic, o.id); key != "" && r.Code == shard.Created {
+func (b *orderBook) answered(o *operation, r timer.Result, t *timer.Timer) {
+	if key := b.line(o.topic, o.id); key != "" && r.Code == timer.Created {
 		b.lines[key] = append(b.lines[key], &inLine{o.topic, o.id, t.DueMs, t.Seq, o.client.w.now})
 	}
 }
@@ -77,13 +78,13 @@ func (b *orderBook) check(n *node, table *shard.Table, key string, x inLine, att
 	for _, o := range b.lines[key] {
 		h, ok := table.Lookup(o.topic, o.id)
 		d := table.Due(h)
-		if !ok || d.Seq != o.seq || d.State != shard.Scheduled && d.State != shard.Leased {
+		if !ok || d.Seq != o.seq || d.State != timer.Scheduled && d.State != timer.Leased {
 			continue
 		}
 		keep = append(keep, o)
 		switch {
 		case o.seq == x.seq:
-		case d.State == shard.Leased:
+		case d.State == timer.Leased:
 			w.violate("I21", "node %d begins %s while %s of the same key is leased (fence %d)", n.id, x.id, o.id, d.Fence)
 		case d.Attempts > 0:
 			w.violate("I21", "node %d begins %s (attempt %d) while %s of the same key has been attempted %d times and is not over", n.id, x.id, attempts, o.id, d.Attempts)

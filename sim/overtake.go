@@ -6,6 +6,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // overtaking has snapshots overtake entries that are on their way to a disk: five replicas, of
@@ -28,7 +29,7 @@ func (s *swarm) overtaking(c chance) {
 // overtake cuts a leader and a follower off from the rest, and has the follower's disk write
 // nothing from then on until some time after they can be heard again.
 func (w *World) overtake() {
-	id := shard.ID(w.odds.IntN(w.swarm.shards + 1))
+	id := timer.ShardID(w.odds.IntN(w.swarm.shards + 1))
 	leader := w.leader(id)
 	if leader == nil || len(w.net.cut) > 0 {
 		return
@@ -75,14 +76,14 @@ func (w *World) overtake() {
 }
 
 // askInVain has a leader that nobody hears take another entry. Nobody waits for it.
-func (w *World) askInVain(n *node, id shard.ID, i int) {
+func (w *World) askInVain(n *node, id timer.ShardID, i int) {
 	if id == shard.Meta {
 		c := ring.Command{Verb: ring.Pause, Name: fmt.Sprint("in vain ", i)} // there is no such topic
 		n.host.SubmitMeta(c.Encode(), func(any, error) {})
 	} else {
-		cmd := &shard.Command{Kind: shard.Put, Topic: ballastTopic, ID: fmt.Sprint("in vain ", i),
-			Spec: &shard.Spec{DueMs: ballastDueMs, Payload: []byte("x"), PayloadKind: shard.BinaryPayload}}
-		n.host.Submit(id, cmd, true, func(shard.Result, error) {})
+		cmd := &timer.Command{Kind: timer.Put, Topic: ballastTopic, ID: fmt.Sprint("in vain ", i),
+			Spec: &timer.Spec{DueMs: ballastDueMs, Payload: []byte("x"), PayloadKind: timer.BinaryPayload}}
+		n.host.Submit(id, cmd, true, func(timer.Result, error) {})
 	}
 	n.wake(0)
 }

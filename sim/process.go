@@ -13,6 +13,7 @@ import (
 	"carillon/ring"
 	"carillon/secret"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/peer"
 	"carillon/wal"
 )
@@ -228,7 +229,7 @@ func (n *node) hostConfig(disk *wal.MemFS, id member.Identity, state *ring.State
 			n.wake(0)
 			t.block(register)
 		}
-		cfg.Ready = func(topic shard.TopicID, timers int) { n.router.Ready(topic, timers) }
+		cfg.Ready = func(topic timer.TopicID, timers int) { n.router.Ready(topic, timers) }
 	}
 	if !id.Founded {
 		cfg.Meta = id.Meta
@@ -243,7 +244,7 @@ type placement struct {
 }
 
 // Settled implements shard.Placement.
-func (p placement) Settled(group shard.ID, epoch uint32) {
+func (p placement) Settled(group timer.ShardID, epoch uint32) {
 	p.n.w.cutWithin(300 * time.Millisecond)
 	p.Member.Settled(group, epoch)
 }
@@ -288,7 +289,7 @@ func (h *memberHost) Propose(ctx context.Context, cmd []byte) (any, error) {
 }
 
 // Take implements route.Host: what a host gives out is a consumer's from here on, though the answer may be lost.
-func (h *memberHost) Take(ctx context.Context, topic shard.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error) {
+func (h *memberHost) Take(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error) {
 	asked := h.n.w.now
 	list, err := h.Host.Take(ctx, topic, leaseMs, shares)
 	if topic == turnedTopic {
@@ -303,6 +304,6 @@ func (h *memberHost) Take(ctx context.Context, topic shard.TopicID, leaseMs int6
 type noHistory struct{}
 
 // List implements route.LocalHistory.
-func (noHistory) List(*shard.HistoryQuery) ([]*shard.HistoryEntry, bool, error) {
+func (noHistory) List(*timer.HistoryQuery) ([]*timer.HistoryEntry, bool, error) {
 	return nil, false, nil
 }

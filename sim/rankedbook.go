@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // rankedBook: of timers that wait together for a slot of their topic, in one shard and one reign, the one with the higher priority is leased
@@ -11,7 +12,7 @@ import (
 // time shares the way out half and half with what is not (see shard's backlogAfterMs), so that an outage's pile starves nobody.
 type rankedBook struct {
 	featureBook
-	lines   map[shard.ID][]*rankedTimer
+	lines   map[timer.ShardID][]*rankedTimer
 	reigns  map[place]time.Duration // when a node began to lead, by group and term
 	waiting int
 }
@@ -33,16 +34,16 @@ const (
 	freshFor    = 900 * time.Millisecond
 )
 
-func (b *rankedBook) answered(w *World, o *operation, r shard.Result, t *shard.Timer) {
+func (b *rankedBook) answered(w *World, o *operation, r timer.Result, t *timer.Timer) {
 	b.featureBook.answered(w, o, r, t)
 	n := w.leader(o.shard)
-	b.waiting += int(b2u(r.Code == shard.Created))
-	if r.Code != shard.Created || n == nil || n.host == nil {
+	b.waiting += int(b2u(r.Code == timer.Created))
+	if r.Code != timer.Created || n == nil || n.host == nil {
 		return
 	}
 	table := n.host.Table(o.shard)
 	h, ok := table.Lookup(o.topic, o.id)
-	if d := table.Due(h); ok && d.Seq == t.Seq && d.State == shard.Scheduled && d.Fence == 0 {
+	if d := table.Due(h); ok && d.Seq == t.Seq && d.State == timer.Scheduled && d.Fence == 0 {
 		b.lines[o.shard] = append(b.lines[o.shard], &rankedTimer{o.id, t.Seq, o.write.priority, t.DueMs, w.now, n.id, n.believes(), d.Rev})
 	}
 }
@@ -78,7 +79,7 @@ func (b *rankedBook) mayStart(c *call, table *shard.Table) {
 		}
 		w.counts.Ranked++
 		h, _ := table.Lookup(rankedTopic, y.id)
-		if d := table.Due(h); y.priority > x.priority && d.State == shard.Scheduled && d.Attempts == 0 && d.Rev == y.rev {
+		if d := table.Due(h); y.priority > x.priority && d.State == timer.Scheduled && d.Attempts == 0 && d.Rev == y.rev {
 			w.violate("priority", "node %d calls for %s (priority %d, due %d) while %s (priority %d, due %d) waits, which did so %s before its lease was asked for",
 				n.id, x.id, x.priority, x.dueMs, y.id, y.priority, y.dueMs, asked-y.at)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // drawRelease has a process begin with this release or the one before. Whoever runs it does not
@@ -53,7 +54,7 @@ func (n *node) upgrade() {
 // hasStopped says whether one of the groups is stopped, which the operator sees.
 func (n *node) hasStopped() bool {
 	for id := range n.w.swarm.shards + 1 {
-		if n.host.Progress(shard.ID(id)).Stopped != nil {
+		if n.host.Progress(timer.ShardID(id)).Stopped != nil {
 			return true
 		}
 	}
@@ -84,12 +85,12 @@ func (w *World) upgradeAll() {
 	}
 	compared := func() bool {
 		for id := range w.swarm.shards + 1 {
-			leader := w.leader(shard.ID(id))
+			leader := w.leader(timer.ShardID(id))
 			if leader == nil {
 				return false
 			}
-			p := leader.host.Progress(shard.ID(id))
-			_, s := leader.host.Inspect(shard.ID(id))
+			p := leader.host.Progress(timer.ShardID(id))
+			_, s := leader.host.Inspect(timer.ShardID(id))
 			if len(s.Voters)+len(s.Learners) > 1 && p.Compared == 0 {
 				return false
 			}

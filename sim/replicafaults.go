@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // replicaFaults are what one replica has and the others have not: a state that memory has changed
@@ -58,7 +59,7 @@ func (w *World) failReplicas() {
 // ballastTopic has timers that nobody changes and that are not due: what memory does to them shows
 // in no answer and in no call, but in the state alone.
 const (
-	ballastTopic shard.TopicID = 1 << 20
+	ballastTopic timer.TopicID = 1 << 20
 	ballastID                  = "ballast"
 	ballastName                = "ballast" // of the meta group
 	ballastDueMs               = epochMs + 365*24*3_600_000
@@ -66,17 +67,17 @@ const (
 
 // layBallast adds the timers, and the topic of the meta group.
 func (w *World) layBallast() {
-	p := shard.DefaultPolicy()
+	p := timer.DefaultPolicy()
 	if !w.insist(putTopic(ballastName, &p)) {
 		w.violate("I14", "nobody takes a topic within five minutes: %s", w.describe())
 	}
-	w.ballast = map[shard.ID]bool{}
-	for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+	w.ballast = map[timer.ShardID]bool{}
+	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 		w.layBallastOf(id)
 	}
 }
 
-func (w *World) layBallastOf(id shard.ID) {
+func (w *World) layBallastOf(id timer.ShardID) {
 	var try func()
 	try = func() {
 		if n := w.leader(id); n != nil {
@@ -84,9 +85,9 @@ func (w *World) layBallastOf(id shard.ID) {
 				w.after(15*time.Second, func() { w.ballast[id] = true }) // what is still on its way is over by then
 				return
 			}
-			cmd := &shard.Command{Kind: shard.Put, Topic: ballastTopic, ID: ballastID,
-				Spec: &shard.Spec{DueMs: ballastDueMs, Payload: []byte(`"ballast"`), PayloadKind: shard.JSONPayload}}
-			n.host.Submit(id, cmd, true, func(shard.Result, error) {})
+			cmd := &timer.Command{Kind: timer.Put, Topic: ballastTopic, ID: ballastID,
+				Spec: &timer.Spec{DueMs: ballastDueMs, Payload: []byte(`"ballast"`), PayloadKind: timer.JSONPayload}}
+			n.host.Submit(id, cmd, true, func(timer.Result, error) {})
 			n.wake(0)
 		}
 		w.after(time.Second, try)
@@ -97,7 +98,7 @@ func (w *World) layBallastOf(id shard.ID) {
 // strike changes a bit of the state that one replica has of a group, when no other of that group
 // is wrong already: most are right.
 func (w *World) strike() {
-	id := shard.ID(w.odds.IntN(w.swarm.shards + 1))
+	id := timer.ShardID(w.odds.IntN(w.swarm.shards + 1))
 	if id != shard.Meta && !w.ballast[id] {
 		return
 	}
@@ -136,7 +137,7 @@ func (w *World) strike() {
 }
 
 // watchFaults looks at what a replica knows of itself.
-func (n *node) watchFaults(id shard.ID, c *checkedGroup, p *shard.Progress) {
+func (n *node) watchFaults(id timer.ShardID, c *checkedGroup, p *shard.Progress) {
 	w := n.w
 	if p.Stopped != nil {
 		if n.level >= w.agreedLevel() {
@@ -211,7 +212,7 @@ func (w *World) proveMemory() {
 		if n.host == nil {
 			continue
 		}
-		for id := shard.ID(1); int(id) <= w.swarm.shards; id++ {
+		for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 			if n.host.Progress(id).Replica == 0 {
 				continue
 			}

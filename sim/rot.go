@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // reached is how far a replica had come. All that was applied is on its disk, so the next process on that disk has it in its log (I10).
@@ -18,15 +18,15 @@ func (n *node) remembers() {
 		n.reached = make([]reached, n.w.swarm.shards+1)
 	}
 	for i, had := range n.reached {
-		if had.replica != 0 && had.applied > 1 && n.host.Progress(shard.ID(i)).Replica == 0 { // one without entries may not have been on disk yet
+		if had.replica != 0 && had.applied > 1 && n.host.Progress(timer.ShardID(i)).Replica == 0 { // one without entries may not have been on disk yet
 			n.w.violate("I10", "node %d: replica %x of group %d, which had applied entry %d, is gone after a start", n.id, had.replica, i, had.applied)
 		}
-		if p := n.host.Progress(shard.ID(i)); had.replica != 0 && p.Replica == had.replica && p.Last < had.applied {
+		if p := n.host.Progress(timer.ShardID(i)); had.replica != 0 && p.Replica == had.replica && p.Last < had.applied {
 			n.w.violate("I10", "node %d: the log of group %d ends at entry %d after a start, but %d was applied before", n.id, i, p.Last, had.applied)
 		}
 	}
 	for i := range n.w.swarm.shards + 1 {
-		id := shard.ID(i)
+		id := timer.ShardID(i)
 		gave, p := n.votes[id], n.host.Progress(id)
 		if gave.replica != 0 && p.Replica == gave.replica && (p.HardTerm < gave.term || p.HardTerm == gave.term && p.Vote != gave.vote) {
 			n.w.violate("I10", "node %d, group %d: term %d, vote %x after a start, but it voted for %x in term %d", n.id, i, p.HardTerm, p.Vote, gave.vote, gave.term)

@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // shardTimes is which times each shard was led by, and stamped with: what a wrong clock has touched, and what it has not. A leader is asked
@@ -40,7 +40,7 @@ const (
 	timeSlack = 2*offWithin + sameOff
 )
 
-func (s *shardTimes) of(id shard.ID) *shardTime {
+func (s *shardTimes) of(id timer.ShardID) *shardTime {
 	for len(s.shards) <= int(id) {
 		s.shards = append(s.shards, shardTime{open: map[uint64]int{}})
 	}
@@ -48,7 +48,7 @@ func (s *shardTimes) of(id shard.ID) *shardTime {
 }
 
 // led notes by which time a node leads a shard, or that it does not.
-func (s *shardTimes) led(id shard.ID, node uint64, leads bool, now, off time.Duration) {
+func (s *shardTimes) led(id timer.ShardID, node uint64, leads bool, now, off time.Duration) {
 	t := s.of(id)
 	at, open := t.open[node]
 	if leads && open && (t.wrong[at].off-off).Abs() <= sameOff {
@@ -65,7 +65,7 @@ func (s *shardTimes) led(id shard.ID, node uint64, leads bool, now, off time.Dur
 }
 
 // applied notes a shard's own clock after an entry.
-func (s *shardTimes) applied(id shard.ID, index uint64, clockMs int64, now time.Duration) {
+func (s *shardTimes) applied(id timer.ShardID, index uint64, clockMs int64, now time.Duration) {
 	t := s.of(id)
 	if index <= t.index {
 		return
@@ -83,7 +83,7 @@ func (s *shardTimes) applied(id shard.ID, index uint64, clockMs int64, now time.
 }
 
 // off is how far ahead and behind a shard's time was in a span, at most. What is right counts as neither.
-func (s *shardTimes) off(id shard.ID, from, to time.Duration) (behind, ahead time.Duration) {
+func (s *shardTimes) off(id timer.ShardID, from, to time.Duration) (behind, ahead time.Duration) {
 	for _, w := range s.of(id).wrong {
 		if w.to >= from && w.from <= to {
 			behind, ahead = min(behind, w.off), max(ahead, w.off)
@@ -93,7 +93,7 @@ func (s *shardTimes) off(id shard.ID, from, to time.Duration) (behind, ahead tim
 }
 
 // shown are the first and the last moment that the shard's time has shown in a span.
-func (s *shardTimes) shown(id shard.ID, from, to time.Duration) (first, last int64) {
+func (s *shardTimes) shown(id timer.ShardID, from, to time.Duration) (first, last int64) {
 	low, high := from, to
 	for _, w := range s.of(id).wrong {
 		if w.to >= from && w.from <= to {
@@ -104,7 +104,7 @@ func (s *shardTimes) shown(id shard.ID, from, to time.Duration) (first, last int
 }
 
 // backs are the times that a shard's clock was set back since then.
-func (s *shardTimes) backs(id shard.ID, since time.Duration) []clockBack {
+func (s *shardTimes) backs(id timer.ShardID, since time.Duration) []clockBack {
 	list := s.of(id).backs
 	for len(list) > 0 && list[0].at < since {
 		list = list[1:]
@@ -120,7 +120,7 @@ const (
 
 // mayBeForgotten says of a timer that was first asked for at a time, and has ended, whether it may be gone by now: by the time of its shard,
 // which somebody had to believe, it ended long enough ago.
-func (w *World) mayBeForgotten(id shard.ID, since time.Duration, ended bool) bool {
+func (w *World) mayBeForgotten(id timer.ShardID, since time.Duration, ended bool) bool {
 	behind, ahead := w.book.times.off(id, since, w.now)
 	return ended && ahead-behind > offWithin && w.now-since+ahead-behind >= finishedStay-endEarlier-timeSlack
 }

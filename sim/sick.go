@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // The sick topic's receiver is down again and again, for longer than its breaker stays open, and its timers have few attempts. What is held:
@@ -13,12 +14,12 @@ import (
 // not start before what the policy's backoff asks for (I17, see paced); and a healthy topic does not feel any of it (I16, see proveApart).
 const sickName = "sick"
 
-var sickTopic = shard.TopicID(len(topicNames) + 1)
+var sickTopic = timer.TopicID(len(topicNames) + 1)
 
 // sickPolicy makes it die of attempts within seconds.
-func sickPolicy(p *shard.Policy) {
+func sickPolicy(p *timer.Policy) {
 	p.MaxAttempts, p.MinBackoffMs, p.MaxBackoffMs = 5, 100, 1600
-	p.Breaker, p.OwnBreaker = shard.Breaker{Failures: 3, WindowMs: 10_000, OpenMs: 1500, Probes: 1}, true
+	p.Breaker, p.OwnBreaker = timer.Breaker{Failures: 3, WindowMs: 10_000, OpenMs: 1500, Probes: 1}, true
 }
 
 // sickness is how that topic's receiver is.
@@ -76,7 +77,7 @@ func (w *World) sickAdd(due time.Duration) *operation {
 	o := &operation{number: w.book.nextOp(), topic: sickTopic}
 	o.id = fmt.Sprintf("i%d", o.number)
 	o.write = &write{op: o.number, payload: fmt.Sprintf(`"%s"`, o.id), dueMs: epochMs + (w.now + due).Milliseconds()}
-	o.cmd = &shard.Command{Kind: shard.Add, Content: o.number}
+	o.cmd = &timer.Command{Kind: timer.Add, Content: o.number}
 	w.complete(o)
 	return o
 }
@@ -97,7 +98,7 @@ type attemptBook struct {
 
 // sickTimer is what is known of a timer in the sick topic.
 type sickTimer struct {
-	shard     shard.ID
+	shard     timer.ShardID
 	since     time.Duration
 	acked     bool
 	attempts  int // of the last call
@@ -219,12 +220,12 @@ func (b *attemptBook) spent(n *node, out *shard.Outcome) {
 }
 
 // keeps looks whether what was decided of a call's retry is in its shard's table, as long as it may be on its way there.
-func (c *call) keeps(h shard.Handle, wait time.Duration) {
+func (c *call) keeps(h timer.Handle, wait time.Duration) {
 	w, id, next := c.node.w, c.delivery.Shard, c.nextMs
 	w.after(wait, func() {
 		if leader := w.leader(id); leader != nil && c.nextMs == next {
 			d := leader.host.Table(id).Due(h)
-			c.kept = d.Seq == c.delivery.Job.Seq && d.State == shard.Scheduled && d.FiredMs == c.wallMs && d.NextMs == next
+			c.kept = d.Seq == c.delivery.Job.Seq && d.State == timer.Scheduled && d.FiredMs == c.wallMs && d.NextMs == next
 		}
 		if !c.kept && wait < time.Second {
 			c.keeps(h, 2*wait)
@@ -255,14 +256,14 @@ func (b *attemptBook) checkEnd(w *World) {
 		case now == nil && w.mayBeForgotten(t.shard, t.since, true):
 		case now == nil:
 			w.violate("I1", "timer %s was acknowledged and is gone", id)
-		case now.State == shard.Done && !t.delivered:
+		case now.State == timer.Done && !t.delivered:
 			w.violate("I1", "timer %s is done, but was never delivered", id)
-		case now.State == shard.Dead:
-			var p shard.Policy
+		case now.State == timer.Dead:
+			var p timer.Policy
 			if sickPolicy(&p); now.Attempts != p.MaxAttempts {
 				w.violate("I17", "timer %s is dead after %d attempts of %d", id, now.Attempts, p.MaxAttempts)
 			}
-		case now.State != shard.Done:
+		case now.State != timer.Done:
 			w.violate("I14", "timer %s is in state %d with %d attempts; all should be over", id, now.State, now.Attempts)
 		}
 	}

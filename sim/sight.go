@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // What is promised of limits at once is promised unless nodes that lead do not know of each other (docs/operations.md, "Order, limits,
@@ -31,16 +31,16 @@ type sight struct {
 	counted uint32        // of its processes before the one with so many starts nothing is left that nobody counts
 	passed  bool          // since it is silent, all that it led has come to others
 	starts  uint32
-	leads   []shard.ID // by its last beat
-	knows   []shard.ID // … what others lead that it hears of itself
+	leads   []timer.ShardID // by its last beat
+	knows   []timer.ShardID // … what others lead that it hears of itself
 }
 
 // view is what a beat says of who is there.
 type view struct {
 	starts uint32
 	age    time.Duration
-	leads  []shard.ID
-	knows  []shard.ID
+	leads  []timer.ShardID
+	knows  []timer.ShardID
 	hears  []heardOf
 	at     time.Duration // when it was sent; the world's time
 }
@@ -60,8 +60,8 @@ func (n *node) lookOnce() view {
 }
 
 // ledHere are the timer shards that the process leads.
-func (n *node) ledHere() (ids []shard.ID) {
-	for id := shard.ID(1); int(id) <= n.w.swarm.shards; id++ {
+func (n *node) ledHere() (ids []timer.ShardID) {
+	for id := timer.ShardID(1); int(id) <= n.w.swarm.shards; id++ {
 		if p := n.host.Progress(id); p.Leads && p.Serves {
 			ids = append(ids, id)
 		}
@@ -70,7 +70,7 @@ func (n *node) ledHere() (ids []shard.ID) {
 }
 
 // look is a process's look around, with each heartbeat.
-func (n *node) look(mine []shard.ID) view {
+func (n *node) look(mine []timer.ShardID) view {
 	now := n.clock.Mono()
 	passed := min(now-n.looked, longLook)
 	if n.looked == 0 {
@@ -99,7 +99,7 @@ func (n *node) look(mine []shard.ID) view {
 		}
 	}
 	all := true
-	for id := shard.ID(1); int(id) <= n.w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= n.w.swarm.shards; id++ {
 		all = all && slices.Contains(led, id)
 	}
 	for _, id := range known {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // successChecker holds P3: a timer whose call was answered with a success is called again only if that answer never came to the leader. There are
@@ -57,7 +57,7 @@ func (c *call) settles() bool {
 		return false
 	}
 	table := leader.host.Table(id)
-	if d := table.Due(c.delivery.Job.Handle); !table.Live(c.delivery.Job.Handle, c.delivery.Job.Seq) || d.State != shard.Leased || d.Fence != c.delivery.Job.Fence {
+	if d := table.Due(c.delivery.Job.Handle); !table.Live(c.delivery.Job.Handle, c.delivery.Job.Seq) || d.State != timer.Leased || d.Fence != c.delivery.Job.Fence {
 		return true
 	}
 	switch term := leader.host.Progress(id).Term; {
@@ -72,7 +72,7 @@ func (c *call) settles() bool {
 }
 
 // undecided is until when what the node has applied of a group that it leads is all that it has decided.
-func (n *node) undecided(id shard.ID) time.Duration {
+func (n *node) undecided(id timer.ShardID) time.Duration {
 	if list := n.checked[id].pipelined; len(list) > 0 {
 		return list[0]
 	}
@@ -80,7 +80,7 @@ func (n *node) undecided(id shard.ID) time.Duration {
 }
 
 // reaches says whether the node can tell another one that leads a group something just now.
-func (n *node) reaches(leader *node, id shard.ID) bool {
+func (n *node) reaches(leader *node, id timer.ShardID) bool {
 	if n.paused || n.host == nil || n.host.Progress(id).Replica == 0 {
 		return false
 	}

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // TestWhatIsProposedIsDecided: a leader could be told how a call had ended for as long as it had not proposed anything
@@ -17,9 +17,9 @@ func TestWhatIsProposedIsDecided(t *testing.T) {
 			w.found()
 			w.pass(time.Second)
 			leader := w.leader(1)
-			handle := shard.Handle(0)
-			cmd := &shard.Command{Kind: shard.Put, Topic: ballastTopic, ID: "a", Spec: &shard.Spec{DueMs: ballastDueMs, Payload: []byte(`1`), PayloadKind: shard.JSONPayload}}
-			leader.host.Submit(1, cmd, true, func(shard.Result, error) {})
+			handle := timer.Handle(0)
+			cmd := &timer.Command{Kind: timer.Put, Topic: ballastTopic, ID: "a", Spec: &timer.Spec{DueMs: ballastDueMs, Payload: []byte(`1`), PayloadKind: timer.JSONPayload}}
+			leader.host.Submit(1, cmd, true, func(timer.Result, error) {})
 			leader.wake(0)
 			w.pass(time.Second)
 			handle, _ = leader.host.Table(1).Lookup(ballastTopic, "a")
@@ -30,14 +30,14 @@ func TestWhatIsProposedIsDecided(t *testing.T) {
 					n.hungUntil = w.now + time.Minute
 				}
 			}
-			cmd = &shard.Command{Kind: shard.Cancel, Topic: ballastTopic, ID: "a"}
-			leader.host.Submit(1, cmd, true, func(shard.Result, error) {})
+			cmd = &timer.Command{Kind: timer.Cancel, Topic: ballastTopic, ID: "a"}
+			leader.host.Submit(1, cmd, true, func(timer.Result, error) {})
 			leader.wake(0)
 			for range 20 {
 				w.pass(reachEach)
 				r.longer = max(r.longer, leader.undecided(1)-r.since)
 			}
-			if over := leader.host.Table(1).Due(handle).State != shard.Scheduled; over == hangs {
+			if over := leader.host.Table(1).Due(handle).State != timer.Scheduled; over == hangs {
 				t.Errorf("disks stand still: %v, and it is applied: %v", hangs, over)
 			}
 			if short := r.longer < 100*time.Millisecond; short != hangs {

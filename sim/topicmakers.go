@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // topicMakers make topics and delete them while much goes wrong, and look for them at any node. All that they do is drawn from a stream of its
@@ -25,7 +26,7 @@ type topicMakers struct {
 // madeTopic is a topic that somebody was told is there, and that nobody has begun to delete. No name is used twice.
 type madeTopic struct {
 	name string
-	id   shard.TopicID
+	id   timer.TopicID
 	over bool // somebody has begun to delete it
 }
 
@@ -105,14 +106,14 @@ func (m *topicMakers) look(t *madeTopic) {
 			at = n
 		}
 	}
-	var found *shard.Topic
+	var found *timer.Topic
 	m.w.operator(at, func(ctx context.Context, n *node) (err error) {
 		found, err = n.topic(ctx, t.name)
 		return err
 	}, func(err error) {
 		switch {
 		case t.over: // it may be gone
-		case errors.Is(err, shard.ErrNoTopic):
+		case errors.Is(err, timer.ErrNoTopic):
 			m.w.violate("P5", "node %d says that there is no topic %s, which was made before it was asked for", at.id, t.name)
 		case err == nil && found.ID != t.id:
 			m.w.violate("topic", "node %d has topic %s as number %d, it was made as number %d", at.id, t.name, found.ID, t.id)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -51,7 +51,7 @@ func (w *World) inUse(c chance) *node {
 func (w *World) partition() {
 	a, how := w.any(), w.chance.IntN(4)
 	if w.chance.hit(w.swarm.leaders) {
-		if leader := w.leader(shard.ID(w.chance.IntN(w.swarm.shards + 1))); leader != nil {
+		if leader := w.leader(timer.ShardID(w.chance.IntN(w.swarm.shards + 1))); leader != nil {
 			a = leader
 		}
 	}
@@ -111,7 +111,7 @@ func (w *World) pauseOne() {
 		d = w.chance.between(10*time.Millisecond, 2*time.Second)
 	}
 	n := w.any()
-	if leader := w.leader(shard.ID(w.chance.IntN(w.swarm.shards + 1))); leader != nil && w.chance.hit(w.swarm.leaders) {
+	if leader := w.leader(timer.ShardID(w.chance.IntN(w.swarm.shards + 1))); leader != nil && w.chance.hit(w.swarm.leaders) {
 		n = leader
 	}
 	n.pause(d)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // turnChecker holds what API.md says of `delivery` ("change only while nothing is leased") against a topic of which it is changed again and
@@ -94,11 +95,11 @@ func (b *turnChecker) handed(n *node, asked time.Duration, list []shard.Taken) {
 }
 
 // said notes that a consumer says something that ends its lease.
-func (b *turnChecker) said(k timerKey, id string, kind shard.Kind) {
+func (b *turnChecker) said(k timerKey, id string, kind timer.Kind) {
 	if l := b.held[k]; l != nil {
 		l.until = 0
 	}
-	if kind == shard.AckLease {
+	if kind == timer.AckLease {
 		b.acked(idKey{turnedTopic, id})
 	}
 }
@@ -106,7 +107,7 @@ func (b *turnChecker) said(k timerKey, id string, kind shard.Kind) {
 func (b *turnChecker) checkEnd(w *World) { b.ends(w, noneDead(w)) }
 
 // checkDelivery holds a replica's leases against what its log says of deliveries.
-func (n *node) checkDelivery(id shard.ID, table *shard.Table) {
+func (n *node) checkDelivery(id timer.ShardID, table *shard.Table) {
 	if topic, leased := table.Astray(); leased != 0 && !n.struck[id] {
 		n.w.violate("delivery", "node %d, shard %d: %d timers of topic %d are leased otherwise than its log says", n.id, id, leased, topic)
 	}

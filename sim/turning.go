@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 const turnedName = "turned"
@@ -46,8 +47,8 @@ func (w *World) drawTurning() *turning {
 }
 
 // policy is the topic's, of one delivery or the other.
-func (t *turning) policy(pull bool) *shard.Policy {
-	p := shard.DefaultPolicy()
+func (t *turning) policy(pull bool) *timer.Policy {
+	p := timer.DefaultPolicy()
 	p.Callback.URL = "http://" + turnedName
 	p.Callback.TimeoutMs = callTimeout.Milliseconds()
 	p.MinBackoffMs, p.MaxBackoffMs, p.MaxAttempts = 200, 3000, 1000
@@ -82,7 +83,7 @@ func (t *turning) pick() *operation {
 	o.id = fmt.Sprintf("t%d", o.number)
 	due := t.w.now + t.chance.between(-50*time.Millisecond, 1500*time.Millisecond)
 	o.write = &write{op: o.number, dueMs: epochMs + due.Milliseconds(), payload: fmt.Sprintf(`"%s"`, o.id)}
-	o.cmd = &shard.Command{Kind: shard.Add, Content: o.number}
+	o.cmd = &timer.Command{Kind: timer.Add, Content: o.number}
 	t.w.complete(o)
 	return o
 }
@@ -134,7 +135,7 @@ func (t *turning) ask(n *node, pull bool) {
 				break
 			}
 		}
-		_, leased := errors.AsType[shard.LeasedError](err)
+		_, leased := errors.AsType[timer.LeasedError](err)
 		t.w.counts.TurnsRefused += int(b2u(leased))
 		if err == nil {
 			t.w.counts.Turns++
@@ -170,20 +171,20 @@ func (t *turning) consume() {
 
 // say draws what a consumer says of a timer, and when.
 func (t *turning) say(v *shard.Taken) {
-	claim := shard.Claim{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence}
-	kind, after := shard.AckLease, t.chance.between(0, consumerLease*5/4)
+	claim := timer.LeaseUpdate{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence}
+	kind, after := timer.AckLease, t.chance.between(0, consumerLease*5/4)
 	switch d := t.chance.IntN(10); {
 	case d == 0 && !t.ended:
 		return
 	case d < 3 && !t.ended:
-		kind = shard.NackLease
+		kind = timer.NackLease
 	}
 	id, key := v.Timer.ID, timerKey{v.Shard, v.Timer.Seq}
 	t.w.after(after, func() {
 		t.w.book.turned.said(key, id, kind)
 		t.w.operator(t.w.inUse(t.chance), func(ctx context.Context, n *node) error {
 			c := claim
-			ops := []shard.Op{{Shard: key.shard, Brief: true, Command: &shard.Command{Kind: kind, Topic: turnedTopic, Claim: &c}}}
+			ops := []timer.Op{{Shard: key.shard, Brief: true, Command: &timer.Command{Kind: kind, Topic: turnedTopic, Claim: &c}}}
 			n.router.DoAll(ctx, ops)
 			return ops[0].Err
 		}, func(error) {})

@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // visit is the judge of one of the visitors' topics.
 type visit interface {
 	called(o *operation)
 	refused(o *operation)
-	answered(w *World, o *operation, r shard.Result, t *shard.Timer)
+	answered(w *World, o *operation, r timer.Result, t *timer.Timer)
 	mayStart(c *call, table *shard.Table)
 	started(c *call)
 	heard(c *call)
@@ -20,9 +21,9 @@ type visit interface {
 // visits are the judges, by topic.
 func (b *book) judgeVisits() {
 	fresh := func() featureBook { return featureBook{ids: map[idKey]*featureID{}, keys: map[string]*call{}} }
-	b.ranked = &rankedBook{featureBook: fresh(), lines: map[shard.ID][]*rankedTimer{}, reigns: map[place]time.Duration{}}
+	b.ranked = &rankedBook{featureBook: fresh(), lines: map[timer.ShardID][]*rankedTimer{}, reigns: map[place]time.Duration{}}
 	b.bulks = &bulkBook{ids: map[string]*bulkID{}}
-	b.visits = map[shard.TopicID]visit{
+	b.visits = map[timer.TopicID]visit{
 		rankedTopic: b.ranked, spreadTopic: &spreadBook{fresh()}, briefTopic: &briefBook{fresh()},
 		contentTopic: &contentBook{ids: map[string]*contentID{}}, bulkTopic: b.bulks, mergingTopic: newMergeChecker(fresh()),
 	}
@@ -44,7 +45,7 @@ func (b *book) checkVisits(w *World) {
 }
 
 // ends holds the end of each timer of a topic, of whose id there was one, against what is known of it.
-func (f *featureBook) ends(w *World, dead func(n *featureID, k idKey, now *shard.Timer)) {
+func (f *featureBook) ends(w *World, dead func(n *featureID, k idKey, now *timer.Timer)) {
 	for _, k := range f.names {
 		n := f.ids[k]
 		if n.first == nil {
@@ -58,15 +59,15 @@ func (f *featureBook) ends(w *World, dead func(n *featureID, k idKey, now *shard
 			if n.first.acked && !w.mayBeForgotten(w.place(k.topic, k.id), n.since, len(n.first.over) > 0 || n.cancels > 0 || k.topic == briefTopic) {
 				w.violate("I1", "timer %s was acknowledged and is gone", k.id)
 			}
-		case now.State == shard.Done:
+		case now.State == timer.Done:
 			if len(n.first.over) == 0 {
 				w.violate("I1", "timer %s is done, but was never delivered", k.id)
 			}
-		case now.State == shard.Cancelled:
+		case now.State == timer.Cancelled:
 			if n.cancels == 0 {
 				w.violate("I1", "timer %s is cancelled, and nobody asked for it", k.id)
 			}
-		case now.State == shard.Dead:
+		case now.State == timer.Dead:
 			dead(n, k, now)
 		default:
 			w.violate("I14", "timer %s is in state %d with %d attempts, due at %d; all should be over", k.id, now.State, now.Attempts, now.DueMs)
@@ -77,8 +78,8 @@ func (f *featureBook) ends(w *World, dead func(n *featureID, k idKey, now *shard
 func (f *featureBook) mayStart(*call, *shard.Table) {}
 
 // noneDead is for topics in which no timer can die.
-func noneDead(w *World) func(*featureID, idKey, *shard.Timer) {
-	return func(_ *featureID, k idKey, now *shard.Timer) {
+func noneDead(w *World) func(*featureID, idKey, *timer.Timer) {
+	return func(_ *featureID, k idKey, now *timer.Timer) {
 		w.violate("I1", "timer %s is dead (reason %d) after %d attempts", k.id, now.Reason, now.Attempts)
 	}
 }
@@ -129,7 +130,7 @@ func (b *briefBook) mayStart(c *call, _ *shard.Table) {
 
 // mayHaveExpired says whether a timer that counts as ended then may have expired at that moment by the time of its shard, which was wrong. If it
 // was set back since, the end is when that was done.
-func (w *World) mayHaveExpired(id shard.ID, since time.Duration, endedMs, moment int64) bool {
+func (w *World) mayHaveExpired(id timer.ShardID, since time.Duration, endedMs, moment int64) bool {
 	until := msOf(endedMs - epochMs)
 	for _, b := range w.book.times.backs(id, since) {
 		if b.fromMs >= moment && b.toMs <= endedMs {
@@ -141,11 +142,11 @@ func (w *World) mayHaveExpired(id shard.ID, since time.Duration, endedMs, moment
 }
 
 func (b *briefBook) checkEnd(w *World) {
-	b.ends(w, func(n *featureID, k idKey, now *shard.Timer) {
+	b.ends(w, func(n *featureID, k idKey, now *timer.Timer) {
 		w.counts.Expired++
 		moment := n.first.dueMs + n.first.expiresMs
 		switch {
-		case now.Reason != shard.Expired:
+		case now.Reason != timer.Expired:
 			w.violate("expiry", "timer %s is dead for reason %d, it can only expire", k.id, now.Reason)
 		case now.EndedMs <= moment-sureWithin.Milliseconds() && !w.mayHaveExpired(w.place(k.topic, k.id), n.since, now.EndedMs, moment):
 			w.violate("expiry", "timer %s expired %d ms before its time was over", k.id, moment-now.EndedMs)

@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // The topics in which visitors do what the other clients leave out. Each has a judge of its own.
 const (
-	rankedTopic  shard.TopicID = 10 // priorities; few may be called at once
-	spreadTopic  shard.TopicID = 11
-	briefTopic   shard.TopicID = 12 // timers that expire; one may be called at once
-	contentTopic shard.TopicID = 13 // dedup by content
-	bulkTopic    shard.TopicID = 14 // cancelled and rescheduled by filter
+	rankedTopic  timer.TopicID = 10 // priorities; few may be called at once
+	spreadTopic  timer.TopicID = 11
+	briefTopic   timer.TopicID = 12 // timers that expire; one may be called at once
+	contentTopic timer.TopicID = 13 // dedup by content
+	bulkTopic    timer.TopicID = 14 // cancelled and rescheduled by filter
 )
 
 // visitors are the clients of these topics. What they do is drawn from a stream of its own, see guests. Each topic is visited in half of the
@@ -22,10 +22,10 @@ type visitors struct {
 	w      *World
 	chance chance
 
-	topics   []shard.TopicID // that are visited
+	topics   []timer.TopicID // that are visited
 	few      int             // what may be called at once of rankedTopic
 	spreadMs int64
-	merge    shard.Merge // of contentTopic
+	merge    timer.Merge // of contentTopic
 	bulkEach time.Duration
 
 	recent  []string // in briefTopic
@@ -39,9 +39,9 @@ const partingFor = 12 * time.Second
 // drawVisitors makes a run's visitors.
 func (w *World) drawVisitors() *visitors {
 	c := newChance(w.cfg.Seed, 4)
-	v := &visitors{w: w, chance: c, few: 1 + c.IntN(3), spreadMs: 200 + c.Int64N(10_000), merge: shard.Merge(c.IntN(3)), bulkEach: c.between(time.Second, 8*time.Second)}
+	v := &visitors{w: w, chance: c, few: 1 + c.IntN(3), spreadMs: 200 + c.Int64N(10_000), merge: timer.Merge(c.IntN(3)), bulkEach: c.between(time.Second, 8*time.Second)}
 	if c.IntN(2) == 0 {
-		v.merge = shard.MergeReject
+		v.merge = timer.MergeReject
 	}
 	for id := rankedTopic; id <= bulkTopic; id++ {
 		if c.IntN(2) == 0 && (id != bulkTopic || w.swarm.clocks.steps == 0) { // its timers are far from due by any clock
@@ -52,7 +52,7 @@ func (w *World) drawVisitors() *visitors {
 }
 
 // shape is how a topic delivers.
-func (v *visitors) shape(id shard.TopicID, p *shard.Policy) {
+func (v *visitors) shape(id timer.TopicID, p *timer.Policy) {
 	switch id {
 	case rankedTopic:
 		p.Concurrency = v.few
@@ -80,7 +80,7 @@ func (v *visitors) begin() {
 	}
 }
 
-func (v *visitors) visit(topic shard.TopicID) bool {
+func (v *visitors) visit(topic timer.TopicID) bool {
 	for _, id := range v.topics {
 		if id == topic {
 			return true
@@ -129,7 +129,7 @@ func (v *visitors) pick() *operation {
 	case briefTopic:
 		after := [...]int64{0, 1, 300, 300, 1000, 3000}[r.IntN(6)]
 		o.write.expiresMs = after
-		o.write.more = func(s *shard.Spec) { s.HasExpiry, s.ExpiresAfterMs = true, after }
+		o.write.more = func(s *timer.Spec) { s.HasExpiry, s.ExpiresAfterMs = true, after }
 		v.recent = append(v.recent, o.id)
 		v.recent = v.recent[max(0, len(v.recent)-12):]
 	}
@@ -138,10 +138,10 @@ func (v *visitors) pick() *operation {
 }
 
 // add draws an add.
-func (v *visitors) add(topic shard.TopicID, id string, due time.Duration) *operation {
+func (v *visitors) add(topic timer.TopicID, id string, due time.Duration) *operation {
 	o := &operation{number: v.w.book.nextOp(), topic: topic, id: id, astray: v.chance.IntN(8) == 0}
 	o.write = &write{op: o.number, dueMs: epochMs + (v.w.now + due).Milliseconds(), payload: fmt.Sprintf(`"%s/%d"`, id, o.number)}
-	o.cmd = &shard.Command{Kind: shard.Add, Content: o.number}
+	o.cmd = &timer.Command{Kind: timer.Add, Content: o.number}
 	return o
 }
 
@@ -170,7 +170,7 @@ func (v *visitors) rank(o *operation, key string) {
 	o.id = fmt.Sprintf("%s%d", key, o.number)
 	o.write.payload = fmt.Sprintf(`"%s"`, o.id)
 	o.write.priority = uint8(v.chance.IntN(4) * 85)
-	o.write.more = func(s *shard.Spec) { s.Priority = o.write.priority }
+	o.write.more = func(s *timer.Spec) { s.Priority = o.write.priority }
 }
 
 // pickAgain draws what is done with a timer that may have expired: it is cancelled or redriven; nil: nothing.
@@ -180,9 +180,9 @@ func (v *visitors) pickAgain() *operation {
 		return nil
 	}
 	o := &operation{number: v.w.book.nextOp(), topic: briefTopic, id: v.recent[r.IntN(len(v.recent))]}
-	o.cmd = &shard.Command{Kind: shard.Cancel}
+	o.cmd = &timer.Command{Kind: timer.Cancel}
 	if r.IntN(2) == 0 {
-		o.cmd.Kind, o.cmd.DueMs = shard.Redrive, epochMs+v.w.now.Milliseconds()
+		o.cmd.Kind, o.cmd.DueMs = timer.Redrive, epochMs+v.w.now.Milliseconds()
 	}
 	v.w.complete(o)
 	return o

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // operatorsMistakes are what TestOperatorsMistakesCostNoMajority has an operator do.
@@ -146,9 +146,9 @@ func removals(w *World, t *testing.T) {
 	for _, ask := range []struct {
 		at, out *node
 		want    error
-	}{{alone, rest[0], shard.ErrNoLeader}, {alone, rest[1], shard.ErrNoLeader}, {rest[0], rest[1], ring.ErrMajority}, {rest[1], rest[0], ring.ErrMajority}} {
+	}{{alone, rest[0], timer.ErrNoLeader}, {alone, rest[1], timer.ErrNoLeader}, {rest[0], rest[1], ring.ErrMajority}, {rest[1], rest[0], ring.ErrMajority}} {
 		err := w.insistOnRemoval(ask.at, ask.out)
-		if !errors.Is(err, ask.want) && !(ask.at == alone && errors.Is(err, shard.ErrUnknown)) { // what was sent has no answer
+		if !errors.Is(err, ask.want) && !(ask.at == alone && errors.Is(err, timer.ErrUnknown)) { // what was sent has no answer
 			t.Errorf("node %d is asked to remove node %d: %v", ask.at.id, ask.out.id, err)
 		}
 	}
@@ -168,7 +168,7 @@ func (w *World) insistOnRemoval(at, out *node) (last error) {
 		}
 		asked = true
 		w.operator(at, func(ctx context.Context, at *node) error { return at.member.Remove(ctx, out.name, true, false) }, func(err error) {
-			last, asked = err, !errors.Is(err, shard.ErrNoLeader)
+			last, asked = err, !errors.Is(err, timer.ErrNoLeader)
 		})
 		return false
 	})

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -61,7 +61,7 @@ type World struct {
 	times  chance // of its clocks' faults
 	odds   chance // of its replicas' faults
 
-	ballast map[shard.ID]bool // shards whose ballast is there, and is not changed any more
+	ballast map[timer.ShardID]bool // shards whose ballast is there, and is not changed any more
 
 	wrongAt time.Duration // when no more than half of the machines had a right clock
 

@@ -9,7 +9,7 @@ import (
 	"carillon/clocks"
 	"carillon/node/task"
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/peer"
 )
 
@@ -117,7 +117,7 @@ func TestCallsOfStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _, err = s.Call(t.Context(), peer.Hello{Node: 2, Name: "n2", Lane: peer.LaneOnce}, methodJoin, body)
-		if err == nil || !strings.Contains(err.Error(), "in the name of") || errors.Is(err, shard.ErrNoLeader) {
+		if err == nil || !strings.Contains(err.Error(), "in the name of") || errors.Is(err, timer.ErrNoLeader) {
 			t.Errorf("node 2 registers %+v: %v", n, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 const (
@@ -27,12 +28,12 @@ func (m *Member) CatchUp(ctx context.Context) error {
 		if err == nil {
 			return m.awaitApplied(ctx, index)
 		}
-		moved, _ := errors.AsType[shard.NotLeaderError](err)
+		moved, _ := errors.AsType[timer.NotLeaderError](err)
 		if hint = moved.Leader; hint != 0 && turn == 0 {
 			continue
 		}
 		if !m.tasks.Sleep(ctx, pause) {
-			return shard.ErrNoLeader
+			return timer.ErrNoLeader
 		}
 		pause = min(2*pause, longPause)
 	}
@@ -45,7 +46,7 @@ func (m *Member) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, 
 	}
 	leader := m.metaLeader(hint, turn)
 	if leader == 0 {
-		return 0, shard.ErrNoLeader
+		return 0, timer.ErrNoLeader
 	}
 	ctx, cancel := m.tasks.WithTimeout(ctx, indexCallIn)
 	defer cancel()
@@ -60,7 +61,7 @@ func (m *Member) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, 
 func (m *Member) awaitApplied(ctx context.Context, index uint64) error {
 	for m.host.Applied(shard.Meta) < index {
 		if !m.tasks.Sleep(ctx, appliedEach) {
-			return shard.ErrNoLeader
+			return timer.ErrNoLeader
 		}
 	}
 	return nil
@@ -74,7 +75,7 @@ const (
 
 func (m *Member) answerIndex(ctx context.Context) ([]byte, error) {
 	index, err := m.host.Confirm(ctx, shard.Meta)
-	if moved, ok := errors.AsType[shard.NotLeaderError](err); ok {
+	if moved, ok := errors.AsType[timer.NotLeaderError](err); ok {
 		return binary.AppendUvarint([]byte{indexElsewhere}, moved.Leader), nil
 	}
 	if err != nil {
@@ -92,7 +93,7 @@ func decodeIndex(b []byte) (uint64, error) {
 	case n != len(b)-1:
 		return 0, errBadIndex
 	case b[0] == indexElsewhere:
-		return 0, shard.NotLeaderError{Leader: v}
+		return 0, timer.NotLeaderError{Leader: v}
 	case b[0] != indexKnown:
 		return 0, errBadIndex
 	}

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 func TestHeartbeatCarriesTheClock(t *testing.T) {
-	sent := heartbeat{WallMs: 1_800_000_000_000, Starts: 7, Cordoned: true, Unhealthy: "its clock was set", Leads: []shard.ID{1, 4},
+	sent := heartbeat{WallMs: 1_800_000_000_000, Starts: 7, Cordoned: true, Unhealthy: "its clock was set", Leads: []timer.ShardID{1, 4},
 		Clock:  heartbeatClock{Known: true, AheadMs: -3_600_000, Steps: 3, Steady: 90 * time.Second, Sure: true},
 		Limits: ring.Says{Seq: 9, WallMs: 1_800_003_600_000}}
 	got, err := decodeHeartbeat(sent.encode())

@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // FuzzHeartbeat: no status frame of another node makes its reader panic, and what is read is what it would send.
 func FuzzHeartbeat(f *testing.F) {
-	f.Add((&heartbeat{WallMs: 1_800_000_000_000, Starts: 3, Leads: []shard.ID{1, 2, 9},
+	f.Add((&heartbeat{WallMs: 1_800_000_000_000, Starts: 3, Leads: []timer.ShardID{1, 2, 9},
 		Limits: ring.Says{Seq: 3<<32 + 5, Heard: []ring.Heard{{Node: 7, Seq: 9}}, Parts: []ring.Part{{Topic: 4, Leases: 2}, {Topic: 70, Leases: 1}}}}).encode())
 	f.Add((&heartbeat{WallMs: -1, Cordoned: true, Unhealthy: "its clock is off", Limits: ring.Says{Unsure: true}}).encode())
-	f.Add((&heartbeat{Limits: ring.Says{Untold: true}, LowDisk: shard.LowDiskError{Node: 7, Name: "n2", Path: "/data", Free: 1, Limit: 2}}).encode())
+	f.Add((&heartbeat{Limits: ring.Says{Untold: true}, LowDisk: timer.LowDiskError{Node: 7, Name: "n2", Path: "/data", Free: 1, Limit: 2}}).encode())
 	f.Add([]byte{heartbeatFrame})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) == 0 || b[0] != heartbeatFrame {

@@ -8,6 +8,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 const (
@@ -23,9 +24,9 @@ type heartbeat struct {
 	Starts    uint32
 	Cordoned  bool   // it gives its leaderships away: it stops, drains, or is unhealthy
 	Unhealthy string // why, if something is wrong with it
-	Leads     []shard.ID
+	Leads     []timer.ShardID
 	Limits    ring.Says          // its parts of topics' limits
-	LowDisk   shard.LowDiskError // of its disk; no Limit: it has room
+	LowDisk   timer.LowDiskError // of its disk; no Limit: it has room
 }
 
 // heartbeatFrame begins the control frames that carry a heartbeat; shard's begin with their own version.
@@ -52,14 +53,14 @@ func (h *heartbeat) encode() []byte {
 	}
 	out = append(out, sure)
 	out = binary.AppendUvarint(out, uint64(len(h.Leads)))
-	last := shard.ID(0)
+	last := timer.ShardID(0)
 	for _, id := range h.Leads {
 		out = binary.AppendUvarint(out, uint64(id-last))
 		last = id
 	}
 	out = appendLimits(out, &h.Limits)
 	if h.LowDisk.Limit > 0 {
-		out = h.LowDisk.Append(out)
+		out = shard.AppendLowDisk(out, &h.LowDisk)
 	}
 	return out
 }
@@ -83,7 +84,7 @@ func appendLimits(out []byte, says *ring.Says) []byte {
 		out = binary.AppendUvarint(binary.AppendUvarint(out, heard.Node), heard.Seq)
 	}
 	out = binary.AppendUvarint(out, uint64(len(says.Parts)))
-	before := shard.TopicID(0)
+	before := timer.TopicID(0)
 	for _, p := range says.Parts {
 		out = binary.AppendUvarint(binary.AppendUvarint(out, uint64(p.Topic-before)), uint64(p.Leases))
 		before = p.Topic
@@ -132,7 +133,7 @@ func decodeHeartbeat(in []byte) (*heartbeat, error) {
 	last := uint64(0)
 	for range count {
 		last += number()
-		h.Leads = append(h.Leads, shard.ID(last))
+		h.Leads = append(h.Leads, timer.ShardID(last))
 	}
 	var err error
 	if h.Limits, in, err = decodeLimits(in, h.believedMs()); err != nil {
@@ -189,7 +190,7 @@ func decodeLimits(in []byte, wallMs int64) (says ring.Says, rest []byte, err err
 		topic += number()
 		leases := number()
 		bad = bad || topic > math.MaxUint32 || leases > math.MaxInt32
-		says.Parts = append(says.Parts, ring.Part{Topic: shard.TopicID(topic), Leases: int(leases)})
+		says.Parts = append(says.Parts, ring.Part{Topic: timer.TopicID(topic), Leases: int(leases)})
 	}
 	if bad {
 		return says, nil, errHeartbeat

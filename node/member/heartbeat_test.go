@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // TestUnhealthyHolds: a node whose clock is right again may lead after a while, and not before.
@@ -49,7 +49,7 @@ func TestHungSyncIsNoticed(t *testing.T) {
 
 func TestHeartbeatRoundTrip(t *testing.T) {
 	for _, b := range []heartbeat{
-		{WallMs: 5000, Clock: heartbeatClock{Known: true}, Starts: 2, Unhealthy: "x", Leads: []shard.ID{1, 5}, Limits: ring.Says{WallMs: 5000, Seq: 2<<32 + 7,
+		{WallMs: 5000, Clock: heartbeatClock{Known: true}, Starts: 2, Unhealthy: "x", Leads: []timer.ShardID{1, 5}, Limits: ring.Says{WallMs: 5000, Seq: 2<<32 + 7,
 			Heard: []ring.Heard{{Node: 3, Seq: 9}, {Node: 1 << 39, Seq: 1 << 40}}, Parts: []ring.Part{{Topic: 3, Leases: 1}, {Topic: 1 << 31, Leases: 4000}}}},
 		{WallMs: 5999, Clock: heartbeatClock{Known: true}, Cordoned: true, Limits: ring.Says{WallMs: 5999, Seq: 1, Unsure: true}},
 	} {

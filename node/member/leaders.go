@@ -4,11 +4,11 @@ import (
 	"slices"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // LikelyLeaders lists which nodes may lead a shard: those that say so, then those of its row.
-func (m *Member) LikelyLeaders(id shard.ID) []uint64 {
+func (m *Member) LikelyLeaders(id timer.ShardID) []uint64 {
 	var out []uint64
 	now := m.clock.Mono()
 	for _, n := range m.State.Nodes() {
@@ -34,9 +34,9 @@ func (m *Member) LikelyLeaders(id shard.ID) []uint64 {
 }
 
 // leads are the timer shards that this node leads.
-func (m *Member) leads() (ids []shard.ID) {
+func (m *Member) leads() (ids []timer.ShardID) {
 	_, shards, _ := m.State.Cluster()
-	for id := shard.ID(1); int(id) <= shards; id++ {
+	for id := timer.ShardID(1); int(id) <= shards; id++ {
 		if m.host.Leads(id) {
 			ids = append(ids, id)
 		}
@@ -56,7 +56,7 @@ func (m *Member) LeadingNodes() (nodes []uint64) {
 		}
 	}
 	_, shards, _ := m.State.Cluster()
-	for id := shard.ID(1); int(id) <= shards; id++ {
+	for id := timer.ShardID(1); int(id) <= shards; id++ {
 		if m.host.Leads(id) {
 			return append(nodes, m.id)
 		}
@@ -76,8 +76,8 @@ func (m *Member) HeardNodes() (nodes []uint64) {
 }
 
 // Leaders are how many shards each node leads, and which node leads which, as the nodes say themselves.
-func (m *Member) Leaders() (leads map[uint64]int, leader map[shard.ID]uint64) {
-	leads, leader = map[uint64]int{}, map[shard.ID]uint64{}
+func (m *Member) Leaders() (leads map[uint64]int, leader map[timer.ShardID]uint64) {
+	leads, leader = map[uint64]int{}, map[timer.ShardID]uint64{}
 	mine := m.leads()
 	now := m.clock.Mono()
 	for _, n := range m.State.Nodes() {

@@ -2,11 +2,11 @@ package member
 
 import (
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // reportLimits says in each heartbeat what this node may come to of topics' leases at once; see ring.Shares.
-func (m *Member) reportLimits(wallMs int64, mine []shard.ID) ring.Says {
+func (m *Member) reportLimits(wallMs int64, mine []timer.ShardID) ring.Says {
 	_, shards, _ := m.State.Cluster()
 	_, leader := m.Leaders()
 	st := ring.Standing{

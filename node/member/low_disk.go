@@ -5,24 +5,24 @@ import (
 	"slices"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // LowDisks implements shard.Disks: what the others say of their disks. One that is not heard says nothing: it writes nothing either, and may come
 // back with room.
-func (m *Member) LowDisks() []shard.LowDiskError { return m.liveness.lowDisks(m.clock.Mono()) }
+func (m *Member) LowDisks() []timer.LowDiskError { return m.liveness.lowDisks(m.clock.Mono()) }
 
 // ownLowDisk is what this node says of its disk; no Limit: it has room.
-func (m *Member) ownLowDisk() shard.LowDiskError {
+func (m *Member) ownLowDisk() timer.LowDiskError {
 	d := m.host.Disk()
 	if !d.Low {
-		return shard.LowDiskError{}
+		return timer.LowDiskError{}
 	}
-	return shard.LowDiskError{Node: m.id, Name: m.cfg.Name, Path: m.cfg.Dir, Free: d.Free, Limit: d.Limit}
+	return timer.LowDiskError{Node: m.id, Name: m.cfg.Name, Path: m.cfg.Dir, Free: d.Free, Limit: d.Limit}
 }
 
 // sayLowDisks tells the operator when adds begin to be refused because of a disk, and when that ends.
-func (m *Member) sayLowDisks(own *shard.LowDiskError) {
+func (m *Member) sayLowDisks(own *timer.LowDiskError) {
 	low := m.LowDisks()
 	if own.Limit > 0 {
 		low = append(low, *own)
@@ -44,7 +44,7 @@ func (m *Member) sayLowDisks(own *shard.LowDiskError) {
 }
 
 // lowDisks are those that were said to be low by the nodes that are heard, in the order of nodes.
-func (l *liveness) lowDisks(now time.Duration) (low []shard.LowDiskError) {
+func (l *liveness) lowDisks(now time.Duration) (low []timer.LowDiskError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for node, s := range l.nodes {
@@ -54,6 +54,6 @@ func (l *liveness) lowDisks(now time.Duration) (low []shard.LowDiskError) {
 			low = append(low, e)
 		}
 	}
-	slices.SortFunc(low, func(a, b shard.LowDiskError) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(low, func(a, b timer.LowDiskError) int { return cmp.Compare(a.Node, b.Node) })
 	return low
 }

@@ -9,13 +9,13 @@ import (
 
 	"carillon/clocks"
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/wal"
 )
 
 // TestHeartbeatSaysThatADiskIsLow: whether or not it has something to say of limits. A node of before reads the rest of it.
 func TestHeartbeatSaysThatADiskIsLow(t *testing.T) {
-	low := shard.LowDiskError{Node: 7, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20}
+	low := timer.LowDiskError{Node: 7, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20}
 	for _, limits := range []ring.Says{{WallMs: 5, Untold: true}, {WallMs: 5, Seq: 3, Parts: []ring.Part{{Topic: 3, Leases: 1}}}} {
 		h := heartbeat{WallMs: 5, Starts: 1, Limits: limits, Clock: heartbeatClock{Known: true}}
 		well := len(h.encode())
@@ -24,7 +24,7 @@ func TestHeartbeatSaysThatADiskIsLow(t *testing.T) {
 		for cut := well; cut <= len(frame); cut++ {
 			got, err := decodeHeartbeat(frame[:cut])
 			switch {
-			case cut == well && (err != nil || got.LowDisk != shard.LowDiskError{}):
+			case cut == well && (err != nil || got.LowDisk != timer.LowDiskError{}):
 				t.Errorf("of a disk that is well it says %+v, %v", got.LowDisk, err)
 			case cut > well && cut < len(frame) && err == nil:
 				t.Errorf("cut at %d of %d it says %+v", cut, len(frame), got.LowDisk)
@@ -38,7 +38,7 @@ func TestHeartbeatSaysThatADiskIsLow(t *testing.T) {
 // TestLowDisksAreThoseOfNodesThatAreHeard: under the id of who said it, until it says otherwise or is not heard any more.
 func TestLowDisksAreThoseOfNodesThatAreHeard(t *testing.T) {
 	l := newLiveness(0)
-	low := shard.LowDiskError{Node: 99, Name: "n2", Free: 1, Limit: 2}
+	low := timer.LowDiskError{Node: 99, Name: "n2", Free: 1, Limit: 2}
 	said := func() (nodes []uint64) {
 		for _, e := range l.lowDisks(2 * time.Second) {
 			nodes = append(nodes, e.Node)

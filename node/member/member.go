@@ -14,6 +14,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -28,11 +29,11 @@ type Host interface {
 	// Started is closed once the log is read.
 	Started() <-chan struct{}
 	NotReady() error
-	Leads(id shard.ID) bool
-	Leader(id shard.ID) (node uint64, ok bool)
+	Leads(id timer.ShardID) bool
+	Leader(id timer.ShardID) (node uint64, ok bool)
 	Groups() []shard.GroupStatus
 	// Held is how many leases of a topic this node has.
-	Held(topic shard.TopicID) int
+	Held(topic timer.TopicID) int
 	Place(rows []shard.Row)
 	StepAside(on bool)
 	// Fault says what is wrong with one of its replicas; "": nothing is known to be.
@@ -41,9 +42,9 @@ type Host interface {
 	// Propose has the meta group's machine apply a command.
 	Propose(ctx context.Context, cmd []byte) (any, error)
 	// Confirm has a majority confirm that this node leads, and says up to where its state is then, at least.
-	Confirm(ctx context.Context, id shard.ID) (index uint64, err error)
+	Confirm(ctx context.Context, id timer.ShardID) (index uint64, err error)
 	// Applied is the last entry that is in this node's copy of a group's state.
-	Applied(id shard.ID) uint64
+	Applied(id timer.ShardID) uint64
 	// Disk is how much room this node's log has.
 	Disk() wal.Disk
 }
@@ -87,7 +88,7 @@ func (s *Self) NewMember(topics, members func()) *Member {
 func (m *Member) Attach(host Host) { m.host = host }
 
 // Settled implements shard.Placement.
-func (m *Member) Settled(group shard.ID, epoch uint32) {
+func (m *Member) Settled(group timer.ShardID, epoch uint32) {
 	m.settledMu.Lock()
 	if len(m.settled) < maxSettled {
 		m.settled = append(m.settled, ring.Command{Verb: ring.Settled, Group: group, Epoch: epoch})
@@ -237,7 +238,7 @@ func (m *Member) serves() error {
 	select {
 	case <-m.host.Started():
 	default:
-		return shard.ErrRecovering
+		return timer.ErrRecovering
 	}
 	if why := m.clock.Fault(); why != "" {
 		return errors.New(why + ": nothing is started, expired or forgotten meanwhile")

@@ -9,6 +9,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/peer"
 )
 
@@ -32,7 +33,7 @@ type proposalAnswer struct {
 
 // metaFaults are the errors that keep their identity between nodes. The order is part of the protocol.
 var metaFaults = []error{
-	shard.ErrUnknown, shard.ErrNoLeader, shard.ErrOverloaded, shard.ErrStopped, shard.ErrRecovering, shard.ErrNoTopic, shard.ErrNotEmpty,
+	timer.ErrUnknown, timer.ErrNoLeader, timer.ErrOverloaded, timer.ErrStopped, timer.ErrRecovering, timer.ErrNoTopic, timer.ErrNotEmpty,
 	ring.ErrTooMany, ring.ErrNotFounded, ring.ErrFounded, ring.ErrOtherCluster, ring.ErrBadCluster, ring.ErrTooManyNodes, ring.ErrUnknownNode,
 	ring.ErrStale, ring.ErrRemoved, ring.ErrNameTaken, ring.ErrLastNode, ring.ErrInUse, ring.ErrBadState, ring.ErrUnknownGroup, ring.ErrEpoch,
 	ring.ErrMoving, ring.ErrBadPlacement, ring.ErrBadNode,
@@ -49,7 +50,7 @@ func (f fault) Error() string { return f.text }
 func (f fault) Unwrap() error { return f.kind }
 
 func (a *proposalAnswer) fail(err error) {
-	if moved, ok := errors.AsType[shard.NotLeaderError](err); ok {
+	if moved, ok := errors.AsType[timer.NotLeaderError](err); ok {
 		a.Moved, a.Leader = true, moved.Leader
 		return
 	}
@@ -65,7 +66,7 @@ func (a *proposalAnswer) fail(err error) {
 func (a *proposalAnswer) err() error {
 	switch {
 	case a.Moved:
-		return shard.NotLeaderError{Leader: a.Leader}
+		return timer.NotLeaderError{Leader: a.Leader}
 	case a.Fault == 0:
 		return nil
 	case a.Fault > 0 && a.Fault <= len(metaFaults):
@@ -76,7 +77,7 @@ func (a *proposalAnswer) err() error {
 
 // refused says of an error that nothing was done, and that another node, or this one soon, may do it.
 func refused(err error) bool {
-	return errors.Is(err, shard.ErrNoLeader) || errors.Is(err, shard.ErrRecovering) || errors.Is(err, peer.ErrNotSent)
+	return errors.Is(err, timer.ErrNoLeader) || errors.Is(err, timer.ErrRecovering) || errors.Is(err, peer.ErrNotSent)
 }
 
 // Propose has the meta group decide a command, wherever its leader is. What surely was not done is tried again for a second and a
@@ -85,7 +86,7 @@ func (m *Member) Propose(ctx context.Context, cmd ring.Command) (ring.Reply, err
 	select {
 	case <-m.host.Started():
 	default:
-		return ring.Reply{}, shard.ErrRecovering
+		return ring.Reply{}, timer.ErrRecovering
 	}
 	data := cmd.Encode()
 	hint, pause := uint64(0), firstPause
@@ -95,12 +96,12 @@ func (m *Member) Propose(ctx context.Context, cmd ring.Command) (ring.Reply, err
 		if !refused(err) {
 			return r, err
 		}
-		moved, _ := errors.AsType[shard.NotLeaderError](err)
+		moved, _ := errors.AsType[timer.NotLeaderError](err)
 		if hint = moved.Leader; hint != 0 && turn == 0 {
 			continue
 		}
 		if m.tasks.Now()+pause > until || !m.tasks.Sleep(ctx, pause) {
-			return ring.Reply{}, shard.ErrNoLeader
+			return ring.Reply{}, timer.ErrNoLeader
 		}
 		pause = min(2*pause, longPause)
 	}
@@ -112,7 +113,7 @@ func (m *Member) proposeOnce(ctx context.Context, data []byte, hint uint64, turn
 	}
 	leader := m.metaLeader(hint, turn)
 	if leader == 0 {
-		return ring.Reply{}, shard.ErrNoLeader
+		return ring.Reply{}, timer.ErrNoLeader
 	}
 	ctx, cancel := m.tasks.WithTimeout(ctx, answerIn)
 	defer cancel()
@@ -121,11 +122,11 @@ func (m *Member) proposeOnce(ctx context.Context, data []byte, hint uint64, turn
 		if errors.Is(err, peer.ErrNotSent) {
 			return ring.Reply{}, err
 		}
-		return ring.Reply{}, shard.ErrUnknown
+		return ring.Reply{}, timer.ErrUnknown
 	}
 	var a proposalAnswer
 	if err := json.Unmarshal(body, &a); err != nil {
-		return ring.Reply{}, shard.ErrUnknown
+		return ring.Reply{}, timer.ErrUnknown
 	}
 	if err := a.err(); err != nil {
 		return a.Reply, err
@@ -155,7 +156,7 @@ func (m *Member) metaLeader(hint uint64, turn int) uint64 {
 
 // awaitTopic waits until this node's own copy of the topics shows what the leader has just decided, so that the next one who asks here sees it,
 // and returns that: the leader's answer is without secrets. When the context ends first, the answer has to do.
-func (m *Member) awaitTopic(ctx context.Context, t *shard.Topic) *shard.Topic {
+func (m *Member) awaitTopic(ctx context.Context, t *timer.Topic) *timer.Topic {
 	for t != nil {
 		if mine, ok := m.State.Named(t.Name); ok && (mine.ID > t.ID || mine.ID == t.ID && mine.UpdatedMs >= t.UpdatedMs) {
 			return mine
@@ -232,7 +233,7 @@ func (m *Member) answerProposal(ctx context.Context, body []byte) []byte {
 	var a proposalAnswer
 	if !m.host.Leads(shard.Meta) {
 		leader, _ := m.host.Leader(shard.Meta)
-		a.fail(shard.NotLeaderError{Leader: leader})
+		a.fail(timer.NotLeaderError{Leader: leader})
 	} else if r, err := m.decide(ctx, body); err != nil {
 		r.Err = nil
 		a.Reply = r

@@ -8,6 +8,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 const (
@@ -116,7 +117,7 @@ type placeWatch struct {
 // behind reports that the meta group's leader has more than this node's copy, or cannot be found.
 func (m *Member) behind(ctx context.Context, applied uint64) bool {
 	index, err := m.metaIndex(ctx, 0, 0)
-	if moved, ok := errors.AsType[shard.NotLeaderError](err); ok && moved.Leader != 0 {
+	if moved, ok := errors.AsType[timer.NotLeaderError](err); ok && moved.Leader != 0 {
 		index, err = m.metaIndex(ctx, moved.Leader, 1)
 	}
 	return err != nil || index > applied

@@ -9,6 +9,8 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/bulk"
 )
 
 // Bounds of a bulk change. A batch is what a worker has to do in one turn beside the rest: it takes a fifth of a millisecond.
@@ -21,9 +23,9 @@ const (
 )
 
 // Bulk does one change to all timers that a query selects, in all shards. In each shard it walks the timers by slot (shard.Waypoint) and has the
-// commands decided in small batches, at the node's pace. What is decided of each timer, and what was done so far, is the shard.Bulk's. It ends
+// commands decided in small batches, at the node's pace. What is decided of each timer, and what was done so far, is the bulk.Update's. It ends
 // early with the first error, or when the context ends; what has been changed by then stays so.
-func (r *Router) Bulk(ctx context.Context, bulk *shard.Bulk) error {
+func (r *Router) Bulk(ctx context.Context, bulk *bulk.Update) error {
 	b := bulkRun{Router: r, bulk: bulk, calls: context.WithoutCancel(ctx)}
 	bulk.Query.Limit = r.cfg.BulkPage
 	ctx, cancel := r.tasks.WithTimeout(ctx, task.Forever)
@@ -35,7 +37,7 @@ func (r *Router) Bulk(ctx context.Context, bulk *shard.Bulk) error {
 	for lane := range lanes {
 		all.Go(func() {
 			for id := 1 + lane; id <= r.shards && ctx.Err() == nil; id += lanes {
-				if err := b.shard(ctx, shard.ID(id)); err != nil {
+				if err := b.shard(ctx, timer.ShardID(id)); err != nil {
 					mu.Lock()
 					if first == nil {
 						first = err
@@ -56,14 +58,14 @@ func (r *Router) Bulk(ctx context.Context, bulk *shard.Bulk) error {
 // bulkRun is one bulk change under way.
 type bulkRun struct {
 	*Router
-	bulk  *shard.Bulk
+	bulk  *bulk.Update
 	calls context.Context // what has been asked is waited for even when the change is given up: it is counted
 }
 
 // shard does one shard.
-func (b *bulkRun) shard(ctx context.Context, id shard.ID) error {
+func (b *bulkRun) shard(ctx context.Context, id timer.ShardID) error {
 	for at := (shard.Waypoint{}); !at.Done(); {
-		var marks []shard.Mark
+		var marks []timer.Ref
 		err := b.retry(ctx, func() error {
 			return b.pace.through(ctx, func() error {
 				list, next, err := b.Walk(b.calls, id, &b.bulk.Query, at)
@@ -90,7 +92,7 @@ func (b *bulkRun) retry(ctx context.Context, do func() error) error {
 	until := b.tasks.Now() + bulkPatience
 	for pause := firstPause; ; pause = min(2*pause, bulkPause) {
 		err := do()
-		if !shard.Transient(err) || b.tasks.Now()+pause > until {
+		if !timer.Transient(err) || b.tasks.Now()+pause > until {
 			return err
 		}
 		if !b.tasks.Sleep(ctx, pause) {
@@ -100,8 +102,8 @@ func (b *bulkRun) retry(ctx context.Context, do func() error) error {
 }
 
 // settle brings some timers of a shard to an end.
-func (b *bulkRun) settle(ctx context.Context, id shard.ID, marks []shard.Mark) error {
-	todo := make([]*shard.Errand, 0, len(marks))
+func (b *bulkRun) settle(ctx context.Context, id timer.ShardID, marks []timer.Ref) error {
+	todo := make([]*bulk.Task, 0, len(marks))
 	for i := range marks {
 		if e := b.bulk.Begin(marks[i]); e != nil {
 			todo = append(todo, e)
@@ -116,7 +118,7 @@ func (b *bulkRun) settle(ctx context.Context, id shard.ID, marks []shard.Mark) e
 		todo = left
 		if failure == nil {
 			pause, until = 0, b.tasks.Now()+bulkPatience
-		} else if pause = min(max(2*pause, firstPause), bulkPause); b.tasks.Now()+pause > until || !shard.Transient(failure) && !errors.Is(failure, shard.ErrUnknown) {
+		} else if pause = min(max(2*pause, firstPause), bulkPause); b.tasks.Now()+pause > until || !timer.Transient(failure) && !errors.Is(failure, timer.ErrUnknown) {
 			return failure
 		}
 		if err == nil && pause > 0 && !b.tasks.Sleep(ctx, pause) {
@@ -130,10 +132,10 @@ func (b *bulkRun) settle(ctx context.Context, id shard.ID, marks []shard.Mark) e
 }
 
 // try has the commands decided once. left are the timers that are not settled, failure is why not; err says that the context has ended.
-func (b *bulkRun) try(ctx context.Context, id shard.ID, todo []*shard.Errand) (left []*shard.Errand, asked bool, failure, err error) {
-	ops := make([]shard.Op, len(todo))
+func (b *bulkRun) try(ctx context.Context, id timer.ShardID, todo []*bulk.Task) (left []*bulk.Task, asked bool, failure, err error) {
+	ops := make([]timer.Op, len(todo))
 	for i, e := range todo {
-		ops[i] = shard.Op{Shard: id, Command: e.Command, Brief: true}
+		ops[i] = timer.Op{Shard: id, Command: e.Command, Brief: true}
 	}
 	err = b.pace.through(ctx, func() error {
 		asked = true
@@ -157,17 +159,17 @@ func (b *bulkRun) try(ctx context.Context, id shard.ID, todo []*shard.Errand) (l
 }
 
 // take looks at what became of a command. again: the timer is not settled. err: no answer, or a refusal.
-func (b *bulkRun) take(e *shard.Errand, o *shard.Op) (again bool, err error) {
+func (b *bulkRun) take(e *bulk.Task, o *timer.Op) (again bool, err error) {
 	turn := b.bulk.Take(e, &o.Result, o.Err)
-	if turn != shard.Reread {
-		return turn == shard.Again, o.Err
+	if turn != bulk.Reread {
+		return turn == bulk.Again, o.Err
 	}
 	t, err := b.Timer(b.calls, o.Shard, b.bulk.Query.Topic, e.ID())
 	switch {
 	case err == nil:
-		return b.bulk.Reread(e, t) == shard.Again, nil
-	case shard.Transient(err):
+		return b.bulk.Reread(e, t) == bulk.Again, nil
+	case timer.Transient(err):
 		return true, err
 	}
-	return true, shard.ErrUnknown
+	return true, timer.ErrUnknown
 }

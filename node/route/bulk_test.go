@@ -12,6 +12,8 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/bulk"
 )
 
 // bulkCluster is one node that leads shards of timers, which can be cancelled and moved. It implements what a bulk change asks of a Host.
@@ -21,7 +23,7 @@ type bulkCluster struct {
 	takes time.Duration // each batch and step
 
 	mu             sync.Mutex
-	timers         map[shard.ID][]*shard.Timer
+	timers         map[timer.ShardID][]*timer.Timer
 	commands, most int           // under way, and the most that ever were
 	working        time.Duration // summed over batches and steps
 
@@ -31,7 +33,7 @@ type bulkCluster struct {
 }
 
 func newBulkCluster(shards int) *bulkCluster {
-	f := &bulkCluster{nodes: map[uint64]*Router{}, timers: map[shard.ID][]*shard.Timer{}}
+	f := &bulkCluster{nodes: map[uint64]*Router{}, timers: map[timer.ShardID][]*timer.Timer{}}
 	begin := time.Now()
 	f.nodes[1] = New(Config{Self: 1, Shards: shards, Host: f, Cluster: nobodyElse{}, Tasks: task.NewGoroutines(func() time.Duration { return time.Since(begin) })})
 	return f
@@ -40,16 +42,16 @@ func newBulkCluster(shards int) *bulkCluster {
 // nobodyElse is a cluster of one.
 type nobodyElse struct{}
 
-func (nobodyElse) LikelyLeaders(shard.ID) []uint64 { return nil }
-func (nobodyElse) LeadingNodes() []uint64          { return []uint64{1} }
-func (nobodyElse) HeardNodes() []uint64            { return nil }
+func (nobodyElse) LikelyLeaders(timer.ShardID) []uint64 { return nil }
+func (nobodyElse) LeadingNodes() []uint64               { return []uint64{1} }
+func (nobodyElse) HeardNodes() []uint64                 { return nil }
 
-func (f *bulkCluster) Leads(shard.ID) bool            { return true }
-func (f *bulkCluster) Takes(shard.ID) bool            { return true }
-func (f *bulkCluster) Leader(shard.ID) (uint64, bool) { return 1, true }
+func (f *bulkCluster) Leads(timer.ShardID) bool            { return true }
+func (f *bulkCluster) Takes(timer.ShardID) bool            { return true }
+func (f *bulkCluster) Leader(timer.ShardID) (uint64, bool) { return 1, true }
 
-func (f *bulkCluster) add(id shard.ID, name string, dueMs int64) {
-	f.timers[id] = append(f.timers[id], &shard.Timer{ID: name, Version: 1, State: shard.Scheduled, NextMs: dueMs, Spec: shard.Spec{DueMs: dueMs}})
+func (f *bulkCluster) add(id timer.ShardID, name string, dueMs int64) {
+	f.timers[id] = append(f.timers[id], &timer.Timer{ID: name, Version: 1, State: timer.Scheduled, NextMs: dueMs, Spec: timer.Spec{DueMs: dueMs}})
 }
 
 // under takes its time.
@@ -68,24 +70,24 @@ func (f *bulkCluster) under(n int, do func()) {
 	f.working += f.takes
 }
 
-func (f *bulkCluster) Walk(_ context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) (marks []shard.Mark, next shard.Waypoint, err error) {
+func (f *bulkCluster) Walk(_ context.Context, id timer.ShardID, q *timer.Query, at shard.Waypoint) (marks []timer.Ref, next shard.Waypoint, err error) {
 	f.under(0, func() {
 		if f.fails < 0 {
 			next, err = at, f.err
 			return
 		}
 		list := f.timers[id]
-		next = shard.Waypoint{From: at.From, High: shard.Handle(len(list)), Begun: true}
+		next = shard.Waypoint{From: at.From, High: timer.Handle(len(list)), Begun: true}
 		for ; !next.Done() && len(marks) < q.Limit; next.From++ {
 			if t := list[next.From]; strings.HasPrefix(t.ID, q.IDPrefix) && !t.State.Over() {
-				marks = append(marks, shard.Mark{ID: t.ID, Version: t.Version, DueMs: t.DueMs, NextMs: t.NextMs})
+				marks = append(marks, timer.Ref{ID: t.ID, Version: t.Version, DueMs: t.DueMs, NextMs: t.NextMs})
 			}
 		}
 	})
 	return marks, next, err
 }
 
-func (f *bulkCluster) Timer(_ context.Context, id shard.ID, _ shard.TopicID, timer string) (found *shard.Timer, err error) {
+func (f *bulkCluster) Timer(_ context.Context, id timer.ShardID, _ timer.TopicID, timer string) (found *timer.Timer, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, t := range f.timers[id] {
@@ -97,7 +99,7 @@ func (f *bulkCluster) Timer(_ context.Context, id shard.ID, _ shard.TopicID, tim
 	return found, nil
 }
 
-func (f *bulkCluster) DoAll(_ context.Context, ops []shard.Op) {
+func (f *bulkCluster) DoAll(_ context.Context, ops []timer.Op) {
 	f.under(len(ops), func() {
 		fail := f.fails != 0
 		if f.fails > 0 {
@@ -108,31 +110,31 @@ func (f *bulkCluster) DoAll(_ context.Context, ops []shard.Op) {
 				f.do(o)
 			}
 			if fail {
-				ops[i].Result, ops[i].Err = shard.Result{}, f.err
+				ops[i].Result, ops[i].Err = timer.Result{}, f.err
 			}
 		}
 	})
 }
 
-func (f *bulkCluster) do(o *shard.Op) {
+func (f *bulkCluster) do(o *timer.Op) {
 	for _, t := range f.timers[o.Shard] {
 		switch c := o.Command; {
 		case t.ID != c.ID:
 		case t.Version != c.IfMatch:
-			o.Result, o.Err = shard.Result{Code: shard.VersionMismatch}, nil
-		case c.Kind == shard.Cancel:
-			t.State = shard.Cancelled
-			o.Result, o.Err = shard.Result{Code: shard.Prevented}, nil
+			o.Result, o.Err = timer.Result{Code: timer.VersionMismatch}, nil
+		case c.Kind == timer.Cancel:
+			t.State = timer.Cancelled
+			o.Result, o.Err = timer.Result{Code: timer.Prevented}, nil
 		default:
 			t.Version++
 			t.DueMs, t.NextMs = c.Patch.Spec.DueMs, c.Patch.Spec.DueMs
-			o.Result, o.Err = shard.Result{Code: shard.OK}, nil
+			o.Result, o.Err = timer.Result{Code: timer.OK}, nil
 		}
 	}
 }
 
-func cancelAll(prefix string) *shard.Bulk {
-	return &shard.Bulk{Query: shard.Query{Topic: 1, States: 1 << shard.Scheduled, IDPrefix: prefix}, Plan: shard.CancelEach(1)}
+func cancelAll(prefix string) *bulk.Update {
+	return &bulk.Update{Query: timer.Query{Topic: 1, States: 1 << timer.Scheduled, IDPrefix: prefix}, Plan: bulk.CancelEach(1)}
 }
 
 // A shift whose answer was lost is not done twice, whether it was done or not.
@@ -140,19 +142,19 @@ func TestBulkShiftsOnce(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		done bool
-	}{{shard.ErrUnknown, true}, {shard.ErrUnknown, false}, {shard.ErrOverloaded, false}} {
+	}{{timer.ErrUnknown, true}, {timer.ErrUnknown, false}, {timer.ErrOverloaded, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newBulkCluster(4)
 			for i := range 20 {
-				f.add(shard.ID(1+i%4), fmt.Sprint(i), int64(1000+i))
+				f.add(timer.ShardID(1+i%4), fmt.Sprint(i), int64(1000+i))
 			}
 			f.err, f.done, f.fails = c.err, c.done, 5
-			b := &shard.Bulk{Query: shard.Query{Topic: 1, States: 1 << shard.Scheduled}, Plan: shard.Move{By: shard.MoveShift, Ms: 500}.Each(1, 1<<40)}
+			b := &bulk.Update{Query: timer.Query{Topic: 1, States: 1 << timer.Scheduled}, Plan: bulk.Move{By: bulk.MoveShift, Ms: 500}.Each(1, 1<<40)}
 			if err := f.nodes[1].Bulk(t.Context(), b); err != nil || b.Matched.Load() != 20 || b.Changed.Load() != 20 || b.Skipped.Load() != 0 {
 				t.Errorf("%v (done: %v): %d matched, %d changed, %d skipped: %v", c.err, c.done, b.Matched.Load(), b.Changed.Load(), b.Skipped.Load(), err)
 			}
 			for i := range 20 {
-				if timer := f.timers[shard.ID(1+i%4)][i/4]; timer.DueMs != int64(1500+i) || timer.Version != 2 {
+				if timer := f.timers[timer.ShardID(1+i%4)][i/4]; timer.DueMs != int64(1500+i) || timer.Version != 2 {
 					t.Errorf("%v (done: %v): timer %d is due at %d, version %d", c.err, c.done, i, timer.DueMs, timer.Version)
 				}
 			}
@@ -171,10 +173,10 @@ func TestBulkGivesUp(t *testing.T) {
 			within    time.Duration // the context's
 			took      time.Duration // at most
 		}{
-			{shard.ErrOverloaded, shard.ErrOverloaded, -1, time.Hour, bulkPatience},
-			{shard.ErrOverloaded, shard.ErrOverloaded, 1 << 30, time.Hour, bulkPatience + bulkPause},
-			{shard.ErrUnknown, shard.ErrUnknown, 1 << 30, time.Hour, bulkPatience + bulkPause},
-			{shard.ErrMemory, context.DeadlineExceeded, -1, 3 * time.Second, 3 * time.Second},
+			{timer.ErrOverloaded, timer.ErrOverloaded, -1, time.Hour, bulkPatience},
+			{timer.ErrOverloaded, timer.ErrOverloaded, 1 << 30, time.Hour, bulkPatience + bulkPause},
+			{timer.ErrUnknown, timer.ErrUnknown, 1 << 30, time.Hour, bulkPatience + bulkPause},
+			{timer.ErrMemory, context.DeadlineExceeded, -1, 3 * time.Second, 3 * time.Second},
 			{errors.ErrUnsupported, errors.ErrUnsupported, 1 << 30, time.Hour, time.Second},
 		} {
 			f.err, f.fails = c.err, c.fails

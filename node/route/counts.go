@@ -6,11 +6,12 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // Counts sums up each of the topics over all shards: every leader is asked once, all at once. It is tried again until each shard has been
 // counted, and counted once.
-func (r *Router) Counts(ctx context.Context, topics []shard.TopicID) ([]shard.Counts, error) {
+func (r *Router) Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Counts, error) {
 	b := r.newBackoff(r.tasks.Now())
 	fan := countFanOut{Router: r, topics: topics, targets: make([]target, r.shards)}
 	for {
@@ -19,7 +20,7 @@ func (r *Router) Counts(ctx context.Context, topics []shard.TopicID) ([]shard.Co
 			return sums, err
 		}
 		if !b.wait(ctx, false) {
-			return nil, shard.ErrNoLeader
+			return nil, timer.ErrNoLeader
 		}
 	}
 }
@@ -27,27 +28,27 @@ func (r *Router) Counts(ctx context.Context, topics []shard.TopicID) ([]shard.Co
 // countFanOut is one request's counting.
 type countFanOut struct {
 	*Router
-	topics  []shard.TopicID
+	topics  []timer.TopicID
 	targets []target // of shards 1…
 }
 
 // nodeCounts is what one node counted.
 type nodeCounts struct {
 	node   uint64
-	shards []shard.ID
-	counts []shard.Counts
+	shards []timer.ShardID
+	counts []timer.Counts
 	err    error
 }
 
 // round asks every node that may lead a shard. whole says that each shard was counted once. An error is one that stays.
-func (f *countFanOut) round(ctx context.Context) (sums []shard.Counts, whole bool, err error) {
+func (f *countFanOut) round(ctx context.Context) (sums []timer.Counts, whole bool, err error) {
 	parts := f.nodes()
 	all := task.NewGroup(f.tasks)
 	for i := range parts {
 		all.Go(func() { f.count(ctx, &parts[i]) })
 	}
 	all.Wait()
-	sums = make([]shard.Counts, len(f.topics))
+	sums = make([]timer.Counts, len(f.topics))
 	counted := make([]int, 1+f.shards)
 	for i := range parts {
 		p := &parts[i]
@@ -81,7 +82,7 @@ func (f *countFanOut) nodes() []nodeCounts {
 	var parts []nodeCounts
 	for i := range f.targets {
 		t := &f.targets[i]
-		t.choose(f.Router, shard.ID(1+i))
+		t.choose(f.Router, timer.ShardID(1+i))
 		known := func(p nodeCounts) bool { return p.node == t.node }
 		if t.node != 0 && !slices.ContainsFunc(parts, known) {
 			parts = append(parts, nodeCounts{node: t.node})
@@ -109,16 +110,16 @@ func (f *countFanOut) count(ctx context.Context, p *nodeCounts) {
 }
 
 // countHere sums up topics over the shards that this node leads, and says which. Leaderships that moved meanwhile refuse it.
-func (r *Router) countHere(ctx context.Context, topics []shard.TopicID) ([]shard.ID, []shard.Counts, error) {
+func (r *Router) countHere(ctx context.Context, topics []timer.TopicID) ([]timer.ShardID, []timer.Counts, error) {
 	led := r.led()
 	counts, err := r.host.Counts(ctx, topics)
 	if err == nil && !slices.Equal(led, r.led()) {
-		err = shard.ErrNoLeader
+		err = timer.ErrNoLeader
 	}
 	return led, counts, err
 }
 
-func addCounts(sum, c *shard.Counts) {
+func addCounts(sum, c *timer.Counts) {
 	sum.Scheduled += c.Scheduled
 	sum.Ready += c.Ready
 	sum.Leased += c.Leased

@@ -9,19 +9,20 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // redeliver sets a policy that has a topic's timers go to who pulls instead of to their receivers, or back. Nothing may be leased then, and
 // nothing may be leased in the old way afterwards, by whatever node that has not heard of it. So the change is numbered, each shard's log
 // takes it over unless timers are leased there, and only when all have is the topic changed. Else the shards are turned back; see
 // docs/adr/0030.
-func (t *Topics) redeliver(ctx context.Context, topic *shard.Topic, p *shard.Policy) (*shard.Topic, error) {
-	counts, err := t.Counts(ctx, []shard.TopicID{topic.ID}) // to begin would hold up a topic that is busy for nothing
+func (t *Topics) redeliver(ctx context.Context, topic *timer.Topic, p *timer.Policy) (*timer.Topic, error) {
+	counts, err := t.Counts(ctx, []timer.TopicID{topic.ID}) // to begin would hold up a topic that is busy for nothing
 	if err != nil {
 		return nil, err
 	}
 	if n := counts[0].Leased; n > 0 {
-		return nil, shard.LeasedError{Leased: n}
+		return nil, timer.LeasedError{Leased: n}
 	}
 	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Turn, Name: topic.Name, ID: topic.ID})
 	if err != nil {
@@ -35,7 +36,7 @@ func (t *Topics) redeliver(ctx context.Context, topic *shard.Topic, p *shard.Pol
 		}
 	}
 	if errors.Is(err, errOvertaken) || errors.Is(err, ring.ErrTurn) {
-		return nil, fmt.Errorf("%w: another change of the topic's delivery came between", shard.ErrOverloaded)
+		return nil, fmt.Errorf("%w: another change of the topic's delivery came between", timer.ErrOverloaded)
 	}
 	t.turnBack(ctx, topic)
 	return nil, err
@@ -45,28 +46,28 @@ func (t *Topics) redeliver(ctx context.Context, topic *shard.Topic, p *shard.Pol
 var errOvertaken = errors.New("another change came between")
 
 // deliver has every shard take over a delivery, by the number that the topic has.
-func (t *Topics) deliver(ctx context.Context, topic *shard.Topic, pull bool) (err error) {
+func (t *Topics) deliver(ctx context.Context, topic *timer.Topic, pull bool) (err error) {
 	leased := int64(0)
-	for _, o := range t.everywhere(ctx, shard.Command{Kind: shard.Deliver, Topic: topic.ID, IfMatch: topic.Turn, Pull: pull}) {
+	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.Deliver, Topic: topic.ID, IfMatch: topic.Turn, Pull: pull}) {
 		switch {
 		case o.Err != nil:
 			err = o.Err
-		case o.Result.Code == shard.VersionMismatch:
+		case o.Result.Code == timer.VersionMismatch:
 			return errOvertaken
-		case o.Result.Code == shard.InFlight:
+		case o.Result.Code == timer.InFlight:
 			leased += int64(o.Result.Removed)
-		case o.Result.Code != shard.OK: // it is closed: about to be deleted, or to become another
-			err = shard.ErrOverloaded
+		case o.Result.Code != timer.OK: // it is closed: about to be deleted, or to become another
+			err = timer.ErrOverloaded
 		}
 	}
 	if leased > 0 {
-		return shard.LeasedError{Leased: leased}
+		return timer.LeasedError{Leased: leased}
 	}
 	return err
 }
 
 // turnBack has all shards deliver as the topic's policy says, whatever was begun. What it cannot reach Turns tries again.
-func (t *Topics) turnBack(ctx context.Context, topic *shard.Topic) {
+func (t *Topics) turnBack(ctx context.Context, topic *timer.Topic) {
 	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Turn, Name: topic.Name, ID: topic.ID})
 	if err != nil || t.deliver(ctx, r.Topic, r.Topic.Policy.Pull) != nil {
 		return
@@ -88,7 +89,7 @@ type Turns struct {
 
 // turn is one change of a topic's delivery.
 type turn struct {
-	topic  shard.TopicID
+	topic  timer.TopicID
 	number uint32
 }
 

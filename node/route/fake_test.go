@@ -11,6 +11,7 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 var (
@@ -25,16 +26,16 @@ type fakeCluster struct {
 	nodes  map[uint64]*fakeNode
 
 	mu       sync.Mutex
-	leaders  map[shard.ID]uint64 // 0 nobody
-	executed map[shard.ID][]*shard.Command
+	leaders  map[timer.ShardID]uint64 // 0 nobody
+	executed map[timer.ShardID][]*timer.Command
 	calls    []fakeCall
-	timers   map[shard.ID][]*shard.Timer
-	past     []*shard.HistoryEntry         // of all shards, in order
-	kept     map[shard.HistoryKey][]uint64 // who has what of it; nil everybody all
-	ready    map[shard.ID][]*shard.Timer   // of a topic that is pulled, in order
-	rand     *rand.Rand                    // nil: no faults
-	moves    int                           // percent of calls before which a leadership moves
-	faults   int                           // percent of steps that go wrong
+	timers   map[timer.ShardID][]*timer.Timer
+	past     []*timer.HistoryEntry            // of all shards, in order
+	kept     map[timer.HistoryKey][]uint64    // who has what of it; nil everybody all
+	ready    map[timer.ShardID][]*timer.Timer // of a topic that is pulled, in order
+	rand     *rand.Rand                       // nil: no faults
+	moves    int                              // percent of calls before which a leadership moves
+	faults   int                              // percent of steps that go wrong
 
 	// onCall, when set, stands in for the network.
 	onCall func(ctx context.Context, c fakeCall, deliver func() ([]byte, error)) ([]byte, error)
@@ -59,9 +60,9 @@ type fakeNode struct {
 
 func newFakeCluster(nodes, shards int) *fakeCluster {
 	c := &fakeCluster{
-		shards: shards, nodes: map[uint64]*fakeNode{}, leaders: map[shard.ID]uint64{},
-		executed: map[shard.ID][]*shard.Command{}, timers: map[shard.ID][]*shard.Timer{},
-		ready: map[shard.ID][]*shard.Timer{},
+		shards: shards, nodes: map[uint64]*fakeNode{}, leaders: map[timer.ShardID]uint64{},
+		executed: map[timer.ShardID][]*timer.Command{}, timers: map[timer.ShardID][]*timer.Timer{},
+		ready: map[timer.ShardID][]*timer.Timer{},
 	}
 	begin := time.Now()
 	tasks := task.NewGoroutines(func() time.Duration { return time.Since(begin) })
@@ -74,13 +75,13 @@ func newFakeCluster(nodes, shards int) *fakeCluster {
 		c.nodes[id] = n
 	}
 	for id := 1; id <= shards; id++ {
-		c.leaders[shard.ID(id)] = uint64(1 + (id-1)%nodes)
+		c.leaders[timer.ShardID(id)] = uint64(1 + (id-1)%nodes)
 	}
 	return c
 }
 
 // LikelyLeaders implements Cluster: every node, the same for all shards: mostly wrong.
-func (n *fakeNode) LikelyLeaders(shard.ID) []uint64 {
+func (n *fakeNode) LikelyLeaders(timer.ShardID) []uint64 {
 	var all []uint64
 	for id := uint64(1); id <= uint64(len(n.cluster.nodes)); id++ {
 		all = append(all, id)
@@ -98,11 +99,11 @@ func (c *fakeCluster) chance(percent int) bool { return c.rand != nil && c.rand.
 
 func (c *fakeCluster) move() {
 	if c.chance(c.moves) {
-		c.leaders[shard.ID(1+c.rand.IntN(c.shards))] = uint64(c.rand.IntN(len(c.nodes) + 1))
+		c.leaders[timer.ShardID(1+c.rand.IntN(c.shards))] = uint64(c.rand.IntN(len(c.nodes) + 1))
 	}
 }
 
-func (n *fakeNode) Leads(id shard.ID) bool {
+func (n *fakeNode) Leads(id timer.ShardID) bool {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
 	if id == 0 || int(id) > n.cluster.shards {
@@ -112,7 +113,7 @@ func (n *fakeNode) Leads(id shard.ID) bool {
 }
 
 // Takes implements Host: with faults a node that does not lead may think that it will soon know who does.
-func (n *fakeNode) Takes(id shard.ID) bool {
+func (n *fakeNode) Takes(id timer.ShardID) bool {
 	if n.Leads(id) || n.waits {
 		return true
 	}
@@ -122,7 +123,7 @@ func (n *fakeNode) Takes(id shard.ID) bool {
 }
 
 // Leader knows who leads, or who did.
-func (n *fakeNode) Leader(id shard.ID) (uint64, bool) {
+func (n *fakeNode) Leader(id timer.ShardID) (uint64, bool) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,41 +138,41 @@ func (n *fakeNode) Leader(id shard.ID) (uint64, bool) {
 	return c.leaders[id], c.leaders[id] != 0
 }
 
-func (n *fakeNode) Do(_ context.Context, id shard.ID, cmd *shard.Command, _ bool) (shard.Result, error) {
+func (n *fakeNode) Do(_ context.Context, id timer.ShardID, cmd *timer.Command, _ bool) (timer.Result, error) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n.answer != nil {
-		return shard.Result{}, n.answer
+		return timer.Result{}, n.answer
 	}
 	if c.leaders[id] != n.id {
-		return shard.Result{}, shard.NotLeaderError{Leader: c.leaders[id]}
+		return timer.Result{}, timer.NotLeaderError{Leader: c.leaders[id]}
 	}
 	if c.chance(c.faults) {
 		switch c.rand.IntN(5) {
 		case 0:
-			return shard.Result{}, shard.ErrUnknown
+			return timer.Result{}, timer.ErrUnknown
 		case 1:
-			return shard.Result{}, shard.ErrOverloaded
+			return timer.Result{}, timer.ErrOverloaded
 		case 2:
-			return shard.Result{}, shard.ErrNoLeader
+			return timer.Result{}, timer.ErrNoLeader
 		case 3:
-			return shard.Result{}, fmt.Errorf("as wrapped: %w", shard.NotLeaderError{})
+			return timer.Result{}, fmt.Errorf("as wrapped: %w", timer.NotLeaderError{})
 		}
 		c.executed[id] = append(c.executed[id], cmd)
-		return shard.Result{}, shard.ErrUnknown
+		return timer.Result{}, timer.ErrUnknown
 	}
 	c.executed[id] = append(c.executed[id], cmd)
-	return shard.Result{Code: shard.OK, Seq: uint64(cmd.IfMatch)}, nil
+	return timer.Result{Code: timer.OK, Seq: uint64(cmd.IfMatch)}, nil
 }
 
-func (n *fakeNode) DoAll(ctx context.Context, ops []shard.Op) {
+func (n *fakeNode) DoAll(ctx context.Context, ops []timer.Op) {
 	for i := range ops {
 		ops[i].Result, ops[i].Err = n.Do(ctx, ops[i].Shard, ops[i].Command, ops[i].Brief)
 	}
 }
 
-func (n *fakeNode) reads(id shard.ID) ([]*shard.Timer, error) {
+func (n *fakeNode) reads(id timer.ShardID) ([]*timer.Timer, error) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,12 +180,12 @@ func (n *fakeNode) reads(id shard.ID) ([]*shard.Timer, error) {
 	case n.answer != nil:
 		return nil, n.answer
 	case c.leaders[id] != n.id, c.chance(c.faults):
-		return nil, shard.ErrNoLeader
+		return nil, timer.ErrNoLeader
 	}
 	return c.timers[id], nil
 }
 
-func (n *fakeNode) Timer(_ context.Context, id shard.ID, _ shard.TopicID, timer string) (*shard.Timer, error) {
+func (n *fakeNode) Timer(_ context.Context, id timer.ShardID, _ timer.TopicID, timer string) (*timer.Timer, error) {
 	list, err := n.reads(id)
 	for _, t := range list {
 		if t.ID == timer {
@@ -194,11 +195,11 @@ func (n *fakeNode) Timer(_ context.Context, id shard.ID, _ shard.TopicID, timer 
 	return nil, err
 }
 
-func (n *fakeNode) List(_ context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error) {
+func (n *fakeNode) List(_ context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	list, err := n.reads(id)
-	var out []*shard.Timer
+	var out []*timer.Timer
 	for _, t := range list {
-		if (q.After == nil || q.Place(t).Compare(*q.After) > 0) && len(out) < q.Limit {
+		if (q.After == nil || q.SortKey(t).Compare(*q.After) > 0) && len(out) < q.Limit {
 			out = append(out, t)
 		}
 	}
@@ -206,20 +207,20 @@ func (n *fakeNode) List(_ context.Context, id shard.ID, q *shard.Query) ([]*shar
 }
 
 // Walk's way is the list: From is how many are behind.
-func (n *fakeNode) Walk(_ context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) (marks []shard.Mark, next shard.Waypoint, err error) {
+func (n *fakeNode) Walk(_ context.Context, id timer.ShardID, q *timer.Query, at shard.Waypoint) (marks []timer.Ref, next shard.Waypoint, err error) {
 	list, err := n.reads(id)
 	if err != nil {
 		return nil, at, err
 	}
-	next = shard.Waypoint{From: at.From, High: shard.Handle(len(list)), Begun: true}
+	next = shard.Waypoint{From: at.From, High: timer.Handle(len(list)), Begun: true}
 	for ; !next.Done() && len(marks) < q.Limit; next.From++ {
-		marks = append(marks, shard.Mark{ID: list[next.From].ID, Version: list[next.From].Version})
+		marks = append(marks, timer.Ref{ID: list[next.From].ID, Version: list[next.From].Version})
 	}
 	return marks, next, nil
 }
 
 // keeps says whether an entry is in the node's files.
-func (n *fakeNode) keeps(e *shard.HistoryEntry) bool {
+func (n *fakeNode) keeps(e *timer.HistoryEntry) bool {
 	return n.cluster.kept == nil || slices.Contains(n.cluster.kept[e.Key], n.id)
 }
 
@@ -227,11 +228,11 @@ func (n *fakeNode) keeps(e *shard.HistoryEntry) bool {
 type fakeHistory struct{ n *fakeNode }
 
 // List implements LocalHistory.
-func (h fakeHistory) List(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error) {
+func (h fakeHistory) List(q *timer.HistoryQuery) (page []*timer.HistoryEntry, more bool, err error) {
 	h.n.cluster.mu.Lock()
 	defer h.n.cluster.mu.Unlock()
 	if h.n.cluster.chance(h.n.cluster.faults) {
-		return nil, false, shard.ErrUnknown
+		return nil, false, timer.ErrUnknown
 	}
 	for _, e := range h.n.cluster.past {
 		if slices.Contains(q.Shards, e.Key.Shard) && h.n.keeps(e) && (q.After == nil || e.Key.Compare(*q.After) > 0) {
@@ -245,19 +246,19 @@ func (h fakeHistory) List(q *shard.HistoryQuery) (page []*shard.HistoryEntry, mo
 }
 
 // Counts counts each led shard as its number, so that a sum says which are in it, and as often as the topic's number says.
-func (n *fakeNode) Counts(_ context.Context, topics []shard.TopicID) ([]shard.Counts, error) {
+func (n *fakeNode) Counts(_ context.Context, topics []timer.TopicID) ([]timer.Counts, error) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
-	var sum shard.Counts
+	var sum timer.Counts
 	for id, leader := range n.cluster.leaders {
 		if leader == n.id {
 			sum.Scheduled += 1 << id
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, int64(id))
 		}
 	}
-	sums := make([]shard.Counts, len(topics))
+	sums := make([]timer.Counts, len(topics))
 	for i, topic := range topics {
-		sums[i] = shard.Counts{Scheduled: sum.Scheduled * int64(topic), OldestOverdueMs: sum.OldestOverdueMs}
+		sums[i] = timer.Counts{Scheduled: sum.Scheduled * int64(topic), OldestOverdueMs: sum.OldestOverdueMs}
 	}
 	return sums, n.answer
 }
@@ -277,7 +278,7 @@ func (n *fakeNode) LeadingNodes() []uint64 {
 	return list
 }
 
-func (n *fakeNode) Offers(_ context.Context, _ shard.TopicID, most int) (list []shard.Offer, err error) {
+func (n *fakeNode) Offers(_ context.Context, _ timer.TopicID, most int) (list []shard.Offer, err error) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -292,7 +293,7 @@ func (n *fakeNode) Offers(_ context.Context, _ shard.TopicID, most int) (list []
 	return list[:min(len(list), most)], n.answer
 }
 
-func (n *fakeNode) Take(_ context.Context, _ shard.TopicID, leaseMs int64, of []shard.Share) (list []shard.Taken, err error) {
+func (n *fakeNode) Take(_ context.Context, _ timer.TopicID, leaseMs int64, of []shard.Share) (list []shard.Taken, err error) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -301,7 +302,7 @@ func (n *fakeNode) Take(_ context.Context, _ shard.TopicID, leaseMs int64, of []
 	}
 	for _, s := range of {
 		if c.leaders[s.Shard] != n.id {
-			err = shard.NotLeaderError{}
+			err = timer.NotLeaderError{}
 			continue
 		}
 		ready := c.ready[s.Shard]
@@ -318,7 +319,7 @@ func (n *fakeNode) Take(_ context.Context, _ shard.TopicID, leaseMs int64, of []
 }
 
 // becomes makes a timer ready, and has its leader tell.
-func (c *fakeCluster) becomes(id shard.ID, t *shard.Timer) {
+func (c *fakeCluster) becomes(id timer.ShardID, t *timer.Timer) {
 	c.mu.Lock()
 	c.ready[id] = append(c.ready[id], t)
 	leader, timers := c.nodes[c.leaders[id]], len(c.ready[id])

@@ -8,30 +8,31 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // Do has one command decided by its shard's leader.
-func (r *Router) Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error) {
+func (r *Router) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	begin := r.tasks.Now()
 	if !r.takes(id) {
-		return r.doAnywhere(ctx, shard.Op{Shard: id, Command: cmd, Brief: brief}, begin, false)
+		return r.doAnywhere(ctx, timer.Op{Shard: id, Command: cmd, Brief: brief}, begin, false)
 	}
 	result, err := r.host.Do(ctx, id, cmd, brief)
 	if !Refused(err) {
 		return result, err
 	}
-	return r.doAnywhere(ctx, shard.Op{Shard: id, Command: cmd, Brief: brief, Err: err}, begin, true)
+	return r.doAnywhere(ctx, timer.Op{Shard: id, Command: cmd, Brief: brief, Err: err}, begin, true)
 }
 
-func (r *Router) doAnywhere(ctx context.Context, o shard.Op, begin time.Duration, tried bool) (shard.Result, error) {
-	ops := []shard.Op{o}
+func (r *Router) doAnywhere(ctx context.Context, o timer.Op, begin time.Duration, tried bool) (timer.Result, error) {
+	ops := []timer.Op{o}
 	r.finish(ctx, ops, begin, tried)
 	return ops[0].Result, ops[0].Err
 }
 
 // DoAll has many decided, those of one shard in order, and fills in every answer: what this node leads in one go, the rest in one
 // call for each node, all at once.
-func (r *Router) DoAll(ctx context.Context, ops []shard.Op) {
+func (r *Router) DoAll(ctx context.Context, ops []timer.Op) {
 	begin := r.tasks.Now()
 	local := true
 	for i := range ops {
@@ -48,7 +49,7 @@ func (r *Router) DoAll(ctx context.Context, ops []shard.Op) {
 	r.finish(ctx, ops, begin, local)
 }
 
-func anyRefused(ops []shard.Op) bool {
+func anyRefused(ops []timer.Op) bool {
 	for i := range ops {
 		if Refused(ops[i].Err) {
 			return true
@@ -58,7 +59,7 @@ func anyRefused(ops []shard.Op) bool {
 }
 
 // finish brings operations to an end. tried says that this node has been asked for all of them.
-func (r *Router) finish(ctx context.Context, ops []shard.Op, begin time.Duration, tried bool) {
+func (r *Router) finish(ctx context.Context, ops []timer.Op, begin time.Duration, tried bool) {
 	q := opsRequest{Router: r, ops: ops, backoff: r.newBackoff(begin)}
 	if tried {
 		for i := range ops {
@@ -75,7 +76,7 @@ func (r *Router) finish(ctx context.Context, ops []shard.Op, begin time.Duration
 		}
 		if !q.wait(ctx, hinted) {
 			for _, i := range todo {
-				ops[i].Result, ops[i].Err = shard.Result{}, shard.ErrNoLeader
+				ops[i].Result, ops[i].Err = timer.Result{}, timer.ErrNoLeader
 			}
 			return
 		}
@@ -88,16 +89,16 @@ func (r *Router) finish(ctx context.Context, ops []shard.Op, begin time.Duration
 type opsRequest struct {
 	*Router
 	backoff
-	ops   []shard.Op
+	ops   []timer.Op
 	round int
 
 	one   target // the only one of most requests
-	oneOf shard.ID
-	more  map[shard.ID]*target
+	oneOf timer.ShardID
+	more  map[timer.ShardID]*target
 }
 
 // target is where a shard's operations go. It is chosen once a round, so that they go together.
-func (q *opsRequest) target(id shard.ID) *target {
+func (q *opsRequest) target(id timer.ShardID) *target {
 	if q.oneOf == 0 {
 		q.oneOf, q.one.round = id, -1
 	}
@@ -107,7 +108,7 @@ func (q *opsRequest) target(id shard.ID) *target {
 	t := q.more[id]
 	if t == nil {
 		if q.more == nil {
-			q.more = make(map[shard.ID]*target)
+			q.more = make(map[timer.ShardID]*target)
 		}
 		t = &target{round: -1}
 		q.more[id] = t
@@ -116,7 +117,7 @@ func (q *opsRequest) target(id shard.ID) *target {
 }
 
 // node is where a shard's operations go in this round.
-func (q *opsRequest) node(id shard.ID) uint64 {
+func (q *opsRequest) node(id timer.ShardID) uint64 {
 	t := q.target(id)
 	if t.round != q.round {
 		t.choose(q.Router, id)
@@ -132,7 +133,7 @@ func (q *opsRequest) collectRetryable() (todo []int, hinted bool) {
 		return nil, false
 	}
 	hinted = true
-	overtaken := make(map[shard.ID]bool)
+	overtaken := make(map[timer.ShardID]bool)
 	for i := len(q.ops) - 1; i >= 0; i-- {
 		o := &q.ops[i]
 		switch {
@@ -141,7 +142,7 @@ func (q *opsRequest) collectRetryable() (todo []int, hinted bool) {
 				overtaken[o.Shard] = true
 			}
 		case overtaken[o.Shard]:
-			o.Result, o.Err = shard.Result{}, shard.ErrNoLeader
+			o.Result, o.Err = timer.Result{}, timer.ErrNoLeader
 		default:
 			todo = append(todo, i)
 			if t := q.target(o.Shard); !t.noteLeaderHint(o.Err) && t.hint == 0 {
@@ -156,7 +157,7 @@ func (q *opsRequest) collectRetryable() (todo []int, hinted bool) {
 // nodeBatch is what one node gets of a request in a round.
 type nodeBatch struct {
 	node uint64
-	ops  []shard.Op
+	ops  []timer.Op
 	at   []int // where each is in the request; nil: the batch is the whole request
 }
 
@@ -207,17 +208,17 @@ func (q *opsRequest) split(todo []int) []nodeBatch {
 			batches = append(batches, nodeBatch{node: node})
 		}
 		b := &batches[k]
-		b.ops = append(b.ops, shard.Op{Shard: o.Shard, Command: o.Command, Brief: o.Brief, Room: o.Room})
+		b.ops = append(b.ops, timer.Op{Shard: o.Shard, Command: o.Command, Brief: o.Brief, Room: o.Room})
 		b.at = append(b.at, i)
 	}
 	return batches
 }
 
 // deliver has one node answer operations; 0 is nobody.
-func (q *opsRequest) deliver(ctx context.Context, node uint64, ops []shard.Op) {
+func (q *opsRequest) deliver(ctx context.Context, node uint64, ops []timer.Op) {
 	switch node {
 	case 0:
-		failAll(ops, shard.ErrNoLeader)
+		failAll(ops, timer.ErrNoLeader)
 	case q.self:
 		q.host.DoAll(ctx, ops)
 	default:
@@ -225,37 +226,37 @@ func (q *opsRequest) deliver(ctx context.Context, node uint64, ops []shard.Op) {
 	}
 }
 
-func failAll(ops []shard.Op, err error) {
+func failAll(ops []timer.Op, err error) {
 	for i := range ops {
-		ops[i].Result, ops[i].Err = shard.Result{}, err
+		ops[i].Result, ops[i].Err = timer.Result{}, err
 	}
 }
 
 // forward has another node answer operations, once.
-func (q *opsRequest) forward(ctx context.Context, node uint64, ops []shard.Op) {
+func (q *opsRequest) forward(ctx context.Context, node uint64, ops []timer.Op) {
 	ctx, cancel := q.tasks.WithTimeout(ctx, q.begin+answerIn-q.tasks.Now())
 	defer cancel()
 	answer, err := q.cfg.Peers.Call(ctx, node, methodOps, shard.AppendOps(make([]byte, 0, sizeOf(ops)), ops))
 	switch {
 	case errors.Is(err, q.cfg.NotSent):
-		failAll(ops, shard.ErrNoLeader)
+		failAll(ops, timer.ErrNoLeader)
 		return
 	case err != nil:
-		failAll(ops, shard.ErrUnknown)
+		failAll(ops, timer.ErrUnknown)
 		return
 	}
 	_ = shard.DecodeAnswers(answer, ops) // what cannot be read is in every operation's Err
 	for i := range ops {
 		o := &ops[i]
 		o.Err = fromPeer(o.Err)
-		if t := o.Result.Timer; t != nil && o.Room != nil && o.Result.Code != shard.Created && !o.Room.Take(t.Size()) {
+		if t := o.Result.Timer; t != nil && o.Room != nil && o.Result.Code != timer.Created && !o.Room.Take(t.Size()) {
 			o.Result.Timer = nil
 		}
 	}
 }
 
 // sizeOf is about how many bytes operations take.
-func sizeOf(ops []shard.Op) int {
+func sizeOf(ops []timer.Op) int {
 	n := 16
 	for i := range ops {
 		c := ops[i].Command

@@ -7,14 +7,15 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // History gives a page of a topic's history over all shards, or over those that the query names, and whether there is more. Each
 // shard's is asked of the node that leads it, and of all others too: a leader that was filled by a snapshot has nothing of what ended
 // before, and an entry has the same key on every node that has it.
-func (r *Router) History(ctx context.Context, q *shard.HistoryQuery) ([]*shard.HistoryEntry, bool, error) {
-	s := historySearch{Router: r, query: q, left: slices.Clone(q.Shards), targets: map[shard.ID]*target{}}
-	for id := shard.ID(1); len(q.Shards) == 0 && int(id) <= r.shards; id++ {
+func (r *Router) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.HistoryEntry, bool, error) {
+	s := historySearch{Router: r, query: q, left: slices.Clone(q.Shards), targets: map[timer.ShardID]*target{}}
+	for id := timer.ShardID(1); len(q.Shards) == 0 && int(id) <= r.shards; id++ {
 		s.left = append(s.left, id)
 	}
 	slices.Sort(s.left)
@@ -34,7 +35,7 @@ func (r *Router) History(ctx context.Context, q *shard.HistoryQuery) ([]*shard.H
 			break
 		}
 		if !b.wait(ctx, false) {
-			return nil, false, shard.ErrNoLeader
+			return nil, false, timer.ErrNoLeader
 		}
 	}
 	s.parts = append(s.parts, replicas.wait(ctx, s.parts)...)
@@ -45,18 +46,18 @@ func (r *Router) History(ctx context.Context, q *shard.HistoryQuery) ([]*shard.H
 // historySearch is one request for history.
 type historySearch struct {
 	*Router
-	query   *shard.HistoryQuery
-	left    []shard.ID // not answered yet
-	targets map[shard.ID]*target
+	query   *timer.HistoryQuery
+	left    []timer.ShardID // not answered yet
+	targets map[timer.ShardID]*target
 	parts   []historyPart
 }
 
 // historyPart is what one node answered for some shards.
 type historyPart struct {
 	node   uint64
-	ask    []shard.ID
-	shards []shard.ID // for which it answered
-	list   []*shard.HistoryEntry
+	ask    []timer.ShardID
+	shards []timer.ShardID // for which it answered
+	list   []*timer.HistoryEntry
 	more   bool
 	err    error
 }
@@ -92,7 +93,7 @@ func (s *historySearch) round(ctx context.Context) error {
 			}
 			continue
 		}
-		s.left = slices.DeleteFunc(s.left, func(id shard.ID) bool { return slices.Contains(p.shards, id) })
+		s.left = slices.DeleteFunc(s.left, func(id timer.ShardID) bool { return slices.Contains(p.shards, id) })
 		s.parts = append(s.parts, *p)
 	}
 	return nil
@@ -116,7 +117,7 @@ func (s *historySearch) askPart(ctx context.Context, p *historyPart, kept bool) 
 }
 
 // historyHere answers for those of the query's shards that this node leads, or else for the others.
-func (r *Router) historyHere(q *shard.HistoryQuery) (led []shard.ID, list []*shard.HistoryEntry, more bool, err error) {
+func (r *Router) historyHere(q *timer.HistoryQuery) (led []timer.ShardID, list []*timer.HistoryEntry, more bool, err error) {
 	for _, id := range q.Shards {
 		if r.leads(id) != q.Kept {
 			led = append(led, id)
@@ -132,16 +133,16 @@ func (r *Router) historyHere(q *shard.HistoryQuery) (led []shard.ID, list []*sha
 }
 
 // distinct sorts entries and leaves one of each: that with most of its attempts.
-func distinct(list []*shard.HistoryEntry) []*shard.HistoryEntry {
-	slices.SortStableFunc(list, func(a, b *shard.HistoryEntry) int {
+func distinct(list []*timer.HistoryEntry) []*timer.HistoryEntry {
+	slices.SortStableFunc(list, func(a, b *timer.HistoryEntry) int {
 		return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Missing(), b.Missing()))
 	})
-	return slices.CompactFunc(list, func(a, b *shard.HistoryEntry) bool { return a.Key == b.Key })
+	return slices.CompactFunc(list, func(a, b *timer.HistoryEntry) bool { return a.Key == b.Key })
 }
 
 // merge brings the parts into one order. Behind the last entry of a part that has more nothing is known.
-func (s *historySearch) merge() (list []*shard.HistoryEntry, more bool) {
-	var end *shard.HistoryKey
+func (s *historySearch) merge() (list []*timer.HistoryEntry, more bool) {
+	var end *timer.HistoryKey
 	for i := range s.parts {
 		p := &s.parts[i]
 		list = append(list, p.list...)

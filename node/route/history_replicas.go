@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"carillon/node/task"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // Bounds of asking those who do not lead.
@@ -18,8 +18,8 @@ const (
 // replicaReaders ask nodes what they keep of shards that they do not lead: replicas of before, or that were there when the leader was not.
 type replicaReaders struct {
 	*Router
-	query *shard.HistoryQuery
-	ids   []shard.ID
+	query *timer.HistoryQuery
+	ids   []timer.ShardID
 	asked *task.Group
 	parts []historyPart
 }
@@ -65,7 +65,7 @@ func (r *replicaReaders) wait(ctx context.Context, led []historyPart) []historyP
 }
 
 // unasked are the shards for which a node has answered neither as their leader nor as one that keeps something of them.
-func (r *replicaReaders) unasked(p *historyPart, led []historyPart) (ids []shard.ID) {
+func (r *replicaReaders) unasked(p *historyPart, led []historyPart) (ids []timer.ShardID) {
 	for _, id := range r.ids {
 		if slices.Contains(p.shards, id) || slices.ContainsFunc(led, func(l historyPart) bool { return l.node == p.node && slices.Contains(l.shards, id) }) {
 			continue

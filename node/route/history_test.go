@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // TestRouterHistory: page by page, whoever is asked, the history of all shards comes in order, each entry once, while leaders move and
@@ -22,18 +22,18 @@ func TestRouterHistory(t *testing.T) {
 			const shards = 9
 			f := newFakeCluster(1+draw.IntN(4), shards)
 			for i := range 60 {
-				key := shard.HistoryKey{EndMs: 1000 + int64(draw.IntN(30)), Index: uint64(i), Shard: shard.ID(1 + draw.IntN(shards)), Item: uint32(draw.IntN(2))}
-				f.past = append(f.past, &shard.HistoryEntry{Key: key, Timer: &shard.Timer{ID: fmt.Sprint(i), State: shard.Done}})
+				key := timer.HistoryKey{EndMs: 1000 + int64(draw.IntN(30)), Index: uint64(i), Shard: timer.ShardID(1 + draw.IntN(shards)), Item: uint32(draw.IntN(2))}
+				f.past = append(f.past, &timer.HistoryEntry{Key: key, Timer: &timer.Timer{ID: fmt.Sprint(i), State: timer.Done}})
 			}
-			slices.SortFunc(f.past, func(a, b *shard.HistoryEntry) int { return a.Key.Compare(b.Key) })
+			slices.SortFunc(f.past, func(a, b *timer.HistoryEntry) int { return a.Key.Compare(b.Key) })
 			if seed%2 == 1 {
 				f.rand, f.moves, f.faults = draw, draw.IntN(30), draw.IntN(8)
 			}
-			q := &shard.HistoryQuery{Limit: 1 + draw.IntN(20), States: 0xff}
+			q := &timer.HistoryQuery{Limit: 1 + draw.IntN(20), States: 0xff}
 			if draw.IntN(3) == 0 {
-				q.Shards = []shard.ID{2, 3, 7}
+				q.Shards = []timer.ShardID{2, 3, 7}
 			}
-			var want, got []shard.HistoryKey
+			var want, got []timer.HistoryKey
 			for _, e := range f.past {
 				if len(q.Shards) == 0 || slices.Contains(q.Shards, e.Key.Shard) {
 					want = append(want, e.Key)
@@ -79,18 +79,18 @@ func TestRouterHistoryOfOthers(t *testing.T) {
 			draw := rand.New(rand.NewPCG(seed, 5))
 			const shards = 5
 			f := newFakeCluster(4, shards)
-			f.kept = map[shard.HistoryKey][]uint64{}
-			var want []shard.HistoryKey
+			f.kept = map[timer.HistoryKey][]uint64{}
+			var want []timer.HistoryKey
 			for i := range 60 {
-				key := shard.HistoryKey{EndMs: 1000 + int64(draw.IntN(30)), Index: uint64(i), Shard: shard.ID(1 + draw.IntN(shards))}
-				f.past = append(f.past, &shard.HistoryEntry{Key: key, Timer: &shard.Timer{ID: fmt.Sprint(i), State: shard.Done}})
+				key := timer.HistoryKey{EndMs: 1000 + int64(draw.IntN(30)), Index: uint64(i), Shard: timer.ShardID(1 + draw.IntN(shards))}
+				f.past = append(f.past, &timer.HistoryEntry{Key: key, Timer: &timer.Timer{ID: fmt.Sprint(i), State: timer.Done}})
 				f.kept[key] = []uint64{uint64(1 + draw.IntN(4)), uint64(1 + draw.IntN(4))}
 				want = append(want, key)
 			}
-			slices.SortFunc(f.past, func(a, b *shard.HistoryEntry) int { return a.Key.Compare(b.Key) })
-			slices.SortFunc(want, shard.HistoryKey.Compare)
-			q := &shard.HistoryQuery{Limit: 1 + draw.IntN(20), States: 0xff}
-			var got []shard.HistoryKey
+			slices.SortFunc(f.past, func(a, b *timer.HistoryEntry) int { return a.Key.Compare(b.Key) })
+			slices.SortFunc(want, timer.HistoryKey.Compare)
+			q := &timer.HistoryQuery{Limit: 1 + draw.IntN(20), States: 0xff}
+			var got []timer.HistoryKey
 			for {
 				page, more, err := f.nodes[uint64(1+draw.IntN(4))].History(t.Context(), q)
 				if err != nil {
@@ -118,13 +118,13 @@ func TestRouterHistoryOfSilentNodes(t *testing.T) {
 		for id := range f.leaders {
 			f.leaders[id] = 1
 		}
-		f.past = []*shard.HistoryEntry{{Key: shard.HistoryKey{EndMs: 1, Shard: 1}, Timer: &shard.Timer{ID: "a", State: shard.Done}}}
+		f.past = []*timer.HistoryEntry{{Key: timer.HistoryKey{EndMs: 1, Shard: 1}, Timer: &timer.Timer{ID: "a", State: timer.Done}}}
 		f.onCall = func(ctx context.Context, _ fakeCall, _ func() ([]byte, error)) ([]byte, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
 		begin := time.Now()
-		list, more, err := f.nodes[1].History(t.Context(), &shard.HistoryQuery{Limit: 9, States: 0xff})
+		list, more, err := f.nodes[1].History(t.Context(), &timer.HistoryQuery{Limit: 9, States: 0xff})
 		if err != nil || more || len(list) != 1 || time.Since(begin) != replicaCallIn {
 			t.Errorf("%v %v %v after %v", list, more, err, time.Since(begin))
 		}
@@ -132,10 +132,10 @@ func TestRouterHistoryOfSilentNodes(t *testing.T) {
 }
 
 func TestDistinctEntries(t *testing.T) {
-	entry := func(at int64, attempts int) *shard.HistoryEntry {
-		return &shard.HistoryEntry{Key: shard.HistoryKey{EndMs: at}, Timer: &shard.Timer{Attempts: 3}, Attempts: make([]shard.HistoryAttempt, attempts)}
+	entry := func(at int64, attempts int) *timer.HistoryEntry {
+		return &timer.HistoryEntry{Key: timer.HistoryKey{EndMs: at}, Timer: &timer.Timer{Attempts: 3}, Attempts: make([]timer.HistoryAttempt, attempts)}
 	}
-	got := distinct([]*shard.HistoryEntry{entry(2, 1), entry(1, 3), entry(2, 3), entry(2, 0)})
+	got := distinct([]*timer.HistoryEntry{entry(2, 1), entry(1, 3), entry(2, 3), entry(2, 0)})
 	if len(got) != 2 || got[0].Key.EndMs != 1 || got[1].Missing() != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -146,7 +146,7 @@ func TestRouterHistoryWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeCluster(3, 4)
 		f.leaders[2] = 0
-		if _, _, err := f.nodes[1].History(t.Context(), &shard.HistoryQuery{Limit: 9}); !errors.Is(err, shard.ErrNoLeader) {
+		if _, _, err := f.nodes[1].History(t.Context(), &timer.HistoryQuery{Limit: 9}); !errors.Is(err, timer.ErrNoLeader) {
 			t.Errorf("%v", err)
 		}
 	})

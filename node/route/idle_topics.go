@@ -9,6 +9,7 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 const (
@@ -56,7 +57,7 @@ func (it *IdleTopics) Round(ctx context.Context) {
 	if it.clock.Fault() != "" {
 		return // nothing goes because of a time that may be wrong
 	}
-	seen := sightings{empty: map[shard.TopicID]time.Duration{}, closing: map[closing]time.Duration{}}
+	seen := sightings{empty: map[timer.TopicID]time.Duration{}, closing: map[closing]time.Duration{}}
 	for after := ""; ctx.Err() == nil; {
 		page := it.topics.List(after, 1000)
 		if len(page) == 0 {
@@ -71,18 +72,18 @@ func (it *IdleTopics) Round(ctx context.Context) {
 // sightings are since when topics have been seen empty, and closed; monotonic.
 type sightings struct {
 	mu      sync.Mutex
-	empty   map[shard.TopicID]time.Duration
+	empty   map[timer.TopicID]time.Duration
 	closing map[closing]time.Duration
 }
 
 // closing is one deletion of a topic.
 type closing struct {
-	topic     shard.TopicID
+	topic     timer.TopicID
 	updatedMs int64
 }
 
 // look sees to some topics.
-func (it *IdleTopics) look(ctx context.Context, page []*shard.Topic, seen *sightings) {
+func (it *IdleTopics) look(ctx context.Context, page []*timer.Topic, seen *sightings) {
 	work := task.NewGroup(it.tasks)
 	var next atomic.Int64
 	for range min(idleTopicsAtOnce, len(page)) {
@@ -108,8 +109,8 @@ func (it *IdleTopics) look(ctx context.Context, page []*shard.Topic, seen *sight
 }
 
 // check removes the topic if it has been empty for long enough, else says since when it has been.
-func (it *IdleTopics) check(ctx context.Context, t *shard.Topic) (since time.Duration, empty bool) {
-	counts, err := it.topics.Counts(ctx, []shard.TopicID{t.ID})
+func (it *IdleTopics) check(ctx context.Context, t *timer.Topic) (since time.Duration, empty bool) {
+	counts, err := it.topics.Counts(ctx, []timer.TopicID{t.ID})
 	if err != nil {
 		return 0, false
 	}
@@ -134,18 +135,18 @@ func (it *IdleTopics) check(ctx context.Context, t *shard.Topic) (since time.Dur
 }
 
 // hasHistory reports that something of the topic's history is still to be seen.
-func (it *IdleTopics) hasHistory(ctx context.Context, t *shard.Topic) (bool, error) {
+func (it *IdleTopics) hasHistory(ctx context.Context, t *timer.Topic) (bool, error) {
 	if t.Policy.HistoryMs == 0 {
 		return false, nil
 	}
-	list, _, err := it.topics.History(ctx, &shard.HistoryQuery{
-		Topic: t.ID, States: 1<<shard.Done | 1<<shard.Dead | 1<<shard.Cancelled, FromMs: it.clock.WallMs() - t.Policy.HistoryMs, Limit: 1,
+	list, _, err := it.topics.History(ctx, &timer.HistoryQuery{
+		Topic: t.ID, States: 1<<timer.Done | 1<<timer.Dead | 1<<timer.Cancelled, FromMs: it.clock.WallMs() - t.Policy.HistoryMs, Limit: 1,
 	})
 	return len(list) > 0, err
 }
 
 // finishDeletion ends a deletion that nobody is busy with: a forced one goes on, another is undone. It says since when it has been seen.
-func (it *IdleTopics) finishDeletion(ctx context.Context, t *shard.Topic) (since time.Duration) {
+func (it *IdleTopics) finishDeletion(ctx context.Context, t *timer.Topic) (since time.Duration) {
 	since, known := it.seen.closing[closing{t.ID, t.UpdatedMs}]
 	now := it.tasks.Now()
 	if !known {

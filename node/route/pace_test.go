@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 func TestRestAfter(t *testing.T) {
@@ -30,7 +30,7 @@ func TestBulkLeavesRoom(t *testing.T) {
 			f := newBulkCluster(3)
 			f.takes = takes
 			for i := range each * several {
-				f.add(shard.ID(1+i%3), fmt.Sprintf("s%d-%d", i%several, i), time.Hour.Milliseconds())
+				f.add(timer.ShardID(1+i%3), fmt.Sprintf("s%d-%d", i%several, i), time.Hour.Milliseconds())
 			}
 			begin := time.Now()
 			var wg sync.WaitGroup

@@ -9,6 +9,7 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 // pull is one client's pull on its way.
 type pull struct {
 	*Router
-	topic   shard.TopicID
+	topic   timer.TopicID
 	most    int
 	leaseMs int64
 	begin   time.Duration
@@ -36,7 +37,7 @@ type pull struct {
 
 // Pull takes up to most ready timers of a topic, from whatever nodes lead its shards, what comes first first. It waits until there is
 // something, or for as long as wait; then there are none. When the context ends there are none either, and what it has taken goes back.
-func (r *Router) Pull(ctx context.Context, topic shard.TopicID, most int, leaseMs int64, wait time.Duration) ([]shard.Taken, error) {
+func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseMs int64, wait time.Duration) ([]shard.Taken, error) {
 	p := pull{Router: r, topic: topic, most: most, leaseMs: leaseMs, begin: r.tasks.Now()}
 	b := r.newBackoff(p.begin)
 	taking, end := r.tasks.WithTimeout(context.WithoutCancel(ctx), task.Forever) // what was taken must be known, to be handed out or given back
@@ -66,7 +67,7 @@ func (r *Router) Pull(ctx context.Context, topic shard.TopicID, most int, leaseM
 		case Refused(err): // nobody leads anything, as far as can be seen from here
 			r.waiters.leave(w)
 			if !b.wait(ctx, false) {
-				return nil, shard.ErrNoLeader
+				return nil, timer.ErrNoLeader
 			}
 			continue
 		case err != nil:
@@ -85,14 +86,14 @@ func (r *Router) Pull(ctx context.Context, topic shard.TopicID, most int, leaseM
 }
 
 // GiveBack returns leases that never got as far as their consumer, also when the context has ended. One that cannot be given back runs out.
-func (r *Router) GiveBack(ctx context.Context, topic shard.TopicID, got []shard.Taken) {
+func (r *Router) GiveBack(ctx context.Context, topic timer.TopicID, got []shard.Taken) {
 	ctx, cancel := r.tasks.WithTimeout(context.WithoutCancel(ctx), giveBackIn)
 	defer cancel()
-	ops := make([]shard.Op, len(got))
+	ops := make([]timer.Op, len(got))
 	for i := range got {
 		t := &got[i]
-		ops[i] = shard.Op{Shard: t.Shard, Brief: true, Command: &shard.Command{Kind: shard.ReturnLease, Topic: topic,
-			Claim: &shard.Claim{Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}}}
+		ops[i] = timer.Op{Shard: t.Shard, Brief: true, Command: &timer.Command{Kind: timer.ReturnLease, Topic: topic,
+			Claim: &timer.LeaseUpdate{Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}}}
 	}
 	r.DoAll(ctx, ops)
 }
@@ -117,7 +118,7 @@ type offered struct {
 func (p *pull) once(ctx context.Context) ([]shard.Taken, error) {
 	nodes := p.cfg.Cluster.LeadingNodes()
 	if len(nodes) == 0 {
-		return nil, shard.ErrNoLeader
+		return nil, timer.ErrNoLeader
 	}
 	asked := make([]offered, len(nodes))
 	for i, node := range nodes {
@@ -125,7 +126,7 @@ func (p *pull) once(ctx context.Context) ([]shard.Taken, error) {
 	}
 	p.each(asked, func(o *offered) { o.list, o.err = p.offers(ctx, o.node) })
 	if !slices.ContainsFunc(asked, func(o offered) bool { return o.err == nil }) {
-		return nil, shard.ErrNoLeader
+		return nil, timer.ErrNoLeader
 	}
 	if p.choose(asked) == 0 {
 		p.races = 0
@@ -238,9 +239,9 @@ func (p *pull) take(ctx context.Context, node uint64, of []shard.Share) (got []s
 	answer, err := p.cfg.Peers.Call(ctx, node, methodTake, shard.AppendTakeRequest(nil, p.topic, p.leaseMs, of))
 	switch {
 	case errors.Is(err, p.cfg.NotSent):
-		return nil, shard.ErrNoLeader
+		return nil, timer.ErrNoLeader
 	case err != nil:
-		return nil, shard.ErrUnknown
+		return nil, timer.ErrUnknown
 	}
 	got, err = shard.DecodeTaken(answer)
 	return got, fromPeer(err)
@@ -250,10 +251,10 @@ func (p *pull) take(ctx context.Context, node uint64, of []shard.Share) (got []s
 func (r *Router) Waiting() int { return int(r.waiters.count.Load()) }
 
 // Ready is told how many timers of a topic have become ready in a shard that this node leads.
-func (r *Router) Ready(topic shard.TopicID, timers int) { r.waiters.notify(topic, timers, false) }
+func (r *Router) Ready(topic timer.TopicID, timers int) { r.waiters.notify(topic, timers, false) }
 
 // watchTopic has every node that leads something notify this one when it has timers of a topic ready, once.
-func (r *Router) watchTopic(topic shard.TopicID) {
+func (r *Router) watchTopic(topic timer.TopicID) {
 	for _, node := range r.cfg.Cluster.LeadingNodes() {
 		if node != r.self && r.waiters.watch(topic, node) {
 			r.cfg.Background(func(ctx context.Context) { r.watch(ctx, topic, node) })
@@ -262,7 +263,7 @@ func (r *Router) watchTopic(topic shard.TopicID) {
 }
 
 // watch has one node notify as long as somebody waits here. It ends within awaitCallIn of the last one's going, or when the node does not answer.
-func (r *Router) watch(ctx context.Context, topic shard.TopicID, node uint64) {
+func (r *Router) watch(ctx context.Context, topic timer.TopicID, node uint64) {
 	for {
 		want := r.waiters.stillWanted(topic, node)
 		if want == 0 {
@@ -285,7 +286,7 @@ func (r *Router) watch(ctx context.Context, topic shard.TopicID, node uint64) {
 	}
 }
 
-func (r *Router) awaitAt(ctx context.Context, node uint64, topic shard.TopicID, want int) (int, error) {
+func (r *Router) awaitAt(ctx context.Context, node uint64, topic timer.TopicID, want int) (int, error) {
 	ctx, cancel := r.tasks.WithTimeout(ctx, awaitCallIn)
 	defer cancel()
 	answer, err := r.cfg.Peers.Call(ctx, node, methodAwait, shard.AppendAwaitRequest(nil, topic, want))
@@ -347,7 +348,7 @@ func (r *Router) serveAwait(ctx context.Context, from uint64, body []byte) []byt
 	}
 	w := r.waiters.join(topic, want, r.tasks.Now(), from)
 	if w == nil {
-		return shard.AppendFailure(nil, shard.ErrOverloaded)
+		return shard.AppendFailure(nil, timer.ErrOverloaded)
 	}
 	defer r.waiters.leave(w)
 	list, err := r.host.Offers(ctx, topic, 1)

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
-func readyTimer(id string, priority uint8, dueMs int64, bytes int) *shard.Timer {
-	return &shard.Timer{ID: id, State: shard.Leased, Spec: shard.Spec{Priority: priority, DueMs: dueMs, PayloadKind: shard.BinaryPayload, Payload: make([]byte, bytes)}}
+func readyTimer(id string, priority uint8, dueMs int64, bytes int) *timer.Timer {
+	return &timer.Timer{ID: id, State: timer.Leased, Spec: timer.Spec{Priority: priority, DueMs: dueMs, PayloadKind: timer.BinaryPayload, Payload: make([]byte, bytes)}}
 }
 
 func idsOf(list []shard.Taken) (ids []string) {
@@ -40,7 +41,7 @@ func TestPullOrderAcrossNodes(t *testing.T) {
 		}
 	}
 	for i := range 3 {
-		c.becomes(shard.ID(1+i), readyTimer(fmt.Sprint("big", i), 0, int64(i), 2<<20-1000))
+		c.becomes(timer.ShardID(1+i), readyTimer(fmt.Sprint("big", i), 0, int64(i), 2<<20-1000))
 	}
 	if got, err := r.Pull(t.Context(), 1, 1000, 0, 0); err != nil || !slices.Equal(idsOf(got), []string{"big0", "big1"}) {
 		t.Errorf("pulled %v: %v", idsOf(got), err)
@@ -54,13 +55,13 @@ func TestPullWhenNobodyLeads(t *testing.T) {
 		clear(c.leaders)
 		begin := time.Now()
 		_, err := c.nodes[1].Pull(t.Context(), 1, 1, 0, time.Minute)
-		if took := time.Since(begin); !errors.Is(err, shard.ErrNoLeader) || took > 2*time.Second {
+		if took := time.Since(begin); !errors.Is(err, timer.ErrNoLeader) || took > 2*time.Second {
 			t.Errorf("%v after %v", err, took)
 		}
 		c.leaders[1] = 2
-		c.nodes[2].answer = shard.ErrUnknown
+		c.nodes[2].answer = timer.ErrUnknown
 		c.becomes(1, readyTimer("a", 0, 1, 1))
-		if _, err := c.nodes[1].Pull(t.Context(), 1, 1, 0, 0); !errors.Is(err, shard.ErrNoLeader) {
+		if _, err := c.nodes[1].Pull(t.Context(), 1, 1, 0, 0); !errors.Is(err, timer.ErrNoLeader) {
 			t.Errorf("a leader that does not answer: %v", err)
 		}
 	})
@@ -102,7 +103,7 @@ func TestPullersAreServedInTurn(t *testing.T) {
 		}
 		c.mu.Unlock()
 		for i := range 100 {
-			c.becomes(shard.ID(1+i%3), readyTimer(fmt.Sprint("t", i), 0, int64(i), 1))
+			c.becomes(timer.ShardID(1+i%3), readyTimer(fmt.Sprint("t", i), 0, int64(i), 1))
 			time.Sleep(60 * time.Millisecond)
 			c.remind()
 		}
@@ -132,7 +133,7 @@ func TestPullersAreServedInTurn(t *testing.T) {
 // remind is what hosts do every 50 ms.
 func (c *fakeCluster) remind() {
 	c.mu.Lock()
-	ready := map[shard.ID]int{}
+	ready := map[timer.ShardID]int{}
 	for id, list := range c.ready {
 		ready[id] = len(list)
 	}

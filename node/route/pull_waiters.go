@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"carillon/node/task"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // Bounds: those who wait beyond them must ask again.
@@ -23,7 +23,7 @@ type pullWaiters struct {
 	tasks   task.Env
 	count   atomic.Int32
 	mu      sync.Mutex
-	topics  map[shard.TopicID]*topicWaiters
+	topics  map[timer.TopicID]*topicWaiters
 	watches int
 }
 
@@ -35,7 +35,7 @@ type topicWaiters struct {
 
 // waiter is one who waits.
 type waiter struct {
-	topic shard.TopicID
+	topic timer.TopicID
 	want  int           // timers
 	since time.Duration // when its waiting began
 	node  uint64        // it waits for clients there; 0: it is this node's own
@@ -44,11 +44,11 @@ type waiter struct {
 }
 
 func newPullWaiters(tasks task.Env) *pullWaiters {
-	return &pullWaiters{tasks: tasks, topics: map[shard.TopicID]*topicWaiters{}}
+	return &pullWaiters{tasks: tasks, topics: map[timer.TopicID]*topicWaiters{}}
 }
 
 // join adds a waiter; nil when there are too many.
-func (p *pullWaiters) join(topic shard.TopicID, want int, since time.Duration, node uint64) *waiter {
+func (p *pullWaiters) join(topic timer.TopicID, want int, since time.Duration, node uint64) *waiter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.count.Load() >= maxWaiters {
@@ -98,14 +98,14 @@ func (p *pullWaiters) removed(w *waiter) {
 	p.count.Add(-1)
 }
 
-func (p *pullWaiters) dropEmptyLocked(topic shard.TopicID) {
+func (p *pullWaiters) dropEmptyLocked(topic timer.TopicID) {
 	if t := p.topics[topic]; t != nil && len(t.queue) == 0 && len(t.watched) == 0 {
 		delete(p.topics, topic)
 	}
 }
 
 // notify wakes those for whom there is work. fromPeer: another node has notified this one, and tells other nodes itself.
-func (p *pullWaiters) notify(topic shard.TopicID, timers int, fromPeer bool) {
+func (p *pullWaiters) notify(topic timer.TopicID, timers int, fromPeer bool) {
 	if p.count.Load() == 0 {
 		return
 	}
@@ -141,7 +141,7 @@ func (t *topicWaiters) wanted() (n int) {
 }
 
 // waitedFor are the topics that this node's own clients wait for.
-func (p *pullWaiters) waitedFor() (topics []shard.TopicID) {
+func (p *pullWaiters) waitedFor() (topics []timer.TopicID) {
 	if p.count.Load() == 0 {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (p *pullWaiters) waitedFor() (topics []shard.TopicID) {
 }
 
 // watch notes that a node is about to be asked to notify this one; false when it has been, or nobody waits.
-func (p *pullWaiters) watch(topic shard.TopicID, node uint64) bool {
+func (p *pullWaiters) watch(topic timer.TopicID, node uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.topics[topic]
@@ -170,7 +170,7 @@ func (p *pullWaiters) watch(topic shard.TopicID, node uint64) bool {
 }
 
 // stillWanted is for how many timers a watched node should notify; with 0 the watch is over.
-func (p *pullWaiters) stillWanted(topic shard.TopicID, node uint64) int {
+func (p *pullWaiters) stillWanted(topic timer.TopicID, node uint64) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.topics[topic]
@@ -182,13 +182,13 @@ func (p *pullWaiters) stillWanted(topic shard.TopicID, node uint64) int {
 }
 
 // unwatch ends a watch.
-func (p *pullWaiters) unwatch(topic shard.TopicID, node uint64) {
+func (p *pullWaiters) unwatch(topic timer.TopicID, node uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unwatchLocked(p.topics[topic], topic, node)
 }
 
-func (p *pullWaiters) unwatchLocked(t *topicWaiters, topic shard.TopicID, node uint64) {
+func (p *pullWaiters) unwatchLocked(t *topicWaiters, topic timer.TopicID, node uint64) {
 	delete(t.watched, node)
 	p.watches--
 	p.dropEmptyLocked(topic)

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // Timer reads one timer, linearizably, from its shard's leader; nil when there is none.
-func (r *Router) Timer(ctx context.Context, id shard.ID, topic shard.TopicID, timer string) (*shard.Timer, error) {
+func (r *Router) Timer(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string) (*timer.Timer, error) {
 	begin := r.tasks.Now()
 	if r.leads(id) {
 		if found, err := r.host.Timer(ctx, id, topic, timer); !readAgain(err) {
@@ -19,7 +20,7 @@ func (r *Router) Timer(ctx context.Context, id shard.ID, topic shard.TopicID, ti
 	return r.timerAnywhere(ctx, id, topic, timer, begin)
 }
 
-func (r *Router) timerAnywhere(ctx context.Context, id shard.ID, topic shard.TopicID, timer string, begin time.Duration) (found *shard.Timer, err error) {
+func (r *Router) timerAnywhere(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string, begin time.Duration) (found *timer.Timer, err error) {
 	err = r.read(ctx, id, begin, reading{
 		here: func() error {
 			found, err = r.host.Timer(ctx, id, topic, timer)
@@ -40,8 +41,8 @@ func (r *Router) timerAnywhere(ctx context.Context, id shard.ID, topic shard.Top
 
 // List answers a query on one shard from its leader: at most q.Limit timers, in order. What is too much for one answer between
 // nodes is asked for in parts, each as of its own moment.
-func (r *Router) List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error) {
-	var out []*shard.Timer
+func (r *Router) List(ctx context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
+	var out []*timer.Timer
 	for rest := *q; ; {
 		page, cut, err := r.page(ctx, id, &rest)
 		if err != nil {
@@ -55,12 +56,12 @@ func (r *Router) List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shar
 		if !cut || len(page) == 0 || len(out) >= q.Limit {
 			return out, nil
 		}
-		last := q.Place(page[len(page)-1])
+		last := q.SortKey(page[len(page)-1])
 		rest.After, rest.Limit = &last, q.Limit-len(out)
 	}
 }
 
-func (r *Router) page(ctx context.Context, id shard.ID, q *shard.Query) (page []*shard.Timer, cut bool, err error) {
+func (r *Router) page(ctx context.Context, id timer.ShardID, q *timer.Query) (page []*timer.Timer, cut bool, err error) {
 	err = r.read(ctx, id, r.tasks.Now(), reading{
 		here: func() error {
 			cut = false
@@ -79,7 +80,7 @@ func (r *Router) page(ctx context.Context, id shard.ID, q *shard.Query) (page []
 }
 
 // shorten leaves out of a page from elsewhere what there is no room for here.
-func shorten(page []*shard.Timer, room shard.Room) {
+func shorten(page []*timer.Timer, room timer.Room) {
 	for _, t := range page {
 		if room != nil && !t.Short && !room.Take(t.Size()) {
 			t.Shorten()
@@ -97,7 +98,7 @@ type reading struct {
 }
 
 // read has a shard's leader answer; what fails is tried again, elsewhere if need be.
-func (r *Router) read(ctx context.Context, id shard.ID, begin time.Duration, rd reading) error {
+func (r *Router) read(ctx context.Context, id timer.ShardID, begin time.Duration, rd reading) error {
 	b := r.newBackoff(begin)
 	var t target
 	for {
@@ -107,7 +108,7 @@ func (r *Router) read(ctx context.Context, id shard.ID, begin time.Duration, rd 
 			return err
 		}
 		if !b.wait(ctx, t.noteLeaderHint(err)) {
-			return shard.ErrNoLeader
+			return timer.ErrNoLeader
 		}
 	}
 }
@@ -115,7 +116,7 @@ func (r *Router) read(ctx context.Context, id shard.ID, begin time.Duration, rd 
 func (r *Router) readAt(ctx context.Context, node uint64, rd *reading) error {
 	switch node {
 	case 0:
-		return shard.ErrNoLeader
+		return timer.ErrNoLeader
 	case r.self:
 		return rd.here()
 	}
@@ -124,9 +125,9 @@ func (r *Router) readAt(ctx context.Context, node uint64, rd *reading) error {
 	answer, err := r.cfg.Peers.Call(ctx, node, rd.method, rd.ask())
 	switch {
 	case errors.Is(err, r.cfg.NotSent):
-		return shard.ErrNoLeader
+		return timer.ErrNoLeader
 	case err != nil:
-		return shard.ErrUnknown
+		return timer.ErrUnknown
 	}
 	return fromPeer(rd.take(answer))
 }

@@ -14,10 +14,11 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/timer"
 )
 
-func fire(n int) *shard.Command {
-	return &shard.Command{Kind: shard.Fire, Topic: 1, ID: "a", IfMatch: uint32(n)}
+func fire(n int) *timer.Command {
+	return &timer.Command{Kind: timer.Fire, Topic: 1, ID: "a", IfMatch: uint32(n)}
 }
 
 // bubble is a test under synctest, in which a property must not ask for the deadline that a *testing.T has.
@@ -45,10 +46,10 @@ func TestRouteOne(t *testing.T) {
 		"local":        {set: func(c *fakeCluster) { c.leaders[2] = 1 }, runs: 1},
 		"remote":       {set: func(c *fakeCluster) {}, calls: 1, runs: 1},
 		"not sent":     {set: func(c *fakeCluster) { c.onCall = lose(errNotSentFake, 1) }, calls: 3, took: 10 * time.Millisecond, runs: 1},
-		"never sent":   {set: func(c *fakeCluster) { c.onCall = lose(errNotSentFake, 1000) }, err: shard.ErrNoLeader, calls: 18, took: 1450 * time.Millisecond},
-		"broken":       {set: func(c *fakeCluster) { c.onCall = lose(errBrokenFake, 1) }, err: shard.ErrUnknown, calls: 1},
-		"answer cut":   {set: func(c *fakeCluster) { c.onCall = lose(nil, 1) }, err: shard.ErrUnknown, calls: 1},
-		"nobody leads": {set: func(c *fakeCluster) { c.leaders[2] = 0 }, err: shard.ErrNoLeader, calls: 18, took: 1450 * time.Millisecond},
+		"never sent":   {set: func(c *fakeCluster) { c.onCall = lose(errNotSentFake, 1000) }, err: timer.ErrNoLeader, calls: 18, took: 1450 * time.Millisecond},
+		"broken":       {set: func(c *fakeCluster) { c.onCall = lose(errBrokenFake, 1) }, err: timer.ErrUnknown, calls: 1},
+		"answer cut":   {set: func(c *fakeCluster) { c.onCall = lose(nil, 1) }, err: timer.ErrUnknown, calls: 1},
+		"nobody leads": {set: func(c *fakeCluster) { c.leaders[2] = 0 }, err: timer.ErrNoLeader, calls: 18, took: 1450 * time.Millisecond},
 		"named one is dead": {set: func(c *fakeCluster) {
 			c.leaders[2], c.nodes[2].thinks = 0, 3 // 2 is asked first and says 3; by then 2 is elected
 			c.onCall = func(_ context.Context, call fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
@@ -63,18 +64,18 @@ func TestRouteOne(t *testing.T) {
 			}
 			c.nodes[1].thinks = 2
 		}, calls: 4, took: 30 * time.Millisecond, runs: 1},
-		"no such shard":        {set: func(c *fakeCluster) { c.shards = 1; c.nodes[1].shards, c.nodes[2].shards, c.nodes[3].shards = 1, 1, 1 }, err: shard.ErrNoLeader, calls: 18, took: 1450 * time.Millisecond},
-		"overloaded":           {set: func(c *fakeCluster) { c.nodes[2].answer = shard.ErrOverloaded }, err: shard.ErrOverloaded, calls: 1},
-		"low disk":             {set: func(c *fakeCluster) { c.nodes[2].answer = shard.ErrLowDisk }, err: shard.ErrLowDisk, calls: 1},
-		"leader stops":         {set: func(c *fakeCluster) { c.nodes[2].answer = shard.ErrStopped }, err: shard.ErrUnknown, calls: 1},
-		"this node stops":      {set: func(c *fakeCluster) { c.leaders[2], c.nodes[1].answer = 1, shard.ErrStopped }, err: shard.ErrStopped},
-		"this node overloaded": {set: func(c *fakeCluster) { c.leaders[2], c.nodes[1].answer = 1, shard.ErrOverloaded }, err: shard.ErrOverloaded},
+		"no such shard":        {set: func(c *fakeCluster) { c.shards = 1; c.nodes[1].shards, c.nodes[2].shards, c.nodes[3].shards = 1, 1, 1 }, err: timer.ErrNoLeader, calls: 18, took: 1450 * time.Millisecond},
+		"overloaded":           {set: func(c *fakeCluster) { c.nodes[2].answer = timer.ErrOverloaded }, err: timer.ErrOverloaded, calls: 1},
+		"low disk":             {set: func(c *fakeCluster) { c.nodes[2].answer = timer.ErrLowDisk }, err: timer.ErrLowDisk, calls: 1},
+		"leader stops":         {set: func(c *fakeCluster) { c.nodes[2].answer = timer.ErrStopped }, err: timer.ErrUnknown, calls: 1},
+		"this node stops":      {set: func(c *fakeCluster) { c.leaders[2], c.nodes[1].answer = 1, timer.ErrStopped }, err: timer.ErrStopped},
+		"this node overloaded": {set: func(c *fakeCluster) { c.leaders[2], c.nodes[1].answer = 1, timer.ErrOverloaded }, err: timer.ErrOverloaded},
 		"silent": {set: func(c *fakeCluster) {
 			c.onCall = func(ctx context.Context, _ fakeCall, _ func() ([]byte, error)) ([]byte, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
-		}, err: shard.ErrUnknown, calls: 1, took: answerIn},
+		}, err: timer.ErrUnknown, calls: 1, took: answerIn},
 		"moved on the way": {set: func(c *fakeCluster) {
 			c.onCall = func(_ context.Context, _ fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
 				c.mu.Lock()
@@ -97,16 +98,16 @@ func TestRouteOne(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFakeCluster(3, 3)
 					c.set(f)
-					o := shard.Op{Shard: 2, Command: fire(7), Brief: true}
+					o := timer.Op{Shard: 2, Command: fire(7), Brief: true}
 					begin := time.Now()
 					if all {
-						list := []shard.Op{o}
+						list := []timer.Op{o}
 						f.nodes[1].Router.DoAll(t.Context(), list)
 						o = list[0]
 					} else {
 						o.Result, o.Err = f.nodes[1].Router.Do(t.Context(), 2, o.Command, true)
 					}
-					if o.Err != c.err || c.err == nil && (o.Result.Code != shard.OK || o.Result.Seq != 7) {
+					if o.Err != c.err || c.err == nil && (o.Result.Code != timer.OK || o.Result.Seq != 7) {
 						t.Errorf("%+v, %v, want %v", o.Result, o.Err, c.err)
 					}
 					if took := time.Since(begin); took != c.took || took > 2*time.Second {
@@ -134,9 +135,9 @@ func TestRouteAll(t *testing.T) {
 			after(100 * time.Millisecond)
 			return deliver()
 		}
-		ops := make([]shard.Op, 60)
+		ops := make([]timer.Op, 60)
 		for i := range ops {
-			ops[i] = shard.Op{Shard: shard.ID(1 + i%6), Command: fire(i)}
+			ops[i] = timer.Op{Shard: timer.ShardID(1 + i%6), Command: fire(i)}
 		}
 		begin := time.Now()
 		f.nodes[1].Router.DoAll(t.Context(), ops)
@@ -162,7 +163,7 @@ func TestRouteContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Millisecond)
 		defer cancel()
 		begin := time.Now()
-		if _, err := f.nodes[1].Router.Do(ctx, 2, fire(1), true); err != shard.ErrNoLeader || time.Since(begin) != 15*time.Millisecond {
+		if _, err := f.nodes[1].Router.Do(ctx, 2, fire(1), true); err != timer.ErrNoLeader || time.Since(begin) != 15*time.Millisecond {
 			t.Errorf("%v after %s", err, time.Since(begin))
 		}
 	})
@@ -172,19 +173,19 @@ func TestRouteContext(t *testing.T) {
 func TestRouteOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeCluster(2, 2)
-		ops := []shard.Op{
-			{Shard: 2, Command: fire(1), Err: shard.ErrNoLeader},
-			{Shard: 2, Command: fire(2), Result: shard.Result{Code: shard.OK}},
-			{Shard: 2, Command: fire(3), Err: shard.NotLeaderError{}},
-			{Shard: 1, Command: fire(4), Err: shard.NotLeaderError{}},
-			{Shard: 1, Command: fire(5), Err: shard.ErrOverloaded},
+		ops := []timer.Op{
+			{Shard: 2, Command: fire(1), Err: timer.ErrNoLeader},
+			{Shard: 2, Command: fire(2), Result: timer.Result{Code: timer.OK}},
+			{Shard: 2, Command: fire(3), Err: timer.NotLeaderError{}},
+			{Shard: 1, Command: fire(4), Err: timer.NotLeaderError{}},
+			{Shard: 1, Command: fire(5), Err: timer.ErrOverloaded},
 		}
 		f.nodes[1].finish(t.Context(), ops, f.nodes[1].tasks.Now(), true)
 		var got []uint32
 		for _, cmd := range append(f.executed[2], f.executed[1]...) {
 			got = append(got, cmd.IfMatch)
 		}
-		if want := []uint32{3, 4}; !slices.Equal(got, want) || ops[0].Err != shard.ErrNoLeader || ops[2].Err != nil || ops[3].Err != nil || ops[4].Err != shard.ErrOverloaded {
+		if want := []uint32{3, 4}; !slices.Equal(got, want) || ops[0].Err != timer.ErrNoLeader || ops[2].Err != nil || ops[3].Err != nil || ops[4].Err != timer.ErrOverloaded {
 			t.Errorf("executed %v, want %v: %+v", got, want, ops)
 		}
 	})
@@ -199,9 +200,9 @@ func TestRouteChaos(t *testing.T) {
 			f.rand = rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
 			f.moves = rapid.IntRange(0, 80).Draw(rt, "moves")
 			f.faults = rapid.IntRange(0, 40).Draw(rt, "faults")
-			ops := make([]shard.Op, rapid.IntRange(1, 30).Draw(rt, "operations"))
+			ops := make([]timer.Op, rapid.IntRange(1, 30).Draw(rt, "operations"))
 			for i := range ops {
-				ops[i] = shard.Op{Shard: shard.ID(1 + f.rand.IntN(f.shards)), Command: fire(i), Brief: true}
+				ops[i] = timer.Op{Shard: timer.ShardID(1 + f.rand.IntN(f.shards)), Command: fire(i), Brief: true}
 				ops[i].Command.ID = fmt.Sprint(ops[i].Shard, "-", f.rand.IntN(2))
 			}
 			begin := time.Now()
@@ -218,7 +219,7 @@ func TestRouteChaos(t *testing.T) {
 	})
 }
 
-func checkExecuted(t *rapid.T, f *fakeCluster, ops []shard.Op) {
+func checkExecuted(t *rapid.T, f *fakeCluster, ops []timer.Op) {
 	times := make([]int, len(ops))
 	for id, list := range f.executed {
 		last := map[string]int{}
@@ -234,14 +235,14 @@ func checkExecuted(t *rapid.T, f *fakeCluster, ops []shard.Op) {
 	for i, o := range ops {
 		switch o.Err {
 		case nil:
-			if times[i] != 1 || o.Result.Code != shard.OK || o.Result.Seq != uint64(i) {
+			if times[i] != 1 || o.Result.Code != timer.OK || o.Result.Seq != uint64(i) {
 				t.Errorf("operation %d answered %+v and was executed %d times", i, o.Result, times[i])
 			}
-		case shard.ErrUnknown:
+		case timer.ErrUnknown:
 			if times[i] > 1 {
 				t.Errorf("operation %d is unknown and was executed %d times", i, times[i])
 			}
-		case shard.ErrNoLeader, shard.ErrOverloaded:
+		case timer.ErrNoLeader, timer.ErrOverloaded:
 			if times[i] != 0 {
 				t.Errorf("operation %d answered %v and was executed %d times", i, o.Err, times[i])
 			}
@@ -255,7 +256,7 @@ func checkExecuted(t *rapid.T, f *fakeCluster, ops []shard.Op) {
 func TestRouteReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeCluster(3, 3)
-		f.timers[2] = []*shard.Timer{{ID: "a", Topic: 1, State: shard.Scheduled}}
+		f.timers[2] = []*timer.Timer{{ID: "a", Topic: 1, State: timer.Scheduled}}
 		lost := 0
 		f.onCall = func(ctx context.Context, _ fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
 			switch lost++; lost {
@@ -276,14 +277,14 @@ func TestRouteReads(t *testing.T) {
 			t.Errorf("a timer that is not there is %+v, %v", got, err)
 		}
 		for _, c := range []struct{ says, want error }{
-			{shard.ErrOverloaded, shard.ErrOverloaded}, {shard.ErrStopped, shard.ErrNoLeader}, {shard.ErrUnknown, shard.ErrNoLeader},
+			{timer.ErrOverloaded, timer.ErrOverloaded}, {timer.ErrStopped, timer.ErrNoLeader}, {timer.ErrUnknown, timer.ErrNoLeader},
 		} {
 			f.nodes[2].answer = c.says
 			begin := time.Now()
 			if _, err := f.nodes[1].Router.Timer(t.Context(), 2, 1, "a"); err != c.want || time.Since(begin) > retryFor {
 				t.Errorf("the leader says %v: %v after %s", c.says, err, time.Since(begin))
 			}
-			if _, err := f.nodes[1].Router.List(t.Context(), 2, &shard.Query{Limit: 5}); err != c.want {
+			if _, err := f.nodes[1].Router.List(t.Context(), 2, &timer.Query{Limit: 5}); err != c.want {
 				t.Errorf("the leader says %v: list %v", c.says, err)
 			}
 		}
@@ -295,13 +296,13 @@ func TestRouteList(t *testing.T) {
 	f := newFakeCluster(2, 2)
 	payload := make([]byte, 1<<20)
 	for i := range 40 {
-		f.timers[2] = append(f.timers[2], &shard.Timer{
-			ID: fmt.Sprint(i), State: shard.Scheduled, Spec: shard.Spec{DueMs: int64(1 + i), PayloadKind: shard.BinaryPayload, Payload: payload},
+		f.timers[2] = append(f.timers[2], &timer.Timer{
+			ID: fmt.Sprint(i), State: timer.Scheduled, Spec: timer.Spec{DueMs: int64(1 + i), PayloadKind: timer.BinaryPayload, Payload: payload},
 		})
 	}
 	for _, c := range []struct{ limit, want, calls int }{{100, 40, 3}, {20, 20, 2}, {5, 5, 1}} {
 		f.calls = nil
-		list, err := f.nodes[1].Router.List(t.Context(), 2, &shard.Query{Limit: c.limit})
+		list, err := f.nodes[1].Router.List(t.Context(), 2, &timer.Query{Limit: c.limit})
 		if err != nil || len(list) != c.want || len(f.calls) != c.calls {
 			t.Fatalf("%d timers of %d in %d calls, %v", len(list), c.limit, len(f.calls), err)
 		}
@@ -317,10 +318,10 @@ func TestRouteList(t *testing.T) {
 func TestRouteCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calm := newFakeCluster(3, 9)
-		counts := func() (shard.Counts, error) {
-			list, err := calm.nodes[1].Router.Counts(t.Context(), []shard.TopicID{1, 5})
+		counts := func() (timer.Counts, error) {
+			list, err := calm.nodes[1].Router.Counts(t.Context(), []timer.TopicID{1, 5})
 			if err != nil {
-				return shard.Counts{}, err
+				return timer.Counts{}, err
 			}
 			if len(list) != 2 || list[1].Scheduled != 5*list[0].Scheduled {
 				t.Errorf("two topics in one go: %+v", list)
@@ -348,8 +349,8 @@ func TestRouteCounts(t *testing.T) {
 		if c, err := counts(); err != nil || c.Scheduled != 1<<10-2 {
 			t.Errorf("without knowing who leads: %+v, %v", c, err)
 		}
-		calm.nodes[3].answer = shard.ErrOverloaded
-		if _, err := counts(); err != shard.ErrOverloaded {
+		calm.nodes[3].answer = timer.ErrOverloaded
+		if _, err := counts(); err != timer.ErrOverloaded {
 			t.Errorf("a share is refused: %v", err)
 		}
 	})
@@ -363,11 +364,11 @@ func TestRouteCountsChaos(t *testing.T) {
 			f.rand = rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
 			f.moves = rapid.IntRange(0, 30).Draw(rt, "moves")
 			f.faults = rapid.IntRange(0, 10).Draw(rt, "faults")
-			c, err := f.nodes[1].Router.Counts(t.Context(), []shard.TopicID{1})
+			c, err := f.nodes[1].Router.Counts(t.Context(), []timer.TopicID{1})
 			switch {
 			case err == nil && c[0].Scheduled != int64(1)<<(f.shards+1)-2:
 				rt.Fatalf("of %d shards these were counted: %b", f.shards, c[0].Scheduled)
-			case err != nil && !errors.Is(err, shard.ErrNoLeader):
+			case err != nil && !errors.Is(err, timer.ErrNoLeader):
 				rt.Fatal(err)
 			}
 		})
@@ -389,9 +390,9 @@ func TestServeHostile(t *testing.T) {
 	if _, err := f.nodes[1].Serve(t.Context(), 2, 200, nil); err == nil {
 		t.Error("a method that is not known is served")
 	}
-	for _, id := range []shard.ID{0, 2, 3, 1 << 31} {
+	for _, id := range []timer.ShardID{0, 2, 3, 1 << 31} {
 		answer, _ := f.nodes[1].Serve(t.Context(), 2, methodTimer, shard.AppendTimerRequest(nil, id, 1, "a"))
-		if _, err := shard.DecodeTimer(answer); !errors.Is(err, shard.ErrNoLeader) {
+		if _, err := shard.DecodeTimer(answer); !errors.Is(err, timer.ErrNoLeader) {
 			t.Errorf("shard %d: %v", id, err)
 		}
 	}
@@ -400,9 +401,9 @@ func TestServeHostile(t *testing.T) {
 // TestServeMixed: of a list a node decides what it leads and refuses the rest, in the order of the list.
 func TestServeMixed(t *testing.T) {
 	f := newFakeCluster(2, 4)
-	ops := make([]shard.Op, 8)
+	ops := make([]timer.Op, 8)
 	for i := range ops {
-		ops[i] = shard.Op{Shard: shard.ID(1 + i%4), Command: fire(i), Brief: true}
+		ops[i] = timer.Op{Shard: timer.ShardID(1 + i%4), Command: fire(i), Brief: true}
 	}
 	answer, err := f.nodes[1].Serve(t.Context(), 2, methodOps, shard.AppendOps(nil, ops))
 	if err != nil {
@@ -412,7 +413,7 @@ func TestServeMixed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, o := range ops {
-		if i%2 == 0 && (o.Err != nil || o.Result.Seq != uint64(i)) || i%2 == 1 && o.Err != error(shard.NotLeaderError{Leader: 2}) {
+		if i%2 == 0 && (o.Err != nil || o.Result.Seq != uint64(i)) || i%2 == 1 && o.Err != error(timer.NotLeaderError{Leader: 2}) {
 			t.Errorf("operation %d: %+v, %v", i, o.Result, o.Err)
 		}
 	}
@@ -444,12 +445,12 @@ type instantHost struct {
 	leads bool
 }
 
-func (h instantHost) Leads(shard.ID) bool               { return h.leads }
-func (h instantHost) Takes(shard.ID) bool               { return h.leads }
-func (h instantHost) Leader(shard.ID) (uint64, bool)    { return 2, true }
-func (h instantHost) DoAll(context.Context, []shard.Op) {}
-func (h instantHost) Do(context.Context, shard.ID, *shard.Command, bool) (shard.Result, error) {
-	return shard.Result{Code: shard.OK}, nil
+func (h instantHost) Leads(timer.ShardID) bool            { return h.leads }
+func (h instantHost) Takes(timer.ShardID) bool            { return h.leads }
+func (h instantHost) Leader(timer.ShardID) (uint64, bool) { return 2, true }
+func (h instantHost) DoAll(context.Context, []timer.Op)   {}
+func (h instantHost) Do(context.Context, timer.ShardID, *timer.Command, bool) (timer.Result, error) {
+	return timer.Result{Code: timer.OK}, nil
 }
 
 // straight calls another router without a network.
@@ -467,7 +468,7 @@ func newInstant(self uint64, leads bool, other *Router) *Router {
 
 func TestRouteLocalTakesNoMemory(t *testing.T) {
 	r := newInstant(1, true, nil)
-	cmd, ops := fire(1), []shard.Op{{Shard: 1, Command: fire(1)}, {Shard: 1, Command: fire(2)}}
+	cmd, ops := fire(1), []timer.Op{{Shard: 1, Command: fire(1)}, {Shard: 1, Command: fire(2)}}
 	if n := testing.AllocsPerRun(100, func() {
 		if _, err := r.Do(t.Context(), 1, cmd, true); err != nil {
 			t.Fatal(err)
@@ -499,7 +500,7 @@ func TestRouteWalk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeCluster(3, 3)
 		for i := range 40 {
-			f.timers[2] = append(f.timers[2], &shard.Timer{ID: fmt.Sprint(i), Version: uint32(i)})
+			f.timers[2] = append(f.timers[2], &timer.Timer{ID: fmt.Sprint(i), Version: uint32(i)})
 		}
 		n := 0
 		f.onCall = func(_ context.Context, _ fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
@@ -517,7 +518,7 @@ func TestRouteWalk(t *testing.T) {
 		}
 		met := 0
 		for at := (shard.Waypoint{}); !at.Done(); {
-			marks, next, err := f.nodes[1].Router.Walk(t.Context(), 2, &shard.Query{Limit: 3}, at)
+			marks, next, err := f.nodes[1].Router.Walk(t.Context(), 2, &timer.Query{Limit: 3}, at)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // What one node asks of another about shards. The values are part of the protocol between nodes.
@@ -43,33 +44,33 @@ const (
 
 // Host is what a Router needs of the node's own shards: shard.Host.
 type Host interface {
-	Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error)
-	DoAll(ctx context.Context, ops []shard.Op)
-	Timer(ctx context.Context, id shard.ID, topic shard.TopicID, timer string) (*shard.Timer, error)
-	List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error)
+	Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error)
+	DoAll(ctx context.Context, ops []timer.Op)
+	Timer(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string) (*timer.Timer, error)
+	List(ctx context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error)
 	// Counts sums up a topic over the shards that this node leads.
-	Counts(ctx context.Context, topics []shard.TopicID) ([]shard.Counts, error)
-	Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) ([]shard.Mark, shard.Waypoint, error)
+	Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Counts, error)
+	Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at shard.Waypoint) ([]timer.Ref, shard.Waypoint, error)
 	// Offers are the first of what is ready of a topic that is pulled, in the shards that this node leads; Take leases of it.
-	Offers(ctx context.Context, topic shard.TopicID, most int) ([]shard.Offer, error)
-	Take(ctx context.Context, topic shard.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error)
+	Offers(ctx context.Context, topic timer.TopicID, most int) ([]shard.Offer, error)
+	Take(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error)
 	// Leads says whether this node leads a shard and serves it.
-	Leads(id shard.ID) bool
+	Leads(id timer.ShardID) bool
 	// Takes says whether commands for a shard may be given to this node: it leads, or will say very soon who does.
-	Takes(id shard.ID) bool
+	Takes(id timer.ShardID) bool
 	// Leader is who leads a shard as this node's replica, if there is one, knows it.
-	Leader(id shard.ID) (node uint64, ok bool)
+	Leader(id timer.ShardID) (node uint64, ok bool)
 }
 
 // LocalHistory is the node's own history.
 type LocalHistory interface {
-	List(q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error)
+	List(q *timer.HistoryQuery) (page []*timer.HistoryEntry, more bool, err error)
 }
 
 // Cluster is what this node has heard of the others. Its methods must not block.
 type Cluster interface {
 	// LikelyLeaders lists who may lead a shard, the likeliest first; this node may be among them.
-	LikelyLeaders(id shard.ID) []uint64
+	LikelyLeaders(id timer.ShardID) []uint64
 	// LeadingNodes are the nodes that lead something, this one included.
 	LeadingNodes() []uint64
 	// HeardNodes are the other nodes that this one hears just now.
@@ -128,17 +129,17 @@ func New(cfg Config) *Router {
 func (r *Router) Run(ctx context.Context) { task.Every(ctx, r.tasks, watchEach, r.watchLeaders) }
 
 // leads reports that this node leads a timer shard; another node may have asked for one that there is not.
-func (r *Router) leads(id shard.ID) bool {
+func (r *Router) leads(id timer.ShardID) bool {
 	return id > shard.Meta && int(id) <= r.shards && r.host.Leads(id)
 }
 
 // takes reports that this node is the place for a shard's commands, as far as it can tell.
-func (r *Router) takes(id shard.ID) bool {
+func (r *Router) takes(id timer.ShardID) bool {
 	return id > shard.Meta && int(id) <= r.shards && r.host.Takes(id)
 }
 
 // leader is who else leads a timer shard as this node knows it; 0 unknown.
-func (r *Router) leader(id shard.ID) uint64 {
+func (r *Router) leader(id timer.ShardID) uint64 {
 	if id <= shard.Meta || int(id) > r.shards {
 		return 0
 	}
@@ -149,9 +150,9 @@ func (r *Router) leader(id shard.ID) uint64 {
 }
 
 // led are the shards that this node leads.
-func (r *Router) led() (ids []shard.ID) {
+func (r *Router) led() (ids []timer.ShardID) {
 	for i := range r.shards {
-		if id := shard.ID(1 + i); r.leads(id) {
+		if id := timer.ShardID(1 + i); r.leads(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -163,25 +164,25 @@ func Refused(err error) bool {
 	if err == nil {
 		return false
 	}
-	if errors.Is(err, shard.ErrNoLeader) || errors.Is(err, shard.ErrRecovering) {
+	if errors.Is(err, timer.ErrNoLeader) || errors.Is(err, timer.ErrRecovering) {
 		return true
 	}
-	_, moved := errors.AsType[shard.NotLeaderError](err)
+	_, moved := errors.AsType[timer.NotLeaderError](err)
 	return moved
 }
 
 // untouched says that nothing was done, for whatever reason.
 func untouched(err error) bool {
-	return Refused(err) || errors.Is(err, shard.ErrOverloaded) || errors.Is(err, shard.ErrMemory) || errors.Is(err, shard.ErrLowDisk)
+	return Refused(err) || errors.Is(err, timer.ErrOverloaded) || errors.Is(err, timer.ErrMemory) || errors.Is(err, timer.ErrLowDisk)
 }
 
 // readAgain says of an error that a read may still succeed.
-func readAgain(err error) bool { return Refused(err) || errors.Is(err, shard.ErrUnknown) }
+func readAgain(err error) bool { return Refused(err) || errors.Is(err, timer.ErrUnknown) }
 
 // fromPeer is another node's error as this node's client is to have it: that the other stops is not the client's concern.
 func fromPeer(err error) error {
-	if errors.Is(err, shard.ErrStopped) {
-		return shard.ErrUnknown
+	if errors.Is(err, timer.ErrStopped) {
+		return timer.ErrUnknown
 	}
 	return err
 }

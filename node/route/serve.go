@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // answerRoom is how many bytes of timers the answer to operations from another node carries; the client is told no more in any case.
@@ -37,15 +38,15 @@ func (r *Router) Serve(ctx context.Context, from uint64, method uint8, body []by
 }
 
 // notLeader refuses a shard that this node does not lead; nil when it does.
-func (r *Router) notLeader(id shard.ID) error {
+func (r *Router) notLeader(id timer.ShardID) error {
 	if r.leads(id) {
 		return nil
 	}
-	return shard.NotLeaderError{Leader: r.leader(id)}
+	return timer.NotLeaderError{Leader: r.leader(id)}
 }
 
 // notTaken is notLeader for commands, which may wait here for a leader.
-func (r *Router) notTaken(id shard.ID) error {
+func (r *Router) notTaken(id timer.ShardID) error {
 	if r.takes(id) {
 		return nil
 	}
@@ -57,7 +58,7 @@ func (r *Router) serveOps(ctx context.Context, body []byte) []byte {
 	if err != nil {
 		return shard.AppendFailure(nil, err)
 	}
-	room := shard.NewAllowance(answerRoom)
+	room := timer.NewAllowance(answerRoom)
 	for i := range ops {
 		ops[i].Room = room
 	}
@@ -69,8 +70,8 @@ func (r *Router) serveOps(ctx context.Context, body []byte) []byte {
 		return shard.AppendAnswers(nil, ops)
 	}
 	// A shard's leadership is looked at once, so that its operations are taken or refused together.
-	refusal := make(map[shard.ID]error)
-	led := make([]shard.Op, 0, len(ops))
+	refusal := make(map[timer.ShardID]error)
+	led := make([]timer.Op, 0, len(ops))
 	for i := range ops {
 		o := &ops[i]
 		err, known := refusal[o.Shard]
@@ -98,13 +99,13 @@ func (r *Router) serveOps(ctx context.Context, body []byte) []byte {
 }
 
 func (r *Router) serveTimer(ctx context.Context, body []byte) []byte {
-	id, topic, timer, err := shard.DecodeTimerRequest(body)
+	id, topic, name, err := shard.DecodeTimerRequest(body)
 	if err == nil {
 		err = r.notLeader(id)
 	}
-	var found *shard.Timer
+	var found *timer.Timer
 	if err == nil {
-		found, err = r.host.Timer(ctx, id, topic, timer)
+		found, err = r.host.Timer(ctx, id, topic, name)
 	}
 	if err != nil {
 		return shard.AppendFailure(nil, err)
@@ -117,7 +118,7 @@ func (r *Router) serveList(ctx context.Context, body []byte) []byte {
 	if err == nil {
 		err = r.notLeader(id)
 	}
-	var list []*shard.Timer
+	var list []*timer.Timer
 	if err == nil {
 		list, err = r.host.List(ctx, id, q)
 	}

@@ -3,7 +3,7 @@ package route
 import (
 	"errors"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // target is where a request's operations on one shard go.
@@ -16,7 +16,7 @@ type target struct {
 }
 
 // choose picks the node for a round.
-func (t *target) choose(r *Router, id shard.ID) {
+func (t *target) choose(r *Router, id timer.ShardID) {
 	hint := t.hint
 	t.hint = 0
 	switch {
@@ -34,7 +34,7 @@ func (t *target) choose(r *Router, id shard.ID) {
 
 // noteLeaderHint keeps what an error says of who leads; true when it names another node.
 func (t *target) noteLeaderHint(err error) bool {
-	moved, ok := errors.AsType[shard.NotLeaderError](err)
+	moved, ok := errors.AsType[timer.NotLeaderError](err)
 	if !ok || moved.Leader == t.node {
 		return false
 	}
@@ -43,7 +43,7 @@ func (t *target) noteLeaderHint(err error) bool {
 }
 
 // candidate is the n-th of the nodes that may lead a shard, over and over: who leads as this node's replica knows it, then the likely ones.
-func (r *Router) candidate(id shard.ID, n int) uint64 {
+func (r *Router) candidate(id timer.ShardID, n int) uint64 {
 	leader := r.leader(id)
 	if leader != 0 && n == 0 {
 		return leader

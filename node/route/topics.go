@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // Meta is the meta group, which decides about topics, as this node reaches it.
@@ -29,10 +29,10 @@ func NewTopics(r *Router, local *ring.Topics, meta Meta) *Topics {
 }
 
 // Here finds a topic in this node's copy, which may lack what others have made meanwhile.
-func (t *Topics) Here(name string) (*shard.Topic, bool) { return t.local.Named(name) }
+func (t *Topics) Here(name string) (*timer.Topic, bool) { return t.local.Named(name) }
 
-// Named finds a topic. shard.ErrNoTopic says that there is none, whoever was asked to make it; any other error that nobody knows.
-func (t *Topics) Named(ctx context.Context, name string) (*shard.Topic, error) {
+// Named finds a topic. timer.ErrNoTopic says that there is none, whoever was asked to make it; any other error that nobody knows.
+func (t *Topics) Named(ctx context.Context, name string) (*timer.Topic, error) {
 	if topic, ok := t.local.Named(name); ok {
 		return topic, nil
 	}
@@ -42,11 +42,11 @@ func (t *Topics) Named(ctx context.Context, name string) (*shard.Topic, error) {
 	if topic, ok := t.local.Named(name); ok {
 		return topic, nil
 	}
-	return nil, shard.ErrNoTopic
+	return nil, timer.ErrNoTopic
 }
 
 // ByID is Named for a topic's number.
-func (t *Topics) ByID(ctx context.Context, id shard.TopicID) (*shard.Topic, error) {
+func (t *Topics) ByID(ctx context.Context, id timer.TopicID) (*timer.Topic, error) {
 	if topic, ok := t.local.Topic(id); ok {
 		return topic, nil
 	}
@@ -56,19 +56,19 @@ func (t *Topics) ByID(ctx context.Context, id shard.TopicID) (*shard.Topic, erro
 	if topic, ok := t.local.Topic(id); ok {
 		return topic, nil
 	}
-	return nil, shard.ErrNoTopic
+	return nil, timer.ErrNoTopic
 }
 
 // List gives topics of this node's copy in order of name, those after a name.
-func (t *Topics) List(after string, limit int) []*shard.Topic { return t.local.List(after, limit) }
+func (t *Topics) List(after string, limit int) []*timer.Topic { return t.local.List(after, limit) }
 
 // Count counts the topics of this node's copy whose names begin so and for which f holds, up to most.
-func (t *Topics) Count(prefix string, most int, f func(*shard.Topic) bool) int {
+func (t *Topics) Count(prefix string, most int, f func(*timer.Topic) bool) int {
 	return t.local.Count(prefix, most, f)
 }
 
 // Ensure makes the topic with the default policy unless it is there.
-func (t *Topics) Ensure(ctx context.Context, name string) (*shard.Topic, error) {
+func (t *Topics) Ensure(ctx context.Context, name string) (*timer.Topic, error) {
 	if topic, ok := t.local.Named(name); ok {
 		return topic, nil
 	}
@@ -77,13 +77,13 @@ func (t *Topics) Ensure(ctx context.Context, name string) (*shard.Topic, error) 
 }
 
 // Put sets the policy, making the topic if need be.
-func (t *Topics) Put(ctx context.Context, name string, p *shard.Policy) (topic *shard.Topic, created bool, err error) {
+func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy) (topic *timer.Topic, created bool, err error) {
 	if topic, ok := t.local.Named(name); ok && topic.Policy.Ordered != p.Ordered {
 		return t.reorder(ctx, topic, p)
 	}
 	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Put, Name: name, Policy: p})
 	switch {
-	case errors.Is(err, shard.ErrNotEmpty) && r.Topic != nil: // it is newer than this node's copy
+	case errors.Is(err, timer.ErrNotEmpty) && r.Topic != nil: // it is newer than this node's copy
 		return t.reorder(ctx, r.Topic, p)
 	case errors.Is(err, ring.ErrTurn) && r.Topic != nil:
 		topic, err = t.redeliver(ctx, r.Topic, p)
@@ -96,7 +96,7 @@ func (t *Topics) Put(ctx context.Context, name string, p *shard.Policy) (topic *
 // none: the topic is closed everywhere first, and opens again under a new id, so that a node which has not heard of it yet adds nothing
 // where nobody would look. Timers that have ended are not shown any more. Fences must grow over the life of a timer's id, and its
 // next shard may be behind: all go on from the highest.
-func (t *Topics) reorder(ctx context.Context, topic *shard.Topic, p *shard.Policy) (*shard.Topic, bool, error) {
+func (t *Topics) reorder(ctx context.Context, topic *timer.Topic, p *timer.Policy) (*timer.Topic, bool, error) {
 	if _, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Close, Name: topic.Name, ID: topic.ID}); err != nil {
 		return nil, false, err
 	}
@@ -116,7 +116,7 @@ func (t *Topics) reorder(ctx context.Context, topic *shard.Topic, p *shard.Polic
 }
 
 // SetPaused stops a topic's calls, or lets them go on.
-func (t *Topics) SetPaused(ctx context.Context, name string, paused bool) (*shard.Topic, error) {
+func (t *Topics) SetPaused(ctx context.Context, name string, paused bool) (*timer.Topic, error) {
 	verb := ring.Resume
 	if paused {
 		verb = ring.Pause
@@ -152,31 +152,31 @@ func (t *Topics) Delete(ctx context.Context, name string, force bool) (cancelled
 }
 
 // closeEmpty closes a topic that has nothing pending or dead in any shard, and raises their fences. It returns the highest.
-func (t *Topics) closeEmpty(ctx context.Context, id shard.TopicID, floor uint64) (fence uint64, err error) {
-	for _, o := range t.everywhere(ctx, shard.Command{Kind: shard.CloseTopic, Topic: id, DueMs: int64(floor)}) {
+func (t *Topics) closeEmpty(ctx context.Context, id timer.TopicID, floor uint64) (fence uint64, err error) {
+	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.CloseTopic, Topic: id, DueMs: int64(floor)}) {
 		switch {
 		case o.Err != nil:
 			err = o.Err
-		case o.Result.Code == shard.NotEmpty:
-			return 0, shard.ErrNotEmpty
+		case o.Result.Code == timer.NotEmpty:
+			return 0, timer.ErrNotEmpty
 		}
 		fence = max(fence, o.Result.Fence)
 	}
 	return fence, err
 }
 
-// emptyWork bounds what one command of a forced deletion does to its shard; see shard.Command.IfMatch. It takes some milliseconds.
+// emptyWork bounds what one command of a forced deletion does to its shard; see timer.Command.IfMatch. It takes some milliseconds.
 const emptyWork = 1 << 17
 
 // emptyShards closes a topic and drops all of it, a slice at a time in all shards at once, so that none of them stalls.
-func (t *Topics) emptyShards(ctx context.Context, id shard.TopicID) (removed int, err error) {
-	ops := make([]shard.Op, t.shards)
+func (t *Topics) emptyShards(ctx context.Context, id timer.TopicID) (removed int, err error) {
+	ops := make([]timer.Op, t.shards)
 	for i := range ops {
-		ops[i] = shard.Op{Shard: shard.ID(i + 1)}
+		ops[i] = timer.Op{Shard: timer.ShardID(i + 1)}
 	}
 	for len(ops) > 0 {
 		for i := range ops { // a command that is done with may still be on its way: a new one each time
-			ops[i].Command = &shard.Command{Kind: shard.CloseTopic, Topic: id, Force: true, IfMatch: emptyWork, DueMs: int64(ops[i].Result.Handle)}
+			ops[i].Command = &timer.Command{Kind: timer.CloseTopic, Topic: id, Force: true, IfMatch: emptyWork, DueMs: int64(ops[i].Result.Handle)}
 			ops[i].Brief = true
 		}
 		t.DoAll(ctx, ops)
@@ -200,8 +200,8 @@ func (t *Topics) emptyShards(ctx context.Context, id shard.TopicID) (removed int
 }
 
 // reopen undoes a close as far as it can; what it cannot reach IdleTopics tries again.
-func (t *Topics) reopen(ctx context.Context, topic *shard.Topic) {
-	for _, o := range t.everywhere(ctx, shard.Command{Kind: shard.OpenTopic, Topic: topic.ID}) {
+func (t *Topics) reopen(ctx context.Context, topic *timer.Topic) {
+	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.OpenTopic, Topic: topic.ID}) {
 		if o.Err != nil {
 			return
 		}
@@ -210,11 +210,11 @@ func (t *Topics) reopen(ctx context.Context, topic *shard.Topic) {
 }
 
 // everywhere has every shard decide one command.
-func (t *Topics) everywhere(ctx context.Context, cmd shard.Command) []shard.Op {
-	ops := make([]shard.Op, t.shards)
+func (t *Topics) everywhere(ctx context.Context, cmd timer.Command) []timer.Op {
+	ops := make([]timer.Op, t.shards)
 	for i := range ops {
 		c := cmd
-		ops[i] = shard.Op{Shard: shard.ID(i + 1), Command: &c, Brief: true}
+		ops[i] = timer.Op{Shard: timer.ShardID(i + 1), Command: &c, Brief: true}
 	}
 	t.DoAll(ctx, ops)
 	return ops

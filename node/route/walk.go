@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // Walk takes one step of a walk through a shard's timers, at its leader. A step that fails is taken again from where it began;
 // the next may be another leader's: the way is the same on every replica.
-func (r *Router) Walk(ctx context.Context, id shard.ID, q *shard.Query, at shard.Waypoint) (marks []shard.Mark, next shard.Waypoint, err error) {
+func (r *Router) Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at shard.Waypoint) (marks []timer.Ref, next shard.Waypoint, err error) {
 	err = r.read(ctx, id, r.tasks.Now(), reading{
 		here: func() error {
 			marks, next, err = r.host.Walk(ctx, id, q, at)
@@ -32,7 +33,7 @@ func (r *Router) serveWalk(ctx context.Context, body []byte) []byte {
 	if err == nil {
 		err = r.notLeader(id)
 	}
-	var marks []shard.Mark
+	var marks []timer.Ref
 	if err == nil {
 		marks, at, err = r.host.Walk(ctx, id, q, at)
 	}

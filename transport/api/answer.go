@@ -4,11 +4,11 @@ import (
 	"net/netip"
 	"sync"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // answerRoom is what one answer takes of the budget of answers, from the first timer that is copied for it until it has been written. It is
-// the shard.Room of whatever the answer is made of.
+// the timer.Room of whatever the answer is made of.
 type answerRoom struct {
 	budget  *budget
 	address netip.Addr
@@ -25,7 +25,7 @@ func (rq *request) room(most int) *answerRoom {
 	return rq.answer
 }
 
-// Take implements shard.Room.
+// Take implements timer.Room.
 func (r *answerRoom) Take(n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +52,7 @@ func (r *answerRoom) giveBack(n int) {
 }
 
 // shardRoom is the request's room as shards know it; nil when it has none.
-func (rq *request) shardRoom() shard.Room {
+func (rq *request) shardRoom() timer.Room {
 	if rq.answer == nil {
 		return nil
 	}

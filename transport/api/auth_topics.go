@@ -4,7 +4,7 @@ import (
 	"strings"
 	"sync"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // defaultMaxTopics is how many topics a token's adds may make when its entry does not say: a tenth of what a cluster takes.
@@ -20,7 +20,7 @@ type topicsMade struct {
 }
 
 // makeTopic makes the request's topic, if its token may.
-func (rq *request) makeTopic() (*shard.Topic, *problem) {
+func (rq *request) makeTopic() (*timer.Topic, *problem) {
 	p := rq.who
 	if p != nil {
 		if !p.may(scopeTopics) {
@@ -50,7 +50,7 @@ func (rq *request) beginTopic() bool {
 	left := p.making.most - p.making.now
 	for _, prefix := range widest(p.prefixes) {
 		if left > 0 {
-			left -= rq.s.cfg.Engine.CountTopics(prefix, left, func(t *shard.Topic) bool { return t.AutoCreated && p.sees(t.Name) })
+			left -= rq.s.cfg.Engine.CountTopics(prefix, left, func(t *timer.Topic) bool { return t.AutoCreated && p.sees(t.Name) })
 		}
 	}
 	if left <= 0 {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // operation is one line of a batch and what became of it.
@@ -12,8 +12,8 @@ type operation struct {
 	in      *input
 	verb    verb
 	problem *problem // it failed; what follows is then empty
-	result  shard.Result
-	topic   *shard.Topic
+	result  timer.Result
+	topic   *timer.Topic
 }
 
 // batch does many operations on timers of one topic, in order for each id. It is not atomic: a bad operation fails in
@@ -181,7 +181,7 @@ func (rq *request) runTogether(ops []operation, brief bool) {
 		}
 	}
 	for _, op := range todo {
-		op.problem = refusal(shard.TopicClosed)
+		op.problem = refusal(timer.TopicClosed)
 	}
 }
 
@@ -224,7 +224,7 @@ func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 		case send[i].Err != nil:
 			op.problem = engineFault(send[i].Err)
 			rq.s.logCause(op.problem)
-		case send[i].Result.Code == shard.TopicClosed:
+		case send[i].Result.Code == timer.TopicClosed:
 			stale = append(stale, op)
 		default:
 			op.result = send[i].Result
@@ -251,7 +251,7 @@ func (rq *request) withoutMade(send []Op, sent []*operation) ([]Op, []*operation
 			op.problem = engineFault(err)
 			rq.s.logCause(op.problem)
 		case done != nil:
-			op.result = shard.Result{Code: shard.Same, Timer: done}
+			op.result = timer.Result{Code: timer.Same, Timer: done}
 		}
 	})
 	n := 0
@@ -290,7 +290,7 @@ func (rq *request) appendResult(b []byte, op *operation, brief bool) []byte {
 		o.boolean("truncated", true) // the change was made
 	default:
 		w := rq.timerWriter(op.topic)
-		w.merged = op.result.Code == shard.Merged
+		w.merged = op.result.Code == timer.Merged
 		o.name("timer")
 		o.b = w.append(o.b, op.result.Timer)
 	}

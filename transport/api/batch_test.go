@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 const batches = "/v1/topics/orders/batch"
@@ -51,7 +51,7 @@ func TestBatch(t *testing.T) {
 	}
 	h.do("POST", batches, `{"ops":[]}`).want(200).has("results", "[]")
 	h.do("POST", "/v1/topics/fresh/batch", `{"ops":[{"op":"cancel","id":"d"}]}`).want(200).has("results.0.error.code", `"unknown_topic"`)
-	h.engine.set("orders", "d", func(t *shard.Timer) { t.State = shard.Done })
+	h.engine.set("orders", "d", func(t *timer.Timer) { t.State = timer.Done })
 	h.do("POST", batches, `{"ops":[{"op":"cancel","id":"d"}]}`).want(200).has("results.0.status", "410", "results.0.error.outcome", `"already_fired"`)
 }
 
@@ -115,7 +115,7 @@ func TestBatchLines(t *testing.T) {
 // Strings of a command are its own: what the next requests on the connection bring does not show in it.
 func TestCommandsOutliveRequests(t *testing.T) {
 	h := newHarness(t)
-	kept := make(chan *shard.Command, 1000)
+	kept := make(chan *timer.Command, 1000)
 	keeping := &keepingEngine{fakeEngine: h.engine, kept: kept}
 	h.server.cfg.Engine = keeping
 	for i := range 50 {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 
 	"github.com/valyala/fasthttp"
 )
@@ -23,15 +23,15 @@ var benchBody = []byte(`{"id":"order-7700123","delay":"30m","labels":["orders"],
 // noEngine answers at once, with the timer that was asked for.
 type noEngine struct {
 	fakeEngine
-	topic shard.Topic
+	topic timer.Topic
 }
 
-func (e *noEngine) Topic(string) (*shard.Topic, bool) { return &e.topic, true }
+func (e *noEngine) Topic(string) (*timer.Topic, bool) { return &e.topic, true }
 
-func (e *noEngine) Do(_ context.Context, _ shard.ID, cmd *shard.Command, _ bool) (shard.Result, error) {
-	t := &shard.Timer{Topic: cmd.Topic, ID: cmd.ID, Spec: *cmd.Spec, Seq: 77123, Tag: cmd.Tag, Version: 1,
-		State: shard.Scheduled, NextMs: cmd.Spec.DueMs, CreatedMs: cmd.Spec.DueMs, UpdatedMs: cmd.Spec.DueMs, LatenessMs: -1}
-	return shard.Result{Code: shard.Created, Timer: t}, nil
+func (e *noEngine) Do(_ context.Context, _ timer.ShardID, cmd *timer.Command, _ bool) (timer.Result, error) {
+	t := &timer.Timer{Topic: cmd.Topic, ID: cmd.ID, Spec: *cmd.Spec, Seq: 77123, Tag: cmd.Tag, Version: 1,
+		State: timer.Scheduled, NextMs: cmd.Spec.DueMs, CreatedMs: cmd.Spec.DueMs, UpdatedMs: cmd.Spec.DueMs, LatenessMs: -1}
+	return timer.Result{Code: timer.Created, Timer: t}, nil
 }
 
 func (e *noEngine) DoAll(ctx context.Context, ops []Op) {
@@ -41,7 +41,7 @@ func (e *noEngine) DoAll(ctx context.Context, ops []Op) {
 }
 
 func benchServer(b *testing.B) *Server {
-	e := &noEngine{fakeEngine: fakeEngine{shards: 16}, topic: shard.Topic{ID: 3, Name: "orders", Policy: shard.DefaultPolicy()}}
+	e := &noEngine{fakeEngine: fakeEngine{shards: 16}, topic: timer.Topic{ID: 3, Name: "orders", Policy: timer.DefaultPolicy()}}
 	e.topic.Policy.Callback.URL = "http://127.0.0.1:9/hook"
 	s, err := New(Config{Engine: e})
 	if err != nil {
@@ -178,9 +178,9 @@ func BenchmarkReadAdd(b *testing.B) {
 }
 
 func BenchmarkRender(b *testing.B) {
-	w := timerWriter{topic: &shard.Topic{Name: "orders", Policy: shard.DefaultPolicy()}, shards: 16, payload: true}
-	t := &shard.Timer{ID: "order-7700123", Spec: shard.Spec{DueMs: noonMs, Payload: benchBody, PayloadKind: shard.JSONPayload, Labels: []string{"orders"}},
-		Seq: 77123, Tag: 0xdeadbeef, Version: 1, State: shard.Scheduled, NextMs: noonMs, CreatedMs: noonMs, UpdatedMs: noonMs, LatenessMs: -1}
+	w := timerWriter{topic: &timer.Topic{Name: "orders", Policy: timer.DefaultPolicy()}, shards: 16, payload: true}
+	t := &timer.Timer{ID: "order-7700123", Spec: timer.Spec{DueMs: noonMs, Payload: benchBody, PayloadKind: timer.JSONPayload, Labels: []string{"orders"}},
+		Seq: 77123, Tag: 0xdeadbeef, Version: 1, State: timer.Scheduled, NextMs: noonMs, CreatedMs: noonMs, UpdatedMs: noonMs, LatenessMs: -1}
 	var out []byte
 	b.ReportAllocs()
 	for b.Loop() {

@@ -4,13 +4,14 @@ import (
 	"slices"
 	"strings"
 
-	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/bulk"
 )
 
 // bulk is the body of a change to all timers that a filter selects.
-type bulk struct {
-	query shard.Query
-	move  shard.Move
+type bulkRequest struct {
+	query timer.Query
+	move  bulk.Move
 }
 
 // Fields of a bulk change's body; fAt and fAtMs are those of a timer.
@@ -41,9 +42,9 @@ func bulkField(name []byte, reschedule bool) (bit field, names []string) {
 }
 
 // bulk reads {"filter", "all"} and, for a reschedule, one of "shift", "at", "at_ms", "not_before".
-func (r *reader) bulk(reschedule bool) *bulk {
-	b := &bulk{}
-	b.query.States = 1<<shard.Scheduled | 1<<shard.Leased
+func (r *reader) bulk(reschedule bool) *bulkRequest {
+	b := &bulkRequest{}
+	b.query.States = 1<<timer.Scheduled | 1<<timer.Leased
 	var given field
 	filtered, all := false, false
 	n := r.Open('{', "body")
@@ -78,24 +79,24 @@ func (r *reader) bulk(reschedule bool) *bulk {
 	return b
 }
 
-func (r *reader) move(f field) shard.Move {
+func (r *reader) move(f field) bulk.Move {
 	switch f {
 	case fShift:
 		ms, ok := parseSpan(r.timeText("shift"))
 		if !ok || ms == 0 {
 			r.fail(bad(badTime, `shift: must be a Go duration other than 0, like "+1h" or "-5m"`))
 		}
-		return shard.Move{By: shard.MoveShift, Ms: ms}
+		return bulk.Move{By: bulk.MoveShift, Ms: ms}
 	case fNotBefore:
-		return shard.Move{By: shard.MoveNotBefore, Ms: r.instantOrMs("not_before")}
+		return bulk.Move{By: bulk.MoveNotBefore, Ms: r.instantOrMs("not_before")}
 	}
-	return shard.Move{By: shard.MoveAt, Ms: r.when(f).ms}
+	return bulk.Move{By: bulk.MoveAt, Ms: r.when(f).ms}
 }
 
 var timerFilterNames = []string{"state", "due_from", "due_to", "label", "id_prefix"}
 
 // timerFilter reads {"state", "due_from", "due_to", "label", "id_prefix"}; given is false for one that says nothing.
-func (r *reader) timerFilter(q *shard.Query) (given bool) {
+func (r *reader) timerFilter(q *timer.Query) (given bool) {
 	var seen field
 	n := r.Open('{', "filter")
 	for ; r.More(n, '}'); n++ {
@@ -146,9 +147,9 @@ func (r *reader) pendingStates() (set uint8) {
 	for _, name := range names {
 		switch name {
 		case "scheduled":
-			set |= 1 << shard.Scheduled
+			set |= 1 << timer.Scheduled
 		case "leased":
-			set |= 1 << shard.Leased
+			set |= 1 << timer.Leased
 		default:
 			r.fail(bad(badRequest, "filter.state: must be scheduled or leased, or both; what has ended cannot be changed"))
 		}
@@ -175,7 +176,7 @@ func (rq *request) changeTimers(reschedule bool) *problem {
 	nowMs := rq.s.nowMs()
 	horizon := rq.s.cfg.Limits.Horizon.Milliseconds()
 	latest := addMs(nowMs, horizon)
-	if b.move.By == shard.MoveShift && b.move.Ms > horizon || b.move.Ms > latest {
+	if b.move.By == bulk.MoveShift && b.move.Ms > horizon || b.move.Ms > latest {
 		return failf(422, "beyond_horizon", "the time is more than %d years ahead", int(rq.s.cfg.Limits.Horizon/(365*day)))
 	}
 	topic, p := rq.findTopic(false)
@@ -183,7 +184,7 @@ func (rq *request) changeTimers(reschedule bool) *problem {
 		return p
 	}
 	b.query.Topic, b.query.WithoutPayload = topic.ID, true
-	plan := shard.CancelEach(topic.ID)
+	plan := bulk.CancelEach(topic.ID)
 	if reschedule {
 		plan = b.move.Each(topic.ID, latest)
 	}

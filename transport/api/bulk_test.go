@@ -12,7 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/bulk"
 )
 
 // fill adds n timers, t000 …, due from now + 1 h a minute apart, every third labelled, as one batch.
@@ -38,9 +39,9 @@ func (h *harness) bulk(what, body string, matched, changed, skipped int) {
 func TestBulkCancel(t *testing.T) {
 	h := newHarness(t)
 	h.fill(60)
-	h.engine.set("orders", "t003", func(t *shard.Timer) { t.State, t.Attempts = shard.Leased, 1 })
-	h.engine.set("orders", "t004", func(t *shard.Timer) { t.State = shard.Done })
-	h.engine.set("orders", "t005", func(t *shard.Timer) { t.State, t.Attempts = shard.Leased, 1 })
+	h.engine.set("orders", "t003", func(t *timer.Timer) { t.State, t.Attempts = timer.Leased, 1 })
+	h.engine.set("orders", "t004", func(t *timer.Timer) { t.State = timer.Done })
+	h.engine.set("orders", "t005", func(t *timer.Timer) { t.State, t.Attempts = timer.Leased, 1 })
 	h.bulk("cancel", `{"filter":{"label":"third"}}`, 20, 19, 1)
 	h.do("GET", timers+"/t003", "").has("state", `"leased"`, "cancel_requested", "true") // as DELETE: no further call starts
 	h.do("GET", timers+"/t000", "").has("state", `"cancelled"`)
@@ -62,7 +63,7 @@ func TestBulkReschedule(t *testing.T) {
 		h.do("GET", timers+"/"+id, "").has("due_ms", fmt.Sprint(ms), "next_attempt_ms", fmt.Sprint(ms))
 	}
 	const first = noonMs + 3_600_000
-	h.engine.set("orders", "t001", func(t *shard.Timer) { t.State = shard.Leased })
+	h.engine.set("orders", "t001", func(t *timer.Timer) { t.State = timer.Leased })
 	h.bulk("reschedule", `{"all":true,"shift":"+1h"}`, 30, 29, 1)
 	due("t000", first+3_600_000)
 	due("t029", first+3_600_000+29*60_000)
@@ -70,7 +71,7 @@ func TestBulkReschedule(t *testing.T) {
 	h.bulk("reschedule", `{"filter":{"id_prefix":"t02"},"shift":"-90m"}`, 10, 10, 0)
 	due("t020", first-1_800_000+20*60_000)
 	// One that has failed waits for its next attempt: that is what is moved.
-	h.engine.set("orders", "t002", func(t *shard.Timer) { t.Attempts, t.NextMs = 1, noonMs+7_200_000_0 })
+	h.engine.set("orders", "t002", func(t *timer.Timer) { t.Attempts, t.NextMs = 1, noonMs+7_200_000_0 })
 	h.bulk("reschedule", `{"filter":{"id_prefix":"t002"},"shift":"1h"}`, 1, 1, 0)
 	due("t002", noonMs+7_200_000_0+3_600_000)
 
@@ -95,10 +96,10 @@ func TestBulkJudgesAnew(t *testing.T) {
 	var once sync.Once // shards are at it side by side: the second waits until it has happened
 	h.engine.beforeDo = func() {
 		once.Do(func() {
-			h.engine.set("orders", "t000", func(t *shard.Timer) { t.Version++; t.Labels = append(t.Labels, "kept") })
-			h.engine.set("orders", "t001", func(t *shard.Timer) { t.Version++; t.DueMs, t.NextMs = noonMs+9_000_000, noonMs+9_000_000 })
-			h.engine.set("orders", "t002", func(t *shard.Timer) { t.State = shard.Done })
-			h.engine.set("orders", "t003", func(t *shard.Timer) { t.State = shard.Leased })
+			h.engine.set("orders", "t000", func(t *timer.Timer) { t.Version++; t.Labels = append(t.Labels, "kept") })
+			h.engine.set("orders", "t001", func(t *timer.Timer) { t.Version++; t.DueMs, t.NextMs = noonMs+9_000_000, noonMs+9_000_000 })
+			h.engine.set("orders", "t002", func(t *timer.Timer) { t.State = timer.Done })
+			h.engine.set("orders", "t003", func(t *timer.Timer) { t.State = timer.Leased })
 		})
 	}
 	h.bulk("reschedule", fmt.Sprintf(`{"filter":{"due_to":%d},"shift":"1m"}`, noonMs+5_000_000), 2, 1, 1)
@@ -114,14 +115,14 @@ func TestBulkGivesUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		topic, _, _ := e.PutTopic(t.Context(), "orders", &shard.Policy{})
+		topic, _, _ := e.PutTopic(t.Context(), "orders", &timer.Policy{})
 		rq := &request{s: s}
-		sweep := func() *problem { return rq.sweep(&shard.Query{Topic: topic.ID}, shard.CancelEach(topic.ID)) }
+		sweep := func() *problem { return rq.sweep(&timer.Query{Topic: topic.ID}, bulk.CancelEach(topic.ID)) }
 		if p := sweep(); p == nil || p.status != 503 || !strings.Contains(p.detail, "time for one sweep") || !strings.Contains(p.detail, "7 timers") {
 			t.Errorf("%+v", p)
 		}
 		s.cfg.Limits.SweepTime = time.Hour
-		e.fails = shard.ErrNoLeader
+		e.fails = timer.ErrNoLeader
 		if p := sweep(); p == nil || p.code != "no_leader" {
 			t.Errorf("%+v", p)
 		}
@@ -151,7 +152,7 @@ type endlessEngine struct {
 	fails error
 }
 
-func (e *endlessEngine) Bulk(ctx context.Context, b *shard.Bulk) error {
+func (e *endlessEngine) Bulk(ctx context.Context, b *bulk.Update) error {
 	b.Changed.Add(7)
 	if e.fails != nil {
 		return e.fails

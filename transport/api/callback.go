@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"carillon/secret"
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/callback"
 )
 
@@ -22,7 +22,7 @@ const (
 var callbackFieldNames = []string{"url", "method", "headers", "timeout"}
 
 // callback reads the object of a callback. given and null collect the fields in it, for PATCH.
-func (r *reader) callback(cb *shard.Callback, given, null *field) {
+func (r *reader) callback(cb *timer.Callback, given, null *field) {
 	n := r.Open('{', "callback")
 	for ; r.More(n, '}'); n++ {
 		name := r.Key()
@@ -82,11 +82,11 @@ func (r *reader) url() string {
 	return s
 }
 
-func (r *reader) headers() []shard.Header {
+func (r *reader) headers() []timer.Header {
 	n := r.Open('{', "callback.headers")
-	var out []shard.Header
+	var out []timer.Header
 	for ; r.More(n, '}'); n++ {
-		h := shard.Header{Name: string(r.Key())}
+		h := timer.Header{Name: string(r.Key())}
 		h.Value = r.Text("callback.headers: a value")
 		if r.Err() != nil {
 			return nil
@@ -117,7 +117,7 @@ func (r *reader) headers() []shard.Header {
 var retryFieldNames = []string{"max_attempts", "min_backoff", "max_backoff", "multiplier", "jitter"}
 
 // retry reads the object of a retry policy.
-func (r *reader) retry(p *shard.Retry, given, null *field) {
+func (r *reader) retry(p *timer.Retry, given, null *field) {
 	n := r.Open('{', "retry")
 	for ; r.More(n, '}'); n++ {
 		name := r.Key()
@@ -154,7 +154,7 @@ func (r *reader) retry(p *shard.Retry, given, null *field) {
 	}
 }
 
-func (r *reader) retryField(p *shard.Retry, f field) {
+func (r *reader) retryField(p *timer.Retry, f field) {
 	switch f {
 	case fMaxAttempts:
 		v := r.Integer("retry.max_attempts")
@@ -193,7 +193,7 @@ const redacted = "REDACTED"
 func looksSecret(name string) bool { return secret.Named(name) }
 
 // anyRedacted reports whether a header is to keep its stored value.
-func anyRedacted(headers []shard.Header) bool {
+func anyRedacted(headers []timer.Header) bool {
 	for i := range headers {
 		if headers[i].Value == redacted && looksSecret(headers[i].Name) {
 			return true
@@ -204,8 +204,8 @@ func anyRedacted(headers []shard.Header) bool {
 
 // unredact fills in the stored values of headers that came as REDACTED. A stored value stays at the origin that it was given for:
 // url is where the headers are to go.
-func unredact(headers []shard.Header, stored *shard.Callback, url string) ([]shard.Header, *problem) {
-	out := make([]shard.Header, len(headers))
+func unredact(headers []timer.Header, stored *timer.Callback, url string) ([]timer.Header, *problem) {
+	out := make([]timer.Header, len(headers))
 	copy(out, headers)
 	for i := range out {
 		h := &out[i]
@@ -221,7 +221,7 @@ func unredact(headers []shard.Header, stored *shard.Callback, url string) ([]sha
 		if !kept {
 			return nil, badf(badHeader, "callback.headers: %s is %s, but nothing is stored for it to keep", h.Name, redacted)
 		}
-		if had := stored.HeadersFor(); had != url && !shard.SameOrigin(had, url) {
+		if had := stored.HeadersFor(); had != url && !timer.SameOrigin(had, url) {
 			return nil, badf(badHeader, "callback.headers: the value of %s was given for another origin than the url's; give it anew instead of %s", h.Name, redacted)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"carillon/ring"
 	"carillon/secret"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // Bounds of trying again.
@@ -22,27 +22,27 @@ func noTopic() *problem { return fail(404, unknownTopic, "there is no such topic
 // engineFault is what an engine's error tells the client.
 func engineFault(err error) *problem {
 	switch {
-	case errors.Is(err, shard.ErrNoTopic):
+	case errors.Is(err, timer.ErrNoTopic):
 		return noTopic()
-	case errors.Is(err, shard.ErrNotEmpty):
+	case errors.Is(err, timer.ErrNotEmpty):
 		return fail(409, "not_empty", "the topic has timers or dead letters; ?force=true cancels and drops them")
 	case errors.Is(err, ring.ErrTooMany):
 		return fail(429, "quota", err.Error())
 	case errors.Is(err, ring.ErrLevel):
 		return fail(409, "feature_level", err.Error())
-	case errors.Is(err, shard.ErrNoLeader):
-		return fail(503, "no_leader", shard.ErrNoLeader.Error()) // who leads instead is between nodes
-	case errors.Is(err, shard.ErrOverloaded), errors.Is(err, shard.ErrMemory):
+	case errors.Is(err, timer.ErrNoLeader):
+		return fail(503, "no_leader", timer.ErrNoLeader.Error()) // who leads instead is between nodes
+	case errors.Is(err, timer.ErrOverloaded), errors.Is(err, timer.ErrMemory):
 		return fail(503, "overloaded", err.Error())
-	case errors.Is(err, shard.ErrLowDisk):
+	case errors.Is(err, timer.ErrLowDisk):
 		p := fail(503, "low_disk", err.Error()+"; cancels and reads go on")
 		p.retryAfter = lowDiskRetry
 		return p
-	case errors.Is(err, shard.ErrUnknown), errors.Is(err, shard.ErrRecovering):
+	case errors.Is(err, timer.ErrUnknown), errors.Is(err, timer.ErrRecovering):
 		return fail(503, unavailable, err.Error())
 	case errors.Is(err, secret.ErrNoKeys):
 		return fail(503, unavailable, err.Error())
-	case errors.Is(err, shard.ErrStopped):
+	case errors.Is(err, timer.ErrStopped):
 		return fail(503, unavailable, "the node is stopping; the change may or may not have taken effect")
 	}
 	p := fail(503, unavailable, "no answer from the shard; the change may or may not have taken effect")
@@ -51,7 +51,7 @@ func engineFault(err error) *problem {
 }
 
 // findTopic looks the topic up, and makes it when create is set and it is not there.
-func (rq *request) findTopic(create bool) (*shard.Topic, *problem) {
+func (rq *request) findTopic(create bool) (*timer.Topic, *problem) {
 	if t, ok := rq.s.cfg.Engine.Topic(rq.topic); ok {
 		return t, nil
 	}
@@ -62,10 +62,10 @@ func (rq *request) findTopic(create bool) (*shard.Topic, *problem) {
 }
 
 // lateTopic finds a topic that this node's copy lacks. unknown is the answer where there is none.
-func (rq *request) lateTopic(unknown *problem) (*shard.Topic, *problem) {
+func (rq *request) lateTopic(unknown *problem) (*timer.Topic, *problem) {
 	t, err := rq.s.cfg.Engine.FindTopic(rq.s.base, rq.topic)
 	switch {
-	case errors.Is(err, shard.ErrNoTopic):
+	case errors.Is(err, timer.ErrNoTopic):
 		return nil, unknown
 	case err != nil:
 		return nil, engineFault(err)
@@ -74,7 +74,7 @@ func (rq *request) lateTopic(unknown *problem) (*shard.Topic, *problem) {
 }
 
 // onTopic runs f on the topic, again as long as it finds the topic closing or of a former life, within bounds.
-func (rq *request) onTopic(create bool, f func(*shard.Topic) (stale bool, p *problem)) *problem {
+func (rq *request) onTopic(create bool, f func(*timer.Topic) (stale bool, p *problem)) *problem {
 	for try := range topicTries {
 		t, p := rq.findTopic(create)
 		if p != nil {
@@ -115,7 +115,7 @@ func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 	if p := rq.s.checkURL(in.spec.Callback.URL); p != nil {
 		return p
 	}
-	in.cmd = shard.Command{Kind: verbs[v].kind, ID: in.id, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly, Into: in.created}
+	in.cmd = timer.Command{Kind: verbs[v].kind, ID: in.id, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly, Into: in.created}
 	switch v {
 	case vAdd:
 		in.nameIt(rq.s, rq.topic, nowMs)
@@ -145,13 +145,13 @@ func (in *input) nameIt(s *Server, topic string, nowMs int64) {
 		in.unnamed = true
 		hi, lo := s.cfg.Rand(), s.cfg.Rand()
 		if in.key != "" {
-			in.id = shard.KeyedID(in.key, hi, lo)
+			in.id = timer.KeyedID(in.key, hi, lo)
 		} else {
 			at := s.shardAt(nowMs)
 			if t, ok := s.cfg.Engine.Topic(topic); ok && t.Policy.Ordered {
-				at = shard.Place(t, "", s.cfg.Engine.Shards())
+				at = timer.ShardOf(t, "", s.cfg.Engine.Shards())
 			}
-			in.id = shard.NewID(at, hi, lo)
+			in.id = timer.NewID(at, hi, lo)
 		}
 	}
 	in.cmd.ID = in.id
@@ -160,16 +160,16 @@ func (in *input) nameIt(s *Server, topic string, nowMs int64) {
 // shardAt is where adds without a name go at a moment: what arrives within the same two milliseconds goes to one shard, where it
 // shares a raft entry, and a batch is one entry instead of many. The next shard is as good as random, and another on each node, so
 // that over any longer time all are used alike.
-func (s *Server) shardAt(nowMs int64) shard.ID {
+func (s *Server) shardAt(nowMs int64) timer.ShardID {
 	x := (uint64(nowMs)/2 + s.salt) * 0x9E3779B97F4A7C15
-	return shard.ID(1 + (x>>32)%uint64(s.cfg.Engine.Shards()))
+	return timer.ShardID(1 + (x>>32)%uint64(s.cfg.Engine.Shards()))
 }
 
 // asPatch turns what was named into the flags of a patch; a field given as null is set to its zero value.
-func (in *input) asPatch() *shard.Patch {
+func (in *input) asPatch() *timer.Patch {
 	g := in.given | in.null
 	has := func(f field) bool { return g&f != 0 }
-	return &shard.Patch{
+	return &timer.Patch{
 		Spec: in.spec, Due: has(timeFields) || in.hasCron(), Payload: has(fPayload | fPayload64), ContentType: has(fContentType),
 		Priority: has(fPriority), Labels: has(fLabels), Expiry: has(fExpires), Repeat: has(fRepeat),
 		URL: has(fURL), Method: has(fMethod), Headers: has(fHeaders), Timeout: has(fTimeout),
@@ -179,7 +179,7 @@ func (in *input) asPatch() *shard.Patch {
 }
 
 // onto binds a prepared command to the topic as it stands and checks what the topic decides.
-func (in *input) onto(t *shard.Topic, v verb) *problem {
+func (in *input) onto(t *timer.Topic, v verb) *problem {
 	in.cmd.Topic = t.ID
 	if v == vAdd {
 		if p := in.mergeBy(t); p != nil {
@@ -216,11 +216,11 @@ func (in *input) onto(t *shard.Topic, v verb) *problem {
 }
 
 // change has one checked input decided.
-func (rq *request) change(in *input, v verb, brief bool) (res shard.Result, t *shard.Topic, p *problem) {
+func (rq *request) change(in *input, v verb, brief bool) (res timer.Result, t *timer.Topic, p *problem) {
 	if p = rq.prepare(in, v, rq.s.nowMs()); p != nil {
 		return res, nil, p
 	}
-	p = rq.onTopic(v == vAdd || v == vPut, func(topic *shard.Topic) (bool, *problem) {
+	p = rq.onTopic(v == vAdd || v == vPut, func(topic *timer.Topic) (bool, *problem) {
 		t = topic
 		if p := in.onto(t, v); p != nil {
 			return false, p
@@ -231,7 +231,7 @@ func (rq *request) change(in *input, v verb, brief bool) (res shard.Result, t *s
 				return false, engineFault(err)
 			}
 			if res.Timer != nil {
-				res.Code = shard.Same
+				res.Code = timer.Same
 				return false, nil
 			}
 		}
@@ -243,14 +243,14 @@ func (rq *request) change(in *input, v verb, brief bool) (res shard.Result, t *s
 		} else if res, err = rq.s.cfg.Engine.Do(rq.s.base, in.shard(rq, t), &in.cmd, brief); err != nil {
 			return false, engineFault(err)
 		}
-		return res.Code == shard.TopicClosed, nil
+		return res.Code == timer.TopicClosed, nil
 	})
 	return res, t, p
 }
 
 // changeKeeping does a put or patch whose headers hold REDACTED: the stored values go in their place, and the version
 // they were read from guards the change.
-func (rq *request) changeKeeping(in *input, t *shard.Topic, v verb, brief bool) (res shard.Result, p *problem) {
+func (rq *request) changeKeeping(in *input, t *timer.Topic, v verb, brief bool) (res timer.Result, p *problem) {
 	headers := in.spec.Callback.Headers
 	for range redactTries {
 		cur, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq, t), t.ID, in.id)
@@ -261,7 +261,7 @@ func (rq *request) changeKeeping(in *input, t *shard.Topic, v verb, brief bool) 
 			if v == vPatch {
 				return res, fail(404, unknownTimer, "there is no such timer")
 			}
-			cur = &shard.Timer{}
+			cur = &timer.Timer{}
 		}
 		// Fresh copies: an earlier try's command may still be on its way.
 		cmd, spec := in.cmd, in.spec
@@ -282,7 +282,7 @@ func (rq *request) changeKeeping(in *input, t *shard.Topic, v verb, brief bool) 
 		if res, err = rq.s.cfg.Engine.Do(rq.s.base, in.shard(rq, t), &cmd, brief); err != nil {
 			return res, engineFault(err)
 		}
-		if res.Code != shard.VersionMismatch || in.cmd.IfMatch != 0 {
+		if res.Code != timer.VersionMismatch || in.cmd.IfMatch != 0 {
 			return res, nil
 		}
 	}
@@ -290,7 +290,7 @@ func (rq *request) changeKeeping(in *input, t *shard.Topic, v verb, brief bool) 
 }
 
 // goesTo is the URL that a timer has after a put or patch of what it is now.
-func (in *input) goesTo(t *shard.Topic, v verb, cur *shard.Timer) string {
+func (in *input) goesTo(t *timer.Topic, v verb, cur *timer.Timer) string {
 	url := in.spec.Callback.URL
 	if v == vPatch && !in.patch.URL {
 		url = cur.Callback.URL
@@ -302,49 +302,49 @@ func (in *input) goesTo(t *shard.Topic, v verb, cur *shard.Timer) string {
 }
 
 // shard is where the input's timer lives, as the topic stands.
-func (in *input) shard(rq *request, t *shard.Topic) shard.ID {
-	return shard.Place(t, in.id, rq.s.cfg.Engine.Shards())
+func (in *input) shard(rq *request, t *timer.Topic) timer.ShardID {
+	return timer.ShardOf(t, in.id, rq.s.cfg.Engine.Shards())
 }
 
 // refusal is the problem that a result's code stands for, nil when the command did what was asked.
-func refusal(code shard.Code) *problem {
+func refusal(code timer.Code) *problem {
 	switch code {
-	case shard.Exists:
+	case timer.Exists:
 		return fail(409, "exists", "the id is in use with other content")
-	case shard.InFlight:
+	case timer.InFlight:
 		return fail(409, "in_flight", "a call of this timer is running; try again when it has ended")
-	case shard.OverFired:
+	case timer.OverFired:
 		return &problem{status: 410, code: "over", detail: "the timer has been delivered", outcome: "already_fired"}
-	case shard.OverDead:
+	case timer.OverDead:
 		return &problem{status: 410, code: "over", detail: "the timer is a dead letter", outcome: "dead"}
-	case shard.OverCancelled:
+	case timer.OverCancelled:
 		return &problem{status: 410, code: "over", detail: "the timer has been cancelled", outcome: "cancelled"}
-	case shard.TooLate:
+	case timer.TooLate:
 		return fail(410, "over", "the time is more than a minute past, and if_late is reject; nothing was changed")
-	case shard.NotFound:
+	case timer.NotFound:
 		return fail(404, unknownTimer, "there is no such timer")
-	case shard.VersionMismatch:
+	case timer.VersionMismatch:
 		return fail(412, "version_mismatch", "the timer is not at that version, or (with If-None-Match) the id is in use")
-	case shard.TopicClosed:
+	case timer.TopicClosed:
 		return fail(503, unavailable, "the topic is being deleted; nothing was changed")
 	}
 	return nil
 }
 
 // status is the HTTP status of a change that was made.
-func status(code shard.Code) int {
+func status(code timer.Code) int {
 	switch code {
-	case shard.Created:
+	case timer.Created:
 		return 201
-	case shard.CancelInFlight:
+	case timer.CancelInFlight:
 		return 202
 	}
 	return 200
 }
 
 // outcome is what a cancel came to.
-func outcome(code shard.Code) string {
-	if code == shard.CancelInFlight {
+func outcome(code timer.Code) string {
+	if code == timer.CancelInFlight {
 		return "in_flight"
 	}
 	return "prevented"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // Cluster is what the API needs of the node's view of its cluster. Views are local: they never wait for another node
@@ -13,7 +13,7 @@ type Cluster interface {
 	// View is the cluster as this node sees it now.
 	View(ctx context.Context) ClusterView
 	// Shard is one shard as this node sees it; false when there is no such shard.
-	Shard(ctx context.Context, id shard.ID) (ShardView, bool)
+	Shard(ctx context.Context, id timer.ShardID) (ShardView, bool)
 
 	// Drain has everything moved off a node; it returns once that is ordered, not done. Doing it again changes nothing.
 	Drain(ctx context.Context, name string) error
@@ -29,7 +29,7 @@ type Cluster interface {
 // maxReplicas is the most that a shard may have.
 const maxReplicas = 7
 
-// Errors of Cluster, beside those of package shard.
+// Errors of Cluster, beside those of package timer.
 var (
 	// ErrUnknownNode: no member of the cluster has this name.
 	ErrUnknownNode = errors.New("there is no node of this name")
@@ -43,11 +43,11 @@ var (
 
 // ClusterView is a cluster as one node sees it.
 type ClusterView struct {
-	ClusterID string      // "" before the founding
-	Version   string      // of this node's program
-	Healthy   bool        // every member is alive, every shard ok
-	Replicas  int         // that each shard should have, as far as there are nodes; 0 before the founding
-	Level     shard.Level // the feature level that the nodes have agreed on; 0 before the founding
+	ClusterID string // "" before the founding
+	Version   string // of this node's program
+	Healthy   bool   // every member is alive, every shard ok
+	Replicas  int    // that each shard should have, as far as there are nodes; 0 before the founding
+	Level     uint32 // the feature level that the nodes have agreed on; 0 before the founding
 	Nodes     []NodeView
 	Shards    []ShardRow // in order
 }
@@ -73,7 +73,7 @@ type NodeView struct {
 	Leads    int // shards that it leads
 	Replicas int // shards of which it holds a replica
 	Version  string
-	Level    shard.Level // the highest feature level that it understands
+	Level    uint32 // the highest feature level that it understands
 
 	Unfit string // why it should not lead now, and hands its shards over; "" when nothing is wrong
 
@@ -94,7 +94,7 @@ const (
 
 // ShardRow is where a shard is.
 type ShardRow struct {
-	Shard    shard.ID
+	Shard    timer.ShardID
 	Leader   string // name; "" when none is known
 	Epoch    uint32
 	Replicas []string // names

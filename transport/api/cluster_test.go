@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 const clusterPath = "/v1/cluster"
@@ -91,7 +91,7 @@ func TestReplicasAreSet(t *testing.T) {
 	h.do("PUT", path, `{"replicas":3,"replicas":4}`).problem(400, badJSON)
 	h.do("GET", path, "").problem(405, "method_not_allowed")
 	h.do("GET", clusterPath, "").want(200).has("replicas", "3")
-	h.engine.fakeCluster.err = shard.ErrNoLeader
+	h.engine.fakeCluster.err = timer.ErrNoLeader
 	h.do("PUT", path, `{"replicas":3}`).problem(503, "no_leader")
 }
 
@@ -107,9 +107,9 @@ func TestClusterFaults(t *testing.T) {
 		{ErrNotDrained, 409, notDrained},
 		{ErrNoOtherNode, 409, notDrained},
 		{ErrMajority, 409, notDrained},
-		{shard.ErrNoLeader, 503, "no_leader"},
-		{shard.ErrUnknown, 503, unavailable},
-		{shard.ErrRecovering, 503, unavailable},
+		{timer.ErrNoLeader, 503, "no_leader"},
+		{timer.ErrUnknown, 503, unavailable},
+		{timer.ErrRecovering, 503, unavailable},
 		{errors.New("inner detail"), 503, unavailable},
 	} {
 		h.engine.fakeCluster.err = tt.err
@@ -155,7 +155,7 @@ func TestClusterScopes(t *testing.T) {
 func TestNoLeader(t *testing.T) {
 	h := newHarness(t)
 	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
-	h.engine.err = fmt.Errorf("%w: node 7 may", shard.ErrNoLeader) // a hint between nodes
+	h.engine.err = fmt.Errorf("%w: node 7 may", timer.ErrNoLeader) // a hint between nodes
 	for _, r := range []*reply{
 		h.do("GET", timers+"/a", ""), h.do("GET", timers, ""), h.do("GET", orders, ""), h.do("GET", orders+"/dead", ""),
 		h.do("POST", timers, `{"id":"b","delay":"1h",`+cb+`}`), h.do("DELETE", timers+"/a", ""), h.do("POST", orders+"/pause", ""),

@@ -3,7 +3,7 @@ package api
 import (
 	"fmt"
 
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/api/internal/strictjson"
 )
 
@@ -184,7 +184,7 @@ func (o *object) shard(r *ShardRow) {
 }
 
 // parseShard reads a shard's number; one that no cluster has (ok, but 0) is left to be not found.
-func parseShard(s []byte) (id shard.ID, ok bool) {
+func parseShard(s []byte) (id timer.ShardID, ok bool) {
 	n, ok := strictjson.ParseInteger(s)
 	if !ok || n < 0 {
 		return 0, false
@@ -192,5 +192,5 @@ func parseShard(s []byte) (id shard.ID, ok bool) {
 	if n > 65535 {
 		return 0, true
 	}
-	return shard.ID(n), true
+	return timer.ShardID(n), true
 }

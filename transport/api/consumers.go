@@ -5,17 +5,17 @@ import (
 	"slices"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // Consumers is what the API needs of a node for those who fetch timers, and for receivers that report later. Its rules are Engine's.
 type Consumers interface {
 	// Pull leases up to p.Max ready timers of a topic, and waits for some if there are none; none after that. When the context ends it
 	// returns none, and what it had leased goes back.
-	Pull(ctx context.Context, topic shard.TopicID, p Pull) ([]Pulled, error)
+	Pull(ctx context.Context, topic timer.TopicID, p Pull) ([]Pulled, error)
 	// Return gives leases back that nobody has used. They do not count, and go to whoever is next. A lease that cannot be given back
 	// runs out.
-	Return(ctx context.Context, topic shard.TopicID, leases []Pulled)
+	Return(ctx context.Context, topic timer.TopicID, leases []Pulled)
 	// Claim says for each receipt whether its lease was held still, and then did what was asked. After an error it is open for each.
 	Claim(ctx context.Context, c Claim) ([]bool, error)
 }
@@ -29,14 +29,14 @@ type Pull struct {
 
 // Pulled is a timer that a consumer has, and what proves that.
 type Pulled struct {
-	Timer   *shard.Timer
+	Timer   *timer.Timer
 	Receipt string
 	UntilMs int64 // end of the lease
 }
 
-// Claim is what a consumer says of leases. Kind is shard.AckLease, NackLease or ExtendLease.
+// Claim is what a consumer says of leases. Kind is timer.AckLease, NackLease or ExtendLease.
 type Claim struct {
-	Kind     shard.Kind
+	Kind     timer.Kind
 	Receipts []string
 	Sees     func(topic string) bool // who asks may know of the topic
 
@@ -118,9 +118,9 @@ func (rq *request) pullTimers() *problem {
 			return r.problem()
 		}
 	}
-	var topic *shard.Topic
+	var topic *timer.Topic
 	var got []Pulled
-	fault := rq.onTopic(true, func(t *shard.Topic) (bool, *problem) {
+	fault := rq.onTopic(true, func(t *timer.Topic) (bool, *problem) {
 		topic = t
 		if !t.Policy.Pull {
 			return false, fail(409, wrongDelivery, `the topic calls its receivers; its policy must say "delivery": "pull"`)
@@ -150,7 +150,7 @@ func (rq *request) pullTimers() *problem {
 }
 
 // pull looks at once, and only then waits: to notice that a waiting client hangs up costs a goroutine.
-func (rq *request) pull(topic shard.TopicID, p Pull) ([]Pulled, error) {
+func (rq *request) pull(topic timer.TopicID, p Pull) ([]Pulled, error) {
 	wait := p.Wait
 	p.Wait = 0
 	got, err := rq.s.cfg.Engine.Pull(rq.s.ending, topic, p)
@@ -168,7 +168,7 @@ func (rq *request) pull(topic shard.TopicID, p Pull) ([]Pulled, error) {
 }
 
 // deliverable is what a client that is still there gets. Leases of one that is not, or that cannot be told, go back.
-func (rq *request) deliverable(topic shard.TopicID, got []Pulled) []Pulled {
+func (rq *request) deliverable(topic timer.TopicID, got []Pulled) []Pulled {
 	c, ok := rq.ctx.Conn().(*framedConn)
 	if !ok || len(got) == 0 {
 		return got
@@ -199,14 +199,14 @@ func (w *timerWriter) appendPulled(b []byte, p *Pulled) []byte {
 	return o.end()
 }
 
-func (rq *request) ackReceipts() *problem { return rq.claim(shard.AckLease, "receipts") }
+func (rq *request) ackReceipts() *problem { return rq.claim(timer.AckLease, "receipts") }
 func (rq *request) nackReceipts() *problem {
-	return rq.claim(shard.NackLease, "receipts", "delay", "reason")
+	return rq.claim(timer.NackLease, "receipts", "delay", "reason")
 }
-func (rq *request) extendReceipts() *problem { return rq.claim(shard.ExtendLease, "receipts", "lease") }
+func (rq *request) extendReceipts() *problem { return rq.claim(timer.ExtendLease, "receipts", "lease") }
 
 // claim does one thing about leases, and answers for each receipt.
-func (rq *request) claim(kind shard.Kind, names ...string) *problem {
+func (rq *request) claim(kind timer.Kind, names ...string) *problem {
 	if _, p := rq.mediaType(); p != nil {
 		return p
 	}

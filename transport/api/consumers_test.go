@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // pullHarness has a topic "jobs" that is pulled, with two timers that are ready.
@@ -53,7 +53,7 @@ func TestPullRefuses(t *testing.T) {
 		refused{method: "GET", target: "/v1/topics/jobs/pull", status: 405, code: "method_not_allowed"},
 		refused{method: "POST", target: "/v1/topics/jobs/pull", body: `{}`, headers: []string{"Content-Type: text/plain"}, status: 415, code: "unsupported_media_type"})
 	checkRefused(t, h, cases)
-	h.engine.err = shard.ErrNoLeader
+	h.engine.err = timer.ErrNoLeader
 	h.do("POST", "/v1/topics/jobs/pull", "").problem(503, "no_leader")
 }
 
@@ -64,7 +64,7 @@ func TestLongPoll(t *testing.T) {
 	done := make(chan *reply, 1)
 	go func() { done <- h.do("POST", "/v1/topics/jobs/pull", `{"wait":"60s"}`) }()
 	h.engine.ready <- struct{}{} // it waits, and finds nothing still
-	h.engine.set("jobs", "a", func(v *shard.Timer) { v.State = shard.Scheduled })
+	h.engine.set("jobs", "a", func(v *timer.Timer) { v.State = timer.Scheduled })
 	var got *reply
 	select {
 	case h.engine.ready <- struct{}{}:
@@ -93,8 +93,8 @@ func TestClaims(t *testing.T) {
 	h.do("POST", "/v1/extend", `{"receipts":["jobs/b/1"],"lease":"12h"}`).want(200).has("results.0.status", "200")
 	h.do("POST", "/v1/extend", `{"receipts":["jobs/b/1"]}`).want(200)
 	h.do("POST", "/v1/ack", `{"receipts":[]}`).want(200).has("results", "[]")
-	want := []Claim{{Kind: shard.AckLease}, {Kind: shard.NackLease, DelayMs: 5000, HasDelay: true, Reason: `no "stock"`}, {Kind: shard.NackLease},
-		{Kind: shard.ExtendLease, LeaseMs: 12 * 3_600_000}, {Kind: shard.ExtendLease}}
+	want := []Claim{{Kind: timer.AckLease}, {Kind: timer.NackLease, DelayMs: 5000, HasDelay: true, Reason: `no "stock"`}, {Kind: timer.NackLease},
+		{Kind: timer.ExtendLease, LeaseMs: 12 * 3_600_000}, {Kind: timer.ExtendLease}}
 	if len(h.engine.claims) != len(want) {
 		t.Fatalf("%d claims", len(h.engine.claims))
 	}
@@ -124,7 +124,7 @@ func TestClaimsRefuse(t *testing.T) {
 	}
 	checkRefused(t, h, cases)
 	h.do("POST", "/v1/nack", `{"receipts":["x"],"delay":"99999h"}`).problem(422, "beyond_horizon")
-	h.engine.err = shard.ErrUnknown
+	h.engine.err = timer.ErrUnknown
 	h.do("POST", "/v1/ack", `{"receipts":["x"]}`).problem(503, unavailable)
 	h.engine.err = nil
 	if h.engine.claims[0].Receipts[0] != "x" || len(h.engine.claims) != 1 {
@@ -149,10 +149,10 @@ func TestDeliveryChangesWhenNothingIsLeased(t *testing.T) {
 	h.do("POST", "/v1/topics/jobs/pull", "").want(200)
 	h.do("PUT", "/v1/topics/jobs", `{"delivery":"push"}`).problem(409, "in_flight")
 	h.do("PUT", "/v1/topics/jobs", `{"delivery":"pull","lease":"2m"}`).want(200).has("policy.lease", `"2m"`)
-	h.engine.set("jobs", "a", func(v *shard.Timer) { v.State = shard.Done })
+	h.engine.set("jobs", "a", func(v *timer.Timer) { v.State = timer.Done })
 	h.do("PUT", "/v1/topics/jobs", `{"delivery":"push"}`).want(200).has("policy.delivery", `"push"`)
 	h.do("PUT", "/v1/topics/jobs", `{"delivery":"pull"}`).want(200)
-	h.engine.err = shard.ErrNoLeader
+	h.engine.err = timer.ErrNoLeader
 	h.do("PUT", "/v1/topics/jobs", `{"delivery":"push"}`).problem(503, "no_leader")
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"carillon/shard"
+	"carillon/timer"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -73,11 +73,11 @@ func (in *input) content(scratch []byte, digest func(string) (uint64, error)) (h
 }
 
 // sortedHeaders is the headers in order of name: they came as an object, whose order means nothing.
-func sortedHeaders(headers []shard.Header) []shard.Header {
+func sortedHeaders(headers []timer.Header) []timer.Header {
 	if len(headers) < 2 {
 		return headers
 	}
 	out := slices.Clone(headers)
-	slices.SortFunc(out, func(a, b shard.Header) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b timer.Header) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }

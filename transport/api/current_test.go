@@ -3,13 +3,13 @@ package api
 import (
 	"testing"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // TestUnknownTopicOfANodeThatIsBehind: a node that has just started and does not know a topic cannot say that there is none.
 func TestUnknownTopicOfANodeThatIsBehind(t *testing.T) {
 	h := newHarness(t)
-	h.engine.behind = shard.ErrRecovering
+	h.engine.behind = timer.ErrRecovering
 	for _, path := range []string{"/v1/topics/none", "/v1/topics/none/timers/a", "/v1/topics/none/timers"} {
 		h.do("GET", path, "").problem(503, unavailable)
 	}

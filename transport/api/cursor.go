@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"strings"
 
-	"carillon/shard"
+	"carillon/timer"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -22,7 +22,7 @@ const (
 )
 
 // listingSum stands for what a listing of timers selects; the page's size is free to change between pages.
-func listingSum(q *shard.Query) uint64 {
+func listingSum(q *timer.Query) uint64 {
 	b := make([]byte, 0, 128)
 	b = binary.AppendUvarint(b, uint64(q.Topic))
 	b = append(b, q.States, byte(q.Reason))
@@ -38,7 +38,7 @@ func listingSum(q *shard.Query) uint64 {
 	return xxhash.Sum64(b)
 }
 
-func timerCursor(k shard.Key, listing uint64) string {
+func timerCursor(k timer.SortKey, listing uint64) string {
 	b := append(make([]byte, 0, 64), cursorTimers)
 	b = binary.AppendVarint(b, k.SortMs)
 	b = binary.AppendUvarint(b, k.Seq)
@@ -46,12 +46,12 @@ func timerCursor(k shard.Key, listing uint64) string {
 	return sealCursor(b, listing)
 }
 
-func parseTimerCursor(s string, listing uint64) (*shard.Key, bool) {
+func parseTimerCursor(s string, listing uint64) (*timer.SortKey, bool) {
 	b, ok := openCursor(s, cursorTimers, listing)
 	if !ok {
 		return nil, false
 	}
-	var k shard.Key
+	var k timer.SortKey
 	var n int
 	if k.SortMs, n = binary.Varint(b); n <= 0 {
 		return nil, false

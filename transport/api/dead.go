@@ -3,7 +3,8 @@ package api
 import (
 	"slices"
 
-	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/bulk"
 )
 
 func (rq *request) listDead() *problem {
@@ -26,14 +27,14 @@ func (rq *request) listDead() *problem {
 
 const reasonRule = "reason must be one of max_attempts, expired, stopped, refused"
 
-func deadQuery() *shard.Query {
-	return &shard.Query{States: 1 << shard.Dead, ByEnd: true}
+func deadQuery() *timer.Query {
+	return &timer.Query{States: 1 << timer.Dead, ByEnd: true}
 }
 
 // selection is what a redrive or purge is about, and what to do.
 type selection struct {
 	ids      []string
-	query    *shard.Query // nil when ids are given
+	query    *timer.Query // nil when ids are given
 	delayMs  int64
 	callback *input // nil when none is given
 }
@@ -111,7 +112,7 @@ func (r *reader) ids(most int) []string {
 }
 
 // deadFilter reads {"reason", "from", "to", "label"}; given is false for one that says nothing.
-func (r *reader) deadFilter() (q *shard.Query, given bool) {
+func (r *reader) deadFilter() (q *timer.Query, given bool) {
 	q = deadQuery()
 	var seen field
 	names := []string{"reason", "from", "to", "label"}
@@ -172,16 +173,16 @@ func (r *reader) labelOrLabels(name string) []string {
 	return []string{l}
 }
 
-func (rq *request) redriveDead() *problem { return rq.changeDead(shard.Redrive) }
-func (rq *request) purgeDead() *problem   { return rq.changeDead(shard.Purge) }
+func (rq *request) redriveDead() *problem { return rq.changeDead(timer.Redrive) }
+func (rq *request) purgeDead() *problem   { return rq.changeDead(timer.Purge) }
 
 // changeDead redrives or purges what the body selects.
-func (rq *request) changeDead(kind shard.Kind) *problem {
+func (rq *request) changeDead(kind timer.Kind) *problem {
 	if _, p := rq.mediaType(); p != nil {
 		return p
 	}
 	r := rq.reader()
-	sel := r.selection(kind == shard.Redrive, rq.s.cfg.Limits.BatchOps)
+	sel := r.selection(kind == timer.Redrive, rq.s.cfg.Limits.BatchOps)
 	if r.Err() != nil {
 		return r.problem()
 	}
@@ -189,7 +190,7 @@ func (rq *request) changeDead(kind shard.Kind) *problem {
 	if p != nil {
 		return p
 	}
-	cmd := shard.Command{Kind: kind, Topic: topic.ID}
+	cmd := timer.Command{Kind: kind, Topic: topic.ID}
 	nowMs := rq.s.nowMs()
 	if sel.delayMs > 0 {
 		if p := rq.s.reckons(); p != nil {
@@ -216,21 +217,21 @@ func (rq *request) changeDead(kind shard.Kind) *problem {
 		return rq.changeNamed(topic, &cmd, sel.ids)
 	}
 	sel.query.Topic = topic.ID
-	return rq.sweep(sel.query, func(m *shard.Mark) (*shard.Command, shard.Ruling) {
+	return rq.sweep(sel.query, func(m *timer.Ref) (*timer.Command, bulk.Decision) {
 		one := cmd
 		one.ID, one.IfMatch = m.ID, m.Version // an id may have several dead letters
-		return &one, shard.Change
+		return &one, bulk.Change
 	})
 }
 
 // changeNamed does one command to the last dead letter of each id.
-func (rq *request) changeNamed(topic *shard.Topic, cmd *shard.Command, ids []string) *problem {
+func (rq *request) changeNamed(topic *timer.Topic, cmd *timer.Command, ids []string) *problem {
 	ops := make([]Op, len(ids))
-	cmds := make([]shard.Command, len(ids))
+	cmds := make([]timer.Command, len(ids))
 	for i, id := range ids {
 		cmds[i] = *cmd
 		cmds[i].ID = id
-		ops[i] = Op{Shard: shard.Place(topic, id, rq.s.cfg.Engine.Shards()), Command: &cmds[i], Brief: true}
+		ops[i] = Op{Shard: timer.ShardOf(topic, id, rq.s.cfg.Engine.Shards()), Command: &cmds[i], Brief: true}
 	}
 	if len(ops) > 0 {
 		rq.s.cfg.Engine.DoAll(rq.s.base, ops)
@@ -240,7 +241,7 @@ func (rq *request) changeNamed(topic *shard.Topic, cmd *shard.Command, ids []str
 		if ops[i].Err != nil {
 			return engineFault(ops[i].Err)
 		}
-		if ops[i].Result.Code == shard.OK {
+		if ops[i].Result.Code == timer.OK {
 			changed++
 		}
 	}

@@ -3,44 +3,45 @@ package api
 import (
 	"context"
 
-	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/bulk"
 )
 
 // Engine is what the API needs of a node; see Cluster for what concerns the others. Every method may be called from any goroutine and blocks until there is
-// an answer, bounded by the context and by the engine's own limit (ErrUnknown). The errors are those of package shard.
+// an answer, bounded by the context and by the engine's own limit (ErrUnknown). The errors are those of package timer.
 type Engine interface {
-	// Shards is P, the number of timer shards; see shard.Place.
+	// Shards is P, the number of timer shards; see timer.ShardOf.
 	Shards() int
 
 	// Do has one command decided by its shard. brief: the answer needs no Timer.
-	Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error)
+	Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error)
 	// DoAll has many decided, those of one shard in order, and fills in every Op's answer.
 	DoAll(ctx context.Context, ops []Op)
 	// Timer reads one timer, linearizably; nil when there is none.
-	Timer(ctx context.Context, id shard.ID, topic shard.TopicID, timer string) (*shard.Timer, error)
+	Timer(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string) (*timer.Timer, error)
 	// List answers a query on one shard.
-	List(ctx context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error)
+	List(ctx context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error)
 	// Bulk does one change to all timers that a query selects, in all shards and at the node's pace. It ends early with the first
-	// error, or with the context; what was done by then is in the shard.Bulk, and stays so.
-	Bulk(ctx context.Context, b *shard.Bulk) error
+	// error, or with the context; what was done by then is in the bulk.Update, and stays so.
+	Bulk(ctx context.Context, b *bulk.Update) error
 	// History gives a page of what became of a topic's timers, and whether there is more.
-	History(ctx context.Context, q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error)
+	History(ctx context.Context, q *timer.HistoryQuery) (page []*timer.HistoryEntry, more bool, err error)
 	// Counts sums up each of the topics over all shards, in one go.
-	Counts(ctx context.Context, topics ...shard.TopicID) ([]shard.Counts, error)
+	Counts(ctx context.Context, topics ...timer.TopicID) ([]timer.Counts, error)
 
-	// FindTopic finds a topic. shard.ErrNoTopic says that there is none, also where others may have made it; any other error that
+	// FindTopic finds a topic. timer.ErrNoTopic says that there is none, also where others may have made it; any other error that
 	// nobody could be asked who knows.
-	FindTopic(ctx context.Context, name string) (*shard.Topic, error)
+	FindTopic(ctx context.Context, name string) (*timer.Topic, error)
 	// Topic and Topics read this node's copy of the topics, which may be behind; Topics in order of name, those after a name.
-	Topic(name string) (*shard.Topic, bool)
-	Topics(after string, limit int) []*shard.Topic
+	Topic(name string) (*timer.Topic, bool)
+	Topics(after string, limit int) []*timer.Topic
 	// CountTopics counts the topics whose names begin so and for which f holds, up to most.
-	CountTopics(prefix string, most int, f func(*shard.Topic) bool) int
+	CountTopics(prefix string, most int, f func(*timer.Topic) bool) int
 	// EnsureTopic makes the topic with the default policy unless it is there.
-	EnsureTopic(ctx context.Context, name string) (*shard.Topic, error)
+	EnsureTopic(ctx context.Context, name string) (*timer.Topic, error)
 	// PutTopic sets the policy, making the topic if need be.
-	PutTopic(ctx context.Context, name string, p *shard.Policy) (t *shard.Topic, created bool, err error)
-	SetPaused(ctx context.Context, name string, paused bool) (*shard.Topic, error)
+	PutTopic(ctx context.Context, name string, p *timer.Policy) (t *timer.Topic, created bool, err error)
+	SetPaused(ctx context.Context, name string, paused bool) (*timer.Topic, error)
 	// DeleteTopic answers ErrNotEmpty unless the topic is empty or force is given, and how many timers it cancelled.
 	DeleteTopic(ctx context.Context, name string, force bool) (cancelled int, err error)
 
@@ -52,4 +53,4 @@ type Engine interface {
 }
 
 // Op is one command of DoAll.
-type Op = shard.Op
+type Op = timer.Op

@@ -4,18 +4,18 @@ import (
 	"context"
 	"slices"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // fakeCluster is three nodes of which n3 is drained or down as a test sets it; orders are obeyed at once.
 type fakeCluster struct {
 	view   ClusterView
-	detail map[shard.ID]ShardView
+	detail map[timer.ShardID]ShardView
 	err    error // of every change while set
 }
 
 func newFakeCluster() *fakeCluster {
-	c := &fakeCluster{detail: map[shard.ID]ShardView{}}
+	c := &fakeCluster{detail: map[timer.ShardID]ShardView{}}
 	c.view = ClusterView{
 		ClusterID: "c0ffee", Version: "test", Healthy: true, Replicas: 2,
 		Nodes: []NodeView{
@@ -35,7 +35,7 @@ func newFakeCluster() *fakeCluster {
 
 func (c *fakeCluster) View(context.Context) ClusterView { return c.view }
 
-func (c *fakeCluster) Shard(_ context.Context, id shard.ID) (ShardView, bool) {
+func (c *fakeCluster) Shard(_ context.Context, id timer.ShardID) (ShardView, bool) {
 	v, ok := c.detail[id]
 	return v, ok
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // fakeConsumers is how the fake engine answers those who fetch timers: what was asked is kept, receipts are "topic/id/attempt".
@@ -17,7 +17,7 @@ type fakeConsumers struct {
 	ready  chan struct{} // closed or sent to when an empty-handed wait should look again
 }
 
-func (e *fakeEngine) Pull(ctx context.Context, topic shard.TopicID, p Pull) ([]Pulled, error) {
+func (e *fakeEngine) Pull(ctx context.Context, topic timer.TopicID, p Pull) ([]Pulled, error) {
 	e.mu.Lock()
 	e.pulls = append(e.pulls, p)
 	e.mu.Unlock()
@@ -34,18 +34,18 @@ func (e *fakeEngine) Pull(ctx context.Context, topic shard.TopicID, p Pull) ([]P
 	}
 }
 
-func (e *fakeEngine) pullNow(topic shard.TopicID, p Pull) (out []Pulled, err error) {
+func (e *fakeEngine) pullNow(topic timer.TopicID, p Pull) (out []Pulled, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var list []*fakeTimer
 	for k, t := range e.timers {
-		if k.topic == topic && t.State == shard.Scheduled && t.NextMs <= e.nowMs() {
+		if k.topic == topic && t.State == timer.Scheduled && t.NextMs <= e.nowMs() {
 			list = append(list, t)
 		}
 	}
 	slices.SortFunc(list, func(a, b *fakeTimer) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, t := range list[:min(len(list), p.Max)] {
-		t.State = shard.Leased
+		t.State = timer.Leased
 		t.Attempts++
 		t.Fence++
 		c := t.Timer
@@ -70,17 +70,17 @@ func (e *fakeEngine) Claim(_ context.Context, c Claim) ([]bool, error) {
 			continue
 		}
 		t := e.timers[timerKey{e.topics[parts[0]].ID, parts[1]}]
-		held[i] = t != nil && t.State == shard.Leased && fmt.Sprint(t.Attempts) == parts[2]
+		held[i] = t != nil && t.State == timer.Leased && fmt.Sprint(t.Attempts) == parts[2]
 	}
 	return held, e.err
 }
 
-func (e *fakeEngine) Return(_ context.Context, topic shard.TopicID, leases []Pulled) {
+func (e *fakeEngine) Return(_ context.Context, topic timer.TopicID, leases []Pulled) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range leases {
 		t := e.timers[timerKey{topic, leases[i].Timer.ID}]
-		t.State = shard.Scheduled
+		t.State = timer.Scheduled
 		t.Attempts--
 	}
 }

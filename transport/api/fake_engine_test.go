@@ -8,10 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/bulk"
 )
 
-// fakeEngine is a node in memory: one map of timers, decided under one lock, with the answers of package shard.
+// fakeEngine is a node in memory: one map of timers, decided under one lock, with the answers of package timer.
 // It fires nothing by itself: tests put timers into their states with set.
 type fakeEngine struct {
 	behind error // of FindTopic, for what is not here
@@ -21,11 +22,11 @@ type fakeEngine struct {
 	mu     sync.Mutex
 	shards int
 	now    func() time.Time
-	topics map[string]*shard.Topic
+	topics map[string]*timer.Topic
 	timers map[timerKey]*fakeTimer
-	past   []*shard.HistoryEntry
+	past   []*timer.HistoryEntry
 	seq    uint64
-	lastID shard.TopicID
+	lastID timer.TopicID
 
 	err       error  // of every call while set
 	notReady  error  // of Ready
@@ -36,18 +37,18 @@ type fakeEngine struct {
 }
 
 type timerKey struct {
-	topic shard.TopicID
+	topic timer.TopicID
 	id    string
 }
 
 type fakeTimer struct {
-	shard.Timer
+	timer.Timer
 	content  uint64
 	absolute bool
 }
 
 func newFakeEngine(now func() time.Time) *fakeEngine {
-	return &fakeEngine{fakeCluster: newFakeCluster(), shards: 4, now: now, topics: map[string]*shard.Topic{}, timers: map[timerKey]*fakeTimer{}, calls: map[string]int{},
+	return &fakeEngine{fakeCluster: newFakeCluster(), shards: 4, now: now, topics: map[string]*timer.Topic{}, timers: map[timerKey]*fakeTimer{}, calls: map[string]int{},
 		fakeConsumers: fakeConsumers{ready: make(chan struct{})}}
 }
 
@@ -55,7 +56,7 @@ func (e *fakeEngine) nowMs() int64 { return e.now().UnixMilli() }
 
 func (e *fakeEngine) Shards() int { return e.shards }
 
-func (e *fakeEngine) Do(_ context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error) {
+func (e *fakeEngine) Do(_ context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	if e.beforeDo != nil {
 		e.beforeDo()
 	}
@@ -63,7 +64,7 @@ func (e *fakeEngine) Do(_ context.Context, id shard.ID, cmd *shard.Command, brie
 	defer e.mu.Unlock()
 	e.calls["Do"]++
 	if e.err != nil {
-		return shard.Result{}, e.err
+		return timer.Result{}, e.err
 	}
 	return e.decide(id, cmd, brief), nil
 }
@@ -78,7 +79,7 @@ func (e *fakeEngine) DoAll(_ context.Context, ops []Op) {
 	for i := range ops {
 		if ops[i].Err = e.err; e.err == nil {
 			r := e.decide(ops[i].Shard, ops[i].Command, ops[i].Brief)
-			if ops[i].Room != nil && r.Timer != nil && r.Code != shard.Created && !ops[i].Room.Take(r.Timer.Size()) {
+			if ops[i].Room != nil && r.Timer != nil && r.Code != timer.Created && !ops[i].Room.Take(r.Timer.Size()) {
 				r.Timer = nil
 			}
 			ops[i].Result = r
@@ -86,17 +87,17 @@ func (e *fakeEngine) DoAll(_ context.Context, ops []Op) {
 	}
 }
 
-func (e *fakeEngine) decide(id shard.ID, cmd *shard.Command, brief bool) shard.Result {
+func (e *fakeEngine) decide(id timer.ShardID, cmd *timer.Command, brief bool) timer.Result {
 	name := e.nameOf(cmd.Topic)
 	if e.closedFor > 0 || name == "" {
 		e.closedFor = max(0, e.closedFor-1)
-		return shard.Result{Code: shard.TopicClosed}
+		return timer.Result{Code: timer.TopicClosed}
 	}
-	if want := shard.Place(e.topics[name], cmd.ID, e.shards); want != id {
+	if want := timer.ShardOf(e.topics[name], cmd.ID, e.shards); want != id {
 		panic("command for " + cmd.ID + " went to another shard")
 	}
 	before := e.timers[timerKey{cmd.Topic, cmd.ID}]
-	r := shard.Result{Code: e.change(before, cmd)}
+	r := timer.Result{Code: e.change(before, cmd)}
 	if after := e.timers[timerKey{cmd.Topic, cmd.ID}]; after != nil && !brief {
 		c := after.Timer
 		r.Timer = &c
@@ -104,87 +105,87 @@ func (e *fakeEngine) decide(id shard.ID, cmd *shard.Command, brief bool) shard.R
 	return r
 }
 
-func (e *fakeEngine) change(t *fakeTimer, cmd *shard.Command) shard.Code {
+func (e *fakeEngine) change(t *fakeTimer, cmd *timer.Command) timer.Code {
 	switch cmd.Kind {
-	case shard.Add:
+	case timer.Add:
 		return e.add(t, cmd)
-	case shard.Put:
+	case timer.Put:
 		return e.put(t, cmd)
-	case shard.Cancel:
+	case timer.Cancel:
 		return e.cancel(t, cmd)
-	case shard.Modify, shard.Fire:
+	case timer.Modify, timer.Fire:
 		return e.modify(t, cmd)
-	case shard.Redrive, shard.Purge:
-		if t == nil || t.State != shard.Dead {
-			return shard.Skipped
+	case timer.Redrive, timer.Purge:
+		if t == nil || t.State != timer.Dead {
+			return timer.Skipped
 		}
 		e.wrote++
-		if cmd.Kind == shard.Purge {
+		if cmd.Kind == timer.Purge {
 			delete(e.timers, timerKey{cmd.Topic, cmd.ID})
-			return shard.OK
+			return timer.OK
 		}
-		t.State, t.Reason, t.Attempts, t.NextMs = shard.Scheduled, shard.NoReason, 0, max(cmd.DueMs, e.nowMs())
+		t.State, t.Reason, t.Attempts, t.NextMs = timer.Scheduled, timer.NoReason, 0, max(cmd.DueMs, e.nowMs())
 		if cmd.Patch != nil {
 			applyPatch(&t.Spec, cmd.Patch)
 		}
-		return shard.OK
+		return timer.OK
 	}
 	panic("kind of command")
 }
 
-func (e *fakeEngine) add(t *fakeTimer, cmd *shard.Command) shard.Code {
+func (e *fakeEngine) add(t *fakeTimer, cmd *timer.Command) timer.Code {
 	if t != nil {
 		same := t.content == cmd.Content
 		recent := t.State.Over() && cmd.Absolute && e.nowMs()-t.EndedMs < 600_000
 		switch {
-		case !t.State.Over() && cmd.Merge != shard.MergeReject:
+		case !t.State.Over() && cmd.Merge != timer.MergeReject:
 			return e.merge(t, cmd)
 		case same && (!t.State.Over() || recent):
-			return shard.Same
-		case t.State == shard.Leased:
-			return shard.InFlight
+			return timer.Same
+		case t.State == timer.Leased:
+			return timer.InFlight
 		case !t.State.Over():
-			return shard.Exists
+			return timer.Exists
 		}
 	}
 	e.create(t, cmd)
-	return shard.Created
+	return timer.Created
 }
 
 // merge knows no first moment: a debounced timer is replaced.
-func (e *fakeEngine) merge(t *fakeTimer, cmd *shard.Command) shard.Code {
+func (e *fakeEngine) merge(t *fakeTimer, cmd *timer.Command) timer.Code {
 	switch {
-	case t.State == shard.Leased:
+	case t.State == timer.Leased:
 		t.Successor = true
-	case cmd.Merge != shard.MergeKeep:
+	case cmd.Merge != timer.MergeKeep:
 		e.create(t, cmd)
 	}
-	return shard.Merged
+	return timer.Merged
 }
 
-func (e *fakeEngine) put(t *fakeTimer, cmd *shard.Command) shard.Code {
+func (e *fakeEngine) put(t *fakeTimer, cmd *timer.Command) timer.Code {
 	live := t != nil && !t.State.Over()
 	switch {
-	case live && t.State == shard.Leased && !cmd.CreateOnly:
-		return shard.InFlight
+	case live && t.State == timer.Leased && !cmd.CreateOnly:
+		return timer.InFlight
 	case cmd.CreateOnly && live, cmd.IfMatch != 0 && (t == nil || t.Version != cmd.IfMatch):
-		return shard.VersionMismatch
+		return timer.VersionMismatch
 	}
 	e.create(t, cmd)
 	if live {
-		return shard.OK
+		return timer.OK
 	}
-	return shard.Created
+	return timer.Created
 }
 
-func (e *fakeEngine) create(before *fakeTimer, cmd *shard.Command) {
+func (e *fakeEngine) create(before *fakeTimer, cmd *timer.Command) {
 	e.wrote++
 	e.seq++
 	now := e.nowMs()
 	t := &fakeTimer{content: cmd.Content, absolute: cmd.Absolute}
-	t.Timer = shard.Timer{
+	t.Timer = timer.Timer{
 		Topic: cmd.Topic, ID: strings.Clone(cmd.ID), Spec: cloneSpec(cmd.Spec), Seq: e.seq, Tag: cmd.Tag, Version: 1,
-		State: shard.Scheduled, NextMs: cmd.Spec.DueMs, CreatedMs: now, UpdatedMs: now, LatenessMs: -1,
+		State: timer.Scheduled, NextMs: cmd.Spec.DueMs, CreatedMs: now, UpdatedMs: now, LatenessMs: -1,
 	}
 	if before != nil {
 		t.Version = before.Version + 1
@@ -192,58 +193,58 @@ func (e *fakeEngine) create(before *fakeTimer, cmd *shard.Command) {
 	e.timers[timerKey{cmd.Topic, t.ID}] = t
 }
 
-func (e *fakeEngine) cancel(t *fakeTimer, cmd *shard.Command) shard.Code {
+func (e *fakeEngine) cancel(t *fakeTimer, cmd *timer.Command) timer.Code {
 	switch {
 	case t == nil:
-		return shard.NotFound
-	case t.State == shard.Done:
-		return shard.OverFired
-	case t.State == shard.Dead:
-		return shard.OverDead
-	case t.State == shard.Cancelled:
-		return shard.Prevented
+		return timer.NotFound
+	case t.State == timer.Done:
+		return timer.OverFired
+	case t.State == timer.Dead:
+		return timer.OverDead
+	case t.State == timer.Cancelled:
+		return timer.Prevented
 	case cmd.IfMatch != 0 && cmd.IfMatch != t.Version:
-		return shard.VersionMismatch
+		return timer.VersionMismatch
 	}
 	e.wrote++
-	if t.State == shard.Leased {
+	if t.State == timer.Leased {
 		t.CancelRequested = true
-		return shard.CancelInFlight
+		return timer.CancelInFlight
 	}
-	t.State, t.EndedMs = shard.Cancelled, e.nowMs()
-	return shard.Prevented
+	t.State, t.EndedMs = timer.Cancelled, e.nowMs()
+	return timer.Prevented
 }
 
-func (e *fakeEngine) modify(t *fakeTimer, cmd *shard.Command) shard.Code {
+func (e *fakeEngine) modify(t *fakeTimer, cmd *timer.Command) timer.Code {
 	switch {
 	case t == nil:
-		return shard.NotFound
-	case t.State == shard.Done:
-		return shard.OverFired
-	case t.State == shard.Dead:
-		return shard.OverDead
-	case t.State == shard.Cancelled:
-		return shard.OverCancelled
-	case t.State == shard.Leased:
-		return shard.InFlight
+		return timer.NotFound
+	case t.State == timer.Done:
+		return timer.OverFired
+	case t.State == timer.Dead:
+		return timer.OverDead
+	case t.State == timer.Cancelled:
+		return timer.OverCancelled
+	case t.State == timer.Leased:
+		return timer.InFlight
 	case cmd.IfMatch != 0 && cmd.IfMatch != t.Version:
-		return shard.VersionMismatch
+		return timer.VersionMismatch
 	}
 	e.wrote++
 	t.Version++
 	t.UpdatedMs = e.nowMs()
-	if cmd.Kind == shard.Fire {
+	if cmd.Kind == timer.Fire {
 		t.NextMs = e.nowMs()
-		return shard.OK
+		return timer.OK
 	}
 	applyPatch(&t.Spec, cmd.Patch)
 	if cmd.Patch.Due {
 		t.NextMs = t.DueMs
 	}
-	return shard.OK
+	return timer.OK
 }
 
-func applyPatch(s *shard.Spec, p *shard.Patch) {
+func applyPatch(s *timer.Spec, p *timer.Patch) {
 	n := cloneSpec(&p.Spec)
 	set := func(on bool, f func()) {
 		if on {
@@ -269,14 +270,14 @@ func applyPatch(s *shard.Spec, p *shard.Patch) {
 
 // cloneSpec copies everything: a test that finds a request's bytes in the table later has found a bug of the server,
 // not of the fake.
-func cloneSpec(s *shard.Spec) shard.Spec {
+func cloneSpec(s *timer.Spec) timer.Spec {
 	c := *s
 	c.Payload = slices.Clone(s.Payload)
 	c.ContentType = strings.Clone(s.ContentType)
 	c.Callback.URL = strings.Clone(s.Callback.URL)
 	c.Callback.Headers = nil
 	for _, h := range s.Callback.Headers {
-		c.Callback.Headers = append(c.Callback.Headers, shard.Header{Name: strings.Clone(h.Name), Value: strings.Clone(h.Value)})
+		c.Callback.Headers = append(c.Callback.Headers, timer.Header{Name: strings.Clone(h.Name), Value: strings.Clone(h.Value)})
 	}
 	c.Labels = nil
 	for _, l := range s.Labels {
@@ -285,7 +286,7 @@ func cloneSpec(s *shard.Spec) shard.Spec {
 	return c
 }
 
-func (e *fakeEngine) Timer(_ context.Context, _ shard.ID, topic shard.TopicID, id string) (*shard.Timer, error) {
+func (e *fakeEngine) Timer(_ context.Context, _ timer.ShardID, topic timer.TopicID, id string) (*timer.Timer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.calls["Timer"]++
@@ -297,16 +298,16 @@ func (e *fakeEngine) Timer(_ context.Context, _ shard.ID, topic shard.TopicID, i
 	return &c, nil
 }
 
-func (e *fakeEngine) List(_ context.Context, id shard.ID, q *shard.Query) ([]*shard.Timer, error) {
+func (e *fakeEngine) List(_ context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.calls["List"]++
 	if e.err != nil {
 		return nil, e.err
 	}
-	var out []*shard.Timer
+	var out []*timer.Timer
 	for k, t := range e.timers {
-		if k.topic == q.Topic && shard.Place(e.topics[e.nameOf(k.topic)], k.id, e.shards) == id && selects(q, &t.Timer) {
+		if k.topic == q.Topic && timer.ShardOf(e.topics[e.nameOf(k.topic)], k.id, e.shards) == id && selects(q, &t.Timer) {
 			c := t.Timer
 			if q.WithoutPayload {
 				c.Payload = nil
@@ -316,7 +317,7 @@ func (e *fakeEngine) List(_ context.Context, id shard.ID, q *shard.Query) ([]*sh
 	}
 	sort.Slice(out, func(i, j int) bool { return compareKeys(keyOf(out[i], q.ByEnd), keyOf(out[j], q.ByEnd)) < 0 })
 	out = out[:min(len(out), q.Limit)]
-	own := shard.NewAllowance(q.Bytes)
+	own := timer.NewAllowance(q.Bytes)
 	for _, t := range out {
 		if q.Bytes > 0 && !own.Take(t.Size()) || q.Room != nil && !q.Room.Take(t.Size()) {
 			t.Shorten()
@@ -326,14 +327,14 @@ func (e *fakeEngine) List(_ context.Context, id shard.ID, q *shard.Query) ([]*sh
 }
 
 // Bulk does one timer after the other, each as often as it takes: what a node does about shards that do not answer is not its concern.
-func (e *fakeEngine) Bulk(ctx context.Context, b *shard.Bulk) error {
+func (e *fakeEngine) Bulk(ctx context.Context, b *bulk.Update) error {
 	e.mu.Lock()
 	e.calls["Bulk"]++
 	err := e.err
-	var marks []shard.Mark
+	var marks []timer.Ref
 	for k, t := range e.timers {
 		if k.topic == b.Query.Topic && selects(&b.Query, &t.Timer) {
-			marks = append(marks, shard.Mark{ID: t.ID, Version: t.Version, Leased: t.State == shard.Leased, DueMs: t.DueMs, NextMs: t.NextMs})
+			marks = append(marks, timer.Ref{ID: t.ID, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs})
 		}
 	}
 	topic := e.topics[e.nameOf(b.Query.Topic)]
@@ -343,17 +344,17 @@ func (e *fakeEngine) Bulk(ctx context.Context, b *shard.Bulk) error {
 	}
 	for _, m := range marks {
 		for errand := b.Begin(m); errand != nil; {
-			id := shard.Place(topic, m.ID, e.shards)
+			id := timer.ShardOf(topic, m.ID, e.shards)
 			r, err := e.Do(ctx, id, errand.Command, true)
 			turn := b.Take(errand, &r, err)
-			if turn == shard.Reread {
+			if turn == bulk.Reread {
 				t, err := e.Timer(ctx, id, b.Query.Topic, m.ID)
 				if err != nil {
 					return err
 				}
 				turn = b.Reread(errand, t)
 			}
-			if turn == shard.Settled {
+			if turn == bulk.Settled {
 				break
 			}
 		}
@@ -361,7 +362,7 @@ func (e *fakeEngine) Bulk(ctx context.Context, b *shard.Bulk) error {
 	return nil
 }
 
-func selects(q *shard.Query, t *shard.Timer) bool {
+func selects(q *timer.Query, t *timer.Timer) bool {
 	k := keyOf(t, q.ByEnd)
 	for _, l := range q.Labels {
 		if !slices.Contains(t.Labels, l) {
@@ -369,12 +370,12 @@ func selects(q *shard.Query, t *shard.Timer) bool {
 		}
 	}
 	return q.States&(1<<t.State) != 0 && k.SortMs >= q.FromMs && (q.ToMs == 0 || k.SortMs < q.ToMs) &&
-		strings.HasPrefix(t.ID, q.IDPrefix) && (q.Reason == shard.NoReason || q.Reason == t.Reason) &&
+		strings.HasPrefix(t.ID, q.IDPrefix) && (q.Reason == timer.NoReason || q.Reason == t.Reason) &&
 		(q.After == nil || compareKeys(k, *q.After) > 0)
 }
 
 // History is what set has put into past, by end.
-func (e *fakeEngine) History(_ context.Context, q *shard.HistoryQuery) (page []*shard.HistoryEntry, more bool, err error) {
+func (e *fakeEngine) History(_ context.Context, q *timer.HistoryQuery) (page []*timer.HistoryEntry, more bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.calls["History"]++
@@ -397,31 +398,31 @@ func (e *fakeEngine) History(_ context.Context, q *shard.HistoryQuery) (page []*
 	return page[:n], n < len(page), e.err
 }
 
-func (e *fakeEngine) Counts(_ context.Context, topics ...shard.TopicID) ([]shard.Counts, error) {
+func (e *fakeEngine) Counts(_ context.Context, topics ...timer.TopicID) ([]timer.Counts, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.calls["Counts"]++
-	list := make([]shard.Counts, len(topics))
+	list := make([]timer.Counts, len(topics))
 	for k, t := range e.timers {
 		i := slices.Index(topics, k.topic)
 		if i < 0 {
 			continue
 		}
 		switch c := &list[i]; t.State {
-		case shard.Scheduled:
+		case timer.Scheduled:
 			c.Scheduled++
-		case shard.Leased:
+		case timer.Leased:
 			c.Leased++
-		case shard.Done:
+		case timer.Done:
 			c.Done++
-		case shard.Dead:
+		case timer.Dead:
 			c.Dead++
 		}
 	}
 	return list, e.err
 }
 
-func (e *fakeEngine) CountTopics(prefix string, most int, f func(*shard.Topic) bool) (n int) {
+func (e *fakeEngine) CountTopics(prefix string, most int, f func(*timer.Topic) bool) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for name, t := range e.topics {
@@ -432,7 +433,7 @@ func (e *fakeEngine) CountTopics(prefix string, most int, f func(*shard.Topic) b
 	return min(n, most)
 }
 
-func (e *fakeEngine) nameOf(id shard.TopicID) string {
+func (e *fakeEngine) nameOf(id timer.TopicID) string {
 	for name, t := range e.topics {
 		if t.ID == id {
 			return name
@@ -441,7 +442,7 @@ func (e *fakeEngine) nameOf(id shard.TopicID) string {
 	return ""
 }
 
-func (e *fakeEngine) FindTopic(_ context.Context, name string) (*shard.Topic, error) {
+func (e *fakeEngine) FindTopic(_ context.Context, name string) (*timer.Topic, error) {
 	t, ok := e.Topic(name)
 	switch {
 	case ok:
@@ -449,20 +450,20 @@ func (e *fakeEngine) FindTopic(_ context.Context, name string) (*shard.Topic, er
 	case e.behind != nil:
 		return nil, e.behind
 	}
-	return nil, shard.ErrNoTopic
+	return nil, timer.ErrNoTopic
 }
 
-func (e *fakeEngine) Topic(name string) (*shard.Topic, bool) {
+func (e *fakeEngine) Topic(name string) (*timer.Topic, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t, ok := e.topics[name]
 	return t, ok
 }
 
-func (e *fakeEngine) Topics(after string, limit int) []*shard.Topic {
+func (e *fakeEngine) Topics(after string, limit int) []*timer.Topic {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var out []*shard.Topic
+	var out []*timer.Topic
 	for name, t := range e.topics {
 		if name > after {
 			out = append(out, t)
@@ -472,15 +473,15 @@ func (e *fakeEngine) Topics(after string, limit int) []*shard.Topic {
 	return out[:min(len(out), limit)]
 }
 
-func (e *fakeEngine) newTopic(name string, p shard.Policy, auto bool) *shard.Topic {
+func (e *fakeEngine) newTopic(name string, p timer.Policy, auto bool) *timer.Topic {
 	e.wrote++
 	e.lastID++
-	t := &shard.Topic{ID: e.lastID, Name: strings.Clone(name), Policy: p, AutoCreated: auto, CreatedMs: e.nowMs()}
+	t := &timer.Topic{ID: e.lastID, Name: strings.Clone(name), Policy: p, AutoCreated: auto, CreatedMs: e.nowMs()}
 	e.topics[t.Name] = t
 	return t
 }
 
-func (e *fakeEngine) EnsureTopic(_ context.Context, name string) (*shard.Topic, error) {
+func (e *fakeEngine) EnsureTopic(_ context.Context, name string) (*timer.Topic, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.calls["EnsureTopic"]++
@@ -490,10 +491,10 @@ func (e *fakeEngine) EnsureTopic(_ context.Context, name string) (*shard.Topic, 
 	if t, ok := e.topics[name]; ok {
 		return t, nil
 	}
-	return e.newTopic(name, shard.DefaultPolicy(), true), nil
+	return e.newTopic(name, timer.DefaultPolicy(), true), nil
 }
 
-func (e *fakeEngine) PutTopic(_ context.Context, name string, p *shard.Policy) (*shard.Topic, bool, error) {
+func (e *fakeEngine) PutTopic(_ context.Context, name string, p *timer.Policy) (*timer.Topic, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
@@ -506,12 +507,12 @@ func (e *fakeEngine) PutTopic(_ context.Context, name string, p *shard.Policy) (
 	if p.Pull != t.Policy.Pull {
 		leased := int64(0)
 		for k, v := range e.timers {
-			if k.topic == t.ID && v.State == shard.Leased {
+			if k.topic == t.ID && v.State == timer.Leased {
 				leased++
 			}
 		}
 		if leased > 0 {
-			return nil, false, shard.LeasedError{Leased: leased}
+			return nil, false, timer.LeasedError{Leased: leased}
 		}
 	}
 	e.wrote++
@@ -521,12 +522,12 @@ func (e *fakeEngine) PutTopic(_ context.Context, name string, p *shard.Policy) (
 	return &c, false, nil
 }
 
-func (e *fakeEngine) SetPaused(_ context.Context, name string, paused bool) (*shard.Topic, error) {
+func (e *fakeEngine) SetPaused(_ context.Context, name string, paused bool) (*timer.Topic, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t, ok := e.topics[name]
 	if !ok {
-		return nil, shard.ErrNoTopic
+		return nil, timer.ErrNoTopic
 	}
 	e.wrote++
 	c := *t
@@ -540,16 +541,16 @@ func (e *fakeEngine) DeleteTopic(_ context.Context, name string, force bool) (in
 	defer e.mu.Unlock()
 	t, ok := e.topics[name]
 	if !ok {
-		return 0, shard.ErrNoTopic
+		return 0, timer.ErrNoTopic
 	}
 	n := 0
-	for k, timer := range e.timers {
-		if k.topic == t.ID && (!timer.State.Over() || timer.State == shard.Dead) {
+	for k, x := range e.timers {
+		if k.topic == t.ID && (!x.State.Over() || x.State == timer.Dead) {
 			n++
 		}
 	}
 	if n > 0 && !force {
-		return 0, shard.ErrNotEmpty
+		return 0, timer.ErrNotEmpty
 	}
 	e.wrote++
 	delete(e.topics, name)
@@ -559,7 +560,7 @@ func (e *fakeEngine) DeleteTopic(_ context.Context, name string, force bool) (in
 func (e *fakeEngine) Ready() error { return e.notReady }
 
 // set changes a timer behind the server's back.
-func (e *fakeEngine) set(topic, id string, f func(*shard.Timer)) {
+func (e *fakeEngine) set(topic, id string, f func(*timer.Timer)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f(&e.timers[timerKey{e.topics[topic].ID, id}].Timer)
@@ -574,10 +575,10 @@ func (e *fakeEngine) changes() int {
 // keepingEngine keeps every command that it is given.
 type keepingEngine struct {
 	*fakeEngine
-	kept chan *shard.Command
+	kept chan *timer.Command
 }
 
-func (e *keepingEngine) Do(ctx context.Context, id shard.ID, cmd *shard.Command, brief bool) (shard.Result, error) {
+func (e *keepingEngine) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	e.kept <- cmd
 	return e.fakeEngine.Do(ctx, id, cmd, brief)
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 
 	"github.com/valyala/fasthttp"
 )
@@ -140,10 +140,10 @@ func oddOffset(s string) bool {
 
 // A cursor opens only if it was sealed for this listing, and then as it was.
 func FuzzCursor(f *testing.F) {
-	q := &shard.Query{Topic: 7, States: 6, Labels: []string{"a"}}
+	q := &timer.Query{Topic: 7, States: 6, Labels: []string{"a"}}
 	listing := listingSum(q)
 	f.Add("", int64(0), uint64(0), "a")
-	f.Add(timerCursor(shard.Key{SortMs: noonMs, ID: "a", Seq: 3}, listing), int64(-1), uint64(math.MaxUint64), "{k}x")
+	f.Add(timerCursor(timer.SortKey{SortMs: noonMs, ID: "a", Seq: 3}, listing), int64(-1), uint64(math.MaxUint64), "{k}x")
 	f.Add(nameCursor("orders", ""), int64(math.MaxInt64), uint64(1), "..")
 	f.Fuzz(func(t *testing.T, s string, sortMs int64, seq uint64, id string) {
 		if k, ok := parseTimerCursor(s, listing); ok && timerCursor(*k, listing) != s {
@@ -157,11 +157,11 @@ func FuzzCursor(f *testing.F) {
 				t.Fatalf("%q opened as %+v, then as %+v", s, k, again)
 			}
 		}
-		was := shard.HistoryKey{EndMs: sortMs, Index: seq, Shard: shard.ID(seq >> 40), Item: uint32(seq)}
+		was := timer.HistoryKey{EndMs: sortMs, Index: seq, Shard: timer.ShardID(seq >> 40), Item: uint32(seq)}
 		if k, ok := parseHistoryCursor(historyCursor(was, listing), listing); !ok || *k != was {
 			t.Fatalf("%+v came back as %+v %v", was, k, ok)
 		}
-		key := shard.Key{SortMs: sortMs, ID: id, Seq: seq}
+		key := timer.SortKey{SortMs: sortMs, ID: id, Seq: seq}
 		sealed := timerCursor(key, listing)
 		k, ok := parseTimerCursor(sealed, listing)
 		if ok != validID(id) && len(sealed) <= maxCursorBytes || ok && *k != key {

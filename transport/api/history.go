@@ -4,24 +4,24 @@ import (
 	"encoding/binary"
 	"strings"
 
-	"carillon/shard"
+	"carillon/timer"
 
 	"github.com/cespare/xxhash/v2"
 )
 
 // overStates are the states that a history has.
-const overStates = 1<<shard.Done | 1<<shard.Dead | 1<<shard.Cancelled
+const overStates = 1<<timer.Done | 1<<timer.Dead | 1<<timer.Cancelled
 
 // listHistory answers with what became of a topic's timers, by their end.
 func (rq *request) listHistory() *problem {
-	q := &shard.HistoryQuery{States: overStates}
+	q := &timer.HistoryQuery{States: overStates}
 	if id, given := rq.query.value("id"); given {
 		if !validID(id) {
 			return bad(badName, "query: "+idRule)
 		}
 		q.ID = id
 	}
-	var window shard.Query
+	var window timer.Query
 	if p := rq.window(&window, "from", "to"); p != nil {
 		return p
 	}
@@ -65,20 +65,20 @@ func (rq *request) listHistory() *problem {
 }
 
 // confine brings a query to what the topic keeps, and to the shard that a timer has. none says that there can be nothing.
-func (rq *request) confine(q *shard.HistoryQuery, topic *shard.Topic) (none bool) {
+func (rq *request) confine(q *timer.HistoryQuery, topic *timer.Topic) (none bool) {
 	q.FromMs = max(q.FromMs, rq.s.nowMs()-topic.Policy.HistoryMs)
 	if q.ID != "" {
-		q.Shards = []shard.ID{shard.Place(topic, q.ID, rq.s.cfg.Engine.Shards())}
+		q.Shards = []timer.ShardID{timer.ShardOf(topic, q.ID, rq.s.cfg.Engine.Shards())}
 	}
 	return topic.Policy.HistoryMs == 0 || q.ToMs != 0 && q.ToMs <= q.FromMs
 }
 
-func (rq *request) answerHistory(topic *shard.Topic, list []*shard.HistoryEntry, more bool, listing uint64) {
+func (rq *request) answerHistory(topic *timer.Topic, list []*timer.HistoryEntry, more bool, listing uint64) {
 	o := object{b: rq.out()}
 	o.name("entries")
 	entries := array{b: o.b}
 	w := rq.timerWriter(topic)
-	var last shard.HistoryKey
+	var last timer.HistoryKey
 	for i, e := range list {
 		if i > 0 && len(entries.b) > rq.s.cfg.Limits.ResponseBytes {
 			more = true
@@ -96,7 +96,7 @@ func (rq *request) answerHistory(topic *shard.Topic, list []*shard.HistoryEntry,
 }
 
 // appendEntry writes a timer that has ended, when it did, and its attempts.
-func (w *timerWriter) appendEntry(b []byte, e *shard.HistoryEntry) []byte {
+func (w *timerWriter) appendEntry(b []byte, e *timer.HistoryEntry) []byte {
 	b = w.append(b, e.Timer)
 	b = appendTime(b[:len(b)-1], "ended", e.Timer.EndedMs)
 	b = append(b, `,"attempt_log":`...)
@@ -120,8 +120,8 @@ func (w *timerWriter) appendEntry(b []byte, e *shard.HistoryEntry) []byte {
 }
 
 // recall finds a timer that has ended and is in the shard's memory no more; nil when the history has none of that id.
-func (rq *request) recall(topic *shard.Topic, id string) (*shard.Timer, error) {
-	q := &shard.HistoryQuery{Topic: topic.ID, ID: id, States: overStates, Newest: true, Limit: 1}
+func (rq *request) recall(topic *timer.Topic, id string) (*timer.Timer, error) {
+	q := &timer.HistoryQuery{Topic: topic.ID, ID: id, States: overStates, Newest: true, Limit: 1}
 	if rq.confine(q, topic) {
 		return nil, nil
 	}
@@ -143,18 +143,18 @@ func (in *input) absolute() bool { return in.given&timeFields != 0 && !in.when.d
 const pastMs = 2000
 
 // maybeMade says of an add that its instant is past, so that it may be a repeated one whose timer the shard has forgotten.
-func (rq *request) maybeMade(in *input, topic *shard.Topic, v verb) bool {
+func (rq *request) maybeMade(in *input, topic *timer.Topic, v verb) bool {
 	return v == vAdd && in.cmd.Absolute && rq.s.nowMs()-in.when.ms > pastMs && (!in.unnamed || topic.Policy.ByContent)
 }
 
 // madeBefore finds what became of an add that maybeMade has, if it was made before: a client that had no answer may repeat it whenever it comes
 // to that. What the shard remembers is for the shard to tell, for that is in order with all changes; nil then, or if it is not to be found.
-func (rq *request) madeBefore(in *input, topic *shard.Topic) (*shard.Timer, error) {
+func (rq *request) madeBefore(in *input, topic *timer.Topic) (*timer.Timer, error) {
 	t, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq, topic), topic.ID, in.id)
 	if err != nil || t != nil && !t.State.Over() {
 		return nil, err
 	}
-	q := &shard.HistoryQuery{Topic: topic.ID, ID: in.id, Content: in.cmd.Content, States: overStates, Newest: true, Limit: 1}
+	q := &timer.HistoryQuery{Topic: topic.ID, ID: in.id, Content: in.cmd.Content, States: overStates, Newest: true, Limit: 1}
 	if rq.confine(q, topic) {
 		return nil, nil
 	}
@@ -166,23 +166,23 @@ func (rq *request) madeBefore(in *input, topic *shard.Topic) (*shard.Timer, erro
 }
 
 // tooLate turns "there is no such timer" into what the history knows of it: a change that came after the end is 410, not 404.
-func (rq *request) tooLate(topic *shard.Topic, id string, v verb) (shard.Code, error) {
+func (rq *request) tooLate(topic *timer.Topic, id string, v verb) (timer.Code, error) {
 	t, err := rq.recall(topic, id)
 	switch {
 	case err != nil || t == nil:
-		return shard.NotFound, err
-	case t.State == shard.Done:
-		return shard.OverFired, nil
-	case t.State == shard.Dead:
-		return shard.OverDead, nil
+		return timer.NotFound, err
+	case t.State == timer.Done:
+		return timer.OverFired, nil
+	case t.State == timer.Dead:
+		return timer.OverDead, nil
 	case v == vCancel:
-		return shard.Prevented, nil
+		return timer.Prevented, nil
 	}
-	return shard.OverCancelled, nil
+	return timer.OverCancelled, nil
 }
 
 // historySum stands for what a listing of history selects, as listingSum does for timers.
-func historySum(q *shard.HistoryQuery) uint64 {
+func historySum(q *timer.HistoryQuery) uint64 {
 	b := make([]byte, 0, 160)
 	b = binary.AppendUvarint(b, uint64(q.Topic))
 	b = append(b, q.States)
@@ -191,7 +191,7 @@ func historySum(q *shard.HistoryQuery) uint64 {
 	return xxhash.Sum64(append(append(b, "history:"...), q.ID...))
 }
 
-func historyCursor(k shard.HistoryKey, listing uint64) string {
+func historyCursor(k timer.HistoryKey, listing uint64) string {
 	b := append(make([]byte, 0, 64), cursorHistory)
 	b = binary.AppendVarint(b, k.EndMs)
 	for _, n := range [...]uint64{k.Index, uint64(k.Shard), uint64(k.Item)} {
@@ -200,7 +200,7 @@ func historyCursor(k shard.HistoryKey, listing uint64) string {
 	return sealCursor(b, listing)
 }
 
-func parseHistoryCursor(s string, listing uint64) (*shard.HistoryKey, bool) {
+func parseHistoryCursor(s string, listing uint64) (*timer.HistoryKey, bool) {
 	b, ok := openCursor(s, cursorHistory, listing)
 	if !ok {
 		return nil, false
@@ -217,6 +217,6 @@ func parseHistoryCursor(s string, listing uint64) (*shard.HistoryKey, bool) {
 		}
 		b = b[n:]
 	}
-	k := &shard.HistoryKey{EndMs: end, Index: numbers[0], Shard: shard.ID(numbers[1]), Item: uint32(numbers[2])}
+	k := &timer.HistoryKey{EndMs: end, Index: numbers[0], Shard: timer.ShardID(numbers[1]), Item: uint32(numbers[2])}
 	return k, len(b) == 0 && numbers[1] < 1<<32 && numbers[2] < 1<<32
 }

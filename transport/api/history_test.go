@@ -5,23 +5,23 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 const historyPath = "/v1/topics/orders/history"
 
 // ended puts a timer into the engine's history that is in its memory no more.
-func (h *harness) ended(id string, index uint64, endMs int64, state shard.State) *shard.HistoryEntry {
+func (h *harness) ended(id string, index uint64, endMs int64, state timer.State) *timer.HistoryEntry {
 	topic, _ := h.engine.Topic("orders")
-	e := &shard.HistoryEntry{
-		Key: shard.HistoryKey{EndMs: endMs, Index: index, Shard: shard.Place(&shard.Topic{Name: "orders"}, id, h.engine.shards)},
-		Timer: &shard.Timer{Topic: topic.ID, ID: id, Seq: index, Tag: 7, Version: 2, State: state, CreatedMs: endMs - 5000, UpdatedMs: endMs - 5000,
+	e := &timer.HistoryEntry{
+		Key: timer.HistoryKey{EndMs: endMs, Index: index, Shard: timer.ShardOf(&timer.Topic{Name: "orders"}, id, h.engine.shards)},
+		Timer: &timer.Timer{Topic: topic.ID, ID: id, Seq: index, Tag: 7, Version: 2, State: state, CreatedMs: endMs - 5000, UpdatedMs: endMs - 5000,
 			EndedMs: endMs, LatenessMs: -1, Attempts: 2, LastStatus: 200,
-			Spec: shard.Spec{DueMs: endMs - 4000, Payload: []byte(`{"n":  1}`), PayloadKind: shard.JSONPayload}},
-		Attempts: []shard.HistoryAttempt{{Attempt: 1, StartedMs: endMs - 4000, EndedMs: endMs - 3000, Err: "no answer \x1b"}, {Attempt: 2, StartedMs: endMs - 10, EndedMs: endMs, Status: 200}},
+			Spec: timer.Spec{DueMs: endMs - 4000, Payload: []byte(`{"n":  1}`), PayloadKind: timer.JSONPayload}},
+		Attempts: []timer.HistoryAttempt{{Attempt: 1, StartedMs: endMs - 4000, EndedMs: endMs - 3000, Err: "no answer \x1b"}, {Attempt: 2, StartedMs: endMs - 10, EndedMs: endMs, Status: 200}},
 	}
-	if state == shard.Dead {
-		e.Timer.Reason = shard.Stopped
+	if state == timer.Dead {
+		e.Timer.Reason = timer.Stopped
 	}
 	h.engine.past = append(h.engine.past, e)
 	return e
@@ -32,11 +32,11 @@ func TestHistory(t *testing.T) {
 	h.do("GET", historyPath, "").problem(404, "unknown_topic")
 	h.do("PUT", "/v1/topics/orders", `{"history":"1h"}`).want(201)
 	h.do("GET", historyPath, "").want(200).has("entries", "[]")
-	states := []shard.State{shard.Done, shard.Dead, shard.Cancelled}
+	states := []timer.State{timer.Done, timer.Dead, timer.Cancelled}
 	for i := range 30 {
 		h.ended(fmt.Sprintf("t%02d", i%10), uint64(100+i), noonMs-int64(i)*1000, states[i%3])
 	}
-	h.ended("too-old", 1, noonMs-3_700_000, shard.Done)
+	h.ended("too-old", 1, noonMs-3_700_000, timer.Done)
 	count := func(query string, want int) {
 		t.Helper()
 		var ends []float64
@@ -95,11 +95,11 @@ func TestHistory(t *testing.T) {
 func TestHistoryAnswersForTheForgotten(t *testing.T) {
 	h := newHarness(t)
 	h.do("PUT", "/v1/topics/orders", `{"history":"1h"}`).want(201)
-	h.ended("d", 1, noonMs-9000, shard.Cancelled)
-	h.ended("d", 2, noonMs-5000, shard.Done)
-	h.ended("x", 3, noonMs-5000, shard.Dead)
-	h.ended("c", 4, noonMs-5000, shard.Cancelled)
-	h.ended("old", 5, noonMs-3_700_000, shard.Done)
+	h.ended("d", 1, noonMs-9000, timer.Cancelled)
+	h.ended("d", 2, noonMs-5000, timer.Done)
+	h.ended("x", 3, noonMs-5000, timer.Dead)
+	h.ended("c", 4, noonMs-5000, timer.Cancelled)
+	h.ended("old", 5, noonMs-3_700_000, timer.Done)
 	r := h.do("GET", timers+"/d", "").want(200)
 	r.has("state", `"done"`)
 	r.has("last_status", "200")
@@ -115,6 +115,6 @@ func TestHistoryAnswersForTheForgotten(t *testing.T) {
 	}
 	h.do("POST", timers, `{"id":"d","delay":"1h",`+cb+`}`).want(201) // the id is free
 	h.do("GET", timers+"/d", "").want(200).has("state", `"scheduled"`)
-	h.engine.err = shard.ErrNoLeader
+	h.engine.err = timer.ErrNoLeader
 	h.do("GET", historyPath, "").problem(503, "no_leader")
 }

@@ -6,7 +6,7 @@ import (
 	"math/bits"
 	"strings"
 
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/api/internal/http1"
 	"carillon/transport/api/internal/strictjson"
 )
@@ -66,10 +66,10 @@ type input struct {
 	unnamed                    bool // an add without an id: it is given one
 	ifMatch                    uint32
 	when                       when
-	spec                       shard.Spec
-	cmd                        shard.Command
-	patch                      *shard.Patch
-	created                    *shard.Timer // room for the answer to an add or put; the engine writes it on the caller's goroutine only
+	spec                       timer.Spec
+	cmd                        timer.Command
+	patch                      *timer.Patch
+	created                    *timer.Timer // room for the answer to an add or put; the engine writes it on the caller's goroutine only
 }
 
 // when is the time a client asks for.
@@ -225,10 +225,10 @@ func (r *reader) inputField(in *input, f field) {
 	case fAt, fAtMs, fDelay, fDelayMs:
 		in.when = r.when(f)
 	case fPayload:
-		in.spec.PayloadKind, in.spec.Payload = shard.JSONPayload, r.Value()
+		in.spec.PayloadKind, in.spec.Payload = timer.JSONPayload, r.Value()
 		r.checkPayload(len(in.spec.Payload))
 	case fPayload64:
-		in.spec.PayloadKind, in.spec.Payload = shard.BinaryPayload, r.base64()
+		in.spec.PayloadKind, in.spec.Payload = timer.BinaryPayload, r.base64()
 	case fContentType:
 		in.spec.ContentType = r.contentType()
 	case fCallback:

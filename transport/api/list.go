@@ -3,11 +3,11 @@ package api
 import (
 	"cmp"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 func (rq *request) listTimers() *problem {
-	q := &shard.Query{}
+	q := &timer.Query{}
 	var p *problem
 	if q.States, p = rq.query.states(); p != nil {
 		return p
@@ -30,7 +30,7 @@ func (rq *request) listTimers() *problem {
 }
 
 // window reads the bounds of the times of a listing.
-func (rq *request) window(q *shard.Query, from, to string) (p *problem) {
+func (rq *request) window(q *timer.Query, from, to string) (p *problem) {
 	if q.FromMs, _, p = rq.query.instant(from); p != nil {
 		return p
 	}
@@ -46,7 +46,7 @@ func (rq *request) window(q *shard.Query, from, to string) (p *problem) {
 }
 
 // list answers one page of what the query selects in all shards.
-func (rq *request) list(q *shard.Query) *problem {
+func (rq *request) list(q *timer.Query) *problem {
 	limit, p := rq.query.limit()
 	if p != nil {
 		return p
@@ -70,7 +70,7 @@ func (rq *request) list(q *shard.Query) *problem {
 	list := array{b: o.b}
 	w := rq.timerWriter(topic)
 	w.payload = !q.WithoutPayload
-	var last shard.Key
+	var last timer.SortKey
 	n, more := 0, false
 	for {
 		t := m.next()
@@ -102,15 +102,15 @@ func (rq *request) list(q *shard.Query) *problem {
 	return nil
 }
 
-func keyOf(t *shard.Timer, byEnd bool) shard.Key {
-	k := shard.Key{SortMs: t.DueMs, ID: t.ID, Seq: t.Seq}
+func keyOf(t *timer.Timer, byEnd bool) timer.SortKey {
+	k := timer.SortKey{SortMs: t.DueMs, ID: t.ID, Seq: t.Seq}
 	if byEnd {
 		k.SortMs = t.EndedMs
 	}
 	return k
 }
 
-func compareKeys(a, b shard.Key) int {
+func compareKeys(a, b timer.SortKey) int {
 	return cmp.Or(cmp.Compare(a.SortMs, b.SortMs), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Seq, b.Seq))
 }
 
@@ -126,7 +126,7 @@ const (
 // its page is used up, so that what is in memory stays near what is answered.
 type merge struct {
 	rq      *request
-	query   shard.Query
+	query   timer.Query
 	byEnd   bool
 	streams []stream
 	err     error
@@ -136,27 +136,27 @@ type merge struct {
 
 // stream is what one shard has left.
 type stream struct {
-	id   shard.ID
-	page []*shard.Timer
+	id   timer.ShardID
+	page []*timer.Timer
 	more bool
-	last shard.Key
+	last timer.SortKey
 	err  error
 }
 
 // newMerge takes over nothing of q; want is about how many will be taken.
-func newMerge(rq *request, q *shard.Query, want int) *merge {
+func newMerge(rq *request, q *timer.Query, want int) *merge {
 	n := rq.s.cfg.Engine.Shards()
 	m := &merge{rq: rq, query: *q, byEnd: q.ByEnd, streams: make([]stream, n)}
 	m.query.Limit = min(want, 2*want/n+16)
 	m.query.Bytes = max(rq.s.cfg.Limits.ResponseBytes/n, leastShare)
 	for i := range m.streams {
-		m.streams[i].id, m.streams[i].more = shard.ID(1+i), true
+		m.streams[i].id, m.streams[i].more = timer.ShardID(1+i), true
 	}
 	return m
 }
 
 // next is the first timer of all shards, nil at the end or after an error.
-func (m *merge) next() *shard.Timer {
+func (m *merge) next() *timer.Timer {
 	if !m.begun {
 		m.begun = true
 		each(len(m.streams), func(i int) { m.fill(&m.streams[i]) })
@@ -170,7 +170,7 @@ func (m *merge) next() *shard.Timer {
 		return nil
 	}
 	var first *stream
-	var least shard.Key
+	var least timer.SortKey
 	for i := range m.streams {
 		s := &m.streams[i]
 		if len(s.page) == 0 {
@@ -243,8 +243,8 @@ func (m *merge) shorten() (any bool) {
 // fill asks a shard for its next page.
 func (m *merge) fill(s *stream) { m.ask(s, m.query) }
 
-func (m *merge) ask(s *stream, q shard.Query) {
-	if s.last != (shard.Key{}) {
+func (m *merge) ask(s *stream, q timer.Query) {
+	if s.last != (timer.SortKey{}) {
 		last := s.last
 		q.After = &last
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // pages reads a listing to its end and gives the ids in order.
@@ -75,8 +75,8 @@ func TestListOrderAndFilters(t *testing.T) {
 	count("due_from=2026-06-02T11:33:20Z", 3)
 	count("due_from="+url.QueryEscape("2026-06-02T13:33:20+02:00"), 3)
 	count("due_to=0", 0)
-	h.engine.set("orders", "a-00", func(t *shard.Timer) { t.State = shard.Done; t.EndedMs = noonMs })
-	h.engine.set("orders", "b-01", func(t *shard.Timer) { t.State = shard.Leased })
+	h.engine.set("orders", "a-00", func(t *timer.Timer) { t.State = timer.Done; t.EndedMs = noonMs })
+	h.engine.set("orders", "b-01", func(t *timer.Timer) { t.State = timer.Leased })
 	count("payload=true", 59)
 	count("state=done", 1)
 	count("state=scheduled,leased,done,dead,cancelled", 60)
@@ -118,13 +118,13 @@ func TestListBoundsItsAnswer(t *testing.T) {
 
 func TestDeadLetters(t *testing.T) {
 	h := newHarness(t)
-	kill := func(id string, reason shard.Reason, endedMs int64) {
+	kill := func(id string, reason timer.Reason, endedMs int64) {
 		h.do("PUT", timers+"/"+id, `{"delay":"1h","labels":["l-`+id[:1]+`"],`+cb+`}`).want(201)
-		h.engine.set("orders", id, func(t *shard.Timer) { t.State, t.Reason, t.EndedMs, t.Attempts = shard.Dead, reason, endedMs, 16 })
+		h.engine.set("orders", id, func(t *timer.Timer) { t.State, t.Reason, t.EndedMs, t.Attempts = timer.Dead, reason, endedMs, 16 })
 	}
 	for i := range 9 {
-		kill(fmt.Sprintf("a%d", i), shard.MaxAttempts, noonMs-int64(i))
-		kill(fmt.Sprintf("b%d", i), shard.Stopped, noonMs-100-int64(i))
+		kill(fmt.Sprintf("a%d", i), timer.MaxAttempts, noonMs-int64(i))
+		kill(fmt.Sprintf("b%d", i), timer.Stopped, noonMs-100-int64(i))
 	}
 	h.do("POST", timers, `{"id":"alive","delay":"1h",`+cb+`}`).want(201)
 	const dead = orders + "/dead"
@@ -183,8 +183,8 @@ func TestSweepOfMany(t *testing.T) {
 		h.do("POST", batches+"?brief=true", `{"ops":[`+strings.Join(ops, ",")+`]}`).want(200)
 	}
 	h.engine.mu.Lock()
-	for _, timer := range h.engine.timers {
-		timer.State, timer.Reason, timer.EndedMs = shard.Dead, shard.Expired, noonMs
+	for _, x := range h.engine.timers {
+		x.State, x.Reason, x.EndedMs = timer.Dead, timer.Expired, noonMs
 	}
 	h.engine.mu.Unlock()
 	h.do("POST", orders+"/dead/redrive", `{"all":true}`).want(200).has("changed", "1800", "skipped", "0")

@@ -3,15 +3,15 @@ package api
 import (
 	"slices"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 var (
-	mergeRules = []string{"reject", "keep", "replace", "debounce"} // in the order of shard.Merge
+	mergeRules = []string{"reject", "keep", "replace", "debounce"} // in the order of timer.Merge
 	dedups     = []string{"id", "content"}
 )
 
-func mergeRule(name string) shard.Merge { return shard.Merge(max(0, slices.Index(mergeRules, name))) }
+func mergeRule(name string) timer.Merge { return timer.Merge(max(0, slices.Index(mergeRules, name))) }
 
 // maxWait reads the longest wait of a debounced timer.
 func (r *reader) maxWait() int64 {
@@ -34,17 +34,17 @@ func (in *input) checkMerge() *problem {
 }
 
 // mergeBy fills in the rule that the add goes by: its own, else the topic's.
-func (in *input) mergeBy(t *shard.Topic) *problem {
+func (in *input) mergeBy(t *timer.Topic) *problem {
 	rule, wait := t.Policy.Merge, int64(0)
 	if in.given&fMerge != 0 {
 		rule = mergeRule(in.merge)
 	}
 	switch {
-	case in.given&fMaxWait != 0 && rule != shard.MergeDebounce:
+	case in.given&fMaxWait != 0 && rule != timer.MergeDebounce:
 		return needsDebounce()
 	case in.given&fMaxWait != 0:
 		wait = in.maxWaitMs
-	case rule == shard.MergeDebounce:
+	case rule == timer.MergeDebounce:
 		wait = t.Policy.MaxWaitMs
 	}
 	in.cmd.Merge, in.cmd.MaxWaitMs = rule, wait
@@ -53,7 +53,7 @@ func (in *input) mergeBy(t *shard.Topic) *problem {
 
 // nameByContent gives an add without an id the one that its content makes, where the topic says so: equal payloads to one URL are one
 // timer. With a key the id starts with it.
-func (in *input) nameByContent(t *shard.Topic) {
+func (in *input) nameByContent(t *timer.Topic) {
 	if !in.unnamed || !t.Policy.ByContent {
 		return
 	}
@@ -61,6 +61,6 @@ func (in *input) nameByContent(t *shard.Topic) {
 	if url == "" {
 		url = t.Policy.Callback.URL
 	}
-	name := shard.ContentID(t.Name, in.spec.Payload, url, in.key)
+	name := timer.ContentID(t.Name, in.spec.Payload, url, in.key)
 	in.id, in.cmd.ID = name, name
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 const mergeURL = `"callback":{"url":"http://a.example/"}`
@@ -21,7 +21,7 @@ func TestMergeRules(t *testing.T) {
 	add(`"delay":"2h","payload":2,"merge":"keep"`).want(200).has("merged", "true", "payload", "1", "version", "1")
 	add(`"delay":"2h","payload":2,"merge":"replace"`).want(200).has("merged", "true", "payload", "2", "version", "2")
 	h.do("GET", timers+"/m", "").want(200).has("merged", "", "payload", "2")
-	h.engine.set("orders", "m", func(x *shard.Timer) { x.State = shard.Leased })
+	h.engine.set("orders", "m", func(x *timer.Timer) { x.State = timer.Leased })
 	add(`"delay":"3h","payload":3`).want(409).has("code", `"in_flight"`)
 	add(`"delay":"3h","payload":3,"merge":"debounce","max_wait":"5m"`).want(200).has("merged", "true", "successor", "true", "payload", "2")
 	h.do("GET", timers+"/m", "").want(200).has("successor", "true", "merged", "")
@@ -33,18 +33,18 @@ func TestMergeRules(t *testing.T) {
 
 // The rule, the longest wait and the way ids are made are the add's own, else the topic's.
 func TestMergeByTopic(t *testing.T) {
-	kept := make(chan *shard.Command, 1)
+	kept := make(chan *timer.Command, 1)
 	h := newHarness(t, func(c *Config) { c.Engine = &keepingEngine{c.Engine.(*fakeEngine), kept} })
 	h.do("PUT", "/v1/topics/orders", `{"merge":"debounce","max_wait":"5m","callback":{"url":"http://a.example/"}}`).want(201).
 		has("policy.merge", `"debounce"`, "policy.max_wait", `"5m"`, "policy.dedup", `"id"`)
-	for fields, want := range map[string]shard.Command{
-		``:                                    {Merge: shard.MergeDebounce, MaxWaitMs: 300_000},
-		`,"max_wait":"1m"`:                    {Merge: shard.MergeDebounce, MaxWaitMs: 60_000},
-		`,"merge":"debounce"`:                 {Merge: shard.MergeDebounce, MaxWaitMs: 300_000},
-		`,"merge":"keep"`:                     {Merge: shard.MergeKeep},
+	for fields, want := range map[string]timer.Command{
+		``:                                    {Merge: timer.MergeDebounce, MaxWaitMs: 300_000},
+		`,"max_wait":"1m"`:                    {Merge: timer.MergeDebounce, MaxWaitMs: 60_000},
+		`,"merge":"debounce"`:                 {Merge: timer.MergeDebounce, MaxWaitMs: 300_000},
+		`,"merge":"keep"`:                     {Merge: timer.MergeKeep},
 		`,"merge":"reject"`:                   {},
-		`,"merge":"replace"`:                  {Merge: shard.MergeReplace},
-		`,"merge":"debounce","max_wait":"1s"`: {Merge: shard.MergeDebounce, MaxWaitMs: 1000},
+		`,"merge":"replace"`:                  {Merge: timer.MergeReplace},
+		`,"merge":"debounce","max_wait":"1s"`: {Merge: timer.MergeDebounce, MaxWaitMs: 1000},
 	} {
 		h.do("POST", timers, `{"delay":"1h"`+fields+`}`).want(201)
 		if got := <-kept; got.Merge != want.Merge || got.MaxWaitMs != want.MaxWaitMs {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"carillon/secret"
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/callback"
 )
 
@@ -34,9 +34,9 @@ var policyFieldNames = []string{
 
 // policy reads a topic's policy; absent fields have the default. stored is what the topic has now, for values that come
 // back as they were shown (REDACTED, fingerprints); nil when there is no such topic.
-func (r *reader) policy(stored *shard.Policy) *shard.Policy {
+func (r *reader) policy(stored *timer.Policy) *timer.Policy {
 	r.refuse = refuseInPolicy
-	p := shard.DefaultPolicy()
+	p := timer.DefaultPolicy()
 	var given field
 	n := r.Open('{', "body")
 	for ; r.More(n, '}'); n++ {
@@ -60,7 +60,7 @@ func (r *reader) policy(stored *shard.Policy) *shard.Policy {
 	return &p
 }
 
-func (r *reader) policyField(p *shard.Policy, name string, stored *shard.Policy) {
+func (r *reader) policyField(p *timer.Policy, name string, stored *timer.Policy) {
 	switch name {
 	case "delivery":
 		p.Pull = r.choice(name, []string{"push", "pull"}) == "pull"
@@ -107,7 +107,7 @@ func (r *reader) policyField(p *shard.Policy, name string, stored *shard.Policy)
 }
 
 // rate reads {"per_second", "burst"}. Without a burst it is what one second brings.
-func (r *reader) rate() (rate shard.Rate) {
+func (r *reader) rate() (rate timer.Rate) {
 	var given field
 	n := r.Open('{', "rate")
 	for ; r.More(n, '}'); n++ {
@@ -136,7 +136,7 @@ func (r *reader) rate() (rate shard.Rate) {
 	return rate
 }
 
-func (r *reader) policyCallback(p *shard.Policy, stored *shard.Policy) {
+func (r *reader) policyCallback(p *timer.Policy, stored *timer.Policy) {
 	var given, null field
 	cb := p.Callback
 	r.callback(&cb, &given, &null)
@@ -144,7 +144,7 @@ func (r *reader) policyCallback(p *shard.Policy, stored *shard.Policy) {
 		r.fail(badf(badRequest, "%s: must not be null", null.name()))
 	}
 	if r.Err() == nil && anyRedacted(cb.Headers) {
-		var had shard.Callback
+		var had timer.Callback
 		if stored != nil {
 			had = stored.Callback
 		}
@@ -156,9 +156,9 @@ func (r *reader) policyCallback(p *shard.Policy, stored *shard.Policy) {
 	p.Callback = cb
 }
 
-func (r *reader) policyRetry(p *shard.Policy) {
+func (r *reader) policyRetry(p *timer.Policy) {
 	var given, null field
-	retry := shard.Retry{}
+	retry := timer.Retry{}
 	r.retry(&retry, &given, &null)
 	if null != 0 {
 		r.fail(badf(badRequest, "%s: must not be null", null.name()))
@@ -198,7 +198,7 @@ func (r *reader) stopOn() []int {
 
 var breakerFieldNames = []string{"failures", "window", "open", "probes"}
 
-func (r *reader) breaker(b shard.Breaker) shard.Breaker {
+func (r *reader) breaker(b timer.Breaker) timer.Breaker {
 	var given field
 	n := r.Open('{', "breaker")
 	for ; r.More(n, '}'); n++ {
@@ -244,7 +244,7 @@ func (r *reader) rangedSpan(name string, low, high int64) int64 {
 func (r *reader) retention(name string) int64 { return r.rangedSpan(name, 0, maxRetentionMs) }
 
 // secrets reads signing secrets. A fingerprint keeps the stored secret that it is of. No fault says a secret back.
-func (r *reader) secrets(stored *shard.Policy) []string {
+func (r *reader) secrets(stored *timer.Policy) []string {
 	var out []string
 	n := r.Open('[', "secrets")
 	for ; r.More(n, ']'); n++ {
@@ -289,7 +289,7 @@ func index(on bool) int {
 }
 
 // appendPolicy writes every field, such that the whole can be PUT back. What has no value (rate, max_wait) is left out.
-func appendPolicy(b []byte, p *shard.Policy) []byte {
+func appendPolicy(b []byte, p *timer.Policy) []byte {
 	o := object{b: b}
 	o.str("delivery", [...]string{"push", "pull"}[index(p.Pull)])
 	o.name("callback")
@@ -297,7 +297,7 @@ func appendPolicy(b []byte, p *shard.Policy) []byte {
 	o.str("ack", [...]string{"response", "report"}[index(p.Report)])
 	o.span("lease", p.LeaseFor())
 	o.name("retry")
-	o.b = appendRetry(o.b, &shard.Retry{
+	o.b = appendRetry(o.b, &timer.Retry{
 		MaxAttempts: p.MaxAttempts, MinBackoffMs: p.MinBackoffMs, MaxBackoffMs: p.MaxBackoffMs,
 		Multiplier: p.Multiplier, Jitter: p.Jitter, HasJitter: true,
 	})

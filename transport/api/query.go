@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/api/internal/strictjson"
 )
 
@@ -133,11 +133,11 @@ func (q query) labels() ([]string, *problem) {
 	return out, nil
 }
 
-// states reads a comma list as the bits of shard.Query.States.
+// states reads a comma list as the bits of timer.Query.States.
 func (q query) states() (uint8, *problem) {
 	v, given := q.value("state")
 	if !given {
-		return 1<<shard.Scheduled | 1<<shard.Leased, nil
+		return 1<<timer.Scheduled | 1<<timer.Leased, nil
 	}
 	var set uint8
 	for name := range strings.SplitSeq(v, ",") {
@@ -150,29 +150,29 @@ func (q query) states() (uint8, *problem) {
 	return set, nil
 }
 
-var stateNames = []string{shard.Scheduled: "scheduled", shard.Leased: "leased", shard.Done: "done", shard.Dead: "dead", shard.Cancelled: "cancelled"}
+var stateNames = []string{timer.Scheduled: "scheduled", timer.Leased: "leased", timer.Done: "done", timer.Dead: "dead", timer.Cancelled: "cancelled"}
 
-func stateOf(name string) shard.State {
+func stateOf(name string) timer.State {
 	for i, n := range stateNames {
 		if i > 0 && n == name {
-			return shard.State(i)
+			return timer.State(i)
 		}
 	}
 	return 0
 }
 
-var reasonNames = []string{shard.MaxAttempts: "max_attempts", shard.Expired: "expired", shard.Stopped: "stopped", shard.Refused: "refused"}
+var reasonNames = []string{timer.MaxAttempts: "max_attempts", timer.Expired: "expired", timer.Stopped: "stopped", timer.Refused: "refused"}
 
-func reasonOf(name string) (shard.Reason, bool) {
+func reasonOf(name string) (timer.Reason, bool) {
 	for i, n := range reasonNames {
 		if i > 0 && n == name {
-			return shard.Reason(i), true
+			return timer.Reason(i), true
 		}
 	}
 	return 0, false
 }
 
-func reasonName(r shard.Reason) string {
+func reasonName(r timer.Reason) string {
 	if int(r) < len(reasonNames) && r > 0 {
 		return reasonNames[r]
 	}

@@ -6,29 +6,29 @@ import (
 	"unicode/utf8"
 
 	"carillon/secret"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // timerWriter renders the timers of one topic.
 type timerWriter struct {
-	topic   *shard.Topic
+	topic   *timer.Topic
 	shards  int
 	payload bool
 	merged  bool // the timer answers an add that was merged with it
 }
 
-func (rq *request) timerWriter(t *shard.Topic) timerWriter {
+func (rq *request) timerWriter(t *timer.Topic) timerWriter {
 	return timerWriter{topic: t, shards: rq.s.cfg.Engine.Shards(), payload: true}
 }
 
 // append writes a timer as API.md section 2 has it; what is absent is left out.
-func (w *timerWriter) append(b []byte, t *shard.Timer) []byte {
+func (w *timerWriter) append(b []byte, t *timer.Timer) []byte {
 	b = append(b, `{"topic":"`...)
 	b = append(b, w.topic.Name...)
 	b = append(b, `","id":"`...)
 	b = append(b, t.ID...)
 	b = append(b, `","uid":"`...)
-	b = shard.AppendUID(b, shard.Place(w.topic, t.ID, w.shards), t.Seq, t.Tag)
+	b = timer.AppendUID(b, timer.ShardOf(w.topic, t.ID, w.shards), t.Seq, t.Tag)
 	b = append(b, `","version":`...)
 	b = strconv.AppendUint(b, uint64(t.Version), 10)
 	b = append(b, `,"state":"`...)
@@ -52,7 +52,7 @@ func (w *timerWriter) append(b []byte, t *shard.Timer) []byte {
 		}
 		b = append(b, ']')
 	}
-	if key, has := shard.KeyOf(t.ID); has {
+	if key, has := timer.KeyOf(t.ID); has {
 		b = append(append(append(b, `,"key":"`...), key...), '"')
 	}
 	b = w.appendRun(b, t)
@@ -60,7 +60,7 @@ func (w *timerWriter) append(b []byte, t *shard.Timer) []byte {
 }
 
 // appendRun writes what has become of the timer so far.
-func (w *timerWriter) appendRun(b []byte, t *shard.Timer) []byte {
+func (w *timerWriter) appendRun(b []byte, t *timer.Timer) []byte {
 	b = append(b, `,"attempts":`...)
 	b = strconv.AppendInt(b, int64(t.Attempts), 10)
 	most := t.Retry.MaxAttempts
@@ -79,7 +79,7 @@ func (w *timerWriter) appendRun(b []byte, t *shard.Timer) []byte {
 	if t.LastError != "" {
 		b = appendString(append(b, `,"last_error":`...), t.LastError)
 	}
-	if t.State == shard.Scheduled && t.NextMs != 0 {
+	if t.State == timer.Scheduled && t.NextMs != 0 {
 		b = appendTime(b, "next_attempt", t.NextMs)
 	}
 	b = appendTime(b, "created", t.CreatedMs)
@@ -91,7 +91,7 @@ func (w *timerWriter) appendRun(b []byte, t *shard.Timer) []byte {
 		b = append(b, `,"lateness_ms":`...)
 		b = strconv.AppendInt(b, t.LatenessMs, 10)
 	}
-	if t.State == shard.Dead {
+	if t.State == timer.Dead {
 		b = append(append(append(b, `,"reason":"`...), reasonName(t.Reason)...), '"')
 	}
 	if t.HasExpiry {
@@ -120,11 +120,11 @@ func appendTime(b []byte, name string, ms int64) []byte {
 	return strconv.AppendInt(b, ms, 10)
 }
 
-func appendPayload(b []byte, t *shard.Timer) []byte {
+func appendPayload(b []byte, t *timer.Timer) []byte {
 	switch t.PayloadKind {
-	case shard.JSONPayload:
+	case timer.JSONPayload:
 		return append(append(b, `,"payload":`...), t.Payload...)
-	case shard.BinaryPayload:
+	case timer.BinaryPayload:
 		b = append(b, `,"payload_base64":"`...)
 		return append(base64.StdEncoding.AppendEncode(b, t.Payload), '"')
 	}
@@ -132,19 +132,19 @@ func appendPayload(b []byte, t *shard.Timer) []byte {
 }
 
 // contentType is the type that the payload is sent with.
-func contentType(s *shard.Spec) string {
+func contentType(s *timer.Spec) string {
 	switch {
 	case s.ContentType != "":
 		return s.ContentType
-	case s.PayloadKind == shard.JSONPayload:
+	case s.PayloadKind == timer.JSONPayload:
 		return "application/json"
-	case s.PayloadKind == shard.BinaryPayload:
+	case s.PayloadKind == timer.BinaryPayload:
 		return "application/octet-stream"
 	}
 	return ""
 }
 
-func appendCallback(b []byte, c *shard.Callback) []byte {
+func appendCallback(b []byte, c *timer.Callback) []byte {
 	o := object{b: b}
 	if c.URL != "" {
 		o.str("url", c.URL)
@@ -170,7 +170,7 @@ func appendCallback(b []byte, c *shard.Callback) []byte {
 	return o.end()
 }
 
-func appendRetry(b []byte, r *shard.Retry) []byte {
+func appendRetry(b []byte, r *timer.Retry) []byte {
 	o := object{b: b}
 	if r.MaxAttempts != 0 {
 		o.integer("max_attempts", int64(r.MaxAttempts))

@@ -4,20 +4,21 @@ import (
 	"math"
 	"slices"
 
-	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/recurrence"
 )
 
 var (
 	repeatFieldNames = []string{"cron", "zone", "every", "until", "count", "catch_up", "overlap"}
-	catchUps         = []string{"one", "skip", "all"} // in the order of shard.CatchUp; the first is the default
+	catchUps         = []string{"one", "skip", "all"} // in the order of timer.CatchUp; the first is the default
 )
 
 const minEveryMs = 1000
 
 // repeat reads the object of a repeat.
-func (r *reader) repeat() *shard.Repeat {
+func (r *reader) repeat() *timer.Repeat {
 	var given field
-	p := &shard.Repeat{}
+	p := &timer.Repeat{}
 	n := r.Open('{', "repeat")
 	for ; r.More(n, '}'); n++ {
 		name := string(r.Key())
@@ -44,14 +45,14 @@ func (r *reader) repeat() *shard.Repeat {
 	case has("zone") && !has("cron"):
 		r.fail(bad(badRequest, "repeat.zone: goes with cron only"))
 	case has("cron"):
-		if err := shard.CheckCron(p.Cron, p.Zone); err != nil {
+		if err := recurrence.CheckCron(p.Cron, p.Zone); err != nil {
 			r.fail(badf(badRequest, "repeat: %v", err))
 		}
 	}
 	return p
 }
 
-func (r *reader) repeatField(p *shard.Repeat, name string) {
+func (r *reader) repeatField(p *timer.Repeat, name string) {
 	switch name {
 	case "cron":
 		p.Cron = r.Text("repeat.cron")
@@ -73,7 +74,7 @@ func (r *reader) repeatField(p *shard.Repeat, name string) {
 			r.fail(bad(badRequest, "repeat.count: must be 1 or more"))
 		}
 	case "catch_up":
-		p.CatchUp = shard.CatchUp(max(0, slices.Index(catchUps, r.choice("repeat.catch_up", catchUps))))
+		p.CatchUp = timer.CatchUp(max(0, slices.Index(catchUps, r.choice("repeat.catch_up", catchUps))))
 	case "overlap":
 		p.Overlap = r.Boolean("repeat.overlap")
 	}
@@ -90,7 +91,7 @@ func (in *input) firstOf(atMs, nowMs int64) (int64, *problem) {
 		return atMs, nil
 	}
 	if p.Cron != "" {
-		if atMs = shard.FirstCron(p.Cron, p.Zone, max(atMs, nowMs)); atMs == 0 {
+		if atMs = recurrence.FirstCron(p.Cron, p.Zone, max(atMs, nowMs)); atMs == 0 {
 			return 0, bad(badRequest, "repeat.cron: that never comes")
 		}
 	}
@@ -100,7 +101,7 @@ func (in *input) firstOf(atMs, nowMs int64) (int64, *problem) {
 	return atMs, nil
 }
 
-func appendRepeat(b []byte, p *shard.Repeat) []byte {
+func appendRepeat(b []byte, p *timer.Repeat) []byte {
 	o := object{b: b}
 	if p.Cron != "" {
 		o.str("cron", p.Cron)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"carillon/shard"
+	"carillon/timer"
 	"carillon/transport/api/internal/strictjson"
 )
 
@@ -21,7 +21,7 @@ type request struct {
 	topic string // from the path, valid; its own copy
 	id    string
 	node  string
-	shard shard.ID
+	shard timer.ShardID
 
 	body      []byte // as far as it has arrived; see receive
 	received  bool   // all of it
@@ -42,7 +42,7 @@ type request struct {
 	topicBefore string // of the request that this object served last: the next is often for the same
 
 	one     reader      // of what changes one timer
-	created shard.Timer // room for the answer to an add or put, filled in when the engine has answered
+	created timer.Timer // room for the answer to an add or put, filled in when the engine has answered
 }
 
 var requests = sync.Pool{New: func() any { return &request{segments: make([][]byte, 0, maxSegments)} }}

@@ -14,7 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/bulk"
 
 	"github.com/valyala/fasthttp"
 )
@@ -33,7 +34,7 @@ func TestHealthReadyMetrics(t *testing.T) {
 	if r := h.do("GET", "/metrics", "").want(200); r.body != "carillon_add_total 1\n" || !strings.HasPrefix(r.header.Get("Content-Type"), "text/plain") {
 		t.Fatal(r)
 	}
-	recovering = shard.ErrRecovering
+	recovering = timer.ErrRecovering
 	h.do("GET", "/metrics", "").problem(503, unavailable)
 	h.engine.notReady = errors.New("replaying the log")
 	if r := h.do("GET", "/readyz", "").problem(503, unavailable); !strings.Contains(r.body, "replaying the log") {
@@ -123,11 +124,11 @@ func TestPanicInAFanOutIsA500(t *testing.T) {
 // panickyEngine panics in what is asked of many shards.
 type panickyEngine struct{ *fakeEngine }
 
-func (panickyEngine) List(context.Context, shard.ID, *shard.Query) ([]*shard.Timer, error) {
+func (panickyEngine) List(context.Context, timer.ShardID, *timer.Query) ([]*timer.Timer, error) {
 	panic("secret detail")
 }
 
-func (panickyEngine) Bulk(context.Context, *shard.Bulk) error {
+func (panickyEngine) Bulk(context.Context, *bulk.Update) error {
 	panic("secret detail")
 }
 
@@ -243,10 +244,10 @@ type waitingEngine struct {
 	started chan struct{}
 }
 
-func (e *waitingEngine) Do(ctx context.Context, _ shard.ID, _ *shard.Command, _ bool) (shard.Result, error) {
+func (e *waitingEngine) Do(ctx context.Context, _ timer.ShardID, _ *timer.Command, _ bool) (timer.Result, error) {
 	close(e.started)
 	<-ctx.Done()
-	return shard.Result{}, shard.ErrStopped
+	return timer.Result{}, timer.ErrStopped
 }
 
 func TestStopGivesUpAfterTheGrace(t *testing.T) {

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"carillon/shard"
+	"carillon/timer"
+	"carillon/timer/bulk"
 )
 
 // sweepsAtOnce is how many bulk changes one node has under way.
@@ -15,7 +16,7 @@ const sweepsAtOnce = 4
 var errSweepTime = errors.New("the time for one sweep is over")
 
 // sweep does one change to all timers that a query selects, and answers how many it met, changed and could not change.
-func (rq *request) sweep(q *shard.Query, p shard.Plan) *problem {
+func (rq *request) sweep(q *timer.Query, p bulk.Plan) *problem {
 	s := rq.s
 	select {
 	case s.sweeps <- struct{}{}:
@@ -23,7 +24,7 @@ func (rq *request) sweep(q *shard.Query, p shard.Plan) *problem {
 	default:
 		return failf(503, "overloaded", "%d bulk changes are under way on this node", sweepsAtOnce)
 	}
-	bulk := shard.Bulk{Query: *q, Plan: p}
+	bulk := bulk.Update{Query: *q, Plan: p}
 	ctx, cancel := context.WithTimeoutCause(s.ending, s.cfg.Limits.SweepTime, errSweepTime)
 	defer cancel()
 	if err := s.cfg.Engine.Bulk(ctx, &bulk); err != nil {
@@ -44,7 +45,7 @@ func (rq *request) swept(matched, changed, skipped int64) {
 }
 
 // unfinished is the answer of a bulk change that did not come to its end.
-func (s *Server) unfinished(ctx context.Context, err error, bulk *shard.Bulk) *problem {
+func (s *Server) unfinished(ctx context.Context, err error, bulk *bulk.Update) *problem {
 	p := engineFault(err)
 	switch {
 	case errors.Is(context.Cause(ctx), errSweepTime):

@@ -1,6 +1,8 @@
 package api
 
-import "carillon/shard"
+import (
+	"carillon/timer"
+)
 
 // readInput reads and checks the body of a change to one timer.
 func (rq *request) readInput(v verb) (*input, *problem) {
@@ -52,14 +54,14 @@ func (rq *request) changeTimer(v verb) *problem {
 	if res.Timer == nil {
 		return fail(500, internalError, "the change was made, but the shard gave no timer back")
 	}
-	rq.answerTimer(status(res.Code), t, res.Timer, res.Code == shard.Merged)
+	rq.answerTimer(status(res.Code), t, res.Timer, res.Code == timer.Merged)
 	return nil
 }
 
 // changeOne is change for one timer alone: of one that ended long ago it says so.
-func (rq *request) changeOne(in *input, v verb, brief bool) (res shard.Result, t *shard.Topic, p *problem) {
+func (rq *request) changeOne(in *input, v verb, brief bool) (res timer.Result, t *timer.Topic, p *problem) {
 	res, t, p = rq.change(in, v, brief)
-	if p == nil && res.Code == shard.NotFound {
+	if p == nil && res.Code == timer.NotFound {
 		var err error
 		if res.Code, err = rq.tooLate(t, in.id, v); err != nil {
 			return res, t, engineFault(err)
@@ -94,7 +96,7 @@ func (rq *request) readTimer() *problem {
 	if p != nil {
 		return p
 	}
-	id := shard.Place(t, rq.id, rq.s.cfg.Engine.Shards())
+	id := timer.ShardOf(t, rq.id, rq.s.cfg.Engine.Shards())
 	timer, err := rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, rq.id)
 	if err != nil {
 		return engineFault(err)
@@ -113,7 +115,7 @@ func (rq *request) readTimer() *problem {
 
 var etagName = []byte("ETag")
 
-func (rq *request) answerTimer(status int, topic *shard.Topic, t *shard.Timer, merged bool) {
+func (rq *request) answerTimer(status int, topic *timer.Topic, t *timer.Timer, merged bool) {
 	var etag [16]byte
 	rq.ctx.Response.Header.SetCanonical(etagName, appendETag(etag[:0], t.Version))
 	w := rq.timerWriter(topic)

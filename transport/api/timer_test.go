@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 func TestAddReadPatchCancel(t *testing.T) {
@@ -65,11 +65,11 @@ func TestAddTakesEverything(t *testing.T) {
 
 func TestIdsAreMade(t *testing.T) {
 	h := newHarness(t)
-	seen := map[shard.ID]int{}
+	seen := map[timer.ShardID]int{}
 	for range 200 {
 		r := h.do("POST", timers, `{"delay":"1h",`+cb+`}`).want(201)
 		id := strings.Trim(pick(r.json(), "id"), `"`)
-		seen[shard.Place(&shard.Topic{Name: "orders"}, id, h.engine.shards)]++
+		seen[timer.ShardOf(&timer.Topic{Name: "orders"}, id, h.engine.shards)]++
 		h.do("GET", timers+"/"+id, "").want(200)
 	}
 	if len(seen) != 1 { // the clock stands still: see TestShardOfTheMoment
@@ -104,9 +104,9 @@ func TestAddIsIdempotent(t *testing.T) {
 	} {
 		h.do("POST", timers, other).problem(409, "exists")
 	}
-	h.engine.set("orders", "i", func(t *shard.Timer) { t.State = shard.Leased })
+	h.engine.set("orders", "i", func(t *timer.Timer) { t.State = timer.Leased })
 	h.do("POST", timers, body(`"delay":"1s"`)).problem(409, "in_flight")
-	h.engine.set("orders", "i", func(t *shard.Timer) { t.State, t.EndedMs = shard.Done, noonMs })
+	h.engine.set("orders", "i", func(t *timer.Timer) { t.State, t.EndedMs = timer.Done, noonMs })
 	h.do("POST", timers, body(`"at_ms":1780315300000,"payload":{"a":1},"labels":["x"]`)).want(200).has("state", `"done"`)
 	h.do("POST", timers, body(`"at_ms":1780315300000,"payload":{"b":1}`)).want(201).has("version", "2")
 
@@ -144,14 +144,14 @@ func TestPutConditions(t *testing.T) {
 	h.do("PATCH", timers+"/p", `{"priority":1}`, `If-None-Match: *`).problem(400, badRequest)
 	h.do("DELETE", timers+"/p", "", `If-Match: "3"`).problem(412, "version_mismatch")
 	h.do("POST", timers+"/p/fire", "", `If-Match: "3"`).problem(412, "version_mismatch")
-	h.engine.set("orders", "p", func(t *shard.Timer) { t.State = shard.Leased })
+	h.engine.set("orders", "p", func(t *timer.Timer) { t.State = timer.Leased })
 	put(409)
 	h.do("PATCH", timers+"/p", `{"priority":1}`).problem(409, "in_flight")
 	h.do("DELETE", timers+"/p", "").want(202).has("outcome", `"in_flight"`)
 	h.do("GET", timers+"/p", "").has("cancel_requested", "true", "state", `"leased"`, "next_attempt", "")
-	h.engine.set("orders", "p", func(t *shard.Timer) { t.State = shard.Dead; t.Reason = shard.Stopped })
+	h.engine.set("orders", "p", func(t *timer.Timer) { t.State = timer.Dead; t.Reason = timer.Stopped })
 	h.do("DELETE", timers+"/p", "").problem(410, "over").has("outcome", `"dead"`)
-	h.engine.set("orders", "p", func(t *shard.Timer) { t.State = shard.Done })
+	h.engine.set("orders", "p", func(t *timer.Timer) { t.State = timer.Done })
 	h.do("DELETE", timers+"/p", "").problem(410, "over").has("outcome", `"already_fired"`)
 	put(201)
 }
@@ -202,9 +202,9 @@ func TestRedactedKeepsWhatIsStored(t *testing.T) {
 	races := 0
 	h.engine.beforeDo = func() {
 		if races++; races == 1 {
-			h.engine.set("orders", "r", func(t *shard.Timer) {
+			h.engine.set("orders", "r", func(t *timer.Timer) {
 				t.Version++
-				t.Callback.Headers = []shard.Header{{Name: "Authorization", Value: "new"}}
+				t.Callback.Headers = []timer.Header{{Name: "Authorization", Value: "new"}}
 			})
 		}
 	}
@@ -224,12 +224,12 @@ func TestRedactedKeepsWhatIsStored(t *testing.T) {
 func TestShownAfterAttempts(t *testing.T) {
 	h := newHarness(t)
 	h.do("POST", timers, `{"id":"s","delay":"1h",`+cb+`}`).want(201)
-	h.engine.set("orders", "s", func(t *shard.Timer) {
+	h.engine.set("orders", "s", func(t *timer.Timer) {
 		t.Attempts, t.LastStatus, t.LastError, t.FiredMs, t.LatenessMs, t.NextMs = 2, 502, "bad \"gateway\"\n\xff\x01", noonMs, 0, noonMs+5
 	})
 	h.do("GET", timers+"/s", "").has("attempts", "2", "last_status", "502", "last_error", `"bad \"gateway\"\n`+"�"+`\u0001"`, "fired_ms", fmt.Sprint(noonMs),
 		"fired", `"2026-06-01T12:00:00.001Z"`, "lateness_ms", "0", "next_attempt_ms", fmt.Sprint(noonMs+5))
-	h.engine.set("orders", "s", func(t *shard.Timer) { t.State, t.Reason = shard.Dead, shard.MaxAttempts })
+	h.engine.set("orders", "s", func(t *timer.Timer) { t.State, t.Reason = timer.Dead, timer.MaxAttempts })
 	h.do("GET", timers+"/s", "").has("state", `"dead"`, "reason", `"max_attempts"`, "next_attempt", "")
 }
 
@@ -258,12 +258,12 @@ func TestEngineFaults(t *testing.T) {
 	h := newHarness(t)
 	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
 	for err, code := range map[error]string{
-		shard.ErrNoLeader: "no_leader", shard.ErrOverloaded: "overloaded", shard.ErrMemory: "overloaded", shard.ErrLowDisk: "low_disk",
-		shard.ErrUnknown: unavailable, shard.ErrRecovering: unavailable, shard.ErrStopped: unavailable, errors.New("other"): unavailable, fmt.Errorf("wrapped: %w", shard.ErrNoLeader): "no_leader",
+		timer.ErrNoLeader: "no_leader", timer.ErrOverloaded: "overloaded", timer.ErrMemory: "overloaded", timer.ErrLowDisk: "low_disk",
+		timer.ErrUnknown: unavailable, timer.ErrRecovering: unavailable, timer.ErrStopped: unavailable, errors.New("other"): unavailable, fmt.Errorf("wrapped: %w", timer.ErrNoLeader): "no_leader",
 	} {
 		h.engine.err = err
 		r := h.do("POST", timers, `{"delay":"1h",`+cb+`}`).problem(503, code)
-		if code == unavailable && err != shard.ErrRecovering && !strings.Contains(r.body, "may") {
+		if code == unavailable && err != timer.ErrRecovering && !strings.Contains(r.body, "may") {
 			t.Errorf("does not say that it may have taken effect: %s", r.body)
 		}
 		h.do("GET", timers+"/a", "").problem(503, code)
@@ -281,7 +281,7 @@ func TestEngineFaults(t *testing.T) {
 func TestLowDiskSaysWhose(t *testing.T) {
 	h := newHarness(t)
 	h.do("PUT", "/v1/topics/orders", `{`+cb+`}`)
-	h.engine.err = fmt.Errorf("on the way: %w", shard.LowDiskError{Node: 7, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20})
+	h.engine.err = fmt.Errorf("on the way: %w", timer.LowDiskError{Node: 7, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20})
 	r := h.do("POST", timers, `{"delay":"1h",`+cb+`}`).problem(503, "low_disk")
 	for _, want := range []string{"n2 has 195 MiB free", "256 MiB", "/var/lib/carillon", `"retryable":true`} {
 		if !strings.Contains(r.body, want) {

@@ -3,7 +3,7 @@ package api
 import (
 	"errors"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 func (rq *request) readTopic() *problem {
@@ -23,11 +23,11 @@ func (rq *request) putTopic() *problem {
 	if _, p := rq.mediaType(); p != nil {
 		return p
 	}
-	var stored *shard.Policy
+	var stored *timer.Policy
 	switch t, err := rq.s.cfg.Engine.FindTopic(rq.s.base, rq.topic); {
 	case err == nil:
 		stored = &t.Policy
-	case !errors.Is(err, shard.ErrNoTopic):
+	case !errors.Is(err, timer.ErrNoTopic):
 		return engineFault(err)
 	}
 	r := rq.reader()
@@ -39,7 +39,7 @@ func (rq *request) putTopic() *problem {
 		return p
 	}
 	t, created, err := rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, policy)
-	if leased, ok := errors.AsType[shard.LeasedError](err); ok {
+	if leased, ok := errors.AsType[timer.LeasedError](err); ok {
 		return failf(409, "in_flight", "delivery: cannot change while timers are leased, and %d are; pause the topic and wait for them to end", leased.Leased)
 	}
 	if err != nil {
@@ -67,7 +67,7 @@ func (rq *request) setPaused(paused bool) *problem {
 
 // changedTopic answers a change that has been made: counts that cannot be had now are left out rather than make it
 // look failed.
-func (rq *request) changedTopic(status int, t *shard.Topic) {
+func (rq *request) changedTopic(status int, t *timer.Topic) {
 	counts, err := rq.s.cfg.Engine.Counts(rq.s.base, t.ID)
 	if err != nil {
 		rq.json(status, appendTopic(rq.out(), t, nil))
@@ -91,7 +91,7 @@ func (rq *request) deleteTopic() *problem {
 	return nil
 }
 
-func appendTopic(b []byte, t *shard.Topic, counts *shard.Counts) []byte {
+func appendTopic(b []byte, t *timer.Topic, counts *timer.Counts) []byte {
 	o := object{b: b}
 	o.str("topic", t.Name)
 	o.name("policy")

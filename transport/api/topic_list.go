@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // Bounds of what one page of topics costs.
@@ -36,9 +36,9 @@ func (rq *request) listTopics() *problem {
 		}
 	}
 	page, after, more := rq.topicsSeen(after, prefix, limit)
-	var counts []shard.Counts
+	var counts []timer.Counts
 	if counted && len(page) > 0 {
-		ids := make([]shard.TopicID, len(page))
+		ids := make([]timer.TopicID, len(page))
 		for i, t := range page {
 			ids[i] = t.ID
 		}
@@ -71,7 +71,7 @@ func (rq *request) listTopics() *problem {
 }
 
 // topicsSeen is a page of the topics behind a name: those that begin so and that the token sees. last is where it ends, more whether it goes on.
-func (rq *request) topicsSeen(after, prefix string, limit int) (page []*shard.Topic, last string, more bool) {
+func (rq *request) topicsSeen(after, prefix string, limit int) (page []*timer.Topic, last string, more bool) {
 	after = max(after, justBefore(prefix))
 	for looked := 0; ; {
 		var ok bool

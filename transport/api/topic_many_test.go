@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // manyTopics is an engine with as many topics as a cluster may have, kept as a node keeps them.
@@ -19,11 +19,11 @@ type manyTopics struct {
 	topics *ring.Topics
 }
 
-func (e *manyTopics) Topics(after string, limit int) []*shard.Topic {
+func (e *manyTopics) Topics(after string, limit int) []*timer.Topic {
 	return e.topics.List(after, limit)
 }
 
-func (e *manyTopics) Topic(name string) (*shard.Topic, bool) { return e.topics.Named(name) }
+func (e *manyTopics) Topic(name string) (*timer.Topic, bool) { return e.topics.Named(name) }
 
 var allTopics = func() *ring.Topics {
 	state := ring.NewState(nil, nil)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 const orders = "/v1/topics/orders"
@@ -240,7 +240,7 @@ func TestTopicsSeenAgainstAllNames(t *testing.T) {
 	for i := range 2000 {
 		name := fmt.Sprintf("%s%s%d", []string{"orders.", "orders", "pay-", "a", "Z."}[i%5], []string{"", "x.", "eu."}[rng.IntN(3)], i)
 		names = append(names, name)
-		e.newTopic(name, shard.DefaultPolicy(), true)
+		e.newTopic(name, timer.DefaultPolicy(), true)
 	}
 	slices.Sort(names)
 	for _, patterns := range [][]string{{"*"}, {"orders.*"}, {"orders.x.*", "pay-*"}, {"*1"}, {"Z.eu.4*", "a*7", "orders5"}, {names[7]}, {"nothing*"}, {"orders*", "orders.*", "o*"}} {
@@ -253,7 +253,7 @@ func TestTopicsSeenAgainstAllNames(t *testing.T) {
 				}
 			}
 			for after, more := "", true; more; {
-				var page []*shard.Topic
+				var page []*timer.Topic
 				if page, after, more = rq.topicsSeen(after, prefix, 7); len(page) > 7 {
 					t.Fatal(len(page))
 				}

@@ -3,7 +3,7 @@ package api
 import (
 	"math/bits"
 
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // verb is what a client does to one timer, in a request of its own or in a batch.
@@ -20,15 +20,15 @@ const (
 
 var verbs = [...]struct {
 	name   string // in a batch
-	kind   shard.Kind
+	kind   timer.Kind
 	fields field
 	scope  scope
 }{
-	vAdd:    {"add", shard.Add, specFields | fID | fKey | fMerge | fMaxWait | fIfLate, scopeAdd},
-	vPut:    {"put", shard.Put, specFields | fID | fKey | fMerge | fMaxWait | fIfLate, scopeAdd},
-	vPatch:  {"patch", shard.Modify, specFields, scopeAdd},
-	vCancel: {"cancel", shard.Cancel, 0, scopeCancel},
-	vFire:   {"fire", shard.Fire, 0, scopeAdd},
+	vAdd:    {"add", timer.Add, specFields | fID | fKey | fMerge | fMaxWait | fIfLate, scopeAdd},
+	vPut:    {"put", timer.Put, specFields | fID | fKey | fMerge | fMaxWait | fIfLate, scopeAdd},
+	vPatch:  {"patch", timer.Modify, specFields, scopeAdd},
+	vCancel: {"cancel", timer.Cancel, 0, scopeCancel},
+	vFire:   {"fire", timer.Fire, 0, scopeAdd},
 }
 
 func verbOf(op string) verb {
@@ -99,7 +99,7 @@ func (in *input) checkID(v verb) *problem {
 		return bad(badName, "id: "+idRule)
 	}
 	if in.given&fKey != 0 && in.id != "" {
-		if key, has := shard.KeyOf(in.id); !has || key != in.key {
+		if key, has := timer.KeyOf(in.id); !has || key != in.key {
 			return badf(badName, "key: the id must start with {%s}", in.key)
 		}
 	}

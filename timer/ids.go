@@ -1,31 +1,23 @@
-package shard
+package timer
 
 import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
 )
 
-// Why a node cannot answer now. Each is retryable; ErrUnknown and ErrStopped leave open whether the change took effect.
-var (
-	ErrNoLeader   = errors.New("the shard has no leader now")
-	ErrOverloaded = errors.New("too much is waiting")
-	ErrMemory     = errors.New("the memory limit is reached")
-	ErrLowDisk    = errors.New("the disk is almost full")
-	ErrUnknown    = errors.New("no answer in time; the change may have taken effect or may yet")
-	ErrStopped    = errors.New("the node is stopping")
-	ErrRecovering = errors.New("the node is reading its log and will serve soon")
-)
+// ShardID names a raft group. Group 0 is the meta group; timers live in groups 1..P.
+type ShardID uint32
 
-// Answers about topics.
-var (
-	ErrNoTopic  = errors.New("no such topic")
-	ErrNotEmpty = errors.New("the topic is not empty")
-)
+// TopicID stands for one life of a topic. The meta group hands them out and never reuses one: a topic that
+// was deleted and made again has another id, so nothing of its former life can be seen or hit through it.
+type TopicID uint32
+
+// Handle is the number of a timer's slot in its table, from 1; 0 means none. It is the same on all replicas.
+type Handle uint32
 
 // KeyOf is the part of an id that says where it lives: what stands in its leading braces, else all of it.
 // hasKey tells whether there were braces. The id has been validated.
@@ -38,26 +30,26 @@ func KeyOf(id string) (key string, hasKey bool) {
 	return id, false
 }
 
-// Place is the shard of a timer in a cluster of p timer shards: 1 + xxh64(topic, 0, key or id) mod p, but an id
+// ShardOf is the shard of a timer in a cluster of p timer shards: 1 + xxh64(topic, 0, key or id) mod p, but an id
 // that the server made carries its shard (see NewID), and an ordered topic is all in one, as if its key were empty.
-func Place(t *Topic, id string, p int) ID {
+func ShardOf(t *Topic, id string, p int) ShardID {
 	if t.Policy.Ordered {
-		return placeKey(t.Name, "", p)
+		return shardOfKey(t.Name, "", p)
 	}
 	if n, ok := shardOfID(id); ok {
-		return ID(1 + (n-1)%uint32(p))
+		return ShardID(1 + (n-1)%uint32(p))
 	}
 	key, _ := KeyOf(id)
-	return placeKey(t.Name, key, p)
+	return shardOfKey(t.Name, key, p)
 }
 
-func placeKey(topic, key string, p int) ID {
+func shardOfKey(topic, key string, p int) ShardID {
 	var d xxhash.Digest
 	d.Reset()
 	_, _ = d.WriteString(topic)
 	_, _ = d.Write([]byte{0})
 	_, _ = d.WriteString(key)
-	return ID(1 + d.Sum64()%uint64(p))
+	return ShardID(1 + d.Sum64()%uint64(p))
 }
 
 // Server-made ids are "s", the shard in four hex digits, "-", and 20 characters of base 32 (100 random bits).
@@ -67,7 +59,7 @@ const (
 )
 
 // NewID makes an id that lives in the given shard from 100 of the 128 random bits.
-func NewID(shard ID, hi, lo uint64) string {
+func NewID(shard ShardID, hi, lo uint64) string {
 	const hex = "0123456789abcdef"
 	var b [idLen]byte
 	n := uint32(shard)
@@ -137,7 +129,7 @@ func shardOfID(id string) (uint32, bool) {
 
 // AppendUID appends a name that one timer has for ever: its shard, its number there, and a random tag against clusters
 // that were restored or merged.
-func AppendUID(b []byte, id ID, seq uint64, tag uint32) []byte {
+func AppendUID(b []byte, id ShardID, seq uint64, tag uint32) []byte {
 	b = appendHex(b, uint64(id), 4)
 	b = append(b, '-')
 	b = appendHex(b, seq, 1)

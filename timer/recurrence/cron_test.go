@@ -1,4 +1,4 @@
-package shard
+package recurrence
 
 import (
 	"fmt"
@@ -18,10 +18,10 @@ func occurrences(t *testing.T, expression, zone, from string, n int) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c calendar
+	var c Calendar
 	var out []string
 	for ms := start.UnixMilli(); len(out) < n; {
-		next := c.after(expression, zone, ms)
+		next := c.cron(expression, zone, ms)
 		if next <= ms {
 			t.Fatalf("%s in %s: after %s comes %d", expression, zone, time.UnixMilli(ms).In(where), next)
 		}
@@ -73,18 +73,18 @@ func TestCalendar(t *testing.T) {
 
 // TestCalendarOrder: asked from any instant, the next occurrence is the one that a walk from far before meets.
 func TestCalendarOrder(t *testing.T) {
-	var c calendar
+	var c Calendar
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Asia/Shanghai", "Australia/Lord_Howe"} {
 		for _, expression := range []string{"*/7 1-3 * * *", "5,50 * * * *", "30 2 * * *", "59 1 * * 0"} {
 			for _, day := range []string{"2027-03-14", "2027-03-28", "2027-10-31", "2027-11-07", "2027-10-03"} {
 				start, _ := time.Parse(time.DateOnly, day)
 				from, end := start.Add(-36*time.Hour).UnixMilli(), start.Add(36*time.Hour).UnixMilli()
-				next := c.after(expression, zone, from)
+				next := c.cron(expression, zone, from)
 				for ms := from; ms < end; ms += 13 * 60_000 {
 					for next != 0 && next <= ms {
-						next = c.after(expression, zone, next)
+						next = c.cron(expression, zone, next)
 					}
-					if got := c.after(expression, zone, ms); got != next {
+					if got := c.cron(expression, zone, ms); got != next {
 						t.Fatalf("%s in %s after %s: %s, the walk says %s", expression, zone, time.UnixMilli(ms).UTC(), time.UnixMilli(got).UTC(), time.UnixMilli(next).UTC())
 					}
 				}
@@ -116,54 +116,17 @@ func TestCheckCron(t *testing.T) {
 	}
 }
 
-// TestRepeatNext holds the ways to catch up against each other. Occurrences are at 0, 10, 20 … s.
-func TestRepeatNext(t *testing.T) {
-	var c calendar
-	for _, x := range []struct {
-		catchUp               CatchUp
-		due, started, now, at int64
-	}{
-		{CatchUpOne, 10, 10, 11, 20}, {CatchUpSkip, 10, 10, 11, 20}, {CatchUpAll, 10, 10, 11, 20},
-		// The call lasted until 45: 20, 30 and 40 were missed.
-		{CatchUpOne, 10, 10, 45, 40}, {CatchUpSkip, 10, 10, 45, 50}, {CatchUpAll, 10, 10, 45, 20},
-		// It was late itself, and is the one call for all.
-		{CatchUpOne, 10, 44, 45, 50}, {CatchUpSkip, 10, 44, 45, 50}, {CatchUpAll, 10, 44, 45, 20},
-		{CatchUpOne, 10, 24, 45, 40}, {CatchUpOne, 10, 30, 35, 40},
-		// The end of the call is an occurrence's time.
-		{CatchUpOne, 10, 10, 20, 20}, {CatchUpSkip, 10, 10, 20, 30}, {CatchUpAll, 10, 10, 20, 20},
-		// It never started: expired.
-		{CatchUpOne, 10, 0, 45, 40}, {CatchUpOne, 10, 0, 12, 20},
-		{CatchUpOne, 10, 10, 5, 20}, {CatchUpSkip, 10, 10, 5, 20},
-	} {
-		for _, p := range []Repeat{{EveryMs: 600_000, CatchUp: x.catchUp}, {Cron: "*/10 * * * *", CatchUp: x.catchUp}} {
-			got := p.next(&c, x.due*60_000, x.started*60_000, x.now*60_000)
-			if got != x.at*60_000 {
-				t.Errorf("%+v: %+v gives %d", p, x, got/60_000)
-			}
-			if p.UntilMs = x.at*60_000 - 1; p.next(&c, x.due*60_000, x.started*60_000, x.now*60_000) != 0 {
-				t.Errorf("%+v: it goes on after its end", p)
-			}
-			if p.UntilMs++; p.next(&c, x.due*60_000, x.started*60_000, x.now*60_000) != got {
-				t.Errorf("%+v: its end does not count", p)
-			}
-		}
-	}
-	// A year of minutes that were missed is found without a walk.
-	year := int64(365 * 24 * 3_600_000)
-	minutely := Repeat{Cron: "* * * 1 *", Zone: "Europe/Berlin"}
-	if got, want := minutely.last(&c, 0, 0, year-5*24*3_600_000), "1970-01-31 22:59"; time.UnixMilli(got).UTC().Format("2006-01-02 15:04") != want {
-		t.Errorf("the last minute of January was %s, want %s", time.UnixMilli(got).UTC(), want)
-	}
-}
+// epochMs is a time in 2027.
+const epochMs = int64(1_800_000_000_000)
 
 func BenchmarkCalendar(b *testing.B) {
 	for _, zone := range []string{"", "Europe/Berlin"} {
 		b.Run(fmt.Sprintf("zone=%q", zone), func(b *testing.B) {
-			var c calendar
-			ms := rigEpochMs
+			var c Calendar
+			ms := epochMs
 			for b.Loop() {
-				if ms = c.after("0 8 * * 1-5", zone, ms); ms > rigEpochMs<<1 {
-					ms = rigEpochMs
+				if ms = c.cron("0 8 * * 1-5", zone, ms); ms > epochMs<<1 {
+					ms = epochMs
 				}
 			}
 		})

@@ -1,11 +1,10 @@
-package shard
+package recurrence
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // where the machine has no zones of its own
+	_ "time/tzdata"
 
 	cron "github.com/netresearch/go-cron"
 )
@@ -59,26 +58,15 @@ func newRule(expression, zone string, load func(string) (*time.Location, error))
 	return r, nil
 }
 
-func loadZone(name string) (*time.Location, error) {
-	if name == "" {
-		return time.UTC, nil
-	}
-	zone, err := time.LoadLocation(name)
-	if err != nil || name == "Local" || len(name) > maxZone {
-		return nil, fmt.Errorf("unknown zone %q", cut(name, maxZone))
-	}
-	return zone, nil
-}
-
 // CheckCron says what is wrong with a cron expression or its zone. Its error is for clients.
 func CheckCron(expression, zone string) error {
-	_, err := newRule(expression, zone, loadZone)
+	_, err := newRule(expression, zone, LoadZone)
 	return err
 }
 
 // FirstCron is the first occurrence at or after an instant in Unix ms; 0: there is none.
 func FirstCron(expression, zone string, ms int64) int64 {
-	r, err := newRule(expression, zone, loadZone)
+	r, err := newRule(expression, zone, LoadZone)
 	if err != nil {
 		return 0
 	}

@@ -1,4 +1,20 @@
-package shard
+package timer
+
+// Topic is a topic as the meta group has it. Values are immutable once published.
+type Topic struct {
+	ID          TopicID
+	Name        string
+	Policy      Policy
+	Paused      bool
+	AutoCreated bool
+	Closing     bool // being deleted: adds wait
+	ForceClose  bool // … with all that is in it
+	CreatedMs   int64
+	UpdatedMs   int64
+	// Turn numbers the changes of delivery that were begun. While Turning, shards may lease nothing of the topic.
+	Turn    uint32 `json:",omitempty"`
+	Turning bool   `json:",omitempty"`
+}
 
 // Policy is how a topic delivers: every field of API.md section 3, defaults filled in. It is held by the meta
 // group; a leader reads it when it decides what to fire and what becomes of an attempt, and writes the
@@ -37,6 +53,27 @@ type Policy struct {
 	Secrets         []string // as given: whsec_…
 }
 
+// DefaultPolicy is the policy of a topic that says nothing.
+func DefaultPolicy() Policy {
+	return Policy{
+		Callback:    Callback{Method: "POST", TimeoutMs: 10_000},
+		MaxAttempts: 16, MinBackoffMs: 1_000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0.2,
+		StopOn:                 []int{410},
+		LeaseMs:                DefaultLeaseMs,
+		Breaker:                Breaker{Failures: 5, WindowMs: 10_000, OpenMs: 5_000, Probes: 1},
+		DestinationConcurrency: 256,
+		HistoryMs:              72 * 3_600_000,
+		DeadRetentionMs:        720 * 3_600_000,
+	}
+}
+
+// A consumer's lease is one that no call of a node's ends: a pull took it, or a receiver answered 202 and reports later. It lasts, whoever
+// leads, for its length on the leader's monotonic clock: from when this leader saw it applied, or from the takeover on. Its holder is not
+// this cluster's, so no process's end says anything about it.
+
+// DefaultLeaseMs is how long a consumer holds a timer when neither it nor its topic says.
+const DefaultLeaseMs = 30_000
+
 // Breaker is the policy of a destination's circuit breaker.
 type Breaker struct {
 	Failures int
@@ -57,40 +94,10 @@ func (p *Policy) InOrder() bool { return p.Serial || p.Ordered }
 // Limited reports that what is delivered at once, or in a second, is bounded in the whole cluster.
 func (p *Policy) Limited() bool { return p.Concurrency > 0 || p.Rate.PerSecond > 0 }
 
-// DefaultPolicy is the policy of a topic that says nothing.
-func DefaultPolicy() Policy {
-	return Policy{
-		Callback:    Callback{Method: "POST", TimeoutMs: 10_000},
-		MaxAttempts: 16, MinBackoffMs: 1_000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0.2,
-		StopOn:                 []int{410},
-		LeaseMs:                DefaultLeaseMs,
-		Breaker:                Breaker{Failures: 5, WindowMs: 10_000, OpenMs: 5_000, Probes: 1},
-		DestinationConcurrency: 256,
-		HistoryMs:              72 * 3_600_000,
-		DeadRetentionMs:        720 * 3_600_000,
-	}
-}
-
 // LeaseFor is how long a consumer has a timer.
 func (p *Policy) LeaseFor() int64 {
 	if p.LeaseMs == 0 {
 		return DefaultLeaseMs
 	}
 	return p.LeaseMs
-}
-
-// Topic is a topic as the meta group has it. Values are immutable once published.
-type Topic struct {
-	ID          TopicID
-	Name        string
-	Policy      Policy
-	Paused      bool
-	AutoCreated bool
-	Closing     bool // being deleted: adds wait
-	ForceClose  bool // … with all that is in it
-	CreatedMs   int64
-	UpdatedMs   int64
-	// Turn numbers the changes of delivery that were begun. While Turning, shards may lease nothing of the topic.
-	Turn    uint32 `json:",omitempty"`
-	Turning bool   `json:",omitempty"`
 }

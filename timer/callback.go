@@ -1,4 +1,4 @@
-package shard
+package timer
 
 import (
 	"slices"
@@ -6,6 +6,22 @@ import (
 
 	"carillon/secret"
 )
+
+// Header is one header of a callback, in the order the client gave them.
+type Header struct{ Name, Value string }
+
+// Callback says where and how a timer is delivered. A zero field falls back to the topic's.
+type Callback struct {
+	URL        string
+	Method     string
+	Headers    []Header // HasHeaders tells an empty list from none given
+	HasHeaders bool
+	TimeoutMs  int64 // 0: the topic's
+
+	// Origin is that of the topic's URL when headers that look secret were given without a URL: they are for this one.
+	// A policy's callback, and one with a URL, have none: policies are kept as JSON.
+	Origin string `json:"-"`
+}
 
 // Headers belong to the origin that they were given for: scheme, host and port of a URL. Else whoever may change a URL
 // could have the credentials sent anywhere.
@@ -68,13 +84,6 @@ func (c *Callback) BindTo(url string) {
 	}
 }
 
-// BindTo notes the topic's URL in a patch that changes where the timer's headers go, or which they are.
-func (p *Patch) BindTo(url string) {
-	if p.URL || p.Headers {
-		p.Spec.Callback.Origin = originOf(url)
-	}
-}
-
 // HeadersFor is a URL of the origin that the headers were given for; "" when that is not known.
 func (c *Callback) HeadersFor() string {
 	if c.URL != "" {
@@ -112,4 +121,9 @@ func (c *Callback) Under(topic *Callback) Callback {
 
 func withoutSecrets(headers []Header) []Header {
 	return slices.DeleteFunc(slices.Clone(headers), isSecret)
+}
+
+// Empty reports whether nothing is overridden.
+func (c *Callback) Empty() bool {
+	return c.URL == "" && c.Method == "" && !c.HasHeaders && c.TimeoutMs == 0
 }

@@ -1,0 +1,50 @@
+package bulk
+
+import (
+	"testing"
+
+	"carillon/timer"
+)
+
+// TestBulkSettlesOnce: what each end of a command comes to in a bulk change's counts, and that a shift which may have been done is not done again.
+func TestBulkSettlesOnce(t *testing.T) {
+	moved := func(version uint32, dueMs int64) *timer.Timer {
+		return &timer.Timer{ID: "a", State: timer.Scheduled, Version: version, NextMs: dueMs, Spec: timer.Spec{DueMs: dueMs}}
+	}
+	for _, c := range []struct {
+		name                      string
+		lost                      bool // the first command has no answer
+		code                      timer.Code
+		now                       *timer.Timer // what is read after another version was met
+		want                      Next
+		matched, changed, skipped int64
+	}{
+		{"done", false, timer.OK, nil, Settled, 1, 1, 0},
+		{"a call runs", false, timer.InFlight, nil, Settled, 1, 0, 1},
+		{"it has ended", false, timer.OverFired, nil, Settled, 0, 0, 0},
+		{"changed by another", false, timer.VersionMismatch, moved(5, 3000), Again, 0, 0, 0},
+		{"changed by another, and not meant any more", false, timer.VersionMismatch, moved(5, 9000), Settled, 0, 0, 0},
+		{"gone", false, timer.VersionMismatch, nil, Settled, 0, 0, 0},
+		{"lost, then done", true, timer.OK, nil, Settled, 1, 1, 0},
+		{"lost, and had been done", true, timer.VersionMismatch, moved(4, 2500), Settled, 1, 1, 0},
+		{"lost, and who knows", true, timer.VersionMismatch, moved(5, 2500), Settled, 1, 0, 1},
+	} {
+		b := &Update{Query: timer.Query{Topic: 1, States: 1 << timer.Scheduled, ToMs: 5000}, Plan: Move{MoveShift, 500}.Each(1, 1<<40)}
+		e := b.Begin(timer.Ref{ID: "a", Version: 3, DueMs: 2000, NextMs: 2000})
+		if e == nil || e.Command.IfMatch != 3 || e.Command.Patch.Spec.DueMs != 2500 {
+			t.Fatalf("%s: %+v", c.name, e)
+		}
+		if c.lost {
+			if turn := b.Take(e, &timer.Result{}, timer.ErrUnknown); turn != Again {
+				t.Errorf("%s: turn %d after no answer", c.name, turn)
+			}
+		}
+		turn := b.Take(e, &timer.Result{Code: c.code}, nil)
+		if turn == Reread {
+			turn = b.Reread(e, c.now)
+		}
+		if turn != c.want || b.Matched.Load() != c.matched || b.Changed.Load() != c.changed || b.Skipped.Load() != c.skipped {
+			t.Errorf("%s: turn %d, %d matched, %d changed, %d skipped", c.name, turn, b.Matched.Load(), b.Changed.Load(), b.Skipped.Load())
+		}
+	}
+}

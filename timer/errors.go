@@ -1,0 +1,83 @@
+package timer
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Why a node cannot answer now. Each is retryable; ErrUnknown and ErrStopped leave open whether the change took effect.
+var (
+	ErrNoLeader   = errors.New("the shard has no leader now")
+	ErrOverloaded = errors.New("too much is waiting")
+	ErrMemory     = errors.New("the memory limit is reached")
+	ErrLowDisk    = errors.New("the disk is almost full")
+	ErrUnknown    = errors.New("no answer in time; the change may have taken effect or may yet")
+	ErrStopped    = errors.New("the node is stopping")
+	ErrRecovering = errors.New("the node is reading its log and will serve soon")
+)
+
+// Answers about topics.
+var (
+	ErrNoTopic  = errors.New("no such topic")
+	ErrNotEmpty = errors.New("the topic is not empty")
+)
+
+// Transient says of an error that nothing was done, and that trying again may help.
+func Transient(err error) bool {
+	for _, known := range []error{ErrNoLeader, ErrOverloaded, ErrRecovering, ErrMemory, ErrLowDisk} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// NotLeaderError refuses what only the leader of a shard can do: nothing was done. To those who do not look closer it is an ErrNoLeader.
+type NotLeaderError struct {
+	Leader uint64 // the node that leads, as far as this one knows; 0 unknown
+}
+
+func (e NotLeaderError) Error() string {
+	if e.Leader == 0 {
+		return "this node does not lead the shard, and knows of nobody who does"
+	}
+	return fmt.Sprintf("this node does not lead the shard; node %010x may", e.Leader)
+}
+
+// Is makes it an ErrNoLeader.
+func (NotLeaderError) Is(target error) bool { return target == ErrNoLeader }
+
+// LowDiskError refuses what adds data: the disk of a node that holds the shard's data is almost full. It is an ErrLowDisk.
+type LowDiskError struct {
+	Node  uint64
+	Name  string // of the node, if it is known
+	Path  string // of its data directory, if it is known
+	Free  uint64 // bytes
+	Limit uint64 // at or below which adds are refused
+}
+
+func (e LowDiskError) Error() string {
+	name, path := e.Name, ""
+	if name == "" {
+		name = fmt.Sprintf("node %010x", e.Node)
+	}
+	if e.Path != "" {
+		path = " (" + e.Path + ")"
+	}
+	return fmt.Sprintf("%s has %s free, and adds are refused at %s or less%s", name, mebibytes(e.Free), mebibytes(e.Limit), path)
+}
+
+// Is makes it an ErrLowDisk.
+func (LowDiskError) Is(target error) bool { return target == ErrLowDisk }
+
+func mebibytes(n uint64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
+// LeasedError refuses to change a topic's delivery: so many of its timers are leased.
+type LeasedError struct{ Leased int64 }
+
+func (LeasedError) Error() string { return "timers of the topic are leased" }

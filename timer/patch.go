@@ -1,0 +1,73 @@
+package timer
+
+import (
+	"slices"
+)
+
+// Apply sets the patch's fields in s.
+func (p *Patch) Apply(s *Spec) {
+	n := &p.Spec
+	set(p.Due, &s.DueMs, n.DueMs)
+	set(p.Payload, &s.Payload, n.Payload)
+	set(p.Payload, &s.PayloadKind, n.PayloadKind)
+	set(p.ContentType, &s.ContentType, n.ContentType)
+	set(p.Priority, &s.Priority, n.Priority)
+	set(p.Labels, &s.Labels, n.Labels)
+	set(p.Expiry, &s.ExpiresAfterMs, n.ExpiresAfterMs)
+	set(p.Expiry, &s.HasExpiry, n.HasExpiry)
+	set(p.Repeat, &s.Repeat, n.Repeat)
+	p.ApplyToCallback(&s.Callback)
+	set(p.MaxAttempts, &s.Retry.MaxAttempts, n.Retry.MaxAttempts)
+	set(p.MinBackoff, &s.Retry.MinBackoffMs, n.Retry.MinBackoffMs)
+	set(p.MaxBackoff, &s.Retry.MaxBackoffMs, n.Retry.MaxBackoffMs)
+	set(p.Multiplier, &s.Retry.Multiplier, n.Retry.Multiplier)
+	set(p.Jitter, &s.Retry.Jitter, n.Retry.Jitter)
+	set(p.Jitter, &s.Retry.HasJitter, n.Retry.HasJitter)
+}
+
+// ApplyToCallback sets the patch's fields in c. Headers that look secret are dropped where the URL goes to another origin,
+// unless the patch gives them anew. The patch's own Origin is that of the topic's URL.
+func (p *Patch) ApplyToCallback(c *Callback) {
+	n := &p.Spec.Callback
+	had := c.HeadersFor()
+	set(p.URL, &c.URL, n.URL)
+	set(p.Method, &c.Method, n.Method)
+	set(p.Headers, &c.Headers, n.Headers)
+	set(p.Headers, &c.HasHeaders, n.HasHeaders)
+	set(p.Timeout, &c.TimeoutMs, n.TimeoutMs)
+	if !p.URL && !p.Headers {
+		return
+	}
+	c.BindTo(n.Origin)
+	if !p.Headers && slices.ContainsFunc(c.Headers, isSecret) && !SameOrigin(had, c.HeadersFor()) {
+		c.Headers, c.Origin = withoutSecrets(c.Headers), ""
+	}
+}
+
+func set[T any](on bool, to *T, v T) {
+	if on {
+		*to = v
+	}
+}
+
+// Patch changes the fields whose Set flag is true, all at once.
+type Patch struct {
+	Spec Spec // new values, read only where a flag below says so
+
+	Due     bool
+	Payload bool // payload and kind; NoPayload resets it to empty
+	// ContentType, Priority, Labels, Expiry: whole.
+	ContentType, Priority, Labels, Expiry bool
+	Repeat                                bool // whole; nil ends the series with the pending occurrence
+
+	// Callback and Retry change by field: a field is set where its flag is true, to the topic's default where the new value is zero.
+	URL, Method, Headers, Timeout                           bool
+	MaxAttempts, MinBackoff, MaxBackoff, Multiplier, Jitter bool
+}
+
+// BindTo notes the topic's URL in a patch that changes where the timer's headers go, or which they are.
+func (p *Patch) BindTo(url string) {
+	if p.URL || p.Headers {
+		p.Spec.Callback.Origin = originOf(url)
+	}
+}

@@ -1,0 +1,133 @@
+// Package recurrence says when a timer that repeats is due next: by a cron expression in a time zone, or at intervals. It
+// takes the time as an argument. Who asks chooses who reads the zones: see Zones.
+package recurrence
+
+import (
+	"container/list"
+	"math"
+	"time"
+
+	"carillon/timer"
+)
+
+// After is the first occurrence later than ms; 0: none.
+func (c *Calendar) After(p *timer.Repeat, dueMs, ms int64) int64 {
+	if p.Cron != "" {
+		return c.cron(p.Cron, p.Zone, ms)
+	}
+	if p.EveryMs <= 0 || dueMs > math.MaxInt64/4 {
+		return 0
+	}
+	steps := int64(1)
+	if ms > dueMs {
+		steps += (ms - dueMs) / p.EveryMs
+	}
+	return dueMs + steps*p.EveryMs
+}
+
+// Nearest is the first occurrence later than ms of a series that has one at dueMs, which is not before it.
+func (c *Calendar) Nearest(p *timer.Repeat, dueMs, ms int64) int64 {
+	next := c.After(p, dueMs, ms)
+	if p.Cron == "" && p.EveryMs > 0 && dueMs > ms {
+		next = dueMs - (dueMs-ms-1)/p.EveryMs*p.EveryMs
+	}
+	if next == 0 {
+		return dueMs
+	}
+	return next
+}
+
+// last is the latest occurrence that is later than ms and not later than nowMs; 0: none.
+func (c *Calendar) last(p *timer.Repeat, dueMs, ms, nowMs int64) int64 {
+	low, found := ms, c.After(p, dueMs, ms)
+	if found == 0 || found > nowMs {
+		return 0
+	}
+	// Invariant: what comes after low is found, which is not later than nowMs; after nowMs there is none that is.
+	for high := nowMs; high-low > 1; {
+		mid := low + (high-low)/2
+		if next := c.After(p, dueMs, mid); next != 0 && next <= nowMs {
+			low, found = max(mid, next), next
+		} else {
+			high = mid
+		}
+	}
+	return found
+}
+
+// Next is when the occurrence after the one due at dueMs is due, as things stand at nowMs; 0: the series is over. startedMs is
+// when the first attempt of this one started, 0 if none did: what fell due up to then is caught up by it, where one call does for all.
+func (c *Calendar) Next(p *timer.Repeat, dueMs, startedMs, nowMs int64) int64 {
+	next := int64(0)
+	switch p.CatchUp {
+	case timer.CatchUpAll:
+		next = c.After(p, dueMs, dueMs)
+	case timer.CatchUpSkip:
+		next = c.After(p, dueMs, max(dueMs, nowMs))
+	default:
+		from := max(dueMs, startedMs)
+		if next = c.last(p, dueMs, from, nowMs); next == 0 {
+			next = c.After(p, dueMs, from)
+		}
+	}
+	if p.UntilMs != 0 && next > p.UntilMs {
+		return 0
+	}
+	return next
+}
+
+// Calendar remembers rules: reading one costs more than asking it. Of more than maxCalendar it forgets those that were asked for longest ago. One
+// goroutine uses it.
+type Calendar struct {
+	Zones  *Zones // nil: they are read as they are asked for
+	rules  map[ruleKey]*list.Element
+	recent list.List // of *remembered, the last first
+}
+
+type ruleKey struct{ expression, zone string }
+
+type remembered struct {
+	key  ruleKey
+	rule *rule
+}
+
+// cron is the first occurrence of a rule, which was checked when it came in, later than ms; 0: none within ten years.
+func (c *Calendar) cron(expression, zone string, ms int64) int64 {
+	r := c.rule(ruleKey{expression, zone})
+	if r == nil {
+		return 0
+	}
+	return r.after(ms)
+}
+
+func (c *Calendar) rule(key ruleKey) *rule {
+	if e := c.rules[key]; e != nil {
+		c.recent.MoveToFront(e)
+		return e.Value.(*remembered).rule
+	}
+	r, err := newRule(key.expression, key.zone, c.zone)
+	if err != nil {
+		return nil
+	}
+	if c.rules == nil {
+		c.rules = map[ruleKey]*list.Element{}
+	}
+	if len(c.rules) == maxCalendar {
+		last := c.recent.Back()
+		c.recent.Remove(last)
+		delete(c.rules, last.Value.(*remembered).key)
+	}
+	c.rules[key] = c.recent.PushFront(&remembered{key, r})
+	return r
+}
+
+// zone is a zone that hasZone has had read; the file is the last resort.
+func (c *Calendar) zone(name string) (*time.Location, error) {
+	if c.Zones == nil {
+		return LoadZone(name)
+	}
+	if zone := c.Zones.Find(name); zone != nil {
+		return zone, nil
+	}
+	return c.Zones.load(name)
+}

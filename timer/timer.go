@@ -1,0 +1,122 @@
+package timer
+
+// Size is about how many bytes a timer takes in memory.
+func (t *Timer) Size() int {
+	n := BaseSize + len(t.ID) + len(t.Payload) + len(t.ContentType) + len(t.Callback.URL) + len(t.LastError)
+	for i := range t.Callback.Headers {
+		n += len(t.Callback.Headers[i].Name) + len(t.Callback.Headers[i].Value)
+	}
+	for _, l := range t.Labels {
+		n += len(l)
+	}
+	return n
+}
+
+// Shorten leaves nothing of a timer but its place in a listing: there was no room for the rest.
+func (t *Timer) Shorten() {
+	*t = Timer{Topic: t.Topic, ID: t.ID, Seq: t.Seq, State: t.State, EndedMs: t.EndedMs, Spec: Spec{DueMs: t.DueMs}, Short: true}
+}
+
+// MaxMs is the last time that a timer can have, in Unix ms: 8,900 years. Clients are held to a horizon far inside.
+const MaxMs = 1<<48 - 1
+
+// ClampMs brings a time into what a timer can have.
+func ClampMs(ms int64) int64 { return min(max(ms, 0), MaxMs) }
+
+// State is where a timer is in its life.
+type State uint8
+
+// The states of a timer. The values are part of the snapshot format.
+const (
+	Scheduled State = 1 + iota // waits for its due time, or for its next attempt
+	Leased                     // an attempt was committed and has not ended
+	Done                       // delivered
+	Dead                       // given up: see Reason
+	Cancelled                  // cancelled before it was delivered
+)
+
+// Over reports whether the timer has ended.
+func (s State) Over() bool { return s >= Done }
+
+// Reason says why a timer is dead. The values are part of the log format.
+type Reason uint8
+
+// The reasons of API.md section 5.
+const (
+	NoReason Reason = iota
+	MaxAttempts
+	Expired
+	Stopped
+	Refused
+)
+
+// PayloadKind says how the client gave the payload, and so how it is shown again.
+type PayloadKind uint8
+
+// The kinds of a payload. The values are part of the log format.
+const (
+	NoPayload     PayloadKind = iota
+	JSONPayload               // any JSON value, its bytes kept as sent
+	BinaryPayload             // given and shown as base64, kept decoded
+)
+
+// Retry overrides the topic's retry policy by field; a zero field falls back.
+// HasJitter tells a jitter of zero from none given.
+type Retry struct {
+	MaxAttempts  int
+	MinBackoffMs int64
+	MaxBackoffMs int64
+	Multiplier   float64
+	Jitter       float64
+	HasJitter    bool
+}
+
+// Empty reports whether nothing is overridden.
+func (r *Retry) Empty() bool { return *r == Retry{} }
+
+// Spec is what a client says of a timer: everything that a change can set. It is encoded once, carried in the
+// log as it is, and kept as one block in the table's arena.
+type Spec struct {
+	DueMs          int64 // Unix ms, already rounded up
+	Payload        []byte
+	PayloadKind    PayloadKind
+	ContentType    string // "": by PayloadKind
+	Callback       Callback
+	Retry          Retry
+	Priority       uint8
+	Labels         []string
+	ExpiresAfterMs int64 // HasExpiry tells 0 from none
+	HasExpiry      bool
+	Repeat         *Repeat // nil: it fires once
+}
+
+// Timer is a timer as it stands: a copy that the receiver owns. Times are Unix ms; 0 means absent unless said otherwise.
+type Timer struct {
+	Topic TopicID
+	ID    string
+	Spec
+
+	Seq     uint64 // the shard's number of this timer; grows with every create
+	Tag     uint32 // random part of the uid
+	Version uint32 // client changes; keeps growing when an id is used again within the history time
+
+	State           State
+	Reason          Reason // when Dead
+	CancelRequested bool
+	Successor       bool // Leased: another waits until the attempt has ended
+
+	NextMs     int64 // next attempt, when Scheduled
+	CreatedMs  int64
+	UpdatedMs  int64 // last client change
+	EndedMs    int64 // when Over
+	FiredMs    int64 // start of the last attempt
+	LatenessMs int64 // first attempt's start − the later of due and created; -1 before the first attempt
+
+	Attempts   int    // calls started
+	Fence      uint64 // lease number of the last attempt; grows over the life of the id
+	LastStatus int    // HTTP status of the last attempt, 0 none
+	LastError  string
+
+	// Short: only the place in a listing is given, for there was no room for the rest: Topic, ID, Seq, State, DueMs, EndedMs.
+	Short bool
+}
