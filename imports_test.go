@@ -18,21 +18,22 @@ import (
 // mayImport says, for each layer, the other layers of ours that it may import. Imports point down only. A layer is a top folder with all
 // that is in it, but for those folders in it that are layers themselves.
 var mayImport = map[string][]string{
-	"cmd":         {"client", "node", "transport", "loadtest", "wal"},
-	"node":        {"node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "history", "wheel", "wal", "secret", "timer", "timer/bulk"},
-	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "wal", "secret", "timer"},
+	"cmd":         {"client", "node", "transport", "loadtest", "wal", "vfs"},
+	"node":        {"node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk"},
+	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "wal", "vfs", "secret", "timer"},
 	"node/route":  {"node/task", "ring", "shard", "timer", "timer/bulk"},
 	"node/task":   {"fan"}, // time and concurrency, as an interface
 	"transport":   {"transport/api/internal", "fan", "ring", "secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":        {"shard", "secret", "timer"},
-	"sim":         {"node/member", "node/route", "node/task", "clocks", "shard", "ring", "wal", "wheel", "transport", "secret", "timer", "timer/bulk"}, // the whole cluster in one goroutine
-	"shard":       {"clocks", "wheel", "wal", "secret", "timer", "timer/recurrence"},
-	"history":     {"wal"}, // its file system
-	"audit":       {},      // a log of lines, and no more
+	"sim":         {"node/member", "node/route", "node/task", "clocks", "shard", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk"}, // the whole cluster in one goroutine
+	"shard":       {"clocks", "wheel", "wal", "vfs", "secret", "timer", "timer/recurrence"},
+	"history":     {"vfs"},
+	"audit":       {}, // a log of lines, and no more
 	"clocks":      {},
 	"fan":         {},
 	"wheel":       {},
-	"wal":         {},
+	"wal":         {"vfs"},
+	"vfs":         {},
 	"secret":      {},
 	"loadtest":    {"client"},
 	"client":      {},         // goes into other people's programs
@@ -59,7 +60,7 @@ var soleImporter = map[string]string{
 
 // clockless folders take the time as an argument; of their product code only files named clock.go read a clock, and
 // none draws from the process's own randomness. A ticker that wakes somebody up reads nothing and is allowed.
-var clockless = []string{"timer", "timer/bulk", "timer/recurrence", "wheel", "wal", "history", "shard", "ring", "node/member", "node/route", "node/task"}
+var clockless = []string{"timer", "timer/bulk", "timer/recurrence", "wheel", "vfs", "wal", "history", "shard", "ring", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},
@@ -164,6 +165,15 @@ func TestImportsPointDown(t *testing.T) {
 			if to := layer(ours); to != from && !slices.Contains(allowed, to) {
 				t.Errorf("%s imports %s; %s may import only %v", f.name, p, from, allowed)
 			}
+		}
+	}
+}
+
+// The file system in memory injects faults; product code that knew of it could behave differently there.
+func TestProductDoesNotImportMemFS(t *testing.T) {
+	for _, f := range sources(t) {
+		if !f.isTest && layer(f.name) != "sim" && slices.Contains(f.imports(), module+"vfs/memfs") {
+			t.Errorf("%s imports vfs/memfs, which is for tests and the simulator", f.name)
 		}
 	}
 }

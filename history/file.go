@@ -16,7 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"carillon/wal"
+	"carillon/vfs"
 )
 
 const (
@@ -40,7 +40,7 @@ const (
 type file struct {
 	name    string
 	number  uint64
-	handle  wal.File
+	handle  vfs.File
 	startMs int64 // of the slice of time in which it was begun
 
 	use sync.RWMutex // held for reading while a query uses the handle
@@ -82,7 +82,7 @@ func fileNumber(name string) (uint64, bool) {
 }
 
 // createFile begins a file.
-func createFile(fsys wal.FS, dir string, number uint64, startMs, segment int64) (*file, error) {
+func createFile(fsys vfs.FS, dir string, number uint64, startMs, segment int64) (*file, error) {
 	name := filepath.Join(dir, fileName(number))
 	h, err := fsys.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR)
 	if err != nil {
@@ -102,7 +102,7 @@ func createFile(fsys wal.FS, dir string, number uint64, startMs, segment int64) 
 
 // openFile opens a file. One that is not sealed, or whose end is damaged, is read through; holes are places in it that could
 // not be read. It may grow to about segment bytes.
-func openFile(fsys wal.FS, dir string, number uint64, segment int64) (f *file, holes int, err error) {
+func openFile(fsys vfs.FS, dir string, number uint64, segment int64) (f *file, holes int, err error) {
 	name := filepath.Join(dir, fileName(number))
 	h, err := fsys.OpenFile(name, os.O_RDWR)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"carillon/wal"
+	"carillon/vfs"
 )
 
 // Config of a Store. FS, Dir, NowMs and KeepMs must be given.
 type Config struct {
-	FS    wal.FS
+	FS    vfs.FS
 	Dir   string
 	NowMs func() int64 // the wall clock
 	// Sure says whether NowMs can be believed: while it cannot, nothing goes by age. nil: always.
@@ -139,7 +139,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("history: list files: %w", err)
 	}
-	slices.SortFunc(list, func(a, b wal.DirEntry) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b vfs.DirEntry) int { return strings.Compare(a.Name, b.Name) })
 	for _, entry := range list {
 		number, ok := fileNumber(entry.Name)
 		if !ok {

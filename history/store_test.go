@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 const hour = int64(3_600_000)
@@ -17,7 +17,7 @@ const hour = int64(3_600_000)
 // rig is a store in memory beside its model: a list of all that was recorded.
 type rig struct {
 	testing.TB
-	fs    *wal.MemFS
+	fs    *memfs.FS
 	now   int64
 	keep  int64
 	cfg   Config
@@ -30,7 +30,7 @@ type rig struct {
 }
 
 func newRig(t testing.TB, seed uint64, change func(*Config)) *rig {
-	r := &rig{TB: t, fs: wal.NewMemFS(), now: 1000 * hour, keep: 72 * hour, rand: rand.New(rand.NewPCG(seed, 9)), index: map[uint32]uint64{}, tally: map[uint64]int{}}
+	r := &rig{TB: t, fs: memfs.New(), now: 1000 * hour, keep: 72 * hour, rand: rand.New(rand.NewPCG(seed, 9)), index: map[uint32]uint64{}, tally: map[uint64]int{}}
 	r.cfg = Config{FS: r.fs, Dir: "history", NowMs: func() int64 { return r.now }, KeepMs: func() int64 { return r.keep }, SegmentSize: 40_000}
 	if change != nil {
 		change(&r.cfg)
@@ -215,7 +215,7 @@ func TestPowerCut(t *testing.T) {
 				r.store.Flush()
 			}
 		}
-		r.fs = r.fs.CrashClone(r.rand, wal.CrashOptions{KeepData: r.rand.IntN(101), KeepSize: r.rand.IntN(101), KeepNames: r.rand.IntN(101), Garbage: seed%2 == 0})
+		r.fs = r.fs.CrashClone(r.rand, memfs.CrashOptions{KeepData: r.rand.IntN(101), KeepSize: r.rand.IntN(101), KeepNames: r.rand.IntN(101), Garbage: seed%2 == 0})
 		r.open()
 		left := map[Key]Event{}
 		for topic := uint32(1); topic <= 3; topic++ {
@@ -351,7 +351,7 @@ func TestPressure(t *testing.T) {
 		t.Fatalf("a queue of 10 kB: %+v of %d", s, n)
 	}
 	dropped := r.store.Stats().Dropped
-	r.fs.FailNth(wal.OpWrite, 1, os.ErrInvalid)
+	r.fs.FailNth(memfs.OpWrite, 1, os.ErrInvalid)
 	r.entry()
 	r.store.Flush()
 	if s := r.store.Stats(); s.Dropped <= dropped {

@@ -10,7 +10,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"carillon/clocks"
-	"carillon/wal"
+	"carillon/vfs"
 )
 
 // clockFile keeps how the believed wall clock stands to the boot clock, so that a process that begins while the wall clock is wrong
@@ -37,7 +37,7 @@ func (s *savedClock) sum() string {
 }
 
 // readSavedClock is what the last process of this boot of the machine left; nil: nothing that counts.
-func readSavedClock(fsys wal.FS, dir, bootID string) *clocks.Saved {
+func readSavedClock(fsys vfs.FS, dir, bootID string) *clocks.Saved {
 	f, err := fsys.Open(filepath.Join(dir, clockFile))
 	if err != nil || bootID == "" {
 		return nil
@@ -64,7 +64,7 @@ func (p *process) saveClock() {
 	s.Sum = s.sum()
 	data, err := json.Marshal(&s)
 	if err == nil {
-		err = wal.WriteFileAtomic(p.fsys, filepath.Join(p.cfg.DataDir, clockFile), append(data, '\n'))
+		err = vfs.WriteFileAtomic(p.fsys, filepath.Join(p.cfg.DataDir, clockFile), append(data, '\n'))
 	}
 	if err != nil {
 		p.log.Debug("how the clocks stand was not kept; it is tried again", "error", err)

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"carillon/clocks"
-	"carillon/wal"
+	"carillon/vfs"
 )
 
 // The file says how the clocks stand within one boot of the machine, and nothing when it is damaged or of another.
 func TestSavedClock(t *testing.T) {
 	dir := t.TempDir()
-	p := &process{cfg: Config{DataDir: dir}, fsys: wal.OSFS{}, bootID: "this", clock: clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})}
+	p := &process{cfg: Config{DataDir: dir}, fsys: vfs.OS{}, bootID: "this", clock: clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})}
 	p.saveClock()
 	want := p.clock.State().Saved
 	got := readSavedClock(p.fsys, dir, "this")

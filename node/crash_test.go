@@ -18,11 +18,11 @@ import (
 	"carillon/node/member"
 	"carillon/shard"
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // cuts are what a power cut makes of what was not synced.
-var cuts = []wal.CrashOptions{
+var cuts = []memfs.CrashOptions{
 	{KeepData: 100, KeepSize: 100, KeepNames: 100},
 	{},
 	{KeepData: 50, KeepSize: 50, KeepNames: 100},
@@ -85,7 +85,7 @@ func TestCrashMatrixOfOneNode(t *testing.T) {
 
 // run is a node's first life and the begin of its second.
 func (b *blackout) run() (past map[string]bool, err error) {
-	fsys := wal.NewMemFS()
+	fsys := memfs.New()
 	if err := fsys.MkdirAll(estateDir); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (b *blackout) run() (past map[string]bool, err error) {
 		return nil, err
 	}
 	clock := &estateClock{}
-	fsys.SetHook(func(_ int, op wal.Op, name string) error {
+	fsys.SetHook(func(_ int, op memfs.Op, name string) error {
 		if !op.Changes() {
 			return nil
 		}
@@ -139,7 +139,7 @@ func (e *estate) progress() (list []shard.Progress) {
 var temporary = regexp.MustCompile(`(\.[0-9]+)?\.tmp$`)
 
 // effect is told of a change of the disk that is about to be made.
-func (b *blackout) effect(op wal.Op, name string) {
+func (b *blackout) effect(op memfs.Op, name string) {
 	if b.busy || b.problem != "" {
 		return
 	}
@@ -148,7 +148,7 @@ func (b *blackout) effect(op wal.Op, name string) {
 	defer func() { b.busy, rand.Reader = false, reader }()
 	kind, _ := kindOfFile(strings.TrimPrefix(temporary.ReplaceAllString(name, ""), estateDir+"/"))
 	switch {
-	case kind == "spare segment" && (op == wal.OpWrite || op == wal.OpSync || op == wal.OpTruncate):
+	case kind == "spare segment" && (op == memfs.OpWrite || op == memfs.OpSync || op == memfs.OpTruncate):
 		kind = "segment" // its handle has the name that the file had before its turn came
 	case kind == "":
 		kind = "directory"
@@ -170,7 +170,7 @@ func (b *blackout) effect(op wal.Op, name string) {
 }
 
 // cut opens what a power cut now leaves, and what one right after that leaves.
-func (b *blackout) cut(what string, random *mrand.Rand, opt wal.CrashOptions) {
+func (b *blackout) cut(what string, random *mrand.Rand, opt memfs.CrashOptions) {
 	before, known := b.last, b.known
 	if b.live.host != nil {
 		before = b.live.progress()
@@ -184,11 +184,11 @@ func (b *blackout) cut(what string, random *mrand.Rand, opt wal.CrashOptions) {
 		if err := b.check(disk, known, before); err != nil && b.problem == "" {
 			b.problem = fmt.Sprintf("%s, opened %d times: %v", what, round+1, err)
 		}
-		disk = disk.CrashClone(random, wal.CrashOptions{})
+		disk = disk.CrashClone(random, memfs.CrashOptions{})
 	}
 }
 
-func (b *blackout) check(disk *wal.MemFS, known member.Identity, before []shard.Progress) error {
+func (b *blackout) check(disk *memfs.FS, known member.Identity, before []shard.Progress) error {
 	id, err := member.ReadIdentity(disk, estateDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && known.NodeID == 0:

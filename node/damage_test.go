@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"carillon/timer"
+	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 
@@ -89,7 +90,7 @@ func TestFileKinds(t *testing.T) {
 
 // treasury is a directory at rest, and all that a node serves from it.
 type treasury struct {
-	fs     *wal.MemFS
+	fs     *memfs.FS
 	clean  bool
 	kinds  map[string][]string
 	state  string
@@ -135,7 +136,7 @@ func newTreasury(t *testing.T, clean bool) *treasury {
 	return y
 }
 
-func (y *treasury) open(fsys *wal.MemFS) (*estate, error) {
+func (y *treasury) open(fsys *memfs.FS) (*estate, error) {
 	y.again()
 	return openEstate(fsys, &estateClock{now: y.now + time.Minute})
 }
@@ -202,7 +203,7 @@ func TestDamageAtRestOfEveryFile(t *testing.T) {
 }
 
 // damage does something to a file; "" if that changed nothing.
-func (y *treasury) damage(t *testing.T, random *rand.Rand, fsys *wal.MemFS, kind, path string) string {
+func (y *treasury) damage(t *testing.T, random *rand.Rand, fsys *memfs.FS, kind, path string) string {
 	t.Helper()
 	how := []string{"flip", "flip", "flip", "cut", "zeros", "swap", "over", "beside"}[random.IntN(8)]
 	before := contentOf(t, fsys, path)
@@ -272,7 +273,7 @@ func besides(kind, path string) string {
 }
 
 // judge opens a damaged directory and says what came of it.
-func (y *treasury) judge(t *testing.T, fsys *wal.MemFS, kind, path, what string) string {
+func (y *treasury) judge(t *testing.T, fsys *memfs.FS, kind, path, what string) string {
 	t.Helper()
 	what = path + ": " + what
 	_, unsound := wal.Verify(fsys, estateDir)

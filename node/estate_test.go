@@ -19,6 +19,8 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
+	"carillon/vfs"
+	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 
@@ -67,14 +69,14 @@ func (unwatched) SnapshotReceived(int64)         {}
 // estate is a data directory in memory and, while it is open, what a node makes of it: identity, log, snapshots, topics, history. It is
 // driven by hand, in a bubble.
 type estate struct {
-	fs    *wal.MemFS
+	fs    *memfs.FS
 	clock *estateClock
 	log   strings.Builder
 	p     *process
 	state *ring.State
 	host  *shard.Host
 	past  *past
-	gate  wal.MemGate // shut while the host is driven: what it does in the background is done in rest
+	gate  memfs.Gate // shut while the host is driven: what it does in the background is done in rest
 
 	placed, topical bool
 	hashes          map[truthKey]uint64 // of live states
@@ -86,7 +88,7 @@ type truthKey struct {
 }
 
 // openEstate opens a directory as a node does. In it chance is a function of the seed: two openings of the same bytes do the same.
-func openEstate(fsys *wal.MemFS, clock *estateClock) (*estate, error) {
+func openEstate(fsys *memfs.FS, clock *estateClock) (*estate, error) {
 	e := &estate{fs: fsys, clock: clock, hashes: map[truthKey]uint64{}}
 	return e, e.open()
 }
@@ -329,12 +331,12 @@ func (e *estate) end() {
 }
 
 // copyEstate is an independent copy, all of it on disk.
-func copyEstate(fsys *wal.MemFS) *wal.MemFS {
-	return fsys.CrashClone(mrand.New(mrand.NewPCG(1, 1)), wal.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
+func copyEstate(fsys *memfs.FS) *memfs.FS {
+	return fsys.CrashClone(mrand.New(mrand.NewPCG(1, 1)), memfs.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
 }
 
 // paths lists all files below a directory.
-func paths(t testing.TB, fsys wal.FS, dir string) (list []string) {
+func paths(t testing.TB, fsys vfs.FS, dir string) (list []string) {
 	t.Helper()
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -351,7 +353,7 @@ func paths(t testing.TB, fsys wal.FS, dir string) (list []string) {
 	return list
 }
 
-func contentOf(t testing.TB, fsys wal.FS, path string) []byte {
+func contentOf(t testing.TB, fsys vfs.FS, path string) []byte {
 	t.Helper()
 	f, err := fsys.Open(path)
 	if err != nil {
@@ -365,12 +367,12 @@ func contentOf(t testing.TB, fsys wal.FS, path string) []byte {
 	return b
 }
 
-func putFile(t testing.TB, fsys wal.FS, path string, b []byte) {
+func putFile(t testing.TB, fsys vfs.FS, path string, b []byte) {
 	t.Helper()
 	if err := fsys.MkdirAll(filepath.Dir(path)); err != nil {
 		t.Fatal(err)
 	}
-	if err := wal.WriteFileAtomic(fsys, path, b); err != nil {
+	if err := vfs.WriteFileAtomic(fsys, path, b); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -383,9 +385,9 @@ func seedChance(t testing.TB) (again func()) {
 }
 
 // makeEstate gives a directory with every kind of file: of a process that was killed, or that stopped cleanly.
-func makeEstate(t testing.TB, clean bool) (*wal.MemFS, *estate) {
+func makeEstate(t testing.TB, clean bool) (*memfs.FS, *estate) {
 	t.Helper()
-	fsys := wal.NewMemFS()
+	fsys := memfs.New()
 	if err := fsys.MkdirAll(estateDir); err != nil {
 		t.Fatal(err)
 	}

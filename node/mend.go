@@ -11,6 +11,7 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/transport/peer"
+	"carillon/vfs"
 	"carillon/wal"
 )
 
@@ -84,7 +85,7 @@ func (p *process) mend(ctx context.Context, cause error) (frames uint64, err err
 
 // unmended says what to do about a log that could not be mended. What the disk does not read now is not known to be lost.
 func unmended(cause, err error) error {
-	if wal.Unread(err) {
+	if vfs.IsReadFailure(err) {
 		return fmt.Errorf("%w; it cannot be mended while this cannot be read: %w", cause, err)
 	}
 	return fmt.Errorf("%w; it cannot be mended with what others have (%w): empty the data directory and join again", cause, err)

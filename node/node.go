@@ -24,6 +24,7 @@ import (
 	"carillon/transport/api"
 	"carillon/transport/callback"
 	"carillon/transport/peer"
+	"carillon/vfs"
 	"carillon/wal"
 )
 
@@ -138,8 +139,8 @@ func (n *Node) Reload() error {
 // (at most 30 s), the log is closed. It returns nil after a clean stop, ErrRemoved when the cluster has removed the node, and an error that is
 // ErrStayDown when no restart would mend what happened. When the log fails it returns within a moment, and the process must end: requests and calls that hang may still be under way.
 func (n *Node) Run(ctx context.Context) error {
-	fsys := wal.OSFS{}
-	lock, err := wal.LockDir(fsys, n.cfg.DataDir)
+	fsys := vfs.OS{}
+	lock, err := vfs.LockDir(fsys, n.cfg.DataDir)
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}

@@ -10,13 +10,13 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs"
 )
 
 // BenchmarkPast is what the history costs the worker for each timer that ended, beside what its table does (shard BenchmarkHistory):
 // entries of 200 timers of 200 B payload, written to disk meanwhile.
 func BenchmarkPast(b *testing.B) {
-	p := &process{cfg: Config{DataDir: b.TempDir(), HistoryBytes: 1 << 30}, log: slog.New(slog.DiscardHandler), fsys: wal.OSFS{}, clock: clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})}
+	p := &process{cfg: Config{DataDir: b.TempDir(), HistoryBytes: 1 << 30}, log: slog.New(slog.DiscardHandler), fsys: vfs.OS{}, clock: clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})}
 	h := newPast(p, ring.NewState(nil, nil))
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan struct{})

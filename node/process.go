@@ -16,7 +16,7 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/transport/peer"
-	"carillon/wal"
+	"carillon/vfs"
 )
 
 // group waits for goroutines.
@@ -26,7 +26,7 @@ type group = sync.WaitGroup
 type process struct {
 	cfg        Config
 	log        *slog.Logger
-	fsys       wal.FS
+	fsys       vfs.FS
 	clock      *clocks.Keeper
 	clockSaved *clocks.Saved // as it was kept last
 	bootID     string        // of the machine

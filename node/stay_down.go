@@ -3,7 +3,7 @@ package node
 import (
 	"errors"
 
-	"carillon/wal"
+	"carillon/vfs"
 )
 
 // ErrStayDown is in the error of a node that no restart mends: its disk failed, what it has is damaged or not to be used, or another
@@ -12,7 +12,7 @@ var ErrStayDown = errors.New("node: not to be started again before somebody has 
 
 // stayDown marks an error so. A full disk and a directory that another process holds pass by themselves.
 func stayDown(err error) error {
-	if err == nil || wal.IsFull(err) || errors.Is(err, wal.ErrLocked) || errors.Is(err, ErrRemoved) {
+	if err == nil || vfs.IsFull(err) || errors.Is(err, vfs.ErrLocked) || errors.Is(err, ErrRemoved) {
 		return err
 	}
 	return stayDownError{err}

@@ -8,7 +8,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // company is the Peers of a stand that is one of three nodes, 7, 8 and 9: a script that keeps what it is sent and, unless it is
@@ -24,7 +24,7 @@ type company struct {
 // inCompany makes a stand of three nodes whose other two are a script.
 func inCompany(t *testing.T, mute bool, change func(*Config)) (*stand, *company) {
 	t.Helper()
-	r := makeStand(t, wal.NewMemFS(), nil)
+	r := makeStand(t, memfs.New(), nil)
 	c := &company{r: r, mute: mute}
 	r.change = func(cfg *Config) {
 		cfg.Peers = c

@@ -12,7 +12,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // council is a cluster of stands whose shard 1 follows one row after another. Each also has a meta group, of its own. It is driven step by step, a
@@ -53,7 +53,7 @@ func newCouncilOf(t testing.TB, nodes int, founders []int, change func(i int, cf
 	}
 	c.told = c.row
 	for i := range nodes {
-		r := makeStand(t, wal.NewMemFS(), nil)
+		r := makeStand(t, memfs.New(), nil)
 		r.bubble = true
 		r.change = func(cfg *Config) {
 			cfg.Node = firstNode + uint64(i)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // promised is what a client was told of each timer: the version it has at least, and whether it was cancelled.
@@ -23,7 +23,7 @@ type promise struct {
 
 // crashPoint is a disk after a power cut, and what had been acknowledged by then.
 type crashPoint struct {
-	fs       *wal.MemFS
+	fs       *memfs.FS
 	promised promised
 	starts   map[string]int // calls that had been started
 	at       string
@@ -56,7 +56,7 @@ func TestI10EveryCrashPoint(t *testing.T) {
 // crashPoints runs a host through adds, changes, calls, snapshots and turns of the log.
 func crashPoints(t *testing.T, rng *rand.Rand) (list []crashPoint) {
 	told, starts := promised{}, map[string]int{}
-	r := makeStand(t, wal.NewMemFS(), func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 8<<10, 2<<10 })
+	r := makeStand(t, memfs.New(), func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 8<<10, 2<<10 })
 	r.bubble = true
 	r.calls.auto = 200
 	r.calls.onStart = func(c *rigCall) { starts[c.Job.ID]++ }
@@ -72,7 +72,7 @@ func crashPoints(t *testing.T, rng *rand.Rand) (list []crashPoint) {
 		}
 		open = keep
 	}
-	r.fs.SetHook(func(n int, op wal.Op, name string) error {
+	r.fs.SetHook(func(n int, op memfs.Op, name string) error {
 		if !op.Changes() {
 			return nil
 		}
@@ -83,7 +83,7 @@ func crashPoints(t *testing.T, rng *rand.Rand) (list []crashPoint) {
 			return nil
 		}
 		keep := func() int { return 50 * rng.IntN(3) }
-		fs := r.fs.CrashClone(rng, wal.CrashOptions{KeepData: keep(), KeepSize: keep(), KeepNames: keep(), BlockBytes: 512, Garbage: rng.IntN(2) == 0})
+		fs := r.fs.CrashClone(rng, memfs.CrashOptions{KeepData: keep(), KeepSize: keep(), KeepNames: keep(), BlockBytes: 512, Garbage: rng.IntN(2) == 0})
 		look()
 		p := crashPoint{fs: fs, promised: promised{}, starts: map[string]int{}, at: fmt.Sprintf("operation %d, %v %s", n, op, name)}
 		for id, v := range told {
@@ -184,7 +184,7 @@ func (p *crashPoint) check(t *testing.T) {
 // TestI20DiskErrors: after a failed write or sync nothing is acknowledged any more, and the host stops.
 func TestI20DiskErrors(t *testing.T) {
 	broken := errors.New("input/output error")
-	for _, op := range []wal.Op{wal.OpWrite, wal.OpSync} {
+	for _, op := range []memfs.Op{memfs.OpWrite, memfs.OpSync} {
 		for nth := 1; nth <= 12; nth++ {
 			t.Run(fmt.Sprintf("%v %d", op, nth), func(t *testing.T) {
 				r := newStand(t, nil)
@@ -294,12 +294,12 @@ func TestMemoryOfTheProcessCounts(t *testing.T) {
 // TestFoundingCrash: a power cut while the groups are founded leaves a directory on which they can be founded again.
 func TestFoundingCrash(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
-	var disks []*wal.MemFS
-	r := makeStand(t, wal.NewMemFS(), nil)
-	r.fs.SetHook(func(_ int, op wal.Op, _ string) error {
+	var disks []*memfs.FS
+	r := makeStand(t, memfs.New(), nil)
+	r.fs.SetHook(func(_ int, op memfs.Op, _ string) error {
 		if op.Changes() {
 			for _, keep := range []int{0, 50, 100} {
-				disks = append(disks, r.fs.CrashClone(rng, wal.CrashOptions{KeepData: keep, KeepSize: keep, KeepNames: keep}))
+				disks = append(disks, r.fs.CrashClone(rng, memfs.CrashOptions{KeepData: keep, KeepSize: keep, KeepNames: keep}))
 			}
 		}
 		return nil

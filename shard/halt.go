@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"carillon/wal"
+	"carillon/vfs"
 )
 
 // A halt is the end of a node by its own decision: it has learnt that its disk lacks what it had acknowledged or voted. It may not go on,
@@ -60,7 +60,7 @@ type haltRecord struct {
 }
 
 // WriteHalt notes, durably, that the node of a data directory has halted. An earlier note stays as it is.
-func WriteHalt(fsys wal.FS, dir string, nowMs int64, halt *HaltError) error {
+func WriteHalt(fsys vfs.FS, dir string, nowMs int64, halt *HaltError) error {
 	path := filepath.Join(dir, haltFile)
 	if _, err := fsys.Stat(path); err == nil {
 		return nil
@@ -70,11 +70,11 @@ func WriteHalt(fsys wal.FS, dir string, nowMs int64, halt *HaltError) error {
 	if err != nil {
 		return err
 	}
-	return wal.WriteFileAtomic(fsys, path, append(data, '\n'))
+	return vfs.WriteFileAtomic(fsys, path, append(data, '\n'))
 }
 
 // CheckHalt returns a *HaltError if the node of a data directory has halted.
-func CheckHalt(fsys wal.FS, dir string) error {
+func CheckHalt(fsys vfs.FS, dir string) error {
 	path := filepath.Join(dir, haltFile)
 	f, err := fsys.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

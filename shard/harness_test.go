@@ -15,6 +15,7 @@ import (
 
 	"carillon/clocks"
 	"carillon/timer"
+	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 
@@ -114,7 +115,7 @@ func (o *rigObserver) SnapshotReceived(int64)         { o.received++ }
 // system in memory. Only a snapshot's writer is a goroutine of the host's; one made by bubble waits for it.
 type stand struct {
 	t        testing.TB
-	fs       *wal.MemFS
+	fs       *memfs.FS
 	clock    *rigClock
 	topics   rigTopics
 	calls    *rigDispatcher
@@ -125,22 +126,22 @@ type stand struct {
 	host     *Host
 	starts   uint32
 	bubble   bool
-	zones    []string    // that its hosts have read when they begin
-	gate     wal.MemGate // for the writer, in hooks that look at what a turn changes
-	failed   error       // the log's
-	freeze   bool        // the log does not move: the disk hangs
-	rows     []Row       // nil: of a host that is alone
+	zones    []string   // that its hosts have read when they begin
+	gate     memfs.Gate // for the writer, in hooks that look at what a turn changes
+	failed   error      // the log's
+	freeze   bool       // the log does not move: the disk hangs
+	rows     []Row      // nil: of a host that is alone
 }
 
 // newStand makes a host on an empty disk and runs it until it serves. change may alter its configuration, each time it is opened.
 func newStand(t testing.TB, change func(*Config)) *stand {
 	t.Helper()
-	r := makeStand(t, wal.NewMemFS(), change)
+	r := makeStand(t, memfs.New(), change)
 	r.mustOpen()
 	return r
 }
 
-func makeStand(t testing.TB, fs *wal.MemFS, change func(*Config)) *stand {
+func makeStand(t testing.TB, fs *memfs.FS, change func(*Config)) *stand {
 	r := &stand{t: t, fs: fs, change: change, clock: &rigClock{wallMs: rigEpochMs, mono: time.Hour}, topics: rigTopics{}}
 	r.calls = &rigDispatcher{r: r, dests: map[string]*rigDest{}, seen: map[string]bool{}}
 	r.topic(1, nil)
@@ -151,7 +152,7 @@ func makeStand(t testing.TB, fs *wal.MemFS, change func(*Config)) *stand {
 func bubbleStand(t *testing.T, change func(*Config), run func(r *stand)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := makeStand(t, wal.NewMemFS(), change)
+		r := makeStand(t, memfs.New(), change)
 		r.bubble = true
 		r.mustOpen()
 		defer func() { r.abort() }()
@@ -751,7 +752,7 @@ func (r *stand) one() *rigCall {
 }
 
 // zeroLoss is a power cut that loses all that was not synced.
-var zeroLoss = wal.CrashOptions{}
+var zeroLoss = memfs.CrashOptions{}
 
 // recoverOnly opens the host's files and starts nothing.
 func (r *stand) recoverOnly() error {

@@ -16,6 +16,7 @@ import (
 	"carillon/clocks"
 	"carillon/timer"
 	"carillon/timer/recurrence"
+	"carillon/vfs"
 	"carillon/wal"
 )
 
@@ -30,7 +31,7 @@ type Config struct {
 	Seed    uint64 // of the jitter
 	Meta    *Row   // the data directory is fresh: make this node's replica of the meta group; nil: it must be there
 
-	FS  wal.FS
+	FS  vfs.FS
 	Dir string
 	Log wal.Options
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs"
 )
 
 // benchObserver and the other fakes of this file are as light as they can be: what is measured is the host.
@@ -63,7 +63,7 @@ func (p benchPermit) Cancel() {}
 func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
 	b.Helper()
 	r := &benchReceiver{}
-	h, err := New(Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: wal.OSFS{}, Dir: b.TempDir(),
+	h, err := New(Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: vfs.OS{}, Dir: b.TempDir(),
 		Topics: benchTopics{&timer.Topic{ID: 1, Name: "bench", Policy: timer.DefaultPolicy()}}, Dispatcher: r, Machine: benchMachine{},
 		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs"
+	"carillon/vfs/memfs"
 )
 
 // process is a host that really runs.
@@ -23,7 +24,7 @@ type process struct {
 	stop func() error
 }
 
-func runHost(t *testing.T, fs wal.FS, dir string, change func(*Config)) *process {
+func runHost(t *testing.T, fs vfs.FS, dir string, change func(*Config)) *process {
 	t.Helper()
 	r := &benchReceiver{}
 	cfg := Config{Shards: 3, Workers: 2, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: fs, Dir: dir,
@@ -54,7 +55,7 @@ func runHost(t *testing.T, fs wal.FS, dir string, change func(*Config)) *process
 // TestRunAndStop: every goroutine ends, and whoever waits is answered.
 func TestRunAndStop(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	fs, ctx := wal.NewMemFS(), context.Background()
+	fs, ctx := memfs.New(), context.Background()
 	p := runHost(t, fs, "data", nil)
 	const clients = 8
 	var wait sync.WaitGroup
@@ -102,9 +103,9 @@ func TestRunAndStop(t *testing.T) {
 }
 
 // failSyncs makes every sync of a file fail from now on, whoever does it.
-func failSyncs(fs *wal.MemFS, err error) {
-	fs.SetHook(func(_ int, op wal.Op, _ string) error {
-		if op == wal.OpSync {
+func failSyncs(fs *memfs.FS, err error) {
+	fs.SetHook(func(_ int, op memfs.Op, _ string) error {
+		if op == memfs.OpSync {
 			return err
 		}
 		return nil
@@ -115,20 +116,20 @@ func failSyncs(fs *wal.MemFS, err error) {
 func TestRunFails(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	broken := errors.New("input/output error")
-	for name, strike := range map[string]func(fs *wal.MemFS, p *process){
-		"while it serves": func(fs *wal.MemFS, p *process) {
+	for name, strike := range map[string]func(fs *memfs.FS, p *process){
+		"while it serves": func(fs *memfs.FS, p *process) {
 			failSyncs(fs, broken)
 			_, err := p.host.Do(context.Background(), 1, &timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: 1 << 41}}, true)
 			if err == nil {
 				t.Error("acknowledged")
 			}
 		},
-		"at the end": func(fs *wal.MemFS, _ *process) {
+		"at the end": func(fs *memfs.FS, _ *process) {
 			failSyncs(fs, broken)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fs := wal.NewMemFS()
+			fs := memfs.New()
 			p := runHost(t, fs, "data", nil)
 			strike(fs, p)
 			if err := p.stop(); !errors.Is(err, broken) {
@@ -142,8 +143,8 @@ func TestRunFails(t *testing.T) {
 func TestTwoHosts(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	ctx, dir := context.Background(), t.TempDir()
-	a := runHost(t, wal.OSFS{}, filepath.Join(dir, "a"), nil)
-	b := runHost(t, wal.OSFS{}, filepath.Join(dir, "b"), func(c *Config) { c.Node, c.Owner, c.Meta = 8, NewOwner(8, 1), &soleRows(1, 8)[0] })
+	a := runHost(t, vfs.OS{}, filepath.Join(dir, "a"), nil)
+	b := runHost(t, vfs.OS{}, filepath.Join(dir, "b"), func(c *Config) { c.Node, c.Owner, c.Meta = 8, NewOwner(8, 1), &soleRows(1, 8)[0] })
 	add := func(p *process, id string) {
 		t.Helper()
 		got, err := p.host.Do(ctx, 1, &timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41}}, false)
@@ -168,7 +169,7 @@ func TestTwoHosts(t *testing.T) {
 
 // TestMissingGroup: a directory that is known to have been founded, but holds nothing, is damage.
 func TestMissingGroup(t *testing.T) {
-	r := makeStand(t, wal.NewMemFS(), nil)
+	r := makeStand(t, memfs.New(), nil)
 	r.starts = 1
 	if err := r.open(); !errors.Is(err, errMissing) {
 		t.Errorf("%v", err)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // scripts is how many random scripts a test runs: CARILLON_SCRIPTS, else few in short mode.
@@ -62,7 +62,7 @@ func newScript(t *testing.T, seed uint64, serial bool) *script {
 	s := &script{serial: serial, rand: rand.New(rand.NewPCG(seed, 99)), byID: map[string]*known{}, sent: map[string]bool{}}
 	shards := 1 + s.rand.IntN(2)
 	small := s.rand.IntN(2) == 0
-	s.stand = makeStand(t, wal.NewMemFS(), func(c *Config) {
+	s.stand = makeStand(t, memfs.New(), func(c *Config) {
 		c.Shards, c.Workers = shards, shards
 		if small {
 			smallLog(c)
@@ -295,7 +295,7 @@ func (s *script) crash() {
 		s.fs.Kill()
 	} else {
 		keep := func() int { return 50 * s.rand.IntN(3) }
-		s.fs = s.fs.CrashClone(s.rand, wal.CrashOptions{KeepData: keep(), KeepSize: keep(), KeepNames: keep(),
+		s.fs = s.fs.CrashClone(s.rand, memfs.CrashOptions{KeepData: keep(), KeepSize: keep(), KeepNames: keep(),
 			BlockBytes: 512 << (3 * s.rand.IntN(2)), Garbage: s.rand.IntN(2) == 0})
 	}
 	s.freeze = false

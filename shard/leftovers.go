@@ -3,6 +3,7 @@ package shard
 import (
 	"time"
 
+	"carillon/vfs"
 	"carillon/wal"
 )
 
@@ -31,7 +32,7 @@ func (g *group) deleteLeftovers() {
 	h.inBackground(func() {
 		err := wal.RemoveShardSnapshots(h.cfg.FS, h.snapshotDir(), uint32(g.id), func(conf []byte, err error) bool {
 			if err != nil {
-				return gone && !wal.Unread(err) // nobody needs it, whatever it was
+				return gone && !vfs.IsReadFailure(err) // nobody needs it, whatever it was
 			}
 			m, err := decodeMark(conf)
 			return err == nil && m.replica <= upTo || err != nil && gone

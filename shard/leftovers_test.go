@@ -9,6 +9,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 
@@ -76,8 +77,8 @@ func TestSnapshotThatComesTooLateGoes(t *testing.T) {
 // TestLeftoversAreTriedAgain: what could not be deleted is deleted later, not at the next start only.
 func TestLeftoversAreTriedAgain(t *testing.T) {
 	movedAway(t, func(r *stand, _ *company) {
-		r.fs.SetHook(func(_ int, op wal.Op, name string) error {
-			if op == wal.OpRemove && strings.Contains(name, "snapshots/") {
+		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
+			if op == memfs.OpRemove && strings.Contains(name, "snapshots/") {
 				return errors.New("not now")
 			}
 			return nil

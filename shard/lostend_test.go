@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // TestLostEndOfALog: a replica whose log lost its end to damage, which looks like a torn write, is told so by its leader. It stops, with
@@ -40,7 +40,7 @@ func TestLostEndOnDisk(t *testing.T) {
 	c.leads()
 	r.add("a", time.Hour)
 	last, term := r.host.groups[1].store.last(), r.host.groups[1].term
-	disk := r.fs.CrashClone(calm{}, wal.CrashOptions{})
+	disk := r.fs.CrashClone(calm{}, memfs.CrashOptions{})
 	r.abort()
 	var cut bool
 	for _, path := range logFiles(t, disk, "data/wal/0") {
@@ -74,7 +74,7 @@ func TestLostEndOnDisk(t *testing.T) {
 }
 
 // logFiles lists the files of a stream's newest generation.
-func logFiles(t *testing.T, fs *wal.MemFS, dir string) (list []string) {
+func logFiles(t *testing.T, fs *memfs.FS, dir string) (list []string) {
 	t.Helper()
 	entries, err := fs.ReadDir(dir)
 	if err != nil {
@@ -110,7 +110,7 @@ func TestHaltOutlivesTheProcess(t *testing.T) {
 	if len(c.sent) > said {
 		t.Errorf("it says %d more things to others", len(c.sent)-said)
 	}
-	disk := r.fs.CrashClone(calm{}, wal.CrashOptions{})
+	disk := r.fs.CrashClone(calm{}, memfs.CrashOptions{})
 	r.abort()
 	r.fs, r.topics = disk, rigTopics{}
 	for range 3 {

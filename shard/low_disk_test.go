@@ -10,6 +10,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/timer"
+	"carillon/vfs"
+	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 
@@ -88,13 +90,7 @@ func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 		if limit := r.host.stream.Disk().Limit; limit < 3<<20 {
 			t.Errorf("with a state of 2 MiB adds are refused at %d bytes", limit)
 		}
-		const huge = 1 << 40
-		r.fs.SetCapacity(huge)
-		free, err := r.fs.Free("data")
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.fs.SetCapacity(huge - int64(free) + 2<<20) // room for the log, and not for a snapshot
+		r.fs.SetFree(2 << 20) // room for the log, and not for a snapshot
 		for n := range 400 {
 			r.do(timer.Command{Kind: timer.Modify, ID: fmt.Sprint("t", n), Patch: &timer.Patch{Spec: spec, Payload: true}})
 		}
@@ -116,7 +112,7 @@ func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 
 // TestSnapshotGivesUpWithoutRoom: the disk fills while one is written.
 func TestSnapshotGivesUpWithoutRoom(t *testing.T) {
-	fs := wal.NewMemFS()
+	fs := memfs.New()
 	w, err := wal.CreateSnapshot(fs, "snap", wal.SnapshotMeta{Shard: 1, Index: 1, Term: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +122,7 @@ func TestSnapshotGivesUpWithoutRoom(t *testing.T) {
 	for err == nil {
 		_, err = w.Write(make([]byte, 256<<10))
 	}
-	if free, _ := fs.Free("snap"); !wal.IsFull(err) || free < 3<<20 {
+	if free, _ := fs.Free("snap"); !vfs.IsFull(err) || free < 3<<20 {
 		t.Fatalf("it ends with %d bytes free: %v", free, err)
 	}
 	w.Abort()

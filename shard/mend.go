@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"carillon/timer"
+	"carillon/vfs"
 	"carillon/wal"
 )
 
@@ -20,7 +21,7 @@ import (
 //	for m.Missing() > 0 { m.Take(answer to m.Questions()) }
 //	m.Write(…)                        // then the log can be opened
 type Mender struct {
-	fs        wal.FS
+	fs        vfs.FS
 	dir       string
 	groups    []*remains
 	snapshots []*mark // by group, the newest that is whole; nil: none
@@ -31,7 +32,7 @@ type Mender struct {
 }
 
 // NewMender reads what is left of the log in a data directory. The error says why it cannot be mended, as it would be guesswork.
-func NewMender(fs wal.FS, dir string, shards int) (*Mender, error) {
+func NewMender(fs vfs.FS, dir string, shards int) (*Mender, error) {
 	m := &Mender{fs: fs, dir: filepath.Join(dir, "wal", "0")}
 	for i := range shards + 1 {
 		m.groups = append(m.groups, newRemains(timer.ShardID(i)))
@@ -58,7 +59,7 @@ func NewMender(fs wal.FS, dir string, shards int) (*Mender, error) {
 }
 
 // wholeSnapshots are the newest snapshot of each group that is whole.
-func wholeSnapshots(fs wal.FS, dir string, shards int) ([]*mark, error) {
+func wholeSnapshots(fs vfs.FS, dir string, shards int) ([]*mark, error) {
 	found := make([]*mark, shards+1)
 	infos, err := wal.Snapshots(fs, dir)
 	if err != nil {
@@ -76,7 +77,7 @@ func wholeSnapshots(fs wal.FS, dir string, shards int) ([]*mark, error) {
 			}
 			_ = f.Close()
 		}
-		if wal.Unread(err) { // one that is damaged a start does without, too, and says so; of this one nothing is known
+		if vfs.IsReadFailure(err) { // one that is damaged a start does without, too, and says so; of this one nothing is known
 			return nil, err
 		}
 	}
@@ -84,7 +85,7 @@ func wholeSnapshots(fs wal.FS, dir string, shards int) ([]*mark, error) {
 }
 
 // salvage reads a damaged log into what remains of its groups; entries nil are not of interest.
-func salvage(fs wal.FS, dir string, groups []*remains, tally func(*census) error) (*wal.Wreck, error) {
+func salvage(fs vfs.FS, dir string, groups []*remains, tally func(*census) error) (*wal.Wreck, error) {
 	damages := 0
 	return wal.Salvage(fs, dir, func(_ wal.Position, r wal.Record) error {
 		if r.Type == wal.RecordNodeMeta {

@@ -11,6 +11,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 
@@ -21,14 +22,14 @@ var mendReplica = ReplicaID(7, 1)
 // diary is a log that a test writes, a frame at a time, each in a segment of its own.
 type diary struct {
 	t  *testing.T
-	fs *wal.MemFS
+	fs *memfs.FS
 	s  *wal.Stream
 	f  *wal.Frame
 }
 
 func newDiary(t *testing.T) *diary {
 	t.Helper()
-	d := &diary{t: t, fs: wal.NewMemFS(), f: wal.NewFrame()}
+	d := &diary{t: t, fs: memfs.New(), f: wal.NewFrame()}
 	d.check(wal.PrepareSnapshotDir(d.fs, filepath.Join(mendDir, "snapshots")))
 	var err error
 	d.s, err = wal.Open(d.fs, filepath.Join(mendDir, "wal", "0"), wal.Options{SegmentBytes: 1, GenBytes: 1 << 20}, nil)
@@ -97,14 +98,14 @@ func (d *diary) frame() *diary {
 }
 
 // close ends the log and gives its disk.
-func (d *diary) close() *wal.MemFS {
+func (d *diary) close() *memfs.FS {
 	d.t.Helper()
 	d.check(d.s.Close())
 	return d.fs
 }
 
 // damaged is a disk without some frames.
-func damagedDisk(t *testing.T, fs *wal.MemFS, frames ...int) *wal.MemFS {
+func damagedDisk(t *testing.T, fs *memfs.FS, frames ...int) *memfs.FS {
 	t.Helper()
 	broken := fs.CrashClone(calm{}, zeroLoss)
 	for _, n := range frames {
@@ -117,7 +118,7 @@ func damagedDisk(t *testing.T, fs *wal.MemFS, frames ...int) *wal.MemFS {
 }
 
 // wholeLog is a log's end as a start reads it, and all of its entries.
-func wholeLog(t *testing.T, fs *wal.MemFS) (end *trial, entries []byte) {
+func wholeLog(t *testing.T, fs *memfs.FS) (end *trial, entries []byte) {
 	t.Helper()
 	end = newTrial(1, nil)
 	list, err := wholeSnapshots(fs, filepath.Join(mendDir, "snapshots"), 1)
@@ -154,7 +155,7 @@ func wholeLog(t *testing.T, fs *wal.MemFS) (end *trial, entries []byte) {
 }
 
 // sameAs demands that a mended log reads as the one that was never damaged.
-func sameAs(t *testing.T, was, is *wal.MemFS) {
+func sameAs(t *testing.T, was, is *memfs.FS) {
 	t.Helper()
 	a, all := wholeLog(t, was)
 	b, got := wholeLog(t, is)
@@ -177,7 +178,7 @@ func until(term, vote, commit, index, entryTerm uint64) tallied {
 }
 
 // peerLog is another member's log: entries 2 to last, those from when on of another term.
-func peerLog(t *testing.T, last, when, term, commit uint64) *wal.MemFS {
+func peerLog(t *testing.T, last, when, term, commit uint64) *memfs.FS {
 	d := newDiary(t).create(ReplicaID(8, 1)).frame().entries(2, min(last, when-1), 2)
 	if when <= last {
 		d.entries(when, last, term)
@@ -186,13 +187,13 @@ func peerLog(t *testing.T, last, when, term, commit uint64) *wal.MemFS {
 }
 
 // mendFrom asks disks until nothing is missing or nobody has more, and writes.
-func mendFrom(t *testing.T, fs *wal.MemFS, peers ...*wal.MemFS) (missing int, err error) {
+func mendFrom(t *testing.T, fs *memfs.FS, peers ...*memfs.FS) (missing int, err error) {
 	t.Helper()
 	m, err := NewMender(fs, mendDir, 1)
 	if err != nil {
 		return 0, err
 	}
-	for _, disk := range append([]*wal.MemFS{fs}, peers...) {
+	for _, disk := range append([]*memfs.FS{fs}, peers...) {
 		answer, err := AnswerMending(disk, mendDir, 1, m.Questions())
 		if err != nil {
 			t.Fatal(err)
@@ -209,40 +210,40 @@ func mendFrom(t *testing.T, fs *wal.MemFS, peers ...*wal.MemFS) (missing int, er
 
 // TestMender: logs that lost a frame, and what a peer has. What is mended reads as if nothing had been lost.
 func TestMender(t *testing.T) {
-	longer := func() *wal.MemFS { return peerLog(t, 12, 99, 2, 12) }
+	longer := func() *memfs.FS { return peerLog(t, 12, 99, 2, 12) }
 	for _, c := range []struct {
 		name    string
-		was     *wal.MemFS
+		was     *memfs.FS
 		lost    []int
-		peers   []*wal.MemFS
+		peers   []*memfs.FS
 		missing int
 	}{
 		{"entries in the middle", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().
-			census(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, []*wal.MemFS{longer()}, 0},
+			census(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, []*memfs.FS{longer()}, 0},
 		{"entries at the end", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().census(until(2, 3, 6, 8, 2)).frame().close(),
-			[]int{3}, []*wal.MemFS{longer()}, 0},
+			[]int{3}, []*memfs.FS{longer()}, 0},
 		{"a vote", common(t).hard(5, 3, 4).frame().census(until(5, 3, 4, 5, 2)).frame().close(), []int{3}, nil, 0},
 		{"nothing of this group", common(t).other().frame().entries(6, 7, 2).hard(2, 3, 5).frame().census(until(2, 3, 5, 7, 2)).frame().close(),
-			[]int{3}, []*wal.MemFS{longer()}, 0},
+			[]int{3}, []*memfs.FS{longer()}, 0},
 		{"an overwriting that left no gap", common(t).entries(5, 5, 3).hard(3, 2, 4).frame().entries(6, 7, 3).hard(3, 2, 6).frame().
-			census(until(3, 2, 6, 7, 3)).frame().close(), []int{3}, []*wal.MemFS{peerLog(t, 7, 5, 3, 6)}, 0},
+			census(until(3, 2, 6, 7, 3)).frame().close(), []int{3}, []*memfs.FS{peerLog(t, 7, 5, 3, 6)}, 0},
 		{"the replica's beginning", newDiary(t).create(mendReplica).hard(1, 0, 1).frame().entries(2, 5, 2).hard(2, 3, 4).frame().
 			census(tallied{replica: mendReplica, hard: hardState{2, 3, 4}, last: entryID{5, 2}, birth: new(birthOf(mendReplica))}).frame().close(), []int{1}, nil, 0},
 		{"its end", common(t).tombstone(mendReplica).frame().census(tallied{tombstone: mendReplica}).frame().close(), []int{3}, nil, 0},
 		{"two places", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 9, 2).hard(2, 3, 8).frame().entries(10, 11, 2).hard(2, 3, 9).frame().
-			census(until(2, 3, 9, 11, 2)).frame().close(), []int{3, 5}, []*wal.MemFS{longer()}, 0},
+			census(until(2, 3, 9, 11, 2)).frame().close(), []int{3, 5}, []*memfs.FS{longer()}, 0},
 		{"two places and a census between", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().census(until(2, 3, 6, 8, 2)).frame().
-			entries(9, 10, 4).hard(4, 2, 9).frame().census(until(4, 2, 9, 10, 4)).frame().close(), []int{3, 5}, []*wal.MemFS{peerLog(t, 10, 9, 4, 10)}, 0},
+			entries(9, 10, 4).hard(4, 2, 9).frame().census(until(4, 2, 9, 10, 4)).frame().close(), []int{3, 5}, []*memfs.FS{peerLog(t, 10, 9, 4, 10)}, 0},
 		{"entries of two peers that are damaged themselves", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 9, 2).hard(2, 3, 9).frame().
-			census(until(2, 3, 9, 9, 2)).frame().close(), []int{3}, []*wal.MemFS{
+			census(until(2, 3, 9, 9, 2)).frame().close(), []int{3}, []*memfs.FS{
 			damagedDisk(t, common(t).entries(6, 6, 2).hard(2, 3, 6).frame().entries(7, 12, 2).hard(2, 0, 12).frame().census(until(2, 0, 12, 12, 2)).frame().close(), 4),
 			damagedDisk(t, common(t).entries(6, 6, 2).hard(2, 3, 6).frame().entries(7, 12, 2).hard(2, 0, 12).frame().census(until(2, 0, 12, 12, 2)).frame().close(), 3)}, 0},
 		{"committed ones of a peer that has no more", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().
-			census(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, []*wal.MemFS{peerLog(t, 8, 99, 2, 8)}, 0},
+			census(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, []*memfs.FS{peerLog(t, 8, 99, 2, 8)}, 0},
 		{"not all are known to be committed there", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().
-			census(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, []*wal.MemFS{peerLog(t, 8, 99, 2, 6)}, 2},
+			census(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, []*memfs.FS{peerLog(t, 8, 99, 2, 6)}, 2},
 		{"another term behind the hole", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().
-			census(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, []*wal.MemFS{peerLog(t, 12, 9, 3, 12)}, 4},
+			census(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, []*memfs.FS{peerLog(t, 12, 9, 3, 12)}, 4},
 		{"nobody has them", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().
 			census(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, nil, 4},
 	} {
@@ -264,7 +265,7 @@ func TestMenderRefuses(t *testing.T) {
 	other := ReplicaID(7, 5)
 	for _, c := range []struct {
 		name string
-		was  *wal.MemFS
+		was  *memfs.FS
 		lost []int
 		says string
 	}{
@@ -305,7 +306,7 @@ func TestMenderGoesOnFromASnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 		fs := damagedDisk(t, was, 3)
-		peers := []*wal.MemFS{peerLog(t, 12, 99, 2, 12)}
+		peers := []*memfs.FS{peerLog(t, 12, 99, 2, 12)}
 		if index >= 8 {
 			peers = nil
 		}

@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/timer"
+	"carillon/vfs"
 	"carillon/wal"
 )
 
@@ -134,7 +135,7 @@ func (r *recordReader) group() (timer.ShardID, error) {
 
 // AnswerMending answers another node's questions from the log in a data directory, which may be in use, or damaged itself. It reads the log
 // twice, and changes nothing.
-func AnswerMending(fs wal.FS, dir string, shards int, body []byte) ([]byte, error) {
+func AnswerMending(fs vfs.FS, dir string, shards int, body []byte) ([]byte, error) {
 	asked, err := decodeQuestions(body)
 	if err != nil {
 		return nil, err
@@ -181,7 +182,7 @@ func termIn(held []stretch, index uint64) uint64 {
 }
 
 // collect reads the log once more for the entries that are asked for, those that are held, until an answer is full.
-func collect(fs wal.FS, log string, groups []*remains, asked []question, list []answer) error {
+func collect(fs vfs.FS, log string, groups []*remains, asked []question, list []answer) error {
 	held, questions := make([][]stretch, len(groups)), make([][]int, len(groups))
 	for i, q := range asked {
 		held[q.group] = groups[q.group].held()

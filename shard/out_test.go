@@ -8,7 +8,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // pair is two stands that are one group of two replicas each, and hear of each other what drops lets through.
@@ -30,7 +30,7 @@ func newPair(t *testing.T) *pair {
 		rows = append(rows, Row{Group: timer.ShardID(i), Epoch: 1, Settled: true, Members: []Member{{Node: 7, Replica: ReplicaID(7, 1)}, {Node: 8, Replica: ReplicaID(8, 1)}}})
 	}
 	for i := range p.stands {
-		p.stands[i] = makeStand(t, wal.NewMemFS(), nil)
+		p.stands[i] = makeStand(t, memfs.New(), nil)
 		p.stands[i].rows = rows
 		p.stands[i].change = func(c *Config) {
 			c.Node = uint64(7 + i)

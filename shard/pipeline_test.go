@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // mixedStand is a host that is alone with shard 1, and has a replica of shard 2 beside two that are not there: so it keeps two frames
 // on their way.
 func mixedStand(t *testing.T) *stand {
 	t.Helper()
-	r := makeStand(t, wal.NewMemFS(), func(cfg *Config) { cfg.Shards = 2 })
+	r := makeStand(t, memfs.New(), func(cfg *Config) { cfg.Shards = 2 })
 	row := Row{Group: 2, Epoch: 1, Settled: true}
 	for node := uint64(7); node <= 9; node++ {
 		row.Members = append(row.Members, Member{Node: node, Replica: ReplicaID(node, 1)})

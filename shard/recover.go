@@ -9,6 +9,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/vfs"
 	"carillon/wal"
 )
 
@@ -127,7 +128,7 @@ func (h *Host) loadSnapshot(g *group, files []wal.SnapshotInfo) {
 		if err == nil {
 			return
 		}
-		if wal.Unread(err) {
+		if vfs.IsReadFailure(err) {
 			g.files.unread = err
 			h.cfg.Logger.Error("a snapshot cannot be read; trying the one before it", "file", info.Name, "error", err)
 			continue

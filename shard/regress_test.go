@@ -11,6 +11,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/timer"
+	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 
@@ -210,8 +211,8 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
 		bubbleStand(t, smallLog, func(r *stand) {
-			r.fs.SetHook(func(_ int, op wal.Op, name string) error {
-				if op == wal.OpWrite && strings.Contains(name, "snapshots/") {
+			r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
+				if op == memfs.OpWrite && strings.Contains(name, "snapshots/") {
 					return errors.New("no room")
 				}
 				return nil
@@ -323,7 +324,7 @@ func TestLeaderThatGoesFirstGivesANewReplicaItsVote(t *testing.T) {
 func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 	for name, report := range map[string]bool{"interrupted": false, "reported": true} {
 		t.Run(name, func(t *testing.T) {
-			r := makeStand(t, wal.NewMemFS(), nil)
+			r := makeStand(t, memfs.New(), nil)
 			r.topic(1, func(topic *timer.Topic) { topic.Policy.MaxAttempts = 1 })
 			r.mustOpen()
 			r.add("a", time.Second)

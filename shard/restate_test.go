@@ -6,14 +6,14 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // TestUnappliedLogKeepsItsBeginning: a replica that has entries and has applied none of them, since its leader is gone, keeps the record of its
 // creation in front of them, however long the log of the others becomes.
 func TestUnappliedLogKeepsItsBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := makeStand(t, wal.NewMemFS(), nil)
+		r := makeStand(t, memfs.New(), nil)
 		r.bubble = true
 		c := &company{r: r, mute: true}
 		r.change = func(cfg *Config) {

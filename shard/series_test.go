@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 func repeats(p timer.Repeat) func(*timer.Spec) { return func(s *timer.Spec) { s.Repeat = &p } }
@@ -55,7 +55,7 @@ func boolInt(b bool) time.Duration {
 
 // TestSeriesOutlivesCrashes: the next occurrence is in the entry that ends the last, so no crash comes between.
 func TestSeriesOutlivesCrashes(t *testing.T) {
-	r := makeStand(t, wal.NewMemFS(), nil)
+	r := makeStand(t, memfs.New(), nil)
 	r.zones = []string{"Europe/Berlin"}
 	r.mustOpen()
 	r.add("a", 0, repeats(timer.Repeat{Cron: "* * * * *", Zone: "Europe/Berlin"}))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"carillon/timer"
+	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 
@@ -337,8 +338,8 @@ func TestSnapshotWriteError(t *testing.T) {
 	bubbleStand(t, smallLog, func(r *stand) {
 		r.add("a", time.Hour)
 		broken := errors.New("no such luck")
-		r.fs.SetHook(func(_ int, op wal.Op, name string) error {
-			if op == wal.OpWrite && strings.Contains(name, "snapshots/") {
+		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
+			if op == memfs.OpWrite && strings.Contains(name, "snapshots/") {
 				return broken
 			}
 			return nil

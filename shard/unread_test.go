@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // idleShard makes a stand whose shard 1 has a timer called "kept" and lies idle: the log has nothing of it any more but the place of its newest
@@ -45,7 +45,7 @@ func TestReadErrorOfASnapshotIsNoDamage(t *testing.T) {
 			t.Run(fmt.Sprint(snapshots, " snapshots, read ", after), func(t *testing.T) {
 				idleShard(t, snapshots, func(r *stand, files []string) {
 					reads := 0
-					r.fs.SetHook(func(_ int, op wal.Op, name string) error {
+					r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
 						if op.Changes() || name != files[0] {
 							return nil
 						}
@@ -83,8 +83,8 @@ func TestReadErrorOfANeedlessSnapshot(t *testing.T) {
 		r.take(r.host.groups[1])
 		newest := r.host.snapshotDir() + "/" + r.snapshotFiles(1)[0].Name
 		r.kill()
-		r.fs.SetHook(func(_ int, op wal.Op, name string) error {
-			if op == wal.OpRead && name == newest {
+		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
+			if op == memfs.OpRead && name == newest {
 				return syscall.EIO
 			}
 			return nil
@@ -111,7 +111,7 @@ func TestDamagedOnlySnapshotOfIdleShard(t *testing.T) {
 // TestMenderDoesNotGuessWhatItCannotRead: a snapshot that the disk does not give is not one that is damaged, for which the log would be asked.
 func TestMenderDoesNotGuessWhatItCannotRead(t *testing.T) {
 	idleShard(t, 2, func(r *stand, files []string) {
-		r.fs.SetHook(func(_ int, op wal.Op, name string) error {
+		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
 			if !op.Changes() && name == files[0] {
 				return syscall.EIO
 			}

@@ -11,7 +11,7 @@ import (
 
 	"carillon/timer"
 	"carillon/timer/recurrence"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // addSeries adds a timer that repeats.
@@ -37,7 +37,7 @@ func TestZoneIsReadAside(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		gate = make(chan struct{})
-		r := makeStand(t, wal.NewMemFS(), func(c *Config) { c.Zone = zone })
+		r := makeStand(t, memfs.New(), func(c *Config) { c.Zone = zone })
 		r.bubble = true
 		r.mustOpen()
 		defer r.abort()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // blindness is a disk that does not read for a while: all of it, or some of its files. Which do, and from which read on, does not depend on the order in
@@ -68,14 +68,14 @@ func (c *crash) sees() {
 }
 
 // unreadable is why a file cannot be read now.
-func (c *crash) unreadable(op wal.Op, name string) error {
+func (c *crash) unreadable(op memfs.Op, name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := &c.blind
 	if !b.on || !b.whole && (xxhash.Sum64String(name)^b.salt)%3 != 0 {
 		return nil
 	}
-	if op != wal.OpReadDir {
+	if op != memfs.OpReadDir {
 		if b.reads[name]++; b.reads[name] <= b.after {
 			return nil
 		}

@@ -4,12 +4,12 @@ import (
 	"strings"
 	"time"
 
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // deceit is what a disk is going to do instead of a sync, once in a machine's life.
 type deceit struct {
-	lie   wal.Lie
+	lie   memfs.SyncLie
 	dirs  bool          // of a directory, not of a file
 	of    string        // a part of the name
 	left  int           // such syncs until then
@@ -34,13 +34,13 @@ func (w *World) lie() {
 	}
 	r := w.ills
 	d, wait := &deceit{left: 1 + r.IntN(20), times: 1 + r.IntN(3), of: "wal"}, r.between(20*time.Millisecond, 4*time.Second)
-	d.lie = wal.Lie{Told: true, Skip: r.IntN(8), Count: r.IntN(4), Short: r.IntN(4) == 0}
+	d.lie = memfs.SyncLie{Lies: true, Skip: r.IntN(8), Count: r.IntN(4), KeepSize: r.IntN(4) == 0}
 	switch r.IntN(8) {
 	case 0, 1, 2, 3: // the end of its log, of which nothing that came later tells
 		d.times, d.lie.Count, d.lasts = 1<<30, 0, r.between(0, 200*time.Millisecond)
 		wait = 0
 	case 4:
-		d.of, d.left, d.lie.Shown = "snapshots", 1+r.IntN(2), r.IntN(2) == 0
+		d.of, d.left, d.lie.DropCache = "snapshots", 1+r.IntN(2), r.IntN(2) == 0
 	case 5:
 		d.dirs = true
 	default:
@@ -81,15 +81,15 @@ func (c *crash) told(d *deceit) bool {
 }
 
 // lies is the disk's answer to a sync.
-func (c *crash) lies(name string, dir bool) wal.Lie {
+func (c *crash) lies(name string, dir bool) memfs.SyncLie {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d := c.deceit
 	if d == nil || d.times == 0 || dir != d.dirs || !strings.Contains(name, d.of) {
-		return wal.Lie{}
+		return memfs.SyncLie{}
 	}
 	if d.left--; d.left > 0 {
-		return wal.Lie{}
+		return memfs.SyncLie{}
 	}
 	d.times--
 	d.told = true

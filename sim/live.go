@@ -8,7 +8,7 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // healLimit is within what a healed cluster must serve and fire (I14).
@@ -147,7 +147,7 @@ func (w *World) heal() {
 	w.rightClocks()
 	w.moreMemory()
 	for _, n := range w.nodes {
-		n.crash.left, n.crash.says, n.crash.fail = 0, 0, [wal.OpSyncDir + 1]int{}
+		n.crash.left, n.crash.says, n.crash.fail = 0, 0, [memfs.OpSyncDir + 1]int{}
 		n.hungUntil = 0
 		n.disk.SetCapacity(0)
 		n.resume()

@@ -16,20 +16,20 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // ways are what a power cut makes of what was not synced.
 var ways = []struct {
 	name string
-	opt  wal.CrashOptions
+	opt  memfs.CrashOptions
 }{
-	{"kept", wal.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100}},
-	{"lost", wal.CrashOptions{}},
-	{"torn at 512 B", wal.CrashOptions{KeepData: 50, KeepSize: 50, KeepNames: 100}},
-	{"torn at 4 KiB", wal.CrashOptions{KeepData: 50, KeepSize: 50, KeepNames: 100, BlockBytes: 4096}},
-	{"half the names", wal.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 50}},
-	{"garbage", wal.CrashOptions{KeepData: 70, KeepSize: 100, KeepNames: 100, Garbage: true}},
+	{"kept", memfs.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100}},
+	{"lost", memfs.CrashOptions{}},
+	{"torn at 512 B", memfs.CrashOptions{KeepData: 50, KeepSize: 50, KeepNames: 100}},
+	{"torn at 4 KiB", memfs.CrashOptions{KeepData: 50, KeepSize: 50, KeepNames: 100, BlockBytes: 4096}},
+	{"half the names", memfs.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 50}},
+	{"garbage", memfs.CrashOptions{KeepData: 70, KeepSize: 100, KeepNames: 100, Garbage: true}},
 }
 
 // matrix cuts the power before effects of a world's disks.
@@ -113,7 +113,7 @@ func representative(p *Plan) {
 }
 
 func (m *matrix) script(w *World) {
-	w.effect = func(n *node, op wal.Op, name string) { m.effect(w, n, op, name) }
+	w.effect = func(n *node, op memfs.Op, name string) { m.effect(w, n, op, name) }
 	w.lay()
 	w.found()
 	w.employ()
@@ -164,14 +164,14 @@ func kindOf(path string) string {
 }
 
 // effect is told of a change that a disk is about to make.
-func (m *matrix) effect(w *World, n *node, op wal.Op, name string) {
+func (m *matrix) effect(w *World, n *node, op memfs.Op, name string) {
 	if m.busy || m.problem != "" {
 		return
 	}
 	m.busy = true
 	defer func() { m.busy = false }()
 	kind := kindOf(name) + " " + op.String()
-	if op == wal.OpWrite || op == wal.OpSync || op == wal.OpTruncate { // its handle has the name that the file had before its turn came
+	if op == memfs.OpWrite || op == memfs.OpSync || op == memfs.OpTruncate { // its handle has the name that the file had before its turn came
 		kind = strings.Replace(kind, "spare ", "segment ", 1)
 	}
 	m.effects[kind]++
@@ -199,7 +199,7 @@ func (m *matrix) effect(w *World, n *node, op wal.Op, name string) {
 }
 
 // cut cuts the power of the machine that was at it, or of all, and opens the disks.
-func (m *matrix) cut(w *World, all bool, what string, struck *node, chance chance, opt wal.CrashOptions) {
+func (m *matrix) cut(w *World, all bool, what string, struck *node, chance chance, opt memfs.CrashOptions) {
 	durable := make([]map[uint64]uint64, w.swarm.shards+1) // by group: replica → last entry
 	applied := make([]uint64, len(durable))
 	for i := range durable {
@@ -233,7 +233,7 @@ func (m *matrix) cut(w *World, all bool, what string, struck *node, chance chanc
 			p := host.Progress(timer.ShardID(i))
 			again[i] = had{p.Replica, p.Last, p.Applied}
 		}
-		if second := m.open(what+", and again", n, disk.CrashClone(chance, wal.CrashOptions{}), again); second != nil {
+		if second := m.open(what+", and again", n, disk.CrashClone(chance, memfs.CrashOptions{}), again); second != nil {
 			second.Abandon()
 		}
 	}
@@ -243,7 +243,7 @@ func (m *matrix) cut(w *World, all bool, what string, struck *node, chance chanc
 }
 
 // same says whether a disk is of a cluster, as it must be if the node's process says so.
-func (m *matrix) same(what string, n *node, disk *wal.MemFS) bool {
+func (m *matrix) same(what string, n *node, disk *memfs.FS) bool {
 	id, ok := identityOn(disk)
 	if n.self != nil {
 		if was := n.self.Identity(); !ok || id.NodeID != was.NodeID || id.Starts < was.Starts || id.ClusterID != was.ClusterID && was.ClusterID != "" || was.Founded && !id.Founded {
@@ -254,7 +254,7 @@ func (m *matrix) same(what string, n *node, disk *wal.MemFS) bool {
 }
 
 // whoseDisk is the identity on a disk; none on an empty one.
-func whoseDisk(disk *wal.MemFS) member.Identity {
+func whoseDisk(disk *memfs.FS) member.Identity {
 	id, _ := identityOn(disk)
 	return id
 }
@@ -275,7 +275,7 @@ func (n *node) had() []had {
 }
 
 // open opens a disk as the node's next process does, and holds it against what it had.
-func (m *matrix) open(what string, n *node, disk *wal.MemFS, before []had) *shard.Host {
+func (m *matrix) open(what string, n *node, disk *memfs.FS, before []had) *shard.Host {
 	m.opens++
 	state := ring.NewState(func() {}, func() {})
 	calls := n.w.calls.all[n.id]

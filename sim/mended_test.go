@@ -14,6 +14,7 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
+	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 
@@ -77,20 +78,20 @@ func TestMendedIsAsItWas(t *testing.T) {
 
 // mendCopies damages copies of the disks and mends them.
 func (w *World) mendCopies(t *testing.T, random *rand.Rand, sum *mendedTally) {
-	disks := map[*node]*wal.MemFS{}
+	disks := map[*node]*memfs.FS{}
 	var broken []*node
 	for _, n := range w.nodes {
 		if id, _ := identityOn(n.disk); n.gone || !id.Founded {
 			continue
 		}
-		disks[n] = n.disk.CrashClone(random, wal.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
+		disks[n] = n.disk.CrashClone(random, memfs.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
 		if random.IntN(3) > 0 {
 			broken = append(broken, n)
 		}
 	}
-	whole := map[*node]*wal.MemFS{}
+	whole := map[*node]*memfs.FS{}
 	broken = slices.DeleteFunc(broken, func(n *node) bool {
-		whole[n] = disks[n].CrashClone(random, wal.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
+		whole[n] = disks[n].CrashClone(random, memfs.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
 		segments := n.segmentsOn(disks[n])
 		for range 1 + random.IntN(2) {
 			if len(segments) < 2 {
@@ -106,7 +107,7 @@ func (w *World) mendCopies(t *testing.T, random *rand.Rand, sum *mendedTally) {
 	menders := map[*node]*shard.Mender{}
 	for _, n := range broken {
 		sum.damaged++
-		if _, err := n.openOn(disks[n].CrashClone(random, wal.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})); err == nil {
+		if _, err := n.openOn(disks[n].CrashClone(random, memfs.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})); err == nil {
 			sum.untouched++
 			continue
 		}
@@ -125,7 +126,7 @@ func (w *World) mendCopies(t *testing.T, random *rand.Rand, sum *mendedTally) {
 	}
 }
 
-func (w *World) mendCopy(t *testing.T, n *node, m *shard.Mender, disks map[*node]*wal.MemFS, was *wal.MemFS, sum *mendedTally) {
+func (w *World) mendCopy(t *testing.T, n *node, m *shard.Mender, disks map[*node]*memfs.FS, was *memfs.FS, sum *mendedTally) {
 	asked := []*node{n}
 	for _, other := range w.nodes {
 		if other != n && disks[other] != nil {
@@ -178,7 +179,7 @@ func (w *World) mendCopy(t *testing.T, n *node, m *shard.Mender, disks map[*node
 }
 
 // openOn opens a disk as the next process of a machine would.
-func (n *node) openOn(disk *wal.MemFS) (*shard.Host, error) {
+func (n *node) openOn(disk *memfs.FS) (*shard.Host, error) {
 	host, err := shard.New(n.hostConfig(disk, whoseDisk(disk), ring.NewState(func() {}, func() {})))
 	if err == nil {
 		err = host.Open()
@@ -191,7 +192,7 @@ func (n *node) openOn(disk *wal.MemFS) (*shard.Host, error) {
 }
 
 // segmentsOn are the segments on a disk that hold frames.
-func (n *node) segmentsOn(disk *wal.MemFS) (list []string) {
+func (n *node) segmentsOn(disk *memfs.FS) (list []string) {
 	had := n.disk
 	n.disk = disk
 	defer func() { n.disk = had }()

@@ -12,7 +12,7 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 const dataDir = "data"
@@ -23,7 +23,7 @@ type node struct {
 	id     uint64
 	name   string
 	clock  clock
-	disk   *wal.MemFS
+	disk   *memfs.FS
 	founds bool // it founds the cluster with others; else it joins
 	gone   bool // its disk was wiped, or it left: it never comes back
 
@@ -86,7 +86,7 @@ type node struct {
 
 	hungUntil time.Duration // the disk writes nothing
 
-	gate  wal.MemGate // for the host's background goroutines, while a turn runs
+	gate  memfs.Gate // for the host's background goroutines, while a turn runs
 	crash crash
 }
 
@@ -95,8 +95,8 @@ type crash struct {
 	mu    sync.Mutex
 	left  int // changes of the disk until it strikes; 0: not planned
 	says  int // … things that are said to others
-	clone *wal.MemFS
-	fail  [wal.OpSyncDir + 1]int // the so-many-th operation of a kind fails; 0: none
+	clone *memfs.FS
+	fail  [memfs.OpSyncDir + 1]int // the so-many-th operation of a kind fails; 0: none
 
 	starting bool // the log is not open yet
 	blind    blindness
@@ -107,7 +107,7 @@ var errPowerCut = errors.New("the power is cut")
 
 // newNode makes a machine with an empty disk.
 func (w *World) newNode(name string) *node {
-	n := &node{w: w, id: uint64(2*len(w.nodes) + 1), name: name, clock: clock{world: w}, disk: wal.NewMemFS(), votes: map[timer.ShardID]promised{},
+	n := &node{w: w, id: uint64(2*len(w.nodes) + 1), name: name, clock: clock{world: w}, disk: memfs.New(), votes: map[timer.ShardID]promised{},
 		level: shard.LevelOfBuild, struck: map[timer.ShardID]bool{}}
 	n.clock.drift = (2*w.chance.Float64() - 1) * w.swarm.drift
 	w.nodes = append(w.nodes, n)
@@ -295,7 +295,7 @@ func (n *node) stop(cut bool) {
 	}
 	n.crash.clone, n.crash.left, n.crash.says = nil, 0, 0
 	w.calls.died(n)
-	n.crash.fail = [wal.OpSyncDir + 1]int{}
+	n.crash.fail = [memfs.OpSyncDir + 1]int{}
 	if !n.gone {
 		n.comeBack()
 	}
@@ -306,19 +306,19 @@ func (n *node) stop(cut bool) {
 	}
 }
 
-func (n *node) crashOptions() wal.CrashOptions {
+func (n *node) crashOptions() memfs.CrashOptions {
 	s := &n.w.swarm
-	return wal.CrashOptions{KeepData: s.keepData, KeepSize: s.keepNames, KeepNames: s.keepNames, BlockBytes: s.tear, Garbage: s.garbage}
+	return memfs.CrashOptions{KeepData: s.keepData, KeepSize: s.keepNames, KeepNames: s.keepNames, BlockBytes: s.tear, Garbage: s.garbage}
 }
 
 // hook lets the disk's operations be held back, and the power be cut among them.
 func (n *node) hook() {
 	ails := &n.w.swarm.ailments
 	if ails.lies > 0 {
-		n.disk.SetLiar(n.crash.lies)
+		n.disk.SetSyncLies(n.crash.lies)
 	}
 	n.crash.opens(true)
-	n.disk.SetHook(func(_ int, op wal.Op, name string) error {
+	n.disk.SetHook(func(_ int, op memfs.Op, name string) error {
 		if !op.Changes() {
 			if ails.blinds > 0 {
 				return n.crash.unreadable(op, name)

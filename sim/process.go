@@ -15,11 +15,13 @@ import (
 	"carillon/shard"
 	"carillon/timer"
 	"carillon/transport/peer"
+	"carillon/vfs"
+	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 
 // identityOn is what a disk says of who the node is; false: nothing yet.
-func identityOn(disk *wal.MemFS) (member.Identity, bool) {
+func identityOn(disk *memfs.FS) (member.Identity, bool) {
 	id, err := member.ReadIdentity(disk, dataDir)
 	return id, err == nil
 }
@@ -39,7 +41,7 @@ func (n *node) start() {
 	n.agreed = agreed{}
 	n.drawRelease()
 	n.hook()
-	_, err := wal.LockDir(n.disk, dataDir)
+	_, err := vfs.LockDir(n.disk, dataDir)
 	if err == nil {
 		n.self, err = member.NewSelf(n.memberConfig())
 	}
@@ -204,7 +206,7 @@ func (n *node) open() {
 }
 
 // hostConfig is what a process runs its host with.
-func (n *node) hostConfig(disk *wal.MemFS, id member.Identity, state *ring.State) shard.Config {
+func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State) shard.Config {
 	w := n.w
 	cfg := shard.Config{
 		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Owner: shard.NewOwner(n.id, id.Starts), Seed: w.cfg.Seed + n.id,

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // TestOldDirectoryPutBack: a node's directory is put back from a copy that was made some starts ago. What it has voted and acknowledged since is
@@ -23,7 +23,7 @@ func TestOldDirectoryPutBack(t *testing.T) {
 				w.found()
 				n := w.nodes[int(seed)%3]
 				w.restartOf(t, n, nil)
-				older := n.disk.CrashClone(w.chance, wal.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
+				older := n.disk.CrashClone(w.chance, memfs.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
 				for range 3 {
 					w.restartOf(t, n, nil)
 				}
@@ -60,7 +60,7 @@ func TestOldDirectoryPutBack(t *testing.T) {
 }
 
 // restartOf stops a machine, gives it another disk unless that is nil, and waits until the cluster knows of its next start, if it is to.
-func (w *World) restartOf(t *testing.T, n *node, disk *wal.MemFS) {
+func (w *World) restartOf(t *testing.T, n *node, disk *memfs.FS) {
 	n.stop(false)
 	if disk != nil {
 		n.disk = disk

@@ -10,6 +10,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 
@@ -63,7 +64,7 @@ func (n *node) closedSegment(place float64) string {
 }
 
 // refuses demands that a process on such a disk would not start, and says which file and where in it.
-func (n *node) refuses(t *testing.T, disk *wal.MemFS, path string) {
+func (n *node) refuses(t *testing.T, disk *memfs.FS, path string) {
 	t.Helper()
 	host, err := shard.New(n.hostConfig(disk, whoseDisk(disk), ring.NewState(func() {}, func() {})))
 	if err == nil {
@@ -75,7 +76,7 @@ func (n *node) refuses(t *testing.T, disk *wal.MemFS, path string) {
 	}
 }
 
-func spoilMiddle(t *testing.T, disk *wal.MemFS, path string, at int) {
+func spoilMiddle(t *testing.T, disk *memfs.FS, path string, at int) {
 	t.Helper()
 	if err := disk.Damage(path, func(b []byte) []byte { b[at] ^= 0x10; return b }); err != nil {
 		t.Fatal(err)
@@ -94,7 +95,7 @@ func TestOneReplicaDamaged(t *testing.T) {
 		n := w.nodes[0]
 		path := filepath.Join(dataDir, "wal", "0", "FIRST")
 		spoilMiddle(t, n.disk, path, 20)
-		n.refuses(t, n.disk.CrashClone(w.chance, wal.CrashOptions{}), path)
+		n.refuses(t, n.disk.CrashClone(w.chance, memfs.CrashOptions{}), path)
 		n.rotten = true
 		for _, n := range w.nodes {
 			n.begin()
@@ -168,7 +169,7 @@ func TestTwoReplicasDamaged(t *testing.T) {
 			damaged(t, longLog, func(w *World) {
 				for i, place := range places {
 					n := w.nodes[i]
-					path, disk := n.closedSegment(place), n.disk.CrashClone(w.chance, wal.CrashOptions{})
+					path, disk := n.closedSegment(place), n.disk.CrashClone(w.chance, memfs.CrashOptions{})
 					spoilMiddle(t, disk, path, 150)
 					n.refuses(t, disk, path)
 				}
@@ -191,9 +192,9 @@ func TestTwoReplicasDamaged(t *testing.T) {
 // TestAllReplicasDamaged: the same place on all three: none starts, each says why, and none can be mended with what the others have.
 func TestAllReplicasDamaged(t *testing.T) {
 	damaged(t, longLog, func(w *World) {
-		disks := map[*node]*wal.MemFS{}
+		disks := map[*node]*memfs.FS{}
 		for _, n := range w.nodes {
-			disks[n] = n.disk.CrashClone(w.chance, wal.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
+			disks[n] = n.disk.CrashClone(w.chance, memfs.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
 			for _, place := range []float64{0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6} {
 				path := n.closedSegment(place)
 				if err := disks[n].Damage(path, func(b []byte) []byte { clear(b); return b }); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"carillon/shard"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // A process that ended itself is started again at once, always, up to mostStarts times in a row: so does whoever does not heed its exit code. Its
@@ -22,7 +22,7 @@ func (n *node) ended(err error) {
 	n.stop(cut)
 	n.eager = false
 	if errors.Is(err, syscall.EIO) && !w.calm && w.chance.IntN(4) == 0 { // the disk is no better
-		n.crash.fail[wal.OpSync] = 1 + w.chance.IntN(10)
+		n.crash.fail[memfs.OpSync] = 1 + w.chance.IntN(10)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"carillon/ring"
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // troubleEach is how often it is drawn what goes wrong.
@@ -122,7 +122,7 @@ func (w *World) failDisk() {
 	if !n.up {
 		return
 	}
-	ops := [...]wal.Op{wal.OpSync, wal.OpSync, wal.OpWrite, wal.OpSyncDir, wal.OpCreate, wal.OpRename, wal.OpTruncate, wal.OpMkdir}
+	ops := [...]memfs.Op{memfs.OpSync, memfs.OpSync, memfs.OpWrite, memfs.OpSyncDir, memfs.OpCreate, memfs.OpRename, memfs.OpTruncate, memfs.OpMkdir}
 	op := ops[w.chance.IntN(len(ops))]
 	w.book.sick[n.id] = true
 	w.note(n, "disk fails", uint64(op), 0, "")

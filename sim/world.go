@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"carillon/timer"
-	"carillon/wal"
+	"carillon/vfs/memfs"
 )
 
 // Config of a run.
@@ -96,7 +96,7 @@ type World struct {
 	idle     []*coroutine
 
 	// effect, if set, is told of each change of a disk right before it is made. It may be called by a host's background goroutine, while the world waits for it.
-	effect func(n *node, op wal.Op, name string)
+	effect func(n *node, op memfs.Op, name string)
 }
 
 // stopped ends a run from within.

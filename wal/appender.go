@@ -3,6 +3,8 @@ package wal
 import (
 	"os"
 	"path/filepath"
+
+	"carillon/vfs"
 )
 
 // appender is the append-only file under the framing: tidwall/wal on the operating
@@ -17,8 +19,8 @@ type appender interface {
 }
 
 // newAppender begins a segment in an empty directory; its file is segmentName(1).
-func newAppender(fsys FS, dir string) (appender, error) {
-	if _, ok := fsys.(OSFS); ok {
+func newAppender(fsys vfs.FS, dir string) (appender, error) {
+	if _, ok := fsys.(vfs.OS); ok {
 		return newTidwall(dir)
 	}
 	f, err := fsys.OpenFile(filepath.Join(dir, segmentName(1)), os.O_CREATE|os.O_WRONLY|os.O_TRUNC)
@@ -30,7 +32,7 @@ func newAppender(fsys FS, dir string) (appender, error) {
 
 // fileAppender writes what tidwall/wal would write, over FS.
 type fileAppender struct {
-	file File
+	file vfs.File
 	buf  []byte
 }
 

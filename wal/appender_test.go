@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	tidwall "github.com/tidwall/wal"
+
+	"carillon/vfs"
+	"carillon/vfs/memfs"
 )
 
 // TestAppendersWriteTheSameBytes runs the same life through tidwall/wal, through our own
@@ -16,10 +19,10 @@ import (
 func TestAppendersWriteTheSameBytes(t *testing.T) {
 	osDir, fileDir := t.TempDir(), t.TempDir()
 	type place struct {
-		fs  FS
+		fs  vfs.FS
 		dir string
 	}
-	places := []place{{OSFS{}, osDir}, {prefixFS{OSFS{}, fileDir}, "log"}, {NewMemFS(), testDir}}
+	places := []place{{vfs.OS{}, osDir}, {prefixFS{vfs.OS{}, fileDir}, "log"}, {memfs.New(), testDir}}
 	for round := range 4 {
 		for i := range places {
 			p := places[(i+round)%len(places)] // the places take turns in writing where another wrote
@@ -48,7 +51,7 @@ func TestAppendersWriteTheSameBytes(t *testing.T) {
 // lifeRecords is what each life appends: enough for several generations.
 const lifeRecords = 150
 
-func live(t *testing.T, fsys FS, dir string, round int) {
+func live(t *testing.T, fsys vfs.FS, dir string, round int) {
 	t.Helper()
 	g := &got{}
 	s, err := Open(fsys, dir, small(), collect(t, g))
@@ -61,16 +64,16 @@ func live(t *testing.T, fsys FS, dir string, round int) {
 	must(t, s.Close())
 }
 
-func contents(t *testing.T, fsys FS, dir string) map[string][]byte {
+func contents(t *testing.T, fsys vfs.FS, dir string) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
 	for _, path := range files(t, fsys, dir) {
 		name, err := filepath.Rel(dir, path)
 		must(t, err)
-		if name == lockName {
+		if name == vfs.LockName {
 			continue
 		}
-		b, err := readFile(fsys, path, nil, 1<<30)
+		b, err := vfs.ReadFile(fsys, path, nil, 1<<30)
 		must(t, err)
 		out[name] = b
 	}
@@ -89,20 +92,20 @@ func equalContents(t *testing.T, want, have map[string][]byte) {
 	}
 }
 
-func copyTree(t *testing.T, from FS, fromDir string, to FS, toDir string) {
+func copyTree(t *testing.T, from vfs.FS, fromDir string, to vfs.FS, toDir string) {
 	t.Helper()
-	must(t, removeTree(to, toDir))
+	must(t, vfs.RemoveTree(to, toDir))
 	for name, b := range contents(t, from, fromDir) {
 		path := filepath.Join(toDir, name)
 		must(t, to.MkdirAll(filepath.Dir(path)))
-		must(t, writeSynced(to, path, b))
+		must(t, vfs.WriteSynced(to, path, b))
 	}
 }
 
 func readByTidwall(t *testing.T, dir string) {
 	t.Helper()
 	next := uint64(1)
-	gens, err := listGenerations(OSFS{}, dir)
+	gens, err := listGenerations(vfs.OS{}, dir)
 	must(t, err)
 	for _, g := range gens {
 		log, err := tidwall.Open(genPath(dir, g.num), &tidwall.Options{AllowEmpty: true})
@@ -125,7 +128,7 @@ func readByTidwall(t *testing.T, dir string) {
 
 func TestFilePermissions(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
-	s, err := Open(OSFS{}, dir, small(), nil)
+	s, err := Open(vfs.OS{}, dir, small(), nil)
 	must(t, err)
 	appendAll(t, s, 0, 60)
 	must(t, s.Close())
@@ -133,9 +136,9 @@ func TestFilePermissions(t *testing.T) {
 		must(t, err)
 		info, err := d.Info()
 		must(t, err)
-		want := filePerm
+		want := vfs.FilePerm
 		if d.IsDir() {
-			want = dirPerm
+			want = vfs.DirPerm
 		}
 		if info.Mode().Perm() != want {
 			t.Errorf("%s has mode %v", path, info.Mode())

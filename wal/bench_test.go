@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"carillon/vfs"
 )
 
 // BenchmarkAppend measures what a writer waits for a durable 300 B frame while so many
@@ -14,7 +16,7 @@ import (
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			s, err := Open(OSFS{}, b.TempDir(), Options{}, nil)
+			s, err := Open(vfs.OS{}, b.TempDir(), Options{}, nil)
 			must(b, err)
 			ctx, cancel := context.WithCancel(context.Background())
 			ran := make(chan error, 1)
@@ -71,7 +73,7 @@ func appendByMany(b *testing.B, s *Stream, writers, n int) []time.Duration {
 func BenchmarkReplay(b *testing.B) {
 	const frames, size = 1_000_000, 300
 	dir := b.TempDir()
-	s, err := Open(OSFS{}, dir, Options{}, nil)
+	s, err := Open(vfs.OS{}, dir, Options{}, nil)
 	must(b, err)
 	list := make([]waiting, 1000)
 	for i := range list {
@@ -87,7 +89,7 @@ func BenchmarkReplay(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0
-		s, err := Open(OSFS{}, dir, Options{}, func(Position, Record) error { n++; return nil })
+		s, err := Open(vfs.OS{}, dir, Options{}, func(Position, Record) error { n++; return nil })
 		must(b, err)
 		if n != frames {
 			b.Fatalf("replayed %d", n)

@@ -1,6 +1,8 @@
 package wal
 
-import "time"
+import (
+	"time"
+)
 
 // The only place of the package that reads a clock; Options replaces both.
 

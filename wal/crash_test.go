@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"carillon/vfs/memfs"
 )
 
 // TestCrashMatrix cuts the power before every operation of a life with appends, turns,
 // drops and a restart, under many ways of keeping and losing what was not synced.
 // Invariant I11: what comes back is a prefix that holds all that was acknowledged.
 func TestCrashMatrix(t *testing.T) {
-	options := []CrashOptions{
+	options := []memfs.CrashOptions{
 		{},
 		{KeepData: 100, KeepSize: 100, KeepNames: 100},
 		{KeepNames: 100},
@@ -25,7 +27,7 @@ func TestCrashMatrix(t *testing.T) {
 		step = 7
 	}
 	for at := 1; at <= points; at += step {
-		crashLife(t, func(n int, fsys *MemFS, acked, dropped int) {
+		crashLife(t, func(n int, fsys *memfs.FS, acked, dropped int) {
 			if n != at {
 				return
 			}
@@ -39,7 +41,7 @@ func TestCrashMatrix(t *testing.T) {
 }
 
 // survives reopens after a crash, appends, crashes the recovery at once, and reopens again.
-func survives(t *testing.T, fsys *MemFS, what string, acked, dropped int) {
+func survives(t *testing.T, fsys *memfs.FS, what string, acked, dropped int) {
 	t.Helper()
 	for round := range 2 {
 		g := &got{}
@@ -65,18 +67,18 @@ func survives(t *testing.T, fsys *MemFS, what string, acked, dropped int) {
 			appendAll(t, s, next, next+2)
 			acked = next + 2
 		}
-		fsys = fsys.CrashClone(rand.New(rand.NewPCG(3, uint64(acked))), CrashOptions{})
+		fsys = fsys.CrashClone(rand.New(rand.NewPCG(3, uint64(acked))), memfs.CrashOptions{})
 	}
 }
 
 // crashLife runs the same life each time and calls at before each operation with the
 // number of acknowledged records and of those that may be gone. It returns the number of operations.
-func crashLife(t *testing.T, at func(n int, fsys *MemFS, acked, dropped int)) int {
+func crashLife(t *testing.T, at func(n int, fsys *memfs.FS, acked, dropped int)) int {
 	t.Helper()
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	count, acked, dropped := 0, 0, 0
 	busy := false
-	fsys.SetHook(func(_ int, op Op, _ string) error {
+	fsys.SetHook(func(_ int, op memfs.Op, _ string) error {
 		if busy || !op.Changes() {
 			return nil
 		}
@@ -113,7 +115,7 @@ func crashLife(t *testing.T, at func(n int, fsys *MemFS, acked, dropped int)) in
 }
 
 func TestKilledProcessKeepsWhatWasWritten(t *testing.T) {
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	s, _ := mustOpen(t, fsys, small())
 	for i := range 20 {
 		must(t, s.Submit(frameOf(i), false, nil)) // never synced
@@ -127,7 +129,7 @@ func TestKilledProcessKeepsWhatWasWritten(t *testing.T) {
 	}
 	_ = s
 	// Replayed is promised: Open must have synced it.
-	_, g = mustOpen(t, fsys.CrashClone(rand.New(rand.NewPCG(1, 2)), CrashOptions{}), small())
+	_, g = mustOpen(t, fsys.CrashClone(rand.New(rand.NewPCG(1, 2)), memfs.CrashOptions{}), small())
 	if len(g.data) != 20 {
 		t.Fatalf("%d of 20 replayed records outlive a power cut", len(g.data))
 	}

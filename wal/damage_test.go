@@ -7,19 +7,22 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"carillon/vfs"
+	"carillon/vfs/memfs"
 )
 
 // built is a stream of several generations and segments, as files. Records 0..n-1, one frame
 // each; closed tells whether it ended cleanly.
-func built(t testing.TB, n int, clean bool) *MemFS {
+func built(t testing.TB, n int, clean bool) *memfs.FS {
 	t.Helper()
 	return builtAt(t, n, clean, 1)
 }
 
 // builtAt gives frames that differ in their time only, and so in their hashes.
-func builtAt(t testing.TB, n int, clean bool, wallMs int64) *MemFS {
+func builtAt(t testing.TB, n int, clean bool, wallMs int64) *memfs.FS {
 	t.Helper()
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	opt := Options{GenBytes: 3000, SegmentBytes: 1024, NowMs: func() int64 { return wallMs }}
 	s, err := Open(fsys, testDir, opt, nil)
 	must(t, err)
@@ -34,12 +37,17 @@ func builtAt(t testing.TB, n int, clean bool, wallMs int64) *MemFS {
 }
 
 // copyFS returns an independent copy, with everything durable.
-func copyFS(m *MemFS) *MemFS {
-	return m.CrashClone(rand.New(rand.NewPCG(1, 1)), CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
+// lostAll is the file system after a power cut that keeps nothing but what was synced.
+func lostAll(m *memfs.FS) *memfs.FS {
+	return m.CrashClone(rand.New(rand.NewPCG(1, 1)), memfs.CrashOptions{})
+}
+
+func copyFS(m *memfs.FS) *memfs.FS {
+	return m.CrashClone(rand.New(rand.NewPCG(1, 1)), memfs.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
 }
 
 // files lists all files below dir, in order.
-func files(t testing.TB, fsys FS, dir string) []string {
+func files(t testing.TB, fsys vfs.FS, dir string) []string {
 	t.Helper()
 	list, err := fsys.ReadDir(dir)
 	must(t, err)
@@ -57,7 +65,7 @@ func files(t testing.TB, fsys FS, dir string) []string {
 
 // reopen opens a damaged copy. Refusal must be a CorruptionError that names a place; success
 // must replay a prefix. It returns how many records came back, or -1.
-func reopen(t testing.TB, fsys *MemFS, what string) int {
+func reopen(t testing.TB, fsys *memfs.FS, what string) int {
 	t.Helper()
 	g := &got{}
 	s, err := Open(fsys, testDir, small(), collect(t, g))
@@ -84,7 +92,7 @@ func reopen(t testing.TB, fsys *MemFS, what string) int {
 	return len(g.data)
 }
 
-func segments(t testing.TB, fsys FS) []string {
+func segments(t testing.TB, fsys vfs.FS) []string {
 	var out []string
 	for _, f := range files(t, fsys, testDir) {
 		if _, ok := parseSegmentName(filepath.Base(f)); ok && !strings.Contains(f, spareDir) {
@@ -209,14 +217,14 @@ func TestMissingAndExchangedFilesAreRefused(t *testing.T) {
 	}
 	for gen := uint64(1); gen <= 2; gen++ {
 		fsys := copyFS(whole)
-		must(t, removeTree(fsys, genPath(testDir, gen)))
+		must(t, vfs.RemoveTree(fsys, genPath(testDir, gen)))
 		if reopen(t, fsys, "without a generation") != -1 {
 			t.Fatalf("opened without generation %d", gen)
 		}
 	}
 	list := segments(t, whole)
 	fsys := copyFS(whole)
-	b, err := readFile(fsys, list[0], nil, 1<<20)
+	b, err := vfs.ReadFile(fsys, list[0], nil, 1<<20)
 	must(t, err)
 	must(t, fsys.Damage(list[1], func([]byte) []byte { return b }))
 	if reopen(t, fsys, "exchanged") != -1 {
@@ -229,7 +237,7 @@ func TestMissingAndExchangedFilesAreRefused(t *testing.T) {
 func TestForeignSegmentIsRefused(t *testing.T) {
 	whole, foreign := built(t, 60, true), builtAt(t, 60, true, 2)
 	for _, path := range segments(t, whole) {
-		b, err := readFile(foreign, path, nil, 1<<20)
+		b, err := vfs.ReadFile(foreign, path, nil, 1<<20)
 		must(t, err)
 		fsys := copyFS(whole)
 		must(t, fsys.Damage(path, func([]byte) []byte { return b }))
@@ -247,7 +255,7 @@ func TestDurableFrameIsNeverCut(t *testing.T) {
 		whole := built(t, n, false)
 		list := segments(t, whole)
 		last := list[len(list)-1]
-		b, err := readFile(whole, last, nil, 1<<20)
+		b, err := vfs.ReadFile(whole, last, nil, 1<<20)
 		must(t, err)
 		if len(trimZeros(b)) < 700 {
 			continue
@@ -279,7 +287,7 @@ func TestBrokenTailIsKept(t *testing.T) {
 	}
 	for _, f := range files(t, whole, testDir) {
 		if strings.HasSuffix(f, brokenSuffix) {
-			b, err := readFile(whole, f, nil, 1<<20)
+			b, err := vfs.ReadFile(whole, f, nil, 1<<20)
 			must(t, err)
 			if string(b) != "half a frame" {
 				t.Fatalf("%s holds %q", f, b)

@@ -1,6 +1,8 @@
 package wal
 
-import "time"
+import (
+	"time"
+)
 
 // diskSampleEvery is how often free space is looked at.
 const diskSampleEvery = time.Second

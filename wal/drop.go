@@ -2,6 +2,8 @@ package wal
 
 import (
 	"fmt"
+
+	"carillon/vfs"
 )
 
 // DropBefore gives up the generations below gen, but never the one being written: each is
@@ -38,7 +40,7 @@ func (s *Stream) DropBefore(gen uint64) error {
 	s.gens = s.gens[len(victims):]
 	s.mu.Unlock()
 	for _, v := range victims {
-		if err := removeTree(s.fs, genPath(s.dir, v.Gen)); err != nil {
+		if err := vfs.RemoveTree(s.fs, genPath(s.dir, v.Gen)); err != nil {
 			return fmt.Errorf("wal: drop generation %d: %w", v.Gen, err)
 		}
 	}

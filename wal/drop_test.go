@@ -5,10 +5,13 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+
+	"carillon/vfs"
+	"carillon/vfs/memfs"
 )
 
 func TestDropBeforeRemovesWholeGenerations(t *testing.T) {
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	opt := small()
 	var archived []string
 	var refuse error
@@ -53,7 +56,7 @@ func TestDropBeforeRemovesWholeGenerations(t *testing.T) {
 
 func TestDropWhileAppending(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Open(OSFS{}, dir, small(), nil)
+	s, err := Open(vfs.OS{}, dir, small(), nil)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
@@ -84,7 +87,7 @@ func TestDropWhileAppending(t *testing.T) {
 	cancel()
 	must(t, <-ran)
 	g := &got{}
-	s, err = Open(OSFS{}, dir, small(), collect(t, g))
+	s, err = Open(vfs.OS{}, dir, small(), collect(t, g))
 	must(t, err)
 	must(t, s.Close())
 	if n := len(g.data); n == 0 || g.data[n-1] != 599 || g.data[0] != 600-n {

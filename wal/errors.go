@@ -3,7 +3,6 @@ package wal
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 )
 
@@ -14,8 +13,6 @@ var (
 	ErrQueueFull = errors.New("wal: queue of frames is full")
 	// ErrFrameTooLarge is returned by Submit for a frame above Options.FrameBytes.
 	ErrFrameTooLarge = errors.New("wal: frame is too large")
-	// ErrLocked is returned by LockDir and Open when another holder has the directory.
-	ErrLocked = errors.New("wal: directory is in use by another process")
 	// ErrNoSnapshot is returned by OpenSnapshot when there is no such file.
 	ErrNoSnapshot = errors.New("wal: no such snapshot")
 )
@@ -40,12 +37,6 @@ var (
 	errReplay       = errors.New("replay has stopped")
 	errSnapshotName = errors.New("file name does not match the snapshot inside")
 )
-
-// Unread says whether an error is of a file that the disk did not give, now or ever: nothing is known of what is in it. Damage is known.
-func Unread(err error) bool {
-	var path *fs.PathError
-	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist)
-}
 
 // CorruptionError reports damage that must not be repaired silently.
 type CorruptionError struct {

@@ -6,6 +6,9 @@ import (
 	"io"
 	"path/filepath"
 	"testing"
+
+	"carillon/vfs"
+	"carillon/vfs/memfs"
 )
 
 func FuzzFrame(f *testing.F) {
@@ -36,7 +39,7 @@ func FuzzOpen(f *testing.F) {
 	whole := built(f, 40, false)
 	list := segments(f, whole)
 	for k, path := range list {
-		b, err := readFile(whole, path, nil, 1<<20)
+		b, err := vfs.ReadFile(whole, path, nil, 1<<20)
 		must(f, err)
 		f.Add(b, uint8(k))
 	}
@@ -60,17 +63,17 @@ func FuzzOpen(f *testing.F) {
 }
 
 func FuzzSnapshot(f *testing.F) {
-	whole := NewMemFS()
+	whole := memfs.New()
 	writeSnapshot(f, whole, snapMeta(1), []byte("some state"))
 	path := filepath.Join(snapDir, snapMeta(1).FileName())
-	seed, err := readFile(whole, path, nil, 1<<20)
+	seed, err := vfs.ReadFile(whole, path, nil, 1<<20)
 	must(f, err)
 	f.Add(seed)
 	f.Add(seed[:len(seed)-1])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		fsys := NewMemFS()
+		fsys := memfs.New()
 		must(t, fsys.MkdirAll(snapDir))
-		must(t, writeSynced(fsys, path, b))
+		must(t, vfs.WriteSynced(fsys, path, b))
 		r, err := OpenSnapshot(fsys, snapDir, filepath.Base(path))
 		if err == nil {
 			_, err = io.Copy(io.Discard, r)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"carillon/vfs"
 )
 
 // InspectOptions says how much Inspect prints.
@@ -16,7 +18,7 @@ type InspectOptions struct {
 
 // Inspect prints as plain text what the streams and snapshots at or below dir hold. It
 // verifies as it reads and changes nothing. Damage is printed and returned.
-func Inspect(fsys FS, dir string, w io.Writer, opt InspectOptions) error {
+func Inspect(fsys vfs.FS, dir string, w io.Writer, opt InspectOptions) error {
 	p := printer{w: bufio.NewWriter(w), opt: opt}
 	s := &survey{fs: fsys, stream: p.stream, scanned: p.scanned, snapshot: p.snapshot, trouble: p.trouble, remark: p.remark}
 	if opt.Frames || opt.Records {

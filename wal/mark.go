@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/cespare/xxhash/v2"
+
+	"carillon/vfs"
 )
 
 // Two small files say where a stream begins and, after a clean close, where it ends.
@@ -58,14 +60,14 @@ func decodeMark(magic string, b []byte) (mark, error) {
 	}, nil
 }
 
-func writeMark(fsys FS, dir, name, magic string, m mark) error {
-	return WriteFileAtomic(fsys, filepath.Join(dir, name), encodeMark(magic, m))
+func writeMark(fsys vfs.FS, dir, name, magic string, m mark) error {
+	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, name), encodeMark(magic, m))
 }
 
 // readMark reports a mark that is not there by found = false.
-func readMark(fsys FS, dir, name, magic string) (m mark, found bool, err error) {
+func readMark(fsys vfs.FS, dir, name, magic string) (m mark, found bool, err error) {
 	path := filepath.Join(dir, name)
-	b, err := readFile(fsys, path, nil, maxSegmentFileBytes)
+	b, err := vfs.ReadFile(fsys, path, nil, maxSegmentFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return mark{}, false, nil
 	}

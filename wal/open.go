@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+
+	"carillon/vfs"
 )
 
 // Open opens or creates the stream in dir: it takes the directory's lock, verifies every
@@ -14,8 +16,8 @@ import (
 // new segment. It leaves no goroutine behind: use Run or Step. Damage is a *CorruptionError,
 // and nothing was changed then; an error of replay comes back wrapped. replay may be nil; see
 // Options.Replayers for where it runs.
-func Open(fsys FS, dir string, opt Options, replay func(pos Position, r Record) error) (*Stream, error) {
-	lock, err := LockDir(fsys, dir)
+func Open(fsys vfs.FS, dir string, opt Options, replay func(pos Position, r Record) error) (*Stream, error) {
+	lock, err := vfs.LockDir(fsys, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -65,20 +67,20 @@ func (s *Stream) tidy(found *streamScan) error {
 			return err
 		}
 	}
-	if err := removeTree(s.fs, filepath.Join(s.dir, spareDir)); err != nil {
+	if err := vfs.RemoveTree(s.fs, filepath.Join(s.dir, spareDir)); err != nil {
 		return err
 	}
 	for _, gen := range slices.Concat(found.old, found.empty) {
-		if err := removeTree(s.fs, genPath(s.dir, gen)); err != nil {
+		if err := vfs.RemoveTree(s.fs, genPath(s.dir, gen)); err != nil {
 			return err
 		}
 	}
 	for _, gen := range found.broken { // a mending renames within a generation that was whole
-		if err := resyncDir(s.fs, genPath(s.dir, gen)); err != nil {
+		if err := vfs.ResyncDir(s.fs, genPath(s.dir, gen)); err != nil {
 			return err
 		}
 	}
-	if err := resyncDir(s.fs, s.dir); err != nil {
+	if err := vfs.ResyncDir(s.fs, s.dir); err != nil {
 		return err
 	}
 	return s.syncParents()
@@ -109,7 +111,7 @@ func (s *Stream) repair(found *streamScan) error {
 	l := found.last
 	path := filepath.Join(l.dir, l.name)
 	if cut := trimZeros(l.tail); len(cut) > 0 {
-		if err := writeSynced(s.fs, fmt.Sprintf("%s.%d%s", path, l.end, brokenSuffix), cut); err != nil {
+		if err := vfs.WriteSynced(s.fs, fmt.Sprintf("%s.%d%s", path, l.end, brokenSuffix), cut); err != nil {
 			return err
 		}
 		if err := s.fs.SyncDir(l.dir); err != nil {
@@ -119,7 +121,7 @@ func (s *Stream) repair(found *streamScan) error {
 	if l.end == 0 || found.closed && l.end == l.size {
 		return nil // its name is about to be another file's, or it is whole
 	}
-	return WriteFileAtomic(s.fs, path, l.kept)
+	return vfs.WriteFileAtomic(s.fs, path, l.kept)
 }
 
 // unmarkEnd removes the END file, durably, before anything is appended behind it.

@@ -1,6 +1,8 @@
 package wal
 
-import "time"
+import (
+	"time"
+)
 
 // Options of a stream; zero values mean the documented default.
 type Options struct {

@@ -3,44 +3,23 @@ package wal
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"strings"
 	"syscall"
 	"testing"
-)
 
-func TestMemFSFailedDirectorySyncDropsNames(t *testing.T) {
-	m := NewMemFS()
-	must(t, makeDir(m, "d"))
-	must(t, writeSynced(m, "d/x", []byte("x")))
-	m.FailNth(OpSyncDir, 1, syscall.EIO)
-	if err := m.SyncDir("d"); !errors.Is(err, syscall.EIO) {
-		t.Fatal(err)
-	}
-	must(t, m.SyncDir("d")) // succeeds, and writes nothing
-	if _, err := m.Stat("d/x"); err != nil {
-		t.Fatalf("the process does not see the name: %v", err)
-	}
-	if _, err := lostAll(m).Stat("d/x"); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("a second sync made durable what the first one lost: %v", err)
-	}
-	must(t, writeSynced(m, "d/y", []byte("y"))) // another change of the directory: all of it is to be written again
-	must(t, m.SyncDir("d"))
-	if _, err := lostAll(m).Stat("d/x"); err != nil {
-		t.Fatalf("a sync after another change wrote the new name alone: %v", err)
-	}
-}
+	"carillon/vfs/memfs"
+)
 
 // TestRestartBelievesNoPageCache has one operation of a life fail, wherever it may. The next process
 // begins on the same machine, so it reads what the disk does not have. What that process replays and
 // acknowledges must outlive a power cut.
 func TestRestartBelievesNoPageCache(t *testing.T) {
-	for _, op := range []Op{OpSync, OpSyncDir, OpWrite, OpCreate, OpRename, OpTruncate, OpMkdir, OpRemove} {
+	for _, op := range []memfs.Op{memfs.OpSync, memfs.OpSyncDir, memfs.OpWrite, memfs.OpCreate, memfs.OpRename, memfs.OpTruncate, memfs.OpMkdir, memfs.OpRemove} {
 		t.Run(op.String(), func(t *testing.T) {
 			for nth := 1; ; nth++ {
-				fail := func() (fsys *MemFS, acked, dropped int, failed bool) {
-					fsys = NewMemFS()
+				fail := func() (fsys *memfs.FS, acked, dropped int, failed bool) {
+					fsys = memfs.New()
 					fsys.FailNth(op, nth, syscall.EIO)
 					acked, dropped, err := failingLife(fsys)
 					fsys.Kill()
@@ -56,7 +35,7 @@ func TestRestartBelievesNoPageCache(t *testing.T) {
 				what := fmt.Sprintf("%s %d fails", op, nth)
 				secondLife(t, fsys, what, acked, dropped, 1)
 				for k := range 24 { // the next start meets the same disk
-					op, second := [...]Op{OpSync, OpSyncDir, OpWrite, OpRename}[k%4], 1+k/4
+					op, second := [...]memfs.Op{memfs.OpSync, memfs.OpSyncDir, memfs.OpWrite, memfs.OpRename}[k%4], 1+k/4
 					fsys, acked, dropped, _ := fail()
 					fsys.FailNth(op, second, syscall.EIO)
 					_, _ = Open(fsys, testDir, small(), nil)
@@ -77,7 +56,7 @@ func TestMendedLogOutlivesAFailedSync(t *testing.T) {
 	must(t, damaged.FlipBit(segments(t, damaged)[2], 8*45))
 	got, err := salvageAll(damaged)
 	must(t, err)
-	damaged.FailNth(OpSyncDir, 1, syscall.EIO)
+	damaged.FailNth(memfs.OpSyncDir, 1, syscall.EIO)
 	if err := got.wreck.Mend(5, got.patches(was)); !errors.Is(err, syscall.EIO) {
 		t.Fatal(err)
 	}
@@ -93,7 +72,7 @@ func TestMendedLogOutlivesAFailedSync(t *testing.T) {
 }
 
 // failingLife appends, turns and drops until something fails; it says what was acknowledged.
-func failingLife(fsys *MemFS) (acked, dropped int, err error) {
+func failingLife(fsys *memfs.FS) (acked, dropped int, err error) {
 	s, err := Open(fsys, testDir, small(), nil)
 	if err != nil {
 		return 0, 0, err
@@ -123,7 +102,7 @@ func failingLife(fsys *MemFS) (acked, dropped int, err error) {
 }
 
 // secondLife opens on the same machine and appends, once or twice, and then has the power cut.
-func secondLife(t *testing.T, fsys *MemFS, what string, acked, dropped, cutAfter int) {
+func secondLife(t *testing.T, fsys *memfs.FS, what string, acked, dropped, cutAfter int) {
 	t.Helper()
 	for round := range 3 {
 		g := &got{}
@@ -148,7 +127,7 @@ func secondLife(t *testing.T, fsys *MemFS, what string, acked, dropped, cutAfter
 		acked = last + 20
 		fsys.Kill()
 		if round == cutAfter {
-			fsys = fsys.CrashClone(rand.New(rand.NewPCG(1, 1)), CrashOptions{})
+			fsys = fsys.CrashClone(rand.New(rand.NewPCG(1, 1)), memfs.CrashOptions{})
 		}
 	}
 }

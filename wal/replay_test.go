@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"carillon/vfs/memfs"
 )
 
 // replayed is what came of each of frameOf's shards.
@@ -34,7 +36,7 @@ func wide(shard uint32, size int) *Frame {
 
 // TestReplayersKeepEachShardsOrder: on however many goroutines, each shard gets what a replay on one gives it.
 func TestReplayersKeepEachShardsOrder(t *testing.T) {
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	opt := Options{GenBytes: 4 << 20, SegmentBytes: 1 << 20}
 	s, err := Open(fsys, testDir, opt, nil)
 	must(t, err)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"carillon/vfs"
 )
 
 // roomEvery is how often a stream that waits for room looks for it.
@@ -15,16 +17,10 @@ var errNoRoom = errors.New("no room for the log")
 
 // noRoom makes an error of a full disk, before anything was changed, one that can be waited out.
 func noRoom(err error) error {
-	if IsFull(err) {
+	if vfs.IsFull(err) {
 		return fmt.Errorf("%w: %w", errNoRoom, err)
 	}
 	return err
-}
-
-// IsFull says whether an error is of a disk, or a quota of it, that is full: it passes when there
-// is room.
-func IsFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // checkRoom looks for room for a write that goes beyond what was prepared: one larger than a

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+
+	"carillon/vfs"
 )
 
 // Damage is one unreadable part of a stream: a piece of one segment, and the frames that were in it.
@@ -33,7 +35,7 @@ func (d *Damage) String() string {
 type Wreck struct {
 	Damages []*Damage // in order; at most one of each segment
 
-	fs   FS
+	fs   vfs.FS
 	dir  string
 	note func(*Damage) error
 }
@@ -45,7 +47,7 @@ type Wreck struct {
 // What is in its place: frames before a damage, by their chain from the start; frames behind it, by their chain up to the next segment, whose
 // first frame is found by the file's name, or up to END. So bytes that look like frames within a lost one, which a client may have
 // written, are never taken for frames. Frames between two damages of one segment are lost with them.
-func Salvage(fsys FS, dir string, visit func(pos Position, r Record) error, lost func(d *Damage) error) (*Wreck, error) {
+func Salvage(fsys vfs.FS, dir string, visit func(pos Position, r Record) error, lost func(d *Damage) error) (*Wreck, error) {
 	w := &Wreck{fs: fsys, dir: dir, note: lost}
 	sc := scanner{fs: fsys, dir: dir, frame: newReplayer(1, visit).frame, wreck: w}
 	if _, err := sc.scan(); err != nil {
@@ -86,7 +88,7 @@ func (s *scanner) borders(gens []generation) (list []border, err error) {
 	for _, g := range gens {
 		for _, seq := range g.segments {
 			b := border{seq: seq}
-			buf, err = readFile(s.fs, filepath.Join(genPath(s.dir, g.num), segmentName(seq)), buf, maxSegmentFileBytes)
+			buf, err = vfs.ReadFile(s.fs, filepath.Join(genPath(s.dir, g.num), segmentName(seq)), buf, maxSegmentFileBytes)
 			if err != nil {
 				return nil, fmt.Errorf("wal: read %s: %w", segmentName(seq), err)
 			}
@@ -172,7 +174,7 @@ func (s *scanner) resync(n int, at border) (from int, first header, found bool) 
 // in order. Each segment is replaced at once and durably; what could not be read is kept in a .broken file. After a crash some
 // damages are mended and the others are as before. Nobody else may have the stream.
 func (w *Wreck) Mend(nowMs int64, records [][]Record) error {
-	lock, err := LockDir(w.fs, w.dir)
+	lock, err := vfs.LockDir(w.fs, w.dir)
 	if err != nil {
 		return err
 	}
@@ -224,7 +226,7 @@ func (d *Damage) frames(nowMs int64, prev uint32, records []Record) (entries []b
 // replace writes a segment anew with other bytes in the place of the unreadable ones.
 func (w *Wreck) replace(d *Damage, patch []byte) error {
 	path := filepath.Join(genPath(w.dir, d.Gen), d.Segment)
-	was, err := readFile(w.fs, path, nil, maxSegmentFileBytes)
+	was, err := vfs.ReadFile(w.fs, path, nil, maxSegmentFileBytes)
 	if err != nil {
 		return err
 	}
@@ -232,11 +234,11 @@ func (w *Wreck) replace(d *Damage, patch []byte) error {
 		return errors.New("the file is not what it was when it was read")
 	}
 	if cut := was[d.Offset:d.End]; len(cut) > 0 {
-		if err := writeSynced(w.fs, fmt.Sprintf("%s.%d%s", path, d.Offset, brokenSuffix), cut); err != nil {
+		if err := vfs.WriteSynced(w.fs, fmt.Sprintf("%s.%d%s", path, d.Offset, brokenSuffix), cut); err != nil {
 			return err
 		}
 	}
 	whole := make([]byte, 0, len(was)+len(patch))
 	whole = append(append(append(whole, was[:d.Offset]...), patch...), was[d.End:]...)
-	return WriteFileAtomic(w.fs, path, whole)
+	return vfs.WriteFileAtomic(w.fs, path, whole)
 }

@@ -7,6 +7,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"carillon/vfs"
+	"carillon/vfs/memfs"
 )
 
 // salvaged is what a read through damage gave: records by frame, and what was lost.
@@ -16,7 +19,7 @@ type salvaged struct {
 	seqs    []uint64
 }
 
-func salvageAll(fsys FS) (*salvaged, error) {
+func salvageAll(fsys vfs.FS) (*salvaged, error) {
 	s := &salvaged{records: map[uint64]string{}}
 	var err error
 	s.wreck, err = Salvage(fsys, testDir, func(pos Position, r Record) error {
@@ -120,7 +123,7 @@ func (s *salvaged) text(n uint64) string {
 
 // TestSalvageRefuses what can only be the end of the log, or what nothing vouches for.
 func TestSalvageRefuses(t *testing.T) {
-	refused := func(what string, clean bool, change func(fsys *MemFS, list []string)) {
+	refused := func(what string, clean bool, change func(fsys *memfs.FS, list []string)) {
 		t.Helper()
 		fsys := built(t, 121, clean)
 		change(fsys, segments(t, fsys))
@@ -129,14 +132,14 @@ func TestSalvageRefuses(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	refused("damage before synced frames, after a power cut", false, func(fsys *MemFS, list []string) {
+	refused("damage before synced frames, after a power cut", false, func(fsys *memfs.FS, list []string) {
 		must(t, fsys.FlipBit(list[len(list)-1], 8*45))
 	})
-	refused("no FIRST", true, func(fsys *MemFS, _ []string) { must(t, fsys.Remove(testDir+"/"+firstName)) })
-	refused("END is damaged", true, func(fsys *MemFS, _ []string) { must(t, fsys.FlipBit(testDir+"/"+endName, 99)) })
-	refused("a generation is gone", true, func(fsys *MemFS, list []string) {
+	refused("no FIRST", true, func(fsys *memfs.FS, _ []string) { must(t, fsys.Remove(testDir+"/"+firstName)) })
+	refused("END is damaged", true, func(fsys *memfs.FS, _ []string) { must(t, fsys.FlipBit(testDir+"/"+endName, 99)) })
+	refused("a generation is gone", true, func(fsys *memfs.FS, list []string) {
 		dir := genPath(testDir, 2)
-		must(t, removeTree(fsys, dir))
+		must(t, vfs.RemoveTree(fsys, dir))
 	})
 }
 
@@ -152,7 +155,7 @@ func TestSalvageIsNotFooled(t *testing.T) {
 		}
 		return b
 	}
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	s, err := Open(fsys, testDir, Options{GenBytes: 6000, SegmentBytes: 2000}, nil)
 	must(t, err)
 	for seq := uint64(1); seq <= 30; seq++ {
@@ -202,14 +205,14 @@ func TestMendSurvivesCrashes(t *testing.T) {
 			fsys := copyFS(damaged)
 			got, err := salvageAll(fsys)
 			must(t, err)
-			var clone *MemFS
+			var clone *memfs.FS
 			left := at
-			fsys.SetHook(func(_ int, op Op, _ string) error {
+			fsys.SetHook(func(_ int, op memfs.Op, _ string) error {
 				if !op.Changes() {
 					return nil
 				}
 				if left--; left == 0 {
-					clone = fsys.CrashClone(random, CrashOptions{KeepData: keep, KeepSize: keep, KeepNames: keep})
+					clone = fsys.CrashClone(random, memfs.CrashOptions{KeepData: keep, KeepSize: keep, KeepNames: keep})
 				}
 				if left <= 0 {
 					return crashed

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"carillon/vfs"
 )
 
 // streamScan is what a read through a whole stream found.
@@ -39,7 +41,7 @@ type generation struct {
 
 // scanner reads a stream without changing it.
 type scanner struct {
-	fs    FS
+	fs    vfs.FS
 	dir   string
 	frame func(gen uint64, segment string, off int64, h header, records []byte) error
 	buf   []byte
@@ -210,9 +212,9 @@ func (s *scanner) segment(gen, seq uint64, last bool) (end int64, err error) {
 // read takes a segment file into the scan's buffer.
 func (s *scanner) read(gen, seq uint64) error {
 	dir, name := genPath(s.dir, gen), segmentName(seq)
-	buf, err := readFile(s.fs, filepath.Join(dir, name), s.buf, maxSegmentFileBytes)
-	if errors.Is(err, errSegmentSize) {
-		return &CorruptionError{Dir: dir, Segment: name, Seq: seq, Err: err}
+	buf, err := vfs.ReadFile(s.fs, filepath.Join(dir, name), s.buf, maxSegmentFileBytes)
+	if errors.Is(err, vfs.ErrTooLarge) {
+		return &CorruptionError{Dir: dir, Segment: name, Seq: seq, Err: errSegmentSize}
 	}
 	if err != nil {
 		return fmt.Errorf("wal: read %s: %w", filepath.Join(dir, name), err)
@@ -222,7 +224,7 @@ func (s *scanner) read(gen, seq uint64) error {
 }
 
 // listGenerations lists what looks like a generation, in order; other names are not ours.
-func listGenerations(fsys FS, dir string) ([]generation, error) {
+func listGenerations(fsys vfs.FS, dir string) ([]generation, error) {
 	list, err := fsys.ReadDir(dir)
 	if err != nil {
 		return nil, err

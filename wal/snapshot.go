@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
+
+	"carillon/vfs"
 )
 
 const (
@@ -61,7 +63,7 @@ func parseSnapshotName(name string) (SnapshotInfo, bool) {
 
 // Snapshots lists the complete snapshots in dir by shard, the newest of each first.
 // A missing directory is an empty one.
-func Snapshots(fsys FS, dir string) ([]SnapshotInfo, error) {
+func Snapshots(fsys vfs.FS, dir string) ([]SnapshotInfo, error) {
 	list, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -86,24 +88,24 @@ func Snapshots(fsys FS, dir string) ([]SnapshotInfo, error) {
 // never committed, and makes the names of the others durable: what Snapshots lists then outlives a
 // power cut, also where the process before could not sync the directory. Call it at start, before
 // any CreateSnapshot.
-func PrepareSnapshotDir(fsys FS, dir string) error {
-	if err := makeDir(fsys, dir); err != nil {
+func PrepareSnapshotDir(fsys vfs.FS, dir string) error {
+	if err := vfs.MakeDir(fsys, dir); err != nil {
 		return fmt.Errorf("wal: snapshots in %s: %w", dir, err)
 	}
 	err := removeMatching(fsys, dir, func(name string) bool {
-		return strings.Contains(name, snapshotSuffix+".") && strings.HasSuffix(name, tempSuffix)
+		return strings.Contains(name, snapshotSuffix+".") && strings.HasSuffix(name, vfs.TempSuffix)
 	})
 	if err != nil {
 		return err
 	}
-	if err := resyncDir(fsys, dir); err != nil {
+	if err := vfs.ResyncDir(fsys, dir); err != nil {
 		return fmt.Errorf("wal: snapshots in %s: %w", dir, err)
 	}
 	return nil
 }
 
 // RemoveSnapshots removes all but the newest two of each shard.
-func RemoveSnapshots(fsys FS, dir string) error {
+func RemoveSnapshots(fsys vfs.FS, dir string) error {
 	list, err := Snapshots(fsys, dir)
 	if err != nil {
 		return err
@@ -122,7 +124,7 @@ func RemoveSnapshots(fsys FS, dir string) error {
 
 // RemoveShardSnapshots removes those snapshots of a shard that match picks by their Conf, or by
 // what is wrong with the file.
-func RemoveShardSnapshots(fsys FS, dir string, shard uint32, match func(conf []byte, err error) bool) error {
+func RemoveShardSnapshots(fsys vfs.FS, dir string, shard uint32, match func(conf []byte, err error) bool) error {
 	return removeMatching(fsys, dir, func(name string) bool {
 		i, ok := parseSnapshotName(name)
 		if !ok || i.Shard != shard {
@@ -137,7 +139,7 @@ func RemoveShardSnapshots(fsys FS, dir string, shard uint32, match func(conf []b
 	})
 }
 
-func removeMatching(fsys FS, dir string, match func(name string) bool) error {
+func removeMatching(fsys vfs.FS, dir string, match func(name string) bool) error {
 	list, err := fsys.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("wal: list snapshots in %s: %w", dir, err)

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"carillon/vfs"
+	"carillon/vfs/memfs"
 )
 
 const snapDir = "data/snap"
@@ -18,7 +21,7 @@ func snapMeta(index uint64) SnapshotMeta {
 }
 
 // writeSnapshot writes data in pieces of random sizes and commits.
-func writeSnapshot(t testing.TB, fsys FS, meta SnapshotMeta, data []byte) {
+func writeSnapshot(t testing.TB, fsys vfs.FS, meta SnapshotMeta, data []byte) {
 	t.Helper()
 	w, err := CreateSnapshot(fsys, snapDir, meta)
 	must(t, err)
@@ -36,7 +39,7 @@ func writeSnapshot(t testing.TB, fsys FS, meta SnapshotMeta, data []byte) {
 	w.Abort() // does nothing now
 }
 
-func readSnapshot(fsys FS, name string) (SnapshotMeta, []byte, error) {
+func readSnapshot(fsys vfs.FS, name string) (SnapshotMeta, []byte, error) {
 	r, err := OpenSnapshot(fsys, snapDir, name)
 	if err != nil {
 		return SnapshotMeta{}, nil, err
@@ -49,7 +52,7 @@ func readSnapshot(fsys FS, name string) (SnapshotMeta, []byte, error) {
 func TestSnapshotRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for _, n := range []int{0, 1, snapshotChunkBytes - 1, snapshotChunkBytes, snapshotChunkBytes + 1, 3*snapshotChunkBytes + 17} {
-		fsys, data, meta := NewMemFS(), randomBytes(r, n), snapMeta(9)
+		fsys, data, meta := memfs.New(), randomBytes(r, n), snapMeta(9)
 		writeSnapshot(t, fsys, meta, data)
 		back, b, err := readSnapshot(fsys, meta.FileName())
 		must(t, err)
@@ -75,17 +78,17 @@ func TestSnapshotRoundTrip(t *testing.T) {
 func TestSnapshotDamage(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	data, meta := randomBytes(r, snapshotChunkBytes+5000), snapMeta(1)
-	whole := NewMemFS()
+	whole := memfs.New()
 	writeSnapshot(t, whole, meta, data)
 	path := filepath.Join(snapDir, meta.FileName())
-	file, err := readFile(whole, path, nil, 1<<30)
+	file, err := vfs.ReadFile(whole, path, nil, 1<<30)
 	must(t, err)
 	rounds := 450
 	if testing.Short() {
 		rounds = 200
 	}
 	for i := range rounds {
-		fsys, changed := NewMemFS(), bytes.Clone(file)
+		fsys, changed := memfs.New(), bytes.Clone(file)
 		switch i % 3 {
 		case 0:
 			damage(r, []string{"flip", "zeros", "garbage", "misplaced"}[r.IntN(4)], changed)
@@ -98,7 +101,7 @@ func TestSnapshotDamage(t *testing.T) {
 			continue
 		}
 		must(t, fsys.MkdirAll(snapDir))
-		must(t, writeSynced(fsys, path, changed))
+		must(t, vfs.WriteSynced(fsys, path, changed))
 		_, b, err := readSnapshot(fsys, meta.FileName())
 		var c *CorruptionError
 		if !errors.As(err, &c) || c.Segment != meta.FileName() {
@@ -111,7 +114,7 @@ func TestSnapshotDamage(t *testing.T) {
 }
 
 func TestSnapshotsAreListedAndPruned(t *testing.T) {
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	for index := uint64(1); index <= 5; index++ {
 		writeSnapshot(t, fsys, snapMeta(index), []byte("state"))
 	}
@@ -130,7 +133,7 @@ func TestSnapshotsAreListedAndPruned(t *testing.T) {
 		t.Fatalf("left %+v", list)
 	}
 	for _, f := range files(t, fsys, snapDir) {
-		if strings.HasSuffix(f, tempSuffix) {
+		if strings.HasSuffix(f, vfs.TempSuffix) {
 			t.Fatalf("%s is left", f)
 		}
 	}
@@ -147,17 +150,17 @@ func TestSnapshotsAreListedAndPruned(t *testing.T) {
 // returned it is there.
 func TestSnapshotCrashAndFaults(t *testing.T) {
 	data := randomBytes(rand.New(rand.NewPCG(8, 8)), 3000)
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	must(t, PrepareSnapshotDir(fsys, snapDir))
 	r, busy := rand.New(rand.NewPCG(1, 9)), false
-	fsys.SetHook(func(int, Op, string) error {
+	fsys.SetHook(func(int, memfs.Op, string) error {
 		if busy {
 			return nil
 		}
 		busy = true
 		defer func() { busy = false }()
 		for range 8 {
-			c := fsys.CrashClone(r, CrashOptions{KeepData: 50, KeepSize: 50, KeepNames: 50})
+			c := fsys.CrashClone(r, memfs.CrashOptions{KeepData: 50, KeepSize: 50, KeepNames: 50})
 			if _, b, err := readSnapshot(c, snapMeta(1).FileName()); !errors.Is(err, ErrNoSnapshot) && (err != nil || !bytes.Equal(b, data)) {
 				t.Errorf("half a snapshot after a crash: %v", err)
 			}
@@ -166,12 +169,12 @@ func TestSnapshotCrashAndFaults(t *testing.T) {
 	})
 	writeSnapshot(t, fsys, snapMeta(1), data)
 	fsys.SetHook(nil)
-	_, b, err := readSnapshot(fsys.CrashClone(r, CrashOptions{}), snapMeta(1).FileName())
+	_, b, err := readSnapshot(fsys.CrashClone(r, memfs.CrashOptions{}), snapMeta(1).FileName())
 	must(t, err)
 	if !bytes.Equal(b, data) {
 		t.Fatal("committed, and changed by a crash")
 	}
-	for _, op := range []Op{OpWrite, OpSync, OpRename, OpSyncDir} {
+	for _, op := range []memfs.Op{memfs.OpWrite, memfs.OpSync, memfs.OpRename, memfs.OpSyncDir} {
 		fsys.FailNth(op, 1, syscall.EIO)
 		w, err := CreateSnapshot(fsys, snapDir, snapMeta(2))
 		if err == nil {
@@ -190,7 +193,7 @@ func TestSnapshotCrashAndFaults(t *testing.T) {
 // touches the other's file, whichever ends first, and however.
 func TestTwoWritersOfOneSnapshot(t *testing.T) {
 	for _, abort := range []bool{false, true} {
-		fsys := NewMemFS()
+		fsys := memfs.New()
 		data := randomBytes(rand.New(rand.NewPCG(3, 3)), 400<<10)
 		one, err := CreateSnapshot(fsys, snapDir, snapMeta(1))
 		must(t, err)
@@ -221,11 +224,11 @@ func TestTwoWritersOfOneSnapshot(t *testing.T) {
 // TestSnapshotNameOutlivesAFailedSync: a snapshot that the next process finds is there for good,
 // since that process drops log by it.
 func TestSnapshotNameOutlivesAFailedSync(t *testing.T) {
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	must(t, PrepareSnapshotDir(fsys, snapDir))
 	w, err := CreateSnapshot(fsys, snapDir, snapMeta(1))
 	must(t, err)
-	fsys.FailNth(OpSyncDir, 1, syscall.EIO)
+	fsys.FailNth(memfs.OpSyncDir, 1, syscall.EIO)
 	if err := w.Commit(); !errors.Is(err, syscall.EIO) {
 		t.Fatal(err)
 	}

@@ -9,13 +9,15 @@ import (
 	"path/filepath"
 
 	"github.com/cespare/xxhash/v2"
+
+	"carillon/vfs"
 )
 
 // SnapshotReader reads a snapshot's data. It never returns a byte that was not verified;
 // damage is a *CorruptionError with file and offset. Not safe for concurrent use.
 type SnapshotReader struct {
 	dir, name string
-	file      File
+	file      vfs.File
 	meta      SnapshotMeta
 	footer    snapshotFooter
 	seed      uint64
@@ -30,7 +32,7 @@ type SnapshotReader struct {
 
 // OpenSnapshot opens the snapshot of that file name (see Snapshots and
 // SnapshotMeta.FileName) and verifies its header and footer. ErrNoSnapshot if there is none.
-func OpenSnapshot(fsys FS, dir, name string) (*SnapshotReader, error) {
+func OpenSnapshot(fsys vfs.FS, dir, name string) (*SnapshotReader, error) {
 	path := filepath.Join(dir, name)
 	f, err := fsys.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/cespare/xxhash/v2"
+
+	"carillon/vfs"
 )
 
 // snapshotSyncBytes is how much a snapshot writes between data syncs, so that its bytes
@@ -21,11 +23,11 @@ var errSnapshotDone = errors.New("snapshot was committed or aborted")
 // SnapshotWriter writes one snapshot file. It is not safe for concurrent use.
 // End it with Commit or Abort; after an error only Abort is of use.
 type SnapshotWriter struct {
-	fs       FS
+	fs       vfs.FS
 	dir      string
 	meta     SnapshotMeta
 	temp     string // path of the file until Commit; nobody else's
-	file     File
+	file     vfs.File
 	seed     uint64
 	chunk    []byte // room for the chunk header, then data
 	footer   snapshotFooter
@@ -38,14 +40,14 @@ type SnapshotWriter struct {
 
 // CreateSnapshot begins a snapshot in a temporary file of dir, which is this writer's alone: a
 // replica's own snapshot and the same one from a peer may be written at once.
-func CreateSnapshot(fsys FS, dir string, meta SnapshotMeta) (*SnapshotWriter, error) {
+func CreateSnapshot(fsys vfs.FS, dir string, meta SnapshotMeta) (*SnapshotWriter, error) {
 	if len(meta.Conf) > maxConfBytes {
 		return nil, fmt.Errorf("wal: snapshot of shard %d: conf of %d bytes", meta.Shard, len(meta.Conf))
 	}
 	w := &SnapshotWriter{fs: fsys, dir: dir, meta: meta}
 	w.content.Reset()
 	w.chunk = make([]byte, chunkHeaderBytes, 4<<10) // of the many small states none fills a chunk
-	if err := makeDir(fsys, dir); err != nil {
+	if err := vfs.MakeDir(fsys, dir); err != nil {
 		return nil, w.wrap(err)
 	}
 	if err := w.createTemp(); err != nil {
@@ -67,7 +69,7 @@ const snapshotWriters = 100
 // createTemp makes a file that was not there.
 func (w *SnapshotWriter) createTemp() (err error) {
 	for n := range snapshotWriters {
-		w.temp = fmt.Sprintf("%s.%d%s", w.path(), n, tempSuffix)
+		w.temp = fmt.Sprintf("%s.%d%s", w.path(), n, vfs.TempSuffix)
 		w.file, err = w.fs.OpenFile(w.temp, os.O_CREATE|os.O_EXCL|os.O_RDWR)
 		if !errors.Is(err, fs.ErrExist) {
 			return err

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"carillon/vfs"
 )
 
 const (
@@ -17,7 +19,7 @@ var zeros [zeroBytes]byte
 // it: the appender's, and one of ours that prepares space, syncs data and cuts the rest off.
 type segment struct {
 	log   appender
-	file  File
+	file  vfs.File
 	bytes int64 // entries written
 	dirty bool  // written since the last sync
 }
@@ -26,18 +28,18 @@ type segment struct {
 // is filled with zeros to size and synced. An append to it then overwrites blocks that are
 // there, so that a data sync needs no journal commit; and a turn is one rename.
 // The appender must be open first: it begins at the end of the file, which is still 0.
-func prepareSegment(fsys FS, dir string, size int64) (*segment, error) {
+func prepareSegment(fsys vfs.FS, dir string, size int64) (*segment, error) {
 	spare := filepath.Join(dir, spareDir)
 	s, err := fillSegment(fsys, spare, size)
 	if err != nil {
-		_ = removeTree(fsys, spare) // what it took of a full disk others may need; the next one removes it otherwise
+		_ = vfs.RemoveTree(fsys, spare) // what it took of a full disk others may need; the next one removes it otherwise
 		return nil, fmt.Errorf("wal: prepare segment in %s: %w", spare, err)
 	}
 	return s, nil
 }
 
-func fillSegment(fsys FS, spare string, size int64) (*segment, error) {
-	if err := removeTree(fsys, spare); err != nil {
+func fillSegment(fsys vfs.FS, spare string, size int64) (*segment, error) {
+	if err := vfs.RemoveTree(fsys, spare); err != nil {
 		return nil, err
 	}
 	if err := fsys.MkdirAll(spare); err != nil {

@@ -3,6 +3,8 @@ package wal
 import (
 	"path/filepath"
 	"sync"
+
+	"carillon/vfs"
 )
 
 // spares hands out the next segment. While the stream runs, a goroutine prepares one
@@ -19,7 +21,7 @@ type prepared struct {
 }
 
 // startPreparing begins to prepare segments; the returned function ends that and waits.
-func (w *writer) startPreparing(fsys FS, dir string, size int64) (stop func()) {
+func (w *writer) startPreparing(fsys vfs.FS, dir string, size int64) (stop func()) {
 	p := &w.spares
 	p.requests, p.ready = make(chan struct{}, 1), make(chan prepared, 1)
 	requests, ready := p.requests, p.ready
@@ -54,11 +56,11 @@ func (p *spares) prepareNext() {
 
 // take returns a prepared segment. If there was no room for it that is tried once more: a
 // drop may have made some since. Any other failure means a sick disk and stands.
-func (p *spares) take(fsys FS, dir string, size int64) (*segment, error) {
+func (p *spares) take(fsys vfs.FS, dir string, size int64) (*segment, error) {
 	if p.pending {
 		got := <-p.ready
 		p.pending = false
-		if !IsFull(got.err) {
+		if !vfs.IsFull(got.err) {
 			return got.seg, got.err
 		}
 	}
@@ -66,6 +68,6 @@ func (p *spares) take(fsys FS, dir string, size int64) (*segment, error) {
 }
 
 // remove deletes what is left of the spare directory; a failure leaves it to the next Open.
-func (p *spares) remove(fsys FS, dir string) {
-	_ = removeTree(fsys, filepath.Join(dir, spareDir))
+func (p *spares) remove(fsys vfs.FS, dir string) {
+	_ = vfs.RemoveTree(fsys, filepath.Join(dir, spareDir))
 }

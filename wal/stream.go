@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"carillon/vfs"
 )
 
 // Position names a frame: its generation and its sequence number.
@@ -28,7 +30,7 @@ type GenInfo struct {
 
 // Stream is one log: a directory of generations, appended to by one writer.
 type Stream struct {
-	fs      FS
+	fs      vfs.FS
 	dir     string
 	opt     Options
 	lock    io.Closer

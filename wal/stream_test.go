@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/vfs"
+	"carillon/vfs/memfs"
 )
 
 const testDir = "data/log"
@@ -58,7 +61,7 @@ func collect(t testing.TB, g *got) func(Position, Record) error {
 	}
 }
 
-func mustOpen(t testing.TB, fsys FS, opt Options) (*Stream, *got) {
+func mustOpen(t testing.TB, fsys vfs.FS, opt Options) (*Stream, *got) {
 	t.Helper()
 	g := &got{}
 	s, err := Open(fsys, testDir, opt, collect(t, g))
@@ -103,7 +106,7 @@ func isPrefix(t testing.TB, data []int) {
 }
 
 func TestReopenReplaysAllInOrder(t *testing.T) {
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	total := 0
 	for round := range 5 {
 		s, g := mustOpen(t, fsys, small())
@@ -132,7 +135,7 @@ func TestReopenReplaysAllInOrder(t *testing.T) {
 }
 
 func TestRunCompletesInOrderAndPositionsMatchReplay(t *testing.T) {
-	for name, fsys := range map[string]FS{"mem": NewMemFS(), "os": prefixFS{OSFS{}, t.TempDir()}, "tidwall": OSFS{}} {
+	for name, fsys := range map[string]vfs.FS{"mem": memfs.New(), "os": prefixFS{vfs.OS{}, t.TempDir()}, "tidwall": vfs.OS{}} {
 		t.Run(name, func(t *testing.T) {
 			dir := testDir
 			if name == "tidwall" {
@@ -195,7 +198,7 @@ func TestRunCompletesInOrderAndPositionsMatchReplay(t *testing.T) {
 func TestSubmitLimits(t *testing.T) {
 	opt := small()
 	opt.QueueFrames = 2
-	s, _ := mustOpen(t, NewMemFS(), opt)
+	s, _ := mustOpen(t, memfs.New(), opt)
 	var failed atomic.Int32
 	count := func(_ Position, err error) {
 		if err != nil {
@@ -223,13 +226,13 @@ func TestSubmitLimits(t *testing.T) {
 
 func TestSecondOpenIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
-		fs  FS
+		fs  vfs.FS
 		dir string
-	}{"mem": {NewMemFS(), testDir}, "os": {OSFS{}, t.TempDir()}} {
+	}{"mem": {memfs.New(), testDir}, "os": {vfs.OS{}, t.TempDir()}} {
 		t.Run(name, func(t *testing.T) {
 			s, err := Open(c.fs, c.dir, small(), nil)
 			must(t, err)
-			if _, err := Open(c.fs, c.dir, small(), nil); !errors.Is(err, ErrLocked) {
+			if _, err := Open(c.fs, c.dir, small(), nil); !errors.Is(err, vfs.ErrLocked) {
 				t.Fatalf("second open: %v", err)
 			}
 			must(t, s.Close())
@@ -241,7 +244,7 @@ func TestSecondOpenIsRefused(t *testing.T) {
 }
 
 func TestReplayErrorStopsOpenAndFreesTheLock(t *testing.T) {
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	s, _ := mustOpen(t, fsys, small())
 	appendAll(t, s, 0, 10)
 	must(t, s.Close())
@@ -257,13 +260,13 @@ func TestReplayErrorStopsOpenAndFreesTheLock(t *testing.T) {
 
 func TestFaultsPoison(t *testing.T) {
 	eio := syscall.EIO
-	for name, set := range map[string]func(*MemFS){
-		"write":       func(m *MemFS) { m.FailNth(OpWrite, 1, eio) },
-		"short write": func(m *MemFS) { m.ShortWriteNth(1, 10, eio) },
-		"sync":        func(m *MemFS) { m.FailNth(OpSync, 1, eio) },
+	for name, set := range map[string]func(*memfs.FS){
+		"write":       func(m *memfs.FS) { m.FailNth(memfs.OpWrite, 1, eio) },
+		"short write": func(m *memfs.FS) { m.ShortWriteNth(1, 10, eio) },
+		"sync":        func(m *memfs.FS) { m.FailNth(memfs.OpSync, 1, eio) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			fsys := NewMemFS()
+			fsys := memfs.New()
 			s, _ := mustOpen(t, fsys, small())
 			appendAll(t, s, 0, 4)
 			set(fsys)
@@ -283,8 +286,8 @@ func TestFaultsPoison(t *testing.T) {
 				}
 			}
 			syncs := 0
-			fsys.SetHook(func(_ int, op Op, _ string) error {
-				if op == OpSync || op == OpWrite {
+			fsys.SetHook(func(_ int, op memfs.Op, _ string) error {
+				if op == memfs.OpSync || op == memfs.OpWrite {
 					syncs++
 				}
 				return nil
@@ -309,10 +312,10 @@ func TestFaultsPoison(t *testing.T) {
 }
 
 func TestRunReturnsTheFailure(t *testing.T) {
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	s, _ := mustOpen(t, fsys, small())
-	fsys.SetHook(func(n int, op Op, _ string) error {
-		if n > 60 && op == OpSync {
+	fsys.SetHook(func(n int, op memfs.Op, _ string) error {
+		if n > 60 && op == memfs.OpSync {
 			return syscall.EIO
 		}
 		return nil
@@ -335,7 +338,7 @@ func TestRunReturnsTheFailure(t *testing.T) {
 }
 
 func TestDiskFull(t *testing.T) {
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	opt := small()
 	opt.LowDiskBytes = 4096
 	now := time.Duration(0)
@@ -345,9 +348,8 @@ func TestDiskFull(t *testing.T) {
 	if s.LowDisk() {
 		t.Fatal("low on an empty disk")
 	}
-	used := func() int64 { return fsys.root.size() }
 	sample := func(free int64) bool {
-		fsys.SetCapacity(used() + free)
+		fsys.SetFree(free)
 		now += 2 * diskSampleEvery
 		_, err := s.Step()
 		must(t, err)
@@ -366,13 +368,13 @@ func TestDiskFull(t *testing.T) {
 // TestFullDiskIsWaitedOut: a log that finds no room writes nothing, acknowledges nothing, and goes on by itself when there is some.
 func TestFullDiskIsWaitedOut(t *testing.T) {
 	for _, left := range []int64{0, 100, 2000, 2047} { // a segment is 2048 bytes
-		fsys := NewMemFS()
+		fsys := memfs.New()
 		opt, now, full := small(), time.Duration(0), false
 		opt.Monotonic = func() time.Duration { return now }
 		opt.Observe.Full = func(is bool) { full = is }
 		s, _ := mustOpen(t, fsys, opt)
 		appendAll(t, s, 0, 5)
-		fsys.SetCapacity(fsys.root.size() + left)
+		fsys.SetFree(left)
 		acked, asked := 5, 5
 		submit := func(n int) {
 			for range n {
@@ -394,7 +396,7 @@ func TestFullDiskIsWaitedOut(t *testing.T) {
 		if !full || acked == asked {
 			t.Fatalf("%d bytes left: full is %v, %d of %d acknowledged", left, full, acked, asked)
 		}
-		cut := fsys.CrashClone(rand.New(rand.NewPCG(1, 1)), CrashOptions{})
+		cut := fsys.CrashClone(rand.New(rand.NewPCG(1, 1)), memfs.CrashOptions{})
 		cut.SetCapacity(0)
 		_, g := mustOpen(t, cut, small())
 		isPrefix(t, g.data)
@@ -425,10 +427,10 @@ func TestFullDiskIsWaitedOut(t *testing.T) {
 
 // TestFullDiskAtTheEnd: a stream that is closed while it waits for room refuses what waits, and what it has is whole.
 func TestFullDiskAtTheEnd(t *testing.T) {
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	s, _ := mustOpen(t, fsys, small())
 	appendAll(t, s, 0, 5)
-	fsys.SetCapacity(fsys.root.size() + 1000)
+	fsys.SetFree(1000)
 	refused, acked := 0, 5
 	for i := 5; i < 90; i++ {
 		must(t, s.Submit(frameOf(i), true, func(_ Position, err error) {
@@ -454,12 +456,12 @@ func TestFullDiskAtTheEnd(t *testing.T) {
 
 // TestLargeFrameWaitsForRoom: what goes beyond a segment is not begun where there is no room for all of it.
 func TestLargeFrameWaitsForRoom(t *testing.T) {
-	fsys := NewMemFS()
+	fsys := memfs.New()
 	opt, now := small(), time.Duration(0)
 	opt.Monotonic = func() time.Duration { return now }
 	s, _ := mustOpen(t, fsys, opt)
 	appendAll(t, s, 0, 5)
-	fsys.SetCapacity(fsys.root.size() + 6000)
+	fsys.SetFree(6000)
 	big := NewFrame()
 	big.Append(RecordEntries, 1, make([]byte, 50_000))
 	done := false

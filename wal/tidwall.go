@@ -4,6 +4,8 @@ import (
 	"math"
 
 	tidwall "github.com/tidwall/wal"
+
+	"carillon/vfs"
 )
 
 // tidwallAppender writes one segment by tidwall/wal. It never reads, truncates or
@@ -21,8 +23,8 @@ func newTidwall(dir string) (appender, error) {
 		SegmentSize: math.MaxInt,
 		LogFormat:   tidwall.Binary,
 		AllowEmpty:  true,
-		DirPerms:    dirPerm,
-		FilePerms:   filePerm,
+		DirPerms:    vfs.DirPerm,
+		FilePerms:   vfs.FilePerm,
 	})
 	if err != nil {
 		return nil, err

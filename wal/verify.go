@@ -6,6 +6,8 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+
+	"carillon/vfs"
 )
 
 // Report is what Verify found. Bytes counts verified frames and snapshot data.
@@ -23,7 +25,7 @@ type Report struct {
 // Verify reads every stream and snapshot at or below dir and checks every byte of them,
 // changing nothing. The error joins the report's problems. A stream in use may show the
 // tail that is just being written as a note.
-func Verify(fsys FS, dir string) (Report, error) {
+func Verify(fsys vfs.FS, dir string) (Report, error) {
 	s := &survey{fs: fsys}
 	if err := s.walk(dir, 0); err != nil {
 		s.problem(err)
@@ -36,7 +38,7 @@ const maxDepth = 8
 
 // survey walks a directory tree read-only; the hooks, if set, are told what it meets.
 type survey struct {
-	fs       FS
+	fs       vfs.FS
 	report   Report
 	frame    func(gen uint64, segment string, off int64, h header, records []byte)
 	stream   func(dir string)
@@ -79,7 +81,7 @@ func (s *survey) walk(dir string, depth int) error {
 			}
 		case strings.HasSuffix(e.Name, snapshotSuffix):
 			s.readSnapshot(dir, e.Name)
-		case strings.HasSuffix(e.Name, snapshotSuffix+tempSuffix):
+		case strings.HasSuffix(e.Name, snapshotSuffix+vfs.TempSuffix):
 			s.note("%s: snapshot that was not finished", path)
 		}
 	}
@@ -87,7 +89,7 @@ func (s *survey) walk(dir string, depth int) error {
 }
 
 // isStream tells a stream directory by its FIRST file or a generation in it.
-func isStream(list []DirEntry) bool {
+func isStream(list []vfs.DirEntry) bool {
 	for _, e := range list {
 		if _, gen := parseGenName(e.Name); e.Dir && gen || !e.Dir && (e.Name == firstName || e.Name == endName) {
 			return true

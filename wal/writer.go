@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"carillon/vfs"
 )
 
 // maxBatchBytes bounds one write.
@@ -149,7 +151,7 @@ func (s *Stream) turnIfFull(bytes int64, first uint64) error {
 // comes first: a turn that finds none has changed nothing, and can be tried again.
 func (s *Stream) turn(gen, first uint64, prevHash uint32) error {
 	dir := genPath(s.dir, gen)
-	if err := makeDir(s.fs, dir); err != nil {
+	if err := vfs.MakeDir(s.fs, dir); err != nil {
 		return noRoom(err)
 	}
 	next, err := s.w.spares.take(s.fs, s.dir, s.opt.SegmentBytes)

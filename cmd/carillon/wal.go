@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"carillon/vfs"
 	"carillon/wal"
 )
 
@@ -25,7 +26,7 @@ type walInspectCmd struct {
 }
 
 func (c *walInspectCmd) Run(term *terminal) error {
-	return wal.Inspect(wal.OSFS{}, c.Dir, term.out, wal.InspectOptions{Frames: c.Frames || c.Records, Records: c.Records})
+	return wal.Inspect(vfs.OS{}, c.Dir, term.out, wal.InspectOptions{Frames: c.Frames || c.Records, Records: c.Records})
 }
 
 type walVerifyCmd struct {
@@ -36,7 +37,7 @@ func (c *walVerifyCmd) Run(term *terminal) error {
 	if _, err := os.ReadDir(c.Dir); err != nil {
 		return fmt.Errorf("%w; is this the data directory?", err)
 	}
-	report, err := wal.Verify(wal.OSFS{}, c.Dir)
+	report, err := wal.Verify(vfs.OS{}, c.Dir)
 	for _, note := range report.Notes {
 		fmt.Fprintf(term.out, "note: %s\n", note)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/wal"
+	"carillon/vfs"
 )
 
 // Identity is who owns a data directory. It is written before anything else is, and again at every start.
@@ -43,7 +43,7 @@ const (
 )
 
 // claimIdentity reads the directory's identity or makes one for a fresh directory, counts this start, and writes it back.
-func claimIdentity(fsys wal.FS, dir string, random func([]byte)) (Identity, error) {
+func claimIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error) {
 	id, err := ReadIdentity(fsys, dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -58,7 +58,7 @@ func claimIdentity(fsys wal.FS, dir string, random func([]byte)) (Identity, erro
 }
 
 // ReadIdentity reads a directory's identity; fs.ErrNotExist: there is none.
-func ReadIdentity(fsys wal.FS, dir string) (Identity, error) {
+func ReadIdentity(fsys vfs.FS, dir string) (Identity, error) {
 	path := filepath.Join(dir, identityFile)
 	f, err := fsys.Open(path)
 	if err != nil {
@@ -80,7 +80,7 @@ func ReadIdentity(fsys wal.FS, dir string) (Identity, error) {
 }
 
 // newIdentity is for an empty directory only: a log without an identity is somebody's data that lost its owner.
-func newIdentity(fsys wal.FS, dir string, random func([]byte)) (Identity, error) {
+func newIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error) {
 	if _, err := fsys.Stat(filepath.Join(dir, "wal")); err == nil {
 		return Identity{}, fmt.Errorf("node: %s holds a log but no %s; restore the file, or start in an empty directory", dir, identityFile)
 	}
@@ -101,12 +101,12 @@ func newClusterID(random func([]byte)) string {
 }
 
 // Write makes it the directory's identity.
-func (id Identity) Write(fsys wal.FS, dir string) error {
+func (id Identity) Write(fsys vfs.FS, dir string) error {
 	data, err := id.encode()
 	if err != nil {
 		return fmt.Errorf("node: encode identity: %w", err)
 	}
-	if err := wal.WriteFileAtomic(fsys, filepath.Join(dir, identityFile), data); err != nil {
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, identityFile), data); err != nil {
 		return fmt.Errorf("node: write identity: %w", err)
 	}
 	return nil

@@ -6,7 +6,8 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/wal"
+	"carillon/vfs"
+	"carillon/vfs/memfs"
 )
 
 // fullIdentity has everything that an identity can have.
@@ -22,7 +23,7 @@ func fullIdentity() Identity {
 
 // TestIdentityDamage flips every bit of an identity and cuts it everywhere: none passes for another identity.
 func TestIdentityDamage(t *testing.T) {
-	fsys := wal.NewMemFS()
+	fsys := memfs.New()
 	if err := fsys.MkdirAll("data"); err != nil {
 		t.Fatal(err)
 	}
@@ -64,9 +65,9 @@ func TestIdentityDamage(t *testing.T) {
 
 // TestIdentityOfVersion1: what was written before there was a sum is read, and is summed from then on.
 func TestIdentityOfVersion1(t *testing.T) {
-	fsys := wal.NewMemFS()
+	fsys := memfs.New()
 	const old = "{\n  \"version\": 1,\n  \"node_id\": 77,\n  \"starts\": 4,\n  \"founded\": true,\n  \"shards\": 8,\n  \"replicas\": 1,\n  \"cluster_id\": \"c\"\n}\n"
-	if err := wal.WriteFileAtomic(fsys, identityFile, []byte(old)); err != nil {
+	if err := vfs.WriteFileAtomic(fsys, identityFile, []byte(old)); err != nil {
 		t.Fatal(err)
 	}
 	id, err := claimIdentity(fsys, "", nil)
@@ -81,7 +82,7 @@ func TestIdentityOfVersion1(t *testing.T) {
 
 // TestIdentityOfAnEmptyDirectory: it is drawn, kept, and not drawn beside a log that lost its own.
 func TestIdentityOfAnEmptyDirectory(t *testing.T) {
-	fsys := wal.NewMemFS()
+	fsys := memfs.New()
 	if err := fsys.MkdirAll("data"); err != nil {
 		t.Fatal(err)
 	}

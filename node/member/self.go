@@ -22,7 +22,7 @@ import (
 	"carillon/secret"
 	"carillon/shard"
 	"carillon/transport/peer"
-	"carillon/wal"
+	"carillon/vfs"
 )
 
 // ErrRemoved ends the process: the cluster has removed the node, and there is nothing left for it to do.
@@ -68,7 +68,7 @@ type Config struct {
 	Keys     func() *secret.Keys // that secrets are sealed by; they may change
 	LacksKey func() string       // which key this node would need and does not have; empty: none
 
-	FS     wal.FS
+	FS     vfs.FS
 	Dir    string
 	Clock  *clocks.Keeper
 	Tasks  task.Env

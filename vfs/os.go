@@ -1,6 +1,6 @@
 //go:build unix
 
-package wal
+package vfs
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// OSFS is the operating system's file system.
-type OSFS struct{}
+// OS is the operating system's file system.
+type OS struct{}
 
 type osFile struct{ *os.File }
 
@@ -25,8 +25,8 @@ func (f osFile) Size() (int64, error) {
 }
 
 // OpenFile implements FS.
-func (OSFS) OpenFile(name string, flag int) (File, error) {
-	f, err := os.OpenFile(name, flag, filePerm)
+func (OS) OpenFile(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, FilePerm)
 	if err != nil {
 		return nil, err
 	}
@@ -34,24 +34,24 @@ func (OSFS) OpenFile(name string, flag int) (File, error) {
 }
 
 // Create implements FS.
-func (o OSFS) Create(name string) (File, error) {
+func (o OS) Create(name string) (File, error) {
 	return o.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_TRUNC)
 }
 
 // Open implements FS.
-func (o OSFS) Open(name string) (File, error) { return o.OpenFile(name, os.O_RDONLY) }
+func (o OS) Open(name string) (File, error) { return o.OpenFile(name, os.O_RDONLY) }
 
 // Rename implements FS.
-func (OSFS) Rename(from, to string) error { return os.Rename(from, to) }
+func (OS) Rename(from, to string) error { return os.Rename(from, to) }
 
 // Remove implements FS.
-func (OSFS) Remove(name string) error { return os.Remove(name) }
+func (OS) Remove(name string) error { return os.Remove(name) }
 
 // MkdirAll implements FS.
-func (OSFS) MkdirAll(dir string) error { return os.MkdirAll(dir, dirPerm) }
+func (OS) MkdirAll(dir string) error { return os.MkdirAll(dir, DirPerm) }
 
 // ReadDir implements FS.
-func (OSFS) ReadDir(dir string) ([]DirEntry, error) {
+func (OS) ReadDir(dir string) ([]DirEntry, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (OSFS) ReadDir(dir string) ([]DirEntry, error) {
 }
 
 // Stat implements FS.
-func (OSFS) Stat(name string) (DirEntry, error) {
+func (OS) Stat(name string) (DirEntry, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return DirEntry{}, err
@@ -80,7 +80,7 @@ func (OSFS) Stat(name string) (DirEntry, error) {
 }
 
 // SyncDir implements FS.
-func (OSFS) SyncDir(dir string) error {
+func (OS) SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -93,8 +93,8 @@ func (OSFS) SyncDir(dir string) error {
 }
 
 // Lock implements FS by flock, which ends with the process.
-func (OSFS) Lock(name string) (io.Closer, error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, filePerm)
+func (OS) Lock(name string) (io.Closer, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, FilePerm)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (OSFS) Lock(name string) (io.Closer, error) {
 }
 
 // Free implements FS.
-func (OSFS) Free(dir string) (uint64, error) {
+func (OS) Free(dir string) (uint64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, err

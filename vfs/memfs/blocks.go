@@ -1,4 +1,4 @@
-package wal
+package memfs
 
 import (
 	"maps"
@@ -8,16 +8,16 @@ import (
 // sectorBytes is the smallest unit that reaches a disk whole.
 const sectorBytes = 512
 
-// memBlocks is a file's content, and what of it is on disk.
-type memBlocks struct {
+// blocks is a file's content, and what of it is on disk.
+type blocks struct {
 	data   []byte           // as the running process sees it
 	size   int64            // on disk
-	before map[int64][]byte // sectors changed since the last sync → what the disk holds; nil: nothing
+	before map[int64][]byte // what the disk holds of the sectors changed since the last sync
 	failed map[int64]bool   // changed sectors that a failed sync dropped: they never reach the disk
 }
 
-// touch remembers what the disk holds of the sectors in [from, to) before they change.
-func (b *memBlocks) touch(from, to int64) {
+// preserve remembers what the disk holds of the sectors in [from, to) before they change.
+func (b *blocks) preserve(from, to int64) {
 	if b.before == nil {
 		b.before, b.failed = map[int64][]byte{}, map[int64]bool{}
 	}
@@ -32,23 +32,23 @@ func (b *memBlocks) touch(from, to int64) {
 	}
 }
 
-func (b *memBlocks) writeAt(p []byte, off int64) {
+func (b *blocks) writeAt(p []byte, off int64) {
 	if len(p) == 0 {
 		return
 	}
 	end := off + int64(len(p))
-	b.touch(min(off, int64(len(b.data))), end)
+	b.preserve(min(off, int64(len(b.data))), end)
 	b.resize(max(end, int64(len(b.data))))
 	copy(b.data[off:], p)
 }
 
-func (b *memBlocks) truncate(size int64) {
-	b.touch(min(size, int64(len(b.data))), max(size, int64(len(b.data))))
+func (b *blocks) truncate(size int64) {
+	b.preserve(min(size, int64(len(b.data))), max(size, int64(len(b.data))))
 	b.resize(size)
 }
 
 // resize grows with zeros, or cuts.
-func (b *memBlocks) resize(size int64) {
+func (b *blocks) resize(size int64) {
 	if old := int64(len(b.data)); size > old {
 		b.data = slices.Grow(b.data, int(size-old))[:size]
 		clear(b.data[old:])
@@ -56,7 +56,7 @@ func (b *memBlocks) resize(size int64) {
 	b.data = b.data[:size]
 }
 
-func (b *memBlocks) sync() {
+func (b *blocks) sync() {
 	for i := range b.before {
 		if !b.failed[i] {
 			delete(b.before, i)
@@ -67,14 +67,14 @@ func (b *memBlocks) sync() {
 
 // fail is a sync that failed: the changed pages count as clean from now on, though they
 // were not written, as on Linux.
-func (b *memBlocks) fail() {
+func (b *blocks) fail() {
 	for i := range b.before {
 		b.failed[i] = true
 	}
 }
 
 // afterCrash returns what a power cut leaves.
-func (b *memBlocks) afterCrash(r Rand, opt CrashOptions) memBlocks {
+func (b *blocks) afterCrash(r Rand, opt CrashOptions) blocks {
 	size := b.size
 	if size != int64(len(b.data)) && r.IntN(100) < opt.KeepSize {
 		size = int64(len(b.data))
@@ -99,5 +99,5 @@ func (b *memBlocks) afterCrash(r Rand, opt CrashOptions) memBlocks {
 			}
 		}
 	}
-	return memBlocks{data: out[:size], size: size}
+	return blocks{data: out[:size], size: size}
 }

@@ -1,4 +1,4 @@
-package wal
+package memfs
 
 import (
 	"bytes"
@@ -7,15 +7,25 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"testing"
+
+	"carillon/vfs"
 )
 
-func lostAll(m *MemFS) *MemFS {
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lostAll is the file system after a power cut that keeps nothing but what was synced.
+func lostAll(m *FS) *FS {
 	return m.CrashClone(rand.New(rand.NewPCG(1, 1)), CrashOptions{})
 }
 
-func TestMemFSLosesWhatWasNotSynced(t *testing.T) {
-	m := NewMemFS()
-	must(t, makeDir(m, "a/b"))
+func TestLosesWhatWasNotSynced(t *testing.T) {
+	m := New()
+	must(t, vfs.MakeDir(m, "a/b"))
 	f, err := m.Create("a/b/x")
 	must(t, err)
 	_, err = f.Write([]byte("one"))
@@ -27,7 +37,7 @@ func TestMemFSLosesWhatWasNotSynced(t *testing.T) {
 	must(t, m.SyncDir("a/b"))
 	_, err = f.Write([]byte("two"))
 	must(t, err)
-	if b, err := readFile(lostAll(m), "a/b/x", nil, 99); err != nil || string(b) != "one" {
+	if b, err := vfs.ReadFile(lostAll(m), "a/b/x", nil, 99); err != nil || string(b) != "one" {
 		t.Fatalf("%q, %v", b, err)
 	}
 	must(t, m.Rename("a/b/x", "a/y"))
@@ -39,15 +49,15 @@ func TestMemFSLosesWhatWasNotSynced(t *testing.T) {
 	if _, err := c.Stat("a/b/x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("a synced rename left the old name: %v", err)
 	}
-	if b, err := readFile(c, "a/y", nil, 99); err != nil || string(b) != "one" {
+	if b, err := vfs.ReadFile(c, "a/y", nil, 99); err != nil || string(b) != "one" {
 		t.Fatalf("%q, %v", b, err)
 	}
 }
 
-func TestMemFSTearsByBlock(t *testing.T) {
+func TestTearsByBlock(t *testing.T) {
 	for _, block := range []int{512, 4096} {
-		m := NewMemFS()
-		must(t, makeDir(m, "d"))
+		m := New()
+		must(t, vfs.MakeDir(m, "d"))
 		f, err := m.Create("d/x")
 		must(t, err)
 		must(t, f.Truncate(16384))
@@ -58,7 +68,7 @@ func TestMemFSTearsByBlock(t *testing.T) {
 		torn := 0
 		for seed := range uint64(20) {
 			c := m.CrashClone(rand.New(rand.NewPCG(seed, 1)), CrashOptions{KeepData: 50, BlockBytes: block})
-			b, err := readFile(c, "d/x", nil, 1<<20)
+			b, err := vfs.ReadFile(c, "d/x", nil, 1<<20)
 			must(t, err)
 			for at := 0; at < len(b); at += block {
 				if !bytes.Equal(b[at:at+block], bytes.Repeat(b[at:at+1], block)) {
@@ -75,9 +85,9 @@ func TestMemFSTearsByBlock(t *testing.T) {
 	}
 }
 
-func TestMemFSFailedSyncDropsPages(t *testing.T) {
-	m := NewMemFS()
-	must(t, makeDir(m, "d"))
+func TestFailedSyncDropsPages(t *testing.T) {
+	m := New()
+	must(t, vfs.MakeDir(m, "d"))
 	f, err := m.Create("d/x")
 	must(t, err)
 	must(t, m.SyncDir("d"))
@@ -88,21 +98,43 @@ func TestMemFSFailedSyncDropsPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, f.Sync()) // succeeds, and writes nothing
-	if b, _ := readFile(m, "d/x", nil, 99); string(b) != "lost" {
+	if b, _ := vfs.ReadFile(m, "d/x", nil, 99); string(b) != "lost" {
 		t.Fatalf("the process sees %q", b)
 	}
-	if b, _ := readFile(lostAll(m), "d/x", nil, 99); string(b) == "lost" {
+	if b, _ := vfs.ReadFile(lostAll(m), "d/x", nil, 99); string(b) == "lost" {
 		t.Fatal("a second sync made durable what the first one lost")
 	}
 }
 
-func TestMemFSKillEndsHandlesAndLocks(t *testing.T) {
-	m := NewMemFS()
+func TestFailedDirectorySyncDropsNames(t *testing.T) {
+	m := New()
+	must(t, vfs.MakeDir(m, "d"))
+	must(t, vfs.WriteSynced(m, "d/x", []byte("x")))
+	m.FailNth(OpSyncDir, 1, syscall.EIO)
+	if err := m.SyncDir("d"); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	must(t, m.SyncDir("d")) // succeeds, and writes nothing
+	if _, err := m.Stat("d/x"); err != nil {
+		t.Fatalf("the process does not see the name: %v", err)
+	}
+	if _, err := lostAll(m).Stat("d/x"); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("a second sync made durable what the first one lost: %v", err)
+	}
+	must(t, vfs.WriteSynced(m, "d/y", []byte("y"))) // another change of the directory: all of it is to be written again
+	must(t, m.SyncDir("d"))
+	if _, err := lostAll(m).Stat("d/x"); err != nil {
+		t.Fatalf("a sync after another change wrote the new name alone: %v", err)
+	}
+}
+
+func TestKillEndsHandlesAndLocks(t *testing.T) {
+	m := New()
 	f, err := m.Create("x")
 	must(t, err)
 	_, err = m.Lock("l")
 	must(t, err)
-	if _, err := m.Lock("l"); !errors.Is(err, ErrLocked) {
+	if _, err := m.Lock("l"); !errors.Is(err, vfs.ErrLocked) {
 		t.Fatal(err)
 	}
 	m.Kill()
@@ -113,8 +145,8 @@ func TestMemFSKillEndsHandlesAndLocks(t *testing.T) {
 	must(t, err)
 }
 
-func TestMemFSCapacity(t *testing.T) {
-	m := NewMemFS()
+func TestCapacity(t *testing.T) {
+	m := New()
 	m.SetCapacity(10)
 	f, err := m.Create("x")
 	must(t, err)
@@ -124,29 +156,4 @@ func TestMemFSCapacity(t *testing.T) {
 	}
 	_, err = f.WriteAt([]byte{1}, 3) // in place
 	must(t, err)
-}
-
-func TestWriteFileAtomic(t *testing.T) {
-	m := NewMemFS()
-	must(t, makeDir(m, "d"))
-	must(t, WriteFileAtomic(m, "d/x", []byte("old")))
-	r, busy := rand.New(rand.NewPCG(2, 2)), false
-	m.SetHook(func(int, Op, string) error {
-		if !busy {
-			busy = true
-			for range 10 {
-				c := m.CrashClone(r, CrashOptions{KeepData: 50, KeepSize: 50, KeepNames: 50})
-				if b, err := readFile(c, "d/x", nil, 99); err != nil || string(b) != "old" && string(b) != "new" {
-					t.Errorf("%q, %v", b, err)
-				}
-			}
-			busy = false
-		}
-		return nil
-	})
-	must(t, WriteFileAtomic(m, "d/x", []byte("new")))
-	m.SetHook(nil)
-	if b, err := readFile(lostAll(m), "d/x", nil, 99); err != nil || string(b) != "new" {
-		t.Fatalf("%q, %v", b, err)
-	}
 }

@@ -1,4 +1,4 @@
-package wal
+package memfs
 
 import (
 	"fmt"
@@ -45,14 +45,14 @@ type fault struct {
 
 // FailNth makes the n-th operation of a kind from now (1 is the next) fail with err. A
 // failing write writes nothing; what a failing sync should have written is lost for good.
-func (m *MemFS) FailNth(op Op, n int, err error) { m.addFault(fault{op: op, left: n, err: err}) }
+func (m *FS) FailNth(op Op, n int, err error) { m.addFault(fault{op: op, left: n, err: err}) }
 
 // ShortWriteNth makes the n-th write from now write only keep bytes and fail with err.
-func (m *MemFS) ShortWriteNth(n, keep int, err error) {
+func (m *FS) ShortWriteNth(n, keep int, err error) {
 	m.addFault(fault{op: OpWrite, left: n, keep: keep, err: err})
 }
 
-func (m *MemFS) addFault(f fault) {
+func (m *FS) addFault(f fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.faults = append(m.faults, f)
@@ -60,22 +60,29 @@ func (m *MemFS) addFault(f fault) {
 
 // SetCapacity bounds the sum of all file sizes; writes beyond it are cut short with
 // ENOSPC. 0 means no bound.
-func (m *MemFS) SetCapacity(bytes int64) {
+func (m *FS) SetCapacity(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.capacity = bytes
 }
 
+// SetFree bounds the sum of all file sizes to what it is now and so many bytes more.
+func (m *FS) SetFree(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.capacity = m.root.size() + bytes
+}
+
 // SetHook calls hook before every operation, outside of all locks; an error makes the
 // operation fail. n counts operations from 1. CrashClone may be called in it.
-func (m *MemFS) SetHook(hook func(n int, op Op, name string) error) {
+func (m *FS) SetHook(hook func(n int, op Op, name string) error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.hook = hook
 }
 
 // FlipBit inverts one bit of a file, durably: damage at rest. Bits count from the file's start.
-func (m *MemFS) FlipBit(name string, bit int64) error {
+func (m *FS) FlipBit(name string, bit int64) error {
 	return m.Damage(name, func(b []byte) []byte {
 		if bit/8 < int64(len(b)) {
 			b[bit/8] ^= 1 << (bit % 8)
@@ -85,7 +92,7 @@ func (m *MemFS) FlipBit(name string, bit int64) error {
 }
 
 // Damage replaces a file's content by what change makes of it, durably.
-func (m *MemFS) Damage(name string, change func([]byte) []byte) error {
+func (m *FS) Damage(name string, change func([]byte) []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n, err := m.lookupLocked(name)
@@ -95,19 +102,19 @@ func (m *MemFS) Damage(name string, change func([]byte) []byte) error {
 	if err != nil {
 		return pathError(OpWrite, name, err)
 	}
-	n.blocks = memBlocks{data: change(n.blocks.data)}
+	n.blocks = blocks{data: change(n.blocks.data)}
 	n.blocks.size = int64(len(n.blocks.data))
 	return nil
 }
 
 // enter counts an operation and returns the fault that strikes it.
-func (m *MemFS) enter(op Op, name string) error {
+func (m *FS) enter(op Op, name string) error {
 	_, err := m.strike(op, name)
 	return err
 }
 
 // enterWrite is enter for a write of n bytes: how many of them are written.
-func (m *MemFS) enterWrite(name string, n int) (keep int, err error) {
+func (m *FS) enterWrite(name string, n int) (keep int, err error) {
 	f, err := m.strike(OpWrite, name)
 	if err != nil {
 		return min(n, f.keep), err
@@ -115,7 +122,7 @@ func (m *MemFS) enterWrite(name string, n int) (keep int, err error) {
 	return n, nil
 }
 
-func (m *MemFS) strike(op Op, name string) (fault, error) {
+func (m *FS) strike(op Op, name string) (fault, error) {
 	m.mu.Lock()
 	m.ops++
 	n, hook := m.ops, m.hook

@@ -1,4 +1,4 @@
-package wal
+package memfs
 
 import (
 	"maps"
@@ -22,10 +22,10 @@ type CrashOptions struct {
 // CrashClone returns the file system as it stands after a power cut now: unsynced data,
 // sizes and directory changes are kept or lost by chance, each by itself and in any order.
 // The original goes on as if nothing had happened. Faults and locks are not copied.
-func (m *MemFS) CrashClone(r Rand, opt CrashOptions) *MemFS {
+func (m *FS) CrashClone(r Rand, opt CrashOptions) *FS {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := memCrash{rand: r, opt: opt, copies: map[*memNode]*memNode{}, changed: map[*memNode]map[string]*memNode{}}
+	c := crashClone{rand: r, opt: opt, copies: map[*inode]*inode{}, changed: map[*inode]map[string]*inode{}}
 	for _, op := range m.pending {
 		if r.IntN(100) >= opt.KeepNames || op.failed {
 			continue
@@ -34,36 +34,36 @@ func (m *MemFS) CrashClone(r Rand, opt CrashOptions) *MemFS {
 			set(c.names(s.dir), s.name, s.node)
 		}
 	}
-	out := NewMemFS()
+	out := New()
 	out.root = c.clone(m.root)
 	out.capacity = m.capacity
 	return out
 }
 
-type memCrash struct {
+type crashClone struct {
 	rand    Rand
 	opt     CrashOptions
-	copies  map[*memNode]*memNode
-	changed map[*memNode]map[string]*memNode // directories with changes that survived
+	copies  map[*inode]*inode
+	changed map[*inode]map[string]*inode // directories with changes that survived
 }
 
-func (c *memCrash) names(dir *memNode) map[string]*memNode {
+func (c *crashClone) names(dir *inode) map[string]*inode {
 	if c.changed[dir] == nil {
 		c.changed[dir] = maps.Clone(dir.durable)
 	}
 	return c.changed[dir]
 }
 
-func (c *memCrash) clone(n *memNode) *memNode {
+func (c *crashClone) clone(n *inode) *inode {
 	if done := c.copies[n]; done != nil {
 		return done
 	}
 	if !n.dir {
-		f := &memNode{blocks: n.blocks.afterCrash(c.rand, c.opt)}
+		f := &inode{blocks: n.blocks.afterCrash(c.rand, c.opt)}
 		c.copies[n] = f
 		return f
 	}
-	d := newMemDir()
+	d := newDir()
 	c.copies[n] = d
 	names := n.durable
 	if c.changed[n] != nil {
@@ -78,7 +78,7 @@ func (c *memCrash) clone(n *memNode) *memNode {
 
 // Kill ends the process that uses the file system: its handles fail and its locks are
 // free. All that was written is there, but still not synced.
-func (m *MemFS) Kill() {
+func (m *FS) Kill() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.epoch++

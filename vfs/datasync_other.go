@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package wal
+package vfs
 
 import "os"
 

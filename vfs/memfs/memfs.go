@@ -1,4 +1,14 @@
-package wal
+// Package memfs is a file system in memory for tests and the simulator. It knows what was synced:
+// file data by File.Sync, directory entries by SyncDir. CrashClone returns what a power cut leaves,
+// Kill what the end of a process leaves. Faults (FailNth, SetHook, SetCapacity), damage (FlipBit,
+// Damage) and false syncs (SetSyncLies) are set beforehand. All that an FS does is a function of the
+// calls made and of the Rand given.
+//
+// Directory changes are kept as operations. Each of them survives a crash whole or not at all, so a
+// rename never loses the file. A sync of a file does not sync its name.
+//
+// No product code imports the package.
+package memfs
 
 import (
 	"errors"
@@ -11,35 +21,31 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"carillon/vfs"
 )
 
-// MemFS is a file system in memory for tests and simulation. It knows what was synced:
-// file blocks by File.Sync, directory entries by SyncDir. CrashClone gives what a power cut
-// leaves, Kill what the end of a process leaves; faults can be set beforehand. Everything
-// it does is a function of the calls made and of the Rand given.
-//
-// Directory changes are kept as operations, each of which survives a crash whole or not at
-// all: a rename never loses the file. Syncing a file does not sync its name.
-type MemFS struct {
+// FS is a file system in memory. The package comment has its rules.
+type FS struct {
 	mu       sync.Mutex
-	root     *memNode
+	root     *inode
 	pending  []dirOp // directory changes that are not durable, oldest first
-	locks    map[string]*memLock
+	locks    map[string]*fileLock
 	epoch    int // handles of an earlier epoch belong to a killed process
 	capacity int64
 	ops      int
 	hook     func(n int, op Op, name string) error
 	faults   []fault
-	liar     func(name string, dir bool) Lie
+	syncLies func(name string, dir bool) SyncLie
 }
 
-// memNode is a file or a directory.
-type memNode struct {
+// inode is a file or a directory.
+type inode struct {
 	dir     bool
-	entries map[string]*memNode // as the running process sees them
-	durable map[string]*memNode // as they stand on disk
+	entries map[string]*inode // as the running process sees them
+	durable map[string]*inode // as they stand on disk
 
-	blocks memBlocks
+	blocks blocks
 }
 
 // dirOp is one atomic directory change: a link, an unlink, or both at once in a rename.
@@ -51,18 +57,18 @@ type dirOp struct {
 }
 
 type dirSet struct {
-	dir  *memNode
+	dir  *inode
 	name string
-	node *memNode // nil: unlink
+	node *inode // nil: unlink
 }
 
-// NewMemFS returns an empty file system.
-func NewMemFS() *MemFS {
-	return &MemFS{root: newMemDir(), locks: map[string]*memLock{}}
+// New returns an empty file system.
+func New() *FS {
+	return &FS{root: newDir(), locks: map[string]*fileLock{}}
 }
 
-func newMemDir() *memNode {
-	return &memNode{dir: true, entries: map[string]*memNode{}, durable: map[string]*memNode{}}
+func newDir() *inode {
+	return &inode{dir: true, entries: map[string]*inode{}, durable: map[string]*inode{}}
 }
 
 func splitPath(name string) []string {
@@ -77,7 +83,7 @@ func pathError(op Op, name string, err error) error {
 	return &fs.PathError{Op: op.String(), Path: name, Err: err}
 }
 
-func (m *MemFS) lookupLocked(name string) (*memNode, error) {
+func (m *FS) lookupLocked(name string) (*inode, error) {
 	n := m.root
 	for _, part := range splitPath(name) {
 		if !n.dir {
@@ -92,7 +98,7 @@ func (m *MemFS) lookupLocked(name string) (*memNode, error) {
 	return n, nil
 }
 
-func (m *MemFS) parentLocked(name string) (dir *memNode, base string, err error) {
+func (m *FS) parentLocked(name string) (dir *inode, base string, err error) {
 	dir, err = m.lookupLocked(filepath.Dir(filepath.Clean(name)))
 	if err != nil {
 		return nil, "", err
@@ -104,7 +110,7 @@ func (m *MemFS) parentLocked(name string) (dir *memNode, base string, err error)
 }
 
 // changeLocked does an atomic directory change, durable only after a SyncDir.
-func (m *MemFS) changeLocked(sets ...dirSet) {
+func (m *FS) changeLocked(sets ...dirSet) {
 	for _, s := range sets {
 		set(s.dir.entries, s.name, s.node)
 		for i := range m.pending {
@@ -115,11 +121,11 @@ func (m *MemFS) changeLocked(sets ...dirSet) {
 }
 
 // where is the directory whose block holds the change: of a rename, the one that it ends in.
-func (op *dirOp) where() *memNode { return op.sets[len(op.sets)-1].dir }
+func (op *dirOp) where() *inode { return op.sets[len(op.sets)-1].dir }
 
 // failDir is a sync of a directory that failed: as with a file's pages, what was to be written
 // counts as clean from now on, though it was not written.
-func (m *MemFS) failDir(name string) {
+func (m *FS) failDir(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	dir, err := m.lookupLocked(name)
@@ -131,7 +137,7 @@ func (m *MemFS) failDir(name string) {
 	}
 }
 
-func set(entries map[string]*memNode, name string, node *memNode) {
+func set(entries map[string]*inode, name string, node *inode) {
 	if node == nil {
 		delete(entries, name)
 	} else {
@@ -140,7 +146,7 @@ func set(entries map[string]*memNode, name string, node *memNode) {
 }
 
 // OpenFile implements FS.
-func (m *MemFS) OpenFile(name string, flag int) (File, error) {
+func (m *FS) OpenFile(name string, flag int) (vfs.File, error) {
 	op := OpOpen
 	if flag&os.O_CREATE != 0 {
 		op = OpCreate
@@ -161,7 +167,7 @@ func (m *MemFS) OpenFile(name string, flag int) (File, error) {
 	case n != nil && flag&os.O_CREATE != 0 && flag&os.O_EXCL != 0:
 		return nil, pathError(op, name, fs.ErrExist)
 	case n == nil:
-		n = &memNode{}
+		n = &inode{}
 		m.changeLocked(dirSet{dir, base, n})
 	case n.dir:
 		return nil, pathError(op, name, syscall.EISDIR)
@@ -169,19 +175,19 @@ func (m *MemFS) OpenFile(name string, flag int) (File, error) {
 	if flag&os.O_TRUNC != 0 {
 		n.blocks.truncate(0)
 	}
-	return &memFile{fs: m, node: n, name: name, epoch: m.epoch, write: flag&(os.O_WRONLY|os.O_RDWR) != 0}, nil
+	return &openFile{fs: m, node: n, name: name, epoch: m.epoch, write: flag&(os.O_WRONLY|os.O_RDWR) != 0}, nil
 }
 
 // Create implements FS.
-func (m *MemFS) Create(name string) (File, error) {
+func (m *FS) Create(name string) (vfs.File, error) {
 	return m.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_TRUNC)
 }
 
 // Open implements FS.
-func (m *MemFS) Open(name string) (File, error) { return m.OpenFile(name, os.O_RDONLY) }
+func (m *FS) Open(name string) (vfs.File, error) { return m.OpenFile(name, os.O_RDONLY) }
 
 // Rename implements FS.
-func (m *MemFS) Rename(from, to string) error {
+func (m *FS) Rename(from, to string) error {
 	if err := m.enter(OpRename, to); err != nil {
 		return pathError(OpRename, to, err)
 	}
@@ -207,7 +213,7 @@ func (m *MemFS) Rename(from, to string) error {
 }
 
 // Remove implements FS.
-func (m *MemFS) Remove(name string) error {
+func (m *FS) Remove(name string) error {
 	if err := m.enter(OpRemove, name); err != nil {
 		return pathError(OpRemove, name, err)
 	}
@@ -229,7 +235,7 @@ func (m *MemFS) Remove(name string) error {
 }
 
 // MkdirAll implements FS.
-func (m *MemFS) MkdirAll(dir string) error {
+func (m *FS) MkdirAll(dir string) error {
 	if err := m.enter(OpMkdir, dir); err != nil {
 		return pathError(OpMkdir, dir, err)
 	}
@@ -239,7 +245,7 @@ func (m *MemFS) MkdirAll(dir string) error {
 	for _, part := range splitPath(dir) {
 		next := n.entries[part]
 		if next == nil {
-			next = newMemDir()
+			next = newDir()
 			m.changeLocked(dirSet{n, part, next})
 		}
 		if !next.dir {
@@ -251,7 +257,7 @@ func (m *MemFS) MkdirAll(dir string) error {
 }
 
 // ReadDir implements FS.
-func (m *MemFS) ReadDir(dir string) ([]DirEntry, error) {
+func (m *FS) ReadDir(dir string) ([]vfs.DirEntry, error) {
 	if err := m.enter(OpReadDir, dir); err != nil {
 		return nil, pathError(OpReadDir, dir, err)
 	}
@@ -264,30 +270,30 @@ func (m *MemFS) ReadDir(dir string) ([]DirEntry, error) {
 	if err != nil {
 		return nil, pathError(OpReadDir, dir, err)
 	}
-	out := make([]DirEntry, 0, len(n.entries))
+	out := make([]vfs.DirEntry, 0, len(n.entries))
 	for _, name := range slices.Sorted(maps.Keys(n.entries)) {
 		out = append(out, n.entries[name].describe(name))
 	}
 	return out, nil
 }
 
-func (n *memNode) describe(name string) DirEntry {
-	return DirEntry{Name: name, Dir: n.dir, Bytes: int64(len(n.blocks.data))}
+func (n *inode) describe(name string) vfs.DirEntry {
+	return vfs.DirEntry{Name: name, Dir: n.dir, Bytes: int64(len(n.blocks.data))}
 }
 
 // Stat implements FS.
-func (m *MemFS) Stat(name string) (DirEntry, error) {
+func (m *FS) Stat(name string) (vfs.DirEntry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n, err := m.lookupLocked(name)
 	if err != nil {
-		return DirEntry{}, pathError(OpOpen, name, err)
+		return vfs.DirEntry{}, pathError(OpOpen, name, err)
 	}
 	return n.describe(filepath.Base(name)), nil
 }
 
 // SyncDir implements FS.
-func (m *MemFS) SyncDir(dir string) error {
+func (m *FS) SyncDir(dir string) error {
 	if err := m.enter(OpSyncDir, dir); err != nil {
 		m.failDir(dir)
 		return pathError(OpSyncDir, dir, err)
@@ -299,16 +305,16 @@ func (m *MemFS) SyncDir(dir string) error {
 	if err != nil {
 		return pathError(OpSyncDir, dir, err)
 	}
-	if !lie.Told {
-		m.settleLocked(n)
+	if !lie.Lies {
+		m.syncEntriesLocked(n)
 	}
 	return nil
 }
 
-// settleLocked makes the pending changes of dir durable, and the earlier ones that they
+// syncEntriesLocked makes the pending changes of dir durable, and the earlier ones that they
 // rest on: those of every directory that such a change touches.
-func (m *MemFS) settleLocked(dir *memNode) {
-	touched := map[*memNode]bool{dir: true}
+func (m *FS) syncEntriesLocked(dir *inode) {
+	touched := map[*inode]bool{dir: true}
 	take := make([]bool, len(m.pending))
 	for i := len(m.pending) - 1; i >= 0; i-- {
 		if m.pending[i].failed {
@@ -334,25 +340,25 @@ func (m *MemFS) settleLocked(dir *memNode) {
 	m.pending = left
 }
 
-type memLock struct {
-	fs   *MemFS
+type fileLock struct {
+	fs   *FS
 	name string
 }
 
 // Lock implements FS.
-func (m *MemFS) Lock(name string) (io.Closer, error) {
+func (m *FS) Lock(name string) (io.Closer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	name = filepath.Clean(name)
 	if m.locks[name] != nil {
-		return nil, ErrLocked
+		return nil, vfs.ErrLocked
 	}
-	l := &memLock{fs: m, name: name}
+	l := &fileLock{fs: m, name: name}
 	m.locks[name] = l
 	return l, nil
 }
 
-func (l *memLock) Close() error {
+func (l *fileLock) Close() error {
 	l.fs.mu.Lock()
 	defer l.fs.mu.Unlock()
 	if l.fs.locks[l.name] == l {
@@ -362,7 +368,7 @@ func (l *memLock) Close() error {
 }
 
 // Free implements FS.
-func (m *MemFS) Free(string) (uint64, error) {
+func (m *FS) Free(string) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.capacity == 0 {
@@ -371,7 +377,7 @@ func (m *MemFS) Free(string) (uint64, error) {
 	return uint64(max(0, m.capacity-m.root.size())), nil
 }
 
-func (n *memNode) size() int64 {
+func (n *inode) size() int64 {
 	total := int64(len(n.blocks.data))
 	for _, e := range n.entries {
 		total += e.size()

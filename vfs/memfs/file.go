@@ -1,4 +1,4 @@
-package wal
+package memfs
 
 import (
 	"io"
@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// memFile is an open file of a MemFS.
-type memFile struct {
-	fs     *MemFS
-	node   *memNode
+// openFile is an open file of a FS.
+type openFile struct {
+	fs     *FS
+	node   *inode
 	name   string
 	offset int64
 	epoch  int
@@ -17,7 +17,7 @@ type memFile struct {
 	closed bool
 }
 
-func (f *memFile) checkLocked() error {
+func (f *openFile) checkLocked() error {
 	switch {
 	case f.closed:
 		return fs.ErrClosed
@@ -28,7 +28,7 @@ func (f *memFile) checkLocked() error {
 }
 
 // do runs an operation with the file system locked.
-func (f *memFile) do(op Op, run func() error) error {
+func (f *openFile) do(op Op, run func() error) error {
 	if err := f.fs.enter(op, f.name); err != nil {
 		return pathError(op, f.name, err)
 	}
@@ -44,7 +44,7 @@ func (f *memFile) do(op Op, run func() error) error {
 	return pathError(op, f.name, err)
 }
 
-func (f *memFile) Read(p []byte) (n int, err error) {
+func (f *openFile) Read(p []byte) (n int, err error) {
 	err = f.do(OpRead, func() error {
 		n, err = f.readLocked(p, f.offset)
 		f.offset += int64(n)
@@ -53,7 +53,7 @@ func (f *memFile) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-func (f *memFile) ReadAt(p []byte, off int64) (n int, err error) {
+func (f *openFile) ReadAt(p []byte, off int64) (n int, err error) {
 	err = f.do(OpRead, func() error {
 		n, err = f.readLocked(p, off)
 		if n == len(p) {
@@ -64,7 +64,7 @@ func (f *memFile) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-func (f *memFile) readLocked(p []byte, off int64) (int, error) {
+func (f *openFile) readLocked(p []byte, off int64) (int, error) {
 	data := f.node.blocks.data
 	if off >= int64(len(data)) {
 		if len(p) == 0 {
@@ -75,16 +75,16 @@ func (f *memFile) readLocked(p []byte, off int64) (int, error) {
 	return copy(p, data[off:]), nil
 }
 
-func (f *memFile) Write(p []byte) (int, error) {
+func (f *openFile) Write(p []byte) (int, error) {
 	return f.writeFault(p, func() int64 { return f.offset }, true)
 }
 
-func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
+func (f *openFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.writeFault(p, func() int64 { return off }, false)
 }
 
 // writeFault writes as much of p as faults and capacity let it.
-func (f *memFile) writeFault(p []byte, at func() int64, advance bool) (n int, err error) {
+func (f *openFile) writeFault(p []byte, at func() int64, advance bool) (n int, err error) {
 	n, fault := f.fs.enterWrite(f.name, len(p))
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
@@ -109,17 +109,17 @@ func (f *memFile) writeFault(p []byte, at func() int64, advance bool) (n int, er
 }
 
 // roomLocked is the size to which this file may grow.
-func (f *memFile) roomLocked() int64 {
+func (f *openFile) roomLocked() int64 {
 	size := int64(len(f.node.blocks.data))
 	return size + max(0, f.fs.capacity-f.fs.root.size())
 }
 
-func (f *memFile) Sync() error { return f.sync(OpSync) }
+func (f *openFile) Sync() error { return f.sync(OpSync) }
 
 // Datasync does what Sync does: the size is needed to read the data.
-func (f *memFile) Datasync() error { return f.sync(OpSync) }
+func (f *openFile) Datasync() error { return f.sync(OpSync) }
 
-func (f *memFile) sync(op Op) error {
+func (f *openFile) sync(op Op) error {
 	if err := f.fs.enter(op, f.name); err != nil {
 		f.fs.mu.Lock()
 		f.node.blocks.fail()
@@ -132,7 +132,7 @@ func (f *memFile) sync(op Op) error {
 	if err := f.checkLocked(); err != nil {
 		return pathError(op, f.name, err)
 	}
-	if lie.Told {
+	if lie.Lies {
 		f.node.blocks.lie(lie)
 		return nil
 	}
@@ -140,7 +140,7 @@ func (f *memFile) sync(op Op) error {
 	return nil
 }
 
-func (f *memFile) Truncate(size int64) error {
+func (f *openFile) Truncate(size int64) error {
 	return f.do(OpTruncate, func() error {
 		if !f.write {
 			return syscall.EINVAL
@@ -150,13 +150,13 @@ func (f *memFile) Truncate(size int64) error {
 	})
 }
 
-func (f *memFile) Size() (size int64, err error) {
+func (f *openFile) Size() (size int64, err error) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	return int64(len(f.node.blocks.data)), f.checkLocked()
 }
 
-func (f *memFile) Close() error {
+func (f *openFile) Close() error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	if f.closed {

@@ -1,4 +1,4 @@
-package wal
+package vfs
 
 import (
 	"fmt"
@@ -6,15 +6,16 @@ import (
 	"path/filepath"
 )
 
-const lockName = "LOCK"
+// LockName is the file that LockDir locks.
+const LockName = "LOCK"
 
 // LockDir takes the directory for this process until the result is closed.
 // A second holder gets an error that is ErrLocked. The directory is made if missing.
 func LockDir(fsys FS, dir string) (io.Closer, error) {
-	if err := makeDir(fsys, dir); err != nil {
+	if err := MakeDir(fsys, dir); err != nil {
 		return nil, fmt.Errorf("wal: lock %s: %w", dir, err)
 	}
-	l, err := fsys.Lock(filepath.Join(dir, lockName))
+	l, err := fsys.Lock(filepath.Join(dir, LockName))
 	if err != nil {
 		return nil, fmt.Errorf("wal: lock %s: %w", dir, err)
 	}

@@ -1,0 +1,76 @@
+package memfs
+
+import (
+	"maps"
+	"slices"
+)
+
+// SyncLie is what a disk does instead of a sync that it reports as done. The zero value is a true
+// sync.
+type SyncLie struct {
+	Lies bool // the sync is false; for a directory: none of its changes is on disk
+
+	// Skip and Count choose, of the sectors to be synced in order, those that do not come where they
+	// should. Skip counts round and round; Count 0 means all from there.
+	Skip, Count int
+	Shift       int64 // the chosen sectors overwrite those so many sectors further on; 0: none
+	KeepSize    bool  // the file's size on disk stays what it was
+	DropCache   bool  // the running process, too, reads what the disk has from now on
+}
+
+// SetSyncLies has lies called at each sync of a file or a directory, outside of all locks. What a
+// false sync loses shows after a power cut (CrashClone), unless it is written and synced again.
+func (m *FS) SetSyncLies(lies func(name string, dir bool) SyncLie) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.syncLies = lies
+}
+
+// lie is the answer of SetSyncLies' function to one sync.
+func (m *FS) lie(name string, dir bool) SyncLie {
+	m.mu.Lock()
+	lies := m.syncLies
+	m.mu.Unlock()
+	if lies == nil {
+		return SyncLie{}
+	}
+	return lies(name, dir)
+}
+
+// lie does what a false sync does.
+func (b *blocks) lie(l SyncLie) {
+	var dirty []int64
+	for _, i := range slices.Sorted(maps.Keys(b.before)) {
+		if !b.failed[i] {
+			dirty = append(dirty, i)
+		}
+	}
+	if n := len(dirty); n > 0 && l.Count > 0 {
+		skip := l.Skip % n
+		dirty = dirty[skip:min(n, skip+l.Count)]
+	}
+	for _, i := range dirty {
+		b.failed[i] = true
+	}
+	if sectors := (int64(len(b.data)) + sectorBytes - 1) / sectorBytes; l.Shift != 0 && sectors > 1 {
+		for _, i := range dirty {
+			to := ((i+l.Shift)%sectors + sectors) % sectors
+			if lo, hi := i*sectorBytes, min((i+1)*sectorBytes, int64(len(b.data))); lo < hi && to != i {
+				b.before[to], b.failed[to] = slices.Clone(b.data[lo:hi]), true
+			}
+		}
+	}
+	size := b.size
+	b.sync()
+	if l.KeepSize {
+		b.size = size
+	}
+	if l.DropCache {
+		*b = b.afterCrash(never{}, CrashOptions{})
+	}
+}
+
+// never is a Rand that keeps nothing.
+type never struct{}
+
+func (never) IntN(n int) int { return n - 1 }
