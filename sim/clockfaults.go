@@ -98,6 +98,9 @@ func (n *node) setClock(off time.Duration) {
 	if n.clock.step == off {
 		return
 	}
+	for _, other := range w.nodes { // what this clock said until now may be what another goes by
+		other.confirmed()
+	}
 	w.counts.Steps++
 	w.counts.Far += int(b2u(off > time.Minute || off < -time.Minute))
 	n.clock.step, n.clock.touched, n.clock.frozen = off, w.now, false

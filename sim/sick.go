@@ -195,7 +195,7 @@ func (b *attemptBook) spent(n *node, out *shard.Outcome) {
 		}
 	}
 	for _, c := range b.calls[spentKey{out.Seq, out.Fence}] {
-		if len(calls) == 0 && n.w.mayBeginAnew(c, out) {
+		if len(calls) == 0 && n.mayBeginAnew(c, out) {
 			calls = []*call{c}
 		}
 	}
@@ -235,9 +235,11 @@ func (c *call) keeps(h timer.Handle, wait time.Duration) {
 
 // mayBeginAnew says whether an outcome may be of a call that began at another time by its process's clock: who tells of it goes by another time
 // than that process did, so the begin was set right as the end was.
-func (w *World) mayBeginAnew(c *call, out *shard.Outcome) bool {
+func (n *node) mayBeginAnew(c *call, out *shard.Outcome) bool {
+	w := n.w
 	behind, ahead := w.book.times.off(c.delivery.Shard, c.begun, w.now)
-	behind, ahead = min(behind, c.lowest), max(ahead, c.highest)
+	off := msOf(n.keeper.Look().WallMs-epochMs) - w.now // it may tell in its first turn by that time
+	behind, ahead = min(behind, c.lowest, off), max(ahead, c.highest, off)
 	by := msOf(out.StartedMs - c.wallMs).Abs()
 	return by <= ahead-behind+w.now-c.begun+timeSlack && ahead-behind > sureWithin-timeSlack
 }

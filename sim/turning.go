@@ -149,8 +149,11 @@ func (t *turning) ask(n *node, pull bool) {
 // consume pulls at a node as the API does, and says later what became of what it got, or nothing.
 func (t *turning) consume() {
 	r := t.chance
-	t.w.after(r.between(t.think/2, 2*t.think), t.consume)
-	most, wait := 1+r.IntN(4), time.Duration(0)
+	think, most, wait := t.think, 1+r.IntN(4), time.Duration(0)
+	if t.ended { // what has piled up while the topic was paused, or nobody served, is to be done in time
+		think, most = 50*time.Millisecond, 64
+	}
+	t.w.after(r.between(think/2, 2*think), t.consume)
 	if r.IntN(2) == 0 {
 		wait = r.between(0, time.Second)
 	}
