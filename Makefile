@@ -38,7 +38,8 @@ test: ## vet and the short tests under the race detector, 20 runs of the simulat
 ci: check ## everything that must hold at each landing: all tests under the race detector, 500 simulated runs, each fuzz target (a quarter of an hour)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	go test $(RACE) -vet all -shuffle=on -timeout 15m ./...
-	go test -count 1 -timeout 20m -run "TestSeeds|TestMendedIsAsItWas|TestClocksThatAre" ./sim
+	go test -count 1 -timeout 20m -run '^TestSeeds$$' ./sim -sim.seeds=500
+	go test -count 1 -timeout 20m -run 'TestSeeds.|TestMendedIsAsItWas|TestClocksThatAre' ./sim
 	./scripts/fuzz.sh $(FUZZTIME_CI) blind
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities
