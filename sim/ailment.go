@@ -61,7 +61,7 @@ func (s *swarm) lying(c chance) {
 	s.think, s.clients = c.between(50*time.Millisecond, 400*time.Millisecond), min(s.clients, 5)
 	s.loss, s.slow, s.slowSync, s.atEffect, s.early = 0, 0, 0, 0, false
 	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves = 0, 0, 0, 0, 0, 0, 0, 0
-	s.wipes, s.rots, s.full = 0, 0, 0
+	s.wipes, s.rots, s.full, s.bounds.memory = 0, 0, 0, 0 // more memory takes a restart, which a machine whose disk lied must not have yet
 	s.ordeals = ordeals{}
 }
 
