@@ -527,7 +527,8 @@ func (m *model) again(x *modelTimer, at int64) {
 
 // skip moves an occurrence on.
 func (m *model) skip(x *modelTimer, seq uint64, rev uint32, at int64) timer.Code {
-	if x == nil || x.Seq != seq || x.State != timer.Scheduled || x.rev != rev || x.Attempts != 0 || x.occurrence == 0 {
+	if x == nil || x.Seq != seq || x.State != timer.Scheduled || x.rev != rev || x.occurrence == 0 ||
+		x.Attempts != 0 && (at == 0 || at >= x.DueMs) { // one that was tried already is only brought forward
 		return timer.Skipped
 	}
 	if at == 0 || x.Repeat.UntilMs != 0 && at > x.Repeat.UntilMs {
