@@ -43,8 +43,8 @@ const (
 // are to go, rows that are short, zones, balance, and last the preferred leaders. Pure. At rest it is empty. Whatever of it does not
 // come to be, because it was lost or refused, the next plan has again.
 //
-// A row moves by one replica at a time; one that is not settled is left alone, and so is one that has lost its majority: its
-// leader is needed for every step. No row shrinks because a node is down, however long: only when fewer replicas are wanted.
+// A row moves by one replica at a time. One that is not settled is left alone, unless a node that it needs to get there has
+// been down for half a minute; one that has lost its majority is left alone in any case: its leader is needed for every step. No row shrinks because a node is down, however long: only when fewer replicas are wanted.
 func Plan(v View, f Facts) []Command {
 	if len(v.Rows) == 0 {
 		return nil
