@@ -28,11 +28,11 @@ type RescheduleTo struct {
 }
 
 type wireBulk struct {
-	Filter    *wireFilter `json:"filter,omitempty"`
-	All       bool        `json:"all,omitempty"`
-	Shift     Duration    `json:"shift,omitzero"`
-	At        *time.Time  `json:"at,omitempty"`
-	NotBefore *time.Time  `json:"not_before,omitempty"`
+	Filter    *wireFilter  `json:"filter,omitempty"`
+	All       bool         `json:"all,omitempty"`
+	Shift     wireDuration `json:"shift,omitzero"`
+	At        *time.Time   `json:"at,omitempty"`
+	NotBefore *time.Time   `json:"not_before,omitempty"`
 }
 
 func (s *Selector) wire() wireBulk { return wireBulk{Filter: s.Filter.wire(), All: s.All} }
@@ -46,7 +46,7 @@ func (c *Client) CancelAll(ctx context.Context, topic string, s Selector) (Count
 // shift, which moves again what it moved.
 func (c *Client) Reschedule(ctx context.Context, topic string, s Selector, to RescheduleTo) (Counts, error) {
 	body := s.wire()
-	body.Shift, body.At, body.NotBefore = Duration(to.Shift), moment(to.At), moment(to.NotBefore)
+	body.Shift, body.At, body.NotBefore = wireDuration(to.Shift), moment(to.At), moment(to.NotBefore)
 	return c.changeMany(ctx, Path("topics", topic, "reschedule"), body)
 }
 

@@ -51,7 +51,7 @@ type wireDead struct {
 	IDs      []string        `json:"ids,omitempty"`
 	Filter   *wireDeadFilter `json:"filter,omitempty"`
 	All      bool            `json:"all,omitempty"`
-	Delay    Duration        `json:"delay,omitzero"`
+	Delay    wireDuration    `json:"delay,omitzero"`
 	Callback *Callback       `json:"callback,omitempty"`
 }
 
@@ -66,7 +66,7 @@ func (s *DeadSelector) wire() wireDead {
 // RedriveDead schedules dead letters again, with all their attempts before them.
 func (c *Client) RedriveDead(ctx context.Context, topic string, s DeadSelector, r Redrive) (Counts, error) {
 	w := s.wire()
-	w.Delay, w.Callback = Duration(r.Delay), r.Callback
+	w.Delay, w.Callback = wireDuration(r.Delay), r.Callback
 	return c.changeMany(ctx, Path("topics", topic, "dead", "redrive"), w)
 }
 

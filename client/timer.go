@@ -58,11 +58,11 @@ type Timer struct {
 	Fired       time.Time `json:"fired"`
 	LatenessMs  *int64    `json:"lateness_ms"`
 
-	ExpiresAfter    *Duration `json:"expires_after"`
-	Repeat          *Repeat   `json:"repeat"`
-	Merged          bool      `json:"merged"`
-	Successor       bool      `json:"successor"`
-	CancelRequested bool      `json:"cancel_requested"`
+	ExpiresAfter    *time.Duration `json:"-"` // expires_after
+	Repeat          *Repeat        `json:"repeat"`
+	Merged          bool           `json:"merged"`
+	Successor       bool           `json:"successor"`
+	CancelRequested bool           `json:"cancel_requested"`
 }
 
 // Cond is the condition of a change. The zero value is none.
