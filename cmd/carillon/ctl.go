@@ -37,6 +37,9 @@ type ctlCmd struct {
 
 	History ctlHistoryCmd `cmd:"" help:"List a topic's timers that have ended, by when they did."`
 
+	Export ctlExportCmd `cmd:"" help:"Write a topic's pending timers to stdout, as adds, a line each."`
+	Import ctlImportCmd `cmd:"" help:"Add the timers that an export wrote; what is there already stays."`
+
 	Cluster ctlClusterCmd `cmd:"" help:"Nodes and shards, as the node sees them."`
 	Shard   ctlShardCmd   `cmd:"" help:"Show a shard."`
 	Drain   ctlDrainCmd   `cmd:"" help:"Have everything moved off a node."`
