@@ -21,7 +21,7 @@ type cli struct {
 	Loadtest loadtestCmd `cmd:"" help:"Measure a node: add, fire, mixed, churn."`
 	Ctl      ctlCmd      `cmd:"" help:"Talk to a node: timers, topics, dead letters, the cluster."`
 	Wal      walCmd      `cmd:"" help:"Look at a log on disk: inspect, verify."`
-	Token    tokenCmd    `cmd:"" help:"Make a token and its line for the auth file."`
+	Token    tokenCmd    `cmd:"" help:"Make a token and its line for the auth file, or a secret for signatures."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 

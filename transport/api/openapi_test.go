@@ -84,6 +84,40 @@ var documentedParams = map[string]string{
 	"Label": "label", "IdPrefix": "id_prefix", "Payload": "payload", "Reason": "reason", "Force": "force", "ForceRemove": "force", "AcceptLoss": "accept_loss", "Brief": "brief",
 }
 
+// The table of operations.md, section Tokens, has each call under the scope that it needs.
+func TestScopesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(page), "| scope | calls |\n")
+	if !found {
+		t.Fatal("docs/operations.md has no table of scopes and calls")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	words := map[scope]string{
+		scopeOpen: "none", scopeRead: "`read`", scopeAdd: "`add`", scopeCancel: "`cancel`", scopeAdmin: "`admin`",
+		scopeChange: "`add` or `cancel`, for each of its operations", scopeMetrics: "`admin`, or `read` with the topics `[\"*\"]`",
+	}
+	named := 0
+	for i := range routes {
+		r := &routes[i]
+		call, row := "`"+r.method+" "+r.path+"`", "| "+words[r.scope]+" |"
+		for line := range strings.Lines(table) {
+			if strings.HasPrefix(line, row) && strings.Contains(line, call) {
+				named++
+				row = ""
+			}
+		}
+		if row != "" {
+			t.Errorf("docs/operations.md, table of scopes and calls: the row %q lacks %s", row, call)
+		}
+	}
+	if calls := strings.Count(table, " /"); calls != named {
+		t.Errorf("docs/operations.md, table of scopes and calls: %d calls, %d of them routed", calls, named)
+	}
+}
+
 // Every reference points at something.
 func TestDocumentReferences(t *testing.T) {
 	data, err := os.ReadFile("../../docs/openapi.yaml")
