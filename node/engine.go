@@ -87,6 +87,14 @@ func (e *engine) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.H
 	return c.router.History(ctx, q)
 }
 
+func (e *engine) Progress(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	return c.router.Progress(ctx, id, q)
+}
+
 func (e *engine) Counts(ctx context.Context, topics ...timer.TopicID) ([]timer.Counts, error) {
 	c, err := e.core()
 	if err != nil {

@@ -106,6 +106,19 @@ func TestCtl(t *testing.T) {
 			out:   []string{"topic ", `payload       {"a":1}`, "due           2030-01-01T00:00:00.000Z", "max_attempts  16"},
 		},
 		{
+			name: "get shows why it waits, and the attempts", args: []string{"get", "t", "x"},
+			replies: ok(`{"id":"x","state":"scheduled","attempts":2,"max_attempts":16,"next_attempt":"2030-01-01T00:00:00.000Z","waits_for":"breaker","waits_on":"http://h:80 (open)",` +
+				`"attempt_log":[{"attempt":1,"started_ms":1893455990000,"ended_ms":1893455990007,"lateness_ms":3,"status":500},{"attempt":2,"started_ms":1893455995000,"ended_ms":1893455995001,"error":"connection refused"}]}`),
+			asked: []string{"GET /v1/topics/t/timers/x"},
+			out: []string{"\nwaits for breaker: http://h:80 (open)\n", "\nattempts\nATTEMPT  STARTED                   LATE  TOOK  RESULT\n" +
+				"1        2029-12-31T23:59:50.000Z  3 ms  7 ms  500\n2        2029-12-31T23:59:55.000Z        1 ms  connection refused\nnext: 2030-01-01T00:00:00.000Z, in ", " (attempt 3 of 16)\n"},
+		},
+		{
+			name: "list shows why they wait", args: []string{"list", "t"},
+			replies: ok(`{"timers":[{"id":"x","state":"scheduled","waits_for":"topic_paused","waits_on":"t"},{"id":"y","state":"done"}]}`),
+			asked:   []string{"GET /v1/topics/t/timers?limit=100&payload=false"}, out: []string{"WAITS FOR\n", "topic_paused: t\n", "acked\n"},
+		},
+		{
 			name: "get --json is as it came", args: []string{"get", "t", "x", "--json"}, replies: ok(oneTimer),
 			asked: []string{"GET /v1/topics/t/timers/x"}, out: []string{oneTimer + "\n"},
 		},

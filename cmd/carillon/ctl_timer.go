@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"carillon/client"
 )
@@ -123,7 +126,51 @@ func (g *ctlGetCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if ctl.JSON {
 		return printJSON(term.out, body)
 	}
-	return printDetail(term.out, body)
+	return printTimer(term.out, body, time.Now())
+}
+
+// printTimer prints a timer, why it waits, and its attempts.
+func printTimer(out io.Writer, body []byte, now time.Time) error {
+	if err := printDetail(out, body, "waits_for", "waits_on", "attempt_log"); err != nil {
+		return err
+	}
+	var t client.Timer
+	if err := readAnswer(body, &t); err != nil {
+		return err
+	}
+	if t.WaitsFor != "" {
+		fmt.Fprintf(out, "\nwaits for %s\n", printable(waits(&t)))
+	}
+	if len(t.AttemptLog) > 0 {
+		fmt.Fprint(out, "\nattempts\n")
+		if err := printAttempts(out, t.AttemptLog); err != nil {
+			return err
+		}
+	}
+	if t.State == client.Scheduled && t.Attempts > 0 && !t.NextAttempt.IsZero() {
+		when := "due"
+		if wait := t.NextAttempt.Sub(now); wait > 0 {
+			when = "in " + wait.Round(100*time.Millisecond).String()
+		}
+		fmt.Fprintf(out, "next: %s, %s (attempt %d of %d)\n", instant(t.NextAttempt), when, t.Attempts+1, t.MaxAttempts)
+	}
+	return nil
+}
+
+func printAttempts(out io.Writer, attempts []client.Attempt) error {
+	t := newTable(out, "ATTEMPT", "STARTED", "LATE", "TOOK", "RESULT")
+	for i := range attempts {
+		a := &attempts[i]
+		late, took := "", ""
+		if a.LatenessMs != nil {
+			late = fmt.Sprintf("%d ms", *a.LatenessMs)
+		}
+		if a.EndedMs > 0 {
+			took = fmt.Sprintf("%d ms", a.EndedMs-a.StartedMs)
+		}
+		t.row(fmt.Sprint(a.Attempt), instant(time.UnixMilli(a.StartedMs)), late, took, cmp.Or(ended(a.Status, a.Error), "acked"))
+	}
+	return t.w.Flush()
 }
 
 type ctlPatchCmd struct {
