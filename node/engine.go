@@ -6,6 +6,7 @@ import (
 
 	"carillon/timer"
 	"carillon/timer/bulk"
+	"carillon/transport/api"
 )
 
 // engine is the node as its HTTP API sees it. Before the node is of a cluster, has read its log, and knows from it or from the others what
@@ -188,4 +189,13 @@ func (e *engine) Ready() error {
 		return timer.ErrRecovering
 	}
 	return c.member.Ready()
+}
+
+// Listen implements api.Live.
+func (e *engine) Listen(ctx context.Context, w *api.Watch) (api.EventStream, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	return c.feed.Listen(ctx, w), nil
 }

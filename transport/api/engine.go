@@ -52,6 +52,7 @@ type Engine interface {
 
 	Cluster
 	Consumers
+	Live
 }
 
 // Op is one command of DoAll.

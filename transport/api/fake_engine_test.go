@@ -18,6 +18,7 @@ import (
 type fakeEngine struct {
 	behind error // of FindTopic, for what is not here
 	*fakeCluster
+	fakeLive
 	fakeConsumers
 
 	mu     sync.Mutex

@@ -27,6 +27,7 @@ const (
 
 var listParams = []string{"state", "due_from", "due_to", "label", "id_prefix", "limit", "cursor", "payload"}
 var historyParams = []string{"id", "from", "to", "state", "limit", "cursor"}
+var eventParams = []string{"topic", "label", "kind"}
 var deadParams = []string{"reason", "from", "to", "label", "limit", "cursor"}
 
 const timerPath = "/v1/topics/{topic}/timers/{id}"
@@ -66,6 +67,8 @@ var routes = []route{
 	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, audit: "dead.purge", change: true, body: jsonBody},
 
 	{method: "GET", path: "/v1/topics/{topic}/history", scope: scopeRead, handle: (*request).listHistory, large: true, query: historyParams},
+
+	{method: "GET", path: "/v1/events", scope: scopeRead, handle: (*request).watchEvents, query: eventParams},
 
 	{method: "GET", path: "/v1/cluster", scope: scopeRead, handle: (*request).readCluster},
 	{method: "PUT", path: "/v1/cluster/replicas", scope: scopeAdmin, handle: (*request).setReplicas, audit: "cluster.replicas", body: jsonBody},
