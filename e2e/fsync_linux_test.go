@@ -179,6 +179,9 @@ func storageFails(t *testing.T, dir, call, says string, code int, flags ...strin
 // TestStorageFailsAgainAndAgain: a supervisor that starts the node at once whatever it ended with, on the same machine, while a sync fails in
 // each process. Nothing that any of them has acknowledged is lost.
 func TestStorageFailsAgainAndAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	needStrace(t)
 	dir := t.TempDir()

@@ -219,6 +219,9 @@ func (c *cluster) survivesACrash(t *testing.T, rcv *receiver) {
 // TestSystemCDelayPrimer: what Redis, Kafka's levels, RabbitMQ's dead letters and hierarchical wheels are built for. Any delay whatever,
 // none in front of another, add and cancel that do not depend on how many there are.
 func TestSystemCDelayPrimer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	rcv := newReceiver(t, nil)
 	c := newClient(serve(t, t.TempDir()))
 	c.topic(t, "any", rcv.url(), "")
