@@ -18,7 +18,7 @@ import (
 // mayImport says, for each layer, the other layers of ours that it may import. Imports point down only. A layer is a top folder with all
 // that is in it, but for those folders in it that are layers themselves.
 var mayImport = map[string][]string{
-	"cmd":         {"client", "node", "transport", "loadtest", "wal", "vfs"},
+	"cmd":         {"client", "node", "transport", "loadtest", "timer", "timer/recurrence", "wal", "vfs"},
 	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk"},
 	"node/feed":   {"node/task", "shard", "timer", "transport"},
 	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "wal", "vfs", "secret", "timer"},

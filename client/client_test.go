@@ -185,6 +185,11 @@ func TestCalls(t *testing.T) {
 			}
 			return v, err
 		}, `GET /v1/cluster`, `{"cluster_id":"c0ffee","nodes":[{"name":"n1","state":"draining","clock_offset_ms":-3}],"shards":[{"shard":7,"replicas":["n1"],"state":"no_quorum"}]}`, ""},
+		{"cancel for a trial", func(c *Client) (any, error) { return c.CancelAll(ctx, "o", Selector{All: true, DryRun: true}) },
+			`POST /v1/topics/o/cancel?dry_run=true {"filter":{},"all":true}`, `{"matched":3,"changed":2,"skipped":1,"dry_run":true,"first":"a"}`, `{"matched":3,"changed":2,"skipped":1,"dry_run":true,"first":"a"}`},
+		{"redrive for a trial", func(c *Client) (any, error) {
+			return c.RedriveDead(ctx, "o", DeadSelector{IDs: []string{"a"}, DryRun: true}, Redrive{})
+		}, `POST /v1/topics/o/dead/redrive?dry_run=true {"ids":["a"]}`, `{"matched":1}`, ""},
 		{"replicas", func(c *Client) (any, error) { return nil, c.SetReplicas(ctx, 3) }, `PUT /v1/cluster/replicas {"replicas":3}`, `{"replicas":3}`, ""},
 		{"drain", func(c *Client) (any, error) { return c.DrainNode(ctx, "n/1") }, `POST /v1/cluster/nodes/n%2F1/drain`, `{"name":"n/1","state":"draining"}`, `"draining"`},
 		{"resume a node", func(c *Client) (any, error) { return c.ResumeNode(ctx, "n1") }, `POST /v1/cluster/nodes/n1/resume`, `{"name":"n1","state":"alive"}`, `"alive"`},

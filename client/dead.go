@@ -20,6 +20,7 @@ type DeadSelector struct {
 	IDs    []string
 	Filter *DeadFilter
 	All    bool
+	DryRun bool // change nothing: the Counts are what it would come to
 }
 
 // Redrive is how dead letters are tried again.
@@ -67,10 +68,10 @@ func (s *DeadSelector) wire() wireDead {
 func (c *Client) RedriveDead(ctx context.Context, topic string, s DeadSelector, r Redrive) (Counts, error) {
 	w := s.wire()
 	w.Delay, w.Callback = wireDuration(r.Delay), r.Callback
-	return c.changeMany(ctx, Path("topics", topic, "dead", "redrive"), w)
+	return c.changeMany(ctx, Path("topics", topic, "dead", "redrive"), w, s.DryRun)
 }
 
 // PurgeDead forgets dead letters.
 func (c *Client) PurgeDead(ctx context.Context, topic string, s DeadSelector) (Counts, error) {
-	return c.changeMany(ctx, Path("topics", topic, "dead", "purge"), s.wire())
+	return c.changeMany(ctx, Path("topics", topic, "dead", "purge"), s.wire(), s.DryRun)
 }

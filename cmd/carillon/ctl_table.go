@@ -166,6 +166,11 @@ func printJSON(out io.Writer, body []byte) error {
 	return err
 }
 
+// jsonList is a JSON array of what is JSON already.
+func jsonList(list [][]byte) []byte {
+	return slices.Concat([]byte("["), bytes.Join(list, []byte(",")), []byte("]"))
+}
+
 // printPages prints rows of several pages as one page.
 func printPages(out io.Writer, member string, rows []json.RawMessage, cursor string) error {
 	o := &object{}
@@ -173,7 +178,7 @@ func printPages(out io.Writer, member string, rows []json.RawMessage, cursor str
 	for i, row := range rows {
 		list[i] = row
 	}
-	o.raw(member, slices.Concat([]byte("["), bytes.Join(list, []byte(",")), []byte("]")))
+	o.raw(member, jsonList(list))
 	o.text("next_cursor", cursor)
 	return printJSON(out, o.bytes())
 }

@@ -30,6 +30,8 @@ var historyParams = []string{"id", "from", "to", "state", "limit", "cursor"}
 var eventParams = []string{"topic", "label", "kind"}
 var deadParams = []string{"reason", "from", "to", "label", "limit", "cursor"}
 
+var dryRunParams = []string{"dry_run"}
+
 const timerPath = "/v1/topics/{topic}/timers/{id}"
 
 // routes is all that this server answers.
@@ -54,8 +56,8 @@ var routes = []route{
 	{method: "POST", path: timerPath + "/fire", scope: scopeAdd, handle: (*request).fireTimer, audit: "timer.fire", large: true, body: emptyBody, conditional: true},
 	{method: "POST", path: "/v1/topics/{topic}/batch", scope: scopeChange, handle: (*request).batch, audit: "batch", large: true, query: []string{"brief"}, body: batchBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: scopeCancel, handle: (*request).cancelTimers, audit: "timers.cancel", change: true, body: jsonBody},
-	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: scopeAdd, handle: (*request).rescheduleTimers, audit: "timers.reschedule", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: scopeCancel, handle: (*request).cancelTimers, query: dryRunParams, audit: "timers.cancel", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: scopeAdd, handle: (*request).rescheduleTimers, query: dryRunParams, audit: "timers.reschedule", change: true, body: jsonBody},
 
 	{method: "POST", path: "/v1/topics/{topic}/pull", scope: scopeAdd, handle: (*request).pullTimers, audit: auditPull, change: true, large: true, body: maybeBody},
 	{method: "POST", path: "/v1/ack", scope: scopeAdd, handle: (*request).ackReceipts, audit: "lease.ack", body: jsonBody},
@@ -63,8 +65,8 @@ var routes = []route{
 	{method: "POST", path: "/v1/extend", scope: scopeAdd, handle: (*request).extendReceipts, audit: "lease.extend", body: jsonBody},
 
 	{method: "GET", path: "/v1/topics/{topic}/dead", scope: scopeRead, handle: (*request).listDead, large: true, query: deadParams},
-	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, audit: "dead.redrive", change: true, body: jsonBody},
-	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, audit: "dead.purge", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, query: dryRunParams, audit: "dead.redrive", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, query: dryRunParams, audit: "dead.purge", change: true, body: jsonBody},
 
 	{method: "GET", path: "/v1/topics/{topic}/history", scope: scopeRead, handle: (*request).listHistory, large: true, query: historyParams},
 
