@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test ci check sim mutants bench fuzz chaos soak soak-tests fmt clean
+.PHONY: help run demo build dist package deploy-check test ci check sim mutants bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -16,9 +16,11 @@ FUZZTIME    ?= 1m
 
 GOLANGCI_LINT := bin/golangci-lint-v2.15.0
 GOVULNCHECK   := bin/govulncheck-v1.8.0
+CYCLONEDX     := bin/cyclonedx-gomod-v1.10.0
+NFPM          := bin/nfpm-v2.43.4
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## build and run a durable node on http://127.0.0.1:7700, data in ./carillon-data
 	./bin/carillon serve --data ./carillon-data
@@ -29,6 +31,15 @@ demo: build ## three nodes, a receiver, load, and a kill -9 of the busiest leade
 build: ## build ./bin/carillon
 	@mkdir -p bin
 	go build -ldflags '$(LDFLAGS)' -o bin/carillon ./cmd/carillon
+
+dist: $(CYCLONEDX) ## static binaries, checksums, lists of what is in them and completions, into bin/dist
+	VERSION=$(VERSION) COMMIT=$(COMMIT) CYCLONEDX=$(CYCLONEDX) ./scripts/dist.sh
+
+package: dist $(NFPM) ## Debian packages, into bin/dist
+	VERSION=$(VERSION) ./scripts/package.sh $(NFPM)
+
+deploy-check: build ## the files in deploy/, by the tools that read them, as far as they are installed
+	./scripts/deploy-check.sh bin/carillon
 
 # The race detector makes tests three to ten times as slow. It has nothing to find in the simulator, which is one goroutine, and little in the
 # long tests of pure models: those run without it. The processes of ./e2e are built without it (CARILLON_E2E_RACE=1 builds them with it).
@@ -98,3 +109,9 @@ $(GOLANGCI_LINT):
 
 $(GOVULNCHECK):
 	@./scripts/tool.sh golang.org/x/vuln/cmd/govulncheck $@
+
+$(CYCLONEDX):
+	@./scripts/tool.sh github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod $@
+
+$(NFPM):
+	@./scripts/tool.sh github.com/goreleaser/nfpm/v2/cmd/nfpm $@

@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"docs":        {"client"}, // programs of the guides
 	"e2e":         {"client"}, // real processes, from outside
 	"bench":       {},         // other people's programs, to compare with
+	"deploy":      {},         // a program that reads our files for Kubernetes, a module of its own
 
 	"transport/api/internal": {}, // readers of untrusted bytes, to be judged by themselves
 

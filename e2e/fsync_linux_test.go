@@ -228,7 +228,7 @@ func TestStorageFailsAgainAndAgain(t *testing.T) {
 // to stay down; then a person starts it. It comes up at the first try.
 func supervise(t *testing.T, dir string, ended *process) *process {
 	t.Helper()
-	unit, err := os.ReadFile("../docs/carillon.service")
+	unit, err := os.ReadFile("../deploy/systemd/carillon.service")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -175,7 +175,7 @@ func (c *cluster) raisesAlarm(t *testing.T, rcv *receiver) {
 	c.ok(t, "POST", "/v1/topics/tasks/resume", "")
 	rcv.arrived(t, "tasks", "backlog", 1)
 	for _, name := range []string{"CarillonBacklog", "CarillonDroppedAfterRetries"} {
-		if text, err := os.ReadFile("../docs/alerts.yaml"); err != nil || !strings.Contains(string(text), "alert: "+name) {
+		if text, err := os.ReadFile("../deploy/alerts.yaml"); err != nil || !strings.Contains(string(text), "alert: "+name) {
 			t.Errorf("no alert %s: %v", name, err)
 		}
 	}
