@@ -2,7 +2,7 @@
 //
 // A Client makes the calls: timers (Add, Put, Patch, Cancel, Get, Fire, List, Batch), topics, dead
 // letters, history, bulk changes, the nodes of the cluster, and the consumer's side of pull topics
-// (Work, or Pull, Ack, Nack, Extend). It is safe for use by many goroutines. Each call takes a
+// (Work, or Pull, Ack, Nack, Extend); Events tells what happens as it happens. It is safe for use by many goroutines. Each call takes a
 // context, which is its only limit of time: a long poll or a bulk change may take minutes.
 //
 // A refusal is a *Problem; errors.Is finds its code: errors.Is(err, client.ErrInFlight). Any other

@@ -41,6 +41,8 @@ type ctlCmd struct {
 	Export ctlExportCmd `cmd:"" help:"Write a topic's pending timers to stdout, as adds, a line each."`
 	Import ctlImportCmd `cmd:"" help:"Add the timers that an export wrote; what is there already stays."`
 
+	Tail ctlTailCmd `cmd:"" help:"Show what happens to timers, as it happens."`
+
 	Cluster ctlClusterCmd `cmd:"" help:"Nodes and shards, as the node sees them."`
 	Shard   ctlShardCmd   `cmd:"" help:"Show a shard."`
 	Drain   ctlDrainCmd   `cmd:"" help:"Have everything moved off a node."`
