@@ -199,3 +199,21 @@ func (e *engine) Listen(ctx context.Context, w *api.Watch) (api.EventStream, err
 	}
 	return c.feed.Listen(ctx, w), nil
 }
+
+// Due implements api.Live.
+func (e *engine) Due(ctx context.Context, q *api.DueQuery) (*api.Due, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	return c.feed.Due(ctx, q)
+}
+
+// Stats implements api.Live.
+func (e *engine) Stats(ctx context.Context) (*api.ClusterStats, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	return c.feed.Stats(ctx), nil
+}

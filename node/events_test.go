@@ -142,3 +142,45 @@ func TestEventsOfAllNodesAreHeardAtOne(t *testing.T) {
 	}
 	t.Errorf("not all nodes were heard: %q", h.all)
 }
+
+// TestWhatComesDueAndWhatWasDone: the histogram and the last minute's rates count what there is.
+func TestWhatComesDueAndWhatWasDone(t *testing.T) {
+	n := start(t, t.TempDir(), func(c *Config) { c.Name = "n1" })
+	rec := newReceiver(t, nil)
+	n.must(201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
+	n.must(201, "PUT", "/v1/topics/other", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
+	for i := range 20 { // over all shards
+		n.must(201, "POST", "/v1/topics/orders/timers", fmt.Sprintf(`{"id":"soon-%d","delay":"5m30s"}`, i))
+	}
+	n.must(201, "POST", "/v1/topics/orders/timers", `{"id":"later","delay":"2h"}`)
+	n.must(201, "POST", "/v1/topics/other/timers", `{"id":"elsewhere","delay":"5m30s"}`)
+	n.must(201, "POST", "/v1/topics/orders/timers", `{"id":"now","delay":"0s"}`)
+	n.eventually("orders", "now", "done")
+	var due struct {
+		Counts                                 []int64
+		Overdue, Later, Shards, Shards_counted int64
+	}
+	read := func(query string) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(n.must(200, "GET", "/v1/due"+query, "")), &due); err != nil {
+			t.Fatal(err)
+		}
+	}
+	total := func() (sum int64) {
+		for _, c := range due.Counts {
+			sum += c
+		}
+		return sum
+	}
+	read("?topic=orders")
+	if total() != 20 || due.Counts[5] != 20 && due.Counts[4]+due.Counts[5] != 20 || due.Overdue != 0 || due.Later != 1 || due.Shards != 4 || due.Shards_counted != 4 {
+		t.Errorf("%+v", due)
+	}
+	if read(""); total() != 21 || due.Later != 1 {
+		t.Errorf("of all topics: %+v", due)
+	}
+	n.awaitBody(200, "/v1/cluster/stats", `"name":"n1"`)
+	n.awaitBody(200, "/v1/cluster/stats", `"added":23,`)
+	n.awaitBody(200, "/v1/cluster/stats", `"fired":{"success":1,"retry":0,"dead":0},"lateness_ms":{"count":1,"p50":`)
+	n.awaitBody(200, "/v1/cluster/stats", `"scheduled":22,`)
+}

@@ -108,8 +108,8 @@ func (l links) answer(ctx context.Context, c *core, from uint64, method uint8, b
 			answer, err = shard.AppendFailure(nil, timer.ErrUnknown), nil
 		}
 	}()
-	if method == feed.Method {
-		return c.feed.Serve(ctx, from, body)
+	if feed.Serves(method) {
+		return c.feed.Serve(ctx, from, method, body)
 	}
 	return c.router.Serve(ctx, from, method, body)
 }

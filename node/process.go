@@ -89,9 +89,16 @@ func (p *process) spawn(run func(context.Context)) {
 }
 
 // newFeed makes what shows the events of this node's shards, and of others', to who looks on.
-func (c *core) newFeed() *feed.Feed {
+func (c *core) newFeed(shards int, rates *feed.Rates) *feed.Feed {
 	state := c.member.State
 	return feed.New(feed.Config{
+		Self: c.p.self.ID(), Shards: shards, Rates: rates,
+		Members: func() (ids []uint64) {
+			for _, n := range state.Nodes() {
+				ids = append(ids, n.ID)
+			}
+			return ids
+		},
 		Node: c.p.cfg.Name, Topic: state.Topic, Nodes: c.member.HeardNodes, Call: c.p.peers.Call, Tasks: c.p.tasks, NowMs: c.p.clock.WallMs,
 		Name: func(node uint64) string {
 			n, _ := state.Node(node)

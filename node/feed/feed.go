@@ -20,9 +20,13 @@ import (
 	"carillon/transport/api"
 )
 
-// Method is what one node asks another: JSON of an ask, answered by JSON of a batch. It is part of
-// the protocol between nodes; one that does not know it says so.
-const Method uint8 = 48
+// What one node asks another, in JSON both ways. The values are part of the protocol between nodes;
+// one that does not know them says so.
+const (
+	methodEvents uint8 = 48 + iota // an ask, answered by a batch
+	methodDue                      // a dueAsk, answered by a dueHere
+	methodStats                    // nothing, answered by an api.NodeStats
+)
 
 // Bounds.
 const (
@@ -38,18 +42,24 @@ const (
 
 // Config is what a Feed is made of.
 type Config struct {
-	Node  string                                      // this node's name
-	Topic func(id timer.TopicID) (*timer.Topic, bool) // this node's copy
-	Nodes func() []uint64                             // the others that this one hears
-	Name  func(node uint64) string                    // of another node
-	Call  func(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error)
-	Tasks task.Env
-	NowMs func() int64 // the time of day
+	Self    uint64
+	Node    string                                      // this node's name
+	Topic   func(id timer.TopicID) (*timer.Topic, bool) // this node's copy
+	Nodes   func() []uint64                             // the others that this one hears
+	Name    func(node uint64) string                    // of another node
+	Call    func(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error)
+	Members func() []uint64 // of the cluster, whether they are heard or not; this one too
+	Shards  int             // timer shards, from 1 on
+	Rates   *Rates
+	Tasks   task.Env
+	NowMs   func() int64 // the time of day
 }
 
-// Feed is a node's. It implements shard.Watcher. Its methods may be called from any goroutine.
+// Feed is a node's. Attach comes before all else but Watches and Saw. It implements shard.Watcher. Its methods may be called from any goroutine.
 type Feed struct {
-	cfg Config
+	cfg   Config
+	host  Host
+	pause time.Duration // duePause
 
 	taps atomic.Pointer[[]*tap] // copied to be changed, under mu
 
@@ -62,11 +72,14 @@ type remoteKey struct{ node, number uint64 }
 
 // New makes a feed; random tells its listeners from those of a process before.
 func New(cfg Config, random uint64) *Feed {
-	f := &Feed{cfg: cfg, remote: map[remoteKey]*tap{}}
+	f := &Feed{cfg: cfg, pause: duePause, remote: map[remoteKey]*tap{}}
 	f.last.Store(random)
 	f.taps.Store(&[]*tap{})
 	return f
 }
+
+// Attach gives the feed the node's shards.
+func (f *Feed) Attach(h Host) { f.host = h }
 
 // tap keeps what a listener has not fetched yet.
 type tap struct {
@@ -230,8 +243,21 @@ type batch struct {
 	Full   bool        `json:"full,omitempty"` // too many listen here
 }
 
+// Serves reports whether a method is the feed's.
+func Serves(method uint8) bool { return method >= methodEvents && method <= methodStats }
+
 // Serve answers another node.
-func (f *Feed) Serve(ctx context.Context, from uint64, body []byte) ([]byte, error) {
+func (f *Feed) Serve(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) {
+	switch method {
+	case methodDue:
+		return f.serveDue(body)
+	case methodStats:
+		return f.serveStats()
+	}
+	return f.serveEvents(ctx, from, body)
+}
+
+func (f *Feed) serveEvents(ctx context.Context, from uint64, body []byte) ([]byte, error) {
 	var a ask
 	if err := json.Unmarshal(body, &a); err != nil {
 		return nil, shard.ErrFormat

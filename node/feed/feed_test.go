@@ -26,21 +26,21 @@ func newPair(t *testing.T) *pair {
 	env := task.NewGoroutines(func() time.Duration { return time.Since(begin) })
 	t.Cleanup(env.Wait)
 	topics := map[timer.TopicID]*timer.Topic{1: {ID: 1, Name: "orders"}, 2: {ID: 2, Name: "other"}}
-	make := func(name string, nodes ...uint64) *Feed {
+	make := func(self uint64, name string, nodes ...uint64) *Feed {
 		return New(Config{
-			Node: name, Tasks: env, NowMs: func() int64 { return 5 },
+			Self: self, Shards: 4, Rates: &Rates{}, Members: func() []uint64 { return []uint64{1, 2, 3} }, Node: name, Tasks: env, NowMs: func() int64 { return 5 },
 			Topic: func(id timer.TopicID) (*timer.Topic, bool) { t, ok := topics[id]; return t, ok },
 			Nodes: func() []uint64 { return nodes },
-			Name:  func(uint64) string { return "n2" },
+			Name:  func(node uint64) string { return fmt.Sprint("n", node) },
 			Call: func(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error) {
-				if p.cut.Load() || node != 2 || method != Method {
+				if p.cut.Load() || node != 2 || !Serves(method) {
 					return nil, errors.New("nobody there")
 				}
-				return p.there.Serve(ctx, 1, body)
+				return p.there.Serve(ctx, 1, method, body)
 			},
 		}, 7)
 	}
-	p.here, p.there = make("n1", 2), make("n2")
+	p.here, p.there = make(1, "n1", 2), make(2, "n2")
 	return p
 }
 
@@ -201,7 +201,7 @@ func TestTapsThatNobodyAsksFor(t *testing.T) {
 			t.Fatal(i, known)
 		}
 	}
-	answer, err := p.there.Serve(t.Context(), 1, []byte(`{"number":999999,"first":true}`))
+	answer, err := p.there.Serve(t.Context(), 1, methodEvents, []byte(`{"number":999999,"first":true}`))
 	if err != nil || string(answer) != `{"full":true}` {
 		t.Errorf("%s %v", answer, err)
 	}
@@ -210,7 +210,7 @@ func TestTapsThatNobodyAsksFor(t *testing.T) {
 	if n := len(p.there.remote) + len(*p.there.taps.Load()); n != 0 {
 		t.Errorf("%d are left", n)
 	}
-	if _, err := p.there.Serve(t.Context(), 1, []byte(`{`)); err == nil {
+	if _, err := p.there.Serve(t.Context(), 1, methodEvents, []byte(`{`)); err == nil {
 		t.Error("garbage was answered")
 	}
 }

@@ -105,7 +105,7 @@ func (s *stream) ask(node uint64, first bool) (*batch, error) {
 	}
 	ctx, cancel := s.cfg.Tasks.WithTimeout(s.ctx, pollWithin)
 	defer cancel()
-	answer, err := s.cfg.Call(ctx, node, Method, body)
+	answer, err := s.cfg.Call(ctx, node, methodEvents, body)
 	if err != nil {
 		return nil, err
 	}

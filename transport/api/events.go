@@ -11,12 +11,6 @@ import (
 	"carillon/timer"
 )
 
-// Live is what the API needs of a node to show what goes on in the whole cluster.
-type Live interface {
-	// Listen begins to hear of events of all nodes. The stream ends with the context.
-	Listen(ctx context.Context, w *Watch) (EventStream, error)
-}
-
 // EventStream hands out what has happened, in the order in which this node learnt it.
 type EventStream interface {
 	// Next waits for events, so long at most; none came when it returns an empty list. missed is how
@@ -117,16 +111,10 @@ func (rq *request) watchEvents() *problem {
 		}
 	}
 	if name, given := rq.query.value("topic"); given {
-		if !validTopic(name) {
-			return bad(badName, "query: topic is no name of a topic")
-		}
-		w.Topic, rq.topic = name, name
-		if rq.who != nil && !rq.who.sees(name) {
-			return rq.notReached()
-		}
-		if _, p := rq.findTopic(false); p != nil {
+		if _, p := rq.queryTopic(name); p != nil {
 			return p
 		}
+		w.Topic = name
 	}
 	s := rq.s
 	st := &eventBody{s: s, watch: w}

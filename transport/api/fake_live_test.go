@@ -8,6 +8,11 @@ import (
 
 // fakeLive hands a test's events to those who listen.
 type fakeLive struct {
+	asked DueQuery // of the last Due
+	due   *Due
+	stats *ClusterStats
+	fails error // of both
+
 	mu      sync.Mutex
 	streams []*fakeStream
 }
@@ -54,3 +59,13 @@ func (s *fakeStream) Next(wait time.Duration) ([]Event, int64, bool) {
 }
 
 func (s *fakeStream) Close() { close(s.closed) }
+
+func (l *fakeLive) Due(_ context.Context, q *DueQuery) (*Due, error) {
+	l.asked = *q
+	if l.due == nil {
+		return &Due{Buckets: make([]int64, q.Buckets)}, l.fails
+	}
+	return l.due, l.fails
+}
+
+func (l *fakeLive) Stats(context.Context) (*ClusterStats, error) { return l.stats, l.fails }

@@ -71,8 +71,10 @@ var routes = []route{
 	{method: "GET", path: "/v1/topics/{topic}/history", scope: scopeRead, handle: (*request).listHistory, large: true, query: historyParams},
 
 	{method: "GET", path: "/v1/events", scope: scopeRead, handle: (*request).watchEvents, query: eventParams},
+	{method: "GET", path: "/v1/due", scope: scopeRead, handle: (*request).readDue, query: []string{"topic", "until", "buckets"}},
 
 	{method: "GET", path: "/v1/cluster", scope: scopeRead, handle: (*request).readCluster},
+	{method: "GET", path: "/v1/cluster/stats", scope: scopeRead, handle: (*request).readStats},
 	{method: "PUT", path: "/v1/cluster/replicas", scope: scopeAdmin, handle: (*request).setReplicas, audit: "cluster.replicas", body: jsonBody},
 	{method: "GET", path: "/v1/cluster/shards/{n}", scope: scopeRead, handle: (*request).readShard},
 	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: scopeAdmin, handle: (*request).drainNode, audit: "node.drain", body: emptyBody},
