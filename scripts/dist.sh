@@ -19,16 +19,15 @@ compile() {
 
 if [ "${1:-}" = --twice ]; then
 	arch=$(go env GOHOSTARCH)
-	[ -f "$dist/carillon-linux-$arch" ] || "$0"
 	copy=$(mktemp -d)
 	trap 'chmod -R u+w "$copy"; rm -rf "$copy"' EXIT
 	mkdir "$copy/elsewhere"
 	git ls-files --cached --others --exclude-standard -z | xargs -0 ls -d 2>/dev/null | tar --create --files-from=- | tar --extract --directory "$copy/elsewhere"
-	here=$PWD
+	compile "$arch" "$copy/here"
 	cd "$copy/elsewhere"
-	GOCACHE=$copy/cache compile "$arch" "$copy/carillon"
-	cmp "$copy/carillon" "$here/$dist/carillon-linux-$arch"
-	echo "two builds are the same: $(sha256sum <"$copy/carillon" | cut -d' ' -f1)"
+	GOCACHE=$copy/cache compile "$arch" "$copy/there"
+	cmp "$copy/here" "$copy/there"
+	echo "two builds are the same: $(sha256sum <"$copy/here" | cut -d' ' -f1)"
 	exit
 fi
 
