@@ -20,7 +20,6 @@ type DeadSelector struct {
 	IDs    []string
 	Filter *DeadFilter
 	All    bool
-	DryRun bool // change nothing: the Counts are what it would come to
 }
 
 // Redrive is how dead letters are tried again.
@@ -52,7 +51,7 @@ type wireDead struct {
 	IDs      []string        `json:"ids,omitempty"`
 	Filter   *wireDeadFilter `json:"filter,omitempty"`
 	All      bool            `json:"all,omitempty"`
-	Delay    wireDuration    `json:"delay,omitzero"`
+	Delay    Duration        `json:"delay,omitzero"`
 	Callback *Callback       `json:"callback,omitempty"`
 }
 
@@ -67,11 +66,11 @@ func (s *DeadSelector) wire() wireDead {
 // RedriveDead schedules dead letters again, with all their attempts before them.
 func (c *Client) RedriveDead(ctx context.Context, topic string, s DeadSelector, r Redrive) (Counts, error) {
 	w := s.wire()
-	w.Delay, w.Callback = wireDuration(r.Delay), r.Callback
-	return c.changeMany(ctx, Path("topics", topic, "dead", "redrive"), w, s.DryRun)
+	w.Delay, w.Callback = Duration(r.Delay), r.Callback
+	return c.changeMany(ctx, Path("topics", topic, "dead", "redrive"), w)
 }
 
 // PurgeDead forgets dead letters.
 func (c *Client) PurgeDead(ctx context.Context, topic string, s DeadSelector) (Counts, error) {
-	return c.changeMany(ctx, Path("topics", topic, "dead", "purge"), s.wire(), s.DryRun)
+	return c.changeMany(ctx, Path("topics", topic, "dead", "purge"), s.wire())
 }

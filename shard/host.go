@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math"
 	"runtime"
@@ -50,13 +51,16 @@ type Config struct {
 	Agreed   func() Level // the level that may be proposed, as this node knows it; it may be called on any goroutine; default Level
 	Observer Observer
 	History  History // default: none is kept
-	Watcher  Watcher // default: nobody looks on; without a History there is little to see
 	Logger   *slog.Logger
 	Zone     func(name string) (*time.Location, error) // reads a time zone; default: of the machine, or else of the binary
 
 	// Ready is told that timers of a topic that is pulled are ready in a led shard, how many at most, and told again as long as they are. It is
 	// called on workers and must not block. nil: nobody listens.
 	Ready func(topic timer.TopicID, timers int)
+
+	// Vet is asked when the log is read, before anything begins on it, and given the meta group's commands that the log has and the machine has
+	// not applied yet. Its error ends the start. nil: nobody is asked.
+	Vet func(tail iter.Seq[[]byte]) error
 
 	// Block, if given, is how a client's call waits: it hands register what ends the wait, and returns when that was called. It is for a driver
 	// (drive.go) whose clients are tasks that run one at a time, on the goroutine that takes the turns too. nil: the call's goroutine blocks.
@@ -112,6 +116,7 @@ type Host struct {
 	workers []*worker
 	groups  []*group // by ID
 	stream  *wal.Stream
+	opened  uint64 // the last frame of the log as this process found it
 
 	started    chan struct{}
 	stopped    chan struct{} // closed when nothing more will be answered

@@ -161,31 +161,41 @@ func (m *metaGroup) dropped(g *group, p *proposal) {
 
 // metaResult is what an entry did.
 type metaResult struct {
+	nowMs          int64
 	origin, number uint64
 	compares       bool
 	results        []any
 }
 
+// readMetaEntry reads what is before an entry's commands; in has these.
+func readMetaEntry(data []byte) (out metaResult, in recordReader, err error) {
+	if len(data) == 0 || Level(data[0]) < metaVersion || Level(data[0]) > LevelOfBuild {
+		return out, in, errRecord
+	}
+	in = recordReader{rest: data[1:]}
+	out.nowMs = int64(in.uvarint())
+	out.origin, out.number = in.uvarint(), in.uvarint()
+	if Level(data[0]) >= metaWithFlags {
+		flags := in.uvarint()
+		if out.compares = flags&metaCompares != 0; flags > metaCompares {
+			return out, in, fmt.Errorf("%w: flags %x", ErrNewer, flags)
+		}
+	}
+	return out, in, nil
+}
+
 // replay applies an entry without anybody waiting; apply also answers this leader's own.
 func (m *metaGroup) replay(data []byte) (out metaResult, err error) {
-	if len(data) == 0 || Level(data[0]) < metaVersion || Level(data[0]) > LevelOfBuild {
-		return out, errRecord
-	}
-	r := recordReader{rest: data[1:]}
-	nowMs := int64(r.uvarint())
-	out.origin, out.number = r.uvarint(), r.uvarint()
-	if Level(data[0]) >= metaWithFlags {
-		flags := r.uvarint()
-		if out.compares = flags&metaCompares != 0; flags > metaCompares {
-			return out, fmt.Errorf("%w: flags %x", ErrNewer, flags)
-		}
+	out, r, err := readMetaEntry(data)
+	if err != nil {
+		return out, err
 	}
 	for len(r.rest) > 0 && !r.bad {
 		cmd := r.bytes()
 		if r.bad {
 			break
 		}
-		result, err := m.machine.Apply(nowMs, cmd)
+		result, err := m.machine.Apply(out.nowMs, cmd)
 		if err != nil {
 			return out, err
 		}

@@ -47,6 +47,9 @@ func (h *Host) Leader(id timer.ShardID) (node uint64, ok bool) {
 // Applied is the last entry of the group that is in this node's copy of its state.
 func (h *Host) Applied(id timer.ShardID) uint64 { return h.groups[id].public.applied.Load() }
 
+// LogEnd is how many frames this node's log had when this process began, and how many are on disk now, of all processes.
+func (h *Host) LogEnd() (opened, synced uint64) { return h.opened, h.stream.Synced() }
+
 // Confirm has a majority confirm that this node leads the group. index is an entry that is in its state by then, and before which everything
 // is that was committed when Confirm was called.
 func (h *Host) Confirm(_ context.Context, id timer.ShardID) (index uint64, err error) {

@@ -3,6 +3,7 @@ package shard
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -78,6 +79,13 @@ func (h *Host) recover() error {
 	h.stream = stream
 	for _, w := range h.workers {
 		w.stream = stream
+	}
+	h.opened = stream.Synced()
+	if vet := h.cfg.Vet; vet != nil {
+		if err := vet(list[Meta].tail()); err != nil {
+			_ = stream.Close() // nothing was written
+			return err
+		}
 	}
 	for _, r := range list {
 		if err := r.finish(); err != nil {
@@ -313,6 +321,27 @@ func (r *recovery) trim() {
 		n := copy(r.log, r.log[r.first:])
 		clear(r.log[n:])
 		r.log, r.next, r.first = r.log[:n], r.next-r.first, 0
+	}
+}
+
+// tail gives the meta group's commands that are not known to be committed.
+func (r *recovery) tail() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, e := range r.log[r.next:] {
+			if e.typ != pb.EntryNormal {
+				continue
+			}
+			_, in, err := readMetaEntry(e.data)
+			if err != nil {
+				continue // of a newer release: it stops the replica when it is applied
+			}
+			for len(in.rest) > 0 {
+				cmd := in.bytes()
+				if in.bad || !yield(cmd) {
+					break
+				}
+			}
+		}
 	}
 }
 

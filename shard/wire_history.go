@@ -2,6 +2,7 @@ package shard
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"carillon/timer"
 )
@@ -136,7 +137,16 @@ func appendHistoryEntry(dst []byte, e *timer.HistoryEntry) []byte {
 		flag = historyByAttempt
 	}
 	dst = appendTimer(append(dst, flag), e.Timer)
-	return appendAttempts(dst, e.Attempts)
+	dst = binary.AppendUvarint(dst, uint64(len(e.Attempts)))
+	for i := range e.Attempts {
+		a := &e.Attempts[i]
+		dst = binary.AppendUvarint(dst, uint64(a.Attempt))
+		dst = binary.AppendVarint(dst, a.StartedMs)
+		dst = binary.AppendVarint(dst, a.EndedMs)
+		dst = binary.AppendUvarint(dst, uint64(a.Status))
+		dst = appendBlock(dst, cut(a.Err, maxErr))
+	}
+	return dst
 }
 
 // DecodeHistory decodes what AppendHistory or AppendFailure wrote.
@@ -160,6 +170,14 @@ func (r *reader) historyEntry() *timer.HistoryEntry {
 	e := &timer.HistoryEntry{Key: r.historyKey()}
 	e.ByAttempt = r.number(historyByAttempt, "flags") == historyByAttempt
 	e.Timer = r.timer()
-	e.Attempts = r.attempts()
+	const least = 5 // bytes of an attempt
+	n := r.count(lowMask, least, "attempts")
+	e.Attempts = slices.Grow(e.Attempts, n)
+	for ; n > 0 && r.fault == ""; n-- {
+		e.Attempts = append(e.Attempts, timer.HistoryAttempt{
+			Attempt: int(r.number(lowMask, "attempt")), StartedMs: r.varint(), EndedMs: r.varint(),
+			Status: int(r.number(1<<16-1, "status")), Err: string(r.block(maxErr, "error text")),
+		})
+	}
 	return e
 }

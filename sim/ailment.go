@@ -6,10 +6,11 @@ import "time"
 // written what it has not, a network that changes bits. One of six runs has one of them. They are drawn from a stream of their own, so that
 // the other runs are what they would be anyway.
 type ailments struct {
-	blinds  float64 // a second, of the whole cluster: a disk does not read
-	lies    float64 // … a disk says that it has synced and has not, when all else is well
-	hangs   float64 // … the disk of a follower hangs, under load
-	garbled float64 // of the frames: bits are flipped on the way
+	blinds   float64 // a second, of the whole cluster: a disk does not read
+	lies     float64 // … a disk says that it has synced and has not, when all else is well
+	hangs    float64 // … the disk of a follower hangs, under load
+	putsBack float64 // … an older copy of a directory is put back, when all else is well
+	garbled  float64 // of the frames: bits are flipped on the way
 
 	atOnce bool // who was lied to comes back as soon as any process, not when the others have what it had
 }
@@ -25,6 +26,9 @@ type AilmentCounts struct {
 	Filled, Full int // disks that filled up; turns of processes whose log had no room
 	HeldOff      int // operations that leaders refused since a voter's disk was low
 	HungUnder    int // disks of followers that hung under load
+	PutBack      int // older copies of directories that were put back
+	Identity     int // … of identity.json alone
+	ToldOlder    int // processes that ended since their directory is an older copy
 	Garbled, Cut int // frames and pieces of snapshots with flipped bits; links that broke by them
 }
 
@@ -41,6 +45,8 @@ func (s *swarm) ail(c chance) {
 		s.swamping(c)
 	case 4:
 		s.brimming(c)
+	case 5:
+		s.puttingBack(c)
 	}
 }
 
@@ -76,6 +82,9 @@ func (w *World) suffer() {
 	}
 	if w.ills.hit(a.lies * troubleEach.Seconds()) {
 		w.lie()
+	}
+	if w.ills.hit(a.putsBack * troubleEach.Seconds()) {
+		w.putBackSomewhere()
 	}
 	if w.ills.hit(a.hangs * troubleEach.Seconds()) {
 		w.hangFollower()

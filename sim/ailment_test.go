@@ -21,6 +21,7 @@ func TestSeedsAilments(t *testing.T) {
 		{"blinds", (*swarm).blinding, func(c *Counts) bool { return c.Blinded > 0 && c.Unsent > 0 }, 1},
 		{"lies", (*swarm).lying, func(c *Counts) bool { return c.Lies > 0 }, 1},
 		{"told", (*swarm).lying, func(c *Counts) bool { return c.Told > 0 && c.HeldBack > 0 }, 1},
+		{"put back", (*swarm).puttingBack, func(c *Counts) bool { return c.PutBack > c.Identity && c.Identity > 0 && c.ToldOlder > 1 }, 4},
 		{"failing", func(s *swarm, c chance) { s.failing(c) }, func(c *Counts) bool { return c.AtOnce > 0 }, 1},
 		{"swamping", (*swarm).swamping, func(c *Counts) bool { return c.HungUnder > 0 }, 6},
 		{"brimming", (*swarm).brimming, func(c *Counts) bool { return c.Filled > 2 && c.Full > 0 && c.HeldOff > 0 }, 4},

@@ -166,5 +166,5 @@ func (w *World) without(n *node) bool {
 
 // toldByLeader says whether a process stops because its leader knows that it had more than it has.
 func (n *node) toldByLeader(err error) bool {
-	return n.lied && strings.Contains(err.Error(), "the end of the log was damaged")
+	return (n.lied || n.outdated) && strings.Contains(err.Error(), "the end of the log was damaged")
 }

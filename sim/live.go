@@ -23,7 +23,7 @@ func (w *World) live() {
 	if w.swarm.ordeals.any() {
 		w.after(0, w.undergo)
 	}
-	if a := &w.swarm.ailments; a.blinds > 0 || a.lies > 0 || a.hangs > 0 {
+	if a := &w.swarm.ailments; a.blinds > 0 || a.lies > 0 || a.hangs > 0 || a.putsBack > 0 {
 		w.after(0, w.suffer)
 	}
 	if w.swarm.clocks != (clockFaults{}) {

@@ -47,10 +47,12 @@ type node struct {
 	router  *route.Router
 	topics  *route.Topics
 	host    *shard.Host
-	state   *ring.State       // of the last process that had one
-	met     map[uint64]uint32 // the newest process that it has spoken with, by node
-	calls   []*rpc            // that it is answering
-	closed  bool              // it takes no requests any more: it stops
+	state   *ring.State        // of the last process that had one
+	met     map[uint64]process // the newest process that it has spoken with, by node
+	told    map[uint64]uint64  // by node: how many frames of its log it has said to be on disk …
+	toldBy  map[uint64]uint64  // … and by which life
+	calls   []*rpc             // that it is answering
+	closed  bool               // it takes no requests any more: it stops
 	wakeAt  time.Duration
 	awake   func() // see waker; nil: none was needed yet
 	writing bool

@@ -17,13 +17,24 @@ type peers struct {
 	life uint64
 }
 
+// process is one of a node, as others meet it.
+type process struct {
+	starts uint32
+	life   uint64
+}
+
+// older says of the newest process that was met whether another one of its node is no newer.
+func (p process) older(other process) bool {
+	return other.starts < p.starts || other.starts == p.starts && other.life != p.life
+}
+
 // connection is one direction between two processes, whose handshake both sides have agreed to.
 type connection struct{ from, to uint64 } // their lives
 
 // hello is how a process introduces itself.
 func (n *node) hello(lane peer.Lane) peer.Hello {
 	h := n.self.Hello()
-	h.Lane = lane
+	h.Lane, h.Nonce = lane, n.life
 	return h
 }
 
@@ -41,24 +52,39 @@ func (w *World) connect(from, to *node, lane peer.Lane) error {
 	}
 	for _, side := range [2][2]*node{{from, to}, {to, from}} {
 		self, other := side[0], side[1]
-		if lane != peer.LaneOnce && self.met[other.id] > other.starts {
-			return fmt.Errorf("node %d has started %d times before", other.id, self.met[other.id])
+		if met := self.met[other.id]; lane != peer.LaneOnce && met.older(process{other.starts, other.life}) {
+			return fmt.Errorf("node %d has started %d times before", other.id, met.starts)
 		}
 		if err := self.self.Admit(other.hello(lane)); err != nil {
 			return err
 		}
 	}
 	if lane != peer.LaneOnce {
-		from.met[to.id], to.met[from.id] = to.starts, from.starts
+		w.heardOlder(from, to)
+		w.heardOlder(to, from)
+		from.met[to.id], to.met[from.id] = process{to.starts, to.life}, process{from.starts, from.life}
 		w.net.connections[link] = connection{from.life, to.life}
 	}
 	return nil
 }
 
+// heartbeatKind is the first byte of a member's heartbeats.
+const heartbeatKind = 0xB1
+
 // Send implements member.Peers: heartbeats, which a connection neither repeats nor keeps for minutes.
 func (p *peers) Send(to uint64, frame []byte) bool {
 	n, w := p.n, p.n.w
 	if n.life != p.life || n.silent() {
+		return true
+	}
+	if frame[0] != heartbeatKind { // of how far its log is: it shows nothing that is judged here
+		_, synced := n.host.LogEnd()
+		w.carryOnce(n, to, func(to *node) {
+			if w.connect(n, to, peer.LaneControl) == nil {
+				to.self.Frame(n.id, frame)
+				to.hearsEnd(n, p.life, synced)
+			}
+		})
 		return true
 	}
 	sees := n.lookOnce()
@@ -87,6 +113,12 @@ func (p *peers) Review(refuse func(peer.Hello) error) {
 			delete(w.net.connections, link)
 		}
 	}
+}
+
+// Met implements member.Peers.
+func (p *peers) Met(node uint64) (starts uint32, nonce uint64, ok bool) {
+	met, ok := p.n.met[node]
+	return met.starts, met.life, ok
 }
 
 // Forget implements member.Peers.

@@ -32,7 +32,8 @@ func (n *node) start() {
 	n.life++
 	n.awake = nil
 	n.up, n.paused, n.closed, n.began = true, false, false, n.clock.Mono()
-	n.met, n.calls = map[uint64]uint32{}, nil
+	n.met, n.calls = map[uint64]process{}, nil
+	n.told, n.toldBy = map[uint64]uint64{}, map[uint64]uint64{}
 	n.low, n.turned, n.laden = map[uint64]time.Duration{}, 0, 0
 	n.sights, n.view, n.looked, n.age = map[uint64]*sight{}, view{}, 0, 0
 	n.trustsNobody()
@@ -123,7 +124,8 @@ func (n *node) random(b []byte) {
 // failed is the end of a process by its own decision.
 func (n *node) failed(err error) {
 	n.w.note(n, "ends itself", 0, 0, err.Error())
-	if halt, ok := errors.AsType[*shard.HaltError](err); ok && n.outdated && halt.Reason == shard.OldDirectory {
+	if halt, ok := errors.AsType[*shard.HaltError](err); ok && (n.outdated || n.lied) && halt.Reason == shard.OldDirectory {
+		n.w.counts.ToldOlder++
 		n.halts(err)
 		return
 	}
@@ -143,7 +145,7 @@ func (n *node) failed(err error) {
 func (n *node) couldNotStart(err error) {
 	w := n.w
 	switch {
-	case errors.Is(err, member.ErrRemoved), errors.Is(err, ring.ErrTooOld):
+	case errors.Is(err, member.ErrRemoved), errors.Is(err, ring.ErrTooOld), errors.Is(err, ring.ErrStale) && n.outdated && !n.halted:
 		n.failed(err)
 	case n.crash.clone != nil:
 		n.stop(false)
@@ -185,6 +187,7 @@ func (n *node) open() {
 	}
 	here := &memberHost{host, n}
 	n.member.Attach(here)
+	n.vetted()
 	n.router = route.New(route.Config{
 		Self: n.id, Shards: w.swarm.shards, Host: here, History: noHistory{}, Cluster: n.member, Peers: &peers{n, n.life}, NotSent: peer.ErrNotSent,
 		Tasks: n.tasks, BulkPage: 1 + w.visitors.chance.IntN(12),
@@ -223,7 +226,7 @@ func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State)
 		RetainBytes: w.swarm.retainBytes, SnapshotLogBytes: w.swarm.snapshotBytes,
 	}
 	if n.member != nil {
-		cfg.Placement, cfg.Shares, cfg.Disks = placement{n.member, n}, n.member.Limits, n.member
+		cfg.Placement, cfg.Shares, cfg.Disks, cfg.Vet = placement{n.member, n}, n.member.Limits, n.member, n.member.Vet
 	}
 	if n.tasks != nil {
 		t := n.tasks
@@ -308,9 +311,4 @@ type noHistory struct{}
 // List implements route.LocalHistory.
 func (noHistory) List(*timer.HistoryQuery) ([]*timer.HistoryEntry, bool, error) {
 	return nil, false, nil
-}
-
-// Attempts implements route.LocalHistory.
-func (noHistory) Attempts(timer.ShardID, timer.TopicID, string, *shard.Standing) []timer.HistoryAttempt {
-	return nil
 }

@@ -143,6 +143,7 @@ func (s *Stream) begin(found *streamScan) error {
 	s.w.seq = found.chain.next - 1
 	s.w.prevHash = found.chain.prevHash
 	s.w.synced = s.w.seq
+	s.durable.Store(s.w.synced)
 	if found.fresh {
 		if err := s.turn(1, 1, 0); err != nil {
 			return err

@@ -37,6 +37,7 @@ type Stream struct {
 	disk    atomic.Pointer[Disk] // replaced whole
 	reserve atomic.Uint64
 	isFull  atomic.Bool   // as w.full
+	durable atomic.Uint64 // as w.synced, when a sync has ended
 	wake    chan struct{} // capacity 1: there may be work
 	drop    sync.Mutex    // one DropBefore at a time; held over its I/O, which nobody else waits for
 
@@ -54,6 +55,11 @@ type waiting struct {
 	sync  bool
 	done  func(Position, error)
 }
+
+// Synced is the last frame that is known to be on disk. It may be called from any goroutine.
+// Frames are numbered from the stream's first on, across generations and processes: of what is
+// on disk, the number never falls.
+func (s *Stream) Synced() uint64 { return s.durable.Load() }
 
 // Submit queues a frame. It may be called from any goroutine; frames keep the order of
 // submission. done (may be nil) is called on the writer once the frame is written and, if

@@ -118,6 +118,7 @@ func (s *Stream) syncBatch() error {
 		return fmt.Errorf("wal: sync frame %d in %s: %w", s.w.seq, s.dir, err)
 	}
 	s.w.synced = s.w.seq
+	s.durable.Store(s.w.synced)
 	if s.opt.Observe.Sync != nil {
 		s.opt.Observe.Sync(s.opt.Monotonic() - start)
 	}

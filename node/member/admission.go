@@ -31,7 +31,7 @@ func (s *Self) Admit(h peer.Hello) error {
 		return errNotYet
 	}
 	if known, _, _ := m.State.Cluster(); known == "" {
-		return nil
+		return s.vouched(h.Node)
 	}
 	n, ok := m.State.Node(h.Node)
 	if !ok {
@@ -44,7 +44,10 @@ func (s *Self) Admit(h peer.Hello) error {
 	case n.State == ring.NodeRemoved:
 		return ring.ErrRemoved
 	}
-	return m.State.Outdated(h.Node, h.Starts)
+	if err := m.State.Outdated(h.Node, h.Starts); err != nil {
+		return err
+	}
+	return s.vouched(h.Node)
 }
 
 // misnamed refuses a node that speaks under an id that is known to have another name. It holds where there are certificates: the name is what

@@ -180,7 +180,7 @@ func (m *Member) foundState(ctx context.Context) {
 		nodes = id.AcceptedPlan.Nodes
 	} else { // a directory of before there were clusters
 		self, err := m.describe()
-		if err != nil {
+		if err != nil || !m.noteAsked() {
 			return
 		}
 		nodes = []ring.Node{self}

@@ -16,10 +16,17 @@ const (
 	methodFound   uint8 = 18
 	methodMembers uint8 = 19
 	methodIndex   uint8 = 22 // how far the meta group's state is, of its leader
+	methodKnown   uint8 = 23 // what is known of the node that asks
 )
 
-// Frame takes a control frame that is a heartbeat; false: it is another, for the shards.
+// Frame takes a control frame that is about nodes; false: it is another, for the shards.
 func (s *Self) Frame(from uint64, frame []byte) bool {
+	if len(frame) > 0 && frame[0] == logEndFrame {
+		if starts, synced, ok := decodeLogEnd(frame[1:]); ok {
+			s.logEnds.hear(from, starts, synced)
+		}
+		return true
+	}
 	if len(frame) == 0 || frame[0] != heartbeatFrame {
 		return false
 	}
@@ -48,6 +55,9 @@ func (s *Self) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 		return answer, true, err
 	case methodJoin:
 		answer, err = s.answerJoin(ctx, from, body)
+		return answer, true, err
+	case methodKnown:
+		answer, err = s.answerKnown(ctx, from, body)
 		return answer, true, err
 	case methodMembers:
 		answer, err = s.answerMembers(from)

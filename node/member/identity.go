@@ -20,9 +20,10 @@ import (
 // Identity is who owns a data directory. It is written before anything else is, and again at every start.
 type Identity struct {
 	Version  int    `json:"version"`
-	NodeID   uint64 `json:"node_id"` // 1 … 2^40−1
-	Starts   uint32 `json:"starts"`  // how often a process has begun on this directory
-	Founded  bool   `json:"founded"` // the meta group's replica is on disk: from here on it is damage if it is missing
+	NodeID   uint64 `json:"node_id"`         // 1 … 2^40−1
+	Starts   uint32 `json:"starts"`          // how often a process has begun on this directory
+	Asked    uint32 `json:"asked,omitempty"` // the newest start that the cluster may have been asked to put on record; it is here before it is asked
+	Founded  bool   `json:"founded"`         // the meta group's replica is on disk: from here on it is damage if it is missing
 	Shards   int    `json:"shards,omitempty"`
 	Replicas int    `json:"replicas,omitempty"`
 
@@ -53,7 +54,13 @@ func claimIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, erro
 	case err != nil:
 		return Identity{}, err
 	}
+	if id.Asked == 0 { // of a release that did not note it
+		id.Asked = id.Starts
+	}
 	id.Starts++
+	if id.ClusterID == "" { // founders and those who join make themselves known to all that they meet
+		id.Asked = id.Starts
+	}
 	return id, id.Write(fsys, dir)
 }
 
@@ -147,7 +154,7 @@ func decodeIdentity(data []byte) (Identity, error) {
 	return id, nil
 }
 
-const identityAdvice = "restore it from a backup of the directory, or empty the directory and join again under a new id"
+const identityAdvice = "put back what the newest start wrote (an older copy is refused), or empty the directory and join again under a new id"
 
 // jsonOffset says where a document ceases to be one.
 func jsonOffset(err error) string {

@@ -14,7 +14,7 @@ import (
 func fullIdentity() Identity {
 	nodes := []ring.Node{{ID: 11, Name: "a", Peer: "10.0.0.1:7701", Starts: 1}, {ID: 12, Name: "b", Peer: "10.0.0.2:7701", Starts: 1}}
 	return Identity{
-		Version: identityVersion, NodeID: 11, Starts: 3, Founded: true, Shards: 64, Replicas: 2, ClusterID: "0123456789abcdef0123456789abcdef",
+		Version: identityVersion, NodeID: 11, Starts: 3, Asked: 2, Founded: true, Shards: 64, Replicas: 2, ClusterID: "0123456789abcdef0123456789abcdef",
 		AcceptedPlan: &ring.FoundingPlan{ClusterID: "0123456789abcdef0123456789abcdef", Shards: 64, Replicas: 2, Nodes: nodes},
 		Meta: &shard.Row{Group: 0, Epoch: 1, Settled: true, Members: []shard.Member{
 			{Node: 11, Replica: shard.ReplicaID(11, 1)}, {Node: 12, Replica: shard.ReplicaID(12, 1)}}},

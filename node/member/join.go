@@ -97,6 +97,9 @@ func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]
 	if n.ID != from.Node || n.Name != from.Name {
 		return nil, fmt.Errorf("node: join: %s (%010x) asks in the name of %s (%010x)", from.Name, from.Node, n.Name, n.ID)
 	}
+	if _, nonce, met := s.peers.Met(n.ID); met && from.Cluster == "" && nonce != from.Nonce { // whoever was met knew the cluster's id, on disk
+		return nil, isOutdated{fmt.Errorf("%w: it is from before the node joined", ring.ErrStale)}
+	}
 	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Register, Node: &n}); errors.Is(err, ring.ErrRemoved) {
 		return nil, wasRemoved{}
 	} else if errors.Is(err, ring.ErrStale) {
@@ -153,15 +156,6 @@ func toldOutdated(err error) bool {
 	return ok && remote.Code == outdatedCode
 }
 
-// outdated notes that this node's directory is an older copy, so that no later start votes with it either, and says why it must end.
-func (s *Self) outdated(why error) error {
-	halt := &shard.HaltError{Reason: shard.OldDirectory, Err: fmt.Errorf("node %s: %w", s.cfg.Name, why)}
-	if err := shard.WriteHalt(s.cfg.FS, s.cfg.Dir, s.clock.WallMs(), halt); err != nil {
-		return errors.Join(halt, fmt.Errorf("and that could not be noted, so do not start it again as it is: %w", err))
-	}
-	return halt
-}
-
 // askForPlace asks other members what the cluster knows of this node; removed: it does not belong to it any more. Else row is the meta group's, if
 // it names this node; nil: nobody has answered so.
 func (m *Member) askForPlace(ctx context.Context) (row *shard.Row, removed bool) {
@@ -185,7 +179,7 @@ func (m *Member) askForPlace(ctx context.Context) (row *shard.Row, removed bool)
 			return nil, true
 		}
 		if toldOutdated(err) && m.believesItsEnd(n, from, "runs on an older copy of its data directory") {
-			m.leave.Do(func() { m.cfg.Fail(m.outdated(fmt.Errorf("%w (node %s says: %w)", ring.ErrStale, n.Name, err))) })
+			m.haltAsOlder(fmt.Errorf("%w (node %s says: %w)", ring.ErrStale, n.Name, err))
 			return nil, false
 		}
 		var a joinAnswer

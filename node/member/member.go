@@ -45,6 +45,8 @@ type Host interface {
 	Confirm(ctx context.Context, id timer.ShardID) (index uint64, err error)
 	// Applied is the last entry that is in this node's copy of a group's state.
 	Applied(id timer.ShardID) uint64
+	// LogEnd is how many frames the log had when this process began, and how many are on disk now, of all processes.
+	LogEnd() (opened, synced uint64)
 	// Disk is how much room this node's log has.
 	Disk() wal.Disk
 }
@@ -109,6 +111,7 @@ func (m *Member) Run(ctx context.Context) {
 	work.Go(func() { m.awaitBootstrap(ctx) })
 	work.Go(func() { task.Every(ctx, m.tasks, controlEach, func() { m.control(ctx) }) })
 	work.Go(func() { m.keepRegistered(ctx) })
+	work.Go(func() { m.askAround(ctx) })
 	work.Go(func() { task.Every(ctx, m.tasks, refreshEach, func() { m.refresh(ctx) }) })
 	work.Wait()
 }
@@ -138,6 +141,8 @@ func (m *Member) followState(ctx context.Context) {
 				continue
 			}
 			m.liveness.forget(n.ID)
+			m.vouchers.forget(n.ID)
+			m.logEnds.forget(n.ID)
 			m.tasks.Go(func() {
 				if m.tasks.Sleep(ctx, forgetAfter) {
 					m.peers.Forget(n.ID)
@@ -193,7 +198,8 @@ func (m *Member) sendHeartbeats() {
 	h.Limits = m.reportLimits(h.believedMs(), h.Leads)
 	h.LowDisk = m.ownLowDisk()
 	m.sayLowDisks(&h.LowDisk)
-	frame := h.encode()
+	_, synced := m.host.LogEnd()
+	frame, logEnd := h.encode(), encodeLogEnd(h.Starts, synced)
 	may := map[uint64]bool{m.id: !cordoned}
 	nodes := m.State.Nodes()
 	m.liveness.expect(now, nodes)
@@ -202,6 +208,7 @@ func (m *Member) sendHeartbeats() {
 			continue
 		}
 		m.peers.Send(n.ID, slices.Clone(frame))
+		m.peers.Send(n.ID, slices.Clone(logEnd))
 		s, ago, ok := m.liveness.last(now, n.ID)
 		may[n.ID] = ok && ago < aliveFor && !s.last.Cordoned && n.State == ring.NodeMember
 	}

@@ -38,7 +38,8 @@ func (m *Member) Current() bool {
 		return true
 	}
 	known, ok := m.State.Node(m.id)
-	return ok && known.Starts == m.Identity().Starts
+	id := m.Identity()
+	return ok && known.Starts == id.Starts && id.Asked == id.Starts
 }
 
 func (m *Member) register(ctx context.Context) {
@@ -47,7 +48,7 @@ func (m *Member) register(ctx context.Context) {
 			ring.ErrTooOld, agreed, level))
 		return
 	}
-	if m.alone() {
+	if id := m.Identity(); m.alone() && id.Asked >= id.Starts {
 		if _, removed := m.askForPlace(ctx); removed {
 			m.leaveCluster()
 			return
@@ -58,12 +59,14 @@ func (m *Member) register(ctx context.Context) {
 	if err != nil || !ok || known.State == ring.NodeRemoved {
 		return
 	}
-	if err := known.Outdates(self.Starts); err != nil {
-		m.leave.Do(func() { m.cfg.Fail(m.outdated(err)) })
+	if m.isOutdated() {
 		return
 	}
 	if known.Name != self.Name && m.cfg.NamesProven {
 		m.cfg.Fail(fmt.Errorf("node: the cluster knows this node as %s, not as %s: where nodes have certificates they keep their names", known.Name, self.Name))
+		return
+	}
+	if !m.mayRegister(ctx) {
 		return
 	}
 	self.State, self.JoinedMs, self.SinceMs = known.State, known.JoinedMs, known.SinceMs
@@ -91,6 +94,9 @@ func (m *Member) keepPlace(ctx context.Context) {
 		return
 	}
 	m.place.rounds = 0
+	if !m.mayRegister(ctx) {
+		return
+	}
 	row, removed := m.askForPlace(ctx)
 	switch {
 	case removed:

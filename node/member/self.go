@@ -40,6 +40,8 @@ type Peers interface {
 	CallAddr(ctx context.Context, addr string, method uint8, body []byte) ([]byte, peer.Hello, error)
 	// Review ends the connections of those that are refused now.
 	Review(refuse func(peer.Hello) error)
+	// Met is the newest process of a node that was admitted; false: none was.
+	Met(node uint64) (starts uint32, nonce uint64, ok bool)
 	// Forget ends all that there is with a node.
 	Forget(node uint64)
 }
@@ -97,6 +99,8 @@ type Self struct {
 
 	changeMu    sync.Mutex
 	identity    atomic.Pointer[Identity] // as on disk; replaced whole
+	vouchers    vouchers                 // of this process
+	logEnds     logEnds                  // of others
 	bootstrapMu sync.Mutex
 	bootstrap   *ring.Founding
 
@@ -195,12 +199,14 @@ func (s *Self) gossipReady() bool {
 	}
 }
 
-// Notice keeps a line that is repeated from flooding the log.
+// Notice keeps a line that is repeated from flooding the log. Any task may say it.
 type Notice struct {
 	tasks task.Env
 	each  time.Duration
-	last  time.Duration
-	said  bool
+
+	mu   sync.Mutex
+	last time.Duration
+	said bool
 }
 
 // NewNotice lets a line through once in so long.
@@ -208,8 +214,14 @@ func NewNotice(tasks task.Env, each time.Duration) *Notice { return &Notice{task
 
 // Say says it, unless it has just been said.
 func (n *Notice) Say(what func()) {
-	if now := n.tasks.Now(); !n.said || now-n.last >= n.each {
+	n.mu.Lock()
+	now := n.tasks.Now()
+	say := !n.said || now-n.last >= n.each
+	if say {
 		n.last, n.said = now, true
+	}
+	n.mu.Unlock()
+	if say {
 		what()
 	}
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sort"
@@ -18,7 +17,6 @@ import (
 type fakeEngine struct {
 	behind error // of FindTopic, for what is not here
 	*fakeCluster
-	fakeLive
 	fakeConsumers
 
 	mu     sync.Mutex
@@ -27,11 +25,8 @@ type fakeEngine struct {
 	topics map[string]*timer.Topic
 	timers map[timerKey]*fakeTimer
 	past   []*timer.HistoryEntry
-
-	progress    map[string]timer.Progress // by id
-	progressErr error
-	seq         uint64
-	lastID      timer.TopicID
+	seq    uint64
+	lastID timer.TopicID
 
 	err       error  // of every call while set
 	notReady  error  // of Ready
@@ -401,17 +396,6 @@ func (e *fakeEngine) History(_ context.Context, q *timer.HistoryQuery) (page []*
 	}
 	n := min(len(page), q.Limit)
 	return page[:n], n < len(page), e.err
-}
-
-func (e *fakeEngine) Progress(_ context.Context, _ timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.calls["Progress"]++
-	list := make([]timer.Progress, len(q.IDs))
-	for i, id := range q.IDs {
-		list[i] = e.progress[id]
-	}
-	return list, cmp.Or(e.progressErr, e.err)
 }
 
 func (e *fakeEngine) Counts(_ context.Context, topics ...timer.TopicID) ([]timer.Counts, error) {

@@ -97,43 +97,27 @@ func (rq *request) readTimer() *problem {
 		return p
 	}
 	id := timer.ShardOf(t, rq.id, rq.s.cfg.Engine.Shards())
-	found, err := rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, rq.id)
+	timer, err := rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, rq.id)
 	if err != nil {
 		return engineFault(err)
 	}
-	var pr timer.Progress
-	if found != nil {
-		pr = rq.progress(id, found)
-	} else {
-		e, err := rq.recall(t, rq.id)
-		switch {
-		case err != nil:
+	if timer == nil {
+		if timer, err = rq.recall(t, rq.id); err != nil {
 			return engineFault(err)
-		case e == nil:
-			return fail(404, unknownTimer, "there is no such timer")
 		}
-		found = e.Timer
-		pr.Attempts = e.Attempts[max(0, len(e.Attempts)-timer.AttemptLog):]
 	}
-	rq.setETag(found)
-	w := rq.timerWriter(t)
-	b := appendWait(w.append(rq.out(), found), pr.Wait)
-	if len(pr.Attempts) > 0 {
-		b = appendAttemptLog(b, found, pr.Attempts)
+	if timer == nil {
+		return fail(404, unknownTimer, "there is no such timer")
 	}
-	rq.json(200, b)
+	rq.answerTimer(200, t, timer, false)
 	return nil
 }
 
 var etagName = []byte("ETag")
 
-func (rq *request) setETag(t *timer.Timer) {
+func (rq *request) answerTimer(status int, topic *timer.Topic, t *timer.Timer, merged bool) {
 	var etag [16]byte
 	rq.ctx.Response.Header.SetCanonical(etagName, appendETag(etag[:0], t.Version))
-}
-
-func (rq *request) answerTimer(status int, topic *timer.Topic, t *timer.Timer, merged bool) {
-	rq.setETag(t)
 	w := rq.timerWriter(topic)
 	w.merged = merged
 	rq.json(status, w.append(rq.out(), t))

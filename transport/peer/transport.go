@@ -205,6 +205,19 @@ func (t *Transport) Review(refuse func(Hello) error) {
 	}
 }
 
+// Met is the newest process of a node that was admitted on a lasting lane; false: none was.
+func (t *Transport) Met(node uint64) (starts uint32, nonce uint64, ok bool) {
+	t.mu.RLock()
+	p := t.peers[node]
+	t.mu.RUnlock()
+	if p == nil {
+		return 0, 0, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.process.starts, p.process.nonce, p.process.known
+}
+
 // Forget closes everything to and from a node. It is heard again only if Admit lets it,
 // and dialled again only if Address knows it: change those first.
 func (t *Transport) Forget(node uint64) {

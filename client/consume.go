@@ -1,0 +1,284 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ConsumeOptions say how Consume works. The zero value handles one timer at a time.
+type ConsumeOptions struct {
+	Concurrency int           // timers at once, 1–1000; 0 is 1
+	Lease       time.Duration // of a timer; extended as long as its handler runs; 0 is 30 s
+	Wait        time.Duration // of one long poll, up to a minute; 0 is 20 s
+	Grace       time.Duration // that handlers have when ctx has ended; 0 is 30 s
+
+	// OnError hears of what Consume gets over by itself: a pull that is tried again, and a report
+	// that did not arrive, or came too late, so that the timer comes again. It is called by several
+	// goroutines. nil: nobody hears.
+	OnError func(error)
+}
+
+// Bounds of a consumer.
+const (
+	maxConcurrency = 1000 // receipts in one extension
+	maxReason      = 1024 // bytes
+)
+
+// Consume is a worker of a pull topic: it pulls as many timers as it can handle at once, calls
+// handle for each on a goroutine of its own, extends the leases of those that run, and reports the
+// end: an Ack for nil, a Nack for an error, with the delay of RetryAfter or else the topic's
+// backoff.
+//
+// The context of a handler ends when its lease is over, because the cluster says so or cannot be
+// asked: somebody else may have the timer by then, and context.Cause is ErrOver. Timers come at
+// least once; Lease.Fence tells a later lease from an earlier one.
+//
+// When ctx ends, Consume pulls no more, lets the handlers that run go on for the Grace, ends their
+// contexts then, and returns nil when all of them have returned. It returns an error, in the same
+// way, when the cluster refuses a pull for good (ErrWrongDelivery, ErrForbidden, …).
+func (c *Client) Consume(
+	ctx context.Context, topic string, o ConsumeOptions, handle func(ctx context.Context, l *Lease) error,
+) error {
+	w := &consumer{client: c, topic: topic, options: o.withDefaults(), handle: handle, held: map[string]*hold{}}
+	if w.options.Concurrency > maxConcurrency {
+		return fmt.Errorf("client: a concurrency of %d is more than %d", w.options.Concurrency, maxConcurrency)
+	}
+	w.free = make(chan struct{}, w.options.Concurrency)
+	w.release(w.options.Concurrency)
+	beyond := context.WithoutCancel(ctx)
+	work, endWork := context.WithCancelCause(beyond)
+	defer endWork(nil)
+
+	extending, stopExtending := context.WithCancel(beyond)
+	var extender, handlers sync.WaitGroup
+	extender.Go(func() { w.extend(extending) })
+	err := w.pull(ctx, func(l *Lease) { handlers.Go(func() { w.run(work, l) }) })
+
+	grace := time.AfterFunc(w.options.Grace, func() { endWork(errStopped) })
+	handlers.Wait()
+	grace.Stop()
+	stopExtending()
+	extender.Wait()
+	return err
+}
+
+var errStopped = errors.New("client: the consumer has been stopped")
+
+func (o ConsumeOptions) withDefaults() ConsumeOptions {
+	if o.Concurrency <= 0 {
+		o.Concurrency = 1
+	}
+	if o.Lease <= 0 {
+		o.Lease = 30 * time.Second
+	}
+	if o.Wait <= 0 {
+		o.Wait = 20 * time.Second
+	}
+	if o.Grace <= 0 {
+		o.Grace = 30 * time.Second
+	}
+	if o.OnError == nil {
+		o.OnError = func(error) {}
+	}
+	return o
+}
+
+// consumer is one run of Consume.
+type consumer struct {
+	client  *Client
+	topic   string
+	options ConsumeOptions
+	handle  func(ctx context.Context, l *Lease) error
+	free    chan struct{} // a token for each handler that could run beside the others
+
+	mu   sync.Mutex
+	held map[string]*hold // by receipt: leases whose handler runs; at most Concurrency
+}
+
+// hold is a lease whose handler runs.
+type hold struct {
+	until time.Time // by this process's clock: the lease is good until then without another word
+	lose  context.CancelCauseFunc
+}
+
+// pull starts a handler for all that it gets, until ctx ends or the cluster refuses for good.
+func (w *consumer) pull(ctx context.Context, start func(*Lease)) error {
+	for failed := 0; ; {
+		n := w.reserve(ctx)
+		if n == 0 {
+			return nil
+		}
+		o := PullOptions{Max: n, Wait: w.options.Wait, Lease: w.options.Lease}
+		leases, err := w.client.Pull(ctx, w.topic, o)
+		w.release(n - len(leases))
+		for i := range leases {
+			start(&leases[i])
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			failed = 0
+			continue
+		case refusedForGood(err):
+			return err
+		}
+		w.options.OnError(err)
+		if w.client.sleep(ctx, w.client.pause(err, failed)) != nil {
+			return nil
+		}
+		failed++
+	}
+}
+
+// reserve waits until a handler is free and takes all that are. It takes 0 when ctx has ended.
+func (w *consumer) reserve(ctx context.Context) (n int) {
+	select {
+	case <-w.free:
+	case <-ctx.Done():
+		return 0
+	}
+	for n = 1; ; n++ {
+		select {
+		case <-w.free:
+		default:
+			return n
+		}
+	}
+}
+
+func (w *consumer) release(n int) {
+	for range n {
+		w.free <- struct{}{}
+	}
+}
+
+// refusedForGood reports that asking again does not help.
+func refusedForGood(err error) bool {
+	p := asProblem(err)
+	return p != nil && p.Status/100 == 4 && p.Status != http.StatusTooManyRequests && p.Status != http.StatusRequestTimeout
+}
+
+// run handles a timer and reports how that ended.
+func (w *consumer) run(work context.Context, l *Lease) {
+	defer w.release(1)
+	ctx, lose := context.WithCancelCause(work)
+	defer lose(nil)
+	w.mu.Lock()
+	w.held[l.Receipt] = &hold{until: now().Add(w.options.Lease), lose: lose}
+	w.mu.Unlock()
+
+	failure := w.handle(ctx, l)
+
+	w.mu.Lock()
+	delete(w.held, l.Receipt)
+	w.mu.Unlock()
+	// The report goes out though all has been told to stop; when the lease is over it is of no use.
+	within, cancel := context.WithTimeout(context.WithoutCancel(work), w.options.Lease)
+	defer cancel()
+	if err := w.report(within, l.Receipt, failure); err != nil {
+		w.options.OnError(fmt.Errorf("client: report of %s/%s: %w", l.Topic, l.ID, err))
+	}
+}
+
+// report says how the handler of a lease ended.
+func (w *consumer) report(ctx context.Context, receipt string, failure error) error {
+	var results []ReceiptResult
+	var err error
+	if failure == nil {
+		results, err = w.client.Ack(ctx, receipt)
+	} else {
+		delay := Backoff
+		if later, ok := errors.AsType[*retryAfter](failure); ok {
+			delay = max(later.delay, 0)
+		}
+		results, err = w.client.Nack(ctx, delay, reasonOf(failure), receipt)
+	}
+	if err != nil || len(results) == 0 {
+		return err
+	}
+	return results[0].Err()
+}
+
+// reasonOf is an error as short as a reason may be.
+func reasonOf(err error) string {
+	text := strings.ToValidUTF8(err.Error(), "�")
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "")
+	}
+	return text
+}
+
+// extend holds the leases whose handlers run, all in one call, three times in the life of a lease.
+func (w *consumer) extend(ctx context.Context) {
+	every := w.options.Lease / 3
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		receipts := w.loseExpired(now())
+		if len(receipts) == 0 {
+			continue
+		}
+		asked := now()
+		within, cancel := context.WithTimeout(ctx, every)
+		results, err := w.client.Extend(within, w.options.Lease, receipts...)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			w.options.OnError(err)
+		}
+		w.book(results, asked.Add(w.options.Lease))
+	}
+}
+
+// loseExpired gives up the leases that are over by now, and returns the receipts of the others.
+func (w *consumer) loseExpired(now time.Time) (receipts []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for receipt, h := range w.held {
+		if now.Before(h.until) {
+			receipts = append(receipts, receipt)
+		} else {
+			h.lose(ErrOver)
+		}
+	}
+	return receipts
+}
+
+// book enters the answers to an extension.
+func (w *consumer) book(results []ReceiptResult, until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range results {
+		h, running := w.held[results[i].Receipt]
+		switch {
+		case !running: // it has ended meanwhile
+		case results[i].Err() != nil:
+			h.until = until.Add(-w.options.Lease) // not asked for again
+			h.lose(ErrOver)
+		default:
+			h.until = until
+		}
+	}
+}
+
+// RetryAfter is an error of a handler, of Consume or Receiver.Handle, that says when the timer
+// comes again: after that long instead of the topic's backoff. Calls come again after 1 s to 1 h.
+func RetryAfter(delay time.Duration, err error) error { return &retryAfter{delay, err} }
+
+type retryAfter struct {
+	delay time.Duration
+	err   error
+}
+
+func (r *retryAfter) Error() string { return r.err.Error() }
+func (r *retryAfter) Unwrap() error { return r.err }

@@ -1,0 +1,76 @@
+package member
+
+import (
+	"encoding/binary"
+	"sync"
+)
+
+// With each heartbeat a node tells the others how many frames of its log are on disk. A process that begins with fewer than its node has told
+// runs on an older copy of the directory, or its disk has lost some: see knownOf.
+
+// logEndFrame begins the control frames that carry it. Releases that do not know it drop them.
+const logEndFrame = 0xB2
+
+// encodeLogEnd is the frame of a process.
+func encodeLogEnd(starts uint32, synced uint64) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint([]byte{logEndFrame}, uint64(starts)), synced)
+}
+
+// decodeLogEnd reads what follows logEndFrame; what later releases may add is skipped.
+func decodeLogEnd(in []byte) (starts uint32, synced uint64, ok bool) {
+	v, n := binary.Uvarint(in)
+	if n <= 0 || v > 1<<32-1 {
+		return 0, 0, false
+	}
+	synced, k := binary.Uvarint(in[n:])
+	return uint32(v), synced, k > 0
+}
+
+// logEnds is what this process has heard of others' logs, by node. Only members are heard, so there are few.
+type logEnds struct {
+	mu    sync.Mutex
+	nodes map[uint64]toldEnd
+}
+
+// toldEnd is what the processes of a node have told.
+type toldEnd struct {
+	starts   uint32 // the newest that has
+	end      uint64 // of its word
+	formerly uint64 // of those before it
+}
+
+// hear takes a process's word.
+func (l *logEnds) hear(node uint64, starts uint32, end uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	told := l.nodes[node]
+	switch {
+	case starts < told.starts:
+		return
+	case starts > told.starts:
+		told = toldEnd{starts: starts, formerly: max(told.end, told.formerly)}
+	}
+	told.end = max(told.end, end)
+	if l.nodes == nil {
+		l.nodes = map[uint64]toldEnd{}
+	}
+	l.nodes[node] = told
+}
+
+// before is how many frames were on a node's disk, by the word of processes before the one that is given.
+func (l *logEnds) before(node uint64, starts uint32) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	told := l.nodes[node]
+	if told.starts < starts {
+		return max(told.end, told.formerly)
+	}
+	return told.formerly
+}
+
+// forget drops a removed node.
+func (l *logEnds) forget(node uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.nodes, node)
+}

@@ -1,0 +1,345 @@
+package member
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"carillon/node/task"
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/transport/peer"
+)
+
+// A process that begins on an older copy of its data directory, or of identity.json, lacks what the node has voted and acknowledged since the copy was made
+// (docs/adr/0016). It looks for that itself, before it takes part, wherever something is known of the node:
+//
+//   - in its own log, before anything begins on it: Vet;
+//   - at each other node, before the two of them speak: vouched, and askAround;
+//   - in the cluster's record as a majority has it, before this start is put there: mayRegister.
+
+var (
+	errUnasked = errors.New("this node has begun anew, and has not heard yet what the other knows of it")
+
+	// errLostEnd: the log lacks frames that were on disk. An older copy cannot be told from a disk that lost them.
+	errLostEnd = errors.New("the end of the log was damaged, or the data directory is an older copy of what it was")
+)
+
+const (
+	askAgainEach  = 250 * time.Millisecond // a node that did not answer
+	askAgainLeast = 50 * time.Millisecond  // … even if it speaks to this one meanwhile
+)
+
+// askedOf is the question what is known of the node that asks; as JSON. Its process is in the hello.
+type askedOf struct {
+	Confirm bool `json:"confirm,omitempty"` // the cluster's record is to be as a majority has it
+}
+
+// knownOf is the answer, as JSON. Of the node that asks it has what no older copy of its directory can know.
+type knownOf struct {
+	Member    bool   `json:"member"`              // who answers is a member and has read its log; else its answer says nothing
+	Confirmed bool   `json:"confirmed,omitempty"` // Starts is what a majority has
+	Starts    uint32 `json:"starts,omitempty"`    // by the cluster's record
+	Removed   bool   `json:"removed,omitempty"`   // by the cluster's record
+	Met       uint32 `json:"met,omitempty"`       // the newest process that was met
+	Other     bool   `json:"other,omitempty"`     // … is not the one that asks
+	LogEnd    uint64 `json:"log_end,omitempty"`   // so many frames were on the node's disk, by the word of processes before the one that asks
+}
+
+// vouchers are the nodes that have told this process all that they know of its node, and it is no older copy by that. Only with them it speaks.
+type vouchers struct {
+	mu     sync.Mutex
+	have   map[uint64]bool
+	want   map[uint64]bool          // they were met and are to be asked
+	busy   map[uint64]bool          // they are being asked
+	again  map[uint64]time.Duration // when they may be asked again
+	wanted task.Signal              // of askAround, once it runs
+}
+
+// vouched refuses a node that has not been asked yet. The first process of a directory has nothing that it could have forgotten.
+func (s *Self) vouched(node uint64) error {
+	if s.Identity().Starts <= 1 {
+		return nil
+	}
+	v := &s.vouchers
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.have[node] {
+		return nil
+	}
+	if v.want == nil {
+		v.want = map[uint64]bool{}
+	}
+	if len(v.want) < ring.MaxNodes {
+		v.want[node] = true
+	}
+	if v.wanted != nil {
+		v.wanted.Set()
+	}
+	return errUnasked
+}
+
+// next takes a node to be asked now.
+func (v *vouchers) next(now time.Duration, node uint64) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.have[node] || v.busy[node] || now < v.again[node] {
+		return false
+	}
+	if v.busy == nil {
+		v.busy, v.again, v.have = map[uint64]bool{}, map[uint64]time.Duration{}, map[uint64]bool{}
+	}
+	v.busy[node], v.again[node] = true, now+askAgainLeast
+	return true
+}
+
+// answered says whether a node that was asked vouches.
+func (v *vouchers) answered(node uint64, vouches bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.busy, node)
+	if vouches {
+		v.have[node] = true
+		delete(v.want, node)
+		delete(v.again, node)
+	}
+}
+
+// open are the nodes of a list that do not vouch yet, and those that were met.
+func (v *vouchers) open(nodes []ring.Node, self uint64) (ids []uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, n := range nodes {
+		if n.ID != self && !v.have[n.ID] && !v.want[n.ID] {
+			ids = append(ids, n.ID)
+		}
+	}
+	for id := range v.want {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids) // the order in which they are asked is the same in each run of a test
+	return ids
+}
+
+// forget drops a removed node.
+func (v *vouchers) forget(node uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.have, node)
+	delete(v.want, node)
+	delete(v.again, node)
+}
+
+// askAround asks each node, until it has answered, what it knows of this one.
+func (m *Member) askAround(ctx context.Context) {
+	if m.Identity().Starts <= 1 {
+		return
+	}
+	wanted := m.tasks.NewSignal()
+	m.vouchers.mu.Lock()
+	m.vouchers.wanted = wanted
+	m.vouchers.mu.Unlock()
+	for ctx.Err() == nil {
+		for _, node := range m.vouchers.open(m.State.Nodes(), m.id) {
+			if m.vouchers.next(m.tasks.Now(), node) {
+				m.tasks.Go(func() { m.vouchers.answered(node, m.askForVoucher(ctx, node)) })
+			}
+		}
+		wanted.Wait(ctx, askAgainEach)
+	}
+}
+
+// askForVoucher asks one node; true: by what it knows this process is of the newest directory.
+func (m *Member) askForVoucher(ctx context.Context, node uint64) bool {
+	known, from, err := m.askOf(ctx, node, false)
+	return err == nil && known.Member && m.mayGoOn(node, from, &known)
+}
+
+// askOf asks a node what it knows of this one.
+func (m *Member) askOf(ctx context.Context, node uint64, confirm bool) (known knownOf, from peer.Hello, err error) {
+	addr := m.AddressOf(node)
+	if addr == "" {
+		return known, from, errNotYet
+	}
+	body, err := json.Marshal(askedOf{confirm})
+	if err != nil {
+		return known, from, err
+	}
+	ctx, cancel := m.tasks.WithTimeout(ctx, askFor)
+	defer cancel()
+	reply, from, err := m.peers.CallAddr(ctx, addr, methodKnown, body)
+	if from.Node != node || from.Cluster != m.Identity().ClusterID {
+		return known, from, errNotYet
+	}
+	if _, older := errors.AsType[*peer.RemoteError](err); older {
+		return knownOf{Member: true}, from, nil // a release that does not know the question: it refuses by itself what it can
+	}
+	if err != nil {
+		return known, from, err
+	}
+	return known, from, json.Unmarshal(reply, &known)
+}
+
+// answerKnown tells a node what is known of it.
+func (s *Self) answerKnown(ctx context.Context, from peer.Hello, body []byte) ([]byte, error) {
+	var asked askedOf
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return nil, fmt.Errorf("node: what is known: %w", err)
+	}
+	known := knownOf{LogEnd: s.logEnds.before(from.Node, from.Starts)}
+	if starts, nonce, ok := s.peers.Met(from.Node); ok {
+		known.Met, known.Other = starts, starts != from.Starts || nonce != from.Nonce
+	}
+	if m := s.member.Load(); m != nil && m.hasRead() {
+		known.Member = true
+		if asked.Confirm {
+			known.Confirmed = !m.behind(ctx, m.host.Applied(shard.Meta))
+		}
+		n, ok := m.State.Node(from.Node)
+		known.Starts, known.Removed = n.Starts, ok && n.State == ring.NodeRemoved
+	}
+	return json.Marshal(known)
+}
+
+// hasRead says whether the node's log is read.
+func (m *Member) hasRead() bool {
+	select {
+	case <-m.host.Started():
+		return true
+	default:
+		return false
+	}
+}
+
+// mayGoOn judges by what another node knows. If this process runs on an older copy, or was removed, it ends, provided that the word is believed.
+func (m *Member) mayGoOn(node uint64, from peer.Hello, known *knownOf) bool {
+	asked, _ := m.State.Node(node)
+	asked.ID = node
+	if known.Removed {
+		if m.believesItsEnd(asked, from, "was removed from the cluster") {
+			m.leaveCluster()
+		}
+		return false
+	}
+	opened, _ := m.host.LogEnd()
+	id := m.Identity()
+	why := id.older(known, opened)
+	if why == nil {
+		return true
+	}
+	if m.believesItsEnd(asked, from, "runs on an older copy of its data directory") {
+		m.haltAsOlder(fmt.Errorf("%w (node %s says so)", why, from.Name))
+	}
+	return false
+}
+
+// older says why a directory with this identity, whose log had so many frames when the process began, is not what the node had last.
+func (id *Identity) older(known *knownOf, opened uint64) error {
+	switch {
+	case known.Starts > id.Asked:
+		return id.outdatedBy(known.Starts)
+	case known.Met > id.Starts:
+		return fmt.Errorf("%w: this is start %d of it, and start %d was met", ring.ErrStale, id.Starts, known.Met)
+	case known.Met == id.Starts && known.Other:
+		return fmt.Errorf("%w: this is start %d of it, and another process was met that was start %d too", ring.ErrStale, id.Starts, known.Met)
+	case known.LogEnd > opened:
+		return fmt.Errorf("%w: the log ends at frame %d, and frame %d of it was on disk", errLostEnd, opened, known.LogEnd)
+	}
+	return nil
+}
+
+// outdatedBy says why a directory is an older copy if the cluster has a start of the node on record for which this directory never asked. Which
+// starts those are is on disk before the cluster is asked, so the answer may be lost.
+func (id *Identity) outdatedBy(recorded uint32) error {
+	if recorded <= id.Asked {
+		return nil
+	}
+	return fmt.Errorf("%w: the cluster knows of start %d of it, and with this one no start after start %d was made known", ring.ErrStale, recorded, id.Asked)
+}
+
+// Vet looks, before anything begins, whether the node's own log knows more than its identity: if so, identity.json was put back from a copy. Entries of
+// the meta group that are not applied yet count too: of a node alone, and of one that lags behind, nobody else may know.
+func (m *Member) Vet(tail iter.Seq[[]byte]) error {
+	known, _ := m.State.Node(m.id)
+	recorded := known.Starts
+	for data := range tail {
+		var cmd ring.Command
+		if json.Unmarshal(data, &cmd) == nil && cmd.Verb == ring.Register && cmd.Node != nil && cmd.Node.ID == m.id {
+			recorded = max(recorded, cmd.Node.Starts)
+		}
+	}
+	id := m.Identity()
+	if err := id.outdatedBy(recorded); err != nil {
+		return m.outdated(fmt.Errorf("%w (its log says so: identity.json is older than the log)", err))
+	}
+	return nil
+}
+
+// mayRegister says whether this start may be put on record. Before it is for the first time, the record must be read as a majority has it: if a later
+// process of the node is there already, or another with the same number, this one must end, and afterwards that could not be told any more.
+func (m *Member) mayRegister(ctx context.Context) bool {
+	id := m.Identity()
+	if id.Asked >= id.Starts {
+		return true
+	}
+	if m.behind(ctx, m.host.Applied(shard.Meta)) && !m.confirmedByOthers(ctx) {
+		return false
+	}
+	if m.isOutdated() {
+		return false
+	}
+	return m.noteAsked()
+}
+
+// confirmedByOthers has another node read the record: this one's own copy may get nothing any more.
+func (m *Member) confirmedByOthers(ctx context.Context) bool {
+	for _, n := range m.State.Nodes() {
+		if n.ID == m.id {
+			continue
+		}
+		known, from, err := m.askOf(ctx, n.ID, true)
+		if err == nil && known.Confirmed {
+			return m.mayGoOn(n.ID, from, &known)
+		}
+	}
+	return false
+}
+
+// noteAsked notes that this start is about to be put on record.
+func (s *Self) noteAsked() bool {
+	if err := s.Change(func(id *Identity) { id.Asked = id.Starts }); err != nil {
+		s.log.Error("the cluster is not told of this start, since that could not be noted; it is tried again", "error", err)
+		return false
+	}
+	return true
+}
+
+// isOutdated ends the process if this node's own copy of the record knows of a later one.
+func (m *Member) isOutdated() bool {
+	known, _ := m.State.Node(m.id)
+	id := m.Identity()
+	err := id.outdatedBy(known.Starts)
+	if err != nil {
+		m.haltAsOlder(err)
+	}
+	return err != nil
+}
+
+// haltAsOlder ends the process for good.
+func (m *Member) haltAsOlder(why error) {
+	m.leave.Do(func() { m.cfg.Fail(m.outdated(why)) })
+}
+
+// outdated notes that this node's directory is an older copy, so that no later start votes with it either, and says why it must end.
+func (s *Self) outdated(why error) error {
+	halt := &shard.HaltError{Reason: shard.OldDirectory, Err: fmt.Errorf("node %s: %w", s.cfg.Name, why)}
+	if err := shard.WriteHalt(s.cfg.FS, s.cfg.Dir, s.clock.WallMs(), halt); err != nil {
+		return errors.Join(halt, fmt.Errorf("and that could not be noted, so do not start it again as it is: %w", err))
+	}
+	return halt
+}
