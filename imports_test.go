@@ -18,8 +18,9 @@ import (
 // mayImport says, for each layer, the other layers of ours that it may import. Imports point down only. A layer is a top folder with all
 // that is in it, but for those folders in it that are layers themselves.
 var mayImport = map[string][]string{
-	"cmd":         {"client", "node", "transport", "loadtest", "wal", "vfs"},
-	"node":        {"node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk"},
+	"cmd":         {"client", "node", "transport", "loadtest", "timer", "timer/recurrence", "wal", "vfs"},
+	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk"},
+	"node/feed":   {"node/task", "shard", "timer", "transport"},
 	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "wal", "vfs", "secret", "timer"},
 	"node/route":  {"node/task", "ring", "shard", "timer", "timer/bulk"},
 	"node/task":   {"fan"}, // time and concurrency, as an interface
@@ -40,6 +41,7 @@ var mayImport = map[string][]string{
 	"docs":        {"client"}, // programs of the guides
 	"e2e":         {"client"}, // real processes, from outside
 	"bench":       {},         // other people's programs, to compare with
+	"deploy":      {},         // a program that reads our files for Kubernetes, a module of its own
 
 	"transport/api/internal": {}, // readers of untrusted bytes, to be judged by themselves
 
@@ -60,7 +62,7 @@ var soleImporter = map[string]string{
 
 // clockless folders take the time as an argument; of their product code only files named clock.go read a clock, and
 // none draws from the process's own randomness. A ticker that wakes somebody up reads nothing and is allowed.
-var clockless = []string{"timer", "timer/bulk", "timer/recurrence", "wheel", "vfs", "wal", "history", "shard", "ring", "node/member", "node/route", "node/task"}
+var clockless = []string{"timer", "timer/bulk", "timer/recurrence", "wheel", "vfs", "wal", "history", "shard", "ring", "node/feed", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -10,6 +11,7 @@ import (
 type Selector struct {
 	Filter Filter
 	All    bool // needed where the filter says nothing
+	DryRun bool // change nothing: the Counts are what it would come to
 }
 
 // Counts is what a change of many came to.
@@ -17,7 +19,10 @@ type Counts struct {
 	Matched int `json:"matched"`
 	Changed int `json:"changed"`
 	// Skipped were in flight. Of dead letters: those that are gone, or whose id is in use again.
-	Skipped int `json:"skipped"`
+	Skipped int  `json:"skipped"`
+	DryRun  bool `json:"dry_run,omitempty"` // nothing was changed
+	// First is, of a dry run, the id of what would be changed and is due first.
+	First string `json:"first,omitempty"`
 }
 
 // RescheduleTo is where a reschedule takes timers: exactly one of its fields.
@@ -28,29 +33,33 @@ type RescheduleTo struct {
 }
 
 type wireBulk struct {
-	Filter    *wireFilter `json:"filter,omitempty"`
-	All       bool        `json:"all,omitempty"`
-	Shift     Duration    `json:"shift,omitzero"`
-	At        *time.Time  `json:"at,omitempty"`
-	NotBefore *time.Time  `json:"not_before,omitempty"`
+	Filter    *wireFilter  `json:"filter,omitempty"`
+	All       bool         `json:"all,omitempty"`
+	Shift     wireDuration `json:"shift,omitzero"`
+	At        *time.Time   `json:"at,omitempty"`
+	NotBefore *time.Time   `json:"not_before,omitempty"`
 }
 
 func (s *Selector) wire() wireBulk { return wireBulk{Filter: s.Filter.wire(), All: s.All} }
 
 // CancelAll cancels the timers that are selected. It may take long, and is safe to repeat.
 func (c *Client) CancelAll(ctx context.Context, topic string, s Selector) (Counts, error) {
-	return c.changeMany(ctx, Path("topics", topic, "cancel"), s.wire())
+	return c.changeMany(ctx, Path("topics", topic, "cancel"), s.wire(), s.DryRun)
 }
 
 // Reschedule moves the timers that are selected. It may take long. Repeating is safe but for a
 // shift, which moves again what it moved.
 func (c *Client) Reschedule(ctx context.Context, topic string, s Selector, to RescheduleTo) (Counts, error) {
 	body := s.wire()
-	body.Shift, body.At, body.NotBefore = Duration(to.Shift), moment(to.At), moment(to.NotBefore)
-	return c.changeMany(ctx, Path("topics", topic, "reschedule"), body)
+	body.Shift, body.At, body.NotBefore = wireDuration(to.Shift), moment(to.At), moment(to.NotBefore)
+	return c.changeMany(ctx, Path("topics", topic, "reschedule"), body, s.DryRun)
 }
 
-func (c *Client) changeMany(ctx context.Context, path string, body any) (n Counts, err error) {
-	err = c.call(ctx, Request{Method: http.MethodPost, Path: path}, body, &n)
+func (c *Client) changeMany(ctx context.Context, path string, body any, dry bool) (n Counts, err error) {
+	r := Request{Method: http.MethodPost, Path: path}
+	if dry {
+		r.Query, r.Repeatable = url.Values{"dry_run": {"true"}}, true
+	}
+	err = c.call(ctx, r, body, &n)
 	return n, err
 }

@@ -128,34 +128,50 @@ func (c *Client) anyNode(ctx context.Context, r *Request) ([]byte, error) {
 
 // once makes the call at one node. After a failure, and a 503, the next call goes to the next node.
 func (c *Client) once(ctx context.Context, r *Request) ([]byte, error) {
+	resp, passOver, err := c.send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	if err != nil {
+		passOver()
+		return nil, &unanswered{r.Method + " " + r.Path, err}
+	}
+	return data, nil
+}
+
+// send makes the call at one node. A 2xx comes with its body to be read, and with a function that has the next call go to the next
+// node. Anything else is an error.
+func (c *Client) send(ctx context.Context, r *Request) (resp *http.Response, passOver func(), err error) {
 	at := c.current.Load()
+	passOver = func() { c.current.CompareAndSwap(at, at+1) }
 	address := c.nodes[int(at)%len(c.nodes)] + r.Path
 	if len(r.Query) > 0 {
 		address += "?" + r.Query.Encode()
 	}
 	req, err := http.NewRequestWithContext(ctx, r.Method, address, bytes.NewReader(r.Body))
 	if err != nil {
-		return nil, fmt.Errorf("client: %w", err)
+		return nil, nil, fmt.Errorf("client: %w", err)
 	}
 	c.fillHeader(req.Header, r)
-	resp, err := c.options.HTTP.Do(req)
-	if err != nil {
-		c.current.CompareAndSwap(at, at+1)
-		return nil, &unanswered{r.Method + " " + r.Path, err}
+	if resp, err = c.options.HTTP.Do(req); err != nil {
+		passOver()
+		return nil, nil, &unanswered{r.Method + " " + r.Path, err}
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, passOver, nil
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
 	if err != nil {
-		c.current.CompareAndSwap(at, at+1)
-		return nil, &unanswered{r.Method + " " + r.Path, err}
+		passOver()
+		return nil, nil, &unanswered{r.Method + " " + r.Path, err}
 	}
-	if resp.StatusCode/100 != 2 {
-		if resp.StatusCode == http.StatusServiceUnavailable {
-			c.current.CompareAndSwap(at, at+1)
-		}
-		return nil, readProblem(resp, data)
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		passOver()
 	}
-	return data, nil
+	return nil, nil, readProblem(resp, data)
 }
 
 func (c *Client) fillHeader(h http.Header, r *Request) {

@@ -101,8 +101,6 @@ const oneTimer = `{"topic":"orders","id":"a","uid":"0001-1-2","version":3,"state
 
 var at = time.Date(2030, 1, 1, 0, 0, 0, 250_000_000, time.UTC)
 
-func dur(d time.Duration) *Duration { return (*Duration)(&d) }
-
 // Each call asks what API.md says.
 func TestCalls(t *testing.T) {
 	ctx := t.Context()
@@ -116,14 +114,14 @@ func TestCalls(t *testing.T) {
 		got  string // what it becomes, as JSON; "" is not looked at
 	}{
 		{"add", func(c *Client) (any, error) {
-			return c.Add(ctx, "orders", Spec{ID: "{k}a", At: at, Payload: map[string]any{"h": "<&>"}, Callback: &Callback{URL: "http://a/", Timeout: Duration(90 * time.Second)}, Priority: 5, Labels: []string{"x"}, ExpiresAfter: dur(0)})
+			return c.Add(ctx, "orders", Spec{ID: "{k}a", At: at, Payload: map[string]any{"h": "<&>"}, Callback: &Callback{URL: "http://a/", Timeout: 90 * time.Second}, Priority: 5, Labels: []string{"x"}, ExpiresAfter: new(time.Duration(0))})
 		}, `POST /v1/topics/orders/timers {"id":"{k}a","at":"2030-01-01T00:00:00.25Z","payload":{"h":"<&>"},"callback":{"url":"http://a/","timeout":"1m30s"},"priority":5,"labels":["x"],"expires_after":"0s"}`, oneTimer, ""},
 		{"add at once", func(c *Client) (any, error) { return c.Add(ctx, "o", Spec{Bytes: []byte{1, 2}}) }, `POST /v1/topics/o/timers {"delay":"0s","payload_base64":"AQI="}`, oneTimer, ""},
 		{"add by cron", func(c *Client) (any, error) {
 			return c.Add(ctx, "o", Spec{Repeat: &Repeat{Cron: "0 8 * * *", Zone: "Europe/Berlin", CatchUp: "one"}})
 		}, `POST /v1/topics/o/timers {"repeat":{"cron":"0 8 * * *","zone":"Europe/Berlin","catch_up":"one"}}`, oneTimer, ""},
 		{"add with debounce", func(c *Client) (any, error) {
-			return c.Add(ctx, "o", Spec{ID: "a", Delay: time.Minute, Merge: "debounce", MaxWait: dur(5 * time.Minute)})
+			return c.Add(ctx, "o", Spec{ID: "a", Delay: time.Minute, Merge: "debounce", MaxWait: new(5 * time.Minute)})
 		}, `POST /v1/topics/o/timers {"id":"a","delay":"1m0s","merge":"debounce","max_wait":"5m0s"}`, oneTimer, ""},
 		{"add, not late", func(c *Client) (any, error) { return c.Add(ctx, "o", Spec{ID: "a", At: at, IfLate: "reject"}) },
 			`POST /v1/topics/o/timers {"id":"a","at":"2030-01-01T00:00:00.25Z","if_late":"reject"}`, oneTimer, ""},
@@ -132,14 +130,14 @@ func TestCalls(t *testing.T) {
 		}, `PUT /v1/topics/o/timers/%7Bk%7Da [If-Match: "3"] {"id":"{k}a","at":"2030-01-01T00:00:00.25Z","payload":null}`, oneTimer, ""},
 		{"put new", func(c *Client) (any, error) { return c.Put(ctx, "o", "a", Spec{Delay: time.Second}, Cond{New: true}) }, `PUT /v1/topics/o/timers/a [If-None-Match: *] {"id":"a","delay":"1s"}`, oneTimer, ""},
 		{"patch", func(c *Client) (any, error) {
-			return c.Patch(ctx, "o", "a", Patch{Delay: dur(time.Hour), Priority: &n, Labels: []string{}, Retry: &Retry{MaxAttempts: 3, Jitter: &jitter}}, Cond{Version: 9})
+			return c.Patch(ctx, "o", "a", Patch{Delay: new(time.Hour), Priority: &n, Labels: []string{}, Retry: &Retry{MaxAttempts: 3, Jitter: &jitter}}, Cond{Version: 9})
 		}, `PATCH /v1/topics/o/timers/a [If-Match: "9"] {"delay":"1h0m0s","priority":7,"labels":[],"retry":{"max_attempts":3,"jitter":0}}`, oneTimer, ""},
 		{"patch back", func(c *Client) (any, error) {
 			return c.Patch(ctx, "o", "a", Patch{At: at, Callback: &Callback{URL: "http://b/"}, Reset: []string{"expires_after", "callback.timeout", "retry.jitter"}}, Cond{})
 		}, `PATCH /v1/topics/o/timers/a {"at":"2030-01-01T00:00:00.25Z","callback":{"timeout":null,"url":"http://b/"},"expires_after":null,"retry":{"jitter":null}}`, oneTimer, ""},
 		{"get", func(c *Client) (any, error) {
 			v, err := c.Get(ctx, "orders", "a")
-			if err == nil && (!v.Due.Equal(at) || string(v.Payload) != `{"a": 1}` || v.Callback.Timeout != Duration(90*time.Second) || *v.ExpiresAfter != Duration(10*time.Minute) || v.Version != 3 || v.LastStatus != 503) {
+			if err == nil && (!v.Due.Equal(at) || string(v.Payload) != `{"a": 1}` || v.Callback.Timeout != 90*time.Second || *v.ExpiresAfter != 10*time.Minute || v.Version != 3 || v.LastStatus != 503) {
 				t.Errorf("%+v", v)
 			}
 			return v, err
@@ -165,8 +163,8 @@ func TestCalls(t *testing.T) {
 		}, `POST /v1/topics/o/dead/redrive {"filter":{"reason":"expired","from":"2030-01-01T00:00:00.25Z"},"delay":"1s","callback":{"url":"http://b/"}}`, `{}`, ""},
 		{"purge", func(c *Client) (any, error) { return c.PurgeDead(ctx, "o", DeadSelector{IDs: []string{"a"}}) }, `POST /v1/topics/o/dead/purge {"ids":["a"]}`, `{}`, ""},
 		{"put topic", func(c *Client) (any, error) {
-			return c.PutTopic(ctx, "o", Policy{Delivery: "pull", Lease: Duration(time.Minute), Rate: &Rate{PerSecond: 5, Burst: 1}, StopOn: []int{}})
-		}, `PUT /v1/topics/o {"delivery":"pull","lease":"1m0s","stop_on":[],"rate":{"per_second":5,"burst":1}}`, `{"topic":"o","counts":{"scheduled":4,"dead":2}}`, ""},
+			return c.PutTopic(ctx, "o", Policy{Delivery: "pull", Lease: time.Minute, Rate: &Rate{PerSecond: 5, Burst: 1}, StopOn: []int{}})
+		}, `PUT /v1/topics/o {"delivery":"pull","stop_on":[],"rate":{"per_second":5,"burst":1},"lease":"1m0s"}`, `{"topic":"o","counts":{"scheduled":4,"dead":2}}`, ""},
 		{"pause", func(c *Client) (any, error) { return c.Pause(ctx, "o") }, `POST /v1/topics/o/pause`, `{"topic":"o","paused":true}`, ""},
 		{"resume", func(c *Client) (any, error) { return c.Resume(ctx, "o") }, `POST /v1/topics/o/resume`, `{"topic":"o"}`, ""},
 		{"delete topic", func(c *Client) (any, error) { return c.DeleteTopic(ctx, "o", true) }, `DELETE /v1/topics/o?force=true`, `{"cancelled":4}`, `4`},
@@ -187,6 +185,11 @@ func TestCalls(t *testing.T) {
 			}
 			return v, err
 		}, `GET /v1/cluster`, `{"cluster_id":"c0ffee","nodes":[{"name":"n1","state":"draining","clock_offset_ms":-3}],"shards":[{"shard":7,"replicas":["n1"],"state":"no_quorum"}]}`, ""},
+		{"cancel for a trial", func(c *Client) (any, error) { return c.CancelAll(ctx, "o", Selector{All: true, DryRun: true}) },
+			`POST /v1/topics/o/cancel?dry_run=true {"filter":{},"all":true}`, `{"matched":3,"changed":2,"skipped":1,"dry_run":true,"first":"a"}`, `{"matched":3,"changed":2,"skipped":1,"dry_run":true,"first":"a"}`},
+		{"redrive for a trial", func(c *Client) (any, error) {
+			return c.RedriveDead(ctx, "o", DeadSelector{IDs: []string{"a"}, DryRun: true}, Redrive{})
+		}, `POST /v1/topics/o/dead/redrive?dry_run=true {"ids":["a"]}`, `{"matched":1}`, ""},
 		{"replicas", func(c *Client) (any, error) { return nil, c.SetReplicas(ctx, 3) }, `PUT /v1/cluster/replicas {"replicas":3}`, `{"replicas":3}`, ""},
 		{"drain", func(c *Client) (any, error) { return c.DrainNode(ctx, "n/1") }, `POST /v1/cluster/nodes/n%2F1/drain`, `{"name":"n/1","state":"draining"}`, `"draining"`},
 		{"resume a node", func(c *Client) (any, error) { return c.ResumeNode(ctx, "n1") }, `POST /v1/cluster/nodes/n1/resume`, `{"name":"n1","state":"alive"}`, `"alive"`},
@@ -271,7 +274,7 @@ func TestRetryAfter(t *testing.T) {
 	if last := (*waits)[len(*waits)-1]; last != 3*time.Second {
 		t.Errorf("waited %s, at most 3s", last)
 	}
-	node.seen(reply{status: 503, body: problem(503, "overloaded").body, after: "9999999999999"}) // more than a Duration holds
+	node.seen(reply{status: 503, body: problem(503, "overloaded").body, after: "9999999999999"}) // more than a time.Duration holds
 	_, err := c.Get(t.Context(), "o", "a")
 	if p, ok := errors.AsType[*Problem](err); !ok || p.RetryAfter < 3600*time.Second {
 		t.Errorf("%+v", err)

@@ -44,6 +44,8 @@ type Node struct {
 	Replicas      int       `json:"replicas"` // shards of which it holds a replica
 	Version       string    `json:"version"`
 	FeatureLevel  int       `json:"feature_level"`   // the highest that it understands
+	Starts        uint32    `json:"starts"`          // of its process, as it was last heard to say; 0: never heard
+	SilentMs      int64     `json:"silent_ms"`       // since the answering node last heard it
 	Unfit         string    `json:"unfit"`           // why it should not lead; empty: nothing is wrong
 	ClockOffsetMs *int64    `json:"clock_offset_ms"` // ahead of the cluster's clock; nil: not known
 }

@@ -20,6 +20,7 @@ type DeadSelector struct {
 	IDs    []string
 	Filter *DeadFilter
 	All    bool
+	DryRun bool // change nothing: the Counts are what it would come to
 }
 
 // Redrive is how dead letters are tried again.
@@ -51,7 +52,7 @@ type wireDead struct {
 	IDs      []string        `json:"ids,omitempty"`
 	Filter   *wireDeadFilter `json:"filter,omitempty"`
 	All      bool            `json:"all,omitempty"`
-	Delay    Duration        `json:"delay,omitzero"`
+	Delay    wireDuration    `json:"delay,omitzero"`
 	Callback *Callback       `json:"callback,omitempty"`
 }
 
@@ -66,11 +67,11 @@ func (s *DeadSelector) wire() wireDead {
 // RedriveDead schedules dead letters again, with all their attempts before them.
 func (c *Client) RedriveDead(ctx context.Context, topic string, s DeadSelector, r Redrive) (Counts, error) {
 	w := s.wire()
-	w.Delay, w.Callback = Duration(r.Delay), r.Callback
-	return c.changeMany(ctx, Path("topics", topic, "dead", "redrive"), w)
+	w.Delay, w.Callback = wireDuration(r.Delay), r.Callback
+	return c.changeMany(ctx, Path("topics", topic, "dead", "redrive"), w, s.DryRun)
 }
 
 // PurgeDead forgets dead letters.
 func (c *Client) PurgeDead(ctx context.Context, topic string, s DeadSelector) (Counts, error) {
-	return c.changeMany(ctx, Path("topics", topic, "dead", "purge"), s.wire())
+	return c.changeMany(ctx, Path("topics", topic, "dead", "purge"), s.wire(), s.DryRun)
 }

@@ -2,7 +2,7 @@
 //
 // A Client makes the calls: timers (Add, Put, Patch, Cancel, Get, Fire, List, Batch), topics, dead
 // letters, history, bulk changes, the nodes of the cluster, and the consumer's side of pull topics
-// (Consume, or Pull, Ack, Nack, Extend). It is safe for use by many goroutines. Each call takes a
+// (Work, or Pull, Ack, Nack, Extend); Events tells what happens as it happens. It is safe for use by many goroutines. Each call takes a
 // context, which is its only limit of time: a long poll or a bulk change may take minutes.
 //
 // A refusal is a *Problem; errors.Is finds its code: errors.Is(err, client.ErrInFlight). Any other
@@ -15,7 +15,10 @@
 //
 // A Receiver is the other side: a middleware that checks who calls, drops calls of leases that are
 // over, and says which timer a call is about. Calls come at least once: a handler must bear a
-// second one with the same Delivery.ID.
+// second one with the same Delivery.ID. What its function returns says what comes next: nil, an
+// error (the topic's backoff), RetryAfter, or Stop.
+//
+// A duration is a time.Duration everywhere; it travels as text.
 //
 // The package imports the standard library alone. A module that uses it from a clone says
 //

@@ -77,13 +77,13 @@ func ExampleClient_List() {
 }
 
 // A worker of a pull topic: leases are extended while it works, and reported when it is done.
-func ExampleClient_Consume() {
+func ExampleClient_Work() {
 	server := node(200, `{"timers":[{"id":"film-1","receipt":"r1","payload":{"film":1}}],"results":[{"receipt":"r1","status":200}]}`)
 	defer server.Close()
 	c, _ := client.New([]string{server.URL}, client.Options{})
 	ctx, stop := context.WithCancel(context.Background()) // as by signal.NotifyContext
 	defer stop()
-	err := c.Consume(ctx, "renders", client.ConsumeOptions{}, func(_ context.Context, l *client.Lease) error {
+	err := c.Work(ctx, "renders", client.WorkOptions{}, func(_ context.Context, l *client.Lease) error {
 		fmt.Printf("%s: %s\n", l.ID, l.Payload)
 		stop()
 		return nil

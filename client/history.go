@@ -18,17 +18,18 @@ type HistoryFilter struct {
 // Entry is a timer that has ended, and its attempts.
 type Entry struct {
 	Timer
-	Ended      time.Time `json:"ended"`
-	AttemptLog []Attempt `json:"attempt_log"`
+	Ended time.Time `json:"ended"`
 }
 
 // Attempt is one attempt of a timer.
 type Attempt struct {
 	Attempt   int    `json:"attempt"`
 	StartedMs int64  `json:"started_ms"`
-	EndedMs   int64  `json:"ended_ms"`
+	EndedMs   int64  `json:"ended_ms"` // 0: not known
 	Status    int    `json:"status"`
 	Error     string `json:"error"`
+
+	LatenessMs *int64 `json:"lateness_ms"` // of the first attempt
 }
 
 // History goes through a topic's timers that have ended, as long as its policy keeps them.

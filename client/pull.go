@@ -23,19 +23,19 @@ type PullOptions struct {
 }
 
 type wirePull struct {
-	Max   int      `json:"max,omitempty"`
-	Wait  Duration `json:"wait,omitzero"`
-	Lease Duration `json:"lease,omitzero"`
+	Max   int          `json:"max,omitempty"`
+	Wait  wireDuration `json:"wait,omitzero"`
+	Lease wireDuration `json:"lease,omitzero"`
 }
 
 // Pull takes timers of a pull topic that are ready. None, after the wait, is no error. It is not
-// repeated: what a lost answer had leased comes back when the lease ends. Consume does it all.
+// repeated: what a lost answer had leased comes back when the lease ends. Work does it all.
 func (c *Client) Pull(ctx context.Context, topic string, o PullOptions) ([]Lease, error) {
 	var answer struct {
 		Timers []Lease `json:"timers"`
 	}
 	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "pull")}
-	err := c.call(ctx, r, wirePull{o.Max, Duration(o.Wait), Duration(o.Lease)}, &answer)
+	err := c.call(ctx, r, wirePull{o.Max, wireDuration(o.Wait), wireDuration(o.Lease)}, &answer)
 	return answer.Timers, err
 }
 
@@ -55,10 +55,10 @@ func (r *ReceiptResult) Err() error {
 }
 
 type wireReceipts struct {
-	Receipts []string  `json:"receipts"`
-	Delay    *Duration `json:"delay,omitempty"`
-	Reason   string    `json:"reason,omitempty"`
-	Lease    Duration  `json:"lease,omitzero"`
+	Receipts []string      `json:"receipts"`
+	Delay    *wireDuration `json:"delay,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Lease    wireDuration  `json:"lease,omitzero"`
 }
 
 // Ack says that the timers are done. Doing it twice is good.
@@ -74,14 +74,14 @@ const Backoff time.Duration = -1
 func (c *Client) Nack(ctx context.Context, delay time.Duration, reason string, receipts ...string) ([]ReceiptResult, error) {
 	body := wireReceipts{Receipts: receipts, Reason: reason}
 	if delay >= 0 {
-		body.Delay = (*Duration)(&delay)
+		body.Delay = (*wireDuration)(&delay)
 	}
 	return c.report(ctx, "nack", body, false)
 }
 
 // Extend makes the leases end that long from now.
 func (c *Client) Extend(ctx context.Context, lease time.Duration, receipts ...string) ([]ReceiptResult, error) {
-	return c.report(ctx, "extend", wireReceipts{Receipts: receipts, Lease: Duration(lease)}, false)
+	return c.report(ctx, "extend", wireReceipts{Receipts: receipts, Lease: wireDuration(lease)}, false)
 }
 
 func (c *Client) report(ctx context.Context, what string, body wireReceipts, repeatable bool) ([]ReceiptResult, error) {

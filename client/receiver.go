@@ -119,23 +119,31 @@ func (r *Receiver) Middleware(next http.Handler) http.Handler {
 	})
 }
 
-// Handle is Middleware around a function: nil answers 204, an error 500, or 503 with Retry-After
-// for RetryAfter, so that the attempt is repeated.
+// Handle is Middleware around a function: nil answers 204, an error 500, so that the attempt is
+// repeated after the topic's backoff. RetryAfter says after how long instead (503 with Retry-After),
+// and Stop that it is of no use (410).
 func (r *Receiver) Handle(f func(ctx context.Context, d *Delivery) error) http.Handler {
 	return r.Middleware(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		d, _ := FromContext(req.Context())
 		if err := f(req.Context(), d); err != nil {
-			if later, ok := errors.AsType[*retryAfter](err); ok {
-				seconds := (later.delay + time.Second - 1) / time.Second
-				w.Header().Set("Retry-After", strconv.FormatInt(int64(max(seconds, 1)), 10))
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
-				return
-			}
-			http.Error(w, err.Error(), http.StatusInternalServerError)
+			http.Error(w, err.Error(), failureStatus(w.Header(), err))
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
 	}))
+}
+
+// failureStatus is the status of an answer to a call that failed so.
+func failureStatus(h http.Header, err error) int {
+	if _, of := errors.AsType[*stop](err); of {
+		return http.StatusGone
+	}
+	if later, of := errors.AsType[*retryAfter](err); of {
+		seconds := (later.delay + time.Second - 1) / time.Second
+		h.Set("Retry-After", strconv.FormatInt(int64(max(seconds, 1)), 10))
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
 }
 
 func readDelivery(h http.Header, body []byte) (*Delivery, error) {

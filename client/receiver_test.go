@@ -155,6 +155,33 @@ func TestReceiver(t *testing.T) {
 	}
 }
 
+// What a function says of its failure reaches the cluster as a status.
+func TestHandleAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		err    error
+		status int
+		after  string
+	}{
+		{nil, 204, ""},
+		{errors.New("no stock"), 500, ""},
+		{RetryAfter(90*time.Second, errors.New("busy")), 503, "90"},
+		{fmt.Errorf("order 7: %w", RetryAfter(1500*time.Millisecond, errors.New("busy"))), 503, "2"},
+		{RetryAfter(0, errors.New("busy")), 503, "1"},
+		{Stop(errors.New("no such order")), 410, ""},
+		{errors.Join(errors.New("two"), fmt.Errorf("order 7: %w", Stop(errors.New("gone")))), 410, ""},
+	} {
+		r, err := NewReceiver(ReceiverOptions{Secrets: []string{secret}, Now: func() time.Time { return time.Unix(1_893_456_000, 0) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler := r.Handle(func(context.Context, *Delivery) error { return tt.err })
+		w := post(handler, nil, "{}", secret, time.Unix(1_893_456_000, 0))
+		if w.Code != tt.status || w.Header().Get("Retry-After") != tt.after {
+			t.Errorf("%v: %d, Retry-After %q; want %d, %q", tt.err, w.Code, w.Header().Get("Retry-After"), tt.status, tt.after)
+		}
+	}
+}
+
 func TestReceiverFences(t *testing.T) {
 	r, _ := NewReceiver(ReceiverOptions{Unsigned: true})
 	calls := 0

@@ -21,12 +21,12 @@ type Spec struct {
 	Callback     *Callback
 	Priority     int // 0–255, higher first among what is due
 	Labels       []string
-	ExpiresAfter *Duration
+	ExpiresAfter *time.Duration
 	Retry        *Retry
 	Repeat       *Repeat
 
-	Merge   MergeRule // empty: the topic's
-	MaxWait *Duration // with MergeDebounce
+	Merge   MergeRule      // empty: the topic's
+	MaxWait *time.Duration // with MergeDebounce
 
 	// IfLate is what becomes of an At that is more than a minute past; empty: LateFire.
 	IfLate LateRule
@@ -36,7 +36,7 @@ type Spec struct {
 func (s Spec) MarshalJSON() ([]byte, error) {
 	w := wireSpec{
 		ID: s.ID, Key: s.Key, Payload: s.Payload, Bytes: s.Bytes, ContentType: s.ContentType, Callback: s.Callback, Labels: s.Labels,
-		ExpiresAfter: s.ExpiresAfter, Retry: s.Retry, Repeat: s.Repeat, Merge: s.Merge, MaxWait: s.MaxWait, IfLate: s.IfLate,
+		ExpiresAfter: (*wireDuration)(s.ExpiresAfter), Retry: s.Retry, Repeat: s.Repeat, Merge: s.Merge, MaxWait: (*wireDuration)(s.MaxWait), IfLate: s.IfLate,
 	}
 	if s.Priority != 0 {
 		w.Priority = &s.Priority
@@ -45,32 +45,32 @@ func (s Spec) MarshalJSON() ([]byte, error) {
 	case !s.At.IsZero():
 		w.At = &s.At
 		if s.Delay != 0 {
-			w.Delay = (*Duration)(&s.Delay) // two times: the node says that it is one too many
+			w.Delay = (*wireDuration)(&s.Delay) // two times: the node says that it is one too many
 		}
 	case s.Delay != 0 || s.Repeat == nil || s.Repeat.Cron == "":
-		w.Delay = (*Duration)(&s.Delay)
+		w.Delay = (*wireDuration)(&s.Delay)
 	}
 	return encode(w)
 }
 
 // wireSpec is what specs and patches say.
 type wireSpec struct {
-	ID           string     `json:"id,omitempty"`
-	Key          string     `json:"key,omitempty"`
-	At           *time.Time `json:"at,omitempty"`
-	Delay        *Duration  `json:"delay,omitempty"`
-	Payload      any        `json:"payload,omitempty"`
-	Bytes        []byte     `json:"payload_base64,omitzero"`
-	ContentType  string     `json:"content_type,omitempty"`
-	Callback     *Callback  `json:"callback,omitempty"`
-	Priority     *int       `json:"priority,omitempty"`
-	Labels       []string   `json:"labels,omitzero"`
-	ExpiresAfter *Duration  `json:"expires_after,omitempty"`
-	Retry        *Retry     `json:"retry,omitempty"`
-	Repeat       *Repeat    `json:"repeat,omitempty"`
-	Merge        MergeRule  `json:"merge,omitempty"`
-	MaxWait      *Duration  `json:"max_wait,omitempty"`
-	IfLate       LateRule   `json:"if_late,omitempty"`
+	ID           string        `json:"id,omitempty"`
+	Key          string        `json:"key,omitempty"`
+	At           *time.Time    `json:"at,omitempty"`
+	Delay        *wireDuration `json:"delay,omitempty"`
+	Payload      any           `json:"payload,omitempty"`
+	Bytes        []byte        `json:"payload_base64,omitzero"`
+	ContentType  string        `json:"content_type,omitempty"`
+	Callback     *Callback     `json:"callback,omitempty"`
+	Priority     *int          `json:"priority,omitempty"`
+	Labels       []string      `json:"labels,omitzero"`
+	ExpiresAfter *wireDuration `json:"expires_after,omitempty"`
+	Retry        *Retry        `json:"retry,omitempty"`
+	Repeat       *Repeat       `json:"repeat,omitempty"`
+	Merge        MergeRule     `json:"merge,omitempty"`
+	MaxWait      *wireDuration `json:"max_wait,omitempty"`
+	IfLate       LateRule      `json:"if_late,omitempty"`
 }
 
 // Callback is where and how a timer is delivered; what is not given is the topic's.
@@ -78,28 +78,28 @@ type Callback struct {
 	URL     string            `json:"url,omitempty"`
 	Method  string            `json:"method,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
-	Timeout Duration          `json:"timeout,omitzero"`
+	Timeout time.Duration     `json:"timeout,omitzero"`
 }
 
 // Retry is how often and when an attempt that failed is made again; what is not given is the
 // topic's.
 type Retry struct {
-	MaxAttempts int      `json:"max_attempts,omitempty"`
-	MinBackoff  Duration `json:"min_backoff,omitzero"`
-	MaxBackoff  Duration `json:"max_backoff,omitzero"`
-	Multiplier  float64  `json:"multiplier,omitempty"`
-	Jitter      *float64 `json:"jitter,omitempty"`
+	MaxAttempts int           `json:"max_attempts,omitempty"`
+	MinBackoff  time.Duration `json:"min_backoff,omitzero"`
+	MaxBackoff  time.Duration `json:"max_backoff,omitzero"`
+	Multiplier  float64       `json:"multiplier,omitempty"`
+	Jitter      *float64      `json:"jitter,omitempty"`
 }
 
 // Repeat makes a timer come again: by Cron in Zone, or Every so often.
 type Repeat struct {
-	Cron    string    `json:"cron,omitempty"`
-	Zone    string    `json:"zone,omitempty"`
-	Every   Duration  `json:"every,omitzero"`
-	Until   time.Time `json:"until,omitzero"`
-	Count   int       `json:"count,omitempty"`
-	CatchUp CatchUp   `json:"catch_up,omitempty"`
-	Overlap bool      `json:"overlap,omitempty"`
+	Cron    string        `json:"cron,omitempty"`
+	Zone    string        `json:"zone,omitempty"`
+	Every   time.Duration `json:"every,omitzero"`
+	Until   time.Time     `json:"until,omitzero"`
+	Count   int           `json:"count,omitempty"`
+	CatchUp CatchUp       `json:"catch_up,omitempty"`
+	Overlap bool          `json:"overlap,omitempty"`
 }
 
 // CatchUp is what becomes of occurrences that were missed while the cluster or the topic stood
@@ -136,7 +136,7 @@ const (
 // Patch changes some parts of a timer, all at once; nil and zero leave a part as it is.
 type Patch struct {
 	At    time.Time
-	Delay *Duration
+	Delay *time.Duration
 
 	Payload      any
 	Bytes        []byte
@@ -144,7 +144,7 @@ type Patch struct {
 	Callback     *Callback // by field
 	Priority     *int
 	Labels       []string // whole; an empty list that is not nil removes all
-	ExpiresAfter *Duration
+	ExpiresAfter *time.Duration
 	Retry        *Retry // by field
 	Repeat       *Repeat
 
@@ -156,8 +156,8 @@ type Patch struct {
 // MarshalJSON implements json.Marshaler.
 func (p Patch) MarshalJSON() ([]byte, error) {
 	w := wireSpec{
-		Delay: p.Delay, Payload: p.Payload, Bytes: p.Bytes, ContentType: p.ContentType, Callback: p.Callback, Priority: p.Priority,
-		Labels: p.Labels, ExpiresAfter: p.ExpiresAfter, Retry: p.Retry, Repeat: p.Repeat,
+		Delay: (*wireDuration)(p.Delay), Payload: p.Payload, Bytes: p.Bytes, ContentType: p.ContentType, Callback: p.Callback, Priority: p.Priority,
+		Labels: p.Labels, ExpiresAfter: (*wireDuration)(p.ExpiresAfter), Retry: p.Retry, Repeat: p.Repeat,
 	}
 	if !p.At.IsZero() {
 		w.At = &p.At

@@ -31,6 +31,22 @@ const (
 	Refused     Reason = "refused"      // its callback's address may not be called
 )
 
+// WaitCause is what keeps a timer from its next attempt.
+type WaitCause string
+
+// The causes.
+const (
+	WaitBackoff     WaitCause = "backoff"      // between attempts
+	WaitPaused      WaitCause = "topic_paused" // until the topic is resumed
+	WaitSpread      WaitCause = "spread"       // Policy.Spread
+	WaitKey         WaitCause = "key"          // another timer of its key goes first
+	WaitConsumer    WaitCause = "consumer"     // nobody has pulled it
+	WaitBreaker     WaitCause = "breaker"      // its receiver has failed
+	WaitConcurrency WaitCause = "concurrency"  // Policy.Concurrency
+	WaitRate        WaitCause = "rate"         // Policy.Rate
+	WaitSlots       WaitCause = "slots"        // calls at once: the destination's or the node's
+)
+
 // Timer is a timer as a node shows it. Times that there are not are zero.
 type Timer struct {
 	Topic       string          `json:"topic"`
@@ -58,11 +74,18 @@ type Timer struct {
 	Fired       time.Time `json:"fired"`
 	LatenessMs  *int64    `json:"lateness_ms"`
 
-	ExpiresAfter    *Duration `json:"expires_after"`
-	Repeat          *Repeat   `json:"repeat"`
-	Merged          bool      `json:"merged"`
-	Successor       bool      `json:"successor"`
-	CancelRequested bool      `json:"cancel_requested"`
+	// WaitsFor is what keeps the timer from its next attempt, when it is due or between attempts,
+	// and WaitsOn what it waits on there. Reads and listings have them.
+	WaitsFor WaitCause `json:"waits_for"`
+	WaitsOn  string    `json:"waits_on"`
+	// AttemptLog are the last attempts, oldest first. Reads of one timer and the history have it.
+	AttemptLog []Attempt `json:"attempt_log"`
+
+	ExpiresAfter    *time.Duration `json:"-"` // expires_after
+	Repeat          *Repeat        `json:"repeat"`
+	Merged          bool           `json:"merged"`
+	Successor       bool           `json:"successor"`
+	CancelRequested bool           `json:"cancel_requested"`
 }
 
 // Cond is the condition of a change. The zero value is none.

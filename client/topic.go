@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // Topic is a topic as a node shows it.
@@ -24,25 +25,25 @@ type TopicCounts struct {
 
 // Policy is what timers of a topic have in common. What is left zero takes the default.
 type Policy struct {
-	Delivery DeliveryMode `json:"delivery,omitempty"`
-	Callback *Callback    `json:"callback,omitempty"`
-	Ack      AckMode      `json:"ack,omitempty"`
-	Lease    Duration     `json:"lease,omitzero"`
-	Retry    *Retry       `json:"retry,omitempty"`
-	StopOn   []int        `json:"stop_on,omitzero"`
-	Merge    MergeRule    `json:"merge,omitempty"`
-	MaxWait  Duration     `json:"max_wait,omitzero"`
-	Dedup    DedupRule    `json:"dedup,omitempty"`
-	Serial   bool         `json:"serial,omitempty"`
-	Ordered  bool         `json:"ordered,omitempty"`
+	Delivery DeliveryMode  `json:"delivery,omitempty"`
+	Callback *Callback     `json:"callback,omitempty"`
+	Ack      AckMode       `json:"ack,omitempty"`
+	Lease    time.Duration `json:"lease,omitzero"`
+	Retry    *Retry        `json:"retry,omitempty"`
+	StopOn   []int         `json:"stop_on,omitzero"`
+	Merge    MergeRule     `json:"merge,omitempty"`
+	MaxWait  time.Duration `json:"max_wait,omitzero"`
+	Dedup    DedupRule     `json:"dedup,omitempty"`
+	Serial   bool          `json:"serial,omitempty"`
+	Ordered  bool          `json:"ordered,omitempty"`
 
-	Concurrency            int      `json:"concurrency,omitempty"`
-	Rate                   *Rate    `json:"rate,omitempty"`
-	Breaker                *Breaker `json:"breaker,omitempty"`
-	DestinationConcurrency int      `json:"destination_concurrency,omitempty"`
-	Spread                 Duration `json:"spread,omitzero"`
-	History                Duration `json:"history,omitzero"`
-	DeadRetention          Duration `json:"dead_retention,omitzero"`
+	Concurrency            int           `json:"concurrency,omitempty"`
+	Rate                   *Rate         `json:"rate,omitempty"`
+	Breaker                *Breaker      `json:"breaker,omitempty"`
+	DestinationConcurrency int           `json:"destination_concurrency,omitempty"`
+	Spread                 time.Duration `json:"spread,omitzero"`
+	History                time.Duration `json:"history,omitzero"`
+	DeadRetention          time.Duration `json:"dead_retention,omitzero"`
 	// Secrets sign the callbacks: whsec_…, up to three. A node shows them as fingerprints, which
 	// PutTopic takes back as they are.
 	Secrets []string `json:"secrets,omitempty"`
@@ -83,10 +84,10 @@ type Rate struct {
 
 // Breaker is when calls to a destination stop, and begin again.
 type Breaker struct {
-	Failures int      `json:"failures,omitempty"`
-	Window   Duration `json:"window,omitzero"`
-	Open     Duration `json:"open,omitzero"`
-	Probes   int      `json:"probes,omitempty"`
+	Failures int           `json:"failures,omitempty"`
+	Window   time.Duration `json:"window,omitzero"`
+	Open     time.Duration `json:"open,omitzero"`
+	Probes   int           `json:"probes,omitempty"`
 }
 
 // PutTopic sets a topic's whole policy, and makes it if need be.

@@ -52,6 +52,9 @@ func (m *meter) lateness(spans [][2]time.Time) (spread, int) {
 // TestBulkStallsNobody moves and cancels many timers by one request each, while others come due all the time. They stay on time, the answer
 // says what was done, and to ask again does nothing again.
 func TestBulkStallsNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	n := setting(t, "CARILLON_E2E_BULK", 20_000)
 	rcv := newReceiver(t, nil)
 	c := newClient(serve(t, t.TempDir()))

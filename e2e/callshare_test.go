@@ -71,6 +71,9 @@ func (h *manyHosts) flood(t testing.TB, c *client, timers, topics int, timeout s
 // TestHangingReceiversTakeNoCallsOfOthers: 2,100 receivers hang, more than a node makes calls at once, and the timers of others are on
 // time as if they were not there.
 func TestHangingReceiversTakeNoCallsOfOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	const hosts = 2100
 	for name, f := range map[string]struct {
 		topics       int

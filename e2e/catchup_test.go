@@ -18,6 +18,9 @@ const (
 // TestCatchUp lets timers come due while the node is down: they go at once and roughly in order of their due times,
 // none twice since none was in flight, and timers that are added meanwhile do not starve behind them.
 func TestCatchUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	const n = 10_000 // fewer are over before their order can be told from chance
 	rcv := newReceiver(t, nil)

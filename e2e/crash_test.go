@@ -10,6 +10,9 @@ import (
 
 // TestKillDuringStart kills the node at any moment of its first and later starts: the directory is never spoilt.
 func TestKillDuringStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	random := seeded(t)
 	for range 3 { // directories
@@ -40,6 +43,9 @@ func TestKillDuringStart(t *testing.T) {
 
 // TestSuspend: a node that was stopped for a while fires at once what came due meanwhile, once and not early.
 func TestSuspend(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	const timers = 300
 	rcv := newReceiver(t, nil)
@@ -88,6 +94,9 @@ func later(a, b time.Time) time.Time {
 
 // TestLargestPayload travels unharmed through log, kill and call; a byte more is refused.
 func TestLargestPayload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	const limit = 256 << 10
 	rcv := newReceiver(t, nil)

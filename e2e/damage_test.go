@@ -168,6 +168,9 @@ func (a *attic) holdsAll(t testing.TB, dir string) {
 
 // TestDamageAtRest flips, cuts and removes parts of a log that was closed by a crash.
 func TestDamageAtRest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	random := seeded(t)
 	a := newAttic(t, false)
@@ -264,6 +267,9 @@ func (a *attic) tornTail(t *testing.T, last string) {
 
 // TestDamageAfterACleanStop: then the end of the log is known, and losing it is damage too.
 func TestDamageAfterACleanStop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	a := newAttic(t, true)
 	list := segments(t, a.dir)

@@ -63,6 +63,9 @@ func TestTimesAtTheEdges(t *testing.T) {
 
 // TestHerd has many timers come due in one instant: none lost, early or twice.
 func TestHerd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	n := setting(t, "CARILLON_E2E_HERD", 3500)
 	rcv := newReceiver(t, nil)
 	c := newClient(serve(t, t.TempDir()))

@@ -179,6 +179,9 @@ func storageFails(t *testing.T, dir, call, says string, code int, flags ...strin
 // TestStorageFailsAgainAndAgain: a supervisor that starts the node at once whatever it ended with, on the same machine, while a sync fails in
 // each process. Nothing that any of them has acknowledged is lost.
 func TestStorageFailsAgainAndAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	needStrace(t)
 	dir := t.TempDir()
@@ -225,7 +228,7 @@ func TestStorageFailsAgainAndAgain(t *testing.T) {
 // to stay down; then a person starts it. It comes up at the first try.
 func supervise(t *testing.T, dir string, ended *process) *process {
 	t.Helper()
-	unit, err := os.ReadFile("../docs/carillon.service")
+	unit, err := os.ReadFile("../deploy/systemd/carillon.service")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,11 +52,11 @@ func TestGoClient(t *testing.T) {
 	}))
 	defer server.Close()
 	topic, err := c.PutTopic(ctx, "orders", goclient.Policy{
-		Callback: &goclient.Callback{URL: server.URL, Timeout: goclient.Duration(5 * time.Second)}, Secrets: []string{secret},
-		Retry: &goclient.Retry{MaxAttempts: 1}, History: goclient.Duration(time.Hour),
+		Callback: &goclient.Callback{URL: server.URL, Timeout: 5 * time.Second}, Secrets: []string{secret},
+		Retry: &goclient.Retry{MaxAttempts: 1}, History: time.Hour,
 	})
 	must(err)
-	if topic.Policy.Callback.URL != server.URL || topic.Policy.History != goclient.Duration(time.Hour) || len(topic.Policy.Secrets) != 1 || topic.Policy.Secrets[0] == secret {
+	if topic.Policy.Callback.URL != server.URL || topic.Policy.History != time.Hour || len(topic.Policy.Secrets) != 1 || topic.Policy.Secrets[0] == secret {
 		t.Errorf("%+v", topic)
 	}
 	_, err = c.PutTopic(ctx, "orders", topic.Policy) // what is shown can be put back
@@ -121,8 +121,8 @@ func goClientConsumes(ctx context.Context, t *testing.T, c *goclient.Client, mus
 	working, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		o := goclient.ConsumeOptions{Concurrency: 8, Lease: time.Second, OnError: func(err error) { t.Error(err) }}
-		ended <- c.Consume(working, "jobs", o, func(ctx context.Context, l *goclient.Lease) error {
+		o := goclient.WorkOptions{Concurrency: 8, Lease: time.Second, OnError: func(err error) { t.Error(err) }}
+		ended <- c.Work(working, "jobs", o, func(ctx context.Context, l *goclient.Lease) error {
 			handled <- *l
 			switch {
 			case l.ID == "j03" && l.Attempt == 1:

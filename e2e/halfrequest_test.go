@@ -11,6 +11,9 @@ import (
 
 // TestStopWithHalfRequests: clients that have sent a part of a request, and no more, do not hold up a node that stops; they are told so.
 func TestStopWithHalfRequests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	node := serve(t, t.TempDir(), "--shards", "4")
 	const head = "POST /v1/topics/half/timers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -35,6 +35,9 @@ func crowd(t testing.TB, p *process, from string, n int) (open []net.Conn) {
 // TestSilentConnectionsAtALowLimitOfFiles: four thousand connections that say nothing, of one address, do not end a node that may open a
 // thousand files, nor keep others out: it goes on taking timers and calling.
 func TestSilentConnectionsAtALowLimitOfFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	for _, flags := range [][]string{nil, {"--max-connections", "100000"}} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
@@ -97,6 +100,9 @@ func TestManyIdleConnectionsOfOneAddress(t *testing.T) {
 // TestPagesFromElsewhereChangeNothing: what a browser sends for a page of a stranger, by the stranger's own name pointed to the node or from the
 // stranger's origin, is refused, on an address of loopback and on any.
 func TestPagesFromElsewhereChangeNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	for name, flags := range map[string][]string{
 		"loopback":   nil,

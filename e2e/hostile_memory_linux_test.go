@@ -45,6 +45,9 @@ func cgroupWrapper(t *testing.T, limit int) []string {
 // TestMemoryLimit: a node that may use 300 MiB and is sent timers without end, small ones and large, refuses them with 503 before it needs more,
 // goes on with everything else, and takes them again when there is room.
 func TestMemoryLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	const limit = 300 << 20
 	for name, start := range map[string]func(t *testing.T) *process{

@@ -142,6 +142,9 @@ func mustIP(t testing.TB, args ...string) {
 
 // TestNetwork holds the tool to its word: what is cut does not pass, everything else does, and healing mends it.
 func TestNetwork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	w := newNetwork(t, 2)
 	p := launch(t, []string{"ip", "netns", "exec", w.namespaces[1]}, t.TempDir(), "--http", ":7700", "--insecure-no-auth")
 	p.awaitReady(t)

@@ -72,6 +72,9 @@ func TestRetryTiming(t *testing.T) {
 // TestBreakerParks: a dead receiver's breaker opens, and what comes due then waits without losing attempts. When the
 // receiver is back all is delivered.
 func TestBreakerParks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	var dead atomic.Bool
 	dead.Store(true)

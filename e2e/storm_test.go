@@ -99,6 +99,9 @@ func (p *prey) wrote(book *ledger, payload string, dueMs int64, a answer) {
 // TestStormAtTheMomentOfFiring changes, replaces, cancels and fires timers in the milliseconds around their due time.
 // What was prevented never arrives, what arrives was written, and every refusal is one of those that are documented.
 func TestStormAtTheMomentOfFiring(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	n := setting(t, "CARILLON_E2E_STORM", 1500)
 	random := seeded(t)

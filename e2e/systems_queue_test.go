@@ -11,6 +11,9 @@ import (
 // any fixed time; slots by a chosen key or by the content; one consumer per key; two-phase consumption: prepare, commit, roll back on
 // time-out; 16 retries, then the dead queue.
 func TestSystemDRMQ(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	c := newClient(serve(t, t.TempDir()))
 	c.must(t, 201, "PUT", "/v1/topics/rmq", `{"delivery":"pull","lease":"2s","retry":{"min_backoff":"1ms","max_backoff":"1ms","jitter":0}}`)
 	timers := "/v1/topics/rmq/timers"

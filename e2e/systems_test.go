@@ -175,7 +175,7 @@ func (c *cluster) raisesAlarm(t *testing.T, rcv *receiver) {
 	c.ok(t, "POST", "/v1/topics/tasks/resume", "")
 	rcv.arrived(t, "tasks", "backlog", 1)
 	for _, name := range []string{"CarillonBacklog", "CarillonDroppedAfterRetries"} {
-		if text, err := os.ReadFile("../docs/alerts.yaml"); err != nil || !strings.Contains(string(text), "alert: "+name) {
+		if text, err := os.ReadFile("../deploy/alerts.yaml"); err != nil || !strings.Contains(string(text), "alert: "+name) {
 			t.Errorf("no alert %s: %v", name, err)
 		}
 	}
@@ -219,6 +219,9 @@ func (c *cluster) survivesACrash(t *testing.T, rcv *receiver) {
 // TestSystemCDelayPrimer: what Redis, Kafka's levels, RabbitMQ's dead letters and hierarchical wheels are built for. Any delay whatever,
 // none in front of another, add and cancel that do not depend on how many there are.
 func TestSystemCDelayPrimer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	rcv := newReceiver(t, nil)
 	c := newClient(serve(t, t.TempDir()))
 	c.topic(t, "any", rcv.url(), "")

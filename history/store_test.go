@@ -161,6 +161,9 @@ func (r *rig) check() {
 
 // TestStoreAgainstModel: the history is what was recorded, over files, hours and restarts, whether they were clean or not.
 func TestStoreAgainstModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	seeds := uint64(6)
 	if os.Getenv("CARILLON_SOAK") != "" {
 		seeds = 1000

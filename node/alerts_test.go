@@ -15,7 +15,7 @@ var series = regexp.MustCompile(`\b((?:carillon|process|go)_[a-z0-9_]+)(?:\{([^}
 
 var matcher = regexp.MustCompile(`^([a-z]+)(?:=|!=)"([^"]*)"$`)
 
-// TestAlerts: docs/alerts.yaml is a file of rules, and each rule asks for series that a node exports, by labels and values that they have.
+// TestAlerts: deploy/alerts.yaml is a file of rules, and each rule asks for series that a node exports, by labels and values that they have.
 func TestAlerts(t *testing.T) {
 	var file struct {
 		Groups []struct {
@@ -26,7 +26,7 @@ func TestAlerts(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile("../docs/alerts.yaml")
+	text, err := os.ReadFile("../deploy/alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +59,42 @@ func TestAlerts(t *testing.T) {
 	}
 	if len(seen) == 0 {
 		t.Error("no rules")
+	}
+	checkDashboard(t, exported)
+}
+
+// checkDashboard: each panel of the dashboard asks for series that a node exports.
+func checkDashboard(t *testing.T, exported string) {
+	t.Helper()
+	var board struct {
+		Panels []struct {
+			ID          int
+			Title, Type string
+			Targets     []struct{ Expr string }
+		}
+	}
+	text, err := os.ReadFile("../deploy/grafana/carillon.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &board); err != nil {
+		t.Fatal(err)
+	}
+	ids, asked := map[int]bool{}, 0
+	for _, p := range board.Panels {
+		if ids[p.ID] || p.Title == "" || (p.Type != "row") != (len(p.Targets) > 0) {
+			t.Errorf("panel %d %q: its number is not its own, or it has no title, or asks for nothing", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+		for _, target := range p.Targets {
+			for _, m := range series.FindAllStringSubmatch(target.Expr, -1) {
+				asked++
+				checkSeries(t, "panel "+p.Title, exported, m[1], m[2])
+			}
+		}
+	}
+	if asked < 20 {
+		t.Errorf("the dashboard asks for %d series", asked)
 	}
 }
 

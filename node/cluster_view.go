@@ -23,8 +23,8 @@ func (e *engine) View(context.Context) api.ClusterView {
 	}
 	v.ClusterID, _, v.Replicas = c.member.State.Cluster()
 	v.Level = uint32(c.member.State.Level())
-	leads, leader := c.member.Leaders()
-	replicas := map[uint64]int{}
+	leader := c.member.SeenLeaders()
+	leads, replicas := map[uint64]int{}, map[uint64]int{}
 	rows := c.member.State.Rows()
 	v.Healthy = len(rows) > 0
 	for i := range rows {
@@ -35,6 +35,7 @@ func (e *engine) View(context.Context) api.ClusterView {
 			replicas[r.Node]++
 		}
 		s := c.shardRow(&rows[i], leader[rows[i].Group])
+		leads[leader[rows[i].Group]]++
 		v.Healthy = v.Healthy && s.State == api.ShardOK
 		v.Shards = append(v.Shards, s)
 	}
@@ -51,10 +52,11 @@ func (e *engine) View(context.Context) api.ClusterView {
 func (c *core) nodeView(p *process, n *ring.Node) api.NodeView {
 	v := api.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, Level: uint32(max(n.Level, shard.LevelFirst)), State: api.NodeAlive, ClockKnown: true}
 	if n.ID == p.self.ID() {
-		v.Unfit = cmp.Or(p.self.Health.Why(), c.host.Fault())
+		v.Unfit, v.Starts = cmp.Or(p.self.Health.Why(), c.host.Fault()), c.member.Identity().Starts
 	} else {
 		seen := c.member.Peer(n.ID)
 		v.ClockKnown, v.ClockOffsetMs, v.Unfit = seen.ClockKnown, seen.ClockOffsetMs, seen.Unhealthy
+		v.Starts, v.SilentMs = seen.Starts, seen.Silent.Milliseconds()
 		switch seen.Presence {
 		case member.Suspect:
 			v.State = api.NodeSuspect
@@ -78,7 +80,7 @@ func (c *core) shardRow(row *ring.Row, leader uint64) api.ShardRow {
 	if n, ok := c.member.State.Node(leader); ok {
 		s.Leader = n.Name
 	}
-	alive := 0
+	there, alive := 0, 0 // heard of lately, and just now
 	for _, r := range row.Replicas {
 		n, ok := c.member.State.Node(r.Node)
 		if !ok {
@@ -86,20 +88,28 @@ func (c *core) shardRow(row *ring.Row, leader uint64) api.ShardRow {
 		}
 		s.Replicas = append(s.Replicas, n.Name)
 		if c.member.Hears(r.Node) {
+			there++
+		}
+		if c.alive(r.Node) {
 			alive++
 		}
 	}
 	switch {
-	case leader == 0 && 2*alive <= len(row.Replicas):
+	case leader == 0 && 2*there <= len(row.Replicas):
 		s.State = api.ShardNoQuorum
 	case !row.Settled:
 		s.State = api.ShardMoving
-	case leader == 0 || alive < len(row.Replicas):
+	case leader == 0 || alive < len(row.Replicas) || !c.alive(leader):
 		s.State = api.ShardDegraded
 	default:
 		s.State = api.ShardOK
 	}
 	return s
+}
+
+// alive reports that a node is neither suspect nor down.
+func (c *core) alive(node uint64) bool {
+	return node == c.p.self.ID() || c.member.Peer(node).Presence == member.Alive
 }
 
 // Shard implements api.Cluster.
@@ -112,8 +122,7 @@ func (e *engine) Shard(_ context.Context, id timer.ShardID) (api.ShardView, bool
 	if !ok {
 		return api.ShardView{}, false
 	}
-	_, leader := c.member.Leaders()
-	v := api.ShardView{ShardRow: c.shardRow(&row, leader[id])}
+	v := api.ShardView{ShardRow: c.shardRow(&row, c.member.SeenLeaders()[id])}
 	for _, g := range c.host.Groups() {
 		if g.Group == id && g.Replica != 0 {
 			v.Known, v.Term, v.Applied, v.Timers, v.Hash = true, g.Term, g.Applied, int64(g.Timers), g.Hash

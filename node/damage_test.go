@@ -65,6 +65,9 @@ func TestFileKinds(t *testing.T) {
 				return nil // gone meanwhile
 			}
 			name, err := filepath.Rel(dir, path)
+			if name == clockFile {
+				return nil // there or not, as it was quick; it has a checksum, and nothing is lost with it
+			}
 			if kind, _ := kindOfFile(filepath.ToSlash(name)); kind == "" {
 				t.Errorf("%s is of no kind that is listed", name)
 			} else {

@@ -87,6 +87,12 @@ func (d *dispatcher) Acquire(dest shard.Destination, t *timer.Topic, w shard.Wai
 	return nil, shard.Verdict{RetryIn: time.Until(v.RetryAt)}
 }
 
+// State implements shard.Dispatcher.
+func (d *dispatcher) State(dest shard.Destination, _ *timer.Topic) shard.DestinationState {
+	s := d.pool.State(dest.(destination).key)
+	return shard.DestinationState{Name: s.Destination, Breaker: shard.BreakerState(s.Breaker), ProbeIn: max(0, s.ProbeIn)}
+}
+
 // waiter hands a granted slot to a shard. It is comparable, as the pool asks.
 type waiter struct {
 	shard.Waiter

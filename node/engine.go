@@ -6,6 +6,7 @@ import (
 
 	"carillon/timer"
 	"carillon/timer/bulk"
+	"carillon/transport/api"
 )
 
 // engine is the node as its HTTP API sees it. Before the node is of a cluster, has read its log, and knows from it or from the others what
@@ -85,6 +86,14 @@ func (e *engine) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.H
 		return nil, false, err
 	}
 	return c.router.History(ctx, q)
+}
+
+func (e *engine) Progress(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	return c.router.Progress(ctx, id, q)
 }
 
 func (e *engine) Counts(ctx context.Context, topics ...timer.TopicID) ([]timer.Counts, error) {
@@ -180,4 +189,31 @@ func (e *engine) Ready() error {
 		return timer.ErrRecovering
 	}
 	return c.member.Ready()
+}
+
+// Listen implements api.Live.
+func (e *engine) Listen(ctx context.Context, w *api.Watch) (api.EventStream, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	return c.feed.Listen(ctx, w), nil
+}
+
+// Due implements api.Live.
+func (e *engine) Due(ctx context.Context, q *api.DueQuery) (*api.Due, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	return c.feed.Due(ctx, q)
+}
+
+// Stats implements api.Live.
+func (e *engine) Stats(ctx context.Context) (*api.ClusterStats, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	return c.feed.Stats(ctx), nil
 }

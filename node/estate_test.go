@@ -48,6 +48,9 @@ func (o obliging) Route(*timer.Topic, *timer.Callback) (shard.Destination, error
 func (o obliging) Acquire(shard.Destination, *timer.Topic, shard.Waiter) (shard.Permit, shard.Verdict) {
 	return o, shard.Verdict{}
 }
+func (o obliging) State(shard.Destination, *timer.Topic) shard.DestinationState {
+	return shard.DestinationState{Name: "there"}
+}
 func (o obliging) Cancel() {}
 func (o obliging) Start(_ *shard.Delivery, done func(shard.Attempt)) {
 	done(shard.Attempt{Status: 200, StartedMs: o.clock.WallMs(), EndedMs: o.clock.WallMs()})

@@ -190,6 +190,9 @@ const (
 // TestSecretsNeverLeaveTheirOrigin draws requests of every kind that can change a URL or headers, over three origins, and names
 // in the value of each secret header the origin that it is given for. No call may bring another one.
 func TestSecretsNeverLeaveTheirOrigin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	const steps, timers = 600, 6
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

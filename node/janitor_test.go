@@ -167,6 +167,9 @@ func TestCutOffDeletionsAreSettled(t *testing.T) {
 
 // TestDeliveryIsTurnedBack: a change of delivery that was cut off holds its topic up for some seconds only.
 func TestDeliveryIsTurnedBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	k := newKeeper(t)
 	policy := timer.DefaultPolicy()
 	policy.Pull = true

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"carillon/node/feed"
 	"carillon/shard"
 	"carillon/timer"
 	"carillon/transport/peer"
@@ -107,6 +108,9 @@ func (l links) answer(ctx context.Context, c *core, from uint64, method uint8, b
 			answer, err = shard.AppendFailure(nil, timer.ErrUnknown), nil
 		}
 	}()
+	if feed.Serves(method) {
+		return c.feed.Serve(ctx, from, method, body)
+	}
 	return c.router.Serve(ctx, from, method, body)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"carillon/node/feed"
 	"carillon/shard"
 	"carillon/timer"
 	"carillon/transport/callback"
@@ -27,6 +28,8 @@ type metrics struct {
 	sent, received transfers
 
 	lateness, callback, fsync, frame, snapshot prometheus.Histogram
+
+	rates feed.Rates // of the last minute
 }
 
 // transfers are snapshots that went one way between nodes.
@@ -92,12 +95,17 @@ func (m *metrics) Command(kind timer.Kind, code timer.Code) {
 	case timer.Add, timer.Put:
 		if code == timer.Created || code == timer.OK || code == timer.Merged {
 			m.adds.Inc()
+			m.rates.Count(feed.Added)
 		}
 	case timer.Modify, timer.Fire:
 		if code == timer.OK {
 			m.modifies.Inc()
+			m.rates.Count(feed.Changed)
 		}
 	case timer.Cancel:
+		if code == timer.Prevented || code == timer.CancelInFlight {
+			m.rates.Count(feed.Cancelled)
+		}
 		if c := m.cancels[code]; c != nil {
 			c.Inc()
 		}
@@ -114,7 +122,13 @@ func (m *metrics) Outcome(o *shard.Outcome) {
 		return // given back, or not over
 	}
 	c.Inc()
-	if o.Kind == shard.Kill {
+	switch o.Kind {
+	case shard.Ack:
+		m.rates.Count(feed.Succeeded)
+	case shard.RetryLater:
+		m.rates.Count(feed.Retried)
+	case shard.Kill:
+		m.rates.Count(feed.Died)
 		m.dead[o.Reason].Inc()
 	}
 }
@@ -126,7 +140,10 @@ func (m *metrics) Expired() { m.dead[timer.Expired].Inc() }
 func (m *metrics) Frame(operations int) { m.frame.Observe(float64(operations)) }
 
 // Lateness implements shard.Observer.
-func (m *metrics) Lateness(ms int64) { m.lateness.Observe(float64(ms) / 1000) }
+func (m *metrics) Lateness(ms int64) {
+	m.lateness.Observe(float64(ms) / 1000)
+	m.rates.Late(ms)
+}
 
 // Elected implements shard.Observer.
 func (m *metrics) Elected() { m.elections.Inc() }

@@ -15,6 +15,7 @@ import (
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
 	"carillon/clocks"
+	"carillon/node/feed"
 	"carillon/node/member"
 	"carillon/node/route"
 	"carillon/node/task"
@@ -197,18 +198,20 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		}
 	}
 	c.past = newPast(p, state)
+	c.feed = c.newFeed(id.Shards, &m.rates)
 	var err error
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta, Vet: c.member.Vet,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
 		Clock: p.clock, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.clock, vault: &p.vault, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.guard.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
 		Disks: c.member, Name: n.cfg.Name,
-		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.past,
+		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.past, Watcher: c.feed,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },
 	})
 	if err != nil {
 		return nil, err
 	}
+	c.feed.Attach(c.host)
 	c.member.Attach(c.host)
 	c.router = route.New(route.Config{
 		Self: id.NodeID, Shards: id.Shards, Host: c.host, History: c.past, Cluster: c.member,
@@ -340,6 +343,8 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 			var tasks group
 			tasks.Go(func() { c.member.Run(life) })
 			tasks.Go(func() { task.Every(life, p.tasks, clockSaveEach, p.saveClock) })
+			tasks.Go(func() { task.Every(life, p.tasks, feed.TidyEach, c.feed.Tidy) })
+			tasks.Go(func() { task.Every(life, p.tasks, feed.SampleEach, func() { m.rates.Sample(p.clock.Mono()) }) })
 			c.router.Run(life)
 			tasks.Wait()
 		case <-life.Done():

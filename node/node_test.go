@@ -278,6 +278,9 @@ func TestRestartKeepsTimers(t *testing.T) {
 }
 
 func TestHerd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	const count = 3500
 	n := start(t, t.TempDir())
 	rec := newReceiver(t, nil)

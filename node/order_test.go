@@ -79,6 +79,9 @@ func TestOrderedTopic(t *testing.T) {
 
 // TestForcedDeletionInSlices: more timers than one command drops.
 func TestForcedDeletionInSlices(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	n := start(t, t.TempDir())
 	const timers = 40_000
 	for from := 0; from < timers; from += 1000 {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -140,6 +141,31 @@ func (h *past) join(e *timer.HistoryEntry, of *history.Event) {
 		}
 	}
 	e.Join(earlier)
+}
+
+// Attempts implements route.LocalHistory. Those of a timer that goes on are found by its number;
+// those of one that has ended stand with its end, which is not written if its topic keeps no
+// history.
+func (h *past) Attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *shard.Standing) []timer.HistoryAttempt {
+	if h.store == nil {
+		return nil
+	}
+	if s.State.Over() {
+		list, _, err := h.List(&timer.HistoryQuery{
+			Topic: topic, Shards: []timer.ShardID{id}, ID: timerID, States: 1 << s.State, Newest: true, Limit: 1,
+		})
+		if err != nil || len(list) == 0 || list[0].Timer.Seq != s.Seq {
+			return nil
+		}
+		return list[0].Attempts
+	}
+	ended := s.Attempts
+	if s.State == timer.Leased {
+		ended-- // the one that runs
+	}
+	e := &timer.HistoryEntry{Timer: &timer.Timer{Attempts: ended}}
+	h.join(e, &history.Event{Shard: uint32(id), Seq: s.Seq, Index: math.MaxUint64, Item: math.MaxUint32})
+	return e.Attempts
 }
 
 func keyOf(e *history.Event) timer.HistoryKey {

@@ -140,6 +140,9 @@ func TestHistoryTime(t *testing.T) {
 // TestRepeatedLongAfterTheEnd: an add with an id and an instant that is past gives the timer that it made, also when the shard has forgotten it,
 // alone and in a batch; an add of other content makes another one. One that is not to be late makes none.
 func TestRepeatedLongAfterTheEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	n := start(t, t.TempDir())
 	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull"}`)
 	const timers = "/v1/topics/jobs/timers"

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"carillon/clocks"
+	"carillon/node/feed"
 	"carillon/node/member"
 	"carillon/node/route"
 	"carillon/node/task"
@@ -58,6 +59,7 @@ type core struct {
 	router *route.Router
 	topics *route.Topics
 	past   *past
+	feed   *feed.Feed
 }
 
 // setCore says that the node has its shards; nil: it has them no more.
@@ -84,6 +86,25 @@ func (p *process) fail(err error) {
 // spawn runs something in the background until the node stops.
 func (p *process) spawn(run func(context.Context)) {
 	p.tasks.Go(func() { run(p.running) })
+}
+
+// newFeed makes what shows the events of this node's shards, and of others', to who looks on.
+func (c *core) newFeed(shards int, rates *feed.Rates) *feed.Feed {
+	state := c.member.State
+	return feed.New(feed.Config{
+		Self: c.p.self.ID(), Shards: shards, Rates: rates,
+		Members: func() (ids []uint64) {
+			for _, n := range state.Nodes() {
+				ids = append(ids, n.ID)
+			}
+			return ids
+		},
+		Node: c.p.cfg.Name, Topic: state.Topic, Nodes: c.member.HeardNodes, Call: c.p.peers.Call, Tasks: c.p.tasks, NowMs: c.p.clock.WallMs,
+		Name: func(node uint64) string {
+			n, _ := state.Node(node)
+			return n.Name
+		},
+	}, c.p.nonce)
 }
 
 // random fills b with bytes that nobody can guess.

@@ -184,6 +184,9 @@ func (r *running) awaitSealedBy(want map[string]int) {
 // TestSecretsThroughTheLifeOfKeys: a node without keys gets one, the key is changed, the old one goes. What the topics hold follows by
 // itself, timers made under any of them arrive, and an add that is repeated at each stage is the same add.
 func TestSecretsThroughTheLifeOfKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	dir, rec := t.TempDir(), newReceiver(t, nil)
 	cb := fmt.Sprintf(`"callback":{"url":%q`, rec.URL)

@@ -63,6 +63,9 @@ func eachOf(n int, do func(i int)) {
 // TestThousandTopics: a thousand topics, made by their first timers, all with traffic. Each timer comes once; the memory is that of
 // topics and timers; metrics have no series for each.
 func TestThousandTopics(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	const topics, each = 1000, 3
 	n := start(t, t.TempDir())
 	var mu sync.Mutex

@@ -58,6 +58,9 @@ func TestShareSums(t *testing.T) {
 
 // TestRateByTurns: nodes that have fewer at once than there are nodes bring the whole rate all the same, slow or fast, and no more than it.
 func TestRateByTurns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	random := rand.New(rand.NewPCG(3, 3))
 	for range 50 {
 		nodes, shards := 2+random.IntN(4), 16
@@ -425,6 +428,9 @@ func (v *parish) quiet(d time.Duration) {
 // TestSharesThroughTrouble: whatever nodes believe of each other, together they keep to the limit; and once they agree, each that leads
 // something comes to its part.
 func TestSharesThroughTrouble(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	for seed := range uint64(60) {
 		v := newParish(t, seed, 2+int(seed%4), 1+int(seed/4%7))
 		v.lossy = seed%2 == 0

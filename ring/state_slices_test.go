@@ -34,6 +34,9 @@ func manyTopics(tb testing.TB, n int) *State {
 // TestTopicList: the list is what a sorted slice would be, whatever is put and taken out, and
 // whoever holds an older one sees nothing of it.
 func TestTopicList(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	random := rand.New(rand.NewPCG(3, 9))
 	var list topicList
 	var want []*timer.Topic // nil: no such topic
@@ -139,6 +142,9 @@ func TestSnapshotInSlices(t *testing.T) {
 
 // TestHashTakesTheSameTime: the hash of 100,000 topics takes what that of ten takes.
 func TestHashTakesTheSameTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	few, many := manyTopics(t, 10), manyTopics(t, MaxTopics)
 	took := func(s *State) time.Duration {
 		begin := time.Now()

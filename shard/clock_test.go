@@ -195,6 +195,9 @@ func (r *stand) debounce(id string) {
 
 // A clock that ran ahead comes right again with the first leader that knows better, and so does all that depends on it.
 func TestShardClockIsSetBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	for _, off := range []time.Duration{time.Hour, tenYears} {
 		r := clockStand(t, off)
 		table := r.host.groups[1].table
@@ -281,6 +284,9 @@ func TestShardClockIsLeftAlone(t *testing.T) {
 
 // The stamps of a large table are seen to in slices, also by a replica that took over from a snapshot between two of them.
 func TestRestampInSlices(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	table := NewTable(1, rigEpochMs)
 	var b Batch
 	at := rigEpochMs + tenYears.Milliseconds()

@@ -50,6 +50,9 @@ func collidingIDs(n int) (ids []string) {
 // TestIDsDoNotCollideOnPurpose: ids, and callbacks, that are made to have one hash do not meet in a table's indexes, where each add would walk past
 // all of them.
 func TestIDsDoNotCollideOnPurpose(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	table := NewTable(1, applyNow)
 	ids := collidingIDs(500)
 	places, targets := map[uint32]bool{}, map[uint32]bool{}

@@ -138,6 +138,7 @@ func (g *group) listen() {
 func (g *group) tell(index uint64) {
 	if events := g.table.told(); len(events) > 0 {
 		g.w.host.cfg.History.Record(g.id, index, events)
+		g.showEnds(events)
 	}
 }
 
@@ -202,6 +203,7 @@ func (g *group) settleOp(o *op, r *timer.Result) {
 	}
 	if o.wait != nil {
 		g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
+		g.showChange(o.cmd, r)
 	}
 	if o.cmd.Kind == timer.Deliver && g.lead.active && g.lead.topics[o.cmd.Topic] != nil {
 		g.lead.join(g.lead.topics[o.cmd.Topic]) // what was not let go before may go now

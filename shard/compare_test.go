@@ -123,6 +123,9 @@ func TestOneWrongReplicaIsRefilled(t *testing.T) {
 // hash, which the changes keep. The replica finds it when it looks through its memory, knows that
 // it is the wrong one, and is refilled.
 func TestFaultOfWhatNobodyTouches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	for fault := range MemoryFault(MemoryFaults) {
 		for _, leads := range []bool{true, false} {
 			t.Run(fmt.Sprint(fault, leads), func(t *testing.T) {

@@ -14,6 +14,8 @@ type Dispatcher interface {
 	Route(t *timer.Topic, own *timer.Callback) (Destination, error)
 	// Acquire asks, without blocking, for leave to make one call.
 	Acquire(d Destination, t *timer.Topic, w Waiter) (Permit, Verdict)
+	// State describes a destination, and the breaker that the topic's calls to it go through.
+	State(d Destination, t *timer.Topic) DestinationState
 }
 
 // Verdict answers Acquire.

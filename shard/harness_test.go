@@ -583,6 +583,14 @@ func (d *rigDispatcher) Acquire(to Destination, _ *timer.Topic, w Waiter) (Permi
 	return d.permit(dest, to.(string)), Verdict{}
 }
 
+func (d *rigDispatcher) State(to Destination, _ *timer.Topic) DestinationState {
+	s := DestinationState{Name: to.(string), ProbeIn: d.dest(to.(string)).retryIn}
+	if s.ProbeIn > 0 {
+		s.Breaker = BreakerOpen
+	}
+	return s
+}
+
 func (d *rigDispatcher) permit(dest *rigDest, url string) *rigPermit {
 	dest.used++
 	p := &rigPermit{d: d, dest: dest, url: url, epoch: d.epoch}

@@ -51,6 +51,7 @@ type Config struct {
 	Agreed   func() Level // the level that may be proposed, as this node knows it; it may be called on any goroutine; default Level
 	Observer Observer
 	History  History // default: none is kept
+	Watcher  Watcher // default: nobody looks on; without a History there is little to see
 	Logger   *slog.Logger
 	Zone     func(name string) (*time.Location, error) // reads a time zone; default: of the machine, or else of the binary
 

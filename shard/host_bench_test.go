@@ -51,6 +51,8 @@ func (r *benchReceiver) Acquire(Destination, *timer.Topic, Waiter) (Permit, Verd
 	return benchPermit{r}, Verdict{}
 }
 
+func (r *benchReceiver) State(Destination, *timer.Topic) DestinationState { return DestinationState{} }
+
 type benchPermit struct{ r *benchReceiver }
 
 func (p benchPermit) Start(_ *Delivery, done func(Attempt)) {

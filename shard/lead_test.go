@@ -211,6 +211,9 @@ func TestNotSentCountsNoAttempt(t *testing.T) {
 
 // TestI17RetriesAndBackoff: the next attempt waits for its backoff, and the last one is the last.
 func TestI17RetriesAndBackoff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	r := newStand(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Policy.MaxAttempts = 4 })
 	r.add("a", 0)

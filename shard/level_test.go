@@ -28,6 +28,9 @@ func (c *council) stopped(i int) error { return c.shard(i).stopped }
 // TestNothingAboveTheLevelIsProposed: as long as one replica is of a release before, nothing goes
 // into the log that it does not know, however long that is. When all have agreed on more, it does.
 func TestNothingAboveTheLevelIsProposed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	levels, agreed := []Level{LevelCompare, LevelFirst, LevelCompare}, LevelFirst
 	inReleases(t, levels, &agreed, func(c *council) {
 		c.takes(5 * time.Second)

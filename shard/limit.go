@@ -194,6 +194,23 @@ func tellAll(list []*place) {
 	}
 }
 
+// shut is the limit that keeps a place from one more lease.
+func (p *place) shut(now time.Duration) timer.WaitCause {
+	b := p.limit
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p.lent || b.topic == nil {
+		return timer.NoWait
+	}
+	if most := b.topic.Policy.Concurrency; most > 0 && b.leases >= b.owner.shares.AtOnce(b.topic, most, now) {
+		return timer.WaitConcurrency
+	}
+	if ok, _ := b.room(now); !ok {
+		return timer.WaitRate
+	}
+	return timer.NoWait
+}
+
 // serve lends to those in line as far as there is room. asker need not be told.
 func (b *limit) serve(now time.Duration, asker *place) (told []*place, wait time.Duration) {
 	for len(b.line) > 0 {

@@ -75,6 +75,9 @@ func TestLowDiskBetweenNodes(t *testing.T) {
 // TestSnapshotsLeaveRoomForTheLog: the limit for adds counts what the next snapshot takes, and none is begun, or taken from another node,
 // without room for it beside the log.
 func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	bubbleStand(t, func(c *Config) { smallLog(c); c.Log.LowDiskBytes = 1 << 20 }, func(r *stand) {
 		spec := timer.Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 1000))}
 		g := r.host.groups[1]

@@ -145,6 +145,9 @@ func TestMemoryOfUncommittedEntries(t *testing.T) {
 // TestMemoryForASlowFollower: what a leader keeps for a follower that is here and takes nothing goes when memory is tight. Timers go on
 // being taken, and the follower gets a snapshot when its disk is back.
 func TestMemoryForASlowFollower(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		c := newCouncil(t, 3, []int{0, 1, 2}, tightFrames, func(cfg *Config) { cfg.RetainBytes = 256 << 10 })
 		defer c.end()

@@ -210,6 +210,9 @@ func mendFrom(t *testing.T, fs *memfs.FS, peers ...*memfs.FS) (missing int, err 
 
 // TestMender: logs that lost a frame, and what a peer has. What is mended reads as if nothing had been lost.
 func TestMender(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	longer := func() *memfs.FS { return peerLog(t, 12, 99, 2, 12) }
 	for _, c := range []struct {
 		name    string

@@ -548,6 +548,9 @@ func TestPullersShare(t *testing.T) {
 
 // TestEndsStayBounded: leases that end early leave nothing behind for as long as they could have lasted.
 func TestEndsStayBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	r := pullStand(t, func(p *timer.Policy) { p.LeaseMs = 12 * 3_600_000 })
 	for range 30 {
 		for i := range 100 {

@@ -70,6 +70,9 @@ func TestListScheduledBehindOrphans(t *testing.T) {
 
 // TestListIsNeverShort: a page is full as long as there is more, whatever changes while it is gathered.
 func TestListIsNeverShort(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	const timers = 2*scanSlots + 100
 	r := newStand(t, func(c *Config) { c.MaxQueued = timers })
 	for i := range timers {
@@ -119,6 +122,9 @@ func TestLinearizableRead(t *testing.T) {
 
 // TestListInSlices: a long list holds up no other operation.
 func TestListInSlices(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	const timers = 100_000
 	r := newStand(t, func(c *Config) { c.MaxQueued = timers })
 	for i := range timers {
@@ -158,6 +164,9 @@ func TestListInSlices(t *testing.T) {
 // TestTurnScansWithinABudget: however many lists and walks are asked for at once, in however many shards of a worker, a turn looks at no
 // more slots than for one; all of them go on, and what is read by its id does not wait for them.
 func TestTurnScansWithinABudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	const each, long, groups = 40_000, 20, 3
 	r := newStand(t, func(c *Config) { c.MaxQueued, c.Shards, c.Workers = each*groups, groups, 1 })
 	for id := timer.ShardID(1); id <= groups; id++ {
@@ -297,6 +306,9 @@ func TestHostClient(t *testing.T) {
 
 // TestTurnFitsAFrame: however much waits, a turn writes no frame that the log refuses.
 func TestTurnFitsAFrame(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	const shards, each = 20, 8
 	r := newStand(t, func(c *Config) { c.Shards = shards })
 	payload := []byte(strings.Repeat("x", 512<<10))
@@ -323,6 +335,9 @@ func TestTurnFitsAFrame(t *testing.T) {
 
 // TestI15StaleEntriesGo: what was queued and has changed since does not pile up behind a gate that stays shut.
 func TestI15StaleEntriesGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	r := newStand(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.topicsChanged()

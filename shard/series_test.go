@@ -79,6 +79,9 @@ func TestSeriesOutlivesCrashes(t *testing.T) {
 
 // TestSeriesDies: an occurrence that is given up is a dead letter, and the series goes on; redriven, it stands for itself.
 func TestSeriesDies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	r := newStand(t, nil)
 	r.add("a", 0, repeats(timer.Repeat{EveryMs: 60_000}))
 	first := r.one()
@@ -179,6 +182,9 @@ func TestSeriesPatched(t *testing.T) {
 
 // TestSeriesMissed: what falls due while nobody serves is caught up as the series says.
 func TestSeriesMissed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	for _, c := range []struct {
 		catchUp timer.CatchUp
 		dues    []int64 // of the calls once the host is back after an hour and a half, in minutes

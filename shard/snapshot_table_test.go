@@ -76,6 +76,9 @@ func TestLoadInPieces(t *testing.T) {
 }
 
 func TestSnapshotDamage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	b := image(smallTable(t))
 	for n := 0; n < len(b); n += 1 + len(b)/3000 {
 		if _, err := LoadTable(7, bytes.NewReader(b[:n])); !errors.Is(err, ErrFormat) {

@@ -178,6 +178,9 @@ func TestLoadersGiveOneState(t *testing.T) {
 // TestRestartReadsLittleLog: where much is written and little is pending, no more of the log stays than the generation that is written and
 // the one before it, so that a restart takes no longer the longer the node was up.
 func TestRestartReadsLittleLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	small := func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 1<<20, 64<<10 }
 	bubbleStand(t, small, func(r *stand) {
 		for round := range 20 {

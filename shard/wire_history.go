@@ -2,7 +2,6 @@ package shard
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"carillon/timer"
 )
@@ -137,16 +136,7 @@ func appendHistoryEntry(dst []byte, e *timer.HistoryEntry) []byte {
 		flag = historyByAttempt
 	}
 	dst = appendTimer(append(dst, flag), e.Timer)
-	dst = binary.AppendUvarint(dst, uint64(len(e.Attempts)))
-	for i := range e.Attempts {
-		a := &e.Attempts[i]
-		dst = binary.AppendUvarint(dst, uint64(a.Attempt))
-		dst = binary.AppendVarint(dst, a.StartedMs)
-		dst = binary.AppendVarint(dst, a.EndedMs)
-		dst = binary.AppendUvarint(dst, uint64(a.Status))
-		dst = appendBlock(dst, cut(a.Err, maxErr))
-	}
-	return dst
+	return appendAttempts(dst, e.Attempts)
 }
 
 // DecodeHistory decodes what AppendHistory or AppendFailure wrote.
@@ -170,14 +160,6 @@ func (r *reader) historyEntry() *timer.HistoryEntry {
 	e := &timer.HistoryEntry{Key: r.historyKey()}
 	e.ByAttempt = r.number(historyByAttempt, "flags") == historyByAttempt
 	e.Timer = r.timer()
-	const least = 5 // bytes of an attempt
-	n := r.count(lowMask, least, "attempts")
-	e.Attempts = slices.Grow(e.Attempts, n)
-	for ; n > 0 && r.fault == ""; n-- {
-		e.Attempts = append(e.Attempts, timer.HistoryAttempt{
-			Attempt: int(r.number(lowMask, "attempt")), StartedMs: r.varint(), EndedMs: r.varint(),
-			Status: int(r.number(1<<16-1, "status")), Err: string(r.block(maxErr, "error text")),
-		})
-	}
+	e.Attempts = r.attempts()
 	return e
 }

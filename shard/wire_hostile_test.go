@@ -26,6 +26,7 @@ func TestWireMemory(t *testing.T) {
 		"timers":           append([]byte{wireVersion, faultNone, 0, 1, 1, 1, 'a'}, huge...),
 		"shards":           append([]byte{wireVersion, faultNone}, huge...),
 		"marks":            append([]byte{wireVersion, faultNone, 0, 0, 0, 0}, huge...),
+		"progress":         append([]byte{wireVersion, faultNone, 1, 1, 0}, huge...),
 		"query":            append([]byte{wireVersion, 1, 1, 0, 0, 0, 0, 0, 0, 0}, huge...),
 	}
 	for name, b := range cases {

@@ -77,6 +77,15 @@ func (d *dispatcher) Acquire(to shard.Destination, t *timer.Topic, waiter shard.
 	return nil, shard.Verdict{RetryIn: at.gate.retryIn}
 }
 
+// State implements shard.Dispatcher.
+func (d *dispatcher) State(to shard.Destination, _ *timer.Topic) shard.DestinationState {
+	s := shard.DestinationState{Name: to.(string)}
+	if at := d.dests[s.Name]; at != nil && at.gate.Blocked() {
+		s.Breaker, s.ProbeIn = shard.BreakerOpen, at.gate.retryIn
+	}
+	return s
+}
+
 // refused is told of a breaker that refused one who waits: he is looked at again when it may have changed its mind.
 func (d *dispatcher) refused(b slots.Breaker) {
 	g := b.(*gate)

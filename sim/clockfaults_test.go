@@ -8,9 +8,12 @@ import (
 // TestClocksThatAreBelievedAndSetRight: all clocks are wrong for so long that they must be believed, and then right again, each time in the midst of
 // retries, debounces, series and timers that expire. What is from after that is as it should be, and so is what was not touched by it.
 func TestClocksThatAreBelievedAndSetRight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	by := [...]time.Duration{5 * time.Minute, -5 * time.Minute, 40 * time.Second, time.Hour, -time.Hour, tenYears}
 	seeds := uint64(2 * len(by))
-	if testing.Short() || underRace {
+	if underRace {
 		seeds = 2
 	}
 	misled, back := 0, 0

@@ -13,6 +13,9 @@ import (
 // TestFounderThatIsLate: a founder loses its power before it has heard of the rows, and is told to drain: its rows are moved on without it. Once it
 // is back, at whatever point of that, it has to make what it founded and is to leave: others may still count on it (I14).
 func TestFounderThatIsLate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	moved, leaving := 0, 0
 	for seed := uint64(1); seed <= 12; seed++ {
 		synctest.Test(t, func(*testing.T) {

@@ -28,8 +28,11 @@ type mendedTally struct {
 // mended from each other. What is mended opens, and has the same replicas, votes, log ends and states as the disk that was not damaged.
 // A log that reads otherwise than it must when it is to be written is refused, and counted: it is seldom.
 func TestMendedIsAsItWas(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	runs := 12
-	if testing.Short() || underRace {
+	if underRace {
 		runs = 4
 	}
 	if v, err := strconv.Atoi(os.Getenv("CARILLON_MENDS")); err == nil {

@@ -312,3 +312,8 @@ type noHistory struct{}
 func (noHistory) List(*timer.HistoryQuery) ([]*timer.HistoryEntry, bool, error) {
 	return nil, false, nil
 }
+
+// Attempts implements route.LocalHistory.
+func (noHistory) Attempts(timer.ShardID, timer.TopicID, string, *shard.Standing) []timer.HistoryAttempt {
+	return nil
+}

@@ -91,6 +91,9 @@ func (n *node) begin() {
 // TestOneReplicaDamaged: a node whose log is damaged so that nothing tells what it was refuses; one of its name with an empty disk takes its place, is
 // filled by the others, and nothing is lost.
 func TestOneReplicaDamaged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	r := damaged(t, longLog, func(w *World) {
 		n := w.nodes[0]
 		path := filepath.Join(dataDir, "wal", "0", "FIRST")
@@ -110,6 +113,9 @@ func TestOneReplicaDamaged(t *testing.T) {
 // TestReplicasMendThemselves: with two of three damaged in different places, or all three, each is restored from what the others have, of which
 // some are damaged themselves; nothing is lost, and each has all that it ever had.
 func TestReplicasMendThemselves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	for name, places := range map[string][]float64{"one": {0.5}, "two": {0.2, 0.6}, "three": {0.1, 0.3, 0.6}} {
 		t.Run(name, func(t *testing.T) {
 			r := damaged(t, longLog, func(w *World) {
@@ -135,6 +141,9 @@ func TestReplicasMendThemselves(t *testing.T) {
 
 // TestSnapshotsDamagedInDifferentPlaces: each of the three has another group's newest snapshot damaged; each goes on from the one before.
 func TestSnapshotsDamagedInDifferentPlaces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	r := damaged(t, shortLog, func(w *World) {
 		hit := 0
 		for i, n := range w.nodes {
@@ -164,6 +173,9 @@ func TestSnapshotsDamagedInDifferentPlaces(t *testing.T) {
 // TestTwoReplicasDamaged: with two of three damaged, at whatever places, both refuse, and the third alone serves nothing and guesses nothing.
 // When the disk of one of them is restored, all that was acknowledged is there.
 func TestTwoReplicasDamaged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	for name, places := range map[string][]float64{"different places": {0.2, 0.8}, "the same place": {0.5, 0.5}} {
 		t.Run(name, func(t *testing.T) {
 			damaged(t, longLog, func(w *World) {
@@ -191,6 +203,9 @@ func TestTwoReplicasDamaged(t *testing.T) {
 
 // TestAllReplicasDamaged: the same place on all three: none starts, each says why, and none can be mended with what the others have.
 func TestAllReplicasDamaged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	damaged(t, longLog, func(w *World) {
 		disks := map[*node]*memfs.FS{}
 		for _, n := range w.nodes {

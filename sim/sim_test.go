@@ -88,7 +88,7 @@ func TestSeeds(t *testing.T) {
 		}
 		runSeeds(t, s)
 	case (testing.Short() || underRace) && *flagSeeds == 0:
-		runSeeds(t, share{first: *flagFirst, step: 1, budget: 5 * time.Second})
+		runSeeds(t, share{first: *flagFirst, step: 1, least: 20})
 	default:
 		shareSeeds(t)
 	}
@@ -182,6 +182,9 @@ func same(t *testing.T, r Report) {
 }
 
 func TestTheSameSeedGivesTheSameRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	for seed := uint64(1); seed <= 3; seed++ {
 		same(t, run(t, Config{Seed: seed}))
 	}

@@ -26,8 +26,11 @@ var operatorsMistakes = []struct {
 // TestOperatorsMistakesCostNoMajority: whatever an operator does wrong, no group is left without most of its replicas on nodes that are there. What he is
 // refused he can mend, by mounting the right volumes, and then nothing is lost: every invariant is held all the while, and all at the end.
 func TestOperatorsMistakesCostNoMajority(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	each := 3
-	if testing.Short() || underRace {
+	if underRace {
 		each = 1
 	}
 	for at, kind := range operatorsMistakes {

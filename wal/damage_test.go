@@ -103,6 +103,9 @@ func segments(t testing.TB, fsys vfs.FS) []string {
 }
 
 func TestCutAtEveryByte(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	const n = 40
 	for _, clean := range []bool{false, true} {
 		whole := built(t, n, clean)

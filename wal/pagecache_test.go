@@ -15,6 +15,9 @@ import (
 // begins on the same machine, so it reads what the disk does not have. What that process replays and
 // acknowledges must outlive a power cut.
 func TestRestartBelievesNoPageCache(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	for _, op := range []memfs.Op{memfs.OpSync, memfs.OpSyncDir, memfs.OpWrite, memfs.OpCreate, memfs.OpRename, memfs.OpTruncate, memfs.OpMkdir, memfs.OpRemove} {
 		t.Run(op.String(), func(t *testing.T) {
 			for nth := 1; ; nth++ {

@@ -21,8 +21,10 @@ type cli struct {
 	Loadtest loadtestCmd `cmd:"" help:"Measure a node: add, fire, mixed, churn."`
 	Ctl      ctlCmd      `cmd:"" help:"Talk to a node: timers, topics, dead letters, the cluster."`
 	Wal      walCmd      `cmd:"" help:"Look at a log on disk: inspect, verify."`
-	Token    tokenCmd    `cmd:"" help:"Make a token and its line for the auth file."`
+	Token    tokenCmd    `cmd:"" help:"Make a token and its line for the auth file, or a secret for signatures."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
+
+	Completion completionCmd `cmd:"" help:"Write completions for a shell: bash, zsh, fish."`
 }
 
 const description = "Carillon calls other services back at a given time: durably, on the millisecond, and never early."
@@ -57,7 +59,7 @@ func parse(args []string, term *terminal) (parsed, error) {
 		}
 		return parsed{help: help}, usageError{err.Error()}
 	}
-	run := func(t *terminal) error { return ctx.Run(t) }
+	run := func(t *terminal) error { return ctx.Run(t, commandTree(parser.Model.Node)) }
 	return parsed{run: run, help: ctx.Selected().FullPath() + " --help"}, nil
 }
 
@@ -98,6 +100,35 @@ func (*loadtestCmd) AfterApply(ctx *kong.Context) error {
 		}
 	}
 	return nil
+}
+
+// commandTree is the grammar as completions need it. A flag of a command is one of those below it, too.
+func commandTree(n *kong.Node) commandNode {
+	c := commandNode{path: n.FullPath(), help: firstSentence(n.Help)}
+	for _, group := range n.AllFlags(true) {
+		for _, f := range group {
+			flag := commandFlag{name: f.Name, help: firstSentence(f.Help), isBool: f.IsBool() || f.IsCounter(), isFile: f.PlaceHolder == "FILE" || f.PlaceHolder == "DIR"}
+			if f.Enum != "" {
+				flag.values = f.EnumSlice()
+			}
+			c.flags = append(c.flags, flag)
+			if f.Tag.Negatable != "" {
+				c.flags = append(c.flags, commandFlag{name: "no-" + f.Name, help: flag.help, isBool: true})
+			}
+		}
+	}
+	for _, child := range n.Children {
+		if !child.Hidden {
+			c.below = append(c.below, commandTree(child))
+		}
+	}
+	return c
+}
+
+// firstSentence is as much of a help text as a shell shows beside a word.
+func firstSentence(help string) string {
+	sentence, _, _ := strings.Cut(help, ". ")
+	return strings.TrimSuffix(sentence, ".")
 }
 
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {

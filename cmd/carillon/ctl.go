@@ -16,7 +16,8 @@ type ctlCmd struct {
 	JSON    bool          `name:"json" help:"Print the node's answer as it came."`
 	Timeout time.Duration `default:"30s" help:"How long to wait for an answer (${default})."`
 
-	client *client.Client // made by Validate
+	client  *client.Client // made by Validate
+	options client.Options // of it
 
 	Add    ctlAddCmd    `cmd:"" help:"Add a timer."`
 	Get    ctlGetCmd    `cmd:"" help:"Show a timer."`
@@ -37,11 +38,20 @@ type ctlCmd struct {
 
 	History ctlHistoryCmd `cmd:"" help:"List a topic's timers that have ended, by when they did."`
 
+	Export ctlExportCmd `cmd:"" help:"Write a topic's pending timers to stdout, as adds, a line each."`
+	Import ctlImportCmd `cmd:"" help:"Add the timers that an export wrote; what is there already stays."`
+
+	Tail ctlTailCmd `cmd:"" help:"Show what happens to timers, as it happens."`
+
 	Cluster ctlClusterCmd `cmd:"" help:"Nodes and shards, as the node sees them."`
 	Shard   ctlShardCmd   `cmd:"" help:"Show a shard."`
 	Drain   ctlDrainCmd   `cmd:"" help:"Have everything moved off a node."`
 	Resume  ctlResumeCmd  `cmd:"" help:"Take a node's drain back."`
-	Remove  ctlRemoveCmd  `cmd:"" help:"Take a node out of the cluster for good, once it is drained or down."`
+	Doctor  ctlDoctorCmd  `cmd:"" help:"Look for what is wrong, and for what would break if a node went now."`
+
+	RollingRestart ctlRollingRestartCmd `cmd:"" help:"Restart the nodes one after the other, the next when all is well."`
+
+	Remove ctlRemoveCmd `cmd:"" help:"Take a node out of the cluster for good, once it is drained or down."`
 
 	Replicas ctlReplicasCmd `cmd:"" help:"Change how many copies of each timer the cluster keeps."`
 }
@@ -65,10 +75,11 @@ func (c *ctlCmd) Validate() error {
 	if err != nil {
 		return usagef("--%v", err)
 	}
-	c.client, err = client.New(c.URL, client.Options{
+	c.options = client.Options{
 		Token: c.Token, UserAgent: "carillon-ctl/" + version(), Retries: -1, // a person decides
 		HTTP: &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config}},
-	})
+	}
+	c.client, err = client.New(c.URL, c.options)
 	if err != nil {
 		return usagef("--url: %v", err)
 	}

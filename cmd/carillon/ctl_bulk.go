@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"net/url"
 
 	"carillon/client"
 )
@@ -9,12 +10,26 @@ import (
 // timerFilter says which timers of a topic a change is for: all that is given must hold. It has no
 // limit of time but --timeout: the node goes on when this side has stopped waiting.
 type timerFilter struct {
+	dryRunFlag
 	All      bool     `help:"All of the topic that have not ended."`
 	State    string   `placeholder:"STATE" help:"scheduled or leased; else both."`
 	DueFrom  string   `placeholder:"TIME" help:"Due at this time or later."`
 	DueTo    string   `placeholder:"TIME" help:"Due before this time."`
 	Label    []string `placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
 	IDPrefix string   `name:"id-prefix" placeholder:"PREFIX" help:"With an id that starts so."`
+}
+
+// dryRunFlag has a change of many counted, and not made.
+type dryRunFlag struct {
+	DryRun bool `help:"Change nothing; say how many it would be, and which first."`
+}
+
+// query asks for a count alone.
+func (d dryRunFlag) query() url.Values {
+	if !d.DryRun {
+		return nil
+	}
+	return url.Values{"dry_run": {"true"}}
 }
 
 func (f *timerFilter) given() bool {
@@ -54,6 +69,7 @@ type ctlRescheduleCmd struct {
 
 func (*ctlRescheduleCmd) Examples() string {
 	return `carillon ctl reschedule orders --label tenant:7 --shift +1h
+carillon ctl reschedule orders --label tenant:7 --shift +1h --dry-run
 carillon ctl reschedule orders --all --not-before 2027-01-01T06:00:00Z`
 }
 
@@ -68,5 +84,7 @@ func (r *ctlRescheduleCmd) Run(ctl *ctlCmd, term *terminal) error {
 	o.text("shift", r.Shift)
 	o.text("at", r.At)
 	o.text("not_before", r.NotBefore)
-	return ctl.showChanged(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", r.Topic, "reschedule"), Body: o.bytes()})
+	return ctl.showChanged(term, "move", client.Request{
+		Method: http.MethodPost, Path: client.Path("topics", r.Topic, "reschedule"), Query: r.query(), Body: o.bytes(),
+	})
 }

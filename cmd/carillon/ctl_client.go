@@ -49,12 +49,12 @@ func refusal(p *client.Problem) string {
 	if p.Code == "" {
 		return fmt.Sprintf("the answer is %s (is --url right?)", p.Detail)
 	}
-	text := fmt.Sprintf("%s (%d %s)", cmp.Or(p.Detail, p.Title, http.StatusText(p.Status)), p.Status, p.Code)
-	if p.Outcome != "" {
-		text += ": the timer is " + strings.ReplaceAll(string(p.Outcome), "_", " ")
-	}
-	return text + advice(p)
+	detail := asFlags.Replace(cmp.Or(p.Detail, p.Title, http.StatusText(p.Status)))
+	return fmt.Sprintf("%s (%d %s)", detail, p.Status, p.Code) + advice(p)
 }
+
+// asFlags names what a node's text calls a query parameter as the flag that sets it.
+var asFlags = strings.NewReplacer("?force=true", "--force", "?accept_loss=true", "--accept-loss")
 
 // advice says what to do next, where that is the same whatever the command was.
 func advice(p *client.Problem) string {

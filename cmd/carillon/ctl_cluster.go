@@ -106,18 +106,31 @@ func printNodes(out io.Writer, a *client.Cluster) error {
 	fmt.Fprintln(out)
 	t := newTable(out, "NODE", "STATE", "LEADS", "REPLICAS", "CLOCK", "HTTP", "VERSION")
 	for _, n := range a.Nodes {
-		t.row(n.Name, string(n.State), strconv.Itoa(n.Leads), strconv.Itoa(n.Replicas), clockOffset(&n), n.HTTP, n.Version)
+		t.row(n.Name, string(n.State), leadsOf(&n), strconv.Itoa(n.Replicas), clockOffset(&n), n.HTTP, n.Version)
 	}
 	if err := t.w.Flush(); err != nil {
 		return err
 	}
 	for _, n := range a.Nodes {
+		if n.State == client.NodeSuspect {
+			fmt.Fprintf(out, "\n%s is suspect: it was last heard %s, and this is as of then\n", printable(n.Name), heard(&n))
+		}
 		if n.Unfit != "" {
 			fmt.Fprintf(out, "\n%s should not lead: %s\n", printable(n.Name), printable(n.Unfit))
 		}
 	}
 	return nil
 }
+
+// leadsOf is how many shards a node leads; what a suspect one leads now nobody knows.
+func leadsOf(n *client.Node) string {
+	if n.State == client.NodeSuspect {
+		return "?"
+	}
+	return strconv.Itoa(n.Leads)
+}
+
+func heard(n *client.Node) string { return fmt.Sprintf("%.1f s ago", float64(n.SilentMs)/1000) }
 
 func clockOffset(n *client.Node) string {
 	if n.ClockOffsetMs == nil {

@@ -43,6 +43,12 @@ func TestCtlCluster(t *testing.T) {
 			out: []string{"1      ok         n1      4      n1,n2\n"},
 		},
 		{
+			name: "cluster with a suspect node", args: []string{"cluster"}, asked: []string{"GET /v1/cluster"},
+			replies: ok(`{"cluster_id":"c0ffee","version":"v1","healthy":false,"nodes":[{"name":"n1","state":"alive","leads":2,"replicas":3},` +
+				`{"name":"n2","state":"suspect","leads":1,"replicas":2,"silent_ms":2449}],"shards":[]}`),
+			out: []string{"n2    suspect  ?      2 ", "\nn2 is suspect: it was last heard 2.4 s ago, and this is as of then\n"},
+		},
+		{
 			name: "healthy cluster of none", args: []string{"cluster"}, replies: ok(`{"version":"v1","healthy":true,"nodes":[],"shards":[]}`), asked: []string{"GET /v1/cluster"},
 			out: []string{"cluster not founded yet: healthy\n", "shards: 0\n"},
 		},

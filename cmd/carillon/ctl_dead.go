@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 
@@ -38,6 +39,7 @@ func (l *deadListCmd) Run(ctl *ctlCmd, term *terminal) error {
 
 // deadSelector says which dead letters: by id, by a filter, or all.
 type deadSelector struct {
+	dryRunFlag
 	Topic  string   `arg:"" help:"Topic."`
 	IDs    []string `arg:"" optional:"" name:"id" help:"Ids of the dead letters."`
 	All    bool     `help:"All of the topic."`
@@ -97,7 +99,9 @@ func (r *deadRedriveCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if r.Callback != "" {
 		o.set("callback", map[string]string{"url": r.Callback})
 	}
-	return ctl.showChanged(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", r.Topic, "dead", "redrive"), Body: o.bytes()})
+	return ctl.showChanged(term, "redrive", client.Request{
+		Method: http.MethodPost, Path: client.Path("topics", r.Topic, "dead", "redrive"), Query: r.query(), Body: o.bytes(),
+	})
 }
 
 type deadPurgeCmd struct{ deadSelector }
@@ -107,11 +111,13 @@ func (p *deadPurgeCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if err := p.write(o); err != nil {
 		return err
 	}
-	return ctl.showChanged(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", p.Topic, "dead", "purge"), Body: o.bytes()})
+	return ctl.showChanged(term, "purge", client.Request{
+		Method: http.MethodPost, Path: client.Path("topics", p.Topic, "dead", "purge"), Query: p.query(), Body: o.bytes(),
+	})
 }
 
-// showChanged makes a call on many timers, and prints how many it reached.
-func (c *ctlCmd) showChanged(term *terminal, r client.Request) error {
+// showChanged makes a call that is to do something to many timers, and prints how many it reached.
+func (c *ctlCmd) showChanged(term *terminal, verb string, r client.Request) error {
 	body, err := c.do(r)
 	if err != nil {
 		return err
@@ -123,6 +129,22 @@ func (c *ctlCmd) showChanged(term *terminal, r client.Request) error {
 	if err := readAnswer(body, &answer); err != nil {
 		return err
 	}
+	if answer.DryRun {
+		return printTrial(term.out, verb, &answer)
+	}
 	_, err = fmt.Fprintf(term.out, "matched %d, changed %d, skipped %d\n", answer.Matched, answer.Changed, answer.Skipped)
+	return err
+}
+
+// printTrial says what a change would come to.
+func printTrial(out io.Writer, verb string, n *client.Counts) error {
+	text := fmt.Sprintf("would %s %d of %d", verb, n.Changed, n.Matched)
+	if n.First != "" {
+		text += ", first " + printable(n.First)
+	}
+	if n.Skipped > 0 {
+		text += fmt.Sprintf("; %d cannot be now", n.Skipped)
+	}
+	_, err := fmt.Fprintln(out, text)
 	return err
 }

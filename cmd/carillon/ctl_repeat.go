@@ -4,11 +4,11 @@ package main
 type repeatFields struct {
 	Cron    string `xor:"repeat" placeholder:"'M H DOM MON DOW'" help:"Repeat at these times; needs no other time."`
 	Zone    string `placeholder:"Europe/Berlin" help:"With --cron: whose clocks; UTC without."`
-	Every   string `xor:"repeat" placeholder:"1h" help:"Repeat this long after the last due time."`
-	Until   string `placeholder:"TIME" help:"With --cron or --every: no occurrence is due later."`
-	Count   int    `placeholder:"N" help:"With --cron or --every: so many occurrences in all."`
-	CatchUp string `placeholder:"one|skip|all" help:"With --cron or --every: what to make up for that was missed."`
-	Overlap bool   `help:"With --cron or --every: do not wait for the last occurrence's end."`
+	Every   string `xor:"repeat" placeholder:"1h" help:"Repeat each 1h, from --delay or --at, or 1h from now."`
+	Until   string `placeholder:"TIME" help:"Of a series: no occurrence is due later."`
+	Count   int    `placeholder:"N" help:"Of a series: so many occurrences in all."`
+	CatchUp string `placeholder:"one|skip|all" help:"Of a series: what to make up for."`
+	Overlap bool   `help:"Of a series: do not wait for the last one's end."`
 }
 
 func (r *repeatFields) write(o *object) error {

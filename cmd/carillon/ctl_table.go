@@ -50,10 +50,26 @@ func instant(t time.Time) string {
 
 // last is how a timer's last attempt ended.
 func last(t *client.Timer) string {
-	if t.LastError != "" || t.LastStatus == 0 {
-		return t.LastError
+	if t.LastError == "" && t.State == client.Done && t.LastStatus == 0 {
+		return "acked"
 	}
-	return fmt.Sprint(t.LastStatus)
+	return ended(t.LastStatus, t.LastError)
+}
+
+// ended is how an attempt ended.
+func ended(status int, text string) string {
+	if text != "" || status == 0 {
+		return text
+	}
+	return fmt.Sprint(status)
+}
+
+// waits is why a timer waits; "" when it does not.
+func waits(t *client.Timer) string {
+	if t.WaitsOn == "" {
+		return string(t.WaitsFor)
+	}
+	return string(t.WaitsFor) + ": " + t.WaitsOn
 }
 
 // readRows decodes the rows of a listing.
@@ -72,9 +88,9 @@ func printTimers(out io.Writer, timers []json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	t := newTable(out, "ID", "STATE", "DUE", "VERSION", "ATTEMPTS", "LAST")
+	t := newTable(out, "ID", "STATE", "DUE", "VERSION", "ATTEMPTS", "LAST", "WAITS FOR")
 	for _, r := range rows {
-		t.row(r.ID, string(r.State), instant(r.Due), fmt.Sprint(r.Version), fmt.Sprint(r.Attempts), last(&r))
+		t.row(r.ID, string(r.State), instant(r.Due), fmt.Sprint(r.Version), fmt.Sprint(r.Attempts), last(&r), waits(&r))
 	}
 	return t.w.Flush()
 }
@@ -106,8 +122,8 @@ func printTopics(out io.Writer, topics []json.RawMessage) error {
 }
 
 // printDetail prints an object one member a line, in the node's order but without the times in ms
-// that stand beside the readable ones.
-func printDetail(out io.Writer, body []byte) error {
+// that stand beside the readable ones, and without those named.
+func printDetail(out io.Writer, body []byte, without ...string) error {
 	members := map[string]json.RawMessage{}
 	var order []string
 	dec := json.NewDecoder(bytes.NewReader(body))
@@ -128,7 +144,7 @@ func printDetail(out io.Writer, body []byte) error {
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, name := range order {
-		if readable, ms := strings.CutSuffix(name, "_ms"); ms && members[readable] != nil {
+		if readable, ms := strings.CutSuffix(name, "_ms"); ms && members[readable] != nil || slices.Contains(without, name) {
 			continue
 		}
 		fmt.Fprintf(w, "%s\t%s\n", printable(name), printable(readableValue(members[name])))
@@ -150,6 +166,11 @@ func printJSON(out io.Writer, body []byte) error {
 	return err
 }
 
+// jsonList is a JSON array of what is JSON already.
+func jsonList(list [][]byte) []byte {
+	return slices.Concat([]byte("["), bytes.Join(list, []byte(",")), []byte("]"))
+}
+
 // printPages prints rows of several pages as one page.
 func printPages(out io.Writer, member string, rows []json.RawMessage, cursor string) error {
 	o := &object{}
@@ -157,7 +178,7 @@ func printPages(out io.Writer, member string, rows []json.RawMessage, cursor str
 	for i, row := range rows {
 		list[i] = row
 	}
-	o.raw(member, slices.Concat([]byte("["), bytes.Join(list, []byte(",")), []byte("]")))
+	o.raw(member, jsonList(list))
 	o.text("next_cursor", cursor)
 	return printJSON(out, o.bytes())
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"carillon/client"
 )
@@ -83,10 +86,11 @@ func (f *timerFields) writeCallback(o *object) error {
 type ctlAddCmd struct {
 	Topic   string `arg:"" help:"Topic; it is made if it is not there."`
 	TimerID string `name:"id" placeholder:"ID" help:"The timer's id; else the node makes one."`
-	Key     string `placeholder:"KEY" help:"Timers with one key live together, and are serial where the topic is."`
+	Key     string `placeholder:"KEY" help:"What it is serial with; the id becomes {KEY}ID."`
 	Merge   string `placeholder:"keep|replace|debounce" help:"What becomes of the add when the id is in use; else the topic's rule."`
 	MaxWait string `placeholder:"5m" help:"With --merge debounce: no later than this after the first add."`
 	IfLate  string `placeholder:"fire|reject" help:"A late --at: taken (default) or refused."`
+	DryRun  bool   `help:"Add nothing; print the times, the first five."`
 	timerFields
 }
 
@@ -94,12 +98,23 @@ func (*ctlAddCmd) Examples() string {
 	return `carillon ctl add orders --delay 30m --payload '{"order":77}' --callback https://shop.example/hooks/close
 carillon ctl add renewals --id member-9 --at 2027-01-31T12:00:00Z --payload @member.json
 carillon ctl add reports --id daily --cron '0 8 * * 1-5' --zone Europe/Berlin --callback https://shop.example/hooks/report
+carillon ctl add reports --cron '0 8 * * 1-5' --zone Europe/Berlin --dry-run
 carillon ctl add search --id index --delay 2s --merge debounce --max-wait 10s --callback https://shop.example/hooks/index`
 }
 
 func (a *ctlAddCmd) Run(ctl *ctlCmd, term *terminal) error {
-	if a.Delay == "" && a.At == "" && a.Cron == "" {
-		return usagef("a timer needs a time: --delay or --at, or --cron")
+	switch {
+	case a.Delay != "" || a.At != "" || a.Cron != "":
+	case a.Every != "":
+		a.Delay = a.Every
+	default:
+		return usagef("a timer needs a time: --delay or --at, or --cron or --every")
+	}
+	if a.DryRun {
+		return a.printDue(term.out, time.Now())
+	}
+	if a.Key != "" && a.TimerID != "" && !strings.HasPrefix(a.TimerID, "{") {
+		a.TimerID = "{" + a.Key + "}" + a.TimerID
 	}
 	o := &object{}
 	o.text("id", a.TimerID)
@@ -110,7 +125,12 @@ func (a *ctlAddCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if err := a.write(o, term); err != nil {
 		return err
 	}
-	return ctl.showTimer(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", a.Topic, "timers"), Body: o.bytes()})
+	body, err := ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", a.Topic, "timers"), Body: o.bytes()})
+	if err != nil {
+		return err
+	}
+	a.warnLate(term, body, time.Now())
+	return ctl.printTimer(term, body)
 }
 
 type ctlGetCmd struct{ timerRef }
@@ -123,7 +143,51 @@ func (g *ctlGetCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if ctl.JSON {
 		return printJSON(term.out, body)
 	}
-	return printDetail(term.out, body)
+	return printTimer(term.out, body, time.Now())
+}
+
+// printTimer prints a timer, why it waits, and its attempts.
+func printTimer(out io.Writer, body []byte, now time.Time) error {
+	if err := printDetail(out, body, "waits_for", "waits_on", "attempt_log"); err != nil {
+		return err
+	}
+	var t client.Timer
+	if err := readAnswer(body, &t); err != nil {
+		return err
+	}
+	if t.WaitsFor != "" {
+		fmt.Fprintf(out, "\nwaits for %s\n", printable(waits(&t)))
+	}
+	if len(t.AttemptLog) > 0 {
+		fmt.Fprint(out, "\nattempts\n")
+		if err := printAttempts(out, t.AttemptLog); err != nil {
+			return err
+		}
+	}
+	if t.State == client.Scheduled && t.Attempts > 0 && !t.NextAttempt.IsZero() {
+		when := "due"
+		if wait := t.NextAttempt.Sub(now); wait > 0 {
+			when = "in " + wait.Round(100*time.Millisecond).String()
+		}
+		fmt.Fprintf(out, "next: %s, %s (attempt %d of %d)\n", instant(t.NextAttempt), when, t.Attempts+1, t.MaxAttempts)
+	}
+	return nil
+}
+
+func printAttempts(out io.Writer, attempts []client.Attempt) error {
+	t := newTable(out, "ATTEMPT", "STARTED", "LATE", "TOOK", "RESULT")
+	for i := range attempts {
+		a := &attempts[i]
+		late, took := "", ""
+		if a.LatenessMs != nil {
+			late = fmt.Sprintf("%d ms", *a.LatenessMs)
+		}
+		if a.EndedMs > 0 {
+			took = fmt.Sprintf("%d ms", a.EndedMs-a.StartedMs)
+		}
+		t.row(fmt.Sprint(a.Attempt), instant(time.UnixMilli(a.StartedMs)), late, took, cmp.Or(ended(a.Status, a.Error), "acked"))
+	}
+	return t.w.Flush()
 }
 
 type ctlPatchCmd struct {
@@ -150,6 +214,11 @@ type ctlCancelCmd struct {
 	timerFilter
 }
 
+// Help is what kong shows behind the one line that says what the command does.
+func (*ctlCancelCmd) Help() string {
+	return "Exits 3 when a call of the timer is running: no further one starts, and it ends as done if that call succeeds."
+}
+
 func (*ctlCancelCmd) Examples() string {
 	return `carillon ctl cancel orders order-77
 carillon ctl cancel orders --label tenant:7 --due-to 2027-01-01T00:00:00Z
@@ -165,7 +234,12 @@ func (c *ctlCancelCmd) Run(ctl *ctlCmd, term *terminal) error {
 		if err := c.write(o); err != nil {
 			return err
 		}
-		return ctl.showChanged(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", c.Topic, "cancel"), Body: o.bytes()})
+		return ctl.showChanged(term, "cancel", client.Request{
+			Method: http.MethodPost, Path: client.Path("topics", c.Topic, "cancel"), Query: c.query(), Body: o.bytes(),
+		})
+	}
+	if c.DryRun {
+		return usagef("--dry-run goes with a filter; carillon ctl get shows one timer")
 	}
 	if c.given() {
 		return usagef("an id and a filter: give one of the two")
@@ -179,20 +253,30 @@ func (c *ctlCancelCmd) one(ctl *ctlCmd, term *terminal) error {
 	if err != nil {
 		return err
 	}
-	if ctl.JSON {
-		return printJSON(term.out, body)
-	}
 	var answer struct {
 		Outcome client.Outcome `json:"outcome"`
 	}
 	if err := readAnswer(body, &answer); err != nil {
 		return err
 	}
+	if err := printOutcome(ctl, term, body, answer.Outcome); err != nil {
+		return err
+	}
+	if answer.Outcome == client.InFlight {
+		return quietExit(exitInFlight)
+	}
+	return nil
+}
+
+func printOutcome(ctl *ctlCmd, term *terminal, body []byte, outcome client.Outcome) error {
+	if ctl.JSON {
+		return printJSON(term.out, body)
+	}
 	meaning := map[client.Outcome]string{
 		client.Prevented: "no attempt starts any more",
 		client.InFlight:  "a call is running; no further one starts",
-	}[answer.Outcome]
-	_, err = fmt.Fprintf(term.out, "%s: %s\n", answer.Outcome, meaning)
+	}[outcome]
+	_, err := fmt.Fprintf(term.out, "%s: %s\n", outcome, meaning)
 	return err
 }
 
@@ -208,6 +292,10 @@ func (c *ctlCmd) showTimer(term *terminal, r client.Request) error {
 	if err != nil {
 		return err
 	}
+	return c.printTimer(term, body)
+}
+
+func (c *ctlCmd) printTimer(term *terminal, body []byte) error {
 	if c.JSON {
 		return printJSON(term.out, body)
 	}

@@ -10,6 +10,9 @@ import (
 
 // A single node is killed and started again, and the account is clean. Nothing is left behind.
 func TestDemoOfOneNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	got := carillon(t, "", []string{"TMPDIR=" + dir, "CARILLON_HTTP=nonsense"}, "demo", "--nodes", "1", "--duration", "5s")
@@ -54,6 +57,9 @@ func checkEmpty(t *testing.T, dir string) {
 }
 
 func TestDemoCleansUpWhenInterrupted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	p := start(t, "demo", "--nodes", "1")

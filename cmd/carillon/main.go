@@ -22,6 +22,8 @@ const (
 	exitFailure = 1 // the command was understood and failed
 	exitUsage   = 2 // flags, environment or configuration are wrong; nothing was done
 	exitDown    = 3 // serve: the storage failed, or what is on it must not be used; no restart mends that
+
+	exitInFlight = 3 // ctl cancel: a call of the timer is running
 )
 
 // terminal is what a command may read and write. Results go to out; everything said to a person goes to err.
@@ -38,8 +40,10 @@ func (e usageError) Error() string { return e.reason }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
-// errQuiet fails a command that has already said all there is to say.
-var errQuiet = errors.New("failed")
+// quietExit ends a command, that has already said all there is to say, with an exit code.
+type quietExit int
+
+func (q quietExit) Error() string { return fmt.Sprintf("exit %d", int(q)) }
 
 func main() {
 	os.Exit(run(os.Args[1:], &terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
@@ -56,8 +60,8 @@ func run(args []string, term *terminal) int {
 	if err == nil {
 		return exitOK
 	}
-	if errors.Is(err, errQuiet) {
-		return exitFailure
+	if quiet, ok := errors.AsType[quietExit](err); ok {
+		return int(quiet)
 	}
 	code := exitFailure
 	text := oneLine(err)

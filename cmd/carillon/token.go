@@ -5,9 +5,11 @@ import (
 	"strings"
 
 	"carillon/transport/api"
+	"carillon/transport/callback"
 )
 
 type tokenCmd struct {
+	Webhook   bool     `help:"Make a secret that signs a topic's callbacks instead: whsec_…, for its policy's secrets and for its receivers."`
 	Name      string   `default:"new" placeholder:"NAME" help:"Who is to hold it (${default})."`
 	Scopes    []string `placeholder:"SCOPE" help:"What it may do, any of: ${scopes}. Adds make topics with topics alone."`
 	Topics    []string `default:"*" placeholder:"PATTERN" help:"Topics that it reaches, a star for any characters (all)."`
@@ -17,11 +19,18 @@ type tokenCmd struct {
 func (*tokenCmd) Examples() string {
 	return `carillon token --name shop --scopes add,cancel,read,topics --topics 'orders,orders.*'
 carillon token --name prometheus --scopes read
-carillon token --name operator --scopes add,cancel,read,topics,admin`
+carillon token --name operator --scopes add,cancel,read,topics,admin
+carillon token --webhook`
 }
 
 // Validate is called by the parser.
 func (c *tokenCmd) Validate() error {
+	if c.Webhook {
+		if len(c.Scopes) > 0 || c.MaxTopics != 0 {
+			return usagef("--webhook: a secret for signatures has no scopes and no topics")
+		}
+		return nil
+	}
 	if len(c.Scopes) == 0 {
 		return usagef("--scopes: say what the token may do, any of %s", strings.Join(api.Scopes, ", "))
 	}
@@ -30,6 +39,13 @@ func (c *tokenCmd) Validate() error {
 
 // Run prints the token and its line for the auth file on stdout, where a script reads them; the advice is beside it.
 func (c *tokenCmd) Run(term *terminal) error {
+	if c.Webhook {
+		if _, err := fmt.Fprintln(term.out, callback.NewSecret()); err != nil {
+			return fmt.Errorf("print the secret: %w", err)
+		}
+		fmt.Fprintln(term.err, "carillon: give it to the topic (its policy's secrets, or carillon ctl topics rotate) and to the receivers; a node shows only its fingerprint")
+		return nil
+	}
 	token, line, err := api.NewToken(api.TokenRule{Name: c.Name, Scopes: c.Scopes, Topics: c.Topics, MaxTopics: c.MaxTopics})
 	if err != nil {
 		return usagef("%v", err)

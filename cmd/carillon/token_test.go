@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"carillon/transport/callback"
 )
 
 func TestTokenPrintsItselfAndItsHash(t *testing.T) {
@@ -41,5 +43,20 @@ func TestTokenHasNoScopesByDefault(t *testing.T) {
 	}
 	if got := carillon(t, "", nil, "token"); !strings.Contains(got.err, "add, cancel, read, topics, admin") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A webhook secret is one that a topic's policy takes, and another each time.
+func TestTokenMakesWebhookSecrets(t *testing.T) {
+	got := carillon(t, "", nil, "token", "--webhook")
+	made := strings.TrimSuffix(got.out, "\n")
+	if _, err := callback.ParseSecret(made); err != nil || got.code != exitOK || !strings.HasPrefix(made, "whsec_") {
+		t.Errorf("%+v: %v", got, err)
+	}
+	if again := carillon(t, "", nil, "token", "--webhook"); again.out == got.out {
+		t.Error("two secrets are alike")
+	}
+	if both := carillon(t, "", nil, "token", "--webhook", "--scopes", "add"); both.code != exitUsage || both.out != "" {
+		t.Errorf("%+v", both)
 	}
 }

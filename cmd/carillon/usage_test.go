@@ -33,6 +33,8 @@ func TestUsageFaultsExit2(t *testing.T) {
 		{"ctl", "expected one of"},
 		{"ctl add", `expected "<topic>"`},
 		{"ctl add t", "--delay or --at"},
+		{"ctl add t --delay x --dry-run", "--delay: must be a duration"},
+		{"ctl add t --every 10ms --dry-run", "--every: must be"},
 		{"ctl add t --delay 1s --at 2030-01-01T00:00:00Z", "can't be used together"},
 		{"ctl add t --delay 1s --payload hello", "not JSON"},
 		{"ctl add t --delay 1s --header nocolon", "'Name: value'"},

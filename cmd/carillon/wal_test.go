@@ -11,6 +11,9 @@ import (
 // The log of a node that ran is good; one flipped bit in it is found, named with file and offset, and left as it is;
 // and the node refuses to start on it.
 func TestWalVerifyFindsAFlippedBit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	data := filepath.Join(t.TempDir(), "data")
 	node, url := serve(t, "--data", data)
 	for _, id := range []string{"a", "b", "c", "d"} {

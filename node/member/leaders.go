@@ -1,6 +1,7 @@
 package member
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -75,28 +76,37 @@ func (m *Member) HeardNodes() (nodes []uint64) {
 	return nodes
 }
 
-// Leaders are how many shards each node leads, and which node leads which, as the nodes say themselves.
-func (m *Member) Leaders() (leads map[uint64]int, leader map[timer.ShardID]uint64) {
-	leads, leader = map[uint64]int{}, map[timer.ShardID]uint64{}
+// Leaders are which node leads which shard, as the nodes have said themselves within suspectFor.
+func (m *Member) Leaders() map[timer.ShardID]uint64 { return m.leadersWithin(suspectFor) }
+
+// SeenLeaders are which node leads which shard for whoever looks at the cluster: what a node says
+// that is alive goes before what one said that is suspect, as others take over from that one.
+func (m *Member) SeenLeaders() map[timer.ShardID]uint64 {
+	leader := m.Leaders()
+	maps.Copy(leader, m.leadersWithin(aliveFor))
+	return leader
+}
+
+func (m *Member) leadersWithin(age time.Duration) map[timer.ShardID]uint64 {
+	leader := map[timer.ShardID]uint64{}
 	mine := m.leads()
 	now := m.clock.Mono()
 	for _, n := range m.State.Nodes() {
 		list := mine
 		if n.ID != m.id {
 			s, ago, ok := m.liveness.last(now, n.ID)
-			if !ok || ago >= suspectFor {
+			if !ok || ago >= age {
 				continue
 			}
 			list = s.last.Leads
 		}
-		leads[n.ID] = len(list)
 		for _, id := range list {
 			if leader[id] != m.id { // this node knows best of itself
 				leader[id] = n.ID
 			}
 		}
 	}
-	return leads, leader
+	return leader
 }
 
 // Hears reports that a node is there.
@@ -132,6 +142,8 @@ const (
 // PeerView is another node as this one sees it.
 type PeerView struct {
 	Presence      Presence
+	Silent        time.Duration // since it was last heard, or since it is known
+	Starts        uint32        // of its process, the one that was heard last included; 0: it was never heard
 	ClockKnown    bool
 	ClockOffsetMs int64 // its clock less this node's
 	Unhealthy     string
@@ -142,6 +154,7 @@ func (m *Member) Peer(node uint64) PeerView {
 	var v PeerView
 	now := m.clock.Mono()
 	s, ago, ok := m.liveness.last(now, node)
+	v.Silent, v.Starts = ago, s.last.Starts
 	if ok && ago < suspectFor {
 		v.ClockOffsetMs, v.ClockKnown = s.offset(now, m.clock.State().RawMs)
 		v.Unhealthy = s.last.Unhealthy

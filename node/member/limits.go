@@ -8,7 +8,7 @@ import (
 // reportLimits says in each heartbeat what this node may come to of topics' leases at once; see ring.Shares.
 func (m *Member) reportLimits(wallMs int64, mine []timer.ShardID) ring.Says {
 	_, shards, _ := m.State.Cluster()
-	_, leader := m.Leaders()
+	leader := m.Leaders()
 	st := ring.Standing{
 		Now: m.clock.Mono(), WallMs: wallMs, Shards: shards, Leads: map[uint64]int64{}, Mine: mine, Topics: m.State.Limited(), Held: m.host.Held,
 	}

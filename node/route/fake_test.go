@@ -246,6 +246,26 @@ func (h fakeHistory) List(q *timer.HistoryQuery) (page []*timer.HistoryEntry, mo
 }
 
 // Counts counts each led shard as its number, so that a sum says which are in it, and as often as the topic's number says.
+// Attempts implements LocalHistory: one, which tells whose it is.
+func (h fakeHistory) Attempts(id timer.ShardID, _ timer.TopicID, timerID string, s *shard.Standing) []timer.HistoryAttempt {
+	return []timer.HistoryAttempt{{Attempt: s.Attempts, Err: fmt.Sprint(id, " ", timerID)}}
+}
+
+// Standings implements Host: every timer waits for a consumer.
+func (n *fakeNode) Standings(_ context.Context, id timer.ShardID, _ timer.TopicID, ids []string) ([]shard.Standing, error) {
+	if n.answer != nil {
+		return nil, n.answer
+	}
+	if !n.Leads(id) {
+		return nil, timer.NotLeaderError{Leader: n.cluster.leaders[id]}
+	}
+	list := make([]shard.Standing, len(ids))
+	for i := range list {
+		list[i] = shard.Standing{Wait: timer.Wait{For: timer.WaitConsumer, On: ids[i]}, State: timer.Scheduled, Attempts: 1}
+	}
+	return list, nil
+}
+
 func (n *fakeNode) Counts(_ context.Context, topics []timer.TopicID) ([]timer.Counts, error) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()

@@ -23,8 +23,9 @@ const (
 	methodList                    // shard.AppendQuery → AppendTimers
 	methodCounts                  // shard.AppendCountsRequest → AppendCounts
 
-	methodHistory uint8 = 8  // shard.AppendHistoryQuery → AppendHistory
-	methodWalk    uint8 = 12 // shard.AppendWalk → AppendMarks
+	methodHistory  uint8 = 8  // shard.AppendHistoryQuery → AppendHistory
+	methodWalk     uint8 = 12 // shard.AppendWalk → AppendMarks
+	methodProgress uint8 = 13 // shard.AppendProgressRequest → AppendProgress
 )
 
 // What one node asks of another for those who pull.
@@ -51,6 +52,8 @@ type Host interface {
 	// Counts sums up a topic over the shards that this node leads.
 	Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Counts, error)
 	Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at shard.Waypoint) ([]timer.Ref, shard.Waypoint, error)
+	// Standings tells how far timers have come, if this node leads their shard.
+	Standings(ctx context.Context, id timer.ShardID, topic timer.TopicID, ids []string) ([]shard.Standing, error)
 	// Offers are the first of what is ready of a topic that is pulled, in the shards that this node leads; Take leases of it.
 	Offers(ctx context.Context, topic timer.TopicID, most int) ([]shard.Offer, error)
 	Take(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error)
@@ -65,6 +68,8 @@ type Host interface {
 // LocalHistory is the node's own history.
 type LocalHistory interface {
 	List(q *timer.HistoryQuery) (page []*timer.HistoryEntry, more bool, err error)
+	// Attempts are those of one timer as far as they are recorded, oldest first.
+	Attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *shard.Standing) []timer.HistoryAttempt
 }
 
 // Cluster is what this node has heard of the others. Its methods must not block.

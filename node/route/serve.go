@@ -25,6 +25,8 @@ func (r *Router) Serve(ctx context.Context, from uint64, method uint8, body []by
 		return r.serveCounts(ctx, body), nil
 	case methodWalk:
 		return r.serveWalk(ctx, body), nil
+	case methodProgress:
+		return r.serveProgress(ctx, body), nil
 	case methodHistory:
 		return r.serveHistory(body), nil
 	case methodOffers:

@@ -96,6 +96,9 @@ func (r *answerRoom) end() int64 {
 
 // keepAnswer has the connection hold what the answer takes, and no more, until it has been written.
 func (rq *request) keepAnswer() {
+	if rq.ctx.Response.IsBodyStream() {
+		return // it has bounds of its own
+	}
 	taken := rq.answer.end()
 	n := int64(len(rq.ctx.Response.Body()))
 	c, ok := rq.ctx.Conn().(*framedConn)

@@ -67,6 +67,7 @@ func TestChangesAreAudited(t *testing.T) {
 		{"shop", "PATCH", timers + "/a", `{"priority":1}`, "shop timer.patch topics/orders/timers/a 200"},
 		{"shop", "PUT", timers + "/{k}b", `{"delay":"1h",` + cb + `}`, "shop timer.put topics/orders/timers/{k}b 201"},
 		{"shop", "POST", timers + "/a/fire", "", "shop timer.fire topics/orders/timers/a 200"},
+		{"shop", "POST", orders + "/cancel?dry_run=true", `{"all":true}`, ""},
 		{"shop", "DELETE", timers + "/a", "", "shop timer.cancel topics/orders/timers/a 200"},
 		{"shop", "DELETE", timers + "/none", "", "shop timer.cancel topics/orders/timers/none 404"},
 		{"shop", "POST", orders + "/batch", `{"ops":[{"op":"add","id":"c","delay":"1h",` + cb + `},{"op":"cancel","id":"none"},{"op":"` + secret + `"},{"op":"add","id":"` + secret + ` /","delay":"1h"}]}`,

@@ -199,6 +199,9 @@ func TestTrailersAreRefused(t *testing.T) {
 
 // What a large request or answer took is not kept for as long as its connection stays open: the budget would not know of it.
 func TestLargeBodiesAreNotKept(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	h := newHarness(t)
 	for i := range 10 {
 		h.do("POST", timers, fmt.Sprintf(`{"id":"large-%d","delay":"1h",%s,"payload":"%s"}`, i, cb, strings.Repeat("x", 200<<10))).want(201)

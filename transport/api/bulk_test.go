@@ -55,6 +55,34 @@ func TestBulkCancel(t *testing.T) {
 	h.do("GET", orders, "").has("counts.scheduled", "0", "counts.leased", "2")
 }
 
+// A dry run says what the change would come to, and changes nothing.
+func TestBulkDryRun(t *testing.T) {
+	h := newHarness(t)
+	h.fill(30)
+	h.engine.set("orders", "t003", func(t *timer.Timer) { t.State, t.Attempts = timer.Leased, 1 })
+	try := func(what, body, want string) {
+		t.Helper()
+		if r := h.do("POST", orders+"/"+what+"?dry_run=true", body).want(200); r.body != want {
+			t.Errorf("%s %s: %s, want %s", what, body, r.body, want)
+		}
+	}
+	try("cancel", `{"filter":{"label":"third"}}`, `{"matched":10,"changed":9,"skipped":1,"dry_run":true,"first":"t000"}`)
+	try("cancel", `{"filter":{"id_prefix":"t02"}}`, `{"matched":10,"changed":10,"skipped":0,"dry_run":true,"first":"t020"}`)
+	try("reschedule", `{"all":true,"shift":"+1h"}`, `{"matched":30,"changed":29,"skipped":1,"dry_run":true,"first":"t000"}`)
+	try("reschedule", fmt.Sprintf(`{"all":true,"not_before":%d}`, noonMs), `{"matched":30,"changed":0,"skipped":1,"dry_run":true}`)
+	h.bulk("cancel?dry_run=false", `{"filter":{"id_prefix":"t029"}}`, 1, 1, 0)
+	h.do("POST", orders+"/cancel?dry_run=perhaps", `{"all":true}`).problem(400, badRequest)
+	h.do("GET", orders, "").has("counts.scheduled", "28", "counts.leased", "1")
+	h.do("GET", timers+"/t000", "").has("version", "1")
+
+	for _, id := range []string{"t001", "t002"} {
+		h.engine.set("orders", id, func(t *timer.Timer) { t.State, t.EndedMs = timer.Dead, noonMs })
+	}
+	try("dead/redrive", `{"all":true}`, `{"matched":2,"changed":2,"skipped":0,"dry_run":true,"first":"t001"}`)
+	try("dead/purge", `{"ids":["t002","t001","t000","none"]}`, `{"matched":4,"changed":2,"skipped":2,"dry_run":true,"first":"t001"}`)
+	h.do("GET", orders+"/dead", "").has("timers.1.id", `"t002"`)
+}
+
 func TestBulkReschedule(t *testing.T) {
 	h := newHarness(t)
 	h.fill(30)

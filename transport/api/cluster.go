@@ -70,10 +70,13 @@ type NodeView struct {
 	Name     string
 	HTTP     string // host:port of its API
 	State    NodeState
-	Leads    int // shards that it leads
+	Leads    int // shards that it leads; what a suspect one said last, where nobody else says to lead
 	Replicas int // shards of which it holds a replica
 	Version  string
 	Level    uint32 // the highest feature level that it understands
+
+	Starts   uint32 // of its process, the one that was heard last included; 0: it was never heard
+	SilentMs int64  // since it was last heard; 0 for the answering node itself
 
 	Unfit string // why it should not lead now, and hands its shards over; "" when nothing is wrong
 
@@ -88,7 +91,7 @@ type ShardState string
 const (
 	ShardOK       ShardState = "ok"
 	ShardMoving   ShardState = "moving"    // its replicas are being changed
-	ShardDegraded ShardState = "degraded"  // has a quorum, but not all of its replicas
+	ShardDegraded ShardState = "degraded"  // not all of its replicas, or not its leader, are heard just now
 	ShardNoQuorum ShardState = "no_quorum" // accepts nothing and fires nothing
 )
 

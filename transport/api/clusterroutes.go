@@ -158,6 +158,12 @@ func appendNode(b []byte, n *NodeView) []byte {
 	if n.Level > 0 {
 		o.integer("feature_level", int64(n.Level))
 	}
+	if n.Starts > 0 {
+		o.integer("starts", int64(n.Starts))
+	}
+	if n.SilentMs > 0 {
+		o.integer("silent_ms", n.SilentMs)
+	}
 	if n.Unfit != "" {
 		o.str("unfit", n.Unfit)
 	}

@@ -214,6 +214,12 @@ func (rq *request) changeDead(kind timer.Kind) *problem {
 		cmd.Patch.BindTo(topic.Policy.Callback.URL)
 	}
 	if sel.query == nil {
+		switch dry, p := rq.dry(); {
+		case p != nil:
+			return p
+		case dry:
+			return rq.tryNamed(topic, sel.ids)
+		}
 		return rq.changeNamed(topic, &cmd, sel.ids)
 	}
 	sel.query.Topic = topic.ID

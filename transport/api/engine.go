@@ -26,6 +26,8 @@ type Engine interface {
 	Bulk(ctx context.Context, b *bulk.Update) error
 	// History gives a page of what became of a topic's timers, and whether there is more.
 	History(ctx context.Context, q *timer.HistoryQuery) (page []*timer.HistoryEntry, more bool, err error)
+	// Progress tells of timers of one shard why they wait, and how their attempts went. It is asked beside a read, and takes no second try.
+	Progress(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error)
 	// Counts sums up each of the topics over all shards, in one go.
 	Counts(ctx context.Context, topics ...timer.TopicID) ([]timer.Counts, error)
 
@@ -50,6 +52,7 @@ type Engine interface {
 
 	Cluster
 	Consumers
+	Live
 }
 
 // Op is one command of DoAll.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sort"
@@ -17,6 +18,7 @@ import (
 type fakeEngine struct {
 	behind error // of FindTopic, for what is not here
 	*fakeCluster
+	fakeLive
 	fakeConsumers
 
 	mu     sync.Mutex
@@ -25,8 +27,11 @@ type fakeEngine struct {
 	topics map[string]*timer.Topic
 	timers map[timerKey]*fakeTimer
 	past   []*timer.HistoryEntry
-	seq    uint64
-	lastID timer.TopicID
+
+	progress    map[string]timer.Progress // by id
+	progressErr error
+	seq         uint64
+	lastID      timer.TopicID
 
 	err       error  // of every call while set
 	notReady  error  // of Ready
@@ -396,6 +401,17 @@ func (e *fakeEngine) History(_ context.Context, q *timer.HistoryQuery) (page []*
 	}
 	n := min(len(page), q.Limit)
 	return page[:n], n < len(page), e.err
+}
+
+func (e *fakeEngine) Progress(_ context.Context, _ timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls["Progress"]++
+	list := make([]timer.Progress, len(q.IDs))
+	for i, id := range q.IDs {
+		list[i] = e.progress[id]
+	}
+	return list, cmp.Or(e.progressErr, e.err)
 }
 
 func (e *fakeEngine) Counts(_ context.Context, topics ...timer.TopicID) ([]timer.Counts, error) {

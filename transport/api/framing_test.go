@@ -246,6 +246,9 @@ func TestSizesRefused(t *testing.T) {
 
 // A client that stops in the middle is told so and cut off, however it spreads what it sends.
 func TestSlowClientsCutOff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	h := newHarness(t, func(c *Config) {
 		c.Limits.HeaderTimeout, c.Limits.BodyTimeout, c.Limits.IdleTimeout = 150*time.Millisecond, 300*time.Millisecond, 200*time.Millisecond
 	})

@@ -99,28 +99,11 @@ func (rq *request) answerHistory(topic *timer.Topic, list []*timer.HistoryEntry,
 func (w *timerWriter) appendEntry(b []byte, e *timer.HistoryEntry) []byte {
 	b = w.append(b, e.Timer)
 	b = appendTime(b[:len(b)-1], "ended", e.Timer.EndedMs)
-	b = append(b, `,"attempt_log":`...)
-	log := array{b: b}
-	for i := range e.Attempts {
-		a := &e.Attempts[i]
-		log.next()
-		o := object{b: log.b}
-		o.integer("attempt", int64(a.Attempt))
-		o.integer("started_ms", a.StartedMs)
-		o.integer("ended_ms", a.EndedMs)
-		if a.Status != 0 {
-			o.integer("status", int64(a.Status))
-		}
-		if a.Err != "" {
-			o.str("error", a.Err)
-		}
-		log.b = o.end()
-	}
-	return append(log.end(), '}')
+	return appendAttemptLog(append(b, '}'), e.Timer, e.Attempts)
 }
 
 // recall finds a timer that has ended and is in the shard's memory no more; nil when the history has none of that id.
-func (rq *request) recall(topic *timer.Topic, id string) (*timer.Timer, error) {
+func (rq *request) recall(topic *timer.Topic, id string) (*timer.HistoryEntry, error) {
 	q := &timer.HistoryQuery{Topic: topic.ID, ID: id, States: overStates, Newest: true, Limit: 1}
 	if rq.confine(q, topic) {
 		return nil, nil
@@ -129,7 +112,7 @@ func (rq *request) recall(topic *timer.Topic, id string) (*timer.Timer, error) {
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	return list[0].Timer, nil
+	return list[0], nil
 }
 
 // lateRules are what if_late may say.
@@ -167,13 +150,13 @@ func (rq *request) madeBefore(in *input, topic *timer.Topic) (*timer.Timer, erro
 
 // tooLate turns "there is no such timer" into what the history knows of it: a change that came after the end is 410, not 404.
 func (rq *request) tooLate(topic *timer.Topic, id string, v verb) (timer.Code, error) {
-	t, err := rq.recall(topic, id)
+	e, err := rq.recall(topic, id)
 	switch {
-	case err != nil || t == nil:
+	case err != nil || e == nil:
 		return timer.NotFound, err
-	case t.State == timer.Done:
+	case e.Timer.State == timer.Done:
 		return timer.OverFired, nil
-	case t.State == timer.Dead:
+	case e.Timer.State == timer.Dead:
 		return timer.OverDead, nil
 	case v == vCancel:
 		return timer.Prevented, nil

@@ -82,7 +82,7 @@ func (rq *request) list(q *timer.Query) *problem {
 			break
 		}
 		list.next()
-		list.b = w.append(list.b, t)
+		list.b = appendWait(w.append(list.b, t), m.wait)
 		last = keyOf(t, q.ByEnd)
 		n++
 	}
@@ -131,13 +131,15 @@ type merge struct {
 	streams []stream
 	err     error
 	begun   bool
-	full    bool // there is no room for the next timer
+	full    bool       // there is no room for the next timer
+	wait    timer.Wait // of the timer that next gave
 }
 
 // stream is what one shard has left.
 type stream struct {
 	id   timer.ShardID
 	page []*timer.Timer
+	wait map[*timer.Timer]timer.Wait // why those of the page wait that do
 	more bool
 	last timer.SortKey
 	err  error
@@ -190,7 +192,7 @@ func (m *merge) next() *timer.Timer {
 		}
 		return m.next()
 	}
-	first.page, first.last = first.page[1:], least
+	first.page, first.last, m.wait = first.page[1:], least, first.wait[t]
 	if len(first.page) == 0 && first.more {
 		if m.fill(first); first.err != nil {
 			m.err = first.err
@@ -250,4 +252,7 @@ func (m *merge) ask(s *stream, q timer.Query) {
 	}
 	s.page, s.err = m.rq.s.cfg.Engine.List(m.rq.s.base, s.id, &q)
 	s.more = len(s.page) == q.Limit
+	if s.wait = nil; s.err == nil {
+		s.wait = m.rq.waitsOf(s.id, s.page)
+	}
 }

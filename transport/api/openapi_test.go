@@ -81,7 +81,41 @@ func TestDocumentIsTheRouteTable(t *testing.T) {
 
 var documentedParams = map[string]string{
 	"TopicPrefix": "prefix", "Counts": "counts", "OfTimer": "id", "OverState": "state", "Limit": "limit", "Cursor": "cursor", "State": "state", "DueFrom": "due_from", "DueTo": "due_to", "From": "from", "To": "to",
-	"Label": "label", "IdPrefix": "id_prefix", "Payload": "payload", "Reason": "reason", "Force": "force", "ForceRemove": "force", "AcceptLoss": "accept_loss", "Brief": "brief",
+	"Label": "label", "EventTopic": "topic", "EventKind": "kind", "Until": "until", "Buckets": "buckets", "IdPrefix": "id_prefix", "Payload": "payload", "Reason": "reason", "Force": "force", "ForceRemove": "force", "AcceptLoss": "accept_loss", "Brief": "brief", "DryRun": "dry_run",
+}
+
+// The table of operations.md, section Tokens, has each call under the scope that it needs.
+func TestScopesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(page), "| scope | calls |\n")
+	if !found {
+		t.Fatal("docs/operations.md has no table of scopes and calls")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	words := map[scope]string{
+		scopeOpen: "none", scopeRead: "`read`", scopeAdd: "`add`", scopeCancel: "`cancel`", scopeAdmin: "`admin`",
+		scopeChange: "`add` or `cancel`, for each of its operations", scopeMetrics: "`admin`, or `read` with the topics `[\"*\"]`",
+	}
+	named := 0
+	for i := range routes {
+		r := &routes[i]
+		call, row := "`"+r.method+" "+r.path+"`", "| "+words[r.scope]+" |"
+		for line := range strings.Lines(table) {
+			if strings.HasPrefix(line, row) && strings.Contains(line, call) {
+				named++
+				row = ""
+			}
+		}
+		if row != "" {
+			t.Errorf("docs/operations.md, table of scopes and calls: the row %q lacks %s", row, call)
+		}
+	}
+	if calls := strings.Count(table, " /"); calls != named {
+		t.Errorf("docs/operations.md, table of scopes and calls: %d calls, %d of them routed", calls, named)
+	}
 }
 
 // Every reference points at something.

@@ -27,7 +27,10 @@ const (
 
 var listParams = []string{"state", "due_from", "due_to", "label", "id_prefix", "limit", "cursor", "payload"}
 var historyParams = []string{"id", "from", "to", "state", "limit", "cursor"}
+var eventParams = []string{"topic", "label", "kind"}
 var deadParams = []string{"reason", "from", "to", "label", "limit", "cursor"}
+
+var dryRunParams = []string{"dry_run"}
 
 const timerPath = "/v1/topics/{topic}/timers/{id}"
 
@@ -53,8 +56,8 @@ var routes = []route{
 	{method: "POST", path: timerPath + "/fire", scope: scopeAdd, handle: (*request).fireTimer, audit: "timer.fire", large: true, body: emptyBody, conditional: true},
 	{method: "POST", path: "/v1/topics/{topic}/batch", scope: scopeChange, handle: (*request).batch, audit: "batch", large: true, query: []string{"brief"}, body: batchBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: scopeCancel, handle: (*request).cancelTimers, audit: "timers.cancel", change: true, body: jsonBody},
-	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: scopeAdd, handle: (*request).rescheduleTimers, audit: "timers.reschedule", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: scopeCancel, handle: (*request).cancelTimers, query: dryRunParams, audit: "timers.cancel", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: scopeAdd, handle: (*request).rescheduleTimers, query: dryRunParams, audit: "timers.reschedule", change: true, body: jsonBody},
 
 	{method: "POST", path: "/v1/topics/{topic}/pull", scope: scopeAdd, handle: (*request).pullTimers, audit: auditPull, change: true, large: true, body: maybeBody},
 	{method: "POST", path: "/v1/ack", scope: scopeAdd, handle: (*request).ackReceipts, audit: "lease.ack", body: jsonBody},
@@ -62,12 +65,16 @@ var routes = []route{
 	{method: "POST", path: "/v1/extend", scope: scopeAdd, handle: (*request).extendReceipts, audit: "lease.extend", body: jsonBody},
 
 	{method: "GET", path: "/v1/topics/{topic}/dead", scope: scopeRead, handle: (*request).listDead, large: true, query: deadParams},
-	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, audit: "dead.redrive", change: true, body: jsonBody},
-	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, audit: "dead.purge", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, query: dryRunParams, audit: "dead.redrive", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, query: dryRunParams, audit: "dead.purge", change: true, body: jsonBody},
 
 	{method: "GET", path: "/v1/topics/{topic}/history", scope: scopeRead, handle: (*request).listHistory, large: true, query: historyParams},
 
+	{method: "GET", path: "/v1/events", scope: scopeRead, handle: (*request).watchEvents, query: eventParams},
+	{method: "GET", path: "/v1/due", scope: scopeRead, handle: (*request).readDue, query: []string{"topic", "until", "buckets"}},
+
 	{method: "GET", path: "/v1/cluster", scope: scopeRead, handle: (*request).readCluster},
+	{method: "GET", path: "/v1/cluster/stats", scope: scopeRead, handle: (*request).readStats},
 	{method: "PUT", path: "/v1/cluster/replicas", scope: scopeAdmin, handle: (*request).setReplicas, audit: "cluster.replicas", body: jsonBody},
 	{method: "GET", path: "/v1/cluster/shards/{n}", scope: scopeRead, handle: (*request).readShard},
 	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: scopeAdmin, handle: (*request).drainNode, audit: "node.drain", body: emptyBody},

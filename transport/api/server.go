@@ -33,6 +33,9 @@ type Server struct {
 	ending context.Context
 	end    context.CancelFunc
 	sweeps chan struct{} // one for each bulk change under way
+
+	streams atomic.Int32  // of events, that are open
+	beat    time.Duration // of them
 }
 
 // New makes a server. It starts nothing.
@@ -41,7 +44,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, router: newRouter(routes), salt: cfg.Rand()}
+	s := &Server{cfg: cfg, router: newRouter(routes), salt: cfg.Rand(), beat: streamBeat}
 	var err error
 	if s.hosts, err = parseHosts(cfg.Hosts); err != nil {
 		return nil, fmt.Errorf("api: hosts: %w", err)

@@ -16,8 +16,17 @@ const sweepsAtOnce = 4
 var errSweepTime = errors.New("the time for one sweep is over")
 
 // sweep does one change to all timers that a query selects, and answers how many it met, changed and could not change.
+// A dry run does the counting alone.
 func (rq *request) sweep(q *timer.Query, p bulk.Plan) *problem {
 	s := rq.s
+	dry, fault := rq.dry()
+	if fault != nil {
+		return fault
+	}
+	trial := &dryRun{}
+	if dry {
+		p = trial.plan(p)
+	}
 	select {
 	case s.sweeps <- struct{}{}:
 		defer func() { <-s.sweeps }()
@@ -30,6 +39,10 @@ func (rq *request) sweep(q *timer.Query, p bulk.Plan) *problem {
 	if err := s.cfg.Engine.Bulk(ctx, &bulk); err != nil {
 		rq.count = int(bulk.Changed.Load())
 		return s.unfinished(ctx, err, &bulk)
+	}
+	if dry {
+		trial.answer(rq, bulk.Matched.Load(), bulk.Skipped.Load())
+		return nil
 	}
 	rq.swept(bulk.Matched.Load(), bulk.Changed.Load(), bulk.Skipped.Load())
 	return nil

@@ -97,27 +97,43 @@ func (rq *request) readTimer() *problem {
 		return p
 	}
 	id := timer.ShardOf(t, rq.id, rq.s.cfg.Engine.Shards())
-	timer, err := rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, rq.id)
+	found, err := rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, rq.id)
 	if err != nil {
 		return engineFault(err)
 	}
-	if timer == nil {
-		if timer, err = rq.recall(t, rq.id); err != nil {
+	var pr timer.Progress
+	if found != nil {
+		pr = rq.progress(id, found)
+	} else {
+		e, err := rq.recall(t, rq.id)
+		switch {
+		case err != nil:
 			return engineFault(err)
+		case e == nil:
+			return fail(404, unknownTimer, "there is no such timer")
 		}
+		found = e.Timer
+		pr.Attempts = e.Attempts[max(0, len(e.Attempts)-timer.AttemptLog):]
 	}
-	if timer == nil {
-		return fail(404, unknownTimer, "there is no such timer")
+	rq.setETag(found)
+	w := rq.timerWriter(t)
+	b := appendWait(w.append(rq.out(), found), pr.Wait)
+	if len(pr.Attempts) > 0 {
+		b = appendAttemptLog(b, found, pr.Attempts)
 	}
-	rq.answerTimer(200, t, timer, false)
+	rq.json(200, b)
 	return nil
 }
 
 var etagName = []byte("ETag")
 
-func (rq *request) answerTimer(status int, topic *timer.Topic, t *timer.Timer, merged bool) {
+func (rq *request) setETag(t *timer.Timer) {
 	var etag [16]byte
 	rq.ctx.Response.Header.SetCanonical(etagName, appendETag(etag[:0], t.Version))
+}
+
+func (rq *request) answerTimer(status int, topic *timer.Topic, t *timer.Timer, merged bool) {
+	rq.setETag(t)
 	w := rq.timerWriter(topic)
 	w.merged = merged
 	rq.json(status, w.append(rq.out(), t))

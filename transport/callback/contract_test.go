@@ -6,14 +6,18 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// TestDocumentedHeaders: docs/openapi.yaml names the headers that a call has beside those of every
-// HTTP request, and no other.
+var headerName = regexp.MustCompile("`([A-Za-z-]+)`")
+
+// TestDocumentedHeaders: docs/openapi.yaml and docs/callbacks.md name the headers that a call has beside
+// those of every HTTP request, and no other.
 func TestDocumentedHeaders(t *testing.T) {
 	text, err := os.ReadFile("../../docs/openapi.yaml")
 	if err != nil {
@@ -50,8 +54,26 @@ func TestDocumentedHeaders(t *testing.T) {
 			sent = append(sent, name)
 		}
 	}
+	page, err := os.ReadFile("../../docs/callbacks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, _, _ := strings.Cut(string(page), "## Signatures")
+	var explained []string
+	for row := range strings.Lines(table) {
+		names, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " | ")
+		for _, m := range headerName.FindAllStringSubmatch(names, -1) {
+			if name := http.CanonicalHeaderKey(m[1]); strings.HasPrefix(row, "| ") && name != "User-Agent" {
+				explained = append(explained, name)
+			}
+		}
+	}
 	slices.Sort(documented)
+	slices.Sort(explained)
 	slices.Sort(sent)
+	if !slices.Equal(explained, sent) {
+		t.Errorf("docs/callbacks.md explains %v, sent %v", explained, sent)
+	}
 	if !slices.Equal(documented, sent) {
 		t.Errorf("documented %v, sent %v", documented, sent)
 	}

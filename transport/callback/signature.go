@@ -3,6 +3,7 @@ package callback
 import (
 	"bytes"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -24,6 +25,13 @@ const (
 	maxSecretBytes  = 64
 	signaturePrefix = "v1,"
 )
+
+// NewSecret makes a secret that ParseSecret takes, of 32 random bytes.
+func NewSecret() string {
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // never fails
+	return secretPrefix + base64.StdEncoding.EncodeToString(key[:])
+}
 
 // ParseSecret decodes "whsec_…" (standard base64, padded) into 24–64 key bytes.
 func ParseSecret(s string) ([]byte, error) {

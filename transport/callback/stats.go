@@ -32,6 +32,35 @@ type DestinationStat struct {
 	Latency     time.Duration // moving mean
 }
 
+// State is one destination's name, and the state of the breaker that a key's calls go through.
+type State struct {
+	Destination string
+	Breaker     int           // 0 closed, 1 half-open, 2 open
+	ProbeIn     time.Duration // while it is open: when a call may go again
+}
+
+// State tells how a destination is for a key. One that was never called is well.
+func (p *Pool) State(k Key) State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := State{Destination: k.destination().String()}
+	d := p.destinations[k.destination()]
+	if d == nil {
+		return s
+	}
+	g := d.gates[k.Scope]
+	if g == nil {
+		g = d.gates[""] // there were too many scopes
+	}
+	if g == nil {
+		return s
+	}
+	if s.Breaker = g.circuit.state(); s.Breaker == stateOpen {
+		s.ProbeIn = time.Until(g.circuit.retryAt(true))
+	}
+	return s
+}
+
 // Destinations calls fn for at most 1,000 destinations, those with a breaker that
 // is not closed first, then the last used. fn runs without locks.
 func (p *Pool) Destinations(fn func(DestinationStat)) {

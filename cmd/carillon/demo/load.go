@@ -47,7 +47,7 @@ func newLoad(c *cluster, b *book) *load {
 
 // prepare makes the topic.
 func (l *load) prepare(ctx context.Context, callback string) error {
-	policy := client.Policy{Callback: &client.Callback{URL: callback, Timeout: client.Duration(callTimeout)}}
+	policy := client.Policy{Callback: &client.Callback{URL: callback, Timeout: callTimeout}}
 	return await(ctx, "nobody takes the topic", func() (bool, error) {
 		err := l.send(ctx, func(c *client.Client) error {
 			_, err := c.PutTopic(ctx, topic, policy)

@@ -28,8 +28,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var done atomic.Int64
-	options := client.ConsumeOptions{Concurrency: 4, OnError: func(err error) { log.Print(err) }}
-	err = carillon.Consume(ctx, *topic, options, func(_ context.Context, l *client.Lease) error {
+	options := client.WorkOptions{Concurrency: 4, OnError: func(err error) { log.Print(err) }}
+	err = carillon.Work(ctx, *topic, options, func(_ context.Context, l *client.Lease) error {
 		fmt.Printf("%s, attempt %d: %s\n", l.ID, l.Attempt, l.Payload) // stands for the work
 		if done.Add(1) == *jobs {
 			stop()

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// ConsumeOptions say how Consume works. The zero value handles one timer at a time.
-type ConsumeOptions struct {
+// WorkOptions say how Work works. The zero value handles one timer at a time.
+type WorkOptions struct {
 	Concurrency int           // timers at once, 1–1000; 0 is 1
 	Lease       time.Duration // of a timer; extended as long as its handler runs; 0 is 30 s
 	Wait        time.Duration // of one long poll, up to a minute; 0 is 20 s
 	Grace       time.Duration // that handlers have when ctx has ended; 0 is 30 s
 
-	// OnError hears of what Consume gets over by itself: a pull that is tried again, and a report
+	// OnError hears of what Work gets over by itself: a pull that is tried again, and a report
 	// that did not arrive, or came too late, so that the timer comes again. It is called by several
 	// goroutines. nil: nobody hears.
 	OnError func(error)
@@ -29,7 +29,7 @@ const (
 	maxReason      = 1024 // bytes
 )
 
-// Consume is a worker of a pull topic: it pulls as many timers as it can handle at once, calls
+// Work is a worker of a pull topic: it pulls as many timers as it can handle at once, calls
 // handle for each on a goroutine of its own, extends the leases of those that run, and reports the
 // end: an Ack for nil, a Nack for an error, with the delay of RetryAfter or else the topic's
 // backoff.
@@ -38,11 +38,11 @@ const (
 // asked: somebody else may have the timer by then, and context.Cause is ErrOver. Timers come at
 // least once; Lease.Fence tells a later lease from an earlier one.
 //
-// When ctx ends, Consume pulls no more, lets the handlers that run go on for the Grace, ends their
+// When ctx ends, Work pulls no more, lets the handlers that run go on for the Grace, ends their
 // contexts then, and returns nil when all of them have returned. It returns an error, in the same
 // way, when the cluster refuses a pull for good (ErrWrongDelivery, ErrForbidden, …).
-func (c *Client) Consume(
-	ctx context.Context, topic string, o ConsumeOptions, handle func(ctx context.Context, l *Lease) error,
+func (c *Client) Work(
+	ctx context.Context, topic string, o WorkOptions, handle func(ctx context.Context, l *Lease) error,
 ) error {
 	w := &consumer{client: c, topic: topic, options: o.withDefaults(), handle: handle, held: map[string]*hold{}}
 	if w.options.Concurrency > maxConcurrency {
@@ -69,7 +69,7 @@ func (c *Client) Consume(
 
 var errStopped = errors.New("client: the consumer has been stopped")
 
-func (o ConsumeOptions) withDefaults() ConsumeOptions {
+func (o WorkOptions) withDefaults() WorkOptions {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 1
 	}
@@ -88,11 +88,11 @@ func (o ConsumeOptions) withDefaults() ConsumeOptions {
 	return o
 }
 
-// consumer is one run of Consume.
+// consumer is one run of Work.
 type consumer struct {
 	client  *Client
 	topic   string
-	options ConsumeOptions
+	options WorkOptions
 	handle  func(ctx context.Context, l *Lease) error
 	free    chan struct{} // a token for each handler that could run beside the others
 
@@ -271,7 +271,17 @@ func (w *consumer) book(results []ReceiptResult, until time.Time) {
 	}
 }
 
-// RetryAfter is an error of a handler, of Consume or Receiver.Handle, that says when the timer
+// Stop is an error of Receiver.Handle's function that says that no attempt will succeed: it answers
+// 410, and the timer is a dead letter at once, stopped (unless Policy.StopOn has been given without
+// 410). A worker's timer has no such end: for Work it is an error as any other.
+func Stop(err error) error { return &stop{err} }
+
+type stop struct{ err error }
+
+func (s *stop) Error() string { return s.err.Error() }
+func (s *stop) Unwrap() error { return s.err }
+
+// RetryAfter is an error of a handler, of Work or Receiver.Handle, that says when the timer
 // comes again: after that long instead of the topic's backoff. Calls come again after 1 s to 1 h.
 func RetryAfter(delay time.Duration, err error) error { return &retryAfter{delay, err} }
 

@@ -62,12 +62,12 @@ func refusal(status int, code Code) *http.Response {
 
 func (p *pullTopic) RoundTrip(req *http.Request) (*http.Response, error) {
 	var body struct {
-		Max      int      `json:"max"`
-		Wait     Duration `json:"wait"`
-		Lease    Duration `json:"lease"`
-		Delay    *string  `json:"delay"`
-		Reason   string   `json:"reason"`
-		Receipts []string `json:"receipts"`
+		Max      int          `json:"max"`
+		Wait     wireDuration `json:"wait"`
+		Lease    wireDuration `json:"lease"`
+		Delay    *string      `json:"delay"`
+		Reason   string       `json:"reason"`
+		Receipts []string     `json:"receipts"`
 	}
 	if err := json.NewDecoder(req.Body).Decode(&body); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (p *pullTopic) pull(ctx context.Context, most int, wait, lease time.Duratio
 	}
 }
 
-// consuming runs Consume in the background, until stop.
+// consuming runs Work in the background, until stop.
 type consuming struct {
 	stop   context.CancelFunc
 	done   chan error
@@ -150,7 +150,7 @@ type consuming struct {
 	errors []error
 }
 
-func consume(t *testing.T, p *pullTopic, o ConsumeOptions, handle func(context.Context, *Lease) error) *consuming {
+func consume(t *testing.T, p *pullTopic, o WorkOptions, handle func(context.Context, *Lease) error) *consuming {
 	t.Helper()
 	c, err := New([]string{"http://node"}, Options{HTTP: &http.Client{Transport: p}, Retries: -1})
 	if err != nil {
@@ -164,7 +164,7 @@ func consume(t *testing.T, p *pullTopic, o ConsumeOptions, handle func(context.C
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	s.stop = stop
-	go func() { s.done <- c.Consume(ctx, "jobs", o, handle) }()
+	go func() { s.done <- c.Work(ctx, "jobs", o, handle) }()
 	return s
 }
 
@@ -181,10 +181,10 @@ func (s *consuming) end(t *testing.T, faults int) {
 }
 
 // A worker pulls no more than it can handle at once, and all in the end.
-func TestConsumeHandlesAllAtItsConcurrency(t *testing.T) {
+func TestWorkHandlesAllAtItsConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPullTopic("a", "b", "c", "d", "e")
-		s := consume(t, p, ConsumeOptions{Concurrency: 2}, func(context.Context, *Lease) error {
+		s := consume(t, p, WorkOptions{Concurrency: 2}, func(context.Context, *Lease) error {
 			time.Sleep(time.Second)
 			return nil
 		})
@@ -200,10 +200,10 @@ func TestConsumeHandlesAllAtItsConcurrency(t *testing.T) {
 }
 
 // Leases are extended as long as their handlers run, and no longer.
-func TestConsumeExtendsWhileItHandles(t *testing.T) {
+func TestWorkExtendsWhileItHandles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPullTopic("a", "b")
-		s := consume(t, p, ConsumeOptions{Concurrency: 3, Lease: 9 * time.Second}, func(ctx context.Context, l *Lease) error {
+		s := consume(t, p, WorkOptions{Concurrency: 3, Lease: 9 * time.Second}, func(ctx context.Context, l *Lease) error {
 			time.Sleep(map[string]time.Duration{"a": 10 * time.Second, "b": 4 * time.Second}[l.ID])
 			return ctx.Err()
 		})
@@ -217,7 +217,7 @@ func TestConsumeExtendsWhileItHandles(t *testing.T) {
 }
 
 // A handler whose lease is over is told, whether the cluster says so or cannot be asked.
-func TestConsumeEndsHandlersWhoseLeaseIsOver(t *testing.T) {
+func TestWorkEndsHandlersWhoseLeaseIsOver(t *testing.T) {
 	for name, lose := range map[string]func(p *pullTopic){
 		"told": func(p *pullTopic) { p.mu.Lock(); defer p.mu.Unlock(); delete(p.leased, "a") },
 		"unheard": func(p *pullTopic) {
@@ -231,7 +231,7 @@ func TestConsumeEndsHandlersWhoseLeaseIsOver(t *testing.T) {
 				p := newPullTopic("a")
 				var cause error
 				var after time.Duration
-				s := consume(t, p, ConsumeOptions{Lease: 9 * time.Second}, func(ctx context.Context, _ *Lease) error {
+				s := consume(t, p, WorkOptions{Lease: 9 * time.Second}, func(ctx context.Context, _ *Lease) error {
 					<-ctx.Done()
 					cause, after = context.Cause(ctx), time.Since(p.start)
 					return nil
@@ -252,10 +252,10 @@ func TestConsumeEndsHandlersWhoseLeaseIsOver(t *testing.T) {
 	}
 }
 
-func TestConsumeReportsFailures(t *testing.T) {
+func TestWorkReportsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPullTopic("a", "b", "c")
-		s := consume(t, p, ConsumeOptions{}, func(_ context.Context, l *Lease) error {
+		s := consume(t, p, WorkOptions{}, func(_ context.Context, l *Lease) error {
 			switch l.ID {
 			case "a":
 				return errors.New("no stock")
@@ -274,10 +274,10 @@ func TestConsumeReportsFailures(t *testing.T) {
 
 // A worker that is told to stop pulls no more, and finishes what it has: those who need longer than
 // the grace are told, and waited for.
-func TestConsumeStopsGracefully(t *testing.T) {
+func TestWorkStopsGracefully(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPullTopic("a", "b")
-		s := consume(t, p, ConsumeOptions{Concurrency: 3, Lease: 9 * time.Second, Grace: 5 * time.Second}, func(ctx context.Context, l *Lease) error {
+		s := consume(t, p, WorkOptions{Concurrency: 3, Lease: 9 * time.Second, Grace: 5 * time.Second}, func(ctx context.Context, l *Lease) error {
 			if l.ID == "a" {
 				time.Sleep(4 * time.Second)
 				return ctx.Err()
@@ -299,7 +299,7 @@ func TestConsumeStopsGracefully(t *testing.T) {
 }
 
 // A pull that fails is tried again after a pause, unless the cluster refuses it for good.
-func TestConsumeOutlastsFaults(t *testing.T) {
+func TestWorkOutlastsFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPullTopic("a")
 		pulls := 0
@@ -312,7 +312,7 @@ func TestConsumeOutlastsFaults(t *testing.T) {
 			}
 			return nil
 		}
-		s := consume(t, p, ConsumeOptions{}, func(context.Context, *Lease) error { return nil })
+		s := consume(t, p, WorkOptions{}, func(context.Context, *Lease) error { return nil })
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		if len(p.heard()) == 0 {
@@ -321,12 +321,12 @@ func TestConsumeOutlastsFaults(t *testing.T) {
 		s.end(t, 3)
 
 		p.fail = func(string) *http.Response { return refusal(409, ErrWrongDelivery) }
-		s = consume(t, p, ConsumeOptions{}, nil)
+		s = consume(t, p, WorkOptions{}, nil)
 		if err := <-s.done; !errors.Is(err, ErrWrongDelivery) || len(s.errors) != 0 {
 			t.Errorf("%v, %v", err, s.errors)
 		}
 		c, _ := New([]string{"http://node"}, Options{})
-		if err := c.Consume(t.Context(), "jobs", ConsumeOptions{Concurrency: 1001}, nil); err == nil {
+		if err := c.Work(t.Context(), "jobs", WorkOptions{Concurrency: 1001}, nil); err == nil {
 			t.Error("a concurrency of 1001 is taken")
 		}
 	})

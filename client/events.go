@@ -1,0 +1,144 @@
+package client
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// EventKind is what an event is about.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventFired     EventKind = "fired" // an attempt has ended
+	EventDead      EventKind = "dead"
+	EventAdded     EventKind = "added"
+	EventChanged   EventKind = "changed"
+	EventCancelled EventKind = "cancelled"
+	// EventMissed is in every stream: events were left out, Missed of them where that is known.
+	EventMissed EventKind = "missed"
+)
+
+// EventFilter selects events; all that is given must hold.
+type EventFilter struct {
+	Topic  string
+	Labels []string
+	Kinds  []EventKind // none: all
+}
+
+// Event is something that happened to a timer. What there is not is zero.
+type Event struct {
+	Kind   EventKind `json:"-"`
+	Topic  string    `json:"topic"`
+	ID     string    `json:"id"`
+	Labels []string  `json:"labels"`
+	Node   string    `json:"node"` // at which it happened
+	At     time.Time `json:"at"`
+	Due    time.Time `json:"due"` // of EventAdded and EventChanged
+
+	Attempt     int       `json:"attempt"` // of EventFired, as all that follows
+	Result      string    `json:"result"`  // success, retry, dead, cancelled
+	Status      int       `json:"status"`
+	Error       string    `json:"error"` // of EventMissed, too
+	LateMs      int64     `json:"late_ms"`
+	NextAttempt time.Time `json:"next_attempt"`
+
+	Reason Reason `json:"reason"` // of EventDead
+	Missed int64  `json:"missed"` // of EventMissed; 0: nobody knows how many
+
+	Raw json.RawMessage `json:"-"` // the event as the node told it
+}
+
+// Bounds of a stream of events.
+const (
+	eventSilence  = 45 * time.Second // a node says something every 15 s
+	maxEventBytes = 1 << 20
+)
+
+// Events tells what happens to timers, at all nodes, from now on until ctx ends. It is for looking on, not for work: what happens while
+// no node is connected is lost, and only the history is complete. When a connection breaks the next node is asked; an EventMissed
+// with an Error says so. A refusal ends it, with its error.
+func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		for failed := 0; ; failed++ {
+			stopped, err := c.stream(ctx, &f, func(e *Event) bool {
+				failed = 0
+				return yield(e, nil)
+			})
+			switch {
+			case stopped || ctx.Err() != nil:
+				return
+			case refusedForGood(err):
+				yield(nil, err)
+				return
+			}
+			if !yield(&Event{Kind: EventMissed, At: now(), Error: err.Error()}, nil) || c.sleep(ctx, c.pause(err, failed)) != nil {
+				return
+			}
+		}
+	}
+}
+
+// stream tells of the events of one connection, until told to stop.
+func (c *Client) stream(ctx context.Context, f *EventFilter, tell func(*Event) bool) (stopped bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watchdog := time.AfterFunc(eventSilence, cancel)
+	defer watchdog.Stop()
+	resp, passOver, err := c.openStream(ctx, f)
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, maxEventBytes)
+	kind := ""
+	for lines.Scan() {
+		watchdog.Reset(eventSilence)
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		switch name {
+		case "event":
+			kind = value
+		case "data":
+			e := &Event{Kind: EventKind(kind), Raw: json.RawMessage(value)}
+			if err := json.Unmarshal(e.Raw, e); err != nil {
+				return false, fmt.Errorf("client: GET /v1/events: read an event: %w", err)
+			}
+			if !tell(e) {
+				return true, nil
+			}
+		}
+	}
+	passOver()
+	return false, &unanswered{"GET /v1/events", cmp.Or(lines.Err(), io.EOF)}
+}
+
+// openStream asks the nodes in turn.
+func (c *Client) openStream(ctx context.Context, f *EventFilter) (resp *http.Response, passOver func(), err error) {
+	q := url.Values{}
+	setText(q, "topic", f.Topic)
+	for _, label := range f.Labels {
+		q.Add("label", label)
+	}
+	var kinds []string
+	for _, k := range f.Kinds {
+		kinds = append(kinds, string(k))
+	}
+	setText(q, "kind", strings.Join(kinds, ","))
+	r := &Request{Method: http.MethodGet, Path: Path("events"), Query: q}
+	for tried := 1; ; tried++ {
+		resp, passOver, err = c.send(ctx, r)
+		if !neverSent(err) || tried >= len(c.nodes) || ctx.Err() != nil {
+			return resp, passOver, err
+		}
+	}
+}

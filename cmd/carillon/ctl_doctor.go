@@ -1,0 +1,300 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"carillon/client"
+)
+
+type ctlDoctorCmd struct{}
+
+// Help is what kong shows behind the one line that says what the command does.
+func (*ctlDoctorCmd) Help() string {
+	return "Asks a node for the cluster, and each node at the address of its API for what only it knows. Exits 0 when all is well, 1 when " +
+		"something should be seen to, 2 when something is wrong now."
+}
+
+func (*ctlDoctorCmd) Examples() string {
+	return `carillon ctl doctor
+carillon ctl doctor --json --url http://n1:7700,http://n2:7700`
+}
+
+// grade is how bad a finding is; it is the exit code, too.
+type grade int
+
+const (
+	well grade = iota
+	seeTo
+	wrong
+)
+
+func (g grade) String() string { return [...]string{"ok", "see to", "wrong"}[g] }
+
+// finding is one thing that was looked at.
+type finding struct {
+	grade grade
+	about string // a node's name, or the check's
+	text  string
+}
+
+// findings are in the order in which they were looked at.
+type findings []finding
+
+func (f *findings) add(g grade, about, format string, args ...any) {
+	*f = append(*f, finding{g, about, fmt.Sprintf(format, args...)})
+}
+
+func (f findings) worst() (g grade) {
+	for _, one := range f {
+		g = max(g, one.grade)
+	}
+	return g
+}
+
+func (d *ctlDoctorCmd) Run(ctl *ctlCmd, term *terminal) error {
+	cluster, err := within(ctl, false, ctl.client.Cluster)
+	if err != nil {
+		return err
+	}
+	var f findings
+	f.nodes(cluster)
+	f.shards(cluster)
+	f.releases(cluster)
+	f.margin(cluster)
+	for i := range cluster.Nodes {
+		if n := &cluster.Nodes[i]; n.State != client.NodeDown && n.State != client.NodeLeft {
+			f.node(ctl, n)
+		}
+	}
+	if err := f.print(ctl, term.out); err != nil {
+		return err
+	}
+	if worst := f.worst(); worst > well {
+		return quietExit(worst)
+	}
+	return nil
+}
+
+func (f findings) print(ctl *ctlCmd, out io.Writer) error {
+	if ctl.JSON {
+		rows := make([][]byte, len(f))
+		for i, one := range f {
+			o := &object{}
+			o.set("grade", one.grade.String())
+			o.set("about", one.about)
+			o.set("text", one.text)
+			rows[i] = o.bytes()
+		}
+		o := &object{}
+		o.set("grade", f.worst().String())
+		o.raw("findings", jsonList(rows))
+		return printJSON(out, o.bytes())
+	}
+	t := newTable(out, "GRADE", "ABOUT", "FINDING")
+	for _, one := range f {
+		t.row(one.grade.String(), one.about, one.text)
+	}
+	return t.w.Flush()
+}
+
+// clockSeeTo is how far a clock may be from the cluster's without a word.
+const clockSeeTo = 250 // ms
+
+// nodes looks at what the answering node sees of each.
+func (f *findings) nodes(c *client.Cluster) {
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		switch n.State {
+		case client.NodeDown:
+			f.add(wrong, n.Name, "is down; start it, or replace it (carillon ctl remove %s)", n.Name)
+		case client.NodeSuspect:
+			f.add(seeTo, n.Name, "is suspect: it was last heard %s", heard(n))
+		case client.NodeDraining, client.NodeDrained:
+			f.add(seeTo, n.Name, "is %s; carillon ctl resume %s takes that back", n.State, n.Name)
+		default:
+			f.add(well, n.Name, "is %s", n.State)
+		}
+		if n.Unfit != "" {
+			f.add(wrong, n.Name, "should not lead: %s", n.Unfit)
+		}
+		switch off := n.ClockOffsetMs; {
+		case off == nil && n.State == client.NodeAlive:
+			f.add(seeTo, n.Name, "its clock is not known")
+		case off != nil && (*off > clockSeeTo || *off < -clockSeeTo):
+			f.add(seeTo, n.Name, "its clock is %+d ms from the cluster's; check its time service", *off)
+		}
+	}
+}
+
+// shards looks at how they are, and how many replicas they have.
+func (f *findings) shards(c *client.Cluster) {
+	if len(c.Shards) == 0 {
+		f.add(wrong, "shards", "there are none: the cluster is not founded yet")
+		return
+	}
+	count := map[client.ShardState]int{}
+	few, holders := 0, 0
+	for i := range c.Nodes {
+		if s := c.Nodes[i].State; s != client.NodeDraining && s != client.NodeDrained && s != client.NodeLeft {
+			holders++
+		}
+	}
+	for i := range c.Shards {
+		count[c.Shards[i].State]++
+		if len(c.Shards[i].Replicas) < min(c.Replicas, holders) {
+			few++
+		}
+	}
+	g := well
+	switch {
+	case count[client.ShardNoQuorum] > 0:
+		g = wrong
+	case count[client.ShardDegraded] > 0:
+		g = seeTo
+	}
+	f.add(g, "shards", "%s", summary(c.Shards))
+	if few > 0 {
+		f.add(seeTo, "shards", "%d have fewer replicas than the %d that they should have", few, min(c.Replicas, holders))
+	}
+}
+
+// releases looks at what the nodes run.
+func (f *findings) releases(c *client.Cluster) {
+	var versions, behind []string
+	highest := c.FeatureLevel
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if n.Version != "" && !slices.Contains(versions, n.Version) {
+			versions = append(versions, n.Version)
+		}
+		highest = max(highest, n.FeatureLevel)
+	}
+	for i := range c.Nodes {
+		if c.Nodes[i].FeatureLevel < highest {
+			behind = append(behind, c.Nodes[i].Name)
+		}
+	}
+	slices.Sort(versions)
+	if len(versions) > 1 {
+		f.add(seeTo, "releases", "the nodes run %s: finish the upgrade, or take it back", strings.Join(versions, " and "))
+	} else {
+		f.add(well, "releases", "all nodes run %s", strings.Join(versions, ""))
+	}
+	if len(behind) > 0 {
+		f.add(seeTo, "releases", "feature level %d of %d: held back by %s", c.FeatureLevel, highest, strings.Join(behind, ", "))
+	}
+}
+
+// margin says for each node what would stop if it went now.
+func (f *findings) margin(c *client.Cluster) {
+	there := map[string]bool{}
+	for i := range c.Nodes {
+		switch c.Nodes[i].State {
+		case client.NodeSuspect, client.NodeDown, client.NodeLeft:
+		default:
+			there[c.Nodes[i].Name] = true
+		}
+	}
+	for i := range c.Nodes {
+		name := c.Nodes[i].Name
+		if !there[name] {
+			continue
+		}
+		stopped := 0
+		for k := range c.Shards {
+			if s := &c.Shards[k]; slices.Contains(s.Replicas, name) && 2*(countIn(s.Replicas, there)-1) <= len(s.Replicas) {
+				stopped++
+			}
+		}
+		switch {
+		case stopped == 0:
+			f.add(well, "if "+name+" went", "all shards would go on")
+		case len(c.Nodes) == 1:
+			f.add(well, "if "+name+" went", "everything would stop: it is the only node")
+		default:
+			f.add(seeTo, "if "+name+" went", "%d of %d shards would stop until it is back", stopped, len(c.Shards))
+		}
+	}
+}
+
+func countIn(names []string, set map[string]bool) (n int) {
+	for _, name := range names {
+		if set[name] {
+			n++
+		}
+	}
+	return n
+}
+
+// Bounds of what a node should have.
+const (
+	fewFiles   = 65_536  // open files; see docs/operations.md
+	littleDisk = 2 << 30 // free bytes
+	mostFiles  = 0.8     // of the limit
+)
+
+// node asks a node for what only it knows.
+func (f *findings) node(ctl *ctlCmd, n *client.Node) {
+	if n.HTTP == "" {
+		return
+	}
+	if why := ctl.notReady(n); why != "" {
+		f.add(wrong, n.Name, "is not ready, or cannot be asked from here: %s", why)
+		return
+	}
+	body, err := ctl.at(n, "/metrics")
+	if err != nil {
+		f.add(seeTo, n.Name, "disk and open files are not known: %v", err)
+		return
+	}
+	m := readMetrics(body)
+	free, low := m["carillon_disk_free_bytes"], m["carillon_disk_low_bytes"]
+	switch {
+	case free <= low:
+		f.add(wrong, n.Name, "refuses adds: %s free on its disk, no more than the %s below which it does", size(free), size(low))
+	case free < littleDisk:
+		f.add(seeTo, n.Name, "%s free on its disk; below %s it refuses adds", size(free), size(low))
+	default:
+		f.add(well, n.Name, "%s free on its disk", size(free))
+	}
+	open, most := m["process_open_fds"], m["process_max_fds"]
+	switch {
+	case most == 0: // not told on this system
+	case open > mostFiles*most:
+		f.add(wrong, n.Name, "%.0f of %.0f open files are in use; raise the limit (LimitNOFILE=)", open, most)
+	case most < fewFiles:
+		f.add(seeTo, n.Name, "may open %.0f files; allow at least %d (LimitNOFILE=)", most, fewFiles)
+	default:
+		f.add(well, n.Name, "%.0f of %.0f open files", open, most)
+	}
+}
+
+// readMetrics reads the series without labels.
+func readMetrics(body []byte) map[string]float64 {
+	m := map[string]float64{}
+	for line := range strings.Lines(string(body)) {
+		var name string
+		var value float64
+		if n, err := fmt.Sscan(line, &name, &value); n == 2 && err == nil && !math.IsNaN(value) {
+			m[name] = value
+		}
+	}
+	return m
+}
+
+// size is a number of bytes for people.
+func size(bytes float64) string {
+	for _, u := range []struct {
+		name  string
+		bytes float64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}} {
+		if bytes >= u.bytes {
+			return fmt.Sprintf("%.1f %s", bytes/u.bytes, u.name)
+		}
+	}
+	return fmt.Sprintf("%.0f KiB", bytes/1024)
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// oneNode is a cluster whose only reachable node answers with these texts. In the view HTTP stands for its address.
+func oneNode(t *testing.T, view, metrics string, ready int) string {
+	t.Helper()
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/cluster":
+			w.Write([]byte(strings.ReplaceAll(view, "HTTP", server.Listener.Addr().String())))
+		case "/metrics":
+			w.Write([]byte(metrics))
+		case "/readyz":
+			w.WriteHeader(ready)
+			w.Write([]byte(`{"code":"unavailable","detail":"not ready: shard 3 has no leader"}`))
+		default:
+			t.Errorf("asked for %s", r.URL)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+const (
+	goodView = `{"cluster_id":"c0ffee","healthy":true,"replicas":3,"feature_level":2,"nodes":[` +
+		`{"name":"n1","http":"HTTP","state":"alive","version":"v1","feature_level":2,"clock_offset_ms":3},` +
+		`{"name":"n2","state":"alive","version":"v1","feature_level":2,"clock_offset_ms":-3},` +
+		`{"name":"n3","state":"alive","version":"v1","feature_level":2,"clock_offset_ms":0}],"shards":[` +
+		`{"shard":1,"leader":"n1","replicas":["n1","n2","n3"],"state":"ok"},{"shard":2,"leader":"n2","replicas":["n2","n1","n3"],"state":"ok"}]}`
+	goodMetrics = "# HELP x\ncarillon_disk_free_bytes 5.4e+10\ncarillon_disk_low_bytes 2.68435456e+08\nprocess_open_fds 40\nprocess_max_fds 1.048576e+06\n"
+)
+
+func TestDoctor(t *testing.T) {
+	change := func(s string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(s) }
+	for _, tt := range []struct {
+		name          string
+		view, metrics string
+		ready         int
+		code          int
+		want          []string
+	}{
+		{"all is well", goodView, goodMetrics, 200, 0, []string{
+			"ok     n2          is alive\n", "2: 2 ok", "all nodes run v1", "if n1 went  all shards would go on", "50.3 GiB free on its disk", "40 of 1048576 open files",
+		}},
+		{"a node is down", change(goodView, `"n3","state":"alive"`, `"n3","state":"down"`, `"state":"ok"`, `"state":"degraded"`), goodMetrics, 200, 2, []string{
+			"wrong   n3          is down; start it", "see to  shards      2: 2 degraded", "see to  if n1 went  2 of 2 shards would stop until it is back",
+		}},
+		{"a node is suspect", change(goodView, `"n3","state":"alive"`, `"n3","state":"suspect","silent_ms":1700`), goodMetrics, 200, 1, []string{"it was last heard 1.7 s ago"}},
+		{"no quorum", change(goodView, `"n2","n1","n3"],"state":"ok"`, `"n2","n1","n3"],"state":"no_quorum"`), goodMetrics, 200, 2, []string{"wrong  shards      2: 1 no_quorum, 1 ok"}},
+		{"unfit, and a clock that is off", change(goodView, `"clock_offset_ms":-3`, `"clock_offset_ms":-900,"unfit":"its disk is slow"`), goodMetrics, 200, 2, []string{
+			"wrong   n2          should not lead: its disk is slow", "see to  n2          its clock is -900 ms",
+		}},
+		{"half an upgrade", change(goodView, `"n2","state":"alive","version":"v1","feature_level":2`, `"n2","state":"alive","version":"v2","feature_level":3`), goodMetrics, 200, 1, []string{
+			"the nodes run v1 and v2", "feature level 2 of 3: held back by n1, n3",
+		}},
+		{"too few replicas", change(goodView, `["n1","n2","n3"]`, `["n1","n2"]`), goodMetrics, 200, 1, []string{"1 have fewer replicas than the 3"}},
+		{"little disk", goodView, change(goodMetrics, "5.4e+10", "1.5e+09"), 200, 1, []string{"see to  n1          1.4 GiB free on its disk; below 256.0 MiB it refuses adds"}},
+		{"no disk", goodView, change(goodMetrics, "5.4e+10", "1e+08"), 200, 2, []string{"wrong  n1          refuses adds: 95.4 MiB free"}},
+		{"few files", goodView, change(goodMetrics, "1.048576e+06", "1024"), 200, 1, []string{"may open 1024 files; allow at least 65536"}},
+		{"no files", goodView, change(goodMetrics, "fds 40", "fds 1e6"), 200, 2, []string{"1000000 of 1048576 open files are in use"}},
+		{"not ready", goodView, goodMetrics, 503, 2, []string{"wrong  n1          is not ready", "shard 3 has no leader"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := carillon(t, "", nil, "ctl", "doctor", "--url", oneNode(t, tt.view, tt.metrics, tt.ready))
+			if got.code != tt.code || got.err != "" {
+				t.Errorf("exit %d, want %d; stderr %q", got.code, tt.code, got.err)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(got.out, want) {
+					t.Errorf("%s\nlacks %q", got.out, want)
+				}
+			}
+		})
+	}
+	got := carillon(t, "", nil, "ctl", "doctor", "--json", "--url", oneNode(t, goodView, goodMetrics, 503))
+	if got.code != 2 || !strings.HasPrefix(got.out, `{"grade":"wrong","findings":[{"grade":"ok","about":"n1","text":"is alive"},`) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"carillon/client"
+)
+
+// The first and the last line of an exported topic. What is between them are adds, one a line.
+type (
+	exportHead struct {
+		Version int             `json:"version"`
+		Topic   string          `json:"topic"`
+		Paused  bool            `json:"paused,omitempty"`
+		Policy  json.RawMessage `json:"policy"`
+	}
+	exportEnd struct {
+		Timers int `json:"timers"`
+	}
+)
+
+const exportVersion = 1
+
+// hiddenValue is what a node shows instead of a header's value that looks secret.
+const hiddenValue = "REDACTED"
+
+type ctlExportCmd struct {
+	Topic string `arg:"" help:"Topic."`
+}
+
+func (*ctlExportCmd) Examples() string {
+	return `carillon ctl export orders > orders.ndjson
+carillon ctl export orders | carillon ctl --url http://127.0.0.1:7710 import -`
+}
+
+func (e *ctlExportCmd) Run(ctl *ctlCmd, term *terminal) error {
+	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", e.Topic)})
+	if err != nil {
+		return err
+	}
+	var topic struct {
+		Policy json.RawMessage `json:"policy"`
+		Paused bool            `json:"paused"`
+	}
+	if err := readAnswer(body, &topic); err != nil {
+		return err
+	}
+	out := bufio.NewWriter(term.out)
+	head := exportHead{Version: exportVersion, Topic: e.Topic, Paused: topic.Paused, Policy: topic.Policy}
+	if err := writeLine(out, "export", head); err != nil {
+		return err
+	}
+	x := exporter{out: out}
+	l := listing{path: client.Path("topics", e.Topic, "timers"), member: "timers"}
+	for cursor := ""; ; {
+		page, next, err := ctl.page(l, maxPage, cursor)
+		if err != nil {
+			return err
+		}
+		if err := x.timers(page); err != nil {
+			return err
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	if err := writeLine(out, "end", exportEnd{x.count}); err != nil {
+		return err
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write the export: %w", err)
+	}
+	x.policySecrets = hidesPolicy(topic.Policy)
+	x.report(term.err, e.Topic)
+	return nil
+}
+
+func writeLine(w io.Writer, name string, value any) error {
+	_, err := fmt.Fprintf(w, "{%q:%s}\n", name, plain(value))
+	return err
+}
+
+// exporter turns timers as they are shown into adds, and counts what an add cannot say.
+type exporter struct {
+	out           io.Writer
+	count         int
+	hidden        int // timers with a header whose value is not shown
+	counted       int // series that end after a number of occurrences
+	leased        int // an attempt is under way
+	successors    int // what waits behind it is not shown
+	policySecrets bool
+}
+
+// shownTimer is what of a shown timer an add repeats.
+type shownTimer struct {
+	ID              string          `json:"id"`
+	State           client.State    `json:"state"`
+	DueMs           int64           `json:"due_ms"`
+	Payload         json.RawMessage `json:"payload"`
+	Bytes           *string         `json:"payload_base64"`
+	ContentType     string          `json:"content_type"`
+	Callback        json.RawMessage `json:"callback"`
+	Priority        int             `json:"priority"`
+	Labels          []string        `json:"labels"`
+	Retry           json.RawMessage `json:"retry"`
+	ExpiresAfter    string          `json:"expires_after"`
+	Repeat          json.RawMessage `json:"repeat"`
+	Successor       bool            `json:"successor"`
+	CancelRequested bool            `json:"cancel_requested"`
+}
+
+func (x *exporter) timers(page []json.RawMessage) error {
+	for _, raw := range page {
+		var t shownTimer
+		if err := readAnswer(raw, &t); err != nil {
+			return err
+		}
+		if t.CancelRequested {
+			continue // it ends with the attempt that is under way
+		}
+		x.count++
+		if t.State == client.Leased {
+			x.leased++
+		}
+		if t.Successor {
+			x.successors++
+		}
+		if hidesHeader(t.Callback) {
+			x.hidden++
+		}
+		if endsByCount(t.Repeat) {
+			x.counted++
+		}
+		if _, err := x.out.Write(append(t.add(), '\n')); err != nil {
+			return fmt.Errorf("write the export: %w", err)
+		}
+	}
+	return nil
+}
+
+// add is the timer as an add with an absolute time: to repeat it changes nothing.
+func (t *shownTimer) add() []byte {
+	o := &object{}
+	o.set("id", t.ID)
+	o.set("at_ms", t.DueMs)
+	usual := ""
+	switch {
+	case bytes.ContainsAny(t.Payload, "\r\n"): // a line must stay one: the same bytes, spelled otherwise
+		o.set("payload_base64", base64.StdEncoding.EncodeToString(t.Payload))
+		usual = "application/octet-stream"
+	case t.Payload != nil:
+		o.raw("payload", t.Payload)
+		usual = "application/json"
+	case t.Bytes != nil:
+		o.set("payload_base64", *t.Bytes)
+		usual = "application/octet-stream"
+	}
+	if t.ContentType != usual {
+		o.text("content_type", t.ContentType)
+	}
+	if t.Callback != nil {
+		o.raw("callback", t.Callback)
+	}
+	if t.Priority != 0 {
+		o.set("priority", t.Priority)
+	}
+	if len(t.Labels) > 0 {
+		o.set("labels", t.Labels)
+	}
+	if t.Retry != nil {
+		o.raw("retry", t.Retry)
+	}
+	o.text("expires_after", t.ExpiresAfter)
+	if t.Repeat != nil {
+		o.raw("repeat", t.Repeat)
+	}
+	return o.bytes()
+}
+
+// hidesHeader reports that a callback has a header whose value is not shown.
+func hidesHeader(callback json.RawMessage) bool {
+	var c client.Callback
+	if len(callback) == 0 || json.Unmarshal(callback, &c) != nil {
+		return false
+	}
+	for _, value := range c.Headers {
+		if value == hiddenValue {
+			return true
+		}
+	}
+	return false
+}
+
+// hidesPolicy reports that a policy has secrets, of which only fingerprints are shown, or such headers.
+func hidesPolicy(policy json.RawMessage) bool {
+	var p struct {
+		Callback json.RawMessage `json:"callback"`
+		Secrets  []string        `json:"secrets"`
+	}
+	return json.Unmarshal(policy, &p) == nil && (len(p.Secrets) > 0 || hidesHeader(p.Callback))
+}
+
+func endsByCount(repeat json.RawMessage) bool {
+	var r client.Repeat
+	return len(repeat) > 0 && json.Unmarshal(repeat, &r) == nil && r.Count > 0
+}
+
+// report says what was exported, and what the file cannot have.
+func (x *exporter) report(w io.Writer, topic string) {
+	fmt.Fprintf(w, "carillon: exported %d timers of %s\n", x.count, topic)
+	var lacks []string
+	note := func(is bool, format string, args ...any) {
+		if is {
+			lacks = append(lacks, fmt.Sprintf(format, args...))
+		}
+	}
+	note(x.policySecrets, "the topic's secrets or credentials, which no node shows: import asks for --without-secrets unless the topic is there")
+	note(x.hidden > 0, "credentials in the headers of %d timers, which no node shows: import asks for --without-secrets", x.hidden)
+	note(x.counted > 0, "how often %d series with a count have come so far: import asks for --restart-counts", x.counted)
+	note(x.leased > 0, "how the attempts end that were under way for %d timers: they would be made again", x.leased)
+	note(x.successors > 0, "what waits behind a running attempt of %d timers", x.successors)
+	if len(lacks) > 0 {
+		fmt.Fprintf(w, "carillon: the file is without %s\n", strings.Join(lacks, "; "))
+	}
+}

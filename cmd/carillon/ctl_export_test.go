@@ -1,0 +1,115 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// exportedTopic has a timer of every kind that an export can carry.
+var exportedTopic = []struct {
+	args  []string
+	stdin string
+}{
+	{args: []string{"topics", "put", "orders", "--policy", `{"callback":{"url":"http://127.0.0.1:9/hook","headers":{"X-Tenant":"7"}},"retry":{"max_attempts":3},"merge":"replace"}`}},
+	{args: []string{"add", "orders", "--id", "a", "--at", "2031-01-01T00:00:00.007Z", "--payload", `{"n": 1.50, "text":"<&>é"}`, "--label", "vip", "--label", "eu",
+		"--priority", "9", "--expires-after", "10m", "--max-attempts", "5", "--callback", "http://127.0.0.1:9/other?a=1&b=2", "--header", "X-Two: 2"}},
+	{args: []string{"add", "orders", "--id", "b", "--at", "2030-06-01T00:00:00Z", "--payload", "-"}, stdin: "[1,\n 2]"},
+	{args: []string{"add", "orders", "--id", "{k}c", "--at", "2032-01-01T00:00:00Z"}},
+	{args: []string{"add", "orders", "--id", "d", "--cron", "0 8 * * 1-5", "--zone", "Asia/Shanghai", "--until", "2040-01-01T00:00:00Z", "--catch-up", "all"}},
+	{args: []string{"topics", "pause", "orders"}},
+}
+
+// What export writes and import reads is the same to the byte, and a second import adds nothing.
+func TestExportAndImport(t *testing.T) {
+	_, url := serve(t, "--data", filepath.Join(t.TempDir(), "data"))
+	run := func(stdin string, args ...string) result {
+		t.Helper()
+		return carillon(t, stdin, nil, append([]string{"ctl", "--url", url}, args...)...)
+	}
+	for _, step := range exportedTopic {
+		if got := run(step.stdin, step.args...); got.code != exitOK {
+			t.Fatalf("%v: %s", step.args, got.err)
+		}
+	}
+	before := run("", "export", "orders")
+	if before.code != exitOK || !strings.Contains(before.err, "exported 4 timers of orders") {
+		t.Fatalf("export: exit %d: %s", before.code, before.err)
+	}
+	for _, want := range []string{`"payload":{"n": 1.50, "text":"<&>é"}`, `"payload_base64":"WzEsCiAyXQ==","content_type":"application/json"`, `"paused":true`} {
+		if !strings.Contains(before.out, want) {
+			t.Errorf("the export lacks %s:\n%s", want, before.out)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "orders.ndjson")
+	if err := os.WriteFile(file, []byte(before.out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctl(t, url, "topics", "delete", "orders", "--force")
+	if got := run("", "import", file, "--dry-run"); got.code != exitOK || !strings.HasPrefix(got.out, "good: 4 timers of 1 topics") {
+		t.Errorf("dry run: %+v", got)
+	}
+	for _, want := range []string{"orders: 4 added, 0 there already\n", "orders: 0 added, 4 there already\n"} {
+		if got := run(before.out, "import", "-"); got.code != exitOK || got.out != want {
+			t.Errorf("import: %+v, want %q", got, want)
+		}
+	}
+	if after := run("", "export", "orders"); after.out != before.out {
+		t.Errorf("export, import, export:\n%s\nwas:\n%s", after.out, before.out)
+	}
+	other := strings.Replace(before.out, `"priority":9`, `"priority":8`, 1)
+	if got := run(other, "import", "-"); got.code != exitFailure || !strings.Contains(got.err, "orders/a: ") || !strings.Contains(got.err, "1 of 4 timers were not imported") {
+		t.Errorf("import of other content: %+v", got)
+	}
+}
+
+// An import that would lose something that nobody agreed to lose changes nothing.
+func TestImportRefuses(t *testing.T) {
+	const head = `{"export":{"version":1,"topic":"t","policy":{}}}` + "\n"
+	const there = `{"topic":"t"}`
+	hidden := head + `{"id":"a","at_ms":1,"callback":{"url":"http://x/","headers":{"X-A":"1","Authorization":"REDACTED"}}}` + "\n" + `{"end":{"timers":1}}` + "\n"
+	ok := func(bodies ...string) (replies []reply) {
+		for _, b := range bodies {
+			replies = append(replies, reply{status: 200, body: b})
+		}
+		return replies
+	}
+	gone := reply{status: 404, body: `{"code":"unknown_topic","detail":"no topic","status":404}`}
+	import1 := []string{"import", "-"}
+	runCtl(t, []ctlCase{
+		{name: "cut", args: import1, stdin: head + `{"id":"a","at_ms":1}` + "\n", err: []string{"it was cut"}, code: exitFailure},
+		{name: "a line is missing", args: import1, stdin: head + `{"end":{"timers":1}}`, err: []string{"0 timers, and should be 1"}, code: exitFailure},
+		{name: "not an export", args: import1, stdin: `{"id":"a"}`, err: []string{"line 1", "not what export wrote"}, code: exitFailure},
+		{name: "newer", args: import1, stdin: strings.Replace(head, `"version":1`, `"version":2`, 1), err: []string{"version 2"}, code: exitFailure},
+		{name: "no id", args: import1, stdin: head + `{"at_ms":1}`, err: []string{"line 2", "no id"}, code: exitFailure},
+		{name: "a delay", args: import1, stdin: head + `{"id":"a","delay":"1s"}`, err: []string{"no absolute time"}, code: exitFailure},
+		{name: "hidden header", args: import1, stdin: hidden, err: []string{"--without-secrets"}, code: exitUsage},
+		{
+			name: "hidden header left out", args: append(import1, "--without-secrets"), stdin: hidden,
+			replies: ok(there, `{"results":[{"status":201,"id":"a"}]}`), out: []string{"t: 1 added"},
+			asked: []string{"GET /v1/topics/t", `POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","at_ms":1,"id":"a","callback":{"headers":{"X-A":"1"},"url":"http://x/"}}]}`},
+		},
+		{
+			name: "a count", args: import1, err: []string{"--restart-counts"}, code: exitUsage,
+			stdin: head + `{"id":"a","at_ms":1,"repeat":{"every":"1h","count":3}}` + "\n" + `{"end":{"timers":1}}`,
+		},
+		{
+			name: "secrets of a topic that is not there", args: import1, replies: []reply{gone}, asked: []string{"GET /v1/topics/t"},
+			stdin: strings.Replace(head, `{}`, `{"secrets":["sha256:00"]}`, 1) + `{"end":{"timers":0}}`, err: []string{"make it first"}, code: exitUsage,
+		},
+		{
+			name: "what was not done is sent again", args: import1,
+			stdin: head + `{"id":"a","at_ms":1}` + "\n" + `{"id":"b","at_ms":1}` + "\n" + `{"end":{"timers":2}}`,
+			replies: append([]reply{gone}, ok(there,
+				`{"results":[{"status":503,"id":"a","error":{"code":"no_leader","status":503,"retryable":true}},{"status":200,"id":"b"}]}`,
+				`{"results":[{"status":201,"id":"a"}]}`)...),
+			asked: []string{
+				"GET /v1/topics/t", "PUT /v1/topics/t {}",
+				`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","id":"a","at_ms":1},{"op":"add","merge":"reject","id":"b","at_ms":1}]}`,
+				`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","id":"a","at_ms":1}]}`,
+			},
+			out: []string{"t: 1 added, 1 there already"},
+		},
+	})
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+type ctlImportCmd struct {
+	File           string `arg:"" help:"What export wrote; - for stdin."`
+	WithoutSecrets bool   `help:"Import what lacks credentials that export could not have; those headers are left out."`
+	RestartCounts  bool   `help:"Import series with a count, which begin to count anew."`
+	DryRun         bool   `help:"Read and check the file, and change nothing."`
+}
+
+func (*ctlImportCmd) Examples() string {
+	return `carillon ctl import orders.ndjson
+carillon ctl import orders.ndjson --dry-run`
+}
+
+// Run reads the whole file before it changes anything: a file that was cut, or that would lose what
+// nobody agreed to lose, changes nothing.
+func (i *ctlImportCmd) Run(ctl *ctlCmd, term *terminal) error {
+	file, err := i.open(term.in)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	check := importCheck{ctl: ctl}
+	if err := readExport(file, &check); err != nil {
+		return err
+	}
+	if check.bare != "" && !i.WithoutSecrets {
+		return usagef("topic %s has secrets or credentials that export could not have: make it first, with its policy, or leave them out with --without-secrets", check.bare)
+	}
+	if check.hidden > 0 && !i.WithoutSecrets {
+		return usagef("%d timers have credentials in their headers that export could not have; --without-secrets leaves those headers out", check.hidden)
+	}
+	if check.counted > 0 && !i.RestartCounts {
+		return usagef("%d series come a number of times, and the file does not say how often they have come; --restart-counts begins anew", check.counted)
+	}
+	if i.DryRun {
+		_, err := fmt.Fprintf(term.out, "good: %d timers of %d topics; nothing was changed\n", check.timers, check.topics)
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	run := importRun{ctl: ctl, term: term}
+	if err := readExport(file, &run); err != nil {
+		return err
+	}
+	if run.refused > 0 {
+		return fmt.Errorf("%d of %d timers were not imported", run.refused, check.timers)
+	}
+	return nil
+}
+
+// open gives a file that can be read twice: stdin is copied to one that is gone when it is closed.
+func (i *ctlImportCmd) open(stdin io.Reader) (*os.File, error) {
+	if i.File != "-" {
+		return os.Open(i.File)
+	}
+	f, err := os.CreateTemp("", "carillon-import-*")
+	if err != nil {
+		return nil, err
+	}
+	if err = os.Remove(f.Name()); err == nil {
+		_, err = io.Copy(f, stdin)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("keep what comes on stdin: %w", err)
+	}
+	return f, nil
+}
+
+// importer takes an export line by line.
+type importer interface {
+	topic(head *exportHead) error
+	timer(add *importedAdd) error
+	end() error
+}
+
+// importedAdd is one line.
+type importedAdd struct {
+	line   []byte // valid until the next one
+	fields map[string]json.RawMessage
+	id     string
+}
+
+const maxImportLine = 2 << 20 // above any add that a node takes
+
+// readExport reads the topics of a file, one after the other.
+func readExport(r io.Reader, to importer) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 64<<10), maxImportLine)
+	open, timers, number, topics := false, 0, 0, 0
+	for lines.Scan() {
+		number++
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		fault := func(err error) error { return fmt.Errorf("line %d: %w", number, err) }
+		var l struct {
+			Export *exportHead `json:"export"`
+			End    *exportEnd  `json:"end"`
+		}
+		if err := json.Unmarshal(line, &l); err != nil {
+			return fault(fmt.Errorf("this is not what export wrote: %w", err))
+		}
+		var err error
+		switch {
+		case l.Export != nil && open:
+			return fault(errors.New("a topic begins before the one before has ended: the file is damaged"))
+		case l.Export != nil && l.Export.Version != exportVersion:
+			return fault(fmt.Errorf("the export has version %d, this build reads %d", l.Export.Version, exportVersion))
+		case l.Export != nil:
+			open, timers, topics = true, 0, topics+1
+			err = to.topic(l.Export)
+		case !open:
+			return fault(errors.New(`the first line must say {"export":…}: this is not what export wrote`))
+		case l.End != nil && l.End.Timers != timers:
+			return fault(fmt.Errorf("there are %d timers, and should be %d: the file is damaged", timers, l.End.Timers))
+		case l.End != nil:
+			open = false
+			err = to.end()
+		default:
+			timers++
+			var add *importedAdd
+			if add, err = readAdd(line); err == nil {
+				err = to.timer(add)
+			}
+		}
+		if err != nil {
+			return fault(err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("line %d: %w", number+1, err)
+	}
+	if open || topics == 0 {
+		return fmt.Errorf("the file ends after line %d without its last line: it was cut, nothing of it can be trusted", number)
+	}
+	return nil
+}
+
+// readAdd takes only what can be repeated safely.
+func readAdd(line []byte) (*importedAdd, error) {
+	add := &importedAdd{line: line}
+	if err := json.Unmarshal(line, &add.fields); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(add.fields["id"], &add.id); err != nil || add.id == "" {
+		return nil, errors.New("the timer has no id, so a second import would add it again")
+	}
+	if add.fields["at_ms"] == nil && add.fields["at"] == nil {
+		return nil, fmt.Errorf("%s: the timer has no absolute time (at or at_ms)", add.id)
+	}
+	for _, name := range []string{"op", "merge", "if_match"} {
+		if add.fields[name] != nil {
+			return nil, fmt.Errorf("%s: %q is not for an import", add.id, name)
+		}
+	}
+	return add, nil
+}
+
+// importCheck only counts.
+type importCheck struct {
+	ctl                             *ctlCmd
+	topics, timers, hidden, counted int
+	bare                            string // a topic that is not there, whose policy lacks its secrets
+}
+
+func (c *importCheck) end() error { return nil }
+
+func (c *importCheck) topic(head *exportHead) error {
+	c.topics++
+	if c.bare != "" || !hidesPolicy(head.Policy) {
+		return nil
+	}
+	there, err := c.ctl.hasTopic(head.Topic)
+	if err == nil && !there {
+		c.bare = head.Topic
+	}
+	return err
+}
+
+func (c *importCheck) timer(add *importedAdd) error {
+	c.timers++
+	if hidesHeader(add.fields["callback"]) {
+		c.hidden++
+	}
+	if endsByCount(add.fields["repeat"]) {
+		c.counted++
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"carillon/client"
+)
+
+// importRun sends the adds of a file in batches.
+type importRun struct {
+	ctl  *ctlCmd
+	term *terminal
+
+	head    *exportHead
+	ops     []importOp
+	bytes   int
+	added   int
+	there   int
+	refused int // in all topics
+}
+
+type importOp struct {
+	id   string
+	body []byte
+}
+
+// Bounds of a batch, within those of a node.
+const (
+	importOps   = 1000
+	importBytes = 6 << 20
+)
+
+// Bounds of what is said and of how often it is tried.
+const (
+	importSaid  = 10 // refusals that are shown one by one
+	importTries = 20 // of a batch, without any progress
+	importPause = 100 * time.Millisecond
+)
+
+func (r *importRun) topic(head *exportHead) error {
+	r.head, r.added, r.there = head, 0, 0
+	there, err := r.ctl.hasTopic(head.Topic)
+	if err != nil || there {
+		return err // its own policy stays
+	}
+	policy, err := shownPolicy(head.Policy)
+	if err != nil {
+		return err
+	}
+	path := client.Path("topics", head.Topic)
+	if _, err := r.ctl.do(client.Request{Method: http.MethodPut, Path: path, Body: policy}); err != nil || !head.Paused {
+		return err
+	}
+	_, err = r.ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", head.Topic, "pause")})
+	return err
+}
+
+// hasTopic asks whether a topic is there.
+func (c *ctlCmd) hasTopic(topic string) (bool, error) {
+	_, err := within(c, false, func(ctx context.Context) (bool, error) {
+		_, err := c.client.Do(ctx, client.Request{Method: http.MethodGet, Path: client.Path("topics", topic)})
+		if errors.Is(err, client.ErrUnknownTopic) {
+			return false, errNoTopic
+		}
+		return err == nil, err
+	})
+	if errors.Is(err, errNoTopic) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+var errNoTopic = errors.New("no such topic")
+
+// shownPolicy is a policy without what is shown only in part.
+func shownPolicy(policy json.RawMessage) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(policy, &fields); err != nil {
+		return nil, fmt.Errorf("the topic's policy: %w", err)
+	}
+	delete(fields, "secrets")
+	if hidesHeader(fields["callback"]) {
+		callback, err := withoutHidden(fields["callback"])
+		if err != nil {
+			return nil, err
+		}
+		fields["callback"] = callback
+	}
+	return plain(fields), nil
+}
+
+func (r *importRun) timer(add *importedAdd) error {
+	body, err := add.op()
+	if err != nil {
+		return err
+	}
+	if len(r.ops) == importOps || r.bytes+len(body) > importBytes {
+		if err := r.send(); err != nil {
+			return err
+		}
+	}
+	r.ops, r.bytes = append(r.ops, importOp{add.id, body}), r.bytes+len(body)
+	return nil
+}
+
+func (r *importRun) end() error {
+	if err := r.send(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(r.term.out, "%s: %d added, %d there already\n", r.head.Topic, r.added, r.there)
+	return err
+}
+
+// op is the operation of a batch. It says what becomes of an id that is in use, whatever the topic's
+// rule is.
+func (a *importedAdd) op() ([]byte, error) {
+	line := a.line
+	if hidesHeader(a.fields["callback"]) {
+		callback, err := withoutHidden(a.fields["callback"])
+		if err != nil {
+			return nil, err
+		}
+		fields := &object{}
+		for _, name := range slices.Sorted(maps.Keys(a.fields)) {
+			if name != "callback" {
+				fields.raw(name, a.fields[name])
+			}
+		}
+		fields.raw("callback", callback)
+		line = fields.bytes()
+	}
+	return append([]byte(`{"op":"add","merge":"reject",`), line[1:]...), nil
+}
+
+// withoutHidden is a callback without the headers whose values are not shown.
+func withoutHidden(callback json.RawMessage) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	var headers map[string]string
+	if err := json.Unmarshal(callback, &fields); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(fields["headers"], &headers); err != nil {
+		return nil, err
+	}
+	for name, value := range headers {
+		if value == hiddenValue {
+			delete(headers, name)
+		}
+	}
+	fields["headers"] = plain(headers)
+	return plain(fields), nil
+}
+
+// send has the batch done, and again what was not done for a while: to repeat these adds is safe.
+func (r *importRun) send() error {
+	for try := 0; len(r.ops) > 0; try++ {
+		before := len(r.ops)
+		wait, err := r.once()
+		if len(r.ops) < before {
+			try = 0
+		}
+		if err != nil && (wait == 0 || try >= importTries) {
+			return fmt.Errorf("%w; what was imported is there: the same import goes on from it", err)
+		}
+		time.Sleep(wait << min(try, 5))
+	}
+	r.bytes = 0
+	return nil
+}
+
+// once sends the batch. After an error, wait says when to send again what is left of it; 0: never.
+func (r *importRun) once() (wait time.Duration, err error) {
+	var ops []byte
+	for i := range r.ops {
+		ops = append(append(ops, "[,"[min(i, 1)]), r.ops[i].body...)
+	}
+	o := &object{}
+	o.raw("ops", append(ops, ']'))
+	request := client.Request{
+		Method: http.MethodPost, Path: client.Path("topics", r.head.Topic, "batch"), Query: url.Values{"brief": {"true"}}, Body: o.bytes(),
+	}
+	body, err := within(r.ctl, true, func(ctx context.Context) ([]byte, error) {
+		body, err := r.ctl.client.Do(ctx, request)
+		if p, ok := errors.AsType[*client.Problem](err); ok && p.Retryable {
+			wait = cmp.Or(p.RetryAfter, importPause)
+		}
+		return body, err
+	})
+	if err != nil {
+		return wait, err
+	}
+	var answer struct {
+		Results []client.Result `json:"results"`
+	}
+	if err := readAnswer(body, &answer); err != nil {
+		return 0, err
+	}
+	if len(answer.Results) != len(r.ops) {
+		return 0, fmt.Errorf("%d results of %d adds (is --url right?)", len(answer.Results), len(r.ops))
+	}
+	return r.took(answer.Results)
+}
+
+// took counts results. What may be done later stays to be sent.
+func (r *importRun) took(results []client.Result) (wait time.Duration, err error) {
+	var later []importOp
+	var last *client.Problem
+	for i := range results {
+		p := results[i].Problem
+		switch {
+		case p == nil && results[i].Status == http.StatusCreated:
+			r.added++
+		case p == nil:
+			r.there++
+		case p.Retryable:
+			later, last = append(later, r.ops[i]), p
+		default:
+			r.refuse(r.ops[i].id, p)
+		}
+	}
+	r.ops = later
+	if last != nil {
+		return importPause, errors.New(refusal(last))
+	}
+	return 0, nil
+}
+
+func (r *importRun) refuse(id string, p *client.Problem) {
+	switch r.refused++; {
+	case r.refused <= importSaid:
+		fmt.Fprintf(r.term.err, "carillon: %s/%s: %s\n", r.head.Topic, id, refusal(p))
+	case r.refused == importSaid+1:
+		fmt.Fprintln(r.term.err, "carillon: there are more that are refused")
+	}
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"carillon/client"
+)
+
+type ctlRollingRestartCmd struct {
+	Nodes []string      `arg:"" optional:"" name:"node" help:"Nodes, in this order; all of them without."`
+	Run_  string        `name:"run" placeholder:"COMMAND" help:"Restart a node by this shell command, {} standing for its name; else you are asked to."`
+	Wait  time.Duration `default:"10m" help:"How long each step may take: a restart, and until all is well again (${default})."`
+}
+
+// Help is what kong shows behind the one line that says what the command does.
+func (*ctlRollingRestartCmd) Help() string {
+	return "Waits until the cluster is healthy, says which node to restart, waits until its process is another one and ready, and goes on with the next. " +
+		"A node that is stopped by SIGTERM hands over what it leads first. Give several nodes with --url, so that one can be asked while another is down."
+}
+
+func (*ctlRollingRestartCmd) Examples() string {
+	return `carillon ctl rolling-restart --url http://n1:7700,http://n2:7700,http://n3:7700
+carillon ctl rolling-restart n2 n3 --run 'ssh {} sudo systemctl restart carillon' --url http://n1:7700,http://n2:7700`
+}
+
+func (r *ctlRollingRestartCmd) Run(ctl *ctlCmd, term *terminal) error {
+	names, err := r.names(ctl)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		if err := r.restart(ctl, term, name); err != nil {
+			return fmt.Errorf("%w; restarted: %s; not yet: %s", err, listed(names[:i]), listed(names[i:]))
+		}
+	}
+	if err := ctl.say(term, "", "done", "all are back, and the cluster is healthy"); err != nil {
+		return err
+	}
+	return nil
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// names are the nodes to restart.
+func (r *ctlRollingRestartCmd) names(ctl *ctlCmd) ([]string, error) {
+	cluster, err := within(ctl, false, ctl.client.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, n := range cluster.Nodes {
+		if n.State != client.NodeLeft {
+			all = append(all, n.Name)
+		}
+	}
+	for _, name := range r.Nodes {
+		if !slices.Contains(all, name) {
+			return nil, usagef("there is no node %s; there are %s", name, listed(all))
+		}
+	}
+	if len(r.Nodes) > 0 {
+		return r.Nodes, nil
+	}
+	return all, nil
+}
+
+// restart has one node restarted, and waits until all is well again.
+func (r *ctlRollingRestartCmd) restart(ctl *ctlCmd, term *terminal, name string) error {
+	before := uint32(0)
+	err := ctl.awaitBeyond(r.Wait, func(c *client.Cluster) string {
+		n := nodeNamed(c, name)
+		if n != nil {
+			before = n.Starts
+		}
+		return unwell(c)
+	})
+	if err != nil {
+		return fmt.Errorf("the cluster is not healthy before the restart of %s: %w", name, err)
+	}
+	if err := ctl.say(term, name, "restart", "restart "+name+" now"); err != nil {
+		return err
+	}
+	if r.Run_ != "" {
+		if err := r.run(term, name); err != nil {
+			return err
+		}
+	}
+	err = ctl.awaitBeyond(r.Wait, func(c *client.Cluster) string {
+		n := nodeNamed(c, name)
+		if n == nil || n.Starts <= before {
+			return name + " has not been restarted yet"
+		}
+		if left := unwell(c); left != "" {
+			return left
+		}
+		return ctl.notReady(n)
+	})
+	if err != nil {
+		return err
+	}
+	return ctl.say(term, name, "back", name+" is back and ready")
+}
+
+// run runs the command that restarts a node.
+func (r *ctlRollingRestartCmd) run(term *terminal, name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), r.Wait)
+	defer cancel()
+	command := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(r.Run_, "{}", name))
+	command.Stdout, command.Stderr = term.err, term.err
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("--run for %s: %w", name, err)
+	}
+	return nil
+}
+
+func nodeNamed(c *client.Cluster, name string) *client.Node {
+	for i := range c.Nodes {
+		if n := &c.Nodes[i]; n.Name == name && n.State != client.NodeLeft {
+			return n
+		}
+	}
+	return nil
+}
+
+// unwell says why no node should be taken away now; "": one may.
+func unwell(c *client.Cluster) string {
+	for i := range c.Nodes {
+		switch n := &c.Nodes[i]; n.State {
+		case client.NodeSuspect, client.NodeDown, client.NodeDraining:
+			return fmt.Sprintf("%s is %s", n.Name, n.State)
+		}
+	}
+	for i := range c.Shards {
+		if s := &c.Shards[i]; s.State != client.ShardOK {
+			return fmt.Sprintf("shard %d is %s", s.Number, s.State)
+		}
+	}
+	if len(c.Shards) == 0 {
+		return "the cluster is not founded yet"
+	}
+	return ""
+}
+
+// awaitBeyond looks at the cluster until nothing is left. That no node answers for a while is part of it.
+func (c *ctlCmd) awaitBeyond(most time.Duration, look func(*client.Cluster) (left string)) error {
+	over := time.After(most)
+	tick := time.NewTicker(clusterPoll)
+	defer tick.Stop()
+	for {
+		cluster, err := within(c, false, c.client.Cluster)
+		if err == nil {
+			left := look(cluster)
+			if left == "" {
+				return nil
+			}
+			err = errors.New(left)
+		}
+		select {
+		case <-tick.C:
+		case <-over:
+			return fmt.Errorf("after %s: %w", most, err)
+		}
+	}
+}
+
+// at asks one node, at the address of its API.
+func (c *ctlCmd) at(n *client.Node, path string) ([]byte, error) {
+	scheme, _, _ := strings.Cut(c.URL[0], "://")
+	alone, err := client.New([]string{scheme + "://" + n.HTTP}, c.options)
+	if err != nil {
+		return nil, err
+	}
+	return within(c, false, func(ctx context.Context) ([]byte, error) {
+		return alone.Do(ctx, client.Request{Method: http.MethodGet, Path: path})
+	})
+}
+
+// notReady is what a node says that it lacks; "" when it is ready.
+func (c *ctlCmd) notReady(n *client.Node) string {
+	_, err := c.at(n, "/readyz")
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s at %s: %v", n.Name, n.HTTP, err)
+}
+
+// say tells of a step: a line, or with --json an object.
+func (c *ctlCmd) say(term *terminal, node, step, text string) error {
+	if !c.JSON {
+		_, err := fmt.Fprintln(term.out, printable(text))
+		return err
+	}
+	o := &object{}
+	o.text("node", node)
+	o.set("step", step)
+	return printJSON(term.out, o.bytes())
+}

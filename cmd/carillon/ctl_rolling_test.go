@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// restartable is a cluster of n1 and n2 whose processes begin anew when their name is written into the file.
+func restartable(t *testing.T, file string, ready int) string {
+	t.Helper()
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" {
+			w.WriteHeader(ready)
+			fmt.Fprint(w, `{"code":"unavailable","detail":"not ready: shard 3 has no leader"}`)
+			return
+		}
+		restarts, _ := os.ReadFile(file)
+		fmt.Fprint(w, `{"healthy":true,"nodes":[`)
+		for i, name := range []string{"n1", "n2"} {
+			if i > 0 {
+				fmt.Fprint(w, ",")
+			}
+			fmt.Fprintf(w, `{"name":%q,"http":%q,"state":"alive","starts":%d}`, name, server.Listener.Addr(), 4+strings.Count(string(restarts), name))
+		}
+		fmt.Fprint(w, `],"shards":[{"shard":1,"state":"ok"}]}`)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// The command that restarts a node is run for each in turn. What it says is not the result.
+func TestRollingRestartRunsACommand(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "restarts")
+	url := restartable(t, file, 200)
+	restart := "echo stopping {}; echo {} >> " + file
+	got := carillon(t, "", nil, "ctl", "rolling-restart", "--url", url, "--run", restart)
+	if got.code != exitOK || got.out != "restart n1 now\nn1 is back and ready\nrestart n2 now\nn2 is back and ready\nall are back, and the cluster is healthy\n" {
+		t.Errorf("%+v", got)
+	}
+	if done, err := os.ReadFile(file); err != nil || string(done) != "n1\nn2\n" || !strings.Contains(got.err, "stopping n1\n") {
+		t.Errorf("%q, %v, %+v", done, err, got)
+	}
+	got = carillon(t, "", nil, "ctl", "rolling-restart", "n2", "--json", "--url", url, "--run", restart)
+	if got.code != exitOK || got.out != `{"node":"n2","step":"restart"}`+"\n"+`{"node":"n2","step":"back"}`+"\n"+`{"step":"done"}`+"\n" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// It stops at the first node that does not come back as it should, and says how far it has come.
+func TestRollingRestartStops(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "restarts")
+	for _, tt := range []struct {
+		args  string
+		ready int
+		code  int
+		want  string
+	}{
+		{"--wait 300ms", 200, exitFailure, "n1 has not been restarted yet; restarted: none; not yet: n1, n2"},
+		{"--wait 300ms --run=echo>>" + file + ";echo${IFS}{}>>" + file, 503, exitFailure, "not ready: shard 3 has no leader"},
+		{"--wait 300ms --run=exit${IFS}7", 200, exitFailure, "--run for n1: exit status 7"},
+		{"n3", 200, exitUsage, "there is no node n3; there are n1, n2"},
+	} {
+		got := carillon(t, "", nil, append([]string{"ctl", "rolling-restart", "--url", restartable(t, file, tt.ready)}, strings.Fields(tt.args)...)...)
+		if got.code != tt.code || !strings.Contains(got.err, tt.want) {
+			t.Errorf("%s: %+v, want %q", tt.args, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"carillon/client"
+)
+
+type ctlTailCmd struct {
+	Topic string   `arg:"" optional:"" help:"Of this topic only."`
+	Kind  []string `enum:"fired,dead,added,changed,cancelled" placeholder:"KIND" help:"fired, dead, added, changed or cancelled; else all. Repeat for more."`
+	Label []string `placeholder:"LABEL" help:"Of timers with this label; repeat for: with all of these."`
+}
+
+// Help is what kong shows behind the one line that says what the command does.
+func (*ctlTailCmd) Help() string {
+	return "Shows events from now on, of all nodes, until Ctrl-C. What happens while no node is connected is left out; carillon ctl history is complete."
+}
+
+func (*ctlTailCmd) Examples() string {
+	return `carillon ctl tail orders
+carillon ctl tail --kind dead --json`
+}
+
+func (c *ctlTailCmd) Run(ctl *ctlCmd, term *terminal) error {
+	ctx, release := untilSignal(term)
+	defer release()
+	filter := client.EventFilter{Topic: c.Topic, Labels: c.Label}
+	for _, kind := range c.Kind {
+		filter.Kinds = append(filter.Kinds, client.EventKind(kind))
+	}
+	for e, err := range ctl.client.Events(ctx, filter) {
+		if err != nil {
+			return ctl.explain(err, false)
+		}
+		switch {
+		case e.Kind == client.EventMissed:
+			fmt.Fprintln(term.err, "carillon: "+printable(missed(e)))
+		case ctl.JSON:
+			o := &object{}
+			o.set("event", e.Kind)
+			o.raw("data", e.Raw)
+			err = printJSON(term.out, o.bytes())
+		default:
+			_, err = fmt.Fprintln(term.out, printable(eventLine(e)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missed says what is not shown.
+func missed(e *client.Event) string {
+	if e.Missed > 0 {
+		return fmt.Sprintf("%d events are not shown: this side is too slow", e.Missed)
+	}
+	return fmt.Sprintf("events of %s may be missing: %s", cmp.Or(e.Node, "all nodes"), cmp.Or(e.Error, "the connection broke"))
+}
+
+// eventLine is an event on one line.
+func eventLine(e *client.Event) string {
+	parts := []string{instant(e.At), fmt.Sprintf("%-9s", e.Kind), e.Topic + "/" + e.ID}
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	switch e.Kind {
+	case client.EventFired:
+		add("attempt %d %s", e.Attempt, e.Result)
+		if e.Status != 0 {
+			add("%d", e.Status)
+		}
+		if e.Attempt == 1 {
+			add("+%d ms", e.LateMs)
+		}
+		if !e.NextAttempt.IsZero() {
+			add("next %s", instant(e.NextAttempt))
+		}
+	case client.EventAdded, client.EventChanged:
+		add("due %s", instant(e.Due))
+	case client.EventDead:
+		add("%s", e.Reason)
+	}
+	if e.Error != "" {
+		add("%s", e.Error)
+	}
+	return strings.Join(parts, " ")
+}

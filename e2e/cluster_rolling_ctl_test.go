@@ -1,0 +1,55 @@
+package e2e
+
+import (
+	"bufio"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestClusterRollingRestartByCtl: carillon ctl rolling-restart asks for one node after the other, the next only when the one before
+// is back, and its nodes serve all the while.
+func TestClusterRollingRestartByCtl(t *testing.T) {
+	c := newCluster(t, 3)
+	var urls []string
+	byName := map[string]*member{}
+	for _, m := range c.all() {
+		urls = append(urls, "http://"+m.http)
+		byName[m.name] = m
+	}
+	command := exec.Command(binary, "ctl", "rolling-restart", "--url", strings.Join(urls, ","), "--wait", "2m")
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	command.Stderr = &said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = command.Process.Kill() })
+	var restarted []string
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		t.Log(lines.Text())
+		name, asked := strings.CutPrefix(lines.Text(), "restart ")
+		if name, asked = strings.CutSuffix(name, " now"); !asked {
+			continue
+		}
+		if why := c.ails(); why != "" {
+			t.Errorf("%s is to be restarted while the cluster is not healthy: %s", name, why)
+		}
+		restarted = append(restarted, name)
+		byName[name].process().stop(t)
+		c.start(t, byName[name])
+	}
+	_, _ = io.Copy(io.Discard, out)
+	if err := command.Wait(); err != nil {
+		t.Errorf("%v: %s", err, said.String())
+	}
+	if got := strings.Join(restarted, " "); got != "na nb nc" {
+		t.Errorf("restarted: %s", got)
+	}
+	c.awaitHealthy(t)
+}

@@ -1,0 +1,323 @@
+// Package feed shows what goes on in a cluster to whoever looks on, through any node: what shards'
+// leaders tell of timers' lives, to each listener what it asked for.
+//
+// A Feed hears its own node's shards, and asks other nodes for theirs while somebody listens here:
+// each listener has a Tap at every node, which keeps a bounded number of events until they are
+// fetched. What finds no room is counted and told. Nothing is kept when nobody listens.
+package feed
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"carillon/node/task"
+	"carillon/shard"
+	"carillon/timer"
+	"carillon/transport/api"
+)
+
+// What one node asks another, in JSON both ways. The values are part of the protocol between nodes;
+// one that does not know them says so.
+const (
+	methodEvents uint8 = 48 + iota // an ask, answered by a batch
+	methodDue                      // a dueAsk, answered by a dueHere
+	methodStats                    // nothing, answered by an api.NodeStats
+)
+
+// Bounds.
+const (
+	tapEvents  = 1024                   // that wait for a listener
+	remoteTaps = 512                    // of other nodes' listeners
+	tapIdle    = 30 * time.Second       // after which a tap that nobody asks for is closed
+	pollWait   = 10 * time.Second       // one question to another node, …
+	pollWithin = 15 * time.Second       // … and its answer
+	pollPause  = 100 * time.Millisecond // between questions that brought something
+	lostPause  = 200 * time.Millisecond // after one that brought none
+	lookEach   = time.Second            // for nodes that have come or gone
+)
+
+// Config is what a Feed is made of.
+type Config struct {
+	Self    uint64
+	Node    string                                      // this node's name
+	Topic   func(id timer.TopicID) (*timer.Topic, bool) // this node's copy
+	Nodes   func() []uint64                             // the others that this one hears
+	Name    func(node uint64) string                    // of another node
+	Call    func(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error)
+	Members func() []uint64 // of the cluster, whether they are heard or not; this one too
+	Shards  int             // timer shards, from 1 on
+	Rates   *Rates
+	Tasks   task.Env
+	NowMs   func() int64 // the time of day
+}
+
+// Feed is a node's. Attach comes before all else but Watches and Saw. It implements shard.Watcher. Its methods may be called from any goroutine.
+type Feed struct {
+	cfg   Config
+	host  Host
+	pause time.Duration // duePause
+
+	taps atomic.Pointer[[]*tap] // copied to be changed, under mu
+
+	mu     sync.Mutex
+	remote map[remoteKey]*tap
+	last   atomic.Uint64 // number of a listener of this process
+}
+
+type remoteKey struct{ node, number uint64 }
+
+// New makes a feed; random tells its listeners from those of a process before.
+func New(cfg Config, random uint64) *Feed {
+	f := &Feed{cfg: cfg, pause: duePause, remote: map[remoteKey]*tap{}}
+	f.last.Store(random)
+	f.taps.Store(&[]*tap{})
+	return f
+}
+
+// Attach gives the feed the node's shards.
+func (f *Feed) Attach(h Host) { f.host = h }
+
+// tap keeps what a listener has not fetched yet.
+type tap struct {
+	watch api.Watch
+	wake  task.Signal
+
+	mu     sync.Mutex
+	events []api.Event
+	missed int64
+	asked  time.Duration // when it was asked for last; of other nodes'
+}
+
+func (f *Feed) open(w *api.Watch) *tap {
+	return &tap{watch: *w, wake: f.cfg.Tasks.NewSignal(), asked: f.cfg.Tasks.Now()}
+}
+
+func (f *Feed) add(t *tap) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := append(slices.Clone(*f.taps.Load()), t)
+	f.taps.Store(&list)
+}
+
+func (f *Feed) remove(t *tap) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.removeLocked(t)
+}
+
+func (f *Feed) removeLocked(t *tap) {
+	list := slices.DeleteFunc(slices.Clone(*f.taps.Load()), func(o *tap) bool { return o == t })
+	f.taps.Store(&list)
+}
+
+// put adds events, as far as there is room.
+func (t *tap) put(events ...api.Event) {
+	t.mu.Lock()
+	n := min(len(events), tapEvents-len(t.events))
+	t.events = append(t.events, events[:n]...)
+	t.missed += int64(len(events) - n)
+	t.mu.Unlock()
+	t.wake.Set()
+}
+
+func (t *tap) miss(n int64) {
+	t.mu.Lock()
+	t.missed += n
+	t.mu.Unlock()
+	t.wake.Set()
+}
+
+func (t *tap) full() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.events) >= tapEvents
+}
+
+// take empties the tap.
+func (t *tap) take() (events []api.Event, missed int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	events, missed = t.events, t.missed
+	t.events, t.missed = nil, 0
+	return events, missed
+}
+
+// wait takes what there is, or what comes within so long.
+func (t *tap) wait(ctx context.Context, env task.Env, d time.Duration) (events []api.Event, missed int64) {
+	for end := env.Now() + d; ; {
+		if events, missed = t.take(); len(events) > 0 || missed > 0 || !t.wake.Wait(ctx, end-env.Now()) {
+			return events, missed
+		}
+	}
+}
+
+// Watches implements shard.Watcher. An event for which no listener has room is counted here, before
+// it is made: of those who listen to its topic, whatever else they ask for.
+func (f *Feed) Watches(id timer.TopicID) bool {
+	taps := *f.taps.Load()
+	if len(taps) == 0 {
+		return false
+	}
+	topic, ok := f.cfg.Topic(id)
+	if !ok {
+		return false
+	}
+	var full []*tap
+	for _, t := range taps {
+		if !t.watch.SeesTopic(topic.Name) {
+			continue
+		}
+		if !t.full() {
+			return true
+		}
+		full = append(full, t)
+	}
+	for _, t := range full {
+		t.miss(1)
+	}
+	return false
+}
+
+// Saw implements shard.Watcher.
+func (f *Feed) Saw(e *shard.Event) {
+	topic, ok := f.cfg.Topic(e.Timer.Topic)
+	if !ok {
+		return
+	}
+	seen := f.event(e, topic.Name)
+	for _, t := range *f.taps.Load() {
+		if t.watch.Sees(&seen) {
+			t.put(seen)
+		}
+	}
+}
+
+// event is a shard's event as the API tells it.
+func (f *Feed) event(e *shard.Event, topic string) api.Event {
+	t := e.Timer
+	out := api.Event{Topic: topic, ID: t.ID, AtMs: e.AtMs, Labels: t.Labels, Node: f.cfg.Node}
+	switch e.Kind {
+	case shard.TimerAdded:
+		out.Kind, out.DueMs = api.EventAdded, t.DueMs
+	case shard.TimerChanged:
+		out.Kind, out.DueMs = api.EventChanged, t.DueMs
+	case shard.TimerCancelled:
+		out.Kind = api.EventCancelled
+	case shard.TimerDied:
+		out.Kind, out.Reason = api.EventDead, api.ReasonName(t.Reason)
+		out.Status, out.Error = t.LastStatus, t.LastError
+	case shard.AttemptEnded:
+		a := &e.Attempt
+		out.Kind, out.Attempt, out.Status, out.Error, out.LateMs = api.EventFired, a.Attempt, a.Status, a.Err, max(t.LatenessMs, 0)
+		switch e.State {
+		case timer.Done:
+			out.Result = "success"
+		case timer.Dead:
+			out.Result = "dead"
+		case timer.Cancelled:
+			out.Result = "cancelled"
+		default:
+			out.Result, out.NextMs = "retry", t.NextMs
+		}
+	}
+	return out
+}
+
+// ask is one question for another node's events.
+type ask struct {
+	Number uint64    `json:"number"` // of the listener
+	Watch  api.Watch `json:"watch"`
+	First  bool      `json:"first"` // it has not asked before
+	WaitMs int64     `json:"wait_ms"`
+}
+
+// batch is the answer.
+type batch struct {
+	Events []api.Event `json:"events,omitempty"`
+	Missed int64       `json:"missed,omitempty"`
+	Lost   bool        `json:"lost,omitempty"` // what was kept for the listener is gone, nobody knows how much
+	Full   bool        `json:"full,omitempty"` // too many listen here
+}
+
+// Serves reports whether a method is the feed's.
+func Serves(method uint8) bool { return method >= methodEvents && method <= methodStats }
+
+// Serve answers another node.
+func (f *Feed) Serve(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) {
+	switch method {
+	case methodDue:
+		return f.serveDue(body)
+	case methodStats:
+		return f.serveStats()
+	}
+	return f.serveEvents(ctx, from, body)
+}
+
+func (f *Feed) serveEvents(ctx context.Context, from uint64, body []byte) ([]byte, error) {
+	var a ask
+	if err := json.Unmarshal(body, &a); err != nil {
+		return nil, shard.ErrFormat
+	}
+	t, known := f.tapOf(remoteKey{from, a.Number}, &a.Watch)
+	if t == nil {
+		return json.Marshal(&batch{Full: true})
+	}
+	b := batch{Lost: !known && !a.First}
+	if !b.Lost {
+		b.Events, b.Missed = t.wait(ctx, f.cfg.Tasks, min(time.Duration(a.WaitMs)*time.Millisecond, pollWait))
+	}
+	t.mu.Lock()
+	t.asked = f.cfg.Tasks.Now()
+	t.mu.Unlock()
+	return json.Marshal(&b)
+}
+
+// tapOf is what another node's listener has here, made when it was not there. Those that nobody
+// asks for go.
+func (f *Feed) tapOf(key remoteKey, w *api.Watch) (t *tap, known bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tidyLocked()
+	if t, known = f.remote[key]; known {
+		t.mu.Lock()
+		t.asked = f.cfg.Tasks.Now()
+		t.mu.Unlock()
+		return t, true
+	}
+	if len(f.remote) >= remoteTaps {
+		return nil, false
+	}
+	t = f.open(w)
+	f.remote[key] = t
+	list := append(slices.Clone(*f.taps.Load()), t)
+	f.taps.Store(&list)
+	return t, false
+}
+
+// tidyLocked closes what other nodes have not asked for lately.
+func (f *Feed) tidyLocked() {
+	now := f.cfg.Tasks.Now()
+	for key, t := range f.remote {
+		t.mu.Lock()
+		idle := now - t.asked
+		t.mu.Unlock()
+		if idle > tapIdle {
+			delete(f.remote, key)
+			f.removeLocked(t)
+		}
+	}
+}
+
+// TidyEach is how often Tidy is to be called.
+const TidyEach = tapIdle
+
+// Tidy closes what other nodes have not asked for lately.
+func (f *Feed) Tidy() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tidyLocked()
+}

@@ -1,0 +1,223 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"carillon/node/task"
+	"carillon/shard"
+	"carillon/timer"
+	"carillon/transport/api"
+)
+
+// pair is two nodes' feeds, of which the first asks the second.
+type pair struct {
+	here, there *Feed
+	cut         atomic.Bool // no call gets through
+}
+
+func newPair(t *testing.T) *pair {
+	p := &pair{}
+	begin := time.Now()
+	env := task.NewGoroutines(func() time.Duration { return time.Since(begin) })
+	t.Cleanup(env.Wait)
+	topics := map[timer.TopicID]*timer.Topic{1: {ID: 1, Name: "orders"}, 2: {ID: 2, Name: "other"}}
+	make := func(self uint64, name string, nodes ...uint64) *Feed {
+		return New(Config{
+			Self: self, Shards: 4, Rates: &Rates{}, Members: func() []uint64 { return []uint64{1, 2, 3} }, Node: name, Tasks: env, NowMs: func() int64 { return 5 },
+			Topic: func(id timer.TopicID) (*timer.Topic, bool) { t, ok := topics[id]; return t, ok },
+			Nodes: func() []uint64 { return nodes },
+			Name:  func(node uint64) string { return fmt.Sprint("n", node) },
+			Call: func(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error) {
+				if p.cut.Load() || node != 2 || !Serves(method) {
+					return nil, errors.New("nobody there")
+				}
+				return p.there.Serve(ctx, 1, method, body)
+			},
+		}, 7)
+	}
+	p.here, p.there = make(1, "n1", 2), make(2, "n2")
+	return p
+}
+
+func added(topic timer.TopicID, id string) *shard.Event {
+	return &shard.Event{Kind: shard.TimerAdded, AtMs: 9, Timer: &timer.Timer{Topic: topic, ID: id, Spec: timer.Spec{DueMs: 99, Labels: []string{"eu"}}}}
+}
+
+// tell has a feed told of an event as a shard's leader does; false: nobody wanted it.
+func tell(f *Feed, e *shard.Event) bool {
+	if !f.Watches(e.Timer.Topic) {
+		return false
+	}
+	f.Saw(e)
+	return true
+}
+
+// hear waits for the next event.
+func hear(t *testing.T, s api.EventStream) api.Event {
+	t.Helper()
+	for range 20 {
+		if events, _, _ := s.Next(time.Second); len(events) > 0 {
+			if len(events) > 1 {
+				t.Fatalf("%d events at once: %+v", len(events), events)
+			}
+			return events[0]
+		}
+	}
+	t.Fatal("no event within 20 s")
+	return api.Event{}
+}
+
+// eventually polls.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(20 * time.Second); !holds(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+func TestEventsOfBothNodes(t *testing.T) {
+	p := newPair(t)
+	if tell(p.here, added(1, "a")) {
+		t.Error("an event was wanted though nobody listens")
+	}
+	s := p.here.Listen(t.Context(), &api.Watch{Topic: "orders", Labels: []string{"eu"}})
+	if tell(p.here, added(2, "a")) {
+		t.Error("an event of another topic was wanted")
+	}
+	tell(p.here, added(1, "a"))
+	if e := hear(t, s); e.ID != "a" || e.Topic != "orders" || e.Node != "n1" || e.Kind != api.EventAdded || e.DueMs != 99 || e.AtMs != 9 {
+		t.Errorf("%+v", e)
+	}
+	eventually(t, "the other node is asked", func() bool { return tell(p.there, added(1, "b")) })
+	if e := hear(t, s); e.ID != "b" || e.Node != "n2" {
+		t.Errorf("%+v", e)
+	}
+	s.Close()
+	if tell(p.here, added(1, "a")) {
+		t.Error("an event was wanted after the listener had gone")
+	}
+}
+
+func TestKindsOfEvents(t *testing.T) {
+	p := newPair(t)
+	p.cut.Store(true)
+	s := p.there.Listen(t.Context(), &api.Watch{})
+	defer s.Close()
+	of := func(kind shard.EventKind, state timer.State) api.Event {
+		t.Helper()
+		tell(p.there, &shard.Event{Kind: kind, State: state, Attempt: timer.HistoryAttempt{Attempt: 3, Status: 500, Err: "no"},
+			Timer: &timer.Timer{Topic: 1, ID: "a", Reason: timer.Stopped, LatenessMs: -1, NextMs: 77}})
+		return hear(t, s)
+	}
+	for state, result := range map[timer.State]string{0: "retry", timer.Done: "success", timer.Dead: "dead", timer.Cancelled: "cancelled"} {
+		e := of(shard.AttemptEnded, state)
+		if e.Kind != api.EventFired || e.Result != result || e.Attempt != 3 || e.Status != 500 || e.Error != "no" || e.LateMs != 0 || (e.NextMs == 77) != (state == 0) {
+			t.Errorf("%+v", e)
+		}
+	}
+	for kind, want := range map[shard.EventKind]string{shard.TimerChanged: api.EventChanged, shard.TimerDied: api.EventDead, shard.TimerCancelled: api.EventCancelled} {
+		if e := of(kind, 0); e.Kind != want || (e.Reason == "stopped") != (want == api.EventDead) {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// TestSlowListenerIsToldWhatItMissed: what a listener does not fetch is bounded, here and at other nodes.
+func TestSlowListenerIsToldWhatItMissed(t *testing.T) {
+	p := newPair(t)
+	s := p.here.Listen(t.Context(), &api.Watch{})
+	defer s.Close()
+	for i := range tapEvents + 10 {
+		if wanted := tell(p.here, added(1, fmt.Sprint(i))); wanted != (i < tapEvents) {
+			t.Fatalf("event %d was wanted: %v", i, wanted)
+		}
+	}
+	events, missed, ok := s.Next(time.Second)
+	if len(events) != tapEvents || missed != 10 || !ok {
+		t.Errorf("%d events, %d missed, %v", len(events), missed, ok)
+	}
+	eventually(t, "the other node is asked", func() bool { return len(*p.there.taps.Load()) > 0 })
+	const many = 3 * tapEvents
+	for i := range many {
+		tell(p.there, added(1, fmt.Sprint(i)))
+	}
+	got := int64(0)
+	eventually(t, "all of the other node's are heard of, or known to be missed", func() bool {
+		events, missed, _ := s.Next(time.Millisecond)
+		got += int64(len(events)) + missed
+		return got == many
+	})
+}
+
+// TestNodeThatIsNotHeard: the listener is told once that a node does not answer, and hears of it again afterwards.
+func TestNodeThatIsNotHeard(t *testing.T) {
+	p := newPair(t)
+	p.cut.Store(true)
+	s := p.here.Listen(t.Context(), &api.Watch{})
+	defer s.Close()
+	if e := hear(t, s); e.Kind != api.EventMissed || e.Node != "n2" || e.Error == "" || e.AtMs != 5 {
+		t.Errorf("%+v", e)
+	}
+	p.cut.Store(false)
+	eventually(t, "the other node is asked", func() bool { return tell(p.there, added(1, "b")) })
+	if e := hear(t, s); e.ID != "b" {
+		t.Errorf("%+v", e)
+	}
+	// What was kept for the listener is gone, as after the node's start: that is told too.
+	p.there.mu.Lock()
+	for key, tap := range p.there.remote {
+		delete(p.there.remote, key)
+		p.there.removeLocked(tap)
+		tap.put(api.Event{Kind: api.EventAdded, ID: "last"}) // ends the question that waits
+	}
+	p.there.mu.Unlock()
+	e := hear(t, s)
+	if e.ID == "last" {
+		e = hear(t, s)
+	}
+	if e.Kind != api.EventMissed || e.Node != "n2" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestTapsThatNobodyAsksFor go, and there are not too many.
+func TestTapsThatNobodyAsksFor(t *testing.T) {
+	p := newPair(t)
+	now := time.Duration(0)
+	p.there.cfg.Tasks = &stoppedClock{Env: p.there.cfg.Tasks, now: &now}
+	for i := range remoteTaps {
+		if tap, known := p.there.tapOf(remoteKey{1, uint64(i)}, &api.Watch{}); tap == nil || known {
+			t.Fatal(i, known)
+		}
+	}
+	answer, err := p.there.Serve(t.Context(), 1, methodEvents, []byte(`{"number":999999,"first":true}`))
+	if err != nil || string(answer) != `{"full":true}` {
+		t.Errorf("%s %v", answer, err)
+	}
+	now = tapIdle + 1
+	p.there.Tidy()
+	if n := len(p.there.remote) + len(*p.there.taps.Load()); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+	if _, err := p.there.Serve(t.Context(), 1, methodEvents, []byte(`{`)); err == nil {
+		t.Error("garbage was answered")
+	}
+}
+
+type stoppedClock struct {
+	task.Env
+	now *time.Duration
+}
+
+func (c *stoppedClock) Now() time.Duration { return *c.now }

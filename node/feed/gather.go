@@ -1,0 +1,177 @@
+package feed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"carillon/node/task"
+	"carillon/shard"
+	"carillon/timer"
+	"carillon/transport/api"
+)
+
+const (
+	gatherWithin = 6 * time.Second
+	dueTries     = 3 // until each shard has been counted once
+	duePause     = 300 * time.Millisecond
+)
+
+// Host is what a Feed needs of the node's own shards: shard.Host.
+type Host interface {
+	Leads(id timer.ShardID) bool
+	Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *shard.Forecast) error
+	Stats() shard.Stats
+}
+
+// each asks all nodes at once: here for this one, and the others by a method. Answers are taken one
+// at a time; node 0 is this one.
+func (f *Feed) each(ctx context.Context, method uint8, body []byte, here func() ([]byte, error), take func(node uint64, answer []byte, err error)) {
+	nodes := append([]uint64{0}, f.cfg.Nodes()...)
+	answers, errs := make([][]byte, len(nodes)), make([]error, len(nodes))
+	ctx, cancel := f.cfg.Tasks.WithTimeout(ctx, gatherWithin)
+	defer cancel()
+	all := task.NewGroup(f.cfg.Tasks)
+	for i, node := range nodes {
+		all.Go(func() {
+			if node == 0 {
+				answers[i], errs[i] = here()
+			} else {
+				answers[i], errs[i] = f.cfg.Call(ctx, node, method, body)
+			}
+		})
+	}
+	all.Wait()
+	for i, node := range nodes {
+		take(node, answers[i], errs[i])
+	}
+}
+
+// dueAsk asks what comes due in the shards that a node leads.
+type dueAsk struct {
+	Topics   []timer.TopicID `json:"topics,omitempty"`
+	All      bool            `json:"all,omitempty"` // of all topics
+	FromMs   int64           `json:"from_ms"`
+	BucketMs int64           `json:"bucket_ms"`
+	Buckets  int             `json:"buckets"`
+}
+
+// dueHere is one node's answer.
+type dueHere struct {
+	Shards  []timer.ShardID `json:"shards"` // that were counted
+	Buckets []int64         `json:"buckets"`
+	Overdue int64           `json:"overdue"`
+	Later   int64           `json:"later"`
+}
+
+// Due counts what comes due, over all shards. Shards that no node counted, for they have no leader
+// just now, are missing in the answer, which says so.
+func (f *Feed) Due(ctx context.Context, q *api.DueQuery) (*api.Due, error) {
+	ask := dueAsk{Topics: q.Topics, All: q.All, FromMs: q.FromMs, BucketMs: q.BucketMs, Buckets: q.Buckets}
+	body, err := json.Marshal(&ask)
+	if err != nil {
+		return nil, err
+	}
+	for try := 1; ; try++ {
+		d := &api.Due{Buckets: make([]int64, q.Buckets), Shards: f.cfg.Shards}
+		counted := map[timer.ShardID]bool{}
+		twice := false
+		f.each(ctx, methodDue, body, func() ([]byte, error) { return f.serveDue(body) }, func(_ uint64, answer []byte, err error) {
+			var h dueHere
+			if err != nil || json.Unmarshal(answer, &h) != nil || len(h.Buckets) != q.Buckets {
+				return
+			}
+			for _, id := range h.Shards {
+				twice = twice || counted[id]
+				counted[id] = true
+			}
+			for i, n := range h.Buckets {
+				d.Buckets[i] += n
+			}
+			d.Overdue += h.Overdue
+			d.Later += h.Later
+		})
+		d.Counted = len(counted)
+		if !twice && d.Counted == d.Shards || !twice && try >= dueTries {
+			return d, nil
+		}
+		if try > 2*dueTries || !f.cfg.Tasks.Sleep(ctx, f.pause) {
+			return nil, timer.ErrNoLeader // leaders change all the time
+		}
+	}
+}
+
+// maxBuckets bounds what another node may ask for; the API allows less.
+const maxBuckets = 10_000
+
+func (f *Feed) serveDue(body []byte) ([]byte, error) {
+	var a dueAsk
+	if err := json.Unmarshal(body, &a); err != nil || a.BucketMs < 1 || a.Buckets < 1 || a.Buckets > maxBuckets {
+		return nil, shard.ErrFormat
+	}
+	var topics map[timer.TopicID]bool
+	if !a.All {
+		topics = make(map[timer.TopicID]bool, len(a.Topics))
+		for _, id := range a.Topics {
+			topics[id] = true
+		}
+	}
+	h := dueHere{Shards: []timer.ShardID{}}
+	sum := shard.Forecast{FromMs: a.FromMs, BucketMs: a.BucketMs, Buckets: make([]int64, a.Buckets)}
+	for id := timer.ShardID(1); int(id) <= f.cfg.Shards; id++ {
+		if f.host.Leads(id) && f.host.Forecast(id, topics, &sum) == nil {
+			h.Shards = append(h.Shards, id)
+		}
+	}
+	h.Buckets, h.Overdue, h.Later = sum.Buckets, sum.Overdue, sum.Later
+	return json.Marshal(&h)
+}
+
+// Stats is what each node of the cluster did in the last minute. One that does not answer is there
+// with the reason.
+func (f *Feed) Stats(ctx context.Context) *api.ClusterStats {
+	all := &api.ClusterStats{}
+	heard := map[uint64]bool{f.cfg.Self: true}
+	f.each(ctx, methodStats, nil, f.serveStats, func(node uint64, answer []byte, err error) {
+		heard[node] = true
+		s := api.NodeStats{}
+		if err == nil {
+			err = json.Unmarshal(answer, &s)
+		}
+		if s.Name = f.cfg.Node; node != 0 {
+			s.Name = f.cfg.Name(node)
+		}
+		if err != nil {
+			s.Error = "no answer: " + err.Error()
+		}
+		all.Nodes = append(all.Nodes, s)
+	})
+	for _, node := range f.cfg.Members() {
+		if !heard[node] {
+			all.Nodes = append(all.Nodes, api.NodeStats{Name: f.cfg.Name(node), Error: errNotHeard.Error()})
+		}
+	}
+	slices.SortFunc(all.Nodes, func(a, b api.NodeStats) int { return strings.Compare(a.Name, b.Name) })
+	late := make([]int64, latenessSteps+1)
+	for i := range all.Nodes {
+		n := &all.Nodes[i]
+		n.Lateness = percentiles(n.Late)
+		for k := range min(len(late), len(n.Late)) {
+			late[k] += n.Late[k]
+		}
+	}
+	all.Lateness = percentiles(late)
+	return all
+}
+
+var errNotHeard = errors.New("nothing is heard of the node")
+
+func (f *Feed) serveStats() ([]byte, error) {
+	h := f.host.Stats()
+	return json.Marshal(&api.NodeStats{
+		Minute: f.cfg.Rates.Minute(), Scheduled: h.Scheduled, Leased: h.Leased, Dead: h.Dead, Overdue: h.Overdue, Leads: h.Leads,
+	})
+}

@@ -1,0 +1,114 @@
+package feed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"carillon/node/task"
+	"carillon/transport/api"
+)
+
+// stream is what one listener at this node hears of all nodes. It implements api.EventStream.
+type stream struct {
+	*Feed
+	ctx    context.Context
+	cancel context.CancelFunc
+	number uint64
+	tap    *tap
+	asked  *task.Group
+}
+
+// Listen begins to hear of the events that a watch selects, of this node and all others. The stream
+// must be closed.
+func (f *Feed) Listen(ctx context.Context, w *api.Watch) api.EventStream {
+	s := &stream{Feed: f, number: f.last.Add(1), tap: f.open(w), asked: task.NewGroup(f.cfg.Tasks)}
+	s.ctx, s.cancel = f.cfg.Tasks.WithTimeout(ctx, task.Forever)
+	f.add(s.tap)
+	s.asked.Go(s.askOthers)
+	return s
+}
+
+// Next implements api.EventStream.
+func (s *stream) Next(wait time.Duration) (events []api.Event, missed int64, ok bool) {
+	events, missed = s.tap.wait(s.ctx, s.cfg.Tasks, wait)
+	return events, missed, s.ctx.Err() == nil
+}
+
+// Close implements api.EventStream.
+func (s *stream) Close() {
+	s.remove(s.tap)
+	s.cancel()
+	s.asked.Wait()
+}
+
+// askOthers has each of the other nodes asked, from when it is first heard of to the stream's end.
+func (s *stream) askOthers() {
+	asked := map[uint64]bool{}
+	for {
+		for _, node := range s.cfg.Nodes() {
+			if !asked[node] {
+				asked[node] = true
+				s.asked.Go(func() { s.follow(node) })
+			}
+		}
+		if !s.cfg.Tasks.Sleep(s.ctx, lookEach) {
+			return
+		}
+	}
+}
+
+// follow fetches a node's events over and over. While it has no answer the listener is told so, once.
+func (s *stream) follow(node uint64) {
+	first, told := true, false
+	for s.ctx.Err() == nil {
+		b, err := s.ask(node, first)
+		switch {
+		case s.ctx.Err() != nil:
+			return
+		case err == nil && b.Full:
+			err = errFull
+		case err == nil && b.Lost:
+			s.tell(node, "the node has started anew, or was not asked for long: some of its events are missing")
+		}
+		if err != nil {
+			if !told {
+				s.tell(node, "no events from this node until it answers: "+err.Error())
+			}
+			told = true
+			s.cfg.Tasks.Sleep(s.ctx, lostPause)
+			continue
+		}
+		first, told = false, false
+		if b.Missed > 0 {
+			s.tap.miss(b.Missed)
+		}
+		if len(b.Events) > 0 {
+			s.tap.put(b.Events...)
+			s.cfg.Tasks.Sleep(s.ctx, pollPause)
+		}
+	}
+}
+
+var errFull = errors.New("too many listen to it")
+
+// tell lets the listener know that it does not hear all of a node.
+func (s *stream) tell(node uint64, why string) {
+	s.tap.put(api.Event{Kind: api.EventMissed, Node: s.cfg.Name(node), AtMs: s.cfg.NowMs(), Error: why})
+}
+
+func (s *stream) ask(node uint64, first bool) (*batch, error) {
+	body, err := json.Marshal(&ask{Number: s.number, Watch: s.tap.watch, First: first, WaitMs: pollWait.Milliseconds()})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.cfg.Tasks.WithTimeout(s.ctx, pollWithin)
+	defer cancel()
+	answer, err := s.cfg.Call(ctx, node, methodEvents, body)
+	if err != nil {
+		return nil, err
+	}
+	b := &batch{}
+	return b, json.Unmarshal(answer, b)
+}

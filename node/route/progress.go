@@ -1,0 +1,76 @@
+package route
+
+import (
+	"context"
+
+	"carillon/shard"
+	"carillon/timer"
+)
+
+// progressTries is how many nodes are asked for progress: one, and the one that it names.
+const progressTries = 2
+
+// Progress asks a shard's leader why timers wait, and how their attempts went. It is told beside
+// what was read, so nobody waits for it: where the leader is not found at once, or is of a release
+// that cannot tell, the answer is an error.
+func (r *Router) Progress(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) (list []timer.Progress, err error) {
+	ask := reading{
+		here: func() error {
+			list, err = r.progressHere(ctx, id, q)
+			return err
+		},
+		method: methodProgress, within: timerCallIn,
+		ask: func() []byte { return shard.AppendProgressRequest(nil, id, q) },
+		take: func(answer []byte) error {
+			list, err = shard.DecodeProgress(answer)
+			if err == nil && len(list) != len(q.IDs) {
+				err = shard.ErrFormat
+			}
+			return err
+		},
+	}
+	var t target
+	for range progressTries {
+		t.choose(r, id)
+		if err = r.readAt(ctx, t.node, &ask); err == nil || !t.noteLeaderHint(err) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// progressHere answers from this node's queues and its history.
+func (r *Router) progressHere(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error) {
+	standings, err := r.host.Standings(ctx, id, q.Topic, q.IDs)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]timer.Progress, len(standings))
+	for i := range standings {
+		s := &standings[i]
+		list[i].Wait = s.Wait
+		if q.Attempts && s.Attempts > 0 {
+			log := r.cfg.History.Attempts(id, q.Topic, q.IDs[i], s)
+			list[i].Attempts = log[max(0, len(log)-timer.AttemptLog):]
+		}
+	}
+	return list, nil
+}
+
+func (r *Router) serveProgress(ctx context.Context, body []byte) []byte {
+	id, q, err := shard.DecodeProgressRequest(body)
+	if err == nil {
+		err = r.notLeader(id)
+	}
+	var list []timer.Progress
+	if err == nil {
+		list, err = r.progressHere(ctx, id, q)
+	}
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	return shard.AppendProgress(nil, list)
+}

@@ -1,0 +1,223 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// waits polls until a timer waits for a cause, and returns what it waits on.
+func (r *running) waits(topic, id, cause string) string {
+	r.t.Helper()
+	var v map[string]any
+	until(r.t, fmt.Sprintf("%s of %s waits for %s", id, topic, cause), func() bool {
+		v = r.timer(topic, id)
+		return v["waits_for"] == cause
+	})
+	on, _ := v["waits_on"].(string)
+	return on
+}
+
+// hanging is a receiver that answers when it is released.
+func hanging(t *testing.T) (url string, release func()) {
+	t.Helper()
+	released := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		select {
+		case <-released:
+		case <-req.Context().Done():
+		}
+	}))
+	done := false
+	release = func() {
+		if !done {
+			done = true
+			close(released)
+		}
+	}
+	t.Cleanup(func() { release(); server.Close() })
+	return server.URL, release
+}
+
+// TestWaits: a timer that is due says what keeps it, and on what it waits.
+func TestWaits(t *testing.T) {
+	n := start(t, t.TempDir())
+	for name, test := range map[string]func(*testing.T, *running){
+		"topic_paused": waitsForPausedTopic, "breaker": waitsForBreaker, "key": waitsForKey,
+		"key of a consumer": waitsForKeyOfConsumer, "concurrency": waitsForConcurrency, "rate": waitsForRate,
+		"spread": waitsForSpread, "slots": waitsForSlots,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, &running{t: t, base: n.base, node: n.node, stop: n.stop}) })
+	}
+}
+
+func waitsForPausedTopic(t *testing.T, n *running) {
+	n.must(201, "PUT", "/v1/topics/held", `{"callback":{"url":"http://127.0.0.1:1/"}}`)
+	n.must(200, "POST", "/v1/topics/held/pause", "")
+	n.must(201, "POST", "/v1/topics/held/timers", `{"id":"a","delay":"0s"}`)
+	n.must(201, "POST", "/v1/topics/held/timers", `{"id":"later","delay":"1h"}`)
+	if on := n.waits("held", "a", "topic_paused"); on != "held" {
+		t.Errorf("it waits on %q", on)
+	}
+	if v := n.timer("held", "later"); v["waits_for"] != nil {
+		t.Errorf("one whose time has not come waits for %v", v["waits_for"])
+	}
+	var list struct {
+		Timers []struct {
+			ID string
+			W  string `json:"waits_for"`
+		}
+	}
+	if err := json.Unmarshal([]byte(n.must(200, "GET", "/v1/topics/held/timers", "")), &list); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(list.Timers); got != "[{a topic_paused} {later }]" {
+		t.Errorf("the list shows %s", got)
+	}
+	n.must(200, "POST", "/v1/topics/held/timers/a/fire", "") // the gate stays
+	n.waits("held", "a", "topic_paused")
+}
+
+func waitsForBreaker(t *testing.T, n *running) {
+	rec := newReceiver(t, func(_ *arrival, w http.ResponseWriter) { w.WriteHeader(500) })
+	n.must(201, "PUT", "/v1/topics/sick", fmt.Sprintf(`{"callback":{"url":%q},"breaker":{"failures":1,"open":"10m"}}`, rec.URL))
+	n.must(201, "POST", "/v1/topics/sick/timers", `{"id":"first","delay":"0s","retry":{"min_backoff":"1h"}}`)
+	n.waits("sick", "first", "backoff")
+	n.must(201, "POST", "/v1/topics/sick/timers", `{"id":"next","delay":"0s"}`)
+	if on := n.waits("sick", "next", "breaker"); !strings.HasPrefix(on, rec.URL+" (open, next probe 2") {
+		t.Errorf("it waits on %q", on)
+	}
+}
+
+func waitsForKey(t *testing.T, n *running) {
+	url, release := hanging(t)
+	n.must(201, "PUT", "/v1/topics/line", fmt.Sprintf(`{"serial":true,"callback":{"url":%q,"timeout":"5m"}}`, url))
+	n.must(201, "POST", "/v1/topics/line/timers", `{"id":"{k}1","delay":"0s"}`)
+	n.eventually("line", "{k}1", "leased")
+	n.must(201, "POST", "/v1/topics/line/timers", `{"id":"{k}2","delay":"0s"}`)
+	if on := n.waits("line", "{k}2", "key"); on != "{k}1" {
+		t.Errorf("it waits on %q", on)
+	}
+	release()
+	n.eventually("line", "{k}2", "done")
+}
+
+// Who has the key may be a consumer, whose lease the line does not name.
+func waitsForKeyOfConsumer(t *testing.T, n *running) {
+	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull","serial":true,"lease":"10m"}`)
+	n.must(201, "POST", "/v1/topics/jobs/timers", `{"id":"{k}1","delay":"0s"}`)
+	n.waits("jobs", "{k}1", "consumer")
+	n.must(201, "POST", "/v1/topics/jobs/timers", `{"id":"{k}2","delay":"0s"}`)
+	if got := n.pull("jobs", `{"wait":"20s"}`); len(got.Timers) != 1 || got.Timers[0].ID != "{k}1" {
+		t.Fatalf("pulled %v", got)
+	}
+	if on := n.waits("jobs", "{k}2", "key"); on != "{k}1" {
+		t.Errorf("it waits on %q", on)
+	}
+}
+
+func waitsForConcurrency(t *testing.T, n *running) {
+	url, _ := hanging(t)
+	n.must(201, "PUT", "/v1/topics/few", fmt.Sprintf(`{"concurrency":1,"callback":{"url":%q,"timeout":"5m"}}`, url))
+	n.must(201, "POST", "/v1/topics/few/timers", `{"id":"a","delay":"0s"}`)
+	n.eventually("few", "a", "leased")
+	n.must(201, "POST", "/v1/topics/few/timers", `{"id":"b","delay":"0s"}`)
+	if on := n.waits("few", "b", "concurrency"); on != "few" {
+		t.Errorf("it waits on %q", on)
+	}
+}
+
+func waitsForRate(t *testing.T, n *running) {
+	rec := newReceiver(t, nil)
+	n.must(201, "PUT", "/v1/topics/slow", fmt.Sprintf(`{"rate":{"per_second":0.001,"burst":1},"callback":{"url":%q}}`, rec.URL))
+	n.must(201, "POST", "/v1/topics/slow/timers", `{"id":"a","delay":"0s"}`)
+	n.eventually("slow", "a", "done")
+	n.must(201, "POST", "/v1/topics/slow/timers", `{"id":"b","delay":"0s"}`)
+	n.waits("slow", "b", "rate")
+}
+
+func waitsForSpread(t *testing.T, n *running) {
+	n.must(201, "PUT", "/v1/topics/herd", `{"spread":"1h","callback":{"url":"http://127.0.0.1:1/"}}`)
+	n.must(201, "POST", "/v1/topics/herd/timers", `{"id":"a","delay":"0s"}`)
+	n.waits("herd", "a", "spread")
+}
+
+func waitsForSlots(t *testing.T, n *running) {
+	url, _ := hanging(t)
+	n.must(201, "PUT", "/v1/topics/full", fmt.Sprintf(`{"destination_concurrency":1,"callback":{"url":"%s/hook","timeout":"5m"}}`, url))
+	n.must(201, "POST", "/v1/topics/full/timers", `{"id":"a","delay":"0s"}`)
+	n.eventually("full", "a", "leased")
+	n.must(201, "POST", "/v1/topics/full/timers", `{"id":"b","delay":"0s"}`)
+	if on := n.waits("full", "b", "slots"); on != url {
+		t.Errorf("it waits on %q", on)
+	}
+}
+
+// TestWaitsThroughAnyNode: the leader of a timer's shard tells why it waits, whichever node is asked.
+func TestWaitsThroughAnyNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel()
+	nodes := trio(t)
+	nodes[0].must(201, "PUT", "/v1/topics/held", `{"callback":{"url":"http://127.0.0.1:1/"}}`)
+	nodes[0].must(200, "POST", "/v1/topics/held/pause", "")
+	for i := range 12 {
+		nodes[i%3].must(201, "POST", "/v1/topics/held/timers", fmt.Sprintf(`{"id":"t%d","delay":"0s"}`, i))
+	}
+	for _, n := range nodes {
+		for i := range 12 {
+			if on := n.waits("held", fmt.Sprint("t", i), "topic_paused"); on != "held" {
+				t.Errorf("it waits on %q", on)
+			}
+		}
+		until(t, "the list shows for all of them why they wait", func() bool {
+			return strings.Count(n.must(200, "GET", "/v1/topics/held/timers", ""), `"waits_for":"topic_paused"`) == 12
+		})
+	}
+}
+
+type attemptLog struct {
+	Log []struct {
+		Attempt int
+		Started int64  `json:"started_ms"`
+		Ended   int64  `json:"ended_ms"`
+		Late    *int64 `json:"lateness_ms"`
+		Status  int
+		Error   string
+	} `json:"attempt_log"`
+}
+
+func (r *running) attempts(topic, id string) (a attemptLog) {
+	r.t.Helper()
+	if err := json.Unmarshal([]byte(r.must(200, "GET", "/v1/topics/"+topic+"/timers/"+id, "")), &a); err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}
+
+// TestAttemptLogOfOneTimer: a read of a timer has its attempts, while it goes on and when it has ended.
+func TestAttemptLogOfOneTimer(t *testing.T) {
+	n := start(t, t.TempDir())
+	rec := newReceiver(t, func(a *arrival, w http.ResponseWriter) { w.WriteHeader([]int{500, 503, 410}[a.attempt-1]) })
+	n.must(201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q},"retry":{"min_backoff":"1ms","max_backoff":"1ms"}}`, rec.URL))
+	n.must(201, "POST", "/v1/topics/orders/timers", `{"id":"a","delay":"0s"}`)
+	n.eventually("orders", "a", "dead")
+	got := n.attempts("orders", "a")
+	if len(got.Log) != 3 || got.Log[0].Late == nil || got.Log[1].Late != nil {
+		t.Fatalf("%+v", got)
+	}
+	for i, want := range []int{500, 503, 410} {
+		if a := got.Log[i]; a.Attempt != i+1 || a.Status != want || a.Started == 0 || a.Ended < a.Started {
+			t.Errorf("%+v", a)
+		}
+	}
+	n.must(201, "POST", "/v1/topics/orders/timers", `{"id":"b","delay":"0s","retry":{"min_backoff":"1h","max_backoff":"1h"}}`)
+	n.waits("orders", "b", "backoff")
+	if got := n.attempts("orders", "b"); len(got.Log) != 1 || got.Log[0].Status != 500 || got.Log[0].Ended == 0 {
+		t.Errorf("between attempts: %+v", got)
+	}
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# deploy-check.sh BINARY asks the tools that will read them whether the files in deploy/ are right; a tool that is not installed is named.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+binary=$(realpath "$1")
+skipped() { echo "NOT CHECKED: $1, for want of $2"; }
+
+# By the types of the Kubernetes API, strictly.
+(cd deploy/kubernetes/decode && GOFLAGS='' go run . ../carillon.yaml)
+
+if command -v promtool >/dev/null; then
+	promtool check rules deploy/alerts.yaml
+	copy=$(mktemp -d)
+	trap 'rm -rf "$copy"' EXIT
+	cp deploy/alerts.yaml "$copy"
+	sed "s|/etc/prometheus/alerts.yaml|$copy/alerts.yaml|" deploy/docker/prometheus.yaml >"$copy/prometheus.yaml"
+	promtool check config "$copy/prometheus.yaml"
+else
+	skipped "alerts.yaml and prometheus.yaml" promtool
+fi
+
+if command -v systemd-analyze >/dev/null; then
+	unit=$(mktemp -d)
+	sed "s|^ExecStart=carillon |ExecStart=$binary |; s|^User=.*|User=root|" deploy/systemd/carillon.service >"$unit/carillon.service"
+	said=$(systemd-analyze verify "$unit/carillon.service" 2>&1) || { echo "$said" >&2; exit 1; }
+	said=$(grep -F carillon.service: <<<"$said" || true) # other units are not ours
+	rm -rf "$unit"
+	if [ -n "$said" ]; then
+		echo "$said" >&2
+		exit 1
+	fi
+	echo "carillon.service is right"
+else
+	skipped carillon.service systemd-analyze
+fi
+
+if command -v docker >/dev/null && docker compose version >/dev/null 2>&1; then
+	docker compose -f deploy/docker/compose.yaml config --quiet
+	echo "compose.yaml is right"
+else
+	skipped compose.yaml "docker compose"
+fi
+
+for script in deploy/debian/postinst deploy/debian/prerm deploy/debian/postrm; do sh -n "$script"; done

@@ -1,0 +1,192 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"carillon/timer"
+)
+
+// Standing is how far a timer has come, as its shard's leader knows it.
+type Standing struct {
+	timer.Wait
+	Seq      uint64 // 0: there is no such timer
+	State    timer.State
+	Attempts int
+}
+
+// BreakerState is the state of a destination's breaker.
+type BreakerState uint8
+
+// The states of a breaker.
+const (
+	BreakerClosed BreakerState = iota
+	BreakerHalfOpen
+	BreakerOpen
+)
+
+// DestinationState describes a destination for somebody who asks why a timer waits.
+type DestinationState struct {
+	Name    string // scheme://host:port
+	Breaker BreakerState
+	ProbeIn time.Duration // BreakerOpen: when a call may go again
+}
+
+// Standings tells for each id of a topic how far its timer has come, if this node leads the shard.
+func (h *Host) Standings(_ context.Context, id timer.ShardID, topic timer.TopicID, ids []string) (out []Standing, err error) {
+	g := h.groups[id]
+	wait := h.newWaiter(1)
+	look := func(*worker) {
+		if !g.serving || !g.lead.active {
+			err = g.notLeader()
+			return
+		}
+		out = make([]Standing, len(ids))
+		for i, name := range ids {
+			out[i] = g.lead.standing(g.table.lookup(topic, []byte(name)))
+		}
+	}
+	if err := g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {
+		wait.release()
+		return nil, err
+	}
+	h.await(wait)
+	return out, err
+}
+
+// standing looks one timer up in the queues.
+func (l *lead) standing(h timer.Handle) Standing {
+	d := l.group.table.Due(h)
+	s := Standing{Seq: d.Seq, State: d.State, Attempts: d.Attempts}
+	if d.State == timer.Scheduled {
+		s.Wait = l.waitOf(h, &d)
+	}
+	return s
+}
+
+// waitOf finds what keeps a scheduled timer from its next attempt. It changes nothing.
+func (l *lead) waitOf(h timer.Handle, d *Due) timer.Wait {
+	now := l.group.w.nowMs
+	if d.NextMs > now {
+		if d.inBackoff(now) {
+			return timer.Wait{For: timer.WaitBackoff}
+		}
+		return timer.Wait{}
+	}
+	t := l.topic(d.Topic)
+	if t == nil {
+		return timer.Wait{}
+	}
+	if t.Paused {
+		return timer.Wait{For: timer.WaitPaused, On: t.Name}
+	}
+	q := l.topics[d.Topic]
+	if q == nil || q.topic == nil {
+		return timer.Wait{} // it is just coming out of the wheel
+	}
+	if d.NextMs+l.spread(q, d, h) > now {
+		return timer.Wait{For: timer.WaitSpread}
+	}
+	if head, blocked := l.blockedBy(q, h); blocked {
+		return timer.Wait{For: timer.WaitKey, On: head}
+	}
+	if q.pulled() {
+		if cause := l.limitOf(q); cause != timer.NoWait {
+			return timer.Wait{For: cause, On: t.Name}
+		}
+		return timer.Wait{For: timer.WaitConsumer}
+	}
+	return l.laneWait(q, d.Target)
+}
+
+// limitOf is the limit that keeps a topic from one more lease.
+func (l *lead) limitOf(q *topicQueue) timer.WaitCause {
+	if q.place == nil {
+		return timer.NoWait
+	}
+	return q.place.shut(l.group.w.mono)
+}
+
+// laneWait is what keeps the timers of one destination in their lane.
+func (l *lead) laneWait(q *topicQueue, target Target) timer.Wait {
+	n := l.routes[routeKey{q.id, target}]
+	if n == nil || n.dest == nil {
+		return timer.Wait{}
+	}
+	if _, own := n.dest.(canaryDest); own {
+		return timer.Wait{}
+	}
+	w := l.group.w
+	at := w.host.cfg.Dispatcher.State(n.dest, q.topic)
+	if at.Breaker != BreakerClosed {
+		return timer.Wait{For: timer.WaitBreaker, On: at.text(w.nowMs)}
+	}
+	if cause := l.limitOf(q); cause != timer.NoWait {
+		return timer.Wait{For: cause, On: q.topic.Name}
+	}
+	if n.queued || n.blockedUntil > w.mono {
+		return timer.Wait{For: timer.WaitSlots, On: at.Name}
+	}
+	return timer.Wait{}
+}
+
+// text is a destination in words, with the time by which its breaker lets a call go.
+func (s *DestinationState) text(nowMs int64) string {
+	if s.Breaker == BreakerHalfOpen {
+		return s.Name + " (half-open, a probe runs)"
+	}
+	at := time.UnixMilli(nowMs + s.ProbeIn.Milliseconds()).UTC()
+	return fmt.Sprintf("%s (open, next probe %s)", s.Name, at.Format("2006-01-02T15:04:05.000Z07:00"))
+}
+
+// blockedBy reports that another timer of the same key goes first, and which one.
+func (l *lead) blockedBy(q *topicQueue, h timer.Handle) (head string, blocked bool) {
+	if q.keys == nil {
+		return "", false
+	}
+	hash := uint64(0)
+	if !q.topic.Policy.Ordered {
+		hash = l.group.table.KeyHash(h)
+	}
+	k := q.keys[hash]
+	switch {
+	case k == nil:
+		return "", false
+	case k.leased > 0:
+		return l.holderOf(k), true
+	case k.first.handle != 0 && k.first.handle != h:
+		return l.group.table.idOf(k.first.handle), true
+	}
+	return "", false
+}
+
+// maxClaimLooks bounds the search for the timer that has a key.
+const maxClaimLooks = 4096
+
+// holderOf is the id of the timer whose lease has the key. One that a consumer or a former leader
+// has is looked for only while there are few claims: the line does not name it.
+func (l *lead) holderOf(k *serialKey) string {
+	if k.flight != nil {
+		return l.group.table.idOf(k.flight.handle)
+	}
+	if len(l.claims) > maxClaimLooks {
+		return ""
+	}
+	for h, c := range l.claims {
+		if c.key == k && c.leased {
+			return l.group.table.idOf(h)
+		}
+	}
+	return ""
+}
+
+// idOf is the id of a timer; "" if the slot is free.
+func (t *Table) idOf(h timer.Handle) string {
+	s := t.get(h)
+	if s == nil {
+		return ""
+	}
+	return string(t.view(s.ref).id)
+}

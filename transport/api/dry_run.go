@@ -1,0 +1,76 @@
+package api
+
+import (
+	"cmp"
+	"sync"
+
+	"carillon/timer"
+	"carillon/timer/bulk"
+)
+
+// dryRun counts what a change of many timers would change, and changes none.
+type dryRun struct {
+	mu      sync.Mutex
+	changed int64
+	first   timer.Ref // of those: the one that is due first
+}
+
+// plan judges as p does. What would be sent a command is counted instead.
+func (d *dryRun) plan(p bulk.Plan) bulk.Plan {
+	return func(m *timer.Ref) (*timer.Command, bulk.Decision) {
+		_, decision := p(m)
+		if decision != bulk.Change {
+			return nil, decision
+		}
+		if m.Leased {
+			return nil, bulk.Skip
+		}
+		d.count(m)
+		return nil, bulk.Leave
+	}
+}
+
+func (d *dryRun) count(m *timer.Ref) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.changed++; d.changed == 1 || cmp.Or(cmp.Compare(m.DueMs, d.first.DueMs), cmp.Compare(m.ID, d.first.ID)) < 0 {
+		d.first = *m
+	}
+}
+
+// answer says what the change would have come to.
+func (d *dryRun) answer(rq *request, matched, skipped int64) {
+	o := object{b: rq.out()}
+	o.integer("matched", matched)
+	o.integer("changed", d.changed)
+	o.integer("skipped", skipped)
+	o.boolean("dry_run", true)
+	if d.changed > 0 {
+		o.str("first", d.first.ID)
+	}
+	rq.json(200, o.end())
+}
+
+// dry reports whether only a count is asked for. That is no change, and not one for the audit log.
+func (rq *request) dry() (bool, *problem) {
+	dry, p := rq.query.boolean("dry_run", false)
+	rq.audited = rq.audited || dry
+	return dry, p
+}
+
+// tryNamed looks which of the ids are dead letters, and changes none.
+func (rq *request) tryNamed(topic *timer.Topic, ids []string) *problem {
+	d := dryRun{}
+	engine := rq.s.cfg.Engine
+	for _, id := range ids {
+		t, err := engine.Timer(rq.s.base, timer.ShardOf(topic, id, engine.Shards()), topic.ID, id)
+		if err != nil {
+			return engineFault(err)
+		}
+		if t != nil && t.State == timer.Dead {
+			d.count(&timer.Ref{ID: id, DueMs: t.DueMs})
+		}
+	}
+	d.answer(rq, int64(len(ids)), int64(len(ids))-d.changed)
+	return nil
+}

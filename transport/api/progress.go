@@ -1,0 +1,108 @@
+package api
+
+import (
+	"carillon/timer"
+)
+
+// waitNames are the causes as clients see them.
+var waitNames = [...]string{
+	timer.WaitBackoff: "backoff", timer.WaitPaused: "topic_paused", timer.WaitSpread: "spread", timer.WaitKey: "key",
+	timer.WaitConsumer: "consumer", timer.WaitBreaker: "breaker", timer.WaitConcurrency: "concurrency",
+	timer.WaitRate: "rate", timer.WaitSlots: "slots",
+}
+
+// mayWait reports that something may keep a timer from its next attempt: it is due, or between
+// attempts.
+func mayWait(t *timer.Timer, nowMs int64) bool {
+	return t.State == timer.Scheduled && !t.Short && (t.NextMs <= nowMs || t.Attempts > 0)
+}
+
+// progress asks for what a read of one timer tells beside its state. It is left out when the
+// shard's leader cannot be asked: the read is good without it.
+func (rq *request) progress(id timer.ShardID, t *timer.Timer) (p timer.Progress) {
+	if !mayWait(t, rq.s.nowMs()) && t.Attempts == 0 {
+		return p
+	}
+	list, err := rq.s.cfg.Engine.Progress(rq.s.base, id, &timer.ProgressQuery{Topic: t.Topic, IDs: []string{t.ID}, Attempts: t.Attempts > 0})
+	if err == nil && len(list) == 1 {
+		p = list[0]
+	}
+	if len(p.Attempts) == 0 {
+		p.Attempts = lastAttempt(t)
+	}
+	return p
+}
+
+// lastAttempt is the one that the timer itself remembers, for where the history has none.
+func lastAttempt(t *timer.Timer) []timer.HistoryAttempt {
+	if t.Attempts == 0 || t.FiredMs == 0 || t.State == timer.Leased {
+		return nil
+	}
+	return []timer.HistoryAttempt{{Attempt: t.Attempts, StartedMs: t.FiredMs, Status: t.LastStatus, Err: t.LastError}}
+}
+
+// waitsOf asks why timers of a page of one shard wait. Those that do not are left out.
+func (rq *request) waitsOf(id timer.ShardID, page []*timer.Timer) map[*timer.Timer]timer.Wait {
+	var ids []string
+	var asked []*timer.Timer
+	now := rq.s.nowMs()
+	for _, t := range page {
+		if mayWait(t, now) {
+			ids, asked = append(ids, t.ID), append(asked, t)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	list, err := rq.s.cfg.Engine.Progress(rq.s.base, id, &timer.ProgressQuery{Topic: asked[0].Topic, IDs: ids})
+	if err != nil || len(list) != len(asked) {
+		return nil
+	}
+	waits := make(map[*timer.Timer]timer.Wait, len(asked))
+	for i, t := range asked {
+		if list[i].For != timer.NoWait {
+			waits[t] = list[i].Wait
+		}
+	}
+	return waits
+}
+
+// appendWait adds to a timer's object why it waits.
+func appendWait(b []byte, w timer.Wait) []byte {
+	if w.For == timer.NoWait {
+		return b
+	}
+	b = append(append(b[:len(b)-1], `,"waits_for":"`...), waitNames[w.For]...)
+	b = append(b, '"')
+	if w.On != "" {
+		b = appendString(append(b, `,"waits_on":`...), w.On)
+	}
+	return append(b, '}')
+}
+
+// appendAttemptLog adds to a timer's object how its attempts went.
+func appendAttemptLog(b []byte, t *timer.Timer, attempts []timer.HistoryAttempt) []byte {
+	b = append(b[:len(b)-1], `,"attempt_log":`...)
+	log := array{b: b}
+	for i := range attempts {
+		a := &attempts[i]
+		log.next()
+		o := object{b: log.b}
+		o.integer("attempt", int64(a.Attempt))
+		o.integer("started_ms", a.StartedMs)
+		if a.EndedMs != 0 {
+			o.integer("ended_ms", a.EndedMs)
+		}
+		if a.Attempt == 1 && t.LatenessMs >= 0 {
+			o.integer("lateness_ms", t.LatenessMs)
+		}
+		if a.Status != 0 {
+			o.integer("status", int64(a.Status))
+		}
+		if a.Err != "" {
+			o.str("error", a.Err)
+		}
+		log.b = o.end()
+	}
+	return append(log.end(), '}')
+}
