@@ -28,6 +28,8 @@ type Request struct {
 	IfMatch    uint32 // the call is for this version only; 0: for any
 	CreateOnly bool   // of a PUT: refused where the id is in use
 
+	IdempotencyKey string // of an add without an id; empty: none
+
 	// Repeatable calls ask for the same when they are made twice, and are repeated: see
 	// Options.Retries.
 	Repeatable bool
@@ -184,6 +186,9 @@ func (c *Client) fillHeader(h http.Header, r *Request) {
 	}
 	if r.IfMatch != 0 {
 		h.Set("If-Match", `"`+strconv.FormatUint(uint64(r.IfMatch), 10)+`"`)
+	}
+	if r.IdempotencyKey != "" {
+		h.Set("Idempotency-Key", `"`+r.IdempotencyKey+`"`)
 	}
 	if r.CreateOnly {
 		h.Set("If-None-Match", "*")

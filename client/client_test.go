@@ -44,7 +44,7 @@ func (f *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
 	line := r.Method + " " + r.RequestURI
-	for _, name := range []string{"Authorization", "If-Match", "If-None-Match"} {
+	for _, name := range []string{"Authorization", "If-Match", "If-None-Match", "Idempotency-Key"} {
 		if v := r.Header.Get(name); v != "" {
 			line += " [" + name + ": " + v + "]"
 		}
@@ -162,6 +162,8 @@ func TestCalls(t *testing.T) {
 			return c.RedriveDead(ctx, "o", DeadSelector{Filter: &DeadFilter{Reason: "expired", From: at}}, Redrive{Delay: time.Second, Callback: &Callback{URL: "http://b/"}})
 		}, `POST /v1/topics/o/dead/redrive {"filter":{"reason":"expired","from":"2030-01-01T00:00:00.25Z"},"delay":"1s","callback":{"url":"http://b/"}}`, `{}`, ""},
 		{"purge", func(c *Client) (any, error) { return c.PurgeDead(ctx, "o", DeadSelector{IDs: []string{"a"}}) }, `POST /v1/topics/o/dead/purge {"ids":["a"]}`, `{}`, ""},
+		{"add under a key", func(c *Client) (any, error) { return c.Add(ctx, "orders", Spec{IdempotencyKey: "k", Delay: time.Hour}) },
+			`POST /v1/topics/orders/timers [Idempotency-Key: "k"] {"delay":"1h0m0s"}`, oneTimer, ""},
 		{"put topic", func(c *Client) (any, error) {
 			return c.PutTopic(ctx, "o", Policy{Delivery: "pull", Lease: time.Minute, Rate: &Rate{PerSecond: 5, Burst: 1}, StopOn: []int{}})
 		}, `PUT /v1/topics/o {"delivery":"pull","stop_on":[],"rate":{"per_second":5,"burst":1},"lease":"1m0s"}`, `{"topic":"o","counts":{"scheduled":4,"dead":2}}`, ""},
@@ -230,6 +232,10 @@ func TestRetries(t *testing.T) {
 		{"internal", []reply{problem(500, "internal")}, func(c *Client) error { _, err := c.Get(ctx, "o", "a"); return err }, 1, false},
 		{"named add at an instant", []reply{broken, timer}, func(c *Client) error { _, err := c.Add(ctx, "o", Spec{ID: "a", At: at}); return err }, 2, true},
 		{"named add with a delay", []reply{busy, timer}, func(c *Client) error { _, err := c.Add(ctx, "o", Spec{ID: "a", Delay: 1}); return err }, 1, false},
+		{"add under a key", []reply{broken, timer}, func(c *Client) error {
+			_, err := c.Add(ctx, "o", Spec{IdempotencyKey: "k", Delay: 1})
+			return err
+		}, 2, true},
 		{"add without a name", []reply{busy, timer}, func(c *Client) error { _, err := c.Add(ctx, "o", Spec{At: at}); return err }, 1, false},
 		{"add that merges", []reply{busy, timer}, func(c *Client) error {
 			_, err := c.Add(ctx, "o", Spec{ID: "a", At: at, Merge: "replace"})

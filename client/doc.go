@@ -10,7 +10,7 @@
 // are safe to repeat are repeated, within Options.Retries, on 429 and 503 and when the connection
 // failed: reads, Cancel without a condition, PutTopic, Ack, changes of a node but its removal, a
 // Put without a condition and with an absolute time, and an Add with an id and an absolute time
-// that neither names a merge rule nor repeats. For all others, look, or use a Cond. A node that
+// or with an IdempotencyKey, that neither names a merge rule nor repeats. For all others, look, or use a Cond. A node that
 // takes no connection has seen nothing: the next node is then given the call, whatever it is.
 //
 // A Receiver is the other side: a middleware that checks who calls, drops calls of leases that are

@@ -7,7 +7,10 @@ import (
 
 // Spec is a timer as it is added or put. Only a time is needed; the rest falls back to the topic.
 type Spec struct {
-	ID  string // empty: the cluster makes one (Add only)
+	ID string // empty: the cluster makes one (Add only)
+	// IdempotencyKey, instead of an ID, makes the id, so that an Add that had no answer may be repeated, with a Delay, too.
+	IdempotencyKey string
+
 	Key string // timers of one key live together, and are serial where the topic is
 
 	// At is when it is due; zero: Delay from now on.

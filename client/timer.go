@@ -114,11 +114,12 @@ func timerPath(topic, id string, more ...string) string {
 }
 
 // Add adds a timer and makes its topic if need be. Repeating the same add of an id gives the timer
-// that is there; with an absolute time also for ten minutes after it has ended: such an add is
-// repeated when there was no answer.
+// that is there; with an absolute time, or an IdempotencyKey, also for ten minutes after it has
+// ended: such an add is repeated when there was no answer.
 func (c *Client) Add(ctx context.Context, topic string, s Spec) (*Timer, error) {
 	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "timers")}
-	r.Repeatable = s.ID != "" && !s.At.IsZero() && s.Merge == "" && s.Repeat == nil
+	r.IdempotencyKey = s.IdempotencyKey
+	r.Repeatable = (s.ID != "" && !s.At.IsZero() || s.IdempotencyKey != "") && s.Merge == "" && s.Repeat == nil
 	return c.timerCall(ctx, r, s)
 }
 

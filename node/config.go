@@ -24,6 +24,8 @@ type Config struct {
 
 	// HTTPHosts are names and addresses by which clients call the API, perhaps with a port, beside those that a node has by itself.
 	HTTPHosts []string
+	// CORSOrigins are origins, https://host, whose pages may call the API. None: pages of others may read what needs no token.
+	CORSOrigins []string
 
 	// HTTPCert and HTTPKey are PEM files for TLS of the API, both or none; HTTPClientCA is one of the authorities of the certificates that clients must
 	// show, "" when they need none. Read again by Reload.

@@ -69,6 +69,11 @@ func (c Config) validateAddresses() (errs []error) {
 			errs = append(errs, fmt.Errorf("http-host: %w", err))
 		}
 	}
+	for _, origin := range c.CORSOrigins {
+		if err := api.CheckOrigin(origin); err != nil {
+			errs = append(errs, fmt.Errorf("cors-origin: %w", err))
+		}
+	}
 	if c.Advertise != "" && !hostOnly(c.Advertise) {
 		errs = append(errs, fmt.Errorf("advertise: %q is not a host that others can reach: a name or an address, without a port", c.Advertise))
 	}

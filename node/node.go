@@ -256,6 +256,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		Clock: p.clock.Wall, ClockFault: p.clock.Fault,
 		Digest:          e.digest,
 		Hosts:           n.cfg.hosts(),
+		Origins:         n.cfg.CORSOrigins,
 		Audit:           auditor(trail),
 		Limits:          n.limits(),
 		KnownTopicsOnly: n.cfg.KnownTopicsOnly,

@@ -19,6 +19,7 @@ type serveCmd struct {
 	Data             string         `default:"${data}" placeholder:"DIR" help:"Where everything is kept (${default})."`
 	HTTP             string         `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the API (${default})."`
 	HTTPHost         []string       `name:"http-host" placeholder:"HOST" help:"More names by which clients call the API."`
+	CORSOrigin       []string       `name:"cors-origin" placeholder:"ORIGIN" help:"Origins whose pages may call the API, such as https://ops.example."`
 	Peer             string         `placeholder:"HOST:PORT" help:"Port for other nodes, TCP (${peer})."`
 	Gossip           string         `placeholder:"HOST:PORT" help:"Discovery, TCP and UDP (${gossip})."`
 	Advertise        string         `placeholder:"HOST" help:"Host at which other nodes reach this one."`
@@ -138,6 +139,7 @@ func (s *serveCmd) config(admin *adminServer, logger *slog.Logger) node.Config {
 		DataDir:         s.Data,
 		HTTP:            s.HTTP,
 		HTTPHosts:       s.HTTPHost,
+		CORSOrigins:     s.CORSOrigin,
 		Peer:            s.Peer,
 		Gossip:          s.Gossip,
 		Advertise:       s.Advertise,

@@ -119,7 +119,7 @@ func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 	switch v {
 	case vAdd:
 		in.nameIt(rq.s, rq.topic, nowMs)
-		in.cmd.Absolute = in.absolute()
+		in.cmd.Absolute = in.absolute() || in.repeated
 		fallthrough
 	case vPut:
 		in.cmd.NotLate = in.absolute() && in.ifLate == "reject"

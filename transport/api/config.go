@@ -31,6 +31,9 @@ type Config struct {
 	// Hosts are names and addresses that the node goes by, perhaps with a port, beside the address that a client has reached. See checkHost.
 	Hosts []string
 
+	// Origins are those of others whose pages may ask as if they were the node's own. See CheckOrigin.
+	Origins []string
+
 	// Audit is told of every change that was asked for, by any goroutine, when it has been answered; it must not wait. nil: nobody is.
 	Audit func(Change)
 

@@ -97,6 +97,10 @@ func (rq *request) admit() *problem {
 	if p := rq.checkOrigin(pat); p != nil {
 		return p
 	}
+	if rq.asksLeave(pat) {
+		rq.route = &preflightRoute
+		return nil
+	}
 	if p := rq.authenticate(pat); p != nil {
 		return p
 	}
@@ -125,6 +129,11 @@ func (rq *request) admit() *problem {
 	if rq.route.method != "GET" {
 		if rq.ifMatch, rq.createOnly, p = rq.condition(); p != nil {
 			return p
+		}
+		if rq.route.method == "POST" || rq.route.method == "PATCH" {
+			if rq.named, p = rq.idempotencyKey(); p != nil {
+				return p
+			}
 		}
 	}
 	if p := rq.mayAnswer(); p != nil {

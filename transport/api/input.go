@@ -64,6 +64,7 @@ type input struct {
 	op, id, key, merge, ifLate string
 	maxWaitMs                  int64
 	unnamed                    bool // an add without an id: it is given one
+	repeated                   bool // an add that an Idempotency-Key names: it may be one that was made before
 	ifMatch                    uint32
 	when                       when
 	spec                       timer.Spec

@@ -49,18 +49,27 @@ func TestDocumentIsTheRouteTable(t *testing.T) {
 			continue
 		}
 		var query []string
-		conditional := false
+		conditional, named := false, false
 		params, _ := op["parameters"].([]any)
 		for _, p := range params {
 			name := strings.TrimPrefix(p.(map[string]any)["$ref"].(string), "#/components/parameters/")
-			if strings.HasPrefix(name, "If") {
+			switch {
+			case strings.HasPrefix(name, "If"):
 				conditional = true
+				continue
+			case name == "IdempotencyKey":
+				named = true
+				continue
+			case name == "Prefer":
 				continue
 			}
 			query = append(query, documentedParams[name])
 		}
 		if !slices.Equal(query, r.query) || conditional != r.conditional {
 			t.Errorf("%s %s: documented query %v, conditional %v; routed %v, %v", r.method, r.path, query, conditional, r.query, r.conditional)
+		}
+		if named != r.named {
+			t.Errorf("%s %s: documented with an Idempotency-Key: %v", r.method, r.path, named)
 		}
 		body, hasBody := op["requestBody"].(map[string]any)
 		if hasBody != (r.body != noBody) || hasBody && body["required"] != (r.body != emptyBody && r.body != maybeBody) {

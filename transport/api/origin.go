@@ -134,7 +134,11 @@ func (rq *request) checkOrigin(pat *pattern) *problem {
 	for _, site := range h.PeekAll("Sec-Fetch-Site") {
 		foreign = foreign || string(site) != "same-origin" && string(site) != "none"
 	}
-	for _, origin := range h.PeekAll("Origin") {
+	origins := h.PeekAll("Origin")
+	if rq.invited(origins) {
+		return nil
+	}
+	for _, origin := range origins {
 		foreign = foreign || !rq.s.ownOrigin(origin, h.Host())
 	}
 	read := rq.ctx.IsGet() || rq.ctx.IsHead()

@@ -32,6 +32,7 @@ type request struct {
 
 	answer *answerRoom // of an answer that is bounded while it is made
 
+	named      string // by an Idempotency-Key; "": not
 	ifMatch    uint32 // 0: any version
 	createOnly bool
 

@@ -10,6 +10,7 @@ type route struct {
 	large       bool   // the answer may be
 	change      bool   // a change of timers that counts as one against a quota; of those of one timer each is counted when it is read
 	audit       string // what the audit log calls the change; "" for reads
+	named       bool   // takes an Idempotency-Key
 	conditional bool   // takes If-Match (and PUT If-None-Match: *)
 	body        bodyRule
 }
@@ -47,7 +48,7 @@ var routes = []route{
 	{method: "POST", path: "/v1/topics/{topic}/pause", scope: scopeAdmin, handle: (*request).pauseTopic, audit: "topic.pause", body: emptyBody},
 	{method: "POST", path: "/v1/topics/{topic}/resume", scope: scopeAdmin, handle: (*request).resumeTopic, audit: "topic.resume", body: emptyBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/timers", scope: scopeAdd, handle: (*request).addTimer, audit: "timer.add", large: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/timers", scope: scopeAdd, handle: (*request).addTimer, audit: "timer.add", large: true, named: true, body: jsonBody},
 	{method: "GET", path: "/v1/topics/{topic}/timers", scope: scopeRead, handle: (*request).listTimers, large: true, query: listParams},
 	{method: "GET", path: timerPath, scope: scopeRead, handle: (*request).readTimer, large: true},
 	{method: "PUT", path: timerPath, scope: scopeAdd, handle: (*request).putTimer, audit: "timer.put", large: true, body: jsonBody, conditional: true},

@@ -20,8 +20,9 @@ type Server struct {
 	urls    urlCache
 	bodies  budget
 	answers budget
-	hosts   []ownHost // of Config.Hosts
-	salt    uint64    // see shardAt
+	hosts   []ownHost       // of Config.Hosts
+	origins map[string]bool // of Config.Origins
+	salt    uint64          // see shardAt
 	http    *fasthttp.Server
 
 	listening atomic.Pointer[listener] // Serve's
@@ -48,6 +49,9 @@ func New(cfg Config) (*Server, error) {
 	var err error
 	if s.hosts, err = parseHosts(cfg.Hosts); err != nil {
 		return nil, fmt.Errorf("api: hosts: %w", err)
+	}
+	if s.origins, err = parseOrigins(cfg.Origins); err != nil {
+		return nil, fmt.Errorf("api: origins: %w", err)
 	}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.ending, s.end = context.WithCancel(s.base)

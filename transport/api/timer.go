@@ -25,6 +25,11 @@ func (rq *request) readInput(v verb) (*input, *problem) {
 	if p := in.check(v, false); p != nil {
 		return nil, p
 	}
+	if rq.named != "" {
+		if p := in.nameByRequest(rq.named); p != nil {
+			return nil, p
+		}
+	}
 	in.ifMatch, in.cmd.CreateOnly = rq.ifMatch, rq.createOnly
 	return in, nil
 }
@@ -47,12 +52,19 @@ func (rq *request) changeTimer(v verb) *problem {
 	rq.id = in.id // of an add it may be new
 	if p == nil {
 		p = refusal(res.Code)
+		if res.Code == timer.Exists && in.repeated {
+			p = keyInUse()
+		}
 	}
 	if p != nil {
 		return p
 	}
 	if res.Timer == nil {
 		return fail(500, internalError, "the change was made, but the shard gave no timer back")
+	}
+	if rq.minimal() {
+		rq.answerMinimal(status(res.Code), res.Timer.Version)
+		return nil
 	}
 	rq.answerTimer(status(res.Code), t, res.Timer, res.Code == timer.Merged)
 	return nil
