@@ -114,4 +114,8 @@ func TestNamesOfTheAPI(t *testing.T) {
 	if err := c.validate(); err == nil || strings.Count(err.Error(), "http-host: ") != 2 {
 		t.Error(err)
 	}
+	c = Config{CORSOrigins: []string{"https://fine.example", "*", "https://fine.example/"}}.withDefaults()
+	if err := c.validate(); err == nil || strings.Count(err.Error(), "cors-origin: ") != 2 {
+		t.Error(err)
+	}
 }

@@ -15,6 +15,7 @@ var samples = map[string][3]string{
 	"data":               {"from-file", "from-env", "from-flag"},
 	"http":               {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
 	"http-host":          {"a.example", "b.example", "c.example,d.example:443"},
+	"cors-origin":        {"https://a.example", "https://b.example", "https://c.example,http://localhost:3000"},
 	"peer":               {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
 	"gossip":             {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
 	"advertise":          {"from-file", "from-env", "from-flag"},
