@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"strconv"
 	"strings"
 
 	"carillon/loadtest/hist"
@@ -73,10 +74,7 @@ func timeChart(r Report, label string, logY bool, names []string, values func(se
 	for _, s := range r.series {
 		end = max(end, s.at)
 	}
-	for i := range 6 {
-		at := end * float64(i) / 5
-		c.xs = append(c.xs, tick{at, fmt.Sprintf("%.3g s", at)})
-	}
+	c.xs = timeTicks(end)
 	for i, name := range names {
 		l := line{name: name}
 		for _, s := range r.series {
@@ -87,6 +85,24 @@ func timeChart(r Report, label string, logY bool, names []string, values func(se
 		c.lines = append(c.lines, l)
 	}
 	return c
+}
+
+// timeTicks are at round times, five to eleven of them, the last at the end or after it.
+func timeTicks(end float64) (ticks []tick) {
+	step := math.Pow(10, math.Floor(math.Log10(end)))
+	switch {
+	case end/step <= 2:
+		step /= 5
+	case end/step <= 5:
+		step /= 2
+	}
+	for i := 0; ; i++ {
+		at := float64(i) * step
+		ticks = append(ticks, tick{at, strconv.FormatFloat(at, 'g', 6, 64) + " s"})
+		if at >= end*(1-1e-9) {
+			return ticks
+		}
+	}
 }
 
 // svg draws the chart. Colours and dashes come from the page's style sheet.

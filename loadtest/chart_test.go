@@ -41,6 +41,22 @@ func TestChartsStayInsideTheirFrame(t *testing.T) {
 	}
 }
 
+// Times stand at round numbers, and the axis holds all of them.
+func TestTimeTicks(t *testing.T) {
+	for end, want := range map[float64]string{
+		1: "0 s 0.2 s 0.4 s 0.6 s 0.8 s 1 s", 13.13: "0 s 2 s 4 s 6 s 8 s 10 s 12 s 14 s", 30: "0 s 5 s 10 s 15 s 20 s 25 s 30 s",
+		30.4: "0 s 5 s 10 s 15 s 20 s 25 s 30 s 35 s", 99: "0 s 10 s 20 s 30 s 40 s 50 s 60 s 70 s 80 s 90 s 100 s", 3600: "0 s 500 s 1000 s 1500 s 2000 s 2500 s 3000 s 3500 s 4000 s",
+	} {
+		var got []string
+		for _, x := range timeTicks(end) {
+			got = append(got, x.text)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%v: %v, want %s", end, got, want)
+		}
+	}
+}
+
 func wellFormed(text string) error {
 	decoder := xml.NewDecoder(strings.NewReader(text))
 	for {

@@ -138,6 +138,10 @@ func every(n int64, what fault) func(int64) fault {
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/healthz" {
+		_, _ = io.WriteString(w, `{"status":"ok","version":"v-fake"}`)
+		return
+	}
 	part := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/topics/"), "/")
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

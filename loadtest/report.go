@@ -58,6 +58,7 @@ type Report struct {
 	Bottleneck   bool             `json:"tester_was_bottleneck"`
 	Config       Config           `json:"config"`
 	Started      time.Time        `json:"started"`
+	Surroundings Surroundings     `json:"surroundings"`
 
 	latencyCurve, latenessCurve []hist.Point
 	series                      []second

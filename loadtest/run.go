@@ -35,6 +35,7 @@ type run struct {
 	cpu      cpuUse
 	loaded   time.Time // end of the load
 	gone     bool      // no server took connections at the end
+	around   Surroundings
 }
 
 // Run plays the configured mode, prints progress to errOut and the table to
@@ -79,6 +80,7 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	if _, err := r.reachable(ctx); err != nil {
 		return Report{}, err
 	}
+	r.around = r.lookAround(ctx)
 	r.start = time.Now()
 	r.measure = r.start.Add(config.Warmup)
 	r.ledger = newLedger(r.start.UnixMilli())
@@ -316,7 +318,7 @@ func (r *run) report(cut bool) Report {
 		Dead: t.dead.Load(), Retries: t.retries.Load(), AddedLate: t.addedLate.Load(),
 		Unsent: t.unsent.Load(), Overdue: t.overdue.Load(), FirstError: t.firstError(), Foreign: t.foreign.Load(), ByOp: map[string]int64{},
 		CutShort: cut, Gone: r.gone, TesterCPU: r.cpu.cores, TesterWaited: r.cpu.waited, Starved: r.cpu.starved(), Bottleneck: r.cpu.bottleneck || (r.config.Mode == ModeFire && r.watch.saturated),
-		Config: r.config, Started: r.start,
+		Config: r.config, Started: r.start, Surroundings: r.around,
 	}
 	for op := range t.byOperation {
 		report.ByOp[operation(op).String()] = t.byOperation[op].Load()

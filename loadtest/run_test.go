@@ -467,7 +467,7 @@ func TestReportFiles(t *testing.T) {
 		if err := json.Unmarshal(text, &fields); err != nil {
 			t.Fatal(err)
 		}
-		for _, key := range strings.Fields("ops ops_per_second errors latency_ms fired fired_per_second lateness_ms lost early duplicate tester_cpu") {
+		for _, key := range strings.Fields("ops ops_per_second errors latency_ms fired fired_per_second lateness_ms lost early duplicate tester_cpu surroundings") {
 			if _, found := fields[key]; !found {
 				t.Errorf("JSON lacks %q", key)
 			}
@@ -480,7 +480,7 @@ func TestReportFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"<svg", "Every acknowledged timer is accounted for", "lateness"} {
+		for _, want := range []string{"<svg", "Every acknowledged timer is accounted for", "lateness", "timers fired, none lost</h1>", "server v-fake; tester on "} {
 			if !bytes.Contains(html, []byte(want)) {
 				t.Errorf("HTML lacks %q", want)
 			}

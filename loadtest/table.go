@@ -17,6 +17,7 @@ func (r Report) writeTable(w io.Writer) {
 		loop = fmt.Sprintf("open loop at %s/s, latency from the intended send time", count(c.Rate))
 	}
 	fmt.Fprintf(w, "%s @ %s\n", c.Mode, strings.Join(c.URL, " "))
+	fmt.Fprintf(w, "  %s\n", r.Surroundings)
 	fmt.Fprintf(w, "  %d connections, batch %d, payload %d B, delay %s, seed %d, %s\n", c.Connections, c.Batch, c.Payload, c.Delay, c.Seed, loop)
 	fmt.Fprintf(w, "  %-14s %9s %9s %9s %9s %9s\n", "ms", "p50", "p90", "p99", "p99.9", "max")
 	writeRow(w, "latency", r.Latency)
@@ -28,7 +29,7 @@ func (r Report) writeTable(w io.Writer) {
 	case c.Sink != "":
 		fmt.Fprintf(w, "  %d fired, as the server says\n", r.Fired)
 	case r.Fired > 0:
-		fmt.Fprintf(w, "  %d fired: %s/s from first to last\n", r.Fired, count(r.FiredPerSecond))
+		fmt.Fprintf(w, "  %d fired, %s/s between the first and the last\n", r.Fired, count(r.FiredPerSecond))
 	}
 	fmt.Fprintf(w, "  added %d, prevented %d, unknown %d, refused %d, too late to change %d\n", r.Added, r.Prevented, r.Unknown, r.Refused, r.Conflicts)
 	r.writeNotes(w)
