@@ -146,7 +146,7 @@ func shell(t *testing.T, g guide, addresses *strings.Replacer) (printed []string
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
 	var out bytes.Buffer
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = append(cleanEnv(), "PATH="+onPath(t)+":"+os.Getenv("PATH")), "..", &out, &out
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = append(cleanEnv(), "PATH="+onPath(t)+":"+os.Getenv("PATH"), "CARILLON_URL="+addresses.Replace("http://127.0.0.1:7700")), "..", &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	failed = cmd.Run()
