@@ -18,9 +18,10 @@ import (
 // mayImport says, for each layer, the other layers of ours that it may import. Imports point down only. A layer is a top folder with all
 // that is in it, but for those folders in it that are layers themselves.
 var mayImport = map[string][]string{
-	"cmd":         {"client", "node", "transport", "loadtest", "timer", "timer/recurrence", "wal", "vfs"},
-	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk"},
+	"cmd":         {"client", "node", "transport", "loadtest", "backup", "timer", "timer/recurrence", "wal", "vfs"},
+	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk", "backup"},
 	"node/feed":   {"node/task", "shard", "timer", "transport"},
+	"backup":      {"secret", "timer"},
 	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "wal", "vfs", "secret", "timer"},
 	"node/route":  {"node/task", "ring", "shard", "timer", "timer/bulk"},
 	"node/task":   {"fan"}, // time and concurrency, as an interface

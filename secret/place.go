@@ -11,6 +11,9 @@ type Place string
 // Cluster is the place of the secret that all nodes of a cluster share.
 const Cluster Place = "cluster"
 
+// Backup is the place of a backup's own key.
+const Backup Place = "backup"
+
 // OfTopic is the place of a callback header in a topic's policy.
 func OfTopic(topic, header string) Place {
 	return Place("topic\x00" + topic + "\x00header\x00" + strings.ToLower(header))

@@ -31,7 +31,7 @@ func (t *Table) add(c *change, f *facts) timer.Result {
 	case h == 0 && late:
 		return timer.Result{Code: timer.TooLate}
 	case h == 0:
-		return t.create(c, f, 1)
+		return t.create(c, f, t.versionAfter(0))
 	}
 	s := t.slab.at(h)
 	v := t.view(s.ref)
@@ -88,7 +88,7 @@ func (t *Table) put(c *change, f *facts) timer.Result {
 		if c.ifMatch != 0 {
 			return timer.Result{Code: timer.VersionMismatch}
 		}
-		return t.create(c, f, 1)
+		return t.create(c, f, t.versionAfter(0))
 	}
 	s := t.slab.at(h)
 	v := t.view(s.ref)
@@ -108,6 +108,9 @@ func (t *Table) put(c *change, f *facts) timer.Result {
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
+// versionAfter is the version that a change gives a timer which had this one; 0: it is new.
+func (t *Table) versionAfter(version uint32) uint32 { return max(version+1, t.leastVersion) }
+
 // replace gives a touched, scheduled timer all that a command says, as its next version. v views its blob.
 func (t *Table) replace(h timer.Handle, s *slot, v *blob, c *change, f *facts, dueMs int64) {
 	t.rewriteWhole(h, s, v, c, f)
@@ -118,7 +121,7 @@ func (t *Table) replace(h timer.Handle, s *slot, v *blob, c *change, f *facts, d
 func (t *Table) rewriteWhole(h timer.Handle, s *slot, v *blob, c *change, f *facts) {
 	t.freeRun(h, s)
 	s.setAttempts(0)
-	v.version++
+	v.version = t.versionAfter(v.version)
 	v.content, v.updatedMs, v.rest = c.content, t.clockMs, c.spec.rest
 	v.begin(f.repeats)
 	t.rewrite(h, s, v, c.spec.callback)
@@ -149,7 +152,7 @@ func (t *Table) born(h timer.Handle, version uint32) timer.Result {
 // createOver makes a timer of an id whose last timer has ended: a dead letter stays, shadowed; another goes.
 func (t *Table) createOver(c *change, f *facts, old timer.Handle) timer.Result {
 	s := t.slab.at(old)
-	version := t.view(s.ref).version + 1
+	version := t.versionAfter(t.view(s.ref).version)
 	if s.state() != timer.Dead {
 		t.drop(old)
 		if old = t.lookup(c.topic, c.id); old == 0 {
@@ -230,7 +233,7 @@ func (t *Table) patch(h timer.Handle, s *slot, v *blob, p *timer.Patch) {
 			v.flags, v.occurrence = v.flags|blobSeries, 1
 		}
 	}
-	v.version++
+	v.version = t.versionAfter(v.version)
 	v.updatedMs = t.clockMs
 	t.scratch = appendCallback(t.scratch[:0], &spec.Callback)
 	n := len(t.scratch)
@@ -330,7 +333,7 @@ func (t *Table) fire(c *change) timer.Result {
 
 // advanceVersion rewrites a blob that changes in nothing but its version.
 func (t *Table) advanceVersion(h timer.Handle, s *slot, v *blob) {
-	v.version++
+	v.version = t.versionAfter(v.version)
 	v.updatedMs = t.clockMs
 	t.targets.retain(v.target)
 	old := s.ref

@@ -89,7 +89,7 @@ func (t *Table) promote(h timer.Handle, ref uint32) {
 	s := t.slab.at(h)
 	old, next := t.view(s.ref), t.view(ref)
 	f, _ := restFacts(next.rest) // checked when it came in
-	next.id, next.version = old.id, old.version+1
+	next.id, next.version = old.id, t.versionAfter(old.version)
 	next.begin(f.repeats)
 	t.targets.retain(next.target)
 	if s.state() == timer.Scheduled {

@@ -46,7 +46,10 @@ func recoveryOf(g *group) *recovery {
 	return &recovery{group: g, stopped: g.stopped, stop: g.stopped != nil}
 }
 
-func (h *Host) snapshotDir() string { return filepath.Join(h.cfg.Dir, "snapshots") }
+// SnapshotsDir is where the snapshots of a data directory are.
+func SnapshotsDir(dir string) string { return filepath.Join(dir, "snapshots") }
+
+func (h *Host) snapshotDir() string { return SnapshotsDir(h.cfg.Dir) }
 func (h *Host) streamDir() string   { return filepath.Join(h.cfg.Dir, "wal", "0") }
 
 // recover refuses a node that has halted, loads snapshots, opens the log, replays it, and starts raft where that left off. On a fresh directory it founds the groups.

@@ -10,7 +10,8 @@ import (
 // The format of a table's snapshot (docs/formats/snapshot.md).
 const (
 	snapshotMagic   = "CTBL"
-	snapshotVersion = 6
+	snapshotVersion = 7
+	neverRestored   = 6 // up to here there is no least version; so is one written that has none
 	noDeliveries    = 5 // up to here there are no deliveries; so is one written that has none
 	unnamedHash     = 4 // up to here the hash is of version hashOfList, the header does not say so, and no clock was ever set back
 	oldestSnapshot  = 3 // before leases had a holder
@@ -121,8 +122,12 @@ func (s *Snapshot) keep(h timer.Handle) {
 
 func (t *Table) appendHeader(dst []byte, version byte, hash uint64) []byte {
 	format := byte(snapshotVersion)
-	if len(t.deliveries) == 0 {
+	switch {
+	case t.leastVersion != 0:
+	case len(t.deliveries) == 0:
 		format = noDeliveries
+	default:
+		format = neverRestored
 	}
 	dst = append(append(dst, snapshotMagic...), format)
 	for _, v := range [...]uint64{
@@ -145,6 +150,9 @@ func (t *Table) appendHeader(dst []byte, version byte, hash uint64) []byte {
 	dst = binary.AppendUvarint(dst, uint64(t.restamped))
 	if format > noDeliveries {
 		dst = t.appendDeliveries(dst)
+	}
+	if format > neverRestored {
+		dst = binary.AppendUvarint(dst, uint64(t.leastVersion))
 	}
 	return binary.LittleEndian.AppendUint64(append(dst, version), hash)
 }

@@ -48,6 +48,9 @@ func (t *Table) hashReigns(x uint64) uint64 {
 	if t.deliverySum != 0 {
 		x = mix(x, t.deliverySum)
 	}
+	if t.leastVersion != 0 {
+		x = mix(x, uint64(t.leastVersion))
+	}
 	if t.restamped != noRestamp {
 		x = mix(x, uint64(t.restamped))
 	}

@@ -35,6 +35,9 @@ type Table struct {
 	// restamped is how far the slots were gone through since the clock was set back, see restamp.
 	// noRestamp: all of them, or it never was.
 	restamped timer.Handle
+	// leastVersion is the least that a timer has after a client's change. It is 0 but in a table that was restored from a backup:
+	// versions that were given after the backup was taken, and are lost, are not given again.
+	leastVersion uint32
 
 	slab     slab
 	runs     runs

@@ -196,6 +196,9 @@ func (l *loader) header(id timer.ShardID) {
 		if l.version > noDeliveries {
 			l.deliveries()
 		}
+		if l.version > neverRestored {
+			t.leastVersion = uint32(l.number(1<<32-1, "least version"))
+		}
 		if l.hashed = l.byte(); l.err == nil && (l.hashed < hashOfList || l.hashed > l.newest) {
 			l.tooNew("state hash of version %d, this build knows 1 to %d", l.hashed, l.newest)
 		}

@@ -38,10 +38,11 @@ type ctlCmd struct {
 
 	History ctlHistoryCmd `cmd:"" help:"List a topic's timers that have ended, by when they did."`
 
-	Export ctlExportCmd `cmd:"" help:"Write a topic's pending timers to stdout, as adds, a line each."`
-	Import ctlImportCmd `cmd:"" help:"Add the timers that an export wrote; what is there already stays."`
+	Export ctlExportCmd `cmd:"" help:"Write a topic's pending timers as adds."`
+	Import ctlImportCmd `cmd:"" help:"Add the timers that an export wrote."`
 
-	Tail ctlTailCmd `cmd:"" help:"Show what happens to timers, as it happens."`
+	Tail   ctlTailCmd   `cmd:"" help:"Show what happens to timers, as it happens."`
+	Backup ctlBackupCmd `cmd:"" help:"Back the whole cluster up, while it runs."`
 
 	Cluster ctlClusterCmd `cmd:"" help:"Nodes and shards, as the node sees them."`
 	Shard   ctlShardCmd   `cmd:"" help:"Show a shard."`

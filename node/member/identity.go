@@ -1,7 +1,6 @@
 package member
 
 import (
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -88,6 +87,9 @@ func ReadIdentity(fsys vfs.FS, dir string) (Identity, error) {
 
 // newIdentity is for an empty directory only: a log without an identity is somebody's data that lost its owner.
 func newIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error) {
+	if _, err := fsys.Stat(shard.SnapshotsDir(dir)); err == nil {
+		return Identity{}, fmt.Errorf("node: %s holds snapshots but no %s: a restore was interrupted there; restore into an empty directory", dir, identityFile)
+	}
 	if _, err := fsys.Stat(filepath.Join(dir, "wal")); err == nil {
 		return Identity{}, fmt.Errorf("node: %s holds a log but no %s; restore the file, or start in an empty directory", dir, identityFile)
 	}
@@ -95,9 +97,7 @@ func newIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error)
 	if err := fsys.SyncDir(filepath.Dir(filepath.Clean(dir))); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return Identity{}, fmt.Errorf("node: make the data directory durable: %w", err)
 	}
-	var b [8]byte
-	random(b[:])
-	return Identity{Version: identityVersion, NodeID: binary.LittleEndian.Uint64(b[:])&(1<<40-1) | 1}, nil
+	return Identity{Version: identityVersion, NodeID: NewNodeID(random)}, nil
 }
 
 // newClusterID makes the id of a cluster.

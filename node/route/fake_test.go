@@ -80,6 +80,14 @@ func newFakeCluster(nodes, shards int) *fakeCluster {
 	return c
 }
 
+// Confirm implements Host.
+func (n *fakeNode) Confirm(context.Context, timer.ShardID) (uint64, error) { return 1, n.answer }
+
+// OpenState implements Host.
+func (n *fakeNode) OpenState(context.Context, timer.ShardID, uint64) (*shard.State, error) {
+	return nil, n.answer
+}
+
 // LikelyLeaders implements Cluster: every node, the same for all shards: mostly wrong.
 func (n *fakeNode) LikelyLeaders(timer.ShardID) []uint64 {
 	var all []uint64

@@ -26,6 +26,7 @@ const (
 	methodHistory  uint8 = 8  // shard.AppendHistoryQuery → AppendHistory
 	methodWalk     uint8 = 12 // shard.AppendWalk → AppendMarks
 	methodProgress uint8 = 13 // shard.AppendProgressRequest → AppendProgress
+	methodState    uint8 = 14 // shard.AppendStateRequest → AppendStateAnswer
 )
 
 // What one node asks of another for those who pull.
@@ -54,6 +55,9 @@ type Host interface {
 	Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at shard.Waypoint) ([]timer.Ref, shard.Waypoint, error)
 	// Standings tells how far timers have come, if this node leads their shard.
 	Standings(ctx context.Context, id timer.ShardID, topic timer.TopicID, ids []string) ([]shard.Standing, error)
+	// Confirm has a majority confirm that this node leads, and OpenState opens the shard's state for a backup; see shard.Host.
+	Confirm(ctx context.Context, id timer.ShardID) (index uint64, err error)
+	OpenState(ctx context.Context, id timer.ShardID, index uint64) (*shard.State, error)
 	// Offers are the first of what is ready of a topic that is pulled, in the shards that this node leads; Take leases of it.
 	Offers(ctx context.Context, topic timer.TopicID, most int) ([]shard.Offer, error)
 	Take(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error)
@@ -120,6 +124,7 @@ type Router struct {
 	tasks   task.Env
 	waiters *pullWaiters
 	pace    *pace
+	states  openStates
 }
 
 // New makes a router. It starts nothing.
@@ -127,7 +132,7 @@ func New(cfg Config) *Router {
 	if cfg.BulkPage == 0 {
 		cfg.BulkPage = bulkPage
 	}
-	return &Router{cfg: cfg, self: cfg.Self, shards: cfg.Shards, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks)}
+	return &Router{cfg: cfg, self: cfg.Self, shards: cfg.Shards, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks), states: openStates{open: map[uint64]*openState{}}}
 }
 
 // Run looks after those who wait, until the context ends.

@@ -27,6 +27,8 @@ func (r *Router) Serve(ctx context.Context, from uint64, method uint8, body []by
 		return r.serveWalk(ctx, body), nil
 	case methodProgress:
 		return r.serveProgress(ctx, body), nil
+	case methodState:
+		return r.serveState(ctx, from, body), nil
 	case methodHistory:
 		return r.serveHistory(body), nil
 	case methodOffers:

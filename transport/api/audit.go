@@ -36,7 +36,10 @@ func (rq *request) audit(p *problem) {
 	record(Change{Who: rq.auditor(), What: rq.route.audit, Object: rq.object(), From: rq.from(), Status: status, Count: rq.count})
 }
 
-const auditPull = "timers.pull"
+const (
+	auditPull   = "timers.pull"
+	auditBackup = "cluster.backup"
+)
 
 // auditOps records the operations of a batch, each by itself.
 func (rq *request) auditOps(ops []operation) {
@@ -83,6 +86,8 @@ func (rq *request) object() string {
 		return "leases"
 	case rq.route.audit == "cluster.replicas":
 		return "cluster/replicas"
+	case rq.route.audit == auditBackup:
+		return "cluster"
 	}
 	return objectOf(rq.topic, rq.id, rq.node)
 }

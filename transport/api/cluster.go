@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"io"
 
 	"carillon/timer"
 )
@@ -24,6 +25,8 @@ type Cluster interface {
 	Remove(ctx context.Context, name string, force, acceptLoss bool) error
 	// SetReplicas changes how many replicas each shard should have, 1–7; it returns once that is ordered, not done.
 	SetReplicas(ctx context.Context, replicas int) error
+	// Backup writes a backup of the whole cluster. After an error nothing has been written.
+	Backup(ctx context.Context, to io.Writer) error
 }
 
 // maxReplicas is the most that a shard may have.

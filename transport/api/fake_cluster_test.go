@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"io"
 	"slices"
 
 	"carillon/timer"
@@ -12,6 +13,7 @@ type fakeCluster struct {
 	view   ClusterView
 	detail map[timer.ShardID]ShardView
 	err    error // of every change while set
+	backup func(context.Context, io.Writer) error
 }
 
 func newFakeCluster() *fakeCluster {
@@ -38,6 +40,17 @@ func (c *fakeCluster) View(context.Context) ClusterView { return c.view }
 func (c *fakeCluster) Shard(_ context.Context, id timer.ShardID) (ShardView, bool) {
 	v, ok := c.detail[id]
 	return v, ok
+}
+
+func (c *fakeCluster) Backup(ctx context.Context, to io.Writer) error {
+	if c.err != nil {
+		return c.err
+	}
+	if c.backup != nil {
+		return c.backup(ctx, to)
+	}
+	_, err := io.WriteString(to, "a backup")
+	return err
 }
 
 func (c *fakeCluster) node(name string) (*NodeView, error) {

@@ -37,6 +37,7 @@ type Server struct {
 
 	streams atomic.Int32  // of events, that are open
 	beat    time.Duration // of them
+	backups chan struct{} // as many as are being taken
 }
 
 // New makes a server. It starts nothing.
@@ -56,6 +57,7 @@ func New(cfg Config) (*Server, error) {
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.ending, s.end = context.WithCancel(s.base)
 	s.sweeps = make(chan struct{}, sweepsAtOnce)
+	s.backups = make(chan struct{}, 1)
 	l := &s.cfg.Limits
 	s.bodies.limit, s.answers.limit = int64(l.BodiesBytes), int64(l.AnswersBytes)
 	fasthttp.SetBodySizePoolLimit(keptBody, keptBody) // the process's, and without a limit: each connection would keep its largest

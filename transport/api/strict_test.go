@@ -217,7 +217,7 @@ func TestPathsAndMethods(t *testing.T) {
 		get("/V1/topics", 404, notFound), get("/v1/topics/orders/Timers", 404, notFound), get("/v1/topics/orders/timers/a/", 404, notFound), get("/v1/topics/orders/timers/a/b/c/d/e/f", 404, notFound),
 		get("/v1/clusters", 404, notFound), get("/v1/topics/orders/cancel", 405, "method_not_allowed"),
 		{method: "POST", target: "/v1/topics/orders/ack", body: "{}", status: 404, code: notFound}, {method: "POST", target: "/v1/pull", body: "{}", status: 404, code: notFound},
-		{method: "POST", target: "/v1/backup", status: 404, code: notFound},
+		{method: "POST", target: "/v1/backups", status: 404, code: notFound},
 		get("/v1/topics/nothere", 404, unknownTopic), get("/v1/topics/nothere/timers", 404, unknownTopic), get("/v1/topics/nothere/timers/a", 404, unknownTopic), get("/v1/topics/nothere/dead", 404, unknownTopic),
 		get("/v1/topics/orders/timers/b", 404, unknownTimer), get("/v1/topics/orders/timers/A", 404, unknownTimer),
 		{method: "DELETE", target: "/v1/topics/nothere/timers/a", status: 404, code: unknownTopic}, {method: "PATCH", target: "/v1/topics/nothere/timers/a", body: `{"priority":1}`, status: 404, code: unknownTopic},

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"carillon/node"
+)
+
+// restoreCmd makes a data directory of a backup.
+type restoreCmd struct {
+	From       string `required:"" type:"path" placeholder:"FILE" help:"The backup."`
+	Data       string `required:"" type:"path" placeholder:"DIR" help:"Data directory to make: a new one, or an empty one."`
+	Fired      string `default:"hold" enum:"hold,fire,drop" placeholder:"hold|fire|drop" help:"Timers that were due before now, which the lost cluster may have fired: hold them, by pausing their topics; fire them; or drop them (${default})."`
+	SecretsKey string `placeholder:"FILE" type:"path" help:"The cluster's --secrets-key file, for a backup that is encrypted."`
+	Shards     int    `placeholder:"N" help:"Refuse a backup with another number of shards."`
+	Cluster    string `placeholder:"ID" help:"Id of the new cluster; else one is made."`
+	Name       string `placeholder:"NAME" help:"Name of its first node, as serve will have it; else the host's."`
+	Zone       string `placeholder:"ZONE" help:"Zone of its first node."`
+}
+
+func (*restoreCmd) Examples() string {
+	return `carillon restore --from carillon.backup --data ./restored
+carillon serve --data ./restored`
+}
+
+func (r *restoreCmd) Run(term *terminal) error {
+	overdue := map[string]node.Overdue{"hold": node.HoldOverdue, "fire": node.FireOverdue, "drop": node.DropOverdue}[r.Fired]
+	out, err := node.Restore(node.RestoreConfig{
+		From: r.From, DataDir: r.Data, Overdue: overdue, Shards: r.Shards, ClusterID: r.Cluster, Name: r.Name, Zone: r.Zone,
+		SecretsKeyFile: r.SecretsKey, Version: version(),
+	})
+	if err != nil {
+		return fmt.Errorf("%w; nothing was restored", err)
+	}
+	fmt.Fprintf(term.out, "restored the backup of cluster %s as of %s into %s, as cluster %s\n", out.Backup.ClusterID,
+		time.UnixMilli(out.Backup.TimeMs).UTC().Format(time.RFC3339), r.Data, out.ClusterID)
+	fmt.Fprintf(term.out, "topics %d, timers scheduled %d, in flight %d, dead %d, finished %d\n", out.Topics, out.Scheduled, out.Leased, out.Dead, out.Finished)
+	if out.Late > 0 {
+		fmt.Fprintf(term.out, "overdue %d: %s\n", out.Late, r.became(out))
+	}
+	fmt.Fprintf(term.out, "start it: carillon serve --data %s\n", r.Data)
+	return nil
+}
+
+// became says what became of what is overdue.
+func (r *restoreCmd) became(out *node.Restored) string {
+	switch r.Fired {
+	case "fire":
+		return "they fire when the node starts, those again that the lost cluster has fired"
+	case "drop":
+		return fmt.Sprintf("%d were cancelled; %d, of which an attempt was made, are dead letters", out.Cancelled, out.GivenUp)
+	}
+	const most = 20
+	names, more := out.Paused, ""
+	if len(names) > most {
+		names, more = names[:most], fmt.Sprintf(" and %d more", len(out.Paused)-most)
+	}
+	return fmt.Sprintf("they are held, and these topics are paused until carillon ctl topics resume TOPIC: %s%s", strings.Join(names, " "), more)
+}

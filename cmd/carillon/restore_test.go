@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A backup of a running node, encrypted with its secrets key, is restored into another directory; what is overdue by then waits for
+// the operator, and fires with the headers that were sealed.
+func TestBackupAndRestore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
+	dir := t.TempDir()
+	key := filepath.Join(dir, "secrets.key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("ab", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	receiver := start(t, "sink", "--listen", "127.0.0.1:0")
+	_, callback, _ := strings.Cut(receiver.line(t, "receiving on "), "receiving on ")
+	lost, url := serve(t, "--data", filepath.Join(dir, "lost"), "--secrets-key", key)
+	ctl(t, url, "add", "soon", "--id", "a", "--delay", "1h", "--payload", `"a"`, "--callback", callback, "--header", "Authorization: Bearer x")
+	ctl(t, url, "add", "late", "--id", "b", "--delay", "1h", "--payload", `"b"`, "--callback", callback, "--header", "Authorization: Bearer x")
+	ctl(t, url, "topics", "pause", "late")
+	ctl(t, url, "fire", "late", "b") // overdue from now on, and waits
+	ctl(t, url, "topics", "put", "late", "--policy", `{"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}`)
+	file := filepath.Join(dir, "carillon.backup")
+	if got := carillon(t, "", nil, "ctl", "--url", url, "backup", file); got.code != exitOK || !strings.Contains(got.err, "it is encrypted") {
+		t.Fatalf("backup: %+v", got)
+	}
+	lost.signal(t, syscall.SIGKILL)
+	lost.wait(t)
+
+	data := filepath.Join(dir, "restored")
+	restoreIsRefused(t, file, data, key)
+	got := carillon(t, "", nil, "restore", "--from", file, "--data", data, "--secrets-key", key)
+	if got.code != exitOK || !strings.Contains(got.out, "topics 2, timers scheduled 2,") || !strings.Contains(got.out, "overdue 1: they are held") || !strings.Contains(got.out, "TOPIC: late\n") {
+		t.Fatalf("restore: %+v", got)
+	}
+	_, url = serve(t, "--data", data, "--secrets-key", key)
+	if out := ctl(t, url, "list", "soon"); !strings.Contains(out, "a   scheduled") {
+		t.Errorf("soon:\n%s", out)
+	}
+	ctl(t, url, "topics", "resume", "late")
+	if line := receiver.line(t, "late/b"); !strings.Contains(line, `"b"`) {
+		t.Errorf("the receiver saw %q", line)
+	}
+	if got := carillon(t, "", nil, "restore", "--from", file, "--data", data, "--secrets-key", key); got.code != exitFailure || !strings.Contains(got.err, "is not empty") {
+		t.Errorf("restore over a node: %+v", got)
+	}
+}
+
+// restoreIsRefused tries what must not be restored: nothing is written then.
+func restoreIsRefused(t *testing.T, file, data, key string) {
+	t.Helper()
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := bytes.Clone(whole)
+	flipped[len(flipped)/2] ^= 4
+	damaged := filepath.Join(t.TempDir(), "damaged")
+	for _, tt := range []struct {
+		name, want string
+		content    []byte
+		args       []string
+	}{
+		{"a flipped bit", "damaged at byte ", flipped, []string{"--secrets-key", key}},
+		{"a cut file", "it was cut", whole[:len(whole)-1], []string{"--secrets-key", key}},
+		{"no backup", "not a backup", []byte("hello"), nil},
+		{"no key", "lacks the secrets key", whole, nil},
+		{"another number of shards", "carillon ctl export and import", whole, []string{"--secrets-key", key, "--shards", "8"}},
+	} {
+		if err := os.WriteFile(damaged, tt.content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := carillon(t, "", nil, append([]string{"restore", "--from", damaged, "--data", data}, tt.args...)...)
+		if got.code != exitFailure || !strings.Contains(got.err, tt.want) || !strings.Contains(got.err, "nothing was restored") {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+		if _, err := os.Stat(data); err == nil {
+			t.Errorf("%s: something was written", tt.name)
+		}
+	}
+}
+
+// A backup that the node gave up, or that was cut on its way, leaves no file, and the last good one is where it was.
+func TestBackupIsWholeOrNothing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "b")
+	if err := os.WriteFile(file, []byte("the last good one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runCtl(t, []ctlCase{{
+		name: "cut", args: []string{"backup", file}, replies: []reply{{status: 200, body: "CARBKUP1"}}, asked: []string{"POST /v1/backup"},
+		err: []string{"it was cut; the backup is of no use"}, code: exitFailure,
+	}, {
+		name: "refused", args: []string{"backup", file}, asked: []string{"POST /v1/backup"},
+		replies: []reply{{status: 403, body: `{"code":"forbidden","detail":"no","status":403}`}}, err: []string{"403 forbidden"}, code: exitFailure,
+	}})
+	t.Cleanup(func() { // after the cases, which run at once
+		list, err := os.ReadDir(filepath.Dir(file))
+		if content, _ := os.ReadFile(file); err != nil || len(list) != 1 || string(content) != "the last good one" {
+			t.Errorf("%v, %v: %s", list, err, content)
+		}
+	})
+}

@@ -1,0 +1,255 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// toolLimit is far above what a backup or a restore takes: a million timers are the most.
+const toolLimit = 10 * time.Minute
+
+// tool runs the binary to its end and returns stdout.
+func tool(t testing.TB, want int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	cmd := exec.Command(binary, args...)
+	cmd.Env = cleanEnv()
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	limit := time.AfterFunc(toolLimit, func() { _ = cmd.Process.Kill() })
+	defer limit.Stop()
+	_ = cmd.Wait() // the exit code says it
+	if code := cmd.ProcessState.ExitCode(); code != want {
+		t.Fatalf("carillon %s: exit %d, want %d: %s", strings.Join(args, " "), code, want, errOut.String())
+	}
+	return out.String(), errOut.String()
+}
+
+// drill is a cluster that is lost, and its backup.
+type drill struct {
+	t        *testing.T
+	receiver *receiver
+	file     string
+	kept     map[string]int64 // far ahead, of topic kept
+	between  map[string]int64 // of topic between: the lost cluster has fired them, after the backup was taken
+	done     string           // of topic done: fired before
+}
+
+// TestRestoreDrill: a cluster of three is killed and its directories are deleted, at a time when timers have fired of which the backup
+// does not know it. Restored from the backup, and grown to three again, it has every timer.
+func TestRestoreDrill(t *testing.T) {
+	needCluster(t)
+	d := &drill{t: t, receiver: newReceiver(t, nil), file: filepath.Join(t.TempDir(), "carillon.backup")}
+	d.lose()
+	d.refusesDamage()
+	d.holds()
+	d.firesOrDrops("fire")
+	d.firesOrDrops("drop")
+}
+
+// lose runs a cluster up to its end.
+func (d *drill) lose() {
+	t := d.t
+	c := newCluster(t, 3)
+	timers := 20_000
+	if os.Getenv("CARILLON_E2E_LONG") != "" {
+		timers = 1_000_000
+	}
+	client := clientAt("http://"+c.running()[0].http, 30*time.Second)
+	client.topic(t, "between", d.receiver.url(), "")
+	client.topic(t, "done", d.receiver.url(), "")
+	d.kept = map[string]int64{}
+	for n := 0; n < timers; n += 10_000 {
+		maps.Copy(d.kept, c.keepTimers(t, "kept", n, 10_000))
+	}
+	d.done = "before"
+	client.must(t, 201, "POST", "/v1/topics/done/timers", `{"id":"before","delay":"0s"}`)
+	poll(t, 30*time.Second, "the timer before the backup has fired", func() bool { return d.receiver.count() == 1 })
+	poll(t, 30*time.Second, "… and has ended", func() bool {
+		return client.must(t, 200, "GET", "/v1/topics/done/timers/before", "").timer(t).State == "done"
+	})
+	d.backUp(c, client)
+	for _, m := range c.all() {
+		m.process().kill()
+	}
+	for _, m := range c.all() {
+		if err := os.RemoveAll(m.dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// backUp takes the backup before the timers of topic between are due, and waits until they have fired. On a machine where that takes
+// longer it is done again, with later timers.
+func (d *drill) backUp(c *cluster, client *client) {
+	t := d.t
+	for ahead := 10 * time.Second; ; ahead *= 3 {
+		due := time.Now().Add(ahead).UnixMilli()
+		d.between = map[string]int64{}
+		var ops []string
+		for i := range 200 {
+			id := fmt.Sprintf("b%d-%d", int(ahead.Seconds()), i)
+			d.between[id] = due + int64(i)
+			ops = append(ops, fmt.Sprintf(`{"op":"add","id":%q,"at_ms":%d,"payload":%d}`, id, d.between[id], i))
+		}
+		for i, status := range client.batch(t, "between", ops) {
+			if status != 201 {
+				t.Fatalf("%s: status %d", ops[i], status)
+			}
+		}
+		begin := time.Now()
+		_, said := tool(t, 0, "ctl", "--url", "http://"+c.running()[2].http, "backup", d.file)
+		t.Logf("%s in %v", strings.TrimSpace(said), time.Since(begin))
+		if time.Now().UnixMilli() < due {
+			break
+		}
+		if ahead > 5*time.Minute {
+			t.Fatalf("a backup takes more than %v", ahead)
+		}
+	}
+	poll(t, 6*time.Minute, "what is due after the backup has fired", func() bool {
+		for id := range d.between {
+			if d.receiver.called("between", id) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// refusesDamage: nothing is written.
+func (d *drill) refusesDamage() {
+	t := d.t
+	whole, err := os.ReadFile(d.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged, dir := filepath.Join(t.TempDir(), "damaged"), filepath.Join(t.TempDir(), "data")
+	refuse := func(what string, content []byte) {
+		t.Helper()
+		if err := os.WriteFile(damaged, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, said := tool(t, 1, "restore", "--from", damaged, "--data", dir)
+		if _, err := os.Stat(dir); err == nil || !strings.Contains(said, "damaged at byte") {
+			t.Errorf("%s: %v, %s", what, err, said)
+		}
+	}
+	refuse("a cut file", whole[:len(whole)*2/3])
+	whole[len(whole)*2/3] ^= 1
+	refuse("a flipped bit", whole)
+}
+
+// holds restores by default and grows to three nodes. What the lost cluster has fired waits, until it is resumed.
+func (d *drill) holds() {
+	t := d.t
+	members := loopbackMembers(t, 3)
+	out, _ := tool(t, 0, "restore", "--from", d.file, "--data", members[0].dir, "--name", members[0].name)
+	if !strings.Contains(out, fmt.Sprintf("overdue %d: ", len(d.between))) || !strings.Contains(out, "TOPIC: between\n") {
+		t.Errorf("restore said: %s", out)
+	}
+	fired := d.callsByID()
+	c := &cluster{members: members[:1:1]}
+	c.start(t, members[0])
+	c.awaitHealthy(t)
+	c.join(t, members[1])
+	c.join(t, members[2])
+	c.awaitSettled(t, members, 3)
+	c.checkKept(t, "kept", d.kept)
+	c.checkKept(t, "between", d.between)
+	client := clientAt("http://"+members[2].http, 30*time.Second)
+	if state := client.must(t, 200, "GET", "/v1/topics/done/timers/"+d.done, "").timer(t).State; state != "done" {
+		t.Errorf("the timer that had fired before the backup is %s", state)
+	}
+	if now := d.callsByID(); !maps.EqualFunc(now, fired, func(a, b []arrival) bool { return len(a) == len(b) }) {
+		t.Error("something was called before it was resumed")
+	}
+	client.must(t, 200, "POST", "/v1/topics/between/resume", "")
+	d.firedAgain(fired, "hold, and resume")
+	for _, m := range members {
+		m.process().kill()
+	}
+}
+
+// callsByID are the calls of topic between so far.
+func (d *drill) callsByID() map[string][]arrival {
+	calls := map[string][]arrival{}
+	for _, a := range d.receiver.arrivals() {
+		if a.topic == "between" {
+			calls[a.timer] = append(calls[a.timer], a)
+		}
+	}
+	return calls
+}
+
+// firedAgain waits for one more call of each, by which a receiver can tell that it is the same, and newer than any before of the cluster
+// that made the first.
+func (d *drill) firedAgain(before map[string][]arrival, what string) {
+	t := d.t
+	t.Helper()
+	var now map[string][]arrival
+	poll(t, 60*time.Second, what+": each has fired", func() bool {
+		now = d.callsByID()
+		for id := range d.between {
+			if len(now[id]) <= len(before[id]) {
+				return false
+			}
+		}
+		return true
+	})
+	for id := range d.between {
+		first, last := now[id][0], now[id][len(now[id])-1]
+		if len(now[id]) != len(before[id])+1 || last.webhook != first.webhook || last.sum != first.sum || last.fence <= first.fence+1<<31 || last.early() {
+			t.Fatalf("%s: %s has %d calls, the first %+v, the last %+v", what, id, len(now[id]), first, last)
+		}
+	}
+}
+
+// firesOrDrops restores in the other ways, for a node alone.
+func (d *drill) firesOrDrops(fired string) {
+	t := d.t
+	dir := filepath.Join(t.TempDir(), fired)
+	tool(t, 0, "restore", "--from", d.file, "--data", dir, "--fired", fired)
+	before := d.callsByID()
+	node := serve(t, dir)
+	c := newClient(node)
+	if fired == "fire" {
+		d.firedAgain(before, fired)
+	}
+	got := map[string]int{}
+	for _, tm := range c.all(t, "kept") {
+		got["kept "+tm.State]++
+	}
+	poll(t, 30*time.Second, fired+": every timer of the topic has ended", func() bool {
+		n := 0
+		for _, tm := range c.all(t, "between") {
+			if want := map[string]string{"fire": "done", "drop": "cancelled"}[fired]; tm.State == want {
+				n++
+			}
+		}
+		return n == len(d.between)
+	})
+	if got["kept scheduled"] != len(d.kept) || len(got) != 1 {
+		t.Errorf("%s: %v", fired, got)
+	}
+	var topic struct {
+		Paused bool `json:"paused"`
+	}
+	if err := json.Unmarshal(c.must(t, 200, "GET", "/v1/topics/between", "").body, &topic); err != nil || topic.Paused {
+		t.Errorf("%s: paused %t, %v", fired, topic.Paused, err)
+	}
+	if now := d.callsByID(); fired == "drop" && !maps.EqualFunc(now, before, func(a, b []arrival) bool { return len(a) == len(b) }) {
+		t.Error("something that was dropped was called")
+	}
+	node.stop(t)
+}

@@ -1,0 +1,29 @@
+package member
+
+import (
+	"encoding/binary"
+
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/vfs"
+)
+
+// NewNodeID makes the id of a node.
+func NewNodeID(random func([]byte)) uint64 {
+	var b [8]byte
+	random(b[:])
+	return binary.LittleEndian.Uint64(b[:])&(1<<40-1) | 1
+}
+
+// NewClusterID makes the id of a cluster.
+func NewClusterID(random func([]byte)) string { return newClusterID(random) }
+
+// WriteRestoredIdentity makes a directory in which a cluster was restored that of its one node. It is the last that is written: without
+// it no node starts there.
+func WriteRestoredIdentity(fsys vfs.FS, dir string, plan *ring.FoundingPlan, meta shard.Row) error {
+	id := Identity{
+		NodeID: plan.Nodes[0].ID, Founded: true, Shards: plan.Shards, Replicas: plan.Replicas, ClusterID: plan.ClusterID,
+		AcceptedPlan: plan, Meta: &meta,
+	}
+	return id.Write(fsys, dir)
+}

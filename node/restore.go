@@ -1,0 +1,304 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"carillon/backup"
+	"carillon/node/member"
+	"carillon/ring"
+	"carillon/secret"
+	"carillon/shard"
+	"carillon/timer"
+	"carillon/vfs"
+	"carillon/wal"
+)
+
+// Overdue says what becomes of timers that were due before the restore; see package shard.
+type Overdue = shard.Overdue
+
+// The ways to treat them.
+const (
+	HoldOverdue = shard.HoldOverdue
+	FireOverdue = shard.FireOverdue
+	DropOverdue = shard.DropOverdue
+)
+
+// RestoreConfig says what is restored, and to where.
+type RestoreConfig struct {
+	From           string // the backup's file
+	DataDir        string // made, or empty
+	Overdue        Overdue
+	Shards         int    // 0: as in the backup, and nothing else is possible
+	ClusterID      string // of the new cluster; made if it is empty
+	Name, Zone     string // of its first node
+	SecretsKeyFile string
+	FeatureLevel   int // the highest that the node understands; 0: the build's
+	Version        string
+}
+
+// Restored says what was restored.
+type Restored struct {
+	ClusterID string // the new one
+	Backup    backup.Head
+	Topics    int
+	Paused    []string // topics that start paused because of timers that are overdue, by name
+	shard.Restore
+}
+
+// Restore makes the data directory of a node that is a cluster by itself, with all that a backup has. The whole backup is verified
+// before the first byte is written. What was written is removed again when it fails.
+func Restore(cfg RestoreConfig) (*Restored, error) {
+	if cfg.Name == "" {
+		host, _ := os.Hostname()
+		cfg.Name = nameOf(host)
+	}
+	if cfg.FeatureLevel == 0 {
+		cfg.FeatureLevel = DefaultFeatureLevel
+	}
+	keys, _, err := (Config{SecretsKeyFile: cfg.SecretsKeyFile}).readSecretsKeys()
+	if err != nil {
+		return nil, err
+	}
+	r := &restore{cfg: cfg, fsys: vfs.OS{}, keys: keys, nowMs: time.Now().UnixMilli()}
+	if err := r.verify(); err != nil {
+		return nil, err
+	}
+	return r.write()
+}
+
+type restore struct {
+	cfg   RestoreConfig
+	fsys  vfs.FS
+	keys  *secret.Keys
+	nowMs int64
+
+	head  backup.Head
+	meta  any // what the meta group's machine has read
+	saved ring.Saved
+}
+
+// each goes through the states of the file that count.
+func (r *restore) each(do func(s backup.State, body io.Reader) error) (backup.Head, error) {
+	f, err := os.Open(r.cfg.From)
+	if err != nil {
+		return backup.Head{}, err
+	}
+	defer f.Close()
+	in, err := backup.NewReader(f)
+	if err != nil {
+		return backup.Head{}, err
+	}
+	if err := in.Unlock(r.keys); err != nil {
+		return backup.Head{}, err
+	}
+	for {
+		s, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return in.Head(), nil
+		}
+		if err != nil {
+			return backup.Head{}, err
+		}
+		if err := do(s, in); err != nil && !errors.Is(err, backup.ErrVoid) {
+			return backup.Head{}, err
+		}
+	}
+}
+
+// verify reads the whole file, every timer of it.
+func (r *restore) verify() error {
+	seen := map[timer.ShardID]bool{}
+	head, err := r.each(func(s backup.State, body io.Reader) error {
+		if err := r.readState(s, body); err != nil {
+			return err
+		}
+		if seen[s.Group] {
+			return fmt.Errorf("backup: it has shard %d twice", s.Group)
+		}
+		seen[s.Group] = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.head = head
+	if !seen[shard.Meta] || len(seen) != 1+head.Shards || r.saved.Shards != head.Shards {
+		return fmt.Errorf("backup: it has %d states, and should have %d", len(seen), 1+head.Shards)
+	}
+	for id := range timer.ShardID(head.Shards) {
+		if !seen[1+id] {
+			return fmt.Errorf("backup: it lacks shard %d", 1+id)
+		}
+	}
+	if n := r.cfg.Shards; n != 0 && n != head.Shards {
+		return fmt.Errorf("the backup has %d shards, and so will the cluster: a timer's id may say in which one it is. "+
+			"For another number, restore it so and move its topics to a new cluster with carillon ctl export and import", head.Shards)
+	}
+	return nil
+}
+
+// readState reads a state whole, and holds it against what the file says of it.
+func (r *restore) readState(s backup.State, body io.Reader) error {
+	counted := &countedReader{from: body}
+	var hash uint64
+	if s.Group == shard.Meta {
+		saved, metaHash, err := ring.NewState(nil, nil).Read(counted)
+		if err != nil {
+			return voidOr(counted, err)
+		}
+		r.meta, r.saved, hash = saved, ring.SavedParts(saved), metaHash
+	} else {
+		if _, err := shard.LoadTable(s.Group, counted); err != nil {
+			return voidOr(counted, err)
+		}
+		hash = s.Hash // a table says its own, and is held against it
+	}
+	if _, err := io.Copy(io.Discard, counted); err != nil {
+		return err
+	}
+	if s.Size != 0 && s.Size != counted.n {
+		return fmt.Errorf("backup: shard %d has %d bytes, and should have %d", s.Group, counted.n, s.Size)
+	}
+	if hash != s.Hash {
+		return fmt.Errorf("backup: the topics have the hash %016x, and should have %016x", hash, s.Hash)
+	}
+	return nil
+}
+
+// countedReader counts, and keeps the first error that is the file's.
+type countedReader struct {
+	from io.Reader
+	n    uint64
+	err  error
+}
+
+func (c *countedReader) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	c.n += uint64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
+	}
+	return n, err
+}
+
+// voidOr prefers what is wrong with the file to what that did to the reading of a state.
+func voidOr(c *countedReader, err error) error {
+	if c.err != nil {
+		return c.err
+	}
+	return err
+}
+
+// write makes the directory.
+func (r *restore) write() (out *Restored, err error) {
+	dir := r.cfg.DataDir
+	if err := r.free(dir); err != nil {
+		return nil, err
+	}
+	lock, err := vfs.LockDir(r.fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	snapshots := shard.SnapshotsDir(dir)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(snapshots))
+		}
+	}()
+	if err := wal.PrepareSnapshotDir(r.fsys, snapshots); err != nil {
+		return nil, err
+	}
+	node := member.NewNodeID(random)
+	out = &Restored{ClusterID: r.cfg.ClusterID, Backup: r.head}
+	if out.ClusterID == "" {
+		out.ClusterID = member.NewClusterID(random)
+	}
+	out.Restore = shard.Restore{Owner: shard.NewOwner(node, 0), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics}
+	self := ring.Node{ID: node, Name: r.cfg.Name, Zone: r.cfg.Zone, Version: r.cfg.Version, Level: shard.Level(r.cfg.FeatureLevel)}
+	// The placement is the same whatever is paused.
+	placed, err := ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(timer.TopicID) bool { return false })
+	if err != nil {
+		return nil, err
+	}
+	if err := r.writeShards(out, placed); err != nil {
+		return nil, err
+	}
+	state, err := r.writeMeta(out, self)
+	if err != nil {
+		return nil, err
+	}
+	row, _ := state.Row(shard.Meta)
+	_, shards, replicas := state.Cluster()
+	plan := &ring.FoundingPlan{ClusterID: out.ClusterID, Shards: shards, Replicas: replicas, Nodes: state.Nodes()}
+	return out, member.WriteRestoredIdentity(r.fsys, dir, plan, row.ForHost())
+}
+
+// free refuses a directory that has something in it.
+func (r *restore) free(dir string) error {
+	list, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range list {
+		if e.Name() != "lost+found" && e.Name() != vfs.LockName {
+			return fmt.Errorf("%s is not empty (%s is there): a backup is restored into a new directory", dir, e.Name())
+		}
+	}
+	return nil
+}
+
+func (r *restore) writeShards(out *Restored, placed *ring.State) error {
+	_, err := r.each(func(s backup.State, body io.Reader) error {
+		if s.Group == shard.Meta {
+			return nil
+		}
+		counted := &countedReader{from: body}
+		t, err := out.Table(s.Group, counted)
+		if err != nil {
+			return voidOr(counted, err)
+		}
+		if _, err := io.Copy(io.Discard, counted); err != nil {
+			return fmt.Errorf("shard %d: %w", s.Group, counted.err)
+		}
+		row, ok := placed.Row(s.Group)
+		if !ok {
+			return fmt.Errorf("shard %d has no place", s.Group)
+		}
+		return shard.WriteRestored(r.fsys, r.cfg.DataDir, row.ForHost(), t.BeginSnapshot(), func(written io.Reader) error {
+			_, err := shard.LoadTable(s.Group, written)
+			return err
+		})
+	})
+	return err
+}
+
+// writeMeta writes what the cluster has agreed on, now that it is known which topics are held.
+func (r *restore) writeMeta(out *Restored, self ring.Node) (*ring.State, error) {
+	state, err := ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(id timer.TopicID) bool { return out.Held[id] > 0 })
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range state.List("", ring.MaxTopics) {
+		out.Topics++
+		if out.Held[t.ID] > 0 {
+			out.Paused = append(out.Paused, t.Name)
+		}
+	}
+	slices.Sort(out.Paused)
+	row, _ := state.Row(shard.Meta)
+	saving := state.BeginSave()
+	return state, shard.WriteRestored(r.fsys, r.cfg.DataDir, row.ForHost(), saving, func(written io.Reader) error {
+		_, hash, err := ring.NewState(nil, nil).Read(written)
+		if err == nil && hash != saving.Hash() {
+			err = errors.New("the topics that were written are not those that were restored")
+		}
+		return err
+	})
+}

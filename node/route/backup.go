@@ -1,0 +1,240 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"carillon/shard"
+	"carillon/timer"
+)
+
+// How states are read for a backup.
+const (
+	stateAgain  = 100 * time.Millisecond // after what a state that is being written is asked for again
+	stateTries  = 3                      // of a shard, from its beginning
+	stateWithin = 10 * time.Minute       // a state must be there
+	stateCallIn = 20 * time.Second       // one piece
+	stateIdle   = 5 * time.Minute        // one that nobody has asked for so long is closed
+	maxStates   = 8                      // open at once, for all who back up
+)
+
+// StateSink takes shards' states one after the other, each in pieces.
+type StateSink interface {
+	// Begin says that a state follows; what came before of the same shard, and was not ended, is void.
+	Begin(id timer.ShardID, index, size, hash uint64) error
+	io.Writer
+}
+
+// State writes a shard's state, with all that was acknowledged before it was called, as its leader has it. Where a leader is lost on the
+// way, it begins anew with the next.
+func (r *Router) State(ctx context.Context, id timer.ShardID, to StateSink) (err error) {
+	for range stateTries {
+		var failed sinkError
+		if err = r.stateOnce(ctx, id, to); err == nil || ctx.Err() != nil || errors.As(err, &failed) {
+			return err
+		}
+	}
+	return err
+}
+
+// sinkError is an error of a StateSink: to try again is in vain.
+type sinkError struct{ error }
+
+func (e sinkError) Unwrap() error { return e.error }
+
+func (r *Router) stateOnce(ctx context.Context, id timer.ShardID, to StateSink) error {
+	node, state, err := r.openState(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer r.askState(context.WithoutCancel(ctx), node, &shard.StateRequest{Group: id, Number: state.Number})
+	if err := to.Begin(id, state.Index, state.Size, state.Hash); err != nil {
+		return sinkError{err}
+	}
+	for at := uint64(0); at < state.Size; {
+		a, err := r.askState(ctx, node, &shard.StateRequest{Group: id, Number: state.Number, Offset: at, Bytes: shard.MaxStatePiece})
+		if err != nil {
+			return err
+		}
+		if len(a.Piece) == 0 || at+uint64(len(a.Piece)) > state.Size {
+			return fmt.Errorf("route: a state of %d bytes has %d at %d", state.Size, len(a.Piece), at)
+		}
+		if _, err := to.Write(a.Piece); err != nil {
+			return sinkError{err}
+		}
+		at += uint64(len(a.Piece))
+	}
+	return nil
+}
+
+// openState has a shard's leader open its state. The first answer says what it must have, however long it takes until it is there.
+func (r *Router) openState(ctx context.Context, id timer.ShardID) (node uint64, a shard.StateAnswer, err error) {
+	begin := r.tasks.Now()
+	b := r.newBackoff(begin)
+	q := shard.StateRequest{Group: id}
+	var t target
+	for r.tasks.Now()-begin < stateWithin {
+		t.choose(r, id)
+		switch a, err = r.askState(ctx, t.node, &q); {
+		case readAgain(err):
+			if !b.wait(ctx, t.noteLeaderHint(err)) {
+				return 0, a, timer.ErrNoLeader
+			}
+			continue
+		case err != nil || a.Number != 0:
+			return t.node, a, err
+		}
+		q.Index, b, t.hint = a.Index, r.newBackoff(r.tasks.Now()), t.node
+		if !r.tasks.Sleep(ctx, stateAgain) {
+			return 0, a, ctx.Err()
+		}
+	}
+	return 0, a, timer.ErrOverloaded
+}
+
+func (r *Router) askState(ctx context.Context, node uint64, q *shard.StateRequest) (shard.StateAnswer, error) {
+	switch node {
+	case 0:
+		return shard.StateAnswer{}, timer.ErrNoLeader
+	case r.self:
+		return r.states.answer(ctx, r, r.self, q)
+	}
+	ctx, cancel := r.tasks.WithTimeout(ctx, stateCallIn)
+	defer cancel()
+	answer, err := r.cfg.Peers.Call(ctx, node, methodState, shard.AppendStateRequest(nil, q))
+	switch {
+	case errors.Is(err, r.cfg.NotSent):
+		return shard.StateAnswer{}, timer.ErrNoLeader
+	case err != nil:
+		return shard.StateAnswer{}, timer.ErrUnknown
+	}
+	a, err := shard.DecodeStateAnswer(answer)
+	return a, fromPeer(err)
+}
+
+func (r *Router) serveState(ctx context.Context, from uint64, body []byte) []byte {
+	q, err := shard.DecodeStateRequest(body)
+	var a shard.StateAnswer
+	if err == nil {
+		a, err = r.states.answer(ctx, r, from, &q)
+	}
+	if err != nil {
+		return shard.AppendFailure(nil, err)
+	}
+	return shard.AppendStateAnswer(nil, &a)
+}
+
+// openStates are those that are being read. A state's file stays readable for as long as it is open, whatever newer ones come.
+type openStates struct {
+	mu   sync.Mutex
+	last uint64
+	open map[uint64]*openState
+}
+
+type openState struct {
+	mu    sync.Mutex // one piece at a time
+	node  uint64     // who reads it
+	at    uint64
+	state *shard.State
+	used  time.Duration
+}
+
+func (s *openStates) answer(ctx context.Context, r *Router, from uint64, q *shard.StateRequest) (shard.StateAnswer, error) {
+	switch {
+	case q.Number == 0:
+		return s.begin(ctx, r, from, q)
+	case q.Bytes == 0:
+		s.end(q.Number, from)
+		return shard.StateAnswer{}, nil
+	}
+	s.mu.Lock()
+	o := s.open[q.Number]
+	if o != nil && o.node == from {
+		o.used = r.tasks.Now()
+	} else {
+		o = nil
+	}
+	s.mu.Unlock()
+	if o == nil {
+		return shard.StateAnswer{}, timer.ErrStopped // another process's, or closed: the reader begins anew
+	}
+	return o.piece(q)
+}
+
+func (s *openStates) begin(ctx context.Context, r *Router, from uint64, q *shard.StateRequest) (a shard.StateAnswer, err error) {
+	if err := r.notLeader(q.Group); err != nil {
+		return a, err
+	}
+	if a.Index = q.Index; a.Index == 0 {
+		if a.Index, err = r.host.Confirm(ctx, q.Group); err != nil {
+			return a, err
+		}
+	}
+	s.expire(r.tasks.Now())
+	state, err := r.host.OpenState(ctx, q.Group, a.Index)
+	if err != nil || state == nil {
+		return a, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) >= maxStates {
+		_ = state.Close()
+		return a, timer.ErrOverloaded
+	}
+	s.last++
+	s.open[s.last] = &openState{node: from, state: state, used: r.tasks.Now()}
+	return shard.StateAnswer{Index: state.Index, Number: s.last, Size: uint64(state.Size), Hash: state.Hash}, nil
+}
+
+// expire closes what nobody reads any more.
+func (s *openStates) expire(now time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for number, o := range s.open {
+		if now-o.used > stateIdle {
+			delete(s.open, number)
+			o.close()
+		}
+	}
+}
+
+func (s *openStates) end(number, from uint64) {
+	s.mu.Lock()
+	o := s.open[number]
+	if o != nil && o.node == from {
+		delete(s.open, number)
+	} else {
+		o = nil
+	}
+	s.mu.Unlock()
+	if o != nil {
+		o.close()
+	}
+}
+
+func (o *openState) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_ = o.state.Close()
+}
+
+func (o *openState) piece(q *shard.StateRequest) (a shard.StateAnswer, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if q.Offset > uint64(o.state.Size) {
+		return a, shard.ErrFormat
+	}
+	if q.Offset != o.at {
+		if err := o.state.SeekTo(int64(q.Offset)); err != nil {
+			return a, err
+		}
+	}
+	a.Piece = make([]byte, min(q.Bytes, shard.MaxStatePiece, uint64(o.state.Size)-q.Offset))
+	n, err := io.ReadFull(o.state, a.Piece)
+	o.at = q.Offset + uint64(n)
+	return a, err
+}

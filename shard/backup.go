@@ -1,0 +1,118 @@
+package shard
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+
+	"carillon/timer"
+	"carillon/wal"
+)
+
+// A backup has each shard as its leader has it at one moment: a snapshot that has all that was acknowledged before it was asked for.
+// It is the one that the group keeps for itself: the worker cuts it in slices and a goroutine writes the file, as always, and whoever
+// backs up reads that file, at any pace.
+
+// State is a group's state in a file.
+type State struct {
+	SnapshotSource // its body: see docs/formats/snapshot.md and meta.md
+	Size           int64
+	Hash           uint64
+	Index          uint64 // of the last entry that is in it
+}
+
+// OpenState opens the newest snapshot of a group if it has all entries up to index. nil without an error: there is none yet; it was
+// ordered, and whoever asks again will find it.
+func (h *Host) OpenState(_ context.Context, id timer.ShardID, index uint64) (*State, error) {
+	var newest wal.SnapshotMeta
+	err := h.read(id, false, func(g *group, _ int) bool {
+		if g.files.newest >= index && g.files.newestConf != nil && g.files.suspect == 0 {
+			newest = wal.SnapshotMeta{Shard: uint32(id), Index: g.files.newest, Term: g.files.newestTerm}
+		} else if run := g.w.snapshot; run == nil || run.group != g || run.mark.index < index {
+			g.wantSnapshot = true
+		}
+		return true
+	})
+	if err != nil || newest.Index == 0 {
+		return nil, err
+	}
+	file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), newest.FileName())
+	if err != nil {
+		return nil, err
+	}
+	return &State{SnapshotSource: file, Size: file.Size(), Hash: file.Meta().Hash, Index: newest.Index}, nil
+}
+
+// SaveMeta cuts the meta group's state as this node has it. What it returns may be used on any goroutine.
+func (h *Host) SaveMeta() (state Saving, err error) {
+	g, wait := h.groups[Meta], h.newWaiter(1)
+	if err := g.w.box.put(&call{func(*worker) { state = g.meta.machine.BeginSave() }, wait}, math.MaxInt); err != nil {
+		wait.release()
+		return nil, err
+	}
+	if h.await(wait); state == nil {
+		return nil, timer.ErrStopped
+	}
+	return state, nil
+}
+
+// What nodes ask each other about states: to open one, and for pieces of it.
+
+// StateRequest asks for a state, or for the next piece of one that was opened.
+type StateRequest struct {
+	Group  timer.ShardID
+	Index  uint64 // to open: what it must have; 0: all that is acknowledged by now
+	Number uint64 // of one that was opened; 0: open one
+	Offset uint64
+	Bytes  uint64 // of the piece, at most; 0: it is not needed any more
+}
+
+// StateAnswer is what became of it.
+type StateAnswer struct {
+	Index  uint64 // what a state must have, or what it has
+	Number uint64 // 0: it is not there yet
+	Size   uint64
+	Hash   uint64
+	Piece  []byte
+}
+
+// AppendStateRequest encodes one.
+func AppendStateRequest(dst []byte, q *StateRequest) []byte {
+	dst = append(dst, wireVersion)
+	for _, v := range [...]uint64{uint64(q.Group), q.Index, q.Number, q.Offset, q.Bytes} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	return dst
+}
+
+// DecodeStateRequest decodes what AppendStateRequest wrote.
+func DecodeStateRequest(b []byte) (q StateRequest, err error) {
+	r := openWire(b)
+	q.Group = timer.ShardID(r.number(1<<32-1, "shard"))
+	q.Index, q.Number, q.Offset, q.Bytes = r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint()
+	return q, r.close()
+}
+
+// AppendStateAnswer encodes one.
+func AppendStateAnswer(dst []byte, a *StateAnswer) []byte {
+	dst = append(dst, wireVersion, faultNone)
+	for _, v := range [...]uint64{a.Index, a.Number, a.Size, a.Hash} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(a.Piece)))
+	return append(dst, a.Piece...)
+}
+
+// MaxStatePiece bounds a piece of a state on its way between nodes.
+const MaxStatePiece = 256 << 10
+
+// DecodeStateAnswer decodes what AppendStateAnswer or AppendFailure wrote.
+func DecodeStateAnswer(b []byte) (a StateAnswer, err error) {
+	r, err := answered(b)
+	if err != nil {
+		return a, err
+	}
+	a.Index, a.Number, a.Size, a.Hash = r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint()
+	a.Piece = r.block(MaxStatePiece, "piece")
+	return a, r.close()
+}

@@ -1,0 +1,65 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"carillon/timer"
+)
+
+// A backup is streamed as it is made. What fails before its first byte is a problem; what fails later cuts it.
+func TestBackupStreams(t *testing.T) {
+	h := newHarness(t)
+	h.engine.backup = func(_ context.Context, to io.Writer) error {
+		for range 100 {
+			if _, err := io.WriteString(to, strings.Repeat("x", 10_000)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	r := h.do("POST", "/v1/backup", "").want(200)
+	if len(r.body) != 1_000_000 || r.header.Get("Content-Type") != "application/octet-stream" {
+		t.Errorf("%d bytes of %s", len(r.body), r.header.Get("Content-Type"))
+	}
+	h.engine.backup = func(context.Context, io.Writer) error { return timer.ErrNoLeader }
+	h.do("POST", "/v1/backup", "").problem(503, "no_leader")
+	h.engine.backup = func(context.Context, io.Writer) error { panic("a fault") }
+	h.do("POST", "/v1/backup", "").problem(500, internalError)
+	h.do("POST", "/v1/backup", `{"x":1}`).problem(400, "unknown_field")
+	h.do("GET", "/v1/backup", "").problem(405, "method_not_allowed")
+}
+
+// One backup is taken at a time, and one that nobody reads any more ends.
+func TestBackupsAtOnce(t *testing.T) {
+	h := newHarness(t)
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	h.engine.backup = func(ctx context.Context, to io.Writer) error {
+		close(begun)
+		<-ctx.Done()
+		ended <- errors.New("the reader is gone")
+		return ctx.Err()
+	}
+	answered := make(chan int, 1)
+	go func() {
+		resp, err := http.Post("http://"+h.addr+"/v1/backup", "", nil)
+		if err != nil {
+			t.Error(err)
+			answered <- 0
+			return
+		}
+		defer resp.Body.Close()
+		answered <- resp.StatusCode
+	}()
+	<-begun
+	h.do("POST", "/v1/backup", "").problem(503, "overloaded")
+	h.server.end() // the node stops
+	if status := <-answered; status != 503 {
+		t.Errorf("answered %d", status)
+	}
+	<-ended
+}
