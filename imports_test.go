@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -83,9 +84,20 @@ type sourceFile struct {
 
 func sources(t *testing.T) []sourceFile {
 	t.Helper()
-	var files []sourceFile
+	files, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 20 {
+		t.Fatalf("found only %d files; the test looks in the wrong place", len(files))
+	}
+	return files
+}
+
+// parsed reads all of them once: most of what these tests take is that.
+var parsed = sync.OnceValues(func() (files []sourceFile, err error) {
 	fset := token.NewFileSet()
-	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -102,14 +114,8 @@ func sources(t *testing.T) []sourceFile {
 		files = append(files, sourceFile{filepath.ToSlash(name), strings.HasSuffix(name, "_test.go"), syntax, fset})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) < 20 {
-		t.Fatalf("found only %d files; the test looks in the wrong place", len(files))
-	}
-	return files
-}
+	return files, err
+})
 
 func (f sourceFile) imports() []string {
 	var paths []string
