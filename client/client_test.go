@@ -167,6 +167,11 @@ func TestCalls(t *testing.T) {
 		{"put topic", func(c *Client) (any, error) {
 			return c.PutTopic(ctx, "o", Policy{Delivery: "pull", Lease: time.Minute, Rate: &Rate{PerSecond: 5, Burst: 1}, StopOn: []int{}})
 		}, `PUT /v1/topics/o {"delivery":"pull","stop_on":[],"rate":{"per_second":5,"burst":1},"lease":"1m0s"}`, `{"topic":"o","counts":{"scheduled":4,"dead":2}}`, ""},
+		{"rotate", func(c *Client) (any, error) { return c.RotateSecret(ctx, "o", "whsec_x") }, `POST /v1/topics/o/secrets/rotate {"secret":"whsec_x"}`,
+			`{"topic":"o","secrets":["sha256:1","sha256:2"]}`, `{"topic":"o","secret":"","secrets":["sha256:1","sha256:2"]}`},
+		{"rotate to one of the node's", func(c *Client) (any, error) { return c.RotateSecret(ctx, "o", "") }, `POST /v1/topics/o/secrets/rotate {}`, `{"secret":"whsec_x"}`, ""},
+		{"finish", func(c *Client) (any, error) { return c.FinishRotation(ctx, "o", "") }, `POST /v1/topics/o/secrets/finish {}`, `{}`, ""},
+		{"finish with another", func(c *Client) (any, error) { return c.FinishRotation(ctx, "o", "sha256:2") }, `POST /v1/topics/o/secrets/finish {"keep":"sha256:2"}`, `{}`, ""},
 		{"pause", func(c *Client) (any, error) { return c.Pause(ctx, "o") }, `POST /v1/topics/o/pause`, `{"topic":"o","paused":true}`, ""},
 		{"resume", func(c *Client) (any, error) { return c.Resume(ctx, "o") }, `POST /v1/topics/o/resume`, `{"topic":"o"}`, ""},
 		{"delete topic", func(c *Client) (any, error) { return c.DeleteTopic(ctx, "o", true) }, `DELETE /v1/topics/o?force=true`, `{"cancelled":4}`, `4`},
@@ -252,6 +257,8 @@ func TestRetries(t *testing.T) {
 		{"ack", []reply{broken, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.Ack(ctx, "r"); return err }, 2, true},
 		{"nack", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.Nack(ctx, Backoff, "", "r"); return err }, 1, false},
 		{"pull", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.Pull(ctx, "o", PullOptions{}); return err }, 1, false},
+		{"rotate", []reply{broken, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.RotateSecret(ctx, "o", "whsec_x"); return err }, 2, true},
+		{"rotate to one of the node's", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.RotateSecret(ctx, "o", ""); return err }, 1, false},
 		{"drain", []reply{broken, {status: 202, body: `{}`}}, func(c *Client) error { _, err := c.DrainNode(ctx, "n1"); return err }, 2, true},
 		{"remove", []reply{busy, {status: 200, body: `{}`}}, func(c *Client) error { _, err := c.RemoveNode(ctx, "n1", Removal{}); return err }, 1, false},
 		{"batch", []reply{busy, {status: 200, body: `{"results":[]}`}}, func(c *Client) error { _, err := c.Batch(ctx, "o", nil, false); return err }, 1, false},

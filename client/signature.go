@@ -2,6 +2,7 @@ package client
 
 import (
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -21,6 +22,13 @@ const (
 	signaturePrefix = "v1,"
 	maxSignatures   = 16 // of one header: bounds the work that it can ask for
 )
+
+// NewSecret makes a secret to sign callbacks with: whsec_ and 32 random bytes.
+func NewSecret() string {
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // never fails
+	return secretPrefix + base64.StdEncoding.EncodeToString(key[:])
+}
 
 func parseSecret(text string) ([]byte, error) {
 	encoded, ok := strings.CutPrefix(text, secretPrefix)

@@ -130,3 +130,38 @@ func (c *Client) DeleteTopic(ctx context.Context, topic string, force bool) (can
 func (c *Client) Topics(ctx context.Context) iter.Seq2[*Topic, error] {
 	return pages[Topic](ctx, c, Path("topics"), "topics", url.Values{"counts": {"true"}})
 }
+
+// Secrets are a topic's signing secrets.
+type Secrets struct {
+	Topic string `json:"topic"`
+	// Made is the new secret where the node has made it. Nothing shows it again.
+	Made         string   `json:"secret"`
+	Fingerprints []string `json:"secrets"` // the newest first
+}
+
+// RotateSecret adds a secret, as NewSecret makes it, before those that a topic has, up to three in
+// all. Each of them signs every call until FinishRotation: that is the time for receivers to learn
+// the new one. Empty: the node makes it, and the call is not repeated.
+func (c *Client) RotateSecret(ctx context.Context, topic, secret string) (*Secrets, error) {
+	body := map[string]string{}
+	if secret != "" {
+		body["secret"] = secret
+	}
+	return c.changeSecrets(ctx, topic, "rotate", secret != "", body)
+}
+
+// FinishRotation drops all secrets of a topic but one: that with the fingerprint keep, or, where it
+// is empty, the newest.
+func (c *Client) FinishRotation(ctx context.Context, topic, keep string) (*Secrets, error) {
+	body := map[string]string{}
+	if keep != "" {
+		body["keep"] = keep
+	}
+	return c.changeSecrets(ctx, topic, "finish", true, body)
+}
+
+func (c *Client) changeSecrets(ctx context.Context, topic, what string, repeatable bool, body map[string]string) (*Secrets, error) {
+	s := new(Secrets)
+	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "secrets", what), Repeatable: repeatable}
+	return whole(s, c.call(ctx, r, body, s))
+}

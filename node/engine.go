@@ -128,6 +128,14 @@ func (e *engine) FindTopic(ctx context.Context, name string) (*timer.Topic, erro
 	return c.topics.Named(ctx, name)
 }
 
+func (e *engine) LatestTopic(ctx context.Context, name string) (*timer.Topic, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	return c.topics.Latest(ctx, name)
+}
+
 func (e *engine) Topics(after string, limit int) []*timer.Topic {
 	c, err := e.core()
 	if err != nil {

@@ -13,6 +13,7 @@ type ctlTopicsCmd struct {
 	Get    topicGetCmd    `cmd:"" help:"Show a topic: its policy and how many timers it has."`
 	Put    topicPutCmd    `cmd:"" help:"Make a topic or set its whole policy."`
 	Delete topicDeleteCmd `cmd:"" help:"Delete a topic."`
+	Rotate topicRotateCmd `cmd:"" help:"Change the secret that signs a topic's callbacks, without a call that receivers refuse."`
 	Pause  topicPauseCmd  `cmd:"" help:"Stop firing; timers wait."`
 	Resume topicResumeCmd `cmd:"" help:"Fire again."`
 }

@@ -36,6 +36,11 @@ func (t *Topics) Named(ctx context.Context, name string) (*timer.Topic, error) {
 	if topic, ok := t.local.Named(name); ok {
 		return topic, nil
 	}
+	return t.Latest(ctx, name)
+}
+
+// Latest is Named for the topic as the last change has left it that was decided before.
+func (t *Topics) Latest(ctx context.Context, name string) (*timer.Topic, error) {
 	if err := t.meta.CatchUp(ctx); err != nil {
 		return nil, err
 	}

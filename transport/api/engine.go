@@ -34,6 +34,8 @@ type Engine interface {
 	// FindTopic finds a topic. timer.ErrNoTopic says that there is none, also where others may have made it; any other error that
 	// nobody could be asked who knows.
 	FindTopic(ctx context.Context, name string) (*timer.Topic, error)
+	// LatestTopic finds a topic as the last change has left it that was decided before. Its errors are FindTopic's.
+	LatestTopic(ctx context.Context, name string) (*timer.Topic, error)
 	// Topic and Topics read this node's copy of the topics, which may be behind; Topics in order of name, those after a name.
 	Topic(name string) (*timer.Topic, bool)
 	Topics(after string, limit int) []*timer.Topic

@@ -469,6 +469,13 @@ func (e *fakeEngine) FindTopic(_ context.Context, name string) (*timer.Topic, er
 	return nil, timer.ErrNoTopic
 }
 
+func (e *fakeEngine) LatestTopic(ctx context.Context, name string) (*timer.Topic, error) {
+	if e.err != nil {
+		return nil, e.err
+	}
+	return e.FindTopic(ctx, name)
+}
+
 func (e *fakeEngine) Topic(name string) (*timer.Topic, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

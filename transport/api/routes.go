@@ -48,6 +48,9 @@ var routes = []route{
 	{method: "POST", path: "/v1/topics/{topic}/pause", scope: scopeAdmin, handle: (*request).pauseTopic, audit: "topic.pause", body: emptyBody},
 	{method: "POST", path: "/v1/topics/{topic}/resume", scope: scopeAdmin, handle: (*request).resumeTopic, audit: "topic.resume", body: emptyBody},
 
+	{method: "POST", path: "/v1/topics/{topic}/secrets/rotate", scope: scopeAdmin, handle: (*request).rotateSecret, audit: "topic.secrets.rotate", body: maybeBody},
+	{method: "POST", path: "/v1/topics/{topic}/secrets/finish", scope: scopeAdmin, handle: (*request).finishRotation, audit: "topic.secrets.finish", body: maybeBody},
+
 	{method: "POST", path: "/v1/topics/{topic}/timers", scope: scopeAdd, handle: (*request).addTimer, audit: "timer.add", large: true, named: true, body: jsonBody},
 	{method: "GET", path: "/v1/topics/{topic}/timers", scope: scopeRead, handle: (*request).listTimers, large: true, query: listParams},
 	{method: "GET", path: timerPath, scope: scopeRead, handle: (*request).readTimer, large: true},

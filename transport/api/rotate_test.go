@@ -1,0 +1,82 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"carillon/timer"
+	"carillon/transport/callback"
+)
+
+// A secret is added before the others and the others are dropped later; the rest of the policy stays.
+func TestSecretsAreRotated(t *testing.T) {
+	h := newHarness(t)
+	first, second, third, fourth := callback.NewSecret(), callback.NewSecret(), callback.NewSecret(), callback.NewSecret()
+	h.do("PUT", orders, `{"callback":{"url":"http://a.example/","headers":{"Authorization":"hunter2"}},"history":"24h","secrets":["`+first+`"]}`).want(201)
+	rotate, finish := orders+"/secrets/rotate", orders+"/secrets/finish"
+	are := func(r *reply, secrets ...string) {
+		t.Helper()
+		var prints []string
+		for _, s := range secrets {
+			prints = append(prints, fmt.Sprintf("%q", fingerprint(s)))
+		}
+		if want := `{"topic":"orders","secrets":[` + strings.Join(prints, ",") + `]}`; r.want(200).body != want {
+			t.Errorf("%s, want %s", r.body, want)
+		}
+		topic, _ := h.engine.Topic("orders")
+		if got := topic.Policy; len(got.Secrets) != len(secrets) || got.Secrets[0] != secrets[0] || got.HistoryMs != 86_400_000 || got.Callback.Headers[0].Value != "hunter2" {
+			t.Errorf("%+v", got)
+		}
+	}
+	are(h.do("POST", rotate, `{"secret":"`+second+`"}`), second, first)
+	are(h.do("POST", rotate, `{"secret":"`+second+`"}`), second, first) // again: nothing has changed
+	wrote := h.engine.wrote
+	h.do("POST", rotate, `{"secret":"`+second+`"}`).want(200)
+	if h.engine.wrote != wrote {
+		t.Error("it was written again")
+	}
+	are(h.do("POST", rotate, `{"secret":"`+third+`"}`), third, second, first)
+	h.do("POST", rotate, `{"secret":"`+fourth+`"}`).problem(422, badPolicy)
+	h.do("POST", rotate, "").problem(422, badPolicy)
+	are(h.do("POST", rotate, `{"secret":"`+first+`"}`), first, third, second) // one that it has comes first
+	are(h.do("POST", finish, `{"keep":"`+fingerprint(third)+`"}`), third)
+	are(h.do("POST", rotate, `{"secret":"`+fourth+`"}`), fourth, third)
+	are(h.do("POST", finish, ""), fourth)
+	are(h.do("POST", finish, "{}"), fourth)
+
+	made := h.do("POST", rotate, "{}").want(200)
+	topic, _ := h.engine.Topic("orders")
+	if _, err := callback.ParseSecret(topic.Policy.Secrets[0]); err != nil || !strings.Contains(made.body, `"secret":"`+topic.Policy.Secrets[0]+`"`) || len(topic.Policy.Secrets) != 2 {
+		t.Errorf("%s: %v, %v", made.body, topic.Policy.Secrets, err)
+	}
+}
+
+func TestSecretsAreRotatedWithCare(t *testing.T) {
+	h := newHarness(t)
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	rotate, finish := orders+"/secrets/rotate", orders+"/secrets/finish"
+	h.do("POST", rotate, "").problem(404, unknownTopic)
+	h.do("POST", finish, "").problem(404, unknownTopic)
+	h.do("PUT", orders, `{}`).want(201)
+	h.do("POST", finish, "").problem(422, badPolicy)
+	for body, want := range map[string]string{
+		`{"secret":"hunter2"}`: badPolicy, `{"secret":"whsec_AAAA"}`: badPolicy, `{"secret":""}`: badRequest, `{"secret":7}`: badRequest, `{"secrets":["a"]}`: unknownField, `[]`: badRequest, `{`: badJSON,
+	} {
+		status := 400
+		if want == badPolicy {
+			status = 422
+		}
+		if r := h.do("POST", rotate, body); strings.Contains(r.body, "hunter2") {
+			t.Errorf("%s: %s", body, r.body)
+		} else {
+			r.problem(status, want)
+		}
+	}
+	h.do("POST", rotate, `{"secret":"`+secret+`"}`).want(200)
+	h.do("POST", finish, `{"keep":"sha256:0000000000000000"}`).problem(422, badPolicy)
+	h.do("POST", finish, `{"keep":"`+secret+`"}`).problem(422, badPolicy) // a fingerprint, not the secret
+	h.do("GET", rotate, "").problem(405, "method_not_allowed")
+	h.engine.err = timer.ErrNoLeader
+	h.do("POST", rotate, "").problem(503, "no_leader")
+}
