@@ -24,7 +24,7 @@ import (
 //   - in the cluster's record as a majority has it, before this start is put there: mayRegister.
 
 var (
-	errUnasked = errors.New("this node has begun anew, and has not heard yet what the other knows of it")
+	errUnasked = fmt.Errorf("%w: this node has begun anew, and asks first what the other knows of it", peer.ErrLater)
 
 	// errLostEnd: the log lacks frames that were on disk. An older copy cannot be told from a disk that lost them.
 	errLostEnd = errors.New("the end of the log was damaged, or the data directory is an older copy of what it was")

@@ -2,6 +2,8 @@ package peer
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -110,7 +112,11 @@ func (l *lane) fall(err error) {
 	l.settle()
 	l.mu.Unlock()
 	if l.p.ctx.Err() == nil && (last == nil || last.Error() != err.Error()) { // once, not each second
-		l.p.t.config.Logger.Warn("peer: not connected", "node", l.p.node, "lane", l.kind, "error", err)
+		level := slog.LevelWarn
+		if errors.Is(err, ErrLater) {
+			level = slog.LevelDebug
+		}
+		l.p.t.config.Logger.Log(l.p.ctx, level, "peer: not connected", "node", l.p.node, "lane", l.kind, "error", err)
 	}
 	if out == nil {
 		return

@@ -1,10 +1,13 @@
 package peer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -258,5 +261,36 @@ func TestStuckReceiverHurtsOnlyItself(t *testing.T) {
 	stuck.Close()
 	for nc := range held {
 		nc.Close()
+	}
+}
+
+// TestRefusalThatPassesIsNoWarning: what this side refuses for a moment is not worth an operator's attention; what it refuses for good is.
+func TestRefusalThatPassesIsNoWarning(t *testing.T) {
+	for refusal, warnings := range map[error]int{fmt.Errorf("%w: it is asked first", ErrLater): 0, errors.New("a stranger"): 1} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			refused := 0
+			m := newMemory()
+			a, b := memoryPair(t, m, func(c *Config) {
+				if c.Self().Node != 1 {
+					return
+				}
+				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				c.Admit = func(Hello) error {
+					if refused++; refused < 3 {
+						return refusal
+					}
+					return nil
+				}
+			})
+			for !a.Send(2, []byte("x")) || len(b.host.frames) == 0 {
+				<-time.After(50 * time.Millisecond)
+			}
+			a.stop()
+			b.stop()
+			if got := strings.Count(log.String(), "not connected"); got != warnings || refused < 3 {
+				t.Errorf("%v: %d warnings, want %d: %s", refusal, got, warnings, log.String())
+			}
+		})
 	}
 }
