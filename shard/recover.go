@@ -34,7 +34,7 @@ type recovery struct {
 	bytes   int         // of the kept ones' data
 	hard    hardState
 	known   bool  // the log has something of the replica, or of its snapshot
-	fault   error // what the log lacks of the replica; void if the replica turns out to have been given up later, as its files are gone then
+	fault   error // what the log lacks of the replica; void if it was given up later, or went on from a peer's snapshot: what was before may be gone in part
 	stop    bool  // a membership change: from here on raft must see the entries
 	stopped error // this build cannot apply what comes next
 	alien   bool  // the log, as far as it was read, has another entry where the snapshot from a peer ends: what follows that one is void
@@ -179,7 +179,7 @@ func (g *group) place(m mark) {
 
 // replay takes one record of the group from the log.
 func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
-	if r.fault != nil && rec.Type != wal.RecordReplicaTombstone {
+	if r.fault != nil && (rec.Type == wal.RecordEntries || rec.Type == wal.RecordReplicaCreate) {
 		return nil
 	}
 	g := r.group
@@ -204,6 +204,9 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 		}
 		r.hard, r.known = hard, true
 		g.files.hardGen = pos.Gen
+		if r.fault != nil {
+			return nil
+		}
 		return r.commit(hard.commit)
 	case wal.RecordEntries:
 		return r.entries(pos, rec.Data)

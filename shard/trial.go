@@ -17,7 +17,7 @@ type trial struct {
 	log       []stretch // from base on, applied ones too; without gaps
 	hard      hardState
 	alien     bool
-	fault     error // as a start would find; void if the replica is given up later on
+	fault     error // as a start would find; void if the replica is given up later on, or goes on from a snapshot of a peer
 	wrong     error // not what it must be; void if what was there is given up later on
 }
 
@@ -52,7 +52,7 @@ func (t *trial) term(index uint64) uint64 {
 }
 
 func (t *trial) record(r wal.Record) error {
-	if t.fault != nil && r.Type != wal.RecordReplicaTombstone {
+	if t.fault != nil && (r.Type == wal.RecordEntries || r.Type == wal.RecordReplicaCreate) {
 		return nil
 	}
 	switch r.Type {
@@ -79,6 +79,9 @@ func (t *trial) record(r wal.Record) error {
 			return err
 		}
 		t.hard = hard
+		if t.fault != nil {
+			return nil
+		}
 		t.applied = max(t.applied, min(hard.commit, t.last().index))
 	case wal.RecordEntries:
 		ents, err := readEntries(r.Data)
@@ -105,7 +108,7 @@ func (t *trial) mark(m mark) {
 	case t.applied != t.base.index:
 		t.fault = fmt.Errorf("it would go on from snapshot %d after more was applied", m.index)
 	default:
-		t.log, t.alien, t.wrong = nil, false, nil
+		t.log, t.alien, t.wrong, t.fault = nil, false, nil, nil
 	}
 }
 

@@ -1,0 +1,57 @@
+package shard
+
+import (
+	"testing"
+
+	"carillon/wal"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// TestGapBeforeASnapshotFromAPeer: a log's generations go one by one. So of entries that a snapshot from a peer has made void, the first may be gone and the last
+// be there still. A start, and the trial of a log that was mended, go on from the snapshot; without it the gap is what it looks like.
+func TestGapBeforeASnapshotFromAPeer(t *testing.T) {
+	const old, term, index = 14, 16, 331
+	r := newStand(t, nil)
+	g := r.host.groups[1]
+	m := mark{replica: g.replica, index: index, term: term, epoch: 1, installed: true, conf: &pb.ConfState{Voters: []uint64{g.replica}}}
+	entries := func(first, last, term uint64) wal.Record {
+		var list []*pb.Entry
+		for i := first; i <= last; i++ {
+			list = append(list, &pb.Entry{Index: &i, Term: &term, Type: pb.EntryNormal.Enum()})
+		}
+		return wal.Record{Type: wal.RecordEntries, Shard: 1, Data: appendEntries(nil, list)}
+	}
+	hard := func(term, vote, commit uint64) wal.Record {
+		return wal.Record{Type: wal.RecordHardState, Shard: 1, Data: appendHardState(nil, hardState{term, vote, commit})}
+	}
+	void := []wal.Record{entries(index+7, index+9, old), hard(term-1, 8, index-10)}
+	after := []wal.Record{hard(term, 0, index), entries(index+1, index+3, term)}
+	installed := wal.Record{Type: wal.RecordSnapMark, Shard: 1, Data: appendMark(nil, m)}
+	for name, tt := range map[string]struct {
+		records []wal.Record
+		whole   bool
+	}{
+		"with a snapshot from a peer": {append(append(append([]wal.Record{}, void...), installed), after...), true},
+		"without":                     {append(append([]wal.Record{}, void...), after...), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g.place(m)
+			start, tried := recoveryOf(g), newTrial(1, &m)
+			for i, rec := range tt.records {
+				if err := start.replay(wal.Position{Gen: 4, Seq: uint64(749 + i)}, rec); err != nil {
+					t.Fatal(err)
+				}
+				if err := tried.record(rec); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if (start.fault == nil) != tt.whole || (tried.fault == nil) != tt.whole {
+				t.Fatalf("a start finds %v, the trial %v", start.fault, tried.fault)
+			}
+			if tt.whole && (len(start.log)-start.next != 3 || start.hard != hardState{term, 0, index} || tried.last() != entryID{index + 3, term}) {
+				t.Errorf("%d entries, %+v; the trial ends at %v", len(start.log)-start.next, start.hard, tried.last())
+			}
+		})
+	}
+}
