@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build dist package deploy-check test ci check sim mutants bench fuzz chaos soak soak-tests fmt clean
+.PHONY: help run demo build docs dist package deploy-check test ci check sim mutants bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -31,6 +31,9 @@ demo: build ## three nodes, a receiver, load, and a kill -9 of the busiest leade
 build: ## build ./bin/carillon
 	@mkdir -p bin
 	go build -ldflags '$(LDFLAGS)' -o bin/carillon ./cmd/carillon
+
+docs: ## the documents and the reference of the API as pages, from the disk: bin/site/index.html
+	go run ./docs/site -out bin/site
 
 dist: $(CYCLONEDX) ## static binaries, checksums, lists of what is in them and completions, into bin/dist
 	VERSION=$(VERSION) COMMIT=$(COMMIT) CYCLONEDX=$(CYCLONEDX) ./scripts/dist.sh

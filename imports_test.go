@@ -60,6 +60,7 @@ var soleImporter = map[string]string{
 	"github.com/buraksezer/consistent": "ring/consistent.go",
 	"github.com/sony/gobreaker/v2":     "transport/callback/breaker.go",
 	"github.com/netresearch/go-cron":   "timer/recurrence/cron.go",
+	"github.com/yuin/goldmark":         "docs/site/markdown.go",
 }
 
 // clockless folders take the time as an argument; of their product code only files named clock.go read a clock, and
