@@ -15,7 +15,7 @@ import (
 const shownTimes = 5
 
 // printDue says when the timer would be due, as a node whose clock is right would have it.
-func (a *ctlAddCmd) printDue(out io.Writer, now time.Time) error {
+func (a *ctlAddCmd) printDue(ctl *ctlCmd, out io.Writer, now time.Time) error {
 	first, err := a.begin(now)
 	if err != nil {
 		return err
@@ -27,6 +27,15 @@ func (a *ctlAddCmd) printDue(out io.Writer, now time.Time) error {
 	zone, err := recurrence.LoadZone(a.Zone)
 	if err != nil {
 		return usagef("--zone: %v", err)
+	}
+	if ctl.JSON {
+		o := &object{}
+		due := make([]string, len(times))
+		for i := range times {
+			due[i] = instant(times[i])
+		}
+		o.set("due", due)
+		return printJSON(out, o.bytes())
 	}
 	if len(times) == 0 {
 		_, err := fmt.Fprintln(out, "never")

@@ -225,6 +225,10 @@ func TestCtl(t *testing.T) {
 			name: "add a short series for a trial", args: []string{"add", "t", "--every", "24h", "--at", "2099-01-01T00:00:00Z", "--until", "2099-01-02T00:00:00Z", "--dry-run"},
 			out: []string{"2099-01-01T00:00:00.000Z", "2099-01-02T00:00:00.000Z", "Fri 2099-01-02 00:00:00 UTC\n"},
 		},
+		{
+			name: "add a series for a trial --json", args: []string{"add", "t", "--every", "24h", "--at", "2099-01-01T00:00:00Z", "--count", "2", "--dry-run", "--json"},
+			out: []string{`{"due":["2099-01-01T00:00:00.000Z","2099-01-02T00:00:00.000Z"]}` + "\n"},
+		},
 		{name: "add for a trial that never comes", args: []string{"add", "t", "--cron", "0 0 30 2 *", "--dry-run"}, out: []string{"never\n"}},
 		{name: "add for a trial with a bad rule", args: []string{"add", "t", "--cron", "0 0 32 2 *", "--dry-run"}, err: []string{"--cron: "}, code: exitUsage},
 		{name: "cancel nothing in particular", args: []string{"cancel", "t"}, code: 2, err: []string{"which timers?"}},

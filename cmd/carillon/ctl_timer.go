@@ -111,7 +111,7 @@ func (a *ctlAddCmd) Run(ctl *ctlCmd, term *terminal) error {
 		return usagef("a timer needs a time: --delay or --at, or --cron or --every")
 	}
 	if a.DryRun {
-		return a.printDue(term.out, time.Now())
+		return a.printDue(ctl, term.out, time.Now())
 	}
 	if a.Key != "" && a.TimerID != "" && !strings.HasPrefix(a.TimerID, "{") {
 		a.TimerID = "{" + a.Key + "}" + a.TimerID
