@@ -97,6 +97,9 @@ func (l links) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 	if c == nil {
 		return nil, errNotYet
 	}
+	if method == methodDestinations {
+		return c.answerDestinations()
+	}
 	return l.answer(ctx, c, from.Node, method, body)
 }
 

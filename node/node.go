@@ -175,7 +175,7 @@ func (n *Node) Run(ctx context.Context) error {
 // assemble makes the core of a node that is of a cluster; it starts nothing.
 func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, error) {
 	id := p.self.Identity()
-	c := &core{p: p}
+	c := &core{p: p, pool: pool}
 	c.member = p.self.NewMember(func() { c.host.TopicsChanged() }, func() { p.membersChanged(c.member.State) })
 	state := c.member.State
 	meta := id.Meta

@@ -16,6 +16,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/transport/callback"
 	"carillon/transport/peer"
 	"carillon/vfs"
 )
@@ -60,6 +61,7 @@ type core struct {
 	topics *route.Topics
 	past   *past
 	feed   *feed.Feed
+	pool   *callback.Pool // of calls to receivers
 }
 
 // setCore says that the node has its shards; nil: it has them no more.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"carillon/timer"
@@ -54,6 +55,33 @@ func (h *Host) Standings(_ context.Context, id timer.ShardID, topic timer.TopicI
 	}
 	h.await(wait)
 	return out, err
+}
+
+// DueFor counts the timers that are due, for each destination, in the shards that this node leads:
+// those that stand in its lanes. Of a serial topic that is the first of each key.
+func (h *Host) DueFor() map[Destination]int {
+	var mu sync.Mutex
+	sum := map[Destination]int{}
+	h.onWorkers(func(w *worker) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, g := range w.groups {
+			if g.table == nil || !g.lead.active {
+				continue
+			}
+			for _, q := range g.lead.topics {
+				if q.id == canaryTopic || q.pulled() {
+					continue
+				}
+				for _, n := range q.lanes {
+					if n.dest != nil && n.len() > 0 {
+						sum[n.dest] += n.len()
+					}
+				}
+			}
+		}
+	})
+	return sum
 }
 
 // standing looks one timer up in the queues.

@@ -41,8 +41,9 @@ type ctlCmd struct {
 	Export ctlExportCmd `cmd:"" help:"Write a topic's pending timers as adds."`
 	Import ctlImportCmd `cmd:"" help:"Add the timers that an export wrote."`
 
-	Tail   ctlTailCmd   `cmd:"" help:"Show what happens to timers, as it happens."`
-	Backup ctlBackupCmd `cmd:"" help:"Back the whole cluster up, while it runs."`
+	Tail         ctlTailCmd         `cmd:"" help:"Show what happens to timers, as it happens."`
+	Backup       ctlBackupCmd       `cmd:"" help:"Back the whole cluster up, while it runs."`
+	Destinations ctlDestinationsCmd `cmd:"" help:"Receivers that the nodes call, and their breakers."`
 
 	Cluster ctlClusterCmd `cmd:"" help:"Nodes and shards, as the node sees them."`
 	Shard   ctlShardCmd   `cmd:"" help:"Show a shard."`

@@ -303,6 +303,13 @@ func TestCtl(t *testing.T) {
 			asked:   []string{"GET /v1/topics/t/history?id=x&limit=100&state=done%2Cdead"}, out: []string{"ENDED", "2026-06-01T12:00:00.000Z", "dead (stopped)", "410"},
 		},
 		{
+			name: "destinations", args: []string{"destinations", "--state", "open"},
+			replies: ok(`{"destinations":[{"destination":"http://h:80","state":"open","since":"2026-06-01T12:00:00.000Z","calls":2,"waiting":7,"latency_ms":1.25,"last_error":"timeout"}]}`),
+			asked:   []string{"GET /v1/destinations?limit=100&state=open"},
+			out: []string{"DESTINATION  STATE  SINCE                     CALLS  WAITING  LATENCY  LAST ERROR\n" +
+				"http://h:80  open   2026-06-01T12:00:00.000Z  2      7        1.2 ms   timeout\n"},
+		},
+		{
 			name: "dead list", args: []string{"dead", "list", "t", "--reason", "expired"}, replies: ok(`{"timers":[{"id":"x","reason":"expired","attempts":3,"last_status":503}]}`),
 			asked: []string{"GET /v1/topics/t/dead?limit=100&reason=expired"}, out: []string{"REASON", "expired", "503"},
 		},

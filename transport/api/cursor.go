@@ -18,6 +18,8 @@ const (
 	cursorTopics  byte = 2
 	cursorHistory byte = 3
 
+	cursorDestinations byte = 4
+
 	maxCursorBytes = 512
 )
 

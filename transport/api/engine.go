@@ -55,6 +55,7 @@ type Engine interface {
 	Cluster
 	Consumers
 	Live
+	Destinations
 }
 
 // Op is one command of DoAll.

@@ -14,6 +14,13 @@ type fakeCluster struct {
 	detail map[timer.ShardID]ShardView
 	err    error // of every change while set
 	backup func(context.Context, io.Writer) error
+
+	destinations []Destination
+	missing      []string
+}
+
+func (c *fakeCluster) Destinations(context.Context) ([]Destination, []string, error) {
+	return MergeDestinations(c.destinations), c.missing, c.err
 }
 
 func newFakeCluster() *fakeCluster {

@@ -40,6 +40,7 @@ var routes = []route{
 	{method: "GET", path: "/healthz", scope: scopeOpen, handle: (*request).healthz},
 	{method: "GET", path: "/readyz", scope: scopeOpen, handle: (*request).readyz},
 	{method: "GET", path: "/metrics", scope: scopeMetrics, handle: (*request).metrics},
+	{method: "GET", path: "/v1/destinations", scope: scopeMetrics, handle: (*request).listDestinations, query: []string{"state", "limit", "cursor"}},
 
 	{method: "GET", path: "/v1/topics", scope: scopeRead, handle: (*request).listTopics, large: true, query: []string{"limit", "cursor", "prefix", "counts"}},
 	{method: "GET", path: "/v1/topics/{topic}", scope: scopeRead, handle: (*request).readTopic},

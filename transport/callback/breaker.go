@@ -64,10 +64,13 @@ type circuit struct {
 	failedAt  []time.Time // ring of the last policy.Failures failures
 	failures  int
 	openUntil atomic.Pointer[time.Time]
+	changedAt atomic.Pointer[time.Time] // nil: it has been closed from the start
+
+	report func(open bool) // told when it opens and when it closes, under that lock; must not block
 }
 
-func newCircuit(policy Breaker) *circuit {
-	c := &circuit{policy: policy, failedAt: make([]time.Time, policy.Failures)}
+func newCircuit(policy Breaker, report func(open bool)) *circuit {
+	c := &circuit{policy: policy, failedAt: make([]time.Time, policy.Failures), report: report}
 	c.steps = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests:   uint32(policy.Probes),
 		Timeout:       policy.Open,
@@ -89,10 +92,15 @@ func (c *circuit) readyToTrip(counts gobreaker.Counts) bool {
 }
 
 func (c *circuit) stateChanged(_ string, _, to gobreaker.State) {
+	now := time.Now()
+	c.changedAt.Store(&now)
 	if to == gobreaker.StateOpen {
 		// The library opens strictly after its expiry: one tick more.
-		until := time.Now().Add(c.policy.Open + time.Millisecond)
+		until := now.Add(c.policy.Open + time.Millisecond)
 		c.openUntil.Store(&until)
+	}
+	if to != gobreaker.StateHalfOpen { // then it is not decided
+		c.report(to == gobreaker.StateOpen)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // unnamed one.
 const maxGates = 1024
 
-// gate is one breaker scope at a destination. All is guarded by the pool's lock.
+// gate is one breaker scope at a destination. All but said is guarded by the pool's lock.
 type gate struct {
 	dest    *destination
 	scope   string
@@ -23,6 +23,8 @@ type gate struct {
 	lastUse time.Time
 
 	retryAt time.Time // of the refusal that was given last
+
+	said said // of breakerLog
 }
 
 // Allow implements slots.Breaker.
@@ -37,7 +39,7 @@ func (g *gate) Blocked() (blocked bool) {
 	return blocked
 }
 
-// destination is one receiver. All fields but client, dropped and latency
+// destination is one receiver. All fields but client, dropped, latency and failure
 // are guarded by the pool's lock.
 type destination struct {
 	pool  *Pool
@@ -55,6 +57,13 @@ type destination struct {
 	client  *fasthttp.HostClient // its connections
 	dropped atomic.Bool          // The pool has forgotten it.
 	latency atomic.Int64         // moving mean of call times, ns
+	failure atomic.Pointer[failure]
+}
+
+// failure is how a call failed.
+type failure struct {
+	text string
+	at   time.Time
 }
 
 // gateFor returns the scope's breaker. Another policy makes another breaker: what
@@ -68,10 +77,12 @@ func (d *destination) gateFor(scope string, policy Breaker) *gate {
 		scope, policy = "", Breaker{}.withDefaults()
 	}
 	if g == nil {
-		g = &gate{dest: d, scope: scope, circuit: newCircuit(policy)}
+		g = &gate{dest: d, scope: scope}
+		g.circuit = newCircuit(policy, g.report)
 		d.gates[scope] = g
 	} else if g.circuit.policy != policy {
-		g.circuit = newCircuit(policy)
+		g.circuit = newCircuit(policy, g.report)
+		g.report(false)
 	}
 	return g
 }

@@ -32,6 +32,9 @@ func (k Key) hostPort() string {
 	return net.JoinHostPort(k.Host, strconv.Itoa(int(k.Port)))
 }
 
+// Destination is its destination's name, scheme://host:port, as Destinations has it.
+func (k Key) Destination() string { return k.destination().String() }
+
 func (k Key) destination() Key {
 	k.Scope = ""
 	return k

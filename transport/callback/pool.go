@@ -43,6 +43,8 @@ type Pool struct {
 	running   atomic.Bool
 	tickets   sync.Pool
 
+	breakerNews chan breakerChange // for Run to log
+
 	mu           sync.Mutex
 	destinations map[Key]*destination
 	recent       list.List    // of *destination, the last used first
@@ -63,6 +65,7 @@ func New(config Config) (*Pool, error) {
 		config:       config,
 		destinations: make(map[Key]*destination),
 		drained:      make(chan struct{}),
+		breakerNews:  make(chan breakerChange, maxBreakerNews),
 		sweptAt:      config.Now(),
 	}
 	p.slots = slots.New(config.MaxCalls, p.refusedLocked)

@@ -18,10 +18,14 @@ func (p *Pool) Run(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(max(min(time.Second, p.config.ConnIdle/2), time.Millisecond))
 	defer ticker.Stop()
+	log := breakerLog{logger: p.config.Logger, unsaid: map[*gate]struct{}{}}
 	for {
 		select {
+		case c := <-p.breakerNews:
+			log.note(c)
 		case <-ticker.C:
 			p.sweep()
+			log.look(time.Now())
 		case <-ctx.Done():
 			return p.shutDown()
 		}

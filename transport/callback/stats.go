@@ -30,6 +30,33 @@ type DestinationStat struct {
 	Permits     int
 	Waiting     bool
 	Latency     time.Duration // moving mean
+	Since       time.Time     // when its breaker came into this state; zero: it was never in another
+	ProbeIn     time.Duration // while it is open: when a call may go again
+	LastError   string        // "" none yet
+	FailedAt    time.Time     // when that was
+}
+
+// stat is the destination as it is now. Its pool's lock is held.
+func (d *destination) stat() DestinationStat {
+	s := DestinationStat{
+		Destination: d.label, Permits: d.slots.Calls(), Waiting: d.slots.Waits(), Latency: time.Duration(d.latency.Load()),
+	}
+	for _, g := range d.gates {
+		state := g.circuit.state()
+		if state < s.Breaker {
+			continue
+		}
+		if at := g.circuit.changedAt.Load(); at != nil && (state > s.Breaker || s.Since.IsZero() || at.Before(s.Since)) {
+			s.Since = *at
+		}
+		if s.Breaker = state; state == stateOpen {
+			s.ProbeIn = max(s.ProbeIn, time.Until(g.circuit.retryAt(true)))
+		}
+	}
+	if f := d.failure.Load(); f != nil {
+		s.LastError, s.FailedAt = f.text, f.at
+	}
+	return s
 }
 
 // State is one destination's name, and the state of the breaker that a key's calls go through.
@@ -43,7 +70,7 @@ type State struct {
 func (p *Pool) State(k Key) State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := State{Destination: k.destination().String()}
+	s := State{Destination: k.Destination()}
 	d := p.destinations[k.destination()]
 	if d == nil {
 		return s
@@ -69,13 +96,7 @@ func (p *Pool) Destinations(fn func(DestinationStat)) {
 	for chunk := range slices.Chunk(all, lockChunk) {
 		p.mu.Lock()
 		for _, d := range chunk {
-			stats = append(stats, DestinationStat{
-				Destination: d.label,
-				Breaker:     d.state(),
-				Permits:     d.slots.Calls(),
-				Waiting:     d.slots.Waits(),
-				Latency:     time.Duration(d.latency.Load()),
-			})
+			stats = append(stats, d.stat())
 		}
 		p.mu.Unlock()
 	}

@@ -123,6 +123,9 @@ func (ws *workers) stop() {
 
 // finish tells the breaker, then the caller, then frees the slot.
 func (p *Pool) finish(t *ticket, out Outcome) {
+	if out.Class == Failure {
+		t.dest.failure.Store(&failure{out.Err, p.config.Wall()})
+	}
 	t.slot.Tell(judge(out))
 	t.done(out)
 	p.release(t, out.answer())

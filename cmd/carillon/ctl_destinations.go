@@ -1,0 +1,44 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+
+	"carillon/client"
+)
+
+type ctlDestinationsCmd struct {
+	State string `placeholder:"STATE,…" help:"open, half-open, closed; else all of them."`
+	Limit int    `default:"100" help:"At most so many; 0 is all (${default})."`
+}
+
+func (*ctlDestinationsCmd) Examples() string {
+	return `carillon ctl destinations
+carillon ctl destinations --state open,half-open --limit 0`
+}
+
+func (d *ctlDestinationsCmd) Run(ctl *ctlCmd, term *terminal) error {
+	query := url.Values{}
+	setQuery(query, "state", d.State)
+	return ctl.showPages(term, listing{
+		path: client.Path("destinations"), query: query, member: "destinations", limit: d.Limit, print: printDestinations,
+	})
+}
+
+func printDestinations(out io.Writer, destinations []json.RawMessage) error {
+	rows, err := readRows[client.Destination](destinations)
+	if err != nil {
+		return err
+	}
+	t := newTable(out, "DESTINATION", "STATE", "SINCE", "CALLS", "WAITING", "LATENCY", "LAST ERROR")
+	for _, r := range rows {
+		latency := ""
+		if r.LatencyMs > 0 {
+			latency = fmt.Sprintf("%.1f ms", r.LatencyMs)
+		}
+		t.row(r.Destination, r.State, instant(r.Since), fmt.Sprint(r.Calls), fmt.Sprint(r.Waiting), latency, r.LastError)
+	}
+	return t.w.Flush()
+}

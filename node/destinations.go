@@ -1,0 +1,91 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"carillon/transport/api"
+	"carillon/transport/callback"
+)
+
+// methodDestinations asks a node for the receivers that it calls. The answer is JSON, a list of
+// api.Destination: what a release does not know of it, it leaves out. A node of an older release
+// refuses the question, and is named as missing.
+const methodDestinations uint8 = 14
+
+// destinationsIn is how long another node has to tell its destinations.
+const destinationsIn = time.Second
+
+var destinationStates = [...]api.DestinationState{api.DestinationClosed, api.DestinationHalfOpen, api.DestinationOpen}
+
+// Destinations implements api.Destinations: it asks all nodes that this one hears.
+func (e *engine) Destinations(ctx context.Context) (list []api.Destination, missing []string, err error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes := c.member.HeardNodes()
+	lists := make([][]api.Destination, 1+len(nodes))
+	failed := make([]bool, len(nodes))
+	ctx, cancel := context.WithTimeout(ctx, destinationsIn)
+	defer cancel()
+	var asked group
+	for i, node := range nodes {
+		asked.Go(func() {
+			answer, err := e.p.peers.Call(ctx, node, methodDestinations, nil)
+			if err == nil {
+				err = json.Unmarshal(answer, &lists[1+i])
+			}
+			failed[i] = err != nil
+		})
+	}
+	lists[0] = c.destinations()
+	asked.Wait()
+	for i, node := range nodes {
+		if failed[i] {
+			missing = append(missing, e.p.self.NameOf(node))
+		}
+	}
+	return api.MergeDestinations(lists...), missing, nil
+}
+
+// destinations are those of this node: what its pool of calls knows, and how many timers of the
+// shards that it leads are due for each.
+func (c *core) destinations() (list []api.Destination) {
+	waiting := map[string]int{}
+	for to, timers := range c.host.DueFor() {
+		waiting[to.(destination).key.Destination()] += timers
+	}
+	now := c.p.clock.Wall().UnixMilli()
+	c.pool.Destinations(func(s callback.DestinationStat) {
+		d := api.Destination{
+			Destination: s.Destination, State: destinationStates[s.Breaker], Calls: s.Permits, Waiting: waiting[s.Destination],
+			LatencyUs: s.Latency.Microseconds(), LastError: s.LastError,
+		}
+		if !s.Since.IsZero() {
+			d.SinceMs = now - time.Since(s.Since).Milliseconds()
+		}
+		if !s.FailedAt.IsZero() {
+			d.FailedMs = s.FailedAt.UnixMilli()
+		}
+		if d.State != api.DestinationClosed {
+			d.Nodes = []string{c.p.cfg.Name}
+		}
+		if d.State == api.DestinationOpen {
+			d.NextProbeMs = now + s.ProbeIn.Milliseconds()
+		}
+		list = append(list, d)
+	})
+	return list
+}
+
+// answerDestinations tells another node of this one's.
+func (c *core) answerDestinations() ([]byte, error) {
+	select {
+	case <-c.host.Started():
+		return json.Marshal(c.destinations())
+	default:
+		return nil, errNotYet
+	}
+}
