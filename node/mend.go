@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,7 @@ func (p *process) askForEntries(ctx context.Context, m *shard.Mender, spent map[
 		for m.Missing() > 0 {
 			taken, err := p.askOne(ctx, id, addr, m)
 			if err != nil {
-				p.log.Debug("a node was asked for lost entries in vain", "node", fmt.Sprintf("%010x", id), "error", err)
+				p.log.Debug("a node was asked for lost entries in vain", "node", cmp.Or(p.self.NameOf(id), fmt.Sprintf("%010x", id)), "error", err)
 				break
 			}
 			if taken == 0 {

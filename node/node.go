@@ -204,7 +204,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta, Vet: c.member.Vet,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
 		Clock: p.clock, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.clock, vault: &p.vault, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.guard.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
-		Disks: c.member, Name: n.cfg.Name,
+		Disks: c.member, Name: n.cfg.Name, NodeName: p.self.NameOf,
 		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.past, Watcher: c.feed,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },
 	})
@@ -340,7 +340,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 		case <-c.host.Started():
 			// Not before: a start that fails says one line, and that is why.
 			n.cfg.Logger.Info("memory that this process may use", "limit", n.mem.String(), "from", n.mem.From)
-			n.cfg.Logger.Info("callbacks go to " + goesTo(pool.Policy()))
+			n.saysStarted(c)
 			var tasks group
 			tasks.Go(func() { c.member.Run(life) })
 			tasks.Go(func() { task.Every(life, p.tasks, clockSaveEach, p.saveClock) })

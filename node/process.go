@@ -143,7 +143,7 @@ func (p *process) wire() error {
 	http, peerAddr := p.reachable(p.http), p.reachable(p.peer)
 	p.self.SetAddresses(http, peerAddr)
 	if p.peers, err = peer.New(peer.Config{
-		Self: p.hello, Address: p.self.AddressOf, Admit: p.self.Admit, Handler: links{p}, Logger: p.log, TLS: tls,
+		Self: p.hello, Address: p.self.AddressOf, Admit: p.self.Admit, Handler: links{p}, Logger: p.log, TLS: tls, NodeName: p.self.NameOf,
 	}); err != nil {
 		return err
 	}

@@ -102,6 +102,7 @@ func (s *services) stop() {
 	s.p.self.Stop()
 	c := s.p.core.Load()
 	if c != nil {
+		defer c.saysStopped()()
 		ctx, cancel := context.WithTimeout(s.untilFailed(s.host.ctx), handOverTime)
 		c.member.HandOver(ctx)
 		cancel()

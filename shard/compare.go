@@ -222,7 +222,7 @@ func (g *group) describePoints(index uint64) string {
 	text := ""
 	for _, id := range g.store.conf.Voters {
 		if p := g.compare.point(id, index); p != nil {
-			text += fmt.Sprintf("node %010x %016x ", nodeOf(id), p.hash)
+			text += fmt.Sprintf("node %s %016x ", g.w.host.nodeName(nodeOf(id)), p.hash)
 		}
 	}
 	return text

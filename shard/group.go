@@ -142,7 +142,7 @@ func (g *group) newRaft() error {
 		ReadOnlyOption:            raft.ReadOnlySafe,
 		DisableProposalForwarding: true,
 		StepDownOnRemoval:         true,
-		Logger:                    raftLogger{g.w.host.cfg.Logger.With("shard", uint32(g.id))},
+		Logger:                    raftLogger{g.w.host.cfg.Logger.With("shard", uint32(g.id)), g.w.host},
 	})
 	if err != nil {
 		return fmt.Errorf("shard %d: start raft: %w", g.id, err)

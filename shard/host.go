@@ -28,9 +28,11 @@ type Config struct {
 	Loaders int    // goroutines that load snapshots and replay the log, each a group at a time; default GOMAXPROCS
 	Node    uint64 // this node's id, below 2^40, never 0
 	Name    string // this node's name, for people
-	Owner   Owner  // this process: see NewOwner
-	Seed    uint64 // of the jitter
-	Meta    *Row   // the data directory is fresh: make this node's replica of the meta group; nil: it must be there
+	// NodeName is another node's name for the log, "" if it is not known; nil: none is. It may be called from any goroutine.
+	NodeName func(node uint64) string
+	Owner    Owner  // this process: see NewOwner
+	Seed     uint64 // of the jitter
+	Meta     *Row   // the data directory is fresh: make this node's replica of the meta group; nil: it must be there
 
 	FS  vfs.FS
 	Dir string

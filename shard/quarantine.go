@@ -239,7 +239,7 @@ func (s *refillSent) handle(w *worker) {
 	}
 	g.refills = slices.DeleteFunc(g.refills, func(q refillRequest) bool { return q.replica == s.to })
 	if s.err != nil { // it asks again
-		w.host.cfg.Logger.Warn("a state did not reach the replica that had asked for it", "shard", uint32(g.id), "node", nodeOf(s.to), "error", s.err)
+		w.host.cfg.Logger.Warn("a state did not reach the replica that had asked for it", "shard", uint32(g.id), "node", w.host.nodeName(nodeOf(s.to)), "error", s.err)
 		return
 	}
 	w.host.cfg.Observer.SnapshotSent(s.size)

@@ -106,7 +106,7 @@ func (s *shipped) handle(w *worker) {
 	status := raft.SnapshotFinish
 	if s.err != nil {
 		status = raft.SnapshotFailure
-		w.host.cfg.Logger.Warn("a snapshot did not reach another node; it is sent again", "shard", uint32(g.id), "node", nodeOf(s.to), "error", s.err)
+		w.host.cfg.Logger.Warn("a snapshot did not reach another node; it is sent again", "shard", uint32(g.id), "node", w.host.nodeName(nodeOf(s.to)), "error", s.err)
 	}
 	g.raft.ReportSnapshot(s.to, status)
 	w.touch(g)

@@ -69,7 +69,7 @@ func (t *Transport) receive(raw net.Conn, arrival uint64) {
 		defer t.leave(c)
 	}
 	err = t.serve(c, handle)
-	t.config.Logger.Debug("peer: accepted connection ended", "node", h.Node, "lane", h.Lane, "error", err)
+	t.config.Logger.Debug("peer: accepted connection ended", "node", h.Name, "lane", h.Lane, "error", err)
 }
 
 // supplant gives c the place of an earlier connection, which has ended before c is heard:

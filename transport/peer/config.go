@@ -16,6 +16,8 @@ type Config struct {
 	Self func() Hello
 	// Address is where a node listens now, as host:port; "" = unknown.
 	Address func(node uint64) string
+	// NodeName is a node's name for the log; "" = unknown. nil: none is known.
+	NodeName func(node uint64) string
 	// Admit says whether a node may speak with us; both ends ask. It sees in h.Lane what
 	// the connection is for, so that strangers can be held to LaneOnce. Where certificates name
 	// their nodes, h.Name is what the certificate says; that h.Node has that name is for Admit

@@ -1,8 +1,10 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -84,17 +86,26 @@ func (l *lane) serve(c *conn) error {
 	l.out, l.conn, l.err = c.out, c, nil
 	l.settle()
 	l.mu.Unlock()
-	l.p.t.config.Logger.Info("peer: connected", "node", l.p.node, "lane", l.kind)
+	l.p.t.config.Logger.Info("peer: connected", "node", l.p.t.nodeName(l.p.node), "lane", l.kind)
 	handle := c.handleReply
 	if l.kind == LaneControl {
 		handle = func(byte, []byte, bool) error { return errProtocol } // nothing comes back on it
 	}
 	err := l.p.t.serve(c, handle)
-	l.p.t.config.Logger.Info("peer: connection broke", "node", l.p.node, "lane", l.kind, "error", err)
+	l.p.t.config.Logger.Info("peer: connection broke", "node", l.p.t.nodeName(l.p.node), "lane", l.kind, "error", err)
 	if l.kind == LaneControl {
 		l.p.unreachable()
 	}
 	return err
+}
+
+// nodeName is a node in the log: by its name, or its number where that is not known.
+func (t *Transport) nodeName(node uint64) string {
+	name := ""
+	if t.config.NodeName != nil {
+		name = t.config.NodeName(node)
+	}
+	return cmp.Or(name, fmt.Sprintf("%010x", node))
 }
 
 // refresh makes the lane fresh.
@@ -116,7 +127,7 @@ func (l *lane) fall(err error) {
 		if errors.Is(err, ErrLater) {
 			level = slog.LevelDebug
 		}
-		l.p.t.config.Logger.Log(l.p.ctx, level, "peer: not connected", "node", l.p.node, "lane", l.kind, "error", err)
+		l.p.t.config.Logger.Log(l.p.ctx, level, "peer: not connected", "node", l.p.t.nodeName(l.p.node), "lane", l.kind, "error", err)
 	}
 	if out == nil {
 		return
