@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -87,6 +88,16 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, pool *cal
 	m.snapshot = histogram("carillon_snapshot_seconds", "Duration of snapshots.", prometheus.ExponentialBuckets(0.01, 2, 14))
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &gauges{host, topics, pool})
 	return m
+}
+
+// build says which build this is.
+func (m *metrics) build(version string) {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "carillon_build_info", Help: "1; the labels say which build this is.",
+		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
+	})
+	g.Set(1)
+	m.registry.MustRegister(g)
 }
 
 // Command implements shard.Observer.
@@ -182,15 +193,18 @@ var (
 	heldDesc    = prometheus.NewDesc("carillon_memory_bytes", "Memory that the replicas of this node hold, of which adds are refused at the mark.", []string{"kind"}, nil)
 	queuedDesc  = prometheus.NewDesc("carillon_queued_operations", "Client operations that have no answer yet.", nil, nil)
 	sealedDesc  = prometheus.NewDesc("carillon_sealed_secrets", "Secrets by the key that sealed them: of topics, and of callbacks of timers in the shards this node leads.", []string{"of", "key"}, nil)
+	refusedDesc = prometheus.NewDesc("carillon_adds_refused_total", "Adds, and other changes that would take room, that this node's shards refused.", []string{"reason"}, nil)
 	breakerDesc = prometheus.NewDesc("carillon_breaker_state", "0 closed, 1 half-open, 2 open.", []string{"destination"}, nil)
 )
 
 // maxBreakerSeries bounds the cardinality; those that are not closed come first.
 const maxBreakerSeries = 200
 
+var refusedNames = [...]string{shard.RefusedMemory: "memory", shard.RefusedLowDisk: "low_disk", shard.RefusedOverload: "overloaded"}
+
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, breakerDesc} {
+	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, refusedDesc, breakerDesc} {
 		ch <- d
 	}
 }
@@ -224,6 +238,9 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	for key, n := range g.topics() {
 		gauge(sealedDesc, int64(n), "topics", cmp.Or(key, "none"))
+	}
+	for why, n := range g.host().Refused() {
+		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), refusedNames[why])
 	}
 	left := maxBreakerSeries
 	for _, unwell := range []bool{true, false} {

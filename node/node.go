@@ -247,7 +247,8 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	p.memory = newMemoryUse(n.mem.mark(), n.cfg.Logger)
 	m := newMetrics(func() *shard.Host { return p.core.Load().host }, func() map[string]int { return p.core.Load().member.State.SealedBy() }, pool)
 	p.memory.register(m.registry, n.mem.Bytes)
-	m.registry.MustRegister(pastGauges{func() *past { return p.core.Load().past }})
+	m.registry.MustRegister(pastGauges{func() *past { return p.core.Load().past }}, &topicMetrics{core: p.core.Load, most: shownTopics})
+	m.build(n.cfg.Version)
 	trail := n.auditLog()
 	m.audit(trail)
 	e := &engine{p: p}
@@ -255,6 +256,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, TLS: n.tls, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
 		Clock: p.clock.Wall, ClockFault: p.clock.Fault,
 		Digest:          e.digest,
+		Observe:         newHTTPMetrics(m.registry).observe,
 		Hosts:           n.cfg.hosts(),
 		Origins:         n.cfg.CORSOrigins,
 		Audit:           auditor(trail),

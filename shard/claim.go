@@ -175,7 +175,7 @@ func (g *group) settleClaim(o *op, r *timer.Result) {
 	c := o.cmd.Claim
 	if r.Code == timer.OK {
 		g.lead.applied(c.Handle)
-		g.w.host.cfg.Observer.Outcome(o.outcome)
+		g.w.fired(o.cmd.Topic, o.outcome)
 		if o.cmd.Kind == timer.AckLease {
 			g.lead.acked.add(c.Fence)
 		}

@@ -19,12 +19,31 @@ func (h *Host) admit(g *group, cmd *timer.Command) error {
 		return nil
 	}
 	if h.needed() > h.cfg.MemoryLimit {
+		h.refused[RefusedMemory].Add(1)
 		return timer.ErrMemory
 	}
 	if low := g.public.lowDisk.Load(); low != nil {
+		h.refused[RefusedLowDisk].Add(1)
 		return *low
 	}
 	return nil
+}
+
+// Why a host refuses what would grow its state.
+const (
+	RefusedMemory = iota
+	RefusedLowDisk
+	RefusedOverload // too many operations wait
+
+	refusals
+)
+
+// Refused counts the changes that would have grown the state and were refused, by why.
+func (h *Host) Refused() (n [refusals]int64) {
+	for i := range n {
+		n[i] = h.refused[i].Load()
+	}
+	return n
 }
 
 // grows reports whether a command adds to the state. A patch does that brings a payload or headers.
@@ -46,6 +65,9 @@ func (h *Host) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room time
 	}
 	if g.w.queued.Add(1) > int64(h.cfg.MaxQueued) {
 		g.w.queued.Add(-1)
+		if grows(cmd) {
+			h.refused[RefusedOverload].Add(1)
+		}
 		return nil, timer.ErrOverloaded
 	}
 	o := ops.Get().(*op)

@@ -134,6 +134,7 @@ type Host struct {
 	pinnable   atomic.Uint64 // closed generations that a group may hold back
 	gone       goneOwners
 	limits     limits
+	refused    [refusals]atomic.Int64
 	zones      *recurrence.Zones
 	aside      atomic.Bool
 }

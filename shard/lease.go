@@ -287,7 +287,7 @@ func (l *lead) ended(f *flight, a *Attempt) {
 	out := l.judge(f.handle, &d, a, l.random.Float64())
 	l.outcomes = append(l.outcomes, outcomeItem{out, f})
 	if d.Topic != canaryTopic {
-		g.w.host.cfg.Observer.Outcome(&out)
+		g.w.fired(d.Topic, &out)
 	}
 }
 

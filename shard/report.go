@@ -135,7 +135,7 @@ func (g *group) hearReport(from uint64, body []byte) {
 	out := l.judge(h, &d, &a, l.random.Float64())
 	l.outcomes = append(l.outcomes, outcomeItem{out, nil})
 	if d.Topic != canaryTopic && !a.NotSent {
-		g.w.host.cfg.Observer.Outcome(&out)
+		g.w.fired(d.Topic, &out)
 	}
 	g.w.touch(g)
 }

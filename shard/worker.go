@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/clocks"
+	"carillon/timer"
 	"carillon/wal"
 )
 
@@ -85,10 +86,11 @@ type worker struct {
 	fault               atomic.Pointer[string] // of one of its groups; see Host.Fault
 	lastTick, lastSweep time.Duration
 	snapshot            *snapshotRun
-	snapshotTurn        int           // whose turn it is for the next one
-	needed              atomic.Uint64 // the oldest log generation that its groups need
-	census              taken         // its last one
-	scrubTurn           int           // the group whose memory is looked through
+	snapshotTurn        int                      // whose turn it is for the next one
+	needed              atomic.Uint64            // the oldest log generation that its groups need
+	census              taken                    // its last one
+	firedBy             map[timer.TopicID]*Fired // since TakeActivity
+	scrubTurn           int                      // the group whose memory is looked through
 }
 
 // appended is one group's part of a frame.

@@ -28,6 +28,10 @@ type Config struct {
 	// Metrics answers /metrics, or says as an Engine does why it cannot; nil makes it 404.
 	Metrics func(*fasthttp.RequestCtx) error
 
+	// Observe is told of every request that was answered, by any goroutine: the number of its route (see RouteNames), the status, and how long the
+	// answer took to make. It must not wait. nil: nobody is told.
+	Observe func(route, status int, took time.Duration)
+
 	// Hosts are names and addresses that the node goes by, perhaps with a port, beside the address that a client has reached. See checkHost.
 	Hosts []string
 

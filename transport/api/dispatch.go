@@ -2,6 +2,7 @@ package api
 
 import (
 	"runtime/debug"
+	"time"
 
 	"carillon/transport/api/internal/http1"
 
@@ -15,6 +16,10 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) { s.handle(ctx, (*request).disp
 func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
 	rq := requests.Get().(*request)
 	rq.s, rq.ctx = s, ctx
+	var begun time.Time
+	if s.cfg.Observe != nil {
+		begun = time.Now()
+	}
 	if c, ok := ctx.Conn().(*framedConn); ok {
 		c.written() // several requests may come with one Read
 	}
@@ -33,8 +38,10 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
 			rq.audit(failed)
 			writeProblem(ctx, failed)
 			ctx.SetConnectionClose()
+			s.observe(rq.route, 500, begun)
 			return // the request object may be in any state: not used again
 		}
+		s.observe(rq.route, ctx.Response.StatusCode(), begun)
 		*rq = request{segments: rq.segments[:0], pathBuf: rq.pathBuf[:0], scratch: rq.scratch[:0], topicBefore: rq.topicBefore}
 		requests.Put(rq)
 	}()
@@ -43,6 +50,21 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
 		writeProblem(ctx, p)
 	}
 	rq.keepAnswer()
+}
+
+// observe tells of a request that was answered; r is nil where it was for none of the routes.
+func (s *Server) observe(r *route, status int, begun time.Time) {
+	if s.cfg.Observe == nil {
+		return
+	}
+	number, took := 0, time.Duration(0)
+	if r != nil {
+		number = r.number
+	}
+	if !begun.IsZero() {
+		took = time.Since(begun)
+	}
+	s.cfg.Observe(number, status, took)
 }
 
 // closeAfter ends the connection with the answer, which the client is given a moment to read although it is still sending.

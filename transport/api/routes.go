@@ -13,6 +13,26 @@ type route struct {
 	named       bool   // takes an Idempotency-Key
 	conditional bool   // takes If-Match (and PUT If-None-Match: *)
 	body        bodyRule
+
+	number int // in RouteNames
+}
+
+// RouteNames are the calls that there are, as "METHOD path", by the number that Config.Observe is told. The first is of
+// requests that are for none of them.
+func RouteNames() []string {
+	names := make([]string, 1+len(routes))
+	names[0] = "none"
+	for i := range routes {
+		names[routes[i].number] = routes[i].method + " " + routes[i].path
+	}
+	return names
+}
+
+func numbered(list []route) []route {
+	for i := range list {
+		list[i].number = 1 + i
+	}
+	return list
 }
 
 // bodyRule says what body a route takes.
@@ -36,7 +56,7 @@ var dryRunParams = []string{"dry_run"}
 const timerPath = "/v1/topics/{topic}/timers/{id}"
 
 // routes is all that this server answers.
-var routes = []route{
+var routes = numbered([]route{
 	{method: "GET", path: "/healthz", scope: scopeOpen, handle: (*request).healthz},
 	{method: "GET", path: "/readyz", scope: scopeOpen, handle: (*request).readyz},
 	{method: "GET", path: "/metrics", scope: scopeMetrics, handle: (*request).metrics},
@@ -86,7 +106,7 @@ var routes = []route{
 	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: scopeAdmin, handle: (*request).drainNode, audit: "node.drain", body: emptyBody},
 	{method: "POST", path: "/v1/cluster/nodes/{name}/resume", scope: scopeAdmin, handle: (*request).resumeNode, audit: "node.resume", body: emptyBody},
 	{method: "DELETE", path: "/v1/cluster/nodes/{name}", scope: scopeAdmin, handle: (*request).removeNode, audit: "node.remove", query: []string{"force", "accept_loss"}},
-}
+})
 
 func (rq *request) healthz() *problem {
 	rq.json(200, append(appendString(append(rq.out(), `{"status":"ok","version":`...), rq.s.cfg.Version), '}'))

@@ -152,6 +152,7 @@ func (s *Server) answerFault(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Response.Reset()
 	ctx.SetConnectionClose()
 	writeProblem(ctx, p)
+	s.observe(nil, p.status, time.Time{})
 }
 
 func faultOf(err error) *problem {

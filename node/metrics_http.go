@@ -1,0 +1,66 @@
+package node
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"carillon/transport/api"
+)
+
+// httpMetrics counts requests of the API. What a route needs is made when it is asked for the first time, so that /metrics
+// has no series for calls that nobody makes; from then on counting takes no memory and no lock.
+type httpMetrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	names    []string
+	routes   []atomic.Pointer[routeMetrics]
+}
+
+// firstStatus and statuses are what a status of HTTP can be.
+const (
+	firstStatus = 100
+	statuses    = 500
+)
+
+// routeMetrics are the series of one route.
+type routeMetrics struct {
+	seconds prometheus.Observer
+	codes   [statuses]atomic.Pointer[prometheus.Counter]
+}
+
+func newHTTPMetrics(to *prometheus.Registry) *httpMetrics {
+	m := &httpMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "carillon_http_requests_total", Help: "Requests of the API by route and status; route none: for nothing that there is.",
+		}, []string{"route", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "carillon_http_request_seconds", Help: "How long answers of the API took to make. Those of a pull have waited as long as they were asked to.",
+			Buckets: []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30},
+		}, []string{"route"}),
+		names: api.RouteNames(),
+	}
+	m.routes = make([]atomic.Pointer[routeMetrics], len(m.names))
+	to.MustRegister(m.requests, m.seconds)
+	return m
+}
+
+// observe is api.Config.Observe.
+func (m *httpMetrics) observe(route, status int, took time.Duration) {
+	r := m.routes[route].Load()
+	if r == nil {
+		r = &routeMetrics{seconds: m.seconds.WithLabelValues(m.names[route])}
+		m.routes[route].Store(r) // two at once make the same
+	}
+	r.seconds.Observe(took.Seconds())
+	code := min(max(status-firstStatus, 0), statuses-1)
+	c := r.codes[code].Load()
+	if c == nil {
+		made := m.requests.WithLabelValues(m.names[route], strconv.Itoa(status))
+		c = &made
+		r.codes[code].Store(c)
+	}
+	(*c).Inc()
+}

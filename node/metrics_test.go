@@ -1,0 +1,134 @@
+package node
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"carillon/shard"
+)
+
+// seriesOf reads a collector: values by name and labels.
+func seriesOf(t *testing.T, c prometheus.Collector) map[string]float64 {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(c)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			list[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return list
+}
+
+// TestMetricsOfTopics: the busiest topics have series of their own, the rest is one; no counter goes back when that changes.
+func TestMetricsOfTopics(t *testing.T) {
+	n := start(t, t.TempDir())
+	rec := newReceiver(t, func(a *arrival, w http.ResponseWriter) {
+		if a.topic == "sick" {
+			w.WriteHeader(410)
+		}
+	})
+	for _, topic := range []string{"a", "b", "busy", "sick"} {
+		n.must(201, "PUT", "/v1/topics/"+topic, fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
+		n.must(201, "POST", "/v1/topics/"+topic+"/timers", `{"id":"later","delay":"1h"}`)
+	}
+	added := 0
+	fire := func(topic, state string, timers int) {
+		for range timers {
+			added++
+			n.must(201, "POST", "/v1/topics/"+topic+"/timers", fmt.Sprintf(`{"id":"t%d","delay":"0s"}`, added))
+		}
+		n.eventually(topic, fmt.Sprint("t", added), state)
+		until(t, "all have ended", func() bool {
+			return strings.Count(n.must(200, "GET", "/v1/topics/"+topic+"/timers", ""), `"id"`) == 1
+		})
+	}
+	fire("busy", "done", 3)
+	fire("sick", "dead", 2)
+	fire("a", "done", 1)
+	m := &topicMetrics{core: n.node.run.Load().core.Load, most: 2}
+	got := seriesOf(t, m)
+	want := map[string]float64{
+		"carillon_topic_fired_total success busy": 3, "carillon_topic_fired_total dead sick": 2, "carillon_topic_fired_total success _other": 1,
+		"carillon_topic_timers scheduled busy": 1, "carillon_topic_timers done busy": 3, "carillon_topic_timers dead sick": 2,
+		"carillon_topic_timers scheduled _other": 2, "carillon_topic_timers done _other": 1, "carillon_topic_oldest_overdue_seconds _other": 0,
+	}
+	for name, v := range want {
+		if got[name] != v {
+			t.Errorf("%s is %v, want %v", name, got[name], v)
+		}
+	}
+	if len(got) != 3*8 {
+		t.Errorf("%d series: %v", len(got), got)
+	}
+	fire("a", "done", 20)
+	if again := seriesOf(t, m); again["carillon_topic_fired_total success a"] != 20 || again["carillon_topic_fired_total success _other"] != 1 {
+		t.Errorf("one that became busy: %v", again)
+	}
+	fire("sick", "dead", 60) // more than twice as busy as a
+	fire("busy", "done", 60)
+	last := seriesOf(t, m)
+	if _, shown := last["carillon_topic_fired_total success a"]; shown || last["carillon_topic_fired_total dead sick"] != 62 ||
+		last["carillon_topic_fired_total success busy"] != 63 || last["carillon_topic_fired_total success _other"] != 1 {
+		t.Errorf("one that is busy again: %v", last)
+	}
+}
+
+// TestMetricsOfTheAPI: requests are counted by route and status, and which build it is.
+func TestMetricsOfTheAPI(t *testing.T) {
+	n := start(t, t.TempDir())
+	n.must(201, "PUT", "/v1/topics/t", `{}`)
+	n.must(404, "GET", "/v1/topics/t/timers/none", "")
+	n.must(404, "GET", "/v1/topics/t/timers/none", "")
+	n.must(404, "GET", "/nothing", "")
+	text := n.must(200, "GET", "/metrics", "")
+	for _, want := range []string{
+		`carillon_http_requests_total{code="201",route="PUT /v1/topics/{topic}"} 1`,
+		`carillon_http_requests_total{code="404",route="GET /v1/topics/{topic}/timers/{id}"} 2`,
+		`carillon_http_requests_total{code="404",route="none"} 1`,
+		`carillon_http_request_seconds_count{route="GET /v1/topics/{topic}/timers/{id}"} 2`,
+		`carillon_build_info{go="go1.`, `version="test"} 1`,
+		`carillon_adds_refused_total{reason="low_disk"} 0`, `carillon_adds_refused_total{reason="memory"} 0`,
+		`carillon_topic_timers{state="scheduled",topic="t"} 0`, `carillon_topic_timers{state="scheduled",topic="_other"} 0`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+}
+
+// Counting a request or an attempt takes no memory.
+func TestMetricsTakeNoMemory(t *testing.T) {
+	m := newHTTPMetrics(prometheus.NewRegistry())
+	if n := testing.AllocsPerRun(100, func() { m.observe(3, 201, time.Millisecond) }); n != 0 {
+		t.Errorf("a request: %v allocations", n)
+	}
+	m.observe(0, 7, 0)
+	m.observe(0, 999, 0)
+	old := newMetrics(func() *shard.Host { return nil }, nil, nil)
+	if n := testing.AllocsPerRun(100, func() { old.Outcome(&shard.Outcome{Kind: shard.Ack}) }); n != 0 {
+		t.Errorf("an attempt: %v allocations", n)
+	}
+}
+
+func BenchmarkObserveRequest(b *testing.B) {
+	m := newHTTPMetrics(prometheus.NewRegistry())
+	b.ReportAllocs()
+	for b.Loop() {
+		m.observe(3, 201, time.Millisecond)
+	}
+}

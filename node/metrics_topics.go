@@ -1,0 +1,168 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"carillon/shard"
+	"carillon/timer"
+)
+
+// Bounds of what /metrics tells of topics.
+const (
+	shownTopics   = 100              // that have series of their own; the rest is otherTopics
+	rankedTopics  = 1000             // whose activity is remembered
+	topicHalfLife = 10 * time.Minute // after which an attempt counts for half in who is busiest
+)
+
+// otherTopics is the name of all topics that have no series of their own. No topic can have it.
+const otherTopics = "_other"
+
+var (
+	topicTimersDesc = prometheus.NewDesc("carillon_topic_timers", "Timers of a topic in the shards this node leads; the busiest topics, the rest as _other.", []string{"topic", "state"}, nil)
+	topicOldestDesc = prometheus.NewDesc("carillon_topic_oldest_overdue_seconds", "How long the oldest timer of a topic has been due that is not called yet.", []string{"topic"}, nil)
+	topicFiredDesc  = prometheus.NewDesc("carillon_topic_fired_total", "Attempts of a topic by how they ended.", []string{"topic", "result"}, nil)
+)
+
+var firedNames = [...]string{shard.FiredSuccess: "success", shard.FiredRetry: "retry", shard.FiredDead: "dead"}
+
+// topicMetrics tells of the busiest topics, each by itself. Which ones these are is decided at each scrape; one that is shown counts twice
+// as busy, so that it does not come and go. Counters of a topic that is shown no more stay as they are, and go on if it is shown again;
+// what happens meanwhile counts for the others, so that none ever goes back.
+type topicMetrics struct {
+	core func() *core
+	most int // topics that are shown
+
+	mu    sync.Mutex
+	at    time.Time
+	ranks map[timer.TopicID]*topicRank
+	other shard.Fired
+}
+
+// topicRank is how busy a topic is.
+type topicRank struct {
+	score float64
+	shown bool
+	name  string
+	fired shard.Fired // while it was shown
+}
+
+// Describe implements prometheus.Collector.
+func (m *topicMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{topicTimersDesc, topicOldestDesc, topicFiredDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *topicMetrics) Collect(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.core()
+	activity := c.host.TakeActivity()
+	now := time.Now()
+	shown := m.choose(c, &activity, now)
+	counts, err := c.host.Counts(context.Background(), shown)
+	if err != nil {
+		return
+	}
+	rest, oldest := activity.Totals, int64(0)
+	for id, a := range activity.Topics {
+		if r := m.ranks[id]; r != nil && r.shown {
+			r.fired = sumOf(&r.fired, &a.Fired)
+			continue
+		}
+		m.other = sumOf(&m.other, &a.Fired)
+		oldest = max(oldest, a.OldestMs)
+	}
+	for i, id := range shown {
+		r, n := m.ranks[id], &counts[i]
+		tellTopic(ch, r.name, n, n.OldestOverdueMs, &r.fired)
+		rest.Scheduled, rest.Leased = rest.Scheduled-n.Scheduled, rest.Leased-n.Leased
+		rest.Done, rest.Dead = rest.Done-n.Done, rest.Dead-n.Dead
+	}
+	tellTopic(ch, otherTopics, &rest, oldest, &m.other)
+}
+
+func tellTopic(ch chan<- prometheus.Metric, name string, n *timer.Counts, oldestMs int64, fired *shard.Fired) {
+	timers := func(state string, n int64) { // the rest is a difference of two looks
+		ch <- prometheus.MustNewConstMetric(topicTimersDesc, prometheus.GaugeValue, float64(max(n, 0)), name, state)
+	}
+	timers("scheduled", n.Scheduled)
+	timers("leased", n.Leased)
+	timers("done", n.Done)
+	timers("dead", n.Dead)
+	ch <- prometheus.MustNewConstMetric(topicOldestDesc, prometheus.GaugeValue, float64(oldestMs)/1000, name)
+	for result, total := range fired {
+		ch <- prometheus.MustNewConstMetric(topicFiredDesc, prometheus.CounterValue, float64(total), name, firedNames[result])
+	}
+}
+
+func sumOf(a, b *shard.Fired) (sum shard.Fired) {
+	for i := range sum {
+		sum[i] = a[i] + b[i]
+	}
+	return sum
+}
+
+// choose ranks the topics and says which are shown.
+func (m *topicMetrics) choose(c *core, activity *shard.Activity, now time.Time) (shown []timer.TopicID) {
+	if m.ranks == nil {
+		m.ranks = map[timer.TopicID]*topicRank{}
+	}
+	decay := math.Exp2(-now.Sub(m.at).Seconds() / topicHalfLife.Seconds())
+	m.at = now
+	for _, r := range m.ranks {
+		r.score *= decay
+	}
+	for id, a := range activity.Topics {
+		r := m.rank(id)
+		for _, n := range a.Fired {
+			r.score += float64(n)
+		}
+	}
+	for _, t := range c.member.State.Topics.List("", m.most) { // where there are few, all of them
+		m.rank(t.ID)
+	}
+	list := make([]timer.TopicID, 0, len(m.ranks))
+	for id, r := range m.ranks {
+		if t, ok := c.member.State.Topic(id); ok {
+			r.name = t.Name
+			list = append(list, id)
+			continue
+		}
+		delete(m.ranks, id) // its topic is gone
+	}
+	busy := func(id timer.TopicID) float64 {
+		r, score := m.ranks[id], 0.0
+		if a := activity.Topics[id]; a != nil {
+			score = float64(a.Overdue)
+		}
+		if score += r.score; r.shown {
+			score = 2*score + 1
+		}
+		return score
+	}
+	slices.SortFunc(list, func(a, b timer.TopicID) int { return cmp.Or(cmp.Compare(busy(b), busy(a)), cmp.Compare(a, b)) })
+	for i, id := range list {
+		if m.ranks[id].shown = i < m.most; i >= rankedTopics {
+			delete(m.ranks, id)
+		}
+	}
+	return list[:min(len(list), m.most)]
+}
+
+func (m *topicMetrics) rank(id timer.TopicID) *topicRank {
+	r := m.ranks[id]
+	if r == nil {
+		r = &topicRank{}
+		m.ranks[id] = r
+	}
+	return r
+}
