@@ -61,8 +61,17 @@ type Problem struct {
 	Detail    string `json:"detail"`
 	Retryable bool   `json:"retryable"`
 	// Outcome is, with Over, how the timer ended.
-	Outcome    Outcome       `json:"outcome,omitempty"`
+	Outcome Outcome `json:"outcome,omitempty"`
+	// Existing is, with ErrExists, ErrInFlight and ErrVersionMismatch, the timer that is there, if the node knew it.
+	Existing   *Existing     `json:"existing,omitempty"`
 	RetryAfter time.Duration `json:"-"`
+}
+
+// Existing is the timer that is in the way of a change.
+type Existing struct {
+	Version uint32    `json:"version"`
+	State   State     `json:"state"`
+	Due     time.Time `json:"due"`
 }
 
 func (p *Problem) Error() string {

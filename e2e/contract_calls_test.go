@@ -18,7 +18,7 @@ func checkAdd(k *talk) {
 	if string(first.body) != string(again.body) {
 		k.Errorf("%s\n%s", first.body, again.body)
 	}
-	k.add(`{"id":"a","at":"2030-01-01T00:00:00Z","payload":{"a": 2}}`).refused(409, "exists")
+	k.add(`{"id":"a","at":"2030-01-01T00:00:00Z","payload":{"a": 2}}`).refused(409, "exists").has("existing/version", "1", "existing/state", `"scheduled"`, "existing/due_ms", "1893456000000")
 	k.add(`{"id":"a","at":"2030-01-01T00:00:01Z","payload":{"a": 1}}`).refused(409, "exists")
 	k.get("a").is(200).has("payload/a", "1", "version", "1")
 	// "As sent": a delay is the same, though its time is another.

@@ -50,7 +50,11 @@ func refusal(p *client.Problem) string {
 		return fmt.Sprintf("the answer is %s (is --url right?)", p.Detail)
 	}
 	detail := asFlags.Replace(cmp.Or(p.Detail, p.Title, http.StatusText(p.Status)))
-	return fmt.Sprintf("%s (%d %s)", detail, p.Status, p.Code) + advice(p)
+	text := fmt.Sprintf("%s (%d %s)", detail, p.Status, p.Code)
+	if e := p.Existing; e != nil {
+		text += fmt.Sprintf(": there is version %d, %s, due %s", e.Version, e.State, instant(e.Due))
+	}
+	return text + advice(p)
 }
 
 // asFlags names what a node's text calls a query parameter as the flag that sets it.

@@ -128,6 +128,12 @@ func TestCtl(t *testing.T) {
 			asked: []string{`PATCH /v1/topics/t/timers/x [If-Match: "7"] {"delay":"1h"}`}, out: []string{"scheduled"},
 		},
 		{
+			name: "add of an id that is in use", args: []string{"add", "t", "--id", "x", "--delay", "1h"},
+			replies: problem(409, `{"title":"exists","status":409,"detail":"the id is in use with other content","code":"exists","existing":{"version":3,"state":"scheduled","due":"2030-01-01T00:00:00.000Z","due_ms":1893456000000}}`),
+			asked:   []string{`POST /v1/topics/t/timers {"id":"x","delay":"1h"}`},
+			err:     []string{"the id is in use with other content (409 exists): there is version 3, scheduled, due 2030-01-01T00:00:00.000Z"}, code: exitFailure,
+		},
+		{
 			name: "patch of another version", args: []string{"patch", "t", "x", "--delay", "1h", "--if-match", "7"},
 			replies: problem(412, `{"title":"version mismatch","status":412,"detail":"the version is 9","code":"version_mismatch","retryable":false}`),
 			asked:   []string{`PATCH /v1/topics/t/timers/x [If-Match: "7"] {"delay":"1h"}`},

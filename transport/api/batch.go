@@ -268,7 +268,7 @@ func (rq *request) withoutMade(send []Op, sent []*operation) ([]Op, []*operation
 func (rq *request) appendResult(b []byte, op *operation, brief bool) []byte {
 	p := op.problem
 	if p == nil {
-		p = refusal(op.result.Code)
+		p = refusalOf(&op.result)
 	}
 	o := object{b: b}
 	if p != nil {

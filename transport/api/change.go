@@ -331,6 +331,15 @@ func refusal(code timer.Code) *problem {
 	return nil
 }
 
+// refusalOf is refusal, with the timer that is in the way.
+func refusalOf(r *timer.Result) *problem {
+	p := refusal(r.Code)
+	if p != nil && (p.status == 409 || p.status == 412) && r.Timer != nil && !r.Timer.Short {
+		p.existing = r.Timer
+	}
+	return p
+}
+
 // status is the HTTP status of a change that was made.
 func status(code timer.Code) int {
 	switch code {

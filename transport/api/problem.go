@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"carillon/timer"
 	"carillon/transport/api/internal/http1"
 
 	"github.com/valyala/fasthttp"
@@ -17,6 +18,8 @@ type problem struct {
 	detail  string
 	outcome string // of a cancel that came too late
 	allow   string // of a 405
+	// existing is the timer that is in the way; nil: none, or it is not known.
+	existing *timer.Timer
 	// retryAfter is in seconds; 0: one.
 	retryAfter int
 	cause      error // what the engine said that we do not know: for the log, never shown
@@ -104,6 +107,12 @@ func appendProblem(b []byte, p *problem) []byte {
 		b = append(b, `,"outcome":"`...)
 		b = append(b, p.outcome...)
 		b = append(b, '"')
+	}
+	if t := p.existing; t != nil {
+		b = append(b, `,"existing":{"version":`...)
+		b = strconv.AppendUint(b, uint64(t.Version), 10)
+		b = append(append(append(b, `,"state":"`...), stateNames[t.State]...), '"')
+		b = append(appendTime(b, "due", t.DueMs), '}')
 	}
 	return append(b, '}')
 }

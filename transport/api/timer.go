@@ -51,7 +51,7 @@ func (rq *request) changeTimer(v verb) *problem {
 	res, t, p := rq.changeOne(in, v, false)
 	rq.id = in.id // of an add it may be new
 	if p == nil {
-		p = refusal(res.Code)
+		p = refusalOf(&res)
 		if res.Code == timer.Exists && in.repeated {
 			p = keyInUse()
 		}

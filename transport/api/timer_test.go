@@ -102,7 +102,9 @@ func TestAddIsIdempotent(t *testing.T) {
 		body(`"at_ms":1780315300000,"payload":{"a":1},"labels":["x"],"priority":0`), body(`"at_ms":1780315300000,"payload":{"a":1}`),
 		body(`"delay":"100s","payload":{"a":1},"labels":["x"]`), body(`"at_ms":1780315300000,"payload_base64":"eyJhIjoxfQ==","labels":["x"]`),
 	} {
-		h.do("POST", timers, other).problem(409, "exists")
+		r := h.do("POST", timers, other)
+		r.problem(409, "exists")
+		r.has("existing", `{"due":"2026-06-01T12:01:40.000Z","due_ms":1780315300000,"state":"scheduled","version":1}`)
 	}
 	h.engine.set("orders", "i", func(t *timer.Timer) { t.State = timer.Leased })
 	h.do("POST", timers, body(`"delay":"1s"`)).problem(409, "in_flight")
