@@ -29,12 +29,19 @@ type past struct {
 	topics *ring.State
 	tasks  task.Env
 	log    *slog.Logger
-	keepMs atomic.Int64 // 0: not known yet
+	keepMs atomic.Int64  // 0: not known yet
+	looks  chan struct{} // those that look for attempts; a nil one takes none
 }
+
+// Bounds of looking for the attempts of a timer, beside a read of it: a disk that hangs must not hold up what memory can answer.
+const (
+	lookIn      = 500 * time.Millisecond
+	looksAtOnce = 64
+)
 
 // newPast opens the history. Its loss does not keep the node from firing timers.
 func newPast(p *process, topics *ring.State) *past {
-	h := &past{topics: topics, tasks: p.tasks, log: p.log}
+	h := &past{topics: topics, tasks: p.tasks, log: p.log, looks: make(chan struct{}, looksAtOnce)}
 	store, err := history.Open(history.Config{
 		FS: p.fsys, Dir: filepath.Join(p.cfg.DataDir, "history"), Bytes: p.cfg.HistoryBytes, NowMs: p.clock.WallMs,
 		Sure: func() bool { return p.clock.Look().Trust == clocks.Sure }, KeepMs: h.keepMs.Load, Logger: p.log,
@@ -143,13 +150,40 @@ func (h *past) join(e *timer.HistoryEntry, of *history.Event) {
 	e.Join(earlier)
 }
 
-// Attempts implements route.LocalHistory. Those of a timer that goes on are found by its number;
-// those of one that has ended stand with its end, which is not written if its topic keeps no
-// history.
+// Attempts implements route.LocalHistory. It does not wait for a disk that hangs.
 func (h *past) Attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *shard.Standing) []timer.HistoryAttempt {
 	if h.store == nil {
 		return nil
 	}
+	standing := *s
+	return h.soon(func() []timer.HistoryAttempt { return h.attempts(id, topic, timerID, &standing) })
+}
+
+// soon is what look finds; nil when it does not within lookIn, or when too many look already.
+func (h *past) soon(look func() []timer.HistoryAttempt) []timer.HistoryAttempt {
+	select {
+	case h.looks <- struct{}{}:
+	default:
+		return nil
+	}
+	found := make(chan []timer.HistoryAttempt, 1)
+	go func() {
+		found <- look()
+		<-h.looks
+	}()
+	late := time.NewTimer(lookIn)
+	defer late.Stop()
+	select {
+	case list := <-found:
+		return list
+	case <-late.C:
+		return nil
+	}
+}
+
+// attempts looks into the files. Those of a timer that goes on are found by its number; those of one that has ended stand with its end,
+// which is not written if its topic keeps no history.
+func (h *past) attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *shard.Standing) []timer.HistoryAttempt {
 	if s.State.Over() {
 		list, _, err := h.List(&timer.HistoryQuery{
 			Topic: topic, Shards: []timer.ShardID{id}, ID: timerID, States: 1 << s.State, Newest: true, Limit: 1,

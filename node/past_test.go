@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"carillon/timer"
@@ -33,6 +34,27 @@ func (r *running) history(topic, query string) (list []pastEntry) {
 		r.t.Fatal(err)
 	}
 	return v.Entries
+}
+
+// TestHungHistoryHoldsUpNoRead: attempts are looked for beside a read, for half a second, and by so many at once.
+func TestHungHistoryHoldsUpNoRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &past{looks: make(chan struct{}, 1)}
+		some := []timer.HistoryAttempt{{Attempt: 1}}
+		hung := make(chan struct{})
+		begun := time.Now()
+		if got := h.soon(func() []timer.HistoryAttempt { <-hung; return some }); got != nil || time.Since(begun) != lookIn {
+			t.Errorf("%v after %v", got, time.Since(begun))
+		}
+		if got := h.soon(func() []timer.HistoryAttempt { return some }); got != nil || time.Since(begun) != lookIn {
+			t.Errorf("beside one that hangs: %v after %v", got, time.Since(begun))
+		}
+		close(hung)
+		synctest.Wait()
+		if got := h.soon(func() []timer.HistoryAttempt { return some }); len(got) != 1 {
+			t.Errorf("%v", got)
+		}
+	})
 }
 
 // TestHistory: what became of timers is there, each once and with all attempts, and still is after a restart that reads the log again.
