@@ -81,6 +81,7 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 		return Report{}, err
 	}
 	r.around = r.lookAround(ctx)
+	synced := r.fsyncs(ctx)
 	r.start = time.Now()
 	r.measure = r.start.Add(config.Warmup)
 	r.ledger = newLedger(r.start.UnixMilli())
@@ -105,6 +106,7 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	before := sampleCPU()
 	r.load(ctx)
 	r.cpu = useBetween(before, sampleCPU())
+	r.around.FsyncMs = r.fsyncs(ctx).medianSince(synced)
 	r.drain(ctx)
 	if config.Mode == ModeFire { // what fire measures goes on after the load
 		r.cpu = useBetween(before, sampleCPU())

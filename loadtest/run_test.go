@@ -480,7 +480,7 @@ func TestReportFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"<svg", "Every acknowledged timer is accounted for", "lateness", "timers fired, none lost</h1>", "server v-fake; tester on "} {
+		for _, want := range []string{"<svg", "Every acknowledged timer is accounted for", "lateness", "timers fired, none lost</h1>", "server v-fake; tester on ", "fsync p50 about 1.5 ms"} {
 			if !bytes.Contains(html, []byte(want)) {
 				t.Errorf("HTML lacks %q", want)
 			}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
 	"net/http"
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"carillon/client"
@@ -16,9 +19,10 @@ import (
 // Surroundings are what a figure is of: which servers, and the machine that the tester ran on, which on loopback is the
 // servers' as well.
 type Surroundings struct {
-	Servers []string `json:"servers"` // versions, each once; empty: none said
-	Cores   int      `json:"cores"`   // of the tester's machine, as far as it may use them
-	System  string   `json:"system"`  // its kernel
+	Servers []string `json:"servers"`                // versions, each once; empty: none said
+	Cores   int      `json:"cores"`                  // of the tester's machine, as far as it may use them
+	System  string   `json:"system"`                 // its kernel
+	FsyncMs float64  `json:"fsync_p50_ms,omitempty"` // of the servers' logs during the run; 0: not known
 }
 
 // String is for people.
@@ -27,33 +31,86 @@ func (s Surroundings) String() string {
 	if len(s.Servers) > 0 {
 		servers = strings.Join(s.Servers, ", ")
 	}
-	return fmt.Sprintf("server %s; tester on %d cores, %s", servers, s.Cores, s.System)
+	text := fmt.Sprintf("server %s; tester on %d cores, %s", servers, s.Cores, s.System)
+	if s.FsyncMs > 0 {
+		text += fmt.Sprintf("; fsync p50 about %.2g ms", s.FsyncMs)
+	}
+	return text
 }
 
 // lookAround asks the servers what they run. That one does not say is no fault.
 func (r *run) lookAround(ctx context.Context) Surroundings {
 	s := Surroundings{Cores: runtime.NumCPU(), System: kernel()}
+	r.askEach(ctx, "/healthz", func(body []byte) {
+		var health struct {
+			Version string `json:"version"`
+		}
+		if json.Unmarshal(body, &health) == nil && health.Version != "" && len(health.Version) <= 100 && !slices.Contains(s.Servers, health.Version) {
+			s.Servers = append(s.Servers, health.Version)
+		}
+	})
+	return s
+}
+
+// askEach gives the answers of the servers that give one.
+func (r *run) askEach(ctx context.Context, path string, take func(body []byte)) {
 	transport := &http.Transport{DialContext: r.network.dial, TLSClientConfig: r.tls.Clone(), DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	for _, address := range r.config.URL {
-		c, err := client.New([]string{address}, client.Options{HTTP: &http.Client{Transport: transport}, Retries: -1})
+		c, err := client.New([]string{address}, client.Options{HTTP: &http.Client{Transport: transport}, Retries: -1, Token: r.config.Token})
 		if err != nil {
 			continue
 		}
 		within, cancel := context.WithTimeout(ctx, r.config.Timeout)
-		body, err := c.Do(within, client.Request{Method: http.MethodGet, Path: "/healthz"})
+		body, err := c.Do(within, client.Request{Method: http.MethodGet, Path: path})
 		cancel()
-		var health struct {
-			Version string `json:"version"`
-		}
-		if err != nil || json.Unmarshal(body, &health) != nil || health.Version == "" || len(health.Version) > 100 {
-			continue
-		}
-		if !slices.Contains(s.Servers, health.Version) {
-			s.Servers = append(s.Servers, health.Version)
+		if err == nil {
+			take(body)
 		}
 	}
-	return s
+}
+
+// buckets are a Prometheus histogram: how many were at most so long, in seconds.
+type buckets map[float64]float64
+
+// fsyncs are those of the servers' logs so far, as far as the token may know.
+func (r *run) fsyncs(ctx context.Context) buckets {
+	b := buckets{}
+	r.askEach(ctx, "/metrics", func(body []byte) {
+		for line := range strings.Lines(string(body)) {
+			rest, of := strings.CutPrefix(line, `carillon_wal_fsync_seconds_bucket{le="`)
+			le, count, found := strings.Cut(strings.TrimSpace(rest), `"} `)
+			if !of || !found {
+				continue
+			}
+			atMost, err1 := strconv.ParseFloat(le, 64)
+			n, err2 := strconv.ParseFloat(count, 64)
+			if err1 == nil && err2 == nil {
+				b[atMost] += n
+			}
+		}
+	})
+	return b
+}
+
+// medianSince is in ms what half of those were at most that came after an earlier look: within its bucket as if they were
+// spread evenly. 0: there were none.
+func (b buckets) medianSince(before buckets) float64 {
+	bounds := slices.Sorted(maps.Keys(b))
+	if len(bounds) == 0 {
+		return 0
+	}
+	last := bounds[len(bounds)-1]
+	half := (b[last] - before[last]) / 2
+	low, below := 0.0, 0.0
+	for _, bound := range bounds {
+		upTo := b[bound] - before[bound]
+		if upTo >= half && upTo > below && !math.IsInf(bound, 1) {
+			return 1000 * (low + (bound-low)*(half-below)/(upTo-below))
+		}
+		low, below = bound, upTo
+	}
+	return 0
 }
 
 // kernel is what the tester's machine runs, with the release where that is to be had.

@@ -47,6 +47,9 @@ func TestExportAndImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctl(t, url, "topics", "delete", "orders", "--force")
+	if got := run("", "import", file, "--dry-run", "--json"); got.out != `{"timers":4,"topics":1,"dry_run":true}`+"\n" {
+		t.Errorf("%+v", got)
+	}
 	if got := run("", "import", file, "--dry-run"); got.code != exitOK || !strings.HasPrefix(got.out, "good: 4 timers of 1 topics") {
 		t.Errorf("dry run: %+v", got)
 	}
@@ -59,6 +62,9 @@ func TestExportAndImport(t *testing.T) {
 		t.Errorf("export, import, export:\n%s\nwas:\n%s", after.out, before.out)
 	}
 	other := strings.Replace(before.out, `"priority":9`, `"priority":8`, 1)
+	if got := run(before.out, "import", "-", "--json"); got.out != `{"topic":"orders","added":0,"there":4}`+"\n" {
+		t.Errorf("%+v", got)
+	}
 	if got := run(other, "import", "-"); got.code != exitFailure || !strings.Contains(got.err, "orders/a: ") || !strings.Contains(got.err, "1 of 4 timers were not imported") {
 		t.Errorf("import of other content: %+v", got)
 	}

@@ -43,6 +43,13 @@ func (i *ctlImportCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if check.counted > 0 && !i.RestartCounts {
 		return usagef("%d series come a number of times, and the file does not say how often they have come; --restart-counts begins anew", check.counted)
 	}
+	if i.DryRun && ctl.JSON {
+		o := &object{}
+		o.set("timers", check.timers)
+		o.set("topics", check.topics)
+		o.set("dry_run", true)
+		return printJSON(term.out, o.bytes())
+	}
 	if i.DryRun {
 		_, err := fmt.Fprintf(term.out, "good: %d timers of %d topics; nothing was changed\n", check.timers, check.topics)
 		return err

@@ -116,6 +116,13 @@ func (r *importRun) end() error {
 	if err := r.send(); err != nil {
 		return err
 	}
+	if r.ctl.JSON {
+		o := &object{}
+		o.set("topic", r.head.Topic)
+		o.set("added", r.added)
+		o.set("there", r.there)
+		return printJSON(r.term.out, o.bytes())
+	}
 	_, err := fmt.Fprintf(r.term.out, "%s: %d added, %d there already\n", r.head.Topic, r.added, r.there)
 	return err
 }
