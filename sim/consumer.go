@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"time"
 
 	"carillon/shard"
@@ -28,6 +29,8 @@ func (c *consumer) act() {
 	if r.IntN(2) == 0 || c.g.ended {
 		wait = r.between(0, 3*time.Second)
 	}
+	hangs := wait > 0 && !c.g.ended && r.IntN(3) == 0
+	lasts = leaseOf(lasts, hangs)
 	c.pulls++
 	pull := c.pulls
 	next := func(after time.Duration) {
@@ -60,8 +63,16 @@ func (c *consumer) act() {
 			n.tasks.Go(func() {
 				t, err := n.topic(n.tasks.ctx, w.topics[pullTopic-1])
 				var list []shard.Taken
+				var ctx context.Context = n.tasks.ctx
+				var h *hangUp
+				if hangs {
+					ctx, h = n.hangsUp(c.g.chance.between(0, wait))
+				}
 				if err == nil {
-					list, err = n.router.Pull(n.tasks.ctx, t.ID, most, lasts.Milliseconds(), wait)
+					list, err = n.router.Pull(ctx, t.ID, most, lasts.Milliseconds(), wait)
+				}
+				if h.handed(list) {
+					return
 				}
 				if c.g.chance.hit(w.swarm.loss / 3) {
 					return

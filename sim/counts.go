@@ -17,6 +17,7 @@ type Counts struct {
 	Rots, Refusals            int // files damaged at rest; starts refused for that
 	Mended                    int // logs restored with what others had
 	Taken, Claims, Drains     int // leases of consumers; what these said of them; planned stops
+	HungUp                    int // consumers that hung up while their pull waited
 	Bulks, Moved              int // bulk changes, and timers that they changed
 	Ranked, Spread            int // pairs that waited together; calls in a window
 	Expired, Same             int // dead letters; adds answered with the timer that there was

@@ -177,6 +177,7 @@ func (p *peers) call(ctx context.Context, to *node, lane peer.Lane, method uint8
 	if to == nil || to == n || n.silent() {
 		return nil, peer.Hello{}, errRefused
 	}
+	pullOf(ctx).asks(method)
 	c := &rpc{w: n.w, from: n, to: to, who: n.hello(lane), lane: lane, method: method, body: slices.Clone(body), fromLife: p.life}
 	if t, ok := ctx.(*taskContext); ok {
 		c.until = t.until

@@ -293,15 +293,22 @@ func (h *memberHost) Propose(ctx context.Context, cmd []byte) (any, error) {
 	return h.Host.Propose(ctx, cmd)
 }
 
+// Offers implements route.Host.
+func (h *memberHost) Offers(ctx context.Context, topic timer.TopicID, most int) ([]shard.Offer, error) {
+	pullOf(ctx).looks()
+	return h.Host.Offers(ctx, topic, most)
+}
+
 // Take implements route.Host: what a host gives out is a consumer's from here on, though the answer may be lost.
 func (h *memberHost) Take(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error) {
 	asked := h.n.w.now
+	pullOf(ctx).takes()
 	list, err := h.Host.Take(ctx, topic, leaseMs, shares)
 	if topic == turnedTopic {
 		h.n.w.book.turned.handed(h.n, asked, list)
 		return list, err
 	}
-	h.n.handOut(asked, msOf(leaseMs), list)
+	h.n.handOut(asked, surely(leaseMs), list)
 	return list, err
 }
 

@@ -222,7 +222,7 @@ func (s *signal) Wait(ctx context.Context, d time.Duration) bool {
 
 // WithTimeout implements task.Env.
 func (t *tasks) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	c := &taskContext{tasks: t}
+	c := &taskContext{tasks: t, pull: pullOf(ctx)}
 	if parent, ok := ctx.(*taskContext); ok {
 		c.until = parent.until
 		if c.err = parent.err; c.err == nil {
@@ -246,6 +246,7 @@ type taskContext struct {
 	until    time.Duration // the world's time; 0: without end
 	endless  bool          // it never ends
 	err      error
+	pull     *hangUp       // whose context it is, or is part of
 	done     chan struct{} // nil: nobody has asked
 	waiting  []func()
 }
@@ -268,7 +269,12 @@ func (c *taskContext) Done() <-chan struct{} {
 func (c *taskContext) Err() error { return c.err }
 
 // Value implements context.Context.
-func (c *taskContext) Value(any) any { return nil }
+func (c *taskContext) Value(key any) any {
+	if key == (pullValue{}) && c.pull != nil {
+		return c.pull
+	}
+	return nil
+}
 
 func (c *taskContext) whenEnded(wake func()) {
 	if !c.endless {
