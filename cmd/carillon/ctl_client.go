@@ -66,7 +66,7 @@ func advice(p *client.Problem) string {
 	case p.Status == http.StatusUnauthorized:
 		return "; give a token with --token or CARILLON_TOKEN (carillon token makes one)"
 	case p.Status == http.StatusForbidden:
-		return "; this token's scopes or topics in the node's auth file do not reach that far"
+		return "; the node's auth file says what this token may do"
 	case p.Status == http.StatusPreconditionFailed:
 		return "; it was changed meanwhile: look at it again and repeat with its version"
 	case p.Retryable && p.RetryAfter > 0:

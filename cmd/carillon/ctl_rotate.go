@@ -60,6 +60,10 @@ func (r *topicRotateCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if err := ctl.showSecrets(term, s); err != nil {
 		return err
 	}
+	if len(s.Fingerprints) == 1 {
+		_, err := fmt.Fprintln(term.err, "carillon: it is the first: calls are signed from now on")
+		return err
+	}
 	if r.Keep == 0 {
 		fmt.Fprintf(term.err, "carillon: %d secrets sign now; when all receivers have the new one: carillon ctl topics rotate %s --finish\n", len(s.Fingerprints), printable(r.Topic))
 		return nil

@@ -23,6 +23,10 @@ func TestTopicsRotate(t *testing.T) {
 			out:   []string{"sha256:new\nsha256:old\nsha256:new\n"}, err: []string{"the new one alone in 50ms"},
 		},
 		{
+			name: "the first secret", args: []string{"topics", "rotate", "orders", "--secret", "x", "--keep", "1h"}, replies: []reply{{status: 200, body: `{"topic":"orders","secrets":["sha256:new"]}`}},
+			asked: []string{`POST /v1/topics/orders/secrets/rotate {"secret":"x"}`}, out: []string{"sha256:new\n"}, err: []string{"calls are signed from now on"},
+		},
+		{
 			name: "finish", args: []string{"topics", "rotate", "orders", "--finish"}, replies: ok, asked: []string{`POST /v1/topics/orders/secrets/finish {}`}, out: []string{"sha256:new"},
 		},
 		{
