@@ -68,6 +68,7 @@ type Config struct {
 
 	HistoryBytes int64 // size of the history's files, on this node; the oldest go first. 4 GiB
 
+	NoConsole       bool          // nothing is at / of the API
 	KnownTopicsOnly bool          // an add to, or a pull from, a topic that nobody has made is refused
 	TopicIdle       time.Duration // a topic that was made by an add goes away when it has been empty for this long: at least 1s; 1h
 

@@ -24,6 +24,7 @@ import (
 	"carillon/timer"
 	"carillon/transport/api"
 	"carillon/transport/callback"
+	"carillon/transport/console"
 	"carillon/transport/peer"
 	"carillon/vfs"
 	"carillon/wal"
@@ -261,6 +262,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		Origins:         n.cfg.CORSOrigins,
 		Audit:           auditor(trail),
 		Limits:          n.limits(),
+		Console:         n.console(),
 		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
 		Metrics:         p.recovered(fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
 	})
@@ -279,6 +281,14 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	s.start(s.api, func(ctx context.Context) error { return server.Serve(ctx, p.http) })
 	s.start(s.host, func(ctx context.Context) error { return n.runCore(ctx, s, p, pool, m) })
 	return s.await()
+}
+
+// console is the page at / of the API; nil: there is none.
+func (n *Node) console() *console.Site {
+	if n.cfg.NoConsole {
+		return nil
+	}
+	return console.New()
 }
 
 // limits are those of the API that depend on the machine.

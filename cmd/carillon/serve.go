@@ -47,6 +47,7 @@ type serveCmd struct {
 	AuditLog         string         `placeholder:"FILE" help:"Who changed what, a line of JSON each; off for none (audit.log in --data, where there are tokens)."`
 	CallbackAllow    []netip.Prefix `placeholder:"CIDR" help:"Networks that receivers may be in, besides public ones."`
 	MemoryLimit      byteSize       `placeholder:"SIZE" help:"Memory that this process may use, 300MiB or 8GiB (what GOMEMLIMIT, control groups and machine allow)."`
+	Console          bool           `default:"true" negatable:"" help:"Show the console, a page for people, at / of the API (${default})."`
 	MaxConnections   int            `default:"${max_connections}" placeholder:"N" help:"Connections of clients at once, 16–1000000 (${default}); fewer where the limit of open files is low."`
 	MaxCalls         int            `default:"${max_calls}" placeholder:"N" help:"Callbacks at once, 16–65536 (${default})."`
 	Admin            string         `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
@@ -152,6 +153,7 @@ func (s *serveCmd) config(admin *adminServer, logger *slog.Logger) node.Config {
 		HistoryBytes:    int64(s.HistoryBytes),
 		MemoryLimit:     int64(s.MemoryLimit),
 		KnownTopicsOnly: !s.AutoCreateTopics,
+		NoConsole:       !s.Console,
 		TopicIdle:       s.TopicIdle,
 		GossipKeyFile:   s.GossipKey,
 		SecretsKeyFile:  s.SecretsKey,

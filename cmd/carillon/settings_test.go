@@ -30,6 +30,7 @@ var samples = map[string][3]string{
 	"auto-create-topics": {"false", "false", "false"},
 	"topic-idle":         {"1m", "2m", "3m"},
 	"memory-limit":       {"300MiB", "400MiB", "8GiB"},
+	"console":            {"false", "false", "false"},
 	"max-connections":    {"100", "200", "300"},
 	"feature-level":      {"3", "4", "1"},
 	"gossip-key":         {"from-file", "from-env", "from-flag"},

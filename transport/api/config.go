@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"carillon/transport/console"
 )
 
 // Config is what a Server is made of. Zero fields take the documented default.
@@ -25,6 +27,8 @@ type Config struct {
 	// Digest is a number that stands for a secret where the content of adds is compared, so that nobody can try which secret it was. Its
 	// error is the engine's. nil: the secret is hashed like any text.
 	Digest func(text string) (uint64, error)
+	// Console is the page at / for people, and its files; nil: there is none.
+	Console *console.Site
 	// Metrics answers /metrics, or says as an Engine does why it cannot; nil makes it 404.
 	Metrics func(*fasthttp.RequestCtx) error
 

@@ -116,6 +116,9 @@ func (rq *request) admit() *problem {
 		return framingFault(fault)
 	}
 	pat := rq.s.router.find(rq.segments)
+	if pat == nil {
+		pat = rq.console()
+	}
 	if p := rq.checkOrigin(pat); p != nil {
 		return p
 	}

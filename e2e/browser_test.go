@@ -1,0 +1,360 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// browserLimit is how long a page may take for anything: the machine may be busy.
+const browserLimit = 60 * time.Second
+
+// browser is a page in a real Chromium without a window, driven through the pipe that it has for that.
+type browser struct {
+	t       testing.TB
+	to      *os.File
+	session string
+
+	mu      sync.Mutex
+	last    int
+	waiting map[int]chan json.RawMessage
+	faults  []string // what the page's console and its policy complained of
+	gone    chan struct{}
+}
+
+// newBrowser starts a browser with a profile of its own; the test is skipped where there is none.
+func newBrowser(t testing.TB) *browser {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a browser takes some seconds")
+	}
+	program := os.Getenv("CARILLON_E2E_BROWSER")
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil && program == "" {
+			program = path
+		}
+	}
+	if program == "" {
+		t.Skip("SKIPPED: no Chromium is installed, so the console was not tried in a browser (Debian: apt-get install chromium; CARILLON_E2E_BROWSER names another)")
+	}
+	in, to := pipe(t)
+	from, out := pipe(t)
+	profile := t.TempDir()
+	cmd := exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--disable-extensions", "--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
+	cmd.ExtraFiles = []*os.File{in, out} // 3 and 4, as it expects them
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env = append(cleanEnv(), "HOME="+profile)
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%s: %v", program, err)
+	}
+	in.Close()
+	out.Close()
+	b := &browser{t: t, to: to, waiting: map[int]chan json.RawMessage{}, gone: make(chan struct{})}
+	go b.read(from)
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+		<-b.gone
+		to.Close()
+		from.Close()
+		awaitRemoved(profile)
+	})
+	var target struct{ TargetID string }
+	if err := b.try("Target.createTarget", map[string]any{"url": "about:blank"}, &target); err != nil {
+		t.Skipf("SKIPPED: %s does not start here, so the console was not tried in a browser: %v", program, err)
+	}
+	var attached struct{ SessionID string }
+	b.do("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	b.session = attached.SessionID
+	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
+		b.do(domain+".enable", nil, nil)
+	}
+	return b
+}
+
+func pipe(t testing.TB) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, w
+}
+
+// awaitRemoved clears a profile: processes of the browser that are about to end may still write there.
+func awaitRemoved(dir string) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range 500 {
+		if os.RemoveAll(dir) == nil {
+			return
+		}
+		<-tick.C
+	}
+}
+
+// message is what goes either way.
+type message struct {
+	ID      int             `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Session string          `json:"sessionId,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   json.RawMessage `json:"error,omitempty"`
+}
+
+// read takes what the browser says, until it ends.
+func (b *browser) read(from *os.File) {
+	defer close(b.gone)
+	s := bufio.NewScanner(from)
+	s.Buffer(nil, 64<<20)
+	s.Split(func(data []byte, end bool) (int, []byte, error) {
+		if at := bytes.IndexByte(data, 0); at >= 0 {
+			return at + 1, data[:at], nil
+		}
+		return 0, nil, nil
+	})
+	for s.Scan() {
+		var m message
+		if json.Unmarshal(s.Bytes(), &m) != nil {
+			continue
+		}
+		b.mu.Lock()
+		if answer := b.waiting[m.ID]; m.ID != 0 && answer != nil {
+			delete(b.waiting, m.ID)
+			if m.Error != nil {
+				m.Result = append(json.RawMessage(`{"failed":`), append(m.Error, '}')...)
+			}
+			answer <- m.Result
+		}
+		b.note(&m)
+		b.mu.Unlock()
+	}
+}
+
+// note keeps complaints. That the API says no is not one; that the page lacks a file is.
+func (b *browser) note(m *message) {
+	var p struct {
+		Type             string
+		ExceptionDetails struct {
+			Text      string
+			Exception struct{ Description string }
+		}
+		Args  []struct{ Value, Description any }
+		Entry struct{ Source, Level, Text, URL string }
+	}
+	_ = json.Unmarshal(m.Params, &p)
+	switch {
+	case m.Method == "Runtime.exceptionThrown":
+		b.faults = append(b.faults, p.ExceptionDetails.Text+" "+p.ExceptionDetails.Exception.Description)
+	case m.Method == "Runtime.consoleAPICalled" && (p.Type == "error" || p.Type == "warning"):
+		b.faults = append(b.faults, fmt.Sprint(p.Args))
+	case m.Method == "Log.entryAdded" && p.Entry.Level == "error" && !(p.Entry.Source == "network" && strings.Contains(p.Entry.URL, "/v1/")):
+		b.faults = append(b.faults, p.Entry.Source+": "+p.Entry.Text+" "+p.Entry.URL)
+	}
+}
+
+// do has the browser do something, and reads its answer into result.
+func (b *browser) do(method string, params, result any) {
+	b.t.Helper()
+	if err := b.try(method, params, result); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *browser) try(method string, params, result any) error {
+	if params == nil {
+		params = struct{}{}
+	}
+	body, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	answer := make(chan json.RawMessage, 1)
+	b.mu.Lock()
+	b.last++
+	id := b.last
+	b.waiting[id] = answer
+	b.mu.Unlock()
+	text, err := json.Marshal(message{ID: id, Method: method, Params: body, Session: b.session})
+	if err != nil {
+		return err
+	}
+	if _, err := b.to.Write(append(text, 0)); err != nil {
+		return fmt.Errorf("%s: the browser has ended: %w", method, err)
+	}
+	select {
+	case raw := <-answer:
+		if bytes.HasPrefix(raw, []byte(`{"failed":`)) {
+			return fmt.Errorf("%s: %s", method, raw)
+		}
+		if result == nil {
+			return nil
+		}
+		return json.Unmarshal(raw, result)
+	case <-b.gone:
+		return fmt.Errorf("%s: the browser has ended", method)
+	case <-time.After(browserLimit):
+		return fmt.Errorf("%s: no answer within %v", method, browserLimit)
+	}
+}
+
+// eval runs an expression in the page and reads its value, as JSON, into result.
+func (b *browser) eval(expression string, result any) {
+	b.t.Helper()
+	if err := b.tryEval(expression, result); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *browser) tryEval(expression string, result any) error {
+	var r struct {
+		Result           struct{ Value json.RawMessage }
+		ExceptionDetails json.RawMessage
+	}
+	params := map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true, "userGesture": true}
+	if err := b.try("Runtime.evaluate", params, &r); err != nil {
+		return err
+	}
+	if r.ExceptionDetails != nil {
+		return fmt.Errorf("%s: %s", expression, r.ExceptionDetails)
+	}
+	if result == nil {
+		return nil
+	}
+	return json.Unmarshal(r.Result.Value, result)
+}
+
+// awaitTrue polls an expression.
+func (b *browser) awaitTrue(what, expression string) {
+	b.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(browserLimit); ; {
+		var ok bool
+		err := b.tryEval("Boolean("+expression+")", &ok)
+		if ok && err == nil {
+			return
+		}
+		select {
+		case <-tick.C: // an error may be of a page that is just being left
+		case <-deadline:
+			b.t.Fatalf("not within %v: %s (%v)\nthe page:\n%s\ncomplaints: %q", browserLimit, what, err, b.text(), b.complaints())
+		}
+	}
+}
+
+// text is what a person reads.
+func (b *browser) text() (text string) {
+	_ = b.tryEval("location.hash + '\\n' + document.body.innerText", &text)
+	return text
+}
+
+// sees waits for texts on the page.
+func (b *browser) sees(texts ...string) {
+	b.t.Helper()
+	for _, text := range texts {
+		b.awaitTrue(fmt.Sprintf("the page shows %q", text), "document.body.innerText.includes("+quoted(text)+")")
+	}
+}
+
+// open goes to an address, which is loaded anew.
+func (b *browser) open(url string) {
+	b.t.Helper()
+	b.do("Page.navigate", map[string]any{"url": "about:blank"}, nil)
+	b.do("Page.navigate", map[string]any{"url": url}, nil)
+}
+
+// found is an expression for the first visible element of a kind that has the text; the innermost dialog goes first.
+func foundText(selector, text string) string {
+	return fmt.Sprintf(`[...(document.querySelector('dialog[open]') || document).querySelectorAll(%s)].find((e) => e.offsetParent !== null && !e.disabled && (e.innerText || e.value || '').includes(%s))`, quoted(selector), quoted(text))
+}
+
+// click presses a button or follows a link, once it is there.
+func (b *browser) click(text string) {
+	b.t.Helper()
+	found := foundText("button, a, summary", text)
+	b.awaitTrue(fmt.Sprintf("there is %q to click", text), found)
+	b.eval(found+".click()", nil)
+}
+
+// fill types into the input of a label or a name.
+func (b *browser) fill(name, text string) {
+	b.t.Helper()
+	input := fmt.Sprintf(`(document.querySelector('dialog[open]') || document).querySelector('[name="%s"]')`, name)
+	b.awaitTrue("there is an input "+name, "(() => { const e = "+input+"; e.focus(); e.select(); return e.offsetParent !== null && document.activeElement === e; })()")
+	b.do("Input.insertText", map[string]any{"text": text}, nil)
+	b.awaitTrue("the input "+name+" has the text", input+".value === "+quoted(text))
+}
+
+// choose picks an option of the select that has it.
+func (b *browser) choose(option string) {
+	b.t.Helper()
+	found := fmt.Sprintf(`[...document.querySelectorAll('option')].find((o) => o.text === %s)`, quoted(option))
+	b.awaitTrue("there is an option "+option, found)
+	b.eval(`(() => { const o = `+found+`, s = o.closest('select'); s.value = o.value; s.dispatchEvent(new Event('change', { bubbles: true })); })()`, nil)
+}
+
+// key presses a key.
+func (b *browser) key(name string, code int) {
+	b.t.Helper()
+	for _, kind := range []string{"keyDown", "keyUp"} {
+		b.do("Input.dispatchKeyEvent", map[string]any{"type": kind, "key": name, "code": name, "windowsVirtualKeyCode": code}, nil)
+	}
+}
+
+// size sets the size of the window, and the colours that the person prefers.
+func (b *browser) size(width, height int, scheme string) {
+	b.t.Helper()
+	b.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	b.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+}
+
+// shot keeps a picture of the page, where CARILLON_E2E_SHOTS names a directory for them.
+func (b *browser) shot(name string) {
+	b.t.Helper()
+	dir := os.Getenv("CARILLON_E2E_SHOTS")
+	if dir == "" {
+		return
+	}
+	var r struct{ Data string }
+	b.do("Page.captureScreenshot", map[string]any{"format": "png"}, &r)
+	data, err := base64.StdEncoding.DecodeString(r.Data)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".png"), data, 0o644)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *browser) complaints() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.faults)
+}
+
+// content demands that neither the console nor the policy had anything to complain of.
+func (b *browser) content() {
+	b.t.Helper()
+	if list := b.complaints(); len(list) > 0 {
+		b.t.Errorf("the page's console has %d errors: %q", len(list), list)
+	}
+}
+
+func quoted(s string) string {
+	text, _ := json.Marshal(s)
+	return string(text)
+}

@@ -1,0 +1,277 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// stage is a cluster on which something is amiss, for somebody who opens the console at night.
+type stage struct {
+	c    *cluster
+	well *receiver
+	sick *receiver
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{c: newCluster(t, 3)}
+	s.well = newReceiver(t, func(w http.ResponseWriter, r *http.Request, n int) {
+		if strings.HasPrefix(r.Header.Get("Carillon-Timer"), "gone-") && n == 1 {
+			w.WriteHeader(410)
+		}
+	})
+	s.sick = newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(500) })
+	m := s.c.all()[0].client
+	m.must(t, 201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q},"breaker":{"failures":2,"window":"10s","open":"10m"},"retry":{"max_attempts":20,"min_backoff":"100ms","max_backoff":"200ms"}}`, s.sick.url()))
+	m.must(t, 201, "PUT", "/v1/topics/mail", fmt.Sprintf(`{"callback":{"url":%q}}`, s.well.url()))
+	m.must(t, 201, "PUT", "/v1/topics/invoices", fmt.Sprintf(`{"callback":{"url":%q}}`, s.well.url()))
+	for i := range 9 {
+		m.must(t, 201, "PUT", fmt.Sprintf("/v1/topics/orders/timers/order-%d", 70+i), `{"delay":"0s","payload":{"order":77,"shop":"Amsterdam"},"labels":["eu","vip"]}`)
+	}
+	for i := range 3 {
+		m.must(t, 201, "PUT", fmt.Sprintf("/v1/topics/mail/timers/gone-%d", i), `{"delay":"0s","payload":{"to":"a@b.example"}}`)
+	}
+	m.must(t, 201, "PUT", "/v1/topics/mail/timers/late", `{"at_ms":1000,"expires_after":"1s"}`)
+	for i := range 24 {
+		m.must(t, 201, "PUT", fmt.Sprintf("/v1/topics/invoices/timers/inv-%d", i), fmt.Sprintf(`{"delay":"%dm","payload":{"invoice":%d}}`, 2+i*2, i))
+	}
+	return s
+}
+
+// TestConsoleAnswersAtNight: what an operator asks first is answered within few clicks, in a real browser.
+func TestConsoleAnswersAtNight(t *testing.T) {
+	b := newBrowser(t)
+	s := newStage(t)
+	m := s.c.all()[0]
+	b.size(1280, 1000, "light")
+
+	// Why was order-77 not called? Three clicks from the first page.
+	b.open("http://" + m.http + "/")
+	b.sees("Nodes", "Topics", "orders", "scheduled")
+	b.fill("q", "order-77")
+	b.click("Find")
+	b.click("order-77")
+	b.sees("Not called, for its receiver is sick", "Attempts", "Amsterdam", "vip")
+	b.shot("timer-light")
+
+	// Which receiver is sick, and what waits behind it?
+	b.click("Receivers")
+	if m.client.do("GET", "/v1/destinations", "").status == 200 {
+		b.sees(strings.TrimSuffix(s.sick.url(), "/hook"), "sick")
+	} else {
+		b.sees("does not list receivers yet")
+	}
+	b.shot("receivers-light")
+
+	// What comes due tonight?
+	b.click("What comes due")
+	b.click("Tonight")
+	b.sees("Tonight, until 6:00", "In numbers")
+	b.awaitTrue("the timers of the next hour are counted", `[...document.querySelectorAll('.figure b')].some((e) => Number(e.textContent) >= 24)`)
+	b.shot("due-light")
+
+	// Redrive the last hour's dead letters of one reason.
+	b.click("Dead letters")
+	b.sees("Dead letters of mail", "stopped: the receiver said stop (3)", "expired: it was too late to call (1)")
+	b.click("stopped: ")
+	b.choose("the last hour")
+	b.click("Redrive all 3")
+	b.sees("Redrive 3 dead letters?", "of topic mail with the reason “stopped”, from the last hour")
+	b.shot("redrive-light")
+	b.click("Redrive")
+	b.sees("3 of 3 are tried again.")
+	poll(t, browserLimit, "the receiver is called again for all three", func() bool {
+		return s.well.called("mail", "gone-0") > 1 && s.well.called("mail", "gone-1") > 1 && s.well.called("mail", "gone-2") > 1
+	})
+	b.sees("expired: it was too late to call (1)")
+
+	// Who leads what, and drain a node.
+	b.click("Cluster")
+	b.sees("Who leads what", s.c.all()[2].name)
+	last := s.c.all()[2].name
+	row := fmt.Sprintf(`[...document.querySelectorAll('tr')].find((r) => r.innerText.startsWith(%s))`, quoted(last))
+	b.awaitTrue("the node can be drained", row+".querySelector('button')")
+	b.eval(row+".querySelector('button').click()", nil)
+	b.sees("Drain node " + last + "?")
+	b.click("Drain " + last)
+	b.awaitTrue("the node leads nothing", `/drain(ing|ed)/.test(`+row+`.innerText)`)
+	b.shot("cluster-light")
+	b.click("Resume")
+	b.awaitTrue("the node is back", `/alive/.test(`+row+`.innerText)`)
+	b.content()
+}
+
+// TestConsoleChangesTimers: what can be done to a timer and a topic can be done here, and asks before it destroys.
+func TestConsoleChangesTimers(t *testing.T) {
+	b := newBrowser(t)
+	rec := newReceiver(t, nil)
+	p := serve(t, t.TempDir())
+	m := newClient(p)
+	b.size(1280, 1000, "dark")
+	b.open(p.url + "/")
+	b.sees("All is well.", "There are no topics yet", "carillon ctl add")
+
+	m.must(t, 201, "PUT", "/v1/topics/try", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.url()))
+	b.click("Topics")
+	b.click("try")
+	b.click("Show what happens in try, live")
+	b.sees("listening")
+	b.click("Add a timer")
+	b.fill("id", "tea")
+	b.fill("delay", "1h")
+	b.fill("payload", `{"n": 12345678901234567890, "tea": "green"`)
+	b.click("Add")
+	b.sees("The payload is not JSON")
+	b.fill("payload", `{"n": 12345678901234567890, "tea": "green"}`)
+	b.click("Add")
+	b.sees("Timer tea is added.", "added") // the event, too
+	b.click("tea")
+	b.sees("It is not due yet: in", `{"n": 12345678901234567890, "tea": "green"}`)
+	b.click("Change")
+	b.fill("payload", `{"n":  12345678901234567890,"tea":"black"}`)
+	b.key("Escape", 27)
+	b.awaitTrue("Escape closes the form", `!document.querySelector('dialog')`)
+	b.click("Change")
+	b.fill("payload", `{"n":  12345678901234567890,"tea":"black"}`)
+	b.click("Change")
+	b.sees("tea is changed.", `{"n":  12345678901234567890,"tea":"black"}`)
+	b.click("Fire now")
+	b.sees("Fire tea now?")
+	b.click("Fire now")
+	b.sees("It was called", "and the receiver answered 200")
+	if got := rec.of("try", "tea"); len(got) != 1 || got[0].sum != sumOf(`{"n":  12345678901234567890,"tea":"black"}`) {
+		t.Errorf("the receiver got %+v", got)
+	}
+	b.shot("timer-dark")
+
+	m.must(t, 201, "PUT", "/v1/topics/try/timers/milk", `{"delay":"1h"}`)
+	b.open(p.url + "/#/topics/try/timers/milk")
+	b.click("Cancel the timer")
+	b.sees("Cancel milk?", "This cannot be taken back")
+	b.click("Leave it")
+	b.awaitTrue("nothing was done", `!document.querySelector('dialog') && document.body.innerText.includes('It is not due yet')`)
+	b.click("Cancel the timer")
+	b.click("Cancel the timer")
+	b.sees("It was cancelled, and is not called.")
+
+	b.open(p.url + "/#/topics/try")
+	b.click("Pause")
+	b.sees("Pause try?")
+	b.click("Pause")
+	b.sees("try is paused.", "paused")
+	m.must(t, 201, "PUT", "/v1/topics/try/timers/wait", `{"delay":"0s"}`)
+	b.open(p.url + "/#/topics/try/timers/wait")
+	b.sees("Not called, for its topic is paused.")
+	b.open(p.url + "/#/topics/try")
+	b.click("Resume")
+	b.sees("goes on: what is due is called now")
+	poll(t, browserLimit, "the timer is called", func() bool { return rec.called("try", "wait") == 1 })
+	b.shot("topic-dark")
+	b.content()
+}
+
+// TestConsoleSignsIn: without a token nothing is shown, and the token is kept where no address and no other tab has it.
+func TestConsoleSignsIn(t *testing.T) {
+	b := newBrowser(t)
+	dir := t.TempDir()
+	const token = "crl_0123456789012345678901234567890123456789012"
+	file := filepath.Join(dir, "auth.yaml")
+	line := fmt.Sprintf("- {name: night, sha256: \"%x\", scopes: [read], topics: [\"*\"]}\n", sha256.Sum256([]byte(token)))
+	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, filepath.Join(dir, "data"), "--auth-file", file)
+	b.size(1280, 900, "light")
+	b.open(p.url + "/")
+	b.sees("Sign in to Carillon")
+	b.shot("signin-light")
+	b.fill("token", "crl_wrong")
+	b.click("Sign in")
+	b.sees("The node does not know this token")
+	b.fill("token", token)
+	b.key("Enter", 13)
+	b.click("Sign in")
+	b.sees("All is well.", "Sign out")
+	var kept struct{ Session, Local, Cookie, Address string }
+	b.eval(`({ session: JSON.stringify(sessionStorage), local: JSON.stringify(localStorage), cookie: document.cookie, address: location.href })`, &kept)
+	if !strings.Contains(kept.Session, token) || strings.Contains(kept.Local+kept.Cookie+kept.Address, "crl_") {
+		t.Errorf("%+v", kept)
+	}
+	b.click("Sign out")
+	b.sees("Sign in to Carillon")
+	b.eval(`JSON.stringify(sessionStorage)`, &kept.Session)
+	if strings.Contains(kept.Session, "crl_") {
+		t.Errorf("after signing out: %s", kept.Session)
+	}
+	b.content()
+
+	off := serve(t, filepath.Join(dir, "other"), "--no-console")
+	newClient(off).must(t, 404, "GET", "/", "")
+}
+
+// contrastOf finds texts that stand out too little from what is behind them (WCAG 2 AA).
+const contrastOf = `(() => {
+  const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return { rgb: m.slice(0, 3), a: m[3] === undefined ? 1 : m[3] }; };
+  const light = (rgb) => { const [r, g, b] = rgb.map((v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.a > 0.99) return c.rgb; } return [255, 255, 255]; };
+  const bad = [];
+  for (const e of document.querySelectorAll('body *')) {
+    if (e.closest('.hidden, .skip') || e.offsetParent === null || e.disabled || ![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())) continue;
+    const s = getComputedStyle(e), a = light(parse(s.color).rgb), b = light(behind(e));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), size = parseFloat(s.fontSize);
+    if (ratio < (size >= 24 || size >= 18.66 && s.fontWeight >= 700 ? 3 : 4.5)) bad.push(e.tagName + '.' + e.className + ' ' + e.textContent.trim().slice(0, 40) + ' ' + ratio.toFixed(2));
+  }
+  return bad;
+})()`
+
+// TestConsoleIsReadable: on a phone nothing sticks out, in both colours texts have the contrast that WCAG AA asks for, every field and
+// button has a name, and the keyboard gets to all of it.
+func TestConsoleIsReadable(t *testing.T) {
+	b := newBrowser(t)
+	s := newStage(t)
+	url := "http://" + s.c.all()[1].http + "/"
+	pages := []struct{ hash, text string }{
+		{"#/", "Nodes"}, {"#/topics", "orders"}, {"#/topics/orders", "Policy"}, {"#/topics/orders/timers/order-71", "Attempts"}, {"#/dead?topic=mail", "Dead letters of mail"},
+		{"#/due", "In numbers"}, {"#/receivers", "Receivers"}, {"#/cluster", "Who leads what"}, {"#/live", "As it happens"}, {"#/search?q=order-7", "order-70"},
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int{1280, 390} {
+			b.size(width, 844, scheme)
+			for i, page := range pages {
+				b.open(url + page.hash)
+				b.sees(page.text)
+				b.awaitTrue("the page has settled", "!document.querySelector('.loading')")
+				var wide int
+				b.eval("document.documentElement.scrollWidth", &wide)
+				if wide > width {
+					t.Errorf("%s at %d pixels is %d wide", page.hash, width, wide)
+				}
+				var bad []string
+				if b.eval(contrastOf, &bad); len(bad) > 0 {
+					t.Errorf("%s in %s: too little contrast: %q", page.hash, scheme, bad)
+				}
+				b.eval(`[...document.querySelectorAll('button, a, input, select, textarea')].filter((e) => !(e.innerText || '').trim() && !e.getAttribute('aria-label') && !e.closest('label')).map((e) => e.outerHTML.slice(0, 80))`, &bad)
+				if len(bad) > 0 {
+					t.Errorf("%s: without a name: %q", page.hash, bad)
+				}
+				b.shot(fmt.Sprintf("page-%d-%s-%d", i, scheme, width))
+			}
+		}
+	}
+	// The keyboard: the first stop leads past the header, the search is reached, and Enter finds.
+	b.size(1280, 844, "light")
+	b.open(url)
+	b.sees("Nodes")
+	b.key("Tab", 9)
+	b.awaitTrue("the first stop is the way past the header", "document.activeElement.className === 'skip'")
+	for range 2 {
+		b.key("Tab", 9)
+	}
+	b.awaitTrue("the search is reached", "document.activeElement.name === 'q'")
+	b.content()
+}

@@ -1,0 +1,44 @@
+package api
+
+import (
+	"strings"
+
+	"carillon/transport/console"
+)
+
+// consolePattern stands for every file of the console. Its files need no token: they hold no data.
+var consolePattern = newRouter([]route{{method: "GET", path: "/console", scope: scopeOpen, handle: (*request).showConsole}}).byLength[1][0]
+
+// console is the pattern for a path of the console, nil when it has nothing there.
+func (rq *request) console() *pattern {
+	if rq.s.cfg.Console.File(rq.pathText()) == nil {
+		return nil
+	}
+	return consolePattern
+}
+
+// pathText is the path as it was decoded.
+func (rq *request) pathText() string {
+	var b strings.Builder
+	for _, s := range rq.segments {
+		b.WriteByte('/')
+		b.Write(s)
+	}
+	return b.String()
+}
+
+func (rq *request) showConsole() *problem {
+	f := rq.s.cfg.Console.File(rq.pathText())
+	h := &rq.ctx.Response.Header
+	for _, pair := range console.Headers {
+		h.Set(pair[0], pair[1])
+	}
+	h.Set("ETag", f.ETag)
+	if string(rq.ctx.Request.Header.Peek("If-None-Match")) == f.ETag {
+		rq.ctx.SetStatusCode(304)
+		return nil
+	}
+	h.SetContentType(f.Type)
+	rq.ctx.Response.SetBodyRaw(f.Body)
+	return nil
+}

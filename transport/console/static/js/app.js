@@ -1,0 +1,126 @@
+// The frame around the pages: who is asked, where one goes, and signing in.
+import { get, html, render, setToken, token, useEffect, useRef, useState } from "./lib.js";
+import { Toasts } from "./parts.js";
+import { Overview } from "./overview.js";
+import { Topics } from "./topics.js";
+import { Topic } from "./topic.js";
+import { Timer } from "./timer.js";
+import { Search } from "./search.js";
+import { Dead } from "./dead.js";
+import { Due } from "./due.js";
+import { Receivers } from "./receivers.js";
+import { Cluster } from "./cluster.js";
+import { Live } from "./live.js";
+
+const pages = [["", "Overview"], ["topics", "Topics"], ["dead", "Dead letters"], ["due", "What comes due"], ["receivers", "Receivers"], ["cluster", "Cluster"], ["live", "Live"]];
+
+// where reads the part of the address behind the #: a path, and parameters.
+function where() {
+  const [path, params] = (location.hash.replace(/^#\/?/, "") || "").split("?");
+  let segments;
+  try { segments = path.split("/").filter(Boolean).map(decodeURIComponent); } catch { segments = []; }
+  return { segments, params: Object.fromEntries(new URLSearchParams(params || "")) };
+}
+
+function page({ segments: [first, topic, timers, id], params }) {
+  switch (first) {
+    case undefined: return [html`<${Overview} />`, "Overview"];
+    case "topics":
+      if (!topic) return [html`<${Topics} />`, "Topics"];
+      if (timers === "timers" && id) return [html`<${Timer} key=${topic + "/" + id} topic=${topic} id=${id} />`, id];
+      return [html`<${Topic} key=${topic} topic=${topic} params=${params} />`, topic];
+    case "search": return [html`<${Search} key=${params.q} q=${params.q || ""} />`, `Search: ${params.q || ""}`];
+    case "dead": return [html`<${Dead} params=${params} />`, "Dead letters"];
+    case "due": return [html`<${Due} params=${params} />`, "What comes due"];
+    case "receivers": return [html`<${Receivers} />`, "Receivers"];
+    case "cluster": return [html`<${Cluster} />`, "Cluster"];
+    case "live": return [html`<${Live} params=${params} />`, "Live"];
+  }
+  return [html`<div class="card"><h1>There is no such page</h1><p><a href="#/">To the overview</a></p></div>`, "No such page"];
+}
+
+function Theme() {
+  const dark = () => (document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const [isDark, set] = useState(dark());
+  useEffect(() => {
+    const media = matchMedia("(prefers-color-scheme: dark)"), look = () => set(dark());
+    media.addEventListener("change", look);
+    return () => media.removeEventListener("change", look);
+  }, []);
+  const turn = () => {
+    const next = isDark ? "light" : "dark";
+    document.documentElement.dataset.theme = next;
+    try { localStorage.setItem("carillon-theme", next); } catch { /* not kept, then */ }
+    set(!isDark);
+    window.dispatchEvent(new Event("carillon-theme"));
+  };
+  return html`<button onClick=${turn} aria-label=${isDark ? "Use light colours" : "Use dark colours"} title=${isDark ? "Light colours" : "Dark colours"}>${isDark ? "☀" : "☾"}</button>`;
+}
+
+function SignIn({ done }) {
+  const [error, setError] = useState("");
+  const submit = async (e) => {
+    e.preventDefault();
+    const text = new FormData(e.target).get("token").trim();
+    setToken(text);
+    try {
+      await get("/v1/topics", { limit: 1 });
+      done();
+    } catch (problem) {
+      if (problem.status === 403) { done(); return; } // a token without the scope read: pages say what it may not
+      setToken("");
+      setError(problem.status === 401 ? "The node does not know this token. An operator makes one with: carillon token" : problem.message);
+    }
+  };
+  return html`<main class="signin card stack"><h1>Sign in to Carillon</h1>
+    <form class="stack" onSubmit=${submit}>
+      <label class="field">Token <input name="token" type="password" autocomplete="off" spellcheck="false" required placeholder="crl_…" /></label>
+      ${error && html`<p class="notice bad" role="alert">${error}</p>`}
+      <button class="main">Sign in</button>
+    </form>
+    <p class="muted small">It stays in this tab, and is forgotten when you close it. Scope <code>read</code> shows everything; actions need the scope of what they do.</p></main>`;
+}
+
+function App() {
+  const [at, setAt] = useState(where());
+  const [signIn, setSignIn] = useState(false);
+  const main = useRef();
+  const moved = useRef(false);
+  useEffect(() => {
+    const go = () => { moved.current = true; setAt(where()); };
+    const ask = () => setSignIn(true);
+    window.addEventListener("hashchange", go);
+    window.addEventListener("carillon-signin", ask);
+    return () => { window.removeEventListener("hashchange", go); window.removeEventListener("carillon-signin", ask); };
+  }, []);
+  const [content, title] = page(at);
+  useEffect(() => {
+    document.title = `${title} · Carillon`;
+    if (moved.current && main.current) { main.current.focus({ preventScroll: true }); window.scrollTo(0, 0); }
+  }, [title]);
+  if (signIn) return html`<${SignIn} done=${() => setSignIn(false)} />`;
+  const search = (e) => {
+    e.preventDefault();
+    const q = new FormData(e.target).get("q").trim();
+    if (q) location.hash = `#/search?q=${encodeURIComponent(q)}`;
+  };
+  const here = at.segments[0] || "";
+  return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>To the content</a>
+    <header class="top"><div class="bar">
+      <div class="between">
+        <a class="brand" href="#/"><img src="/console/icon.svg" alt="" />Carillon</a>
+        <form class="search" role="search" onSubmit=${search}>
+          <input name="q" aria-label="Find a timer by its id or a label" placeholder="Find a timer: id or label" spellcheck="false" autocomplete="off" />
+          <button>Find</button>
+        </form>
+        <div class="row">${token() && html`<button onClick=${() => { setToken(""); setSignIn(true); }}>Sign out</button>`}<${Theme} /></div>
+      </div>
+      <nav class="pages" aria-label="Pages">${pages.map(([name, text]) => html`<a href=${"#/" + name} aria-current=${here === name ? "page" : undefined}>${text}</a>`)}</nav>
+    </div></header>
+    <main id="main" tabindex="-1" ref=${main}>${content}</main>
+    <${Toasts} />`;
+}
+
+const root = document.getElementById("app");
+root.textContent = "";
+render(html`<${App} />`, root);

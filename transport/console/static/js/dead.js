@@ -1,0 +1,72 @@
+// Dead letters by reason, and to redrive a selection of them.
+import { call, get, html, num, reasons, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
+import { Action, Card, Empty, Failed, say, Table, When } from "./parts.js";
+
+const since = { hour: ["the last hour", 3600000], day: ["the last 24 hours", 86400000], week: ["the last 7 days", 7 * 86400000], all: ["all that are kept", 0] };
+const shown = 200;
+
+function Letters({ topic, again: topicsAgain }) {
+  const [reason, setReason] = useState("");
+  const [range, setRange] = useState("all");
+  const [label, setLabel] = useState("");
+  const [picked, setPicked] = useState(new Set());
+  // The window ends where the page was opened: what dies afterwards is not redriven by surprise.
+  const [to, setTo] = useState(Date.now());
+  const from = since[range][1] ? to - since[range][1] : undefined;
+  useEffect(() => { setTo(Date.now() + 1); setPicked(new Set()); }, [topic, reason, range, label]);
+  const path = `${topicPath(topic)}/dead`;
+  const { data, error, again } = useLoad((s) => get(path, { reason, from, to, label, limit: shown }, s), [path, reason, from, to, label]);
+  const all = useLoad((s) => get(path, { from, to, label, limit: 1000 }, s), [path, from, to, label]);
+  const tally = {};
+  for (const t of (all.data && all.data.timers) || []) tally[t.reason] = (tally[t.reason] || 0) + 1;
+  const more = all.data && all.data.next_cursor;
+  const list = (data && data.timers) || [];
+  const filter = { to };
+  if (reason) filter.reason = reason;
+  if (from) filter.from = from;
+  if (label) filter.label = label;
+  const words = `${reason ? `with the reason “${reason}”` : "of any reason"}, from ${since[range][0]}${label ? `, labelled ${label}` : ""}`;
+  const act = (verb, body, done) => async () => {
+    const r = await call("POST", `${path}/${verb}`, body);
+    say(`${num(r.changed)} of ${num(r.matched)} ${done}${r.skipped ? `; ${num(r.skipped)} skipped, their ids are in use again` : ""}.`);
+    setPicked(new Set());
+    setTo(Date.now() + 1);
+    again();
+    all.again();
+    topicsAgain();
+  };
+  const pick = (id) => { const next = new Set(picked); next.has(id) ? next.delete(id) : next.add(id); setPicked(next); };
+  const count = reason ? tally[reason] || 0 : Object.values(tally).reduce((a, b) => a + b, 0);
+  const howMany = `${more ? "more than " : ""}${num(count)}`;
+  return html`<${Card} title=${`Dead letters of ${topic}`}>
+    <div class="stack"><div class="tabs" role="group" aria-label="Reason"><button aria-pressed=${reason === ""} onClick=${() => setReason("")}>any reason</button>
+      ${Object.entries(reasons).map(([name, text]) => html`<button key=${name} aria-pressed=${reason === name} onClick=${() => setReason(name)}>${name}: ${text} (${more ? "≥ " : ""}${num(tally[name] || 0)})</button>`)}</div>
+    <div class="filters"><label class="field">Died in <select value=${range} onChange=${(e) => setRange(e.target.value)}>${Object.entries(since).map(([name, [text]]) => html`<option key=${name} value=${name}>${text}</option>`)}</select></label>
+      <label class="field">Label <input value=${label} spellcheck="false" onChange=${(e) => setLabel(e.target.value.trim())} /></label></div>
+    <${Failed} error=${error || all.error} again=${again} />
+    ${list.length > 0 && html`<div class="row">
+      <${Action} class="main" label=${`Redrive all ${howMany}`} title=${`Redrive ${howMany} dead letters?`} verb="Redrive" run=${act("redrive", { filter }, "are tried again")}>
+        <p>Those of topic <b>${topic}</b> ${words}, are called again at once; their attempts begin anew.</p><//>
+      <${Action} label=${`Redrive ${picked.size} picked`} title=${`Redrive ${picked.size} dead letters?`} verb="Redrive" run=${picked.size ? act("redrive", { ids: [...picked] }, "are tried again") : async () => { throw new Error("None is picked: tick some below."); }}>
+        <p>${picked.size ? "They are called again at once; their attempts begin anew." : "None is picked: tick some below."}</p><//>
+      <${Action} class="danger" label=${`Purge all ${howMany}`} title=${`Purge ${howMany} dead letters?`} verb="Purge for good" danger run=${act("purge", { filter }, "are gone")}>
+        <p>Those of topic <b>${topic}</b> ${words}, are forgotten. This cannot be taken back.</p><//></div>
+      <${Table} rows=${list} keyOf=${(t) => t.uid} caption="Dead letters" columns=${[
+        [html`<input type="checkbox" aria-label="Pick all that are shown" checked=${picked.size === list.length} onChange=${(e) => setPicked(new Set(e.target.checked ? list.map((t) => t.id) : []))} />`,
+          (t) => html`<input type="checkbox" aria-label=${`Pick ${t.id}`} checked=${picked.has(t.id)} onChange=${() => pick(t.id)} />`],
+        ["Timer", (t) => html`<a href=${timerLink(t.topic, t.id)}><b>${t.id}</b></a>`], ["Reason", (t) => t.reason], ["Was due", (t) => html`<${When} ms=${t.due_ms} />`],
+        ["Attempts", (t) => num(t.attempts), "right"], ["Last answer", (t) => t.last_status || "none"], ["Error", (t) => html`<span class="small">${t.last_error || ""}</span>`]]} />
+      ${data.next_cursor && html`<p class="muted">The first ${shown} are shown; “all” above means all.</p>`}`}
+    ${data && !list.length && html`<${Empty}>No dead letters ${words}.<//>`}</div><//>`;
+}
+
+export function Dead({ params }) {
+  const { data, error, again } = useLoad((s) => get("/v1/topics", { counts: true, limit: 1000 }, s), [], 5000);
+  const with_ = ((data && data.topics) || []).filter((t) => t.counts.dead > 0 || t.topic === params.topic);
+  const topic = params.topic || (with_.length === 1 ? with_[0].topic : "");
+  return html`<div class="stack"><h1>Dead letters</h1><${Failed} error=${error} again=${again} />
+    ${data && !with_.length && html`<${Card}><${Empty}>There are none. A timer ends here when all of its attempts failed, when it was too late to call, or when its receiver said stop (410).<//><//>`}
+    ${with_.length > 0 && html`<div class="tabs" role="group" aria-label="Topic">${with_.map((t) => html`<a class="button" key=${t.topic} aria-current=${t.topic === topic ? "true" : undefined} href=${`#/dead?topic=${encodeURIComponent(t.topic)}`}>${t.topic} (${num(t.counts.dead)})</a>`)}</div>`}
+    ${topic && html`<${Letters} key=${topic} topic=${topic} again=${again} />`}
+    ${!topic && with_.length > 1 && html`<p class="muted">Choose a topic.</p>`}</div>`;
+}

@@ -1,0 +1,60 @@
+// What comes due: a histogram of the next hour, night, day or month.
+import { clock, get, html, many, num, span, useLoad, useMemo, useState } from "./lib.js";
+import { Card, Chart, Empty, Failed, Figure, Table } from "./parts.js";
+
+// tonight is how long it is until six in the morning, here.
+function tonight() {
+  const six = new Date();
+  six.setHours(6, 0, 0, 0);
+  if (six.getTime() < Date.now() + 3600000) six.setDate(six.getDate() + 1);
+  return six.getTime() - Date.now();
+}
+
+export const spans = { hour: ["Next hour", () => 3600000, 60], tonight: ["Tonight, until 6:00", tonight, 60], day: ["Next 24 hours", () => 86400000, 48], month: ["Next 30 days", () => 30 * 86400000, 60] };
+
+// round are lengths that bars may have.
+const round = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440].map((min) => min * 60000);
+
+function useDue(topic, spanMs, most, every) {
+  const bar = round.find((r) => spanMs / r <= most) || round[round.length - 1], buckets = Math.ceil(spanMs / bar);
+  return useLoad((s) => get("/v1/due", { topic, until: Date.now() + buckets * bar, buckets }, s), [topic, bar, buckets], every);
+}
+
+const dueSeries = [{ label: "timers", color: "--accent" }];
+
+export function DueChart({ spanMs, buckets, topic, tall, loaded }) {
+  const own = loaded ? {} : useDue(topic, spanMs, buckets, 15000);
+  const { data, error } = loaded || own;
+  const points = useMemo(() => (data ? [data.counts.map((_, i) => (data.from_ms + i * data.bucket_ms) / 1000), data.counts] : [[], []]), [data]);
+  if (error && !data) return html`<${Failed} error=${error} />`;
+  const total = data ? data.counts.reduce((a, b) => a + b, 0) : 0;
+  if (data && total === 0) return html`<${Empty}>Nothing comes due by ${clock(data.until_ms)}.${data.later ? ` ${num(data.later)} timers come later.` : html`<br />To add a timer: <code>carillon ctl add try --delay 5m --callback http://127.0.0.1:7780/</code>`}<//>`;
+  return html`<${Chart} data=${points} series=${dueSeries} bars tall=${tall} label=${`${many(total, "timer")} to come`} />
+    ${data && html`<p class="muted small">${many(total, "timer")}, ${span(data.bucket_ms)} each bar${data.overdue ? `; ${num(data.overdue)} are due already and wait` : ""}${data.shards_counted < data.shards ? `; ${data.shards - data.shards_counted} of ${data.shards} shards could not be counted` : ""}.</p>`}`;
+}
+
+export function Due({ params }) {
+  const [range, setRange] = useState(spans[params.range] ? params.range : "hour");
+  const [topic, setTopic] = useState(params.topic || "");
+  const topics = useLoad((s) => get("/v1/topics", { limit: 1000 }, s), []);
+  const [, length, buckets] = spans[range];
+  const spanMs = useMemo(length, [range]);
+  const due = useDue(topic, spanMs, buckets, 10000);
+  const d = due.data;
+  const rows = d ? d.counts.map((n, i) => ({ n, from: d.from_ms + i * d.bucket_ms })).filter((r) => r.n > 0) : [];
+  const total = rows.reduce((a, r) => a + r.n, 0);
+  const peak = rows.reduce((a, r) => (r.n > a.n ? r : a), { n: 0 });
+  return html`<div class="stack"><h1>What comes due</h1>
+    <div class="between"><div class="tabs" role="group" aria-label="How far ahead">${Object.entries(spans).map(([name, [text]]) => html`<button key=${name} aria-pressed=${range === name} onClick=${() => setRange(name)}>${text}</button>`)}</div>
+      <label class="field">Topic <select value=${topic} onChange=${(e) => setTopic(e.target.value)}><option value="">all topics</option>
+        ${((topics.data && topics.data.topics) || []).map((t) => html`<option key=${t.topic} value=${t.topic}>${t.topic}</option>`)}</select></label></div>
+    <${Failed} error=${due.error} again=${due.again} />
+    ${d && html`<div class="figures">
+      <${Figure} value=${total} name=${`by ${clock(d.until_ms).slice(0, -4)}`} /><${Figure} value=${peak.n} name=${peak.n ? `at most, from ${clock(peak.from).slice(0, -4)}` : "at most in one bar"} />
+      <${Figure} value=${d.overdue} name="due already, and waiting" /><${Figure} value=${d.later} name="later than that" /></div>`}
+    <${Card} title=${spans[range][0]}><${DueChart} loaded=${due} tall /><//>
+    ${rows.length > 0 && html`<${Card} title="In numbers"><${Table} rows=${rows} keyOf=${(r) => r.from} caption="Timers that come due" columns=${[
+      ["From", (r) => clock(r.from).slice(0, -4)], ["Until", (r) => clock(r.from + d.bucket_ms).slice(0, -4)], ["Timers", (r) => num(r.n), "right"],
+      ["", (r) => (topic ? html`<a href=${`#/topics/${encodeURIComponent(topic)}?due_from=${r.from}&due_to=${r.from + d.bucket_ms}`}>show them</a>` : "")]]} /><//>`}
+    <p class="muted small">Of a timer that repeats, the next occurrence counts alone.</p></div>`;
+}
