@@ -220,7 +220,7 @@ func (r *restore) write() (out *Restored, err error) {
 	if out.ClusterID == "" {
 		out.ClusterID = member.NewClusterID(random)
 	}
-	out.Restore = shard.Restore{Owner: shard.NewOwner(node, 0), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics}
+	out.Restore = shard.Restore{Owner: shard.NewOwner(node, 0), Level: shard.Level(r.head.Level), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics}
 	self := ring.Node{ID: node, Name: r.cfg.Name, Zone: r.cfg.Zone, Version: r.cfg.Version, Level: shard.Level(r.cfg.FeatureLevel)}
 	// The placement is the same whatever is paused.
 	placed, err := ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(timer.TopicID) bool { return false })
@@ -271,7 +271,7 @@ func (r *restore) writeShards(out *Restored, placed *ring.State) error {
 		if !ok {
 			return fmt.Errorf("shard %d has no place", s.Group)
 		}
-		return shard.WriteRestored(r.fsys, r.cfg.DataDir, row.ForHost(), t.BeginSnapshot(), func(written io.Reader) error {
+		return shard.WriteRestored(r.fsys, r.cfg.DataDir, row.ForHost(), out.Save(t), func(written io.Reader) error {
 			_, err := shard.LoadTable(s.Group, written)
 			return err
 		})

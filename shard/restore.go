@@ -41,6 +41,7 @@ const (
 // Restore says how tables become those of a new cluster, and counts what is in them.
 type Restore struct {
 	Owner   Owner // of leases that were calls of the lost cluster: they are over at once
+	Level   Level // that the cluster has agreed on, by which tables are written
 	NowMs   int64
 	Overdue Overdue
 	Topics  Topics // timers of any other topic are dropped: it was deleted after the shard was backed up
@@ -82,6 +83,9 @@ func (o *Restore) Table(id timer.ShardID, r io.Reader) (*Table, error) {
 	o.Finished += n.Done + t.topics.totals[timer.Cancelled]
 	return t, nil
 }
+
+// Save begins to write a table that Table has returned.
+func (o *Restore) Save(t *Table) Saving { return t.beginSnapshot(hashVersionOf(o.Level)) }
 
 // dropClosed forgets the timers of topics that are no more.
 func (o *Restore) dropClosed(t *Table) {

@@ -37,6 +37,8 @@ type fakeCluster struct {
 	moves    int                              // percent of calls before which a leadership moves
 	faults   int                              // percent of steps that go wrong
 
+	openState func(n *fakeNode, id timer.ShardID, index uint64) (*shard.State, error)
+
 	// onCall, when set, stands in for the network.
 	onCall func(ctx context.Context, c fakeCall, deliver func() ([]byte, error)) ([]byte, error)
 }
@@ -84,8 +86,11 @@ func newFakeCluster(nodes, shards int) *fakeCluster {
 func (n *fakeNode) Confirm(context.Context, timer.ShardID) (uint64, error) { return 1, n.answer }
 
 // OpenState implements Host.
-func (n *fakeNode) OpenState(context.Context, timer.ShardID, uint64) (*shard.State, error) {
-	return nil, n.answer
+func (n *fakeNode) OpenState(_ context.Context, id timer.ShardID, index uint64) (*shard.State, error) {
+	if n.cluster.openState == nil {
+		return nil, n.answer
+	}
+	return n.cluster.openState(n, id, index)
 }
 
 // LikelyLeaders implements Cluster: every node, the same for all shards: mostly wrong.

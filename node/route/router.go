@@ -26,7 +26,7 @@ const (
 	methodHistory  uint8 = 8  // shard.AppendHistoryQuery → AppendHistory
 	methodWalk     uint8 = 12 // shard.AppendWalk → AppendMarks
 	methodProgress uint8 = 13 // shard.AppendProgressRequest → AppendProgress
-	methodState    uint8 = 14 // shard.AppendStateRequest → AppendStateAnswer
+	methodState    uint8 = 15 // shard.AppendStateRequest → AppendStateAnswer
 )
 
 // What one node asks of another for those who pull.

@@ -15,6 +15,7 @@ const (
 	scopeAdmin
 	scopeTopics  // adds and pulls may make topics
 	scopeMetrics // admin, or read of every topic: the series name topics
+	scopeBackup  // admin of every topic: a backup has all of them
 
 	scopeOpen   scope = 0
 	scopeChange       = scopeAdd | scopeCancel // either; the handler looks closer
@@ -117,8 +118,12 @@ func (rq *request) authorise() *problem {
 		return rq.notReached()
 	}
 	may := rq.who.may(rq.route.scope)
-	if rq.route.scope == scopeMetrics {
-		may = rq.who.may(scopeAdmin) || rq.who.may(scopeRead) && rq.who.sees("\x00") // only "*" matches every name
+	const anyName = "\x00" // only "*" matches every name
+	switch rq.route.scope {
+	case scopeMetrics:
+		may = rq.who.may(scopeAdmin) || rq.who.may(scopeRead) && rq.who.sees(anyName)
+	case scopeBackup:
+		may = rq.who.may(scopeAdmin) && rq.who.sees(anyName)
 	}
 	if !may && rq.route.scope != scopeOpen {
 		return fail(403, "forbidden", "the token's scopes do not allow this")

@@ -87,6 +87,8 @@ func TestTokens(t *testing.T) {
 	ask("shop", "GET", "/metrics", "", 403)
 	ask("reader", "GET", "/metrics", "", 200)
 	ask("root", "GET", "/metrics", "", 200)
+	ask("root", "POST", "/v1/backup", "", 200)
+	ask("admin", "POST", "/v1/backup", "", 403) // it has topics that are not this token's
 	ask("root", "GET", "/nothing", "", 404)
 	ask("root", "POST", "/metrics", "", 405)
 

@@ -107,6 +107,7 @@ func TestScopesAreDocumented(t *testing.T) {
 	words := map[scope]string{
 		scopeOpen: "none", scopeRead: "`read`", scopeAdd: "`add`", scopeCancel: "`cancel`", scopeAdmin: "`admin`",
 		scopeChange: "`add` or `cancel`, for each of its operations", scopeMetrics: "`admin`, or `read` with the topics `[\"*\"]`",
+		scopeBackup: "`admin` with the topics `[\"*\"]`",
 	}
 	named := 0
 	for i := range routes {

@@ -97,7 +97,7 @@ var routes = numbered([]route{
 
 	{method: "GET", path: "/v1/events", scope: scopeRead, handle: (*request).watchEvents, query: eventParams},
 	{method: "GET", path: "/v1/due", scope: scopeRead, handle: (*request).readDue, query: []string{"topic", "until", "buckets"}},
-	{method: "POST", path: "/v1/backup", scope: scopeAdmin, handle: (*request).backup, audit: auditBackup, body: emptyBody},
+	{method: "POST", path: "/v1/backup", scope: scopeBackup, handle: (*request).backup, audit: auditBackup, body: emptyBody},
 
 	{method: "GET", path: "/v1/cluster", scope: scopeRead, handle: (*request).readCluster},
 	{method: "GET", path: "/v1/cluster/stats", scope: scopeRead, handle: (*request).readStats},

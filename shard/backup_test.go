@@ -1,0 +1,92 @@
+package shard
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// openState asks until the state is there.
+func (r *stand) openState(index uint64) *State {
+	r.t.Helper()
+	for range 1000 {
+		var got *State
+		r.blocking(func() {
+			var err error
+			if got, err = r.host.OpenState(r.t.Context(), 1, index); err != nil {
+				r.t.Error(err)
+			}
+		})
+		if got != nil {
+			return got
+		}
+		r.pass(50 * time.Millisecond)
+	}
+	r.t.Fatal("the state does not come")
+	return nil
+}
+
+func (r *stand) confirm() (index uint64) {
+	r.t.Helper()
+	r.blocking(func() {
+		var err error
+		if index, err = r.host.Confirm(r.t.Context(), 1); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return index
+}
+
+// TestStateHasAllThatWasConfirmed: what was acknowledged before the state was asked for is in it, and the file stays readable though newer
+// snapshots have taken its place.
+func TestStateHasAllThatWasConfirmed(t *testing.T) {
+	r := newStand(t, nil)
+	r.add("first", time.Hour)
+	first := r.openState(r.confirm())
+	defer first.Close()
+	r.add("second", time.Hour)
+	second := r.openState(r.confirm())
+	defer second.Close()
+	r.add("third", time.Hour)
+	third := r.openState(r.confirm())
+	defer third.Close()
+	for i, s := range []*State{first, second, third} {
+		body, err := io.ReadAll(s)
+		if err != nil || int64(len(body)) != s.Size {
+			t.Fatalf("%d of %d bytes, %v", len(body), s.Size, err)
+		}
+		table, err := LoadTable(1, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, id := range []string{"first", "second", "third"} {
+			if has := table.Read(1, id) != nil; has != (n <= i) {
+				t.Errorf("state %d: %s is in it: %t", i, id, has)
+			}
+		}
+	}
+}
+
+func TestStateMessages(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 100 {
+		q := StateRequest{Group: 7, Index: random.Uint64(), Number: random.Uint64(), Offset: random.Uint64(), Bytes: random.Uint64()}
+		if got, err := DecodeStateRequest(AppendStateRequest(nil, &q)); err != nil || got != q {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		a := StateAnswer{Index: random.Uint64(), Number: random.Uint64(), Size: random.Uint64(), Hash: random.Uint64(), Piece: []byte("piece")}
+		b := AppendStateAnswer(nil, &a)
+		got, err := DecodeStateAnswer(b)
+		if err != nil || got.Index != a.Index || got.Number != a.Number || got.Size != a.Size || got.Hash != a.Hash || !bytes.Equal(got.Piece, a.Piece) {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if _, err := DecodeStateAnswer(b[:random.IntN(len(b))]); err == nil {
+			t.Fatal("a part of an answer is taken for the whole")
+		}
+	}
+	if _, err := DecodeStateAnswer(AppendFailure(nil, ErrFormat)); err == nil {
+		t.Error("an error is lost")
+	}
+}
