@@ -11,7 +11,7 @@ import (
 // openState asks until the state is there.
 func (r *stand) openState(index uint64) *State {
 	r.t.Helper()
-	for range 1000 {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		var got *State
 		r.blocking(func() {
 			var err error
@@ -23,6 +23,13 @@ func (r *stand) openState(index uint64) *State {
 			return got
 		}
 		r.pass(50 * time.Millisecond)
+		if r.host.jobs.Load() > 0 { // the file is written beside the turns
+			select {
+			case <-r.host.workers[0].box.wake:
+			case <-time.After(5 * time.Millisecond):
+			}
+			r.settle()
+		}
 	}
 	r.t.Fatal("the state does not come")
 	return nil

@@ -23,6 +23,9 @@ var exportedTopic = []struct {
 
 // What export writes and import reads is the same to the byte, and a second import adds nothing.
 func TestExportAndImport(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	_, url := serve(t, "--data", filepath.Join(t.TempDir(), "data"))
 	run := func(stdin string, args ...string) result {
 		t.Helper()
