@@ -55,9 +55,10 @@ func (in *input) nameByRequest(key string) *problem {
 	return nil
 }
 
-// keyInUse is the answer to another add under a key that has been used: as the draft has it, 422 and not 409.
-func keyInUse() *problem {
-	return fail(422, "exists", "the Idempotency-Key has been used for an add with other content")
+// keyInUse makes of the refusal of an id that is in use that of another add under a key that has been used: as the draft
+// has it, 422 and not 409.
+func keyInUse(p *problem) {
+	p.status, p.detail = 422, "the Idempotency-Key has been used for an add with other content"
 }
 
 // minimal reports whether the client prefers an answer without a body (RFC 7240).

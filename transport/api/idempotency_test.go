@@ -18,7 +18,7 @@ func TestIdempotencyKey(t *testing.T) {
 	add(`{"delay":"30m","payload":1}`, key).want(201).has("id", `"idem-8e03978e-40d5"`, "version", "1")
 	h.advance(time.Minute)
 	add(`{"payload":1,"delay":"30m"}`, key).want(200).has("id", `"idem-8e03978e-40d5"`, "version", "1", "due_ms", fmt.Sprint(noonMs+1_800_000))
-	add(`{"delay":"30m","payload":2}`, key).problem(422, "exists")
+	add(`{"delay":"30m","payload":2}`, key).problem(422, "exists").has("existing.version", "1")
 	add(`{"delay":"30m","payload":1}`, `Idempotency-Key: 8e03978e-40d5`).want(200).has("version", "1") // without quotes, as many send it
 	h.engine.set("orders", "idem-8e03978e-40d5", func(t *timer.Timer) { t.State, t.EndedMs = timer.Done, noonMs+60_000 })
 	add(`{"delay":"30m","payload":1}`, key).want(200).has("state", `"done"`)

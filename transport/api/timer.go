@@ -53,7 +53,7 @@ func (rq *request) changeTimer(v verb) *problem {
 	if p == nil {
 		p = refusalOf(&res)
 		if res.Code == timer.Exists && in.repeated {
-			p = keyInUse()
+			keyInUse(p)
 		}
 	}
 	if p != nil {
