@@ -63,7 +63,7 @@ func (unwatched) Command(timer.Kind, timer.Code) {}
 func (unwatched) Outcome(*shard.Outcome)         {}
 func (unwatched) Expired()                       {}
 func (unwatched) Frame(int)                      {}
-func (unwatched) Lateness(int64)                 {}
+func (unwatched) Lateness(int64, bool)           {}
 func (unwatched) Elected()                       {}
 func (unwatched) Snapshot(time.Duration)         {}
 func (unwatched) SnapshotSent(int64)             {}

@@ -28,7 +28,8 @@ type metrics struct {
 
 	sent, received transfers
 
-	lateness, callback, fsync, frame, snapshot prometheus.Histogram
+	callback, fsync, frame, snapshot prometheus.Histogram
+	lateness, heldLateness           prometheus.Observer
 
 	rates feed.Rates // of the last minute
 }
@@ -80,8 +81,12 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, pool *cal
 	bytes := labelled("carillon_snapshot_transfer_bytes_total", "Bytes of those snapshots.", "direction")
 	m.sent = transfers{count.WithLabelValues("sent"), bytes.WithLabelValues("sent")}
 	m.received = transfers{count.WithLabelValues("received"), bytes.WithLabelValues("received")}
-	m.lateness = histogram("carillon_lateness_seconds", "First attempt's start behind the due time.",
-		[]float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600})
+	lateness := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "carillon_lateness_seconds", Help: "First attempt's start behind the due time. held: whether a pause, a breaker, its key or a limit kept it.",
+		Buckets: []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600},
+	}, []string{"held"})
+	m.registry.MustRegister(lateness)
+	m.lateness, m.heldLateness = lateness.WithLabelValues("no"), lateness.WithLabelValues("yes")
 	m.callback = histogram("carillon_callback_seconds", "Duration of calls to receivers.", prometheus.ExponentialBuckets(0.001, 2, 16))
 	m.fsync = histogram("carillon_wal_fsync_seconds", "Duration of the log's fsyncs.", prometheus.ExponentialBuckets(0.0001, 2, 16))
 	m.frame = histogram("carillon_wal_frame_operations", "Timer operations in one frame of the log.", prometheus.ExponentialBuckets(1, 2, 14))
@@ -151,8 +156,12 @@ func (m *metrics) Expired() { m.dead[timer.Expired].Inc() }
 func (m *metrics) Frame(operations int) { m.frame.Observe(float64(operations)) }
 
 // Lateness implements shard.Observer.
-func (m *metrics) Lateness(ms int64) {
-	m.lateness.Observe(float64(ms) / 1000)
+func (m *metrics) Lateness(ms int64, held bool) {
+	if held {
+		m.heldLateness.Observe(float64(ms) / 1000)
+	} else {
+		m.lateness.Observe(float64(ms) / 1000)
+	}
 	m.rates.Late(ms)
 }
 

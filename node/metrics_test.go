@@ -101,6 +101,7 @@ func TestMetricsOfTheAPI(t *testing.T) {
 		`carillon_http_requests_total{code="404",route="GET /v1/topics/{topic}/timers/{id}"} 2`,
 		`carillon_http_requests_total{code="404",route="none"} 1`,
 		`carillon_http_request_seconds_count{route="GET /v1/topics/{topic}/timers/{id}"} 2`,
+		`carillon_lateness_seconds_count{held="no"} 0`, `carillon_lateness_seconds_count{held="yes"} 0`,
 		`carillon_build_info{go="go1.`, `version="test"} 1`,
 		`carillon_adds_refused_total{reason="low_disk"} 0`, `carillon_adds_refused_total{reason="memory"} 0`,
 		`carillon_topic_timers{state="scheduled",topic="t"} 0`, `carillon_topic_timers{state="scheduled",topic="_other"} 0`,

@@ -32,6 +32,7 @@ type flight struct {
 	firm     bool          // nobody may overtake it
 	limit    *limit        // at which it counts
 	called   bool          // the call was started
+	kept     bool          // a gate has held its timer up
 	revoked  bool          // do not start: give the lease back when it is applied
 	dueMs    int64         // wall clock; the call starts no sooner
 	expireMs int64         // no later than this; 0 = no limit
@@ -68,7 +69,7 @@ type granted struct {
 }
 
 func (g *granted) handle(w *worker) {
-	g.lane.queued = false
+	g.lane.queued, g.lane.shutMs = false, w.nowMs
 	if t := g.lane.queue.topic; !g.lead.active || g.lane.len() == 0 || g.lane.spare != nil || g.lane.old || t == nil || t.Paused {
 		g.permit.Cancel()
 		return

@@ -99,17 +99,20 @@ type rigObserver struct {
 	elected, expired, frames, snapshots int
 	outcomes, sent, received            int
 	latenessMs                          []int64
+	held                                []bool // as latenessMs
 }
 
 func (o *rigObserver) Command(timer.Kind, timer.Code) {}
 func (o *rigObserver) Outcome(*Outcome)               { o.outcomes++ }
 func (o *rigObserver) Expired()                       { o.expired++ }
 func (o *rigObserver) Frame(int)                      { o.frames++ }
-func (o *rigObserver) Lateness(ms int64)              { o.latenessMs = append(o.latenessMs, ms) }
-func (o *rigObserver) Elected()                       { o.elected++ }
-func (o *rigObserver) Snapshot(time.Duration)         { o.snapshots++ }
-func (o *rigObserver) SnapshotSent(int64)             { o.sent++ }
-func (o *rigObserver) SnapshotReceived(int64)         { o.received++ }
+func (o *rigObserver) Lateness(ms int64, held bool) {
+	o.latenessMs, o.held = append(o.latenessMs, ms), append(o.held, held)
+}
+func (o *rigObserver) Elected()               { o.elected++ }
+func (o *rigObserver) Snapshot(time.Duration) { o.snapshots++ }
+func (o *rigObserver) SnapshotSent(int64)     { o.sent++ }
+func (o *rigObserver) SnapshotReceived(int64) { o.received++ }
 
 // stand drives one host by hand, in one goroutine: turns of its workers and steps of its log, on a clock and a file
 // system in memory. Only a snapshot's writer is a goroutine of the host's; one made by bubble waits for it.

@@ -97,7 +97,7 @@ type Observer interface {
 	Outcome(o *Outcome)
 	Expired() // given up without another attempt
 	Frame(operations int)
-	Lateness(ms int64)
+	Lateness(ms int64, held bool) // of a first attempt; held: a gate kept it, not this host
 	Elected()
 	Snapshot(took time.Duration)
 	SnapshotSent(bytes int64)     // to another node, which has taken it

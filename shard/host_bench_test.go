@@ -23,7 +23,7 @@ func (benchObserver) Command(timer.Kind, timer.Code) {}
 func (benchObserver) Outcome(*Outcome)               {}
 func (benchObserver) Expired()                       {}
 func (benchObserver) Frame(int)                      {}
-func (benchObserver) Lateness(int64)                 {}
+func (benchObserver) Lateness(int64, bool)           {}
 func (benchObserver) Elected()                       {}
 func (benchObserver) Snapshot(_ time.Duration)       {}
 func (benchObserver) SnapshotSent(int64)             {}

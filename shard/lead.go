@@ -415,6 +415,8 @@ func (l *lead) join(q *topicQueue) {
 // reopen brings back lanes whose breaker may let a call through again.
 func (l *lead) reopen() {
 	for l.shut.len() > 0 && l.shut.top().until <= l.group.w.mono {
-		l.join(l.shut.pop().lane.queue)
+		n := l.shut.pop().lane
+		n.shutMs = l.group.w.nowMs
+		l.join(n.queue)
 	}
 }

@@ -101,12 +101,18 @@ func (l *lead) acquire(n *lane) Permit {
 	case p != nil:
 		return p
 	case v.Queued:
-		n.queued = true
+		n.queued, n.shutMs = true, l.group.w.nowMs
 	default:
+		n.shutMs = l.group.w.nowMs
 		n.blockedUntil = l.group.w.mono + max(v.RetryIn, time.Millisecond)
 		l.shut.push(laneKey{n.blockedUntil, n})
 	}
 	return nil
+}
+
+// kept reports that a gate has held a timer up since it was due: a pause, a breaker, a limit, or spread. What its key did, take knows.
+func (n *lane) kept(e entry, d *Due) bool {
+	return e.dueMs <= max(n.shutMs, n.queue.resumedMs) || e.dueMs > d.NextMs
 }
 
 // propose adds a lease to the batch and remembers its flight.
@@ -123,6 +129,7 @@ func (l *lead) propose(b *Batch, n *lane, e entry, permit Permit) {
 		handle: e.handle, seq: e.seq, rev: e.rev, lane: n, permit: permit,
 		dueMs: e.dueMs, expireMs: d.ExpiresMs,
 		leaseEnd: g.w.lease + last, askedAt: g.w.mono,
+		kept: n.kept(e, &d),
 	}
 	if old := l.flights[e.handle]; old != nil {
 		old.lane.flying-- // its call runs on, but its lease is over: the timer was dropped by force, or another led meanwhile
@@ -256,7 +263,7 @@ func (l *lead) start(f *flight) {
 	l.overlap(f.handle, f.seq, f.fence)
 	job := g.table.Job(f.handle)
 	if job.Attempts == 1 && d.Topic != canaryTopic {
-		g.w.host.cfg.Observer.Lateness(g.w.nowMs - max(job.DueMs, job.CreatedMs))
+		g.w.host.cfg.Observer.Lateness(g.w.nowMs-max(job.DueMs, job.CreatedMs), f.kept)
 	}
 	f.permit.Start(&Delivery{Topic: topic, Shard: g.id, Job: job, Own: g.table.Callback(d.Target), Deadline: f.leaseEnd},
 		func(a Attempt) { g.w.box.post(&callEnded{lead: l, flight: f, attempt: a}) })

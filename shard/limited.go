@@ -48,6 +48,9 @@ func (e *lent) handle(w *worker) {
 	if !e.lead.active || e.lead.topics[q.id] != q || q.place == nil {
 		return // what was lent went back when the place was given up
 	}
+	for _, n := range q.lanes {
+		n.shutMs = w.nowMs
+	}
 	e.lead.join(q)
 	w.touch(e.lead.group)
 }
@@ -56,6 +59,7 @@ func (e *lent) handle(w *worker) {
 func (l *lead) admit(n *lane) bool {
 	ok, wait := n.queue.place.take(n.queue.topic, l.group.w.mono)
 	if !ok {
+		n.shutMs = l.group.w.nowMs
 		l.shut.push(laneKey{l.group.w.mono + wait, n})
 	}
 	return ok

@@ -121,6 +121,7 @@ type lane struct {
 	queued       bool          // waits in the dispatcher for a slot
 	blockedUntil time.Duration // monotonic; the breaker is open until then
 	old          bool          // the topic has changed: what it holds is queued anew
+	shutMs       int64         // when it was found shut last, or opened again; wall clock. What was due by then has been held
 }
 
 func (l *lane) len() int { return l.fresh.len() + l.backlog.len() }

@@ -24,6 +24,7 @@ type serialKey struct {
 	first  entry       // who goes next; handle 0: nobody
 	firm   bool        // first has been attempted: the key is blocked until it is over. Else an earlier one takes its place
 	ready  bool        // first may go now, and stands in its lane if the key has no lease
+	freeMs int64       // when it last got free of one who blocked it; wall clock. Who was due by then has been held
 	leased int         // leases that have not ended. Only what began before the topic was serial, or under another leader, makes it two
 	flight *flight     // this leader's lease
 }
@@ -173,7 +174,7 @@ func (l *lead) mayGo(q *topicQueue, e entry) bool {
 // take gives the key to its first, whose lease is being proposed.
 func (l *lead) take(f *flight) {
 	k := l.claims[f.handle].key
-	f.key, f.firm = k, k.firm
+	f.key, f.firm, f.kept = k, k.firm, f.kept || f.dueMs <= k.freeMs
 	l.vacate(k)
 	k.leased++
 	k.flight = f
@@ -186,6 +187,7 @@ func (l *lead) freed(f *flight) {
 		return
 	}
 	k.leased--
+	k.freeMs = l.group.w.nowMs
 	if k.flight == f {
 		k.flight = nil
 	}
@@ -264,9 +266,13 @@ func (l *lead) review(h timer.Handle) {
 		}
 		delete(l.claims, h)
 		k.leased--
+		k.freeMs = l.group.w.nowMs
 	case l.current(k.first):
 		return
 	default:
+		if k.firm {
+			k.freeMs = l.group.w.nowMs
+		}
 		l.vacate(k)
 	}
 	l.block(k, h)

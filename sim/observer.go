@@ -17,7 +17,7 @@ func (o *observer) Outcome(out *shard.Outcome) {
 }
 func (o *observer) Expired()               {}
 func (o *observer) Frame(int)              {}
-func (o *observer) Lateness(int64)         {}
+func (o *observer) Lateness(int64, bool)   {}
 func (o *observer) Elected()               { o.n.w.counts.Elections++ }
 func (o *observer) Snapshot(time.Duration) { o.n.w.counts.Snapshots++ }
 func (o *observer) SnapshotSent(int64)     {}
