@@ -20,13 +20,14 @@ type serialKey struct {
 	queue  *topicQueue
 	order  uint32 // of the queue; another: the topic is not serial any more, or anew
 	hash   uint64
-	due    heap[entry] // who is due and not first; some may have changed since
-	first  entry       // who goes next; handle 0: nobody
-	firm   bool        // first has been attempted: the key is blocked until it is over. Else an earlier one takes its place
-	ready  bool        // first may go now, and stands in its lane if the key has no lease
-	freeMs int64       // when it last got free of one who blocked it; wall clock. Who was due by then has been held
-	leased int         // leases that have not ended. Only what began before the topic was serial, or under another leader, makes it two
-	flight *flight     // this leader's lease
+	due    heap[entry]  // who is due and not first; some may have changed since
+	first  entry        // who goes next; handle 0: nobody
+	firm   bool         // first has been attempted: the key is blocked until it is over. Else an earlier one takes its place
+	ready  bool         // first may go now, and stands in its lane if the key has no lease
+	freeMs int64        // when it last got free of one who blocked it; wall clock. Who was due by then has been held
+	leased int          // leases that have not ended. Only what began before the topic was serial, or under another leader, makes it two
+	flight *flight      // this leader's lease
+	holder timer.Handle // of a lease that a consumer or a former leader has
 }
 
 // claim says what a timer means to the line of its key: it is first, or leased.
@@ -215,6 +216,7 @@ func (l *lead) block(k *serialKey, h timer.Handle) {
 	case d.State == timer.Leased:
 		l.claims[h] = claim{key: k, seq: d.Seq, leased: true}
 		k.leased++
+		k.holder = h
 		return
 	case !d.inBackoff(l.group.w.nowMs):
 		return

@@ -152,6 +152,7 @@ func (l *lead) occupy(q *topicQueue, e entry) {
 		k := l.claims[e.handle].key
 		l.vacate(k)
 		k.leased++
+		k.holder = e.handle
 		l.claims[e.handle] = claim{key: k, seq: e.seq, leased: true}
 	}
 	if q.place != nil {

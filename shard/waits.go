@@ -190,22 +190,14 @@ func (l *lead) blockedBy(q *topicQueue, h timer.Handle) (head string, blocked bo
 	return "", false
 }
 
-// maxClaimLooks bounds the search for the timer that has a key.
-const maxClaimLooks = 4096
-
-// holderOf is the id of the timer whose lease has the key. One that a consumer or a former leader
-// has is looked for only while there are few claims: the line does not name it.
+// holderOf is the id of the timer whose lease has the key; "" where it is not known: of several,
+// from before the topic was serial, the last is remembered alone.
 func (l *lead) holderOf(k *serialKey) string {
 	if k.flight != nil {
 		return l.group.table.idOf(k.flight.handle)
 	}
-	if len(l.claims) > maxClaimLooks {
-		return ""
-	}
-	for h, c := range l.claims {
-		if c.key == k && c.leased {
-			return l.group.table.idOf(h)
-		}
+	if c := l.claims[k.holder]; c.key == k && c.leased {
+		return l.group.table.idOf(k.holder)
 	}
 	return ""
 }
