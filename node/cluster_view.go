@@ -23,7 +23,7 @@ func (e *engine) View(context.Context) api.ClusterView {
 	}
 	v.ClusterID, _, v.Replicas = c.member.State.Cluster()
 	v.Level = uint32(c.member.State.Level())
-	leader := c.member.SeenLeaders()
+	leader, peers := c.member.SeenLeaders(), c.peers()
 	leads, replicas := map[uint64]int{}, map[uint64]int{}
 	rows := c.member.State.Rows()
 	v.Healthy = len(rows) > 0
@@ -34,13 +34,13 @@ func (e *engine) View(context.Context) api.ClusterView {
 		for _, r := range slices.Concat(rows[i].Replicas, rows[i].Leaving) {
 			replicas[r.Node]++
 		}
-		s := c.shardRow(&rows[i], leader[rows[i].Group])
+		s := c.shardRow(&rows[i], leader[rows[i].Group], peers)
 		leads[leader[rows[i].Group]]++
 		v.Healthy = v.Healthy && s.State == api.ShardOK
 		v.Shards = append(v.Shards, s)
 	}
 	for _, n := range c.member.State.Nodes() {
-		view := c.nodeView(e.p, &n)
+		view := c.nodeView(e.p, &n, peers)
 		view.Leads, view.Replicas = leads[n.ID], replicas[n.ID]
 		v.Healthy = v.Healthy && view.State == api.NodeAlive
 		v.Nodes = append(v.Nodes, view)
@@ -49,12 +49,12 @@ func (e *engine) View(context.Context) api.ClusterView {
 	return v
 }
 
-func (c *core) nodeView(p *process, n *ring.Node) api.NodeView {
+func (c *core) nodeView(p *process, n *ring.Node, peers peers) api.NodeView {
 	v := api.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, Level: uint32(max(n.Level, shard.LevelFirst)), State: api.NodeAlive, ClockKnown: true}
 	if n.ID == p.self.ID() {
 		v.Unfit, v.Starts = cmp.Or(p.self.Health.Why(), c.host.Fault()), c.member.Identity().Starts
 	} else {
-		seen := c.member.Peer(n.ID)
+		seen := peers[n.ID]
 		v.ClockKnown, v.ClockOffsetMs, v.Unfit = seen.ClockKnown, seen.ClockOffsetMs, seen.Unhealthy
 		v.Starts, v.SilentMs = seen.Starts, seen.Silent.Milliseconds()
 		switch seen.Presence {
@@ -75,7 +75,7 @@ func (c *core) nodeView(p *process, n *ring.Node) api.NodeView {
 	return v
 }
 
-func (c *core) shardRow(row *ring.Row, leader uint64) api.ShardRow {
+func (c *core) shardRow(row *ring.Row, leader uint64, peers peers) api.ShardRow {
 	s := api.ShardRow{Shard: row.Group, Epoch: row.Epoch}
 	if n, ok := c.member.State.Node(leader); ok {
 		s.Leader = n.Name
@@ -87,10 +87,10 @@ func (c *core) shardRow(row *ring.Row, leader uint64) api.ShardRow {
 			n.Name = fmt.Sprintf("%010x", r.Node)
 		}
 		s.Replicas = append(s.Replicas, n.Name)
-		if c.member.Hears(r.Node) {
+		if peers.there(r.Node) {
 			there++
 		}
-		if c.alive(r.Node) {
+		if peers.alive(r.Node) {
 			alive++
 		}
 	}
@@ -99,7 +99,7 @@ func (c *core) shardRow(row *ring.Row, leader uint64) api.ShardRow {
 		s.State = api.ShardNoQuorum
 	case !row.Settled:
 		s.State = api.ShardMoving
-	case leader == 0 || alive < len(row.Replicas) || !c.alive(leader):
+	case leader == 0 || alive < len(row.Replicas) || !peers.alive(leader):
 		s.State = api.ShardDegraded
 	default:
 		s.State = api.ShardOK
@@ -107,9 +107,29 @@ func (c *core) shardRow(row *ring.Row, leader uint64) api.ShardRow {
 	return s
 }
 
+// peers are how this node sees each member at one moment, itself included: all parts of a view are to agree.
+type peers map[uint64]member.PeerView
+
+func (c *core) peers() peers {
+	seen := peers{c.p.self.ID(): {Starts: max(c.member.Identity().Starts, 1)}}
+	for _, n := range c.member.State.Nodes() {
+		if n.ID != c.p.self.ID() {
+			seen[n.ID] = c.member.Peer(n.ID)
+		}
+	}
+	return seen
+}
+
+// there reports that a node has been heard of lately.
+func (p peers) there(node uint64) bool {
+	v, known := p[node]
+	return known && v.Presence != member.Down && v.Starts > 0
+}
+
 // alive reports that a node is neither suspect nor down.
-func (c *core) alive(node uint64) bool {
-	return node == c.p.self.ID() || c.member.Peer(node).Presence == member.Alive
+func (p peers) alive(node uint64) bool {
+	v, known := p[node]
+	return known && v.Presence == member.Alive
 }
 
 // Shard implements api.Cluster.
@@ -122,7 +142,7 @@ func (e *engine) Shard(_ context.Context, id timer.ShardID) (api.ShardView, bool
 	if !ok {
 		return api.ShardView{}, false
 	}
-	v := api.ShardView{ShardRow: c.shardRow(&row, c.member.SeenLeaders()[id])}
+	v := api.ShardView{ShardRow: c.shardRow(&row, c.member.SeenLeaders()[id], c.peers())}
 	for _, g := range c.host.Groups() {
 		if g.Group == id && g.Replica != 0 {
 			v.Known, v.Term, v.Applied, v.Timers, v.Hash = true, g.Term, g.Applied, int64(g.Timers), g.Hash

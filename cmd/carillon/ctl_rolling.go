@@ -84,7 +84,7 @@ func (r *ctlRollingRestartCmd) restart(ctl *ctlCmd, term *terminal, name string)
 		if n != nil {
 			before = n.Starts
 		}
-		return unwell(c)
+		return ctl.unwellAnywhere(c)
 	})
 	if err != nil {
 		return fmt.Errorf("the cluster is not healthy before the restart of %s: %w", name, err)
@@ -102,10 +102,7 @@ func (r *ctlRollingRestartCmd) restart(ctl *ctlCmd, term *terminal, name string)
 		if n == nil || n.Starts <= before {
 			return name + " has not been restarted yet"
 		}
-		if left := unwell(c); left != "" {
-			return left
-		}
-		return ctl.notReady(n)
+		return ctl.unwellAnywhere(c)
 	})
 	if err != nil {
 		return err
@@ -149,6 +146,35 @@ func unwell(c *client.Cluster) string {
 	}
 	if len(c.Shards) == 0 {
 		return "the cluster is not founded yet"
+	}
+	return ""
+}
+
+// unwellAnywhere is unwell for each node, which must be ready besides: one may hear another again before a third one does, and these
+// two alone would be no majority yet.
+func (c *ctlCmd) unwellAnywhere(cluster *client.Cluster) string {
+	if left := unwell(cluster); left != "" {
+		return left
+	}
+	for i := range cluster.Nodes {
+		n := &cluster.Nodes[i]
+		if n.State == client.NodeLeft {
+			continue
+		}
+		if left := c.notReady(n); left != "" {
+			return left
+		}
+		var seen client.Cluster
+		body, err := c.at(n, client.Path("cluster"))
+		if err == nil {
+			err = readAnswer(body, &seen)
+		}
+		if err != nil {
+			return fmt.Sprintf("%s at %s: %v", n.Name, n.HTTP, err)
+		}
+		if left := unwell(&seen); left != "" {
+			return n.Name + " sees: " + left
+		}
 	}
 	return ""
 }

@@ -52,6 +52,24 @@ func TestRollingRestartRunsACommand(t *testing.T) {
 	}
 }
 
+// Every node is asked how it sees the cluster: the next one is not restarted while a single one does not hear the one before.
+func TestRollingRestartAsksEveryNode(t *testing.T) {
+	lonely := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"nodes":[{"name":"n1","state":"suspect"},{"name":"n2","state":"alive"}],"shards":[{"shard":1,"state":"degraded"}]}`)
+	}))
+	defer lonely.Close()
+	var first *httptest.Server
+	first = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"nodes":[{"name":"n1","http":%q,"state":"alive","starts":1},{"name":"n2","http":%q,"state":"alive","starts":1}],"shards":[{"shard":1,"state":"ok"}]}`,
+			first.Listener.Addr(), lonely.Listener.Addr())
+	}))
+	defer first.Close()
+	got := carillon(t, "", nil, "ctl", "rolling-restart", "--url", first.URL, "--wait", "300ms")
+	if got.code != exitFailure || got.out != "" || !strings.Contains(got.err, "n2 sees: n1 is suspect") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // It stops at the first node that does not come back as it should, and says how far it has come.
 func TestRollingRestartStops(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "restarts")
