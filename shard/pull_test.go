@@ -298,6 +298,38 @@ func TestTakenTooLate(t *testing.T) {
 	r.wantPull(2, "a b")
 }
 
+// TestTakenBeforeItStoodStill: a take of several shards waits for the last of them. What one of them gave is not handed out if the process stood still
+// since, for longer than the lease lasts.
+func TestTakenBeforeItStoodStill(t *testing.T) {
+	var r *stand
+	var still time.Duration
+	r = newStand(t, func(c *Config) {
+		c.Block = func(register func(wake func())) {
+			woken := false
+			register(func() { woken = true })
+			r.settle()
+			if !woken {
+				t.Fatal("the take is not over")
+			}
+			r.clock.mono += still
+		}
+	})
+	r.pulled(nil)
+	r.add("a", 0)
+	r.add("b", 0)
+	r.pass(time.Millisecond)
+	for _, tt := range []struct {
+		still time.Duration
+		want  int
+	}{{900 * time.Millisecond, 1}, {1000 * time.Millisecond, 0}} {
+		still = tt.still
+		list, err := r.host.Take(t.Context(), 1, 1000, []Share{{1, 1}})
+		if err != nil || len(list) != tt.want {
+			t.Errorf("after %v: %d timers, want %d; %v", still, len(list), tt.want, err)
+		}
+	}
+}
+
 // TestConsumerLeaseOutlivesItsLeader: it belongs to the consumer, and lasts in full from the takeover on.
 func TestConsumerLeaseOutlivesItsLeader(t *testing.T) {
 	r := pullStand(t, nil)

@@ -235,8 +235,11 @@ func (h *Host) Take(_ context.Context, topic timer.TopicID, leaseMs int64, share
 	h.await(wait)
 	var out []Taken
 	var err error
+	now := h.cfg.Clock.Look().Lease
 	for _, t := range all {
-		out = append(out, t.taken...)
+		if now < t.until { // else others may have had them since: this process stood still while it waited for another shard's
+			out = append(out, t.taken...)
+		}
 		if t.err != nil {
 			err = t.err
 		}
