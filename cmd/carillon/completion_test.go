@@ -1,22 +1,34 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
+// grammar is made once: that takes long.
+var grammar = sync.OnceValue(func() commandNode {
+	parser, err := newParser(new(cli), &terminal{})
+	if err != nil {
+		panic(err)
+	}
+	return commandTree(parser.Model.Node)
+})
+
 func completionScript(t *testing.T, shell string) string {
 	t.Helper()
-	got := carillon(t, "", nil, "completion", shell)
-	if got.code != exitOK || got.err != "" {
-		t.Fatalf("exit %d, stderr %q", got.code, got.err)
+	var out bytes.Buffer
+	command := completionCmd{Shell: shell}
+	if err := command.Run(&terminal{out: &out}, grammar()); err != nil {
+		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "carillon."+shell)
-	if err := os.WriteFile(path, []byte(got.out), 0o600); err != nil {
+	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -84,6 +96,9 @@ func TestBashCompletes(t *testing.T) {
 }
 
 func TestFishCompletes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a shell for each line")
+	}
 	script := completionScript(t, "fish")
 	for _, c := range completions {
 		got := ask(t, "fish", "--no-config", "-c", `source $argv[1]; complete -C $argv[2]`, script, c.line)
@@ -93,6 +108,9 @@ func TestFishCompletes(t *testing.T) {
 
 // The completion of zsh needs a terminal to be asked; its functions are replaced by ones that print what they are given.
 func TestZshCompletes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a shell for each line")
+	}
 	script := completionScript(t, "zsh")
 	const harness = `
 compdef() { :; }
@@ -125,6 +143,9 @@ func TestCompletionsHaveAllCommands(t *testing.T) {
 				t.Errorf("%s: there is no %s", shell, word)
 			}
 		}
+	}
+	if got := carillon(t, "", nil, "completion", "zsh"); got.code != exitOK || got.err != "" || !strings.HasPrefix(got.out, "#compdef carillon\n") {
+		t.Errorf("zsh: %+v", got)
 	}
 	if got := carillon(t, "", nil, "completion", "csh"); got.code != exitUsage || !strings.Contains(got.err, "csh") {
 		t.Errorf("csh: %+v", got)
