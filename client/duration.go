@@ -182,10 +182,9 @@ func (l *Lease) UnmarshalJSON(b []byte) error {
 // UnmarshalJSON implements json.Unmarshaler: the Timer's would be taken for it.
 func (e *Entry) UnmarshalJSON(b []byte) error {
 	var wire struct {
-		Ended      time.Time `json:"ended"`
-		AttemptLog []Attempt `json:"attempt_log"`
+		Ended time.Time `json:"ended"`
 	}
 	err := errors.Join(json.Unmarshal(b, &wire), json.Unmarshal(b, &e.Timer))
-	e.Ended, e.AttemptLog = wire.Ended, wire.AttemptLog
+	e.Ended = wire.Ended
 	return err
 }

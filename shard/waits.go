@@ -165,8 +165,8 @@ func (s *DestinationState) text(nowMs int64) string {
 	if s.Breaker == BreakerHalfOpen {
 		return s.Name + " (half-open, a probe runs)"
 	}
-	at := time.UnixMilli(nowMs + s.ProbeIn.Milliseconds()).UTC()
-	return fmt.Sprintf("%s (open, next probe %s)", s.Name, at.Format("2006-01-02T15:04:05.000Z07:00"))
+	at := time.UnixMilli(nowMs).Add(s.ProbeIn + time.Second - 1).UTC() // rounded up: two looks say the same
+	return fmt.Sprintf("%s (open, next probe %s)", s.Name, at.Format(time.RFC3339))
 }
 
 // blockedBy reports that another timer of the same key goes first, and which one.

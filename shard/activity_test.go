@@ -1,0 +1,54 @@
+package shard
+
+import (
+	"testing"
+
+	"carillon/timer"
+)
+
+// TestActivityOfTopics: attempts count for their topics, until somebody has been told; beyond a bound they count for none by name.
+func TestActivityOfTopics(t *testing.T) {
+	w := &worker{host: &Host{cfg: Config{Observer: &rigObserver{}}}}
+	for id := range timer.TopicID(maxFiredTopics + 10) {
+		w.fired(1+id, &Outcome{Kind: Ack})
+	}
+	w.fired(1, &Outcome{Kind: RetryLater})
+	w.fired(1, &Outcome{Kind: Kill})
+	w.fired(1, &Outcome{Kind: Release})
+	if got := *w.firedBy[1]; got != (Fired{1, 1, 1}) || *w.firedBy[0] != (Fired{10, 0, 0}) || len(w.firedBy) != maxFiredTopics+1 {
+		t.Errorf("%v, others %v, of %d topics", got, *w.firedBy[0], len(w.firedBy))
+	}
+	o := &Outcome{Kind: Ack}
+	if n := testing.AllocsPerRun(100, func() { w.fired(1, o) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestTakeActivity: what is told is told once; what is due counts as long as it is.
+func TestTakeActivity(t *testing.T) {
+	r := newStand(t, nil)
+	r.calls.auto = 200
+	r.add("a", 0)
+	r.settle()
+	r.topic(1, func(p *timer.Topic) { p.Paused = true })
+	r.topicsChanged()
+	r.add("b", 0)
+	r.settle()
+	r.host.cfg.Block = func(begin func(wake func())) { begin(func() {}); r.settle() }
+	first, second := r.host.TakeActivity(), r.host.TakeActivity()
+	if a := first.Topics[1]; a == nil || a.Fired != (Fired{1, 0, 0}) || a.Overdue != 1 || first.Totals.Scheduled != 1 || first.Totals.Done != 1 {
+		t.Errorf("%+v %+v", a, first.Totals)
+	}
+	if a := second.Topics[1]; a == nil || a.Fired != (Fired{}) || a.Overdue != 1 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func BenchmarkFired(b *testing.B) {
+	w := &worker{host: &Host{cfg: Config{Observer: benchObserver{}}}}
+	o := &Outcome{Kind: Ack}
+	b.ReportAllocs()
+	for b.Loop() {
+		w.fired(1, o)
+	}
+}
