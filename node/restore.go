@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -209,7 +210,7 @@ func (r *restore) write() (out *Restored, err error) {
 	snapshots := shard.SnapshotsDir(dir)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(snapshots))
+			err = errors.Join(err, os.RemoveAll(snapshots), os.RemoveAll(filepath.Join(dir, "wal")))
 		}
 	}()
 	if err := wal.PrepareSnapshotDir(r.fsys, snapshots); err != nil {
@@ -232,6 +233,9 @@ func (r *restore) write() (out *Restored, err error) {
 	}
 	state, err := r.writeMeta(out, self)
 	if err != nil {
+		return nil, err
+	}
+	if err := shard.CreateLog(r.fsys, dir); err != nil {
 		return nil, err
 	}
 	row, _ := state.Row(shard.Meta)

@@ -50,7 +50,9 @@ func recoveryOf(g *group) *recovery {
 func SnapshotsDir(dir string) string { return filepath.Join(dir, "snapshots") }
 
 func (h *Host) snapshotDir() string { return SnapshotsDir(h.cfg.Dir) }
-func (h *Host) streamDir() string   { return filepath.Join(h.cfg.Dir, "wal", "0") }
+func (h *Host) streamDir() string   { return streamDir(h.cfg.Dir) }
+
+func streamDir(dir string) string { return filepath.Join(dir, "wal", "0") }
 
 // recover refuses a node that has halted, loads snapshots, opens the log, replays it, and starts raft where that left off. On a fresh directory it founds the groups.
 func (h *Host) recover() error {

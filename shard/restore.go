@@ -209,6 +209,16 @@ func (o *Restore) next(t *Table, h timer.Handle) (nextMs int64, repeats bool, er
 	return next, true, nil
 }
 
+// CreateLog makes the log of a directory in which groups are restored. It is empty: all that there is is in their snapshots. Without it
+// the directory would be one that has lost its log.
+func CreateLog(fsys vfs.FS, dir string) error {
+	stream, err := wal.Open(fsys, streamDir(dir), wal.Options{}, nil)
+	if err != nil {
+		return err
+	}
+	return stream.Close()
+}
+
 // restoredIndex is where a restored group's log begins: its snapshot stands for what would have been before.
 const restoredIndex = foundingIndex + 1
 

@@ -53,6 +53,12 @@ func claimIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, erro
 	case err != nil:
 		return Identity{}, err
 	}
+	if id.Founded {
+		if _, err := fsys.Stat(filepath.Join(dir, "wal")); errors.Is(err, fs.ErrNotExist) {
+			return Identity{}, fmt.Errorf("node: %s has lost its log: the folder wal is missing, and what was acknowledged last is in it alone; put it back, "+
+				"or empty the directory, and join again or restore a backup", dir)
+		}
+	}
 	if id.Asked == 0 { // of a release that did not note it
 		id.Asked = id.Starts
 	}

@@ -70,6 +70,9 @@ func TestIdentityOfVersion1(t *testing.T) {
 	if err := vfs.WriteFileAtomic(fsys, identityFile, []byte(old)); err != nil {
 		t.Fatal(err)
 	}
+	if err := fsys.MkdirAll("wal"); err != nil {
+		t.Fatal(err)
+	}
 	id, err := claimIdentity(fsys, "", nil)
 	if err != nil || id.NodeID != 77 || id.Starts != 5 || id.Shards != 8 || !id.Founded {
 		t.Fatalf("%+v, %v", id, err)
@@ -99,5 +102,29 @@ func TestIdentityOfAnEmptyDirectory(t *testing.T) {
 	}
 	if _, err := claimIdentity(fsys, "other", random); err == nil || !strings.Contains(err.Error(), "holds a log but no") {
 		t.Error(err)
+	}
+	if err := fsys.MkdirAll("restoring/snapshots"); err != nil { // a restore writes the identity last
+		t.Fatal(err)
+	}
+	if _, err := claimIdentity(fsys, "restoring", random); err == nil || !strings.Contains(err.Error(), "a restore was interrupted there") {
+		t.Error(err)
+	}
+}
+
+// TestIdentityOfADirectoryWithoutItsLog: snapshots that are all there do not make up for it.
+func TestIdentityOfADirectoryWithoutItsLog(t *testing.T) {
+	fsys := memfs.New()
+	if err := fsys.MkdirAll("data/snapshots"); err != nil {
+		t.Fatal(err)
+	}
+	id := Identity{NodeID: 7, Founded: true, Shards: 1, Replicas: 1, ClusterID: "c"}
+	if err := id.Write(fsys, "data"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := claimIdentity(fsys, "data", nil); err == nil || !strings.Contains(err.Error(), "has lost its log") {
+		t.Error(err)
+	}
+	if got, err := ReadIdentity(fsys, "data"); err != nil || got.Starts != 0 {
+		t.Errorf("the start was counted: %+v, %v", got, err)
 	}
 }
