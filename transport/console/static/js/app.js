@@ -95,6 +95,8 @@ function App() {
   }, []);
   const [content, title] = page(at);
   useEffect(() => {
+    const current = document.querySelector("nav.pages [aria-current]");
+    if (current) current.scrollIntoView({ block: "nearest", inline: "center" });
     document.title = `${title} · Carillon`;
     if (moved.current && main.current) { main.current.focus({ preventScroll: true }); window.scrollTo(0, 0); }
   }, [title]);

@@ -40,7 +40,7 @@ function Letters({ topic, again: topicsAgain }) {
   const howMany = `${more ? "more than " : ""}${num(count)}`;
   return html`<${Card} title=${`Dead letters of ${topic}`}>
     <div class="stack"><div class="tabs" role="group" aria-label="Reason"><button aria-pressed=${reason === ""} onClick=${() => setReason("")}>any reason</button>
-      ${Object.entries(reasons).map(([name, text]) => html`<button key=${name} aria-pressed=${reason === name} onClick=${() => setReason(name)}>${name}: ${text} (${more ? "≥ " : ""}${num(tally[name] || 0)})</button>`)}</div>
+      ${Object.entries(reasons).filter(([name]) => tally[name] || name === reason).map(([name, text]) => html`<button key=${name} aria-pressed=${reason === name} onClick=${() => setReason(name)}>${name}: ${text} (${more ? "≥ " : ""}${num(tally[name] || 0)})</button>`)}</div>
     <div class="filters"><label class="field">Died in <select value=${range} onChange=${(e) => setRange(e.target.value)}>${Object.entries(since).map(([name, [text]]) => html`<option key=${name} value=${name}>${text}</option>`)}</select></label>
       <label class="field">Label <input value=${label} spellcheck="false" onChange=${(e) => setLabel(e.target.value.trim())} /></label></div>
     <${Failed} error=${error || all.error} again=${again} />

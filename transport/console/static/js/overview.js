@@ -21,7 +21,7 @@ export function troubles(cluster, stats, topics, receivers) {
   if (count("no_quorum")) list.push(["bad", `${count("no_quorum")} of ${shards.length} shards have no majority: their timers neither change nor fire.`, "#/cluster"]);
   if (count("degraded")) list.push(["warn", `${count("degraded")} of ${shards.length} shards lack a replica or a leader.`, "#/cluster"]);
   if (count("moving")) list.push(["warn", `${count("moving")} of ${shards.length} shards are moving.`, "#/cluster"]);
-  for (const r of (receivers && receivers.destinations) || []) if (r.state !== "closed") list.push(["bad", `Receiver ${r.destination} is sick: its breaker is ${String(r.state).replace("_", "-")}${r.waiting ? `, and ${many(r.waiting, "timer waits", "timers wait")} for it` : ""}.`, "#/receivers"]);
+  for (const r of (receivers && receivers.destinations) || []) if (r.state !== "closed") list.push(["warn", `Receiver ${r.destination} is sick: its breaker is ${r.state}${r.waiting ? `, and ${many(r.waiting, "timer waits", "timers wait")} for it` : ""}.`, "#/receivers"]);
   for (const t of (topics && topics.topics) || []) {
     if (t.paused) list.push(["warn", `Topic ${t.topic} is paused${t.counts && t.counts.ready ? `, and ${many(t.counts.ready, "timer of it is", "timers of it are")} due` : ""}.`, `#/topics/${encodeURIComponent(t.topic)}`]);
     else if (t.oldest_overdue_ms > 60000) list.push(["warn", `Topic ${t.topic}: ${many(t.counts.ready, "timer is", "timers are")} due and waiting, the oldest for ${span(t.oldest_overdue_ms)}.`, `#/topics/${encodeURIComponent(t.topic)}`]);
@@ -36,14 +36,17 @@ function Verdict({ cluster, list }) {
   const worst = !founded || list.some(([kind]) => kind === "bad") ? "bad" : list.length ? "warn" : "ok";
   const head = !founded ? "This node is not of a cluster yet: it waits for the others, or reads its log." : worst === "ok" ? "All is well." : worst === "warn" ? "The cluster serves; something needs a look." : "Something is wrong.";
   return html`<section class="card verdict ${worst}" aria-label="Health"><div class="between"><h2>${head}</h2>
-    <${Badge} kind=${cluster.healthy ? "ok" : "bad"}>${cluster.healthy ? "healthy" : "not healthy"}<//></div>
+    <${Badge} kind=${cluster.healthy ? "ok" : "bad"}>${cluster.healthy ? "cluster healthy" : "cluster not healthy"}<//></div>
     ${list.length > 0 && html`<ul>${list.slice(0, 12).map(([, text, href]) => html`<li key=${text}><a href=${href}>${text}</a></li>`)}${list.length > 12 && html`<li>… and ${list.length - 12} more</li>`}</ul>`}</section>`;
 }
 
+// quiet is a minute of which nothing is known.
+const quiet = () => [[Date.now() / 1000 - 60, Date.now() / 1000], [null, null], [null, null]];
+
 // useLateness keeps the percentiles that were seen while the page is open: nodes tell those of the last minute.
 function useLateness(stats) {
-  const seen = useRef([[], [], []]);
-  const [data, set] = useState([[], [], []]);
+  const seen = useRef(quiet());
+  const [data, set] = useState(seen.current);
   useEffect(() => {
     if (!stats) return;
     const l = stats.total.lateness_ms, none = !l.count;
@@ -58,14 +61,14 @@ export function Overview() {
   const cluster = useLoad((s) => get("/v1/cluster", {}, s), [], 3000);
   const stats = useLoad((s) => get("/v1/cluster/stats", {}, s), [], 2000);
   const topics = useLoad((s) => get("/v1/topics", { counts: true, limit: 200 }, s), [], 5000);
-  const receivers = useLoad((s) => get("/v1/destinations", { limit: 1000 }, s).catch((e) => { if (e.status === 404) return null; throw e; }), [], 5000);
+  const receivers = useLoad((s) => get("/v1/destinations", { limit: 1000 }, s).catch((e) => { if (e.status === 404 || e.status === 403) return null; throw e; }), [], 5000);
   const late = useLateness(stats.data);
   const rates = useMemo(() => {
     const t = stats.data && stats.data.total;
     const n = t ? Math.max(t.added_each_second.length, t.fired_each_second.length) : 0;
     const now = Math.floor(Date.now() / 1000);
     const fill = (list) => [...Array(Math.max(0, n - list.length)).fill(null), ...list];
-    return n ? [Array.from({ length: n }, (_, i) => now - n + i), fill(t.added_each_second), fill(t.fired_each_second)] : [[], [], []];
+    return n ? [Array.from({ length: n }, (_, i) => now - n + i), fill(t.added_each_second), fill(t.fired_each_second)] : quiet();
   }, [stats.data]);
   const t = stats.data && stats.data.total;
   const list = troubles(cluster.data, stats.data, topics.data, receivers.data);
@@ -77,7 +80,7 @@ export function Overview() {
       <${Figure} value=${t.scheduled} name="scheduled" href="#/due" />
       <${Figure} value=${rate(t.adds_per_second)} name="adds per second" />
       <${Figure} value=${rate(t.fired_per_second)} name="calls per second" href="#/live" />
-      <${Figure} value=${t.lateness_ms.count ? `${num(t.lateness_ms.p99)} ms` : "–"} name="late at most, 99 of 100" />
+      <${Figure} value=${t.lateness_ms.count ? `${num(t.lateness_ms.p99)} ms` : "–"} name="p99 lateness" />
       <${Figure} value=${t.overdue} name="due and waiting" href="#/topics" />
       <${Figure} value=${t.dead} name="dead letters" href="#/dead" /></div>`}
     <div class="cards">

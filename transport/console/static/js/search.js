@@ -37,7 +37,7 @@ export function Search({ q }) {
     ${loading && !data && html`<p class="muted">Looking …</p>`}
     ${data && html`<${Card}>${data.found.length ? html`<${Table} rows=${data.found} keyOf=${(t) => t.topic + "/" + t.id} caption="Found" columns=${[
       ["Timer", (t) => html`<a href=${timerLink(t.topic, t.id)}><b>${t.id}</b></a>`], ["Topic", (t) => t.topic], ["State", (t) => html`<${State} of=${t.state} />`],
-      ["Due", (t) => html`<${When} ms=${t.due_ms} />`], ["Attempts", (t) => num(t.attempts), "right"], ["Labels", (t) => (t.labels || []).map((l) => html`<span class="chip">${l}</span>`)]]} />`
+      ["Due", (t) => html`<${When} ms=${t.due_ms} />`], ["Waits for", (t) => (t.waits_for ? t.waits_for.replace("_", " ") : "")], ["Attempts", (t) => num(t.attempts), "right"], ["Labels", (t) => (t.labels || []).map((l) => html`<span class="chip">${l}</span>`)]]} />`
       : html`<${Empty}>No timer in ${num(data.topics)} topics has an id that begins with this, or this as its label. What ended longer ago than its topic's history reaches is forgotten.<//>`}
       ${data.more && html`<p class="muted">Only the first ${mostTopics} topics were looked at: open the topic to search there.</p>`}<//>`}</div>`;
 }

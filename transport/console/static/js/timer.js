@@ -59,7 +59,8 @@ function Attempts({ list }) {
   return html`<${Table} rows=${list} keyOf=${(a) => a.attempt + "/" + a.started_ms} caption="Attempts" columns=${[
     ["Attempt", (a) => num(a.attempt)],
     ["Began", (a) => html`<${When} ms=${a.started_ms} />`],
-    ["Took", (a) => (a.ended_ms ? span(a.ended_ms - a.started_ms) : "under way"), "fit"],
+    ["Late", (a) => (a.lateness_ms === undefined ? "" : `${num(a.lateness_ms)} ms`), "fit"],
+    ["Took", (a) => (a.ended_ms ? span(a.ended_ms - a.started_ms) : "–"), "fit"],
     ["Answer", (a) => (a.status ? html`<b>${a.status}</b>` : "none")],
     ["Error", (a) => html`<span class="small">${a.error || ""}</span>`],
   ]} />`;

@@ -60,7 +60,7 @@ export function Topic({ topic, params }) {
   const added = () => { again(); setVersion(version + 1); };
   if (!t) return html`<div class="stack"><h1>${topic}</h1>${error && error.status === 404 ? html`<${Card}><${Empty}>There is no topic <b>${topic}</b>. Its first timer makes it: <code>carillon ctl add ${topic} --delay 1m --callback http://127.0.0.1:7780/</code><//><//>` : html`<${Failed} error=${error} again=${again} />`}</div>`;
   const c = t.counts;
-  const pause = (verb, word) => async () => { await call("POST", `${path}/${verb}`, {}); say(`${topic} ${word}.`); again(); };
+  const pause = (verb, word) => async () => { await call("POST", `${path}/${verb}`, {}); say(`${topic} ${word}.`); added(); };
   return html`<div class="stack">
     <div class="between"><div><p class="muted small"><a href="#/topics">Topics</a> /</p><h1>${topic} ${t.paused && html`<${Badge} kind="warn">paused<//>`}</h1><p class="muted small">${policyWords(t)}</p></div>
       <div class="row"><${AddTimer} topic=${topic} done=${added} pull=${t.policy.delivery === "pull"} />
