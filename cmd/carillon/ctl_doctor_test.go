@@ -38,6 +38,7 @@ const (
 )
 
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	change := func(s string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(s) }
 	for _, tt := range []struct {
 		name          string

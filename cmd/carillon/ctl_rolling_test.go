@@ -36,6 +36,7 @@ func restartable(t *testing.T, file string, ready int) string {
 
 // The command that restarts a node is run for each in turn. What it says is not the result.
 func TestRollingRestartRunsACommand(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "restarts")
 	url := restartable(t, file, 200)
 	restart := "echo stopping {}; echo {} >> " + file
@@ -54,6 +55,7 @@ func TestRollingRestartRunsACommand(t *testing.T) {
 
 // Every node is asked how it sees the cluster: the next one is not restarted while a single one does not hear the one before.
 func TestRollingRestartAsksEveryNode(t *testing.T) {
+	t.Parallel()
 	lonely := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"nodes":[{"name":"n1","state":"suspect"},{"name":"n2","state":"alive"}],"shards":[{"shard":1,"state":"degraded"}]}`)
 	}))
@@ -64,7 +66,7 @@ func TestRollingRestartAsksEveryNode(t *testing.T) {
 			first.Listener.Addr(), lonely.Listener.Addr())
 	}))
 	defer first.Close()
-	got := carillon(t, "", nil, "ctl", "rolling-restart", "--url", first.URL, "--wait", "300ms")
+	got := carillon(t, "", nil, "ctl", "rolling-restart", "--url", first.URL, "--wait", "100ms")
 	if got.code != exitFailure || got.out != "" || !strings.Contains(got.err, "n2 sees: n1 is suspect") {
 		t.Errorf("%+v", got)
 	}
@@ -72,6 +74,7 @@ func TestRollingRestartAsksEveryNode(t *testing.T) {
 
 // It stops at the first node that does not come back as it should, and says how far it has come.
 func TestRollingRestartStops(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "restarts")
 	for _, tt := range []struct {
 		args  string
@@ -79,9 +82,9 @@ func TestRollingRestartStops(t *testing.T) {
 		code  int
 		want  string
 	}{
-		{"--wait 300ms", 200, exitFailure, "n1 has not been restarted yet; restarted: none; not yet: n1, n2"},
-		{"--wait 300ms --run=echo>>" + file + ";echo${IFS}{}>>" + file, 503, exitFailure, "not ready: shard 3 has no leader"},
-		{"--wait 300ms --run=exit${IFS}7", 200, exitFailure, "--run for n1: exit status 7"},
+		{"--wait 100ms", 200, exitFailure, "n1 has not been restarted yet; restarted: none; not yet: n1, n2"},
+		{"--wait 100ms", 503, exitFailure, "not ready: shard 3 has no leader"},
+		{"--wait 20s --run=exit${IFS}7", 200, exitFailure, "--run for n1: exit status 7"},
 		{"n3", 200, exitUsage, "there is no node n3; there are n1, n2"},
 	} {
 		got := carillon(t, "", nil, append([]string{"ctl", "rolling-restart", "--url", restartable(t, file, tt.ready)}, strings.Fields(tt.args)...)...)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestTopicsRotate(t *testing.T) {
+	t.Parallel()
 	const answer = `{"topic":"orders","secrets":["sha256:new","sha256:old"]}`
 	ok := []reply{{status: 200, body: answer}}
 	runCtl(t, []ctlCase{

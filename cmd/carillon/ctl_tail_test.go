@@ -11,6 +11,7 @@ import (
 
 // An event is a line; what could not be shown is said beside it.
 func TestTail(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.RequestURI != "/v1/events?kind=fired%2Cdead&label=vip&topic=orders" {
 			t.Errorf("asked for %s", r.RequestURI)

@@ -48,6 +48,7 @@ func TestTokenHasNoScopesByDefault(t *testing.T) {
 
 // A webhook secret is one that a topic's policy takes, and another each time.
 func TestTokenMakesWebhookSecrets(t *testing.T) {
+	t.Parallel()
 	got := carillon(t, "", nil, "token", "--webhook")
 	made := strings.TrimSuffix(got.out, "\n")
 	if _, err := callback.ParseSecret(made); err != nil || got.code != exitOK || !strings.HasPrefix(made, "whsec_") {
