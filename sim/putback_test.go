@@ -28,7 +28,13 @@ func TestOldDirectoryPutBack(t *testing.T) {
 		{name: "in the newest start"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for seed := uint64(1); seed <= 2; seed++ {
+			seeds := uint64(2)
+			if testing.Short() {
+				if seeds = 1; test.since > 1 {
+					t.Skip("it takes three more starts")
+				}
+			}
+			for seed := uint64(1); seed <= seeds; seed++ {
 				scripted(t, seed, func(w *World) {
 					n := w.nodes[int(seed)%3]
 					w.restartOf(t, n, nil)

@@ -72,6 +72,12 @@ func TestHigherStartsProvesTheEnd(t *testing.T) {
 	if got := within(t, "proof", a.host.goneOnes); got != (gone{2, 1}) {
 		t.Errorf("got %v", got)
 	}
+	if starts, nonce, ok := a.Met(2); starts != 5 || nonce != 99 || !ok {
+		t.Errorf("met start %d, nonce %d, %v", starts, nonce, ok)
+	}
+	if _, _, ok := a.Met(9); ok {
+		t.Error("a stranger was met")
+	}
 	within(t, "break of the old process's connection", b.host.unreachable)
 	if _, err := b.Call(timeout(t), 1, 1, nil); !errors.Is(err, ErrNotSent) || !errors.Is(err, ErrRefused) {
 		t.Errorf("the older process got %v, want a refusal", err)
