@@ -135,14 +135,14 @@ func (g *guideReceiver) check(t *testing.T) {
 	proxy := httptest.NewServer(g)
 	t.Cleanup(proxy.Close)
 	c := clientAt(node.url, callTimeout)
-	c.must(t, 201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q},"secrets":[%q],"retry":{"min_backoff":"100ms","max_backoff":"100ms"}}`, proxy.URL, guideSecret))
+	c.must(t, 201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q,"timeout":"60s"},"secrets":[%q],"retry":{"min_backoff":"100ms","max_backoff":"100ms"}}`, proxy.URL, guideSecret))
 	const id = "{o-77}close"
 	g.hold[id], g.lose[id] = 1, 1
 	add := func(id string) {
 		c.must(t, 201, "POST", "/v1/topics/orders/timers", fmt.Sprintf(`{"id":%q,"delay":"0s","payload":{"order":77}}`, id))
 	}
 	add(id)
-	poll(t, systemLimit, "the third attempt is answered", func() bool {
+	poll(t, guideLimit, "the third attempt is answered", func() bool {
 		return strings.Contains(string(c.do("GET", "/v1/topics/orders/timers/"+id, "").body), `"state":"done"`)
 	})
 	g.mu.Lock()
@@ -198,7 +198,7 @@ func (g *guideReceiver) check(t *testing.T) {
 		}
 	}
 	add("next")
-	poll(t, systemLimit, "the next timer is done", func() bool { return strings.Contains(g.running.stdout.String(), "did orders/next attempt 1\n") })
+	poll(t, guideLimit, "the next timer is done", func() bool { return strings.Contains(g.running.stdout.String(), "did orders/next attempt 1\n") })
 	if done != 1 || strings.Count(g.running.stdout.String(), "did ") != 1 {
 		t.Errorf("done %d times, then printed %q\n%s", done, g.running.stdout.String(), g.running.stderr)
 	}

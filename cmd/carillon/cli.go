@@ -118,6 +118,9 @@ func commandTree(n *kong.Node) commandNode {
 			}
 		}
 	}
+	if len(n.Positional) > 0 && n.Positional[0].Enum != "" {
+		c.args = n.Positional[0].EnumSlice()
+	}
 	for _, child := range n.Children {
 		if !child.Hidden {
 			c.below = append(c.below, commandTree(child))

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -34,6 +35,16 @@ type commandNode struct {
 	help  string
 	flags []commandFlag // those of the commands above it, too
 	below []commandNode
+	args  []string // what its argument may be; none: anything
+}
+
+// words are those that may come next.
+func (n commandNode) words() []string {
+	words := slices.Clone(n.args)
+	for _, child := range n.below {
+		words = append(words, child.name())
+	}
+	return words
 }
 
 type commandFlag struct {
@@ -107,14 +118,11 @@ _carillon() {
 	fmt.Fprintf(w, "\t%s) COMPREPLY=($(compgen -f -- \"$cur\")); compopt -o filenames 2>/dev/null; return ;;\n", strings.Join(files, "|"))
 	fmt.Fprintf(w, "\t%s) return ;;\n\tesac\n\tcase \"$path\" in\n", strings.Join(taking, "|"))
 	for _, n := range nodes {
-		var words, flags []string
-		for _, child := range n.below {
-			words = append(words, child.name())
-		}
+		var flags []string
 		for _, f := range n.flags {
 			flags = append(flags, "--"+f.name)
 		}
-		fmt.Fprintf(w, "\t%s) set -- %s %s ;;\n", bashQuoted(n.path), bashQuoted(strings.Join(words, " ")), bashQuoted(strings.Join(flags, " ")))
+		fmt.Fprintf(w, "\t%s) set -- %s %s ;;\n", bashQuoted(n.path), bashQuoted(strings.Join(n.words(), " ")), bashQuoted(strings.Join(flags, " ")))
 	}
 	fmt.Fprint(w, `	esac
 	if [[ $cur == -* ]]; then
@@ -154,6 +162,9 @@ _carillon() {
 		fmt.Fprintf(w, "\t%s)\n\t\tsubs=(", bashQuoted(n.path))
 		for _, child := range n.below {
 			fmt.Fprint(w, " ", bashQuoted(child.name()+":"+child.help))
+		}
+		for _, arg := range n.args {
+			fmt.Fprint(w, " ", bashQuoted(arg))
 		}
 		fmt.Fprint(w, ")\n\t\tflags=(")
 		for _, f := range n.flags {
@@ -205,6 +216,9 @@ end
 		}
 		for _, child := range n.below {
 			fmt.Fprintf(w, "complete -c carillon -n %s -a %s -d %s\n", at, child.name(), bashQuoted(child.help))
+		}
+		if n.args != nil {
+			fmt.Fprintf(w, "complete -c carillon -f -n %s -a %s\n", at, bashQuoted(strings.Join(n.args, " ")))
 		}
 		for _, f := range n.flags {
 			fmt.Fprintf(w, "complete -c carillon -n %s -l %s -d %s", at, f.name, bashQuoted(f.help))

@@ -65,6 +65,7 @@ var completions = []struct {
 	{"carillon ctl topics ", []string{"pause"}, []string{"add"}},
 	{"carillon ctl add --pay", []string{"--payload"}, []string{"--shards"}},
 	{"carillon serve --shar", []string{"--shards"}, nil},
+	{"carillon completion ", []string{"bash", "fish"}, []string{"serve"}},
 	{"carillon serve --log-format ", []string{"text", "json"}, []string{"--shards"}},
 }
 
