@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"slices"
@@ -154,6 +155,19 @@ func TestEncryptedNeedsItsKey(t *testing.T) {
 		if _, err := read(file, keys); err == nil || !strings.Contains(err.Error(), "it is encrypted: this node lacks the secrets key") {
 			t.Errorf("got %v", err)
 		}
+	}
+}
+
+// Who lacks the key cannot give an encrypted backup another head, whatever checksums he makes.
+func TestEncryptedIsBoundToItsHead(t *testing.T) {
+	keys := testKeys(t, 1)
+	file := write(t, keys, [][]byte{[]byte("x")})
+	at := bytes.Index(file, []byte("c0ffee"))
+	start, end := len(magic), len(magic)+headerBytes+int(binary.LittleEndian.Uint32(file[len(magic)+1:]))
+	file[at]++
+	binary.LittleEndian.PutUint64(file[end:], checksum(0, file[start:start+headerBytes], file[start+headerBytes:end]))
+	if _, err := read(file, keys); err == nil || !strings.Contains(err.Error(), "cannot be decrypted") {
+		t.Errorf("got %v", err)
 	}
 }
 

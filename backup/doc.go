@@ -8,6 +8,7 @@ package backup
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -75,10 +76,13 @@ func decodeState(b []byte) (s State, err error) {
 	return s, nil
 }
 
-// box encrypts records. Each has a nonce of its own, its number; the key is of one file.
-type box struct{ aead cipher.AEAD }
+// box encrypts records. Each has a nonce of its own, its number; the key is of one file, whose head it is bound to.
+type box struct {
+	aead cipher.AEAD
+	head [sha256.Size]byte
+}
 
-func newBox(key []byte) (*box, error) {
+func newBox(key, head []byte) (*box, error) {
 	if len(key) != keyBytes {
 		return nil, fmt.Errorf("a key of %d bytes", len(key))
 	}
@@ -90,7 +94,7 @@ func newBox(key []byte) (*box, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &box{aead}, nil
+	return &box{aead, sha256.Sum256(head)}, nil
 }
 
 func (b *box) nonce(number uint64) []byte {
@@ -100,12 +104,15 @@ func (b *box) nonce(number uint64) []byte {
 }
 
 func (b *box) seal(dst []byte, number uint64, kind byte, plain []byte) []byte {
-	return b.aead.Seal(dst, b.nonce(number), plain, []byte{kind})
+	return b.aead.Seal(dst, b.nonce(number), plain, b.bound(kind))
 }
 
 func (b *box) open(number uint64, kind byte, sealed []byte) ([]byte, error) {
-	return b.aead.Open(sealed[:0], b.nonce(number), sealed, []byte{kind})
+	return b.aead.Open(sealed[:0], b.nonce(number), sealed, b.bound(kind))
 }
+
+// bound is what a record belongs to.
+func (b *box) bound(kind byte) []byte { return append([]byte{kind}, b.head[:]...) }
 
 // checksum is that of a record, which is of its place in the file too.
 func checksum(number uint64, header, payload []byte) uint64 {

@@ -24,6 +24,7 @@ type Reader struct {
 	number uint64 // of the next record
 	sum    hash.Hash
 	head   Head
+	text   []byte // of the head
 	box    *box
 	buf    []byte
 
@@ -52,6 +53,7 @@ func NewReader(from io.Reader) (*Reader, error) {
 	if kind != kindHead {
 		return nil, r.damaged("it begins with a record of kind %d", kind)
 	}
+	r.text = bytes.Clone(payload)
 	if err := json.Unmarshal(payload, &r.head); err != nil {
 		return nil, r.damaged("its head cannot be read: %v", err)
 	}
@@ -71,7 +73,7 @@ func (r *Reader) Unlock(keys *secret.Keys) error {
 	}
 	key, err := keys.Open(secret.Backup, r.head.Key)
 	if err == nil {
-		r.box, err = newBox([]byte(key))
+		r.box, err = newBox([]byte(key), r.text)
 	}
 	if err != nil {
 		return fmt.Errorf("backup: it is encrypted: %w", err)

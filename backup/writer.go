@@ -28,16 +28,16 @@ type Writer struct {
 func NewWriter(to io.Writer, head Head, keys *secret.Keys, random func([]byte)) (*Writer, error) {
 	w := &Writer{to: to, sum: sha256.New()}
 	head.Version, head.Key = version, ""
+	var key []byte
 	if keys != nil {
-		key := make([]byte, keyBytes)
+		key = make([]byte, keyBytes)
 		random(key)
 		head.Key = keys.SealBytes(secret.Backup, string(key))
-		var err error
-		if w.box, err = newBox(key); err != nil {
-			return nil, fmt.Errorf("backup: %w", err)
-		}
 	}
 	b, err := json.Marshal(head)
+	if err == nil && keys != nil {
+		w.box, err = newBox(key, b)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("backup: %w", err)
 	}
