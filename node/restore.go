@@ -196,8 +196,27 @@ func voidOr(c *countedReader, err error) error {
 	return err
 }
 
+// prepare says what the new cluster is to be, and refuses what it cannot be.
+func (r *restore) prepare() (out *Restored, self ring.Node, placed *ring.State, err error) {
+	out = &Restored{ClusterID: r.cfg.ClusterID, Backup: r.head}
+	if out.ClusterID == "" {
+		out.ClusterID = member.NewClusterID(random)
+	}
+	self = ring.Node{ID: member.NewNodeID(random), Name: r.cfg.Name, Zone: r.cfg.Zone, Version: r.cfg.Version, Level: shard.Level(r.cfg.FeatureLevel)}
+	out.Restore = shard.Restore{
+		Owner: shard.NewOwner(self.ID, 0), Level: shard.Level(r.head.Level), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics,
+	}
+	// The placement is the same whatever is paused.
+	placed, err = ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(timer.TopicID) bool { return false })
+	return out, self, placed, err
+}
+
 // write makes the directory.
 func (r *restore) write() (out *Restored, err error) {
+	out, self, placed, err := r.prepare()
+	if err != nil {
+		return nil, err
+	}
 	dir := r.cfg.DataDir
 	if err := r.free(dir); err != nil {
 		return nil, err
@@ -214,18 +233,6 @@ func (r *restore) write() (out *Restored, err error) {
 		}
 	}()
 	if err := wal.PrepareSnapshotDir(r.fsys, snapshots); err != nil {
-		return nil, err
-	}
-	node := member.NewNodeID(random)
-	out = &Restored{ClusterID: r.cfg.ClusterID, Backup: r.head}
-	if out.ClusterID == "" {
-		out.ClusterID = member.NewClusterID(random)
-	}
-	out.Restore = shard.Restore{Owner: shard.NewOwner(node, 0), Level: shard.Level(r.head.Level), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics}
-	self := ring.Node{ID: node, Name: r.cfg.Name, Zone: r.cfg.Zone, Version: r.cfg.Version, Level: shard.Level(r.cfg.FeatureLevel)}
-	// The placement is the same whatever is paused.
-	placed, err := ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(timer.TopicID) bool { return false })
-	if err != nil {
 		return nil, err
 	}
 	if err := r.writeShards(out, placed); err != nil {

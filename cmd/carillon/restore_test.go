@@ -37,8 +37,8 @@ func TestBackupAndRestore(t *testing.T) {
 
 	data := filepath.Join(dir, "restored")
 	restoreIsRefused(t, file, data, key)
-	got := carillon(t, "", nil, "restore", "--from", file, "--data", data, "--secrets-key", key)
-	if got.code != exitOK || !strings.Contains(got.out, "topics 2, timers scheduled 2,") || !strings.Contains(got.out, "overdue 1: they are held") || !strings.Contains(got.out, "TOPIC: late\n") {
+	got := carillon(t, "", nil, "restore", "--from", file, "--data", data, "--secrets-key", key, "--cluster", "drill-1")
+	if got.code != exitOK || !strings.Contains(got.out, "as cluster drill-1\n") || !strings.Contains(got.out, "topics 2, timers scheduled 2,") || !strings.Contains(got.out, "overdue 1: they are held") || !strings.Contains(got.out, "TOPIC: late\n") {
 		t.Fatalf("restore: %+v", got)
 	}
 	_, url = serve(t, "--data", data, "--secrets-key", key)
@@ -73,6 +73,8 @@ func restoreIsRefused(t *testing.T, file, data, key string) {
 		{"a cut file", "it was cut", whole[:len(whole)-1], []string{"--secrets-key", key}},
 		{"no backup", "not a backup", []byte("hello"), nil},
 		{"no key", "lacks the secrets key", whole, nil},
+		{"no id of a cluster", "does not match", whole, []string{"--secrets-key", key, "--cluster", "a/b"}},
+		{"no name of a node", "does not match", whole, []string{"--secrets-key", key, "--name", "a/b"}},
 		{"another number of shards", "carillon ctl export and import", whole, []string{"--secrets-key", key, "--shards", "8"}},
 	} {
 		if err := os.WriteFile(damaged, tt.content, 0o600); err != nil {
