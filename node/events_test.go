@@ -184,3 +184,26 @@ func TestWhatComesDueAndWhatWasDone(t *testing.T) {
 	n.awaitBody(200, "/v1/cluster/stats", `"fired":{"success":1,"retry":0,"dead":0},"lateness_ms":{"count":1,"p50":`)
 	n.awaitBody(200, "/v1/cluster/stats", `"scheduled":22,`)
 }
+
+// TestBreakersAreHeard: who asks for it hears when a receiver falls ill.
+func TestBreakersAreHeard(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel()
+	n := start(t, t.TempDir(), func(c *Config) { c.Name = "n1" })
+	sick := newReceiver(t, func(_ *arrival, w http.ResponseWriter) { w.WriteHeader(500) })
+	n.must(201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q},"retry":{"min_backoff":"10ms","max_backoff":"10ms"}}`, sick.URL))
+	h := n.listen("?kind=breaker")
+	for i := range 200 {
+		n.must(201, "POST", "/v1/topics/orders/timers", fmt.Sprintf(`{"id":"t-%d","delay":"0s"}`, i))
+		select {
+		case line := <-h.lines:
+			if strings.Contains(line, `"state":"open"`) && strings.Contains(line, sick.URL) {
+				return
+			}
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	t.Errorf("the breaker was not heard of: %s", n.must(200, "GET", "/v1/destinations", ""))
+}

@@ -199,7 +199,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		}
 	}
 	c.past = newPast(p, state)
-	c.feed = c.newFeed(id.Shards, &m.rates)
+	c.feed = c.newFeed(id.Shards, &m.rates, pool)
 	var err error
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta, Vet: c.member.Vet,
@@ -357,6 +357,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 			tasks.Go(func() { c.member.Run(life) })
 			tasks.Go(func() { task.Every(life, p.tasks, clockSaveEach, p.saveClock) })
 			tasks.Go(func() { task.Every(life, p.tasks, feed.TidyEach, c.feed.Tidy) })
+			tasks.Go(func() { task.Every(life, p.tasks, feed.LookEach, c.feed.Look) })
 			tasks.Go(func() { task.Every(life, p.tasks, feed.SampleEach, func() { m.rates.Sample(p.clock.Mono()) }) })
 			c.router.Run(life)
 			tasks.Wait()

@@ -91,10 +91,24 @@ func (p *process) spawn(run func(context.Context)) {
 }
 
 // newFeed makes what shows the events of this node's shards, and of others', to who looks on.
-func (c *core) newFeed(shards int, rates *feed.Rates) *feed.Feed {
+func (c *core) newFeed(shards int, rates *feed.Rates, pool *callback.Pool) *feed.Feed {
 	state := c.member.State
 	return feed.New(feed.Config{
 		Self: c.p.self.ID(), Shards: shards, Rates: rates,
+		Breakers: func() map[string]string {
+			states := map[string]string{}
+			pool.Breakers(func(destination string, state int) {
+				states[destination] = string(destinationStates[state])
+			})
+			return states
+		},
+		States: func() map[string]string {
+			states := map[string]string{}
+			for _, n := range (&engine{p: c.p}).View(c.p.running).Nodes {
+				states[n.Name] = string(n.State)
+			}
+			return states
+		},
 		Members: func() (ids []uint64) {
 			for _, n := range state.Nodes() {
 				ids = append(ids, n.ID)

@@ -42,23 +42,26 @@ const (
 
 // Config is what a Feed is made of.
 type Config struct {
-	Self    uint64
-	Node    string                                      // this node's name
-	Topic   func(id timer.TopicID) (*timer.Topic, bool) // this node's copy
-	Nodes   func() []uint64                             // the others that this one hears
-	Name    func(node uint64) string                    // of another node
-	Call    func(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error)
-	Members func() []uint64 // of the cluster, whether they are heard or not; this one too
-	Shards  int             // timer shards, from 1 on
-	Rates   *Rates
-	Tasks   task.Env
-	NowMs   func() int64 // the time of day
+	Self     uint64
+	Node     string                                      // this node's name
+	Topic    func(id timer.TopicID) (*timer.Topic, bool) // this node's copy
+	Nodes    func() []uint64                             // the others that this one hears
+	Name     func(node uint64) string                    // of another node
+	Call     func(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error)
+	Members  func() []uint64          // of the cluster, whether they are heard or not; this one too
+	Breakers func() map[string]string // states, of destinations that this node calls
+	States   func() map[string]string // of nodes, as this one sees them
+	Shards   int                      // timer shards, from 1 on
+	Rates    *Rates
+	Tasks    task.Env
+	NowMs    func() int64 // the time of day
 }
 
 // Feed is a node's. Attach comes before all else but Watches and Saw. It implements shard.Watcher. Its methods may be called from any goroutine.
 type Feed struct {
 	cfg   Config
 	host  Host
+	seen  looks
 	pause time.Duration // duePause
 
 	taps atomic.Pointer[[]*tap] // copied to be changed, under mu
@@ -83,8 +86,10 @@ func (f *Feed) Attach(h Host) { f.host = h }
 
 // tap keeps what a listener has not fetched yet.
 type tap struct {
-	watch api.Watch
-	wake  task.Signal
+	watch  api.Watch
+	remote bool            // another node fetches it
+	looked map[string]bool // kinds of which it was told what is unusual; Look's alone
+	wake   task.Signal
 
 	mu     sync.Mutex
 	events []api.Event
@@ -93,7 +98,7 @@ type tap struct {
 }
 
 func (f *Feed) open(w *api.Watch) *tap {
-	return &tap{watch: *w, wake: f.cfg.Tasks.NewSignal(), asked: f.cfg.Tasks.Now()}
+	return &tap{watch: *w, looked: map[string]bool{}, wake: f.cfg.Tasks.NewSignal(), asked: f.cfg.Tasks.Now()}
 }
 
 func (f *Feed) add(t *tap) {
@@ -168,7 +173,7 @@ func (f *Feed) Watches(id timer.TopicID) bool {
 	}
 	var full []*tap
 	for _, t := range taps {
-		if !t.watch.SeesTopic(topic.Name) {
+		if !t.watch.OfTimers() || !t.watch.SeesTopic(topic.Name) {
 			continue
 		}
 		if !t.full() {
@@ -292,6 +297,7 @@ func (f *Feed) tapOf(key remoteKey, w *api.Watch) (t *tap, known bool) {
 		return nil, false
 	}
 	t = f.open(w)
+	t.remote = true
 	f.remote[key] = t
 	list := append(slices.Clone(*f.taps.Load()), t)
 	f.taps.Store(&list)

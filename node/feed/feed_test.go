@@ -18,6 +18,8 @@ import (
 type pair struct {
 	here, there *Feed
 	cut         atomic.Bool // no call gets through
+
+	breakers, states map[string]string // of both
 }
 
 func newPair(t *testing.T) *pair {
@@ -28,7 +30,7 @@ func newPair(t *testing.T) *pair {
 	topics := map[timer.TopicID]*timer.Topic{1: {ID: 1, Name: "orders"}, 2: {ID: 2, Name: "other"}}
 	make := func(self uint64, name string, nodes ...uint64) *Feed {
 		return New(Config{
-			Self: self, Shards: 4, Rates: &Rates{}, Members: func() []uint64 { return []uint64{1, 2, 3} }, Node: name, Tasks: env, NowMs: func() int64 { return 5 },
+			Self: self, Breakers: func() map[string]string { return p.breakers }, States: func() map[string]string { return p.states }, Shards: 4, Rates: &Rates{}, Members: func() []uint64 { return []uint64{1, 2, 3} }, Node: name, Tasks: env, NowMs: func() int64 { return 5 },
 			Topic: func(id timer.TopicID) (*timer.Topic, bool) { t, ok := topics[id]; return t, ok },
 			Nodes: func() []uint64 { return nodes },
 			Name:  func(node uint64) string { return fmt.Sprint("n", node) },
@@ -192,6 +194,44 @@ func TestNodeThatIsNotHeard(t *testing.T) {
 	}
 	if e.Kind != api.EventMissed || e.Node != "n2" {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestBreakersAndNodesAreLookedAt: who asks for their events hears of changes, and of those alone.
+func TestBreakersAndNodesAreLookedAt(t *testing.T) {
+	p := newPair(t)
+	p.cut.Store(true)
+	p.breakers, p.states = map[string]string{"http://a": "open", "http://b": "closed"}, map[string]string{"n1": "alive", "n2": "alive"}
+	all := []string{api.EventBreaker, api.EventNode}
+	s := p.there.Listen(t.Context(), &api.Watch{Kinds: all, Topics: []string{"*"}})
+	narrow := p.there.Listen(t.Context(), &api.Watch{Kinds: all, Topics: []string{"orders"}})
+	timers := p.there.Listen(t.Context(), &api.Watch{})
+	for _, l := range []api.EventStream{s, narrow, timers} {
+		defer l.Close()
+	}
+	p.there.Look()
+	if e := hear(t, s); e.Kind != api.EventBreaker || e.Destination != "http://a" || e.State != "open" {
+		t.Errorf("at first: %+v", e)
+	}
+	p.breakers = map[string]string{"http://a": "half-open", "http://b": "closed", "http://c": "closed"}
+	p.there.Look()
+	if e := hear(t, s); e.Kind != api.EventBreaker || e.Destination != "http://a" || e.State != "half-open" || e.Node != "n2" || e.AtMs != 5 {
+		t.Errorf("%+v", e)
+	}
+	p.states = map[string]string{"n1": "down", "n2": "alive"}
+	p.there.Look()
+	for _, l := range []api.EventStream{s, narrow} {
+		if e := hear(t, l); e.Kind != api.EventNode || e.Node != "n1" || e.State != "down" {
+			t.Errorf("%+v", e)
+		}
+	}
+	if events, _, _ := timers.Next(0); len(events) > 0 {
+		t.Errorf("who did not ask heard %+v", events)
+	}
+	only := p.here.Listen(t.Context(), &api.Watch{Kinds: all})
+	defer only.Close()
+	if p.here.Watches(1) {
+		t.Error("events of timers are made for who asked for others")
 	}
 }
 

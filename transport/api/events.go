@@ -34,10 +34,12 @@ const (
 	EventAdded     = "added"
 	EventChanged   = "changed"
 	EventCancelled = "cancelled"
+	EventBreaker   = "breaker" // of a destination, at a node; for who asks for it, as the next
+	EventNode      = "node"
 	EventMissed    = "missed" // of a node from which nothing is heard; no client asks for it
 )
 
-var eventKinds = []string{EventFired, EventDead, EventAdded, EventChanged, EventCancelled}
+var eventKinds = []string{EventFired, EventDead, EventAdded, EventChanged, EventCancelled, EventBreaker, EventNode}
 
 // Event is one that happened to a timer.
 type Event struct {
@@ -56,6 +58,9 @@ type Event struct {
 	NextMs  int64  `json:"next_ms,omitempty"` // after retry: the next attempt
 	Reason  string `json:"reason,omitempty"`  // of what is dead
 
+	Destination string `json:"destination,omitempty"` // of a breaker
+	State       string `json:"state,omitempty"`       // of a breaker, or a node
+
 	Node string `json:"node"`
 }
 
@@ -72,7 +77,19 @@ func (w *Watch) SeesTopic(topic string) bool {
 	return len(w.Topics) == 0
 }
 
-// Sees reports whether the watch selects an event.
+// Wants reports whether the watch is of breakers, or of nodes, as the kind says. Who reaches some
+// topics alone hears nothing of breakers.
+func (w *Watch) Wants(kind string) bool {
+	all := len(w.Topics) == 0 || slices.Contains(w.Topics, "*")
+	return w.Topic == "" && len(w.Labels) == 0 && slices.Contains(w.Kinds, kind) && (kind == EventNode || all)
+}
+
+// OfTimers reports whether the watch is of what happens to timers.
+func (w *Watch) OfTimers() bool {
+	return len(w.Kinds) == 0 || slices.ContainsFunc(w.Kinds, func(kind string) bool { return kind != EventBreaker && kind != EventNode })
+}
+
+// Sees reports whether the watch selects an event of a timer.
 func (w *Watch) Sees(e *Event) bool {
 	return w.SeesTopic(e.Topic) && (len(w.Kinds) == 0 || slices.Contains(w.Kinds, e.Kind)) && hasAll(e.Labels, w.Labels)
 }
@@ -243,7 +260,13 @@ func appendEvent(b []byte, e *Event) []byte {
 		o.str("topic", e.Topic)
 		o.str("id", e.ID)
 	}
+	if e.Destination != "" {
+		o.str("destination", e.Destination)
+	}
 	o.str("node", e.Node)
+	if e.State != "" {
+		o.str("state", e.State)
+	}
 	o.b = appendTime(o.b, "at", e.AtMs)
 	switch e.Kind {
 	case EventFired:

@@ -86,6 +86,8 @@ func TestEventsAreStreamed(t *testing.T) {
 	said("event: missed\ndata: {\"missed\":12}\n")
 	s.events <- Event{Kind: EventDead, Topic: "orders", ID: "a", AtMs: 1000, Reason: "stopped", Status: 410, Node: "n2"}
 	said("event: dead\n" + `data: {"topic":"orders","id":"a","node":"n2","at":"1970-01-01T00:00:01.000Z","at_ms":1000,"reason":"stopped","status":410}` + "\n")
+	s.events <- Event{Kind: EventBreaker, AtMs: 1000, Destination: "http://a", State: "open", Node: "n2"}
+	said("event: breaker\n" + `data: {"destination":"http://a","node":"n2","state":"open","at":"1970-01-01T00:00:01.000Z","at_ms":1000}` + "\n")
 	l.close()
 	select {
 	case <-s.closed:

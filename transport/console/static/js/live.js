@@ -3,7 +3,8 @@ import { clock, get, html, num, open, query, timerLink, useEffect, useLoad, useR
 import { Badge, Card, Empty, Failed } from "./parts.js";
 
 const most = 200;
-const kinds = { fired: ["ok", "called"], dead: ["bad", "dead"], added: ["", "added"], changed: ["", "changed"], cancelled: ["warn", "cancelled"] };
+const everything = "fired,dead,added,changed,cancelled,breaker,node";
+const kinds = { fired: ["ok", "called"], dead: ["bad", "dead"], added: ["", "added"], changed: ["", "changed"], cancelled: ["warn", "cancelled"], breaker: ["warn", "breaker"], node: ["warn", "node"] };
 
 // listen reads a stream of server-sent events; fetch carries the token in a header, which EventSource cannot.
 async function listen(params, signal, take, began) {
@@ -28,6 +29,8 @@ function words(e) {
   switch (e.kind) {
     case "fired": return html`attempt ${e.attempt}: ${e.result}${e.status ? `, answered ${e.status}` : ""}${e.attempt === 1 ? `, ${num(e.late_ms)} ms late` : ""}${e.error ? html` <span class="muted">${e.error}</span>` : ""}`;
     case "dead": return `${e.reason}${e.status ? `, answered ${e.status}` : ""}`;
+    case "breaker": return `${e.destination} is ${e.state}`;
+    case "node": return `${e.node} is ${e.state}`;
     case "added": case "changed": return `due ${clock(e.due_ms)}`;
   }
   return "";
@@ -93,7 +96,7 @@ export function Live({ params }) {
     <div class="filters">
       <label class="field">Topic <select value=${topic} onChange=${(e) => setTopic(e.target.value)}><option value="">all topics</option>${((topics.data && topics.data.topics) || []).map((t) => html`<option key=${t.topic} value=${t.topic}>${t.topic}</option>`)}</select></label>
       <label class="field">Label <input value=${label} spellcheck="false" onChange=${(e) => setLabel(e.target.value.trim())} /></label>
-      <label class="field">What <select value=${kind} onChange=${(e) => setKind(e.target.value)}><option value="">everything</option><option value="fired">calls</option><option value="dead">dead letters</option><option value="added,changed,cancelled">adds, changes, cancels</option></select></label>
+      <label class="field">What <select value=${kind} onChange=${(e) => setKind(e.target.value)}><option value="">everything</option><option value="breaker,node">breakers and nodes</option><option value="fired">calls</option><option value="dead">dead letters</option><option value="added,changed,cancelled">adds, changes, cancels</option></select></label>
     </div>
-    <${Events} params=${{ topic, label, kind }} title="As it happens, at all nodes" /></div>`;
+    <${Events} params=${{ topic, label, kind: kind || (topic || label ? "" : everything) }} title="As it happens, at all nodes" /></div>`;
 }
