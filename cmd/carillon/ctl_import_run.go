@@ -178,7 +178,7 @@ func (r *importRun) send() error {
 		if err != nil && (wait == 0 || try >= importTries) {
 			return fmt.Errorf("%w; what was imported is there: the same import goes on from it", err)
 		}
-		time.Sleep(wait << min(try, 5))
+		<-time.After(wait << min(try, 5))
 	}
 	r.bytes = 0
 	return nil

@@ -51,7 +51,9 @@ func (r *Router) stateOnce(ctx context.Context, id timer.ShardID, to StateSink) 
 	if err != nil {
 		return err
 	}
-	defer r.askState(context.WithoutCancel(ctx), node, &shard.StateRequest{Group: id, Number: state.Number})
+	defer func() { // a state that is not given back goes by itself after a while
+		_, _ = r.askState(context.WithoutCancel(ctx), node, &shard.StateRequest{Group: id, Number: state.Number})
+	}()
 	if err := to.Begin(id, state.Index, state.Size, state.Hash); err != nil {
 		return sinkError{err}
 	}
