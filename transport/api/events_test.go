@@ -68,7 +68,6 @@ func TestEventsAreStreamed(t *testing.T) {
 	if got := l.next(); got != ": still here\n" {
 		t.Errorf("%q", got)
 	}
-	h.server.beat = time.Hour
 	said := func(want string) {
 		t.Helper()
 		got := l.next()
