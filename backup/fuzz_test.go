@@ -1,0 +1,40 @@
+package backup
+
+import (
+	"bytes"
+	"io"
+	"testing"
+)
+
+// FuzzReader: whatever a file has in it, reading it ends, and gives no more bytes than there are.
+func FuzzReader(f *testing.F) {
+	var whole bytes.Buffer
+	w, err := NewWriter(&whole, testHead, nil, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	_, _ = w.Write(nil)
+	_ = w.Begin(1, 2, 3, 4)
+	_, _ = w.Write([]byte("state"))
+	_ = w.End()
+	_ = w.Close()
+	f.Add(whole.Bytes())
+	f.Add([]byte(magic))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		r, err := NewReader(bytes.NewReader(file))
+		if err != nil {
+			return
+		}
+		got := int64(0)
+		for {
+			if _, err := r.Next(); err != nil {
+				break
+			}
+			n, _ := io.Copy(io.Discard, r)
+			got += n
+		}
+		if got > int64(len(file)) {
+			t.Errorf("%d bytes of %d", got, len(file))
+		}
+	})
+}
