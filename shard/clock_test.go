@@ -404,6 +404,28 @@ func TestSeriesInFlightAcrossAClockSetBack(t *testing.T) {
 	}
 }
 
+// TestSeriesIsNotSetBackInDoubt: a clock that is in doubt sets no series back, as it sets no shard's clock back.
+func TestSeriesIsNotSetBackInDoubt(t *testing.T) {
+	r := newStand(t, nil)
+	due := r.clock.wallMs + 1000
+	r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: due, Repeat: &timer.Repeat{EveryMs: 60_000}}})
+	r.pass(3 * time.Second)
+	call := r.one()
+	r.clock.set(-time.Hour)
+	r.clock.trust = clocks.Held
+	call.end(Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+	r.pass(time.Second)
+	if v := r.timer("a"); v.State != timer.Scheduled || v.NextMs <= due {
+		t.Errorf("state %d, the next occurrence is %d ms from the first one", v.State, v.NextMs-due)
+	}
+	r.clock.set(time.Hour)
+	r.clock.trust = clocks.Sure
+	r.pass(time.Minute)
+	r.one()
+	r.wantCalls("")
+	r.audit()
+}
+
 // So does one whose open call fails then: it is not tried again at a time that the wrong clock had set.
 func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	r := newStand(t, nil)

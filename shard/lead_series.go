@@ -16,7 +16,8 @@ func (l *lead) again(h timer.Handle, startedMs int64) int64 {
 		s.startedMs = startedMs
 	}
 	now := l.group.w.nowMs
-	if s.dueMs > now+clockAheadMs && s.repeat.CatchUp != timer.CatchUpAll { // it was called by a clock that was ahead
+	ahead := s.dueMs > now+clockAheadMs && l.group.w.sure() // it was called by a clock that was; one in doubt does not say so
+	if ahead && s.repeat.CatchUp != timer.CatchUpAll {
 		return timer.ClampMs(l.calendar.Nearest(&s.repeat, s.dueMs, now))
 	}
 	return timer.ClampMs(l.calendar.Next(&s.repeat, s.dueMs, min(s.startedMs, now), now))
