@@ -47,7 +47,7 @@ func (c *cluster) tooOld(n *Node) error {
 	if n.level() >= c.level {
 		return nil
 	}
-	return fmt.Errorf("%w: the cluster has agreed on feature level %d, the release %s on node %s has %d; start it with the newer release",
+	return fmt.Errorf("%w: the cluster has agreed on feature level %d, the release %s on node %s has %d; start the newer release",
 		ErrTooOld, c.level, n.Version, n.Name, n.level())
 }
 
