@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// town is some nodes with a Keeper each, that hear each other's clocks.
-type town struct {
+// fakeNodes is some nodes with a Keeper each, that hear each other's clocks.
+type fakeNodes struct {
 	machines []*fake
 	keepers  []*Keeper
 	deaf     map[[2]int]bool
 }
 
-func newTown(n int) *town {
-	c := &town{deaf: map[[2]int]bool{}}
+func newFakeNodes(n int) *fakeNodes {
+	c := &fakeNodes{deaf: map[[2]int]bool{}}
 	for i := range n {
 		f := &fake{mono: time.Hour, boot: time.Duration(i+1) * 7 * time.Hour}
 		c.machines = append(c.machines, f)
@@ -23,7 +23,7 @@ func newTown(n int) *town {
 }
 
 // run lets time pass; each node judges its clock four times a second.
-func (c *town) run(d time.Duration) {
+func (c *fakeNodes) run(d time.Duration) {
 	for ; d > 0; d -= 250 * time.Millisecond {
 		for _, f := range c.machines {
 			f.pass(250 * time.Millisecond)
@@ -46,7 +46,7 @@ func (c *town) run(d time.Duration) {
 }
 
 // sure says who goes by its clock, as a string of marks.
-func (c *town) sure() string {
+func (c *fakeNodes) sure() string {
 	text := ""
 	for _, k := range c.keepers {
 		text += map[Trust]string{Sure: "+", Held: "-", Unknown: "?"}[k.Look().Trust]
@@ -54,14 +54,14 @@ func (c *town) sure() string {
 	return text
 }
 
-func (c *town) want(t *testing.T, when, want string) {
+func (c *fakeNodes) want(t *testing.T, when, want string) {
 	t.Helper()
 	if got := c.sure(); got != want {
 		t.Errorf("%s: %s, want %s (%s)", when, got, want, c.keepers[0].State().Why)
 	}
 }
 
-func (c *town) step(by time.Duration, nodes ...int) {
+func (c *fakeNodes) step(by time.Duration, nodes ...int) {
 	for _, n := range nodes {
 		c.machines[n].wall += by
 	}
@@ -69,7 +69,7 @@ func (c *town) step(by time.Duration, nodes ...int) {
 
 func TestClocksAreComparedBeforeTheyAreBelieved(t *testing.T) {
 	for n := 1; n <= 5; n++ {
-		c := newTown(n)
+		c := newFakeNodes(n)
 		c.want(t, "at first", "?????"[:n])
 		c.run(time.Second)
 		c.want(t, "after a second", "+++++"[:n])
@@ -80,7 +80,7 @@ func TestClocksAreComparedBeforeTheyAreBelieved(t *testing.T) {
 func TestMinorityIsWrong(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		for _, by := range []time.Duration{2 * time.Second, -2 * time.Second, time.Hour, -time.Hour, 10 * year, -10 * year} {
-			c := newTown(n)
+			c := newFakeNodes(n)
 			c.run(time.Minute)
 			right := c.keepers[0].Look().WallMs
 			c.step(by, 0)
@@ -99,7 +99,7 @@ func TestMinorityIsWrong(t *testing.T) {
 
 // A clock that was wrong when the process began, and drifts, is found out by the others' median.
 func TestClockThatWasWrongFromTheBeginning(t *testing.T) {
-	c := newTown(3)
+	c := newFakeNodes(3)
 	c.step(-time.Hour, 1)
 	c.run(time.Second)
 	c.want(t, "wrong at first", "+-+")
@@ -113,7 +113,7 @@ func TestClockThatWasWrongFromTheBeginning(t *testing.T) {
 
 // Two of three that step together are no majority until they have been steady for long enough.
 func TestMajorityMustBeSteady(t *testing.T) {
-	c := newTown(3)
+	c := newFakeNodes(3)
 	c.run(time.Minute)
 	c.step(time.Hour, 0, 1)
 	c.want(t, "at the step", "--+")
@@ -129,7 +129,7 @@ func TestMajorityMustBeSteady(t *testing.T) {
 
 func TestAllStepAtOnce(t *testing.T) {
 	for n := 1; n <= 5; n++ {
-		c := newTown(n)
+		c := newFakeNodes(n)
 		c.run(time.Minute)
 		all := []int{0, 1, 2, 3, 4}[:n]
 		c.step(10*year, all...)
@@ -146,7 +146,7 @@ func TestAllStepAtOnce(t *testing.T) {
 
 // Of two that differ, the one whose clock was not set goes on, for as long as they differ.
 func TestOneOfTwo(t *testing.T) {
-	c := newTown(2)
+	c := newFakeNodes(2)
 	c.run(time.Minute)
 	c.step(10*year, 0)
 	c.want(t, "at the step", "-+")
@@ -159,7 +159,7 @@ func TestOneOfTwo(t *testing.T) {
 
 // Two that differ from the beginning: exactly one goes on.
 func TestTwoThatNeverAgreed(t *testing.T) {
-	c := newTown(2)
+	c := newFakeNodes(2)
 	c.step(time.Hour, 1)
 	c.run(SteadyFor + time.Second)
 	c.want(t, "from the beginning", "+-")
@@ -167,7 +167,7 @@ func TestTwoThatNeverAgreed(t *testing.T) {
 
 // Who hears nobody waits until its clock is steady, and no longer.
 func TestCutOff(t *testing.T) {
-	c := newTown(3)
+	c := newFakeNodes(3)
 	c.run(time.Minute)
 	c.deaf[[2]int{0, 1}], c.deaf[[2]int{0, 2}] = true, true
 	c.run(time.Second)
@@ -184,7 +184,7 @@ func TestCutOff(t *testing.T) {
 
 // Three clocks of which no two agree: one goes on, and all of them never.
 func TestNoTwoAgree(t *testing.T) {
-	c := newTown(3)
+	c := newFakeNodes(3)
 	c.run(time.Minute)
 	c.step(time.Hour, 1)
 	c.step(-time.Hour, 2)
@@ -194,7 +194,7 @@ func TestNoTwoAgree(t *testing.T) {
 
 // What a node had from others is not left to its next process as its own.
 func TestWhatOthersHaveIsNotSaved(t *testing.T) {
-	c := newTown(3)
+	c := newFakeNodes(3)
 	c.run(time.Minute)
 	c.step(time.Hour, 1, 2)
 	c.run(SteadyFor + time.Second)
@@ -209,7 +209,7 @@ func TestWhatOthersHaveIsNotSaved(t *testing.T) {
 // A clock that others found wrong is not believed because they are not heard any more, nor by the next process; only when it was set.
 func TestWrongStaysWrong(t *testing.T) {
 	for n := 2; n <= 3; n++ {
-		c := newTown(n)
+		c := newFakeNodes(n)
 		c.run(time.Minute)
 		c.step(time.Hour, 0)
 		c.run(SteadyFor + time.Second)
@@ -251,7 +251,7 @@ func TestOvertakenMessageIsNotMeasured(t *testing.T) {
 // right. When that one returns to the time that it had believed it is not sure of it, as if its step had been taken back.
 // Found by the simulator.
 func TestWhatTheMajorityDeniesIsNotBelievedAgain(t *testing.T) {
-	c := newTown(3)
+	c := newFakeNodes(3)
 	c.run(time.Second)
 	c.step(5*time.Minute, 0, 1, 2)
 	c.run(2 * SteadyFor)

@@ -13,12 +13,12 @@ var clockFaults = []fault{
 	{name: "clock 1 h ahead", fresh: true, try: clockStep("", time.Hour).try},
 	clockStep("1 h behind", -time.Hour),
 	clockStep("10 years ahead", 10*365*24*time.Hour),
-	{name: "clock runs fast by a quarter", try: func(s *siege, t *testing.T) []time.Duration { return s.skewLeader(t, 0, 250_000) }},
-	{name: "clock runs slow by a quarter", try: func(s *siege, t *testing.T) []time.Duration { return s.skewLeader(t, 0, -250_000) }},
+	{name: "clock runs fast by a quarter", try: func(s *chaosRun, t *testing.T) []time.Duration { return s.skewLeader(t, 0, 250_000) }},
+	{name: "clock runs slow by a quarter", try: func(s *chaosRun, t *testing.T) []time.Duration { return s.skewLeader(t, 0, -250_000) }},
 }
 
 func clockStep(name string, d time.Duration) fault {
-	return fault{name: "clock " + name, try: func(s *siege, t *testing.T) []time.Duration { return s.skewLeader(t, d.Milliseconds(), 0) }}
+	return fault{name: "clock " + name, try: func(s *chaosRun, t *testing.T) []time.Duration { return s.skewLeader(t, d.Milliseconds(), 0) }}
 }
 
 const (
@@ -27,7 +27,7 @@ const (
 )
 
 // skewLeader sets the clock of the node that leads most, or lets it drift, and sets it right again.
-func (s *siege) skewLeader(t *testing.T, ms, ppm int64) (took []time.Duration) {
+func (s *chaosRun) skewLeader(t *testing.T, ms, ppm int64) (took []time.Duration) {
 	victim := s.busiest(t)
 	off := skew{ms: ms, ppm: ppm}
 	off.from = time.Now()

@@ -11,25 +11,25 @@ import (
 )
 
 var diskFaults = []fault{
-	{name: "disk: EIO on fsync", fresh: true, why: needsStrace, try: func(s *siege, t *testing.T) []time.Duration {
+	{name: "disk: EIO on fsync", fresh: true, why: needsStrace, try: func(s *chaosRun, t *testing.T) []time.Duration {
 		return s.failDisk(t, "fdatasync", "error=EIO:when=1")
 	}},
-	{name: "disk: EIO on write", fresh: true, why: needsStrace, try: func(s *siege, t *testing.T) []time.Duration {
+	{name: "disk: EIO on write", fresh: true, why: needsStrace, try: func(s *chaosRun, t *testing.T) []time.Duration {
 		return s.failDisk(t, "write", "error=EIO:when=1")
 	}},
-	{name: "disk: each fsync takes 1.2 s", fresh: true, why: needsStrace, try: func(s *siege, t *testing.T) []time.Duration {
+	{name: "disk: each fsync takes 1.2 s", fresh: true, why: needsStrace, try: func(s *chaosRun, t *testing.T) []time.Duration {
 		return s.slowDisk(t, 1200*time.Millisecond)
 	}},
-	{name: "disk: an fsync hangs for 20 s", why: needsStrace, try: func(s *siege, t *testing.T) []time.Duration {
+	{name: "disk: an fsync hangs for 20 s", why: needsStrace, try: func(s *chaosRun, t *testing.T) []time.Duration {
 		return s.slowDisk(t, 20*time.Second)
 	}},
-	{name: "disk: almost full", fresh: true, why: needsSmallDisks, try: (*siege).fillDisk},
-	{name: "disk: full to the last byte", why: needsSmallDisks, try: (*siege).fillDiskUp},
+	{name: "disk: almost full", fresh: true, why: needsSmallDisks, try: (*chaosRun).fillDisk},
+	{name: "disk: full to the last byte", why: needsSmallDisks, try: (*chaosRun).fillDiskUp},
 }
 
-func needsStrace(*siege) string { return straceFault() }
+func needsStrace(*chaosRun) string { return straceFault() }
 
-func needsSmallDisks(s *siege) string {
+func needsSmallDisks(s *chaosRun) string {
 	if len(s.disks) == 0 {
 		return "mounting a tmpfs needs root"
 	}
@@ -37,7 +37,7 @@ func needsSmallDisks(s *siege) string {
 }
 
 // failDisk has one call on the leader's log fail: its process must end and say that it is to stay down, and the others go on.
-func (s *siege) failDisk(t *testing.T, call, how string) []time.Duration {
+func (s *chaosRun) failDisk(t *testing.T, call, how string) []time.Duration {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)
 	p := victim.process()
@@ -67,7 +67,7 @@ func (s *siege) failDisk(t *testing.T, call, how string) []time.Duration {
 const straceLimit = time.Minute
 
 // slowDisk has each fsync of the leader take long: it must hand over and say why.
-func (s *siege) slowDisk(t *testing.T, each time.Duration) []time.Duration {
+func (s *chaosRun) slowDisk(t *testing.T, each time.Duration) []time.Duration {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)
 	from := time.Now()
@@ -83,7 +83,7 @@ func (s *siege) slowDisk(t *testing.T, each time.Duration) []time.Duration {
 const leftOnDisk = 200 << 20
 
 // fillDisk leaves the leader little room: it refuses adds of the shards that it leads, and goes on with all else.
-func (s *siege) fillDisk(t *testing.T) []time.Duration {
+func (s *chaosRun) fillDisk(t *testing.T) []time.Duration {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)
 	topic, n := s.load.probes.topic, time.Now().UnixNano()
@@ -142,7 +142,7 @@ func (s *siege) fillDisk(t *testing.T) []time.Duration {
 
 // fillDiskUp leaves no byte: when the leader's log has no room any more, it hands over and says why, and it goes on by itself when there is
 // some. It does not end.
-func (s *siege) fillDiskUp(t *testing.T) (took []time.Duration) {
+func (s *chaosRun) fillDiskUp(t *testing.T) (took []time.Duration) {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)
 	from := time.Now()

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// siege is a cluster of three under load on which one fault after the other is tried. Each node has a small disk of its
+// chaosRun is a cluster of three under load on which one fault after the other is tried. Each node has a small disk of its
 // own and a clock that can be set; with root each is in a network of its own.
-type siege struct {
+type chaosRun struct {
 	*cluster
 	random   *rand.Rand
 	receiver *receiver
@@ -38,14 +38,14 @@ type strike struct {
 type fault struct {
 	name  string
 	fresh bool // no other test of clusters tries it: the short run does
-	why   func(s *siege) string
-	try   func(s *siege, t *testing.T) []time.Duration
+	why   func(s *chaosRun) string
+	try   func(s *chaosRun, t *testing.T) []time.Duration
 }
 
 func faults() []fault {
 	list := slices.Concat(processFaults, diskFaults, clockFaults)
 	for _, p := range partitions {
-		list = append(list, fault{name: "network: " + p.name, why: needsNetwork, try: func(s *siege, t *testing.T) []time.Duration {
+		list = append(list, fault{name: "network: " + p.name, why: needsNetwork, try: func(s *chaosRun, t *testing.T) []time.Duration {
 			s.cutAndHeal(t, s.network, p, s.load, s.v)
 			return nil
 		}})
@@ -53,7 +53,7 @@ func faults() []fault {
 	return list
 }
 
-func needsNetwork(s *siege) string {
+func needsNetwork(s *chaosRun) string {
 	if s.network == nil {
 		return "network namespaces need root and iproute2"
 	}
@@ -112,9 +112,9 @@ func drawn(random *rand.Rand, kinds []fault, n int) (list []fault) {
 }
 
 // newSiege founds the cluster.
-func newSiege(t *testing.T, brief bool) *siege {
+func newSiege(t *testing.T, brief bool) *chaosRun {
 	t.Helper()
-	s := &siege{random: seeded(t), brief: brief, disks: map[*member]string{}, clocks: map[*member]clock{}}
+	s := &chaosRun{random: seeded(t), brief: brief, disks: map[*member]string{}, clocks: map[*member]clock{}}
 	var members []*member
 	var flags []string
 	handle := slowNowAndThen()
@@ -141,7 +141,7 @@ func newSiege(t *testing.T, brief bool) *siege {
 }
 
 // batch tries faults under one load and checks it.
-func (s *siege) batch(t *testing.T, list []fault) {
+func (s *chaosRun) batch(t *testing.T, list []fault) {
 	t.Helper()
 	s.load, s.v, s.strikes = loadOn(t, s.cluster, s.receiver, s.random), &verdict{}, nil
 	for _, f := range list {
@@ -184,7 +184,7 @@ const lateLimit = 30 * time.Second
 
 // handedOver waits until another member sees that the victim leads nothing any more and, where a reason is asked for,
 // that it says why. It tells how long that took.
-func (s *siege) handedOver(t *testing.T, victim *member, from time.Time, limit time.Duration, why string) time.Duration {
+func (s *chaosRun) handedOver(t *testing.T, victim *member, from time.Time, limit time.Duration, why string) time.Duration {
 	t.Helper()
 	var last string
 	if !s.handsOver(victim, limit, why, &last) {
@@ -194,7 +194,7 @@ func (s *siege) handedOver(t *testing.T, victim *member, from time.Time, limit t
 }
 
 // handsOver waits until a node leads nothing any more and says why; last is how it was then.
-func (s *siege) handsOver(victim *member, limit time.Duration, why string, last *string) bool {
+func (s *chaosRun) handsOver(victim *member, limit time.Duration, why string, last *string) bool {
 	return holdsWithinBy(20*time.Millisecond, limit, func() bool {
 		for _, m := range s.running() {
 			if m == victim {
@@ -212,7 +212,7 @@ func (s *siege) handsOver(victim *member, limit time.Duration, why string, last 
 }
 
 // leadsAgain waits until a node that was unfit has been given its leaderships back.
-func (s *siege) leadsAgain(t *testing.T, victim *member) {
+func (s *chaosRun) leadsAgain(t *testing.T, victim *member) {
 	t.Helper()
 	if s.brief {
 		return

@@ -7,12 +7,12 @@ import (
 )
 
 var processFaults = []fault{
-	{name: "kill -9", try: (*siege).killLeader},
-	{name: "stopped for 6 to 16 s", try: (*siege).stopLeader},
-	{name: "planned restart", try: (*siege).restartLeader},
+	{name: "kill -9", try: (*chaosRun).killLeader},
+	{name: "stopped for 6 to 16 s", try: (*chaosRun).stopLeader},
+	{name: "planned restart", try: (*chaosRun).restartLeader},
 }
 
-func (s *siege) killLeader(t *testing.T) []time.Duration {
+func (s *chaosRun) killLeader(t *testing.T) []time.Duration {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)
 	killed := crashNow(victim.process(), s.receiver)
@@ -23,7 +23,7 @@ func (s *siege) killLeader(t *testing.T) []time.Duration {
 	return took
 }
 
-func (s *siege) stopLeader(t *testing.T) []time.Duration {
+func (s *chaosRun) stopLeader(t *testing.T) []time.Duration {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)
 	resume := time.After(time.Duration(6000+s.random.IntN(10_000)) * time.Millisecond)
@@ -40,7 +40,7 @@ func (s *siege) stopLeader(t *testing.T) []time.Duration {
 	return took
 }
 
-func (s *siege) restartLeader(t *testing.T) []time.Duration {
+func (s *chaosRun) restartLeader(t *testing.T) []time.Duration {
 	victim, begin := s.busiest(t), time.Now()
 	led := s.view(t).ledBy(victim.name)
 	victim.process().stop(t)

@@ -70,7 +70,7 @@ func TestClusterMendsItself(t *testing.T) {
 				t.Errorf("%s kept %v, %v", m.name, broken, err)
 			}
 			if n := m.process().number(t, "carillon_wal_mended_frames_total"); n < 1 {
-				t.Errorf("%s mended %v frames", m.name, n)
+				t.Errorf("%s repaired %v frames", m.name, n)
 			}
 		}
 	}

@@ -7,23 +7,23 @@ const year = 8766 * hour
 // A clock that is not believed ages nothing, however far ahead it is.
 func TestNothingGoesByAClockInDoubt(t *testing.T) {
 	sure := true
-	r := newRig(t, 3, func(c *Config) { c.Sure = func() bool { return sure } })
+	r := newStoreHarness(t, 3, func(c *Config) { c.Sure = func() bool { return sure } })
 	for range 200 {
 		r.now += hour / 8
 		r.entry()
-		r.store.Tend()
+		r.store.Maintain()
 	}
 	before, right := r.store.Stats(), r.now
 	sure = false
 	r.now += 10 * year
 	for range 20 {
 		r.entry()
-		r.store.Tend()
+		r.store.Maintain()
 	}
 	r.now = right
-	r.store.Tend()
+	r.store.Maintain()
 	sure = true
-	r.store.Tend()
+	r.store.Maintain()
 	if now := r.store.Stats(); now.Files < before.Files || now.Dropped != 0 {
 		t.Errorf("%d files of %d are left, %d events were dropped", now.Files, before.Files, now.Dropped)
 	}
@@ -33,12 +33,12 @@ func TestNothingGoesByAClockInDoubt(t *testing.T) {
 // What was written by a clock that was ahead is as old as what came after it, and goes like all else.
 func TestHistoryOfTheFutureGoes(t *testing.T) {
 	for _, ahead := range []int64{2 * hour, 10 * year} {
-		r := newRig(t, 4, nil)
+		r := newStoreHarness(t, 4, nil)
 		write := func(hours int) {
 			for range 8 * hours {
 				r.now += hour / 8
 				r.entry()
-				r.store.Tend()
+				r.store.Maintain()
 			}
 		}
 		write(5)

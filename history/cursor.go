@@ -11,7 +11,7 @@ type view struct {
 	*file
 	store    *Store
 	ends     []entry // nil, both, of a sealed file
-	attempts []tried
+	attempts []attemptRef
 	sealed   bool
 	data     int64 // where its records end
 }

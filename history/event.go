@@ -103,15 +103,15 @@ func decodeEvent(b []byte, e *Event) error {
 		State: b[28], EndMs: int64(le.Uint64(b[29:])),
 	}
 	id, rest := int(b[37]), b[recordFixed:]
-	if id > len(rest) || !e.sound() {
+	if id > len(rest) || !e.valid() {
 		return errDamaged
 	}
 	e.ID, e.Body = rest[:id:id], rest[id:]
 	return nil
 }
 
-// sound says that the event's numbers are such as an index holds.
-func (e *Event) sound() bool {
+// valid says that the event's numbers are such as an index holds.
+func (e *Event) valid() bool {
 	return e.Shard < 1<<shardBits && e.Index < 1<<seqBits && e.Seq < 1<<seqBits && e.State < 8 && e.EndMs >= 0 && e.EndMs < 1<<55 &&
 		len(e.ID) <= 255
 }

@@ -220,7 +220,7 @@ func (f *file) appendTail() []byte {
 	}
 	kept := sums
 	for shard := range uint32(1 << shardBits) {
-		if r, ok := x.reached[shard]; ok {
+		if r, ok := x.watermark[shard]; ok {
 			kept = binary.LittleEndian.AppendUint32(kept, shard)
 			kept = binary.LittleEndian.AppendUint64(kept, r.index)
 			kept = binary.LittleEndian.AppendUint32(kept, r.item)
@@ -234,7 +234,7 @@ func (f *file) appendTail() []byte {
 	from := len(out)
 	out = le.AppendUint32(append(out, tailMagic...), fileVersion)
 	out = le.AppendUint64(out, uint64(f.data))
-	for _, n := range []int{len(x.ends), len(x.attempts), len(x.reached), len(bloom)} {
+	for _, n := range []int{len(x.ends), len(x.attempts), len(x.watermark), len(bloom)} {
 		out = le.AppendUint32(out, uint32(n))
 	}
 	out = le.AppendUint64(out, uint64(x.minMs))
@@ -259,7 +259,7 @@ func (f *file) readTail() error {
 	}
 	f.data = int64(le.Uint64(b[8:]))
 	ends, attempts, shards, bloom := le.Uint32(b[16:]), le.Uint32(b[20:]), le.Uint32(b[24:]), le.Uint32(b[28:])
-	f.index = index{reached: make(map[uint32]reached, shards), minMs: int64(le.Uint64(b[32:])), maxMs: int64(le.Uint64(b[40:]))}
+	f.index = index{watermark: make(map[uint32]watermark, shards), minMs: int64(le.Uint64(b[32:])), maxMs: int64(le.Uint64(b[40:]))}
 	f.lay(int(ends), int(attempts))
 	from := f.attempts.at + f.attempts.bytes()
 	kept := f.size - tailBytes - from
@@ -278,7 +278,7 @@ func (f *file) readTail() error {
 	}
 	list = list[4*len(f.sums):]
 	for ; shards > 0; shards-- {
-		f.index.reached[le.Uint32(list)] = reached{le.Uint64(list[4:]), le.Uint32(list[12:])}
+		f.index.watermark[le.Uint32(list)] = watermark{le.Uint64(list[4:]), le.Uint32(list[12:])}
 		list = list[16:]
 	}
 	f.index.filter = list

@@ -13,7 +13,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestFileGolden: the format of a sealed file must not change without its version.
 func TestFileGolden(t *testing.T) {
-	r := newRig(t, 1, nil)
+	r := newStoreHarness(t, 1, nil)
 	r.store.Record([]Event{
 		{Shard: 3, Index: 700, Item: 0, Topic: 9, Seq: 41, EndMs: r.now - 900, ID: []byte("{order-77}close"), Body: []byte("first try")},
 		{Shard: 3, Index: 700, Item: 1, Topic: 8, Seq: 42, State: 5, EndMs: r.now - 800, ID: []byte("b"), Body: []byte("cancelled")},
@@ -22,7 +22,7 @@ func TestFileGolden(t *testing.T) {
 	})
 	r.store.Flush()
 	r.now += hour
-	r.store.Tend()
+	r.store.Maintain()
 	f, err := r.fs.Open(filepath.Join("history", fileName(1)))
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ type entry struct {
 	offset   uint32 // of its record
 }
 
-// tried is an attempt in a file's index, 16 bytes here, 12 on disk.
-type tried struct {
+// attemptRef is an attempt in a file's index, 16 bytes here, 12 on disk.
+type attemptRef struct {
 	key    uint64 // attemptKey
 	offset uint32
 }
@@ -66,30 +66,30 @@ func (x *entry) decode(b []byte) {
 	*x = entry{le.Uint64(b), le.Uint64(b[8:]), le.Uint32(b[16:]), le.Uint32(b[20:]), le.Uint32(b[24:]), le.Uint32(b[28:])}
 }
 
-// reached is how far a file goes into a shard's log.
-type reached struct {
+// watermark is how far a file goes into a shard's log.
+type watermark struct {
 	index uint64
 	item  uint32
 }
 
-func (r reached) covers(index uint64, item uint32) bool {
+func (r watermark) covers(index uint64, item uint32) bool {
 	return index < r.index || index == r.index && item <= r.item
 }
 
 // index is what a file that is being written knows of its records, in the order in which they came. What is in the lists is not
 // changed any more, so whoever has a copy of their heads may read them.
 type index struct {
-	ends     []entry
-	attempts []tried
-	filter   filter
-	reached  map[uint32]reached // by shard
-	minMs    int64              // of the ends
-	maxMs    int64
+	ends      []entry
+	attempts  []attemptRef
+	filter    filter
+	watermark map[uint32]watermark // by shard
+	minMs     int64                // of the ends
+	maxMs     int64
 }
 
 // newIndex makes an index for a file of at most so many bytes.
 func newIndex(bytes int64) index {
-	return index{reached: map[uint32]reached{}, filter: newFilter(int(min(indexLimit, bytes/(recordHead+recordFixed))))}
+	return index{watermark: map[uint32]watermark{}, filter: newFilter(int(min(indexLimit, bytes/(recordHead+recordFixed))))}
 }
 
 // indexLimit is how many records one file has at most: it bounds what is in memory, and what sealing a file takes.
@@ -103,13 +103,13 @@ func (x *index) add(e *Event, offset uint32) {
 		x.minMs = e.EndMs
 	}
 	x.minMs, x.maxMs = min(x.minMs, e.EndMs), max(x.maxMs, e.EndMs)
-	if r := x.reached[e.Shard]; !r.covers(e.Index, e.Item) {
-		x.reached[e.Shard] = reached{e.Index, e.Item}
+	if r := x.watermark[e.Shard]; !r.covers(e.Index, e.Item) {
+		x.watermark[e.Shard] = watermark{e.Index, e.Item}
 	}
 	if e.State == 0 {
 		key := attemptKey(e.Shard, e.Seq)
 		x.filter.add(key)
-		x.attempts = append(x.attempts, tried{key, offset})
+		x.attempts = append(x.attempts, attemptRef{key, offset})
 		return
 	}
 	n := entryOf(e, offset)
@@ -155,7 +155,7 @@ func (x *index) sections() (ends, ids, attempts []byte) {
 		ids = binary.LittleEndian.AppendUint32(ids, n.number)
 	}
 	calls := slices.Clone(x.attempts)
-	slices.SortStableFunc(calls, func(a, b tried) int { return cmp.Compare(a.key, b.key) })
+	slices.SortStableFunc(calls, func(a, b attemptRef) int { return cmp.Compare(a.key, b.key) })
 	attempts = make([]byte, 0, triedBytes*len(calls))
 	for _, c := range calls {
 		attempts = binary.LittleEndian.AppendUint64(attempts, c.key)

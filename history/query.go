@@ -161,7 +161,7 @@ func (s *Store) Attempts(shard uint32, seq, index uint64, item uint32) ([]Event,
 	key := attemptKey(shard, seq)
 	views, release := s.views(func(f *file) bool { return f.index.filter.has(key) })
 	defer release()
-	before := reached{index, item}
+	before := watermark{index, item}
 	var list []Event
 	for i := range views {
 		offsets, err := views[i].tries(key)
@@ -181,7 +181,7 @@ func (s *Store) Attempts(shard uint32, seq, index uint64, item uint32) ([]Event,
 		}
 	}
 	order := func(a, b Event) int {
-		if (reached{b.Index, b.Item}).covers(a.Index, a.Item) {
+		if (watermark{b.Index, b.Item}).covers(a.Index, a.Item) {
 			if a.Index == b.Index && a.Item == b.Item {
 				return 0
 			}

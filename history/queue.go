@@ -13,24 +13,24 @@ type queue struct {
 	limit int
 	full  chan struct{} // capacity 1: it should be emptied soon
 
-	mu      sync.Mutex
-	chunks  [][]byte // of whole records, in order
-	free    [][]byte
-	bytes   int
-	reached map[uint32]reached // how far each shard was taken
-	oldest  int64              // ends before it are not wanted any more
+	mu        sync.Mutex
+	chunks    [][]byte // of whole records, in order
+	free      [][]byte
+	bytes     int
+	watermark map[uint32]watermark // how far each shard was taken
+	oldest    int64                // ends before it are not wanted any more
 }
 
 func newQueue(limit int) queue {
-	return queue{limit: limit, full: make(chan struct{}, 1), reached: map[uint32]reached{}}
+	return queue{limit: limit, full: make(chan struct{}, 1), watermark: map[uint32]watermark{}}
 }
 
 // reach notes what is in a file.
-func (q *queue) reach(shard uint32, r reached) {
+func (q *queue) reach(shard uint32, r watermark) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.reached[shard].covers(r.index, r.item) {
-		q.reached[shard] = r
+	if !q.watermark[shard].covers(r.index, r.item) {
+		q.watermark[shard] = r
 	}
 }
 
@@ -48,18 +48,18 @@ func (q *queue) put(events []Event) (dropped int) {
 	before := q.bytes
 	for from := 0; from < len(events); {
 		shard := events[from].Shard
-		r, any := q.reached[shard]
+		r, any := q.watermark[shard]
 		for ; from < len(events) && events[from].Shard == shard; from++ {
 			e := &events[from]
 			if any && r.covers(e.Index, e.Item) {
 				continue // it was recorded before
 			}
-			r, any = reached{e.Index, e.Item}, true
+			r, any = watermark{e.Index, e.Item}, true
 			if e.EndMs >= q.oldest && !q.add(e) {
 				dropped++
 			}
 		}
-		q.reached[shard] = r
+		q.watermark[shard] = r
 	}
 	if before <= q.limit/4 && q.bytes > q.limit/4 {
 		select {
@@ -72,7 +72,7 @@ func (q *queue) put(events []Event) (dropped int) {
 
 func (q *queue) add(e *Event) bool {
 	size := recordHead + recordFixed + len(e.ID) + len(e.Body)
-	if q.bytes+size > q.limit || size > recordHead+maxRecord || !e.sound() {
+	if q.bytes+size > q.limit || size > recordHead+maxRecord || !e.valid() {
 		return false
 	}
 	last := len(q.chunks) - 1
@@ -103,8 +103,8 @@ func (q *queue) take() [][]byte {
 	return chunks
 }
 
-// give brings chunks back that were written.
-func (q *queue) give(chunks [][]byte) {
+// recycle brings chunks back that were written.
+func (q *queue) recycle(chunks [][]byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, c := range chunks {

@@ -8,7 +8,7 @@ import (
 
 // TestAtOnce: who records, who asks and who tends do so at once; what is asked for is in order and as it was recorded.
 func TestAtOnce(t *testing.T) {
-	r := newRig(t, 1, func(c *Config) { c.SegmentSize, c.Bytes = 30_000, 300_000 })
+	r := newStoreHarness(t, 1, func(c *Config) { c.SegmentSize, c.Bytes = 30_000, 300_000 })
 	var work, asking sync.WaitGroup
 	done := make(chan struct{})
 	for shard := uint32(1); shard <= 3; shard++ {
@@ -49,7 +49,7 @@ func TestAtOnce(t *testing.T) {
 					}
 				}
 				if n == 2 {
-					r.store.Tend()
+					r.store.Maintain()
 					if _, err := r.store.Attempts(1, 990, 1<<40, 0); err != nil {
 						t.Error(err)
 					}

@@ -45,8 +45,8 @@ const (
 	// maxSlices bounds how many files time alone makes: a longer KeepMs has longer slices.
 	maxSlices = 256
 	// writeEach is how long events gather before they are written.
-	writeEach = 200 * time.Millisecond
-	tendEach  = time.Second
+	writeEach    = 200 * time.Millisecond
+	maintainEach = time.Second
 )
 
 func (c Config) withDefaults() Config {
@@ -157,7 +157,7 @@ func Open(cfg Config) (*Store, error) {
 			cfg.Logger.Warn("a file of the history has places that cannot be read, after a crash or by damage; they are left out", "file", entry.Name, "places", holes)
 		}
 		s.files = append(s.files, f)
-		for shard, r := range f.index.reached {
+		for shard, r := range f.index.watermark {
 			s.queue.reach(shard, r)
 		}
 	}
@@ -193,7 +193,7 @@ func (s *Store) adopt() {
 
 // Run writes what is recorded until the context ends; then it writes the rest and closes the files.
 func (s *Store) Run(ctx context.Context) error {
-	write, tend := time.NewTicker(writeEach), time.NewTicker(tendEach)
+	write, tend := time.NewTicker(writeEach), time.NewTicker(maintainEach)
 	defer write.Stop()
 	defer tend.Stop()
 	for {
@@ -206,7 +206,7 @@ func (s *Store) Run(ctx context.Context) error {
 		case <-s.queue.full:
 			s.Flush()
 		case <-tend.C:
-			s.Tend()
+			s.Maintain()
 		}
 	}
 }
@@ -242,7 +242,7 @@ func (s *Store) Flush() {
 		s.write(chunk)
 	}
 	s.shrink()
-	s.queue.give(batch)
+	s.queue.recycle(batch)
 }
 
 // views are the files that may have something, held until release.

@@ -14,8 +14,8 @@ import (
 
 const hour = int64(3_600_000)
 
-// rig is a store in memory beside its model: a list of all that was recorded.
-type rig struct {
+// storeHarness is a store in memory beside its model: a list of all that was recorded.
+type storeHarness struct {
 	testing.TB
 	fs    *memfs.FS
 	now   int64
@@ -29,8 +29,8 @@ type rig struct {
 	tally map[uint64]int
 }
 
-func newRig(t testing.TB, seed uint64, change func(*Config)) *rig {
-	r := &rig{TB: t, fs: memfs.New(), now: 1000 * hour, keep: 72 * hour, rand: rand.New(rand.NewPCG(seed, 9)), index: map[uint32]uint64{}, tally: map[uint64]int{}}
+func newStoreHarness(t testing.TB, seed uint64, change func(*Config)) *storeHarness {
+	r := &storeHarness{TB: t, fs: memfs.New(), now: 1000 * hour, keep: 72 * hour, rand: rand.New(rand.NewPCG(seed, 9)), index: map[uint32]uint64{}, tally: map[uint64]int{}}
 	r.cfg = Config{FS: r.fs, Dir: "history", NowMs: func() int64 { return r.now }, KeepMs: func() int64 { return r.keep }, SegmentSize: 40_000}
 	if change != nil {
 		change(&r.cfg)
@@ -39,7 +39,7 @@ func newRig(t testing.TB, seed uint64, change func(*Config)) *rig {
 	return r
 }
 
-func (r *rig) open() {
+func (r *storeHarness) open() {
 	r.Helper()
 	r.cfg.FS = r.fs
 	s, err := Open(r.cfg)
@@ -50,7 +50,7 @@ func (r *rig) open() {
 }
 
 // entry records what one log entry did: some ends and attempts of a shard.
-func (r *rig) entry() {
+func (r *storeHarness) entry() {
 	shard := 1 + r.rand.Uint32N(5)
 	r.index[shard] += 1 + r.rand.Uint64N(3)
 	events := make([]Event, 1+r.rand.IntN(4))
@@ -70,7 +70,7 @@ func (r *rig) entry() {
 }
 
 // want is what a query should give.
-func (r *rig) want(q *Query) []Event {
+func (r *storeHarness) want(q *Query) []Event {
 	var out []Event
 	for _, e := range r.all {
 		if e.State == 0 || e.Topic != q.Topic || q.States>>e.State&1 == 0 || e.EndMs < q.FromMs || q.ToMs != 0 && e.EndMs >= q.ToMs ||
@@ -91,7 +91,7 @@ func same(a, b []Event) bool {
 }
 
 // query draws a question.
-func (r *rig) query() *Query {
+func (r *storeHarness) query() *Query {
 	q := &Query{Topic: 1 + r.rand.Uint32N(4), States: 1<<3 | 1<<4 | 1<<5, Limit: 1 + r.rand.IntN(40)}
 	if r.rand.IntN(3) == 0 {
 		q.States = 1 << (3 + r.rand.IntN(3))
@@ -111,7 +111,7 @@ func (r *rig) query() *Query {
 }
 
 // check asks many questions, page by page, and compares with the model.
-func (r *rig) check() {
+func (r *storeHarness) check() {
 	r.Helper()
 	for range 12 {
 		q := r.query()
@@ -170,7 +170,7 @@ func TestStoreAgainstModel(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			r := newRig(t, seed, nil)
+			r := newStoreHarness(t, seed, nil)
 			for range 600 {
 				r.entry()
 				switch r.rand.IntN(60) {
@@ -179,7 +179,7 @@ func TestStoreAgainstModel(t *testing.T) {
 				case 1:
 					r.check()
 				case 2:
-					r.store.Tend()
+					r.store.Maintain()
 				case 3:
 					r.store.Close()
 					r.open()
@@ -203,7 +203,7 @@ func TestStoreAgainstModel(t *testing.T) {
 // what the log has is recorded again, once.
 func TestPowerCut(t *testing.T) {
 	for seed := range uint64(20) {
-		r := newRig(t, seed, nil)
+		r := newStoreHarness(t, seed, nil)
 		synced := 0
 		for range 150 + r.rand.IntN(150) {
 			r.entry()
@@ -212,7 +212,7 @@ func TestPowerCut(t *testing.T) {
 				r.now += hour
 			case 1:
 				r.now += 4000
-				r.store.Tend()
+				r.store.Maintain()
 				synced = len(r.all)
 			case 2:
 				r.store.Flush()
@@ -264,7 +264,7 @@ func TestPowerCut(t *testing.T) {
 // TestDamageIsNeverServed: flipped bits hide some records; what is given is what was recorded, and the damage is counted.
 func TestDamageIsNeverServed(t *testing.T) {
 	for seed := range uint64(20) {
-		r := newRig(t, seed, nil)
+		r := newStoreHarness(t, seed, nil)
 		for range 400 {
 			r.entry()
 			r.now += r.rand.Int64N(20_000)
@@ -313,12 +313,12 @@ func TestDamageIsNeverServed(t *testing.T) {
 
 // TestBounds: the files stay within their size and age, and what is kept is the newest.
 func TestBounds(t *testing.T) {
-	r := newRig(t, 1, func(c *Config) { c.Bytes, c.SegmentSize = 400_000, 0 })
+	r := newStoreHarness(t, 1, func(c *Config) { c.Bytes, c.SegmentSize = 400_000, 0 })
 	for range 8_000 {
 		r.entry()
 		r.now += 50
 		if r.rand.IntN(50) == 0 {
-			r.store.Tend()
+			r.store.Maintain()
 			if s := r.store.Stats(); s.Bytes > 400_000 {
 				t.Fatalf("%+v", s)
 			}
@@ -330,8 +330,8 @@ func TestBounds(t *testing.T) {
 		t.Fatalf("%d are left, %v", len(page), err)
 	}
 	r.now += r.keep + hour
-	r.store.Tend()
-	r.store.Tend()
+	r.store.Maintain()
+	r.store.Maintain()
 	if s := r.store.Stats(); s.Files != 0 || s.Bytes != 0 || s.Dropped != 0 {
 		t.Errorf("after its time: %+v", s)
 	}
@@ -344,7 +344,7 @@ func TestBounds(t *testing.T) {
 
 // TestPressure: too much at once, a failing and a full disk cost records, which are counted, and nothing else.
 func TestPressure(t *testing.T) {
-	r := newRig(t, 1, func(c *Config) { c.QueueBytes = 10_000 })
+	r := newStoreHarness(t, 1, func(c *Config) { c.QueueBytes = 10_000 })
 	for range 200 {
 		r.entry()
 	}
@@ -368,7 +368,7 @@ func TestPressure(t *testing.T) {
 	}
 	r.fs.SetCapacity(100 << 20) // below LowDisk
 	for range 3 {
-		r.store.Tend()
+		r.store.Maintain()
 	}
 	r.entry()
 	r.store.Flush()
@@ -376,7 +376,7 @@ func TestPressure(t *testing.T) {
 		t.Errorf("the disk is almost full: %+v", s)
 	}
 	r.fs.SetCapacity(10 << 30)
-	r.store.Tend()
+	r.store.Maintain()
 	r.entry()
 	r.store.Flush()
 	if s := r.store.Stats(); s.LowDisk || s.Files != 1 {

@@ -30,7 +30,7 @@ func (s *Store) part(batch []byte) (n, count int) {
 	room, left := s.cfg.SegmentSize, indexLimit
 	if f := s.active; f != nil {
 		if s.slice(s.cfg.NowMs()) != f.startMs || f.data >= s.cfg.SegmentSize || f.index.len() >= indexLimit {
-			s.turn()
+			s.roll()
 		} else {
 			room, left = s.cfg.SegmentSize-f.data, indexLimit-f.index.len()
 		}
@@ -87,8 +87,8 @@ func (s *Store) failed(text string, err error) {
 	s.failing = true
 }
 
-// turn seals the file that is being written.
-func (s *Store) turn() {
+// roll seals the file that is being written.
+func (s *Store) roll() {
 	f := s.active
 	s.mu.Lock()
 	s.active = nil
@@ -134,8 +134,8 @@ func (s *Store) sync() {
 	s.dirty = false
 }
 
-// Tend does what is due by time: the file is turned and synced, the oldest go.
-func (s *Store) Tend() {
+// Maintain does what is due by time: the file is turned and synced, the oldest go.
+func (s *Store) Maintain() {
 	s.Flush()
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -145,7 +145,7 @@ func (s *Store) Tend() {
 	s.adopt()
 	now := s.cfg.NowMs()
 	if f := s.active; f != nil && s.slice(now) != f.startMs {
-		s.turn()
+		s.roll()
 	}
 	if since := now - s.synced; since >= s.cfg.SyncEach.Milliseconds() || since < 0 {
 		s.synced = now
@@ -218,7 +218,7 @@ func (s *Store) watchDisk() {
 		s.cfg.Logger.Warn("the disk is almost full: nothing is added to the history, and its oldest files go", "free_bytes", free)
 	}
 	if s.active != nil {
-		s.turn()
+		s.roll()
 	}
 	if len(s.files) > 0 {
 		s.drop(s.files[0])

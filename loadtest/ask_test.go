@@ -11,7 +11,7 @@ import (
 )
 
 // served is a client's side of a real connection, whose other side serve has.
-func served(t *testing.T, serve func(net.Conn)) *asker {
+func served(t *testing.T, serve func(net.Conn)) *httpConn {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,7 +35,7 @@ func served(t *testing.T, serve func(net.Conn)) *asker {
 	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	a, ok := newAsker(conn).(*asker)
+	a, ok := newHTTPConn(conn).(*httpConn)
 	if !ok {
 		t.Fatal("a TCP connection is not asked directly")
 	}

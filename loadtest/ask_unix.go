@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// asker is a TCP connection that sends a request and reads the beginning of its answer in one go. A Read after a Write would first
+// httpConn is a TCP connection that sends a request and reads the beginning of its answer in one go. A Read after a Write would first
 // try to read what cannot be there yet, a system call for nothing with each request: here the connection is armed for reading, then
 // written to, then waited for. In that order no answer is missed, however soon it comes.
-type asker struct {
+type httpConn struct {
 	net.Conn
 	raw  syscall.RawConn
 	step func(fd uintptr) bool
@@ -22,8 +22,8 @@ type asker struct {
 	err           error
 }
 
-// newAsker takes over conn, or returns it as it is when it is no plain TCP connection.
-func newAsker(conn net.Conn) net.Conn {
+// newHTTPConn takes over conn, or returns it as it is when it is no plain TCP connection.
+func newHTTPConn(conn net.Conn) net.Conn {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return conn
@@ -32,13 +32,13 @@ func newAsker(conn net.Conn) net.Conn {
 	if err != nil {
 		return conn
 	}
-	a := &asker{Conn: conn, raw: raw}
+	a := &httpConn{Conn: conn, raw: raw}
 	a.step = a.onSocket
 	return a
 }
 
 // ask sends request and reads what comes first of the answer into room. It ends with the connection's read deadline.
-func (a *asker) ask(request, room []byte) (int, error) {
+func (a *httpConn) ask(request, room []byte) (int, error) {
 	a.request, a.room, a.written, a.read, a.sent, a.err = request, room, 0, 0, false, nil
 	if err := a.raw.Read(a.step); err != nil {
 		return 0, err
@@ -58,7 +58,7 @@ func (a *asker) ask(request, room []byte) (int, error) {
 }
 
 // onSocket does what can be done at once; true ends the wait.
-func (a *asker) onSocket(fd uintptr) bool {
+func (a *httpConn) onSocket(fd uintptr) bool {
 	if !a.sent {
 		a.sent = true
 		n, errno := send(fd, a.request)

@@ -142,7 +142,7 @@ func TestPlayerIsDeterministic(t *testing.T) {
 	script := func(seed uint64) string {
 		c := Config{Mode: ModeMixed, Seed: seed, Timers: 500, Batch: 2}.withDefaults()
 		l := newLedger(0)
-		p := newPlayer(c, l, 3, 0)
+		p := newGenerator(c, l, 3, 0)
 		var text strings.Builder
 		var next call
 		for p.next(&next, time.UnixMilli(0)) {

@@ -97,7 +97,7 @@ func TestSettlementVisitsEachTimerOnce(t *testing.T) {
 			l.add(number, markAcked)
 		}
 	}
-	s := &settlement{ledger: l, names: n, afterMs: 50}
+	s := &verification{ledger: l, names: n, afterMs: 50}
 	seen := map[int64]bool{}
 	var got call
 	for s.next(&got, noTime) {

@@ -37,7 +37,7 @@ type answers struct {
 // ask sends a request and reads its response. It takes one write and one read when both are small.
 func (a *answers) ask(conn net.Conn, request []byte) (answer, error) {
 	a.filled = 0
-	if conn, ok := conn.(*asker); ok {
+	if conn, ok := conn.(*httpConn); ok {
 		a.grow()
 		n, err := conn.ask(request, a.buffer)
 		if err != nil {

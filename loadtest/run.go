@@ -194,7 +194,7 @@ func (r *run) load(ctx context.Context) {
 	var workers sync.WaitGroup
 	for i := range r.config.Connections {
 		w := r.worker(i, r.targets)
-		w.source = newPlayer(r.config, r.ledger, i, instantMs)
+		w.source = newGenerator(r.config, r.ledger, i, instantMs)
 		w.pace = pace
 		w.pace.first = r.start.Add(between * time.Duration(i))
 		workers.Go(func() { w.run(ctx) })
@@ -291,7 +291,7 @@ func (r *run) settle(ctx context.Context) {
 	if r.external {
 		afterMs = -1
 	}
-	s := &settlement{ledger: r.ledger, names: r.names, afterMs: afterMs, unseen: r.external,
+	s := &verification{ledger: r.ledger, names: r.names, afterMs: afterMs, unseen: r.external,
 		overdueMs: time.Now().Add(-r.config.Grace).UnixMilli()}
 	var workers sync.WaitGroup
 	for i := range min(r.config.Connections, 4) {

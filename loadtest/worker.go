@@ -54,7 +54,7 @@ type worker struct {
 	ledger   *ledger
 	tally    *tally
 	pace     pace
-	settling *settlement // books the answers, unmeasured; nil while loading
+	settling *verification // books the answers, unmeasured; nil while loading
 
 	mu       sync.Mutex // guards conn against the cut
 	conn     net.Conn
@@ -65,7 +65,7 @@ type worker struct {
 
 // run works until the source is exhausted, the time is over or the run is cut.
 func (w *worker) run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, w.hurry)
+	stop := context.AfterFunc(ctx, w.cutDeadline)
 	defer stop()
 	defer w.disconnect()
 	intended := w.pace.first
@@ -126,7 +126,7 @@ func (w *worker) skip(intended time.Time) {
 // answer is booked as such: it may have taken effect.
 func (w *worker) exchange(ctx context.Context, from, sent time.Time) {
 	if w.conn == nil && !w.connect(ctx) {
-		w.bookAll(result{}, from, time.Now())
+		w.recordAll(result{}, from, time.Now())
 		pause(ctx, redialWait)
 		return
 	}
@@ -138,21 +138,21 @@ func (w *worker) exchange(ctx context.Context, from, sent time.Time) {
 	w.tally.inFlight.Add(-1)
 	now := time.Now()
 	if err != nil {
-		w.bookFailure(err, from, now)
+		w.recordFailure(err, from, now)
 		return
 	}
 	if len(w.call.numbers) == 1 {
 		r := w.resultOf(got)
 		if r.status == 0 { // somebody else's answer: so may be all that follow on this connection
-			w.bookFailure(errAnswer, from, now)
+			w.recordFailure(errAnswer, from, now)
 			return
 		}
 		if w.call.op == opGet && r.status == 200 {
 			w.tally.read(w.requests.names, w.ledger, w.call.numbers[0], got.body)
 		}
-		w.bookAll(r, from, now)
+		w.recordAll(r, from, now)
 	} else {
-		w.bookBatch(got, from, now)
+		w.recordBatch(got, from, now)
 	}
 	if got.close {
 		w.disconnect()
@@ -176,7 +176,7 @@ func (w *worker) roundTrip() (answer, error) {
 	return w.answers.ask(w.conn, w.requests.write(&w.call))
 }
 
-func (w *worker) bookFailure(err error, from, now time.Time) {
+func (w *worker) recordFailure(err error, from, now time.Time) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		w.tally.timeouts.Add(1)
 	} else {
@@ -184,21 +184,21 @@ func (w *worker) bookFailure(err error, from, now time.Time) {
 	}
 	w.tally.failed(w.target.address + ": " + err.Error())
 	w.disconnect()
-	w.bookAll(result{}, from, now)
+	w.recordAll(result{}, from, now)
 }
 
-func (w *worker) book(number int64, r result, now time.Time) bool {
+func (w *worker) record(number int64, r result, now time.Time) bool {
 	if w.settling != nil {
-		return w.settling.book(w.tally, number, r)
+		return w.settling.record(w.tally, number, r)
 	}
-	return w.tally.book(w.ledger, w.call.op, number, r, now)
+	return w.tally.record(w.ledger, w.call.op, number, r, now)
 }
 
-// bookAll books the same end for every operation of the call.
-func (w *worker) bookAll(r result, from, now time.Time) {
+// recordAll books the same end for every operation of the call.
+func (w *worker) recordAll(r result, from, now time.Time) {
 	failed := int64(0)
 	for _, number := range w.call.numbers {
-		if !w.book(number, r, now) {
+		if !w.record(number, r, now) {
 			failed++
 		}
 	}
@@ -208,11 +208,11 @@ func (w *worker) bookAll(r result, from, now time.Time) {
 	w.measure(failed, r.status != 0, from, now)
 }
 
-// bookBatch books a batch by its results; those that the answer lacks are
+// recordBatch books a batch by its results; those that the answer lacks are
 // unknown.
-func (w *worker) bookBatch(got answer, from, now time.Time) {
+func (w *worker) recordBatch(got answer, from, now time.Time) {
 	if got.status != 200 {
-		w.bookAll(result{status: got.status, answer: got.body}, from, now)
+		w.recordAll(result{status: got.status, answer: got.body}, from, now)
 		return
 	}
 	failed := int64(0)
@@ -224,7 +224,7 @@ func (w *worker) bookBatch(got answer, from, now time.Time) {
 		if r.id != nil && !w.requests.isID(number, r.id) {
 			r = result{} // the answer about another timer
 		}
-		if !w.book(number, r, now) {
+		if !w.record(number, r, now) {
 			failed++
 			r.answer = got.body[max(bytes.Index(got.body, []byte(`"error":`)), 0):]
 			w.complain(r)
@@ -280,7 +280,7 @@ func (w *worker) connect(ctx context.Context) bool {
 		config.ServerName = host
 		conn = tls.Client(conn, config)
 	}
-	conn = newAsker(conn)
+	conn = newHTTPConn(conn)
 	w.mu.Lock()
 	w.conn = conn
 	w.mu.Unlock()
@@ -310,8 +310,8 @@ func (w *worker) extend(ctx context.Context) {
 	_ = w.conn.SetDeadline(w.deadline)
 }
 
-// hurry lets a request in flight come to its end soon.
-func (w *worker) hurry() {
+// cutDeadline lets a request in flight come to its end soon.
+func (w *worker) cutDeadline() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.conn != nil {

@@ -80,7 +80,7 @@ func TestFlippedBitInOneOfThree(t *testing.T) {
 				return nodes[at].host().Fault() == ""
 			})
 			within(t, "all have the same states", 10*time.Second, func() bool { return sameStates(nodes, id) })
-			t.Logf("mended after %s, %d timers taken meanwhile", time.Since(began), taken)
+			t.Logf("repaired after %s, %d timers taken meanwhile", time.Since(began), taken)
 			for k := range taken {
 				nodes[k%3].must(200, "GET", fmt.Sprint(path, "a", k), "")
 			}

@@ -89,7 +89,7 @@ func TestBulk(t *testing.T) {
 func TestBulkInFlight(t *testing.T) {
 	r := start(t, t.TempDir())
 	begun, release := make(chan struct{}), make(chan struct{})
-	rec := newReceiver(t, func(_ *arrival, w http.ResponseWriter) {
+	rec := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) {
 		close(begun)
 		<-release
 		w.WriteHeader(500)
@@ -119,7 +119,7 @@ func (r *running) awaitState(topic, id, state string) {
 // TestPurgeKeepsWhatTheFilterDoesNot: an id may have died twice; a filter that selects the older one leaves the other.
 func TestPurgeKeepsWhatTheFilterDoesNot(t *testing.T) {
 	r := start(t, t.TempDir())
-	rec := newReceiver(t, func(_ *arrival, w http.ResponseWriter) { w.WriteHeader(410) })
+	rec := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) { w.WriteHeader(410) })
 	kill := func() {
 		r.call("PUT", "/v1/topics/calls/timers/a", `{"delay":"0s","callback":{"url":"`+rec.URL+`"}}`)
 		r.awaitState("calls", "a", "dead")

@@ -75,7 +75,7 @@ func (c *core) nodeView(p *process, n *ring.Node, peers peers) api.NodeView {
 	return v
 }
 
-func (c *core) shardRow(row *ring.Row, leader uint64, peers peers) api.ShardRow {
+func (c *core) shardRow(row *ring.Assignment, leader uint64, peers peers) api.ShardRow {
 	s := api.ShardRow{Shard: row.Group, Epoch: row.Epoch}
 	if n, ok := c.member.State.Node(leader); ok {
 		s.Leader = n.Name

@@ -39,17 +39,17 @@ func (e *engine) Return(ctx context.Context, topic timer.TopicID, leases []api.P
 		return
 	}
 	secret := c.clusterSecret()
-	taken := make([]shard.Taken, 0, len(leases))
+	taken := make([]shard.PulledTimer, 0, len(leases))
 	for i := range leases {
 		if r, ok := openReceipt(secret, leases[i].Receipt); ok {
-			taken = append(taken, shard.Taken{Shard: r.shard, Handle: r.handle, Timer: leases[i].Timer})
+			taken = append(taken, shard.PulledTimer{Shard: r.shard, Handle: r.handle, Timer: leases[i].Timer})
 		}
 	}
 	c.router.GiveBack(ctx, topic, taken)
 }
 
-// Claim implements api.Consumers.
-func (e *engine) Claim(ctx context.Context, claim api.Claim) ([]bool, error) {
+// UpdateLease implements api.Consumers.
+func (e *engine) UpdateLease(ctx context.Context, claim api.LeaseUpdate) ([]bool, error) {
 	c, err := e.core()
 	if err != nil {
 		return nil, err

@@ -148,7 +148,7 @@ func TestReportLater(t *testing.T) {
 	}
 	t.Parallel()
 	nodes := trio(t)
-	rec := newReceiver(t, func(a *arrival, w http.ResponseWriter) {
+	rec := newReceiver(t, func(a *receivedFile, w http.ResponseWriter) {
 		if a.timer != "now" {
 			w.WriteHeader(202)
 		}

@@ -31,11 +31,11 @@ var cuts = []memfs.CrashOptions{
 	{KeepData: 70, KeepSize: 100, KeepNames: 100, Garbage: true},
 }
 
-// blackout cuts the power before effects on a node's disk.
-type blackout struct {
+// powerCuts cuts the power before effects on a node's disk.
+type powerCuts struct {
 	stride  int
 	busy    bool
-	live    *estate
+	live    *memNode
 	problem string
 	effects map[string]int
 	tried   map[string]int
@@ -50,7 +50,7 @@ type blackout struct {
 // and snapshots, its history. The directory opens, and again after another cut; the node is who it was and keeps what it promised; no shard
 // lacks what was on disk, each is in a state that it was in; and the history tells nothing but what was.
 func TestCrashMatrixOfOneNode(t *testing.T) {
-	b := &blackout{stride: 37, effects: map[string]int{}, tried: map[string]int{}, told: map[string]bool{}, states: map[truthKey]uint64{}}
+	b := &powerCuts{stride: 37, effects: map[string]int{}, tried: map[string]int{}, told: map[string]bool{}, states: map[truthKey]uint64{}}
 	switch {
 	case os.Getenv("CARILLON_SOAK") != "":
 		b.stride = 1
@@ -84,27 +84,27 @@ func TestCrashMatrixOfOneNode(t *testing.T) {
 }
 
 // run is a node's first life and the begin of its second.
-func (b *blackout) run() (past map[string]bool, err error) {
+func (b *powerCuts) run() (past map[string]bool, err error) {
 	fsys := memfs.New()
-	if err := fsys.MkdirAll(estateDir); err != nil {
+	if err := fsys.MkdirAll(memNodeDir); err != nil {
 		return nil, err
 	}
 	if err := fsys.SyncDir("."); err != nil {
 		return nil, err
 	}
-	clock := &estateClock{}
+	clock := &memNodeClock{}
 	fsys.SetHook(func(_ int, op memfs.Op, name string) error {
 		if !op.Changes() {
 			return nil
 		}
-		if strings.HasPrefix(name, estateDir+"/snapshots/") {
+		if strings.HasPrefix(name, memNodeDir+"/snapshots/") {
 			b.live.gate.Pass() // a snapshot is written in the background
 		}
 		b.effect(op, name)
 		return nil
 	})
 	for life := range 2 {
-		b.live = &estate{fs: fsys, clock: clock, hashes: b.states}
+		b.live = &memNode{fs: fsys, clock: clock, hashes: b.states}
 		if err = b.live.open(); err != nil {
 			return nil, err
 		}
@@ -128,8 +128,8 @@ func (b *blackout) run() (past map[string]bool, err error) {
 	return past, err
 }
 
-func (e *estate) progress() (list []shard.Progress) {
-	for id := timer.ShardID(0); id <= estateShards; id++ {
+func (e *memNode) progress() (list []shard.Progress) {
+	for id := timer.ShardID(0); id <= memNodeShards; id++ {
 		list = append(list, e.host.Progress(id))
 	}
 	return list
@@ -139,14 +139,14 @@ func (e *estate) progress() (list []shard.Progress) {
 var temporary = regexp.MustCompile(`(\.[0-9]+)?\.tmp$`)
 
 // effect is told of a change of the disk that is about to be made.
-func (b *blackout) effect(op memfs.Op, name string) {
+func (b *powerCuts) effect(op memfs.Op, name string) {
 	if b.busy || b.problem != "" {
 		return
 	}
 	b.busy = true
 	reader := rand.Reader
 	defer func() { b.busy, rand.Reader = false, reader }()
-	kind, _ := kindOfFile(strings.TrimPrefix(temporary.ReplaceAllString(name, ""), estateDir+"/"))
+	kind, _ := kindOfFile(strings.TrimPrefix(temporary.ReplaceAllString(name, ""), memNodeDir+"/"))
 	switch {
 	case kind == "spare segment" && (op == memfs.OpWrite || op == memfs.OpSync || op == memfs.OpTruncate):
 		kind = "segment" // its handle has the name that the file had before its turn came
@@ -170,7 +170,7 @@ func (b *blackout) effect(op memfs.Op, name string) {
 }
 
 // cut opens what a power cut now leaves, and what one right after that leaves.
-func (b *blackout) cut(what string, random *mrand.Rand, opt memfs.CrashOptions) {
+func (b *powerCuts) cut(what string, random *mrand.Rand, opt memfs.CrashOptions) {
 	before, known := b.last, b.known
 	if b.live.host != nil {
 		before = b.live.progress()
@@ -188,8 +188,8 @@ func (b *blackout) cut(what string, random *mrand.Rand, opt memfs.CrashOptions) 
 	}
 }
 
-func (b *blackout) check(disk *memfs.FS, known member.Identity, before []shard.Progress) error {
-	id, err := member.ReadIdentity(disk, estateDir)
+func (b *powerCuts) check(disk *memfs.FS, known member.Identity, before []shard.Progress) error {
+	id, err := member.ReadIdentity(disk, memNodeDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && known.NodeID == 0:
 	case err != nil:
@@ -199,7 +199,7 @@ func (b *blackout) check(disk *memfs.FS, known member.Identity, before []shard.P
 	case known.AcceptedPlan != nil && (id.AcceptedPlan == nil || id.AcceptedPlan.ClusterID != known.AcceptedPlan.ClusterID), known.ClusterID != "" && id.Meta == nil:
 		return fmt.Errorf("it promised %+v, it knows %+v", known, id)
 	}
-	e, err := openEstate(disk, &estateClock{now: b.live.clock.now})
+	e, err := openMemNode(disk, &memNodeClock{now: b.live.clock.now})
 	if err != nil {
 		return err
 	}

@@ -91,8 +91,8 @@ func TestFileKinds(t *testing.T) {
 	}
 }
 
-// treasury is a directory at rest, and all that a node serves from it.
-type treasury struct {
+// dirAtRest is a directory at rest, and all that a node serves from it.
+type dirAtRest struct {
 	fs     *memfs.FS
 	clean  bool
 	kinds  map[string][]string
@@ -103,16 +103,16 @@ type treasury struct {
 	again  func()
 }
 
-func newTreasury(t *testing.T, clean bool) *treasury {
+func newDirAtRest(t *testing.T, clean bool) *dirAtRest {
 	t.Helper()
-	y := &treasury{clean: clean, kinds: map[string][]string{}, again: seedChance(t)}
+	y := &dirAtRest{clean: clean, kinds: map[string][]string{}, again: seedChance(t)}
 	y.again()
-	var made *estate
-	y.fs, made = makeEstate(t, clean)
+	var made *memNode
+	y.fs, made = makeMemNode(t, clean)
 	y.hashes, y.now = made.hashes, made.clock.now
 	last := ""
-	for _, path := range paths(t, y.fs, estateDir) {
-		name := strings.TrimPrefix(path, estateDir+"/")
+	for _, path := range paths(t, y.fs, memNodeDir) {
+		name := strings.TrimPrefix(path, memNodeDir+"/")
 		kind, _ := kindOfFile(name)
 		if kind == "" {
 			t.Fatalf("%s is of no kind that is listed", name)
@@ -126,7 +126,7 @@ func newTreasury(t *testing.T, clean bool) *treasury {
 		y.kinds["segment"] = slices.DeleteFunc(y.kinds["segment"], func(p string) bool { return p == last })
 		y.kinds["open segment"] = []string{last}
 	}
-	e, err := y.open(copyEstate(y.fs))
+	e, err := y.open(copyMemNode(y.fs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,9 +139,9 @@ func newTreasury(t *testing.T, clean bool) *treasury {
 	return y
 }
 
-func (y *treasury) open(fsys *memfs.FS) (*estate, error) {
+func (y *dirAtRest) open(fsys *memfs.FS) (*memNode, error) {
 	y.again()
-	return openEstate(fsys, &estateClock{now: y.now + time.Minute})
+	return openMemNode(fsys, &memNodeClock{now: y.now + time.Minute})
 }
 
 // What came of a damage.
@@ -170,18 +170,18 @@ func TestDamageAtRestOfEveryFile(t *testing.T) {
 		rounds = 100
 	}
 	synctest.Test(t, func(t *testing.T) {
-		yards := []*treasury{newTreasury(t, false), newTreasury(t, true)}
+		yards := []*dirAtRest{newDirAtRest(t, false), newDirAtRest(t, true)}
 		outcomes := map[string]int{}
 		random := rand.New(rand.NewPCG(11, 11))
 		sum := 0
 		for sum < rounds {
 			y := yards[random.IntN(2)]
 			kind := slices.Sorted(maps.Keys(y.kinds))[random.IntN(len(y.kinds))]
-			if _, idle := kindOfFile(strings.TrimPrefix(y.kinds[kind][0], estateDir+"/")); idle && random.IntN(4) > 0 {
+			if _, idle := kindOfFile(strings.TrimPrefix(y.kinds[kind][0], memNodeDir+"/")); idle && random.IntN(4) > 0 {
 				continue
 			}
 			path := y.kinds[kind][random.IntN(len(y.kinds[kind]))]
-			fsys := copyEstate(y.fs)
+			fsys := copyMemNode(y.fs)
 			what := y.damage(t, random, fsys, kind, path)
 			if what == "" {
 				continue
@@ -206,7 +206,7 @@ func TestDamageAtRestOfEveryFile(t *testing.T) {
 }
 
 // damage does something to a file; "" if that changed nothing.
-func (y *treasury) damage(t *testing.T, random *rand.Rand, fsys *memfs.FS, kind, path string) string {
+func (y *dirAtRest) damage(t *testing.T, random *rand.Rand, fsys *memfs.FS, kind, path string) string {
 	t.Helper()
 	how := []string{"flip", "flip", "flip", "cut", "zeros", "swap", "over", "beside"}[random.IntN(8)]
 	before := contentOf(t, fsys, path)
@@ -276,10 +276,10 @@ func besides(kind, path string) string {
 }
 
 // judge opens a damaged directory and says what came of it.
-func (y *treasury) judge(t *testing.T, fsys *memfs.FS, kind, path, what string) string {
+func (y *dirAtRest) judge(t *testing.T, fsys *memfs.FS, kind, path, what string) string {
 	t.Helper()
 	what = path + ": " + what
-	_, unsound := wal.Verify(fsys, estateDir)
+	_, unsound := wal.Verify(fsys, memNodeDir)
 	e, err := y.open(fsys)
 	defer e.end()
 	if err != nil {
@@ -305,7 +305,7 @@ func (y *treasury) judge(t *testing.T, fsys *memfs.FS, kind, path, what string) 
 			t.Errorf("%s: the history tells what never was: %s", what, event)
 		}
 	}
-	_, idle := kindOfFile(strings.TrimPrefix(path, estateDir+"/"))
+	_, idle := kindOfFile(strings.TrimPrefix(path, memNodeDir+"/"))
 	said := strings.Contains(e.log.String(), filepath.Base(path)) || e.past.store.Stats().Damaged > 0
 	switch {
 	case shorter && cut:
@@ -334,18 +334,18 @@ func (y *treasury) judge(t *testing.T, fsys *memfs.FS, kind, path, what string) 
 }
 
 // names says whether a text names a file, its copy, or the directory that lacks one.
-func (y *treasury) names(path, text string) bool {
+func (y *dirAtRest) names(path, text string) bool {
 	return strings.Contains(text, filepath.Base(path)) || strings.Contains(text, filepath.Dir(path))
 }
 
 // hasBroken says that a tail was cut off and kept.
-func (e *estate) hasBroken(t *testing.T) bool {
-	return slices.ContainsFunc(paths(t, e.fs, estateDir), func(p string) bool { return strings.HasSuffix(p, ".broken") })
+func (e *memNode) hasBroken(t *testing.T) bool {
+	return slices.ContainsFunc(paths(t, e.fs, memNodeDir), func(p string) bool { return strings.HasSuffix(p, ".broken") })
 }
 
 // legal says that every shard is in a state in which it once was.
-func (e *estate) legal(hashes map[truthKey]uint64) bool {
-	for id := timer.ShardID(1); id <= estateShards; id++ {
+func (e *memNode) legal(hashes map[truthKey]uint64) bool {
+	for id := timer.ShardID(1); id <= memNodeShards; id++ {
 		p := e.host.Progress(id)
 		if table, _ := e.host.Inspect(id); p.Replica == 0 || hashes[truthKey{id, p.Applied}] != table.Hash() {
 			return false

@@ -30,7 +30,7 @@ func (r *running) destinations() (list destinationList) {
 
 func TestDestinationWithOpenBreaker(t *testing.T) {
 	n := start(t, t.TempDir(), func(c *Config) { c.Name = "n1" })
-	rec := newReceiver(t, func(_ *arrival, w http.ResponseWriter) { w.WriteHeader(500) })
+	rec := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) { w.WriteHeader(500) })
 	n.must(201, "PUT", "/v1/topics/sick", fmt.Sprintf(`{"callback":{"url":"%s/hook"},"breaker":{"failures":1,"open":"10m"}}`, rec.URL))
 	n.must(201, "POST", "/v1/topics/sick/timers", `{"id":"first","delay":"0s","retry":{"min_backoff":"1h"}}`)
 	n.eventuallyAttempted("sick", "first")
@@ -60,7 +60,7 @@ func TestDestinationsOfAllNodes(t *testing.T) {
 	}
 	t.Parallel()
 	nodes := trio(t)
-	rec := newReceiver(t, func(_ *arrival, w http.ResponseWriter) { w.WriteHeader(500) })
+	rec := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) { w.WriteHeader(500) })
 	nodes[0].must(201, "PUT", "/v1/topics/sick", fmt.Sprintf(`{"callback":{"url":%q},"breaker":{"failures":1,"open":"10m"}}`, rec.URL))
 	nodes[0].must(201, "POST", "/v1/topics/sick/timers", `{"id":"first","delay":"0s","retry":{"min_backoff":"1h"}}`)
 	for _, n := range nodes { // two of them, at least, have not called it

@@ -84,7 +84,7 @@ func (h *heard) await(wanted ...string) {
 // TestLifeOfTimersIsHeard: each step of timers' lives is an event, of the topic and the labels that were asked for.
 func TestLifeOfTimersIsHeard(t *testing.T) {
 	n := start(t, t.TempDir(), func(c *Config) { c.Name = "n1" })
-	rec := newReceiver(t, func(a *arrival, w http.ResponseWriter) {
+	rec := newReceiver(t, func(a *receivedFile, w http.ResponseWriter) {
 		switch {
 		case a.timer == "refused":
 			w.WriteHeader(410)
@@ -192,7 +192,7 @@ func TestBreakersAreHeard(t *testing.T) {
 	}
 	t.Parallel()
 	n := start(t, t.TempDir(), func(c *Config) { c.Name = "n1" })
-	sick := newReceiver(t, func(_ *arrival, w http.ResponseWriter) { w.WriteHeader(500) })
+	sick := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) { w.WriteHeader(500) })
 	n.must(201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q},"retry":{"min_backoff":"10ms","max_backoff":"10ms"}}`, sick.URL))
 	h := n.listen("?kind=breaker")
 	for i := range 200 {

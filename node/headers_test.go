@@ -151,7 +151,7 @@ func TestTimersHeadersBesideTheTopicsURL(t *testing.T) {
 // TestRedriveSendsNoHeadersElsewhere: a dead letter's own, or its topic's.
 func TestRedriveSendsNoHeadersElsewhere(t *testing.T) {
 	c := newHeadersCase(t)
-	down := newReceiver(t, func(_ *arrival, w http.ResponseWriter) { w.WriteHeader(500) })
+	down := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) { w.WriteHeader(500) })
 	c.topic("orders", down.URL, `"Authorization":"topic's","X-Plain":"topic's"`)
 	c.put(201, "own", `{"delay":"0s","callback":{`+ownHeaders+`}}`)
 	c.put(201, "topics", `{"delay":"0s"}`)
@@ -202,7 +202,7 @@ func TestSecretsNeverLeaveTheirOrigin(t *testing.T) {
 	for range 3 {
 		var r *receiver
 		ready := make(chan struct{})
-		r = newReceiver(t, func(a *arrival, w http.ResponseWriter) {
+		r = newReceiver(t, func(a *receivedFile, w http.ResponseWriter) {
 			<-ready
 			arrived.Add(1)
 			if got := a.header.Get("X-Api-Key"); got != "" {

@@ -18,7 +18,7 @@ func TestLimitsAcrossNodes(t *testing.T) {
 	var mu sync.Mutex
 	running, most := map[string]int{}, map[string]int{}
 	var rated []time.Time
-	rec := newReceiver(t, func(a *arrival, w http.ResponseWriter) {
+	rec := newReceiver(t, func(a *receivedFile, w http.ResponseWriter) {
 		mu.Lock()
 		running[a.topic]++
 		most[a.topic] = max(most[a.topic], running[a.topic])

@@ -82,13 +82,13 @@ func (l links) Frame(from uint64, frame []byte) {
 	}
 }
 
-// methodMend asks what a log has of entries that another node lost. Package member and package route have the other methods.
-const methodMend uint8 = 21
+// methodRepair asks what a log has of entries that another node lost. Package member and package route have the other methods.
+const methodRepair uint8 = 21
 
 // Call implements peer.Handler.
 func (l links) Call(ctx context.Context, from peer.Hello, method uint8, body []byte) ([]byte, error) {
-	if method == methodMend {
-		return l.p.answerMend(from, body)
+	if method == methodRepair {
+		return l.p.answerRepair(from, body)
 	}
 	if answer, handled, err := l.p.self.Call(ctx, from, method, body); handled {
 		return answer, err
@@ -127,12 +127,12 @@ func (l links) Unreachable(node uint64) {
 // Gone implements peer.Handler.
 func (l links) Gone(node uint64, starts uint32) {
 	if c := l.p.core.Load(); c != nil {
-		c.host.Gone(shard.NewOwner(node, starts))
+		c.host.Gone(shard.NewIncarnation(node, starts))
 	}
 }
 
-// Superseded implements peer.Handler.
-func (l links) Superseded(h peer.Hello) {
+// DuplicateIdentity implements peer.Handler.
+func (l links) DuplicateIdentity(h peer.Hello) {
 	l.p.fail(stayDown(fmt.Errorf("node: another process has this node's identity (%s, start %d): its data directory is a copy of this one, or the other "+
 		"way round; remove one of the two, and empty its directory before it joins again", h.Name, h.Starts)))
 }
@@ -155,7 +155,7 @@ func (l links) OpenStream(from uint64, header []byte, size int64) (peer.Sink, er
 // intakes are the snapshots that are coming in: one from each node, kept for a while when a stream breaks off.
 type intakes struct {
 	mu     sync.Mutex
-	byNode map[uint64]*intake
+	byNode map[uint64]*snapshotReceiver
 }
 
 // incoming is a snapshot on its way into the host. shard.Incoming is one.
@@ -166,8 +166,8 @@ type incoming interface {
 	Abort()
 }
 
-// intake is one of them. It implements peer.Sink.
-type intake struct {
+// snapshotReceiver is one of them. It implements peer.Sink.
+type snapshotReceiver struct {
 	owner  *intakes
 	header string
 	in     incoming
@@ -193,19 +193,19 @@ func (k *intakes) open(from uint64, header []byte, receive func() (incoming, err
 	if err != nil {
 		return nil, err
 	}
-	s := &intake{owner: k, header: string(header), in: in, busy: true}
+	s := &snapshotReceiver{owner: k, header: string(header), in: in, busy: true}
 	if k.byNode == nil {
-		k.byNode = map[uint64]*intake{}
+		k.byNode = map[uint64]*snapshotReceiver{}
 	}
 	k.byNode[from] = s
 	return s, nil
 }
 
 // Have implements peer.Sink.
-func (s *intake) Have() int64 { return s.in.Have() }
+func (s *snapshotReceiver) Have() int64 { return s.in.Have() }
 
 // Write implements peer.Sink. After an error the file is of no use any more.
-func (s *intake) Write(chunk []byte) error {
+func (s *snapshotReceiver) Write(chunk []byte) error {
 	_, err := s.in.Write(chunk)
 	if err != nil {
 		s.ended = true
@@ -215,13 +215,13 @@ func (s *intake) Write(chunk []byte) error {
 }
 
 // Commit implements peer.Sink.
-func (s *intake) Commit() error {
+func (s *snapshotReceiver) Commit() error {
 	s.ended = true
 	return s.in.Commit()
 }
 
 // Close implements peer.Sink: what is there is kept for another try.
-func (s *intake) Close() {
+func (s *snapshotReceiver) Close() {
 	s.owner.mu.Lock()
 	defer s.owner.mu.Unlock()
 	s.busy = false

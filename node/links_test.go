@@ -35,7 +35,7 @@ func (h *halfSnapshot) Write(p []byte) (int, error) {
 func TestSnapshotAfterAFailedWrite(t *testing.T) {
 	var k intakes
 	var begun []*halfSnapshot
-	open := func() *intake {
+	open := func() *snapshotReceiver {
 		t.Helper()
 		s, err := k.open(7, []byte("the same"), func() (incoming, error) {
 			begun = append(begun, &halfSnapshot{})
@@ -44,7 +44,7 @@ func TestSnapshotAfterAFailedWrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.(*intake)
+		return s.(*snapshotReceiver)
 	}
 	s := open()
 	if err := s.Write([]byte("half")); err != nil {

@@ -3,7 +3,7 @@ package node
 import "github.com/prometheus/client_golang/prometheus"
 
 // pastGauges are read from the history when somebody scrapes.
-type pastGauges struct{ past func() *past }
+type pastGauges struct{ past func() *historyAdapter }
 
 var (
 	historyRecordsDesc = prometheus.NewDesc("carillon_history_records_total", "Ends and attempts written to the history.", nil, nil)

@@ -139,7 +139,7 @@ func (n *Node) Reload() error {
 
 // Run serves until the context ends, then drains: leaderships are handed over, intake stops, requests are answered, calls in flight end
 // (at most 30 s), the log is closed. It returns nil after a clean stop, ErrRemoved when the cluster has removed the node, and an error that is
-// ErrStayDown when no restart would mend what happened. When the log fails it returns within a moment, and the process must end: requests and calls that hang may still be under way.
+// ErrStayDown when no restart would repair what happened. When the log fails it returns within a moment, and the process must end: requests and calls that hang may still be under way.
 func (n *Node) Run(ctx context.Context) error {
 	fsys := vfs.OS{}
 	lock, err := vfs.LockDir(fsys, n.cfg.DataDir)
@@ -153,7 +153,7 @@ func (n *Node) Run(ctx context.Context) error {
 	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, nonce: rand.Uint64(), failure: make(chan error, 1)}
 	p.bootID = clocks.BootID()
 	p.clock = clocks.NewKeeper(clocks.Config{Source: newClocks(), Confirm: true, Saved: readSavedClock(fsys, n.cfg.DataDir, p.bootID)})
-	if err := p.claim(); err != nil {
+	if err := p.ownDirectory(); err != nil {
 		return stayDown(err)
 	}
 	if p.http, err = net.Listen("tcp", n.cfg.HTTP); err != nil {
@@ -198,15 +198,15 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 			p.log.Info("there is room for the log again", "data", n.cfg.DataDir)
 		}
 	}
-	c.past = newPast(p, state)
+	c.history = newHistoryAdapter(p, state)
 	c.feed = c.newFeed(id.Shards, &m.rates, pool)
 	var err error
 	c.host, err = shard.New(shard.Config{
-		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Owner: shard.NewOwner(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta, Vet: c.member.Vet,
+		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Incarnation: shard.NewIncarnation(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta, Vet: c.member.Vet,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
-		Clock: p.clock, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.clock, vault: &p.vault, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.guard.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
+		Clock: p.clock, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.clock, vault: &p.vault, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.ownAddresses.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
 		Disks: c.member, Name: n.cfg.Name, NodeName: p.self.NameOf,
-		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.past, Watcher: c.feed,
+		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.history, Watcher: c.feed,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },
 	})
 	if err != nil {
@@ -215,7 +215,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	c.feed.Attach(c.host)
 	c.member.Attach(c.host)
 	c.router = route.New(route.Config{
-		Self: id.NodeID, Shards: id.Shards, Host: c.host, History: c.past, Cluster: c.member,
+		Self: id.NodeID, Shards: id.Shards, Host: c.host, History: c.history, Cluster: c.member,
 		Peers: p.peers, NotSent: peer.ErrNotSent, Tasks: p.tasks, Background: p.spawn,
 	})
 	c.topics = route.NewTopics(c.router, state.Topics, c.member)
@@ -248,7 +248,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	p.memory = newMemoryUse(n.mem.mark(), n.cfg.Logger)
 	m := newMetrics(func() *shard.Host { return p.core.Load().host }, func() map[string]int { return p.core.Load().member.State.SealedBy() }, pool)
 	p.memory.register(m.registry, n.mem.Bytes)
-	m.registry.MustRegister(pastGauges{func() *past { return p.core.Load().past }}, &topicMetrics{core: p.core.Load, most: shownTopics})
+	m.registry.MustRegister(pastGauges{func() *historyAdapter { return p.core.Load().history }}, &topicMetrics{core: p.core.Load, most: shownTopics})
 	m.build(n.cfg.Version)
 	trail := n.auditLog()
 	m.audit(trail)
@@ -269,7 +269,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	p.guard = &guard{pool: pool, forget: server.ForgetURLs}
+	p.ownAddresses = &ownAddresses{pool: pool, forget: server.ForgetURLs}
 	s := newServices(ctx, p)
 	s.start(s.outer, p.members.Run)
 	s.start(s.outer, func(ctx context.Context) error { p.memory.run(ctx); return nil })
@@ -304,7 +304,7 @@ func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callb
 	case <-s.api.ctx.Done():
 		return nil
 	}
-	p.guard.bound(p.gossipAddress(), p.members.Addr())
+	p.ownAddresses.bound(p.gossipAddress(), p.members.Addr())
 	if err := p.self.EnsureMembership(s.api.ctx); err != nil {
 		if s.api.ctx.Err() != nil {
 			return nil
@@ -322,7 +322,7 @@ func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callb
 	if err == nil || !s.alive() {
 		return nil
 	}
-	frames, err := p.mend(s.api.ctx, err)
+	frames, err := p.repair(s.api.ctx, err)
 	if err == nil {
 		m.mended.Add(float64(frames))
 		err = n.runShards(ctx, s, p, pool, m)
@@ -377,7 +377,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 		case <-c.host.Started(): // before, the topics do not say yet what to keep
 		case <-writing.Done():
 		}
-		c.past.run(writing)
+		c.history.run(writing)
 	})
 	err = c.host.Run(ctx)
 	mendable := p.mendable(c, err)

@@ -142,8 +142,8 @@ func (r *running) must(want int, method, path, body string) string {
 	return got
 }
 
-// arrival is one callback that a receiver saw.
-type arrival struct {
+// receivedFile is one callback that a receiver saw.
+type receivedFile struct {
 	at      time.Time
 	topic   string
 	timer   string
@@ -159,15 +159,15 @@ type arrival struct {
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
-	all    []arrival
+	all    []receivedFile
 	signal chan struct{}
 }
 
-func newReceiver(t *testing.T, answer func(a *arrival, w http.ResponseWriter)) *receiver {
+func newReceiver(t *testing.T, answer func(a *receivedFile, w http.ResponseWriter)) *receiver {
 	t.Helper()
 	r := &receiver{signal: make(chan struct{}, 1)}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		a := arrival{at: time.Now()}
+		a := receivedFile{at: time.Now()}
 		body, _ := io.ReadAll(req.Body)
 		h := req.Header
 		a.topic, a.timer, a.id, a.body, a.header = h.Get("Carillon-Topic"), h.Get("Carillon-Timer"), h.Get("Webhook-Id"), string(body), h
@@ -190,12 +190,12 @@ func newReceiver(t *testing.T, answer func(a *arrival, w http.ResponseWriter)) *
 }
 
 // await waits for n callbacks and returns all there are.
-func (r *receiver) await(t *testing.T, n int) []arrival {
+func (r *receiver) await(t *testing.T, n int) []receivedFile {
 	t.Helper()
 	timeout := time.After(30 * time.Second)
 	for {
 		r.mu.Lock()
-		got := append([]arrival(nil), r.all...)
+		got := append([]receivedFile(nil), r.all...)
 		r.mu.Unlock()
 		if len(got) >= n {
 			return got

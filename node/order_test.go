@@ -13,7 +13,7 @@ func TestOrderedTopic(t *testing.T) {
 	n := start(t, t.TempDir())
 	running, most := make(chan int, 100), 0
 	running <- 0
-	rec := newReceiver(t, func(_ *arrival, w http.ResponseWriter) {
+	rec := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) {
 		now := <-running + 1
 		most = max(most, now)
 		running <- now

@@ -36,14 +36,14 @@ type process struct {
 	http, peer net.Listener
 	ports      bool // there are ports for other nodes; without them peer is nil
 
-	self    *member.Self
-	tasks   *task.Goroutines // work in the background
-	peers   *peer.Transport
-	members *ring.Members
-	memory  *memoryUse
-	intakes intakes
-	guard   *guard
-	vault   vault
+	self         *member.Self
+	tasks        *task.Goroutines // work in the background
+	peers        *peer.Transport
+	members      *ring.Members
+	memory       *memoryUse
+	intakes      intakes
+	ownAddresses *ownAddresses
+	vault        vault
 
 	answering sync.Mutex // one question about lost entries at a time
 
@@ -54,14 +54,14 @@ type process struct {
 
 // core is the node once it is of a cluster: its shards, its copy of what the cluster has agreed on, and the ways to both.
 type core struct {
-	p      *process
-	host   *shard.Host
-	member *member.Member
-	router *route.Router
-	topics *route.Topics
-	past   *past
-	feed   *feed.Feed
-	pool   *callback.Pool // of calls to receivers
+	p       *process
+	host    *shard.Host
+	member  *member.Member
+	router  *route.Router
+	topics  *route.Topics
+	history *historyAdapter
+	feed    *feed.Feed
+	pool    *callback.Pool // of calls to receivers
 }
 
 // setCore says that the node has its shards; nil: it has them no more.
@@ -126,8 +126,8 @@ func (c *core) newFeed(shards int, rates *feed.Rates, pool *callback.Pool) *feed
 // random fills b with bytes that nobody can guess.
 func random(b []byte) { _, _ = rand.Read(b) } // it does not fail: see crypto/rand
 
-// claim makes the process's self of the identity in its directory.
-func (p *process) claim() (err error) {
+// ownDirectory makes the process's self of the identity in its directory.
+func (p *process) ownDirectory() (err error) {
 	p.tasks = task.NewGoroutines(p.clock.Mono)
 	c := &p.cfg
 	p.self, err = member.NewSelf(member.Config{
@@ -197,7 +197,7 @@ func (p *process) reachable(ln net.Listener) string {
 
 // membersChanged keeps callbacks off what members listen at. A node that has others and no port for them cannot go on.
 func (p *process) membersChanged(state *ring.State) {
-	p.guard.learn(state.Nodes(), p.members.List())
+	p.ownAddresses.learn(state.Nodes(), p.members.List())
 	if p.peer == nil && len(state.Nodes()) > 1 {
 		p.fail(errPortsClosed)
 	}

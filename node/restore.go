@@ -204,7 +204,7 @@ func (r *restore) prepare() (out *Restored, self ring.Node, placed *ring.State, 
 	}
 	self = ring.Node{ID: member.NewNodeID(random), Name: r.cfg.Name, Zone: r.cfg.Zone, Version: r.cfg.Version, Level: shard.Level(r.cfg.FeatureLevel)}
 	out.Restore = shard.Restore{
-		Owner: shard.NewOwner(self.ID, 0), Level: shard.Level(r.head.Level), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics,
+		Owner: shard.NewIncarnation(self.ID, 0), Level: shard.Level(r.head.Level), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics,
 	}
 	// The placement is the same whatever is paused.
 	placed, err = ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(timer.TopicID) bool { return false })

@@ -79,7 +79,7 @@ func withKeys(t *testing.T, of string) func(*Config) {
 func secretiveWork(t *testing.T, r *running) {
 	t.Helper()
 	fail := true
-	rec := newReceiver(t, func(a *arrival, w http.ResponseWriter) {
+	rec := newReceiver(t, func(a *receivedFile, w http.ResponseWriter) {
 		if a.timer == "dies" && fail {
 			w.WriteHeader(410)
 		}

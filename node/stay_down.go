@@ -6,7 +6,7 @@ import (
 	"carillon/vfs"
 )
 
-// ErrStayDown is in the error of a node that no restart mends: its disk failed, what it has is damaged or not to be used, or another
+// ErrStayDown is in the error of a node that no restart repairs: its disk failed, what it has is damaged or not to be used, or another
 // process has its identity. Whoever supervises it should leave it down until somebody has looked.
 var ErrStayDown = errors.New("node: not to be started again before somebody has looked")
 

@@ -70,7 +70,7 @@ func TestThousandTopics(t *testing.T) {
 	n := start(t, t.TempDir())
 	var mu sync.Mutex
 	calls := map[string]int{}
-	rec := newReceiver(t, func(a *arrival, _ http.ResponseWriter) {
+	rec := newReceiver(t, func(a *receivedFile, _ http.ResponseWriter) {
 		mu.Lock()
 		defer mu.Unlock()
 		calls[a.topic+"/"+a.timer]++

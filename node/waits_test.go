@@ -82,7 +82,7 @@ func waitsForPausedTopic(t *testing.T, n *running) {
 }
 
 func waitsForBreaker(t *testing.T, n *running) {
-	rec := newReceiver(t, func(_ *arrival, w http.ResponseWriter) { w.WriteHeader(500) })
+	rec := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) { w.WriteHeader(500) })
 	n.must(201, "PUT", "/v1/topics/sick", fmt.Sprintf(`{"callback":{"url":%q},"breaker":{"failures":1,"open":"10m"}}`, rec.URL))
 	n.must(201, "POST", "/v1/topics/sick/timers", `{"id":"first","delay":"0s","retry":{"min_backoff":"1h"}}`)
 	n.waits("sick", "first", "backoff")
@@ -202,7 +202,7 @@ func (r *running) attempts(topic, id string) (a attemptLog) {
 // TestAttemptLogOfOneTimer: a read of a timer has its attempts, while it goes on and when it has ended.
 func TestAttemptLogOfOneTimer(t *testing.T) {
 	n := start(t, t.TempDir())
-	rec := newReceiver(t, func(a *arrival, w http.ResponseWriter) { w.WriteHeader([]int{500, 503, 410}[a.attempt-1]) })
+	rec := newReceiver(t, func(a *receivedFile, w http.ResponseWriter) { w.WriteHeader([]int{500, 503, 410}[a.attempt-1]) })
 	n.must(201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q},"retry":{"min_backoff":"1ms","max_backoff":"1ms"}}`, rec.URL))
 	n.must(201, "POST", "/v1/topics/orders/timers", `{"id":"a","delay":"0s"}`)
 	n.eventually("orders", "a", "dead")

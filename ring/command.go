@@ -21,12 +21,12 @@ const (
 	Turned Verb = "turned" // all shards deliver as the policy says at that Turn
 
 	// Of the cluster.
-	Found    Verb = "found"    // ClusterID, Shards, Replicas, Nodes, Layout: once
-	Register Verb = "register" // Node joins, or tells what is new about it; Replace
-	SetState Verb = "state"    // NodeID to State: member ⇄ draining → drained
-	Remove   Verb = "remove"   // NodeID; refused while a group needs it, unless Force
-	Place    Verb = "place"    // Group at Epoch gets the replicas To; Force to redirect one that is not settled
-	Settled  Verb = "settled"  // Group at Epoch has the membership of its row
+	Found      Verb = "found"    // ClusterID, Shards, Replicas, Nodes, Layout: once
+	Register   Verb = "register" // Node joins, or tells what is new about it; Replace
+	SetState   Verb = "state"    // NodeID to State: member ⇄ draining → drained
+	Remove     Verb = "remove"   // NodeID; refused while a group needs it, unless Force
+	Place      Verb = "place"    // Group at Epoch gets the replicas To; Force to redirect one that is not settled
+	Reconciled Verb = "settled"  // Group at Epoch has the membership of its row
 
 	SetSecret Verb = "secret" // Secret, unless there is one
 	Reseal    Verb = "reseal" // Swaps: of the topic Name, or without one of the cluster's secret
@@ -71,7 +71,7 @@ type Command struct {
 type Reply struct {
 	Topic   *timer.Topic // as it stands now; nil: there is none
 	Node    *Node        // after Register, SetState, Remove
-	Row     *Row         // after Place, Settled
+	Row     *Assignment  // after Place, Settled
 	Created bool         // a topic, or by Register a node
 	Err     error        // a sentinel of this package or of shard, perhaps wrapped, or that the command is malformed
 }

@@ -13,8 +13,8 @@ func founder(id uint64, expect int) Member {
 	return Member{ID: id, Name: fmt.Sprintf("n%d", id), Peer: fmt.Sprintf("h%d:7701", id), Gossip: fmt.Sprintf("h%d:7702", id), Expect: expect, Shards: 16, Replicas: 3}
 }
 
-// hamlet is a model of some founders: what is on their disks survives, the rest and every message may be lost.
-type hamlet struct {
+// founderModel is a model of some founders: what is on their disks survives, the rest and every message may be lost.
+type founderModel struct {
 	t        *rapid.T
 	nodes    []*hamletNode
 	messages []hamletMessage
@@ -37,8 +37,8 @@ type hamletMessage struct {
 	body     []byte
 }
 
-func newHamlet(t *rapid.T, nodes, expect int) *hamlet {
-	h := &hamlet{t: t}
+func newHamlet(t *rapid.T, nodes, expect int) *founderModel {
+	h := &founderModel{t: t}
 	for i := range nodes {
 		h.nodes = append(h.nodes, &hamletNode{self: founder(uint64(i+1), expect)})
 		h.restart(i)
@@ -46,7 +46,7 @@ func newHamlet(t *rapid.T, nodes, expect int) *hamlet {
 	return h
 }
 
-func (h *hamlet) restart(i int) {
+func (h *founderModel) restart(i int) {
 	n := h.nodes[i]
 	var accepted *FoundingPlan
 	if n.disk != nil {
@@ -60,7 +60,7 @@ func (h *hamlet) restart(i int) {
 }
 
 // store is the disk: crash says whether the node dies before ("lost") or after ("kept") it, or not.
-func (h *hamlet) store(n *hamletNode, plan *FoundingPlan, crash string) bool {
+func (h *founderModel) store(n *hamletNode, plan *FoundingPlan, crash string) bool {
 	if crash == "lost" {
 		n.up = false
 		return false
@@ -73,7 +73,7 @@ func (h *hamlet) store(n *hamletNode, plan *FoundingPlan, crash string) bool {
 	return n.up
 }
 
-func (h *hamlet) step(i int, members []Member, crash string) {
+func (h *founderModel) step(i int, members []Member, crash string) {
 	n := h.nodes[i]
 	if !n.up || n.cluster != nil {
 		return
@@ -102,7 +102,7 @@ func (h *hamlet) step(i int, members []Member, crash string) {
 	h.check()
 }
 
-func (h *hamlet) deliver(k int, members []Member, crash string) {
+func (h *founderModel) deliver(k int, members []Member, crash string) {
 	m := h.messages[k]
 	n := h.nodes[m.to]
 	if !n.up {
@@ -128,7 +128,7 @@ func (h *hamlet) deliver(k int, members []Member, crash string) {
 }
 
 // view is what gossip could show: anybody may be missing, dead, or seen as it was before it founded.
-func (h *hamlet) view() []Member {
+func (h *founderModel) view() []Member {
 	var out []Member
 	for _, n := range h.nodes {
 		m := n.self
@@ -145,7 +145,7 @@ func (h *hamlet) view() []Member {
 	return out
 }
 
-func (h *hamlet) truth() []Member {
+func (h *founderModel) truth() []Member {
 	var out []Member
 	for _, n := range h.nodes {
 		out = append(out, n.self)
@@ -154,7 +154,7 @@ func (h *hamlet) truth() []Member {
 }
 
 // check: at most one plan is ever founded, by anybody.
-func (h *hamlet) check() {
+func (h *founderModel) check() {
 	var founded []byte
 	for _, n := range h.nodes {
 		if n.cluster == nil {
@@ -167,7 +167,7 @@ func (h *hamlet) check() {
 	}
 }
 
-func (h *hamlet) disturb() {
+func (h *founderModel) disturb() {
 	for range rapid.IntRange(0, 60).Draw(h.t, "events") {
 		i := rapid.IntRange(0, len(h.nodes)-1).Draw(h.t, "node")
 		crash := rapid.SampledFrom([]string{"", "", "", "lost", "kept"}).Draw(h.t, "crash")
@@ -189,7 +189,7 @@ func (h *hamlet) disturb() {
 }
 
 // settle has everybody up and nothing lost.
-func (h *hamlet) settle() {
+func (h *founderModel) settle() {
 	h.messages = nil
 	for i, n := range h.nodes {
 		if !n.up {
@@ -200,7 +200,7 @@ func (h *hamlet) settle() {
 }
 
 // calm has nothing go wrong for some rounds, in which one node (-1: none) is cut off.
-func (h *hamlet) calm(rounds, without int) {
+func (h *founderModel) calm(rounds, without int) {
 	seen := slices.DeleteFunc(h.truth(), func(m Member) bool { return int(m.ID) == without+1 })
 	for range rounds {
 		for i := range h.nodes {

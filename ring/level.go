@@ -20,7 +20,7 @@ var (
 func (c *Command) level() shard.Level {
 	switch c.Verb {
 	case Ensure, Put, Pause, Resume, Close, Reopen, Delete, Turn, Turned,
-		Found, Register, SetState, Remove, Place, Settled, SetSecret, Reseal, SetReplicas:
+		Found, Register, SetState, Remove, Place, Reconciled, SetSecret, Reseal, SetReplicas:
 		return shard.LevelFirst
 	}
 	return 0

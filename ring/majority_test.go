@@ -70,7 +70,7 @@ func TestWhoTakesANameFillsItsPlace(t *testing.T) {
 		awaited(true)
 		must(t, s, Command{Verb: Place, Group: g, Epoch: 1, To: []Replica{{Node: 2, ID: ReplicaID(2, 1)}, {Node: 3, ID: ReplicaID(3, 1)}, {Node: 4, ID: ReplicaID(4, 2), Learner: g == 0}}})
 		awaited(true)
-		must(t, s, Command{Verb: Settled, Group: g, Epoch: 2})
+		must(t, s, Command{Verb: Reconciled, Group: g, Epoch: 2})
 	}
 	awaited(false)
 }

@@ -7,14 +7,14 @@ import (
 
 // View is what Plan looks at of a State: one moment of it.
 type View struct {
-	Replicas int    // how many each shard should have
-	Nodes    []Node // those not removed, by id
-	Rows     []Row  // by group, the meta group's first
+	Replicas int          // how many each shard should have
+	Nodes    []Node       // those not removed, by id
+	Rows     []Assignment // by group, the meta group's first
 }
 
-// Facts are what the controller knows beside the state. A node that is not in Nodes is down since just now: a new leader
+// Observations are what the controller knows beside the state. A node that is not in Nodes is down since just now: a new leader
 // has heard of nobody yet.
-type Facts struct {
+type Observations struct {
 	NowMs          int64 // when the facts were taken; times that matter are in them as durations
 	Nodes          map[uint64]NodeFacts
 	ReplaceAfterMs int64 // how long a node must be down before others take its replicas; 0: 600,000
@@ -45,7 +45,7 @@ const (
 //
 // A row moves by one replica at a time. One that is not settled is left alone, unless a node that it needs to get there has
 // been down for half a minute; one that has lost its majority is left alone in any case: its leader is needed for every step. No row shrinks because a node is down, however long: only when fewer replicas are wanted.
-func Plan(v View, f Facts) []Command {
+func Plan(v View, f Observations) []Command {
 	if len(v.Rows) == 0 {
 		return nil
 	}
@@ -57,7 +57,7 @@ func Plan(v View, f Facts) []Command {
 	p.replace()
 	p.drain()
 	p.grow()
-	if p.calm() {
+	if p.stable() {
 		p.balance()
 		p.order()
 	}
@@ -68,14 +68,14 @@ func Plan(v View, f Facts) []Command {
 // the nodes that may hold replicas and are not down for good.
 type planner struct {
 	view     View
-	facts    Facts
+	facts    Observations
 	nodes    map[uint64]*Node
-	board    *board
+	layout   *layout
 	moves    int // how many more shards may be set in motion
 	commands []Command
 }
 
-func newPlanner(v View, f Facts) *planner {
+func newPlanner(v View, f Observations) *planner {
 	f.ReplaceAfterMs = cmp.Or(f.ReplaceAfterMs, defaultReplaceAfterMs)
 	p := &planner{view: v, facts: f, nodes: make(map[uint64]*Node, len(v.Nodes)), moves: cmp.Or(f.MaxMoves, defaultMaxMoves)}
 	var seated []TargetNode
@@ -86,15 +86,15 @@ func newPlanner(v View, f Facts) *planner {
 			seated = append(seated, TargetNode{ID: n.ID, Zone: n.Zone})
 		}
 	}
-	p.board = newBoard(seated, len(v.Rows)-1, v.Replicas)
-	for i := range p.board.seats {
-		s := &p.board.seats[i]
+	p.layout = newLayout(seated, len(v.Rows)-1, v.Replicas)
+	for i := range p.layout.seats {
+		s := &p.layout.seats[i]
 		s.closed, s.unfit = !p.alive(s.id), f.Nodes[s.id].Unfit != ""
 	}
-	for i := range p.board.rows {
-		row, on := &v.Rows[i+1], &p.board.rows[i]
+	for i := range p.layout.rows {
+		row, on := &v.Rows[i+1], &p.layout.rows[i]
 		for _, r := range row.Replicas {
-			p.board.add(i, r.Node)
+			p.layout.add(i, r.Node)
 		}
 		for _, r := range row.Leaving {
 			on.leaving = append(on.leaving, r.Node)
@@ -132,7 +132,7 @@ func (p *planner) going(node uint64) bool { return p.nodes[node] != nil && !p.no
 // majority says whether a group can change its membership: most of those that vote are alive. In a row that is not settled
 // those are what it had before, as far as the row shows it: a destination that has died must not count against it, be it
 // the present one or one of several before.
-func (p *planner) majority(row *Row) bool {
+func (p *planner) majority(row *Assignment) bool {
 	live, all := 0, 0
 	for _, replicas := range [2][]Replica{row.Replicas, row.Leaving} {
 		for _, r := range replicas {
@@ -147,7 +147,7 @@ func (p *planner) majority(row *Row) bool {
 }
 
 // isNew says whether a replica came with the row's last change.
-func isNew(row *Row, r Replica) bool { return r.ID == ReplicaID(r.Node, row.Epoch) }
+func isNew(row *Assignment, r Replica) bool { return r.ID == ReplicaID(r.Node, row.Epoch) }
 
 // survives says whether most of what remains of a row without a node are alive.
 func (p *planner) survives(nodes []uint64, without uint64) bool {
@@ -163,7 +163,7 @@ func (p *planner) survives(nodes []uint64, without uint64) bool {
 
 // place proposes what the board has for a shard.
 func (p *planner) place(i int, force bool) {
-	row, on := &p.view.Rows[i+1], &p.board.rows[i]
+	row, on := &p.view.Rows[i+1], &p.layout.rows[i]
 	on.pinned = true
 	to := make([]Replica, len(on.nodes))
 	for k, n := range on.nodes {
@@ -173,7 +173,7 @@ func (p *planner) place(i int, force bool) {
 }
 
 // replicaFor is the replica that a node has of the row, or would get with the next change.
-func (r *Row) replicaFor(node uint64) Replica {
+func (r *Assignment) replicaFor(node uint64) Replica {
 	if had, ok := onNode(r.Replicas, node); ok {
 		return had
 	}
@@ -192,8 +192,8 @@ func (p *planner) move(i int) {
 // movable lists the rows that a step may change, those with the least weight first.
 func (p *planner) movable(weight func(i int) int) []int {
 	var rows []int
-	for i := range p.board.rows {
-		if !p.board.rows[i].pinned {
+	for i := range p.layout.rows {
+		if !p.layout.rows[i].pinned {
 			rows = append(rows, i)
 		}
 	}

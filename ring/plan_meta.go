@@ -26,7 +26,7 @@ func (p *planner) planMeta() {
 // metaPlan is one step of the meta group's row.
 type metaPlan struct {
 	*planner
-	row      *Row
+	row      *Assignment
 	voters   []uint64
 	learners []uint64
 }

@@ -6,12 +6,12 @@ import "slices"
 // does the same where those that are to stay have died so that they could not choose a leader without who leaves: their
 // leader does not let that one go (see shard's mostHear).
 func (p *planner) redirect() {
-	for i := range p.board.rows {
+	for i := range p.layout.rows {
 		row := &p.view.Rows[i+1]
-		if row.Settled || p.board.rows[i].stuck {
+		if row.Settled || p.layout.rows[i].stuck {
 			continue
 		}
-		canChoose := p.survives(p.board.rows[i].nodes, 0)
+		canChoose := p.survives(p.layout.rows[i].nodes, 0)
 		for _, r := range row.Replicas {
 			gone := p.downFor(r.Node, redirectAfterMs)
 			if isNew(row, r) && (gone || p.going(r.Node)) || gone && !canChoose {
@@ -24,7 +24,7 @@ func (p *planner) redirect() {
 
 // redirectFrom prefers one that has not left yet and may stay, then a new one, then fewer, if most of those are alive; and takes one
 // that should leave back only before the row had no majority.
-func (p *planner) redirectFrom(i int, row *Row, from uint64) {
+func (p *planner) redirectFrom(i int, row *Assignment, from uint64) {
 	to, last := uint64(0), uint64(0)
 	for _, r := range row.Leaving {
 		switch {
@@ -36,23 +36,23 @@ func (p *planner) redirectFrom(i int, row *Row, from uint64) {
 		}
 	}
 	if to == 0 {
-		to = p.board.pick(i, from)
+		to = p.layout.pick(i, from)
 	}
 	switch {
 	case to != 0:
-		p.board.swap(change{i, from, to})
-	case last != 0 && !p.survives(p.board.rows[i].nodes, 0):
-		p.board.swap(change{i, from, last})
+		p.layout.swap(change{i, from, to})
+	case last != 0 && !p.survives(p.layout.rows[i].nodes, 0):
+		p.layout.swap(change{i, from, last})
 	case !p.removed(from) && !p.going(from):
 		return // it may come back
-	case p.survives(p.board.rows[i].nodes, from):
-		p.board.drop(i, from)
+	case p.survives(p.layout.rows[i].nodes, from):
+		p.layout.drop(i, from)
 	case p.alive(from):
 		return // it leaves again once there is another
 	case last == 0 && len(row.Replicas) > 1:
-		p.board.drop(i, from)
+		p.layout.drop(i, from)
 	case last != 0:
-		p.board.swap(change{i, from, last})
+		p.layout.swap(change{i, from, last})
 	default:
 		return
 	}
@@ -61,16 +61,16 @@ func (p *planner) redirectFrom(i int, row *Row, from uint64) {
 
 // shrink takes replicas from rows that have more than there should be: first of all what would have to be replaced or moved anyway.
 func (p *planner) shrink() {
-	for _, i := range p.movable(func(i int) int { return -len(p.board.rows[i].nodes) }) {
+	for _, i := range p.movable(func(i int) int { return -len(p.layout.rows[i].nodes) }) {
 		if p.moves <= 0 {
 			return
 		}
-		nodes := p.board.rows[i].nodes
+		nodes := p.layout.rows[i].nodes
 		if len(nodes) <= p.view.Replicas {
 			continue
 		}
 		if from := p.surplus(nodes); from != 0 {
-			p.board.drop(i, from)
+			p.layout.drop(i, from)
 			p.move(i)
 		}
 	}
@@ -85,8 +85,8 @@ func (p *planner) surplus(nodes []uint64) uint64 {
 			continue
 		}
 		score := [6]int{1, boolInt(!p.alive(n)), 0, 0, boolInt(rank > 0), 0}
-		if s := p.board.seat(n); s != nil {
-			shares := slices.ContainsFunc(nodes, func(o uint64) bool { other := p.board.seat(o); return o != n && other != nil && other.zone == s.zone })
+		if s := p.layout.load(n); s != nil {
+			shares := slices.ContainsFunc(nodes, func(o uint64) bool { other := p.layout.load(o); return o != n && other != nil && other.zone == s.zone })
 			score = [6]int{0, score[1], boolInt(s.unfit), boolInt(shares), score[4], s.load}
 		}
 		if slices.Compare(score[:], worstScore[:]) >= 0 { // the last of equals
@@ -103,7 +103,7 @@ func (p *planner) replace() {
 		if p.moves <= 0 {
 			return
 		}
-		nodes := p.board.rows[i].nodes
+		nodes := p.layout.rows[i].nodes
 		at := slices.IndexFunc(nodes, p.removed)
 		if at < 0 {
 			at = slices.IndexFunc(nodes, p.lost)
@@ -112,11 +112,11 @@ func (p *planner) replace() {
 			continue
 		}
 		from := nodes[at]
-		if to := p.board.pick(i, from); to != 0 {
-			p.board.swap(change{i, from, to})
+		if to := p.layout.pick(i, from); to != 0 {
+			p.layout.swap(change{i, from, to})
 			p.move(i)
 		} else if p.removed(from) && len(nodes) > 1 {
-			p.board.drop(i, from)
+			p.layout.drop(i, from)
 			p.move(i)
 		}
 	}
@@ -125,7 +125,7 @@ func (p *planner) replace() {
 // live is how many replicas of a shard are on live nodes.
 func (p *planner) live(i int) int {
 	live := 0
-	for _, n := range p.board.rows[i].nodes {
+	for _, n := range p.layout.rows[i].nodes {
 		live += boolInt(p.alive(n))
 	}
 	return live
@@ -138,17 +138,17 @@ func (p *planner) drain() {
 		if p.moves <= 0 {
 			return
 		}
-		nodes := p.board.rows[i].nodes
+		nodes := p.layout.rows[i].nodes
 		at := slices.IndexFunc(nodes, p.going)
 		if at < 0 {
 			continue
 		}
 		from := nodes[at]
-		if to := p.board.pick(i, from); to != 0 {
-			p.board.swap(change{i, from, to})
+		if to := p.layout.pick(i, from); to != 0 {
+			p.layout.swap(change{i, from, to})
 			p.move(i)
 		} else if !p.spare(nodes) && p.survives(nodes, from) {
-			p.board.drop(i, from)
+			p.layout.drop(i, from)
 			p.move(i)
 		}
 	}
@@ -156,38 +156,38 @@ func (p *planner) drain() {
 
 // spare says whether a node without a replica of the row may soon be able to take one: it is down, but not for long.
 func (p *planner) spare(nodes []uint64) bool {
-	return slices.ContainsFunc(p.board.seats, func(s seat) bool { return !slices.Contains(nodes, s.id) })
+	return slices.ContainsFunc(p.layout.seats, func(s nodeLoad) bool { return !slices.Contains(nodes, s.id) })
 }
 
 // grow adds replicas to rows that have fewer than there should be. An even number comes first: it bears no more failures
 // than one replica less.
 func (p *planner) grow() {
 	short := func(i int) int {
-		n := len(p.board.rows[i].nodes)
+		n := len(p.layout.rows[i].nodes)
 		return n + p.view.Replicas*(n%2)
 	}
 	for _, i := range p.movable(short) {
 		if p.moves <= 0 {
 			return
 		}
-		if len(p.board.rows[i].nodes) >= p.board.want {
+		if len(p.layout.rows[i].nodes) >= p.layout.want {
 			continue
 		}
-		if to := p.board.pick(i, 0); to != 0 {
-			p.board.add(i, to)
+		if to := p.layout.pick(i, 0); to != 0 {
+			p.layout.add(i, to)
 			p.move(i)
 		}
 	}
 }
 
-// calm: what follows can wait until no node that counts is down, and every row that can has its replicas and no more.
-func (p *planner) calm() bool {
-	if slices.ContainsFunc(p.board.seats, func(s seat) bool { return s.closed }) {
+// stable: what follows can wait until no node that counts is down, and every row that can has its replicas and no more.
+func (p *planner) stable() bool {
+	if slices.ContainsFunc(p.layout.seats, func(s nodeLoad) bool { return s.closed }) {
 		return false
 	}
-	for i := range p.board.rows {
-		row := &p.board.rows[i]
-		if !row.stuck && (len(row.nodes) < p.board.want || len(row.nodes) > p.view.Replicas || slices.ContainsFunc(row.nodes, p.going)) {
+	for i := range p.layout.rows {
+		row := &p.layout.rows[i]
+		if !row.stuck && (len(row.nodes) < p.layout.want || len(row.nodes) > p.view.Replicas || slices.ContainsFunc(row.nodes, p.going)) {
 			return false
 		}
 	}
@@ -196,13 +196,13 @@ func (p *planner) calm() bool {
 
 // balance brings rows into more zones, then evens out how many replicas nodes have.
 func (p *planner) balance() {
-	for _, next := range []func() (change, bool){p.board.spread, p.board.level} {
+	for _, next := range []func() (change, bool){p.layout.spread, p.layout.level} {
 		for p.moves > 0 {
 			c, ok := next()
 			if !ok {
 				break
 			}
-			p.board.swap(c)
+			p.layout.swap(c)
 			p.move(c.row)
 		}
 	}
@@ -210,16 +210,16 @@ func (p *planner) balance() {
 
 // order evens out the preferred leaders, once nothing moves.
 func (p *planner) order() {
-	if slices.ContainsFunc(p.board.rows, func(r boardRow) bool { return r.pinned && !r.stuck }) {
+	if slices.ContainsFunc(p.layout.rows, func(r shardAssignment) bool { return r.pinned && !r.stuck }) {
 		return
 	}
 	for n := 0; n < maxOrders; {
-		chain := p.board.lead()
+		chain := p.layout.lead()
 		if len(chain) == 0 {
 			return
 		}
 		for _, c := range chain {
-			p.board.first(c.row, c.to)
+			p.layout.first(c.row, c.to)
 			p.place(c.row, false)
 			n++
 		}
@@ -233,7 +233,7 @@ func (p *planner) finishDrains() {
 		if n.State != NodeDraining {
 			continue
 		}
-		if !slices.ContainsFunc(p.view.Rows, func(r Row) bool { return r.Needs(n.ID) }) {
+		if !slices.ContainsFunc(p.view.Rows, func(r Assignment) bool { return r.Needs(n.ID) }) {
 			p.commands = append(p.commands, Command{Verb: SetState, NodeID: n.ID, State: NodeDrained})
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"carillon/timer"
 )
 
-func (tw *town) drain(id uint64) {
+func (tw *fakeCluster) drain(id uint64) {
 	tw.t.Helper()
 	tw.do(Command{Verb: SetState, NodeID: id, State: NodeDraining})
 }
@@ -25,7 +25,7 @@ func TestPlanGrowsAndShrinks(t *testing.T) {
 		if lossy {
 			shards = 16
 		}
-		tw := newTown(t, 1, shards, replicas)
+		tw := newFakeCluster(t, 1, shards, replicas)
 		tw.lossy = lossy
 		moved := func(what string, atMost float64, change func()) {
 			t.Helper()
@@ -62,7 +62,7 @@ func TestPlanGrowsAndShrinks(t *testing.T) {
 func TestPlanFollowsTheNumberOfReplicas(t *testing.T) {
 	const shards = 32
 	for _, lossy := range []bool{false, true} {
-		tw := newTown(t, 6, shards, 1)
+		tw := newFakeCluster(t, 6, shards, 1)
 		tw.lossy = lossy
 		replicas := func(n int) { t.Helper(); tw.do(Command{Verb: SetReplicas, Replicas: n}) }
 		moved := func(what string, exactly int, change func()) {
@@ -102,7 +102,7 @@ func TestPlanFollowsTheNumberOfReplicas(t *testing.T) {
 
 // TestPlanWaitsForTheDead: a node that is down is replaced after ten minutes, not before, and only by one that is there.
 func TestPlanWaitsForTheDead(t *testing.T) {
-	tw := newTown(t, 3, 32, 3)
+	tw := newFakeCluster(t, 3, 32, 3)
 	tw.join(2, "")
 	tw.join(3, "")
 	tw.rest()
@@ -139,22 +139,22 @@ func TestPlanWaitsForTheDead(t *testing.T) {
 
 // TestPlanOfALeaderThatKnowsNothing: whoever has heard of nobody yet moves nothing.
 func TestPlanOfALeaderThatKnowsNothing(t *testing.T) {
-	tw := newTown(t, 4, 32, 3)
+	tw := newFakeCluster(t, 4, 32, 3)
 	for id := range uint64(4) {
 		tw.join(id+2, "")
 	}
 	tw.rest()
-	if commands := Plan(tw.s.View(), Facts{NowMs: tw.nowMs}); len(commands) != 0 {
+	if commands := Plan(tw.s.View(), Observations{NowMs: tw.nowMs}); len(commands) != 0 {
 		t.Fatalf("%+v", commands)
 	}
-	if commands := Plan(View{}, Facts{}); len(commands) != 0 {
+	if commands := Plan(View{}, Observations{}); len(commands) != 0 {
 		t.Fatalf("without a cluster: %+v", commands)
 	}
 }
 
 // TestPlanRedirects: moves to a node that dies on the way are sent elsewhere, or back.
 func TestPlanRedirects(t *testing.T) {
-	tw := newTown(t, 5, 32, 3)
+	tw := newFakeCluster(t, 5, 32, 3)
 	for _, id := range []uint64{2, 3} {
 		tw.join(id, "")
 	}
@@ -177,7 +177,7 @@ func TestPlanRedirects(t *testing.T) {
 // TestPlanKeepsWhatMayComeBack: where there is no other, a move waits for its destination; and a drained node stays as long as
 // the others would be no majority without it.
 func TestPlanKeepsWhatMayComeBack(t *testing.T) {
-	tw := newTown(t, 9, 8, 3)
+	tw := newFakeCluster(t, 9, 8, 3)
 	tw.join(2, "")
 	tw.rest()
 	tw.join(3, "")
@@ -191,7 +191,7 @@ func TestPlanKeepsWhatMayComeBack(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 	}
-	if moving := slices.ContainsFunc(tw.s.Rows()[1:], func(r Row) bool { return r.Names(3) && !r.Settled }); !moving {
+	if moving := slices.ContainsFunc(tw.s.Rows()[1:], func(r Assignment) bool { return r.Names(3) && !r.Settled }); !moving {
 		t.Fatal("the moves to a node that is down were taken back")
 	}
 	delete(tw.down, 3)
@@ -212,7 +212,7 @@ func TestPlanKeepsWhatMayComeBack(t *testing.T) {
 
 // TestPlanBalancesInCalmOnly: while a node is down for a moment nothing moves for the sake of balance.
 func TestPlanBalancesInCalmOnly(t *testing.T) {
-	tw := newTown(t, 10, 16, 3)
+	tw := newFakeCluster(t, 10, 16, 3)
 	tw.join(2, "")
 	tw.join(3, "")
 	tw.rest()
@@ -234,7 +234,7 @@ func TestPlanBalancesInCalmOnly(t *testing.T) {
 
 // TestPlanRemovesByForce: the rows of a removed node get another where there is one, and shrink where there is none.
 func TestPlanRemovesByForce(t *testing.T) {
-	tw := newTown(t, 6, 32, 3)
+	tw := newFakeCluster(t, 6, 32, 3)
 	for _, id := range []uint64{2, 3, 4} {
 		tw.join(id, "")
 	}
@@ -247,7 +247,7 @@ func TestPlanRemovesByForce(t *testing.T) {
 
 // TestPlanZones: two replicas of a row come into one zone only when there is no other.
 func TestPlanZones(t *testing.T) {
-	tw := newTown(t, 7, 32, 3)
+	tw := newFakeCluster(t, 7, 32, 3)
 	zones := map[uint64]string{2: "a", 3: "a", 4: "b", 5: "b", 6: "c", 7: "c"}
 	for id := uint64(2); id < 8; id++ {
 		tw.join(id, zones[id])
@@ -270,7 +270,7 @@ func TestPlanZones(t *testing.T) {
 
 // TestPlanUnfit: who should not lead is first nowhere, until it may again.
 func TestPlanUnfit(t *testing.T) {
-	tw := newTown(t, 8, 32, 3)
+	tw := newFakeCluster(t, 8, 32, 3)
 	tw.join(2, "")
 	tw.join(3, "")
 	tw.rest()
@@ -290,14 +290,14 @@ func TestPlanUnfit(t *testing.T) {
 }
 
 // TestPlanThroughTrouble: whatever happens in between, once everybody that is not removed is up again the cluster comes to rest,
-// whole and even. The checks of town hold at every step.
+// whole and even. The checks of cluster hold at every step.
 func TestPlanThroughTrouble(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		events, shards := 10, rapid.SampledFrom([]int{1, 4, 10}).Draw(rt, "shards")
 		if os.Getenv("CARILLON_SOAK") != "" {
 			events, shards = 30, 3*shards
 		}
-		tw := newTown(t, rapid.Uint64().Draw(rt, "seed"), shards, rapid.IntRange(1, 5).Draw(rt, "replicas"))
+		tw := newFakeCluster(t, rapid.Uint64().Draw(rt, "seed"), shards, rapid.IntRange(1, 5).Draw(rt, "replicas"))
 		tw.t, tw.lossy = rt, true
 		zoned := rapid.Bool().Draw(rt, "zones")
 		for next := uint64(2); len(tw.s.Nodes()) < rapid.IntRange(1, 5).Draw(rt, "more"); next++ {
@@ -350,7 +350,7 @@ func TestPlanWhileGroupsAreFounded(t *testing.T) {
 }
 
 // event is trouble and some seconds after it, now and then so long that who is down counts as lost.
-func (tw *town) event(t *rapid.T, seconds int, chance float64) {
+func (tw *fakeCluster) event(t *rapid.T, seconds int, chance float64) {
 	tw.trouble(t)
 	for range rapid.IntRange(0, seconds).Draw(t, "seconds") {
 		tw.step(chance)
@@ -361,7 +361,7 @@ func (tw *town) event(t *rapid.T, seconds int, chance float64) {
 }
 
 // trouble does one thing to one node. It removes by force only what no group misses for its majority.
-func (tw *town) trouble(t *rapid.T) {
+func (tw *fakeCluster) trouble(t *rapid.T) {
 	present := tw.s.Nodes()
 	n := present[rapid.IntRange(0, len(present)-1).Draw(t, "node")]
 	switch rapid.SampledFrom([]string{"kill", "kill", "revive", "drain", "resume", "remove", "force", "unfit", "replicas"}).Draw(t, "what") {
@@ -396,9 +396,9 @@ func (tw *town) trouble(t *rapid.T) {
 }
 
 // restZoned is rest where zones may forbid balance: only that it ends, and that nothing is then left to do.
-func (tw *town) restZoned() {
+func (tw *fakeCluster) restZoned() {
 	for range 3000 {
-		settled := !slices.ContainsFunc(tw.s.Rows(), func(r Row) bool { return !r.Settled })
+		settled := !slices.ContainsFunc(tw.s.Rows(), func(r Assignment) bool { return !r.Settled })
 		if tw.step(0.5) && settled {
 			if !tw.step(1) {
 				tw.t.Fatalf("it was not at rest")
@@ -415,7 +415,7 @@ func BenchmarkPlan(b *testing.B) {
 		s := NewState(nil, nil)
 		c := FoundCommand("c", size[1], 3, nodes(size[0]))
 		s.Apply(0, c.Encode())
-		f := Facts{NowMs: time.Hour.Milliseconds(), Nodes: map[uint64]NodeFacts{}}
+		f := Observations{NowMs: time.Hour.Milliseconds(), Nodes: map[uint64]NodeFacts{}}
 		for _, n := range s.Nodes() {
 			f.Nodes[n.ID] = NodeFacts{Alive: true}
 		}
@@ -442,9 +442,9 @@ func BenchmarkPlan(b *testing.B) {
 // TestPlanTakesBackAPromotion: a node that dies while the meta group waits for its vote does not hold the group up for ever.
 func TestPlanTakesBackAPromotion(t *testing.T) {
 	voter := func(n uint64) Replica { return Replica{Node: n, ID: ReplicaID(n, 1)} }
-	row := Row{Group: MetaGroup, Epoch: 7, Replicas: []Replica{voter(1), voter(2), voter(3), voter(4)}}
-	v := View{Replicas: 3, Rows: []Row{row}}
-	f := Facts{Nodes: map[uint64]NodeFacts{}}
+	row := Assignment{Group: MetaGroup, Epoch: 7, Replicas: []Replica{voter(1), voter(2), voter(3), voter(4)}}
+	v := View{Replicas: 3, Rows: []Assignment{row}}
+	f := Observations{Nodes: map[uint64]NodeFacts{}}
 	for n := uint64(1); n <= 4; n++ {
 		v.Nodes = append(v.Nodes, Node{ID: n, State: NodeMember})
 		f.Nodes[n] = NodeFacts{Alive: n != 4, DownForMs: 10_000}
@@ -466,15 +466,15 @@ func TestPlanTakesBackAPromotion(t *testing.T) {
 // A group that has lost its majority cannot follow a placement: it would wait for ever in the middle of a change, and count among the
 // moves that are under way. Those that have theirs get it.
 func TestPlanLeavesARowWithoutItsMajorityAlone(t *testing.T) {
-	row := func(group timer.ShardID, nodes ...uint64) Row {
-		r := Row{Group: group, Epoch: 1, Settled: true}
+	row := func(group timer.ShardID, nodes ...uint64) Assignment {
+		r := Assignment{Group: group, Epoch: 1, Settled: true}
 		for _, n := range nodes {
 			r.Replicas = append(r.Replicas, Replica{Node: n, ID: ReplicaID(n, 1)})
 		}
 		return r
 	}
-	v := View{Replicas: 3, Rows: []Row{row(MetaGroup, 1, 4, 5), row(1, 1, 2, 3), row(2, 1, 2, 4)}}
-	f := Facts{ReplaceAfterMs: 60_000, Nodes: map[uint64]NodeFacts{2: {DownForMs: 70_000}, 3: {DownForMs: 70_000}}}
+	v := View{Replicas: 3, Rows: []Assignment{row(MetaGroup, 1, 4, 5), row(1, 1, 2, 3), row(2, 1, 2, 4)}}
+	f := Observations{ReplaceAfterMs: 60_000, Nodes: map[uint64]NodeFacts{2: {DownForMs: 70_000}, 3: {DownForMs: 70_000}}}
 	for n := uint64(1); n <= 6; n++ {
 		v.Nodes = append(v.Nodes, Node{ID: n, State: NodeMember})
 		if n != 2 && n != 3 {
@@ -496,12 +496,12 @@ func TestPlanLeavesARowWithoutItsMajorityAlone(t *testing.T) {
 // by a move would never have a leader again. Found by the simulator.
 func TestPlanShrinksNoRowBelowItsMajority(t *testing.T) {
 	replica := func(n uint64, epoch uint32) Replica { return Replica{Node: n, ID: ReplicaID(n, epoch)} }
-	row := Row{Group: 1, Epoch: 2, Replicas: []Replica{replica(2, 1), replica(1, 1), replica(7, 2)}, Leaving: []Replica{replica(5, 1)}}
-	meta := Row{Group: MetaGroup, Epoch: 1, Settled: true, Replicas: []Replica{replica(1, 1), replica(3, 1), replica(5, 1)}}
-	v := View{Replicas: 3, Rows: []Row{meta, row}, Nodes: []Node{
+	row := Assignment{Group: 1, Epoch: 2, Replicas: []Replica{replica(2, 1), replica(1, 1), replica(7, 2)}, Leaving: []Replica{replica(5, 1)}}
+	meta := Assignment{Group: MetaGroup, Epoch: 1, Settled: true, Replicas: []Replica{replica(1, 1), replica(3, 1), replica(5, 1)}}
+	v := View{Replicas: 3, Rows: []Assignment{meta, row}, Nodes: []Node{
 		{ID: 1, State: NodeMember}, {ID: 2, State: NodeMember}, {ID: 3, State: NodeMember}, {ID: 5, State: NodeDraining}, {ID: 7, State: NodeDraining},
 	}}
-	f := Facts{ReplaceAfterMs: 60_000, Nodes: map[uint64]NodeFacts{1: {Alive: true}, 2: {DownForMs: 70_000}, 3: {DownForMs: 2_000}, 5: {Alive: true}, 7: {Alive: true}}}
+	f := Observations{ReplaceAfterMs: 60_000, Nodes: map[uint64]NodeFacts{1: {Alive: true}, 2: {DownForMs: 70_000}, 3: {DownForMs: 2_000}, 5: {Alive: true}, 7: {Alive: true}}}
 	shrunk := func() bool {
 		for _, c := range Plan(v, f) {
 			if c.Verb == Place && c.Group == 1 && len(c.To) < 3 {
@@ -527,12 +527,12 @@ func TestPlanShrinksNoRowBelowItsMajority(t *testing.T) {
 // row that takes out one of three, while another has just died, is drawn anew.
 func TestPlanEndsAShrinkingWhoseRestHasDied(t *testing.T) {
 	replica := func(n uint64, learner bool) Replica { return Replica{Node: n, ID: ReplicaID(n, 1), Learner: learner} }
-	meta := Row{Group: MetaGroup, Epoch: 7, Replicas: []Replica{replica(1, false), replica(2, false), replica(3, true)}}
-	row := Row{Group: 1, Epoch: 7, Replicas: []Replica{replica(1, false), replica(2, false)}, Leaving: []Replica{replica(3, false)}}
-	v := View{Replicas: 3, Rows: []Row{meta, row}, Nodes: []Node{
+	meta := Assignment{Group: MetaGroup, Epoch: 7, Replicas: []Replica{replica(1, false), replica(2, false), replica(3, true)}}
+	row := Assignment{Group: 1, Epoch: 7, Replicas: []Replica{replica(1, false), replica(2, false)}, Leaving: []Replica{replica(3, false)}}
+	v := View{Replicas: 3, Rows: []Assignment{meta, row}, Nodes: []Node{
 		{ID: 1, State: NodeMember}, {ID: 2, State: NodeMember}, {ID: 3, State: NodeDraining},
 	}}
-	f := Facts{Nodes: map[uint64]NodeFacts{1: {Alive: true}, 2: {DownForMs: 10_000}, 3: {Alive: true}}}
+	f := Observations{Nodes: map[uint64]NodeFacts{1: {Alive: true}, 2: {DownForMs: 10_000}, 3: {Alive: true}}}
 	if got := Plan(v, f); len(got) != 0 {
 		t.Fatalf("after ten seconds: %+v", got)
 	}

@@ -104,8 +104,8 @@ type Part struct {
 	Leases int
 }
 
-// Standing is what Look looks at.
-type Standing struct {
+// Observation is what Look looks at.
+type Observation struct {
 	Now    time.Duration // monotonic
 	WallMs int64
 	Shards int
@@ -113,7 +113,7 @@ type Standing struct {
 	Mine   []timer.ShardID         // what this node leads
 	Others []uint64                // the cluster's other nodes
 	Topics []*timer.Topic          // those with a Concurrency
-	Held   func(timer.TopicID) int // leases of this node. Called without a lock: AtOnce may be called meanwhile
+	Held   func(timer.TopicID) int // leases of this node. Called without a lock: Concurrency may be called meanwhile
 }
 
 // NewShares is for a node's so-many-th process.
@@ -132,8 +132,8 @@ func (s *Shares) Rate(t *timer.Topic) (perSecond float64, burst int) {
 	return s.view.rate(t, s.turn)
 }
 
-// AtOnce implements shard.Shares.
-func (s *Shares) AtOnce(t *timer.Topic, limit int, now time.Duration) int {
+// Concurrency implements shard.Shares.
+func (s *Shares) Concurrency(t *timer.Topic, limit int, now time.Duration) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.parts[t.ID]
@@ -146,8 +146,8 @@ func (s *Shares) AtOnce(t *timer.Topic, limit int, now time.Duration) int {
 	return min(p.may, limit)
 }
 
-// Passed implements shard.Shares.
-func (s *Shares) Passed(id timer.TopicID) {
+// Abandoned implements shard.Shares.
+func (s *Shares) Abandoned(id timer.TopicID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.parts[id]; p != nil && !s.alone() {
@@ -166,7 +166,7 @@ func (s *Shares) alone() bool {
 }
 
 // Look takes stock, and says what is to be said now.
-func (s *Shares) Look(st *Standing) Says {
+func (s *Shares) Look(st *Observation) Says {
 	s.mu.Lock()
 	s.take(st)
 	for _, t := range st.Topics {
@@ -220,7 +220,7 @@ func (s *Shares) Look(st *Standing) Says {
 }
 
 // take notes how things stand: who is there, and silent; who leads; which topics have a limit no more.
-func (s *Shares) take(st *Standing) {
+func (s *Shares) take(st *Observation) {
 	passed := min(max(0, st.Now-s.looked), longestLook)
 	if !s.begun {
 		passed, s.begun = 0, true
@@ -258,7 +258,7 @@ func (s *Shares) take(st *Standing) {
 }
 
 // turnAt is whose turn it is, by the clock of the first that leads: so one clock that is off shifts it for all.
-func (s *Shares) turnAt(st *Standing, ahead int64) int64 {
+func (s *Shares) turnAt(st *Observation, ahead int64) int64 {
 	ms := st.WallMs
 	if len(s.view.nodes) > 0 {
 		if o := s.others[s.view.nodes[0]]; o != nil && o.met && o.silence < silentFor {

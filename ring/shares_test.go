@@ -102,9 +102,9 @@ func sum64(m map[uint64]int64) (n int64) {
 	return n
 }
 
-// parish is some nodes that share a limit: each believes what it likes of who leads what, takes leases as it may, and hears of the others late or
+// limitModel is some nodes that share a limit: each believes what it likes of who leads what, takes leases as it may, and hears of the others late or
 // never.
-type parish struct {
+type limitModel struct {
 	t      *testing.T
 	random *rand.Rand
 	now    time.Duration
@@ -133,8 +133,8 @@ type wire struct {
 
 const parishShards = 7
 
-func newParish(t *testing.T, seed uint64, nodes, limit int) *parish {
-	v := &parish{t: t, random: rand.New(rand.NewPCG(seed, 5)), now: time.Hour, topic: &timer.Topic{ID: 3, Name: "t"}}
+func newParish(t *testing.T, seed uint64, nodes, limit int) *limitModel {
+	v := &limitModel{t: t, random: rand.New(rand.NewPCG(seed, 5)), now: time.Hour, topic: &timer.Topic{ID: 3, Name: "t"}}
 	v.topic.Policy.Concurrency = limit
 	for i := range nodes {
 		n := &household{id: uint64(i + 1), starts: 1}
@@ -146,7 +146,7 @@ func newParish(t *testing.T, seed uint64, nodes, limit int) *parish {
 }
 
 // agree has all nodes know the same of who leads what, or each something else.
-func (v *parish) agree(same bool) {
+func (v *limitModel) agree(same bool) {
 	leads := map[uint64]int64{}
 	for i, n := range v.nodes {
 		if i == 0 || !same {
@@ -169,8 +169,8 @@ func (n *household) held(now time.Duration) (held int) {
 }
 
 // beat is one look of a node, and its word on the way to the others.
-func (v *parish) beat(n *household) {
-	st := Standing{
+func (v *limitModel) beat(n *household) {
+	st := Observation{
 		Now: v.now, WallMs: (v.now + n.off).Milliseconds(), Shards: parishShards, Leads: n.leads, Topics: []*timer.Topic{v.topic},
 		Held: func(timer.TopicID) int { return n.held(v.now) },
 	}
@@ -195,7 +195,7 @@ func (v *parish) beat(n *household) {
 }
 
 // pass lets so much time go by; nodes take what they may.
-func (v *parish) pass(d time.Duration) (taken map[uint64]int) {
+func (v *limitModel) pass(d time.Duration) (taken map[uint64]int) {
 	v.t.Helper()
 	taken = map[uint64]int{}
 	const step = 25 * time.Millisecond
@@ -216,7 +216,7 @@ func (v *parish) pass(d time.Duration) (taken map[uint64]int) {
 				if (v.now/step+time.Duration(n.id)*7)%10 == 0 {
 					v.beat(n)
 				}
-				for n.held(v.now) < n.shares.AtOnce(v.topic, v.topic.Policy.Concurrency, v.now) {
+				for n.held(v.now) < n.shares.Concurrency(v.topic, v.topic.Policy.Concurrency, v.now) {
 					n.open = append(n.open, v.now+time.Duration(v.random.Int64N(int64(2*time.Second))))
 					taken[n.id]++
 				}
@@ -230,7 +230,7 @@ func (v *parish) pass(d time.Duration) (taken map[uint64]int) {
 	return taken
 }
 
-func (v *parish) describe() (text string) {
+func (v *limitModel) describe() (text string) {
 	for _, n := range v.nodes {
 		text += fmt.Sprintf("\nnode %d holds %d, knows %v: %+v", n.id, n.held(v.now), n.leads, *n.shares.parts[v.topic.ID])
 	}
@@ -247,12 +247,12 @@ func TestTheFirstLookEndsNoSilence(t *testing.T) {
 		for begun := v.now; v.now < begun+silentFor; v.now += heardFor / 10 {
 			v.beat(n)
 			says := v.wires[len(v.wires)-1].says
-			if got := n.shares.AtOnce(v.topic, 4, v.now); got != 0 || says.Unsure != (starts > 1) {
+			if got := n.shares.Concurrency(v.topic, 4, v.now); got != 0 || says.Unsure != (starts > 1) {
 				t.Fatalf("process %d: after %s it may have %d, unsure %v", starts, v.now-begun, got, says.Unsure)
 			}
 		}
 		v.beat(n)
-		if got := n.shares.AtOnce(v.topic, 4, v.now); got == 0 {
+		if got := n.shares.Concurrency(v.topic, 4, v.now); got == 0 {
 			t.Errorf("process %d: the other never was, and this one may have nothing", starts)
 		}
 	}
@@ -267,20 +267,20 @@ func TestPassedLeasesAreTheOthers(t *testing.T) {
 	for range 30 {
 		v.quiet(250 * time.Millisecond)
 	}
-	if got := a.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
 		t.Fatalf("who leads all may have %d", got)
 	}
 	b.open = []time.Duration{v.now + 3*time.Second} // a lease that it has found in a shard that it leads now
-	a.shares.Passed(v.topic.ID)
+	a.shares.Abandoned(v.topic.ID)
 	for end := b.open[0]; v.now < end; {
-		if got := a.shares.AtOnce(v.topic, 1, v.now); got != 0 {
+		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 0 {
 			t.Fatalf("%s before the lease's end another may have %d", end-v.now, got)
 		}
 		v.quiet(250 * time.Millisecond)
 	}
 	v.quiet(time.Second)
 	v.quiet(time.Second)
-	if got := a.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
 		t.Errorf("after the lease's end another may have %d", got)
 	}
 }
@@ -294,7 +294,7 @@ func TestThePartOfAProcessThatHasJustBegun(t *testing.T) {
 	for range 30 {
 		v.quiet(250 * time.Millisecond)
 	}
-	if x, y := a.shares.AtOnce(v.topic, 1, v.now), b.shares.AtOnce(v.topic, 1, v.now); x != 0 || y != 1 {
+	if x, y := a.shares.Concurrency(v.topic, 1, v.now), b.shares.Concurrency(v.topic, 1, v.now); x != 0 || y != 1 {
 		t.Fatalf("who leads all may have %d, the other %d", y, x)
 	}
 	b.starts++
@@ -303,14 +303,14 @@ func TestThePartOfAProcessThatHasJustBegun(t *testing.T) {
 	begun := v.now
 	for v.now < begun+silentFor {
 		v.quiet(250 * time.Millisecond)
-		if got := a.shares.AtOnce(v.topic, 1, v.now); got != 0 && v.now < begun+silentFor {
+		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 0 && v.now < begun+silentFor {
 			t.Fatalf("%s after the start another may have %d", v.now-begun, got)
 		}
 	}
 	for range 4 {
 		v.quiet(250 * time.Millisecond)
 	}
-	if got := a.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
 		t.Errorf("%s after the start another may have %d", v.now-begun, got)
 	}
 }
@@ -330,7 +330,7 @@ func TestThePartOfTheProcessBefore(t *testing.T) {
 	begun := v.now
 	for v.now < begun+silentFor-250*time.Millisecond {
 		v.quiet(250 * time.Millisecond)
-		if got := b.shares.AtOnce(v.topic, 1, v.now); got != 0 {
+		if got := b.shares.Concurrency(v.topic, 1, v.now); got != 0 {
 			t.Fatalf("%s after its start it may have %d", v.now-begun, got)
 		}
 	}
@@ -338,7 +338,7 @@ func TestThePartOfTheProcessBefore(t *testing.T) {
 	for range 6 {
 		v.quiet(250 * time.Millisecond)
 	}
-	if got := b.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+	if got := b.shares.Concurrency(v.topic, 1, v.now); got != 1 {
 		t.Errorf("%s after its start it may have %d", v.now-begun, got)
 	}
 }
@@ -355,14 +355,14 @@ func TestThePartOfLeasesThatLast(t *testing.T) {
 	b.open = []time.Duration{v.now + 7*time.Second} // a consumer's, which it counts on when it leads no more
 	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
 	for end := b.open[0]; v.now < end; v.quiet(250 * time.Millisecond) {
-		if x, y := a.shares.AtOnce(v.topic, 1, v.now), b.shares.AtOnce(v.topic, 1, v.now); x != 0 || y != 0 && v.now > end-6*time.Second {
+		if x, y := a.shares.Concurrency(v.topic, 1, v.now), b.shares.Concurrency(v.topic, 1, v.now); x != 0 || y != 0 && v.now > end-6*time.Second {
 			t.Fatalf("%s before the lease's end another may have %d, who has it %d", end-v.now, x, y)
 		}
 	}
 	for range 4 {
 		v.quiet(250 * time.Millisecond)
 	}
-	if got := a.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
 		t.Errorf("after the lease's end another may have %d", got)
 	}
 }
@@ -388,7 +388,7 @@ func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
 		for range 30 {
 			v.quiet(250 * time.Millisecond)
 		}
-		if got := a.shares.AtOnce(v.topic, 1, v.now); got != 1 {
+		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
 			t.Fatalf("who leads all may have %d", got)
 		}
 		a.open = []time.Duration{v.now + time.Hour}
@@ -403,7 +403,7 @@ func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
 				}
 			}
 			v.wires = nil
-			if b.shares.AtOnce(v.topic, 1, v.now) > 0 {
+			if b.shares.Concurrency(v.topic, 1, v.now) > 0 {
 				got = v.now - begun
 			}
 		}
@@ -414,7 +414,7 @@ func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
 }
 
 // quiet is beats of all, which come at once, and so much time in which nobody takes anything.
-func (v *parish) quiet(d time.Duration) {
+func (v *limitModel) quiet(d time.Duration) {
 	for _, n := range v.nodes {
 		v.beat(n)
 	}

@@ -58,9 +58,9 @@ type cluster struct {
 	level    shard.Level // agreed on; see agree
 	version  uint64      // grows with each change of nodes or rows
 	nodes    map[uint64]Node
-	present  []Node // those not removed, by id
-	rows     []Row  // by group
-	secret   []byte // nil: not made yet
+	present  []Node       // those not removed, by id
+	rows     []Assignment // by group
+	secret   []byte       // nil: not made yet
 
 	nodeSum, rowSum uint64 // of the hashes of nodes, those removed too, and of rows; see State.Hash
 }
@@ -134,17 +134,17 @@ func (s *State) Awaits(n Node) (group timer.ShardID, yes bool) {
 }
 
 // Row is the placement of a group.
-func (s *State) Row(group timer.ShardID) (Row, bool) {
+func (s *State) Row(group timer.ShardID) (Assignment, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if int64(group) >= int64(len(s.cluster.rows)) {
-		return Row{}, false
+		return Assignment{}, false
 	}
 	return s.cluster.rows[group], true
 }
 
 // Rows is a copy of all placement: the meta group's row, then the timer shards'. What the rows point to is shared.
-func (s *State) Rows() []Row {
+func (s *State) Rows() []Assignment {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Clone(s.cluster.rows)
@@ -178,7 +178,7 @@ func (s *State) Apply(nowMs int64, data []byte) (any, error) {
 		command = (*cluster).remove
 	case Place:
 		command = (*cluster).place
-	case Settled:
+	case Reconciled:
 		command = (*cluster).settled
 	case SetSecret:
 		command = (*cluster).setSecret
@@ -242,7 +242,7 @@ func (c *cluster) put(n Node) {
 	c.version++
 }
 
-func (c *cluster) putRow(r Row) {
+func (c *cluster) putRow(r Assignment) {
 	c.rowSum += hashRow(&r) - hashRow(&c.rows[r.Group])
 	c.rows[r.Group] = r
 	c.version++

@@ -46,7 +46,7 @@ func hashNode(n *Node) uint64 {
 	return h.sum64()
 }
 
-func hashRow(r *Row) uint64 {
+func hashRow(r *Assignment) uint64 {
 	h := newStateHash()
 	h.numbers(int64(r.Group), int64(r.Epoch))
 	h.flags(r.Settled, r.Unmoved)

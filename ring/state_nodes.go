@@ -188,7 +188,7 @@ func (c *cluster) bury(nowMs int64, n Node) {
 	tombs := c.removed()
 	slices.SortFunc(tombs, func(a, b Node) int { return cmp.Or(cmp.Compare(a.SinceMs, b.SinceMs), cmp.Compare(a.ID, b.ID)) })
 	for _, old := range tombs {
-		if old.ID != n.ID && !slices.ContainsFunc(c.rows, func(r Row) bool { return r.Names(old.ID) || r.Needs(old.ID) }) {
+		if old.ID != n.ID && !slices.ContainsFunc(c.rows, func(r Assignment) bool { return r.Names(old.ID) || r.Needs(old.ID) }) {
 			c.nodeSum -= hashNode(&old)
 			delete(c.nodes, old.ID)
 			return

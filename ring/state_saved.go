@@ -30,14 +30,14 @@ type savedState struct {
 }
 
 type savedCluster struct {
-	ID       string      `json:"id"`
-	Shards   int         `json:"shards"`
-	Replicas int         `json:"replicas"`
-	Level    shard.Level `json:"level,omitempty"`
-	Version  uint64      `json:"version"`
-	Nodes    []Node      `json:"nodes,omitempty"` // those removed too
-	Rows     []Row       `json:"rows,omitempty"`
-	Secret   []byte      `json:"secret,omitempty"`
+	ID       string       `json:"id"`
+	Shards   int          `json:"shards"`
+	Replicas int          `json:"replicas"`
+	Level    shard.Level  `json:"level,omitempty"`
+	Version  uint64       `json:"version"`
+	Nodes    []Node       `json:"nodes,omitempty"` // those removed too
+	Rows     []Assignment `json:"rows,omitempty"`
+	Secret   []byte       `json:"secret,omitempty"`
 }
 
 // savedHead is the first line of a snapshot. Its nodes and rows follow.
@@ -51,7 +51,7 @@ type savedHead struct {
 type savedItem struct {
 	Topic *timer.Topic `json:"topic,omitempty"`
 	Node  *Node        `json:"node,omitempty"`
-	Row   *Row         `json:"row,omitempty"`
+	Row   *Assignment  `json:"row,omitempty"`
 	End   *savedEnd    `json:"end,omitempty"` // the last
 }
 
@@ -67,7 +67,7 @@ type saving struct {
 	head   savedHead
 	topics topicWalk
 	nodes  []Node
-	rows   []Row
+	rows   []Assignment
 	stage  int
 	// The sums of what is written, and what they should be: memory may have changed by itself.
 	sums, want savedSums

@@ -72,7 +72,7 @@ func TestFound(t *testing.T) {
 	placed := 0
 	s := NewState(nil, func() { placed++ })
 	refused(t, s, ErrNotFounded, Command{Verb: Register, Node: &Node{ID: 9, Name: "x"}})
-	refused(t, s, ErrNotFounded, Command{Verb: Settled, Group: 1, Epoch: 1})
+	refused(t, s, ErrNotFounded, Command{Verb: Reconciled, Group: 1, Epoch: 1})
 	for _, bad := range []Command{
 		FoundCommand("", 4, 3, nodes(1)), FoundCommand("c", 0, 3, nodes(1)), FoundCommand("c", 4, 0, nodes(1)), FoundCommand("c", 4, 8, nodes(1)),
 		FoundCommand("c", 4, 3, nil), FoundCommand("c", 4, 3, append(nodes(2), node(1))), FoundCommand("c", MaxShards+1, 3, nodes(1)),
@@ -178,7 +178,7 @@ func TestSetReplicas(t *testing.T) {
 			t.Errorf("%d replicas, want %d", got, n)
 		}
 	}
-	if !slices.EqualFunc(rows, s.Rows(), func(a, b Row) bool { return a.Epoch == b.Epoch }) {
+	if !slices.EqualFunc(rows, s.Rows(), func(a, b Assignment) bool { return a.Epoch == b.Epoch }) {
 		t.Error("rows have changed: that is the controller's")
 	}
 }
@@ -269,7 +269,7 @@ func TestNodeStates(t *testing.T) {
 		}
 		must(t, s, Command{Verb: Place, Group: g, Epoch: 1, To: to})
 		refused(t, s, ErrInUse, state(1, NodeDrained)) // it is on the way, but still has what the group needs
-		must(t, s, Command{Verb: Settled, Group: g, Epoch: 2})
+		must(t, s, Command{Verb: Reconciled, Group: g, Epoch: 2})
 	}
 	must(t, s, state(1, NodeDrained))
 	must(t, s, Command{Verb: Remove, NodeID: 1})
@@ -314,11 +314,11 @@ func TestPlace(t *testing.T) {
 	if r := must(t, s, back); r.Row.Settled || r.Row.Replicas[1] != a || len(r.Row.Leaving) != 1 || r.Row.Leaving[0] != c {
 		t.Fatalf("the way back: %+v", r.Row)
 	}
-	refused(t, s, ErrEpoch, Command{Verb: Settled, Group: 1, Epoch: 3})
-	if r := must(t, s, Command{Verb: Settled, Group: 1, Epoch: 4}); !r.Row.Settled || r.Row.Leaving != nil {
+	refused(t, s, ErrEpoch, Command{Verb: Reconciled, Group: 1, Epoch: 3})
+	if r := must(t, s, Command{Verb: Reconciled, Group: 1, Epoch: 4}); !r.Row.Settled || r.Row.Leaving != nil {
 		t.Fatalf("%+v", r.Row)
 	}
-	must(t, s, Command{Verb: Settled, Group: 1, Epoch: 4})
+	must(t, s, Command{Verb: Reconciled, Group: 1, Epoch: 4})
 }
 
 // TestFoundersAreKnownUntilAMoveIsSettled: whatever becomes of a row, and after a restart too.
@@ -355,7 +355,7 @@ func TestFoundersAreKnownUntilAMoveIsSettled(t *testing.T) {
 	check("moved", false, true)
 	must(t, s, Command{Verb: Place, Group: 1, Epoch: 3, To: []Replica{c, d}, Force: true})
 	check("redirected", false, true)
-	must(t, s, Command{Verb: Settled, Group: 1, Epoch: 4})
+	must(t, s, Command{Verb: Reconciled, Group: 1, Epoch: 4})
 	check("settled", true, false)
 	must(t, s, Command{Verb: Place, Group: 1, Epoch: 4, To: []Replica{d, c}})
 	check("reordered again", true, false)
@@ -411,7 +411,7 @@ func TestReadersBesideApply(t *testing.T) {
 		to := []Replica{{Node: 3 - row.Replicas[0].Node}}
 		to[0].ID = ReplicaID(to[0].Node, row.Epoch+1)
 		n := node(uint64(100 + i))
-		for _, c := range []Command{{Verb: Place, Group: 1, Epoch: row.Epoch, To: to}, {Verb: Settled, Group: 1, Epoch: row.Epoch + 1}, {Verb: Register, Node: &n}} {
+		for _, c := range []Command{{Verb: Place, Group: 1, Epoch: row.Epoch, To: to}, {Verb: Reconciled, Group: 1, Epoch: row.Epoch + 1}, {Verb: Register, Node: &n}} {
 			if r := s.applied(0, c.Encode()); r.Err != nil {
 				t.Fatal(r.Err)
 			}
@@ -473,7 +473,7 @@ func TestAnyCommands(t *testing.T) {
 
 func anyCommand(t *rapid.T, s *State) Command {
 	c := Command{
-		Verb:  rapid.SampledFrom([]Verb{Found, Register, Register, SetState, SetState, Remove, Place, Place, Place, Settled, Settled, SetReplicas, Ensure, Reseal}).Draw(t, "verb"),
+		Verb:  rapid.SampledFrom([]Verb{Found, Register, Register, SetState, SetState, Remove, Place, Place, Place, Reconciled, Reconciled, SetReplicas, Ensure, Reseal}).Draw(t, "verb"),
 		Force: rapid.Bool().Draw(t, "force"), Replace: rapid.Bool().Draw(t, "replace"),
 		NodeID: uint64(rapid.IntRange(0, 6).Draw(t, "node")), Group: timer.ShardID(rapid.IntRange(0, 3).Draw(t, "group")),
 		State: rapid.SampledFrom([]NodeState{NodeMember, NodeDraining, NodeDrained, NodeRemoved, "odd"}).Draw(t, "state"),

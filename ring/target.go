@@ -27,7 +27,7 @@ func Target(nodes []TargetNode, groups, replicas int) [][]uint64 {
 // TargetFrom is Target for a cluster that has a layout: what can stay stays, and only what balance asks for moves.
 // Nodes of current that are not in nodes are gone.
 func TargetFrom(current [][]uint64, nodes []TargetNode, groups, replicas int) [][]uint64 {
-	b := newBoard(nodes, groups, replicas)
+	b := newLayout(nodes, groups, replicas)
 	for i := range b.rows {
 		if i < len(current) {
 			b.keep(i, current[i])

@@ -6,7 +6,7 @@ import (
 )
 
 // spread is a swap that brings a row into one more zone.
-func (b *board) spread() (change, bool) {
+func (b *layout) spread() (change, bool) {
 	for i := range b.rows {
 		row := &b.rows[i]
 		if row.pinned || len(row.nodes) != b.want {
@@ -14,11 +14,11 @@ func (b *board) spread() (change, bool) {
 		}
 		for k := len(row.nodes) - 1; k >= 0; k-- { // the preferred leader last
 			from := row.nodes[k]
-			s := b.seat(from)
+			s := b.load(from)
 			if s == nil || !b.zoneUsed(row, s.zone, from) {
 				continue
 			}
-			to := b.seat(b.pick(i, from))
+			to := b.load(b.pick(i, from))
 			if to != nil && !to.unfit && !b.zoneUsed(row, to.zone, 0) {
 				return change{i, from, to.id}, true
 			}
@@ -29,7 +29,7 @@ func (b *board) spread() (change, bool) {
 
 // level is a swap that takes from a node with too many replicas, or gives to one with too few. It never costs a row a zone.
 // Its ends differ by two at least: so the sum of squares falls, and no move is ever undone by another.
-func (b *board) level() (change, bool) {
+func (b *layout) level() (change, bool) {
 	if len(b.seats) < 2 {
 		return change{}, false
 	}
@@ -38,11 +38,11 @@ func (b *board) level() (change, bool) {
 		total += b.seats[i].load
 	}
 	low, high := tolerance(total, len(b.seats))
-	order := make([]*seat, len(b.seats))
+	order := make([]*nodeLoad, len(b.seats))
 	for i := range b.seats {
 		order[i] = &b.seats[i]
 	}
-	slices.SortStableFunc(order, func(x, y *seat) int { return cmp.Compare(x.load, y.load) })
+	slices.SortStableFunc(order, func(x, y *nodeLoad) int { return cmp.Compare(x.load, y.load) })
 	if order[0].load >= low && order[len(order)-1].load <= high {
 		return change{}, false
 	}
@@ -65,7 +65,7 @@ func (b *board) level() (change, bool) {
 }
 
 // held lists, for each seat, the whole rows in which it is and that may be changed.
-func (b *board) held() [][]int {
+func (b *layout) held() [][]int {
 	held := make([][]int, len(b.seats))
 	for i := range b.rows {
 		if row := &b.rows[i]; !row.pinned && len(row.nodes) == b.want {
@@ -81,7 +81,7 @@ func (b *board) held() [][]int {
 
 // movable finds the row of from that best moves to another node: one that evens the first ranks too, and of those one
 // that the rings give to it.
-func (b *board) movable(rows []int, from, to *seat) (best int, ok bool) {
+func (b *layout) movable(rows []int, from, to *nodeLoad) (best int, ok bool) {
 	lead := from.leads > to.leads
 	bestScore := -1
 	for _, i := range rows {
@@ -103,7 +103,7 @@ func (b *board) movable(rows []int, from, to *seat) (best int, ok bool) {
 
 // lead is what evens out first ranks, by changing the order within rows alone: one row whose first cannot lead, or a chain
 // of rows that takes one first rank from a node with too many, or to one with too few, through others that stay as they are.
-func (b *board) lead() []change {
+func (b *layout) lead() []change {
 	edges := make([][]int, len(b.seats)) // rows by the seat that is first
 	total, leaders := 0, 0
 	for i := range b.rows {
@@ -145,10 +145,10 @@ func (b *board) lead() []change {
 }
 
 // leads says whether a seat may have first ranks.
-func (b *board) leads(k int) bool { return !b.seats[k].unfit && !b.seats[k].closed }
+func (b *layout) leads(k int) bool { return !b.seats[k].unfit && !b.seats[k].closed }
 
 // promote puts the one first that leads least of those that can.
-func (b *board) promote(i int) (change, bool) {
+func (b *layout) promote(i int) (change, bool) {
 	best := -1
 	for _, n := range b.rows[i].nodes {
 		if k, ok := b.index[n]; ok && b.leads(k) && (best < 0 || b.seats[k].leads < b.seats[best].leads) {
@@ -163,7 +163,7 @@ func (b *board) promote(i int) (change, bool) {
 
 // chain searches breadth first from a seat for one that leads two fewer, when one of both is out of bounds. The chain is given
 // from its far end, so that no seat has more than it may at any moment.
-func (b *board) chain(start int, edges [][]int, low, high int) []change {
+func (b *layout) chain(start int, edges [][]int, low, high int) []change {
 	via := make(map[int]change, len(b.seats))
 	prev := map[int]int{start: -1}
 	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {

@@ -91,7 +91,7 @@ func (h *Host) TakeActivity() Activity {
 		}
 		w.firedBy = nil
 		for _, g := range w.groups {
-			if g.table != nil && g.lead.active {
+			if g.table != nil && g.scheduler.active {
 				g.activity(&a)
 			}
 		}
@@ -102,8 +102,8 @@ func (h *Host) TakeActivity() Activity {
 func (g *group) activity(a *Activity) {
 	c, canary := g.table.Totals(), g.table.Counts(canaryTopic)
 	hidden := int64(0)
-	for _, f := range g.lead.flights {
-		if f.hidden() && f.lane.queue.id != canaryTopic {
+	for _, f := range g.scheduler.activeLeases {
+		if f.hidden() && f.queue.queue.id != canaryTopic {
 			hidden++
 		}
 	}
@@ -111,7 +111,7 @@ func (g *group) activity(a *Activity) {
 	a.Totals.Leased += c.Leased - canary.Leased - hidden
 	a.Totals.Done += c.Done - canary.Done
 	a.Totals.Dead += c.Dead
-	for id, q := range g.lead.topics {
+	for id, q := range g.scheduler.topics {
 		if id == canaryTopic {
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 
 // TestActivityOfTopics: attempts count for their topics, until somebody has been told; beyond a bound they count for none by name.
 func TestActivityOfTopics(t *testing.T) {
-	w := &worker{host: &Host{cfg: Config{Observer: &rigObserver{}}}}
+	w := &worker{host: &Host{cfg: Config{Observer: &fakeObserver{}}}}
 	for id := range timer.TopicID(maxFiredTopics + 10) {
 		w.fired(1+id, &Outcome{Kind: Ack})
 	}
@@ -26,7 +26,7 @@ func TestActivityOfTopics(t *testing.T) {
 
 // TestTakeActivity: what is told is told once; what is due counts as long as it is.
 func TestTakeActivity(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.calls.auto = 200
 	r.add("a", 0)
 	r.settle()

@@ -24,11 +24,11 @@ func (t *Table) Apply(data []byte, want func(item int, r *timer.Result) bool, ds
 	t.clockMs = max(t.clockMs, it.nowMs)
 	t.restamp(restampsPerEntry)
 	t.dropFinished(dropsPerEntry + len(data)/bytesPerDrop)
-	for len(t.tombs) > 0 && t.tombs[0].atMs < t.clockMs-tombstoneKeepMs {
-		delete(t.tombOf, t.tombs[0].topic)
-		t.forgetDelivery(t.tombs[0].topic)
-		t.closedSum -= t.tombs[0].hash()
-		t.tombs = t.tombs[1:]
+	for len(t.closedTopics) > 0 && t.closedTopics[0].atMs < t.clockMs-tombstoneKeepMs {
+		delete(t.tombOf, t.closedTopics[0].topic)
+		t.forgetDelivery(t.closedTopics[0].topic)
+		t.closedSum -= t.closedTopics[0].hash()
+		t.closedTopics = t.closedTopics[1:]
 	}
 	for n := 0; it.next(); n++ {
 		r := t.applyItem(&it)
@@ -133,7 +133,7 @@ func (t *Table) lease(h timer.Handle, seq uint64, rev uint32, durMs int64, holde
 	if s == nil || s.state() != timer.Scheduled || s.rev != rev || !t.delivers(t.topics.rows[s.topic].id, holder == byPuller) {
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
-	s = t.touch(h)
+	s = t.beginUpdate(h)
 	r := t.run(s)
 	t.fence++
 	r.fence = t.fence
@@ -143,8 +143,8 @@ func (t *Table) lease(h timer.Handle, seq uint64, rev uint32, durMs int64, holde
 		t.started(s, r, nowMs)
 	}
 	s.setAttempts(s.attempts() + 1)
-	t.turn(h, s, timer.Leased, t.clockMs+timer.ClampMs(durMs))
-	t.settle(h, s)
+	t.transition(h, s, timer.Leased, t.clockMs+timer.ClampMs(durMs))
+	t.endUpdate(h, s)
 	return timer.Result{Code: timer.OK, Handle: h, Fence: r.fence}
 }
 
@@ -154,9 +154,9 @@ func (t *Table) expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, ag
 	if s == nil || s.state() != timer.Scheduled || s.rev != rev {
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
-	s = t.touch(h)
+	s = t.beginUpdate(h)
 	t.kill(h, s, timer.Expired, t.clockMs, retainUntilMs)
-	t.settle(h, s)
+	t.endUpdate(h, s)
 	t.continueSeries(h, againMs)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
@@ -164,7 +164,7 @@ func (t *Table) expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, ag
 func (t *Table) kill(h timer.Handle, s *slot, why timer.Reason, endMs, retainUntilMs int64) {
 	t.run(s).nextEnd = endMs
 	s.setReason(why)
-	t.turn(h, s, timer.Dead, retainUntilMs)
+	t.transition(h, s, timer.Dead, retainUntilMs)
 	t.tellEnd(h, s)
 }
 

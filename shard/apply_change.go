@@ -21,7 +21,7 @@ func refusal(s timer.State) (timer.Code, bool) {
 func (c *change) matches(v *blob) bool { return c.ifMatch == 0 || c.ifMatch == v.version }
 
 // add creates a timer, or answers for the one that has its id (I18).
-func (t *Table) add(c *change, f *facts) timer.Result {
+func (t *Table) add(c *change, f *specSummary) timer.Result {
 	if t.closed(c.topic) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
@@ -76,7 +76,7 @@ func (t *Table) late(c *change) bool {
 }
 
 // put creates a timer or replaces all of one.
-func (t *Table) put(c *change, f *facts) timer.Result {
+func (t *Table) put(c *change, f *specSummary) timer.Result {
 	if t.closed(c.topic) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
@@ -102,9 +102,9 @@ func (t *Table) put(c *change, f *facts) timer.Result {
 	case state.Over():
 		return t.createOver(c, f, h)
 	}
-	s = t.touch(h)
+	s = t.beginUpdate(h)
 	t.replace(h, s, &v, c, f, c.spec.dueMs)
-	t.settle(h, s)
+	t.endUpdate(h, s)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
@@ -112,13 +112,13 @@ func (t *Table) put(c *change, f *facts) timer.Result {
 func (t *Table) versionAfter(version uint32) uint32 { return max(version+1, t.leastVersion) }
 
 // replace gives a touched, scheduled timer all that a command says, as its next version. v views its blob.
-func (t *Table) replace(h timer.Handle, s *slot, v *blob, c *change, f *facts, dueMs int64) {
+func (t *Table) replace(h timer.Handle, s *slot, v *blob, c *change, f *specSummary, dueMs int64) {
 	t.rewriteWhole(h, s, v, c, f)
-	t.turn(h, s, timer.Scheduled, dueMs)
+	t.transition(h, s, timer.Scheduled, dueMs)
 }
 
 // rewriteWhole is replace without the schedule.
-func (t *Table) rewriteWhole(h timer.Handle, s *slot, v *blob, c *change, f *facts) {
+func (t *Table) rewriteWhole(h timer.Handle, s *slot, v *blob, c *change, f *specSummary) {
 	t.freeRun(h, s)
 	s.setAttempts(0)
 	v.version = t.versionAfter(v.version)
@@ -137,10 +137,10 @@ func (t *Table) rewrite(h timer.Handle, s *slot, v *blob, callback []byte) {
 }
 
 // create makes a timer of an id that none has.
-func (t *Table) create(c *change, f *facts, version uint32) timer.Result {
+func (t *Table) create(c *change, f *specSummary, version uint32) timer.Result {
 	h, s := t.makeTimer(c, f, version)
 	t.ids.insert(t.idHash(c.topic, c.id), uint32(h))
-	t.settle(h, s)
+	t.endUpdate(h, s)
 	return t.born(h, version)
 }
 
@@ -150,7 +150,7 @@ func (t *Table) born(h timer.Handle, version uint32) timer.Result {
 }
 
 // createOver makes a timer of an id whose last timer has ended: a dead letter stays, shadowed; another goes.
-func (t *Table) createOver(c *change, f *facts, old timer.Handle) timer.Result {
+func (t *Table) createOver(c *change, f *specSummary, old timer.Handle) timer.Result {
 	s := t.slab.at(old)
 	version := t.versionAfter(t.view(s.ref).version)
 	if s.state() != timer.Dead {
@@ -160,13 +160,13 @@ func (t *Table) createOver(c *change, f *facts, old timer.Handle) timer.Result {
 		}
 	}
 	h, s := t.makeTimer(c, f, version)
-	t.settle(h, s)
-	t.shadow(t.idHash(c.topic, c.id), old, h)
+	t.endUpdate(h, s)
+	t.supersede(t.idHash(c.topic, c.id), old, h)
 	return t.born(h, version)
 }
 
 // makeTimer fills a new slot, which stays touched.
-func (t *Table) makeTimer(c *change, f *facts, version uint32) (timer.Handle, *slot) {
+func (t *Table) makeTimer(c *change, f *specSummary, version uint32) (timer.Handle, *slot) {
 	v := blob{
 		target: t.targets.intern(&t.blobs, c.spec.callback), tag: c.tag, content: c.content, version: version,
 		createdMs: t.clockMs, updatedMs: t.clockMs, id: c.id, rest: c.spec.rest,
@@ -183,7 +183,7 @@ func (t *Table) makeBlob(topic timer.TopicID, v *blob, priority uint8, dueMs int
 	s.topic = t.topics.retain(topic)
 	s.ref = t.putBlob(h, v)
 	s.setPriority(priority)
-	t.turn(h, s, timer.Scheduled, dueMs)
+	t.transition(h, s, timer.Scheduled, dueMs)
 	return h, s
 }
 
@@ -201,15 +201,15 @@ func (t *Table) modify(c *change, p *timer.Patch) timer.Result {
 	if !c.matches(&v) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
-	s = t.touch(h)
+	s = t.beginUpdate(h)
 	t.patch(h, s, &v, p)
 	next := s.when()
 	if p.Due {
 		next = timer.ClampMs(p.Spec.DueMs)
 		t.setDue(s, next)
 	}
-	t.turn(h, s, timer.Scheduled, next)
-	t.settle(h, s)
+	t.transition(h, s, timer.Scheduled, next)
+	t.endUpdate(h, s)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
@@ -271,7 +271,7 @@ func (t *Table) cancel(c *change) timer.Result {
 		}
 		at = older
 	}
-	t.yield(h)
+	t.dropIfSuperseded(h)
 	return timer.Result{Code: code, Handle: t.lookup(c.topic, c.id)}
 }
 
@@ -289,15 +289,15 @@ func (t *Table) anyLive(h timer.Handle) bool {
 func (t *Table) cancelOne(h timer.Handle) (running bool) {
 	switch t.slab.at(h).state() {
 	case timer.Leased:
-		s := t.touch(h)
+		s := t.beginUpdate(h)
 		s.mark(cancelMark, true)
 		t.dropSuccessor(h, t.runs.at(s.run))
-		t.settle(h, s)
+		t.endUpdate(h, s)
 		return true
 	case timer.Scheduled:
-		s := t.touch(h)
+		s := t.beginUpdate(h)
 		t.end(h, s, timer.Cancelled, t.clockMs)
-		t.settle(h, s)
+		t.endUpdate(h, s)
 		if t.chains[h].newer != 0 {
 			t.drop(h)
 		}
@@ -319,15 +319,15 @@ func (t *Table) fire(c *change) timer.Result {
 	if !c.matches(&v) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
-	s = t.touch(h)
+	s = t.beginUpdate(h)
 	t.advanceVersion(h, s, &v)
 	due := t.clockMs
 	if c.dueMs != 0 {
 		due = timer.ClampMs(c.dueMs)
 	}
 	t.setDue(s, due)
-	t.turn(h, s, timer.Scheduled, due)
-	t.settle(h, s)
+	t.transition(h, s, timer.Scheduled, due)
+	t.endUpdate(h, s)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 

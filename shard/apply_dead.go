@@ -12,7 +12,7 @@ func (t *Table) redrive(c *change, p *timer.Patch) timer.Result {
 	if newer := t.chains[h].newer; newer != 0 {
 		t.drop(newer) // it has ended; its id goes back to the dead letter
 	}
-	s := t.touch(h)
+	s := t.beginUpdate(h)
 	v := t.view(s.ref)
 	v.flags |= blobNoExpiry
 	var callback []byte
@@ -34,8 +34,8 @@ func (t *Table) redrive(c *change, p *timer.Patch) timer.Result {
 	r.dueMs, r.lateness = due, -1
 	s.setAttempts(0)
 	s.setReason(timer.NoReason)
-	t.turn(h, s, timer.Scheduled, due)
-	t.settle(h, s)
+	t.transition(h, s, timer.Scheduled, due)
+	t.endUpdate(h, s)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
@@ -64,7 +64,7 @@ func (t *Table) closeTopic(c *change) timer.Result {
 		out.Removed, out.Handle = t.dropTopic(row, timer.Handle(min(max(c.dueMs, 0), maxHandle)), int64(c.ifMatch))
 	}
 	t.openTopic(c.topic)
-	t.bury(tombstone{c.topic, t.clockMs})
+	t.addClosed(tombstone{c.topic, t.clockMs})
 	return out
 }
 
@@ -74,18 +74,18 @@ func (t *Table) openTopic(topic timer.TopicID) {
 		return
 	}
 	delete(t.tombOf, topic)
-	for i := range t.tombs {
-		if t.tombs[i].topic == topic {
-			t.closedSum -= t.tombs[i].hash()
-			t.tombs = append(t.tombs[:i:i], t.tombs[i+1:]...)
+	for i := range t.closedTopics {
+		if t.closedTopics[i].topic == topic {
+			t.closedSum -= t.closedTopics[i].hash()
+			t.closedTopics = append(t.closedTopics[:i:i], t.closedTopics[i+1:]...)
 			return
 		}
 	}
 }
 
-// bury notes a closed topic, which is not noted yet.
-func (t *Table) bury(tomb tombstone) {
-	t.tombs = append(t.tombs, tomb)
+// addClosed notes a closed topic, which is not noted yet.
+func (t *Table) addClosed(tomb tombstone) {
+	t.closedTopics = append(t.closedTopics, tomb)
 	t.tombOf[tomb.topic] = struct{}{}
 	t.closedSum += tomb.hash()
 }

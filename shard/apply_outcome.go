@@ -22,36 +22,36 @@ func (t *Table) outcome(o *Outcome) timer.Result {
 	if o.Kind == Accepted || o.Kind == Extended {
 		return t.prolong(o)
 	}
-	s = t.touch(o.Handle)
+	s = t.beginUpdate(o.Handle)
 	successor := t.takeSuccessor(s)
 	t.record(o, s)
-	if t.story != nil {
-		t.story.byAttempt = o.Kind != Release
+	if t.events != nil {
+		t.events.byAttempt = o.Kind != Release
 	}
 	t.conclude(o, s)
-	if t.story != nil {
-		t.story.byAttempt = false
+	if t.events != nil {
+		t.events.byAttempt = false
 		t.tellAttempt(o, s)
 	}
-	t.settle(o.Handle, s)
+	t.endUpdate(o.Handle, s)
 	if successor != 0 {
 		t.promote(o.Handle, successor)
 	} else {
 		t.continueSeries(o.Handle, o.AgainMs)
 	}
-	t.yield(o.Handle)
+	t.dropIfSuperseded(o.Handle)
 	return timer.Result{Code: timer.OK, Handle: o.Handle}
 }
 
 // prolong leaves a lease with its consumer: the receiver that accepted it, or who has it already. Who waits for the attempt's end goes on
 // waiting, and so does a cancel.
 func (t *Table) prolong(o *Outcome) timer.Result {
-	s := t.touch(o.Handle)
+	s := t.beginUpdate(o.Handle)
 	r := t.runs.at(s.run)
 	if o.Kind == Accepted {
 		t.record(o, s)
 		if r.holder == byReport && o.LeaseMs <= int64(r.durMs) {
-			t.settle(o.Handle, s) // a former leader tells of the 202 that its receiver has built on meanwhile: what that was given stays
+			t.endUpdate(o.Handle, s) // a former leader tells of the 202 that its receiver has built on meanwhile: what that was given stays
 			return timer.Result{Code: timer.OK, Handle: o.Handle}
 		}
 		if t.delivers(t.topics.rows[s.topic].id, false) {
@@ -59,8 +59,8 @@ func (t *Table) prolong(o *Outcome) timer.Result {
 		}
 	}
 	r.durMs = uint32(min(o.LeaseMs, 1<<32-1))
-	t.turn(o.Handle, s, timer.Leased, t.clockMs+timer.ClampMs(o.LeaseMs))
-	t.settle(o.Handle, s)
+	t.transition(o.Handle, s, timer.Leased, t.clockMs+timer.ClampMs(o.LeaseMs))
+	t.endUpdate(o.Handle, s)
 	return timer.Result{Code: timer.OK, Handle: o.Handle}
 }
 
@@ -77,7 +77,7 @@ func (t *Table) record(o *Outcome, s *slot) {
 }
 
 // started keeps when the attempt began.
-func (t *Table) started(s *slot, r *run, ms int64) {
+func (t *Table) started(s *slot, r *attemptState, ms int64) {
 	r.firedMs = timer.ClampMs(ms)
 	if r.lateness < 0 {
 		created := t.view(s.ref).createdMs
@@ -95,10 +95,10 @@ func (t *Table) conclude(o *Outcome, s *slot) {
 		t.end(h, s, timer.Cancelled, t.endMs(o))
 	case o.Kind == RetryLater:
 		t.runs.at(s.run).nextEnd = t.clockMs
-		t.turn(h, s, timer.Scheduled, o.NextMs)
+		t.transition(h, s, timer.Scheduled, o.NextMs)
 	case o.Kind == Release:
 		r := t.runs.at(s.run)
-		t.turn(h, s, timer.Scheduled, r.nextEnd)
+		t.transition(h, s, timer.Scheduled, r.nextEnd)
 		r.nextEnd = t.clockMs
 	default:
 		t.kill(h, s, o.Reason, t.endMs(o), o.RetainUntilMs)

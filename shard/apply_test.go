@@ -9,16 +9,18 @@ import (
 
 const applyNow = int64(1_700_000_000_000)
 
-// desk holds one table and does one thing after the other to it.
-type desk struct {
+// tableHarness holds one table and does one thing after the other to it.
+type tableHarness struct {
 	t     testing.TB
 	table *Table
 	now   int64
 }
 
-func newDesk(t *testing.T) *desk { return &desk{t: t, table: NewTable(1, applyNow), now: applyNow} }
+func newTableHarness(t *testing.T) *tableHarness {
+	return &tableHarness{t: t, table: NewTable(1, applyNow), now: applyNow}
+}
 
-func (d *desk) do(fill func(b *Batch)) timer.Result {
+func (d *tableHarness) do(fill func(b *Batch)) timer.Result {
 	d.t.Helper()
 	var b Batch
 	b.Reset(d.now, 1, 1)
@@ -33,7 +35,7 @@ func (d *desk) do(fill func(b *Batch)) timer.Result {
 	return got[0]
 }
 
-func (d *desk) command(c timer.Command) timer.Result {
+func (d *tableHarness) command(c timer.Command) timer.Result {
 	d.t.Helper()
 	if c.Topic == 0 {
 		c.Topic = 1
@@ -47,14 +49,14 @@ func (d *desk) command(c timer.Command) timer.Result {
 	return d.do(func(b *Batch) { b.Command(&c) })
 }
 
-func (d *desk) lease() timer.Result {
+func (d *tableHarness) lease() timer.Result {
 	d.t.Helper()
 	h, _ := d.table.Lookup(1, "a")
 	due := d.table.Due(h)
 	return d.do(func(b *Batch) { b.Lease(15_000, h, due.Seq, due.Rev) })
 }
 
-func (d *desk) end(o Outcome) timer.Result {
+func (d *tableHarness) end(o Outcome) timer.Result {
 	d.t.Helper()
 	h, _ := d.table.Lookup(1, "a")
 	due := d.table.Due(h)
@@ -66,22 +68,22 @@ func (d *desk) end(o Outcome) timer.Result {
 }
 
 // states brings a timer "a" of version 2 and content 5 into each state.
-var states = map[string]func(d *desk){
-	"none": func(*desk) {},
-	"scheduled": func(d *desk) {
+var states = map[string]func(d *tableHarness){
+	"none": func(*tableHarness) {},
+	"scheduled": func(d *tableHarness) {
 		d.command(timer.Command{Kind: timer.Add, Content: 5})
 		d.command(timer.Command{Kind: timer.Fire})
 	},
-	"leased": func(d *desk) { stateOf(d, "scheduled"); d.lease() },
-	"done":   func(d *desk) { stateOf(d, "leased"); d.end(Outcome{Kind: Ack, Status: 200}) },
-	"dead": func(d *desk) {
+	"leased": func(d *tableHarness) { stateOf(d, "scheduled"); d.lease() },
+	"done":   func(d *tableHarness) { stateOf(d, "leased"); d.end(Outcome{Kind: Ack, Status: 200}) },
+	"dead": func(d *tableHarness) {
 		stateOf(d, "leased")
 		d.end(Outcome{Kind: Kill, Reason: timer.MaxAttempts, RetainUntilMs: d.now + 9e6})
 	},
-	"cancelled": func(d *desk) { stateOf(d, "scheduled"); d.command(timer.Command{Kind: timer.Cancel}) },
+	"cancelled": func(d *tableHarness) { stateOf(d, "scheduled"); d.command(timer.Command{Kind: timer.Cancel}) },
 }
 
-func stateOf(d *desk, name string) {
+func stateOf(d *tableHarness, name string) {
 	switch name {
 	case "scheduled":
 		d.command(timer.Command{Kind: timer.Add, Content: 5})
@@ -139,7 +141,7 @@ func TestCommands(t *testing.T) {
 			"none": c.none, "scheduled": c.scheduled, "leased": c.leased, "done": c.done, "dead": c.dead, "cancelled": c.cancelled,
 		} {
 			t.Run(fmt.Sprint(c.name, "/", state), func(t *testing.T) {
-				d := newDesk(t)
+				d := newTableHarness(t)
 				states[state](d)
 				got := d.command(c.command)
 				if got.Code != want {
@@ -163,7 +165,7 @@ func with(c timer.Command, version uint32, createOnly bool) timer.Command {
 
 // TestCancelIsTrue (I5): after prevented no lease is granted; after in_flight the running attempt is the last.
 func TestCancelIsTrue(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	stateOf(d, "scheduled")
 	h, _ := d.table.Lookup(1, "a")
 	due := d.table.Due(h)
@@ -172,7 +174,7 @@ func TestCancelIsTrue(t *testing.T) {
 		t.Errorf("lease after a cancel: code %d", got.Code)
 	}
 	for kind, want := range map[OutcomeKind]timer.State{Ack: timer.Done, RetryLater: timer.Cancelled, Kill: timer.Cancelled, Release: timer.Cancelled} {
-		d := newDesk(t)
+		d := newTableHarness(t)
 		stateOf(d, "leased")
 		d.command(timer.Command{Kind: timer.Cancel})
 		if got := d.end(Outcome{Kind: kind}); got.Timer.State != want || !got.Timer.CancelRequested {
@@ -183,7 +185,7 @@ func TestCancelIsTrue(t *testing.T) {
 
 // TestFences: an outcome counts only for the lease that it names, and only once.
 func TestFences(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	stateOf(d, "leased")
 	if got := d.end(Outcome{Kind: Ack, Fence: 99}); got.Code != timer.Skipped {
 		t.Errorf("another lease: code %d", got.Code)
@@ -201,7 +203,7 @@ func TestFences(t *testing.T) {
 
 // TestDeadLetterAnswersALateAdd: a dead letter is there for weeks, so an add that is repeated when its time is past does not begin anew.
 func TestDeadLetterAnswersALateAdd(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	states["dead"](d)
 	d.now += finishedKeepMs + 1
 	add := timer.Command{Kind: timer.Add, Content: 5, Absolute: true, Spec: &timer.Spec{DueMs: d.now - timer.LateMs - 1}}
@@ -216,7 +218,7 @@ func TestDeadLetterAnswersALateAdd(t *testing.T) {
 
 // TestFinishedAreKept: for ten minutes by the table's clock, for reads and for the repeated add (I18).
 func TestFinishedAreKept(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	states["done"](d)
 	d.now += finishedKeepMs
 	if got := d.command(timer.Command{Kind: timer.Add, Content: 5, Absolute: true}); got.Code != timer.Same || got.Timer.State != timer.Done {
@@ -230,7 +232,7 @@ func TestFinishedAreKept(t *testing.T) {
 
 // TestFinishedAreBounded: a table forgets the oldest before the time when they are too much.
 func TestFinishedAreBounded(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	payload := make([]byte, 1<<20)
 	for i := range 100 {
 		var b Batch
@@ -253,7 +255,7 @@ func TestFinishedAreBounded(t *testing.T) {
 }
 
 func TestClosedTopic(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	stateOf(d, "leased")
 	d.command(timer.Command{Kind: timer.Add, ID: "b"})
 	d.command(timer.Command{Kind: timer.Add, ID: "c", Topic: 2})
@@ -280,7 +282,7 @@ func TestClosedTopic(t *testing.T) {
 
 // TestRedriveUnderFinished: a dead letter that a later timer of its id shadowed can be driven again once that has ended.
 func TestRedriveUnderFinished(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	states["dead"](d)
 	first, _ := d.table.Lookup(1, "a")
 	d.command(timer.Command{Kind: timer.Add, Content: 6})
@@ -300,7 +302,7 @@ func TestRedriveUnderFinished(t *testing.T) {
 
 // TestTargets: an override is kept once, and its name is never given to another.
 func TestTargets(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	spec := func(url string) *timer.Spec { return &timer.Spec{DueMs: 5, Callback: timer.Callback{URL: url}} }
 	target := func(id string) Target {
 		h, _ := d.table.Lookup(1, id)

@@ -9,7 +9,7 @@ import (
 )
 
 // openState asks until the state is there.
-func (r *stand) openState(index uint64) *State {
+func (r *hostHarness) openState(index uint64) *State {
 	r.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		var got *State
@@ -35,7 +35,7 @@ func (r *stand) openState(index uint64) *State {
 	return nil
 }
 
-func (r *stand) confirm() (index uint64) {
+func (r *hostHarness) confirm() (index uint64) {
 	r.t.Helper()
 	r.blocking(func() {
 		var err error
@@ -49,7 +49,7 @@ func (r *stand) confirm() (index uint64) {
 // TestStateHasAllThatWasConfirmed: what was acknowledged before the state was asked for is in it, and the file stays readable though newer
 // snapshots have taken its place.
 func TestStateHasAllThatWasConfirmed(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("first", time.Hour)
 	first := r.openState(r.confirm())
 	defer first.Close()

@@ -78,7 +78,7 @@ func appendCommand(dst []byte, c *timer.Command) []byte {
 	}
 	switch {
 	case c.Kind.UpdatesLease():
-		dst = appendClaim(dst, c.Claim)
+		dst = appendLeaseUpdate(dst, c.Claim)
 	case c.Spec != nil:
 		dst = appendSpec(dst, c.Spec)
 	case c.Patch != nil:

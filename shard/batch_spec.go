@@ -197,8 +197,8 @@ func (f *restField) next(r *reader) bool {
 	return r.fault == ""
 }
 
-// facts are what the table itself reads in a spec's rest.
-type facts struct {
+// specSummary are what the table itself reads in a spec's rest.
+type specSummary struct {
 	priority  uint8
 	expiryMs  int64
 	hasExpiry bool
@@ -206,8 +206,8 @@ type facts struct {
 }
 
 // restFacts checks all of a spec's rest.
-func restFacts(rest []byte) (facts, error) {
-	var v facts
+func restFacts(rest []byte) (specSummary, error) {
+	var v specSummary
 	r := reader{b: rest}
 	for f := (restField{}); f.next(&r); {
 		switch f.field {

@@ -176,7 +176,7 @@ func TestRunSizes(t *testing.T) {
 
 // TestSpecRoundTrip: decode ∘ encode = identity, for specs and patches as the model makes them.
 func TestSpecRoundTrip(t *testing.T) {
-	g := newRig(t, rand.New(rand.NewPCG(3, 3)).IntN)
+	g := newModelHarness(t, rand.New(rand.NewPCG(3, 3)).IntN)
 	for range 2000 {
 		want := *g.spec()
 		r := reader{b: appendSpec(nil, &want)}

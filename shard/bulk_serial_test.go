@@ -15,8 +15,8 @@ const (
 	lineCalls  = 2_000 // of a line of one key, whose calls go one after the other
 )
 
-// burden is what many timers cost a host, by the ids that they have. Times are of the processor.
-type burden struct {
+// timerCost is what many timers cost a host, by the ids that they have. Times are of the processor.
+type timerCost struct {
 	add    time.Duration // all of them
 	cancel time.Duration // 1,000 out of the middle, once all wait
 	fire   time.Duration // lineCalls of them
@@ -42,9 +42,9 @@ func cpuTime(t testing.TB) time.Duration {
 }
 
 // piled adds n timers of one shard that come due in one instant, lets that pass while the topic is paused, and fires some.
-func piled(t *testing.T, n int, serial bool, id func(i int) string) (p burden) {
+func piled(t *testing.T, n int, serial bool, id func(i int) string) (p timerCost) {
 	t.Helper()
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	policy := func(paused bool) {
 		r.topic(1, func(topic *timer.Topic) { topic.Policy.Serial, topic.Paused = serial, paused })
 		r.host.TopicsChanged()
@@ -123,7 +123,7 @@ func TestManyOfOneKey(t *testing.T) {
 	each := func(i int) string { return fmt.Sprintf("{k%08d}", i) }
 	plain := piled(t, n, false, one)
 	keys, line, short := piled(t, n, true, each), piled(t, n, true, one), piled(t, lineCalls+1000, true, one)
-	for name, p := range map[string]burden{"plain": plain, "of a key each": keys, "of one key": line} {
+	for name, p := range map[string]timerCost{"plain": plain, "of a key each": keys, "of one key": line} {
 		t.Logf("%d %s: add %v, cancel 1,000 in %v, %d calls in %v, %d B each", n, name, p.add, p.cancel, lineCalls, p.fire, p.heap/int64(n))
 	}
 	t.Logf("%d of one key: %d calls in %v", lineCalls+1000, lineCalls, short.fire)
@@ -140,7 +140,7 @@ func TestManyOfOneKey(t *testing.T) {
 	bound("to cancel among many keys", keys.cancel, plain.cancel, 2)
 	bound("to fire timers of many keys", keys.fire, plain.fire, 2)
 	bound("to fire from a long line", line.fire, short.fire, 2)
-	for name, p := range map[string]burden{"of a key each": keys, "of one key": line} {
+	for name, p := range map[string]timerCost{"of a key each": keys, "of one key": line} {
 		if more := (p.heap - plain.heap) / int64(n); more > 300 {
 			t.Errorf("a timer %s takes %d B more than a plain one", name, more)
 		}

@@ -11,17 +11,17 @@ import (
 // What a receiver reports may arrive before the node has heard, or logged, that it answered 202: its worker is quick, or asked another node.
 
 // running is a timer of topic 1 whose call runs, as its receipt names it.
-func (r *stand) running() (*rigCall, Taken) {
+func (r *hostHarness) running() (*fakeCall, PulledTimer) {
 	r.t.Helper()
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	c := r.one()
-	return c, Taken{Handle: c.Job.Handle, Timer: &timer.Timer{ID: "a", Seq: c.Job.Seq, Fence: c.Job.Fence}}
+	return c, PulledTimer{Handle: c.Job.Handle, Timer: &timer.Timer{ID: "a", Seq: c.Job.Seq, Fence: c.Job.Fence}}
 }
 
 func TestAckBeforeTheAnswer(t *testing.T) {
 	for _, status := range []int{200, 202, 500} {
-		r := reportStand(t)
+		r := reportHarness(t)
 		r.topic(1, func(topic *timer.Topic) {
 			topic.Policy.Report, topic.Policy.Serial, topic.Policy.Concurrency = true, true, 1
 		})
@@ -58,7 +58,7 @@ func TestClaimWaitsForTheAnswer(t *testing.T) {
 		{timer.NackLease, 202, timer.OK, "scheduled 1"}, {timer.NackLease, 200, timer.Skipped, "done 1"}, {timer.NackLease, 500, timer.Skipped, "scheduled 1"},
 		{timer.ExtendLease, 202, timer.OK, "leased 1"}, {timer.ExtendLease, 200, timer.Skipped, "done 1"},
 	} {
-		r := reportStand(t)
+		r := reportHarness(t)
 		c, v := r.running()
 		said := r.mustSubmit(timer.Command{Kind: tc.kind, Topic: 1, Claim: &timer.LeaseUpdate{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence, LeaseMs: 60_000, DelayMs: 5_000, HasDelay: true}})
 		r.pass(100 * time.Millisecond)
@@ -81,7 +81,7 @@ func TestClaimWaitsForTheAnswer(t *testing.T) {
 
 // TestClaimBeforeTheCall: a lease that is ahead of its time is nobody's but the leader's.
 func TestClaimBeforeTheCall(t *testing.T) {
-	r := reportStand(t)
+	r := reportHarness(t)
 	r.add("a", 10*time.Millisecond)
 	r.settle()
 	h, _ := r.table().Lookup(1, "a")
@@ -90,7 +90,7 @@ func TestClaimBeforeTheCall(t *testing.T) {
 		t.Fatalf("not leased ahead of its time: %+v", d)
 	}
 	for _, kind := range []timer.Kind{timer.AckLease, timer.NackLease, timer.ExtendLease} {
-		r.wantClaim(kind, Taken{Handle: h, Timer: &timer.Timer{Seq: d.Seq, Fence: d.Fence}}, timer.Skipped, nil)
+		r.wantClaim(kind, PulledTimer{Handle: h, Timer: &timer.Timer{Seq: d.Seq, Fence: d.Fence}}, timer.Skipped, nil)
 	}
 	r.pass(20 * time.Millisecond)
 	r.one().answer(200)
@@ -101,9 +101,9 @@ func TestClaimBeforeTheCall(t *testing.T) {
 // TestClaimOfAFormerLeadersCall: the receiver may have answered a leader that is gone. What it reports counts.
 func TestClaimOfAFormerLeadersCall(t *testing.T) {
 	for kind, state := range map[timer.Kind]string{timer.AckLease: "done 1", timer.NackLease: "scheduled 1", timer.ExtendLease: "leased 1"} {
-		r := reportStand(t)
+		r := reportHarness(t)
 		_, v := r.running()
-		r.change = func(c *Config) { c.Owner = NewOwner(8, 1) }
+		r.change = func(c *Config) { c.Incarnation = NewIncarnation(8, 1) }
 		r.restart()
 		r.topic(1, func(topic *timer.Topic) { topic.Policy.Report = true })
 		r.topicsChanged()
@@ -122,10 +122,10 @@ func TestClaimOfAFormerLeadersCall(t *testing.T) {
 // TestAnswerToldAfterTheExtension: a former leader tells of the 202 while what the receiver has asked for since is on its way to the log: the
 // lease lasts as long as the receiver was told. Found by the simulator.
 func TestAnswerToldAfterTheExtension(t *testing.T) {
-	r := reportStand(t)
+	r := reportHarness(t)
 	_, v := r.running()
-	former := r.host.cfg.Owner
-	r.change = func(c *Config) { c.Owner = NewOwner(8, 1) }
+	former := r.host.cfg.Incarnation
+	r.change = func(c *Config) { c.Incarnation = NewIncarnation(8, 1) }
 	r.restart()
 	r.topic(1, func(topic *timer.Topic) { topic.Policy.Report = true })
 	r.topicsChanged()
@@ -136,7 +136,7 @@ func TestAnswerToldAfterTheExtension(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.turn()
-	f := &flight{handle: v.Handle, seq: v.Timer.Seq, fence: v.Timer.Fence, attempt: Attempt{Status: 202, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs}}
+	f := &activeLease{handle: v.Handle, seq: v.Timer.Seq, fence: v.Timer.Fence, attempt: Attempt{Status: 202, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs}}
 	body := appendReport(nil, uint64(former), f)
 	frame := binary.AppendUvarint([]byte{frameVersion, reportMessage}, 1)
 	r.host.Deliver(9, append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...))

@@ -183,7 +183,7 @@ func (h *Host) Timer(_ context.Context, id timer.ShardID, topic timer.TopicID, t
 func (h *Host) List(_ context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	scan := *q
 	scan.Room = roomFor(q)
-	top := Top{hides: h.groups[id].hides} // a lease ahead of its time shows as scheduled
+	top := topK{hides: h.groups[id].hides} // a lease ahead of its time shows as scheduled
 	var from timer.Handle
 	var out []*timer.Timer
 	err := h.read(id, true, func(g *group, budget int) (done bool) {
@@ -230,7 +230,7 @@ func (h *Host) Counts(_ context.Context, topics []timer.TopicID) ([]timer.Counts
 // count adds one shard's share to the sums: leases ahead of their time count as scheduled.
 func (g *group) count(topics []timer.TopicID, sums []timer.Counts) {
 	var queues map[*topicQueue]*timer.Counts
-	if g.lead.active {
+	if g.scheduler.active {
 		queues = make(map[*topicQueue]*timer.Counts, len(topics))
 	}
 	for i, topic := range topics {
@@ -239,7 +239,7 @@ func (g *group) count(topics []timer.TopicID, sums []timer.Counts) {
 		sum.Leased += c.Leased
 		sum.Done += c.Done
 		sum.Dead += c.Dead
-		if q := g.lead.topics[topic]; q != nil && g.lead.active {
+		if q := g.scheduler.topics[topic]; q != nil && g.scheduler.active {
 			ready, oldest := q.overdue(g.w.nowMs)
 			sum.Ready += ready
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
@@ -249,8 +249,8 @@ func (g *group) count(topics []timer.TopicID, sums []timer.Counts) {
 	if len(queues) == 0 {
 		return
 	}
-	for _, f := range g.lead.flights {
-		if sum := queues[f.lane.queue]; sum != nil && f.hidden() {
+	for _, f := range g.scheduler.activeLeases {
+		if sum := queues[f.queue.queue]; sum != nil && f.hidden() {
 			sum.Leased--
 			sum.Scheduled++
 		}
@@ -276,7 +276,7 @@ func (h *Host) TopicsChanged() {
 	}
 }
 
-// Drain stops leasing and waits until no call is in flight, or the context ends.
+// Drain stops leasing and waits until no call is in active lease, or the context ends.
 func (h *Host) Drain(ctx context.Context) {
 	h.draining.Store(true)
 	select {
@@ -292,8 +292,8 @@ func (h *Host) Drain(ctx context.Context) {
 		h.onWorkers(func(w *worker) {
 			n := 0
 			for _, g := range w.groups {
-				if g.lead != nil {
-					n += g.lead.drain()
+				if g.scheduler != nil {
+					n += g.scheduler.drain()
 				}
 			}
 			mu.Lock()
@@ -314,27 +314,27 @@ func (h *Host) Drain(ctx context.Context) {
 }
 
 // drain gives back leases whose calls have not started, and counts those that have not ended, or that the new leader has not heard of.
-func (l *lead) drain() int {
+func (l *scheduler) drain() int {
 	if !l.active {
-		return len(l.flights)
+		return len(l.activeLeases)
 	}
-	for _, h := range l.inFlight() {
-		switch f := l.flights[h]; f.phase {
+	for _, h := range l.activeHandles() {
+		switch f := l.activeLeases[h]; f.phase {
 		case proposed:
 			f.revoked = true
 		case held:
 			l.revoke(f)
 		}
 	}
-	if len(l.flights) > 0 {
+	if len(l.activeLeases) > 0 {
 		l.group.w.touch(l.group)
 	}
-	return len(l.flights)
+	return len(l.activeLeases)
 }
 
 // unstarted is how many leases have no call yet, or are being given back.
-func (l *lead) unstarted() (n int) {
-	for _, f := range l.flights {
+func (l *scheduler) unstarted() (n int) {
+	for _, f := range l.activeLeases {
 		if f.unstarted() || f.phase == returned {
 			n++
 		}

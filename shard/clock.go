@@ -39,25 +39,25 @@ func (w *worker) sure() bool { return w.trust == clocks.Sure }
 // doubt has a leader ask a majority whether it still leads before it starts anything more. Its process may
 // have stood still, by any of its clocks or by all of them, and another may lead and have called since.
 func (g *group) doubt() {
-	if g.lead != nil && g.leader && !g.soleVoter() {
-		g.lead.doubted = true
+	if g.scheduler != nil && g.leader && !g.soleVoter() {
+		g.scheduler.doubted = true
 		g.w.touch(g)
 	}
 }
 
 // confirm asks, if that is not being done.
-func (l *lead) confirm() {
+func (l *scheduler) confirm() {
 	if !l.active || !l.doubted || l.confirming {
 		return
 	}
 	g := l.group
 	l.confirming = true
-	reign := l.reign
+	reign := l.leadership
 	r := &read{group: g, deadline: g.w.mono + waitLimit, wait: &waiter{}, serve: func(*group, int) bool { return true }}
 	r.wait.left.Store(1)
 	r.wait.then = func() {
-		if l.reign != reign {
-			return // another reign has begun, with an entry that a majority has
+		if l.leadership != reign {
+			return // another leadership has begun, with an entry that a majority has
 		}
 		l.confirming = false
 		if r.err == nil {
@@ -69,4 +69,4 @@ func (l *lead) confirm() {
 }
 
 // mayStart reports that calls may be started, and timers be given to consumers.
-func (l *lead) mayStart() bool { return l.group.w.sure() && !l.doubted }
+func (l *scheduler) mayStart() bool { return l.group.w.sure() && !l.doubted }

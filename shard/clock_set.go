@@ -29,7 +29,7 @@ const (
 // entryMs is the time of the next entry. A leader that was never sure of its clock leaves the shard's as it is; one that was goes on
 // from then by the boot clock. So no clock that is in doubt moves a shard's further than the time that has passed.
 func (g *group) entryMs() int64 {
-	if g.w.sure() || g.lead.timed {
+	if g.w.sure() || g.scheduler.timed {
 		return g.w.nowMs
 	}
 	return g.table.ClockMs()
@@ -43,13 +43,13 @@ func (g *group) proposeClock() {
 		g.w.host.cfg.Logger.Warn("the shard's clock is set back: an earlier leader's was wrong",
 			"shard", uint32(g.id), "ahead_ms", g.table.ClockMs()-g.w.nowMs)
 		g.batch.SetClock()
-		g.lead.rebase()
+		g.scheduler.rebase()
 	case g.table.restamped < seriesAwait:
 		g.batch.Tick()
 		g.w.touchNext(g)
-	case g.table.restamped == seriesAwait && g.lead.realigned == seriesAwait && len(g.lead.realigns)+len(g.lead.realignLater) == 0 && g.w.sure():
+	case g.table.restamped == seriesAwait && g.scheduler.realigned == seriesAwait && len(g.scheduler.realigns)+len(g.scheduler.realignLater) == 0 && g.w.sure():
 		g.batch.SeriesSeen()
-		g.lead.realigned = 0
+		g.scheduler.realigned = 0
 	default:
 		return
 	}
@@ -57,7 +57,7 @@ func (g *group) proposeClock() {
 }
 
 // rebase has what this leader decided by a wrong time, and has not proposed yet, count from now.
-func (l *lead) rebase() {
+func (l *scheduler) rebase() {
 	now := l.group.w.nowMs
 	for i := range l.outcomes {
 		if o := &l.outcomes[i]; o.EndedMs > now+clockAheadMs {
@@ -85,12 +85,12 @@ func (a *Attempt) endBy(nowMs int64, justNow bool) {
 // realign walks the table once, in slices, after the clock was set back and the stamps were seen to: a series that was scheduled by the
 // wrong time goes on with its next occurrence from now. One that was changed since it was made may have been put off by its owner, and
 // one that catches up with all has had those before.
-func (l *lead) realign() {
+func (l *scheduler) realign() {
 	t, now := l.group.table, l.group.w.nowMs
 	if t.restamped != seriesAwait || l.realigned == seriesAwait || !l.group.w.sure() {
 		return
 	}
-	for budget := orphanBudget; l.realigned < t.slab.high; budget-- {
+	for budget := scanBudget; l.realigned < t.slab.high; budget-- {
 		if budget == 0 {
 			l.group.w.touchNext(l.group)
 			return
@@ -102,7 +102,7 @@ func (l *lead) realign() {
 }
 
 // realignOpen looks at those again whose calls were open.
-func (l *lead) realignOpen() {
+func (l *scheduler) realignOpen() {
 	if len(l.realignLater) == 0 || !l.group.w.sure() {
 		return
 	}
@@ -114,7 +114,7 @@ func (l *lead) realignOpen() {
 	l.group.w.touch(l.group)
 }
 
-func (l *lead) realignOne(h timer.Handle, now int64) {
+func (l *scheduler) realignOne(h timer.Handle, now int64) {
 	next := l.realignedTo(h, now)
 	if next == 0 {
 		return
@@ -127,7 +127,7 @@ func (l *lead) realignOne(h timer.Handle, now int64) {
 }
 
 // realignedTo is when a timer's occurrence is due that was scheduled by a wrong time; 0: it was not.
-func (l *lead) realignedTo(h timer.Handle, now int64) int64 {
+func (l *scheduler) realignedTo(h timer.Handle, now int64) int64 {
 	t := l.group.table
 	s := t.slab.at(h)
 	if s.state() != timer.Scheduled && s.state() != timer.Leased {
@@ -155,10 +155,10 @@ func (t *Table) setClock(ms int64) {
 	if int64(t.wheel.Now())-ms > clockAheadMs { // this replica went by the wrong time too
 		t.wheel = wheel.New(wheel.Tick(ms))
 	}
-	for i := range t.tombs {
-		t.closedSum -= t.tombs[i].hash()
-		t.tombs[i].atMs = min(t.tombs[i].atMs, ms)
-		t.closedSum += t.tombs[i].hash()
+	for i := range t.closedTopics {
+		t.closedSum -= t.closedTopics[i].hash()
+		t.closedTopics[i].atMs = min(t.closedTopics[i].atMs, ms)
+		t.closedSum += t.closedTopics[i].hash()
 	}
 }
 
@@ -194,14 +194,14 @@ func (t *Table) restampTimer(h timer.Handle) {
 	if !made && !ran && !lent {
 		return
 	}
-	s = t.touch(h)
+	s = t.beginUpdate(h)
 	if made {
 		s.ref = t.restampBlob(h, s.ref)
 	}
 	if s.run != 0 {
 		t.restampRun(h, s)
 	}
-	t.settle(h, s)
+	t.endUpdate(h, s)
 }
 
 // restampBlob writes a blob of a touched timer anew.
@@ -231,18 +231,18 @@ func (t *Table) restampRun(h timer.Handle, s *slot) {
 	case timer.Dead:
 		if late := r.nextEnd - now; late > 0 {
 			r.nextEnd = now
-			t.turn(h, s, timer.Dead, s.when()-late)
+			t.transition(h, s, timer.Dead, s.when()-late)
 		}
 	case timer.Leased:
 		r.nextEnd = min(r.nextEnd, max(r.dueMs, now)) // where a release takes it back to
-		t.turn(h, s, timer.Leased, min(s.when(), now+int64(r.durMs)))
+		t.transition(h, s, timer.Leased, min(s.when(), now+int64(r.durMs)))
 	case timer.Scheduled:
 		if late := max(fired, r.nextEnd) - now; late > 0 && s.when() > r.dueMs {
 			next := s.when() - late
 			if next < r.dueMs {
 				next = r.dueMs + 1 // see notBeforeDue
 			}
-			t.turn(h, s, timer.Scheduled, next)
+			t.transition(h, s, timer.Scheduled, next)
 		}
 		r.nextEnd = min(r.nextEnd, now)
 	}

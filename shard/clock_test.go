@@ -13,11 +13,11 @@ import (
 const tenYears = 10 * 365 * 24 * time.Hour
 
 // set sets the wall clock, and has it be believed.
-func (c *rigClock) set(d time.Duration) { c.wallMs += d.Milliseconds() }
+func (c *fakeClock) set(d time.Duration) { c.wallMs += d.Milliseconds() }
 
 // While the wall clock is in doubt nothing is started, expired or forgotten; all else goes on.
 func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.calls.auto = 200
 	r.topic(2, func(t *timer.Topic) { t.Policy.DeadRetentionMs = 1000; t.Policy.MaxAttempts = 1 })
 	r.topic(3, func(t *timer.Topic) { t.Policy.Pull = true })
@@ -63,9 +63,9 @@ func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
 }
 
 // pullOf takes a timer of a topic from shard 1.
-func (r *stand) pullOf(topic timer.TopicID) (out []Taken) {
+func (r *hostHarness) pullOf(topic timer.TopicID) (out []PulledTimer) {
 	r.t.Helper()
-	r.host.SubmitTake(1, topic, 1, 0, func(list []Taken, err error) {
+	r.host.SubmitPull(1, topic, 1, 0, func(list []PulledTimer, err error) {
 		if out = list; err != nil {
 			r.t.Error(err)
 		}
@@ -75,7 +75,7 @@ func (r *stand) pullOf(topic timer.TopicID) (out []Taken) {
 }
 
 // count is how many calls of a timer were started since the last take.
-func (d *rigDispatcher) count(id string) (n int) {
+func (d *fakeDispatcher) count(id string) (n int) {
 	for _, c := range d.started {
 		if c.Job.ID == id {
 			n++
@@ -86,7 +86,7 @@ func (d *rigDispatcher) count(id string) (n int) {
 
 // As long as nothing is known of the time, no entry carries any, and commands wait until it is.
 func TestCommandsWaitForTheTime(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", time.Minute)
 	r.kill()
 	right := r.clock.wallMs
@@ -115,13 +115,13 @@ func TestCommandsWaitForTheTime(t *testing.T) {
 
 // A leader that stood still asks a majority before it starts what it holds, whichever of its clocks says so.
 func TestLeadershipIsConfirmedAfterWaking(t *testing.T) {
-	stops := map[string]func(c *rigClock){
-		"a stopped process": func(c *rigClock) { c.mono, c.wallMs = c.mono+3*time.Second, c.wallMs+3000 },
-		"a stopped machine": func(c *rigClock) { c.jumped, c.wallMs = c.jumped+3*time.Second, c.wallMs+3000 },
+	stops := map[string]func(c *fakeClock){
+		"a stopped process": func(c *fakeClock) { c.mono, c.wallMs = c.mono+3*time.Second, c.wallMs+3000 },
+		"a stopped machine": func(c *fakeClock) { c.jumped, c.wallMs = c.jumped+3*time.Second, c.wallMs+3000 },
 	}
 	for name, stop := range stops {
 		for _, deposed := range []bool{false, true} {
-			r, c := inCompany(t, false, nil)
+			r, c := withFakePeers(t, false, nil)
 			c.leads()
 			r.calls.auto = 200
 			r.add("a", 2*time.Second)
@@ -147,7 +147,7 @@ func TestLeadershipIsConfirmedAfterWaking(t *testing.T) {
 
 // A lease counts as over for the one that holds it as soon as its time may have passed for others.
 func TestLeaseIsOverAfterAStop(t *testing.T) {
-	r, c := inCompany(t, false, nil)
+	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	r.add("a", 2*time.Second)
 	r.pass(1990 * time.Millisecond)
@@ -164,9 +164,9 @@ func TestLeaseIsOverAfterAStop(t *testing.T) {
 	r.abort()
 }
 
-// clockStand has a clock that is wrong by an offset for a while, and everything that is stamped meanwhile.
-func clockStand(t *testing.T, off time.Duration) *stand {
-	r := newStand(t, nil)
+// clockHarness has a clock that is wrong by an offset for a while, and everything that is stamped meanwhile.
+func clockHarness(t *testing.T, off time.Duration) *hostHarness {
+	r := newHostHarness(t, nil)
 	r.calls.auto = 200
 	r.topic(2, func(t *timer.Topic) { t.Policy.DeadRetentionMs = 60_000; t.Policy.MaxAttempts = 1 })
 	r.topic(3, nil)
@@ -189,7 +189,7 @@ func clockStand(t *testing.T, off time.Duration) *stand {
 }
 
 // debounce puts off a timer once more, by a minute, until ten minutes after the first time at most.
-func (r *stand) debounce(id string) {
+func (r *hostHarness) debounce(id string) {
 	r.do(timer.Command{Kind: timer.Add, ID: id, Merge: timer.MergeDebounce, MaxWaitMs: 600_000, Spec: &timer.Spec{DueMs: r.clock.wallMs + 60_000}})
 }
 
@@ -199,7 +199,7 @@ func TestShardClockIsSetBack(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	for _, off := range []time.Duration{time.Hour, tenYears} {
-		r := clockStand(t, off)
+		r := clockHarness(t, off)
 		table := r.host.groups[1].table
 		if ahead := table.ClockMs() - r.clock.wallMs; ahead > 0 {
 			t.Fatalf("by %s: the shard's clock is still %d ms ahead", off, ahead)
@@ -238,7 +238,7 @@ func TestShardClockIsSetBack(t *testing.T) {
 
 // What happened while the clock was wrong is not forgotten when it is set back, but kept for its time from then on.
 func TestIdempotenceAcrossAClockSetBack(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.calls.auto = 200
 	r.clock.set(time.Hour)
 	add := timer.Command{Kind: timer.Add, ID: "a", Absolute: true, Content: 1, Spec: &timer.Spec{DueMs: r.clock.wallMs}}
@@ -259,7 +259,7 @@ func TestIdempotenceAcrossAClockSetBack(t *testing.T) {
 
 // A clock that is ahead by no more than two leaders' clocks may differ is left alone, and so is one that the leader is not sure of.
 func TestShardClockIsLeftAlone(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.clock.set(1900 * time.Millisecond)
 	r.add("a", time.Minute)
 	ahead := r.host.groups[1].table.ClockMs()
@@ -287,9 +287,9 @@ func TestRestampInSlices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
-	table := NewTable(1, rigEpochMs)
+	table := NewTable(1, fakeEpochMs)
 	var b Batch
-	at := rigEpochMs + tenYears.Milliseconds()
+	at := fakeEpochMs + tenYears.Milliseconds()
 	b.Reset(at, 1, 1)
 	for i := range 3 * restampsPerEntry {
 		b.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: at + 1000}})
@@ -302,10 +302,10 @@ func TestRestampInSlices(t *testing.T) {
 	}
 	apply(table)
 	table.Advance(at+2000, 1<<30)
-	b.Reset(rigEpochMs, 1, 2)
+	b.Reset(fakeEpochMs, 1, 2)
 	b.SetClock()
 	apply(table)
-	b.Reset(rigEpochMs+1, 1, 3)
+	b.Reset(fakeEpochMs+1, 1, 3)
 	b.Tick()
 	apply(table)
 	other, err := LoadTable(1, bytes.NewReader(image(table)))
@@ -316,7 +316,7 @@ func TestRestampInSlices(t *testing.T) {
 		t.Fatalf("%d slots after an entry, %d of them in the snapshot", table.restamped, other.restamped)
 	}
 	for n := range 4 {
-		b.Reset(rigEpochMs+2, 1, uint64(4+n))
+		b.Reset(fakeEpochMs+2, 1, uint64(4+n))
 		b.Tick()
 		apply(table)
 		apply(other)
@@ -325,22 +325,22 @@ func TestRestampInSlices(t *testing.T) {
 		t.Errorf("up to slot %d; hashes %x and %x", table.restamped, table.Hash(), other.Hash())
 	}
 	for _, table := range []*Table{table, other} {
-		if got := table.Read(1, "0"); got.CreatedMs > rigEpochMs+2 || got.UpdatedMs > rigEpochMs+2 {
+		if got := table.Read(1, "0"); got.CreatedMs > fakeEpochMs+2 || got.UpdatedMs > fakeEpochMs+2 {
 			t.Errorf("made at %d", got.CreatedMs)
 		}
-		if next, ok := table.NextDue(); !ok || next > at+1000 || next < rigEpochMs {
+		if next, ok := table.NextDue(); !ok || next > at+1000 || next < fakeEpochMs {
 			t.Errorf("the wheel is at %d", next)
 		}
 		if err := table.Audit(false); err != nil {
 			t.Error(err)
 		}
 	}
-	b.Reset(rigEpochMs+3, 1, 8)
+	b.Reset(fakeEpochMs+3, 1, 8)
 	b.SetClock() // proposed twice, as the first took long
 	if apply(table); table.restamped != seriesAwait {
 		t.Error("what sets a clock that is right says that the series were seen to")
 	}
-	b.Reset(rigEpochMs+4, 1, 9)
+	b.Reset(fakeEpochMs+4, 1, 9)
 	b.SeriesSeen()
 	if apply(table); table.restamped != noRestamp {
 		t.Errorf("the series were seen to, and slots up to %d", table.restamped)
@@ -350,7 +350,7 @@ func TestRestampInSlices(t *testing.T) {
 // A series that was scheduled while the clock was ahead goes on with its next occurrence when that is set back.
 func TestSeriesAcrossAClockSetBack(t *testing.T) {
 	for _, catchUp := range []timer.CatchUp{timer.CatchUpOne, timer.CatchUpSkip} {
-		r := newStand(t, nil)
+		r := newHostHarness(t, nil)
 		r.calls.auto = 200
 		at := r.clock.wallMs
 		repeat := func(id string, change func(*timer.Spec)) {
@@ -387,7 +387,7 @@ func TestSeriesAcrossAClockSetBack(t *testing.T) {
 // A series whose call is open when the clock is set back does so too.
 func TestSeriesInFlightAcrossAClockSetBack(t *testing.T) {
 	for _, catchUp := range []timer.CatchUp{timer.CatchUpOne, timer.CatchUpSkip} {
-		r := newStand(t, nil)
+		r := newHostHarness(t, nil)
 		r.clock.set(time.Hour)
 		r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: r.clock.wallMs + 1000, Repeat: &timer.Repeat{EveryMs: 60_000, CatchUp: catchUp}}})
 		r.pass(3 * time.Second)
@@ -406,7 +406,7 @@ func TestSeriesInFlightAcrossAClockSetBack(t *testing.T) {
 
 // TestSeriesIsNotSetBackInDoubt: a clock that is in doubt sets no series back, as it sets no shard's clock back.
 func TestSeriesIsNotSetBackInDoubt(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	due := r.clock.wallMs + 1000
 	r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: due, Repeat: &timer.Repeat{EveryMs: 60_000}}})
 	r.pass(3 * time.Second)
@@ -428,7 +428,7 @@ func TestSeriesIsNotSetBackInDoubt(t *testing.T) {
 
 // So does one whose open call fails then: it is not tried again at a time that the wrong clock had set.
 func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.clock.set(time.Hour)
 	r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: r.clock.wallMs + 1000, Repeat: &timer.Repeat{EveryMs: 60_000}}})
 	r.pass(3 * time.Second)
@@ -454,7 +454,7 @@ func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 
 // What was decided while the clock was ahead, and is in the pipeline when it is set back, counts from then.
 func TestOutcomesAcrossAClockSetBack(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.topic(1, func(t *timer.Topic) { t.Policy.MinBackoffMs = 10_000 })
 	r.topicsChanged()
 	r.clock.set(time.Hour)

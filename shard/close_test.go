@@ -9,8 +9,8 @@ import (
 
 // TestForcedCloseInSlices: many small commands drop what one does, and each says where to go on.
 func TestForcedCloseInSlices(t *testing.T) {
-	fill := func() *desk {
-		d := newDesk(t)
+	fill := func() *tableHarness {
+		d := newTableHarness(t)
 		for i := range 200 {
 			d.command(timer.Command{Kind: timer.Add, Topic: timer.TopicID(7 + i%2), ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: 5000}})
 		}
@@ -49,7 +49,7 @@ func TestForcedCloseInSlices(t *testing.T) {
 
 // TestCloseRaisesFence: what is leased after an empty topic was closed has a fence above the one that the command names.
 func TestCloseRaisesFence(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, DueMs: 500}); got.Code != timer.OK || got.Fence != 500 {
 		t.Fatalf("%+v", got)
 	}

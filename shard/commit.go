@@ -162,37 +162,37 @@ func (g *group) settle(it *item, r *timer.Result) {
 			g.settleOp(it.op, r)
 		}
 	case leaseItem:
-		g.lead.leased(it.flight, *r)
+		g.scheduler.leased(it.lease, *r)
 	case outcomeItemKind:
-		if it.flight != nil {
-			g.lead.handOn(it.flight)
-			g.lead.settled(it.flight)
+		if it.lease != nil {
+			g.scheduler.handOn(it.lease)
+			g.scheduler.settled(it.lease)
 		}
 		if r.Code == timer.OK {
-			g.lead.applied(r.Handle)
+			g.scheduler.applied(r.Handle)
 		}
-	case takeItem:
+	case pullItem:
 		if r.Code == timer.OK {
-			g.lead.applied(r.Handle)
+			g.scheduler.applied(r.Handle)
 		}
-		it.take.granted(g, r)
+		it.pull.granted(g, r)
 	case takeoverItem:
 		g.tookOver()
 	}
 	switch {
-	case len(g.lead.claims)+len(g.lead.foreign) == 0:
+	case len(g.scheduler.keyRefs)+len(g.scheduler.carried) == 0:
 	case it.closes && r.Handle == 0:
-		g.lead.reviewDropped(it.from, g.table.slab.high)
+		g.scheduler.reviewDropped(it.from, g.table.slab.high)
 	case it.closes:
-		g.lead.reviewDropped(it.from, r.Handle)
+		g.scheduler.reviewDropped(it.from, r.Handle)
 	case r.Handle != 0:
-		g.lead.review(r.Handle)
+		g.scheduler.review(r.Handle)
 	}
 }
 
 func (g *group) settleOp(o *op, r *timer.Result) {
 	if o.outcome != nil {
-		g.settleClaim(o, r)
+		g.settleLeaseUpdate(o, r)
 		return
 	}
 	if r.Timer != nil {
@@ -205,8 +205,8 @@ func (g *group) settleOp(o *op, r *timer.Result) {
 		g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
 		g.showChange(o.cmd, r)
 	}
-	if o.cmd.Kind == timer.Deliver && g.lead.active && g.lead.topics[o.cmd.Topic] != nil {
-		g.lead.join(g.lead.topics[o.cmd.Topic]) // what was not let go before may go now
+	if o.cmd.Kind == timer.Deliver && g.scheduler.active && g.scheduler.topics[o.cmd.Topic] != nil {
+		g.scheduler.join(g.scheduler.topics[o.cmd.Topic]) // what was not let go before may go now
 		g.w.touchNext(g)
 	}
 	o.answer(*r, nil)
@@ -214,18 +214,18 @@ func (g *group) settleOp(o *op, r *timer.Result) {
 
 // overlay shows a timer as clients know it: a lease whose call has not started is none.
 func (g *group) overlay(t *timer.Timer) {
-	if t.State != timer.Leased || !g.lead.active {
+	if t.State != timer.Leased || !g.scheduler.active {
 		return
 	}
-	if h, ok := g.table.Lookup(t.Topic, t.ID); ok && g.hides(h) && g.lead.flights[h].seq == t.Seq {
+	if h, ok := g.table.Lookup(t.Topic, t.ID); ok && g.hides(h) && g.scheduler.activeLeases[h].seq == t.Seq {
 		t.State = timer.Scheduled
 		t.Attempts--
-		t.NextMs = g.lead.flights[h].dueMs
+		t.NextMs = g.scheduler.activeLeases[h].dueMs
 	}
 }
 
 // hides reports that a timer's lease is ahead of its time, or is being given back: clients see the timer as scheduled.
 func (g *group) hides(h timer.Handle) bool {
-	f := g.lead.flights[h]
+	f := g.scheduler.activeLeases[h]
 	return f != nil && f.hidden() && g.table.Live(h, f.seq)
 }

@@ -14,15 +14,15 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// inCouncil runs a test of a cluster of so many nodes, all of which have shard 1.
-func inCouncil(t *testing.T, nodes int, run func(c *council)) {
+// inHostCluster runs a test of a cluster of so many nodes, all of which have shard 1.
+func inHostCluster(t *testing.T, nodes int, run func(c *hostCluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var founders []int
 		for i := range nodes {
 			founders = append(founders, i)
 		}
-		c := newCouncil(t, nodes, founders)
+		c := newHostCluster(t, nodes, founders)
 		defer c.end()
 		defer func() {
 			if p := recover(); p != nil {
@@ -38,8 +38,8 @@ func inCouncil(t *testing.T, nodes int, run func(c *council)) {
 }
 
 // pass lets time go by, with a timer added each second.
-func (c *council) pass(d time.Duration) {
-	for end := c.stands[0].clock.mono + d; c.stands[0].clock.mono < end; {
+func (c *hostCluster) pass(d time.Duration) {
+	for end := c.hosts[0].clock.mono + d; c.hosts[0].clock.mono < end; {
 		c.add()
 		for range 20 {
 			c.tick()
@@ -48,8 +48,8 @@ func (c *council) pass(d time.Duration) {
 }
 
 // alive checks that no host has failed and no replica is stopped.
-func (c *council) alive() {
-	for i, r := range c.stands {
+func (c *hostCluster) alive() {
+	for i, r := range c.hosts {
 		if err := r.host.failed(); err != nil {
 			c.fatalf("node %d has stopped: %v", firstNode+i, err)
 		}
@@ -61,9 +61,9 @@ func (c *council) alive() {
 	}
 }
 
-// at is the number of the stand that leads, or of one that follows.
-func (c *council) at(leads bool) int {
-	for i, r := range c.stands {
+// at is the number of the harness that leads, or of one that follows.
+func (c *hostCluster) at(leads bool) int {
+	for i, r := range c.hosts {
 		if (r == c.leader()) == leads {
 			return i
 		}
@@ -74,14 +74,14 @@ func (c *council) at(leads bool) int {
 
 // refilled checks that one replica gets another's state, and no other does, and that all are the
 // same then.
-func (c *council) refilled(wrong int) {
+func (c *hostCluster) refilled(wrong int) {
 	c.until("the wrong replica has got another's state", 4*time.Minute, func() bool {
 		c.add()
 		return c.shard(wrong).refilled > 0 && c.shard(wrong).quarantine == nil
 	})
 	c.pass(15 * time.Second)
 	c.concludes(10 * time.Second)
-	for i := range c.stands {
+	for i := range c.hosts {
 		if g := c.shard(i); i != wrong && g.refilled > 0 || g.quarantine != nil || g.damaged {
 			c.fatalf("node %d: refilled %d times, quarantine %v, damaged %v", firstNode+i, g.refilled, g.quarantine, g.damaged)
 		}
@@ -99,7 +99,7 @@ func (c *council) refilled(wrong int) {
 func TestOneWrongReplicaIsRefilled(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		t.Run(map[bool]string{true: "leader", false: "follower"}[leads], func(t *testing.T) {
-			inCouncil(t, 3, func(c *council) {
+			inHostCluster(t, 3, func(c *hostCluster) {
 				c.takes(5 * time.Second)
 				wrong := c.at(leads)
 				c.shard(wrong).table.Strike(FaultOfSum, 0, "", 3)
@@ -107,7 +107,7 @@ func TestOneWrongReplicaIsRefilled(t *testing.T) {
 				if leads && c.at(true) == wrong && c.shard(wrong).servingSince < time.Hour {
 					t.Error("the wrong one has led on")
 				}
-				for i := range c.stands { // whoever starts again meets the comparison in its log
+				for i := range c.hosts { // whoever starts again meets the comparison in its log
 					c.crash(i)
 					c.open(i)
 					c.takes(20 * time.Second)
@@ -129,7 +129,7 @@ func TestFaultOfWhatNobodyTouches(t *testing.T) {
 	for fault := range MemoryFault(MemoryFaults) {
 		for _, leads := range []bool{true, false} {
 			t.Run(fmt.Sprint(fault, leads), func(t *testing.T) {
-				inCouncil(t, 3, func(c *council) {
+				inHostCluster(t, 3, func(c *hostCluster) {
 					c.takes(5 * time.Second)
 					id := c.acked[0]
 					c.until("all have it", 5*time.Second, c.followed)
@@ -147,7 +147,7 @@ func TestFaultOfWhatNobodyTouches(t *testing.T) {
 // TestOfTwoThatDifferNobodyIsStopped: of two replicas nobody knows which is wrong. Both go on, and
 // it is said.
 func TestOfTwoThatDifferNobodyIsStopped(t *testing.T) {
-	inCouncil(t, 2, func(c *council) {
+	inHostCluster(t, 2, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		wrong := c.at(false)
 		c.until("all have it", 5*time.Second, c.followed)
@@ -156,7 +156,7 @@ func TestOfTwoThatDifferNobodyIsStopped(t *testing.T) {
 		c.shard(wrong).table.fence += 5
 		c.pass(30 * time.Second)
 		c.alive()
-		for i, r := range c.stands {
+		for i, r := range c.hosts {
 			if g := c.shard(i); g.quarantine != nil || !g.compare.differs || !strings.Contains(r.log.String(), "replicas have different states") {
 				t.Errorf("node %d: quarantine %v, differs %v", firstNode+i, g.quarantine, g.compare.differs)
 			}
@@ -168,7 +168,7 @@ func TestOfTwoThatDifferNobodyIsStopped(t *testing.T) {
 // TestOfTwoTheOneWhoseMemoryFailsIsRefilled: there it is known.
 func TestOfTwoTheOneWhoseMemoryFailsIsRefilled(t *testing.T) {
 	for _, leads := range []bool{true, false} {
-		inCouncil(t, 2, func(c *council) {
+		inHostCluster(t, 2, func(c *hostCluster) {
 			c.takes(5 * time.Second)
 			c.until("all have it", 5*time.Second, c.followed)
 			c.pass(15 * time.Second) // they have heard of each other's states
@@ -182,7 +182,7 @@ func TestOfTwoTheOneWhoseMemoryFailsIsRefilled(t *testing.T) {
 // TestBuildWithAnotherHash: a build that makes another hash of the same states is alone with it.
 // It leads nothing; those of the other build go on, and none of them is taken for wrong.
 func TestBuildWithAnotherHash(t *testing.T) {
-	inCouncil(t, 3, func(c *council) {
+	inHostCluster(t, 3, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		other := c.at(true)
 		var last *Table
@@ -194,24 +194,24 @@ func TestBuildWithAnotherHash(t *testing.T) {
 		}
 		c.pass(time.Minute)
 		elected := 0
-		for _, r := range c.stands {
+		for _, r := range c.hosts {
 			elected -= r.observer.elected
 		}
 		c.pass(2 * time.Minute)
-		for _, r := range c.stands {
+		for _, r := range c.hosts {
 			elected += r.observer.elected
 		}
 		if elected > 0 {
 			t.Errorf("%d elections in two minutes: the leadership goes round", elected)
 		}
-		for i := range c.stands {
+		for i := range c.hosts {
 			if g := c.shard(i); i != other && (g.quarantine != nil || g.refilled > 0) {
 				t.Errorf("node %d: quarantine %v, refilled %d times", firstNode+i, g.quarantine, g.refilled)
 			}
 		}
 		c.alive()
 		c.takes(10 * time.Second)
-		if c.leader() == c.stands[other] {
+		if c.leader() == c.hosts[other] {
 			t.Error("the one that is alone with its states leads")
 		}
 	})
@@ -220,11 +220,11 @@ func TestBuildWithAnotherHash(t *testing.T) {
 // TestLeaderWhoseStateIsRightAgainLeads: a leader in quarantine has told another to lead, which
 // does not take over. When its state is right again it goes on by itself.
 func TestLeaderWhoseStateIsRightAgainLeads(t *testing.T) {
-	inCouncil(t, 3, func(c *council) {
+	inHostCluster(t, 3, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		g := c.shard(c.at(true))
 		g.enterQuarantine(errors.New("a test"))
-		g.heir, g.heirTold, g.heirUntil = c.shard(c.at(false)).replica, true, g.w.mono+handOverLimit
+		g.transferee, g.transferSent, g.transferUntil = c.shard(c.at(false)).replica, true, g.w.mono+handOverLimit
 		g.leaveQuarantine()
 		c.until("it serves", 10*time.Second, g.serves)
 		c.takes(5 * time.Second)
@@ -234,7 +234,7 @@ func TestLeaderWhoseStateIsRightAgainLeads(t *testing.T) {
 // TestWordOfOneVoterIsNoMajority: a group that is on its way from one node to another has one voter
 // for a while. What that one says does not make the state of another wrong: it may be the wrong one.
 func TestWordOfOneVoterIsNoMajority(t *testing.T) {
-	inCouncil(t, 2, func(c *council) {
+	inHostCluster(t, 2, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		g, other := c.shard(0), c.shard(1).replica
 		g.store.conf = &pb.ConfState{Voters: []uint64{other}, Learners: []uint64{g.replica}}
@@ -253,7 +253,7 @@ func TestWordOfOneVoterIsNoMajority(t *testing.T) {
 // TestMemoryFaultOfOneThatIsAlone: the process ends, as its disk has the right state and nobody
 // else has it; the next one reads that.
 func TestMemoryFaultOfOneThatIsAlone(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", time.Hour)
 	want := r.timer("a")
 	if !r.table().Strike(FaultOfSlot, 1, "a", 7) {
@@ -272,7 +272,7 @@ func TestMemoryFaultOfOneThatIsAlone(t *testing.T) {
 // TestNoSnapshotOfDamagedMemory: what memory has changed by itself does not get into a snapshot,
 // which would be all that is left when the log before it is gone.
 func TestNoSnapshotOfDamagedMemory(t *testing.T) {
-	bubbleStand(t, smallLog, func(r *stand) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("a", time.Hour)
 		if !r.table().Strike(FaultOfSlot, 1, "a", 7) {
 			t.Fatal("nothing has happened")
@@ -307,7 +307,7 @@ func TestLeadersWordOfBefore(t *testing.T) {
 // TestRefillReplacesSnapshots: the snapshots that a replica wrote while its state was wrong may be
 // wrong too. They go as soon as one of the right state is there, and nothing is left of the stream.
 func TestRefillReplacesSnapshots(t *testing.T) {
-	inCouncil(t, 3, func(c *council) {
+	inHostCluster(t, 3, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		wrong := c.at(false)
 		// A fault of the program, say: what is in a snapshot is what is in memory.
@@ -316,12 +316,12 @@ func TestRefillReplacesSnapshots(t *testing.T) {
 			c.shard(wrong).wantSnapshot = true
 			c.pass(2 * time.Second)
 		}
-		had := c.stands[wrong].snapshotFiles(1)
+		had := c.hosts[wrong].snapshotFiles(1)
 		if len(had) < 2 {
 			t.Fatalf("it has the snapshots %v", had)
 		}
 		c.refilled(wrong)
-		for _, s := range c.stands[wrong].snapshotFiles(1) {
+		for _, s := range c.hosts[wrong].snapshotFiles(1) {
 			if slices.Contains(had, s) {
 				t.Errorf("snapshot %v is of the wrong state", s)
 			}
@@ -329,7 +329,7 @@ func TestRefillReplacesSnapshots(t *testing.T) {
 		if g := c.shard(wrong); g.files.suspect != 0 || g.files.newest == 0 || g.files.older != g.files.newest {
 			t.Errorf("suspect up to %d, newest %d, older %d", g.files.suspect, g.files.newest, g.files.older)
 		}
-		list, err := c.stands[wrong].fs.ReadDir("data/snapshots/refill")
+		list, err := c.hosts[wrong].fs.ReadDir("data/snapshots/refill")
 		if err != nil || len(list) > 0 {
 			t.Errorf("files of the stream are left: %v, %v", list, err)
 		}
@@ -347,7 +347,7 @@ func TestRefillReplacesSnapshots(t *testing.T) {
 // the third lacks entries that are in no log in memory any more. The leader's process ends, as its disk has them, and the
 // next one serves (I14). Found by the simulator.
 func TestMemoryFaultOfTheOnlyOneThatHasTheLog(t *testing.T) {
-	inCouncil(t, 3, func(c *council) {
+	inHostCluster(t, 3, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.until("all have it", 5*time.Second, c.followed)
 		c.pass(15 * time.Second) // they have heard of each other's states
@@ -380,12 +380,12 @@ func TestMemoryFaultOfTheOnlyOneThatHasTheLog(t *testing.T) {
 }
 
 // TestWhoIsRightAgainTakesOver: a replica was wrong when the states were compared last, and is right since, as its process
-// has begun anew or it has got another's state. A leader whose memory fails gives the lead to it, or gets its
+// has begun anew or it has got another's state. A leader whose memory fails gives the scheduler to it, or gets its
 // state, before anybody could compare again: that wants a leader that serves (I14). Found by the simulator.
 func TestWhoIsRightAgainTakesOver(t *testing.T) {
 	for _, name := range []string{"restart", "refill"} {
 		t.Run(name, func(t *testing.T) {
-			inCouncil(t, 3, func(c *council) {
+			inHostCluster(t, 3, func(c *hostCluster) {
 				c.takes(5 * time.Second)
 				c.until("all have it", 5*time.Second, c.followed)
 				leads := c.at(true)

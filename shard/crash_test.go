@@ -14,9 +14,9 @@ import (
 )
 
 // promised is what a client was told of each timer: the version it has at least, and whether it was cancelled.
-type promised map[string]promise
+type promised map[string]lastAck
 
-type promise struct {
+type lastAck struct {
 	version   uint32
 	cancelled bool
 }
@@ -56,10 +56,10 @@ func TestI10EveryCrashPoint(t *testing.T) {
 // crashPoints runs a host through adds, changes, calls, snapshots and turns of the log.
 func crashPoints(t *testing.T, rng *rand.Rand) (list []crashPoint) {
 	told, starts := promised{}, map[string]int{}
-	r := makeStand(t, memfs.New(), func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 8<<10, 2<<10 })
+	r := makeHarness(t, memfs.New(), func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 8<<10, 2<<10 })
 	r.bubble = true
 	r.calls.auto = 200
-	r.calls.onStart = func(c *rigCall) { starts[c.Job.ID]++ }
+	r.calls.onStart = func(c *fakeCall) { starts[c.Job.ID]++ }
 	var open []*pending
 	look := func() {
 		keep := open[:0]
@@ -146,7 +146,7 @@ func (p promised) learn(a *pending) {
 
 // check opens the disk.
 func (p *crashPoint) check(t *testing.T) {
-	r := makeStand(t, p.fs, func(c *Config) {
+	r := makeHarness(t, p.fs, func(c *Config) {
 		c.Log.GenBytes, c.Log.SegmentBytes = 8<<10, 2<<10
 		if c.Meta = nil; len(p.promised) == 0 { // as long as the node was never ready
 			c.Meta = &soleRows(1, c.Node)[0]
@@ -154,7 +154,7 @@ func (p *crashPoint) check(t *testing.T) {
 	})
 	r.bubble, r.starts = true, 1
 	r.clock.wallMs += 10_000
-	r.topics = rigTopics{} // nothing fires
+	r.topics = fakeTopics{} // nothing fires
 	if err := r.open(); err != nil {
 		t.Errorf("open: %v", err)
 		return
@@ -187,7 +187,7 @@ func TestI20DiskErrors(t *testing.T) {
 	for _, op := range []memfs.Op{memfs.OpWrite, memfs.OpSync} {
 		for nth := 1; nth <= 12; nth++ {
 			t.Run(fmt.Sprintf("%v %d", op, nth), func(t *testing.T) {
-				r := newStand(t, nil)
+				r := newHostHarness(t, nil)
 				r.fs.FailNth(op, nth, broken)
 				var list []*pending
 				failedAt := -1
@@ -217,7 +217,7 @@ func TestI20DiskErrors(t *testing.T) {
 				calls := r.calls.take()
 				r.fs = r.fs.CrashClone(calm{}, zeroLoss)
 				r.abort()
-				r.topics = rigTopics{}
+				r.topics = fakeTopics{}
 				r.mustOpen()
 				for id := range acked {
 					if v := r.table().Read(1, id); v == nil {
@@ -236,7 +236,7 @@ func TestI20DiskErrors(t *testing.T) {
 
 // TestLowDisk: while the disk is almost full, what adds is refused; cancels, reads and firing go on; then it resumes.
 func TestLowDisk(t *testing.T) {
-	r := newStand(t, func(c *Config) { c.Log.LowDiskBytes = 1 << 20; c.Log.SegmentBytes = 64 << 10 })
+	r := newHostHarness(t, func(c *Config) { c.Log.LowDiskBytes = 1 << 20; c.Log.SegmentBytes = 64 << 10 })
 	r.calls.auto = 200
 	r.add("fires", 3*time.Second)
 	r.add("goes", time.Hour)
@@ -260,7 +260,7 @@ func TestLowDisk(t *testing.T) {
 }
 
 func TestMemoryLimit(t *testing.T) {
-	r := newStand(t, func(c *Config) { c.MemoryLimit = 1 << 20 })
+	r := newHostHarness(t, func(c *Config) { c.MemoryLimit = 1 << 20 })
 	r.add("a", time.Hour)
 	r.host.memory.Store(1<<20 + 1)
 	if _, err := r.try(timer.Command{Kind: timer.Add, ID: "x", Spec: &timer.Spec{DueMs: 1}}); !errors.Is(err, timer.ErrMemory) {
@@ -281,7 +281,7 @@ func TestMemoryLimit(t *testing.T) {
 // TestMemoryOfTheProcessCounts: what is beside the timers takes memory as well.
 func TestMemoryOfTheProcessCounts(t *testing.T) {
 	used := int64(900)
-	r := newStand(t, func(c *Config) { c.MemoryLimit, c.MemoryUse = 1<<30, func() int64 { return used << 20 } })
+	r := newHostHarness(t, func(c *Config) { c.MemoryLimit, c.MemoryUse = 1<<30, func() int64 { return used << 20 } })
 	r.add("a", time.Hour)
 	used = 1100
 	if _, err := r.try(timer.Command{Kind: timer.Add, ID: "x", Spec: &timer.Spec{DueMs: 1}}); !errors.Is(err, timer.ErrMemory) {
@@ -295,7 +295,7 @@ func TestMemoryOfTheProcessCounts(t *testing.T) {
 func TestFoundingCrash(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	var disks []*memfs.FS
-	r := makeStand(t, memfs.New(), nil)
+	r := makeHarness(t, memfs.New(), nil)
 	r.fs.SetHook(func(_ int, op memfs.Op, _ string) error {
 		if op.Changes() {
 			for _, keep := range []int{0, 50, 100} {
@@ -307,7 +307,7 @@ func TestFoundingCrash(t *testing.T) {
 	r.mustOpen()
 	r.fs.SetHook(nil)
 	for i, fs := range disks {
-		again := makeStand(t, fs, func(c *Config) { c.Shards, c.Meta = 1, &soleRows(1, c.Node)[0] })
+		again := makeHarness(t, fs, func(c *Config) { c.Shards, c.Meta = 1, &soleRows(1, c.Node)[0] })
 		if err := again.open(); err != nil {
 			t.Fatalf("disk %d of %d: %v", i, len(disks), err)
 		}

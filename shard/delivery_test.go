@@ -11,7 +11,7 @@ import (
 // TestDeliveryInTheLog: a shard's log takes over a delivery only while nothing is leased otherwise, and then leases nothing otherwise; what
 // comes late from an older change does nothing.
 func TestDeliveryInTheLog(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	add := func(id string) timer.Result {
 		return d.command(timer.Command{Kind: timer.Add, Topic: 7, ID: id, Spec: &timer.Spec{DueMs: 1}})
 	}
@@ -70,7 +70,7 @@ func TestDeliveryInTheLog(t *testing.T) {
 
 // TestDeliveryGoesWithItsTopic: a closed topic's is not changed, and is forgotten with it.
 func TestDeliveryGoesWithItsTopic(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Deliver, Topic: 7, IfMatch: 1, Pull: true})
 	d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7})
 	if r := d.command(timer.Command{Kind: timer.Deliver, Topic: 7, IfMatch: 2}); r.Code != timer.TopicClosed {
@@ -86,7 +86,7 @@ func TestDeliveryGoesWithItsTopic(t *testing.T) {
 // TestNothingGoesWhileDeliveryChanges: between the shard's word and the topic's, nothing is called and nothing is handed out, and when the
 // topic has followed, or the shard was turned back, all goes on. A lease whose call has not started is given back.
 func TestNothingGoesWhileDeliveryChanges(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	deliver := func(turn uint32, pull bool) timer.Code {
 		return r.do(timer.Command{Kind: timer.Deliver, Topic: 1, IfMatch: turn, Pull: pull}).Code
 	}

@@ -1,14 +1,14 @@
 // Package shard keeps timers and fires them: a Host runs a node's raft groups, each a shard of timers (or the meta group of
-// topics), on a few workers; a Table is a shard's state machine; a lead is what a shard's leader does with what falls due.
+// topics), on a few workers; a Table is a shard's state machine; a scheduler is what a shard's leader does with what falls due.
 //
 // Rules of use:
 //
 //   - New starts nothing. Run recovers from the log, serves, and blocks until its context ends (nil) or the storage fails (the
-//     error); a host is run once. Whoever wants calls in flight to end first calls Drain.
+//     error); a host is run once. Whoever wants calls in active lease to end first calls Drain.
 //   - Do, DoAll, Timer, List, Counts, Offers, Take, Propose, Stats and TopicsChanged may be called from any goroutine after Started is closed.
 //     Each ends: with an answer that is on disk, or with one of the Err values within seconds. After ErrUnknown and ErrStopped
 //     a change may have taken effect.
-//   - Place, Deliver, Receive, Unreachable, Gone and StepAside may be called from any goroutine too; frames for Deliver may be lost,
+//   - Place, Deliver, Receive, Unreachable, Gone and Cordon may be called from any goroutine too; frames for Deliver may be lost,
 //     repeated and reordered.
 //   - A worker owns its groups alone. Topics, Dispatcher, Machine, Observer, History and Ready are called on workers and must not block.
 //   - A Permit is used or cancelled exactly once, and a call's done is called exactly once, from any goroutine.

@@ -10,7 +10,7 @@ import (
 
 // TestForecast holds the counts against the model's timers, whatever the slices are.
 func TestForecast(t *testing.T) {
-	g := newRig(t, rand.New(rand.NewPCG(8, 3)).IntN)
+	g := newModelHarness(t, rand.New(rand.NewPCG(8, 3)).IntN)
 	var times []int64
 	for range 2000 { // until enough are scheduled
 		g.turn()

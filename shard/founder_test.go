@@ -6,8 +6,8 @@ import (
 )
 
 // lateRow is what node 7 sees first of shard 1, founded on nodes 7 and 8: a move to node 9 has begun.
-func lateRow(epoch uint32, founders []Member, nodes ...uint64) Row {
-	row := Row{Group: 1, Epoch: epoch, Founders: founders}
+func lateRow(epoch uint32, founders []Member, nodes ...uint64) Assignment {
+	row := Assignment{Group: 1, Epoch: epoch, Founders: founders}
 	for _, node := range nodes {
 		e := epoch
 		if slices.ContainsFunc(founders, func(m Member) bool { return m.Node == node }) {
@@ -22,7 +22,7 @@ func lateRow(epoch uint32, founders []Member, nodes ...uint64) Row {
 // without its vote the group has no majority, and so nobody to make the move. Found by the simulator.
 func TestFounderThatIsLate(t *testing.T) {
 	founders := []Member{{Node: 7, Replica: ReplicaID(7, 1)}, {Node: 8, Replica: ReplicaID(8, 1)}}
-	for name, first := range map[string]Row{
+	for name, first := range map[string]Assignment{
 		"it leaves":             lateRow(2, founders, 9, 8),
 		"it leaves, redirected": lateRow(4, founders, 10, 8),
 		"it stays":              lateRow(2, founders, 7, 9),
@@ -30,12 +30,12 @@ func TestFounderThatIsLate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			first.Settled = name == "the order is another"
-			r, c := inCompany(t, false, nil)
+			r, c := withFakePeers(t, false, nil)
 			defer func() { r.abort() }()
 			g := r.host.groups[1]
-			g.remove() // of what inCompany placed
-			g.tombstone, g.row = 0, Row{}
-			r.host.Place([]Row{first})
+			g.remove() // of what withFakePeers placed
+			g.tombstone, g.row = 0, Assignment{}
+			r.host.Place([]Assignment{first})
 			r.settle()
 			want := []uint64{ReplicaID(7, 1), ReplicaID(8, 1)}
 			if g.replica != want[0] || !slices.Equal(g.store.conf.Voters, want) {
@@ -49,31 +49,31 @@ func TestFounderThatIsLate(t *testing.T) {
 // TestFounderThatIsTooLate: once a move has been settled the row does not say whom the group was founded with. A founder that it names begins empty,
 // one that it does not name has nothing to make; and one that has left does not come back by a row of before.
 func TestFounderThatIsTooLate(t *testing.T) {
-	r, _ := inCompany(t, false, nil)
+	r, _ := withFakePeers(t, false, nil)
 	defer func() { r.abort() }()
 	g := r.host.groups[1]
 	founders := r.rows[1].Members
 	gone := lateRow(3, nil, 8, 9)
 	gone.Settled = true
-	r.host.Place([]Row{gone})
+	r.host.Place([]Assignment{gone})
 	r.settle()
 	if g.replica != 0 || g.tombstone != ReplicaID(7, 1) {
 		t.Fatalf("replica %x, tombstone %x", g.replica, g.tombstone)
 	}
-	g.row = Row{} // another process, whose copy of the meta group's state is older
-	r.host.Place([]Row{lateRow(2, founders, 8, 9, 10)})
+	g.row = Assignment{} // another process, whose copy of the meta group's state is older
+	r.host.Place([]Assignment{lateRow(2, founders, 8, 9, 10)})
 	r.settle()
 	if g.replica != 0 {
 		t.Fatalf("replica %x, which was given up", g.replica)
 	}
-	g.row, g.tombstone = Row{}, 0 // a node that never had one
-	r.host.Place([]Row{gone})
+	g.row, g.tombstone = Assignment{}, 0 // a node that never had one
+	r.host.Place([]Assignment{gone})
 	r.settle()
 	if g.replica != 0 {
 		t.Fatalf("replica %x by a row that does not name the node", g.replica)
 	}
-	named := Row{Group: 1, Epoch: 4, Settled: true, Members: founders[:2]}
-	r.host.Place([]Row{named})
+	named := Assignment{Group: 1, Epoch: 4, Settled: true, Members: founders[:2]}
+	r.host.Place([]Assignment{named})
 	r.settle()
 	if g.replica != ReplicaID(7, 1) || len(g.store.conf.Voters) != 0 {
 		t.Fatalf("replica %x with the voters %x", g.replica, g.store.conf.Voters)

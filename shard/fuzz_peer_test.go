@@ -41,7 +41,7 @@ func messageSamples() (list []*pb.Message) {
 func FuzzPeerMessage(f *testing.F) {
 	for _, m := range messageSamples() {
 		f.Add(appendMessage(nil, m))
-		f.Add(appendShipment(nil, &shipment{group: 2, message: m, hash: 77, epoch: 4}))
+		f.Add(appendTransferHeader(nil, &transferHeader{group: 2, message: m, hash: 77, epoch: 4}))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if m, err := decodeMessage(b); err == nil {
@@ -51,10 +51,10 @@ func FuzzPeerMessage(f *testing.F) {
 				t.Fatalf("%x\nagain %v: %v", first, again, err)
 			}
 		}
-		if s, err := decodeShipment(b); err == nil {
-			first := appendShipment(nil, s)
-			again, err := decodeShipment(first)
-			if err != nil || !bytes.Equal(appendShipment(nil, again), first) {
+		if s, err := decodeTransferHeader(b); err == nil {
+			first := appendTransferHeader(nil, s)
+			again, err := decodeTransferHeader(first)
+			if err != nil || !bytes.Equal(appendTransferHeader(nil, again), first) {
 				t.Fatalf("%x\nagain %v: %v", first, again, err)
 			}
 		}
@@ -72,7 +72,7 @@ func FuzzDeliver(f *testing.F) {
 	f.Add([]byte{frameVersion, reportMessage, 1, 3, 0, 0, 0, 1, 2, 3})
 	f.Add([]byte{frameVersion, overMessage, 1, 3, 0, 0, 0, 1, 2, 3})
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		r := newStand(t, nil)
+		r := newHostHarness(t, nil)
 		r.host.Deliver(1<<39+12345, frame)
 		r.settle()
 		r.add("a", 0)
@@ -101,7 +101,7 @@ func FuzzStateWord(f *testing.F) {
 		if len(body) > 1<<16 || kind != stateMessage && kind != refillMessage {
 			return
 		}
-		r, c := inCompany(t, false, nil)
+		r, c := withFakePeers(t, false, nil)
 		c.leads()
 		r.pass(time.Second)
 		g := r.host.groups[1]

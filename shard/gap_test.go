@@ -9,12 +9,12 @@ import (
 )
 
 // TestGapBeforeASnapshotFromAPeer: a log's generations go one by one. So of entries that a snapshot from a peer has made void, the first may be gone and the last
-// be there still. A start, and the trial of a log that was mended, go on from the snapshot; without it the gap is what it looks like.
+// be there still. A start, and the trial of a log that was repaired, go on from the snapshot; without it the gap is what it looks like.
 func TestGapBeforeASnapshotFromAPeer(t *testing.T) {
 	const old, term, index = 14, 16, 331
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	g := r.host.groups[1]
-	m := mark{replica: g.replica, index: index, term: term, epoch: 1, installed: true, conf: &pb.ConfState{Voters: []uint64{g.replica}}}
+	m := snapshotMark{replica: g.replica, index: index, term: term, epoch: 1, installed: true, conf: &pb.ConfState{Voters: []uint64{g.replica}}}
 	entries := func(first, last, term uint64) wal.Record {
 		var list []*pb.Entry
 		for i := first; i <= last; i++ {
@@ -37,7 +37,7 @@ func TestGapBeforeASnapshotFromAPeer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g.place(m)
-			start, tried := recoveryOf(g), newTrial(1, &m)
+			start, tried := recoveryOf(g), newDryRun(1, &m)
 			for i, rec := range tt.records {
 				if err := start.replay(wal.Position{Gen: 4, Seq: uint64(749 + i)}, rec); err != nil {
 					t.Fatal(err)

@@ -16,7 +16,7 @@ func url(u string) func(*timer.Spec) {
 }
 
 func TestI17OpenBreakerBurnsNoAttempt(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	to := r.calls.dest("http://receiver-1/")
 	to.retryIn = 3 * time.Second
 	r.add("a", 0)
@@ -36,7 +36,7 @@ func TestI17OpenBreakerBurnsNoAttempt(t *testing.T) {
 
 // TestOpenBreakerOnMonotonicClock: how long a breaker is open has nothing to do with the wall clock.
 func TestOpenBreakerOnMonotonicClock(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	to := r.calls.dest("http://receiver-1/")
 	to.retryIn = 3 * time.Second
 	r.add("a", 0)
@@ -48,7 +48,7 @@ func TestOpenBreakerOnMonotonicClock(t *testing.T) {
 }
 
 func TestFullDestinationQueues(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.calls.dest("http://receiver-1/").slots = 1
 	r.add("a", 0)
 	r.add("b", 0)
@@ -71,9 +71,9 @@ func TestFullDestinationQueues(t *testing.T) {
 	r.audit()
 }
 
-// TestGrantedForNobody: a slot that comes when its timer is gone must not stay with the lane.
+// TestGrantedForNobody: a slot that comes when its timer is gone must not stay with the destination queue.
 func TestGrantedForNobody(t *testing.T) {
-	r := newStand(t, func(c *Config) { c.Shards = 2 })
+	r := newHostHarness(t, func(c *Config) { c.Shards = 2 })
 	to := r.calls.dest("http://receiver-1/")
 	to.slots = 1
 	r.add("a", 0)
@@ -97,10 +97,10 @@ func TestGrantedForNobody(t *testing.T) {
 }
 
 func TestPausedTopic(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", time.Second)
 	r.pass(990 * time.Millisecond)
-	if r.lead().held.len() != 1 {
+	if r.scheduler().held.len() != 1 {
 		t.Fatal("no lease is held")
 	}
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })
@@ -121,7 +121,7 @@ func TestPausedTopic(t *testing.T) {
 }
 
 func TestUnknownTopicWaits(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	delete(r.topics, 1)
 	r.add("a", 0)
 	r.pass(time.Minute)
@@ -132,7 +132,7 @@ func TestUnknownTopicWaits(t *testing.T) {
 }
 
 func TestNoURLWaitsForTopic(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Policy.Callback.URL = "" })
 	r.add("a", 0)
 	r.add("own", 0, url("http://own/"))
@@ -143,7 +143,7 @@ func TestNoURLWaitsForTopic(t *testing.T) {
 }
 
 func TestNewURLReroutes(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.calls.dest("http://receiver-1/").retryIn = time.Hour
 	r.add("a", 0)
 	r.add("b", 0)
@@ -168,14 +168,14 @@ func expires(after time.Duration) func(*timer.Spec) {
 }
 
 func TestExpiryBehindShutGates(t *testing.T) {
-	for name, shut := range map[string]func(r *stand){
-		"breaker": func(r *stand) { r.calls.dest("http://receiver-1/").retryIn = time.Hour },
-		"slots":   func(r *stand) { r.calls.dest("http://receiver-1/").slots = 1; r.add("x", 0) },
-		"paused":  func(r *stand) { r.topic(1, func(p *timer.Topic) { p.Paused = true }); r.topicsChanged() },
-		"unknown": func(r *stand) { delete(r.topics, 1); r.topicsChanged() },
+	for name, shut := range map[string]func(r *hostHarness){
+		"breaker": func(r *hostHarness) { r.calls.dest("http://receiver-1/").retryIn = time.Hour },
+		"slots":   func(r *hostHarness) { r.calls.dest("http://receiver-1/").slots = 1; r.add("x", 0) },
+		"paused":  func(r *hostHarness) { r.topic(1, func(p *timer.Topic) { p.Paused = true }); r.topicsChanged() },
+		"unknown": func(r *hostHarness) { delete(r.topics, 1); r.topicsChanged() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newStand(t, nil)
+			r := newHostHarness(t, nil)
 			shut(r)
 			r.add("a", time.Second, expires(5*time.Second))
 			r.add("b", time.Second, expires(time.Hour))
@@ -192,7 +192,7 @@ func TestExpiryBehindShutGates(t *testing.T) {
 }
 
 func TestExpiryOfRetry(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", 0, expires(1500*time.Millisecond))
 	r.one().answer(500)
 	r.pass(time.Second)
@@ -202,7 +202,7 @@ func TestExpiryOfRetry(t *testing.T) {
 }
 
 func TestDeadLetterRetention(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Policy.DeadRetentionMs = 60_000 })
 	r.add("a", 0)
 	r.one().answer(410)
@@ -214,7 +214,7 @@ func TestDeadLetterRetention(t *testing.T) {
 }
 
 func TestOrderAmongReady(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.topicsChanged()
 	priority := func(n uint8) func(*timer.Spec) { return func(s *timer.Spec) { s.Priority = n } }
@@ -233,7 +233,7 @@ func TestOrderAmongReady(t *testing.T) {
 
 // TestI16FairBetweenTopics: a topic with ten thousand due timers takes turns with one that has a few.
 func TestI16FairBetweenTopics(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.topic(2, nil)
 	r.freeze = true // all of it falls due in one turn
 	const flood = 2000
@@ -261,7 +261,7 @@ func TestI16FairBetweenTopics(t *testing.T) {
 	}
 }
 
-func (r *stand) mustSubmit(cmd timer.Command) *pending {
+func (r *hostHarness) mustSubmit(cmd timer.Command) *pending {
 	r.t.Helper()
 	p, err := r.submit(1, cmd)
 	if err != nil {
@@ -271,14 +271,14 @@ func (r *stand) mustSubmit(cmd timer.Command) *pending {
 }
 
 func TestDrain(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("held", time.Second)
 	r.add("runs", 0)
 	c := r.one()
 	r.pass(990 * time.Millisecond)
 	r.host.draining.Store(true)
 	flights := func() (n int) {
-		r.host.workers[0].box.post(&call{func(w *worker) { n = r.lead().drain() }, rigWaiter()})
+		r.host.workers[0].box.post(&call{func(w *worker) { n = r.scheduler().drain() }, fakeWaiter()})
 		r.settle()
 		return n
 	}
@@ -304,7 +304,7 @@ func TestDrain(t *testing.T) {
 
 // TestLateAnswers: while the disk hangs, whoever waits is told within the limits, also a change of a timer whose lease is under way.
 func TestLateAnswers(t *testing.T) {
-	r := mixedStand(t) // with a second frame behind the one that hangs
+	r := mixedHarness(t) // with a second frame behind the one that hangs
 	r.add("a", time.Second)
 	r.pass(970 * time.Millisecond)
 	r.freeze = true
@@ -312,7 +312,7 @@ func TestLateAnswers(t *testing.T) {
 	behindLease := r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a"})
 	r.pass(5 * time.Millisecond)
 	h, _ := r.table().Lookup(1, "a")
-	if f := r.lead().flights[h]; f == nil || f.phase != proposed || len(f.waiting) != 1 {
+	if f := r.scheduler().activeLeases[h]; f == nil || f.phase != proposed || len(f.waiting) != 1 {
 		t.Fatalf("flight %+v", f)
 	}
 	written := r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: "b", Spec: &timer.Spec{DueMs: 1 << 41}})
@@ -351,7 +351,7 @@ func TestLateAnswers(t *testing.T) {
 
 // TestCanaryHoldsNobodyUp: the canary's own command, first in line while the disk hangs, must not delay the others' 503.
 func TestCanaryHoldsNobodyUp(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.pass(canaryEach - 100*time.Millisecond)
 	r.freeze = true
 	r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: "x", Spec: &timer.Spec{DueMs: 1 << 41}})
@@ -367,7 +367,7 @@ func TestCanaryHoldsNobodyUp(t *testing.T) {
 }
 
 func TestOverload(t *testing.T) {
-	r := newStand(t, func(c *Config) { c.MaxQueued = 10 })
+	r := newHostHarness(t, func(c *Config) { c.MaxQueued = 10 })
 	r.freeze = true
 	var list []*pending
 	for i := range 10 {

@@ -32,7 +32,7 @@ type group struct {
 
 	// What waits to be proposed, and what was proposed and is not applied yet, in order.
 	waiting   []*op
-	takes     []*take
+	pulls     []*pullRequest
 	takeover  bool
 	batch     Batch
 	items     []item
@@ -42,24 +42,24 @@ type group struct {
 
 	spareItems []item // empty, for the next proposal
 
-	lead   *lead
-	reads  reads
-	canary canary
-	files  groupFiles // what of it is on disk
+	scheduler *scheduler
+	reads     reads
+	canary    canary
+	files     logRetention // what of it is on disk
 
 	counted int // bytes of its log in memory, as the worker knows
 
 	leftovers leftovers
 
-	hard      hardState // as raft last gave it
-	end       entryID   // the last entry that was handed to the log
-	birth     *mark     // how the replica began; nil: it was read from a snapshot
-	hardDirty bool      // not in the log yet: it goes along with the next frame
+	hard      hardState     // as raft last gave it
+	end       entryID       // the last entry that was handed to the log
+	creation  *snapshotMark // how the replica began; nil: it was read from a snapshot
+	hardDirty bool          // not in the log yet: it goes along with the next frame
 
-	row       Row    // where its replicas should be, as this node knows it
-	epoch     uint32 // of the last row that its membership followed
-	confIndex uint64 // of the last change of members
-	tombstone uint64 // replica ids up to this one are used up here
+	row       Assignment // where its replicas should be, as this node knows it
+	epoch     uint32     // of the last row that its membership followed
+	confIndex uint64     // of the last change of members
+	tombstone uint64     // replica ids up to this one are used up here
 
 	reconcileAt, settledAt, confUntil, servingSince, standAt, setClockAt time.Duration
 
@@ -73,25 +73,25 @@ type group struct {
 	scrubAt    time.Duration   // when its memory is looked through again
 	stopped    error           // this build cannot go on with its log; nil: it can
 
-	orphan   bool          // nobody leads, as far as raft has said
-	orphanAt time.Duration // since when
+	leaderless      bool          // nobody leads, as far as raft has said
+	leaderlessSince time.Duration // since when
 
-	known confKnown // whether the members know of the last change of members
-	words uint64    // said as a witness
+	known           confKnown // whether the members know of the last change of members
+	commitHintsSent uint64    // said as a witness
 
-	heir      uint64 // the replica that the leadership is being given to
-	heirTold  bool
-	heirUntil time.Duration
+	transferee    uint64 // the replica that the leadership is being given to
+	transferSent  bool
+	transferUntil time.Duration
 
-	installs     uint64   // snapshots from peers that have become the state
-	wantSnapshot bool     // a follower needs one
-	incoming     *arrival // a snapshot from a peer, about to become the state
+	installs     uint64            // snapshots from peers that have become the state
+	wantSnapshot bool              // a follower needs one
+	incoming     *receivedSnapshot // a snapshot from a peer, about to become the state
 
 	public groupPublic
 
 	touched, again, stalled bool // in the worker's lists
 
-	wakeMs int64 // wall ms at which its wheel or a lane wants a turn
+	wakeMs int64 // wall ms at which its wheel or a destination queue wants a turn
 }
 
 // proposal is one raft entry of this leader that is not applied yet.
@@ -108,8 +108,8 @@ type item struct {
 	closes bool         // it drops timers of a topic by force,
 	from   timer.Handle // behind this one
 	op     *op
-	flight *flight
-	take   *take
+	lease  *activeLease
+	pull   *pullRequest
 }
 
 type itemKind uint8
@@ -120,7 +120,7 @@ const (
 	outcomeItemKind
 	takeoverItem
 	silentItem // nothing waits for it
-	takeItem
+	pullItem
 )
 
 // newRaft starts the raft node on what was recovered.
@@ -148,7 +148,7 @@ func (g *group) newRaft() error {
 		return fmt.Errorf("shard %d: start raft: %w", g.id, err)
 	}
 	g.raft = node
-	g.orphan, g.orphanAt = true, g.w.mono
+	g.leaderless, g.leaderlessSince = true, g.w.mono
 	return nil
 }
 
@@ -163,8 +163,8 @@ func (g *group) work() {
 		g.refuseAll()
 		return
 	}
-	if g.lead != nil {
-		g.lead.run()
+	if g.scheduler != nil {
+		g.scheduler.run()
 	}
 	if g.w.mayPropose() {
 		g.propose()
@@ -193,19 +193,19 @@ func (g *group) tick() {
 		g.refusedUntil = 0
 		g.w.touch(g)
 	}
-	if len(g.waiting) > 0 && g.elsewhere() && !g.awaitsLeader() {
+	if len(g.waiting) > 0 && g.notLeading() && !g.awaitsLeader() {
 		g.refuseAll()
 	}
-	if g.lead == nil {
+	if g.scheduler == nil {
 		return
 	}
 	if !g.leader && g.w.sure() {
 		g.table.Advance(g.w.nowMs, wheelBudget) // a follower's wheel stays near the time, so that a takeover finds it there
 	}
-	g.lead.reportAll()
-	g.lead.realignOpen()
-	g.lead.endLeft(false)
-	g.lead.remind()
+	g.scheduler.reportAll()
+	g.scheduler.realignOpen()
+	g.scheduler.endCarriedOver(false)
+	g.scheduler.renotifyReady()
 	if g.standAt != 0 && g.w.mono >= g.standAt {
 		g.standAt = 0
 		if g.raft.BasicStatus().Lead == raft.None {
@@ -218,16 +218,16 @@ func (g *group) hasWork() bool {
 	if g.meta != nil {
 		return len(g.meta.waiting) > 0
 	}
-	return g.takeover || len(g.waiting)+len(g.takes) > 0 || g.lead.active &&
-		(len(g.lead.outcomes)+len(g.lead.expires)+len(g.lead.forgets)+len(g.lead.skips)+len(g.lead.overlaps)+len(g.lead.ring) > 0)
+	return g.takeover || len(g.waiting)+len(g.pulls) > 0 || g.scheduler.active &&
+		(len(g.scheduler.outcomes)+len(g.scheduler.expires)+len(g.scheduler.forgets)+len(g.scheduler.skips)+len(g.scheduler.overlaps)+len(g.scheduler.runnable) > 0)
 }
 
 // nextWake is when something local falls due, in wall ms.
 func (g *group) nextWake() int64 {
-	if g.lead == nil || !g.lead.active {
+	if g.scheduler == nil || !g.scheduler.active {
 		return 1<<63 - 1
 	}
-	l := g.lead
+	l := g.scheduler
 	at := l.endWakeMs()
 	if l.shut.len() > 0 {
 		at = min(at, g.w.nowMs+(l.shut.top().until-g.w.mono+time.Millisecond-1).Milliseconds())

@@ -19,44 +19,44 @@ import (
 	"carillon/wal"
 )
 
-// rigEpochMs is where a stand's wall clock begins.
-const rigEpochMs = int64(1_800_000_000_000)
+// fakeEpochMs is where a harness's wall clock begins.
+const fakeEpochMs = int64(1_800_000_000_000)
 
-// rigClock has a wall clock and a monotonic one that can be set apart. What the wall clock says is believed, as far as trust goes.
-type rigClock struct {
+// fakeClock has a wall clock and a monotonic one that can be set apart. What the wall clock says is believed, as far as trust goes.
+type fakeClock struct {
 	wallMs int64
 	mono   time.Duration
 	trust  clocks.Trust
 	jumped time.Duration // that the clock of leases is ahead of the monotonic one
 }
 
-func (c *rigClock) Look() clocks.Moment {
+func (c *fakeClock) Look() clocks.Moment {
 	return clocks.Moment{WallMs: c.wallMs, Mono: c.mono, Lease: c.mono + c.jumped, Trust: c.trust}
 }
-func (c *rigClock) Mono() time.Duration { return c.mono }
-func (c *rigClock) UntilWall(ms int64) time.Duration {
+func (c *fakeClock) Mono() time.Duration { return c.mono }
+func (c *fakeClock) UntilWall(ms int64) time.Duration {
 	return time.Duration(min(max(ms-c.wallMs, -3_600_000), 3_600_000)) * time.Millisecond
 }
 
-// rigTopics is what a leader knows of topics.
-type rigTopics map[timer.TopicID]*timer.Topic
+// fakeTopics is what a leader knows of topics.
+type fakeTopics map[timer.TopicID]*timer.Topic
 
-func (t rigTopics) Topic(id timer.TopicID) (*timer.Topic, bool) {
+func (t fakeTopics) Topic(id timer.TopicID) (*timer.Topic, bool) {
 	topic, ok := t[id]
 	return topic, ok
 }
 
-// rigMachine is a meta state machine that keeps all it was given.
-type rigMachine struct{ lines []string }
+// fakeMachine is a meta state machine that keeps all it was given.
+type fakeMachine struct{ lines []string }
 
-func (m *rigMachine) Check(cmd []byte) (Level, error) {
+func (m *fakeMachine) Check(cmd []byte) (Level, error) {
 	if string(cmd) == "bad" {
 		return 0, ErrFormat
 	}
 	return LevelFirst, nil
 }
 
-func (m *rigMachine) Apply(nowMs int64, cmd []byte) (any, error) {
+func (m *fakeMachine) Apply(nowMs int64, cmd []byte) (any, error) {
 	if string(cmd) == "of a later release" {
 		return nil, ErrNewer
 	}
@@ -64,98 +64,98 @@ func (m *rigMachine) Apply(nowMs int64, cmd []byte) (any, error) {
 	return len(m.lines), nil
 }
 
-func (m *rigMachine) whole() string          { return strings.Join(m.lines, "\n") }
-func (m *rigMachine) Hash() uint64           { return max(1, xxhash.Sum64String(m.whole())) }
-func (m *rigMachine) Scrub(int) (bool, bool) { return true, true }
-func (m *rigMachine) BeginSave() Saving      { return &rigSaving{text: m.whole(), hash: m.Hash()} }
-func (m *rigMachine) Replace(state any)      { m.lines = state.(*rigMachine).lines }
-func (m *rigMachine) Read(r io.Reader) (any, uint64, error) {
+func (m *fakeMachine) whole() string          { return strings.Join(m.lines, "\n") }
+func (m *fakeMachine) Hash() uint64           { return max(1, xxhash.Sum64String(m.whole())) }
+func (m *fakeMachine) Scrub(int) (bool, bool) { return true, true }
+func (m *fakeMachine) BeginSave() Saving      { return &fakeSaving{text: m.whole(), hash: m.Hash()} }
+func (m *fakeMachine) Replace(state any)      { m.lines = state.(*fakeMachine).lines }
+func (m *fakeMachine) Read(r io.Reader) (any, uint64, error) {
 	b, err := io.ReadAll(r)
-	read := &rigMachine{}
+	read := &fakeMachine{}
 	if len(b) > 0 {
 		read.lines = strings.Split(string(b), "\n")
 	}
 	return read, read.Hash(), err
 }
 
-// rigSaving hands a state out a few bytes at a time.
-type rigSaving struct {
+// fakeSaving hands a state out a few bytes at a time.
+type fakeSaving struct {
 	text string
 	hash uint64
 }
 
-func (s *rigSaving) Hash() uint64 { return s.hash }
-func (s *rigSaving) Sound() bool  { return true }
-func (s *rigSaving) Held() int64  { return 0 }
-func (s *rigSaving) Abort()       {}
-func (s *rigSaving) Next(dst []byte, budget int) ([]byte, bool) {
+func (s *fakeSaving) Hash() uint64 { return s.hash }
+func (s *fakeSaving) Sound() bool  { return true }
+func (s *fakeSaving) Held() int64  { return 0 }
+func (s *fakeSaving) Abort()       {}
+func (s *fakeSaving) Next(dst []byte, budget int) ([]byte, bool) {
 	n := min(len(s.text), budget)
 	dst, s.text = append(dst, s.text[:n]...), s.text[n:]
 	return dst, s.text == ""
 }
 
-// rigObserver counts.
-type rigObserver struct {
+// fakeObserver counts.
+type fakeObserver struct {
 	elected, expired, frames, snapshots int
 	outcomes, sent, received            int
 	latenessMs                          []int64
 	held                                []bool // as latenessMs
 }
 
-func (o *rigObserver) Command(timer.Kind, timer.Code) {}
-func (o *rigObserver) Outcome(*Outcome)               { o.outcomes++ }
-func (o *rigObserver) Expired()                       { o.expired++ }
-func (o *rigObserver) Frame(int)                      { o.frames++ }
-func (o *rigObserver) Lateness(ms int64, held bool) {
+func (o *fakeObserver) Command(timer.Kind, timer.Code) {}
+func (o *fakeObserver) Outcome(*Outcome)               { o.outcomes++ }
+func (o *fakeObserver) Expired()                       { o.expired++ }
+func (o *fakeObserver) Frame(int)                      { o.frames++ }
+func (o *fakeObserver) Lateness(ms int64, held bool) {
 	o.latenessMs, o.held = append(o.latenessMs, ms), append(o.held, held)
 }
-func (o *rigObserver) Elected()               { o.elected++ }
-func (o *rigObserver) Snapshot(time.Duration) { o.snapshots++ }
-func (o *rigObserver) SnapshotSent(int64)     { o.sent++ }
-func (o *rigObserver) SnapshotReceived(int64) { o.received++ }
+func (o *fakeObserver) Elected()               { o.elected++ }
+func (o *fakeObserver) Snapshot(time.Duration) { o.snapshots++ }
+func (o *fakeObserver) SnapshotSent(int64)     { o.sent++ }
+func (o *fakeObserver) SnapshotReceived(int64) { o.received++ }
 
-// stand drives one host by hand, in one goroutine: turns of its workers and steps of its log, on a clock and a file
+// hostHarness drives one host by hand, in one goroutine: turns of its workers and steps of its log, on a clock and a file
 // system in memory. Only a snapshot's writer is a goroutine of the host's; one made by bubble waits for it.
-type stand struct {
+type hostHarness struct {
 	t        testing.TB
 	fs       *memfs.FS
-	clock    *rigClock
-	topics   rigTopics
-	calls    *rigDispatcher
-	machine  *rigMachine
-	observer *rigObserver
+	clock    *fakeClock
+	topics   fakeTopics
+	calls    *fakeDispatcher
+	machine  *fakeMachine
+	observer *fakeObserver
 	log      bytes.Buffer
 	change   func(*Config)
 	host     *Host
 	starts   uint32
 	bubble   bool
-	zones    []string   // that its hosts have read when they begin
-	gate     memfs.Gate // for the writer, in hooks that look at what a turn changes
-	failed   error      // the log's
-	freeze   bool       // the log does not move: the disk hangs
-	rows     []Row      // nil: of a host that is alone
+	zones    []string     // that its hosts have read when they begin
+	gate     memfs.Gate   // for the writer, in hooks that look at what a turn changes
+	failed   error        // the log's
+	freeze   bool         // the log does not move: the disk hangs
+	rows     []Assignment // nil: of a host that is alone
 }
 
-// newStand makes a host on an empty disk and runs it until it serves. change may alter its configuration, each time it is opened.
-func newStand(t testing.TB, change func(*Config)) *stand {
+// newHostHarness makes a host on an empty disk and runs it until it serves. change may alter its configuration, each time it is opened.
+func newHostHarness(t testing.TB, change func(*Config)) *hostHarness {
 	t.Helper()
-	r := makeStand(t, memfs.New(), change)
+	r := makeHarness(t, memfs.New(), change)
 	r.mustOpen()
 	return r
 }
 
-func makeStand(t testing.TB, fs *memfs.FS, change func(*Config)) *stand {
-	r := &stand{t: t, fs: fs, change: change, clock: &rigClock{wallMs: rigEpochMs, mono: time.Hour}, topics: rigTopics{}}
-	r.calls = &rigDispatcher{r: r, dests: map[string]*rigDest{}, seen: map[string]bool{}}
+func makeHarness(t testing.TB, fs *memfs.FS, change func(*Config)) *hostHarness {
+	r := &hostHarness{t: t, fs: fs, change: change, clock: &fakeClock{wallMs: fakeEpochMs, mono: time.Hour}, topics: fakeTopics{}}
+	r.calls = &fakeDispatcher{r: r, dests: map[string]*fakeDest{}, seen: map[string]bool{}}
 	r.topic(1, nil)
 	return r
 }
 
-// bubbleStand is newStand for a host that writes snapshots, in a bubble of its own. run must not call Host's blocking methods.
-func bubbleStand(t *testing.T, change func(*Config), run func(r *stand)) {
+// bubbleHarness is newHostHarness for a host that writes snapshots, in a bubble of its own. run must not call Host's blocking methods.
+func bubbleHarness(t *testing.T, change func(*Config), run func(r *hostHarness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := makeStand(t, memfs.New(), change)
+		r := makeHarness(t, memfs.New(), change)
 		r.bubble = true
 		r.mustOpen()
 		defer func() { r.abort() }()
@@ -164,7 +164,7 @@ func bubbleStand(t *testing.T, change func(*Config), run func(r *stand)) {
 }
 
 // topic sets a topic's policy; the host hears of it by topicsChanged.
-func (r *stand) topic(id timer.TopicID, change func(*timer.Topic)) {
+func (r *hostHarness) topic(id timer.TopicID, change func(*timer.Topic)) {
 	p := timer.DefaultPolicy()
 	p.Callback.URL = fmt.Sprintf("http://receiver-%d/", id)
 	p.Jitter = 0
@@ -175,17 +175,17 @@ func (r *stand) topic(id timer.TopicID, change func(*timer.Topic)) {
 	r.topics[id] = topic
 }
 
-func (r *stand) topicsChanged() {
+func (r *hostHarness) topicsChanged() {
 	r.host.TopicsChanged()
 	r.settle()
 }
 
 // open starts another process on the disk.
-func (r *stand) open() error {
+func (r *hostHarness) open() error {
 	r.starts++
-	r.machine, r.observer, r.failed = &rigMachine{}, &rigObserver{}, nil
+	r.machine, r.observer, r.failed = &fakeMachine{}, &fakeObserver{}, nil
 	cfg := Config{
-		Shards: 1, Workers: 1, Node: 7, Owner: NewOwner(7, r.starts), Seed: 1,
+		Shards: 1, Workers: 1, Node: 7, Incarnation: NewIncarnation(7, r.starts), Seed: 1,
 		FS: r.fs, Dir: "data", Clock: r.clock, Topics: r.topics, Dispatcher: r.calls, Machine: r.machine, Observer: r.observer,
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Log:    wal.Options{NowMs: func() int64 { return r.clock.wallMs }, Monotonic: func() time.Duration { return r.clock.mono }},
@@ -222,14 +222,14 @@ func (r *stand) open() error {
 }
 
 // soleRows place so many groups on one node.
-func soleRows(groups int, node uint64) (rows []Row) {
+func soleRows(groups int, node uint64) (rows []Assignment) {
 	for i := range groups {
-		rows = append(rows, Row{Group: timer.ShardID(i), Epoch: 1, Members: []Member{{Node: node, Replica: ReplicaID(node, 1)}}, Settled: true})
+		rows = append(rows, Assignment{Group: timer.ShardID(i), Epoch: 1, Members: []Member{{Node: node, Replica: ReplicaID(node, 1)}}, Settled: true})
 	}
 	return rows
 }
 
-func (r *stand) mustOpen() {
+func (r *hostHarness) mustOpen() {
 	r.t.Helper()
 	if err := r.open(); err != nil {
 		r.t.Fatalf("open: %v\n%s", err, r.log.String())
@@ -242,7 +242,7 @@ func (r *stand) mustOpen() {
 }
 
 // abort ends the process as a crash does: nothing is told to anybody.
-func (r *stand) abort() {
+func (r *hostHarness) abort() {
 	for _, w := range r.host.workers {
 		if w.snapshot != nil {
 			w.snapshot.abort()
@@ -255,20 +255,20 @@ func (r *stand) abort() {
 }
 
 // kill -9: what was written is there, synced or not.
-func (r *stand) kill() {
+func (r *hostHarness) kill() {
 	r.abort()
 	r.fs.Kill()
 }
 
 // restart kills the process and starts another.
-func (r *stand) restart() {
+func (r *hostHarness) restart() {
 	r.t.Helper()
 	r.kill()
 	r.mustOpen()
 }
 
 // turn is one turn of each worker and one step of the log.
-func (r *stand) turn() {
+func (r *hostHarness) turn() {
 	for _, w := range r.host.workers {
 		if r.bubble {
 			r.gate.Shut()
@@ -284,7 +284,7 @@ func (r *stand) turn() {
 	}
 }
 
-func (r *stand) busy() bool {
+func (r *hostHarness) busy() bool {
 	for _, w := range r.host.workers {
 		w.box.mu.Lock()
 		events := len(w.box.events)
@@ -300,7 +300,7 @@ func (r *stand) busy() bool {
 }
 
 // settle turns until nothing is left to do at this time.
-func (r *stand) settle() {
+func (r *hostHarness) settle() {
 	r.t.Helper()
 	for n := 0; r.busy(); n++ {
 		if n > 100_000 {
@@ -311,7 +311,7 @@ func (r *stand) settle() {
 }
 
 // pass lets time go by as the host would sleep through it.
-func (r *stand) pass(d time.Duration) {
+func (r *hostHarness) pass(d time.Duration) {
 	r.t.Helper()
 	for end := r.clock.mono + d; ; {
 		r.settle()
@@ -328,7 +328,7 @@ func (r *stand) pass(d time.Duration) {
 }
 
 // step moves both clocks, and nothing else.
-func (r *stand) step(d time.Duration) {
+func (r *hostHarness) step(d time.Duration) {
 	ms := d.Milliseconds()
 	r.clock.wallMs += ms
 	r.clock.mono += time.Duration(ms) * time.Millisecond
@@ -347,15 +347,15 @@ type calm struct{}
 
 func (calm) IntN(int) int { return 0 }
 
-func rigWaiter() *waiter {
+func fakeWaiter() *waiter {
 	w := &waiter{ch: make(chan struct{}, 1)}
 	w.left.Store(1)
 	return w
 }
 
 // submit hands in a command and does not wait.
-func (r *stand) submit(id timer.ShardID, cmd timer.Command) (*pending, error) {
-	p := &pending{cmd: &cmd, wait: rigWaiter()}
+func (r *hostHarness) submit(id timer.ShardID, cmd timer.Command) (*pending, error) {
+	p := &pending{cmd: &cmd, wait: fakeWaiter()}
 	o, err := r.host.newOp(id, p.cmd, false, nil, p.wait)
 	if err != nil {
 		return nil, err
@@ -380,7 +380,7 @@ func (p *pending) answered() bool {
 }
 
 // do has a command decided on shard 1.
-func (r *stand) do(cmd timer.Command) timer.Result {
+func (r *hostHarness) do(cmd timer.Command) timer.Result {
 	r.t.Helper()
 	res, err := r.try(cmd)
 	if err != nil {
@@ -389,7 +389,7 @@ func (r *stand) do(cmd timer.Command) timer.Result {
 	return res
 }
 
-func (r *stand) try(cmd timer.Command) (timer.Result, error) {
+func (r *hostHarness) try(cmd timer.Command) (timer.Result, error) {
 	r.t.Helper()
 	if cmd.Topic == 0 {
 		cmd.Topic = 1
@@ -406,7 +406,7 @@ func (r *stand) try(cmd timer.Command) (timer.Result, error) {
 }
 
 // add schedules a timer so long from now; change may alter it.
-func (r *stand) add(id string, delay time.Duration, change ...func(*timer.Spec)) timer.Result {
+func (r *hostHarness) add(id string, delay time.Duration, change ...func(*timer.Spec)) timer.Result {
 	r.t.Helper()
 	s := &timer.Spec{DueMs: r.clock.wallMs + delay.Milliseconds(), Payload: []byte(`"` + id + `"`), PayloadKind: timer.JSONPayload}
 	for _, f := range change {
@@ -420,10 +420,10 @@ func (r *stand) add(id string, delay time.Duration, change ...func(*timer.Spec))
 }
 
 // timer reads a timer of topic 1 as a client does.
-func (r *stand) timer(id string) *timer.Timer {
+func (r *hostHarness) timer(id string) *timer.Timer {
 	r.t.Helper()
 	var found *timer.Timer
-	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: rigWaiter(), serve: func(g *group, _ int) bool {
+	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(g *group, _ int) bool {
 		if found = g.table.Read(1, id); found != nil {
 			g.overlay(found)
 		}
@@ -434,7 +434,7 @@ func (r *stand) timer(id string) *timer.Timer {
 }
 
 // ask has a read answered.
-func (r *stand) ask(rd *read) {
+func (r *hostHarness) ask(rd *read) {
 	r.t.Helper()
 	if err := rd.group.w.box.offer(rd); err != nil {
 		r.t.Fatal(err)
@@ -451,7 +451,7 @@ func (r *stand) ask(rd *read) {
 }
 
 // state is what clients see of a timer: its state and its attempts.
-func (r *stand) state(id string) string {
+func (r *hostHarness) state(id string) string {
 	r.t.Helper()
 	v := r.timer(id)
 	if v == nil {
@@ -464,7 +464,7 @@ func (r *stand) state(id string) string {
 	return fmt.Sprintf("%s %d", name, v.Attempts)
 }
 
-func (r *stand) wantState(id, want string) {
+func (r *hostHarness) wantState(id, want string) {
 	r.t.Helper()
 	if got := r.state(id); got != want {
 		r.t.Errorf("timer %q is %s, want %s", id, got, want)
@@ -472,7 +472,7 @@ func (r *stand) wantState(id, want string) {
 }
 
 // blocking runs calls of the host's own clients' methods on another goroutine and turns whenever they have put something in.
-func (r *stand) blocking(fn func()) {
+func (r *hostHarness) blocking(fn func()) {
 	r.t.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -492,13 +492,13 @@ func (r *stand) blocking(fn func()) {
 }
 
 // table is shard 1's.
-func (r *stand) table() *Table { return r.host.groups[1].table }
+func (r *hostHarness) table() *Table { return r.host.groups[1].table }
 
-// lead is shard 1's.
-func (r *stand) lead() *lead { return r.host.groups[1].lead }
+// scheduler is shard 1's.
+func (r *hostHarness) scheduler() *scheduler { return r.host.groups[1].scheduler }
 
 // failure is what the host was stopped with.
-func (r *stand) failure() error {
+func (r *hostHarness) failure() error {
 	select {
 	case err := <-r.host.failure:
 		return err
@@ -507,20 +507,20 @@ func (r *stand) failure() error {
 	}
 }
 
-// audit holds the table against itself, and the dispatcher's permits against the flights.
-func (r *stand) audit() {
+// audit holds the table against itself, and the dispatcher's permits against the active leases.
+func (r *hostHarness) audit() {
 	r.t.Helper()
 	flights, spare := 0, 0
 	for _, g := range r.host.groups[1:] {
 		if err := g.table.Audit(true); err != nil {
 			r.t.Fatal(err)
 		}
-		for _, f := range g.lead.flights {
-			if f.lane.queue.id != canaryTopic && f.unstarted() {
+		for _, f := range g.scheduler.activeLeases {
+			if f.queue.queue.id != canaryTopic && f.unstarted() {
 				flights++
 			}
 		}
-		for _, q := range g.lead.topics {
+		for _, q := range g.scheduler.topics {
 			for _, n := range q.lanes {
 				if n.spare != nil {
 					spare++
@@ -533,36 +533,36 @@ func (r *stand) audit() {
 	}
 }
 
-// rigDispatcher is a scripted receiver: it records every start, and the test says when and how the calls end.
-type rigDispatcher struct {
-	r       *stand
-	dests   map[string]*rigDest
-	started []*rigCall
-	running []*rigCall
+// fakeDispatcher is a scripted receiver: it records every start, and the test says when and how the calls end.
+type fakeDispatcher struct {
+	r       *hostHarness
+	dests   map[string]*fakeDest
+	started []*fakeCall
+	running []*fakeCall
 	seen    map[string]bool
 	auto    int // status that ends a call at once; 0: the test ends it
 	asked   int
-	onStart func(*rigCall)
-	permits []*rigPermit
+	onStart func(*fakeCall)
+	permits []*fakePermit
 	epoch   int
 }
 
-// rigDest is one destination with its gates.
-type rigDest struct {
+// fakeDest is one destination with its gates.
+type fakeDest struct {
 	slots   int           // 0 = no limit
 	used    int           // permits and calls
 	retryIn time.Duration // > 0: the breaker is open
 	queue   []Waiter
 }
 
-func (d *rigDispatcher) dest(url string) *rigDest {
+func (d *fakeDispatcher) dest(url string) *fakeDest {
 	if d.dests[url] == nil {
-		d.dests[url] = &rigDest{}
+		d.dests[url] = &fakeDest{}
 	}
 	return d.dests[url]
 }
 
-func (d *rigDispatcher) Route(t *timer.Topic, own *timer.Callback) (Destination, error) {
+func (d *fakeDispatcher) Route(t *timer.Topic, own *timer.Callback) (Destination, error) {
 	url := t.Policy.Callback.URL
 	if own.URL != "" {
 		url = own.URL
@@ -573,7 +573,7 @@ func (d *rigDispatcher) Route(t *timer.Topic, own *timer.Callback) (Destination,
 	return url, nil
 }
 
-func (d *rigDispatcher) Acquire(to Destination, _ *timer.Topic, w Waiter) (Permit, Verdict) {
+func (d *fakeDispatcher) Acquire(to Destination, _ *timer.Topic, w Waiter) (Permit, Verdict) {
 	d.asked++
 	dest := d.dest(to.(string))
 	switch {
@@ -586,7 +586,7 @@ func (d *rigDispatcher) Acquire(to Destination, _ *timer.Topic, w Waiter) (Permi
 	return d.permit(dest, to.(string)), Verdict{}
 }
 
-func (d *rigDispatcher) State(to Destination, _ *timer.Topic) DestinationState {
+func (d *fakeDispatcher) State(to Destination, _ *timer.Topic) DestinationState {
 	s := DestinationState{Name: to.(string), ProbeIn: d.dest(to.(string)).retryIn}
 	if s.ProbeIn > 0 {
 		s.Breaker = BreakerOpen
@@ -594,15 +594,15 @@ func (d *rigDispatcher) State(to Destination, _ *timer.Topic) DestinationState {
 	return s
 }
 
-func (d *rigDispatcher) permit(dest *rigDest, url string) *rigPermit {
+func (d *fakeDispatcher) permit(dest *fakeDest, url string) *fakePermit {
 	dest.used++
-	p := &rigPermit{d: d, dest: dest, url: url, epoch: d.epoch}
+	p := &fakePermit{d: d, dest: dest, url: url, epoch: d.epoch}
 	d.permits = append(d.permits, p)
 	return p
 }
 
 // held is how many permits wait for their use.
-func (d *rigDispatcher) held() int {
+func (d *fakeDispatcher) held() int {
 	keep := d.permits[:0]
 	for _, p := range d.permits {
 		if !p.used {
@@ -614,7 +614,7 @@ func (d *rigDispatcher) held() int {
 }
 
 // free gives a slot back, to the next that waits.
-func (d *rigDispatcher) free(dest *rigDest, url string) {
+func (d *fakeDispatcher) free(dest *fakeDest, url string) {
 	dest.used--
 	if len(dest.queue) > 0 && (dest.slots == 0 || dest.used < dest.slots) {
 		w := dest.queue[0]
@@ -624,7 +624,7 @@ func (d *rigDispatcher) free(dest *rigDest, url string) {
 }
 
 // died forgets what belonged to the process.
-func (d *rigDispatcher) died() {
+func (d *fakeDispatcher) died() {
 	d.epoch++
 	d.running, d.permits = nil, nil
 	for _, dest := range d.dests {
@@ -632,34 +632,34 @@ func (d *rigDispatcher) died() {
 	}
 }
 
-type rigPermit struct {
-	d     *rigDispatcher
-	dest  *rigDest
+type fakePermit struct {
+	d     *fakeDispatcher
+	dest  *fakeDest
 	url   string
 	used  bool
 	epoch int
 }
 
-// rigCall is one started call.
-type rigCall struct {
+// fakeCall is one started call.
+type fakeCall struct {
 	Delivery
 	url    string
 	wallMs int64
 	mono   time.Duration
 	done   func(Attempt)
-	permit *rigPermit
+	permit *fakePermit
 	ended  bool
 	unsent bool
 }
 
-func (p *rigPermit) use() {
+func (p *fakePermit) use() {
 	if p.used {
 		p.d.r.t.Fatalf("a permit for %s is used twice", p.url)
 	}
 	p.used = true
 }
 
-func (p *rigPermit) Cancel() {
+func (p *fakePermit) Cancel() {
 	p.use()
 	if p.epoch == p.d.epoch {
 		p.d.free(p.dest, p.url)
@@ -667,10 +667,10 @@ func (p *rigPermit) Cancel() {
 }
 
 // Start checks what must hold of every start, whatever the test is about.
-func (p *rigPermit) Start(j *Delivery, done func(Attempt)) {
+func (p *fakePermit) Start(j *Delivery, done func(Attempt)) {
 	p.use()
 	d, r := p.d, p.d.r
-	c := &rigCall{Delivery: *j, url: p.url, wallMs: r.clock.wallMs, mono: r.clock.mono, done: done, permit: p}
+	c := &fakeCall{Delivery: *j, url: p.url, wallMs: r.clock.wallMs, mono: r.clock.mono, done: done, permit: p}
 	g := r.host.groups[j.Shard]
 	due := g.table.Due(j.Job.Handle)
 	if due.State != timer.Leased || due.Fence != j.Job.Fence || due.Attempts != j.Job.Attempts || !g.serving {
@@ -702,7 +702,7 @@ func (p *rigPermit) Start(j *Delivery, done func(Attempt)) {
 }
 
 // end ends a call.
-func (c *rigCall) end(a Attempt) {
+func (c *fakeCall) end(a Attempt) {
 	d := c.permit.d
 	if c.ended {
 		d.r.t.Fatal("a test ends a call twice")
@@ -721,7 +721,7 @@ func (c *rigCall) end(a Attempt) {
 	}
 }
 
-func (c *rigCall) answer(status int) {
+func (c *fakeCall) answer(status int) {
 	a := Attempt{Status: status}
 	if status == 0 {
 		a.Err = "connection refused"
@@ -730,14 +730,14 @@ func (c *rigCall) answer(status int) {
 }
 
 // take returns the calls that were started since the last take.
-func (d *rigDispatcher) take() []*rigCall {
+func (d *fakeDispatcher) take() []*fakeCall {
 	list := d.started
 	d.started = nil
 	return list
 }
 
 // ids are the timers of the calls that were started since the last take.
-func (d *rigDispatcher) ids() string {
+func (d *fakeDispatcher) ids() string {
 	var ids []string
 	for _, c := range d.take() {
 		ids = append(ids, c.Job.ID)
@@ -745,7 +745,7 @@ func (d *rigDispatcher) ids() string {
 	return strings.Join(ids, " ")
 }
 
-func (r *stand) wantCalls(want string) {
+func (r *hostHarness) wantCalls(want string) {
 	r.t.Helper()
 	if got := r.calls.ids(); got != want {
 		r.t.Errorf("calls started: %q, want %q", got, want)
@@ -753,7 +753,7 @@ func (r *stand) wantCalls(want string) {
 }
 
 // one is the only call that was started since the last take.
-func (r *stand) one() *rigCall {
+func (r *hostHarness) one() *fakeCall {
 	r.t.Helper()
 	list := r.calls.take()
 	if len(list) != 1 {
@@ -766,13 +766,13 @@ func (r *stand) one() *rigCall {
 var zeroLoss = memfs.CrashOptions{}
 
 // recoverOnly opens the host's files and starts nothing.
-func (r *stand) recoverOnly() error {
+func (r *hostHarness) recoverOnly() error {
 	r.freeze = true
 	return r.open()
 }
 
 // files is the content of the whole disk.
-func (r *stand) files() string {
+func (r *hostHarness) files() string {
 	var b strings.Builder
 	var walk func(dir string)
 	walk = func(dir string) {
@@ -801,9 +801,9 @@ func (r *stand) files() string {
 	return b.String()
 }
 
-// queued is how many entries the lanes of a topic hold in shard 1.
-func (r *stand) queued(id timer.TopicID) (n int) {
-	for _, l := range r.lead().topics[id].lanes {
+// queued is how many entries the destination queues of a topic hold in shard 1.
+func (r *hostHarness) queued(id timer.TopicID) (n int) {
+	for _, l := range r.scheduler().topics[id].lanes {
 		n += l.len()
 	}
 	return n

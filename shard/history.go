@@ -35,8 +35,8 @@ const (
 	historyContent   = 2 // the hash of what its add or put said follows
 )
 
-// chronicle gathers what an entry does to timers, for the history. Nothing of it is replicated state.
-type chronicle struct {
+// eventBuffer gathers what an entry does to timers, for the history. Nothing of it is replicated state.
+type eventBuffer struct {
 	events    []HistoryEvent
 	ends      []int // of each event's id and body in buf, in turn
 	buf       []byte
@@ -45,14 +45,14 @@ type chronicle struct {
 
 // tell has the table gather events from here on.
 func (t *Table) tell() {
-	if t.story == nil {
-		t.story = &chronicle{}
+	if t.events == nil {
+		t.events = &eventBuffer{}
 	}
 }
 
 // told gives the events since the last call. They are valid until the next entry is applied.
 func (t *Table) told() []HistoryEvent {
-	c := t.story
+	c := t.events
 	if c == nil || len(c.events) == 0 {
 		return nil
 	}
@@ -72,18 +72,18 @@ func (t *Table) told() []HistoryEvent {
 }
 
 // note adds an event; its body follows in buf, up to sealed.
-func (c *chronicle) note(e HistoryEvent, id []byte) {
+func (c *eventBuffer) note(e HistoryEvent, id []byte) {
 	e.Item = uint32(len(c.events))
 	c.events = append(c.events, e)
 	c.buf = append(c.buf, id...)
 	c.ends = append(c.ends, len(c.buf))
 }
 
-func (c *chronicle) sealed() { c.ends = append(c.ends, len(c.buf)) }
+func (c *eventBuffer) sealed() { c.ends = append(c.ends, len(c.buf)) }
 
 // tellEnd notes that a touched timer has ended, with all that it was.
 func (t *Table) tellEnd(h timer.Handle, s *slot) {
-	c := t.story
+	c := t.events
 	if c == nil {
 		return
 	}
@@ -104,7 +104,7 @@ func (t *Table) tellEnd(h timer.Handle, s *slot) {
 }
 
 // appendTimerAt writes a timer that has ended as appendTimer writes its copy, without making one. Its successor was taken from it before.
-func (t *Table) appendTimerAt(dst []byte, s *slot, r *run, v *blob) []byte {
+func (t *Table) appendTimerAt(dst []byte, s *slot, r *attemptState, v *blob) []byte {
 	dst = binary.AppendUvarint(dst, uint64(t.topics.rows[s.topic].id))
 	dst = binary.AppendUvarint(dst, uint64(len(v.id)))
 	dst, at := openBlock(append(dst, v.id...))
@@ -136,7 +136,7 @@ func (t *Table) appendTimerAt(dst []byte, s *slot, r *run, v *blob) []byte {
 
 // tellAttempt notes an attempt after which its touched timer goes on. It must be told before the next one is leased.
 func (t *Table) tellAttempt(o *Outcome, s *slot) {
-	c := t.story
+	c := t.events
 	if c == nil || o.Kind == Release || s.state().Over() {
 		return
 	}

@@ -31,7 +31,7 @@ func (m *model) tellAttempt(x *modelTimer, o *Outcome, at int64) {
 }
 
 // checkTold compares what the table tells of an entry with the model: each end with all of its timer, each attempt after which one goes on.
-func (g *rig) checkTold() {
+func (g *modelHarness) checkTold() {
 	g.t.Helper()
 	events, want := g.table.told(), g.model.told
 	g.model.told = nil
@@ -159,7 +159,7 @@ func (h *toldOf) Record(id timer.ShardID, index uint64, events []HistoryEvent) {
 // TestHistoryIsToldAgain: a restart tells what the log still has, in the same words and under the same names.
 func TestHistoryIsToldAgain(t *testing.T) {
 	told := &toldOf{}
-	r := newStand(t, func(c *Config) { c.History = told })
+	r := newHostHarness(t, func(c *Config) { c.History = told })
 	r.add("a", 0)
 	r.one().answer(500)
 	r.pass(3 * time.Second)

@@ -29,10 +29,10 @@ type Config struct {
 	Node    uint64 // this node's id, below 2^40, never 0
 	Name    string // this node's name, for people
 	// NodeName is another node's name for the log, "" if it is not known; nil: none is. It may be called from any goroutine.
-	NodeName func(node uint64) string
-	Owner    Owner  // this process: see NewOwner
-	Seed     uint64 // of the jitter
-	Meta     *Row   // the data directory is fresh: make this node's replica of the meta group; nil: it must be there
+	NodeName    func(node uint64) string
+	Incarnation Incarnation // this process: see NewIncarnation
+	Seed        uint64      // of the jitter
+	Meta        *Assignment // the data directory is fresh: make this node's replica of the meta group; nil: it must be there
 
 	FS  vfs.FS
 	Dir string
@@ -66,7 +66,7 @@ type Config struct {
 	Vet func(tail iter.Seq[[]byte]) error
 
 	// Block, if given, is how a client's call waits: it hands register what ends the wait, and returns when that was called. It is for a driver
-	// (drive.go) whose clients are tasks that run one at a time, on the goroutine that takes the turns too. nil: the call's goroutine blocks.
+	// (stepping.go) whose clients are tasks that run one at a time, on the goroutine that takes the turns too. nil: the call's goroutine blocks.
 	Block func(register func(wake func()))
 
 	// MaxQueued bounds the client operations that one worker holds; default 20,000.
@@ -136,7 +136,7 @@ type Host struct {
 	limits     limits
 	refused    [refusals]atomic.Int64
 	zones      *recurrence.Zones
-	aside      atomic.Bool
+	cordoned   atomic.Bool
 }
 
 // New checks the configuration and lays out the groups.
@@ -152,7 +152,7 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("shard: node id %d is out of 1–2^40", cfg.Node)
 	}
 	cfg.RetainBytes = int(cfg.share(shareth*int64(cfg.Shards+1), int64(cfg.RetainBytes)))
-	h := &Host{cfg: cfg, origin: uint64(cfg.Owner), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
+	h := &Host{cfg: cfg, origin: uint64(cfg.Incarnation), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
 	h.zones = recurrence.NewZones(cfg.Zone)
 	h.limits = limits{topics: map[timer.TopicID]*limit{}, shares: cfg.Shares}
 	for range cfg.Workers {
@@ -165,7 +165,7 @@ func New(cfg Config) (*Host, error) {
 			g.meta = &metaGroup{machine: cfg.Machine}
 		} else {
 			g.table = NewTable(g.id, 0)
-			g.lead = newLead(g)
+			g.scheduler = newScheduler(g)
 		}
 		w.groups = append(w.groups, g)
 		h.groups = append(h.groups, g)
@@ -209,16 +209,16 @@ func (c *Config) setDefaults() {
 		c.Clock = clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})
 	}
 	if c.Peers == nil {
-		c.Peers = nobody{}
+		c.Peers = noPeers{}
 	}
 	if c.Shares == nil {
-		c.Shares = everything{}
+		c.Shares = unlimited{}
 	}
 	if c.Ready == nil {
 		c.Ready = func(timer.TopicID, int) {}
 	}
 	if c.Placement == nil {
-		c.Placement = alone{}
+		c.Placement = staticPlacement{}
 	}
 	if c.Zone == nil {
 		c.Zone = recurrence.LoadZone
@@ -242,7 +242,7 @@ func (h *Host) Open() error {
 }
 
 // Run recovers from the log and serves until the context ends or the storage fails; it returns nil only in the first case.
-// Whoever wants calls in flight to end first calls Drain before.
+// Whoever wants calls in active lease to end first calls Drain before.
 func (h *Host) Run(ctx context.Context) error {
 	if err := h.Open(); err != nil {
 		close(h.stopped)
@@ -275,7 +275,7 @@ func (h *Host) Run(ctx context.Context) error {
 	loops.Wait()
 	for _, w := range h.workers {
 		if err == nil {
-			w.lastCensus()
+			w.lastManifest()
 		}
 		w.abandon()
 	}
@@ -362,7 +362,7 @@ func (w *worker) abandon() {
 			e.answer(nil, timer.ErrStopped)
 		case *read:
 			e.answer(timer.ErrStopped)
-		case takeList:
+		case pullList:
 			for _, t := range e {
 				t.answer(timer.ErrStopped)
 			}

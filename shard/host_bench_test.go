@@ -39,7 +39,7 @@ func (benchMachine) Check([]byte) (Level, error)         { return LevelFirst, ni
 func (benchMachine) Apply(int64, []byte) (any, error)    { return nil, nil }
 func (benchMachine) Hash() uint64                        { return 1 }
 func (benchMachine) Scrub(int) (bool, bool)              { return true, true }
-func (benchMachine) BeginSave() Saving                   { return &rigSaving{hash: 1} }
+func (benchMachine) BeginSave() Saving                   { return &fakeSaving{hash: 1} }
 func (benchMachine) Read(io.Reader) (any, uint64, error) { return nil, 1, nil }
 func (benchMachine) Replace(any)                         {}
 
@@ -65,7 +65,7 @@ func (p benchPermit) Cancel() {}
 func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
 	b.Helper()
 	r := &benchReceiver{}
-	h, err := New(Config{Shards: shards, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: vfs.OS{}, Dir: b.TempDir(),
+	h, err := New(Config{Shards: shards, Node: 7, Incarnation: NewIncarnation(7, 1), Meta: &soleRows(1, 7)[0], FS: vfs.OS{}, Dir: b.TempDir(),
 		Topics: benchTopics{&timer.Topic{ID: 1, Name: "bench", Policy: timer.DefaultPolicy()}}, Dispatcher: r, Machine: benchMachine{},
 		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -88,7 +88,7 @@ func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
 	return h, r
 }
 
-// BenchmarkHostAdd is durable adds without HTTP: clients, each with one in flight, on an operating system's file system.
+// BenchmarkHostAdd is durable adds without HTTP: clients, each with one in active lease, on an operating system's file system.
 func BenchmarkHostAdd(b *testing.B) {
 	for _, shards := range []int{1, 4, 16, 64} {
 		for _, clients := range []int{64, 256} {

@@ -27,8 +27,8 @@ type process struct {
 func runHost(t *testing.T, fs vfs.FS, dir string, change func(*Config)) *process {
 	t.Helper()
 	r := &benchReceiver{}
-	cfg := Config{Shards: 3, Workers: 2, Node: 7, Owner: NewOwner(7, 1), Meta: &soleRows(1, 7)[0], FS: fs, Dir: dir,
-		Topics: benchTopics{&timer.Topic{ID: 1, Name: "t", Policy: timer.DefaultPolicy()}}, Dispatcher: r, Machine: &rigMachine{},
+	cfg := Config{Shards: 3, Workers: 2, Node: 7, Incarnation: NewIncarnation(7, 1), Meta: &soleRows(1, 7)[0], FS: fs, Dir: dir,
+		Topics: benchTopics{&timer.Topic{ID: 1, Name: "t", Policy: timer.DefaultPolicy()}}, Dispatcher: r, Machine: &fakeMachine{},
 		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&cfg)
@@ -89,7 +89,7 @@ func TestRunAndStop(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 	p.host.Drain(ctx)
-	again := runHost(t, fs, "data", func(c *Config) { c.Meta, c.Owner = nil, NewOwner(7, 2) })
+	again := runHost(t, fs, "data", func(c *Config) { c.Meta, c.Incarnation = nil, NewIncarnation(7, 2) })
 	for _, list := range acked {
 		for _, id := range list {
 			if v, err := again.host.Timer(ctx, timer.ShardOf(&timer.Topic{Name: "t"}, id, 3), 1, id); err != nil || v == nil {
@@ -144,7 +144,7 @@ func TestTwoHosts(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	ctx, dir := context.Background(), t.TempDir()
 	a := runHost(t, vfs.OS{}, filepath.Join(dir, "a"), nil)
-	b := runHost(t, vfs.OS{}, filepath.Join(dir, "b"), func(c *Config) { c.Node, c.Owner, c.Meta = 8, NewOwner(8, 1), &soleRows(1, 8)[0] })
+	b := runHost(t, vfs.OS{}, filepath.Join(dir, "b"), func(c *Config) { c.Node, c.Incarnation, c.Meta = 8, NewIncarnation(8, 1), &soleRows(1, 8)[0] })
 	add := func(p *process, id string) {
 		t.Helper()
 		got, err := p.host.Do(ctx, 1, &timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41}}, false)
@@ -169,7 +169,7 @@ func TestTwoHosts(t *testing.T) {
 
 // TestMissingGroup: a directory that is known to have been founded, but holds nothing, is damage.
 func TestMissingGroup(t *testing.T) {
-	r := makeStand(t, memfs.New(), nil)
+	r := makeHarness(t, memfs.New(), nil)
 	r.starts = 1
 	if err := r.open(); !errors.Is(err, errMissing) {
 		t.Errorf("%v", err)

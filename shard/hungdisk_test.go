@@ -18,7 +18,7 @@ func tightFrames(cfg *Config) {
 }
 
 // bulkyAdd has the leader asked for a timer of some size.
-func (c *council) bulkyAdd(n, bytes int) {
+func (c *hostCluster) bulkyAdd(n, bytes int) {
 	c.hear()
 	r := c.leader()
 	if r == nil {
@@ -35,10 +35,10 @@ func (c *council) bulkyAdd(n, bytes int) {
 // follower does not end for it, and has everything when its disk is back.
 func TestHungDiskOfAFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCouncil(t, 3, []int{0, 1, 2}, tightFrames)
+		c := newHostCluster(t, 3, []int{0, 1, 2}, tightFrames)
 		defer c.end()
 		c.hung = 1
-		w := c.stands[1].host.workers[0]
+		w := c.hosts[1].host.workers[0]
 		most, frames := 0, 0
 		for n := range 400 {
 			c.bulkyAdd(n, 500)
@@ -61,7 +61,7 @@ func TestHungDiskOfAFollower(t *testing.T) {
 func TestFramesKeepTheirBound(t *testing.T) {
 	for _, leader := range []int{0, 1} { // of shard 1; node 0 may lead after it stood still, or follow
 		synctest.Test(t, func(t *testing.T) {
-			c := newCouncil(t, 3, []int{leader, 1 - leader, 2}, tightFrames)
+			c := newHostCluster(t, 3, []int{leader, 1 - leader, 2}, tightFrames)
 			defer c.end()
 			c.still = 1 - leader
 			for n := range 200 {

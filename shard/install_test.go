@@ -7,7 +7,7 @@ import (
 )
 
 // entriesFrom has node 8, the leader of a term, append entries after an index; they are empty unless they are given data.
-func (c *company) entriesFrom(term, after, afterTerm uint64, count int, data ...byte) {
+func (c *fakePeers) entriesFrom(term, after, afterTerm uint64, count int, data ...byte) {
 	m := &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term,
 		Index: &after, LogTerm: &afterTerm, Commit: new(uint64(foundingIndex))}
 	for i := range count {
@@ -20,7 +20,7 @@ func (c *company) entriesFrom(term, after, afterTerm uint64, count int, data ...
 // acknowledged, also where it takes several frames.
 func TestFramesAfterASnapshot(t *testing.T) {
 	const term, index, count = 6, 3, 20
-	r, c := inCompany(t, true, func(cfg *Config) { cfg.FrameBytes = 2 << 10 })
+	r, c := withFakePeers(t, true, func(cfg *Config) { cfg.FrameBytes = 2 << 10 })
 	c.say(1, heartbeat(term))
 	c.arrive(term, index)
 	r.settle()
@@ -48,7 +48,7 @@ func TestSnapshotOvertakesAFrame(t *testing.T) {
 	for name, durable := range map[string]int{"stale entries": 0, "a gap": 5} {
 		t.Run(name, func(t *testing.T) {
 			const old, term, index = 5, 6, 3
-			r, c := inCompany(t, true, nil)
+			r, c := withFakePeers(t, true, nil)
 			c.say(1, heartbeat(old))
 			r.settle()
 			after, afterTerm := uint64(foundingIndex), uint64(foundingTerm)

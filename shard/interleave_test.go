@@ -43,7 +43,7 @@ type known struct {
 
 // script runs random operations against one host, and watches the invariants I1–I6 and I17.
 type script struct {
-	*stand
+	*hostHarness
 	rand    *rand.Rand
 	timers  []*known
 	byID    map[string]*known
@@ -62,7 +62,7 @@ func newScript(t *testing.T, seed uint64, serial bool) *script {
 	s := &script{serial: serial, rand: rand.New(rand.NewPCG(seed, 99)), byID: map[string]*known{}, sent: map[string]bool{}}
 	shards := 1 + s.rand.IntN(2)
 	small := s.rand.IntN(2) == 0
-	s.stand = makeStand(t, memfs.New(), func(c *Config) {
+	s.hostHarness = makeHarness(t, memfs.New(), func(c *Config) {
 		c.Shards, c.Workers = shards, shards
 		if small {
 			smallLog(c)
@@ -88,7 +88,7 @@ func (s *script) setTopic(id timer.TopicID, paused bool) {
 }
 
 // watch sees every call that starts.
-func (s *script) watch(c *rigCall) {
+func (s *script) watch(c *fakeCall) {
 	s.harvest()
 	k := s.byID[c.Job.ID]
 	payload := string(c.Job.Payload)
@@ -115,7 +115,7 @@ func (s *script) watch(c *rigCall) {
 }
 
 // attemptOf names an attempt. Merging makes another timer of one number.
-func (s *script) attemptOf(c *rigCall) string {
+func (s *script) attemptOf(c *fakeCall) string {
 	version := uint32(0)
 	if s.byID[c.Job.ID].renewed {
 		version = c.Job.Version
@@ -327,7 +327,7 @@ func (s *script) finish() {
 	for id := timer.TopicID(1); id <= 3; id++ {
 		s.setTopic(id, false)
 	}
-	for _, c := range append([]*rigCall(nil), s.calls.running...) {
+	for _, c := range append([]*fakeCall(nil), s.calls.running...) {
 		c.answer(200)
 	}
 	s.calls.auto = 200
@@ -359,7 +359,7 @@ func (s *script) finish() {
 	}
 	s.audit()
 	for _, g := range s.host.groups[1:] {
-		for h, f := range g.lead.flights {
+		for h, f := range g.scheduler.activeLeases {
 			s.t.Fatalf("handle %d: a flight in phase %d never ended", h, f.phase)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// jointChange is a row after another, by places in the council.
+// jointChange is a row after another, by places in the cluster of hosts.
 type jointChange struct {
 	name     string
 	old, new []int
@@ -74,12 +74,12 @@ func (j *jointChange) follows(t testing.TB, b *blow) (steps int, err error) {
 	reader := rand.Reader
 	rand.Reader = steady{mathrand.New(mathrand.NewPCG(1, 1))}
 	defer func() { rand.Reader = reader }()
-	c := newCouncil(t, j.nodes(), j.old)
+	c := newHostCluster(t, j.nodes(), j.old)
 	defer c.end()
 	for range 3 {
 		c.takes(5 * time.Second)
 	}
-	c.row = Row{Group: 1, Epoch: 2, Founders: c.row.Members}
+	c.row = Assignment{Group: 1, Epoch: 2, Founders: c.row.Members}
 	for _, at := range j.new {
 		node := firstNode + uint64(at)
 		m := Member{Node: node, Replica: ReplicaID(node, 2)}
@@ -115,9 +115,9 @@ func (j *jointChange) follows(t testing.TB, b *blow) (steps int, err error) {
 	return steps, nil
 }
 
-func (c *council) strike(b *blow) {
+func (c *hostCluster) strike(b *blow) {
 	var struck []int
-	for i := range c.stands {
+	for i := range c.hosts {
 		if b.nodes>>i&1 == 1 {
 			struck = append(struck, i)
 		}
@@ -136,9 +136,9 @@ func (c *council) strike(b *blow) {
 	}
 }
 
-// mend has all be there again.
-func (c *council) mend() {
-	for i, r := range c.stands {
+// repair has all be there again.
+func (c *hostCluster) mend() {
+	for i, r := range c.hosts {
 		c.away[i] = false
 		if r.host == nil {
 			c.open(i)

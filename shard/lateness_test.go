@@ -9,7 +9,7 @@ import (
 )
 
 // wantLateness checks of which first attempts, in the order in which they started, a gate is said to have kept the timer.
-func (r *stand) wantLateness(want ...bool) {
+func (r *hostHarness) wantLateness(want ...bool) {
 	r.t.Helper()
 	if !slices.Equal(r.observer.held, want) {
 		r.t.Errorf("held %v, late by %v ms; want %v", r.observer.held, r.observer.latenessMs, want)
@@ -18,7 +18,7 @@ func (r *stand) wantLateness(want ...bool) {
 }
 
 func TestLatenessBehindBreaker(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.calls.auto = 200
 	r.add("before", 100*time.Millisecond)
 	r.pass(time.Second)
@@ -34,7 +34,7 @@ func TestLatenessBehindBreaker(t *testing.T) {
 }
 
 func TestLatenessBehindSlots(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.calls.dest("http://receiver-1/").slots = 1
 	r.add("a", 0)
 	first := r.one()
@@ -50,7 +50,7 @@ func TestLatenessBehindSlots(t *testing.T) {
 }
 
 func TestLatenessBehindPause(t *testing.T) {
-	r := newStand(t, func(*Config) {})
+	r := newHostHarness(t, func(*Config) {})
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.topicsChanged()
 	r.calls.auto = 200
@@ -64,7 +64,7 @@ func TestLatenessBehindPause(t *testing.T) {
 }
 
 func TestLatenessBehindKey(t *testing.T) {
-	r := newSerialStand(t, nil)
+	r := newSerialHarness(t, nil)
 	r.add("{k}1", 0)
 	first := r.one()
 	r.add("{k}2", 0)
@@ -82,7 +82,7 @@ func TestLatenessBehindKey(t *testing.T) {
 }
 
 func TestLatenessBehindLimits(t *testing.T) {
-	r := limitStand(t, func(p *timer.Topic) { p.Policy.Concurrency = 1 })
+	r := limitHarness(t, func(p *timer.Topic) { p.Policy.Concurrency = 1 })
 	r.addTo4(1, 0)
 	first := r.one()
 	p, err := r.submit(2, timer.Command{Kind: timer.Add, Topic: 1, ID: "waits", Spec: &timer.Spec{DueMs: r.clock.wallMs}})
@@ -101,7 +101,7 @@ func TestLatenessBehindLimits(t *testing.T) {
 }
 
 func TestLatenessOfSpread(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Policy.SpreadMs = 60_000 })
 	r.topicsChanged()
 	r.calls.auto = 200

@@ -10,14 +10,14 @@ import (
 )
 
 // lease proposes leases for what may go now, fair between topics: one of each in turn.
-func (l *lead) lease(b *Batch) {
+func (l *scheduler) lease(b *Batch) {
 	g := l.group
-	for budget := leaseBudget; budget > 0 && len(l.ring) > 0; {
-		q := l.ring[0]
+	for budget := leaseBudget; budget > 0 && len(l.runnable) > 0; {
+		q := l.runnable[0]
 		n := l.choose(q)
 		if n == nil {
 			q.inRing = false
-			l.ring = l.ring[1:]
+			l.runnable = l.runnable[1:]
 			l.rest(q)
 			continue
 		}
@@ -36,54 +36,54 @@ func (l *lead) lease(b *Batch) {
 			g.w.touchNext(g)
 			continue
 		}
-		if q.place != nil && !l.admit(n) {
+		if q.limiterUse != nil && !l.admit(n) {
 			q.inRing = false
-			l.ring = l.ring[1:]
+			l.runnable = l.runnable[1:]
 			continue
 		}
 		permit := l.acquire(n)
 		if permit == nil {
-			if q.place != nil {
-				q.place.keep()
+			if q.limiterUse != nil {
+				q.limiterUse.keep()
 			}
-			continue // the lane is shut now; another of the topic may be open
+			continue // the destination queue is shut now; another of the topic may be open
 		}
 		n.pop()
 		l.propose(b, n, e, permit)
 		budget--
-		l.ring = append(l.ring[1:], q)
+		l.runnable = append(l.runnable[1:], q)
 	}
-	if len(l.ring) > 0 {
+	if len(l.runnable) > 0 {
 		g.w.touchNext(g)
 	}
 }
 
-// choose is the lane of a topic whose timer goes next; nil: none may go.
-func (l *lead) choose(q *topicQueue) *lane {
+// choose is the destination queue of a topic whose timer goes next; nil: none may go.
+func (l *scheduler) choose(q *topicQueue) *destQueue {
 	if q.topic == nil || q.topic.Paused || q.pulled() || !l.group.table.delivers(q.id, false) {
 		return nil
 	}
-	if q.keys != nil && (!l.caughtUp || len(q.moving) > 0 || len(l.sifting) > 0) || l.gateScan && (q.keys != nil || q.place != nil) {
-		l.parked = append(l.parked, q)
+	if q.keys != nil && (!l.caughtUp || len(q.moving) > 0 || len(l.compacting) > 0) || l.gateScan && (q.keys != nil || q.limiterUse != nil) {
+		l.deferred = append(l.deferred, q)
 		return nil
 	}
 	return q.next(l.group.w.mono)
 }
 
 // stands reports whether the timer is still as it was when it was queued, and may still be called.
-func (l *lead) stands(e entry) bool {
+func (l *scheduler) stands(e entry) bool {
 	t := l.group.table
 	if !t.Live(e.handle, e.seq) {
 		return false
 	}
 	d := t.Due(e.handle)
-	f := l.flights[e.handle]
-	return d.Rev == e.rev && d.State == timer.Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) && l.taking[e.handle] != e.seq &&
+	f := l.activeLeases[e.handle]
+	return d.Rev == e.rev && d.State == timer.Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) && l.reserved[e.handle] != e.seq &&
 		(d.ExpiresMs == 0 || l.group.w.nowMs <= d.ExpiresMs)
 }
 
-// acquire asks for leave to call; without it the lane waits, in the dispatcher's queue or for its breaker.
-func (l *lead) acquire(n *lane) Permit {
+// acquire asks for leave to call; without it the destination queue waits, in the dispatcher's queue or for its breaker.
+func (l *scheduler) acquire(n *destQueue) Permit {
 	if n.spare != nil {
 		p := n.spare
 		n.spare = nil
@@ -96,7 +96,7 @@ func (l *lead) acquire(n *lane) Permit {
 	if p, ok := n.dest.(canaryDest); ok {
 		return p
 	}
-	p, v := l.group.w.host.cfg.Dispatcher.Acquire(n.dest, n.queue.topic, &laneWaiter{lane: n, lead: l})
+	p, v := l.group.w.host.cfg.Dispatcher.Acquire(n.dest, n.queue.topic, &queueWaiter{queue: n, scheduler: l})
 	switch {
 	case p != nil:
 		return p
@@ -105,18 +105,18 @@ func (l *lead) acquire(n *lane) Permit {
 	default:
 		n.shutMs = l.group.w.nowMs
 		n.blockedUntil = l.group.w.mono + max(v.RetryIn, time.Millisecond)
-		l.shut.push(laneKey{n.blockedUntil, n})
+		l.shut.push(queueKey{n.blockedUntil, n})
 	}
 	return nil
 }
 
 // kept reports that a gate has held a timer up since it was due: a pause, a breaker, a limit, or spread. What its key did, take knows.
-func (n *lane) kept(e entry, d *Due) bool {
+func (n *destQueue) kept(e entry, d *Due) bool {
 	return e.dueMs <= max(n.shutMs, n.queue.resumedMs) || e.dueMs > d.NextMs
 }
 
-// propose adds a lease to the batch and remembers its flight.
-func (l *lead) propose(b *Batch, n *lane, e entry, permit Permit) {
+// propose adds a lease to the batch and remembers its active lease.
+func (l *scheduler) propose(b *Batch, n *destQueue, e entry, permit Permit) {
 	g := l.group
 	d := g.table.Due(e.handle)
 	own := g.table.Callback(d.Target)
@@ -125,38 +125,38 @@ func (l *lead) propose(b *Batch, n *lane, e entry, permit Permit) {
 		timeout = time.Duration(own.TimeoutMs) * time.Millisecond
 	}
 	last := timeout + callMargin + maxLookAhead
-	f := &flight{
-		handle: e.handle, seq: e.seq, rev: e.rev, lane: n, permit: permit,
+	f := &activeLease{
+		handle: e.handle, seq: e.seq, rev: e.rev, queue: n, permit: permit,
 		dueMs: e.dueMs, expireMs: d.ExpiresMs,
 		leaseEnd: g.w.lease + last, askedAt: g.w.mono,
 		kept: n.kept(e, &d),
 	}
-	if old := l.flights[e.handle]; old != nil {
-		old.lane.flying-- // its call runs on, but its lease is over: the timer was dropped by force, or another led meanwhile
-		delete(l.flights, e.handle)
+	if old := l.activeLeases[e.handle]; old != nil {
+		old.queue.flying-- // its call runs on, but its lease is over: the timer was dropped by force, or another led meanwhile
+		delete(l.activeLeases, e.handle)
 		l.freed(old)
 		l.uncount(old)
 		l.releaseOps(old)
 	}
-	if n.queue.place != nil {
-		f.limit = n.queue.place.limit
+	if n.queue.limiterUse != nil {
+		f.limit = n.queue.limiterUse.limit
 	}
-	l.flights[e.handle] = f
+	l.activeLeases[e.handle] = f
 	if n.queue.keys != nil {
-		l.take(f)
+		l.takeKey(f)
 	}
 	n.flying++
 	b.Lease(last.Milliseconds(), e.handle, e.seq, e.rev)
-	g.items = append(g.items, item{flight: f, kind: leaseItem})
+	g.items = append(g.items, item{lease: f, kind: leaseItem})
 }
 
 // leased is told how a proposed lease was applied.
-func (l *lead) leased(f *flight, r timer.Result) {
+func (l *scheduler) leased(f *activeLease, r timer.Result) {
 	l.learn(l.group.w.mono - f.askedAt)
 	if r.Code != timer.OK { // the timer changed under it
 		f.permit.Cancel()
 		l.settled(f)
-		l.group.table.Restore(f.handle, f.seq) // it may have left the wheel anew, and been passed over for this lease
+		l.group.table.Rearm(f.handle, f.seq) // it may have left the wheel anew, and been passed over for this lease
 		return
 	}
 	f.fence = r.Fence
@@ -170,7 +170,7 @@ func (l *lead) leased(f *flight, r timer.Result) {
 }
 
 // learn adapts the look-ahead to about two commit times.
-func (l *lead) learn(commit time.Duration) {
+func (l *scheduler) learn(commit time.Duration) {
 	want := min(max(2*commit, minLookAhead), maxLookAhead)
 	if want > l.lookAhead {
 		l.lookAhead = want
@@ -180,14 +180,14 @@ func (l *lead) learn(commit time.Duration) {
 }
 
 // revoke gives a lease back whose call has not started.
-func (l *lead) revoke(f *flight) {
+func (l *scheduler) revoke(f *activeLease) {
 	f.permit.Cancel()
 	f.phase = returned
 	l.outcomes = append(l.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
 }
 
-// releaseOps has those who waited for a flight go on.
-func (l *lead) releaseOps(f *flight) {
+// releaseOps has those who waited for an active lease go on.
+func (l *scheduler) releaseOps(f *activeLease) {
 	if len(f.waiting) == 0 {
 		return
 	}
@@ -196,8 +196,8 @@ func (l *lead) releaseOps(f *flight) {
 	l.group.w.touchNext(l.group)
 }
 
-// await has a client's change wait for a flight.
-func (l *lead) await(f *flight, o *op) {
+// await has a client's change wait for an active lease.
+func (l *scheduler) await(f *activeLease, o *op) {
 	if len(f.waiting) == 0 {
 		l.blocked = append(l.blocked, f)
 	}
@@ -205,7 +205,7 @@ func (l *lead) await(f *flight, o *op) {
 }
 
 // expire answers client changes that have waited too long, for a lease to be applied or for a call to end.
-func (l *lead) expire(now time.Duration) {
+func (l *scheduler) expire(now time.Duration) {
 	keep := l.blocked[:0]
 	for _, f := range l.blocked {
 		for len(f.waiting) > 0 && f.waiting[0].deadline <= now {
@@ -221,7 +221,7 @@ func (l *lead) expire(now time.Duration) {
 }
 
 // startDue starts every held call whose time has come.
-func (l *lead) startDue() {
+func (l *scheduler) startDue() {
 	if l.held.len() > 0 && l.held.top().dueMs-l.group.w.nowMs > 2*maxLookAhead.Milliseconds() {
 		l.returnHeld()
 	}
@@ -234,16 +234,16 @@ func (l *lead) startDue() {
 }
 
 // returnHeld gives back every held lease: the wall clock stepped back, and their permits would be kept from others.
-func (l *lead) returnHeld() {
+func (l *scheduler) returnHeld() {
 	for _, f := range l.held.items {
 		if f.phase == held {
 			l.revoke(f)
 		}
 	}
-	l.held = heap[*flight]{}
+	l.held = heap[*activeLease]{}
 }
 
-func (l *lead) start(f *flight) {
+func (l *scheduler) start(f *activeLease) {
 	g := l.group
 	if !g.table.Live(f.handle, f.seq) { // its topic was dropped by force
 		l.drop(f)
@@ -254,7 +254,7 @@ func (l *lead) start(f *flight) {
 		l.drop(f)
 		return
 	}
-	topic := f.lane.queue.topic
+	topic := f.queue.queue.topic
 	if topic == nil || topic.Paused || f.expireMs != 0 && g.w.nowMs > f.expireMs {
 		l.revoke(f)
 		return
@@ -266,17 +266,17 @@ func (l *lead) start(f *flight) {
 		g.w.host.cfg.Observer.Lateness(g.w.nowMs-max(job.DueMs, job.CreatedMs), f.kept)
 	}
 	f.permit.Start(&Delivery{Topic: topic, Shard: g.id, Job: job, Own: g.table.Callback(d.Target), Deadline: f.leaseEnd},
-		func(a Attempt) { g.w.box.post(&callEnded{lead: l, flight: f, attempt: a}) })
+		func(a Attempt) { g.w.box.post(&callEnded{scheduler: l, lease: f, attempt: a}) })
 }
 
-func (l *lead) drop(f *flight) {
+func (l *scheduler) drop(f *activeLease) {
 	f.permit.Cancel()
 	l.settled(f)
 }
 
 // ended judges a call.
-func (l *lead) ended(f *flight, a *Attempt) {
-	if l.flights[f.handle] != f {
+func (l *scheduler) ended(f *activeLease, a *Attempt) {
+	if l.activeLeases[f.handle] != f {
 		return // its timer was dropped, or went on without it
 	}
 	if !l.active {
@@ -298,21 +298,21 @@ func (l *lead) ended(f *flight, a *Attempt) {
 	}
 }
 
-// granted says whether the lease that the table has is the flight's. One that was not seen applied in its own reign has no fence yet:
+// granted says whether the lease that the table has is the active lease's. One that was not seen applied in its own leadership has no fence yet:
 // then another leader may have leased the timer instead.
-func (l *lead) granted(f *flight, d *Due) bool {
+func (l *scheduler) granted(f *activeLease, d *Due) bool {
 	if f.fence != 0 {
 		return d.Fence == f.fence
 	}
-	return d.Rev == f.rev+1 && l.group.table.leaseOwner(d.Fence) == l.group.w.host.cfg.Owner
+	return d.Rev == f.rev+1 && l.group.table.leaseOwner(d.Fence) == l.group.w.host.cfg.Incarnation
 }
 
-// settled ends a flight: its outcome was applied, or its lease never was.
-func (l *lead) settled(f *flight) {
+// settled ends an active lease: its outcome was applied, or its lease never was.
+func (l *scheduler) settled(f *activeLease) {
 	f.phase = ended
-	if l.flights[f.handle] == f {
-		delete(l.flights, f.handle)
-		f.lane.flying--
+	if l.activeLeases[f.handle] == f {
+		delete(l.activeLeases, f.handle)
+		f.queue.flying--
 		l.freed(f)
 	}
 	l.uncount(f)
@@ -320,8 +320,8 @@ func (l *lead) settled(f *flight) {
 }
 
 // sweep forgets what is idle, so that topics and receivers that are gone cost nothing.
-func (l *lead) sweep() {
-	if !l.active || len(l.sifting) > 0 {
+func (l *scheduler) sweep() {
+	if !l.active || len(l.compacting) > 0 {
 		return
 	}
 	l.prune(&l.later, l.group.table.Totals().Scheduled)
@@ -336,7 +336,7 @@ func (l *lead) sweep() {
 		}
 		l.pruneLines(q, timers)
 	}
-	slices.SortFunc(l.sifting, func(a, b pile) int { return cmp.Compare(a.items[0].seq, b.items[0].seq) })
+	slices.SortFunc(l.compacting, func(a, b staleQueue) int { return cmp.Compare(a.items[0].seq, b.items[0].seq) })
 	for key, n := range l.routes {
 		if n.idle() {
 			delete(l.routes, key)
@@ -344,10 +344,10 @@ func (l *lead) sweep() {
 	}
 	for _, id := range ids {
 		q := l.topics[id]
-		q.lanes = slices.DeleteFunc(q.lanes, (*lane).idle)
-		if len(q.lanes) == 0 && len(q.moving) == 0 && len(q.keys) == 0 && !q.inRing && !q.offered && !slices.Contains(l.parked, q) {
-			if q.place != nil {
-				q.place.leave(l.group.w.mono)
+		q.lanes = slices.DeleteFunc(q.lanes, (*destQueue).idle)
+		if len(q.lanes) == 0 && len(q.moving) == 0 && len(q.keys) == 0 && !q.inRing && !q.listed && !slices.Contains(l.deferred, q) {
+			if q.limiterUse != nil {
+				q.limiterUse.leave(l.group.w.mono)
 			}
 			delete(l.topics, id)
 		}

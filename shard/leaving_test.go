@@ -14,7 +14,7 @@ import (
 // stay. With an entry that it alone has it could give its vote to none of them, and they may still need it (I14). Found by the simulator: group 1
 // had no leader for ever, in a run in which replicas moved and processes died.
 func TestLeaderThatLeavesAppendsNothing(t *testing.T) {
-	r, c := inCompany(t, false, func(cfg *Config) { cfg.Placement = willing{} })
+	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = willing{} })
 	c.leads()
 	r.pass(time.Second)
 	g := r.host.groups[1]
@@ -45,16 +45,16 @@ func TestLeaderThatLeavesAppendsNothing(t *testing.T) {
 // simulator: two nodes drained, a third's disk was damaged a second before.
 func TestVotesStayWhileTheRestIsNotHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCouncil(t, 3, []int{0, 1, 2})
+		c := newHostCluster(t, 3, []int{0, 1, 2})
 		defer c.end()
 		c.takes(5 * time.Second)
 		c.crash(2)
-		clock := c.stands[0].clock
+		clock := c.hosts[0].clock
 		noticed := clock.mono + 3*time.Second // twice the time after which a leader counts one as silent
 		c.until("the leader misses the third", 5*time.Second, func() bool { return clock.mono >= noticed })
 
 		founders := c.row.Members
-		c.row = Row{Group: 1, Epoch: 2, Founders: founders, Members: []Member{founders[0], founders[2]}}
+		c.row = Assignment{Group: 1, Epoch: 2, Founders: founders, Members: []Member{founders[0], founders[2]}}
 		c.tell()
 		for range 5 {
 			c.takes(5 * time.Second)

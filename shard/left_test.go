@@ -9,11 +9,11 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// leftStand leads shard 1 of three nodes. Consumers have two timers of topic 1, which may be had by two at once, for 30 s.
-func leftStand(t *testing.T) (r *stand, c *company, part *partial, got []Taken) {
+// carriedOverHarness leads shard 1 of three nodes. Consumers have two timers of topic 1, which may be had by two at once, for 30 s.
+func carriedOverHarness(t *testing.T) (r *hostHarness, c *fakePeers, part *partial, got []PulledTimer) {
 	t.Helper()
 	part = &partial{atOnce: 2}
-	r, c = inCompany(t, false, func(cfg *Config) { cfg.Shares = part })
+	r, c = withFakePeers(t, false, func(cfg *Config) { cfg.Shares = part })
 	c.leads()
 	r.pulled(func(p *timer.Policy) { p.Concurrency = 2 })
 	for _, id := range []string{"a", "b", "c"} {
@@ -26,7 +26,7 @@ func leftStand(t *testing.T) (r *stand, c *company, part *partial, got []Taken) 
 }
 
 // wantHeld checks how many leases of topic 1 count here, and how many another node was said to count instead.
-func (r *stand) wantHeld(part *partial, held, passed int) {
+func (r *hostHarness) wantHeld(part *partial, held, passed int) {
 	r.t.Helper()
 	if got := r.host.Held(1); got != held || part.passed != passed {
 		r.t.Fatalf("%d leases are counted, %d were passed on; want %d and %d", got, part.passed, held, passed)
@@ -34,7 +34,7 @@ func (r *stand) wantHeld(part *partial, held, passed int) {
 }
 
 // falls has node 8 lead.
-func (c *company) falls() {
+func (c *fakePeers) falls() {
 	c.r.t.Helper()
 	c.mute = true
 	c.say(1, heartbeat(c.r.host.groups[1].term+1))
@@ -47,7 +47,7 @@ func (c *company) falls() {
 // TestLeftLeasesCount: what consumers have of a leader that falls counts on, since nobody else may have begun to count it. When it should have ended,
 // the leader there is may have prolonged it: after a while it is that one's to count. Found by the simulator.
 func TestLeftLeasesCount(t *testing.T) {
-	r, c, part, _ := leftStand(t)
+	r, c, part, _ := carriedOverHarness(t)
 	c.falls()
 	r.wantHeld(part, 2, 0)
 	r.pass(30*time.Second + leftGrace - time.Second)
@@ -62,8 +62,8 @@ func TestLeftLeasesCount(t *testing.T) {
 // TestLeftLeasesOfAReplicaThatIsGone: they count until their end here too, by the clock alone: there is no table any more. And the worker rests
 // meanwhile, though what was due there is not done.
 func TestLeftLeasesOfAReplicaThatIsGone(t *testing.T) {
-	r, _, part, _ := leftStand(t)
-	r.host.Place([]Row{{Group: 1, Epoch: 2, Settled: true, Members: []Member{{Node: 8, Replica: ReplicaID(8, 1)}, {Node: 9, Replica: ReplicaID(9, 1)}}}})
+	r, _, part, _ := carriedOverHarness(t)
+	r.host.Place([]Assignment{{Group: 1, Epoch: 2, Settled: true, Members: []Member{{Node: 8, Replica: ReplicaID(8, 1)}, {Node: 9, Replica: ReplicaID(9, 1)}}}})
 	r.settle()
 	if r.host.groups[1].raft != nil {
 		t.Fatal("the replica is there")
@@ -79,7 +79,7 @@ func TestLeftLeasesOfAReplicaThatIsGone(t *testing.T) {
 
 // TestLeftLeasesThatEnded: one that the log says is over counts no more, and is nobody's.
 func TestLeftLeasesThatEnded(t *testing.T) {
-	r, c, part, got := leftStand(t)
+	r, c, part, got := carriedOverHarness(t)
 	c.falls()
 	g, b := r.host.groups[1], Batch{}
 	b.Reset(r.clock.wallMs, 1, 1)
@@ -104,7 +104,7 @@ func TestLeftLeasesThatEnded(t *testing.T) {
 
 // TestLeftLeasesOfTheNextReign: a leader that falls and leads again counts each once, and until its end. Found by the simulator.
 func TestLeftLeasesOfTheNextReign(t *testing.T) {
-	r, c, part, got := leftStand(t)
+	r, c, part, got := carriedOverHarness(t)
 	c.falls()
 	c.mute = false
 	c.leads()
@@ -121,11 +121,11 @@ func TestLeftLeasesOfTheNextReign(t *testing.T) {
 	r.abort()
 }
 
-// TestLeftLeasesOfATopicWithoutALimit: the next reign counts no leases of a topic that has no limit any more. What the last one left counts until it
+// TestLeftLeasesOfATopicWithoutALimit: the next leadership counts no leases of a topic that has no limit any more. What the last one left counts until it
 // ends; or, where the next one looks for leases because another topic has a limit, until it has looked.
 func TestLeftLeasesOfATopicWithoutALimit(t *testing.T) {
 	for _, walks := range []bool{false, true} {
-		r, c, part, _ := leftStand(t)
+		r, c, part, _ := carriedOverHarness(t)
 		want := 2
 		if walks {
 			want = 0

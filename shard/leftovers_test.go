@@ -13,10 +13,10 @@ import (
 	"carillon/wal"
 )
 
-// movedAway is a stand whose replica of shard 1, with a snapshot, has been taken away by a row. begin runs right before that.
-func movedAway(t *testing.T, begin func(r *stand, c *company), then func(r *stand)) {
+// movedAway is a harness whose replica of shard 1, with a snapshot, has been taken away by a row. begin runs right before that.
+func movedAway(t *testing.T, begin func(r *hostHarness, c *fakePeers), then func(r *hostHarness)) {
 	synctest.Test(t, func(t *testing.T) {
-		r, c := inCompany(t, false, smallLog)
+		r, c := withFakePeers(t, false, smallLog)
 		r.bubble = true
 		c.leads()
 		r.fill(8)
@@ -25,7 +25,7 @@ func movedAway(t *testing.T, begin func(r *stand, c *company), then func(r *stan
 			t.Fatal("no snapshot was written")
 		}
 		begin(r, c)
-		r.host.Place([]Row{{Group: 1, Epoch: 2, Settled: true, Members: []Member{{Node: 8, Replica: ReplicaID(8, 1)}, {Node: 9, Replica: ReplicaID(9, 1)}}}})
+		r.host.Place([]Assignment{{Group: 1, Epoch: 2, Settled: true, Members: []Member{{Node: 8, Replica: ReplicaID(8, 1)}, {Node: 9, Replica: ReplicaID(9, 1)}}}})
 		r.settle()
 		if r.host.groups[1].replica != 0 {
 			t.Fatal("the replica is there")
@@ -36,7 +36,7 @@ func movedAway(t *testing.T, begin func(r *stand, c *company), then func(r *stan
 }
 
 // until lets time pass until the shard has so many snapshot files.
-func (r *stand) untilSnapshotFiles(want int, limit time.Duration) {
+func (r *hostHarness) untilSnapshotFiles(want int, limit time.Duration) {
 	r.t.Helper()
 	for end := r.clock.mono + limit; len(r.snapshotFiles(1)) != want; r.pass(time.Second) {
 		synctest.Wait()
@@ -50,16 +50,16 @@ func (r *stand) untilSnapshotFiles(want int, limit time.Duration) {
 func TestSnapshotThatComesTooLateGoes(t *testing.T) {
 	var in *Incoming
 	state := image(NewTable(1, 0))
-	movedAway(t, func(r *stand, _ *company) {
+	movedAway(t, func(r *hostHarness, _ *fakePeers) {
 		g := r.host.groups[1]
 		table := NewTable(1, 0)
 		m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(ReplicaID(8, 1)), To: new(g.replica), Term: new(g.term + 1),
 			Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(g.applied + 1000), Term: new(g.term + 1), ConfState: g.store.conf}}}
 		var err error
-		if in, err = r.host.Receive(8, appendShipment(nil, &shipment{group: 1, message: m, hash: table.Hash(), epoch: 1}), int64(len(state))); err != nil {
+		if in, err = r.host.Receive(8, appendTransferHeader(nil, &transferHeader{group: 1, message: m, hash: table.Hash(), epoch: 1}), int64(len(state))); err != nil {
 			t.Fatal(err)
 		}
-	}, func(r *stand) {
+	}, func(r *hostHarness) {
 		r.untilSnapshotFiles(0, 10*time.Second)
 		if _, err := in.Write(state); err != nil {
 			r.t.Fatal(err)
@@ -76,14 +76,14 @@ func TestSnapshotThatComesTooLateGoes(t *testing.T) {
 
 // TestLeftoversAreTriedAgain: what could not be deleted is deleted later, not at the next start only.
 func TestLeftoversAreTriedAgain(t *testing.T) {
-	movedAway(t, func(r *stand, _ *company) {
+	movedAway(t, func(r *hostHarness, _ *fakePeers) {
 		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
 			if op == memfs.OpRemove && strings.Contains(name, "snapshots/") {
 				return errors.New("not now")
 			}
 			return nil
 		})
-	}, func(r *stand) {
+	}, func(r *hostHarness) {
 		r.pass(5 * time.Second)
 		if len(r.snapshotFiles(1)) == 0 {
 			r.t.Fatal("they are gone")
@@ -96,15 +96,15 @@ func TestLeftoversAreTriedAgain(t *testing.T) {
 // TestLeftoversOfAnEarlierReplica: a replica comes back under another id before the tombstone of the one before is on disk. That one's
 // files go, and those of the new one stay.
 func TestLeftoversOfAnEarlierReplica(t *testing.T) {
-	movedAway(t, func(r *stand, _ *company) { r.freeze = true }, func(r *stand) {
-		row := Row{Group: 1, Epoch: 3, Settled: true, Members: []Member{{Node: 7, Replica: ReplicaID(7, 3)}, {Node: 8, Replica: ReplicaID(8, 1)}}}
-		r.host.Place([]Row{row})
+	movedAway(t, func(r *hostHarness, _ *fakePeers) { r.freeze = true }, func(r *hostHarness) {
+		row := Assignment{Group: 1, Epoch: 3, Settled: true, Members: []Member{{Node: 7, Replica: ReplicaID(7, 3)}, {Node: 8, Replica: ReplicaID(8, 1)}}}
+		r.host.Place([]Assignment{row})
 		r.settle()
 		g := r.host.groups[1]
 		if g.replica != ReplicaID(7, 3) || len(r.snapshotFiles(1)) == 0 {
 			r.t.Fatalf("replica %x", g.replica)
 		}
-		own := wal.SnapshotMeta{Shard: 1, Index: 1 << 30, Term: 9, Conf: appendMark(nil, mark{replica: g.replica, index: 1 << 30, term: 9, conf: &pb.ConfState{}})}
+		own := wal.SnapshotMeta{Shard: 1, Index: 1 << 30, Term: 9, Conf: appendMark(nil, snapshotMark{replica: g.replica, index: 1 << 30, term: 9, conf: &pb.ConfState{}})}
 		w, err := wal.CreateSnapshot(r.fs, r.host.snapshotDir(), own)
 		if err == nil {
 			err = w.Commit()

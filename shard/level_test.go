@@ -11,10 +11,10 @@ import (
 )
 
 // inReleases runs a test of three nodes of these levels, which have agreed on what agreed says.
-func inReleases(t *testing.T, levels []Level, agreed *Level, run func(c *council)) {
+func inReleases(t *testing.T, levels []Level, agreed *Level, run func(c *hostCluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCouncilOf(t, len(levels), []int{0, 1, 2}, func(i int, cfg *Config) {
+		c := newHostClusterOf(t, len(levels), []int{0, 1, 2}, func(i int, cfg *Config) {
 			cfg.Level, cfg.Agreed = levels[i], func() Level { return *agreed }
 		})
 		defer c.end()
@@ -23,7 +23,7 @@ func inReleases(t *testing.T, levels []Level, agreed *Level, run func(c *council
 }
 
 // stopped is what has stopped a node's replica of shard 1; nil: nothing.
-func (c *council) stopped(i int) error { return c.shard(i).stopped }
+func (c *hostCluster) stopped(i int) error { return c.shard(i).stopped }
 
 // TestNothingAboveTheLevelIsProposed: as long as one replica is of a release before, nothing goes
 // into the log that it does not know, however long that is. When all have agreed on more, it does.
@@ -32,11 +32,11 @@ func TestNothingAboveTheLevelIsProposed(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	levels, agreed := []Level{LevelCompare, LevelFirst, LevelCompare}, LevelFirst
-	inReleases(t, levels, &agreed, func(c *council) {
+	inReleases(t, levels, &agreed, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.pass(time.Minute)
 		c.alive()
-		for i := range c.stands {
+		for i := range c.hosts {
 			if last := c.shard(i).compare.last; last != 0 {
 				t.Errorf("node %d has applied a comparison, entry %d", firstNode+i, last)
 			}
@@ -47,7 +47,7 @@ func TestNothingAboveTheLevelIsProposed(t *testing.T) {
 		agreed = LevelCompare
 		c.pass(time.Minute)
 		c.alive()
-		for i := range c.stands {
+		for i := range c.hosts {
 			if c.shard(i).compare.last == 0 {
 				t.Errorf("node %d has compared nothing", firstNode+i)
 			}
@@ -59,13 +59,13 @@ func TestNothingAboveTheLevelIsProposed(t *testing.T) {
 // TestSnapshotForARelease: what a node of a release before is sent has the hash that it knows.
 func TestSnapshotForARelease(t *testing.T) {
 	levels, agreed := []Level{LevelCompare, LevelCompare, LevelFirst}, LevelFirst
-	inReleases(t, levels, &agreed, func(c *council) {
+	inReleases(t, levels, &agreed, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.away[2] = true
 		c.pass(time.Minute) // more than is kept in memory
 		c.away[2] = false
 		c.concludes(20 * time.Second)
-		if c.stands[2].observer.received == 0 {
+		if c.hosts[2].observer.received == 0 {
 			t.Error("the node was sent no snapshot")
 		}
 		c.alive()
@@ -77,11 +77,11 @@ func TestSnapshotForARelease(t *testing.T) {
 // knows the entry goes on from there. It was a panic, at each start again.
 func TestEntryOfANewerRelease(t *testing.T) {
 	levels, agreed := []Level{LevelCompare, LevelCompare, LevelFirst}, LevelCompare // it has not heard of it yet
-	inReleases(t, levels, &agreed, func(c *council) {
+	inReleases(t, levels, &agreed, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.until("the old node is stopped", time.Minute, func() bool { c.add(); return c.stopped(2) != nil })
 		for range 2 {
-			r := c.stands[2]
+			r := c.hosts[2]
 			if err := c.stopped(2); !errors.Is(err, ErrNewer) || !strings.Contains(r.log.String(), "start the release that wrote it") {
 				t.Fatalf("it says %v\n%s", err, r.log.String())
 			}
@@ -110,7 +110,7 @@ func TestEntryOfANewerRelease(t *testing.T) {
 // TestMetaEntryOfANewerRelease: the same of the meta group, whose commands carry what a release
 // may not know without any version.
 func TestMetaEntryOfANewerRelease(t *testing.T) {
-	r, c := inCompany(t, false, nil)
+	r, c := withFakePeers(t, false, nil)
 	c.elects(Meta)
 	r.pass(time.Second)
 	if o := r.metaOp("bad"); !o.ended() || !errors.Is(o.err, ErrFormat) || len(r.machine.lines) != 0 {
@@ -144,11 +144,11 @@ func TestMetaEntryOfANewerRelease(t *testing.T) {
 // its place.
 func TestStoppedReplicaIsReplaced(t *testing.T) {
 	levels, agreed := []Level{LevelCompare, LevelCompare, LevelFirst}, LevelCompare
-	inReleases(t, levels, &agreed, func(c *council) {
+	inReleases(t, levels, &agreed, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.until("the old node is stopped", time.Minute, func() bool { c.add(); return c.stopped(2) != nil })
 		levels[2] = LevelCompare
-		c.stands[2].host.cfg.Level = LevelCompare
+		c.hosts[2].host.cfg.Level = LevelCompare
 		c.row.Epoch, c.row.Settled = 2, false
 		c.row.Members = []Member{c.row.Members[0], c.row.Members[1]}
 		c.tell()
@@ -167,7 +167,7 @@ func TestStoppedReplicaIsReplaced(t *testing.T) {
 // cannot read. That is no damage: nothing is thrown away, the process goes on with all else, and
 // the newer release reads what is there.
 func TestSnapshotOfANewerRelease(t *testing.T) {
-	bubbleStand(t, smallLog, func(r *stand) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("a", time.Hour)
 		r.fill(12)
 		r.take(r.host.groups[1])

@@ -13,21 +13,21 @@ import (
 type Shares interface {
 	// Rate is the part of the topic's rate: so many deliveries a second now, and so many of them in one instant.
 	Rate(t *timer.Topic) (perSecond float64, burst int)
-	// AtOnce is how many of so many leases at once may be this node's. now is the host's monotonic clock.
-	AtOnce(t *timer.Topic, limit int, now time.Duration) int
-	// Passed says that a lease which this node does not count any more may still be one, and is another's to count: what this node may have
+	// Concurrency is how many of so many leases at once may be this node's. now is the host's monotonic clock.
+	Concurrency(t *timer.Topic, limit int, now time.Duration) int
+	// Abandoned says that a lease which this node does not count any more may still be one, and is another's to count: what this node may have
 	// goes down by it, until the others have said anew what they have.
-	Passed(id timer.TopicID)
+	Abandoned(id timer.TopicID)
 }
 
-// everything is the Shares of a host that is alone.
-type everything struct{}
+// unlimited is the Shares of a host that is alone.
+type unlimited struct{}
 
-func (everything) Rate(t *timer.Topic) (float64, int) {
+func (unlimited) Rate(t *timer.Topic) (float64, int) {
 	return t.Policy.Rate.PerSecond, t.Policy.Rate.Burst
 }
-func (everything) AtOnce(_ *timer.Topic, n int, _ time.Duration) int { return n }
-func (everything) Passed(timer.TopicID)                              {}
+func (unlimited) Concurrency(_ *timer.Topic, n int, _ time.Duration) int { return n }
+func (unlimited) Abandoned(timer.TopicID)                                {}
 
 // limitPoll is when a queue that was refused asks again, though nothing has been given back that it was told of.
 const (
@@ -35,7 +35,7 @@ const (
 	ratePoll  = time.Second // … for a delivery that the rate does not bring sooner
 )
 
-// limits are those of this node's topics: what the leads of all workers share. There is one for each topic that has a queue or a lease.
+// limits are those of this node's topics: what the schedulers of all workers share. There is one for each topic that has a queue or a lease.
 type limits struct {
 	mu     sync.Mutex
 	topics map[timer.TopicID]*limit
@@ -48,10 +48,10 @@ type limit struct {
 	id    timer.TopicID
 
 	mu     sync.Mutex
-	users  int          // places
-	leases int          // that have not ended, or are lent
-	line   []*place     // who waits, in order; no place twice
-	topic  *timer.Topic // as it was last asked for
+	users  int           // places
+	leases int           // that have not ended, or are lent
+	line   []*limiterUse // who waits, in order; no place twice
+	topic  *timer.Topic  // as it was last asked for
 	bucket bucket
 }
 
@@ -63,8 +63,8 @@ type bucket struct {
 	at        time.Duration // when that was; monotonic
 }
 
-// place is a queue's standing at its topic's limit.
-type place struct {
+// limiterUse is a queue's standing at its topic's limit.
+type limiterUse struct {
 	limit  *limit
 	tell   func() // a lease was lent; called from any goroutine, must not block
 	inLine bool
@@ -72,7 +72,7 @@ type place struct {
 }
 
 // join gives a queue its place.
-func (l *limits) join(id timer.TopicID, tell func()) *place {
+func (l *limits) join(id timer.TopicID, tell func()) *limiterUse {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.topics[id]
@@ -83,12 +83,12 @@ func (l *limits) join(id timer.TopicID, tell func()) *place {
 	b.mu.Lock()
 	b.users++
 	b.mu.Unlock()
-	return &place{limit: b, tell: tell}
+	return &limiterUse{limit: b, tell: tell}
 }
 
 // leave ends a place.
-func (p *place) leave(now time.Duration) {
-	p.giveBack(now)
+func (p *limiterUse) leave(now time.Duration) {
+	p.release(now)
 	b := p.limit
 	b.owner.mu.Lock()
 	defer b.owner.mu.Unlock()
@@ -105,8 +105,8 @@ func (b *limit) forget() {
 	}
 }
 
-// take asks for leave to lease one timer; without it, the place is in line, and wait says when to ask again at the latest.
-func (p *place) take(t *timer.Topic, now time.Duration) (ok bool, wait time.Duration) {
+// acquire asks for leave to lease one timer; without it, the place is in line, and wait says when to ask again at the latest.
+func (p *limiterUse) acquire(t *timer.Topic, now time.Duration) (ok bool, wait time.Duration) {
 	b := p.limit
 	b.mu.Lock()
 	b.topic = t
@@ -128,14 +128,14 @@ func (p *place) take(t *timer.Topic, now time.Duration) (ok bool, wait time.Dura
 }
 
 // keep takes back what was taken and not used yet: the place's next try has it.
-func (p *place) keep() {
+func (p *limiterUse) keep() {
 	p.limit.mu.Lock()
 	defer p.limit.mu.Unlock()
 	p.lent = true
 }
 
-// giveBack leaves the line, and returns what was lent: the queue has nothing to lease now.
-func (p *place) giveBack(now time.Duration) {
+// release leaves the line, and returns what was lent: the queue has nothing to lease now.
+func (p *limiterUse) release(now time.Duration) {
 	b := p.limit
 	b.mu.Lock()
 	if !p.lent && !p.inLine {
@@ -188,21 +188,21 @@ func (b *limit) end(now time.Duration, delivered bool) {
 	}
 }
 
-func tellAll(list []*place) {
+func tellAll(list []*limiterUse) {
 	for _, p := range list {
 		p.tell()
 	}
 }
 
 // shut is the limit that keeps a place from one more lease.
-func (p *place) shut(now time.Duration) timer.WaitCause {
+func (p *limiterUse) shut(now time.Duration) timer.WaitCause {
 	b := p.limit
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p.lent || b.topic == nil {
 		return timer.NoWait
 	}
-	if most := b.topic.Policy.Concurrency; most > 0 && b.leases >= b.owner.shares.AtOnce(b.topic, most, now) {
+	if most := b.topic.Policy.Concurrency; most > 0 && b.leases >= b.owner.shares.Concurrency(b.topic, most, now) {
 		return timer.WaitConcurrency
 	}
 	if ok, _ := b.room(now); !ok {
@@ -212,7 +212,7 @@ func (p *place) shut(now time.Duration) timer.WaitCause {
 }
 
 // serve lends to those in line as far as there is room. asker need not be told.
-func (b *limit) serve(now time.Duration, asker *place) (told []*place, wait time.Duration) {
+func (b *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse, wait time.Duration) {
 	for len(b.line) > 0 {
 		ok, wait := b.room(now)
 		if !ok {
@@ -238,7 +238,7 @@ func (b *limit) serve(now time.Duration, asker *place) (told []*place, wait time
 // room says whether one more lease is within the limits, and if not when to look again.
 func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 	p, shares := &b.topic.Policy, b.owner.shares
-	if p.Concurrency > 0 && b.leases >= shares.AtOnce(b.topic, p.Concurrency, now) {
+	if p.Concurrency > 0 && b.leases >= shares.Concurrency(b.topic, p.Concurrency, now) {
 		return false, limitPoll
 	}
 	if p.Rate.PerSecond <= 0 {

@@ -8,16 +8,16 @@ import (
 	"carillon/timer"
 )
 
-// limitStand has several shards on two workers; topic 1 is as change says.
-func limitStand(t *testing.T, change func(*timer.Topic)) *stand {
-	r := newStand(t, func(c *Config) { c.Shards, c.Workers = 4, 2 })
+// limitHarness has several shards on two workers; topic 1 is as change says.
+func limitHarness(t *testing.T, change func(*timer.Topic)) *hostHarness {
+	r := newHostHarness(t, func(c *Config) { c.Shards, c.Workers = 4, 2 })
 	r.topic(1, change)
 	r.topicsChanged()
 	return r
 }
 
 // addTo4 adds timers to all four shards, so long from now.
-func (r *stand) addTo4(n int, delay time.Duration) {
+func (r *hostHarness) addTo4(n int, delay time.Duration) {
 	r.t.Helper()
 	for i := range n {
 		p, err := r.submit(timer.ShardID(1+i%4), timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &timer.Spec{DueMs: r.clock.wallMs + delay.Milliseconds()}})
@@ -32,7 +32,7 @@ func (r *stand) addTo4(n int, delay time.Duration) {
 }
 
 // wantFree checks that nothing is counted any more (I15).
-func (r *stand) wantFree() {
+func (r *hostHarness) wantFree() {
 	r.t.Helper()
 	r.pass(30 * time.Second)
 	for id, b := range r.host.limits.topics {
@@ -41,7 +41,7 @@ func (r *stand) wantFree() {
 }
 
 func TestConcurrency(t *testing.T) {
-	r := limitStand(t, func(p *timer.Topic) { p.Policy.Concurrency = 3 })
+	r := limitHarness(t, func(p *timer.Topic) { p.Policy.Concurrency = 3 })
 	r.topic(2, nil)
 	r.addTo4(20, 50*time.Millisecond)
 	r.pass(100 * time.Millisecond)
@@ -71,7 +71,7 @@ func TestConcurrency(t *testing.T) {
 
 // TestConcurrencyIsFair: shards take turns.
 func TestConcurrencyIsFair(t *testing.T) {
-	r := limitStand(t, func(p *timer.Topic) { p.Policy.Concurrency = 1 })
+	r := limitHarness(t, func(p *timer.Topic) { p.Policy.Concurrency = 1 })
 	r.addTo4(16, 0)
 	var order []timer.ShardID
 	for len(r.calls.running) > 0 {
@@ -93,7 +93,7 @@ func TestConcurrencyIsFair(t *testing.T) {
 
 // TestConcurrencyGivesBack: what cannot be used goes to who can: a receiver that is down, a topic that is paused, a timer that is gone.
 func TestConcurrencyGivesBack(t *testing.T) {
-	r := limitStand(t, func(p *timer.Topic) { p.Policy.Concurrency = 1 })
+	r := limitHarness(t, func(p *timer.Topic) { p.Policy.Concurrency = 1 })
 	r.calls.dest("http://down/").retryIn = time.Hour
 	r.add("down", 0, url("http://down/"))
 	r.add("up", 0)
@@ -122,7 +122,7 @@ func TestConcurrencyGivesBack(t *testing.T) {
 
 // TestConcurrencyCountsFormerLeases: what was leased before the limit came, or by a process that is gone, until it ends.
 func TestConcurrencyCountsFormerLeases(t *testing.T) {
-	r := limitStand(t, nil)
+	r := limitHarness(t, nil)
 	r.addTo4(6, 0)
 	calls := r.calls.take()
 	r.topic(1, func(p *timer.Topic) { p.Policy.Concurrency = 2 })
@@ -152,10 +152,10 @@ func TestConcurrencyCountsFormerLeases(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	r := limitStand(t, func(p *timer.Topic) { p.Policy.Rate = timer.Rate{PerSecond: 10, Burst: 2} })
+	r := limitHarness(t, func(p *timer.Topic) { p.Policy.Rate = timer.Rate{PerSecond: 10, Burst: 2} })
 	r.calls.auto = 200
 	var at []time.Duration
-	r.calls.onStart = func(c *rigCall) { at = append(at, c.mono) }
+	r.calls.onStart = func(c *fakeCall) { at = append(at, c.mono) }
 	begin := r.clock.mono
 	r.addTo4(40, 300*time.Millisecond)
 	r.pass(5 * time.Second)
@@ -178,8 +178,8 @@ func TestRate(t *testing.T) {
 
 // turns are the Shares of a node that has one second in three to itself.
 type turns struct {
-	everything
-	clock *rigClock
+	unlimited
+	clock *fakeClock
 }
 
 func (s *turns) Rate(t *timer.Topic) (float64, int) {
@@ -194,13 +194,13 @@ func TestRateInTurns(t *testing.T) {
 	for _, perSecond := range []float64{0.5, 2, 8} {
 		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {
 			shares := &turns{}
-			r := newStand(t, func(c *Config) { c.Shares = shares })
+			r := newHostHarness(t, func(c *Config) { c.Shares = shares })
 			shares.clock = r.clock
 			r.topic(1, func(p *timer.Topic) { p.Policy.Rate = timer.Rate{PerSecond: perSecond, Burst: 1} })
 			r.topicsChanged()
 			r.calls.auto = 200
 			calls := 0
-			r.calls.onStart = func(*rigCall) { calls++ }
+			r.calls.onStart = func(*fakeCall) { calls++ }
 			for i := range 200 {
 				r.add(fmt.Sprint(i), 0)
 			}
@@ -215,7 +215,7 @@ func TestRateInTurns(t *testing.T) {
 
 // TestRateGivesBack: a lease whose call was never started takes nothing of the rate.
 func TestRateGivesBack(t *testing.T) {
-	r := limitStand(t, func(p *timer.Topic) { p.Policy.Rate = timer.Rate{PerSecond: 0.01, Burst: 1} })
+	r := limitHarness(t, func(p *timer.Topic) { p.Policy.Rate = timer.Rate{PerSecond: 0.01, Burst: 1} })
 	r.add("a", 0)
 	r.one().answer(200)
 	r.settle()
@@ -229,7 +229,7 @@ func TestRateGivesBack(t *testing.T) {
 // TestShares: a node takes no more than its part, and looks again when that changes.
 func TestShares(t *testing.T) {
 	part := &partial{atOnce: 0, burst: 0, share: 0.5}
-	r := newStand(t, func(c *Config) { c.Shares = part })
+	r := newHostHarness(t, func(c *Config) { c.Shares = part })
 	r.topic(1, func(p *timer.Topic) { p.Policy.Concurrency, p.Policy.Rate = 8, timer.Rate{PerSecond: 20, Burst: 4} })
 	r.topicsChanged()
 	for i := range 6 {
@@ -263,16 +263,16 @@ type partial struct {
 func (p *partial) Rate(t *timer.Topic) (float64, int) {
 	return t.Policy.Rate.PerSecond * p.share, min(t.Policy.Rate.Burst, p.burst)
 }
-func (p *partial) AtOnce(_ *timer.Topic, n int, _ time.Duration) int { return min(n, p.atOnce) }
-func (p *partial) Passed(timer.TopicID)                              { p.passed++ }
+func (p *partial) Concurrency(_ *timer.Topic, n int, _ time.Duration) int { return min(n, p.atOnce) }
+func (p *partial) Abandoned(timer.TopicID)                                { p.passed++ }
 
 func TestSpread(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Policy.SpreadMs = 1000 })
 	r.topicsChanged()
 	r.calls.auto = 200
 	starts := map[string]int64{}
-	r.calls.onStart = func(c *rigCall) { starts[c.Job.ID] = c.wallMs - c.Job.DueMs }
+	r.calls.onStart = func(c *fakeCall) { starts[c.Job.ID] = c.wallMs - c.Job.DueMs }
 	for i := range 200 {
 		r.add(fmt.Sprint(i), time.Second)
 	}
@@ -315,13 +315,13 @@ func TestSpread(t *testing.T) {
 }
 
 func BenchmarkLimit(b *testing.B) {
-	l := limits{topics: map[timer.TopicID]*limit{}, shares: everything{}}
+	l := limits{topics: map[timer.TopicID]*limit{}, shares: unlimited{}}
 	p := l.join(1, func() {})
 	topic := &timer.Topic{Policy: timer.Policy{Concurrency: 10, Rate: timer.Rate{PerSecond: 1e9, Burst: 1000}}}
 	now := time.Duration(0)
 	for b.Loop() {
 		now += time.Microsecond
-		if ok, _ := p.take(topic, now); ok {
+		if ok, _ := p.acquire(topic, now); ok {
 			p.limit.end(now, true)
 		}
 	}

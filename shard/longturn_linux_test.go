@@ -61,8 +61,8 @@ func threadTime() time.Duration {
 }
 
 // crowd makes a shard with so many timers of a topic that is paused, due in a minute.
-func crowd(b testing.TB, timers int, change func(*timer.Topic)) *stand {
-	r := newStand(b, func(c *Config) { c.MaxQueued = 200_000 })
+func crowd(b testing.TB, timers int, change func(*timer.Topic)) *hostHarness {
+	r := newHostHarness(b, func(c *Config) { c.MaxQueued = 200_000 })
 	r.topic(1, func(t *timer.Topic) {
 		if t.Paused = true; change != nil {
 			change(t)
@@ -83,7 +83,7 @@ func crowd(b testing.TB, timers int, change func(*timer.Topic)) *stand {
 }
 
 // longestTurn changes the topic, or drops it where change is nil, and lets the shard come to rest.
-func (r *stand) longestTurn(change func(*timer.Topic)) (longest time.Duration) {
+func (r *hostHarness) longestTurn(change func(*timer.Topic)) (longest time.Duration) {
 	r.t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

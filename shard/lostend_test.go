@@ -12,7 +12,7 @@ import (
 // TestLostEndOfALog: a replica whose log lost its end to damage, which looks like a torn write, is told so by its leader. It stops, with
 // what to do, instead of going on as if it had never acknowledged that.
 func TestLostEndOfALog(t *testing.T) {
-	r, c := inCompany(t, false, nil)
+	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	r.add("a", time.Hour)
 	group := r.host.groups[1]
@@ -36,7 +36,7 @@ func TestLostEndOfALog(t *testing.T) {
 // TestLostEndOnDisk: the same from a disk: the last frame of a follower's log is damaged after a power cut. The start cuts it off, as it
 // must a torn write; the leader's next word ends the node.
 func TestLostEndOnDisk(t *testing.T) {
-	r, c := inCompany(t, false, nil)
+	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	r.add("a", time.Hour)
 	last, term := r.host.groups[1].store.last(), r.host.groups[1].term
@@ -57,7 +57,7 @@ func TestLostEndOnDisk(t *testing.T) {
 	if !cut {
 		t.Fatal("nothing to damage")
 	}
-	r.fs, r.topics = disk, rigTopics{}
+	r.fs, r.topics = disk, fakeTopics{}
 	if err := r.open(); err != nil {
 		t.Fatalf("a torn tail is cut off, not refused: %v", err)
 	}
@@ -95,7 +95,7 @@ func logFiles(t *testing.T, fs *memfs.FS, dir string) (list []string) {
 // TestHaltOutlivesTheProcess: a node that was told that it has lost the end of its log does not start with what it has, however often it
 // is tried: what told it so may be gone by then. The reason is on disk before the process ends.
 func TestHaltOutlivesTheProcess(t *testing.T) {
-	r, c := inCompany(t, false, nil)
+	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	r.add("a", time.Hour)
 	m := heartbeat(r.host.groups[1].term + 1)
@@ -112,7 +112,7 @@ func TestHaltOutlivesTheProcess(t *testing.T) {
 	}
 	disk := r.fs.CrashClone(calm{}, memfs.CrashOptions{})
 	r.abort()
-	r.fs, r.topics = disk, rigTopics{}
+	r.fs, r.topics = disk, fakeTopics{}
 	for range 3 {
 		err := r.open()
 		if !errors.As(err, &halt) || halt.Reason != LostEnd || !strings.Contains(err.Error(), "shard 1") || !strings.Contains(err.Error(), "joins again") {

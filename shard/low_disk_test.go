@@ -15,16 +15,16 @@ import (
 	"carillon/wal"
 )
 
-// rigDisks is what a stand hears of others' disks.
-type rigDisks struct{ low []timer.LowDiskError }
+// fakeDisks is what a harness hears of others' disks.
+type fakeDisks struct{ low []timer.LowDiskError }
 
-func (d *rigDisks) LowDisks() []timer.LowDiskError { return d.low }
+func (d *fakeDisks) LowDisks() []timer.LowDiskError { return d.low }
 
 // TestLowDiskOfAVoter: a leader refuses adds of the shards of which a voter's disk is low, says whose and how low, and goes on with all
 // else; a disk of somebody else means nothing to it.
 func TestLowDiskOfAVoter(t *testing.T) {
-	disks := &rigDisks{}
-	r, c := inCompany(t, false, func(cfg *Config) { cfg.Disks = disks })
+	disks := &fakeDisks{}
+	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Disks = disks })
 	c.leads()
 	r.add("goes", time.Hour)
 	add := func() error {
@@ -78,7 +78,7 @@ func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
-	bubbleStand(t, func(c *Config) { smallLog(c); c.Log.LowDiskBytes = 1 << 20 }, func(r *stand) {
+	bubbleHarness(t, func(c *Config) { smallLog(c); c.Log.LowDiskBytes = 1 << 20 }, func(r *hostHarness) {
 		spec := timer.Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 1000))}
 		g := r.host.groups[1]
 		for n := 0; g.stateBytes() < 2<<20; n++ {
@@ -101,8 +101,8 @@ func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 		if g.files.newest != newest || g.files.failedAt == 0 || len(r.snapshotFiles(1)) > 2 {
 			t.Errorf("a snapshot was begun for which there is no room: %d then %d, failed at %v, %d files", newest, g.files.newest, g.files.failedAt, len(r.snapshotFiles(1)))
 		}
-		ship := &shipment{group: 1, message: &pb.Message{Type: pb.MsgSnap.Enum(), From: new(uint64(8 << 24)), To: new(r.host.cfg.Node << 24), Snapshot: &pb.Snapshot{}}}
-		if _, err := r.host.Receive(8, appendShipment(nil, ship), 2<<20); err == nil || !strings.Contains(err.Error(), "no room") {
+		ship := &transferHeader{group: 1, message: &pb.Message{Type: pb.MsgSnap.Enum(), From: new(uint64(8 << 24)), To: new(r.host.cfg.Node << 24), Snapshot: &pb.Snapshot{}}}
+		if _, err := r.host.Receive(8, appendTransferHeader(nil, ship), 2<<20); err == nil || !strings.Contains(err.Error(), "no room") {
 			t.Errorf("a snapshot from another node: %v", err)
 		}
 		r.fs.SetCapacity(0)

@@ -21,8 +21,8 @@ const (
 	handOverLimit = 2 * time.Second
 	// confLimit is how long a proposed change of members is waited for before it is looked at again.
 	confLimit = time.Second
-	// witnessTurn is for how long a learner is a witness, and then for how long it is none: both are longer than an election's time-out.
-	witnessTurn = 3 * time.Second
+	// commitHintPeriod is for how long a learner is a witness, and then for how long it is none: both are longer than an election's time-out.
+	commitHintPeriod = 3 * time.Second
 )
 
 // reconcile is what a leader does about its row: one change of members at a time, then the leadership's place.
@@ -36,12 +36,12 @@ func (g *group) reconcile() {
 		g.handToWhoStays()
 		return
 	}
-	if g.heir == 0 && g.w.host.stepsAside() {
-		if next := g.successor(g.stayers()); next != 0 {
+	if g.transferee == 0 && g.w.host.isCordoned() {
+		if next := g.transfereeAmong(g.stayers()); next != 0 {
 			g.handOver(next)
 		}
 	}
-	if g.row.Epoch == 0 || g.row.Epoch < g.epoch || g.heir != 0 || len(g.store.conf.VotersOutgoing) > 0 || g.w.mono < g.confUntil {
+	if g.row.Epoch == 0 || g.row.Epoch < g.epoch || g.transferee != 0 || len(g.store.conf.VotersOutgoing) > 0 || g.w.mono < g.confUntil {
 		return
 	}
 	voters, learners := g.wanted()
@@ -73,16 +73,16 @@ func (g *group) leaves() bool {
 }
 
 func (g *group) handToWhoStays() {
-	if g.heir != 0 {
+	if g.transferee != 0 {
 		return
 	}
-	next := g.successor(g.store.conf.Voters)
+	next := g.transfereeAmong(g.store.conf.Voters)
 	if next == 0 {
 		next = g.inheritor(g.store.conf.Voters, func(uint64) bool { return true })
 	}
 	if next != 0 {
 		g.handOver(next)
-		g.tellHeir() // what cannot be proposed any more is reported to the heir
+		g.sendTransfer() // what cannot be proposed any more is reported to the transferee
 	}
 }
 
@@ -93,17 +93,17 @@ func (g *group) isOut() bool {
 
 func (g *group) learns() bool { return slices.Contains(g.store.conf.Learners, g.replica) }
 
-// witness says to who asks for the vote of a replica that is out what that one knows to be committed: the change that took it out, at least. Who
+// sendCommitHint says to who asks for the vote of a replica that is out what that one knows to be committed: the change that took it out, at least. Who
 // has not applied that counts by the members before. It may need this vote, and does not get it where this replica has the longer log: a leader
 // sends entries before it has them on disk itself, and may end before it has. Nor can this replica stand, so nobody would ever lead (I14).
 //
 // It is a leader's word by its form, without entries, in the term in which the asker is: nobody leads there, or the next heartbeat says who. The
 // asker takes it only if it has that very entry, and learns nothing but that it is committed, which is true whoever says so.
-func (g *group) witness(m *pb.Message) {
+func (g *group) sendCommitHint(m *pb.Message) {
 	if m.GetType() != pb.MsgPreVote || m.GetTerm() < 2 || !g.isOut() {
 		return
 	}
-	if g.learns() && g.w.mono/witnessTurn%2 == 1 {
+	if g.learns() && g.w.mono/commitHintPeriod%2 == 1 {
 		return // it may be one that has not heard yet that it votes: those who can do without have their turn too, as the word ends an election
 	}
 	last := g.store.last()
@@ -118,7 +118,7 @@ func (g *group) witness(m *pb.Message) {
 	if term, err = g.store.Term(index); err != nil {
 		return // that is not in memory any more
 	}
-	g.words++
+	g.commitHintsSent++
 	g.send(&pb.Message{
 		Type: pb.MsgApp.Enum(), From: &g.replica, To: m.From, Term: new(m.GetTerm() - 1),
 		Index: &index, LogTerm: &term, Commit: &index,
@@ -171,7 +171,7 @@ func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 		}
 	}
 	if !slices.Contains(voters, g.replica) { // who goes does not lead: another takes over first, which may have to get its vote before
-		next := g.successor(voters)
+		next := g.transfereeAmong(voters)
 		if next == 0 && len(cc.Changes) == 0 { // none of those that stay should lead: they drain too, perhaps. The row is followed nevertheless
 			next = g.inheritor(voters, func(uint64) bool { return true })
 		}
@@ -231,9 +231,9 @@ func (g *group) hasCaughtUp(id uint64) (ok bool) {
 	return ok
 }
 
-// successor is the first of the given replicas that has a vote, hears, has nearly everything and may lead; 0: none. The first of a
+// transfereeAmong is the first of the given replicas that has a vote, hears, has nearly everything and may lead; 0: none. The first of a
 // row is the preferred one.
-func (g *group) successor(ids []uint64) uint64 {
+func (g *group) transfereeAmong(ids []uint64) uint64 {
 	return g.inheritor(ids, g.w.host.cfg.Placement.MayLead)
 }
 
@@ -252,7 +252,7 @@ func (g *group) prefer() {
 	voters, _ := g.wanted()
 	at := slices.Index(voters, g.replica)
 	if at > 0 && g.w.mono-g.servingSince >= steadyFor {
-		if next := g.successor(voters[:1]); next != 0 {
+		if next := g.transfereeAmong(voters[:1]); next != 0 {
 			g.handOver(next)
 		}
 	}
@@ -261,41 +261,41 @@ func (g *group) prefer() {
 // handOver begins to give the leadership to another replica: no more leases and no more proposals but the return of leases whose
 // calls have not started. When nothing is in the pipeline the other is told to stand (see tryHandOver). Calls that run report to it.
 func (g *group) handOver(to uint64) {
-	if g.heir != 0 {
+	if g.transferee != 0 {
 		return
 	}
-	g.heir, g.heirUntil = to, g.w.mono+handOverLimit
-	if g.lead != nil {
-		g.lead.drain()
+	g.transferee, g.transferUntil = to, g.w.mono+handOverLimit
+	if g.scheduler != nil {
+		g.scheduler.drain()
 	}
 	g.w.touch(g)
 }
 
-// tryHandOver tells the heir to stand once everything of this leader is applied.
+// tryHandOver tells the transferee to stand once everything of this leader is applied.
 func (g *group) tryHandOver() {
-	if g.heir == 0 || g.heirTold || !g.leader || len(g.proposals) > 0 || g.lead != nil && g.lead.unstarted() > 0 {
+	if g.transferee == 0 || g.transferSent || !g.leader || len(g.proposals) > 0 || g.scheduler != nil && g.scheduler.unstarted() > 0 {
 		return
 	}
-	g.tellHeir()
+	g.sendTransfer()
 }
 
-func (g *group) tellHeir() {
-	g.heirTold = true
-	g.raft.TransferLeader(g.heir)
+func (g *group) sendTransfer() {
+	g.transferSent = true
+	g.raft.TransferLeader(g.transferee)
 }
 
 // watchHandOver gives up one that takes too long: this leader goes on. One that should not lead does not wait for its own disk, which
-// may be the reason, but leaves what is in its pipeline to the heir, as a leader does that is cut off.
+// may be the reason, but leaves what is in its pipeline to the transferee, as a leader does that is cut off.
 func (g *group) watchHandOver() {
-	if g.heir == 0 || g.w.mono < g.heirUntil {
+	if g.transferee == 0 || g.w.mono < g.transferUntil {
 		return
 	}
-	if !g.heirTold && g.w.host.stepsAside() {
-		g.heirUntil = g.w.mono + handOverLimit
-		g.tellHeir()
+	if !g.transferSent && g.w.host.isCordoned() {
+		g.transferUntil = g.w.mono + handOverLimit
+		g.sendTransfer()
 		return
 	}
-	g.heir, g.heirTold = 0, false
+	g.transferee, g.transferSent = 0, false
 	g.w.touchNext(g)
 }
 

@@ -15,13 +15,13 @@ import (
 )
 
 // putBulky sets a timer with a payload of some size, and says what came of it.
-func (r *stand) putBulky(id string, size int) error {
+func (r *hostHarness) putBulky(id string, size int) error {
 	_, err := r.try(timer.Command{Kind: timer.Put, ID: id, Spec: &timer.Spec{DueMs: 1 << 41, PayloadKind: timer.BinaryPayload, Payload: make([]byte, size)}})
 	return err
 }
 
 // putMany sets so many timers of 4 KiB.
-func (r *stand) putMany(n int) {
+func (r *hostHarness) putMany(n int) {
 	r.t.Helper()
 	for i := range n {
 		if err := r.putBulky(fmt.Sprint(i), 4<<10); err != nil {
@@ -31,14 +31,14 @@ func (r *stand) putMany(n int) {
 }
 
 // limitTo leaves a host so many bytes beside what it holds.
-func (r *stand) limitTo(left int64) {
+func (r *hostHarness) limitTo(left int64) {
 	r.pass(2 * tickInterval)
 	_, held := r.host.Memory()
 	r.host.cfg.MemoryLimit = held.Sum() + left
 }
 
 // hangingSnapshot begins a snapshot of shard 1 whose file takes nothing.
-func (r *stand) hangingSnapshot() *snapshotRun {
+func (r *hostHarness) hangingSnapshot() *snapshotRun {
 	g := r.host.groups[1]
 	run := &snapshotRun{group: g, chunks: make(chan []byte), state: g.table.BeginSnapshot()}
 	g.w.snapshot = run
@@ -47,7 +47,7 @@ func (r *stand) hangingSnapshot() *snapshotRun {
 
 // TestMemoryOfASnapshotCounts: what changes copy while a snapshot is written slowly counts before adds are taken, and no more when it is written.
 func TestMemoryOfASnapshotCounts(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.putMany(400)
 	run := r.hangingSnapshot()
 	r.limitTo(100 << 10)
@@ -70,7 +70,7 @@ func TestMemoryOfASnapshotCounts(t *testing.T) {
 
 // TestSnapshotIsGivenUpForMemory: one that makes most of what is too much is not waited for: what changes goes on being taken.
 func TestSnapshotIsGivenUpForMemory(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.putMany(400)
 	run := r.hangingSnapshot()
 	r.limitTo(100 << 10)
@@ -95,7 +95,7 @@ func TestSnapshotIsGivenUpForMemory(t *testing.T) {
 // TestMemoryOfUncommittedEntries: a leader whose followers take nothing, and answer all the same, holds what it proposes up to its limit.
 func TestMemoryOfUncommittedEntries(t *testing.T) {
 	const size, atOnce = 60 << 10, 8
-	flood := func(r *stand) (held Memory, errs map[error]int) {
+	flood := func(r *hostHarness) (held Memory, errs map[error]int) {
 		errs = map[error]int{}
 		var list []*pending
 		for n := range 400 {
@@ -121,7 +121,7 @@ func TestMemoryOfUncommittedEntries(t *testing.T) {
 		return held, errs
 	}
 	t.Run("of a node", func(t *testing.T) {
-		r, c := inCompany(t, false, nil)
+		r, c := withFakePeers(t, false, nil)
 		c.leads()
 		r.putMany(800)
 		c.hung = true
@@ -132,7 +132,7 @@ func TestMemoryOfUncommittedEntries(t *testing.T) {
 		}
 	})
 	t.Run("of a group", func(t *testing.T) {
-		r, c := inCompany(t, false, func(cfg *Config) { cfg.MemoryLimit = 60 << 20 })
+		r, c := withFakePeers(t, false, func(cfg *Config) { cfg.MemoryLimit = 60 << 20 })
 		c.leads()
 		c.hung = true
 		held, errs := flood(r)
@@ -149,9 +149,9 @@ func TestMemoryForASlowFollower(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c := newCouncil(t, 3, []int{0, 1, 2}, tightFrames, func(cfg *Config) { cfg.RetainBytes = 256 << 10 })
+		c := newHostCluster(t, 3, []int{0, 1, 2}, tightFrames, func(cfg *Config) { cfg.RetainBytes = 256 << 10 })
 		defer c.end()
-		r := c.stands[0]
+		r := c.hosts[0]
 		c.until("the first leads", 5*time.Second, func() bool { return c.leader() == r })
 		puts := 0
 		put := func() *pending {
@@ -197,7 +197,7 @@ func TestMemoryForASlowFollower(t *testing.T) {
 
 // TestKeptEntriesShrinkWithTheLimit: what all groups keep for followers is a share of the memory.
 func TestKeptEntriesShrinkWithTheLimit(t *testing.T) {
-	r, c := inCompany(t, false, func(cfg *Config) { cfg.MemoryLimit = 8 << 20 })
+	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.MemoryLimit = 8 << 20 })
 	c.leads()
 	for n := range 300 {
 		if err := r.putBulky(fmt.Sprint(n%10), 10<<10); err != nil {
@@ -211,7 +211,7 @@ func TestKeptEntriesShrinkWithTheLimit(t *testing.T) {
 
 // TestMemoryIsCountedAsItIs: whatever is done, what the host has counted is what there is.
 func TestMemoryIsCountedAsItIs(t *testing.T) {
-	r, c := inCompany(t, false, func(cfg *Config) { cfg.RetainBytes = 64 << 10 })
+	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.RetainBytes = 64 << 10 })
 	c.leads()
 	check := func(after string) {
 		t.Helper()
@@ -241,7 +241,7 @@ func TestMemoryIsCountedAsItIs(t *testing.T) {
 
 // TestMemoryCountsFromTheStart: what a start has read counts before anything is asked.
 func TestMemoryCountsFromTheStart(t *testing.T) {
-	r, c := inCompany(t, false, nil)
+	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	for n := range 20 {
 		if err := r.putBulky(fmt.Sprint(n), 5<<10); err != nil {
@@ -263,7 +263,7 @@ func TestMemoryCountsFromTheStart(t *testing.T) {
 
 // TestFramesGoWithTheirEntries: a small entry that is kept does not keep the frame in which it came, nor a dropped one its array.
 func TestFramesGoWithTheirEntries(t *testing.T) {
-	r, _ := inCompany(t, true, nil)
+	r, _ := withFakePeers(t, true, nil)
 	g := r.host.groups[1]
 	message := func(at uint64, size int) []byte {
 		e := storageEntries(at, 1, 5)

@@ -11,7 +11,7 @@ func debounced(rule timer.Merge, dueMs, firstMs, maxWaitMs int64) int64 {
 }
 
 // merge lets an add meet the scheduled timer of its id, by a rule that is not Reject.
-func (t *Table) merge(c *change, f *facts, h timer.Handle) timer.Result {
+func (t *Table) merge(c *change, f *specSummary, h timer.Handle) timer.Result {
 	if c.merge == timer.MergeKeep {
 		return timer.Result{Code: timer.Merged, Handle: h}
 	}
@@ -20,15 +20,15 @@ func (t *Table) merge(c *change, f *facts, h timer.Handle) timer.Result {
 	v.firstMs = t.firstAdd(&v)
 	due := debounced(c.merge, c.spec.dueMs, v.firstMs, c.maxWait)
 	before := t.Due(h)
-	s = t.touch(h)
+	s = t.beginUpdate(h)
 	t.rewriteWhole(h, s, &v, c, f)
 	// What the leader knows of the timer stays true if only its content is new. Else adds that never stop would each make the lease
 	// stale that is on its way, and put a debounced timer off beyond its longest wait.
 	after := t.Due(h)
 	if after.Attempts, after.Fence, after.LeaseMs = before.Attempts, before.Fence, before.LeaseMs; after != before || due != before.NextMs || before.Attempts != 0 {
-		t.turn(h, s, timer.Scheduled, due)
+		t.transition(h, s, timer.Scheduled, due)
 	}
-	t.settle(h, s)
+	t.endUpdate(h, s)
 	return timer.Result{Code: timer.Merged, Handle: h}
 }
 
@@ -45,13 +45,13 @@ func (t *Table) firstAdd(v *blob) int64 {
 }
 
 // succeed makes an add the successor of a leased timer, or lets it meet the one that waits already.
-func (t *Table) succeed(c *change, f *facts, h timer.Handle) timer.Result {
+func (t *Table) succeed(c *change, f *specSummary, h timer.Handle) timer.Result {
 	s := t.slab.at(h)
 	r := t.runs.at(s.run)
 	if r.successor != 0 && c.merge == timer.MergeKeep {
 		return timer.Result{Code: timer.Merged, Handle: h}
 	}
-	s = t.touch(h)
+	s = t.beginUpdate(h)
 	next := blob{
 		tag: c.tag, content: c.content, version: 1, createdMs: t.clockMs, updatedMs: t.clockMs, rest: c.spec.rest,
 		target: t.targets.intern(&t.blobs, c.spec.callback),
@@ -63,12 +63,12 @@ func (t *Table) succeed(c *change, f *facts, h timer.Handle) timer.Result {
 	next.flags = blobDue
 	next.dueMs = timer.ClampMs(debounced(c.merge, c.spec.dueMs, next.createdMs, c.maxWait))
 	r.successor = t.putBlob(h, &next)
-	t.settle(h, s)
+	t.endUpdate(h, s)
 	return timer.Result{Code: timer.Merged, Handle: h}
 }
 
 // dropSuccessor forgets who waits for the end of a touched timer's attempt.
-func (t *Table) dropSuccessor(h timer.Handle, r *run) {
+func (t *Table) dropSuccessor(h timer.Handle, r *attemptState) {
 	if r.successor != 0 {
 		t.dropBlob(h, r.successor)
 		r.successor = 0
@@ -93,30 +93,30 @@ func (t *Table) promote(h timer.Handle, ref uint32) {
 	next.begin(f.repeats)
 	t.targets.retain(next.target)
 	if s.state() == timer.Scheduled {
-		s = t.touch(h)
+		s = t.beginUpdate(h)
 		t.freeRun(h, s)
 		s.setAttempts(0)
 		was := s.ref
 		s.ref = t.putBlob(h, &next)
 		t.dropBlob(h, was)
 		s.setPriority(f.priority)
-		t.turn(h, s, timer.Scheduled, next.dueMs)
-		t.settle(h, s)
+		t.transition(h, s, timer.Scheduled, next.dueMs)
+		t.endUpdate(h, s)
 	} else {
-		t.follow(h, &next, f.priority, next.dueMs)
+		t.setSuccessor(h, &next, f.priority, next.dueMs)
 	}
 	t.dropBlob(h, ref)
 }
 
-// follow makes a timer that takes over the id of one that has just ended: a dead letter stays, shadowed; another goes. It takes over
+// setSuccessor makes a timer that takes over the id of one that has just ended: a dead letter stays, shadowed; another goes. It takes over
 // the reference on v's target.
-func (t *Table) follow(old timer.Handle, v *blob, priority uint8, dueMs int64) {
+func (t *Table) setSuccessor(old timer.Handle, v *blob, priority uint8, dueMs int64) {
 	o := t.slab.at(old)
 	topic := t.topics.rows[o.topic].id
 	hash := t.idHash(topic, v.id)
 	h, s := t.makeBlob(topic, v, priority, dueMs)
-	t.settle(h, s)
-	t.shadow(hash, old, h)
+	t.endUpdate(h, s)
+	t.supersede(hash, old, h)
 	if state := o.state(); state == timer.Done || state == timer.Cancelled {
 		t.drop(old)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // merged adds with a rule and wants to hear that it was merged.
-func (r *stand) merged(rule timer.Merge, maxWait, delay time.Duration, payload string) *timer.Timer {
+func (r *hostHarness) merged(rule timer.Merge, maxWait, delay time.Duration, payload string) *timer.Timer {
 	r.t.Helper()
 	s := &timer.Spec{DueMs: r.clock.wallMs + delay.Milliseconds(), Payload: []byte(payload), PayloadKind: timer.JSONPayload}
 	got := r.do(timer.Command{Kind: timer.Add, ID: "a", Spec: s, Merge: rule, MaxWaitMs: maxWait.Milliseconds(), Content: uint64(s.DueMs)})
@@ -22,14 +22,14 @@ func (r *stand) merged(rule timer.Merge, maxWait, delay time.Duration, payload s
 }
 
 func TestMergeScheduled(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", time.Second)
-	if got := r.merged(timer.MergeKeep, 0, time.Hour, "2"); got.Version != 1 || string(got.Payload) != `"a"` || got.DueMs != rigEpochMs+1000 {
+	if got := r.merged(timer.MergeKeep, 0, time.Hour, "2"); got.Version != 1 || string(got.Payload) != `"a"` || got.DueMs != fakeEpochMs+1000 {
 		t.Errorf("kept: %+v", got)
 	}
 	// A lease taken ahead counts as scheduled: it is revoked.
 	r.pass(990 * time.Millisecond)
-	if r.lead().held.len() != 1 {
+	if r.scheduler().held.len() != 1 {
 		t.Fatal("no lease is held: the test is about nothing")
 	}
 	if got := r.merged(timer.MergeReplace, 0, 500*time.Millisecond, "3"); got.State != timer.Scheduled || got.Version != 2 || got.Attempts != 0 || got.Successor {
@@ -57,12 +57,12 @@ func TestMergeScheduled(t *testing.T) {
 
 // TestDebounce: adds that never stop put the call off to the longest wait, and no further.
 func TestDebounce(t *testing.T) {
-	r := newStand(t, nil)
-	due := rigEpochMs + 100
-	add := timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: rigEpochMs + 900_000}, Merge: timer.MergeDebounce, MaxWaitMs: 100}
+	r := newHostHarness(t, nil)
+	due := fakeEpochMs + 100
+	add := timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: fakeEpochMs + 900_000}, Merge: timer.MergeDebounce, MaxWaitMs: 100}
 	got := r.do(add)
 	if born := born(&add, &got); got.Code != timer.Created || !reflect.DeepEqual(born, r.timer("a")) || born.DueMs != due || born.NextMs != due {
-		t.Fatalf("the very first add: %d, due in %d ms", got.Code, born.DueMs-rigEpochMs)
+		t.Fatalf("the very first add: %d, due in %d ms", got.Code, born.DueMs-fakeEpochMs)
 	}
 	for n := 0; ; n++ {
 		if calls := r.calls.take(); len(calls) > 0 {
@@ -101,7 +101,7 @@ func TestDebounce(t *testing.T) {
 }
 
 // lastCall is the call that started last and runs.
-func (r *stand) lastCall() *rigCall {
+func (r *hostHarness) lastCall() *fakeCall {
 	r.t.Helper()
 	if len(r.calls.running) == 0 {
 		r.t.Fatal("no call runs")
@@ -111,11 +111,11 @@ func (r *stand) lastCall() *rigCall {
 
 // TestSuccessor: whatever becomes of the running attempt, its retries are superseded, and the successor keeps its own time.
 func TestSuccessor(t *testing.T) {
-	for name, end := range map[string]func(c *rigCall){
-		"200": func(c *rigCall) { c.answer(200) }, "500": func(c *rigCall) { c.answer(500) }, "410": func(c *rigCall) { c.answer(410) },
+	for name, end := range map[string]func(c *fakeCall){
+		"200": func(c *fakeCall) { c.answer(200) }, "500": func(c *fakeCall) { c.answer(500) }, "410": func(c *fakeCall) { c.answer(410) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newStand(t, nil)
+			r := newHostHarness(t, nil)
 			r.add("a", 0)
 			running := r.one()
 			if got := r.merged(timer.MergeKeep, 0, 10*time.Millisecond, "2"); !got.Successor || got.State != timer.Leased || string(got.Payload) != `"a"` {
@@ -144,7 +144,7 @@ func TestSuccessor(t *testing.T) {
 }
 
 // wantKept checks that a snapshot of the table as it is would keep the successor.
-func (r *stand) wantKept(id string) {
+func (r *hostHarness) wantKept(id string) {
 	r.t.Helper()
 	b, _ := r.table().BeginSnapshot().Next(nil, 1<<30)
 	loaded, err := LoadTable(1, bytes.NewReader(b))
@@ -154,7 +154,7 @@ func (r *stand) wantKept(id string) {
 }
 
 func TestSuccessorReplaced(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", 0)
 	running := r.one()
 	r.merged(timer.MergeReplace, 0, time.Second, "2")
@@ -174,7 +174,7 @@ func TestSuccessorReplaced(t *testing.T) {
 // TestSuccessorCancelled: a cancel is of both.
 func TestSuccessorCancelled(t *testing.T) {
 	for _, status := range []int{200, 500} {
-		r := newStand(t, nil)
+		r := newHostHarness(t, nil)
 		r.add("a", 0)
 		running := r.one()
 		r.merged(timer.MergeReplace, 0, time.Second, "2")
@@ -191,7 +191,7 @@ func TestSuccessorCancelled(t *testing.T) {
 
 // TestSuccessorAfterCrash: the leader dies while a successor waits; the next one ends the attempt and lets it go.
 func TestSuccessorAfterCrash(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", 0)
 	r.one()
 	r.merged(timer.MergeReplace, 0, 10*time.Second, "2")
@@ -206,7 +206,7 @@ func TestSuccessorAfterCrash(t *testing.T) {
 }
 
 func TestDebounceScope(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	debounce := func(wait int64) timer.Result {
 		return d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: d.now + 9e6}, Merge: timer.MergeDebounce, MaxWaitMs: wait, Content: uint64(d.now)})
 	}
@@ -249,7 +249,7 @@ func TestMergeCommands(t *testing.T) {
 	} {
 		for _, content := range []uint64{5, 6} {
 			t.Run(fmt.Sprint(c.state, c.rule, content), func(t *testing.T) {
-				d := newDesk(t)
+				d := newTableHarness(t)
 				states[c.state](d)
 				if got := d.command(timer.Command{Kind: timer.Add, Content: content, Merge: c.rule}); got.Code != c.want {
 					t.Errorf("code %d, want %d", got.Code, c.want)
@@ -258,7 +258,7 @@ func TestMergeCommands(t *testing.T) {
 		}
 	}
 	// Repeating an add with an instant is safe, by any rule.
-	d := newDesk(t)
+	d := newTableHarness(t)
 	states["leased"](d)
 	if got := d.command(timer.Command{Kind: timer.Add, Content: 5, Merge: timer.MergeReplace, Absolute: true}); got.Code != timer.Same || got.Timer.Successor {
 		t.Errorf("repeated: %+v", got)

@@ -78,7 +78,7 @@ func (m *metaGroup) propose(g *group) {
 		// There is nothing to fence: the meta group reads no clock and calls nobody.
 		g.takeover, g.serving, g.servingSince = false, true, g.w.mono
 	}
-	if !g.serving || g.heir != 0 || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
+	if !g.serving || g.transferee != 0 || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
 		return // what waits times out by itself
 	}
 	if len(m.waiting) == 0 && !g.compare.wanted {

@@ -10,9 +10,9 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// metaOp hands a command for the meta group to a stand's host.
-func (r *stand) metaOp(cmd string) *metaOp {
-	o := &metaOp{group: r.host.groups[Meta], cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: rigWaiter()}
+// metaOp hands a command for the meta group to a harness's host.
+func (r *hostHarness) metaOp(cmd string) *metaOp {
+	o := &metaOp{group: r.host.groups[Meta], cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
 	r.host.workers[0].box.post(o)
 	r.settle()
 	return o
@@ -28,9 +28,9 @@ func (o *metaOp) ended() bool {
 	}
 }
 
-// elects has the others agree to a candidate of a group, and to nothing else, until the stand
+// elects has the others agree to a candidate of a group, and to nothing else, until the harness
 // leads it.
-func (c *company) elects(id timer.ShardID) {
+func (c *fakePeers) elects(id timer.ShardID) {
 	c.r.t.Helper()
 	g := c.r.host.groups[id]
 	for n := 0; !g.leader; n++ {
@@ -52,7 +52,7 @@ func (c *company) elects(id timer.ShardID) {
 // TestMetaServesAfterItsFirstEntry: a leader of the meta group that has not applied the first
 // entry of its term may lack what former leaders have acknowledged. It does not serve before.
 func TestMetaServesAfterItsFirstEntry(t *testing.T) {
-	r, c := inCompany(t, true, nil)
+	r, c := withFakePeers(t, true, nil)
 	c.elects(Meta)
 	g := r.host.groups[Meta]
 	o := r.metaOp("x")
@@ -72,7 +72,7 @@ func TestMetaServesAfterItsFirstEntry(t *testing.T) {
 // TestMetaProposalEnds: what the meta group has proposed and not committed within its time is
 // unknown; nobody waits for ever.
 func TestMetaProposalEnds(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.freeze = true
 	o := r.metaOp("x")
 	r.pass(waitLimit + commitGrace - time.Second)
@@ -93,7 +93,7 @@ func TestMetaProposalEnds(t *testing.T) {
 // TestMetaProposalThatRaftRefuses: nothing of it was done, so whoever asked is told to try again,
 // not that it may have been done.
 func TestMetaProposalThatRaftRefuses(t *testing.T) {
-	r, c := inCompany(t, false, nil)
+	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	g := r.host.groups[Meta]
 	for n := 0; !g.serving; n++ {

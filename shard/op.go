@@ -39,7 +39,7 @@ func (o *op) answer(r timer.Result, err error) {
 }
 
 func (o *op) handle(w *worker) {
-	if o.group.elsewhere() && !o.group.awaitsLeader() {
+	if o.group.notLeading() && !o.group.awaitsLeader() {
 		o.answer(timer.Result{}, o.group.notLeader())
 		return
 	}
@@ -123,7 +123,7 @@ func (o *metaOp) answer(r any, err error) {
 }
 
 func (o *metaOp) handle(w *worker) {
-	if o.group.elsewhere() {
+	if o.group.notLeading() {
 		o.answer(nil, o.group.notLeader())
 		return
 	}
@@ -152,7 +152,7 @@ func (r *read) answer(err error) {
 }
 
 func (r *read) handle(w *worker) {
-	if r.group.elsewhere() {
+	if r.group.notLeading() {
 		r.answer(r.group.notLeader())
 		return
 	}

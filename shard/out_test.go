@@ -13,7 +13,7 @@ import (
 
 // pair is two stands that are one group of two replicas each, and hear of each other what drops lets through.
 type pair struct {
-	stands [2]*stand // nodes 7 and 8
+	stands [2]*hostHarness // nodes 7 and 8
 	drops  func(m *pb.Message) bool
 }
 
@@ -25,16 +25,16 @@ type other struct {
 
 func newPair(t *testing.T) *pair {
 	p := &pair{drops: func(*pb.Message) bool { return false }}
-	var rows []Row
+	var rows []Assignment
 	for i := range 2 {
-		rows = append(rows, Row{Group: timer.ShardID(i), Epoch: 1, Settled: true, Members: []Member{{Node: 7, Replica: ReplicaID(7, 1)}, {Node: 8, Replica: ReplicaID(8, 1)}}})
+		rows = append(rows, Assignment{Group: timer.ShardID(i), Epoch: 1, Settled: true, Members: []Member{{Node: 7, Replica: ReplicaID(7, 1)}, {Node: 8, Replica: ReplicaID(8, 1)}}})
 	}
 	for i := range p.stands {
-		p.stands[i] = makeStand(t, memfs.New(), nil)
+		p.stands[i] = makeHarness(t, memfs.New(), nil)
 		p.stands[i].rows = rows
 		p.stands[i].change = func(c *Config) {
 			c.Node = uint64(7 + i)
-			c.Owner, c.Peers = NewOwner(c.Node, p.stands[i].starts), &other{p, 1 - i}
+			c.Incarnation, c.Peers = NewIncarnation(c.Node, p.stands[i].starts), &other{p, 1 - i}
 		}
 	}
 	for _, r := range p.stands {
@@ -95,11 +95,11 @@ func (p *pair) removes(learns bool) {
 	p.campaigns(0)
 	p.until("node 7 leads", func() bool { return p.shard(0).serving })
 	p.drops = func(m *pb.Message) bool { return nodeOf(m.GetTo()) == 7 }
-	row := Row{Group: 1, Epoch: 2, Members: []Member{{Node: 7, Replica: ReplicaID(7, 1)}}}
+	row := Assignment{Group: 1, Epoch: 2, Members: []Member{{Node: 7, Replica: ReplicaID(7, 1)}}}
 	if learns {
 		row.Members = append(row.Members, Member{Node: 8, Replica: ReplicaID(8, 1), Learner: true})
 	}
-	r.host.Place([]Row{row})
+	r.host.Place([]Assignment{row})
 	hasChange := func(g *group) bool {
 		return slices.ContainsFunc(g.store.entries, func(e *pb.Entry) bool {
 			return e.GetType() == pb.EntryConfChangeV2 || e.GetType() == pb.EntryConfChange
@@ -205,7 +205,7 @@ func TestWhoLacksTheChangeIsToldNothing(t *testing.T) {
 			}
 			return true
 		}
-		g.witness(&pb.Message{
+		g.sendCommitHint(&pb.Message{
 			Type: pb.MsgPreVote.Enum(), From: new(ReplicaID(7, 1)), To: &g.replica, Term: new(g.hard.term + 1), LogTerm: new(g.appliedTerm), Index: &test.last,
 		})
 		g.w.touch(g)

@@ -24,11 +24,11 @@ type Peers interface {
 	SendSnapshot(node uint64, s *SnapshotStream)
 }
 
-// nobody is the Peers of a host that is alone.
-type nobody struct{}
+// noPeers is the Peers of a host that is alone.
+type noPeers struct{}
 
-func (nobody) Send(uint64, []byte) {}
-func (nobody) SendSnapshot(_ uint64, s *SnapshotStream) {
+func (noPeers) Send(uint64, []byte) {}
+func (noPeers) SendSnapshot(_ uint64, s *SnapshotStream) {
 	s.Done(errors.New("shard: there is no transport"))
 }
 
@@ -218,7 +218,7 @@ func (g *group) hear(from uint64, body []byte) {
 	if g.hasLost(m) {
 		return
 	}
-	g.witness(m)
+	g.sendCommitHint(m)
 	if waitsForDisk(m.GetType()) {
 		if g.w.full() {
 			return
@@ -282,8 +282,8 @@ func (p *peerLost) handle(w *worker) {
 // leaderGone is told that a node's process has ended: if it led, there is no need to wait for the silence to last. The first in the
 // row that is left stands at once, the others wait as ever.
 func (g *group) leaderGone(node uint64) {
-	if g.lead != nil {
-		g.lead.scanAgain()
+	if g.scheduler != nil {
+		g.scheduler.scanAgain()
 	}
 	if nodeOf(g.raft.BasicStatus().Lead) != node {
 		return
@@ -317,7 +317,7 @@ type goneOwners struct {
 }
 
 // Gone says that a process, and so all before it on that node, has ended: its calls are over, and its leases with them.
-func (h *Host) Gone(owner Owner) {
+func (h *Host) Gone(owner Incarnation) {
 	if h.isGone(owner) {
 		return
 	}
@@ -334,7 +334,7 @@ func (h *Host) Gone(owner Owner) {
 	h.tell(&peerLost{node: owner.Node(), gone: true})
 }
 
-func (h *Host) isGone(owner Owner) bool {
+func (h *Host) isGone(owner Incarnation) bool {
 	known := h.gone.starts.Load()
 	if known == nil || owner == 0 {
 		return false

@@ -10,12 +10,12 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// mixedStand is a host that is alone with shard 1, and has a replica of shard 2 beside two that are not there: so it keeps two frames
+// mixedHarness is a host that is alone with shard 1, and has a replica of shard 2 beside two that are not there: so it keeps two frames
 // on their way.
-func mixedStand(t *testing.T) *stand {
+func mixedHarness(t *testing.T) *hostHarness {
 	t.Helper()
-	r := makeStand(t, memfs.New(), func(cfg *Config) { cfg.Shards = 2 })
-	row := Row{Group: 2, Epoch: 1, Settled: true}
+	r := makeHarness(t, memfs.New(), func(cfg *Config) { cfg.Shards = 2 })
+	row := Assignment{Group: 2, Epoch: 1, Settled: true}
 	for node := uint64(7); node <= 9; node++ {
 		row.Members = append(row.Members, Member{Node: node, Replica: ReplicaID(node, 1)})
 	}
@@ -31,7 +31,7 @@ func mixedStand(t *testing.T) *stand {
 }
 
 // pipelineAdd submits a timer on shard 1 and turns once, with no step of the log.
-func pipelineAdd(r *stand, n int) *pending {
+func pipelineAdd(r *hostHarness, n int) *pending {
 	r.t.Helper()
 	spec := &timer.Spec{DueMs: r.clock.wallMs + 3_600_000, Payload: []byte("1"), PayloadKind: timer.JSONPayload}
 	p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", n), Spec: spec})
@@ -49,9 +49,9 @@ func TestFramesOnTheirWay(t *testing.T) {
 		alone bool
 		want  int
 	}{{true, maxFramesAlone}, {false, maxFrames}} {
-		r := newStand(t, nil)
+		r := newHostHarness(t, nil)
 		if !c.alone {
-			r = mixedStand(t)
+			r = mixedHarness(t)
 		}
 		r.pass(tickInterval)
 		w := r.host.workers[0]
@@ -85,9 +85,9 @@ func TestFramesOnTheirWay(t *testing.T) {
 	}
 }
 
-// A host with company is not alone, whether it leads or not.
+// A host with fake peers is not alone, whether it leads or not.
 func TestOtherVotersAreCompany(t *testing.T) {
-	r, c := inCompany(t, false, nil)
+	r, c := withFakePeers(t, false, nil)
 	r.pass(tickInterval)
 	if r.host.workers[0].alone {
 		t.Error("a follower thinks that it is the only voter")
@@ -101,14 +101,14 @@ func TestOtherVotersAreCompany(t *testing.T) {
 
 // TestLateAnswersAlone is TestLateAnswers where one frame alone is on its way: what is in it stays unknown, the rest is refused in time.
 func TestLateAnswersAlone(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", time.Second)
 	r.pass(970 * time.Millisecond)
 	r.freeze = true
 	r.step(15 * time.Millisecond)
 	written := pipelineAdd(r, 1) // with the lease of a
 	h, _ := r.table().Lookup(1, "a")
-	if f := r.lead().flights[h]; f == nil || f.phase != proposed {
+	if f := r.scheduler().activeLeases[h]; f == nil || f.phase != proposed {
 		t.Fatalf("flight %+v", f)
 	}
 	behindLease := r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a"})

@@ -7,15 +7,15 @@ import (
 )
 
 func TestOwner(t *testing.T) {
-	a, b := NewOwner(7, 1), NewOwner(7, 2)
-	if a == b || a.Node() != 7 || b.Node() != 7 || b.Start() != 2 || NewOwner(8, 1).Node() != 8 {
+	a, b := NewIncarnation(7, 1), NewIncarnation(7, 2)
+	if a == b || a.Node() != 7 || b.Node() != 7 || b.Start() != 2 || NewIncarnation(8, 1).Node() != 8 {
 		t.Error("owners of nodes 7 and 8")
 	}
 }
 
 // TestNotReady: ready means that every shard has fired its canary lately.
 func TestNotReady(t *testing.T) {
-	r := newStand(t, func(c *Config) { c.Shards = 2 })
+	r := newHostHarness(t, func(c *Config) { c.Shards = 2 })
 	r.pass(time.Second)
 	if err := r.host.NotReady(); err != nil {
 		t.Errorf("after a second: %v", err)

@@ -14,7 +14,7 @@ const (
 )
 
 // propose makes one raft entry of all that the group has to say in this turn: outcomes first, since they end
-// flights, then clients' commands, then leases.
+// active leases, then clients' commands, then leases.
 func (g *group) propose() {
 	if g.leader && g.mayNotLead() {
 		return
@@ -23,7 +23,7 @@ func (g *group) propose() {
 		g.meta.propose(g)
 		return
 	}
-	if !g.leader || g.heirTold || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined || g.laden() {
+	if !g.leader || g.transferSent || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined || g.laden() {
 		return // waiting operations time out by themselves
 	}
 	g.batch.Reset(g.entryMs(), g.w.host.origin, g.number+1)
@@ -35,19 +35,19 @@ func (g *group) propose() {
 	}
 	if g.takeover {
 		g.takeover = false
-		g.batch.Takeover(uint64(g.w.host.cfg.Owner))
+		g.batch.Takeover(uint64(g.w.host.cfg.Incarnation))
 		g.items = append(g.items, item{kind: takeoverItem})
 	}
 	if g.serving {
 		g.proposeClock()
-		if g.lead.timed {
+		if g.scheduler.timed {
 			g.proposeOutcomes()
 		}
-		if g.heir == 0 && g.lead.timed {
+		if g.transferee == 0 && g.scheduler.timed {
 			g.proposeCommands()
-			g.proposeTakes()
-			if !g.w.host.draining.Load() && g.lead.mayStart() {
-				g.lead.lease(&g.batch)
+			g.proposePulls()
+			if !g.w.host.draining.Load() && g.scheduler.mayStart() {
+				g.scheduler.lease(&g.batch)
 			}
 		}
 	}
@@ -79,11 +79,11 @@ func emptied[T any](list []T) []T {
 }
 
 func (g *group) proposeOutcomes() {
-	l := g.lead
+	l := g.scheduler
 	n := 0
 	for ; n < len(l.outcomes) && g.batch.Size() < maxBatchBytes; n++ {
 		g.batch.Outcome(&l.outcomes[n].Outcome)
-		g.items = append(g.items, item{kind: outcomeItemKind, flight: l.outcomes[n].flight})
+		g.items = append(g.items, item{kind: outcomeItemKind, lease: l.outcomes[n].lease})
 	}
 	if n < len(l.outcomes) {
 		g.w.touchNext(g)
@@ -99,7 +99,7 @@ func (g *group) proposeOutcomes() {
 
 // proposeEnds says what is over because of the time.
 func (g *group) proposeEnds() {
-	l := g.lead
+	l := g.scheduler
 	for _, e := range l.expires {
 		g.batch.Expire(e.handle, e.seq, e.rev, g.w.nowMs+l.retention(e.handle), l.again(e.handle, 0))
 		g.items = append(g.items, item{kind: silentItem})
@@ -131,7 +131,7 @@ func (g *group) proposeCommands() {
 // finds the timer scheduled: cancelled means cancelled, even a millisecond before its time (I5).
 func (g *group) proposeCommand(o *op) {
 	if o.cmd.Kind.UpdatesLease() {
-		g.proposeClaim(o)
+		g.proposeLeaseUpdate(o)
 		return
 	}
 	if !g.releaseFor(o) {
@@ -158,13 +158,13 @@ func (g *group) releaseFor(o *op) bool {
 	}
 	h, _ := g.table.Lookup(o.cmd.Topic, o.cmd.ID)
 	for h != 0 {
-		switch f := g.lead.flights[h]; {
+		switch f := g.scheduler.activeLeases[h]; {
 		case f == nil || !g.table.Live(h, f.seq):
 		case o.cmd.Kind == timer.Add && f.dueMs <= g.w.nowMs:
 			// Not ahead of its time: the attempt goes, or adds that come all the time would put it off for ever.
 		case f.phase == proposed:
 			f.revoked = true
-			g.lead.await(f, o)
+			g.scheduler.await(f, o)
 			return false
 		case f.phase == held:
 			g.release(f)
@@ -178,17 +178,17 @@ func (g *group) releaseFor(o *op) bool {
 }
 
 // release gives a lease back whose call has not started, in this entry.
-func (g *group) release(f *flight) {
+func (g *group) release(f *activeLease) {
 	f.permit.Cancel()
 	f.phase = returned
 	g.batch.Outcome(&Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release})
-	g.items = append(g.items, item{kind: outcomeItemKind, flight: f})
+	g.items = append(g.items, item{kind: outcomeItemKind, lease: f})
 }
 
 // releaseHeld gives back a topic's leases that clients do not see yet.
 func (g *group) releaseHeld(topic timer.TopicID) {
-	for _, h := range g.lead.inFlight() {
-		if f := g.lead.flights[h]; f.phase == held && g.table.Live(h, f.seq) && g.table.Due(h).Topic == topic {
+	for _, h := range g.scheduler.activeHandles() {
+		if f := g.scheduler.activeLeases[h]; f.phase == held && g.table.Live(h, f.seq) && g.table.Due(h).Topic == topic {
 			g.release(f)
 		}
 	}
@@ -203,36 +203,36 @@ func (g *group) dropped(p *proposal) {
 		switch it := &p.items[i]; it.kind {
 		case commandItem:
 			it.op.proposed = false
-			it.op.answer(timer.Result{}, g.lateError())
+			it.op.answer(timer.Result{}, g.timeoutError())
 		case leaseItem:
-			it.flight.permit.Cancel()
-			g.lead.settled(it.flight)
-			g.table.Restore(it.flight.handle, it.flight.seq)
+			it.lease.permit.Cancel()
+			g.scheduler.settled(it.lease)
+			g.table.Rearm(it.lease.handle, it.lease.seq)
 		case outcomeItemKind:
-			switch f := it.flight; {
+			switch f := it.lease; {
 			case f == nil:
-				g.lead.scanAgain()
+				g.scheduler.scanAgain()
 			case f.phase == returned:
-				g.lead.outcomes = append(g.lead.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
+				g.scheduler.outcomes = append(g.scheduler.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
 			default:
-				g.lead.ended(f, &f.attempt)
+				g.scheduler.ended(f, &f.attempt)
 			}
-		case takeItem:
-			it.take.dropped(g)
+		case pullItem:
+			it.pull.dropped(g)
 		case takeoverItem:
 			g.takeover = true
 		case silentItem:
-			g.lead.rewatching, g.lead.rewatchFrom = true, 0
+			g.scheduler.rearming, g.scheduler.rearmFrom = true, 0
 		}
 	}
 }
 
-// tookOver begins the reign: the takeover is applied, so the table holds all that former leaders committed.
+// tookOver begins the leadership: the takeover is applied, so the table holds all that former leaders committed.
 func (g *group) tookOver() {
 	g.serving = true
 	w := g.w
 	g.servingSince = w.mono
-	g.lead.begin()
+	g.scheduler.begin()
 	g.canary.begin(w.mono)
 	w.touchNext(g)
 }

@@ -27,7 +27,7 @@ func (g *group) publish() {
 	g.public.leader.Store(g.leaderNode())
 	g.public.serves.Store(g.serving)
 	g.public.present.Store(g.raft != nil)
-	g.public.takes.Store(!g.elsewhere() || g.awaitsLeader())
+	g.public.takes.Store(!g.notLeading() || g.awaitsLeader())
 	g.public.applied.Store(g.applied)
 }
 
@@ -147,8 +147,8 @@ func (h *Host) Fault() string {
 	return ""
 }
 
-// StepAside says whether this node should lead: one that should not (its clock or its disk is off, or it is about to stop) gives its
+// Cordon says whether this node should lead: one that should not (its clock or its disk is off, or it is about to stop) gives its
 // leaderships to others that may, and takes none for longer than that takes.
-func (h *Host) StepAside(on bool) { h.aside.Store(on) }
+func (h *Host) Cordon(on bool) { h.cordoned.Store(on) }
 
-func (h *Host) stepsAside() bool { return h.aside.Load() }
+func (h *Host) isCordoned() bool { return h.cordoned.Load() }

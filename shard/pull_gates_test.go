@@ -9,7 +9,7 @@ import (
 
 // TestPullOfSerialTopic: one lease per key, also to consumers, in order, through the backoff, and across a takeover (I21).
 func TestPullOfSerialTopic(t *testing.T) {
-	r := pullStand(t, func(p *timer.Policy) { p.Serial = true })
+	r := pullHarness(t, func(p *timer.Policy) { p.Serial = true })
 	serial := func() { r.pulled(func(p *timer.Policy) { p.Serial = true }) }
 	r.add("{k}a", 0)
 	r.add("{k}b", 0)
@@ -33,7 +33,7 @@ func TestPullOfSerialTopic(t *testing.T) {
 // TestPullWithinLimits: leases of consumers count at the topic's limits, whoever gave them, and count no more when they are over.
 func TestPullWithinLimits(t *testing.T) {
 	limited := func(p *timer.Policy) { p.Concurrency = 2 }
-	r := pullStand(t, limited)
+	r := pullHarness(t, limited)
 	for _, id := range []string{"a", "b", "c", "d"} {
 		r.add(id, 0)
 	}
@@ -55,7 +55,7 @@ func TestPullWithinLimits(t *testing.T) {
 }
 
 func TestPullAtARate(t *testing.T) {
-	r := pullStand(t, func(p *timer.Policy) { p.Rate = timer.Rate{PerSecond: 10, Burst: 2} })
+	r := pullHarness(t, func(p *timer.Policy) { p.Rate = timer.Rate{PerSecond: 10, Burst: 2} })
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		r.add(id, 0)
 	}
@@ -69,7 +69,7 @@ func TestPullAtARate(t *testing.T) {
 
 // TestReportCounts: what a receiver has accepted keeps its key and its place at the limit until it reports.
 func TestReportCounts(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.topic(1, func(topic *timer.Topic) {
 		topic.Policy.Report, topic.Policy.Serial, topic.Policy.Concurrency = true, true, 1
 	})
@@ -82,7 +82,7 @@ func TestReportCounts(t *testing.T) {
 	c.answer(202)
 	r.pass(time.Second)
 	r.wantCalls("")
-	r.wantClaim(timer.AckLease, Taken{Handle: c.Job.Handle, Timer: r.timer(c.Job.ID)}, timer.OK, nil)
+	r.wantClaim(timer.AckLease, PulledTimer{Handle: c.Job.Handle, Timer: r.timer(c.Job.ID)}, timer.OK, nil)
 	r.pass(200 * time.Millisecond)
 	r.one().answer(200)
 	r.pass(200 * time.Millisecond)
@@ -95,7 +95,7 @@ func TestReportCounts(t *testing.T) {
 // TestPullKeepsItsKeyUntilApplied: an answer about a timer whose lease is still on its way to the log does not free its key (I21). Found by
 // the simulator.
 func TestPullKeepsItsKeyUntilApplied(t *testing.T) {
-	r := pullStand(t, func(p *timer.Policy) { p.Serial = true })
+	r := pullHarness(t, func(p *timer.Policy) { p.Serial = true })
 	r.add("{k}a", 0)
 	r.add("{k}b", 0)
 	r.pass(time.Millisecond)
@@ -104,14 +104,14 @@ func TestPullKeepsItsKeyUntilApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.turn()
-	took := &take{group: r.host.groups[1], topic: 1, most: 9, deadline: r.clock.mono + waitLimit, wait: rigWaiter()}
-	if err := r.host.workers[0].box.offer(takeList{took}); err != nil {
+	took := &pullRequest{group: r.host.groups[1], topic: 1, most: 9, deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
+	if err := r.host.workers[0].box.offer(pullList{took}); err != nil {
 		t.Fatal(err)
 	}
 	r.turn()
 	r.freeze = false
 	r.settle()
-	if got := takenIDs(took.taken); got != "{k}a" {
+	if got := takenIDs(took.pulled); got != "{k}a" {
 		t.Fatalf("pulled %q", got)
 	}
 	r.wantPull(9, "")

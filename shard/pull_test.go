@@ -10,15 +10,15 @@ import (
 	"carillon/timer"
 )
 
-// pullStand is a host whose topic 1 is pulled, with leases of 30 s and at most three attempts.
-func pullStand(t *testing.T, change func(*timer.Policy)) *stand {
+// pullHarness is a host whose topic 1 is pulled, with leases of 30 s and at most three attempts.
+func pullHarness(t *testing.T, change func(*timer.Policy)) *hostHarness {
 	t.Helper()
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.pulled(change)
 	return r
 }
 
-func (r *stand) pulled(change func(*timer.Policy)) {
+func (r *hostHarness) pulled(change func(*timer.Policy)) {
 	r.topic(1, func(topic *timer.Topic) {
 		topic.Policy.Pull, topic.Policy.MaxAttempts = true, 3
 		if change != nil {
@@ -29,19 +29,19 @@ func (r *stand) pulled(change func(*timer.Policy)) {
 }
 
 // reporting is a host whose topic 1 is called, and whose receivers report.
-func reportStand(t *testing.T) *stand {
-	r := newStand(t, nil)
+func reportHarness(t *testing.T) *hostHarness {
+	r := newHostHarness(t, nil)
 	r.topic(1, func(topic *timer.Topic) { topic.Policy.Report, topic.Policy.MaxAttempts = true, 2 })
 	r.topicsChanged()
 	return r
 }
 
 // pull takes timers of topic 1 from shard 1.
-func (r *stand) pull(most int) (out []Taken) {
+func (r *hostHarness) pull(most int) (out []PulledTimer) {
 	r.t.Helper()
 	r.blocking(func() {
 		var err error
-		if out, err = r.host.Take(r.t.Context(), 1, 0, []Share{{1, most}}); err != nil {
+		if out, err = r.host.PullFrom(r.t.Context(), 1, 0, []Share{{1, most}}); err != nil {
 			r.t.Error(err)
 		}
 	})
@@ -49,7 +49,7 @@ func (r *stand) pull(most int) (out []Taken) {
 }
 
 // wantPull takes timers and holds their ids against what is wanted.
-func (r *stand) wantPull(most int, want string) []Taken {
+func (r *hostHarness) wantPull(most int, want string) []PulledTimer {
 	r.t.Helper()
 	got := r.pull(most)
 	if ids := takenIDs(got); ids != want {
@@ -58,7 +58,7 @@ func (r *stand) wantPull(most int, want string) []Taken {
 	return got
 }
 
-func takenIDs(list []Taken) string {
+func takenIDs(list []PulledTimer) string {
 	var ids []string
 	for _, t := range list {
 		ids = append(ids, t.Timer.ID)
@@ -67,7 +67,7 @@ func takenIDs(list []Taken) string {
 }
 
 // claim says something of a lease.
-func (r *stand) claim(kind timer.Kind, t Taken, change func(*timer.LeaseUpdate)) timer.Code {
+func (r *hostHarness) claim(kind timer.Kind, t PulledTimer, change func(*timer.LeaseUpdate)) timer.Code {
 	r.t.Helper()
 	c := timer.LeaseUpdate{Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}
 	if change != nil {
@@ -76,7 +76,7 @@ func (r *stand) claim(kind timer.Kind, t Taken, change func(*timer.LeaseUpdate))
 	return r.do(timer.Command{Kind: kind, Claim: &c}).Code
 }
 
-func (r *stand) wantClaim(kind timer.Kind, t Taken, want timer.Code, change func(*timer.LeaseUpdate)) {
+func (r *hostHarness) wantClaim(kind timer.Kind, t PulledTimer, want timer.Code, change func(*timer.LeaseUpdate)) {
 	r.t.Helper()
 	if got := r.claim(kind, t, change); got != want {
 		r.t.Errorf("claim %d on %q is answered %d, want %d", kind, t.Timer.ID, got, want)
@@ -85,7 +85,7 @@ func (r *stand) wantClaim(kind timer.Kind, t Taken, want timer.Code, change func
 
 // TestPullOrder: priority, then due time, then arrival; and nothing before its time.
 func TestPullOrder(t *testing.T) {
-	r := pullStand(t, nil)
+	r := pullHarness(t, nil)
 	for i, c := range []struct {
 		id       string
 		delay    time.Duration
@@ -99,9 +99,9 @@ func TestPullOrder(t *testing.T) {
 	r.pass(9 * time.Millisecond)
 	r.wantPull(5, "")
 	r.pass(21 * time.Millisecond)
-	var offers []Offer
-	r.blocking(func() { offers, _ = r.host.Offers(t.Context(), 1, 3) })
-	if len(offers) != 3 || offers[0].Priority != 9 || offers[1].DueMs != rigEpochMs+10 || offers[2].DueMs != rigEpochMs+20 {
+	var offers []Candidate
+	r.blocking(func() { offers, _ = r.host.Candidates(t.Context(), 1, 3) })
+	if len(offers) != 3 || offers[0].Priority != 9 || offers[1].DueMs != fakeEpochMs+10 || offers[2].DueMs != fakeEpochMs+20 {
 		t.Errorf("offers %+v", offers)
 	}
 	got := r.wantPull(3, "a b c")
@@ -118,7 +118,7 @@ func TestPullOrder(t *testing.T) {
 }
 
 func TestAckLease(t *testing.T) {
-	r := pullStand(t, nil)
+	r := pullHarness(t, nil)
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	got := r.wantPull(1, "a")[0]
@@ -132,17 +132,17 @@ func TestAckLease(t *testing.T) {
 	r.wantClaim(timer.AckLease, got, timer.OK, nil) // the answer may have been lost
 	r.wantClaim(timer.NackLease, got, timer.Skipped, nil)
 	r.wantClaim(timer.ExtendLease, got, timer.Skipped, nil)
-	if v := r.timer("a"); v.FiredMs != rigEpochMs+1 || v.EndedMs != rigEpochMs+1001 || v.LastStatus != 0 || r.observer.outcomes != 1 {
+	if v := r.timer("a"); v.FiredMs != fakeEpochMs+1 || v.EndedMs != fakeEpochMs+1001 || v.LastStatus != 0 || r.observer.outcomes != 1 {
 		t.Errorf("%+v, %d outcomes", *v, r.observer.outcomes)
 	}
-	if n := len(r.lead().holdings); n != 0 {
+	if n := len(r.scheduler().consumerLeases); n != 0 {
 		t.Errorf("%d leases are still counted", n)
 	}
 }
 
 // TestAckTwiceAtOnce: two acks of one lease in one entry are one delivery, and both are told so.
 func TestAckTwiceAtOnce(t *testing.T) {
-	r := pullStand(t, nil)
+	r := pullHarness(t, nil)
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	v := r.wantPull(1, "a")[0]
@@ -166,7 +166,7 @@ func TestAckTwiceAtOnce(t *testing.T) {
 }
 
 func TestNackLease(t *testing.T) {
-	r := pullStand(t, nil)
+	r := pullHarness(t, nil)
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	first := r.wantPull(1, "a")[0]
@@ -196,7 +196,7 @@ func TestNackLease(t *testing.T) {
 func TestLeaseRunsOut(t *testing.T) {
 	for _, step := range []time.Duration{0, time.Hour, -time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
-			r := pullStand(t, nil)
+			r := pullHarness(t, nil)
 			r.add("a", 0)
 			r.pass(time.Millisecond)
 			r.wantPull(1, "a")
@@ -211,7 +211,7 @@ func TestLeaseRunsOut(t *testing.T) {
 			}
 			r.wantPull(1, "a")
 			r.pass(31 * time.Second)
-			if v := r.timer("a"); v.LastError != leaseRanOut {
+			if v := r.timer("a"); v.LastError != leaseExpired {
 				t.Errorf("last error %q", v.LastError)
 			}
 			r.wantPull(1, "a")
@@ -224,7 +224,7 @@ func TestLeaseRunsOut(t *testing.T) {
 }
 
 func TestExtendLease(t *testing.T) {
-	r := pullStand(t, nil)
+	r := pullHarness(t, nil)
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	v := r.wantPull(1, "a")[0]
@@ -245,7 +245,7 @@ func TestExtendLease(t *testing.T) {
 
 // TestExtendIsNotOvertaken: a lease whose end comes while its extension is on its way to the disk goes on.
 func TestExtendIsNotOvertaken(t *testing.T) {
-	r := pullStand(t, nil)
+	r := pullHarness(t, nil)
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	v := r.wantPull(1, "a")[0]
@@ -270,15 +270,15 @@ func TestExtendIsNotOvertaken(t *testing.T) {
 
 // TestTakenTooLate: who gave a lease and then stood still for longer than it lasts hands nothing out: others may have had the timer since.
 func TestTakenTooLate(t *testing.T) {
-	r := pullStand(t, nil)
+	r := pullHarness(t, nil)
 	r.add("a", 0)
 	r.add("b", 0)
 	r.pass(time.Millisecond)
 	for _, late := range []bool{false, true} {
-		var got []Taken
+		var got []PulledTimer
 		answered := false
 		r.freeze = true
-		r.host.SubmitTake(1, 1, 1, 1000, func(list []Taken, err error) {
+		r.host.SubmitPull(1, 1, 1, 1000, func(list []PulledTimer, err error) {
 			if got, answered = list, true; err != nil {
 				t.Error(err)
 			}
@@ -301,9 +301,9 @@ func TestTakenTooLate(t *testing.T) {
 // TestTakenBeforeItStoodStill: a take of several shards waits for the last of them. What one of them gave is not handed out if the process stood still
 // since, for longer than the lease lasts.
 func TestTakenBeforeItStoodStill(t *testing.T) {
-	var r *stand
+	var r *hostHarness
 	var still time.Duration
-	r = newStand(t, func(c *Config) {
+	r = newHostHarness(t, func(c *Config) {
 		c.Block = func(register func(wake func())) {
 			woken := false
 			register(func() { woken = true })
@@ -323,7 +323,7 @@ func TestTakenBeforeItStoodStill(t *testing.T) {
 		want  int
 	}{{900 * time.Millisecond, 1}, {1000 * time.Millisecond, 0}} {
 		still = tt.still
-		list, err := r.host.Take(t.Context(), 1, 1000, []Share{{1, 1}})
+		list, err := r.host.PullFrom(t.Context(), 1, 1000, []Share{{1, 1}})
 		if err != nil || len(list) != tt.want {
 			t.Errorf("after %v: %d timers, want %d; %v", still, len(list), tt.want, err)
 		}
@@ -332,7 +332,7 @@ func TestTakenBeforeItStoodStill(t *testing.T) {
 
 // TestConsumerLeaseOutlivesItsLeader: it belongs to the consumer, and lasts in full from the takeover on.
 func TestConsumerLeaseOutlivesItsLeader(t *testing.T) {
-	r := pullStand(t, nil)
+	r := pullHarness(t, nil)
 	r.add("a", 0)
 	r.add("b", 0)
 	r.add("c", 0)
@@ -364,7 +364,7 @@ func TestConsumerLeaseOutlivesItsLeader(t *testing.T) {
 func TestCancelOfWhatAConsumerHas(t *testing.T) {
 	for end, want := range map[string]string{"ack": "done 1", "nack": "cancelled 1", "silence": "cancelled 1"} {
 		t.Run(end, func(t *testing.T) {
-			r := pullStand(t, nil)
+			r := pullHarness(t, nil)
 			r.add("a", 0)
 			r.pass(time.Millisecond)
 			v := r.wantPull(1, "a")[0]
@@ -391,7 +391,7 @@ func TestCancelOfWhatAConsumerHas(t *testing.T) {
 
 // TestPullOfWhatMayNotGo: a paused topic, an expired timer, one that was cancelled, a host that drains.
 func TestPullOfWhatMayNotGo(t *testing.T) {
-	r := pullStand(t, nil)
+	r := pullHarness(t, nil)
 	r.add("a", 0)
 	r.add("short", 0, func(s *timer.Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 5 })
 	r.pass(time.Millisecond)
@@ -418,7 +418,7 @@ func TestPullOfWhatMayNotGo(t *testing.T) {
 
 // TestDeliveryChanges: what waits goes the new way.
 func TestDeliveryChanges(t *testing.T) {
-	r := pullStand(t, nil)
+	r := pullHarness(t, nil)
 	r.add("a", 0)
 	r.add("soon", 30*time.Millisecond)
 	r.pass(20 * time.Millisecond)
@@ -440,7 +440,7 @@ func TestDeliveryChanges(t *testing.T) {
 // TestReadyIsTold: when something becomes ready, and again as long as it is.
 func TestReadyIsTold(t *testing.T) {
 	told := 0
-	r := newStand(t, func(c *Config) { c.Ready = func(timer.TopicID, int) { told++ } })
+	r := newHostHarness(t, func(c *Config) { c.Ready = func(timer.TopicID, int) { told++ } })
 	r.pulled(nil)
 	want := func(what string, least, most int) {
 		t.Helper()
@@ -469,14 +469,14 @@ func TestReadyIsTold(t *testing.T) {
 
 // TestReport: a 202 leaves the timer with the receiver.
 func TestReport(t *testing.T) {
-	r := reportStand(t)
+	r := reportHarness(t)
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	c := r.one()
 	c.answer(202)
 	r.settle()
 	r.wantState("a", "leased 1")
-	v := Taken{Handle: c.Job.Handle, Timer: r.timer("a")}
+	v := PulledTimer{Handle: c.Job.Handle, Timer: r.timer("a")}
 	if v.Timer.Fence != c.Job.Fence || v.Timer.LastStatus != 202 {
 		t.Errorf("%+v", *v.Timer)
 	}
@@ -498,7 +498,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestReportThatNeverComes(t *testing.T) {
-	r := reportStand(t)
+	r := reportHarness(t)
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	r.one().answer(202)
@@ -519,7 +519,7 @@ func TestReportThatNeverComes(t *testing.T) {
 }
 
 func TestReportAfterCancel(t *testing.T) {
-	r := reportStand(t)
+	r := reportHarness(t)
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	c := r.one()
@@ -529,17 +529,17 @@ func TestReportAfterCancel(t *testing.T) {
 	c.answer(202)
 	r.settle()
 	r.wantState("a", "leased 1")
-	r.wantClaim(timer.NackLease, Taken{Handle: c.Job.Handle, Timer: r.timer("a")}, timer.OK, nil)
+	r.wantClaim(timer.NackLease, PulledTimer{Handle: c.Job.Handle, Timer: r.timer("a")}, timer.OK, nil)
 	r.wantState("a", "cancelled 1")
 }
 
 // TestClaimOfACall: who has no receipt can end no call's lease, whatever numbers he makes up.
 func TestClaimOfACall(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	c := r.one()
-	r.wantClaim(timer.AckLease, Taken{Handle: c.Job.Handle, Timer: r.timer("a")}, timer.Skipped, nil)
+	r.wantClaim(timer.AckLease, PulledTimer{Handle: c.Job.Handle, Timer: r.timer("a")}, timer.Skipped, nil)
 	c.answer(500)
 	r.settle()
 	r.wantState("a", "scheduled 1")
@@ -547,25 +547,25 @@ func TestClaimOfACall(t *testing.T) {
 
 // TestPullersShare: what many take at once, each takes once, in order of their coming.
 func TestPullersShare(t *testing.T) {
-	r := pullStand(t, func(p *timer.Policy) { p.LeaseMs = 60_000 })
+	r := pullHarness(t, func(p *timer.Policy) { p.LeaseMs = 60_000 })
 	for i := range 100 {
 		r.add(fmt.Sprintf("t%02d", i), 0)
 	}
 	r.pass(time.Millisecond)
 	var all []string
-	var takes []*take
+	var takes []*pullRequest
 	for range 30 {
-		takes = append(takes, &take{group: r.host.groups[1], topic: 1, most: 4, deadline: r.clock.mono + waitLimit, wait: rigWaiter()})
+		takes = append(takes, &pullRequest{group: r.host.groups[1], topic: 1, most: 4, deadline: r.clock.mono + waitLimit, wait: fakeWaiter()})
 	}
-	if err := r.host.workers[0].box.offer(takeList(takes)); err != nil {
+	if err := r.host.workers[0].box.offer(pullList(takes)); err != nil {
 		t.Fatal(err)
 	}
 	r.settle()
 	for i, k := range takes {
-		if want := min(4, 100-4*i); k.wait != nil || k.err != nil || len(k.taken) != max(0, want) {
-			t.Errorf("puller %d has %d timers: %v", i, len(k.taken), k.err)
+		if want := min(4, 100-4*i); k.wait != nil || k.err != nil || len(k.pulled) != max(0, want) {
+			t.Errorf("puller %d has %d timers: %v", i, len(k.pulled), k.err)
 		}
-		for _, v := range k.taken {
+		for _, v := range k.pulled {
 			all = append(all, v.Timer.ID)
 		}
 	}
@@ -573,7 +573,7 @@ func TestPullersShare(t *testing.T) {
 		t.Errorf("%d timers: %v", len(all), all)
 	}
 	r.pass(2 * time.Minute)
-	if n := len(r.lead().holdings) + r.lead().ends.len(); n != 0 {
+	if n := len(r.scheduler().consumerLeases) + r.scheduler().ends.len(); n != 0 {
 		t.Errorf("%d leases are still counted", n)
 	}
 }
@@ -583,7 +583,7 @@ func TestEndsStayBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
-	r := pullStand(t, func(p *timer.Policy) { p.LeaseMs = 12 * 3_600_000 })
+	r := pullHarness(t, func(p *timer.Policy) { p.LeaseMs = 12 * 3_600_000 })
 	for range 30 {
 		for i := range 100 {
 			r.add(fmt.Sprint("t", i), 0)
@@ -593,7 +593,7 @@ func TestEndsStayBounded(t *testing.T) {
 			r.wantClaim(timer.AckLease, v, timer.OK, nil)
 		}
 	}
-	if n := r.lead().ends.len(); n > 2*100+512 {
+	if n := r.scheduler().ends.len(); n > 2*100+512 {
 		t.Errorf("%d ends of no leases", n)
 	}
 }
@@ -601,7 +601,7 @@ func TestEndsStayBounded(t *testing.T) {
 // TestClaimOfALeaseNotSeenYet: who was stopped while another led, and gave the lease, must not say that it is over before a majority has said
 // that it leads still. Found by the simulator.
 func TestClaimOfALeaseNotSeenYet(t *testing.T) {
-	r, c := inCompany(t, false, nil)
+	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	c.mute = true
 	p, err := r.submit(1, timer.Command{Kind: timer.ExtendLease, Topic: 1, Claim: &timer.LeaseUpdate{Handle: 1, Seq: 1, Fence: r.table().fence + 3}})

@@ -33,12 +33,12 @@ var ErrMemoryFault = errors.New("the state in memory has changed by itself")
 
 // quarantine is why a replica is not trusted, and how far it has come with its refill.
 type quarantine struct {
-	why     error
-	from    uint64 // entries after this one are kept in memory
-	since   time.Duration
-	led     time.Duration // since when it leads, and so nobody serves; 0: it does not lead
-	askAt   time.Duration
-	arrival *arrival // the state that came; it waits until the entries up to it are applied and on disk
+	why      error
+	from     uint64 // entries after this one are kept in memory
+	since    time.Duration
+	led      time.Duration // since when it leads, and so nobody serves; 0: it does not lead
+	askAt    time.Duration
+	received *receivedSnapshot // the state that came; it waits until the entries up to it are applied and on disk
 }
 
 // refillRequest is a replica that has asked this one for its state.
@@ -84,11 +84,11 @@ func (g *group) leaveQuarantine() {
 	g.w.touch(g)
 }
 
-// leadAgain has a leader begin as after an election, if nobody has taken over meanwhile. The heir
+// leadAgain has a leader begin as after an election, if nobody has taken over meanwhile. The transferee
 // that was told to has had its time: nothing would be proposed as long as it is waited for.
 func (g *group) leadAgain() {
 	if g.leader {
-		g.heir, g.heirTold, g.takeover = 0, false, true
+		g.transferee, g.transferSent, g.takeover = 0, false, true
 	}
 }
 
@@ -128,7 +128,7 @@ func (g *group) tickQuarantine() {
 	}
 	q := g.quarantine
 	g.endUselessLead()
-	if q == nil || q.arrival != nil || g.w.mono < q.askAt {
+	if q == nil || q.received != nil || g.w.mono < q.askAt {
 		g.takeRefill()
 		return
 	}
@@ -273,11 +273,11 @@ func (g *group) trustAgain() {
 // it are here.
 func (g *group) takeRefill() {
 	q := g.quarantine
-	if q == nil || q.arrival == nil || g.applied < q.arrival.mark.index || g.store.last() < g.applied {
+	if q == nil || q.received == nil || g.applied < q.received.mark.index || g.store.last() < g.applied {
 		return
 	}
-	a := q.arrival
-	q.arrival = nil
+	a := q.received
+	q.received = nil
 	if a.mark.index < g.store.offset {
 		return // the entries after it are not in memory any more: it asks for a later one
 	}

@@ -10,7 +10,7 @@ import (
 	"carillon/timer"
 )
 
-func (r *stand) list(q timer.Query) []*timer.Timer {
+func (r *hostHarness) list(q timer.Query) []*timer.Timer {
 	r.t.Helper()
 	q.Topic = 1
 	var got []*timer.Timer
@@ -25,7 +25,7 @@ func (r *stand) list(q timer.Query) []*timer.Timer {
 
 // TestListFindsLeasedAmongScheduled: what is filtered out must not crowd out what is asked for.
 func TestListFindsLeasedAmongScheduled(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	for i := range 50 {
 		r.add(fmt.Sprint("early", i), time.Hour)
 	}
@@ -49,16 +49,16 @@ func TestListFindsLeasedAmongScheduled(t *testing.T) {
 	}
 }
 
-// TestListScheduledBehindOrphans: leases of a former leader, which are no flights here, must not crowd out either.
+// TestListScheduledBehindOrphans: leases of a former leader, which are no active leases here, must not crowd out either.
 func TestListScheduledBehindOrphans(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	for i := range 20 {
 		r.add(fmt.Sprint("orphan", i), 0)
 	}
 	for i := range 5 {
 		r.add(fmt.Sprint("later", i), time.Hour)
 	}
-	r.change = func(c *Config) { c.Owner = NewOwner(8, 1) }
+	r.change = func(c *Config) { c.Incarnation = NewIncarnation(8, 1) }
 	r.restart()
 	if got := r.list(timer.Query{States: 1 << timer.Scheduled, Limit: 5}); len(got) != 5 {
 		t.Errorf("%d scheduled timers, want 5", len(got))
@@ -74,7 +74,7 @@ func TestListIsNeverShort(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	const timers = 2*scanSlots + 100
-	r := newStand(t, func(c *Config) { c.MaxQueued = timers })
+	r := newHostHarness(t, func(c *Config) { c.MaxQueued = timers })
 	for i := range timers {
 		r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &timer.Spec{DueMs: 1 << 41}})
 	}
@@ -101,7 +101,7 @@ func TestListIsNeverShort(t *testing.T) {
 
 // TestLinearizableRead: a read that comes after an answer sees what was answered, also one of the same turn.
 func TestLinearizableRead(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	for i := range 20 {
 		id := fmt.Sprint("t", i)
 		p := r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41}})
@@ -109,7 +109,7 @@ func TestLinearizableRead(t *testing.T) {
 			r.turn()
 		}
 		var found *timer.Timer
-		rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: rigWaiter(), serve: func(g *group, _ int) bool {
+		rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(g *group, _ int) bool {
 			found = g.table.Read(1, id)
 			return true
 		}}
@@ -126,16 +126,16 @@ func TestListInSlices(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	const timers = 100_000
-	r := newStand(t, func(c *Config) { c.MaxQueued = timers })
+	r := newHostHarness(t, func(c *Config) { c.MaxQueued = timers })
 	for i := range timers {
 		r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &timer.Spec{DueMs: 1 << 41}})
 	}
 	r.settle()
 	var got []*timer.Timer
-	var top Top
+	var top topK
 	var from timer.Handle
 	slices, q := 0, &timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 10}
-	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: rigWaiter(), long: true, serve: func(g *group, budget int) (done bool) {
+	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), long: true, serve: func(g *group, budget int) (done bool) {
 		slices++
 		if from, done = g.table.Scan(q, from, budget, &top); done {
 			for _, f := range top.Take(g.table, q) {
@@ -168,7 +168,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	const each, long, groups = 40_000, 20, 3
-	r := newStand(t, func(c *Config) { c.MaxQueued, c.Shards, c.Workers = each*groups, groups, 1 })
+	r := newHostHarness(t, func(c *Config) { c.MaxQueued, c.Shards, c.Workers = each*groups, groups, 1 })
 	for id := timer.ShardID(1); id <= groups; id++ {
 		for i := range each {
 			if _, err := r.submit(id, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &timer.Spec{DueMs: 1 << 41}}); err != nil {
@@ -180,7 +180,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 	seen, found := 0, 0
 	var asked []*read
 	ask := func(id timer.ShardID, long bool, serve func(g *group, budget int) bool) {
-		rd := &read{group: r.host.groups[id], deadline: r.clock.mono + readLimit, wait: rigWaiter(), long: long, serve: serve}
+		rd := &read{group: r.host.groups[id], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), long: long, serve: serve}
 		asked = append(asked, rd)
 		r.host.workers[0].box.post(rd)
 	}
@@ -189,7 +189,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 		for n := range long {
 			if n%2 == 0 {
 				var from timer.Handle
-				var top Top
+				var top topK
 				ask(id, true, func(g *group, budget int) (done bool) {
 					before := from
 					from, done = g.table.Scan(q, from, budget, &top)
@@ -198,7 +198,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 				})
 				continue
 			}
-			var at Waypoint
+			var at ScanCursor
 			ask(id, true, func(g *group, budget int) bool {
 				before := at.From
 				marks := g.table.step(q, nil, &at, budget, each, nil)
@@ -236,9 +236,9 @@ func TestTurnScansWithinABudget(t *testing.T) {
 
 // TestReadLimits: reads that cannot be answered end with an error that says why.
 func TestReadLimits(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.deposed()
-	noLeader := &read{group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: rigWaiter(), serve: func(*group, int) bool { return true }}
+	noLeader := &read{group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: fakeWaiter(), serve: func(*group, int) bool { return true }}
 	r.host.workers[0].box.post(noLeader)
 	r.turn()
 	r.freeze = true
@@ -248,7 +248,7 @@ func TestReadLimits(t *testing.T) {
 	}
 	r.freeze = false
 	r.pass(5 * time.Second)
-	endless := &read{long: true, group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: rigWaiter(), serve: func(*group, int) bool { return false }}
+	endless := &read{long: true, group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: fakeWaiter(), serve: func(*group, int) bool { return false }}
 	r.host.workers[0].box.post(endless)
 	for range 10 {
 		r.turn()
@@ -263,7 +263,7 @@ func TestReadLimits(t *testing.T) {
 
 // TestHostClient runs the blocking methods against two workers.
 func TestHostClient(t *testing.T) {
-	r := newStand(t, func(c *Config) { c.Shards, c.Workers = 3, 2 })
+	r := newHostHarness(t, func(c *Config) { c.Shards, c.Workers = 3, 2 })
 	ops := make([]timer.Op, 30)
 	for i := range ops {
 		ops[i] = timer.Op{Shard: timer.ShardID(1 + i%3), Command: &timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &timer.Spec{DueMs: 1 << 41}}}
@@ -310,7 +310,7 @@ func TestTurnFitsAFrame(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	const shards, each = 20, 8
-	r := newStand(t, func(c *Config) { c.Shards = shards })
+	r := newHostHarness(t, func(c *Config) { c.Shards = shards })
 	payload := []byte(strings.Repeat("x", 512<<10))
 	var list []*pending
 	for s := range shards {
@@ -333,12 +333,12 @@ func TestTurnFitsAFrame(t *testing.T) {
 	}
 }
 
-// TestI15StaleEntriesGo: what was queued and has changed since does not pile up behind a gate that stays shut.
+// TestI15StaleEntriesGo: what was queued and has changed since does not stale queue up behind a gate that stays shut.
 func TestI15StaleEntriesGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.topicsChanged()
 	r.add("a", 0)
@@ -359,7 +359,7 @@ func TestI15StaleEntriesGo(t *testing.T) {
 		r.do(timer.Command{Kind: timer.Modify, ID: "a", Patch: later(time.Hour)})
 	}
 	r.pass(sweepEach + time.Second)
-	if n := r.lead().later.len(); n > 1000 {
+	if n := r.scheduler().later.len(); n > 1000 {
 		t.Errorf("%d entries wait for later for one timer", n)
 	}
 	r.topic(1, nil)
@@ -371,7 +371,7 @@ func TestI15StaleEntriesGo(t *testing.T) {
 
 // TestTopicChangesDoNotMultiply: timers with an expiry are queued once, however often their topic changes.
 func TestTopicChangesDoNotMultiply(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.topicsChanged()
 	for i := range 20 {

@@ -68,8 +68,8 @@ func decodeHardState(b []byte) (hardState, error) {
 	return h, r.end()
 }
 
-// mark is the body of SNAPMARK and REPLICA_CREATE: the replica, and the place in its log that needs nothing before it.
-type mark struct {
+// snapshotMark is the body of SNAPMARK and REPLICA_CREATE: the replica, and the place in its log that needs nothing before it.
+type snapshotMark struct {
 	replica     uint64
 	index, term uint64
 	hash        uint64 // state hash of the snapshot; 0 with REPLICA_CREATE
@@ -78,7 +78,7 @@ type mark struct {
 	installed   bool   // SNAPMARK: the state came from a peer; what the log had before is void
 }
 
-func appendMark(b []byte, m mark) []byte {
+func appendMark(b []byte, m snapshotMark) []byte {
 	b = append(b, markVersion)
 	b = binary.AppendUvarint(b, m.replica)
 	b = binary.AppendUvarint(b, m.index)
@@ -93,12 +93,12 @@ func appendMark(b []byte, m mark) []byte {
 	return appendConf(b, m.conf)
 }
 
-func decodeMark(b []byte) (mark, error) {
+func decodeMark(b []byte) (snapshotMark, error) {
 	if len(b) == 0 || b[0] != recordVersion && b[0] != markVersion {
-		return mark{}, fmt.Errorf("%w: version", errRecord)
+		return snapshotMark{}, fmt.Errorf("%w: version", errRecord)
 	}
 	r := &recordReader{rest: b[1:]}
-	m := mark{replica: r.uvarint(), index: r.uvarint(), term: r.uvarint(), hash: r.uint64(), epoch: 1}
+	m := snapshotMark{replica: r.uvarint(), index: r.uvarint(), term: r.uvarint(), hash: r.uint64(), epoch: 1}
 	if b[0] == markVersion {
 		m.epoch, m.installed = uint32(r.uvarint()), r.byte() != 0
 	}

@@ -174,7 +174,7 @@ func (h *Host) readSnapshot(g *group, name string) error {
 }
 
 // place sets where the group's log begins for this node.
-func (g *group) place(m mark) {
+func (g *group) place(m snapshotMark) {
 	g.replica, g.applied, g.appliedTerm, g.epoch = m.replica, m.index, m.term, m.epoch
 	g.store.reset(m.index, m.term, m.conf)
 }
@@ -193,7 +193,7 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 		}
 		if g.replica == 0 {
 			g.place(m)
-			g.birth = &m
+			g.creation = &m
 			g.files.created, g.files.tomb = pos.Gen, 0
 			g.files.hardGen = pos.Gen
 		}
@@ -212,7 +212,7 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 		return r.commit(hard.commit)
 	case wal.RecordEntries:
 		return r.entries(pos, rec.Data)
-	case wal.RecordNodeMeta: // a census: for the mending of damage
+	case wal.RecordNodeMeta: // a manifest: for the repair of damage
 	case wal.RecordSnapMark: // the files themselves are listed; but one from a peer ends what was before it
 		return r.marked(rec.Data)
 	default:
@@ -237,7 +237,7 @@ func (r *recovery) tombstone(pos wal.Position, body []byte) error {
 	}
 	g.reset()
 	*r = *recoveryOf(g)
-	g.files = groupFiles{tomb: pos.Gen, unread: g.files.unread}
+	g.files = logRetention{tomb: pos.Gen, unread: g.files.unread}
 	return nil
 }
 

@@ -13,7 +13,7 @@ import (
 func newRecovery(retain int) *recovery {
 	w := &worker{host: &Host{cfg: Config{RetainBytes: retain}}}
 	g := &group{id: 1, w: w, store: &storage{}}
-	g.place(mark{replica: 1, index: foundingIndex, term: foundingTerm, conf: &pb.ConfState{Voters: []uint64{1, 2, 3}}})
+	g.place(snapshotMark{replica: 1, index: foundingIndex, term: foundingTerm, conf: &pb.ConfState{Voters: []uint64{1, 2, 3}}})
 	return &recovery{group: g}
 }
 

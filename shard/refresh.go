@@ -7,7 +7,7 @@ import (
 )
 
 // refresh takes over changed topics: where the policy is another, their timers are queued anew, as where they go may have changed.
-func (l *lead) refresh() {
+func (l *scheduler) refresh() {
 	if !l.active {
 		return
 	}
@@ -22,7 +22,7 @@ func (l *lead) refresh() {
 		same := topic != nil && q.topic != nil && reflect.DeepEqual(&topic.Policy, &q.topic.Policy)
 		q.topic = topic
 		if same {
-			l.heed(q)
+			l.applyPause(q)
 			continue
 		}
 		l.setOrder(q)
@@ -36,8 +36,8 @@ func (l *lead) refresh() {
 	}
 }
 
-// heed takes over that a topic was paused or resumed. A slot that it has and cannot use now goes to others.
-func (l *lead) heed(q *topicQueue) {
+// applyPause takes over that a topic was paused or resumed. A slot that it has and cannot use now goes to others.
+func (l *scheduler) applyPause(q *topicQueue) {
 	if !q.topic.Paused {
 		l.join(q)
 		return
@@ -51,14 +51,14 @@ func (l *lead) heed(q *topicQueue) {
 }
 
 // reroute begins to queue a topic's timers anew.
-func (l *lead) reroute(q *topicQueue) {
+func (l *scheduler) reroute(q *topicQueue) {
 	for key := range l.routes {
 		if key.topic == q.id {
 			delete(l.routes, key)
 		}
 	}
 	if len(q.moving) == 0 {
-		l.movers = append(l.movers, q)
+		l.rerouting = append(l.rerouting, q)
 	}
 	for _, old := range q.lanes {
 		if old.spare != nil {
@@ -73,22 +73,22 @@ func (l *lead) reroute(q *topicQueue) {
 }
 
 // move queues timers of changed topics anew, as many as one turn may.
-func (l *lead) move() {
-	for budget := popBudget; len(l.movers) > 0 && budget > 0; {
-		q := l.movers[0]
+func (l *scheduler) move() {
+	for budget := popBudget; len(l.rerouting) > 0 && budget > 0; {
+		q := l.rerouting[0]
 		if len(q.moving) == 0 {
-			l.movers = l.movers[1:]
+			l.rerouting = l.rerouting[1:]
 			continue
 		}
 		budget -= l.moveSome(q, budget)
 	}
-	if len(l.movers) > 0 {
+	if len(l.rerouting) > 0 {
 		l.group.w.touchNext(l.group)
 	}
 }
 
-// moveSome empties the last of a topic's old lanes, as far as the budget goes, and says how much of it was used.
-func (l *lead) moveSome(q *topicQueue, budget int) (used int) {
+// moveSome empties the last of a topic's old destination queues, as far as the budget goes, and says how much of it was used.
+func (l *scheduler) moveSome(q *topicQueue, budget int) (used int) {
 	old := q.moving[len(q.moving)-1]
 	for _, h := range []*heap[entry]{&old.fresh, &old.backlog} {
 		for ; used < budget && len(h.items) > 0; used++ {

@@ -20,12 +20,12 @@ import (
 // TestReadAskedInTheTurnOfTheFall: raft steps down while the turn's messages are taken; the question that is put later in the turn would be
 // passed on to the new leader, which is not a message that nodes exchange. Who asked is told to go elsewhere.
 func TestReadAskedInTheTurnOfTheFall(t *testing.T) {
-	r, c := inCompany(t, false, nil)
+	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	g := r.host.groups[1]
 	c.mute = true
 	c.say(1, heartbeat(g.term+1))
-	rd := &read{group: g, deadline: r.clock.mono + readLimit, wait: rigWaiter(), serve: func(*group, int) bool { return true }}
+	rd := &read{group: g, deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(*group, int) bool { return true }}
 	g.w.box.post(rd)
 	c.sent = nil
 	r.turn()
@@ -44,7 +44,7 @@ func TestReadAskedInTheTurnOfTheFall(t *testing.T) {
 // TestInstalledSnapshotIsMarkedFirst: a snapshot from a peer is acknowledged only when the log says on disk that it goes on from there, also when
 // nothing but the commit index comes with it.
 func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
-	r, c := inCompany(t, true, nil)
+	r, c := withFakePeers(t, true, nil)
 	const term, index = 5, 40
 	c.say(1, heartbeat(term))
 	r.settle()
@@ -79,7 +79,7 @@ func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 }
 
 // arrive streams a snapshot of shard 1 from node 8.
-func (c *company) arrive(term, index uint64) {
+func (c *fakePeers) arrive(term, index uint64) {
 	t, h := c.r.t, c.r.host
 	t.Helper()
 	table := NewTable(1, 0)
@@ -87,7 +87,7 @@ func (c *company) arrive(term, index uint64) {
 	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term,
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &index, Term: &term, ConfState: conf}}}
 	state := image(table)
-	in, err := h.Receive(8, appendShipment(nil, &shipment{group: 1, message: m, hash: table.Hash(), epoch: 1}), int64(len(state)))
+	in, err := h.Receive(8, appendTransferHeader(nil, &transferHeader{group: 1, message: m, hash: table.Hash(), epoch: 1}), int64(len(state)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (c *company) arrive(term, index uint64) {
 }
 
 // acknowledged says whether node 8 was told that this node has all up to an entry.
-func (c *company) acknowledged(index uint64) bool {
+func (c *fakePeers) acknowledged(index uint64) bool {
 	for _, m := range c.sent {
 		if m.GetType() == pb.MsgAppResp && !m.GetReject() && m.GetIndex() >= index {
 			return true
@@ -112,7 +112,7 @@ func (c *company) acknowledged(index uint64) bool {
 // TestRemovedReplicasLogIsVoid: the log of a replica that was given up cannot be read any more once its snapshots are gone. That is as it should
 // be, as long as the tombstone follows.
 func TestRemovedReplicasLogIsVoid(t *testing.T) {
-	bubbleStand(t, smallLog, func(r *stand) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.fill(12)
 		r.snapshots()
 		r.fill(6)
@@ -142,30 +142,30 @@ func TestRemovedReplicasLogIsVoid(t *testing.T) {
 // TestI4RetryByASlowerClock: the attempt of a leader whose clock was ahead is taken up by one whose clock says that it was early: no retry starts
 // before the timer is due.
 func TestI4RetryByASlowerClock(t *testing.T) {
-	for name, report := range map[string]func(r *stand, c *rigCall){
-		"interrupted": func(*stand, *rigCall) {},
-		"reported": func(r *stand, c *rigCall) {
-			f := &flight{handle: c.Job.Handle, seq: c.Job.Seq, fence: c.Job.Fence,
+	for name, report := range map[string]func(r *hostHarness, c *fakeCall){
+		"interrupted": func(*hostHarness, *fakeCall) {},
+		"reported": func(r *hostHarness, c *fakeCall) {
+			f := &activeLease{handle: c.Job.Handle, seq: c.Job.Seq, fence: c.Job.Fence,
 				attempt: Attempt{Status: 503, StartedMs: c.wallMs, EndedMs: c.wallMs - time.Minute.Milliseconds()}} // that clock was set right meanwhile
-			g, body := r.host.groups[1], appendReport(nil, uint64(NewOwner(7, 1)), f)
+			g, body := r.host.groups[1], appendReport(nil, uint64(NewIncarnation(7, 1)), f)
 			g.w.box.post(&peerFrame{from: 7, messages: []peerMessage{{kind: reportMessage, group: g, body: body}}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newStand(t, nil)
+			r := newHostHarness(t, nil)
 			r.add("a", time.Minute)
 			r.clock.wallMs += time.Minute.Milliseconds()
 			r.pass(time.Second)
 			first := r.one()
 			r.clock.wallMs -= time.Minute.Milliseconds()
-			r.change = func(c *Config) { c.Owner = NewOwner(8, 1) }
+			r.change = func(c *Config) { c.Incarnation = NewIncarnation(8, 1) }
 			r.restart()
 			report(r, first)
 			r.pass(50 * time.Second)
 			r.wantCalls("")
 			r.pass(15 * time.Second)
-			if c := r.one(); c.Job.Attempts != 2 || c.wallMs < rigEpochMs+time.Minute.Milliseconds() {
-				t.Errorf("attempt %d starts %d ms early", c.Job.Attempts, rigEpochMs+time.Minute.Milliseconds()-c.wallMs)
+			if c := r.one(); c.Job.Attempts != 2 || c.wallMs < fakeEpochMs+time.Minute.Milliseconds() {
+				t.Errorf("attempt %d starts %d ms early", c.Job.Attempts, fakeEpochMs+time.Minute.Milliseconds()-c.wallMs)
 			}
 		})
 	}
@@ -173,10 +173,10 @@ func TestI4RetryByASlowerClock(t *testing.T) {
 
 // TestStreamOfAReplacedSnapshot: a snapshot that is gone when its stream begins gives no source, and not one that is nil inside.
 func TestStreamOfAReplacedSnapshot(t *testing.T) {
-	r, c := inCompany(t, true, nil)
+	r, c := withFakePeers(t, true, nil)
 	g := r.host.groups[1]
 	table := NewTable(1, 0)
-	meta := wal.SnapshotMeta{Shard: 1, Index: 40, Term: 5, Hash: table.Hash(), Conf: appendMark(nil, mark{replica: g.replica, index: 40, term: 5, conf: g.store.conf})}
+	meta := wal.SnapshotMeta{Shard: 1, Index: 40, Term: 5, Hash: table.Hash(), Conf: appendMark(nil, snapshotMark{replica: g.replica, index: 40, term: 5, conf: g.store.conf})}
 	w, err := wal.CreateSnapshot(r.fs, r.host.snapshotDir(), meta)
 	if err == nil {
 		_, err = bytes.NewReader(image(table)).WriteTo(w)
@@ -210,7 +210,7 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 // which there may be no majority, long before.
 func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
-		bubbleStand(t, smallLog, func(r *stand) {
+		bubbleHarness(t, smallLog, func(r *hostHarness) {
 			r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
 				if op == memfs.OpWrite && strings.Contains(name, "snapshots/") {
 					return errors.New("no room")
@@ -236,7 +236,7 @@ func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 // TestUnreadableSnapshotIsReplacedThoughNothingMoves: a snapshot that a follower needs cannot be read. A new one is made and offered, also where
 // no entry was applied since: there may be no majority without that follower.
 func TestUnreadableSnapshotIsReplacedThoughNothingMoves(t *testing.T) {
-	bubbleStand(t, smallLog, func(r *stand) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		g := r.host.groups[1]
 		r.fill(8)
 		r.pass(time.Second)
@@ -255,16 +255,16 @@ func TestUnreadableSnapshotIsReplacedThoughNothingMoves(t *testing.T) {
 }
 
 // drained is a Placement by which no node should lead.
-type drained struct{ alone }
+type drained struct{ staticPlacement }
 
 func (drained) MayLead(uint64) bool { return false }
 
 // TestLeaderThatGoesHandsOverToWhoeverStays: of the nodes that keep a replica none should lead, since all of them drain too. The one that goes
 // hands over nevertheless: else the row would never be settled, and no other node could take over from them.
 func TestLeaderThatGoesHandsOverToWhoeverStays(t *testing.T) {
-	r, c := inCompany(t, false, func(cfg *Config) { cfg.Placement = drained{} })
+	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = drained{} })
 	c.leads()
-	rows := []Row{r.rows[0], {Group: 1, Epoch: 2, Members: r.rows[1].Members[1:]}}
+	rows := []Assignment{r.rows[0], {Group: 1, Epoch: 2, Members: r.rows[1].Members[1:]}}
 	r.host.Place(rows)
 	r.pass(time.Second)
 	for _, m := range c.sent {
@@ -277,14 +277,14 @@ func TestLeaderThatGoesHandsOverToWhoeverStays(t *testing.T) {
 
 // onlyLead is a Placement by which one node alone may lead.
 type onlyLead struct {
-	alone
+	staticPlacement
 	node uint64
 }
 
 func (p onlyLead) MayLead(node uint64) bool { return node == p.node }
 
-// toldToStand are the nodes that were told to take over.
-func (c *company) toldToStand() (nodes []uint64) {
+// toldToCampaign are the nodes that were told to take over.
+func (c *fakePeers) toldToCampaign() (nodes []uint64) {
 	for _, m := range c.sent {
 		if m.GetType() == pb.MsgTimeoutNow {
 			nodes = append(nodes, nodeOf(m.GetTo()))
@@ -296,10 +296,10 @@ func (c *company) toldToStand() (nodes []uint64) {
 // TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack: a leader that should not lead, and of the other voters the one that may is taken out
 // by the row. That one would hand the leadership back at once, and the row would never be settled.
 func TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack(t *testing.T) {
-	r, c := inCompany(t, false, func(cfg *Config) { cfg.Placement = onlyLead{node: 9} })
+	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = onlyLead{node: 9} })
 	c.leads()
-	r.host.StepAside(true)
-	r.host.Place([]Row{r.rows[0], {Group: 1, Epoch: 2, Members: r.rows[1].Members[:2]}})
+	r.host.Cordon(true)
+	r.host.Place([]Assignment{r.rows[0], {Group: 1, Epoch: 2, Members: r.rows[1].Members[:2]}})
 	r.pass(time.Second)
 	if g := r.host.groups[1]; len(g.store.conf.Voters) != 2 || !g.leader {
 		t.Errorf("the row is not followed: voters %x, leads %v", g.store.conf.Voters, g.leader)
@@ -309,12 +309,12 @@ func TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack(t *testing.T) {
 // TestLeaderThatGoesFirstGivesANewReplicaItsVote: of those that stay the one that may lead has no vote yet. It gets it first: the others would
 // hand the leadership back.
 func TestLeaderThatGoesFirstGivesANewReplicaItsVote(t *testing.T) {
-	r, c := inCompany(t, false, func(cfg *Config) { cfg.Placement = onlyLead{node: 10} })
+	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = onlyLead{node: 10} })
 	c.leads()
 	fresh := Member{Node: 10, Replica: ReplicaID(10, 2)}
-	r.host.Place([]Row{r.rows[0], {Group: 1, Epoch: 2, Members: append([]Member{fresh}, r.rows[1].Members[1:]...)}})
+	r.host.Place([]Assignment{r.rows[0], {Group: 1, Epoch: 2, Members: append([]Member{fresh}, r.rows[1].Members[1:]...)}})
 	r.pass(3 * time.Second)
-	if to := c.toldToStand(); len(to) == 0 || to[0] != 10 {
+	if to := c.toldToCampaign(); len(to) == 0 || to[0] != 10 {
 		t.Errorf("%v are told to take over, voters %x", to, r.host.groups[1].store.conf.Voters)
 	}
 }
@@ -324,20 +324,20 @@ func TestLeaderThatGoesFirstGivesANewReplicaItsVote(t *testing.T) {
 func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 	for name, report := range map[string]bool{"interrupted": false, "reported": true} {
 		t.Run(name, func(t *testing.T) {
-			r := makeStand(t, memfs.New(), nil)
+			r := makeHarness(t, memfs.New(), nil)
 			r.topic(1, func(topic *timer.Topic) { topic.Policy.MaxAttempts = 1 })
 			r.mustOpen()
 			r.add("a", time.Second)
 			r.pass(2 * time.Second)
 			first := r.one()
-			r.change = func(c *Config) { c.Owner = NewOwner(8, 1) }
+			r.change = func(c *Config) { c.Incarnation = NewIncarnation(8, 1) }
 			known := r.topics[1]
 			delete(r.topics, 1)
 			r.restart()
 			tell := func() {
-				f := &flight{handle: first.Job.Handle, seq: first.Job.Seq, fence: first.Job.Fence,
+				f := &activeLease{handle: first.Job.Handle, seq: first.Job.Seq, fence: first.Job.Fence,
 					attempt: Attempt{Status: 503, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
-				g, body := r.host.groups[1], appendReport(nil, uint64(NewOwner(7, 1)), f)
+				g, body := r.host.groups[1], appendReport(nil, uint64(NewIncarnation(7, 1)), f)
 				g.w.box.post(&peerFrame{from: 7, messages: []peerMessage{{kind: reportMessage, group: g, body: body}}})
 				r.pass(time.Second)
 			}
@@ -361,7 +361,7 @@ func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 // TestOwnResponseAfterRemoval: a leader whose going is committed by others, and applied, while its own disk is still at work on what came after.
 // Raft knows no such peer then; nothing is wrong.
 func TestOwnResponseAfterRemoval(t *testing.T) {
-	r, c := inCompany(t, false, nil)
+	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	g := r.host.groups[1]
 	c.mute = true
@@ -396,7 +396,7 @@ func TestOwnResponseAfterRemoval(t *testing.T) {
 // TestRefusedProposalIsNotRepeatedAtOnce: while raft hands its lead over it takes no proposal. Leases that are due are proposed again after a
 // while, and the host rests in between.
 func TestRefusedProposalIsNotRepeatedAtOnce(t *testing.T) {
-	r, c := inCompany(t, false, nil)
+	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	r.add("a", time.Second)
 	r.pass(900 * time.Millisecond)
@@ -409,7 +409,7 @@ func TestRefusedProposalIsNotRepeatedAtOnce(t *testing.T) {
 // They vote, so the one that has it leads; but it can commit nothing before it has given them a snapshot, and that is of the founding itself.
 func TestSnapshotOfTheFounding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, c := inCompany(t, true, nil)
+		r, c := withFakePeers(t, true, nil)
 		r.bubble = true
 		defer r.abort()
 		for range 200 {
@@ -436,7 +436,7 @@ func TestSnapshotOfTheFounding(t *testing.T) {
 // TestUnwantedSnapshotIsLetGo: a snapshot that raft has no use for, as its leader has been deposed on the way, is not kept: it is as large as the
 // shard.
 func TestUnwantedSnapshotIsLetGo(t *testing.T) {
-	r, c := inCompany(t, true, nil)
+	r, c := withFakePeers(t, true, nil)
 	const term, index = 5, 40
 	c.say(1, heartbeat(term))
 	r.settle()
@@ -461,7 +461,7 @@ func TestUnwantedSnapshotIsLetGo(t *testing.T) {
 // host panicked.
 func TestTwoSnapshotsInOneTurn(t *testing.T) {
 	for _, indexes := range [][]uint64{{40, 30}, {30, 40}, {40, 40}} {
-		r, c := inCompany(t, true, nil)
+		r, c := withFakePeers(t, true, nil)
 		const term = 5
 		c.say(1, heartbeat(term))
 		r.settle()

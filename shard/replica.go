@@ -15,9 +15,9 @@ type Member struct {
 	Learner bool // has no vote (the meta group only)
 }
 
-// Row is where a group's replicas should be, as the meta group has it: an intent. What is, says raft's own membership; the group's
+// Assignment is where a group's replicas should be, as the meta group has it: an intent. What is, says raft's own membership; the group's
 // leader brings that in line with the row.
-type Row struct {
+type Assignment struct {
 	Group   timer.ShardID
 	Epoch   uint32 // grows with every change; a leader never follows an older one than it has followed (I8)
 	Members []Member
@@ -35,7 +35,7 @@ func ReplicaID(node uint64, epoch uint32) uint64 { return node<<24 | uint64(epoc
 func epochOf(replica uint64) uint32 { return uint32(replica & 0xffffff) }
 
 // on is the row's replica on a node; nil: none.
-func (r *Row) on(node uint64) *Member { return memberOn(r.Members, node) }
+func (r *Assignment) on(node uint64) *Member { return memberOn(r.Members, node) }
 
 func memberOn(members []Member, node uint64) *Member {
 	for i := range members {
@@ -47,7 +47,7 @@ func memberOn(members []Member, node uint64) *Member {
 }
 
 // founders are the members that the group began with; none if all that must have made their replicas.
-func (r *Row) founders() []Member {
+func (r *Assignment) founders() []Member {
 	if r.Epoch == 1 {
 		return r.Members
 	}
@@ -62,15 +62,15 @@ type Placement interface {
 	MayLead(node uint64) bool
 }
 
-// alone is the Placement of a host whose rows never change.
-type alone struct{}
+// staticPlacement is the Placement of a host whose rows never change.
+type staticPlacement struct{}
 
-func (alone) Settled(timer.ShardID, uint32) {}
-func (alone) MayLead(uint64) bool           { return true }
+func (staticPlacement) Settled(timer.ShardID, uint32) {}
+func (staticPlacement) MayLead(uint64) bool           { return true }
 
 // Place gives the host the rows as they stand now; those of other nodes' groups too. It may be called from any goroutine once
 // Started is closed.
-func (h *Host) Place(rows []Row) {
+func (h *Host) Place(rows []Assignment) {
 	perWorker := make([]placed, len(h.workers))
 	for _, r := range rows {
 		if int(r.Group) < len(h.groups) {
@@ -85,16 +85,16 @@ func (h *Host) Place(rows []Row) {
 	}
 }
 
-type placed []Row
+type placed []Assignment
 
 func (p placed) handle(w *worker) {
 	for i := range p {
-		w.host.groups[p[i].Group].intend(&p[i])
+		w.host.groups[p[i].Group].applyAssignment(&p[i])
 	}
 }
 
-// intend takes a row over: a replica is made or removed, and the leader has work to do.
-func (g *group) intend(row *Row) {
+// applyAssignment takes a row over: a replica is made or removed, and the leader has work to do.
+func (g *group) applyAssignment(row *Assignment) {
 	if row.Epoch < g.row.Epoch || row.Epoch == g.row.Epoch && g.row.Settled {
 		return
 	}
@@ -127,7 +127,7 @@ func (g *group) intend(row *Row) {
 // most of its founders are there. A late one is to raft a member that is slow to start: its id is never used again once given up
 // (tombstone), so it has not voted before; and where the members are others by now, who would have to vote for it knows that.
 func (g *group) create(replica uint64) {
-	m := mark{replica: replica, conf: &pb.ConfState{}}
+	m := snapshotMark{replica: replica, conf: &pb.ConfState{}}
 	if f := memberOn(g.row.founders(), nodeOf(replica)); f != nil && f.Replica == replica {
 		m.index, m.term, m.epoch = foundingIndex, foundingTerm, 1
 		for _, member := range g.row.founders() {
@@ -139,7 +139,7 @@ func (g *group) create(replica uint64) {
 		}
 	}
 	g.place(m)
-	g.end, g.birth = entryID{m.index, m.term}, &m
+	g.end, g.creation = entryID{m.index, m.term}, &m
 	g.hard = hardState{commit: m.index, term: m.term}
 	g.store.hard = &pb.HardState{Term: new(g.hard.term), Vote: new(g.hard.vote), Commit: new(g.hard.commit)}
 	g.store.snapshot = g.offerSnapshot
@@ -162,7 +162,7 @@ func (g *group) remove() {
 		run.abort()
 	}
 	g.tombstone = max(g.tombstone, g.replica)
-	files := groupFiles{tomb: max(1, g.files.needed()), restating: true} // until the tombstone is on disk, what it ends must be too
+	files := logRetention{tomb: max(1, g.files.needed()), restating: true} // until the tombstone is on disk, what it ends must be too
 	g.reset()
 	g.files = files
 	g.publish()
@@ -174,7 +174,7 @@ func (g *group) reset() {
 	g.raft, g.replica = nil, 0
 	g.store = &storage{conf: &pb.ConfState{}}
 	g.applied, g.appliedTerm, g.epoch, g.confIndex = 0, 0, 0, 0
-	g.hard, g.hardDirty, g.end, g.birth = hardState{}, false, entryID{}, nil
+	g.hard, g.hardDirty, g.end, g.creation = hardState{}, false, entryID{}, nil
 	g.incoming, g.wantSnapshot = nil, false
 	g.trustAgain()
 	g.compare, g.refills, g.stopped = comparison{}, nil, nil

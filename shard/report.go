@@ -17,7 +17,7 @@ const reportGrace = time.Minute
 const reportAtLeast = 3 * time.Second
 
 // report begins to tell how a call ended.
-func (l *lead) report(f *flight, a Attempt) {
+func (l *scheduler) report(f *activeLease, a Attempt) {
 	w := l.group.w
 	f.phase, f.attempt = reporting, a
 	l.uncount(f)
@@ -27,14 +27,14 @@ func (l *lead) report(f *flight, a Attempt) {
 }
 
 // reportAll repeats what has not been heard.
-func (l *lead) reportAll() {
+func (l *scheduler) reportAll() {
 	w := l.group.w
-	if l.active || len(l.flights) == 0 || w.mono < l.reportAt {
+	if l.active || len(l.activeLeases) == 0 || w.mono < l.reportAt {
 		return
 	}
 	l.reportAt = w.mono + reportEach
-	for _, h := range l.inFlight() {
-		f := l.flights[h]
+	for _, h := range l.activeHandles() {
+		f := l.activeLeases[h]
 		if f.phase != reporting {
 			continue
 		}
@@ -46,9 +46,9 @@ func (l *lead) reportAll() {
 	}
 }
 
-// over reports that the lease is not the flight's any more, as far as this replica knows. One that is gone, or was made anew and is not as far as the
+// over reports that the lease is not the active lease's any more, as far as this replica knows. One that is gone, or was made anew and is not as far as the
 // lease, knows nothing: then a leader says so. A lease that was never seen applied had no call, and has been given back often enough.
-func (l *lead) over(f *flight) bool {
+func (l *scheduler) over(f *activeLease) bool {
 	t := l.group.table
 	if l.group.raft == nil || t.fence < f.fence {
 		return f.fence == 0
@@ -57,7 +57,7 @@ func (l *lead) over(f *flight) bool {
 	return !t.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != byCall || !l.granted(f, &d)
 }
 
-func (l *lead) tellLeader(f *flight) {
+func (l *scheduler) tellLeader(f *activeLease) {
 	g := l.group
 	to := g.leaderNode()
 	if to == 0 && len(g.row.Members) > 0 { // a replica that is out, or was taken out while it was cut off, hears of no leader
@@ -69,7 +69,7 @@ func (l *lead) tellLeader(f *flight) {
 	}
 	o := g.w.open(to, reportMessage, g.id)
 	body := len(o.frame)
-	o.frame = appendReport(o.frame, uint64(g.w.host.cfg.Owner), f)
+	o.frame = appendReport(o.frame, uint64(g.w.host.cfg.Incarnation), f)
 	o.close(g.w, body)
 }
 
@@ -89,7 +89,7 @@ const (
 	reportBits = 1<<iota - 1
 )
 
-func appendReport(b []byte, owner uint64, f *flight) []byte {
+func appendReport(b []byte, owner uint64, f *activeLease) []byte {
 	a := &f.attempt
 	var bits byte
 	if a.NotSent {
@@ -110,11 +110,11 @@ func appendReport(b []byte, owner uint64, f *flight) []byte {
 
 // hearReport takes a former leader's word, if the lease it is about is the one that the table has. If that lease is over, it says so.
 func (g *group) hearReport(from uint64, body []byte) {
-	if g.lead == nil || !g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
+	if g.scheduler == nil || !g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
 		return
 	}
 	r := reader{b: body[1:]}
-	owner, h, seq, fence, rev := Owner(r.uvarint()), timer.Handle(r.number(1<<32-1, "handle")), r.uvarint(), r.uvarint(), uint32(r.uvarint())
+	owner, h, seq, fence, rev := Incarnation(r.uvarint()), timer.Handle(r.number(1<<32-1, "handle")), r.uvarint(), r.uvarint(), uint32(r.uvarint())
 	a := Attempt{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.number(1<<16-1, "status"))}
 	a.RetryAfterMs, a.StartedMs, a.EndedMs = r.varint(), r.varint(), r.varint()
 	a.Err = string(r.block(maxErr, "error text"))
@@ -122,14 +122,14 @@ func (g *group) hearReport(from uint64, body []byte) {
 		return
 	}
 	a.endBy(g.w.nowMs, false)
-	l := g.lead
+	l := g.scheduler
 	d := g.table.Due(h)
 	live := g.table.Live(h, seq) && d.State == timer.Leased && d.Holder == byCall
 	if fence != 0 && fence <= g.table.fence && !(live && d.Fence == fence) {
 		g.tellOver(from, owner, h, fence)
 		return
 	}
-	if !live || !l.canJudge(h, &d) || l.flies(h, &d) || g.table.leaseOwner(d.Fence) != owner || fence != d.Fence && !(fence == 0 && a.NotSent && d.Rev == rev+1) {
+	if !live || !l.canJudge(h, &d) || l.isActive(h, &d) || g.table.leaseOwner(d.Fence) != owner || fence != d.Fence && !(fence == 0 && a.NotSent && d.Rev == rev+1) {
 		return
 	}
 	out := l.judge(h, &d, &a, l.random.Float64())
@@ -141,7 +141,7 @@ func (g *group) hearReport(from uint64, body []byte) {
 }
 
 // tellOver answers a report on a lease that the table has seen come and go. No lease comes again, so this is true whoever leads by now.
-func (g *group) tellOver(to uint64, owner Owner, h timer.Handle, fence uint64) {
+func (g *group) tellOver(to uint64, owner Incarnation, h timer.Handle, fence uint64) {
 	o := g.w.open(to, overMessage, g.id)
 	body := len(o.frame)
 	for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
@@ -153,11 +153,11 @@ func (g *group) tellOver(to uint64, owner Owner, h timer.Handle, fence uint64) {
 // hearOver ends a report. It is what ends those of a process whose replica is gone: it cannot see for itself.
 func (g *group) hearOver(body []byte) {
 	r := reader{b: body}
-	owner, h, fence := Owner(r.uvarint()), timer.Handle(r.number(1<<32-1, "handle")), r.uvarint()
-	if g.lead == nil || r.close() != nil || owner != g.w.host.cfg.Owner {
+	owner, h, fence := Incarnation(r.uvarint()), timer.Handle(r.number(1<<32-1, "handle")), r.uvarint()
+	if g.scheduler == nil || r.close() != nil || owner != g.w.host.cfg.Incarnation {
 		return
 	}
-	if f := g.lead.flights[h]; f != nil && f.phase == reporting && f.fence == fence {
-		g.lead.settled(f)
+	if f := g.scheduler.activeLeases[h]; f != nil && f.phase == reporting && f.fence == fence {
+		g.scheduler.settled(f)
 	}
 }

@@ -31,7 +31,7 @@ func (p *told) Send(to uint64, frame []byte) {
 
 // telling has a host's messages of one kind counted.
 func telling(kind byte) (p *told, change func(*Config)) {
-	p = &told{Peers: nobody{}, kind: kind, nodes: map[uint64]int{}}
+	p = &told{Peers: noPeers{}, kind: kind, nodes: map[uint64]int{}}
 	return p, func(cfg *Config) {
 		if cfg.Peers != nil {
 			p.Peers = cfg.Peers
@@ -44,7 +44,7 @@ func telling(kind byte) (p *told, change func(*Config)) {
 // it any more, so it hears of no leader. It knows who has replicas, and tells them how its call ended. Found by the simulator.
 func TestLeaderTakenOutWhileCutOffReports(t *testing.T) {
 	p, change := telling(reportMessage)
-	r, c := inCompany(t, false, change)
+	r, c := withFakePeers(t, false, change)
 	c.leads()
 	r.add("a", 0)
 	r.pass(100 * time.Millisecond)
@@ -54,8 +54,8 @@ func TestLeaderTakenOutWhileCutOffReports(t *testing.T) {
 	if _, known := r.host.Leader(1); known {
 		t.Fatal("it knows of a leader")
 	}
-	moved := Row{Group: 1, Epoch: 2, Members: append(slices.Clone(r.rows[1].Members[1:]), Member{Node: 10, Replica: ReplicaID(10, 1)})}
-	r.host.Place([]Row{r.rows[0], moved})
+	moved := Assignment{Group: 1, Epoch: 2, Members: append(slices.Clone(r.rows[1].Members[1:]), Member{Node: 10, Replica: ReplicaID(10, 1)})}
+	r.host.Place([]Assignment{r.rows[0], moved})
 	call.answer(200)
 	r.pass(time.Second)
 	if told := slices.Sorted(maps.Keys(p.nodes)); !slices.Equal(told, []uint64{8, 9, 10}) {
@@ -64,7 +64,7 @@ func TestLeaderTakenOutWhileCutOffReports(t *testing.T) {
 }
 
 // peerMessageOf delivers one of the host's messages about shard 1.
-func (r *stand) peerMessageOf(from uint64, kind byte, body []byte) {
+func (r *hostHarness) peerMessageOf(from uint64, kind byte, body []byte) {
 	frame := append([]byte{frameVersion, kind, 1}, byte(len(body)), byte(len(body)>>8), 0, 0)
 	r.host.Deliver(from, append(frame, body...))
 }
@@ -73,7 +73,7 @@ func (r *stand) peerMessageOf(from uint64, kind byte, body []byte) {
 // lease, and that is no reason to be silent: the report goes on until who leads says that the lease is over. Found by the simulator.
 func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
 	p, change := telling(reportMessage)
-	r, c := inCompany(t, false, change)
+	r, c := withFakePeers(t, false, change)
 	c.leads()
 	r.add("a", 0)
 	r.pass(100 * time.Millisecond)
@@ -81,8 +81,8 @@ func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
 	c.mute = true
 	r.pass(5 * time.Second)
 	call.answer(200)
-	anew := Row{Group: 1, Epoch: 2, Members: append([]Member{{Node: 7, Replica: ReplicaID(7, 2)}}, r.rows[1].Members[1:]...)}
-	r.host.Place([]Row{r.rows[0], anew})
+	anew := Assignment{Group: 1, Epoch: 2, Members: append([]Member{{Node: 7, Replica: ReplicaID(7, 2)}}, r.rows[1].Members[1:]...)}
+	r.host.Place([]Assignment{r.rows[0], anew})
 	r.pass(10 * time.Second)
 	if r.host.groups[1].replica != ReplicaID(7, 2) {
 		t.Fatal("the replica was not made anew: the test is about nothing")
@@ -93,7 +93,7 @@ func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
 		t.Fatalf("ten seconds later its call's end is told to %v", p.nodes)
 	}
 	j := &call.Job
-	over := func(owner Owner, h timer.Handle, fence uint64) {
+	over := func(owner Incarnation, h timer.Handle, fence uint64) {
 		var body []byte
 		for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
 			body = binary.AppendUvarint(body, v)
@@ -102,8 +102,8 @@ func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
 		clear(p.nodes)
 		r.pass(time.Second)
 	}
-	own := r.host.cfg.Owner
-	over(NewOwner(8, 1), j.Handle, j.Fence)
+	own := r.host.cfg.Incarnation
+	over(NewIncarnation(8, 1), j.Handle, j.Fence)
 	over(own, j.Handle+1, j.Fence)
 	over(own, j.Handle, j.Fence+1)
 	if len(p.nodes) == 0 {
@@ -117,18 +117,18 @@ func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
 
 // TestLeaderSaysThatALeaseIsOver: it answers reports on leases that its table has seen end, and on no other.
 func TestLeaderSaysThatALeaseIsOver(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", 0)
 	first := r.one()
 	p, change := telling(overMessage)
 	r.change = func(c *Config) {
-		c.Owner = NewOwner(8, 1)
+		c.Incarnation = NewIncarnation(8, 1)
 		change(c)
 	}
 	r.restart()
 	report := func(h timer.Handle, seq, fence uint64) int {
-		f := &flight{handle: h, seq: seq, fence: fence, attempt: Attempt{Status: 200, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
-		r.peerMessageOf(7, reportMessage, appendReport(nil, uint64(NewOwner(7, 1)), f))
+		f := &activeLease{handle: h, seq: seq, fence: fence, attempt: Attempt{Status: 200, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
+		r.peerMessageOf(7, reportMessage, appendReport(nil, uint64(NewIncarnation(7, 1)), f))
 		before := p.nodes[7]
 		r.settle()
 		return p.nodes[7] - before

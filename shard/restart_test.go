@@ -12,7 +12,7 @@ import (
 )
 
 // deposed makes the shard's leader believe that there is a newer term. It stands again after an election time-out.
-func (r *stand) deposed() {
+func (r *hostHarness) deposed() {
 	r.t.Helper()
 	g := r.host.groups[1]
 	err := g.raft.Step(&pb.Message{Type: pb.MsgAppResp.Enum(), From: &g.replica, To: &g.replica, Term: new(g.hard.term + 1)})
@@ -21,13 +21,13 @@ func (r *stand) deposed() {
 	}
 	g.w.touchNext(g)
 	r.settle()
-	if g.serving || g.lead.active {
+	if g.serving || g.scheduler.active {
 		r.t.Fatal("it still leads")
 	}
 }
 
 func TestRestartResolvesOwnLeases(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Policy.MaxAttempts = 3 })
 	r.add("a", 0)
 	if c := r.one(); c.Job.Attempts != 1 {
@@ -49,12 +49,12 @@ func TestRestartResolvesOwnLeases(t *testing.T) {
 
 // TestRestartTwiceInARow: a process that dies before it has resolved the leases of the one before leaves them to the next.
 func TestRestartTwiceInARow(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", 0)
 	r.one()
 	r.kill()
 	r.starts++
-	short := makeStand(t, r.fs, nil)
+	short := makeHarness(t, r.fs, nil)
 	short.starts, short.clock, short.freeze = r.starts, r.clock, true
 	if err := short.open(); err != nil {
 		t.Fatal(err)
@@ -79,10 +79,10 @@ func TestRestartTwiceInARow(t *testing.T) {
 
 // TestRestartWaitsOutOthersLeases: the lease of another node's process is waited out in full, on the monotonic clock.
 func TestRestartWaitsOutOthersLeases(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", 0)
 	r.one()
-	r.change = func(c *Config) { c.Owner = NewOwner(8, 1) }
+	r.change = func(c *Config) { c.Incarnation = NewIncarnation(8, 1) }
 	r.restart()
 	r.wantCalls("")
 	lease := 10*time.Second + callMargin + maxLookAhead
@@ -97,7 +97,7 @@ func TestRestartWaitsOutOthersLeases(t *testing.T) {
 
 // TestReelectedLeavesItsOwnCalls: a process that leads again knows that its own calls may still run.
 func TestReelectedLeavesItsOwnCalls(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", 0)
 	r.add("b", time.Minute)
 	c := r.one()
@@ -115,9 +115,9 @@ func TestReelectedLeavesItsOwnCalls(t *testing.T) {
 	r.audit()
 }
 
-// TestCallEndsBetweenReigns: the next reign of the process commits its outcome.
+// TestCallEndsBetweenReigns: the next leadership of the process commits its outcome.
 func TestCallEndsBetweenReigns(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", 0)
 	c := r.one()
 	r.deposed()
@@ -128,9 +128,9 @@ func TestCallEndsBetweenReigns(t *testing.T) {
 	r.audit()
 }
 
-// TestReelectedForgetsNothing: what a reign took out of the wheel and did not finish, the next reign finds.
+// TestReelectedForgetsNothing: what a leadership took out of the wheel and did not finish, the next leadership finds.
 func TestReelectedForgetsNothing(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Policy.DeadRetentionMs = 60_000 })
 	r.add("gone", 0)
 	r.one().answer(410)
@@ -153,7 +153,7 @@ func TestReelectedForgetsNothing(t *testing.T) {
 
 // TestDueWhileDown: after an outage the overdue go in due order, and half of what goes is fresh.
 func TestDueWhileDown(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	for i := range 50 {
 		r.add(fmt.Sprintf("old%02d", i), time.Duration(i+1)*time.Second)
 	}
@@ -187,7 +187,7 @@ func TestDueWhileDown(t *testing.T) {
 
 // TestI12LogAloneIsLiveState: replaying the log gives the state, bit by bit.
 func TestI12LogAloneIsLiveState(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.calls.auto = 200
 	for i := range 200 {
 		r.add(fmt.Sprint("t", i), time.Duration(i)*100*time.Millisecond)
@@ -197,7 +197,7 @@ func TestI12LogAloneIsLiveState(t *testing.T) {
 		r.do(timer.Command{Kind: timer.Cancel, ID: fmt.Sprint("t", i)})
 	}
 	live, applied := r.table().Hash(), r.host.groups[1].applied
-	clone := makeStand(t, r.fs.CrashClone(calm{}, zeroLoss), nil)
+	clone := makeHarness(t, r.fs.CrashClone(calm{}, zeroLoss), nil)
 	clone.starts, clone.clock = 1, r.clock
 	if err := clone.recoverOnly(); err != nil {
 		t.Fatal(err)
@@ -225,7 +225,7 @@ func TestI12LogAloneIsLiveState(t *testing.T) {
 // TestEqualLogEqualBytes: the same script writes the same bytes.
 func TestEqualLogEqualBytes(t *testing.T) {
 	run := func() (uint64, string) {
-		r := newStand(t, func(c *Config) { c.Shards, c.Workers = 3, 2 })
+		r := newHostHarness(t, func(c *Config) { c.Shards, c.Workers = 3, 2 })
 		r.calls.auto = 500
 		for i := range 100 {
 			r.add(fmt.Sprint("t", i), time.Duration(i)*10*time.Millisecond)

@@ -13,14 +13,14 @@ import (
 // creation in front of them, however long the log of the others becomes.
 func TestUnappliedLogKeepsItsBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := makeStand(t, memfs.New(), nil)
+		r := makeHarness(t, memfs.New(), nil)
 		r.bubble = true
-		c := &company{r: r, mute: true}
+		c := &fakePeers{r: r, mute: true}
 		r.change = func(cfg *Config) {
 			smallLog(cfg)
 			cfg.Peers = c
 		}
-		row := Row{Group: 1, Epoch: 1, Settled: true}
+		row := Assignment{Group: 1, Epoch: 1, Settled: true}
 		for node := uint64(7); node <= 9; node++ {
 			row.Members = append(row.Members, Member{Node: node, Replica: ReplicaID(node, 1)})
 		}

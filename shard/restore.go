@@ -40,8 +40,8 @@ const (
 
 // Restore says how tables become those of a new cluster, and counts what is in them.
 type Restore struct {
-	Owner   Owner // of leases that were calls of the lost cluster: they are over at once
-	Level   Level // that the cluster has agreed on, by which tables are written
+	Owner   Incarnation // of leases that were calls of the lost cluster: they are over at once
+	Level   Level       // that the cluster has agreed on, by which tables are written
 	NowMs   int64
 	Overdue Overdue
 	Topics  Topics // timers of any other topic are dropped: it was deleted after the shard was backed up
@@ -94,7 +94,7 @@ func (o *Restore) dropClosed(t *Table) {
 			t.dropTopic(t.topics.rowOf[id], 0, 0)
 		}
 	}
-	for _, tomb := range slices.Clone(t.tombs) {
+	for _, tomb := range slices.Clone(t.closedTopics) {
 		if _, ok := o.Topics.Topic(tomb.topic); ok {
 			t.openTopic(tomb.topic)
 		}
@@ -106,7 +106,7 @@ func (o *Restore) goAhead(t *Table) error {
 	if t.fence > 1<<63 || t.seq > timer.MaxMs-numbersAhead {
 		return fmt.Errorf("its numbers are used up: fence %d, timer %d", t.fence, t.seq)
 	}
-	t.reigns = []reign{{from: 1, owner: uint64(o.Owner)}}
+	t.leaderships = []leadership{{from: 1, owner: uint64(o.Owner)}}
 	t.fence += fencesAhead
 	t.seq += numbersAhead
 	newest := t.leastVersion
@@ -224,10 +224,10 @@ const restoredIndex = foundingIndex + 1
 
 // WriteRestored writes a restored state, a *Table's or that of the meta group's machine, as the first snapshot of a group that one
 // node has alone, into the data directory that is being made there; and reads it back.
-func WriteRestored(fsys vfs.FS, dir string, row Row, state Saving, check func(io.Reader) error) error {
+func WriteRestored(fsys vfs.FS, dir string, row Assignment, state Saving, check func(io.Reader) error) error {
 	dir = SnapshotsDir(dir)
 	replica := row.Members[0].Replica
-	m := mark{replica: replica, index: restoredIndex, term: foundingTerm, hash: state.Hash(), epoch: row.Epoch,
+	m := snapshotMark{replica: replica, index: restoredIndex, term: foundingTerm, hash: state.Hash(), epoch: row.Epoch,
 		conf: &pb.ConfState{Voters: []uint64{replica}, AutoLeave: new(false)}}
 	meta := wal.SnapshotMeta{Shard: uint32(row.Group), Index: m.index, Term: m.term, Hash: m.hash, Conf: appendMark(nil, m)}
 	file, err := wal.CreateSnapshot(fsys, dir, meta)

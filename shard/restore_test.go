@@ -33,7 +33,7 @@ func restoreTopics(ids ...timer.TopicID) topicsOf {
 // drawnTable is a table after so many turns of everything that happens to one.
 func drawnTable(tb testing.TB, seed uint64, turns int) *Table {
 	tb.Helper()
-	g := newRig(tb, rand.New(rand.NewPCG(seed, 5)).IntN)
+	g := newModelHarness(tb, rand.New(rand.NewPCG(seed, 5)).IntN)
 	for range turns {
 		g.turn()
 	}
@@ -47,7 +47,7 @@ func TestRestoreTable(t *testing.T) {
 		before := drawnTable(t, seed, 120)
 		saved := image(before)
 		for _, mode := range []Overdue{HoldOverdue, FireOverdue, DropOverdue} {
-			o := Restore{Owner: NewOwner(77, 0), NowMs: before.ClockMs() + 3_000, Overdue: mode, Topics: restoreTopics(before.TopicIDs()...)}
+			o := Restore{Owner: NewIncarnation(77, 0), NowMs: before.ClockMs() + 3_000, Overdue: mode, Topics: restoreTopics(before.TopicIDs()...)}
 			after, err := o.Table(7, bytes.NewReader(saved))
 			if err != nil {
 				t.Fatal(err)
@@ -133,7 +133,7 @@ func TestRestoredVersionsAreNew(t *testing.T) {
 	spec := &timer.Spec{DueMs: benchNow + 1_000_000}
 	apply(t, table, timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: spec, Tag: 5})
 	was := table.Read(1, "a")
-	o := Restore{Owner: NewOwner(77, 0), NowMs: benchNow, Topics: restoreTopics(1)}
+	o := Restore{Owner: NewIncarnation(77, 0), NowMs: benchNow, Topics: restoreTopics(1)}
 	restored, err := o.Table(7, bytes.NewReader(image(table)))
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestRestoreDropsWhatWasDeleted(t *testing.T) {
 	if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	o := Restore{Owner: NewOwner(77, 0), NowMs: benchNow, Topics: restoreTopics(2, 3)}
+	o := Restore{Owner: NewIncarnation(77, 0), NowMs: benchNow, Topics: restoreTopics(2, 3)}
 	restored, err := o.Table(7, bytes.NewReader(image(table)))
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestRestoreDeliversAsTheTopicSays(t *testing.T) {
 	}
 	topics := restoreTopics(1)
 	topics[1].Turn = 2 // to push
-	o := Restore{Owner: NewOwner(77, 0), NowMs: benchNow + 2, Topics: topics}
+	o := Restore{Owner: NewIncarnation(77, 0), NowMs: benchNow + 2, Topics: topics}
 	restored, err := o.Table(7, bytes.NewReader(image(table)))
 	if err != nil {
 		t.Fatal(err)
@@ -211,12 +211,12 @@ func TestWriteRestored(t *testing.T) {
 	if err := wal.PrepareSnapshotDir(fsys, SnapshotsDir("/data")); err != nil {
 		t.Fatal(err)
 	}
-	o := Restore{Owner: NewOwner(77, 0), NowMs: benchNow, Topics: restoreTopics(1, 2)}
+	o := Restore{Owner: NewIncarnation(77, 0), NowMs: benchNow, Topics: restoreTopics(1, 2)}
 	table, err := o.Table(7, bytes.NewReader(image(smallTable(t))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := Row{Group: 7, Epoch: 1, Settled: true, Members: []Member{{Node: 77, Replica: ReplicaID(77, 1)}}}
+	row := Assignment{Group: 7, Epoch: 1, Settled: true, Members: []Member{{Node: 77, Replica: ReplicaID(77, 1)}}}
 	hash := table.Hash()
 	err = WriteRestored(fsys, "/data", row, table.BeginSnapshot(), func(r io.Reader) error {
 		got, err := LoadTable(7, r)

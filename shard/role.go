@@ -15,23 +15,23 @@ const awaitLimit = 300 * time.Millisecond
 // awaitsLeader reports that nobody leads, for a moment only: whoever has a command meanwhile does better to wait here for who will than
 // to look around.
 func (g *group) awaitsLeader() bool {
-	return g.raft != nil && g.table != nil && !g.leader && g.orphan && g.w.mono-g.orphanAt < awaitLimit
+	return g.raft != nil && g.table != nil && !g.leader && g.leaderless && g.w.mono-g.leaderlessSince < awaitLimit
 }
 
 // leadChanged takes note of who leads; commands that waited for it are told.
 func (g *group) leadChanged(lead uint64) {
 	switch {
-	case lead == raft.None && !g.orphan:
-		g.orphan, g.orphanAt = true, g.w.mono
-	case lead != raft.None && g.orphan:
-		g.orphan = false
+	case lead == raft.None && !g.leaderless:
+		g.leaderless, g.leaderlessSince = true, g.w.mono
+	case lead != raft.None && g.leaderless:
+		g.leaderless = false
 		if lead != g.replica && !g.leader {
 			g.refuseAll()
 		}
 	}
 }
 
-// roleChanged begins or ends a reign.
+// roleChanged begins or ends a leadership.
 func (g *group) roleChanged(leader bool) {
 	term := g.raft.BasicStatus().GetTerm()
 	if leader == g.leader && term == g.term {
@@ -47,21 +47,21 @@ func (g *group) roleChanged(leader bool) {
 	}
 }
 
-// stepDown ends a reign: what was proposed is unknown, what was not can be tried elsewhere.
+// stepDown ends a leadership: what was proposed is unknown, what was not can be tried elsewhere.
 func (g *group) stepDown() {
-	if g.leader { // before a first reign reads only wait for it
+	if g.leader { // before a first leadership reads only wait for it
 		g.reads.fail(g.notLeader())
 	}
 	g.leader, g.serving, g.takeover = false, false, false
-	g.heir, g.heirTold = 0, false
-	if g.lead != nil {
-		g.lead.end()
+	g.transferee, g.transferSent = 0, false
+	if g.scheduler != nil {
+		g.scheduler.end()
 	}
 	for _, p := range g.proposals {
 		p.fail(timer.ErrUnknown)
 	}
 	g.proposals = nil
-	g.refuseTakes()
+	g.refusePulls()
 	if g.raft != nil && !g.soleVoter() && !g.awaitsLeader() {
 		g.refuseAll()
 	}
@@ -74,7 +74,7 @@ func (g *group) refuseAll() {
 		o.answer(timer.Result{}, err)
 	}
 	g.waiting = nil
-	g.refuseTakes()
+	g.refusePulls()
 	if g.meta != nil {
 		for _, o := range g.meta.waiting {
 			o.answer(nil, err)
@@ -96,8 +96,8 @@ func (g *group) notLeader() error {
 	return timer.NotLeaderError{Leader: leader}
 }
 
-// elsewhere reports that an operation has nothing to wait for here: the node has no replica of the group, or one that follows.
-func (g *group) elsewhere() bool {
+// notLeading reports that an operation has nothing to wait for here: the node has no replica of the group, or one that follows.
+func (g *group) notLeading() bool {
 	return g.raft == nil || !g.leader && !g.soleVoter()
 }
 
@@ -107,8 +107,8 @@ func (p *proposal) fail(err error) {
 		if it.op != nil {
 			it.op.answer(timer.Result{}, err)
 		}
-		if it.take != nil {
-			it.take.answer(err)
+		if it.pull != nil {
+			it.pull.answer(err)
 		}
 	}
 	for _, o := range p.metas {
@@ -121,14 +121,14 @@ func (p *proposal) fail(err error) {
 // expire answers what has waited too long: 503 is better than silence.
 func (g *group) expire(now time.Duration) {
 	for len(g.waiting) > 0 && g.waiting[0].deadline <= now {
-		g.waiting[0].answer(timer.Result{}, g.lateError())
+		g.waiting[0].answer(timer.Result{}, g.timeoutError())
 		g.waiting[0] = nil
 		g.waiting = g.waiting[1:]
 	}
 	for i := range g.proposals {
 		p := &g.proposals[i]
 		for j := range p.items {
-			if t := p.items[j].take; t != nil && t.deadline+commitGrace <= now {
+			if t := p.items[j].pull; t != nil && t.deadline+commitGrace <= now {
 				t.answer(timer.ErrUnknown)
 			}
 			if o := p.items[j].op; o != nil {
@@ -140,9 +140,9 @@ func (g *group) expire(now time.Duration) {
 			}
 		}
 	}
-	if g.lead != nil {
-		g.lead.expire(now)
-		g.expireTakes(now)
+	if g.scheduler != nil {
+		g.scheduler.expire(now)
+		g.expirePulls(now)
 	}
 	g.reads.expire(now)
 	if g.meta != nil {
@@ -150,7 +150,7 @@ func (g *group) expire(now time.Duration) {
 	}
 }
 
-func (g *group) lateError() error {
+func (g *group) timeoutError() error {
 	if g.w.stream.Full() {
 		d := g.w.stream.Disk()
 		return timer.LowDiskError{Node: g.w.host.cfg.Node, Path: g.w.host.cfg.Dir, Free: d.Free, Limit: d.Limit}

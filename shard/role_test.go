@@ -14,7 +14,7 @@ type asked struct {
 	err  error
 }
 
-func (r *stand) offer(id string) *asked {
+func (r *hostHarness) offer(id string) *asked {
 	a := &asked{}
 	r.host.Submit(1, &timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: r.clock.wallMs + 3_600_000}}, true, func(_ timer.Result, err error) { a.done, a.err = true, err })
 	r.pass(time.Millisecond)
@@ -23,7 +23,7 @@ func (r *stand) offer(id string) *asked {
 
 // TestCommandsWaitForALeader: who comes when nobody leads is told as soon as somebody does, and not much later that nobody is known.
 func TestCommandsWaitForALeader(t *testing.T) {
-	r, c := inCompany(t, true, nil)
+	r, c := withFakePeers(t, true, nil)
 	early := r.offer("early")
 	if early.done || !r.host.Takes(1) {
 		t.Fatalf("it does not wait: %+v", early)
@@ -37,7 +37,7 @@ func TestCommandsWaitForALeader(t *testing.T) {
 	if follower := r.offer("follower"); !follower.done || !errors.As(follower.err, &moved) || moved.Leader != 8 || r.host.Takes(1) {
 		t.Errorf("a follower: %+v", follower)
 	}
-	for n := 0; !r.host.groups[1].orphan; n++ {
+	for n := 0; !r.host.groups[1].leaderless; n++ {
 		if n > 200 {
 			t.Fatal("the leader is silent, and is still believed in")
 		}
@@ -58,7 +58,7 @@ func TestCommandsWaitForALeader(t *testing.T) {
 
 // TestCommandsWaitForAReign: who comes to the one that has just been elected is decided there.
 func TestCommandsWaitForAReign(t *testing.T) {
-	r, c := inCompany(t, false, nil)
+	r, c := withFakePeers(t, false, nil)
 	a := r.offer("a")
 	if a.done {
 		t.Fatalf("it does not wait: %+v", a)

@@ -9,7 +9,7 @@ import (
 )
 
 // largeTimers are so many timers of 64 KiB each.
-func largeTimers(r *stand, n int) (ops []timer.Op) {
+func largeTimers(r *hostHarness, n int) (ops []timer.Op) {
 	payload := bytes.Repeat([]byte{7}, 64<<10)
 	for i := range n {
 		spec := &timer.Spec{DueMs: 1<<41 + int64(i), PayloadKind: timer.BinaryPayload, Payload: payload}
@@ -21,7 +21,7 @@ func largeTimers(r *stand, n int) (ops []timer.Op) {
 
 // TestAnswersStayWithinTheirRoom: a few bytes that change many large timers are not answered with all of these.
 func TestAnswersStayWithinTheirRoom(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	largeTimers(r, 20)
 	room := timer.NewAllowance(256 << 10)
 	ops := make([]timer.Op, 20)
@@ -52,7 +52,7 @@ func TestAnswersStayWithinTheirRoom(t *testing.T) {
 
 // TestListGivesTheRestShort: timers of a page for which there is no room keep their places in it.
 func TestListGivesTheRestShort(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	largeTimers(r, 20)
 	for _, tt := range []struct {
 		query timer.Query
@@ -84,7 +84,7 @@ func TestListGivesTheRestShort(t *testing.T) {
 
 // TestSizeIsTheSameInTheTable: what a copy takes is known before it is made.
 func TestSizeIsTheSameInTheTable(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.blocking(func() {
 		spec := &timer.Spec{DueMs: 1 << 41, PayloadKind: timer.BinaryPayload, Payload: make([]byte, 5000), Labels: []string{"a"},
 			Callback: timer.Callback{URL: "http://a/", HasHeaders: true, Headers: []timer.Header{{Name: "X-A", Value: string(make([]byte, 3000))}}}}

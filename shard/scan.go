@@ -7,9 +7,9 @@ import (
 	"carillon/timer"
 )
 
-// Top keeps the first Limit timers that a Scan found, in the query's order. It holds their keys; the timers are copied
+// topK keeps the first Limit timers that a Scan found, in the query's order. It holds their keys; the timers are copied
 // at the end. One Top serves one query of one table.
-type Top struct {
+type topK struct {
 	found []candidate // a heap, the last in order first
 	max   int
 	full  bool // something was left out
@@ -29,7 +29,7 @@ const maxScan = 4096
 
 // Scan looks at no more than budget slots after from (0 at first), puts what the query selects into top, and says where
 // to go on. Entries may be applied between the slices; what changes meanwhile is seen or not.
-func (t *Table) Scan(q *timer.Query, from timer.Handle, budget int, top *Top) (next timer.Handle, done bool) {
+func (t *Table) Scan(q *timer.Query, from timer.Handle, budget int, top *topK) (next timer.Handle, done bool) {
 	if top.max == 0 {
 		top.max = min(max(q.Limit, 1), maxScan)
 	}
@@ -107,7 +107,7 @@ func hasLabels(rest []byte, want []string) bool {
 }
 
 // offer keeps a candidate if it is among the first.
-func (p *Top) offer(q *timer.Query, h timer.Handle, seq uint64, sortMs int64, id []byte) {
+func (p *topK) offer(q *timer.Query, h timer.Handle, seq uint64, sortMs int64, id []byte) {
 	if len(p.found) == p.max && sortMs > p.found[0].key.SortMs {
 		p.full = true
 		return // without copying the id
@@ -129,7 +129,7 @@ func (p *Top) offer(q *timer.Query, h timer.Handle, seq uint64, sortMs int64, id
 	}
 }
 
-func (p *Top) up(i int) {
+func (p *topK) up(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2
 		if p.found[i].key.Compare(p.found[parent].key) <= 0 {
@@ -140,7 +140,7 @@ func (p *Top) up(i int) {
 	}
 }
 
-func (p *Top) down(i int) {
+func (p *topK) down(i int) {
 	for {
 		last := i
 		for c := 2*i + 1; c <= 2*i+2 && c < len(p.found); c++ {
@@ -157,10 +157,10 @@ func (p *Top) down(i int) {
 }
 
 // Len is how many were found.
-func (p *Top) Len() int { return len(p.found) }
+func (p *topK) Len() int { return len(p.found) }
 
 // last is the place of the last that was kept, in the query's order.
-func (p *Top) last() timer.SortKey {
+func (p *topK) last() timer.SortKey {
 	if len(p.found) == 0 {
 		return timer.SortKey{}
 	}
@@ -168,7 +168,7 @@ func (p *Top) last() timer.SortKey {
 }
 
 // More says whether the query selects timers behind those that were kept.
-func (p *Top) More() bool { return p.full }
+func (p *topK) More() bool { return p.full }
 
 // Found is one selected timer and its place in the order.
 type Found struct {
@@ -179,7 +179,7 @@ type Found struct {
 
 // Take copies what was found, in order, and empties the Top. Timers that have gone since, or no longer are what
 // the query selects, are left out.
-func (p *Top) Take(t *Table, q *timer.Query) []Found {
+func (p *topK) Take(t *Table, q *timer.Query) []Found {
 	slices.SortFunc(p.found, func(a, b candidate) int { return a.key.Compare(b.key) })
 	out := make([]Found, 0, len(p.found))
 	for _, c := range p.found {

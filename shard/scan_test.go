@@ -12,7 +12,7 @@ import (
 
 // TestScan holds pages of sliced scans against a sort of everything.
 func TestScan(t *testing.T) {
-	g := newRig(t, rand.New(rand.NewPCG(21, 5)).IntN)
+	g := newModelHarness(t, rand.New(rand.NewPCG(21, 5)).IntN)
 	for range 300 {
 		g.turn()
 	}
@@ -54,7 +54,7 @@ func TestScan(t *testing.T) {
 }
 
 func scanAll(t *Table, q *timer.Query) ([]Found, bool) {
-	var top Top
+	var top topK
 	for from, done := timer.Handle(0), false; !done; {
 		from, done = t.Scan(q, from, 7, &top)
 	}
@@ -78,7 +78,7 @@ func modelSelects(q *timer.Query, x *modelTimer) (int64, bool) {
 
 // TestPop: what was popped comes back when its schedule changes, or by Watch.
 func TestPop(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Add})
 	h, _ := d.table.Lookup(1, "a")
 	pop := func(ms int64) int {
@@ -90,7 +90,7 @@ func TestPop(t *testing.T) {
 		t.Errorf("next due %d", ms)
 	}
 	hash := d.table.Hash()
-	d.table.Watch(h, d.now+20_000)
+	d.table.Arm(h, d.now+20_000)
 	if pop(d.now+20_000) != 1 || d.table.Hash() != hash {
 		t.Error("a watched timer does not come, or it changed the state")
 	}

@@ -19,7 +19,7 @@ func BenchmarkInOrder(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", name, timers), func(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
-					r := newStand(b, func(c *Config) { c.MaxQueued = 200_000 })
+					r := newHostHarness(b, func(c *Config) { c.MaxQueued = 200_000 })
 					r.topic(1, func(p *timer.Topic) { p.Policy.Serial = c.serial })
 					r.topicsChanged()
 					due := r.clock.wallMs + 60_000

@@ -124,11 +124,11 @@ func (t *Table) continueSeries(h timer.Handle, nextMs int64) {
 		next.rest = append([]byte(nil), v.rest...)
 	}
 	if state == timer.Dead {
-		t.spend(h, &v)
+		t.markContinued(h, &v)
 	}
 	if goes {
 		t.targets.retain(next.target)
-		t.follow(h, &next, s.priority(), nextMs)
+		t.setSuccessor(h, &next, s.priority(), nextMs)
 	}
 }
 
@@ -160,29 +160,29 @@ func (t *Table) overlap(h timer.Handle, seq, fence uint64, nextMs int64) timer.R
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	next.id, next.rest = append([]byte(nil), v.id...), append([]byte(nil), v.rest...)
-	t.spend(h, &v)
+	t.markContinued(h, &v)
 	t.targets.retain(next.target)
-	t.follow(h, &next, s.priority(), nextMs)
+	t.setSuccessor(h, &next, s.priority(), nextMs)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// yield forgets a timer that has ended as done or cancelled while the id names a later one, or another of the id has not ended:
+// dropIfSuperseded forgets a timer that has ended as done or cancelled while the id names a later one, or another of the id has not ended:
 // clients are to see that one.
-func (t *Table) yield(h timer.Handle) {
+func (t *Table) dropIfSuperseded(h timer.Handle) {
 	if state := t.slab.at(h).state(); (state == timer.Done || state == timer.Cancelled) && (t.chains[h].newer != 0 || t.anyLive(t.chains[h].older)) {
 		t.drop(h)
 	}
 }
 
-// spend says of a timer that the series goes on without it. v views its blob.
-func (t *Table) spend(h timer.Handle, v *blob) {
-	s := t.touch(h)
+// markContinued says of a timer that the series goes on without it. v views its blob.
+func (t *Table) markContinued(h timer.Handle, v *blob) {
+	s := t.beginUpdate(h)
 	v.occurrence = 0
 	t.targets.retain(v.target)
 	old := s.ref
 	s.ref = t.putBlob(h, v)
 	t.dropBlob(h, old)
-	t.settle(h, s)
+	t.endUpdate(h, s)
 }
 
 // skipTo moves a scheduled occurrence whose time was missed on to another; 0: the series is over, and the timer ends as cancelled.
@@ -196,14 +196,14 @@ func (t *Table) skipTo(h timer.Handle, seq uint64, rev uint32, nextMs int64) tim
 	if v.flags&blobSeries == 0 || v.occurrence == 0 || p == nil {
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
-	s = t.touch(h)
+	s = t.beginUpdate(h)
 	if nextMs == 0 || p.UntilMs != 0 && nextMs > p.UntilMs {
 		t.end(h, s, timer.Cancelled, t.clockMs)
 	} else {
 		t.setDue(s, timer.ClampMs(nextMs))
-		t.turn(h, s, timer.Scheduled, nextMs)
+		t.transition(h, s, timer.Scheduled, nextMs)
 	}
-	t.settle(h, s)
-	t.yield(h)
+	t.endUpdate(h, s)
+	t.dropIfSuperseded(h)
 	return timer.Result{Code: timer.OK, Handle: h}
 }

@@ -13,13 +13,13 @@ func repeats(p timer.Repeat) func(*timer.Spec) { return func(s *timer.Spec) { s.
 
 // TestSeries: occurrences come at their times, each with attempts and a number of its own, under one id and version.
 func TestSeries(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", time.Second, repeats(timer.Repeat{EveryMs: 10_000, Count: 3}))
 	var last Job
 	for n := range int64(3) {
 		r.pass(time.Duration(10-9*boolInt(n == 0)) * time.Second)
 		c := r.one()
-		if c.Job.DueMs != rigEpochMs+1000+10_000*n || c.Job.Attempts != 1 || c.Job.Version != 1 || c.Job.Seq == last.Seq || c.Job.Fence <= last.Fence {
+		if c.Job.DueMs != fakeEpochMs+1000+10_000*n || c.Job.Attempts != 1 || c.Job.Version != 1 || c.Job.Seq == last.Seq || c.Job.Fence <= last.Fence {
 			t.Fatalf("occurrence %d: %+v", n, c.Job)
 		}
 		last = c.Job
@@ -35,7 +35,7 @@ func TestSeries(t *testing.T) {
 		c.answer(200)
 		r.settle()
 		if n < 2 {
-			if v := r.timer("a"); v.State != timer.Scheduled || v.Attempts != 0 || v.CreatedMs != rigEpochMs || v.Repeat == nil || v.Version != 1 {
+			if v := r.timer("a"); v.State != timer.Scheduled || v.Attempts != 0 || v.CreatedMs != fakeEpochMs || v.Repeat == nil || v.Version != 1 {
 				t.Fatalf("after occurrence %d: %+v", n, v)
 			}
 		}
@@ -55,14 +55,14 @@ func boolInt(b bool) time.Duration {
 
 // TestSeriesOutlivesCrashes: the next occurrence is in the entry that ends the last, so no crash comes between.
 func TestSeriesOutlivesCrashes(t *testing.T) {
-	r := makeStand(t, memfs.New(), nil)
+	r := makeHarness(t, memfs.New(), nil)
 	r.zones = []string{"Europe/Berlin"}
 	r.mustOpen()
 	r.add("a", 0, repeats(timer.Repeat{Cron: "* * * * *", Zone: "Europe/Berlin"}))
 	r.one().answer(200)
 	r.settle()
 	r.restart()
-	next := rigEpochMs - rigEpochMs%60_000 + 60_000
+	next := fakeEpochMs - fakeEpochMs%60_000 + 60_000
 	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != next {
 		t.Fatalf("after a crash: %+v", v)
 	}
@@ -82,12 +82,12 @@ func TestSeriesDies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", 0, repeats(timer.Repeat{EveryMs: 60_000}))
 	first := r.one()
 	first.answer(410)
 	r.settle()
-	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != rigEpochMs+60_000 {
+	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != fakeEpochMs+60_000 {
 		t.Fatalf("after a death: %+v", v)
 	}
 	if r.table().Totals().Dead != 1 {
@@ -116,12 +116,12 @@ func TestSeriesDies(t *testing.T) {
 }
 
 func TestSeriesExpires(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.topicsChanged()
 	r.add("a", time.Second, repeats(timer.Repeat{EveryMs: 60_000}), func(s *timer.Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 5000 })
 	r.pass(10 * time.Second)
-	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != rigEpochMs+61_000 || r.table().Totals().Dead != 1 {
+	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != fakeEpochMs+61_000 || r.table().Totals().Dead != 1 {
 		t.Fatalf("after an expiry: %+v", v)
 	}
 	r.topic(1, nil)
@@ -133,7 +133,7 @@ func TestSeriesExpires(t *testing.T) {
 // TestSeriesCancelled: a cancel while an occurrence runs ends the series, whatever becomes of the call.
 func TestSeriesCancelled(t *testing.T) {
 	for status, want := range map[int]string{200: "done 1", 500: "cancelled 1", 410: "cancelled 1"} {
-		r := newStand(t, nil)
+		r := newHostHarness(t, nil)
 		r.add("a", 0, repeats(timer.Repeat{EveryMs: 1000}))
 		c := r.one()
 		if got := r.do(timer.Command{Kind: timer.Cancel, ID: "a"}); got.Code != timer.CancelInFlight {
@@ -147,7 +147,7 @@ func TestSeriesCancelled(t *testing.T) {
 }
 
 func TestSeriesPatched(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", time.Second)
 	patch := func(p *timer.Repeat) {
 		t.Helper()
@@ -192,9 +192,9 @@ func TestSeriesMissed(t *testing.T) {
 	}{
 		{timer.CatchUpOne, []int64{10}, 100}, {timer.CatchUpSkip, nil, 100}, {timer.CatchUpAll, []int64{10, 20, 30, 40, 50, 60, 70, 80, 90}, 100},
 	} {
-		away := map[string]func(r *stand){
-			"down": func(r *stand) { r.kill(); r.step(95 * time.Minute); r.mustOpen() },
-			"paused": func(r *stand) {
+		away := map[string]func(r *hostHarness){
+			"down": func(r *hostHarness) { r.kill(); r.step(95 * time.Minute); r.mustOpen() },
+			"paused": func(r *hostHarness) {
 				r.topic(1, func(p *timer.Topic) { p.Paused = true })
 				r.topicsChanged()
 				r.pass(95 * time.Minute)
@@ -203,19 +203,19 @@ func TestSeriesMissed(t *testing.T) {
 			},
 		}
 		for name, leave := range away {
-			r := newStand(t, nil)
+			r := newHostHarness(t, nil)
 			r.calls.auto = 200
 			r.add("a", 10*time.Minute, repeats(timer.Repeat{EveryMs: 600_000, CatchUp: c.catchUp, Count: 12}))
 			leave(r)
 			r.settle()
 			var dues []int64
 			for _, call := range r.calls.take() {
-				dues = append(dues, (call.Job.DueMs-rigEpochMs)/60_000)
+				dues = append(dues, (call.Job.DueMs-fakeEpochMs)/60_000)
 			}
 			if len(dues) != len(c.dues) || len(dues) > 0 && (dues[0] != c.dues[0] || dues[len(dues)-1] != c.dues[len(c.dues)-1]) {
 				t.Errorf("%s, catch-up %d: calls at %v, want %v", name, c.catchUp, dues, c.dues)
 			}
-			if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != rigEpochMs+c.next*60_000 {
+			if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != fakeEpochMs+c.next*60_000 {
 				t.Errorf("%s, catch-up %d: the next is %+v", name, c.catchUp, v)
 			}
 			r.audit()
@@ -225,8 +225,8 @@ func TestSeriesMissed(t *testing.T) {
 
 // TestSeriesSkippedToItsEnd: a series whose rest was missed is over.
 func TestSeriesSkippedToItsEnd(t *testing.T) {
-	r := newStand(t, nil)
-	r.add("a", time.Minute, repeats(timer.Repeat{EveryMs: 60_000, CatchUp: timer.CatchUpSkip, UntilMs: rigEpochMs + 600_000}))
+	r := newHostHarness(t, nil)
+	r.add("a", time.Minute, repeats(timer.Repeat{EveryMs: 60_000, CatchUp: timer.CatchUpSkip, UntilMs: fakeEpochMs + 600_000}))
 	r.kill()
 	r.step(time.Hour)
 	r.mustOpen()
@@ -238,7 +238,7 @@ func TestSeriesSkippedToItsEnd(t *testing.T) {
 
 // TestSeriesInSnapshot: which occurrence it is, and that a dead one is spent, survive.
 func TestSeriesInSnapshot(t *testing.T) {
-	d := newDesk(t)
+	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: d.now, Repeat: &timer.Repeat{EveryMs: 1000, Count: 3}}})
 	for n := range int64(2) {
 		d.lease()
@@ -267,11 +267,11 @@ func TestSeriesInSnapshot(t *testing.T) {
 
 // TestSeriesOverlaps: the next occurrence does not wait for the end of the last; each lives on by itself.
 func TestSeriesOverlaps(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", 0, repeats(timer.Repeat{EveryMs: 10_000, Overlap: true, Count: 3}))
 	first := r.one()
 	r.settle()
-	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != rigEpochMs+10_000 || v.Version != 1 {
+	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != fakeEpochMs+10_000 || v.Version != 1 {
 		t.Fatalf("beside the first: %+v", v)
 	}
 	r.pass(10 * time.Second)
@@ -287,7 +287,7 @@ func TestSeriesOverlaps(t *testing.T) {
 	r.audit()
 	r.pass(8 * time.Second)
 	third := r.one()
-	if third.Job.DueMs != rigEpochMs+20_000 || third.Job.Seq == second.Job.Seq || third.Job.Fence <= second.Job.Fence {
+	if third.Job.DueMs != fakeEpochMs+20_000 || third.Job.Seq == second.Job.Seq || third.Job.Fence <= second.Job.Fence {
 		t.Errorf("the third: %+v", third.Job)
 	}
 	third.answer(200)
@@ -305,13 +305,13 @@ func TestSeriesOverlaps(t *testing.T) {
 // TestOverlapCancelled: a cancel is of every occurrence that has not ended (I5).
 func TestOverlapCancelled(t *testing.T) {
 	for _, waiting := range []bool{false, true} {
-		r := newStand(t, nil)
+		r := newHostHarness(t, nil)
 		r.add("a", 0, repeats(timer.Repeat{EveryMs: 10_000, Overlap: true}))
 		first := r.one()
 		if waiting { // for a retry whose lease is held ahead of its time
 			first.answer(500)
 			r.pass(990 * time.Millisecond)
-			if r.lead().held.len() != 1 {
+			if r.scheduler().held.len() != 1 {
 				t.Fatal("no lease is held: the test is about nothing")
 			}
 		}
@@ -335,7 +335,7 @@ func TestOverlapCancelled(t *testing.T) {
 
 // TestOverlapOutlivesCrashes: where the leader dies before the next occurrence is scheduled, it is when the next attempt starts.
 func TestOverlapOutlivesCrashes(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", 0, repeats(timer.Repeat{EveryMs: 10_000, Overlap: true}))
 	first := r.one()
 	r.restart()
@@ -344,17 +344,17 @@ func TestOverlapOutlivesCrashes(t *testing.T) {
 	if second.Job.Seq != first.Job.Seq || second.Job.Attempts != 2 {
 		t.Fatalf("after the crash: %+v", second.Job)
 	}
-	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != rigEpochMs+10_000 {
+	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != fakeEpochMs+10_000 {
 		t.Errorf("beside it: %+v", v)
 	}
 	r.restart()
 	r.settle()
-	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != rigEpochMs+10_000 {
+	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != fakeEpochMs+10_000 {
 		t.Errorf("after another crash: %+v", v)
 	}
 	r.one().answer(200)
 	r.pass(10 * time.Second)
-	if c := r.one(); c.Job.DueMs != rigEpochMs+10_000 || c.Job.Seq == first.Job.Seq {
+	if c := r.one(); c.Job.DueMs != fakeEpochMs+10_000 || c.Job.Seq == first.Job.Seq {
 		t.Errorf("the next: %+v", c.Job)
 	}
 	r.audit()

@@ -134,16 +134,16 @@ func (t *Table) appendHeader(dst []byte, version byte, hash uint64) []byte {
 		uint64(t.id), uint64(t.clockMs), t.seq, t.fence,
 		uint64(t.slab.high), uint64(t.slab.free), uint64(t.slab.unused),
 		uint64(t.finished.oldest), uint64(t.finished.newest), uint64(t.finished.bytes),
-		uint64(len(t.tombs)),
+		uint64(len(t.closedTopics)),
 	} {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	for _, tomb := range t.tombs {
+	for _, tomb := range t.closedTopics {
 		dst = binary.AppendUvarint(dst, uint64(tomb.topic))
 		dst = binary.AppendUvarint(dst, uint64(tomb.atMs))
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(t.reigns)))
-	for _, r := range t.reigns {
+	dst = binary.AppendUvarint(dst, uint64(len(t.leaderships)))
+	for _, r := range t.leaderships {
 		dst = binary.AppendUvarint(dst, r.from)
 		dst = binary.AppendUvarint(dst, r.owner)
 	}
@@ -237,7 +237,7 @@ func (s *Snapshot) appendSuccessor(dst []byte, h timer.Handle, ref uint32) []byt
 	return append(dst, v.body...)
 }
 
-func (t *Table) appendRun(dst []byte, r *run) []byte {
+func (t *Table) appendRun(dst []byte, r *attemptState) []byte {
 	dst = binary.AppendUvarint(dst, r.fence)
 	for _, n := range [...]int64{r.dueMs, r.nextEnd, r.firedMs, r.lateness} {
 		dst = binary.AppendVarint(dst, n)

@@ -16,7 +16,7 @@ import (
 // smallTable is a table with everything in it: every state, dead letters of one id, free slots, a closed topic.
 func smallTable(tb testing.TB) *Table {
 	tb.Helper()
-	g := newRig(tb, rand.New(rand.NewPCG(11, 5)).IntN)
+	g := newModelHarness(tb, rand.New(rand.NewPCG(11, 5)).IntN)
 	successor := func(x *modelTimer) bool { return x.successor != nil }
 	for !slices.ContainsFunc(g.model.all, successor) || len(g.table.chains) == 0 || g.table.slab.unused < 2 || g.table.Totals().Leased == 0 || g.table.Totals().Done == 0 {
 		g.turn()
@@ -116,7 +116,7 @@ func FuzzLoadTable(f *testing.F) {
 	f.Add(image(NewTable(7, 5)))
 	for _, state := range []string{"scheduled", "leased", "done", "dead", "cancelled"} {
 		table := NewTable(7, applyNow)
-		d := &desk{t: f, table: table, now: applyNow}
+		d := &tableHarness{t: f, table: table, now: applyNow}
 		states[state](d)
 		d.command(timer.Command{Kind: timer.Add, Content: 9, Spec: fullSpec()})
 		d.command(timer.Command{Kind: timer.CloseTopic, Topic: 8})

@@ -17,7 +17,7 @@ import (
 func smallLog(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 16<<10, 4<<10 }
 
 // fill makes changes until the log has so many generations more.
-func (r *stand) fill(generations uint64) {
+func (r *hostHarness) fill(generations uint64) {
 	r.t.Helper()
 	for to, n := r.host.stream.Generation()+generations, 0; r.host.stream.Generation() < to; n++ {
 		r.do(timer.Command{Kind: timer.Put, ID: fmt.Sprint("fill", n%50), Spec: &timer.Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 500))}})
@@ -25,7 +25,7 @@ func (r *stand) fill(generations uint64) {
 }
 
 // snapshots lets time pass until every group has had its snapshots, and drops what the log needs no more.
-func (r *stand) snapshots() {
+func (r *hostHarness) snapshots() {
 	r.t.Helper()
 	r.pass(settleAfter + time.Second)
 	if err := r.host.Housekeep(); err != nil {
@@ -33,9 +33,9 @@ func (r *stand) snapshots() {
 	}
 }
 
-func (r *stand) oldest() uint64 { return r.host.stream.Generations()[0].Gen }
+func (r *hostHarness) oldest() uint64 { return r.host.stream.Generations()[0].Gen }
 
-func (r *stand) snapshotFiles(id timer.ShardID) []wal.SnapshotInfo {
+func (r *hostHarness) snapshotFiles(id timer.ShardID) []wal.SnapshotInfo {
 	r.t.Helper()
 	all, err := wal.Snapshots(r.fs, r.host.snapshotDir())
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *stand) snapshotFiles(id timer.ShardID) []wal.SnapshotInfo {
 
 // TestI12SnapshotAndLog: a state that comes from a snapshot and the rest of the log is the live one, and old generations go.
 func TestI12SnapshotAndLog(t *testing.T) {
-	bubbleStand(t, smallLog, func(r *stand) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("kept", time.Hour)
 		r.fill(12)
 		r.snapshots()
@@ -85,7 +85,7 @@ func TestI12SnapshotAndLog(t *testing.T) {
 
 // TestI12Hash: recovering twice, with and without the snapshots' help, gives one state.
 func TestI12Hash(t *testing.T) {
-	bubbleStand(t, func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 64<<10, 16<<10 }, func(r *stand) {
+	bubbleHarness(t, func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 64<<10, 16<<10 }, func(r *hostHarness) {
 		r.fill(3)
 		w := r.host.workers[0]
 		w.beginSnapshot(r.host.groups[1])
@@ -94,15 +94,15 @@ func TestI12Hash(t *testing.T) {
 			r.pass(tickInterval)
 		}
 		r.fill(1)
-		with := makeStand(t, r.fs.CrashClone(calm{}, zeroLoss), r.change)
-		without := makeStand(t, r.fs.CrashClone(calm{}, zeroLoss), r.change)
+		with := makeHarness(t, r.fs.CrashClone(calm{}, zeroLoss), r.change)
+		without := makeHarness(t, r.fs.CrashClone(calm{}, zeroLoss), r.change)
 		for _, s := range r.snapshotFiles(1) {
 			if err := without.fs.Remove(r.host.snapshotDir() + "/" + s.Name); err != nil {
 				t.Fatal(err)
 			}
 		}
 		var hashes []uint64
-		for _, s := range []*stand{with, without} {
+		for _, s := range []*hostHarness{with, without} {
 			s.starts, s.clock, s.freeze = 1, r.clock, true
 			if err := s.open(); err != nil {
 				t.Fatal(err)
@@ -121,7 +121,7 @@ func TestI12Hash(t *testing.T) {
 // TestLoadersGiveOneState: however many goroutines recover, and whether or not a newest snapshot is damaged, each group is the same.
 func TestLoadersGiveOneState(t *testing.T) {
 	const shards = 5
-	bubbleStand(t, func(c *Config) { smallLog(c); c.Shards = shards }, func(r *stand) {
+	bubbleHarness(t, func(c *Config) { smallLog(c); c.Shards = shards }, func(r *hostHarness) {
 		at := func(n int) timer.ShardID { return timer.ShardID(1 + n%shards) }
 		for to, n := r.host.stream.Generation()+20, 0; r.host.stream.Generation() < to; n++ {
 			r.host.Submit(at(n), &timer.Command{Kind: timer.Put, Topic: 1, ID: fmt.Sprint("some", n%50), Spec: &timer.Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 500))}}, true,
@@ -148,7 +148,7 @@ func TestLoadersGiveOneState(t *testing.T) {
 			}
 			var want string
 			for _, loaders := range []int{1, 2, 3, shards + 1} {
-				s := makeStand(t, r.fs.CrashClone(calm{}, zeroLoss), func(c *Config) { r.change(c); c.Loaders = loaders })
+				s := makeHarness(t, r.fs.CrashClone(calm{}, zeroLoss), func(c *Config) { r.change(c); c.Loaders = loaders })
 				s.starts, s.clock, s.freeze = 1, r.clock, true
 				if err := s.open(); err != nil {
 					t.Fatal(err)
@@ -182,7 +182,7 @@ func TestRestartReadsLittleLog(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	small := func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 1<<20, 64<<10 }
-	bubbleStand(t, small, func(r *stand) {
+	bubbleHarness(t, small, func(r *hostHarness) {
 		for round := range 20 {
 			r.fill(1)
 			r.snapshots()
@@ -210,7 +210,7 @@ func TestPinnable(t *testing.T) {
 
 // TestDamagedSnapshot: the one before it and the log cover for the newest; without both the host refuses.
 func TestDamagedSnapshot(t *testing.T) {
-	bubbleStand(t, smallLog, func(r *stand) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("first", time.Hour)
 		r.fill(8)
 		r.snapshots()
@@ -245,7 +245,7 @@ func TestDamagedSnapshot(t *testing.T) {
 
 // TestDamagedSnapshotOfIdleShard: when the log has nothing left after a damaged snapshot, an older one must not pass for the state.
 func TestDamagedSnapshotOfIdleShard(t *testing.T) {
-	bubbleStand(t, smallLog, func(r *stand) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		g := r.host.groups[1]
 		r.add("first", time.Hour)
 		r.take(g)
@@ -272,7 +272,7 @@ func TestDamagedSnapshotOfIdleShard(t *testing.T) {
 }
 
 // take writes a snapshot of a group now.
-func (r *stand) take(g *group) {
+func (r *hostHarness) take(g *group) {
 	r.t.Helper()
 	g.w.beginSnapshot(g)
 	for n := 0; g.w.snapshot != nil; n++ {
@@ -285,7 +285,7 @@ func (r *stand) take(g *group) {
 }
 
 // fillMeta is fill with commands of the meta group.
-func (r *stand) fillMeta(generations uint64) {
+func (r *hostHarness) fillMeta(generations uint64) {
 	for to := r.host.stream.Generation() + generations; r.host.stream.Generation() < to; {
 		if _, err := r.propose(strings.Repeat("m", 500)); err != nil {
 			r.t.Fatal(err)
@@ -293,8 +293,8 @@ func (r *stand) fillMeta(generations uint64) {
 	}
 }
 
-func (r *stand) propose(cmd string) (any, error) {
-	o := &metaOp{group: r.host.groups[Meta], cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: rigWaiter()}
+func (r *hostHarness) propose(cmd string) (any, error) {
+	o := &metaOp{group: r.host.groups[Meta], cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
 	if err := o.group.w.box.offer(o); err != nil {
 		return nil, err
 	}
@@ -309,7 +309,7 @@ func (r *stand) propose(cmd string) (any, error) {
 
 // TestSnapshotWhileBusy: changes that are made while a snapshot is written are not in it, and not lost.
 func TestSnapshotWhileBusy(t *testing.T) {
-	bubbleStand(t, nil, func(r *stand) {
+	bubbleHarness(t, nil, func(r *hostHarness) {
 		for i := range 300 {
 			r.add(fmt.Sprint("t", i), time.Hour, func(s *timer.Spec) { s.Payload = []byte(strings.Repeat("p", 20_000)) })
 		}
@@ -338,7 +338,7 @@ func TestSnapshotWhileBusy(t *testing.T) {
 
 // TestSnapshotWriteError: the log goes on growing until a later snapshot succeeds.
 func TestSnapshotWriteError(t *testing.T) {
-	bubbleStand(t, smallLog, func(r *stand) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("a", time.Hour)
 		broken := errors.New("no such luck")
 		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
@@ -370,7 +370,7 @@ func TestSnapshotWriteError(t *testing.T) {
 
 // TestIdleShardsPinNothing: shards that nobody uses let the log go, and are still there after it.
 func TestIdleShardsPinNothing(t *testing.T) {
-	bubbleStand(t, func(c *Config) { smallLog(c); c.Shards, c.Workers = 4, 2 }, func(r *stand) {
+	bubbleHarness(t, func(c *Config) { smallLog(c); c.Shards, c.Workers = 4, 2 }, func(r *hostHarness) {
 		for _, g := range r.host.groups[2:] {
 			g.canary.next = 1 << 62
 		}
@@ -392,7 +392,7 @@ func TestIdleShardsPinNothing(t *testing.T) {
 }
 
 func TestMetaMachine(t *testing.T) {
-	bubbleStand(t, smallLog, func(r *stand) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		for i := 1; i <= 3; i++ {
 			if got, err := r.propose(fmt.Sprint("line ", i)); err != nil || got != any(i) {
 				t.Fatalf("%v, %v; want %d", got, err, i)
@@ -413,7 +413,7 @@ func TestMetaMachine(t *testing.T) {
 			t.Errorf("from a snapshot and the log: %q, want %q", got, want)
 		}
 		r.freeze = true
-		late := &metaOp{group: r.host.groups[Meta], cmd: []byte("late"), deadline: r.clock.mono + waitLimit, wait: rigWaiter()}
+		late := &metaOp{group: r.host.groups[Meta], cmd: []byte("late"), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
 		r.propose("x") // two frames on their way
 		r.propose("y")
 		r.host.workers[0].box.post(late)
@@ -426,7 +426,7 @@ func TestMetaMachine(t *testing.T) {
 
 // TestI15TwoSnapshotsAreKept: older files are removed, and so is one that was found damaged.
 func TestI15TwoSnapshotsAreKept(t *testing.T) {
-	bubbleStand(t, nil, func(r *stand) {
+	bubbleHarness(t, nil, func(r *hostHarness) {
 		g := r.host.groups[1]
 		for i := range 5 {
 			r.add(fmt.Sprint("t", i), time.Hour)
@@ -454,7 +454,7 @@ func TestI15TwoSnapshotsAreKept(t *testing.T) {
 // TestOldLogGoesWhileSnapshotsAreDue: where the next snapshot is due whenever one is done, the log's old generations go all the same, and no
 // group waits for ever for its turn.
 func TestOldLogGoesWhileSnapshotsAreDue(t *testing.T) {
-	bubbleStand(t, func(c *Config) { smallLog(c); c.SnapshotLogBytes = 1 }, func(r *stand) {
+	bubbleHarness(t, func(c *Config) { smallLog(c); c.SnapshotLogBytes = 1 }, func(r *hostHarness) {
 		for range 40 {
 			if _, err := r.propose("always due"); err != nil {
 				t.Fatal(err)

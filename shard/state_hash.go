@@ -23,7 +23,7 @@ func (t *Table) hashOf(version byte) uint64 {
 		return t.Hash()
 	}
 	x := t.hashCounters()
-	for _, tomb := range t.tombs {
+	for _, tomb := range t.closedTopics {
 		x = mix(mix(x, uint64(tomb.topic)), uint64(tomb.atMs))
 	}
 	return t.hashReigns(x)
@@ -42,7 +42,7 @@ func (t *Table) hashCounters() uint64 {
 }
 
 func (t *Table) hashReigns(x uint64) uint64 {
-	for _, r := range t.reigns {
+	for _, r := range t.leaderships {
 		x = mix(mix(x, r.from), r.owner)
 	}
 	if t.deliverySum != 0 {

@@ -70,7 +70,7 @@ func (g *group) stats(s *Stats) {
 	if g.fault() != "" || g.compare.differs {
 		s.Faults++
 	}
-	if g.table == nil || !g.lead.active {
+	if g.table == nil || !g.scheduler.active {
 		return
 	}
 	c := g.table.Totals()
@@ -81,13 +81,13 @@ func (g *group) stats(s *Stats) {
 	s.Dead += c.Dead
 	s.MemoryBytes += g.table.MemoryBytes()
 	s.SealedBy = g.table.targets.sealed.addTo(s.SealedBy)
-	for _, f := range g.lead.flights {
-		if f.hidden() && f.lane.queue.id != canaryTopic {
+	for _, f := range g.scheduler.activeLeases {
+		if f.hidden() && f.queue.queue.id != canaryTopic {
 			s.Leased--
 			s.Scheduled++
 		}
 	}
-	for _, q := range g.lead.topics {
+	for _, q := range g.scheduler.topics {
 		n, _ := q.overdue(g.w.nowMs)
 		s.Overdue += n
 	}

@@ -28,10 +28,10 @@ type Table struct {
 	id timer.ShardID
 
 	// Replicated counters.
-	clockMs int64   // goes back by setClock alone
-	seq     uint64  // last given
-	fence   uint64  // last given
-	reigns  []reign // the last that took over, oldest first
+	clockMs     int64        // goes back by setClock alone
+	seq         uint64       // last given
+	fence       uint64       // last given
+	leaderships []leadership // the last that took over, oldest first
 	// restamped is how far the slots were gone through since the clock was set back, see restamp.
 	// noRestamp: all of them, or it never was.
 	restamped timer.Handle
@@ -39,17 +39,17 @@ type Table struct {
 	// versions that were given after the backup was taken, and are lost, are not given again.
 	leastVersion uint32
 
-	slab     slab
-	runs     runs
-	blobs    arena
-	ids      index
-	seed     maphash.Seed // of what is looked up by client's bytes: nobody outside can tell which of them meet. Nothing that replicas agree on depends on it
-	targets  targets
-	topics   topics
-	finished finished
-	chains   map[timer.Handle]link
-	tombs    []tombstone                // by when they were closed
-	tombOf   map[timer.TopicID]struct{} // those in tombs: every add asks
+	slab         slab
+	runs         attemptStates
+	blobs        arena
+	ids          index
+	seed         maphash.Seed // of what is looked up by client's bytes: nobody outside can tell which of them meet. Nothing that replicas agree on depends on it
+	targets      targets
+	topics       topics
+	finished     finished
+	chains       map[timer.Handle]link
+	closedTopics []tombstone                // by when they were closed
+	tombOf       map[timer.TopicID]struct{} // those in closed topics: every add asks
 	// deliveries are of the topics that have ever changed theirs.
 	deliveries map[timer.TopicID]delivery
 	wheel      *wheel.Wheel
@@ -59,9 +59,9 @@ type Table struct {
 	scrub     scrub
 	compares  bool // the last entry has the replicas compare their states
 	snap      *Snapshot
-	snapshots uint32     // begun; the number of the last
-	scratch   []byte     // a spec on its way into the arena
-	story     *chronicle // what the history is told; nil: there is none
+	snapshots uint32       // begun; the number of the last
+	scratch   []byte       // a spec on its way into the arena
+	events    *eventBuffer // what the history is told; nil: there is none
 }
 
 // NewTable makes an empty table.
@@ -131,10 +131,10 @@ func (t *Table) live(h timer.Handle, seq uint64) *slot {
 // Live says whether the handle still holds the timer of that number.
 func (t *Table) Live(h timer.Handle, seq uint64) bool { return t.live(h, seq) != nil }
 
-// touch must come before a change of a slot that is or was in use, and settle after it: a snapshot under way
+// beginUpdate must come before a change of a slot that is or was in use, and settle after it: a snapshot under way
 // saves what the slot was, and the sums and counts follow the change. Between the two no other slot is touched
 // but in pairs of its own.
-func (t *Table) touch(h timer.Handle) *slot {
+func (t *Table) beginUpdate(h timer.Handle) *slot {
 	if t.snap != nil {
 		t.snap.keep(h)
 	}
@@ -144,7 +144,7 @@ func (t *Table) touch(h timer.Handle) *slot {
 	return s
 }
 
-func (t *Table) settle(h timer.Handle, s *slot) {
+func (t *Table) endUpdate(h timer.Handle, s *slot) {
 	t.addSlot(h, t.slotHash(h, s))
 	t.countSlot(s, +1)
 }
@@ -164,7 +164,7 @@ func (t *Table) countSlot(s *slot, by int64) {
 // newSlot takes a slot for a timer that is about to be created, and leaves it touched.
 func (t *Table) newSlot() (timer.Handle, *slot) {
 	if h := t.slab.free; h != 0 {
-		s := t.touch(h)
+		s := t.beginUpdate(h)
 		t.slab.free = timer.Handle(s.ref)
 		t.slab.unused--
 		*s = slot{}
@@ -179,9 +179,9 @@ func (t *Table) newSlot() (timer.Handle, *slot) {
 // drop forgets a timer: its slot is free, its id unknown unless an older dead letter of that id is left.
 func (t *Table) drop(h timer.Handle) {
 	t.unchain(h)
-	s := t.touch(h)
+	s := t.beginUpdate(h)
 	t.forget(h, s)
-	t.settle(h, s)
+	t.endUpdate(h, s)
 }
 
 // forget empties a slot that is touched, in no chain and not in the index under its own number any more.
@@ -199,8 +199,8 @@ func (t *Table) forget(h timer.Handle, s *slot) {
 	t.topics.release(row)
 }
 
-// turn moves a touched timer to a state that lasts until when (see slot.when), and its place in the wheel.
-func (t *Table) turn(h timer.Handle, s *slot, to timer.State, whenMs int64) {
+// transition moves a touched timer to a state that lasts until when (see slot.when), and its place in the wheel.
+func (t *Table) transition(h timer.Handle, s *slot, to timer.State, whenMs int64) {
 	s.setState(to)
 	s.setWhen(whenMs)
 	s.rev++
@@ -219,7 +219,7 @@ func (t *Table) place(h timer.Handle, s *slot) {
 		t.wheel.Remove(wheel.Handle(h))
 		return
 	}
-	t.Watch(h, at)
+	t.Arm(h, at)
 }
 
 func (t *Table) wakeMs(s *slot) (ms int64, in bool) {

@@ -7,7 +7,7 @@ import (
 	"carillon/timer"
 )
 
-func (g *rig) spec() *timer.Spec {
+func (g *modelHarness) spec() *timer.Spec {
 	s := &timer.Spec{DueMs: g.now + int64(g.pick(200_000)) - 20_000, Priority: uint8(g.pick(3))}
 	if n := g.pick(4); n > 0 {
 		s.PayloadKind = timer.PayloadKind(1 + n&1)
@@ -39,7 +39,7 @@ func (g *rig) spec() *timer.Spec {
 	return s
 }
 
-func (g *rig) patch() *timer.Patch {
+func (g *modelHarness) patch() *timer.Patch {
 	p := &timer.Patch{Spec: *g.spec()}
 	bits := g.pick(1 << 16)
 	for _, f := range patchFields(p) {
@@ -51,7 +51,7 @@ func (g *rig) patch() *timer.Patch {
 	return p
 }
 
-func (g *rig) randomCommand() *timer.Command {
+func (g *modelHarness) randomCommand() *timer.Command {
 	kinds := []timer.Kind{timer.Add, timer.Add, timer.Add, timer.Add, timer.Put, timer.Put, timer.Modify, timer.Modify, timer.Cancel, timer.Fire, timer.Redrive, timer.Purge}
 	c := &timer.Command{Kind: kinds[g.pick(len(kinds))], Topic: timer.TopicID(1 + g.pick(2)), ID: fmt.Sprint("timer-", g.pick(12))}
 	if g.pick(150) == 0 {
@@ -98,14 +98,14 @@ func (g *rig) randomCommand() *timer.Command {
 	return c
 }
 
-func (g *rig) any() *modelTimer {
+func (g *modelHarness) any() *modelTimer {
 	if len(g.model.all) == 0 {
 		return nil
 	}
 	return g.model.all[g.pick(len(g.model.all))]
 }
 
-func (g *rig) of(state timer.State) *modelTimer {
+func (g *modelHarness) of(state timer.State) *modelTimer {
 	for range 8 {
 		if x := g.any(); x != nil && x.State == state {
 			return x
@@ -115,7 +115,7 @@ func (g *rig) of(state timer.State) *modelTimer {
 }
 
 // item puts a random item into the batch. What it names is as the state was before the batch, so it may be stale.
-func (g *rig) item(b *Batch) step {
+func (g *modelHarness) item(b *Batch) step {
 	switch g.pick(8) {
 	default:
 		c := g.randomCommand()
@@ -175,7 +175,7 @@ func (g *rig) item(b *Batch) step {
 	}
 }
 
-func (g *rig) outcomeItem(b *Batch) step {
+func (g *modelHarness) outcomeItem(b *Batch) step {
 	x := g.of(timer.Leased)
 	if x == nil {
 		b.Tick()
@@ -209,4 +209,4 @@ func (g *rig) outcomeItem(b *Batch) step {
 }
 
 // again is when an occurrence is due that may follow.
-func (g *rig) again() int64 { return []int64{0, g.now + 5_000, g.now - 5_000}[g.pick(3)] }
+func (g *modelHarness) again() int64 { return []int64{0, g.now + 5_000, g.now - 5_000}[g.pick(3)] }

@@ -27,8 +27,8 @@ func (t *Table) NextDue() (ms int64, ok bool) {
 	return int64(next), ok
 }
 
-// Watch puts a timer into the wheel, or moves it, for that moment.
-func (t *Table) Watch(h timer.Handle, atMs int64) {
+// Arm puts a timer into the wheel, or moves it, for that moment.
+func (t *Table) Arm(h timer.Handle, atMs int64) {
 	if t.get(h) == nil {
 		return
 	}
@@ -154,9 +154,9 @@ func (t *Table) RetryOf(h timer.Handle) timer.Retry {
 	return spec.Retry
 }
 
-// Rewatch puts timers that were popped back into the wheel where their state says, looking at no more than budget slots after
+// RearmRange puts timers that were popped back into the wheel where their state says, looking at no more than budget slots after
 // from (0 at first), and says where to go on.
-func (t *Table) Rewatch(from timer.Handle, budget int) (next timer.Handle, done bool) {
+func (t *Table) RearmRange(from timer.Handle, budget int) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++
 		t.restore(from, t.slab.at(from))
@@ -164,8 +164,8 @@ func (t *Table) Rewatch(from timer.Handle, budget int) (next timer.Handle, done 
 	return from, from >= t.slab.high
 }
 
-// Restore is Rewatch for one timer, if it still has that number.
-func (t *Table) Restore(h timer.Handle, seq uint64) {
+// Rearm is Rewatch for one timer, if it still has that number.
+func (t *Table) Rearm(h timer.Handle, seq uint64) {
 	if s := t.live(h, seq); s != nil {
 		t.restore(h, s)
 	}
@@ -174,7 +174,7 @@ func (t *Table) Restore(h timer.Handle, seq uint64) {
 func (t *Table) restore(h timer.Handle, s *slot) {
 	if at, wakes := t.wakeMs(s); wakes {
 		if _, in := t.wheel.When(wheel.Handle(h)); !in {
-			t.Watch(h, at)
+			t.Arm(h, at)
 		}
 	}
 }

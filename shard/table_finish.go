@@ -18,7 +18,7 @@ func (l *loader) finish() {
 		if s.state() == 0 {
 			s.rev = 0
 		}
-		t.settle(h, s)
+		t.endUpdate(h, s)
 	}
 	for h := timer.Handle(1); h <= t.slab.high && l.err == nil; h++ {
 		if s := t.slab.at(h); s.state() != 0 {

@@ -24,7 +24,7 @@ func (f *finished) push(t *Table, h timer.Handle, s *slot) {
 	if f.newest == 0 {
 		f.oldest = h
 	} else {
-		f.relink(t, f.newest, func(r *run) { r.newer = uint32(h) })
+		f.relink(t, f.newest, func(r *attemptState) { r.newer = uint32(h) })
 	}
 	f.newest = h
 	f.bytes += t.finishedCost(s)
@@ -37,26 +37,26 @@ func (f *finished) remove(t *Table, h timer.Handle, s *slot) {
 	if older == 0 {
 		f.oldest = newer
 	} else {
-		f.relink(t, older, func(r *run) { r.newer = uint32(newer) })
+		f.relink(t, older, func(r *attemptState) { r.newer = uint32(newer) })
 	}
 	if newer == 0 {
 		f.newest = older
 	} else {
-		f.relink(t, newer, func(r *run) { r.older = uint32(older) })
+		f.relink(t, newer, func(r *attemptState) { r.older = uint32(older) })
 	}
 	f.bytes -= t.finishedCost(s)
 }
 
-func (f *finished) relink(t *Table, h timer.Handle, change func(*run)) {
-	s := t.touch(h)
+func (f *finished) relink(t *Table, h timer.Handle, change func(*attemptState)) {
+	s := t.beginUpdate(h)
 	change(t.runs.at(s.run))
-	t.settle(h, s)
+	t.endUpdate(h, s)
 }
 
 // end finishes a touched timer as Done or Cancelled.
 func (t *Table) end(h timer.Handle, s *slot, to timer.State, endMs int64) {
 	t.run(s).nextEnd = endMs
-	t.turn(h, s, to, endMs)
+	t.transition(h, s, to, endMs)
 	t.finished.push(t, h, s)
 	t.tellEnd(h, s)
 }
@@ -81,18 +81,18 @@ type link struct{ newer, older timer.Handle }
 
 // setLink changes a timer's place in its chain; the timer must not be touched.
 func (t *Table) setLink(h timer.Handle, l link) {
-	s := t.touch(h)
+	s := t.beginUpdate(h)
 	if l == (link{}) {
 		delete(t.chains, h)
 	} else {
 		t.chains[h] = l
 	}
 	s.mark(chainMark, l != link{})
-	t.settle(h, s)
+	t.endUpdate(h, s)
 }
 
-// shadow makes the new timer h, which is not in the index, the one that its id names, before the dead letter old.
-func (t *Table) shadow(hash uint32, old, h timer.Handle) {
+// supersede makes the new timer h, which is not in the index, the one that its id names, before the dead letter old.
+func (t *Table) supersede(hash uint32, old, h timer.Handle) {
 	t.ids.replace(hash, uint32(old), uint32(h))
 	t.setLink(old, link{newer: h, older: t.chains[old].older})
 	t.setLink(h, link{older: old})

@@ -11,8 +11,8 @@ import (
 
 // Bounds of a snapshot's parts.
 const (
-	maxTombs = 1 << 20
-	maxBody  = 1<<21 - 1
+	maxClosedTopics = 1 << 20
+	maxBody         = 1<<21 - 1
 )
 
 // loader builds a table from a snapshot. After the first fault every value reads as zero.
@@ -180,16 +180,16 @@ func (l *loader) header(id timer.ShardID) {
 	t.finished.oldest = timer.Handle(l.number(high, "oldest finished"))
 	t.finished.newest = timer.Handle(l.number(high, "newest finished"))
 	t.finished.bytes = int64(l.number(1<<62, "finished bytes"))
-	for n := l.number(maxTombs, "closed topics"); n > 0 && l.err == nil; n-- {
+	for n := l.number(maxClosedTopics, "closed topics"); n > 0 && l.err == nil; n-- {
 		topic := timer.TopicID(l.number(1<<32-1, "topic"))
 		if t.closed(topic) {
 			l.fail("topic %d is closed twice", topic)
 		}
-		t.bury(tombstone{topic, int64(l.number(timer.MaxMs, "closing time"))})
+		t.addClosed(tombstone{topic, int64(l.number(timer.MaxMs, "closing time"))})
 	}
-	for n := l.number(maxReigns, "reigns"); n > 0 && l.err == nil; n-- {
+	for n := l.number(maxLeaderships, "reigns"); n > 0 && l.err == nil; n-- {
 		from := l.number(1<<64-1, "first fence")
-		t.reigns = append(t.reigns, reign{from, l.number(1<<64-1, "owner")})
+		t.leaderships = append(t.leaderships, leadership{from, l.number(1<<64-1, "owner")})
 	}
 	if l.hashed = hashOfList; l.version > unnamedHash {
 		t.restamped = timer.Handle(l.number(uint64(noRestamp), "last restamped"))
@@ -209,7 +209,7 @@ func (l *loader) header(id timer.ShardID) {
 }
 
 func (l *loader) deliveries() {
-	for n := l.number(maxTombs, "deliveries"); n > 0 && l.err == nil; n-- {
+	for n := l.number(maxClosedTopics, "deliveries"); n > 0 && l.err == nil; n-- {
 		topic := timer.TopicID(l.number(1<<32-1, "topic"))
 		word := l.number(1<<33-1, "delivery")
 		d := delivery{turn: uint32(word >> 1), pull: word&1 != 0}
@@ -321,7 +321,7 @@ func (l *loader) check(s *slot, v *blob, body []byte, hasRun bool, target uint32
 }
 
 // checkBlob decodes a blob that has been checked.
-func (l *loader) checkBlob(v *blob, body []byte, target uint32) (f facts) {
+func (l *loader) checkBlob(v *blob, body []byte, target uint32) (f specSummary) {
 	if (target != 0) != (v.flags&blobTarget != 0) || target != 0 && l.targets[target] == nil {
 		l.fail("target %d is not defined", target)
 	}

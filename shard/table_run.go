@@ -7,8 +7,8 @@ const (
 	runChunkLen  = 1 << runChunkBits
 )
 
-// run is what a timer has that was attempted or has ended, 64 bytes. Timers that only wait have none.
-type run struct {
+// attemptState is what a timer has that was attempted or has ended, 64 bytes. Timers that only wait have none.
+type attemptState struct {
 	fence uint64 // of the last lease
 	dueMs int64
 	// nextEnd is, while Leased, when the attempt was due (for Release); when over, the end; while Scheduled
@@ -25,16 +25,18 @@ type run struct {
 	successor    uint32 // while Leased: the blob of who takes over when the attempt has ended; 0 nobody
 }
 
-// runs hands out run records by number, from 1.
-type runs struct {
-	chunks []*[runChunkLen]run
+// attemptStates hands out run records by number, from 1.
+type attemptStates struct {
+	chunks []*[runChunkLen]attemptState
 	high   uint32
 	free   uint32
 }
 
-func (r *runs) at(n uint32) *run { return &r.chunks[n>>runChunkBits][n&(runChunkLen-1)] }
+func (r *attemptStates) at(n uint32) *attemptState {
+	return &r.chunks[n>>runChunkBits][n&(runChunkLen-1)]
+}
 
-func (r *runs) take() uint32 {
+func (r *attemptStates) take() uint32 {
 	n := r.free
 	if n != 0 {
 		r.free = r.at(n).newer
@@ -42,24 +44,24 @@ func (r *runs) take() uint32 {
 		r.high++
 		n = r.high
 		if int(n>>runChunkBits) == len(r.chunks) {
-			r.chunks = append(r.chunks, new([runChunkLen]run))
+			r.chunks = append(r.chunks, new([runChunkLen]attemptState))
 		}
 	}
-	*r.at(n) = run{}
+	*r.at(n) = attemptState{}
 	return n
 }
 
-func (r *runs) give(n uint32) {
-	*r.at(n) = run{newer: r.free}
+func (r *attemptStates) give(n uint32) {
+	*r.at(n) = attemptState{newer: r.free}
 	r.free = n
 }
 
-func (r *runs) memory() int64 {
+func (r *attemptStates) memory() int64 {
 	return int64(len(r.chunks))*runChunkLen*64 + int64(cap(r.chunks))*8
 }
 
 // run returns the run of a touched timer, and makes it if there is none.
-func (t *Table) run(s *slot) *run {
+func (t *Table) run(s *slot) *attemptState {
 	if s.run == 0 {
 		s.run = t.runs.take()
 		r := t.runs.at(s.run)
@@ -87,7 +89,7 @@ func (t *Table) dueMs(s *slot) int64 {
 }
 
 // setError keeps the text of the last error.
-func (t *Table) setError(h timer.Handle, r *run, text string) {
+func (t *Table) setError(h timer.Handle, r *attemptState, text string) {
 	if r.errRef != 0 {
 		t.addBlob(h, -errorHash(h, t.errorText(r)))
 		t.blobs.release(r.errRef)
@@ -104,7 +106,7 @@ func (t *Table) setError(h timer.Handle, r *run, text string) {
 }
 
 // errorText is valid until the timer's next change.
-func (t *Table) errorText(r *run) []byte {
+func (t *Table) errorText(r *attemptState) []byte {
 	if r.errRef == 0 {
 		return nil
 	}

@@ -94,7 +94,7 @@ func (t *Table) sumsOf(h timer.Handle) (slots, blobs uint64, ok bool) {
 }
 
 // errorSum is what the text of the last error has in blobSum.
-func (t *Table) errorSum(h timer.Handle, r *run) uint64 {
+func (t *Table) errorSum(h timer.Handle, r *attemptState) uint64 {
 	if text := t.errorText(r); len(text) > 0 {
 		return errorHash(h, text)
 	}
@@ -110,7 +110,7 @@ func (t *Table) soundTarget(row uint32) bool {
 }
 
 func (t *Table) sumClosed() (sum uint64) {
-	for _, tomb := range t.tombs {
+	for _, tomb := range t.closedTopics {
 		sum += tomb.hash()
 	}
 	return sum

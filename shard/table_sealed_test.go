@@ -27,7 +27,7 @@ func TestSealedValuesAreCounted(t *testing.T) {
 		}
 		return s
 	}
-	d := newDesk(t)
+	d := newTableHarness(t)
 	steps := []struct {
 		cmd  timer.Command
 		want map[string]int64

@@ -11,10 +11,10 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// idleShard makes a stand whose shard 1 has a timer called "kept" and lies idle: the log has nothing of it any more but the place of its newest
+// idleShard makes a harness whose shard 1 has a timer called "kept" and lies idle: the log has nothing of it any more but the place of its newest
 // snapshot, of so many.
-func idleShard(t *testing.T, snapshots int, run func(r *stand, files []string)) {
-	bubbleStand(t, smallLog, func(r *stand) {
+func idleShard(t *testing.T, snapshots int, run func(r *hostHarness, files []string)) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		g := r.host.groups[1]
 		for i := range snapshots - 1 {
 			r.add(fmt.Sprint("old", i), time.Hour)
@@ -43,7 +43,7 @@ func TestReadErrorOfASnapshotIsNoDamage(t *testing.T) {
 	for snapshots := 1; snapshots <= 2; snapshots++ {
 		for after := range 4 { // its opening and its first reads
 			t.Run(fmt.Sprint(snapshots, " snapshots, read ", after), func(t *testing.T) {
-				idleShard(t, snapshots, func(r *stand, files []string) {
+				idleShard(t, snapshots, func(r *hostHarness, files []string) {
 					reads := 0
 					r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
 						if op.Changes() || name != files[0] {
@@ -76,7 +76,7 @@ func TestReadErrorOfASnapshotIsNoDamage(t *testing.T) {
 
 // TestReadErrorOfANeedlessSnapshot: where the one before it and the log have all, that is enough.
 func TestReadErrorOfANeedlessSnapshot(t *testing.T) {
-	bubbleStand(t, smallLog, func(r *stand) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("first", time.Hour)
 		r.take(r.host.groups[1])
 		r.add("last", time.Hour)
@@ -98,7 +98,7 @@ func TestReadErrorOfANeedlessSnapshot(t *testing.T) {
 
 // TestDamagedOnlySnapshotOfIdleShard: a shard of which the log has only where its snapshot was is not begun anew as if it had never been.
 func TestDamagedOnlySnapshotOfIdleShard(t *testing.T) {
-	idleShard(t, 1, func(r *stand, files []string) {
+	idleShard(t, 1, func(r *hostHarness, files []string) {
 		if err := r.fs.Damage(files[0], func(b []byte) []byte { b[len(b)/2] ^= 1; return b }); err != nil {
 			t.Fatal(err)
 		}
@@ -110,14 +110,14 @@ func TestDamagedOnlySnapshotOfIdleShard(t *testing.T) {
 
 // TestMenderDoesNotGuessWhatItCannotRead: a snapshot that the disk does not give is not one that is damaged, for which the log would be asked.
 func TestMenderDoesNotGuessWhatItCannotRead(t *testing.T) {
-	idleShard(t, 2, func(r *stand, files []string) {
+	idleShard(t, 2, func(r *hostHarness, files []string) {
 		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
 			if !op.Changes() && name == files[0] {
 				return syscall.EIO
 			}
 			return nil
 		})
-		if _, err := NewMender(r.fs, r.host.cfg.Dir, r.host.cfg.Shards); !errors.Is(err, syscall.EIO) {
+		if _, err := NewRepairer(r.fs, r.host.cfg.Dir, r.host.cfg.Shards); !errors.Is(err, syscall.EIO) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 func TestVetEndsTheStart(t *testing.T) {
 	var saw []string
 	var no error
-	r := newStand(t, func(c *Config) {
+	r := newHostHarness(t, func(c *Config) {
 		c.Vet = func(tail iter.Seq[[]byte]) error {
 			saw = nil
 			for cmd := range tail {

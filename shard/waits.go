@@ -40,13 +40,13 @@ func (h *Host) Standings(_ context.Context, id timer.ShardID, topic timer.TopicI
 	g := h.groups[id]
 	wait := h.newWaiter(1)
 	look := func(*worker) {
-		if !g.serving || !g.lead.active {
+		if !g.serving || !g.scheduler.active {
 			err = g.notLeader()
 			return
 		}
 		out = make([]Standing, len(ids))
 		for i, name := range ids {
-			out[i] = g.lead.standing(g.table.lookup(topic, []byte(name)))
+			out[i] = g.scheduler.standing(g.table.lookup(topic, []byte(name)))
 		}
 	}
 	if err := g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {
@@ -58,7 +58,7 @@ func (h *Host) Standings(_ context.Context, id timer.ShardID, topic timer.TopicI
 }
 
 // DueFor counts the timers that are due, for each destination, in the shards that this node leads:
-// those that stand in its lanes. Of a serial topic that is the first of each key.
+// those that stand in its destination queues. Of a serial topic that is the first of each key.
 func (h *Host) DueFor() map[Destination]int {
 	var mu sync.Mutex
 	sum := map[Destination]int{}
@@ -66,10 +66,10 @@ func (h *Host) DueFor() map[Destination]int {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, g := range w.groups {
-			if g.table == nil || !g.lead.active {
+			if g.table == nil || !g.scheduler.active {
 				continue
 			}
-			for _, q := range g.lead.topics {
+			for _, q := range g.scheduler.topics {
 				if q.id == canaryTopic || q.pulled() {
 					continue
 				}
@@ -85,7 +85,7 @@ func (h *Host) DueFor() map[Destination]int {
 }
 
 // standing looks one timer up in the queues.
-func (l *lead) standing(h timer.Handle) Standing {
+func (l *scheduler) standing(h timer.Handle) Standing {
 	d := l.group.table.Due(h)
 	s := Standing{Seq: d.Seq, State: d.State, Attempts: d.Attempts}
 	if d.State == timer.Scheduled {
@@ -95,7 +95,7 @@ func (l *lead) standing(h timer.Handle) Standing {
 }
 
 // waitOf finds what keeps a scheduled timer from its next attempt. It changes nothing.
-func (l *lead) waitOf(h timer.Handle, d *Due) timer.Wait {
+func (l *scheduler) waitOf(h timer.Handle, d *Due) timer.Wait {
 	now := l.group.w.nowMs
 	if d.NextMs > now {
 		if d.inBackoff(now) {
@@ -130,15 +130,15 @@ func (l *lead) waitOf(h timer.Handle, d *Due) timer.Wait {
 }
 
 // limitOf is the limit that keeps a topic from one more lease.
-func (l *lead) limitOf(q *topicQueue) timer.WaitCause {
-	if q.place == nil {
+func (l *scheduler) limitOf(q *topicQueue) timer.WaitCause {
+	if q.limiterUse == nil {
 		return timer.NoWait
 	}
-	return q.place.shut(l.group.w.mono)
+	return q.limiterUse.shut(l.group.w.mono)
 }
 
-// laneWait is what keeps the timers of one destination in their lane.
-func (l *lead) laneWait(q *topicQueue, target Target) timer.Wait {
+// laneWait is what keeps the timers of one destination in their destination queue.
+func (l *scheduler) laneWait(q *topicQueue, target Target) timer.Wait {
 	n := l.routes[routeKey{q.id, target}]
 	if n == nil || n.dest == nil {
 		return timer.Wait{}
@@ -170,7 +170,7 @@ func (s *DestinationState) text(nowMs int64) string {
 }
 
 // blockedBy reports that another timer of the same key goes first, and which one.
-func (l *lead) blockedBy(q *topicQueue, h timer.Handle) (head string, blocked bool) {
+func (l *scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, blocked bool) {
 	if q.keys == nil {
 		return "", false
 	}
@@ -184,19 +184,19 @@ func (l *lead) blockedBy(q *topicQueue, h timer.Handle) (head string, blocked bo
 		return "", false
 	case k.leased > 0:
 		return l.holderOf(k), true
-	case k.first.handle != 0 && k.first.handle != h:
-		return l.group.table.idOf(k.first.handle), true
+	case k.head.handle != 0 && k.head.handle != h:
+		return l.group.table.idOf(k.head.handle), true
 	}
 	return "", false
 }
 
 // holderOf is the id of the timer whose lease has the key; "" where it is not known: of several,
 // from before the topic was serial, the last is remembered alone.
-func (l *lead) holderOf(k *serialKey) string {
-	if k.flight != nil {
-		return l.group.table.idOf(k.flight.handle)
+func (l *scheduler) holderOf(k *keyQueue) string {
+	if k.active != nil {
+		return l.group.table.idOf(k.active.handle)
 	}
-	if c := l.claims[k.holder]; c.key == k && c.leased {
+	if c := l.keyRefs[k.holder]; c.key == k && c.leased {
 		return l.group.table.idOf(k.holder)
 	}
 	return ""

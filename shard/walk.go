@@ -6,9 +6,9 @@ import (
 	"carillon/timer"
 )
 
-// Waypoint is how far a walk has come. The zero value is the beginning. It is good on every replica: a timer keeps its
+// ScanCursor is how far a walk has come. The zero value is the beginning. It is good on every replica: a timer keeps its
 // slot for life, and all replicas give a timer the same one.
-type Waypoint struct {
+type ScanCursor struct {
 	From  timer.Handle // slots up to this one are behind
 	High  timer.Handle // and these are all that there were at the first step
 	Seq   uint64       // timers with a higher number came after the first step
@@ -24,21 +24,21 @@ const walkSlots = 4096
 // A walk meets each timer at most once, whatever becomes of its due time meanwhile, and ends, however many are added: it goes by
 // slot, up to the slot and the number that were the last when it began. It meets every timer that is there, and selected, from
 // before the walk until its step. The whole walk looks at each slot once, where a listing looks at all of them for each page.
-func (h *Host) Walk(_ context.Context, id timer.ShardID, q *timer.Query, at Waypoint) (marks []timer.Ref, next Waypoint, err error) {
+func (h *Host) Walk(_ context.Context, id timer.ShardID, q *timer.Query, at ScanCursor) (marks []timer.Ref, next ScanCursor, err error) {
 	w := h.newWalk(id, q, at)
 	err = h.read(id, true, w.step)
-	return w.marks, w.at, err
+	return w.refs, w.at, err
 }
 
 // walk is one step, which takes as many turns as it needs.
 type walk struct {
 	query timer.Query
 	hides hides
-	at    Waypoint
-	marks []timer.Ref
+	at    ScanCursor
+	refs  []timer.Ref
 }
 
-func (h *Host) newWalk(id timer.ShardID, q *timer.Query, at Waypoint) *walk {
+func (h *Host) newWalk(id timer.ShardID, q *timer.Query, at ScanCursor) *walk {
 	w := &walk{query: *q, at: at}
 	w.query.After, w.hides = nil, h.groups[id].hides
 	w.query.Limit = min(max(q.Limit, 1), maxScan)
@@ -46,23 +46,23 @@ func (h *Host) newWalk(id timer.ShardID, q *timer.Query, at Waypoint) *walk {
 }
 
 func (w *walk) step(g *group, budget int) (done bool) {
-	w.marks = g.table.step(&w.query, w.hides, &w.at, budget, w.query.Limit, w.marks)
-	return len(w.marks) >= w.query.Limit || w.at.Done()
+	w.refs = g.table.step(&w.query, w.hides, &w.at, budget, w.query.Limit, w.refs)
+	return len(w.refs) >= w.query.Limit || w.at.Done()
 }
 
 // Done reports that nothing is ahead.
-func (w *Waypoint) Done() bool { return w.Begun && w.From >= w.High }
+func (w *ScanCursor) Done() bool { return w.Begun && w.From >= w.High }
 
 // step is walk for one that may begin here, and for no longer than suits a walk.
-func (t *Table) step(q *timer.Query, hides hides, at *Waypoint, budget, limit int, marks []timer.Ref) []timer.Ref {
+func (t *Table) step(q *timer.Query, hides hides, at *ScanCursor, budget, limit int, marks []timer.Ref) []timer.Ref {
 	if !at.Begun {
-		*at = Waypoint{High: t.slab.high, Seq: t.seq, Begun: true}
+		*at = ScanCursor{High: t.slab.high, Seq: t.seq, Begun: true}
 	}
 	return t.walk(q, hides, at, min(budget, walkSlots), limit, marks)
 }
 
 // walk looks at no more than budget slots and adds what is selected to marks, up to limit.
-func (t *Table) walk(q *timer.Query, hides hides, at *Waypoint, budget, limit int, marks []timer.Ref) []timer.Ref {
+func (t *Table) walk(q *timer.Query, hides hides, at *ScanCursor, budget, limit int, marks []timer.Ref) []timer.Ref {
 	row, ok := t.topics.rowOf[q.Topic]
 	high := min(at.High, t.slab.high)
 	if !ok || at.From >= high {
@@ -76,7 +76,7 @@ func (t *Table) walk(q *timer.Query, hides hides, at *Waypoint, budget, limit in
 			continue
 		}
 		if _, ok := t.selects(q, s); ok {
-			marks = append(marks, t.markOf(hides, at.From, s))
+			marks = append(marks, t.refOf(hides, at.From, s))
 		}
 	}
 	if at.From >= high {
@@ -85,7 +85,7 @@ func (t *Table) walk(q *timer.Query, hides hides, at *Waypoint, budget, limit in
 	return marks
 }
 
-func (t *Table) markOf(hides hides, h timer.Handle, s *slot) timer.Ref {
+func (t *Table) refOf(hides hides, h timer.Handle, s *slot) timer.Ref {
 	v := t.view(s.ref)
 	m := timer.Ref{ID: string(v.id), Version: v.version, DueMs: t.dueMs(s)}
 	switch s.state() {

@@ -12,7 +12,7 @@ import (
 
 // TestWalk holds walks against the model: on a table that stands still they find what a query selects, each once.
 func TestWalk(t *testing.T) {
-	g := newRig(t, rand.New(rand.NewPCG(5, 22)).IntN)
+	g := newModelHarness(t, rand.New(rand.NewPCG(5, 22)).IntN)
 	for range 300 {
 		g.turn()
 	}
@@ -30,7 +30,7 @@ func TestWalk(t *testing.T) {
 			}
 		}
 		var marks []timer.Ref
-		at := Waypoint{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
+		at := ScanCursor{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
 		for !at.Done() {
 			marks = append(marks, g.table.walk(&q, nil, &at, 7, 3, nil)...)
 		}
@@ -53,7 +53,7 @@ func TestWalk(t *testing.T) {
 // TestWalkMeetsEachTimerOnce: whatever happens between the steps, no timer is met twice, what came later is not met, and what
 // was selected all the time is met.
 func TestWalkMeetsEachTimerOnce(t *testing.T) {
-	g := newRig(t, rand.New(rand.NewPCG(7, 1)).IntN)
+	g := newModelHarness(t, rand.New(rand.NewPCG(7, 1)).IntN)
 	for range 200 {
 		g.turn()
 	}
@@ -69,7 +69,7 @@ func TestWalkMeetsEachTimerOnce(t *testing.T) {
 	q := timer.Query{Topic: 1, States: 1<<timer.Scheduled | 1<<timer.Leased}
 	for range 20 {
 		always := scheduled()
-		at := Waypoint{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
+		at := ScanCursor{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
 		last := at.Seq
 		met := map[uint64]bool{}
 		for !at.Done() {
@@ -106,7 +106,7 @@ func TestWalkMeetsEachTimerOnce(t *testing.T) {
 
 // TestHostWalk goes through the host: a held lease shows as scheduled, a started one as leased, and slices do not tear the walk.
 func TestHostWalk(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	for i := range 300 {
 		r.add(fmt.Sprint("t", i), time.Hour)
 	}
@@ -115,7 +115,7 @@ func TestHostWalk(t *testing.T) {
 	steps := 0
 	r.blocking(func() {
 		q := &timer.Query{Topic: 1, States: 1<<timer.Scheduled | 1<<timer.Leased, Limit: 7}
-		for at := (Waypoint{}); !at.Done(); steps++ {
+		for at := (ScanCursor{}); !at.Done(); steps++ {
 			marks, next, err := r.host.Walk(t.Context(), 1, q, at)
 			if err != nil {
 				t.Error(err)

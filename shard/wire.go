@@ -142,7 +142,7 @@ func (c *change) command() (cmd *timer.Command, err error) {
 		}
 	}
 	if c.claim != nil {
-		if cmd.Claim, err = decodeClaim(c.claim); err != nil {
+		if cmd.Claim, err = decodeLeaseUpdate(c.claim); err != nil {
 			return nil, err
 		}
 	}

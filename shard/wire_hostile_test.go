@@ -107,10 +107,10 @@ func FuzzWire(f *testing.F) {
 				return AppendWalk(nil, id, q, at), nil
 			})
 		}
-		if marks, next, err := DecodeMarks(b); err == nil {
-			again("marks", AppendMarks(nil, marks, next), func(b []byte) ([]byte, error) {
-				marks, next, err := DecodeMarks(b)
-				return AppendMarks(nil, marks, next), err
+		if marks, next, err := DecodeRefs(b); err == nil {
+			again("marks", AppendRefs(nil, marks, next), func(b []byte) ([]byte, error) {
+				marks, next, err := DecodeRefs(b)
+				return AppendRefs(nil, marks, next), err
 			})
 		}
 		if ids, c, err := DecodeCounts(b); err == nil {
@@ -119,25 +119,25 @@ func FuzzWire(f *testing.F) {
 				return AppendCounts(nil, ids, c), err
 			})
 		}
-		if list, err := DecodeOffers(b); err == nil {
-			again("offers", AppendOffers(nil, list), func(b []byte) ([]byte, error) {
-				list, err := DecodeOffers(b)
-				return AppendOffers(nil, list), err
+		if list, err := DecodeCandidates(b); err == nil {
+			again("offers", AppendCandidates(nil, list), func(b []byte) ([]byte, error) {
+				list, err := DecodeCandidates(b)
+				return AppendCandidates(nil, list), err
 			})
 		}
-		if list, err := DecodeTaken(b); err == nil {
-			again("taken", AppendTaken(nil, list), func(b []byte) ([]byte, error) {
-				list, err := DecodeTaken(b)
-				return AppendTaken(nil, list), err
+		if list, err := DecodePulled(b); err == nil {
+			again("taken", AppendPulled(nil, list), func(b []byte) ([]byte, error) {
+				list, err := DecodePulled(b)
+				return AppendPulled(nil, list), err
 			})
 		}
-		if topic, ms, shares, err := DecodeTakeRequest(b); err == nil {
-			again("take", AppendTakeRequest(nil, topic, ms, shares), func(b []byte) ([]byte, error) {
-				topic, ms, shares, err := DecodeTakeRequest(b)
-				return AppendTakeRequest(nil, topic, ms, shares), err
+		if topic, ms, shares, err := DecodePullRequest(b); err == nil {
+			again("take", AppendPullRequest(nil, topic, ms, shares), func(b []byte) ([]byte, error) {
+				topic, ms, shares, err := DecodePullRequest(b)
+				return AppendPullRequest(nil, topic, ms, shares), err
 			})
 		}
-		_, _, _ = DecodeOffersRequest(b)
+		_, _, _ = DecodeCandidatesRequest(b)
 		_, _ = DecodeAwaited(b)
 		_, _, _, _ = DecodeTimerRequest(b)
 		_, _ = DecodeCountsRequest(b)

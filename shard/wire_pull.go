@@ -8,27 +8,27 @@ import (
 
 // Bounds of what nodes ask of each other for those who pull.
 const (
-	maxWireTake = 1 << 10 // timers
-	minOffer    = 4
-	minTaken    = 16
+	maxWirePull  = 1 << 10 // timers
+	minCandidate = 4
+	minPulled    = 16
 )
 
-// AppendOffersRequest encodes the question for the first of what a node has ready of a topic.
-func AppendOffersRequest(dst []byte, topic timer.TopicID, most int) []byte {
+// AppendCandidatesRequest encodes the question for the first of what a node has ready of a topic.
+func AppendCandidatesRequest(dst []byte, topic timer.TopicID, most int) []byte {
 	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(topic))
-	return binary.AppendUvarint(dst, uint64(min(max(most, 0), maxWireTake)))
+	return binary.AppendUvarint(dst, uint64(min(max(most, 0), maxWirePull)))
 }
 
-// DecodeOffersRequest decodes what AppendOffersRequest wrote.
-func DecodeOffersRequest(b []byte) (topic timer.TopicID, most int, err error) {
+// DecodeCandidatesRequest decodes what AppendCandidatesRequest wrote.
+func DecodeCandidatesRequest(b []byte) (topic timer.TopicID, most int, err error) {
 	r := openWire(b)
 	topic = timer.TopicID(r.number(1<<32-1, "topic"))
-	most = int(r.number(maxWireTake, "limit"))
+	most = int(r.number(maxWirePull, "limit"))
 	return topic, most, r.close()
 }
 
-// AppendOffers encodes the answer.
-func AppendOffers(dst []byte, list []Offer) []byte {
+// AppendCandidates encodes the answer.
+func AppendCandidates(dst []byte, list []Candidate) []byte {
 	dst = append(dst, wireVersion, faultNone)
 	dst = binary.AppendUvarint(dst, uint64(len(list)))
 	for _, o := range list {
@@ -39,15 +39,15 @@ func AppendOffers(dst []byte, list []Offer) []byte {
 	return dst
 }
 
-// DecodeOffers decodes what AppendOffers or AppendFailure wrote.
-func DecodeOffers(b []byte) ([]Offer, error) {
+// DecodeCandidates decodes what AppendCandidates or AppendFailure wrote.
+func DecodeCandidates(b []byte) ([]Candidate, error) {
 	r, err := answered(b)
 	if err != nil {
 		return nil, err
 	}
-	var list []Offer
-	for n := r.count(maxWireTake, minOffer, "offers"); n > 0 && r.fault == ""; n-- {
-		o := Offer{Shard: timer.ShardID(r.number(1<<32-1, "shard")), Priority: r.byte(), DueMs: r.varint()}
+	var list []Candidate
+	for n := r.count(maxWirePull, minCandidate, "offers"); n > 0 && r.fault == ""; n-- {
+		o := Candidate{Shard: timer.ShardID(r.number(1<<32-1, "shard")), Priority: r.byte(), DueMs: r.varint()}
 		o.Bytes = int(r.number(1<<31-1, "size"))
 		list = append(list, o)
 	}
@@ -57,8 +57,8 @@ func DecodeOffers(b []byte) ([]Offer, error) {
 	return list, nil
 }
 
-// AppendTakeRequest encodes what a consumer takes from the shards that a node leads.
-func AppendTakeRequest(dst []byte, topic timer.TopicID, leaseMs int64, shares []Share) []byte {
+// AppendPullRequest encodes what a consumer takes from the shards that a node leads.
+func AppendPullRequest(dst []byte, topic timer.TopicID, leaseMs int64, shares []Share) []byte {
 	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(topic))
 	dst = binary.AppendVarint(dst, leaseMs)
 	dst = binary.AppendUvarint(dst, uint64(len(shares)))
@@ -69,23 +69,23 @@ func AppendTakeRequest(dst []byte, topic timer.TopicID, leaseMs int64, shares []
 	return dst
 }
 
-// DecodeTakeRequest decodes what AppendTakeRequest wrote.
-func DecodeTakeRequest(b []byte) (topic timer.TopicID, leaseMs int64, shares []Share, err error) {
+// DecodePullRequest decodes what AppendPullRequest wrote.
+func DecodePullRequest(b []byte) (topic timer.TopicID, leaseMs int64, shares []Share, err error) {
 	r := openWire(b)
 	topic = timer.TopicID(r.number(1<<32-1, "topic"))
 	if leaseMs = r.varint(); leaseMs < 0 || leaseMs > timer.MaxMs {
 		r.fail("length of a lease out of range")
 	}
-	for n := r.count(maxWireTake, 2, "shards"); n > 0 && r.fault == ""; n-- {
+	for n := r.count(maxWirePull, 2, "shards"); n > 0 && r.fault == ""; n-- {
 		s := Share{Shard: timer.ShardID(r.number(1<<32-1, "shard"))}
-		s.Timers = int(r.number(maxWireTake, "timers"))
+		s.Timers = int(r.number(maxWirePull, "timers"))
 		shares = append(shares, s)
 	}
 	return topic, leaseMs, shares, r.close()
 }
 
-// AppendTaken encodes what was taken: all of it, since it is leased.
-func AppendTaken(dst []byte, list []Taken) []byte {
+// AppendPulled encodes what was taken: all of it, since it is leased.
+func AppendPulled(dst []byte, list []PulledTimer) []byte {
 	dst = append(dst, wireVersion, faultNone)
 	dst = binary.AppendUvarint(dst, uint64(len(list)))
 	for i := range list {
@@ -98,15 +98,15 @@ func AppendTaken(dst []byte, list []Taken) []byte {
 	return dst
 }
 
-// DecodeTaken decodes what AppendTaken or AppendFailure wrote.
-func DecodeTaken(b []byte) ([]Taken, error) {
+// DecodePulled decodes what AppendPulled or AppendFailure wrote.
+func DecodePulled(b []byte) ([]PulledTimer, error) {
 	r, err := answered(b)
 	if err != nil {
 		return nil, err
 	}
-	var list []Taken
-	for n := r.count(maxWireTake, minTaken, "timers"); n > 0 && r.fault == ""; n-- {
-		t := Taken{Shard: timer.ShardID(r.number(1<<32-1, "shard")), Handle: timer.Handle(r.number(1<<32-1, "handle")), UntilMs: r.varint()}
+	var list []PulledTimer
+	for n := r.count(maxWirePull, minPulled, "timers"); n > 0 && r.fault == ""; n-- {
+		t := PulledTimer{Shard: timer.ShardID(r.number(1<<32-1, "shard")), Handle: timer.Handle(r.number(1<<32-1, "handle")), UntilMs: r.varint()}
 		t.Timer = r.timer()
 		list = append(list, t)
 	}
@@ -118,12 +118,12 @@ func DecodeTaken(b []byte) ([]Taken, error) {
 
 // AppendAwaitRequest encodes the wish to hear when a node has something ready of a topic.
 func AppendAwaitRequest(dst []byte, topic timer.TopicID, timers int) []byte {
-	return AppendOffersRequest(dst, topic, timers)
+	return AppendCandidatesRequest(dst, topic, timers)
 }
 
 // DecodeAwaitRequest decodes what AppendAwaitRequest wrote.
 func DecodeAwaitRequest(b []byte) (topic timer.TopicID, timers int, err error) {
-	return DecodeOffersRequest(b)
+	return DecodeCandidatesRequest(b)
 }
 
 // AppendAwaited encodes the answer: how many timers are ready, at most.

@@ -270,20 +270,20 @@ func TestWireCreated(t *testing.T) {
 
 func TestWireReads(t *testing.T) {
 	eachWay(t, func(t *rapid.T, full bool) {
-		taken := []Taken{{Timer: draw[timer.Timer](t, full, "timer")}, *draw[Taken](t, full, "taken")}
+		taken := []PulledTimer{{Timer: draw[timer.Timer](t, full, "timer")}, *draw[PulledTimer](t, full, "taken")}
 		if taken[1].Timer == nil {
 			taken[1].Timer = taken[0].Timer
 		}
-		if got, err := DecodeTaken(AppendTaken(nil, taken)); err != nil || !reflect.DeepEqual(got, taken) {
+		if got, err := DecodePulled(AppendPulled(nil, taken)); err != nil || !reflect.DeepEqual(got, taken) {
 			t.Fatalf("taken %+v\nwant %+v: %v", got, taken, err)
 		}
-		offers := []Offer{*draw[Offer](t, full, "offer")}
+		offers := []Candidate{*draw[Candidate](t, full, "offer")}
 		offers[0].Bytes &= math.MaxInt32
-		if got, err := DecodeOffers(AppendOffers(nil, offers)); err != nil || !reflect.DeepEqual(got, offers) {
+		if got, err := DecodeCandidates(AppendCandidates(nil, offers)); err != nil || !reflect.DeepEqual(got, offers) {
 			t.Fatalf("offers %+v\nwant %+v: %v", got, offers, err)
 		}
 		share := []Share{{draw[Share](t, full, "share").Shard, 1000}}
-		if topic, ms, got, err := DecodeTakeRequest(AppendTakeRequest(nil, 7, 30_000, share)); err != nil || topic != 7 || ms != 30_000 || !reflect.DeepEqual(got, share) {
+		if topic, ms, got, err := DecodePullRequest(AppendPullRequest(nil, 7, 30_000, share)); err != nil || topic != 7 || ms != 30_000 || !reflect.DeepEqual(got, share) {
 			t.Fatalf("take %d %d %+v, want %+v: %v", topic, ms, got, share, err)
 		}
 		list := []*timer.Timer{draw[timer.Timer](t, full, "timer"), draw[timer.Timer](t, full, "timer")}
@@ -293,8 +293,8 @@ func TestWireReads(t *testing.T) {
 		if got, cut, err := DecodeTimers(AppendTimers(nil, list)); err != nil || cut || !reflect.DeepEqual(got, list) {
 			t.Fatalf("list %+v\nwant %+v: %v", got, list, err)
 		}
-		marks, at := []timer.Ref{*draw[timer.Ref](t, full, "mark"), *draw[timer.Ref](t, full, "mark")}, *draw[Waypoint](t, full, "waypoint")
-		if got, next, err := DecodeMarks(AppendMarks(nil, marks, at)); err != nil || next != at || !reflect.DeepEqual(got, marks) {
+		marks, at := []timer.Ref{*draw[timer.Ref](t, full, "mark"), *draw[timer.Ref](t, full, "mark")}, *draw[ScanCursor](t, full, "waypoint")
+		if got, next, err := DecodeRefs(AppendRefs(nil, marks, at)); err != nil || next != at || !reflect.DeepEqual(got, marks) {
 			t.Fatalf("marks %+v to %+v\nwant %+v to %+v: %v", got, next, marks, at, err)
 		}
 		q := draw[timer.Query](t, full, "query")
@@ -355,13 +355,13 @@ func TestWireFailure(t *testing.T) {
 		if _, _, err := DecodeTimers(b); err != c.want {
 			t.Errorf("timers of %v: %v", c.in, err)
 		}
-		if _, _, err := DecodeMarks(b); err != c.want {
+		if _, _, err := DecodeRefs(b); err != c.want {
 			t.Errorf("marks of %v: %v", c.in, err)
 		}
-		if _, err := DecodeOffers(b); err != c.want {
+		if _, err := DecodeCandidates(b); err != c.want {
 			t.Errorf("offers of %v: %v", c.in, err)
 		}
-		if _, err := DecodeTaken(b); err != c.want {
+		if _, err := DecodePulled(b); err != c.want {
 			t.Errorf("taken of %v: %v", c.in, err)
 		}
 		if _, err := DecodeAwaited(b); err != c.want {
@@ -453,18 +453,18 @@ func wireSamples() map[string]struct {
 			_, err := DecodeProgress(b)
 			return err
 		}},
-		"walk":           {AppendWalk(nil, 3, q, Waypoint{From: 200, High: 300, Seq: 1 << 40, Begun: true}), func(b []byte) error { _, _, _, err := DecodeWalk(b); return err }},
-		"marks":          {AppendMarks(nil, []timer.Ref{{ID: "a", Version: 300, Leased: true, DueMs: 1 << 40}, {ID: "b"}}, Waypoint{From: 9}), func(b []byte) error { _, _, err := DecodeMarks(b); return err }},
+		"walk":           {AppendWalk(nil, 3, q, ScanCursor{From: 200, High: 300, Seq: 1 << 40, Begun: true}), func(b []byte) error { _, _, _, err := DecodeWalk(b); return err }},
+		"marks":          {AppendRefs(nil, []timer.Ref{{ID: "a", Version: 300, Leased: true, DueMs: 1 << 40}, {ID: "b"}}, ScanCursor{From: 9}), func(b []byte) error { _, _, err := DecodeRefs(b); return err }},
 		"history query":  {AppendHistoryQuery(nil, pq), func(b []byte) error { _, err := DecodeHistoryQuery(b); return err }},
 		"history":        {AppendHistory(nil, []timer.ShardID{1, 9}, []*timer.HistoryEntry{past}, true), func(b []byte) error { _, _, _, err := DecodeHistory(b); return err }},
 		"counts request": {AppendCountsRequest(nil, []timer.TopicID{300}), func(b []byte) error { _, err := DecodeCountsRequest(b); return err }},
-		"offers request": {AppendOffersRequest(nil, 3, 32), func(b []byte) error { _, _, err := DecodeOffersRequest(b); return err }},
-		"offers":         {AppendOffers(nil, []Offer{{1, 9, 7, 600}, {5, 0, 1_700_000_000_000, 1 << 18}}), func(b []byte) error { _, err := DecodeOffers(b); return err }},
-		"take request": {AppendTakeRequest(nil, 3, 30_000, []Share{{1, 7}, {300, 1000}}), func(b []byte) error {
-			_, _, _, err := DecodeTakeRequest(b)
+		"offers request": {AppendCandidatesRequest(nil, 3, 32), func(b []byte) error { _, _, err := DecodeCandidatesRequest(b); return err }},
+		"offers":         {AppendCandidates(nil, []Candidate{{1, 9, 7, 600}, {5, 0, 1_700_000_000_000, 1 << 18}}), func(b []byte) error { _, err := DecodeCandidates(b); return err }},
+		"take request": {AppendPullRequest(nil, 3, 30_000, []Share{{1, 7}, {300, 1000}}), func(b []byte) error {
+			_, _, _, err := DecodePullRequest(b)
 			return err
 		}},
-		"taken":   {AppendTaken(nil, []Taken{{3, 9, 1_700_000_000_000, found}}), func(b []byte) error { _, err := DecodeTaken(b); return err }},
+		"taken":   {AppendPulled(nil, []PulledTimer{{3, 9, 1_700_000_000_000, found}}), func(b []byte) error { _, err := DecodePulled(b); return err }},
 		"awaited": {AppendAwaited(nil, 7), func(b []byte) error { _, err := DecodeAwaited(b); return err }},
 		"counts":  {AppendCounts(nil, []timer.ShardID{1, 5}, []timer.Counts{{Dead: 300}}), func(b []byte) error { _, _, err := DecodeCounts(b); return err }},
 	}

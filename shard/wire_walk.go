@@ -6,13 +6,13 @@ import (
 	"carillon/timer"
 )
 
-// minWireMark is the least that a mark takes: length of the id, version, flags, two times.
-const minWireMark = 5
+// minWireRef is the least that a mark takes: length of the id, version, flags, two times.
+const minWireRef = 5
 
 const markLeased = 1 // a flag of a mark
 
 // AppendWalk encodes a step of a walk on one shard.
-func AppendWalk(dst []byte, id timer.ShardID, q *timer.Query, at Waypoint) []byte {
+func AppendWalk(dst []byte, id timer.ShardID, q *timer.Query, at ScanCursor) []byte {
 	var begun byte
 	if at.Begun {
 		begun = 1
@@ -25,17 +25,17 @@ func AppendWalk(dst []byte, id timer.ShardID, q *timer.Query, at Waypoint) []byt
 }
 
 // DecodeWalk decodes what AppendWalk wrote.
-func DecodeWalk(b []byte) (id timer.ShardID, q *timer.Query, at Waypoint, err error) {
+func DecodeWalk(b []byte) (id timer.ShardID, q *timer.Query, at ScanCursor, err error) {
 	r := openWire(b)
 	at = r.waypoint()
 	if err := r.err(); err != nil {
-		return 0, nil, Waypoint{}, err
+		return 0, nil, ScanCursor{}, err
 	}
 	id, q, err = DecodeQuery(r.b)
 	return id, q, at, err
 }
 
-func (r *reader) waypoint() (at Waypoint) {
+func (r *reader) waypoint() (at ScanCursor) {
 	begun := r.byte()
 	if begun > 1 {
 		r.fail("a walk that has begun otherwise")
@@ -47,8 +47,8 @@ func (r *reader) waypoint() (at Waypoint) {
 	return at
 }
 
-// AppendMarks encodes what a step met and where the next one begins.
-func AppendMarks(dst []byte, marks []timer.Ref, next Waypoint) []byte {
+// AppendRefs encodes what a step met and where the next one begins.
+func AppendRefs(dst []byte, marks []timer.Ref, next ScanCursor) []byte {
 	var begun byte
 	if next.Begun {
 		begun = 1
@@ -73,14 +73,14 @@ func AppendMarks(dst []byte, marks []timer.Ref, next Waypoint) []byte {
 	return dst
 }
 
-// DecodeMarks decodes what AppendMarks or AppendFailure wrote.
-func DecodeMarks(b []byte) (marks []timer.Ref, next Waypoint, err error) {
+// DecodeRefs decodes what AppendRefs or AppendFailure wrote.
+func DecodeRefs(b []byte) (marks []timer.Ref, next ScanCursor, err error) {
 	r, err := answered(b)
 	if err != nil {
-		return nil, Waypoint{}, err
+		return nil, ScanCursor{}, err
 	}
 	next = r.waypoint()
-	for n := r.count(maxScan, minWireMark, "marks"); n > 0 && r.fault == ""; n-- {
+	for n := r.count(maxScan, minWireRef, "marks"); n > 0 && r.fault == ""; n-- {
 		m := timer.Ref{ID: string(r.block(maxID, "id")), Version: uint32(r.number(1<<32-1, "version"))}
 		flags := r.byte()
 		if flags&^markLeased != 0 {
@@ -91,7 +91,7 @@ func DecodeMarks(b []byte) (marks []timer.Ref, next Waypoint, err error) {
 		marks = append(marks, m)
 	}
 	if err := r.close(); err != nil {
-		return nil, Waypoint{}, err
+		return nil, ScanCursor{}, err
 	}
 	return marks, next, nil
 }

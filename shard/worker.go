@@ -69,9 +69,9 @@ type worker struct {
 	scanned    int          // slots that long reads looked at in this turn
 	closed     []*sentFrame // full, for the log when it has few enough
 	inflight   []*sentFrame
-	queueable  int // frames that may be in flight
+	queueable  int // frames that may be in active lease
 	heard      int // bytes of entries that raft took from leaders in this turn: they are about to be unsynced
-	unsynced   int // bytes of the open frame and of those in flight, and some for each part
+	unsynced   int // bytes of the open frame and of those in active lease, and some for each part
 	scratch    []byte
 	frames     []*sentFrame // free
 
@@ -88,7 +88,7 @@ type worker struct {
 	snapshot            *snapshotRun
 	snapshotTurn        int                      // whose turn it is for the next one
 	needed              atomic.Uint64            // the oldest log generation that its groups need
-	census              taken                    // its last one
+	manifest            taken                    // its last one
 	firedBy             map[timer.TopicID]*Fired // since TakeActivity
 	scrubTurn           int                      // the group whose memory is looked through
 }
@@ -99,13 +99,13 @@ type appended struct {
 	entries   []*pb.Entry
 	responses []*pb.Message
 	sync      bool
-	hard      bool   // the hard state is in it
-	mark      bool   // the newest snapshot's place is in it
-	installed bool   // … which came from a peer
-	create    *mark  // the replica's beginning
-	replica   uint64 // whose part it is: the group may have another by the time that it is on disk
-	installs  uint64 // see group: a snapshot from a peer may have taken the entries' place by then
-	tombstone uint64 // the replica is given up
+	hard      bool          // the hard state is in it
+	mark      bool          // the newest snapshot's place is in it
+	installed bool          // … which came from a peer
+	create    *snapshotMark // the replica's beginning
+	replica   uint64        // whose part it is: the group may have another by the time that it is on disk
+	installs  uint64        // see group: a snapshot from a peer may have taken the entries' place by then
+	tombstone uint64        // the replica is given up
 }
 
 // sentFrame is a frame on its way to disk.
@@ -128,7 +128,7 @@ func (w *worker) newSent() *sentFrame {
 	return s
 }
 
-// queueable is how many frames each of so many workers may have in flight, so that the log's queue never is full.
+// queueable is how many frames each of so many workers may have in active lease, so that the log's queue never is full.
 func queueable(queue, workers int) int { return min(max(queue/(2*workers), maxFrames), queuedFrames) }
 
 func (s *sentFrame) handle(w *worker) { w.frameDone(s) }
@@ -243,15 +243,15 @@ func (w *worker) tick() {
 			fault = g.fault()
 		}
 		if g.raft == nil {
-			if g.lead != nil {
-				g.lead.endLeft(false)
-				g.lead.reportAll() // of calls that a replica which is gone had started
+			if g.scheduler != nil {
+				g.scheduler.endCarriedOver(false)
+				g.scheduler.reportAll() // of calls that a replica which is gone had started
 			}
 			continue
 		}
 		replicas++
-		if q := g.quarantine; q != nil && q.arrival != nil {
-			w.arrivals += q.arrival.size
+		if q := g.quarantine; q != nil && q.received != nil {
+			w.arrivals += q.received.size
 		}
 		if w.pressure != roomy {
 			g.compact()
@@ -271,13 +271,13 @@ func (w *worker) tick() {
 	w.largest.Store(largest)
 	w.replicas.Store(replicas)
 	w.tickScrub()
-	w.tickCensus()
+	w.tickManifest()
 	w.tickSnapshots()
 	if w.mono-w.lastSweep >= sweepEach {
 		w.lastSweep = w.mono
 		for _, g := range w.groups {
-			if g.lead != nil {
-				g.lead.sweep()
+			if g.scheduler != nil {
+				g.scheduler.sweep()
 			}
 		}
 	}
@@ -313,7 +313,7 @@ func (w *worker) append(a appended) {
 	}
 	if a.mark {
 		f := &g.files
-		w.scratch = appendMark(w.scratch[:0], mark{replica: g.replica, index: f.newest, term: f.newestTerm, conf: f.newestConf, epoch: f.newestEpoch, installed: a.installed})
+		w.scratch = appendMark(w.scratch[:0], snapshotMark{replica: g.replica, index: f.newest, term: f.newestTerm, conf: f.newestConf, epoch: f.newestEpoch, installed: a.installed})
 		w.frame.Append(wal.RecordSnapMark, uint32(g.id), w.scratch)
 		if a.installed {
 			g.end = entryID{f.newest, f.newestTerm}

@@ -5,7 +5,7 @@ import "testing"
 // TestTouchedBetweenTurns: a group that is given work between two turns has it done in the next, as one that is given it within a turn has. The
 // simulator's planned stops looked between turns, and groups were never worked on again.
 func TestTouchedBetweenTurns(t *testing.T) {
-	r := newStand(t, nil)
+	r := newHostHarness(t, nil)
 	r.add("a", 0)
 	call := r.one()
 	if n := r.host.StepDrain(); n != 1 {

@@ -7,7 +7,7 @@ import (
 )
 
 // hasZone says whether the times of a timer can be found now: it is no series by the calendar, or its zone was read. Else it is being read.
-func (l *lead) hasZone(h timer.Handle, d *Due) bool {
+func (l *scheduler) hasZone(h timer.Handle, d *Due) bool {
 	if !d.Series {
 		return true
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // addSeries adds a timer that repeats.
-func (r *stand) addSeries(id string, p *timer.Repeat) {
+func (r *hostHarness) addSeries(id string, p *timer.Repeat) {
 	r.t.Helper()
 	if got := r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: r.clock.wallMs + 100, Repeat: p}}); got.Code != timer.Created {
 		r.t.Fatalf("the add of %s answers %d", id, got.Code)
@@ -37,7 +37,7 @@ func TestZoneIsReadAside(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		gate = make(chan struct{})
-		r := makeStand(t, memfs.New(), func(c *Config) { c.Zone = zone })
+		r := makeHarness(t, memfs.New(), func(c *Config) { c.Zone = zone })
 		r.bubble = true
 		r.mustOpen()
 		defer r.abort()
@@ -71,14 +71,14 @@ func TestZoneIsReadAside(t *testing.T) {
 // TestZoneThatCannotBeRead: a series whose zone this node lacks waits, and is not taken for over. It is tried again.
 func TestZoneThatCannotBeRead(t *testing.T) {
 	var there atomic.Bool
-	bubbleStand(t, func(c *Config) {
+	bubbleHarness(t, func(c *Config) {
 		c.Zone = func(name string) (*time.Location, error) {
 			if !there.Load() {
 				return nil, errors.New("no such zone")
 			}
 			return recurrence.LoadZone(name)
 		}
-	}, func(r *stand) {
+	}, func(r *hostHarness) {
 		r.addSeries("a", &timer.Repeat{Cron: "*/5 * * * *", Zone: "Asia/Kathmandu"})
 		r.pass(30 * time.Second)
 		synctest.Wait()

@@ -47,7 +47,7 @@ func (w *World) proveApart() {
 	w.flood(c)
 	for i := range 6 {
 		for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
-			o := &operation{number: w.book.nextOp(), topic: 1, id: w.nameIn(id, fmt.Sprintf("apart%d-", i)), shard: id}
+			o := &operation{number: w.checker.nextOp(), topic: 1, id: w.nameIn(id, fmt.Sprintf("apart%d-", i)), shard: id}
 			w.fill(o, timer.Add, 300*time.Millisecond)
 			o.then = func(bool) {}
 			c.start(o)

@@ -20,11 +20,11 @@ const (
 var bulkLabels = []string{"a", "b", "c"}
 
 // pickBulk draws an operation on one of these timers.
-func (v *visitors) pickBulk() *operation {
-	w, r, b := v.w, v.chance, v.w.book.bulks
+func (v *featureClients) pickBulk() *operation {
+	w, r, b := v.w, v.chance, v.w.checker.bulks
 	due := bulkAhead + r.between(0, time.Hour)
 	if len(b.names) == 0 || r.IntN(3) > 0 {
-		number := w.book.ops + 1
+		number := w.checker.ops + 1
 		o := v.add(bulkTopic, fmt.Sprintf("%c%d", "xy"[r.IntN(2)], number), due)
 		labels := slices.DeleteFunc(slices.Clone(bulkLabels), func(string) bool { return r.IntN(2) == 0 })
 		o.write.labels = labels
@@ -32,7 +32,7 @@ func (v *visitors) pickBulk() *operation {
 		w.complete(o)
 		return o
 	}
-	o := &operation{number: w.book.nextOp(), topic: bulkTopic, id: b.names[len(b.names)-1-r.IntN(min(len(b.names), 40))], astray: r.IntN(5) == 0}
+	o := &operation{number: w.checker.nextOp(), topic: bulkTopic, id: b.names[len(b.names)-1-r.IntN(min(len(b.names), 40))], astray: r.IntN(5) == 0}
 	o.shard = w.place(bulkTopic, o.id)
 	switch r.IntN(5) {
 	case 0:
@@ -46,7 +46,7 @@ func (v *visitors) pickBulk() *operation {
 
 // sweep is one bulk change, which a client asks of a node. It may be given up.
 type sweep struct {
-	v      *visitors
+	v      *featureClients
 	number uint64
 	labels []string
 	bulk   bulk.Update
@@ -61,7 +61,7 @@ type sweep struct {
 }
 
 // bulk draws a bulk change, one at a time, or two now and then.
-func (v *visitors) bulk() {
+func (v *featureClients) bulk() {
 	w, r := v.w, v.chance
 	if v.parting {
 		return
@@ -98,8 +98,8 @@ func (v *visitors) bulk() {
 	s.begin()
 }
 
-func (v *visitors) newSweep(q timer.Query) *sweep {
-	s := &sweep{v: v, number: v.w.book.nextOp(), cancel: func() {}}
+func (v *featureClients) newSweep(q timer.Query) *sweep {
+	s := &sweep{v: v, number: v.w.checker.nextOp(), cancel: func() {}}
 	q.Topic, q.States, q.WithoutPayload = bulkTopic, 1<<timer.Scheduled|1<<timer.Leased, true
 	s.bulk.Query = q
 	return s
@@ -111,7 +111,7 @@ func (s *sweep) begin() {
 	s.began = w.now
 	w.note(nil, "bulk", s.number, uint64(s.move.By), "")
 	w.counts.Bulks++
-	w.book.bulks.began(s)
+	w.checker.bulks.began(s)
 	n := w.inUse(s.v.chance)
 	life := n.life
 	w.operator(n, func(ctx context.Context, n *node) error {
@@ -146,7 +146,7 @@ func (s *sweep) end(err error) {
 	}
 	s.complete, s.ended = true, w.now
 	w.note(nil, "bulk done", s.number, uint64(s.bulk.Changed.Load()), "")
-	w.book.bulks.done(w, s)
+	w.checker.bulks.done(w, s)
 	if s.then != nil {
 		s.then()
 	}
@@ -166,16 +166,16 @@ func (s *sweep) giveUp() {
 
 // settleAll has the last bulk change make all that is left due at once, and holds what there is against what was asked for. All is well by then:
 // nothing is on its way any more.
-func (v *visitors) settleAll() {
+func (v *featureClients) settleAll() {
 	w := v.w
 	if !v.visit(bulkTopic) {
 		return
 	}
 	still := func(s *sweep) bool { return !s.broken } // it may have pages of one timer, and many of them
-	if !w.passUntil(2*time.Minute, func() bool { return !slices.ContainsFunc(w.book.bulks.running, still) }) {
-		w.violate("I14", "a bulk change that was begun before all was mended does not come to its end")
+	if !w.passUntil(2*time.Minute, func() bool { return !slices.ContainsFunc(w.checker.bulks.running, still) }) {
+		w.violate("I14", "a bulk change that was begun before all was repaired does not come to its end")
 	}
-	pending := w.book.bulks.look(w)
+	pending := w.checker.bulks.look(w)
 	s := v.newSweep(timer.Query{})
 	s.move = bulk.Move{By: bulk.MoveAt, Ms: epochMs + w.now.Milliseconds()}
 	s.bulk.Plan = s.move.Each(bulkTopic, 1<<45)
@@ -186,7 +186,7 @@ func (v *visitors) settleAll() {
 	if m, c, k := s.bulk.Matched.Load(), s.bulk.Changed.Load(), s.bulk.Skipped.Load(); m != pending || c != pending || k != 0 {
 		w.violate("bulk", "a bulk change of all %d timers, none of which anybody else changed, says that %d matched, %d were changed, %d were skipped", pending, m, c, k)
 	}
-	w.book.bulks.finalMs = s.move.Ms
+	w.checker.bulks.finalMs = s.move.Ms
 	again := v.newSweep(timer.Query{IDPrefix: "x"})
 	again.move, again.bulk.Plan = s.move, s.bulk.Plan
 	again.begin()

@@ -76,7 +76,7 @@ func (n *node) check() {
 			}
 			continue
 		}
-		n.w.book.times.led(id, n.id, p.Leads, n.w.now, off)
+		n.w.checker.times.led(id, n.id, p.Leads, n.w.now, off)
 		if n.watchFaults(id, c, &p); p.Stopped != nil {
 			continue
 		}
@@ -92,15 +92,15 @@ func (n *node) check() {
 			n.w.counts.Leaving++
 			n.w.note(n, "leaves", uint64(id), p.Term, "")
 		}
-		if p.Words > c.words {
-			n.w.counts.Words += int(p.Words - c.words)
-			n.w.note(n, "word", uint64(id), p.Words, "")
+		if p.CommitHintsSent > c.words {
+			n.w.counts.Words += int(p.CommitHintsSent - c.words)
+			n.w.note(n, "word", uint64(id), p.CommitHintsSent, "")
 		}
 		for ; c.proposed < p.Proposed; c.proposed++ {
 			c.pipelined = append(c.pipelined, n.w.now)
 		}
 		c.pipelined = c.pipelined[max(0, len(c.pipelined)-p.Pipelined):]
-		c.leads, c.term, c.leaving, c.words, c.proposed = p.Leads, p.Term, leaving, p.Words, p.Proposed
+		c.leads, c.term, c.leaving, c.words, c.proposed = p.Leads, p.Term, leaving, p.CommitHintsSent, p.Proposed
 		if p.Applied == c.applied {
 			continue
 		}
@@ -121,7 +121,7 @@ func (n *node) check() {
 			n.checkDelivery(id, t)
 			n.w.counts.SetBack += int(b2u(t.ClockMs() < c.clockMs))
 			c.clockMs = t.ClockMs()
-			n.w.book.times.applied(id, p.Applied, c.clockMs, n.w.now)
+			n.w.checker.times.applied(id, p.Applied, c.clockMs, n.w.now)
 		}
 		n.compare(id, p)
 		c.applied, c.epoch = p.Applied, p.Epoch
@@ -133,11 +133,11 @@ func (n *node) check() {
 func (n *node) leads(id timer.ShardID, term uint64) {
 	n.w.note(n, "leads", uint64(id), term, "")
 	key := place{id, term}
-	if other, known := n.w.book.replicas.leaders[key]; known && other != n.id {
+	if other, known := n.w.checker.replicas.leaders[key]; known && other != n.id {
 		n.w.violate("I7", "nodes %d and %d both lead group %d in term %d", other, n.id, id, term)
 	}
-	n.w.book.replicas.leaders[key] = n.id
-	n.w.book.ranked.reigns[key] = n.w.now
+	n.w.checker.replicas.leaders[key] = n.id
+	n.w.checker.ranked.reigns[key] = n.w.now
 	n.voted(id, term)
 }
 
@@ -176,7 +176,7 @@ func (n *node) voted(id timer.ShardID, term uint64) {
 
 func (n *node) compare(id timer.ShardID, p shard.Progress) {
 	at := place{id, p.Applied}
-	known := n.w.book.replicas.at(at)
+	known := n.w.checker.replicas.at(at)
 	if known.epochs && known.epoch != p.Epoch {
 		n.w.violate("I8", "node %d: group %d is at epoch %d after entry %d, another replica at %d", n.id, id, p.Epoch, p.Applied, known.epoch)
 	}
@@ -219,7 +219,7 @@ func (n *node) applied(id timer.ShardID, index, hash uint64) {
 }
 
 func (n *node) same(at place, hash uint64) {
-	known := n.w.book.replicas.at(at)
+	known := n.w.checker.replicas.at(at)
 	if known.hashed && known.hash != hash {
 		n.w.violate("I7", "node %d: group %d has state %016x after entry %d, another replica %016x", n.id, at.group, hash, at.index, known.hash)
 	}
@@ -228,8 +228,8 @@ func (n *node) same(at place, hash uint64) {
 
 // checkEnd holds what is left at the end against all that clients and receivers know (I1).
 func (w *World) checkEnd() {
-	for _, id := range w.book.names {
-		known := w.book.ids[id]
+	for _, id := range w.checker.names {
+		known := w.checker.ids[id]
 		if len(known.lives) == 0 {
 			continue
 		}
@@ -241,9 +241,9 @@ func (w *World) checkEnd() {
 			w.checkLife(l, l.seq, now, known)
 		}
 	}
-	w.book.features.checkEnd(w)
-	w.book.attempts.checkEnd(w)
-	w.book.checkVisits(w)
+	w.checker.features.checkEnd(w)
+	w.checker.attempts.checkEnd(w)
+	w.checker.checkVisits(w)
 	for _, n := range w.nodes {
 		if n.host == nil {
 			continue

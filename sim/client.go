@@ -73,7 +73,7 @@ func (c *client) act() {
 
 func (c *client) start(o *operation) {
 	o.client, o.began = c, c.w.now
-	c.w.book.called(o)
+	c.w.checker.called(o)
 	c.try(o, c.target(o))
 	c.w.afterTimeout(func() {
 		if !o.over {
@@ -145,7 +145,7 @@ func (c *client) again(o *operation, d time.Duration) {
 		}
 		if c.w.now-o.began > clientTimeout/2 {
 			c.w.counts.Refused++
-			c.w.book.refused(o)
+			c.w.checker.refused(o)
 			c.finish(o, false)
 			return
 		}
@@ -166,7 +166,7 @@ func (c *client) answer(o *operation, n *node, r timer.Result, t *timer.Timer, e
 			c.w.counts.Reads++
 		}
 		c.w.note(n, "answer", o.number, uint64(r.Code), o.id)
-		c.w.book.answered(o, r, t)
+		c.w.checker.answered(o, r, t)
 		c.finish(o, true)
 	case errors.Is(err, timer.ErrUnknown), errors.Is(err, timer.ErrStopped):
 		c.leave(n)
@@ -201,7 +201,7 @@ func (c *client) finish(o *operation, ok bool) {
 
 // pick draws an operation.
 func (w *World) pick(c *client) *operation {
-	b, r := w.book, w.chance
+	b, r := w.checker, w.chance
 	switch n := r.IntN(10); {
 	case n < 3:
 		return w.pickFeature()

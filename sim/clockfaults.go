@@ -57,15 +57,15 @@ func (w *World) mistime() {
 		return
 	}
 	f := &w.swarm.clocks
-	if w.times.hit(f.steps * troubleEach.Seconds()) {
+	if w.times.hit(f.steps * nemesisEach.Seconds()) {
 		w.stepClocks()
 	}
-	if w.times.hit(f.sleeps * troubleEach.Seconds()) {
+	if w.times.hit(f.sleeps * nemesisEach.Seconds()) {
 		if n := w.inUse(w.times); n.up {
 			n.sleep(w.times.between(50*time.Millisecond, f.longestSleep))
 		}
 	}
-	w.after(troubleEach, w.mistime)
+	w.after(nemesisEach, w.mistime)
 }
 
 // stepClocks sets the wall clocks of one machine, of two or of all, off by up to ten years, or right again.
@@ -206,7 +206,7 @@ func (n *node) checkClock() (wrong time.Duration) {
 	}
 	w.counts.Misled++
 	n.believedOff = wrong
-	w.book.misled = w.now
+	w.checker.misled = w.now
 	return wrong
 }
 
@@ -291,18 +291,18 @@ func (n *node) mayGoByClock(id string, dueMs int64) {
 // skippedAhead is how many series wait for an occurrence that is ahead because a leader with a wrong clock skipped the first ones: that its
 // owner did not ask for that cannot be told.
 func (w *World) skippedAhead() (n int64) {
-	if w.book.misled == 0 {
+	if w.checker.misled == 0 {
 		return 0
 	}
-	for _, k := range w.book.features.names {
-		first := w.book.features.ids[k].first
+	for _, k := range w.checker.features.names {
+		first := w.checker.features.ids[k].first
 		if k.topic != featureTopic || first == nil || first.every == 0 || first.catchUp != timer.CatchUpSkip {
 			continue
 		}
 		id := w.place(k.topic, k.id)
 		if leader := w.leader(id); leader != nil {
 			now := leader.host.Table(id).Read(k.topic, k.id)
-			_, last := w.book.times.shown(id, first.asked, w.now)
+			_, last := w.checker.times.shown(id, first.asked, w.now)
 			n += int64(b2u(now != nil && now.State == timer.Scheduled && now.NextMs > epochMs+w.now.Milliseconds() && now.NextMs <= last+first.every+timeSlack.Milliseconds()))
 		}
 	}

@@ -25,9 +25,9 @@ func TestClocksThatAreBelievedAndSetRight(t *testing.T) {
 			p.replicas, p.receiverFails, p.sickThink = p.nodes, 0.4, 100*time.Millisecond
 			p.ordeals, p.safety = ordeals{}, 75*time.Second
 		}, script: func(w *World) {
-			w.visitors.topics = w.visitors.topics[:0]
+			w.featureClients.topics = w.featureClients.topics[:0]
 			for topic := rankedTopic; topic < bulkTopic; topic++ {
-				w.visitors.topics = append(w.visitors.topics, topic)
+				w.featureClients.topics = append(w.featureClients.topics, topic)
 			}
 			w.merging.on = true
 			w.after(12*time.Second, func() {

@@ -11,11 +11,11 @@ import (
 // consumer pulls timers, at any node, and says what became of them, as clients of the API do. Some that it gets it forgets.
 type consumer struct {
 	*client
-	g     *guests
+	g     *topicWorkloads
 	pulls int
 }
 
-func newConsumer(g *guests, number int) *consumer {
+func newConsumer(g *topicWorkloads, number int) *consumer {
 	return &consumer{client: &client{w: g.w, number: number, own: &g.chance}, g: g}
 }
 
@@ -62,7 +62,7 @@ func (c *consumer) act() {
 			}
 			n.tasks.Go(func() {
 				t, err := n.topic(n.tasks.ctx, w.topics[pullTopic-1])
-				var list []shard.Taken
+				var list []shard.PulledTimer
 				var ctx context.Context = n.tasks.ctx
 				var h *hangUp
 				if hangs {
@@ -90,7 +90,7 @@ func (c *consumer) act() {
 const pullPatience = 2 * time.Second
 
 // got is what a pull has brought.
-func (c *consumer) got(n *node, lasts time.Duration, list []shard.Taken, err error) {
+func (c *consumer) got(n *node, lasts time.Duration, list []shard.PulledTimer, err error) {
 	if c.near = n.id; err != nil {
 		c.leave(n)
 	}
@@ -140,19 +140,19 @@ func (c *consumer) plan(r receipt, lasts time.Duration) {
 }
 
 // accepted has a receiver that answered 202 report later, or forget to.
-func (g *guests) accepted(c *call) {
+func (g *topicWorkloads) accepted(c *call) {
 	j := &c.delivery
-	g.w.book.leases.lease(timerKey{j.Shard, j.Job.Seq}).topic = reportTopic
+	g.w.checker.leases.lease(timerKey{j.Shard, j.Job.Seq}).topic = reportTopic
 	g.consumers[0].plan(receipt{reportTopic, j.Job.ID, j.Shard, j.Job.Handle, j.Job.Seq, j.Job.Fence}, consumerLease)
 }
 
 // say says something of a lease.
 func (c *consumer) say(r receipt, kind timer.Kind, fill func(*timer.LeaseUpdate)) {
-	o := &operation{number: c.w.book.nextOp(), topic: r.topic, id: r.id, shard: r.shard, then: func(bool) {}}
+	o := &operation{number: c.w.checker.nextOp(), topic: r.topic, id: r.id, shard: r.shard, then: func(bool) {}}
 	o.cmd = &timer.Command{Kind: kind, Topic: r.topic, Claim: &timer.LeaseUpdate{Handle: r.handle, Seq: r.seq, Fence: r.fence}}
 	if fill != nil {
 		fill(o.cmd.Claim)
 	}
-	o.sure = !c.w.book.leases.lease(timerKey{r.shard, r.seq}).ended
+	o.sure = !c.w.checker.leases.lease(timerKey{r.shard, r.seq}).ended
 	c.start(o)
 }

@@ -25,9 +25,9 @@ type Counts struct {
 	Superseded                int // adds that a later one, or a cancel, ended
 	Turns, TurnsRefused       int // changes of delivery, and those refused as timers were leased
 	Laden                     int // adds refused as memory was full
-	OrdealCounts
+	ScenarioCounts
 	ClockCounts
-	AilmentCounts
+	DiskFaultCounts
 	ReplicaFaultCounts
 }
 
@@ -46,7 +46,7 @@ func addEach(to, from reflect.Value) {
 	}
 }
 
-// never names what was never come to, but for ordeals, ailments and faults of replicas: for each of these there are runs of its own.
+// never names what was never come to, but for scenarios, disk faults and faults of replicas: for each of these there are runs of its own.
 func (c *Counts) never() (names []string) {
 	v := reflect.ValueOf(c).Elem()
 	for i := range v.NumField() {

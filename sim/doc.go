@@ -7,7 +7,7 @@
 //     which Run replaces. Config.Settle is synctest.Wait: a host writes snapshots on goroutines of their own.
 //   - A run has two phases. In the first anything may fail; in the second all is healed, and what was promised must come about (I14).
 //   - What must never be is checked while it runs, by the names that PROMISE gives them: I1 to I10, I12, I14 to I19, I21; series by
-//     name. Topics "one" and "two" have linearizable histories, the others rules of their own (featureBook).
+//     name. Topics "one" and "two" have linearizable histories, the others rules of their own (featureChecker).
 //   - What goes wrong is drawn (swarm), in two runs of three densely of one kind (mood). Where a rare moment is worth more than chance gives it,
 //     trouble follows it: see doubt.
 //   - A seed is worth something for one build only, as every change shifts the draws. What a seed found is kept as a test of its own:

@@ -18,7 +18,7 @@ func (w *World) doubt() {
 		read := &operation{topic: o.topic, id: o.id, shard: id, to: older, then: func(bool) {}}
 		o.then = func(ok bool) {
 			if ok && older.host != nil && older.host.Leads(id) {
-				read.number = w.book.nextOp()
+				read.number = w.checker.nextOp()
 				c.start(read)
 			}
 		}
@@ -50,10 +50,10 @@ func (w *World) rivals(id timer.ShardID) (older, newer *node) {
 
 // changeIn is a change of a timer that a shard has, or the add of one.
 func (w *World) changeIn(id timer.ShardID) *operation {
-	o := &operation{number: w.book.nextOp(), topic: 1, shard: id}
+	o := &operation{number: w.checker.nextOp(), topic: 1, shard: id}
 	const soon = clientTimeout / 2
-	for i := len(w.book.recent) - 1; i >= 0; i-- {
-		known := w.book.recent[i]
+	for i := len(w.checker.recent) - 1; i >= 0; i-- {
+		known := w.checker.recent[i]
 		if timer.ShardOf(&timer.Topic{Name: w.topics[known.topic-1]}, known.id, w.swarm.shards) == id {
 			o.topic, o.id = known.topic, known.id
 			w.fill(o, timer.Put, soon)
@@ -61,7 +61,7 @@ func (w *World) changeIn(id timer.ShardID) *operation {
 		}
 	}
 	o.id = w.nameIn(id, "doubt")
-	w.book.remember(o.id, o.topic)
+	w.checker.remember(o.id, o.topic)
 	w.fill(o, timer.Put, soon)
 	return o
 }

@@ -2,8 +2,8 @@ package sim
 
 import "time"
 
-// trouble is what goes wrong for guests alone, twice a second: topics of theirs stop, and processes are stopped as planned.
-func (g *guests) trouble() {
+// trouble is what goes wrong for workloads alone, twice a second: topics of theirs stop, and processes are stopped as planned.
+func (g *topicWorkloads) trouble() {
 	const each = 500 * time.Millisecond
 	w := g.w
 	if w.calm {
@@ -20,8 +20,8 @@ func (g *guests) trouble() {
 	}
 }
 
-// stopTopic stops one of the guests' topics, or lets it go on.
-func (g *guests) stopTopic() {
+// stopTopic stops one of the workloads' topics, or lets it go on.
+func (g *topicWorkloads) stopTopic() {
 	name := g.w.topics[settledTopics+g.chance.IntN(len(g.w.topics)-settledTopics)]
 	g.w.operator(g.w.inUse(g.chance), pauseTopic(name, g.chance.IntN(2) == 0), func(error) {})
 }
@@ -37,7 +37,7 @@ const (
 func (n *node) drain() {
 	w, life := n.w, n.life
 	w.note(n, "drain", 0, 0, "")
-	w.guests.draining = append(w.guests.draining, drainee{n, life})
+	w.workloads.draining = append(w.workloads.draining, drainee{n, life})
 	n.tasks.Go(func() {
 		ctx, cancel := n.tasks.WithTimeout(n.tasks.ctx, handOverTime)
 		n.member.HandOver(ctx)
@@ -56,7 +56,7 @@ func (n *node) awaitCalls(began time.Duration) {
 		return
 	}
 	if n.host.StepDrain() == 0 {
-		for _, c := range w.book.limits.calls {
+		for _, c := range w.checker.limits.calls {
 			if c.node == n && c.life == n.life && !c.told {
 				w.violate("drain", "node %d is about to stop while its call for %s is under way", n.id, c.delivery.Job.ID)
 			}
@@ -73,7 +73,7 @@ type drainee struct {
 }
 
 // endDrains has all that are being stopped end now.
-func (g *guests) endDrains() {
+func (g *topicWorkloads) endDrains() {
 	for _, d := range g.draining {
 		if d.node.life == d.life {
 			d.node.stop(false)

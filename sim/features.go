@@ -8,14 +8,14 @@ import (
 )
 
 // The topics of a run. What clients do in the first ones has one linearizable history for each id (I19); what they do in the others is
-// held against rules of its own, see featureBook.
+// held against rules of its own, see featureChecker.
 const (
 	plainTopics = 2
 
 	featureTopic timer.TopicID = 3 // merge rules, series, repeated adds, dead letters
 	serialTopic  timer.TopicID = 4
 
-	// What is done in these, guests do: see guests.go.
+	// What is done in these, workloads do: see workloads.go.
 	pullTopic    timer.TopicID = 5
 	reportTopic  timer.TopicID = 6
 	orderedTopic timer.TopicID = 7
@@ -34,8 +34,8 @@ const serialKeys = 3
 // pickFeature draws an operation in the feature topic. What an id begins with says what is done with it: "s" is a series, "d" an add
 // that is repeated, "m" meets further adds by their merge rules, is fired, cancelled, redriven and purged.
 func (w *World) pickFeature() *operation {
-	f, r := &w.book.features, w.chance
-	o := &operation{number: w.book.nextOp(), topic: featureTopic, astray: r.IntN(5) == 0}
+	f, r := &w.checker.features, w.chance
+	o := &operation{number: w.checker.nextOp(), topic: featureTopic, astray: r.IntN(5) == 0}
 	due := r.between(-50*time.Millisecond, 3*time.Second)
 	at := epochMs + (w.now + due).Milliseconds()
 	if len(f.recent) == 0 || r.IntN(3) == 0 {
@@ -62,7 +62,7 @@ func (w *World) further(o *operation, at int64) {
 	command := func(kind timer.Kind) { o.cmd = &timer.Command{Kind: kind} }
 	switch n := r.IntN(10); {
 	case o.id[0] == 'd':
-		if first := w.book.features.ids[idKey{o.topic, o.id}].first; first != nil && n < 8 {
+		if first := w.checker.features.ids[idKey{o.topic, o.id}].first; first != nil && n < 8 {
 			o.write = first
 			o.cmd = &timer.Command{Kind: timer.Add, Content: first.op}
 		}
@@ -92,7 +92,7 @@ func (w *World) further(o *operation, at int64) {
 
 // pickSerial draws an operation in the serial topic.
 func (w *World) pickSerial() *operation {
-	o := &operation{number: w.book.nextOp(), topic: serialTopic}
+	o := &operation{number: w.checker.nextOp(), topic: serialTopic}
 	o.id = fmt.Sprintf("{k%d}%d", w.chance.IntN(serialKeys), o.number)
 	o.write = &write{op: o.number, payload: fmt.Sprintf(`"%s"`, o.id)}
 	o.write.dueMs = epochMs + (w.now + w.chance.between(-50*time.Millisecond, time.Second)).Milliseconds()

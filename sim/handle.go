@@ -61,8 +61,8 @@ func (o *operation) command() *timer.Command {
 }
 
 // handOut notes what a host has given to consumers.
-func (n *node) handOut(asked, lasts time.Duration, list []shard.Taken) {
-	w, b := n.w, n.w.book
+func (n *node) handOut(asked, lasts time.Duration, list []shard.PulledTimer) {
+	w, b := n.w, n.w.checker
 	for i := range list {
 		t := &list[i]
 		k := timerKey{t.Shard, t.Timer.Seq}

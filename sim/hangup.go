@@ -94,7 +94,7 @@ func surely(leaseMs int64) time.Duration {
 }
 
 // handed checks what a pull gives out, and says whether its consumer has hung up. Then there is nothing for it.
-func (h *hangUp) handed(list []shard.Taken) bool {
+func (h *hangUp) handed(list []shard.PulledTimer) bool {
 	if h == nil {
 		return false
 	}

@@ -196,7 +196,7 @@ type History struct {
 	ids  []idKey
 	byID map[idKey][]*historyEntry
 
-	bulks *bulkBook
+	bulks *bulkChecker
 	// forgetful: what has finished of these may be gone before its ten minutes are over, as clocks were wrong and had to be believed.
 	forgetful map[idKey]bool
 }

@@ -24,7 +24,7 @@ func TestUndecidedIsAViolation(t *testing.T) {
 	if err := h.Check(20 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "undecided after 20ms") {
 		t.Errorf("%.200v", err)
 	}
-	bulk := &bulkBook{looked: true, ids: map[string]*bulkID{"a": {id: "a"}}, names: []string{"a"}}
+	bulk := &bulkChecker{looked: true, ids: map[string]*bulkID{"a": {id: "a"}}, names: []string{"a"}}
 	for i := range int64(writes) {
 		bulk.ids["a"].ops = append(bulk.ids["a"].ops, &bulkOp{kind: timer.Modify, dueMs: i, number: uint64(i), called: i, ended: math.MaxInt64})
 	}

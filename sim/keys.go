@@ -302,7 +302,7 @@ func (k *keyOperator) prove() {
 	}
 	why := ""
 	if !k.w.passUntil(healLimit, func() bool { why = k.unsealed(first.First()); return why == "" }) {
-		k.w.violate("secrets", "ten seconds after all was mended, %s", why)
+		k.w.violate("secrets", "ten seconds after all was repaired, %s", why)
 	}
 }
 

@@ -18,7 +18,7 @@ const healLimit = 10 * time.Second
 func (w *World) live() {
 	w.lay()
 	if w.swarm.early {
-		w.after(0, w.trouble)
+		w.after(0, w.nemesis)
 	}
 	if w.swarm.ordeals.any() {
 		w.after(0, w.undergo)
@@ -31,8 +31,8 @@ func (w *World) live() {
 	}
 	w.found()
 	w.employ()
-	w.beginGuests()
-	w.visitors.begin()
+	w.beginWorkloads()
+	w.featureClients.begin()
 	w.keys.begin()
 	w.merging.begin()
 	w.makers.begin()
@@ -45,7 +45,7 @@ func (w *World) live() {
 		w.after(0, w.failReplicas)
 	}
 	if !w.swarm.early {
-		w.after(0, w.trouble)
+		w.after(0, w.nemesis)
 	}
 	w.pass(w.swarm.safety)
 	w.conclude()
@@ -105,8 +105,8 @@ func (w *World) found() {
 		p.Callback.URL = "http://" + name
 		p.Callback.TimeoutMs = callTimeout.Milliseconds()
 		p.MinBackoffMs, p.MaxBackoffMs, p.MaxAttempts = 200, 3000, 1000
-		w.guests.shape(timer.TopicID(i+1), &p)
-		w.visitors.shape(timer.TopicID(i+1), &p)
+		w.workloads.shape(timer.TopicID(i+1), &p)
+		w.featureClients.shape(timer.TopicID(i+1), &p)
 		if timer.TopicID(i+1) == sickTopic {
 			sickPolicy(&p)
 		}
@@ -133,7 +133,7 @@ func (w *World) serving() bool {
 	return true
 }
 
-// heal ends the first phase: whatever was cut, stopped, full or off is mended.
+// heal ends the first phase: whatever was cut, stopped, full or off is repaired.
 func (w *World) heal() {
 	w.note(nil, "heal", 0, 0, "")
 	w.calm, w.sick.down = true, false
@@ -159,12 +159,12 @@ func (w *World) heal() {
 	for _, c := range w.clients {
 		c.done = true
 	}
-	w.guests.done()
+	w.workloads.done()
 	w.merging.done()
 	w.makers.ended = true
 	w.turning.done()
 	w.healed = w.now
-	w.visitors.part()
+	w.featureClients.part()
 	healed := w.now
 	for _, name := range w.topics {
 		if !w.insist(pauseTopic(name, false)) {
@@ -175,7 +175,7 @@ func (w *World) heal() {
 		w.after(later, w.resumeTopics)
 	}
 	if w.now-healed > healLimit {
-		w.violate("I14", "the meta group took %s after all was mended for its first commands (%v): %s", w.now-healed, w.refusal, w.describe())
+		w.violate("I14", "the meta group took %s after all was repaired for its first commands (%v): %s", w.now-healed, w.refusal, w.describe())
 	}
 }
 
@@ -240,7 +240,7 @@ func (w *World) prove(healed time.Duration) {
 		name := w.nameIn(id, "probe")
 		before, key := fired, idKey{1, name}
 		fired = func() bool {
-			known := w.book.ids[key]
+			known := w.checker.ids[key]
 			return before() && known != nil && len(known.lives) > 0 && known.lives[0].delivered > 0
 		}
 		w.probe(prover, id, name, healed)
@@ -250,13 +250,13 @@ func (w *World) prove(healed time.Duration) {
 		limit += backlogLimit
 	}
 	if !w.passUntil(healed+limit-w.now, fired) {
-		w.violate("I14", "ten seconds after all was mended, not every shard has taken and fired a timer: %s", w.describe())
+		w.violate("I14", "ten seconds after all was repaired, not every shard has taken and fired a timer: %s", w.describe())
 	}
 }
 
 // probe adds a timer, again and again until it is taken.
 func (w *World) probe(c *client, id timer.ShardID, name string, healed time.Duration) {
-	o := &operation{number: w.book.nextOp(), topic: 1, id: name, shard: id}
+	o := &operation{number: w.checker.nextOp(), topic: 1, id: name, shard: id}
 	w.fill(o, timer.Add, 50*time.Millisecond)
 	o.then = func(ok bool) {
 		if !ok && w.now-healed < healLimit {
@@ -269,10 +269,10 @@ func (w *World) probe(c *client, id timer.ShardID, name string, healed time.Dura
 // drain lets all that clients wrote fall due and be delivered, and replicas catch up.
 func (w *World) drain() {
 	w.pass(15 * time.Second)
-	w.visitors.settleAll()
+	w.featureClients.settleAll()
 	limit := 60*time.Second + w.rationed()
 	if !w.passUntil(limit, func() bool { return w.left() == 0 }) {
-		w.violate("I14", "%s after all was mended, %d timers have not ended:%s%s%s", limit, w.left(), w.leftWhere(), w.describe(), w.remaining())
+		w.violate("I14", "%s after all was repaired, %d timers have not ended:%s%s%s", limit, w.left(), w.leftWhere(), w.describe(), w.remaining())
 	}
 	if !w.passUntil(60*time.Second, w.agreed) { // a move to a node that died is redirected after half a minute
 		w.violate("I14", "replicas do not catch up, or rows do not settle: %s", w.describe())
@@ -287,7 +287,7 @@ func (w *World) rationed() (longest time.Duration) {
 		if leader := w.leader(id); leader != nil {
 			table := leader.host.Table(id)
 			byNode[leader] += table.Counts(fewTopic).Scheduled + table.Counts(pacedTopic).Scheduled + table.Counts(rankedTopic).Scheduled + table.Counts(briefTopic).Scheduled
-			if w.guests.pull.Concurrency > 0 {
+			if w.workloads.pull.Concurrency > 0 {
 				byNode[leader] += table.Counts(pullTopic).Scheduled
 			}
 			longest = max(longest, time.Duration(byNode[leader])*time.Second)

@@ -306,7 +306,7 @@ func (m *matrix) open(what string, n *node, disk *memfs.FS, before []had) *shard
 			table := host.Table(id)
 			hash = table.Hash()
 		}
-		if known := n.w.book.replicas.at(place{id, p.Applied}); known.hashed {
+		if known := n.w.checker.replicas.at(place{id, p.Applied}); known.hashed {
 			m.compare++
 			if known.hash != hash {
 				m.fail("%s: node %d, group %d: state %016x after entry %d, it was %016x", what, n.id, i, hash, p.Applied, known.hash)

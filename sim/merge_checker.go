@@ -14,7 +14,7 @@ import (
 //   - a debounced timer is never due later than the first add of its scope and the newest one's longest wait;
 //   - an add that met the id alone, and after which nothing was asked of the id, is delivered (I1).
 type mergeChecker struct {
-	featureBook
+	featureChecker
 	writes map[string]*mergeWrite // by payload
 	byID   map[string][]*mergeWrite
 	asked  map[uint64][]*mergeWrite // by operation: what is over when it is answered
@@ -36,8 +36,8 @@ type mergeWrite struct {
 	debounces bool
 }
 
-func newMergeChecker(f featureBook) *mergeChecker {
-	return &mergeChecker{featureBook: f, writes: map[string]*mergeWrite{}, byID: map[string][]*mergeWrite{}, asked: map[uint64][]*mergeWrite{}, first: map[timerKey]*firstAdd{}}
+func newMergeChecker(f featureChecker) *mergeChecker {
+	return &mergeChecker{featureChecker: f, writes: map[string]*mergeWrite{}, byID: map[string][]*mergeWrite{}, asked: map[uint64][]*mergeWrite{}, first: map[timerKey]*firstAdd{}}
 }
 
 // ends says whether an operation ends what was there before it.
@@ -46,7 +46,7 @@ func (o *operation) ends() bool {
 }
 
 func (b *mergeChecker) called(o *operation) {
-	b.featureBook.called(o)
+	b.featureChecker.called(o)
 	if o.ends() {
 		for _, m := range b.byID[o.id] {
 			if m.acked && m.by == "" {
@@ -62,7 +62,7 @@ func (b *mergeChecker) called(o *operation) {
 }
 
 func (b *mergeChecker) answered(w *World, o *operation, r timer.Result, t *timer.Timer) {
-	b.featureBook.answered(w, o, r, t)
+	b.featureChecker.answered(w, o, r, t)
 	if t == nil {
 		return
 	}
@@ -108,7 +108,7 @@ func (b *mergeChecker) firstAdd(w *World, o *operation, r timer.Result, t *timer
 
 // stampedAnew says whether a stamp of a timer may have become this one since then, as its shard's clock was set back.
 func (w *World) stampedAnew(id timer.ShardID, since time.Duration, ms int64) bool {
-	return slices.ContainsFunc(w.book.times.backs(id, since), func(b clockBack) bool { return b.toMs <= ms && ms < b.fromMs })
+	return slices.ContainsFunc(w.checker.times.backs(id, since), func(b clockBack) bool { return b.toMs <= ms && ms < b.fromMs })
 }
 
 // debounced checks when a timer is due that began at firstMs.
@@ -131,7 +131,7 @@ func (b *mergeChecker) debounced(w *World, id timer.ShardID, payload []byte, due
 
 func (b *mergeChecker) started(c *call) {
 	w, j := c.node.w, &c.delivery.Job
-	b.featureBook.started(c)
+	b.featureChecker.started(c)
 	if m := b.writes[string(j.Payload)]; m.by != "" && j.Fence > m.fence {
 		w.violate("I5", "node %d begins an attempt of %s under fence %d, which %s ended under fence %d", c.node.id, j.Payload, j.Fence, m.by, m.fence)
 	}

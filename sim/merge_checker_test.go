@@ -20,10 +20,10 @@ func TestFirstAddOfAnAnswerThatIsLate(t *testing.T) {
 		{"the timer was called meanwhile", 4 * time.Second, true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := &World{book: newBook()}
-			w.book.times.applied(1, 1, 300_000, time.Second)
-			w.book.times.applied(1, 2, 1000, 2*time.Second) // the shard's clock went back, and what it had stamped with it
-			b := newMergeChecker(featureBook{ids: map[idKey]*featureID{}, keys: map[string]*call{}})
+			w := &World{checker: newChecker()}
+			w.checker.times.applied(1, 1, 300_000, time.Second)
+			w.checker.times.applied(1, 2, 1000, 2*time.Second) // the shard's clock went back, and what it had stamped with it
+			b := newMergeChecker(featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}})
 			key := timerKey{1, 1}
 			told := func(at, began time.Duration, code timer.Code, createdMs int64) {
 				w.now = at

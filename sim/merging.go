@@ -55,7 +55,7 @@ func (m *merging) done() {
 // pick draws an operation: most are adds by a rule.
 func (m *merging) pick() *operation {
 	w, r := m.w, m.chance
-	o := &operation{number: w.book.nextOp(), topic: mergingTopic, astray: r.IntN(8) == 0}
+	o := &operation{number: w.checker.nextOp(), topic: mergingTopic, astray: r.IntN(8) == 0}
 	o.id = fmt.Sprintf("m%d.%d", w.now/mergeIDFor, r.IntN(m.ids))
 	switch n := r.IntN(12); {
 	case n < 2:

@@ -15,7 +15,7 @@ import (
 type network struct {
 	cut  map[[2]uint64]bool          // from, to: nothing comes through
 	last map[[2]uint64]time.Duration // when the last ordered frame arrives
-	// mended is when the last phase began: what was sent before and is still on its way then never arrives. Its connections are gone,
+	// repaired is when the last phase began: what was sent before and is still on its way then never arrives. Its connections are gone,
 	// and raft's followers would heed a dead leader's heartbeats for as long as they come.
 	mended time.Duration
 	torn   map[[2]uint64]time.Duration // when a connection ended: what was sent on it before and has not arrived does not arrive
@@ -25,7 +25,7 @@ type network struct {
 
 func (n *network) blocked(from, to uint64) bool { return n.cut[[2]uint64{from, to}] }
 
-// heal mends all links.
+// heal repairs all links.
 func (n *network) heal(now time.Duration) { n.cut, n.mended = map[[2]uint64]bool{}, now }
 
 // wire is a process's Peers.
@@ -114,8 +114,8 @@ func (w *World) carryAs(from *node, to uint64, repeats bool, deliver func(n *nod
 			deliver(n, copied)
 		}
 	}
-	if repeats && w.fate.hit(s.ordeals.late) {
-		w.after(w.fate.between(20*time.Second, 3*time.Minute), func() {
+	if repeats && w.faultRNG.hit(s.ordeals.late) {
+		w.after(w.faultRNG.between(20*time.Second, 3*time.Minute), func() {
 			w.counts.Again++
 			arrive(true)()
 		})
@@ -146,7 +146,7 @@ func (w *World) unreachable(from *node, to uint64) {
 }
 
 // hearEnd tells a node that a process has ended.
-func (w *World) hearEnd(n *node, owner shard.Owner) {
+func (w *World) hearEnd(n *node, owner shard.Incarnation) {
 	if w.net.blocked(owner.Node(), n.id) {
 		return
 	}

@@ -63,7 +63,7 @@ type node struct {
 	paused  bool
 	backlog []delayed
 	checked []checkedGroup
-	sights  map[uint64]*sight
+	sights  map[uint64]*visibility
 	view    view // of its last heartbeat
 	looked  time.Duration
 	age     time.Duration // as others come to know it, while it ran
@@ -79,9 +79,9 @@ type node struct {
 	struck   map[timer.ShardID]bool // groups of whose state memory has changed a bit
 	agreed   agreed
 
-	rotten    bool          // something on its disk was damaged at rest, or is to be
-	lied      bool          // … by syncs that did not do what they said
-	mender    *shard.Mender // while its log is being restored
+	rotten    bool            // something on its disk was damaged at rest, or is to be
+	lied      bool            // … by syncs that did not do what they said
+	repairer  *shard.Repairer // while its log is being restored
 	mendUntil time.Duration
 	reached   []reached // by group: what its disk must still have
 	votes     map[timer.ShardID]promised
@@ -102,7 +102,7 @@ type crash struct {
 
 	starting bool // the log is not open yet
 	blind    blindness
-	deceit   *deceit // what the disk will lie about; nil: nothing
+	deceit   *syncFault // what the disk will lie about; nil: nothing
 }
 
 var errPowerCut = errors.New("the power is cut")
@@ -266,11 +266,11 @@ func (n *node) stop(cut bool) {
 		return
 	}
 	w := n.w
-	owner := shard.NewOwner(n.id, n.starts)
+	owner := shard.NewIncarnation(n.id, n.starts)
 	n.life++
 	n.stoppedAt = w.now
 	n.wakeClocks()
-	n.awake, n.mender = nil, nil
+	n.awake, n.repairer = nil, nil
 	if !n.eager {
 		n.inARow = 0
 	}
@@ -441,7 +441,7 @@ func (n *node) housekeep() {
 	if n.died(nil) {
 		return
 	}
-	n.w.book.bounded(n)
+	n.w.checker.bounded(n)
 }
 
 func b2u(b bool) uint64 {

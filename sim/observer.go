@@ -13,7 +13,7 @@ type observer struct{ n *node }
 func (o *observer) Command(timer.Kind, timer.Code) {}
 func (o *observer) Outcome(out *shard.Outcome) {
 	o.n.w.note(o.n, "outcome", uint64(out.Kind), out.Seq, "")
-	o.n.w.book.attempts.spent(o.n, out)
+	o.n.w.checker.attempts.spent(o.n, out)
 }
 func (o *observer) Expired()               {}
 func (o *observer) Frame(int)              {}

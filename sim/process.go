@@ -35,7 +35,7 @@ func (n *node) start() {
 	n.met, n.calls = map[uint64]process{}, nil
 	n.told, n.toldBy = map[uint64]uint64{}, map[uint64]uint64{}
 	n.low, n.turned, n.laden = map[uint64]time.Duration{}, 0, 0
-	n.sights, n.view, n.looked, n.age = map[uint64]*sight{}, view{}, 0, 0
+	n.sights, n.view, n.looked, n.age = map[uint64]*visibility{}, view{}, 0, 0
 	n.trustsNobody()
 	n.tasks = newTasks(n)
 	clear(n.struck)
@@ -190,7 +190,7 @@ func (n *node) open() {
 	n.vetted()
 	n.router = route.New(route.Config{
 		Self: n.id, Shards: w.swarm.shards, Host: here, History: noHistory{}, Cluster: n.member, Peers: &peers{n, n.life}, NotSent: peer.ErrNotSent,
-		Tasks: n.tasks, BulkPage: 1 + w.visitors.chance.IntN(12),
+		Tasks: n.tasks, BulkPage: 1 + w.featureClients.chance.IntN(12),
 		Background: func(run func(context.Context)) { n.tasks.Go(func() { run(n.tasks.ctx) }) },
 	})
 	n.topics = route.NewTopics(n.router, n.state.Topics, n.member)
@@ -212,7 +212,7 @@ func (n *node) open() {
 func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State) shard.Config {
 	w := n.w
 	cfg := shard.Config{
-		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Owner: shard.NewOwner(n.id, id.Starts), Seed: w.cfg.Seed + n.id,
+		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Incarnation: shard.NewIncarnation(n.id, id.Starts), Seed: w.cfg.Seed + n.id,
 		FS: disk, Dir: dataDir, Clock: n.keeper, Topics: state, Machine: state, Level: n.level, Agreed: state.Level, Applied: n.applied,
 		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Observer: &observer{n},
 		Logger: slog.New(slog.DiscardHandler), Zone: n.zone,
@@ -261,19 +261,19 @@ type memberHost struct {
 }
 
 // Place implements member.Host.
-func (h *memberHost) Place(rows []shard.Row) {
+func (h *memberHost) Place(rows []shard.Assignment) {
 	h.Host.Place(rows)
 	h.n.wake(0)
 }
 
-// StepAside implements member.Host.
-func (h *memberHost) StepAside(on bool) {
-	h.Host.StepAside(on)
+// Cordon implements member.Host.
+func (h *memberHost) Cordon(on bool) {
+	h.Host.Cordon(on)
 	h.n.wake(0)
 }
 
 // Gone implements member.Host.
-func (h *memberHost) Gone(owner shard.Owner) {
+func (h *memberHost) Gone(owner shard.Incarnation) {
 	h.Host.Gone(owner)
 	h.n.wake(0)
 }
@@ -294,18 +294,18 @@ func (h *memberHost) Propose(ctx context.Context, cmd []byte) (any, error) {
 }
 
 // Offers implements route.Host.
-func (h *memberHost) Offers(ctx context.Context, topic timer.TopicID, most int) ([]shard.Offer, error) {
+func (h *memberHost) Offers(ctx context.Context, topic timer.TopicID, most int) ([]shard.Candidate, error) {
 	pullOf(ctx).looks()
-	return h.Host.Offers(ctx, topic, most)
+	return h.Host.Candidates(ctx, topic, most)
 }
 
-// Take implements route.Host: what a host gives out is a consumer's from here on, though the answer may be lost.
-func (h *memberHost) Take(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error) {
+// PullFrom implements route.Host: what a host gives out is a consumer's from here on, though the answer may be lost.
+func (h *memberHost) PullFrom(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []shard.Share) ([]shard.PulledTimer, error) {
 	asked := h.n.w.now
 	pullOf(ctx).takes()
-	list, err := h.Host.Take(ctx, topic, leaseMs, shares)
+	list, err := h.Host.PullFrom(ctx, topic, leaseMs, shares)
 	if topic == turnedTopic {
-		h.n.w.book.turned.handed(h.n, asked, list)
+		h.n.w.checker.turned.handed(h.n, asked, list)
 		return list, err
 	}
 	h.n.handOut(asked, surely(leaseMs), list)

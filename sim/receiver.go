@@ -33,7 +33,7 @@ func (p *permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
 		return
 	}
 	c := &call{permit: p, delivery: *j, done: done, node: n, life: n.life, letGoMs: n.keeper.WallMs(), term: n.host.Progress(j.Shard).Term}
-	w.book.mayStart(c)
+	w.checker.mayStart(c)
 	life := n.life
 	if !w.calm && w.swarm.pauses > 0 && w.chance.hit(0.01) { // the moment at which a stale lease would be used
 		n.pause(w.chance.between(time.Second, 30*time.Second))
@@ -85,7 +85,7 @@ func (c *call) begin() {
 		c.end(shard.Attempt{NotSent: true})
 		return
 	}
-	w.book.started(c)
+	w.checker.started(c)
 	s := &w.swarm
 	took := w.chance.between(time.Millisecond, s.receiverSlow)
 	status, heard := 200, true
@@ -102,7 +102,7 @@ func (c *call) begin() {
 		status = 410
 	case w.chance.hit(s.receiverLost):
 		heard = false
-	case c.delivery.Job.Topic == reportTopic && w.guests.chance.IntN(2) == 0:
+	case c.delivery.Job.Topic == reportTopic && w.workloads.chance.IntN(2) == 0:
 		status = 202
 	}
 	if took >= callTimeout || status == 0 {
@@ -113,11 +113,11 @@ func (c *call) begin() {
 		switch status {
 		case 200:
 			c.taken = true
-			w.book.delivered(c)
+			w.checker.delivered(c)
 		case 202:
-			w.guests.accepted(c)
+			w.workloads.accepted(c)
 		case 410:
-			w.book.features.heard(c)
+			w.checker.features.heard(c)
 		}
 		a := shard.Attempt{Status: status}
 		if status == 0 || !heard {
@@ -135,7 +135,7 @@ func (c *call) end(a shard.Attempt) {
 	began, ended := msOf(a.StartedMs-epochMs)-c.begun, msOf(a.EndedMs-epochMs)-c.node.w.now
 	c.lowest, c.highest = min(began, ended), max(began, ended)
 	if c.told = true; a.Status == 200 {
-		c.node.w.book.successes.succeeded(c)
+		c.node.w.checker.successes.succeeded(c)
 	}
 	switch {
 	case a.NotSent:

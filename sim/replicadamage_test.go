@@ -133,7 +133,7 @@ func TestReplicasMendThemselves(t *testing.T) {
 				}
 			})
 			if r.Counts.Mended != len(places) || r.Counts.Refusals != 0 {
-				t.Errorf("%d mended, %d refused", r.Counts.Mended, r.Counts.Refusals)
+				t.Errorf("%d repaired, %d refused", r.Counts.Mended, r.Counts.Refusals)
 			}
 		})
 	}
@@ -201,7 +201,7 @@ func TestTwoReplicasDamaged(t *testing.T) {
 	}
 }
 
-// TestAllReplicasDamaged: the same place on all three: none starts, each says why, and none can be mended with what the others have.
+// TestAllReplicasDamaged: the same place on all three: none starts, each says why, and none can be repaired with what the others have.
 func TestAllReplicasDamaged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -219,7 +219,7 @@ func TestAllReplicasDamaged(t *testing.T) {
 			n.refuses(t, disks[n], n.closedSegment(0.3))
 		}
 		for _, n := range w.nodes {
-			m, err := shard.NewMender(disks[n], dataDir, w.swarm.shards)
+			m, err := shard.NewRepairer(disks[n], dataDir, w.swarm.shards)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -47,13 +47,13 @@ func (w *World) failReplicas() {
 		return
 	}
 	f := &w.swarm.replicaFaults
-	if w.odds.hit(f.strikes * troubleEach.Seconds()) {
+	if w.odds.hit(f.strikes * nemesisEach.Seconds()) {
 		w.strike()
 	}
-	if w.odds.hit(f.overtake * troubleEach.Seconds()) {
+	if w.odds.hit(f.overtake * nemesisEach.Seconds()) {
 		w.overtake()
 	}
-	w.after(troubleEach, w.failReplicas)
+	w.after(nemesisEach, w.failReplicas)
 }
 
 // ballastTopic has timers that nobody changes and that are not due: what memory does to them shows
@@ -206,7 +206,7 @@ func (w *World) proveMemory() {
 		return list
 	}
 	if !w.passUntil(4*time.Minute, func() bool { return len(wrong()) == 0 }) {
-		w.violate("I7", "four minutes after all was mended these replicas still have what memory made of their states: %x%s", wrong(), w.describe())
+		w.violate("I7", "four minutes after all was repaired these replicas still have what memory made of their states: %x%s", wrong(), w.describe())
 	}
 	for _, n := range w.nodes {
 		if n.host == nil {

@@ -121,11 +121,11 @@ const (
 // mayBeForgotten says of a timer that was first asked for at a time, and has ended, whether it may be gone by now: by the time of its shard,
 // which somebody had to believe, it ended long enough ago.
 func (w *World) mayBeForgotten(id timer.ShardID, since time.Duration, ended bool) bool {
-	behind, ahead := w.book.times.off(id, since, w.now)
+	behind, ahead := w.checker.times.off(id, since, w.now)
 	return ended && ahead-behind > offWithin && w.now-since+ahead-behind >= finishedStay-endEarlier-timeSlack
 }
 
 // mayForget says whether what has finished of an id may be gone.
 func (w *World) mayForget(id idKey) bool {
-	return w.mayBeForgotten(w.place(id.topic, id.id), w.book.ids[id].since, true)
+	return w.mayBeForgotten(w.place(id.topic, id.id), w.checker.ids[id].since, true)
 }

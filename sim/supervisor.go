@@ -45,7 +45,7 @@ func (n *node) startDelay() time.Duration {
 
 // ofItsDisk says whether a process may have ended by such an error: its disk failed. A full disk is no such reason once the log is open.
 func (n *node) ofItsDisk(err error) bool {
-	return n.w.book.mayFail(n) && (errors.Is(err, syscall.EIO) || n.host == nil && errors.Is(err, syscall.ENOSPC))
+	return n.w.checker.mayFail(n) && (errors.Is(err, syscall.EIO) || n.host == nil && errors.Is(err, syscall.ENOSPC))
 }
 
 // halts takes the end of a process that was told that it lacks what it had acknowledged. From then on none may begin with what is there.

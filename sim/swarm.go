@@ -50,7 +50,7 @@ type swarm struct {
 	sickThink                                                 time.Duration // between adds to the topic whose receiver is ill; 0: none
 	apart                                                     bool          // at the end, is a healthy topic hurt by another's dead receiver?
 
-	limits bool // guests ask for much of topics with limits
+	limits bool // workloads ask for much of topics with limits
 
 	ordeals  ordeals
 	ailments ailments
@@ -104,7 +104,7 @@ func draw(c chance, profile string) swarm {
 	s.early = c.IntN(4) == 0
 	s.retainBytes = 1 << (8 + c.IntN(14))
 	s.snapshotBytes = 1 << (12 + c.IntN(10))
-	s.mood(c, profile)
+	s.profile(c, profile)
 	return s
 }
 

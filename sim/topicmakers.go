@@ -11,7 +11,7 @@ import (
 )
 
 // topicMakers make topics and delete them while much goes wrong, and look for them at any node. All that they do is drawn from a stream of its
-// own, see guests. In half of the runs there are none.
+// own, see workloads. In half of the runs there are none.
 //
 // Nobody says of a topic that it is not there which was made before it was asked for: a node that cannot ask does not guess (P5).
 type topicMakers struct {

@@ -13,7 +13,7 @@ import (
 //   - no call of the topic begins if it is pulled, by whichever node, and no consumer is given a timer if it is not;
 //   - when it was answered, no call was under way and no consumer had a timer of the other delivery.
 type turnChecker struct {
-	featureBook
+	featureChecker
 	w     *World
 	pull  bool // as it was answered last
 	sure  bool // … and nothing else was asked for since
@@ -29,7 +29,7 @@ type turnLease struct {
 }
 
 func newTurnChecker(w *World) *turnChecker {
-	return &turnChecker{featureBook: featureBook{ids: map[idKey]*featureID{}, keys: map[string]*call{}}, w: w, held: map[timerKey]*turnLease{}}
+	return &turnChecker{featureChecker: featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}}, w: w, held: map[timerKey]*turnLease{}}
 }
 
 func (b *turnChecker) asked() { b.sure = false }
@@ -61,18 +61,18 @@ func (b *turnChecker) mayStart(c *call, _ *shard.Table) {
 
 func (b *turnChecker) started(c *call) {
 	b.mayStart(c, nil)
-	b.featureBook.started(c)
+	b.featureChecker.started(c)
 	b.calls = append(b.calls, c)
 }
 
 // handed notes what a host gives to a consumer. What comes when its lease is over, as the process stood still, is nobody's.
-func (b *turnChecker) handed(n *node, asked time.Duration, list []shard.Taken) {
+func (b *turnChecker) handed(n *node, asked time.Duration, list []shard.PulledTimer) {
 	for i := range list {
 		t := &list[i]
 		k, until := timerKey{t.Shard, t.Timer.Seq}, asked+consumerLease
 		b.w.counts.Taken++
 		b.w.note(n, "hand out", uint64(t.Shard), t.Timer.Fence, t.Timer.ID)
-		b.w.book.attempts.begun(n, k, t.Timer.Fence, t.Timer.ID)
+		b.w.checker.attempts.begun(n, k, t.Timer.Fence, t.Timer.ID)
 		known := b.ids[idKey{turnedTopic, t.Timer.ID}]
 		switch {
 		case known == nil || known.writes[string(t.Timer.Payload)] == nil:

@@ -60,7 +60,7 @@ func (t *turning) begin() {
 	if !t.on {
 		return
 	}
-	t.w.book.turned.settle(t.pull)
+	t.w.checker.turned.settle(t.pull)
 	for i := range 2 {
 		c := &client{w: t.w, number: 5000 + i, own: &t.chance, draw: t.pick}
 		t.clients = append(t.clients, c)
@@ -79,7 +79,7 @@ func (t *turning) done() {
 
 // pick draws an add.
 func (t *turning) pick() *operation {
-	o := &operation{number: t.w.book.nextOp(), topic: turnedTopic, astray: t.chance.IntN(8) == 0}
+	o := &operation{number: t.w.checker.nextOp(), topic: turnedTopic, astray: t.chance.IntN(8) == 0}
 	o.id = fmt.Sprintf("t%d", o.number)
 	due := t.w.now + t.chance.between(-50*time.Millisecond, 1500*time.Millisecond)
 	o.write = &write{op: o.number, dueMs: epochMs + due.Milliseconds(), payload: fmt.Sprintf(`"%s"`, o.id)}
@@ -102,7 +102,7 @@ func (t *turning) act() {
 	}
 	t.forget()
 	if len(t.open) == 0 || t.chance.IntN(8) == 0 {
-		t.ask(n, t.chance.IntN(3) == 0 == t.w.book.turned.pull)
+		t.ask(n, t.chance.IntN(3) == 0 == t.w.checker.turned.pull)
 	}
 }
 
@@ -123,7 +123,7 @@ func (t *turning) ask(n *node, pull bool) {
 		o.alone = false
 	}
 	t.open = append(t.open, r)
-	t.w.book.turned.asked()
+	t.w.checker.turned.asked()
 	t.w.operator(n, putTopic(turnedName, t.policy(pull)), func(err error) {
 		t.w.note(n, "turned", b2u(pull), b2u(err == nil), "")
 		if n.life != r.life {
@@ -140,7 +140,7 @@ func (t *turning) ask(n *node, pull bool) {
 		if err == nil {
 			t.w.counts.Turns++
 			if r.alone {
-				t.w.book.turned.settle(pull)
+				t.w.checker.turned.settle(pull)
 			}
 		}
 	})
@@ -158,7 +158,7 @@ func (t *turning) consume() {
 		wait = r.between(0, time.Second)
 	}
 	n := t.w.inUse(r)
-	var list []shard.Taken
+	var list []shard.PulledTimer
 	t.w.operator(n, func(ctx context.Context, n *node) error {
 		topic, err := n.topic(ctx, turnedName)
 		if err == nil && topic.Policy.Pull {
@@ -173,7 +173,7 @@ func (t *turning) consume() {
 }
 
 // say draws what a consumer says of a timer, and when.
-func (t *turning) say(v *shard.Taken) {
+func (t *turning) say(v *shard.PulledTimer) {
 	claim := timer.LeaseUpdate{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence}
 	kind, after := timer.AckLease, t.chance.between(0, consumerLease*5/4)
 	switch d := t.chance.IntN(10); {
@@ -184,7 +184,7 @@ func (t *turning) say(v *shard.Taken) {
 	}
 	id, key := v.Timer.ID, timerKey{v.Shard, v.Timer.Seq}
 	t.w.after(after, func() {
-		t.w.book.turned.said(key, id, kind)
+		t.w.checker.turned.said(key, id, kind)
 		t.w.operator(t.w.inUse(t.chance), func(ctx context.Context, n *node) error {
 			c := claim
 			ops := []timer.Op{{Shard: key.shard, Brief: true, Command: &timer.Command{Kind: kind, Topic: turnedTopic, Claim: &c}}}

@@ -54,14 +54,14 @@ func (w *World) knows(n *node) bool {
 // run, and that the first to hear of it can reach.
 func (n *node) checkBuried() {
 	w := n.w
-	if w.book.buried == nil {
+	if w.checker.buried == nil {
 		return
 	}
 	for _, dead := range n.state.Removed() {
-		if w.book.buried[dead.ID] {
+		if w.checker.buried[dead.ID] {
 			continue
 		}
-		w.book.buried[dead.ID] = true
+		w.checker.buried[dead.ID] = true
 		for _, row := range n.state.Rows() {
 			if !row.Needs(dead.ID) {
 				continue

@@ -24,7 +24,7 @@ var operatorsMistakes = []struct {
 }
 
 // TestOperatorsMistakesCostNoMajority: whatever an operator does wrong, no group is left without most of its replicas on nodes that are there. What he is
-// refused he can mend, by mounting the right volumes, and then nothing is lost: every invariant is held all the while, and all at the end.
+// refused he can repair, by mounting the right volumes, and then nothing is lost: every invariant is held all the while, and all at the end.
 func TestOperatorsMistakesCostNoMajority(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -43,11 +43,11 @@ func TestOperatorsMistakesCostNoMajority(t *testing.T) {
 				}, script: func(w *World) {
 					w.lay()
 					w.found()
-					w.book.buried = map[uint64]bool{}
+					w.checker.buried = map[uint64]bool{}
 					w.employ()
-					w.guests.drains = 0
-					w.beginGuests()
-					w.visitors.begin()
+					w.workloads.drains = 0
+					w.beginWorkloads()
+					w.featureClients.begin()
 					w.merging.begin()
 					w.pass(3 * time.Second)
 					kind.do(w, t)
@@ -157,8 +157,8 @@ func removals(w *World, t *testing.T) {
 	}
 	w.net.heal(w.now)
 	w.pass(5 * time.Second)
-	if len(w.book.buried) > 0 {
-		t.Errorf("nodes %v are removed", w.book.buried)
+	if len(w.checker.buried) > 0 {
+		t.Errorf("nodes %v are removed", w.checker.buried)
 	}
 }
 

@@ -52,14 +52,14 @@ func (v *Violation) Error() string {
 
 // World is one run.
 type World struct {
-	cfg    Config
-	swarm  swarm
-	chance chance
-	fate   chance // of its ordeals
-	ills   chance // of its ailments
-	ids    chance // what nodes draw that nobody can guess
-	times  chance // of its clocks' faults
-	odds   chance // of its replicas' faults
+	cfg      Config
+	swarm    swarm
+	chance   chance
+	faultRNG chance // of its scenarios
+	ills     chance // of its disk faults
+	ids      chance // what nodes draw that nobody can guess
+	times    chance // of its clocks' faults
+	odds     chance // of its replicas' faults
 
 	ballast map[timer.ShardID]bool // shards whose ballast is there, and is not changed any more
 
@@ -72,28 +72,28 @@ type World struct {
 	trace    trace
 	nodes    []*node // all there ever were
 	net      network
-	book     *book
+	checker  *checker
 	calls    *receivers
 	sick     sickness
 	apart    apartness
 	counts   Counts
 
-	clients  []*client
-	guests   *guests
-	visitors *visitors
-	keys     *keyOperator
-	merging  *merging
-	turning  *turning
-	makers   *topicMakers
-	healed   time.Duration // when the second phase began
-	believed time.Duration // after it, when all clocks are believed that were set right in it
-	topics   []string
-	laid     int        // how many of them somebody was told are there
-	calm     bool       // the second phase
-	lull     *swarm     // what goes wrong when a lull is over; nil: there is none
-	refusal  error      // the last that the operator was given
-	running  *coroutine // of the task that runs now; nil: none does
-	idle     []*coroutine
+	clients        []*client
+	workloads      *topicWorkloads
+	featureClients *featureClients
+	keys           *keyOperator
+	merging        *merging
+	turning        *turning
+	makers         *topicMakers
+	healed         time.Duration // when the second phase began
+	believed       time.Duration // after it, when all clocks are believed that were set right in it
+	topics         []string
+	laid           int        // how many of them somebody was told are there
+	calm           bool       // the second phase
+	lull           *swarm     // what goes wrong when a lull is over; nil: there is none
+	refusal        error      // the last that the operator was given
+	running        *coroutine // of the task that runs now; nil: none does
+	idle           []*coroutine
 
 	// effect, if set, is told of each change of a disk right before it is made. It may be called by a host's background goroutine, while the world waits for it.
 	effect func(n *node, op memfs.Op, name string)
@@ -122,8 +122,8 @@ func Run(cfg Config) (r Report) {
 		w.end()
 		w.countUnread()
 		r.Seed, r.Hash, r.Events, r.Simulated, r.Counts = cfg.Seed, w.trace.sum.Sum64(), w.seq, w.now, w.counts
-		r.History = w.book.history.export(w.mayForget)
-		r.History.bulks = w.book.bulks
+		r.History = w.checker.history.export(w.mayForget)
+		r.History.bulks = w.checker.bulks
 	}()
 	if cfg.script != nil {
 		cfg.script(w)
@@ -134,13 +134,13 @@ func Run(cfg Config) (r Report) {
 }
 
 func newWorld(cfg Config) *World {
-	w := &World{cfg: cfg, chance: newChance(cfg.Seed, 1), book: newBook()}
+	w := &World{cfg: cfg, chance: newChance(cfg.Seed, 1), checker: newChecker()}
 	w.trace.sum.Reset()
 	w.trace.out = cfg.Trace
 	w.swarm = draw(w.chance, cfg.Profile)
 	w.swarm.bound(newChance(cfg.Seed, 9))
-	w.fate = newChance(cfg.Seed, 5)
-	w.swarm.ordeal(w.fate)
+	w.faultRNG = newChance(cfg.Seed, 5)
+	w.swarm.scenario(w.faultRNG)
 	w.ills = newChance(cfg.Seed, 7)
 	w.ids = newChance(cfg.Seed, 9)
 	w.odds = newChance(cfg.Seed, 29)
@@ -150,13 +150,13 @@ func newWorld(cfg Config) *World {
 	}
 	w.times = newChance(cfg.Seed, 23)
 	w.swarm.clockwise(w.times)
-	w.guests = w.drawGuests()
-	w.visitors = w.drawVisitors()
+	w.workloads = w.drawWorkloads()
+	w.featureClients = w.drawFeatureClients()
 	w.keys = w.drawKeys()
 	w.merging = w.drawMerging()
 	w.makers = w.drawTopicMakers()
 	if w.turning = w.drawTurning(); w.turning.on {
-		w.book.judgeTurns(w)
+		w.checker.judgeTurns(w)
 	}
 	if cfg.Change != nil {
 		cfg.Change(&w.swarm)

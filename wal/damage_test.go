@@ -95,7 +95,7 @@ func reopen(t testing.TB, fsys *memfs.FS, what string) int {
 func segments(t testing.TB, fsys vfs.FS) []string {
 	var out []string
 	for _, f := range files(t, fsys, testDir) {
-		if _, ok := parseSegmentName(filepath.Base(f)); ok && !strings.Contains(f, spareDir) {
+		if _, ok := parseSegmentName(filepath.Base(f)); ok && !strings.Contains(f, preallocatedDir) {
 			out = append(out, f)
 		}
 	}

@@ -32,8 +32,8 @@ func (s *Stream) DropBefore(gen uint64) error {
 	if len(victims) == 0 {
 		return failed
 	}
-	at := mark{gen: keep.Gen, seq: keep.FirstSeq, prevHash: keep.prevHash}
-	if err := writeMark(s.fs, s.dir, firstName, firstMagic, at); err != nil {
+	at := bounds{gen: keep.Gen, seq: keep.FirstSeq, prevHash: keep.prevHash}
+	if err := writeBounds(s.fs, s.dir, firstName, firstMagic, at); err != nil {
 		return fmt.Errorf("wal: drop generations below %d: %w", keep.Gen, err)
 	}
 	s.mu.Lock()

@@ -79,22 +79,22 @@ type header struct {
 	prevHash uint32 // low half of the previous frame's hash: the chain
 	synced   uint64 // all frames up to this one were durable when this one was written
 	wallMs   uint64 // Unix time in milliseconds, for people only
-	bridge   bool   // the last of some that were mended: see flagBridge
+	splice   bool   // the last of some that were repaired: see flagSplice
 }
 
-// flagBridge marks the last of the frames that took the place of lost ones (Wreck.Mend). The frame behind it was written with the hash of the one
+// flagSplice marks the last of the frames that took the place of lost ones (DamagedStream.Mend). The frame behind it was written with the hash of the one
 // that was lost; that value, a u32, stands before the records.
-const flagBridge = 1
+const flagSplice = 1
 
-const bridgeBytes = 4
+const spliceBytes = 4
 
 // sealFrame writes the header into b and returns the frame's hash.
 func sealFrame(b []byte, h header) uint64 {
 	binary.LittleEndian.PutUint16(b[offMagic:], frameMagic)
 	b[offVersion] = frameVersion
 	b[offFlags] = 0
-	if h.bridge {
-		b[offFlags] = flagBridge
+	if h.splice {
+		b[offFlags] = flagSplice
 	}
 	binary.LittleEndian.PutUint64(b[offSeq:], h.seq)
 	binary.LittleEndian.PutUint32(b[offPrev:], h.prevHash)
@@ -125,7 +125,7 @@ func openFrame(b []byte) (h header, hash uint64, err error) {
 	if hashFrame(b) != hash {
 		return h, 0, errChecksum
 	}
-	if b[offVersion] != frameVersion || b[offFlags]&^flagBridge != 0 {
+	if b[offVersion] != frameVersion || b[offFlags]&^flagSplice != 0 {
 		return h, 0, errVersion
 	}
 	h = header{
@@ -133,9 +133,9 @@ func openFrame(b []byte) (h header, hash uint64, err error) {
 		prevHash: binary.LittleEndian.Uint32(b[offPrev:]),
 		synced:   binary.LittleEndian.Uint64(b[offSynced:]),
 		wallMs:   binary.LittleEndian.Uint64(b[offWallMs:]),
-		bridge:   b[offFlags]&flagBridge != 0,
+		splice:   b[offFlags]&flagSplice != 0,
 	}
-	if h.bridge && len(b) < frameHeaderBytes+bridgeBytes {
+	if h.splice && len(b) < frameHeaderBytes+spliceBytes {
 		return h, 0, errRecords
 	}
 	return h, hash, nil

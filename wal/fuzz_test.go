@@ -88,11 +88,11 @@ func FuzzSnapshot(f *testing.F) {
 
 // FuzzMark: a FIRST or END file is what was written, or it is refused.
 func FuzzMark(f *testing.F) {
-	f.Add(encodeMark(firstMagic, mark{gen: 3, seq: 900, prevHash: 77}))
-	f.Add(encodeMark(endMagic, mark{gen: 1, seq: 1}))
+	f.Add(encodeBounds(firstMagic, bounds{gen: 3, seq: 900, prevHash: 77}))
+	f.Add(encodeBounds(endMagic, bounds{gen: 1, seq: 1}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, magic := range []string{firstMagic, endMagic} {
-			if m, err := decodeMark(magic, b); err == nil && !bytes.Equal(encodeMark(magic, m)[:markBytes-8], b[:markBytes-8]) {
+			if m, err := decodeBounds(magic, b); err == nil && !bytes.Equal(encodeBounds(magic, m)[:boundsBytes-8], b[:boundsBytes-8]) {
 				t.Fatalf("%x was read as %+v", b, m)
 			}
 		}

@@ -20,7 +20,7 @@ type InspectOptions struct {
 // verifies as it reads and changes nothing. Damage is printed and returned.
 func Inspect(fsys vfs.FS, dir string, w io.Writer, opt InspectOptions) error {
 	p := printer{w: bufio.NewWriter(w), opt: opt}
-	s := &survey{fs: fsys, stream: p.stream, scanned: p.scanned, snapshot: p.snapshot, trouble: p.trouble, remark: p.remark}
+	s := &survey{fs: fsys, stream: p.stream, scanned: p.scanned, snapshot: p.snapshot, trouble: p.problem, remark: p.remark}
 	if opt.Frames || opt.Records {
 		s.frame = p.frame
 	}
@@ -42,7 +42,7 @@ type printer struct {
 func (p *printer) printf(format string, args ...any) { _, _ = fmt.Fprintf(p.w, format, args...) }
 
 func (p *printer) stream(dir string)  { p.printf("stream %s\n", dir) }
-func (p *printer) trouble(err error)  { p.printf("  PROBLEM %v\n", err) }
+func (p *printer) problem(err error)  { p.printf("  PROBLEM %v\n", err) }
 func (p *printer) remark(note string) { p.printf("  note %s\n", note) }
 
 func (p *printer) scanned(_ string, found *streamScan) {

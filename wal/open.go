@@ -41,7 +41,7 @@ func (s *Stream) recover(replay func(Position, Record) error) error {
 	if err != nil {
 		return err
 	}
-	if err := s.tidy(found); err != nil {
+	if err := s.removeLeftovers(found); err != nil {
 		return fmt.Errorf("wal: open %s: %w", s.dir, err)
 	}
 	if !found.fresh {
@@ -58,16 +58,16 @@ func (s *Stream) recover(replay func(Position, Record) error) error {
 	return nil
 }
 
-// tidy removes what a crash can leave behind: the spare segment, generations that were
+// removeLeftovers removes what a crash can leave behind: the spare segment, generations that were
 // dropped already, one that was begun without a segment. It makes the names in the directory
 // durable, whatever came of the syncs of an earlier process. FIRST goes before what it gives up.
-func (s *Stream) tidy(found *streamScan) error {
+func (s *Stream) removeLeftovers(found *streamScan) error {
 	if len(found.old) > 0 && !found.fresh {
-		if err := writeMark(s.fs, s.dir, firstName, firstMagic, found.first); err != nil {
+		if err := writeBounds(s.fs, s.dir, firstName, firstMagic, found.first); err != nil {
 			return err
 		}
 	}
-	if err := vfs.RemoveTree(s.fs, filepath.Join(s.dir, spareDir)); err != nil {
+	if err := vfs.RemoveTree(s.fs, filepath.Join(s.dir, preallocatedDir)); err != nil {
 		return err
 	}
 	for _, gen := range slices.Concat(found.old, found.empty) {
@@ -75,7 +75,7 @@ func (s *Stream) tidy(found *streamScan) error {
 			return err
 		}
 	}
-	for _, gen := range found.broken { // a mending renames within a generation that was whole
+	for _, gen := range found.broken { // a repair renames within a generation that was whole
 		if err := vfs.ResyncDir(s.fs, genPath(s.dir, gen)); err != nil {
 			return err
 		}
@@ -145,10 +145,10 @@ func (s *Stream) begin(found *streamScan) error {
 	s.w.synced = s.w.seq
 	s.durable.Store(s.w.synced)
 	if found.fresh {
-		if err := s.turn(1, 1, 0); err != nil {
+		if err := s.roll(1, 1, 0); err != nil {
 			return err
 		}
-		return writeMark(s.fs, s.dir, firstName, firstMagic, mark{gen: 1, seq: 1})
+		return writeBounds(s.fs, s.dir, firstName, firstMagic, bounds{gen: 1, seq: 1})
 	}
 	g := s.gens[len(s.gens)-1]
 	s.w.gen, s.w.genBytes = g.Gen, g.Bytes
@@ -156,7 +156,7 @@ func (s *Stream) begin(found *streamScan) error {
 	if found.last.end > 0 && g.Bytes >= s.opt.GenBytes {
 		next++
 	}
-	return s.turn(next, found.chain.next, found.chain.prevHash)
+	return s.roll(next, found.chain.next, found.chain.prevHash)
 }
 
 func sortGenerations(gens []generation) []generation {

@@ -50,7 +50,7 @@ func TestRestartBelievesNoPageCache(t *testing.T) {
 	}
 }
 
-// TestMendedLogOutlivesAFailedSync: the names that a mending changes are no more believed than others.
+// TestMendedLogOutlivesAFailedSync: the names that a repair changes are no more believed than others.
 func TestMendedLogOutlivesAFailedSync(t *testing.T) {
 	whole := built(t, 60, true)
 	was, err := salvageAll(whole)
@@ -60,7 +60,7 @@ func TestMendedLogOutlivesAFailedSync(t *testing.T) {
 	got, err := salvageAll(damaged)
 	must(t, err)
 	damaged.FailNth(memfs.OpSyncDir, 1, syscall.EIO)
-	if err := got.wreck.Mend(5, got.patches(was)); !errors.Is(err, syscall.EIO) {
+	if err := got.damaged.Repair(5, got.patches(was)); !errors.Is(err, syscall.EIO) {
 		t.Fatal(err)
 	}
 	damaged.Kill()

@@ -13,11 +13,11 @@ import (
 type streamScan struct {
 	fresh  bool // nothing was ever written
 	closed bool // cleanly: the END file says so
-	first  mark
+	first  bounds
 	gens   []GenInfo // ascending; those without a segment are left out
 	empty  []uint64  // directories of generations without a segment
 	old    []uint64  // generations before FIRST: a drop that was not finished
-	broken []uint64  // generations in which something was cut out or mended
+	broken []uint64  // generations in which something was cut out or repaired
 	chain  chain
 	last   lastSegment
 	frames uint64
@@ -47,8 +47,8 @@ type scanner struct {
 	buf   []byte
 	out   streamScan
 
-	wreck *Wreck   // set: damage is noted there, and passed over where that can be done
-	after []border // of each segment that is still to be read; with wreck only
+	damaged *DamagedStream // set: damage is noted there, and passed over where that can be done
+	after   []segmentEnd   // of each segment that is still to be read; with damaged stream only
 }
 
 // scan verifies every byte of the stream, in order, and calls frame for each good one.
@@ -58,7 +58,7 @@ func (s *scanner) scan() (*streamScan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("wal: list %s: %w", s.dir, err)
 	}
-	first, born, err := readMark(s.fs, s.dir, firstName, firstMagic)
+	first, born, err := readBounds(s.fs, s.dir, firstName, firstMagic)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *scanner) scan() (*streamScan, error) {
 		return nil, err
 	}
 	s.out.chain = chain{next: s.out.first.seq, prevHash: s.out.first.prevHash}
-	if s.wreck != nil {
+	if s.damaged != nil {
 		if s.after, err = s.borders(gens); err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func (s *scanner) scan() (*streamScan, error) {
 
 // checkEnd refuses a stream that does not reach as far as when it was closed.
 func (s *scanner) checkEnd() error {
-	end, closed, err := readMark(s.fs, s.dir, endName, endMagic)
+	end, closed, err := readBounds(s.fs, s.dir, endName, endMagic)
 	if err != nil || !closed {
 		return err
 	}
@@ -174,8 +174,8 @@ func (s *scanner) segment(gen, seq uint64, last bool) (end int64, err error) {
 	dir, name := genPath(s.dir, gen), segmentName(seq)
 	visit := func(off int, h header, records []byte) error {
 		s.out.frames++
-		if s.wreck != nil {
-			s.wreck.bound(h.prevHash)
+		if s.damaged != nil {
+			s.damaged.bound(h.prevHash)
 		}
 		return s.frame(gen, name, int64(off), h, records)
 	}

@@ -59,9 +59,9 @@ func nextEntry(b []byte) (data []byte, size int, err error) {
 
 // chain is where a reader stands in the sequence of frames.
 type chain struct {
-	next     uint64 // sequence number of the next frame
-	prevHash uint32
-	loose    bool // the frame before was lost: the chain begins anew
+	next      uint64 // sequence number of the next frame
+	prevHash  uint32
+	unchained bool // the frame before was lost: the chain begins anew
 }
 
 // scan walks the entries of a segment's bytes and calls visit for each good frame.
@@ -93,19 +93,19 @@ func (c *chain) admit(b []byte) (h header, records []byte, err error) {
 		return h, nil, err
 	case h.seq != c.next || h.synced >= h.seq:
 		return h, nil, errSeq
-	case h.prevHash != c.prevHash && !c.loose:
+	case h.prevHash != c.prevHash && !c.unchained:
 		return h, nil, errChain
 	}
 	records = b[frameHeaderBytes:]
 	after := uint32(hash)
-	if h.bridge {
-		after, records = binary.LittleEndian.Uint32(records), records[bridgeBytes:]
+	if h.splice {
+		after, records = binary.LittleEndian.Uint32(records), records[spliceBytes:]
 	}
 	if _, ok := checkRecords(records); !ok {
 		return h, nil, errRecords
 	}
 	c.next++
-	c.prevHash, c.loose = after, false
+	c.prevHash, c.unchained = after, false
 	return h, records, nil
 }
 

@@ -21,7 +21,7 @@ type writer struct {
 	synced   uint64 // Invariant: synced <= seq
 	batch    []waiting
 	entries  [][]byte
-	spares   spares
+	spares   preallocated
 
 	full   bool // there was no room for what waits
 	fullAt time.Duration
@@ -49,7 +49,7 @@ func (s *Stream) write(list []waiting) (done int, err error) {
 	for _, p := range list {
 		bytes += entryBytes(p.frame.Len())
 	}
-	if err := s.turnIfFull(bytes, first); err != nil {
+	if err := s.rollIfFull(bytes, first); err != nil {
 		return 0, err
 	}
 	if err := s.checkRoom(bytes); err != nil {
@@ -125,9 +125,9 @@ func (s *Stream) syncBatch() error {
 	return nil
 }
 
-// turnIfFull begins a new segment, and a new generation if this one is full, before
+// rollIfFull begins a new segment, and a new generation if this one is full, before
 // frames from seq first on that take so many bytes.
-func (s *Stream) turnIfFull(bytes int64, first uint64) error {
+func (s *Stream) rollIfFull(bytes int64, first uint64) error {
 	full := s.w.genBytes+bytes > s.opt.GenBytes
 	if s.w.seg.bytes == 0 || !full && s.w.seg.bytes+bytes <= s.opt.SegmentBytes {
 		return nil
@@ -137,7 +137,7 @@ func (s *Stream) turnIfFull(bytes int64, first uint64) error {
 	if full {
 		gen++
 	}
-	if err := s.turn(gen, first, s.w.prevHash); err != nil {
+	if err := s.roll(gen, first, s.w.prevHash); err != nil {
 		return fmt.Errorf("wal: turn segment in %s before frame %d: %w", s.dir, first, err)
 	}
 	if s.opt.Observe.Turn != nil {
@@ -146,11 +146,11 @@ func (s *Stream) turnIfFull(bytes int64, first uint64) error {
 	return nil
 }
 
-// turn seals the current segment, if any, and begins the one of frame first in gen.
+// roll seals the current segment, if any, and begins the one of frame first in gen.
 // Order, each step durable before the next: directory of the generation; old segment whole;
 // name of the new segment. So only the last segment can ever be incomplete. What takes room
 // comes first: a turn that finds none has changed nothing, and can be tried again.
-func (s *Stream) turn(gen, first uint64, prevHash uint32) error {
+func (s *Stream) roll(gen, first uint64, prevHash uint32) error {
 	dir := genPath(s.dir, gen)
 	if err := vfs.MakeDir(s.fs, dir); err != nil {
 		return noRoom(err)
@@ -165,7 +165,7 @@ func (s *Stream) turn(gen, first uint64, prevHash uint32) error {
 		}
 		s.w.synced = first - 1
 	}
-	from := sparePath(filepath.Join(s.dir, spareDir))
+	from := preallocatedPath(filepath.Join(s.dir, preallocatedDir))
 	if err := s.fs.Rename(from, filepath.Join(dir, segmentName(first))); err != nil {
 		return err
 	}
@@ -188,8 +188,8 @@ func (s *Stream) finish() error {
 	defer s.w.spares.remove(s.fs, s.dir)
 	err := s.w.seg.seal()
 	if err == nil {
-		at := mark{gen: s.w.gen, seq: s.w.seq + 1, prevHash: s.w.prevHash}
-		err = writeMark(s.fs, s.dir, endName, endMagic, at)
+		at := bounds{gen: s.w.gen, seq: s.w.seq + 1, prevHash: s.w.prevHash}
+		err = writeBounds(s.fs, s.dir, endName, endMagic, at)
 	}
 	if err != nil {
 		return s.poison(nil, fmt.Errorf("wal: close %s: %w", s.dir, err))

@@ -67,7 +67,7 @@ func saturate(a, b Tick) Tick {
 // horizon bounds steps of time: a few spans of 2^42 ms.
 const horizon = 8 << spanBits
 
-func (s *script) run(tw *twin) {
+func (s *script) run(tw *differential) {
 	for steps := 0; len(*s) > 0 && steps < 400; steps++ {
 		s.step(tw)
 		if steps%16 == 0 {
@@ -77,7 +77,7 @@ func (s *script) run(tw *twin) {
 	tw.check()
 }
 
-func (s *script) step(tw *twin) {
+func (s *script) step(tw *differential) {
 	now := tw.wheel.Now()
 	switch s.byte() % 10 {
 	case 0, 1, 2, 3:
@@ -128,7 +128,7 @@ func TestSeededAgainstHeap(t *testing.T) {
 }
 
 // drainNear takes out what is within the horizon, in order.
-func drainNear(tw *twin) {
+func drainNear(tw *differential) {
 	for h, e := range tw.byName {
 		if e.when > horizon {
 			tw.remove(h)

@@ -45,9 +45,9 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// twin drives a wheel and a container/heap side by side and fails on the first
+// differential drives a wheel and a container/heap side by side and fails on the first
 // difference that can be seen from outside, or that Audit sees inside.
-type twin struct {
+type differential struct {
 	t       failer
 	wheel   *Wheel
 	order   entries
@@ -56,20 +56,20 @@ type twin struct {
 	trace   []string
 }
 
-func newTwin(t failer, now Tick) *twin {
-	return &twin{t: t, wheel: New(now), byName: map[Handle]*entry{}, trace: []string{fmt.Sprintf("new %d", now)}}
+func newTwin(t failer, now Tick) *differential {
+	return &differential{t: t, wheel: New(now), byName: map[Handle]*entry{}, trace: []string{fmt.Sprintf("new %d", now)}}
 }
 
-func (tw *twin) logf(format string, args ...any) {
+func (tw *differential) logf(format string, args ...any) {
 	tw.trace = append(tw.trace, fmt.Sprintf(format, args...))
 }
 
-func (tw *twin) failf(format string, args ...any) {
+func (tw *differential) failf(format string, args ...any) {
 	tw.t.Helper()
 	tw.t.Fatalf("%s\nafter: %s", fmt.Sprintf(format, args...), strings.Join(tw.trace, "; "))
 }
 
-func (tw *twin) add(h Handle, when Tick) {
+func (tw *differential) add(h Handle, when Tick) {
 	tw.logf("add %d at %d", h, when)
 	tw.wheel.Add(h, when)
 	e := &entry{handle: h, when: max(when, 0), dueAt: max(when, tw.wheel.Now()), arrival: tw.arrival}
@@ -78,7 +78,7 @@ func (tw *twin) add(h Handle, when Tick) {
 	heap.Push(&tw.order, e)
 }
 
-func (tw *twin) forget(h Handle) bool {
+func (tw *differential) forget(h Handle) bool {
 	e, in := tw.byName[h]
 	if in {
 		delete(tw.byName, h)
@@ -87,7 +87,7 @@ func (tw *twin) forget(h Handle) bool {
 	return in
 }
 
-func (tw *twin) remove(h Handle) {
+func (tw *differential) remove(h Handle) {
 	tw.logf("remove %d", h)
 	want := tw.forget(h)
 	if got := tw.wheel.Remove(h); got != want {
@@ -95,7 +95,7 @@ func (tw *twin) remove(h Handle) {
 	}
 }
 
-func (tw *twin) move(h Handle, when Tick) {
+func (tw *differential) move(h Handle, when Tick) {
 	tw.logf("move %d to %d", h, when)
 	tw.wheel.Move(h, when)
 	tw.forget(h)
@@ -106,7 +106,7 @@ func (tw *twin) move(h Handle, when Tick) {
 }
 
 // put adds h, or moves it if it is in.
-func (tw *twin) put(h Handle, when Tick) {
+func (tw *differential) put(h Handle, when Tick) {
 	if tw.byName[h] != nil {
 		tw.move(h, when)
 	} else {
@@ -114,7 +114,7 @@ func (tw *twin) put(h Handle, when Tick) {
 	}
 }
 
-func (tw *twin) advance(to Tick, budget int) (done bool) {
+func (tw *differential) advance(to Tick, budget int) (done bool) {
 	tw.logf("advance to %d budget %d", to, budget)
 	before := tw.wheel.Now()
 	spent, done := tw.wheel.Advance(to, budget)
@@ -132,7 +132,7 @@ func (tw *twin) advance(to Tick, budget int) (done bool) {
 	return done
 }
 
-func (tw *twin) pop(n int) {
+func (tw *differential) pop(n int) {
 	tw.logf("pop %d", n)
 	var want []Handle
 	for len(want) < n && len(tw.order) > 0 && tw.order[0].dueAt <= tw.wheel.Now() {
@@ -148,7 +148,7 @@ func (tw *twin) pop(n int) {
 }
 
 // check compares everything that can be asked.
-func (tw *twin) check() {
+func (tw *differential) check() {
 	tw.t.Helper()
 	now, due, earliest := tw.wheel.Now(), 0, Tick(math.MaxInt64)
 	for h, e := range tw.byName {
@@ -182,7 +182,7 @@ func (tw *twin) check() {
 }
 
 // drain goes to the last tick of all and takes everything out.
-func (tw *twin) drain() {
+func (tw *differential) drain() {
 	for len(tw.order) > 0 {
 		last := tw.order[0].dueAt
 		for !tw.advance(last, 1000) {

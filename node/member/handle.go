@@ -39,7 +39,7 @@ func (s *Self) Frame(from uint64, frame []byte) bool {
 		return true
 	}
 	if h.Starts > 0 {
-		m.host.Gone(shard.NewOwner(from, h.Starts-1)) // its former processes
+		m.host.Gone(shard.NewIncarnation(from, h.Starts-1)) // its former processes
 	}
 	s.liveness.receive(s.clock.Mono(), from, h)
 	m.Limits.Hear(s.clock.Mono(), from, &h.Limits)

@@ -30,7 +30,7 @@ type Identity struct {
 	// AcceptedPlan is the founding plan that this node has accepted, for life; see ring.Founding.
 	AcceptedPlan *ring.FoundingPlan `json:"promise,omitempty"`
 	// Meta is the row of the meta group that this node's replica begins with.
-	Meta *shard.Row `json:"meta,omitempty"`
+	Meta *shard.Assignment `json:"meta,omitempty"`
 
 	// Sum is the xxh64 of the file as it would be without it, in hexadecimal. It comes last.
 	Sum string `json:"sum,omitempty"`
@@ -42,8 +42,8 @@ const (
 	unsummedVersion = 1 // before there was a sum; it is read still, and written anew at once
 )
 
-// claimIdentity reads the directory's identity or makes one for a fresh directory, counts this start, and writes it back.
-func claimIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error) {
+// lockIdentity reads the directory's identity or makes one for a fresh directory, counts this start, and writes it back.
+func lockIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error) {
 	id, err := ReadIdentity(fsys, dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

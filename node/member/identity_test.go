@@ -16,7 +16,7 @@ func fullIdentity() Identity {
 	return Identity{
 		Version: identityVersion, NodeID: 11, Starts: 3, Asked: 2, Founded: true, Shards: 64, Replicas: 2, ClusterID: "0123456789abcdef0123456789abcdef",
 		AcceptedPlan: &ring.FoundingPlan{ClusterID: "0123456789abcdef0123456789abcdef", Shards: 64, Replicas: 2, Nodes: nodes},
-		Meta: &shard.Row{Group: 0, Epoch: 1, Settled: true, Members: []shard.Member{
+		Meta: &shard.Assignment{Group: 0, Epoch: 1, Settled: true, Members: []shard.Member{
 			{Node: 11, Replica: shard.ReplicaID(11, 1)}, {Node: 12, Replica: shard.ReplicaID(12, 1)}}},
 	}
 }
@@ -73,7 +73,7 @@ func TestIdentityOfVersion1(t *testing.T) {
 	if err := fsys.MkdirAll("wal"); err != nil {
 		t.Fatal(err)
 	}
-	id, err := claimIdentity(fsys, "", nil)
+	id, err := lockIdentity(fsys, "", nil)
 	if err != nil || id.NodeID != 77 || id.Starts != 5 || id.Shards != 8 || !id.Founded {
 		t.Fatalf("%+v, %v", id, err)
 	}
@@ -91,7 +91,7 @@ func TestIdentityOfAnEmptyDirectory(t *testing.T) {
 	}
 	random := func(b []byte) { b[0] = 6 }
 	for starts := range uint32(3) {
-		id, err := claimIdentity(fsys, "data", random)
+		id, err := lockIdentity(fsys, "data", random)
 		if err != nil || id.NodeID != 7 || id.Starts != starts+1 {
 			t.Fatalf("%+v, %v", id, err)
 		}
@@ -100,13 +100,13 @@ func TestIdentityOfAnEmptyDirectory(t *testing.T) {
 	if err := fsys.MkdirAll("other/wal"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := claimIdentity(fsys, "other", random); err == nil || !strings.Contains(err.Error(), "holds a log but no") {
+	if _, err := lockIdentity(fsys, "other", random); err == nil || !strings.Contains(err.Error(), "holds a log but no") {
 		t.Error(err)
 	}
 	if err := fsys.MkdirAll("restoring/snapshots"); err != nil { // a restore writes the identity last
 		t.Fatal(err)
 	}
-	if _, err := claimIdentity(fsys, "restoring", random); err == nil || !strings.Contains(err.Error(), "a restore was interrupted there") {
+	if _, err := lockIdentity(fsys, "restoring", random); err == nil || !strings.Contains(err.Error(), "a restore was interrupted there") {
 		t.Error(err)
 	}
 }
@@ -121,7 +121,7 @@ func TestIdentityOfADirectoryWithoutItsLog(t *testing.T) {
 	if err := id.Write(fsys, "data"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := claimIdentity(fsys, "data", nil); err == nil || !strings.Contains(err.Error(), "has lost its log") {
+	if _, err := lockIdentity(fsys, "data", nil); err == nil || !strings.Contains(err.Error(), "has lost its log") {
 		t.Error(err)
 	}
 	if got, err := ReadIdentity(fsys, "data"); err != nil || got.Starts != 0 {

@@ -15,10 +15,10 @@ const joinTries = 3 // members asked in one step
 
 // joinAnswer tells a node that wants to join what it joins, and its place in the meta group once it has one.
 type joinAnswer struct {
-	ClusterID string     `json:"cluster_id"`
-	Shards    int        `json:"shards"`
-	Replicas  int        `json:"replicas"`
-	Meta      *shard.Row `json:"meta,omitempty"`
+	ClusterID string            `json:"cluster_id"`
+	Shards    int               `json:"shards"`
+	Replicas  int               `json:"replicas"`
+	Meta      *shard.Assignment `json:"meta,omitempty"`
 }
 
 // join asks members that gossip knows to let this node in, until its place in the meta group is known.
@@ -158,7 +158,7 @@ func toldOutdated(err error) bool {
 
 // askForPlace asks other members what the cluster knows of this node; removed: it does not belong to it any more. Else row is the meta group's, if
 // it names this node; nil: nobody has answered so.
-func (m *Member) askForPlace(ctx context.Context) (row *shard.Row, removed bool) {
+func (m *Member) askForPlace(ctx context.Context) (row *shard.Assignment, removed bool) {
 	self, err := m.describe()
 	if err != nil {
 		return nil, false

@@ -9,7 +9,7 @@ import (
 func (m *Member) reportLimits(wallMs int64, mine []timer.ShardID) ring.Says {
 	_, shards, _ := m.State.Cluster()
 	leader := m.Leaders()
-	st := ring.Standing{
+	st := ring.Observation{
 		Now: m.clock.Mono(), WallMs: wallMs, Shards: shards, Leads: map[uint64]int64{}, Mine: mine, Topics: m.State.Limited(), Held: m.host.Held,
 	}
 	for id, node := range leader {

@@ -97,8 +97,8 @@ func (l *liveness) last(now time.Duration, node uint64) (s peerStatus, ago time.
 }
 
 // facts are what the controller knows of the nodes.
-func (l *liveness) facts(now time.Duration, wallMs int64, self uint64, unhealthy string, nodes []ring.Node) ring.Facts {
-	f := ring.Facts{NowMs: wallMs, Nodes: map[uint64]ring.NodeFacts{self: {Alive: true, Unfit: unhealthy}}}
+func (l *liveness) facts(now time.Duration, wallMs int64, self uint64, unhealthy string, nodes []ring.Node) ring.Observations {
+	f := ring.Observations{NowMs: wallMs, Nodes: map[uint64]ring.NodeFacts{self: {Alive: true, Unfit: unhealthy}}}
 	for _, n := range nodes {
 		if n.ID == self {
 			continue

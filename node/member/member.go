@@ -34,11 +34,11 @@ type Host interface {
 	Groups() []shard.GroupStatus
 	// Held is how many leases of a topic this node has.
 	Held(topic timer.TopicID) int
-	Place(rows []shard.Row)
-	StepAside(on bool)
+	Place(rows []shard.Assignment)
+	Cordon(on bool)
 	// Fault says what is wrong with one of its replicas; "": nothing is known to be.
 	Fault() string
-	Gone(owner shard.Owner)
+	Gone(owner shard.Incarnation)
 	// Propose has the meta group's machine apply a command.
 	Propose(ctx context.Context, cmd []byte) (any, error)
 	// Confirm has a majority confirm that this node leads, and says up to where its state is then, at least.
@@ -93,7 +93,7 @@ func (m *Member) Attach(host Host) { m.host = host }
 func (m *Member) Settled(group timer.ShardID, epoch uint32) {
 	m.settledMu.Lock()
 	if len(m.settled) < maxSettled {
-		m.settled = append(m.settled, ring.Command{Verb: ring.Settled, Group: group, Epoch: epoch})
+		m.settled = append(m.settled, ring.Command{Verb: ring.Reconciled, Group: group, Epoch: epoch})
 	}
 	m.settledMu.Unlock()
 	m.toldMeta.Set()
@@ -126,7 +126,7 @@ func (m *Member) followState(ctx context.Context) {
 		m.onMembers()
 		m.peers.Review(m.misnamed) // those who were let in before their names were known
 		rows := m.State.Rows()
-		list := make([]shard.Row, len(rows))
+		list := make([]shard.Assignment, len(rows))
 		for i := range rows {
 			list[i] = rows[i].ForHost()
 		}
@@ -192,7 +192,7 @@ func (m *Member) sendHeartbeats() {
 	m.sayHealth(unhealthy)
 	me, member := m.State.Node(m.id)
 	cordoned := m.stopping.Load() || unhealthy != "" || member && me.State != ring.NodeMember
-	m.host.StepAside(cordoned)
+	m.host.Cordon(cordoned)
 	h := heartbeat{WallMs: clock.RawMs, Starts: m.Identity().Starts, Cordoned: cordoned, Unhealthy: unhealthy, Leads: m.leads(),
 		Clock: heartbeatClock{AheadMs: clock.AheadMs, Steps: clock.Steps, Steady: clock.Steady, Sure: clock.Trust == clocks.Sure}}
 	h.Limits = m.reportLimits(h.believedMs(), h.Leads)
@@ -275,7 +275,7 @@ func (m *Member) HandOver(ctx context.Context) {
 	default:
 		return // it leads nothing yet
 	}
-	m.host.StepAside(true)
+	m.host.Cordon(true)
 	for m.couldHandOver() && m.tasks.Sleep(ctx, readyEach) {
 	}
 }

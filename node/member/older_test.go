@@ -54,7 +54,7 @@ func TestStartsAskedFor(t *testing.T) {
 	}
 	claim := func(starts, asked uint32) {
 		t.Helper()
-		id, err := claimIdentity(fsys, "data", func(b []byte) { b[0] = 7 })
+		id, err := lockIdentity(fsys, "data", func(b []byte) { b[0] = 7 })
 		if err != nil || id.Starts != starts || id.Asked != asked {
 			t.Fatalf("start %d, asked %d, %v; want %d, %d", id.Starts, id.Asked, err, starts, asked)
 		}

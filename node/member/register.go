@@ -107,7 +107,7 @@ func (m *Member) keepPlace(ctx context.Context) {
 			m.log.Error("the node's new place was not noted; it is asked for again", "error", err)
 			return
 		}
-		m.host.Place([]shard.Row{*row})
+		m.host.Place([]shard.Assignment{*row})
 	}
 }
 
@@ -130,7 +130,7 @@ func (m *Member) behind(ctx context.Context, applied uint64) bool {
 }
 
 // metaRow is the meta group's row as this node has followed it.
-func (m *Member) metaRow() *shard.Row {
+func (m *Member) metaRow() *shard.Assignment {
 	if id := m.Identity(); id.Meta != nil {
 		if row, ok := m.State.Row(shard.Meta); !ok || memberOf(id.Meta, m.id) > replicaOn(&row, m.id) {
 			return id.Meta
@@ -141,13 +141,13 @@ func (m *Member) metaRow() *shard.Row {
 	return &host
 }
 
-func replicaOn(row *ring.Row, node uint64) uint64 {
+func replicaOn(row *ring.Assignment, node uint64) uint64 {
 	r, _ := row.Replica(node)
 	return r.ID
 }
 
 // memberOf is a node's replica in a row; 0: it has none.
-func memberOf(row *shard.Row, node uint64) uint64 {
+func memberOf(row *shard.Assignment, node uint64) uint64 {
 	for _, member := range row.Members {
 		if member.Node == node {
 			return member.Replica

@@ -111,7 +111,7 @@ type Self struct {
 
 // NewSelf claims the data directory's identity, or makes one for an empty directory.
 func NewSelf(cfg Config) (*Self, error) {
-	id, err := claimIdentity(cfg.FS, cfg.Dir, cfg.Random)
+	id, err := lockIdentity(cfg.FS, cfg.Dir, cfg.Random)
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ type bulkRun struct {
 
 // shard does one shard.
 func (b *bulkRun) shard(ctx context.Context, id timer.ShardID) error {
-	for at := (shard.Waypoint{}); !at.Done(); {
+	for at := (shard.ScanCursor{}); !at.Done(); {
 		var marks []timer.Ref
 		err := b.retry(ctx, func() error {
 			return b.pace.through(ctx, func() error {

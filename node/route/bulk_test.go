@@ -70,14 +70,14 @@ func (f *bulkCluster) under(n int, do func()) {
 	f.working += f.takes
 }
 
-func (f *bulkCluster) Walk(_ context.Context, id timer.ShardID, q *timer.Query, at shard.Waypoint) (marks []timer.Ref, next shard.Waypoint, err error) {
+func (f *bulkCluster) Walk(_ context.Context, id timer.ShardID, q *timer.Query, at shard.ScanCursor) (marks []timer.Ref, next shard.ScanCursor, err error) {
 	f.under(0, func() {
 		if f.fails < 0 {
 			next, err = at, f.err
 			return
 		}
 		list := f.timers[id]
-		next = shard.Waypoint{From: at.From, High: timer.Handle(len(list)), Begun: true}
+		next = shard.ScanCursor{From: at.From, High: timer.Handle(len(list)), Begun: true}
 		for ; !next.Done() && len(marks) < q.Limit; next.From++ {
 			if t := list[next.From]; strings.HasPrefix(t.ID, q.IDPrefix) && !t.State.Over() {
 				marks = append(marks, timer.Ref{ID: t.ID, Version: t.Version, DueMs: t.DueMs, NextMs: t.NextMs})

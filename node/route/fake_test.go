@@ -220,12 +220,12 @@ func (n *fakeNode) List(_ context.Context, id timer.ShardID, q *timer.Query) ([]
 }
 
 // Walk's way is the list: From is how many are behind.
-func (n *fakeNode) Walk(_ context.Context, id timer.ShardID, q *timer.Query, at shard.Waypoint) (marks []timer.Ref, next shard.Waypoint, err error) {
+func (n *fakeNode) Walk(_ context.Context, id timer.ShardID, q *timer.Query, at shard.ScanCursor) (marks []timer.Ref, next shard.ScanCursor, err error) {
 	list, err := n.reads(id)
 	if err != nil {
 		return nil, at, err
 	}
-	next = shard.Waypoint{From: at.From, High: timer.Handle(len(list)), Begun: true}
+	next = shard.ScanCursor{From: at.From, High: timer.Handle(len(list)), Begun: true}
 	for ; !next.Done() && len(marks) < q.Limit; next.From++ {
 		marks = append(marks, timer.Ref{ID: list[next.From].ID, Version: list[next.From].Version})
 	}
@@ -311,22 +311,22 @@ func (n *fakeNode) LeadingNodes() []uint64 {
 	return list
 }
 
-func (n *fakeNode) Offers(_ context.Context, _ timer.TopicID, most int) (list []shard.Offer, err error) {
+func (n *fakeNode) Candidates(_ context.Context, _ timer.TopicID, most int) (list []shard.Candidate, err error) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, ready := range c.ready {
 		for _, t := range ready {
 			if c.leaders[id] == n.id {
-				list = append(list, shard.Offer{Shard: id, Priority: t.Priority, DueMs: t.DueMs, Bytes: len(t.Payload)})
+				list = append(list, shard.Candidate{Shard: id, Priority: t.Priority, DueMs: t.DueMs, Bytes: len(t.Payload)})
 			}
 		}
 	}
-	shard.SortOffers(list)
+	shard.SortCandidates(list)
 	return list[:min(len(list), most)], n.answer
 }
 
-func (n *fakeNode) Take(_ context.Context, _ timer.TopicID, leaseMs int64, of []shard.Share) (list []shard.Taken, err error) {
+func (n *fakeNode) PullFrom(_ context.Context, _ timer.TopicID, leaseMs int64, of []shard.Share) (list []shard.PulledTimer, err error) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -341,7 +341,7 @@ func (n *fakeNode) Take(_ context.Context, _ timer.TopicID, leaseMs int64, of []
 		ready := c.ready[s.Shard]
 		most := min(s.Timers, len(ready))
 		for _, t := range ready[:most] {
-			list = append(list, shard.Taken{Shard: s.Shard, Handle: 1, UntilMs: leaseMs, Timer: t})
+			list = append(list, shard.PulledTimer{Shard: s.Shard, Handle: 1, UntilMs: leaseMs, Timer: t})
 		}
 		c.ready[s.Shard] = ready[most:]
 	}

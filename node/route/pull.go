@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	pullBytes   = 4 << 20          // a pull's answer ends early rather than grow past it
-	takeCallIn  = 10 * time.Second // one take elsewhere: longer than the host takes
-	offerCallIn = time.Second
-	awaitFor    = 5 * time.Second // how long another node is asked to notify
-	awaitCallIn = awaitFor + time.Second
-	giveBackIn  = 5 * time.Second
-	watchEach   = 500 * time.Millisecond // leaders move: others may have to be asked to notify
-	racePause   = 5 * time.Millisecond   // after what was offered had been taken by others
-	longRace    = 100 * time.Millisecond
-	raceTries   = 3
+	pullBytes        = 4 << 20          // a pull's answer ends early rather than grow past it
+	pullCallIn       = 10 * time.Second // one take elsewhere: longer than the host takes
+	candidatesCallIn = time.Second
+	awaitFor         = 5 * time.Second // how long another node is asked to notify
+	awaitCallIn      = awaitFor + time.Second
+	giveBackIn       = 5 * time.Second
+	watchEach        = 500 * time.Millisecond // leaders move: others may have to be asked to notify
+	racePause        = 5 * time.Millisecond   // after what was offered had been taken by others
+	longRace         = 100 * time.Millisecond
+	raceTries        = 3
 )
 
 // pull is one client's pull on its way.
@@ -37,7 +37,7 @@ type pull struct {
 
 // Pull takes up to most ready timers of a topic, from whatever nodes lead its shards, what comes first first. It waits until there is
 // something, or for as long as wait; then there are none. When the context ends there are none either, and what it has taken goes back.
-func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseMs int64, wait time.Duration) ([]shard.Taken, error) {
+func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseMs int64, wait time.Duration) ([]shard.PulledTimer, error) {
 	p := pull{Router: r, topic: topic, most: most, leaseMs: leaseMs, begin: r.tasks.Now()}
 	b := r.newBackoff(p.begin)
 	taking, end := r.tasks.WithTimeout(context.WithoutCancel(ctx), task.Forever) // what was taken must be known, to be handed out or given back
@@ -86,7 +86,7 @@ func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseM
 }
 
 // GiveBack returns leases that never got as far as their consumer, also when the context has ended. One that cannot be given back runs out.
-func (r *Router) GiveBack(ctx context.Context, topic timer.TopicID, got []shard.Taken) {
+func (r *Router) GiveBack(ctx context.Context, topic timer.TopicID, got []shard.PulledTimer) {
 	ctx, cancel := r.tasks.WithTimeout(context.WithoutCancel(ctx), giveBackIn)
 	defer cancel()
 	ops := make([]timer.Op, len(got))
@@ -109,13 +109,13 @@ func (p *pull) await(ctx context.Context, w *waiter, left time.Duration) bool {
 // offered is what a node has ready.
 type offered struct {
 	node uint64
-	list []shard.Offer
-	got  []shard.Taken
+	list []shard.Candidate
+	got  []shard.PulledTimer
 	err  error
 }
 
 // once looks at what all leaders have ready, and takes what comes first. An error means that nothing was taken and nobody could be asked.
-func (p *pull) once(ctx context.Context) ([]shard.Taken, error) {
+func (p *pull) once(ctx context.Context) ([]shard.PulledTimer, error) {
 	nodes := p.cfg.Cluster.LeadingNodes()
 	if len(nodes) == 0 {
 		return nil, timer.ErrNoLeader
@@ -124,7 +124,7 @@ func (p *pull) once(ctx context.Context) ([]shard.Taken, error) {
 	for i, node := range nodes {
 		asked[i].node = node
 	}
-	p.each(asked, func(o *offered) { o.list, o.err = p.offers(ctx, o.node) })
+	p.each(asked, func(o *offered) { o.list, o.err = p.candidates(ctx, o.node) })
 	if !slices.ContainsFunc(asked, func(o offered) bool { return o.err == nil }) {
 		return nil, timer.ErrNoLeader
 	}
@@ -137,7 +137,7 @@ func (p *pull) once(ctx context.Context) ([]shard.Taken, error) {
 			o.got, o.err = p.take(ctx, o.node, perShard(o.list))
 		}
 	})
-	var got []shard.Taken
+	var got []shard.PulledTimer
 	for i := range asked {
 		got = append(got, asked[i].got...)
 	}
@@ -145,7 +145,7 @@ func (p *pull) once(ctx context.Context) ([]shard.Taken, error) {
 	if len(got) == 0 {
 		return nil, lasting(asked)
 	}
-	slices.SortStableFunc(got, func(a, b shard.Taken) int {
+	slices.SortStableFunc(got, func(a, b shard.PulledTimer) int {
 		return cmp.Or(cmp.Compare(b.Timer.Priority, a.Timer.Priority), cmp.Compare(a.Timer.DueMs, b.Timer.DueMs))
 	})
 	return got, nil
@@ -177,7 +177,7 @@ func lasting(list []offered) error {
 // choose leaves in the lists only what is to be taken, and says how much that is.
 func (p *pull) choose(asked []offered) (chosen int) {
 	type choice struct {
-		shard.Offer
+		shard.Candidate
 		from *offered
 	}
 	var all []choice
@@ -196,13 +196,13 @@ func (p *pull) choose(asked []offered) (chosen int) {
 		if chosen == p.most || chosen > 0 && size > pullBytes {
 			break
 		}
-		c.from.list = append(c.from.list, c.Offer)
+		c.from.list = append(c.from.list, c.Candidate)
 		chosen++
 	}
 	return chosen
 }
 
-func perShard(list []shard.Offer) (out []shard.Share) {
+func perShard(list []shard.Candidate) (out []shard.Share) {
 	for _, o := range list {
 		at := slices.IndexFunc(out, func(s shard.Share) bool { return s.Shard == o.Shard })
 		if at < 0 {
@@ -214,36 +214,36 @@ func perShard(list []shard.Offer) (out []shard.Share) {
 	return out
 }
 
-func (p *pull) offers(ctx context.Context, node uint64) (list []shard.Offer, err error) {
+func (p *pull) candidates(ctx context.Context, node uint64) (list []shard.Candidate, err error) {
 	err = p.readAt(ctx, node, &reading{
 		here: func() error {
-			list, err = p.host.Offers(ctx, p.topic, p.most)
+			list, err = p.host.Candidates(ctx, p.topic, p.most)
 			return err
 		},
-		method: methodOffers, within: offerCallIn,
-		ask: func() []byte { return shard.AppendOffersRequest(nil, p.topic, p.most) },
+		method: methodCandidates, within: candidatesCallIn,
+		ask: func() []byte { return shard.AppendCandidatesRequest(nil, p.topic, p.most) },
 		take: func(answer []byte) error {
-			list, err = shard.DecodeOffers(answer)
+			list, err = shard.DecodeCandidates(answer)
 			return err
 		},
 	})
 	return list, err
 }
 
-func (p *pull) take(ctx context.Context, node uint64, of []shard.Share) (got []shard.Taken, err error) {
+func (p *pull) take(ctx context.Context, node uint64, of []shard.Share) (got []shard.PulledTimer, err error) {
 	if node == p.self {
-		return p.host.Take(ctx, p.topic, p.leaseMs, of)
+		return p.host.PullFrom(ctx, p.topic, p.leaseMs, of)
 	}
-	ctx, cancel := p.tasks.WithTimeout(ctx, takeCallIn)
+	ctx, cancel := p.tasks.WithTimeout(ctx, pullCallIn)
 	defer cancel()
-	answer, err := p.cfg.Peers.Call(ctx, node, methodTake, shard.AppendTakeRequest(nil, p.topic, p.leaseMs, of))
+	answer, err := p.cfg.Peers.Call(ctx, node, methodPull, shard.AppendPullRequest(nil, p.topic, p.leaseMs, of))
 	switch {
 	case errors.Is(err, p.cfg.NotSent):
 		return nil, timer.ErrNoLeader
 	case err != nil:
 		return nil, timer.ErrUnknown
 	}
-	got, err = shard.DecodeTaken(answer)
+	got, err = shard.DecodePulled(answer)
 	return got, fromPeer(err)
 }
 
@@ -303,20 +303,20 @@ func (r *Router) watchLeaders() {
 	}
 }
 
-func (r *Router) serveOffers(ctx context.Context, body []byte) []byte {
-	topic, most, err := shard.DecodeOffersRequest(body)
-	var list []shard.Offer
+func (r *Router) serveCandidates(ctx context.Context, body []byte) []byte {
+	topic, most, err := shard.DecodeCandidatesRequest(body)
+	var list []shard.Candidate
 	if err == nil {
-		list, err = r.host.Offers(ctx, topic, most)
+		list, err = r.host.Candidates(ctx, topic, most)
 	}
 	if err != nil {
 		return shard.AppendFailure(nil, err)
 	}
-	return shard.AppendOffers(nil, list)
+	return shard.AppendCandidates(nil, list)
 }
 
-func (r *Router) serveTake(ctx context.Context, body []byte) []byte {
-	topic, leaseMs, of, err := shard.DecodeTakeRequest(body)
+func (r *Router) servePull(ctx context.Context, body []byte) []byte {
+	topic, leaseMs, of, err := shard.DecodePullRequest(body)
 	if err != nil {
 		return shard.AppendFailure(nil, err)
 	}
@@ -329,11 +329,11 @@ func (r *Router) serveTake(ctx context.Context, body []byte) []byte {
 	if len(led) == 0 && err != nil {
 		return shard.AppendFailure(nil, err)
 	}
-	got, err := r.host.Take(ctx, topic, leaseMs, led)
+	got, err := r.host.PullFrom(ctx, topic, leaseMs, led)
 	if err != nil {
 		return shard.AppendFailure(nil, err)
 	}
-	return shard.AppendTaken(nil, got)
+	return shard.AppendPulled(nil, got)
 }
 
 // serveAwait holds another node's call until something is ready, or for a while.
@@ -351,7 +351,7 @@ func (r *Router) serveAwait(ctx context.Context, from uint64, body []byte) []byt
 		return shard.AppendFailure(nil, timer.ErrOverloaded)
 	}
 	defer r.waiters.leave(w)
-	list, err := r.host.Offers(ctx, topic, 1)
+	list, err := r.host.Candidates(ctx, topic, 1)
 	switch {
 	case err != nil:
 		return shard.AppendFailure(nil, err)

@@ -517,7 +517,7 @@ func TestRouteWalk(t *testing.T) {
 			return deliver()
 		}
 		met := 0
-		for at := (shard.Waypoint{}); !at.Done(); {
+		for at := (shard.ScanCursor{}); !at.Done(); {
 			marks, next, err := f.nodes[1].Router.Walk(t.Context(), 2, &timer.Query{Limit: 3}, at)
 			if err != nil {
 				t.Fatal(err)

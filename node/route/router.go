@@ -31,9 +31,9 @@ const (
 
 // What one node asks of another for those who pull.
 const (
-	methodOffers uint8 = 32 + iota // shard.AppendOffersRequest → AppendOffers
-	methodTake                     // shard.AppendTakeRequest → AppendTaken
-	methodAwait                    // shard.AppendAwaitRequest → AppendAwaited
+	methodCandidates uint8 = 32 + iota // shard.AppendOffersRequest → AppendOffers
+	methodPull                         // shard.AppendTakeRequest → AppendTaken
+	methodAwait                        // shard.AppendAwaitRequest → AppendAwaited
 )
 
 // Times of a request, from its begin. A node that cannot reach a majority says so within two seconds.
@@ -52,15 +52,15 @@ type Host interface {
 	List(ctx context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error)
 	// Counts sums up a topic over the shards that this node leads.
 	Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Counts, error)
-	Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at shard.Waypoint) ([]timer.Ref, shard.Waypoint, error)
+	Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at shard.ScanCursor) ([]timer.Ref, shard.ScanCursor, error)
 	// Standings tells how far timers have come, if this node leads their shard.
 	Standings(ctx context.Context, id timer.ShardID, topic timer.TopicID, ids []string) ([]shard.Standing, error)
 	// Confirm has a majority confirm that this node leads, and OpenState opens the shard's state for a backup; see shard.Host.
 	Confirm(ctx context.Context, id timer.ShardID) (index uint64, err error)
 	OpenState(ctx context.Context, id timer.ShardID, index uint64) (*shard.State, error)
-	// Offers are the first of what is ready of a topic that is pulled, in the shards that this node leads; Take leases of it.
-	Offers(ctx context.Context, topic timer.TopicID, most int) ([]shard.Offer, error)
-	Take(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []shard.Share) ([]shard.Taken, error)
+	// Candidates are the first of what is ready of a topic that is pulled, in the shards that this node leads; Take leases of it.
+	Candidates(ctx context.Context, topic timer.TopicID, most int) ([]shard.Candidate, error)
+	PullFrom(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []shard.Share) ([]shard.PulledTimer, error)
 	// Leads says whether this node leads a shard and serves it.
 	Leads(id timer.ShardID) bool
 	// Takes says whether commands for a shard may be given to this node: it leads, or will say very soon who does.

@@ -31,10 +31,10 @@ func (r *Router) Serve(ctx context.Context, from uint64, method uint8, body []by
 		return r.serveState(ctx, from, body), nil
 	case methodHistory:
 		return r.serveHistory(body), nil
-	case methodOffers:
-		return r.serveOffers(ctx, body), nil
-	case methodTake:
-		return r.serveTake(ctx, body), nil
+	case methodCandidates:
+		return r.serveCandidates(ctx, body), nil
+	case methodPull:
+		return r.servePull(ctx, body), nil
 	case methodAwait:
 		return r.serveAwait(ctx, from, body), nil
 	}

@@ -9,7 +9,7 @@ import (
 
 // Walk takes one step of a walk through a shard's timers, at its leader. A step that fails is taken again from where it began;
 // the next may be another leader's: the way is the same on every replica.
-func (r *Router) Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at shard.Waypoint) (marks []timer.Ref, next shard.Waypoint, err error) {
+func (r *Router) Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at shard.ScanCursor) (marks []timer.Ref, next shard.ScanCursor, err error) {
 	err = r.read(ctx, id, r.tasks.Now(), reading{
 		here: func() error {
 			marks, next, err = r.host.Walk(ctx, id, q, at)
@@ -18,7 +18,7 @@ func (r *Router) Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at 
 		method: methodWalk, within: scanCallIn,
 		ask: func() []byte { return shard.AppendWalk(nil, id, q, at) },
 		take: func(answer []byte) error {
-			marks, next, err = shard.DecodeMarks(answer)
+			marks, next, err = shard.DecodeRefs(answer)
 			return err
 		},
 	})
@@ -40,5 +40,5 @@ func (r *Router) serveWalk(ctx context.Context, body []byte) []byte {
 	if err != nil {
 		return shard.AppendFailure(nil, err)
 	}
-	return shard.AppendMarks(nil, marks, at)
+	return shard.AppendRefs(nil, marks, at)
 }

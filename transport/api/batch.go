@@ -9,7 +9,7 @@ import (
 
 // operation is one line of a batch and what became of it.
 type operation struct {
-	in      *input
+	in      *timerRequest
 	verb    verb
 	problem *problem // it failed; what follows is then empty
 	result  timer.Result
@@ -120,7 +120,7 @@ func (rq *request) readLines(body []byte) ([]operation, *problem) {
 // readOp reads one operation and fills in its command. A fault in r means that the operation is to be dropped; one of
 // the operation as a whole goes into its place.
 func (rq *request) readOp(r *reader) operation {
-	in := &input{}
+	in := &timerRequest{}
 	r.input(in)
 	if r.Err() != nil {
 		return operation{}

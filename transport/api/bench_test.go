@@ -166,7 +166,7 @@ func BenchmarkReadAdd(b *testing.B) {
 	b.SetBytes(int64(len(benchBody)))
 	b.ReportAllocs()
 	for b.Loop() {
-		var in input
+		var in timerRequest
 		var r reader
 		r.begin(benchBody, &limits)
 		r.input(&in)

@@ -99,7 +99,7 @@ func (rq *request) growBody(n int) *problem {
 	}
 	if size > smallBody {
 		more := int64(size) - rq.bodyTaken
-		if !rq.s.bodies.take(rq.address(), more) {
+		if !rq.s.bodyBudget.take(rq.address(), more) {
 			return fail(503, "overloaded", "the requests that are being received take as much memory as they may")
 		}
 		rq.bodyTaken += more

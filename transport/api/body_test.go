@@ -50,7 +50,7 @@ const batchHead = "POST /v1/topics/orders/batch HTTP/1.1\r\nHost: localhost\r\nC
 func (h *harness) taken(least, most int64) {
 	h.t.Helper()
 	h.await(fmt.Sprintf("bodies take %d to %d bytes", least, most), func() bool {
-		n := h.server.bodies.used.Load()
+		n := h.server.bodyBudget.used.Load()
 		return n >= least && n <= most
 	})
 }

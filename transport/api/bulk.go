@@ -188,5 +188,5 @@ func (rq *request) changeTimers(reschedule bool) *problem {
 	if reschedule {
 		plan = b.move.Each(topic.ID, latest)
 	}
-	return rq.sweep(&b.query, plan)
+	return rq.bulkRun(&b.query, plan)
 }

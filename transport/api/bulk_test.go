@@ -145,7 +145,7 @@ func TestBulkGivesUp(t *testing.T) {
 		}
 		topic, _, _ := e.PutTopic(t.Context(), "orders", &timer.Policy{})
 		rq := &request{s: s}
-		sweep := func() *problem { return rq.sweep(&timer.Query{Topic: topic.ID}, bulk.CancelEach(topic.ID)) }
+		sweep := func() *problem { return rq.bulkRun(&timer.Query{Topic: topic.ID}, bulk.CancelEach(topic.ID)) }
 		if p := sweep(); p == nil || p.status != 503 || !strings.Contains(p.detail, "time for one sweep") || !strings.Contains(p.detail, "7 timers") {
 			t.Errorf("%+v", p)
 		}

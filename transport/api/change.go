@@ -94,7 +94,7 @@ func (rq *request) onTopic(create bool, f func(*timer.Topic) (stale bool, p *pro
 }
 
 // prepare fills in the command of a checked input: what does not depend on the topic.
-func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
+func (rq *request) prepare(in *timerRequest, v verb, nowMs int64) *problem {
 	due := int64(0)
 	if in.when.delay || in.hasCron() {
 		if p := rq.s.reckons(); p != nil {
@@ -140,7 +140,7 @@ func (rq *request) prepare(in *input, v verb, nowMs int64) *problem {
 }
 
 // nameIt gives an add without an id one: with its key, or in the shard of the moment, or in that of the topic if it is all in one.
-func (in *input) nameIt(s *Server, topic string, nowMs int64) {
+func (in *timerRequest) nameIt(s *Server, topic string, nowMs int64) {
 	if in.id == "" {
 		in.unnamed = true
 		hi, lo := s.cfg.Rand(), s.cfg.Rand()
@@ -166,7 +166,7 @@ func (s *Server) shardAt(nowMs int64) timer.ShardID {
 }
 
 // asPatch turns what was named into the flags of a patch; a field given as null is set to its zero value.
-func (in *input) asPatch() *timer.Patch {
+func (in *timerRequest) asPatch() *timer.Patch {
 	g := in.given | in.null
 	has := func(f field) bool { return g&f != 0 }
 	return &timer.Patch{
@@ -179,7 +179,7 @@ func (in *input) asPatch() *timer.Patch {
 }
 
 // onto binds a prepared command to the topic as it stands and checks what the topic decides.
-func (in *input) onto(t *timer.Topic, v verb) *problem {
+func (in *timerRequest) onto(t *timer.Topic, v verb) *problem {
 	in.cmd.Topic = t.ID
 	if v == vAdd {
 		if p := in.mergeBy(t); p != nil {
@@ -216,7 +216,7 @@ func (in *input) onto(t *timer.Topic, v verb) *problem {
 }
 
 // change has one checked input decided.
-func (rq *request) change(in *input, v verb, brief bool) (res timer.Result, t *timer.Topic, p *problem) {
+func (rq *request) change(in *timerRequest, v verb, brief bool) (res timer.Result, t *timer.Topic, p *problem) {
 	if p = rq.prepare(in, v, rq.s.nowMs()); p != nil {
 		return res, nil, p
 	}
@@ -250,7 +250,7 @@ func (rq *request) change(in *input, v verb, brief bool) (res timer.Result, t *t
 
 // changeKeeping does a put or patch whose headers hold REDACTED: the stored values go in their place, and the version
 // they were read from guards the change.
-func (rq *request) changeKeeping(in *input, t *timer.Topic, v verb, brief bool) (res timer.Result, p *problem) {
+func (rq *request) changeKeeping(in *timerRequest, t *timer.Topic, v verb, brief bool) (res timer.Result, p *problem) {
 	headers := in.spec.Callback.Headers
 	for range redactTries {
 		cur, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq, t), t.ID, in.id)
@@ -290,7 +290,7 @@ func (rq *request) changeKeeping(in *input, t *timer.Topic, v verb, brief bool) 
 }
 
 // goesTo is the URL that a timer has after a put or patch of what it is now.
-func (in *input) goesTo(t *timer.Topic, v verb, cur *timer.Timer) string {
+func (in *timerRequest) goesTo(t *timer.Topic, v verb, cur *timer.Timer) string {
 	url := in.spec.Callback.URL
 	if v == vPatch && !in.patch.URL {
 		url = cur.Callback.URL
@@ -302,7 +302,7 @@ func (in *input) goesTo(t *timer.Topic, v verb, cur *timer.Timer) string {
 }
 
 // shard is where the input's timer lives, as the topic stands.
-func (in *input) shard(rq *request, t *timer.Topic) timer.ShardID {
+func (in *timerRequest) shard(rq *request, t *timer.Topic) timer.ShardID {
 	return timer.ShardOf(t, in.id, rq.s.cfg.Engine.Shards())
 }
 

@@ -34,7 +34,7 @@ type framedConn struct {
 	knownHost   string       // a Host of an earlier request that is the node's
 	local       netip.Addr   // the node's side; see localAddress
 	begun       atomic.Bool  // a byte has arrived
-	deaf        atomic.Bool  // nothing more is read: see endReading
+	readClosed  atomic.Bool  // nothing more is read: see endReading
 	undelivered func()       // called once when the answer cannot be written; of the request that is being answered
 	lingering   atomic.Bool  // an error was answered while the client may still be sending
 	closed      sync.Once
@@ -96,7 +96,7 @@ func (c *framedConn) Read(p []byte) (int, error) {
 		}
 		c.read.armed = c.read.wanted
 	}
-	if c.deaf.Load() {
+	if c.readClosed.Load() {
 		_ = c.Conn.SetReadDeadline(longAgo)
 	}
 	since := c.waits()
@@ -135,7 +135,7 @@ var longAgo = time.Unix(1, 0)
 // endReading makes what waits for more of a request, now or later, time out: the client is told 408. A request that has
 // arrived whole is not touched, since nothing is read until it has been answered. Any goroutine.
 func (c *framedConn) endReading() {
-	c.deaf.Store(true) // before the deadline: a Read that arms its own in between sees this after it
+	c.readClosed.Store(true) // before the deadline: a Read that arms its own in between sees this after it
 	_ = c.Conn.SetReadDeadline(longAgo)
 }
 

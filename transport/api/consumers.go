@@ -16,8 +16,8 @@ type Consumers interface {
 	// Return gives leases back that nobody has used. They do not count, and go to whoever is next. A lease that cannot be given back
 	// runs out.
 	Return(ctx context.Context, topic timer.TopicID, leases []Pulled)
-	// Claim says for each receipt whether its lease was held still, and then did what was asked. After an error it is open for each.
-	Claim(ctx context.Context, c Claim) ([]bool, error)
+	// UpdateLease says for each receipt whether its lease was held still, and then did what was asked. After an error it is open for each.
+	UpdateLease(ctx context.Context, c LeaseUpdate) ([]bool, error)
 }
 
 // Pull is what a consumer asks for.
@@ -34,8 +34,8 @@ type Pulled struct {
 	UntilMs int64 // end of the lease
 }
 
-// Claim is what a consumer says of leases. Kind is timer.AckLease, NackLease or ExtendLease.
-type Claim struct {
+// LeaseUpdate is what a consumer says of leases. Kind is timer.AckLease, NackLease or ExtendLease.
+type LeaseUpdate struct {
 	Kind     timer.Kind
 	Receipts []string
 	Sees     func(topic string) bool // who asks may know of the topic
@@ -199,19 +199,21 @@ func (w *timerWriter) appendPulled(b []byte, p *Pulled) []byte {
 	return o.end()
 }
 
-func (rq *request) ackReceipts() *problem { return rq.claim(timer.AckLease, "receipts") }
+func (rq *request) ackReceipts() *problem { return rq.leaseUpdate(timer.AckLease, "receipts") }
 func (rq *request) nackReceipts() *problem {
-	return rq.claim(timer.NackLease, "receipts", "delay", "reason")
+	return rq.leaseUpdate(timer.NackLease, "receipts", "delay", "reason")
 }
-func (rq *request) extendReceipts() *problem { return rq.claim(timer.ExtendLease, "receipts", "lease") }
+func (rq *request) extendReceipts() *problem {
+	return rq.leaseUpdate(timer.ExtendLease, "receipts", "lease")
+}
 
-// claim does one thing about leases, and answers for each receipt.
-func (rq *request) claim(kind timer.Kind, names ...string) *problem {
+// leaseUpdate does one thing about leases, and answers for each receipt.
+func (rq *request) leaseUpdate(kind timer.Kind, names ...string) *problem {
 	if _, p := rq.mediaType(); p != nil {
 		return p
 	}
 	r := rq.reader()
-	c := r.claim(names)
+	c := r.leaseUpdate(names)
 	if r.Err() != nil {
 		return r.problem()
 	}
@@ -224,7 +226,7 @@ func (rq *request) claim(kind timer.Kind, names ...string) *problem {
 	held := make([]bool, len(c.Receipts))
 	if len(held) > 0 {
 		var err error
-		if held, err = rq.s.cfg.Engine.Claim(rq.s.base, c); err != nil {
+		if held, err = rq.s.cfg.Engine.UpdateLease(rq.s.base, c); err != nil {
 			return engineFault(err)
 		}
 	}
@@ -248,7 +250,7 @@ func (rq *request) claim(kind timer.Kind, names ...string) *problem {
 	return nil
 }
 
-func (r *reader) claim(names []string) (c Claim) {
+func (r *reader) leaseUpdate(names []string) (c LeaseUpdate) {
 	given := false
 	r.members(names, func(name string) {
 		switch name {

@@ -93,7 +93,7 @@ func TestClaims(t *testing.T) {
 	h.do("POST", "/v1/extend", `{"receipts":["jobs/b/1"],"lease":"12h"}`).want(200).has("results.0.status", "200")
 	h.do("POST", "/v1/extend", `{"receipts":["jobs/b/1"]}`).want(200)
 	h.do("POST", "/v1/ack", `{"receipts":[]}`).want(200).has("results", "[]")
-	want := []Claim{{Kind: timer.AckLease}, {Kind: timer.NackLease, DelayMs: 5000, HasDelay: true, Reason: `no "stock"`}, {Kind: timer.NackLease},
+	want := []LeaseUpdate{{Kind: timer.AckLease}, {Kind: timer.NackLease, DelayMs: 5000, HasDelay: true, Reason: `no "stock"`}, {Kind: timer.NackLease},
 		{Kind: timer.ExtendLease, LeaseMs: 12 * 3_600_000}, {Kind: timer.ExtendLease}}
 	if len(h.engine.claims) != len(want) {
 		t.Fatalf("%d claims", len(h.engine.claims))

@@ -15,7 +15,7 @@ import (
 // payload's bytes. The order of names and the white space around them do not count; the id does not either, it is what
 // the hash is compared under. scratch is used and returned, to be used again. The hash is kept in the clear, so that of a secret digest
 // takes the place; the error is digest's.
-func (in *input) content(scratch []byte, digest func(string) (uint64, error)) (hash uint64, _ []byte, err error) {
+func (in *timerRequest) content(scratch []byte, digest func(string) (uint64, error)) (hash uint64, _ []byte, err error) {
 	b := scratch[:0]
 	num := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
 	str := func(s string) { b = append(binary.LittleEndian.AppendUint32(b, uint32(len(s))), s...) }

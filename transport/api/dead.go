@@ -36,7 +36,7 @@ type selection struct {
 	ids      []string
 	query    *timer.Query // nil when ids are given
 	delayMs  int64
-	callback *input // nil when none is given
+	callback *timerRequest // nil when none is given
 }
 
 var selectionFieldNames = []string{"ids", "filter", "all", "delay", "callback"}
@@ -70,7 +70,7 @@ func (r *reader) selection(redrive bool, maxIDs int) *selection {
 		case "delay":
 			sel.delayMs = r.spanCode("delay", badTime)
 		case "callback":
-			sel.callback = &input{}
+			sel.callback = &timerRequest{}
 			r.callback(&sel.callback.spec.Callback, &sel.callback.given, &sel.callback.null)
 			if null := sel.callback.null; null != 0 {
 				r.fail(badf(badRequest, "%s: must not be null", null.name()))
@@ -223,7 +223,7 @@ func (rq *request) changeDead(kind timer.Kind) *problem {
 		return rq.changeNamed(topic, &cmd, sel.ids)
 	}
 	sel.query.Topic = topic.ID
-	return rq.sweep(sel.query, func(m *timer.Ref) (*timer.Command, bulk.Decision) {
+	return rq.bulkRun(sel.query, func(m *timer.Ref) (*timer.Command, bulk.Decision) {
 		one := cmd
 		one.ID, one.IfMatch = m.ID, m.Version // an id may have several dead letters
 		return &one, bulk.Change

@@ -25,7 +25,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
 	}
 	defer func() {
 		if rq.bodyTaken > 0 {
-			s.bodies.give(rq.address(), rq.bodyTaken)
+			s.bodyBudget.give(rq.address(), rq.bodyTaken)
 		}
 		if rq.unread() {
 			rq.closeAfter()

@@ -13,7 +13,7 @@ import (
 // fakeConsumers is how the fake engine answers those who fetch timers: what was asked is kept, receipts are "topic/id/attempt".
 type fakeConsumers struct {
 	pulls  []Pull
-	claims []Claim
+	claims []LeaseUpdate
 	ready  chan struct{} // closed or sent to when an empty-handed wait should look again
 }
 
@@ -54,7 +54,7 @@ func (e *fakeEngine) pullNow(topic timer.TopicID, p Pull) (out []Pulled, err err
 	return out, e.err
 }
 
-func (e *fakeEngine) Claim(_ context.Context, c Claim) ([]bool, error) {
+func (e *fakeEngine) UpdateLease(_ context.Context, c LeaseUpdate) ([]bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.Receipts = slices.Clone(c.Receipts)

@@ -49,7 +49,7 @@ func (c *framedConn) whileConnected(parent context.Context) (ctx context.Context
 		return ctx, func() { cancel(nil) }
 	}
 	_ = c.Conn.SetReadDeadline(time.Time{}) // that of the request is over
-	if c.deaf.Load() {                      // see endReading: the client is not looked at any more
+	if c.readClosed.Load() {                // see endReading: the client is not looked at any more
 		_ = c.Conn.SetReadDeadline(longAgo)
 	}
 	ended := make(chan struct{})

@@ -119,20 +119,20 @@ func (rq *request) recall(topic *timer.Topic, id string) (*timer.HistoryEntry, e
 var lateRules = []string{"fire", "reject"}
 
 // absolute says that the time was given as an instant.
-func (in *input) absolute() bool { return in.given&timeFields != 0 && !in.when.delay }
+func (in *timerRequest) absolute() bool { return in.given&timeFields != 0 && !in.when.delay }
 
 // pastMs is how long an instant must be over for an add of it to count as one that may be repeated. Adds for this very moment, which are a little
 // late when they arrive, are spared the search: what they may repeat has ended within the time for which the shard remembers it.
 const pastMs = 2000
 
 // maybeMade says of an add that its instant is past, so that it may be a repeated one whose timer the shard has forgotten.
-func (rq *request) maybeMade(in *input, topic *timer.Topic, v verb) bool {
+func (rq *request) maybeMade(in *timerRequest, topic *timer.Topic, v verb) bool {
 	return v == vAdd && in.absolute() && rq.s.nowMs()-in.when.ms > pastMs && (!in.unnamed || topic.Policy.ByContent)
 }
 
 // madeBefore finds what became of an add that maybeMade has, if it was made before: a client that had no answer may repeat it whenever it comes
 // to that. What the shard remembers is for the shard to tell, for that is in order with all changes; nil then, or if it is not to be found.
-func (rq *request) madeBefore(in *input, topic *timer.Topic) (*timer.Timer, error) {
+func (rq *request) madeBefore(in *timerRequest, topic *timer.Topic) (*timer.Timer, error) {
 	t, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq, topic), topic.ID, in.id)
 	if err != nil || t != nil && !t.State.Over() {
 		return nil, err

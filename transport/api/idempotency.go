@@ -35,7 +35,7 @@ func (rq *request) idempotencyKey() (string, *problem) {
 
 // nameByRequest gives an add the id that its Idempotency-Key makes: the key itself behind a prefix, or, where it is no
 // id, a hash of it. So whoever repeats it, at any node, meets the same timer.
-func (in *input) nameByRequest(key string) *problem {
+func (in *timerRequest) nameByRequest(key string) *problem {
 	if in.given&fID != 0 {
 		return bad(badRequest, "give an id or an Idempotency-Key, not both: an add with an id may be repeated as it is")
 	}

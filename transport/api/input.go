@@ -54,10 +54,10 @@ const (
 	resettable = fPayload64 | fContentType | fCallback | callbackFields | fPriority | fLabels | fExpires | fRetry | retryFields | fRepeat
 )
 
-// input is one operation on a timer as the client wrote it. Its strings and payload point into the client's bytes;
+// timerRequest is one operation on a timer as the client wrote it. Its strings and payload point into the client's bytes;
 // spec holds the values, zero where not given. It is allocated per operation and never reused, since the engine gets
 // pointers into it.
-type input struct {
+type timerRequest struct {
 	given field // named in the document, with whatever value
 	null  field // given as null
 
@@ -180,7 +180,7 @@ func timerField(name []byte) field {
 
 // input reads the object of one operation. Which fields it may have is for check to say: in a batch the "op" that
 // decides may come last.
-func (r *reader) input(in *input) {
+func (r *reader) input(in *timerRequest) {
 	n := r.Open('{', "body")
 	for ; r.More(n, '}'); n++ {
 		name := r.Key()
@@ -209,7 +209,7 @@ func (r *reader) input(in *input) {
 	}
 }
 
-func (r *reader) inputField(in *input, f field) {
+func (r *reader) inputField(in *timerRequest, f field) {
 	switch f {
 	case fOp:
 		in.op = r.Text("op")

@@ -26,7 +26,7 @@ func needsDebounce() *problem {
 	return bad(badRequest, `max_wait: goes with "merge": "debounce" only`)
 }
 
-func (in *input) checkMerge() *problem {
+func (in *timerRequest) checkMerge() *problem {
 	if in.given&fMaxWait != 0 && in.given&fMerge != 0 && in.merge != "debounce" {
 		return needsDebounce()
 	}
@@ -34,7 +34,7 @@ func (in *input) checkMerge() *problem {
 }
 
 // mergeBy fills in the rule that the add goes by: its own, else the topic's.
-func (in *input) mergeBy(t *timer.Topic) *problem {
+func (in *timerRequest) mergeBy(t *timer.Topic) *problem {
 	rule, wait := t.Policy.Merge, int64(0)
 	if in.given&fMerge != 0 {
 		rule = mergeRule(in.merge)
@@ -53,7 +53,7 @@ func (in *input) mergeBy(t *timer.Topic) *problem {
 
 // nameByContent gives an add without an id the one that its content makes, where the topic says so: equal payloads to one URL are one
 // timer. With a key the id starts with it.
-func (in *input) nameByContent(t *timer.Topic) {
+func (in *timerRequest) nameByContent(t *timer.Topic) {
 	if !in.unnamed || !t.Policy.ByContent {
 		return
 	}

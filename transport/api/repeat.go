@@ -81,11 +81,11 @@ func (r *reader) repeatField(p *timer.Repeat, name string) {
 }
 
 // hasCron reports that the timer finds its own times.
-func (in *input) hasCron() bool { return in.spec.Repeat != nil && in.spec.Repeat.Cron != "" }
+func (in *timerRequest) hasCron() bool { return in.spec.Repeat != nil && in.spec.Repeat.Cron != "" }
 
 // firstOf is when the first occurrence is due, of an input whose time is atMs (0: none was given): for cron the first that is neither
 // over nor before that time.
-func (in *input) firstOf(atMs, nowMs int64) (int64, *problem) {
+func (in *timerRequest) firstOf(atMs, nowMs int64) (int64, *problem) {
 	p := in.spec.Repeat
 	if p == nil {
 		return atMs, nil

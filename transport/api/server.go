@@ -15,15 +15,15 @@ import (
 
 // Server answers the HTTP API of a node.
 type Server struct {
-	cfg     Config
-	router  *router
-	urls    urlCache
-	bodies  budget
-	answers budget
-	hosts   []ownHost       // of Config.Hosts
-	origins map[string]bool // of Config.Origins
-	salt    uint64          // see shardAt
-	http    *fasthttp.Server
+	cfg        Config
+	router     *router
+	urls       urlCache
+	bodyBudget budget
+	answers    budget
+	hosts      []ownHost       // of Config.Hosts
+	origins    map[string]bool // of Config.Origins
+	salt       uint64          // see shardAt
+	http       *fasthttp.Server
 
 	listening atomic.Pointer[listener] // Serve's
 
@@ -59,7 +59,7 @@ func New(cfg Config) (*Server, error) {
 	s.sweeps = make(chan struct{}, sweepsAtOnce)
 	s.backups = make(chan struct{}, 1)
 	l := &s.cfg.Limits
-	s.bodies.limit, s.answers.limit = int64(l.BodiesBytes), int64(l.AnswersBytes)
+	s.bodyBudget.limit, s.answers.limit = int64(l.BodiesBytes), int64(l.AnswersBytes)
 	fasthttp.SetBodySizePoolLimit(keptBody, keptBody) // the process's, and without a limit: each connection would keep its largest
 	s.http = &fasthttp.Server{
 		Handler:        s.serve,

@@ -5,8 +5,8 @@ import (
 )
 
 // readInput reads and checks the body of a change to one timer.
-func (rq *request) readInput(v verb) (*input, *problem) {
-	in := &input{id: rq.id, created: &rq.created}
+func (rq *request) readInput(v verb) (*timerRequest, *problem) {
+	in := &timerRequest{id: rq.id, created: &rq.created}
 	if rq.route.body == jsonBody {
 		if _, p := rq.mediaType(); p != nil {
 			return nil, p
@@ -71,7 +71,7 @@ func (rq *request) changeTimer(v verb) *problem {
 }
 
 // changeOne is change for one timer alone: of one that ended long ago it says so.
-func (rq *request) changeOne(in *input, v verb, brief bool) (res timer.Result, t *timer.Topic, p *problem) {
+func (rq *request) changeOne(in *timerRequest, v verb, brief bool) (res timer.Result, t *timer.Topic, p *problem) {
 	res, t, p = rq.change(in, v, brief)
 	if p == nil && res.Code == timer.NotFound {
 		var err error

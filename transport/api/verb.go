@@ -41,7 +41,7 @@ func verbOf(op string) verb {
 }
 
 // check holds what was given together against what the verb takes. The values by themselves are good.
-func (in *input) check(v verb, inBatch bool) *problem {
+func (in *timerRequest) check(v verb, inBatch bool) *problem {
 	allowed := verbs[v].fields
 	if inBatch {
 		allowed |= fOp | fID
@@ -71,7 +71,7 @@ func (in *input) check(v verb, inBatch bool) *problem {
 	return in.checkMerge()
 }
 
-func (in *input) checkTime(v verb) *problem {
+func (in *timerRequest) checkTime(v verb) *problem {
 	n := bits.OnesCount64(uint64(in.given & timeFields))
 	switch {
 	case n > 1:
@@ -87,7 +87,7 @@ func (in *input) checkTime(v verb) *problem {
 
 const idRule = "must be 1–128 of A-Z a-z 0-9 _ . : @ -, optionally led by one {key} of 1–64"
 
-func (in *input) checkID(v verb) *problem {
+func (in *timerRequest) checkID(v verb) *problem {
 	if in.given&fKey != 0 && !validKey(in.key) {
 		return bad(badName, "key: must be 1–64 of A-Z a-z 0-9 _ . : @ -")
 	}

@@ -49,14 +49,14 @@ var (
 	errNotJudged      = errors.New("not judged") // cancelled, refused or not sent
 )
 
-// circuit is one three-state breaker in two steps: allow before the lease, the
+// breaker is one three-state breaker in two steps: allow before the lease, the
 // returned function after the call.
 //
 // The library's own window (Settings.Interval) is not used: it drops the result of
 // every call that began before the window turned, so a receiver that hangs for as
 // long as the window lasts would never open it. The window is kept here instead, by
 // the times of the last failures.
-type circuit struct {
+type breaker struct {
 	policy Breaker
 	steps  *gobreaker.TwoStepCircuitBreaker[struct{}]
 
@@ -69,8 +69,8 @@ type circuit struct {
 	report func(open bool) // told when it opens and when it closes, under that lock; must not block
 }
 
-func newCircuit(policy Breaker, report func(open bool)) *circuit {
-	c := &circuit{policy: policy, failedAt: make([]time.Time, policy.Failures), report: report}
+func newBreaker(policy Breaker, report func(open bool)) *breaker {
+	c := &breaker{policy: policy, failedAt: make([]time.Time, policy.Failures), report: report}
 	c.steps = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests:   uint32(policy.Probes),
 		Timeout:       policy.Open,
@@ -82,7 +82,7 @@ func newCircuit(policy Breaker, report func(open bool)) *circuit {
 }
 
 // readyToTrip is called once for each failure while closed.
-func (c *circuit) readyToTrip(counts gobreaker.Counts) bool {
+func (c *breaker) readyToTrip(counts gobreaker.Counts) bool {
 	n := len(c.failedAt)
 	now := time.Now()
 	c.failedAt[c.failures%n] = now
@@ -91,7 +91,7 @@ func (c *circuit) readyToTrip(counts gobreaker.Counts) bool {
 	return int(counts.ConsecutiveFailures) >= n && now.Sub(oldest) <= c.policy.Window
 }
 
-func (c *circuit) stateChanged(_ string, _, to gobreaker.State) {
+func (c *breaker) stateChanged(_ string, _, to gobreaker.State) {
 	now := time.Now()
 	c.changedAt.Store(&now)
 	if to == gobreaker.StateOpen {
@@ -105,7 +105,7 @@ func (c *circuit) stateChanged(_ string, _, to gobreaker.State) {
 }
 
 // allow asks for one call. When it says no, retryAt is when to ask again.
-func (c *circuit) allow() (tell func(error), retryAt time.Time) {
+func (c *breaker) allow() (tell func(error), retryAt time.Time) {
 	tell, err := c.steps.Allow()
 	if err == nil {
 		return tell, time.Time{}
@@ -114,7 +114,7 @@ func (c *circuit) allow() (tell func(error), retryAt time.Time) {
 }
 
 // retryAt for a half-open breaker is a guess: its probes end when they end.
-func (c *circuit) retryAt(open bool) time.Time {
+func (c *breaker) retryAt(open bool) time.Time {
 	now := time.Now()
 	if open {
 		if until := c.openUntil.Load(); until != nil && until.After(now) {
@@ -126,14 +126,14 @@ func (c *circuit) retryAt(open bool) time.Time {
 }
 
 // blocked reports an open breaker without asking for a call.
-func (c *circuit) blocked() (retryAt time.Time, blocked bool) {
+func (c *breaker) blocked() (retryAt time.Time, blocked bool) {
 	if c.steps.State() != gobreaker.StateOpen {
 		return time.Time{}, false
 	}
 	return c.retryAt(true), true
 }
 
-func (c *circuit) state() int {
+func (c *breaker) state() int {
 	switch c.steps.State() {
 	case gobreaker.StateOpen:
 		return stateOpen

@@ -17,7 +17,7 @@ const (
 
 // breakerChange says that a breaker opened or closed.
 type breakerChange struct {
-	gate *gate
+	gate *breakerScope
 	open bool
 	at   time.Time
 }
@@ -26,9 +26,9 @@ type breakerChange struct {
 // to be open once a breakerQuiet. Only the goroutine of Run uses it, and it holds no lock.
 type breakerLog struct {
 	logger *slog.Logger
-	unsaid map[*gate]struct{} // open, and not logged yet
-	begun  time.Time          // of the window
-	lines  int                // in it
+	unsaid map[*breakerScope]struct{} // open, and not logged yet
+	begun  time.Time                  // of the window
+	lines  int                        // in it
 }
 
 // said is what a gate's breaker is known for in the log.
@@ -41,7 +41,7 @@ type said struct {
 }
 
 // report hands a change to the log, from any goroutine and under any lock.
-func (g *gate) report(open bool) {
+func (g *breakerScope) report(open bool) {
 	select {
 	case g.dest.pool.breakerNews <- breakerChange{g, open, time.Now()}:
 	default:
@@ -69,7 +69,7 @@ func (l *breakerLog) note(c breakerChange) {
 }
 
 // opened logs that a breaker is open, now or when it is due.
-func (l *breakerLog) opened(g *gate, now time.Time) {
+func (l *breakerLog) opened(g *breakerScope, now time.Time) {
 	s := &g.said
 	if now.Sub(l.begun) >= breakerWindow {
 		l.begun, l.lines = now, 0
@@ -100,7 +100,7 @@ func (l *breakerLog) look(now time.Time) {
 }
 
 // attrs names the breaker in a line of the log.
-func (g *gate) attrs(more ...any) []any {
+func (g *breakerScope) attrs(more ...any) []any {
 	list := []any{"destination", g.dest.label}
 	if g.scope != "" {
 		list = append(list, "topic", g.scope)

@@ -20,14 +20,14 @@ type logOf struct {
 
 func newLogOf(t *testing.T) *logOf {
 	l := &logOf{T: t, now: time.Unix(1_800_000_000, 0), dest: &destination{label: "http://sick:80"}}
-	l.log = breakerLog{logger: slog.New(slog.NewTextHandler(&l.out, nil)), unsaid: map[*gate]struct{}{}}
+	l.log = breakerLog{logger: slog.New(slog.NewTextHandler(&l.out, nil)), unsaid: map[*breakerScope]struct{}{}}
 	l.dest.failure.Store(&failure{text: "connection refused"})
 	return l
 }
 
-func (l *logOf) gate(scope string) *gate { return &gate{dest: l.dest, scope: scope} }
+func (l *logOf) gate(scope string) *breakerScope { return &breakerScope{dest: l.dest, scope: scope} }
 
-func (l *logOf) change(g *gate, open bool) { l.log.note(breakerChange{g, open, l.now}) }
+func (l *logOf) change(g *breakerScope, open bool) { l.log.note(breakerChange{g, open, l.now}) }
 
 // said takes the lines since the last look, by level.
 func (l *logOf) said(warn, info int) string {
@@ -87,7 +87,7 @@ func TestBreakerLogOfOneThatFlaps(t *testing.T) {
 // Many that open at once are not all logged at once; none is forgotten.
 func TestBreakerLogOfMany(t *testing.T) {
 	l := newLogOf(t)
-	gates := make([]*gate, breakerLines+10)
+	gates := make([]*breakerScope, breakerLines+10)
 	for i := range gates {
 		gates[i] = l.gate("")
 		l.change(gates[i], true)

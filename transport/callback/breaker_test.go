@@ -46,7 +46,7 @@ func inSickbed(t *testing.T, test func(s *sickbed)) {
 }
 
 // call returns the verdict of an Acquire, and makes the call if it was granted.
-func (s *sickbed) call(b Breaker, status int) Verdict {
+func (s *sickbed) call(b Breaker, status int) AcquireResult {
 	s.Helper()
 	permit, verdict := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
 	if verdict.Kind == Granted {

@@ -21,7 +21,7 @@ func methodOf(req *Request) string {
 func bodyless(method string) bool { return method == "GET" || method == "DELETE" }
 
 // call makes one call, start to end.
-func (w *worker) call(t *ticket) Outcome {
+func (w *worker) call(t *callSlot) Outcome {
 	p, d, req := w.pool, t.dest, t.req
 	held, started, wall := p.config.Lease(), p.config.Now(), p.config.Wall()
 	out := Outcome{

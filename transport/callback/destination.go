@@ -14,11 +14,11 @@ import (
 // unnamed one.
 const maxGates = 1024
 
-// gate is one breaker scope at a destination. All but said is guarded by the pool's lock.
-type gate struct {
+// breakerScope is one breaker scope at a destination. All but said is guarded by the pool's lock.
+type breakerScope struct {
 	dest    *destination
 	scope   string
-	circuit *circuit
+	circuit *breaker
 	permits int // out now
 	lastUse time.Time
 
@@ -28,13 +28,13 @@ type gate struct {
 }
 
 // Allow implements slots.Breaker.
-func (g *gate) Allow() (tell func(error)) {
+func (g *breakerScope) Allow() (tell func(error)) {
 	tell, g.retryAt = g.circuit.allow()
 	return tell
 }
 
 // Blocked implements slots.Breaker.
-func (g *gate) Blocked() (blocked bool) {
+func (g *breakerScope) Blocked() (blocked bool) {
 	g.retryAt, blocked = g.circuit.blocked()
 	return blocked
 }
@@ -47,7 +47,7 @@ type destination struct {
 	label string
 
 	slots   slots.Destination // its calls, and who waits for one
-	gates   map[string]*gate
+	gates   map[string]*breakerScope
 	lastUse time.Time
 	recent  *list.Element // in pool.recent
 
@@ -68,7 +68,7 @@ type failure struct {
 
 // gateFor returns the scope's breaker. Another policy makes another breaker: what
 // the old one had counted was counted by other rules.
-func (d *destination) gateFor(scope string, policy Breaker) *gate {
+func (d *destination) gateFor(scope string, policy Breaker) *breakerScope {
 	g := d.gates[scope]
 	if g == nil && len(d.gates) >= maxGates && scope != "" {
 		if g = d.gates[""]; g != nil {
@@ -77,11 +77,11 @@ func (d *destination) gateFor(scope string, policy Breaker) *gate {
 		scope, policy = "", Breaker{}.withDefaults()
 	}
 	if g == nil {
-		g = &gate{dest: d, scope: scope}
-		g.circuit = newCircuit(policy, g.report)
+		g = &breakerScope{dest: d, scope: scope}
+		g.circuit = newBreaker(policy, g.report)
 		d.gates[scope] = g
 	} else if g.circuit.policy != policy {
-		g.circuit = newCircuit(policy, g.report)
+		g.circuit = newBreaker(policy, g.report)
 		g.report(false)
 	}
 	return g

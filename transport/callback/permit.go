@@ -10,16 +10,16 @@ import (
 // Permit is one slot at a destination and one allowance of its breaker. It is used
 // once: Start or Cancel. The zero Permit is none.
 type Permit struct {
-	t   *ticket
+	t   *callSlot
 	use uint64 // Invariant: equals t.use while this permit is unused
 }
 
-// ticket is the reusable part of a permit and the call that it becomes.
-type ticket struct {
+// callSlot is the reusable part of a permit and the call that it becomes.
+type callSlot struct {
 	use atomic.Uint64 // grows by one each time a permit on it is used
 
 	dest *destination
-	gate *gate
+	gate *breakerScope
 	slot slots.Slot
 
 	req  *Request
@@ -37,7 +37,7 @@ func (p Permit) Key() Key {
 	return key
 }
 
-func (t *ticket) check(use uint64) {
+func (t *callSlot) check(use uint64) {
 	if t == nil {
 		panic("callback: use of the zero permit")
 	}
@@ -47,7 +47,7 @@ func (t *ticket) check(use uint64) {
 }
 
 // take marks the permit used and returns its ticket.
-func (p Permit) take() *ticket {
+func (p Permit) take() *callSlot {
 	p.t.check(p.use)
 	if !p.t.use.CompareAndSwap(p.use, p.use+1) {
 		panic("callback: permit used twice at once")

@@ -20,8 +20,8 @@ const (
 	Closed                         // the pool has been shut down
 )
 
-// Verdict tells what Acquire did.
-type Verdict struct {
+// AcquireResult tells what Acquire did.
+type AcquireResult struct {
 	Kind    VerdictKind
 	RetryAt time.Time // with Open: when to ask again
 }
@@ -72,7 +72,7 @@ func New(config Config) (*Pool, error) {
 	p.policy.Store(&config.Policy)
 	p.base, p.giveUp = context.WithCancel(context.Background())
 	p.workers.pool = p
-	p.tickets.New = func() any { return new(ticket) }
+	p.tickets.New = func() any { return new(callSlot) }
 	return p, nil
 }
 
@@ -103,7 +103,7 @@ const askAgain = time.Second
 // Acquire asks for one call. It never blocks. When the destination is full, or the node
 // is, or its topic has as much of the node as it may have, w is queued at the
 // destination, once however often it asks, and hears Granted later.
-func (p *Pool) Acquire(a Ask, w Waiter) (Permit, Verdict) {
+func (p *Pool) Acquire(a Ask, w Waiter) (Permit, AcquireResult) {
 	if a.Limit <= 0 {
 		a.Limit = defaultLimit
 	}
@@ -111,11 +111,11 @@ func (p *Pool) Acquire(a Ask, w Waiter) (Permit, Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return Permit{}, Verdict{Kind: Closed}
+		return Permit{}, AcquireResult{Kind: Closed}
 	}
 	d := p.destinationLocked(a.Key.destination(), share)
 	if d == nil { // a bound was reached, as if it were full
-		return Permit{}, Verdict{Kind: Open, RetryAt: p.config.Now().Add(askAgain)}
+		return Permit{}, AcquireResult{Kind: Open, RetryAt: p.config.Now().Add(askAgain)}
 	}
 	g := d.gateFor(a.Key.Scope, a.Breaker.withDefaults())
 	g.lastUse = p.sweptAt
@@ -124,11 +124,11 @@ func (p *Pool) Acquire(a Ask, w Waiter) (Permit, Verdict) {
 	}, w)
 	switch result {
 	case slots.Granted:
-		return p.permitLocked(d, slot), Verdict{Kind: Granted}
+		return p.permitLocked(d, slot), AcquireResult{Kind: Granted}
 	case slots.Waits:
-		return Permit{}, Verdict{Kind: Queued}
+		return Permit{}, AcquireResult{Kind: Queued}
 	}
-	return Permit{}, Verdict{Kind: Open, RetryAt: g.retryAt}
+	return Permit{}, AcquireResult{Kind: Open, RetryAt: g.retryAt}
 }
 
 // Forget takes the waiter out of every queue and reports whether it was in one. A
@@ -147,9 +147,9 @@ func (p *Pool) InFlight() int {
 }
 
 func (p *Pool) permitLocked(d *destination, slot slots.Slot) Permit {
-	g := slot.Breaker().(*gate)
+	g := slot.Breaker().(*breakerScope)
 	g.permits++
-	t := p.tickets.Get().(*ticket)
+	t := p.tickets.Get().(*callSlot)
 	t.dest, t.gate, t.slot = d, g, slot
 	return Permit{t: t, use: t.use.Load()}
 }
@@ -165,14 +165,14 @@ func (p *Pool) serveLocked(grants []grant) []grant {
 	p.served = p.slots.Serve(p.served[:0])
 	for i := range p.served {
 		g := &p.served[i]
-		grants = append(grants, grant{g.Waiter.(Waiter), p.permitLocked(g.Slot.Breaker().(*gate).dest, g.Slot)})
+		grants = append(grants, grant{g.Waiter.(Waiter), p.permitLocked(g.Slot.Breaker().(*breakerScope).dest, g.Slot)})
 		*g = slots.Grant{}
 	}
 	return grants
 }
 
 // release gives the ticket's slot back and hands it on.
-func (p *Pool) release(t *ticket, a slots.Answer) {
+func (p *Pool) release(t *callSlot, a slots.Answer) {
 	var few [4]grant
 	p.mu.Lock()
 	t.gate.permits--
@@ -195,7 +195,7 @@ func tellWaiters(grants []grant) {
 
 // refusedLocked is told that a breaker refused one who waits.
 func (p *Pool) refusedLocked(b slots.Breaker) {
-	g := b.(*gate)
+	g := b.(*breakerScope)
 	p.setAlarmLocked(g.dest, g.retryAt)
 }
 
@@ -238,7 +238,7 @@ func (p *Pool) destinationLocked(k Key, share slots.Share) *destination {
 	if !p.slots.MayOpen(share, p.config.MaxDestinations) || len(p.destinations) >= p.config.MaxDestinations && !p.evictLocked() {
 		return nil
 	}
-	d = &destination{pool: p, key: k, label: k.String(), gates: make(map[string]*gate), lastUse: p.sweptAt}
+	d = &destination{pool: p, key: k, label: k.String(), gates: make(map[string]*breakerScope), lastUse: p.sweptAt}
 	d.client = d.newClient()
 	d.recent = p.recent.PushFront(d)
 	p.destinations[k] = d

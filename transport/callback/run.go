@@ -18,7 +18,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(max(min(time.Second, p.config.ConnIdle/2), time.Millisecond))
 	defer ticker.Stop()
-	log := breakerLog{logger: p.config.Logger, unsaid: map[*gate]struct{}{}}
+	log := breakerLog{logger: p.config.Logger, unsaid: map[*breakerScope]struct{}{}}
 	for {
 		select {
 		case c := <-p.breakerNews:

@@ -26,13 +26,13 @@ type workers struct {
 // worker makes one call at a time. Its buffers are its own.
 type worker struct {
 	pool         *Pool
-	next         chan *ticket // capacity 1: only an idle worker is given a ticket
+	next         chan *callSlot // capacity 1: only an idle worker is given a ticket
 	idleSince    time.Time
 	roundTripper roundTripper
 }
 
 // run gives the call to a worker. It never blocks.
-func (ws *workers) run(t *ticket) {
+func (ws *workers) run(t *callSlot) {
 	ws.mu.Lock()
 	if ws.closed {
 		ws.mu.Unlock()
@@ -45,7 +45,7 @@ func (ws *workers) run(t *ticket) {
 		ws.idle[n-1] = nil
 		ws.idle = ws.idle[:n-1]
 	} else {
-		w = &worker{pool: ws.pool, next: make(chan *ticket, 1)}
+		w = &worker{pool: ws.pool, next: make(chan *callSlot, 1)}
 		ws.live.Add(1)
 		go w.loop()
 	}
@@ -65,7 +65,7 @@ func (w *worker) loop() {
 
 // guardedCall has a panic cost one call, not the process. What the receiver has seen
 // is not known then, and what the worker was working with is not used again.
-func (w *worker) guardedCall(t *ticket) (out Outcome) {
+func (w *worker) guardedCall(t *callSlot) (out Outcome) {
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -122,7 +122,7 @@ func (ws *workers) stop() {
 }
 
 // finish tells the breaker, then the caller, then frees the slot.
-func (p *Pool) finish(t *ticket, out Outcome) {
+func (p *Pool) finish(t *callSlot, out Outcome) {
 	if out.Class == Failure {
 		t.dest.failure.Store(&failure{out.Err, p.config.Wall()})
 	}

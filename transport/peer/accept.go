@@ -43,16 +43,16 @@ func (t *Transport) accept(ctx context.Context, ln net.Listener) error {
 
 // receive serves one accepted connection to its end; arrival numbers them.
 func (t *Transport) receive(raw net.Conn, arrival uint64) {
-	nc, h, err := t.welcome(raw)
+	nc, h, err := t.serverHandshake(raw)
 	if err != nil {
-		t.config.Logger.Debug("peer: not admitted", "node", h.Node, "name", h.Name, "lane", h.Lane,
+		t.config.Logger.Debug("peer: not admitted", "node", h.Node, "name", h.Name, "link", h.Lane,
 			"remote", raw.RemoteAddr().String(), "error", err)
 		return
 	}
 	var p *peer
 	if h.Lane != LaneOnce {
 		p = t.record(h.Node)
-		p.kick()
+		p.dialNow()
 	}
 	c := t.newConn(nc, h, h.Lane, p, newOutbox(t.config.QueueBytes))
 	c.arrival = arrival
@@ -61,24 +61,24 @@ func (t *Transport) receive(raw net.Conn, arrival uint64) {
 	case LaneCall, LaneOnce:
 		handle = c.handleCall
 	case LaneBulk:
-		in := &inflow{c: c}
+		in := &fileReceiver{c: c}
 		handle, c.onEnd = in.handle, in.close
 	}
 	if h.Lane != LaneOnce {
-		c.onWord = func() { t.supplant(c) }
+		c.onWord = func() { t.replaceOlder(c) }
 		defer t.leave(c)
 	}
 	err = t.serve(c, handle)
-	t.config.Logger.Debug("peer: accepted connection ended", "node", h.Name, "lane", h.Lane, "error", err)
+	t.config.Logger.Debug("peer: accepted connection ended", "node", h.Name, "link", h.Lane, "error", err)
 }
 
-// supplant gives c the place of an earlier connection, which has ended before c is heard:
-// the handler never sees two connections of one lane at once. c is closed if it is itself
+// replaceOlder gives c the place of an earlier connection, which has ended before c is heard:
+// the handler never sees two connections of one link at once. c is closed if it is itself
 // the earlier one, whose handshake took longer.
 //
 // That is done when c says its first word, not before: who meant another node, which had
 // this address, hangs up after the handshake, and its good connection must not end by it.
-func (t *Transport) supplant(c *conn) {
+func (t *Transport) replaceOlder(c *conn) {
 	at := place{c.hello.Node, c.lane}
 	t.mu.Lock()
 	old := t.heard[at]
@@ -133,7 +133,7 @@ func (t *Transport) closeOlder(node uint64, starts uint32) {
 	}
 }
 
-// handleFrame is the receiving side of the control lane.
+// handleFrame is the receiving side of the control link.
 func (c *conn) handleFrame(kind byte, payload []byte, owned bool) error {
 	if kind != kindFrame {
 		return errProtocol

@@ -41,13 +41,13 @@ func (p *pace) wait(ctx context.Context, n int) bool {
 	return pause(ctx, ahead, nil)
 }
 
-// outflow is the sending side of one file. Each channel holds one.
-type outflow struct {
+// fileSender is the sending side of one file. Each channel holds one.
+type fileSender struct {
 	have chan int64
 	end  chan error
 }
 
-func (f *outflow) handle(kind byte, payload []byte, _ bool) error {
+func (f *fileSender) handle(kind byte, payload []byte, _ bool) error {
 	switch {
 	case kind == kindHave && len(payload) == 8 && len(f.have) == 0:
 		f.have <- int64(binary.LittleEndian.Uint64(payload))
@@ -85,20 +85,20 @@ func (t *Transport) SendFile(ctx context.Context, node uint64, header []byte, fi
 	if err != nil {
 		return notSent(err)
 	}
-	f := &outflow{have: make(chan int64, 1), end: make(chan error, 1)}
+	f := &fileSender{have: make(chan int64, 1), end: make(chan error, 1)}
 	if !t.spawn(func() { _ = t.serve(c, f.handle) }) {
 		c.close(errStopped)
 		return notSent(errStopped)
 	}
 	stop := context.AfterFunc(ctx, func() { c.close(ctx.Err()) }) // frees whatever waits below
-	err = c.pour(f, header, file, size)
+	err = c.sendChunks(f, header, file, size)
 	stop()
 	c.close(err)
 	<-c.ended
 	return err
 }
 
-func (c *conn) pour(f *outflow, header []byte, file io.ReaderAt, size int64) error {
+func (c *conn) sendChunks(f *fileSender, header []byte, file io.ReaderAt, size int64) error {
 	broken := func() error { return unknown(context.Cause(c.ctx)) }
 	if !c.out.pushWait(kindOpen, binary.LittleEndian.AppendUint64(nil, uint64(size)), header) {
 		return broken()

@@ -143,7 +143,7 @@ func (s *calls) fail(out *outbox, cause error) {
 	}
 }
 
-// handleReply is the caller's side of the lane.
+// handleReply is the caller's side of the link.
 func (c *conn) handleReply(kind byte, payload []byte, owned bool) error {
 	if kind != kindReply || len(payload) < replyHeaderBytes {
 		return errProtocol
@@ -170,7 +170,7 @@ func (c *conn) handleReply(kind byte, payload []byte, owned bool) error {
 	return nil
 }
 
-// handleCall is the answering side of the lane.
+// handleCall is the answering side of the link.
 func (c *conn) handleCall(kind byte, payload []byte, owned bool) error {
 	if kind != kindCall || len(payload) < callHeaderBytes {
 		return errProtocol

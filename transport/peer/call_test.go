@@ -183,7 +183,7 @@ func TestUnwrittenCallsAreCertain(t *testing.T) {
 	}
 }
 
-// A call waits for the one dial of a fresh lane, and no longer than its context.
+// A call waits for the one dial of a fresh link, and no longer than its context.
 func TestCallWaitsForTheFirstDial(t *testing.T) {
 	dials := make(chan struct{}, 1)
 	addresses := newBook()

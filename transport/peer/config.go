@@ -64,10 +64,10 @@ type Handler interface {
 	// connections over 200 ms or more after we had been connected to it there, or the
 	// node came back with a higher starts. Once per process.
 	Gone(node uint64, starts uint32)
-	// Superseded says that somebody presented our own node id and cluster with another
+	// DuplicateIdentity says that somebody presented our own node id and cluster with another
 	// nonce and starts no lower than ours: a copied data directory. It is only told of those
 	// who have proven by TLS that they belong here: anybody else's word must not end a process.
-	Superseded(h Hello)
+	DuplicateIdentity(h Hello)
 }
 
 func (c Config) withDefaults() Config {

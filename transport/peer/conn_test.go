@@ -18,7 +18,7 @@ func shake(t *testing.T, addr string, h Hello, lane Lane) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(patience))
+	_ = nc.SetDeadline(time.Now().Add(handshakeLimit))
 	body, _ := encodeHello(h)
 	if _, err := nc.Write(greeting{protocolVersion, byte(lane), body}.encode()); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestDamageClosesTheConnection(t *testing.T) {
 	}
 }
 
-// There is one connection per lane and direction: the newer one, from its first word on.
+// There is one connection per link and direction: the newer one, from its first word on.
 func TestNewerConnectionTakesThePlace(t *testing.T) {
 	_, b := pair(t, nil)
 	first := shake(t, b.addr, helloOf(7), LaneControl)
@@ -134,7 +134,7 @@ func TestAnotherNodeAtTheAddress(t *testing.T) {
 	}
 	addresses.set(3, "")
 	a.Forget(3)
-	for deadline := time.Now().Add(patience); b.accepted.Load() > 2; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(handshakeLimit); b.accepted.Load() > 2; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("connections that were not meant for it stay")
 		}

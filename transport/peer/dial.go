@@ -25,7 +25,7 @@ func (t *Transport) dial(ctx context.Context, addr string, lane Lane, want uint6
 		}
 		return nil, fmt.Errorf("dial %s: %w", addr, err)
 	}
-	nc, h, err := t.greet(ctx, raw, lane, want)
+	nc, h, err := t.clientHandshake(ctx, raw, lane, want)
 	if err != nil {
 		return nil, fmt.Errorf("greet %s: %w", addr, err)
 	}

@@ -18,11 +18,11 @@ func (greeter) Call(_ context.Context, from peer.Hello, _ uint8, body []byte) ([
 func (greeter) OpenStream(uint64, []byte, int64) (peer.Sink, error) {
 	return nil, fmt.Errorf("no files here")
 }
-func (greeter) Frame(uint64, []byte)  {}
-func (greeter) Unreachable(uint64)    {}
-func (greeter) Gone(uint64, uint32)   {}
-func (greeter) Superseded(peer.Hello) {}
-func admitAll(peer.Hello) error       { return nil }
+func (greeter) Frame(uint64, []byte)         {}
+func (greeter) Unreachable(uint64)           {}
+func (greeter) Gone(uint64, uint32)          {}
+func (greeter) DuplicateIdentity(peer.Hello) {}
+func admitAll(peer.Hello) error              { return nil }
 func self(node uint64) func() peer.Hello {
 	return func() peer.Hello { return peer.Hello{Cluster: "c", Node: node, Starts: 1, Nonce: node} }
 }

@@ -25,7 +25,7 @@ const (
 	maxFrameBytes = math.MaxInt32 // what Config.MaxFrame may be at most
 )
 
-// Kinds of frames. Which may come is a matter of the lane and the direction.
+// Kinds of frames. Which may come is a matter of the link and the direction.
 const (
 	kindHeartbeat = iota // empty
 	kindFrame            // control: opaque

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// greet is the dialler's half of a handshake. want 0 = whoever is there.
-func (t *Transport) greet(ctx context.Context, raw net.Conn, lane Lane, want uint64) (net.Conn, Hello, error) {
+// clientHandshake is the dialler's half of a handshake. want 0 = whoever is there.
+func (t *Transport) clientHandshake(ctx context.Context, raw net.Conn, lane Lane, want uint64) (net.Conn, Hello, error) {
 	nc, with := raw, t.tls.Load()
 	if with != nil {
 		nc = tls.Client(nc, with.Client)
@@ -44,13 +44,13 @@ func (t *Transport) greet(ctx context.Context, raw net.Conn, lane Lane, want uin
 		if want != 0 && h.Node != want && h.Node != self.Node {
 			return Hello{}, fmt.Errorf("%w: node %d answers there, not node %d", ErrRefused, h.Node, want)
 		}
-		return h, t.judge(self, h, nc, with)
+		return h, t.authorize(self, h, nc, with)
 	})
 	return nc, h, err
 }
 
-// welcome is the other half: it hears a hello and answers with ours, or with a refusal.
-func (t *Transport) welcome(raw net.Conn) (net.Conn, Hello, error) {
+// serverHandshake is the other half: it hears a hello and answers with ours, or with a refusal.
+func (t *Transport) serverHandshake(raw net.Conn) (net.Conn, Hello, error) {
 	nc, with := raw, t.tls.Load()
 	if with != nil {
 		nc = tls.Server(nc, with.Server)
@@ -138,12 +138,12 @@ func (t *Transport) hear(self Hello, g greeting, nc net.Conn, with *TLS) (Hello,
 		return Hello{}, err
 	}
 	h.Lane = Lane(g.what)
-	return h, t.judge(self, h, nc, with)
+	return h, t.authorize(self, h, nc, with)
 }
 
-// judge says whether we speak with h, who is at the other end of nc. Both sides ask it.
+// authorize says whether we speak with h, who is at the other end of nc. Both sides ask it.
 // The certificate comes first: what it does not name has nothing to tell us.
-func (t *Transport) judge(self, h Hello, nc net.Conn, with *TLS) error {
+func (t *Transport) authorize(self, h Hello, nc net.Conn, with *TLS) error {
 	if err := bound(with, nc, h); err != nil {
 		return fmt.Errorf("%w: node %q: %w", ErrRefused, h.Name, err)
 	}
@@ -176,7 +176,7 @@ const twinSayEach = 10 * time.Second
 // like a proven one, and logged, but it ends nothing.
 func (t *Transport) twin(h Hello, nc net.Conn, with *TLS) {
 	if with != nil {
-		t.config.Handler.Superseded(h)
+		t.config.Handler.DuplicateIdentity(h)
 		return
 	}
 	now, last := time.Now().UnixNano(), t.twinSaid.Load()

@@ -20,7 +20,7 @@ func knock(t *testing.T, addr string, wire []byte) (greeting, error) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(patience))
+	_ = nc.SetDeadline(time.Now().Add(handshakeLimit))
 	if _, err := nc.Write(wire); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 			return err
 		}
 		open = append(open, nc)
-		_ = nc.SetDeadline(time.Now().Add(patience))
+		_ = nc.SetDeadline(time.Now().Add(handshakeLimit))
 		body, _ := encodeHello(helloOf(node))
 		if _, err := nc.Write(greeting{protocolVersion, byte(LaneOnce), body}.encode()); err != nil {
 			return err
@@ -251,7 +251,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 		t.Error("a fourth connection was served")
 	}
 	open[0].Close()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(handshakeLimit)
 	for greet(21) != nil { // until the end of the first was noticed
 		if time.Now().After(deadline) {
 			t.Fatal("a freed place is not given")

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must come.
-const patience = 10 * time.Second
+// handshakeLimit is how long a test waits for what must come.
+const handshakeLimit = 10 * time.Second
 
 // within waits for a value and fails the test when none comes.
 func within[T any](t testing.TB, what string, from <-chan T) T {
@@ -22,8 +22,8 @@ func within[T any](t testing.TB, what string, from <-chan T) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(patience):
-		t.Fatalf("no %s within %v", what, patience)
+	case <-time.After(handshakeLimit):
+		t.Fatalf("no %s within %v", what, handshakeLimit)
 		panic("unreachable")
 	}
 }
@@ -81,7 +81,7 @@ func (h *host) OpenStream(from uint64, header []byte, size int64) (Sink, error) 
 
 func (h *host) Unreachable(node uint64)         { h.unreachable <- node }
 func (h *host) Gone(node uint64, starts uint32) { h.goneOnes <- gone{node, starts} }
-func (h *host) Superseded(hello Hello)          { h.superseded <- hello }
+func (h *host) DuplicateIdentity(hello Hello)   { h.superseded <- hello }
 
 // book is the addresses of a test's nodes.
 type book struct {
@@ -180,7 +180,7 @@ func pair(t testing.TB, change func(*Config)) (a, b *member) {
 
 func timeout(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeLimit)
 	t.Cleanup(cancel)
 	return ctx
 }

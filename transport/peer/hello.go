@@ -23,7 +23,7 @@ type Hello struct {
 // Lane is what a connection is for.
 type Lane uint8
 
-// The lanes; LaneOnce is that of CallAddr.
+// The links; LaneOnce is that of CallAddr.
 const (
 	LaneControl Lane = iota
 	LaneCall
@@ -35,7 +35,7 @@ func (l Lane) String() string {
 	if int(l) < len(laneNames) {
 		return laneNames[l]
 	}
-	return fmt.Sprintf("lane %d", uint8(l))
+	return fmt.Sprintf("link %d", uint8(l))
 }
 
 var laneNames = [...]string{"control", "call", "bulk", "once"}
@@ -44,7 +44,7 @@ var laneNames = [...]string{"control", "call", "bulk", "once"}
 //
 //	magic u32 | version u8 | what u8 | length u16 | xxh64 of the body u64 | body
 //
-// what is the lane, in an answer welcome, refused or yourself. The body is a hello, in a
+// what is the link, in an answer welcome, refused or yourself. The body is a hello, in a
 // refusal a text. This outline never changes, so that another version's refusal can be read.
 const (
 	magic            = 0x4e4c5243 // "CRLN"

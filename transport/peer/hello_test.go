@@ -40,7 +40,7 @@ func TestDamagedHello(t *testing.T) {
 	}
 	wire := greeting{protocolVersion, 0, body}.encode()
 	for at := range wire {
-		if at == 4 || at == 5 { // version and lane are judged later
+		if at == 4 || at == 5 { // version and link are judged later
 			continue
 		}
 		damaged := bytes.Clone(wire)

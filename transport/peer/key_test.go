@@ -112,7 +112,7 @@ func TestKeyAdmitsOnlyThoseWhoHaveIt(t *testing.T) {
 }
 
 // TestStrangersReachNothing: whatever somebody sends to a node with a key, nothing of it gets behind the handshake: a hello in
-// every lane and in the node's own name, frames of every kind, a cut hello, and what a node of the cluster has sent before.
+// every link and in the node's own name, frames of every kind, a cut hello, and what a node of the cluster has sent before.
 func TestStrangersReachNothing(t *testing.T) {
 	watch := &silent{t: t}
 	addresses := newBook()
@@ -159,7 +159,7 @@ func drown(t *testing.T, addr string, wire []byte) {
 		return
 	}
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(patience))
+	_ = nc.SetDeadline(time.Now().Add(handshakeLimit))
 	_, _ = nc.Write(wire)
 	_ = nc.(*net.TCPConn).CloseWrite()
 	_, _ = io.Copy(io.Discard, nc)
@@ -319,7 +319,7 @@ func FuzzHandshake(f *testing.F) {
 				_, _ = theirs.Write(wire)
 				theirs.Close()
 			})
-			if nc, h, err := tr.welcome(ours); err == nil {
+			if nc, h, err := tr.serverHandshake(ours); err == nil {
 				nc.Close()
 				tr.Forget(h.Node)
 			}

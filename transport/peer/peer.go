@@ -25,7 +25,7 @@ type peer struct {
 	bytesOut atomic.Uint64
 
 	mu      sync.Mutex
-	lanes   [2]*lane // LaneControl and LaneCall, from their first use
+	lanes   [2]*link // LaneControl and LaneCall, from their first use
 	process process  // the newest seen
 	reached process  // the newest that we connected to
 	addr    string   // where
@@ -154,13 +154,13 @@ func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// lane returns one of the two lasting lanes, and starts it the first time.
-func (p *peer) lane(kind Lane) *lane {
+// link returns one of the two lasting links, and starts it the first time.
+func (p *peer) lane(kind Lane) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lanes[kind]
 	if l == nil {
-		l = newLane(p, kind)
+		l = newLink(p, kind)
 		p.lanes[kind] = l
 		if kind == LaneControl {
 			p.t.spawn(p.report)
@@ -170,14 +170,14 @@ func (p *peer) lane(kind Lane) *lane {
 	return l
 }
 
-// kick makes the lanes dial now: the node has just been heard of.
-func (p *peer) kick() {
+// dialNow makes the links dial now: the node has just been heard of.
+func (p *peer) dialNow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.lanes {
 		if l != nil {
 			select {
-			case l.kick <- struct{}{}:
+			case l.dialNow <- struct{}{}:
 			default:
 			}
 		}

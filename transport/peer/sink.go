@@ -18,8 +18,8 @@ type Sink interface {
 	Close()
 }
 
-// inflow is the receiving side of one file.
-type inflow struct {
+// fileReceiver is the receiving side of one file.
+type fileReceiver struct {
 	c      *conn
 	sink   Sink
 	size   int64
@@ -28,7 +28,7 @@ type inflow struct {
 	ended  bool // the end was told; what still comes is passed over
 }
 
-func (f *inflow) handle(kind byte, payload []byte, _ bool) error {
+func (f *fileReceiver) handle(kind byte, payload []byte, _ bool) error {
 	switch {
 	case kind == kindOpen && len(payload) >= 8 && !f.opened:
 		f.opened = true
@@ -41,7 +41,7 @@ func (f *inflow) handle(kind byte, payload []byte, _ bool) error {
 	return errProtocol
 }
 
-func (f *inflow) open(size int64, header []byte) error {
+func (f *fileReceiver) open(size int64, header []byte) error {
 	if size < 0 {
 		return errProtocol
 	}
@@ -59,7 +59,7 @@ func (f *inflow) open(size int64, header []byte) error {
 	return f.commitWhole()
 }
 
-func (f *inflow) write(chunk []byte) error {
+func (f *fileReceiver) write(chunk []byte) error {
 	if int64(len(chunk)) > f.size-f.at {
 		return errProtocol
 	}
@@ -70,7 +70,7 @@ func (f *inflow) write(chunk []byte) error {
 	return f.commitWhole()
 }
 
-func (f *inflow) commitWhole() error {
+func (f *fileReceiver) commitWhole() error {
 	if f.at < f.size {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (f *inflow) commitWhole() error {
 }
 
 // end tells the sender; the connection stays until it hangs up.
-func (f *inflow) end(err error) error {
+func (f *fileReceiver) end(err error) error {
 	f.ended = true
 	head, text := [2]byte{statusOK, 0}, ""
 	if err != nil {
@@ -89,7 +89,7 @@ func (f *inflow) end(err error) error {
 	return nil
 }
 
-func (f *inflow) close() {
+func (f *fileReceiver) close() {
 	if f.sink != nil {
 		f.sink.Close()
 	}

@@ -139,7 +139,7 @@ func (t *Transport) record(node uint64) *peer {
 	return p
 }
 
-// admitted is the last step of judging a hello on a lasting lane.
+// admitted is the last step of judging a hello on a lasting link.
 func (t *Transport) admitted(h Hello) error { return t.record(h.Node).meet(h) }
 
 // Send queues a control frame; false means that it was dropped. It never blocks.
@@ -205,7 +205,7 @@ func (t *Transport) Review(refuse func(Hello) error) {
 	}
 }
 
-// Met is the newest process of a node that was admitted on a lasting lane; false: none was.
+// Met is the newest process of a node that was admitted on a lasting link; false: none was.
 func (t *Transport) Met(node uint64) (starts uint32, nonce uint64, ok bool) {
 	t.mu.RLock()
 	p := t.peers[node]

@@ -109,7 +109,7 @@ func TestForget(t *testing.T) {
 	if s := a.Stats(); len(s) != 0 {
 		t.Errorf("stats %+v", s)
 	}
-	for deadline := time.Now().Add(patience); b.Stats()[0].Heard; {
+	for deadline := time.Now().Add(handshakeLimit); b.Stats()[0].Heard; {
 		if time.Now().After(deadline) {
 			t.Fatal("the connection to a forgotten node stays")
 		}
@@ -125,7 +125,7 @@ func TestStats(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := a.Stats()
-	for deadline := time.Now().Add(patience); s[0].BytesOut < 2000 && time.Now().Before(deadline); s = a.Stats() {
+	for deadline := time.Now().Add(handshakeLimit); s[0].BytesOut < 2000 && time.Now().Before(deadline); s = a.Stats() {
 		<-time.After(time.Millisecond) // they are counted when the write has returned
 	}
 	if len(s) != 1 || s[0].Node != 2 || s[0].Starts != 1 || !s[0].Control || !s[0].Call || s[0].Heard || s[0].Calls != 0 ||

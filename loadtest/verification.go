@@ -1,0 +1,174 @@
+package loadtest
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// settleBatch is how many timers one request of the settlement cancels.
+const settleBatch = 500
+
+// verification is the source of calls that cancel, after the load, every timer
+// that is not waited for. The answers prove that the server still held them.
+type verification struct {
+	ledger  *ledger
+	names   *names
+	afterMs int64 // due later than this; -1 = all
+	unseen  bool  // deliveries went to an external receiver
+
+	overdueMs int64 // unseen: what was due by then should have been delivered
+
+	mu      sync.Mutex
+	topic   int64
+	number  int64
+	again   []int64 // asked about in vain, to be asked about again; bound: settleRepeats × settleBatch
+	repeats int     // calls that asked again
+
+	vain atomic.Int64 // calls since the last one that settled something
+}
+
+// When the settlement gives up: a bad server is not asked forever.
+const (
+	settleVain    = 20  // after so many calls in a row that settled nothing
+	settleRepeats = 100 // no more calls than that ask again
+)
+
+// next gathers the next timers of one topic.
+func (s *verification) next(c *call, _ time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.op, c.numbers = opCancel, c.numbers[:0]
+	if s.vain.Load() >= settleVain {
+		return false
+	}
+	if s.repeat(c); len(c.numbers) > 0 {
+		return true
+	}
+	issued := s.ledger.issued.Load()
+	for ; s.topic < s.names.topics; s.topic, s.number = s.topic+1, 0 {
+		for ; s.number < issued && len(c.numbers) < settleBatch; s.number++ {
+			if t := s.names.topicOf(s.number); t != s.topic {
+				s.number = s.nextOf(s.number) - 1
+				continue
+			}
+			if s.open(s.number) {
+				c.numbers = append(c.numbers, s.number)
+			}
+		}
+		if len(c.numbers) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// repeat gathers timers of one topic that were asked about in vain.
+func (s *verification) repeat(c *call) {
+	if len(s.again) == 0 || s.repeats == settleRepeats {
+		return
+	}
+	s.repeats++
+	for len(s.again) > 0 && len(c.numbers) < settleBatch {
+		last := s.again[len(s.again)-1]
+		if len(c.numbers) > 0 && s.names.topicOf(last) != s.names.topicOf(c.numbers[0]) {
+			return
+		}
+		c.numbers = append(c.numbers, last)
+		s.again = s.again[:len(s.again)-1]
+	}
+}
+
+// nextOf is the first number after this one that belongs to the topic: topics
+// take turns, a block of one batch each.
+func (s *verification) nextOf(number int64) int64 {
+	n := s.names
+	round := n.batch * n.topics
+	at := number/round*round + s.topic*n.batch
+	if at <= number {
+		at += round
+	}
+	return at
+}
+
+// open says whether the timer's fate still has to be asked for.
+func (s *verification) open(number int64) bool {
+	m := s.ledger.marks(number)
+	if m.has(markRefused | markDelivered | markPrevented | markExcused | markVanished) {
+		return false
+	}
+	return m.has(markAcked|markUnknown) && s.ledger.lastDueMs(number, m) > s.afterMs
+}
+
+// record enters the answer about one timer. No answer settles nothing: the timer
+// is asked about again, and stays pending if that is in vain, too.
+func (s *verification) record(t *tally, number int64, r result) bool {
+	switch {
+	case r.status == 200 && string(r.outcome) == "prevented":
+		t.prevented.Add(1)
+		if s.unseen && s.ledger.lastDueMs(number, s.ledger.marks(number)) <= s.overdueMs {
+			t.overdue.Add(1)
+		}
+		s.ledger.add(number, markPrevented)
+	case r.status == 202 && s.unseen:
+		return s.postpone(number) // how its call ends shows a little later
+	case r.status == 202:
+		s.ledger.add(number, markExcused)
+	case r.status == 410 && string(r.outcome) == "dead":
+		t.dead.Add(1)
+		s.ledger.add(number, markExcused)
+	case r.status == 410 && s.unseen:
+		t.fired.Add(1)
+		s.ledger.add(number, markExcused)
+	case r.status == 404 && s.ledger.marks(number).has(markUncertain):
+		s.ledger.add(number, markExcused) // its add has not taken effect
+	case r.status == 404 || r.status == 410:
+		// Gone: forgotten, or said to be fired without having arrived here.
+		return t.recordMissing(s.ledger, number)
+	default:
+		return s.postpone(number)
+	}
+	return true
+}
+
+// postpone has a timer asked about again, if there is room for it. It returns false: nothing is settled.
+func (s *verification) postpone(number int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.repeats < settleRepeats && len(s.again) < settleRepeats*settleBatch {
+		s.again = append(s.again, number)
+	}
+	return false
+}
+
+// ended notes whether a call has settled anything.
+func (s *verification) ended(inVain bool) {
+	if inVain {
+		s.vain.Add(1)
+	} else {
+		s.vain.Store(0)
+	}
+}
+
+// audit is an account of what the ledger is owed.
+type audit struct {
+	lost     int64 // had to arrive by now and did not
+	vanished int64 // need not have arrived yet, but the server does not know it
+	pending  int64 // need not have arrived yet
+}
+
+// takeAudit walks the whole ledger. byMs is until when due timers had to arrive.
+func takeAudit(l *ledger, byMs int64) (a audit) {
+	for number := range l.issued.Load() {
+		switch {
+		case l.owed(number, byMs):
+			a.lost++
+		case !l.owed(number, 1<<62):
+		case l.marks(number).has(markVanished):
+			a.vanished++
+		default:
+			a.pending++
+		}
+	}
+	return a
+}

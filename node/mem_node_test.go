@@ -1,0 +1,428 @@
+package node
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	mrand "math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/clocks"
+	"carillon/history"
+	"carillon/node/member"
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/timer"
+	"carillon/vfs"
+	"carillon/vfs/memfs"
+	"carillon/wal"
+)
+
+const (
+	memNodeDir    = "data"
+	memNodeShards = 2
+)
+
+// memNodeClock is what time it is for a memNode.
+type memNodeClock struct{ now time.Duration }
+
+func (c *memNodeClock) Mono() time.Duration { return time.Hour + c.now }
+func (c *memNodeClock) WallMs() int64       { return 1_800_000_000_000 + c.now.Milliseconds() }
+func (c *memNodeClock) Boot() time.Duration { return c.Mono() }
+func (c *memNodeClock) Read() clocks.Reading {
+	return clocks.Reading{WallUs: c.WallMs() * 1000, Mono: c.Mono(), Boot: c.Mono()}
+}
+
+// obliging is a receiver that answers every call with 200 at once.
+type obliging struct{ clock *memNodeClock }
+
+func (o obliging) Route(*timer.Topic, *timer.Callback) (shard.Destination, error) {
+	return "there", nil
+}
+func (o obliging) Acquire(shard.Destination, *timer.Topic, shard.Waiter) (shard.Permit, shard.Verdict) {
+	return o, shard.Verdict{}
+}
+func (o obliging) State(shard.Destination, *timer.Topic) shard.DestinationState {
+	return shard.DestinationState{Name: "there"}
+}
+func (o obliging) Cancel() {}
+func (o obliging) Start(_ *shard.Delivery, done func(shard.Attempt)) {
+	done(shard.Attempt{Status: 200, StartedMs: o.clock.WallMs(), EndedMs: o.clock.WallMs()})
+}
+
+// unwatched counts nothing.
+type unwatched struct{}
+
+func (unwatched) Command(timer.Kind, timer.Code) {}
+func (unwatched) Outcome(*shard.Outcome)         {}
+func (unwatched) Expired()                       {}
+func (unwatched) Frame(int)                      {}
+func (unwatched) Lateness(int64, bool)           {}
+func (unwatched) Elected()                       {}
+func (unwatched) Snapshot(time.Duration)         {}
+func (unwatched) SnapshotSent(int64)             {}
+func (unwatched) SnapshotReceived(int64)         {}
+
+// memNode is a data directory in memory and, while it is open, what a node makes of it: identity, log, snapshots, topics, history. It is
+// driven by hand, in a bubble.
+type memNode struct {
+	fs    *memfs.FS
+	clock *memNodeClock
+	log   strings.Builder
+	p     *process
+	state *ring.State
+	host  *shard.Host
+	past  *historyAdapter
+	gate  memfs.Gate // shut while the host is driven: what it does in the background is done in rest
+
+	placed, topical bool
+	hashes          map[truthKey]uint64 // of live states
+}
+
+type truthKey struct {
+	group   timer.ShardID
+	applied uint64
+}
+
+// openMemNode opens a directory as a node does. In it chance is a function of the seed: two openings of the same bytes do the same.
+func openMemNode(fsys *memfs.FS, clock *memNodeClock) (*memNode, error) {
+	e := &memNode{fs: fsys, clock: clock, hashes: map[truthKey]uint64{}}
+	return e, e.open()
+}
+
+func (e *memNode) open() error {
+	fsys, clock := e.fs, e.clock
+	e.p = &process{cfg: Config{DataDir: memNodeDir}, log: slog.New(slog.NewTextHandler(&e.log, nil)), fsys: fsys, clock: clocks.NewKeeper(clocks.Config{Source: clock})}
+	if err := e.p.ownDirectory(); err != nil {
+		return err
+	}
+	id := e.p.self.Identity()
+	if id.ClusterID == "" {
+		self := ring.Node{ID: id.NodeID, Name: "alone", Peer: "127.0.0.1:7701"}
+		plan := &ring.FoundingPlan{ClusterID: "estate", Shards: memNodeShards, Replicas: 1, Nodes: []ring.Node{self}}
+		if err := e.p.self.Change(func(id *member.Identity) { id.AcceptedPlan = plan }); err != nil { // as one of several founders does, first
+			return err
+		}
+		if err := e.p.self.Found(plan); err != nil {
+			return err
+		}
+	}
+	id = e.p.self.Identity()
+	e.state = ring.NewState(func() { e.topical = true }, func() { e.placed = true })
+	e.past = newHistoryAdapter(e.p, e.state)
+	meta := id.Meta
+	if id.Founded {
+		meta = nil
+	}
+	var err error
+	e.host, err = shard.New(shard.Config{
+		Shards: id.Shards, Workers: 1, Node: id.NodeID, Incarnation: shard.NewIncarnation(id.NodeID, id.Starts), Seed: 1, Meta: meta, FS: fsys, Dir: memNodeDir,
+		Log:   wal.Options{SegmentBytes: 4 << 10, GenBytes: 8 << 10, NowMs: clock.WallMs, Monotonic: clock.Mono},
+		Clock: e.p.clock, Topics: e.state, Dispatcher: obliging{clock}, Observer: unwatched{}, Machine: e.state, History: e.past, Logger: e.p.log, SnapshotLogBytes: 6 << 10,
+	})
+	if err != nil {
+		return err
+	}
+	err = e.host.Open()
+	e.rest()
+	return err
+}
+
+// rest lets the host's background goroutines do what they can, while nobody else does anything.
+func (e *memNode) rest() {
+	e.gate.Open()
+	if e.host.Background() {
+		synctest.Wait()
+	}
+	e.gate.Shut()
+}
+
+// turn does all that there is to do now.
+func (e *memNode) turn() error {
+	for n := 0; n < 10_000; n++ {
+		if e.placed {
+			e.placed = false
+			rows := e.state.Rows()
+			list := make([]shard.Assignment, len(rows))
+			for i := range rows {
+				list[i] = rows[i].ForHost()
+			}
+			e.host.Place(list)
+		}
+		if e.topical {
+			e.topical = false
+			e.host.TopicsChanged()
+		}
+		err := e.host.Work()
+		e.rest()
+		if err == nil {
+			err = e.host.Write()
+			e.rest()
+		}
+		if err != nil {
+			return err
+		}
+		for id := timer.ShardID(1); id <= memNodeShards; id++ {
+			if p := e.host.Progress(id); p.Replica != 0 {
+				table, _ := e.host.Inspect(id)
+				e.hashes[truthKey{id, p.Applied}] = table.Hash()
+			}
+		}
+		if !e.host.Busy() && !e.placed && !e.topical {
+			return nil
+		}
+	}
+	return fmt.Errorf("it does not come to rest")
+}
+
+// pass lets time go by.
+func (e *memNode) pass(d, step time.Duration) error {
+	for end := e.clock.now + d; e.clock.now < end; e.clock.now += step {
+		if err := e.turn(); err != nil {
+			return err
+		}
+	}
+	return e.turn()
+}
+
+// command has the meta group take a command.
+func (e *memNode) command(c ring.Command) error {
+	var got error = fmt.Errorf("no answer")
+	e.host.SubmitMeta(c.Encode(), func(_ any, err error) { got = err })
+	if err := e.turn(); err != nil {
+		return err
+	}
+	return got
+}
+
+// live fills the directory: topics, timers that fire, change, are cancelled and wait; turns of the log, snapshots, a history of two files.
+func (e *memNode) live(random *mrand.Rand) error {
+	if err := e.pass(3*time.Second, 50*time.Millisecond); err != nil {
+		return err
+	}
+	found := ring.FoundCommand("estate", memNodeShards, 1, e.p.self.Identity().AcceptedPlan.Nodes)
+	if err := e.command(found); err != nil {
+		return err
+	}
+	if err := e.pass(3*time.Second, 50*time.Millisecond); err != nil {
+		return err
+	}
+	if err := e.p.self.Change(func(id *member.Identity) { id.Founded = true }); err != nil {
+		return err
+	}
+	policy := timer.DefaultPolicy()
+	policy.Callback.URL = "http://there/"
+	for round := range 2 {
+		for i := range 6 {
+			if err := e.command(ring.Command{Verb: ring.Put, Name: fmt.Sprint("topic-", round, i), Policy: &policy}); err != nil {
+				return err
+			}
+		}
+		for i := range 60 {
+			if err := e.change(random, round, i); err != nil {
+				return err
+			}
+		}
+		if err := e.pass(45*time.Second, 250*time.Millisecond); err != nil {
+			return err
+		}
+		if err := e.host.Housekeep(); err != nil {
+			return err
+		}
+		e.past.store.Maintain()
+		if round == 0 {
+			e.clock.now += 2 * time.Hour // the history turns its file
+		}
+	}
+	return nil
+}
+
+// change makes one change of a timer.
+func (e *memNode) change(random *mrand.Rand, round, i int) error {
+	id := fmt.Sprintf("t%d-%d", round, random.IntN(i+1))
+	payload := []byte(strings.Repeat("x", random.IntN(300)))
+	cmd := &timer.Command{Kind: timer.Put, Topic: timer.TopicID(1 + random.IntN(3)), ID: id, Content: random.Uint64(),
+		Spec: &timer.Spec{DueMs: e.clock.WallMs() + random.Int64N(100_000), Payload: payload}}
+	if random.IntN(6) == 0 {
+		cmd.Kind, cmd.Spec, cmd.Content = timer.Cancel, nil, 0
+	}
+	var failed error
+	e.host.Submit(timer.ShardID(1+random.IntN(memNodeShards)), cmd, false, func(_ timer.Result, err error) { failed = err })
+	if err := e.turn(); err != nil {
+		return err
+	}
+	e.clock.now += time.Duration(random.IntN(400)) * time.Millisecond
+	return failed
+}
+
+// serve lets the directory's groups take over, and gives all that a client could get, and what is beside the promise.
+func (e *memNode) serve() (state string, past map[string]bool, err error) {
+	if err := e.pass(time.Second, 100*time.Millisecond); err != nil {
+		return "", nil, err
+	}
+	var b strings.Builder
+	id := e.p.self.Identity()
+	saved, _ := e.state.BeginSave().Next(nil, 1<<30)
+	fmt.Fprintf(&b, "%d %d %s %v\n%s\n", id.NodeID, id.Shards, id.ClusterID, id.Meta, saved)
+	for i := timer.ShardID(0); i <= memNodeShards; i++ {
+		p := e.host.Progress(i)
+		fmt.Fprintf(&b, "%d: %+v\n", i, p)
+		if table, _ := e.host.Inspect(i); table != nil {
+			whole, _ := table.BeginSnapshot().Next(nil, 1<<30)
+			fmt.Fprintf(&b, "%x\n", whole)
+		}
+	}
+	past, err = e.remembered()
+	return b.String(), past, err
+}
+
+// remembered is all of the history, asked for in every way.
+func (e *memNode) remembered() (map[string]bool, error) {
+	all := map[string]bool{}
+	if e.past.store == nil {
+		return all, nil
+	}
+	add := func(events []history.Event) {
+		for i := range events {
+			all[inWords(events[i])] = true
+		}
+	}
+	for topic := range uint32(3) {
+		q := history.Query{Topic: topic + 1, States: 0xff, Limit: 1 << 20}
+		list, _, err := e.past.store.List(&q)
+		if err != nil {
+			return nil, err
+		}
+		add(list)
+		for i := range list {
+			q.ID = list[i].ID
+			same, _, err := e.past.store.List(&q)
+			if err != nil {
+				return nil, err
+			}
+			add(same)
+			tried, err := e.past.store.Attempts(list[i].Shard, list[i].Seq, list[i].Index, list[i].Item)
+			if err != nil {
+				return nil, err
+			}
+			add(tried)
+		}
+	}
+	return all, nil
+}
+
+// inWords is all of an event. Its bytes printed as lists of numbers would be most of what the matrix and the damages take.
+func inWords(e history.Event) string {
+	id, body := e.ID, e.Body
+	e.ID, e.Body = nil, nil
+	return fmt.Sprintf("%+v %q %x", e, id, body)
+}
+
+// end lets it go without a word.
+func (e *memNode) end() {
+	if e.host != nil {
+		e.host.Abandon()
+		e.gate.Open()
+		synctest.Wait()
+	}
+}
+
+// copyMemNode is an independent copy, all of it on disk.
+func copyMemNode(fsys *memfs.FS) *memfs.FS {
+	return fsys.CrashClone(mrand.New(mrand.NewPCG(1, 1)), memfs.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
+}
+
+// paths lists all files below a directory.
+func paths(t testing.TB, fsys vfs.FS, dir string) (list []string) {
+	t.Helper()
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name)
+		if e.Dir {
+			list = append(list, paths(t, fsys, path)...)
+		} else {
+			list = append(list, path)
+		}
+	}
+	return list
+}
+
+func contentOf(t testing.TB, fsys vfs.FS, path string) []byte {
+	t.Helper()
+	f, err := fsys.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func putFile(t testing.TB, fsys vfs.FS, path string, b []byte) {
+	t.Helper()
+	if err := fsys.MkdirAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.WriteFileAtomic(fsys, path, b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// seedChance makes what raft draws a function of a seed, until the test ends.
+func seedChance(t testing.TB) (again func()) {
+	before := rand.Reader
+	t.Cleanup(func() { rand.Reader = before })
+	return func() { rand.Reader = mrand.NewChaCha8([32]byte{7}) }
+}
+
+// makeMemNode gives a directory with every kind of file: of a process that was killed, or that stopped cleanly.
+func makeMemNode(t testing.TB, clean bool) (*memfs.FS, *memNode) {
+	t.Helper()
+	fsys := memfs.New()
+	if err := fsys.MkdirAll(memNodeDir); err != nil {
+		t.Fatal(err)
+	}
+	e, err := openMemNode(fsys, &memNodeClock{})
+	if err == nil {
+		err = e.live(mrand.New(mrand.NewPCG(5, 5)))
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, e.log.String())
+	}
+	e.end()
+	fsys.Kill()
+	fsys = copyMemNode(fsys)
+	stream := filepath.Join(memNodeDir, "wal", "0")
+	if clean {
+		s, err := wal.Open(fsys, stream, wal.Options{SegmentBytes: 4 << 10, GenBytes: 8 << 10}, nil)
+		if err == nil {
+			err = s.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What a crash can leave behind besides, and what the file system in memory does not make.
+	all := paths(t, fsys, memNodeDir)
+	snapshot := all[slices.IndexFunc(all, func(p string) bool { return strings.HasSuffix(p, ".snap") })]
+	for path, b := range map[string][]byte{
+		memNodeDir + "/LOCK": nil, stream + "/LOCK": nil, stream + "/spare/00000000000000000001": make([]byte, 4<<10),
+		memNodeDir + "/identity.json.tmp": contentOf(t, fsys, memNodeDir+"/identity.json")[:100], stream + "/FIRST.tmp": nil,
+		snapshot + ".tmp": contentOf(t, fsys, snapshot)[:60],
+	} {
+		putFile(t, fsys, path, b)
+	}
+	return copyMemNode(fsys), e
+}

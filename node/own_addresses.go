@@ -1,0 +1,127 @@
+package node
+
+import (
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"carillon/ring"
+	"carillon/transport/callback"
+)
+
+// ownAddresses keeps callbacks off the cluster's own ports, every member's, as members come, move and go. One goroutine at a time uses it.
+type ownAddresses struct {
+	pool    *callback.Pool
+	forget  func()      // the URLs that were found good before
+	learned atomic.Bool // the other members' ports are known; no call is made before
+}
+
+// where is the policy of a node's callbacks before any other member is known. The first of the addresses that the node listens on is
+// the API's; gossip is where it will listen for that, or empty.
+func (c Config) where(listens []netip.AddrPort, gossip string) callback.Policy {
+	p := callback.Policy{
+		Allow:        c.CallbackAllow,
+		AllowPrivate: c.AuthFile == "" && listens[0].Addr().Unmap().IsLoopback(),
+		Own:          slices.Concat(c.Own, listens),
+	}
+	if own, ok := boundTo(gossip, ""); ok {
+		p.Own = append(p.Own, own)
+	}
+	return p
+}
+
+// goesTo says in words which addresses a policy lets callbacks go to.
+func goesTo(p callback.Policy) string {
+	if p.AllowPrivate {
+		return "public, private and loopback addresses: the API is on loopback and asks for no tokens"
+	}
+	if len(p.Allow) == 0 {
+		return "public addresses alone: --callback-allow is not set"
+	}
+	text := "public addresses, and by --callback-allow"
+	for _, allowed := range p.Allow {
+		text += " " + allowed.String()
+	}
+	return text
+}
+
+// boundTo is where a listener is that was bound to an address: at its port, or where that is free to choose, at that of actual. A host
+// that is a name is taken for every address of the machine.
+func boundTo(bind, actual string) (netip.AddrPort, bool) {
+	host, port, err := net.SplitHostPort(bind)
+	if err != nil {
+		return netip.AddrPort{}, false
+	}
+	if port == "0" {
+		_, port, _ = net.SplitHostPort(actual)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return netip.AddrPort{}, false
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		ip = netip.IPv4Unspecified()
+	}
+	return netip.AddrPortFrom(ip, uint16(n)), true
+}
+
+// bound adds a listener of this node that has been bound since the policy was made.
+func (g *ownAddresses) bound(bind, actual string) {
+	own, ok := boundTo(bind, actual)
+	policy := g.pool.Policy()
+	if !ok || slices.Contains(policy.Own, own) {
+		return
+	}
+	policy.Own = append(slices.Clone(policy.Own), own)
+	g.pool.SetPolicy(policy)
+	g.forget()
+}
+
+// learn takes the members as the cluster's record has them, with the addresses that gossip knows of who is there: these are newer.
+func (g *ownAddresses) learn(nodes []ring.Node, heard []ring.Member) {
+	cluster := map[netip.AddrPort]bool{}
+	for _, n := range nodes {
+		listeners(cluster, n.Gossip, n.HTTP, n.Peer)
+	}
+	for _, m := range heard {
+		if m.State == ring.MemberAlive {
+			listeners(cluster, m.Gossip, m.HTTP, m.Peer)
+		}
+	}
+	defer g.learned.Store(true)
+	policy := g.pool.Policy()
+	if maps.Equal(policy.Cluster, cluster) {
+		return
+	}
+	policy.Cluster = cluster
+	g.pool.SetPolicy(policy)
+	g.forget()
+}
+
+// listeners adds what a node listens at. Its API and its port for others may be given by a name, or as every address of its machine: then
+// they are taken to be at the address of its gossip, which is always one that others use.
+func listeners(into map[netip.AddrPort]bool, gossip string, others ...string) {
+	var known netip.Addr
+	if at, err := netip.ParseAddrPort(gossip); err == nil {
+		known = at.Addr().Unmap()
+		into[netip.AddrPortFrom(known, at.Port())] = true
+	}
+	for _, address := range others {
+		host, text, err := net.SplitHostPort(address)
+		port, notPort := strconv.ParseUint(text, 10, 16)
+		if err != nil || notPort != nil {
+			continue
+		}
+		ip, err := netip.ParseAddr(host)
+		if err != nil || ip.IsUnspecified() {
+			ip = known
+		}
+		if ip.IsValid() {
+			into[netip.AddrPortFrom(ip.Unmap().WithZone(""), uint16(port))] = true
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"carillon/shard"
+	"carillon/timer"
+)
+
+// maxEpoch bounds a row's epoch, which is the lower part of replica ids.
+const maxEpoch = 1<<24 - 1
+
+// MetaGroup is the group that State is replicated by; the timer shards follow from 1.
+const MetaGroup timer.ShardID = 0
+
+// ErrBadPlacement is the root of what is answered to a placement that no row can have.
+var ErrBadPlacement = errors.New("no row can be placed so")
+
+// Replica is one copy of a group.
+type Replica struct {
+	Node    uint64 `json:"node"`
+	ID      uint64 `json:"id"`                // see ReplicaID
+	Learner bool   `json:"learner,omitempty"` // has no vote; the meta group's only
+}
+
+// ReplicaID is the raft id of the replica that a row's epoch puts on a node.
+func ReplicaID(node uint64, epoch uint32) uint64 { return node<<24 | uint64(epoch&maxEpoch) }
+
+// NodeOfReplica is the node on which a replica is.
+func NodeOfReplica(id uint64) uint64 { return id >> 24 }
+
+// Assignment is the placement of one group as the cluster wants it. Values are immutable once published, slices and all.
+type Assignment struct {
+	Group    timer.ShardID `json:"group"`
+	Epoch    uint32        `json:"epoch"`    // grows with each change
+	Replicas []Replica     `json:"replicas"` // by rank: the first is the preferred leader; learners come last
+
+	// Leaving are the replicas that the group may still have until the row is settled. They keep their data until then.
+	// Invariant: empty when Settled; never a replica that is in Replicas.
+	Leaving []Replica `json:"leaving,omitempty"`
+	Settled bool      `json:"settled,omitempty"` // the group's membership is Replicas
+
+	// Unmoved says of a shard's row that no move of it has been settled since the group was founded, so perhaps the group has never come to be: a
+	// node that is late may not have made its first replica. In epoch 1 it goes without saying.
+	// Invariant: then Replicas and Leaving have all replicas that the group was founded with; see Founders.
+	Unmoved bool `json:"unmoved,omitempty"`
+}
+
+// Founders are the replicas that the group was founded with; none once a move has been settled. Then most of them had made theirs, and whoever has not
+// is sent everything by the leader.
+func (r *Assignment) Founders() []Replica {
+	if r.Epoch > 1 && !r.Unmoved {
+		return nil
+	}
+	var first []Replica
+	for _, replica := range slices.Concat(r.Replicas, r.Leaving) {
+		if replica.ID == ReplicaID(replica.Node, 1) {
+			first = append(first, replica)
+		}
+	}
+	return first
+}
+
+// ForHost is the row as a host has to know it.
+func (r *Assignment) ForHost() shard.Assignment {
+	out := shard.Assignment{Group: r.Group, Epoch: r.Epoch, Settled: r.Settled, Members: membersOf(r.Replicas)}
+	if r.Unmoved {
+		out.Founders = membersOf(r.Founders())
+	}
+	return out
+}
+
+func membersOf(replicas []Replica) []shard.Member {
+	out := make([]shard.Member, len(replicas))
+	for i, m := range replicas {
+		out[i] = shard.Member{Node: m.Node, Replica: m.ID, Learner: m.Learner}
+	}
+	return out
+}
+
+// Replica finds the replica on a node.
+func (r *Assignment) Replica(node uint64) (Replica, bool) {
+	return onNode(r.Replicas, node)
+}
+
+// Names says whether the row wants a replica on the node.
+func (r *Assignment) Names(node uint64) bool {
+	_, ok := onNode(r.Replicas, node)
+	return ok
+}
+
+// Needs says whether the group would miss the node: it has a vote, or may still have one.
+func (r *Assignment) Needs(node uint64) bool {
+	if replica, ok := onNode(r.Replicas, node); ok && !replica.Learner {
+		return true
+	}
+	if r.Group == MetaGroup && !r.Settled { // a replica that is losing its vote is a learner here already
+		return r.Names(node)
+	}
+	_, leaving := onNode(r.Leaving, node)
+	return leaving
+}
+
+// Nodes are the nodes of the replicas that vote, by rank.
+func (r *Assignment) Nodes() []uint64 {
+	nodes := make([]uint64, 0, len(r.Replicas))
+	for _, replica := range r.Replicas {
+		if !replica.Learner {
+			nodes = append(nodes, replica.Node)
+		}
+	}
+	return nodes
+}
+
+func onNode(replicas []Replica, node uint64) (Replica, bool) {
+	for _, r := range replicas {
+		if r.Node == node {
+			return r, true
+		}
+	}
+	return Replica{}, false
+}
+
+// next is the row with other replicas, one epoch on.
+func (r *Assignment) next(to []Replica) (Assignment, error) {
+	if r.Epoch >= maxEpoch {
+		return Assignment{}, fmt.Errorf("%w: group %d has used up its epochs", ErrBadPlacement, r.Group)
+	}
+	n := Assignment{Group: r.Group, Epoch: r.Epoch + 1, Replicas: slices.Clone(to)}
+	n.Unmoved = r.Group != MetaGroup && (r.Unmoved || r.Epoch == 1) // who founds the meta group makes its replica by no row
+	if err := n.validate(); err != nil {
+		return Assignment{}, err
+	}
+	for _, replica := range n.Replicas {
+		if !r.mayBecome(replica) {
+			return Assignment{}, fmt.Errorf("%w: group %d has no replica %d on node %d, and a new one would be %d",
+				ErrBadPlacement, r.Group, replica.ID, replica.Node, ReplicaID(replica.Node, n.Epoch))
+		}
+	}
+	same := r.Settled && len(n.Replicas) == len(r.Replicas)
+	for _, replica := range slices.Concat(r.Replicas, r.Leaving) {
+		kept, ok := onNode(n.Replicas, replica.Node)
+		if !ok {
+			n.Leaving = append(n.Leaving, replica)
+		}
+		same = same && ok && kept == replica
+	}
+	n.Settled = same // only the order is another: there is nothing to move
+	return n, nil
+}
+
+// mayBecome: a node keeps the replica that it has, or may still have; one that has none gets a new one.
+func (r *Assignment) mayBecome(replica Replica) bool {
+	for _, had := range [][]Replica{r.Replicas, r.Leaving} {
+		if old, ok := onNode(had, replica.Node); ok {
+			return old.ID == replica.ID
+		}
+	}
+	return replica.ID == ReplicaID(replica.Node, r.Epoch+1)
+}
+
+func (r *Assignment) validate() error {
+	voters := 0
+	seen := make(map[uint64]bool, len(r.Replicas))
+	for _, replica := range r.Replicas {
+		switch {
+		case replica.Node == 0 || replica.Node >= maxNodeID || NodeOfReplica(replica.ID) != replica.Node:
+			return fmt.Errorf("%w: replica %d of group %d is not one of node %d", ErrBadPlacement, replica.ID, r.Group, replica.Node)
+		case seen[replica.Node]:
+			return fmt.Errorf("%w: group %d has node %d twice", ErrBadPlacement, r.Group, replica.Node)
+		case replica.Learner && r.Group != MetaGroup:
+			return fmt.Errorf("%w: group %d has a replica without a vote", ErrBadPlacement, r.Group)
+		case !replica.Learner && voters != len(seen):
+			return fmt.Errorf("%w: group %d has a vote behind one without", ErrBadPlacement, r.Group)
+		}
+		seen[replica.Node] = true
+		if !replica.Learner {
+			voters++
+		}
+	}
+	if voters == 0 {
+		return fmt.Errorf("%w: group %d has no replica", ErrBadPlacement, r.Group)
+	}
+	return nil
+}
+
+// replicasOn makes the first replicas of a group.
+func replicasOn(nodes []uint64, learners []uint64) []Replica {
+	out := make([]Replica, 0, len(nodes)+len(learners))
+	for _, n := range nodes {
+		out = append(out, Replica{Node: n, ID: ReplicaID(n, 1)})
+	}
+	for _, n := range learners {
+		out = append(out, Replica{Node: n, ID: ReplicaID(n, 1), Learner: true})
+	}
+	return out
+}

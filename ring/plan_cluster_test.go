@@ -1,0 +1,299 @@
+package ring
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"carillon/shard"
+	"carillon/timer"
+)
+
+// fakeCluster is a cluster in which only placement happens: a real State, the plan, and groups that bring their membership to
+// their rows when those that it takes are alive.
+type fakeCluster struct {
+	t interface {
+		Helper()
+		Fatalf(string, ...any)
+	}
+	rng   *rand.Rand
+	s     *State
+	nowMs int64
+	down  map[uint64]int64 // since when
+	unfit map[uint64]bool
+	first map[timer.ShardID][]Replica       // whom the groups were founded with
+	conf  map[timer.ShardID][]Replica       // the groups' true membership
+	made  map[timer.ShardID]map[uint64]bool // the replicas that there are, by id: with the group's beginnings, or empty
+	lived map[timer.ShardID]bool            // the groups that have had a leader
+	moved int                               // replicas that came to be
+	lossy bool                              // every third command is lost
+}
+
+func newFakeCluster(t *testing.T, seed uint64, shards, replicas int) *fakeCluster {
+	t.Helper()
+	tw := newSettlement(t, seed, 1, shards, replicas)
+	tw.see(1)
+	return tw
+}
+
+// newSettlement is a cluster of so many founders, none of whom has seen a shard's row yet.
+func newSettlement(t *testing.T, seed uint64, founders, shards, replicas int) *fakeCluster {
+	t.Helper()
+	tw := &fakeCluster{
+		t: t, rng: rand.New(rand.NewPCG(seed, 2)), s: NewState(nil, nil), nowMs: 1, down: map[uint64]int64{}, unfit: map[uint64]bool{},
+		first: map[timer.ShardID][]Replica{}, conf: map[timer.ShardID][]Replica{}, made: map[timer.ShardID]map[uint64]bool{}, lived: map[timer.ShardID]bool{MetaGroup: true},
+	}
+	tw.do(FoundCommand("c", shards, replicas, nodes(founders)))
+	for _, r := range tw.s.Rows() {
+		tw.first[r.Group], tw.conf[r.Group], tw.made[r.Group] = r.Replicas, r.Replicas, map[uint64]bool{}
+	}
+	return tw
+}
+
+// see has nodes that are there look at rows, and make their replicas as a host does.
+func (tw *fakeCluster) see(chance float64) {
+	for _, row := range tw.s.Rows() {
+		if row.Unmoved && !sameNodes(row.Founders(), tw.first[row.Group]) {
+			tw.t.Fatalf("%+v has forgotten some of its founders %+v", row, tw.first[row.Group])
+		}
+		host, made := row.ForHost(), tw.made[row.Group]
+		founders := host.Founders
+		if row.Epoch == 1 {
+			founders = host.Members
+		}
+		isFounder := func(m shard.Member) bool { return slices.Contains(founders, m) }
+		for _, m := range slices.Concat(host.Members, founders) {
+			if _, there := made[m.Replica]; !there && tw.alive(m.Node) && tw.rng.Float64() <= chance {
+				made[m.Replica] = isFounder(m)
+			}
+		}
+	}
+}
+
+// leads says whether the group can have a leader: most of its members are there and have their replicas, and one knows of the beginnings.
+func (tw *fakeCluster) leads(group timer.ShardID) bool {
+	if group == MetaGroup {
+		return tw.most(tw.conf[group], 0)
+	}
+	begun := tw.lived[group]
+	for _, r := range tw.conf[group] {
+		begun = begun || tw.made[group][r.ID] && tw.alive(r.Node)
+	}
+	leads := begun && tw.mostMade(group, tw.conf[group])
+	tw.lived[group] = tw.lived[group] || leads
+	return leads
+}
+
+// mostMade: most of these nodes are alive and have made their replicas.
+func (tw *fakeCluster) mostMade(group timer.ShardID, replicas []Replica) bool {
+	made := slices.DeleteFunc(slices.Clone(replicas), func(r Replica) bool {
+		_, there := tw.made[group][r.ID]
+		return !there || !tw.alive(r.Node)
+	})
+	return 2*len(made) > len(replicas)
+}
+
+func (tw *fakeCluster) do(c Command) Reply {
+	tw.t.Helper()
+	r := tw.s.applied(tw.nowMs, c.Encode())
+	if r.Err != nil {
+		tw.t.Fatalf("%+v: %v", c, r.Err)
+	}
+	return r
+}
+
+func (tw *fakeCluster) join(id uint64, zone string) {
+	n := node(id)
+	n.Zone = zone
+	tw.do(Command{Verb: Register, Node: &n})
+}
+
+func (tw *fakeCluster) alive(id uint64) bool {
+	n, ok := tw.s.Node(id)
+	_, down := tw.down[id]
+	return ok && n.State != NodeRemoved && !down
+}
+
+func (tw *fakeCluster) facts() Observations {
+	f := Observations{NowMs: tw.nowMs, Nodes: map[uint64]NodeFacts{}}
+	for _, n := range tw.s.Nodes() {
+		facts := NodeFacts{Alive: tw.alive(n.ID)}
+		if !facts.Alive {
+			facts.DownForMs = tw.nowMs - tw.down[n.ID]
+		}
+		if tw.unfit[n.ID] {
+			facts.Unfit = "its clock is off"
+		}
+		f.Nodes[n.ID] = facts
+	}
+	return f
+}
+
+// most: a majority of those that vote are alive, one aside.
+func (tw *fakeCluster) most(replicas []Replica, aside uint64) bool {
+	live, all := 0, 0
+	for _, r := range replicas {
+		if !r.Learner {
+			all++
+			live += boolInt(r.Node != aside && tw.alive(r.Node))
+		}
+	}
+	return 2*live > all
+}
+
+// settle lets groups come to their rows, some of those that can at a time.
+func (tw *fakeCluster) settle(chance float64) {
+	for _, row := range tw.s.Rows() {
+		if row.Settled || tw.rng.Float64() > chance {
+			continue
+		}
+		had := tw.conf[row.Group]
+		ready := tw.leads(row.Group) && tw.most(row.Replicas, 0) && (row.Group == MetaGroup || tw.mostMade(row.Group, row.Replicas))
+		fresh := 0
+		for _, r := range row.Replicas {
+			if !slices.ContainsFunc(had, func(o Replica) bool { return o.ID == r.ID }) {
+				_, made := tw.made[row.Group][r.ID]
+				// A voter first catches up; who is to learn only is taken in whether it is there or not.
+				ready = ready && (r.Learner || tw.alive(r.Node) && (made || row.Group == MetaGroup))
+				fresh++
+			}
+		}
+		if !ready {
+			continue
+		}
+		tw.conf[row.Group] = row.Replicas
+		if row.Group != MetaGroup {
+			tw.moved += fresh
+		}
+		tw.do(Command{Verb: Reconciled, Group: row.Group, Epoch: row.Epoch})
+	}
+}
+
+// step is a second: a plan, of which every command must be one that the state takes, and what the groups do meanwhile.
+func (tw *fakeCluster) step(chance float64) (idle bool) {
+	tw.nowMs += 1000
+	commands := Plan(tw.s.View(), tw.facts())
+	tw.checkMoving(commands)
+	for _, c := range commands {
+		if c.Verb == Place {
+			tw.checkPlace(c)
+		}
+		if tw.lossy && tw.rng.IntN(3) == 0 {
+			continue
+		}
+		tw.do(c)
+	}
+	tw.see(chance)
+	tw.settle(chance)
+	return len(commands) == 0
+}
+
+// checkPlace: one replica at a time, and no live one less but where that was asked for.
+func (tw *fakeCluster) checkPlace(c Command) {
+	tw.t.Helper()
+	row, _ := tw.s.Row(c.Group)
+	if !row.Settled && !c.Force {
+		tw.t.Fatalf("%+v touches a row that moves: %+v", c, row)
+	}
+	_, _, replicas := tw.s.Cluster()
+	lost, came, liveLost, asked := 0, 0, 0, len(row.Nodes()) > replicas // fewer are wanted than there are
+	for _, r := range row.Replicas {
+		if now, ok := onNode(c.To, r.Node); !ok || now.Learner && !r.Learner {
+			lost++
+			n, _ := tw.s.Node(r.Node)
+			asked = asked || n.State != NodeMember
+			liveLost += boolInt(tw.alive(r.Node) && !(c.Force && isNew(&row, r)))
+		}
+	}
+	for _, r := range c.To {
+		if was, ok := onNode(row.Replicas, r.Node); !ok || was.Learner && !r.Learner {
+			came++
+			liveLost -= boolInt(tw.alive(r.Node))
+		}
+	}
+	if lost > 1 || came > 1 {
+		tw.t.Fatalf("%+v changes more than one replica of %+v", c, row)
+	}
+	if shrinks := c.Group == MetaGroup && lost > came; liveLost > 0 && !asked && !shrinks {
+		tw.t.Fatalf("%+v leaves fewer live replicas than %+v", c, row)
+	}
+	if before, after := tw.most(row.Replicas, 0), tw.most(c.To, 0); before && !after {
+		tw.t.Fatalf("%+v has no live majority, %+v had", c, row)
+	}
+}
+
+// checkMoving: what a plan sets in motion, with what could move already, is within bounds. Rows that have lost their majority do
+// not count, so that those that have come back may be more.
+func (tw *fakeCluster) checkMoving(commands []Command) {
+	tw.t.Helper()
+	p := newPlanner(tw.s.View(), tw.facts())
+	moving, begun := defaultMaxMoves-p.moves, 0
+	for _, c := range commands {
+		if c.Verb == Place && c.Group != MetaGroup && !c.Force {
+			row, _ := tw.s.Row(c.Group)
+			begun += boolInt(!sameNodes(row.Replicas, c.To))
+		}
+	}
+	if begun > 0 && moving+begun > defaultMaxMoves {
+		tw.t.Fatalf("%d shards move, and %d are to begin", moving, begun)
+	}
+}
+
+func sameNodes(a, b []Replica) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(r Replica) bool { _, ok := onNode(b, r.Node); return !ok })
+}
+
+// rest goes on until there is nothing to do, and checks that this is where it should be.
+func (tw *fakeCluster) rest() {
+	tw.t.Helper()
+	for range 3000 {
+		settled := !slices.ContainsFunc(tw.s.Rows(), func(r Assignment) bool { return !r.Settled })
+		if tw.step(0.5) && settled {
+			tw.checkRest()
+			return
+		}
+	}
+	tw.t.Fatalf("no rest: %+v\nnodes %+v\nmembers of the meta group %+v\nrows %+v", Plan(tw.s.View(), tw.facts()), tw.s.Nodes(), tw.conf[MetaGroup], tw.s.Rows())
+}
+
+// checkRest: every row is whole, even, and on nodes that may hold it; the meta group has its voters.
+func (tw *fakeCluster) checkRest() {
+	tw.t.Helper()
+	tw.see(1)
+	for _, r := range tw.s.Rows() {
+		if tw.most(r.Replicas, 0) && !tw.leads(r.Group) {
+			tw.t.Fatalf("there are most of %+v, but the group has no leader", r)
+		}
+	}
+	var may []TargetNode
+	_, _, replicas := tw.s.Cluster()
+	facts := tw.facts()
+	for _, n := range tw.s.Nodes() {
+		if n.State == NodeMember && facts.Nodes[n.ID].DownForMs < defaultReplaceAfterMs {
+			may = append(may, TargetNode{ID: n.ID, Zone: n.Zone})
+		}
+		if n.State == NodeDraining {
+			tw.t.Fatalf("%s is still draining; rows %+v", n.Name, tw.s.Rows())
+		}
+	}
+	rows := tw.s.Rows()
+	layout := make([][]uint64, 0, len(rows))
+	for _, r := range rows[1:] {
+		layout = append(layout, r.Nodes())
+	}
+	if len(tw.unfit) == 0 {
+		checkBalance(tw.t, layout, may, replicas)
+	}
+	if got, want := len(rows[0].Nodes()), MetaVoters(len(may)); got != want {
+		tw.t.Fatalf("%d nodes vote in the meta group, want %d: %+v", got, want, rows[0])
+	}
+	for _, n := range tw.s.Nodes() {
+		r, ok := rows[0].Replica(n.ID)
+		if !ok || !r.Learner && n.State != NodeMember {
+			tw.t.Fatalf("the meta group on %+v: %+v", n, rows[0])
+		}
+	}
+	if len(rows[0].Replicas) != len(tw.s.Nodes()) {
+		tw.t.Fatalf("the meta group has a replica too many: %+v", rows[0])
+	}
+}

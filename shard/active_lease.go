@@ -1,0 +1,117 @@
+package shard
+
+import (
+	"math"
+	"time"
+
+	"carillon/timer"
+)
+
+// phase is how far a lease has come on its leader.
+type phase uint8
+
+const (
+	proposed  phase = iota // in the log's pipeline, not applied yet
+	held                   // applied; its due time has not come
+	started                // the call runs
+	ended                  // an outcome is in the pipeline
+	returned               // the call never started, and the lease's release is in the pipeline
+	reporting              // how it ended is told to whoever leads now
+)
+
+// activeLease is one lease of this leader, from its proposal to the applied outcome.
+type activeLease struct {
+	handle   timer.Handle
+	seq      uint64
+	fence    uint64 // of the lease; 0 until it is applied
+	rev      uint32 // of the timer, before the lease
+	queue    *destQueue
+	permit   Permit
+	phase    phase
+	key      *keyQueue     // the line that it is of; nil: its topic has none
+	firm     bool          // nobody may overtake it
+	limit    *limit        // at which it counts
+	called   bool          // the call was started
+	kept     bool          // a gate has held its timer up
+	revoked  bool          // do not start: give the lease back when it is applied
+	dueMs    int64         // wall clock; the call starts no sooner
+	expireMs int64         // no later than this; 0 = no limit
+	leaseEnd time.Duration // by the clock of leases
+	askedAt  time.Duration // when the lease was proposed, to learn how long a commit takes
+	firedMs  int64         // when the call was started, wall clock
+	attempt  Attempt       // how the call ended
+	until    time.Duration // reporting: when to give up, monotonic
+	waiting  []*op         // client changes that wait until it is known whether the call starts, and claims until how it ended
+}
+
+// before orders held active leases by due time, then arrival.
+func (f *activeLease) before(o *activeLease) bool {
+	if f.dueMs != o.dueMs {
+		return f.dueMs < o.dueMs
+	}
+	return f.seq < o.seq
+}
+
+// unstarted reports that the call can still be prevented: its permit is not used yet.
+func (f *activeLease) unstarted() bool { return f.phase == proposed || f.phase == held }
+
+// hidden reports that clients see the timer as scheduled although the table has it leased.
+func (f *activeLease) hidden() bool { return f.phase == held || f.phase == returned }
+
+// callMargin is what a lease lasts beyond the call's time-out.
+const callMargin = 5 * time.Second
+
+// granted is a slot that a destination queue waited for.
+type granted struct {
+	queue     *destQueue
+	scheduler *scheduler
+	permit    Permit
+}
+
+func (g *granted) handle(w *worker) {
+	g.queue.queued, g.queue.shutMs = false, w.nowMs
+	if t := g.queue.queue.topic; !g.scheduler.active || g.queue.len() == 0 || g.queue.spare != nil || g.queue.old || t == nil || t.Paused {
+		g.permit.Cancel()
+		return
+	}
+	g.queue.spare = g.permit
+	g.scheduler.join(g.queue.queue)
+	w.touch(g.scheduler.group)
+}
+
+// queueWaiter is the destination queue as the dispatcher's queue knows it.
+type queueWaiter struct {
+	queue     *destQueue
+	scheduler *scheduler
+}
+
+// Granted implements Waiter; called from any goroutine.
+func (l *queueWaiter) Granted(p Permit) {
+	if err := l.scheduler.group.w.box.put(&granted{queue: l.queue, scheduler: l.scheduler, permit: p}, math.MaxInt); err != nil {
+		p.Cancel() // the host has stopped, and nobody would use it
+	}
+}
+
+// callEnded brings a call's end back to the worker.
+type callEnded struct {
+	scheduler *scheduler
+	lease     *activeLease
+	attempt   Attempt
+}
+
+func (c *callEnded) handle(w *worker) {
+	c.scheduler.ended(c.lease, &c.attempt)
+	w.touch(c.scheduler.group)
+}
+
+// TopicsChanged tells the leads that topics have another policy, were paused, resumed, made or deleted.
+type topicsChanged struct{}
+
+func (topicsChanged) handle(w *worker) {
+	for _, g := range w.groups {
+		if g.scheduler != nil {
+			g.scheduler.refresh()
+			w.touch(g)
+		}
+	}
+}

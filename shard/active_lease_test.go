@@ -1,0 +1,22 @@
+package shard
+
+import "testing"
+
+type cancelledPermit struct {
+	Permit
+	cancelled int
+}
+
+func (p *cancelledPermit) Cancel() { p.cancelled++ }
+
+// TestPermitOfAStoppedHost: a slot that is granted when the host has stopped is given back, or it would be missing for good.
+func TestPermitOfAStoppedHost(t *testing.T) {
+	r := newHostHarness(t, nil)
+	g := r.host.groups[1]
+	r.host.Abandon()
+	p := &cancelledPermit{}
+	(&queueWaiter{scheduler: g.scheduler}).Granted(p)
+	if p.cancelled != 1 {
+		t.Errorf("it was given back %d times", p.cancelled)
+	}
+}

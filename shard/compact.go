@@ -1,0 +1,56 @@
+package shard
+
+import "carillon/timer"
+
+// staleQueue is a queue that was set aside because most of it, or the front of it, has changed since: its topic was dropped, for one.
+type staleQueue struct {
+	items []entry
+	once  bool // a timer may be in it twice
+}
+
+// prune sets a queue aside once what has changed since must be the larger part (I15): sift goes through it, bit by bit.
+func (l *scheduler) prune(h *heap[entry], timers int64) {
+	if int64(h.len()) <= 2*timers+512 {
+		return
+	}
+	l.deferCompaction(staleQueue{h.items, true})
+	*h = heap[entry]{}
+}
+
+func (l *scheduler) deferCompaction(p staleQueue) {
+	l.compacting = append(l.compacting, p)
+	l.group.w.touchNext(l.group)
+}
+
+// compact queues anew what still stands of the queues that were set aside, as many as one turn may. Topics in order wait until it is done.
+func (l *scheduler) compact() {
+	if len(l.compacting) == 0 {
+		return
+	}
+	if l.compacted == nil {
+		l.compacted = map[timer.Handle]bool{}
+	}
+	horizon := l.group.w.nowMs + l.lookAhead.Milliseconds()
+	for budget := popBudget; budget > 0 && len(l.compacting) > 0; budget-- {
+		p := &l.compacting[len(l.compacting)-1]
+		last := len(p.items) - 1
+		if last < 0 {
+			l.compacting = l.compacting[:len(l.compacting)-1]
+			continue
+		}
+		e, once := p.items[last], p.once
+		p.items = p.items[:last]
+		if !l.current(e) || once && l.compacted[e.handle] {
+			continue
+		}
+		if once {
+			l.compacted[e.handle] = true
+		}
+		l.classify(e, horizon) // it may set more aside
+	}
+	if len(l.compacting) > 0 {
+		l.group.w.touchNext(l.group)
+		return
+	}
+	l.compacting, l.compacted = nil, nil
+}

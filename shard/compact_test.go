@@ -1,0 +1,125 @@
+package shard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"carillon/timer"
+)
+
+// line adds so many timers of one key, due a minute from now in order, and lets them come due while their topic is paused.
+func line(t *testing.T, timers int) *hostHarness {
+	t.Helper()
+	r := newHostHarness(t, func(c *Config) { c.MaxQueued = 200_000 })
+	pause(r, true)
+	due := r.clock.wallMs + 60_000
+	for i := range timers {
+		if _, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("{k}%05d", i), Spec: &timer.Spec{DueMs: due + int64(i%1000)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.settle()
+	r.pass(62 * time.Second)
+	return r
+}
+
+func pause(r *hostHarness, paused bool) {
+	r.topic(1, func(t *timer.Topic) { t.Policy.Serial, t.Paused = true, paused })
+	r.topicsChanged()
+}
+
+// A line whose front has been moved away is gone through bit by bit, and who stands behind that comes first then.
+func TestLineIsSetAside(t *testing.T) {
+	const timers = 3 * popBudget
+	r := line(t, timers)
+	later := r.clock.wallMs + time.Hour.Milliseconds()
+	for i := range timers {
+		if i%1000 == 999 {
+			continue
+		}
+		if _, err := r.submit(1, timer.Command{Kind: timer.Modify, Topic: 1, ID: fmt.Sprintf("{k}%05d", i), Patch: &timer.Patch{Due: true, Spec: timer.Spec{DueMs: later}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.settle()
+	r.calls.auto = 200
+	pause(r, false)
+	r.pass(time.Second)
+	for i := range timers {
+		id, want := fmt.Sprintf("{k}%05d", i), "scheduled 0"
+		if i%1000 == 999 {
+			want = "done 1"
+		}
+		if i%500 == 499 {
+			r.wantState(id, want)
+		}
+	}
+	if n := len(r.calls.started); n != timers/1000 {
+		t.Errorf("%d were called, want %d", n, timers/1000)
+	}
+	if q := r.scheduler().topics[1]; q != nil && q.inLine < 0 {
+		t.Errorf("%d in line", q.inLine)
+	}
+	r.audit()
+}
+
+// What a dropped topic leaves in the leader's books goes with each slice, whatever the order of its timers; another that takes
+// their slots, under the same id of a topic, is called.
+func TestDropSerialInSlices(t *testing.T) {
+	r := line(t, 2*popBudget)
+	r.topic(2, func(t *timer.Topic) { t.Policy.Serial = true })
+	r.topicsChanged()
+	slices := 0
+	for from := timer.Handle(0); slices == 0 || from != 0; slices++ {
+		got := r.do(timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, IfMatch: 17 * 500, DueMs: int64(from)})
+		for h, c := range r.scheduler().keyRefs {
+			if !r.table().Live(h, c.seq) {
+				t.Fatalf("after slice %d the dropped timer %d has a claim", slices, h)
+			}
+		}
+		from = got.Handle
+		r.do(timer.Command{Kind: timer.Add, Topic: 2, ID: fmt.Sprint("{k}", slices), Spec: &timer.Spec{DueMs: r.clock.wallMs}})
+	}
+	if slices < 10 {
+		t.Fatalf("%d slices", slices)
+	}
+	r.calls.auto = 200
+	for _, c := range r.calls.take() {
+		c.answer(200)
+	}
+	r.pass(2*sweepEach + time.Second)
+	if c := r.table().Counts(2); c.Done != int64(slices) {
+		t.Errorf("%+v, want %d done", c, slices)
+	}
+	if l := r.scheduler(); len(l.keyRefs) != 0 || len(l.compacting) != 0 || l.topics[1].inLine != 0 || r.queued(1) > 512 {
+		t.Errorf("left: %d claims, %d piles, %d in line, %d queued", len(l.keyRefs), len(l.compacting), l.topics[1].inLine, r.queued(1))
+	}
+	r.audit()
+}
+
+// A topic that ends to be serial and begins again, at once, has the lines that it should.
+func TestSerialNoMoreAndAgain(t *testing.T) {
+	r := line(t, 10)
+	for _, serial := range []bool{false, true, false, true} {
+		r.topic(1, func(t *timer.Topic) { t.Policy.Serial, t.Paused = serial, true })
+		r.host.TopicsChanged()
+		r.turn()
+	}
+	r.settle()
+	for h, c := range r.scheduler().keyRefs {
+		if c.key.order != c.key.queue.order {
+			t.Errorf("a claim of %d is from an earlier time", h)
+		}
+	}
+	pause(r, false)
+	for i := range 10 {
+		call := r.one()
+		if want := fmt.Sprintf("{k}%05d", i); call.Job.ID != want {
+			t.Fatalf("call %d is of %s, want %s", i, call.Job.ID, want)
+		}
+		call.answer(200)
+		r.settle()
+	}
+	r.audit()
+}

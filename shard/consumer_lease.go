@@ -1,0 +1,136 @@
+package shard
+
+import (
+	"time"
+
+	"carillon/timer"
+)
+
+// Holder says who ends a lease. The values are part of the snapshot format.
+type Holder uint8
+
+const (
+	byCall   Holder = iota // a call of the leader that took it
+	byPuller               // who pulled it
+	byReport               // the receiver, which answered 202
+)
+
+// Why a lease of a consumer ended without a word: the timer's last error.
+const leaseExpired = "the lease ran out before an ack or a nack"
+
+// consumerLease is a consumer's lease as this leader counts it.
+type consumerLease struct {
+	seq   uint64
+	fence uint64
+	end   time.Duration // monotonic
+}
+
+// leaseEnd orders the ends. One whose holding has another end meanwhile is stale.
+type leaseEnd struct {
+	end    time.Duration
+	fence  uint64
+	handle timer.Handle
+}
+
+func (e leaseEnd) before(o leaseEnd) bool {
+	if e.end != o.end {
+		return e.end < o.end
+	}
+	return e.fence < o.fence
+}
+
+func msOf(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// hold counts a lease until end, which replaces what was counted before.
+func (l *scheduler) hold(h timer.Handle, d *Due, end time.Duration) {
+	if l.consumerLeases[h] == (consumerLease{d.Seq, d.Fence, end}) {
+		return
+	}
+	l.consumerLeases[h] = consumerLease{d.Seq, d.Fence, end}
+	l.ends.push(leaseEnd{end, d.Fence, h})
+	if l.ends.len() > 2*len(l.consumerLeases)+512 { // those that ended early are most of them
+		l.ends.filter(func(e leaseEnd) bool {
+			v, ok := l.consumerLeases[e.handle]
+			return ok && v.fence == e.fence && v.end == e.end
+		})
+	}
+}
+
+// handOn leaves an active lease's place at its topic's limit with the receiver, if that has accepted the timer.
+func (l *scheduler) handOn(f *activeLease) {
+	if d := l.group.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != byCall {
+		l.carried[f.handle] = carriedLease{seq: f.seq, limit: f.limit}
+		f.limit = nil
+	}
+}
+
+// holdsUntil is the end of a lease as it is counted; one that this leader did not see begin is counted from the takeover on, in full.
+func (l *scheduler) holdsUntil(h timer.Handle, d *Due) time.Duration {
+	if v, ok := l.consumerLeases[h]; ok && v.seq == d.Seq && v.fence == d.Fence {
+		return v.end
+	}
+	return l.since + msOf(d.LeaseMs)
+}
+
+// applied is told of a timer whose lease was given, prolonged or ended just now: one that a consumer has is counted from here on.
+func (l *scheduler) applied(h timer.Handle) {
+	if !l.active {
+		return
+	}
+	d := l.group.table.Due(h)
+	q := l.topics[d.Topic]
+	if d.State == timer.Leased && d.Holder != byCall {
+		l.hold(h, &d, l.group.w.mono+msOf(d.LeaseMs))
+		if q != nil {
+			l.countCarried(q, h, &d)
+		}
+		return
+	}
+	delete(l.consumerLeases, h)
+	if q != nil && q.fullUntil > 0 {
+		q.fullUntil = 0
+		l.markReady(q)
+		l.group.w.touchNext(l.group)
+	}
+}
+
+// expireLeases ends what consumers have held for long enough.
+func (l *scheduler) expireLeases() {
+	mono := l.group.w.mono
+	for n := 0; l.ends.len() > 0 && l.ends.top().end <= mono; n++ {
+		if n == leaseBudget {
+			l.group.w.touchNext(l.group)
+			return
+		}
+		e := l.ends.pop()
+		if v, ok := l.consumerLeases[e.handle]; !ok || v.fence != e.fence || v.end != e.end {
+			continue
+		}
+		d := l.group.table.Due(e.handle)
+		if d.State != timer.Leased || d.Fence != e.fence || d.Holder == byCall {
+			delete(l.consumerLeases, e.handle)
+			continue
+		}
+		l.expireConsumerLease(e.handle, &d)
+	}
+}
+
+// expireConsumerLease ends a consumer's attempt. Should the log not take that, the scan for inherited leases finds it again.
+func (l *scheduler) expireConsumerLease(h timer.Handle, d *Due) {
+	delete(l.consumerLeases, h)
+	now := l.group.w.nowMs
+	out := l.judge(h, d, &Attempt{Err: leaseExpired, StartedMs: d.FiredMs, EndedMs: now}, l.random.Float64())
+	if out.Kind == RetryLater && d.Holder == byPuller {
+		out.NextMs = l.notBeforeDue(h, now) // whoever pulls next may have it
+	}
+	out.Status, out.ByConsumer = d.Status, true
+	l.outcomes = append(l.outcomes, outcomeItem{out, nil})
+}
+
+// endWakeMs is when the first consumer's lease ends, in wall ms.
+func (l *scheduler) endWakeMs() int64 {
+	if l.ends.len() == 0 {
+		return 1<<63 - 1
+	}
+	return l.group.w.nowMs + (l.ends.top().end - l.group.w.mono + time.Millisecond - 1).Milliseconds()
+}

@@ -1,0 +1,182 @@
+package shard
+
+import (
+	"fmt"
+
+	"carillon/timer"
+	"carillon/wal"
+)
+
+// dryRun reads a group's records as a start does (recovery), by indexes and terms alone. A repaired log must pass it before it is written.
+type dryRun struct {
+	id        timer.ShardID
+	replica   uint64
+	tombstone uint64
+	base      entryID // what the newest snapshot, or the creation, covers
+	applied   uint64
+	log       []stretch // from base on, applied ones too; without gaps
+	hard      hardState
+	alien     bool
+	fault     error // as a start would find; void if the replica is given up later on, or goes on from a snapshot of a peer
+	wrong     error // not what it must be; void if what was there is given up later on
+}
+
+func newDryRun(id timer.ShardID, snapshot *snapshotMark) *dryRun {
+	t := &dryRun{id: id}
+	if snapshot != nil {
+		t.place(*snapshot)
+	}
+	return t
+}
+
+func (t *dryRun) place(m snapshotMark) {
+	t.replica, t.base, t.applied, t.log = m.replica, entryID{m.index, m.term}, m.index, nil
+}
+
+// last is the end of the log.
+func (t *dryRun) last() entryID {
+	if n := len(t.log); n > 0 {
+		return entryID{t.log[n-1].last, t.log[n-1].term}
+	}
+	return t.base
+}
+
+// term is that of an entry behind base; 0: there is none.
+func (t *dryRun) term(index uint64) uint64 {
+	for n := len(t.log) - 1; n >= 0 && t.log[n].last >= index; n-- {
+		if t.log[n].first <= index {
+			return t.log[n].term
+		}
+	}
+	return 0
+}
+
+func (t *dryRun) record(r wal.Record) error {
+	if t.fault != nil && (r.Type == wal.RecordEntries || r.Type == wal.RecordReplicaCreate) {
+		return nil
+	}
+	switch r.Type {
+	case wal.RecordReplicaCreate:
+		m, err := decodeMark(r.Data)
+		if err == nil && t.replica == 0 {
+			t.place(m)
+		}
+		return err
+	case wal.RecordReplicaTombstone:
+		id, err := decodeTombstone(r.Data)
+		if err != nil {
+			return err
+		}
+		t.tombstone = max(t.tombstone, id)
+		t.hard, t.alien, t.fault, t.wrong = hardState{}, false, nil, nil
+		if t.replica <= id {
+			t.replica, t.base, t.applied = 0, entryID{}, 0
+		}
+		t.log, t.applied = nil, t.base.index
+	case wal.RecordHardState:
+		hard, err := decodeHardState(r.Data)
+		if err != nil {
+			return err
+		}
+		t.hard = hard
+		if t.fault != nil {
+			return nil
+		}
+		t.applied = max(t.applied, min(hard.commit, t.last().index))
+	case wal.RecordEntries:
+		ents, err := readEntries(r.Data)
+		if err != nil {
+			return err
+		}
+		for i := range ents {
+			t.entry(&ents[i])
+		}
+	case wal.RecordSnapMark:
+		m, err := decodeMark(r.Data)
+		if err == nil && m.installed && m.replica == t.replica {
+			t.mark(m)
+		}
+		return err
+	}
+	return nil
+}
+
+func (t *dryRun) mark(m snapshotMark) {
+	switch {
+	case m.index > t.base.index:
+		t.fault = fmt.Errorf("it goes on from snapshot %d, which is missing or damaged", m.index)
+	case t.applied != t.base.index:
+		t.fault = fmt.Errorf("it would go on from snapshot %d after more was applied", m.index)
+	default:
+		t.log, t.alien, t.wrong, t.fault = nil, false, nil, nil
+	}
+}
+
+func (t *dryRun) entry(e *tailEntry) {
+	last := t.last()
+	switch {
+	case t.fault != nil:
+	case t.replica == 0:
+		t.fault = fmt.Errorf("its log begins with entry %d, but nothing says what was before", e.index)
+	case e.index == t.base.index && e.term != t.base.term:
+		t.alien, t.log = true, nil
+	case e.index <= t.base.index:
+		t.alien = t.alien && e.index != t.base.index
+	case t.alien:
+	case e.index > last.index+1:
+		t.fault = fmt.Errorf("entry %d follows %d: entries between them are missing", e.index, last.index)
+	case e.index <= t.applied && t.term(e.index) != e.term:
+		t.fault = fmt.Errorf("entry %d of term %d would be applied in the place of one of term %d", e.index, t.term(e.index), e.term)
+	case e.index <= t.applied:
+	default:
+		t.log = below(t.log, e.index)
+		if before := t.last().term; before > e.term {
+			t.fault = fmt.Errorf("entry %d of term %d follows one of term %d", e.index, e.term, before)
+			return
+		}
+		t.log = push(t.log, stretch{first: e.index, last: e.index, term: e.term})
+	}
+}
+
+// check compares what was read with what must be here.
+func (t *dryRun) check(must *expected) {
+	if t.fault != nil || t.wrong != nil {
+		return
+	}
+	hard, due := t.hard.orAfter(t.base), must.hard.orAfter(t.base)
+	last := t.last()
+	switch {
+	case t.replica != must.replica || t.replica == 0 && t.tombstone != must.tombstone:
+		t.wrong = fmt.Errorf("replica %x (up to %x are gone) would be %x (%x)", must.replica, must.tombstone, t.replica, t.tombstone)
+	case must.replica == 0:
+	case hard.term != due.term || hard.vote != due.vote:
+		t.wrong = fmt.Errorf("its vote for %x in term %d would be one for %x in term %d", due.vote, due.term, hard.vote, hard.term)
+	case t.alien || last != must.last && (last.index > t.base.index || must.last.index > t.base.index):
+		t.wrong = fmt.Errorf("its log would end with entry %d of term %d, not %d of term %d", last.index, last.term, must.last.index, must.last.term)
+	}
+	for _, s := range must.sure {
+		t.compare(s.first, s.last, s.term)
+	}
+	for _, h := range must.holes {
+		for _, e := range h.entries {
+			t.compare(e.index, e.index, e.term)
+		}
+	}
+}
+
+// compare looks whether entries, those behind the base, are of a term. Term 0 is that of a hole in front of this one, which was looked at.
+func (t *dryRun) compare(first, last, term uint64) {
+	for i := max(first, t.base.index+1); i <= last && t.wrong == nil && term != 0 && t.replica != 0; i++ {
+		if have := t.term(i); have != term {
+			t.wrong = fmt.Errorf("entry %d would be of term %d, not %d", i, have, term)
+		}
+	}
+}
+
+// orAfter is what a start makes of a hard state that is older than the snapshot it goes on from.
+func (h hardState) orAfter(base entryID) hardState {
+	if h.term < base.term {
+		h.term, h.vote = base.term, 0
+	}
+	return h
+}

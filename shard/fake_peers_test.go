@@ -1,0 +1,177 @@
+package shard
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/timer"
+	"carillon/vfs/memfs"
+)
+
+// fakePeers is the Peers of a harness that is one of three nodes, 7, 8 and 9: a script that keeps what it is sent and, unless it is
+// mute, agrees to all of it.
+type fakePeers struct {
+	r       *hostHarness
+	mute    bool
+	hung    bool // it answers heartbeats alone, as one does whose disk hangs
+	sent    []*pb.Message
+	streams []*SnapshotStream
+}
+
+// withFakePeers makes a harness of three nodes whose other two are a script.
+func withFakePeers(t *testing.T, mute bool, change func(*Config)) (*hostHarness, *fakePeers) {
+	t.Helper()
+	r := makeHarness(t, memfs.New(), nil)
+	c := &fakePeers{r: r, mute: mute}
+	r.change = func(cfg *Config) {
+		cfg.Peers = c
+		if change != nil {
+			change(cfg)
+		}
+	}
+	for i := range 2 {
+		row := Assignment{Group: timer.ShardID(i), Epoch: 1, Settled: true}
+		for node := uint64(7); node <= 9; node++ {
+			row.Members = append(row.Members, Member{Node: node, Replica: ReplicaID(node, 1)})
+		}
+		r.rows = append(r.rows, row)
+	}
+	if err := r.open(); err != nil {
+		t.Fatal(err)
+	}
+	return r, c
+}
+
+// leads has the harness win shard 1's election.
+func (c *fakePeers) leads() {
+	c.r.t.Helper()
+	for n := 0; !c.r.host.groups[1].serving; n++ {
+		if n > 100 {
+			c.r.t.Fatal("the shard has no leader")
+		}
+		c.r.pass(tickInterval)
+	}
+}
+
+// Send implements Peers.
+func (c *fakePeers) Send(_ uint64, frame []byte) {
+	c.r.eachMessage(frame, func(id timer.ShardID, m *pb.Message) {
+		c.sent = append(c.sent, m)
+		if a := agreement(m); a != nil && !c.mute && !(c.hung && m.GetType() != pb.MsgHeartbeat) {
+			c.say(id, a)
+		}
+	})
+}
+
+// eachMessage reads raft's messages in a frame.
+func (r *hostHarness) eachMessage(frame []byte, f func(timer.ShardID, *pb.Message)) {
+	for rest := frame[1:]; len(rest) > 0; {
+		kind := rest[0]
+		id, n := binary.Uvarint(rest[1:])
+		rest = rest[1+n:]
+		size := binary.LittleEndian.Uint32(rest)
+		body := rest[4 : 4+size]
+		rest = rest[4+size:]
+		if kind != raftMessage {
+			continue
+		}
+		m, err := decodeMessage(body)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		f(timer.ShardID(id), m)
+	}
+}
+
+// SendSnapshot implements Peers.
+func (c *fakePeers) SendSnapshot(_ uint64, s *SnapshotStream) { c.streams = append(c.streams, s) }
+
+// say has a peer's message arrive.
+func (c *fakePeers) say(id timer.ShardID, m *pb.Message) { c.r.hearOf(id, m) }
+
+// hearOf delivers one of raft's messages.
+func (r *hostHarness) hearOf(id timer.ShardID, m *pb.Message) {
+	frame := binary.AppendUvarint([]byte{frameVersion, raftMessage}, uint64(id))
+	body := appendMessage(nil, m)
+	frame = append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...)
+	r.host.Deliver(nodeOf(m.GetFrom()), frame)
+}
+
+// agreement is the answer of one who has all and wants nothing; nil: none is due.
+func agreement(m *pb.Message) *pb.Message {
+	a := &pb.Message{From: m.To, To: m.From, Term: m.Term}
+	switch m.GetType() {
+	case pb.MsgPreVote:
+		a.Type = pb.MsgPreVoteResp.Enum()
+	case pb.MsgVote:
+		a.Type = pb.MsgVoteResp.Enum()
+	case pb.MsgHeartbeat:
+		a.Type, a.Context = pb.MsgHeartbeatResp.Enum(), m.Context
+	case pb.MsgApp:
+		a.Type, a.Index = pb.MsgAppResp.Enum(), new(m.GetIndex()+uint64(len(m.Entries)))
+	default:
+		return nil
+	}
+	return a
+}
+
+// heartbeat is the first word of a leader of a term on node 8.
+func heartbeat(term uint64) *pb.Message {
+	return &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term}
+}
+
+// TestInCompany: the script makes a leader of the harness, and what it acknowledges is on a majority.
+func TestInCompany(t *testing.T) {
+	r, c := withFakePeers(t, false, nil)
+	c.leads()
+	r.add("a", 2*time.Second)
+	r.pass(2 * time.Second)
+	r.one().answer(200)
+	r.pass(time.Second)
+	r.wantState("a", "done 1")
+}
+
+// willing is a Placement by which everybody may lead.
+type willing struct{}
+
+func (willing) Settled(timer.ShardID, uint32) {}
+func (willing) MayLead(uint64) bool           { return true }
+
+// TestHandOverDespiteAHungDisk: a leader that steps aside because its disk hangs cannot empty its pipeline; it has the transferee stand all the
+// same, and what was under way is unknown. One that only prefers another waits.
+func TestHandOverDespiteAHungDisk(t *testing.T) {
+	for _, aside := range []bool{true, false} {
+		r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = willing{} })
+		c.leads()
+		r.pass(time.Second)
+		r.freeze = true
+		p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: "late", Spec: &timer.Spec{DueMs: r.clock.wallMs + 60_000}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.pass(tickInterval)
+		if len(r.host.groups[1].proposals) == 0 {
+			t.Fatal("nothing is in the pipeline: the test is about nothing")
+		}
+		c.sent = nil
+		if r.host.Cordon(aside); !aside {
+			r.host.groups[1].handOver(ReplicaID(8, 1))
+		}
+		r.pass(handOverLimit + 500*time.Millisecond)
+		told := false
+		for _, m := range c.sent {
+			told = told || m.GetType() == pb.MsgTimeoutNow && nodeOf(m.GetTo()) != 7
+		}
+		if told != aside {
+			t.Errorf("aside %v: an heir was told to stand: %v", aside, told)
+		}
+		if p.answered() && p.op.err == nil {
+			t.Errorf("aside %v: acknowledged while the disk hangs", aside)
+		}
+		r.freeze = false
+		r.abort()
+	}
+}

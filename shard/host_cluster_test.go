@@ -1,0 +1,396 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/timer"
+	"carillon/vfs/memfs"
+)
+
+// hostCluster is a cluster of harnesses whose shard 1 follows one row after another. Each also has a meta group, of its own. It is driven step by step, a
+// step being a worker's turn or one write of a log, so that a process can be ended between any two of them. It wants a bubble.
+type hostCluster struct {
+	hosts  []*hostHarness // of the nodes 7, 8, …
+	away   []bool         // nobody hears it, and it hears nobody
+	slow   int            // its log writes once each tick; -1: none
+	hung   int            // its log writes nothing; -1: none
+	still  int            // it takes no turns; -1: none
+	ended  error          // what a process may end itself with, and has
+	mayEnd error          // … if it is this; nil: none may
+	row    Assignment
+	told   Assignment // as all know it who are there
+	ships  []func()
+	steps  int
+	after  func() // each step; nil: nothing
+	adds   []*pending
+	acked  []string
+}
+
+const firstNode = 7
+
+// newHostCluster founds shard 1 on some of so many nodes; the first of these leads.
+func newHostCluster(t testing.TB, nodes int, founders []int, more ...func(*Config)) *hostCluster {
+	return newHostClusterOf(t, nodes, founders, func(_ int, cfg *Config) {
+		for _, change := range more {
+			change(cfg)
+		}
+	})
+}
+
+// newHostClusterOf is newHostCluster of nodes that change may make different.
+func newHostClusterOf(t testing.TB, nodes int, founders []int, change func(i int, cfg *Config)) *hostCluster {
+	c := &hostCluster{away: make([]bool, nodes), slow: -1, hung: -1, still: -1, row: Assignment{Group: 1, Epoch: 1, Settled: true}}
+	for _, at := range founders {
+		c.row.Members = append(c.row.Members, Member{Node: firstNode + uint64(at), Replica: ReplicaID(firstNode+uint64(at), 1)})
+	}
+	c.told = c.row
+	for i := range nodes {
+		r := makeHarness(t, memfs.New(), nil)
+		r.bubble = true
+		r.change = func(cfg *Config) {
+			cfg.Node = firstNode + uint64(i)
+			cfg.Incarnation, cfg.Peers, cfg.Placement = NewIncarnation(cfg.Node, r.starts), &clusterMember{c, i}, &clusterMember{c, i}
+			cfg.RetainBytes = 1 << 10
+			change(i, cfg)
+		}
+		c.hosts = append(c.hosts, r)
+	}
+	for i := range nodes {
+		c.open(i)
+	}
+	g := c.shard(founders[0])
+	_ = g.raft.Campaign()
+	g.w.touchNext(g)
+	c.until("the first leads", 5*time.Second, g.serves)
+	return c
+}
+
+// serves says whether a group's replica leads and serves.
+func (g *group) serves() bool { return g.raft != nil && g.leader && g.serving }
+
+// shard is a node's group 1; nil: the node is down.
+func (c *hostCluster) shard(i int) *group {
+	if c.hosts[i].host == nil {
+		return nil
+	}
+	return c.hosts[i].host.groups[1]
+}
+
+func (c *hostCluster) open(i int) {
+	r := c.hosts[i]
+	r.rows = append(soleRows(1, firstNode+uint64(i)), c.told)
+	r.clock = c.hosts[0].clock
+	if err := r.open(); err != nil {
+		c.fatalf("node %d does not start: %v", firstNode+i, err)
+	}
+	synctest.Wait()
+}
+
+// crash ends a process; what its disk was not told to keep is lost.
+func (c *hostCluster) crash(i int) {
+	r := c.hosts[i]
+	if r.host == nil {
+		return
+	}
+	disk := r.fs.CrashClone(calm{}, zeroLoss)
+	host := r.host
+	r.host = nil
+	host.Abandon()
+	synctest.Wait()
+	r.calls.died()
+	r.fs.Kill()
+	r.fs = disk
+}
+
+// clusterMember is one of a cluster of hosts to the others: its host's Peers and Placement.
+type clusterMember struct {
+	c  *hostCluster
+	at int
+}
+
+// hears says whether what a seat says comes to a node.
+func (s *clusterMember) hears(to uint64) (i int, ok bool) {
+	i = int(to - firstNode)
+	return i, i < len(s.c.hosts) && s.c.hosts[i].host != nil && s.c.hosts[s.at].host != nil && !s.c.away[i] && !s.c.away[s.at]
+}
+
+// Send implements Peers.
+func (s *clusterMember) Send(to uint64, frame []byte) {
+	i, ok := s.hears(to)
+	if !ok {
+		if host := s.c.hosts[s.at].host; host != nil {
+			host.Unreachable(to)
+		}
+		return
+	}
+	s.c.hosts[i].host.Deliver(firstNode+uint64(s.at), slices.Clone(frame))
+}
+
+// SendSnapshot implements Peers.
+func (s *clusterMember) SendSnapshot(to uint64, stream *SnapshotStream) {
+	host := s.c.hosts[s.at].host
+	s.c.ships = append(s.c.ships, func() {
+		if s.c.hosts[s.at].host == host {
+			stream.Done(s.ship(to, stream))
+		}
+	})
+}
+
+func (s *clusterMember) ship(to uint64, stream *SnapshotStream) error {
+	i, ok := s.hears(to)
+	if !ok {
+		return io.ErrClosedPipe
+	}
+	source, err := stream.Open()
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	state := make([]byte, stream.Size)
+	if _, err := io.ReadFull(source, state); err != nil {
+		return err
+	}
+	into, err := s.c.hosts[i].host.Receive(firstNode+uint64(s.at), stream.Header, stream.Size)
+	if err != nil {
+		return err
+	}
+	if _, err := into.Write(state); err != nil {
+		return err
+	}
+	return into.Commit()
+}
+
+// Settled implements Placement.
+func (s *clusterMember) Settled(id timer.ShardID, epoch uint32) {
+	if id == 1 && epoch == s.c.row.Epoch {
+		s.c.row.Settled = true
+	}
+}
+
+// MayLead implements Placement: who is there and in the row.
+func (s *clusterMember) MayLead(node uint64) bool {
+	i := int(node - firstNode)
+	return s.c.hosts[i].host != nil && !s.c.away[i] && s.c.row.on(node) != nil
+}
+
+// tell lets all who are there know of the row as it is.
+func (c *hostCluster) tell() {
+	c.told = c.row
+	for i, r := range c.hosts {
+		if r.host != nil && !c.away[i] {
+			r.host.Place([]Assignment{c.row})
+		}
+	}
+}
+
+// fault is how a cluster of hosts failed.
+type fault struct{ error }
+
+func (c *hostCluster) fatalf(format string, args ...any) { panic(fault{fmt.Errorf(format, args...)}) }
+
+func (c *hostCluster) stepped() {
+	if c.steps++; c.after != nil {
+		c.after()
+	}
+}
+
+// round has each process take a turn and each log write, as far as there is something to do. It says whether there was.
+func (c *hostCluster) round() (busy bool) {
+	for i, r := range c.hosts {
+		if r.host == nil || c.still == i || !r.busyBut(c.slow == i || c.hung == i) {
+			continue
+		}
+		busy = true
+		for _, w := range r.host.workers {
+			w.turn()
+		}
+		if err := r.host.failed(); err != nil {
+			if c.mayEnd == nil || !errors.Is(err, c.mayEnd) {
+				c.fatalf("node %d ends: %v", firstNode+i, err)
+			}
+			c.ended = err
+			c.crash(i)
+			continue
+		}
+		if c.stepped(); r.host != nil && r.host.Background() {
+			synctest.Wait()
+		}
+	}
+	for i := range c.hosts {
+		if i != c.slow && i != c.hung && i != c.still {
+			c.write(i)
+		}
+	}
+	ships := c.ships
+	c.ships = nil
+	for _, ship := range ships {
+		ship()
+		c.stepped()
+	}
+	return busy
+}
+
+// busyBut is busy, but what waits for the log alone does not count.
+func (r *hostHarness) busyBut(log bool) bool {
+	r.freeze = log
+	defer func() { r.freeze = false }()
+	return r.busy()
+}
+
+// write is one step of a node's log.
+func (c *hostCluster) write(i int) {
+	r := c.hosts[i]
+	if r.host == nil || !r.host.Writing() {
+		return
+	}
+	if _, err := r.host.stream.Step(); err != nil {
+		c.fatalf("the log of node %d: %v", firstNode+i, err)
+	}
+	c.stepped()
+}
+
+// tick has what can happen happen, and lets 50 ms pass.
+func (c *hostCluster) tick() {
+	for n := 0; c.round(); n++ {
+		if n > 10_000 {
+			c.fatalf("the council does not come to rest")
+		}
+	}
+	if c.slow >= 0 {
+		c.write(c.slow)
+	}
+	if c.row.Settled != c.told.Settled {
+		c.tell()
+	}
+	c.hosts[0].step(tickInterval)
+}
+
+// until lets time go by until something is so.
+func (c *hostCluster) until(what string, limit time.Duration, so func() bool) {
+	clock := c.hosts[0].clock
+	for end := clock.mono + limit; !so(); c.tick() {
+		if clock.mono >= end {
+			c.fatalf("after %s it is not so that %s%s", limit, what, c.describe())
+		}
+	}
+}
+
+// leader is who leads, and serves, in the newest term; nil: nobody.
+func (c *hostCluster) leader() (best *hostHarness) {
+	for i, r := range c.hosts {
+		if g := c.shard(i); g != nil && !c.away[i] && g.serves() && (best == nil || g.term > best.host.groups[1].term) {
+			best = r
+		}
+	}
+	return best
+}
+
+// add has whoever leads asked for another timer, and notes which of the ones before were acknowledged.
+func (c *hostCluster) add() {
+	c.hear()
+	if r := c.leader(); r != nil {
+		id := fmt.Sprint("t", len(c.acked)+len(c.adds), "-", c.steps)
+		if p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: r.clock.wallMs + 3_600_000, Payload: []byte(id), PayloadKind: timer.BinaryPayload}}); err == nil {
+			c.adds = append(c.adds, p)
+		}
+	}
+}
+
+func (c *hostCluster) hear() {
+	c.adds = slices.DeleteFunc(c.adds, func(p *pending) bool {
+		if !p.answered() {
+			return false
+		}
+		if p.op.err == nil && p.op.result.Code == timer.Created {
+			c.acked = append(c.acked, p.cmd.ID)
+		}
+		return true
+	})
+}
+
+// takes has a leader serve and acknowledge another timer.
+func (c *hostCluster) takes(limit time.Duration) {
+	had := len(c.acked)
+	c.until("a timer is taken", limit, func() bool {
+		c.add()
+		return len(c.acked) > had
+	})
+}
+
+// concludes checks that the row is followed, by those in it alone, and that all that was acknowledged is there.
+func (c *hostCluster) concludes(limit time.Duration) {
+	c.takes(limit)
+	c.until("the row is followed by all, and by them alone", limit, c.followed)
+	g := c.leader().host.groups[1]
+	for _, id := range c.acked {
+		if g.table.Read(1, id) == nil {
+			c.fatalf("timer %s was acknowledged and is gone%s", id, c.describe())
+		}
+	}
+}
+
+func (c *hostCluster) followed() bool {
+	r := c.leader()
+	if r == nil || !c.row.Settled {
+		return false
+	}
+	lead := r.host.groups[1]
+	voters, _ := lead.wanted()
+	if !sameIDs(lead.store.conf.Voters, voters) || len(lead.store.conf.VotersOutgoing)+len(lead.store.conf.Learners) > 0 {
+		return false
+	}
+	for i := range c.hosts {
+		g, member := c.shard(i), c.row.on(firstNode+uint64(i))
+		switch {
+		case g == nil:
+			return false
+		case member == nil:
+			if g.replica != 0 {
+				return false
+			}
+		case g.replica != member.Replica || g.applied != lead.applied || g.table.Hash() != lead.table.Hash():
+			return false
+		}
+	}
+	return true
+}
+
+func (c *hostCluster) describe() (text string) {
+	for i := range c.hosts {
+		g := c.shard(i)
+		if g == nil || g.raft == nil {
+			text += fmt.Sprintf("\nnode %d: no replica (up %v)", firstNode+i, g != nil)
+			continue
+		}
+		text += fmt.Sprintf("\nnode %d: term %d, leads %v, serves %v, applied %d, log to %d, epoch %d, out %v, away %v, %v", firstNode+i,
+			g.raft.BasicStatus().GetTerm(), g.leader, g.serving, g.applied, g.store.last(), g.epoch, g.isOut(), c.away[i], confText(g.store.conf))
+	}
+	return text + fmt.Sprintf("\nrow %+v", c.row)
+}
+
+func confText(c *pb.ConfState) string {
+	return fmt.Sprintf("voters %x, outgoing %x, learners %x", c.Voters, c.VotersOutgoing, c.Learners)
+}
+
+// end lets all hosts go.
+func (c *hostCluster) end() {
+	for _, r := range c.hosts {
+		if r.host != nil {
+			r.host.Abandon()
+		}
+	}
+	synctest.Wait()
+}
+
+var _ interface {
+	Peers
+	Placement
+} = (*clusterMember)(nil)

@@ -1,0 +1,157 @@
+package shard
+
+import (
+	"time"
+
+	"carillon/timer"
+)
+
+// Inherited leases are leases that former leaders took for calls, and that have not ended. When is such a lease over? (A consumer's is its own: see
+// consumer_lease.go.)
+//
+// Its process is gone (this node's own former one, or one that another node is known to have lost): at once, its calls are gone with
+// it. This process took it in a former leadership: at once too, unless its call still runs, which its active lease says. Any other may
+// belong to a leader that is only paused or cut off: it is waited out in full, on this node's monotonic clock from the takeover on.
+
+const scanBudget = 4096
+
+// interrupted is the last error of an attempt whose leader died before it reported.
+const interrupted = "interrupted: the node that made this call stopped before it could report; the call may or may not have arrived"
+
+// scanInherited walks the table in slices for leases that are over already, or that are over before the wall clock says so.
+func (l *scheduler) scanInherited() {
+	if !l.scanning {
+		return
+	}
+	g := l.group
+	next, done := g.table.ScanLeased(l.inheritedFrom, scanBudget, func(h timer.Handle) {
+		d := g.table.Due(h)
+		l.hasZone(h, &d)
+		if d.Holder != byCall {
+			l.hold(h, &d, l.holdsUntil(h, &d))
+			return
+		}
+		switch wait := l.inheritedWait(h, &d); {
+		case wait == 0:
+			l.resolve(h, &d)
+		case wait > 0: // the wall clock of who took it may have been anywhere
+			g.table.Arm(h, g.w.nowMs+l.lookAhead.Milliseconds()+wait.Milliseconds()+1)
+		}
+	})
+	l.inheritedFrom = next
+	if done {
+		l.scanning = false
+		return
+	}
+	g.w.touchNext(g)
+}
+
+// scanAgain has all leases looked at anew: a process is known to be gone.
+func (l *scheduler) scanAgain() {
+	if l.active {
+		l.scanning, l.inheritedFrom = true, 0
+		l.group.w.touch(l.group)
+	}
+}
+
+// inheritedWait is how long a lease may still be somebody's; 0: it is over; negative: it is this process's own and has not ended.
+func (l *scheduler) inheritedWait(h timer.Handle, d *Due) time.Duration {
+	if l.isActive(h, d) {
+		return -1
+	}
+	host := l.group.w.host
+	owner := l.group.table.leaseOwner(d.Fence)
+	if owner.Node() == host.cfg.Incarnation.Node() || host.isGone(owner) {
+		return 0
+	}
+	return max(0, l.since+time.Duration(d.LeaseMs)*time.Millisecond-l.group.w.mono)
+}
+
+// isActive reports that the lease is this process's own and has not ended.
+func (l *scheduler) isActive(h timer.Handle, d *Due) bool {
+	f := l.activeLeases[h]
+	return f != nil && f.seq == d.Seq && f.fence == d.Fence
+}
+
+// rearm walks the table once, in slices, for timers that left the wheel in a former leadership.
+func (l *scheduler) rearm() {
+	if !l.rearming {
+		return
+	}
+	next, done := l.group.table.RearmRange(l.rearmFrom, scanBudget)
+	for h := l.rearmFrom + 1; h <= next && len(l.keyRefs) > 0; h++ {
+		l.keyRefOf(h) // a topic may have ended to be serial
+	}
+	l.rearmFrom, l.rearming = next, !done
+	if !done {
+		l.group.w.touchNext(l.group)
+	}
+}
+
+// leaseEnded is called when the wall clock has passed a lease's end.
+func (l *scheduler) leaseEnded(h timer.Handle, d *Due) {
+	if d.Holder != byCall { // it ends by the monotonic clock
+		l.hold(h, d, l.holdsUntil(h, d))
+		return
+	}
+	g := l.group
+	horizon := g.w.nowMs + l.lookAhead.Milliseconds()
+	switch wait := l.inheritedWait(h, d); {
+	case wait < 0:
+		g.table.Arm(h, horizon+callMargin.Milliseconds()) // ours: its call ends by itself
+	case wait > 0:
+		g.table.Arm(h, horizon+wait.Milliseconds()+1)
+	default:
+		l.resolve(h, d)
+	}
+}
+
+// resolve ends an inherited lease's attempt: it counts, since its call may have been made.
+func (l *scheduler) resolve(h timer.Handle, d *Due) {
+	now := l.group.w.nowMs
+	if !l.canJudge(h, d) {
+		l.group.table.Arm(h, now+l.lookAhead.Milliseconds()+unknownWait.Milliseconds())
+		return
+	}
+	out := l.judge(h, d, &Attempt{Err: interrupted, StartedMs: now, EndedMs: now}, 0)
+	if out.Kind == RetryLater {
+		out.NextMs = l.notBeforeDue(h, now) // its receiver did nothing wrong: no backoff
+	}
+	l.outcomes = append(l.outcomes, outcomeItem{out, nil})
+}
+
+// unknownWait is after what a timer is looked at again whose topic is not known yet.
+const unknownWait = 500 * time.Millisecond
+
+// canJudge says whether this node knows the timer's topic. One that has just started may lead a shard before it has heard of the topics
+// again, and the default policy would not do: it has other attempts and another backoff (I17). Nor may it have read the zone by which the timer goes on.
+func (l *scheduler) canJudge(h timer.Handle, d *Due) bool {
+	return l.topic(d.Topic) != nil && l.hasZone(h, d)
+}
+
+// judge decides what becomes of a leased timer after an attempt, by its topic as this node knows it.
+func (l *scheduler) judge(h timer.Handle, d *Due, a *Attempt, random float64) Outcome {
+	policy := timer.DefaultPolicy()
+	if topic := l.topic(d.Topic); topic != nil {
+		policy = topic.Policy
+	}
+	own := l.group.table.RetryOf(h)
+	out := judge(&policy, &own, d.Attempts, a, random)
+	out.Handle, out.Seq, out.Fence = h, d.Seq, d.Fence
+	if out.Kind == RetryLater { // by this node's clock a former leader's attempt may have been early (I4)
+		out.NextMs = l.notBeforeDue(h, out.NextMs)
+	}
+	if out.Kind == Ack || out.Kind == Kill {
+		out.AgainMs = l.again(h, a.StartedMs)
+	}
+	return out
+}
+
+// notBeforeDue is the moment of a leased timer's next attempt, which is never before its due time. Where the clock of who called it was
+// ahead that is a moment after it: what is next tried just when it is due counts as moved by a client, and blocks its key no more.
+func (l *scheduler) notBeforeDue(h timer.Handle, ms int64) int64 {
+	if due := l.group.table.dueMs(l.group.table.slab.at(h)); ms < due {
+		return due + 1
+	}
+	return ms
+}

@@ -1,0 +1,480 @@
+package shard
+
+import (
+	"slices"
+
+	"carillon/timer"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// In a topic that is serial the timers of one key go one at a time, in order of due time, then arrival; in an ordered one all timers
+// are of one key. The leader keeps a line for each key that has something due, leased, or in backoff, and lets only the first of each
+// line into its destination queue.
+//
+// Invariant (I21): a lease is proposed only for the first of a line whose key has no lease; and only in a turn in which everything
+// that is due has left the wheel, so that nobody earlier is missing from the line.
+
+// keyQueue is the line of one key.
+type keyQueue struct {
+	queue    *topicQueue
+	order    uint32 // of the queue; another: the topic is not serial any more, or anew
+	hash     uint64
+	due      heap[entry]  // who is due and not first; some may have changed since
+	head     entry        // who goes next; handle 0: nobody
+	blocking bool         // first has been attempted: the key is blocked until it is over. Else an earlier one takes its place
+	ready    bool         // first may go now, and stands in its destination queue if the key has no lease
+	freeMs   int64        // when it last got free of one who blocked it; wall clock. Who was due by then has been held
+	leased   int          // leases that have not ended. Only what began before the topic was serial, or under another leader, makes it two
+	active   *activeLease // this leader's lease
+	holder   timer.Handle // of a lease that a consumer or a former leader has
+}
+
+// keyRef says what a timer means to the line of its key: it is first, or leased.
+type keyRef struct {
+	key    *keyQueue
+	seq    uint64
+	leased bool // by somebody else than key.active lease
+}
+
+// keyRefOf is what a timer means to the line of its key. A claim of a line that is no more is dropped when it is met.
+func (l *scheduler) keyRefOf(h timer.Handle) (c keyRef, ok bool) {
+	if c, ok = l.keyRefs[h]; ok && c.key.order != c.key.queue.order {
+		delete(l.keyRefs, h)
+		return keyRef{}, false
+	}
+	return c, ok
+}
+
+func (k *keyQueue) empty() bool {
+	return k.leased == 0 && k.head.handle == 0 && k.due.len() == 0
+}
+
+// key is the line that a timer belongs to.
+func (l *scheduler) key(q *topicQueue, h timer.Handle) *keyQueue {
+	hash := uint64(0)
+	if !q.topic.Policy.Ordered {
+		hash = l.group.table.KeyHash(h)
+	}
+	k := q.keys[hash]
+	if k == nil {
+		k = &keyQueue{queue: q, order: q.order, hash: hash}
+		q.keys[hash] = k
+	}
+	return k
+}
+
+// enter puts a timer that is due into the line of its key.
+func (l *scheduler) enter(q *topicQueue, e entry) {
+	e.priority = 0
+	k := l.key(q, e.handle)
+	if k.head.handle == e.handle && k.head.seq == e.seq {
+		if k.blocking || k.head.rev == e.rev { // its next attempt has come, or its destination queue was made anew
+			k.head, k.ready = e, true
+			l.queueHead(k)
+			return
+		}
+		l.clearHead(k)
+	}
+	k.due.push(e)
+	q.inLine++
+	l.pickHead(k)
+}
+
+// queueHead puts the first into its destination queue, if the key has no lease.
+func (l *scheduler) queueHead(k *keyQueue) {
+	if k.head.handle != 0 && k.ready && k.leased == 0 {
+		l.queueUp(k.head)
+	}
+}
+
+// pickHead finds who is first among those that are due.
+func (l *scheduler) pickHead(k *keyQueue) {
+	for n := 0; k.due.len() > 0 && !l.current(k.due.top()); n++ {
+		if k.pop(); n == popBudget {
+			l.deferKeyCompaction(k)
+		}
+	}
+	switch {
+	case k.leased > 0:
+		l.preemptUnstarted(k)
+		return
+	case k.blocking:
+		return
+	case k.head.handle != 0 && !l.current(k.head):
+		l.clearHead(k)
+	}
+	switch {
+	case k.due.len() == 0:
+	case k.head.handle == 0:
+		l.promoteHead(k)
+	case k.due.top().before(k.head):
+		l.requeueHead(k)
+		l.promoteHead(k)
+	}
+	if k.empty() {
+		delete(k.queue.keys, k.hash)
+	}
+}
+
+func (k *keyQueue) pop() entry {
+	k.queue.inLine--
+	return k.due.pop()
+}
+
+// current reports that a timer is as it was when it was queued.
+func (l *scheduler) current(e entry) bool {
+	s := l.group.table.live(e.handle, e.seq)
+	return s != nil && s.rev == e.rev && s.state() == timer.Scheduled
+}
+
+// promoteHead makes the earliest that is due the first.
+func (l *scheduler) promoteHead(k *keyQueue) {
+	k.head, k.ready = k.pop(), true
+	l.keyRefs[k.head.handle] = keyRef{key: k, seq: k.head.seq}
+	l.queueHead(k)
+}
+
+// clearHead leaves the line without a first.
+func (l *scheduler) clearHead(k *keyQueue) {
+	delete(l.keyRefs, k.head.handle)
+	k.head, k.blocking, k.ready = entry{}, false, false
+}
+
+// requeueHead puts the first back among the others. One whose time has not come is in the wheel.
+func (l *scheduler) requeueHead(k *keyQueue) {
+	if k.ready {
+		k.due.push(k.head)
+		k.queue.inLine++
+	}
+	l.clearHead(k)
+}
+
+// preemptUnstarted gives a lease back that was taken ahead of its time, when somebody earlier has come meanwhile.
+func (l *scheduler) preemptUnstarted(k *keyQueue) {
+	f := k.active
+	if f == nil || f.firm || f.revoked || !f.unstarted() || k.due.len() == 0 ||
+		!k.due.top().before(entry{dueMs: f.dueMs, seq: f.seq}) {
+		return
+	}
+	if f.phase == held {
+		l.revoke(f)
+	} else {
+		f.revoked = true
+	}
+}
+
+// mayGo reports that a timer which stands in a destination queue is the first of its line, and that its key has no lease.
+func (l *scheduler) mayGo(q *topicQueue, e entry) bool {
+	c, _ := l.keyRefOf(e.handle)
+	k := c.key
+	return k != nil && k.queue == q && k.leased == 0 && k.ready &&
+		k.head.handle == e.handle && k.head.seq == e.seq && k.head.rev == e.rev
+}
+
+// takeKey gives the key to its first, whose lease is being proposed.
+func (l *scheduler) takeKey(f *activeLease) {
+	k := l.keyRefs[f.handle].key
+	f.key, f.firm, f.kept = k, k.blocking, f.kept || f.dueMs <= k.freeMs
+	l.clearHead(k)
+	k.leased++
+	k.active = f
+}
+
+// freed gives the key back when a lease has ended, or was not granted. Its timer blocks on if it will be tried again.
+func (l *scheduler) freed(f *activeLease) {
+	k := f.key
+	if f.key = nil; k == nil || !l.active || k.queue.keys == nil {
+		return
+	}
+	k.leased--
+	k.freeMs = l.group.w.nowMs
+	if k.active == f {
+		k.active = nil
+	}
+	l.block(k, f.handle)
+	l.moveUp(k)
+}
+
+// moveUp lets whoever is next into its destination queue.
+func (l *scheduler) moveUp(k *keyQueue) {
+	first := k.head
+	if l.pickHead(k); k.head == first {
+		l.queueHead(k)
+	}
+	if k.head.handle != 0 && k.ready && k.leased == 0 {
+		l.group.w.touchNext(l.group)
+	}
+}
+
+// block makes a timer block its key if it does: somebody calls it, or it has been attempted and waits for its next attempt.
+// Of several that wait, which can only be from before the topic was serial, the earliest does.
+func (l *scheduler) block(k *keyQueue, h timer.Handle) {
+	t := l.group.table
+	d := t.Due(h)
+	switch {
+	case d.State == timer.Leased:
+		l.keyRefs[h] = keyRef{key: k, seq: d.Seq, leased: true}
+		k.leased++
+		k.holder = h
+		return
+	case !d.inBackoff(l.group.w.nowMs):
+		return
+	case k.head.handle == h:
+		k.blocking = true
+		return
+	case k.blocking:
+		if first := t.Due(k.head.handle); !d.earlier(&first) {
+			return
+		}
+	}
+	if k.head.handle != 0 {
+		l.requeueHead(k)
+	}
+	k.head, k.blocking = entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev}, true
+	l.keyRefs[h] = keyRef{key: k, seq: d.Seq}
+	t.Rearm(h, d.Seq) // it may have left the wheel before this was known
+}
+
+// inBackoff reports that a timer has been attempted and is not over. One that a client has moved to a later time since is not in
+// backoff: it has given its place up until then.
+func (d *Due) inBackoff(nowMs int64) bool {
+	return d.State == timer.Scheduled && d.Attempts > 0 && (d.NextMs > d.FirstMs || d.NextMs <= nowMs)
+}
+
+func (d *Due) earlier(o *Due) bool {
+	if d.FirstMs != o.FirstMs {
+		return d.FirstMs < o.FirstMs
+	}
+	return d.Seq < o.Seq
+}
+
+// review looks again at a timer that an entry may have changed. One that is being taken keeps its key and counts, until the log has
+// its lease or will not have it.
+func (l *scheduler) review(h timer.Handle) {
+	if seq, ok := l.reserved[h]; ok && l.group.table.Live(h, seq) {
+		return
+	}
+	l.uncountCarried(h)
+	c, ok := l.keyRefOf(h)
+	if !ok {
+		return
+	}
+	k := c.key
+	switch {
+	case c.leased:
+		if d := l.group.table.Due(h); d.Seq == c.seq && d.State == timer.Leased {
+			return
+		}
+		delete(l.keyRefs, h)
+		k.leased--
+		k.freeMs = l.group.w.nowMs
+	case l.current(k.head):
+		return
+	default:
+		if k.blocking {
+			k.freeMs = l.group.w.nowMs
+		}
+		l.clearHead(k)
+	}
+	l.block(k, h)
+	l.moveUp(k)
+}
+
+// reviewDropped looks again at the timers of these slots, after from and up to the last, that are gone: a step in the dropping of their
+// topic. It looks at the slots or at all claims, whichever are fewer.
+func (l *scheduler) reviewDropped(from, last timer.Handle) {
+	gone := func(h timer.Handle) bool {
+		c, claimed := l.keyRefs[h]
+		f, foreign := l.carried[h]
+		return claimed && !l.group.table.Live(h, c.seq) || foreign && !l.group.table.Live(h, f.seq)
+	}
+	if from >= last {
+		return
+	}
+	if int(last-from) <= len(l.keyRefs)+len(l.carried) {
+		for h := from + 1; h <= last; h++ {
+			if gone(h) {
+				l.review(h)
+			}
+		}
+		return
+	}
+	var few []timer.Handle
+	for h := range l.keyRefs {
+		if h > from && h <= last && gone(h) {
+			few = append(few, h)
+		}
+	}
+	for h := range l.carried {
+		if h > from && h <= last && gone(h) {
+			few = append(few, h)
+		}
+	}
+	slices.Sort(few) // what is done for each must not depend on chance
+	for _, h := range few {
+		l.review(h)
+	}
+}
+
+// scanBlockers walks the table in slices for timers that block their keys, and for leases of former leaders that count at a limit.
+// Until it is done nothing of such topics is leased.
+func (l *scheduler) scanBlockers() {
+	if !l.gateScan {
+		return
+	}
+	next, done := l.group.table.ScanAttempted(l.gateFrom, scanBudget, func(h timer.Handle) {
+		d := l.group.table.Due(h)
+		q := l.queue(d.Topic)
+		l.countCarried(q, h, &d)
+		if q.keys == nil {
+			return
+		}
+		if f := l.activeLeases[h]; f != nil && f.key != nil && f.seq == d.Seq {
+			return
+		}
+		if c, ok := l.keyRefOf(h); ok && (c.seq != d.Seq || c.leased || c.key.blocking) {
+			l.review(h)
+			return
+		}
+		k := l.key(q, h)
+		l.block(k, h)
+		l.moveUp(k)
+	})
+	l.gateFrom, l.gateScan = next, !done
+	if !done {
+		l.group.w.touchNext(l.group)
+		return
+	}
+	l.endCarriedOver(true) // what there was of it is counted
+}
+
+// findBlockers begins the walk.
+func (l *scheduler) findBlockers() { l.gateScan, l.gateFrom = true, 0 }
+
+// beginOrder is for the begin of a leadership: what former leaders left in backoff or leased must be found.
+func (l *scheduler) beginOrder() {
+	l.keyRefs, l.inOrder, l.gateScan, l.deferred = map[timer.Handle]keyRef{}, map[timer.TopicID]bool{}, false, nil
+	for _, f := range l.activeLeases {
+		f.key = nil // the walk finds its lease
+	}
+	for _, id := range l.group.table.TopicIDs() {
+		t := l.topic(id)
+		if t == nil || !t.Policy.InOrder() && t.Policy.Concurrency == 0 {
+			continue
+		}
+		l.findBlockers()
+		if t.Policy.InOrder() {
+			l.inOrder[id] = true
+		}
+	}
+}
+
+// setOrder begins or ends keeping lines for a topic, as its policy says.
+func (l *scheduler) setOrder(q *topicQueue) {
+	want := q.topic != nil && q.topic.Policy.InOrder()
+	switch {
+	case want == (q.keys != nil):
+	case want:
+		q.keys = map[uint64]*keyQueue{}
+		if l.inOrder[q.id] {
+			return
+		}
+		l.inOrder[q.id] = true
+		if c := l.group.table.Counts(q.id); c.Scheduled+c.Leased == 0 {
+			return
+		}
+		l.findBlockers()
+		for _, h := range l.activeHandles() { // the walk may meet one before its lease is applied
+			if f := l.activeLeases[h]; f.queue.queue == q {
+				f.key = l.key(q, h)
+				f.key.leased++
+				f.key.active = f
+			}
+		}
+	default:
+		delete(l.inOrder, q.id)
+		q.keys, q.inLine = nil, 0 // what claims of these keys are left mean nothing any more: see keyRefOf
+		q.order++
+		l.rearming, l.rearmFrom = true, 0 // who stood in the lines comes by the wheel
+	}
+}
+
+// pruneBudget is how much of the lines is pruned in one turn, more or less.
+const pruneBudget = 16 * popBudget
+
+// pruneLines takes out of the lines what has changed since, once that must be the larger part (I15): as much as one turn may. A long
+// line is set aside.
+func (l *scheduler) pruneLines(q *topicQueue, timers int64) {
+	if int64(q.inLine) <= 2*timers+512 {
+		return
+	}
+	// Which lines are pruned must not depend on the order of a map: of several long ones that with the least hash, and of the others, where they are
+	// more than one turn may, a part by their hashes, another in each sweep.
+	var long *keyQueue
+	work := 0
+	for _, k := range q.keys {
+		if n := k.due.len(); n <= popBudget {
+			work += 1 + n
+		} else if long == nil || k.hash < long.hash {
+			long = k
+		}
+	}
+	q.sweeps++
+	parts := uint64(1 + work/pruneBudget)
+	for _, k := range q.keys {
+		if n := k.due.len(); n <= popBudget && k.hash%parts == q.sweeps%parts {
+			k.due.filter(l.current)
+			q.inLine -= n - k.due.len()
+		}
+	}
+	if long != nil {
+		l.deferKeyCompaction(long)
+	}
+}
+
+func (l *scheduler) deferKeyCompaction(k *keyQueue) {
+	k.queue.inLine -= k.due.len()
+	l.deferCompaction(staleQueue{items: k.due.items})
+	k.due = heap[entry]{}
+}
+
+// KeyHash is a hash of the key of a timer; 0 if the slot is free.
+func (t *Table) KeyHash(h timer.Handle) uint64 {
+	s := t.get(h)
+	if s == nil {
+		return 0
+	}
+	id := t.view(s.ref).id
+	if len(id) > 0 && id[0] == '{' {
+		for i, c := range id {
+			if c == '}' {
+				id = id[1:i]
+				break
+			}
+		}
+	}
+	return xxhash.Sum64(id)
+}
+
+// IDHash is a hash of the id of a timer; 0 if the slot is free.
+func (t *Table) IDHash(h timer.Handle) uint64 {
+	s := t.get(h)
+	if s == nil {
+		return 0
+	}
+	return xxhash.Sum64(t.view(s.ref).id)
+}
+
+// ScanAttempted calls fn for timers that are leased, or scheduled with attempts made, looking at no more than budget slots after
+// from (0 at first), and says where to go on. fn must not change the table.
+func (t *Table) ScanAttempted(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
+	for ; budget > 0 && from < t.slab.high; budget-- {
+		from++
+		s := t.slab.at(from)
+		if state := s.state(); state == timer.Leased || state == timer.Scheduled && s.attempts() > 0 {
+			fn(from)
+		}
+	}
+	return from, from >= t.slab.high
+}

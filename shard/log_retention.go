@@ -1,0 +1,378 @@
+package shard
+
+import (
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/timer"
+	"carillon/wal"
+)
+
+// logRetention is what of a group is on disk, and so which generations of the log it still needs.
+//
+// Two snapshots are kept. What the older one does not cover stays in the log, so that a damaged newest snapshot loses nothing.
+type logRetention struct {
+	gens      []genRange    // generations with entries that may be needed, oldest first
+	hardGen   uint64        // where its newest hard state is
+	newest    uint64        // index of the newest snapshot, 0 = none
+	older     uint64        // index of the one before
+	logBytes  int64         // of entries since the newest snapshot
+	created   uint64        // where the replica's creation is, needed until there is a snapshot
+	tomb      uint64        // where a removed replica's tombstone is; 0: the replica is here, or never was
+	restating bool          // the creation or the tombstone is on its way to the log again
+	failedAt  time.Duration // when writing a snapshot failed last; monotonic, 0 never
+	suspect   uint64        // the snapshots up to here are of a state that was wrong; 0: none is
+	unread    error         // of a start: a snapshot could not be read, which is not to say that it is damaged
+
+	newestTerm  uint64 // of the newest snapshot, as are these
+	newestConf  *pb.ConfState
+	newestEpoch uint32
+	savedAt     time.Duration // when the newest snapshot was written; monotonic
+}
+
+// genRange is the last index of the group's entries in a generation.
+type genRange struct{ gen, last uint64 }
+
+func (f *logRetention) wrote(gen uint64, ents []*pb.Entry) {
+	for _, e := range ents {
+		f.logBytes += int64(len(e.Data)) + 16
+	}
+	f.reached(gen, ents[len(ents)-1].GetIndex())
+}
+
+func (f *logRetention) reached(gen, index uint64) {
+	if n := len(f.gens); n > 0 && f.gens[n-1].gen == gen {
+		f.gens[n-1].last = index
+		return
+	}
+	f.gens = append(f.gens, genRange{gen, index})
+}
+
+// saved takes note of a new snapshot.
+func (f *logRetention) saved(m *snapshotMark) {
+	f.older, f.logBytes = f.newest, 0
+	f.note(m)
+	f.trim()
+}
+
+// restored takes note of a snapshot that came from a peer: nothing before it counts.
+func (f *logRetention) restored(m *snapshotMark) {
+	f.logBytes, f.gens = 0, nil
+	f.note(m)
+	f.older = f.newest
+}
+
+func (f *logRetention) note(m *snapshotMark) {
+	f.newest, f.newestTerm, f.newestConf, f.newestEpoch = m.index, m.term, m.conf, m.epoch
+}
+
+// settle gives up the older snapshot: the group is idle and must not pin old generations.
+func (f *logRetention) settle() {
+	f.older = f.newest
+	f.trim()
+}
+
+func (f *logRetention) trim() {
+	for len(f.gens) > 0 && f.gens[0].last <= f.older {
+		f.gens = f.gens[1:]
+	}
+}
+
+// needed is the oldest generation that the group needs.
+func (f *logRetention) needed() uint64 {
+	if f.tomb != 0 {
+		return f.tomb
+	}
+	needed := f.hardGen
+	if len(f.gens) > 0 {
+		needed = min(needed, f.gens[0].gen)
+	}
+	if f.newest == 0 {
+		needed = min(needed, f.created)
+	}
+	return needed
+}
+
+// When a snapshot is due.
+const (
+	snapshotLogBytes = 32 << 20 // default of Config; and at least as much log as state
+	snapshotRetry    = 30 * time.Second
+	wantedRetry      = 2 * time.Second // … when a follower waits for it, without which there may be no majority
+	snapshotChunk    = 256 << 10
+	snapshotQueue    = 4 // chunks on their way to the file
+	// A group that is idle for so long after its newest snapshot gives up the older one. One with a canary never is.
+	settleAfter = 3 * canaryEach
+)
+
+// pinnable is how many closed generations a group may hold back: as many as there is state, so that no more is written for snapshots than
+// for the log, and some for what each file costs by itself. Few, where there is little state: a restart reads them all. One at least, since
+// the older snapshot is in one and the newest in the next.
+func pinnable(state, replicas, genBytes int64) uint64 {
+	return uint64(min(1+state/genBytes+replicas/64, maxPinned))
+}
+
+const maxPinned = 7
+
+// snapshotRun is a snapshot being written: the worker saves the table in slices between its turns, a goroutine writes the file.
+type snapshotRun struct {
+	group  *group
+	mark   snapshotMark
+	meta   wal.SnapshotMeta
+	state  Saving
+	chunks chan []byte
+	begun  time.Duration
+	broken atomic.Bool // the feed ended early: the file must not be kept
+	pieces []int       // how much room each has that the file has not taken, as the worker knows
+}
+
+// held is what the snapshot holds of memory beside the state.
+func (s *snapshotRun) held() (n int64) {
+	n = s.state.Held()
+	for _, room := range s.pieces {
+		n += int64(room)
+	}
+	return n
+}
+
+// abort ends the feed early.
+func (s *snapshotRun) abort() {
+	if s.chunks == nil {
+		return
+	}
+	s.broken.Store(true)
+	close(s.chunks)
+	s.chunks = nil
+	s.state.Abort()
+}
+
+// snapshotWritten is told by the writing goroutine: a chunk was taken, or the file is complete.
+type snapshotWritten struct {
+	run  *snapshotRun
+	done bool
+	err  error
+}
+
+func (s *snapshotWritten) handle(w *worker) {
+	if w.snapshot != s.run {
+		return
+	}
+	if s.done {
+		w.snapshotDone(s)
+		return
+	}
+	s.run.pieces = s.run.pieces[1:]
+	w.feedSnapshot()
+}
+
+// tickSnapshots starts the next snapshot that is due, one at a time and the groups in turn: one that is always due keeps no other from its own. What
+// the log must keep is said whether one is under way or not.
+func (w *worker) tickSnapshots() {
+	if w.snapshot != nil {
+		w.feedSnapshot()
+	}
+	for n := 0; n < len(w.groups) && w.snapshot == nil; n++ {
+		at := (w.snapshotTurn + n) % len(w.groups)
+		if w.tickFiles(w.groups[at]); w.snapshot != nil {
+			w.snapshotTurn = at + 1
+		}
+	}
+	needed := w.stream.Generation()
+	for _, g := range w.groups {
+		g.tickLeftovers()
+		if g.hasLocalState() {
+			needed = min(needed, g.files.needed())
+		}
+	}
+	w.needed.Store(needed)
+}
+
+// hasLocalState reports that the group has a replica here, or had one.
+func (g *group) hasLocalState() bool { return g.replica != 0 || g.tombstone != 0 }
+
+// tickFiles does what is due for a group's files, so that it does not hold back old generations of the log.
+func (w *worker) tickFiles(g *group) {
+	if !g.hasLocalState() || g.stopped != nil || g.quarantine != nil || g.damaged {
+		return // and there is nothing to write
+	}
+	current := w.stream.Generation()
+	pinned := g.files.needed() < current && current-g.files.needed() > max(1, w.host.pinnable.Load())
+	switch {
+	case pinned && !g.files.restating && g.empty():
+		w.rewriteMarker(g)
+	case g.replica == 0 || !g.mayTry(w.mono) || g.applied < foundingIndex || g.applied == foundingIndex && !g.wantSnapshot:
+	case g.wantSnapshot:
+		w.beginSnapshot(g)
+	case pinned && g.applied == g.files.newest && w.mono-g.files.savedAt > settleAfter:
+		g.files.settle()
+		g.files.savedAt = w.mono // not again while this mark is on its way
+		w.mark(g)
+	case pinned && g.applied > g.files.newest, g.files.logBytes > max(w.host.cfg.SnapshotLogBytes, g.stateBytes()):
+		w.beginSnapshot(g)
+	}
+}
+
+// mayTry says whether it is long enough since a snapshot could not be written.
+func (g *group) mayTry(now time.Duration) bool {
+	wait := snapshotRetry
+	if g.wantSnapshot {
+		wait = wantedRetry
+	}
+	return g.files.failedAt == 0 || now-g.files.failedAt >= wait
+}
+
+func (g *group) stateBytes() int64 {
+	if g.table == nil {
+		return 0
+	}
+	return g.table.MemoryBytes()
+}
+
+// beginSnapshot begins one, unless the disk has no room for it: then it is tried again later, and what is left is the log's.
+func (w *worker) beginSnapshot(g *group) {
+	if !w.stream.HasRoom(uint64(g.stateBytes())) {
+		g.files.failedAt = w.mono
+		w.host.cfg.Logger.Error("no room for a snapshot; the log keeps growing until there is", "shard", uint32(g.id), "bytes", g.stateBytes(), "free", w.stream.Disk().Free)
+		return
+	}
+	g.wantSnapshot = false
+	run := &snapshotRun{group: g, chunks: make(chan []byte, snapshotQueue), begun: w.mono}
+	run.mark = snapshotMark{replica: g.replica, index: g.applied, term: g.appliedTerm, conf: g.store.conf, epoch: g.epoch}
+	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm, Conf: appendMark(nil, run.mark)}
+	if g.table != nil {
+		run.state = g.table.beginSnapshot(hashVersionOf(w.host.agreed()))
+	} else {
+		run.state = g.meta.machine.BeginSave()
+	}
+	run.meta.Hash = run.state.Hash()
+	w.snapshot = run
+	chunks, before := run.chunks, g.files.newest
+	if g.files.suspect != 0 {
+		before = 0 // what was written before goes
+	}
+	w.host.inBackground(func() {
+		err := w.host.writeSnapshot(run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
+		if err == nil {
+			w.host.removeSnapshots(g.id, run.meta.Index, before)
+		}
+		w.box.post(&snapshotWritten{run: run, done: true, err: err})
+	})
+	w.feedSnapshot()
+}
+
+// feedSnapshot hands on as many pieces as the writer has room for, and no more than one turn's worth.
+func (w *worker) feedSnapshot() {
+	run := w.snapshot
+	if run.chunks == nil || len(run.chunks) == cap(run.chunks) {
+		return
+	}
+	chunk, done := run.state.Next(make([]byte, 0, snapshotChunk+4096), snapshotChunk)
+	run.pieces = append(run.pieces, cap(chunk))
+	run.chunks <- chunk
+	if !done {
+		return
+	}
+	if !run.state.Sound() {
+		run.broken.Store(true)
+		w.endSnapshotFeed()
+		run.group.memoryFailed()
+		return
+	}
+	w.endSnapshotFeed()
+}
+
+func (w *worker) endSnapshotFeed() {
+	close(w.snapshot.chunks)
+	w.snapshot.chunks = nil
+}
+
+// writeSnapshot writes the chunks to a file until their channel closes; took is called after each.
+func (h *Host) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()) error {
+	file, err := wal.CreateSnapshot(h.cfg.FS, h.snapshotDir(), run.meta)
+	if err == nil {
+		file.KeepFree(h.stream.SnapshotFloor())
+	}
+	for chunk := range chunks {
+		if err == nil {
+			_, err = file.Write(chunk)
+		}
+		took()
+	}
+	if err == nil && run.broken.Load() {
+		err = timer.ErrStopped
+	}
+	if err != nil {
+		if file != nil {
+			file.Abort()
+		}
+		return err
+	}
+	return file.Commit()
+}
+
+// removeSnapshots removes the files of a group but two: the newest, and the one before, which is known to be whole.
+func (h *Host) removeSnapshots(id timer.ShardID, newest, before uint64) {
+	list, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
+	for _, s := range list {
+		if err == nil && s.Shard == uint32(id) && s.Index < newest && s.Index != before { // a later one may just have come from a peer
+			err = h.cfg.FS.Remove(filepath.Join(h.snapshotDir(), s.Name))
+		}
+	}
+	if err != nil {
+		h.cfg.Logger.Error("old snapshots could not be removed; they are tried again after the next", "shard", uint32(id), "error", err)
+	}
+}
+
+func (w *worker) snapshotDone(s *snapshotWritten) {
+	w.snapshot = nil
+	g := s.run.group
+	if g.replica != s.run.mark.replica {
+		g.leftovers.some = true
+		return // the replica was removed
+	}
+	suspect := g.files.suspect
+	switch newest := g.files.newest; {
+	case suspect != 0: // what is there is of a state that was wrong: this is in its place
+	case newest > s.run.mark.index:
+		return // a newer snapshot came from a peer
+	case newest == s.run.mark.index && g.files.newestConf != nil:
+		return // it is there already; else it could not be read, and this is in its place
+	}
+	if s.err != nil {
+		g.files.failedAt = w.mono
+		w.host.cfg.Logger.Error("snapshot failed; the log keeps growing until one succeeds", "shard", uint32(g.id), "error", s.err)
+		return
+	}
+	w.host.cfg.Observer.Snapshot(w.mono - s.run.begun)
+	g.files.saved(&s.run.mark)
+	if suspect != 0 && s.run.mark.index >= suspect {
+		g.files.suspect = 0
+		g.files.settle()
+	}
+	g.files.savedAt = w.mono
+	w.mark(g)
+}
+
+// empty reports that nothing but the record of its beginning, or of its end, is in the log. One that has entries and has applied none holds the log
+// until it can: its creation must stay in front of them.
+func (g *group) empty() bool { return g.replica == 0 || max(g.applied, g.end.index) <= foundingIndex }
+
+// rewriteMarker writes the creation of a replica that is still empty, or the tombstone of one that is gone, to the log again, so that the old
+// generation that holds it may go.
+func (w *worker) rewriteMarker(g *group) {
+	g.files.restating = true
+	if g.replica == 0 {
+		w.append(appended{group: g, tombstone: g.tombstone, sync: true})
+		return
+	}
+	g.hardDirty = true
+	w.append(appended{group: g, create: &snapshotMark{replica: g.replica, index: g.applied, term: g.appliedTerm, conf: g.store.conf, epoch: g.epoch}, sync: true})
+}
+
+// mark writes the newest snapshot and the hard state to the log, so that older generations with theirs may go.
+func (w *worker) mark(g *group) {
+	g.hardDirty = true
+	w.append(appended{group: g, mark: true, sync: true})
+}

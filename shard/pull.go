@@ -1,0 +1,251 @@
+package shard
+
+import (
+	"context"
+	"time"
+
+	"carillon/timer"
+)
+
+// pullBytes is where the answer to one take from one shard is full.
+const pullBytes = 8 << 20
+
+// Share says how many timers to take from a shard.
+type Share struct {
+	Shard  timer.ShardID
+	Timers int
+}
+
+// PulledTimer is a timer that a consumer has from now on. Its Fence and Handle name the lease.
+type PulledTimer struct {
+	Shard   timer.ShardID
+	Handle  timer.Handle
+	UntilMs int64 // end of the lease, by the leader's clock
+	Timer   *timer.Timer
+}
+
+// pullRequest is one consumer's wish of one shard, on its way through a worker. It is answered with what was there, possibly nothing, once
+// the leases are on disk.
+type pullRequest struct {
+	group    *group
+	topic    timer.TopicID
+	most     int
+	leaseMs  int64 // 0: the topic's
+	deadline time.Duration
+
+	asked   []timer.Handle // whose leases are proposed, in order
+	pending int            // of them not applied
+	untilMs int64
+	until   time.Duration // untilMs on the clock of leases
+	pulled  []PulledTimer
+	err     error
+	wait    *waiter // nil once answered
+}
+
+// pullList is what one client call takes from one worker.
+type pullList []*pullRequest
+
+func (l pullList) handle(w *worker) {
+	for _, t := range l {
+		if t.group.notLeading() {
+			t.answer(t.group.notLeader())
+			continue
+		}
+		t.group.pulls = append(t.group.pulls, t)
+		w.touch(t.group)
+	}
+}
+
+func (t *pullRequest) answer(err error) {
+	if t.wait == nil {
+		return
+	}
+	t.err = err
+	w := t.wait
+	t.wait = nil
+	w.done()
+}
+
+// proposePulls leases what consumers ask for, in the order in which they came.
+func (g *group) proposePulls() {
+	if g.scheduler.doubted {
+		return // they wait until it is known that this node leads
+	}
+	var keep []*pullRequest
+	for i, t := range g.pulls {
+		if g.batch.Size() >= maxBatchBytes || !g.scheduler.pullFor(t) {
+			keep = append(keep, t)
+		}
+		g.pulls[i] = nil
+	}
+	if g.pulls = keep; len(keep) > 0 {
+		g.w.touchNext(g)
+	}
+}
+
+// pullFor proposes leases for one consumer; false: it cannot be said yet what goes first.
+func (l *scheduler) pullFor(t *pullRequest) bool {
+	g := l.group
+	lasts := t.leaseMs
+	if lasts == 0 {
+		lasts = l.leaseMs(t.topic)
+	}
+	t.untilMs, t.until = g.w.nowMs+lasts, g.w.lease+time.Duration(lasts)*time.Millisecond
+	if q := l.topics[t.topic]; q != nil && l.mayPull(q) {
+		if q.keys != nil && (!l.caughtUp || len(q.moving) > 0 || len(l.compacting) > 0) || l.gateScan && (q.keys != nil || q.limiterUse != nil) {
+			return false
+		}
+		for size := 0; len(t.asked) < t.most && size < pullBytes; {
+			e, ok := l.nextPullable(q)
+			if !ok {
+				break
+			}
+			l.reserve(q, e)
+			g.batch.Pull(lasts, e.handle, e.seq, e.rev)
+			g.items = append(g.items, item{kind: pullItem, pull: t})
+			t.asked = append(t.asked, e.handle)
+			size += g.table.copySize(e.handle, true)
+		}
+		l.rest(q) // nobody may ever come for what it was lent
+		if q.ready() > 0 {
+			l.markReady(q)
+		}
+	}
+	if t.pending = len(t.asked); t.pending == 0 {
+		t.answer(nil)
+	}
+	return true
+}
+
+// nextPullable takes the first timer of a pulled topic that may go out of its destination queue.
+func (l *scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
+	for budget := popBudget; budget > 0; budget-- {
+		n := q.next(l.group.w.mono)
+		if n == nil {
+			return e, false
+		}
+		switch e = n.head(); {
+		case !l.stands(e) || q.keys != nil && !l.mayGo(q, e):
+			n.pop()
+			l.review(e.handle)
+		case q.resumedMs-e.dueMs > missedAfterMs && l.missed(e):
+			n.pop()
+			l.group.w.touchNext(l.group)
+		case e.dueMs > l.group.w.nowMs: // the clock stepped back
+			n.pop()
+			l.exact.push(e)
+		case q.limiterUse != nil && !l.admit(n):
+			q.fullUntil = l.group.w.mono + limitPoll
+			return e, false
+		default:
+			n.pop()
+			return e, true
+		}
+	}
+	return e, false
+}
+
+// reserve counts a lease that is being proposed for a consumer: it has its key, and its share of the limit. What becomes of it, review sees.
+func (l *scheduler) reserve(q *topicQueue, e entry) {
+	l.reserved[e.handle] = e.seq
+	if q.keys != nil {
+		k := l.keyRefs[e.handle].key
+		l.clearHead(k)
+		k.leased++
+		k.holder = e.handle
+		l.keyRefs[e.handle] = keyRef{key: k, seq: e.seq, leased: true}
+	}
+	if q.limiterUse != nil {
+		l.carried[e.handle] = carriedLease{seq: e.seq, limit: q.limiterUse.limit}
+	}
+}
+
+// granted is told how one lease was applied.
+func (t *pullRequest) granted(g *group, r *timer.Result) {
+	h := t.asked[len(t.asked)-t.pending]
+	seq := g.scheduler.reserved[h]
+	delete(g.scheduler.reserved, h)
+	t.pending--
+	if r.Code != timer.OK {
+		g.table.Rearm(h, seq) // it may have changed, or the delivery of its topic alone
+	} else {
+		d := g.table.Due(r.Handle)
+		g.scheduler.overlap(r.Handle, d.Seq, d.Fence)
+		if t.wait != nil && g.w.lease < t.until { // else others may have had it since: this process stood still
+			t.pulled = append(t.pulled, PulledTimer{Shard: g.id, Handle: r.Handle, UntilMs: t.untilMs, Timer: g.table.Copy(r.Handle)})
+		}
+	}
+	if t.pending == 0 {
+		t.answer(nil)
+	}
+}
+
+// dropped is told that the log did not take a lease.
+func (t *pullRequest) dropped(g *group) {
+	h := t.asked[len(t.asked)-t.pending]
+	delete(g.scheduler.reserved, h)
+	g.scheduler.review(h)
+	t.pending--
+	g.scheduler.rearming, g.scheduler.rearmFrom = true, 0
+	if t.pending == 0 {
+		t.answer(g.timeoutError())
+	}
+}
+
+// refusePulls answers those that were not proposed.
+func (g *group) refusePulls() {
+	for _, t := range g.pulls {
+		t.answer(g.notLeader())
+	}
+	g.pulls = nil
+}
+
+// expirePulls answers those that have waited too long to be proposed.
+func (g *group) expirePulls(now time.Duration) {
+	for len(g.pulls) > 0 && g.pulls[0].deadline <= now {
+		g.pulls[0].answer(g.timeoutError())
+		g.pulls[0] = nil
+		g.pulls = g.pulls[1:]
+	}
+}
+
+// PullFrom leases ready timers of a topic to a consumer, from shards that this node leads. What another took first is not there: the answer may be
+// shorter than asked for. An error is returned only with nothing taken; after ErrUnknown leases may have been taken, and will run out.
+func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, shares []Share) ([]PulledTimer, error) {
+	wait := h.newWaiter(len(shares) + 1)
+	perWorker := make([]pullList, len(h.workers))
+	all := make([]*pullRequest, len(shares))
+	for i, s := range shares {
+		t := &pullRequest{group: h.groups[s.Shard], topic: topic, most: s.Timers, leaseMs: leaseMs, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+		all[i] = t
+		n := int(s.Shard) % len(h.workers)
+		perWorker[n] = append(perWorker[n], t)
+	}
+	for n, l := range perWorker {
+		if len(l) == 0 {
+			continue
+		}
+		if err := h.workers[n].box.offer(l); err != nil {
+			for _, t := range l {
+				t.answer(err)
+			}
+		}
+	}
+	wait.done()
+	h.await(wait)
+	var out []PulledTimer
+	var err error
+	now := h.cfg.Clock.Look().Lease
+	for _, t := range all {
+		if now < t.until { // else others may have had them since: this process stood still while it waited for another shard's
+			out = append(out, t.pulled...)
+		}
+		if t.err != nil {
+			err = t.err
+		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	return nil, err
+}

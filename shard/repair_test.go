@@ -1,0 +1,448 @@
+package shard
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/vfs/memfs"
+	"carillon/wal"
+)
+
+const mendDir = "data"
+
+var mendReplica = ReplicaID(7, 1)
+
+// logWriter is a log that a test writes, a frame at a time, each in a segment of its own.
+type logWriter struct {
+	t  *testing.T
+	fs *memfs.FS
+	s  *wal.Stream
+	f  *wal.Frame
+}
+
+func newDiary(t *testing.T) *logWriter {
+	t.Helper()
+	d := &logWriter{t: t, fs: memfs.New(), f: wal.NewFrame()}
+	d.check(wal.PrepareSnapshotDir(d.fs, filepath.Join(mendDir, "snapshots")))
+	var err error
+	d.s, err = wal.Open(d.fs, filepath.Join(mendDir, "wal", "0"), wal.Options{SegmentBytes: 1, GenBytes: 1 << 20}, nil)
+	d.check(err)
+	return d
+}
+
+func (d *logWriter) check(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *logWriter) create(replica uint64) *logWriter {
+	d.f.Append(wal.RecordReplicaCreate, 1, appendMark(nil, creationOf(replica)))
+	return d
+}
+
+func creationOf(replica uint64) snapshotMark {
+	return snapshotMark{replica: replica, index: 1, term: 1, epoch: 1, conf: &pb.ConfState{Voters: []uint64{replica, 2, 3}}}
+}
+
+// entries are those from first to last, of a term; their data say so.
+func (d *logWriter) entries(first, last, term uint64) *logWriter {
+	var list []*pb.Entry
+	for i := first; i <= last; i++ {
+		list = append(list, &pb.Entry{Index: &i, Term: &term, Type: pb.EntryNormal.Enum(), Data: fmt.Appendf(nil, "%d/%d", i, term)})
+	}
+	d.f.Append(wal.RecordEntries, 1, appendEntries(nil, list))
+	return d
+}
+
+func (d *logWriter) hard(term, vote, commit uint64) *logWriter {
+	d.f.Append(wal.RecordHardState, 1, appendHardState(nil, hardState{term, vote, commit}))
+	return d
+}
+
+// other is something of another group.
+func (d *logWriter) other() *logWriter {
+	d.f.Append(wal.RecordHardState, 0, appendHardState(nil, hardState{1, 0, 0}))
+	return d
+}
+
+func (d *logWriter) tombstone(replica uint64) *logWriter {
+	d.f.Append(wal.RecordReplicaTombstone, 1, appendTombstone(nil, replica))
+	return d
+}
+
+func (d *logWriter) manifest(list ...replicaState) *logWriter {
+	for i := range list {
+		list[i].group = 1
+	}
+	d.f.Append(wal.RecordNodeMeta, 0, appendManifest(nil, &manifest{workers: 1, replicas: list}))
+	return d
+}
+
+// frame ends a frame.
+func (d *logWriter) frame() *logWriter {
+	d.t.Helper()
+	d.check(d.s.Submit(d.f, true, nil))
+	_, err := d.s.Step()
+	d.check(err)
+	d.f = wal.NewFrame()
+	return d
+}
+
+// close ends the log and gives its disk.
+func (d *logWriter) close() *memfs.FS {
+	d.t.Helper()
+	d.check(d.s.Close())
+	return d.fs
+}
+
+// damaged is a disk without some frames.
+func damagedDisk(t *testing.T, fs *memfs.FS, frames ...int) *memfs.FS {
+	t.Helper()
+	broken := fs.CrashClone(calm{}, zeroLoss)
+	for _, n := range frames {
+		path := filepath.Join(mendDir, "wal", "0", "00000001", fmt.Sprintf("%020d", n))
+		if err := broken.FlipBit(path, 8*45); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return broken
+}
+
+// wholeLog is a log's end as a start reads it, and all of its entries.
+func wholeLog(t *testing.T, fs *memfs.FS) (end *dryRun, entries []byte) {
+	t.Helper()
+	end = newDryRun(1, nil)
+	list, err := wholeSnapshots(fs, filepath.Join(mendDir, "snapshots"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list[1] != nil {
+		end = newDryRun(1, list[1])
+	}
+	s, err := wal.Open(fs.CrashClone(calm{}, zeroLoss), filepath.Join(mendDir, "wal", "0"), wal.Options{}, func(_ wal.Position, r wal.Record) error {
+		if r.Type == wal.RecordNodeMeta {
+			return nil
+		}
+		return end.record(r)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
+	if end.fault != nil {
+		t.Fatal(end.fault)
+	}
+	ask := question{group: 1, first: end.base.index + 1, last: max(end.last().index, end.base.index+1), above: entryID{index: 1 << 20}}
+	body, err := AnswerMending(fs, mendDir, 1, appendQuestions(nil, []question{ask}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := decodeAnswers(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers[0].commit = 0
+	return end, appendAnswers(nil, answers)
+}
+
+// sameAs demands that a repaired log reads as the one that was never damaged.
+func sameAs(t *testing.T, was, is *memfs.FS) {
+	t.Helper()
+	a, all := wholeLog(t, was)
+	b, got := wholeLog(t, is)
+	a.applied, b.applied = 0, 0
+	if a.replica != b.replica || a.tombstone != b.tombstone || a.last() != b.last() || a.hard.term != b.hard.term || a.hard.vote != b.hard.vote {
+		t.Errorf("was %+v, is %+v", a, b)
+	}
+	if !bytes.Equal(all, got) {
+		t.Errorf("other entries: were\n%q, are\n%q", all, got)
+	}
+}
+
+// common is the beginning of most logs here: entries 2 to 5 of term 2, of which 4 is known to be committed.
+func common(t *testing.T) *logWriter {
+	return newDiary(t).create(mendReplica).hard(1, 0, 1).frame().entries(2, 5, 2).hard(2, 3, 4).frame()
+}
+
+func until(term, vote, commit, index, entryTerm uint64) replicaState {
+	return replicaState{replica: mendReplica, hard: hardState{term, vote, commit}, last: entryID{index, entryTerm}}
+}
+
+// peerLog is another member's log: entries 2 to last, those from when on of another term.
+func peerLog(t *testing.T, last, when, term, commit uint64) *memfs.FS {
+	d := newDiary(t).create(ReplicaID(8, 1)).frame().entries(2, min(last, when-1), 2)
+	if when <= last {
+		d.entries(when, last, term)
+	}
+	return d.hard(term, 0, commit).frame().manifest().frame().close()
+}
+
+// mendFrom asks disks until nothing is missing or nobody has more, and writes.
+func mendFrom(t *testing.T, fs *memfs.FS, peers ...*memfs.FS) (missing int, err error) {
+	t.Helper()
+	m, err := NewRepairer(fs, mendDir, 1)
+	if err != nil {
+		return 0, err
+	}
+	for _, disk := range append([]*memfs.FS{fs}, peers...) {
+		answer, err := AnswerMending(disk, mendDir, 1, m.Questions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Take(answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m.Missing() > 0 {
+		return m.Missing(), nil
+	}
+	return 0, m.Write(1)
+}
+
+// TestMender: logs that lost a frame, and what a peer has. What is repaired reads as if nothing had been lost.
+func TestMender(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
+	longer := func() *memfs.FS { return peerLog(t, 12, 99, 2, 12) }
+	for _, c := range []struct {
+		name    string
+		was     *memfs.FS
+		lost    []int
+		peers   []*memfs.FS
+		missing int
+	}{
+		{"entries in the middle", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().
+			manifest(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, []*memfs.FS{longer()}, 0},
+		{"entries at the end", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().manifest(until(2, 3, 6, 8, 2)).frame().close(),
+			[]int{3}, []*memfs.FS{longer()}, 0},
+		{"a vote", common(t).hard(5, 3, 4).frame().manifest(until(5, 3, 4, 5, 2)).frame().close(), []int{3}, nil, 0},
+		{"nothing of this group", common(t).other().frame().entries(6, 7, 2).hard(2, 3, 5).frame().manifest(until(2, 3, 5, 7, 2)).frame().close(),
+			[]int{3}, []*memfs.FS{longer()}, 0},
+		{"an overwriting that left no gap", common(t).entries(5, 5, 3).hard(3, 2, 4).frame().entries(6, 7, 3).hard(3, 2, 6).frame().
+			manifest(until(3, 2, 6, 7, 3)).frame().close(), []int{3}, []*memfs.FS{peerLog(t, 7, 5, 3, 6)}, 0},
+		{"the replica's beginning", newDiary(t).create(mendReplica).hard(1, 0, 1).frame().entries(2, 5, 2).hard(2, 3, 4).frame().
+			manifest(replicaState{replica: mendReplica, hard: hardState{2, 3, 4}, last: entryID{5, 2}, creation: new(creationOf(mendReplica))}).frame().close(), []int{1}, nil, 0},
+		{"its end", common(t).tombstone(mendReplica).frame().manifest(replicaState{tombstone: mendReplica}).frame().close(), []int{3}, nil, 0},
+		{"two places", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 9, 2).hard(2, 3, 8).frame().entries(10, 11, 2).hard(2, 3, 9).frame().
+			manifest(until(2, 3, 9, 11, 2)).frame().close(), []int{3, 5}, []*memfs.FS{longer()}, 0},
+		{"two places and a manifest between", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().manifest(until(2, 3, 6, 8, 2)).frame().
+			entries(9, 10, 4).hard(4, 2, 9).frame().manifest(until(4, 2, 9, 10, 4)).frame().close(), []int{3, 5}, []*memfs.FS{peerLog(t, 10, 9, 4, 10)}, 0},
+		{"entries of two peers that are damaged themselves", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 9, 2).hard(2, 3, 9).frame().
+			manifest(until(2, 3, 9, 9, 2)).frame().close(), []int{3}, []*memfs.FS{
+			damagedDisk(t, common(t).entries(6, 6, 2).hard(2, 3, 6).frame().entries(7, 12, 2).hard(2, 0, 12).frame().manifest(until(2, 0, 12, 12, 2)).frame().close(), 4),
+			damagedDisk(t, common(t).entries(6, 6, 2).hard(2, 3, 6).frame().entries(7, 12, 2).hard(2, 0, 12).frame().manifest(until(2, 0, 12, 12, 2)).frame().close(), 3)}, 0},
+		{"committed ones of a peer that has no more", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().
+			manifest(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, []*memfs.FS{peerLog(t, 8, 99, 2, 8)}, 0},
+		{"not all are known to be committed there", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().
+			manifest(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, []*memfs.FS{peerLog(t, 8, 99, 2, 6)}, 2},
+		{"another term behind the hole", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().
+			manifest(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, []*memfs.FS{peerLog(t, 12, 9, 3, 12)}, 4},
+		{"nobody has them", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().
+			manifest(until(2, 3, 8, 10, 2)).frame().close(), []int{3}, nil, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fs := damagedDisk(t, c.was, c.lost...)
+			missing, err := mendFrom(t, fs, c.peers...)
+			if err != nil || missing != c.missing {
+				t.Fatalf("%d missing, want %d: %v", missing, c.missing, err)
+			}
+			if missing == 0 {
+				sameAs(t, c.was, fs)
+			}
+		})
+	}
+}
+
+// TestMenderRefuses what would be guesswork: it changes nothing then.
+func TestMenderRefuses(t *testing.T) {
+	other := ReplicaID(7, 5)
+	for _, c := range []struct {
+		name string
+		was  *memfs.FS
+		lost []int
+		says string
+	}{
+		{"a hole at the end", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().other().frame().close(), []int{3}, "too near the end"},
+		{"a hidden vote", common(t).hard(5, 3, 4).frame().entries(6, 6, 2).frame().close(), []int{3}, "too near the end"},
+		{"a manifest of another worker", common(t).other().frame().manifest().frame().close(), []int{3}, "contradicts"},
+		{"a creation that nobody tells of", newDiary(t).create(other).hard(1, 0, 1).frame().
+			manifest(replicaState{replica: other, hard: hardState{1, 0, 1}, last: entryID{1, 1}}).frame().close(), []int{1}, "began is lost"},
+		{"another replica without the end of the first", common(t).other().frame().manifest(replicaState{replica: other, last: entryID{5, 2}}).frame().close(), []int{3}, "began is lost"},
+		{"a gap without damage", common(t).entries(7, 8, 2).frame().other().frame().manifest(until(2, 3, 4, 8, 2)).frame().close(), []int{4}, "no damage"},
+		{"entries that were overwritten before the manifest", common(t).entries(6, 8, 2).frame().entries(9, 9, 2).hard(2, 3, 4).frame().entries(5, 6, 4).hard(4, 2, 5).frame().
+			manifest(until(4, 2, 5, 6, 4)).frame().close(), []int{3}, "between them are missing"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fs := damagedDisk(t, c.was, c.lost...)
+			if missing, err := mendFrom(t, fs, peerLog(t, 12, 99, 2, 12)); err == nil || missing > 0 || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%d missing, %v", missing, err)
+			}
+			var damage *wal.CorruptionError
+			if _, err := wal.Open(fs, filepath.Join(mendDir, "wal", "0"), wal.Options{}, nil); !errors.As(err, &damage) {
+				t.Errorf("it was changed: %v", err)
+			}
+		})
+	}
+}
+
+// TestMenderGoesOnFromASnapshot: what the newest snapshot covers need not be found. The log is marked to go on from it, so that no start takes an older one.
+func TestMenderGoesOnFromASnapshot(t *testing.T) {
+	for _, index := range []uint64{7, 8, 10} {
+		was := common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().manifest(until(2, 3, 8, 10, 2)).frame().close()
+		m := creationOf(mendReplica)
+		m.index, m.term = index, 2
+		file, err := wal.CreateSnapshot(was, filepath.Join(mendDir, "snapshots"), wal.SnapshotMeta{Shard: 1, Index: index, Term: 2, Conf: appendMark(nil, m)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := file.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		fs := damagedDisk(t, was, 3)
+		peers := []*memfs.FS{peerLog(t, 12, 99, 2, 12)}
+		if index >= 8 {
+			peers = nil
+		}
+		if missing, err := mendFrom(t, fs, peers...); err != nil || missing > 0 {
+			t.Fatalf("snapshot %d: %d missing, %v", index, missing, err)
+		}
+		sameAs(t, was, fs)
+		if err := wal.RemoveShardSnapshots(fs, filepath.Join(mendDir, "snapshots"), 1, func([]byte, error) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+		late := newDryRun(1, nil)
+		_, err = wal.ScanDamaged(fs, filepath.Join(mendDir, "wal", "0"), func(_ wal.Position, r wal.Record) error {
+			if r.Type == wal.RecordNodeMeta {
+				return nil
+			}
+			return late.record(r)
+		}, func(*wal.Damage) error { return nil })
+		if err != nil || late.fault == nil || !strings.Contains(late.fault.Error(), "snapshot") {
+			t.Errorf("snapshot %d: without it: %v, %v", index, late.fault, err)
+		}
+	}
+}
+
+// TestCensusIsWritten: a host that runs says in its log what it has, at its start and when a generation begins; that is what its log has.
+func TestCensusIsWritten(t *testing.T) {
+	r := newHostHarness(t, func(c *Config) { c.Log.SegmentBytes, c.Log.GenBytes = 4<<10, 16<<10 })
+	for i := range 200 {
+		r.add(fmt.Sprint("t", i), time.Hour)
+		if i%10 == 0 {
+			r.pass(50 * time.Millisecond)
+		}
+	}
+	r.pass(time.Second)
+	reads := []*dryRun{newDryRun(0, nil), newDryRun(1, nil)}
+	counted, gens := 0, map[uint64]bool{}
+	_, err := wal.ScanDamaged(r.fs, filepath.Join("data", "wal", "0"), func(pos wal.Position, rec wal.Record) error {
+		if rec.Type != wal.RecordNodeMeta {
+			return reads[rec.Shard].record(rec)
+		}
+		c, err := decodeManifest(rec.Data)
+		if err != nil {
+			return err
+		}
+		counted++
+		gens[pos.Gen] = true
+		byGroup := c.byGroup()
+		for _, read := range reads {
+			now := byGroup(read.id)
+			if now.replica == 0 || now.creation == nil {
+				t.Errorf("manifest %d: %+v", counted, now)
+			}
+			if read.check(&expected{replicaState: now}); read.wrong != nil || read.fault != nil {
+				t.Errorf("manifest %d, group %d: %v %v", counted, read.id, read.wrong, read.fault)
+			}
+		}
+		return nil
+	}, func(*wal.Damage) error { return nil })
+	if err != nil || counted < 3 || len(gens) < 2 {
+		t.Errorf("%d censuses in %d generations: %v", counted, len(gens), err)
+	}
+}
+
+// TestHostileMendingAnswers: what does not fit is not taken.
+func TestHostileMendingAnswers(t *testing.T) {
+	was := common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().manifest(until(2, 3, 8, 10, 2)).frame().close()
+	m, err := NewRepairer(damagedDisk(t, was, 3), mendDir, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	above := entryID{9, 2}
+	for _, a := range []answer{
+		{group: 0, above: above, term: 2, entries: []tailEntry{{index: 6, term: 2}}},
+		{group: 1, above: entryID{9, 3}, term: 3, entries: []tailEntry{{index: 6, term: 2}}},
+		{group: 1, above: above, term: 3, commit: 20, entries: []tailEntry{{index: 6, term: 2}}},
+		{group: 1, above: above, term: 2, entries: []tailEntry{{index: 4, term: 2}, {index: 9, term: 2}, {index: 1 << 60, term: 2}, {index: 6, term: 0}}},
+		{group: 1, above: above, commit: 5, entries: []tailEntry{{index: 6, term: 2}}},
+	} {
+		if n, err := m.Take(appendAnswers(nil, []answer{a})); n != 0 || err != nil {
+			t.Errorf("%+v: %d taken, %v", a, n, err)
+		}
+	}
+	wrong := []tailEntry{{index: 5, term: 2}, {index: 6, term: 2}, {index: 7, term: 1}, {index: 8, term: 2}}
+	if n, err := m.Take(appendAnswers(nil, []answer{{group: 1, above: above, term: 2, entries: wrong}})); n != 4 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	if err := m.Write(1); err == nil || !strings.Contains(err.Error(), "follows one of term") {
+		t.Errorf("terms that fall: %v", err)
+	}
+}
+
+func mendingSamples() [][]byte {
+	return [][]byte{
+		appendQuestions(nil, []question{{1, 5, 9, entryID{10, 3}}, {2, 7, 7, entryID{7, 0}}}),
+		appendAnswers(nil, []answer{{group: 1, above: entryID{10, 3}, term: 3, commit: 8, entries: []tailEntry{{index: 5, term: 2, data: []byte("a")}, {index: 6, term: 3, typ: pb.EntryConfChangeV2}}}, {}}),
+		appendManifest(nil, censusSample()),
+	}
+}
+
+func censusSample() *manifest {
+	birth := creationOf(mendReplica)
+	return &manifest{worker: 1, workers: 2, replicas: []replicaState{
+		{group: 1, replica: mendReplica, hard: hardState{3, 8, 100}, last: entryID{110, 3}, creation: &birth}, {group: 3, tombstone: mendReplica}}}
+}
+
+// FuzzMending: no bytes of another node, or of a log, make a reader of questions, answers or manifests panic; what is read is written again, and read
+// as the same.
+func FuzzMending(f *testing.F) {
+	for _, b := range mendingSamples() {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		again := func(first []byte, second []byte, err error) {
+			if err != nil || !bytes.Equal(first, second) {
+				t.Fatalf("%x\nagain %x: %v", first, second, err)
+			}
+		}
+		if list, err := decodeQuestions(b); err == nil {
+			first := appendQuestions(nil, list)
+			list, err = decodeQuestions(first)
+			again(first, appendQuestions(nil, list), err)
+		}
+		if list, err := decodeAnswers(b); err == nil {
+			first := appendAnswers(nil, list)
+			list, err = decodeAnswers(first)
+			again(first, appendAnswers(nil, list), err)
+		}
+		if c, err := decodeManifest(b); err == nil {
+			first := appendManifest(nil, c)
+			if c, err = decodeManifest(first); err == nil {
+				again(first, appendManifest(nil, c), nil)
+			} else {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,219 @@
+package shard
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/timer"
+	"carillon/vfs"
+	"carillon/wal"
+)
+
+// What a node that repairs its log asks the others, and what they answer (docs/formats/peer.md).
+
+const (
+	mendingVersion = 1
+	maxQuestions   = 4096
+	// An answer holds so much, give or take an entry; the rest is asked for again.
+	maxAnswerBytes = 8 << 20
+)
+
+var errMending = errors.New("malformed question or answer about lost entries")
+
+// question asks for some entries of a group, and for the term of the one behind them.
+type question struct {
+	group       timer.ShardID
+	first, last uint64
+	above       entryID
+}
+
+// answer is what a node has of them that is sure to be in its log.
+type answer struct {
+	group   timer.ShardID
+	above   entryID // as asked
+	term    uint64  // of its own entry at above.index; 0: it has none
+	commit  uint64  // its log is known to be committed up to there
+	entries []tailEntry
+}
+
+func appendQuestions(b []byte, list []question) []byte {
+	b = append(b, mendingVersion)
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, q := range list {
+		for _, v := range []uint64{uint64(q.group), q.first, q.last, q.above.index, q.above.term} {
+			b = binary.AppendUvarint(b, v)
+		}
+	}
+	return b
+}
+
+func decodeQuestions(b []byte) ([]question, error) {
+	r, n, err := mendingReader(b)
+	if err != nil || n > maxQuestions {
+		return nil, errMending
+	}
+	list := make([]question, n)
+	for i := range list {
+		q := &list[i]
+		if q.group, err = r.group(); err != nil {
+			return nil, err
+		}
+		q.first, q.last, q.above = r.uvarint(), r.uvarint(), entryID{r.uvarint(), r.uvarint()}
+		if q.first == 0 || q.last < q.first || q.last-q.first >= maxMissingRange || q.above.index < q.last || q.above.index == 1<<64-1 {
+			return nil, errMending
+		}
+	}
+	return list, r.end()
+}
+
+func appendAnswers(b []byte, list []answer) []byte {
+	b = append(b, mendingVersion)
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, a := range list {
+		for _, v := range []uint64{uint64(a.group), a.above.index, a.above.term, a.term, a.commit, uint64(len(a.entries))} {
+			b = binary.AppendUvarint(b, v)
+		}
+		for _, e := range a.entries {
+			b = binary.AppendUvarint(b, e.index)
+			b = binary.AppendUvarint(b, e.term)
+			b = append(b, byte(e.typ))
+			b = appendBlock(b, string(e.data))
+		}
+	}
+	return b
+}
+
+// decodeAnswers reads what appendAnswers wrote; the data point into the bytes.
+func decodeAnswers(b []byte) ([]answer, error) {
+	r, n, err := mendingReader(b)
+	if err != nil || n > maxQuestions {
+		return nil, errMending
+	}
+	list := make([]answer, n)
+	for i := range list {
+		a := &list[i]
+		if a.group, err = r.group(); err != nil {
+			return nil, err
+		}
+		a.above, a.term, a.commit = entryID{r.uvarint(), r.uvarint()}, r.uvarint(), r.uvarint()
+		n := r.uvarint()
+		if n > uint64(len(r.rest))/4 { // an entry takes four bytes at least
+			return nil, errMending
+		}
+		for k := uint64(0); k < n && !r.bad; k++ {
+			a.entries = append(a.entries, tailEntry{index: r.uvarint(), term: r.uvarint(), typ: pb.EntryType(r.byte()), data: r.bytes()})
+		}
+	}
+	return list, r.end()
+}
+
+func mendingReader(b []byte) (r *recordReader, n uint64, err error) {
+	if len(b) == 0 || b[0] != mendingVersion {
+		return nil, 0, errMending
+	}
+	r = &recordReader{rest: b[1:]}
+	n = r.uvarint()
+	if n > uint64(len(r.rest)) {
+		return nil, 0, errMending
+	}
+	return r, n, nil
+}
+
+// group reads a group's id.
+func (r *recordReader) group() (timer.ShardID, error) {
+	id := r.uvarint()
+	if id > 65535 {
+		return 0, errMending
+	}
+	return timer.ShardID(id), nil
+}
+
+// AnswerMending answers another node's questions from the log in a data directory, which may be in use, or damaged itself. It reads the log
+// twice, and changes nothing.
+func AnswerMending(fs vfs.FS, dir string, shards int, body []byte) ([]byte, error) {
+	asked, err := decodeQuestions(body)
+	if err != nil {
+		return nil, err
+	}
+	log := filepath.Join(dir, "wal", "0")
+	groups := make([]*survivingLog, shards+1)
+	for _, q := range asked {
+		if int(q.group) > shards {
+			return nil, fmt.Errorf("shard %d: there are only %d", q.group, shards)
+		}
+		groups[q.group] = newSurvivingLog(q.group)
+	}
+	recount := func(c *manifest) error {
+		byGroup := c.byGroup()
+		for _, g := range groups {
+			if g != nil && c.covers(g.id) && len(g.pending) > 0 {
+				_, _, _ = g.recount(byGroup(g.id), nil) // what it contradicts stays in doubt
+			}
+		}
+		return nil
+	}
+	if _, err := salvage(fs, log, groups, recount); err != nil {
+		return nil, err
+	}
+	list := make([]answer, len(asked))
+	for i, q := range asked {
+		list[i] = answer{group: q.group, above: q.above, commit: groups[q.group].life.commit}
+		list[i].term = termIn(groups[q.group].held(), q.above.index)
+	}
+	if err := collect(fs, log, groups, asked, list); err != nil {
+		return nil, err
+	}
+	return appendAnswers(nil, list), nil
+}
+
+// termIn is the term of an entry; 0: it is not there.
+func termIn(held []stretch, index uint64) uint64 {
+	for _, s := range held {
+		if s.first <= index && index <= s.last {
+			return s.term
+		}
+	}
+	return 0
+}
+
+// collect reads the log once more for the entries that are asked for, those that are held, until an answer is full.
+func collect(fs vfs.FS, log string, groups []*survivingLog, asked []question, list []answer) error {
+	held, questions := make([][]stretch, len(groups)), make([][]int, len(groups))
+	for i, q := range asked {
+		held[q.group] = groups[q.group].held()
+		questions[q.group] = append(questions[q.group], i)
+	}
+	bytes, have := 0, map[[2]uint64]bool{} // entries, by the question's number and their index
+	_, err := wal.ScanDamaged(fs, log, func(_ wal.Position, r wal.Record) error {
+		if r.Type != wal.RecordEntries || int(r.Shard) >= len(groups) || groups[r.Shard] == nil || bytes > maxAnswerBytes {
+			return nil
+		}
+		ents, err := readEntries(r.Data)
+		if err != nil {
+			return err
+		}
+		for _, i := range questions[r.Shard] {
+			q := &asked[i]
+			if q.last < ents[0].index || q.first > ents[len(ents)-1].index {
+				continue
+			}
+			for _, e := range ents {
+				key := [2]uint64{uint64(i), e.index}
+				if e.index < q.first || e.index > q.last || have[key] || e.term != termIn(held[q.group], e.index) {
+					continue
+				}
+				have[key] = true
+				bytes += len(e.data) + entryOverhead
+				e.data = slices.Clone(e.data)
+				list[i].entries = append(list[i].entries, e)
+			}
+		}
+		return nil
+	}, func(*wal.Damage) error { return nil })
+	return err
+}

@@ -1,0 +1,91 @@
+package shard
+
+import "carillon/timer"
+
+// missedAfterMs is how late a leader finds an occurrence that counts as missed: later than any hand-over makes it.
+const missedAfterMs = 10_000
+
+// again is when the occurrence after this one is due, which ends now; 0: there is none. startedMs is the start of this attempt.
+// The leader decides it, as everything that needs a clock and rules that may change: tables only check and schedule.
+func (l *scheduler) again(h timer.Handle, startedMs int64) int64 {
+	s, ok := l.group.table.series(h)
+	if !ok || s.last {
+		return 0
+	}
+	if s.startedMs == 0 {
+		s.startedMs = startedMs
+	}
+	now := l.group.w.nowMs
+	ahead := s.dueMs > now+clockAheadMs && l.group.w.sure() // it was called by a clock that was; one in doubt does not say so
+	if ahead && s.repeat.CatchUp != timer.CatchUpAll {
+		return timer.ClampMs(l.calendar.Nearest(&s.repeat, s.dueMs, now))
+	}
+	return timer.ClampMs(l.calendar.Next(&s.repeat, s.dueMs, min(s.startedMs, now), now))
+}
+
+// missed takes an occurrence that nobody made in time out of the way, where the series says so. It reports that it did.
+func (l *scheduler) missed(e entry) bool {
+	nowMs := l.group.w.nowMs
+	if nowMs-e.dueMs <= missedAfterMs {
+		return false
+	}
+	t := l.group.table
+	if !t.Live(e.handle, e.seq) {
+		return false
+	}
+	d := t.Due(e.handle)
+	if d.Rev != e.rev || d.State != timer.Scheduled || d.Attempts != 0 {
+		return false
+	}
+	s, ok := t.series(e.handle)
+	if !ok || s.repeat.CatchUp != timer.CatchUpSkip || s.startedMs != 0 || s.dueMs != d.NextMs {
+		return false
+	}
+	l.skips = append(l.skips, e)
+	return true
+}
+
+// proposeSkips has missed occurrences moved on to their next.
+func (g *group) proposeSkips() {
+	l := g.scheduler
+	for _, e := range l.skips {
+		if s, ok := g.table.series(e.handle); ok && g.table.Live(e.handle, e.seq) {
+			g.batch.Skip(e.handle, e.seq, e.rev, timer.ClampMs(l.calendar.Next(&s.repeat, s.dueMs, 0, g.w.nowMs)))
+			g.items = append(g.items, item{kind: silentItem})
+		}
+	}
+	for _, e := range l.realigns {
+		g.batch.Skip(e.handle, e.seq, e.rev, e.dueMs)
+		g.items = append(g.items, item{kind: silentItem})
+	}
+	l.skips, l.realigns = l.skips[:0], l.realigns[:0]
+}
+
+// overlap is an occurrence whose next does not wait for its end.
+type overlap struct {
+	handle     timer.Handle
+	seq, fence uint64
+	nextMs     int64
+}
+
+// overlap has the next occurrence scheduled beside one that starts, where the series says so.
+func (l *scheduler) overlap(h timer.Handle, seq, fence uint64) {
+	s, ok := l.group.table.series(h)
+	if !ok || s.last || !s.repeat.Overlap {
+		return
+	}
+	nowMs := l.group.w.nowMs
+	if next := timer.ClampMs(l.calendar.Next(&s.repeat, s.dueMs, nowMs, nowMs)); next != 0 {
+		l.overlaps = append(l.overlaps, overlap{h, seq, fence, next})
+		l.group.w.touchNext(l.group)
+	}
+}
+
+// proposeOverlaps has them scheduled. One that is lost is scheduled when the attempt ends, or the next starts.
+func (g *group) proposeOverlaps() {
+	for _, o := range g.scheduler.overlaps {
+		g.batch.Overlap(o.handle, o.seq, o.fence, o.nextMs)
+		g.items = append(g.items, item{kind: silentItem})
+	}
+	g.scheduler.overlaps = g.scheduler.overlaps[:0]
+}

@@ -1,0 +1,325 @@
+package shard
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/timer"
+	"carillon/wal"
+)
+
+// A replica that lacks what the log in memory no longer has is sent a snapshot: raft's message says which, the state streams beside
+// it (Peers.SendSnapshot → Host.Receive), is written to a file of the receiver's own, read back and checked, and only then raft hears of it.
+
+// SnapshotStream is a snapshot on its way to another node.
+type SnapshotStream struct {
+	Header []byte // says what it is; equal headers are the same stream
+	Size   int64
+	Open   func() (SnapshotSource, error)
+	Done   func(error) // called once, when the other has taken it or it failed
+}
+
+// SnapshotSource reads a snapshot's state from any place on. wal.SnapshotReader is one.
+type SnapshotSource interface {
+	io.Reader
+	SeekTo(offset int64) error
+	Close() error
+}
+
+// offerSnapshot is raft's question for a snapshot to send. One that the log in memory goes on from, and that knows the members of
+// today, is offered; else one is made, and raft asks again.
+func (g *group) offerSnapshot() (*pb.Snapshot, error) {
+	f := &g.files
+	if g.quarantine != nil || g.damaged {
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	if f.newest == 0 || f.newest < g.store.offset || f.newest < g.confIndex || f.newestConf == nil {
+		g.wantSnapshot = true
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(f.newest), Term: new(f.newestTerm), ConfState: f.newestConf}}, nil
+}
+
+// sendSnapshot streams the snapshot that raft's message names.
+func (g *group) sendSnapshot(m *pb.Message) {
+	from, to := m.GetFrom(), m.GetTo()
+	stream, err := g.streamSnapshot(m, false, func(size int64, err error) {
+		g.w.box.post(&shipped{group: g, from: from, to: to, size: size, err: err})
+	})
+	if err != nil {
+		g.raft.ReportSnapshot(to, raft.SnapshotFailure)
+		return
+	}
+	g.w.host.cfg.Peers.SendSnapshot(nodeOf(to), stream)
+}
+
+// streamSnapshot makes a stream of the snapshot that a message names; done is called when it has
+// ended.
+func (g *group) streamSnapshot(m *pb.Message, refill bool, done func(size int64, err error)) (*SnapshotStream, error) {
+	meta := wal.SnapshotMeta{Shard: uint32(g.id), Index: m.Snapshot.GetMetadata().GetIndex(), Term: m.Snapshot.GetMetadata().GetTerm()}
+	h := g.w.host
+	file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
+	if err != nil {
+		h.cfg.Logger.Error("a snapshot for another node cannot be read; a new one is made", "shard", uint32(g.id), "error", err)
+		g.files.newestConf, g.wantSnapshot = nil, true
+		return nil, err
+	}
+	size, hash := file.Size(), file.Meta().Hash
+	_ = file.Close()
+	return &SnapshotStream{
+		Header: appendTransferHeader(nil, &transferHeader{group: g.id, message: m, hash: hash, epoch: g.files.newestEpoch, refill: refill}),
+		Size:   size,
+		Open: func() (SnapshotSource, error) {
+			file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
+			if err != nil {
+				return nil, err // not a nil reader in an interface, which is not nil
+			}
+			return file, nil
+		},
+		Done: func(err error) { done(size, err) },
+	}, nil
+}
+
+// shipped is told how a stream ended.
+type shipped struct {
+	group    *group
+	from, to uint64
+	size     int64
+	err      error
+}
+
+func (s *shipped) handle(w *worker) {
+	g := s.group
+	if s.err == nil {
+		w.host.cfg.Observer.SnapshotSent(s.size)
+	}
+	if g.raft == nil || g.replica != s.from || !g.leader {
+		return
+	}
+	status := raft.SnapshotFinish
+	if s.err != nil {
+		status = raft.SnapshotFailure
+		w.host.cfg.Logger.Warn("a snapshot did not reach another node; it is sent again", "shard", uint32(g.id), "node", w.host.nodeName(nodeOf(s.to)), "error", s.err)
+	}
+	g.raft.ReportSnapshot(s.to, status)
+	w.touch(g)
+}
+
+// transferHeader is a stream's header: raft's message, the state's hash, the epoch of its membership.
+type transferHeader struct {
+	group   timer.ShardID
+	message *pb.Message
+	hash    uint64
+	epoch   uint32
+	refill  bool // it is for a replica in quarantine, and raft is not to hear of it
+}
+
+// The first byte of a header.
+const (
+	transferVersion = 1
+	refillShipment  = 2 // the same, of a refill
+)
+
+func appendTransferHeader(b []byte, s *transferHeader) []byte {
+	version := byte(transferVersion)
+	if s.refill {
+		version = refillShipment
+	}
+	b = append(b, version)
+	b = binary.LittleEndian.AppendUint64(b, s.hash)
+	b = binary.AppendUvarint(b, uint64(s.group))
+	b = binary.AppendUvarint(b, uint64(s.epoch))
+	return appendMessage(b, s.message)
+}
+
+func decodeTransferHeader(b []byte) (*transferHeader, error) {
+	if len(b) < 9 || b[0] != transferVersion && b[0] != refillShipment {
+		return nil, errMessage
+	}
+	s := &transferHeader{hash: binary.LittleEndian.Uint64(b[1:]), refill: b[0] == refillShipment}
+	r := recordReader{rest: b[9:]}
+	group, epoch := r.uvarint(), r.uvarint()
+	if r.bad || group > 1<<32-1 || epoch > 1<<32-1 {
+		return nil, errMessage
+	}
+	s.group, s.epoch = timer.ShardID(group), uint32(epoch)
+	var err error
+	if s.message, err = decodeMessage(r.rest); err != nil {
+		return nil, err
+	}
+	if s.message.GetType() != pb.MsgSnap || s.message.Snapshot == nil {
+		return nil, errMessage
+	}
+	return s, nil
+}
+
+// Receive begins to take a snapshot that another node streams.
+func (h *Host) Receive(from uint64, header []byte, size int64) (*Incoming, error) {
+	select {
+	case <-h.started:
+	default:
+		return nil, timer.ErrRecovering
+	}
+	s, err := decodeTransferHeader(header)
+	if err != nil || int(s.group) >= len(h.groups) || nodeOf(s.message.GetFrom()) != from {
+		return nil, fmt.Errorf("shard: snapshot stream: %w", errMessage)
+	}
+	if nodeOf(s.message.GetTo()) != h.cfg.Node {
+		return nil, fmt.Errorf("shard: snapshot stream: it is for node %d", nodeOf(s.message.GetTo()))
+	}
+	meta := s.message.Snapshot.GetMetadata()
+	in := &Incoming{host: h, header: s, size: size}
+	in.mark = snapshotMark{replica: s.message.GetTo(), index: meta.GetIndex(), term: meta.GetTerm(), conf: meta.GetConfState(), hash: s.hash, epoch: s.epoch}
+	in.meta = wal.SnapshotMeta{Shard: uint32(s.group), Index: in.mark.index, Term: in.mark.term, Hash: s.hash, Conf: appendMark(nil, in.mark)}
+	if !h.stream.HasRoom(uint64(max(size, 0))) {
+		return nil, fmt.Errorf("shard: no room for a snapshot of %d bytes: %d are free", size, h.stream.Disk().Free)
+	}
+	in.dir = h.snapshotDir()
+	if s.refill {
+		in.dir = h.refillDir()
+		if err := h.cfg.FS.MkdirAll(in.dir); err != nil {
+			return nil, fmt.Errorf("shard: snapshot stream: %w", err)
+		}
+	}
+	if in.file, err = wal.CreateSnapshot(h.cfg.FS, in.dir, in.meta); err != nil {
+		return nil, err
+	}
+	in.file.KeepFree(h.stream.SnapshotFloor())
+	return in, nil
+}
+
+// Incoming is a snapshot that is being received. One goroutine uses it.
+type Incoming struct {
+	host   *Host
+	header *transferHeader
+	mark   snapshotMark
+	meta   wal.SnapshotMeta
+	dir    string
+	file   *wal.SnapshotWriter
+	size   int64
+	have   int64
+}
+
+// Have is how much of it is here.
+func (in *Incoming) Have() int64 { return in.have }
+
+// Write takes the next bytes.
+func (in *Incoming) Write(p []byte) (int, error) {
+	if in.have+int64(len(p)) > in.size {
+		return 0, errors.New("shard: a snapshot stream is longer than it said")
+	}
+	n, err := in.file.Write(p)
+	in.have += int64(n)
+	return n, err
+}
+
+// Abort gives it up.
+func (in *Incoming) Abort() { in.file.Abort() }
+
+// Commit makes the file durable, reads it back, and hands it to the group. After an error it is as if nothing had come.
+func (in *Incoming) Commit() error {
+	if in.have != in.size {
+		in.file.Abort()
+		return fmt.Errorf("shard: a snapshot stream ended after %d of %d bytes", in.have, in.size)
+	}
+	if err := in.file.Commit(); err != nil {
+		return err
+	}
+	h, g := in.host, in.host.groups[in.header.group]
+	a := &receivedSnapshot{group: g, message: in.header.message, mark: in.mark, size: in.size, refill: in.header.refill}
+	h.arriving.Add(in.size)
+	h.memory.Add(in.size)
+	defer func() {
+		h.arriving.Add(-in.size)
+		h.memory.Add(-in.size)
+	}()
+	path := filepath.Join(in.dir, in.meta.FileName())
+	if err := a.read(in.dir, in.meta.FileName()); err != nil {
+		_ = h.cfg.FS.Remove(path)
+		return err
+	}
+	if a.refill { // the group writes a snapshot of its own when it has taken the state
+		_ = h.cfg.FS.Remove(path)
+	}
+	return g.w.box.put(a, math.MaxInt)
+}
+
+// receivedSnapshot is a snapshot that is here whole.
+type receivedSnapshot struct {
+	group   *group
+	message *pb.Message
+	mark    snapshotMark
+	size    int64
+	state   any // see Host.readState
+	refill  bool
+}
+
+// read reads the file back into a state of its own.
+func (a *receivedSnapshot) read(dir, name string) error {
+	h := a.group.w.host
+	f, err := wal.OpenSnapshot(h.cfg.FS, dir, name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if a.state, err = h.readState(f, a.group.id, a.mark.hash); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func (a *receivedSnapshot) handle(w *worker) {
+	g := a.group
+	if g.replica != a.mark.replica {
+		g.leftovers.some = true
+		return // the replica was removed
+	}
+	switch {
+	case g.raft == nil:
+		return // it is not needed any more
+	case a.refill:
+		if g.quarantine != nil {
+			g.quarantine.received = a
+			g.takeRefill()
+		}
+		return
+	case a.mark.index <= g.applied:
+		return
+	}
+	before := g.raft.BasicStatus().GetCommit()
+	_ = g.raft.Step(a.message)
+	// Raft decides, and says so in its next append. If it has taken this one, all up to its end is committed; what does not go beyond that it has
+	// not taken: an older one may come behind a newer one in one turn.
+	if before < a.mark.index && g.raft.BasicStatus().GetCommit() >= a.mark.index {
+		g.incoming = a
+	}
+	w.touch(g)
+}
+
+// install makes an arrived snapshot the group's state, as raft has decided.
+func (g *group) install(s *pb.Snapshot) snapshotMark {
+	a := g.incoming
+	index := s.GetMetadata().GetIndex()
+	if a == nil || a.mark.index != index || a.mark.term != s.GetMetadata().GetTerm() {
+		panic(fmt.Sprintf("shard %d: raft restores from snapshot %d, which has not arrived", g.id, index))
+	}
+	g.incoming = nil
+	g.installs++
+	if run := g.w.snapshot; run != nil && run.group == g {
+		run.abort()
+	}
+	g.replaceState(a.state)
+	g.trustAgain()
+	g.place(a.mark)
+	g.confIndex = index
+	g.files.restored(&a.mark)
+	g.w.host.cfg.Observer.SnapshotReceived(a.size)
+	return a.mark
+}

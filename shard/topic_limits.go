@@ -1,0 +1,160 @@
+package shard
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"carillon/timer"
+)
+
+// A scheduler's side of its topics' limits. Concurrency counts a lease from its proposal to its end; a rate counts it when it is proposed,
+// which in such a topic is not before the timer is due, so that no burst gathers ahead of its time.
+
+// carriedLease is one that a former leader took and that has not ended, of a topic with a limit.
+type carriedLease struct {
+	seq   uint64
+	limit *limit
+	until time.Duration // of one that is left over from a leadership: until then it counts at most; monotonic
+}
+
+// setLimit begins or ends counting for a topic, as its policy says.
+func (l *scheduler) setLimit(q *topicQueue) {
+	want := q.topic != nil && q.topic.Policy.Limited()
+	switch {
+	case want == (q.limiterUse != nil):
+	case want:
+		q.limiterUse = l.group.w.host.limits.join(q.id, func() { l.group.w.box.post(&lent{scheduler: l, queue: q}) })
+		for _, f := range l.activeLeases {
+			if f.queue.queue == q && f.limit == nil && f.phase != reporting {
+				f.limit = q.limiterUse.limit
+				f.limit.lend()
+			}
+		}
+	default:
+		q.limiterUse.leave(l.group.w.mono)
+		q.limiterUse = nil
+	}
+}
+
+// lent tells a scheduler that a topic of its may lease one more.
+type lent struct {
+	scheduler *scheduler
+	queue     *topicQueue
+}
+
+func (e *lent) handle(w *worker) {
+	q := e.queue
+	if !e.scheduler.active || e.scheduler.topics[q.id] != q || q.limiterUse == nil {
+		return // what was lent went back when the place was given up
+	}
+	for _, n := range q.lanes {
+		n.shutMs = w.nowMs
+	}
+	e.scheduler.join(q)
+	w.touch(e.scheduler.group)
+}
+
+// admit asks for leave to lease the head of a destination queue. Without it the topic waits to be told, or to ask again.
+func (l *scheduler) admit(n *destQueue) bool {
+	ok, wait := n.queue.limiterUse.acquire(n.queue.topic, l.group.w.mono)
+	if !ok {
+		n.shutMs = l.group.w.nowMs
+		l.shut.push(queueKey{l.group.w.mono + wait, n})
+	}
+	return ok
+}
+
+// rest gives back what a topic was lent and cannot use now.
+func (l *scheduler) rest(q *topicQueue) {
+	if q.limiterUse != nil {
+		q.limiterUse.release(l.group.w.mono)
+	}
+}
+
+// uncount ends what an active lease counts towards its topic's limit.
+func (l *scheduler) uncount(f *activeLease) {
+	if f.limit != nil {
+		f.limit.end(l.group.w.mono, f.called)
+		f.limit = nil
+	}
+}
+
+// countCarried counts a lease that the walk has found, unless it is counted already.
+func (l *scheduler) countCarried(q *topicQueue, h timer.Handle, d *Due) {
+	if _, counted := l.carried[h]; counted || q.limiterUse == nil || d.State != timer.Leased {
+		return
+	}
+	if f := l.activeLeases[h]; f != nil && f.limit != nil && f.seq == d.Seq {
+		return
+	}
+	if c, ok := l.carriedOver[h]; ok && c.seq == d.Seq && c.limit == q.limiterUse.limit {
+		delete(l.carriedOver, h)
+		l.carried[h] = c
+		return
+	}
+	l.carried[h] = carriedLease{seq: d.Seq, limit: q.limiterUse.limit}
+	q.limiterUse.limit.lend()
+}
+
+// uncountCarried looks again at a lease that an entry may have ended.
+func (l *scheduler) uncountCarried(h timer.Handle) {
+	c, ok := l.carried[h]
+	if !ok {
+		return
+	}
+	if d := l.group.table.Due(h); d.Seq != c.seq || d.State != timer.Leased {
+		delete(l.carried, h)
+		c.limit.end(l.group.w.mono, true)
+	}
+}
+
+// endLimits is for the end of a leadership: who leads next counts anew. Calls that run count on with their active leases. What consumers have counts on
+// too, for as long as it lasts: nobody knows when the next one has begun to count it, and others must not take it for free meanwhile.
+func (l *scheduler) endLimits() {
+	for _, id := range slices.Sorted(maps.Keys(l.topics)) { // who is lent what is given back here must not depend on chance
+		if q := l.topics[id]; q.limiterUse != nil {
+			q.limiterUse.leave(l.group.w.mono)
+			q.limiterUse = nil
+		}
+	}
+	for _, h := range slices.Sorted(maps.Keys(l.carried)) {
+		c, d := l.carried[h], l.group.table.Due(h)
+		if d.Seq == c.seq && d.State == timer.Leased && d.Holder != byCall {
+			c.until = l.holdsUntil(h, &d)
+			l.carriedOver[h] = c
+			continue
+		}
+		c.limit.end(l.group.w.mono, true)
+	}
+	l.carried = nil
+}
+
+// leftGrace is for how long after its end a lease counts that a former leadership left and that has not ended for all that this replica knows: there
+// may be no leader yet, and the next one may prolong it as soon as there is.
+const leftGrace = 5 * time.Second
+
+// endCarriedOver ends the counting of what consumers had when the last leadership ended, and have no more; all: whatever it is.
+func (l *scheduler) endCarriedOver(all bool) {
+	if len(l.carriedOver) == 0 || !all && l.group.w.mono < l.carriedOverAt {
+		return
+	}
+	l.carriedOverAt = l.group.w.mono + limitPoll
+	for _, h := range slices.Sorted(maps.Keys(l.carriedOver)) {
+		c, g := l.carriedOver[h], l.group
+		over, until := all, c.until
+		if !over && g.raft != nil {
+			d := g.table.Due(h)
+			over = d.Seq != c.seq || d.State != timer.Leased
+			until += leftGrace
+		}
+		if !over && g.w.mono < until {
+			continue
+		}
+		if !over { // whoever leads now may have prolonged it
+			g.w.host.limits.shares.Abandoned(c.limit.id)
+		}
+		delete(l.carriedOver, h)
+		c.limit.end(g.w.mono, true)
+	}
+}

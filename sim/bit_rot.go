@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"io"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"carillon/timer"
+)
+
+// reached is how far a replica had come. All that was applied is on its disk, so the next process on that disk has it in its log (I10).
+type reached struct{ replica, applied uint64 }
+
+// remembers checks that after a start the disk has what it had.
+func (n *node) remembers() {
+	if n.reached == nil {
+		n.reached = make([]reached, n.w.swarm.shards+1)
+	}
+	for i, had := range n.reached {
+		if had.replica != 0 && had.applied > 1 && n.host.Progress(timer.ShardID(i)).Replica == 0 { // one without entries may not have been on disk yet
+			n.w.violate("I10", "node %d: replica %x of group %d, which had applied entry %d, is gone after a start", n.id, had.replica, i, had.applied)
+		}
+		if p := n.host.Progress(timer.ShardID(i)); had.replica != 0 && p.Replica == had.replica && p.Last < had.applied {
+			n.w.violate("I10", "node %d: the log of group %d ends at entry %d after a start, but %d was applied before", n.id, i, p.Last, had.applied)
+		}
+	}
+	for i := range n.w.swarm.shards + 1 {
+		id := timer.ShardID(i)
+		gave, p := n.votes[id], n.host.Progress(id)
+		if gave.replica != 0 && p.Replica == gave.replica && (p.HardTerm < gave.term || p.HardTerm == gave.term && p.Vote != gave.vote) {
+			n.w.violate("I10", "node %d, group %d: term %d, vote %x after a start, but it voted for %x in term %d", n.id, i, p.HardTerm, p.Vote, gave.vote, gave.term)
+		}
+	}
+}
+
+// replace gives a machine up. Its place is taken by one of the same name with an empty disk, under an id of its own.
+func (n *node) replace() {
+	w := n.w
+	n.gone = true
+	n.stop(true)
+	fresh := w.newNode(n.name)
+	w.after(w.chance.between(time.Second, 10*time.Second), func() {
+		if !fresh.up && !fresh.held { // all may have been begun meanwhile, and one is held down on purpose
+			w.join(fresh)
+		}
+	})
+}
+
+// bitRot damages a file at rest, once in a machine's life and only when nothing else is wrong: a minority may lose what it has. The next process
+// there either refuses to start, or does without what is damaged; it never serves it.
+func (w *World) bitRot() {
+	n := w.any()
+	if n.rotten || w.swarm.nodes < 3 || !w.whole() {
+		return
+	}
+	files := n.durableFiles()
+	if len(files) == 0 {
+		return
+	}
+	f := files[w.chance.IntN(len(files))]
+	n.stop(false)
+	n.rotten = true
+	w.counts.Rots++
+	w.note(n, "rot", uint64(f.upTo), 0, f.path)
+	err := n.disk.Damage(f.path, func(b []byte) []byte { return w.spoil(b, f.upTo) })
+	if err != nil {
+		w.violate("rot", "%v", err)
+	}
+}
+
+// spoil flips a bit, or overwrites some bytes, or loses sectors, of the first so many bytes of a file.
+func (w *World) spoil(b []byte, upTo int) []byte {
+	r := w.chance
+	at := r.IntN(upTo)
+	switch r.IntN(3) {
+	case 0:
+		b[at] ^= 1 << r.IntN(8)
+	case 1:
+		for end := min(upTo, at+1+r.IntN(200)); at < end; at++ {
+			b[at] = byte(r.Uint32())
+		}
+	default:
+		const sector = 512
+		at -= at % sector
+		clear(b[at:min(upTo, at+sector*(1+r.IntN(4)))])
+	}
+	return b
+}
+
+// durableFile is a file and how much of it is known to have been on disk.
+type durableFile struct {
+	path string
+	upTo int
+}
+
+// durableFiles are the log's segments and the snapshots. Of the newest segment only the first quarter counts: it takes a later frame to tell
+// damage to a frame that was on disk from the end of a write that was never finished.
+func (n *node) durableFiles() (list []durableFile) {
+	const least = 4096
+	segments := n.files(filepath.Join(dataDir, "wal", "0"), true)
+	for i, path := range segments {
+		size := n.content(path)
+		if i == len(segments)-1 {
+			if size < least {
+				continue
+			}
+			size /= 4
+		}
+		if size > 0 {
+			list = append(list, durableFile{path, size})
+		}
+	}
+	for _, path := range n.files(filepath.Join(dataDir, "snapshots"), false) {
+		if size := n.content(path); size > 0 && filepath.Ext(path) == ".snap" {
+			list = append(list, durableFile{path, size})
+		}
+	}
+	return list
+}
+
+// files are the paths of the files in dir, or, deep, in the directories in it that are generations; in order.
+func (n *node) files(dir string, deep bool) (list []string) {
+	entries, err := n.disk.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name)
+		switch {
+		case e.Dir && deep && e.Name != "spare": // which holds no frames
+			list = append(list, n.files(path, false)...)
+		case !e.Dir && !deep && filepath.Ext(e.Name) != ".broken":
+			list = append(list, path)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// content is how long a file is without the zeros at its end.
+func (n *node) content(path string) int {
+	f, err := n.disk.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		return 0
+	}
+	for len(b) > 0 && b[len(b)-1] == 0 {
+		b = b[:len(b)-1]
+	}
+	return len(b)
+}

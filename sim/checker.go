@@ -1,0 +1,414 @@
+package sim
+
+import (
+	"time"
+
+	"carillon/timer"
+)
+
+// write is what a client wrote of a timer: payload and time belong together (I6).
+type write struct {
+	op      uint64
+	asked   time.Duration // when a client first did
+	dueMs   int64
+	payload string
+
+	// In the feature topics only.
+	every, count int64 // of a series
+	catchUp      timer.CatchUp
+	timetable    *timetable // of a series by the calendar
+	capped       bool       // a longest wait may make it due earlier
+	maxWaitMs    int64
+	acked, alone bool // alone: no other change of the id was open when it was asked for
+	call         int  // the so-many-th change of the id
+	priority     uint8
+	expiresMs    int64 // after it is due
+	relative     bool  // the time was given as a delay
+	labels       []string
+	more         func(*timer.Spec)
+	starts       map[int64]startedAs // by due time: the timer that its first call was of
+	over         map[int64]bool      // by due time: delivered, or refused for good
+}
+
+// startedAs is a timer that an occurrence of a series was first called as.
+type startedAs struct {
+	seq uint64
+	at  time.Duration
+}
+
+// timerKey names one timer for ever.
+type timerKey struct {
+	shard timer.ShardID
+	seq   uint64
+}
+
+// idKey names an id.
+type idKey struct {
+	topic timer.TopicID
+	id    string
+}
+
+// life is what is known of one timer.
+type life struct {
+	id        idKey
+	shard     timer.ShardID
+	seq       uint64
+	acked     bool
+	versions  map[uint32]*write // as acknowledged
+	newest    uint32            // version acknowledged
+	prevented bool              // a cancel was answered so
+	delivered int
+	attempts  map[attemptKey]uint64 // started calls: their fences
+	fence     uint64                // of the last started call
+	running   *call
+}
+
+// attemptKey names an attempt. A replaced timer (PUT) begins to count anew, with its next version.
+type attemptKey struct {
+	version uint32
+	attempt int
+}
+
+// named is what clients did with an id.
+type named struct {
+	since   time.Duration     // when they began
+	writes  map[string]*write // by payload
+	cancels int               // asked for, and not known to have been refused
+	lives   []*life
+}
+
+type recentID struct {
+	id    string
+	topic timer.TopicID
+}
+
+// checker is what the checker knows: what clients were told, what receivers saw, what replicas were at each entry.
+type checker struct {
+	ops       uint64
+	recent    []recentID
+	changed   recentID // the last that was changed
+	ids       map[idKey]*named
+	names     []idKey // in order
+	lives     map[timerKey]*life
+	replicas  replicas
+	sick      map[uint64]bool // nodes whose disk was made to fail
+	history   history
+	features  featureChecker
+	leases    leaseChecker
+	order     orderChecker
+	limits    limitChecker
+	attempts  attemptChecker
+	successes successChecker
+	visits    map[timer.TopicID]visit
+	ranked    *rankChecker
+	bulks     *bulkChecker
+	turned    *turnChecker // nil: nobody changes a delivery
+
+	buried map[uint64]bool // nodes that are known to be out of the cluster; nil: that is not held against majorities
+	times  shardTimes
+	misled time.Duration // when a process was last sure of a wrong clock, as it had to be; 0: none was
+}
+
+func newChecker() *checker {
+	b := &checker{ids: map[idKey]*named{}, lives: map[timerKey]*life{}, sick: map[uint64]bool{}, replicas: newReplicas(), attempts: newAttemptChecker(),
+		features: featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}},
+		leases:   leaseChecker{timers: map[timerKey]*lease{}}, order: orderChecker{lines: map[string][]*inLine{}}}
+	b.judgeVisits()
+	return b
+}
+
+func (b *checker) nextOp() uint64 {
+	b.ops++
+	return b.ops
+}
+
+// remember keeps the last ids for further operations.
+func (b *checker) remember(id string, topic timer.TopicID) {
+	b.recent = append(b.recent, recentID{id, topic})
+	if len(b.recent) > 40 {
+		b.recent = b.recent[1:]
+	}
+}
+
+func (b *checker) named(k idKey) *named {
+	n := b.ids[k]
+	if n == nil {
+		n = &named{writes: map[string]*write{}}
+		b.ids[k] = n
+		b.names = append(b.names, k)
+	}
+	return n
+}
+
+func (b *checker) life(k timerKey, id idKey) *life {
+	l := b.lives[k]
+	if l == nil {
+		l = &life{id: id, shard: k.shard, seq: k.seq, versions: map[uint32]*write{}, attempts: map[attemptKey]uint64{}}
+		b.lives[k] = l
+		n := b.named(id)
+		n.lives = append(n.lives, l)
+	}
+	return l
+}
+
+// mayFail says whether the node's host may have stopped because of its disk.
+func (b *checker) mayFail(n *node) bool { return b.sick[n.id] }
+
+// called notes an operation before it is sent: from now on it may take effect.
+func (b *checker) called(o *operation) {
+	if o.write != nil {
+		o.write.asked = o.began
+	}
+	if o.claim() {
+		b.leases.called(o)
+		return
+	}
+	if v := b.visits[o.topic]; v != nil {
+		v.called(o)
+		return
+	}
+	if o.topic == sickTopic {
+		b.attempts.asked(o)
+		return
+	}
+	if o.topic > plainTopics {
+		b.features.called(o)
+		return
+	}
+	n := b.named(idKey{o.topic, o.id})
+	if n.since == 0 {
+		n.since = o.began
+	}
+	if o.write != nil {
+		n.writes[o.write.payload] = o.write
+	}
+	if o.cmd != nil && o.cmd.Kind == timer.Cancel {
+		n.cancels++
+	}
+	b.history.call(o)
+}
+
+// refused notes that an operation has not taken effect and never will.
+func (b *checker) refused(o *operation) {
+	if o.claim() {
+		return // it counts as sent: so no more is asked of the answers to others
+	}
+	if v := b.visits[o.topic]; v != nil {
+		v.refused(o)
+		return
+	}
+	if o.topic == sickTopic {
+		return
+	}
+	if o.topic > plainTopics {
+		b.features.refused(o)
+		return
+	}
+	n := b.named(idKey{o.topic, o.id})
+	if o.cmd != nil && o.cmd.Kind == timer.Cancel {
+		n.cancels--
+	}
+	b.history.drop(o)
+}
+
+// answered notes what a client was told.
+func (b *checker) answered(o *operation, r timer.Result, t *timer.Timer) {
+	w, id := o.client.w, idKey{o.topic, o.id}
+	if r.Code == timer.CancelInFlight && t != nil {
+		b.attempts.cancelled(timerKey{o.shard, t.Seq}, t.Fence)
+	}
+	if o.claim() {
+		b.leases.answered(w, o, r)
+		return
+	}
+	if v := b.visits[o.topic]; v != nil {
+		v.answered(w, o, r, t)
+		return
+	}
+	if o.topic == sickTopic {
+		b.attempts.answered(o)
+		return
+	}
+	if o.topic > plainTopics {
+		b.features.answered(w, o, r, t)
+		b.order.answered(o, r, t)
+		return
+	}
+	n := b.named(id)
+	var wrote *write
+	if t != nil {
+		if t.ID != o.id || t.Topic != o.topic {
+			w.violate("I2", "operation %d on %s is answered with timer %s", o.number, o.id, t.ID)
+		}
+		wrote = n.writes[string(t.Payload)]
+		if wrote == nil || wrote.dueMs != t.DueMs {
+			w.violate("I6", "timer %s is shown with payload %s and due %d, which nobody wrote together", o.id, t.Payload, t.DueMs)
+		}
+		b.life(timerKey{o.shard, t.Seq}, id).know(w, t.Version, wrote)
+	}
+	b.history.answer(o, r, t, wrote)
+	if o.cmd == nil {
+		return
+	}
+	if r.Code == timer.Created || r.Code == timer.OK || r.Code == timer.Prevented {
+		b.changed = recentID{o.id, o.topic}
+	}
+	switch {
+	case r.Code == timer.Created || r.Code == timer.OK:
+		if t == nil {
+			w.violate("answer", "operation %d on %s is answered with code %d and no timer", o.number, o.id, r.Code)
+		}
+		l := b.life(timerKey{o.shard, t.Seq}, id)
+		l.acked, l.newest = true, max(l.newest, t.Version)
+		if string(t.Payload) != o.write.payload {
+			w.violate("I1", "operation %d wrote %s, the answer has %s", o.number, o.write.payload, t.Payload)
+		}
+	case r.Code == timer.Prevented:
+		if t == nil {
+			w.violate("answer", "a cancel of %s is answered with no timer", o.id)
+		}
+		b.life(timerKey{o.shard, t.Seq}, id).prevented = true
+	}
+}
+
+// know holds a version against what is known of it: it is never two things.
+func (l *life) know(w *World, version uint32, wrote *write) {
+	if had := l.versions[version]; had != nil && had != wrote {
+		w.violate("I6", "version %d of timer %s is both %s and %s", version, l.id.id, had.payload, wrote.payload)
+	}
+	l.versions[version] = wrote
+}
+
+// mayStart checks a call that a host starts, against the table that it starts from and against all other replicas.
+func (b *checker) mayStart(c *call) {
+	n, j := c.node, &c.delivery
+	w := n.w
+	table := n.host.Table(j.Shard)
+	d := table.Due(j.Job.Handle)
+	p := n.host.Progress(j.Shard)
+	if d.State != timer.Leased || d.Seq != j.Job.Seq || d.Fence != j.Job.Fence || d.Attempts != j.Job.Attempts || !p.Serves {
+		w.violate("I3", "node %d starts attempt %d of %s under fence %d, but its table has it in state %d, attempt %d, fence %d (leads %v)",
+			n.id, j.Job.Attempts, j.Job.ID, j.Job.Fence, d.State, d.Attempts, d.Fence, p.Serves)
+	}
+	if now := n.clock.WallMs(); now < j.Job.DueMs {
+		w.violate("I4", "node %d starts %s %d ms early: %s", n.id, j.Job.ID, j.Job.DueMs-now, w.clockwork())
+	}
+	n.mayGoByClock(j.Job.ID, j.Job.DueMs)
+	b.order.mayStart(c, table)
+	if v := b.visits[j.Job.Topic]; v != nil {
+		v.mayStart(c, table)
+	}
+}
+
+// started checks a call that goes out.
+func (b *checker) started(c *call) {
+	n, j := c.node, &c.delivery
+	w := n.w
+	w.counts.Started++
+	w.note(n, "call", uint64(j.Shard), j.Job.Fence, j.Job.ID)
+	b.stale(c)
+	b.limits.started(c)
+	b.attempts.started(c)
+	w.apart.started(c)
+	if v := b.visits[j.Job.Topic]; v != nil {
+		v.started(c)
+		return
+	}
+	if j.Job.Topic == sickTopic {
+		return
+	}
+	if j.Job.Topic > plainTopics {
+		b.features.started(c)
+		if j.Job.Topic == reportTopic {
+			b.leases.handed(n, timerKey{j.Shard, j.Job.Seq}, j.Job.Fence, j.Job.ID, 0)
+		}
+		return
+	}
+	id := idKey{j.Job.Topic, j.Job.ID}
+	known := b.ids[id]
+	if known == nil {
+		w.violate("I2", "node %d calls for %s, which nobody made", n.id, j.Job.ID)
+	}
+	wrote := known.writes[string(j.Job.Payload)]
+	if wrote == nil {
+		w.violate("I2", "node %d delivers %s of %s, which nobody wrote", n.id, j.Job.Payload, j.Job.ID)
+	}
+	if wrote.dueMs != j.Job.DueMs {
+		w.violate("I6", "node %d delivers %s of %s due at %d, it was written to be due at %d", n.id, j.Job.Payload, j.Job.ID, j.Job.DueMs, wrote.dueMs)
+	}
+	l := b.life(timerKey{j.Shard, j.Job.Seq}, id)
+	l.know(w, j.Job.Version, wrote)
+	if j.Job.Version < l.newest {
+		w.violate("I1", "node %d delivers version %d of %s, version %d was acknowledged", n.id, j.Job.Version, j.Job.ID, l.newest)
+	}
+	if l.prevented {
+		w.violate("I5", "node %d calls for %s after its cancel was answered `prevented`", n.id, j.Job.ID)
+	}
+	key := attemptKey{j.Job.Version, j.Job.Attempts}
+	if fence, twice := l.attempts[key]; twice {
+		w.violate("I3", "attempt %d of %s (version %d) starts twice, under fences %d and %d", j.Job.Attempts, j.Job.ID, j.Job.Version, fence, j.Job.Fence)
+	}
+	if j.Job.Fence <= l.fence {
+		w.violate("I3", "attempt %d of %s starts under fence %d after fence %d", j.Job.Attempts, j.Job.ID, j.Job.Fence, l.fence)
+	}
+	if r := l.running; r.runs() {
+		w.violate("I3", "node %d calls for %s under fence %d while node %d is at it under fence %d", n.id, j.Job.ID, j.Job.Fence, r.node.id, r.delivery.Job.Fence)
+	}
+	l.attempts[key] = j.Job.Fence
+	l.fence, l.running = j.Job.Fence, c
+}
+
+// stale holds a call that goes out against every replica: none may have seen the end of its lease.
+func (b *checker) stale(c *call) {
+	w, j := c.node.w, &c.delivery
+	for _, n := range w.nodes {
+		if n.host == nil {
+			continue
+		}
+		table := n.host.Table(j.Shard)
+		if n.host.Progress(j.Shard).Replica == 0 || !table.Live(j.Job.Handle, j.Job.Seq) {
+			continue
+		}
+		d := table.Due(j.Job.Handle)
+		if d.Fence > j.Job.Fence || d.Fence == j.Job.Fence && d.State != timer.Leased {
+			w.violate("I3", "node %d calls for %s under fence %d, but on node %d that lease is over: state %d, fence %d",
+				c.node.id, j.Job.ID, j.Job.Fence, n.id, d.State, d.Fence)
+		}
+	}
+}
+
+// delivered notes a 2xx.
+func (b *checker) delivered(c *call) {
+	w, j := c.node.w, &c.delivery
+	if v := b.visits[j.Job.Topic]; v != nil {
+		w.counts.Delivered++
+		v.heard(c)
+		return
+	}
+	if j.Job.Topic == sickTopic {
+		w.counts.Delivered++
+		b.attempts.delivered(c)
+		return
+	}
+	if j.Job.Topic > plainTopics {
+		w.counts.Delivered++
+		b.features.heard(c)
+		return
+	}
+	w.counts.Delivered++
+	b.lives[timerKey{j.Shard, j.Job.Seq}].delivered++
+}
+
+// Bounds of what a host holds (I15): far above what the load here needs.
+const (
+	mostEvents     = 20_000
+	mostOperations = 2_000
+	mostFlights    = 20_000
+)
+
+func (b *checker) bounded(n *node) {
+	events, operations, flights := n.host.Waiting()
+	if events > mostEvents || operations > mostOperations || flights > mostFlights {
+		n.w.violate("I15", "node %d holds %d events, %d operations, %d flights", n.id, events, operations, flights)
+	}
+}

@@ -1,0 +1,185 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"carillon/shard"
+	"carillon/timer"
+)
+
+// contents is how many payloads there are at a time in contentTopic; they change every so often.
+const (
+	contents   = 4
+	contentFor = 8 * time.Second
+)
+
+// pickContent draws an add without an id: its content makes one. The odd ones name an instant, the even ones a delay.
+func (v *featureClients) pickContent() *operation {
+	w, r := v.w, v.chance
+	generation, which := int64(w.now/contentFor), r.IntN(contents)
+	o := &operation{number: w.checker.nextOp(), topic: contentTopic, astray: r.IntN(5) == 0}
+	o.write = &write{op: o.number, payload: fmt.Sprintf(`"%d.%d"`, generation, which)}
+	name := w.topics[contentTopic-1]
+	o.id = timer.ContentID(name, []byte(o.write.payload), "http://"+name, "")
+	if r.IntN(15) == 0 {
+		o.write, o.cmd = nil, &timer.Command{Kind: timer.Cancel}
+		w.complete(o)
+		return o
+	}
+	delay := [...]int64{0, 200, 1200}[r.IntN(3)]
+	o.cmd = &timer.Command{Kind: timer.Add, Merge: v.merge, Content: uint64(1 + delay)}
+	o.write.dueMs = epochMs + w.now.Milliseconds() + delay
+	o.write.relative = which%2 == 0
+	if !o.write.relative {
+		o.cmd.Content = uint64(5000 + generation)
+		o.write.dueMs = epochMs + generation*contentFor.Milliseconds() + 4000
+	}
+	w.complete(o)
+	o.cmd.Absolute = !o.write.relative
+	return o
+}
+
+// contentChecker: equal adds make one timer. While it is pending an add makes no second one, of one content no two calls run at once, and there are
+// no more timers than adds that made one. When it has ended the next add makes another: none is answered with a timer that is over, unless it
+// names an instant.
+type contentChecker struct {
+	ids   map[string]*contentID
+	names []string // in order
+}
+
+// contentID is what is known of one content.
+type contentID struct {
+	payload string
+	dues    map[int64]bool
+	cancels int
+	unknown int // adds whose outcome is not known
+	made    int // timers that adds are known to have made, or may have, by succeeding another
+	lives   map[uint64]*contentLife
+	last    uint64        // number of the last that was called
+	owed    time.Duration // a delivery must come after this; 0: none
+	paid    time.Duration // when the last one came
+	fence   uint64
+	running *call
+}
+
+// contentLife is one timer.
+type contentLife struct {
+	delivered bool
+	over      bool // or may be: it was asked for
+	attempts  map[attemptKey]bool
+}
+
+func (n *contentID) life(seq uint64) *contentLife {
+	l := n.lives[seq]
+	if l == nil {
+		l = &contentLife{attempts: map[attemptKey]bool{}}
+		n.lives[seq] = l
+	}
+	return l
+}
+
+func (b *contentChecker) called(o *operation) {
+	n := b.ids[o.id]
+	if n == nil {
+		n = &contentID{dues: map[int64]bool{}, lives: map[uint64]*contentLife{}}
+		b.ids[o.id] = n
+		b.names = append(b.names, o.id)
+	}
+	if o.write == nil {
+		n.cancels++
+		for _, l := range n.lives {
+			l.over = true
+		}
+		return
+	}
+	n.payload, n.dues[o.write.dueMs] = o.write.payload, true
+	n.unknown++
+}
+
+func (b *contentChecker) refused(o *operation) {
+	if o.write != nil {
+		b.ids[o.id].unknown--
+	}
+}
+
+func (b *contentChecker) answered(w *World, o *operation, r timer.Result, t *timer.Timer) {
+	n := b.ids[o.id]
+	if t != nil && (t.ID != o.id || string(t.Payload) != n.payload && n.payload != "" || !n.dues[t.DueMs]) {
+		w.violate("I6", "operation %d on %s is answered with timer %s, payload %s, due %d, which nobody wrote so", o.number, o.id, t.ID, t.Payload, t.DueMs)
+	}
+	if o.write == nil {
+		return
+	}
+	n.unknown--
+	switch r.Code {
+	case timer.Created:
+		for seq, l := range n.lives {
+			if seq < t.Seq && !l.delivered && !l.over && n.cancels == 0 {
+				w.violate("content", "operation %d makes timer number %d of content %s, and number %d is not over", o.number, t.Seq, n.payload, seq)
+			}
+		}
+		n.life(t.Seq)
+		n.made++
+		n.owed = max(n.owed, o.began)
+	case timer.Merged:
+		n.made++ // if it succeeds one that runs
+		n.owed = max(n.owed, o.began)
+		if t.State.Over() {
+			w.violate("content", "operation %d is merged with number %d of content %s, which is over", o.number, t.Seq, n.payload)
+		}
+	case timer.Same:
+		w.counts.Same++
+		if t.State.Over() && o.write.relative {
+			w.violate("content", "operation %d is answered with number %d of content %s, which is over", o.number, t.Seq, n.payload)
+		}
+	}
+}
+
+func (b *contentChecker) mayStart(*call, *shard.Table) {}
+
+func (b *contentChecker) started(c *call) {
+	w, j := c.node.w, &c.delivery.Job
+	n := b.ids[j.ID]
+	if n == nil || n.payload != string(j.Payload) || !n.dues[j.DueMs] {
+		w.violate("I2", "node %d delivers %s of %s due at %d, which nobody wrote so", c.node.id, j.Payload, j.ID, j.DueMs)
+	}
+	l := n.life(j.Seq)
+	switch key := (attemptKey{j.Version, j.Attempts}); {
+	case l.attempts[key]:
+		w.violate("I3", "attempt %d of %s (number %d, version %d) starts twice", j.Attempts, n.payload, j.Seq, j.Version)
+	case j.Fence <= n.fence:
+		w.violate("I3", "a call of %s starts under fence %d after fence %d", n.payload, j.Fence, n.fence)
+	case n.running.runs():
+		w.violate("content", "node %d calls for %s while node %d is at it", c.node.id, n.payload, n.running.node.id)
+	case j.Seq < n.last:
+		w.violate("content", "node %d calls for number %d of content %s after number %d", c.node.id, j.Seq, n.payload, n.last)
+	case len(n.lives) > n.made+n.unknown:
+		w.violate("content", "there are %d timers of content %s, and no more than %d adds can have made one", len(n.lives), n.payload, n.made+n.unknown)
+	default:
+		l.attempts[key] = true
+	}
+	n.fence, n.last, n.running = j.Fence, j.Seq, c
+}
+
+func (b *contentChecker) heard(c *call) {
+	n := b.ids[c.delivery.Job.ID]
+	n.life(c.delivery.Job.Seq).delivered = true
+	n.paid = c.node.w.now
+}
+
+func (b *contentChecker) checkEnd(w *World) {
+	for _, id := range b.names {
+		n, at := b.ids[id], w.place(contentTopic, id)
+		if n.cancels > 0 {
+			continue
+		}
+		if n.owed > 0 && n.paid < n.owed {
+			w.violate("I1", "content %s was taken, and was not delivered afterwards", n.payload)
+		}
+		table := w.leader(at).host.Table(at)
+		if now := table.Read(contentTopic, id); now != nil && now.State != timer.Done {
+			w.violate("I1", "content %s is in state %d", n.payload, now.State)
+		}
+	}
+}

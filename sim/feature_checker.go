@@ -1,0 +1,244 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"carillon/timer"
+)
+
+// featureChecker is what is known of the timers in all but the first topics. Its rules:
+//
+//   - what is called was written so, and is due as it was written, fired or redriven (I2, I6); a series only at its times;
+//   - calls of one id, and of one key in the serial topic, do not overlap, and their fences grow (I3, I21);
+//   - of a repeated add one timer is made (I18);
+//   - each occurrence is one timer; of a series that catches up with all and was left alone, none is left out;
+//   - an add that met the id alone, and after which nothing was asked of the id, is delivered.
+type featureChecker struct {
+	recent []string
+	ids    map[idKey]*featureID
+	names  []idKey // in order
+	keys   map[string]*call
+}
+
+// featureID is what is known of one id.
+type featureID struct {
+	writes   map[string]*write // by payload
+	first    *write
+	since    time.Duration  // when it was first asked for
+	moved    map[int64]bool // due times that Fire and Redrive asked for
+	calls    int            // operations that may have changed something
+	open     int            // … whose outcome is not known
+	cancels  int
+	redriven bool
+	made     map[uint64]uint64 // by content: the timer's number
+	lives    map[uint64]*featureLife
+	fence    uint64
+	running  *call
+}
+
+// featureLife is what is known of one timer.
+type featureLife struct {
+	prevented bool
+	attempts  map[attemptKey]bool
+}
+
+func (f *featureChecker) id(k idKey) *featureID {
+	n := f.ids[k]
+	if n == nil {
+		n = &featureID{writes: map[string]*write{}, moved: map[int64]bool{}, made: map[uint64]uint64{}, lives: map[uint64]*featureLife{}}
+		f.ids[k] = n
+		f.names = append(f.names, k)
+	}
+	return n
+}
+
+func (n *featureID) life(seq uint64) *featureLife {
+	l := n.lives[seq]
+	if l == nil {
+		l = &featureLife{attempts: map[attemptKey]bool{}}
+		n.lives[seq] = l
+	}
+	return l
+}
+
+// occurrence is when the so-many-th of a series is due, from 0.
+func (w *write) occurrence(i int64) int64 {
+	if w.timetable != nil {
+		return w.timetable.dues[i]
+	}
+	return w.dueMs + i*w.every
+}
+
+// called notes an operation before it is sent.
+func (f *featureChecker) called(o *operation) {
+	n := f.id(idKey{o.topic, o.id})
+	if o.cmd == nil {
+		return
+	}
+	if n.calls++; n.calls == 1 {
+		n.since = o.began
+	}
+	if o.write != nil {
+		if n.first == nil {
+			n.first = o.write
+		}
+		n.writes[o.write.payload] = o.write
+		o.write.call, o.write.alone = n.calls, n.open == 0 && o.cmd.Merge != timer.MergeKeep
+	}
+	n.open++
+	switch o.cmd.Kind {
+	case timer.Cancel:
+		n.cancels++
+	case timer.Fire, timer.Redrive:
+		n.moved[o.cmd.DueMs] = true
+		n.redriven = n.redriven || o.cmd.Kind == timer.Redrive
+	}
+}
+
+// refused notes that an operation never takes effect.
+func (f *featureChecker) refused(o *operation) {
+	if o.cmd != nil {
+		f.id(idKey{o.topic, o.id}).open--
+	}
+}
+
+// answered notes what a client was told.
+func (f *featureChecker) answered(w *World, o *operation, r timer.Result, t *timer.Timer) {
+	n := f.id(idKey{o.topic, o.id})
+	if t != nil {
+		wrote := n.writes[string(t.Payload)]
+		if t.ID != o.id || wrote == nil || !n.mayBeDue(w, o.shard, wrote, t.DueMs) {
+			w.violate("I6", "operation %d on %s is answered with timer %s, payload %s, due %d, which nobody wrote so", o.number, o.id, t.ID, t.Payload, t.DueMs)
+		}
+	}
+	if o.cmd == nil {
+		return
+	}
+	n.open--
+	switch r.Code {
+	case timer.Created:
+		if seq, twice := n.made[o.cmd.Content]; twice && o.id[0] == 'd' && seq != t.Seq && !w.mayBeForgotten(o.shard, n.since, true) {
+			w.violate("I18", "the add of %s was repeated and made a second timer: number %d after %d", o.id, t.Seq, seq)
+		}
+		n.made[o.cmd.Content] = t.Seq
+		o.write.acked = true
+	case timer.Merged, timer.Same:
+		o.write.acked = true
+	case timer.Prevented:
+		n.life(t.Seq).prevented = true
+	}
+}
+
+// mayBeDue says whether a timer that was written so can be due then.
+func (n *featureID) mayBeDue(w *World, at timer.ShardID, wrote *write, dueMs int64) bool {
+	switch since := dueMs - wrote.dueMs; {
+	case n.moved[dueMs], since == 0:
+		return true
+	case wrote.timetable != nil:
+		return slices.Contains(wrote.timetable.dues, dueMs)
+	case wrote.every != 0:
+		return since%wrote.every == 0 && (since > 0 || w.mayBeginSooner(at, wrote, dueMs))
+	case wrote.capped:
+		return since < 0
+	}
+	return false
+}
+
+// started checks a call that goes out.
+func (f *featureChecker) started(c *call) {
+	w, j := c.node.w, &c.delivery.Job
+	n := f.ids[idKey{j.Topic, j.ID}]
+	if n == nil || n.writes[string(j.Payload)] == nil {
+		w.violate("I2", "node %d delivers %s of %s, which nobody wrote", c.node.id, j.Payload, j.ID)
+	}
+	wrote, l := n.writes[string(j.Payload)], n.life(j.Seq)
+	if !n.mayBeDue(w, c.delivery.Shard, wrote, j.DueMs) {
+		w.violate("I6", "node %d delivers %s due at %d, it was written to be due at %d", c.node.id, j.Payload, j.DueMs, wrote.dueMs)
+	}
+	if l.prevented && !n.redriven {
+		w.violate("I5", "node %d calls for %s after its cancel was answered `prevented`", c.node.id, j.ID)
+	}
+	if key := (attemptKey{j.Version, j.Attempts}); l.attempts[key] && !n.redriven {
+		w.violate("I3", "attempt %d of %s (number %d, version %d) starts twice", j.Attempts, j.ID, j.Seq, j.Version)
+	} else {
+		l.attempts[key] = true
+	}
+	if j.Fence <= n.fence {
+		w.violate("I3", "a call of %s starts under fence %d after fence %d", j.ID, j.Fence, n.fence)
+	}
+	if n.running.runs() {
+		w.violate("I3", "node %d calls for %s while node %d is at it", c.node.id, j.ID, n.running.node.id)
+	}
+	n.fence, n.running = j.Fence, c
+	if wrote.every != 0 || wrote.timetable != nil {
+		before, twice := wrote.starts[j.DueMs]
+		if twice && before.seq != j.Seq && !w.mayRecur(c.delivery.Shard, before.at, j.DueMs) {
+			w.violate("series", "the occurrence of %s due at %d is timer %d and timer %d", j.ID, j.DueMs, before.seq, j.Seq)
+		}
+		if wrote.starts == nil {
+			wrote.starts = map[int64]startedAs{}
+		}
+		if before.seq != j.Seq {
+			wrote.starts[j.DueMs] = startedAs{j.Seq, w.now}
+		}
+	}
+	if key := lineOf(j.Topic, j.ID); key != "" {
+		if other := f.keys[key]; other.runs() {
+			w.violate("I21", "node %d calls for %s while node %d is at %s of the same key", c.node.id, j.ID, other.node.id, other.delivery.Job.ID)
+		}
+		f.keys[key] = c
+	}
+}
+
+// mayBeginSooner says whether a series may have come to an occurrence that is before the first one: by the time of its shard the first was over
+// before it was due, or that went back behind it later; then the series goes on with the next occurrence that is left.
+func (w *World) mayBeginSooner(id timer.ShardID, wrote *write, dueMs int64) bool {
+	first := msOf(wrote.dueMs - epochMs)
+	if _, last := w.checker.times.shown(id, wrote.asked, min(w.now, first)); last > wrote.dueMs+timeSlack.Milliseconds() {
+		return true
+	}
+	return w.now > first && w.mayRecur(id, first, dueMs)
+}
+
+// mayRecur says whether an occurrence of a series may have come a second time: since it came first, its shard's time was set back behind it.
+func (w *World) mayRecur(id timer.ShardID, since time.Duration, dueMs int64) bool {
+	soonest, _ := w.checker.times.shown(id, since, w.now)
+	return soonest <= dueMs+timeSlack.Milliseconds() && slices.ContainsFunc(w.checker.times.backs(id, since), func(b clockBack) bool {
+		return b.fromMs >= dueMs && b.toMs <= dueMs
+	})
+}
+
+// runs says whether a call is under way.
+func (c *call) runs() bool { return c != nil && !c.ended && c.node.life == c.life }
+
+// heard notes that a receiver took a call, or said that it never will.
+func (f *featureChecker) heard(c *call) {
+	j := &c.delivery.Job
+	wrote := f.ids[idKey{j.Topic, j.ID}].writes[string(j.Payload)]
+	if wrote.over == nil {
+		wrote.over = map[int64]bool{}
+	}
+	wrote.over[j.DueMs] = true
+}
+
+// checkEnd holds what receivers heard against what clients were told.
+func (f *featureChecker) checkEnd(w *World) {
+	w.checker.leases.checkEnd(w)
+	for _, k := range f.names {
+		n := f.ids[k]
+		for _, wrote := range n.writes {
+			if !wrote.acked || n.cancels > 0 {
+				continue
+			}
+			if wrote.alone && wrote.call == n.calls && len(wrote.over) == 0 && wrote.catchUp != timer.CatchUpSkip {
+				w.violate("I1", "%s was taken, nothing was asked of %s afterwards, and it was never delivered", wrote.payload, k.id)
+			}
+			for i := int64(0); i < wrote.count && wrote.catchUp == timer.CatchUpAll; i++ {
+				if due := wrote.occurrence(i); !wrote.over[due] {
+					w.violate("series", "occurrence %d of %s, due at %d, was left out", i+1, k.id, due)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package sim
+
+import (
+	"strings"
+	"time"
+
+	"carillon/shard"
+	"carillon/timer"
+)
+
+// orderChecker holds the timers of a key in their order (I21): none is begun while one of its key that was begun is not over, nor
+// while one that was there before its lease was asked for, and is due earlier, waits.
+type orderChecker struct {
+	lines map[string][]*inLine
+	pull  bool // the topic that is pulled is serial
+}
+
+// inLine is a timer that somebody was told is made.
+type inLine struct {
+	topic timer.TopicID
+	id    string
+	dueMs int64
+	seq   uint64
+	at    time.Duration // when that was
+}
+
+// lineOf names the line of a timer; "": its topic has none.
+func lineOf(topic timer.TopicID, id string) string {
+	switch topic {
+	case orderedTopic:
+		return "ordered"
+	case serialTopic:
+		key, _, _ := strings.Cut(id, "}")
+		return "serial" + key
+	}
+	return ""
+}
+
+// line is lineOf, for calls and pulls.
+func (b *orderChecker) line(topic timer.TopicID, id string) string {
+	if topic == pullTopic && b.pull {
+		key, _, _ := strings.Cut(id, "}")
+		return "pull" + key
+	}
+	return lineOf(topic, id)
+}
+
+// answered notes a timer that is made.
+func (b *orderChecker) answered(o *operation, r timer.Result, t *timer.Timer) {
+	if key := b.line(o.topic, o.id); key != "" && r.Code == timer.Created {
+		b.lines[key] = append(b.lines[key], &inLine{o.topic, o.id, t.DueMs, t.Seq, o.client.w.now})
+	}
+}
+
+// mayStart checks a call that begins.
+func (b *orderChecker) mayStart(c *call, table *shard.Table) {
+	n, j := c.node, &c.delivery
+	if key := b.line(j.Job.Topic, j.Job.ID); key != "" {
+		const lasts = callTimeout + 5*time.Second + 250*time.Millisecond // from the proposal to the end of a lease
+		proposed := n.w.now - (n.keeper.Lease() - (j.Deadline - lasts)) - clockSlack
+		b.check(n, table, key, inLine{j.Job.Topic, j.Job.ID, j.Job.DueMs, j.Job.Seq, proposed}, j.Job.Attempts)
+	}
+}
+
+// handed checks a timer that is given to a consumer.
+func (b *orderChecker) handed(n *node, t *shard.PulledTimer) {
+	if key := b.line(pullTopic, t.Timer.ID); key != "" {
+		table := n.host.Table(t.Shard)
+		const took = 10 * time.Second // what an entry may take to be committed
+		b.check(n, table, key, inLine{pullTopic, t.Timer.ID, t.Timer.DueMs, t.Timer.Seq, n.w.now - took}, t.Timer.Attempts)
+	}
+}
+
+// check holds a timer that is begun, by a lease that was asked for at x.at, against the others of its key.
+func (b *orderChecker) check(n *node, table *shard.Table, key string, x inLine, attempts int) {
+	w := n.w
+	keep := b.lines[key][:0]
+	for _, o := range b.lines[key] {
+		h, ok := table.Lookup(o.topic, o.id)
+		d := table.Due(h)
+		if !ok || d.Seq != o.seq || d.State != timer.Scheduled && d.State != timer.Leased {
+			continue
+		}
+		keep = append(keep, o)
+		switch {
+		case o.seq == x.seq:
+		case d.State == timer.Leased:
+			w.violate("I21", "node %d begins %s while %s of the same key is leased (fence %d)", n.id, x.id, o.id, d.Fence)
+		case d.Attempts > 0:
+			w.violate("I21", "node %d begins %s (attempt %d) while %s of the same key has been attempted %d times and is not over", n.id, x.id, attempts, o.id, d.Attempts)
+		case attempts == 1 && o.at < x.at && (o.dueMs < x.dueMs || o.dueMs == x.dueMs && o.seq < x.seq):
+			w.violate("I21", "node %d begins %s (due %d, number %d) before %s of the same key (due %d, number %d), which was there %s before its lease was asked for",
+				n.id, x.id, x.dueMs, x.seq, o.id, o.dueMs, o.seq, x.at-o.at)
+		}
+	}
+	b.lines[key] = keep
+}

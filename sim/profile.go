@@ -1,0 +1,101 @@
+package sim
+
+import (
+	"slices"
+	"time"
+)
+
+// profiles are the kinds of trouble that a run may be dense with; "" is none.
+var profiles = []string{"unsteady", "restless", "dark", "rotting", "failing", "rationed", ""}
+
+// profile makes a run dense with one kind of trouble, in six of seven: a bug that takes several rare turns within a second shows only where these
+// turns are common. What would get in their way is left out.
+// want, if given, names the kind.
+func (s *swarm) profile(c chance, want string) {
+	kind := profiles[c.IntN(len(profiles))]
+	if want != "" {
+		kind = want
+	}
+	switch kind {
+	case "unsteady":
+		s.unsteady(c)
+	case "restless":
+		s.restless(c)
+	case "dark":
+		s.dark(c)
+	case "rotting":
+		s.rotting(c)
+	case "failing":
+		s.failing(c)
+	case "rationed":
+		s.rationed(c)
+	}
+}
+
+// isProfile says whether there is such a kind.
+func isProfile(name string) bool { return slices.Contains(profiles, name) }
+
+// unsteady has leaderships change again and again while leases are in hand: short pauses and cuts of leaders, hand-overs, calls that last.
+func (s *swarm) unsteady(c chance) {
+	s.nodes = 3
+	s.shards = 1 + c.IntN(3)
+	s.pauses, s.partitions, s.handOvers = 0.2+0.5*c.Float64(), c.seldom(0.5), c.seldom(0.5)
+	s.longestPause, s.longestCut, s.leaders = c.between(1500*time.Millisecond, 3*time.Second), c.between(1500*time.Millisecond, 3*time.Second), 0.9
+	s.receiverSlow = c.between(time.Second, callTimeout)
+	s.think, s.clients = c.between(5*time.Millisecond, 60*time.Millisecond), 6+c.IntN(6)
+	s.crashes, s.longestDown = c.seldom(0.3), c.between(50*time.Millisecond, time.Second)
+	s.powerCuts, s.full, s.breaker, s.slots = 0, 0, 0, 0
+	s.receiverHangs = c.seldom(0.4)
+}
+
+// restless has replicas move all the time, in shards that are asked for little, and the power cut again and again: what only one of them
+// knows by then is lost. Where there are two replicas or one, each is needed.
+func (s *swarm) restless(c chance) {
+	s.nodes, s.replicas = 3+c.IntN(2), 1+c.IntN(3)
+	s.moves, s.powerCuts, s.atMoves = 0.3+c.Float64(), 0.02+0.2*c.Float64(), 0.1+0.3*c.Float64()
+	s.longestDown = c.between(100*time.Millisecond, 3*time.Second)
+	s.think, s.clients = c.between(200*time.Millisecond, 2*time.Second), 2+c.IntN(4)
+	s.pauses, s.longestPause, s.leaders = c.seldom(0.4), c.between(1500*time.Millisecond, 5*time.Second), 0.9
+	s.diskErrors, s.full, s.partitions = 0, 0, c.seldom(0.1)
+}
+
+// dark has processes die and come back at once, often all of them: what they did not write down is forgotten while others still act on it, and
+// elections are contested.
+func (s *swarm) dark(c chance) {
+	s.nodes, s.shards = 3, 2+c.IntN(4)
+	s.powerCuts, s.crashes = 0.05+0.3*c.Float64(), 0.2+0.6*c.Float64()
+	s.longestDown = c.between(50*time.Millisecond, 700*time.Millisecond)
+	s.slow, s.slowest = c.seldom(0.3), c.between(50*time.Millisecond, time.Second)
+	s.partitions, s.pauses, s.diskErrors, s.full, s.moves, s.rots, s.wipes = 0, 0, 0, 0, 0, 0, 0
+}
+
+// rotting has disks damaged at rest and lost, one after the other, and little else: only while all is well may one be.
+func (s *swarm) rotting(c chance) {
+	s.nodes, s.replicas = 3+c.IntN(2), 3
+	s.rots, s.wipes = 0.2+0.6*c.Float64(), c.seldom(0.3)
+	s.segmentBytes = 16 << 10
+	s.crashes, s.longestDown = c.seldom(0.1), time.Second
+	s.loss, s.slow, s.slowSync = 0, 0, 0
+	s.partitions, s.pauses, s.powerCuts, s.diskErrors, s.full, s.moves = 0, 0, 0, 0, 0, 0
+}
+
+// failing has disks refuse a sync now and then, in groups of one or two replicas, and processes die soon after: what was to be synced is gone
+// then, whatever a second try may have said.
+func (s *swarm) failing(c chance) {
+	s.nodes, s.replicas = 3, 1+c.IntN(2)
+	s.diskErrors, s.crashes, s.powerCuts = 0.1+0.4*c.Float64(), 0.2+0.6*c.Float64(), c.seldom(0.1)
+	s.longestDown = c.between(50*time.Millisecond, time.Second)
+	s.keepData = c.IntN(50)
+	s.partitions, s.pauses, s.moves, s.rots, s.wipes, s.full = 0, 0, 0, 0, 0, 0
+}
+
+// rationed has much to be called and pulled of topics with limits, while leaderships and beats are cut: little else is asked for, and calls last.
+func (s *swarm) rationed(c chance) {
+	s.limits, s.replicas = true, 1+c.IntN(3)
+	s.partitions, s.crashes, s.pauses, s.handOvers = c.seldom(0.5), c.seldom(0.5), c.seldom(0.4), c.seldom(0.4)
+	s.longestCut, s.longestDown = c.between(time.Second, 15*time.Second), c.between(50*time.Millisecond, 12*time.Second)
+	s.receiverSlow = c.between(100*time.Millisecond, callTimeout)
+	s.clients, s.think = 1, c.between(20*time.Millisecond, 200*time.Millisecond)
+	s.sickThink, s.apart, s.topics = 0, false, 0
+	s.moves, s.wipes, s.rots, s.full, s.diskErrors = 0, 0, 0, 0, 0
+}

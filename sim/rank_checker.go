@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"time"
+
+	"carillon/shard"
+	"carillon/timer"
+)
+
+// rankChecker: of timers that wait together for a slot of their topic, in one shard and one leadership, the one with the higher priority is leased
+// first. Together is: both were due for a while when the lease was asked for, but not for a second. What is found later than that behind its
+// time shares the way out half and half with what is not (see shard's backlogAfterMs), so that an outage's pile starves nobody.
+type rankChecker struct {
+	featureChecker
+	lines   map[timer.ShardID][]*rankedTimer
+	reigns  map[place]time.Duration // when a node began to lead, by group and term
+	waiting int
+}
+
+// rankedTimer is one that waits, as it was when its add was answered.
+type rankedTimer struct {
+	id       string
+	seq      uint64
+	priority uint8
+	dueMs    int64
+	at       time.Duration
+	node     uint64
+	believed int64 // by that node: see believes
+	rev      uint32
+}
+
+const (
+	queuedAfter = 300 * time.Millisecond // more than the longest look-ahead and a turn
+	freshFor    = 900 * time.Millisecond
+)
+
+func (b *rankChecker) answered(w *World, o *operation, r timer.Result, t *timer.Timer) {
+	b.featureChecker.answered(w, o, r, t)
+	n := w.leader(o.shard)
+	b.waiting += int(b2u(r.Code == timer.Created))
+	if r.Code != timer.Created || n == nil || n.host == nil {
+		return
+	}
+	table := n.host.Table(o.shard)
+	h, ok := table.Lookup(o.topic, o.id)
+	if d := table.Due(h); ok && d.Seq == t.Seq && d.State == timer.Scheduled && d.Fence == 0 {
+		b.lines[o.shard] = append(b.lines[o.shard], &rankedTimer{o.id, t.Seq, o.write.priority, t.DueMs, w.now, n.id, n.believes(), d.Rev})
+	}
+}
+
+// mayStart holds a call that begins against all that waited when its lease was asked for.
+func (b *rankChecker) mayStart(c *call, table *shard.Table) {
+	n, j, id := c.node, &c.delivery.Job, c.delivery.Shard
+	w := n.w
+	const lasts = callTimeout + 5*time.Second + 250*time.Millisecond // from the proposal to the end of a lease
+	ago := n.keeper.Lease() - (c.delivery.Deadline - lasts) + clockSlack
+	asked, askedMs := w.now-ago, n.keeper.WallMs()-ago.Milliseconds()
+	since, ok := b.reigns[place{id, n.host.Progress(id).Term}]
+	var x *rankedTimer
+	keep := b.lines[id][:0]
+	for _, y := range b.lines[id] {
+		if y.seq == j.Seq {
+			x = y
+		}
+		if h, there := table.Lookup(rankedTopic, y.id); there && table.Due(h).Seq == y.seq && !table.Due(h).State.Over() {
+			keep = append(keep, y)
+		}
+	}
+	b.lines[id] = keep
+	fresh := func(t *rankedTimer) bool {
+		return t.node == n.id && t.believed == n.believes() && t.at > since && t.dueMs >= askedMs-freshFor.Milliseconds()
+	}
+	if !ok || x == nil || j.Attempts != 1 || !fresh(x) {
+		return
+	}
+	for _, y := range keep {
+		if y.priority == x.priority || !fresh(y) || y.at > asked-queuedAfter || y.dueMs > askedMs-queuedAfter.Milliseconds() {
+			continue
+		}
+		w.counts.Ranked++
+		h, _ := table.Lookup(rankedTopic, y.id)
+		if d := table.Due(h); y.priority > x.priority && d.State == timer.Scheduled && d.Attempts == 0 && d.Rev == y.rev {
+			w.violate("priority", "node %d calls for %s (priority %d, due %d) while %s (priority %d, due %d) waits, which did so %s before its lease was asked for",
+				n.id, x.id, x.priority, x.dueMs, y.id, y.priority, y.dueMs, asked-y.at)
+		}
+	}
+}
+
+func (b *rankChecker) heard(c *call) {
+	if n := b.ids[idKey{rankedTopic, c.delivery.Job.ID}]; n.first.acked && len(n.first.over) == 0 {
+		b.waiting--
+	}
+	b.featureChecker.heard(c)
+}
+
+func (b *rankChecker) checkEnd(w *World) { b.ends(w, noneDead(w)) }

@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"carillon/shard"
+	"carillon/wal"
+)
+
+const (
+	mendEach = 300 * time.Millisecond // the others are asked again
+	mendFor  = 8 * time.Second        // then it is given up
+)
+
+// repairs begins to restore a log that was found damaged, with what others have; false: that would be guesswork.
+func (n *node) mends(found error) bool {
+	var damage *wal.CorruptionError
+	if !errors.As(found, &damage) {
+		return false
+	}
+	m, err := shard.NewRepairer(n.disk, dataDir, n.w.swarm.shards)
+	if err != nil && n.couldNotRead(err) {
+		n.blinded(err)
+		return true
+	}
+	if err != nil {
+		n.w.note(n, "not to be repaired", 0, 0, err.Error())
+		return false
+	}
+	n.w.note(n, "mend", uint64(m.Missing()), 0, found.Error())
+	n.repairer, n.mendUntil = m, n.w.now+mendFor
+	n.askSelf()
+	life := n.life
+	n.every(mendEach, func() {
+		if n.life == life && n.repairer != nil {
+			n.mendOn()
+		}
+	})
+	return true
+}
+
+// askSelf looks up what the own log has of the ranges that are asked for.
+func (n *node) askSelf() {
+	answer, err := shard.AnswerMending(n.disk, dataDir, n.w.swarm.shards, n.repairer.Questions())
+	if err == nil {
+		_, err = n.repairer.Take(answer)
+	}
+	if err != nil && n.couldNotRead(err) {
+		n.blinded(err)
+		return
+	}
+	if err != nil && n.crash.clone == nil {
+		n.w.violate("mend", "node %d cannot ask itself: %v", n.id, err)
+	}
+}
+
+// mendOn writes the log and starts if nothing is missing any more, or asks the others.
+func (n *node) mendOn() {
+	w, m := n.w, n.repairer
+	switch {
+	case m.Missing() == 0:
+		n.repairer = nil
+		err := m.Write(n.keeper.WallMs())
+		switch {
+		case n.crash.clone != nil:
+			n.stop(false)
+		case err != nil && n.couldNotRead(err):
+			n.blinded(err)
+		case err != nil:
+			w.note(n, "not repaired", 0, 0, err.Error())
+			n.refuse()
+		default:
+			w.counts.Mended++
+			n.open()
+		}
+		return
+	case w.now > n.mendUntil:
+		n.repairer = nil
+		n.refuse()
+		return
+	}
+	question := m.Questions()
+	for _, other := range w.nodes {
+		if other == n {
+			continue
+		}
+		w.carry(n, other.id, func(other *node, _ bool) {
+			answer, err := shard.AnswerMending(other.disk, dataDir, w.swarm.shards, question)
+			if err != nil {
+				return
+			}
+			w.carry(other, n.id, func(n *node, _ bool) {
+				if n.repairer != m {
+					return
+				}
+				if _, err := m.Take(answer); err != nil {
+					w.violate("mend", "node %d: %v", n.id, err)
+				}
+			})
+		})
+	}
+}
+
+// refuse is the end of a node whose log is damaged: another of its name takes its place.
+func (n *node) refuse() {
+	n.w.counts.Refusals++
+	n.replace()
+}

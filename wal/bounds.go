@@ -1,0 +1,82 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/cespare/xxhash/v2"
+
+	"carillon/vfs"
+)
+
+// Two small files say where a stream begins and, after a clean close, where it ends.
+// Without FIRST the loss of the oldest generation could not be told from a drop; without
+// END the loss of the last frames could not be told from a torn write.
+const (
+	firstName   = "FIRST"
+	firstMagic  = "CARFIRST"
+	endName     = "END"
+	endMagic    = "CARLOGEN"
+	boundsBytes = 40
+)
+
+// bounds is a place between two frames.
+type bounds struct {
+	gen      uint64
+	seq      uint64 // of the frame after it
+	prevHash uint32 // chain value before that frame
+}
+
+func encodeBounds(magic string, m bounds) []byte {
+	b := make([]byte, 0, boundsBytes)
+	b = append(b, magic...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(frameVersion))
+	b = binary.LittleEndian.AppendUint64(b, m.gen)
+	b = binary.LittleEndian.AppendUint64(b, m.seq)
+	b = binary.LittleEndian.AppendUint32(b, m.prevHash)
+	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b))
+}
+
+func decodeBounds(magic string, b []byte) (bounds, error) {
+	switch {
+	case len(b) < boundsBytes:
+		return bounds{}, errTruncated
+	case len(b) > boundsBytes:
+		return bounds{}, errTrailing
+	case xxhash.Sum64(b[:boundsBytes-8]) != binary.LittleEndian.Uint64(b[boundsBytes-8:]):
+		return bounds{}, errChecksum
+	case string(b[:8]) != magic:
+		return bounds{}, errMagic
+	case binary.LittleEndian.Uint32(b[8:]) != uint32(frameVersion):
+		return bounds{}, errVersion
+	}
+	return bounds{
+		gen:      binary.LittleEndian.Uint64(b[12:]),
+		seq:      binary.LittleEndian.Uint64(b[20:]),
+		prevHash: binary.LittleEndian.Uint32(b[28:]),
+	}, nil
+}
+
+func writeBounds(fsys vfs.FS, dir, name, magic string, m bounds) error {
+	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, name), encodeBounds(magic, m))
+}
+
+// readBounds reports a mark that is not there by found = false.
+func readBounds(fsys vfs.FS, dir, name, magic string) (m bounds, found bool, err error) {
+	path := filepath.Join(dir, name)
+	b, err := vfs.ReadFile(fsys, path, nil, maxSegmentFileBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return bounds{}, false, nil
+	}
+	if err != nil {
+		return bounds{}, false, fmt.Errorf("wal: read %s: %w", path, err)
+	}
+	m, err = decodeBounds(magic, b)
+	if err != nil {
+		return bounds{}, false, &CorruptionError{Dir: dir, Segment: name, Err: err}
+	}
+	return m, true, nil
+}
