@@ -404,11 +404,15 @@ const (
 	mostEvents     = 20_000
 	mostOperations = 2_000
 	mostFlights    = 20_000
+	mostFiles      = 8 // the log's, and one for each snapshot that is written, sent or received
 )
 
 func (b *checker) bounded(n *node) {
 	events, operations, flights := n.host.Waiting()
 	if events > mostEvents || operations > mostOperations || flights > mostFlights {
-		n.w.violate("I15", "node %d holds %d events, %d operations, %d flights", n.id, events, operations, flights)
+		n.w.violate("I15", "node %d holds %d events, %d operations, %d leases of calls", n.id, events, operations, flights)
+	}
+	if files := n.disk.OpenFiles(); files > mostFiles {
+		n.w.violate("I15", "node %d has %d files open", n.id, files)
 	}
 }

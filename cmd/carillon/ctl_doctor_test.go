@@ -10,11 +10,10 @@ import (
 // oneNode is a cluster whose only reachable node answers with these texts. In the view HTTP stands for its address.
 func oneNode(t *testing.T, view, metrics string, ready int) string {
 	t.Helper()
-	var server *httptest.Server
-	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/v1/cluster":
-			w.Write([]byte(strings.ReplaceAll(view, "HTTP", server.Listener.Addr().String())))
+			w.Write([]byte(strings.ReplaceAll(view, "HTTP", r.Host)))
 		case "/metrics":
 			w.Write([]byte(metrics))
 		case "/readyz":

@@ -13,8 +13,7 @@ import (
 // restartable is a cluster of n1 and n2 whose processes begin anew when their name is written into the file.
 func restartable(t *testing.T, file string, ready int) string {
 	t.Helper()
-	var server *httptest.Server
-	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/readyz" {
 			w.WriteHeader(ready)
 			fmt.Fprint(w, `{"code":"unavailable","detail":"not ready: shard 3 has no leader"}`)
@@ -26,7 +25,7 @@ func restartable(t *testing.T, file string, ready int) string {
 			if i > 0 {
 				fmt.Fprint(w, ",")
 			}
-			fmt.Fprintf(w, `{"name":%q,"http":%q,"state":"alive","starts":%d}`, name, server.Listener.Addr(), 4+strings.Count(string(restarts), name))
+			fmt.Fprintf(w, `{"name":%q,"http":%q,"state":"alive","starts":%d}`, name, r.Host, 4+strings.Count(string(restarts), name))
 		}
 		fmt.Fprint(w, `],"shards":[{"shard":1,"state":"ok"}]}`)
 	}))
@@ -60,10 +59,9 @@ func TestRollingRestartAsksEveryNode(t *testing.T) {
 		fmt.Fprint(w, `{"nodes":[{"name":"n1","state":"suspect"},{"name":"n2","state":"alive"}],"shards":[{"shard":1,"state":"degraded"}]}`)
 	}))
 	defer lonely.Close()
-	var first *httptest.Server
-	first = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"nodes":[{"name":"n1","http":%q,"state":"alive","starts":1},{"name":"n2","http":%q,"state":"alive","starts":1}],"shards":[{"shard":1,"state":"ok"}]}`,
-			first.Listener.Addr(), lonely.Listener.Addr())
+			r.Host, lonely.Listener.Addr())
 	}))
 	defer first.Close()
 	got := carillon(t, "", nil, "ctl", "rolling-restart", "--url", first.URL, "--wait", "100ms")

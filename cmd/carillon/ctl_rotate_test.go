@@ -45,12 +45,12 @@ func TestTopicsRotate(t *testing.T) {
 	defer server.Close()
 	got := carillon(t, "", nil, "ctl", "topics", "rotate", "orders", "--url", server.URL)
 	made, _, _ := strings.Cut(got.out, "\n")
-	if _, err := callback.ParseSecret(made); err != nil || node.asked[0] != `POST /v1/topics/orders/secrets/rotate {"secret":"`+made+`"}` {
-		t.Errorf("%+v, %v, %v", got, err, node.asked)
+	if _, err := callback.ParseSecret(made); err != nil || node.requests()[0] != `POST /v1/topics/orders/secrets/rotate {"secret":"`+made+`"}` {
+		t.Errorf("%+v, %v, %v", got, err, node.requests())
 	}
 	var shown struct{ Secret string }
 	got = carillon(t, "", nil, "ctl", "topics", "rotate", "orders", "--json", "--url", server.URL)
-	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || node.asked[1] != `POST /v1/topics/orders/secrets/rotate {"secret":"`+shown.Secret+`"}` {
-		t.Errorf("%+v, %v", got, node.asked)
+	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || node.requests()[1] != `POST /v1/topics/orders/secrets/rotate {"secret":"`+shown.Secret+`"}` {
+		t.Errorf("%+v, %v", got, node.requests())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -46,6 +47,13 @@ func (f *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(next.status)
 	io.WriteString(w, next.body)
+}
+
+// requests are those that it was asked so far.
+func (f *fakeNode) requests() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.asked)
 }
 
 const oneTimer = `{"topic":"t","id":"x","version":2,"state":"scheduled","due":"2030-01-01T00:00:00.000Z","due_ms":1893456000000,"payload":{"a":1},"attempts":0,"max_attempts":16}`

@@ -82,6 +82,7 @@ func (m *FS) Kill() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.epoch++
+	m.opened = 0
 	clear(m.locks)
 	m.faults = nil
 }

@@ -163,5 +163,8 @@ func (f *openFile) Close() error {
 		return pathError(OpOpen, f.name, fs.ErrClosed)
 	}
 	f.closed = true
+	if f.epoch == f.fs.epoch {
+		f.fs.opened--
+	}
 	return nil
 }

@@ -32,6 +32,7 @@ type FS struct {
 	pending  []dirOp // directory changes that are not durable, oldest first
 	locks    map[string]*fileLock
 	epoch    int // handles of an earlier epoch belong to a killed process
+	opened   int // handles of this epoch that are not closed
 	capacity int64
 	ops      int
 	hook     func(n int, op Op, name string) error
@@ -175,7 +176,15 @@ func (m *FS) OpenFile(name string, flag int) (vfs.File, error) {
 	if flag&os.O_TRUNC != 0 {
 		n.blocks.truncate(0)
 	}
+	m.opened++
 	return &openFile{fs: m, node: n, name: name, epoch: m.epoch, write: flag&(os.O_WRONLY|os.O_RDWR) != 0}, nil
+}
+
+// OpenFiles counts the files that the running process has open.
+func (m *FS) OpenFiles() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.opened
 }
 
 // Create implements FS.
