@@ -93,9 +93,7 @@ func TestEventsAreStreamed(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("the stream is open although its client has gone")
 	}
-	if n := h.server.streams.Load(); n != 0 {
-		t.Errorf("%d streams are counted as open", n)
-	}
+	h.await("no stream is counted as open", func() bool { return h.server.streams.Load() == 0 })
 
 	l = h.listen(t, "/v1/events", "")
 	l.next()
