@@ -102,6 +102,14 @@ type World struct {
 // stopped ends a run from within.
 type stopped struct{ v *Violation }
 
+// String is for one that came through a goroutine of the product's, which hands on what a panic says.
+func (s stopped) String() string {
+	if s.v == nil {
+		return "the run has ended"
+	}
+	return s.v.Invariant + ": " + s.v.Text
+}
+
 // Run makes a world from a seed and lets it go on to its end.
 func Run(cfg Config) (r Report) {
 	reader := rand.Reader
