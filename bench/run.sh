@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # run.sh CARILLON OUT: the standard measurements, each of Carillon's beside its yardstick in the same run, written to OUT. It
-# ends by itself in under half an hour. Yardsticks that are not installed (wrk, redis-server, beanstalkd) are left out, and that is said.
+# ends by itself in under half an hour. Yardsticks that are not installed (wrk, redis-server, beanstalkd, etcd) are left out, and that is said.
 # SECONDS_EACH=10 sets the length of one measurement. PRIORITY='chrt -r 10' (as root) runs both sides of each comparison before
-# all else on a machine that others use at the same time. PORT=7790 is the first of the ten ports of 127.0.0.1 that it takes.
+# all else on a machine that others use at the same time. PORT=7790 is the first of the 300 ports of 127.0.0.1 that it takes.
 set -euo pipefail
 carillon=$1 out=$2
 cd "$(dirname "$0")/.."
@@ -135,6 +135,9 @@ stop "$node"
 
 section "callbacks: the pool beside a bare fasthttp client, same receiver"
 "${first[@]}" go test -run '^$' -bench 'Calls/(raw|pool)$' -benchtime "$(((each + 1) / 2))s" -count 3 ./transport/callback | grep -E 'Benchmark|cpu:'
+
+section "three nodes, three replicas of each timer, beside three members of etcd, in turn"
+SECONDS_EACH=$each bench/cluster.sh "$carillon"
 
 section "one million timers of 200 B: memory, and restart to ready"
 bench/restart.sh "$carillon"
