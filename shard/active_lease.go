@@ -44,6 +44,16 @@ type activeLease struct {
 	waiting  []*op         // client changes that wait until it is known whether the call starts, and claims until how it ended
 }
 
+// activeLeases are the leases that this process took for calls and of which it has not seen the end.
+type activeLeases struct {
+	byTimer map[timer.Handle]*activeLease
+	held    heap[*activeLease]
+	blocked []*activeLease // client changes wait for these
+
+	reportAt time.Duration // when to report again; monotonic
+	reported int           // reports to members of the row, in turn, while nobody is known to lead
+}
+
 // before orders held active leases by due time, then arrival.
 func (f *activeLease) before(o *activeLease) bool {
 	if f.dueMs != o.dueMs {

@@ -102,7 +102,7 @@ func (h *Host) TakeActivity() Activity {
 func (g *group) activity(a *Activity) {
 	c, canary := g.table.Totals(), g.table.Counts(canaryTopic)
 	hidden := int64(0)
-	for _, f := range g.scheduler.activeLeases {
+	for _, f := range g.scheduler.leases.byTimer {
 		if f.hidden() && f.queue.queue.id != canaryTopic {
 			hidden++
 		}
@@ -111,7 +111,7 @@ func (g *group) activity(a *Activity) {
 	a.Totals.Leased += c.Leased - canary.Leased - hidden
 	a.Totals.Done += c.Done - canary.Done
 	a.Totals.Dead += c.Dead
-	for id, q := range g.scheduler.topics {
+	for id, q := range g.scheduler.due.topics {
 		if id == canaryTopic {
 			continue
 		}

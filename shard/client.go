@@ -239,7 +239,7 @@ func (g *group) count(topics []timer.TopicID, sums []timer.Counts) {
 		sum.Leased += c.Leased
 		sum.Done += c.Done
 		sum.Dead += c.Dead
-		if q := g.scheduler.topics[topic]; q != nil && g.scheduler.active {
+		if q := g.scheduler.due.topics[topic]; q != nil && g.scheduler.active {
 			ready, oldest := q.overdue(g.w.nowMs)
 			sum.Ready += ready
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
@@ -249,7 +249,7 @@ func (g *group) count(topics []timer.TopicID, sums []timer.Counts) {
 	if len(queues) == 0 {
 		return
 	}
-	for _, f := range g.scheduler.activeLeases {
+	for _, f := range g.scheduler.leases.byTimer {
 		if sum := queues[f.queue.queue]; sum != nil && f.hidden() {
 			sum.Leased--
 			sum.Scheduled++
@@ -316,25 +316,25 @@ func (h *Host) Drain(ctx context.Context) {
 // drain gives back leases whose calls have not started, and counts those that have not ended, or that the new leader has not heard of.
 func (l *scheduler) drain() int {
 	if !l.active {
-		return len(l.activeLeases)
+		return len(l.leases.byTimer)
 	}
 	for _, h := range l.activeHandles() {
-		switch f := l.activeLeases[h]; f.phase {
+		switch f := l.leases.byTimer[h]; f.phase {
 		case proposed:
 			f.revoked = true
 		case held:
 			l.revoke(f)
 		}
 	}
-	if len(l.activeLeases) > 0 {
+	if len(l.leases.byTimer) > 0 {
 		l.group.w.touch(l.group)
 	}
-	return len(l.activeLeases)
+	return len(l.leases.byTimer)
 }
 
 // unstarted is how many leases have no call yet, or are being given back.
 func (l *scheduler) unstarted() (n int) {
-	for _, f := range l.activeLeases {
+	for _, f := range l.leases.byTimer {
 		if f.unstarted() || f.phase == returned {
 			n++
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"carillon/timer"
+	"carillon/timer/recurrence"
 	"carillon/wheel"
 )
 
@@ -26,6 +27,14 @@ const (
 	seriesAwait timer.Handle = 1<<32 - 2
 )
 
+// seriesTimes is when series are due next, and how far a leader has come with those that were scheduled by a wrong time.
+type seriesTimes struct {
+	calendar  recurrence.Calendar
+	realigned timer.Handle   // how far series were seen to after the clock was set back; seriesAwait: all were
+	realigns  []entry        // dueMs: when they are due now
+	leased    []timer.Handle // their next attempts would be as wrong
+}
+
 // entryMs is the time of the next entry. A leader that was never sure of its clock leaves the shard's as it is; one that was goes on
 // from then by the boot clock. So no clock that is in doubt moves a shard's further than the time that has passed.
 func (g *group) entryMs() int64 {
@@ -47,9 +56,9 @@ func (g *group) proposeClock() {
 	case g.table.restamped < seriesAwait:
 		g.batch.Tick()
 		g.w.touchNext(g)
-	case g.table.restamped == seriesAwait && g.scheduler.realigned == seriesAwait && len(g.scheduler.realigns)+len(g.scheduler.realignLater) == 0 && g.w.sure():
+	case g.table.restamped == seriesAwait && g.scheduler.series.realigned == seriesAwait && len(g.scheduler.series.realigns)+len(g.scheduler.series.leased) == 0 && g.w.sure():
 		g.batch.SeriesSeen()
-		g.scheduler.realigned = 0
+		g.scheduler.series.realigned = 0
 	default:
 		return
 	}
@@ -59,8 +68,8 @@ func (g *group) proposeClock() {
 // rebase has what this leader decided by a wrong time, and has not proposed yet, count from now.
 func (l *scheduler) rebase() {
 	now := l.group.w.nowMs
-	for i := range l.outcomes {
-		if o := &l.outcomes[i]; o.EndedMs > now+clockAheadMs {
+	for i := range l.out.outcomes {
+		if o := &l.out.outcomes[i]; o.EndedMs > now+clockAheadMs {
 			late := o.EndedMs - now
 			o.RetainUntilMs -= late
 			if o.Kind == RetryLater {
@@ -72,7 +81,7 @@ func (l *scheduler) rebase() {
 			}
 		}
 	}
-	l.overlaps, l.realigned, l.realignLater = nil, 0, nil
+	l.out.overlaps, l.series.realigned, l.series.leased = nil, 0, nil
 }
 
 // endBy has an attempt have ended by now, whatever the clock showed when it began; just now, if the end comes from its call itself.
@@ -87,27 +96,27 @@ func (a *Attempt) endBy(nowMs int64, justNow bool) {
 // one that catches up with all has had those before.
 func (l *scheduler) realign() {
 	t, now := l.group.table, l.group.w.nowMs
-	if t.restamped != seriesAwait || l.realigned == seriesAwait || !l.group.w.sure() {
+	if t.restamped != seriesAwait || l.series.realigned == seriesAwait || !l.group.w.sure() {
 		return
 	}
-	for budget := scanBudget; l.realigned < t.slab.high; budget-- {
+	for budget := scanBudget; l.series.realigned < t.slab.high; budget-- {
 		if budget == 0 {
 			l.group.w.touchNext(l.group)
 			return
 		}
-		l.realigned++
-		l.realignOne(l.realigned, now)
+		l.series.realigned++
+		l.realignOne(l.series.realigned, now)
 	}
-	l.realigned = seriesAwait
+	l.series.realigned = seriesAwait
 }
 
 // realignOpen looks at those again whose calls were open.
 func (l *scheduler) realignOpen() {
-	if len(l.realignLater) == 0 || !l.group.w.sure() {
+	if len(l.series.leased) == 0 || !l.group.w.sure() {
 		return
 	}
-	list := l.realignLater
-	l.realignLater = nil
+	list := l.series.leased
+	l.series.leased = nil
 	for _, h := range list {
 		l.realignOne(h, l.group.w.nowMs)
 	}
@@ -120,9 +129,9 @@ func (l *scheduler) realignOne(h timer.Handle, now int64) {
 		return
 	}
 	if s := l.group.table.slab.at(h); s.state() == timer.Leased {
-		l.realignLater = append(l.realignLater, h)
+		l.series.leased = append(l.series.leased, h)
 	} else {
-		l.realigns = append(l.realigns, entry{seq: s.seq(), handle: h, rev: s.rev, dueMs: next})
+		l.series.realigns = append(l.series.realigns, entry{seq: s.seq(), handle: h, rev: s.rev, dueMs: next})
 	}
 }
 
@@ -140,7 +149,7 @@ func (l *scheduler) realignedTo(h timer.Handle, now int64) int64 {
 	if !ok || p.repeat.CatchUp == timer.CatchUpAll {
 		return 0
 	}
-	if next := l.calendar.Nearest(&p.repeat, p.dueMs, now); next < p.dueMs {
+	if next := l.series.calendar.Nearest(&p.repeat, p.dueMs, now); next < p.dueMs {
 		return next
 	}
 	return 0

@@ -180,7 +180,7 @@ func (g *group) settle(it *item, r *timer.Result) {
 		g.tookOver()
 	}
 	switch {
-	case len(g.scheduler.keyRefs)+len(g.scheduler.carried) == 0:
+	case len(g.scheduler.keys.refs)+len(g.scheduler.limits.carried) == 0:
 	case it.closes && r.Handle == 0:
 		g.scheduler.reviewDropped(it.from, g.table.slab.high)
 	case it.closes:
@@ -205,8 +205,8 @@ func (g *group) settleOp(o *op, r *timer.Result) {
 		g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
 		g.showChange(o.cmd, r)
 	}
-	if o.cmd.Kind == timer.Deliver && g.scheduler.active && g.scheduler.topics[o.cmd.Topic] != nil {
-		g.scheduler.join(g.scheduler.topics[o.cmd.Topic]) // what was not let go before may go now
+	if o.cmd.Kind == timer.Deliver && g.scheduler.active && g.scheduler.due.topics[o.cmd.Topic] != nil {
+		g.scheduler.join(g.scheduler.due.topics[o.cmd.Topic]) // what was not let go before may go now
 		g.w.touchNext(g)
 	}
 	o.answer(*r, nil)
@@ -217,15 +217,15 @@ func (g *group) overlay(t *timer.Timer) {
 	if t.State != timer.Leased || !g.scheduler.active {
 		return
 	}
-	if h, ok := g.table.Lookup(t.Topic, t.ID); ok && g.hides(h) && g.scheduler.activeLeases[h].seq == t.Seq {
+	if h, ok := g.table.Lookup(t.Topic, t.ID); ok && g.hides(h) && g.scheduler.leases.byTimer[h].seq == t.Seq {
 		t.State = timer.Scheduled
 		t.Attempts--
-		t.NextMs = g.scheduler.activeLeases[h].dueMs
+		t.NextMs = g.scheduler.leases.byTimer[h].dueMs
 	}
 }
 
 // hides reports that a timer's lease is ahead of its time, or is being given back: clients see the timer as scheduled.
 func (g *group) hides(h timer.Handle) bool {
-	f := g.scheduler.activeLeases[h]
+	f := g.scheduler.leases.byTimer[h]
 	return f != nil && f.hidden() && g.table.Live(h, f.seq)
 }

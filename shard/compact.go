@@ -18,39 +18,39 @@ func (l *scheduler) prune(h *heap[entry], timers int64) {
 }
 
 func (l *scheduler) deferCompaction(p staleQueue) {
-	l.compacting = append(l.compacting, p)
+	l.due.compacting = append(l.due.compacting, p)
 	l.group.w.touchNext(l.group)
 }
 
 // compact queues anew what still stands of the queues that were set aside, as many as one turn may. Topics in order wait until it is done.
 func (l *scheduler) compact() {
-	if len(l.compacting) == 0 {
+	if len(l.due.compacting) == 0 {
 		return
 	}
-	if l.compacted == nil {
-		l.compacted = map[timer.Handle]bool{}
+	if l.due.compacted == nil {
+		l.due.compacted = map[timer.Handle]bool{}
 	}
-	horizon := l.group.w.nowMs + l.lookAhead.Milliseconds()
-	for budget := popBudget; budget > 0 && len(l.compacting) > 0; budget-- {
-		p := &l.compacting[len(l.compacting)-1]
+	horizon := l.group.w.nowMs + l.due.lookAhead.Milliseconds()
+	for budget := popBudget; budget > 0 && len(l.due.compacting) > 0; budget-- {
+		p := &l.due.compacting[len(l.due.compacting)-1]
 		last := len(p.items) - 1
 		if last < 0 {
-			l.compacting = l.compacting[:len(l.compacting)-1]
+			l.due.compacting = l.due.compacting[:len(l.due.compacting)-1]
 			continue
 		}
 		e, once := p.items[last], p.once
 		p.items = p.items[:last]
-		if !l.current(e) || once && l.compacted[e.handle] {
+		if !l.current(e) || once && l.due.compacted[e.handle] {
 			continue
 		}
 		if once {
-			l.compacted[e.handle] = true
+			l.due.compacted[e.handle] = true
 		}
 		l.classify(e, horizon) // it may set more aside
 	}
-	if len(l.compacting) > 0 {
+	if len(l.due.compacting) > 0 {
 		l.group.w.touchNext(l.group)
 		return
 	}
-	l.compacting, l.compacted = nil, nil
+	l.due.compacting, l.due.compacted = nil, nil
 }

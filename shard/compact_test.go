@@ -58,7 +58,7 @@ func TestLineIsSetAside(t *testing.T) {
 	if n := len(r.calls.started); n != timers/1000 {
 		t.Errorf("%d were called, want %d", n, timers/1000)
 	}
-	if q := r.scheduler().topics[1]; q != nil && q.inLine < 0 {
+	if q := r.scheduler().due.topics[1]; q != nil && q.inLine < 0 {
 		t.Errorf("%d in line", q.inLine)
 	}
 	r.audit()
@@ -73,7 +73,7 @@ func TestDropSerialInSlices(t *testing.T) {
 	slices := 0
 	for from := timer.Handle(0); slices == 0 || from != 0; slices++ {
 		got := r.do(timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, IfMatch: 17 * 500, DueMs: int64(from)})
-		for h, c := range r.scheduler().keyRefs {
+		for h, c := range r.scheduler().keys.refs {
 			if !r.table().Live(h, c.seq) {
 				t.Fatalf("after slice %d the dropped timer %d has a claim", slices, h)
 			}
@@ -92,8 +92,8 @@ func TestDropSerialInSlices(t *testing.T) {
 	if c := r.table().Counts(2); c.Done != int64(slices) {
 		t.Errorf("%+v, want %d done", c, slices)
 	}
-	if l := r.scheduler(); len(l.keyRefs) != 0 || len(l.compacting) != 0 || l.topics[1].inLine != 0 || r.queued(1) > 512 {
-		t.Errorf("left: %d claims, %d piles, %d in line, %d queued", len(l.keyRefs), len(l.compacting), l.topics[1].inLine, r.queued(1))
+	if l := r.scheduler(); len(l.keys.refs) != 0 || len(l.due.compacting) != 0 || l.due.topics[1].inLine != 0 || r.queued(1) > 512 {
+		t.Errorf("left: %d claims, %d piles, %d in line, %d queued", len(l.keys.refs), len(l.due.compacting), l.due.topics[1].inLine, r.queued(1))
 	}
 	r.audit()
 }
@@ -107,7 +107,7 @@ func TestSerialNoMoreAndAgain(t *testing.T) {
 		r.turn()
 	}
 	r.settle()
-	for h, c := range r.scheduler().keyRefs {
+	for h, c := range r.scheduler().keys.refs {
 		if c.key.order != c.key.queue.order {
 			t.Errorf("a claim of %d is from an earlier time", h)
 		}

@@ -25,6 +25,15 @@ type consumerLease struct {
 	end   time.Duration // monotonic
 }
 
+// consumerLeases are the leases that end by a consumer's word or by their time.
+type consumerLeases struct {
+	leases   map[timer.Handle]consumerLease // what consumers have
+	reserved map[timer.Handle]uint64        // what they are to have, by its number: the lease is in the pipeline
+	ends     heap[leaseEnd]
+	acked    acked
+	pullable []*topicQueue // topics that are pulled, and of which something may be ready
+}
+
 // leaseEnd orders the ends. One whose holding has another end meanwhile is stale.
 type leaseEnd struct {
 	end    time.Duration
@@ -43,14 +52,14 @@ func msOf(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond 
 
 // hold counts a lease until end, which replaces what was counted before.
 func (l *scheduler) hold(h timer.Handle, d *Due, end time.Duration) {
-	if l.consumerLeases[h] == (consumerLease{d.Seq, d.Fence, end}) {
+	if l.consumers.leases[h] == (consumerLease{d.Seq, d.Fence, end}) {
 		return
 	}
-	l.consumerLeases[h] = consumerLease{d.Seq, d.Fence, end}
-	l.ends.push(leaseEnd{end, d.Fence, h})
-	if l.ends.len() > 2*len(l.consumerLeases)+512 { // those that ended early are most of them
-		l.ends.filter(func(e leaseEnd) bool {
-			v, ok := l.consumerLeases[e.handle]
+	l.consumers.leases[h] = consumerLease{d.Seq, d.Fence, end}
+	l.consumers.ends.push(leaseEnd{end, d.Fence, h})
+	if l.consumers.ends.len() > 2*len(l.consumers.leases)+512 { // those that ended early are most of them
+		l.consumers.ends.filter(func(e leaseEnd) bool {
+			v, ok := l.consumers.leases[e.handle]
 			return ok && v.fence == e.fence && v.end == e.end
 		})
 	}
@@ -59,14 +68,14 @@ func (l *scheduler) hold(h timer.Handle, d *Due, end time.Duration) {
 // handOn leaves an active lease's place at its topic's limit with the receiver, if that has accepted the timer.
 func (l *scheduler) handOn(f *activeLease) {
 	if d := l.group.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != byCall {
-		l.carried[f.handle] = carriedLease{seq: f.seq, limit: f.limit}
+		l.limits.carried[f.handle] = carriedLease{seq: f.seq, limit: f.limit}
 		f.limit = nil
 	}
 }
 
 // holdsUntil is the end of a lease as it is counted; one that this leader did not see begin is counted from the takeover on, in full.
 func (l *scheduler) holdsUntil(h timer.Handle, d *Due) time.Duration {
-	if v, ok := l.consumerLeases[h]; ok && v.seq == d.Seq && v.fence == d.Fence {
+	if v, ok := l.consumers.leases[h]; ok && v.seq == d.Seq && v.fence == d.Fence {
 		return v.end
 	}
 	return l.since + msOf(d.LeaseMs)
@@ -78,7 +87,7 @@ func (l *scheduler) applied(h timer.Handle) {
 		return
 	}
 	d := l.group.table.Due(h)
-	q := l.topics[d.Topic]
+	q := l.due.topics[d.Topic]
 	if d.State == timer.Leased && d.Holder != byCall {
 		l.hold(h, &d, l.group.w.mono+msOf(d.LeaseMs))
 		if q != nil {
@@ -86,7 +95,7 @@ func (l *scheduler) applied(h timer.Handle) {
 		}
 		return
 	}
-	delete(l.consumerLeases, h)
+	delete(l.consumers.leases, h)
 	if q != nil && q.fullUntil > 0 {
 		q.fullUntil = 0
 		l.markReady(q)
@@ -97,18 +106,18 @@ func (l *scheduler) applied(h timer.Handle) {
 // expireLeases ends what consumers have held for long enough.
 func (l *scheduler) expireLeases() {
 	mono := l.group.w.mono
-	for n := 0; l.ends.len() > 0 && l.ends.top().end <= mono; n++ {
+	for n := 0; l.consumers.ends.len() > 0 && l.consumers.ends.top().end <= mono; n++ {
 		if n == leaseBudget {
 			l.group.w.touchNext(l.group)
 			return
 		}
-		e := l.ends.pop()
-		if v, ok := l.consumerLeases[e.handle]; !ok || v.fence != e.fence || v.end != e.end {
+		e := l.consumers.ends.pop()
+		if v, ok := l.consumers.leases[e.handle]; !ok || v.fence != e.fence || v.end != e.end {
 			continue
 		}
 		d := l.group.table.Due(e.handle)
 		if d.State != timer.Leased || d.Fence != e.fence || d.Holder == byCall {
-			delete(l.consumerLeases, e.handle)
+			delete(l.consumers.leases, e.handle)
 			continue
 		}
 		l.expireConsumerLease(e.handle, &d)
@@ -117,20 +126,20 @@ func (l *scheduler) expireLeases() {
 
 // expireConsumerLease ends a consumer's attempt. Should the log not take that, the scan for inherited leases finds it again.
 func (l *scheduler) expireConsumerLease(h timer.Handle, d *Due) {
-	delete(l.consumerLeases, h)
+	delete(l.consumers.leases, h)
 	now := l.group.w.nowMs
 	out := l.judge(h, d, &Attempt{Err: leaseExpired, StartedMs: d.FiredMs, EndedMs: now}, l.random.Float64())
 	if out.Kind == RetryLater && d.Holder == byPuller {
 		out.NextMs = l.notBeforeDue(h, now) // whoever pulls next may have it
 	}
 	out.Status, out.ByConsumer = d.Status, true
-	l.outcomes = append(l.outcomes, outcomeItem{out, nil})
+	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, nil})
 }
 
 // endWakeMs is when the first consumer's lease ends, in wall ms.
 func (l *scheduler) endWakeMs() int64 {
-	if l.ends.len() == 0 {
+	if l.consumers.ends.len() == 0 {
 		return 1<<63 - 1
 	}
-	return l.group.w.nowMs + (l.ends.top().end - l.group.w.mono + time.Millisecond - 1).Milliseconds()
+	return l.group.w.nowMs + (l.consumers.ends.top().end - l.group.w.mono + time.Millisecond - 1).Milliseconds()
 }

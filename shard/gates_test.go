@@ -100,7 +100,7 @@ func TestPausedTopic(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Second)
 	r.pass(990 * time.Millisecond)
-	if r.scheduler().held.len() != 1 {
+	if r.scheduler().leases.held.len() != 1 {
 		t.Fatal("no lease is held")
 	}
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })
@@ -312,7 +312,7 @@ func TestLateAnswers(t *testing.T) {
 	behindLease := r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a"})
 	r.pass(5 * time.Millisecond)
 	h, _ := r.table().Lookup(1, "a")
-	if f := r.scheduler().activeLeases[h]; f == nil || f.phase != proposed || len(f.waiting) != 1 {
+	if f := r.scheduler().leases.byTimer[h]; f == nil || f.phase != proposed || len(f.waiting) != 1 {
 		t.Fatalf("flight %+v", f)
 	}
 	written := r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: "b", Spec: &timer.Spec{DueMs: 1 << 41}})

@@ -219,7 +219,7 @@ func (g *group) hasWork() bool {
 		return len(g.meta.waiting) > 0
 	}
 	return g.takeover || len(g.waiting)+len(g.pulls) > 0 || g.scheduler.active &&
-		(len(g.scheduler.outcomes)+len(g.scheduler.expires)+len(g.scheduler.forgets)+len(g.scheduler.skips)+len(g.scheduler.overlaps)+len(g.scheduler.runnable) > 0)
+		(len(g.scheduler.out.outcomes)+len(g.scheduler.out.expires)+len(g.scheduler.out.forgets)+len(g.scheduler.out.skips)+len(g.scheduler.out.overlaps)+len(g.scheduler.due.runnable) > 0)
 }
 
 // nextWake is when something local falls due, in wall ms.
@@ -229,23 +229,23 @@ func (g *group) nextWake() int64 {
 	}
 	l := g.scheduler
 	at := l.endWakeMs()
-	if l.shut.len() > 0 {
-		at = min(at, g.w.nowMs+(l.shut.top().until-g.w.mono+time.Millisecond-1).Milliseconds())
+	if l.due.shut.len() > 0 {
+		at = min(at, g.w.nowMs+(l.due.shut.top().until-g.w.mono+time.Millisecond-1).Milliseconds())
 	}
 	if !l.mayStart() {
 		return at // what is due waits for a tick
 	}
 	if ms, ok := g.table.NextDue(); ok {
-		at = min(at, ms-l.lookAhead.Milliseconds())
+		at = min(at, ms-l.due.lookAhead.Milliseconds())
 	}
-	if l.held.len() > 0 {
-		at = min(at, l.held.top().dueMs)
+	if l.leases.held.len() > 0 {
+		at = min(at, l.leases.held.top().dueMs)
 	}
-	if l.exact.len() > 0 {
-		at = min(at, l.exact.top().dueMs)
+	if l.due.exact.len() > 0 {
+		at = min(at, l.due.exact.top().dueMs)
 	}
-	if l.later.len() > 0 {
-		at = min(at, l.later.top().dueMs-l.lookAhead.Milliseconds())
+	if l.due.later.len() > 0 {
+		at = min(at, l.due.later.top().dueMs-l.due.lookAhead.Milliseconds())
 	}
 	return at
 }

@@ -515,12 +515,12 @@ func (r *hostHarness) audit() {
 		if err := g.table.Audit(true); err != nil {
 			r.t.Fatal(err)
 		}
-		for _, f := range g.scheduler.activeLeases {
+		for _, f := range g.scheduler.leases.byTimer {
 			if f.queue.queue.id != canaryTopic && f.unstarted() {
 				flights++
 			}
 		}
-		for _, q := range g.scheduler.topics {
+		for _, q := range g.scheduler.due.topics {
 			for _, n := range q.lanes {
 				if n.spare != nil {
 					spare++
@@ -803,7 +803,7 @@ func (r *hostHarness) files() string {
 
 // queued is how many entries the destination queues of a topic hold in shard 1.
 func (r *hostHarness) queued(id timer.TopicID) (n int) {
-	for _, l := range r.scheduler().topics[id].lanes {
+	for _, l := range r.scheduler().due.topics[id].lanes {
 		n += l.len()
 	}
 	return n

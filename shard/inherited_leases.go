@@ -15,16 +15,22 @@ import (
 
 const scanBudget = 4096
 
+// inheritedLeases is how far the walk over the table has come that looks for them.
+type inheritedLeases struct {
+	scanning bool
+	from     timer.Handle
+}
+
 // interrupted is the last error of an attempt whose leader died before it reported.
 const interrupted = "interrupted: the node that made this call stopped before it could report; the call may or may not have arrived"
 
 // scanInherited walks the table in slices for leases that are over already, or that are over before the wall clock says so.
 func (l *scheduler) scanInherited() {
-	if !l.scanning {
+	if !l.inherited.scanning {
 		return
 	}
 	g := l.group
-	next, done := g.table.ScanLeased(l.inheritedFrom, scanBudget, func(h timer.Handle) {
+	next, done := g.table.ScanLeased(l.inherited.from, scanBudget, func(h timer.Handle) {
 		d := g.table.Due(h)
 		l.hasZone(h, &d)
 		if d.Holder != byCall {
@@ -35,12 +41,12 @@ func (l *scheduler) scanInherited() {
 		case wait == 0:
 			l.resolve(h, &d)
 		case wait > 0: // the wall clock of who took it may have been anywhere
-			g.table.Arm(h, g.w.nowMs+l.lookAhead.Milliseconds()+wait.Milliseconds()+1)
+			g.table.Arm(h, g.w.nowMs+l.due.lookAhead.Milliseconds()+wait.Milliseconds()+1)
 		}
 	})
-	l.inheritedFrom = next
+	l.inherited.from = next
 	if done {
-		l.scanning = false
+		l.inherited.scanning = false
 		return
 	}
 	g.w.touchNext(g)
@@ -49,7 +55,7 @@ func (l *scheduler) scanInherited() {
 // scanAgain has all leases looked at anew: a process is known to be gone.
 func (l *scheduler) scanAgain() {
 	if l.active {
-		l.scanning, l.inheritedFrom = true, 0
+		l.inherited.scanning, l.inherited.from = true, 0
 		l.group.w.touch(l.group)
 	}
 }
@@ -69,20 +75,20 @@ func (l *scheduler) inheritedWait(h timer.Handle, d *Due) time.Duration {
 
 // isActive reports that the lease is this process's own and has not ended.
 func (l *scheduler) isActive(h timer.Handle, d *Due) bool {
-	f := l.activeLeases[h]
+	f := l.leases.byTimer[h]
 	return f != nil && f.seq == d.Seq && f.fence == d.Fence
 }
 
 // rearm walks the table once, in slices, for timers that left the wheel in a former leadership.
 func (l *scheduler) rearm() {
-	if !l.rearming {
+	if !l.due.rearming {
 		return
 	}
-	next, done := l.group.table.RearmRange(l.rearmFrom, scanBudget)
-	for h := l.rearmFrom + 1; h <= next && len(l.keyRefs) > 0; h++ {
+	next, done := l.group.table.RearmRange(l.due.rearmFrom, scanBudget)
+	for h := l.due.rearmFrom + 1; h <= next && len(l.keys.refs) > 0; h++ {
 		l.keyRefOf(h) // a topic may have ended to be serial
 	}
-	l.rearmFrom, l.rearming = next, !done
+	l.due.rearmFrom, l.due.rearming = next, !done
 	if !done {
 		l.group.w.touchNext(l.group)
 	}
@@ -95,7 +101,7 @@ func (l *scheduler) leaseEnded(h timer.Handle, d *Due) {
 		return
 	}
 	g := l.group
-	horizon := g.w.nowMs + l.lookAhead.Milliseconds()
+	horizon := g.w.nowMs + l.due.lookAhead.Milliseconds()
 	switch wait := l.inheritedWait(h, d); {
 	case wait < 0:
 		g.table.Arm(h, horizon+callMargin.Milliseconds()) // ours: its call ends by itself
@@ -110,14 +116,14 @@ func (l *scheduler) leaseEnded(h timer.Handle, d *Due) {
 func (l *scheduler) resolve(h timer.Handle, d *Due) {
 	now := l.group.w.nowMs
 	if !l.canJudge(h, d) {
-		l.group.table.Arm(h, now+l.lookAhead.Milliseconds()+unknownWait.Milliseconds())
+		l.group.table.Arm(h, now+l.due.lookAhead.Milliseconds()+unknownWait.Milliseconds())
 		return
 	}
 	out := l.judge(h, d, &Attempt{Err: interrupted, StartedMs: now, EndedMs: now}, 0)
 	if out.Kind == RetryLater {
 		out.NextMs = l.notBeforeDue(h, now) // its receiver did nothing wrong: no backoff
 	}
-	l.outcomes = append(l.outcomes, outcomeItem{out, nil})
+	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, nil})
 }
 
 // unknownWait is after what a timer is looked at again whose topic is not known yet.

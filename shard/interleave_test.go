@@ -359,7 +359,7 @@ func (s *script) finish() {
 	}
 	s.audit()
 	for _, g := range s.host.groups[1:] {
-		for h, f := range g.scheduler.activeLeases {
+		for h, f := range g.scheduler.leases.byTimer {
 			s.t.Fatalf("handle %d: a flight in phase %d never ended", h, f.phase)
 		}
 	}

@@ -37,10 +37,18 @@ type keyRef struct {
 	leased bool // by somebody else than key.active lease
 }
 
+// keyQueues are the queues of keys: each topicQueue has those of its own, here is how timers find them.
+type keyQueues struct {
+	refs     map[timer.Handle]keyRef
+	inOrder  map[timer.TopicID]bool // topics whose blockers have been looked for
+	scanning bool                   // for timers that block their keys, and for leases that count at a limit
+	scanFrom timer.Handle
+}
+
 // keyRefOf is what a timer means to the line of its key. A claim of a line that is no more is dropped when it is met.
 func (l *scheduler) keyRefOf(h timer.Handle) (c keyRef, ok bool) {
-	if c, ok = l.keyRefs[h]; ok && c.key.order != c.key.queue.order {
-		delete(l.keyRefs, h)
+	if c, ok = l.keys.refs[h]; ok && c.key.order != c.key.queue.order {
+		delete(l.keys.refs, h)
 		return keyRef{}, false
 	}
 	return c, ok
@@ -131,13 +139,13 @@ func (l *scheduler) current(e entry) bool {
 // promoteHead makes the earliest that is due the first.
 func (l *scheduler) promoteHead(k *keyQueue) {
 	k.head, k.ready = k.pop(), true
-	l.keyRefs[k.head.handle] = keyRef{key: k, seq: k.head.seq}
+	l.keys.refs[k.head.handle] = keyRef{key: k, seq: k.head.seq}
 	l.queueHead(k)
 }
 
 // clearHead leaves the line without a first.
 func (l *scheduler) clearHead(k *keyQueue) {
-	delete(l.keyRefs, k.head.handle)
+	delete(l.keys.refs, k.head.handle)
 	k.head, k.blocking, k.ready = entry{}, false, false
 }
 
@@ -174,7 +182,7 @@ func (l *scheduler) mayGo(q *topicQueue, e entry) bool {
 
 // takeKey gives the key to its first, whose lease is being proposed.
 func (l *scheduler) takeKey(f *activeLease) {
-	k := l.keyRefs[f.handle].key
+	k := l.keys.refs[f.handle].key
 	f.key, f.firm, f.kept = k, k.blocking, f.kept || f.dueMs <= k.freeMs
 	l.clearHead(k)
 	k.leased++
@@ -214,7 +222,7 @@ func (l *scheduler) block(k *keyQueue, h timer.Handle) {
 	d := t.Due(h)
 	switch {
 	case d.State == timer.Leased:
-		l.keyRefs[h] = keyRef{key: k, seq: d.Seq, leased: true}
+		l.keys.refs[h] = keyRef{key: k, seq: d.Seq, leased: true}
 		k.leased++
 		k.holder = h
 		return
@@ -232,7 +240,7 @@ func (l *scheduler) block(k *keyQueue, h timer.Handle) {
 		l.requeueHead(k)
 	}
 	k.head, k.blocking = entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev}, true
-	l.keyRefs[h] = keyRef{key: k, seq: d.Seq}
+	l.keys.refs[h] = keyRef{key: k, seq: d.Seq}
 	t.Rearm(h, d.Seq) // it may have left the wheel before this was known
 }
 
@@ -252,7 +260,7 @@ func (d *Due) earlier(o *Due) bool {
 // review looks again at a timer that an entry may have changed. One that is being taken keeps its key and counts, until the log has
 // its lease or will not have it.
 func (l *scheduler) review(h timer.Handle) {
-	if seq, ok := l.reserved[h]; ok && l.group.table.Live(h, seq) {
+	if seq, ok := l.consumers.reserved[h]; ok && l.group.table.Live(h, seq) {
 		return
 	}
 	l.uncountCarried(h)
@@ -266,7 +274,7 @@ func (l *scheduler) review(h timer.Handle) {
 		if d := l.group.table.Due(h); d.Seq == c.seq && d.State == timer.Leased {
 			return
 		}
-		delete(l.keyRefs, h)
+		delete(l.keys.refs, h)
 		k.leased--
 		k.freeMs = l.group.w.nowMs
 	case l.current(k.head):
@@ -285,14 +293,14 @@ func (l *scheduler) review(h timer.Handle) {
 // topic. It looks at the slots or at all claims, whichever are fewer.
 func (l *scheduler) reviewDropped(from, last timer.Handle) {
 	gone := func(h timer.Handle) bool {
-		c, claimed := l.keyRefs[h]
-		f, foreign := l.carried[h]
+		c, claimed := l.keys.refs[h]
+		f, foreign := l.limits.carried[h]
 		return claimed && !l.group.table.Live(h, c.seq) || foreign && !l.group.table.Live(h, f.seq)
 	}
 	if from >= last {
 		return
 	}
-	if int(last-from) <= len(l.keyRefs)+len(l.carried) {
+	if int(last-from) <= len(l.keys.refs)+len(l.limits.carried) {
 		for h := from + 1; h <= last; h++ {
 			if gone(h) {
 				l.review(h)
@@ -301,12 +309,12 @@ func (l *scheduler) reviewDropped(from, last timer.Handle) {
 		return
 	}
 	var few []timer.Handle
-	for h := range l.keyRefs {
+	for h := range l.keys.refs {
 		if h > from && h <= last && gone(h) {
 			few = append(few, h)
 		}
 	}
-	for h := range l.carried {
+	for h := range l.limits.carried {
 		if h > from && h <= last && gone(h) {
 			few = append(few, h)
 		}
@@ -320,17 +328,17 @@ func (l *scheduler) reviewDropped(from, last timer.Handle) {
 // scanBlockers walks the table in slices for timers that block their keys, and for leases of former leaders that count at a limit.
 // Until it is done nothing of such topics is leased.
 func (l *scheduler) scanBlockers() {
-	if !l.gateScan {
+	if !l.keys.scanning {
 		return
 	}
-	next, done := l.group.table.ScanAttempted(l.gateFrom, scanBudget, func(h timer.Handle) {
+	next, done := l.group.table.ScanAttempted(l.keys.scanFrom, scanBudget, func(h timer.Handle) {
 		d := l.group.table.Due(h)
 		q := l.queue(d.Topic)
 		l.countCarried(q, h, &d)
 		if q.keys == nil {
 			return
 		}
-		if f := l.activeLeases[h]; f != nil && f.key != nil && f.seq == d.Seq {
+		if f := l.leases.byTimer[h]; f != nil && f.key != nil && f.seq == d.Seq {
 			return
 		}
 		if c, ok := l.keyRefOf(h); ok && (c.seq != d.Seq || c.leased || c.key.blocking) {
@@ -341,7 +349,7 @@ func (l *scheduler) scanBlockers() {
 		l.block(k, h)
 		l.moveUp(k)
 	})
-	l.gateFrom, l.gateScan = next, !done
+	l.keys.scanFrom, l.keys.scanning = next, !done
 	if !done {
 		l.group.w.touchNext(l.group)
 		return
@@ -350,12 +358,12 @@ func (l *scheduler) scanBlockers() {
 }
 
 // findBlockers begins the walk.
-func (l *scheduler) findBlockers() { l.gateScan, l.gateFrom = true, 0 }
+func (l *scheduler) findBlockers() { l.keys.scanning, l.keys.scanFrom = true, 0 }
 
 // beginOrder is for the begin of a leadership: what former leaders left in backoff or leased must be found.
 func (l *scheduler) beginOrder() {
-	l.keyRefs, l.inOrder, l.gateScan, l.deferred = map[timer.Handle]keyRef{}, map[timer.TopicID]bool{}, false, nil
-	for _, f := range l.activeLeases {
+	l.keys = keyQueues{refs: map[timer.Handle]keyRef{}, inOrder: map[timer.TopicID]bool{}}
+	for _, f := range l.leases.byTimer {
 		f.key = nil // the walk finds its lease
 	}
 	for _, id := range l.group.table.TopicIDs() {
@@ -365,7 +373,7 @@ func (l *scheduler) beginOrder() {
 		}
 		l.findBlockers()
 		if t.Policy.InOrder() {
-			l.inOrder[id] = true
+			l.keys.inOrder[id] = true
 		}
 	}
 }
@@ -377,26 +385,26 @@ func (l *scheduler) setOrder(q *topicQueue) {
 	case want == (q.keys != nil):
 	case want:
 		q.keys = map[uint64]*keyQueue{}
-		if l.inOrder[q.id] {
+		if l.keys.inOrder[q.id] {
 			return
 		}
-		l.inOrder[q.id] = true
+		l.keys.inOrder[q.id] = true
 		if c := l.group.table.Counts(q.id); c.Scheduled+c.Leased == 0 {
 			return
 		}
 		l.findBlockers()
 		for _, h := range l.activeHandles() { // the walk may meet one before its lease is applied
-			if f := l.activeLeases[h]; f.queue.queue == q {
+			if f := l.leases.byTimer[h]; f.queue.queue == q {
 				f.key = l.key(q, h)
 				f.key.leased++
 				f.key.active = f
 			}
 		}
 	default:
-		delete(l.inOrder, q.id)
+		delete(l.keys.inOrder, q.id)
 		q.keys, q.inLine = nil, 0 // what claims of these keys are left mean nothing any more: see keyRefOf
 		q.order++
-		l.rearming, l.rearmFrom = true, 0 // who stood in the lines comes by the wheel
+		l.due.rearming, l.due.rearmFrom = true, 0 // who stood in the lines comes by the wheel
 	}
 }
 

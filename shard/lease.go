@@ -12,12 +12,12 @@ import (
 // lease proposes leases for what may go now, fair between topics: one of each in turn.
 func (l *scheduler) lease(b *Batch) {
 	g := l.group
-	for budget := leaseBudget; budget > 0 && len(l.runnable) > 0; {
-		q := l.runnable[0]
+	for budget := leaseBudget; budget > 0 && len(l.due.runnable) > 0; {
+		q := l.due.runnable[0]
 		n := l.choose(q)
 		if n == nil {
 			q.inRing = false
-			l.runnable = l.runnable[1:]
+			l.due.runnable = l.due.runnable[1:]
 			l.rest(q)
 			continue
 		}
@@ -38,7 +38,7 @@ func (l *scheduler) lease(b *Batch) {
 		}
 		if q.limiterUse != nil && !l.admit(n) {
 			q.inRing = false
-			l.runnable = l.runnable[1:]
+			l.due.runnable = l.due.runnable[1:]
 			continue
 		}
 		permit := l.acquire(n)
@@ -51,9 +51,9 @@ func (l *scheduler) lease(b *Batch) {
 		n.pop()
 		l.propose(b, n, e, permit)
 		budget--
-		l.runnable = append(l.runnable[1:], q)
+		l.due.runnable = append(l.due.runnable[1:], q)
 	}
-	if len(l.runnable) > 0 {
+	if len(l.due.runnable) > 0 {
 		g.w.touchNext(g)
 	}
 }
@@ -63,8 +63,8 @@ func (l *scheduler) choose(q *topicQueue) *destQueue {
 	if q.topic == nil || q.topic.Paused || q.pulled() || !l.group.table.delivers(q.id, false) {
 		return nil
 	}
-	if q.keys != nil && (!l.caughtUp || len(q.moving) > 0 || len(l.compacting) > 0) || l.gateScan && (q.keys != nil || q.limiterUse != nil) {
-		l.deferred = append(l.deferred, q)
+	if q.keys != nil && (!l.due.caughtUp || len(q.moving) > 0 || len(l.due.compacting) > 0) || l.keys.scanning && (q.keys != nil || q.limiterUse != nil) {
+		l.due.deferred = append(l.due.deferred, q)
 		return nil
 	}
 	return q.next(l.group.w.mono)
@@ -77,8 +77,8 @@ func (l *scheduler) stands(e entry) bool {
 		return false
 	}
 	d := t.Due(e.handle)
-	f := l.activeLeases[e.handle]
-	return d.Rev == e.rev && d.State == timer.Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) && l.reserved[e.handle] != e.seq &&
+	f := l.leases.byTimer[e.handle]
+	return d.Rev == e.rev && d.State == timer.Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) && l.consumers.reserved[e.handle] != e.seq &&
 		(d.ExpiresMs == 0 || l.group.w.nowMs <= d.ExpiresMs)
 }
 
@@ -105,7 +105,7 @@ func (l *scheduler) acquire(n *destQueue) Permit {
 	default:
 		n.shutMs = l.group.w.nowMs
 		n.blockedUntil = l.group.w.mono + max(v.RetryIn, time.Millisecond)
-		l.shut.push(queueKey{n.blockedUntil, n})
+		l.due.shut.push(queueKey{n.blockedUntil, n})
 	}
 	return nil
 }
@@ -131,9 +131,9 @@ func (l *scheduler) propose(b *Batch, n *destQueue, e entry, permit Permit) {
 		leaseEnd: g.w.lease + last, askedAt: g.w.mono,
 		kept: n.kept(e, &d),
 	}
-	if old := l.activeLeases[e.handle]; old != nil {
+	if old := l.leases.byTimer[e.handle]; old != nil {
 		old.queue.flying-- // its call runs on, but its lease is over: the timer was dropped by force, or another led meanwhile
-		delete(l.activeLeases, e.handle)
+		delete(l.leases.byTimer, e.handle)
 		l.freed(old)
 		l.uncount(old)
 		l.releaseOps(old)
@@ -141,7 +141,7 @@ func (l *scheduler) propose(b *Batch, n *destQueue, e entry, permit Permit) {
 	if n.queue.limiterUse != nil {
 		f.limit = n.queue.limiterUse.limit
 	}
-	l.activeLeases[e.handle] = f
+	l.leases.byTimer[e.handle] = f
 	if n.queue.keys != nil {
 		l.takeKey(f)
 	}
@@ -166,16 +166,16 @@ func (l *scheduler) leased(f *activeLease, r timer.Result) {
 		return
 	}
 	f.phase = held
-	l.held.push(f)
+	l.leases.held.push(f)
 }
 
 // learn adapts the look-ahead to about two commit times.
 func (l *scheduler) learn(commit time.Duration) {
 	want := min(max(2*commit, minLookAhead), maxLookAhead)
-	if want > l.lookAhead {
-		l.lookAhead = want
+	if want > l.due.lookAhead {
+		l.due.lookAhead = want
 	} else {
-		l.lookAhead -= (l.lookAhead - want) / 64
+		l.due.lookAhead -= (l.due.lookAhead - want) / 64
 	}
 }
 
@@ -183,7 +183,7 @@ func (l *scheduler) learn(commit time.Duration) {
 func (l *scheduler) revoke(f *activeLease) {
 	f.permit.Cancel()
 	f.phase = returned
-	l.outcomes = append(l.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
+	l.out.outcomes = append(l.out.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
 }
 
 // releaseOps has those who waited for an active lease go on.
@@ -199,15 +199,15 @@ func (l *scheduler) releaseOps(f *activeLease) {
 // await has a client's change wait for an active lease.
 func (l *scheduler) await(f *activeLease, o *op) {
 	if len(f.waiting) == 0 {
-		l.blocked = append(l.blocked, f)
+		l.leases.blocked = append(l.leases.blocked, f)
 	}
 	f.waiting = append(f.waiting, o)
 }
 
 // expire answers client changes that have waited too long, for a lease to be applied or for a call to end.
 func (l *scheduler) expire(now time.Duration) {
-	keep := l.blocked[:0]
-	for _, f := range l.blocked {
+	keep := l.leases.blocked[:0]
+	for _, f := range l.leases.blocked {
 		for len(f.waiting) > 0 && f.waiting[0].deadline <= now {
 			f.waiting[0].answer(timer.Result{}, timer.ErrOverloaded)
 			f.waiting = f.waiting[1:]
@@ -216,17 +216,17 @@ func (l *scheduler) expire(now time.Duration) {
 			keep = append(keep, f)
 		}
 	}
-	clear(l.blocked[len(keep):])
-	l.blocked = keep
+	clear(l.leases.blocked[len(keep):])
+	l.leases.blocked = keep
 }
 
 // startDue starts every held call whose time has come.
 func (l *scheduler) startDue() {
-	if l.held.len() > 0 && l.held.top().dueMs-l.group.w.nowMs > 2*maxLookAhead.Milliseconds() {
+	if l.leases.held.len() > 0 && l.leases.held.top().dueMs-l.group.w.nowMs > 2*maxLookAhead.Milliseconds() {
 		l.returnHeld()
 	}
-	for l.held.len() > 0 && (l.held.top().phase != held || l.held.top().dueMs <= l.group.w.nowMs) {
-		f := l.held.pop()
+	for l.leases.held.len() > 0 && (l.leases.held.top().phase != held || l.leases.held.top().dueMs <= l.group.w.nowMs) {
+		f := l.leases.held.pop()
 		if f.phase == held {
 			l.start(f)
 		}
@@ -235,12 +235,12 @@ func (l *scheduler) startDue() {
 
 // returnHeld gives back every held lease: the wall clock stepped back, and their permits would be kept from others.
 func (l *scheduler) returnHeld() {
-	for _, f := range l.held.items {
+	for _, f := range l.leases.held.items {
 		if f.phase == held {
 			l.revoke(f)
 		}
 	}
-	l.held = heap[*activeLease]{}
+	l.leases.held = heap[*activeLease]{}
 }
 
 func (l *scheduler) start(f *activeLease) {
@@ -276,7 +276,7 @@ func (l *scheduler) drop(f *activeLease) {
 
 // ended judges a call.
 func (l *scheduler) ended(f *activeLease, a *Attempt) {
-	if l.activeLeases[f.handle] != f {
+	if l.leases.byTimer[f.handle] != f {
 		return // its timer was dropped, or went on without it
 	}
 	if !l.active {
@@ -292,7 +292,7 @@ func (l *scheduler) ended(f *activeLease, a *Attempt) {
 		return
 	}
 	out := l.judge(f.handle, &d, a, l.random.Float64())
-	l.outcomes = append(l.outcomes, outcomeItem{out, f})
+	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, f})
 	if d.Topic != canaryTopic {
 		g.w.fired(d.Topic, &out)
 	}
@@ -310,8 +310,8 @@ func (l *scheduler) granted(f *activeLease, d *Due) bool {
 // settled ends an active lease: its outcome was applied, or its lease never was.
 func (l *scheduler) settled(f *activeLease) {
 	f.phase = ended
-	if l.activeLeases[f.handle] == f {
-		delete(l.activeLeases, f.handle)
+	if l.leases.byTimer[f.handle] == f {
+		delete(l.leases.byTimer, f.handle)
 		f.queue.flying--
 		l.freed(f)
 	}
@@ -321,14 +321,14 @@ func (l *scheduler) settled(f *activeLease) {
 
 // sweep forgets what is idle, so that topics and receivers that are gone cost nothing.
 func (l *scheduler) sweep() {
-	if !l.active || len(l.compacting) > 0 {
+	if !l.active || len(l.due.compacting) > 0 {
 		return
 	}
-	l.prune(&l.later, l.group.table.Totals().Scheduled)
-	l.prune(&l.exact, l.group.table.Totals().Scheduled)
-	ids := slices.Sorted(maps.Keys(l.topics)) // slots and leases that are given back here go to others in this order
+	l.prune(&l.due.later, l.group.table.Totals().Scheduled)
+	l.prune(&l.due.exact, l.group.table.Totals().Scheduled)
+	ids := slices.Sorted(maps.Keys(l.due.topics)) // slots and leases that are given back here go to others in this order
 	for _, id := range ids {
-		q, timers := l.topics[id], l.group.table.Counts(id).Scheduled
+		q, timers := l.due.topics[id], l.group.table.Counts(id).Scheduled
 		for _, n := range q.lanes {
 			l.prune(&n.fresh, timers)
 			l.prune(&n.backlog, timers)
@@ -336,20 +336,20 @@ func (l *scheduler) sweep() {
 		}
 		l.pruneLines(q, timers)
 	}
-	slices.SortFunc(l.compacting, func(a, b staleQueue) int { return cmp.Compare(a.items[0].seq, b.items[0].seq) })
-	for key, n := range l.routes {
+	slices.SortFunc(l.due.compacting, func(a, b staleQueue) int { return cmp.Compare(a.items[0].seq, b.items[0].seq) })
+	for key, n := range l.due.routes {
 		if n.idle() {
-			delete(l.routes, key)
+			delete(l.due.routes, key)
 		}
 	}
 	for _, id := range ids {
-		q := l.topics[id]
+		q := l.due.topics[id]
 		q.lanes = slices.DeleteFunc(q.lanes, (*destQueue).idle)
-		if len(q.lanes) == 0 && len(q.moving) == 0 && len(q.keys) == 0 && !q.inRing && !q.listed && !slices.Contains(l.deferred, q) {
+		if len(q.lanes) == 0 && len(q.moving) == 0 && len(q.keys) == 0 && !q.inRing && !q.listed && !slices.Contains(l.due.deferred, q) {
 			if q.limiterUse != nil {
 				q.limiterUse.leave(l.group.w.mono)
 			}
-			delete(l.topics, id)
+			delete(l.due.topics, id)
 		}
 	}
 }

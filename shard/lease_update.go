@@ -89,7 +89,7 @@ func (l *scheduler) reports(h timer.Handle, d *Due) bool {
 
 // calling is this leader's active lease of the lease that the table has; nil: another led when it was taken.
 func (l *scheduler) calling(h timer.Handle, d *Due) *activeLease {
-	if f := l.activeLeases[h]; f != nil && f.seq == d.Seq && f.fence == d.Fence {
+	if f := l.leases.byTimer[h]; f != nil && f.seq == d.Seq && f.fence == d.Fence {
 		return f
 	}
 	return nil
@@ -177,7 +177,7 @@ func (g *group) settleLeaseUpdate(o *op, r *timer.Result) {
 		g.scheduler.applied(c.Handle)
 		g.w.fired(o.cmd.Topic, o.outcome)
 		if o.cmd.Kind == timer.AckLease {
-			g.scheduler.acked.add(c.Fence)
+			g.scheduler.consumers.acked.add(c.Fence)
 		}
 	}
 	o.answer(g.leaseOver(o.cmd, *r), nil)
@@ -189,7 +189,7 @@ func (g *group) leaseOver(cmd *timer.Command, r timer.Result) timer.Result {
 	c := cmd.Claim
 	if r.Code == timer.Skipped && cmd.Kind == timer.AckLease {
 		d := g.table.Due(c.Handle)
-		if g.table.Live(c.Handle, c.Seq) && d.State == timer.Done && d.Fence == c.Fence || g.scheduler.acked.has(c.Fence) {
+		if g.table.Live(c.Handle, c.Seq) && d.State == timer.Done && d.Fence == c.Fence || g.scheduler.consumers.acked.has(c.Fence) {
 			r.Code = timer.OK
 		}
 	}

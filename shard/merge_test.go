@@ -29,7 +29,7 @@ func TestMergeScheduled(t *testing.T) {
 	}
 	// A lease taken ahead counts as scheduled: it is revoked.
 	r.pass(990 * time.Millisecond)
-	if r.scheduler().held.len() != 1 {
+	if r.scheduler().leases.held.len() != 1 {
 		t.Fatal("no lease is held: the test is about nothing")
 	}
 	if got := r.merged(timer.MergeReplace, 0, 500*time.Millisecond, "3"); got.State != timer.Scheduled || got.Version != 2 || got.Attempts != 0 || got.Successor {

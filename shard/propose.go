@@ -81,16 +81,16 @@ func emptied[T any](list []T) []T {
 func (g *group) proposeOutcomes() {
 	l := g.scheduler
 	n := 0
-	for ; n < len(l.outcomes) && g.batch.Size() < maxBatchBytes; n++ {
-		g.batch.Outcome(&l.outcomes[n].Outcome)
-		g.items = append(g.items, item{kind: outcomeItemKind, lease: l.outcomes[n].lease})
+	for ; n < len(l.out.outcomes) && g.batch.Size() < maxBatchBytes; n++ {
+		g.batch.Outcome(&l.out.outcomes[n].Outcome)
+		g.items = append(g.items, item{kind: outcomeItemKind, lease: l.out.outcomes[n].lease})
 	}
-	if n < len(l.outcomes) {
+	if n < len(l.out.outcomes) {
 		g.w.touchNext(g)
 	}
-	left := copy(l.outcomes, l.outcomes[n:])
-	clear(l.outcomes[left:])
-	l.outcomes = l.outcomes[:left]
+	left := copy(l.out.outcomes, l.out.outcomes[n:])
+	clear(l.out.outcomes[left:])
+	l.out.outcomes = l.out.outcomes[:left]
 	if g.w.sure() {
 		g.proposeEnds()
 	}
@@ -100,16 +100,16 @@ func (g *group) proposeOutcomes() {
 // proposeEnds says what is over because of the time.
 func (g *group) proposeEnds() {
 	l := g.scheduler
-	for _, e := range l.expires {
+	for _, e := range l.out.expires {
 		g.batch.Expire(e.handle, e.seq, e.rev, g.w.nowMs+l.retention(e.handle), l.again(e.handle, 0))
 		g.items = append(g.items, item{kind: silentItem})
 		g.w.host.cfg.Observer.Expired()
 	}
-	for _, e := range l.forgets {
+	for _, e := range l.out.forgets {
 		g.batch.Forget(e.handle, e.seq)
 		g.items = append(g.items, item{kind: silentItem})
 	}
-	l.expires, l.forgets = l.expires[:0], l.forgets[:0]
+	l.out.expires, l.out.forgets = l.out.expires[:0], l.out.forgets[:0]
 	g.proposeSkips()
 }
 
@@ -158,7 +158,7 @@ func (g *group) releaseFor(o *op) bool {
 	}
 	h, _ := g.table.Lookup(o.cmd.Topic, o.cmd.ID)
 	for h != 0 {
-		switch f := g.scheduler.activeLeases[h]; {
+		switch f := g.scheduler.leases.byTimer[h]; {
 		case f == nil || !g.table.Live(h, f.seq):
 		case o.cmd.Kind == timer.Add && f.dueMs <= g.w.nowMs:
 			// Not ahead of its time: the attempt goes, or adds that come all the time would put it off for ever.
@@ -188,7 +188,7 @@ func (g *group) release(f *activeLease) {
 // releaseHeld gives back a topic's leases that clients do not see yet.
 func (g *group) releaseHeld(topic timer.TopicID) {
 	for _, h := range g.scheduler.activeHandles() {
-		if f := g.scheduler.activeLeases[h]; f.phase == held && g.table.Live(h, f.seq) && g.table.Due(h).Topic == topic {
+		if f := g.scheduler.leases.byTimer[h]; f.phase == held && g.table.Live(h, f.seq) && g.table.Due(h).Topic == topic {
 			g.release(f)
 		}
 	}
@@ -213,7 +213,7 @@ func (g *group) dropped(p *proposal) {
 			case f == nil:
 				g.scheduler.scanAgain()
 			case f.phase == returned:
-				g.scheduler.outcomes = append(g.scheduler.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
+				g.scheduler.out.outcomes = append(g.scheduler.out.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
 			default:
 				g.scheduler.ended(f, &f.attempt)
 			}
@@ -222,7 +222,7 @@ func (g *group) dropped(p *proposal) {
 		case takeoverItem:
 			g.takeover = true
 		case silentItem:
-			g.scheduler.rearming, g.scheduler.rearmFrom = true, 0
+			g.scheduler.due.rearming, g.scheduler.due.rearmFrom = true, 0
 		}
 	}
 }

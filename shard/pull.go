@@ -91,8 +91,8 @@ func (l *scheduler) pullFor(t *pullRequest) bool {
 		lasts = l.leaseMs(t.topic)
 	}
 	t.untilMs, t.until = g.w.nowMs+lasts, g.w.lease+time.Duration(lasts)*time.Millisecond
-	if q := l.topics[t.topic]; q != nil && l.mayPull(q) {
-		if q.keys != nil && (!l.caughtUp || len(q.moving) > 0 || len(l.compacting) > 0) || l.gateScan && (q.keys != nil || q.limiterUse != nil) {
+	if q := l.due.topics[t.topic]; q != nil && l.mayPull(q) {
+		if q.keys != nil && (!l.due.caughtUp || len(q.moving) > 0 || len(l.due.compacting) > 0) || l.keys.scanning && (q.keys != nil || q.limiterUse != nil) {
 			return false
 		}
 		for size := 0; len(t.asked) < t.most && size < pullBytes; {
@@ -133,7 +133,7 @@ func (l *scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
 			l.group.w.touchNext(l.group)
 		case e.dueMs > l.group.w.nowMs: // the clock stepped back
 			n.pop()
-			l.exact.push(e)
+			l.due.exact.push(e)
 		case q.limiterUse != nil && !l.admit(n):
 			q.fullUntil = l.group.w.mono + limitPoll
 			return e, false
@@ -147,24 +147,24 @@ func (l *scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
 
 // reserve counts a lease that is being proposed for a consumer: it has its key, and its share of the limit. What becomes of it, review sees.
 func (l *scheduler) reserve(q *topicQueue, e entry) {
-	l.reserved[e.handle] = e.seq
+	l.consumers.reserved[e.handle] = e.seq
 	if q.keys != nil {
-		k := l.keyRefs[e.handle].key
+		k := l.keys.refs[e.handle].key
 		l.clearHead(k)
 		k.leased++
 		k.holder = e.handle
-		l.keyRefs[e.handle] = keyRef{key: k, seq: e.seq, leased: true}
+		l.keys.refs[e.handle] = keyRef{key: k, seq: e.seq, leased: true}
 	}
 	if q.limiterUse != nil {
-		l.carried[e.handle] = carriedLease{seq: e.seq, limit: q.limiterUse.limit}
+		l.limits.carried[e.handle] = carriedLease{seq: e.seq, limit: q.limiterUse.limit}
 	}
 }
 
 // granted is told how one lease was applied.
 func (t *pullRequest) granted(g *group, r *timer.Result) {
 	h := t.asked[len(t.asked)-t.pending]
-	seq := g.scheduler.reserved[h]
-	delete(g.scheduler.reserved, h)
+	seq := g.scheduler.consumers.reserved[h]
+	delete(g.scheduler.consumers.reserved, h)
 	t.pending--
 	if r.Code != timer.OK {
 		g.table.Rearm(h, seq) // it may have changed, or the delivery of its topic alone
@@ -183,10 +183,10 @@ func (t *pullRequest) granted(g *group, r *timer.Result) {
 // dropped is told that the log did not take a lease.
 func (t *pullRequest) dropped(g *group) {
 	h := t.asked[len(t.asked)-t.pending]
-	delete(g.scheduler.reserved, h)
+	delete(g.scheduler.consumers.reserved, h)
 	g.scheduler.review(h)
 	t.pending--
-	g.scheduler.rearming, g.scheduler.rearmFrom = true, 0
+	g.scheduler.due.rearming, g.scheduler.due.rearmFrom = true, 0
 	if t.pending == 0 {
 		t.answer(g.timeoutError())
 	}

@@ -48,13 +48,13 @@ func (l *scheduler) markReady(q *topicQueue) {
 	q.newlyReady = true
 	if !q.listed {
 		q.listed = true
-		l.pullable = append(l.pullable, q)
+		l.consumers.pullable = append(l.consumers.pullable, q)
 	}
 }
 
 // notifyReady tells who waits of what has become ready in this turn.
 func (l *scheduler) notifyReady() {
-	for _, q := range l.pullable {
+	for _, q := range l.consumers.pullable {
 		if q.newlyReady {
 			q.newlyReady = false
 			l.call(q)
@@ -67,15 +67,15 @@ func (l *scheduler) renotifyReady() {
 	if !l.active {
 		return
 	}
-	keep := l.pullable[:0]
-	for _, q := range l.pullable {
+	keep := l.consumers.pullable[:0]
+	for _, q := range l.consumers.pullable {
 		if q.listed = q.pulled() && q.ready() > 0; q.listed {
 			keep = append(keep, q)
 			l.call(q)
 		}
 	}
-	clear(l.pullable[len(keep):])
-	l.pullable = keep
+	clear(l.consumers.pullable[len(keep):])
+	l.consumers.pullable = keep
 }
 
 func (l *scheduler) call(q *topicQueue) {
@@ -114,10 +114,10 @@ func (p spot) before(o spot) bool { return p.entry.before(o.entry) }
 func topCandidates(groups []*group, topic timer.TopicID, most int) []Candidate {
 	var front heap[spot]
 	for _, g := range groups {
-		if g.scheduler == nil || g.scheduler.topics[topic] == nil || !g.scheduler.mayPull(g.scheduler.topics[topic]) {
+		if g.scheduler == nil || g.scheduler.due.topics[topic] == nil || !g.scheduler.mayPull(g.scheduler.due.topics[topic]) {
 			continue
 		}
-		for _, n := range g.scheduler.topics[topic].lanes {
+		for _, n := range g.scheduler.due.topics[topic].lanes {
 			for _, h := range []*heap[entry]{&n.fresh, &n.backlog} {
 				for h.len() > 0 && !g.scheduler.stands(h.top()) {
 					h.pop() // for good

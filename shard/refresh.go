@@ -11,8 +11,8 @@ func (l *scheduler) refresh() {
 	if !l.active {
 		return
 	}
-	for _, id := range slices.Sorted(maps.Keys(l.topics)) {
-		q, topic := l.topics[id], l.topic(id)
+	for _, id := range slices.Sorted(maps.Keys(l.due.topics)) {
+		q, topic := l.due.topics[id], l.topic(id)
 		if topic == q.topic {
 			continue
 		}
@@ -29,9 +29,9 @@ func (l *scheduler) refresh() {
 		l.setLimit(q)
 		l.reroute(q)
 	}
-	for id := range l.inOrder {
+	for id := range l.keys.inOrder {
 		if t := l.topic(id); t == nil || !t.Policy.InOrder() {
-			delete(l.inOrder, id)
+			delete(l.keys.inOrder, id)
 		}
 	}
 }
@@ -52,13 +52,13 @@ func (l *scheduler) applyPause(q *topicQueue) {
 
 // reroute begins to queue a topic's timers anew.
 func (l *scheduler) reroute(q *topicQueue) {
-	for key := range l.routes {
+	for key := range l.due.routes {
 		if key.topic == q.id {
-			delete(l.routes, key)
+			delete(l.due.routes, key)
 		}
 	}
 	if len(q.moving) == 0 {
-		l.rerouting = append(l.rerouting, q)
+		l.due.rerouting = append(l.due.rerouting, q)
 	}
 	for _, old := range q.lanes {
 		if old.spare != nil {
@@ -74,15 +74,15 @@ func (l *scheduler) reroute(q *topicQueue) {
 
 // move queues timers of changed topics anew, as many as one turn may.
 func (l *scheduler) move() {
-	for budget := popBudget; len(l.rerouting) > 0 && budget > 0; {
-		q := l.rerouting[0]
+	for budget := popBudget; len(l.due.rerouting) > 0 && budget > 0; {
+		q := l.due.rerouting[0]
 		if len(q.moving) == 0 {
-			l.rerouting = l.rerouting[1:]
+			l.due.rerouting = l.due.rerouting[1:]
 			continue
 		}
 		budget -= l.moveSome(q, budget)
 	}
-	if len(l.rerouting) > 0 {
+	if len(l.due.rerouting) > 0 {
 		l.group.w.touchNext(l.group)
 	}
 }
@@ -95,7 +95,7 @@ func (l *scheduler) moveSome(q *topicQueue, budget int) (used int) {
 			last := len(h.items) - 1
 			e := h.items[last]
 			h.items = h.items[:last]
-			l.classify(e, max(e.dueMs, l.group.w.nowMs+l.lookAhead.Milliseconds()))
+			l.classify(e, max(e.dueMs, l.group.w.nowMs+l.due.lookAhead.Milliseconds()))
 		}
 	}
 	if old.len() == 0 {

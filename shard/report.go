@@ -29,12 +29,12 @@ func (l *scheduler) report(f *activeLease, a Attempt) {
 // reportAll repeats what has not been heard.
 func (l *scheduler) reportAll() {
 	w := l.group.w
-	if l.active || len(l.activeLeases) == 0 || w.mono < l.reportAt {
+	if l.active || len(l.leases.byTimer) == 0 || w.mono < l.leases.reportAt {
 		return
 	}
-	l.reportAt = w.mono + reportEach
+	l.leases.reportAt = w.mono + reportEach
 	for _, h := range l.activeHandles() {
-		f := l.activeLeases[h]
+		f := l.leases.byTimer[h]
 		if f.phase != reporting {
 			continue
 		}
@@ -61,8 +61,8 @@ func (l *scheduler) tellLeader(f *activeLease) {
 	g := l.group
 	to := g.leaderNode()
 	if to == 0 && len(g.row.Members) > 0 { // a replica that is out, or was taken out while it was cut off, hears of no leader
-		l.turns++
-		to = g.row.Members[l.turns%len(g.row.Members)].Node
+		l.leases.reported++
+		to = g.row.Members[l.leases.reported%len(g.row.Members)].Node
 	}
 	if to == 0 || to == g.w.host.cfg.Node {
 		return
@@ -133,7 +133,7 @@ func (g *group) hearReport(from uint64, body []byte) {
 		return
 	}
 	out := l.judge(h, &d, &a, l.random.Float64())
-	l.outcomes = append(l.outcomes, outcomeItem{out, nil})
+	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, nil})
 	if d.Topic != canaryTopic && !a.NotSent {
 		g.w.fired(d.Topic, &out)
 	}
@@ -157,7 +157,7 @@ func (g *group) hearOver(body []byte) {
 	if g.scheduler == nil || r.close() != nil || owner != g.w.host.cfg.Incarnation {
 		return
 	}
-	if f := g.scheduler.activeLeases[h]; f != nil && f.phase == reporting && f.fence == fence {
+	if f := g.scheduler.leases.byTimer[h]; f != nil && f.phase == reporting && f.fence == fence {
 		g.scheduler.settled(f)
 	}
 }

@@ -32,66 +32,54 @@ const (
 // wall clock has reached.
 type scheduler struct {
 	group  *group
-	active bool
+	random *rand.Rand
 
+	active     bool
+	leadership uint64        // its number in this process
+	since      time.Duration // when it began; monotonic
+	timed      bool          // it was sure of the time: until then nothing is proposed that depends on it
+	doubted    bool          // whether this node still leads: nothing is started until a majority has said so
+	confirming bool          // a majority is being asked
+
+	due       dueQueues
+	keys      keyQueues
+	limits    topicLimits
+	leases    activeLeases
+	consumers consumerLeases
+	inherited inheritedLeases
+	series    seriesTimes
+	out       outcomes
+}
+
+// dueQueues are the timers that have left the wheel and have no lease yet.
+type dueQueues struct {
 	topics   map[timer.TopicID]*topicQueue
 	runnable []*topicQueue // those with something that may go; served in turn
 	routes   map[routeKey]*destQueue
 	later    heap[entry]    // popped, but further off than the look-ahead (the clock stepped back)
+	exact    heap[entry]    // of topics that are pulled or have a rate: leased no sooner than they are due
 	shut     heap[queueKey] // destination queues behind an open breaker, by when to ask again
 
-	activeLeases map[timer.Handle]*activeLease
-	held         heap[*activeLease]
-	blocked      []*activeLease // client changes wait for these
+	caughtUp   bool          // all that is due has left the wheel in this turn
+	deferred   []*topicQueue // they wait for that, or for the timers that block their keys to be known
+	rerouting  []*topicQueue // those with timers to be queued anew
+	compacting []staleQueue  // queues that were mostly outdated: what stands is queued anew
+	compacted  map[timer.Handle]bool
 
-	keyRefs       map[timer.Handle]keyRef // what timers mean to the lines of their keys
-	inOrder       map[timer.TopicID]bool  // topics whose blockers have been looked for
-	gateScan      bool                    // for timers that block their keys
-	gateFrom      timer.Handle
-	carried       map[timer.Handle]carriedLease
-	carriedOver   map[timer.Handle]carriedLease // of the leadership before: what consumers had at its end
-	carriedOverAt time.Duration                 // when to look at these again; monotonic
-	exact         heap[entry]                   // of topics that are pulled or have a rate: leased no sooner than they are due
-	caughtUp      bool                          // all that is due has left the wheel in this turn
-	deferred      []*topicQueue                 // they wait for one of these
-	rerouting     []*topicQueue                 // those with timers to be queued anew
-	compacting    []staleQueue                  // queues that were mostly outdated: what stands is queued anew
-	compacted     map[timer.Handle]bool
+	lookAhead time.Duration
+	popped    [512]wheel.Handle
 
-	consumerLeases map[timer.Handle]consumerLease // what consumers have
-	reserved       map[timer.Handle]uint64        // what they are to have, by its number: the lease is in the pipeline
-	ends           heap[leaseEnd]
-	acked          acked
-	pullable       []*topicQueue // topics that are pulled, and of which something may be ready
+	rearming  bool // for timers that a former leadership of this process took from the wheel and did not finish
+	rearmFrom timer.Handle
+}
 
+// outcomes are what the next entries say of timers, beside clients' changes and leases.
+type outcomes struct {
 	outcomes []outcomeItem
 	expires  []entry // scheduled, past their expiry
 	forgets  []entry // dead, past their retention
 	skips    []entry // occurrences that were missed
 	overlaps []overlap
-
-	calendar  recurrence.Calendar
-	lookAhead time.Duration
-	popped    [512]wheel.Handle
-	random    *rand.Rand
-
-	rearming      bool // for timers that a former leadership of this process took from the wheel and did not finish
-	rearmFrom     timer.Handle
-	scanning      bool // for leases of former leaders
-	inheritedFrom timer.Handle
-	reportAt      time.Duration
-	turns         int           // of the row's members, when nobody is known to lead
-	since         time.Duration // when this leadership began; monotonic
-	leadership    uint64        // its number in this process
-
-	realigned timer.Handle // how far series were seen to after the clock was set back; seriesAwait: all were
-	realigns  []entry      // dueMs: when they are due now
-	// realignLater are leased: their next attempts would be as wrong.
-	realignLater []timer.Handle
-
-	timed      bool // it was sure of the time in this leadership: until then nothing is proposed that depends on it
-	doubted    bool // whether this node still leads: nothing is started until a majority has said so
-	confirming bool
 }
 
 type routeKey struct {
@@ -114,40 +102,41 @@ type outcomeItem struct {
 }
 
 func newScheduler(g *group) *scheduler {
-	return &scheduler{group: g, carriedOver: map[timer.Handle]carriedLease{}, calendar: recurrence.Calendar{Zones: g.w.host.zones}, random: rand.New(rand.NewPCG(g.w.host.cfg.Seed, uint64(g.id)))}
+	return &scheduler{
+		group:  g,
+		random: rand.New(rand.NewPCG(g.w.host.cfg.Seed, uint64(g.id))),
+		limits: topicLimits{carriedOver: map[timer.Handle]carriedLease{}},
+		series: seriesTimes{calendar: recurrence.Calendar{Zones: g.w.host.zones}},
+	}
 }
 
-// begin starts a leadership, after the takeover was applied.
+// begin starts a leadership, after the takeover was applied. What it keeps of the one before are the leases
+// whose calls still run, those that consumers had at its end, and those that were acked lately.
 func (l *scheduler) begin() {
-	l.active = true
-	l.topics = map[timer.TopicID]*topicQueue{}
-	l.routes = map[routeKey]*destQueue{}
-	if l.activeLeases == nil {
-		l.activeLeases = map[timer.Handle]*activeLease{}
-	} else {
-		l.rearming, l.rearmFrom = true, 0
-	}
-	l.runnable, l.later, l.shut, l.held = nil, heap[entry]{}, heap[queueKey]{}, heap[*activeLease]{}
-	l.ends, l.consumerLeases, l.reserved = heap[leaseEnd]{}, map[timer.Handle]consumerLease{}, map[timer.Handle]uint64{}
-	l.pullable = nil
-	l.outcomes, l.expires, l.forgets, l.skips, l.overlaps = nil, nil, nil, nil, nil
-	l.lookAhead = minLookAhead
-	l.since, l.scanning, l.inheritedFrom = l.group.w.mono, true, 0
+	l.active, l.since = true, l.group.w.mono
 	l.leadership++
 	l.timed, l.doubted, l.confirming = false, false, false
-	l.realigned, l.realigns, l.realignLater = 0, nil, nil
-	l.compacting, l.compacted = nil, nil
-	l.rerouting, l.exact, l.carried = nil, heap[entry]{}, map[timer.Handle]carriedLease{}
+	led := l.leases.byTimer != nil
+	if !led {
+		l.leases.byTimer = map[timer.Handle]*activeLease{}
+	}
+	l.leases.held = heap[*activeLease]{}
+	l.due = dueQueues{topics: map[timer.TopicID]*topicQueue{}, routes: map[routeKey]*destQueue{}, lookAhead: minLookAhead, rearming: led}
+	l.consumers = consumerLeases{leases: map[timer.Handle]consumerLease{}, reserved: map[timer.Handle]uint64{}, acked: l.consumers.acked}
+	l.inherited = inheritedLeases{scanning: true}
+	l.limits.carried = map[timer.Handle]carriedLease{}
+	l.series = seriesTimes{calendar: l.series.calendar}
+	l.out = outcomes{}
 	l.beginOrder()
 	for _, h := range l.activeHandles() {
-		if f := l.activeLeases[h]; f.phase == reporting {
+		if f := l.leases.byTimer[h]; f.phase == reporting {
 			l.ended(f, &f.attempt) // nobody else has to be told any more
 		}
 	}
 }
 
 // activeHandles are the timers with an active lease, in order: what is done for each must not depend on chance.
-func (l *scheduler) activeHandles() []timer.Handle { return slices.Sorted(maps.Keys(l.activeLeases)) }
+func (l *scheduler) activeHandles() []timer.Handle { return slices.Sorted(maps.Keys(l.leases.byTimer)) }
 
 // end stops the leadership: nothing more is started. What was taken from the wheel a later leadership puts back, in slices: see rewatch.
 func (l *scheduler) end() {
@@ -155,8 +144,8 @@ func (l *scheduler) end() {
 		return
 	}
 	l.active, l.timed = false, false
-	for _, id := range slices.Sorted(maps.Keys(l.topics)) {
-		for _, n := range slices.Concat(l.topics[id].lanes, l.topics[id].moving) {
+	for _, id := range slices.Sorted(maps.Keys(l.due.topics)) {
+		for _, n := range slices.Concat(l.due.topics[id].lanes, l.due.topics[id].moving) {
 			n.fresh, n.backlog = heap[entry]{}, heap[entry]{}
 			if n.spare != nil {
 				n.spare.Cancel()
@@ -164,12 +153,12 @@ func (l *scheduler) end() {
 			}
 		}
 	}
-	l.later, l.exact = heap[entry]{}, heap[entry]{}
-	l.compacting, l.compacted = nil, nil
+	l.due.later, l.due.exact = heap[entry]{}, heap[entry]{}
+	l.due.compacting, l.due.compacted = nil, nil
 	l.endLimits()
-	l.blocked = nil
+	l.leases.blocked = nil
 	for _, h := range l.activeHandles() {
-		f := l.activeLeases[h]
+		f := l.leases.byTimer[h]
 		for _, o := range f.waiting {
 			o.answer(timer.Result{}, l.group.notLeader())
 		}
@@ -221,37 +210,37 @@ func (l *scheduler) run() {
 // takeDue moves the wheel on and queues what is due within the look-ahead.
 func (l *scheduler) takeDue() {
 	g := l.group
-	horizon := g.w.nowMs + l.lookAhead.Milliseconds()
-	l.caughtUp = g.table.Advance(horizon, wheelBudget)
-	if !l.caughtUp {
+	horizon := g.w.nowMs + l.due.lookAhead.Milliseconds()
+	l.due.caughtUp = g.table.Advance(horizon, wheelBudget)
+	if !l.due.caughtUp {
 		g.w.touchNext(g)
 	}
-	for l.later.len() > 0 && l.later.top().dueMs <= horizon {
-		l.classify(l.later.pop(), horizon)
+	for l.due.later.len() > 0 && l.due.later.top().dueMs <= horizon {
+		l.classify(l.due.later.pop(), horizon)
 	}
-	for l.exact.len() > 0 && l.exact.top().dueMs <= g.w.nowMs {
-		l.classify(l.exact.pop(), horizon)
+	for l.due.exact.len() > 0 && l.due.exact.top().dueMs <= g.w.nowMs {
+		l.classify(l.due.exact.pop(), horizon)
 	}
 	for taken := 0; taken < popBudget; {
-		n := g.table.Pop(l.popped[:])
-		for _, h := range l.popped[:n] {
+		n := g.table.Pop(l.due.popped[:])
+		for _, h := range l.due.popped[:n] {
 			l.sort(timer.Handle(h), horizon)
 		}
 		taken += n
-		if n < len(l.popped) {
+		if n < len(l.due.popped) {
 			return
 		}
 	}
-	l.caughtUp = false
+	l.due.caughtUp = false
 	g.w.touchNext(g)
 }
 
 // unpark brings back the topics that waited for the whole of what is due, or for those who block their keys, to be known.
 func (l *scheduler) unpark() {
-	for _, q := range l.deferred {
+	for _, q := range l.due.deferred {
 		l.join(q)
 	}
-	l.deferred = l.deferred[:0]
+	l.due.deferred = l.due.deferred[:0]
 }
 
 // sort decides what a timer that left the wheel needs.
@@ -265,7 +254,7 @@ func (l *scheduler) sort(h timer.Handle, horizon int64) {
 	switch d.State {
 	case timer.Scheduled:
 		if d.ExpiresMs != 0 && l.group.w.nowMs > d.ExpiresMs {
-			l.expires = append(l.expires, e)
+			l.out.expires = append(l.out.expires, e)
 			return
 		}
 		if d.ExpiresMs != 0 && d.NextMs > d.ExpiresMs { // it came for its expiry, which is ahead by the look-ahead
@@ -283,7 +272,7 @@ func (l *scheduler) sort(h timer.Handle, horizon int64) {
 			l.group.table.Arm(h, horizon+d.RetainMs-l.group.w.nowMs)
 			return
 		}
-		l.forgets = append(l.forgets, e)
+		l.out.forgets = append(l.out.forgets, e)
 	}
 }
 
@@ -293,7 +282,7 @@ func (l *scheduler) classify(e entry, horizon int64) {
 	g := l.group
 	if e.dueMs > horizon {
 		e.priority = 0 // they come back in order of time
-		l.later.push(e)
+		l.due.later.push(e)
 		return
 	}
 	if !g.table.Live(e.handle, e.seq) {
@@ -316,7 +305,7 @@ func (l *scheduler) classify(e entry, horizon int64) {
 	switch {
 	case q.topic != nil && (q.topic.Policy.Rate.PerSecond > 0 || q.pulled()) && e.dueMs > g.w.nowMs:
 		e.priority = 0
-		l.exact.push(e)
+		l.due.exact.push(e)
 	case q.keys != nil:
 		l.enter(q, e)
 	default:
@@ -344,10 +333,10 @@ func (l *scheduler) queueIn(n *destQueue, e entry) {
 
 // queue finds or makes the queue of a topic.
 func (l *scheduler) queue(id timer.TopicID) *topicQueue {
-	q := l.topics[id]
+	q := l.due.topics[id]
 	if q == nil {
 		q = &topicQueue{id: id, topic: l.topic(id)}
-		l.topics[id] = q
+		l.due.topics[id] = q
 		l.setOrder(q)
 		l.setLimit(q)
 	}
@@ -357,7 +346,7 @@ func (l *scheduler) queue(id timer.TopicID) *topicQueue {
 // destQueue finds or makes the queue of a topic's timers with the given callback override.
 func (l *scheduler) destQueue(id timer.TopicID, target Target) *destQueue {
 	key := routeKey{id, target}
-	if n := l.routes[key]; n != nil {
+	if n := l.due.routes[key]; n != nil {
 		return n
 	}
 	q := l.queue(id)
@@ -374,13 +363,13 @@ func (l *scheduler) destQueue(id timer.TopicID, target Target) *destQueue {
 	}
 	for _, n := range q.lanes {
 		if n.dest == dest {
-			l.routes[key] = n
+			l.due.routes[key] = n
 			return n
 		}
 	}
 	n := &destQueue{queue: q, dest: dest}
 	q.lanes = append(q.lanes, n)
-	l.routes[key] = n
+	l.due.routes[key] = n
 	return n
 }
 
@@ -408,14 +397,14 @@ func (l *scheduler) join(q *topicQueue) {
 		l.markReady(q)
 	case !q.inRing:
 		q.inRing = true
-		l.runnable = append(l.runnable, q)
+		l.due.runnable = append(l.due.runnable, q)
 	}
 }
 
 // reopen brings back destination queues whose breaker may let a call through again.
 func (l *scheduler) reopen() {
-	for l.shut.len() > 0 && l.shut.top().until <= l.group.w.mono {
-		n := l.shut.pop().queue
+	for l.due.shut.len() > 0 && l.due.shut.top().until <= l.group.w.mono {
+		n := l.due.shut.pop().queue
 		n.shutMs = l.group.w.nowMs
 		l.join(n.queue)
 	}

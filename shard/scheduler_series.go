@@ -18,9 +18,9 @@ func (l *scheduler) again(h timer.Handle, startedMs int64) int64 {
 	now := l.group.w.nowMs
 	ahead := s.dueMs > now+clockAheadMs && l.group.w.sure() // it was called by a clock that was; one in doubt does not say so
 	if ahead && s.repeat.CatchUp != timer.CatchUpAll {
-		return timer.ClampMs(l.calendar.Nearest(&s.repeat, s.dueMs, now))
+		return timer.ClampMs(l.series.calendar.Nearest(&s.repeat, s.dueMs, now))
 	}
-	return timer.ClampMs(l.calendar.Next(&s.repeat, s.dueMs, min(s.startedMs, now), now))
+	return timer.ClampMs(l.series.calendar.Next(&s.repeat, s.dueMs, min(s.startedMs, now), now))
 }
 
 // missed takes an occurrence that nobody made in time out of the way, where the series says so. It reports that it did.
@@ -41,24 +41,24 @@ func (l *scheduler) missed(e entry) bool {
 	if !ok || s.repeat.CatchUp != timer.CatchUpSkip || s.startedMs != 0 || s.dueMs != d.NextMs {
 		return false
 	}
-	l.skips = append(l.skips, e)
+	l.out.skips = append(l.out.skips, e)
 	return true
 }
 
 // proposeSkips has missed occurrences moved on to their next.
 func (g *group) proposeSkips() {
 	l := g.scheduler
-	for _, e := range l.skips {
+	for _, e := range l.out.skips {
 		if s, ok := g.table.series(e.handle); ok && g.table.Live(e.handle, e.seq) {
-			g.batch.Skip(e.handle, e.seq, e.rev, timer.ClampMs(l.calendar.Next(&s.repeat, s.dueMs, 0, g.w.nowMs)))
+			g.batch.Skip(e.handle, e.seq, e.rev, timer.ClampMs(l.series.calendar.Next(&s.repeat, s.dueMs, 0, g.w.nowMs)))
 			g.items = append(g.items, item{kind: silentItem})
 		}
 	}
-	for _, e := range l.realigns {
+	for _, e := range l.series.realigns {
 		g.batch.Skip(e.handle, e.seq, e.rev, e.dueMs)
 		g.items = append(g.items, item{kind: silentItem})
 	}
-	l.skips, l.realigns = l.skips[:0], l.realigns[:0]
+	l.out.skips, l.series.realigns = l.out.skips[:0], l.series.realigns[:0]
 }
 
 // overlap is an occurrence whose next does not wait for its end.
@@ -75,17 +75,17 @@ func (l *scheduler) overlap(h timer.Handle, seq, fence uint64) {
 		return
 	}
 	nowMs := l.group.w.nowMs
-	if next := timer.ClampMs(l.calendar.Next(&s.repeat, s.dueMs, nowMs, nowMs)); next != 0 {
-		l.overlaps = append(l.overlaps, overlap{h, seq, fence, next})
+	if next := timer.ClampMs(l.series.calendar.Next(&s.repeat, s.dueMs, nowMs, nowMs)); next != 0 {
+		l.out.overlaps = append(l.out.overlaps, overlap{h, seq, fence, next})
 		l.group.w.touchNext(l.group)
 	}
 }
 
 // proposeOverlaps has them scheduled. One that is lost is scheduled when the attempt ends, or the next starts.
 func (g *group) proposeOverlaps() {
-	for _, o := range g.scheduler.overlaps {
+	for _, o := range g.scheduler.out.overlaps {
 		g.batch.Overlap(o.handle, o.seq, o.fence, o.nextMs)
 		g.items = append(g.items, item{kind: silentItem})
 	}
-	g.scheduler.overlaps = g.scheduler.overlaps[:0]
+	g.scheduler.out.overlaps = g.scheduler.out.overlaps[:0]
 }

@@ -13,7 +13,7 @@ func TestI4NeverEarly(t *testing.T) {
 	r.add("a", time.Second)
 	r.pass(999 * time.Millisecond)
 	r.wantCalls("")
-	if f := r.scheduler().held.len(); f != 1 {
+	if f := r.scheduler().leases.held.len(); f != 1 {
 		t.Errorf("%d leases are held a millisecond before, want 1: the look-ahead", f)
 	}
 	r.pass(time.Millisecond)
@@ -258,7 +258,7 @@ func TestForcedCloseFreesHandles(t *testing.T) {
 	r.settle()
 	c.answer(200)
 	r.settle()
-	for _, q := range r.scheduler().topics {
+	for _, q := range r.scheduler().due.topics {
 		for _, n := range q.lanes {
 			if n.flying != 0 {
 				t.Errorf("lane of topic %d has %d flights, all have ended", q.id, n.flying)
@@ -279,7 +279,7 @@ func TestChangeUnderPendingLease(t *testing.T) {
 	r.step(time.Millisecond)
 	r.host.workers[0].turn() // the lease is proposed, then the fire is applied
 	h, _ := r.table().Lookup(1, "a")
-	if f := r.scheduler().activeLeases[h]; f == nil || f.phase != proposed || r.table().Due(h).NextMs != r.clock.wallMs-1 {
+	if f := r.scheduler().leases.byTimer[h]; f == nil || f.phase != proposed || r.table().Due(h).NextMs != r.clock.wallMs-1 {
 		t.Fatalf("flight %+v, timer %+v", f, r.table().Due(h))
 	}
 	r.host.workers[0].turn() // the timer leaves the wheel a second time

@@ -81,13 +81,13 @@ func (g *group) stats(s *Stats) {
 	s.Dead += c.Dead
 	s.MemoryBytes += g.table.MemoryBytes()
 	s.SealedBy = g.table.targets.sealed.addTo(s.SealedBy)
-	for _, f := range g.scheduler.activeLeases {
+	for _, f := range g.scheduler.leases.byTimer {
 		if f.hidden() && f.queue.queue.id != canaryTopic {
 			s.Leased--
 			s.Scheduled++
 		}
 	}
-	for _, q := range g.scheduler.topics {
+	for _, q := range g.scheduler.due.topics {
 		n, _ := q.overdue(g.w.nowMs)
 		s.Overdue += n
 	}

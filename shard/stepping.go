@@ -256,7 +256,7 @@ func (h *Host) Waiting() (events, operations, flights int) {
 		operations += int(w.queued.Load())
 		for _, g := range w.groups {
 			if g.scheduler != nil {
-				flights += len(g.scheduler.activeLeases)
+				flights += len(g.scheduler.leases.byTimer)
 			}
 		}
 	}

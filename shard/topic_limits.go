@@ -18,6 +18,13 @@ type carriedLease struct {
 	until time.Duration // of one that is left over from a leadership: until then it counts at most; monotonic
 }
 
+// topicLimits are leases that count at a limit and are no active ones of this scheduler.
+type topicLimits struct {
+	carried       map[timer.Handle]carriedLease
+	carriedOver   map[timer.Handle]carriedLease // of the leadership before: what consumers had at its end
+	carriedOverAt time.Duration                 // when to look at these again; monotonic
+}
+
 // setLimit begins or ends counting for a topic, as its policy says.
 func (l *scheduler) setLimit(q *topicQueue) {
 	want := q.topic != nil && q.topic.Policy.Limited()
@@ -25,7 +32,7 @@ func (l *scheduler) setLimit(q *topicQueue) {
 	case want == (q.limiterUse != nil):
 	case want:
 		q.limiterUse = l.group.w.host.limits.join(q.id, func() { l.group.w.box.post(&lent{scheduler: l, queue: q}) })
-		for _, f := range l.activeLeases {
+		for _, f := range l.leases.byTimer {
 			if f.queue.queue == q && f.limit == nil && f.phase != reporting {
 				f.limit = q.limiterUse.limit
 				f.limit.lend()
@@ -45,7 +52,7 @@ type lent struct {
 
 func (e *lent) handle(w *worker) {
 	q := e.queue
-	if !e.scheduler.active || e.scheduler.topics[q.id] != q || q.limiterUse == nil {
+	if !e.scheduler.active || e.scheduler.due.topics[q.id] != q || q.limiterUse == nil {
 		return // what was lent went back when the place was given up
 	}
 	for _, n := range q.lanes {
@@ -60,7 +67,7 @@ func (l *scheduler) admit(n *destQueue) bool {
 	ok, wait := n.queue.limiterUse.acquire(n.queue.topic, l.group.w.mono)
 	if !ok {
 		n.shutMs = l.group.w.nowMs
-		l.shut.push(queueKey{l.group.w.mono + wait, n})
+		l.due.shut.push(queueKey{l.group.w.mono + wait, n})
 	}
 	return ok
 }
@@ -82,29 +89,29 @@ func (l *scheduler) uncount(f *activeLease) {
 
 // countCarried counts a lease that the walk has found, unless it is counted already.
 func (l *scheduler) countCarried(q *topicQueue, h timer.Handle, d *Due) {
-	if _, counted := l.carried[h]; counted || q.limiterUse == nil || d.State != timer.Leased {
+	if _, counted := l.limits.carried[h]; counted || q.limiterUse == nil || d.State != timer.Leased {
 		return
 	}
-	if f := l.activeLeases[h]; f != nil && f.limit != nil && f.seq == d.Seq {
+	if f := l.leases.byTimer[h]; f != nil && f.limit != nil && f.seq == d.Seq {
 		return
 	}
-	if c, ok := l.carriedOver[h]; ok && c.seq == d.Seq && c.limit == q.limiterUse.limit {
-		delete(l.carriedOver, h)
-		l.carried[h] = c
+	if c, ok := l.limits.carriedOver[h]; ok && c.seq == d.Seq && c.limit == q.limiterUse.limit {
+		delete(l.limits.carriedOver, h)
+		l.limits.carried[h] = c
 		return
 	}
-	l.carried[h] = carriedLease{seq: d.Seq, limit: q.limiterUse.limit}
+	l.limits.carried[h] = carriedLease{seq: d.Seq, limit: q.limiterUse.limit}
 	q.limiterUse.limit.lend()
 }
 
 // uncountCarried looks again at a lease that an entry may have ended.
 func (l *scheduler) uncountCarried(h timer.Handle) {
-	c, ok := l.carried[h]
+	c, ok := l.limits.carried[h]
 	if !ok {
 		return
 	}
 	if d := l.group.table.Due(h); d.Seq != c.seq || d.State != timer.Leased {
-		delete(l.carried, h)
+		delete(l.limits.carried, h)
 		c.limit.end(l.group.w.mono, true)
 	}
 }
@@ -112,22 +119,22 @@ func (l *scheduler) uncountCarried(h timer.Handle) {
 // endLimits is for the end of a leadership: who leads next counts anew. Calls that run count on with their active leases. What consumers have counts on
 // too, for as long as it lasts: nobody knows when the next one has begun to count it, and others must not take it for free meanwhile.
 func (l *scheduler) endLimits() {
-	for _, id := range slices.Sorted(maps.Keys(l.topics)) { // who is lent what is given back here must not depend on chance
-		if q := l.topics[id]; q.limiterUse != nil {
+	for _, id := range slices.Sorted(maps.Keys(l.due.topics)) { // who is lent what is given back here must not depend on chance
+		if q := l.due.topics[id]; q.limiterUse != nil {
 			q.limiterUse.leave(l.group.w.mono)
 			q.limiterUse = nil
 		}
 	}
-	for _, h := range slices.Sorted(maps.Keys(l.carried)) {
-		c, d := l.carried[h], l.group.table.Due(h)
+	for _, h := range slices.Sorted(maps.Keys(l.limits.carried)) {
+		c, d := l.limits.carried[h], l.group.table.Due(h)
 		if d.Seq == c.seq && d.State == timer.Leased && d.Holder != byCall {
 			c.until = l.holdsUntil(h, &d)
-			l.carriedOver[h] = c
+			l.limits.carriedOver[h] = c
 			continue
 		}
 		c.limit.end(l.group.w.mono, true)
 	}
-	l.carried = nil
+	l.limits.carried = nil
 }
 
 // leftGrace is for how long after its end a lease counts that a former leadership left and that has not ended for all that this replica knows: there
@@ -136,12 +143,12 @@ const leftGrace = 5 * time.Second
 
 // endCarriedOver ends the counting of what consumers had when the last leadership ended, and have no more; all: whatever it is.
 func (l *scheduler) endCarriedOver(all bool) {
-	if len(l.carriedOver) == 0 || !all && l.group.w.mono < l.carriedOverAt {
+	if len(l.limits.carriedOver) == 0 || !all && l.group.w.mono < l.limits.carriedOverAt {
 		return
 	}
-	l.carriedOverAt = l.group.w.mono + limitPoll
-	for _, h := range slices.Sorted(maps.Keys(l.carriedOver)) {
-		c, g := l.carriedOver[h], l.group
+	l.limits.carriedOverAt = l.group.w.mono + limitPoll
+	for _, h := range slices.Sorted(maps.Keys(l.limits.carriedOver)) {
+		c, g := l.limits.carriedOver[h], l.group
 		over, until := all, c.until
 		if !over && g.raft != nil {
 			d := g.table.Due(h)
@@ -154,7 +161,7 @@ func (l *scheduler) endCarriedOver(all bool) {
 		if !over { // whoever leads now may have prolonged it
 			g.w.host.limits.shares.Abandoned(c.limit.id)
 		}
-		delete(l.carriedOver, h)
+		delete(l.limits.carriedOver, h)
 		c.limit.end(g.w.mono, true)
 	}
 }

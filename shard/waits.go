@@ -69,7 +69,7 @@ func (h *Host) DueFor() map[Destination]int {
 			if g.table == nil || !g.scheduler.active {
 				continue
 			}
-			for _, q := range g.scheduler.topics {
+			for _, q := range g.scheduler.due.topics {
 				if q.id == canaryTopic || q.pulled() {
 					continue
 				}
@@ -110,7 +110,7 @@ func (l *scheduler) waitOf(h timer.Handle, d *Due) timer.Wait {
 	if t.Paused {
 		return timer.Wait{For: timer.WaitPaused, On: t.Name}
 	}
-	q := l.topics[d.Topic]
+	q := l.due.topics[d.Topic]
 	if q == nil || q.topic == nil {
 		return timer.Wait{} // it is just coming out of the wheel
 	}
@@ -139,7 +139,7 @@ func (l *scheduler) limitOf(q *topicQueue) timer.WaitCause {
 
 // laneWait is what keeps the timers of one destination in their destination queue.
 func (l *scheduler) laneWait(q *topicQueue, target Target) timer.Wait {
-	n := l.routes[routeKey{q.id, target}]
+	n := l.due.routes[routeKey{q.id, target}]
 	if n == nil || n.dest == nil {
 		return timer.Wait{}
 	}
@@ -196,7 +196,7 @@ func (l *scheduler) holderOf(k *keyQueue) string {
 	if k.active != nil {
 		return l.group.table.idOf(k.active.handle)
 	}
-	if c := l.keyRefs[k.holder]; c.key == k && c.leased {
+	if c := l.keys.refs[k.holder]; c.key == k && c.leased {
 		return l.group.table.idOf(k.holder)
 	}
 	return ""
