@@ -299,6 +299,15 @@ func (b *browser) fill(name, text string) {
 	b.awaitTrue("the input "+name+" has the text", input+".value === "+quoted(text))
 }
 
+// pick sets an input that is not typed into, such as one for a date and a time.
+func (b *browser) pick(name, value string) {
+	b.t.Helper()
+	input := fmt.Sprintf(`(document.querySelector('dialog[open]') || document).querySelector('[name="%s"]')`, name)
+	b.awaitTrue("there is an input "+name, "("+input+" || {}).offsetParent")
+	b.eval(`(() => { const e = `+input+`; e.value = `+quoted(value)+`; e.dispatchEvent(new Event('input', { bubbles: true })); })()`, nil)
+	b.awaitTrue("the input "+name+" has the value", input+".value === "+quoted(value))
+}
+
 // choose picks an option of the select that has it.
 func (b *browser) choose(option string) {
 	b.t.Helper()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // stage is a cluster on which something is amiss, for somebody who opens the console at night.
@@ -125,7 +126,7 @@ func TestConsoleChangesTimers(t *testing.T) {
 	b.sees("The payload is not JSON")
 	b.fill("payload", `{"n": 12345678901234567890, "tea": "green"}`)
 	b.click("Add")
-	b.sees("Timer tea is added.", "added") // the event, too
+	b.sees("Timer tea is added: it fires", "added") // the event, too
 	b.click("tea")
 	b.sees("It is not due yet: in", `{"n": 12345678901234567890, "tea": "green"}`)
 	b.click("Change")
@@ -168,6 +169,85 @@ func TestConsoleChangesTimers(t *testing.T) {
 	b.sees("goes on: what is due is called now")
 	poll(t, browserLimit, "the timer is called", func() bool { return rec.called("try", "wait") == 1 })
 	b.shot("topic-dark")
+	b.content()
+}
+
+// TestConsoleAddsAtAnyTime: a timer is added for a moment, and by cron, into a topic that its first timer makes.
+func TestConsoleAddsAtAnyTime(t *testing.T) {
+	b := newBrowser(t)
+	p := serve(t, t.TempDir())
+	m := newClient(p)
+	b.size(1280, 1000, "light")
+	b.open(p.url + "/#/topics")
+	b.sees("There are no topics yet")
+
+	b.click("Add a timer")
+	b.fill("topic", "reports")
+	b.fill("id", "monday")
+	b.choose("again and again, by cron")
+	b.fill("cron", "0 8 * * 9")
+	b.fill("zone", "Europe/Amsterdam")
+	b.fill("url", "http://127.0.0.1:9/")
+	b.click("Add")
+	b.sees("repeat: end of range (9) above maximum (7)")
+	b.fill("cron", "0 8 * * 1")
+	b.shot("add-cron-light")
+	b.click("Add")
+	b.sees("Timer monday is added: it fires", "It is not due yet: in", "0 8 * * 1", "Europe/Amsterdam")
+
+	b.open(p.url + "/#/topics")
+	b.click("Add a timer")
+	b.fill("topic", "reports")
+	b.fill("id", "once")
+	b.choose("at a date and time")
+	next := time.Now().AddDate(1, 0, 0)
+	b.pick("at", next.Format("2006-01-02T15:04:05"))
+	b.fill("url", "http://127.0.0.1:9/")
+	b.click("Add")
+	b.sees("Timer once is added: it fires " + next.Format("2006-01-02 15:04:05") + ".000")
+	if due := m.read(t, "reports", "once").DueMs; due != next.Unix()*1000 {
+		t.Errorf("due at %d, wanted %d", due, next.Unix()*1000)
+	}
+
+	b.open(p.url + "/#/topics")
+	b.click("Add a timer")
+	b.fill("topic", "reports")
+	b.fill("id", "pulse")
+	b.choose("again and again, every so often")
+	b.fill("every", "15m")
+	b.fill("url", "http://127.0.0.1:9/")
+	b.click("Add")
+	b.sees("Timer pulse is added", "15m")
+	b.content()
+}
+
+// TestConsolePurges: dead letters of one reason are forgotten for good, and no others.
+func TestConsolePurges(t *testing.T) {
+	b := newBrowser(t)
+	rec := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(410) })
+	p := serve(t, t.TempDir())
+	m := newClient(p)
+	m.must(t, 201, "PUT", "/v1/topics/mail", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.url()))
+	for i := range 3 {
+		m.must(t, 201, "PUT", fmt.Sprintf("/v1/topics/mail/timers/gone-%d", i), `{"delay":"0s"}`)
+	}
+	m.must(t, 201, "PUT", "/v1/topics/mail/timers/late", `{"at_ms":1000,"expires_after":"1s"}`)
+	b.size(1280, 1000, "light")
+	b.open(p.url + "/#/dead?topic=mail")
+	b.sees("stopped: the receiver said stop (3)", "expired: it was too late to call (1)")
+	b.click("stopped: ")
+	b.click("Purge all 3")
+	b.sees("Purge 3 dead letters?", "This cannot be taken back.")
+	b.click("Leave it")
+	b.awaitTrue("nothing was done", `!document.querySelector('dialog')`)
+	b.click("Purge all 3")
+	b.click("Purge for good")
+	b.sees("3 of 3 are gone.", "expired: it was too late to call (1)")
+	var left struct{ Timers []timer }
+	m.must(t, 200, "GET", "/v1/topics/mail/dead", "").decode(t, &left)
+	if len(left.Timers) != 1 || left.Timers[0].ID != "late" {
+		t.Errorf("left are %+v", left.Timers)
+	}
 	b.content()
 }
 

@@ -1,5 +1,5 @@
 // Forms that add or change a timer.
-import { call, html, timerPath, topicPath } from "./lib.js";
+import { call, clock, html, timerPath, topicPath, useState } from "./lib.js";
 import { Action, say } from "./parts.js";
 
 const pad = (n) => String(n).padStart(2, "0");
@@ -28,20 +28,45 @@ function bodyOf(fields, payload) {
   return `${text.slice(0, -1)}${text === "{}" ? "" : ","}"payload":${payload}}`;
 }
 
+const times = { delay: "after a delay", at: "at a date and time", cron: "again and again, by cron", every: "again and again, every so often" };
+
+// timeOf reads the fields that WhenFields shows.
+function timeOf(form) {
+  switch (form.get("time")) {
+    case "at": return { at_ms: momentOf(form.get("at")) };
+    case "cron": return { repeat: { cron: form.get("cron").trim(), zone: form.get("zone").trim() || "UTC" } };
+    case "every": return { delay: form.get("every").trim(), repeat: { every: form.get("every").trim() } };
+    default: return { delay: form.get("delay").trim() };
+  }
+}
+
+function WhenFields() {
+  const [time, setTime] = useState("delay");
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+  return html`<label class="field">It fires <select name="time" value=${time} onChange=${(e) => setTime(e.target.value)}>${Object.entries(times).map(([name, text]) => html`<option key=${name} value=${name}>${text}</option>`)}</select></label>
+    ${time === "delay" && html`<label class="field">In <input name="delay" required defaultValue="5m" spellcheck="false" placeholder="5m, 1h30m, 72h" /></label>`}
+    ${time === "at" && html`<label class="field">At, by your clock <input name="at" type="datetime-local" step="1" required defaultValue=${local(Date.now() + 3600000)} /></label>`}
+    ${time === "cron" && html`<label class="field">Minute, hour, day, month, weekday <input name="cron" required spellcheck="false" defaultValue="0 8 * * 1-5" class="mono" /></label>
+      <label class="field">Time zone <input name="zone" required spellcheck="false" defaultValue=${zone} /></label>`}
+    ${time === "every" && html`<label class="field">Every, the first time so long from now <input name="every" required spellcheck="false" defaultValue="1h" placeholder="30s, 15m, 24h" /></label>`}`;
+}
+
+// AddTimer adds to the topic given; without one the form asks for it, and the first timer makes it.
 export function AddTimer({ topic, done, pull }) {
-  return html`<${Action} class="main" label="Add a timer" title=${`Add a timer to ${topic}`} verb="Add" run=${async (form) => {
-    const fields = { delay: form.get("delay").trim() };
+  return html`<${Action} class="main" label="Add a timer" title=${topic ? `Add a timer to ${topic}` : "Add a timer"} verb="Add" run=${async (form) => {
+    const fields = timeOf(form), into = topic || form.get("topic").trim();
     const id = form.get("id").trim(), url = (form.get("url") || "").trim(), labels = form.get("labels").trim(), payload = form.get("payload").trim();
     if (id) fields.id = id;
     if (url) fields.callback = { url };
     if (labels) fields.labels = labels.split(/[\s,]+/);
-    const t = await call("POST", `${topicPath(topic)}/timers`, bodyOf(fields, payload ? jsonOf(payload) : undefined));
-    say(`Timer ${t.id} is added.`);
-    done();
+    const t = await call("POST", `${topicPath(into)}/timers`, bodyOf(fields, payload ? jsonOf(payload) : undefined));
+    say(`Timer ${t.id} is added: it fires ${clock(t.due_ms)}.`);
+    done(t);
   }}>
+    ${!topic && html`<label class="field">Topic <input name="topic" required spellcheck="false" maxlength="128" /></label>`}
     <label class="field">Id, if it is to have one of yours <input name="id" spellcheck="false" maxlength="128" /></label>
-    <label class="field">In <input name="delay" required value="5m" spellcheck="false" placeholder="5m, 1h30m, 72h" /></label>
-    ${!pull && html`<label class="field">Call this address; the topic's without <input name="url" type="url" spellcheck="false" placeholder="http://127.0.0.1:7780/" /></label>`}
+    <${WhenFields} />
+    ${!pull && html`<label class="field">Address to call; if empty, the topic's <input name="url" type="url" spellcheck="false" placeholder="http://127.0.0.1:7780/" /></label>`}
     <label class="field">Labels <input name="labels" spellcheck="false" /></label>
     <label class="field">Payload, JSON <textarea name="payload" spellcheck="false"></textarea></label><//>`;
 }

@@ -1,6 +1,7 @@
 // All topics, with what waits in them.
-import { get, html, num, span, topicLink, useLoad, useState } from "./lib.js";
+import { get, html, num, span, timerLink, topicLink, useLoad, useState } from "./lib.js";
 import { Badge, Card, Empty, Failed, Table } from "./parts.js";
+import { AddTimer } from "./forms.js";
 
 // policyWords says the most important of a policy.
 export function policyWords(t) {
@@ -37,9 +38,10 @@ export function Topics() {
   const [cursors, setCursors] = useState([""]);
   const cursor = cursors[cursors.length - 1];
   const { data, error, loading, again } = useLoad((signal) => get("/v1/topics", { counts: true, prefix, cursor, limit: 100 }, signal), [prefix, cursor], 5000);
+  const added = (t) => { location.hash = timerLink(t.topic, t.id); };
   const filter = (e) => { setCursors([""]); setPrefix(e.target.value.replace(/[^A-Za-z0-9_.-]/g, "")); };
   return html`<div class="stack"><div class="between"><h1>Topics</h1>
-    <label class="field">Begins with <input value=${prefix} onInput=${filter} spellcheck="false" /></label></div>
+    <div class="row"><label class="field">Begins with <input value=${prefix} onInput=${filter} spellcheck="false" /></label><${AddTimer} done=${added} /></div></div>
     <${Failed} error=${error} again=${again} />
     <${Card}>${loading && !data ? html`<p class="muted">Loading …</p>` : !data ? "" : data.topics.length ? html`<${TopicTable} topics=${data.topics} />` : prefix ? html`<${Empty}>No topic begins with “${prefix}”.<//>` : html`<${NoTopics} />`}
       ${data && (data.next_cursor || cursors.length > 1) && html`<div class="row">
