@@ -35,14 +35,25 @@ type Receiver struct {
 
 // Delivery is one call.
 type Delivery struct {
-	Topic   string
-	Timer   string
-	ID      string // webhook-id: the same for all attempts of one version of one timer, another for any other
-	Attempt int    // 1, 2, …
-	Fence   uint64 // grows with every lease of the timer's id
-	Due     time.Time
-	Receipt string // report mode: answer 202, and Ack, Nack or Extend with it later
-	Body    []byte
+	Topic      string
+	Timer      string
+	ID         string // webhook-id: the same for all attempts of one version of one timer, another for any other
+	Attempt    int    // 1, 2, …
+	Fence      uint64 // grows with every lease of the timer's id
+	Due        time.Time
+	Receipt    string // report mode: answer 202, and Ack, Nack or Extend with it later
+	Body       []byte
+	CloudEvent *CloudEvent // topics with format cloudevents; else nil
+}
+
+// CloudEvent is what CloudEvents 1.0 says of a call in its ce- headers, as they came. No signature
+// covers them: whatever decides goes by the Delivery, of which they repeat a part.
+type CloudEvent struct {
+	ID      string // the webhook-id, so the same for all attempts
+	Source  string
+	Type    string
+	Subject string
+	Time    time.Time // zero where the header is no time
 }
 
 type deliveryKey struct{}
@@ -157,5 +168,14 @@ func readDelivery(h http.Header, body []byte) (*Delivery, error) {
 		return nil, errors.New("this is no call of Carillon: its headers are missing")
 	}
 	d.Due, d.Attempt, d.Fence = time.UnixMilli(due), attempt, fence
+	d.CloudEvent = readCloudEvent(h)
 	return d, nil
+}
+
+func readCloudEvent(h http.Header) *CloudEvent {
+	if h.Get("Ce-Specversion") == "" {
+		return nil
+	}
+	at, _ := time.Parse(time.RFC3339, h.Get("Ce-Time"))
+	return &CloudEvent{ID: h.Get("Ce-Id"), Source: h.Get("Ce-Source"), Type: h.Get("Ce-Type"), Subject: h.Get("Ce-Subject"), Time: at}
 }

@@ -68,6 +68,40 @@ func post(h http.Handler, edit func(http.Header), body string, signer string, st
 	return w
 }
 
+// TestReceiverOfEvents: a call is read alike whatever its topic's format is, and as an event where
+// it is one.
+func TestReceiverOfEvents(t *testing.T) {
+	now := time.Unix(1_893_456_000, 0)
+	receiver, err := NewReceiver(ReceiverOptions{Secrets: []string{secret}, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got *Delivery
+	h := receiver.Handle(func(_ context.Context, d *Delivery) error { got = d; return nil })
+	if post(h, nil, "{}", secret, now); got == nil || got.CloudEvent != nil {
+		t.Fatalf("a plain call: %+v", got)
+	}
+	event := func(at string) func(http.Header) {
+		return func(h http.Header) {
+			for name, v := range map[string]string{"specversion": "1.0", "id": "id1", "source": "/v1/topics/orders", "type": "carillon.timer.due", "subject": "{k}a", "time": at} {
+				h.Set("Ce-"+name, v)
+			}
+			h.Set("Carillon-Fence", "8")
+			key, _ := parseSecret(secret)
+			h.Set("Carillon-Signature", signValues(key, h))
+		}
+	}
+	want := CloudEvent{ID: "id1", Source: "/v1/topics/orders", Type: "carillon.timer.due", Subject: "{k}a", Time: time.UnixMilli(1_893_456_000_250).UTC()}
+	post(h, event("2030-01-01T00:00:00.250Z"), "{}", secret, now)
+	if got.Fence != 8 || got.Timer != "{k}a" || got.CloudEvent == nil || *got.CloudEvent != want {
+		t.Errorf("%+v: %+v", got, got.CloudEvent)
+	}
+	want.Time = time.Time{}
+	if e := readCloudEvent(http.Header{"Ce-Specversion": {"1.0"}, "Ce-Time": {"soon"}}); e == nil || !e.Time.IsZero() {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestReceiver(t *testing.T) {
 	const other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	now := time.Unix(1_893_456_000, 0)

@@ -47,7 +47,17 @@ type Policy struct {
 	// Secrets sign the callbacks: whsec_…, up to three. A node shows them as fingerprints, which
 	// PutTopic takes back as they are.
 	Secrets []string `json:"secrets,omitempty"`
+	Format  Format   `json:"format,omitempty"`
 }
+
+// Format is what calls carry in their headers beside Carillon's own.
+type Format string
+
+// The formats.
+const (
+	FormatPlain       Format = "plain"       // nothing
+	FormatCloudEvents Format = "cloudevents" // what CloudEvents 1.0 asks for in binary mode
+)
 
 // DeliveryMode is how a topic's timers reach their receivers.
 type DeliveryMode string

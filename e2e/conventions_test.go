@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -98,5 +99,60 @@ func TestEventsReachTheClient(t *testing.T) {
 	<-added
 	if all := strings.Join(told, "; "); !strings.Contains(all, "added orders/o- ") || !strings.Contains(all, "fired orders/o- success") {
 		t.Errorf("told: %s", all)
+	}
+}
+
+// TestCallsAsCloudEvents: a topic's calls become CloudEvents with one field of its policy. Attempts
+// tell of one event, so they have one id; another occurrence is another event.
+func TestCallsAsCloudEvents(t *testing.T) {
+	node := serve(t, t.TempDir(), "--shards", "4")
+	secret := goclient.NewSecret()
+	receiver, err := goclient.NewReceiver(goclient.ReceiverOptions{Secrets: []string{secret}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrived := make(chan goclient.Delivery, 8)
+	server := httptest.NewServer(receiver.Handle(func(_ context.Context, d *goclient.Delivery) error {
+		arrived <- *d
+		if d.Attempt == 1 {
+			return errors.New("not yet")
+		}
+		return nil
+	}))
+	t.Cleanup(server.Close)
+	c, err := goclient.New([]string{node.url}, goclient.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	topic, err := c.PutTopic(ctx, "orders", goclient.Policy{
+		Callback: &goclient.Callback{URL: server.URL}, Secrets: []string{secret}, Format: goclient.FormatCloudEvents,
+		Retry: &goclient.Retry{MinBackoff: 20 * time.Millisecond},
+	})
+	if err != nil || topic.Policy.Format != goclient.FormatCloudEvents {
+		t.Fatalf("%+v, %v", topic, err)
+	}
+	due := time.Now().Add(50 * time.Millisecond).Truncate(time.Millisecond).UTC()
+	ids := map[string]bool{}
+	for _, id := range []string{"{order-77}close", "order-78"} {
+		if _, err := c.Add(ctx, "orders", goclient.Spec{ID: id, At: due, Payload: 7}); err != nil {
+			t.Fatal(err)
+		}
+		for attempt := 1; attempt <= 2; attempt++ {
+			select {
+			case d := <-arrived:
+				want := goclient.CloudEvent{ID: d.ID, Source: "/v1/topics/orders", Type: "carillon.timer.due", Subject: id, Time: due}
+				if d.CloudEvent == nil || *d.CloudEvent != want || d.Attempt != attempt || string(d.Body) != "7" {
+					t.Errorf("%+v, %+v, want %+v", d, d.CloudEvent, want)
+				}
+				ids[d.ID] = true
+			case <-ctx.Done():
+				t.Fatalf("%s: attempt %d did not arrive", id, attempt)
+			}
+		}
+	}
+	if len(ids) != 2 {
+		t.Errorf("two events of two attempts each have the ids %v", ids)
 	}
 }

@@ -130,8 +130,8 @@ func (d *dispatcher) request(j *shard.Delivery) (*callback.Request, error) {
 		URL: c.URL, Method: c.Method, ContentType: contentType(job), Body: job.Payload,
 		Timeout: time.Duration(c.TimeoutMs) * time.Millisecond,
 		Topic:   j.Topic.Name, Timer: job.ID, DueMs: job.DueMs, Attempt: job.Attempts, Fence: job.Fence,
-		WebhookID: webhookID(j.Shard, job),
-		Deadline:  j.Deadline,
+		WebhookID: webhookID(j.Shard, job), CloudEvent: j.Topic.Policy.CloudEvents,
+		Deadline: j.Deadline,
 	}
 	if j.Topic.Policy.Report {
 		receipt := receipt{shard: j.Shard, topic: j.Topic.ID, handle: job.Handle, seq: job.Seq, fence: job.Fence}

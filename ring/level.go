@@ -19,7 +19,12 @@ var (
 // goes without the field.
 func (c *Command) level() shard.Level {
 	switch c.Verb {
-	case Ensure, Put, Pause, Resume, Close, Reopen, Delete, Turn, Turned,
+	case Ensure, Put:
+		if c.Policy != nil && c.Policy.CloudEvents {
+			return shard.LevelConventions
+		}
+		return shard.LevelFirst
+	case Pause, Resume, Close, Reopen, Delete, Turn, Turned,
 		Found, Register, SetState, Remove, Place, Reconciled, SetSecret, Reseal, SetReplicas:
 		return shard.LevelFirst
 	}

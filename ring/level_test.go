@@ -141,6 +141,44 @@ func TestPolicyIsTheProposers(t *testing.T) {
 	}
 }
 
+// TestConventionsNeedTheirLevel: a policy with a field of a later level waits until all nodes know
+// it. One without is as it ever was, byte for byte.
+func TestConventionsNeedTheirLevel(t *testing.T) {
+	old, event := timer.DefaultPolicy(), timer.DefaultPolicy()
+	event.CloudEvents = true
+	for name, fields := range map[string]struct {
+		policy *timer.Policy
+		golden string
+	}{
+		"format": {&event, `"CloudEvents":true`},
+	} {
+		for _, verb := range []Verb{Put, Ensure} {
+			s := NewState(nil, nil)
+			must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, shard.LevelConventions), leveled(2, shard.LevelCompare)}))
+			with := Command{Verb: verb, Name: "a", Policy: fields.policy}
+			if _, err := s.Check(with.Encode()); !errors.Is(err, ErrLevel) {
+				t.Errorf("%s: %s may be proposed while a node does not know it: %v", name, verb, err)
+			}
+			without := Command{Verb: verb, Name: "a", Policy: &old}
+			if level, err := s.Check(without.Encode()); level != shard.LevelFirst || err != nil {
+				t.Errorf("%s without: level %d, %v", verb, level, err)
+			}
+			if text := string(without.Encode()); strings.Contains(text, strings.SplitN(fields.golden, ":", 2)[0]) || !strings.Contains(string(with.Encode()), fields.golden) {
+				t.Errorf("%s: %s, and without %s", name, with.Encode(), text)
+			}
+			n := leveled(2, shard.LevelConventions)
+			must(t, s, Command{Verb: Register, Node: &n})
+			if level, err := s.Check(with.Encode()); level != shard.LevelConventions || err != nil {
+				t.Errorf("%s: level %d, %v", name, level, err)
+			}
+			do(t, s, with)
+			if topic, _ := s.Named("a"); !reflect.DeepEqual(topic.Policy, *fields.policy) {
+				t.Errorf("%s: applied as %+v", name, topic.Policy)
+			}
+		}
+	}
+}
+
 // TestFieldsOfTheFirstLevel: whoever adds a field to what the meta group's entries carry has to
 // give it a level: a node of before stops at an entry that has it. See Command.level and
 // docs/adr/0019.
@@ -149,7 +187,8 @@ func TestFieldsOfTheFirstLevel(t *testing.T) {
 		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Down Epoch Force Gossip Group " +
 		"HTTP Heard HistoryMs ID Jitter JoinedMs Layout Learner LeaseMs Level MaxAttempts MaxBackoffMs MaxWaitMs Merge MinBackoffMs Multiplier Name Node NodeID " +
 		"Ordered OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
-	known := strings.Fields(first)
+	const conventions = "CloudEvents" // see TestConventionsNeedTheirLevel
+	known := strings.Fields(first + " " + conventions)
 	var walk func(v reflect.Type, path string)
 	walk = func(v reflect.Type, path string) {
 		switch v.Kind() {

@@ -133,6 +133,9 @@ func (h *stateHash) topic(t *timer.Topic) {
 		int64(p.DestinationConcurrency), p.HistoryMs, p.DeadRetentionMs)
 	h.list(len(p.Secrets), p.Secrets == nil)
 	h.texts(p.Secrets...)
+	if p.CloudEvents { // topics from before there was a format have the hash that they had
+		h.flags(true)
+	}
 }
 
 func (h *stateHash) replicas(list []Replica, absent bool) {

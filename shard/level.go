@@ -21,9 +21,11 @@ const (
 	// LevelCompare adds the comparison of replicas' states: item 23 of shards' entries, version 2
 	// of the meta group's, version 2 of the hash of a shard's state.
 	LevelCompare Level = 2
+	// LevelConventions adds the format of a topic's calls.
+	LevelConventions Level = 3
 
 	// LevelOfBuild is this build's.
-	LevelOfBuild = LevelCompare
+	LevelOfBuild = LevelConventions
 )
 
 // ErrNewer is the root of what a replica stops with that meets an entry or a snapshot which it

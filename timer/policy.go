@@ -51,6 +51,9 @@ type Policy struct {
 	HistoryMs       int64
 	DeadRetentionMs int64
 	Secrets         []string // as given: whsec_…
+
+	// CloudEvents has calls carry what CloudEvents 1.0 asks for in their headers (binary mode), beside our own.
+	CloudEvents bool `json:",omitempty"`
 }
 
 // DefaultPolicy is the policy of a topic that says nothing.

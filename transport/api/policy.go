@@ -30,7 +30,10 @@ const (
 var policyFieldNames = []string{
 	"delivery", "callback", "ack", "lease", "retry", "stop_on", "merge", "max_wait", "dedup", "serial", "ordered",
 	"concurrency", "rate", "breaker", "destination_concurrency", "spread", "history", "dead_retention", "secrets",
+	"format",
 }
+
+var formats = []string{"plain", "cloudevents"}
 
 // policy reads a topic's policy; absent fields have the default. stored is what the topic has now, for values that come
 // back as they were shown (REDACTED, fingerprints); nil when there is no such topic.
@@ -93,6 +96,8 @@ func (r *reader) policyField(p *timer.Policy, name string, stored *timer.Policy)
 		p.ByContent = r.choice(name, dedups) == "content"
 	case "secrets":
 		p.Secrets = r.secrets(stored)
+	case "format":
+		p.CloudEvents = r.choice(name, formats) == "cloudevents"
 	case "serial":
 		p.Serial = r.Boolean(name)
 	case "ordered":
@@ -345,5 +350,6 @@ func appendPolicy(b []byte, p *timer.Policy) []byte {
 		secrets.b = appendString(secrets.b, fingerprint(s))
 	}
 	o.b = secrets.end()
+	o.str("format", formats[index(p.CloudEvents)])
 	return o.end()
 }

@@ -46,7 +46,7 @@ func TestDocumentedHeaders(t *testing.T) {
 	})
 	p := startPool(t, Config{Policy: local})
 	req := post(r.url)
-	req.Receipt, req.Secrets = "r", [][]byte{make([]byte, 24)}
+	req.Receipt, req.Secrets, req.CloudEvent = "r", [][]byte{make([]byte, 24)}, true
 	callOnce(t, p, req)
 	var sent []string
 	for name := range <-got {

@@ -19,6 +19,7 @@ type Request struct {
 	Attempt      int   // 1, 2, …
 	Fence        uint64
 	WebhookID    string
+	CloudEvent   bool     // it is a CloudEvent, too
 	Receipt      string   // empty: no Carillon-Receipt
 	Secrets      [][]byte // decoded by ParseSecret; empty: unsigned
 

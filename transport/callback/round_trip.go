@@ -183,6 +183,9 @@ func (x *roundTripper) prepare(req *Request, userAgent string, now time.Time) {
 		h.Add(req.Headers[i].Name, req.Headers[i].Value)
 	}
 	x.addIdentity(req)
+	if req.CloudEvent {
+		x.addEvent(req)
+	}
 	if len(req.Secrets) > 0 {
 		x.sign(req, now)
 	}
