@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"math"
 	"time"
 
 	"carillon/timer"
@@ -51,7 +50,6 @@ type activeLeases struct {
 	blocked []*activeLease // client changes wait for these
 
 	reportAt time.Duration // when to report again; monotonic
-	reported int           // reports to members of the row, in turn, while nobody is known to lead
 }
 
 // before orders held active leases by due time, then arrival.
@@ -71,24 +69,6 @@ func (f *activeLease) hidden() bool { return f.phase == held || f.phase == retur
 // callMargin is what a lease lasts beyond the call's time-out.
 const callMargin = 5 * time.Second
 
-// granted is a slot that a destination queue waited for.
-type granted struct {
-	queue     *destQueue
-	scheduler *scheduler
-	permit    Permit
-}
-
-func (g *granted) handle(w *worker) {
-	g.queue.queued, g.queue.shutMs = false, w.nowMs
-	if t := g.queue.queue.topic; !g.scheduler.active || g.queue.len() == 0 || g.queue.spare != nil || g.queue.old || t == nil || t.Paused {
-		g.permit.Cancel()
-		return
-	}
-	g.queue.spare = g.permit
-	g.scheduler.join(g.queue.queue)
-	w.touch(g.scheduler.group)
-}
-
 // queueWaiter is the destination queue as the dispatcher's queue knows it.
 type queueWaiter struct {
 	queue     *destQueue
@@ -96,32 +76,24 @@ type queueWaiter struct {
 }
 
 // Granted implements Waiter; called from any goroutine.
-func (l *queueWaiter) Granted(p Permit) {
-	if err := l.scheduler.group.w.box.put(&granted{queue: l.queue, scheduler: l.scheduler, permit: p}, math.MaxInt); err != nil {
-		p.Cancel() // the host has stopped, and nobody would use it
-	}
-}
-
-// callEnded brings a call's end back to the worker.
-type callEnded struct {
-	scheduler *scheduler
-	lease     *activeLease
-	attempt   Attempt
-}
-
-func (c *callEnded) handle(w *worker) {
-	c.scheduler.ended(c.lease, &c.attempt)
-	w.touch(c.scheduler.group)
-}
-
-// TopicsChanged tells the leads that topics have another policy, were paused, resumed, made or deleted.
-type topicsChanged struct{}
-
-func (topicsChanged) handle(w *worker) {
-	for _, g := range w.groups {
-		if g.scheduler != nil {
-			g.scheduler.refresh()
-			w.touch(g)
+func (q *queueWaiter) Granted(p Permit) {
+	q.scheduler.env.post(func(stopped bool) {
+		if stopped {
+			p.Cancel() // nobody would use it
+			return
 		}
+		q.scheduler.slotGranted(q.queue, p)
+	})
+}
+
+// slotGranted takes a slot that a destination queue waited for.
+func (l *scheduler) slotGranted(n *destQueue, p Permit) {
+	n.queued, n.shutMs = false, l.now.WallMs
+	if t := n.queue.topic; !l.active || n.len() == 0 || n.spare != nil || n.old || t == nil || t.Paused {
+		p.Cancel()
+		return
 	}
+	n.spare = p
+	l.join(n.queue)
+	l.env.wake()
 }

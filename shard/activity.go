@@ -91,7 +91,7 @@ func (h *Host) TakeActivity() Activity {
 		}
 		w.firedBy = nil
 		for _, g := range w.groups {
-			if g.table != nil && g.scheduler.active {
+			if g.table != nil && g.scheduler.leads() {
 				g.activity(&a)
 			}
 		}
@@ -100,25 +100,17 @@ func (h *Host) TakeActivity() Activity {
 }
 
 func (g *group) activity(a *Activity) {
-	c, canary := g.table.Totals(), g.table.Counts(canaryTopic)
-	hidden := int64(0)
-	for _, f := range g.scheduler.leases.byTimer {
-		if f.hidden() && f.queue.queue.id != canaryTopic {
-			hidden++
-		}
-	}
-	a.Totals.Scheduled += c.Scheduled - canary.Scheduled + hidden
-	a.Totals.Leased += c.Leased - canary.Leased - hidden
-	a.Totals.Done += c.Done - canary.Done
+	c := g.scheduler.totals()
+	a.Totals.Scheduled += c.Scheduled
+	a.Totals.Leased += c.Leased
+	a.Totals.Done += c.Done
 	a.Totals.Dead += c.Dead
-	for id, q := range g.scheduler.due.topics {
+	g.scheduler.overdue(func(id timer.TopicID, timers, oldestMs int64) {
 		if id == canaryTopic {
-			continue
+			return
 		}
-		if n, oldest := q.overdue(g.w.nowMs); n > 0 {
-			t := a.of(id)
-			t.Overdue += n
-			t.OldestMs = max(t.OldestMs, oldest)
-		}
-	}
+		t := a.of(id)
+		t.Overdue += timers
+		t.OldestMs = max(t.OldestMs, oldestMs)
+	})
 }

@@ -171,7 +171,7 @@ func (h *Host) Timer(_ context.Context, id timer.ShardID, topic timer.TopicID, t
 	var found *timer.Timer
 	err := h.read(id, false, func(g *group, _ int) bool {
 		if found = g.table.Read(topic, timerID); found != nil {
-			g.overlay(found)
+			g.scheduler.overlay(found)
 		}
 		return true
 	})
@@ -183,7 +183,7 @@ func (h *Host) Timer(_ context.Context, id timer.ShardID, topic timer.TopicID, t
 func (h *Host) List(_ context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	scan := *q
 	scan.Room = roomFor(q)
-	top := topK{hides: h.groups[id].hides} // a lease ahead of its time shows as scheduled
+	top := topK{hides: h.groups[id].scheduler.hides} // a lease ahead of its time shows as scheduled
 	var from timer.Handle
 	var out []*timer.Timer
 	err := h.read(id, true, func(g *group, budget int) (done bool) {
@@ -192,7 +192,7 @@ func (h *Host) List(_ context.Context, id timer.ShardID, q *timer.Query) ([]*tim
 		}
 		more, last := top.More(), top.last()
 		for _, f := range top.Take(g.table, &scan) {
-			g.overlay(f.Timer)
+			g.scheduler.overlay(f.Timer)
 			out = append(out, f.Timer)
 		}
 		if !more || len(out) >= q.Limit {
@@ -219,42 +219,12 @@ func (h *Host) Counts(_ context.Context, topics []timer.TopicID) ([]timer.Counts
 			defer mu.Unlock()
 			for _, g := range w.groups {
 				if g.table != nil && g.serving {
-					g.count(part, sums[from:])
+					g.scheduler.count(part, sums[from:])
 				}
 			}
 		})
 	}
 	return sums, nil
-}
-
-// count adds one shard's share to the sums: leases ahead of their time count as scheduled.
-func (g *group) count(topics []timer.TopicID, sums []timer.Counts) {
-	var queues map[*topicQueue]*timer.Counts
-	if g.scheduler.active {
-		queues = make(map[*topicQueue]*timer.Counts, len(topics))
-	}
-	for i, topic := range topics {
-		c, sum := g.table.Counts(topic), &sums[i]
-		sum.Scheduled += c.Scheduled
-		sum.Leased += c.Leased
-		sum.Done += c.Done
-		sum.Dead += c.Dead
-		if q := g.scheduler.due.topics[topic]; q != nil && g.scheduler.active {
-			ready, oldest := q.overdue(g.w.nowMs)
-			sum.Ready += ready
-			sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
-			queues[q] = sum
-		}
-	}
-	if len(queues) == 0 {
-		return
-	}
-	for _, f := range g.scheduler.leases.byTimer {
-		if sum := queues[f.queue.queue]; sum != nil && f.hidden() {
-			sum.Leased--
-			sum.Scheduled++
-		}
-	}
 }
 
 // Propose has the meta group's machine apply a command.
@@ -313,35 +283,6 @@ func (h *Host) Drain(ctx context.Context) {
 	}
 }
 
-// drain gives back leases whose calls have not started, and counts those that have not ended, or that the new leader has not heard of.
-func (l *scheduler) drain() int {
-	if !l.active {
-		return len(l.leases.byTimer)
-	}
-	for _, h := range l.activeHandles() {
-		switch f := l.leases.byTimer[h]; f.phase {
-		case proposed:
-			f.revoked = true
-		case held:
-			l.revoke(f)
-		}
-	}
-	if len(l.leases.byTimer) > 0 {
-		l.group.w.touch(l.group)
-	}
-	return len(l.leases.byTimer)
-}
-
-// unstarted is how many leases have no call yet, or are being given back.
-func (l *scheduler) unstarted() (n int) {
-	for _, f := range l.leases.byTimer {
-		if f.unstarted() || f.phase == returned {
-			n++
-		}
-	}
-	return n
-}
-
 // NotReady says why the host does not serve fully; nil when it does: every group that has a replica here has a leader, and every shard
 // that this node leads has fired its canary lately.
 func (h *Host) NotReady() error {
@@ -377,4 +318,16 @@ func (h *Host) NotReady() error {
 		}
 	}
 	return nil
+}
+
+// topicsChanged tells the schedulers that topics have another policy, were paused, resumed, made or deleted.
+type topicsChanged struct{}
+
+func (topicsChanged) handle(w *worker) {
+	for _, g := range w.groups {
+		if g.scheduler != nil {
+			g.scheduler.refresh()
+			w.touch(g)
+		}
+	}
 }

@@ -22,9 +22,9 @@ const absence = 500 * time.Millisecond
 
 // look begins a turn: it reads the clocks once, for all that is done in it.
 func (w *worker) look() {
-	m := w.host.cfg.Clock.Look()
-	away := m.Lease - w.lease
-	w.nowMs, w.mono, w.lease, w.trust = m.WallMs, m.Mono, m.Lease, m.Trust
+	before := w.now.Lease
+	w.now = w.host.cfg.Clock.Look()
+	away := w.now.Lease - before
 	if w.looked && away >= absence {
 		for _, g := range w.groups {
 			g.doubt()
@@ -34,39 +34,12 @@ func (w *worker) look() {
 }
 
 // sure reports that what is due by the wall clock may be done.
-func (w *worker) sure() bool { return w.trust == clocks.Sure }
+func (w *worker) sure() bool { return w.now.Trust == clocks.Sure }
 
 // doubt has a leader ask a majority whether it still leads before it starts anything more. Its process may
 // have stood still, by any of its clocks or by all of them, and another may lead and have called since.
 func (g *group) doubt() {
 	if g.scheduler != nil && g.leader && !g.soleVoter() {
-		g.scheduler.doubted = true
-		g.w.touch(g)
+		g.scheduler.doubt()
 	}
 }
-
-// confirm asks, if that is not being done.
-func (l *scheduler) confirm() {
-	if !l.active || !l.doubted || l.confirming {
-		return
-	}
-	g := l.group
-	l.confirming = true
-	reign := l.leadership
-	r := &read{group: g, deadline: g.w.mono + waitLimit, wait: &waiter{}, serve: func(*group, int) bool { return true }}
-	r.wait.left.Store(1)
-	r.wait.then = func() {
-		if l.leadership != reign {
-			return // another leadership has begun, with an entry that a majority has
-		}
-		l.confirming = false
-		if r.err == nil {
-			l.doubted = false
-		}
-		g.w.touchNext(g)
-	}
-	g.reads.fresh = append(g.reads.fresh, r)
-}
-
-// mayStart reports that calls may be started, and timers be given to consumers.
-func (l *scheduler) mayStart() bool { return l.group.w.sure() && !l.doubted }

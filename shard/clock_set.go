@@ -38,36 +38,44 @@ type seriesTimes struct {
 // entryMs is the time of the next entry. A leader that was never sure of its clock leaves the shard's as it is; one that was goes on
 // from then by the boot clock. So no clock that is in doubt moves a shard's further than the time that has passed.
 func (g *group) entryMs() int64 {
-	if g.w.sure() || g.scheduler.timed {
-		return g.w.nowMs
+	if g.w.sure() || g.scheduler.knowsTime() {
+		return g.w.now.WallMs
 	}
 	return g.table.ClockMs()
 }
 
 // proposeClock sets the shard's clock back, if need be, and sees to it that all stamps follow.
 func (g *group) proposeClock() {
-	switch {
-	case g.table.ClockMs()-g.w.nowMs > clockAheadMs && g.w.sure() && g.w.mono >= g.setClockAt:
-		g.setClockAt = g.w.mono + setClockEach
-		g.w.host.cfg.Logger.Warn("the shard's clock is set back: an earlier leader's was wrong",
-			"shard", uint32(g.id), "ahead_ms", g.table.ClockMs()-g.w.nowMs)
-		g.batch.SetClock()
-		g.scheduler.rebase()
-	case g.table.restamped < seriesAwait:
-		g.batch.Tick()
-		g.w.touchNext(g)
-	case g.table.restamped == seriesAwait && g.scheduler.series.realigned == seriesAwait && len(g.scheduler.series.realigns)+len(g.scheduler.series.leased) == 0 && g.w.sure():
-		g.batch.SeriesSeen()
-		g.scheduler.series.realigned = 0
+	ahead := g.table.ClockMs() - g.w.now.WallMs
+	if ahead <= clockAheadMs || !g.w.sure() || g.w.now.Mono < g.setClockAt {
+		g.scheduler.followClock(&g.batch)
+		return
+	}
+	g.setClockAt = g.w.now.Mono + setClockEach
+	g.w.host.cfg.Logger.Warn("the shard's clock is set back: an earlier leader's was wrong", "shard", uint32(g.id), "ahead_ms", ahead)
+	g.batch.SetClock()
+	g.scheduler.rebase()
+	g.items = append(g.items, item{kind: silentItem})
+}
+
+// followClock has the next entry go on with what follows from a clock that was set back.
+func (l *scheduler) followClock(b *Batch) {
+	switch r := &l.series; {
+	case l.table.restamped < seriesAwait:
+		b.Tick()
+		l.env.wakeNext()
+	case l.table.restamped == seriesAwait && r.realigned == seriesAwait && len(r.realigns)+len(r.leased) == 0 && l.sure():
+		b.SeriesSeen()
+		r.realigned = 0
 	default:
 		return
 	}
-	g.items = append(g.items, item{kind: silentItem})
+	l.env.proposed(silentItem, nil)
 }
 
 // rebase has what this leader decided by a wrong time, and has not proposed yet, count from now.
 func (l *scheduler) rebase() {
-	now := l.group.w.nowMs
+	now := l.now.WallMs
 	for i := range l.out.outcomes {
 		if o := &l.out.outcomes[i]; o.EndedMs > now+clockAheadMs {
 			late := o.EndedMs - now
@@ -95,13 +103,13 @@ func (a *Attempt) endBy(nowMs int64, justNow bool) {
 // wrong time goes on with its next occurrence from now. One that was changed since it was made may have been put off by its owner, and
 // one that catches up with all has had those before.
 func (l *scheduler) realign() {
-	t, now := l.group.table, l.group.w.nowMs
-	if t.restamped != seriesAwait || l.series.realigned == seriesAwait || !l.group.w.sure() {
+	t, now := l.table, l.now.WallMs
+	if t.restamped != seriesAwait || l.series.realigned == seriesAwait || !l.sure() {
 		return
 	}
 	for budget := scanBudget; l.series.realigned < t.slab.high; budget-- {
 		if budget == 0 {
-			l.group.w.touchNext(l.group)
+			l.env.wakeNext()
 			return
 		}
 		l.series.realigned++
@@ -112,15 +120,15 @@ func (l *scheduler) realign() {
 
 // realignOpen looks at those again whose calls were open.
 func (l *scheduler) realignOpen() {
-	if len(l.series.leased) == 0 || !l.group.w.sure() {
+	if len(l.series.leased) == 0 || !l.sure() {
 		return
 	}
 	list := l.series.leased
 	l.series.leased = nil
 	for _, h := range list {
-		l.realignOne(h, l.group.w.nowMs)
+		l.realignOne(h, l.now.WallMs)
 	}
-	l.group.w.touch(l.group)
+	l.env.wake()
 }
 
 func (l *scheduler) realignOne(h timer.Handle, now int64) {
@@ -128,7 +136,7 @@ func (l *scheduler) realignOne(h timer.Handle, now int64) {
 	if next == 0 {
 		return
 	}
-	if s := l.group.table.slab.at(h); s.state() == timer.Leased {
+	if s := l.table.slab.at(h); s.state() == timer.Leased {
 		l.series.leased = append(l.series.leased, h)
 	} else {
 		l.series.realigns = append(l.series.realigns, entry{seq: s.seq(), handle: h, rev: s.rev, dueMs: next})
@@ -137,7 +145,7 @@ func (l *scheduler) realignOne(h timer.Handle, now int64) {
 
 // realignedTo is when a timer's occurrence is due that was scheduled by a wrong time; 0: it was not.
 func (l *scheduler) realignedTo(h timer.Handle, now int64) int64 {
-	t := l.group.table
+	t := l.table
 	s := t.slab.at(h)
 	if s.state() != timer.Scheduled && s.state() != timer.Leased {
 		return 0

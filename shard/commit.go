@@ -164,28 +164,15 @@ func (g *group) settle(it *item, r *timer.Result) {
 	case leaseItem:
 		g.scheduler.leased(it.lease, *r)
 	case outcomeItemKind:
-		if it.lease != nil {
-			g.scheduler.handOn(it.lease)
-			g.scheduler.settled(it.lease)
-		}
-		if r.Code == timer.OK {
-			g.scheduler.applied(r.Handle)
-		}
+		g.scheduler.outcomeApplied(it.lease, r)
 	case pullItem:
-		if r.Code == timer.OK {
-			g.scheduler.applied(r.Handle)
-		}
 		it.pull.granted(g, r)
 	case takeoverItem:
 		g.tookOver()
 	}
-	switch {
-	case len(g.scheduler.keys.refs)+len(g.scheduler.limits.carried) == 0:
-	case it.closes && r.Handle == 0:
-		g.scheduler.reviewDropped(it.from, g.table.slab.high)
-	case it.closes:
+	if it.closes {
 		g.scheduler.reviewDropped(it.from, r.Handle)
-	case r.Handle != 0:
+	} else {
 		g.scheduler.review(r.Handle)
 	}
 }
@@ -196,36 +183,17 @@ func (g *group) settleOp(o *op, r *timer.Result) {
 		return
 	}
 	if r.Timer != nil {
-		g.overlay(r.Timer)
+		g.scheduler.overlay(r.Timer)
 	}
-	if r.Code == timer.InFlight && o.cmd.Kind == timer.Add && g.hides(r.Handle) {
+	if r.Code == timer.InFlight && o.cmd.Kind == timer.Add && g.scheduler.hides(r.Handle) {
 		r.Code = timer.Exists
 	}
 	if o.wait != nil {
 		g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
 		g.showChange(o.cmd, r)
 	}
-	if o.cmd.Kind == timer.Deliver && g.scheduler.active && g.scheduler.due.topics[o.cmd.Topic] != nil {
-		g.scheduler.join(g.scheduler.due.topics[o.cmd.Topic]) // what was not let go before may go now
-		g.w.touchNext(g)
+	if o.cmd.Kind == timer.Deliver {
+		g.scheduler.deliveryChanged(o.cmd.Topic)
 	}
 	o.answer(*r, nil)
-}
-
-// overlay shows a timer as clients know it: a lease whose call has not started is none.
-func (g *group) overlay(t *timer.Timer) {
-	if t.State != timer.Leased || !g.scheduler.active {
-		return
-	}
-	if h, ok := g.table.Lookup(t.Topic, t.ID); ok && g.hides(h) && g.scheduler.leases.byTimer[h].seq == t.Seq {
-		t.State = timer.Scheduled
-		t.Attempts--
-		t.NextMs = g.scheduler.leases.byTimer[h].dueMs
-	}
-}
-
-// hides reports that a timer's lease is ahead of its time, or is being given back: clients see the timer as scheduled.
-func (g *group) hides(h timer.Handle) bool {
-	f := g.scheduler.leases.byTimer[h]
-	return f != nil && f.hidden() && g.table.Live(h, f.seq)
 }

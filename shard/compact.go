@@ -19,7 +19,7 @@ func (l *scheduler) prune(h *heap[entry], timers int64) {
 
 func (l *scheduler) deferCompaction(p staleQueue) {
 	l.due.compacting = append(l.due.compacting, p)
-	l.group.w.touchNext(l.group)
+	l.env.wakeNext()
 }
 
 // compact queues anew what still stands of the queues that were set aside, as many as one turn may. Topics in order wait until it is done.
@@ -30,7 +30,7 @@ func (l *scheduler) compact() {
 	if l.due.compacted == nil {
 		l.due.compacted = map[timer.Handle]bool{}
 	}
-	horizon := l.group.w.nowMs + l.due.lookAhead.Milliseconds()
+	horizon := l.now.WallMs + l.due.lookAhead.Milliseconds()
 	for budget := popBudget; budget > 0 && len(l.due.compacting) > 0; budget-- {
 		p := &l.due.compacting[len(l.due.compacting)-1]
 		last := len(p.items) - 1
@@ -49,7 +49,7 @@ func (l *scheduler) compact() {
 		l.classify(e, horizon) // it may set more aside
 	}
 	if len(l.due.compacting) > 0 {
-		l.group.w.touchNext(l.group)
+		l.env.wakeNext()
 		return
 	}
 	l.due.compacting, l.due.compacted = nil, nil

@@ -52,10 +52,10 @@ type replicaPoints struct {
 // one whose memory fails must know who is right.
 func (g *group) tickCompare() {
 	c := &g.compare
-	if !g.serving || g.w.mono < c.nextAt || len(g.store.conf.Voters)+len(g.store.conf.Learners) < 2 {
+	if !g.serving || g.w.now.Mono < c.nextAt || len(g.store.conf.Voters)+len(g.store.conf.Learners) < 2 {
 		return
 	}
-	c.nextAt = g.w.mono + compareEach
+	c.nextAt = g.w.now.Mono + compareEach
 	if (g.applied > max(c.last, foundingIndex) || g.anyUnsound()) && g.w.host.agreed() >= LevelCompare {
 		c.wanted = true
 		g.w.touch(g)
@@ -75,7 +75,7 @@ func (g *group) reportState() {
 
 // ownPoint is what the state is now.
 func (g *group) ownPoint() statePoint {
-	return statePoint{index: g.applied, version: g.hashVersion(), hash: g.stateHash(), sound: !g.damaged, at: g.w.mono}
+	return statePoint{index: g.applied, version: g.hashVersion(), hash: g.stateHash(), sound: !g.damaged, at: g.w.now.Mono}
 }
 
 // tellState tells all other members.
@@ -91,7 +91,7 @@ func (g *group) tellState(p *statePoint) {
 func (g *group) anyUnsound() bool {
 	return g.damaged || slices.ContainsFunc(g.members(), func(id uint64) bool {
 		p := g.compare.latest(id)
-		return p != nil && !p.sound && g.w.mono-p.at <= compareFresh
+		return p != nil && !p.sound && g.w.now.Mono-p.at <= compareFresh
 	})
 }
 
@@ -254,7 +254,7 @@ func (c *comparison) latest(replica uint64) *statePoint {
 func (g *group) trusted() (ids []uint64) {
 	for _, id := range g.store.conf.Voters {
 		p := g.compare.latest(id)
-		if id != g.replica && p != nil && g.w.mono-p.at <= compareFresh && !g.isWrong(id) {
+		if id != g.replica && p != nil && g.w.now.Mono-p.at <= compareFresh && !g.isWrong(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -288,7 +288,7 @@ func (g *group) hearState(from uint64, body []byte) {
 		return
 	}
 	r := recordReader{rest: body[1:]}
-	replica, p := r.uvarint(), statePoint{index: r.uvarint(), version: r.byte(), sound: r.byte() == 1, hash: r.uint64(), at: g.w.mono}
+	replica, p := r.uvarint(), statePoint{index: r.uvarint(), version: r.byte(), sound: r.byte() == 1, hash: r.uint64(), at: g.w.now.Mono}
 	if r.end() != nil || nodeOf(replica) != from || replica == g.replica || !slices.Contains(g.members(), replica) {
 		return
 	}

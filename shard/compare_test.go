@@ -224,7 +224,7 @@ func TestLeaderWhoseStateIsRightAgainLeads(t *testing.T) {
 		c.takes(5 * time.Second)
 		g := c.shard(c.at(true))
 		g.enterQuarantine(errors.New("a test"))
-		g.transferee, g.transferSent, g.transferUntil = c.shard(c.at(false)).replica, true, g.w.mono+handOverLimit
+		g.transferee, g.transferSent, g.transferUntil = c.shard(c.at(false)).replica, true, g.w.now.Mono+handOverLimit
 		g.leaveQuarantine()
 		c.until("it serves", 10*time.Second, g.serves)
 		c.takes(5 * time.Second)

@@ -67,7 +67,7 @@ func (l *scheduler) hold(h timer.Handle, d *Due, end time.Duration) {
 
 // handOn leaves an active lease's place at its topic's limit with the receiver, if that has accepted the timer.
 func (l *scheduler) handOn(f *activeLease) {
-	if d := l.group.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != byCall {
+	if d := l.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != byCall {
 		l.limits.carried[f.handle] = carriedLease{seq: f.seq, limit: f.limit}
 		f.limit = nil
 	}
@@ -86,10 +86,10 @@ func (l *scheduler) applied(h timer.Handle) {
 	if !l.active {
 		return
 	}
-	d := l.group.table.Due(h)
+	d := l.table.Due(h)
 	q := l.due.topics[d.Topic]
 	if d.State == timer.Leased && d.Holder != byCall {
-		l.hold(h, &d, l.group.w.mono+msOf(d.LeaseMs))
+		l.hold(h, &d, l.now.Mono+msOf(d.LeaseMs))
 		if q != nil {
 			l.countCarried(q, h, &d)
 		}
@@ -99,23 +99,23 @@ func (l *scheduler) applied(h timer.Handle) {
 	if q != nil && q.fullUntil > 0 {
 		q.fullUntil = 0
 		l.markReady(q)
-		l.group.w.touchNext(l.group)
+		l.env.wakeNext()
 	}
 }
 
 // expireLeases ends what consumers have held for long enough.
 func (l *scheduler) expireLeases() {
-	mono := l.group.w.mono
+	mono := l.now.Mono
 	for n := 0; l.consumers.ends.len() > 0 && l.consumers.ends.top().end <= mono; n++ {
 		if n == leaseBudget {
-			l.group.w.touchNext(l.group)
+			l.env.wakeNext()
 			return
 		}
 		e := l.consumers.ends.pop()
 		if v, ok := l.consumers.leases[e.handle]; !ok || v.fence != e.fence || v.end != e.end {
 			continue
 		}
-		d := l.group.table.Due(e.handle)
+		d := l.table.Due(e.handle)
 		if d.State != timer.Leased || d.Fence != e.fence || d.Holder == byCall {
 			delete(l.consumers.leases, e.handle)
 			continue
@@ -127,7 +127,7 @@ func (l *scheduler) expireLeases() {
 // expireConsumerLease ends a consumer's attempt. Should the log not take that, the scan for inherited leases finds it again.
 func (l *scheduler) expireConsumerLease(h timer.Handle, d *Due) {
 	delete(l.consumers.leases, h)
-	now := l.group.w.nowMs
+	now := l.now.WallMs
 	out := l.judge(h, d, &Attempt{Err: leaseExpired, StartedMs: d.FiredMs, EndedMs: now}, l.random.Float64())
 	if out.Kind == RetryLater && d.Holder == byPuller {
 		out.NextMs = l.notBeforeDue(h, now) // whoever pulls next may have it
@@ -141,5 +141,13 @@ func (l *scheduler) endWakeMs() int64 {
 	if l.consumers.ends.len() == 0 {
 		return 1<<63 - 1
 	}
-	return l.group.w.nowMs + (l.consumers.ends.top().end - l.group.w.mono + time.Millisecond - 1).Milliseconds()
+	return l.now.WallMs + (l.consumers.ends.top().end - l.now.Mono + time.Millisecond - 1).Milliseconds()
+}
+
+// updated is told that a consumer's update of its lease was applied.
+func (l *scheduler) updated(cmd *timer.Command) {
+	l.applied(cmd.Claim.Handle)
+	if cmd.Kind == timer.AckLease {
+		l.consumers.acked.add(cmd.Claim.Fence)
+	}
 }

@@ -13,7 +13,7 @@ type Forecast struct {
 // Forecast adds up one shard's timers of some topics, nil for all, at its leader.
 func (h *Host) Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *Forecast) error {
 	own := Forecast{FromMs: f.FromMs, BucketMs: f.BucketMs, Buckets: make([]int64, len(f.Buckets))}
-	at, hides := timer.Handle(0), h.groups[id].hides
+	at, hides := timer.Handle(0), h.groups[id].scheduler.hides
 	err := h.read(id, true, func(g *group, budget int) (done bool) {
 		at, done = g.table.forecast(topics, hides, at, budget, &own)
 		return done

@@ -110,7 +110,7 @@ func TestPausedTopic(t *testing.T) {
 	r.wantCalls("")
 	r.wantState("a", "scheduled 0")
 	list := make([]timer.Counts, 1)
-	r.host.groups[1].count([]timer.TopicID{1}, list)
+	r.scheduler().count([]timer.TopicID{1}, list)
 	if c := list[0]; c.Ready != 2 || c.OldestOverdueMs < 3_599_000 {
 		t.Errorf("counts %+v", c)
 	}

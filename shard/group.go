@@ -3,6 +3,7 @@ package shard
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -43,6 +44,7 @@ type group struct {
 	spareItems []item // empty, for the next proposal
 
 	scheduler *scheduler
+	reported  int // reports to members of the row, in turn, while nobody is known to lead
 	reads     reads
 	canary    canary
 	files     logRetention // what of it is on disk
@@ -148,7 +150,7 @@ func (g *group) newRaft() error {
 		return fmt.Errorf("shard %d: start raft: %w", g.id, err)
 	}
 	g.raft = node
-	g.leaderless, g.leaderlessSince = true, g.w.mono
+	g.leaderless, g.leaderlessSince = true, g.w.now.Mono
 	return nil
 }
 
@@ -178,18 +180,21 @@ func (g *group) work() {
 		return // what was applied removed it
 	}
 	g.reads.serve(g)
-	g.wakeMs = g.nextWake()
+	g.wakeMs = math.MaxInt64
+	if g.scheduler != nil {
+		g.wakeMs = g.scheduler.nextWake()
+	}
 	g.publish()
 }
 
 // tick is what a replica does every 50 ms or so.
 func (g *group) tick() {
-	g.expire(g.w.mono)
+	g.expire(g.w.now.Mono)
 	g.tickCanary()
 	g.tickCompare()
 	g.tickQuarantine()
 	g.reconcile()
-	if g.refusedUntil != 0 && g.w.mono >= g.refusedUntil {
+	if g.refusedUntil != 0 && g.w.now.Mono >= g.refusedUntil {
 		g.refusedUntil = 0
 		g.w.touch(g)
 	}
@@ -200,13 +205,10 @@ func (g *group) tick() {
 		return
 	}
 	if !g.leader && g.w.sure() {
-		g.table.Advance(g.w.nowMs, wheelBudget) // a follower's wheel stays near the time, so that a takeover finds it there
+		g.table.Advance(g.w.now.WallMs, wheelBudget) // a follower's wheel stays near the time, so that a takeover finds it there
 	}
-	g.scheduler.reportAll()
-	g.scheduler.realignOpen()
-	g.scheduler.endCarriedOver(false)
-	g.scheduler.renotifyReady()
-	if g.standAt != 0 && g.w.mono >= g.standAt {
+	g.scheduler.tick()
+	if g.standAt != 0 && g.w.now.Mono >= g.standAt {
 		g.standAt = 0
 		if g.raft.BasicStatus().Lead == raft.None {
 			_ = g.raft.Campaign()
@@ -218,36 +220,7 @@ func (g *group) hasWork() bool {
 	if g.meta != nil {
 		return len(g.meta.waiting) > 0
 	}
-	return g.takeover || len(g.waiting)+len(g.pulls) > 0 || g.scheduler.active &&
-		(len(g.scheduler.out.outcomes)+len(g.scheduler.out.expires)+len(g.scheduler.out.forgets)+len(g.scheduler.out.skips)+len(g.scheduler.out.overlaps)+len(g.scheduler.due.runnable) > 0)
-}
-
-// nextWake is when something local falls due, in wall ms.
-func (g *group) nextWake() int64 {
-	if g.scheduler == nil || !g.scheduler.active {
-		return 1<<63 - 1
-	}
-	l := g.scheduler
-	at := l.endWakeMs()
-	if l.due.shut.len() > 0 {
-		at = min(at, g.w.nowMs+(l.due.shut.top().until-g.w.mono+time.Millisecond-1).Milliseconds())
-	}
-	if !l.mayStart() {
-		return at // what is due waits for a tick
-	}
-	if ms, ok := g.table.NextDue(); ok {
-		at = min(at, ms-l.due.lookAhead.Milliseconds())
-	}
-	if l.leases.held.len() > 0 {
-		at = min(at, l.leases.held.top().dueMs)
-	}
-	if l.due.exact.len() > 0 {
-		at = min(at, l.due.exact.top().dueMs)
-	}
-	if l.due.later.len() > 0 {
-		at = min(at, l.due.later.top().dueMs-l.due.lookAhead.Milliseconds())
-	}
-	return at
+	return g.takeover || len(g.waiting)+len(g.pulls) > 0 || g.scheduler.hasProposals()
 }
 
 // collect takes what raft has to say: soft state, reads, messages to the log, to the state machine and to peers.

@@ -425,7 +425,7 @@ func (r *hostHarness) timer(id string) *timer.Timer {
 	var found *timer.Timer
 	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(g *group, _ int) bool {
 		if found = g.table.Read(1, id); found != nil {
-			g.overlay(found)
+			g.scheduler.overlay(found)
 		}
 		return true
 	}}

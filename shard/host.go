@@ -164,8 +164,11 @@ func New(cfg Config) (*Host, error) {
 		if g.id == Meta {
 			g.meta = &metaGroup{machine: cfg.Machine}
 		} else {
-			g.table = NewTable(g.id, 0)
-			g.scheduler = newScheduler(g)
+			g.scheduler = newScheduler(schedulerConfig{
+				shard: g.id, owner: cfg.Incarnation, seed: cfg.Seed, dispatcher: cfg.Dispatcher, topics: cfg.Topics,
+				observer: cfg.Observer, ready: cfg.Ready, limiters: &h.limits, zones: h.zones,
+			}, schedulerEnv{g}, &w.now)
+			g.setTable(NewTable(g.id, 0))
 		}
 		w.groups = append(w.groups, g)
 		h.groups = append(h.groups, g)
@@ -366,8 +369,8 @@ func (w *worker) abandon() {
 			for _, t := range e {
 				t.answer(timer.ErrStopped)
 			}
-		case *granted:
-			e.permit.Cancel()
+		case posted:
+			e(true)
 		case *call:
 			e.wait.done() // its function is not run
 		}

@@ -29,9 +29,8 @@ func (l *scheduler) scanInherited() {
 	if !l.inherited.scanning {
 		return
 	}
-	g := l.group
-	next, done := g.table.ScanLeased(l.inherited.from, scanBudget, func(h timer.Handle) {
-		d := g.table.Due(h)
+	next, done := l.table.ScanLeased(l.inherited.from, scanBudget, func(h timer.Handle) {
+		d := l.table.Due(h)
 		l.hasZone(h, &d)
 		if d.Holder != byCall {
 			l.hold(h, &d, l.holdsUntil(h, &d))
@@ -41,7 +40,7 @@ func (l *scheduler) scanInherited() {
 		case wait == 0:
 			l.resolve(h, &d)
 		case wait > 0: // the wall clock of who took it may have been anywhere
-			g.table.Arm(h, g.w.nowMs+l.due.lookAhead.Milliseconds()+wait.Milliseconds()+1)
+			l.table.Arm(h, l.now.WallMs+l.due.lookAhead.Milliseconds()+wait.Milliseconds()+1)
 		}
 	})
 	l.inherited.from = next
@@ -49,14 +48,14 @@ func (l *scheduler) scanInherited() {
 		l.inherited.scanning = false
 		return
 	}
-	g.w.touchNext(g)
+	l.env.wakeNext()
 }
 
 // scanAgain has all leases looked at anew: a process is known to be gone.
 func (l *scheduler) scanAgain() {
 	if l.active {
 		l.inherited.scanning, l.inherited.from = true, 0
-		l.group.w.touch(l.group)
+		l.env.wake()
 	}
 }
 
@@ -65,12 +64,11 @@ func (l *scheduler) inheritedWait(h timer.Handle, d *Due) time.Duration {
 	if l.isActive(h, d) {
 		return -1
 	}
-	host := l.group.w.host
-	owner := l.group.table.leaseOwner(d.Fence)
-	if owner.Node() == host.cfg.Incarnation.Node() || host.isGone(owner) {
+	owner := l.table.leaseOwner(d.Fence)
+	if owner.Node() == l.cfg.owner.Node() || l.env.ended(owner) {
 		return 0
 	}
-	return max(0, l.since+time.Duration(d.LeaseMs)*time.Millisecond-l.group.w.mono)
+	return max(0, l.since+time.Duration(d.LeaseMs)*time.Millisecond-l.now.Mono)
 }
 
 // isActive reports that the lease is this process's own and has not ended.
@@ -84,13 +82,13 @@ func (l *scheduler) rearm() {
 	if !l.due.rearming {
 		return
 	}
-	next, done := l.group.table.RearmRange(l.due.rearmFrom, scanBudget)
+	next, done := l.table.RearmRange(l.due.rearmFrom, scanBudget)
 	for h := l.due.rearmFrom + 1; h <= next && len(l.keys.refs) > 0; h++ {
 		l.keyRefOf(h) // a topic may have ended to be serial
 	}
 	l.due.rearmFrom, l.due.rearming = next, !done
 	if !done {
-		l.group.w.touchNext(l.group)
+		l.env.wakeNext()
 	}
 }
 
@@ -100,13 +98,12 @@ func (l *scheduler) leaseEnded(h timer.Handle, d *Due) {
 		l.hold(h, d, l.holdsUntil(h, d))
 		return
 	}
-	g := l.group
-	horizon := g.w.nowMs + l.due.lookAhead.Milliseconds()
+	horizon := l.now.WallMs + l.due.lookAhead.Milliseconds()
 	switch wait := l.inheritedWait(h, d); {
 	case wait < 0:
-		g.table.Arm(h, horizon+callMargin.Milliseconds()) // ours: its call ends by itself
+		l.table.Arm(h, horizon+callMargin.Milliseconds()) // ours: its call ends by itself
 	case wait > 0:
-		g.table.Arm(h, horizon+wait.Milliseconds()+1)
+		l.table.Arm(h, horizon+wait.Milliseconds()+1)
 	default:
 		l.resolve(h, d)
 	}
@@ -114,9 +111,9 @@ func (l *scheduler) leaseEnded(h timer.Handle, d *Due) {
 
 // resolve ends an inherited lease's attempt: it counts, since its call may have been made.
 func (l *scheduler) resolve(h timer.Handle, d *Due) {
-	now := l.group.w.nowMs
+	now := l.now.WallMs
 	if !l.canJudge(h, d) {
-		l.group.table.Arm(h, now+l.due.lookAhead.Milliseconds()+unknownWait.Milliseconds())
+		l.table.Arm(h, now+l.due.lookAhead.Milliseconds()+unknownWait.Milliseconds())
 		return
 	}
 	out := l.judge(h, d, &Attempt{Err: interrupted, StartedMs: now, EndedMs: now}, 0)
@@ -141,7 +138,7 @@ func (l *scheduler) judge(h timer.Handle, d *Due, a *Attempt, random float64) Ou
 	if topic := l.topic(d.Topic); topic != nil {
 		policy = topic.Policy
 	}
-	own := l.group.table.RetryOf(h)
+	own := l.table.RetryOf(h)
 	out := judge(&policy, &own, d.Attempts, a, random)
 	out.Handle, out.Seq, out.Fence = h, d.Seq, d.Fence
 	if out.Kind == RetryLater { // by this node's clock a former leader's attempt may have been early (I4)
@@ -156,8 +153,11 @@ func (l *scheduler) judge(h timer.Handle, d *Due, a *Attempt, random float64) Ou
 // notBeforeDue is the moment of a leased timer's next attempt, which is never before its due time. Where the clock of who called it was
 // ahead that is a moment after it: what is next tried just when it is due counts as moved by a client, and blocks its key no more.
 func (l *scheduler) notBeforeDue(h timer.Handle, ms int64) int64 {
-	if due := l.group.table.dueMs(l.group.table.slab.at(h)); ms < due {
+	if due := l.table.dueMs(l.table.slab.at(h)); ms < due {
 		return due + 1
 	}
 	return ms
 }
+
+// rearmAll begins that walk: what was proposed, and was not told of by its item, may be lost.
+func (l *scheduler) rearmAll() { l.due.rearming, l.due.rearmFrom = true, 0 }

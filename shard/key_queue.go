@@ -62,7 +62,7 @@ func (k *keyQueue) empty() bool {
 func (l *scheduler) key(q *topicQueue, h timer.Handle) *keyQueue {
 	hash := uint64(0)
 	if !q.topic.Policy.Ordered {
-		hash = l.group.table.KeyHash(h)
+		hash = l.table.KeyHash(h)
 	}
 	k := q.keys[hash]
 	if k == nil {
@@ -132,7 +132,7 @@ func (k *keyQueue) pop() entry {
 
 // current reports that a timer is as it was when it was queued.
 func (l *scheduler) current(e entry) bool {
-	s := l.group.table.live(e.handle, e.seq)
+	s := l.table.live(e.handle, e.seq)
 	return s != nil && s.rev == e.rev && s.state() == timer.Scheduled
 }
 
@@ -196,7 +196,7 @@ func (l *scheduler) freed(f *activeLease) {
 		return
 	}
 	k.leased--
-	k.freeMs = l.group.w.nowMs
+	k.freeMs = l.now.WallMs
 	if k.active == f {
 		k.active = nil
 	}
@@ -211,14 +211,14 @@ func (l *scheduler) moveUp(k *keyQueue) {
 		l.queueHead(k)
 	}
 	if k.head.handle != 0 && k.ready && k.leased == 0 {
-		l.group.w.touchNext(l.group)
+		l.env.wakeNext()
 	}
 }
 
 // block makes a timer block its key if it does: somebody calls it, or it has been attempted and waits for its next attempt.
 // Of several that wait, which can only be from before the topic was serial, the earliest does.
 func (l *scheduler) block(k *keyQueue, h timer.Handle) {
-	t := l.group.table
+	t := l.table
 	d := t.Due(h)
 	switch {
 	case d.State == timer.Leased:
@@ -226,7 +226,7 @@ func (l *scheduler) block(k *keyQueue, h timer.Handle) {
 		k.leased++
 		k.holder = h
 		return
-	case !d.inBackoff(l.group.w.nowMs):
+	case !d.inBackoff(l.now.WallMs):
 		return
 	case k.head.handle == h:
 		k.blocking = true
@@ -260,7 +260,10 @@ func (d *Due) earlier(o *Due) bool {
 // review looks again at a timer that an entry may have changed. One that is being taken keeps its key and counts, until the log has
 // its lease or will not have it.
 func (l *scheduler) review(h timer.Handle) {
-	if seq, ok := l.consumers.reserved[h]; ok && l.group.table.Live(h, seq) {
+	if h == 0 || len(l.keys.refs)+len(l.limits.carried) == 0 {
+		return
+	}
+	if seq, ok := l.consumers.reserved[h]; ok && l.table.Live(h, seq) {
 		return
 	}
 	l.uncountCarried(h)
@@ -271,17 +274,17 @@ func (l *scheduler) review(h timer.Handle) {
 	k := c.key
 	switch {
 	case c.leased:
-		if d := l.group.table.Due(h); d.Seq == c.seq && d.State == timer.Leased {
+		if d := l.table.Due(h); d.Seq == c.seq && d.State == timer.Leased {
 			return
 		}
 		delete(l.keys.refs, h)
 		k.leased--
-		k.freeMs = l.group.w.nowMs
+		k.freeMs = l.now.WallMs
 	case l.current(k.head):
 		return
 	default:
 		if k.blocking {
-			k.freeMs = l.group.w.nowMs
+			k.freeMs = l.now.WallMs
 		}
 		l.clearHead(k)
 	}
@@ -289,15 +292,18 @@ func (l *scheduler) review(h timer.Handle) {
 	l.moveUp(k)
 }
 
-// reviewDropped looks again at the timers of these slots, after from and up to the last, that are gone: a step in the dropping of their
-// topic. It looks at the slots or at all claims, whichever are fewer.
+// reviewDropped looks again at the timers of these slots, after from and up to the last (0: of all), that are gone: a step in the dropping
+// of their topic. It looks at the slots or at all claims, whichever are fewer.
 func (l *scheduler) reviewDropped(from, last timer.Handle) {
+	if last == 0 {
+		last = l.table.slab.high
+	}
 	gone := func(h timer.Handle) bool {
 		c, claimed := l.keys.refs[h]
 		f, foreign := l.limits.carried[h]
-		return claimed && !l.group.table.Live(h, c.seq) || foreign && !l.group.table.Live(h, f.seq)
+		return claimed && !l.table.Live(h, c.seq) || foreign && !l.table.Live(h, f.seq)
 	}
-	if from >= last {
+	if len(l.keys.refs)+len(l.limits.carried) == 0 || from >= last {
 		return
 	}
 	if int(last-from) <= len(l.keys.refs)+len(l.limits.carried) {
@@ -331,8 +337,8 @@ func (l *scheduler) scanBlockers() {
 	if !l.keys.scanning {
 		return
 	}
-	next, done := l.group.table.ScanAttempted(l.keys.scanFrom, scanBudget, func(h timer.Handle) {
-		d := l.group.table.Due(h)
+	next, done := l.table.ScanAttempted(l.keys.scanFrom, scanBudget, func(h timer.Handle) {
+		d := l.table.Due(h)
 		q := l.queue(d.Topic)
 		l.countCarried(q, h, &d)
 		if q.keys == nil {
@@ -351,7 +357,7 @@ func (l *scheduler) scanBlockers() {
 	})
 	l.keys.scanFrom, l.keys.scanning = next, !done
 	if !done {
-		l.group.w.touchNext(l.group)
+		l.env.wakeNext()
 		return
 	}
 	l.endCarriedOver(true) // what there was of it is counted
@@ -366,7 +372,7 @@ func (l *scheduler) beginOrder() {
 	for _, f := range l.leases.byTimer {
 		f.key = nil // the walk finds its lease
 	}
-	for _, id := range l.group.table.TopicIDs() {
+	for _, id := range l.table.TopicIDs() {
 		t := l.topic(id)
 		if t == nil || !t.Policy.InOrder() && t.Policy.Concurrency == 0 {
 			continue
@@ -389,7 +395,7 @@ func (l *scheduler) setOrder(q *topicQueue) {
 			return
 		}
 		l.keys.inOrder[q.id] = true
-		if c := l.group.table.Counts(q.id); c.Scheduled+c.Leased == 0 {
+		if c := l.table.Counts(q.id); c.Scheduled+c.Leased == 0 {
 			return
 		}
 		l.findBlockers()
@@ -404,7 +410,7 @@ func (l *scheduler) setOrder(q *topicQueue) {
 		delete(l.keys.inOrder, q.id)
 		q.keys, q.inLine = nil, 0 // what claims of these keys are left mean nothing any more: see keyRefOf
 		q.order++
-		l.due.rearming, l.due.rearmFrom = true, 0 // who stood in the lines comes by the wheel
+		l.rearmAll() // who stood in the lines comes by the wheel
 	}
 }
 

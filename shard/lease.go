@@ -11,7 +11,9 @@ import (
 
 // lease proposes leases for what may go now, fair between topics: one of each in turn.
 func (l *scheduler) lease(b *Batch) {
-	g := l.group
+	if !l.mayStart() || l.env.handingOver() {
+		return
+	}
 	for budget := leaseBudget; budget > 0 && len(l.due.runnable) > 0; {
 		q := l.due.runnable[0]
 		n := l.choose(q)
@@ -33,7 +35,7 @@ func (l *scheduler) lease(b *Batch) {
 			n.pop()
 			n.rest()
 			budget--
-			g.w.touchNext(g)
+			l.env.wakeNext()
 			continue
 		}
 		if q.limiterUse != nil && !l.admit(n) {
@@ -54,32 +56,32 @@ func (l *scheduler) lease(b *Batch) {
 		l.due.runnable = append(l.due.runnable[1:], q)
 	}
 	if len(l.due.runnable) > 0 {
-		g.w.touchNext(g)
+		l.env.wakeNext()
 	}
 }
 
 // choose is the destination queue of a topic whose timer goes next; nil: none may go.
 func (l *scheduler) choose(q *topicQueue) *destQueue {
-	if q.topic == nil || q.topic.Paused || q.pulled() || !l.group.table.delivers(q.id, false) {
+	if q.topic == nil || q.topic.Paused || q.pulled() || !l.table.delivers(q.id, false) {
 		return nil
 	}
 	if q.keys != nil && (!l.due.caughtUp || len(q.moving) > 0 || len(l.due.compacting) > 0) || l.keys.scanning && (q.keys != nil || q.limiterUse != nil) {
 		l.due.deferred = append(l.due.deferred, q)
 		return nil
 	}
-	return q.next(l.group.w.mono)
+	return q.next(l.now.Mono)
 }
 
 // stands reports whether the timer is still as it was when it was queued, and may still be called.
 func (l *scheduler) stands(e entry) bool {
-	t := l.group.table
+	t := l.table
 	if !t.Live(e.handle, e.seq) {
 		return false
 	}
 	d := t.Due(e.handle)
 	f := l.leases.byTimer[e.handle]
 	return d.Rev == e.rev && d.State == timer.Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) && l.consumers.reserved[e.handle] != e.seq &&
-		(d.ExpiresMs == 0 || l.group.w.nowMs <= d.ExpiresMs)
+		(d.ExpiresMs == 0 || l.now.WallMs <= d.ExpiresMs)
 }
 
 // acquire asks for leave to call; without it the destination queue waits, in the dispatcher's queue or for its breaker.
@@ -96,15 +98,15 @@ func (l *scheduler) acquire(n *destQueue) Permit {
 	if p, ok := n.dest.(canaryDest); ok {
 		return p
 	}
-	p, v := l.group.w.host.cfg.Dispatcher.Acquire(n.dest, n.queue.topic, &queueWaiter{queue: n, scheduler: l})
+	p, v := l.cfg.dispatcher.Acquire(n.dest, n.queue.topic, &queueWaiter{queue: n, scheduler: l})
 	switch {
 	case p != nil:
 		return p
 	case v.Queued:
-		n.queued, n.shutMs = true, l.group.w.nowMs
+		n.queued, n.shutMs = true, l.now.WallMs
 	default:
-		n.shutMs = l.group.w.nowMs
-		n.blockedUntil = l.group.w.mono + max(v.RetryIn, time.Millisecond)
+		n.shutMs = l.now.WallMs
+		n.blockedUntil = l.now.Mono + max(v.RetryIn, time.Millisecond)
 		l.due.shut.push(queueKey{n.blockedUntil, n})
 	}
 	return nil
@@ -117,9 +119,8 @@ func (n *destQueue) kept(e entry, d *Due) bool {
 
 // propose adds a lease to the batch and remembers its active lease.
 func (l *scheduler) propose(b *Batch, n *destQueue, e entry, permit Permit) {
-	g := l.group
-	d := g.table.Due(e.handle)
-	own := g.table.Callback(d.Target)
+	d := l.table.Due(e.handle)
+	own := l.table.Callback(d.Target)
 	timeout := time.Duration(n.queue.topic.Policy.Callback.TimeoutMs) * time.Millisecond
 	if own.TimeoutMs > 0 {
 		timeout = time.Duration(own.TimeoutMs) * time.Millisecond
@@ -128,7 +129,7 @@ func (l *scheduler) propose(b *Batch, n *destQueue, e entry, permit Permit) {
 	f := &activeLease{
 		handle: e.handle, seq: e.seq, rev: e.rev, queue: n, permit: permit,
 		dueMs: e.dueMs, expireMs: d.ExpiresMs,
-		leaseEnd: g.w.lease + last, askedAt: g.w.mono,
+		leaseEnd: l.now.Lease + last, askedAt: l.now.Mono,
 		kept: n.kept(e, &d),
 	}
 	if old := l.leases.byTimer[e.handle]; old != nil {
@@ -147,16 +148,16 @@ func (l *scheduler) propose(b *Batch, n *destQueue, e entry, permit Permit) {
 	}
 	n.flying++
 	b.Lease(last.Milliseconds(), e.handle, e.seq, e.rev)
-	g.items = append(g.items, item{lease: f, kind: leaseItem})
+	l.env.proposed(leaseItem, f)
 }
 
 // leased is told how a proposed lease was applied.
 func (l *scheduler) leased(f *activeLease, r timer.Result) {
-	l.learn(l.group.w.mono - f.askedAt)
+	l.learn(l.now.Mono - f.askedAt)
 	if r.Code != timer.OK { // the timer changed under it
 		f.permit.Cancel()
 		l.settled(f)
-		l.group.table.Rearm(f.handle, f.seq) // it may have left the wheel anew, and been passed over for this lease
+		l.table.Rearm(f.handle, f.seq) // it may have left the wheel anew, and been passed over for this lease
 		return
 	}
 	f.fence = r.Fence
@@ -191,9 +192,9 @@ func (l *scheduler) releaseOps(f *activeLease) {
 	if len(f.waiting) == 0 {
 		return
 	}
-	l.group.waiting = append(f.waiting, l.group.waiting...)
+	l.env.resume(f.waiting)
 	f.waiting = nil
-	l.group.w.touchNext(l.group)
+	l.env.wakeNext()
 }
 
 // await has a client's change wait for an active lease.
@@ -222,10 +223,10 @@ func (l *scheduler) expire(now time.Duration) {
 
 // startDue starts every held call whose time has come.
 func (l *scheduler) startDue() {
-	if l.leases.held.len() > 0 && l.leases.held.top().dueMs-l.group.w.nowMs > 2*maxLookAhead.Milliseconds() {
+	if l.leases.held.len() > 0 && l.leases.held.top().dueMs-l.now.WallMs > 2*maxLookAhead.Milliseconds() {
 		l.returnHeld()
 	}
-	for l.leases.held.len() > 0 && (l.leases.held.top().phase != held || l.leases.held.top().dueMs <= l.group.w.nowMs) {
+	for l.leases.held.len() > 0 && (l.leases.held.top().phase != held || l.leases.held.top().dueMs <= l.now.WallMs) {
 		f := l.leases.held.pop()
 		if f.phase == held {
 			l.start(f)
@@ -244,34 +245,42 @@ func (l *scheduler) returnHeld() {
 }
 
 func (l *scheduler) start(f *activeLease) {
-	g := l.group
-	if !g.table.Live(f.handle, f.seq) { // its topic was dropped by force
+	if !l.table.Live(f.handle, f.seq) { // its topic was dropped by force
 		l.drop(f)
 		return
 	}
-	d := g.table.Due(f.handle)
+	d := l.table.Due(f.handle)
 	if d.State != timer.Leased || d.Fence != f.fence {
 		l.drop(f)
 		return
 	}
 	topic := f.queue.queue.topic
-	if topic == nil || topic.Paused || f.expireMs != 0 && g.w.nowMs > f.expireMs {
+	if topic == nil || topic.Paused || f.expireMs != 0 && l.now.WallMs > f.expireMs {
 		l.revoke(f)
 		return
 	}
-	f.phase, f.called, f.firedMs = started, true, g.w.nowMs
+	f.phase, f.called, f.firedMs = started, true, l.now.WallMs
 	l.overlap(f.handle, f.seq, f.fence)
-	job := g.table.Job(f.handle)
+	job := l.table.Job(f.handle)
 	if job.Attempts == 1 && d.Topic != canaryTopic {
-		g.w.host.cfg.Observer.Lateness(g.w.nowMs-max(job.DueMs, job.CreatedMs), f.kept)
+		l.cfg.observer.Lateness(l.now.WallMs-max(job.DueMs, job.CreatedMs), f.kept)
 	}
-	f.permit.Start(&Delivery{Topic: topic, Shard: g.id, Job: job, Own: g.table.Callback(d.Target), Deadline: f.leaseEnd},
-		func(a Attempt) { g.w.box.post(&callEnded{scheduler: l, lease: f, attempt: a}) })
+	f.permit.Start(&Delivery{Topic: topic, Shard: l.cfg.shard, Job: job, Own: l.table.Callback(d.Target), Deadline: f.leaseEnd},
+		func(a Attempt) { l.env.post(func(stopped bool) { l.callEnded(f, a, stopped) }) })
 }
 
 func (l *scheduler) drop(f *activeLease) {
 	f.permit.Cancel()
 	l.settled(f)
+}
+
+// callEnded takes the end of a call from the goroutine that made it.
+func (l *scheduler) callEnded(f *activeLease, a Attempt, stopped bool) {
+	if stopped {
+		return // the next process finds the lease in the log
+	}
+	l.ended(f, &a)
+	l.env.wake()
 }
 
 // ended judges a call.
@@ -283,18 +292,17 @@ func (l *scheduler) ended(f *activeLease, a *Attempt) {
 		l.report(f, *a)
 		return
 	}
-	g := l.group
-	a.endBy(g.w.nowMs, true)
+	a.endBy(l.now.WallMs, true)
 	f.phase, f.attempt = ended, *a
-	d := g.table.Due(f.handle)
-	if !g.table.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != byCall || !l.granted(f, &d) {
+	d := l.table.Due(f.handle)
+	if !l.table.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != byCall || !l.granted(f, &d) {
 		l.settled(f)
 		return
 	}
 	out := l.judge(f.handle, &d, a, l.random.Float64())
 	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, f})
 	if d.Topic != canaryTopic {
-		g.w.fired(d.Topic, &out)
+		l.env.fired(d.Topic, &out)
 	}
 }
 
@@ -304,7 +312,7 @@ func (l *scheduler) granted(f *activeLease, d *Due) bool {
 	if f.fence != 0 {
 		return d.Fence == f.fence
 	}
-	return d.Rev == f.rev+1 && l.group.table.leaseOwner(d.Fence) == l.group.w.host.cfg.Incarnation
+	return d.Rev == f.rev+1 && l.table.leaseOwner(d.Fence) == l.cfg.owner
 }
 
 // settled ends an active lease: its outcome was applied, or its lease never was.
@@ -324,11 +332,11 @@ func (l *scheduler) sweep() {
 	if !l.active || len(l.due.compacting) > 0 {
 		return
 	}
-	l.prune(&l.due.later, l.group.table.Totals().Scheduled)
-	l.prune(&l.due.exact, l.group.table.Totals().Scheduled)
+	l.prune(&l.due.later, l.table.Totals().Scheduled)
+	l.prune(&l.due.exact, l.table.Totals().Scheduled)
 	ids := slices.Sorted(maps.Keys(l.due.topics)) // slots and leases that are given back here go to others in this order
 	for _, id := range ids {
-		q, timers := l.due.topics[id], l.group.table.Counts(id).Scheduled
+		q, timers := l.due.topics[id], l.table.Counts(id).Scheduled
 		for _, n := range q.lanes {
 			l.prune(&n.fresh, timers)
 			l.prune(&n.backlog, timers)
@@ -347,9 +355,47 @@ func (l *scheduler) sweep() {
 		q.lanes = slices.DeleteFunc(q.lanes, (*destQueue).idle)
 		if len(q.lanes) == 0 && len(q.moving) == 0 && len(q.keys) == 0 && !q.inRing && !q.listed && !slices.Contains(l.due.deferred, q) {
 			if q.limiterUse != nil {
-				q.limiterUse.leave(l.group.w.mono)
+				q.limiterUse.leave(l.now.Mono)
 			}
 			delete(l.due.topics, id)
 		}
 	}
+}
+
+// outcomeApplied is told how an outcome was applied; f is the active lease that it ends, if there is one.
+func (l *scheduler) outcomeApplied(f *activeLease, r *timer.Result) {
+	if f != nil {
+		l.handOn(f)
+		l.settled(f)
+	}
+	if r.Code == timer.OK {
+		l.applied(r.Handle)
+	}
+}
+
+// deliveryChanged is told that the log says otherwise how a topic's timers go: those that were not let go before may go now.
+func (l *scheduler) deliveryChanged(topic timer.TopicID) {
+	if q := l.due.topics[topic]; l.active && q != nil {
+		l.join(q)
+		l.env.wakeNext()
+	}
+}
+
+// drain gives back leases whose calls have not started, and counts those that have not ended, or that the new leader has not heard of.
+func (l *scheduler) drain() int {
+	if !l.active {
+		return len(l.leases.byTimer)
+	}
+	for _, h := range l.activeHandles() {
+		switch f := l.leases.byTimer[h]; f.phase {
+		case proposed:
+			f.revoked = true
+		case held:
+			l.revoke(f)
+		}
+	}
+	if len(l.leases.byTimer) > 0 {
+		l.env.wake()
+	}
+	return len(l.leases.byTimer)
 }

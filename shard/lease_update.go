@@ -46,12 +46,12 @@ func (g *group) proposeLeaseUpdate(o *op) {
 	c := o.cmd.Claim
 	d := g.table.Due(c.Handle)
 	early := d.Holder == byCall
-	if !g.updatable(o.cmd, &d) {
+	if !g.scheduler.updatable(o.cmd, &d) {
 		if c.Fence > g.table.fence {
 			g.confirmLeaseUpdate(o)
 			return
 		}
-		o.answer(g.leaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
+		o.answer(g.scheduler.leaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
 		return
 	}
 	if early && o.cmd.Kind != timer.AckLease && g.scheduler.awaitAnswer(o, &d) {
@@ -62,19 +62,16 @@ func (g *group) proposeLeaseUpdate(o *op) {
 		return
 	}
 	out := g.scheduler.decideLeaseUpdate(o.cmd, &d)
-	if out.Kind == Extended { // it is not to expire while this is on its way
-		g.scheduler.hold(c.Handle, &d, max(g.scheduler.holdsUntil(c.Handle, &d), g.w.mono+msOf(out.LeaseMs)))
-	}
 	o.proposed, o.outcome = true, &out
 	g.batch.Outcome(&out)
 	g.items = append(g.items, item{kind: commandItem, op: o})
 }
 
 // updatable reports that a claim is about the lease that the table has, and that it is a consumer's or a receiver's that reports.
-func (g *group) updatable(cmd *timer.Command, d *Due) bool {
+func (l *scheduler) updatable(cmd *timer.Command, d *Due) bool {
 	c := cmd.Claim
-	return g.table.Live(c.Handle, c.Seq) && d.State == timer.Leased && d.Fence == c.Fence && d.Topic == cmd.Topic &&
-		(cmd.Kind != timer.ReturnLease || d.Holder == byPuller) && (d.Holder != byCall || g.scheduler.reports(c.Handle, d))
+	return l.table.Live(c.Handle, c.Seq) && d.State == timer.Leased && d.Fence == c.Fence && d.Topic == cmd.Topic &&
+		(cmd.Kind != timer.ReturnLease || d.Holder == byPuller) && (d.Holder != byCall || l.reports(c.Handle, d))
 }
 
 // reports says whether the receiver of a call that has no outcome yet may have a receipt: its 202 may be on its way, or was lost with
@@ -107,26 +104,24 @@ func (l *scheduler) awaitAnswer(o *op, d *Due) bool {
 
 // confirmLeaseUpdate answers a claim once a majority has said that this node leads, and it has all that was committed until then.
 func (g *group) confirmLeaseUpdate(o *op) {
-	r := &read{group: g, deadline: o.deadline, wait: &waiter{}, serve: func(*group, int) bool { return true }}
-	r.wait.left.Store(1)
-	r.wait.then = func() {
+	g.confirm(o.deadline, func(err error) {
 		d := g.table.Due(o.cmd.Claim.Handle)
 		switch {
-		case r.err != nil:
-			o.answer(timer.Result{}, r.err)
-		case g.updatable(o.cmd, &d):
+		case err != nil:
+			o.answer(timer.Result{}, err)
+		case g.scheduler.updatable(o.cmd, &d):
 			g.waiting = append(g.waiting, o)
 			g.w.touchNext(g)
 		default:
-			o.answer(g.leaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
+			o.answer(g.scheduler.leaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
 		}
-	}
-	r.handle(g.w)
+	})
+	g.w.touch(g)
 }
 
 // decideLeaseUpdate makes the outcome of a claim.
 func (l *scheduler) decideLeaseUpdate(cmd *timer.Command, d *Due) Outcome {
-	c, now := cmd.Claim, l.group.w.nowMs
+	c, now := cmd.Claim, l.now.WallMs
 	fired, status := d.FiredMs, d.Status
 	if d.Holder == byCall { // those are of the attempt before
 		fired, status = now, 0
@@ -159,6 +154,9 @@ func (l *scheduler) decideLeaseUpdate(cmd *timer.Command, d *Due) Outcome {
 		}
 	}
 	out.Status, out.ByConsumer = status, true
+	if out.Kind == Extended { // it is not to expire while this is on its way
+		l.hold(c.Handle, d, max(l.holdsUntil(c.Handle, d), l.now.Mono+msOf(out.LeaseMs)))
+	}
 	return out
 }
 
@@ -172,24 +170,20 @@ func (l *scheduler) leaseMs(id timer.TopicID) int64 {
 
 // settleLeaseUpdate answers a claim whose outcome was applied.
 func (g *group) settleLeaseUpdate(o *op, r *timer.Result) {
-	c := o.cmd.Claim
 	if r.Code == timer.OK {
-		g.scheduler.applied(c.Handle)
+		g.scheduler.updated(o.cmd)
 		g.w.fired(o.cmd.Topic, o.outcome)
-		if o.cmd.Kind == timer.AckLease {
-			g.scheduler.consumers.acked.add(c.Fence)
-		}
 	}
-	o.answer(g.leaseOver(o.cmd, *r), nil)
+	o.answer(g.scheduler.leaseOver(o.cmd, *r), nil)
 }
 
 // leaseOver is what a claim is answered: an ack of a timer that this very lease delivered is as good as the first. The table says so of timers
 // that ended lately; of those whose id has another timer since, as one that repeats has, only the leader that took the first ack can.
-func (g *group) leaseOver(cmd *timer.Command, r timer.Result) timer.Result {
+func (l *scheduler) leaseOver(cmd *timer.Command, r timer.Result) timer.Result {
 	c := cmd.Claim
 	if r.Code == timer.Skipped && cmd.Kind == timer.AckLease {
-		d := g.table.Due(c.Handle)
-		if g.table.Live(c.Handle, c.Seq) && d.State == timer.Done && d.Fence == c.Fence || g.scheduler.consumers.acked.has(c.Fence) {
+		d := l.table.Due(c.Handle)
+		if l.table.Live(c.Handle, c.Seq) && d.State == timer.Done && d.Fence == c.Fence || l.consumers.acked.has(c.Fence) {
 			r.Code = timer.OK
 		}
 	}

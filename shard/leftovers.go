@@ -51,14 +51,14 @@ func (c *cleanedUp) handle(w *worker) {
 	l := &c.group.leftovers
 	l.busy = false
 	if c.err != nil {
-		l.some, l.again = true, w.mono+snapshotRetry
+		l.some, l.again = true, w.now.Mono+snapshotRetry
 		w.host.cfg.Logger.Error("the snapshots of a removed replica could not be deleted; they are tried again", "shard", uint32(c.group.id), "error", c.err)
 	}
 }
 
 // tickLeftovers deletes what came since the last time, or could not be deleted then.
 func (g *group) tickLeftovers() {
-	if l := &g.leftovers; l.some && !l.busy && g.w.mono >= l.again {
+	if l := &g.leftovers; l.some && !l.busy && g.w.now.Mono >= l.again {
 		g.deleteLeftovers()
 	}
 }

@@ -202,12 +202,12 @@ func (w *worker) tickFiles(g *group) {
 	switch {
 	case pinned && !g.files.restating && g.empty():
 		w.rewriteMarker(g)
-	case g.replica == 0 || !g.mayTry(w.mono) || g.applied < foundingIndex || g.applied == foundingIndex && !g.wantSnapshot:
+	case g.replica == 0 || !g.mayTry(w.now.Mono) || g.applied < foundingIndex || g.applied == foundingIndex && !g.wantSnapshot:
 	case g.wantSnapshot:
 		w.beginSnapshot(g)
-	case pinned && g.applied == g.files.newest && w.mono-g.files.savedAt > settleAfter:
+	case pinned && g.applied == g.files.newest && w.now.Mono-g.files.savedAt > settleAfter:
 		g.files.settle()
-		g.files.savedAt = w.mono // not again while this mark is on its way
+		g.files.savedAt = w.now.Mono // not again while this mark is on its way
 		w.mark(g)
 	case pinned && g.applied > g.files.newest, g.files.logBytes > max(w.host.cfg.SnapshotLogBytes, g.stateBytes()):
 		w.beginSnapshot(g)
@@ -233,12 +233,12 @@ func (g *group) stateBytes() int64 {
 // beginSnapshot begins one, unless the disk has no room for it: then it is tried again later, and what is left is the log's.
 func (w *worker) beginSnapshot(g *group) {
 	if !w.stream.HasRoom(uint64(g.stateBytes())) {
-		g.files.failedAt = w.mono
+		g.files.failedAt = w.now.Mono
 		w.host.cfg.Logger.Error("no room for a snapshot; the log keeps growing until there is", "shard", uint32(g.id), "bytes", g.stateBytes(), "free", w.stream.Disk().Free)
 		return
 	}
 	g.wantSnapshot = false
-	run := &snapshotRun{group: g, chunks: make(chan []byte, snapshotQueue), begun: w.mono}
+	run := &snapshotRun{group: g, chunks: make(chan []byte, snapshotQueue), begun: w.now.Mono}
 	run.mark = snapshotMark{replica: g.replica, index: g.applied, term: g.appliedTerm, conf: g.store.conf, epoch: g.epoch}
 	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm, Conf: appendMark(nil, run.mark)}
 	if g.table != nil {
@@ -341,17 +341,17 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 		return // it is there already; else it could not be read, and this is in its place
 	}
 	if s.err != nil {
-		g.files.failedAt = w.mono
+		g.files.failedAt = w.now.Mono
 		w.host.cfg.Logger.Error("snapshot failed; the log keeps growing until one succeeds", "shard", uint32(g.id), "error", s.err)
 		return
 	}
-	w.host.cfg.Observer.Snapshot(w.mono - s.run.begun)
+	w.host.cfg.Observer.Snapshot(w.now.Mono - s.run.begun)
 	g.files.saved(&s.run.mark)
 	if suspect != 0 && s.run.mark.index >= suspect {
 		g.files.suspect = 0
 		g.files.settle()
 	}
-	g.files.savedAt = w.mono
+	g.files.savedAt = w.now.Mono
 	w.mark(g)
 }
 

@@ -111,7 +111,7 @@ const (
 func (w *worker) tickManifest() {
 	gen, bytes := w.stream.Place()
 	grown := bytes - w.manifest.bytes
-	if gen != w.manifest.gen || grown > 0 && w.mono-w.manifest.at >= manifestEach || grown > max(w.stream.GenBytes()/censusParts, int64(censusCost*w.manifest.size)) {
+	if gen != w.manifest.gen || grown > 0 && w.now.Mono-w.manifest.at >= manifestEach || grown > max(w.stream.GenBytes()/censusParts, int64(censusCost*w.manifest.size)) {
 		w.takeManifest(gen, bytes)
 	}
 }
@@ -131,7 +131,7 @@ func (w *worker) takeManifest(gen uint64, bytes int64) {
 	before := w.frame.Len()
 	w.frame.AppendFunc(wal.RecordNodeMeta, 0, func(b []byte) []byte { return appendManifest(b, c) })
 	size := w.frame.Len() - before
-	w.manifest = taken{gen: gen, bytes: bytes + int64(size), size: size, at: w.mono}
+	w.manifest = taken{gen: gen, bytes: bytes + int64(size), size: size, at: w.now.Mono}
 }
 
 // lastManifest takes one when the worker has had its last turn, so that all that is in the log before can be repaired.

@@ -27,10 +27,10 @@ const (
 
 // reconcile is what a leader does about its row: one change of members at a time, then the leadership's place.
 func (g *group) reconcile() {
-	if !g.leader || !g.serving && !g.mayNotLead() || g.w.mono < g.reconcileAt {
+	if !g.leader || !g.serving && !g.mayNotLead() || g.w.now.Mono < g.reconcileAt {
 		return
 	}
-	g.reconcileAt = g.w.mono + reconcileEach
+	g.reconcileAt = g.w.now.Mono + reconcileEach
 	g.watchHandOver()
 	if g.mayNotLead() {
 		g.handToWhoStays()
@@ -41,7 +41,7 @@ func (g *group) reconcile() {
 			g.handOver(next)
 		}
 	}
-	if g.row.Epoch == 0 || g.row.Epoch < g.epoch || g.transferee != 0 || len(g.store.conf.VotersOutgoing) > 0 || g.w.mono < g.confUntil {
+	if g.row.Epoch == 0 || g.row.Epoch < g.epoch || g.transferee != 0 || len(g.store.conf.VotersOutgoing) > 0 || g.w.now.Mono < g.confUntil {
 		return
 	}
 	voters, learners := g.wanted()
@@ -51,13 +51,13 @@ func (g *group) reconcile() {
 	switch cc := g.nextChange(voters, learners); {
 	case cc != nil:
 		cc.Context = binary.AppendUvarint(nil, uint64(g.row.Epoch))
-		g.confUntil = g.w.mono + confLimit
+		g.confUntil = g.w.now.Mono + confLimit
 		_ = g.raft.ProposeConfChange(cc) // refused while one is under way: it is tried again
 		g.w.touch(g)
 	case !sameIDs(voters, g.store.conf.Voters) || !sameIDs(learners, g.store.conf.Learners):
 	case !g.row.Settled:
-		if g.w.mono >= g.settledAt && g.isKnown() {
-			g.settledAt = g.w.mono + settledEach
+		if g.w.now.Mono >= g.settledAt && g.isKnown() {
+			g.settledAt = g.w.now.Mono + settledEach
 			g.w.host.cfg.Placement.Settled(g.id, g.row.Epoch)
 		}
 	default:
@@ -103,7 +103,7 @@ func (g *group) sendCommitHint(m *pb.Message) {
 	if m.GetType() != pb.MsgPreVote || m.GetTerm() < 2 || !g.isOut() {
 		return
 	}
-	if g.learns() && g.w.mono/commitHintPeriod%2 == 1 {
+	if g.learns() && g.w.now.Mono/commitHintPeriod%2 == 1 {
 		return // it may be one that has not heard yet that it votes: those who can do without have their turn too, as the word ends an election
 	}
 	last := g.store.last()
@@ -251,7 +251,7 @@ func (g *group) inheritor(ids []uint64, may func(node uint64) bool) uint64 {
 func (g *group) prefer() {
 	voters, _ := g.wanted()
 	at := slices.Index(voters, g.replica)
-	if at > 0 && g.w.mono-g.servingSince >= steadyFor {
+	if at > 0 && g.w.now.Mono-g.servingSince >= steadyFor {
 		if next := g.transfereeAmong(voters[:1]); next != 0 {
 			g.handOver(next)
 		}
@@ -264,7 +264,7 @@ func (g *group) handOver(to uint64) {
 	if g.transferee != 0 {
 		return
 	}
-	g.transferee, g.transferUntil = to, g.w.mono+handOverLimit
+	g.transferee, g.transferUntil = to, g.w.now.Mono+handOverLimit
 	if g.scheduler != nil {
 		g.scheduler.drain()
 	}
@@ -287,11 +287,11 @@ func (g *group) sendTransfer() {
 // watchHandOver gives up one that takes too long: this leader goes on. One that should not lead does not wait for its own disk, which
 // may be the reason, but leaves what is in its pipeline to the transferee, as a leader does that is cut off.
 func (g *group) watchHandOver() {
-	if g.transferee == 0 || g.w.mono < g.transferUntil {
+	if g.transferee == 0 || g.w.now.Mono < g.transferUntil {
 		return
 	}
 	if !g.transferSent && g.w.host.isCordoned() {
-		g.transferUntil = g.w.mono + handOverLimit
+		g.transferUntil = g.w.now.Mono + handOverLimit
 		g.sendTransfer()
 		return
 	}

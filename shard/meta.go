@@ -76,7 +76,7 @@ func (m *metaGroup) propose(g *group) {
 	}
 	if g.takeover && g.appliedTerm == g.term {
 		// There is nothing to fence: the meta group reads no clock and calls nobody.
-		g.takeover, g.serving, g.servingSince = false, true, g.w.mono
+		g.takeover, g.serving, g.servingSince = false, true, g.w.now.Mono
 	}
 	if !g.serving || g.transferee != 0 || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
 		return // what waits times out by itself
@@ -89,7 +89,7 @@ func (m *metaGroup) propose(g *group) {
 		return // what waited is refused
 	}
 	g.number++
-	b := entry.encode(uint64(g.w.nowMs), g.w.host.origin, g.number)
+	b := entry.encode(uint64(g.w.now.WallMs), g.w.host.origin, g.number)
 	g.w.proposed += len(b)
 	p := proposal{number: g.number, metas: entry.ops}
 	if err := g.raft.Propose(b); err != nil {
@@ -155,7 +155,7 @@ func (e *metaEntry) encode(nowMs, origin, number uint64) []byte {
 // group.dropped.
 func (m *metaGroup) dropped(g *group, p *proposal) {
 	g.number--
-	g.refusedUntil = g.w.mono + tickInterval
+	g.refusedUntil = g.w.now.Mono + tickInterval
 	p.fail(timer.ErrNoLeader)
 }
 

@@ -297,7 +297,7 @@ func (g *group) leaderGone(node uint64) {
 			continue
 		}
 		if m.Replica == g.replica {
-			g.standAt = g.w.mono + 2*tickInterval // the others have forgotten it too by then
+			g.standAt = g.w.now.Mono + 2*tickInterval // the others have forgotten it too by then
 		}
 		return
 	}

@@ -31,21 +31,21 @@ func (c *canary) begin(now time.Duration) {
 
 // tickCanary sets the next one.
 func (g *group) tickCanary() {
-	if g.table == nil || !g.serving || g.w.mono < g.canary.next || g.w.host.draining.Load() || !g.w.sure() {
+	if g.table == nil || !g.serving || g.w.now.Mono < g.canary.next || g.w.host.draining.Load() || !g.w.sure() {
 		return
 	}
-	g.canary.next = g.w.mono + canaryEach
-	g.waiting = append(g.waiting, &op{group: g, brief: true, deadline: g.w.mono + waitLimit,
-		cmd: &timer.Command{Kind: timer.Put, Topic: canaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: g.w.nowMs}}})
+	g.canary.next = g.w.now.Mono + canaryEach
+	g.waiting = append(g.waiting, &op{group: g, brief: true, deadline: g.w.now.Mono + waitLimit,
+		cmd: &timer.Command{Kind: timer.Put, Topic: canaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: g.w.now.WallMs}}})
 }
 
 // canaryDest is the destination of canaries: the call succeeds at once.
-type canaryDest struct{ group *group }
+type canaryDest struct{ scheduler *scheduler }
 
 // Start implements Permit.
 func (d canaryDest) Start(_ *Delivery, done func(Attempt)) {
-	now := d.group.w.nowMs
-	d.group.canary.passed.Store(int64(d.group.w.mono) + 1)
+	now := d.scheduler.now.WallMs
+	d.scheduler.env.canaryPassed()
 	done(Attempt{Status: 200, StartedMs: now, EndedMs: now})
 }
 

@@ -40,13 +40,11 @@ func (g *group) propose() {
 	}
 	if g.serving {
 		g.proposeClock()
-		if g.scheduler.timed {
-			g.proposeOutcomes()
-		}
-		if g.transferee == 0 && g.scheduler.timed {
-			g.proposeCommands()
-			g.proposePulls()
-			if !g.w.host.draining.Load() && g.scheduler.mayStart() {
+		if g.scheduler.knowsTime() {
+			g.scheduler.proposeOutcomes(&g.batch)
+			if g.transferee == 0 {
+				g.proposeCommands()
+				g.proposePulls()
 				g.scheduler.lease(&g.batch)
 			}
 		}
@@ -78,41 +76,6 @@ func emptied[T any](list []T) []T {
 	return list[:0]
 }
 
-func (g *group) proposeOutcomes() {
-	l := g.scheduler
-	n := 0
-	for ; n < len(l.out.outcomes) && g.batch.Size() < maxBatchBytes; n++ {
-		g.batch.Outcome(&l.out.outcomes[n].Outcome)
-		g.items = append(g.items, item{kind: outcomeItemKind, lease: l.out.outcomes[n].lease})
-	}
-	if n < len(l.out.outcomes) {
-		g.w.touchNext(g)
-	}
-	left := copy(l.out.outcomes, l.out.outcomes[n:])
-	clear(l.out.outcomes[left:])
-	l.out.outcomes = l.out.outcomes[:left]
-	if g.w.sure() {
-		g.proposeEnds()
-	}
-	g.proposeOverlaps()
-}
-
-// proposeEnds says what is over because of the time.
-func (g *group) proposeEnds() {
-	l := g.scheduler
-	for _, e := range l.out.expires {
-		g.batch.Expire(e.handle, e.seq, e.rev, g.w.nowMs+l.retention(e.handle), l.again(e.handle, 0))
-		g.items = append(g.items, item{kind: silentItem})
-		g.w.host.cfg.Observer.Expired()
-	}
-	for _, e := range l.out.forgets {
-		g.batch.Forget(e.handle, e.seq)
-		g.items = append(g.items, item{kind: silentItem})
-	}
-	l.out.expires, l.out.forgets = l.out.expires[:0], l.out.forgets[:0]
-	g.proposeSkips()
-}
-
 func (g *group) proposeCommands() {
 	n := 0
 	for ; n < len(g.waiting) && g.batch.Size() < maxBatchBytes; n++ {
@@ -134,95 +97,40 @@ func (g *group) proposeCommand(o *op) {
 		g.proposeLeaseUpdate(o)
 		return
 	}
-	if !g.releaseFor(o) {
+	if !g.scheduler.giveWay(&g.batch, o) {
 		return
-	}
-	if o.cmd.Kind == timer.Deliver {
-		g.releaseHeld(o.cmd.Topic)
 	}
 	o.proposed = true
 	cmd := o.cmd
 	if (cmd.Kind == timer.Fire || cmd.Kind == timer.Redrive) && cmd.DueMs == 0 {
 		now := *cmd // "at once" is by this clock: the table's never goes back, and may once have been far ahead
-		now.DueMs = g.w.nowMs
+		now.DueMs = g.w.now.WallMs
 		cmd = &now
 	}
 	g.batch.Command(cmd)
 	g.items = append(g.items, item{kind: commandItem, op: o, closes: cmd.Kind == timer.CloseTopic && cmd.Force, from: timer.Handle(min(max(cmd.DueMs, 0), maxHandle))})
 }
 
-// releaseFor gives back the leases that stand in the way of a command; false: it waits for one that is on its way.
-func (g *group) releaseFor(o *op) bool {
-	if o.cmd.Kind == timer.Add && o.cmd.Merge == timer.MergeReject {
-		return true
-	}
-	h, _ := g.table.Lookup(o.cmd.Topic, o.cmd.ID)
-	for h != 0 {
-		switch f := g.scheduler.leases.byTimer[h]; {
-		case f == nil || !g.table.Live(h, f.seq):
-		case o.cmd.Kind == timer.Add && f.dueMs <= g.w.nowMs:
-			// Not ahead of its time: the attempt goes, or adds that come all the time would put it off for ever.
-		case f.phase == proposed:
-			f.revoked = true
-			g.scheduler.await(f, o)
-			return false
-		case f.phase == held:
-			g.release(f)
-		}
-		if o.cmd.Kind != timer.Cancel {
-			break
-		}
-		h = g.table.chains[h].older // a cancel is of all that has not ended under the id
-	}
-	return true
-}
-
-// release gives a lease back whose call has not started, in this entry.
-func (g *group) release(f *activeLease) {
-	f.permit.Cancel()
-	f.phase = returned
-	g.batch.Outcome(&Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release})
-	g.items = append(g.items, item{kind: outcomeItemKind, lease: f})
-}
-
-// releaseHeld gives back a topic's leases that clients do not see yet.
-func (g *group) releaseHeld(topic timer.TopicID) {
-	for _, h := range g.scheduler.activeHandles() {
-		if f := g.scheduler.leases.byTimer[h]; f.phase == held && g.table.Live(h, f.seq) && g.table.Due(h).Topic == topic {
-			g.release(f)
-		}
-	}
-}
-
 // dropped takes back what raft refused: the leadership is over or about to be, or too much is uncommitted. Nothing of it was done. The next
 // tick tries again: at once would be in vain again, and the permits that are given back here would go round and round.
 func (g *group) dropped(p *proposal) {
 	g.number--
-	g.refusedUntil = g.w.mono + tickInterval // not again at once: it would be refused for the same reason
+	g.refusedUntil = g.w.now.Mono + tickInterval // not again at once: it would be refused for the same reason
 	for i := range p.items {
 		switch it := &p.items[i]; it.kind {
 		case commandItem:
 			it.op.proposed = false
 			it.op.answer(timer.Result{}, g.timeoutError())
 		case leaseItem:
-			it.lease.permit.Cancel()
-			g.scheduler.settled(it.lease)
-			g.table.Rearm(it.lease.handle, it.lease.seq)
+			g.scheduler.leaseDropped(it.lease)
 		case outcomeItemKind:
-			switch f := it.lease; {
-			case f == nil:
-				g.scheduler.scanAgain()
-			case f.phase == returned:
-				g.scheduler.out.outcomes = append(g.scheduler.out.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
-			default:
-				g.scheduler.ended(f, &f.attempt)
-			}
+			g.scheduler.outcomeDropped(it.lease)
 		case pullItem:
 			it.pull.dropped(g)
 		case takeoverItem:
 			g.takeover = true
 		case silentItem:
-			g.scheduler.due.rearming, g.scheduler.due.rearmFrom = true, 0
+			g.scheduler.rearmAll()
 		}
 	}
 }
@@ -231,9 +139,9 @@ func (g *group) dropped(p *proposal) {
 func (g *group) tookOver() {
 	g.serving = true
 	w := g.w
-	g.servingSince = w.mono
+	g.servingSince = w.now.Mono
 	g.scheduler.begin()
-	g.canary.begin(w.mono)
+	g.canary.begin(w.now.Mono)
 	w.touchNext(g)
 }
 

@@ -2,13 +2,11 @@ package shard
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"carillon/timer"
 )
-
-// pullBytes is where the answer to one take from one shard is full.
-const pullBytes = 8 << 20
 
 // Share says how many timers to take from a shard.
 type Share struct {
@@ -68,12 +66,12 @@ func (t *pullRequest) answer(err error) {
 
 // proposePulls leases what consumers ask for, in the order in which they came.
 func (g *group) proposePulls() {
-	if g.scheduler.doubted {
+	if g.scheduler.inDoubt() {
 		return // they wait until it is known that this node leads
 	}
 	var keep []*pullRequest
 	for i, t := range g.pulls {
-		if g.batch.Size() >= maxBatchBytes || !g.scheduler.pullFor(t) {
+		if g.batch.Size() >= maxBatchBytes || !g.pullFor(t) {
 			keep = append(keep, t)
 		}
 		g.pulls[i] = nil
@@ -84,32 +82,17 @@ func (g *group) proposePulls() {
 }
 
 // pullFor proposes leases for one consumer; false: it cannot be said yet what goes first.
-func (l *scheduler) pullFor(t *pullRequest) bool {
-	g := l.group
+func (g *group) pullFor(t *pullRequest) (known bool) {
 	lasts := t.leaseMs
 	if lasts == 0 {
-		lasts = l.leaseMs(t.topic)
+		lasts = g.scheduler.leaseMs(t.topic)
 	}
-	t.untilMs, t.until = g.w.nowMs+lasts, g.w.lease+time.Duration(lasts)*time.Millisecond
-	if q := l.due.topics[t.topic]; q != nil && l.mayPull(q) {
-		if q.keys != nil && (!l.due.caughtUp || len(q.moving) > 0 || len(l.due.compacting) > 0) || l.keys.scanning && (q.keys != nil || q.limiterUse != nil) {
-			return false
-		}
-		for size := 0; len(t.asked) < t.most && size < pullBytes; {
-			e, ok := l.nextPullable(q)
-			if !ok {
-				break
-			}
-			l.reserve(q, e)
-			g.batch.Pull(lasts, e.handle, e.seq, e.rev)
-			g.items = append(g.items, item{kind: pullItem, pull: t})
-			t.asked = append(t.asked, e.handle)
-			size += g.table.copySize(e.handle, true)
-		}
-		l.rest(q) // nobody may ever come for what it was lent
-		if q.ready() > 0 {
-			l.markReady(q)
-		}
+	t.untilMs, t.until = g.w.now.WallMs+lasts, g.w.now.Lease+msOf(lasts)
+	if t.asked, known = g.scheduler.pull(&g.batch, t.topic, t.most, lasts); !known {
+		return false
+	}
+	for range t.asked {
+		g.items = append(g.items, item{kind: pullItem, pull: t})
 	}
 	if t.pending = len(t.asked); t.pending == 0 {
 		t.answer(nil)
@@ -117,63 +100,13 @@ func (l *scheduler) pullFor(t *pullRequest) bool {
 	return true
 }
 
-// nextPullable takes the first timer of a pulled topic that may go out of its destination queue.
-func (l *scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
-	for budget := popBudget; budget > 0; budget-- {
-		n := q.next(l.group.w.mono)
-		if n == nil {
-			return e, false
-		}
-		switch e = n.head(); {
-		case !l.stands(e) || q.keys != nil && !l.mayGo(q, e):
-			n.pop()
-			l.review(e.handle)
-		case q.resumedMs-e.dueMs > missedAfterMs && l.missed(e):
-			n.pop()
-			l.group.w.touchNext(l.group)
-		case e.dueMs > l.group.w.nowMs: // the clock stepped back
-			n.pop()
-			l.due.exact.push(e)
-		case q.limiterUse != nil && !l.admit(n):
-			q.fullUntil = l.group.w.mono + limitPoll
-			return e, false
-		default:
-			n.pop()
-			return e, true
-		}
-	}
-	return e, false
-}
-
-// reserve counts a lease that is being proposed for a consumer: it has its key, and its share of the limit. What becomes of it, review sees.
-func (l *scheduler) reserve(q *topicQueue, e entry) {
-	l.consumers.reserved[e.handle] = e.seq
-	if q.keys != nil {
-		k := l.keys.refs[e.handle].key
-		l.clearHead(k)
-		k.leased++
-		k.holder = e.handle
-		l.keys.refs[e.handle] = keyRef{key: k, seq: e.seq, leased: true}
-	}
-	if q.limiterUse != nil {
-		l.limits.carried[e.handle] = carriedLease{seq: e.seq, limit: q.limiterUse.limit}
-	}
-}
-
 // granted is told how one lease was applied.
 func (t *pullRequest) granted(g *group, r *timer.Result) {
 	h := t.asked[len(t.asked)-t.pending]
-	seq := g.scheduler.consumers.reserved[h]
-	delete(g.scheduler.consumers.reserved, h)
 	t.pending--
-	if r.Code != timer.OK {
-		g.table.Rearm(h, seq) // it may have changed, or the delivery of its topic alone
-	} else {
-		d := g.table.Due(r.Handle)
-		g.scheduler.overlap(r.Handle, d.Seq, d.Fence)
-		if t.wait != nil && g.w.lease < t.until { // else others may have had it since: this process stood still
-			t.pulled = append(t.pulled, PulledTimer{Shard: g.id, Handle: r.Handle, UntilMs: t.untilMs, Timer: g.table.Copy(r.Handle)})
-		}
+	g.scheduler.pulled(h, r)
+	if r.Code == timer.OK && t.wait != nil && g.w.now.Lease < t.until { // else others may have had it since: this process stood still
+		t.pulled = append(t.pulled, PulledTimer{Shard: g.id, Handle: r.Handle, UntilMs: t.untilMs, Timer: g.table.Copy(r.Handle)})
 	}
 	if t.pending == 0 {
 		t.answer(nil)
@@ -182,11 +115,8 @@ func (t *pullRequest) granted(g *group, r *timer.Result) {
 
 // dropped is told that the log did not take a lease.
 func (t *pullRequest) dropped(g *group) {
-	h := t.asked[len(t.asked)-t.pending]
-	delete(g.scheduler.consumers.reserved, h)
-	g.scheduler.review(h)
+	g.scheduler.pullDropped(t.asked[len(t.asked)-t.pending])
 	t.pending--
-	g.scheduler.due.rearming, g.scheduler.due.rearmFrom = true, 0
 	if t.pending == 0 {
 		t.answer(g.timeoutError())
 	}
@@ -248,4 +178,24 @@ func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, s
 		return out, nil
 	}
 	return nil, err
+}
+
+// Candidates are the first of what is ready of a topic in the shards that this node leads, in order.
+func (h *Host) Candidates(_ context.Context, topic timer.TopicID, most int) ([]Candidate, error) {
+	var mu sync.Mutex
+	var out []Candidate
+	h.onWorkers(func(w *worker) {
+		var leads []*scheduler
+		for _, g := range w.groups {
+			if g.scheduler != nil {
+				leads = append(leads, g.scheduler)
+			}
+		}
+		list := topCandidates(leads, topic, most)
+		mu.Lock()
+		defer mu.Unlock()
+		out = append(out, list...)
+	})
+	SortCandidates(out)
+	return out[:min(len(out), most)], nil
 }

@@ -1,12 +1,13 @@
 package shard
 
 import (
-	"context"
 	"slices"
-	"sync"
 
 	"carillon/timer"
 )
+
+// pullBytes is where the answer to one take from one shard is full.
+const pullBytes = 8 << 20
 
 // What a topic that is pulled has ready. Its timers wait in one destination queue of each shard until somebody takes them (see pull.go). Who pulls
 // first looks at the heads of all shards, here and on other nodes, so that what comes first is taken first; then takes.
@@ -80,15 +81,14 @@ func (l *scheduler) renotifyReady() {
 
 func (l *scheduler) call(q *topicQueue) {
 	if n := q.ready(); n > 0 && l.mayPull(q) {
-		l.group.w.host.cfg.Ready(q.id, n)
+		l.cfg.ready(q.id, n)
 	}
 }
 
 // mayPull reports that nothing but a taker is missing.
 func (l *scheduler) mayPull(q *topicQueue) bool {
-	g := l.group
-	return l.active && l.mayStart() && g.transferee == 0 && !g.w.host.draining.Load() && q.pulled() && !q.topic.Paused && q.fullUntil <= g.w.mono &&
-		g.table.delivers(q.id, true)
+	return l.active && l.mayStart() && !l.env.handingOver() && q.pulled() && !q.topic.Paused && q.fullUntil <= l.now.Mono &&
+		l.table.delivers(q.id, true)
 }
 
 // ready is how many timers wait, those counted in that have changed meanwhile.
@@ -102,28 +102,29 @@ func (q *topicQueue) ready() (n int) {
 // spot is a place in a destination queue's heap: after it come those below it.
 type spot struct {
 	entry
-	group *group
-	heap  *heap[entry]
-	at    int
+	scheduler *scheduler
+	heap      *heap[entry]
+	at        int
 }
 
 func (p spot) before(o spot) bool { return p.entry.before(o.entry) }
 
-// topCandidates finds the first of what is ready in the given groups, in order, and changes nothing. It walks the heaps from their tops, so it
+// topCandidates finds the first of what is ready in the given shards, in order, and changes nothing. It walks the heaps from their tops, so it
 // looks at little more than it returns.
-func topCandidates(groups []*group, topic timer.TopicID, most int) []Candidate {
+func topCandidates(schedulers []*scheduler, topic timer.TopicID, most int) []Candidate {
 	var front heap[spot]
-	for _, g := range groups {
-		if g.scheduler == nil || g.scheduler.due.topics[topic] == nil || !g.scheduler.mayPull(g.scheduler.due.topics[topic]) {
+	for _, l := range schedulers {
+		q := l.due.topics[topic]
+		if q == nil || !l.mayPull(q) {
 			continue
 		}
-		for _, n := range g.scheduler.due.topics[topic].lanes {
+		for _, n := range q.lanes {
 			for _, h := range []*heap[entry]{&n.fresh, &n.backlog} {
-				for h.len() > 0 && !g.scheduler.stands(h.top()) {
+				for h.len() > 0 && !l.stands(h.top()) {
 					h.pop() // for good
 				}
 				if h.len() > 0 {
-					front.push(spot{h.top(), g, h, 0})
+					front.push(spot{h.top(), l, h, 0})
 				}
 			}
 		}
@@ -133,26 +134,101 @@ func topCandidates(groups []*group, topic timer.TopicID, most int) []Candidate {
 		p := front.pop()
 		for _, below := range [...]int{2*p.at + 1, 2*p.at + 2} {
 			if below < p.heap.len() {
-				front.push(spot{p.heap.items[below], p.group, p.heap, below})
+				front.push(spot{p.heap.items[below], p.scheduler, p.heap, below})
 			}
 		}
-		if p.group.scheduler.stands(p.entry) {
-			out = append(out, Candidate{p.group.id, p.priority, p.dueMs, p.group.table.copySize(p.handle, true)})
+		if p.scheduler.stands(p.entry) {
+			out = append(out, Candidate{p.scheduler.cfg.shard, p.priority, p.dueMs, p.scheduler.table.copySize(p.handle, true)})
 		}
 	}
 	return out
 }
 
-// Candidates are the first of what is ready of a topic in the shards that this node leads, in order.
-func (h *Host) Candidates(_ context.Context, topic timer.TopicID, most int) ([]Candidate, error) {
-	var mu sync.Mutex
-	var out []Candidate
-	h.onWorkers(func(w *worker) {
-		list := topCandidates(w.groups, topic, most)
-		mu.Lock()
-		defer mu.Unlock()
-		out = append(out, list...)
-	})
-	SortCandidates(out)
-	return out[:min(len(out), most)], nil
+// pull proposes leases for one consumer; known false: it cannot be said yet what goes first.
+func (l *scheduler) pull(b *Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
+	q := l.due.topics[topic]
+	if q == nil || !l.mayPull(q) {
+		return nil, true
+	}
+	if q.keys != nil && (!l.due.caughtUp || len(q.moving) > 0 || len(l.due.compacting) > 0) || l.keys.scanning && (q.keys != nil || q.limiterUse != nil) {
+		return nil, false
+	}
+	for size := 0; len(asked) < most && size < pullBytes; {
+		e, ok := l.nextPullable(q)
+		if !ok {
+			break
+		}
+		l.reserve(q, e)
+		b.Pull(leaseMs, e.handle, e.seq, e.rev)
+		asked = append(asked, e.handle)
+		size += l.table.copySize(e.handle, true)
+	}
+	l.rest(q) // nobody may ever come for what it was lent
+	if q.ready() > 0 {
+		l.markReady(q)
+	}
+	return asked, true
+}
+
+// nextPullable takes the first timer of a pulled topic that may go out of its destination queue.
+func (l *scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
+	for budget := popBudget; budget > 0; budget-- {
+		n := q.next(l.now.Mono)
+		if n == nil {
+			return e, false
+		}
+		switch e = n.head(); {
+		case !l.stands(e) || q.keys != nil && !l.mayGo(q, e):
+			n.pop()
+			l.review(e.handle)
+		case q.resumedMs-e.dueMs > missedAfterMs && l.missed(e):
+			n.pop()
+			l.env.wakeNext()
+		case e.dueMs > l.now.WallMs: // the clock stepped back
+			n.pop()
+			l.due.exact.push(e)
+		case q.limiterUse != nil && !l.admit(n):
+			q.fullUntil = l.now.Mono + limitPoll
+			return e, false
+		default:
+			n.pop()
+			return e, true
+		}
+	}
+	return e, false
+}
+
+// reserve counts a lease that is being proposed for a consumer: it has its key, and its share of the limit. What becomes of it, review sees.
+func (l *scheduler) reserve(q *topicQueue, e entry) {
+	l.consumers.reserved[e.handle] = e.seq
+	if q.keys != nil {
+		k := l.keys.refs[e.handle].key
+		l.clearHead(k)
+		k.leased++
+		k.holder = e.handle
+		l.keys.refs[e.handle] = keyRef{key: k, seq: e.seq, leased: true}
+	}
+	if q.limiterUse != nil {
+		l.limits.carried[e.handle] = carriedLease{seq: e.seq, limit: q.limiterUse.limit}
+	}
+}
+
+// pulled is told how a consumer's lease was applied.
+func (l *scheduler) pulled(h timer.Handle, r *timer.Result) {
+	seq := l.consumers.reserved[h]
+	delete(l.consumers.reserved, h)
+	if r.Code != timer.OK {
+		l.table.Rearm(h, seq) // it may have changed, or the delivery of its topic alone
+		return
+	}
+	l.applied(r.Handle)
+	d := l.table.Due(r.Handle)
+	l.overlap(r.Handle, d.Seq, d.Fence)
+}
+
+// pullDropped is told that the log did not take a consumer's lease.
+func (l *scheduler) pullDropped(h timer.Handle) {
+	delete(l.consumers.reserved, h)
+	l.review(h)
+	l.rearmAll()
 }

@@ -58,7 +58,7 @@ func (g *group) enterQuarantine(why error) {
 		g.quarantine.why = why
 		return
 	}
-	g.quarantine = &quarantine{why: why, from: g.store.offset, since: g.w.mono}
+	g.quarantine = &quarantine{why: why, from: g.store.offset, since: g.w.now.Mono}
 	g.w.host.cfg.Logger.Error("this replica's state is wrong: it leads nothing until it has another replica's in its place",
 		"shard", uint32(g.id), "why", why)
 	if run := g.w.snapshot; run != nil && run.group == g {
@@ -105,8 +105,8 @@ func (g *group) memoryFailed() {
 		g.w.host.fail(fmt.Errorf("shard %d: %w; a restart makes it anew from the disk", g.id, ErrMemoryFault))
 	case len(g.trusted()) > 0:
 		g.enterQuarantine(ErrMemoryFault)
-	case g.w.mono >= g.compare.tellAt: // it may be all that there is: it goes on, and has the others speak
-		g.compare.tellAt = g.w.mono + compareEach
+	case g.w.now.Mono >= g.compare.tellAt: // it may be all that there is: it goes on, and has the others speak
+		g.compare.tellAt = g.w.now.Mono + compareEach
 		g.askWhoIsRight()
 	}
 }
@@ -128,15 +128,15 @@ func (g *group) tickQuarantine() {
 	}
 	q := g.quarantine
 	g.endUselessLead()
-	if q == nil || q.received != nil || g.w.mono < q.askAt {
+	if q == nil || q.received != nil || g.w.now.Mono < q.askAt {
 		g.takeRefill()
 		return
 	}
-	q.askAt = g.w.mono + refillAskEach
+	q.askAt = g.w.now.Mono + refillAskEach
 	g.askWhoIsRight()
 	if sources := g.trusted(); len(sources) > 0 {
 		q.from = max(q.from, g.store.offset)
-		g.sendRefillRequest(sources[int((g.w.mono-q.since)/refillNext)%len(sources)], q.from)
+		g.sendRefillRequest(sources[int((g.w.now.Mono-q.since)/refillNext)%len(sources)], q.from)
 	}
 }
 
@@ -149,8 +149,8 @@ func (g *group) endUselessLead() {
 	case !g.leader:
 		q.led = 0
 	case q.led == 0:
-		q.led = g.w.mono
-	case g.w.mono-q.led >= leadsUseless:
+		q.led = g.w.now.Mono
+	case g.w.now.Mono-q.led >= leadsUseless:
 		g.w.host.fail(fmt.Errorf("shard %d: %w, and no other replica can take over; a restart makes it anew from the disk", g.id, ErrMemoryFault))
 	}
 }
@@ -182,7 +182,7 @@ func (g *group) hearRefillRequest(from uint64, body []byte) {
 		i = len(g.refills)
 		g.refills = append(g.refills, refillRequest{replica: replica})
 	}
-	g.refills[i].least, g.refills[i].until = least, g.w.mono+refillKept
+	g.refills[i].least, g.refills[i].until = least, g.w.now.Mono+refillKept
 	g.tickRefills()
 }
 
@@ -193,7 +193,7 @@ func (g *group) tickRefills() {
 	}
 	members := g.members()
 	g.refills = slices.DeleteFunc(g.refills, func(q refillRequest) bool {
-		return g.w.mono > q.until && !q.sending || !slices.Contains(members, q.replica)
+		return g.w.now.Mono > q.until && !q.sending || !slices.Contains(members, q.replica)
 	})
 	for i := range g.refills {
 		q := &g.refills[i]

@@ -17,7 +17,7 @@ func (l *scheduler) refresh() {
 			continue
 		}
 		if q.topic != nil && q.topic.Paused && topic != nil && !topic.Paused {
-			q.resumedMs = l.group.w.nowMs
+			q.resumedMs = l.now.WallMs
 		}
 		same := topic != nil && q.topic != nil && reflect.DeepEqual(&topic.Policy, &q.topic.Policy)
 		q.topic = topic
@@ -69,7 +69,7 @@ func (l *scheduler) reroute(q *topicQueue) {
 		q.moving = append(q.moving, old)
 	}
 	q.lanes = nil
-	l.group.w.touch(l.group)
+	l.env.wake()
 }
 
 // move queues timers of changed topics anew, as many as one turn may.
@@ -83,7 +83,7 @@ func (l *scheduler) move() {
 		budget -= l.moveSome(q, budget)
 	}
 	if len(l.due.rerouting) > 0 {
-		l.group.w.touchNext(l.group)
+		l.env.wakeNext()
 	}
 }
 
@@ -95,7 +95,7 @@ func (l *scheduler) moveSome(q *topicQueue, budget int) (used int) {
 			last := len(h.items) - 1
 			e := h.items[last]
 			h.items = h.items[:last]
-			l.classify(e, max(e.dueMs, l.group.w.nowMs+l.due.lookAhead.Milliseconds()))
+			l.classify(e, max(e.dueMs, l.now.WallMs+l.due.lookAhead.Milliseconds()))
 		}
 	}
 	if old.len() == 0 {

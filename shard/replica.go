@@ -180,7 +180,7 @@ func (g *group) reset() {
 	g.compare, g.refills, g.stopped = comparison{}, nil, nil
 	g.wakeMs = math.MaxInt64 // what it waited for is gone, and would keep its worker awake
 	if g.table != nil {
-		g.table = NewTable(g.id, 0)
+		g.setTable(NewTable(g.id, 0))
 	}
 }
 

@@ -15,14 +15,14 @@ const awaitLimit = 300 * time.Millisecond
 // awaitsLeader reports that nobody leads, for a moment only: whoever has a command meanwhile does better to wait here for who will than
 // to look around.
 func (g *group) awaitsLeader() bool {
-	return g.raft != nil && g.table != nil && !g.leader && g.leaderless && g.w.mono-g.leaderlessSince < awaitLimit
+	return g.raft != nil && g.table != nil && !g.leader && g.leaderless && g.w.now.Mono-g.leaderlessSince < awaitLimit
 }
 
 // leadChanged takes note of who leads; commands that waited for it are told.
 func (g *group) leadChanged(lead uint64) {
 	switch {
 	case lead == raft.None && !g.leaderless:
-		g.leaderless, g.leaderlessSince = true, g.w.mono
+		g.leaderless, g.leaderlessSince = true, g.w.now.Mono
 	case lead != raft.None && g.leaderless:
 		g.leaderless = false
 		if lead != g.replica && !g.leader {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"carillon/clocks"
 	"carillon/timer"
 	"carillon/timer/recurrence"
 	"carillon/wheel"
@@ -31,7 +32,10 @@ const (
 // Invariant (I3, I4): a call starts only for a lease that this leader proposed, saw applied in its own term, and whose due time its
 // wall clock has reached.
 type scheduler struct {
-	group  *group
+	cfg    schedulerConfig
+	env    surroundings
+	table  *Table         // the replica's; see group.setTable
+	now    *clocks.Moment // of the worker's turn
 	random *rand.Rand
 
 	active     bool
@@ -82,6 +86,41 @@ type outcomes struct {
 	overlaps []overlap
 }
 
+// schedulerConfig is what a scheduler works with, the same for as long as it is there.
+type schedulerConfig struct {
+	shard      timer.ShardID
+	owner      Incarnation // this process
+	seed       uint64
+	dispatcher Dispatcher
+	topics     Topics
+	observer   Observer
+	ready      func(timer.TopicID, int) // see Config.Ready
+	limiters   *limits                  // of the node, shared by all schedulers
+	zones      *recurrence.Zones
+}
+
+// surroundings is what a scheduler asks of the replica that it belongs to. Methods are called on the replica's worker, but for post.
+type surroundings interface {
+	wake()     // the scheduler is run once more in this turn of the worker
+	wakeNext() // … in another, at once after this one
+	// post has an event run on the worker; stopped: the host has stopped, and it runs on any goroutine. Any may call post.
+	post(event func(stopped bool))
+	background(job func()) // runs what may take long on another goroutine
+
+	proposed(kind itemKind, lease *activeLease) // says what the last item of the entry was for
+	confirm(then func(error))                   // asks a majority whether this node still leads
+	handingOver() bool                          // nothing new is begun: the leadership goes to another replica, or the node stops
+	present() bool                              // the node has a replica, and so the table goes on
+	ended(Incarnation) bool                     // that process is known to have ended
+
+	resume([]*op)             // has client changes go on that waited for a lease, before others
+	refuse([]*op)             // answers them that this node does not lead
+	sendReport(*activeLease)  // tells whoever leads how a lease ended
+	zoneUnread(string, error) // a time zone cannot be read
+	fired(timer.TopicID, *Outcome)
+	canaryPassed()
+}
+
 type routeKey struct {
 	topic  timer.TopicID
 	target Target
@@ -101,19 +140,19 @@ type outcomeItem struct {
 	lease *activeLease
 }
 
-func newScheduler(g *group) *scheduler {
+func newScheduler(cfg schedulerConfig, env surroundings, now *clocks.Moment) *scheduler {
 	return &scheduler{
-		group:  g,
-		random: rand.New(rand.NewPCG(g.w.host.cfg.Seed, uint64(g.id))),
+		cfg: cfg, env: env, now: now,
+		random: rand.New(rand.NewPCG(cfg.seed, uint64(cfg.shard))),
 		limits: topicLimits{carriedOver: map[timer.Handle]carriedLease{}},
-		series: seriesTimes{calendar: recurrence.Calendar{Zones: g.w.host.zones}},
+		series: seriesTimes{calendar: recurrence.Calendar{Zones: cfg.zones}},
 	}
 }
 
 // begin starts a leadership, after the takeover was applied. What it keeps of the one before are the leases
 // whose calls still run, those that consumers had at its end, and those that were acked lately.
 func (l *scheduler) begin() {
-	l.active, l.since = true, l.group.w.mono
+	l.active, l.since = true, l.now.Mono
 	l.leadership++
 	l.timed, l.doubted, l.confirming = false, false, false
 	led := l.leases.byTimer != nil
@@ -159,9 +198,7 @@ func (l *scheduler) end() {
 	l.leases.blocked = nil
 	for _, h := range l.activeHandles() {
 		f := l.leases.byTimer[h]
-		for _, o := range f.waiting {
-			o.answer(timer.Result{}, l.group.notLeader())
-		}
+		l.env.refuse(f.waiting)
 		f.waiting = nil
 		switch f.phase {
 		case started: // it goes on, and is reported when it ends
@@ -182,7 +219,7 @@ func (l *scheduler) run() {
 	if !l.active {
 		return
 	}
-	if l.group.w.sure() && !l.timed {
+	if l.sure() && !l.timed {
 		l.timed = true
 		l.rebase()
 	}
@@ -192,7 +229,7 @@ func (l *scheduler) run() {
 		l.scanInherited()
 		l.expireLeases()
 	}
-	if l.group.w.sure() {
+	if l.sure() {
 		l.takeDue()
 	}
 	l.realign()
@@ -209,20 +246,19 @@ func (l *scheduler) run() {
 
 // takeDue moves the wheel on and queues what is due within the look-ahead.
 func (l *scheduler) takeDue() {
-	g := l.group
-	horizon := g.w.nowMs + l.due.lookAhead.Milliseconds()
-	l.due.caughtUp = g.table.Advance(horizon, wheelBudget)
+	horizon := l.now.WallMs + l.due.lookAhead.Milliseconds()
+	l.due.caughtUp = l.table.Advance(horizon, wheelBudget)
 	if !l.due.caughtUp {
-		g.w.touchNext(g)
+		l.env.wakeNext()
 	}
 	for l.due.later.len() > 0 && l.due.later.top().dueMs <= horizon {
 		l.classify(l.due.later.pop(), horizon)
 	}
-	for l.due.exact.len() > 0 && l.due.exact.top().dueMs <= g.w.nowMs {
+	for l.due.exact.len() > 0 && l.due.exact.top().dueMs <= l.now.WallMs {
 		l.classify(l.due.exact.pop(), horizon)
 	}
 	for taken := 0; taken < popBudget; {
-		n := g.table.Pop(l.due.popped[:])
+		n := l.table.Pop(l.due.popped[:])
 		for _, h := range l.due.popped[:n] {
 			l.sort(timer.Handle(h), horizon)
 		}
@@ -232,7 +268,7 @@ func (l *scheduler) takeDue() {
 		}
 	}
 	l.due.caughtUp = false
-	g.w.touchNext(g)
+	l.env.wakeNext()
 }
 
 // unpark brings back the topics that waited for the whole of what is due, or for those who block their keys, to be known.
@@ -245,20 +281,20 @@ func (l *scheduler) unpark() {
 
 // sort decides what a timer that left the wheel needs.
 func (l *scheduler) sort(h timer.Handle, horizon int64) {
-	d := l.group.table.Due(h)
+	d := l.table.Due(h)
 	if d.State != timer.Dead && !l.hasZone(h, &d) {
-		l.group.table.Arm(h, horizon+zoneWait.Milliseconds())
+		l.table.Arm(h, horizon+zoneWait.Milliseconds())
 		return
 	}
 	e := entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev, priority: d.Priority}
 	switch d.State {
 	case timer.Scheduled:
-		if d.ExpiresMs != 0 && l.group.w.nowMs > d.ExpiresMs {
+		if d.ExpiresMs != 0 && l.now.WallMs > d.ExpiresMs {
 			l.out.expires = append(l.out.expires, e)
 			return
 		}
 		if d.ExpiresMs != 0 && d.NextMs > d.ExpiresMs { // it came for its expiry, which is ahead by the look-ahead
-			l.group.table.Arm(h, horizon+d.ExpiresMs+1-l.group.w.nowMs)
+			l.table.Arm(h, horizon+d.ExpiresMs+1-l.now.WallMs)
 			return
 		}
 		if l.missed(e) {
@@ -268,8 +304,8 @@ func (l *scheduler) sort(h timer.Handle, horizon int64) {
 	case timer.Leased:
 		l.leaseEnded(h, &d)
 	case timer.Dead:
-		if d.RetainMs > l.group.w.nowMs {
-			l.group.table.Arm(h, horizon+d.RetainMs-l.group.w.nowMs)
+		if d.RetainMs > l.now.WallMs {
+			l.table.Arm(h, horizon+d.RetainMs-l.now.WallMs)
 			return
 		}
 		l.out.forgets = append(l.out.forgets, e)
@@ -279,16 +315,15 @@ func (l *scheduler) sort(h timer.Handle, horizon int64) {
 // classify queues a scheduled timer in its destination queue, or in the line of its key. One with an expiry also stays in the wheel for that
 // moment, in case its gates stay shut.
 func (l *scheduler) classify(e entry, horizon int64) {
-	g := l.group
 	if e.dueMs > horizon {
 		e.priority = 0 // they come back in order of time
 		l.due.later.push(e)
 		return
 	}
-	if !g.table.Live(e.handle, e.seq) {
+	if !l.table.Live(e.handle, e.seq) {
 		return
 	}
-	d := g.table.Due(e.handle)
+	d := l.table.Due(e.handle)
 	if d.Rev != e.rev || d.State != timer.Scheduled {
 		return
 	}
@@ -297,13 +332,13 @@ func (l *scheduler) classify(e entry, horizon int64) {
 	if e.dueMs = d.NextMs + l.spread(q, &d, e.handle); e.dueMs > horizon {
 		at := e.dueMs
 		if d.ExpiresMs != 0 {
-			at = min(at, horizon+d.ExpiresMs+1-g.w.nowMs)
+			at = min(at, horizon+d.ExpiresMs+1-l.now.WallMs)
 		}
-		g.table.Arm(e.handle, at)
+		l.table.Arm(e.handle, at)
 		return
 	}
 	switch {
-	case q.topic != nil && (q.topic.Policy.Rate.PerSecond > 0 || q.pulled()) && e.dueMs > g.w.nowMs:
+	case q.topic != nil && (q.topic.Policy.Rate.PerSecond > 0 || q.pulled()) && e.dueMs > l.now.WallMs:
 		e.priority = 0
 		l.due.exact.push(e)
 	case q.keys != nil:
@@ -312,18 +347,18 @@ func (l *scheduler) classify(e entry, horizon int64) {
 		l.queueIn(l.destQueue(d.Topic, d.Target), e)
 	}
 	if d.ExpiresMs != 0 {
-		g.table.Arm(e.handle, horizon+d.ExpiresMs+1-g.w.nowMs)
+		l.table.Arm(e.handle, horizon+d.ExpiresMs+1-l.now.WallMs)
 	}
 }
 
 // queueUp puts a timer into its destination queue.
 func (l *scheduler) queueUp(e entry) {
-	d := l.group.table.Due(e.handle)
+	d := l.table.Due(e.handle)
 	l.queueIn(l.destQueue(d.Topic, d.Target), e)
 }
 
 func (l *scheduler) queueIn(n *destQueue, e entry) {
-	if !n.queue.pulled() && l.group.w.nowMs-e.dueMs > backlogAfterMs {
+	if !n.queue.pulled() && l.now.WallMs-e.dueMs > backlogAfterMs {
 		n.backlog.push(e)
 	} else {
 		n.fresh.push(e)
@@ -353,11 +388,11 @@ func (l *scheduler) destQueue(id timer.TopicID, target Target) *destQueue {
 	var dest Destination // nil: no way to deliver as things stand
 	switch {
 	case id == canaryTopic:
-		dest = canaryDest{l.group}
+		dest = canaryDest{l}
 	case q.pulled(): // one destination queue for all
 	case q.topic != nil:
-		own := l.group.table.Callback(target)
-		if d, err := l.group.w.host.cfg.Dispatcher.Route(q.topic, &own); err == nil {
+		own := l.table.Callback(target)
+		if d, err := l.cfg.dispatcher.Route(q.topic, &own); err == nil {
 			dest = d
 		}
 	}
@@ -378,13 +413,13 @@ func (l *scheduler) topic(id timer.TopicID) *timer.Topic {
 	if id == canaryTopic {
 		return canaryOf
 	}
-	t, _ := l.group.w.host.cfg.Topics.Topic(id)
+	t, _ := l.cfg.topics.Topic(id)
 	return t
 }
 
 // retention is how long a timer of the topic stays a dead letter, in ms.
 func (l *scheduler) retention(h timer.Handle) int64 {
-	if t := l.topic(l.group.table.Due(h).Topic); t != nil {
+	if t := l.topic(l.table.Due(h).Topic); t != nil {
 		return t.Policy.DeadRetentionMs
 	}
 	return timer.DefaultPolicy().DeadRetentionMs
@@ -403,9 +438,81 @@ func (l *scheduler) join(q *topicQueue) {
 
 // reopen brings back destination queues whose breaker may let a call through again.
 func (l *scheduler) reopen() {
-	for l.due.shut.len() > 0 && l.due.shut.top().until <= l.group.w.mono {
+	for l.due.shut.len() > 0 && l.due.shut.top().until <= l.now.Mono {
 		n := l.due.shut.pop().queue
-		n.shutMs = l.group.w.nowMs
+		n.shutMs = l.now.WallMs
 		l.join(n.queue)
 	}
+}
+
+// doubt has nothing started any more until a majority has said that this node still leads.
+func (l *scheduler) doubt() {
+	l.doubted = true
+	l.env.wake()
+}
+
+// confirm asks, if that is not being done.
+func (l *scheduler) confirm() {
+	if !l.active || !l.doubted || l.confirming {
+		return
+	}
+	l.confirming = true
+	leadership := l.leadership
+	l.env.confirm(func(err error) {
+		if l.leadership != leadership {
+			return // another leadership has begun, with an entry that a majority has
+		}
+		l.confirming = false
+		if err == nil {
+			l.doubted = false
+		}
+		l.env.wakeNext()
+	})
+}
+
+// sure reports that what is due by the wall clock may be done.
+func (l *scheduler) sure() bool { return l.now.Trust == clocks.Sure }
+
+// mayStart reports that calls may be started, and timers be given to consumers.
+func (l *scheduler) mayStart() bool { return l.sure() && !l.doubted }
+
+// tick is what a scheduler does every 50 ms or so, whoever leads and even if the replica is gone.
+func (l *scheduler) tick() {
+	l.reportAll()
+	l.realignOpen()
+	l.endCarriedOver(false)
+	l.renotifyReady()
+}
+
+// hasProposals reports that there is something for the next entry.
+func (l *scheduler) hasProposals() bool {
+	o := &l.out
+	return l.active && len(o.outcomes)+len(o.expires)+len(o.forgets)+len(o.skips)+len(o.overlaps)+len(l.due.runnable) > 0
+}
+
+// nextWake is when something falls due, in wall ms.
+func (l *scheduler) nextWake() int64 {
+	if !l.active {
+		return 1<<63 - 1
+	}
+	at := l.endWakeMs()
+	if l.due.shut.len() > 0 {
+		at = min(at, l.now.WallMs+(l.due.shut.top().until-l.now.Mono+time.Millisecond-1).Milliseconds())
+	}
+	if !l.mayStart() {
+		return at // what is due waits for a tick
+	}
+	if ms, ok := l.table.NextDue(); ok {
+		at = min(at, ms-l.due.lookAhead.Milliseconds())
+	}
+	if l.leases.held.len() > 0 {
+		at = min(at, l.leases.held.top().dueMs)
+	}
+	if l.due.exact.len() > 0 {
+		at = min(at, l.due.exact.top().dueMs)
+	}
+	if l.due.later.len() > 0 {
+		at = min(at, l.due.later.top().dueMs-l.due.lookAhead.Milliseconds())
+	}
+	return at
 }

@@ -163,11 +163,11 @@ func TestGivenBackIsHidden(t *testing.T) {
 	g := r.host.groups[1]
 	h, _ := r.table().Lookup(1, "a")
 	v := r.table().Read(1, "a")
-	if g.overlay(v); r.table().Due(h).State != timer.Leased || v.State != timer.Scheduled || v.Attempts != 0 {
+	if g.scheduler.overlay(v); r.table().Due(h).State != timer.Leased || v.State != timer.Scheduled || v.Attempts != 0 {
 		t.Errorf("while its lease is given back: %+v", v)
 	}
 	list := make([]timer.Counts, 1)
-	g.count([]timer.TopicID{1}, list)
+	g.scheduler.count([]timer.TopicID{1}, list)
 	if c := list[0]; c.Scheduled != 1 || c.Leased != 0 {
 		t.Errorf("counts %+v", c)
 	}

@@ -15,7 +15,7 @@ func (w *worker) tickScrub() {
 	budget := scrubSlots
 	for range w.groups {
 		g := w.groups[w.scrubTurn%len(w.groups)]
-		if g.raft != nil && !g.damaged && w.mono >= g.scrubAt {
+		if g.raft != nil && !g.damaged && w.now.Mono >= g.scrubAt {
 			done, sound := g.scrub(budget)
 			if !done {
 				return // it goes on in the next tick
@@ -23,7 +23,7 @@ func (w *worker) tickScrub() {
 			if budget -= g.scrubCost(); !sound {
 				g.memoryFailed()
 			}
-			g.scrubAt = w.mono + scrubEach
+			g.scrubAt = w.now.Mono + scrubEach
 		}
 		w.scrubTurn++
 		if budget <= 0 {

@@ -36,5 +36,5 @@ func (g *group) replaceState(state any) {
 		g.meta.machine.Replace(state)
 		return
 	}
-	g.table = state.(*Table)
+	g.setTable(state.(*Table))
 }

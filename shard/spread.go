@@ -8,9 +8,9 @@ func (l *scheduler) spread(q *topicQueue, d *Due, h timer.Handle) int64 {
 	if q.topic == nil || q.topic.Policy.SpreadMs <= 0 || d.Attempts > 0 || q.topic.Policy.Ordered {
 		return 0
 	}
-	hash := l.group.table.IDHash(h)
+	hash := l.table.IDHash(h)
 	if q.topic.Policy.Serial {
-		hash = l.group.table.KeyHash(h)
+		hash = l.table.KeyHash(h)
 	}
 	return int64(hash % uint64(q.topic.Policy.SpreadMs))
 }

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -70,40 +69,15 @@ func (g *group) stats(s *Stats) {
 	if g.fault() != "" || g.compare.differs {
 		s.Faults++
 	}
-	if g.table == nil || !g.scheduler.active {
+	if g.table == nil || !g.scheduler.leads() {
 		return
 	}
-	c := g.table.Totals()
-	canary := g.table.Counts(canaryTopic)
-	s.Scheduled += c.Scheduled - canary.Scheduled
-	s.Leased += c.Leased - canary.Leased
-	s.Done += c.Done - canary.Done
+	c := g.scheduler.totals()
+	s.Scheduled += c.Scheduled
+	s.Leased += c.Leased
+	s.Done += c.Done
 	s.Dead += c.Dead
 	s.MemoryBytes += g.table.MemoryBytes()
 	s.SealedBy = g.table.targets.sealed.addTo(s.SealedBy)
-	for _, f := range g.scheduler.leases.byTimer {
-		if f.hidden() && f.queue.queue.id != canaryTopic {
-			s.Leased--
-			s.Scheduled++
-		}
-	}
-	for _, q := range g.scheduler.due.topics {
-		n, _ := q.overdue(g.w.nowMs)
-		s.Overdue += n
-	}
-}
-
-// overdue counts the timers of a topic that are due and wait for a gate, and how long the oldest has.
-func (q *topicQueue) overdue(nowMs int64) (n, oldestMs int64) {
-	n = int64(q.inLine)
-	for _, l := range slices.Concat(q.lanes, q.moving) {
-		for _, h := range []*heap[entry]{&l.fresh, &l.backlog} {
-			if h.len() == 0 {
-				continue
-			}
-			n += int64(h.len())
-			oldestMs = max(oldestMs, nowMs-h.top().dueMs)
-		}
-	}
-	return n, oldestMs
+	g.scheduler.overdue(func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
 }

@@ -162,7 +162,7 @@ func (h *Host) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then f
 	wait.left.Store(1)
 	r := &read{group: h.groups[id], deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait, serve: func(g *group, _ int) bool {
 		if found = g.table.Read(topic, timerID); found != nil {
-			g.overlay(found)
+			g.scheduler.overlay(found)
 		}
 		return true
 	}}
@@ -256,7 +256,7 @@ func (h *Host) Waiting() (events, operations, flights int) {
 		operations += int(w.queued.Load())
 		for _, g := range w.groups {
 			if g.scheduler != nil {
-				flights += len(g.scheduler.leases.byTimer)
+				flights += g.scheduler.inFlight()
 			}
 		}
 	}

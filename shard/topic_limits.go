@@ -31,7 +31,7 @@ func (l *scheduler) setLimit(q *topicQueue) {
 	switch {
 	case want == (q.limiterUse != nil):
 	case want:
-		q.limiterUse = l.group.w.host.limits.join(q.id, func() { l.group.w.box.post(&lent{scheduler: l, queue: q}) })
+		q.limiterUse = l.cfg.limiters.join(q.id, func() { l.env.post(func(stopped bool) { l.lent(q, stopped) }) })
 		for _, f := range l.leases.byTimer {
 			if f.queue.queue == q && f.limit == nil && f.phase != reporting {
 				f.limit = q.limiterUse.limit
@@ -39,35 +39,29 @@ func (l *scheduler) setLimit(q *topicQueue) {
 			}
 		}
 	default:
-		q.limiterUse.leave(l.group.w.mono)
+		q.limiterUse.leave(l.now.Mono)
 		q.limiterUse = nil
 	}
 }
 
-// lent tells a scheduler that a topic of its may lease one more.
-type lent struct {
-	scheduler *scheduler
-	queue     *topicQueue
-}
-
-func (e *lent) handle(w *worker) {
-	q := e.queue
-	if !e.scheduler.active || e.scheduler.due.topics[q.id] != q || q.limiterUse == nil {
+// lent is told that a topic may lease one more.
+func (l *scheduler) lent(q *topicQueue, stopped bool) {
+	if stopped || !l.active || l.due.topics[q.id] != q || q.limiterUse == nil {
 		return // what was lent went back when the place was given up
 	}
 	for _, n := range q.lanes {
-		n.shutMs = w.nowMs
+		n.shutMs = l.now.WallMs
 	}
-	e.scheduler.join(q)
-	w.touch(e.scheduler.group)
+	l.join(q)
+	l.env.wake()
 }
 
 // admit asks for leave to lease the head of a destination queue. Without it the topic waits to be told, or to ask again.
 func (l *scheduler) admit(n *destQueue) bool {
-	ok, wait := n.queue.limiterUse.acquire(n.queue.topic, l.group.w.mono)
+	ok, wait := n.queue.limiterUse.acquire(n.queue.topic, l.now.Mono)
 	if !ok {
-		n.shutMs = l.group.w.nowMs
-		l.due.shut.push(queueKey{l.group.w.mono + wait, n})
+		n.shutMs = l.now.WallMs
+		l.due.shut.push(queueKey{l.now.Mono + wait, n})
 	}
 	return ok
 }
@@ -75,14 +69,14 @@ func (l *scheduler) admit(n *destQueue) bool {
 // rest gives back what a topic was lent and cannot use now.
 func (l *scheduler) rest(q *topicQueue) {
 	if q.limiterUse != nil {
-		q.limiterUse.release(l.group.w.mono)
+		q.limiterUse.release(l.now.Mono)
 	}
 }
 
 // uncount ends what an active lease counts towards its topic's limit.
 func (l *scheduler) uncount(f *activeLease) {
 	if f.limit != nil {
-		f.limit.end(l.group.w.mono, f.called)
+		f.limit.end(l.now.Mono, f.called)
 		f.limit = nil
 	}
 }
@@ -110,9 +104,9 @@ func (l *scheduler) uncountCarried(h timer.Handle) {
 	if !ok {
 		return
 	}
-	if d := l.group.table.Due(h); d.Seq != c.seq || d.State != timer.Leased {
+	if d := l.table.Due(h); d.Seq != c.seq || d.State != timer.Leased {
 		delete(l.limits.carried, h)
-		c.limit.end(l.group.w.mono, true)
+		c.limit.end(l.now.Mono, true)
 	}
 }
 
@@ -121,18 +115,18 @@ func (l *scheduler) uncountCarried(h timer.Handle) {
 func (l *scheduler) endLimits() {
 	for _, id := range slices.Sorted(maps.Keys(l.due.topics)) { // who is lent what is given back here must not depend on chance
 		if q := l.due.topics[id]; q.limiterUse != nil {
-			q.limiterUse.leave(l.group.w.mono)
+			q.limiterUse.leave(l.now.Mono)
 			q.limiterUse = nil
 		}
 	}
 	for _, h := range slices.Sorted(maps.Keys(l.limits.carried)) {
-		c, d := l.limits.carried[h], l.group.table.Due(h)
+		c, d := l.limits.carried[h], l.table.Due(h)
 		if d.Seq == c.seq && d.State == timer.Leased && d.Holder != byCall {
 			c.until = l.holdsUntil(h, &d)
 			l.limits.carriedOver[h] = c
 			continue
 		}
-		c.limit.end(l.group.w.mono, true)
+		c.limit.end(l.now.Mono, true)
 	}
 	l.limits.carried = nil
 }
@@ -143,25 +137,25 @@ const leftGrace = 5 * time.Second
 
 // endCarriedOver ends the counting of what consumers had when the last leadership ended, and have no more; all: whatever it is.
 func (l *scheduler) endCarriedOver(all bool) {
-	if len(l.limits.carriedOver) == 0 || !all && l.group.w.mono < l.limits.carriedOverAt {
+	if len(l.limits.carriedOver) == 0 || !all && l.now.Mono < l.limits.carriedOverAt {
 		return
 	}
-	l.limits.carriedOverAt = l.group.w.mono + limitPoll
+	l.limits.carriedOverAt = l.now.Mono + limitPoll
 	for _, h := range slices.Sorted(maps.Keys(l.limits.carriedOver)) {
-		c, g := l.limits.carriedOver[h], l.group
+		c := l.limits.carriedOver[h]
 		over, until := all, c.until
-		if !over && g.raft != nil {
-			d := g.table.Due(h)
+		if !over && l.env.present() {
+			d := l.table.Due(h)
 			over = d.Seq != c.seq || d.State != timer.Leased
 			until += leftGrace
 		}
-		if !over && g.w.mono < until {
+		if !over && l.now.Mono < until {
 			continue
 		}
 		if !over { // whoever leads now may have prolonged it
-			g.w.host.limits.shares.Abandoned(c.limit.id)
+			l.cfg.limiters.shares.Abandoned(c.limit.id)
 		}
 		delete(l.limits.carriedOver, h)
-		c.limit.end(g.w.mono, true)
+		c.limit.end(l.now.Mono, true)
 	}
 }

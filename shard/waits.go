@@ -40,7 +40,7 @@ func (h *Host) Standings(_ context.Context, id timer.ShardID, topic timer.TopicI
 	g := h.groups[id]
 	wait := h.newWaiter(1)
 	look := func(*worker) {
-		if !g.serving || !g.scheduler.active {
+		if !g.serving || !g.scheduler.leads() {
 			err = g.notLeader()
 			return
 		}
@@ -66,18 +66,8 @@ func (h *Host) DueFor() map[Destination]int {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, g := range w.groups {
-			if g.table == nil || !g.scheduler.active {
-				continue
-			}
-			for _, q := range g.scheduler.due.topics {
-				if q.id == canaryTopic || q.pulled() {
-					continue
-				}
-				for _, n := range q.lanes {
-					if n.dest != nil && n.len() > 0 {
-						sum[n.dest] += n.len()
-					}
-				}
+			if g.table != nil && g.scheduler.leads() {
+				g.scheduler.dueFor(sum)
 			}
 		}
 	})
@@ -86,7 +76,7 @@ func (h *Host) DueFor() map[Destination]int {
 
 // standing looks one timer up in the queues.
 func (l *scheduler) standing(h timer.Handle) Standing {
-	d := l.group.table.Due(h)
+	d := l.table.Due(h)
 	s := Standing{Seq: d.Seq, State: d.State, Attempts: d.Attempts}
 	if d.State == timer.Scheduled {
 		s.Wait = l.waitOf(h, &d)
@@ -96,7 +86,7 @@ func (l *scheduler) standing(h timer.Handle) Standing {
 
 // waitOf finds what keeps a scheduled timer from its next attempt. It changes nothing.
 func (l *scheduler) waitOf(h timer.Handle, d *Due) timer.Wait {
-	now := l.group.w.nowMs
+	now := l.now.WallMs
 	if d.NextMs > now {
 		if d.inBackoff(now) {
 			return timer.Wait{For: timer.WaitBackoff}
@@ -134,7 +124,7 @@ func (l *scheduler) limitOf(q *topicQueue) timer.WaitCause {
 	if q.limiterUse == nil {
 		return timer.NoWait
 	}
-	return q.limiterUse.shut(l.group.w.mono)
+	return q.limiterUse.shut(l.now.Mono)
 }
 
 // laneWait is what keeps the timers of one destination in their destination queue.
@@ -146,15 +136,14 @@ func (l *scheduler) laneWait(q *topicQueue, target Target) timer.Wait {
 	if _, own := n.dest.(canaryDest); own {
 		return timer.Wait{}
 	}
-	w := l.group.w
-	at := w.host.cfg.Dispatcher.State(n.dest, q.topic)
+	at := l.cfg.dispatcher.State(n.dest, q.topic)
 	if at.Breaker != BreakerClosed {
-		return timer.Wait{For: timer.WaitBreaker, On: at.text(w.nowMs)}
+		return timer.Wait{For: timer.WaitBreaker, On: at.text(l.now.WallMs)}
 	}
 	if cause := l.limitOf(q); cause != timer.NoWait {
 		return timer.Wait{For: cause, On: q.topic.Name}
 	}
-	if n.queued || n.blockedUntil > w.mono {
+	if n.queued || n.blockedUntil > l.now.Mono {
 		return timer.Wait{For: timer.WaitSlots, On: at.Name}
 	}
 	return timer.Wait{}
@@ -176,7 +165,7 @@ func (l *scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, block
 	}
 	hash := uint64(0)
 	if !q.topic.Policy.Ordered {
-		hash = l.group.table.KeyHash(h)
+		hash = l.table.KeyHash(h)
 	}
 	k := q.keys[hash]
 	switch {
@@ -185,7 +174,7 @@ func (l *scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, block
 	case k.leased > 0:
 		return l.holderOf(k), true
 	case k.head.handle != 0 && k.head.handle != h:
-		return l.group.table.idOf(k.head.handle), true
+		return l.table.idOf(k.head.handle), true
 	}
 	return "", false
 }
@@ -194,10 +183,10 @@ func (l *scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, block
 // from before the topic was serial, the last is remembered alone.
 func (l *scheduler) holderOf(k *keyQueue) string {
 	if k.active != nil {
-		return l.group.table.idOf(k.active.handle)
+		return l.table.idOf(k.active.handle)
 	}
 	if c := l.keys.refs[k.holder]; c.key == k && c.leased {
-		return l.group.table.idOf(k.holder)
+		return l.table.idOf(k.holder)
 	}
 	return ""
 }

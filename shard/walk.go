@@ -40,7 +40,7 @@ type walk struct {
 
 func (h *Host) newWalk(id timer.ShardID, q *timer.Query, at ScanCursor) *walk {
 	w := &walk{query: *q, at: at}
-	w.query.After, w.hides = nil, h.groups[id].hides
+	w.query.After, w.hides = nil, h.groups[id].scheduler.hides
 	w.query.Limit = min(max(q.Limit, 1), maxScan)
 	return w
 }

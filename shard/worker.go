@@ -45,11 +45,7 @@ type worker struct {
 	groups []*group
 	queued atomic.Int64 // client operations that have no answer yet
 
-	// The clocks of this turn: see clocks.Moment.
-	nowMs  int64
-	mono   time.Duration
-	lease  time.Duration
-	trust  clocks.Trust
+	now    clocks.Moment // the clocks of this turn
 	looked bool
 
 	dirty   []*group // to be worked on in this turn
@@ -177,7 +173,7 @@ func (w *worker) turn() {
 	w.spare = events[:0]
 	w.tick()
 	for _, g := range w.groups {
-		if g.wakeMs <= w.nowMs {
+		if g.wakeMs <= w.now.WallMs {
 			w.touch(g)
 		}
 	}
@@ -227,7 +223,7 @@ func (w *worker) mayPropose() bool {
 
 // tick lets raft's time pass by the time that really has, and does what is done now and then.
 func (w *worker) tick() {
-	n := int((w.mono - w.lastTick) / tickInterval)
+	n := int((w.now.Mono - w.lastTick) / tickInterval)
 	if n <= 0 {
 		return
 	}
@@ -244,8 +240,7 @@ func (w *worker) tick() {
 		}
 		if g.raft == nil {
 			if g.scheduler != nil {
-				g.scheduler.endCarriedOver(false)
-				g.scheduler.reportAll() // of calls that a replica which is gone had started
+				g.scheduler.tick() // it reports calls that a replica which is gone had started
 			}
 			continue
 		}
@@ -273,8 +268,8 @@ func (w *worker) tick() {
 	w.tickScrub()
 	w.tickManifest()
 	w.tickSnapshots()
-	if w.mono-w.lastSweep >= sweepEach {
-		w.lastSweep = w.mono
+	if w.now.Mono-w.lastSweep >= sweepEach {
+		w.lastSweep = w.now.Mono
 		for _, g := range w.groups {
 			if g.scheduler != nil {
 				g.scheduler.sweep()

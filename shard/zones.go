@@ -11,18 +11,18 @@ func (l *scheduler) hasZone(h timer.Handle, d *Due) bool {
 	if !d.Series {
 		return true
 	}
-	name, ok := l.group.table.zone(h)
+	name, ok := l.table.zone(h)
 	if !ok {
 		return true
 	}
-	host := l.group.w.host
-	if host.zones.Find(name) != nil {
+	zones := l.cfg.zones
+	if zones.Find(name) != nil {
 		return true
 	}
-	if host.zones.Wanted(name, l.group.w.mono) {
-		host.inBackground(func() {
-			if err := host.zones.Read(name); err != nil {
-				host.cfg.Logger.Error("a time zone cannot be read; its series wait, and it is tried again every minute", "zone", name, "error", err)
+	if zones.Wanted(name, l.now.Mono) {
+		l.env.background(func() {
+			if err := zones.Read(name); err != nil {
+				l.env.zoneUnread(name, err)
 			}
 		})
 	}

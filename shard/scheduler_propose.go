@@ -1,0 +1,108 @@
+package shard
+
+import "carillon/timer"
+
+// What a scheduler has to say in the next entry, beside its leases (see lease.go), and what it does when raft does not take that.
+
+// knowsTime reports that in this leadership the clock was sure once: until then nothing is proposed that depends on it.
+func (l *scheduler) knowsTime() bool { return l.timed }
+
+// proposeOutcomes says how leases ended, and what is over because of the time.
+func (l *scheduler) proposeOutcomes(b *Batch) {
+	o := &l.out
+	n := 0
+	for ; n < len(o.outcomes) && b.Size() < maxBatchBytes; n++ {
+		b.Outcome(&o.outcomes[n].Outcome)
+		l.env.proposed(outcomeItemKind, o.outcomes[n].lease)
+	}
+	if n < len(o.outcomes) {
+		l.env.wakeNext()
+	}
+	left := copy(o.outcomes, o.outcomes[n:])
+	clear(o.outcomes[left:])
+	o.outcomes = o.outcomes[:left]
+	if l.sure() {
+		l.proposeEnds(b)
+	}
+	l.proposeOverlaps(b)
+}
+
+func (l *scheduler) proposeEnds(b *Batch) {
+	for _, e := range l.out.expires {
+		b.Expire(e.handle, e.seq, e.rev, l.now.WallMs+l.retention(e.handle), l.again(e.handle, 0))
+		l.env.proposed(silentItem, nil)
+		l.cfg.observer.Expired()
+	}
+	for _, e := range l.out.forgets {
+		b.Forget(e.handle, e.seq)
+		l.env.proposed(silentItem, nil)
+	}
+	l.out.expires, l.out.forgets = l.out.expires[:0], l.out.forgets[:0]
+	l.proposeSkips(b)
+}
+
+// giveWay gives back the leases that stand in the way of a command; false: it waits for one that is on its way.
+func (l *scheduler) giveWay(b *Batch, o *op) bool {
+	cmd := o.cmd
+	if cmd.Kind == timer.Deliver {
+		l.releaseHeld(b, cmd.Topic)
+	}
+	if cmd.Kind == timer.Add && cmd.Merge == timer.MergeReject {
+		return true
+	}
+	h, _ := l.table.Lookup(cmd.Topic, cmd.ID)
+	for h != 0 {
+		switch f := l.leases.byTimer[h]; {
+		case f == nil || !l.table.Live(h, f.seq):
+		case cmd.Kind == timer.Add && f.dueMs <= l.now.WallMs:
+			// Not ahead of its time: the attempt goes, or adds that come all the time would put it off for ever.
+		case f.phase == proposed:
+			f.revoked = true
+			l.await(f, o)
+			return false
+		case f.phase == held:
+			l.release(b, f)
+		}
+		if cmd.Kind != timer.Cancel {
+			break
+		}
+		h = l.table.chains[h].older // a cancel is of all that has not ended under the id
+	}
+	return true
+}
+
+// release gives a lease back whose call has not started, in this entry.
+func (l *scheduler) release(b *Batch, f *activeLease) {
+	f.permit.Cancel()
+	f.phase = returned
+	b.Outcome(&Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release})
+	l.env.proposed(outcomeItemKind, f)
+}
+
+// releaseHeld gives back a topic's leases that clients do not see yet.
+func (l *scheduler) releaseHeld(b *Batch, topic timer.TopicID) {
+	for _, h := range l.activeHandles() {
+		if f := l.leases.byTimer[h]; f.phase == held && l.table.Live(h, f.seq) && l.table.Due(h).Topic == topic {
+			l.release(b, f)
+		}
+	}
+}
+
+// leaseDropped is told that raft did not take a lease.
+func (l *scheduler) leaseDropped(f *activeLease) {
+	f.permit.Cancel()
+	l.settled(f)
+	l.table.Rearm(f.handle, f.seq)
+}
+
+// outcomeDropped is told that raft did not take an outcome; f is its active lease, if there is one.
+func (l *scheduler) outcomeDropped(f *activeLease) {
+	switch {
+	case f == nil:
+		l.scanAgain()
+	case f.phase == returned:
+		l.out.outcomes = append(l.out.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
+	default:
+		l.ended(f, &f.attempt)
+	}
+}

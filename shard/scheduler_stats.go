@@ -1,0 +1,126 @@
+package shard
+
+import (
+	"slices"
+
+	"carillon/timer"
+)
+
+// What clients and metrics see of a scheduler. Nothing here changes it.
+
+// overlay shows a timer as clients know it: a lease whose call has not started is none.
+func (l *scheduler) overlay(t *timer.Timer) {
+	if t.State != timer.Leased || !l.active {
+		return
+	}
+	if h, ok := l.table.Lookup(t.Topic, t.ID); ok && l.hides(h) && l.leases.byTimer[h].seq == t.Seq {
+		t.State = timer.Scheduled
+		t.Attempts--
+		t.NextMs = l.leases.byTimer[h].dueMs
+	}
+}
+
+// hides reports that a timer's lease is ahead of its time, or is being given back: clients see the timer as scheduled.
+func (l *scheduler) hides(h timer.Handle) bool {
+	f := l.leases.byTimer[h]
+	return f != nil && f.hidden() && l.table.Live(h, f.seq)
+}
+
+// leads reports that a leadership runs.
+func (l *scheduler) leads() bool { return l.active }
+
+// inDoubt reports that another may lead by now.
+func (l *scheduler) inDoubt() bool { return l.doubted }
+
+// inFlight is how many leases have not ended, as far as this process has heard.
+func (l *scheduler) inFlight() int { return len(l.leases.byTimer) }
+
+// unstarted is how many leases have no call yet, or are being given back.
+func (l *scheduler) unstarted() (n int) {
+	for _, f := range l.leases.byTimer {
+		if f.unstarted() || f.phase == returned {
+			n++
+		}
+	}
+	return n
+}
+
+// totals counts clients' timers: leases ahead of their time count as scheduled.
+func (l *scheduler) totals() timer.Counts {
+	c, canary := l.table.Totals(), l.table.Counts(canaryTopic)
+	c.Scheduled -= canary.Scheduled
+	c.Leased -= canary.Leased
+	c.Done -= canary.Done
+	for _, f := range l.leases.byTimer {
+		if f.hidden() && f.queue.queue.id != canaryTopic {
+			c.Leased--
+			c.Scheduled++
+		}
+	}
+	return c
+}
+
+// count adds this shard's share to the sums of some topics.
+func (l *scheduler) count(topics []timer.TopicID, sums []timer.Counts) {
+	queues := map[*topicQueue]*timer.Counts{}
+	for i, topic := range topics {
+		c, sum := l.table.Counts(topic), &sums[i]
+		sum.Scheduled += c.Scheduled
+		sum.Leased += c.Leased
+		sum.Done += c.Done
+		sum.Dead += c.Dead
+		if q := l.due.topics[topic]; q != nil && l.active {
+			ready, oldest := q.overdue(l.now.WallMs)
+			sum.Ready += ready
+			sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
+			queues[q] = sum
+		}
+	}
+	if len(queues) == 0 {
+		return
+	}
+	for _, f := range l.leases.byTimer {
+		if sum := queues[f.queue.queue]; sum != nil && f.hidden() {
+			sum.Leased--
+			sum.Scheduled++
+		}
+	}
+}
+
+// overdue tells of each topic how many timers are due and wait for a gate, and how long the oldest has.
+func (l *scheduler) overdue(tell func(topic timer.TopicID, timers, oldestMs int64)) {
+	for id, q := range l.due.topics {
+		if n, oldest := q.overdue(l.now.WallMs); n > 0 {
+			tell(id, n, oldest)
+		}
+	}
+}
+
+// dueFor adds the timers that stand in destination queues to the sums.
+func (l *scheduler) dueFor(sum map[Destination]int) {
+	for _, q := range l.due.topics {
+		if q.id == canaryTopic || q.pulled() {
+			continue
+		}
+		for _, n := range q.lanes {
+			if n.dest != nil && n.len() > 0 {
+				sum[n.dest] += n.len()
+			}
+		}
+	}
+}
+
+// overdue counts the timers of a topic that are due and wait for a gate, and how long the oldest has.
+func (q *topicQueue) overdue(nowMs int64) (n, oldestMs int64) {
+	n = int64(q.inLine)
+	for _, l := range slices.Concat(q.lanes, q.moving) {
+		for _, h := range []*heap[entry]{&l.fresh, &l.backlog} {
+			if h.len() == 0 {
+				continue
+			}
+			n += int64(h.len())
+			oldestMs = max(oldestMs, nowMs-h.top().dueMs)
+		}
+	}
+	return n, oldestMs
+}
