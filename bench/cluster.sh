@@ -2,7 +2,7 @@
 # cluster.sh CARILLON [OTHER...]: durable adds to three nodes with three replicas of each timer, beside three members of
 # etcd, in turn, ROUNDS times, at 64 and at 256 connections: operations a second, p99, and the processor time that all
 # three processes used for one. The last lines are the medians, and the ratio to etcd's, round by round. Each OTHER is
-# one more build of Carillon, measured in the same rounds, for before and after; it may be the same one with other flags.
+# one more build of Carillon, or the same one with other flags, measured in the same rounds in the place of etcd.
 # ROUNDS=3, SECONDS_EACH=10, CONNECTIONS='64 256', SERVE='--shards 4': flags of all our nodes, SERVE_1 and so on those of
 # the first build's alone. PROFILE=DIR leaves profiles of each node there. PRIORITY and PORT as in run.sh; PORT is the
 # first of 300.
@@ -42,7 +42,7 @@ three_of_ours() { # K: build K as three nodes; its pids are ours_K, its URLs url
 }
 
 three_of_etcd() {
-	local cluster="" n at=$((port + 200))
+	local cluster="" n at=$((port + 90))
 	etcd_addrs=""
 	for n in 0 1 2; do
 		cluster+="${cluster:+,}m$n=http://127.0.0.1:$((at + 3 + n))"
@@ -101,7 +101,7 @@ compare() { # KIND OTHER CONNECTIONS: by round, the first to the other
 
 head -c 32 /dev/urandom | base64 >"$dir/key"
 for k in "${!builds[@]}"; do three_of_ours "$k"; done
-if command -v etcd >/dev/null; then three_of_etcd; else echo "left out: etcd is not installed"; fi
+if [ ${#builds[@]} -gt 1 ]; then :; elif command -v etcd >/dev/null; then three_of_etcd; else echo "left out: etcd is not installed"; fi
 for c in ${CONNECTIONS:-64 256}; do
 	for _ in $(seq "$rounds"); do
 		for kind in "${kinds[@]}"; do measure "$kind" "$c"; done

@@ -3,7 +3,7 @@ read -ra first <<<"${PRIORITY:-}" # goes before each measured command
 port=${PORT:-7790}
 dir=$(mktemp -d)
 pids=()
-trap 'for p in "${pids[@]}"; do kill "$p" 2>/dev/null && wait "$p" 2>/dev/null || true; done; rm -rf "$dir"' EXIT
+trap 'kill "${pids[@]}" 2>/dev/null || true; wait; rm -rf "$dir"' EXIT # all at once: nodes of a cluster that stop alone hand over first
 
 # Somebody else's server on one of our ports would be measured in place of ours.
 free() { # URL: fails when something listens there

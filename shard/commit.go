@@ -60,12 +60,12 @@ func (g *group) stateHash() uint64 {
 func (g *group) compact() {
 	keep := min(g.applied, g.store.last())
 	least, most := g.w.kept()
-	if q := g.quarantine; q != nil && g.store.bytes < most {
+	if q := g.quarantine; q != nil && g.store.bytes() < most {
 		keep = min(keep, q.from) // what comes after the state that it is sent is applied to that again
 	}
 	if !g.soleVoter() || len(g.store.conf.Learners) > 0 {
 		keep = min(keep, g.store.retained(least))
-		if g.leader && keep > g.store.offset && g.store.bytes < most {
+		if g.leader && keep > g.store.offset && g.store.bytes() < most {
 			keep = min(keep, g.behind())
 		}
 	}

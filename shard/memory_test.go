@@ -172,8 +172,8 @@ func TestMemoryForASlowFollower(t *testing.T) {
 		for range 150 {
 			put()
 		}
-		if g.store.bytes < 1<<20 {
-			t.Errorf("%d bytes of entries are kept for a follower that is behind, and there is room", g.store.bytes)
+		if g.store.bytes() < 1<<20 {
+			t.Errorf("%d bytes of entries are kept for a follower that is behind, and there is room", g.store.bytes())
 		}
 		r.host.cfg.MemoryLimit = g.table.MemoryBytes() + 200<<10
 		c.tick()
@@ -235,7 +235,7 @@ func TestMemoryIsCountedAsItIs(t *testing.T) {
 	}
 	g := r.host.groups[1]
 	r.hearOf(1, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: new(g.term + 1),
-		LogTerm: &g.appliedTerm, Index: &g.applied, Entries: storageEntries(g.applied+1, 1, g.term+1), Commit: &g.applied})
+		LogTerm: &g.appliedTerm, Index: &g.applied, Entries: emptyEntries(g.applied+1, 1, g.term+1), Commit: &g.applied})
 	check("another leader has taken their place")
 }
 
@@ -266,7 +266,7 @@ func TestFramesGoWithTheirEntries(t *testing.T) {
 	r, _ := withFakePeers(t, true, nil)
 	g := r.host.groups[1]
 	message := func(at uint64, size int) []byte {
-		e := storageEntries(at, 1, 5)
+		e := emptyEntries(at, 1, 5)
 		e[0].Data = make([]byte, size)
 		return appendMessage(nil, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(5)),
 			LogTerm: &g.appliedTerm, Index: new(at - 1), Entries: e, Commit: new(uint64(0))})
@@ -285,8 +285,8 @@ func TestFramesGoWithTheirEntries(t *testing.T) {
 	r.host.Deliver(8, frame)
 	frame = nil
 	r.settle()
-	if len(g.store.entries) == 0 || len(g.store.entries[len(g.store.entries)-1].Data) != 100 {
-		t.Fatalf("%d entries have come", len(g.store.entries))
+	if n := g.store.tail.len(); n == 0 || g.store.tail.at(n-1).size != 100 {
+		t.Fatalf("%d entries have come", n)
 	}
 	for range 50 {
 		runtime.GC()
@@ -296,20 +296,5 @@ func TestFramesGoWithTheirEntries(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	t.Errorf("the frame is kept by %d entries", len(g.store.entries))
-}
-
-// TestCompactedEntriesLeaveTheArray: what was dropped is not held by what is kept.
-func TestCompactedEntriesLeaveTheArray(t *testing.T) {
-	s := &storage{}
-	s.append(storageEntries(1, 1000, 1))
-	for i := uint64(1); i <= 1000; i++ {
-		s.compact(i)
-		if kept := int(1000 - i); s.dropped > s.bytes || s.bytes != kept*entryOverhead {
-			t.Fatalf("%d are kept: %d bytes, %d of dropped ones", kept, s.bytes, s.dropped)
-		}
-	}
-	if s.held() != 0 || s.entries != nil {
-		t.Errorf("%d bytes are held by nothing", s.held())
-	}
+	t.Errorf("the frame is kept by %d entries", g.store.tail.len())
 }

@@ -101,7 +101,7 @@ func (p *pair) removes(learns bool) {
 	}
 	r.host.Place([]Assignment{row})
 	hasChange := func(g *group) bool {
-		return slices.ContainsFunc(g.store.entries, func(e *pb.Entry) bool {
+		return slices.ContainsFunc(storedIn(r.t, g.store), func(e *pb.Entry) bool {
 			return e.GetType() == pb.EntryConfChangeV2 || e.GetType() == pb.EntryConfChange
 		})
 	}
@@ -194,7 +194,7 @@ func TestWhoLacksTheChangeIsToldNothing(t *testing.T) {
 	p.drops = func(*pb.Message) bool { return false }
 	p.until("who goes is out", func() bool { return p.shard(1).isOut() })
 	g := p.shard(1)
-	g.store.entries = append(g.store.entries, &pb.Entry{Term: new(g.appliedTerm), Index: new(g.store.last() + 1)}) // it has more than it applied
+	g.store.append([]*pb.Entry{{Term: new(g.appliedTerm), Index: new(g.store.last() + 1)}}) // it has more than it applied
 	for _, test := range []struct {
 		last, word uint64
 	}{{g.confIndex - 1, 0}, {g.confIndex, g.confIndex}} {

@@ -204,7 +204,7 @@ func TestI12LogAloneIsLiveState(t *testing.T) {
 	}
 	g := clone.host.groups[1]
 	// What was committed since the last record of a commit index is in the log's tail: raft applies it when it leads.
-	for _, e := range g.store.entries {
+	for _, e := range storedIn(t, g.store) {
 		if e.GetIndex() > applied || g.table == nil {
 			break
 		}

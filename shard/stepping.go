@@ -60,9 +60,8 @@ func (h *Host) Memory() (counted int64, held Memory) {
 		m := w.holds()
 		m.Entries -= int64(w.entries)
 		for _, g := range w.groups {
-			for _, e := range g.store.entries {
-				m.Entries += int64(len(e.Data) + entryOverhead)
-			}
+			g.store.tail.check()
+			m.Entries += int64(g.store.tail.recount())
 		}
 		held.add(&m)
 	}

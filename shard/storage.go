@@ -1,7 +1,7 @@
 package shard
 
 import (
-	"slices"
+	"fmt"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -12,16 +12,13 @@ import (
 // frame is on disk, in order. It is compacted ahead of the durable log: a group without followers keeps nothing
 // that is applied.
 //
-// Invariant: entries[i] has index offset+1+i; offset and offsetTerm stand for the last entry before them.
-// Invariant: the array behind entries is only ever written beyond their end, since raft holds slices of it.
+// Invariant: the i-th entry of tail has index offset+1+i; offset and offsetTerm stand for the last entry before them.
 type storage struct {
 	hard       *pb.HardState
 	conf       *pb.ConfState
 	offset     uint64
 	offsetTerm uint64
-	entries    []*pb.Entry
-	bytes      int // sum of the data of entries, and some for each
-	dropped    int // … of those that were compacted and whose array is still in use
+	tail       logTail
 
 	// snapshot is what a follower that is too far behind is offered; nil: not available now.
 	snapshot func() (*pb.Snapshot, error)
@@ -29,22 +26,20 @@ type storage struct {
 
 // What a group with followers keeps of its log in memory although it is applied.
 const (
-	entryOverhead = 24      // what an entry counts beside its data
-	retainBytes   = 4 << 20 // default of Config: always, for a follower that was away for a moment, or that the next leader will have
-	laggards      = 16      // so many times as much at most, for one that is here and behind; beyond, it is sent a snapshot
+	retainBytes = 4 << 20 // default of Config: always, for a follower that was away for a moment, or that the next leader will have
+	laggards    = 16      // so many times as much at most, for one that is here and behind; beyond, it is sent a snapshot
 )
+
+// bytes is what the entries count: their data, and some for each.
+func (s *storage) bytes() int { return s.tail.live }
 
 // retained is the last index that may be dropped so that about so many bytes stay.
 func (s *storage) retained(keep int) uint64 {
-	index, bytes := s.offset, s.bytes
-	for _, e := range s.entries {
-		if bytes <= keep {
-			break
-		}
-		bytes -= len(e.Data) + entryOverhead
-		index++
+	bytes, n := s.tail.live, 0
+	for ; bytes > keep && n < s.tail.len(); n++ {
+		bytes -= entryCost(int(s.tail.at(n).size))
 	}
-	return index
+	return s.offset + uint64(n)
 }
 
 // InitialState implements raft.Storage.
@@ -60,16 +55,7 @@ func (s *storage) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 	if hi > s.last()+1 {
 		return nil, raft.ErrUnavailable
 	}
-	ents := s.entries[lo-s.offset-1 : hi-s.offset-1]
-	size := uint64(0)
-	for i, e := range ents {
-		size += uint64(len(e.Data)) + entryOverhead
-		if i > 0 && size > maxSize {
-			ents = ents[:i]
-			break
-		}
-	}
-	return ents[:len(ents):len(ents)], nil
+	return s.tail.entries(int(lo-s.offset-1), int(hi-s.offset-1), lo, maxSize), nil
 }
 
 // Term implements raft.Storage.
@@ -82,7 +68,7 @@ func (s *storage) Term(i uint64) (uint64, error) {
 	case i > s.last():
 		return 0, raft.ErrUnavailable
 	}
-	return s.entries[i-s.offset-1].GetTerm(), nil
+	return s.tail.at(int(i - s.offset - 1)).term, nil
 }
 
 // LastIndex implements raft.Storage.
@@ -99,7 +85,7 @@ func (s *storage) Snapshot() (*pb.Snapshot, error) {
 	return s.snapshot()
 }
 
-func (s *storage) last() uint64 { return s.offset + uint64(len(s.entries)) }
+func (s *storage) last() uint64 { return s.offset + uint64(s.tail.len()) }
 
 // append takes durable entries; those at or after the first one's index are replaced (raft's overwrite).
 // It reports a gap as false: then the log lost something that it had promised.
@@ -114,20 +100,23 @@ func (s *storage) append(ents []*pb.Entry) bool {
 	if first > s.last()+1 {
 		return false
 	}
-	keep, room := s.entries[:first-s.offset-1], cap(s.entries)
-	if replaced := s.entries[len(keep):]; len(replaced) > 0 {
-		for _, e := range replaced {
-			s.bytes -= len(e.Data) + entryOverhead
+	if first <= s.last() {
+		s.tail.truncate(int(first - s.offset - 1))
+	}
+	alone := s.alone()
+	for i, e := range ents {
+		if e.GetIndex() != first+uint64(i) {
+			panic(fmt.Sprintf("shard: entry %d comes where entry %d belongs", e.GetIndex(), first+uint64(i)))
 		}
-		keep, room = slices.Clone(keep), -1 // raft may still hold a slice of the old array
-	}
-	if s.entries = append(keep, ents...); cap(s.entries) != room {
-		s.dropped = 0 // the array is another
-	}
-	for _, e := range ents {
-		s.bytes += len(e.Data) + entryOverhead
+		s.tail.push(e, alone)
 	}
 	return true
+}
+
+// alone reports that the group has one member, whose entries are all its own: raft made a copy of each. Those that come from others are
+// parts of what else came with them.
+func (s *storage) alone() bool {
+	return len(s.conf.GetVoters()) == 1 && len(s.conf.GetVotersOutgoing())+len(s.conf.GetLearners())+len(s.conf.GetLearnersNext()) == 0
 }
 
 // compact forgets entries up to and including index, which is at most last.
@@ -135,27 +124,17 @@ func (s *storage) compact(index uint64) {
 	if index <= s.offset {
 		return
 	}
-	n := index - s.offset
-	s.offsetTerm = s.entries[n-1].GetTerm()
-	for _, e := range s.entries[:n] {
-		s.bytes -= len(e.Data) + entryOverhead
-		s.dropped += len(e.Data) + entryOverhead
-	}
-	s.offset = index
-	switch s.entries = s.entries[n:]; { // shifting in place would change what raft was handed
-	case len(s.entries) == 0:
-		s.entries, s.dropped = nil, 0
-	case s.dropped >= s.bytes:
-		s.entries, s.dropped = slices.Clone(s.entries), 0
-	}
+	n := int(index - s.offset)
+	s.offset, s.offsetTerm = index, s.tail.at(n-1).term
+	s.tail.drop(n)
 }
 
-// held is what the entries take of memory, and those that were dropped and are held by an array.
-func (s *storage) held() int { return s.bytes + s.dropped }
+// held is what the entries take of memory.
+func (s *storage) held() int { return s.tail.held() }
 
 // reset starts over from a snapshot.
 func (s *storage) reset(index, term uint64, conf *pb.ConfState) {
 	s.offset, s.offsetTerm = index, term
-	s.entries, s.bytes, s.dropped = nil, 0, 0
+	s.tail = logTail{}
 	s.conf = conf
 }

@@ -1,8 +1,11 @@
 package shard
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"testing"
 
 	"go.etcd.io/raft/v3"
@@ -16,19 +19,41 @@ func storedEntries(term, first, last uint64) (list []*pb.Entry) {
 	return list
 }
 
+// emptyEntries are n entries without data.
+func emptyEntries(from, n, term uint64) (list []*pb.Entry) {
+	for i := range n {
+		list = append(list, &pb.Entry{Index: new(from + i), Term: &term})
+	}
+	return list
+}
+
+// storedIn are all entries of a storage.
+func storedIn(t testing.TB, s *storage) []*pb.Entry {
+	t.Helper()
+	if s.tail.len() == 0 {
+		return nil
+	}
+	list, err := s.Entries(s.offset+1, s.last()+1, math.MaxUint64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
 func TestStorage(t *testing.T) {
 	s := &storage{}
 	s.reset(10, 2, &pb.ConfState{})
 	check := func(first, last uint64, bytes int) {
 		t.Helper()
+		s.tail.check()
 		f, _ := s.FirstIndex()
 		l, _ := s.LastIndex()
 		sum := 0
-		for _, e := range s.entries {
-			sum += len(e.Data)
+		for i := range s.tail.len() {
+			sum += int(s.tail.at(i).size)
 		}
-		if f != first || l != last || s.bytes != sum+len(s.entries)*entryOverhead || sum != bytes {
-			t.Errorf("entries %d–%d of %d bytes (%d counted), want %d–%d of %d", f, l, sum, s.bytes, first, last, bytes)
+		if f != first || l != last || s.bytes() != sum+s.tail.len()*entryOverhead || sum != bytes {
+			t.Errorf("entries %d–%d of %d bytes (%d counted), want %d–%d of %d", f, l, sum, s.bytes(), first, last, bytes)
 		}
 	}
 	check(11, 10, 0)
@@ -50,18 +75,9 @@ func TestStorage(t *testing.T) {
 		t.Error("old entries are refused")
 	}
 	check(11, 15, 20)
-	held, err := s.Entries(11, 14, 1<<30)
-	if err != nil || len(held) != 3 {
-		t.Fatal(len(held), err)
-	}
 	s.compact(12)
 	check(13, 15, 12)
 	s.append(storedEntries(4, 13, 16))
-	for i, e := range held { // raft may still hold what it was given
-		if e.GetIndex() != uint64(11+i) {
-			t.Errorf("a slice that was handed out has changed: entry %d at place %d", e.GetIndex(), i)
-		}
-	}
 	if term, err := s.Term(12); term != 3 || err != nil {
 		t.Error(term, err)
 	}
@@ -86,4 +102,173 @@ func TestStorage(t *testing.T) {
 	s.compact(12) // again
 	s.compact(16)
 	check(17, 16, 0)
+}
+
+// TestStorageAgainstRaftsOwn draws appends, overwrites, compactions and reads, and compares with raft's storage in
+// memory. Entries that were handed out must stay as they were: raft acknowledges applied ones by them.
+func TestStorageAgainstRaftsOwn(t *testing.T) {
+	for seed := range uint64(10) {
+		m := storageModel{t: t, rng: rand.New(rand.NewPCG(seed, 0)), ours: &storage{conf: &pb.ConfState{}}, theirs: raft.NewMemoryStorage()}
+		m.term = 1
+		if seed%2 == 0 {
+			m.ours.conf = &pb.ConfState{Voters: []uint64{1}} // entries own their data
+		}
+		for range 300 {
+			m.step()
+			m.compare()
+		}
+		for i, e := range m.out {
+			if e.GetIndex() != m.want[i].GetIndex() || e.GetTerm() != m.want[i].GetTerm() || !bytes.Equal(e.Data, m.want[i].Data) {
+				t.Fatalf("seed %d: entry %d, which was handed out, has changed", seed, m.want[i].GetIndex())
+			}
+		}
+	}
+}
+
+type storageModel struct {
+	t         *testing.T
+	rng       *rand.Rand
+	ours      *storage
+	theirs    *raft.MemoryStorage
+	term      uint64
+	out, want []*pb.Entry // handed out by ours, and what they were
+}
+
+func (m *storageModel) step() {
+	first, last := m.ours.offset+1, m.ours.last()
+	switch m.rng.IntN(10) {
+	case 0:
+		if last >= first {
+			m.compactTo(first + m.rng.Uint64N(last-first+1))
+		}
+	case 1:
+		if m.rng.IntN(10) == 0 {
+			m.compactTo(last)
+		}
+	case 2: // another leader's, in the place of some
+		m.term++
+		m.append(first + m.rng.Uint64N(last-first+2))
+	default:
+		m.append(last + 1)
+	}
+}
+
+func (m *storageModel) append(from uint64) {
+	var list []*pb.Entry
+	for i := range uint64(m.rng.IntN(4)) {
+		size := m.rng.IntN(100)
+		switch m.rng.IntN(50) {
+		case 0:
+			size = 0
+		case 1:
+			size = 3 * largestChunk
+		case 2:
+			size = 5000
+		}
+		data := make([]byte, size)
+		for k := range data {
+			data[k] = byte(m.rng.Uint32())
+		}
+		list = append(list, &pb.Entry{Index: new(from + i), Term: new(m.term), Type: pb.EntryNormal.Enum(), Data: data})
+	}
+	if !m.ours.append(list) {
+		m.t.Fatalf("entries from %d on are refused behind %d", from, m.ours.last())
+	}
+	if err := m.theirs.Append(clones(list)); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *storageModel) compactTo(index uint64) {
+	m.ours.compact(index)
+	if err := m.theirs.Compact(index); err != nil && !errors.Is(err, raft.ErrCompacted) {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *storageModel) compare() {
+	m.t.Helper()
+	m.ours.tail.check()
+	if m.ours.held() != m.ours.tail.recount() || m.ours.held() > 3*m.ours.bytes()+2*3*largestChunk {
+		m.t.Fatalf("%d bytes of entries take %d, recounted %d", m.ours.bytes(), m.ours.held(), m.ours.tail.recount())
+	}
+	first, _ := m.theirs.FirstIndex()
+	last, _ := m.theirs.LastIndex()
+	if m.ours.offset+1 != first || m.ours.last() != last {
+		m.t.Fatalf("entries %d to %d, want %d to %d", m.ours.offset+1, m.ours.last(), first, last)
+	}
+	for i := first - 1; i <= last; i++ {
+		ours, err := m.ours.Term(i)
+		if theirs, _ := m.theirs.Term(i); ours != theirs || err != nil {
+			m.t.Fatalf("entry %d is of term %d (%v), want %d", i, ours, err, theirs)
+		}
+	}
+	lo := first + m.rng.Uint64N(last-first+2)
+	hi := lo + m.rng.Uint64N(last+1-lo+1)
+	if lo == hi {
+		return
+	}
+	ours, err := m.ours.Entries(lo, hi, 1<<40)
+	theirs, want := m.theirs.Entries(lo, hi, 1<<40)
+	if err != nil || want != nil || len(ours) != len(theirs) {
+		m.t.Fatalf("entries %d to %d: %d (%v), want %d (%v)", lo, hi, len(ours), err, len(theirs), want)
+	}
+	for i, e := range ours {
+		if e.GetIndex() != theirs[i].GetIndex() || e.GetTerm() != theirs[i].GetTerm() || e.GetType() != theirs[i].GetType() || !bytes.Equal(e.Data, theirs[i].Data) {
+			m.t.Fatalf("entry %d differs", lo+uint64(i))
+		}
+	}
+	m.out, m.want = append(m.out, ours...), append(m.want, clones(theirs)...)
+}
+
+func clones(list []*pb.Entry) (out []*pb.Entry) {
+	for _, e := range list {
+		out = append(out, &pb.Entry{Index: new(e.GetIndex()), Term: new(e.GetTerm()), Type: e.GetType().Enum(), Data: bytes.Clone(e.Data)})
+	}
+	return out
+}
+
+// TestDroppedEntriesLeaveMemory: entries that were dropped are not held by those that are kept.
+func TestDroppedEntriesLeaveMemory(t *testing.T) {
+	for _, conf := range []*pb.ConfState{{Voters: []uint64{1, 2}}, {Voters: []uint64{1}}} {
+		s := &storage{conf: conf}
+		const n, size = 1000, 100
+		for i := range uint64(n) {
+			s.append([]*pb.Entry{{Index: new(i + 1), Term: new(uint64(1)), Data: make([]byte, size)}})
+		}
+		for i := range uint64(n) {
+			s.compact(i + 1)
+			kept := n - 1 - int(i)
+			if least := kept * entryCost(size); s.bytes() != least || s.held() < least {
+				t.Fatalf("%d are kept: %d bytes, held %d", kept, s.bytes(), s.held())
+			}
+			if chunks := len(s.tail.chunks); s.held() > kept*size+n*entryOverhead+3*n*size/chunkShare || kept == 0 && chunks > 0 {
+				t.Fatalf("%d of %d B are kept: %d bytes are held, in %d chunks", kept, size, s.held(), chunks)
+			}
+		}
+		if s.held() != 0 {
+			t.Errorf("%d bytes are held by nothing", s.held())
+		}
+	}
+}
+
+// TestTailIsFewObjects: what the collector has to look at does not grow with the entries.
+func TestTailIsFewObjects(t *testing.T) {
+	s := &storage{conf: &pb.ConfState{Voters: []uint64{1, 2, 3}}}
+	for i := range uint64(100_000) {
+		s.append([]*pb.Entry{{Index: new(i + 1), Term: new(uint64(1)), Data: make([]byte, 300)}})
+		s.compact(s.retained(retainBytes))
+	}
+	if chunks := len(s.tail.chunks); chunks > 2*chunkShare || s.held() > retainBytes*3/2 {
+		t.Errorf("%d bytes of entries are in %d chunks and take %d", s.bytes(), chunks, s.held())
+	}
+	// In the steady state an entry costs its bytes and its place in a chunk, and no object of its own.
+	list := []*pb.Entry{{Index: new(uint64(0)), Term: new(uint64(1)), Data: make([]byte, 300)}}
+	if n := testing.AllocsPerRun(10_000, func() {
+		*list[0].Index = s.last() + 1
+		s.append(list)
+		s.compact(s.retained(retainBytes))
+	}); n > 0.1 {
+		t.Errorf("%.2f objects for an entry", n)
+	}
 }
