@@ -27,20 +27,20 @@ type activeLease struct {
 	queue    *destQueue
 	permit   Permit
 	phase    phase
-	key      *keyQueue     // the line that it is of; nil: its topic has none
-	firm     bool          // nobody may overtake it
-	limit    *limit        // at which it counts
-	called   bool          // the call was started
-	kept     bool          // a gate has held its timer up
-	revoked  bool          // do not start: give the lease back when it is applied
-	dueMs    int64         // wall clock; the call starts no sooner
-	expireMs int64         // no later than this; 0 = no limit
-	leaseEnd time.Duration // by the clock of leases
-	askedAt  time.Duration // when the lease was proposed, to learn how long a commit takes
-	firedMs  int64         // when the call was started, wall clock
-	attempt  Attempt       // how the call ended
-	until    time.Duration // reporting: when to give up, monotonic
-	waiting  []*op         // client changes that wait until it is known whether the call starts, and claims until how it ended
+	key      *keyQueue      // the line that it is of; nil: its topic has none
+	firm     bool           // nobody may overtake it
+	limit    *limit         // at which it counts
+	called   bool           // the call was started
+	kept     bool           // a gate has held its timer up
+	revoked  bool           // do not start: give the lease back when it is applied
+	dueMs    int64          // wall clock; the call starts no sooner
+	expireMs int64          // no later than this; 0 = no limit
+	leaseEnd time.Duration  // by the clock of leases
+	askedAt  time.Duration  // when the lease was proposed, to learn how long a commit takes
+	firedMs  int64          // when the call was started, wall clock
+	attempt  Attempt        // how the call ended
+	until    time.Duration  // reporting: when to give up, monotonic
+	waiting  []clientChange // that wait until it is known whether the call starts, and claims until how it ended
 }
 
 // activeLeases are the leases that this process took for calls and of which it has not seen the end.

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -330,4 +331,26 @@ func (topicsChanged) handle(w *worker) {
 			w.touch(g)
 		}
 	}
+}
+
+// Standings tells for each id of a topic how far its timer has come, if this node leads the shard.
+func (h *Host) Standings(_ context.Context, id timer.ShardID, topic timer.TopicID, ids []string) (out []Standing, err error) {
+	g := h.groups[id]
+	wait := h.newWaiter(1)
+	look := func(*worker) {
+		if !g.serving || !g.scheduler.leads() {
+			err = g.notLeader()
+			return
+		}
+		out = make([]Standing, len(ids))
+		for i, name := range ids {
+			out[i] = g.scheduler.standing(g.table.lookup(topic, []byte(name)))
+		}
+	}
+	if err := g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {
+		wait.release()
+		return nil, err
+	}
+	h.await(wait)
+	return out, err
 }

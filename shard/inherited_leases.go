@@ -153,7 +153,7 @@ func (l *scheduler) judge(h timer.Handle, d *Due, a *Attempt, random float64) Ou
 // notBeforeDue is the moment of a leased timer's next attempt, which is never before its due time. Where the clock of who called it was
 // ahead that is a moment after it: what is next tried just when it is due counts as moved by a client, and blocks its key no more.
 func (l *scheduler) notBeforeDue(h timer.Handle, ms int64) int64 {
-	if due := l.table.dueMs(l.table.slab.at(h)); ms < due {
+	if due := l.table.Due(h).FirstMs; ms < due {
 		return due + 1
 	}
 	return ms

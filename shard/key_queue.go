@@ -4,8 +4,6 @@ import (
 	"slices"
 
 	"carillon/timer"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // In a topic that is serial the timers of one key go one at a time, in order of due time, then arrival; in an ordered one all timers
@@ -132,8 +130,7 @@ func (k *keyQueue) pop() entry {
 
 // current reports that a timer is as it was when it was queued.
 func (l *scheduler) current(e entry) bool {
-	s := l.table.live(e.handle, e.seq)
-	return s != nil && s.rev == e.rev && s.state() == timer.Scheduled
+	return l.table.scheduledAt(e.handle, e.seq, e.rev)
 }
 
 // promoteHead makes the earliest that is due the first.
@@ -244,19 +241,6 @@ func (l *scheduler) block(k *keyQueue, h timer.Handle) {
 	t.Rearm(h, d.Seq) // it may have left the wheel before this was known
 }
 
-// inBackoff reports that a timer has been attempted and is not over. One that a client has moved to a later time since is not in
-// backoff: it has given its place up until then.
-func (d *Due) inBackoff(nowMs int64) bool {
-	return d.State == timer.Scheduled && d.Attempts > 0 && (d.NextMs > d.FirstMs || d.NextMs <= nowMs)
-}
-
-func (d *Due) earlier(o *Due) bool {
-	if d.FirstMs != o.FirstMs {
-		return d.FirstMs < o.FirstMs
-	}
-	return d.Seq < o.Seq
-}
-
 // review looks again at a timer that an entry may have changed. One that is being taken keeps its key and counts, until the log has
 // its lease or will not have it.
 func (l *scheduler) review(h timer.Handle) {
@@ -296,7 +280,7 @@ func (l *scheduler) review(h timer.Handle) {
 // of their topic. It looks at the slots or at all claims, whichever are fewer.
 func (l *scheduler) reviewDropped(from, last timer.Handle) {
 	if last == 0 {
-		last = l.table.slab.high
+		last = l.table.last()
 	}
 	gone := func(h timer.Handle) bool {
 		c, claimed := l.keys.refs[h]
@@ -451,44 +435,4 @@ func (l *scheduler) deferKeyCompaction(k *keyQueue) {
 	k.queue.inLine -= k.due.len()
 	l.deferCompaction(staleQueue{items: k.due.items})
 	k.due = heap[entry]{}
-}
-
-// KeyHash is a hash of the key of a timer; 0 if the slot is free.
-func (t *Table) KeyHash(h timer.Handle) uint64 {
-	s := t.get(h)
-	if s == nil {
-		return 0
-	}
-	id := t.view(s.ref).id
-	if len(id) > 0 && id[0] == '{' {
-		for i, c := range id {
-			if c == '}' {
-				id = id[1:i]
-				break
-			}
-		}
-	}
-	return xxhash.Sum64(id)
-}
-
-// IDHash is a hash of the id of a timer; 0 if the slot is free.
-func (t *Table) IDHash(h timer.Handle) uint64 {
-	s := t.get(h)
-	if s == nil {
-		return 0
-	}
-	return xxhash.Sum64(t.view(s.ref).id)
-}
-
-// ScanAttempted calls fn for timers that are leased, or scheduled with attempts made, looking at no more than budget slots after
-// from (0 at first), and says where to go on. fn must not change the table.
-func (t *Table) ScanAttempted(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
-	for ; budget > 0 && from < t.slab.high; budget-- {
-		from++
-		s := t.slab.at(from)
-		if state := s.state(); state == timer.Leased || state == timer.Scheduled && s.attempts() > 0 {
-			fn(from)
-		}
-	}
-	return from, from >= t.slab.high
 }

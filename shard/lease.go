@@ -198,7 +198,7 @@ func (l *scheduler) releaseOps(f *activeLease) {
 }
 
 // await has a client's change wait for an active lease.
-func (l *scheduler) await(f *activeLease, o *op) {
+func (l *scheduler) await(f *activeLease, o clientChange) {
 	if len(f.waiting) == 0 {
 		l.leases.blocked = append(l.leases.blocked, f)
 	}
@@ -209,7 +209,7 @@ func (l *scheduler) await(f *activeLease, o *op) {
 func (l *scheduler) expire(now time.Duration) {
 	keep := l.leases.blocked[:0]
 	for _, f := range l.leases.blocked {
-		for len(f.waiting) > 0 && f.waiting[0].deadline <= now {
+		for len(f.waiting) > 0 && f.waiting[0].waitsUntil() <= now {
 			f.waiting[0].answer(timer.Result{}, timer.ErrOverloaded)
 			f.waiting = f.waiting[1:]
 		}

@@ -274,16 +274,3 @@ func (b *bucket) fill(now time.Duration, perSecond, most float64) (wait time.Dur
 	}
 	return time.Duration(min((1-b.tokens)/perSecond*1e9, float64(time.Hour))) + 1
 }
-
-// Held is how many leases of a topic with a limit this node has taken, or has found, that have not ended.
-func (h *Host) Held(id timer.TopicID) int {
-	h.limits.mu.Lock()
-	defer h.limits.mu.Unlock()
-	b := h.limits.topics[id]
-	if b == nil {
-		return 0
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.leases
-}

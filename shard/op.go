@@ -38,6 +38,9 @@ func (o *op) answer(r timer.Result, err error) {
 	o.wait.done()
 }
 
+// waitsUntil implements clientChange.
+func (o *op) waitsUntil() time.Duration { return o.deadline }
+
 func (o *op) handle(w *worker) {
 	if o.group.notLeading() && !o.group.awaitsLeader() {
 		o.answer(timer.Result{}, o.group.notLeader())

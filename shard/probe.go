@@ -38,16 +38,3 @@ func (g *group) tickCanary() {
 	g.waiting = append(g.waiting, &op{group: g, brief: true, deadline: g.w.now.Mono + waitLimit,
 		cmd: &timer.Command{Kind: timer.Put, Topic: canaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: g.w.now.WallMs}}})
 }
-
-// canaryDest is the destination of canaries: the call succeeds at once.
-type canaryDest struct{ scheduler *scheduler }
-
-// Start implements Permit.
-func (d canaryDest) Start(_ *Delivery, done func(Attempt)) {
-	now := d.scheduler.now.WallMs
-	d.scheduler.env.canaryPassed()
-	done(Attempt{Status: 200, StartedMs: now, EndedMs: now})
-}
-
-// Cancel implements Permit.
-func (d canaryDest) Cancel() {}

@@ -97,7 +97,7 @@ func (g *group) proposeCommand(o *op) {
 		g.proposeLeaseUpdate(o)
 		return
 	}
-	if !g.scheduler.giveWay(&g.batch, o) {
+	if !g.scheduler.giveWay(&g.batch, o.cmd, o) {
 		return
 	}
 	o.proposed = true
@@ -153,4 +153,27 @@ func confChange(e *pb.Entry) (pb.ConfChangeI, error) {
 	}
 	var cc pb.ConfChangeV2
 	return &cc, proto.Unmarshal(e.Data, &cc)
+}
+
+// entryMs is the time of the next entry. A leader that was never sure of its clock leaves the shard's as it is; one that was goes on
+// from then by the boot clock. So no clock that is in doubt moves a shard's further than the time that has passed.
+func (g *group) entryMs() int64 {
+	if g.w.sure() || g.scheduler.knowsTime() {
+		return g.w.now.WallMs
+	}
+	return g.table.ClockMs()
+}
+
+// proposeClock sets the shard's clock back, if need be, and sees to it that all stamps follow.
+func (g *group) proposeClock() {
+	ahead := g.table.ClockMs() - g.w.now.WallMs
+	if ahead <= clockAheadMs || !g.w.sure() || g.w.now.Mono < g.setClockAt {
+		g.scheduler.followClock(&g.batch)
+		return
+	}
+	g.setClockAt = g.w.now.Mono + setClockEach
+	g.w.host.cfg.Logger.Warn("the shard's clock is set back: an earlier leader's was wrong", "shard", uint32(g.id), "ahead_ms", ahead)
+	g.batch.SetClock()
+	g.scheduler.rebase()
+	g.items = append(g.items, item{kind: silentItem})
 }

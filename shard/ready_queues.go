@@ -194,3 +194,16 @@ func (q *topicQueue) next(mono time.Duration) *destQueue {
 	}
 	return best
 }
+
+// canaryDest is the destination of canaries: the call succeeds at once.
+type canaryDest struct{ scheduler *scheduler }
+
+// Start implements Permit.
+func (d canaryDest) Start(_ *Delivery, done func(Attempt)) {
+	now := d.scheduler.now.WallMs
+	d.scheduler.env.canaryPassed()
+	done(Attempt{Status: 200, StartedMs: now, EndedMs: now})
+}
+
+// Cancel implements Permit.
+func (d canaryDest) Cancel() {}

@@ -77,3 +77,10 @@ func backoffMs(p *timer.Policy, own *timer.Retry, attempts int, random float64) 
 	wait *= 1 + jitter*(2*random-1)
 	return max(1, int64(math.Ceil(wait)))
 }
+
+// endBy has an attempt have ended by now, whatever the clock showed when it began; just now, if the end comes from its call itself.
+func (a *Attempt) endBy(nowMs int64, justNow bool) {
+	if late := a.EndedMs - nowMs; late > clockAheadMs || justNow && late < -endSlackMs {
+		a.StartedMs, a.EndedMs = a.StartedMs-late, nowMs
+	}
+}

@@ -9,20 +9,6 @@ import (
 	"carillon/clocks"
 	"carillon/timer"
 	"carillon/timer/recurrence"
-	"carillon/wheel"
-)
-
-// Budgets of one turn of one group, so that no turn is long whatever falls due.
-const (
-	wheelBudget = 4096 // timers moved between levels of the wheel
-	popBudget   = 4096 // due timers taken from the wheel
-	leaseBudget = 512  // leases proposed
-)
-
-// Look-ahead: a lease is proposed this much before the due time, so that its commit is over when the time comes.
-const (
-	minLookAhead = 20 * time.Millisecond
-	maxLookAhead = 250 * time.Millisecond
 )
 
 // scheduler is what only a shard's leader does: it takes what falls due from the wheel, queues it by topic and
@@ -53,28 +39,6 @@ type scheduler struct {
 	inherited inheritedLeases
 	series    seriesTimes
 	out       outcomes
-}
-
-// dueQueues are the timers that have left the wheel and have no lease yet.
-type dueQueues struct {
-	topics   map[timer.TopicID]*topicQueue
-	runnable []*topicQueue // those with something that may go; served in turn
-	routes   map[routeKey]*destQueue
-	later    heap[entry]    // popped, but further off than the look-ahead (the clock stepped back)
-	exact    heap[entry]    // of topics that are pulled or have a rate: leased no sooner than they are due
-	shut     heap[queueKey] // destination queues behind an open breaker, by when to ask again
-
-	caughtUp   bool          // all that is due has left the wheel in this turn
-	deferred   []*topicQueue // they wait for that, or for the timers that block their keys to be known
-	rerouting  []*topicQueue // those with timers to be queued anew
-	compacting []staleQueue  // queues that were mostly outdated: what stands is queued anew
-	compacted  map[timer.Handle]bool
-
-	lookAhead time.Duration
-	popped    [512]wheel.Handle
-
-	rearming  bool // for timers that a former leadership of this process took from the wheel and did not finish
-	rearmFrom timer.Handle
 }
 
 // outcomes are what the next entries say of timers, beside clients' changes and leases.
@@ -113,26 +77,19 @@ type surroundings interface {
 	present() bool                              // the node has a replica, and so the table goes on
 	ended(Incarnation) bool                     // that process is known to have ended
 
-	resume([]*op)             // has client changes go on that waited for a lease, before others
-	refuse([]*op)             // answers them that this node does not lead
+	resume([]clientChange)    // has those go on that waited for a lease, before others
+	refuse([]clientChange)    // answers them that this node does not lead
 	sendReport(*activeLease)  // tells whoever leads how a lease ended
 	zoneUnread(string, error) // a time zone cannot be read
 	fired(timer.TopicID, *Outcome)
 	canaryPassed()
 }
 
-type routeKey struct {
-	topic  timer.TopicID
-	target Target
+// clientChange is a client's change that waits for a lease.
+type clientChange interface {
+	waitsUntil() time.Duration // monotonic; then it has waited too long
+	answer(timer.Result, error)
 }
-
-// queueKey orders shut destination queues.
-type queueKey struct {
-	until time.Duration // monotonic
-	queue *destQueue
-}
-
-func (k queueKey) before(o queueKey) bool { return k.until < o.until }
 
 // outcomeItem is an outcome on its way into the log, with its active lease (nil: an inherited lease's).
 type outcomeItem struct {
@@ -244,170 +201,6 @@ func (l *scheduler) run() {
 	}
 }
 
-// takeDue moves the wheel on and queues what is due within the look-ahead.
-func (l *scheduler) takeDue() {
-	horizon := l.now.WallMs + l.due.lookAhead.Milliseconds()
-	l.due.caughtUp = l.table.Advance(horizon, wheelBudget)
-	if !l.due.caughtUp {
-		l.env.wakeNext()
-	}
-	for l.due.later.len() > 0 && l.due.later.top().dueMs <= horizon {
-		l.classify(l.due.later.pop(), horizon)
-	}
-	for l.due.exact.len() > 0 && l.due.exact.top().dueMs <= l.now.WallMs {
-		l.classify(l.due.exact.pop(), horizon)
-	}
-	for taken := 0; taken < popBudget; {
-		n := l.table.Pop(l.due.popped[:])
-		for _, h := range l.due.popped[:n] {
-			l.sort(timer.Handle(h), horizon)
-		}
-		taken += n
-		if n < len(l.due.popped) {
-			return
-		}
-	}
-	l.due.caughtUp = false
-	l.env.wakeNext()
-}
-
-// unpark brings back the topics that waited for the whole of what is due, or for those who block their keys, to be known.
-func (l *scheduler) unpark() {
-	for _, q := range l.due.deferred {
-		l.join(q)
-	}
-	l.due.deferred = l.due.deferred[:0]
-}
-
-// sort decides what a timer that left the wheel needs.
-func (l *scheduler) sort(h timer.Handle, horizon int64) {
-	d := l.table.Due(h)
-	if d.State != timer.Dead && !l.hasZone(h, &d) {
-		l.table.Arm(h, horizon+zoneWait.Milliseconds())
-		return
-	}
-	e := entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev, priority: d.Priority}
-	switch d.State {
-	case timer.Scheduled:
-		if d.ExpiresMs != 0 && l.now.WallMs > d.ExpiresMs {
-			l.out.expires = append(l.out.expires, e)
-			return
-		}
-		if d.ExpiresMs != 0 && d.NextMs > d.ExpiresMs { // it came for its expiry, which is ahead by the look-ahead
-			l.table.Arm(h, horizon+d.ExpiresMs+1-l.now.WallMs)
-			return
-		}
-		if l.missed(e) {
-			return
-		}
-		l.classify(e, horizon)
-	case timer.Leased:
-		l.leaseEnded(h, &d)
-	case timer.Dead:
-		if d.RetainMs > l.now.WallMs {
-			l.table.Arm(h, horizon+d.RetainMs-l.now.WallMs)
-			return
-		}
-		l.out.forgets = append(l.out.forgets, e)
-	}
-}
-
-// classify queues a scheduled timer in its destination queue, or in the line of its key. One with an expiry also stays in the wheel for that
-// moment, in case its gates stay shut.
-func (l *scheduler) classify(e entry, horizon int64) {
-	if e.dueMs > horizon {
-		e.priority = 0 // they come back in order of time
-		l.due.later.push(e)
-		return
-	}
-	if !l.table.Live(e.handle, e.seq) {
-		return
-	}
-	d := l.table.Due(e.handle)
-	if d.Rev != e.rev || d.State != timer.Scheduled {
-		return
-	}
-	e.priority = d.Priority
-	q := l.queue(d.Topic)
-	if e.dueMs = d.NextMs + l.spread(q, &d, e.handle); e.dueMs > horizon {
-		at := e.dueMs
-		if d.ExpiresMs != 0 {
-			at = min(at, horizon+d.ExpiresMs+1-l.now.WallMs)
-		}
-		l.table.Arm(e.handle, at)
-		return
-	}
-	switch {
-	case q.topic != nil && (q.topic.Policy.Rate.PerSecond > 0 || q.pulled()) && e.dueMs > l.now.WallMs:
-		e.priority = 0
-		l.due.exact.push(e)
-	case q.keys != nil:
-		l.enter(q, e)
-	default:
-		l.queueIn(l.destQueue(d.Topic, d.Target), e)
-	}
-	if d.ExpiresMs != 0 {
-		l.table.Arm(e.handle, horizon+d.ExpiresMs+1-l.now.WallMs)
-	}
-}
-
-// queueUp puts a timer into its destination queue.
-func (l *scheduler) queueUp(e entry) {
-	d := l.table.Due(e.handle)
-	l.queueIn(l.destQueue(d.Topic, d.Target), e)
-}
-
-func (l *scheduler) queueIn(n *destQueue, e entry) {
-	if !n.queue.pulled() && l.now.WallMs-e.dueMs > backlogAfterMs {
-		n.backlog.push(e)
-	} else {
-		n.fresh.push(e)
-	}
-	l.join(n.queue)
-}
-
-// queue finds or makes the queue of a topic.
-func (l *scheduler) queue(id timer.TopicID) *topicQueue {
-	q := l.due.topics[id]
-	if q == nil {
-		q = &topicQueue{id: id, topic: l.topic(id)}
-		l.due.topics[id] = q
-		l.setOrder(q)
-		l.setLimit(q)
-	}
-	return q
-}
-
-// destQueue finds or makes the queue of a topic's timers with the given callback override.
-func (l *scheduler) destQueue(id timer.TopicID, target Target) *destQueue {
-	key := routeKey{id, target}
-	if n := l.due.routes[key]; n != nil {
-		return n
-	}
-	q := l.queue(id)
-	var dest Destination // nil: no way to deliver as things stand
-	switch {
-	case id == canaryTopic:
-		dest = canaryDest{l}
-	case q.pulled(): // one destination queue for all
-	case q.topic != nil:
-		own := l.table.Callback(target)
-		if d, err := l.cfg.dispatcher.Route(q.topic, &own); err == nil {
-			dest = d
-		}
-	}
-	for _, n := range q.lanes {
-		if n.dest == dest {
-			l.due.routes[key] = n
-			return n
-		}
-	}
-	n := &destQueue{queue: q, dest: dest}
-	q.lanes = append(q.lanes, n)
-	l.due.routes[key] = n
-	return n
-}
-
 // topic is a topic as this node knows it; nil: not at all.
 func (l *scheduler) topic(id timer.TopicID) *timer.Topic {
 	if id == canaryTopic {
@@ -423,26 +216,6 @@ func (l *scheduler) retention(h timer.Handle) int64 {
 		return t.Policy.DeadRetentionMs
 	}
 	return timer.DefaultPolicy().DeadRetentionMs
-}
-
-// join puts a topic in the ring unless it is there, or offers it to who pulls.
-func (l *scheduler) join(q *topicQueue) {
-	switch {
-	case q.pulled():
-		l.markReady(q)
-	case !q.inRing:
-		q.inRing = true
-		l.due.runnable = append(l.due.runnable, q)
-	}
-}
-
-// reopen brings back destination queues whose breaker may let a call through again.
-func (l *scheduler) reopen() {
-	for l.due.shut.len() > 0 && l.due.shut.top().until <= l.now.Mono {
-		n := l.due.shut.pop().queue
-		n.shutMs = l.now.WallMs
-		l.join(n.queue)
-	}
 }
 
 // doubt has nothing started any more until a majority has said that this node still leads.

@@ -39,10 +39,16 @@ func (e schedulerEnv) present() bool     { return e.raft != nil }
 
 func (e schedulerEnv) ended(owner Incarnation) bool { return e.w.host.isGone(owner) }
 
-func (e schedulerEnv) resume(ops []*op) { e.waiting = append(ops, e.waiting...) }
+func (e schedulerEnv) resume(list []clientChange) {
+	ops := make([]*op, 0, len(list)+len(e.waiting))
+	for _, c := range list {
+		ops = append(ops, c.(*op))
+	}
+	e.waiting = append(ops, e.waiting...)
+}
 
-func (e schedulerEnv) refuse(ops []*op) {
-	for _, o := range ops {
+func (e schedulerEnv) refuse(list []clientChange) {
+	for _, o := range list {
 		o.answer(timer.Result{}, e.notLeader())
 	}
 }

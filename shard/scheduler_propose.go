@@ -42,8 +42,7 @@ func (l *scheduler) proposeEnds(b *Batch) {
 }
 
 // giveWay gives back the leases that stand in the way of a command; false: it waits for one that is on its way.
-func (l *scheduler) giveWay(b *Batch, o *op) bool {
-	cmd := o.cmd
+func (l *scheduler) giveWay(b *Batch, cmd *timer.Command, o clientChange) bool {
 	if cmd.Kind == timer.Deliver {
 		l.releaseHeld(b, cmd.Topic)
 	}
@@ -66,7 +65,7 @@ func (l *scheduler) giveWay(b *Batch, o *op) bool {
 		if cmd.Kind != timer.Cancel {
 			break
 		}
-		h = l.table.chains[h].older // a cancel is of all that has not ended under the id
+		h = l.table.older(h) // a cancel is of all that has not ended under the id
 	}
 	return true
 }

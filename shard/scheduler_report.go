@@ -49,7 +49,7 @@ func (l *scheduler) reportAll() {
 // lease, knows nothing: then a leader says so. A lease that was never seen applied had no call, and has been given back often enough.
 func (l *scheduler) over(f *activeLease) bool {
 	t := l.table
-	if !l.env.present() || t.fence < f.fence {
+	if !l.env.present() || t.lastFence() < f.fence {
 		return f.fence == 0
 	}
 	d := t.Due(f.handle)
@@ -71,7 +71,7 @@ func (l *scheduler) hearReport(r *report) (over bool) {
 	a.endBy(l.now.WallMs, false)
 	d := l.table.Due(h)
 	live := l.table.Live(h, r.seq) && d.State == timer.Leased && d.Holder == byCall
-	if r.fence != 0 && r.fence <= l.table.fence && !(live && d.Fence == r.fence) {
+	if r.fence != 0 && r.fence <= l.table.lastFence() && !(live && d.Fence == r.fence) {
 		return true
 	}
 	if !live || !l.canJudge(h, &d) || l.isActive(h, &d) || l.table.leaseOwner(d.Fence) != r.owner ||

@@ -1,6 +1,9 @@
 package shard
 
-import "carillon/timer"
+import (
+	"carillon/timer"
+	"carillon/timer/recurrence"
+)
 
 // missedAfterMs is how late a leader finds an occurrence that counts as missed: later than any hand-over makes it.
 const missedAfterMs = 10_000
@@ -87,4 +90,102 @@ func (l *scheduler) proposeOverlaps(b *Batch) {
 		l.env.proposed(silentItem, nil)
 	}
 	l.out.overlaps = l.out.overlaps[:0]
+}
+
+// seriesTimes is when series are due next, and how far a leader has come with those that were scheduled by a wrong time.
+type seriesTimes struct {
+	calendar  recurrence.Calendar
+	realigned timer.Handle   // how far series were seen to after the clock was set back; seriesAwait: all were
+	realigns  []entry        // dueMs: when they are due now
+	leased    []timer.Handle // their next attempts would be as wrong
+}
+
+// followClock has the next entry go on with what follows from a clock that was set back.
+func (l *scheduler) followClock(b *Batch) {
+	switch r := &l.series; {
+	case l.table.restamping():
+		b.Tick()
+		l.env.wakeNext()
+	case l.table.awaitsSeries() && r.realigned == seriesAwait && len(r.realigns)+len(r.leased) == 0 && l.sure():
+		b.SeriesSeen()
+		r.realigned = 0
+	default:
+		return
+	}
+	l.env.proposed(silentItem, nil)
+}
+
+// rebase has what this leader decided by a wrong time, and has not proposed yet, count from now.
+func (l *scheduler) rebase() {
+	now := l.now.WallMs
+	for i := range l.out.outcomes {
+		if o := &l.out.outcomes[i]; o.EndedMs > now+clockAheadMs {
+			late := o.EndedMs - now
+			o.RetainUntilMs -= late
+			if o.Kind == RetryLater {
+				o.NextMs = l.notBeforeDue(o.Handle, o.NextMs-late)
+			}
+			o.StartedMs, o.EndedMs = min(o.StartedMs, now), now
+			if o.AgainMs != 0 {
+				o.AgainMs = l.again(o.Handle, o.StartedMs)
+			}
+		}
+	}
+	l.out.overlaps, l.series.realigned, l.series.leased = nil, 0, nil
+}
+
+// realign walks the table once, in slices, after the clock was set back and the stamps were seen to: a series that was scheduled by the
+// wrong time goes on with its next occurrence from now. One that was changed since it was made may have been put off by its owner, and
+// one that catches up with all has had those before.
+func (l *scheduler) realign() {
+	t, now := l.table, l.now.WallMs
+	if !t.awaitsSeries() || l.series.realigned == seriesAwait || !l.sure() {
+		return
+	}
+	for budget := scanBudget; l.series.realigned < t.last(); budget-- {
+		if budget == 0 {
+			l.env.wakeNext()
+			return
+		}
+		l.series.realigned++
+		l.realignOne(l.series.realigned, now)
+	}
+	l.series.realigned = seriesAwait
+}
+
+// realignOpen looks at those again whose calls were open.
+func (l *scheduler) realignOpen() {
+	if len(l.series.leased) == 0 || !l.sure() {
+		return
+	}
+	list := l.series.leased
+	l.series.leased = nil
+	for _, h := range list {
+		l.realignOne(h, l.now.WallMs)
+	}
+	l.env.wake()
+}
+
+func (l *scheduler) realignOne(h timer.Handle, now int64) {
+	next := l.realignedTo(h, now)
+	if next == 0 {
+		return
+	}
+	if d := l.table.Due(h); d.State == timer.Leased {
+		l.series.leased = append(l.series.leased, h)
+	} else {
+		l.series.realigns = append(l.series.realigns, entry{seq: d.Seq, handle: h, rev: d.Rev, dueMs: next})
+	}
+}
+
+// realignedTo is when a timer's occurrence is due that was scheduled by a wrong time; 0: it was not.
+func (l *scheduler) realignedTo(h timer.Handle, now int64) int64 {
+	p, ok := l.table.seriesByRule(h)
+	if !ok || p.repeat.CatchUp == timer.CatchUpAll {
+		return 0
+	}
+	if next := l.series.calendar.Nearest(&p.repeat, p.dueMs, now); next < p.dueMs {
+		return next
+	}
+	return 0
 }

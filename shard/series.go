@@ -207,3 +207,15 @@ func (t *Table) skipTo(h timer.Handle, seq uint64, rev uint32, nextMs int64) tim
 	t.dropIfSuperseded(h)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
+
+// seriesByRule is the series of a timer that has not ended, and whose occurrence the series made: nobody has changed it since.
+func (t *Table) seriesByRule(h timer.Handle) (series, bool) {
+	s := t.get(h)
+	if s == nil || s.state() != timer.Scheduled && s.state() != timer.Leased {
+		return series{}, false
+	}
+	if v := t.view(s.ref); v.occurrence < 2 || v.version != 1 {
+		return series{}, false
+	}
+	return t.series(h)
+}

@@ -81,3 +81,33 @@ func (g *group) stats(s *Stats) {
 	s.SealedBy = g.table.targets.sealed.addTo(s.SealedBy)
 	g.scheduler.overdue(func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
 }
+
+// DueFor counts the timers that are due, for each destination, in the shards that this node leads:
+// those that stand in its destination queues. Of a serial topic that is the first of each key.
+func (h *Host) DueFor() map[Destination]int {
+	var mu sync.Mutex
+	sum := map[Destination]int{}
+	h.onWorkers(func(w *worker) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, g := range w.groups {
+			if g.table != nil && g.scheduler.leads() {
+				g.scheduler.dueFor(sum)
+			}
+		}
+	})
+	return sum
+}
+
+// Held is how many leases of a topic with a limit this node has taken, or has found, that have not ended.
+func (h *Host) Held(id timer.TopicID) int {
+	h.limits.mu.Lock()
+	defer h.limits.mu.Unlock()
+	b := h.limits.topics[id]
+	if b == nil {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.leases
+}

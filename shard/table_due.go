@@ -190,3 +190,44 @@ func (t *Table) ScanLeased(from timer.Handle, budget int, fn func(h timer.Handle
 	}
 	return from, from >= t.slab.high
 }
+
+// ScanAttempted calls fn for timers that are leased, or scheduled with attempts made, looking at no more than budget slots after
+// from (0 at first), and says where to go on. fn must not change the table.
+func (t *Table) ScanAttempted(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
+	for ; budget > 0 && from < t.slab.high; budget-- {
+		from++
+		s := t.slab.at(from)
+		if state := s.state(); state == timer.Leased || state == timer.Scheduled && s.attempts() > 0 {
+			fn(from)
+		}
+	}
+	return from, from >= t.slab.high
+}
+
+// scheduledAt says whether the handle still holds the timer of that number, scheduled, and at that revision.
+func (t *Table) scheduledAt(h timer.Handle, seq uint64, rev uint32) bool {
+	s := t.live(h, seq)
+	return s != nil && s.rev == rev && s.state() == timer.Scheduled
+}
+
+// last is the highest handle that was ever given out.
+func (t *Table) last() timer.Handle { return t.slab.high }
+
+// older is the timer that had the id before, and has not gone yet; 0: there is none.
+func (t *Table) older(h timer.Handle) timer.Handle { return t.chains[h].older }
+
+// lastFence is that of the last lease.
+func (t *Table) lastFence() uint64 { return t.fence }
+
+// inBackoff reports that a timer has been attempted and is not over. One that a client has moved to a later time since is not in
+// backoff: it has given its place up until then.
+func (d *Due) inBackoff(nowMs int64) bool {
+	return d.State == timer.Scheduled && d.Attempts > 0 && (d.NextMs > d.FirstMs || d.NextMs <= nowMs)
+}
+
+func (d *Due) earlier(o *Due) bool {
+	if d.FirstMs != o.FirstMs {
+		return d.FirstMs < o.FirstMs
+	}
+	return d.Seq < o.Seq
+}

@@ -1,6 +1,10 @@
 package shard
 
-import "carillon/timer"
+import (
+	"carillon/timer"
+
+	"github.com/cespare/xxhash/v2"
+)
 
 // Read copies a timer by its id: the one in use, else the last one that ended and is still kept; nil if there is none.
 func (t *Table) Read(topic timer.TopicID, id string) *timer.Timer {
@@ -41,4 +45,40 @@ func (t *Table) copy(h timer.Handle, payload bool) *timer.Timer {
 		}
 	}
 	return m
+}
+
+// idOf is the id of a timer; "" if the slot is free.
+func (t *Table) idOf(h timer.Handle) string {
+	s := t.get(h)
+	if s == nil {
+		return ""
+	}
+	return string(t.view(s.ref).id)
+}
+
+// KeyHash is a hash of the key of a timer; 0 if the slot is free.
+func (t *Table) KeyHash(h timer.Handle) uint64 {
+	s := t.get(h)
+	if s == nil {
+		return 0
+	}
+	id := t.view(s.ref).id
+	if len(id) > 0 && id[0] == '{' {
+		for i, c := range id {
+			if c == '}' {
+				id = id[1:i]
+				break
+			}
+		}
+	}
+	return xxhash.Sum64(id)
+}
+
+// IDHash is a hash of the id of a timer; 0 if the slot is free.
+func (t *Table) IDHash(h timer.Handle) uint64 {
+	s := t.get(h)
+	if s == nil {
+		return 0
+	}
+	return xxhash.Sum64(t.view(s.ref).id)
 }

@@ -113,3 +113,12 @@ func (t *Table) errorText(r *attemptState) []byte {
 	b := t.blobs.at(r.errRef)
 	return b[2 : 2+(int(b[0])|int(b[1])<<8)]
 }
+
+// Holder says who ends a lease. The values are part of the snapshot format.
+type Holder uint8
+
+const (
+	byCall   Holder = iota // a call of the leader that took it
+	byPuller               // who pulled it
+	byReport               // the receiver, which answered 202
+)

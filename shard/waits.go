@@ -1,10 +1,7 @@
 package shard
 
 import (
-	"context"
 	"fmt"
-	"math"
-	"sync"
 	"time"
 
 	"carillon/timer"
@@ -33,45 +30,6 @@ type DestinationState struct {
 	Name    string // scheme://host:port
 	Breaker BreakerState
 	ProbeIn time.Duration // BreakerOpen: when a call may go again
-}
-
-// Standings tells for each id of a topic how far its timer has come, if this node leads the shard.
-func (h *Host) Standings(_ context.Context, id timer.ShardID, topic timer.TopicID, ids []string) (out []Standing, err error) {
-	g := h.groups[id]
-	wait := h.newWaiter(1)
-	look := func(*worker) {
-		if !g.serving || !g.scheduler.leads() {
-			err = g.notLeader()
-			return
-		}
-		out = make([]Standing, len(ids))
-		for i, name := range ids {
-			out[i] = g.scheduler.standing(g.table.lookup(topic, []byte(name)))
-		}
-	}
-	if err := g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {
-		wait.release()
-		return nil, err
-	}
-	h.await(wait)
-	return out, err
-}
-
-// DueFor counts the timers that are due, for each destination, in the shards that this node leads:
-// those that stand in its destination queues. Of a serial topic that is the first of each key.
-func (h *Host) DueFor() map[Destination]int {
-	var mu sync.Mutex
-	sum := map[Destination]int{}
-	h.onWorkers(func(w *worker) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, g := range w.groups {
-			if g.table != nil && g.scheduler.leads() {
-				g.scheduler.dueFor(sum)
-			}
-		}
-	})
-	return sum
 }
 
 // standing looks one timer up in the queues.
@@ -189,13 +147,4 @@ func (l *scheduler) holderOf(k *keyQueue) string {
 		return l.table.idOf(k.holder)
 	}
 	return ""
-}
-
-// idOf is the id of a timer; "" if the slot is free.
-func (t *Table) idOf(h timer.Handle) string {
-	s := t.get(h)
-	if s == nil {
-		return ""
-	}
-	return string(t.view(s.ref).id)
 }
