@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build docs dist package deploy-check test ci check sim mutants bench fuzz chaos soak soak-tests fmt clean
+.PHONY: help run demo build docs dist package deploy-check test ci ci-behind check sim mutants bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -50,17 +50,23 @@ MODELS := ./ring ./shard ./wal
 RACED   = $(filter-out ./e2e ./sim $(MODELS),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|'))
 
 # Without debug information test binaries link in half the time; a process under the race detector waits a second at its end by default.
-GOTEST := GORACE=atexit_sleep_ms=10 go test -vet all -shuffle=on -ldflags=-w -timeout 20m
+GOTEST := env GORACE=atexit_sleep_ms=10 go test -vet all -shuffle=on -ldflags=-w -timeout 20m
+
+# Tests of real processes: those that measure times run alone, and then all others, of which so many wait side by side.
+E2E := -parallel 6 ./e2e
 
 test: ## vet, the short tests (under the race detector where there is a C compiler), 20 simulated runs (three minutes on two cores)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	$(GOTEST) $(RACE) -short -p 3 $(MODELS) $(RACED)
-	$(GOTEST) -short ./sim ./e2e
+	$(GOTEST) -short ./sim $(E2E)
 
-ci: check ## everything that must hold at each landing: all tests, 500 simulated runs, each fuzz target (twelve minutes)
+ci: check ## everything that must hold at each landing: all tests, 500 simulated runs, each fuzz target (under twelve minutes)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	$(GOTEST) $(RACE) $(RACED)
-	$(GOTEST) ./e2e
+	./scripts/beside.sh "models, simulated runs, fuzz targets" "$(MAKE) --no-print-directory ci-behind" $(GOTEST) $(E2E)
+
+# The tests of real processes wait most of their time; those that need nothing but the processors run behind them.
+ci-behind:
 	$(GOTEST) -skip '^TestSeeds$$' ./sim $(MODELS)
 	$(GOTEST) -run '^TestSeeds$$' ./sim -sim.seeds=500
 	./scripts/fuzz.sh $(FUZZTIME_CI) blind

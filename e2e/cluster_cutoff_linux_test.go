@@ -10,6 +10,7 @@ import (
 // TestClusterCutOffNodeDoesNotGuess: of what is made while a node is cut off that node says 503, for reads and for every change, and never that
 // it is not there (P5). When it is healed it has all of it.
 func TestClusterCutOffNodeDoesNotGuess(t *testing.T) {
+	t.Parallel()
 	needCluster(t)
 	w := newNetwork(t, 3)
 	c := found(t, w.members(t), "--insecure-no-auth", "--callback-allow", testNets+",127.0.0.0/8", "--no-auto-create-topics")

@@ -7,6 +7,7 @@ import (
 
 // TestDemo plays what a first user watches: three nodes, of which one is killed.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	needCluster(t)
 	code, stdout, stderr := command(t, "demo", "--duration", "8s")
 	if code != 0 || stderr != "" {

@@ -94,6 +94,7 @@ func harangue(t testing.TB, address string, cluster, name string, ids ...uint64)
 
 // TestStrangersAtThePeerPort: whoever has not the cluster's key gets nothing done at its peer port and learns nothing there.
 func TestStrangersAtThePeerPort(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.keepTimers(t, "kept", 0, 10)
 	victim := c.members[0]
@@ -120,6 +121,7 @@ func TestStrangersAtThePeerPort(t *testing.T) {
 // TestUnprovenWordsEndNobody: in a cluster without a key, which one has to ask for, somebody who claims to be the node itself, started
 // again, does not end it.
 func TestUnprovenWordsEndNobody(t *testing.T) {
+	t.Parallel()
 	needCluster(t)
 	c := &cluster{keyless: true, members: loopbackMembers(t, 1)}
 	m := c.members[0]
@@ -150,6 +152,7 @@ func hangUp(t testing.TB, p *process) {
 // TestClusterKeyIsChangedWhileItRuns: a new key goes into all files behind the old one, then before it, then the old one goes, with a
 // SIGHUP each time. A node that has the new key alone then joins.
 func TestClusterKeyIsChangedWhileItRuns(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2)
 	kept := c.keepTimers(t, "kept", 0, 10)
 	was, next := strings.Repeat("5a", 32), strings.Repeat("a5", 32)

@@ -51,6 +51,7 @@ func (m *member) spoil(t *testing.T, from, to float64) string {
 // TestClusterMendsItself: all nodes are stopped, the logs of two are damaged at rest, in different places; all are started, and nothing is
 // lost.
 func TestClusterMendsItself(t *testing.T) {
+	t.Parallel()
 	const timers = 2000
 	c := newCluster(t, 3)
 	keepTimers(t, c, timers)
@@ -78,6 +79,7 @@ func TestClusterMendsItself(t *testing.T) {
 
 // TestClusterDamagedEverywhere: the same place is damaged on all three: all stop, and say what is lost.
 func TestClusterDamagedEverywhere(t *testing.T) {
+	t.Parallel()
 	needTime(t)
 	c := newCluster(t, 3)
 	keepTimers(t, c, 2000)

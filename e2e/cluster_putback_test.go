@@ -15,6 +15,7 @@ import (
 // TestClusterIdentityPutBack: a node's identity.json is put back from before its newest starts, and all others have begun anew since. Nobody hears it;
 // it says what to do, ends with the exit code that no supervisor restarts, and no later start gets further. The others go on.
 func TestClusterIdentityPutBack(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	members := c.all()
 	m := members[2]
@@ -47,6 +48,7 @@ func TestClusterIdentityPutBack(t *testing.T) {
 // TestClusterDirectoryPutBack: a node's whole directory is put back: from before its newest start, and from within it. Those who have met that process,
 // or have heard more of its log, tell it; it ends, and the others go on.
 func TestClusterDirectoryPutBack(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, says string
 		another    int // whose restart makes the log of the third node longer

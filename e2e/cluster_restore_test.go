@@ -49,6 +49,7 @@ type drill struct {
 // TestRestoreDrill: a cluster of three is killed and its directories are deleted, at a time when timers have fired of which the backup
 // does not know it. Restored from the backup, and grown to three again, it has every timer.
 func TestRestoreDrill(t *testing.T) {
+	t.Parallel()
 	needCluster(t)
 	d := &drill{t: t, receiver: newReceiver(t, nil), file: filepath.Join(t.TempDir(), "carillon.backup")}
 	d.lose()

@@ -11,6 +11,7 @@ import (
 // TestClusterRollingRestartByCtl: carillon ctl rolling-restart asks for one node after the other, the next only when the one before
 // is back, and its nodes serve all the while.
 func TestClusterRollingRestartByCtl(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	var urls []string
 	byName := map[string]*member{}

@@ -37,6 +37,7 @@ func printedCertificates(t *testing.T) (dir string) {
 // TestClusterWithCertificates: nodes with the certificates that are made as printed are a cluster; a node that shows another's, or takes
 // another's name, ends and says why.
 func TestClusterWithCertificates(t *testing.T) {
+	t.Parallel()
 	needCluster(t)
 	certs := printedCertificates(t)
 	of := func(name string) []string {

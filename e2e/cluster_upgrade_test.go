@@ -14,6 +14,7 @@ import (
 // cluster agrees on the higher level when the last node has it, and not before; from then on a node
 // that is held back ends, says what to do, and the others go on.
 func TestClusterUpgradeInAnyOrder(t *testing.T) {
+	t.Parallel()
 	random := seeded(t)
 	members := loopbackMembers(t, 3)
 	for _, m := range members {

@@ -46,6 +46,7 @@ func newStage(t *testing.T) *stage {
 
 // TestConsoleAnswersAtNight: what an operator asks first is answered within few clicks, in a real browser.
 func TestConsoleAnswersAtNight(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t)
 	s := newStage(t)
 	m := s.c.all()[0]
@@ -105,6 +106,7 @@ func TestConsoleAnswersAtNight(t *testing.T) {
 
 // TestConsoleChangesTimers: what can be done to a timer and a topic can be done here, and asks before it destroys.
 func TestConsoleChangesTimers(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t)
 	rec := newReceiver(t, nil)
 	p := serve(t, t.TempDir())
@@ -253,6 +255,7 @@ func TestConsolePurges(t *testing.T) {
 
 // TestConsoleSignsIn: without a token nothing is shown, and the token is kept where no address and no other tab has it.
 func TestConsoleSignsIn(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t)
 	dir := t.TempDir()
 	const token = "crl_0123456789012345678901234567890123456789012"
@@ -308,6 +311,7 @@ const contrastOf = `(() => {
 // TestConsoleIsReadable: on a phone nothing sticks out, in both colours texts have the contrast that WCAG AA asks for, every field and
 // button has a name, and the keyboard gets to all of it.
 func TestConsoleIsReadable(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t)
 	s := newStage(t)
 	url := "http://" + s.c.all()[1].http + "/"

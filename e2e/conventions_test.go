@@ -16,6 +16,7 @@ import (
 
 // TestAddUnderAKeyHappensOnce: an add with an Idempotency-Key and a delay is made once, also when its call has long been made.
 func TestAddUnderAKeyHappensOnce(t *testing.T) {
+	t.Parallel()
 	node := serve(t, t.TempDir(), "--shards", "4")
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)
@@ -45,6 +46,7 @@ func TestAddUnderAKeyHappensOnce(t *testing.T) {
 
 // TestPageOfANamedOrigin: --cors-origin lets its pages call, and no others.
 func TestPageOfANamedOrigin(t *testing.T) {
+	t.Parallel()
 	node := serve(t, t.TempDir(), "--shards", "4", "--cors-origin", "https://ops.example")
 	c := clientAt(node.url, callTimeout)
 	for origin, status := range map[string]int{"https://ops.example": 200, "https://evil.example": 403} {
@@ -60,6 +62,7 @@ func TestPageOfANamedOrigin(t *testing.T) {
 
 // TestEventsReachTheClient: client.Events tells of a timer's life at a real node.
 func TestEventsReachTheClient(t *testing.T) {
+	t.Parallel()
 	node := serve(t, t.TempDir(), "--shards", "4")
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)

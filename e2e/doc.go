@@ -11,10 +11,12 @@
 // which tells how long a shard takes no adds. What clients were told of each timer goes through porcupine, too
 // (history_test.go). With -v a run ends with a table of what was done to clusters and what came of it.
 //
+// Tests that measure times run first, each alone. All others are parallel: they wait more than they compute, so make runs
+// six at once.
+//
 // Tests of wrong clocks build a second binary, with the tag chaos: its wall clock is as far off as a file says.
 //
-// The normal run takes under 90 s on two cores for one node and as long for clusters; -short leaves out all but the
-// quick half, and clusters. Longer runs by environment:
+// The normal run takes about six minutes on two cores; -short leaves out all but the quick half, and clusters. Longer runs by environment:
 //
 //	CARILLON_E2E_KILLS=50        rounds of kill -9 under load (10)
 //	CARILLON_E2E_HERD=50000      timers due in one instant (3500)

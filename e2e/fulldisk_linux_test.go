@@ -39,6 +39,31 @@ func diskOf(t testing.TB, size string) string {
 	return dir
 }
 
+// fillWhole leaves no byte free on a disk of size smallDisk, from one moment to the next: the disk is made as small as what is on it. It is as large as
+// before when free is called.
+func fillWhole(t testing.TB, dir string) (free func()) {
+	t.Helper()
+	resize := func(size string) error { return syscall.Mount("e2e", dir, "tmpfs", syscall.MS_REMOUNT, size) }
+	for tries := 0; ; tries++ { // a write of the node may need more meanwhile
+		var s syscall.Statfs_t
+		if err := syscall.Statfs(dir, &s); err != nil {
+			t.Fatal(err)
+		}
+		err := resize(fmt.Sprintf("size=%d", (int64(s.Blocks)-int64(s.Bfree))*s.Bsize))
+		if err == nil {
+			break
+		}
+		if tries == 100 {
+			t.Fatalf("the disk cannot be made smaller: %v", err)
+		}
+	}
+	return func() {
+		if err := resize(smallDisk); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // fill takes so many bytes of a file system, and gives them back when called.
 func fill(t testing.TB, dir string, bytes int64) (free func()) {
 	t.Helper()
@@ -124,6 +149,7 @@ func TestDiskFillsUp(t *testing.T) {
 // TestDiskOfAFollowerFillsUp: one node's disk is low, and all nodes refuse adds to the shards that it has a vote in, naming it. Nothing ends, all else goes
 // on, and adds come back by themselves.
 func TestDiskOfAFollowerFillsUp(t *testing.T) {
+	t.Parallel()
 	dir := smallDiskDir(t)
 	members := loopbackMembers(t, 3)
 	low := members[1]
@@ -199,9 +225,11 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 	}
 	version := map[string]int{}
 	patched := 0
+	// Large patches, so that few of them reach the end of the disk, also where each takes long, before the node sees that the disk is low.
+	large := strings.Repeat("p", 60_000)
 	patch := func() answer {
 		id := kept[patched%len(kept)]
-		a := c.do("PATCH", timerPath("brim", id), fmt.Sprintf(`{"payload":"%d %s"}`, patched, payload))
+		a := c.do("PATCH", timerPath("brim", id), fmt.Sprintf(`{"payload":"%d %s"}`, patched, large))
 		if patched++; a.status == 200 {
 			version[id] = a.timer(t).Version
 		}
@@ -219,7 +247,7 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 			free()
 			poll(t, 30*time.Second, "patches are taken again", func() bool { return patch().status == 200 })
 		}
-		free = fill(t, dir, freeBytes(t, dir))
+		free = fillWhole(t, dir)
 		for n := 0; n < 2000; n++ { // until no space is left for their frames
 			if refusal = patch(); refusal.status != 200 {
 				break
@@ -246,7 +274,7 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 	node = serve(t, filepath.Join(dir, "data"))
 	c.use(node)
 	check()
-	free = fill(t, dir, freeBytes(t, dir))
+	free = fillWhole(t, dir)
 	poll(t, 30*time.Second, "patches find no room", func() bool { return patch().status == 503 })
 	free()
 	poll(t, 15*time.Second, "patches are taken again", func() bool { return patch().status == 200 })

@@ -15,6 +15,7 @@ import (
 // TestGoClient goes through the Go client's calls with a real node, and receives its signed
 // callbacks.
 func TestGoClient(t *testing.T) {
+	t.Parallel()
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	node := serve(t, t.TempDir(), "--shards", "4")
 	c, err := goclient.New([]string{node.url}, goclient.Options{})

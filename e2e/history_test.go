@@ -37,6 +37,7 @@ func (c *client) history(t testing.TB, topic, query string) (list map[string]end
 // TestClusterHistoryOfAWipedNode: a node that lost its disk is filled by snapshots, which hold no history. When it leads, what ended
 // before is found all the same, each entry once, whoever is asked; and still when one of those that have it is gone.
 func TestClusterHistoryOfAWipedNode(t *testing.T) {
+	t.Parallel()
 	needTime(t)
 	const n = 100
 	rcv := newReceiver(t, failFirst)

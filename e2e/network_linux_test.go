@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,8 +21,11 @@ type network struct {
 	namespaces []string
 }
 
-// networks are counted, so that each has its own name; they share their addresses, so one is up at a time.
-var networks atomic.Int32
+// networks are counted, so that each has its own name. They share their addresses, so one is up at a time: oneNetwork is held while it is.
+var (
+	networks   atomic.Int32
+	oneNetwork sync.Mutex
+)
 
 // The addresses are those set aside for tests of network devices (RFC 2544).
 const (
@@ -43,6 +47,8 @@ func newNetwork(t testing.TB, n int) *network {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("ip is not installed: partitions are not tried")
 	}
+	oneNetwork.Lock()
+	t.Cleanup(oneNetwork.Unlock)
 	id := fmt.Sprintf("crl%d%c", os.Getpid(), 'a'+networks.Add(1)%26)
 	if err := ip("link", "add", id, "type", "bridge"); err != nil {
 		t.Skipf("bridges are not permitted here: partitions are not tried: %v", err)
@@ -142,6 +148,7 @@ func mustIP(t testing.TB, args ...string) {
 
 // TestNetwork holds the tool to its word: what is cut does not pass, everything else does, and healing mends it.
 func TestNetwork(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}

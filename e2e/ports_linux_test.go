@@ -41,6 +41,7 @@ func (p *process) sockets(t testing.TB) (list []string) {
 
 // TestNodeAloneListensForItsClientsOnly: what is not asked for is not open. With a key, the two ports for other nodes are.
 func TestNodeAloneListensForItsClientsOnly(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := serve(t, dir)
 	if open := p.sockets(t); len(open) != 1 {

@@ -32,6 +32,7 @@ func (r *signedReceivers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // TestRotationOfASecret: while a secret is rotated receivers that know the old one or the new one take every call, then those alone
 // that know the new one.
 func TestRotationOfASecret(t *testing.T) {
+	t.Parallel()
 	t.Run("in the clear", func(t *testing.T) { rotateSecret(t) })
 	key := filepath.Join(t.TempDir(), "secrets.key")
 	writeFile(t, key, strings.Repeat("5a", 32)+"\n")

@@ -95,6 +95,7 @@ func useSecrets(t *testing.T, c *cluster) {
 // TestSecretsAreSealedBetweenNodesAndAtRest: in a cluster with --secrets-key, neither the directories nor what passes between nodes, which
 // goes in the clear here, shows a secret. Without the key the same look finds each of them in both.
 func TestSecretsAreSealedBetweenNodesAndAtRest(t *testing.T) {
+	t.Parallel()
 	needCluster(t)
 	for name, sealed := range map[string]bool{"with keys": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
@@ -145,6 +146,7 @@ func TestSecretsAreSealedBetweenNodesAndAtRest(t *testing.T) {
 // TestSecretsKeyComesNodeByNode: a running cluster gets the key in a rolling restart. Nodes that have it not yet hand over what they lead,
 // nothing is lost or called without its header, and in the end all is sealed. Then the key is changed by SIGHUP.
 func TestSecretsKeyComesNodeByNode(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	useSecrets(t, c)
 	key := filepath.Join(t.TempDir(), "secrets.key")

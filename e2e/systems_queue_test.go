@@ -11,6 +11,7 @@ import (
 // any fixed time; slots by a chosen key or by the content; one consumer per key; two-phase consumption: prepare, commit, roll back on
 // time-out; 16 retries, then the dead queue.
 func TestSystemDRMQ(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}

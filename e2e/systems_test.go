@@ -90,6 +90,7 @@ func (c *cluster) counter(t testing.TB, series string) (sum float64) {
 // intervention; on time to the second, none lost, none twice; consistent hashing over machines; recovery after a crash; more than a year
 // ahead; receivers report, and are called again if they do not; backlog and what was dropped after retries raise an alarm.
 func TestSystemAGeneralTimedTasks(t *testing.T) {
+	t.Parallel()
 	var given receipts
 	rcv := newReceiver(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 		given.take(r)
@@ -219,6 +220,7 @@ func (c *cluster) survivesACrash(t *testing.T, rcv *receiver) {
 // TestSystemCDelayPrimer: what Redis, Kafka's levels, RabbitMQ's dead letters and hierarchical wheels are built for. Any delay whatever,
 // none in front of another, add and cancel that do not depend on how many there are.
 func TestSystemCDelayPrimer(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
@@ -273,6 +275,7 @@ func TestSystemCDelayPrimer(t *testing.T) {
 // TestSystemELightDelayQueue: a job pool and buckets over Redis. An HTTP callback per job, failed ones come again after a delay, several
 // instances take requests, and there is one binary and nothing beside it.
 func TestSystemELightDelayQueue(t *testing.T) {
+	t.Parallel()
 	rcv := newReceiver(t, func(w http.ResponseWriter, r *http.Request, n int) {
 		if r.Header.Get("Carillon-Timer") == "fails" && n <= 2 {
 			w.WriteHeader(503)

@@ -34,6 +34,7 @@ func pulled(t testing.TB, a answer) (list []pulledTimer) {
 // three days of what was consumed are kept; unique ids; one consumer per range at a time; a breaker of three states; wheels on at least
 // two machines that hold each topic, one of them its leader; 3,500 tasks in one instant.
 func TestSystemBTopicDelayService(t *testing.T) {
+	t.Parallel()
 	var sick atomic.Bool
 	rcv := newReceiver(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 		if r.Header.Get("Carillon-Topic") == "breaker" && sick.Load() {

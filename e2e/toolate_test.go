@@ -7,6 +7,7 @@ import (
 
 // TestAnsweredTooLate: only a call that the node gave up after all its time, and before it was answered, is excused.
 func TestAnsweredTooLate(t *testing.T) {
+	t.Parallel()
 	given := attempt{Attempt: 2, StartedMs: 1000, EndedMs: 2000, Error: "timeout"}
 	quick, refused, other := given, given, given
 	quick.StartedMs, refused.Error, other.Attempt = 1500, "reset", 1
