@@ -166,7 +166,7 @@ func TestCalls(t *testing.T) {
 			`POST /v1/topics/orders/timers [Idempotency-Key: "k"] {"delay":"1h0m0s"}`, oneTimer, ""},
 		{"put topic", func(c *Client) (any, error) {
 			return c.PutTopic(ctx, "o", Policy{Delivery: "pull", Lease: time.Minute, Rate: &Rate{PerSecond: 5, Burst: 1}, StopOn: []int{}})
-		}, `PUT /v1/topics/o {"delivery":"pull","stop_on":[],"rate":{"per_second":5,"burst":1},"lease":"1m0s"}`, `{"topic":"o","counts":{"scheduled":4,"dead":2}}`, ""},
+		}, `PUT /v1/topics/o {"delivery":"pull","lease":"1m0s","stop_on":[],"rate":{"per_second":5,"burst":1}}`, `{"topic":"o","counts":{"scheduled":4,"dead":2}}`, ""},
 		{"rotate", func(c *Client) (any, error) { return c.RotateSecret(ctx, "o", "whsec_x") }, `POST /v1/topics/o/secrets/rotate {"secret":"whsec_x"}`,
 			`{"topic":"o","secrets":["sha256:1","sha256:2"]}`, `{"topic":"o","secret":"","secrets":["sha256:1","sha256:2"]}`},
 		{"rotate to one of the node's", func(c *Client) (any, error) { return c.RotateSecret(ctx, "o", "") }, `POST /v1/topics/o/secrets/rotate {}`, `{"secret":"whsec_x"}`, ""},

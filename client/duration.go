@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 )
 
-// wireDuration is how a time.Duration travels: as text, "30m". The API's precision is a
-// millisecond; what is finer is rounded up. The methods below put it in the place of each
-// time.Duration, under the same name in JSON, which hides the one of the embedded type.
+// wireDuration is the form in which a time.Duration travels: a text, "30m". The API's precision is a
+// millisecond, and the API rounds up a finer duration.
 type wireDuration time.Duration
 
 // MarshalJSON implements json.Marshaler.
@@ -27,130 +27,69 @@ func (d *wireDuration) UnmarshalJSON(b []byte) error {
 }
 
 // MarshalJSON implements json.Marshaler.
-func (c Callback) MarshalJSON() ([]byte, error) {
-	type plain Callback
-	return encode(struct {
-		plain
-		Timeout wireDuration `json:"timeout,omitzero"`
-	}{plain(c), wireDuration(c.Timeout)})
-}
+func (c Callback) MarshalJSON() ([]byte, error) { return encodeDurations(c) }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (c *Callback) UnmarshalJSON(b []byte) error {
-	type plain Callback
-	var wire struct {
-		plain
-		Timeout wireDuration `json:"timeout"`
-	}
-	err := json.Unmarshal(b, &wire)
-	*c = Callback(wire.plain)
-	c.Timeout = time.Duration(wire.Timeout)
-	return err
-}
+func (c *Callback) UnmarshalJSON(b []byte) error { return decodeDurations(b, c) }
 
 // MarshalJSON implements json.Marshaler.
-func (r Retry) MarshalJSON() ([]byte, error) {
-	type plain Retry
-	return encode(struct {
-		plain
-		MinBackoff wireDuration `json:"min_backoff,omitzero"`
-		MaxBackoff wireDuration `json:"max_backoff,omitzero"`
-	}{plain(r), wireDuration(r.MinBackoff), wireDuration(r.MaxBackoff)})
-}
+func (r Retry) MarshalJSON() ([]byte, error) { return encodeDurations(r) }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (r *Retry) UnmarshalJSON(b []byte) error {
-	type plain Retry
-	var wire struct {
-		plain
-		MinBackoff wireDuration `json:"min_backoff"`
-		MaxBackoff wireDuration `json:"max_backoff"`
-	}
-	err := json.Unmarshal(b, &wire)
-	*r = Retry(wire.plain)
-	r.MinBackoff = time.Duration(wire.MinBackoff)
-	r.MaxBackoff = time.Duration(wire.MaxBackoff)
-	return err
-}
+func (r *Retry) UnmarshalJSON(b []byte) error { return decodeDurations(b, r) }
 
 // MarshalJSON implements json.Marshaler.
-func (r Repeat) MarshalJSON() ([]byte, error) {
-	type plain Repeat
-	return encode(struct {
-		plain
-		Every wireDuration `json:"every,omitzero"`
-	}{plain(r), wireDuration(r.Every)})
-}
+func (r Repeat) MarshalJSON() ([]byte, error) { return encodeDurations(r) }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (r *Repeat) UnmarshalJSON(b []byte) error {
-	type plain Repeat
-	var wire struct {
-		plain
-		Every wireDuration `json:"every"`
-	}
-	err := json.Unmarshal(b, &wire)
-	*r = Repeat(wire.plain)
-	r.Every = time.Duration(wire.Every)
-	return err
-}
+func (r *Repeat) UnmarshalJSON(b []byte) error { return decodeDurations(b, r) }
 
 // MarshalJSON implements json.Marshaler.
-func (k Breaker) MarshalJSON() ([]byte, error) {
-	type plain Breaker
-	return encode(struct {
-		plain
-		Window wireDuration `json:"window,omitzero"`
-		Open   wireDuration `json:"open,omitzero"`
-	}{plain(k), wireDuration(k.Window), wireDuration(k.Open)})
-}
+func (k Breaker) MarshalJSON() ([]byte, error) { return encodeDurations(k) }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (k *Breaker) UnmarshalJSON(b []byte) error {
-	type plain Breaker
-	var wire struct {
-		plain
-		Window wireDuration `json:"window"`
-		Open   wireDuration `json:"open"`
-	}
-	err := json.Unmarshal(b, &wire)
-	*k = Breaker(wire.plain)
-	k.Window, k.Open = time.Duration(wire.Window), time.Duration(wire.Open)
-	return err
-}
+func (k *Breaker) UnmarshalJSON(b []byte) error { return decodeDurations(b, k) }
 
 // MarshalJSON implements json.Marshaler.
-func (p Policy) MarshalJSON() ([]byte, error) {
-	type plain Policy
-	return encode(struct {
-		plain
-		Lease         wireDuration `json:"lease,omitzero"`
-		MaxWait       wireDuration `json:"max_wait,omitzero"`
-		Spread        wireDuration `json:"spread,omitzero"`
-		History       wireDuration `json:"history,omitzero"`
-		DeadRetention wireDuration `json:"dead_retention,omitzero"`
-	}{plain(p), wireDuration(p.Lease), wireDuration(p.MaxWait), wireDuration(p.Spread), wireDuration(p.History), wireDuration(p.DeadRetention)})
-}
+func (p Policy) MarshalJSON() ([]byte, error) { return encodeDurations(p) }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (p *Policy) UnmarshalJSON(b []byte) error {
-	type plain Policy
-	var wire struct {
-		plain
-		Lease         wireDuration `json:"lease"`
-		MaxWait       wireDuration `json:"max_wait"`
-		Spread        wireDuration `json:"spread"`
-		History       wireDuration `json:"history"`
-		DeadRetention wireDuration `json:"dead_retention"`
-	}
-	err := json.Unmarshal(b, &wire)
-	*p = Policy(wire.plain)
-	p.Lease = time.Duration(wire.Lease)
-	p.MaxWait = time.Duration(wire.MaxWait)
-	p.Spread = time.Duration(wire.Spread)
-	p.History = time.Duration(wire.History)
-	p.DeadRetention = time.Duration(wire.DeadRetention)
+func (p *Policy) UnmarshalJSON(b []byte) error { return decodeDurations(b, p) }
+
+// encodeDurations renders a struct whose durations travel as text.
+func encodeDurations(v any) ([]byte, error) {
+	from := reflect.ValueOf(v)
+	wire := reflect.New(wireType(from.Type())).Elem()
+	convertFields(wire, from)
+	return encode(wire.Interface())
+}
+
+// decodeDurations reads a struct whose durations travel as text. v points to the struct.
+func decodeDurations(b []byte, v any) error {
+	to := reflect.ValueOf(v).Elem()
+	wire := reflect.New(wireType(to.Type()))
+	err := json.Unmarshal(b, wire.Interface())
+	convertFields(to, wire.Elem())
 	return err
+}
+
+// wireType is a struct with the fields and tags of t, without its methods, and with a wireDuration
+// in the place of each time.Duration.
+func wireType(t reflect.Type) reflect.Type {
+	fields := reflect.VisibleFields(t)
+	for i := range fields {
+		if fields[i].Type == reflect.TypeFor[time.Duration]() {
+			fields[i].Type = reflect.TypeFor[wireDuration]()
+		}
+	}
+	return reflect.StructOf(fields)
+}
+
+// convertFields copies one struct to another whose fields are convertible, one by one.
+func convertFields(to, from reflect.Value) {
+	for i := range from.NumField() {
+		to.Field(i).Set(from.Field(i).Convert(to.Field(i).Type()))
+	}
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

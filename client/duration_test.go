@@ -17,11 +17,11 @@ func TestDurationsTravelAsText(t *testing.T) {
 		{Callback{}, new(Callback), `{}`},
 		{Retry{MaxAttempts: 3, MinBackoff: time.Second}, new(Retry), `{"max_attempts":3,"min_backoff":"1s"}`},
 		{Repeat{Cron: "0 8 * * *"}, new(Repeat), `{"cron":"0 8 * * *"}`},
-		{Repeat{Every: time.Hour, Count: 2}, new(Repeat), `{"count":2,"every":"1h0m0s"}`},
+		{Repeat{Every: time.Hour, Count: 2}, new(Repeat), `{"every":"1h0m0s","count":2}`},
 		{Breaker{Failures: 5, Window: 10 * time.Second, Open: 5 * time.Second}, new(Breaker), `{"failures":5,"window":"10s","open":"5s"}`},
 		{
 			Policy{Lease: 30 * time.Second, Retry: &Retry{MaxBackoff: time.Hour}, MaxWait: 1, Spread: 2, History: 3, DeadRetention: 4}, new(Policy),
-			`{"retry":{"max_backoff":"1h0m0s"},"lease":"30s","max_wait":"1ns","spread":"2ns","history":"3ns","dead_retention":"4ns"}`,
+			`{"lease":"30s","retry":{"max_backoff":"1h0m0s"},"max_wait":"1ns","spread":"2ns","history":"3ns","dead_retention":"4ns"}`,
 		},
 	} {
 		b, err := json.Marshal(tt.in)
