@@ -198,6 +198,7 @@ func TestCalls(t *testing.T) {
 			return c.RedriveDead(ctx, "o", DeadSelector{IDs: []string{"a"}, DryRun: true}, Redrive{})
 		}, `POST /v1/topics/o/dead/redrive?dry_run=true {"ids":["a"]}`, `{"matched":1}`, ""},
 		{"replicas", func(c *Client) (any, error) { return nil, c.SetReplicas(ctx, 3) }, `PUT /v1/cluster/replicas {"replicas":3}`, `{"replicas":3}`, ""},
+		{"finalize", func(c *Client) (any, error) { return c.FinalizeUpgrade(ctx) }, `POST /v1/cluster/finalize`, `{"feature_level":3}`, `3`},
 		{"drain", func(c *Client) (any, error) { return c.DrainNode(ctx, "n/1") }, `POST /v1/cluster/nodes/n%2F1/drain`, `{"name":"n/1","state":"draining"}`, `"draining"`},
 		{"resume a node", func(c *Client) (any, error) { return c.ResumeNode(ctx, "n1") }, `POST /v1/cluster/nodes/n1/resume`, `{"name":"n1","state":"alive"}`, `"alive"`},
 		{"remove", func(c *Client) (any, error) { return c.RemoveNode(ctx, "n1", Removal{Force: true}) }, `DELETE /v1/cluster/nodes/n1?force=true`, `{"name":"n1","state":"left"}`, `"left"`},

@@ -14,12 +14,19 @@ type Cluster struct {
 	Healthy  bool   `json:"healthy"`    // all nodes are alive and all shards ok
 	Replicas int    `json:"replicas"`   // that each shard should have, as far as there are nodes
 
-	// FeatureLevel is what the nodes have agreed on: nothing of a later level is used. 0 before
-	// the founding.
+	// FeatureLevel is what the cluster uses: nothing of a later level. 0 before the founding.
 	FeatureLevel int `json:"feature_level"`
+
+	Upgrade *Upgrade `json:"upgrade"` // nil: there is none
 
 	Nodes  []Node  `json:"nodes"`
 	Shards []Shard `json:"shards"`
+}
+
+// Upgrade is an upgrade of the nodes to a release with a higher feature level that is not finalized.
+type Upgrade struct {
+	FeatureLevel int      `json:"feature_level"` // that the newest release understands
+	Lacking      []string `json:"lacking"`       // the nodes that do not; none: it waits for FinalizeUpgrade
 }
 
 // NodeState is how a node is, as another one sees it.
@@ -82,6 +89,18 @@ func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
 func (c *Client) SetReplicas(ctx context.Context, n int) error {
 	r := Request{Method: http.MethodPut, Path: Path("cluster", "replicas"), Repeatable: true}
 	return c.call(ctx, r, map[string]int{"replicas": n}, nil)
+}
+
+// FinalizeUpgrade ends an upgrade: the cluster uses the new release's feature level from now on, and
+// the release before cannot be started any more. It returns the level. It is refused while a node
+// does not understand it; where there is no upgrade it changes nothing.
+func (c *Client) FinalizeUpgrade(ctx context.Context) (featureLevel int, err error) {
+	var answer struct {
+		FeatureLevel int `json:"feature_level"`
+	}
+	r := Request{Method: http.MethodPost, Path: Path("cluster", "finalize"), Repeatable: true}
+	err = c.call(ctx, r, nil, &answer)
+	return answer.FeatureLevel, err
 }
 
 // DrainNode has everything moved off a node, whose state is NodeDraining until that is done.

@@ -92,9 +92,10 @@ func TestFlippedBitInOneOfThree(t *testing.T) {
 	}
 }
 
-// TestReleasesAgreeOnALevel: three nodes of a release before are upgraded one after the other.
-// Each may go back as long as not all have been upgraded. Then the cluster agrees on the new level
-// by itself, and who is too old is told so and ends.
+// TestReleasesAgreeOnALevel: three nodes of a release before are upgraded one after the other, from
+// the level that still rises by itself, and from there to this release's. All of them may go back
+// until an operator finalizes the upgrade, which is refused while one is of the release before. A
+// node that is too old is told so and ends.
 func TestReleasesAgreeOnALevel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -154,14 +155,14 @@ func TestReleasesAgreeOnALevel(t *testing.T) {
 		nodes[i] = start(t, dirs[i], config(i, level))
 	}
 	level(1, 1, 1, 1)
-	restart(0, 2)
-	level(1, 2, 1, 1)
+	restart(0, 3)
+	level(1, 3, 1, 1)
 	restart(0, 1)
 	level(1, 1, 1, 1)
 	for i := range nodes {
-		restart(i, 2)
+		restart(i, 3)
 	}
-	level(2, 2, 2, 2)
+	level(3, 3, 3, 3)
 	within(t, "states are compared", 30*time.Second, func() bool {
 		for _, n := range nodes {
 			for _, g := range n.host().Groups() {
@@ -173,11 +174,42 @@ func TestReleasesAgreeOnALevel(t *testing.T) {
 		return true
 	})
 
+	for i := range nodes {
+		switch i {
+		case 0:
+			nodes[i].must(200, "POST", "/v1/cluster/finalize", "") // there is nothing to finalize
+		case 1:
+			if text := nodes[i].must(409, "POST", "/v1/cluster/finalize", ""); !strings.Contains(text, `n2 (release`) || !strings.Contains(text, `n3 (release`) {
+				t.Errorf("refused with %s", text)
+			}
+		}
+		restart(i, 4)
+	}
+	level(3, 4, 4, 4)
+	for i := range nodes { // back, all of them
+		restart(i, 3)
+	}
+	level(3, 3, 3, 3)
+	for i := range nodes {
+		restart(i, 4)
+	}
+	level(3, 4, 4, 4)
+	within(t, "the upgrade waits", 10*time.Second, func() bool {
+		return strings.Contains(nodes[0].must(200, "GET", "/metrics", ""), "\ncarillon_upgrade_waits 1\n")
+	})
+	if text := nodes[2].must(200, "POST", "/v1/cluster/finalize", ""); text != `{"feature_level":4}` {
+		t.Errorf("finalized: %s", text)
+	}
+	if text := nodes[2].must(200, "GET", "/v1/cluster", ""); !strings.Contains(text, `"feature_level":4,"nodes"`) {
+		t.Errorf("the node that finalized shows %s", text)
+	}
+	level(4, 4, 4, 4)
+
 	if err := nodes[1].stop(); err != nil {
 		t.Fatal(err)
 	}
 	cfg := Config{DataDir: dirs[1], HTTP: "127.0.0.1:0", Peer: "127.0.0.1:0", Version: "old"}
-	config(1, 1)(&cfg)
+	config(1, 3)(&cfg)
 	old, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -187,6 +219,6 @@ func TestReleasesAgreeOnALevel(t *testing.T) {
 	if err = old.Run(ctx); !errors.Is(err, ring.ErrTooOld) || !strings.Contains(err.Error(), "start the newer release") {
 		t.Errorf("a node of the release before ends with %v", err)
 	}
-	nodes[1] = start(t, dirs[1], config(1, 2))
-	level(2, 2, 2, 2)
+	nodes[1] = start(t, dirs[1], config(1, 4))
+	level(4, 4, 4, 4)
 }

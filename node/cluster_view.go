@@ -22,7 +22,11 @@ func (e *engine) View(context.Context) api.ClusterView {
 		return v
 	}
 	v.ClusterID, _, v.Replicas = c.member.State.Cluster()
-	v.Level = uint32(c.member.State.Level())
+	upgrade := c.member.State.Upgrade()
+	v.Level = uint32(upgrade.Level)
+	if upgrade.Next > upgrade.Level {
+		v.Upgrade = &api.UpgradeView{Level: uint32(upgrade.Next), Lacking: upgrade.Lacking}
+	}
 	leader, peers := c.member.SeenLeaders(), c.peers()
 	leads, replicas := map[uint64]int{}, map[uint64]int{}
 	rows := c.member.State.Rows()
@@ -193,6 +197,16 @@ func (e *engine) Remove(ctx context.Context, name string, force, acceptLoss bool
 // SetReplicas implements api.Cluster.
 func (e *engine) SetReplicas(ctx context.Context, replicas int) error {
 	return e.operate(func(m *member.Member) error { return m.SetReplicas(ctx, replicas) })
+}
+
+// Finalize implements api.Cluster.
+func (e *engine) Finalize(ctx context.Context) (level uint32, err error) {
+	err = e.operate(func(m *member.Member) error {
+		agreed, err := m.Finalize(ctx)
+		level = uint32(agreed)
+		return err
+	})
+	return level, err
 }
 
 var _ api.Cluster = (*engine)(nil)

@@ -252,6 +252,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	m.build(n.cfg.Version)
 	trail := n.auditLog()
 	m.audit(trail)
+	m.upgrade(func() ring.Upgrade { return p.core.Load().member.State.Upgrade() })
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, TLS: n.tls, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -32,6 +33,7 @@ const (
 	Reseal    Verb = "reseal" // Swaps: of the topic Name, or without one of the cluster's secret
 
 	SetReplicas Verb = "replicas" // Replicas: how many each shard should have from now on
+	Finalize    Verb = "finalize" // Level: the feature level rises to it; refused while a member understands less
 )
 
 // Command is one change to a topic, a node or a row.
@@ -62,6 +64,8 @@ type Command struct {
 	Group timer.ShardID `json:"group,omitempty"`
 	Epoch uint32        `json:"epoch,omitempty"` // the row's as the proposer knows it
 	To    []Replica     `json:"to,omitempty"`
+
+	Level shard.Level `json:"level,omitempty"` // Finalize
 
 	Secret []byte `json:"secret,omitempty"`
 	Swaps  []Swap `json:"swaps,omitempty"`

@@ -3,6 +3,8 @@ package ring
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"carillon/shard"
 )
@@ -27,6 +29,8 @@ func (c *Command) level() shard.Level {
 	case Pause, Resume, Close, Reopen, Delete, Turn, Turned,
 		Found, Register, SetState, Remove, Place, Reconciled, SetSecret, Reseal, SetReplicas:
 		return shard.LevelFirst
+	case Finalize:
+		return shard.LevelFinalize
 	}
 	return 0
 }
@@ -35,16 +39,109 @@ func (c *Command) level() shard.Level {
 // any.
 func (n *Node) level() shard.Level { return max(n.Level, shard.LevelFirst) }
 
-// agree raises the level to the least of all that are members. It never falls: what was written at
-// it is there.
-func (c *cluster) agree() {
+// selfRising is the highest level that a cluster reaches without an operator after its founding:
+// the builds of then raise it so when they apply the entries of a log.
+const selfRising = shard.LevelFinalize - 1
+
+// begin sets the level of a new cluster: the least of its founders'.
+func (c *cluster) begin() { c.level = c.least() }
+
+// agree raises the level to the least of all that are members, as far as that happens without an
+// operator. It never falls: what was written at it is there.
+func (c *cluster) agree() { c.level = max(c.level, min(c.least(), selfRising)) }
+
+// least is the level that all members understand.
+func (c *cluster) least() shard.Level {
 	least := shard.Level(0)
 	for i := range c.present {
 		if l := c.present[i].level(); least == 0 || l < least {
 			least = l
 		}
 	}
-	c.level = max(c.level, least)
+	return least
+}
+
+// finalize ends an upgrade: what needs the level may be written from now on, and a release that
+// does not understand it may not come back. Repeated it changes nothing.
+func (c *cluster) finalize(_ int64, cmd *Command) Reply {
+	if err := c.mayFinalize(cmd.Level); err != nil {
+		return Reply{Err: err}
+	}
+	if cmd.Level > c.level {
+		c.level = cmd.Level
+		c.version++
+	}
+	return Reply{}
+}
+
+// mayFinalize says why the level may not rise to this one: it names the members that lack it.
+func (c *cluster) mayFinalize(level shard.Level) error {
+	if c.id == "" {
+		return ErrNotFounded
+	}
+	if lacking := c.lacking(level); len(lacking) > 0 {
+		return fmt.Errorf("%w: %s; upgrade each to the newer release, or remove it if it is gone for good", ErrLevel, describe(lacking, level))
+	}
+	return nil
+}
+
+// lacking are the members that do not understand a level.
+func (c *cluster) lacking(level shard.Level) (out []Node) {
+	for i := range c.present {
+		if c.present[i].level() < level {
+			out = append(out, c.present[i])
+		}
+	}
+	return out
+}
+
+func describe(lacking []Node, level shard.Level) string {
+	var list []string
+	for i := range lacking {
+		list = append(list, fmt.Sprintf("%s (release %s, level %d)", lacking[i].Name, lacking[i].Version, lacking[i].level()))
+	}
+	slices.Sort(list)
+	more := ""
+	if len(list) > mostNamed {
+		list, more = list[:mostNamed], fmt.Sprintf(" and %d more", len(list)-mostNamed)
+	}
+	return fmt.Sprintf("feature level %d is not understood by %s%s", level, strings.Join(list, ", "), more)
+}
+
+// mostNamed bounds the nodes that an error names.
+const mostNamed = 8
+
+// Upgrade is how far an upgrade of the cluster is.
+type Upgrade struct {
+	Level   shard.Level // agreed on
+	Next    shard.Level // the highest that any member understands; Level: there is no upgrade
+	Lacking []string    // the names of the members that do not understand Next
+}
+
+// Waits says whether nothing but an operator keeps the level from rising.
+func (u *Upgrade) Waits() bool { return u.Next > u.Level && len(u.Lacking) == 0 }
+
+// MayFinalize says why the level may not rise to this one; nil: it may, or is that high.
+func (s *State) MayFinalize(level shard.Level) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cluster.mayFinalize(level)
+}
+
+// Upgrade is how far an upgrade is, as this copy of the state has it.
+func (s *State) Upgrade() Upgrade {
+	level := s.Level()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	u := Upgrade{Level: level, Next: level}
+	for i := range s.cluster.present {
+		u.Next = max(u.Next, s.cluster.present[i].level())
+	}
+	for _, n := range s.cluster.lacking(u.Next) {
+		u.Lacking = append(u.Lacking, n.Name)
+	}
+	slices.Sort(u.Lacking)
+	return u
 }
 
 // tooOld says why a node may not come, or come back; nil: it may.
@@ -64,11 +161,14 @@ func (s *State) Level() shard.Level {
 }
 
 // Check implements shard.Machine: a command that cannot be read, or is above the level agreed on,
-// is not proposed.
+// is not proposed. Finalize raises that level: it needs members that can read it.
 func (s *State) Check(data []byte) (shard.Level, error) {
 	c, err := decodeCommand(data)
 	if err != nil {
 		return 0, fmt.Errorf("ring: %w", err)
+	}
+	if c.Verb == Finalize {
+		return c.level(), s.MayFinalize(max(c.Level, c.level()))
 	}
 	if level, agreed := c.level(), s.Level(); level > agreed {
 		return 0, fmt.Errorf("%w: %s needs feature level %d, they have agreed on %d", ErrLevel, c.Verb, level, agreed)

@@ -19,9 +19,9 @@ func leveled(id uint64, level shard.Level) Node {
 	return n
 }
 
-// TestLevelIsTheLeastOfAll: the level is the least that each member understands, and rises by
-// itself when the last one of a release has been upgraded or removed. It never falls, and who
-// understands less is told so.
+// TestLevelIsTheLeastOfAll: a level that rises by itself is the least that each member understands,
+// and rises when the last one of a release has been upgraded or removed. It never falls, and a node
+// that understands less is told so.
 func TestLevelIsTheLeastOfAll(t *testing.T) {
 	s := NewState(nil, nil)
 	level := func(want shard.Level, after string) {
@@ -50,6 +50,83 @@ func TestLevelIsTheLeastOfAll(t *testing.T) {
 	level(2, "refusals")
 	must(t, s, register(leveled(4, 7)))
 	level(2, "a node of a release to come")
+}
+
+// TestLevelRisesWhenFinalized: above the levels that rose by themselves an upgrade of all nodes
+// changes nothing, and each may go back, until an operator finalizes it. That is refused, with the
+// names of those that hold it back, as long as one does not understand the level.
+func TestLevelRisesWhenFinalized(t *testing.T) {
+	const before, now = shard.LevelFinalize - 1, shard.LevelFinalize
+	s := NewState(nil, nil)
+	register := func(n Node) Command { return Command{Verb: Register, Node: &n} }
+	finalize := func(level shard.Level) Command { return Command{Verb: Finalize, Level: level} }
+	refused(t, s, ErrNotFounded, finalize(now))
+	must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, before), leveled(2, before), leveled(3, before)}))
+	must(t, s, register(leveled(1, now)))
+	must(t, s, register(leveled(3, now)))
+	want := Upgrade{Level: before, Next: now, Lacking: []string{"n2"}}
+	if u := s.Upgrade(); !reflect.DeepEqual(u, want) || u.Waits() {
+		t.Errorf("half an upgrade is %+v, want %+v", u, want)
+	}
+	early := finalize(now)
+	r := s.applied(1, early.Encode())
+	if !errors.Is(r.Err, ErrLevel) || !strings.Contains(r.Err.Error(), "n2 (release ") || strings.Contains(r.Err.Error(), "n1") {
+		t.Errorf("with n2 of the level before: %v", r.Err)
+	}
+	if _, err := s.Check(early.Encode()); !errors.Is(err, ErrLevel) {
+		t.Errorf("with n2 of the level before it is proposed: %v", err)
+	}
+	must(t, s, register(leveled(2, now)))
+	if u := s.Upgrade(); s.Level() != before || !u.Waits() {
+		t.Errorf("all are upgraded: level %d, %+v", s.Level(), u)
+	}
+	must(t, s, register(leveled(2, before))) // and back
+	refused(t, s, ErrLevel, finalize(now))
+	must(t, s, register(leveled(2, now)))
+	version := s.Version()
+	if level, err := s.Check(early.Encode()); level != shard.LevelFinalize || err != nil {
+		t.Errorf("it may not be proposed: level %d, %v", level, err)
+	}
+	must(t, s, finalize(now))
+	if u := s.Upgrade(); s.Level() != now || u.Waits() || u.Next != now || s.Version() <= version {
+		t.Errorf("finalized: level %d, %+v, version %d after %d", s.Level(), u, s.Version(), version)
+	}
+	must(t, s, finalize(now))
+	must(t, s, finalize(before))
+	refused(t, s, ErrTooOld, register(leveled(2, before)))
+	refused(t, s, ErrLevel, finalize(now+1))
+	for id := uint64(1); id <= 3; id++ {
+		must(t, s, register(leveled(id, now+2)))
+	}
+	must(t, s, finalize(now+1)) // one step of two
+	again := NewState(nil, nil)
+	if err := again.Load(s.Save()); err != nil || again.Level() != now+1 || again.Hash() != s.Hash() || s.Audit() != nil {
+		t.Errorf("level %d when it is read again, %v; %v", again.Level(), err, s.Audit())
+	}
+}
+
+// TestFinalizeNamesFewNodes: the refusal stays readable in a large cluster.
+func TestFinalizeNamesFewNodes(t *testing.T) {
+	const before, now = shard.LevelFinalize - 1, shard.LevelFinalize
+	s := NewState(nil, nil)
+	var nodes []Node
+	for id := uint64(1); id <= 20; id++ {
+		nodes = append(nodes, leveled(id, before))
+	}
+	must(t, s, FoundCommand("c", 4, 1, nodes))
+	finalize := Command{Verb: Finalize, Level: now}
+	if err := s.applied(1, finalize.Encode()).Err; err == nil || !strings.Contains(err.Error(), "and 12 more") {
+		t.Error(err)
+	}
+}
+
+// TestNewClusterBeginsAtItsHighestLevel: there is nothing to go back to.
+func TestNewClusterBeginsAtItsHighestLevel(t *testing.T) {
+	s := NewState(nil, nil)
+	must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, 7)}))
+	if s.Level() != 7 {
+		t.Errorf("level %d", s.Level())
+	}
 }
 
 // TestLevelRisesWithARemoval: an old node that is gone for good holds nobody back; one whose place

@@ -18,7 +18,7 @@ func Restored(saved any, nowMs int64, clusterID string, self Node, pause func(ti
 	if self.level() < old.level {
 		return nil, fmt.Errorf("ring: restore: %w: the backup has feature level %d, this release has %d", ErrTooOld, old.level, self.level())
 	}
-	self.Level = old.level // the cluster's level rises when the node registers: until then the release before can be started
+	self.Level = old.level // it rises when the restored cluster is finalized: until then the release before can be started
 	s := NewState(nil, nil)
 	command := FoundCommand(clusterID, old.shards, old.replicas, []Node{self})
 	if r := s.cluster.found(nowMs, &command); r.Err != nil {

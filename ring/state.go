@@ -184,6 +184,8 @@ func (s *State) Apply(nowMs int64, data []byte) (any, error) {
 		command = (*cluster).setSecret
 	case SetReplicas:
 		command = (*cluster).setReplicas
+	case Finalize:
+		command = (*cluster).finalize
 	case Reseal:
 		if c.Name != "" {
 			return s.run(nowMs, c), nil

@@ -79,7 +79,7 @@ func (c *cluster) found(nowMs int64, cmd *Command) Reply {
 	c.id, c.shards, c.replicas = cmd.ClusterID, cmd.Shards, cmd.Replicas
 	c.nodes, c.rows = nodes, rows
 	c.list()
-	c.agree()
+	c.begin()
 	c.version++
 	return Reply{}
 }

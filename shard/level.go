@@ -7,8 +7,8 @@ import (
 
 // Level is a feature level: it numbers what replicas must all understand before one of them
 // proposes it. A build understands all levels up to its own. The members of a cluster agree on the
-// highest that each of them understands (the meta group's state has it), and nothing above that is
-// proposed.
+// highest that each of them understands when it is founded, and on a higher one when an operator
+// finalizes an upgrade (the meta group's state has it). Nothing above that is proposed.
 //
 // Whatever changes what an entry or a snapshot may hold, or what applying an entry does, takes a
 // new level.
@@ -23,9 +23,12 @@ const (
 	LevelCompare Level = 2
 	// LevelConventions adds the format of a topic's calls.
 	LevelConventions Level = 3
+	// LevelFinalize adds the meta group's command that raises the level. Levels up to the one
+	// before rise by themselves, as they did in the builds that had no such command.
+	LevelFinalize Level = 4
 
 	// LevelOfBuild is this build's.
-	LevelOfBuild = LevelConventions
+	LevelOfBuild = LevelFinalize
 )
 
 // ErrNewer is the root of what a replica stops with that meets an entry or a snapshot which it

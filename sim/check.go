@@ -194,6 +194,7 @@ func (n *node) compare(id timer.ShardID, p shard.Progress) {
 
 // agreed is what a process knew last that the cluster has agreed on.
 type agreed struct {
+	founded bool
 	version uint64 // of the placement
 	level   shard.Level
 }
@@ -203,11 +204,13 @@ func (n *node) checkMeta() {
 	if err := n.state.Audit(); err != nil && !n.struck[shard.Meta] {
 		n.w.violate("meta", "node %d: %v", n.id, err)
 	}
-	version, level := n.state.Version(), n.state.Level()
-	if version < n.agreed.version || level < n.agreed.level {
-		n.w.violate("meta", "node %d: version %d of the placement after %d, feature level %d after %d", n.id, version, n.agreed.version, level, n.agreed.level)
+	id, _, _ := n.state.Cluster()
+	now := agreed{founded: id != "", version: n.state.Version(), level: n.state.Level()}
+	if now.version < n.agreed.version || now.level < n.agreed.level {
+		n.w.violate("meta", "node %d: version %d of the placement after %d, feature level %d after %d", n.id, now.version, n.agreed.version, now.level, n.agreed.level)
 	}
-	n.agreed.version, n.agreed.level = version, level
+	n.checkLevel(now)
+	n.agreed = now
 	n.checkBuried()
 }
 

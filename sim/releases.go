@@ -1,24 +1,60 @@
 package sim
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
 )
 
-// drawRelease has a process begin with this release or the one before. Whoever runs it does not
+// drawRelease has a process begin with this release or one before. Whoever runs it does not
 // know what the cluster has agreed on; a process that is too old says so, and is begun anew with
 // the newer one.
 func (n *node) drawRelease() {
 	if !n.w.swarm.replicaFaults.releases || n.w.calm {
 		return
 	}
-	if level := shard.LevelFirst + shard.Level(n.w.odds.IntN(int(shard.LevelOfBuild))); level != n.level {
+	level := shard.LevelOfBuild // half of the time: with processes of all releases nothing is ever finalized
+	if n.w.odds.IntN(2) == 0 {
+		level = shard.LevelFirst + shard.Level(n.w.odds.IntN(int(shard.LevelOfBuild)))
+	}
+	if level != n.level {
 		n.level = level
 		n.w.counts.Changed++
 		n.w.note(n, "release", uint64(level), 0, "")
+	}
+}
+
+// finalize is an operator who ends an upgrade at a random time, whatever the processes run.
+func (w *World) finalize() {
+	w.operator(w.inUse(w.odds), w.finalizeAt, func(err error) {
+		if errors.Is(err, ring.ErrLevel) {
+			w.counts.TooEarly++
+		}
+	})
+}
+
+func (w *World) finalizeAt(ctx context.Context, n *node) error {
+	w.finalizing = true
+	before := n.state.Level()
+	level, err := n.member.Finalize(ctx)
+	if err == nil && !w.calm && level > before && level >= shard.LevelFinalize {
+		w.counts.Finalized++
+	}
+	return err
+}
+
+// checkLevel holds a rise of the feature level, as a process has it, against its operators: a
+// cluster that is founded goes beyond the level that rises by itself only when one has asked for it.
+func (n *node) checkLevel(now agreed) {
+	was := n.agreed
+	if was.founded && now.level > max(was.level, shard.LevelFinalize-1) && !n.w.finalizing {
+		n.w.violate("versions", "node %d: feature level %d after %d, and nobody has finalized an upgrade", n.id, now.level, was.level)
 	}
 }
 
@@ -62,7 +98,7 @@ func (n *node) hasStopped() bool {
 }
 
 // upgradeAll begins the processes anew with the newest release, one after the other in any order.
-// The cluster then agrees on its level, and states are compared.
+// The cluster's level is the newest when that is finalized, and states are compared then.
 func (w *World) upgradeAll() {
 	nodes := slices.Clone(w.nodes)
 	w.odds.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
@@ -76,12 +112,17 @@ func (w *World) upgradeAll() {
 		}
 		w.passUntil(20*time.Second, w.serving)
 	}
-	agreed := func() bool {
-		leader := w.metaLeader()
-		return leader != nil && leader.state.Level() == shard.LevelOfBuild
+	atNewest := func(ctx context.Context, n *node) error {
+		if err := w.finalizeAt(ctx, n); err != nil {
+			return err
+		}
+		if level := n.state.Level(); level != shard.LevelOfBuild {
+			return fmt.Errorf("feature level %d", level)
+		}
+		return nil
 	}
-	if !w.passUntil(30*time.Second, agreed) {
-		w.violate("versions", "all run the newest release, and have agreed on level %d", w.agreedLevel())
+	if !w.insist(atNewest) {
+		w.violate("versions", "all run the newest release, and cannot finalize the upgrade to it: level %d, %v", w.agreedLevel(), w.refusal)
 	}
 	compared := func() bool {
 		for id := range w.swarm.shards + 1 {

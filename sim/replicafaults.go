@@ -14,7 +14,7 @@ import (
 // runs are what they would be anyway.
 type replicaFaults struct {
 	strikes  float64 // a second, of the whole cluster: a bit of a state in memory changes
-	releases bool    // processes begin with this release or the one before
+	releases bool    // processes begin with this release or one before, and upgrades are finalized
 	overtake float64 // a second: a snapshot overtakes entries on their way to a disk
 }
 
@@ -23,8 +23,12 @@ type ReplicaFaultCounts struct {
 	Struck, Refilled, MemoryEnded int // states that memory changed; replicas that got another's; processes that ended for that
 	Compared                      int // comparisons of states
 	Changed, TooOld               int // processes of another release than before; those that were too old
+	Finalized, TooEarly           int // upgrades that an operator ended; those refused as a node lacked the level
 	Overtaken                     int
 }
+
+// finalizes is how often a second an operator tries to finalize an upgrade.
+const finalizes = 0.1
 
 // drawReplicaFaults draws a run's.
 func (s *swarm) drawReplicaFaults(c chance) {
@@ -49,6 +53,9 @@ func (w *World) failReplicas() {
 	f := &w.swarm.replicaFaults
 	if w.odds.hit(f.strikes * nemesisEach.Seconds()) {
 		w.strike()
+	}
+	if f.releases && w.odds.hit(finalizes*nemesisEach.Seconds()) {
+		w.finalize()
 	}
 	if w.odds.hit(f.overtake * nemesisEach.Seconds()) {
 		w.overtake()
@@ -140,7 +147,8 @@ func (w *World) strike() {
 func (n *node) watchFaults(id timer.ShardID, c *checkedGroup, p *shard.Progress) {
 	w := n.w
 	if p.Stopped != nil {
-		if n.level >= w.agreedLevel() {
+		// A command that finalizes an upgrade is refused when a node has gone back meanwhile, and is in the log all the same.
+		if met := w.finalizing && n.level < shard.LevelFinalize; n.level >= w.agreedLevel() && !met {
 			w.violate("versions", "node %d, of level %d, stops group %d, where all have agreed on %d: %v", n.id, n.level, id, w.agreedLevel(), p.Stopped)
 		}
 		return

@@ -20,7 +20,9 @@ func TestSeedsReplicaFaults(t *testing.T) {
 		{"memory of one that is alone", func(s *swarm) { s.replicaFaults.strikes, s.nodes, s.replicas, s.safety = 0.2, 1, 1, time.Minute },
 			func(c *Counts) bool { return c.MemoryEnded > 0 }},
 		{"releases", func(s *swarm) { s.replicaFaults.releases, s.crashes, s.longestDown = true, 0.3, time.Second },
-			func(c *Counts) bool { return c.Changed > 2 && c.TooOld > 0 && c.Compared > 0 }},
+			func(c *Counts) bool {
+				return c.Changed > 2 && c.TooOld > 0 && c.Compared > 0 && c.Finalized > 0 && c.TooEarly > 0
+			}},
 		{"overtaken", func(s *swarm) { s.overtaking(newChance(1, 6)) }, func(c *Counts) bool { return c.Overtaken > 2 && c.Installed > 0 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {

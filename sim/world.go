@@ -61,6 +61,8 @@ type World struct {
 	times    chance // of its clocks' faults
 	odds     chance // of its replicas' faults
 
+	finalizing bool // an operator has tried to finalize an upgrade
+
 	ballast map[timer.ShardID]bool // shards whose ballast is there, and is not changed any more
 
 	wrongAt time.Duration // when no more than half of the machines had a right clock

@@ -31,7 +31,7 @@ type ctlCmd struct {
 	Topics ctlTopicsCmd `cmd:"" help:"Topics: list, get, put, delete, pause, resume."`
 	Dead   ctlDeadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
 
-	Pull   ctlPullCmd   `cmd:"" help:"Fetch timers that are ready, from a topic that is pulled."`
+	Pull   ctlPullCmd   `cmd:"" help:"Fetch timers that are ready, from a pull topic."`
 	Ack    ctlAckCmd    `cmd:"" help:"Say that pulled timers are done."`
 	Nack   ctlNackCmd   `cmd:"" help:"Say that pulled timers failed."`
 	Extend ctlExtendCmd `cmd:"" help:"Hold pulled timers longer."`
@@ -52,6 +52,8 @@ type ctlCmd struct {
 	Doctor  ctlDoctorCmd  `cmd:"" help:"Look for what is wrong, and for what would break if a node went now."`
 
 	RollingRestart ctlRollingRestartCmd `cmd:"" help:"Restart the nodes one after the other, the next when all is well."`
+
+	Upgrade ctlUpgradeCmd `cmd:"" help:"How far an upgrade is, and its end."`
 
 	Remove ctlRemoveCmd `cmd:"" help:"Take a node out of the cluster for good, once it is drained or down."`
 

@@ -72,27 +72,6 @@ func (c *ctlCmd) await(most time.Duration, look func(*client.Cluster) (left stri
 	}
 }
 
-// printLevel says what the nodes have agreed on, and which of them hold it back.
-func printLevel(out io.Writer, a *client.Cluster) {
-	if a.FeatureLevel == 0 {
-		return
-	}
-	highest, back := a.FeatureLevel, []string(nil)
-	for _, n := range a.Nodes {
-		highest = max(highest, n.FeatureLevel)
-	}
-	for _, n := range a.Nodes {
-		if n.FeatureLevel < highest {
-			back = append(back, printable(n.Name))
-		}
-	}
-	fmt.Fprintf(out, "feature level %d", a.FeatureLevel)
-	if len(back) > 0 {
-		fmt.Fprintf(out, "; %d when these run the newer release: %s", highest, strings.Join(back, ", "))
-	}
-	fmt.Fprintln(out)
-}
-
 func printNodes(out io.Writer, a *client.Cluster) error {
 	health, id := "not healthy", a.ID
 	if a.Healthy {

@@ -86,6 +86,22 @@ func TestCtlCluster(t *testing.T) {
 			asked: []string{`PUT /v1/cluster/replicas {"replicas":2}`, "GET /v1/cluster"}, err: []string{"3 of 3 shards do not have their replicas yet"}, code: exitFailure,
 		},
 		{
+			name: "upgrade", args: []string{"upgrade"}, asked: []string{"GET /v1/cluster"}, replies: ok(`{"feature_level":2,"upgrade":{"feature_level":3,"lacking":["n2"]},` +
+				`"nodes":[{"name":"n1","state":"alive","version":"v2","feature_level":3},{"name":"n2","state":"down","version":"v1","feature_level":2}],"shards":[]}`),
+			out: []string{
+				"feature level 2; 3 when these run the newer release, too, and the upgrade is finalized: n2\n\n",
+				"NODE  STATE  VERSION  FEATURE LEVEL\nn1    alive  v2       3\nn2    down   v1       2\n",
+			},
+		},
+		{name: "upgrade status", args: []string{"upgrade", "status"}, replies: ok(`{"feature_level":2,"nodes":[],"shards":[]}`), asked: []string{"GET /v1/cluster"}, out: []string{"feature level 2\n\n"}},
+		{name: "upgrade of no cluster", args: []string{"upgrade", "status"}, replies: ok(threeNodes), asked: []string{"GET /v1/cluster"}, err: []string{"not founded yet"}, code: exitFailure},
+		{name: "upgrade finalize", args: []string{"upgrade", "finalize"}, replies: ok(`{"feature_level":3}`), asked: []string{"POST /v1/cluster/finalize"}, out: []string{"feature level 3\n"}},
+		{
+			name: "upgrade finalized too early", args: []string{"upgrade", "finalize"},
+			replies: []reply{{status: 409, body: `{"title":"x","detail":"feature level 3 is not understood by n2 (release v1, level 2)","code":"feature_level"}`}},
+			asked:   []string{"POST /v1/cluster/finalize"}, err: []string{"not understood by n2 (release v1, level 2) (409 feature_level)"}, code: exitFailure,
+		},
+		{
 			name: "remove too early", args: []string{"remove", "n2", "--force"},
 			replies: []reply{{status: 409, body: `{"title":"Node is not drained","detail":"the node is up and not drained","code":"not_drained"}`}},
 			asked:   []string{"DELETE /v1/cluster/nodes/n2?force=true"}, err: []string{"not drained (409 not_drained)"}, code: exitFailure,

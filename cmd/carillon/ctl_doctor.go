@@ -164,18 +164,11 @@ func (f *findings) shards(c *client.Cluster) {
 
 // releases looks at what the nodes run.
 func (f *findings) releases(c *client.Cluster) {
-	var versions, behind []string
-	highest := c.FeatureLevel
+	var versions []string
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if n.Version != "" && !slices.Contains(versions, n.Version) {
 			versions = append(versions, n.Version)
-		}
-		highest = max(highest, n.FeatureLevel)
-	}
-	for i := range c.Nodes {
-		if c.Nodes[i].FeatureLevel < highest {
-			behind = append(behind, c.Nodes[i].Name)
 		}
 	}
 	slices.Sort(versions)
@@ -184,8 +177,8 @@ func (f *findings) releases(c *client.Cluster) {
 	} else {
 		f.add(well, "releases", "all nodes run %s", strings.Join(versions, ""))
 	}
-	if len(behind) > 0 {
-		f.add(seeTo, "releases", "feature level %d of %d: held back by %s", c.FeatureLevel, highest, strings.Join(behind, ", "))
+	if c.Upgrade != nil {
+		f.add(seeTo, "releases", "%s", levelLine(c))
 	}
 }
 

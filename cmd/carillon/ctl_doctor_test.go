@@ -57,8 +57,12 @@ func TestDoctor(t *testing.T) {
 		{"unfit, and a clock that is off", change(goodView, `"clock_offset_ms":-3`, `"clock_offset_ms":-900,"unfit":"its disk is slow"`), goodMetrics, 200, 2, []string{
 			"wrong   n2          should not lead: its disk is slow", "see to  n2          its clock is -900 ms",
 		}},
-		{"half an upgrade", change(goodView, `"n2","state":"alive","version":"v1","feature_level":2`, `"n2","state":"alive","version":"v2","feature_level":3`), goodMetrics, 200, 1, []string{
-			"the nodes run v1 and v2", "feature level 2 of 3: held back by n1, n3",
+		{"half an upgrade", change(goodView, `"n2","state":"alive","version":"v1","feature_level":2`, `"n2","state":"alive","version":"v2","feature_level":3`,
+			`"nodes":[`, `"upgrade":{"feature_level":3,"lacking":["n1","n3"]},"nodes":[`), goodMetrics, 200, 1, []string{
+			"the nodes run v1 and v2", "see to  releases    feature level 2; 3 when these run the newer release, too, and the upgrade is finalized: n1, n3",
+		}},
+		{"an upgrade that is not finalized", change(goodView, `"nodes":[`, `"upgrade":{"feature_level":3,"lacking":[]},"nodes":[`), goodMetrics, 200, 1, []string{
+			"see to  releases    feature level 2; the upgrade to 3 waits to be finalized: carillon ctl upgrade finalize",
 		}},
 		{"too few replicas", change(goodView, `["n1","n2","n3"]`, `["n1","n2"]`), goodMetrics, 200, 1, []string{"1 have fewer replicas than the 3"}},
 		{"little disk", goodView, change(goodMetrics, "5.4e+10", "1.5e+09"), 200, 1, []string{"see to  n1          1.4 GiB free on its disk; below 256.0 MiB it refuses adds"}},

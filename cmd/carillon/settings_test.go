@@ -32,7 +32,7 @@ var samples = map[string][3]string{
 	"memory-limit":       {"300MiB", "400MiB", "8GiB"},
 	"console":            {"false", "false", "false"},
 	"max-connections":    {"100", "200", "300"},
-	"feature-level":      {"3", "4", "1"},
+	"feature-level":      {"3", "2", "1"},
 	"gossip-key":         {"from-file", "from-env", "from-flag"},
 	"secrets-key":        {"from-file", "from-env", "from-flag"},
 	"peer-cert":          {"from-file", "from-env", "from-flag"},

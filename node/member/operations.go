@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"carillon/ring"
+	"carillon/shard"
 )
 
 // Why an operator's request about a node is refused, beside the errors of package ring.
@@ -60,4 +61,29 @@ func (m *Member) Remove(ctx context.Context, name string, force, acceptLoss bool
 func (m *Member) SetReplicas(ctx context.Context, replicas int) error {
 	_, err := m.Propose(ctx, ring.Command{Verb: ring.SetReplicas, Replicas: replicas})
 	return err
+}
+
+// Finalize ends an upgrade: the feature level rises to the highest that any member understands, if
+// all do. It returns the level that the cluster has then; without an upgrade that is the present one.
+func (m *Member) Finalize(ctx context.Context) (shard.Level, error) {
+	if err := m.CatchUp(ctx); err != nil { // what this copy lacks may be a node's registration
+		return 0, err
+	}
+	next := m.State.Upgrade().Next
+	if next == m.State.Level() {
+		return next, nil
+	}
+	// A leader of an older release does not know the command, so the refusal is made here, too.
+	if err := m.State.MayFinalize(next); err != nil {
+		return 0, err
+	}
+	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Finalize, Level: next}); err != nil {
+		return 0, err
+	}
+	for m.State.Level() < next { // who asks here next is to see it
+		if !m.tasks.Sleep(ctx, ownTopicEach) {
+			break
+		}
+	}
+	return next, nil
 }

@@ -39,6 +39,8 @@ func (rq *request) audit(p *problem) {
 const (
 	auditPull   = "timers.pull"
 	auditBackup = "cluster.backup"
+
+	auditFinalize = "cluster.finalize"
 )
 
 // auditOps records the operations of a batch, each by itself.
@@ -86,7 +88,7 @@ func (rq *request) object() string {
 		return "leases"
 	case rq.route.audit == "cluster.replicas":
 		return "cluster/replicas"
-	case rq.route.audit == auditBackup:
+	case rq.route.audit == auditBackup, rq.route.audit == auditFinalize:
 		return "cluster"
 	}
 	return objectOf(rq.topic, rq.id, rq.node)

@@ -89,6 +89,7 @@ func TestChangesAreAudited(t *testing.T) {
 		{"shop", "POST", "/v1/cluster/nodes/n9/drain", "", "shop node.drain nodes/n9 404"},
 		{"shop", "POST", "/v1/backup", "", "shop cluster.backup cluster 403"},
 		{"shop", "PUT", "/v1/cluster/replicas", `{"replicas":3}`, "shop cluster.replicas cluster/replicas 202"},
+		{"shop", "POST", "/v1/cluster/finalize", "", "shop cluster.finalize cluster 200"},
 		{"shop", "POST", "/v1/topics/others/timers", add, "shop timer.add topics/others 404"},
 		{"reader", "DELETE", timers + "/a", "", "reader timer.cancel topics/orders/timers/a 403"},
 		{"reader", "GET", timers, "", ""}, {"reader", "GET", "/v1/topics", "", ""}, {"shop", "GET", "/nothing", "", ""}, {"shop", "POST", "/nothing", "", ""},

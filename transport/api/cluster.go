@@ -25,6 +25,9 @@ type Cluster interface {
 	Remove(ctx context.Context, name string, force, acceptLoss bool) error
 	// SetReplicas changes how many replicas each shard should have, 1–7; it returns once that is ordered, not done.
 	SetReplicas(ctx context.Context, replicas int) error
+	// Finalize ends an upgrade: the feature level rises to the highest that any node understands; ring.ErrLevel names those that do not. It returns
+	// the level that the cluster has then. Doing it again changes nothing.
+	Finalize(ctx context.Context) (level uint32, err error)
 	// Backup writes a backup of the whole cluster. After an error nothing has been written.
 	Backup(ctx context.Context, to io.Writer) error
 }
@@ -51,8 +54,15 @@ type ClusterView struct {
 	Healthy   bool   // every member is alive, every shard ok
 	Replicas  int    // that each shard should have, as far as there are nodes; 0 before the founding
 	Level     uint32 // the feature level that the nodes have agreed on; 0 before the founding
+	Upgrade   *UpgradeView
 	Nodes     []NodeView
 	Shards    []ShardRow // in order
+}
+
+// UpgradeView is an upgrade that is not finalized.
+type UpgradeView struct {
+	Level   uint32   // that the newest release understands
+	Lacking []string // the nodes that do not; none: it waits to be finalized
 }
 
 // NodeState is how a node is, as others see it.

@@ -95,6 +95,32 @@ func TestReplicasAreSet(t *testing.T) {
 	h.do("PUT", path, `{"replicas":3}`).problem(503, "no_leader")
 }
 
+// TestFinalize: an upgrade shows in the view until it is finalized; that is refused with the reason
+// where a node does not know the level, and changes nothing where there is no upgrade.
+func TestFinalize(t *testing.T) {
+	h := newHarness(t)
+	path := clusterPath + "/finalize"
+	h.engine.fakeCluster.view.Level = 2
+	h.do("POST", path, "").want(200).has("feature_level", "2")
+	h.engine.fakeCluster.view.Upgrade = &UpgradeView{Level: 3, Lacking: []string{"n1", "n2"}}
+	h.do("GET", clusterPath, "").want(200).has("feature_level", "2", "upgrade", `{"feature_level":3,"lacking":["n1","n2"]}`)
+	h.engine.fakeCluster.err = fmt.Errorf("%w: feature level 3 is not understood by n1 (release v1, level 2)", ring.ErrLevel)
+	if r := h.do("POST", path, ""); !strings.Contains(r.body, "n1 (release v1, level 2)") {
+		t.Errorf("it does not name the node: %s", r.body)
+	} else {
+		r.problem(409, "feature_level")
+	}
+	h.engine.fakeCluster.err = nil
+	h.engine.fakeCluster.view.Upgrade.Lacking = nil
+	h.do("GET", clusterPath, "").want(200).has("upgrade", `{"feature_level":3,"lacking":[]}`)
+	h.do("POST", path, `{}`).want(200).has("feature_level", "3")
+	if _, there := h.do("GET", clusterPath, "").want(200).has("feature_level", "3").json()["upgrade"]; there {
+		t.Error("an upgrade that is finalized is shown as one that is not")
+	}
+	h.do("POST", path, `{"level":4}`).problem(400, unknownField)
+	h.do("GET", path, "").problem(405, "method_not_allowed")
+}
+
 // What a change of the cluster can run into, and what the client is told.
 func TestClusterFaults(t *testing.T) {
 	h := newHarness(t)
@@ -146,6 +172,7 @@ func TestClusterScopes(t *testing.T) {
 		do(who, "POST", clusterPath+"/nodes/n1/resume").problem(403, "forbidden")
 		do(who, "DELETE", clusterPath+"/nodes/n1?force=true").problem(403, "forbidden")
 		do(who, "PUT", clusterPath+"/replicas").problem(403, "forbidden")
+		do(who, "POST", clusterPath+"/finalize").problem(403, "forbidden")
 	}
 	do("boss", "POST", clusterPath+"/nodes/n1/drain").want(202)
 	do("boss", "DELETE", clusterPath+"/nodes/n1?force=true").want(200)

@@ -93,6 +93,18 @@ func (rq *request) setReplicas() *problem {
 	return nil
 }
 
+// finalize ends an upgrade.
+func (rq *request) finalize() *problem {
+	level, err := rq.s.cfg.Engine.Finalize(rq.s.base)
+	if err != nil {
+		return engineFault(err)
+	}
+	o := object{b: rq.out()}
+	o.integer("feature_level", int64(level))
+	rq.json(200, o.end())
+	return nil
+}
+
 // nodeState is the state of the request's node in this node's view, "" when it is not there.
 func (rq *request) nodeState() NodeState {
 	v := rq.s.cfg.Engine.View(rq.s.base)
@@ -123,6 +135,14 @@ func appendCluster(b []byte, v *ClusterView) []byte {
 	}
 	if v.ClusterID != "" {
 		o.integer("feature_level", int64(v.Level))
+	}
+	if u := v.Upgrade; u != nil {
+		o.name("upgrade")
+		upgrade := object{b: o.b}
+		upgrade.integer("feature_level", int64(u.Level))
+		upgrade.name("lacking")
+		upgrade.b = appendNames(upgrade.b, u.Lacking)
+		o.b = upgrade.end()
 	}
 	o.name("nodes")
 	nodes := array{b: o.b}
@@ -180,13 +200,17 @@ func (o *object) shard(r *ShardRow) {
 	}
 	o.integer("epoch", int64(r.Epoch))
 	o.name("replicas")
-	names := array{b: o.b}
-	for _, name := range r.Replicas {
+	o.b = appendNames(o.b, r.Replicas)
+	o.str("state", string(r.State))
+}
+
+func appendNames(b []byte, list []string) []byte {
+	names := array{b: b}
+	for _, name := range list {
 		names.next()
 		names.b = appendString(names.b, name)
 	}
-	o.b = names.end()
-	o.str("state", string(r.State))
+	return names.end()
 }
 
 // parseShard reads a shard's number; one that no cluster has (ok, but 0) is left to be not found.

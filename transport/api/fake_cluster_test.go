@@ -107,3 +107,13 @@ func (c *fakeCluster) SetReplicas(_ context.Context, replicas int) error {
 	}
 	return c.err
 }
+
+func (c *fakeCluster) Finalize(context.Context) (uint32, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	if c.view.Upgrade != nil {
+		c.view.Level, c.view.Upgrade = c.view.Upgrade.Level, nil
+	}
+	return c.view.Level, nil
+}

@@ -102,6 +102,7 @@ var routes = numbered([]route{
 	{method: "GET", path: "/v1/cluster", scope: scopeRead, handle: (*request).readCluster},
 	{method: "GET", path: "/v1/cluster/stats", scope: scopeRead, handle: (*request).readStats},
 	{method: "PUT", path: "/v1/cluster/replicas", scope: scopeAdmin, handle: (*request).setReplicas, audit: "cluster.replicas", body: jsonBody},
+	{method: "POST", path: "/v1/cluster/finalize", scope: scopeAdmin, handle: (*request).finalize, audit: auditFinalize, body: emptyBody},
 	{method: "GET", path: "/v1/cluster/shards/{n}", scope: scopeRead, handle: (*request).readShard},
 	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: scopeAdmin, handle: (*request).drainNode, audit: "node.drain", body: emptyBody},
 	{method: "POST", path: "/v1/cluster/nodes/{name}/resume", scope: scopeAdmin, handle: (*request).resumeNode, audit: "node.resume", body: emptyBody},

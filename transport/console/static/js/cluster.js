@@ -22,6 +22,13 @@ export function NodeTable({ cluster, stats, actions }) {
   return html`<${Table} rows=${cluster.nodes || []} keyOf=${(n) => n.name} caption="Nodes" columns=${columns} />`;
 }
 
+// What an upgrade waits for. It is finalized by command line alone: it cannot be taken back.
+function Upgrade({ upgrade: u, level }) {
+  return html`<p class="notice warn" role="status">${u.lacking.length
+    ? html`An upgrade to feature level ${u.feature_level} is under way. The release before still runs on ${u.lacking.join(", ")}.`
+    : html`All nodes run a release with feature level ${u.feature_level}; the cluster uses ${level}. The upgrade waits to be finalized, and until then the release before can be started again: <span class="mono">carillon ctl upgrade finalize</span>`}</p>`;
+}
+
 function NodeActions({ node: n, alone, again }) {
   const path = `/v1/cluster/nodes/${encodeURIComponent(n.name)}`;
   const order = (verb, words) => async () => { const r = await call("POST", `${path}/${verb}`, {}); say(`${n.name}: ${words} (${r.state}).`); again(); };
@@ -43,6 +50,7 @@ export function Cluster() {
   const unled = shards.filter((s) => !s.leader);
   return html`<div class="stack"><div class="between"><h1>Cluster</h1><${Badge} kind=${v.healthy ? "ok" : "bad"}>${v.healthy ? "healthy" : "not healthy"}<//></div>
     <${Failed} error=${cluster.error || stats.error} again=${cluster.again} />
+    ${v.upgrade && html`<${Upgrade} upgrade=${v.upgrade} level=${v.feature_level} />`}
     <${Card} title="Nodes" side=${html`<span class="muted small">${v.replicas ? `${v.replicas} replicas wanted · ` : ""}feature level ${v.feature_level ?? "–"} · id <span class="mono">${v.cluster_id || "none yet"}</span></span>`}>
       ${nodes.length ? html`<${NodeTable} cluster=${v} stats=${stats.data} actions=${(n) => html`<${NodeActions} node=${n} alone=${nodes.length < 2} again=${cluster.again} />`} />` : html`<${Empty}>This node is not of a cluster yet.<//>`}<//>
     <${Card} title="Who leads what">

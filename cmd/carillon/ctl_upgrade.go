@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"carillon/client"
+)
+
+type ctlUpgradeCmd struct {
+	Status   upgradeStatusCmd   `cmd:"" default:"1" help:"Show each node's release, and whether an upgrade waits to be finalized."`
+	Finalize upgradeFinalizeCmd `cmd:"" help:"End an upgrade: use the new release's features from now on. The release before cannot be started any more."`
+}
+
+func (*ctlUpgradeCmd) Examples() string {
+	return `carillon ctl upgrade status
+carillon ctl upgrade finalize`
+}
+
+type upgradeStatusCmd struct{}
+
+func (*upgradeStatusCmd) Run(ctl *ctlCmd, term *terminal) error {
+	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("cluster")})
+	if err != nil {
+		return err
+	}
+	if ctl.JSON {
+		return printJSON(term.out, body)
+	}
+	var answer client.Cluster
+	if err := readAnswer(body, &answer); err != nil {
+		return err
+	}
+	if answer.FeatureLevel == 0 {
+		return fmt.Errorf("the cluster is not founded yet")
+	}
+	fmt.Fprintf(term.out, "%s\n\n", levelLine(&answer))
+	t := newTable(term.out, "NODE", "STATE", "VERSION", "FEATURE LEVEL")
+	for i := range answer.Nodes {
+		n := &answer.Nodes[i]
+		t.row(n.Name, string(n.State), n.Version, strconv.Itoa(n.FeatureLevel))
+	}
+	return t.w.Flush()
+}
+
+type upgradeFinalizeCmd struct{}
+
+// Help is what kong shows behind the one line that says what the command does.
+func (*upgradeFinalizeCmd) Help() string {
+	return "It is refused while a node does not understand the new feature level, and names that node. Until it is done the release before can be started " +
+		"again, node by node. It cannot be taken back; where there is no upgrade it changes nothing."
+}
+
+func (*upgradeFinalizeCmd) Examples() string {
+	return `carillon ctl upgrade finalize`
+}
+
+func (*upgradeFinalizeCmd) Run(ctl *ctlCmd, term *terminal) error {
+	body, err := ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("cluster", "finalize")})
+	if err != nil {
+		return err
+	}
+	if ctl.JSON {
+		return printJSON(term.out, body)
+	}
+	var answer struct {
+		FeatureLevel int `json:"feature_level"`
+	}
+	if err := readAnswer(body, &answer); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(term.out, "feature level %d\n", answer.FeatureLevel)
+	return err
+}
+
+// levelLine says which feature level the cluster uses, and how far an upgrade to a higher one is.
+func levelLine(a *client.Cluster) string {
+	line := fmt.Sprintf("feature level %d", a.FeatureLevel)
+	switch u := a.Upgrade; {
+	case u == nil:
+		return line
+	case len(u.Lacking) > 0:
+		return fmt.Sprintf("%s; %d when these run the newer release, too, and the upgrade is finalized: %s", line, u.FeatureLevel, printable(strings.Join(u.Lacking, ", ")))
+	default:
+		return fmt.Sprintf("%s; the upgrade to %d waits to be finalized: carillon ctl upgrade finalize", line, u.FeatureLevel)
+	}
+}
+
+// printLevel says the same beside the nodes.
+func printLevel(out io.Writer, a *client.Cluster) {
+	if a.FeatureLevel != 0 {
+		fmt.Fprintln(out, levelLine(a))
+	}
+}
