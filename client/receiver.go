@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,10 @@ type ReceiverOptions struct {
 	// Secrets are the topic's, whsec_…; a call is good when one of them signed it. During a
 	// rotation give the old and the new.
 	Secrets []string
-	// Unsigned takes calls without looking at signatures; then Secrets must be empty.
+	// PublicKeys are the topic's, whpk_…, which any read of the topic shows; a call is good when one
+	// of these or of Secrets fits.
+	PublicKeys []string
+	// Unsigned takes calls without looking at signatures; then there must be neither of these.
 	Unsigned bool
 	// Tolerance is how far the signature's time may be from the clock; 0 is 5 minutes.
 	Tolerance time.Duration
@@ -31,6 +35,7 @@ type ReceiverOptions struct {
 type Receiver struct {
 	options ReceiverOptions
 	keys    [][]byte
+	public  []ed25519.PublicKey
 }
 
 // Delivery is one call.
@@ -74,8 +79,15 @@ func NewReceiver(o ReceiverOptions) (*Receiver, error) {
 		}
 		r.keys = append(r.keys, key)
 	}
-	if o.Unsigned != (len(r.keys) == 0) {
-		return nil, errors.New("client: a receiver needs the topic's secrets, or Unsigned to do without")
+	for i, text := range o.PublicKeys {
+		key, err := parsePublicKey(text)
+		if err != nil {
+			return nil, fmt.Errorf("client: public key %d: %w", i+1, err)
+		}
+		r.public = append(r.public, key)
+	}
+	if o.Unsigned != (len(r.keys)+len(r.public) == 0) {
+		return nil, errors.New("client: a receiver needs the topic's secrets or public keys, or Unsigned to do without")
 	}
 	if r.options.Tolerance <= 0 {
 		r.options.Tolerance = 5 * time.Minute

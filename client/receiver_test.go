@@ -22,7 +22,7 @@ func TestStandardWebhooksVector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`))
+	got := sign(key, []byte(`msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.{"test": 2432232314}`))
 	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -41,7 +41,7 @@ func TestSignatureOfValues(t *testing.T) {
 	} {
 		h.Set(name, v)
 	}
-	if got, want := signValues(key, h), "v1,gUfpyP4Ajg1OYhURY2R8wSPredmP9gSByJdTfvLph9Q="; got != want {
+	if got, want := sign(key, signedValues(h)), "v1,gUfpyP4Ajg1OYhURY2R8wSPredmP9gSByJdTfvLph9Q="; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -57,8 +57,8 @@ func post(h http.Handler, edit func(http.Header), body string, signer string, st
 	}
 	if signer != "" {
 		key, _ := parseSecret(signer)
-		req.Header.Set("Webhook-Signature", "v1,AAAA "+sign(key, "id1", req.Header.Get("Webhook-Timestamp"), []byte(body)))
-		req.Header.Set("Carillon-Signature", "v1,AAAA "+signValues(key, req.Header))
+		req.Header.Set("Webhook-Signature", "v1,AAAA "+sign(key, []byte("id1."+req.Header.Get("Webhook-Timestamp")+"."+body)))
+		req.Header.Set("Carillon-Signature", "v1,AAAA "+sign(key, signedValues(req.Header)))
 	}
 	if edit != nil {
 		edit(req.Header)
@@ -88,7 +88,7 @@ func TestReceiverOfEvents(t *testing.T) {
 			}
 			h.Set("Carillon-Fence", "8")
 			key, _ := parseSecret(secret)
-			h.Set("Carillon-Signature", signValues(key, h))
+			h.Set("Carillon-Signature", sign(key, signedValues(h)))
 		}
 	}
 	want := CloudEvent{ID: "id1", Source: "/v1/topics/orders", Type: "carillon.timer.due", Subject: "{k}a", Time: time.UnixMilli(1_893_456_000_250).UTC()}
@@ -99,6 +99,70 @@ func TestReceiverOfEvents(t *testing.T) {
 	want.Time = time.Time{}
 	if e := readCloudEvent(http.Header{"Ce-Specversion": {"1.0"}, "Ce-Time": {"soon"}}); e == nil || !e.Time.IsZero() {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestReceiverWithPublicKeys: a receiver that has the topic's public key believes what the private
+// one has signed, beside a secret, a key before it, or nothing; and nothing else. The vector is that
+// of the Standard Webhooks libraries.
+func TestReceiverWithPublicKeys(t *testing.T) {
+	const (
+		public = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="
+		stamp  = "1614265330"
+		ofBody = "v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg=="
+		values = "v1a,dX/VnLFd2k+eGQbgXZG3eQ+MigzyCLITKSfGFrmFKLB3G1j8BedBThWyqZmCgQ2P7chOnlXMheqyFPAqLTbJBA==" // of docs/callbacks.md
+	)
+	header := func(body, ofValues string) http.Header {
+		h := http.Header{}
+		for name, v := range map[string]string{
+			"Webhook-Id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "Webhook-Timestamp": stamp, "Carillon-Topic": "orders", "Carillon-Timer": "{o-77}close",
+			"Carillon-Due": "1614265330000", "Carillon-Attempt": "2", "Carillon-Fence": "7", "Webhook-Signature": body, "Carillon-Signature": ofValues,
+		} {
+			h.Set(name, v)
+		}
+		return h
+	}
+	private, other := NewSigningKey()
+	if !strings.HasPrefix(private, "whsk_") || len(private) != 5+88 {
+		t.Errorf("%q", private)
+	}
+	for name, c := range map[string]struct {
+		keys, secrets []string
+		h             http.Header
+		body          string
+		good          bool
+	}{
+		"good":                           {[]string{public}, nil, header(ofBody, values), "", true},
+		"during a rotation":              {[]string{other, public}, nil, header("v1a,AAAA "+ofBody, "v1a,AAAA "+values), "", true},
+		"beside a secret":                {[]string{public}, []string{secret}, header("v1,AAAA "+ofBody, "v1,AAAA "+values), "", true},
+		"by a secret, whatever the keys": {[]string{other}, []string{secret}, header("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE= "+ofBody, "v1,gUfpyP4Ajg1OYhURY2R8wSPredmP9gSByJdTfvLph9Q="), "", true},
+		"of another":                     {[]string{other}, nil, header(ofBody, values), "", false},
+		"another body":                   {[]string{public}, nil, header(ofBody, values), "{}", false},
+		"values that are not signed":     {[]string{public}, nil, header(ofBody, ""), "", false},
+		"values signed as the body is":   {[]string{public}, nil, header(ofBody, ofBody), "", false},
+		"as a version without keys":      {[]string{public}, nil, header("v1,"+ofBody[4:], "v1,"+values[4:]), "", false},
+		"by a secret that it has not":    {[]string{public}, nil, header("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", "v1,gUfpyP4Ajg1OYhURY2R8wSPredmP9gSByJdTfvLph9Q="), "", false},
+		"too short":                      {[]string{public}, nil, header("v1a,AAAA", "v1a,"), "", false},
+	} {
+		r, err := NewReceiver(ReceiverOptions{PublicKeys: c.keys, Secrets: c.secrets, Now: func() time.Time { return time.Unix(1614265331, 0) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := `{"test": 2432232314}`
+		if c.body != "" {
+			body = c.body
+		}
+		if err := r.Verify(c.h, []byte(body)); (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, bad := range []string{"", private, public + "A", public[5:], "whpk_AAAA"} {
+		if _, err := NewReceiver(ReceiverOptions{PublicKeys: []string{bad}}); err == nil || bad != "" && strings.Contains(err.Error(), bad) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if _, err := NewReceiver(ReceiverOptions{PublicKeys: []string{public}, Unsigned: true}); err == nil {
+		t.Error("a key that nothing is checked with")
 	}
 }
 
@@ -157,13 +221,13 @@ func TestReceiver(t *testing.T) {
 			theirs.Set("Webhook-Id", "id2")
 			theirs.Set("Carillon-Fence", "9")
 			h.Set("Carillon-Fence", "9")
-			h.Set("Carillon-Signature", signValues(key, theirs))
+			h.Set("Carillon-Signature", sign(key, signedValues(theirs)))
 		}, "{}", secret, now, 401},
 		{"large", ReceiverOptions{Secrets: []string{secret}, MaxBody: 3}, nil, "1234", secret, now, 413},
 		{"no callback", ReceiverOptions{Secrets: []string{secret}}, func(h http.Header) {
 			key, _ := parseSecret(secret)
 			h.Set("Carillon-Fence", "x")
-			h.Set("Carillon-Signature", signValues(key, h))
+			h.Set("Carillon-Signature", sign(key, signedValues(h)))
 		}, "{}", secret, now, 400},
 		{"unsigned", ReceiverOptions{Unsigned: true}, nil, "", "", now, 202},
 	} {

@@ -1,12 +1,14 @@
 package client
 
 import (
+	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +23,10 @@ const (
 	maxSecretBytes  = 64
 	signaturePrefix = "v1,"
 	maxSignatures   = 16 // of one header: bounds the work that it can ask for
+
+	signingKeyPrefix   = "whsk_"
+	publicKeyPrefix    = "whpk_"
+	keySignaturePrefix = "v1a,"
 )
 
 // NewSecret makes a secret to sign callbacks with: whsec_ and 32 random bytes.
@@ -28,6 +34,26 @@ func NewSecret() string {
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // never fails
 	return secretPrefix + base64.StdEncoding.EncodeToString(key[:])
+}
+
+// NewSigningKey makes a private key to sign callbacks with, whsk_…, and the public one that checks
+// them, whpk_…. A topic that gets its key by RotateSigningKey needs none: the private one then
+// never leaves the cluster.
+func NewSigningKey() (private, public string) {
+	check, key, _ := ed25519.GenerateKey(rand.Reader) // never fails
+	return signingKeyPrefix + base64.StdEncoding.EncodeToString(key), publicKeyPrefix + base64.StdEncoding.EncodeToString(check)
+}
+
+func parsePublicKey(text string) (ed25519.PublicKey, error) {
+	encoded, ok := strings.CutPrefix(text, publicKeyPrefix)
+	if !ok {
+		return nil, errors.New("does not start with " + publicKeyPrefix)
+	}
+	key, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	if err != nil || len(key) != ed25519.PublicKeySize {
+		return nil, errors.New("is not the base64 of 32 bytes")
+	}
+	return key, nil
 }
 
 func parseSecret(text string) ([]byte, error) {
@@ -42,8 +68,8 @@ func parseSecret(text string) ([]byte, error) {
 	return key, nil
 }
 
-// Verify checks a call with one of the secrets, and that its timestamp is near the clock. Webhook-Signature covers the body, by the
-// Standard Webhooks scheme; Carillon-Signature covers the Carillon-* headers, which that scheme leaves open: without it a call
+// Verify checks a call with one of the secrets or public keys, and that its timestamp is near the clock. Webhook-Signature covers
+// the body, by the Standard Webhooks scheme; Carillon-Signature covers the Carillon-* headers, which that scheme leaves open: without it a call
 // that was overheard could be sent again for another timer or with a higher fence. Signatures are compared in constant time.
 func (r *Receiver) Verify(h http.Header, body []byte) error {
 	if r.options.Unsigned {
@@ -57,22 +83,30 @@ func (r *Receiver) Verify(h http.Header, body []byte) error {
 	if off := r.options.Now().Sub(time.Unix(seconds, 0)); off > r.options.Tolerance || off < -r.options.Tolerance {
 		return ErrSignature
 	}
-	ofBody := r.signed(h.Get("Webhook-Signature"), func(key []byte) string { return sign(key, id, stamp, body) })
-	ofValues := r.signed(h.Get("Carillon-Signature"), func(key []byte) string { return signValues(key, h) })
+	ofBody := r.signed(h.Get("Webhook-Signature"), slices.Concat([]byte(id+"."+stamp+"."), body))
+	ofValues := r.signed(h.Get("Carillon-Signature"), signedValues(h))
 	if !ofBody || !ofValues {
 		return ErrSignature
 	}
 	return nil
 }
 
-// signed reports whether a header holds what one of the secrets makes of a call.
-func (r *Receiver) signed(header string, sign func(key []byte) string) bool {
+// signed reports whether a header holds what one of the secrets or private keys makes of a text.
+func (r *Receiver) signed(header string, text []byte) bool {
 	offered := strings.SplitN(header, " ", maxSignatures+1)
+	offered = offered[:min(len(offered), maxSignatures)]
 	good := false
 	for _, key := range r.keys {
-		want := sign(key)
-		for _, one := range offered[:min(len(offered), maxSignatures)] {
-			good = hmac.Equal([]byte(one), []byte(want)) || good
+		want := []byte(sign(key, text))
+		for _, one := range offered {
+			good = hmac.Equal([]byte(one), want) || good
+		}
+	}
+	for _, key := range r.public {
+		for _, one := range offered {
+			encoded, of := strings.CutPrefix(one, keySignaturePrefix)
+			signature, err := base64.StdEncoding.Strict().DecodeString(encoded)
+			good = of && err == nil && ed25519.Verify(key, text, signature) || good
 		}
 	}
 	return good
@@ -83,19 +117,17 @@ var signedHeaders = []string{
 	"Webhook-Id", "Webhook-Timestamp", "Carillon-Topic", "Carillon-Timer", "Carillon-Due", "Carillon-Attempt", "Carillon-Fence", "Carillon-Receipt",
 }
 
-// signValues signs the line carillon-v1 and the values, each on a line of its own. No value can hold the end of a line.
-func signValues(key []byte, h http.Header) string {
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("carillon-v1"))
+// signedValues is the line carillon-v1 and the values, each on a line of its own. No value can hold the end of a line.
+func signedValues(h http.Header) []byte {
+	text := []byte("carillon-v1")
 	for _, name := range signedHeaders {
-		mac.Write([]byte("\n" + h.Get(name)))
+		text = append(append(text, '\n'), h.Get(name)...)
 	}
-	return signaturePrefix + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	return text
 }
 
-func sign(key []byte, id, stamp string, body []byte) string {
+func sign(key, text []byte) string {
 	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(id + "." + stamp + "."))
-	mac.Write(body)
+	mac.Write(text)
 	return signaturePrefix + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }

@@ -47,7 +47,11 @@ type Policy struct {
 	// Secrets sign the callbacks: whsec_…, up to three. A node shows them as fingerprints, which
 	// PutTopic takes back as they are.
 	Secrets []string `json:"secrets,omitempty"`
-	Format  Format   `json:"format,omitempty"`
+	// SigningKeys sign them so that receivers need no secret: whsk_…, up to three. A node shows the
+	// public keys, whpk_…, which PutTopic takes back as they are.
+	SigningKeys []string `json:"signing_keys,omitempty"`
+
+	Format Format `json:"format,omitempty"`
 }
 
 // Format is what calls carry in their headers beside Carillon's own.
@@ -174,4 +178,37 @@ func (c *Client) changeSecrets(ctx context.Context, topic, what string, repeatab
 	s := new(Secrets)
 	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "secrets", what), Repeatable: repeatable}
 	return whole(s, c.call(ctx, r, body, s))
+}
+
+// PublicKeys are what a topic's calls are checked with.
+type PublicKeys struct {
+	Topic string   `json:"topic"`
+	Keys  []string `json:"signing_keys"` // whpk_…, the newest first
+}
+
+// RotateSigningKey is RotateSecret for asymmetric keys: private is one that NewSigningKey makes.
+// Empty: the node makes it, nobody sees it, and the call is not repeated. Give the public key to the
+// receivers, and end with FinishKeyRotation.
+func (c *Client) RotateSigningKey(ctx context.Context, topic, private string) (*PublicKeys, error) {
+	body := map[string]string{}
+	if private != "" {
+		body["signing_key"] = private
+	}
+	return c.changeKeys(ctx, topic, "rotate", private != "", body)
+}
+
+// FinishKeyRotation drops all signing keys of a topic but one: that of the public key keep, or,
+// where it is empty, the newest.
+func (c *Client) FinishKeyRotation(ctx context.Context, topic, keep string) (*PublicKeys, error) {
+	body := map[string]string{}
+	if keep != "" {
+		body["keep"] = keep
+	}
+	return c.changeKeys(ctx, topic, "finish", true, body)
+}
+
+func (c *Client) changeKeys(ctx context.Context, topic, what string, repeatable bool, body map[string]string) (*PublicKeys, error) {
+	k := new(PublicKeys)
+	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "signing-keys", what), Repeatable: repeatable}
+	return whole(k, c.call(ctx, r, body, k))
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"cmp"
+	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +22,19 @@ import (
 	"time"
 )
 
-const guideSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+const (
+	guideSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	guideKey    = "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg=="
+	guidePublic = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="
+)
+
+// guideScheme is a way to sign: what the receiver and the topic's policy are given for it.
+type guideScheme struct{ name, env, policy string }
+
+var guideSchemes = []guideScheme{
+	{"secret", "SECRET=" + guideSecret, fmt.Sprintf(`"secrets":[%q]`, guideSecret)},
+	{"key", "PUBLIC_KEY=" + guidePublic, fmt.Sprintf(`"signing_keys":[%q]`, guideKey)},
+}
 
 // TestReceiversOfTheGuide: each receiver in docs/guides/receivers does once what a node asks of it, whatever is asked again, held up,
 // forged or cut off in between.
@@ -43,7 +57,15 @@ func TestReceiversOfTheGuide(t *testing.T) {
 				t.Skipf("NOT CHECKED: the receiver in %s: %s is not installed", c.name, c.needs)
 			}
 			t.Parallel()
-			newGuideReceiver(t, c.command(t)).check(t)
+			command := c.command(t)
+			for _, scheme := range guideSchemes {
+				t.Run(scheme.name, func(t *testing.T) {
+					if c.name == "python" && scheme.name == "key" && exec.Command("python3", "-c", "import cryptography").Run() != nil {
+						t.Skip("NOT CHECKED: signing keys in Python: the package cryptography is not installed")
+					}
+					newGuideReceiver(t, command, scheme).check(t)
+				})
+			}
 		})
 	}
 }
@@ -51,6 +73,7 @@ func TestReceiversOfTheGuide(t *testing.T) {
 // guideReceiver is one of the guide's programs, and a proxy in front of it that knows each call of the node.
 type guideReceiver struct {
 	command []string
+	scheme  guideScheme
 	address string
 	running *process
 	client  http.Client
@@ -67,17 +90,17 @@ type guideCall struct {
 	status int // the receiver's answer; 0 if it was not asked
 }
 
-func newGuideReceiver(t *testing.T, command []string) *guideReceiver {
-	g := &guideReceiver{calls: map[string][]guideCall{}, lose: map[string]int{}, hold: map[string]int{}}
+func newGuideReceiver(t *testing.T, command []string, scheme guideScheme) *guideReceiver {
+	g := &guideReceiver{scheme: scheme, calls: map[string][]guideCall{}, lose: map[string]int{}, hold: map[string]int{}}
 	g.address = freeAddress(t)
-	g.command = append(command, g.address, filepath.Join(t.TempDir(), "state"))
+	g.command = append(slices.Clip(command), g.address, filepath.Join(t.TempDir(), "state"))
 	g.start(t)
 	return g
 }
 
 func (g *guideReceiver) start(t *testing.T) {
 	t.Helper()
-	g.running = begin(t, g.command, "SECRET="+guideSecret)
+	g.running = begin(t, g.command, g.scheme.env)
 	awaitListener(t, g.address)
 }
 
@@ -114,10 +137,14 @@ func (g *guideReceiver) post(header http.Header, body []byte) int {
 	return answer.StatusCode
 }
 
-// signAgain signs changed headers as somebody who has the secret.
-func signAgain(h http.Header, body []byte) {
+// signAgain signs changed headers as somebody who has the secret, or the private key.
+func (s guideScheme) signAgain(h http.Header, body []byte) {
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(guideSecret, "whsec_"))
+	private, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(guideKey, "whsk_"))
 	sign := func(text string) string {
+		if s.name == "key" {
+			return "v1a," + base64.StdEncoding.EncodeToString(ed25519.Sign(private, []byte(text)))
+		}
 		mac := hmac.New(sha256.New, key)
 		mac.Write([]byte(text))
 		return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
@@ -127,7 +154,7 @@ func signAgain(h http.Header, body []byte) {
 		values = append(values, h.Get(name))
 	}
 	h.Set("Webhook-Signature", sign(h.Get("Webhook-Id")+"."+h.Get("Webhook-Timestamp")+"."+string(body)))
-	h.Set("Carillon-Signature", "v1,AAAA "+sign(strings.Join(values, "\n"))) // as of two secrets
+	h.Set("Carillon-Signature", "v1,AAAA v1a,AAAA "+sign(strings.Join(values, "\n"))) // as of several
 }
 
 func (g *guideReceiver) check(t *testing.T) {
@@ -135,7 +162,7 @@ func (g *guideReceiver) check(t *testing.T) {
 	proxy := httptest.NewServer(g)
 	t.Cleanup(proxy.Close)
 	c := clientAt(node.url, callTimeout)
-	c.must(t, 201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q,"timeout":"60s"},"secrets":[%q],"retry":{"min_backoff":"100ms","max_backoff":"100ms"}}`, proxy.URL, guideSecret))
+	c.must(t, 201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q,"timeout":"60s"},%s,"retry":{"min_backoff":"100ms","max_backoff":"100ms"}}`, proxy.URL, g.scheme.policy))
 	const id = "{o-77}close"
 	g.hold[id], g.lose[id] = 1, 1
 	add := func(id string) {
@@ -171,19 +198,19 @@ func (g *guideReceiver) check(t *testing.T) {
 		{"no signature of the body", calls[2], func(h http.Header) { h.Del("Webhook-Signature") }, "", 401},
 		{"a call of ten minutes ago", calls[2], func(h http.Header) {
 			h.Set("Webhook-Timestamp", strconv.FormatInt(time.Now().Add(-10*time.Minute).Unix(), 10))
-			signAgain(h, calls[2].body)
+			g.scheme.signAgain(h, calls[2].body)
 		}, "", 401},
 		{"a new attempt of what was done", calls[2], func(h http.Header) {
 			h.Set("Carillon-Fence", "9007199254740993") // a float would take it for its neighbour
-			signAgain(h, calls[2].body)
+			g.scheme.signAgain(h, calls[2].body)
 		}, "", 200},
 		{"one with a fence that is one lower", calls[2], func(h http.Header) {
 			h.Set("Carillon-Fence", "9007199254740992")
-			signAgain(h, calls[2].body)
+			g.scheme.signAgain(h, calls[2].body)
 		}, "", 409},
 		{"the highest fence there can be", calls[2], func(h http.Header) {
 			h.Set("Carillon-Fence", "18446744073709551615")
-			signAgain(h, calls[2].body)
+			g.scheme.signAgain(h, calls[2].body)
 		}, "", 200},
 	} {
 		header, body := a.call.header.Clone(), a.call.body

@@ -142,7 +142,7 @@ func (d *dispatcher) request(j *shard.Delivery) (*callback.Request, error) {
 		return nil, err
 	}
 	fact := d.topics.fact(j.Topic, d.vault.keys.Load())
-	r.Secrets = fact.keys
+	r.Secrets, r.SigningKeys = fact.secrets, fact.keys
 	return r, fact.failed
 }
 

@@ -287,6 +287,11 @@ func (d *dispatcher) locked(t *timer.Topic, ids string) bool {
 			return true
 		}
 	}
+	for i := range t.Policy.SigningKeys {
+		if id := secret.KeyOf(t.Policy.SigningKeys[i].Private); id != "" && d.vault.lacks(d.clock.Mono(), id) {
+			return true
+		}
+	}
 	for i := range t.Policy.Callback.Headers {
 		if id := secret.KeyOf(t.Policy.Callback.Headers[i].Value); id != "" && d.vault.lacks(d.clock.Mono(), id) {
 			return true

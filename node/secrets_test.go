@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -22,15 +23,17 @@ import (
 
 // The secrets of these tests, none of which may be read in a data directory.
 const (
-	signingText = "whsec_c2lnbmluZy1zZWNyZXQtb2YtYS10b3BpYy0wMQ=="
-	topicBearer = "Bearer topic-4d1f9c"
-	timerBearer = "Bearer timer-77e2ab"
-	patchedKey  = "patched-key-10cc53"
-	batchCookie = "session=batch-5e90aa"
-	redriveWord = "redriven-word-b81c"
+	signingText    = "whsec_c2lnbmluZy1zZWNyZXQtb2YtYS10b3BpYy0wMQ=="
+	signingKeyText = "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg=="
+	publicKeyText  = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=" // which everybody may see
+	topicBearer    = "Bearer topic-4d1f9c"
+	timerBearer    = "Bearer timer-77e2ab"
+	patchedKey     = "patched-key-10cc53"
+	batchCookie    = "session=batch-5e90aa"
+	redriveWord    = "redriven-word-b81c"
 )
 
-var allSecrets = []string{signingText, topicBearer, timerBearer, patchedKey, batchCookie, redriveWord}
+var allSecrets = []string{signingText, signingKeyText, topicBearer, timerBearer, patchedKey, batchCookie, redriveWord}
 
 // shownIn lists the secrets that can be read in some file of a directory.
 func shownIn(t *testing.T, dir string) (shown []string) {
@@ -75,6 +78,17 @@ func withKeys(t *testing.T, of string) func(*Config) {
 	}
 }
 
+// signedByKey is the signature of a call's body by signingKeyText.
+func signedByKey(t *testing.T, a *receivedFile) string {
+	t.Helper()
+	key, err := callback.ParseSigningKey(signingKeyText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := a.header.Get("Webhook-Id") + "." + a.header.Get("Webhook-Timestamp") + "." + a.body
+	return base64.StdEncoding.EncodeToString(ed25519.Sign(key, []byte(text)))
+}
+
 // secretiveWork does everything by which a secret gets into a node, and checks that each arrives where it belongs.
 func secretiveWork(t *testing.T, r *running) {
 	t.Helper()
@@ -85,7 +99,7 @@ func secretiveWork(t *testing.T, r *running) {
 		}
 	})
 	cb := fmt.Sprintf(`"callback":{"url":%q`, rec.URL)
-	r.must(201, "PUT", "/v1/topics/s", `{`+cb+`,"headers":{"Authorization":"`+topicBearer+`","X-Tenant":"seven"}},"secrets":["`+signingText+`"]}`)
+	r.must(201, "PUT", "/v1/topics/s", `{`+cb+`,"headers":{"Authorization":"`+topicBearer+`","X-Tenant":"seven"}},"secrets":["`+signingText+`"],"signing_keys":["`+signingKeyText+`"]}`)
 	soon := `"delay":"20ms",`
 	r.must(201, "POST", "/v1/topics/s/timers", `{"id":"plain",`+soon+`"payload":1}`)
 	r.must(201, "POST", "/v1/topics/s/timers", `{"id":"own",`+soon+cb+`,"headers":{"Authorization":"`+timerBearer+`","X-Own":"shown"}}}`)
@@ -120,7 +134,7 @@ func secretiveWork(t *testing.T, r *running) {
 		}
 		mac := hmac.New(sha256.New, key)
 		mac.Write([]byte(a.header.Get("Webhook-Id") + "." + a.header.Get("Webhook-Timestamp") + "." + a.body))
-		if got, signed := a.header.Get("Webhook-Signature"), "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)); got != signed {
+		if got, signed := a.header.Get("Webhook-Signature"), "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil))+" v1a,"+signedByKey(t, &a); got != signed {
 			t.Errorf("%s is signed %s, want %s", a.timer, got, signed)
 		}
 	}

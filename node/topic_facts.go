@@ -1,6 +1,7 @@
 package node
 
 import (
+	"crypto/ed25519"
 	"fmt"
 	"sync"
 
@@ -26,9 +27,10 @@ type topicFact struct {
 	tenants api.Tenants
 	opener  *secret.Keys
 
-	tenant string   // whose it is
-	keys   [][]byte // of its secrets, decoded; not to be changed
-	failed error    // why there are none: a secret cannot be opened
+	tenant  string               // whose it is
+	secrets [][]byte             // decoded; not to be changed
+	keys    []ed25519.PrivateKey // decoded; not to be changed
+	failed  error                // why there are none: one of them cannot be opened
 }
 
 // fact is what is known of a topic; opener opens its secrets.
@@ -41,7 +43,9 @@ func (f *topicFacts) fact(t *timer.Topic, opener *secret.Keys) *topicFact {
 		return known
 	}
 	made := &topicFact{topic: t, tenants: tenants, opener: opener, tenant: tenants.Of(t.Name)}
-	made.keys, made.failed = signingKeys(t, opener)
+	if made.secrets, made.failed = signingSecrets(t, opener); made.failed == nil {
+		made.keys, made.failed = signingKeys(t, opener)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.of) >= maxTopicFacts || f.of == nil {
@@ -51,14 +55,28 @@ func (f *topicFacts) fact(t *timer.Topic, opener *secret.Keys) *topicFact {
 	return made
 }
 
-// signingKeys gives the keys that a topic's calls are signed with.
-func signingKeys(t *timer.Topic, opener *secret.Keys) (out [][]byte, err error) {
+// signingSecrets gives the secrets that a topic's calls are signed with.
+func signingSecrets(t *timer.Topic, opener *secret.Keys) (out [][]byte, err error) {
 	for _, kept := range t.Policy.Secrets {
 		text, err := opener.Open(secret.Signing(t.Name), kept)
 		if err != nil {
 			return nil, fmt.Errorf("a signing secret: %w", err)
 		}
 		if key, err := callback.ParseSecret(text); err == nil { // checked when the policy was set
+			out = append(out, key)
+		}
+	}
+	return out, nil
+}
+
+// signingKeys gives the private keys that they are signed with.
+func signingKeys(t *timer.Topic, opener *secret.Keys) (out []ed25519.PrivateKey, err error) {
+	for i := range t.Policy.SigningKeys {
+		text, err := opener.Open(secret.Signing(t.Name), t.Policy.SigningKeys[i].Private)
+		if err != nil {
+			return nil, fmt.Errorf("a signing key: %w", err)
+		}
+		if key, err := callback.ParseSigningKey(text); err == nil { // checked when the policy was set
 			out = append(out, key)
 		}
 	}

@@ -20,7 +20,7 @@ func TestSecretsAreDecodedOnce(t *testing.T) {
 	}
 	var f topicFacts
 	old := topic(1, a, b)
-	first := f.fact(old, nil).keys
+	first := f.fact(old, nil).secrets
 	if len(first) != 2 || bytes.Equal(first[0], first[1]) || len(first[0]) != 24 {
 		t.Fatalf("%x", first)
 	}
@@ -28,7 +28,7 @@ func TestSecretsAreDecodedOnce(t *testing.T) {
 		t.Errorf("%v allocations", allocated)
 	}
 	rotated := topic(1, b)
-	if got := f.fact(rotated, nil).keys; len(got) != 1 || !bytes.Equal(got[0], first[1]) {
+	if got := f.fact(rotated, nil).secrets; len(got) != 1 || !bytes.Equal(got[0], first[1]) {
 		t.Errorf("after a rotation: %x", got)
 	}
 	for id := range timer.TopicID(2 * maxTopicFacts) {
@@ -77,14 +77,16 @@ func TestSecretsAreNotOpenedWithoutTheirKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	sealed := keys.Seal(secret.Signing("t"), signingText)
-	topic := &timer.Topic{ID: 1, Name: "t", Policy: timer.Policy{Secrets: []string{sealed}}}
+	topic := &timer.Topic{ID: 1, Name: "t", Policy: timer.Policy{
+		Secrets: []string{sealed}, SigningKeys: []timer.SigningKey{{Private: keys.Seal(secret.Signing("t"), signingKeyText), Public: publicKeyText}},
+	}}
 	var f topicFacts
 	for range 2 {
-		if got := f.fact(topic, keys); got.failed != nil || len(got.keys) != 1 || string(got.keys[0]) != "signing-secret-of-a-topic-01" {
-			t.Errorf("%q, %v", got.keys, got.failed)
+		if got := f.fact(topic, keys); got.failed != nil || len(got.secrets) != 1 || string(got.secrets[0]) != "signing-secret-of-a-topic-01" || len(got.keys) != 1 {
+			t.Errorf("%q, %v", got.secrets, got.failed)
 		}
-		if got := f.fact(topic, other); got.failed == nil || got.keys != nil {
-			t.Errorf("without the key: %q", got.keys)
+		if got := f.fact(topic, other); got.failed == nil || got.secrets != nil || got.keys != nil {
+			t.Errorf("without the key: %q, %q", got.secrets, got.keys)
 		}
 	}
 }

@@ -22,7 +22,7 @@ var (
 func (c *Command) level() shard.Level {
 	switch c.Verb {
 	case Ensure, Put:
-		if c.Policy != nil && c.Policy.CloudEvents {
+		if p := c.Policy; p != nil && (p.CloudEvents || len(p.SigningKeys) > 0) {
 			return shard.LevelConventions
 		}
 		return shard.LevelFirst

@@ -221,13 +221,15 @@ func TestPolicyIsTheProposers(t *testing.T) {
 // TestConventionsNeedTheirLevel: a policy with a field of a later level waits until all nodes know
 // it. One without is as it ever was, byte for byte.
 func TestConventionsNeedTheirLevel(t *testing.T) {
-	old, event := timer.DefaultPolicy(), timer.DefaultPolicy()
+	old, event, keyed := timer.DefaultPolicy(), timer.DefaultPolicy(), timer.DefaultPolicy()
 	event.CloudEvents = true
+	keyed.SigningKeys = []timer.SigningKey{{Private: "whsk_a", Public: "whpk_a"}}
 	for name, fields := range map[string]struct {
 		policy *timer.Policy
 		golden string
 	}{
-		"format": {&event, `"CloudEvents":true`},
+		"format":       {&event, `"CloudEvents":true`},
+		"signing keys": {&keyed, `"SigningKeys":[{"Private":"whsk_a","Public":"whpk_a"}]`},
 	} {
 		for _, verb := range []Verb{Put, Ensure} {
 			s := NewState(nil, nil)
@@ -264,7 +266,7 @@ func TestFieldsOfTheFirstLevel(t *testing.T) {
 		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Down Epoch Force Gossip Group " +
 		"HTTP Heard HistoryMs ID Jitter JoinedMs Layout Learner LeaseMs Level MaxAttempts MaxBackoffMs MaxWaitMs Merge MinBackoffMs Multiplier Name Node NodeID " +
 		"Ordered OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
-	const conventions = "CloudEvents" // see TestConventionsNeedTheirLevel
+	const conventions = "CloudEvents SigningKeys.Private SigningKeys.Public" // see TestConventionsNeedTheirLevel
 	known := strings.Fields(first + " " + conventions)
 	var walk func(v reflect.Type, path string)
 	walk = func(v reflect.Type, path string) {

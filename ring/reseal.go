@@ -39,7 +39,7 @@ func swapped(kept string, swaps []Swap) string {
 
 // resealPolicy changes a copy of a topic's policy, and says whether anything has changed.
 func resealPolicy(p *timer.Policy, swaps []Swap) (changed bool) {
-	p.Secrets, p.Callback.Headers = slices.Clone(p.Secrets), slices.Clone(p.Callback.Headers)
+	*p = withOwnSecrets(p)
 	eachSecret(p, func(_ string, kept *string) {
 		if next := swapped(*kept, swaps); next != *kept {
 			*kept, changed = next, true
@@ -56,11 +56,22 @@ func (c *cluster) reseal(_ int64, cmd *Command) Reply {
 	return Reply{}
 }
 
-// eachSecret visits what of a policy must not lie in the clear: signing secrets, with header "", and values of headers that look secret
-// or are sealed already.
+// withOwnSecrets is a copy of a policy that shares nothing with it of what eachSecret visits.
+func withOwnSecrets(p *timer.Policy) timer.Policy {
+	own := *p
+	own.Secrets, own.SigningKeys = slices.Clone(p.Secrets), slices.Clone(p.SigningKeys)
+	own.Callback.Headers = slices.Clone(p.Callback.Headers)
+	return own
+}
+
+// eachSecret visits what of a policy must not lie in the clear: signing secrets and private keys, with header "", and values of headers
+// that look secret or are sealed already.
 func eachSecret(p *timer.Policy, visit func(header string, kept *string)) {
 	for i := range p.Secrets {
 		visit("", &p.Secrets[i])
+	}
+	for i := range p.SigningKeys {
+		visit("", &p.SigningKeys[i].Private)
 	}
 	for i := range p.Callback.Headers {
 		if h := &p.Callback.Headers[i]; secret.Named(h.Name) || secret.Sealed(h.Value) {
@@ -74,8 +85,7 @@ func SealPolicy(keys *secret.Keys, topic string, p *timer.Policy) *timer.Policy 
 	if keys == nil || !hasSecrets(p) {
 		return p
 	}
-	sealed := *p
-	sealed.Secrets, sealed.Callback.Headers = slices.Clone(p.Secrets), slices.Clone(p.Callback.Headers)
+	sealed := withOwnSecrets(p)
 	eachSecret(&sealed, func(header string, kept *string) { *kept = renew(keys, topic, header, *kept) })
 	return &sealed
 }
@@ -85,15 +95,14 @@ func WithoutSecrets(p *timer.Policy) *timer.Policy {
 	if !hasSecrets(p) {
 		return p
 	}
-	bare := *p
-	bare.Secrets, bare.Callback.Headers = slices.Clone(p.Secrets), slices.Clone(p.Callback.Headers)
+	bare := withOwnSecrets(p)
 	eachSecret(&bare, func(_ string, kept *string) { *kept = "" })
-	bare.Secrets = nil
+	bare.Secrets, bare.SigningKeys = nil, nil
 	return &bare
 }
 
 func hasSecrets(p *timer.Policy) (has bool) {
-	if len(p.Secrets)+len(p.Callback.Headers) > 0 {
+	if len(p.Secrets)+len(p.SigningKeys)+len(p.Callback.Headers) > 0 {
 		eachSecret(p, func(string, *string) { has = true })
 	}
 	return has
@@ -138,7 +147,7 @@ func (s *State) Resealing(keys *secret.Keys, most int) (list []Command) {
 }
 
 func (s *topicSet) countSealed(v *timer.Topic, by int) {
-	if len(v.Policy.Secrets)+len(v.Policy.Callback.Headers) == 0 {
+	if !hasSecrets(&v.Policy) {
 		return
 	}
 	eachSecret(&v.Policy, func(_ string, kept *string) {

@@ -15,6 +15,8 @@ import (
 const (
 	signing = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
 	bearer  = "Bearer 1234567890"
+
+	signingKey = "whsk_private"
 )
 
 func keysOf(t testing.TB, of string) *secret.Keys {
@@ -43,6 +45,7 @@ func done(t *testing.T, s *State, c Command) Reply {
 func secretive() *timer.Policy {
 	p := timer.DefaultPolicy()
 	p.Secrets = []string{signing}
+	p.SigningKeys = []timer.SigningKey{{Private: signingKey, Public: "whpk_public"}}
 	p.Callback.Headers = []timer.Header{{Name: "Authorization", Value: bearer}, {Name: "X-Tenant", Value: "seven"}}
 	p.Callback.HasHeaders = true
 	return &p
@@ -56,7 +59,7 @@ func opens(t *testing.T, keys *secret.Keys, topic *timer.Topic) {
 	for kept, want := range map[string]struct {
 		at   secret.Place
 		text string
-	}{p.Secrets[0]: {secret.Signing(topic.Name), signing}, p.Callback.Headers[0].Value: {at, bearer}} {
+	}{p.Secrets[0]: {secret.Signing(topic.Name), signing}, p.SigningKeys[0].Private: {secret.Signing(topic.Name), signingKey}, p.Callback.Headers[0].Value: {at, bearer}} {
 		if got, err := keys.Open(want.at, kept); err != nil || got != want.text || secret.KeyOf(kept) != keys.First() {
 			t.Errorf("%s: %q opens as %q, %v", topic.Name, kept, got, err)
 		}
@@ -73,7 +76,7 @@ func TestSealPolicy(t *testing.T) {
 	keys, given := keysOf(t, "a"), secretive()
 	sealed := SealPolicy(keys, "t", given)
 	opens(t, keys, &timer.Topic{Name: "t", Policy: *sealed})
-	if given.Secrets[0] != signing || given.Callback.Headers[0].Value != bearer {
+	if given.Secrets[0] != signing || given.SigningKeys[0].Private != signingKey || given.Callback.Headers[0].Value != bearer {
 		t.Error("the one that was given has changed")
 	}
 	if again := SealPolicy(keys, "t", sealed); again.Secrets[0] != sealed.Secrets[0] || again.Callback.Headers[0] != sealed.Callback.Headers[0] {
@@ -128,7 +131,7 @@ func TestEverythingIsSealedAnew(t *testing.T) {
 	}
 	done(t, s, Command{Verb: Ensure, Name: "plain"})
 	before, _ := s.Named("a")
-	if n := s.SealedBy()[""]; n != 10 {
+	if n := s.SealedBy()[""]; n != 15 {
 		t.Errorf("%d secrets in the clear", n)
 	}
 	if list := s.Resealing(nil, 3); list != nil {
@@ -149,14 +152,14 @@ func TestEverythingIsSealedAnew(t *testing.T) {
 		if got, err := OpenSecret(s.Secret(), keys); err != nil || !bytes.Equal(got, own[:]) || len(s.Secret()) == SecretBytes {
 			t.Errorf("keys %s: the cluster's secret is kept as %q: %x, %v", of, s.Secret(), got, err)
 		}
-		if got := s.SealedBy(); !maps.Equal(got, map[string]int{keys.First(): 10}) {
+		if got := s.SealedBy(); !maps.Equal(got, map[string]int{keys.First(): 15}) {
 			t.Errorf("keys %s: sealed by %v", of, got)
 		}
 		again := NewState(nil, nil)
 		if err := again.Load(s.Save()); err != nil || again.Hash() != s.Hash() {
 			t.Errorf("loaded: %v", err)
 		}
-		if got := again.SealedBy(); !maps.Equal(got, map[string]int{keys.First(): 10}) {
+		if got := again.SealedBy(); !maps.Equal(got, map[string]int{keys.First(): 15}) {
 			t.Errorf("loaded: sealed by %v", got)
 		}
 		for _, plain := range []string{signing, bearer} {
@@ -176,7 +179,7 @@ func TestEverythingIsSealedAnew(t *testing.T) {
 	done(t, s, Command{Verb: Delete, Name: "clear"})
 	done(t, s, Command{Verb: Close, Name: "a"})
 	done(t, s, Command{Verb: Delete, Name: "a"})
-	if n := s.SealedBy()[keysOf(t, "b").First()]; n != 8 {
+	if n := s.SealedBy()[keysOf(t, "b").First()]; n != 12 {
 		t.Errorf("%d are counted after one topic went", n)
 	}
 }

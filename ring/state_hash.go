@@ -133,8 +133,12 @@ func (h *stateHash) topic(t *timer.Topic) {
 		int64(p.DestinationConcurrency), p.HistoryMs, p.DeadRetentionMs)
 	h.list(len(p.Secrets), p.Secrets == nil)
 	h.texts(p.Secrets...)
-	if p.CloudEvents { // topics from before there was a format have the hash that they had
-		h.flags(true)
+	if p.CloudEvents || len(p.SigningKeys) > 0 { // topics from before there were these have the hash that they had
+		h.flags(p.CloudEvents)
+		h.list(len(p.SigningKeys), false)
+		for _, key := range p.SigningKeys {
+			h.texts(key.Private, key.Public)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 	// LevelCompare adds the comparison of replicas' states: item 23 of shards' entries, version 2
 	// of the meta group's, version 2 of the hash of a shard's state.
 	LevelCompare Level = 2
-	// LevelConventions adds the format of a topic's calls.
+	// LevelConventions adds the format of a topic's calls and their asymmetric signing keys.
 	LevelConventions Level = 3
 	// LevelFinalize adds the meta group's command that raises the level. Levels up to the one
 	// before rise by themselves, as they did in the builds that had no such command.

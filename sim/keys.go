@@ -182,7 +182,11 @@ func (k *keyOperator) give() {
 	header, signing := secretsOf(word)
 	p := t.Policy
 	p.Callback.Headers, p.Secrets = []timer.Header{{Name: "Authorization", Value: header}}, []string{signing}
-	p.CloudEvents = word%2 == 1 && leader.state.Level() >= shard.LevelConventions // who leads when it comes may have heard of less
+	p.CloudEvents, p.SigningKeys = false, nil
+	if leader.state.Level() >= shard.LevelConventions { // who leads when it comes may have heard of less
+		p.CloudEvents = word%2 == 1
+		p.SigningKeys = []timer.SigningKey{{Private: "whsk_" + signing, Public: "whpk_" + header}}
+	}
 	c := ring.Command{Verb: ring.Put, Name: t.Name, ID: t.ID, Policy: ring.SealPolicy(k.of(at), t.Name, &p)}
 	k.w.note(at, "secret", uint64(word), 0, "")
 	k.asking = true
@@ -235,6 +239,11 @@ func (k *keyOperator) wordIn(n *node, t *timer.Topic, keys *secret.Keys) (word i
 	signing, err := keys.Open(secret.Signing(t.Name), t.Policy.Secrets[0])
 	if err != nil {
 		k.w.violate("secrets", "node %d cannot open a signing secret: %v", n.id, err)
+	}
+	for _, key := range t.Policy.SigningKeys {
+		if private, err := keys.Open(secret.Signing(t.Name), key.Private); err != nil || private != "whsk_"+signing || key.Public != "whpk_"+header {
+			k.w.violate("secrets", "node %d has the key %q, opened %q, %v, beside the secret %q", n.id, key.Public, private, err, signing)
+		}
 	}
 	if _, err := fmt.Sscanf(strings.TrimPrefix(header, "Bearer "), "%d", &word); err != nil {
 		k.w.violate("secrets", "node %d opens %q", n.id, header)

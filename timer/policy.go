@@ -54,6 +54,14 @@ type Policy struct {
 
 	// CloudEvents has calls carry what CloudEvents 1.0 asks for in their headers (binary mode), beside our own.
 	CloudEvents bool `json:",omitempty"`
+	// SigningKeys sign calls so that receivers need no secret to check them. The newest is the first.
+	SigningKeys []SigningKey `json:",omitempty"`
+}
+
+// SigningKey is an ed25519 key. Its public half is for everybody to see.
+type SigningKey struct {
+	Private string // as given: whsk_…; or sealed
+	Public  string // whpk_…
 }
 
 // DefaultPolicy is the policy of a topic that says nothing.

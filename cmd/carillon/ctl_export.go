@@ -203,8 +203,9 @@ func hidesPolicy(policy json.RawMessage) bool {
 	var p struct {
 		Callback json.RawMessage `json:"callback"`
 		Secrets  []string        `json:"secrets"`
+		Keys     []string        `json:"signing_keys"`
 	}
-	return json.Unmarshal(policy, &p) == nil && (len(p.Secrets) > 0 || hidesHeader(p.Callback))
+	return json.Unmarshal(policy, &p) == nil && (len(p.Secrets)+len(p.Keys) > 0 || hidesHeader(p.Callback))
 }
 
 func endsByCount(repeat json.RawMessage) bool {

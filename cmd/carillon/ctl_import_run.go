@@ -88,6 +88,7 @@ func shownPolicy(policy json.RawMessage) ([]byte, error) {
 		return nil, fmt.Errorf("the topic's policy: %w", err)
 	}
 	delete(fields, "secrets")
+	delete(fields, "signing_keys")
 	if hidesHeader(fields["callback"]) {
 		callback, err := withoutHidden(fields["callback"])
 		if err != nil {

@@ -11,10 +11,11 @@ import (
 
 type topicRotateCmd struct {
 	topicRef
-	Secret string        `placeholder:"whsec_…" help:"The new secret, @file, or - for stdin; else one is made and printed."`
-	Keep   time.Duration `placeholder:"1h" help:"Wait this long, then finish."`
-	Finish bool          `help:"Drop all secrets but the newest."`
-	Only   string        `placeholder:"sha256:…" help:"With --finish: keep the one with this fingerprint instead."`
+	Secret  string        `placeholder:"whsec_…" help:"The new secret, or the private key whsk_…; @file, or - for stdin; else one is made."`
+	Ed25519 bool          `name:"ed25519" help:"The topic's signing keys instead: the node makes the new one, and its public key is printed."`
+	Keep    time.Duration `placeholder:"1h" help:"Wait this long, then finish."`
+	Finish  bool          `help:"Drop all secrets but the newest."`
+	Only    string        `placeholder:"sha256:…" help:"With --finish: keep the one with this fingerprint, or this public key, instead."`
 }
 
 // Help is what kong shows behind the one line that says what the command does.
@@ -26,7 +27,8 @@ func (*topicRotateCmd) Help() string {
 func (*topicRotateCmd) Examples() string {
 	return `carillon ctl topics rotate orders              prints the new secret; old and new sign
 carillon ctl topics rotate orders --finish     when all receivers have it
-carillon ctl topics rotate orders --secret @new.txt --keep 1h`
+carillon ctl topics rotate orders --secret @new.txt --keep 1h
+carillon ctl topics rotate orders --ed25519    prints the public keys, the new one first`
 }
 
 func (r *topicRotateCmd) Run(ctl *ctlCmd, term *terminal) error {
@@ -37,16 +39,24 @@ func (r *topicRotateCmd) Run(ctl *ctlCmd, term *terminal) error {
 		return usagef("--only goes with --finish")
 	case r.Keep < 0:
 		return usagef("--keep: must not be negative")
+	case r.Finish && (r.Ed25519 || strings.HasPrefix(r.Only, "whpk_")):
+		return r.finishKeys(ctl, term, r.Only)
 	case r.Finish:
 		return r.finish(ctl, term, r.Only)
 	}
-	secret, made := client.NewSecret(), true
+	secret, made := "", true
 	if r.Secret != "" {
 		text, err := readValue(r.Secret, term.in)
 		if err != nil {
 			return fmt.Errorf("--secret: %w", err)
 		}
 		secret, made = strings.TrimSpace(string(text)), false
+	}
+	switch {
+	case r.Ed25519 || strings.HasPrefix(secret, "whsk_"):
+		return r.rotateKey(ctl, term, secret)
+	case made:
+		secret = client.NewSecret()
 	}
 	s, err := within(ctl, true, func(ctx context.Context) (*client.Secrets, error) {
 		return ctl.client.RotateSecret(ctx, r.Topic, secret)
@@ -60,30 +70,54 @@ func (r *topicRotateCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if err := ctl.showSecrets(term, s); err != nil {
 		return err
 	}
-	if len(s.Fingerprints) == 1 {
+	return r.next(term, len(s.Fingerprints), "secrets", "", func() error { return r.finish(ctl, term, s.Fingerprints[0]) })
+}
+
+// rotateKey is Run for signing keys.
+func (r *topicRotateCmd) rotateKey(ctl *ctlCmd, term *terminal, private string) error {
+	k, err := within(ctl, true, func(ctx context.Context) (*client.PublicKeys, error) {
+		return ctl.client.RotateSigningKey(ctx, r.Topic, private)
+	})
+	if err != nil {
+		return err
+	}
+	if err := ctl.showKeys(term, k); err != nil {
+		return err
+	}
+	return r.next(term, len(k.Keys), "keys", " --ed25519", func() error { return r.finishKeys(ctl, term, k.Keys[0]) })
+}
+
+// next says what comes after a rotation has begun, and waits for it where that was asked for.
+func (r *topicRotateCmd) next(term *terminal, n int, what, flag string, finish func() error) error {
+	if n == 1 {
 		_, err := fmt.Fprintln(term.err, "carillon: it is the first: calls are signed from now on")
 		return err
 	}
 	if r.Keep == 0 {
-		fmt.Fprintf(term.err, "carillon: %d secrets sign now; when all receivers have the new one: carillon ctl topics rotate %s --finish\n", len(s.Fingerprints), printable(r.Topic))
+		fmt.Fprintf(term.err, "carillon: %d %s sign now; when all receivers have the new one: carillon ctl topics rotate %s%s --finish\n", n, what, printable(r.Topic), flag)
 		return nil
 	}
-	return r.finishLater(ctl, term, s)
-}
-
-// finishLater waits, and drops all secrets but the new one.
-func (r *topicRotateCmd) finishLater(ctl *ctlCmd, term *terminal, s *client.Secrets) error {
 	ctx, release := untilSignal(term)
 	defer release()
-	fmt.Fprintf(term.err, "carillon: %d secrets sign now; the new one alone in %s\n", len(s.Fingerprints), r.Keep)
+	fmt.Fprintf(term.err, "carillon: %d %s sign now; the new one alone in %s\n", n, what, r.Keep)
 	wait := time.NewTimer(r.Keep)
 	defer wait.Stop()
 	select {
 	case <-wait.C:
-		return r.finish(ctl, term, s.Fingerprints[0])
+		return finish()
 	case <-ctx.Done():
-		return fmt.Errorf("the secrets before still sign: carillon ctl topics rotate %s --finish drops them", r.Topic)
+		return fmt.Errorf("the %s before still sign: carillon ctl topics rotate %s%s --finish drops them", what, r.Topic, flag)
 	}
+}
+
+func (r *topicRotateCmd) finishKeys(ctl *ctlCmd, term *terminal, keep string) error {
+	k, err := within(ctl, true, func(ctx context.Context) (*client.PublicKeys, error) {
+		return ctl.client.FinishKeyRotation(ctx, r.Topic, keep)
+	})
+	if err != nil {
+		return err
+	}
+	return ctl.showKeys(term, k)
 }
 
 func (r *topicRotateCmd) finish(ctl *ctlCmd, term *terminal, keep string) error {
@@ -94,6 +128,22 @@ func (r *topicRotateCmd) finish(ctl *ctlCmd, term *terminal, keep string) error 
 		return err
 	}
 	return ctl.showSecrets(term, s)
+}
+
+// showKeys prints the public keys, the newest first.
+func (c *ctlCmd) showKeys(term *terminal, k *client.PublicKeys) error {
+	if c.JSON {
+		o := &object{}
+		o.set("topic", k.Topic)
+		o.set("signing_keys", k.Keys)
+		return printJSON(term.out, o.bytes())
+	}
+	for _, key := range k.Keys {
+		if _, err := fmt.Fprintln(term.out, printable(key)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // showSecrets prints the new secret, if there is one to be shown, and the fingerprints of all.

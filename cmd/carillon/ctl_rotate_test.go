@@ -12,6 +12,7 @@ import (
 func TestTopicsRotate(t *testing.T) {
 	t.Parallel()
 	const answer = `{"topic":"orders","secrets":["sha256:new","sha256:old"]}`
+	keys := []reply{{status: 200, body: `{"topic":"orders","signing_keys":["whpk_new","whpk_old"]}`}}
 	ok := []reply{{status: 200, body: answer}}
 	runCtl(t, []ctlCase{
 		{
@@ -33,6 +34,22 @@ func TestTopicsRotate(t *testing.T) {
 		{
 			name: "take it back", args: []string{"topics", "rotate", "orders", "--finish", "--only", "sha256:old", "--json"}, replies: ok,
 			asked: []string{`POST /v1/topics/orders/secrets/finish {"keep":"sha256:old"}`}, out: []string{answer + "\n"},
+		},
+		{
+			name: "a key that the node makes", args: []string{"topics", "rotate", "orders", "--ed25519"}, replies: keys,
+			asked: []string{`POST /v1/topics/orders/signing-keys/rotate {}`}, out: []string{"whpk_new\nwhpk_old\n"}, err: []string{"2 keys sign now", "rotate orders --ed25519 --finish"},
+		},
+		{
+			name: "a key that is given", args: []string{"topics", "rotate", "orders", "--secret", "whsk_given", "--keep", "50ms", "--json"}, replies: append(keys, keys...),
+			asked: []string{`POST /v1/topics/orders/signing-keys/rotate {"signing_key":"whsk_given"}`, `POST /v1/topics/orders/signing-keys/finish {"keep":"whpk_new"}`},
+			out:   []string{`{"topic":"orders","signing_keys":["whpk_new","whpk_old"]}` + "\n"}, err: []string{"the new one alone in 50ms"},
+		},
+		{
+			name: "finish with keys", args: []string{"topics", "rotate", "orders", "--ed25519", "--finish"}, replies: keys, asked: []string{`POST /v1/topics/orders/signing-keys/finish {}`}, out: []string{"whpk_new"},
+		},
+		{
+			name: "take a key back", args: []string{"topics", "rotate", "orders", "--finish", "--only", "whpk_old"}, replies: keys,
+			asked: []string{`POST /v1/topics/orders/signing-keys/finish {"keep":"whpk_old"}`}, out: []string{"whpk_new"},
 		},
 		{name: "rotate what is not there", args: []string{"topics", "rotate", "orders", "--secret", "x"}, replies: []reply{{status: 404, body: `{"code":"unknown_topic","detail":"there is no such topic"}`}},
 			asked: []string{`POST /v1/topics/orders/secrets/rotate {"secret":"x"}`}, err: []string{"there is no such topic"}, code: exitFailure},

@@ -10,6 +10,7 @@ import (
 
 type tokenCmd struct {
 	Webhook   bool     `help:"Make a secret that signs a topic's callbacks instead: whsec_…, for its policy's secrets and for its receivers."`
+	Ed25519   bool     `name:"ed25519" help:"With --webhook: a pair of keys instead, the private whsk_… for the topic's signing_keys, then the public whpk_… for its receivers."`
 	Name      string   `default:"new" placeholder:"NAME" help:"Who is to hold it (${default})."`
 	Scopes    []string `placeholder:"SCOPE" help:"What it may do, any of: ${scopes}. Adds make topics with topics alone."`
 	Topics    []string `default:"*" placeholder:"PATTERN" help:"Topics that it reaches, a star for any characters (all)."`
@@ -20,7 +21,8 @@ func (*tokenCmd) Examples() string {
 	return `carillon token --name shop --scopes add,cancel,read,topics --topics 'orders,orders.*'
 carillon token --name prometheus --scopes read
 carillon token --name operator --scopes add,cancel,read,topics,admin
-carillon token --webhook`
+carillon token --webhook
+carillon token --webhook --ed25519`
 }
 
 // Validate is called by the parser.
@@ -31,6 +33,9 @@ func (c *tokenCmd) Validate() error {
 		}
 		return nil
 	}
+	if c.Ed25519 {
+		return usagef("--ed25519: goes with --webhook")
+	}
 	if len(c.Scopes) == 0 {
 		return usagef("--scopes: say what the token may do, any of %s", strings.Join(api.Scopes, ", "))
 	}
@@ -39,6 +44,14 @@ func (c *tokenCmd) Validate() error {
 
 // Run prints the token and its line for the auth file on stdout, where a script reads them; the advice is beside it.
 func (c *tokenCmd) Run(term *terminal) error {
+	if c.Webhook && c.Ed25519 {
+		private, public := callback.NewSigningKey()
+		if _, err := fmt.Fprintf(term.out, "%s\n%s\n", private, public); err != nil {
+			return fmt.Errorf("print the keys: %w", err)
+		}
+		fmt.Fprintln(term.err, "carillon: the first line is the private key, for the topic alone (its policy's signing_keys, or carillon ctl topics rotate --secret), which shows it to nobody; the second is for the receivers")
+		return nil
+	}
 	if c.Webhook {
 		if _, err := fmt.Fprintln(term.out, callback.NewSecret()); err != nil {
 			return fmt.Errorf("print the secret: %w", err)

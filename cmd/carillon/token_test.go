@@ -57,6 +57,13 @@ func TestTokenMakesWebhookSecrets(t *testing.T) {
 	if again := carillon(t, "", nil, "token", "--webhook"); again.out == got.out {
 		t.Error("two secrets are alike")
 	}
+	private, public, _ := strings.Cut(strings.TrimSuffix(carillon(t, "", nil, "token", "--webhook", "--ed25519").out, "\n"), "\n")
+	if key, err := callback.ParseSigningKey(private); err != nil || callback.PublicKeyOf(key) != public || !strings.HasPrefix(public, "whpk_") {
+		t.Errorf("%q, %q: %v", private, public, err)
+	}
+	if alone := carillon(t, "", nil, "token", "--ed25519"); alone.code != exitUsage || alone.out != "" {
+		t.Errorf("%+v", alone)
+	}
 	if both := carillon(t, "", nil, "token", "--webhook", "--scopes", "add"); both.code != exitUsage || both.out != "" {
 		t.Errorf("%+v", both)
 	}

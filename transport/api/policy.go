@@ -30,7 +30,7 @@ const (
 var policyFieldNames = []string{
 	"delivery", "callback", "ack", "lease", "retry", "stop_on", "merge", "max_wait", "dedup", "serial", "ordered",
 	"concurrency", "rate", "breaker", "destination_concurrency", "spread", "history", "dead_retention", "secrets",
-	"format",
+	"format", "signing_keys",
 }
 
 var formats = []string{"plain", "cloudevents"}
@@ -98,6 +98,8 @@ func (r *reader) policyField(p *timer.Policy, name string, stored *timer.Policy)
 		p.Secrets = r.secrets(stored)
 	case "format":
 		p.CloudEvents = r.choice(name, formats) == "cloudevents"
+	case "signing_keys":
+		p.SigningKeys = r.signingKeys(stored)
 	case "serial":
 		p.Serial = r.Boolean(name)
 	case "ordered":
@@ -343,13 +345,8 @@ func appendPolicy(b []byte, p *timer.Policy) []byte {
 	o.span("spread", p.SpreadMs)
 	o.span("history", p.HistoryMs)
 	o.span("dead_retention", p.DeadRetentionMs)
-	o.name("secrets")
-	secrets := array{b: o.b}
-	for _, s := range p.Secrets {
-		secrets.next()
-		secrets.b = appendString(secrets.b, fingerprint(s))
-	}
-	o.b = secrets.end()
+	o.texts("secrets", fingerprints(p))
 	o.str("format", formats[index(p.CloudEvents)])
+	o.texts("signing_keys", publicKeys(p))
 	return o.end()
 }

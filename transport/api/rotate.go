@@ -26,15 +26,7 @@ func (rq *request) rotateSecret() *problem {
 		return fail(422, badPolicy, "secret: must be whsec_ and 24 to 64 bytes in base64; carillon token --webhook makes one")
 	}
 	return rq.changeSecrets(made, func(have []string) ([]string, *problem) {
-		at := slices.IndexFunc(have, func(kept string) bool { return fingerprint(kept) == fingerprint(added) })
-		switch {
-		case at >= 0:
-			kept := have[at]
-			return append([]string{kept}, slices.Delete(slices.Clone(have), at, at+1)...), nil
-		case len(have) == maxSecrets:
-			return nil, failf(422, badPolicy, "the topic has %d secrets, which is all that it may; finish the rotation before another one begins", maxSecrets)
-		}
-		return append([]string{added}, have...), nil
+		return inFront(have, added, fingerprint, "secrets")
 	})
 }
 
@@ -45,14 +37,7 @@ func (rq *request) finishRotation() *problem {
 		return p
 	}
 	return rq.changeSecrets("", func(have []string) ([]string, *problem) {
-		at := 0
-		if keep != "" {
-			at = slices.IndexFunc(have, func(kept string) bool { return fingerprint(kept) == keep })
-		}
-		if at < 0 || len(have) == 0 {
-			return nil, fail(422, badPolicy, "the topic has no such secret; GET it for the fingerprints of those that it has")
-		}
-		return have[at : at+1], nil
+		return theOne(have, keep, fingerprint, "secret; GET it for the fingerprints of those that it has")
 	})
 }
 
@@ -72,38 +57,74 @@ func (rq *request) rotation(name string) (text string, p *problem) {
 	return text, r.problem()
 }
 
-// changeSecrets sets a topic's secrets, and nothing else of its policy. Of two who change one topic's policy at the same
+// inFront puts one before the others. One that is there already, by its name, stays as it is kept.
+func inFront[T any](have []T, added T, name func(T) string, what string) ([]T, *problem) {
+	at := slices.IndexFunc(have, func(kept T) bool { return name(kept) == name(added) })
+	switch {
+	case at >= 0:
+		return append([]T{have[at]}, slices.Delete(slices.Clone(have), at, at+1)...), nil
+	case len(have) == maxSecrets:
+		return nil, failf(422, badPolicy, "the topic has %d %s, which is all that it may; finish the rotation before another one begins", maxSecrets, what)
+	}
+	return append([]T{added}, have...), nil
+}
+
+// theOne is the list of that with a name alone, or of the newest.
+func theOne[T any](have []T, keep string, name func(T) string, what string) ([]T, *problem) {
+	at := 0
+	if keep != "" {
+		at = slices.IndexFunc(have, func(kept T) bool { return name(kept) == keep })
+	}
+	if at < 0 || len(have) == 0 {
+		return nil, fail(422, badPolicy, "the topic has no such "+what)
+	}
+	return have[at : at+1], nil
+}
+
+// changePolicy sets one list of a topic's policy, and nothing else of it. Of two who change one topic's policy at the same
 // moment the later one counts, as it does of two PUTs.
-func (rq *request) changeSecrets(made string, change func(have []string) ([]string, *problem)) *problem {
+func changePolicy[T comparable](rq *request, list func(*timer.Policy) *[]T, change func(have []T) ([]T, *problem)) (*timer.Topic, *problem) {
 	t, err := rq.s.cfg.Engine.LatestTopic(rq.s.base, rq.topic)
 	switch {
 	case errors.Is(err, timer.ErrNoTopic):
-		return noTopic()
+		return nil, noTopic()
 	case err != nil:
-		return engineFault(err)
+		return nil, engineFault(err)
 	}
 	policy := t.Policy
-	var p *problem
-	if policy.Secrets, p = change(t.Policy.Secrets); p != nil {
-		return p
+	have := *list(&policy)
+	next, p := change(have)
+	if p != nil {
+		return nil, p
 	}
-	if !slices.Equal(policy.Secrets, t.Policy.Secrets) {
+	if *list(&policy) = next; !slices.Equal(next, have) {
 		if t, _, err = rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, &policy); err != nil {
-			return engineFault(err)
+			return nil, engineFault(err)
 		}
+	}
+	return t, nil
+}
+
+func (rq *request) changeSecrets(made string, change func(have []string) ([]string, *problem)) *problem {
+	t, p := changePolicy(rq, func(p *timer.Policy) *[]string { return &p.Secrets }, change)
+	if p != nil {
+		return p
 	}
 	o := object{b: rq.out()}
 	o.str("topic", rq.topic)
 	if made != "" {
 		o.str("secret", made)
 	}
-	o.name("secrets")
-	shown := array{b: o.b}
-	for _, kept := range t.Policy.Secrets {
-		shown.next()
-		shown.b = appendString(shown.b, fingerprint(kept))
-	}
-	o.b = shown.end()
+	o.texts("secrets", fingerprints(&t.Policy))
 	rq.json(200, o.end())
 	return nil
+}
+
+// fingerprints are how a policy's secrets are shown.
+func fingerprints(p *timer.Policy) []string {
+	out := make([]string, 0, len(p.Secrets))
+	for _, kept := range p.Secrets {
+		out = append(out, fingerprint(kept))
+	}
+	return out
 }

@@ -80,3 +80,62 @@ func TestSecretsAreRotatedWithCare(t *testing.T) {
 	h.engine.err = timer.ErrNoLeader
 	h.do("POST", rotate, "").problem(503, "no_leader")
 }
+
+const (
+	privateKey = "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg=="
+	publicOfIt = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="
+)
+
+// Signing keys are rotated as secrets are, and beside them. Of a private key nothing is ever shown.
+func TestSigningKeysAreRotated(t *testing.T) {
+	h := newHarness(t)
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	rotate, finish := orders+"/signing-keys/rotate", orders+"/signing-keys/finish"
+	h.do("POST", rotate, "").problem(404, unknownTopic)
+	h.do("PUT", orders, `{"secrets":["`+secret+`"],"history":"24h"}`).want(201)
+	h.do("POST", finish, "").problem(422, badPolicy)
+	shown := ""
+	are := func(r *reply, keys ...string) {
+		t.Helper()
+		if want := `{"topic":"orders","signing_keys":["` + strings.Join(keys, `","`) + `"]}`; r.want(200).body != want {
+			t.Errorf("%s, want %s", r.body, want)
+		}
+		shown += r.body + h.do("GET", orders, "").want(200).body
+		topic, _ := h.engine.Topic("orders")
+		if got := topic.Policy; len(got.SigningKeys) != len(keys) || len(got.Secrets) != 1 || got.HistoryMs != 86_400_000 {
+			t.Errorf("%+v", got)
+		}
+	}
+	are(h.do("POST", rotate, `{"signing_key":"`+privateKey+`"}`), publicOfIt)
+	wrote := h.engine.wrote
+	are(h.do("POST", rotate, `{"signing_key":"`+privateKey+`"}`), publicOfIt)
+	if h.engine.wrote != wrote {
+		t.Error("it was written again")
+	}
+	h.do("POST", rotate, "").want(200) // the node makes one
+	topic, _ := h.engine.Topic("orders")
+	made := topic.Policy.SigningKeys[0]
+	if key, err := callback.ParseSigningKey(made.Private); err != nil || callback.PublicKeyOf(key) != made.Public || made.Public == publicOfIt {
+		t.Errorf("%+v: %v", made, err)
+	}
+	are(h.do("POST", rotate, `{"signing_key":"`+made.Private+`"}`), made.Public, publicOfIt)
+	h.do("POST", rotate, "{}").want(200)
+	h.do("POST", rotate, "{}").problem(422, badPolicy) // three are all that there may be
+	are(h.do("POST", finish, `{"keep":"`+publicOfIt+`"}`), publicOfIt)
+	h.do("POST", finish, `{"keep":"`+made.Public+`"}`).problem(422, badPolicy)
+	h.do("POST", finish, `{"keep":"`+privateKey+`"}`).problem(422, badPolicy)
+	are(h.do("POST", finish, ""), publicOfIt)
+	for body, want := range map[string]string{
+		`{"signing_key":"hunter2"}`: badPolicy, `{"signing_key":"` + publicOfIt + `"}`: badPolicy, `{"signing_key":"` + secret + `"}`: badPolicy,
+		`{"signing_key":""}`: badRequest, `{"secret":"a"}`: unknownField,
+	} {
+		status := 400
+		if want == badPolicy {
+			status = 422
+		}
+		h.do("POST", rotate, body).problem(status, want)
+	}
+	if strings.Contains(shown, "whsk_") || strings.Contains(shown, made.Private[5:]) {
+		t.Errorf("a private key is shown: %s", shown)
+	}
+}

@@ -71,6 +71,8 @@ var routes = numbered([]route{
 
 	{method: "POST", path: "/v1/topics/{topic}/secrets/rotate", scope: scopeAdmin, handle: (*request).rotateSecret, audit: "topic.secrets.rotate", body: maybeBody},
 	{method: "POST", path: "/v1/topics/{topic}/secrets/finish", scope: scopeAdmin, handle: (*request).finishRotation, audit: "topic.secrets.finish", body: maybeBody},
+	{method: "POST", path: "/v1/topics/{topic}/signing-keys/rotate", scope: scopeAdmin, handle: (*request).rotateSigningKey, audit: "topic.signing_keys.rotate", body: maybeBody},
+	{method: "POST", path: "/v1/topics/{topic}/signing-keys/finish", scope: scopeAdmin, handle: (*request).finishKeyRotation, audit: "topic.signing_keys.finish", body: maybeBody},
 
 	{method: "POST", path: "/v1/topics/{topic}/timers", scope: scopeAdd, handle: (*request).addTimer, audit: "timer.add", large: true, named: true, body: jsonBody},
 	{method: "GET", path: "/v1/topics/{topic}/timers", scope: scopeRead, handle: (*request).listTimers, large: true, query: listParams},

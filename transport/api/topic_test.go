@@ -19,7 +19,7 @@ func TestTopicLife(t *testing.T) {
 	h := newHarness(t)
 	h.do("GET", orders, "").problem(404, unknownTopic)
 	def := `{"ack":"response","breaker":{"failures":5,"open":"5s","probes":1,"window":"10s"},"callback":{"method":"POST","timeout":"10s"},"concurrency":0,"dead_retention":"720h","dedup":"id","delivery":"push",` +
-		`"destination_concurrency":256,"format":"plain","history":"72h","lease":"30s","merge":"reject","ordered":false,"retry":{"jitter":0.2,"max_attempts":16,"max_backoff":"1h","min_backoff":"1s","multiplier":2},"secrets":[],"serial":false,"spread":"0s","stop_on":[410]}`
+		`"destination_concurrency":256,"format":"plain","history":"72h","lease":"30s","merge":"reject","ordered":false,"retry":{"jitter":0.2,"max_attempts":16,"max_backoff":"1h","min_backoff":"1s","multiplier":2},"secrets":[],"serial":false,"signing_keys":[],"spread":"0s","stop_on":[410]}`
 	h.do("PUT", orders, `{}`).want(201).has("topic", `"orders"`, "policy", def, "paused", "false", "auto_created", "false",
 		"counts", `{"dead":0,"done":0,"leased":0,"ready":0,"scheduled":0}`, "oldest_overdue_ms", "0")
 	h.do("POST", orders+"/pause", "").want(200).has("paused", "true")
@@ -68,11 +68,11 @@ func TestPolicyRoundTrip(t *testing.T) {
 		`{"stop_on":[],"breaker":{"failures":1},"destination_concurrency":1,"history":"0s","dead_retention":"1h0m0.5s","secrets":["` + signingSecret(24) + `","` + signingSecret(64) + `"]}`,
 		`{"serial":true,"ordered":false,"concurrency":3,"rate":{"per_second":0.5,"burst":7},"spread":"1m30s"}`,
 		`{"rate":{"per_second":1e6},"concurrency":2147483647}`,
-		`{"delivery":"pull","ack":"report","lease":"1s"}`, `{"lease":"12h"}`, `{"format":"cloudevents"}`, `{"format":"plain"}`,
+		`{"delivery":"pull","ack":"report","lease":"1s"}`, `{"lease":"12h"}`, `{"format":"cloudevents"}`, `{"format":"plain"}`, `{"signing_keys":["` + privateKey + `"]}`,
 		`{"delivery":"push","ack":"response","lease":"30s","merge":"reject","dedup":"id","serial":false,"ordered":false,"concurrency":0,"spread":"0s","stop_on":[410,410,500]}`,
 	} {
 		first := h.do("PUT", orders, policy).want(200)
-		if strings.Contains(first.body, "whsec_") || strings.Contains(first.body, "t0k") {
+		if strings.Contains(first.body, "whsec_") || strings.Contains(first.body, "whsk_") || strings.Contains(first.body, "t0k") {
 			t.Fatalf("a secret is shown: %s", first.body)
 		}
 		before, _ := h.engine.Topic("orders")
@@ -100,7 +100,7 @@ func TestPolicyRefuses(t *testing.T) {
 		``: "400 bad_json", `[]`: "400 bad_request", `null`: "400 bad_request", `{"Delivery":"push"}`: "400 unknown_field", `{"foo":1}`: "400 unknown_field", `{} x`: "400 bad_json",
 		`{"serial":false,"serial":false}`: "400 bad_json", `{"callback":null}`: "400 bad_request", `{"callback":{"url":null}}`: "400 bad_request", `{"retry":{"jitter":null}}`: "400 bad_request", `{"rate":null}`: "400 bad_request",
 		// Not in this version: checked, then refused.
-		`{"format":"x"}`: "400 bad_request", `{"format":true}`: "400 bad_request", `{"delivery":"x"}`: "400 bad_request", `{"delivery":1}`: "400 bad_request", `{"ack":"x"}`: "400 bad_request", `{"ack":true}`: "400 bad_request",
+		`{"format":"x"}`: "400 bad_request", `{"signing_keys":["x"]}`: "422 bad_policy", `{"signing_keys":["` + publicOfIt + `"]}`: "422 bad_policy", `{"signing_keys":["` + strings.Repeat(privateKey+`","`, 3) + privateKey + `"]}`: "422 bad_policy", `{"signing_keys":[null]}`: "400 bad_request", `{"format":true}`: "400 bad_request", `{"delivery":"x"}`: "400 bad_request", `{"delivery":1}`: "400 bad_request", `{"ack":"x"}`: "400 bad_request", `{"ack":true}`: "400 bad_request",
 		`{"lease":"999ms"}`: "422 bad_policy", `{"lease":"12h0m1s"}`: "422 bad_policy", `{"lease":"x"}`: "400 bad_request", `{"lease":"-1s"}`: "400 bad_request", `{"lease":30}`: "400 bad_request", `{"merge":"x"}`: "400 bad_request", `{"max_wait":"0s"}`: "422 bad_policy", `{"max_wait":1}`: "400 bad_request",
 		`{"dedup":"x"}`: "400 bad_request", `{"serial":"true"}`: "400 bad_request", `{"ordered":1}`: "400 bad_request", `{"concurrency":-1}`: "422 bad_policy",
 		`{"concurrency":1.5}`: "400 bad_request", `{"rate":{}}`: "400 bad_request", `{"rate":{"burst":1}}`: "400 bad_request", `{"rate":{"per_second":0}}`: "422 bad_policy", `{"rate":{"per_second":-1}}`: "422 bad_policy", `{"rate":{"per_second":1e9}}`: "422 bad_policy", `{"rate":{"per_second":"1"}}`: "400 bad_request",

@@ -1,6 +1,9 @@
 package callback
 
-import "time"
+import (
+	"crypto/ed25519"
+	"time"
+)
 
 // Header is one user header, valid by ValidateHeader.
 type Header struct{ Name, Value string }
@@ -19,9 +22,10 @@ type Request struct {
 	Attempt      int   // 1, 2, …
 	Fence        uint64
 	WebhookID    string
-	CloudEvent   bool     // it is a CloudEvent, too
-	Receipt      string   // empty: no Carillon-Receipt
-	Secrets      [][]byte // decoded by ParseSecret; empty: unsigned
+	CloudEvent   bool                 // it is a CloudEvent, too
+	Receipt      string               // empty: no Carillon-Receipt
+	Secrets      [][]byte             // decoded by ParseSecret
+	SigningKeys  []ed25519.PrivateKey // decoded by ParseSigningKey; without these and Secrets it is unsigned
 
 	// Deadline is the dispatch guard on the clock of leases, Config.Lease: a call that
 	// could still be running then is not made, and ends as NotSent. Zero: no guard.

@@ -186,7 +186,7 @@ func (x *roundTripper) prepare(req *Request, userAgent string, now time.Time) {
 	if req.CloudEvent {
 		x.addEvent(req)
 	}
-	if len(req.Secrets) > 0 {
+	if len(req.Secrets)+len(req.SigningKeys) > 0 {
 		x.sign(req, now)
 	}
 }

@@ -13,8 +13,9 @@ import (
 )
 
 // webhook-signature follows the Standard Webhooks specification, version 1:
-// "v1," + base64(HMAC-SHA256(secret, id "." timestamp "." body)). It leaves the
-// Carillon headers open, so that Carillon-Signature covers these: see appendValues.
+// "v1," + base64(HMAC-SHA256(secret, id "." timestamp "." body)), and "v1a," + base64 of the
+// ed25519 signature of the same by a key. It leaves the Carillon headers open, so that
+// Carillon-Signature covers these: see appendValues.
 
 // ErrBadSecret is returned for a secret in any other form than ParseSecret's.
 var ErrBadSecret = errors.New("callback: a secret is whsec_ and the base64 of 24–64 bytes")
@@ -49,12 +50,16 @@ func ParseSecret(s string) ([]byte, error) {
 	return key, nil
 }
 
+// keptMessage is how long a message may be whose buffer is kept: there are as many as calls.
+const keptMessage = 16 << 10
+
 // signer makes the signatures of one call at a time. Its buffers are used again, and
 // so are the hashes of its last secrets: the next call is often for the same topic.
 type signer struct {
 	text                []byte
 	ofMessage, ofValues []byte
 	sum                 []byte
+	message             []byte // of the last call with keys, if it was short
 	macs                []keyedMAC
 }
 
@@ -76,8 +81,8 @@ func (s *signer) mac(i int, key []byte) hash.Hash {
 	return m.Hash
 }
 
-// sign makes one of each kind by every secret, joined by single spaces, so that a
-// receiver may rotate its secret.
+// sign makes one of each kind by every secret and then by every key, joined by single spaces, so
+// that a receiver may rotate its own, or go from secrets to keys.
 func (s *signer) sign(req *Request, body []byte, unixSeconds int64) {
 	text := append(s.text[:0], req.WebhookID...)
 	text = append(text, '.')
@@ -87,9 +92,7 @@ func (s *signer) sign(req *Request, body []byte, unixSeconds int64) {
 	text = appendValues(text, req, unixSeconds)
 	s.text, s.ofMessage, s.ofValues = text, s.ofMessage[:0], s.ofValues[:0]
 	for i, secret := range req.Secrets {
-		if i > 0 {
-			s.ofMessage, s.ofValues = append(s.ofMessage, ' '), append(s.ofValues, ' ')
-		}
+		s.next()
 		mac := s.mac(i, secret)
 		mac.Write(text[:head])
 		mac.Write(body)
@@ -97,6 +100,25 @@ func (s *signer) sign(req *Request, body []byte, unixSeconds int64) {
 		mac.Reset()
 		mac.Write(text[head:])
 		s.ofValues = s.appendMAC(s.ofValues, mac)
+	}
+	if len(req.SigningKeys) == 0 {
+		return
+	}
+	s.message = append(append(s.message[:0], text[:head]...), body...)
+	for _, key := range req.SigningKeys {
+		s.next()
+		s.ofMessage = appendKeySignature(s.ofMessage, key, s.message)
+		s.ofValues = appendKeySignature(s.ofValues, key, text[head:])
+	}
+	if cap(s.message) > keptMessage {
+		s.message = nil
+	}
+}
+
+// next begins another signature of both kinds.
+func (s *signer) next() {
+	if len(s.ofMessage) > 0 {
+		s.ofMessage, s.ofValues = append(s.ofMessage, ' '), append(s.ofValues, ' ')
 	}
 }
 

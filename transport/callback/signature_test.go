@@ -2,10 +2,12 @@ package callback
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,10 +19,15 @@ const (
 	vectorTimestamp = 1614265330
 	vectorBody      = `{"test": 2432232314}`
 	vectorSignature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+	// The same message by the pair of keys that they publish.
+	vectorKey          = "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg=="
+	vectorPublic       = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="
+	vectorKeySignature = "v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg=="
 )
 
 // TestSignatures: of the message as the Standard Webhooks libraries make it, of the values by the
-// text that docs/callbacks.md gives, and both by every secret.
+// text that docs/callbacks.md gives, and both by every secret and by every key.
 func TestSignatures(t *testing.T) {
 	current, err := ParseSecret(vectorSecret)
 	if err != nil {
@@ -48,6 +55,53 @@ func TestSignatures(t *testing.T) {
 		}
 		if got, want := string(s.ofValues), strings.Join(ofValues, " "); got != want {
 			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	key, err := ParseSigningKey(vectorKey)
+	if err != nil || PublicKeyOf(key) != vectorPublic {
+		t.Fatalf("%v, %s", err, PublicKeyOf(key))
+	}
+	_, other, _ := ed25519.GenerateKey(nil)
+	byOther := func(text string) string {
+		return "v1a," + base64.StdEncoding.EncodeToString(ed25519.Sign(other, []byte(text)))
+	}
+	req.Secrets, req.SigningKeys = [][]byte{current}, []ed25519.PrivateKey{key, other}
+	s.sign(req, []byte(vectorBody), vectorTimestamp)
+	if got, want := string(s.ofMessage), strings.Join([]string{vectorSignature, vectorKeySignature, byOther(message)}, " "); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	ofValues := "v1a," + base64.StdEncoding.EncodeToString(ed25519.Sign(key, []byte(text)))
+	if got, want := string(s.ofValues), strings.Join([]string{signature(current, text), ofValues, byOther(text)}, " "); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	req.Secrets, req.SigningKeys = nil, req.SigningKeys[:1]
+	s.sign(req, []byte(vectorBody), vectorTimestamp)
+	if string(s.ofMessage) != vectorKeySignature || string(s.ofValues) != ofValues {
+		t.Errorf("by a key alone: %s, %s", s.ofMessage, s.ofValues)
+	}
+	s.sign(req, make([]byte, 1<<20), vectorTimestamp)
+	if cap(s.message) > keptMessage {
+		t.Errorf("%d bytes are kept of a long message", cap(s.message))
+	}
+}
+
+// TestParseSigningKey: only an ed25519 key that is whole, whose halves belong together. No fault
+// says it back.
+func TestParseSigningKey(t *testing.T) {
+	private, public := NewSigningKey()
+	key, err := ParseSigningKey(private)
+	if err != nil || PublicKeyOf(key) != public {
+		t.Fatalf("%s, %s: %v", private, public, err)
+	}
+	halves := slices.Clone(key)
+	halves[63] ^= 1
+	encoded := func(b []byte) string { return "whsk_" + base64.StdEncoding.EncodeToString(b) }
+	for _, s := range []string{
+		"", "whsk_", vectorPublic, vectorSecret, encoded(key[:32]), encoded(append(slices.Clone(key), 0)), encoded(halves), encoded(key)[5:], "WHSK_" + encoded(key)[5:],
+		encoded(key)[:len(encoded(key))-1], encoded(key)[:20] + "\n" + encoded(key)[21:], strings.Replace(vectorKey, "g==", "h==", 1),
+	} {
+		if _, err := ParseSigningKey(s); !errors.Is(err, ErrBadSigningKey) || err.Error() != ErrBadSigningKey.Error() {
+			t.Errorf("%q: %v, want the bare ErrBadSigningKey", s, err)
 		}
 	}
 }

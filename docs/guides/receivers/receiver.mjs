@@ -1,6 +1,8 @@
 // A receiver of Carillon's calls that does everything once. Node.js 18 or newer, nothing to install:
 //
 // SECRET=whsec_… node receiver.mjs 127.0.0.1:7780 receiver.log
+//
+// Where the topic signs with a key, PUBLIC_KEY=whpk_… instead.
 import crypto from "node:crypto";
 import fs from "node:fs";
 import http from "node:http";
@@ -8,18 +10,34 @@ import http from "node:http";
 const SIGNED = ["webhook-id", "webhook-timestamp", "carillon-topic", "carillon-timer",
   "carillon-due", "carillon-attempt", "carillon-fence", "carillon-receipt"];
 const MAX_BODY = 1 << 20;
-const key = Buffer.from(process.env.SECRET.replace(/^whsec_/, ""), "base64");
 
-// verify returns what is wrong with a call, "" when it is signed with the secret and new.
+// bySecret and byKey return whether a signature, v1,… or v1a,…, is that of a text.
+function bySecret(secret) {
+  const key = Buffer.from(secret.replace(/^whsec_/, ""), "base64");
+  return (text, one) => {
+    const want = Buffer.from("v1," + crypto.createHmac("sha256", key).update(text).digest("base64"));
+    const given = Buffer.from(one);
+    return given.length === want.length && crypto.timingSafeEqual(given, want);
+  };
+}
+
+function byKey(publicKey) {
+  const x = Buffer.from(publicKey.replace(/^whpk_/, ""), "base64").toString("base64url");
+  const key = crypto.createPublicKey({ format: "jwk", key: { kty: "OKP", crv: "Ed25519", x } });
+  return (text, one) => one.startsWith("v1a,") && crypto.verify(null, text, key, Buffer.from(one.slice(4), "base64"));
+}
+
+const signedBy = process.env.PUBLIC_KEY ? byKey(process.env.PUBLIC_KEY) : bySecret(process.env.SECRET);
+
+// verify returns what is wrong with a call, "" when it is signed and new.
 function verify(headers, body) {
   const stamp = headers["webhook-timestamp"] ?? "";
   if (!/^\d+$/.test(stamp) || Math.abs(Date.now() / 1000 - Number(stamp)) > 300) return "too old, or not signed";
   const message = Buffer.concat([Buffer.from(`${headers["webhook-id"] ?? ""}.${stamp}.`), body]);
   const values = Buffer.from(["carillon-v1", ...SIGNED.map((name) => headers[name] ?? "")].join("\n"));
   for (const [name, text] of [["webhook-signature", message], ["carillon-signature", values]]) {
-    const want = Buffer.from("v1," + crypto.createHmac("sha256", key).update(text).digest("base64"));
-    const given = (headers[name] ?? "").split(" ").map((one) => Buffer.from(one));
-    if (!given.some((one) => one.length === want.length && crypto.timingSafeEqual(one, want))) return `${name} does not match`;
+    const given = (headers[name] ?? "").split(" ").slice(0, 16);
+    if (!given.some((one) => signedBy(text, one))) return `${name} does not match`;
   }
   return "";
 }

@@ -1,6 +1,8 @@
 """A receiver of Carillon's calls that does everything once. Python 3.8 or newer, nothing to install:
 
 SECRET=whsec_… python3 receiver.py 127.0.0.1:7780 receiver.db
+
+Where the topic signs with a key, PUBLIC_KEY=whpk_… instead; that takes the package cryptography (Debian: python3-cryptography).
 """
 import base64, hashlib, hmac, os, sqlite3, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -8,20 +10,46 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 SIGNED = ("webhook-id", "webhook-timestamp", "carillon-topic", "carillon-timer",
           "carillon-due", "carillon-attempt", "carillon-fence", "carillon-receipt")
 MAX_BODY = 1 << 20
-KEY = base64.b64decode(os.environ["SECRET"].removeprefix("whsec_"))
+
+
+def by_secret(secret):
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+
+    def signed(text, one):
+        want = "v1," + base64.b64encode(hmac.new(key, text, hashlib.sha256).digest()).decode()
+        return hmac.compare_digest(want.encode(), one.encode())
+    return signed
+
+
+def by_key(public):
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public.removeprefix("whpk_")))
+
+    def signed(text, one):
+        if not one.startswith("v1a,"):
+            return False
+        try:
+            key.verify(base64.b64decode(one[4:], validate=True), text)
+            return True
+        except (InvalidSignature, ValueError):
+            return False
+    return signed
+
+
+SIGNED_BY = by_key(os.environ["PUBLIC_KEY"]) if "PUBLIC_KEY" in os.environ else by_secret(os.environ["SECRET"])
 
 
 def verify(headers, body):
-    """Raises ValueError unless the call is signed with the secret and is new."""
+    """Raises ValueError unless the call is signed and is new."""
     stamp = headers.get("webhook-timestamp", "")
     if not (stamp.isascii() and stamp.isdecimal()) or abs(time.time() - int(stamp)) > 300:
         raise ValueError("too old, or not signed")
     message = f"{headers.get('webhook-id', '')}.{stamp}.".encode() + body
     values = "\n".join(["carillon-v1"] + [headers.get(name, "") for name in SIGNED]).encode()
     for name, text in (("webhook-signature", message), ("carillon-signature", values)):
-        want = "v1," + base64.b64encode(hmac.new(KEY, text, hashlib.sha256).digest()).decode()
-        given = headers.get(name, "").split(" ")
-        if not any(hmac.compare_digest(want.encode(), one.encode()) for one in given):
+        given = headers.get(name, "").split(" ")[:16]
+        if not any(SIGNED_BY(text, one) for one in given):
             raise ValueError(name + " does not match")
 
 

@@ -1,6 +1,8 @@
 // Command golang is a receiver of Carillon's calls that does everything once:
 //
 //	SECRET=whsec_… go run ./docs/guides/receivers/golang 127.0.0.1:7780 receiver.log
+//
+// or, where the topic signs with a key, with PUBLIC_KEY=whpk_… instead.
 package main
 
 import (
@@ -88,7 +90,13 @@ func main() {
 	}
 	// The store looks at fences itself, in the transaction. Where effects bear a repetition, leave Fences out and use
 	// Handle: it drops calls that were held up by what this process remembers.
-	receiver, err := client.NewReceiver(client.ReceiverOptions{Secrets: []string{os.Getenv("SECRET")}, Fences: anyFence{}})
+	options := client.ReceiverOptions{Fences: anyFence{}}
+	if key := os.Getenv("PUBLIC_KEY"); key != "" {
+		options.PublicKeys = []string{key}
+	} else {
+		options.Secrets = []string{os.Getenv("SECRET")}
+	}
+	receiver, err := client.NewReceiver(options)
 	if err != nil {
 		log.Fatal(err)
 	}
