@@ -18,7 +18,7 @@ import (
 // topic's secrets anew now and then. In a third of the runs there is one; in half of these the cluster begins without a key. It is drawn
 // from a stream of its own.
 //
-// What is checked: a topic's two secrets always open, to one word that was given it, on every replica; no replica's copy goes back to an
+// What is checked: a topic's secrets always open, to one word that was given it, on every replica; no replica's copy goes back to an
 // earlier word; at the end all have the last one that was taken, sealed by the last key; no call goes out with another. The cluster's own
 // secret opens too, to the same bytes for ever.
 type keyOperator struct {
@@ -327,7 +327,7 @@ func (k *keyOperator) unsealed(first string) string {
 			continue // a node that was removed may not have heard
 		}
 		t, ok := n.state.Topic(secretTopic)
-		if by := n.state.SealedBy(); !ok || len(by) != 1 || by[first] != 2 {
+		if by := n.state.SealedBy(); !ok || len(by) != 1 || by[first] != 2+len(t.Policy.SigningKeys) {
 			return fmt.Sprintf("node %d has secrets sealed by %v, want %s", n.id, by, first)
 		}
 		if word := k.wordIn(n, t, k.all); word < k.taken {
