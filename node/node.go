@@ -91,16 +91,19 @@ func (n *Node) URL() string {
 	switch {
 	case err != nil:
 		return ""
-	case !at.Addr().IsUnspecified():
-	case at.Addr().Is4():
+	case at.Addr().IsUnspecified(): // of IPv6 it takes IPv4, too, and a machine may have no IPv6
 		at = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port())
-	default:
-		at = netip.AddrPortFrom(netip.IPv6Loopback(), at.Port())
 	}
 	if n.tls != nil {
 		return "https://" + at.String()
 	}
 	return "http://" + at.String()
+}
+
+// OnAllInterfaces says whether other machines reach the API, too, at any address of this one.
+func (n *Node) OnAllInterfaces() bool {
+	at, err := netip.ParseAddrPort(n.Addr())
+	return err == nil && at.Addr().IsUnspecified()
 }
 
 // AwaitReady waits until the node serves; false when the context ends first.

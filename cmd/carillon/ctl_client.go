@@ -33,7 +33,7 @@ func (c *ctlCmd) explain(err error, change bool) error {
 	nodes := strings.Join(c.URL, ", ")
 	switch {
 	case refused:
-		return errors.New(refusal(p))
+		return explained{refusal(p), p}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no node answers at %s; start one with carillon serve, or name another with --url", nodes)
 	case errors.Is(err, context.DeadlineExceeded) && change:
@@ -43,6 +43,15 @@ func (c *ctlCmd) explain(err error, change bool) error {
 	}
 	return err
 }
+
+// explained is an error in words for a person.
+type explained struct {
+	text  string
+	cause error
+}
+
+func (e explained) Error() string { return e.text }
+func (e explained) Unwrap() error { return e.cause }
 
 // refusal is what a problem says, and what to do next.
 func refusal(p *client.Problem) string {

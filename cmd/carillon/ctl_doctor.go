@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -15,8 +17,12 @@ type ctlDoctorCmd struct{}
 // Help is what kong shows behind the one line that says what the command does.
 func (*ctlDoctorCmd) Help() string {
 	return "Asks a node for the cluster, and each node at the address of its API for what only it knows. Exits 0 when all is well, 1 when " +
-		"something should be seen to, 2 when something is wrong now."
+		"something should be seen to, 2 when something is wrong now. Where the nodes ask for tokens it needs one with " + doctorScope + "."
 }
+
+// doctorScope is what a token must have for all that is looked at: the cluster is shown to the scope
+// read, and what a node's metrics say of all topics to none but this.
+const doctorScope = `the scope read for the topics ["*"]`
 
 func (*ctlDoctorCmd) Examples() string {
 	return `carillon ctl doctor
@@ -240,6 +246,10 @@ func (f *findings) node(ctl *ctlCmd, n *client.Node) {
 		return
 	}
 	body, err := ctl.at(n, "/metrics")
+	if p, refused := errors.AsType[*client.Problem](err); refused && (p.Status == http.StatusForbidden || p.Status == http.StatusUnauthorized) {
+		f.add(seeTo, n.Name, "disk and open files are not shown to this token (%d %s): they come from /metrics, for which it needs %s", p.Status, p.Code, doctorScope)
+		return
+	}
 	if err != nil {
 		f.add(seeTo, n.Name, "disk and open files are not known: %v", err)
 		return

@@ -84,6 +84,23 @@ func TestDoctor(t *testing.T) {
 			}
 		})
 	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/cluster":
+			w.Write([]byte(strings.ReplaceAll(goodView, "HTTP", r.Host)))
+		case "/metrics":
+			w.WriteHeader(http.StatusForbidden)
+			w.Write([]byte(`{"code":"forbidden","detail":"the token may not do this"}`))
+		}
+	}))
+	t.Cleanup(server.Close)
+	const wants = "not shown to this token (403 forbidden): they come from /metrics, for which it needs the scope read for the topics [\"*\"]\n"
+	if got := carillon(t, "", nil, "ctl", "doctor", "--url", server.URL); got.code != 1 || !strings.Contains(got.out, wants) {
+		t.Errorf("a token of one topic: %+v", got)
+	}
+	if got := carillon(t, "", nil, "ctl", "doctor", "--help"); !strings.Contains(strings.Join(strings.Fields(got.out), " "), doctorScope) {
+		t.Errorf("help: %s", got.out)
+	}
 	got := carillon(t, "", nil, "ctl", "doctor", "--json", "--url", oneNode(t, goodView, goodMetrics, 503))
 	if got.code != 2 || !strings.HasPrefix(got.out, `{"grade":"wrong","findings":[{"grade":"ok","about":"n1","text":"is alive"},`) {
 		t.Errorf("%+v", got)

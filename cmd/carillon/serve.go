@@ -121,7 +121,11 @@ func (s *serveCmd) Run(term *terminal) error {
 		defer close(announcing)
 		if n.AwaitReady(ctx) {
 			debug.FreeOSMemory() // what reading the log took
-			fmt.Fprintf(term.out, "carillon: ready on %s, data in %s; Ctrl-C stops it\n", n.URL(), s.Data)
+			where := n.URL()
+			if n.OnAllInterfaces() {
+				where += " (it listens on all interfaces)"
+			}
+			fmt.Fprintf(term.out, "carillon: ready on %s, data in %s; Ctrl-C stops it\n", where, s.Data)
 		}
 	}()
 	err = n.Run(ctx)

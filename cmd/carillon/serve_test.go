@@ -30,6 +30,23 @@ func serve(t *testing.T, args ...string) (p *process, url string) {
 	return p, "http://" + address
 }
 
+// TestReadyOnAllInterfaces: where the node listens everywhere, the line that says so has an address
+// that can be clicked on.
+func TestReadyOnAllInterfaces(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"0.0.0.0:0", "[::]:0", ":0"} {
+		p := start(t, "serve", "--http", address, "--insecure-no-auth", "--shards", "4", "--log-level", "error", "--data", t.TempDir()+"/data")
+		_, rest, _ := strings.Cut(p.line(t, "ready on"), "ready on ")
+		url, more, _ := strings.Cut(rest, " ")
+		if !strings.HasPrefix(url, "http://127.0.0.1:") || !strings.HasPrefix(more, "(it listens on all interfaces), data in ") {
+			t.Errorf("%s: ready on %s", address, rest)
+		}
+		if out := ctl(t, url, "cluster"); !strings.Contains(out, ": healthy\n") {
+			t.Errorf("%s: at %s: %s", address, url, out)
+		}
+	}
+}
+
 // ctl runs a ctl command that must succeed.
 func ctl(t *testing.T, url string, args ...string) string {
 	t.Helper()
