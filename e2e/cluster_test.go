@@ -158,11 +158,17 @@ func (c *cluster) gossipAddresses() string {
 // join adds a new node to the running cluster and waits until it is a healthy part of it.
 func (c *cluster) join(t testing.TB, m *member) {
 	t.Helper()
+	c.joinWithin(t, m, formLimit)
+}
+
+// joinWithin is for a cluster with so much in it that to move it takes longer.
+func (c *cluster) joinWithin(t testing.TB, m *member, limit time.Duration) {
+	t.Helper()
 	c.mu.Lock()
 	c.members = append(c.members, m)
 	c.mu.Unlock()
 	c.start(t, m)
-	c.awaitHealthy(t)
+	c.awaitHealthyWithin(t, limit)
 }
 
 // running are the members whose process has not ended.
@@ -178,9 +184,14 @@ func (c *cluster) running() (list []*member) {
 // awaitHealthy waits until every running member is ready and sees a healthy cluster of exactly them, each shard led.
 func (c *cluster) awaitHealthy(t testing.TB) {
 	t.Helper()
+	c.awaitHealthyWithin(t, formLimit)
+}
+
+func (c *cluster) awaitHealthyWithin(t testing.TB, limit time.Duration) {
+	t.Helper()
 	var why string
-	if !holdsWithinBy(lookEvery, formLimit, func() bool { why = c.ails(); return why == "" }) {
-		t.Fatalf("the cluster is not healthy within %v: %s", formLimit, why)
+	if !holdsWithinBy(lookEvery, limit, func() bool { why = c.ails(); return why == "" }) {
+		t.Fatalf("the cluster is not healthy within %v: %s", limit, why)
 	}
 }
 

@@ -3,75 +3,157 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
-// TestClusterUpgradeInAnyOrder: under load, nodes that understand a feature level are started again
-// with the next, in an order that is drawn, and one goes back in between. No client notices. The
-// cluster uses the higher level when an operator finalizes the upgrade, which is refused before the
-// last node has it; from then on a node that is held back ends, says what to do, and the others go
-// on.
-func TestClusterUpgradeInAnyOrder(t *testing.T) {
-	t.Parallel()
-	const before, now = 3, 4 // 3 is the last level that rises by itself
-	random := seeded(t)
-	members := loopbackMembers(t, 3)
-	for _, m := range members {
-		m.understands(before)
+// olderRelease is the build that nodes are upgraded from, and go back to, and its feature level. When
+// a release is made, this becomes the one before it: docs/testing.md.
+const (
+	olderRelease = "b057808fc5aef2a6aab0e7d58c0119bb013c426e" // the last whose cluster raises its level by itself
+	olderLevel   = 3
+	newestLevel  = 4 // of the build under test
+)
+
+// olderBinary builds that release from the repository's history.
+var olderBinary = sync.OnceValues(func() (string, error) {
+	parent := filepath.Dir(binary)
+	if os.Getenv("CARILLON_E2E_BINARY") != "" { // its directory is somebody else's
+		parent = ""
 	}
-	c := found(t, members)
-	load := loadOn(t, c, newReceiver(t, slowNowAndThen()), random)
-	c.awaitLevel(t, before, before, before, before)
-	restart := func(m *member, level int) {
-		t.Helper()
-		wait(500 * time.Millisecond)
-		m.process().stop(t)
-		m.understands(level)
-		c.start(t, m)
-		c.awaitHealthy(t)
-		load.rounds++
+	dir, err := os.MkdirTemp(parent, "older-")
+	if err != nil {
+		return "", err
 	}
-	levels := []int{before, before, before}
-	order := random.Perm(3)
-	for _, at := range order[:2] {
-		restart(members[at], now)
-		levels[at] = now
-		c.awaitLevel(t, before, levels...)
-	}
-	back := order[random.IntN(2)]
-	restart(members[back], before)
-	levels[back] = before
-	c.awaitLevel(t, before, levels...)
-	c.finalizeRefused(t, members[back])
-	for _, at := range random.Perm(3) {
-		if levels[at] == before {
-			restart(members[at], now)
-			levels[at] = now
+	for _, args := range [][]string{
+		{"git", "-C", "..", "archive", "--output", filepath.Join(dir, "older.tar"), olderRelease},
+		{"tar", "-C", dir, "-xf", filepath.Join(dir, "older.tar")},
+		{"go", "build", "-C", dir, "-o", dir + "/carillon-older", "./cmd/carillon"},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
 		}
 	}
-	c.awaitLevel(t, before, now, now, now)
-	c.finalize(t, now)
-	c.awaitLevel(t, now, now, now, now)
+	return dir + "/carillon-older", nil
+})
 
-	late := members[random.IntN(3)]
+// upgrade is a cluster whose nodes are restarted with one build or another, under load.
+type upgrade struct {
+	t       *testing.T
+	c       *cluster
+	load    *clusterLoad
+	members []*member
+	levels  []int
+	older   string // "": the build under test, held at the level of the one before
+}
+
+// run has a node's next process be of the older release, or of the one under test, which holds itself
+// to a level.
+func (u *upgrade) run(at, level int) {
+	m := u.members[at]
+	if m.binary = ""; level == olderLevel && u.older != "" {
+		m.binary, m.env = u.older, nil
+	} else {
+		m.understands(level)
+	}
+	u.levels[at] = level
+}
+
+func (u *upgrade) restart(at, level int) {
+	u.t.Helper()
+	m := u.members[at]
+	wait(500 * time.Millisecond)
+	m.process().stop(u.t)
+	u.run(at, level)
+	u.begin(m)
+	u.c.awaitLevel(u.t, olderLevel, u.levels...)
+}
+
+func (u *upgrade) begin(m *member) {
+	u.t.Helper()
+	u.c.start(u.t, m)
+	u.c.awaitHealthy(u.t)
+	u.load.rounds++
+}
+
+// thereAndBack upgrades all nodes, and takes all of them back, one after the other. One holds itself to
+// the level of before throughout: the older release would raise it by itself, as soon as it read in
+// its log that all nodes understand more.
+func (u *upgrade) thereAndBack(random *rand.Rand) {
+	u.t.Helper()
+	for at := range u.members {
+		m := u.members[at]
+		wait(500 * time.Millisecond)
+		m.process().stop(u.t)
+		m.binary = ""
+		m.understands(olderLevel)
+		u.begin(m)
+	}
+	for _, at := range random.Perm(len(u.members)) {
+		u.restart(at, olderLevel)
+	}
+}
+
+// TestClusterUpgradeInAnyOrder: under load, nodes of the release before (a build of that commit; where
+// it cannot be had, this build, held at its feature level) are started again with this one, in an
+// order that is drawn, and one goes back in between. No client notices. The cluster uses the higher
+// level when an operator finalizes the upgrade, which is refused before the last node has it; from
+// then on a node of the release before ends, says what to do, and the others go on. With
+// CARILLON_E2E_LONG all nodes have gone there and back before.
+func TestClusterUpgradeInAnyOrder(t *testing.T) {
+	t.Parallel()
+	random := seeded(t)
+	u := &upgrade{t: t, members: loopbackMembers(t, 3), levels: []int{olderLevel, olderLevel, olderLevel}}
+	var err error
+	if u.older, err = olderBinary(); err != nil {
+		t.Logf("the release before is played by this build: %v", err)
+	}
+	for at := range u.members {
+		u.run(at, olderLevel)
+	}
+	c := found(t, u.members)
+	u.c, u.load = c, loadOn(t, c, newReceiver(t, slowNowAndThen()), random)
+	c.awaitLevel(t, olderLevel, u.levels...)
+	if os.Getenv("CARILLON_E2E_LONG") != "" {
+		u.thereAndBack(random)
+	}
+	order := random.Perm(3)
+	for _, at := range order[:2] {
+		u.restart(at, newestLevel)
+	}
+	back := order[random.IntN(2)]
+	u.restart(back, olderLevel)
+	c.finalizeRefused(t, u.members[back], u.members[slices.Index(u.levels, newestLevel)])
+	for _, at := range random.Perm(3) {
+		if u.levels[at] == olderLevel {
+			u.restart(at, newestLevel)
+		}
+	}
+	c.finalize(t, newestLevel)
+	c.awaitLevel(t, newestLevel, u.levels...)
+
+	at := random.IntN(3)
+	late := u.members[at]
 	late.process().stop(t)
-	late.understands(before)
+	u.run(at, olderLevel)
 	c.start(t, late)
 	if code := late.process().awaitExit(t, formLimit); code != 1 || !strings.Contains(late.process().stderr.String(), "start the newer release") {
 		t.Errorf("a node that is too old exits with %d: %s", code, late.process().stderr)
 	}
-	late.understands(now)
-	c.start(t, late)
-	c.awaitHealthy(t)
+	u.run(at, newestLevel)
+	u.begin(late)
 
 	v := &verdict{} // no crash: every duplicate is a fault
-	load.rounds++
-	load.finish(t, v)
-	c.checkAgreed(t, members)
-	t.Logf("order %v, %s went back: %d timers, %d arrivals, %d duplicates", order, members[back].name, load.ledger.size(), len(v.log), v.duplicates)
+	u.load.finish(t, v)
+	c.checkAgreed(t, u.members)
+	t.Logf("order %v, %s went back: %d timers, %d arrivals, %d duplicates", order, u.members[back].name, u.load.ledger.size(), len(v.log), v.duplicates)
 }
 
 // finalize ends an upgrade as an operator does, who sees first that it waits.
@@ -86,10 +168,14 @@ func (c *cluster) finalize(t testing.TB, level int) {
 	}
 }
 
-// finalizeRefused: a node of the release before is named.
-func (c *cluster) finalizeRefused(t testing.TB, old *member) {
+// finalizeRefused: a node of the release before is named; and if it is itself asked, it does not know
+// the request, or says so.
+func (c *cluster) finalizeRefused(t testing.TB, old, upgraded *member) {
 	t.Helper()
-	_, said := tool(t, 1, "ctl", "--url", "http://"+c.running()[0].http, "upgrade", "finalize")
+	if _, said := tool(t, 1, "ctl", "--url", "http://"+old.http, "upgrade", "finalize"); !strings.Contains(said, "is not understood by ") && !strings.Contains(said, "ask one that is upgraded") {
+		t.Errorf("upgrade finalize at %s of the release before: %s", old.name, said)
+	}
+	_, said := tool(t, 1, "ctl", "--url", "http://"+upgraded.http, "upgrade", "finalize")
 	if !strings.Contains(said, "is not understood by ") || !strings.Contains(said, old.name+" (release ") {
 		t.Errorf("upgrade finalize with %s of the release before: %s", old.name, said)
 	}

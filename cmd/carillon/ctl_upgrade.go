@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -35,7 +36,7 @@ func (*upgradeStatusCmd) Run(ctl *ctlCmd, term *terminal) error {
 		return err
 	}
 	if answer.FeatureLevel == 0 {
-		return fmt.Errorf("the cluster is not founded yet")
+		return errors.New("the cluster is not founded yet")
 	}
 	fmt.Fprintf(term.out, "%s\n\n", levelLine(&answer))
 	t := newTable(term.out, "NODE", "STATE", "VERSION", "FEATURE LEVEL")
@@ -60,6 +61,9 @@ func (*upgradeFinalizeCmd) Examples() string {
 
 func (*upgradeFinalizeCmd) Run(ctl *ctlCmd, term *terminal) error {
 	body, err := ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("cluster", "finalize")})
+	if p, refused := errors.AsType[*client.Problem](err); refused && p.Status == http.StatusNotFound {
+		return errors.New("this node runs a release from before the command: ask one that is upgraded (--url); carillon ctl upgrade status shows which are")
+	}
 	if err != nil {
 		return err
 	}
