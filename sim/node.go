@@ -95,9 +95,11 @@ type node struct {
 // crash is the end of a process in the middle of what its disk does.
 type crash struct {
 	mu    sync.Mutex
-	left  int // changes of the disk until it strikes; 0: not planned
-	says  int // … things that are said to others
+	left  int  // changes of the disk until it strikes; 0: not planned
+	says  int  // … things that are said to others
+	kills bool // then the process is killed, and the machine goes on
 	clone *memfs.FS
+	dead  bool                     // the process was killed
 	fail  [memfs.OpSyncDir + 1]int // the so-many-th operation of a kind fails; 0: none
 
 	starting bool // the log is not open yet
@@ -106,6 +108,9 @@ type crash struct {
 }
 
 var errPowerCut = errors.New("the power is cut")
+
+// struck says whether the process has ended in the middle of what its disk does.
+func (c *crash) struck() bool { return c.clone != nil || c.dead }
 
 // newNode makes a machine with an empty disk.
 func (w *World) newNode(name string) *node {
@@ -234,7 +239,7 @@ func (n *node) write(life uint64) {
 
 // died ends the process if its host has failed, or its power was cut.
 func (n *node) died(err error) bool {
-	if n.crash.clone != nil {
+	if n.crash.struck() {
 		n.stop(false)
 		return true
 	}
@@ -295,7 +300,7 @@ func (n *node) stop(cut bool) {
 	if clone != nil {
 		n.disk, n.saved, n.bootedAt = clone, nil, w.now // another boot of the machine
 	}
-	n.crash.clone, n.crash.left, n.crash.says = nil, 0, 0
+	n.crash.clone, n.crash.left, n.crash.says, n.crash.dead, n.crash.kills = nil, 0, 0, false, false
 	w.calls.died(n)
 	n.crash.fail = [memfs.OpSyncDir + 1]int{}
 	if !n.gone {
@@ -339,8 +344,11 @@ func (n *node) hook() {
 		c := &n.crash
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.clone != nil {
+		switch {
+		case c.clone != nil:
 			return errPowerCut
+		case c.dead:
+			return memfs.ErrKilled
 		}
 		if c.fail[op] > 0 {
 			if c.fail[op]--; c.fail[op] == 0 {
@@ -348,7 +356,11 @@ func (n *node) hook() {
 			}
 		}
 		if c.left > 0 {
-			if c.left--; c.left == 0 {
+			if c.left--; c.left == 0 && c.kills {
+				c.dead = true
+				return memfs.ErrKilled
+			}
+			if c.left == 0 {
 				c.clone = n.disk.CrashClone(n.w.chance, n.crashOptions())
 				return errPowerCut
 			}
@@ -435,7 +447,7 @@ func (n *node) housekeep() {
 	if n.host == nil {
 		return
 	}
-	if err := n.host.Housekeep(); err != nil && n.crash.clone == nil {
+	if err := n.host.Housekeep(); err != nil && !n.crash.struck() {
 		n.w.note(n, "housekeep", 0, 0, err.Error())
 	}
 	if n.died(nil) {

@@ -147,7 +147,7 @@ func (n *node) couldNotStart(err error) {
 	switch {
 	case errors.Is(err, member.ErrRemoved), errors.Is(err, ring.ErrTooOld), errors.Is(err, ring.ErrStale) && n.outdated && !n.halted:
 		n.failed(err)
-	case n.crash.clone != nil:
+	case n.crash.struck():
 		n.stop(false)
 	case n.heldBack(err):
 	case n.ofItsDisk(err):

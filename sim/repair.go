@@ -50,7 +50,7 @@ func (n *node) askSelf() {
 		n.blinded(err)
 		return
 	}
-	if err != nil && n.crash.clone == nil {
+	if err != nil && !n.crash.struck() {
 		n.w.violate("mend", "node %d cannot ask itself: %v", n.id, err)
 	}
 }
@@ -63,7 +63,7 @@ func (n *node) mendOn() {
 		n.repairer = nil
 		err := m.Write(n.keeper.WallMs())
 		switch {
-		case n.crash.clone != nil:
+		case n.crash.struck():
 			n.stop(false)
 		case err != nil && n.couldNotRead(err):
 			n.blinded(err)

@@ -1,6 +1,7 @@
 package memfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"syscall"
@@ -22,7 +23,7 @@ func (f *openFile) checkLocked() error {
 	case f.closed:
 		return fs.ErrClosed
 	case f.epoch != f.fs.epoch:
-		return errKilled
+		return ErrKilled
 	}
 	return nil
 }
@@ -121,9 +122,11 @@ func (f *openFile) Datasync() error { return f.sync(OpSync) }
 
 func (f *openFile) sync(op Op) error {
 	if err := f.fs.enter(op, f.name); err != nil {
-		f.fs.mu.Lock()
-		f.node.blocks.fail()
-		f.fs.mu.Unlock()
+		if !errors.Is(err, ErrKilled) {
+			f.fs.mu.Lock()
+			f.node.blocks.fail()
+			f.fs.mu.Unlock()
+		}
 		return pathError(op, f.name, err)
 	}
 	lie := f.fs.lie(f.name, false)

@@ -304,7 +304,9 @@ func (m *FS) Stat(name string) (vfs.DirEntry, error) {
 // SyncDir implements FS.
 func (m *FS) SyncDir(dir string) error {
 	if err := m.enter(OpSyncDir, dir); err != nil {
-		m.failDir(dir)
+		if !errors.Is(err, ErrKilled) {
+			m.failDir(dir)
+		}
 		return pathError(OpSyncDir, dir, err)
 	}
 	lie := m.lie(dir, true)
@@ -394,4 +396,6 @@ func (n *inode) size() int64 {
 	return total
 }
 
-var errKilled = errors.New("file handle of a killed process")
+// ErrKilled is what the operations of a killed process get. A hook that returns it ends the process
+// in front of an operation: unlike a sync that fails, it does nothing to what is to be synced still.
+var ErrKilled = errors.New("the process was killed")

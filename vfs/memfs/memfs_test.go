@@ -138,11 +138,43 @@ func TestKillEndsHandlesAndLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Kill()
-	if _, err := f.Write([]byte("late")); !errors.Is(err, errKilled) {
+	if _, err := f.Write([]byte("late")); !errors.Is(err, ErrKilled) {
 		t.Fatalf("a killed process wrote: %v", err)
 	}
 	_, err = m.Lock("l")
 	must(t, err)
+}
+
+// TestKillInFrontOfASync: unlike one that fails, a sync that a killed process did not come to leaves
+// everything to the next one.
+func TestKillInFrontOfASync(t *testing.T) {
+	m := New()
+	must(t, m.MkdirAll("d"))
+	f, err := m.Create("d/x")
+	must(t, err)
+	_, err = f.Write([]byte("x"))
+	must(t, err)
+	m.SetHook(func(_ int, op Op, _ string) error {
+		if op == OpSync || op == OpSyncDir {
+			return ErrKilled
+		}
+		return nil
+	})
+	for _, sync := range []func() error{f.Sync, func() error { return m.SyncDir("d") }, func() error { return m.SyncDir(".") }} {
+		if err := sync(); !errors.Is(err, ErrKilled) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := lostAll(m).Stat("d"); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("nothing was synced, and a power cut leaves the directory (%v)", err)
+	}
+	m.SetHook(nil)
+	must(t, f.Sync())
+	must(t, m.SyncDir("d"))
+	must(t, m.SyncDir("."))
+	if b, err := vfs.ReadFile(lostAll(m), "d/x", nil, 10); err != nil || string(b) != "x" {
+		t.Fatalf("%q, %v", b, err)
+	}
 }
 
 func TestCapacity(t *testing.T) {
