@@ -31,6 +31,7 @@ type firstAdd struct {
 type mergeWrite struct {
 	*write
 	by        string        // what ended it; "": nothing
+	rule      string        // … the invariant that says so: I5 of a cancel, I6 of another add
 	fence     uint64        // of its attempt that was running then; 0: none
 	at        time.Duration // when that was known
 	debounces bool
@@ -68,20 +69,20 @@ func (b *mergeChecker) answered(w *World, o *operation, r timer.Result, t *timer
 	}
 	// One whose call is due and begins at any moment is shown scheduled, but has a successor, not a replacement.
 	if m := b.writes[string(t.Payload)]; m.by != "" && o.began >= m.at && t.State == timer.Scheduled && !t.Successor {
-		w.violate("I6", "operation %d shows %s scheduled, which %s ended before", o.number, t.Payload, m.by)
+		w.violate(m.rule, "operation %d shows %s scheduled, which %s ended before", o.number, t.Payload, m.by)
 	}
 	b.debounced(w, o.shard, t.Payload, t.DueMs, t.CreatedMs)
 	b.firstAdd(w, o, r, t)
 	if o.cmd == nil || r.Code != timer.Created && r.Code != timer.Merged && r.Code != timer.Prevented && r.Code != timer.CancelInFlight {
 		return
 	}
-	by := "a cancel"
+	by, rule := "a cancel", "I5"
 	if o.write != nil {
-		by = "the add of " + o.write.payload
+		by, rule = "the add of "+o.write.payload, "I6"
 	}
 	for _, m := range b.asked[o.number] {
 		if m.by == "" {
-			m.by, m.fence, m.at = by, t.Fence, w.now
+			m.by, m.rule, m.fence, m.at = by, rule, t.Fence, w.now
 			w.counts.Superseded++
 		}
 	}
@@ -133,7 +134,7 @@ func (b *mergeChecker) started(c *call) {
 	w, j := c.node.w, &c.delivery.Job
 	b.featureChecker.started(c)
 	if m := b.writes[string(j.Payload)]; m.by != "" && j.Fence > m.fence {
-		w.violate("I5", "node %d begins an attempt of %s under fence %d, which %s ended under fence %d", c.node.id, j.Payload, j.Fence, m.by, m.fence)
+		w.violate(m.rule, "node %d begins an attempt of %s under fence %d, which %s ended under fence %d", c.node.id, j.Payload, j.Fence, m.by, m.fence)
 	}
 	b.debounced(w, c.delivery.Shard, j.Payload, j.DueMs, j.CreatedMs)
 	b.first[timerKey{c.delivery.Shard, j.Seq}] = nil

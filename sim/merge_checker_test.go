@@ -48,13 +48,22 @@ func TestFirstAddOfAnAnswerThatIsLate(t *testing.T) {
 
 // TestClockSetBackAmongOthers: several entries are applied in one turn, and the last of them has a later time again.
 func TestClockSetBackAmongOthers(t *testing.T) {
-	for index, want := range map[uint64]int{2: 0, 3: 1} { // one entry cannot do both
+	for _, test := range []struct {
+		index uint64
+		off   time.Duration // of who leads
+		want  int
+	}{
+		{2, -time.Hour, 0}, // one entry cannot do both
+		{3, -time.Hour, 1},
+		{3, -time.Second, 0}, // so little is left alone
+		{3, 0, 0},
+	} {
 		var s shardTimes
 		s.applied(1, 1, epochMs+60_000, time.Minute)
-		s.led(1, 1, true, time.Minute, -time.Hour)
-		s.applied(1, index, epochMs+62_000, 62*time.Second)
-		if got := s.backs(1, 0); len(got) != want {
-			t.Errorf("up to entry %d: %v", index, got)
+		s.led(1, 1, true, time.Minute, test.off)
+		s.applied(1, test.index, epochMs+62_000, 62*time.Second)
+		if got := s.backs(1, 0); len(got) != test.want {
+			t.Errorf("up to entry %d, led by a clock that is %s off: %v", test.index, test.off, got)
 		}
 	}
 }

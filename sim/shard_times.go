@@ -38,6 +38,9 @@ const (
 	sameOff   = 50 * time.Millisecond  // as far off as before
 	// timeSlack is by how much times may differ that were taken of one clock at about the same moment.
 	timeSlack = 2*offWithin + sameOff
+	// leftAheadMs is how far ahead of its leader's a shard's clock is left (shard, clockAheadMs): one
+	// that was no further ahead was not set back.
+	leftAheadMs = 2000
 )
 
 func (s *shardTimes) of(id timer.ShardID) *shardTime {
@@ -73,7 +76,7 @@ func (s *shardTimes) applied(id timer.ShardID, index uint64, clockMs int64, now 
 	first, _ := s.shown(id, t.seen, now)
 	first -= timeSlack.Milliseconds()
 	// Of several entries that are applied in one turn the first may set it back, and the last is later again.
-	if clockMs < t.clock || index > t.index+1 && first < t.clock {
+	if clockMs < t.clock || index > t.index+1 && t.clock-first > leftAheadMs {
 		t.backs = append(t.backs, clockBack{now, t.clock, min(clockMs, first)})
 	}
 	t.index, t.clock, t.seen = index, clockMs, now
