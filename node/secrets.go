@@ -99,18 +99,11 @@ func needs(headers []timer.Header) (ids string) {
 func (c *core) lacksKey() string {
 	v := &c.p.vault
 	keys := v.keys.Load()
-	if kept := c.member.State.Secret(); kept != nil {
-		if _, err := ring.OpenSecret(kept, keys); err != nil {
-			return lackText(err)
-		}
-	}
-	for id := range c.member.State.SealedBy() {
-		if id != "" && !keys.Has(id) {
-			return lackText(&secret.KeyError{ID: id})
-		}
+	if err := c.member.State.Lacks(keys); err != nil {
+		return err.Error()
 	}
 	if last := v.lacked.Load(); last != nil && c.p.clock.Mono()-last.at < lackedFor && !keys.Has(last.id) {
-		return lackText(&secret.KeyError{ID: last.id})
+		return (&secret.KeyError{ID: last.id}).Error()
 	}
 	return ""
 }
@@ -122,8 +115,6 @@ func (p *process) lacksKey() string {
 	}
 	return ""
 }
-
-func lackText(err error) string { return err.Error() }
 
 // seals says whether the cluster keeps secrets sealed: since a node with keys has led the meta group.
 func (c *core) seals() bool {

@@ -165,6 +165,21 @@ func (t *Topics) SealedBy() map[string]int {
 	return maps.Clone(t.sealed)
 }
 
+// Lacks says which key is not among these, of those that something of the meta group's is sealed with; nil: none.
+func (s *State) Lacks(keys *secret.Keys) error {
+	if kept := s.Secret(); kept != nil {
+		if _, err := OpenSecret(kept, keys); err != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.SealedBy())) {
+		if id != "" && !keys.Has(id) {
+			return &secret.KeyError{ID: id}
+		}
+	}
+	return nil
+}
+
 // unsealed finds topics with a secret that the first of keys has not sealed and could, at most so many, in order of id. It looks
 // at them only if the counts say that there are any.
 func (t *Topics) unsealed(keys *secret.Keys, most int) (list []*timer.Topic) {

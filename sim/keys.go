@@ -92,6 +92,17 @@ func (k *keyOperator) of(n *node) *secret.Keys {
 	return k.made[stage]
 }
 
+// lackedBy says which key a machine's process lacks; empty: none.
+func (k *keyOperator) lackedBy(n *node) string {
+	if !k.on {
+		return ""
+	}
+	if err := n.state.Lacks(k.of(n)); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 // secretsOf are a topic's secrets of a word.
 func secretsOf(word int) (header, signing string) {
 	header = fmt.Sprintf("Bearer %012d", word)

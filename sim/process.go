@@ -88,7 +88,7 @@ func (n *node) memberConfig() member.Config {
 		Name: n.name, Version: "sim", Level: n.level, HTTP: n.name + ":7700", Peer: n.address(),
 		Shards: w.swarm.shards, Replicas: w.swarm.replicas, BootstrapExpect: 1, NamesProven: true, PeersProven: true, ReplaceAfter: time.Minute,
 		FS: n.disk, Dir: dataDir, Clock: n.keeper, Tasks: n.tasks, Random: n.random, Logger: slog.New(slog.DiscardHandler),
-		Keys: func() *secret.Keys { return w.keys.of(n) }, LacksKey: func() string { return "" },
+		Keys: func() *secret.Keys { return w.keys.of(n) }, LacksKey: func() string { return w.keys.lackedBy(n) },
 		Fail: func(err error) {
 			w.after(0, func() {
 				if n.life == life {
