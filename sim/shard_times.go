@@ -20,6 +20,7 @@ type shardTime struct {
 	clock int64          // the shard's clock then
 	seen  time.Duration  // when that was
 	backs []clockBack
+	right time.Duration // when somebody last led it by a right time
 }
 
 // wrongSpan is for how long a leader, or the shard's own clock, was so far off.
@@ -61,7 +62,9 @@ func (s *shardTimes) led(id timer.ShardID, node uint64, leads bool, now, off tim
 	if open {
 		delete(t.open, node)
 	}
-	if leads && off.Abs() > offWithin {
+	if leads && off.Abs() <= offWithin {
+		t.right = now
+	} else if leads {
 		t.open[node] = len(t.wrong)
 		t.wrong = append(t.wrong, wrongSpan{now, now, off})
 	}
@@ -73,8 +76,7 @@ func (s *shardTimes) applied(id timer.ShardID, index uint64, clockMs int64, now 
 	if index <= t.index {
 		return
 	}
-	first, _ := s.shown(id, t.seen, now)
-	first -= timeSlack.Milliseconds()
+	first := t.least(t.seen, now) - timeSlack.Milliseconds()
 	// Of several entries that are applied in one turn the first may set it back, and the last is later again.
 	if clockMs < t.clock || index > t.index+1 && t.clock-first > leftAheadMs {
 		t.backs = append(t.backs, clockBack{now, t.clock, min(clockMs, first)})
@@ -83,6 +85,23 @@ func (s *shardTimes) applied(id timer.ShardID, index uint64, clockMs int64, now 
 	if off := msOf(clockMs-epochMs) - now; off > offWithin {
 		t.wrong = append(t.wrong, wrongSpan{now, now, off})
 	}
+}
+
+// appliedWithin is after what an entry is applied, as a rule, if it ever is.
+const appliedWithin = 10 * time.Second
+
+// least is the first moment that the time of those has shown who led the shard in a span, or shortly before it.
+func (t *shardTime) least(from, to time.Duration) int64 {
+	low, known := from, t.right >= from-appliedWithin
+	for _, w := range t.wrong {
+		if w.to < from-appliedWithin || w.from > to {
+			continue
+		}
+		if at := max(from, w.from) + w.off; !known || at < low {
+			low, known = at, true
+		}
+	}
+	return epochMs + low.Milliseconds()
 }
 
 // off is how far ahead and behind a shard's time was in a span, at most. What is right counts as neither.
