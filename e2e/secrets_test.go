@@ -190,3 +190,55 @@ func TestSecretsKeyComesNodeByNode(t *testing.T) {
 	poll(t, 20*time.Second, "the topics are sealed by the new key", oneOther(first))
 	c.awaitHealthy(t)
 }
+
+// TestSecretsKeyIsLost: no copy of the key is left. The nodes start with another and serve what needs no secret; told that the key is
+// lost they are ready, and what waited is called once its topic has a new secret, as the first attempt.
+func TestSecretsKeyIsLost(t *testing.T) {
+	needCluster(t)
+	rec := newReceiver(t, nil)
+	dir := t.TempDir()
+	lost, next := filepath.Join(dir, "lost.key"), filepath.Join(dir, "next.key")
+	writeFile(t, lost, strings.Repeat("5a", 32)+"\n")
+	writeFile(t, next, strings.Repeat("a5", 32)+"\n")
+	c := found(t, loopbackMembers(t, 3), "--secrets-key", lost)
+	first := c.members[0].client
+	cb := fmt.Sprintf(`{"callback":{"url":%q}`, rec.url())
+	first.must(t, 201, "PUT", "/v1/topics/signed", cb+`,"secrets":["`+nodeSecrets[0]+`"]}`)
+	first.must(t, 201, "PUT", "/v1/topics/plain", cb+`}`)
+	first.must(t, 201, "POST", "/v1/topics/signed/timers", `{"id":"waits","delay":"15s","payload":1}`)
+	_, rest, _ := strings.Cut(string(first.must(t, 200, "GET", "/metrics", "").body), `carillon_sealed_secrets{key="`)
+	id, _, _ := strings.Cut(rest, `"`)
+	for _, m := range c.members {
+		m.process().stop(t)
+	}
+	for _, m := range c.members {
+		c.start(t, m, "--secrets-key", next)
+	}
+	poll(t, formLimit, "a timer without a secret is taken", func() bool {
+		return first.do("PUT", "/v1/topics/plain/timers/goes", `{"delay":"0s","payload":1}`).status/100 == 2
+	})
+	poll(t, formLimit, "it is called", func() bool { return rec.count() == 1 })
+	for _, m := range c.members {
+		poll(t, formLimit, m.name+" says which key it lacks", func() bool {
+			a := m.client.do("GET", "/readyz", "")
+			return a.status == 503 && strings.Contains(string(a.body), id)
+		})
+	}
+	writeFile(t, next, strings.Repeat("a5", 32)+"\nlost "+id+"\n")
+	for _, m := range c.members {
+		hangUp(t, m.process())
+	}
+	c.awaitHealthy(t)
+	if text := string(first.must(t, 200, "GET", "/metrics", "").body); !strings.Contains(text, `carillon_topic_locked{topic="signed"} 1`) {
+		t.Error("the metrics do not name the topic whose calls wait")
+	}
+	if n := rec.count(); n != 1 {
+		t.Errorf("%d calls, though the topic's secret cannot be opened", n)
+	}
+	first.must(t, 200, "POST", "/v1/topics/signed/secrets/rotate", "{}")
+	first.must(t, 200, "POST", "/v1/topics/signed/secrets/finish", "")
+	poll(t, 40*time.Second, "what waited is called", func() bool { return first.read(t, "signed", "waits").State == "done" })
+	if got := first.read(t, "signed", "waits"); got.Attempts != 1 {
+		t.Errorf("called at attempt %d", got.Attempts)
+	}
+}

@@ -19,6 +19,8 @@ const (
 	maxKeys         = 32
 )
 
+const secretsKeySetting = "secrets-key"
+
 // Who beside its owner may do what with a file of keys.
 const (
 	othersMayWrite fs.FileMode = 0o022
@@ -26,9 +28,11 @@ const (
 )
 
 // keyFile is a file of keys as it was read: one key on a line, the first of them in use, the others for what was made with them
-// before a rotation. Empty lines and lines that begin with # do not count.
+// before a rotation. Empty lines and lines that begin with # do not count. In a file of secrets keys a
+// line "lost ID" says that no copy of a key is left.
 type keyFile struct {
 	keys   [][]byte
+	lost   []string
 	shared bool // others than the file's owner may read it, which is worth a warning
 }
 
@@ -53,11 +57,26 @@ func readKeyFile(setting, path string, sizes ...int) (keyFile, error) {
 	if err != nil {
 		return keyFile{}, fmt.Errorf("%s: %w", setting, err)
 	}
+	var lost []string
+	if setting == secretsKeySetting {
+		data, lost = takeLost(data)
+	}
 	keys, err := parseKeys(data, sizes)
 	if err != nil {
 		return keyFile{}, fmt.Errorf("%s: %s: %w; head -c 32 /dev/urandom | base64 makes a key", setting, path, err)
 	}
-	return keyFile{keys: keys, shared: shared}, nil
+	return keyFile{keys: keys, lost: lost, shared: shared}, nil
+}
+
+// takeLost takes the ids of lost keys out of a file. Their lines stay, empty, as errors count them.
+func takeLost(data []byte) (rest []byte, ids []string) {
+	lines := strings.Split(string(data), "\n")
+	for i, line := range lines {
+		if id, found := strings.CutPrefix(strings.TrimSpace(line), "lost "); found {
+			ids, lines[i] = append(ids, strings.TrimSpace(id)), ""
+		}
+	}
+	return []byte(strings.Join(lines, "\n")), ids
 }
 
 // checkOwnersFile refuses a file that others than its owner may write, and says whether they may read it.

@@ -42,7 +42,7 @@ func (t *transfers) add(bytes int64) {
 	t.bytes.Add(float64(bytes))
 }
 
-func newMetrics(host func() *shard.Host, topics func() map[string]int, pool *callback.Pool) *metrics {
+func newMetrics(host func() *shard.Host, topics func() map[string]int, locked func() []string, pool *callback.Pool) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -91,7 +91,7 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, pool *cal
 	m.fsync = histogram("carillon_wal_fsync_seconds", "Duration of the log's fsyncs.", prometheus.ExponentialBuckets(0.0001, 2, 16))
 	m.frame = histogram("carillon_wal_frame_operations", "Timer operations in one frame of the log.", prometheus.ExponentialBuckets(1, 2, 14))
 	m.snapshot = histogram("carillon_snapshot_seconds", "Duration of snapshots.", prometheus.ExponentialBuckets(0.01, 2, 14))
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &gauges{host, topics, pool})
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &gauges{host, topics, locked, pool})
 	return m
 }
 
@@ -188,6 +188,7 @@ func (m *metrics) log() wal.Observe {
 type gauges struct {
 	host   func() *shard.Host
 	topics func() map[string]int // secrets of topics by the key that sealed them; "" none
+	locked func() []string       // topics whose calls wait for a key that is not there
 	pool   *callback.Pool
 }
 
@@ -202,6 +203,7 @@ var (
 	heldDesc    = prometheus.NewDesc("carillon_memory_bytes", "Memory that the replicas of this node hold, of which adds are refused at the mark.", []string{"kind"}, nil)
 	queuedDesc  = prometheus.NewDesc("carillon_queued_operations", "Client operations that have no answer yet.", nil, nil)
 	sealedDesc  = prometheus.NewDesc("carillon_sealed_secrets", "Secrets by the key that sealed them: of topics, and of callbacks of timers in the shards this node leads.", []string{"of", "key"}, nil)
+	lockedDesc  = prometheus.NewDesc("carillon_topic_locked", "1 for a topic whose calls wait, as its secrets were sealed with a key that this node lacks; the first hundred.", []string{"topic"}, nil)
 	refusedDesc = prometheus.NewDesc("carillon_adds_refused_total", "Adds, and other changes that would take room, that this node's shards refused.", []string{"reason"}, nil)
 	breakerDesc = prometheus.NewDesc("carillon_breaker_state", "0 closed, 1 half-open, 2 open.", []string{"destination"}, nil)
 )
@@ -213,7 +215,7 @@ var refusedNames = [...]string{shard.RefusedMemory: "memory", shard.RefusedLowDi
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, refusedDesc, breakerDesc} {
+	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, lockedDesc, refusedDesc, breakerDesc} {
 		ch <- d
 	}
 }
@@ -247,6 +249,9 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	for key, n := range g.topics() {
 		gauge(sealedDesc, int64(n), "topics", cmp.Or(key, "none"))
+	}
+	for _, name := range g.locked() {
+		gauge(lockedDesc, 1, name)
 	}
 	for why, n := range g.host().Refused() {
 		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), refusedNames[why])

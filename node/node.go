@@ -249,7 +249,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		return err
 	}
 	p.memory = newMemoryUse(n.mem.mark(), n.cfg.Logger)
-	m := newMetrics(func() *shard.Host { return p.core.Load().host }, func() map[string]int { return p.core.Load().member.State.SealedBy() }, pool)
+	m := newMetrics(func() *shard.Host { return p.core.Load().host }, func() map[string]int { return p.core.Load().member.State.SealedBy() }, p.lockedTopics, pool)
 	p.memory.register(m.registry, n.mem.Bytes)
 	m.registry.MustRegister(pastGauges{func() *historyAdapter { return p.core.Load().history }}, &topicMetrics{core: p.core.Load, most: shownTopics})
 	m.build(n.cfg.Version)

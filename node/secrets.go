@@ -49,12 +49,17 @@ func (c Config) readSecretsKeys() (keys *secret.Keys, shared bool, err error) {
 	if c.SecretsKeyFile == "" {
 		return nil, false, nil
 	}
-	file, err := readKeyFile("secrets-key", c.SecretsKeyFile, secret.KeyBytes)
+	file, err := readKeyFile(secretsKeySetting, c.SecretsKeyFile, secret.KeyBytes)
 	if err != nil {
 		return nil, false, err
 	}
-	keys, err = secret.New(file.keys)
-	return keys, file.shared, err
+	if keys, err = secret.New(file.keys); err == nil {
+		keys, err = keys.GiveUp(file.lost)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("%s: %s: %w", secretsKeySetting, c.SecretsKeyFile, err)
+	}
+	return keys, file.shared, nil
 }
 
 // openVault takes the keys at the start.
@@ -76,12 +81,15 @@ func (p *process) reloadVault() error {
 	return p.openVault()
 }
 
-// lacks says whether this node does not have a key, and remembers that it was needed.
+// lacks says whether this node does not have a key, and remembers that it was needed, unless nobody has it any more.
 func (v *vault) lacks(now time.Duration, id string) bool {
-	if v.keys.Load().Has(id) {
+	keys := v.keys.Load()
+	if keys.Has(id) {
 		return false
 	}
-	v.lacked.Store(&lackedKey{id, now})
+	if !keys.Lost(id) {
+		v.lacked.Store(&lackedKey{id, now})
+	}
 	return true
 }
 
@@ -102,10 +110,17 @@ func (c *core) lacksKey() string {
 	if err := c.member.State.Lacks(keys); err != nil {
 		return err.Error()
 	}
-	if last := v.lacked.Load(); last != nil && c.p.clock.Mono()-last.at < lackedFor && !keys.Has(last.id) {
+	if last := v.lacked.Load(); last != nil && c.p.clock.Mono()-last.at < lackedFor && !keys.Has(last.id) && !keys.Lost(last.id) {
 		return (&secret.KeyError{ID: last.id}).Error()
 	}
 	return ""
+}
+
+// mostLocked bounds how many topics are named whose calls wait for a key.
+const mostLocked = 100
+
+func (p *process) lockedTopics() []string {
+	return p.core.Load().member.State.Locked(p.vault.keys.Load(), mostLocked)
 }
 
 // lacksKey is core.lacksKey, once there is a core.

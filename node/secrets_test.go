@@ -349,3 +349,64 @@ func takesNoSecrets(t *testing.T, r *running) {
 	}
 	r.must(201, "PUT", "/v1/topics/s", `{"callback":{"url":"http://127.0.0.1:9/","headers":{"X-Tenant":"seven"}}}`)
 }
+
+// TestLostSecretsKey: no copy of the key is left. The node starts with another and with what it can do without; told that the key
+// is lost it is ready, takes secrets again and pulls, and the topic's calls, which have lost no attempt, go out once it has new secrets.
+func TestLostSecretsKey(t *testing.T) {
+	t.Parallel()
+	dir, rec := t.TempDir(), newReceiver(t, nil)
+	cb := fmt.Sprintf(`{"callback":{"url":%q}`, rec.URL)
+	r := start(t, dir, withKeys(t, "a"))
+	r.must(201, "PUT", "/v1/topics/s", cb+`,"secrets":["`+signingText+`"]}`)
+	r.must(201, "PUT", "/v1/topics/open", cb+`}`)
+	r.must(201, "PUT", "/v1/topics/pulled", `{"delivery":"pull"}`)
+	r.must(201, "POST", "/v1/topics/s/timers", `{"id":"waits","delay":"1s","payload":1}`)
+	lost := r.node.run.Load().vault.keys.Load().First()
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	file := writeKeys(t, secretsKey("b"), 0o600)
+	with := func(c *Config) { c.Logger, c.SecretsKeyFile = slog.New(slog.DiscardHandler), file }
+	r = startUnready(t, dir, with)
+	r.awaitBody(503, "/readyz", lost)
+	r.must(201, "POST", "/v1/topics/open/timers", `{"id":"goes","delay":"1ms","payload":1}`)
+	if got := rec.await(t, 1); got[0].timer != "goes" {
+		t.Fatalf("%s was called", got[0].timer)
+	}
+	r.must(503, "POST", "/v1/topics/pulled/pull", `{"wait":"0s"}`)
+	locked := `carillon_topic_locked{topic="s"} 1`
+	if scrape := r.must(200, "GET", "/metrics", ""); !strings.Contains(scrape, locked) || strings.Contains(scrape, `carillon_topic_locked{topic="open"}`) {
+		t.Errorf("the metrics do not say which topic is locked: %s", scrape)
+	}
+
+	if err := os.WriteFile(file, []byte(secretsKey("b")+"lost "+lost+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.node.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitBody(200, "/readyz", "")
+	r.must(201, "POST", "/v1/topics/pulled/timers", `{"id":"p","delay":"0s"}`)
+	until(t, "a consumer is given a timer", func() bool {
+		return strings.Contains(r.must(200, "POST", "/v1/topics/pulled/pull", `{"wait":"1s"}`), `"p"`)
+	})
+	if v := r.timer("s", "waits"); v["state"] != "scheduled" || v["attempts"] != 0.0 {
+		t.Errorf("with secrets that cannot be opened: %v", v)
+	}
+	r.must(200, "POST", "/v1/topics/s/secrets/rotate", `{}`)
+	r.must(200, "POST", "/v1/topics/s/secrets/finish", ``)
+	if got := rec.await(t, 2)[1]; got.timer != "waits" || got.attempt != 1 || got.header.Get("Webhook-Signature") == "" {
+		t.Errorf("with new secrets: %+v", got)
+	}
+	if scrape := r.must(200, "GET", "/metrics", ""); strings.Contains(scrape, "carillon_topic_locked{") {
+		t.Error("a topic is still said to be locked")
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	last := start(t, dir, with)
+	if err := last.stop(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -173,11 +173,44 @@ func (s *State) Lacks(keys *secret.Keys) error {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.SealedBy())) {
-		if id != "" && !keys.Has(id) {
+		if id != "" && !keys.Has(id) && !keys.Lost(id) {
 			return &secret.KeyError{ID: id}
 		}
 	}
 	return nil
+}
+
+// Replacing is the command that gives the cluster another secret, sealed by the first of keys, where the key of the one that it has
+// is lost; false: it is not. Receipts of before are void then, and contents with secrets in them count as others.
+func (s *State) Replacing(keys *secret.Keys, random func([]byte)) (Command, bool) {
+	kept := string(s.Secret())
+	if !keys.Lost(secret.KeyOf(kept)) || len(kept) == SecretBytes {
+		return Command{}, false
+	}
+	var plain [SecretBytes]byte
+	random(plain[:])
+	return Command{Verb: Reseal, Swaps: []Swap{{sumOf(kept), keys.SealBytes(secret.Cluster, string(plain[:]))}}}, true
+}
+
+// Locked names topics, at most so many in order of id, whose calls wait for a key that is not among these.
+func (t *Topics) Locked(keys *secret.Keys, most int) (names []string) {
+	missing := func(id string) bool { return id != "" && !keys.Has(id) }
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(t.sealed)), missing) {
+		return nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.byID)) {
+		if len(names) == most {
+			break
+		}
+		v, found := t.byID[id], false
+		eachSecret(&v.Policy, func(_ string, kept *string) { found = found || missing(secret.KeyOf(*kept)) })
+		if found {
+			names = append(names, v.Name)
+		}
+	}
+	return names
 }
 
 // unsealed finds topics with a secret that the first of keys has not sealed and could, at most so many, in order of id. It looks

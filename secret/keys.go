@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -39,6 +40,7 @@ var encoding = base64.RawURLEncoding.Strict()
 // Keys are the keys of a node: the first seals. They do not change; a rotation makes new ones.
 type Keys struct {
 	list []*key
+	lost []string // ids of keys of which no copy is left; see GiveUp
 }
 
 type key struct {
@@ -92,6 +94,23 @@ func newKey(b []byte) (*key, error) {
 	}, nil
 }
 
+// GiveUp gives the same keys, which know that those of some ids are lost for good: nothing waits for
+// them any more, and what they have sealed may be replaced.
+func (k *Keys) GiveUp(ids []string) (*Keys, error) {
+	for _, id := range ids {
+		if b, err := encoding.DecodeString(id); err != nil || len(b) != idBytes {
+			return nil, fmt.Errorf("secret: %q is no key's id; /readyz and carillon_sealed_secrets show the id", id)
+		}
+		if k.Has(id) {
+			return nil, fmt.Errorf("secret: key %s is said to be lost, and is there", id)
+		}
+	}
+	return &Keys{list: k.list, lost: ids}, nil
+}
+
+// Lost says whether the key of an id was given up.
+func (k *Keys) Lost(id string) bool { return k != nil && slices.Contains(k.lost, id) }
+
 // First is the id of the key that seals; "" of nil.
 func (k *Keys) First() string {
 	if k == nil {
@@ -119,7 +138,8 @@ func (k *Keys) find(id string) *key {
 type KeyError struct{ ID string }
 
 func (e *KeyError) Error() string {
-	return fmt.Sprintf("this node lacks the secrets key %s: give it the --secrets-key file that the other nodes have, with that key in it", e.ID)
+	return fmt.Sprintf("this node lacks the secrets key %s: give it the --secrets-key file that the other nodes have, with that key in it; if no copy is left of it, "+
+		"see \"A lost secrets key\" in docs/operations.md", e.ID)
 }
 
 // ErrNoKeys refuses to take a secret into a cluster that seals them with other keys.

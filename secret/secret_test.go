@@ -236,3 +236,18 @@ func BenchmarkDigest(b *testing.B) {
 		}
 	}
 }
+
+// TestGiveUp: only what can be a key's id is taken, and no key is both there and lost.
+func TestGiveUp(t *testing.T) {
+	keys := keysOf(t, "a")
+	other := keysOf(t, "b").First()
+	for _, ids := range [][]string{{""}, {"short"}, {other + "x"}, {"????????"}, {other, keys.First()}} {
+		if _, err := keys.GiveUp(ids); err == nil {
+			t.Errorf("%q is taken", ids)
+		}
+	}
+	given, err := keys.GiveUp([]string{other})
+	if err != nil || !given.Lost(other) || given.Has(other) || given.Lost(keys.First()) || keys.Lost(other) || (*Keys)(nil).Lost(other) {
+		t.Errorf("%+v, %v", given, err)
+	}
+}

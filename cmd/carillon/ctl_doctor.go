@@ -243,6 +243,9 @@ func (f *findings) node(ctl *ctlCmd, n *client.Node) {
 	}
 	if why := ctl.notReady(n); why != "" {
 		f.add(wrong, n.Name, "is not ready, or cannot be asked from here: %s", why)
+		if body, err := ctl.at(n, "/metrics"); err == nil {
+			f.locked(body)
+		}
 		return
 	}
 	body, err := ctl.at(n, "/metrics")
@@ -254,6 +257,7 @@ func (f *findings) node(ctl *ctlCmd, n *client.Node) {
 		f.add(seeTo, n.Name, "disk and open files are not known: %v", err)
 		return
 	}
+	f.locked(body)
 	m := readMetrics(body)
 	free, low := m["carillon_disk_free_bytes"], m["carillon_disk_low_bytes"]
 	switch {
@@ -273,6 +277,17 @@ func (f *findings) node(ctl *ctlCmd, n *client.Node) {
 		f.add(seeTo, n.Name, "may open %.0f files; allow at least %d (LimitNOFILE=)", most, fewFiles)
 	default:
 		f.add(well, n.Name, "%.0f of %.0f open files", open, most)
+	}
+}
+
+// locked says of which topics a node cannot open the secrets. All nodes have the same topics, so each is said once.
+func (f *findings) locked(metrics []byte) {
+	for line := range strings.Lines(string(metrics)) {
+		rest, found := strings.CutPrefix(line, `carillon_topic_locked{topic="`)
+		name, _, whole := strings.Cut(rest, `"`)
+		if about := "topic " + name; found && whole && !slices.ContainsFunc(*f, func(one finding) bool { return one.about == about }) {
+			f.add(wrong, about, "its calls wait for a secrets key that a node lacks: put the key back, or set its secrets anew (carillon ctl topics rotate %s, then --finish) and its headers", name)
+		}
 	}
 }
 

@@ -69,6 +69,8 @@ func TestDoctor(t *testing.T) {
 		{"no disk", goodView, change(goodMetrics, "5.4e+10", "1e+08"), 200, 2, []string{"wrong  n1          refuses adds: 95.4 MiB free"}},
 		{"few files", goodView, change(goodMetrics, "1.048576e+06", "1024"), 200, 1, []string{"may open 1024 files; allow at least 65536"}},
 		{"no files", goodView, change(goodMetrics, "fds 40", "fds 1e6"), 200, 2, []string{"1000000 of 1048576 open files are in use"}},
+		{"locked topics", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 200, 2, []string{"topic orders", "its calls wait for a secrets key", "carillon ctl topics rotate orders"}},
+		{"locked topics of a node that is not ready", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 503, 2, []string{"is not ready", "carillon ctl topics rotate orders"}},
 		{"not ready", goodView, goodMetrics, 503, 2, []string{"wrong  n1          is not ready", "shard 3 has no leader"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -42,6 +42,13 @@ func (m *Member) names(list []ring.Replica) (names []string) {
 // reseal has what the meta group keeps sealed by this node's first key: on its leader, once a second.
 func (m *Member) reseal(ctx context.Context) {
 	keys := m.cfg.Keys()
+	if cmd, lost := m.State.Replacing(keys, m.cfg.Random); lost {
+		if _, err := m.Propose(ctx, cmd); err != nil {
+			m.log.Debug("the cluster's secret was not made anew; it is tried again", "error", err)
+			return
+		}
+		m.log.Warn("the cluster has a new secret: the key of the one before is lost; receipts of before are void")
+	}
 	list := m.State.Resealing(keys, resealAtOnce)
 	for _, cmd := range list {
 		if _, err := m.Propose(ctx, cmd); err != nil {
