@@ -184,7 +184,7 @@ func TestDeliveryIsTurnedBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code := k.do(1, &timer.Command{Kind: timer.Deliver, Topic: topic.ID, IfMatch: r.Topic.Turn}); code != timer.OK {
+	if code := k.do(1, &timer.Command{Kind: timer.Deliver, Topic: topic.ID, Turn: r.Topic.Turn}); code != timer.OK {
 		t.Fatalf("the shard does not agree: %d", code)
 	}
 	if list, err := k.node.router.Pull(k.ctx, topic.ID, 1, 0, 0); len(list) != 0 || err != nil {

@@ -58,10 +58,10 @@ func (t *Table) closeTopic(c *change) timer.Result {
 		if n := t.Counts(c.topic); n.Scheduled+n.Leased+n.Dead > 0 {
 			return timer.Result{Code: timer.NotEmpty}
 		}
-		t.fence = max(t.fence, uint64(max(c.dueMs, 0)))
+		t.fence = max(t.fence, c.minFence)
 		out.Fence = t.fence
 	} else if ok {
-		out.Removed, out.Handle = t.dropTopic(row, timer.Handle(min(max(c.dueMs, 0), maxHandle)), int64(c.ifMatch))
+		out.Removed, out.Handle = t.dropTopic(row, c.from, int64(c.work))
 	}
 	t.openTopic(c.topic)
 	t.addClosed(tombstone{c.topic, t.clockMs})

@@ -14,7 +14,7 @@ const (
 	commandSpec    // a spec follows, to the end
 	commandPatch   // a patch follows, to the end
 	commandContent // tag and content are given
-	commandDue     // DueMs is given
+	commandDue     // the value is given: see shared
 	commandMerge   // a merge rule and its longest wait are given
 	commandNotLate
 	commandPull
@@ -59,19 +59,20 @@ func appendCommand(dst []byte, c *timer.Command) []byte {
 	set(c.Spec != nil, commandSpec)
 	set(c.Spec == nil && c.Patch != nil, commandPatch)
 	set(c.Tag != 0 || c.Content != 0, commandContent)
-	set(c.DueMs != 0, commandDue)
+	number, value := shared(c)
+	set(value != 0, commandDue)
 	set(c.Merge != timer.MergeReject || c.MaxWaitMs != 0, commandMerge)
 
 	dst = binary.AppendUvarint(append(dst, byte(c.Kind)), uint64(flags))
 	dst = binary.AppendUvarint(dst, uint64(c.Topic))
 	dst = append(append(dst, byte(len(c.ID))), c.ID...)
-	dst = binary.AppendUvarint(dst, uint64(c.IfMatch))
+	dst = binary.AppendUvarint(dst, uint64(number))
 	if flags&commandContent != 0 {
 		dst = binary.LittleEndian.AppendUint32(dst, c.Tag)
 		dst = binary.LittleEndian.AppendUint64(dst, c.Content)
 	}
 	if flags&commandDue != 0 {
-		dst = binary.AppendVarint(dst, c.DueMs)
+		dst = binary.AppendVarint(dst, value)
 	}
 	if flags&commandMerge != 0 {
 		dst = binary.AppendVarint(append(dst, byte(c.Merge)), c.MaxWaitMs)
@@ -85,6 +86,32 @@ func appendCommand(dst []byte, c *timer.Command) []byte {
 		dst = appendPatch(dst, c.Patch)
 	}
 	return dst
+}
+
+// shared is the number and the value of a command, which mean something else for each kind. share is the other direction.
+func shared(c *timer.Command) (number uint32, value int64) {
+	switch {
+	case c.Kind == timer.Deliver:
+		return c.Turn, 0
+	case c.Kind != timer.CloseTopic:
+		return c.IfMatch, c.DueMs
+	case c.Force:
+		return c.Work, int64(c.From)
+	}
+	return 0, int64(c.MinFence)
+}
+
+func (c *change) share(number uint32, value int64) {
+	switch {
+	case c.kind == timer.Deliver:
+		c.turn = number
+	case c.kind != timer.CloseTopic:
+		c.ifMatch, c.dueMs = number, value
+	case c.flags&commandForce != 0:
+		c.work, c.from = number, timer.Handle(min(max(value, 0), maxHandle))
+	default:
+		c.minFence = uint64(max(value, 0))
+	}
 }
 
 // patchFields lists a patch's flags with their bits.
@@ -137,19 +164,23 @@ func decodePatch(b []byte) (*timer.Patch, error) {
 
 // change is a command as it lies in a batch: nothing is copied.
 type change struct {
-	kind    timer.Kind
-	flags   uint16
-	topic   timer.TopicID
-	id      []byte
-	ifMatch uint32
-	tag     uint32
-	content uint64
-	dueMs   int64
-	merge   timer.Merge
-	maxWait int64
-	spec    specBytes
-	patch   []byte // undecoded; nil none
-	claim   []byte // undecoded; nil none
+	kind     timer.Kind
+	flags    uint16
+	topic    timer.TopicID
+	id       []byte
+	ifMatch  uint32
+	turn     uint32
+	work     uint32
+	from     timer.Handle
+	tag      uint32
+	content  uint64
+	dueMs    int64
+	minFence uint64
+	merge    timer.Merge
+	maxWait  int64
+	spec     specBytes
+	patch    []byte // undecoded; nil none
+	claim    []byte // undecoded; nil none
 }
 
 // specBytes is a spec as it lies in a batch.
@@ -186,14 +217,15 @@ func (r *reader) change(c *change) {
 	}
 	c.topic = timer.TopicID(r.number(1<<32-1, "topic"))
 	c.id = r.take(int(r.byte()))
-	c.ifMatch = uint32(r.number(1<<32-1, "version"))
+	number, value := uint32(r.number(1<<32-1, "version")), int64(0)
 	if c.flags&commandContent != 0 {
 		c.tag = r.u32()
 		c.content = r.u64()
 	}
 	if c.flags&commandDue != 0 {
-		c.dueMs = r.varint()
+		value = r.varint()
 	}
+	c.share(number, value)
 	if c.flags&commandMerge != 0 {
 		if c.merge, c.maxWait = timer.Merge(r.byte()), r.varint(); c.merge > timer.MergeDebounce || c.maxWait < 0 {
 			r.fail("unknown merge rule")

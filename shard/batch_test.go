@@ -73,10 +73,10 @@ func itemCases() map[string]func(b *Batch) {
 		"redrive":       command(timer.Command{Kind: timer.Redrive, Topic: 3, ID: id, DueMs: 77, Patch: &timer.Patch{Spec: *fullSpec(), URL: true, Headers: true}}),
 		"purge":         command(timer.Command{Kind: timer.Purge, Topic: 3, ID: id}),
 		"closetopic":    command(timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true}),
-		"closepart":     command(timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true, IfMatch: 1 << 17, DueMs: 70_000}),
-		"closefence":    command(timer.Command{Kind: timer.CloseTopic, Topic: 3, DueMs: 1 << 40}),
+		"closepart":     command(timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true, Work: 1 << 17, From: 70_000}),
+		"closefence":    command(timer.Command{Kind: timer.CloseTopic, Topic: 3, MinFence: 1 << 40}),
 		"opentopic":     command(timer.Command{Kind: timer.OpenTopic, Topic: 3}),
-		"deliver":       command(timer.Command{Kind: timer.Deliver, Topic: 3, IfMatch: 5, Pull: true}),
+		"deliver":       command(timer.Command{Kind: timer.Deliver, Topic: 3, Turn: 5, Pull: true}),
 		"leases": func(b *Batch) {
 			b.Lease(15_000, 7, 9, 1)
 			b.Lease(15_000, 9, 8, 3)

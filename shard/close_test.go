@@ -24,7 +24,7 @@ func TestForcedCloseInSlices(t *testing.T) {
 	sliced := fill()
 	commands, removed := 0, 0
 	for from := timer.Handle(0); commands == 0 || from != 0; commands++ {
-		got := sliced.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, Force: true, IfMatch: 100, DueMs: int64(from)})
+		got := sliced.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, Force: true, Work: 100, From: from})
 		if got.Code != timer.OK || got.Handle != 0 && got.Handle <= from {
 			t.Fatalf("%+v after %d", got, from)
 		}
@@ -41,8 +41,13 @@ func TestForcedCloseInSlices(t *testing.T) {
 		t.Error(err)
 	}
 	for _, from := range []int64{-1, 1 << 40, maxHandle} { // whatever a peer says
-		if got := sliced.command(timer.Command{Kind: timer.CloseTopic, Topic: 8, Force: true, IfMatch: 1, DueMs: from}); got.Code != timer.OK {
-			t.Errorf("from %d: %+v", from, got)
+		raw := appendCommand(nil, &timer.Command{Kind: timer.Fire, Topic: 8, Force: true, IfMatch: 1, DueMs: from})
+		raw[0] = byte(timer.CloseTopic)
+		var c change
+		r := reader{b: raw}
+		r.change(&c)
+		if got := sliced.table.closeTopic(&c); r.err() != nil || got.Code != timer.OK {
+			t.Errorf("from %d: %+v, %v", from, got, r.err())
 		}
 	}
 }
@@ -50,13 +55,13 @@ func TestForcedCloseInSlices(t *testing.T) {
 // TestCloseRaisesFence: what is leased after an empty topic was closed has a fence above the one that the command names.
 func TestCloseRaisesFence(t *testing.T) {
 	d := newTableHarness(t)
-	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, DueMs: 500}); got.Code != timer.OK || got.Fence != 500 {
+	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, MinFence: 500}); got.Code != timer.OK || got.Fence != 500 {
 		t.Fatalf("%+v", got)
 	}
-	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, DueMs: 3}); got.Fence != 500 {
+	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, MinFence: 3}); got.Fence != 500 {
 		t.Fatalf("%+v", got)
 	}
-	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, DueMs: -1}); got.Fence != 500 {
+	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, MinFence: 1<<64 - 1}); got.Fence != 500 {
 		t.Fatalf("%+v", got)
 	}
 }

@@ -72,7 +72,7 @@ func TestDropSerialInSlices(t *testing.T) {
 	r.topicsChanged()
 	slices := 0
 	for from := timer.Handle(0); slices == 0 || from != 0; slices++ {
-		got := r.do(timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, IfMatch: 17 * 500, DueMs: int64(from)})
+		got := r.do(timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, Work: 17 * 500, From: from})
 		for h, c := range r.scheduler().keys.refs {
 			if !r.table().Live(h, c.seq) {
 				t.Fatalf("after slice %d the dropped timer %d has a claim", slices, h)

@@ -19,7 +19,7 @@ type delivery struct {
 
 // deliver has the log take over a delivery, unless timers are leased otherwise. What comes late from an older change does nothing.
 func (t *Table) deliver(c *change) timer.Result {
-	next := delivery{turn: c.ifMatch, pull: c.flags&commandPull != 0}
+	next := delivery{turn: c.turn, pull: c.flags&commandPull != 0}
 	now, known := t.deliveries[c.topic]
 	if t.closed(c.topic) {
 		return timer.Result{Code: timer.TopicClosed}

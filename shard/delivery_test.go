@@ -29,7 +29,7 @@ func TestDeliveryInTheLog(t *testing.T) {
 	}
 	deliver := func(turn uint32, pull bool, want timer.Code) timer.Result {
 		t.Helper()
-		r := d.command(timer.Command{Kind: timer.Deliver, Topic: 7, IfMatch: turn, Pull: pull})
+		r := d.command(timer.Command{Kind: timer.Deliver, Topic: 7, Turn: turn, Pull: pull})
 		if r.Code != want {
 			t.Errorf("change %d to pull %t: %d, want %d", turn, pull, r.Code, want)
 		}
@@ -71,9 +71,9 @@ func TestDeliveryInTheLog(t *testing.T) {
 // TestDeliveryGoesWithItsTopic: a closed topic's is not changed, and is forgotten with it.
 func TestDeliveryGoesWithItsTopic(t *testing.T) {
 	d := newTableHarness(t)
-	d.command(timer.Command{Kind: timer.Deliver, Topic: 7, IfMatch: 1, Pull: true})
+	d.command(timer.Command{Kind: timer.Deliver, Topic: 7, Turn: 1, Pull: true})
 	d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7})
-	if r := d.command(timer.Command{Kind: timer.Deliver, Topic: 7, IfMatch: 2}); r.Code != timer.TopicClosed {
+	if r := d.command(timer.Command{Kind: timer.Deliver, Topic: 7, Turn: 2}); r.Code != timer.TopicClosed {
 		t.Errorf("of a closed topic: %d", r.Code)
 	}
 	d.now += tombstoneKeepMs + 1
@@ -88,7 +88,7 @@ func TestDeliveryGoesWithItsTopic(t *testing.T) {
 func TestNothingGoesWhileDeliveryChanges(t *testing.T) {
 	r := newHostHarness(t, nil)
 	deliver := func(turn uint32, pull bool) timer.Code {
-		return r.do(timer.Command{Kind: timer.Deliver, Topic: 1, IfMatch: turn, Pull: pull}).Code
+		return r.do(timer.Command{Kind: timer.Deliver, Topic: 1, Turn: turn, Pull: pull}).Code
 	}
 	r.add("soon", 10*time.Millisecond)
 	r.pass(time.Millisecond)

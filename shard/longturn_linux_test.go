@@ -104,7 +104,7 @@ func (r *hostHarness) longestTurn(change func(*timer.Topic)) (longest time.Durat
 		return longest
 	}
 	for from := timer.Handle(0); ; {
-		p, err := r.submit(1, timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, IfMatch: 1 << 17, DueMs: int64(from)})
+		p, err := r.submit(1, timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, Work: 1 << 17, From: from})
 		if err != nil {
 			r.t.Fatal(err)
 		}

@@ -108,7 +108,7 @@ func (g *group) proposeCommand(o *op) {
 		cmd = &now
 	}
 	g.batch.Command(cmd)
-	g.items = append(g.items, item{kind: commandItem, op: o, closes: cmd.Kind == timer.CloseTopic && cmd.Force, from: timer.Handle(min(max(cmd.DueMs, 0), maxHandle))})
+	g.items = append(g.items, item{kind: commandItem, op: o, closes: cmd.Kind == timer.CloseTopic && cmd.Force, from: cmd.From})
 }
 
 // dropped takes back what raft refused: the leadership is over or about to be, or too much is uncommitted. Nothing of it was done. The next

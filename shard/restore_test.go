@@ -182,7 +182,7 @@ func TestRestoreDeliversAsTheTopicSays(t *testing.T) {
 	var b Batch
 	b.Reset(benchNow, 1, 1)
 	b.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: benchNow}})
-	b.Command(&timer.Command{Kind: timer.Deliver, Topic: 1, Pull: true, IfMatch: 1})
+	b.Command(&timer.Command{Kind: timer.Deliver, Topic: 1, Pull: true, Turn: 1})
 	out, err := table.Apply(b.Bytes(), nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -63,14 +63,14 @@ func (g *modelHarness) randomCommand() *timer.Command {
 	if g.delivers && g.pick(12) == 0 {
 		d := g.model.deliveries[c.Topic]
 		c.Kind, c.ID, c.Pull = timer.Deliver, "", g.pick(2) == 0
-		c.IfMatch = uint32(max(0, int(d.turn)+g.pick(4)-1))
+		c.Turn = uint32(max(0, int(d.turn)+g.pick(4)-1))
 		return c
 	}
 	switch c.Kind {
 	case timer.CloseTopic, timer.OpenTopic:
 		c.ID = ""
 		if g.fences && c.Kind == timer.CloseTopic && !c.Force {
-			c.DueMs = int64(g.model.fence) + int64(g.pick(5)) - 2
+			c.MinFence = uint64(max(0, int(g.model.fence)+g.pick(5)-2))
 		}
 	case timer.Add, timer.Put:
 		c.Spec, c.Content, c.Tag = g.spec(), uint64(1+g.pick(3)), uint32(g.pick(1<<30))

@@ -308,7 +308,7 @@ func (m *model) closeTopic(c *timer.Command) timer.Code {
 		}
 	}
 	if !c.Force {
-		m.fence = max(m.fence, uint64(max(c.DueMs, 0)))
+		m.fence = max(m.fence, c.MinFence)
 	}
 	m.closed[c.Topic] = m.clock
 	return timer.OK
@@ -319,7 +319,7 @@ func (m *model) deliver(c *timer.Command) timer.Code {
 	if _, closed := m.closed[c.Topic]; closed {
 		return timer.TopicClosed
 	}
-	if known && (c.IfMatch < d.turn || c.IfMatch == d.turn && c.Pull != d.pull) {
+	if known && (c.Turn < d.turn || c.Turn == d.turn && c.Pull != d.pull) {
 		return timer.VersionMismatch
 	}
 	for _, x := range m.all {
@@ -327,7 +327,7 @@ func (m *model) deliver(c *timer.Command) timer.Code {
 			return timer.InFlight
 		}
 	}
-	m.deliveries[c.Topic] = delivery{c.IfMatch, c.Pull}
+	m.deliveries[c.Topic] = delivery{c.Turn, c.Pull}
 	return timer.OK
 }
 

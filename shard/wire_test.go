@@ -133,6 +133,16 @@ func (a arbitrary) narrow(v reflect.Value) {
 		p.DelayMs &= timer.MaxMs
 	case *timer.Command:
 		p.MaxWaitMs &= math.MaxInt64
+		of := timer.Command{IfMatch: p.IfMatch, DueMs: p.DueMs} // what shares its place in the bytes, of this kind alone
+		switch {
+		case p.Kind == timer.Deliver:
+			of = timer.Command{Turn: p.Turn}
+		case p.Kind == timer.CloseTopic && p.Force:
+			of = timer.Command{Work: p.Work, From: p.From & maxHandle}
+		case p.Kind == timer.CloseTopic:
+			of = timer.Command{MinFence: p.MinFence & math.MaxInt64}
+		}
+		p.IfMatch, p.DueMs, p.Turn, p.Work, p.From, p.MinFence = of.IfMatch, of.DueMs, of.Turn, of.Work, of.From, of.MinFence
 		if p.Kind.UpdatesLease() {
 			p.Spec, p.Patch = nil, nil
 			if p.Claim == nil {

@@ -38,14 +38,18 @@ type Command struct {
 
 	// IfMatch is the version that the timer must have; 0 = any. Redrive and Purge: of the dead letters of the id, the one of
 	// that version is meant; 0 = the last.
-	// With CloseTopic and Force it bounds the work: a slot that is looked at
-	// is 1, a timer that is dropped 16 more; 0 = all at once. Deliver: the number of the change.
 	IfMatch uint32
 	// CreateOnly (Put) answers VersionMismatch when the id is in use (If-None-Match: *).
 	CreateOnly bool
-	// Force goes with CloseTopic.
+	// Force goes with CloseTopic: all timers of the topic are dropped. Work bounds that: a slot that is looked at is 1, a timer
+	// that is dropped 16 more; 0 = all at once. From is the Handle in the answer of the command before: where to go on.
 	Force bool
-	// Pull goes with Deliver.
+	Work  uint32
+	From  Handle
+	// MinFence goes with CloseTopic without Force: a fence that those to come are above. At most 2^63-1.
+	MinFence uint64
+	// Turn and Pull go with Deliver: the number of the change, and the delivery.
+	Turn uint32
 	Pull bool
 	// Absolute (Add) says that the time was given as an instant, not as a delay: then repeating the add gives the finished
 	// timer and no second firing, for ten minutes after the timer's end, and where the instant is LateMs past for as long as
@@ -67,8 +71,7 @@ type Command struct {
 	Into *Timer
 	// Patch is given with Modify, and with Redrive (callback only).
 	Patch *Patch
-	// DueMs goes with Redrive and Fire: when the next attempt is due. 0 = at once. With CloseTopic it is a fence that those to come
-	// are above, or, with Force, the Handle in the answer of the command before: where to go on.
+	// DueMs goes with Redrive and Fire: when the next attempt is due. 0 = at once.
 	DueMs int64
 	// Claim is given with AckLease, NackLease and ExtendLease.
 	Claim *LeaseUpdate

@@ -48,7 +48,7 @@ var errOvertaken = errors.New("another change came between")
 // deliver has every shard take over a delivery, by the number that the topic has.
 func (t *Topics) deliver(ctx context.Context, topic *timer.Topic, pull bool) (err error) {
 	leased := int64(0)
-	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.Deliver, Topic: topic.ID, IfMatch: topic.Turn, Pull: pull}) {
+	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.Deliver, Topic: topic.ID, Turn: topic.Turn, Pull: pull}) {
 		switch {
 		case o.Err != nil:
 			err = o.Err

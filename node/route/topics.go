@@ -158,7 +158,7 @@ func (t *Topics) Delete(ctx context.Context, name string, force bool) (cancelled
 
 // closeEmpty closes a topic that has nothing pending or dead in any shard, and raises their fences. It returns the highest.
 func (t *Topics) closeEmpty(ctx context.Context, id timer.TopicID, floor uint64) (fence uint64, err error) {
-	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.CloseTopic, Topic: id, DueMs: int64(floor)}) {
+	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.CloseTopic, Topic: id, MinFence: floor}) {
 		switch {
 		case o.Err != nil:
 			err = o.Err
@@ -170,7 +170,7 @@ func (t *Topics) closeEmpty(ctx context.Context, id timer.TopicID, floor uint64)
 	return fence, err
 }
 
-// emptyWork bounds what one command of a forced deletion does to its shard; see timer.Command.IfMatch. It takes some milliseconds.
+// emptyWork bounds what one command of a forced deletion does to its shard; see timer.Command.Work. It takes some milliseconds.
 const emptyWork = 1 << 17
 
 // emptyShards closes a topic and drops all of it, a slice at a time in all shards at once, so that none of them stalls.
@@ -181,7 +181,7 @@ func (t *Topics) emptyShards(ctx context.Context, id timer.TopicID) (removed int
 	}
 	for len(ops) > 0 {
 		for i := range ops { // a command that is done with may still be on its way: a new one each time
-			ops[i].Command = &timer.Command{Kind: timer.CloseTopic, Topic: id, Force: true, IfMatch: emptyWork, DueMs: int64(ops[i].Result.Handle)}
+			ops[i].Command = &timer.Command{Kind: timer.CloseTopic, Topic: id, Force: true, Work: emptyWork, From: ops[i].Result.Handle}
 			ops[i].Brief = true
 		}
 		t.DoAll(ctx, ops)
