@@ -15,7 +15,7 @@ const maxEpoch = 1<<24 - 1
 // MetaGroup is the group that State is replicated by; the timer shards follow from 1.
 const MetaGroup timer.ShardID = 0
 
-// ErrBadPlacement is the root of what is answered to a placement that no row can have.
+// ErrBadPlacement is the root of the errors for a placement that no row can have.
 var ErrBadPlacement = errors.New("no row can be placed so")
 
 // Replica is one copy of a group.
@@ -31,25 +31,28 @@ func ReplicaID(node uint64, epoch uint32) uint64 { return node<<24 | uint64(epoc
 // NodeOfReplica is the node on which a replica is.
 func NodeOfReplica(id uint64) uint64 { return id >> 24 }
 
-// Assignment is the placement of one group as the cluster wants it. Values are immutable once published, slices and all.
+// Assignment is the placement of one group as the cluster wants it. Values are immutable once
+// published, slices and all.
 type Assignment struct {
-	Group    timer.ShardID `json:"group"`
-	Epoch    uint32        `json:"epoch"`    // grows with each change
-	Replicas []Replica     `json:"replicas"` // by rank: the first is the preferred leader; learners come last
+	Group timer.ShardID `json:"group"`
+	Epoch uint32        `json:"epoch"` // grows with each change
+	// By rank: the first is the preferred leader; learners come last.
+	Replicas []Replica `json:"replicas"`
 
-	// Leaving are the replicas that the group may still have until the row is settled. They keep their data until then.
-	// Invariant: empty when Settled; never a replica that is in Replicas.
+	// Leaving are the replicas that the group may still have until the row is settled. They keep
+	// their data until then. Invariant: empty when Settled; never a replica that is in Replicas.
 	Leaving []Replica `json:"leaving,omitempty"`
 	Settled bool      `json:"settled,omitempty"` // the group's membership is Replicas
 
-	// Unmoved says of a shard's row that no move of it has been settled since the group was founded, so perhaps the group has never come to be: a
-	// node that is late may not have made its first replica. In epoch 1 it goes without saying.
-	// Invariant: then Replicas and Leaving have all replicas that the group was founded with; see Founders.
+	// Unmoved says of a shard's row that no move of it has been settled since the group was
+	// founded, so perhaps the group has never come to be: a node that is late may not have made its
+	// first replica. In epoch 1 it goes without saying. Invariant: then Replicas and Leaving have
+	// all replicas that the group was founded with; see Founders.
 	Unmoved bool `json:"unmoved,omitempty"`
 }
 
-// Founders are the replicas that the group was founded with; none once a move has been settled. Then most of them had made theirs, and whoever has not
-// is sent everything by the leader.
+// Founders are the replicas that the group was founded with; none once a move has been settled.
+// Then most of them had made theirs, and the leader sends everything to one that has not.
 func (r *Assignment) Founders() []Replica {
 	if r.Epoch > 1 && !r.Unmoved {
 		return nil
@@ -96,7 +99,8 @@ func (r *Assignment) Needs(node uint64) bool {
 	if replica, ok := onNode(r.Replicas, node); ok && !replica.Learner {
 		return true
 	}
-	if r.Group == MetaGroup && !r.Settled { // a replica that is losing its vote is a learner here already
+	// A replica that is losing its vote is a learner here already.
+	if r.Group == MetaGroup && !r.Settled {
 		return r.Names(node)
 	}
 	_, leaving := onNode(r.Leaving, node)
@@ -129,7 +133,8 @@ func (r *Assignment) next(to []Replica) (Assignment, error) {
 		return Assignment{}, fmt.Errorf("%w: group %d has used up its epochs", ErrBadPlacement, r.Group)
 	}
 	n := Assignment{Group: r.Group, Epoch: r.Epoch + 1, Replicas: slices.Clone(to)}
-	n.Unmoved = r.Group != MetaGroup && (r.Unmoved || r.Epoch == 1) // who founds the meta group makes its replica by no row
+	// A founder of the meta group makes its replica by no row.
+	n.Unmoved = r.Group != MetaGroup && (r.Unmoved || r.Epoch == 1)
 	if err := n.validate(); err != nil {
 		return Assignment{}, err
 	}
@@ -151,7 +156,8 @@ func (r *Assignment) next(to []Replica) (Assignment, error) {
 	return n, nil
 }
 
-// mayBecome: a node keeps the replica that it has, or may still have; one that has none gets a new one.
+// mayBecome: a node keeps the replica that it has, or may still have; one that has none gets a new
+// one.
 func (r *Assignment) mayBecome(replica Replica) bool {
 	for _, had := range [][]Replica{r.Replicas, r.Leaving} {
 		if old, ok := onNode(had, replica.Node); ok {

@@ -13,8 +13,8 @@ import (
 // ErrMalformed is answered to a command that no build can read.
 var ErrMalformed = errors.New("the command is malformed")
 
-// Encode makes the bytes that the host carries. A policy is complete in them: what a topic is made
-// with is the proposer's word, not what each replica's build takes for the default.
+// Encode makes the bytes that the host carries. A policy is complete in them: the policy of a new
+// topic is the proposer's, not each replica's own default.
 func (c *Command) Encode() []byte {
 	if c.Verb == Ensure && c.Policy == nil {
 		policy := timer.DefaultPolicy()
@@ -29,8 +29,8 @@ func (c *Command) Encode() []byte {
 	return b
 }
 
-// firstPolicy is what the fields of a policy are that an entry does not have: the defaults of the
-// builds that wrote such entries. It never changes; a field that comes later is zero in them.
+// firstPolicy has the values of the fields of a policy that an entry does not have: the defaults of
+// the builds that wrote such entries. It never changes; a field that comes later is zero in them.
 func firstPolicy() timer.Policy {
 	return timer.Policy{
 		Callback:    timer.Callback{Method: "POST", TimeoutMs: 10_000},
@@ -45,7 +45,7 @@ func firstPolicy() timer.Policy {
 }
 
 // decodeCommand reads a command. ErrMalformed says that no build can, shard.ErrNewer that this one
-// cannot: replicas that skipped what they do not know would part.
+// cannot: replicas that skipped commands that they do not know would diverge.
 func decodeCommand(data []byte) (*Command, error) {
 	if !json.Valid(data) {
 		return nil, ErrMalformed

@@ -7,8 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// TestDeliveryChangesAtItsTurn: a topic's delivery changes only by the number under which its shards were asked last, and a change that was
-// given up changes nothing any more.
+// TestDeliveryChangesAtItsTurn: a topic's delivery changes only by the number under which its
+// shards were asked last, and a change that was given up changes nothing any more.
 func TestDeliveryChangesAtItsTurn(t *testing.T) {
 	s := founded(t, 2, 1, 2)
 	push, pull := timer.DefaultPolicy(), timer.DefaultPolicy()
@@ -21,7 +21,8 @@ func TestDeliveryChangesAtItsTurn(t *testing.T) {
 	if n := done(t, s, Command{Verb: Turn, Name: "a", ID: topic.ID}).Topic.Turn; n != 1 || len(s.Turning()) != 1 {
 		t.Fatalf("turn %d, turning %v", n, s.Turning())
 	}
-	done(t, s, Command{Verb: Put, Name: "a", Policy: &push}) // the rest of the policy may change meanwhile
+	// The rest of the policy may change meanwhile.
+	done(t, s, Command{Verb: Put, Name: "a", Policy: &push})
 	done(t, s, Command{Verb: Turn, Name: "a", ID: topic.ID})
 	atOtherTurn(t, s, put)
 	atOtherTurn(t, s, Command{Verb: Turned, Name: "a", ID: topic.ID, Turn: 1})

@@ -1,15 +1,17 @@
-// Package ring holds what the nodes of a cluster agree on through raft group 0, the meta group: the topics with their policies,
-// the nodes, and the placement, which says for every raft group on which nodes its replicas are. It also holds what leads to
-// that: who is out there (Members), how a cluster is founded (Founding), where replicas should be (Target, TargetFrom),
-// and what to do next so that they come there (Plan).
+// Package ring holds the state that the nodes of a cluster agree on through raft group 0, the meta
+// group: the topics with their policies, the nodes, and the placement, which says for every raft
+// group on which nodes its replicas are. It also holds the ways to that state: which nodes are out
+// there (Members), how a cluster is founded (Founding), where replicas should be (Target,
+// TargetFrom), and the next steps that bring them there (Plan).
 //
-// State is the meta group's state machine. The shard host applies committed commands to it from one goroutine; everybody else
-// reads. Commands are made by this package (see Command) and carried by the host as opaque bytes. A command that is
-// refused changes nothing.
+// State is the meta group's state machine. The shard host applies committed commands to it from one
+// goroutine; everybody else reads. Commands are made by this package (see Command) and carried by
+// the host as opaque bytes. A command that is refused changes nothing.
 //
-// Plan is pure. The controller calls it on the meta group's leader about once a second, with what heartbeats say, and proposes
-// what it answers. A row of the placement is intent: the group's own raft leader brings its membership to it and then says
-// so with Settled. So a command that is late, lost or proposed twice costs a second and nothing else.
+// Plan is pure. The controller calls it on the meta group's leader about once a second, with the
+// news of heartbeats, and proposes its answer. A row of the placement is intent: the group's own
+// raft leader brings its membership to it and then says so with Settled. So a command that is late,
+// lost or proposed twice costs a second and nothing else.
 //
 // Rules:
 //  1. A row has an epoch, which grows with each change; a command for another epoch is refused.
@@ -17,5 +19,5 @@
 //  3. A replica id is its node's id and the epoch that made it, and is never used again in its group.
 //  4. The id of a removed node never comes back.
 //
-// Nothing here reads a clock, and gossip decides nothing: it is a hint of addresses and of who is there.
+// Nothing here reads a clock, and gossip decides nothing: it is a hint of addresses and of nodes.
 package ring

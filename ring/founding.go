@@ -13,7 +13,8 @@ import (
 // MaxFounders bounds the nodes that found a cluster together.
 const MaxFounders = 99
 
-// FoundingPlan is what founders agree on, each of them for life: the cluster's id and shape, and its first nodes.
+// FoundingPlan is the agreement of the founders, each bound for life: the cluster's id and shape,
+// and its first nodes.
 type FoundingPlan struct {
 	ClusterID string `json:"cluster_id"`
 	Shards    int    `json:"shards"`
@@ -21,39 +22,44 @@ type FoundingPlan struct {
 	Nodes     []Node `json:"nodes"` // in order of id
 }
 
-// FoundingAnswer is what a founder answers when it is asked which plan it has accepted.
+// FoundingAnswer is a founder's answer to the question which plan it has accepted.
 type FoundingAnswer struct {
 	Accepted *FoundingPlan `json:"accepted,omitempty"` // nil: none so far
-	Refused  string        `json:"refused,omitempty"`  // why not the plan that came with the question
+	// Why not the plan that came with the question.
+	Refused string `json:"refused,omitempty"`
 }
 
-// FoundingStep is what a founder is to do now, in this order.
+// FoundingStep are the actions of a founder now, in this order.
 type FoundingStep struct {
 	Propose *FoundingPlan // store it as accepted, durably, before anything else; nil: nothing new
 	Ask     []uint64      // ask these for their answer, sending Accepted along (it may be nil)
 	Found   *FoundingPlan // every node of the plan has accepted it: found
 	Join    string        // the id of a cluster that exists; this node is free to join it instead
-	Waiting string        // what is still missing, when nothing is wrong
-	Trouble string        // why this cannot succeed, and what the operator has to do
+	Waiting string        // the missing part, when nothing is wrong
+	Trouble string        // why this cannot succeed, and how the operator can mend it
 }
 
-// Founding is the logic by which several founders agree on one plan, without clock, network or disk.
+// Founding is the logic by which several founders agree on one plan, without clock, network or
+// disk.
 //
-// Invariant: a founder accepts at most one plan in its life, and stores it before it says so. A plan is founded only when
-// every node of it has accepted it. So two plans that have a node in common are never both founded, whatever is lost,
-// repeated, reordered, or crashes. Who proposes, the lowest id among exactly the expected number, only makes it likely that
-// there is one plan.
+// Invariant: a founder accepts at most one plan in its life, and stores it before it says so. A
+// plan is founded only when every node of it has accepted it. So two plans that have a node in
+// common are never both founded, even if messages are lost, repeated or reordered, or founders
+// crash. The choice of the proposer, the lowest id among exactly the expected number, only makes it
+// likely that there is one plan.
 //
-// The caller serialises Step and Accept, and stores what they tell it to before it calls either again or lets anything
-// out; when that fails it must not go on with this Founding but begin anew from what is on disk. It keeps answering, with
-// the accepted plan, after it has founded. Questions and answers may be lost: it calls Step again every now and then.
+// The caller serialises Step and Accept, and stores the plans that they name before it calls either
+// again or lets anything out; when that fails it must not go on with this Founding but begin anew
+// from the disk. It keeps answering, with the accepted plan, after it has founded. Questions and
+// answers may be lost: it calls Step again every now and then.
 type Founding struct {
 	self     Member
 	accepted *FoundingPlan
 	random   func() string
 }
 
-// NewFounding begins, or goes on after a restart with the plan that was stored (nil: none). random makes a cluster id.
+// NewFounding begins, or goes on after a restart with the plan that was stored (nil: none). random
+// makes a cluster id.
 func NewFounding(self Member, accepted *FoundingPlan, random func() string) *Founding {
 	return &Founding{self: self, accepted: accepted, random: random}
 }
@@ -61,7 +67,8 @@ func NewFounding(self Member, accepted *FoundingPlan, random func() string) *Fou
 // Accepted is this founder's plan, nil before there is one. It must not be changed.
 func (f *Founding) Accepted() *FoundingPlan { return f.accepted }
 
-// Step says what to do, given what gossip sees (with or without this node) and everybody's latest answer.
+// Step gives the next actions, from the view of gossip (with or without this node) and every
+// founder's latest answer.
 func (f *Founding) Step(members []Member, answers map[uint64]FoundingAnswer) FoundingStep {
 	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.ID == f.self.ID })
 	if f.accepted != nil {
@@ -87,7 +94,8 @@ func (f *Founding) Step(members []Member, answers map[uint64]FoundingAnswer) Fou
 		step.Waiting = fmt.Sprintf("%d of %d founders are here", here, f.self.Expect)
 		return step
 	}
-	// All have to say that they are free before anybody commits itself: a plan that somebody cannot accept binds for life.
+	// All have to say that they are free before anybody commits itself: a plan that somebody cannot
+	// accept binds for life.
 	for _, m := range candidates[1:] {
 		if _, known := answers[m.ID]; !known {
 			step.Waiting = fmt.Sprintf("waiting for node %s (%s) to answer", m.Name, cmp.Or(m.Peer, m.Gossip))
@@ -198,7 +206,8 @@ func (f *Founding) agree(members []Member, answers map[uint64]FoundingAnswer) Fo
 	}
 	switch {
 	case len(step.Ask) == 0:
-		return FoundingStep{Found: plan} // whatever else is seen: everybody's promise is given, and others may act on it
+		// Even if gossip shows more: every promise is given, and others may act on it.
+		return FoundingStep{Found: plan}
 	case step.Trouble == "":
 		step.Waiting = "waiting for " + strings.Join(waiting, ", ") + " to accept the founding plan"
 	}
@@ -216,7 +225,8 @@ func wiped(n Node, members []Member) string {
 	return ""
 }
 
-// Accept answers another founder that asks, and brings its plan (nil: it has none). persist: store Accepted first, durably.
+// Accept answers another founder that asks, and brings its plan (nil: it has none). persist: store
+// Accepted first, durably.
 func (f *Founding) Accept(plan *FoundingPlan, members []Member) (answer FoundingAnswer, persist bool) {
 	if plan == nil || f.accepted != nil {
 		if plan != nil && !plan.equal(f.accepted) {
@@ -237,8 +247,9 @@ func (f *Founding) Accept(plan *FoundingPlan, members []Member) (answer Founding
 	return FoundingAnswer{Accepted: plan}, true
 }
 
-// refusal says why a plan is not what this node was started for. More candidates than the plan has nodes are no reason:
-// its proposer is bound already, and those who are left over can join.
+// refusal says why a plan does not fit the flags that this node was started with. More candidates
+// than the plan has nodes are no reason: its proposer is bound already, and the nodes that are left
+// over can join.
 func (f *Founding) refusal(plan *FoundingPlan) string {
 	switch err := plan.validate(); {
 	case err != nil:
@@ -317,7 +328,8 @@ func namesOf(members []Member) string {
 	return strings.Join(names, ", ")
 }
 
-const maxFoundingBytes = 256 << 10 // of a plan or an answer: 99 nodes at their largest are about 110 KiB
+// Of a plan or an answer: 99 nodes at their largest are about 110 KiB.
+const maxFoundingBytes = 256 << 10
 
 // Encode makes the bytes that are stored and sent.
 func (p *FoundingPlan) Encode() []byte { return encodeFounding(p) }

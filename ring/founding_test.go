@@ -13,7 +13,8 @@ func founder(id uint64, expect int) Member {
 	return Member{ID: id, Name: fmt.Sprintf("n%d", id), Peer: fmt.Sprintf("h%d:7701", id), Gossip: fmt.Sprintf("h%d:7702", id), Expect: expect, Shards: 16, Replicas: 3}
 }
 
-// founderModel is a model of some founders: what is on their disks survives, the rest and every message may be lost.
+// founderModel is a model of some founders: their disks survive, the rest and every message may be
+// lost.
 type founderModel struct {
 	t        *rapid.T
 	nodes    []*hamletNode
@@ -127,7 +128,8 @@ func (h *founderModel) deliver(k int, members []Member, crash string) {
 	h.messages = append(h.messages, hamletMessage{m.to, m.from, false, answer.Encode()})
 }
 
-// view is what gossip could show: anybody may be missing, dead, or seen as it was before it founded.
+// view is a view that gossip could have: any node may be missing, dead, or seen as it was before it
+// founded.
 func (h *founderModel) view() []Member {
 	var out []Member
 	for _, n := range h.nodes {
@@ -236,7 +238,8 @@ func TestFoundersFoundOneCluster(t *testing.T) {
 	}
 }
 
-// Four were started with --bootstrap-expect 3: one cluster or none, and whoever is left out says so.
+// Four were started with --bootstrap-expect 3: one cluster or none, and a founder that is left out
+// says so.
 func TestOneFounderTooMany(t *testing.T) {
 	clusters := 0
 	rapid.Check(t, func(t *rapid.T) {

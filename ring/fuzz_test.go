@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzFounding: what another founder sends is a plan that holds, or an error; what is read is what it would send.
+// FuzzFounding: bytes from another founder are a plan that holds, or an error; a plan that is read
+// is encoded as it came.
 func FuzzFounding(f *testing.F) {
 	p := &FoundingPlan{ClusterID: "c", Shards: 8, Replicas: 3, Nodes: nodes(3)}
 	f.Add(p.Encode())

@@ -36,7 +36,8 @@ func TestLevelIsTheLeastOfAll(t *testing.T) {
 	}
 	register := func(n Node) Command { return Command{Verb: Register, Node: &n} }
 	level(shard.LevelFirst, "nothing")
-	must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, 2), leveled(2, 1), leveled(3, 0)})) // 0: of before there were levels
+	// 0: of before there were levels.
+	must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, 2), leveled(2, 1), leveled(3, 0)}))
 	level(1, "founding")
 	must(t, s, register(leveled(3, 2)))
 	level(1, "an upgrade")
@@ -169,7 +170,8 @@ func TestNothingUnknownIsApplied(t *testing.T) {
 	if string(s.Save()) != before {
 		t.Error("what cannot be applied has changed the state")
 	}
-	for _, data := range []string{"", "{", "nonsense"} { // in no build: it changes nothing, on all replicas alike
+	// In no build: it changes nothing, on all replicas alike.
+	for _, data := range []string{"", "{", "nonsense"} {
 		if _, err := s.Check([]byte(data)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%q: %v", data, err)
 		}
@@ -180,9 +182,8 @@ func TestNothingUnknownIsApplied(t *testing.T) {
 	}
 }
 
-// TestPolicyIsTheProposers: a topic is made with the policy that its command has; what a command
-// of before does not have is as it was then. Nothing depends on what this build takes for the
-// default.
+// TestPolicyIsTheProposers: a topic is made with the policy that its command has; a field that an
+// older command does not have is as it was then. Nothing depends on the defaults of this build.
 func TestPolicyIsTheProposers(t *testing.T) {
 	const first = `{"Callback":{"URL":"","Method":"POST","Headers":null,"HasHeaders":false,"TimeoutMs":10000},"MaxAttempts":16,` +
 		`"MinBackoffMs":1000,"MaxBackoffMs":3600000,"Multiplier":2,"Jitter":0.2,"StopOn":[410],"Merge":0,"MaxWaitMs":0,"ByContent":false,` +
@@ -258,15 +259,15 @@ func TestConventionsNeedTheirLevel(t *testing.T) {
 	}
 }
 
-// TestFieldsOfTheFirstLevel: whoever adds a field to what the meta group's entries carry has to
-// give it a level: a node of before stops at an entry that has it. See Command.level and
-// docs/adr/0019.
+// TestFieldsOfTheFirstLevel: a field that is added to the meta group's entries has to have a level:
+// a node of before stops at an entry that has it. See Command.level and docs/adr/0019.
 func TestFieldsOfTheFirstLevel(t *testing.T) {
 	const first = "AcceptLoss Callback.HasHeaders Callback.Headers[].Name Callback.Headers[].Value Callback.Method Callback.TimeoutMs Callback.URL " +
 		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Down Epoch Force Gossip Group " +
 		"HTTP Heard HistoryMs ID Jitter JoinedMs Layout Learner LeaseMs Level MaxAttempts MaxBackoffMs MaxWaitMs Merge MinBackoffMs Multiplier Name Node NodeID " +
 		"Ordered OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
-	const conventions = "CloudEvents SigningKeys.Private SigningKeys.Public" // see TestConventionsNeedTheirLevel
+	// See TestConventionsNeedTheirLevel.
+	const conventions = "CloudEvents SigningKeys.Private SigningKeys.Public"
 	known := strings.Fields(first + " " + conventions)
 	var walk func(v reflect.Type, path string)
 	walk = func(v reflect.Type, path string) {

@@ -7,8 +7,9 @@ import (
 	"carillon/timer"
 )
 
-// TestRemovalsLeaveMajorities: nobody is taken out of the cluster, by an operator or by an empty node of the same name, if a group were left without
-// a majority of its replicas on nodes that are there.
+// TestRemovalsLeaveMajorities: nobody is taken out of the cluster, by an operator or by an empty
+// node of the same name, if a group were left without a majority of its replicas on nodes that are
+// there.
 func TestRemovalsLeaveMajorities(t *testing.T) {
 	again := node(4)
 	again.Name = "n1"
@@ -26,13 +27,15 @@ func TestRemovalsLeaveMajorities(t *testing.T) {
 			}
 			take.Heard = []uint64{2, 3}
 			must(t, s, take)
-			refused(t, s, ErrMajority, Command{Verb: Remove, NodeID: 2, Force: true, Heard: []uint64{2, 3}}) // the leader hears all that there are
+			// The leader hears all that there are.
+			refused(t, s, ErrMajority, Command{Verb: Remove, NodeID: 2, Force: true, Heard: []uint64{2, 3}})
 			must(t, s, Command{Verb: Remove, NodeID: 2, Force: true, AcceptLoss: true, Heard: []uint64{3}})
 		})
 	}
 }
 
-// TestRemovalWhileAGroupMoves: nobody but the group knows how far its move is. It can do without the replica that is being made only.
+// TestRemovalWhileAGroupMoves: nobody but the group knows how far its move is. It can do without
+// the replica that is being made only.
 func TestRemovalWhileAGroupMoves(t *testing.T) {
 	s := founded(t, 1, 3, 3)
 	four := node(4)
@@ -47,7 +50,8 @@ func TestRemovalWhileAGroupMoves(t *testing.T) {
 	must(t, s, Command{Verb: Remove, NodeID: 4, Force: true})
 }
 
-// TestWhoTakesANameFillsItsPlace: a group awaits its replica until it is settled without the one that is gone.
+// TestWhoTakesANameFillsItsPlace: a group awaits its replica until it is settled without the one
+// that is gone.
 func TestWhoTakesANameFillsItsPlace(t *testing.T) {
 	s := founded(t, 1, 3, 3)
 	again := node(4)

@@ -19,25 +19,28 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// gossipLabel is on every packet, so that another program's memberlist on the same port is refused. It is not the cluster's
-// id: a node that joins cannot know that before it has spoken to anybody. What the label would do, keep clusters apart, the
-// alive and merge delegates do (see Members.admit).
+// gossipLabel is on every packet, so that another program's memberlist on the same port is refused.
+// It is not the cluster's id: a node that joins cannot know that before it has spoken to another.
+// The alive and merge delegates keep clusters apart instead (see Members.admit).
 const gossipLabel = "carillon"
 
 const gossipTCPTimeout = 3 * time.Second
 
-// gossipNode is one process as the library sees it. name is unique among all processes there ever were: see nodeName.
+// gossipNode is one process as the library sees it. name is unique among all processes there ever
+// were: see nodeName.
 type gossipNode struct {
 	name, addr string
 	meta       []byte // valid during the call only
 }
 
-// gossipEvents is told by the library, mostly under its lock: copy and hand off, never call back into gossip.
+// gossipEvents is told by the library, mostly under its lock: copy and hand off, never call back
+// into gossip.
 type gossipEvents interface {
-	bound(addr string)                 // before anything else
-	metadata() []byte                  // what others learn of this node; at most metaMax bytes
-	admit(n gossipNode) error          // before each news of a living node; an error keeps it out
-	admitAny(nodes []gossipNode) error // before a full exchange with another node that knows these living ones
+	bound(addr string)        // before anything else
+	metadata() []byte         // this node's description to others; at most metaMax bytes
+	admit(n gossipNode) error // before each news of a living node; an error keeps it out
+	// Before a full exchange with another node that knows these living ones.
+	admitAny(nodes []gossipNode) error
 	saw(n gossipNode)
 	lost(n gossipNode)
 	note(n notice)
@@ -63,7 +66,7 @@ type gossip struct {
 	closed bool
 }
 
-// startGossip binds and starts; ctx ends what the library dials, not the gossip.
+// startGossip binds and starts; ctx ends the dials of the library, not the gossip.
 func startGossip(ctx context.Context, c gossipConfig, events gossipEvents) (*gossip, error) {
 	bind, err := resolveOne(ctx, c.bind)
 	if err != nil {
@@ -128,14 +131,16 @@ func gossipTuning(pace Pace) *memberlist.Config {
 	c.GossipInterval = pace.Gossip
 	c.PushPullInterval = pace.PushPull
 	c.GossipToTheDeadTime = 30 * pace.Probe
-	// A node's name has its starts in it, so a known name at a new address is a data directory that was moved or
-	// restored: it may have the name once nobody has answered to it for a while.
+	// A node's name has its starts in it, so a known name at a new address is a data directory that
+	// was moved or restored: it may have the name once nobody has answered to it for a while.
 	c.DeadNodeReclaimTime = 30 * pace.Probe
-	c.EnableCompression = false // messages are small; not worth the code that unpacks a stranger's bytes
+	// Messages are small; not worth the code that unpacks a stranger's bytes.
+	c.EnableCompression = false
 	return c
 }
 
-// listen binds TCP and UDP on one port; with port 0 the kernel's choice for TCP may be taken for UDP, so it tries again.
+// listen binds TCP and UDP on one port; with port 0 the kernel's choice for TCP may be taken for
+// UDP, so it tries again.
 func listen(bind netip.AddrPort, logger *log.Logger) (*memberlist.NetTransport, error) {
 	tries := 1
 	if bind.Port() == 0 {
@@ -152,7 +157,8 @@ func listen(bind netip.AddrPort, logger *log.Logger) (*memberlist.NetTransport, 
 	return nil, err
 }
 
-// closeUnread closes a transport that nobody reads: its listeners could be waiting to hand something over.
+// closeUnread closes a transport that nobody reads: its listeners could be waiting to hand
+// something over.
 func closeUnread(t *memberlist.NetTransport) {
 	done := make(chan struct{})
 	go func() {
@@ -182,12 +188,13 @@ func (g *gossip) join(addr string) error {
 	return err
 }
 
-// publish tells everybody this node's metadata anew; it waits until that has gone out, at most for the given time.
+// publish tells everybody this node's metadata anew; it waits until that has gone out, at most for
+// the given time.
 func (g *gossip) publish(limit time.Duration) error {
 	return g.list.UpdateNode(limit)
 }
 
-// setKeys is for what is sent and received from now on. It is not called twice at a time.
+// setKeys is for packets that are sent and received from now on. It is not called twice at a time.
 func (g *gossip) setKeys(keys [][]byte) error {
 	for _, key := range keys {
 		if err := g.keyring.AddKey(key); err != nil { // one that is there stays
@@ -229,8 +236,8 @@ func (g *gossip) shutdown() {
 	_ = g.list.Shutdown() // idempotent; its error is always nil
 }
 
-// boundTransport ends the dials and dialled connections of the library when its context ends; the library itself would sit
-// them out, and a node that stops would wait for an unreachable one.
+// boundTransport ends the dials and dialled connections of the library when its context ends; the
+// library itself would sit them out, and a node that stops would wait for an unreachable one.
 type boundTransport struct {
 	*memberlist.NetTransport
 	ctx context.Context
@@ -282,7 +289,8 @@ func (d delegates) NotifyMerge(peers []*memberlist.Node) error {
 	return d.events.admitAny(living)
 }
 
-// libraryLog takes the library's log lines. Most are for debugging; what an operator can act on is said in his words.
+// libraryLog takes the library's log lines. Most are for debugging; a line on which an operator can
+// act is said in the operator's words.
 type libraryLog struct {
 	events gossipEvents
 	debug  func() bool
@@ -298,7 +306,7 @@ func (w libraryLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// explanations of the library's lines, by what they contain; the first that fits.
+// explanations of the library's lines, by a text that they contain; the first that fits.
 var explanations = []struct{ has, text string }{
 	{"public address", "gossip: bound to a public address without a key (--gossip-key): whoever reaches the port may speak"},
 	{"crypt", hintKey},
@@ -316,7 +324,8 @@ const hintKey = "gossip: nodes cannot read each other: every node needs the same
 
 var (
 	logPrefix = regexp.MustCompile(`^\[[A-Z]+\] (memberlist: )?`)
-	logSender = regexp.MustCompile(`from=(\S+):\d+`) // without the port, which is another one for each connection
+	// Without the port, which is another one for each connection.
+	logSender = regexp.MustCompile(`from=(\S+):\d+`)
 )
 
 func explain(line string) notice {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// MemberState is what gossip makes of a node: a hint, never a reason to move data.
+// MemberState is the view of gossip of a node: a hint, never a reason to move data.
 type MemberState uint8
 
 // The states. A suspect is still alive: the library tells nobody of its suspicions.
@@ -30,14 +30,15 @@ func (s MemberState) String() string {
 	return [...]string{"alive", "left", "dead"}[s]
 }
 
-// Member is what gossip knows of a node.
+// Member is a node as gossip knows it.
 type Member struct {
 	ID     uint64
 	Starts uint32 // (ID, Starts) names a process
 
 	Name, HTTP, Peer, Zone, Version string
 	Gossip                          string // IP:port; set by gossip itself
-	Cluster                         string // its cluster's id; empty before it has founded or joined one
+	// Its cluster's id; empty before it has founded or joined one.
+	Cluster string
 
 	Expect, Shards, Replicas int // founding wishes; 0: none
 
@@ -62,7 +63,8 @@ const (
 
 // Pace are the intervals of gossip; zero means the default.
 type Pace struct {
-	Probe    time.Duration // 1 s: each node asks another one whether it is there. A crash is noticed in about 5
+	// 1 s: each node asks another one whether it is there. A crash is noticed in about 5.
+	Probe    time.Duration
 	Gossip   time.Duration // 200 ms: news are passed on
 	PushPull time.Duration // 15 s: a full exchange with some node
 	Rejoin   time.Duration // 10 s: addresses of nodes that are not there are tried again
@@ -70,18 +72,23 @@ type Pace struct {
 
 // MembersConfig configures Members. Zero values mean none, but for Pace.
 type MembersConfig struct {
-	Self      Member   // Gossip and State are ignored
-	Bind      string   // host:port, TCP and UDP; port 0 picks a free one. Empty: no gossip, this node is all there is
-	Advertise string   // host that others reach this node at, when that is not the one of Bind
-	Join      []string // host:port of nodes to find the others by; this node's own may be among them
-	Keys      [][]byte // each 16, 24 or 32 bytes: the first encrypts, all decrypt; none: gossip is not encrypted
-	Pace      Pace
-	Logger    *slog.Logger
-	Changed   func() // told after what List answers has changed; from a goroutine of Run, and may call back
+	Self Member // Gossip and State are ignored
+	// host:port, TCP and UDP; port 0 picks a free one. Empty: no gossip, this node is all there is.
+	Bind      string
+	Advertise string // host that others reach this node at, when that is not the one of Bind
+	// host:port of nodes to find the others by; this node's own may be among them.
+	Join []string
+	// Each 16, 24 or 32 bytes: the first encrypts, all decrypt; none: gossip is not encrypted.
+	Keys   [][]byte
+	Pace   Pace
+	Logger *slog.Logger
+	// Told after the answer of List has changed; from a goroutine of Run, and may call back.
+	Changed func()
 }
 
-// Members knows who is out there and at which addresses, by gossip. Its answers are hints. It learns of nodes by joining
-// those it is told of, keeps trying those it lost, and never sees a node of another cluster.
+// Members knows the other nodes and their addresses, by gossip. Its answers are hints. It learns of
+// nodes by joining those it is told of, keeps trying those it lost, and never sees a node of
+// another cluster.
 type Members struct {
 	cfg     MembersConfig
 	log     *slog.Logger
@@ -93,7 +100,8 @@ type Members struct {
 	dirty     chan struct{} // Changed is to be called
 	notices   chan notice
 
-	mu      sync.Mutex // taken under the library's locks: nothing of the library may be called while it is held
+	// Taken under the library's locks: nothing of the library may be called while it is held.
+	mu      sync.Mutex
 	self    Member
 	leaving bool
 	seen    map[uint64]sighting // by node id: its latest start
@@ -108,7 +116,8 @@ type sighting struct {
 	goneAt uint64 // when not alive: the count of departures, to forget the oldest first
 }
 
-// notice is a log line on its way out; lines of one kind are said once in repeatEvery, those of no kind always.
+// notice is a log line on its way out; lines of one kind are said once in repeatEvery, those of no
+// kind always.
 type notice struct {
 	level      slog.Level
 	kind, text string
@@ -186,8 +195,8 @@ func (m *Members) Alive(id uint64) bool {
 	return id == m.self.ID || ok && s.member.State == MemberAlive
 }
 
-// Update changes what others learn of this node, but for its id, starts, name and gossip address. change must not call back.
-// The error is that it would not fit; then nothing changes.
+// Update changes this node's description to others, but for its id, starts, name and gossip
+// address. change must not call back. The error is that it would not fit; then nothing changes.
 func (m *Members) Update(change func(*Member)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -212,7 +221,8 @@ func (m *Members) Update(change func(*Member)) error {
 	return nil
 }
 
-// Run binds, joins, and keeps in touch until ctx ends; then it says goodbye, within about 2 s. It runs once.
+// Run binds, joins, and keeps in touch until ctx ends; then it says goodbye, within about 2 s. It
+// runs once.
 func (m *Members) Run(ctx context.Context) error {
 	if m.started.Swap(true) {
 		return errors.New("ring: gossip has run already")
@@ -247,8 +257,8 @@ func (m *Members) Run(ctx context.Context) error {
 	return nil
 }
 
-// goodbye says twice that this node stops: by its metadata, for the library keeps to itself whether a node has left or died,
-// and by the library's own word, which ends it at once.
+// goodbye says twice that this node stops: by its metadata, for the library keeps to itself whether
+// a node has left or died, and by the library's own word, which ends it at once.
 func (m *Members) goodbye() {
 	m.mu.Lock()
 	m.leaving = true
@@ -268,14 +278,15 @@ func (m *Members) publish(ctx context.Context) {
 			return
 		case <-m.republish:
 			if err := m.gossip.publish(publishLimit); err != nil {
-				m.note(notice{level: slog.LevelDebug, text: "gossip: publish: " + err.Error()}) // the next full exchange tells it
+				// The next full exchange tells it.
+				m.note(notice{level: slog.LevelDebug, text: "gossip: publish: " + err.Error()})
 			}
 		}
 	}
 }
 
-// keepJoined tries the addresses of nodes that are not there, over and over: after a partition that lasted longer than the
-// library's memory of the dead, no side contacts the other by itself.
+// keepJoined tries the addresses of nodes that are not there, over and over: after a partition that
+// lasted longer than the library's memory of the dead, no side contacts the other by itself.
 func (m *Members) keepJoined(ctx context.Context) {
 	for round := 0; ; round++ {
 		m.join(ctx, round)
@@ -364,7 +375,8 @@ func (m *Members) alone() bool {
 	return true
 }
 
-// tell is the one goroutine that logs and calls Changed, so that neither happens under the library's locks.
+// tell is the one goroutine that logs and calls Changed, so that neither happens under the
+// library's locks.
 func (m *Members) tell(end <-chan struct{}) {
 	said := map[string]struct{}{} // kinds, since the last tick
 	tick := time.NewTicker(repeatEvery)
@@ -418,8 +430,8 @@ func resolveOne(ctx context.Context, addr string) (netip.AddrPort, error) {
 	return all[0], nil
 }
 
-// resolve finds the addresses of host:port, at least one, IPv4 first. The library's own way asks a name server for
-// everything it has and takes a name that it cannot resolve for "bind everywhere".
+// resolve finds the addresses of host:port, at least one, IPv4 first. The library's own way asks a
+// name server for everything it has and takes a name that it cannot resolve for "bind everywhere".
 func resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {

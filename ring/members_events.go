@@ -18,12 +18,14 @@ func (m *Members) metadata() []byte {
 	defer m.mu.Unlock()
 	b, err := encodeMember(m.self, m.leaving)
 	if err != nil {
-		panic(fmt.Sprintf("ring: %v", err)) // Invariant: NewMembers and Update have encoded it before
+		// Invariant: NewMembers and Update have encoded it before.
+		panic(fmt.Sprintf("ring: %v", err))
 	}
 	return b
 }
 
-// admit keeps apart what does not belong together: other clusters, other software, and more nodes than there is room for.
+// admit keeps out nodes that do not belong here: other clusters, other software, and more nodes
+// than there is room for.
 func (m *Members) admit(n gossipNode) error {
 	if n.name == nodeName(m.cfg.Self) {
 		return nil
@@ -48,8 +50,8 @@ func (m *Members) admit(n gossipNode) error {
 	return nil
 }
 
-// admitAny refuses an exchange that is with another cluster only. Where nodes without a cluster are in between, admit
-// judges each for itself.
+// admitAny refuses an exchange that is with another cluster only. Where nodes without a cluster are
+// in between, admit judges each for itself.
 func (m *Members) admitAny(nodes []gossipNode) error {
 	var refused error
 	for _, n := range nodes {
@@ -151,7 +153,8 @@ func foreign(a, b Member) bool {
 	return a.Cluster != "" && b.Cluster != "" && a.Cluster != b.Cluster
 }
 
-// nodeName is unlike any other process's, so that a restarted or wiped node never conflicts with what others remember.
+// nodeName is unlike any other process's, so that a restarted or wiped node never conflicts with
+// the others' memory of it.
 func nodeName(v Member) string {
 	return fmt.Sprintf("%s/%010x.%d", v.Name, v.ID, v.Starts)
 }

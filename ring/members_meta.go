@@ -11,9 +11,9 @@ import (
 //
 //	version 1 | flags 1 | id, starts, expect, shards, replicas uvarint | name, zone, version, cluster, http, peer texts
 //
-// A text is its length (uvarint) and bytes. The cluster id goes as 16 raw bytes where it is 32 hexadecimal digits, and peer
-// as what follows the part (uvarint) that it has in common with http, for that is the host. Later versions append fields,
-// which this one ignores.
+// A text is its length (uvarint) and bytes. The cluster id goes as 16 raw bytes where it is 32
+// hexadecimal digits, and peer as the rest behind the part (uvarint) that it has in common with
+// http, which is the host. Later versions append fields, which this one ignores.
 const (
 	metaVersion = 1
 	metaMax     = 512
@@ -57,7 +57,8 @@ func encodeMember(v Member, leaving bool) ([]byte, error) {
 	return b, nil
 }
 
-// decodeMember reads what encodeMember wrote; everything it answers is within the bounds, whatever the bytes.
+// decodeMember reads a description that encodeMember wrote; everything it answers is within the
+// bounds, for any bytes.
 func decodeMember(n gossipNode) (v Member, leaving bool, err error) {
 	b := n.meta
 	if len(b) < 2 || b[0] != metaVersion {
@@ -124,7 +125,8 @@ func checkMember(v Member) error {
 	return nil
 }
 
-// node is the part of a member that the cluster keeps. A version that is too long to be told is cut.
+// node is the part of a member that the cluster keeps. A version that is too long to be told is
+// cut.
 func (v Member) node() Node {
 	return Node{ID: v.ID, Name: v.Name, HTTP: v.HTTP, Peer: v.Peer, Gossip: v.Gossip, Zone: v.Zone,
 		Version: v.Version[:min(len(v.Version), metaMaxVersion)], Starts: v.Starts}

@@ -18,7 +18,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// village is some Members on loopback; news is signalled whenever anybody's list changes or anybody logs.
+// village is some Members on loopback; news is signalled whenever anybody's list changes or anybody
+// logs.
 type village struct {
 	t    *testing.T
 	news chan struct{}
@@ -281,8 +282,9 @@ func TestMembersWithDifferentKeys(t *testing.T) {
 	}
 }
 
-// TestGossipKeysChangeWhileNodesSpeak: the new key goes behind the old one everywhere, then before it, then the old one goes. What a
-// node says meanwhile reaches the other; who has only the old key is not heard at the end.
+// TestGossipKeysChangeWhileNodesSpeak: the new key goes behind the old one everywhere, then before
+// it, then the old one goes. News of a node reaches the other meanwhile; a node that has only the
+// old key is not heard at the end.
 func TestGossipKeysChangeWhileNodesSpeak(t *testing.T) {
 	keys := func(of string) (list [][]byte) {
 		for _, b := range []byte(of) {
@@ -320,7 +322,8 @@ func TestGossipKeysChangeWhileNodesSpeak(t *testing.T) {
 	}
 }
 
-// TestMembersAlone: without an address to bind, a node hears nobody and nobody hears it, and all else goes on.
+// TestMembersAlone: without an address to bind, a node hears nobody and nobody hears it, and all
+// else goes on.
 func TestMembersAlone(t *testing.T) {
 	changed := make(chan struct{}, 1)
 	m, err := NewMembers(MembersConfig{Self: Member{ID: 1, Name: "a"}, Changed: func() { changed <- struct{}{} }})
@@ -409,7 +412,7 @@ func TestMembersKeepTheLatestStart(t *testing.T) {
 	if p.sees() != "1 2-" {
 		t.Fatal(p.sees())
 	}
-	m.saw(node(Member{ID: 1, Starts: 2, Name: "a"})) // what others remember of this node
+	m.saw(node(Member{ID: 1, Starts: 2, Name: "a"})) // the others' memory of this node
 	if len(m.notices) != 0 {
 		t.Fatal("a former start of this node is taken for a twin")
 	}

@@ -8,7 +8,8 @@ import (
 	"carillon/shard"
 )
 
-// NodeState is what the cluster wants of a node. Whether the node is up is not in it: that is each observer's own knowledge.
+// NodeState is the state that the cluster wants of a node. Whether the node is up is not in it:
+// that is each observer's own knowledge.
 type NodeState string
 
 // The states. They are part of the log format.
@@ -19,7 +20,7 @@ const (
 	NodeRemoved  NodeState = "removed"  // kept so that its id never returns
 )
 
-// Bounds of what a node says of itself, and of how many there are.
+// Bounds of a node's description of itself, and of the number of nodes.
 const (
 	MaxNodes      = 1_000
 	maxNodeID     = 1 << 40 // exclusive: replica ids hold it above 24 bits of epoch
@@ -29,7 +30,7 @@ const (
 	maxTombstones = 10_000
 )
 
-// ErrBadNode is the root of what is answered when a node describes itself out of bounds.
+// ErrBadNode is the root of the errors for a node that describes itself out of bounds.
 var ErrBadNode = errors.New("the node's description is out of bounds")
 
 var (
@@ -39,21 +40,22 @@ var (
 
 // Node is one process with a data directory. Values are immutable once published.
 type Node struct {
-	ID       uint64      `json:"id"` // random at the first start, below 2^40, never used again
-	Name     string      `json:"name"`
-	HTTP     string      `json:"http,omitempty"`
-	Peer     string      `json:"peer,omitempty"`
-	Gossip   string      `json:"gossip,omitempty"`
-	Zone     string      `json:"zone,omitempty"`
-	Version  string      `json:"version,omitempty"`
-	Level    shard.Level `json:"level,omitempty"`  // the highest feature level that its build understands
+	ID      uint64 `json:"id"` // random at the first start, below 2^40, never used again
+	Name    string `json:"name"`
+	HTTP    string `json:"http,omitempty"`
+	Peer    string `json:"peer,omitempty"`
+	Gossip  string `json:"gossip,omitempty"`
+	Zone    string `json:"zone,omitempty"`
+	Version string `json:"version,omitempty"`
+	// The highest feature level that its build understands.
+	Level    shard.Level `json:"level,omitempty"`
 	Starts   uint32      `json:"starts,omitempty"` // how often a process began on this directory
 	State    NodeState   `json:"state,omitempty"`
 	JoinedMs int64       `json:"joined_ms,omitempty"`
 	SinceMs  int64       `json:"since_ms,omitempty"` // when it came into its State
 }
 
-// validate checks what the node says of itself; State and times are the cluster's.
+// validate checks the node's description of itself; State and times are the cluster's.
 func (n *Node) validate() error {
 	switch {
 	case n.ID == 0 || n.ID >= maxNodeID:

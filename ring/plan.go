@@ -5,46 +5,53 @@ import (
 	"slices"
 )
 
-// View is what Plan looks at of a State: one moment of it.
+// View is the part of a State at which Plan looks: one moment of it.
 type View struct {
 	Replicas int          // how many each shard should have
 	Nodes    []Node       // those not removed, by id
 	Rows     []Assignment // by group, the meta group's first
 }
 
-// Observations are what the controller knows beside the state. A node that is not in Nodes is down since just now: a new leader
-// has heard of nobody yet.
+// Observations are the controller's knowledge beside the state. A node that is not in Nodes is down
+// since just now: a new leader has heard of no node yet.
 type Observations struct {
 	NowMs          int64 // when the facts were taken; times that matter are in them as durations
 	Nodes          map[uint64]NodeFacts
 	ReplaceAfterMs int64 // how long a node must be down before others take its replicas; 0: 600,000
-	MaxMoves       int   // shards under way at once; 0: 4. The meta group has one row, and moves one step at a time
+	// Shards under way at once; 0: 4. The meta group has one row, and moves one step at a time.
+	MaxMoves int
 }
 
 // NodeFacts is how a node is now.
 type NodeFacts struct {
 	Alive     bool
 	DownForMs int64
-	Unfit     string // why it should not lead, if it should not: its clock is off, its disk is slow. It should not flicker
+	// Why it should not lead, if it should not: its clock is off, its disk is slow. It should not
+	// flicker.
+	Unfit string
 }
 
 const (
 	defaultReplaceAfterMs = 600_000
 	defaultMaxMoves       = 4
 
-	// A move whose destination dies is given another after this: nothing is lost with it, and it holds up others.
+	// A move whose destination dies is given another after this: nothing is lost with it, and it
+	// holds up others.
 	redirectAfterMs = 30_000
 
 	// maxOrders bounds the changes of rank in one plan: each moves a leadership.
 	maxOrders = 16
 )
 
-// Plan is what the controller proposes now, in order of urgency: replicas that are one too many, of nodes that are gone, of nodes that
-// are to go, rows that are short, zones, balance, and last the preferred leaders. Pure. At rest it is empty. Whatever of it does not
-// come to be, because it was lost or refused, the next plan has again.
+// Plan gives the commands that the controller proposes now, in order of urgency: replicas that are
+// one too many, of nodes that are gone, of nodes that are to go, rows that are short, zones,
+// balance, and last the preferred leaders. Pure. At rest it is empty. A command that was lost or
+// refused is in the next plan again.
 //
-// A row moves by one replica at a time. One that is not settled is left alone, unless a node that it needs to get there has
-// been down for half a minute; one that has lost its majority is left alone in any case: its leader is needed for every step. No row shrinks because a node is down, however long: only when fewer replicas are wanted.
+// A row moves by one replica at a time. One that is not settled is left alone, unless a node that
+// it needs to get there has been down for half a minute; one that has lost its majority is left
+// alone in any case: its leader is needed for every step. No row shrinks because a node is down,
+// however long: only when fewer replicas are wanted.
 func Plan(v View, f Observations) []Command {
 	if len(v.Rows) == 0 {
 		return nil
@@ -64,8 +71,8 @@ func Plan(v View, f Observations) []Command {
 	return p.commands
 }
 
-// planner is one run of Plan. The board has the timer shards' rows as they will be, with what is planned; its seats are
-// the nodes that may hold replicas and are not down for good.
+// planner is one run of Plan. The board has the timer shards' rows as they will be once the plan is
+// carried out; its seats are the nodes that may hold replicas and are not down for good.
 type planner struct {
 	view     View
 	facts    Observations
@@ -129,9 +136,10 @@ func (p *planner) removed(node uint64) bool { return p.nodes[node] == nil }
 // going: drained, or on the way to it.
 func (p *planner) going(node uint64) bool { return p.nodes[node] != nil && !p.nodes[node].holds() }
 
-// majority says whether a group can change its membership: most of those that vote are alive. In a row that is not settled
-// those are what it had before, as far as the row shows it: a destination that has died must not count against it, be it
-// the present one or one of several before.
+// majority says whether a group can change its membership: most of those that vote are alive. In a
+// row that is not settled those are the ones that it had before, as far as the row shows it: a
+// destination that has died must not count against it, be it the present one or one of several
+// before.
 func (p *planner) majority(row *Assignment) bool {
 	live, all := 0, 0
 	for _, replicas := range [2][]Replica{row.Replicas, row.Leaving} {
@@ -149,7 +157,7 @@ func (p *planner) majority(row *Assignment) bool {
 // isNew says whether a replica came with the row's last change.
 func isNew(row *Assignment, r Replica) bool { return r.ID == ReplicaID(r.Node, row.Epoch) }
 
-// survives says whether most of what remains of a row without a node are alive.
+// survives says whether most nodes of a row without one of them are alive.
 func (p *planner) survives(nodes []uint64, without uint64) bool {
 	live, all := 0, 0
 	for _, n := range nodes {
@@ -161,7 +169,7 @@ func (p *planner) survives(nodes []uint64, without uint64) bool {
 	return 2*live > all
 }
 
-// place proposes what the board has for a shard.
+// place proposes the board's row of a shard.
 func (p *planner) place(i int, force bool) {
 	row, on := &p.view.Rows[i+1], &p.layout.rows[i]
 	on.pinned = true

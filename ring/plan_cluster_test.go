@@ -9,8 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// fakeCluster is a cluster in which only placement happens: a real State, the plan, and groups that bring their membership to
-// their rows when those that it takes are alive.
+// fakeCluster is a cluster in which only placement happens: a real State, the plan, and groups that
+// bring their membership to their rows when those that it takes are alive.
 type fakeCluster struct {
 	t interface {
 		Helper()
@@ -21,12 +21,13 @@ type fakeCluster struct {
 	nowMs int64
 	down  map[uint64]int64 // since when
 	unfit map[uint64]bool
-	first map[timer.ShardID][]Replica       // whom the groups were founded with
-	conf  map[timer.ShardID][]Replica       // the groups' true membership
-	made  map[timer.ShardID]map[uint64]bool // the replicas that there are, by id: with the group's beginnings, or empty
-	lived map[timer.ShardID]bool            // the groups that have had a leader
-	moved int                               // replicas that came to be
-	lossy bool                              // every third command is lost
+	first map[timer.ShardID][]Replica // the founders of the groups
+	conf  map[timer.ShardID][]Replica // the groups' true membership
+	// The replicas that there are, by id: with the group's beginnings, or empty.
+	made  map[timer.ShardID]map[uint64]bool
+	lived map[timer.ShardID]bool // the groups that have had a leader
+	moved int                    // replicas that came to be
+	lossy bool                   // every third command is lost
 }
 
 func newFakeCluster(t *testing.T, seed uint64, shards, replicas int) *fakeCluster {
@@ -36,7 +37,7 @@ func newFakeCluster(t *testing.T, seed uint64, shards, replicas int) *fakeCluste
 	return tw
 }
 
-// newSettlement is a cluster of so many founders, none of whom has seen a shard's row yet.
+// newSettlement is a cluster of so many founders, none of which has seen a shard's row yet.
 func newSettlement(t *testing.T, seed uint64, founders, shards, replicas int) *fakeCluster {
 	t.Helper()
 	tw := &fakeCluster{
@@ -70,7 +71,8 @@ func (tw *fakeCluster) see(chance float64) {
 	}
 }
 
-// leads says whether the group can have a leader: most of its members are there and have their replicas, and one knows of the beginnings.
+// leads says whether the group can have a leader: most of its members are there and have their
+// replicas, and one knows of the beginnings.
 func (tw *fakeCluster) leads(group timer.ShardID) bool {
 	if group == MetaGroup {
 		return tw.most(tw.conf[group], 0)
@@ -153,7 +155,8 @@ func (tw *fakeCluster) settle(chance float64) {
 		for _, r := range row.Replicas {
 			if !slices.ContainsFunc(had, func(o Replica) bool { return o.ID == r.ID }) {
 				_, made := tw.made[row.Group][r.ID]
-				// A voter first catches up; who is to learn only is taken in whether it is there or not.
+				// A voter first catches up; one that is to learn only is taken in whether it is
+				// there or not.
 				ready = ready && (r.Learner || tw.alive(r.Node) && (made || row.Group == MetaGroup))
 				fresh++
 			}
@@ -169,7 +172,8 @@ func (tw *fakeCluster) settle(chance float64) {
 	}
 }
 
-// step is a second: a plan, of which every command must be one that the state takes, and what the groups do meanwhile.
+// step is a second: a plan, of which every command must be one that the state takes, and the steps
+// of the groups meanwhile.
 func (tw *fakeCluster) step(chance float64) (idle bool) {
 	tw.nowMs += 1000
 	commands := Plan(tw.s.View(), tw.facts())
@@ -196,7 +200,8 @@ func (tw *fakeCluster) checkPlace(c Command) {
 		tw.t.Fatalf("%+v touches a row that moves: %+v", c, row)
 	}
 	_, _, replicas := tw.s.Cluster()
-	lost, came, liveLost, asked := 0, 0, 0, len(row.Nodes()) > replicas // fewer are wanted than there are
+	// Fewer are wanted than there are.
+	lost, came, liveLost, asked := 0, 0, 0, len(row.Nodes()) > replicas
 	for _, r := range row.Replicas {
 		if now, ok := onNode(c.To, r.Node); !ok || now.Learner && !r.Learner {
 			lost++
@@ -222,8 +227,8 @@ func (tw *fakeCluster) checkPlace(c Command) {
 	}
 }
 
-// checkMoving: what a plan sets in motion, with what could move already, is within bounds. Rows that have lost their majority do
-// not count, so that those that have come back may be more.
+// checkMoving: the moves that a plan starts, with those that could move already, are within bounds.
+// Rows that have lost their majority do not count, so that those that have come back may be more.
 func (tw *fakeCluster) checkMoving(commands []Command) {
 	tw.t.Helper()
 	p := newPlanner(tw.s.View(), tw.facts())
@@ -256,7 +261,8 @@ func (tw *fakeCluster) rest() {
 	tw.t.Fatalf("no rest: %+v\nnodes %+v\nmembers of the meta group %+v\nrows %+v", Plan(tw.s.View(), tw.facts()), tw.s.Nodes(), tw.conf[MetaGroup], tw.s.Rows())
 }
 
-// checkRest: every row is whole, even, and on nodes that may hold it; the meta group has its voters.
+// checkRest: every row is whole, even, and on nodes that may hold it; the meta group has its
+// voters.
 func (tw *fakeCluster) checkRest() {
 	tw.t.Helper()
 	tw.see(1)

@@ -2,8 +2,8 @@ package ring
 
 import "slices"
 
-// planMeta keeps the meta group's row: MetaVoters of the nodes vote, live ones before others and in as many zones as can be; every
-// other node that is not removed has a copy without a vote.
+// planMeta keeps the meta group's row: MetaVoters of the nodes vote, live ones before others and in
+// as many zones as can be; every other node that is not removed has a copy without a vote.
 func (p *planner) planMeta() {
 	row := &p.view.Rows[0]
 	m := metaPlan{planner: p, row: row}
@@ -16,7 +16,9 @@ func (p *planner) planMeta() {
 	}
 	switch {
 	case !row.Settled:
-		m.forget() // a row under way does not show who votes until it is followed; the meta group itself does, as it decides
+		// A row under way does not show its voters until it is followed; the meta group itself does,
+		// as it decides.
+		m.forget()
 	case !p.majority(row):
 	default:
 		m.step()
@@ -31,8 +33,9 @@ type metaPlan struct {
 	learners []uint64
 }
 
-// forget takes back what a node cannot be given that has gone meanwhile: a new replica before it had anything, a vote before it had it. Which
-// of the voters had theirs before the row does not say; one that is down for so long is no loss in either case.
+// forget takes back the assignments of a node that has gone meanwhile: a new replica before it had
+// anything, a vote before it had it. Which of the voters had theirs before the row does not say;
+// one that is down for so long is no loss in either case.
 func (m *metaPlan) forget() {
 	for _, r := range m.row.Replicas {
 		if !isNew(m.row, r) || !m.downFor(r.Node, redirectAfterMs) {
@@ -75,7 +78,8 @@ func (m *metaPlan) step() {
 	m.propose(false)
 }
 
-// countable is how many nodes there are to vote: those that do and may, dead or alive, and those that could begin now.
+// countable is how many nodes there are to vote: those that do and may, dead or alive, and those
+// that could begin now.
 func (m *metaPlan) countable() int {
 	count := 0
 	for _, n := range m.view.Nodes {
@@ -86,8 +90,8 @@ func (m *metaPlan) countable() int {
 	return count
 }
 
-// candidate is the node that should vote next, or 0: in a new zone, fit, and with a copy already, in this order of worth.
-// The voter at index aside is about to go.
+// candidate is the node that should vote next, or 0: in a new zone, fit, and with a copy already,
+// in this order of worth. The voter at index aside is about to go.
 func (m *metaPlan) candidate(aside int) uint64 {
 	zones := map[string]bool{}
 	for i, id := range m.voters {
@@ -108,8 +112,8 @@ func (m *metaPlan) candidate(aside int) uint64 {
 	return best
 }
 
-// demotable is the voter to lose its vote, or 0: the one that is bad, else one that is down, else the last; but most of what
-// remains must be alive.
+// demotable is the voter to lose its vote, or 0: the one that is bad, else one that is down, else
+// the last; but most of the others must be alive.
 func (m *metaPlan) demotable(bad int) uint64 {
 	order := slices.Clone(m.voters)
 	slices.Reverse(order)
@@ -125,7 +129,8 @@ func (m *metaPlan) demotable(bad int) uint64 {
 	return 0
 }
 
-// demote takes a node's vote, and gives it to another if there is one. A removed node leaves the row altogether.
+// demote takes a node's vote, and gives it to another if there is one. A removed node leaves the
+// row altogether.
 func (m *metaPlan) demote(from, to uint64) {
 	at := slices.Index(m.voters, from)
 	if to != 0 {

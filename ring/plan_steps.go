@@ -2,9 +2,10 @@ package ring
 
 import "slices"
 
-// redirect gives another destination to moves whose own is gone: without it they would hold up the others for as long. It
-// does the same where those that are to stay have died so that they could not choose a leader without who leaves: their
-// leader does not let that one go (see shard's mostHear).
+// redirect gives another destination to moves whose own is gone: without it they would hold up the
+// others for as long. It does the same where those that are to stay have died so that they could
+// not choose a leader without the one that leaves: their leader does not let that one go (see
+// shard's mostHear).
 func (p *planner) redirect() {
 	for i := range p.layout.rows {
 		row := &p.view.Rows[i+1]
@@ -22,8 +23,8 @@ func (p *planner) redirect() {
 	}
 }
 
-// redirectFrom prefers one that has not left yet and may stay, then a new one, then fewer, if most of those are alive; and takes one
-// that should leave back only before the row had no majority.
+// redirectFrom prefers one that has not left yet and may stay, then a new one, then fewer, if most
+// of those are alive; and takes one that should leave back only before the row had no majority.
 func (p *planner) redirectFrom(i int, row *Assignment, from uint64) {
 	to, last := uint64(0), uint64(0)
 	for _, r := range row.Leaving {
@@ -59,7 +60,8 @@ func (p *planner) redirectFrom(i int, row *Assignment, from uint64) {
 	p.place(i, true)
 }
 
-// shrink takes replicas from rows that have more than there should be: first of all what would have to be replaced or moved anyway.
+// shrink takes replicas from rows that have more than there should be: first of all those that
+// would have to be replaced or moved anyway.
 func (p *planner) shrink() {
 	for _, i := range p.movable(func(i int) int { return -len(p.layout.rows[i].nodes) }) {
 		if p.moves <= 0 {
@@ -76,8 +78,9 @@ func (p *planner) shrink() {
 	}
 }
 
-// surplus is the node that a row can best do without, or 0: what counts is, in this order, that it is gone or going, is down, is not
-// fit, shares its zone, is not the preferred leader, has much. Most of what remains must be alive.
+// surplus is the node that a row can best do without, or 0: it prefers, in this order, a node that
+// is gone or going, is down, is not fit, shares its zone, is not the preferred leader, has much.
+// Most of the others must be alive.
 func (p *planner) surplus(nodes []uint64) uint64 {
 	worst, worstScore := uint64(0), [6]int{-1}
 	for rank, n := range nodes {
@@ -96,8 +99,8 @@ func (p *planner) surplus(nodes []uint64) uint64 {
 	return worst
 }
 
-// replace takes away replicas on nodes that are down for long or removed, those of the rows with the fewest live ones first. A
-// row shrinks only by a removed node.
+// replace takes away replicas on nodes that are down for long or removed, those of the rows with
+// the fewest live ones first. A row shrinks only by a removed node.
 func (p *planner) replace() {
 	for _, i := range p.movable(p.live) {
 		if p.moves <= 0 {
@@ -131,8 +134,8 @@ func (p *planner) live(i int) int {
 	return live
 }
 
-// drain moves replicas away from nodes that are to go. Where no other node is to be had the row shrinks, if what remains can
-// go on without it.
+// drain moves replicas away from nodes that are to go. Where no other node is to be had the row
+// shrinks, if the others can go on without it.
 func (p *planner) drain() {
 	for _, i := range p.movable(p.live) {
 		if p.moves <= 0 {
@@ -154,13 +157,14 @@ func (p *planner) drain() {
 	}
 }
 
-// spare says whether a node without a replica of the row may soon be able to take one: it is down, but not for long.
+// spare says whether a node without a replica of the row may soon be able to take one: it is down,
+// but not for long.
 func (p *planner) spare(nodes []uint64) bool {
 	return slices.ContainsFunc(p.layout.seats, func(s nodeLoad) bool { return !slices.Contains(nodes, s.id) })
 }
 
-// grow adds replicas to rows that have fewer than there should be. An even number comes first: it bears no more failures
-// than one replica less.
+// grow adds replicas to rows that have fewer than there should be. An even number comes first: it
+// bears no more failures than one replica less.
 func (p *planner) grow() {
 	short := func(i int) int {
 		n := len(p.layout.rows[i].nodes)
@@ -180,7 +184,8 @@ func (p *planner) grow() {
 	}
 }
 
-// stable: what follows can wait until no node that counts is down, and every row that can has its replicas and no more.
+// stable: the later steps can wait until no node that counts is down, and every row that can has
+// its replicas and no more.
 func (p *planner) stable() bool {
 	if slices.ContainsFunc(p.layout.seats, func(s nodeLoad) bool { return s.closed }) {
 		return false

@@ -58,7 +58,8 @@ func TestPlanGrowsAndShrinks(t *testing.T) {
 	}
 }
 
-// TestPlanFollowsTheNumberOfReplicas: founded with one, raised to three and five, lowered again, with nodes down and draining meanwhile.
+// TestPlanFollowsTheNumberOfReplicas: founded with one, raised to three and five, lowered again,
+// with nodes down and draining meanwhile.
 func TestPlanFollowsTheNumberOfReplicas(t *testing.T) {
 	const shards = 32
 	for _, lossy := range []bool{false, true} {
@@ -100,7 +101,8 @@ func TestPlanFollowsTheNumberOfReplicas(t *testing.T) {
 	}
 }
 
-// TestPlanWaitsForTheDead: a node that is down is replaced after ten minutes, not before, and only by one that is there.
+// TestPlanWaitsForTheDead: a node that is down is replaced after ten minutes, not before, and only
+// by one that is there.
 func TestPlanWaitsForTheDead(t *testing.T) {
 	tw := newFakeCluster(t, 3, 32, 3)
 	tw.join(2, "")
@@ -137,7 +139,7 @@ func TestPlanWaitsForTheDead(t *testing.T) {
 	tw.rest()
 }
 
-// TestPlanOfALeaderThatKnowsNothing: whoever has heard of nobody yet moves nothing.
+// TestPlanOfALeaderThatKnowsNothing: a leader that has heard of no node yet moves nothing.
 func TestPlanOfALeaderThatKnowsNothing(t *testing.T) {
 	tw := newFakeCluster(t, 4, 32, 3)
 	for id := range uint64(4) {
@@ -174,8 +176,8 @@ func TestPlanRedirects(t *testing.T) {
 	tw.rest()
 }
 
-// TestPlanKeepsWhatMayComeBack: where there is no other, a move waits for its destination; and a drained node stays as long as
-// the others would be no majority without it.
+// TestPlanKeepsWhatMayComeBack: where there is no other, a move waits for its destination; and a
+// drained node stays as long as the others would be no majority without it.
 func TestPlanKeepsWhatMayComeBack(t *testing.T) {
 	tw := newFakeCluster(t, 9, 8, 3)
 	tw.join(2, "")
@@ -210,7 +212,8 @@ func TestPlanKeepsWhatMayComeBack(t *testing.T) {
 	tw.rest()
 }
 
-// TestPlanBalancesInCalmOnly: while a node is down for a moment nothing moves for the sake of balance.
+// TestPlanBalancesInCalmOnly: while a node is down for a moment nothing moves for the sake of
+// balance.
 func TestPlanBalancesInCalmOnly(t *testing.T) {
 	tw := newFakeCluster(t, 10, 16, 3)
 	tw.join(2, "")
@@ -232,7 +235,8 @@ func TestPlanBalancesInCalmOnly(t *testing.T) {
 	}
 }
 
-// TestPlanRemovesByForce: the rows of a removed node get another where there is one, and shrink where there is none.
+// TestPlanRemovesByForce: the rows of a removed node get another where there is one, and shrink
+// where there is none.
 func TestPlanRemovesByForce(t *testing.T) {
 	tw := newFakeCluster(t, 6, 32, 3)
 	for _, id := range []uint64{2, 3, 4} {
@@ -268,7 +272,7 @@ func TestPlanZones(t *testing.T) {
 	}
 }
 
-// TestPlanUnfit: who should not lead is first nowhere, until it may again.
+// TestPlanUnfit: a node that should not lead is first nowhere, until it may again.
 func TestPlanUnfit(t *testing.T) {
 	tw := newFakeCluster(t, 8, 32, 3)
 	tw.join(2, "")
@@ -289,8 +293,8 @@ func TestPlanUnfit(t *testing.T) {
 	}
 }
 
-// TestPlanThroughTrouble: whatever happens in between, once everybody that is not removed is up again the cluster comes to rest,
-// whole and even. The checks of cluster hold at every step.
+// TestPlanThroughTrouble: through any trouble, once every node that is not removed is up again the
+// cluster comes to rest, whole and even. The checks of cluster hold at every step.
 func TestPlanThroughTrouble(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		events, shards := 10, rapid.SampledFrom([]int{1, 4, 10}).Draw(rt, "shards")
@@ -325,8 +329,9 @@ func TestPlanThroughTrouble(t *testing.T) {
 	})
 }
 
-// TestPlanWhileGroupsAreFounded: the rows of a new cluster are moved on before all founders have made their replicas, some of which are down. Once all are
-// there every group has a leader and comes to its row. Found by the simulator: a group had none for ever.
+// TestPlanWhileGroupsAreFounded: the rows of a new cluster are moved on before all founders have
+// made their replicas, some of which are down. Once all are there every group has a leader and
+// comes to its row. Found by the simulator: a group had none for ever.
 func TestPlanWhileGroupsAreFounded(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		founders := rapid.IntRange(1, 5).Draw(rt, "founders")
@@ -349,7 +354,8 @@ func TestPlanWhileGroupsAreFounded(t *testing.T) {
 	})
 }
 
-// event is trouble and some seconds after it, now and then so long that who is down counts as lost.
+// event is trouble and some seconds after it, now and then so long that a node that is down counts
+// as lost.
 func (tw *fakeCluster) event(t *rapid.T, seconds int, chance float64) {
 	tw.trouble(t)
 	for range rapid.IntRange(0, seconds).Draw(t, "seconds") {
@@ -360,7 +366,8 @@ func (tw *fakeCluster) event(t *rapid.T, seconds int, chance float64) {
 	}
 }
 
-// trouble does one thing to one node. It removes by force only what no group misses for its majority.
+// trouble does one thing to one node. It removes by force only a node that no group misses for its
+// majority.
 func (tw *fakeCluster) trouble(t *rapid.T) {
 	present := tw.s.Nodes()
 	n := present[rapid.IntRange(0, len(present)-1).Draw(t, "node")]
@@ -395,7 +402,8 @@ func (tw *fakeCluster) trouble(t *rapid.T) {
 	}
 }
 
-// restZoned is rest where zones may forbid balance: only that it ends, and that nothing is then left to do.
+// restZoned is rest where zones may forbid balance: only that it ends, and that nothing is then
+// left to do.
 func (tw *fakeCluster) restZoned() {
 	for range 3000 {
 		settled := !slices.ContainsFunc(tw.s.Rows(), func(r Assignment) bool { return !r.Settled })
@@ -439,7 +447,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// TestPlanTakesBackAPromotion: a node that dies while the meta group waits for its vote does not hold the group up for ever.
+// TestPlanTakesBackAPromotion: a node that dies while the meta group waits for its vote does not
+// hold the group up for ever.
 func TestPlanTakesBackAPromotion(t *testing.T) {
 	voter := func(n uint64) Replica { return Replica{Node: n, ID: ReplicaID(n, 1)} }
 	row := Assignment{Group: MetaGroup, Epoch: 7, Replicas: []Replica{voter(1), voter(2), voter(3), voter(4)}}
@@ -463,8 +472,8 @@ func TestPlanTakesBackAPromotion(t *testing.T) {
 	}
 }
 
-// A group that has lost its majority cannot follow a placement: it would wait for ever in the middle of a change, and count among the
-// moves that are under way. Those that have theirs get it.
+// A group that has lost its majority cannot follow a placement: it would wait for ever in the
+// middle of a change, and count among the moves that are under way. Those that have theirs get it.
 func TestPlanLeavesARowWithoutItsMajorityAlone(t *testing.T) {
 	row := func(group timer.ShardID, nodes ...uint64) Assignment {
 		r := Assignment{Group: group, Epoch: 1, Settled: true}
@@ -492,8 +501,9 @@ func TestPlanLeavesARowWithoutItsMajorityAlone(t *testing.T) {
 	}
 }
 
-// A move whose destination is to go as well is finished first, where the rest could not go on without it: a row that lost its majority
-// by a move would never have a leader again. Found by the simulator.
+// A move whose destination is to go as well is finished first, where the rest could not go on
+// without it: a row that lost its majority by a move would never have a leader again. Found by the
+// simulator.
 func TestPlanShrinksNoRowBelowItsMajority(t *testing.T) {
 	replica := func(n uint64, epoch uint32) Replica { return Replica{Node: n, ID: ReplicaID(n, epoch)} }
 	row := Assignment{Group: 1, Epoch: 2, Replicas: []Replica{replica(2, 1), replica(1, 1), replica(7, 2)}, Leaving: []Replica{replica(5, 1)}}
@@ -523,8 +533,9 @@ func TestPlanShrinksNoRowBelowItsMajority(t *testing.T) {
 	}
 }
 
-// TestPlanEndsAShrinkingWhoseRestHasDied: the leader of a group lets nobody go before most of those that stay hear it. So a
-// row that takes out one of three, while another has just died, is drawn anew.
+// TestPlanEndsAShrinkingWhoseRestHasDied: the leader of a group lets nobody go before most of those
+// that stay hear it. So a row that takes out one of three, while another has just died, is drawn
+// anew.
 func TestPlanEndsAShrinkingWhoseRestHasDied(t *testing.T) {
 	replica := func(n uint64, learner bool) Replica { return Replica{Node: n, ID: ReplicaID(n, 1), Learner: learner} }
 	meta := Assignment{Group: MetaGroup, Epoch: 7, Replicas: []Replica{replica(1, false), replica(2, false), replica(3, true)}}

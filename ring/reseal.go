@@ -10,23 +10,25 @@ import (
 	"carillon/timer"
 )
 
-// A node that has keys seals anew what the meta group keeps in the clear, or under another key than the first. It cannot be done where
-// commands are applied, which knows no keys. So a command names what it has read, by a hash, and gives what is to stand in its place. If
-// that has changed meanwhile, nothing happens.
+// A node that has keys seals anew the secrets that the meta group keeps in the clear, or under
+// another key than the first. It cannot be done where commands are applied, which knows no keys. So
+// a command names the value that it has read, by a hash, and gives the new one. If the value has
+// changed meanwhile, nothing happens.
 
 // Swap is one secret and its new envelope.
 type Swap struct {
-	Sum []byte `json:"sum"` // of what is there now: see sumOf
+	Sum []byte `json:"sum"` // of the present value: see sumOf
 	New string `json:"new"`
 }
 
-// sumOf names a secret without showing it: an envelope, or one in the clear, which an older entry of the same log shows anyway.
+// sumOf names a secret without showing it: an envelope, or one in the clear, which an older entry
+// of the same log shows anyway.
 func sumOf(kept string) []byte {
 	sum := sha256.Sum256([]byte(kept))
 	return sum[:16]
 }
 
-// swapped is what stands in a secret's place after the swaps.
+// swapped is the value in a secret's place after the swaps.
 func swapped(kept string, swaps []Swap) string {
 	sum := sumOf(kept)
 	for i := range swaps {
@@ -64,8 +66,8 @@ func withOwnSecrets(p *timer.Policy) timer.Policy {
 	return own
 }
 
-// eachSecret visits what of a policy must not lie in the clear: signing secrets and private keys, with header "", and values of headers
-// that look secret or are sealed already.
+// eachSecret visits what of a policy must not lie in the clear: signing secrets and private keys,
+// with header "", and values of headers that look secret or are sealed already.
 func eachSecret(p *timer.Policy, visit func(header string, kept *string)) {
 	for i := range p.Secrets {
 		visit("", &p.Secrets[i])
@@ -80,7 +82,8 @@ func eachSecret(p *timer.Policy, visit func(header string, kept *string)) {
 	}
 }
 
-// SealPolicy gives a policy whose secrets are sealed by the first key; the one given stays as it is.
+// SealPolicy gives a policy whose secrets are sealed by the first key; the one given stays as it
+// is.
 func SealPolicy(keys *secret.Keys, topic string, p *timer.Policy) *timer.Policy {
 	if keys == nil || !hasSecrets(p) {
 		return p
@@ -90,7 +93,7 @@ func SealPolicy(keys *secret.Keys, topic string, p *timer.Policy) *timer.Policy 
 	return &sealed
 }
 
-// WithoutSecrets gives a policy to those who need not have its secrets.
+// WithoutSecrets gives a policy to readers that need not have its secrets.
 func WithoutSecrets(p *timer.Policy) *timer.Policy {
 	if !hasSecrets(p) {
 		return p
@@ -118,7 +121,8 @@ func renew(keys *secret.Keys, topic, header, kept string) string {
 	return keys.Seal(secret.OfTopic(topic, header), kept)
 }
 
-// Resealing lists the commands, at most so many, that have everything sealed by the first of keys as far as they can open it.
+// Resealing lists the commands, at most so many, that have everything sealed by the first of keys
+// as far as they can open it.
 func (s *State) Resealing(keys *secret.Keys, most int) (list []Command) {
 	if keys == nil {
 		return nil
@@ -158,14 +162,16 @@ func (s *topicSet) countSealed(v *timer.Topic, by int) {
 	})
 }
 
-// SealedBy counts the secrets of topics by the id of the key that sealed them; "" are those in the clear.
+// SealedBy counts the secrets of topics by the id of the key that sealed them; "" are those in the
+// clear.
 func (t *Topics) SealedBy() map[string]int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return maps.Clone(t.sealed)
 }
 
-// Lacks says which key is not among these, of those that something of the meta group's is sealed with; nil: none.
+// Lacks says which key is not among these, of those that something of the meta group's is sealed
+// with; nil: none.
 func (s *State) Lacks(keys *secret.Keys) error {
 	if kept := s.Secret(); kept != nil {
 		if _, err := OpenSecret(kept, keys); err != nil {
@@ -180,8 +186,9 @@ func (s *State) Lacks(keys *secret.Keys) error {
 	return nil
 }
 
-// Replacing is the command that gives the cluster another secret, sealed by the first of keys, where the key of the one that it has
-// is lost; false: it is not. Receipts of before are void then, and contents with secrets in them count as others.
+// Replacing is the command that gives the cluster another secret, sealed by the first of keys,
+// where the key of the one that it has is lost; false: it is not. Receipts of before are void then,
+// and contents with secrets in them count as others.
 func (s *State) Replacing(keys *secret.Keys, random func([]byte)) (Command, bool) {
 	kept := string(s.Secret())
 	if !keys.Lost(secret.KeyOf(kept)) || len(kept) == SecretBytes {
@@ -192,7 +199,8 @@ func (s *State) Replacing(keys *secret.Keys, random func([]byte)) (Command, bool
 	return Command{Verb: Reseal, Swaps: []Swap{{sumOf(kept), keys.SealBytes(secret.Cluster, string(plain[:]))}}}, true
 }
 
-// Locked names topics, at most so many in order of id, whose calls wait for a key that is not among these.
+// Locked names topics, at most so many in order of id, whose calls wait for a key that is not among
+// these.
 func (t *Topics) Locked(keys *secret.Keys, most int) (names []string) {
 	missing := func(id string) bool { return id != "" && !keys.Has(id) }
 	t.mu.RLock()
@@ -213,8 +221,8 @@ func (t *Topics) Locked(keys *secret.Keys, most int) (names []string) {
 	return names
 }
 
-// unsealed finds topics with a secret that the first of keys has not sealed and could, at most so many, in order of id. It looks
-// at them only if the counts say that there are any.
+// unsealed finds topics with a secret that the first of keys has not sealed and could, at most so
+// many, in order of id. It looks at them only if the counts say that there are any.
 func (t *Topics) unsealed(keys *secret.Keys, most int) (list []*timer.Topic) {
 	could := func(id string) bool { return id != keys.First() && (id == "" || keys.Has(id)) }
 	t.mu.RLock()

@@ -51,7 +51,8 @@ func secretive() *timer.Policy {
 	return &p
 }
 
-// opens checks that all of a topic's secrets are sealed by the first of keys, and open to what they were.
+// opens checks that all of a topic's secrets are sealed by the first of keys, and open to their old
+// values.
 func opens(t *testing.T, keys *secret.Keys, topic *timer.Topic) {
 	t.Helper()
 	p := &topic.Policy
@@ -82,7 +83,8 @@ func TestSealPolicy(t *testing.T) {
 	if again := SealPolicy(keys, "t", sealed); again.Secrets[0] != sealed.Secrets[0] || again.Callback.Headers[0] != sealed.Callback.Headers[0] {
 		t.Error("what is sealed is sealed again")
 	}
-	opens(t, keysOf(t, "ba"), &timer.Topic{Name: "t", Policy: *SealPolicy(keysOf(t, "ba"), "t", sealed)}) // as after a GET and PUT
+	// As after a GET and PUT.
+	opens(t, keysOf(t, "ba"), &timer.Topic{Name: "t", Policy: *SealPolicy(keysOf(t, "ba"), "t", sealed)})
 	if SealPolicy(nil, "t", given) != given {
 		t.Error("without keys it is another")
 	}
@@ -96,7 +98,7 @@ func TestSealPolicy(t *testing.T) {
 	}
 }
 
-// resealAll does what the meta group's leader does until there is nothing left to do.
+// resealAll acts as the meta group's leader until all is sealed.
 func resealAll(t *testing.T, s *State, keys *secret.Keys) (commands int) {
 	t.Helper()
 	for {
@@ -119,8 +121,9 @@ func resealAll(t *testing.T, s *State, keys *secret.Keys) (commands int) {
 	}
 }
 
-// TestEverythingIsSealedAnew: what lies in the clear when the first key comes, and what an older key has sealed, is all under the new one in
-// the end; nothing that a client can see has changed, and the snapshot shows none of it.
+// TestEverythingIsSealedAnew: secrets that lie in the clear when the first key comes, and those
+// that an older key has sealed, are all under the new one in the end; nothing that a client can see
+// has changed, and the snapshot shows none of it.
 func TestEverythingIsSealedAnew(t *testing.T) {
 	own := [SecretBytes]byte(bytes.Repeat([]byte{7}, SecretBytes))
 	s := founded(t, 4, 3, 3)
@@ -184,8 +187,9 @@ func TestEverythingIsSealedAnew(t *testing.T) {
 	}
 }
 
-// TestClusterSecretThatBeginsLikeAnEnvelope: its 32 bytes are drawn by chance, and one of 256 begins with the byte that
-// every envelope begins with. It is sealed like any other, when it is made and when the first key comes.
+// TestClusterSecretThatBeginsLikeAnEnvelope: its 32 bytes are drawn by chance, and one of 256
+// begins with the byte that every envelope begins with. It is sealed like any other, when it is
+// made and when the first key comes.
 func TestClusterSecretThatBeginsLikeAnEnvelope(t *testing.T) {
 	own := [SecretBytes]byte(bytes.Repeat([]byte{0xe7}, SecretBytes))
 	own[0] = 1
@@ -202,7 +206,8 @@ func TestClusterSecretThatBeginsLikeAnEnvelope(t *testing.T) {
 	}
 }
 
-// TestSwapsOfThePast: between the reading and the applying somebody else sets the policy. His stays.
+// TestSwapsOfThePast: between the reading and the applying somebody else sets the policy. His
+// stays.
 func TestSwapsOfThePast(t *testing.T) {
 	s := founded(t, 4, 3, 3)
 	done(t, s, SecretCommand([SecretBytes]byte{1}, nil))

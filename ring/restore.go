@@ -6,9 +6,9 @@ import (
 	"carillon/timer"
 )
 
-// Restored is the state of a new cluster of one node that has the topics of a backup, the number of its shards, and its secret, by which
-// receipts of leases and contents of adds go on to be recognised. saved is what Read returned; pause says of a topic that it is to start
-// paused.
+// Restored is the state of a new cluster of one node that has the topics of a backup, the number of
+// its shards, and its secret, by which receipts of leases and contents of adds go on to be
+// recognised. saved is the value of Read; pause says of a topic that it is to start paused.
 func Restored(saved any, nowMs int64, clusterID string, self Node, pause func(timer.TopicID) bool) (*State, error) {
 	parts := saved.(*savedParts)
 	old := &parts.cluster
@@ -18,7 +18,9 @@ func Restored(saved any, nowMs int64, clusterID string, self Node, pause func(ti
 	if self.level() < old.level {
 		return nil, fmt.Errorf("ring: restore: %w: the backup has feature level %d, this release has %d", ErrTooOld, old.level, self.level())
 	}
-	self.Level = old.level // it rises when the restored cluster is finalized: until then the release before can be started
+	// It rises when the restored cluster is finalized: until then the release before can be
+	// started.
+	self.Level = old.level
 	s := NewState(nil, nil)
 	command := FoundCommand(clusterID, old.shards, old.replicas, []Node{self})
 	if r := s.cluster.found(nowMs, &command); r.Err != nil {
@@ -40,14 +42,14 @@ func Restored(saved any, nowMs int64, clusterID string, self Node, pause func(ti
 	return s, nil
 }
 
-// Saved is what Read returned, as far as a restore looks at it before it makes a State.
+// Saved is the value of Read, as far as a restore looks at it before it makes a State.
 type Saved struct {
 	ClusterID string
 	Shards    int
 	Topics    *Topics
 }
 
-// SavedParts looks into what Read returned.
+// SavedParts looks into the value of Read.
 func SavedParts(saved any) Saved {
 	parts := saved.(*savedParts)
 	return Saved{ClusterID: parts.cluster.id, Shards: parts.cluster.shards, Topics: &Topics{topicSet: parts.topics, changed: func() {}}}

@@ -8,7 +8,7 @@ func (s *State) Save() []byte {
 	return b
 }
 
-// Load reads what Save made.
+// Load reads a snapshot that Save made.
 func (s *State) Load(b []byte) error {
 	state, _, err := s.Read(bytes.NewReader(b))
 	if err == nil {

@@ -13,7 +13,8 @@ const SecretBytes = 32
 // ErrBadSecret refuses one that could be guessed.
 var ErrBadSecret = errors.New("the cluster's secret must be 32 bytes, or sealed")
 
-// SecretCommand gives the cluster its secret, from which receipts are made, sealed if there are keys; see State.Secret.
+// SecretCommand gives the cluster its secret, from which receipts are made, sealed if there are
+// keys; see State.Secret.
 func SecretCommand(plain [SecretBytes]byte, keys *secret.Keys) Command {
 	kept := plain[:]
 	if keys != nil {
@@ -22,7 +23,7 @@ func SecretCommand(plain [SecretBytes]byte, keys *secret.Keys) Command {
 	return Command{Verb: SetSecret, Secret: kept}
 }
 
-// OpenSecret gives the 32 bytes of what State.Secret holds.
+// OpenSecret gives the 32 bytes of the secret that State.Secret holds.
 func OpenSecret(kept []byte, keys *secret.Keys) ([]byte, error) {
 	if len(kept) == SecretBytes {
 		return kept, nil
@@ -34,7 +35,8 @@ func OpenSecret(kept []byte, keys *secret.Keys) ([]byte, error) {
 	return []byte(plain), err
 }
 
-// goodSecret says whether the cluster may keep it. 32 bytes are taken for the secret itself: an envelope is longer.
+// goodSecret says whether the cluster may keep it. 32 bytes are taken for the secret itself: an
+// envelope is longer.
 func goodSecret(kept []byte) bool {
 	return len(kept) == SecretBytes || len(kept) <= maxSealedSecret && secret.Sealed(string(kept))
 }
@@ -42,8 +44,8 @@ func goodSecret(kept []byte) bool {
 // maxSealedSecret is above any envelope of 32 bytes.
 const maxSealedSecret = 256
 
-// Secret is the cluster's secret, as it is kept (see OpenSecret): the same on all nodes, and for ever once it is there, but that it can be
-// sealed anew. nil before the controller has had it made.
+// Secret is the cluster's secret, as it is kept (see OpenSecret): the same on all nodes, and for
+// ever once it is there, but that it can be sealed anew. nil before the controller has had it made.
 func (s *State) Secret() []byte {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -12,34 +12,43 @@ import (
 )
 
 const (
-	// turnMs is how long a node's turn lasts where a limit is smaller than the number of nodes that lead; aheadMs before it the node asks.
+	// turnMs is how long a node's turn lasts where a limit is smaller than the number of nodes that
+	// lead; aheadMs before it the node asks.
 	turnMs  = 1000
 	aheadMs = 500
-	// silentFor is after how much silence a node's part is taken for free, unless somebody else hears it. What this node may take it may take for a
-	// little less without being heard itself.
+	// silentFor is after how much silence a node's part is taken for free, unless another node
+	// hears it. This node may use its own part for a little less time without being heard itself.
 	silentFor = 5 * time.Second
 	heardFor  = 1500 * time.Millisecond
 	freshFor  = silentFor - 500*time.Millisecond
-	// longestLook bounds what one look adds to a silence: who was stopped for long has heard nobody, and it was not their fault.
+	// longestLook bounds how much one look adds to a silence: a node that was stopped for long has
+	// heard no other, through no fault of theirs.
 	longestLook = 500 * time.Millisecond
-	// maxParts bounds the topics in what a node says. Beyond them its part of a limit is what its own view says, unconfirmed.
+	// maxParts bounds the topics in a node's report. Beyond them its part of a limit is the one of
+	// its own view, unconfirmed.
 	maxParts  = 8192
 	sentKept  = 64
 	seqOfLife = 32 // bits of a Says' number that count within one process
 )
 
-// Shares are one node's parts of what topics may do in the whole cluster. What a node should have follows from who leads what (see
-// shareView): of a rate its share of the shards; of leases at once one, and of the rest its share of the shards; where there are fewer
-// than nodes that lead, these take turns by the clock of the first of them; all of an ordered topic is with the leader of its shard.
+// Shares are one node's parts of the limits that topics have in the whole cluster. The part that a
+// node should have follows from the leaders of the shards (see shareView): of a rate its share of
+// the shards; of leases at once one, and of the rest its share of the shards; where there are fewer
+// than nodes that lead, these take turns by the clock of the first of them; all of an ordered topic
+// is with the leader of its shard.
 //
-// Nodes do not see leaderships move at the same moment, and leases outlast turns and reigns. So what a node should have of leases at once is
-// not what it may have. It says in each beat what it may come to (Part). It may go up only by what is left over by all others' parts, as
-// they say them after they have heard of its own: of two that go up at the same time, the later one has heard of the earlier. It goes
-// down by itself, and says so once it has no more leases than that.
+// Nodes do not see leaderships move at the same moment, and leases outlast turns and leaderships.
+// So the leases that a node should have at once are not those that it may have. It says in each
+// heartbeat how many it may come to (Part). It may go up only by the rest that all others' parts
+// leave, as they say them after they have heard of its own: of two that go up at the same time, the
+// later one has heard of the earlier. It goes down by itself, and says so once it has no more
+// leases than that.
 //
-// Invariant: at any time the leases that nodes have taken of a topic are together no more than its limit, whatever they believe about who
-// leads, whatever their clocks say, and however late their beats are; as long as no node leads of which another that leads has not heard
-// for silentFor, nor anybody whom that one hears; and no process ends with leases of consumers in a shard that then has no leader for silentFor.
+// Invariant: at any time the leases that nodes have taken of a topic are together no more than its
+// limit, whichever leaders they believe in, with any clocks, and with heartbeats of any delay; as
+// long as no node leads of which another that leads has not heard for silentFor, nor any node that
+// the other hears; and no process ends with leases of consumers in a shard that then has no leader
+// for silentFor.
 //
 // Methods may be called from any goroutine. Nothing here reads a clock.
 type Shares struct {
@@ -53,22 +62,23 @@ type Shares struct {
 	looked time.Duration
 	begun  bool          // it has looked
 	unsure time.Duration // so long yet
-	fresh  time.Duration // until then what this node may take is its own, unless it is heard again
+	// Until then the leases that this node may take are its own, unless it is heard again.
+	fresh  time.Duration
 	parts  map[timer.TopicID]*part
 	others map[uint64]*other
 }
 
-// part is what this node has of one topic's leases at once.
+// part is this node's part of one topic's leases at once.
 type part struct {
 	topic  *timer.Topic
 	limit  int
-	target int    // what it should have
-	told   int    // what it said that it may come to
+	target int    // the part that it should have
+	told   int    // the part that it said that it may come to
 	since  uint64 // the first Says with that, or more
-	may    int    // what it may have
+	may    int    // the part that it may have
 }
 
-// other is what another node says.
+// other is the latest report of another node.
 type other struct {
 	process uint64
 	seq     uint64
@@ -85,14 +95,16 @@ type other struct {
 	parts   map[timer.TopicID]int
 }
 
-// Says is what a node says of its parts, in each beat.
+// Says is a node's report of its parts, in each heartbeat.
 type Says struct {
 	Seq    uint64 // grows from one to the next, over all its processes
 	WallMs int64
-	Heard  []Heard // what it has heard last, of those that it hears
+	Heard  []Heard // the latest report of each node that it hears
 	Parts  []Part  // by topic, in rising order
-	Unsure bool    // its process has just begun: consumers may have leases from the one before, which nobody counts yet
-	Untold bool    // it says nothing of these: a node of an older kind
+	// Its process has just begun: consumers may have leases from the one before, which nobody
+	// counts yet.
+	Unsure bool
+	Untold bool // it says nothing of these: a node of an older kind
 }
 
 // Heard is the last Says that was heard of a node.
@@ -104,16 +116,17 @@ type Part struct {
 	Leases int
 }
 
-// Observation is what Look looks at.
+// Observation is the input of Look.
 type Observation struct {
 	Now    time.Duration // monotonic
 	WallMs int64
 	Shards int
-	Leads  map[uint64]int64        // how many shards each node leads, as far as is known
-	Mine   []timer.ShardID         // what this node leads
-	Others []uint64                // the cluster's other nodes
-	Topics []*timer.Topic          // those with a Concurrency
-	Held   func(timer.TopicID) int // leases of this node. Called without a lock: Concurrency may be called meanwhile
+	Leads  map[uint64]int64 // how many shards each node leads, as far as is known
+	Mine   []timer.ShardID  // the shards that this node leads
+	Others []uint64         // the cluster's other nodes
+	Topics []*timer.Topic   // those with a Concurrency
+	// Leases of this node. Called without a lock: Concurrency may be called meanwhile.
+	Held func(timer.TopicID) int
 }
 
 // NewShares is for a node's so-many-th process.
@@ -165,7 +178,7 @@ func (s *Shares) alone() bool {
 	return true
 }
 
-// Look takes stock, and says what is to be said now.
+// Look takes stock, and gives the report that is to be sent now.
 func (s *Shares) Look(st *Observation) Says {
 	s.mu.Lock()
 	s.take(st)
@@ -184,7 +197,8 @@ func (s *Shares) Look(st *Observation) Says {
 	}
 	s.mu.Unlock()
 
-	// What is held is counted after nothing above the target can be taken any more: so it is no less than what is held later.
+	// Leases are counted once none above the target can be taken any more: so the count is no less
+	// than any later one.
 	held := make([]int, len(st.Topics))
 	for i, t := range st.Topics {
 		held[i] = st.Held(t.ID)
@@ -219,7 +233,8 @@ func (s *Shares) Look(st *Observation) Says {
 	return says
 }
 
-// take notes how things stand: who is there, and silent; who leads; which topics have a limit no more.
+// take notes the state of things: the nodes that are there, and the silent ones; the leaders; the
+// topics that have a limit no more.
 func (s *Shares) take(st *Observation) {
 	passed := min(max(0, st.Now-s.looked), longestLook)
 	if !s.begun {
@@ -235,7 +250,8 @@ func (s *Shares) take(st *Observation) {
 	for id, o := range s.others {
 		o.lost += passed
 		if o.silence += passed; o.silence >= silentFor && !slices.Contains(st.Others, id) {
-			delete(s.others, id) // before that it may be a member already: this node hears that later than others
+			// Before that it may be a member already: this node hears that later than others.
+			delete(s.others, id)
 		}
 	}
 	for _, o := range s.others {
@@ -257,7 +273,8 @@ func (s *Shares) take(st *Observation) {
 	}
 }
 
-// turnAt is whose turn it is, by the clock of the first that leads: so one clock that is off shifts it for all.
+// turnAt is whose turn it is, by the clock of the first that leads: so one clock that is off shifts
+// it for all.
 func (s *Shares) turnAt(st *Observation, ahead int64) int64 {
 	ms := st.WallMs
 	if len(s.view.nodes) > 0 {
@@ -268,7 +285,8 @@ func (s *Shares) turnAt(st *Observation, ahead int64) int64 {
 	return (max(ms, 0) + ahead) / turnMs
 }
 
-// refresh works out how long this node can know that others heed what it said: as long as one of them has heard it lately, or there is none.
+// refresh works out how long this node can know that others heed its report: as long as one of them
+// has heard it lately, or there is none.
 func (s *Shares) refresh(now time.Duration) {
 	if s.fresh > 0 && now > s.fresh { // they may have taken its parts for free since
 		s.startOver()
@@ -293,8 +311,9 @@ func (s *Shares) saidAt(seq uint64) (time.Duration, bool) {
 	return s.sent[seq%sentKept], true
 }
 
-// confirm lets a part go up by what the others leave over, if they say so knowing of it. Nor does it go up while consumers
-// may have leases from this node's process before, which took them of the part that nobody else may have meanwhile.
+// confirm lets a part go up by the rest that the others leave, if they say so knowing of it. Nor
+// does it go up while consumers may have leases from this node's process before, which took them of
+// the part that no other node may have meanwhile.
 func (s *Shares) confirm(p *part, now time.Duration) {
 	if s.unsure > 0 && !s.alone() {
 		return
@@ -312,7 +331,8 @@ func (s *Shares) confirm(p *part, now time.Duration) {
 			}
 			continue
 		case o.heard[s.self] < p.since:
-			// It may be deaf to this node, and then is silent for it: it goes up no more itself while others hear this node.
+			// It may be deaf to this node, and then is silent for it: it goes up no more itself
+			// while others hear this node.
 			at, ok := s.saidAt(p.since)
 			if _, hears := o.heard[s.self]; hears || ok && now-at < silentFor {
 				return
@@ -323,7 +343,7 @@ func (s *Shares) confirm(p *part, now time.Duration) {
 	p.may = max(p.may, min(p.target, left))
 }
 
-// Hear takes what another node says.
+// Hear takes the report of another node.
 func (s *Shares) Hear(now time.Duration, from uint64, says *Says) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -363,7 +383,7 @@ func (s *Shares) found(o *other, seq uint64) {
 	o.word, o.lost, o.free = max(o.word, seq), 0, false
 }
 
-// startOver gives up what this node may take, until all have heard of it anew.
+// startOver gives up this node's parts, until all have heard of it anew.
 func (s *Shares) startOver() {
 	for _, p := range s.parts {
 		p.may, p.since = 0, s.seq+1

@@ -10,7 +10,8 @@ import (
 	"carillon/timer"
 )
 
-// TestShareSums: the nodes' parts of a limit are never more than the whole, and everybody gets something, in time.
+// TestShareSums: the nodes' parts of a limit are never more than the whole, and everybody gets
+// something, in time.
 func TestShareSums(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -56,7 +57,8 @@ func TestShareSums(t *testing.T) {
 	}
 }
 
-// TestRateByTurns: nodes that have fewer at once than there are nodes bring the whole rate all the same, slow or fast, and no more than it.
+// TestRateByTurns: nodes that have fewer at once than there are nodes bring the whole rate all the
+// same, slow or fast, and no more than it.
 func TestRateByTurns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -102,8 +104,8 @@ func sum64(m map[uint64]int64) (n int64) {
 	return n
 }
 
-// limitModel is some nodes that share a limit: each believes what it likes of who leads what, takes leases as it may, and hears of the others late or
-// never.
+// limitModel is some nodes that share a limit: each has its own belief about the leaders, takes
+// leases as it may, and hears of the others late or never.
 type limitModel struct {
 	t      *testing.T
 	random *rand.Rand
@@ -145,7 +147,7 @@ func newParish(t *testing.T, seed uint64, nodes, limit int) *limitModel {
 	return v
 }
 
-// agree has all nodes know the same of who leads what, or each something else.
+// agree gives all nodes the same view of the leaders, or each another one.
 func (v *limitModel) agree(same bool) {
 	leads := map[uint64]int64{}
 	for i, n := range v.nodes {
@@ -194,7 +196,7 @@ func (v *limitModel) beat(n *household) {
 	}
 }
 
-// pass lets so much time go by; nodes take what they may.
+// pass lets so much time go by; nodes take the leases that they may.
 func (v *limitModel) pass(d time.Duration) (taken map[uint64]int) {
 	v.t.Helper()
 	taken = map[uint64]int{}
@@ -237,8 +239,8 @@ func (v *limitModel) describe() (text string) {
 	return text
 }
 
-// TestTheFirstLookEndsNoSilence: how long the others have been silent is counted from a process's first look on. What its clock showed then says
-// nothing of them.
+// TestTheFirstLookEndsNoSilence: how long the others have been silent is counted from a process's
+// first look on. The time that its clock showed then says nothing of them.
 func TestTheFirstLookEndsNoSilence(t *testing.T) {
 	for _, starts := range []uint32{1, 2} {
 		v := newParish(t, 1, 2, 4)
@@ -258,8 +260,9 @@ func TestTheFirstLookEndsNoSilence(t *testing.T) {
 	}
 }
 
-// TestPassedLeasesAreTheOthers: of a lease that went with a leadership the part of who took it goes down, and comes up again only by what the others
-// leave over, said after they have heard of that.
+// TestPassedLeasesAreTheOthers: when a lease went with a leadership, the part of the node that took
+// it goes down, and comes up again only by the rest that the others leave, said after they have
+// heard of that.
 func TestPassedLeasesAreTheOthers(t *testing.T) {
 	v := newParish(t, 1, 2, 1)
 	a, b := v.nodes[0], v.nodes[1]
@@ -270,7 +273,8 @@ func TestPassedLeasesAreTheOthers(t *testing.T) {
 	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
 		t.Fatalf("who leads all may have %d", got)
 	}
-	b.open = []time.Duration{v.now + 3*time.Second} // a lease that it has found in a shard that it leads now
+	// A lease that it has found in a shard that it leads now.
+	b.open = []time.Duration{v.now + 3*time.Second}
 	a.shares.Abandoned(v.topic.ID)
 	for end := b.open[0]; v.now < end; {
 		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 0 {
@@ -285,8 +289,9 @@ func TestPassedLeasesAreTheOthers(t *testing.T) {
 	}
 }
 
-// TestThePartOfAProcessThatHasJustBegun: consumers may have leases of the process before, which nobody counts until its shards have a leader: while it says
-// so, nobody takes what it leaves over. Found by the simulator.
+// TestThePartOfAProcessThatHasJustBegun: consumers may have leases of the process before, which
+// nobody counts until its shards have a leader: while it says so, no node takes the rest that it
+// leaves. Found by the simulator.
 func TestThePartOfAProcessThatHasJustBegun(t *testing.T) {
 	v := newParish(t, 1, 2, 1)
 	a, b := v.nodes[0], v.nodes[1]
@@ -315,8 +320,9 @@ func TestThePartOfAProcessThatHasJustBegun(t *testing.T) {
 	}
 }
 
-// TestThePartOfTheProcessBefore: a consumer has a lease of a node's process before, in a shard that nobody leads yet. The
-// next process does not take the same part once more for another shard. Found by the simulator.
+// TestThePartOfTheProcessBefore: a consumer has a lease of a node's process before, in a shard that
+// nobody leads yet. The next process does not take the same part once more for another shard. Found
+// by the simulator.
 func TestThePartOfTheProcessBefore(t *testing.T) {
 	v := newParish(t, 1, 2, 1)
 	a, b := v.nodes[0], v.nodes[1]
@@ -343,8 +349,8 @@ func TestThePartOfTheProcessBefore(t *testing.T) {
 	}
 }
 
-// TestThePartOfLeasesThatLast: a node whose part goes down says so only when it has no more leases than that, and nobody takes what it still has. Found
-// by the simulator.
+// TestThePartOfLeasesThatLast: a node whose part goes down says so only when it has no more leases
+// than that, and no other takes those that it still has. Found by the simulator.
 func TestThePartOfLeasesThatLast(t *testing.T) {
 	v := newParish(t, 1, 2, 1)
 	a, b := v.nodes[0], v.nodes[1]
@@ -352,7 +358,8 @@ func TestThePartOfLeasesThatLast(t *testing.T) {
 	for range 30 {
 		v.quiet(250 * time.Millisecond)
 	}
-	b.open = []time.Duration{v.now + 7*time.Second} // a consumer's, which it counts on when it leads no more
+	// A consumer's, which it counts on when it leads no more.
+	b.open = []time.Duration{v.now + 7*time.Second}
 	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
 	for end := b.open[0]; v.now < end; v.quiet(250 * time.Millisecond) {
 		if x, y := a.shares.Concurrency(v.topic, 1, v.now), b.shares.Concurrency(v.topic, 1, v.now); x != 0 || y != 0 && v.now > end-6*time.Second {
@@ -367,12 +374,13 @@ func TestThePartOfLeasesThatLast(t *testing.T) {
 	}
 }
 
-// TestThePartOfWhoIsHeardByAnother: a node's part is nobody's only when for silentFor it has said nothing that was heard by this node, or by
-// one that this one hears. Found by the simulator.
+// TestThePartOfWhoIsHeardByAnother: a node's part is nobody's only when for silentFor it has said
+// nothing that was heard by this node, or by one that this one hears. Found by the simulator.
 func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
 	for _, tc := range []struct {
-		name         string
-		muteAt, free time.Duration // a falls silent for b at once, for c after a while; from when on b may have its part
+		name string
+		// A falls silent for b at once, for c after a while; from when on b may have its part.
+		muteAt, free time.Duration
 	}{
 		{"one that another heard until now", 8 * time.Second, 8*time.Second + silentFor},
 		{"one that nobody heard", 0, silentFor},
@@ -425,8 +433,8 @@ func (v *limitModel) quiet(d time.Duration) {
 	v.now += d
 }
 
-// TestSharesThroughTrouble: whatever nodes believe of each other, together they keep to the limit; and once they agree, each that leads
-// something comes to its part.
+// TestSharesThroughTrouble: with any beliefs of each other, nodes together keep to the limit; and
+// once they agree, each that leads something comes to its part.
 func TestSharesThroughTrouble(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

@@ -6,7 +6,7 @@ import (
 	"carillon/timer"
 )
 
-// shareView is who leads how many shards, as one node knows it.
+// shareView is how many shards each node leads, as one node knows it.
 type shareView struct {
 	shards int
 	nodes  []uint64 // those that lead any, by id
@@ -39,8 +39,8 @@ func (v *shareView) share(t *timer.Topic) float64 {
 	return float64(v.leads[v.me]) / float64(v.shards)
 }
 
-// rate is this node's part of a topic's rate in a turn: what its shards are of all; or, with fewer at once than nodes that lead, all of one at
-// once in its turn, and nothing in others'.
+// rate is this node's part of a topic's rate in a turn: the share of its shards; or, with fewer at
+// once than nodes that lead, all of one at once in its turn, and nothing in others'.
 func (v *shareView) rate(t *timer.Topic, turn int64) (perSecond float64, burst int) {
 	r := &t.Policy.Rate
 	burst = v.units(t, r.Burst, turn)
@@ -93,8 +93,9 @@ func (v *shareView) unitsOf(node int, t *timer.Topic, n int, turn int64) int {
 	return int(own)
 }
 
-// hasTurn says whether one of the n units of a topic is a node's in a turn. The order shifts from round to round, so that leases that last as
-// long as some turns do not keep the same nodes out for ever.
+// hasTurn says whether one of the n units of a topic is a node's in a turn. The order shifts from
+// round to round, so that leases that last as long as some turns do not keep the same nodes out for
+// ever.
 func (v *shareView) hasTurn(node int, t *timer.Topic, n int, turn int64) bool {
 	nodes := int64(len(v.nodes))
 	first := (turn%nodes*int64(n) + turn/nodes + int64(t.ID)) % nodes

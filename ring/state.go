@@ -17,7 +17,7 @@ const (
 	MaxReplicas = 7
 )
 
-// Why a command about the cluster is refused. What is wrapped in them says more.
+// Why a command about the cluster is refused. Errors that wrap them say more.
 var (
 	ErrNotFounded   = errors.New("the cluster is not founded yet")
 	ErrFounded      = errors.New("there is a cluster already")
@@ -25,7 +25,8 @@ var (
 	ErrBadCluster   = errors.New("no cluster can be founded so")
 	ErrTooManyNodes = errors.New("there are as many nodes as a cluster takes")
 	ErrUnknownNode  = errors.New("no such node")
-	ErrStale        = errors.New("the node's data directory is an older copy of what it was") // Register by a process that is older than one known
+	// Register by a process that is older than one known.
+	ErrStale        = errors.New("the node's data directory is an older copy of what it was")
 	ErrRemoved      = errors.New("the node was removed from the cluster; it can only return with an empty data directory")
 	ErrNameTaken    = errors.New("another node has this name")
 	ErrLastNode     = errors.New("there would be no node left")
@@ -37,8 +38,9 @@ var (
 	ErrMoving       = errors.New("the shard is being moved already")
 )
 
-// State is the state machine of the meta group, and the copy of it that this node reads. It implements shard.Machine.
-// Apply, Save and Load belong to one goroutine; the readers may be anybody.
+// State is the state machine of the meta group, and the copy of it that this node reads. It
+// implements shard.Machine. Apply, Save and Load belong to one goroutine; the readers may be
+// anybody.
 type State struct {
 	*Topics
 
@@ -49,8 +51,8 @@ type State struct {
 	cluster cluster
 }
 
-// cluster is what State holds beside the topics. Slices that are handed out are never written again, but for rows,
-// whose elements are replaced under the lock.
+// cluster is the part of State beside the topics. Slices that are handed out are never written
+// again, but for rows, whose elements are replaced under the lock.
 type cluster struct {
 	id       string // empty: not founded
 	shards   int
@@ -65,7 +67,8 @@ type cluster struct {
 	nodeSum, rowSum uint64 // of the hashes of nodes, those removed too, and of rows; see State.Hash
 }
 
-// NewState is empty. changed is told of changes of topics, placed of those of nodes and rows; either may be nil.
+// NewState is empty. changed is told of changes of topics, placed of those of nodes and rows;
+// either may be nil.
 func NewState(changed, placed func()) *State {
 	if placed == nil {
 		placed = func() {}
@@ -73,7 +76,8 @@ func NewState(changed, placed func()) *State {
 	return &State{Topics: NewTopics(changed), placed: placed, cluster: cluster{nodes: map[uint64]Node{}}}
 }
 
-// Cluster is the cluster's id, its number of timer shards, and how many replicas each should have. The id is empty before Found.
+// Cluster is the cluster's id, its number of timer shards, and how many replicas each should have.
+// The id is empty before Found.
 func (s *State) Cluster() (id string, shards, replicas int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -109,9 +113,10 @@ func (s *State) Node(id uint64) (Node, bool) {
 	return n, ok
 }
 
-// Outdated says why a process of a node is not its newest, an ErrStale; nil: nothing newer is known. Whoever is asked by a node that has a vote
-// must ask this before it is heard: where an older copy of a data directory was put back, what it has voted and acknowledged since is forgotten
-// there, and the cluster's record alone tells.
+// Outdated says why a process of a node is not its newest, an ErrStale; nil: nothing newer is
+// known. A node that hears from a voter must ask this before it listens: where an older copy of a
+// data directory was put back, the votes and acknowledgements since then are forgotten there, and
+// the cluster's record alone tells.
 func (s *State) Outdated(id uint64, starts uint32) error {
 	if n, ok := s.Node(id); ok {
 		return n.Outdates(starts)
@@ -126,7 +131,8 @@ func (s *State) NodeNamed(name string) (Node, bool) {
 	return s.cluster.named(name)
 }
 
-// Awaits says whether a group still has, or wants, a replica on a node that was removed and whose name this one has now.
+// Awaits says whether a group still has, or wants, a replica on a node that was removed and whose
+// name this one has now.
 func (s *State) Awaits(n Node) (group timer.ShardID, yes bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -143,7 +149,8 @@ func (s *State) Row(group timer.ShardID) (Assignment, bool) {
 	return s.cluster.rows[group], true
 }
 
-// Rows is a copy of all placement: the meta group's row, then the timer shards'. What the rows point to is shared.
+// Rows is a copy of all placement: the meta group's row, then the timer shards'. The arrays behind
+// the rows are shared.
 func (s *State) Rows() []Assignment {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -160,7 +167,8 @@ func (s *State) View() View {
 // Apply implements shard.Machine; the result is a Reply. An error is shard.ErrNewer.
 func (s *State) Apply(nowMs int64, data []byte) (any, error) {
 	c, err := decodeCommand(data)
-	if errors.Is(err, ErrMalformed) { // it can only be of before commands were checked when they are proposed
+	// It can only be of before commands were checked when they are proposed.
+	if errors.Is(err, ErrMalformed) {
 		return Reply{Err: err}, nil
 	}
 	if err != nil {
@@ -225,7 +233,8 @@ func (c *cluster) removed() []Node {
 	return out
 }
 
-// put publishes a node. The list of those present is made anew: the old one may be in others' hands.
+// put publishes a node. The list of those present is made anew: the old one may be in others'
+// hands.
 func (c *cluster) put(n Node) {
 	if old, ok := c.nodes[n.ID]; ok {
 		c.nodeSum -= hashNode(&old)

@@ -8,7 +8,8 @@ import (
 	"carillon/timer"
 )
 
-// FoundCommand founds a cluster, with the placement laid out: whoever applies it later, whatever its build, has the same rows.
+// FoundCommand founds a cluster, with the placement laid out: every node that applies it later, of
+// any build, has the same rows.
 func FoundCommand(clusterID string, shards, replicas int, nodes []Node) Command {
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
@@ -41,8 +42,8 @@ func targetNodes(nodes []Node) []TargetNode {
 	return out
 }
 
-// found makes the cluster. Repeated by the same cluster it changes nothing and is no error: the proposer may not have
-// heard that it took effect.
+// found makes the cluster. Repeated by the same cluster it changes nothing and is no error: the
+// proposer may not have heard that it took effect.
 func (c *cluster) found(nowMs int64, cmd *Command) Reply {
 	if c.id != "" {
 		if c.id == cmd.ClusterID {
@@ -112,7 +113,8 @@ func firstRows(cmd *Command) ([]Assignment, error) {
 	return rows, nil
 }
 
-// firstMetaRow lets as many nodes vote as MetaVoters says, in as many zones as can be; the others learn.
+// firstMetaRow lets as many nodes vote as MetaVoters says, in as many zones as can be; the others
+// learn.
 func firstMetaRow(nodes []Node) Assignment {
 	voters := metaRanks(targetNodes(nodes), MetaVoters(len(nodes)))
 	var learners []uint64
@@ -125,8 +127,9 @@ func firstMetaRow(nodes []Node) Assignment {
 	return Assignment{Group: MetaGroup, Epoch: 1, Replicas: replicasOn(voters, learners), Settled: true}
 }
 
-// MetaVoters is how many of so many nodes vote in the meta group: all up to three, then three, and five of five or more.
-// An even number above two would bear no more failures than the odd one below.
+// MetaVoters is how many of so many nodes vote in the meta group: all up to three, then three, and
+// five of five or more. An even number above two would bear no more failures than the odd one
+// below.
 func MetaVoters(nodes int) int {
 	switch {
 	case nodes <= 3:
@@ -138,7 +141,8 @@ func MetaVoters(nodes int) int {
 	}
 }
 
-// setReplicas changes how many replicas each shard should have. The rows follow one replica at a time: that is the controller's.
+// setReplicas changes how many replicas each shard should have. The rows follow one replica at a
+// time: that is the controller's.
 func (c *cluster) setReplicas(_ int64, cmd *Command) Reply {
 	switch {
 	case c.id == "":
@@ -164,8 +168,9 @@ func (c *cluster) place(_ int64, cmd *Command) Reply {
 	for _, r := range cmd.To {
 		n, ok := c.nodes[r.Node]
 		switch {
-		case row.Names(r.Node): // what is there may stay until it can go
-		case row.Needs(r.Node) && ok && n.State != NodeRemoved: // and what has not gone yet may come back
+		case row.Names(r.Node): // replicas that are there may stay until they can go
+		case row.Needs(r.Node) && ok && n.State != NodeRemoved:
+			// And a replica that has not gone yet may come back.
 		case !ok || n.State == NodeRemoved:
 			return Reply{Row: row, Err: fmt.Errorf("%w: %d", ErrUnknownNode, r.Node)}
 		case !n.holds() && !r.Learner:
@@ -191,7 +196,8 @@ func (c *cluster) settled(_ int64, cmd *Command) Reply {
 	return Reply{Row: row}
 }
 
-// rowAt is a copy of the row that a command is about; it is there beside ErrEpoch too, for the proposer to see.
+// rowAt is a copy of the row that a command is about; it is there beside ErrEpoch too, for the
+// proposer to see.
 func (c *cluster) rowAt(cmd *Command) (*Assignment, error) {
 	if c.id == "" {
 		return nil, ErrNotFounded

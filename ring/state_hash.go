@@ -9,9 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// Hash is of all that a snapshot has: equal on all replicas that applied the same entries. It is
-// made of sums that every change keeps up to date, and takes the same time whatever the state
-// holds.
+// Hash covers all that a snapshot has: equal on all replicas that applied the same entries. It is
+// made of sums that every change keeps up to date, and takes the same time for a state of any size.
 func (s *State) Hash() uint64 {
 	s.Topics.mu.RLock()
 	lastID, topics := s.lastID, s.sum
@@ -55,7 +54,7 @@ func hashRow(r *Assignment) uint64 {
 	return h.sum64()
 }
 
-// stateHash gathers what is hashed. Everything has a length, or its length before it.
+// stateHash gathers the bytes that are hashed. Everything has a length, or its length before it.
 type stateHash struct {
 	b    []byte
 	room [512]byte // most need no more
@@ -133,7 +132,8 @@ func (h *stateHash) topic(t *timer.Topic) {
 		int64(p.DestinationConcurrency), p.HistoryMs, p.DeadRetentionMs)
 	h.list(len(p.Secrets), p.Secrets == nil)
 	h.texts(p.Secrets...)
-	if p.CloudEvents || len(p.SigningKeys) > 0 { // topics from before there were these have the hash that they had
+	// Topics from before there were these have the hash that they had.
+	if p.CloudEvents || len(p.SigningKeys) > 0 {
 		h.flags(p.CloudEvents)
 		h.list(len(p.SigningKeys), false)
 		for _, key := range p.SigningKeys {

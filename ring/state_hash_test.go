@@ -69,7 +69,7 @@ type savedWhole struct {
 	Cluster *savedCluster
 }
 
-// stateOf is a State that holds just what was saved.
+// stateOf is a State that holds just the saved values.
 func stateOf(saved *savedWhole) *State {
 	s := NewState(nil, nil)
 	c := saved.Cluster
@@ -82,7 +82,7 @@ func stateOf(saved *savedWhole) *State {
 	return s
 }
 
-// Whatever a snapshot has is in the hash, today's fields and tomorrow's.
+// Every field of a snapshot is in the hash, today's fields and tomorrow's.
 func TestHashIsOfAllThatIsSaved(t *testing.T) {
 	var saved savedWhole
 	fill(reflect.ValueOf(&saved).Elem())

@@ -8,7 +8,8 @@ import (
 	"carillon/timer"
 )
 
-// register lets a node join, or takes what is new about one that is known. It places nothing: that is the controller's.
+// register lets a node join, or takes the changes of one that is known. It places nothing: that is
+// the controller's.
 func (c *cluster) register(nowMs int64, cmd *Command) Reply {
 	if c.id == "" {
 		return Reply{Err: ErrNotFounded}
@@ -60,7 +61,8 @@ func (c *cluster) register(nowMs int64, cmd *Command) Reply {
 		c.bury(nowMs, other)
 	}
 	c.put(n)
-	c.agree() // not before: the one whose name it takes may have been the only one of the level before
+	// Not before: the one whose name it takes may have been the only one of the level before.
+	c.agree()
 	return Reply{Node: &n, Created: !ok}
 }
 
@@ -95,7 +97,8 @@ func (c *cluster) setState(nowMs int64, cmd *Command) Reply {
 	return Reply{Node: &n}
 }
 
-// remove ends a node's membership. What it held is moved by the controller, as far as others are there.
+// remove ends a node's membership. The controller moves its replicas, as far as other nodes are
+// there.
 func (c *cluster) remove(nowMs int64, cmd *Command) Reply {
 	n, ok := c.nodes[cmd.NodeID]
 	switch {
@@ -135,10 +138,12 @@ func (c *cluster) needed(node uint64) error {
 	return nil
 }
 
-// survives is ErrMajority with the first group that could be left without a majority of its replicas, were a node gone for good: nobody could give it
-// others then, and what it has would be lost. Nodes that the meta group's leader does not hear do not count as there.
+// survives is ErrMajority with the first group that could be left without a majority of its
+// replicas, were a node gone for good: no command could give it others then, and its timers would
+// be lost. Nodes that the meta group's leader does not hear do not count as there.
 //
-// Nobody but the group knows how far a move of it is. Until it is settled it can do without a replica that this very move makes, and without no other.
+// Nobody but the group knows how far a move of it is. Until it is settled it can do without a
+// replica that this very move makes, and without no other.
 func (c *cluster) survives(node uint64, heard []uint64) error {
 	there := func(id uint64) bool {
 		n, known := c.nodes[id]
@@ -165,7 +170,8 @@ func (c *cluster) survives(node uint64, heard []uint64) error {
 	return nil
 }
 
-// awaits says whether a group still has, or wants, a replica on a node that has gone and whose name another has now: that one is to fill its place first.
+// awaits says whether a group still has, or wants, a replica on a node that has gone and whose name
+// another has now: that one is to fill its place first.
 func (c *cluster) awaits(node Node) (group timer.ShardID, yes bool) {
 	for i := range c.rows {
 		r := &c.rows[i]

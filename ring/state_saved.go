@@ -14,8 +14,8 @@ import (
 	"carillon/timer"
 )
 
-// stateVersion is what is written. Up to version 2 a snapshot is one object; version 1 had the
-// topics only.
+// stateVersion is the version that is written. Up to version 2 a snapshot is one object; version 1
+// had the topics only.
 const (
 	stateVersion = 3
 	oneObject    = 2
@@ -69,14 +69,15 @@ type saving struct {
 	nodes  []Node
 	rows   []Assignment
 	stage  int
-	// The sums of what is written, and what they should be: memory may have changed by itself.
+	// The sums of the written values, and the sums that they should have: memory may have changed
+	// by itself.
 	sums, want savedSums
 	buf        bytes.Buffer
 	lines      *json.Encoder
 }
 
-// BeginSave implements shard.Machine. It copies what is not a topic: of 100,000 topics it takes
-// what one takes.
+// BeginSave implements shard.Machine. It copies all but the topics: it takes as long with 100,000
+// topics as with one.
 func (s *State) BeginSave() shard.Saving {
 	v := &saving{hash: s.Hash(), head: savedHead{Version: stateVersion}}
 	v.lines = json.NewEncoder(&v.buf)
@@ -121,7 +122,7 @@ func (v *saving) Next(dst []byte, budget int) (out []byte, done bool) {
 	return append(dst, v.buf.Bytes()...), done
 }
 
-// line is what comes next; nil: nothing of that kind is left.
+// line is the next line; nil: none of that kind is left.
 func (v *saving) line() (line any, last bool) {
 	switch v.stage {
 	case 0:
@@ -226,7 +227,7 @@ func readState(r io.Reader) (saved savedState, hash uint64, err error) {
 	}
 }
 
-// Replace implements shard.Machine: what Read returned is the state.
+// Replace implements shard.Machine: the value of Read becomes the state.
 func (s *State) Replace(state any) {
 	parts := state.(*savedParts)
 	s.Topics.replace(parts.topics)

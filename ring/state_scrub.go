@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// stateScrub is a walk over the topics that makes their sum anew: what memory has changed by
-// itself shows as a sum that is another than the one which the changes have kept.
+// stateScrub is a walk over the topics that makes their sum anew: a change that memory made by
+// itself shows as a sum that differs from the one that commands have kept.
 type stateScrub struct {
 	walk      topicWalk
 	want, sum uint64
@@ -16,7 +16,7 @@ type stateScrub struct {
 // Scrub implements shard.Machine.
 func (s *State) Scrub(budget int) (done, sound bool) {
 	defer func() {
-		if recover() != nil { // what is damaged may lead anywhere
+		if recover() != nil { // a damaged value may lead anywhere
 			s.scrub, done, sound = nil, true, false
 		}
 	}()
@@ -44,7 +44,7 @@ func (s *State) clusterIsSound() bool {
 	return nodes == s.cluster.nodeSum && rows == s.cluster.rowSum
 }
 
-// sums are what nodeSum and rowSum should be.
+// sums gives the right values of nodeSum and rowSum.
 func (c *cluster) sums() (nodes, rows uint64) {
 	for _, n := range c.nodes {
 		nodes += hashNode(&n)

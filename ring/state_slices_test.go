@@ -31,8 +31,8 @@ func manyTopics(tb testing.TB, n int) *State {
 	return s
 }
 
-// TestTopicList: the list is what a sorted slice would be, whatever is put and taken out, and
-// whoever holds an older one sees nothing of it.
+// TestTopicList: the list is as a sorted slice would be after any puts and removals, and the holder
+// of an older one sees nothing of them.
 func TestTopicList(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -119,7 +119,7 @@ func TestSnapshotInSlices(t *testing.T) {
 		}
 	}
 	slices.Sort(took)
-	usual := took[pieces*3/4] // the rest has to do with what else the machine does
+	usual := took[pieces*3/4] // the rest has to do with other work of the machine
 	t.Logf("%d bytes in %d slices of %s, the longest %s, all of them %s", all.Len(), pieces, usual, took[pieces-1], sum)
 	if pieces < topics/1000 || usual > sum/(time.Duration(topics)/1000) || begun > sum/10 {
 		t.Errorf("begun in %s, then %d slices of %s: the whole takes %s", begun, pieces, usual, sum)
@@ -140,7 +140,7 @@ func TestSnapshotInSlices(t *testing.T) {
 	}
 }
 
-// TestHashTakesTheSameTime: the hash of 100,000 topics takes what that of ten takes.
+// TestHashTakesTheSameTime: the hash of 100,000 topics takes no longer than that of ten.
 func TestHashTakesTheSameTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -160,8 +160,8 @@ func TestHashTakesTheSameTime(t *testing.T) {
 	}
 }
 
-// TestScrubFindsAFlippedBit: whatever bit of a topic, a node or a row changes by itself, the walk
-// over the state finds it; so does a snapshot. What commands change it does not take for that.
+// TestScrubFindsAFlippedBit: the walk over the state finds any bit of a topic, a node or a row that
+// changes by itself; so does a snapshot. It does not take the changes of commands for that.
 func TestScrubFindsAFlippedBit(t *testing.T) {
 	scrub := func(s *State) bool {
 		for {

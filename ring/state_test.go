@@ -113,7 +113,8 @@ func TestFound(t *testing.T) {
 	}
 }
 
-// TestBefore reads what a node of a build without clusters has written, log and snapshot, and founds its cluster.
+// TestBefore reads the files of a node of a build without clusters, log and snapshot, and founds
+// its cluster.
 func TestBefore(t *testing.T) {
 	s := NewState(nil, nil)
 	first := savedState{Version: 1, LastID: 1, Topics: []*timer.Topic{{ID: 1, Name: "a", Policy: timer.DefaultPolicy(), AutoCreated: true}}}
@@ -268,7 +269,8 @@ func TestNodeStates(t *testing.T) {
 			to = append(to, Replica{Node: 1, ID: ReplicaID(1, 1), Learner: true})
 		}
 		must(t, s, Command{Verb: Place, Group: g, Epoch: 1, To: to})
-		refused(t, s, ErrInUse, state(1, NodeDrained)) // it is on the way, but still has what the group needs
+		// It is on the way, but still has the vote that the group needs.
+		refused(t, s, ErrInUse, state(1, NodeDrained))
 		must(t, s, Command{Verb: Reconciled, Group: g, Epoch: 2})
 	}
 	must(t, s, state(1, NodeDrained))
@@ -321,7 +323,7 @@ func TestPlace(t *testing.T) {
 	must(t, s, Command{Verb: Reconciled, Group: 1, Epoch: 4})
 }
 
-// TestFoundersAreKnownUntilAMoveIsSettled: whatever becomes of a row, and after a restart too.
+// TestFoundersAreKnownUntilAMoveIsSettled: through all changes of a row, and after a restart too.
 func TestFoundersAreKnownUntilAMoveIsSettled(t *testing.T) {
 	s := founded(t, 1, 2, 4)
 	first, _ := s.Row(1)
@@ -367,7 +369,7 @@ func TestFoundersAreKnownUntilAMoveIsSettled(t *testing.T) {
 	}
 }
 
-// TestRowsAreValues: what a reader holds never changes.
+// TestRowsAreValues: a reader's rows never change.
 func TestRowsAreValues(t *testing.T) {
 	s := founded(t, 2, 1, 2)
 	rows, present := s.Rows(), s.Nodes()
@@ -381,7 +383,8 @@ func TestRowsAreValues(t *testing.T) {
 	}
 }
 
-// TestReadersBesideApply is for the race detector: readers see whole values while commands are applied.
+// TestReadersBesideApply is for the race detector: readers see whole values while commands are
+// applied.
 func TestReadersBesideApply(t *testing.T) {
 	s := founded(t, 4, 1, 2)
 	stop, done := make(chan struct{}), make(chan string)
@@ -443,8 +446,8 @@ func TestTombstonesAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnyCommands: whatever comes, two copies agree, one that is loaded goes on like the others, what is refused changes
-// nothing, and rows and nodes stay well formed.
+// TestAnyCommands: through any commands two copies agree, one that is loaded goes on like the
+// others, a refused command changes nothing, and rows and nodes stay well formed.
 func TestAnyCommands(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := NewState(nil, nil), NewState(nil, nil)

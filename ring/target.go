@@ -13,19 +13,20 @@ type TargetNode struct {
 	Zone string
 }
 
-// Target lays out shards 1 … groups on nodes as if there were nothing yet: element i is the nodes of shard i+1 by rank,
-// the first being the preferred leader.
+// Target lays out shards 1 … groups on nodes as if there were nothing yet: element i is the nodes
+// of shard i+1 by rank, the first being the preferred leader.
 //
-// The node of rank r is the shard's owner in the r-th salted consistent-hash ring. One that is in the row already, is full,
-// or is in a zone that the row has while others are to be had, is passed over for the next by rendezvous hashing.
-// Replicas and first ranks per node come out within 1.25 × the mean, or the mean + 1 where shards are few; only zones of
-// unequal size may prevent that. Deterministic; independent of the order of nodes.
+// The node of rank r is the shard's owner in the r-th salted consistent-hash ring. One that is in
+// the row already, is full, or is in a zone that the row has while others are to be had, is passed
+// over for the next by rendezvous hashing. Replicas and first ranks per node come out within 1.25 ×
+// the mean, or the mean + 1 where shards are few; only zones of unequal size may prevent that.
+// Deterministic; independent of the order of nodes.
 func Target(nodes []TargetNode, groups, replicas int) [][]uint64 {
 	return TargetFrom(nil, nodes, groups, replicas)
 }
 
-// TargetFrom is Target for a cluster that has a layout: what can stay stays, and only what balance asks for moves.
-// Nodes of current that are not in nodes are gone.
+// TargetFrom is Target for a cluster that has a layout: replicas that can stay stay, and only those
+// move that balance asks for. Nodes of current that are not in nodes are gone.
 func TargetFrom(current [][]uint64, nodes []TargetNode, groups, replicas int) [][]uint64 {
 	b := newLayout(nodes, groups, replicas)
 	for i := range b.rows {
@@ -69,8 +70,8 @@ type change struct {
 	from, to uint64
 }
 
-// tolerance: loads are let alone while they are within 10 % of the mean, or next to it. A node that joins so gets at
-// least nine tenths of its share and nothing moves twice for it.
+// tolerance: loads are let alone while they are within 10 % of the mean, or next to it. A node that
+// joins so gets at least nine tenths of its share and nothing moves twice for it.
 func tolerance(total, nodes int) (low, high int) {
 	floor, ceil := total/nodes, (total+nodes-1)/nodes
 	return min(floor, (9*total+10*nodes-1)/(10*nodes)), max(ceil, 11*total/(10*nodes))

@@ -27,8 +27,9 @@ func (b *layout) spread() (change, bool) {
 	return change{}, false
 }
 
-// level is a swap that takes from a node with too many replicas, or gives to one with too few. It never costs a row a zone.
-// Its ends differ by two at least: so the sum of squares falls, and no move is ever undone by another.
+// level is a swap that takes from a node with too many replicas, or gives to one with too few. It
+// never costs a row a zone. Its ends differ by two at least: so the sum of squares falls, and no
+// move is ever undone by another.
 func (b *layout) level() (change, bool) {
 	if len(b.seats) < 2 {
 		return change{}, false
@@ -79,8 +80,8 @@ func (b *layout) held() [][]int {
 	return held
 }
 
-// movable finds the row of from that best moves to another node: one that evens the first ranks too, and of those one
-// that the rings give to it.
+// movable finds the row of from that best moves to another node: one that evens the first ranks
+// too, and of those one that the rings give to it.
 func (b *layout) movable(rows []int, from, to *nodeLoad) (best int, ok bool) {
 	lead := from.leads > to.leads
 	bestScore := -1
@@ -101,8 +102,9 @@ func (b *layout) movable(rows []int, from, to *nodeLoad) (best int, ok bool) {
 	return best, bestScore >= 0
 }
 
-// lead is what evens out first ranks, by changing the order within rows alone: one row whose first cannot lead, or a chain
-// of rows that takes one first rank from a node with too many, or to one with too few, through others that stay as they are.
+// lead evens out first ranks, by changing the order within rows alone: one row whose first cannot
+// lead, or a chain of rows that takes one first rank from a node with too many, or to one with too
+// few, through others that stay as they are.
 func (b *layout) lead() []change {
 	edges := make([][]int, len(b.seats)) // rows by the seat that is first
 	total, leaders := 0, 0
@@ -161,8 +163,8 @@ func (b *layout) promote(i int) (change, bool) {
 	return change{row: i, from: b.rows[i].nodes[0], to: b.seats[best].id}, true
 }
 
-// chain searches breadth first from a seat for one that leads two fewer, when one of both is out of bounds. The chain is given
-// from its far end, so that no seat has more than it may at any moment.
+// chain searches breadth first from a seat for one that leads two fewer, when one of both is out of
+// bounds. The chain is given from its far end, so that no seat has more than it may at any moment.
 func (b *layout) chain(start int, edges [][]int, low, high int) []change {
 	via := make(map[int]change, len(b.seats))
 	prev := map[int]int{start: -1}

@@ -6,9 +6,10 @@ import (
 	"strconv"
 )
 
-// layout is the placement of all shards while steps are chosen on it: TargetFrom runs it until nothing is left to do, Plan for
-// as many steps as may be under way at once. Each step improves it, in this order of worth: more replicas, more zones,
-// more even loads. That is why it ends, and why a plan that is cut short and begun again comes to rest too.
+// layout is the placement of all shards while steps are chosen on it: TargetFrom runs it until
+// nothing is left to do, Plan for as many steps as may be under way at once. Each step improves it,
+// in this order of worth: more replicas, more zones, more even loads. That is why it ends, and why
+// a plan that is cut short and begun again comes to rest too.
 type layout struct {
 	seats []nodeLoad // by node id
 	index map[uint64]int
@@ -121,7 +122,7 @@ func (b *layout) first(i int, node uint64) {
 	}
 }
 
-// owner is who the ring of that rank gives a row to, or 0.
+// owner is the node to which the ring of that rank gives a row, or 0.
 func (b *layout) owner(i, rank int) uint64 {
 	for len(b.rings) <= rank {
 		ids := make([]uint64, len(b.seats))
@@ -136,8 +137,9 @@ func (b *layout) owner(i, rank int) uint64 {
 	return b.rings[rank][i]
 }
 
-// pick chooses who gets a new replica of a row, in the place of from or, with 0, at its end. 0: nobody can. What counts is, in
-// this order, that the node is fit, brings another zone, has room; then the ring of that rank, then rendezvous.
+// pick chooses the node that gets a new replica of a row, in the place of from or, with 0, at its
+// end. 0: none can. It prefers, in this order, a node that is fit, brings another zone, has room;
+// then the ring of that rank, then rendezvous.
 func (b *layout) pick(i int, from uint64) uint64 {
 	row := &b.rows[i]
 	_, full := tolerance(len(b.rows)*b.want, max(len(b.seats), 1))

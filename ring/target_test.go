@@ -69,8 +69,8 @@ func moved(from, to [][]uint64) int {
 	return n
 }
 
-// TestTargetBalanceAndMovement: even at 3 to 12 nodes and 16 to 1024 shards; one node more or fewer moves its share and
-// at most three tenths more.
+// TestTargetBalanceAndMovement: even at 3 to 12 nodes and 16 to 1024 shards; one node more or fewer
+// moves its share and at most three tenths more.
 func TestTargetBalanceAndMovement(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -115,7 +115,8 @@ func TestTargetIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestTargetFollowsTheRings: the layout is the rings', but where a row has the node already, it is full, or the zone is used.
+// TestTargetFollowsTheRings: the layout is the rings', but where a row has the node already, it is
+// full, or the zone is used.
 func TestTargetFollowsTheRings(t *testing.T) {
 	nodes := targets(3, 9)
 	ids := make([]uint64, 0, 9)
@@ -148,7 +149,8 @@ func TestRingOwners(t *testing.T) {
 	}
 }
 
-// TestTargetAny: whatever the nodes and zones, every row is whole, in as many zones as can be, and a second run changes nothing.
+// TestTargetAny: for any nodes and zones, every row is whole, in as many zones as can be, and a
+// second run changes nothing.
 func TestTargetAny(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 12).Draw(t, "nodes")

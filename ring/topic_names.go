@@ -2,7 +2,8 @@ package ring
 
 import "slices"
 
-// topicNames are the names of topics in order. Keeping them so costs a topic that is made or deleted some microseconds, and a listing nothing.
+// topicNames are the names of topics in order. Keeping them so costs a topic that is made or
+// deleted some microseconds, and a listing nothing.
 type topicNames []string
 
 func (n *topicNames) add(name string) {

@@ -16,7 +16,8 @@ const MaxTopics = 100_000
 // ErrTooMany is answered when a topic would be one more than MaxTopics.
 var ErrTooMany = errors.New("there are as many topics as a cluster takes; delete some first")
 
-// ErrTurn refuses to change a topic's delivery but as its shards were asked last; see docs/adr/0030.
+// ErrTurn refuses to change a topic's delivery but as its shards were asked last; see
+// docs/adr/0030.
 var ErrTurn = errors.New("the topic's delivery changes only as its shards have agreed to")
 
 // Topics is the part of State that holds the topics, and the copy of them that this node reads.
@@ -55,7 +56,8 @@ func (t *Topics) Named(name string) (*timer.Topic, bool) {
 	return v, ok
 }
 
-// Limited are the topics of which so many leases at once may be taken in the whole cluster, by id. The list is not to be changed.
+// Limited are the topics of which so many leases at once may be taken in the whole cluster, by id.
+// The list is not to be changed.
 func (t *Topics) Limited() []*timer.Topic {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,7 +149,8 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 			if !old.Closing {
 				return Reply{Topic: old, Err: timer.ErrNotEmpty}
 			}
-			// Its timers live elsewhere from here on: whoever still goes by where they were finds the topic closed.
+			// Its timers live elsewhere from here on: a request that still goes to their old place
+			// finds the topic closed.
 			t.lastID++
 			t.withdrawLocked(old)
 			next.ID, next.Closing, next.ForceClose = t.lastID, false, false

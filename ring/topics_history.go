@@ -1,6 +1,7 @@
 package ring
 
-// LongestHistory is the longest time for which any topic keeps what became of its timers, in ms; false when there is no topic.
+// LongestHistory is the longest time for which any topic keeps its ended timers, in ms; false when
+// there is no topic.
 func (t *Topics) LongestHistory() (ms int64, any bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

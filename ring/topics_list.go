@@ -11,7 +11,7 @@ import (
 const topicPage = 256
 
 // topicList is the topics in order of id. A change makes a new list, which shares all pages with
-// the old one but the page that it is in. So who holds a list walks the topics as they were, in
+// the old one but the page that it is in. So the holder of a list walks the topics as they were, in
 // pieces, while commands go on being applied.
 //
 // Invariant: no page is empty; ids rise within a page and from page to page.

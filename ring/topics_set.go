@@ -7,8 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// topicSet is topics by name, by id and in order of id, the sum of their hashes, their names in order,
-// and who has sealed their secrets.
+// topicSet is topics by name, by id and in order of id, the sum of their hashes, their names in
+// order, and the keys that sealed their secrets.
 type topicSet struct {
 	byName  map[string]*timer.Topic
 	byID    map[timer.TopicID]*timer.Topic

@@ -106,7 +106,7 @@ func TestListInOrder(t *testing.T) {
 	}
 }
 
-// The names are in order whatever becomes of topics, and counted by how they begin.
+// The names are in order through all changes of topics, and counted by how they begin.
 func TestTopicNamesAreInOrder(t *testing.T) {
 	topics := NewState(nil, nil)
 	do := func(verb Verb, name string) {

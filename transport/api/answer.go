@@ -7,8 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// answerRoom is what one answer takes of the budget of answers, from the first timer that is copied for it until it has been written. It is
-// the timer.Room of whatever the answer is made of.
+// answerRoom is what one answer takes of the budget of answers, from the first timer that is copied
+// for it until it has been written. It is the timer.Room of everything that the answer is made of.
 type answerRoom struct {
 	budget  *budget
 	address netip.Addr
@@ -41,7 +41,7 @@ func (r *answerRoom) take(n int64) bool {
 	return true
 }
 
-// giveBack takes back what a timer took that is not answered after all; then there is room again.
+// giveBack takes back the room of a timer that is not answered after all.
 func (r *answerRoom) giveBack(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +59,7 @@ func (rq *request) shardRoom() timer.Room {
 	return rq.answer
 }
 
-// answerStep is how much of the budget is taken at a time for what is being rendered.
+// answerStep is how much of the budget is taken at a time while an answer is rendered.
 const answerStep = 64 << 10
 
 // holds reports whether an answer of n bytes so far may grow on.
@@ -75,7 +75,8 @@ func (r *answerRoom) holds(n int) bool {
 	return !r.full && r.take(min(int64(n)+answerStep, r.most)-r.taken)
 }
 
-// mayAnswer refuses to begin what may have a large answer, while those that have not been read take as much memory as they may.
+// mayAnswer refuses a request that may have a large answer while unread answers take as much memory
+// as they may.
 func (rq *request) mayAnswer() *problem {
 	if !rq.route.large || !rq.s.answers.full(rq.address()) {
 		return nil
@@ -83,7 +84,8 @@ func (rq *request) mayAnswer() *problem {
 	return fail(503, "overloaded", "answers that have not been read yet take as much memory as they may")
 }
 
-// end returns what was taken, and lets nothing more be taken: an operation that nobody waits for may still be on its way.
+// end returns the room that was taken, and lets no more be taken: an operation that nobody waits
+// for may still be on its way.
 func (r *answerRoom) end() int64 {
 	if r == nil {
 		return 0
@@ -94,7 +96,8 @@ func (r *answerRoom) end() int64 {
 	return r.taken
 }
 
-// keepAnswer has the connection hold what the answer takes, and no more, until it has been written.
+// keepAnswer has the connection hold the room of the answer, and no more, until the answer has been
+// written.
 func (rq *request) keepAnswer() {
 	if rq.ctx.Response.IsBodyStream() {
 		return // it has bounds of its own
@@ -113,7 +116,8 @@ func (rq *request) keepAnswer() {
 	}
 }
 
-// written gives back what the answers before took. They are on their way once the connection is read for more.
+// written gives back the room of the answers before. They are on their way once the connection is
+// read for more.
 func (c *framedConn) written() {
 	if c.answer.Load() > 0 {
 		c.listener.answers.give(c.address, c.answer.Swap(0))

@@ -17,8 +17,8 @@ func (h *harness) large(n, size int) {
 	}
 }
 
-// A batch that changes many large timers with a few bytes is answered with as many of them as the bound allows; of the others it is said that they
-// were left out, and each operation was done.
+// A batch that changes many large timers with a few bytes is answered with as many of them as the
+// bound allows; of the others it is said that they were left out, and each operation was done.
 func TestBatchAnswerIsBounded(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.BatchAnswer = 500 << 10 })
 	h.large(20, 100<<10)
@@ -48,7 +48,7 @@ func TestBatchAnswerIsBounded(t *testing.T) {
 	h.answersTake(0)
 }
 
-// Timers that are made are answered from what came, and end with the bound as well.
+// Timers that are made are answered from the request, and end with the bound as well.
 func TestBatchAnswerOfAddsIsBounded(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.BatchAnswer = 500 << 10 })
 	var ops []string
@@ -74,7 +74,8 @@ func (h *harness) answersTake(want int64) {
 	h.await(fmt.Sprintf("answers take %d bytes", want), func() bool { return h.server.answers.used.Load() == want })
 }
 
-// A listing of large timers has all of them, page by page, each page within its bound, and holds little more than it answers.
+// A listing of large timers has all of them, page by page, each page within its bound, and holds
+// little more than it answers.
 func TestListOfLargeTimersIsWhole(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.ResponseBytes = 300 << 10 })
 	h.large(40, 100<<10)
@@ -117,8 +118,9 @@ func TestListOfLargeTimersIsWhole(t *testing.T) {
 	h.answersTake(0)
 }
 
-// Answers that nobody reads take no more than their budget, and half of it where they are one address's; small ones go on, and so do cancels. What
-// is read, or cut off, gives its part back.
+// Answers that nobody reads take no more than their budget, and half of it where they are one
+// address's; small ones go on, and so do cancels. An answer that is read, or cut off, gives its
+// part back.
 func TestUnreadAnswersShareABudget(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.AnswersBytes = 1 << 20 })
 	h.large(4, 200<<10)

@@ -6,7 +6,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Change is one change that was asked for, and what became of it: for the audit log. It holds no payload, header or token.
+// Change is one change that was asked for, and its outcome: for the audit log. It holds no payload,
+// header or token.
 type Change struct {
 	Who    string // the token's name; "-" where nobody is asked for one
 	What   string // of the route table, such as timer.add
@@ -16,11 +17,11 @@ type Change struct {
 	Count  int    // how many timers or leases it was about, where the object does not say; else 0
 }
 
-// nobody stands for who has no token.
+// nobody stands for a client without a token.
 const nobody = "-"
 
-// audit records the request, if it is for a change and may be told of: who has no token, where one is needed, could fill the log with what never
-// was.
+// audit records the request, if it is for a change and may be told of: a client without a token,
+// where one is needed, could fill the log with changes that never were.
 func (rq *request) audit(p *problem) {
 	record := rq.s.cfg.Audit
 	if record == nil || rq.route == nil || rq.route.audit == "" || rq.who == nil && rq.s.cfg.Auth != nil || rq.audited {
@@ -81,7 +82,7 @@ func (rq *request) auditor() string {
 	return rq.who.name
 }
 
-// object is what the request was about.
+// object names the topic, timer or node that the request was about.
 func (rq *request) object() string {
 	switch {
 	case strings.HasPrefix(rq.route.audit, "lease."):

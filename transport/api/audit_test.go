@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// trail is what an audit log is told.
+// trail records the changes that an audit log is told of.
 type trail struct {
 	mu   sync.Mutex
 	list []Change
@@ -23,7 +23,7 @@ func (tr *trail) record(c Change) {
 	tr.list = append(tr.list, c)
 }
 
-// since returns what came, each as "who what object status ×count", and forgets it.
+// since returns the changes that came, each as "name verb object status ×count", and forgets them.
 func (tr *trail) since() (lines []string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -41,7 +41,8 @@ func (tr *trail) since() (lines []string) {
 	return lines
 }
 
-// Every change that is asked for is told to the audit log, with who asked and what became of it; no read is, and no secret.
+// Every change that is asked for is told to the audit log, with the token's name and the outcome;
+// no read is, and no secret.
 func TestChangesAreAudited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
 	line := fmt.Sprintf("- {name: shop, sha256: \"%x\", scopes: [add, cancel, read, topics, admin], topics: [\"orders\", \"p*\"]}\n- {name: reader, sha256: \"%x\", scopes: [read], topics: [\"*\"]}\n",
@@ -116,7 +117,8 @@ func TestChangesAreAudited(t *testing.T) {
 	}
 }
 
-// Where nobody is asked for a token nobody has a name; and every route that changes anything has a word for it.
+// Where nobody is asked for a token nobody has a name; and every route that changes anything has a
+// word for it.
 func TestAuditWithoutTokens(t *testing.T) {
 	var tr trail
 	h := newHarness(t, func(c *Config) { c.Audit = tr.record })

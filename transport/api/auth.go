@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// scope is a set of what a token may do.
+// scope is the set of actions that a token may take.
 type scope uint8
 
 const (
@@ -26,13 +26,13 @@ const (
 	maxAuthHeader = 256
 )
 
-// principal is who a token stands for.
+// principal is the client that a token stands for.
 type principal struct {
 	name   string
 	sum    [sha256.Size]byte // of the token
 	scopes scope
 	topics []string // patterns
-	// prefixes are what the patterns begin with; see nextSeen.
+	// prefixes are the beginnings of the patterns; see nextSeen.
 	prefixes []string
 	quotas   [quotaKinds]*quota // nil: none
 	making   topicsMade         // of adds and pulls that make topics
@@ -52,8 +52,8 @@ func newPrincipals(list []principal) *principals {
 	return ps
 }
 
-// find is the principal of a token, nil when there is none. The time that it takes may tell something of the hashes that
-// are stored, and those tell nothing of their tokens.
+// find is the principal of a token, nil when there is none. The time that it takes may tell
+// something of the hashes that are stored, and those tell nothing of their tokens.
 func (a *Auth) find(token []byte) *principal { return a.principals.Load().bySum[sha256.Sum256(token)] }
 
 // sees reports whether the topic is the principal's; always, when the API is open.
@@ -92,7 +92,8 @@ func match(pattern, s string) bool {
 	}
 }
 
-// authenticate finds out who asks. Without a valid token nothing but the open routes can be told from nothing at all.
+// authenticate finds the principal of a request. Without a valid token nothing but the open routes
+// can be told from nothing at all.
 func (rq *request) authenticate(pat *pattern) *problem {
 	auth := rq.s.cfg.Auth
 	if auth == nil || pat != nil && pat.routes[0].scope == scopeOpen {
@@ -131,7 +132,7 @@ func (rq *request) authorise() *problem {
 	return nil
 }
 
-// notReached says of a topic that is not the token's what can be said: nothing of the topic.
+// notReached is the answer about a topic that is not the token's. It says nothing of the topic.
 func (rq *request) notReached() *problem {
 	most := min(len(rq.who.topics), 5)
 	reaches := strings.Join(rq.who.topics[:most], ", ")

@@ -33,7 +33,7 @@ type Auth struct {
 	principals atomic.Pointer[principals]
 }
 
-// LoadAuth reads an auth file: a YAML list of what parseAuth describes.
+// LoadAuth reads an auth file: a YAML list, as parseAuth describes it.
 func LoadAuth(path string) (*Auth, error) {
 	a := &Auth{path: path}
 	return a, a.Reload()
@@ -56,7 +56,8 @@ func (a *Auth) Reload() error {
 	return nil
 }
 
-// readAuth refuses a file that others can write: they would be admins. Reading it tells them names and hashes, and no token.
+// readAuth refuses a file that others can write: they would be admins. Reading it tells them names
+// and hashes, and no token.
 func readAuth(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -75,8 +76,8 @@ func readAuth(path string) ([]byte, error) {
 
 const authExample = `- {name: shop, sha256: "…", scopes: [add, read], topics: ["orders.*"]}`
 
-// parseAuth reads the list of tokens. All that is wrong is said at once, each fault with its line, and never what the file holds: it may be the wrong
-// one.
+// parseAuth reads the list of tokens. All faults are said at once, each with its line, and never
+// with the contents of the file: it may be the wrong one.
 func parseAuth(data []byte) ([]principal, error) {
 	if len(data) > maxAuthBytes {
 		return nil, fmt.Errorf("is over %d MiB", maxAuthBytes>>20)
@@ -117,7 +118,7 @@ func yamlLine(err error) string {
 	return ""
 }
 
-// authReader reads the tokens of an auth file and gathers what is wrong.
+// authReader reads the tokens of an auth file and gathers its faults.
 type authReader struct {
 	faults []error
 	lines  map[[sha256.Size]byte]int // of the hashes

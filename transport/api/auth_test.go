@@ -11,7 +11,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// authFile writes an auth file of one line per entry, "name scopes topics", the token being name's own.
+// authFile writes an auth file of one line per entry, "name scopes topics", the token being name's
+// own.
 func authFile(t *testing.T, path string, entries ...string) {
 	t.Helper()
 	var b strings.Builder
@@ -92,7 +93,7 @@ func TestTokens(t *testing.T) {
 	ask("root", "GET", "/nothing", "", 404)
 	ask("root", "POST", "/metrics", "", 405)
 
-	// Topics: what is not yours is not there, and does not come to be.
+	// Topics: to a token, a topic of others is not there, and cannot be made.
 	ask("root", "PUT", "/v1/topics/users", `{}`, 201)
 	before := h.engine.changes()
 	for _, topic := range []string{"users", "orders", "orders%2Ea%2F", "nothere", "payments", "xorders.a"} {
@@ -157,7 +158,8 @@ func TestNewTokenLine(t *testing.T) {
 	}
 }
 
-// What is wrong with an auth file is said with its line and what is expected, all of it, and without what the file holds: it may be the wrong one.
+// All faults of an auth file are said, each with its line and the expected form, and without the
+// contents of the file: it may be the wrong one.
 func TestAuthFileRefused(t *testing.T) {
 	sum := strings.Repeat("ab", 32)
 	good := `- {name: a, sha256: "` + sum + `", scopes: [read], topics: ["*"]}`
@@ -197,7 +199,8 @@ func TestAuthFileRefused(t *testing.T) {
 	}
 }
 
-// An auth file that others can write makes admins of them; it may be read by others, who learn no token.
+// An auth file that others can write makes admins of them; it may be read by others: they learn no
+// token.
 func TestAuthFileOfOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
 	authFile(t, path, `a read "*"`)

@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// What a token is made of.
+// The parts of a token.
 const (
 	tokenPrefix = "crl_"
 	tokenRandom = 32 // bytes, 43 characters of base64url
 )
 
-// Scopes are what a token may be allowed, in the order in which they are shown.
+// Scopes are all that a token may be allowed, in the order in which they are shown.
 var Scopes = []string{"add", "cancel", "read", "topics", "admin"}
 
 var scopeNames = map[string]scope{"add": scopeAdd, "cancel": scopeCancel, "read": scopeRead, "topics": scopeTopics, "admin": scopeAdmin}
 
-// TokenRule is what a token's line of the auth file says of it.
+// TokenRule is a token's line of the auth file.
 type TokenRule struct {
 	Name      string
 	Scopes    []string
@@ -44,7 +44,7 @@ func NewToken(rule TokenRule) (token, line string, err error) {
 	}
 	line = fmt.Sprintf(`- {name: %q, sha256: "%x", scopes: [%s], topics: [%s]%s}`, rule.Name, sha256.Sum256([]byte(token)),
 		strings.Join(rule.Scopes, ", "), strings.Join(topics, ", "), more)
-	if _, err := parseAuth([]byte(line)); err != nil { // what would not be taken is not made
+	if _, err := parseAuth([]byte(line)); err != nil { // a token that would be refused is not made
 		return "", "", errors.New(strings.ReplaceAll(err.Error(), "line 1: ", ""))
 	}
 	return token, line, nil

@@ -7,11 +7,13 @@ import (
 	"carillon/timer"
 )
 
-// defaultMaxTopics is how many topics a token's adds may make when its entry does not say: a tenth of what a cluster takes.
+// defaultMaxTopics is how many topics a token's adds may make when its entry does not say: a tenth
+// of the cluster's own bound.
 const defaultMaxTopics = 10_000
 
-// topicsMade bounds the topics that a token's adds and pulls make, by how many there are that it sees and that adds or pulls have made. So the
-// bound holds across nodes and restarts, and what goes away makes room; tokens that see the same topics share it.
+// topicsMade bounds the topics that a token's adds and pulls make, by how many there are that it
+// sees and that adds or pulls have made. So the bound holds across nodes and restarts, and a topic
+// that goes away makes room; tokens that see the same topics share it.
 type topicsMade struct {
 	most int
 
@@ -60,7 +62,7 @@ func (rq *request) beginTopic() bool {
 	return true
 }
 
-// widest leaves out what begins with another.
+// widest leaves out each prefix that begins with another one.
 func widest(prefixes []string) (out []string) {
 next:
 	for i, p := range prefixes {

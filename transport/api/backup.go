@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// backup streams a backup of the whole cluster. Its beginning is awaited, so that what cannot begin is a problem and no file.
+// backup streams a backup of the whole cluster. Its beginning is awaited, so that a backup that
+// cannot begin is a problem and no file.
 func (rq *request) backup() *problem {
 	s := rq.s
 	select {
@@ -59,7 +60,8 @@ func (s *Server) writeBackup(ctx context.Context, to io.Writer) (err error) {
 	return s.cfg.Engine.Backup(ctx, to)
 }
 
-// backupBody is the answer. It may take as long as it goes on: the time to write is that of each piece.
+// backupBody is the answer. It may take as long as it goes on: the time to write is that of each
+// piece.
 type backupBody struct {
 	*bufio.Reader
 	conn net.Conn

@@ -11,7 +11,8 @@ import (
 	"carillon/timer"
 )
 
-// A backup is streamed as it is made. What fails before its first byte is a problem; what fails later cuts it.
+// A backup is streamed as it is made. A failure before the first byte is a problem; a later one
+// cuts the stream.
 func TestBackupStreams(t *testing.T) {
 	h := newHarness(t)
 	h.engine.backup = func(_ context.Context, to io.Writer) error {

@@ -7,17 +7,17 @@ import (
 	"carillon/timer"
 )
 
-// operation is one line of a batch and what became of it.
+// operation is one line of a batch, with its outcome.
 type operation struct {
 	in      *timerRequest
 	verb    verb
-	problem *problem // it failed; what follows is then empty
+	problem *problem // it failed; the fields below are then empty
 	result  timer.Result
 	topic   *timer.Topic
 }
 
-// batch does many operations on timers of one topic, in order for each id. It is not atomic: a bad operation fails in
-// its place.
+// batch does many operations on timers of one topic, in order for each id. It is not atomic: a bad
+// operation fails in its place.
 func (rq *request) batch() *problem {
 	ndjson, p := rq.mediaType()
 	if p != nil {
@@ -60,7 +60,8 @@ func (rq *request) tooMany() *problem {
 	return failf(413, tooLarge, "more than %d operations", rq.s.cfg.Limits.BatchOps)
 }
 
-// readOps reads {"ops": […]}. What breaks the grammar fails the whole; any other fault, its operation.
+// readOps reads {"ops": […]}. A break of the grammar fails the whole; any other fault, its
+// operation.
 func (rq *request) readOps(body []byte) ([]operation, *problem) {
 	r := rq.readerOf(body)
 	var ops []operation
@@ -80,7 +81,8 @@ func (rq *request) readOps(body []byte) ([]operation, *problem) {
 			}
 			start := r.Pos()
 			op := rq.readOp(r)
-			if p := r.problem(); p != nil && r.Skip(start) { // what is left of this one: by its own grammar
+			// The rest of this one: by its own grammar.
+			if p := r.problem(); p != nil && r.Skip(start) {
 				op = operation{problem: p}
 			}
 			ops = append(ops, op)
@@ -117,8 +119,8 @@ func (rq *request) readLines(body []byte) ([]operation, *problem) {
 	return ops, nil
 }
 
-// readOp reads one operation and fills in its command. A fault in r means that the operation is to be dropped; one of
-// the operation as a whole goes into its place.
+// readOp reads one operation and fills in its command. A fault in r means that the operation is to
+// be dropped; one of the operation as a whole goes into its place.
 func (rq *request) readOp(r *reader) operation {
 	in := &timerRequest{}
 	r.input(in)
@@ -139,8 +141,8 @@ func (rq *request) readOp(r *reader) operation {
 	return op
 }
 
-// run does the operations: together as far as they go, but one that has to read its timer first by itself, after those
-// before it.
+// run does the operations: together as far as they go, but one that has to read its timer first by
+// itself, after those before it.
 func (rq *request) run(ops []operation, brief bool) {
 	nowMs := rq.s.nowMs()
 	from := 0
@@ -163,7 +165,8 @@ func (rq *request) run(ops []operation, brief bool) {
 	rq.runTogether(ops[from:], brief)
 }
 
-// runTogether has the prepared operations decided, those that found the topic closing once more, within bounds.
+// runTogether has the prepared operations decided, those that found the topic closing once more,
+// within bounds.
 func (rq *request) runTogether(ops []operation, brief bool) {
 	todo := make([]*operation, 0, len(ops))
 	for i := range ops {
@@ -189,7 +192,8 @@ func (rq *request) runTogether(ops []operation, brief bool) {
 func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 	send := make([]Op, 0, len(todo))
 	sent := make([]*operation, 0, len(todo))
-	var refused *problem // why the topic cannot be made: asking again for each operation would tell nothing new
+	// Why the topic cannot be made: asking again for each operation would tell nothing new.
+	var refused *problem
 	for _, op := range todo {
 		create := op.verb == vAdd || op.verb == vPut
 		if create && refused != nil {

@@ -112,7 +112,7 @@ func TestBatchLines(t *testing.T) {
 	}
 }
 
-// Strings of a command are its own: what the next requests on the connection bring does not show in it.
+// Strings of a command are its own: the next requests on the connection do not show in it.
 func TestCommandsOutliveRequests(t *testing.T) {
 	h := newHarness(t)
 	kept := make(chan *timer.Command, 1000)

@@ -17,7 +17,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// benchBody is one add as clients send it: about 200 bytes of payload, everything else from the topic.
+// benchBody is one add as clients send it: about 200 bytes of payload, everything else from the
+// topic.
 var benchBody = []byte(`{"id":"order-7700123","delay":"30m","labels":["orders"],"payload":{"order":7700123,"customer":"c-99182","items":[{"sku":"AB-1","n":2},{"sku":"CD-77","n":1}],"total":"129.90","note":"please ring twice, the bell is quiet","step":"close-if-unpaid"}}`)
 
 // noEngine answers at once, with the timer that was asked for.
@@ -50,7 +51,8 @@ func benchServer(b *testing.B) *Server {
 	return s
 }
 
-// cpuTime is what this process has used of the processors: on a machine that others use too, it says more than the clock.
+// cpuTime is the processor time that this process has used: on a machine that others use too, it
+// says more than the clock.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -105,7 +107,8 @@ func BenchmarkBatch100(b *testing.B) {
 	}
 }
 
-// One request after another on one loopback connection: adds fasthttp, the framer and the system calls of both sides.
+// One request after another on one loopback connection: adds fasthttp, the framer and the system
+// calls of both sides.
 func BenchmarkAddOverSocket(b *testing.B) {
 	s := benchServer(b)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

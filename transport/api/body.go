@@ -8,15 +8,17 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A body of more than smallBody counts against the budget of bodies, by the buffer that holds what has arrived of it, until its request is
-// answered. Smaller ones are bounded by the number of connections, and cost nothing here.
+// A body of more than smallBody counts against the budget of bodies, by the buffer that holds its
+// bytes so far, until its request is answered. Smaller ones are bounded by the number of
+// connections, and cost nothing here.
 const smallBody = 16 << 10
 
 // prefetched is how much of a body fasthttp reads before the handler is called.
 const prefetched = 8 << 10
 
-// keptBody is the largest buffer, of a request's body and of an answer's, that a connection keeps for its next request. It holds the body of a
-// batch of a hundred common timers; larger ones are made anew each time, and go with the answer.
+// keptBody is the largest buffer, of a request's body and of an answer's, that a connection keeps
+// for its next request. It holds the body of a batch of a hundred common timers; larger ones are
+// made anew each time, and go with the answer.
 const keptBody = 64 << 10
 
 // bodyLimit is the most that the route takes.
@@ -42,9 +44,10 @@ func (rq *request) announcesTooMuch() *problem {
 	return failf(413, tooLarge, "the request body is larger than %d bytes", most)
 }
 
-// receive reads the body, which fasthttp has left where it is but for its beginning: not before it is known that somebody who may sends it to
-// where it belongs. The body lives as long as anything points into it: commands carry strings and payloads out of it into the
-// engine, which may keep them longer than this request lasts.
+// receive reads the body, which fasthttp has left where it is but for its beginning: not before it
+// is known that the client may send it, and sends it to where it belongs. The body lives as long as
+// anything points into it: commands carry strings and payloads out of it into the engine, which may
+// keep them longer than this request lasts.
 func (rq *request) receive() *problem {
 	n := rq.ctx.Request.Header.ContentLength()
 	if n == 0 || n == bodyless {
@@ -81,13 +84,14 @@ func (rq *request) receive() *problem {
 	}
 }
 
-// Lengths that fasthttp gives for what has none.
+// Lengths that fasthttp gives for a body without one.
 const (
 	chunked  = -1
 	bodyless = -2
 )
 
-// growBody makes room for more, in proportion to what has arrived, as far as a body of n bytes needs it.
+// growBody makes room for more, in proportion to the bytes that have arrived, as far as a body of n
+// bytes needs it.
 func (rq *request) growBody(n int) *problem {
 	most := rq.bodyLimit()
 	if len(rq.body) > most {
@@ -110,7 +114,7 @@ func (rq *request) growBody(n int) *problem {
 	return nil
 }
 
-// broken is what became of a body that did not arrive.
+// broken says how a body failed to arrive.
 func (rq *request) broken(err error) *problem {
 	if c, ok := rq.ctx.Conn().(*framedConn); ok {
 		switch {
@@ -125,13 +129,14 @@ func (rq *request) broken(err error) *problem {
 
 func tooSlow() *problem { return fail(408, badRequest, "the request did not arrive in time") }
 
-// unread reports whether bytes of the body are still to come: then the connection cannot go on to another request.
+// unread reports whether bytes of the body are still to come: then the connection cannot go on to
+// another request.
 func (rq *request) unread() bool {
 	n := rq.ctx.Request.Header.ContentLength()
 	return !rq.received && (n == chunked || n > prefetched)
 }
 
-// address is what the client's shares are counted by.
+// address is the key by which the client's shares are counted.
 func (rq *request) address() netip.Addr {
 	if c, ok := rq.ctx.Conn().(*framedConn); ok {
 		return c.address

@@ -45,8 +45,8 @@ func lengthLine(n int) string { return fmt.Sprintf("Content-Length: %d\r\n", n) 
 
 const batchHead = "POST /v1/topics/orders/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
-// taken waits until the bodies that have arrived in part take so much. What a connection held it gives back when it has ended, a moment after its
-// client saw the end.
+// taken waits until the bodies that have arrived in part take so much. A connection gives back its
+// part when it has ended, a moment after its client saw the end.
 func (h *harness) taken(least, most int64) {
 	h.t.Helper()
 	h.await(fmt.Sprintf("bodies take %d to %d bytes", least, most), func() bool {
@@ -55,7 +55,8 @@ func (h *harness) taken(least, most int64) {
 	})
 }
 
-// A body that is announced and does not come takes nothing from others, however large and however many.
+// A body that is announced and does not come takes nothing from others, however large and however
+// many.
 func TestAnnouncedBodiesTakeNothing(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.BodiesBytes = 1 << 20 })
 	for range 64 {
@@ -67,8 +68,8 @@ func TestAnnouncedBodiesTakeNothing(t *testing.T) {
 	h.do("POST", "/v1/topics/orders/batch", `{"ops":[{"op":"cancel","id":"none"}]}`+strings.Repeat(" ", 400<<10)).want(200)
 }
 
-// All bodies that arrive share one budget, by what has arrived; half of it is the most that one address gets. What has been answered, refused or
-// cut off gives its part back.
+// All bodies that arrive share one budget, by the bytes that have arrived; half of it is the most
+// that one address gets. A request that has been answered, refused or cut off gives its part back.
 func TestBodiesShareABudget(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.BodiesBytes = 1 << 20 })
 	part := func(from string, bytes int) *probe {
@@ -127,7 +128,8 @@ func TestBodiesShareABudget(t *testing.T) {
 	}
 }
 
-// Who may not send a body, or sends it to where none belongs, or too much of it, is told so before any of it: nothing is read, nothing invited.
+// A client that may not send a body, or sends it to where none belongs, or too much of it, is told
+// so before any of it: nothing is read, nothing invited.
 func TestBodyIsNotInvitedFromWhoMayNot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens.yaml")
 	token, line, err := NewToken(TokenRule{Name: "one", Scopes: Scopes, Topics: []string{"orders"}})
@@ -177,7 +179,7 @@ func TestBodyIsNotInvitedFromWhoMayNot(t *testing.T) {
 			}
 		}
 	}
-	// What stays behind such a refusal is never taken for a request.
+	// The bytes behind such a refusal are never taken for a request.
 	smuggled := "DELETE /v1/topics/orders?force=true HTTP/1.1\r\n" + typed + bearer + "\r\n"
 	for _, length := range []string{lengthLine(9<<10 + len(smuggled)), "Transfer-Encoding: chunked\r\n"} {
 		got := h.raw(-1, "POST /nothing HTTP/1.1\r\n"+typed+bearer+length+"\r\n2400\r\n"+strings.Repeat("x", 9<<10-6)+smuggled)
@@ -187,7 +189,8 @@ func TestBodyIsNotInvitedFromWhoMayNot(t *testing.T) {
 	}
 }
 
-// Fields behind a chunked body would be taken for the request's header by whoever adds them to it.
+// Fields behind a chunked body would be taken for the request's header by a program that adds them
+// to it.
 func TestTrailersAreRefused(t *testing.T) {
 	h := newHarness(t)
 	body := `{"id":"t","delay":"1h",` + cb + `}`
@@ -197,7 +200,8 @@ func TestTrailersAreRefused(t *testing.T) {
 	}
 }
 
-// What a large request or answer took is not kept for as long as its connection stays open: the budget would not know of it.
+// The memory of a large request or answer is not kept for as long as its connection stays open: the
+// budget would not know of it.
 func TestLargeBodiesAreNotKept(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -208,7 +212,7 @@ func TestLargeBodiesAreNotKept(t *testing.T) {
 	}
 	held := func() int64 {
 		runtime.GC()
-		runtime.GC() // pools keep what is not used for one more
+		runtime.GC() // pools keep unused buffers for one more
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)

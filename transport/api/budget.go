@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// budget bounds the memory that large requests, or large answers, take together. One address gets half of it at most, so that it cannot keep
-// others out. Safe for use by any goroutine.
+// budget bounds the memory that large requests, or large answers, take together. One address gets
+// half of it at most, so that it cannot keep others out. Safe for use by any goroutine.
 type budget struct {
 	limit int64
 
@@ -35,7 +35,8 @@ func (b *budget) give(address netip.Addr, n int64) {
 	}
 }
 
-// full reports whether nothing more should be begun for an address. It costs next to nothing while there is enough.
+// full reports whether nothing more should be begun for an address. It costs next to nothing while
+// there is enough.
 func (b *budget) full(address netip.Addr) bool {
 	used := b.used.Load()
 	if used < b.limit/2 {
@@ -46,7 +47,7 @@ func (b *budget) full(address netip.Addr) bool {
 	return used >= b.limit || b.by[address] >= b.limit/2
 }
 
-// must takes n bytes that are in use already, whatever the limit is; n may be negative.
+// must takes n bytes that are in use already, above the limit too; n may be negative.
 func (b *budget) must(address netip.Addr, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -95,7 +95,8 @@ func (r *reader) move(f field) bulk.Move {
 
 var timerFilterNames = []string{"state", "due_from", "due_to", "label", "id_prefix"}
 
-// timerFilter reads {"state", "due_from", "due_to", "label", "id_prefix"}; given is false for one that says nothing.
+// timerFilter reads {"state", "due_from", "due_to", "label", "id_prefix"}; given is false for one
+// that says nothing.
 func (r *reader) timerFilter(q *timer.Query) (given bool) {
 	var seen field
 	n := r.Open('{', "filter")
@@ -163,7 +164,7 @@ func (r *reader) pendingStates() (set uint8) {
 func (rq *request) cancelTimers() *problem     { return rq.changeTimers(false) }
 func (rq *request) rescheduleTimers() *problem { return rq.changeTimers(true) }
 
-// changeTimers cancels or moves what the body selects.
+// changeTimers cancels or moves the timers that the body selects.
 func (rq *request) changeTimers(reschedule bool) *problem {
 	if _, p := rq.mediaType(); p != nil {
 		return p

@@ -16,7 +16,8 @@ import (
 	"carillon/timer/bulk"
 )
 
-// fill adds n timers, t000 …, due from now + 1 h a minute apart, every third labelled, as one batch.
+// fill adds n timers, t000 …, due from now + 1 h a minute apart, every third labelled, as one
+// batch.
 func (h *harness) fill(n int) {
 	h.t.Helper()
 	h.do("PUT", orders, `{"callback":{"url":"http://a.example/"}}`)
@@ -43,9 +44,11 @@ func TestBulkCancel(t *testing.T) {
 	h.engine.set("orders", "t004", func(t *timer.Timer) { t.State = timer.Done })
 	h.engine.set("orders", "t005", func(t *timer.Timer) { t.State, t.Attempts = timer.Leased, 1 })
 	h.bulk("cancel", `{"filter":{"label":"third"}}`, 20, 19, 1)
-	h.do("GET", timers+"/t003", "").has("state", `"leased"`, "cancel_requested", "true") // as DELETE: no further call starts
+	// As DELETE: no further call starts.
+	h.do("GET", timers+"/t003", "").has("state", `"leased"`, "cancel_requested", "true")
 	h.do("GET", timers+"/t000", "").has("state", `"cancelled"`)
-	h.bulk("cancel", `{"filter":{"label":["third","n=1"]}}`, 1, 0, 1) // again: only what is still running
+	// Again: only the one that is still running.
+	h.bulk("cancel", `{"filter":{"label":["third","n=1"]}}`, 1, 0, 1)
 	h.bulk("cancel", fmt.Sprintf(`{"filter":{"due_from":%d,"due_to":"2026-06-01T13:12:00.001Z","state":"scheduled"}}`, noonMs+3_600_000+10*60_000), 2, 2, 0)
 	h.bulk("cancel", `{"filter":{"id_prefix":"t05"},"all":true}`, 7, 7, 0)
 	h.bulk("cancel", `{"filter":{"due_to":0}}`, 0, 0, 0)
@@ -55,7 +58,7 @@ func TestBulkCancel(t *testing.T) {
 	h.do("GET", orders, "").has("counts.scheduled", "0", "counts.leased", "2")
 }
 
-// A dry run says what the change would come to, and changes nothing.
+// A dry run counts as the change would, and changes nothing.
 func TestBulkDryRun(t *testing.T) {
 	h := newHarness(t)
 	h.fill(30)
@@ -98,7 +101,7 @@ func TestBulkReschedule(t *testing.T) {
 	h.do("GET", timers+"/t001", "").has("due_ms", fmt.Sprint(first+60_000), "version", "1")
 	h.bulk("reschedule", `{"filter":{"id_prefix":"t02"},"shift":"-90m"}`, 10, 10, 0)
 	due("t020", first-1_800_000+20*60_000)
-	// One that has failed waits for its next attempt: that is what is moved.
+	// A timer that has failed waits for its next attempt: the attempt is moved.
 	h.engine.set("orders", "t002", func(t *timer.Timer) { t.Attempts, t.NextMs = 1, noonMs+7_200_000_0 })
 	h.bulk("reschedule", `{"filter":{"id_prefix":"t002"},"shift":"1h"}`, 1, 1, 0)
 	due("t002", noonMs+7_200_000_0+3_600_000)
@@ -110,7 +113,7 @@ func TestBulkReschedule(t *testing.T) {
 	h.bulk("reschedule", fmt.Sprintf(`{"filter":{"state":"scheduled"},"not_before":%d}`, target-1), 29, 19, 0)
 	due("t004", target-1)
 	due("t003", target)
-	// What would pass the horizon stays; what would come before 1970 is due at once.
+	// A timer that would pass the horizon stays; one that would come before 1970 is due at once.
 	h.do("PUT", timers+"/far", `{"at":"2036-05-30T00:00:00Z"}`).want(201)
 	h.bulk("reschedule", `{"filter":{"id_prefix":"far"},"shift":"1000h"}`, 1, 0, 1)
 	h.bulk("reschedule", `{"filter":{"id_prefix":"t004"},"shift":"-1000000h"}`, 1, 1, 0)
@@ -135,7 +138,7 @@ func TestBulkJudgesAnew(t *testing.T) {
 	h.do("GET", timers+"/t001", "").has("version", "2")
 }
 
-// A bulk change that does not come to its end says why, and what it has done.
+// A bulk change that does not come to its end says why, and how far it came.
 func TestBulkGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endlessEngine{fakeEngine: newFakeEngine(time.Now)}
@@ -174,7 +177,8 @@ func TestBulkGivesUp(t *testing.T) {
 	})
 }
 
-// endlessEngine has changed seven timers of a bulk change and then fails, or goes on until it is told to stop.
+// endlessEngine has changed seven timers of a bulk change and then fails, or goes on until it is
+// told to stop.
 type endlessEngine struct {
 	*fakeEngine
 	fails error

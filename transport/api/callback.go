@@ -187,7 +187,8 @@ func (r *reader) backoff(name string) int64 {
 	return ms
 }
 
-// redacted is what the value of a header that looks secret shows as; sent back, it keeps what is stored.
+// redacted is shown in the place of a header's value that looks secret; sent back, it keeps the
+// stored value.
 const redacted = "REDACTED"
 
 func looksSecret(name string) bool { return secret.Named(name) }
@@ -202,8 +203,8 @@ func anyRedacted(headers []timer.Header) bool {
 	return false
 }
 
-// unredact fills in the stored values of headers that came as REDACTED. A stored value stays at the origin that it was given for:
-// url is where the headers are to go.
+// unredact fills in the stored values of headers that came as REDACTED. A stored value stays at the
+// origin that it was given for: url is where the headers are to go.
 func unredact(headers []timer.Header, stored *timer.Callback, url string) ([]timer.Header, *problem) {
 	out := make([]timer.Header, len(headers))
 	copy(out, headers)

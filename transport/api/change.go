@@ -19,7 +19,7 @@ const (
 
 func noTopic() *problem { return fail(404, unknownTopic, "there is no such topic") }
 
-// engineFault is what an engine's error tells the client.
+// engineFault is the problem that an engine's error is to the client.
 func engineFault(err error) *problem {
 	switch {
 	case errors.Is(err, timer.ErrNoTopic):
@@ -31,7 +31,8 @@ func engineFault(err error) *problem {
 	case errors.Is(err, ring.ErrLevel):
 		return fail(409, "feature_level", err.Error())
 	case errors.Is(err, timer.ErrNoLeader):
-		return fail(503, "no_leader", timer.ErrNoLeader.Error()) // who leads instead is between nodes
+		// The new leader is a matter between nodes.
+		return fail(503, "no_leader", timer.ErrNoLeader.Error())
 	case errors.Is(err, timer.ErrOverloaded), errors.Is(err, timer.ErrMemory):
 		return fail(503, "overloaded", err.Error())
 	case errors.Is(err, timer.ErrLowDisk):
@@ -73,7 +74,8 @@ func (rq *request) lateTopic(unknown *problem) (*timer.Topic, *problem) {
 	return t, nil
 }
 
-// onTopic runs f on the topic, again as long as it finds the topic closing or of a former life, within bounds.
+// onTopic runs f on the topic, again as long as it finds the topic closing or of a former life,
+// within bounds.
 func (rq *request) onTopic(create bool, f func(*timer.Topic) (stale bool, p *problem)) *problem {
 	for try := range topicTries {
 		t, p := rq.findTopic(create)
@@ -93,7 +95,7 @@ func (rq *request) onTopic(create bool, f func(*timer.Topic) (stale bool, p *pro
 	return fail(503, unavailable, "the topic is being deleted; nothing was changed")
 }
 
-// prepare fills in the command of a checked input: what does not depend on the topic.
+// prepare fills in the command of a checked input: the part that does not depend on the topic.
 func (rq *request) prepare(in *timerRequest, v verb, nowMs int64) *problem {
 	due := int64(0)
 	if in.when.delay || in.hasCron() {
@@ -139,7 +141,8 @@ func (rq *request) prepare(in *timerRequest, v verb, nowMs int64) *problem {
 	return nil
 }
 
-// nameIt gives an add without an id one: with its key, or in the shard of the moment, or in that of the topic if it is all in one.
+// nameIt gives an add without an id one: with its key, or in the shard of the moment, or in that of
+// the topic if it is all in one.
 func (in *timerRequest) nameIt(s *Server, topic string, nowMs int64) {
 	if in.id == "" {
 		in.unnamed = true
@@ -157,15 +160,17 @@ func (in *timerRequest) nameIt(s *Server, topic string, nowMs int64) {
 	in.cmd.ID = in.id
 }
 
-// shardAt is where adds without a name go at a moment: what arrives within the same two milliseconds goes to one shard, where it
-// shares a raft entry, and a batch is one entry instead of many. The next shard is as good as random, and another on each node, so
-// that over any longer time all are used alike.
+// shardAt is where adds without a name go at a moment: adds that arrive within the same two
+// milliseconds go to one shard, where they share a raft entry, and a batch is one entry instead of
+// many. The next shard is as good as random, and another on each node, so that over any longer time
+// all are used alike.
 func (s *Server) shardAt(nowMs int64) timer.ShardID {
 	x := (uint64(nowMs)/2 + s.salt) * 0x9E3779B97F4A7C15
 	return timer.ShardID(1 + (x>>32)%uint64(s.cfg.Engine.Shards()))
 }
 
-// asPatch turns what was named into the flags of a patch; a field given as null is set to its zero value.
+// asPatch turns the named fields into the flags of a patch; a field given as null is set to its
+// zero value.
 func (in *timerRequest) asPatch() *timer.Patch {
 	g := in.given | in.null
 	has := func(f field) bool { return g&f != 0 }
@@ -178,7 +183,7 @@ func (in *timerRequest) asPatch() *timer.Patch {
 	}
 }
 
-// onto binds a prepared command to the topic as it stands and checks what the topic decides.
+// onto binds a prepared command to the topic as it stands and checks the rules of the topic.
 func (in *timerRequest) onto(t *timer.Topic, v verb) *problem {
 	in.cmd.Topic = t.ID
 	if v == vAdd {
@@ -248,8 +253,8 @@ func (rq *request) change(in *timerRequest, v verb, brief bool) (res timer.Resul
 	return res, t, p
 }
 
-// changeKeeping does a put or patch whose headers hold REDACTED: the stored values go in their place, and the version
-// they were read from guards the change.
+// changeKeeping does a put or patch whose headers hold REDACTED: the stored values go in their
+// place, and the version they were read from guards the change.
 func (rq *request) changeKeeping(in *timerRequest, t *timer.Topic, v verb, brief bool) (res timer.Result, p *problem) {
 	headers := in.spec.Callback.Headers
 	for range redactTries {
@@ -289,7 +294,7 @@ func (rq *request) changeKeeping(in *timerRequest, t *timer.Topic, v verb, brief
 	return res, fail(503, "overloaded", "the timer keeps changing; nothing was changed")
 }
 
-// goesTo is the URL that a timer has after a put or patch of what it is now.
+// goesTo is the URL that a timer has after a put or patch of its present state.
 func (in *timerRequest) goesTo(t *timer.Topic, v verb, cur *timer.Timer) string {
 	url := in.spec.Callback.URL
 	if v == vPatch && !in.patch.URL {
@@ -306,7 +311,7 @@ func (in *timerRequest) shard(rq *request, t *timer.Topic) timer.ShardID {
 	return timer.ShardOf(t, in.id, rq.s.cfg.Engine.Shards())
 }
 
-// refusal is the problem that a result's code stands for, nil when the command did what was asked.
+// refusal is the problem that a result's code stands for, nil when the command took effect.
 func refusal(code timer.Code) *problem {
 	switch code {
 	case timer.Exists:
@@ -351,7 +356,7 @@ func status(code timer.Code) int {
 	return 200
 }
 
-// outcome is what a cancel came to.
+// outcome names the result of a cancel.
 func outcome(code timer.Code) string {
 	if code == timer.CancelInFlight {
 		return "in_flight"

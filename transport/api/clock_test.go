@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// While the node does not know what time it is, nothing is counted from now. What names an instant goes on.
+// While the node does not know the time, nothing is counted from now. A request that names an
+// instant goes on.
 func TestNoTimeIsReckonedInDoubt(t *testing.T) {
 	why := "its clock was set by 315360000000 ms"
 	h := newHarness(t, func(c *Config) { c.ClockFault = func() string { return why } })

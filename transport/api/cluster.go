@@ -8,25 +8,30 @@ import (
 	"carillon/timer"
 )
 
-// Cluster is what the API needs of the node's view of its cluster. Views are local: they never wait for another node
-// and always have an answer. Changes are decided by the meta group and answer as those of Engine do.
+// Cluster is the node's view of its cluster, as far as the API needs it. Views are local: they
+// never wait for another node and always have an answer. Changes are decided by the meta group and
+// answer as those of Engine do.
 type Cluster interface {
 	// View is the cluster as this node sees it now.
 	View(ctx context.Context) ClusterView
 	// Shard is one shard as this node sees it; false when there is no such shard.
 	Shard(ctx context.Context, id timer.ShardID) (ShardView, bool)
 
-	// Drain has everything moved off a node; it returns once that is ordered, not done. Doing it again changes nothing.
+	// Drain has everything moved off a node; it returns once that is ordered, not done. Doing it
+	// again changes nothing.
 	Drain(ctx context.Context, name string) error
 	// Resume takes a drain back, finished or not.
 	Resume(ctx context.Context, name string) error
-	// Remove takes a node out of the cluster for good: ErrNotDrained unless it is drained or down, or force is given; ErrMajority if a shard would be
-	// left without a majority of its replicas, unless acceptLoss is given.
+	// Remove takes a node out of the cluster for good: ErrNotDrained unless it is drained or down,
+	// or force is given; ErrMajority if a shard would be left without a majority of its replicas,
+	// unless acceptLoss is given.
 	Remove(ctx context.Context, name string, force, acceptLoss bool) error
-	// SetReplicas changes how many replicas each shard should have, 1–7; it returns once that is ordered, not done.
+	// SetReplicas changes how many replicas each shard should have, 1–7; it returns once that is
+	// ordered, not done.
 	SetReplicas(ctx context.Context, replicas int) error
-	// Finalize ends an upgrade: the feature level rises to the highest that any node understands; ring.ErrLevel names those that do not. It returns
-	// the level that the cluster has then. Doing it again changes nothing.
+	// Finalize ends an upgrade: the feature level rises to the highest that any node understands;
+	// ring.ErrLevel names those that do not. It returns the level that the cluster has then. Doing
+	// it again changes nothing.
 	Finalize(ctx context.Context) (level uint32, err error)
 	// Backup writes a backup of the whole cluster. After an error nothing has been written.
 	Backup(ctx context.Context, to io.Writer) error
@@ -41,9 +46,9 @@ var (
 	ErrUnknownNode = errors.New("there is no node of this name")
 	// ErrNotDrained: the node is up and holds replicas.
 	ErrNotDrained = errors.New("the node is up and not drained")
-	// ErrMajority: what is left of a shard's replicas could neither serve nor be added to.
+	// ErrMajority: the remaining replicas of a shard could neither serve nor be added to.
 	ErrMajority = errors.New("not without loss")
-	// ErrNoOtherNode: nobody is there to take what the node holds.
+	// ErrNoOtherNode: no other node is there to take the replicas of this one.
 	ErrNoOtherNode = errors.New("there is no other node to take over what this one holds")
 )
 
@@ -52,11 +57,12 @@ type ClusterView struct {
 	ClusterID string // "" before the founding
 	Version   string // of this node's program
 	Healthy   bool   // every member is alive, every shard ok
-	Replicas  int    // that each shard should have, as far as there are nodes; 0 before the founding
-	Level     uint32 // the feature level that the nodes have agreed on; 0 before the founding
-	Upgrade   *UpgradeView
-	Nodes     []NodeView
-	Shards    []ShardRow // in order
+	// That each shard should have, as far as there are nodes; 0 before the founding.
+	Replicas int
+	Level    uint32 // the feature level that the nodes have agreed on; 0 before the founding
+	Upgrade  *UpgradeView
+	Nodes    []NodeView
+	Shards   []ShardRow // in order
 }
 
 // UpgradeView is an upgrade that is not finalized.
@@ -68,7 +74,8 @@ type UpgradeView struct {
 // NodeState is how a node is, as others see it.
 type NodeState string
 
-// States of a node. An order of the operator (draining, drained) shows only while the node is alive.
+// States of a node. An order of the operator (draining, drained) shows only while the node is
+// alive.
 const (
 	NodeAlive    NodeState = "alive"
 	NodeSuspect  NodeState = "suspect" // not heard of for a moment
@@ -80,10 +87,12 @@ const (
 
 // NodeView is one node.
 type NodeView struct {
-	Name     string
-	HTTP     string // host:port of its API
-	State    NodeState
-	Leads    int // shards that it leads; what a suspect one said last, where nobody else says to lead
+	Name  string
+	HTTP  string // host:port of its API
+	State NodeState
+	// Shards that it leads; of a suspect one, those that it said last, where no other node says to
+	// lead.
+	Leads    int
 	Replicas int // shards of which it holds a replica
 	Version  string
 	Level    uint32 // the highest feature level that it understands
@@ -102,9 +111,10 @@ type ShardState string
 
 // States of a shard.
 const (
-	ShardOK       ShardState = "ok"
-	ShardMoving   ShardState = "moving"    // its replicas are being changed
-	ShardDegraded ShardState = "degraded"  // not all of its replicas, or not its leader, are heard just now
+	ShardOK     ShardState = "ok"
+	ShardMoving ShardState = "moving" // its replicas are being changed
+	// Not all of its replicas, or not its leader, are heard just now.
+	ShardDegraded ShardState = "degraded"
 	ShardNoQuorum ShardState = "no_quorum" // accepts nothing and fires nothing
 )
 
@@ -124,13 +134,14 @@ type ShardView struct {
 	Term    uint64
 	Applied uint64 // index of the last entry that this node's replica has applied
 	Timers  int64  // not finished, in this node's replica
-	Hash    uint64 // of the state after Applied: replicas that have applied as much must have the same
+	// Of the state after Applied: replicas that have applied as much must have the same.
+	Hash uint64
 }
 
 // validNode: a node's name, 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit.
 func validNode(s string) bool { return validTopic(s) && len(s) <= maxNodeBytes }
 
-// clusterFault is what an error of Cluster tells the client.
+// clusterFault is the problem that an error of Cluster is to the client.
 func clusterFault(err error) *problem {
 	switch {
 	case errors.Is(err, ErrUnknownNode):

@@ -121,7 +121,7 @@ func TestFinalize(t *testing.T) {
 	h.do("GET", path, "").problem(405, "method_not_allowed")
 }
 
-// What a change of the cluster can run into, and what the client is told.
+// The errors of a change of the cluster, and the answers to the client.
 func TestClusterFaults(t *testing.T) {
 	h := newHarness(t)
 	for _, tt := range []struct {
@@ -194,14 +194,16 @@ func TestNoLeader(t *testing.T) {
 	h.do("POST", batches, `{"ops":[{"op":"cancel","id":"a"}]}`).want(200).has("results.0.status", "503", "results.0.error.code", `"no_leader"`)
 }
 
-// What a node of an older release in the cluster does not know is refused, and says so.
+// A feature that a node of an older release in the cluster does not know is refused, and the answer
+// says so.
 func TestFeatureThatNotAllKnow(t *testing.T) {
 	h := newHarness(t)
 	h.engine.err = fmt.Errorf("%w: put needs feature level 9, they have agreed on 2", ring.ErrLevel)
 	h.do("PUT", orders, `{}`).problem(409, "feature_level")
 }
 
-// One topic more than a cluster takes is a matter of quota, wherever the topic would have been made.
+// One topic more than a cluster takes is a matter of quota, wherever the topic would have been
+// made.
 func TestTooManyTopics(t *testing.T) {
 	h := newHarness(t)
 	h.engine.err = ring.ErrTooMany

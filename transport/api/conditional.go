@@ -11,8 +11,8 @@ import (
 // neverVersion is a version that no timer has: asking for it never matches.
 const neverVersion = math.MaxUint32
 
-// condition reads If-Match and If-None-Match. A route that takes none refuses them: a condition that is ignored is a
-// change that the client did not want.
+// condition reads If-Match and If-None-Match. A route that takes none refuses them: a condition
+// that is ignored is a change that the client did not want.
 func (rq *request) condition() (ifMatch uint32, createOnly bool, p *problem) {
 	h := &rq.ctx.Request.Header
 	match, none := h.PeekAll("If-Match"), h.PeekAll("If-None-Match")
@@ -38,8 +38,8 @@ func (rq *request) condition() (ifMatch uint32, createOnly bool, p *problem) {
 	return ifMatch, false, nil
 }
 
-// parseETag reads "<version>". A number that no timer can have becomes one that never matches; 0, which would mean
-// any version to the engine, is such a number.
+// parseETag reads "<version>". A number that no timer can have becomes one that never matches; 0,
+// which would mean any version to the engine, is such a number.
 func parseETag(b []byte) (uint32, bool) {
 	if len(b) < 3 || b[0] != '"' || b[len(b)-1] != '"' {
 		return 0, false

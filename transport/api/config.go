@@ -11,7 +11,7 @@ import (
 	"carillon/transport/console"
 )
 
-// Config is what a Server is made of. Zero fields take the documented default.
+// Config is the configuration of a Server. Zero fields take the documented default.
 type Config struct {
 	Engine  Engine // required
 	Version string // "dev"
@@ -21,47 +21,58 @@ type Config struct {
 	Auth *Auth
 	// TLS encrypts the connections; nil leaves them as they are.
 	TLS *TLS
-	// CheckURL says why a callback may not go to this URL, which is well-formed. Only an address can be judged here: names
-	// are judged when they are dialled. Good ones are remembered until Server.ForgetURLs. nil refuses nothing.
+	// CheckURL says why a callback may not go to this URL, which is well-formed. Only an address
+	// can be judged here: names are judged when they are dialled. Good ones are remembered until
+	// Server.ForgetURLs. nil refuses nothing.
 	CheckURL func(url string) error
-	// Digest is a number that stands for a secret where the content of adds is compared, so that nobody can try which secret it was. Its
-	// error is the engine's. nil: the secret is hashed like any text.
+	// Digest is a number that stands for a secret where the content of adds is compared, so that
+	// nobody can try which secret it was. Its error is the engine's. nil: the secret is hashed like
+	// any text.
 	Digest func(text string) (uint64, error)
 	// Console is the page at / for people, and its files; nil: there is none.
 	Console *console.Site
 	// Metrics answers /metrics, or says as an Engine does why it cannot; nil makes it 404.
 	Metrics func(*fasthttp.RequestCtx) error
 
-	// Observe is told of every request that was answered, by any goroutine: the number of its route (see RouteNames), the status, and how long the
-	// answer took to make. It must not wait. nil: nobody is told.
+	// Observe is told of every request that was answered, by any goroutine: the number of its route
+	// (see RouteNames), the status, and how long the answer took to make. It must not wait. nil:
+	// nobody is told.
 	Observe func(route, status int, took time.Duration)
 
-	// Hosts are names and addresses that the node goes by, perhaps with a port, beside the address that a client has reached. See checkHost.
+	// Hosts are names and addresses that the node goes by, perhaps with a port, beside the address
+	// that a client has reached. See checkHost.
 	Hosts []string
 
-	// Origins are those of others whose pages may ask as if they were the node's own. See CheckOrigin.
+	// Origins are those of others whose pages may ask as if they were the node's own. See
+	// CheckOrigin.
 	Origins []string
 
-	// Audit is told of every change that was asked for, by any goroutine, when it has been answered; it must not wait. nil: nobody is.
+	// Audit is told of every change that was asked for, by any goroutine, when it has been
+	// answered; it must not wait. nil: nobody is.
 	Audit func(Change)
 
-	// KnownTopicsOnly: an add to, or a pull from, a topic that is not there does not make it but is 404.
+	// KnownTopicsOnly: an add to, or a pull from, a topic that is not there does not make it but is
+	// 404.
 	KnownTopicsOnly bool
 
 	Limits Limits
 
 	Clock func() time.Time // time.Now
-	// ClockFault says why Clock cannot be believed now: then no time is reckoned from it. "": it can; nil: always.
+	// ClockFault says why Clock cannot be believed now: then no time is reckoned from it. "": it
+	// can; nil: always.
 	ClockFault func() string
 	Rand       func() uint64 // 64 random bits for ids and uids; any goroutine; math/rand/v2
 }
 
-// Limits bound what a client can make the server hold or wait for. Zero fields take the defaults of API.md section 1.
+// Limits bound how much a client can make the server hold, and how long it waits. Zero fields take
+// the defaults of API.md section 1.
 type Limits struct {
-	PayloadBytes  int // 256 KiB, as delivered
-	BodyBytes     int // 1 MiB
-	BatchBytes    int // 8 MiB
-	BodiesBytes   int // 256 MiB: all bodies of over 16 KiB together, as far as they have arrived, of requests that have not been answered
+	PayloadBytes int // 256 KiB, as delivered
+	BodyBytes    int // 1 MiB
+	BatchBytes   int // 8 MiB
+	// 256 MiB: all bodies of over 16 KiB together, as far as they have arrived, of requests that
+	// have not been answered.
+	BodiesBytes   int
 	AnswersBytes  int // 256 MiB: all answers of over 16 KiB together, that have not been written
 	BatchOps      int // 1,000; also the ids of one redrive or purge
 	HeaderBytes   int // 16 KiB, request line included

@@ -13,10 +13,12 @@ import (
 	"carillon/transport/api/internal/http1"
 )
 
-// framedConn is a client's connection whose bytes have been through an http1.Framer. It also saves system calls: deadlines
-// are put off until a Read or Write is about to wait, and left alone when the one that stands is near enough.
+// framedConn is a client's connection whose bytes have been through an http1.Framer. It also saves
+// system calls: deadlines are put off until a Read or Write is about to wait, and left alone when
+// the one that stands is near enough.
 //
-// One goroutine, fasthttp's for this connection, uses everything but Close and endReading; see whileConnected, too.
+// One goroutine, fasthttp's for this connection, uses everything but Close and endReading; see
+// whileConnected, too.
 type framedConn struct {
 	net.Conn          // encrypted, where the server is to
 	raw      net.Conn // beneath that
@@ -28,19 +30,21 @@ type framedConn struct {
 	read, write deadline
 	address     netip.Addr   // of the client; see addressOf
 	answer      atomic.Int64 // of the budget of answers: those that have not been written
-	idleSince   atomic.Int64 // Unix ns since which it has waited for a request; 0: it does not; evicted
-	probeUntil  time.Time    // not zero: it is in the probe room, until then
-	remote      string       // RemoteAddr, once it was asked for
-	knownHost   string       // a Host of an earlier request that is the node's
-	local       netip.Addr   // the node's side; see localAddress
-	begun       atomic.Bool  // a byte has arrived
-	readClosed  atomic.Bool  // nothing more is read: see endReading
-	undelivered func()       // called once when the answer cannot be written; of the request that is being answered
-	lingering   atomic.Bool  // an error was answered while the client may still be sending
+	// Unix ns since which it has waited for a request; 0: it does not; evicted.
+	idleSince  atomic.Int64
+	probeUntil time.Time   // not zero: it is in the probe room, until then
+	remote     string      // RemoteAddr, once it was asked for
+	knownHost  string      // a Host of an earlier request that is the node's
+	local      netip.Addr  // the node's side; see localAddress
+	begun      atomic.Bool // a byte has arrived
+	readClosed atomic.Bool // nothing more is read: see endReading
+	// Called once when the answer cannot be written; of the request that is being answered.
+	undelivered func()
+	lingering   atomic.Bool // an error was answered while the client may still be sending
 	closed      sync.Once
 }
 
-// deadline is what was asked for and what the socket has.
+// deadline is the deadline that was asked for, and the one that the socket has.
 type deadline struct{ wanted, armed time.Time }
 
 // due reports whether the socket must be told; slack is how much too early it may fire.
@@ -60,7 +64,8 @@ func (c *framedConn) localAddress() netip.Addr {
 // evicted is idleSince of a connection whose place another one has been given.
 const evicted = -1
 
-// evict takes the place of a connection that has waited since then; false when it has been used meanwhile.
+// evict takes the place of a connection that has waited since then; false when it has been used
+// meanwhile.
 func (c *framedConn) evict(since int64) bool { return c.idleSince.CompareAndSwap(since, evicted) }
 
 // probing reports whether the connection is beyond the limit and may only ask for health.
@@ -117,13 +122,15 @@ func (c *framedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// waits notes that a Read waits for a request, and returns since when; 0 when it waits for more of one.
+// waits notes that a Read waits for a request, and returns since when; 0 when it waits for more of
+// one.
 func (c *framedConn) waits() (since int64) {
 	if !c.framer.BetweenRequests() || c.probing() {
 		return 0
 	}
 	if since = c.idleSince.Load(); since == 0 {
-		since = c.read.wanted.UnixNano() - int64(c.listener.limits.IdleTimeout) // the deadline was set a moment ago: no clock is read here
+		// The deadline was set a moment ago: no clock is read here.
+		since = c.read.wanted.UnixNano() - int64(c.listener.limits.IdleTimeout)
 		c.idleSince.Store(since)
 	}
 	return since
@@ -132,10 +139,12 @@ func (c *framedConn) waits() (since int64) {
 // longAgo is a deadline that has passed.
 var longAgo = time.Unix(1, 0)
 
-// endReading makes what waits for more of a request, now or later, time out: the client is told 408. A request that has
-// arrived whole is not touched, since nothing is read until it has been answered. Any goroutine.
+// endReading makes a read that waits for more of a request, now or later, time out: the client is
+// told 408. A request that has arrived whole is not touched, since nothing is read until it has
+// been answered. Any goroutine.
 func (c *framedConn) endReading() {
-	c.readClosed.Store(true) // before the deadline: a Read that arms its own in between sees this after it
+	// Before the deadline: a Read that arms its own in between sees this after it.
+	c.readClosed.Store(true)
 	_ = c.Conn.SetReadDeadline(longAgo)
 }
 
@@ -154,13 +163,15 @@ func (c *framedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Bounds of lingering: a client that has been told no may go on sending for so long before it is cut off.
+// Bounds of lingering: a client that has been told no may go on sending for so long before it is
+// cut off.
 const (
 	lingerTime  = time.Second
 	lingerBytes = 16 << 20
 )
 
-// abort ends the connection without a word, from any goroutine: a peer that reads nothing must not hold up who closes it.
+// abort ends the connection without a word, from any goroutine: a peer that reads nothing must not
+// hold up the goroutine that closes it.
 func (c *framedConn) abort() {
 	c.closed.Do(func() {
 		_ = c.raw.Close()
@@ -168,14 +179,15 @@ func (c *framedConn) abort() {
 	})
 }
 
-// gone gives back what the connection had.
+// gone gives back the connection's shares.
 func (c *framedConn) gone() {
 	c.written()
 	c.listener.connections.forget(c)
 }
 
-// Close ends the connection. Closing a socket with unread input resets it, and a reset can overtake the answer: so
-// after an error, what the client is still sending is read away first, within bounds.
+// Close ends the connection. Closing a socket with unread input resets it, and a reset can overtake
+// the answer: so after an error, the rest of the client's request is read away first, within
+// bounds.
 func (c *framedConn) Close() error {
 	var err error
 	c.closed.Do(func() {

@@ -16,9 +16,10 @@ const (
 	idleSearch    = 20 * time.Millisecond
 )
 
-// connections counts the open connections, all and of each address, and finds room for one more: no address has more than its
-// share, and where all places are taken the connection goes that has waited longest for a request. Nothing that is being received or
-// answered is cut off. Where that leaves no place, a few more connections may still ask for health. Safe for use by any goroutine.
+// connections counts the open connections, all and of each address, and finds room for one more: no
+// address has more than its share, and where all places are taken the connection goes that has
+// waited longest for a request. Nothing that is being received or answered is cut off. Where that
+// leaves no place, a few more connections may still ask for health. Safe for use by any goroutine.
 type connections struct {
 	most  int // of all addresses
 	share int // of one address
@@ -31,7 +32,7 @@ type connections struct {
 	probes    int // connections in the probe room
 }
 
-// addressConns is what one address has open.
+// addressConns counts the open connections of one address.
 type addressConns struct {
 	open   map[*framedConn]struct{} // without those in the probe room
 	idle   idleQueue
@@ -42,7 +43,8 @@ func newConnections(most int) *connections {
 	return &connections{most: most, share: max(1, most/2), open: map[*framedConn]struct{}{}, addresses: map[netip.Addr]*addressConns{}}
 }
 
-// admit gives c a place. It returns the connection that must be closed for it, if any, and false when there is no place.
+// admit gives c a place. It returns the connection that must be closed for it, if any, and false
+// when there is no place.
 func (cs *connections) admit(c *framedConn, now time.Time) (evicted *framedConn, ok bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -116,7 +118,8 @@ func (cs *connections) tidy(address netip.Addr, a *addressConns) {
 	}
 }
 
-// evictIdle takes out the connection that has waited longest for a request, for somebody else who needs its file. nil: none waits.
+// evictIdle takes out the connection that has waited longest for a request, for another client that
+// needs its file. nil: none waits.
 func (cs *connections) evictIdle(now time.Time) *framedConn {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -139,8 +142,9 @@ func (cs *connections) where(f func(*framedConn) bool) (picked []*framedConn) {
 	return picked
 }
 
-// idleQueue holds the connections of a set that have waited longest, as one search found them: a search looks at all of them, so it
-// serves many evictions. An entry whose connection has been used since is passed over.
+// idleQueue holds the connections of a set that have waited longest, as one search found them: a
+// search looks at all of them, so it serves many evictions. An entry whose connection has been used
+// since is passed over.
 type idleQueue struct {
 	waiting []idleConn
 	empty   time.Time // when a search last found nothing

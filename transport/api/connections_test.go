@@ -93,8 +93,8 @@ func (h *harness) await(what string, holds func() bool) {
 	}
 }
 
-// One address that keeps connections open without asking anything takes no more than its share of them, and takes it from nobody: the
-// connection that has waited longest goes.
+// One address that keeps connections open without asking anything takes no more than its share of
+// them, and takes it from nobody: the connection that has waited longest goes.
 func TestLongestIdleConnectionOfAnAddressGoesFirst(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.Connections = 8 })
 	other := h.from("127.0.0.9")
@@ -116,7 +116,7 @@ func TestLongestIdleConnectionOfAnAddressGoesFirst(t *testing.T) {
 	}
 }
 
-// Silent connections of many addresses that fill all places make way for whoever asks something.
+// Silent connections of many addresses that fill all places make way for a client with a request.
 func TestIdleConnectionsMakeWay(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.Connections = 8 })
 	for i := range 40 {
@@ -129,7 +129,8 @@ func TestIdleConnectionsMakeWay(t *testing.T) {
 	}
 }
 
-// Where every place is taken by a request under way, health can still be asked for, and nothing else; no request is cut off for it.
+// Where every place is taken by a request under way, health can still be asked for, and nothing
+// else; no request is cut off for it.
 func TestHealthIsAnsweredBeyondTheConnectionLimit(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.Connections = 4 })
 	var held []*probe
@@ -161,7 +162,7 @@ func TestHealthIsAnsweredBeyondTheConnectionLimit(t *testing.T) {
 	}
 }
 
-// The room for health has a bound of its own; what is beyond it is told so at once.
+// The room for health has a bound of its own; a connection beyond it is told so at once.
 func TestConnectionsBeyondEveryBoundAreRefused(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.Connections = 2 })
 	h.busy("127.0.0.2")
@@ -182,7 +183,7 @@ func TestConnectionsBeyondEveryBoundAreRefused(t *testing.T) {
 	}
 }
 
-// What connections are counted by goes with them.
+// The counts by address go with their connections.
 func TestClosedConnectionsAreForgotten(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.Connections = 4 })
 	for i := range 30 {
@@ -222,7 +223,8 @@ func (l *failingListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// An accept that fails, for want of files or for what became of the connection, does not end the server.
+// An accept that fails, for want of files or because the connection is gone, does not end the
+// server.
 func TestFailedAcceptDoesNotEndTheServer(t *testing.T) {
 	for _, errno := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOBUFS, syscall.ENOMEM, syscall.EPERM} {
 		t.Run(errno.Error(), func(t *testing.T) {
@@ -256,7 +258,8 @@ func TestFailedAcceptDoesNotEndTheServer(t *testing.T) {
 	}
 }
 
-// lastFile fails as a process does that has no file left, until its server gives the spare one up, and again when that is taken back.
+// lastFile fails as a process does that has no file left, until its server gives the spare one up,
+// and again when that is taken back.
 type lastFile struct {
 	net.Listener
 	server *Server
@@ -274,7 +277,8 @@ func (l *lastFile) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// A server that has no file left, and no idle connection to close, still tells those who come, and goes on when there are files.
+// A server that has no file left, and no idle connection to close, still answers new clients with a
+// refusal, and goes on when there are files.
 func TestOutOfFilesTellsThoseWhoCome(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

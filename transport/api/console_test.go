@@ -8,7 +8,8 @@ import (
 	"carillon/transport/console"
 )
 
-// TestConsoleIsServed: the page needs no token, also where all else does, and comes with what holds its browser in.
+// TestConsoleIsServed: the page needs no token, also where all else does, and comes with the
+// headers that confine its browser.
 func TestConsoleIsServed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
 	authFile(t, path, `root read "*"`)

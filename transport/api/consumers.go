@@ -8,37 +8,39 @@ import (
 	"carillon/timer"
 )
 
-// Consumers is what the API needs of a node for those who fetch timers, and for receivers that report later. Its rules are Engine's.
+// Consumers is the part of a node that the API needs for consumers of pull topics, and for
+// receivers that report later. Its rules are Engine's.
 type Consumers interface {
-	// Pull leases up to p.Max ready timers of a topic, and waits for some if there are none; none after that. When the context ends it
-	// returns none, and what it had leased goes back.
+	// Pull leases up to p.Max ready timers of a topic, and waits for some if there are none; none
+	// after that. When the context ends it returns none, and the timers that it had leased go back.
 	Pull(ctx context.Context, topic timer.TopicID, p Pull) ([]Pulled, error)
-	// Return gives leases back that nobody has used. They do not count, and go to whoever is next. A lease that cannot be given back
-	// runs out.
+	// Return gives leases back that nobody has used. They do not count, and go to the next
+	// consumer. A lease that cannot be given back runs out.
 	Return(ctx context.Context, topic timer.TopicID, leases []Pulled)
-	// UpdateLease says for each receipt whether its lease was held still, and then did what was asked. After an error it is open for each.
+	// UpdateLease says for each receipt whether its lease was held still, and then did as asked.
+	// After an error it is open for each.
 	UpdateLease(ctx context.Context, c LeaseUpdate) ([]bool, error)
 }
 
-// Pull is what a consumer asks for.
+// Pull is the request of a consumer.
 type Pull struct {
 	Max     int
 	Wait    time.Duration
 	LeaseMs int64 // 0: the topic's
 }
 
-// Pulled is a timer that a consumer has, and what proves that.
+// Pulled is a timer that a consumer has, with the proof of it.
 type Pulled struct {
 	Timer   *timer.Timer
 	Receipt string
 	UntilMs int64 // end of the lease
 }
 
-// LeaseUpdate is what a consumer says of leases. Kind is timer.AckLease, NackLease or ExtendLease.
+// LeaseUpdate is a consumer's change of leases. Kind is timer.AckLease, NackLease or ExtendLease.
 type LeaseUpdate struct {
 	Kind     timer.Kind
 	Receipts []string
-	Sees     func(topic string) bool // who asks may know of the topic
+	Sees     func(topic string) bool // the client may know of the topic
 
 	LeaseMs  int64 // ExtendLease; 0: the topic's
 	DelayMs  int64 // NackLease, when HasDelay
@@ -106,7 +108,7 @@ func (r *reader) pull() (p Pull) {
 	return p
 }
 
-// pullTimers answers what is ready, leased to who asks.
+// pullTimers answers with timers that are ready, leased to the client.
 func (rq *request) pullTimers() *problem {
 	p := Pull{Max: 1}
 	if len(rq.body) > 0 {
@@ -149,7 +151,8 @@ func (rq *request) pullTimers() *problem {
 	return nil
 }
 
-// pull looks at once, and only then waits: to notice that a waiting client hangs up costs a goroutine.
+// pull looks at once, and only then waits: to notice that a waiting client hangs up costs a
+// goroutine.
 func (rq *request) pull(topic timer.TopicID, p Pull) ([]Pulled, error) {
 	wait := p.Wait
 	p.Wait = 0
@@ -167,7 +170,8 @@ func (rq *request) pull(topic timer.TopicID, p Pull) ([]Pulled, error) {
 	return rq.s.cfg.Engine.Pull(ctx, topic, p)
 }
 
-// deliverable is what a client that is still there gets. Leases of one that is not, or that cannot be told, go back.
+// deliverable are the timers that a client that is still there gets. Leases of one that is not, or
+// that cannot be told, go back.
 func (rq *request) deliverable(topic timer.TopicID, got []Pulled) []Pulled {
 	c, ok := rq.ctx.Conn().(*framedConn)
 	if !ok || len(got) == 0 {
@@ -188,7 +192,7 @@ func (rq *request) deliverable(topic timer.TopicID, got []Pulled) []Pulled {
 	return got
 }
 
-// appendPulled writes a timer and what its consumer needs to know of the lease.
+// appendPulled writes a timer and its consumer's lease.
 func (w *timerWriter) appendPulled(b []byte, p *Pulled) []byte {
 	b = w.append(b, p.Timer)
 	o := object{b: b[:len(b)-1], begun: true}

@@ -39,7 +39,8 @@ func TestPullRefuses(t *testing.T) {
 	h := pullHarness(t)
 	h.do("PUT", orders, `{}`).want(201)
 	h.do("POST", orders+"/pull", "").problem(409, wrongDelivery)
-	h.do("POST", "/v1/topics/fresh/pull", `{}`).problem(409, wrongDelivery) // made with the default policy
+	// Made with the default policy.
+	h.do("POST", "/v1/topics/fresh/pull", `{}`).problem(409, wrongDelivery)
 	h.do("GET", "/v1/topics/fresh", "").want(200).has("auto_created", "true")
 	var cases []refused
 	for _, body := range []string{`{"max":0}`, `{"max":1001}`, `{"max":-1}`, `{"max":"1"}`, `{"max":1.5}`, `{"max":null}`, `{"wait":"61s"}`, `{"wait":"-1s"}`, `{"wait":20}`,
@@ -57,7 +58,7 @@ func TestPullRefuses(t *testing.T) {
 	h.do("POST", "/v1/topics/jobs/pull", "").problem(503, "no_leader")
 }
 
-// TestLongPoll: a wait ends with what becomes ready, or with the server.
+// TestLongPoll: a wait ends when a timer becomes ready, or with the server.
 func TestLongPoll(t *testing.T) {
 	h := pullHarness(t)
 	h.do("POST", "/v1/topics/jobs/pull", `{"max":9,"wait":"60s"}`).want(200).has("timers.1.id", `"b"`)

@@ -11,16 +11,18 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// content is a hash of an add or put as it was sent: which fields were named and their values, a delay as a delay, the
-// payload's bytes. The order of names and the white space around them do not count; the id does not either, it is what
-// the hash is compared under. scratch is used and returned, to be used again. The hash is kept in the clear, so that of a secret digest
-// takes the place; the error is digest's.
+// content is a hash of an add or put as it was sent: which fields were named and their values, a
+// delay as a delay, the payload's bytes. The order of names and the white space around them do not
+// count; the id does not either, the hash is compared under it. scratch is used and returned, to be
+// used again. The hash is kept in the clear, so that of a secret digest takes the place; the error
+// is digest's.
 func (in *timerRequest) content(scratch []byte, digest func(string) (uint64, error)) (hash uint64, _ []byte, err error) {
 	b := scratch[:0]
 	num := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
 	str := func(s string) { b = append(binary.LittleEndian.AppendUint32(b, uint32(len(s))), s...) }
 
-	given := in.given & specFields &^ timeFields // the two spellings of an instant, or of a delay, are one
+	// The two spellings of an instant, or of a delay, are one.
+	given := in.given & specFields &^ timeFields
 	if in.when.delay {
 		given |= fDelay
 	}

@@ -6,17 +6,18 @@ import (
 	"strings"
 )
 
-// Origins of others whose pages may ask: all that their token allows, as if they were the node's own. See
-// docs/adr/0023. Nothing of it goes by cookies, which the API has none of.
+// Origins of others whose pages may ask: all that their token allows, as if they were the node's
+// own. See docs/adr/0023. Nothing of it goes by cookies, which the API has none of.
 
-// corsHeaders are what such a page may send, and corsExposed what it may read beside the body.
+// corsHeaders are the headers that such a page may send, and corsExposed those that it may read
+// beside the body.
 const (
 	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Prefer"
 	corsExposed = "ETag, Location, Preference-Applied, Retry-After"
 	corsSeconds = "600" // for which a browser remembers a preflight's answer
 )
 
-// CheckOrigin says what is wrong with an origin of Config.Origins.
+// CheckOrigin says why an origin is not one for Config.Origins.
 func CheckOrigin(text string) error {
 	scheme, authority, found := strings.Cut(text, "://")
 	name, address, _, ok := splitHost(authority)
@@ -39,8 +40,8 @@ func parseOrigins(list []string) (map[string]bool, error) {
 	return origins, nil
 }
 
-// invited reports whether the one Origin of a request is one of these, and if so tells its browser that the page may
-// read the answer.
+// invited reports whether the one Origin of a request is one of these, and if so tells its browser
+// that the page may read the answer.
 func (rq *request) invited(origins [][]byte) bool {
 	if len(origins) != 1 || !rq.s.origins[string(origins[0])] {
 		return false
@@ -52,7 +53,8 @@ func (rq *request) invited(origins [][]byte) bool {
 	return true
 }
 
-// preflightRoute answers the question that a browser asks before what is no simple request.
+// preflightRoute answers the question that a browser asks before a request that is not a simple
+// one.
 var preflightRoute = route{method: "OPTIONS", scope: scopeOpen, handle: (*request).preflight}
 
 // asksLeave reports whether the request is that question, of a page that may ask.

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Pages of origins that are listed may ask, and no others; a browser that asks first whether they may is told so.
+// Pages of origins that are listed may ask, and no others; a browser that asks first whether they
+// may is told so.
 func TestCORSOrigins(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Origins = []string{"https://ops.example", "http://localhost:3000"} })
 	h.do("PUT", orders, `{"callback":{"url":"http://a.example/"}}`).want(201)
@@ -18,7 +19,8 @@ func TestCORSOrigins(t *testing.T) {
 		if r.status/100 != 2 || r.header.Get(allow) != origin || r.header.Get("Vary") != "Origin" || !strings.Contains(r.header.Get("Access-Control-Expose-Headers"), "ETag") {
 			t.Errorf("%s: %d %v", origin, r.status, r.header)
 		}
-		if r := h.do("GET", timers+"/none", "", from...); r.status != 404 || r.header.Get(allow) != origin { // a page reads refusals, too
+		// A page reads refusals, too.
+		if r := h.do("GET", timers+"/none", "", from...); r.status != 404 || r.header.Get(allow) != origin {
 			t.Errorf("%s: %d %v", origin, r.status, r.header)
 		}
 		r = h.do("OPTIONS", timers+"/a", "", "Origin: "+origin, "Sec-Fetch-Site: cross-site", "Access-Control-Request-Method: PATCH", "Access-Control-Request-Headers: authorization")
@@ -43,7 +45,8 @@ func TestCORSOrigins(t *testing.T) {
 	if two.status != 403 || two.header.Get(allow) != "" {
 		t.Errorf("two origins: %d %v", two.status, two.header)
 	}
-	h.do("GET", timers, "", "Sec-Fetch-Site: cross-site").want(403) // an image, say: it has no Origin
+	// An image, say: it has no Origin.
+	h.do("GET", timers, "", "Sec-Fetch-Site: cross-site").want(403)
 	if r := h.do("GET", timers, ""); r.status != 200 || len(corsOf(r.header)) > 0 {
 		t.Errorf("%d %v", r.status, r.header)
 	}
@@ -70,7 +73,7 @@ func TestCORSIsOff(t *testing.T) {
 	}
 }
 
-// The question of a preflight has no token; what follows needs one.
+// The question of a preflight has no token; the request that follows needs one.
 func TestCORSWithTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
 	authFile(t, path, `page read "*"`)

@@ -6,7 +6,8 @@ import (
 	"carillon/timer"
 )
 
-// TestUnknownTopicOfANodeThatIsBehind: a node that has just started and does not know a topic cannot say that there is none.
+// TestUnknownTopicOfANodeThatIsBehind: a node that has just started and does not know a topic
+// cannot say that there is none.
 func TestUnknownTopicOfANodeThatIsBehind(t *testing.T) {
 	h := newHarness(t)
 	h.engine.behind = timer.ErrRecovering

@@ -10,9 +10,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A cursor is base64url of: version byte, what the listing is about, checksum. The checksum covers the listing's
-// filters too, so that a cursor works with the query it came from and no other. It holds nothing secret and gives no
-// right: it only says where to go on.
+// A cursor is base64url of: version byte, the place in the listing, checksum. The checksum covers
+// the listing's filters too, so that a cursor works with the query it came from and no other. It
+// holds nothing secret and gives no right: it only says where to go on.
 const (
 	cursorTimers  byte = 1
 	cursorTopics  byte = 2
@@ -23,7 +23,8 @@ const (
 	maxCursorBytes = 512
 )
 
-// listingSum stands for what a listing of timers selects; the page's size is free to change between pages.
+// listingSum stands for the selection of a listing of timers; the page's size is free to change
+// between pages.
 func listingSum(q *timer.Query) uint64 {
 	b := make([]byte, 0, 128)
 	b = binary.AppendUvarint(b, uint64(q.Topic))

@@ -31,7 +31,7 @@ func deadQuery() *timer.Query {
 	return &timer.Query{States: 1 << timer.Dead, ByEnd: true}
 }
 
-// selection is what a redrive or purge is about, and what to do.
+// selection names the timers of a redrive or purge, and the action.
 type selection struct {
 	ids      []string
 	query    *timer.Query // nil when ids are given
@@ -176,7 +176,7 @@ func (r *reader) labelOrLabels(name string) []string {
 func (rq *request) redriveDead() *problem { return rq.changeDead(timer.Redrive) }
 func (rq *request) purgeDead() *problem   { return rq.changeDead(timer.Purge) }
 
-// changeDead redrives or purges what the body selects.
+// changeDead redrives or purges the timers that the body selects.
 func (rq *request) changeDead(kind timer.Kind) *problem {
 	if _, p := rq.mediaType(); p != nil {
 		return p

@@ -9,7 +9,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Destinations is what the API needs of the nodes' calls to receivers.
+// Destinations tells the API of the nodes' calls to receivers.
 type Destinations interface {
 	// Destinations are the receivers of all nodes that answer at once, each one once, and the names
 	// of nodes that did not. They may be fewer than there are: each node tells some thousand.
@@ -40,12 +40,14 @@ type Destination struct {
 	LastError   string           `json:"last_error,omitempty"`
 	FailedMs    int64            `json:"failed_ms,omitempty"`
 	NextProbeMs int64            `json:"next_probe_ms,omitempty"` // while it is open
-	Nodes       []string         `json:"nodes,omitempty"`         // in that state, if it is not closed
+	// In that state, if it is not closed.
+	Nodes []string `json:"nodes,omitempty"`
 }
 
 func (d *Destination) rank() int { return slices.Index(destinationStates, d.State) }
 
-// MergeDestinations puts what several nodes tell of the same destinations together, in the order of the listing.
+// MergeDestinations merges the rows of several nodes for the same destinations, in the order of the
+// listing.
 func MergeDestinations(lists ...[]Destination) []Destination {
 	byName := map[string]*Destination{}
 	for _, list := range lists {
@@ -71,7 +73,7 @@ func compareDestinations(a, b Destination) int {
 	return cmp.Or(cmp.Compare(a.rank(), b.rank()), strings.Compare(a.Destination, b.Destination))
 }
 
-// add takes over what another node tells.
+// add merges another node's row.
 func (d *Destination) add(o *Destination) {
 	d.Calls += o.Calls
 	d.Waiting += o.Waiting

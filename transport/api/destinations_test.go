@@ -53,7 +53,8 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
-// What nodes tell of one destination is one row: of those that are worst off, since when the first is and when the next is probed.
+// The rows of several nodes for one destination are one row: of those that are worst off, since
+// when the first is and when the next is probed.
 func TestMergeDestinations(t *testing.T) {
 	got := MergeDestinations(
 		[]Destination{{Destination: "a", State: DestinationClosed, Calls: 1, LatencyUs: 9, FailedMs: 50, LastError: "late"}, {Destination: "b", State: DestinationOpen, SinceMs: 7, NextProbeMs: 90, Nodes: []string{"n2"}}},

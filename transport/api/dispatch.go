@@ -67,7 +67,8 @@ func (s *Server) observe(r *route, status int, begun time.Time) {
 	s.cfg.Observe(number, status, took)
 }
 
-// closeAfter ends the connection with the answer, which the client is given a moment to read although it is still sending.
+// closeAfter ends the connection with the answer, which the client is given a moment to read
+// although it is still sending.
 func (rq *request) closeAfter() {
 	rq.ctx.SetConnectionClose()
 	if c, ok := rq.ctx.Conn().(*framedConn); ok {
@@ -95,7 +96,8 @@ func (rq *request) dispatch() *problem {
 	return p
 }
 
-// admit finds out whether the request may be made: target, host, path, origin, token, method, topic, query, conditions.
+// admit finds out whether the request may be made: target, host, path, origin, token, method,
+// topic, query, conditions.
 func (rq *request) admit() *problem {
 	target := rq.ctx.Request.Header.RequestURI()
 	if len(target) > rq.s.cfg.Limits.TargetBytes {

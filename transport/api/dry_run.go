@@ -15,7 +15,7 @@ type dryRun struct {
 	first   timer.Ref // of those: the one that is due first
 }
 
-// plan judges as p does. What would be sent a command is counted instead.
+// plan judges as p does. Where p would send a command, it counts.
 func (d *dryRun) plan(p bulk.Plan) bulk.Plan {
 	return func(m *timer.Ref) (*timer.Command, bulk.Decision) {
 		_, decision := p(m)
@@ -38,7 +38,7 @@ func (d *dryRun) count(m *timer.Ref) {
 	}
 }
 
-// answer says what the change would have come to.
+// answer gives the counts that the change would have had.
 func (d *dryRun) answer(rq *request, matched, skipped int64) {
 	o := object{b: rq.out()}
 	o.integer("matched", matched)

@@ -11,18 +11,19 @@ import (
 	"carillon/timer"
 )
 
-// EventStream hands out what has happened, in the order in which this node learnt it.
+// EventStream hands out events, in the order in which this node learnt of them.
 type EventStream interface {
-	// Next waits for events, so long at most; none came when it returns an empty list. missed is how
-	// many there was no room for since the last call. false: the stream has ended.
+	// Next waits for events, so long at most; none came when it returns an empty list. missed is
+	// how many there was no room for since the last call. false: the stream has ended.
 	Next(wait time.Duration) (events []Event, missed int64, ok bool)
 	Close()
 }
 
 // Watch selects events.
 type Watch struct {
-	Topic  string   `json:"topic,omitempty"`  // of this topic alone
-	Topics []string `json:"topics,omitempty"` // of topics that match one of these patterns; none: of all
+	Topic string `json:"topic,omitempty"` // of this topic alone
+	// Of topics that match one of these patterns; none: of all.
+	Topics []string `json:"topics,omitempty"`
 	Labels []string `json:"labels,omitempty"` // of timers that have all of them
 	Kinds  []string `json:"kinds,omitempty"`  // none: all
 }
@@ -34,9 +35,10 @@ const (
 	EventAdded     = "added"
 	EventChanged   = "changed"
 	EventCancelled = "cancelled"
-	EventBreaker   = "breaker" // of a destination, at a node; for who asks for it, as the next
-	EventNode      = "node"
-	EventMissed    = "missed" // of a node from which nothing is heard; no client asks for it
+	// Of a destination, at a node; only where it is asked for, as the next.
+	EventBreaker = "breaker"
+	EventNode    = "node"
+	EventMissed  = "missed" // of a node from which nothing is heard; no client asks for it
 )
 
 var eventKinds = []string{EventFired, EventDead, EventAdded, EventChanged, EventCancelled, EventBreaker, EventNode}
@@ -48,7 +50,7 @@ type Event struct {
 	ID     string   `json:"id,omitempty"`
 	AtMs   int64    `json:"at_ms"`
 	Labels []string `json:"labels,omitempty"`
-	DueMs  int64    `json:"due_ms,omitempty"` // of what was added or changed
+	DueMs  int64    `json:"due_ms,omitempty"` // of a timer that was added or changed
 
 	Attempt int    `json:"attempt,omitempty"`
 	Result  string `json:"result,omitempty"` // of an attempt: success, retry, dead, cancelled
@@ -56,7 +58,7 @@ type Event struct {
 	Error   string `json:"error,omitempty"`
 	LateMs  int64  `json:"late_ms,omitempty"` // of the first attempt
 	NextMs  int64  `json:"next_ms,omitempty"` // after retry: the next attempt
-	Reason  string `json:"reason,omitempty"`  // of what is dead
+	Reason  string `json:"reason,omitempty"`  // of a dead timer
 
 	Destination string `json:"destination,omitempty"` // of a breaker
 	State       string `json:"state,omitempty"`       // of a breaker, or a node
@@ -77,14 +79,14 @@ func (w *Watch) SeesTopic(topic string) bool {
 	return len(w.Topics) == 0
 }
 
-// Wants reports whether the watch is of breakers, or of nodes, as the kind says. Who reaches some
-// topics alone hears nothing of breakers.
+// Wants reports whether the watch is of breakers, or of nodes, as the kind says. A token that
+// reaches only some topics hears nothing of breakers.
 func (w *Watch) Wants(kind string) bool {
 	all := len(w.Topics) == 0 || slices.Contains(w.Topics, "*")
 	return w.Topic == "" && len(w.Labels) == 0 && slices.Contains(w.Kinds, kind) && (kind == EventNode || all)
 }
 
-// OfTimers reports whether the watch is of what happens to timers.
+// OfTimers reports whether the watch is of timers' events.
 func (w *Watch) OfTimers() bool {
 	return len(w.Kinds) == 0 || slices.ContainsFunc(w.Kinds, func(kind string) bool { return kind != EventBreaker && kind != EventNode })
 }
@@ -108,11 +110,13 @@ func ReasonName(r timer.Reason) string { return reasonName(r) }
 
 // Bounds of streams of events.
 const (
-	streamsAtOnce = 64               // at one node
-	streamBeat    = 15 * time.Second // after so long without an event the client is told that the stream lives
+	streamsAtOnce = 64 // at one node
+	// After so long without an event the client is told that the stream lives.
+	streamBeat = 15 * time.Second
 )
 
-// watchEvents answers with a stream of server-sent events that ends with the client, with the server, or with the token.
+// watchEvents answers with a stream of server-sent events that ends with the client, with the
+// server, or with the token.
 func (rq *request) watchEvents() *problem {
 	w := &Watch{}
 	var p *problem
@@ -170,8 +174,8 @@ func (rq *request) watchEvents() *problem {
 
 const eventStreamType = "text/event-stream"
 
-// eventBody is the body of a stream: fasthttp, on the connection's goroutine, reads what it then
-// writes, and waits in Read for what happens next.
+// eventBody is the body of a stream: fasthttp, on the connection's goroutine, reads the bytes that
+// it then writes, and waits in Read for the next event.
 type eventBody struct {
 	s      *Server
 	conn   *framedConn // nil: a test's
@@ -202,7 +206,7 @@ func (b *eventBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill renders what there is next; false at the end.
+// fill renders the next events; false at the end.
 func (b *eventBody) fill() bool {
 	out := b.room[:0]
 	if !b.begun {

@@ -8,7 +8,8 @@ import (
 	"carillon/timer"
 )
 
-// fakeCluster is three nodes of which n3 is drained or down as a test sets it; orders are obeyed at once.
+// fakeCluster is three nodes of which n3 is drained or down as a test sets it; orders are obeyed at
+// once.
 type fakeCluster struct {
 	view   ClusterView
 	detail map[timer.ShardID]ShardView

@@ -10,7 +10,8 @@ import (
 	"carillon/timer"
 )
 
-// fakeConsumers is how the fake engine answers those who fetch timers: what was asked is kept, receipts are "topic/id/attempt".
+// fakeConsumers is how the fake engine answers consumers. It keeps the requests; receipts are
+// "topic/id/attempt".
 type fakeConsumers struct {
 	pulls  []Pull
 	claims []LeaseUpdate

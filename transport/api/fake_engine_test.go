@@ -13,10 +13,10 @@ import (
 	"carillon/timer/bulk"
 )
 
-// fakeEngine is a node in memory: one map of timers, decided under one lock, with the answers of package timer.
-// It fires nothing by itself: tests put timers into their states with set.
+// fakeEngine is a node in memory: one map of timers, decided under one lock, with the answers of
+// package timer. It fires nothing by itself: tests put timers into their states with set.
 type fakeEngine struct {
-	behind error // of FindTopic, for what is not here
+	behind error // of FindTopic, for a topic that is not here
 	*fakeCluster
 	fakeLive
 	fakeConsumers
@@ -273,8 +273,8 @@ func applyPatch(s *timer.Spec, p *timer.Patch) {
 	set(p.Jitter, func() { s.Retry.Jitter, s.Retry.HasJitter = n.Retry.Jitter, n.Retry.HasJitter })
 }
 
-// cloneSpec copies everything: a test that finds a request's bytes in the table later has found a bug of the server,
-// not of the fake.
+// cloneSpec copies everything: a test that finds a request's bytes in the table later has found a
+// bug of the server, not of the fake.
 func cloneSpec(s *timer.Spec) timer.Spec {
 	c := *s
 	c.Payload = slices.Clone(s.Payload)
@@ -331,7 +331,8 @@ func (e *fakeEngine) List(_ context.Context, id timer.ShardID, q *timer.Query) (
 	return out, nil
 }
 
-// Bulk does one timer after the other, each as often as it takes: what a node does about shards that do not answer is not its concern.
+// Bulk does one timer after the other, each as often as it takes: shards that do not answer are not
+// its concern.
 func (e *fakeEngine) Bulk(ctx context.Context, b *bulk.Update) error {
 	e.mu.Lock()
 	e.calls["Bulk"]++
@@ -379,7 +380,7 @@ func selects(q *timer.Query, t *timer.Timer) bool {
 		(q.After == nil || compareKeys(k, *q.After) > 0)
 }
 
-// History is what set has put into past, by end.
+// History gives the timers that set has put into past, by end.
 func (e *fakeEngine) History(_ context.Context, q *timer.HistoryQuery) (page []*timer.HistoryEntry, more bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fakeLive hands a test's events to those who listen.
+// fakeLive hands a test's events to its listeners.
 type fakeLive struct {
 	asked DueQuery // of the last Due
 	due   *Due

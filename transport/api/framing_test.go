@@ -12,14 +12,15 @@ import (
 	"time"
 )
 
-// rawAnswer is what came back on a connection.
+// rawAnswer is an answer as it came back on a connection.
 type rawAnswer struct {
 	statuses []int
 	bodies   []string
 	closed   bool // the server closed; no reset
 }
 
-// raw writes the parts on a connection of its own, each in one write, and reads n answers (all until the close when n < 0).
+// raw writes the parts on a connection of its own, each in one write, and reads n answers (all
+// until the close when n < 0).
 func (h *harness) raw(n int, parts ...string) rawAnswer {
 	h.t.Helper()
 	conn, err := net.Dial("tcp", h.addr)
@@ -49,8 +50,9 @@ func (h *harness) raw(n int, parts ...string) rawAnswer {
 
 const goodHead = "POST /v1/topics/orders/timers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
-// Nothing of these may reach the engine, in one piece or byte by byte, first or behind a good request; each is answered
-// 400 and the connection closed, so that the bytes after it are never taken for a request.
+// Nothing of these may reach the engine, in one piece or byte by byte, first or behind a good
+// request; each is answered 400 and the connection closed, so that the bytes after it are never
+// taken for a request.
 func TestSmugglingRefused(t *testing.T) {
 	h := newHarness(t)
 	body := `{"id":"smuggled","delay":"1h",` + cb + `}`
@@ -163,7 +165,8 @@ func TestFramingTaken(t *testing.T) {
 		want  []int
 	}{
 		{"pipelined", []string{health + plain + health + chunked + health}, []int{200, 201, 200, 201, 200}},
-		{"byte by byte", strings.Split(chunked+plain+health, ""), []int{200, 200, 200}}, // the same adds again
+		// The same adds again.
+		{"byte by byte", strings.Split(chunked+plain+health, ""), []int{200, 200, 200}},
 		{"empty lines before", []string{"\r\n\r\n" + health + "\r\n" + health}, []int{200, 200}},
 		{"absolute form", []string{"GET http://localhost/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"}, []int{200}},
 		{"http 1.0", []string{"GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + health}, []int{200, 200}},
@@ -244,7 +247,7 @@ func TestSizesRefused(t *testing.T) {
 	}
 }
 
-// A client that stops in the middle is told so and cut off, however it spreads what it sends.
+// A client that stops in the middle is told so and cut off, however it spreads its bytes.
 func TestSlowClientsCutOff(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

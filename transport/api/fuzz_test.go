@@ -33,7 +33,8 @@ var documents = []string{
 	strings.Repeat("[", 64) + strings.Repeat("]", 64), strings.Repeat("[", 65) + strings.Repeat("]", 65), strings.Repeat(`{"a":[`, 32) + strings.Repeat("]}", 32), strings.Repeat("[", 100_000),
 }
 
-// Any body as an add: it is 201 only when it is JSON, and then the answer is JSON with the payload as it was sent.
+// Any body as an add: it is 201 only when it is JSON, and then the answer is JSON with the payload
+// as it was sent.
 func FuzzAddBody(f *testing.F) {
 	for _, doc := range documents {
 		f.Add([]byte(`{"delay":"1h",` + cb + `,"payload":` + doc + `}`))
@@ -81,7 +82,8 @@ func FuzzTime(f *testing.F) {
 		ms, ok := parseInstant(s)
 		upper := strings.ToUpper(s)
 		want, err := time.Parse(time.RFC3339Nano, upper)
-		// The library takes a comma for the point, one digit for the hour, and offsets beyond a day; it takes only nine digits as they are.
+		// The library takes a comma for the point, one digit for the hour, and offsets beyond a
+		// day; it takes only nine digits as they are.
 		lenient := strings.Contains(s, ",") || len(s) > 12 && s[12] == ':'
 		if err == nil && !ok && !lenient && !oddOffset(s) {
 			t.Fatalf("refused %q", s)
@@ -118,7 +120,8 @@ func FuzzTime(f *testing.F) {
 			if d >= 0 && (diff < 0 || diff > time.Millisecond+time.Microsecond) && d < math.MaxInt64-2*time.Millisecond {
 				t.Fatalf("%q: %d ms, want %v", s, span, d)
 			}
-			if span > 0 && span <= int64(math.MaxInt64/time.Millisecond) { // what is longer is held at the bound
+			// A longer one is held at the bound.
+			if span > 0 && span <= int64(math.MaxInt64/time.Millisecond) {
 				if back, ok := parseSpan(string(appendSpan(nil, span))); !ok || back != span {
 					t.Fatalf("%d ms is shown as %s", span, appendSpan(nil, span))
 				}
@@ -245,7 +248,8 @@ func TestServerLivesThroughNoise(t *testing.T) {
 	h.do("GET", "/healthz", "").want(200)
 }
 
-// What is taken for a host is what others take for it, so that nobody on the way sends a request for another name here.
+// Only that is taken for a host which others take for it, so that nobody on the way sends a request
+// for another name here.
 func FuzzHost(f *testing.F) {
 	for _, s := range []string{"localhost", "127.0.0.1:7700", "[::1]:80", "a@b", "timers.example.", "[::ffff:127.0.0.1]", "127.1", "0x7f.1", "[fe80::1%25eth0]", "a:b:c", "ü", "a/b", "%41"} {
 		f.Add(s)

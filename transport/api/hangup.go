@@ -11,7 +11,8 @@ import (
 // errHungUp is the cause of a context that ended because its client went away.
 var errHungUp = errors.New("the client hung up")
 
-// rawConn is the socket below a connection, TLS or not; nil when there is none that can be looked at.
+// rawConn is the socket below a connection, TLS or not; nil when there is none that can be looked
+// at.
 func rawConn(c net.Conn) syscall.RawConn {
 	for {
 		if sc, ok := c.(syscall.Conn); ok {
@@ -29,7 +30,8 @@ func rawConn(c net.Conn) syscall.RawConn {
 	}
 }
 
-// hungUp looks, without waiting, whether the client has gone. Where that cannot be told it is taken to be there.
+// hungUp looks, without waiting, whether the client has gone. Where that cannot be told it is taken
+// to be there.
 func (c *framedConn) hungUp() bool {
 	raw := rawConn(c.Conn)
 	if raw == nil {
@@ -40,8 +42,9 @@ func (c *framedConn) hungUp() bool {
 	return gone || err != nil
 }
 
-// whileConnected is a context that ends when the client hangs up. The request has arrived whole, and nothing may be read from the
-// connection until stop has been called. It costs a goroutine, which waits in the poller.
+// whileConnected is a context that ends when the client hangs up. The request has arrived whole,
+// and nothing may be read from the connection until stop has been called. It costs a goroutine,
+// which waits in the poller.
 func (c *framedConn) whileConnected(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	raw := rawConn(c.Conn)

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// harness is a server on loopback over a fake engine, with a clock that stands still unless a test moves it.
+// harness is a server on loopback over a fake engine, with a clock that stands still unless a test
+// moves it.
 type harness struct {
 	t      testing.TB
 	engine *fakeEngine
@@ -89,8 +90,8 @@ type reply struct {
 	body   string
 }
 
-// do sends a request and reads the answer. headers are "Name: value"; a body gets Content-Type: application/json unless
-// the headers say otherwise.
+// do sends a request and reads the answer. headers are "Name: value"; a body gets Content-Type:
+// application/json unless the headers say otherwise.
 func (h *harness) do(method, target, body string, headers ...string) *reply {
 	h.t.Helper()
 	var b strings.Builder
@@ -189,7 +190,8 @@ func (r *reply) json() map[string]any {
 	return v
 }
 
-// has asks for fields: name, wanted JSON text ("" for absent), and so on. A name may be a path with dots.
+// has asks for fields: name, wanted JSON text ("" for absent), and so on. A name may be a path with
+// dots.
 func (r *reply) has(pairs ...string) *reply {
 	r.t.Helper()
 	hasFields(r.t, r.json(), r.body, pairs...)

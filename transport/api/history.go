@@ -12,7 +12,7 @@ import (
 // overStates are the states that a history has.
 const overStates = 1<<timer.Done | 1<<timer.Dead | 1<<timer.Cancelled
 
-// listHistory answers with what became of a topic's timers, by their end.
+// listHistory answers with a topic's ended timers, by their end.
 func (rq *request) listHistory() *problem {
 	q := &timer.HistoryQuery{States: overStates}
 	if id, given := rq.query.value("id"); given {
@@ -64,7 +64,8 @@ func (rq *request) listHistory() *problem {
 	return nil
 }
 
-// confine brings a query to what the topic keeps, and to the shard that a timer has. none says that there can be nothing.
+// confine limits a query to the time that the topic keeps, and to the shard that a timer has. none
+// says that there can be nothing.
 func (rq *request) confine(q *timer.HistoryQuery, topic *timer.Topic) (none bool) {
 	q.FromMs = max(q.FromMs, rq.s.nowMs()-topic.Policy.HistoryMs)
 	if q.ID != "" {
@@ -102,7 +103,8 @@ func (w *timerWriter) appendEntry(b []byte, e *timer.HistoryEntry) []byte {
 	return appendAttemptLog(append(b, '}'), e.Timer, e.Attempts)
 }
 
-// recall finds a timer that has ended and is in the shard's memory no more; nil when the history has none of that id.
+// recall finds a timer that has ended and is in the shard's memory no more; nil when the history
+// has none of that id.
 func (rq *request) recall(topic *timer.Topic, id string) (*timer.HistoryEntry, error) {
 	q := &timer.HistoryQuery{Topic: topic.ID, ID: id, States: overStates, Newest: true, Limit: 1}
 	if rq.confine(q, topic) {
@@ -115,23 +117,26 @@ func (rq *request) recall(topic *timer.Topic, id string) (*timer.HistoryEntry, e
 	return list[0], nil
 }
 
-// lateRules are what if_late may say.
+// lateRules are the values of if_late.
 var lateRules = []string{"fire", "reject"}
 
 // absolute says that the time was given as an instant.
 func (in *timerRequest) absolute() bool { return in.given&timeFields != 0 && !in.when.delay }
 
-// pastMs is how long an instant must be over for an add of it to count as one that may be repeated. Adds for this very moment, which are a little
-// late when they arrive, are spared the search: what they may repeat has ended within the time for which the shard remembers it.
+// pastMs is how long an instant must be over for an add of it to count as one that may be repeated.
+// Adds for this very moment, which are a little late when they arrive, are spared the search: an
+// add that they may repeat has ended within the time for which the shard remembers it.
 const pastMs = 2000
 
-// maybeMade says of an add that its instant is past, so that it may be a repeated one whose timer the shard has forgotten.
+// maybeMade says of an add that its instant is past, so that it may be a repeated one whose timer
+// the shard has forgotten.
 func (rq *request) maybeMade(in *timerRequest, topic *timer.Topic, v verb) bool {
 	return v == vAdd && in.absolute() && rq.s.nowMs()-in.when.ms > pastMs && (!in.unnamed || topic.Policy.ByContent)
 }
 
-// madeBefore finds what became of an add that maybeMade has, if it was made before: a client that had no answer may repeat it whenever it comes
-// to that. What the shard remembers is for the shard to tell, for that is in order with all changes; nil then, or if it is not to be found.
+// madeBefore finds the outcome of an add that maybeMade has, if it was made before: a client that
+// had no answer may repeat it at any time. It is nil where the shard still remembers the timer,
+// since the shard's answer is in order with all changes, or where it cannot be found.
 func (rq *request) madeBefore(in *timerRequest, topic *timer.Topic) (*timer.Timer, error) {
 	t, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq, topic), topic.ID, in.id)
 	if err != nil || t != nil && !t.State.Over() {
@@ -148,7 +153,8 @@ func (rq *request) madeBefore(in *timerRequest, topic *timer.Topic) (*timer.Time
 	return list[0].Timer, nil
 }
 
-// tooLate turns "there is no such timer" into what the history knows of it: a change that came after the end is 410, not 404.
+// tooLate turns "there is no such timer" into the end that the history knows: a change that came
+// after the end is 410, not 404.
 func (rq *request) tooLate(topic *timer.Topic, id string, v verb) (timer.Code, error) {
 	e, err := rq.recall(topic, id)
 	switch {
@@ -164,7 +170,7 @@ func (rq *request) tooLate(topic *timer.Topic, id string, v verb) (timer.Code, e
 	return timer.OverCancelled, nil
 }
 
-// historySum stands for what a listing of history selects, as listingSum does for timers.
+// historySum stands for the selection of a listing of history, as listingSum does for timers.
 func historySum(q *timer.HistoryQuery) uint64 {
 	b := make([]byte, 0, 160)
 	b = binary.AppendUvarint(b, uint64(q.Topic))

@@ -91,7 +91,8 @@ func TestHistory(t *testing.T) {
 	count("", 0)
 }
 
-// TestHistoryAnswersForTheForgotten: what is in memory no more is read from the history, and a change to it is too late.
+// TestHistoryAnswersForTheForgotten: a timer that memory has forgotten is read from the history,
+// and a change to it is too late.
 func TestHistoryAnswersForTheForgotten(t *testing.T) {
 	h := newHarness(t)
 	h.do("PUT", "/v1/topics/orders", `{"history":"1h"}`).want(201)

@@ -9,8 +9,8 @@ import (
 
 const maxIdempotencyKey = 255 // bytes
 
-// idempotencyKey reads the header of that name (draft-ietf-httpapi-idempotency-key-header): a string in quotes, or, as
-// many send it, the bare text. "" when there is none.
+// idempotencyKey reads the header of that name (draft-ietf-httpapi-idempotency-key-header): a
+// string in quotes, or, as many send it, the bare text. "" when there is none.
 func (rq *request) idempotencyKey() (string, *problem) {
 	list := rq.ctx.Request.Header.PeekAll("Idempotency-Key")
 	if len(list) == 0 {
@@ -33,8 +33,8 @@ func (rq *request) idempotencyKey() (string, *problem) {
 	return text, nil
 }
 
-// nameByRequest gives an add the id that its Idempotency-Key makes: the key itself behind a prefix, or, where it is no
-// id, a hash of it. So whoever repeats it, at any node, meets the same timer.
+// nameByRequest gives an add the id that its Idempotency-Key makes: the key itself behind a prefix,
+// or, where it is no id, a hash of it. So a repetition, at any node, meets the same timer.
 func (in *timerRequest) nameByRequest(key string) *problem {
 	if in.given&fID != 0 {
 		return bad(badRequest, "give an id or an Idempotency-Key, not both: an add with an id may be repeated as it is")
@@ -55,8 +55,8 @@ func (in *timerRequest) nameByRequest(key string) *problem {
 	return nil
 }
 
-// keyInUse makes of the refusal of an id that is in use that of another add under a key that has been used: as the draft
-// has it, 422 and not 409.
+// keyInUse makes of the refusal of an id that is in use that of another add under a key that has
+// been used: as the draft has it, 422 and not 409.
 func keyInUse(p *problem) {
 	p.status, p.detail = 422, "the Idempotency-Key has been used for an add with other content"
 }

@@ -9,7 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// An add that is repeated under its Idempotency-Key is the same timer, also with a delay, and when it has ended.
+// An add that is repeated under its Idempotency-Key is the same timer, also with a delay, and when
+// it has ended.
 func TestIdempotencyKey(t *testing.T) {
 	h := newHarness(t)
 	h.do("PUT", orders, `{"callback":{"url":"http://a.example/"},"merge":"replace"}`).want(201)
@@ -19,7 +20,8 @@ func TestIdempotencyKey(t *testing.T) {
 	h.advance(time.Minute)
 	add(`{"payload":1,"delay":"30m"}`, key).want(200).has("id", `"idem-8e03978e-40d5"`, "version", "1", "due_ms", fmt.Sprint(noonMs+1_800_000))
 	add(`{"delay":"30m","payload":2}`, key).problem(422, "exists").has("existing.version", "1")
-	add(`{"delay":"30m","payload":1}`, `Idempotency-Key: 8e03978e-40d5`).want(200).has("version", "1") // without quotes, as many send it
+	// Without quotes, as many send it.
+	add(`{"delay":"30m","payload":1}`, `Idempotency-Key: 8e03978e-40d5`).want(200).has("version", "1")
 	h.engine.set("orders", "idem-8e03978e-40d5", func(t *timer.Timer) { t.State, t.EndedMs = timer.Done, noonMs+60_000 })
 	add(`{"delay":"30m","payload":1}`, key).want(200).has("state", `"done"`)
 	h.engine.set("orders", "idem-8e03978e-40d5", func(t *timer.Timer) { t.State = timer.Leased })

@@ -11,8 +11,8 @@ import (
 	"carillon/transport/api/internal/strictjson"
 )
 
-// field is a set of fields of a timer as a client writes it. The bits go into content hashes, which are stored: new ones
-// are added at the end.
+// field is a set of fields of a timer as a client writes it. The bits go into content hashes, which
+// are stored: new ones are added at the end.
 type field uint64
 
 const (
@@ -54,23 +54,25 @@ const (
 	resettable = fPayload64 | fContentType | fCallback | callbackFields | fPriority | fLabels | fExpires | fRetry | retryFields | fRepeat
 )
 
-// timerRequest is one operation on a timer as the client wrote it. Its strings and payload point into the client's bytes;
-// spec holds the values, zero where not given. It is allocated per operation and never reused, since the engine gets
-// pointers into it.
+// timerRequest is one operation on a timer as the client wrote it. Its strings and payload point
+// into the client's bytes; spec holds the values, zero where not given. It is allocated per
+// operation and never reused, since the engine gets pointers into it.
 type timerRequest struct {
-	given field // named in the document, with whatever value
+	given field // named in the document, with any value
 	null  field // given as null
 
 	op, id, key, merge, ifLate string
 	maxWaitMs                  int64
 	unnamed                    bool // an add without an id: it is given one
-	repeated                   bool // an add that an Idempotency-Key names: it may be one that was made before
-	ifMatch                    uint32
-	when                       when
-	spec                       timer.Spec
-	cmd                        timer.Command
-	patch                      *timer.Patch
-	created                    *timer.Timer // room for the answer to an add or put; the engine writes it on the caller's goroutine only
+	// An add that an Idempotency-Key names: it may be one that was made before.
+	repeated bool
+	ifMatch  uint32
+	when     when
+	spec     timer.Spec
+	cmd      timer.Command
+	patch    *timer.Patch
+	// Room for the answer to an add or put; the engine writes it on the caller's goroutine only.
+	created *timer.Timer
 }
 
 // when is the time a client asks for.
@@ -92,14 +94,15 @@ type reader struct {
 	strictjson.Scanner
 	limits *Limits
 	urls   *urlCache
-	// refuse is the status and code of a callback or retry value out of range: 400 in a timer, 422 in a policy.
+	// refuse is the status and code of a callback or retry value out of range: 400 in a timer, 422
+	// in a policy.
 	refuse func(detail string) *problem
 }
 
 func refuseInTimer(detail string) *problem  { return bad(badRequest, detail) }
 func refuseInPolicy(detail string) *problem { return fail(422, badPolicy, detail) }
 
-// fail notes what is wrong with what was read, unless something is already.
+// fail notes a fault of the input, unless it has one already.
 func (r *reader) fail(p *problem) {
 	if p != nil {
 		r.Fail(p)
@@ -178,8 +181,8 @@ func timerField(name []byte) field {
 	return 0
 }
 
-// input reads the object of one operation. Which fields it may have is for check to say: in a batch the "op" that
-// decides may come last.
+// input reads the object of one operation. Which fields it may have is for check to say: in a batch
+// the "op" that decides may come last.
 func (r *reader) input(in *timerRequest) {
 	n := r.Open('{', "body")
 	for ; r.More(n, '}'); n++ {
@@ -420,7 +423,7 @@ func unknown(name []byte, names []string) *problem {
 	return badf(unknownField, "unknown field %q", clip(name))
 }
 
-// clip bounds what of the client's bytes is said back.
+// clip bounds how many of the client's bytes are said back.
 func clip(b []byte) string {
 	if len(b) > 64 {
 		return strings.ToValidUTF8(string(b[:64]), "") + "…"

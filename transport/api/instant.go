@@ -20,7 +20,8 @@ func ceilMs(t time.Time) int64 {
 	return ms
 }
 
-// parseInstant reads an RFC 3339 time with a zone as Unix ms; what is finer than a millisecond is rounded up.
+// parseInstant reads an RFC 3339 time with a zone as Unix ms; fractions of a millisecond are
+// rounded up.
 func parseInstant(s string) (ms int64, ok bool) {
 	if strings.ContainsAny(s, "tz") {
 		s = strings.ToUpper(s)
@@ -29,7 +30,8 @@ func parseInstant(s string) (ms int64, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	// Package time also takes an hour of one digit, a comma for the point, and offsets of 24 hours and 60 minutes.
+	// Package time also takes an hour of one digit, a comma for the point, and offsets of 24 hours
+	// and 60 minutes.
 	if n := len(s); s[13] != ':' || strings.Contains(s, ",") || s[n-1] != 'Z' && (s[n-5:n-3] > "23" || s[n-2:] > "59") {
 		return 0, false
 	}
@@ -40,7 +42,8 @@ func parseInstant(s string) (ms int64, ok bool) {
 	return ms, true
 }
 
-// finerThanNs reports whether a time has digits behind the ninth of its fraction, which package time drops.
+// finerThanNs reports whether a time has digits behind the ninth of its fraction, which package
+// time drops.
 func finerThanNs(s string) bool {
 	_, fraction, _ := strings.Cut(s, ".")
 	digits := fraction[:len(fraction)-len(strings.TrimLeft(fraction, "0123456789"))]

@@ -39,13 +39,14 @@ func (rq *request) window(q *timer.Query, from, to string) (p *problem) {
 		return p
 	}
 	if bounded && q.ToMs == 0 {
-		// 0 means unbounded to the engine. Nothing is before 1970: an empty window somewhere else says the same.
+		// 0 means unbounded to the engine. Nothing is before 1970: an empty window somewhere else
+		// says the same.
 		q.FromMs, q.ToMs = 1, 1
 	}
 	return nil
 }
 
-// list answers one page of what the query selects in all shards.
+// list answers one page of the timers that the query selects in all shards.
 func (rq *request) list(q *timer.Query) *problem {
 	limit, p := rq.query.limit()
 	if p != nil {
@@ -114,16 +115,17 @@ func compareKeys(a, b timer.SortKey) int {
 	return cmp.Or(cmp.Compare(a.SortMs, b.SortMs), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Seq, b.Seq))
 }
 
-// Bounds of what a listing has in memory, beside what it answers.
+// Bounds of a listing's memory, beside its answer.
 const (
-	listRoom   = 4        // times ResponseBytes, and …
-	leastShare = 64 << 10 // for each shard's page; timers beyond it are given when the listing has come to them, …
-	wholeLimit = 8        // so many at a time …
-	wholeBytes = 1 << 20  // … and bytes: any timer fits
+	listRoom = 4 // times ResponseBytes, and …
+	// For each shard's page; timers beyond it are given when the listing has come to them, …
+	leastShare = 64 << 10
+	wholeLimit = 8       // so many at a time …
+	wholeBytes = 1 << 20 // … and bytes: any timer fits
 )
 
-// merge brings the listings of all shards into one order. It asks for small pages and for more of a shard only when
-// its page is used up, so that what is in memory stays near what is answered.
+// merge brings the listings of all shards into one order. It asks for small pages and for more of a
+// shard only when its page is used up, so that it holds little more in memory than it answers.
 type merge struct {
 	rq      *request
 	query   timer.Query
@@ -135,7 +137,7 @@ type merge struct {
 	wait    timer.Wait // of the timer that next gave
 }
 
-// stream is what one shard has left.
+// stream is the rest of one shard's page.
 type stream struct {
 	id   timer.ShardID
 	page []*timer.Timer
@@ -228,7 +230,8 @@ func (m *merge) whole(s *stream) {
 	}
 }
 
-// shorten gives back the room of timers that the listing has not come to; false when there are none.
+// shorten gives back the room of timers that the listing has not come to; false when there are
+// none.
 func (m *merge) shorten() (any bool) {
 	for i := range m.streams {
 		for _, t := range m.streams[i].page {

@@ -14,15 +14,16 @@ import (
 	"carillon/transport/api/internal/http1"
 )
 
-// Waits after an accept that failed, for the next try. The longest is also how often the log says so.
+// Waits after an accept that failed, for the next try. The longest is also how often the log says
+// so.
 const (
 	acceptPauseMin = 5 * time.Millisecond
 	acceptPauseMax = time.Second
 	acceptLogEvery = 10 * time.Second
 )
 
-// listener hands out framed connections, a bounded number at a time. An accept that fails because the process or the machine is short
-// of something is tried again: it must not end the node.
+// listener hands out framed connections, a bounded number at a time. An accept that fails because
+// the process or the machine is short of something is tried again: it must not end the node.
 type listener struct {
 	net.Listener
 	limits  *Limits
@@ -36,7 +37,8 @@ type listener struct {
 
 	connections *connections
 
-	// spare is a file that is given up when there are no others, to take a connection and close it: it would wait for ever. Accept's only.
+	// spare is a file that is given up when there are no others, to take a connection and close it:
+	// it would wait for ever. Accept's only.
 	spare    *os.File
 	pause    time.Duration
 	complain time.Time // when the log last said that connections cannot be taken
@@ -59,7 +61,8 @@ func newListener(ln net.Listener, limits *Limits, answers *budget, tls *TLS, log
 	return l
 }
 
-// bodyOf is how large the body of a request for a raw target may be. It errs to the larger: the handler checks again.
+// bodyOf is how large the body of a request for a raw target may be. It errs to the larger: the
+// handler checks again.
 func (l *Limits) bodyOf(target []byte) uint64 {
 	if path, _, _ := bytes.Cut(target, []byte{'?'}); bytes.HasSuffix(path, []byte("/batch")) {
 		return uint64(l.BatchBytes)
@@ -67,8 +70,8 @@ func (l *Limits) bodyOf(target []byte) uint64 {
 	return uint64(l.BodyBytes)
 }
 
-// Accept waits for a connection within the limits; those beyond them are told so and closed. It returns an error only when the
-// listener is closed, or can take no connection ever.
+// Accept waits for a connection within the limits; those beyond them are told so and closed. It
+// returns an error only when the listener is closed, or can take no connection ever.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -111,8 +114,9 @@ func (l *listener) refuse(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// fatalAccept reports whether no later accept can succeed. Everything else is worth another try: accept also returns what became of
-// the connection that it was about to give, and what the process lacks just now.
+// fatalAccept reports whether no later accept can succeed. Everything else is worth another try:
+// accept also returns the errors of the connection that it was about to give, and of a shortage
+// that passes.
 func fatalAccept(err error) bool {
 	if errors.Is(err, net.ErrClosed) {
 		return true
@@ -157,7 +161,8 @@ func (l *listener) shed() {
 	}
 	_ = l.spare.Close()
 	l.spare = nil
-	if bounded, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok { // the client may have gone: then nothing comes
+	// The client may have gone: then nothing comes.
+	if bounded, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
 		_ = bounded.SetDeadline(time.Now().Add(acceptPauseMin))
 		defer func() { _ = bounded.SetDeadline(time.Time{}) }()
 	}
@@ -188,7 +193,8 @@ func (l *listener) release() {
 	}
 }
 
-// addressOf is what a client's share is counted by: its address, or its network where one customer usually has all of one (IPv6 /64).
+// addressOf is the key by which a client's share is counted: its address, or its network where one
+// customer usually has all of one (IPv6 /64).
 func addressOf(remote net.Addr) netip.Addr {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {

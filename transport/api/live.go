@@ -8,13 +8,13 @@ import (
 	"carillon/transport/api/internal/strictjson"
 )
 
-// Live is what the API needs of a node to show what goes on in the whole cluster.
+// Live is the part of a node that shows the API the work of the whole cluster.
 type Live interface {
 	// Listen begins to hear of events of all nodes. The stream ends with the context.
 	Listen(ctx context.Context, w *Watch) (EventStream, error)
-	// Due counts what comes due, over all shards that have a leader.
+	// Due counts the timers that come due, over all shards that have a leader.
 	Due(ctx context.Context, q *DueQuery) (*Due, error)
-	// Stats is what all nodes did in the last minute.
+	// Stats counts the work of all nodes in the last minute.
 	Stats(ctx context.Context) (*ClusterStats, error)
 }
 
@@ -35,7 +35,7 @@ type Due struct {
 	Counted        int   // … and of those that were counted
 }
 
-// Minute is what a node did in the last minute.
+// Minute counts the work of a node in the last minute.
 type Minute struct {
 	WindowMs int64 `json:"window_ms"` // less than a minute, when the node has only begun
 
@@ -66,7 +66,7 @@ type NodeStats struct {
 	Lateness Lateness `json:"-"`
 }
 
-// Lateness of first attempts, in ms, rounded up to what nodes tell apart.
+// Lateness of first attempts, in ms, rounded up to the buckets of the nodes.
 type Lateness struct{ Count, P50, P90, P99, Max int64 }
 
 // ClusterStats are all nodes', in order of name.
@@ -75,7 +75,7 @@ type ClusterStats struct {
 	Lateness Lateness // of all together
 }
 
-// Bounds of a histogram of what comes due.
+// Bounds of a histogram of due times.
 const (
 	dueBuckets    = 60
 	dueMost       = 1000
@@ -176,7 +176,7 @@ func (o *object) integers(name string, list []int64) {
 	o.b = a.end()
 }
 
-// readStats answers what all nodes did in the last minute.
+// readStats answers with the work of all nodes in the last minute.
 func (rq *request) readStats() *problem {
 	s, err := rq.s.cfg.Engine.Stats(rq.s.base)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestDueIsCounted(t *testing.T) {
 	h.do("GET", "/v1/cluster/stats", "").problem(503, "no_leader")
 }
 
-// TestDueOfATokensTopics: what is not the token's does not count.
+// TestDueOfATokensTopics: the timers of other topics do not count.
 func TestDueOfATokensTopics(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
 	authFile(t, path, `root read,admin "*"`, `shop read "orders.*"`)

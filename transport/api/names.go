@@ -67,7 +67,7 @@ func validLabel(s string) bool {
 	return s != "" && len(s) <= maxLabelBytes && only(s, labelByte)
 }
 
-// validIDPrefix: what an id can start with.
+// validIDPrefix reports whether an id can start so.
 func validIDPrefix(s string) bool {
 	if len(s) > maxIDBytes+maxKeyBytes+2 {
 		return false

@@ -33,7 +33,8 @@ func (d openAPI) operation(method, path string) map[string]any {
 	return op
 }
 
-// The document and the route table name the same operations, and each operation the same parameters and body.
+// The document and the route table name the same operations, and each operation the same parameters
+// and body.
 func TestDocumentIsTheRouteTable(t *testing.T) {
 	doc, err := document()
 	if err != nil {
@@ -153,8 +154,8 @@ func TestDocumentReferences(t *testing.T) {
 	}
 }
 
-// checkDocumented asks that an answer that a test saw is one that the document has. Called for every answer of every
-// test: a status that nobody wrote down cannot go unnoticed.
+// checkDocumented asks that an answer that a test saw is one that the document has. Called for
+// every answer of every test: a status that nobody wrote down cannot go unnoticed.
 func checkDocumented(t testing.TB, method, target string, status int) {
 	t.Helper()
 	doc, err := document()

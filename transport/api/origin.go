@@ -8,9 +8,11 @@ import (
 	"strings"
 )
 
-// Who may ask (API.md section 1). A browser sends a page's requests to any address that the page names, so a page of a stranger could reach a
-// node that only this machine can reach, in two ways: from its own origin, which Origin and Sec-Fetch-Site tell; or by letting its own name
-// point to the node (DNS rebinding), which Host tells. Both are refused, on nodes with tokens and without.
+// Which pages may ask (API.md section 1). A browser sends a page's requests to any address that the
+// page names, so a page of a stranger could reach a node that only this machine can reach, in two
+// ways: from its own origin, which Origin and Sec-Fetch-Site tell; or by letting its own name point
+// to the node (DNS rebinding), which Host tells. Both are refused, on nodes with tokens and
+// without.
 
 const maxHostBytes = 253 + len(":65535")
 
@@ -20,7 +22,8 @@ func (rq *request) checkHost(target []byte) *problem {
 	if !ok {
 		return nil // a test's
 	}
-	if target[0] != '/' { // for a proxy: then it has a host of its own, which goes before the header
+	// For a proxy: then it has a host of its own, which goes before the header.
+	if target[0] != '/' {
 		if _, rest, found := bytes.Cut(target, []byte("://")); found {
 			authority, _, _ := bytes.Cut(rest, []byte{'/'})
 			if p := rq.mayBeFor(c, authority); p != nil {
@@ -47,7 +50,8 @@ func (rq *request) mayBeFor(c *framedConn, host []byte) *problem {
 	return nil
 }
 
-// ownHost reports whether the node goes by a name or an address. Connections that stay on this machine may use any name of loopback.
+// ownHost reports whether the node goes by a name or an address. Connections that stay on this
+// machine may use any name of loopback.
 func (s *Server) ownHost(c *framedConn, name string, address netip.Addr) bool {
 	local := c.localAddress()
 	if address.IsValid() {
@@ -69,7 +73,7 @@ func (s *Server) ownHost(c *framedConn, name string, address netip.Addr) bool {
 // ownHost is one of the node's names, and perhaps the port at which browsers find it.
 type ownHost struct{ name, port string }
 
-// CheckHost says what is wrong with a name of Config.Hosts.
+// CheckHost says why a name is not one for Config.Hosts.
 func CheckHost(host string) error {
 	_, err := parseHosts([]string{host})
 	return err
@@ -91,7 +95,8 @@ func parseHosts(list []string) ([]ownHost, error) {
 	return hosts, nil
 }
 
-// splitHost takes a Host header apart: a name in lower case, or an address; and the port, "" when there is none.
+// splitHost takes a Host header apart: a name in lower case, or an address; and the port, "" when
+// there is none.
 func splitHost(s string) (name string, address netip.Addr, port string, ok bool) {
 	if s == "" || len(s) > maxHostBytes {
 		return "", netip.Addr{}, "", false
@@ -123,7 +128,7 @@ func validPort(s string) bool {
 	return err == nil && n > 0 && s[0] != '+'
 }
 
-// checkOrigin refuses what a page of another origin asks, unless anybody may read it.
+// checkOrigin refuses the request of a page of another origin, unless anybody may read the answer.
 func (rq *request) checkOrigin(pat *pattern) *problem {
 	c, ok := rq.ctx.Conn().(*framedConn)
 	if !ok || !c.framer.Browser() {

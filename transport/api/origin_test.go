@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// status sends a request without a body on a connection of its own, with this Host and more headers.
+// status sends a request without a body on a connection of its own, with this Host and more
+// headers.
 func (h *harness) status(method, target, host string, headers ...string) int {
 	h.t.Helper()
 	head := method + " " + target + " HTTP/1.1\r\n"
@@ -26,8 +27,8 @@ func (h *harness) status(method, target, host string, headers ...string) int {
 	return got.statuses[0]
 }
 
-// A node answers those who call it by a name of its own: else a page could have its own name point here, and read and change what this
-// machine alone can reach.
+// A node answers clients that call it by a name of its own: else a page could have its own name
+// point here, and read and change a node that this machine alone can reach.
 func TestHostMustBeTheNodes(t *testing.T) {
 	h := newHarness(t, func(c *Config) {
 		c.Hosts = []string{"timers.example", "proxy.example:8443", "10.1.2.3", "[2001:db8::7]"}
@@ -80,7 +81,8 @@ func TestHostOfEachRequestIsLookedAt(t *testing.T) {
 	}
 }
 
-// What a page of another origin has a browser send is refused, but for what anybody may read; with tokens and without.
+// The requests of a page of another origin are refused, but for those that anybody may make; with
+// tokens and without.
 func TestForeignPagesAreRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens.yaml")
 	token, line, err := NewToken(TokenRule{Name: "page", Scopes: Scopes, Topics: []string{"*"}})

@@ -35,8 +35,9 @@ var policyFieldNames = []string{
 
 var formats = []string{"plain", "cloudevents"}
 
-// policy reads a topic's policy; absent fields have the default. stored is what the topic has now, for values that come
-// back as they were shown (REDACTED, fingerprints); nil when there is no such topic.
+// policy reads a topic's policy; absent fields have the default. stored is the policy that the
+// topic has now, for values that come back as they were shown (REDACTED, fingerprints); nil when
+// there is no such topic.
 func (r *reader) policy(stored *timer.Policy) *timer.Policy {
 	r.refuse = refuseInPolicy
 	p := timer.DefaultPolicy()
@@ -113,7 +114,7 @@ func (r *reader) policyField(p *timer.Policy, name string, stored *timer.Policy)
 	}
 }
 
-// rate reads {"per_second", "burst"}. Without a burst it is what one second brings.
+// rate reads {"per_second", "burst"}. Without a burst it is the rate of one second.
 func (r *reader) rate() (rate timer.Rate) {
 	var given field
 	n := r.Open('{', "rate")
@@ -250,7 +251,8 @@ func (r *reader) rangedSpan(name string, low, high int64) int64 {
 
 func (r *reader) retention(name string) int64 { return r.rangedSpan(name, 0, maxRetentionMs) }
 
-// secrets reads signing secrets. A fingerprint keeps the stored secret that it is of. No fault says a secret back.
+// secrets reads signing secrets. A fingerprint keeps the stored secret that it is of. No fault says
+// a secret back.
 func (r *reader) secrets(stored *timer.Policy) []string {
 	var out []string
 	n := r.Open('[', "secrets")
@@ -284,7 +286,8 @@ func (r *reader) secrets(stored *timer.Policy) []string {
 	return out
 }
 
-// fingerprint is what a secret shows as: enough to tell one from another, nothing to sign with.
+// fingerprint is shown in the place of a secret: enough to tell one from another, nothing to sign
+// with.
 func fingerprint(kept string) string { return secret.Fingerprint(kept) }
 
 // index is 1 for true.
@@ -295,7 +298,8 @@ func index(on bool) int {
 	return 0
 }
 
-// appendPolicy writes every field, such that the whole can be PUT back. What has no value (rate, max_wait) is left out.
+// appendPolicy writes every field, such that the whole can be PUT back. A field without a value
+// (rate, max_wait) is left out.
 func appendPolicy(b []byte, p *timer.Policy) []byte {
 	o := object{b: b}
 	o.str("delivery", [...]string{"push", "pull"}[index(p.Pull)])

@@ -10,8 +10,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// problem is an answer that says no: RFC 9457, with our code, and whether trying the same again can help.
-// detail is shown to the client: no secret, nothing of our insides.
+// problem is an answer that says no: RFC 9457, with our code, and whether trying the same again can
+// help. detail is shown to the client: no secret, nothing of our insides.
 type problem struct {
 	status  int
 	code    string
@@ -22,7 +22,8 @@ type problem struct {
 	existing *timer.Timer
 	// retryAfter is in seconds; 0: one.
 	retryAfter int
-	cause      error // what the engine said that we do not know: for the log, never shown
+	// An error of the engine that has no problem of its own: for the log, never shown.
+	cause error
 }
 
 func (p *problem) Error() string { return p.code + ": " + p.detail }
@@ -59,7 +60,8 @@ func bad(code, detail string) *problem { return fail(400, code, detail) }
 
 func badf(code, format string, args ...any) *problem { return failf(400, code, format, args...) }
 
-// framingFault is the answer to a request that was stopped before it was whole, or whose target is none.
+// framingFault is the answer to a request that was stopped before it was whole, or whose target is
+// none.
 func framingFault(f *http1.Fault) *problem {
 	if f.Status == 400 {
 		return bad(badRequest, f.Detail)

@@ -17,8 +17,8 @@ func mayWait(t *timer.Timer, nowMs int64) bool {
 	return t.State == timer.Scheduled && !t.Short && (t.NextMs <= nowMs || t.Attempts > 0)
 }
 
-// progress asks for what a read of one timer tells beside its state. It is left out when the
-// shard's leader cannot be asked: the read is good without it.
+// progress asks for the part of a timer's read beside its state. It is left out when the shard's
+// leader cannot be asked: the read is good without it.
 func (rq *request) progress(id timer.ShardID, t *timer.Timer) (p timer.Progress) {
 	if !mayWait(t, rq.s.nowMs()) && t.Attempts == 0 {
 		return p

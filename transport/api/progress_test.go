@@ -8,7 +8,8 @@ import (
 	"carillon/timer"
 )
 
-// TestProgressOfTimers: reads and listings say why timers wait that are due or between attempts, and nothing is asked of others.
+// TestProgressOfTimers: reads and listings say why timers wait that are due or between attempts,
+// and nothing is asked of others.
 func TestProgressOfTimers(t *testing.T) {
 	h := newHarness(t)
 	h.do("POST", timers, `{"id":"due","at_ms":1000,"callback":{"url":"http://127.0.0.1:1/"}}`).want(201)

@@ -107,7 +107,8 @@ func (q query) instant(name string) (ms int64, given bool, p *problem) {
 	return ms, true, nil
 }
 
-// fits64 reports whether a number that parseInteger has read is what was written: it holds what is larger at the largest.
+// fits64 reports whether a number that parseInteger has read is the one that was written: a larger
+// one is held at the largest.
 func fits64(n int64, s string) bool { return n != math.MaxInt64 || s == "9223372036854775807" }
 
 func parseInstantOrMs(s string) (int64, bool) {

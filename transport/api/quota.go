@@ -14,24 +14,27 @@ const (
 	maxQuotaBurst = 1_000_000
 )
 
-// quotaRule is what the auth file says of a token: so many a second, and at once.
+// quotaRule is a token's quota in the auth file: so many a second, and at once.
 type quotaRule struct {
 	PerSecond float64
 	Burst     int
 }
 
-// What a token's quotas count, each on its own.
+// The actions that a token's quotas count, each on its own.
 const (
-	quotaAdds    = iota // timers that are added or put whole
-	quotaChanges        // every other change of a timer, each of a batch; changes by filter and pulls, each as one. What ends a lease is free
-	quotaReads          // requests that read
+	quotaAdds = iota // timers that are added or put whole
+	// Every other change of a timer, each of a batch; changes by filter and pulls, each as one. The
+	// end of a lease is free.
+	quotaChanges
+	quotaReads // requests that read
 	quotaKinds
 )
 
 // quotaNames are their fields in the auth file.
 var quotaNames = [quotaKinds]string{"quota", "quota_changes", "quota_reads"}
 
-// fault says what is wrong with a rule, and fills in a burst that was left out: what one second brings, at least 1.
+// fault says why a rule is not valid, and fills in a burst that was left out: the rate of one
+// second, at least 1.
 func (q *quotaRule) fault() string {
 	if !(q.PerSecond >= minQuotaRate && q.PerSecond <= maxQuotaRate) {
 		return "per_second: 0.001 to 1000000 is expected"
@@ -45,7 +48,7 @@ func (q *quotaRule) fault() string {
 	return ""
 }
 
-// quota counts what a token does on this node. Safe for use by any goroutine.
+// quota counts the actions of a token on this node. Safe for use by any goroutine.
 type quota struct {
 	rule    quotaRule
 	limiter *rate.Limiter
@@ -71,7 +74,7 @@ func (rq *request) chargeVerb(v verb) *problem {
 	return rq.charge(quotaChanges)
 }
 
-// charge counts one of what a quota counts, or says that it is used up.
+// charge counts one action, or says that the quota is used up.
 func (rq *request) charge(kind int) *problem {
 	if rq.who == nil || rq.who.quotas[kind] == nil {
 		return nil
@@ -87,7 +90,8 @@ func (rq *request) charge(kind int) *problem {
 	return p
 }
 
-// keepQuotas lets tokens that were there before go on with what is left of their quotas, as far as these are the same.
+// keepQuotas lets tokens that were there before go on with the rest of their quotas, as far as
+// these are the same.
 func keepQuotas(list []principal, before *principals) {
 	for i := range list {
 		p := &list[i]

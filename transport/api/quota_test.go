@@ -37,7 +37,7 @@ func TestQuota(t *testing.T) {
 	}
 	add := `{"delay":"1h",` + cb + `}`
 	ask("shop", "POST", timers, add).want(201)
-	ask("shop", "POST", timers, `{"delay":"x"}`).problem(400, badTime) // what is refused costs nothing
+	ask("shop", "POST", timers, `{"delay":"x"}`).problem(400, badTime) // a refusal costs nothing
 	ask("shop", "PUT", timers+"/a", add).want(201)
 	ask("shop", "POST", timers, add).want(201)
 	r := ask("shop", "POST", timers, add).problem(429, "quota")
@@ -85,7 +85,7 @@ func TestQuota(t *testing.T) {
 	ask("shop", "POST", timers, add).problem(429, "quota")
 }
 
-// Changes and reads have quotas of their own; what ends a lease has none.
+// Changes and reads have quotas of their own; ends of leases have none.
 func TestQuotasOfChangesAndReads(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
 	line := fmt.Sprintf("- {name: calm, sha256: \"%x\", scopes: [add, cancel, read, topics, admin], topics: [\"*\"], quota_changes: {per_second: 0.5, burst: 4}, quota_reads: {per_second: 0.25, burst: 2}}\n",

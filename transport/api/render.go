@@ -21,7 +21,7 @@ func (rq *request) timerWriter(t *timer.Topic) timerWriter {
 	return timerWriter{topic: t, shards: rq.s.cfg.Engine.Shards(), payload: true}
 }
 
-// append writes a timer as API.md section 2 has it; what is absent is left out.
+// append writes a timer as API.md section 2 has it; an absent field is left out.
 func (w *timerWriter) append(b []byte, t *timer.Timer) []byte {
 	b = append(b, `{"topic":"`...)
 	b = append(b, w.topic.Name...)
@@ -59,7 +59,7 @@ func (w *timerWriter) append(b []byte, t *timer.Timer) []byte {
 	return append(b, '}')
 }
 
-// appendRun writes what has become of the timer so far.
+// appendRun writes the state of the timer's attempts.
 func (w *timerWriter) appendRun(b []byte, t *timer.Timer) []byte {
 	b = append(b, `,"attempts":`...)
 	b = strconv.AppendInt(b, int64(t.Attempts), 10)
@@ -190,7 +190,8 @@ func appendRetry(b []byte, r *timer.Retry) []byte {
 	return o.end()
 }
 
-// appendString writes a JSON string. What is not UTF-8 (a receiver's error text can be anything) becomes U+FFFD.
+// appendString writes a JSON string. Bytes that are not UTF-8 (a receiver's error text can be
+// anything) become U+FFFD.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	from := 0

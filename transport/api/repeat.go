@@ -10,7 +10,8 @@ import (
 
 var (
 	repeatFieldNames = []string{"cron", "zone", "every", "until", "count", "catch_up", "overlap"}
-	catchUps         = []string{"one", "skip", "all"} // in the order of timer.CatchUp; the first is the default
+	// In the order of timer.CatchUp; the first is the default.
+	catchUps = []string{"one", "skip", "all"}
 )
 
 const minEveryMs = 1000
@@ -83,8 +84,8 @@ func (r *reader) repeatField(p *timer.Repeat, name string) {
 // hasCron reports that the timer finds its own times.
 func (in *timerRequest) hasCron() bool { return in.spec.Repeat != nil && in.spec.Repeat.Cron != "" }
 
-// firstOf is when the first occurrence is due, of an input whose time is atMs (0: none was given): for cron the first that is neither
-// over nor before that time.
+// firstOf is when the first occurrence is due, of an input whose time is atMs (0: none was given):
+// for cron the first that is neither over nor before that time.
 func (in *timerRequest) firstOf(atMs, nowMs int64) (int64, *problem) {
 	p := in.spec.Repeat
 	if p == nil {

@@ -10,7 +10,8 @@ import (
 	"carillon/transport/api/internal/strictjson"
 )
 
-// request is one request on its way through a handler. It is used again for the next; nothing may keep it.
+// request is one request on its way through a handler. It is used again for the next; nothing may
+// keep it.
 type request struct {
 	s     *Server
 	ctx   *fasthttp.RequestCtx
@@ -40,10 +41,12 @@ type request struct {
 	pathBuf  []byte
 	scratch  []byte
 
-	topicBefore string // of the request that this object served last: the next is often for the same
+	// Of the request that this object served last: the next is often for the same.
+	topicBefore string
 
-	one     reader      // of what changes one timer
-	created timer.Timer // room for the answer to an add or put, filled in when the engine has answered
+	one reader // of a change of one timer
+	// Room for the answer to an add or put, filled in when the engine has answered.
+	created timer.Timer
 }
 
 var requests = sync.Pool{New: func() any { return &request{segments: make([][]byte, 0, maxSegments)} }}
@@ -64,7 +67,7 @@ func (rq *request) mediaType() (ndjson bool, p *problem) {
 		return false, fail(415, "unsupported_media_type", "Content-Encoding is not supported: send the body as it is")
 	}
 	if string(h.ContentType()) == "application/json" || len(h.ContentType()) == 0 && len(rq.body) == 0 {
-		return false, nil // what there is not needs no type; that it is missing is for the scanner to say
+		return false, nil // an empty body needs no type; the scanner says that it is missing
 	}
 	kind, params, _ := strings.Cut(strings.ToLower(string(h.ContentType())), ";")
 	kind, params = strings.TrimSpace(kind), strings.TrimSpace(params)

@@ -8,11 +8,12 @@ import (
 	"carillon/transport/callback"
 )
 
-// Rotation of a topic's signing secrets: the policy's list, the newest first, is all that there is of it. While there are
-// several each of them signs every call, so that receivers can change over in their own time.
+// Rotation of a topic's signing secrets: the policy's list, the newest first, is all that there is
+// of it. While there are several each of them signs every call, so that receivers can change over
+// in their own time.
 
-// rotateSecret takes {"secret"?} and puts that, or one that is made here, before those that the topic has. Doing it again
-// with the same secret changes nothing.
+// rotateSecret takes {"secret"?} and puts that, or one that is made here, before those that the
+// topic has. Doing it again with the same secret changes nothing.
 func (rq *request) rotateSecret() *problem {
 	added, p := rq.rotation("secret")
 	if p != nil {
@@ -30,7 +31,8 @@ func (rq *request) rotateSecret() *problem {
 	})
 }
 
-// finishRotation takes {"keep"?}, a fingerprint, and drops all secrets but that one, or but the newest.
+// finishRotation takes {"keep"?}, a fingerprint, and drops all secrets but that one, or but the
+// newest.
 func (rq *request) finishRotation() *problem {
 	keep, p := rq.rotation("keep")
 	if p != nil {
@@ -81,8 +83,8 @@ func theOne[T any](have []T, keep string, name func(T) string, what string) ([]T
 	return have[at : at+1], nil
 }
 
-// changePolicy sets one list of a topic's policy, and nothing else of it. Of two who change one topic's policy at the same
-// moment the later one counts, as it does of two PUTs.
+// changePolicy sets one list of a topic's policy, and nothing else of it. Of two who change one
+// topic's policy at the same moment the later one counts, as it does of two PUTs.
 func changePolicy[T comparable](rq *request, list func(*timer.Policy) *[]T, change func(have []T) ([]T, *problem)) (*timer.Topic, *problem) {
 	t, err := rq.s.cfg.Engine.LatestTopic(rq.s.base, rq.topic)
 	switch {

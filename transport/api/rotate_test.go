@@ -9,7 +9,8 @@ import (
 	"carillon/transport/callback"
 )
 
-// A secret is added before the others and the others are dropped later; the rest of the policy stays.
+// A secret is added before the others and the others are dropped later; the rest of the policy
+// stays.
 func TestSecretsAreRotated(t *testing.T) {
 	h := newHarness(t)
 	first, second, third, fourth := callback.NewSecret(), callback.NewSecret(), callback.NewSecret(), callback.NewSecret()
@@ -30,7 +31,8 @@ func TestSecretsAreRotated(t *testing.T) {
 		}
 	}
 	are(h.do("POST", rotate, `{"secret":"`+second+`"}`), second, first)
-	are(h.do("POST", rotate, `{"secret":"`+second+`"}`), second, first) // again: nothing has changed
+	// Again: nothing has changed.
+	are(h.do("POST", rotate, `{"secret":"`+second+`"}`), second, first)
 	wrote := h.engine.wrote
 	h.do("POST", rotate, `{"secret":"`+second+`"}`).want(200)
 	if h.engine.wrote != wrote {
@@ -39,7 +41,8 @@ func TestSecretsAreRotated(t *testing.T) {
 	are(h.do("POST", rotate, `{"secret":"`+third+`"}`), third, second, first)
 	h.do("POST", rotate, `{"secret":"`+fourth+`"}`).problem(422, badPolicy)
 	h.do("POST", rotate, "").problem(422, badPolicy)
-	are(h.do("POST", rotate, `{"secret":"`+first+`"}`), first, third, second) // one that it has comes first
+	// One that it has comes first.
+	are(h.do("POST", rotate, `{"secret":"`+first+`"}`), first, third, second)
 	are(h.do("POST", finish, `{"keep":"`+fingerprint(third)+`"}`), third)
 	are(h.do("POST", rotate, `{"secret":"`+fourth+`"}`), fourth, third)
 	are(h.do("POST", finish, ""), fourth)
@@ -75,7 +78,8 @@ func TestSecretsAreRotatedWithCare(t *testing.T) {
 	}
 	h.do("POST", rotate, `{"secret":"`+secret+`"}`).want(200)
 	h.do("POST", finish, `{"keep":"sha256:0000000000000000"}`).problem(422, badPolicy)
-	h.do("POST", finish, `{"keep":"`+secret+`"}`).problem(422, badPolicy) // a fingerprint, not the secret
+	// A fingerprint, not the secret.
+	h.do("POST", finish, `{"keep":"`+secret+`"}`).problem(422, badPolicy)
 	h.do("GET", rotate, "").problem(405, "method_not_allowed")
 	h.engine.err = timer.ErrNoLeader
 	h.do("POST", rotate, "").problem(503, "no_leader")

@@ -7,9 +7,11 @@ type route struct {
 	query        []string
 	handle       func(*request) *problem
 
-	large       bool   // the answer may be
-	change      bool   // a change of timers that counts as one against a quota; of those of one timer each is counted when it is read
-	audit       string // what the audit log calls the change; "" for reads
+	large bool // the answer may be
+	// A change of timers that counts as one against a quota; of those of one timer each is counted
+	// when it is read.
+	change      bool
+	audit       string // the name of the change in the audit log; "" for reads
 	named       bool   // takes an Idempotency-Key
 	conditional bool   // takes If-Match (and PUT If-None-Match: *)
 	body        bodyRule
@@ -17,8 +19,8 @@ type route struct {
 	number int // in RouteNames
 }
 
-// RouteNames are the calls that there are, as "METHOD path", by the number that Config.Observe is told. The first is of
-// requests that are for none of them.
+// RouteNames are the calls that there are, as "METHOD path", by the number that Config.Observe is
+// told. The first is of requests that are for none of them.
 func RouteNames() []string {
 	names := make([]string, 1+len(routes))
 	names[0] = "none"
@@ -35,7 +37,7 @@ func numbered(list []route) []route {
 	return list
 }
 
-// bodyRule says what body a route takes.
+// bodyRule says which body a route takes.
 type bodyRule uint8
 
 const (

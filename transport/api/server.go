@@ -27,10 +27,11 @@ type Server struct {
 
 	listening atomic.Pointer[listener] // Serve's
 
-	// base is the context of every call into the engine. It outlives Serve's: requests in flight may finish.
+	// base is the context of every call into the engine. It outlives Serve's: requests in flight
+	// may finish.
 	base context.Context
 	stop context.CancelFunc
-	// ending ends with Serve's context: what would take longer than the grace stops then.
+	// ending ends with Serve's context: operations that would take longer than the grace stop then.
 	ending context.Context
 	end    context.CancelFunc
 	sweeps chan struct{} // one for each bulk change under way
@@ -60,7 +61,8 @@ func New(cfg Config) (*Server, error) {
 	s.backups = make(chan struct{}, 1)
 	l := &s.cfg.Limits
 	s.bodyBudget.limit, s.answers.limit = int64(l.BodiesBytes), int64(l.AnswersBytes)
-	fasthttp.SetBodySizePoolLimit(keptBody, keptBody) // the process's, and without a limit: each connection would keep its largest
+	// The process's, and without a limit: each connection would keep its largest.
+	fasthttp.SetBodySizePoolLimit(keptBody, keptBody)
 	s.http = &fasthttp.Server{
 		Handler:        s.serve,
 		ErrorHandler:   s.answerFault,
@@ -85,8 +87,9 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers requests on ln until ctx ends; then it takes no more, closes idle connections, lets requests in flight
-// finish within the grace, and gives those that are still arriving a moment. It closes ln. A Server serves once.
+// Serve answers requests on ln until ctx ends; then it takes no more, closes idle connections, lets
+// requests in flight finish within the grace, and gives those that are still arriving a moment. It
+// closes ln. A Server serves once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	framed := newListener(ln, &s.cfg.Limits, &s.answers, s.cfg.TLS, s.cfg.Logger)
 	defer s.stop()
@@ -126,8 +129,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-// headerReceived sets the time for the body, now that the header is in. Of a large one fasthttp need not read more than it must before it
-// calls the handler, which may refuse it.
+// headerReceived sets the time for the body, now that the header is in. Of a large one fasthttp
+// need not read more than it must before it calls the handler, which may refuse it.
 func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	c := fasthttp.RequestConfig{ReadTimeout: s.cfg.Limits.BodyTimeout}
 	if h.ContentLength() > smallBody {
@@ -136,12 +139,12 @@ func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfi
 	return c
 }
 
-// answerFault answers what went wrong below the handlers; fasthttp closes the connection after it.
+// answerFault answers an error below the handlers; fasthttp closes the connection after it.
 func (s *Server) answerFault(ctx *fasthttp.RequestCtx, err error) {
 	p := faultOf(err)
 	if c, ok := ctx.Conn().(*framedConn); ok {
 		c.lingering.Store(true)
-		// fasthttp does not always pass on what the connection said.
+		// fasthttp does not always pass on the connection's error.
 		switch {
 		case c.fault != nil:
 			p = framingFault(c.fault)
@@ -178,7 +181,8 @@ func rawProblem(p *problem) []byte {
 // now is the server's clock in Unix ms, rounded up.
 func (s *Server) nowMs() int64 { return ceilMs(s.cfg.Clock()) }
 
-// reckons refuses to say when it is so long from now while this node does not know what time it is. Another node may.
+// reckons refuses to say when it is so long from now while this node does not know the time.
+// Another node may.
 func (s *Server) reckons() *problem {
 	why := s.cfg.ClockFault()
 	if why == "" {

@@ -121,7 +121,7 @@ func TestPanicInAFanOutIsA500(t *testing.T) {
 	h.do("GET", timers+"/a", "").want(200)
 }
 
-// panickyEngine panics in what is asked of many shards.
+// panickyEngine panics in requests to many shards.
 type panickyEngine struct{ *fakeEngine }
 
 func (panickyEngine) List(context.Context, timer.ShardID, *timer.Query) ([]*timer.Timer, error) {
@@ -143,7 +143,8 @@ func TestUnknownFaultIsLogged(t *testing.T) {
 	}
 }
 
-// A request in flight when the server is told to stop is answered; idle and silent connections are closed at once.
+// A request in flight when the server is told to stop is answered; idle and silent connections are
+// closed at once.
 func TestStopFinishesWhatIsInFlight(t *testing.T) {
 	h := newHarness(t)
 	idle := newConn(t, h.addr)

@@ -18,7 +18,8 @@ func signingKey(text string) (timer.SigningKey, bool) {
 	return timer.SigningKey{Private: text, Public: callback.PublicKeyOf(key)}, true
 }
 
-// signingKeys reads the keys of a policy. A public key keeps the stored private one that it belongs to.
+// signingKeys reads the keys of a policy. A public key keeps the stored private one that it belongs
+// to.
 func (r *reader) signingKeys(stored *timer.Policy) []timer.SigningKey {
 	var out []timer.SigningKey
 	n := r.Open('[', "signing_keys")
@@ -63,8 +64,9 @@ func publicKeys(p *timer.Policy) []string {
 
 func publicKey(key timer.SigningKey) string { return key.Public }
 
-// rotateSigningKey takes {"signing_key"?} and puts that, or one that is made here, before those that the topic has. One that is made
-// here never leaves the cluster: receivers need the public key alone, which every read of the topic shows.
+// rotateSigningKey takes {"signing_key"?} and puts that, or one that is made here, before those
+// that the topic has. One that is made here never leaves the cluster: receivers need the public key
+// alone, which every read of the topic shows.
 func (rq *request) rotateSigningKey() *problem {
 	text, p := rq.rotation("signing_key")
 	if p != nil {
@@ -82,7 +84,8 @@ func (rq *request) rotateSigningKey() *problem {
 	})
 }
 
-// finishKeyRotation takes {"keep"?}, a public key, and drops all keys but that one, or but the newest.
+// finishKeyRotation takes {"keep"?}, a public key, and drops all keys but that one, or but the
+// newest.
 func (rq *request) finishKeyRotation() *problem {
 	keep, p := rq.rotation("keep")
 	if p != nil {

@@ -2,5 +2,5 @@
 
 package api
 
-// slowdown is how many times slower the race detector makes what tests measure.
+// slowdown is how many times slower the race detector makes the parts that tests measure.
 const slowdown = 1

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// spanGrammar is what time.ParseDuration takes, however long the duration is.
+// spanGrammar is the grammar of time.ParseDuration, for durations of any length.
 var spanGrammar = regexp.MustCompile(`^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`)
 
-// parseSpan reads a Go duration as milliseconds, rounded away from zero and held at the bounds of int64: "9000000h" is
-// well formed though time.Duration cannot hold it, and deserves a better answer than "cannot be parsed".
+// parseSpan reads a Go duration as milliseconds, rounded away from zero and held at the bounds of
+// int64: "9000000h" is well formed though time.Duration cannot hold it, and deserves a better
+// answer than "cannot be parsed".
 func parseSpan(s string) (ms int64, ok bool) {
 	d, err := time.ParseDuration(s)
 	switch {
@@ -32,7 +33,8 @@ func parseSpan(s string) (ms int64, ok bool) {
 	return math.MaxInt64, true
 }
 
-// appendSpan writes milliseconds as the shortest Go duration: "30m", "72h", "1h30m", "1.5s", "250ms".
+// appendSpan writes milliseconds as the shortest Go duration: "30m", "72h", "1h30m", "1.5s",
+// "250ms".
 func appendSpan(b []byte, ms int64) []byte {
 	if ms < 0 {
 		b = append(b, '-')

@@ -15,8 +15,8 @@ const sweepsAtOnce = 4
 // errSweepTime ends a bulk change that has taken as long as one may.
 var errSweepTime = errors.New("the time for one sweep is over")
 
-// bulkRun does one change to all timers that a query selects, and answers how many it met, changed and could not change.
-// A dry run does the counting alone.
+// bulkRun does one change to all timers that a query selects, and answers how many it met, changed
+// and could not change. A dry run does the counting alone.
 func (rq *request) bulkRun(q *timer.Query, p bulk.Plan) *problem {
 	s := rq.s
 	dry, fault := rq.dry()

@@ -2,7 +2,8 @@ package api
 
 import "strings"
 
-// Tenants says whose a topic is, by the tokens of one reading of the auth file. It is comparable; the zero value knows nobody.
+// Tenants says whose a topic is, by the tokens of one reading of the auth file. It is comparable;
+// the zero value knows nobody.
 type Tenants struct{ of *principals }
 
 // Tenants are those of the auth file as it stands; a may be nil.
@@ -13,8 +14,9 @@ func (a *Auth) Tenants() Tenants {
 	return Tenants{a.principals.Load()}
 }
 
-// Of names the token that a topic belongs to: of those that may add to it, the one whose pattern says most about its name, and of
-// equals the first in the file. "" is nobody's. It looks at all tokens: the answer is worth keeping.
+// Of names the token that a topic belongs to: of those that may add to it, the one whose pattern
+// says most about its name, and of equals the first in the file. "" is nobody's. It looks at all
+// tokens: the answer is worth keeping.
 func (t Tenants) Of(topic string) string {
 	if t.of == nil {
 		return ""
@@ -34,7 +36,8 @@ func (t Tenants) Of(topic string) string {
 	return name
 }
 
-// saysOf is how much a pattern says: a whole name more than any with a star, and else each character counts.
+// saysOf is how much a pattern says: a whole name more than any with a star, and else each
+// character counts.
 func saysOf(pattern string) int {
 	stars := strings.Count(pattern, "*")
 	if stars == 0 {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestTenantOfATopic: the token that adds to it and says most about its name, or the first of those.
+// TestTenantOfATopic: the token that adds to it and says most about its name, or the first of
+// those.
 func TestTenantOfATopic(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens.yaml")
 	var text strings.Builder

@@ -51,7 +51,7 @@ func TestAddTakesEverything(t *testing.T) {
 	if strings.Contains(r.body, "s3cret") {
 		t.Fatal("a secret is shown")
 	}
-	// Escapes mean what they stand for; payloads are left alone, JSON's null among them.
+	// Escapes stand for their characters; payloads are left alone, JSON's null among them.
 	h.do("POST", timers, `{"\u0069d":"e\u0073c","delay":"1h","payload":null,`+cb+`}`).want(201).has("id", `"esc"`, "payload", "null", "content_type", `"application/json"`)
 	deep := strings.Repeat("[", 64) + strings.Repeat("]", 64)
 	payload := `{ "same":1, "same":2, "n":1.50e+3, "u":"\ud800\u00e4ä",` + "\t\n" + ` "deep":` + deep[1:127] + ` }`
@@ -112,7 +112,7 @@ func TestAddIsIdempotent(t *testing.T) {
 	h.do("POST", timers, body(`"at_ms":1780315300000,"payload":{"a":1},"labels":["x"]`)).want(200).has("state", `"done"`)
 	h.do("POST", timers, body(`"at_ms":1780315300000,"payload":{"b":1}`)).want(201).has("version", "2")
 
-	// A delay stays the same delay as the clock moves; headers are an object, whatever their order.
+	// A delay stays the same delay as the clock moves; headers are an object, in any order.
 	d := `{"id":"d","delay":"1h","callback":{"url":"http://a.example/","headers":{"A":"1","B":"2"}}}`
 	h.do("POST", timers, d).want(201)
 	h.advance(1_000_000_000)
@@ -200,7 +200,7 @@ func TestRedactedKeepsWhatIsStored(t *testing.T) {
 	if got := stored(); got != "[{authorization Bearer s} {X REDACTED}]" {
 		t.Fatal(got)
 	}
-	// A change between the read and the write is seen, and the write done again on what then stands.
+	// A change between the read and the write is seen, and the write done again on the newer state.
 	races := 0
 	h.engine.beforeDo = func() {
 		if races++; races == 1 {
@@ -279,7 +279,8 @@ func TestEngineFaults(t *testing.T) {
 	}
 }
 
-// TestLowDiskSaysWhose: which node, where, how much there is and how much there should be; and not to try again at once.
+// TestLowDiskSaysWhose: which node, where, how much there is and how much there should be; and not
+// to try again at once.
 func TestLowDiskSaysWhose(t *testing.T) {
 	h := newHarness(t)
 	h.do("PUT", "/v1/topics/orders", `{`+cb+`}`)

@@ -9,16 +9,17 @@ import (
 	"sync/atomic"
 )
 
-// TLS is what connections of clients are encrypted with. Its files are read again by Reload; connections that are open keep what they
-// began with. Safe for use by any goroutine.
+// TLS encrypts the connections of clients. Its files are read again by Reload; connections that are
+// open keep the configuration that they began with. Safe for use by any goroutine.
 type TLS struct {
 	cert, key, clientCA string // files
 	current             atomic.Pointer[tls.Config]
 	shared              atomic.Bool
 }
 
-// LoadTLS reads the certificate of the API with its chain, its private key, and, where clients must show a certificate, the authorities that may
-// have signed it: PEM files, the last "" where they need none.
+// LoadTLS reads the certificate of the API with its chain, its private key, and, where clients must
+// show a certificate, the authorities that may have signed it: PEM files, the last "" where they
+// need none.
 func LoadTLS(cert, key, clientCA string) (*TLS, error) {
 	t := &TLS{cert: cert, key: key, clientCA: clientCA}
 	return t, t.Reload()
@@ -37,7 +38,8 @@ func (t *TLS) Reload() error {
 	if err != nil {
 		return fmt.Errorf("http-cert, http-key: %w", err)
 	}
-	// Each reading makes a configuration of its own, so that sessions from before are not resumed past what has changed.
+	// Each reading makes a configuration of its own, so that sessions from before are not resumed
+	// past a change.
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if t.clientCA != "" {
 		data, err := os.ReadFile(t.clientCA)
@@ -54,7 +56,8 @@ func (t *TLS) Reload() error {
 	return nil
 }
 
-// Shared reports whether others than its owner may read the private key's file, which is worth a warning.
+// Shared reports whether others than its owner may read the private key's file, which is worth a
+// warning.
 func (t *TLS) Shared() bool { return t.shared.Load() }
 
 // speaksPlain reports whether the client has begun with HTTP in clear, and tells it.

@@ -142,10 +142,11 @@ func TestTLS(t *testing.T) {
 	}
 	for request, want := range map[string]int{
 		"POST " + timers + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + lengthLine(100<<10) + "\r\n" + bodyOf("large", 100<<10): 201,
-		"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                       421,
-		"GET /healthz HTTP/1.1\nHost: localhost\n\n":                                                400,
-		"GET /healthz HTTP/1.1\r\nHost: loc":                                                        408,
-		"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\nOrigin: https://" + h.addr + "\r\n\r\n":      403, // Host has no port, so that is another origin
+		"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n": 421,
+		"GET /healthz HTTP/1.1\nHost: localhost\n\n":          400,
+		"GET /healthz HTTP/1.1\r\nHost: loc":                  408,
+		// Host has no port, so that is another origin.
+		"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\nOrigin: https://" + h.addr + "\r\n\r\n":      403,
 		"GET /v1/topics HTTP/1.1\r\nHost: " + h.addr + "\r\nOrigin: https://" + h.addr + "\r\n\r\n": 200,
 	} {
 		if res, _, err := h.overTLS(a.trusting(""), request); err != nil || res.StatusCode != want {

@@ -65,8 +65,8 @@ func (rq *request) setPaused(paused bool) *problem {
 	return nil
 }
 
-// changedTopic answers a change that has been made: counts that cannot be had now are left out rather than make it
-// look failed.
+// changedTopic answers a change that has been made: counts that cannot be had now are left out
+// rather than make it look failed.
 func (rq *request) changedTopic(status int, t *timer.Topic) {
 	counts, err := rq.s.cfg.Engine.Counts(rq.s.base, t.ID)
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"carillon/timer"
 )
 
-// Bounds of what one page of topics costs.
+// Bounds of the cost of one page of topics.
 const (
 	topicsAtOnce = 512     // names that are looked at in one go
 	matchesMost  = 1 << 19 // patterns that are held against names: tens of milliseconds
 )
 
-// listTopics answers the topics that the token sees, in order of name. A page ends early where it has become large, or where much has been
-// looked at that the token does not see.
+// listTopics answers the topics that the token sees, in order of name. A page ends early where it
+// has become large, or where much has been looked at that the token does not see.
 func (rq *request) listTopics() *problem {
 	limit, p := rq.query.limit()
 	if p != nil {
@@ -70,7 +70,8 @@ func (rq *request) listTopics() *problem {
 	return nil
 }
 
-// topicsSeen is a page of the topics behind a name: those that begin so and that the token sees. last is where it ends, more whether it goes on.
+// topicsSeen is a page of the topics behind a name: those that begin so and that the token sees.
+// last is where it ends, more whether it goes on.
 func (rq *request) topicsSeen(after, prefix string, limit int) (page []*timer.Topic, last string, more bool) {
 	after = max(after, justBefore(prefix))
 	for looked := 0; ; {
@@ -112,8 +113,8 @@ func justBefore(prefix string) string {
 	return prefix[:n] + string(prefix[n]-1) + "\x7f"
 }
 
-// nextSeen skips names that the token cannot see, as far as the beginnings of its patterns say: it returns a name behind which to look on. false:
-// there are none.
+// nextSeen skips names that the token cannot see, as far as the beginnings of its patterns say: it
+// returns a name behind which to look on. false: there are none.
 func (p *principal) nextSeen(after string) (string, bool) {
 	if p == nil {
 		return after, true
@@ -133,7 +134,7 @@ func (p *principal) nextSeen(after string) (string, bool) {
 	return justBefore(next), true
 }
 
-// patternPrefixes are what names that the patterns match begin with.
+// patternPrefixes are the beginnings of the names that the patterns match.
 func patternPrefixes(patterns []string) (prefixes []string) {
 	for _, pattern := range patterns {
 		prefix, _, _ := strings.Cut(pattern, "*")

@@ -67,8 +67,9 @@ func narrowTokens(t testing.TB) (auth *Auth, tokens map[string]string) {
 	return auth, tokens
 }
 
-// With as many topics as there may be, a page of them takes no longer than 50 ms, whatever the token sees. The processor's time counts, the
-// client's included: there is nothing to wait for but other programs.
+// With as many topics as there may be, a page of them takes no longer than 50 ms, whichever topics
+// the token sees. The processor's time counts, the client's included: there is nothing to wait for
+// but other programs.
 func TestTopicsOfAFullCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

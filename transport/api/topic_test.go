@@ -58,7 +58,7 @@ func signingSecret(n int) string {
 	return "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", n)))
 }
 
-// What GET shows can be PUT back and changes nothing.
+// The answer to a GET can be PUT back and changes nothing.
 func TestPolicyRoundTrip(t *testing.T) {
 	h := newHarness(t)
 	h.do("PUT", orders, `{}`).want(201)
@@ -228,7 +228,8 @@ func TestTopicPageIsBounded(t *testing.T) {
 	}
 }
 
-// What a token sees is the same whichever way its patterns begin and however the names are looked for.
+// A token sees the same topics whichever way its patterns begin and however the names are looked
+// for.
 func TestTopicsSeenAgainstAllNames(t *testing.T) {
 	e := newFakeEngine(time.Now)
 	s, err := New(Config{Engine: e})

@@ -6,8 +6,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// urlCache remembers callback URLs that were found good: clients send the same few again and again, and checking one costs more
-// than the rest of an add's fields together. Each slot holds the last URL that fell into it; a miss costs the check.
+// urlCache remembers callback URLs that were found good: clients send the same few again and again,
+// and checking one costs more than the rest of an add's fields together. Each slot holds the last
+// URL that fell into it; a miss costs the check.
 type urlCache struct{ slots [256]atomic.Pointer[string] }
 
 func (c *urlCache) slot(url string) *atomic.Pointer[string] {

@@ -6,7 +6,7 @@ import (
 	"carillon/timer"
 )
 
-// verb is what a client does to one timer, in a request of its own or in a batch.
+// verb is an action of a client on one timer, in a request of its own or in a batch.
 type verb uint8
 
 const (
@@ -40,7 +40,8 @@ func verbOf(op string) verb {
 	return noVerb
 }
 
-// check holds what was given together against what the verb takes. The values by themselves are good.
+// check refuses fields that do not go together, or with the verb. The values by themselves are
+// good.
 func (in *timerRequest) check(v verb, inBatch bool) *problem {
 	allowed := verbs[v].fields
 	if inBatch {

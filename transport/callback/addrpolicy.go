@@ -19,8 +19,8 @@ type Policy struct {
 	// own API is bound to loopback.
 	AllowPrivate bool
 
-	// Allow admits the private addresses inside these ranges. What is never
-	// allowed stays so even here.
+	// Allow admits the private addresses inside these ranges. An address that is never allowed
+	// stays so even here.
 	Allow []netip.Prefix
 
 	// Own are this node's own listeners, never called. An unspecified address
@@ -32,7 +32,7 @@ type Policy struct {
 	Cluster map[netip.AddrPort]bool
 }
 
-// reach classes an address by who can be behind it; the higher the stricter.
+// reach classes an address by the hosts that can be behind it; the higher the stricter.
 type reach uint8
 
 const (
@@ -86,7 +86,7 @@ func within(addr netip.Addr, prefixes []netip.Prefix) bool {
 	return false
 }
 
-// What is wrong with an address, as the end of a sentence about it.
+// Faults of an address, as the end of a sentence about it.
 const (
 	isNoAddress = "is no address of a receiver"
 	isOwnPort   = "is the cluster's own"
@@ -106,8 +106,8 @@ func (p Policy) CheckAddr(target netip.AddrPort) error {
 	return fmt.Errorf("%w: %s %s", ErrRefused, target.Addr().Unmap(), fault)
 }
 
-// CheckNamed is CheckAddr for the address that a name led to, which the error keeps to
-// itself: who may only have a name called must not read a private network's names.
+// CheckNamed is CheckAddr for the address that a name led to, which the error keeps to itself: a
+// client that may only have a name called must not read a private network's names.
 func (p Policy) CheckNamed(target netip.AddrPort) error {
 	if fault := p.fault(target); fault != "" {
 		return fmt.Errorf("%w: the name's address %s", ErrRefused, fault)
@@ -115,7 +115,7 @@ func (p Policy) CheckNamed(target netip.AddrPort) error {
 	return nil
 }
 
-// fault is what is wrong with calling an address; "" when it may be called.
+// fault says why an address may not be called; "" when it may.
 func (p Policy) fault(target netip.AddrPort) string {
 	addr := target.Addr().Unmap()
 	if !addr.IsValid() || addr.Zone() != "" {
@@ -137,9 +137,9 @@ func (p Policy) fault(target netip.AddrPort) string {
 	return ""
 }
 
-// lookupName is how the name of a host is asked for. The machine's search domains
-// complete it only where private networks may be called: there they name what is
-// meant. Elsewhere a name that does not exist would become one of the domain's.
+// lookupName is how the name of a host is asked for. The machine's search domains complete it only
+// where private networks may be called: there they name the host that is meant. Elsewhere a name
+// that does not exist would become one of the domain's.
 func (p Policy) lookupName(host string) string {
 	if p.AllowPrivate || len(p.Allow) > 0 || strings.HasSuffix(host, ".") {
 		return host
@@ -176,7 +176,7 @@ func (p Policy) CheckURL(url string) error {
 	return p.CheckURLHost(Key{Host: u.host, Port: u.port}.hostPort())
 }
 
-// reachUnder lifts what the policy admits to public.
+// reachUnder lifts addresses that the policy admits to public.
 func (p Policy) reachUnder(addr netip.Addr) reach {
 	r := reachOf(addr)
 	if r == reachPrivate && (p.AllowPrivate || within(addr, p.Allow)) {
@@ -185,7 +185,7 @@ func (p Policy) reachUnder(addr netip.Addr) reach {
 	return r
 }
 
-// reachOf looks at the address alone, not at what is embedded in it.
+// reachOf looks at the address alone, not at an address embedded in it.
 func reachOf(addr netip.Addr) reach {
 	if within(addr, neverRanges) {
 		return reachNever

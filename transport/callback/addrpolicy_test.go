@@ -68,7 +68,7 @@ func TestAllowRanges(t *testing.T) {
 	f("some.name:80", true)
 }
 
-// The other members' ports are never called either, in whatever form the address comes.
+// The other members' ports are never called either, in any form of the address.
 func TestClusterPorts(t *testing.T) {
 	p := Policy{AllowPrivate: true, Cluster: map[netip.AddrPort]bool{
 		netip.MustParseAddrPort("10.1.2.3:7701"): true, netip.MustParseAddrPort("[fd01::1]:7700"): true,

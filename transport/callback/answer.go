@@ -38,12 +38,12 @@ func (x *roundTripper) readHeaders() error {
 	return errBadAnswer
 }
 
-// statusLine is what an answer begins with, '9' standing for a digit. The line ends
-// there, or goes on with a space and the reason.
+// statusLine is the beginning of an answer, '9' standing for a digit. The line ends there, or goes
+// on with a space and the reason.
 const statusLine = "HTTP/1.9 999"
 
-// checkStatusLine waits for the version and the status and refuses whatever is not
-// exactly these: fasthttp takes the status 000 for 200.
+// checkStatusLine waits for the version and the status and refuses everything else: fasthttp takes
+// the status 000 for 200.
 func (x *roundTripper) checkStatusLine() error {
 	for n := 1; ; n = x.reader.Buffered() + 1 {
 		if _, err := x.reader.Peek(n); err != nil { // one byte more has arrived

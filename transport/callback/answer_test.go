@@ -10,7 +10,7 @@ import (
 )
 
 // TestStatusThatIsNone: a status line is a version and a status of three digits from 100 on.
-// Whatever else a parser may make of it is no answer.
+// Anything else is no answer, even if a parser takes it for one.
 func TestStatusThatIsNone(t *testing.T) {
 	for _, line := range []string{
 		"HTTP/1.1 000 OK", "HTTP/1.1 000", "HTTP/1.1  200 OK", "HTTP/1.1 0200 OK", "HTTP/1.1 2000", "HTTP/2.0 200 OK", "\r\nHTTP/1.1 200 OK", "http/1.1 200 OK",

@@ -180,7 +180,7 @@ func (*instant) SetDeadline(time.Time) error      { return nil }
 func (*instant) SetReadDeadline(time.Time) error  { return nil }
 func (*instant) SetWriteDeadline(time.Time) error { return nil }
 
-// BenchmarkOwnPart is a call without the network: what the pool itself takes.
+// BenchmarkOwnPart is a call without the network: the cost of the pool itself.
 func BenchmarkOwnPart(b *testing.B) {
 	p := startPool(b, Config{Policy: local, Dial: func(context.Context, string, string) (net.Conn, error) { return &instant{}, nil }})
 	const url = "http://127.0.0.1:80/hooks/close"

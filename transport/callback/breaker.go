@@ -43,7 +43,7 @@ const (
 	stateOpen
 )
 
-// What a call says to its breaker. nil is the answer of a live receiver.
+// The reports of a call to its breaker. nil is the answer of a live receiver.
 var (
 	errReceiverFailed = errors.New("receiver failed")
 	errNotJudged      = errors.New("not judged") // cancelled, refused or not sent

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Bounds of what is logged of breakers.
+// Bounds of the log of breakers.
 const (
 	breakerQuiet  = time.Minute // between two openings of one breaker that are logged
 	breakerLines  = 30          // lines in a breakerWindow; beyond them openings wait
@@ -31,7 +31,7 @@ type breakerLog struct {
 	lines  int                        // in it
 }
 
-// said is what a gate's breaker is known for in the log.
+// said is the state of a gate's breaker that the log knows.
 type said struct {
 	open       bool
 	openedAt   time.Time

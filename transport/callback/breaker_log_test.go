@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// logOf is a log of breakers on a clock of the test's, and what it has said.
+// logOf is a log of breakers on a clock of the test's, and its lines.
 type logOf struct {
 	*testing.T
 	log  breakerLog
@@ -98,7 +98,8 @@ func TestBreakerLogOfMany(t *testing.T) {
 	l.said(10, 0)
 }
 
-// TestBreakerChangesAreLogged: the pool's own breakers tell the log, and destinations say since when.
+// TestBreakerChangesAreLogged: the pool's own breakers tell the log, and destinations say since
+// when.
 func TestBreakerChangesAreLogged(t *testing.T) {
 	inSickbed(t, func(s *sickbed) {
 		b := Breaker{Failures: 1, Open: time.Minute}

@@ -243,8 +243,8 @@ func TestBreakerScopes(t *testing.T) {
 	})
 }
 
-// TestWaitersOutlastAnOpenBreaker: who was queued before the breaker opened keeps
-// its place: the first is the probe, the rest follow when it has closed.
+// TestWaitersOutlastAnOpenBreaker: a call that was queued before the breaker opened keeps its
+// place: the first is the probe, the rest follow when it has closed.
 func TestWaitersOutlastAnOpenBreaker(t *testing.T) {
 	inSickbed(t, func(s *sickbed) {
 		b := Breaker{Failures: 1, Open: 5 * time.Second}

@@ -63,8 +63,8 @@ type span struct {
 	lease   time.Duration // Request.Deadline
 }
 
-// heldBack is the dispatch guard: what is left of a call would not fit before the
-// lease ends. held is now, on the clock of leases.
+// heldBack is the dispatch guard: the call would not fit before the lease ends. held is now, on the
+// clock of leases.
 func (s span) heldBack(held, left time.Duration) bool {
 	return s.lease != 0 && held+left > s.lease
 }
@@ -88,7 +88,7 @@ func (s span) late(now time.Time, held time.Duration, dialled bool) error {
 	return nil
 }
 
-// settle judges what the round trip learnt.
+// settle judges the result of the round trip.
 func (out *Outcome) settle(r result, err error, now time.Time) {
 	out.Status, out.Sent = r.status, r.sent
 	switch {
@@ -108,8 +108,8 @@ func (out *Outcome) settle(r result, err error, now time.Time) {
 	}
 }
 
-// unfit says why a request cannot go out at all. What was checked at the add is
-// checked again where it would break the message or reach another receiver.
+// unfit says why a request cannot go out at all. The checks of the add are made again for fields
+// that would break the message or reach another receiver.
 func (w *worker) unfit(d *destination, req *Request) string {
 	x := &w.roundTripper
 	if x.url != req.URL || x.url == "" {

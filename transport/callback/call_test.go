@@ -48,7 +48,7 @@ func TestCallOnTheWire(t *testing.T) {
 	}
 }
 
-// TestEndIsRoundedUp: what waits a millisecond from the end of a call on waits no less than that.
+// TestEndIsRoundedUp: a wait of a millisecond from the end of a call on is no shorter than that.
 func TestEndIsRoundedUp(t *testing.T) {
 	r := receive(t, func(c net.Conn, in *bufio.Reader) {
 		if _, _, err := readRequest(in); err == nil {
@@ -120,7 +120,7 @@ func TestCallSignsAndMethods(t *testing.T) {
 	}
 }
 
-// TestHostileReceivers: each case is one receiver and what its call must end as.
+// TestHostileReceivers: each case is one receiver and the end that its call must have.
 func TestHostileReceivers(t *testing.T) {
 	chunk := strings.Repeat("x", 4096)
 	flood := func(head, piece string) func(net.Conn, *bufio.Reader) {
@@ -270,8 +270,8 @@ func TestNothingIsSentTwice(t *testing.T) {
 	}
 }
 
-// TestStaleConnection: what a receiver did to an idle connection is found before
-// the request goes out: it closed it, or it left an answer nobody asked for.
+// TestStaleConnection: an idle connection that the receiver has closed, or on which it has left an
+// answer that nobody asked for, is found before the request goes out.
 func TestStaleConnection(t *testing.T) {
 	for name, spoil := range map[string]func(net.Conn){
 		"closed":   func(c net.Conn) { c.Close() },
@@ -350,8 +350,8 @@ func TestDispatchGuard(t *testing.T) {
 	}
 }
 
-// TestStandstillBeforeTheWrite: the process stands still after a call has begun, and what is left
-// of the lease is no longer enough for a whole call. An idle connection would take the request at
+// TestStandstillBeforeTheWrite: the process stands still after a call has begun, and the rest of
+// the lease is no longer enough for a whole call. An idle connection would take the request at
 // once; nothing of it is sent.
 func TestStandstillBeforeTheWrite(t *testing.T) {
 	r := receive(t, always(answer200))

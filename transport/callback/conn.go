@@ -43,7 +43,8 @@ func (p *Pool) newConn(raw net.Conn, secure bool) *countingConn {
 	return c
 }
 
-// countingConnOf is what a connection of fasthttp's pool writes to the network through.
+// countingConnOf is the countingConn through which a connection of fasthttp's pool writes to the
+// network.
 func countingConnOf(stream net.Conn) *countingConn {
 	if secure, ok := stream.(*tls.Conn); ok {
 		stream = secure.NetConn()
@@ -106,15 +107,14 @@ func (c *countingConn) fresh(now time.Time) bool {
 	return young && !c.stale.isStale()
 }
 
-// quiet reports that the TLS layer holds nothing after an answer: no more data, no
-// record that has not been opened, no part of one. What it holds does not show at
-// the socket, and would be the beginning of the next call's answer, perhaps of
-// another tenant's.
+// quiet reports that the TLS layer holds nothing after an answer: no more data, no record that has
+// not been opened, no part of one. Bytes that it holds do not show at the socket, and would be the
+// beginning of the next call's answer, perhaps of another tenant's.
 //
-// The layer, stream, is asked to read while no read reaches the network. It opens what it
-// holds, and then fails with errShut, which is a net.Error and temporary: so it
-// takes the failure for a deadline and the connection stays usable. A record of
-// which a part has come is known by the count of what passed.
+// The layer, stream, is asked to read while no read reaches the network. It opens the records that
+// it holds, and then fails with errShut, which is a net.Error and temporary: so it takes the
+// failure for a deadline and the connection stays usable. A record of which a part has come is
+// known by the count of bytes that passed.
 func (c *countingConn) quiet(stream net.Conn) bool {
 	if c.records == nil {
 		return true
@@ -134,7 +134,7 @@ func (shutError) Error() string   { return "callback: the wire is shut" }
 func (shutError) Timeout() bool   { return true }
 func (shutError) Temporary() bool { return true }
 
-// recordHeaderBytes are the type, the version (2), and the length (2) of what follows.
+// recordHeaderBytes are the type, the version (2), and the length (2) of the rest.
 const recordHeaderBytes = 5
 
 // recordCount follows where TLS records begin and end.

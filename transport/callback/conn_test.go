@@ -133,7 +133,8 @@ func TestLongBody(t *testing.T) {
 	blocked := make(chan struct{})
 	defer close(blocked)
 	f(200*time.Millisecond, func(net.Conn, *bufio.Reader) { <-blocked }, "timeout")
-	f(10*time.Second, func(c net.Conn, in *bufio.Reader) { // the answer may be lost with the reset that follows
+	// The answer may be lost with the reset that follows.
+	f(10*time.Second, func(c net.Conn, in *bufio.Reader) {
 		_, _ = in.ReadString('\n')
 		_, _ = io.WriteString(c, "HTTP/1.1 413 X\r\nConnection: close\r\n\r\n")
 	}, "status 413", "connection ")
@@ -159,7 +160,8 @@ func TestLate(t *testing.T) {
 	f(9*time.Second, true, nil)
 	f(10*time.Second, true, errTimeout)
 	for slept, want := range map[time.Duration]error{3 * time.Second: nil, 5 * time.Second: errHeldBack} {
-		for _, dialled := range []bool{false, true} { // the machine slept, and the runtime's clock did not notice
+		// The machine slept, and the runtime's clock did not notice.
+		for _, dialled := range []bool{false, true} {
 			if got := s.late(noon.Add(time.Second), time.Second+slept, dialled); got != want {
 				t.Errorf("after a sleep of %v, dialled %v: %v, want %v", slept, dialled, got, want)
 			}
@@ -181,8 +183,8 @@ func (s *scripted) Write(b []byte) (int, error) { return len(b), nil }
 
 func (s *scripted) SetReadDeadline(time.Time) error { return nil }
 
-// FuzzAnswer: whatever a receiver answers, reading it ends, keeps within its
-// bounds, and a connection is kept only when nothing is left over on it.
+// FuzzAnswer: the reading of any answer ends and keeps within its bounds, and a connection is kept
+// only when nothing is left over on it.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		answer200, answerOf(500), "HTTP/1.1 100 C\r\n\r\n" + answer200, "HTTP/1.1 204 X\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",

@@ -16,8 +16,8 @@ import (
 
 var headerName = regexp.MustCompile("`([A-Za-z-]+)`")
 
-// TestDocumentedHeaders: docs/openapi.yaml and docs/callbacks.md name the headers that a call has beside
-// those of every HTTP request, and no other.
+// TestDocumentedHeaders: docs/openapi.yaml and docs/callbacks.md name the headers that a call has
+// beside those of every HTTP request, and no other.
 func TestDocumentedHeaders(t *testing.T) {
 	text, err := os.ReadFile("../../docs/openapi.yaml")
 	if err != nil {

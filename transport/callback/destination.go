@@ -46,12 +46,12 @@ type destination struct {
 	key   Key // Scope ""
 	label string
 
-	slots   slots.Destination // its calls, and who waits for one
+	slots   slots.Destination // its calls, and the waiters for one
 	gates   map[string]*breakerScope
 	lastUse time.Time
 	recent  *list.Element // in pool.recent
 
-	alarm   *time.Timer // wakes those who wait for a breaker
+	alarm   *time.Timer // wakes the waiters for a breaker
 	alarmAt time.Time   // zero: not set
 
 	client  *fasthttp.HostClient // its connections
@@ -66,8 +66,8 @@ type failure struct {
 	at   time.Time
 }
 
-// gateFor returns the scope's breaker. Another policy makes another breaker: what
-// the old one had counted was counted by other rules.
+// gateFor returns the scope's breaker. Another policy makes another breaker: the old one counted by
+// other rules.
 func (d *destination) gateFor(scope string, policy Breaker) *breakerScope {
 	g := d.gates[scope]
 	if g == nil && len(d.gates) >= maxGates && scope != "" {

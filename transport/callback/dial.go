@@ -16,7 +16,7 @@ const idleOnly = time.Duration(math.MinInt64)
 
 var errNoIdleConn = errors.New("no idle connection")
 
-// dial implements fasthttp.DialFuncWithTimeout. The library wraps what it returns in TLS, without a
+// dial implements fasthttp.DialFuncWithTimeout. The library wraps the connection in TLS, without a
 // handshake: that is onConn's, with the deadline of its call.
 func (d *destination) dial(_ string, timeout time.Duration) (net.Conn, error) {
 	if timeout == idleOnly {

@@ -23,9 +23,8 @@ var (
 	errHeldBack    = errors.New("not sent: the lease would end during the call")
 )
 
-// fault turns the error of a dial or an exchange into a short stable text. Texts of
-// the network are taken only where they cannot hold what the user or the receiver
-// sent: no URL, no header, no body.
+// fault turns the error of a dial or an exchange into a short stable text. Texts of the network are
+// taken only where they cannot hold text of the user or the receiver: no URL, no header, no body.
 func fault(err error) string {
 	var dns *net.DNSError
 	var op *net.OpError
@@ -99,7 +98,7 @@ func tlsReason(err error) string {
 	return "handshake failed"
 }
 
-// printable bounds a text and replaces what does not belong on one line.
+// printable bounds a text and replaces characters that do not belong on one line.
 func printable(s string) string {
 	if len(s) > maxErrBytes {
 		s = s[:maxErrBytes]

@@ -34,7 +34,8 @@ func ValidateHeader(name, value string) error {
 	if !isToken(name) {
 		return fmt.Errorf("%w: name %.64q is not a token", ErrBadHeader, name)
 	}
-	lower := strings.ReplaceAll(strings.ToLower(name), "_", "-") // gateways of the CGI kind take one for the other
+	// Gateways of the CGI kind take one for the other.
+	lower := strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	if forbiddenHeaders[lower] {
 		return fmt.Errorf("%w: %s may not be set", ErrBadHeader, name)
 	}

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// nameServer answers every A question with what address returns at that moment.
+// nameServer answers every A question with the address that address returns at that moment.
 func nameServer(t *testing.T, address func() [4]byte) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -20,7 +20,7 @@ const (
 	Closed                         // the pool has been shut down
 )
 
-// AcquireResult tells what Acquire did.
+// AcquireResult is the outcome of Acquire.
 type AcquireResult struct {
 	Kind    VerdictKind
 	RetryAt time.Time // with Open: when to ask again
@@ -48,7 +48,7 @@ type Pool struct {
 	mu           sync.Mutex
 	destinations map[Key]*destination
 	recent       list.List    // of *destination, the last used first
-	slots        *slots.Slots // the calls of the node, and who waits for one
+	slots        *slots.Slots // the calls of the node, and the waiters for one
 	served       []slots.Grant
 	closed       bool
 	drained      chan struct{} // closed when closed and no call is out
@@ -82,19 +82,19 @@ func (p *Pool) Policy() Policy { return *p.policy.Load() }
 // SetPolicy decides about the dials from now on. Connections that are open stay.
 func (p *Pool) SetPolicy(policy Policy) { p.policy.Store(&policy) }
 
-// Ask is what a caller wants a call for.
+// Ask is a caller's request for a call.
 type Ask struct {
 	Key     Key
 	Limit   int // calls at once at the destination; 0 = 256
 	Breaker Breaker
 
-	Tenant string // who may use the topic; "" is nobody in particular
+	Tenant string // the client that uses the topic; "" is nobody in particular
 	Topic  uint64 // for whose timers
 	Long   bool   // the call's time-out is over LongCall
 }
 
-// LongCall is the time-out beyond which a call counts as one that may hang, whatever
-// its receiver has answered before: fewer of these are made at once, see package slots.
+// LongCall is the time-out beyond which a call counts as one that may hang, even if its receiver
+// has answered before: fewer of these are made at once, see package slots.
 const LongCall = 30 * time.Second
 
 // askAgain is when to ask again for a destination that there is no place for.
@@ -193,7 +193,7 @@ func tellWaiters(grants []grant) {
 	}
 }
 
-// refusedLocked is told that a breaker refused one who waits.
+// refusedLocked is told that a breaker refused a waiter.
 func (p *Pool) refusedLocked(b slots.Breaker) {
 	g := b.(*breakerScope)
 	p.setAlarmLocked(g.dest, g.retryAt)

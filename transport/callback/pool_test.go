@@ -138,8 +138,8 @@ func answers(t testing.TB, p *Pool, k Key) {
 	p.release(ticket, slots.Answered)
 }
 
-// TestNodeWideSlots: one topic's receiver cannot take the last quarter of the node's slots. A caller
-// that waits for a slot of the node is served when one is free for it.
+// TestNodeWideSlots: one topic's receiver cannot take the last quarter of the node's slots. A
+// caller that waits for a slot of the node is served when one is free for it.
 func TestNodeWideSlots(t *testing.T) {
 	p := newPool(t, Config{MaxCalls: 128})
 	busy, other := Ask{Key: destinationKey(1), Limit: 1000, Topic: 1}, Ask{Key: destinationKey(2), Limit: 1000, Topic: 2}

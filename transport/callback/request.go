@@ -22,17 +22,18 @@ type Request struct {
 	Attempt      int   // 1, 2, …
 	Fence        uint64
 	WebhookID    string
-	CloudEvent   bool                 // it is a CloudEvent, too
-	Receipt      string               // empty: no Carillon-Receipt
-	Secrets      [][]byte             // decoded by ParseSecret
-	SigningKeys  []ed25519.PrivateKey // decoded by ParseSigningKey; without these and Secrets it is unsigned
+	CloudEvent   bool     // it is a CloudEvent, too
+	Receipt      string   // empty: no Carillon-Receipt
+	Secrets      [][]byte // decoded by ParseSecret
+	// Decoded by ParseSigningKey; without these and Secrets it is unsigned.
+	SigningKeys []ed25519.PrivateKey
 
 	// Deadline is the dispatch guard on the clock of leases, Config.Lease: a call that
 	// could still be running then is not made, and ends as NotSent. Zero: no guard.
 	Deadline time.Duration
 }
 
-// Class says what came of a call.
+// Class is the outcome of a call.
 type Class uint8
 
 const (
@@ -75,7 +76,8 @@ type Outcome struct {
 	Started   time.Time // when the call began, before the dial; never before Start
 	StartedMs int64     // the same, Unix ms
 	Took      time.Duration
-	EndedMs   int64 // Unix ms, rounded up: what waits from the end of the call on never waits too short
+	// Unix ms, rounded up: what waits from the end of the call on never waits too short.
+	EndedMs int64
 
 	unjudged bool // says nothing about the receiver
 }

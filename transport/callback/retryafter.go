@@ -14,8 +14,8 @@ const (
 // The three forms of an HTTP date (RFC 9110, 5.6.7).
 var httpDates = []string{"Mon, 02 Jan 2006 15:04:05 GMT", "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC}
 
-// parseRetryAfter reads seconds or an HTTP date, clamped to 1 s – 1 h. What it
-// cannot read is no wish at all: 0.
+// parseRetryAfter reads seconds or an HTTP date, clamped to 1 s – 1 h. A value that it cannot read
+// is no wish at all: 0.
 func parseRetryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if value == "" || len(value) > 64 {
@@ -23,7 +23,8 @@ func parseRetryAfter(value string, now time.Time) time.Duration {
 	}
 	if isDigits(value) {
 		seconds, err := strconv.ParseUint(value, 10, 64)
-		if err != nil || seconds > uint64(maxRetryAfter/time.Second) { // overflow is a long wait too
+		// Overflow is a long wait too.
+		if err != nil || seconds > uint64(maxRetryAfter/time.Second) {
 			return maxRetryAfter
 		}
 		return clampRetryAfter(time.Duration(seconds) * time.Second)

@@ -16,8 +16,8 @@ const (
 	writeBufferBytes = 4 << 10
 )
 
-// roundTripper is what a worker makes its calls with: buffers that are filled again for every call,
-// and the call that is being made.
+// roundTripper is a worker's tool for its calls: buffers that are filled again for every call, and
+// the call that is being made.
 type roundTripper struct {
 	request fasthttp.Request
 	answer  fasthttp.Response
@@ -35,7 +35,7 @@ type roundTripper struct {
 	result result
 }
 
-// result is what a round trip learnt.
+// result is the outcome of a round trip.
 type result struct {
 	status     int // 0: no answer was understood
 	retryAfter string
@@ -47,7 +47,8 @@ func (x *roundTripper) do(d *destination, s span) (result, error) {
 	x.pool, x.span, x.result = d.pool, s, result{}
 	x.request.SetUserValue(ofCall, x)
 	x.scheme.SetScheme(d.key.Scheme)
-	x.request.SetURI(&x.scheme) // All that Do asks for is the scheme; setTarget writes what goes out.
+	// All that Do asks for is the scheme; setTarget writes what goes out.
+	x.request.SetURI(&x.scheme)
 	err := d.client.Do(&x.request, &x.answer)
 	x.request.SetBodyRaw(nil)
 	return x.result, err
@@ -117,8 +118,8 @@ func (x *roundTripper) onConn(client *fasthttp.HostClient) (again bool, err erro
 }
 
 // exchange writes the request and reads the answer, until the span ends at most, which is the
-// connection's deadline already. Once the headers have been read, the status counts whatever
-// becomes of the body. It reports whether the connection may be used again.
+// connection's deadline already. Once the headers have been read, the status counts, even if the
+// body fails. It reports whether the connection may be used again.
 func (x *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, err error) {
 	if x.reader == nil {
 		x.reader = bufio.NewReaderSize(nil, readBufferBytes)

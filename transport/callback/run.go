@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// Run keeps house until ctx ends: it closes idle connections and forgets unused
-// destinations. Then it grants nothing more, waits for the permits that are out at
-// most Config.Drain, gives up what still runs, and returns when every goroutine of
-// the pool has ended. Run may be called once.
+// Run keeps house until ctx ends: it closes idle connections and forgets unused destinations. Then
+// it grants nothing more, waits for the permits that are out at most Config.Drain, gives up calls
+// that still run, and returns when every goroutine of the pool has ended. Run may be called once.
 func (p *Pool) Run(ctx context.Context) error {
 	if !p.running.CompareAndSwap(false, true) {
 		return errors.New("callback: Run was called twice")
@@ -77,7 +76,7 @@ func (p *Pool) shutDown() error {
 	return nil
 }
 
-// close grants nothing more and drops the waiters, who hear nothing.
+// close grants nothing more and drops the waiters, which hear nothing.
 func (p *Pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -122,9 +122,9 @@ func (s *signer) next() {
 	}
 }
 
-// appendValues writes what Carillon-Signature covers: a first line of its own, which
-// no message of Standard Webhooks begins with, and the values that say which call this
-// is, each on a line. Their headers cannot hold the end of a line.
+// appendValues writes the text that Carillon-Signature covers: a first line of its own, which no
+// message of Standard Webhooks begins with, and the values that say which call this is, each on a
+// line. Their headers cannot hold the end of a line.
 func appendValues(dst []byte, req *Request, unixSeconds int64) []byte {
 	text := func(s string) { dst = append(append(dst, '\n'), s...) }
 	number := func(n int64) { dst = strconv.AppendInt(append(dst, '\n'), n, 10) }

@@ -43,7 +43,8 @@ func TestSignatures(t *testing.T) {
 	if got := signature(current, message); got != vectorSignature {
 		t.Fatalf("the vector is %s, not %s", vectorSignature, got)
 	}
-	for _, secrets := range [][][]byte{{old, current}, {old, current}, {current, old}, {current}, {old, current}} { // what was made for one call is used again
+	// What was made for one call is used again.
+	for _, secrets := range [][][]byte{{old, current}, {old, current}, {current, old}, {current}, {old, current}} {
 		req.Secrets = secrets
 		s.sign(req, []byte(vectorBody), vectorTimestamp)
 		var ofMessage, ofValues []string

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxListed bounds what Breakers and Destinations report.
+// maxListed bounds the lists of Breakers and Destinations.
 const maxListed = 1000
 
 // lockChunk is how many destinations are looked at in one hold of the lock, so that
@@ -30,10 +30,11 @@ type DestinationStat struct {
 	Permits     int
 	Waiting     bool
 	Latency     time.Duration // moving mean
-	Since       time.Time     // when its breaker came into this state; zero: it was never in another
-	ProbeIn     time.Duration // while it is open: when a call may go again
-	LastError   string        // "" none yet
-	FailedAt    time.Time     // when that was
+	// When its breaker came into this state; zero: it was never in another.
+	Since     time.Time
+	ProbeIn   time.Duration // while it is open: when a call may go again
+	LastError string        // "" none yet
+	FailedAt  time.Time     // when that was
 }
 
 // stat is the destination as it is now. Its pool's lock is held.

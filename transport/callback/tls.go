@@ -2,9 +2,10 @@ package callback
 
 import "crypto/tls"
 
-// tlsConfig is what all connections to one destination share. Its session is resumed, which saves
-// the receiver a signature and the call a round of certificates. A destination has a cache of its
-// own because crypto/tls names a session by the host alone, and another port may be another's.
+// tlsConfig is the configuration that all connections to one destination share. Its session is
+// resumed, which saves the receiver a signature and the call a round of certificates. A destination
+// has a cache of its own because crypto/tls names a session by the host alone, and another port may
+// be another's.
 func (p *Pool) tlsConfig(k Key) *tls.Config {
 	return &tls.Config{
 		ServerName:         k.Host,

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// sealing is the server's end of a TLS connection that can keep what it seals, so
-// that a test decides which bytes of which record leave when.
+// sealing is the server's end of a TLS connection that can keep its sealed records, so that a test
+// decides which bytes of which record leave when.
 type sealing struct {
 	net.Conn
 	keep   bool
@@ -79,8 +79,8 @@ func atTLSVersions(t *testing.T, test func(t *testing.T, receiveTLS func(script 
 	}
 }
 
-// TestNothingIsLeftInTheTLSLayer: whatever a receiver sends behind its answer, the
-// next call's answer is one that was made for the next call.
+// TestNothingIsLeftInTheTLSLayer: even if a receiver sends more behind its answer, the next call's
+// answer is one that was made for the next call.
 func TestNothingIsLeftInTheTLSLayer(t *testing.T) {
 	forged := "HTTP/1.1 200 OK\r\nX-Pad: %s\r\nContent-Length: 0\r\n\r\n"
 	// The buffer above the layer takes 16 KiB and holds the first record already, so

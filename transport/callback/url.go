@@ -24,9 +24,9 @@ type callURL struct {
 	target    string // path and query; may be empty or start with '?'
 }
 
-// ValidateURL accepts what a call can be made to: http or https, a host, at most 2 KiB of printable
-// ASCII, no userinfo, no fragment, port 1–65535, IPv4 in four decimals only, IPv6 without a zone,
-// escapes that are whole, names of letters, digits, '-', '_', '.'.
+// ValidateURL accepts the URLs to which a call can be made: http or https, a host, at most 2 KiB of
+// printable ASCII, no userinfo, no fragment, port 1–65535, IPv4 in four decimals only, IPv6 without
+// a zone, escapes that are whole, names of letters, digits, '-', '_', '.'.
 func ValidateURL(url string) error {
 	_, err := parseURL(url)
 	return err
@@ -78,7 +78,7 @@ func parseURL(url string) (callURL, error) {
 	return u, nil
 }
 
-// cutScheme sets scheme and the default port, and returns what follows "://".
+// cutScheme sets scheme and the default port, and returns the rest after "://".
 func cutScheme(url string) (callURL, string, error) {
 	switch {
 	case len(url) >= 7 && strings.EqualFold(url[:7], "http://"):

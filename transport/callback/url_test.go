@@ -56,8 +56,8 @@ func TestKeyString(t *testing.T) {
 	f("https://[::1]/x", "https://[::1]:443")
 }
 
-// FuzzURL: what is accepted is read alike by net/url, so no part of the system
-// sees another host than the one that was checked.
+// FuzzURL: an accepted URL is read alike by net/url, so no part of the system sees another host
+// than the one that was checked.
 func FuzzURL(f *testing.F) {
 	for _, seed := range []string{
 		"http://h/", "https://h:8443/a?b=c", "http://1.2.3.4:80/", "http://[::1]:80/", "http://u@h/", "http://127.1/", "HTTP://H",

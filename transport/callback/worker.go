@@ -63,8 +63,8 @@ func (w *worker) loop() {
 	}
 }
 
-// guardedCall has a panic cost one call, not the process. What the receiver has seen
-// is not known then, and what the worker was working with is not used again.
+// guardedCall has a panic cost one call, not the process. How much the receiver has seen is not
+// known then, and the worker's buffers are not used again.
 func (w *worker) guardedCall(t *callSlot) (out Outcome) {
 	defer func() {
 		v := recover()
@@ -131,8 +131,7 @@ func (p *Pool) finish(t *callSlot, out Outcome) {
 	p.release(t, out.answer())
 }
 
-// answer is what the outcome shows of the destination's slots: whether it answers, with
-// whatever status.
+// answer tells the destination's slots the outcome: whether it answers, with any status.
 func (out *Outcome) answer() slots.Answer {
 	switch {
 	case out.Status > 0:
@@ -143,7 +142,7 @@ func (out *Outcome) answer() slots.Answer {
 	return slots.Silent
 }
 
-// judge is what the breaker learns: any answer below 500 is a live receiver's.
+// judge is the outcome for the breaker: any answer below 500 is a live receiver's.
 func judge(out Outcome) error {
 	switch {
 	case out.Class == NotSent || out.Refused || out.unjudged:

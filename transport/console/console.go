@@ -1,9 +1,9 @@
-// Package console is the page that a node shows to people: static files, in the binary, that ask the
-// API for all that they show. They hold no data, so that they may be given to anybody.
+// Package console is the page that a node shows to people: static files, in the binary, that ask
+// the API for all that they show. They hold no data, so that they may be given to anybody.
 //
-// There is no build step: static/ is what the browser gets. static/vendor/ has two libraries as their
-// authors publish them (vendor.sha256 has their sums, licences/ their licences): htm with preact 10
-// (htm 3.1.1, htm/preact/standalone) and uPlot 1.6.32.
+// There is no build step: the browser gets static/ as it is. static/vendor/ has two libraries as
+// their authors publish them (vendor.sha256 has their sums, licences/ their licences): htm with
+// preact 10 (htm 3.1.1, htm/preact/standalone) and uPlot 1.6.32.
 package console
 
 import (
@@ -68,7 +68,7 @@ func typeOf(name string) string {
 	return mime.TypeByExtension(path.Ext(name))
 }
 
-// File is what is at a path, nil when there is nothing. A nil Site has no files.
+// File is the file at a path, nil when there is none. A nil Site has no files.
 func (s *Site) File(path string) *File {
 	if s == nil {
 		return nil
@@ -76,8 +76,8 @@ func (s *Site) File(path string) *File {
 	return s.files[path]
 }
 
-// Policy is what the page's browser is held to: it runs scripts and styles from files of this node
-// alone, asks this node alone, sends forms nowhere, and is shown in nobody's frame.
+// Policy confines the page's browser: it runs scripts and styles from files of this node alone,
+// asks this node alone, sends forms nowhere, and is shown in nobody's frame.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -89,5 +89,6 @@ var Headers = [][2]string{
 	{"X-Frame-Options", "DENY"},
 	{"Cross-Origin-Opener-Policy", "same-origin"},
 	{"Cross-Origin-Resource-Policy", "same-origin"},
-	{"Cache-Control", "no-cache"}, // asked for each time, and answered by 304: nodes may be of two releases
+	// Asked for each time, and answered by 304: nodes may be of two releases.
+	{"Cache-Control", "no-cache"},
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestVendoredFiles: the libraries are what their authors published.
+// TestVendoredFiles: the libraries are as their authors published them.
 func TestVendoredFiles(t *testing.T) {
 	list, err := os.ReadFile("vendor.sha256")
 	if err != nil {
@@ -58,7 +58,8 @@ var (
 	foreign  = regexp.MustCompile(`(?:src|href|url\()=?["']?(?:https?:)?//`)
 )
 
-// TestFilesKeepThePolicy: what they name is there, comes from this node, and is nothing that the policy forbids.
+// TestFilesKeepThePolicy: each file that they name is there, comes from this node, and is not
+// forbidden by the policy.
 func TestFilesKeepThePolicy(t *testing.T) {
 	s := New()
 	for path, f := range s.files {

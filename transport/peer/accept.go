@@ -76,7 +76,7 @@ func (t *Transport) receive(raw net.Conn, arrival uint64) {
 // the handler never sees two connections of one link at once. c is closed if it is itself
 // the earlier one, whose handshake took longer.
 //
-// That is done when c says its first word, not before: who meant another node, which had
+// That is done when c says its first word, not before: a dialler that meant another node, which had
 // this address, hangs up after the handshake, and its good connection must not end by it.
 func (t *Transport) replaceOlder(c *conn) {
 	at := place{c.hello.Node, c.lane}

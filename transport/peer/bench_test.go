@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// cpu is what the process has used, both sides of a pair together.
+// cpu is the processor time of the process, both sides of a pair together.
 func cpu(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

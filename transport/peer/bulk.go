@@ -90,7 +90,7 @@ func (t *Transport) SendFile(ctx context.Context, node uint64, header []byte, fi
 		c.close(errStopped)
 		return notSent(errStopped)
 	}
-	stop := context.AfterFunc(ctx, func() { c.close(ctx.Err()) }) // frees whatever waits below
+	stop := context.AfterFunc(ctx, func() { c.close(ctx.Err()) }) // frees all that waits below
 	err = c.sendChunks(f, header, file, size)
 	stop()
 	c.close(err)

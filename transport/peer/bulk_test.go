@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// shelf keeps the files of a test, by header, and what was there of broken transfers.
+// shelf keeps the files of a test, by header, and the parts that broken transfers left.
 type shelf struct {
 	mu       sync.Mutex
 	parts    map[string][]byte

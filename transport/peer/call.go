@@ -40,8 +40,8 @@ func (t *Transport) borrow() *call {
 	return &call{done: make(chan struct{}, 1)}
 }
 
-// calls are a connection's calls that wait for a reply.
-// Invariant: who takes a call out of waiting sends to its done, or is the caller itself.
+// calls are a connection's calls that wait for a reply. Invariant: the goroutine that takes a call
+// out of waiting sends to its done, or is the caller itself.
 type calls struct {
 	mu      sync.Mutex
 	waiting map[uint64]*call

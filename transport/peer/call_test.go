@@ -165,7 +165,7 @@ func TestCallsEndWithTheTransport(t *testing.T) {
 	}
 }
 
-// What waits in the outbox when the connection breaks never reached the wire.
+// A frame that waits in the outbox when the connection breaks never reached the wire.
 func TestUnwrittenCallsAreCertain(t *testing.T) {
 	out := newOutbox(1 << 20)
 	a := &call{done: make(chan struct{}, 1)}
@@ -237,7 +237,8 @@ func TestCallsAreLimited(t *testing.T) {
 	}
 }
 
-// One call may be larger than the answerer holds of calls together; a second one beside it is not heard.
+// One call may be larger than the answerer holds of calls together; a second one beside it is not
+// heard.
 func TestBytesOfCallsAreLimited(t *testing.T) {
 	begun := make(chan struct{}, 1)
 	a, _ := pair(t, func(c *Config) { blocked(begun)(c); c.QueueBytes = 1000 })

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestUnsealSeal: frames come out as they went in; what was changed on the way, and all behind it, does not.
+// TestUnsealSeal: frames come out as they went in; a frame that was changed on the way, and all
+// behind it, does not.
 func TestUnsealSeal(t *testing.T) {
 	first, second := Seal(7, []byte("one")), Seal(8, []byte("two"))
 	taken := func(b []byte, sequence uint32) (list []string, err error) {

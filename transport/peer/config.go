@@ -18,41 +18,43 @@ type Config struct {
 	Address func(node uint64) string
 	// NodeName is a node's name for the log; "" = unknown. nil: none is known.
 	NodeName func(node uint64) string
-	// Admit says whether a node may speak with us; both ends ask. It sees in h.Lane what
-	// the connection is for, so that strangers can be held to LaneOnce. Where certificates name
-	// their nodes, h.Name is what the certificate says; that h.Node has that name is for Admit
-	// to know. Its error's text is shown to the other side.
+	// Admit says whether a node may speak with us; both ends ask. It sees in h.Lane the purpose of
+	// the connection, so that strangers can be held to LaneOnce. Where certificates name their
+	// nodes, h.Name is the certificate's; Admit has to know that h.Node has that name. Its error's
+	// text is shown to the other side.
 	Admit   func(h Hello) error
 	Handler Handler
 
 	TLS    *TLS         // nil = plain TCP; see LoadTLS, KeyTLS and UseTLS
 	Logger *slog.Logger // discards
 
-	MaxFrame           int // bytes of a frame, of a call's body and of its reply: 64 MiB
-	MaxCalls           int // calls in flight per peer, in each direction: 4096
-	MaxConns           int // accepted connections: 4096
-	QueueBytes         int // bytes that wait per connection, and of calls being answered: 64 MiB; one may be larger
+	MaxFrame int // bytes of a frame, of a call's body and of its reply: 64 MiB
+	MaxCalls int // calls in flight per peer, in each direction: 4096
+	MaxConns int // accepted connections: 4096
+	// Bytes that wait per connection, and of calls being answered: 64 MiB; one may be larger.
+	QueueBytes         int
 	BulkBytesPerSecond int // bytes per second of all outgoing files together: 64 MiB
 
 	DialTimeout      time.Duration // 1s
 	HandshakeTimeout time.Duration // TLS and hello together: 2s
 	Heartbeat        time.Duration // a silent connection speaks after this: 500ms
-	IdleTimeout      time.Duration // a connection that hears or can write nothing for this is closed: 3s
-	BulkStall        time.Duration // as IdleTimeout, for writing to a receiver of a file that is alive: 30s
+	// A connection that hears or can write nothing for this is closed: 3s.
+	IdleTimeout time.Duration
+	// As IdleTimeout, for writing to a receiver of a file that is alive: 30s.
+	BulkStall time.Duration
 
 	// Dial replaces the TCP dialer, for simulated networks.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// Handler is what the transport talks to, on its own goroutines.
+// Handler receives the frames, calls and news of the transport, on the transport's goroutines.
 type Handler interface {
 	// Frame takes a control frame, in order per connection. It must not block.
 	Frame(from uint64, frame []byte)
-	// Call answers a call; each runs on its own goroutine, at most Config.MaxCalls per
-	// connection. ctx ends at the caller's deadline and with the connection. A returned
-	// error travels as text, with PeerCode() if it has that method. On a LaneOnce
-	// connection from is only what the caller says of itself, as far as its certificate and
-	// Admit let it.
+	// Call answers a call; each runs on its own goroutine, at most Config.MaxCalls per connection.
+	// ctx ends at the caller's deadline and with the connection. A returned error travels as text,
+	// with PeerCode() if it has that method. On a LaneOnce connection from is only the caller's
+	// word for itself, as far as its certificate and Admit let it.
 	Call(ctx context.Context, from Hello, method uint8, body []byte) ([]byte, error)
 	// OpenStream is asked where to put a file of size bytes. The same header means the
 	// same file as before. One file at a time comes from a node.
@@ -64,9 +66,9 @@ type Handler interface {
 	// connections over 200 ms or more after we had been connected to it there, or the
 	// node came back with a higher starts. Once per process.
 	Gone(node uint64, starts uint32)
-	// DuplicateIdentity says that somebody presented our own node id and cluster with another
-	// nonce and starts no lower than ours: a copied data directory. It is only told of those
-	// who have proven by TLS that they belong here: anybody else's word must not end a process.
+	// DuplicateIdentity says that somebody presented our own node id and cluster with another nonce
+	// and starts no lower than ours: a copied data directory. It is only told of nodes that have
+	// proven by TLS that they belong here: anybody else's word must not end a process.
 	DuplicateIdentity(h Hello)
 }
 
@@ -96,7 +98,8 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Dial == nil {
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", addr) // no delay and keep-alive are Go's defaults
+			// No delay and keep-alive are Go's defaults.
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
 		}
 	}
 	return c

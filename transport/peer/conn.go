@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// conn is one connection after its handshake. Two goroutines serve it: run reads, and
-// owns the end; write writes what the outbox holds.
+// conn is one connection after its handshake. Two goroutines serve it: run reads, and owns the end;
+// write writes the frames of the outbox.
 type conn struct {
 	t       *Transport
 	nc      net.Conn
@@ -35,7 +35,8 @@ type conn struct {
 // handleFunc takes one received frame; payload is as frameReader.next gives it.
 type handleFunc func(kind byte, payload []byte, owned bool) error
 
-// newConn makes a connection that ends with its peer or the transport. Whoever makes one runs it or closes it.
+// newConn makes a connection that ends with its peer or the transport. Its maker runs it or closes
+// it.
 func (t *Transport) newConn(nc net.Conn, h Hello, lane Lane, p *peer, out *outbox) *conn {
 	c := &conn{t: t, nc: nc, hello: h, lane: lane, peer: p, out: out, ended: make(chan struct{})}
 	owner := t.ctx
@@ -168,7 +169,7 @@ func (c *conn) write() {
 	}
 }
 
-// writeStepBytes is what a receiver must take within IdleTimeout, or it is stuck.
+// writeStepBytes is how much a receiver must take within IdleTimeout, or it is stuck.
 const writeStepBytes = 1 << 20
 
 func (c *conn) writeAll(pieces [][]byte) error {

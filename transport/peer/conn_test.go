@@ -99,8 +99,8 @@ func TestNewerConnectionTakesThePlace(t *testing.T) {
 	}
 }
 
-// TestAnotherNodeAtTheAddress: a node has taken a dead one's place and address. Who still dials the dead one, and finds the other there, breaks
-// nothing that it has with that one.
+// TestAnotherNodeAtTheAddress: a node has taken a dead one's place and address. A node that still
+// dials the dead one, and finds the other there, breaks none of its connections with that one.
 func TestAnotherNodeAtTheAddress(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	addresses := newBook()

@@ -13,7 +13,7 @@
 //
 //  1. New starts nothing; Run serves and blocks. Nothing is sent outside of Run.
 //  2. Send never blocks; false means dropped. For a node whose address is known,
-//     Handler.Unreachable says so too, and also what was dropped later.
+//     Handler.Unreachable says so too, and also of frames that were dropped later.
 //  3. Call says ErrNotSent where the handler certainly never saw the call,
 //     ErrUnknown where it may have, and *RemoteError where it answered with an error.
 //  4. Handler's methods run on the transport's goroutines. Frame holds up the

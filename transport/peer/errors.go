@@ -13,7 +13,8 @@ var (
 	ErrUnknown = errors.New("peer: outcome unknown")
 	// ErrRefused: one of the two sides does not admit the other. It comes with ErrNotSent.
 	ErrRefused = errors.New("peer: refused")
-	// ErrLater may be in an error of Config.Admit: it passes by itself, so nobody needs to read of it.
+	// ErrLater may be in an error of Config.Admit: it passes by itself, so nobody needs to read of
+	// it.
 	ErrLater = errors.New("not yet")
 	// ErrSelf: the address leads back to this very process. It comes with ErrRefused.
 	ErrSelf = errors.New("peer: that is this node itself")
@@ -30,7 +31,7 @@ var (
 	errProtocol  = errors.New("unexpected frame")
 )
 
-// RemoteError is what the far side's handler returned.
+// RemoteError is the error that the far side's handler returned.
 type RemoteError struct {
 	Code byte // of an error with PeerCode() byte, else 0
 	Text string

@@ -22,7 +22,7 @@ const (
 	sequenceAt       = 12
 	kindAt           = 16
 
-	maxFrameBytes = math.MaxInt32 // what Config.MaxFrame may be at most
+	maxFrameBytes = math.MaxInt32 // the greatest Config.MaxFrame
 )
 
 // Kinds of frames. Which may come is a matter of the link and the direction.

@@ -125,7 +125,7 @@ func FuzzFrames(f *testing.F) {
 		if err == nil {
 			t.Fatal("no end")
 		}
-		again := sealed(frames...) // what was accepted is exactly what a sender would write
+		again := sealed(frames...) // an accepted frame is exactly as a sender would write it
 		if !bytes.HasPrefix(wire, again) || err == io.EOF && len(again) != len(wire) {
 			t.Fatalf("%d frames of %d bytes read from %d bytes, %v", len(frames), len(again), len(wire), err)
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// clientHandshake is the dialler's half of a handshake. want 0 = whoever is there.
+// clientHandshake is the dialler's half of a handshake. want 0 = any node.
 func (t *Transport) clientHandshake(ctx context.Context, raw net.Conn, lane Lane, want uint64) (net.Conn, Hello, error) {
 	nc, with := raw, t.tls.Load()
 	if with != nil {
@@ -58,7 +58,8 @@ func (t *Transport) serverHandshake(raw net.Conn) (net.Conn, Hello, error) {
 	h, err := t.timed(t.ctx, nc, func() (Hello, error) {
 		g, err := readGreeting(nc)
 		if errors.Is(err, errSpeaksTLS) {
-			_, _ = nc.Write(greeting{protocolVersion, refused, []byte(err.Error())}.encode()) // no TLS: that is how the dialler notices
+			// No TLS: that is how the dialler notices.
+			_, _ = nc.Write(greeting{protocolVersion, refused, []byte(err.Error())}.encode())
 		}
 		if err != nil {
 			return Hello{}, err
@@ -109,10 +110,10 @@ func (t *Transport) timed(ctx context.Context, nc net.Conn, talk func() (Hello, 
 	return h, nc.SetDeadline(time.Time{})
 }
 
-// onlyOverTLS is what a dialler without TLS is told, in the one way that it understands.
+// onlyOverTLS tells a dialler without TLS so, in the one way that it understands.
 const onlyOverTLS = "this node speaks over TLS only: give the dialler the key of the other nodes (--gossip-key), or a certificate"
 
-// tlsFault says what to do where one side speaks TLS and the other does not. Then err has the
+// tlsFault says how to mend it where one side speaks TLS and the other does not. Then err has the
 // connection, if nothing has been written to it yet.
 func tlsFault(err error) error {
 	plain, ok := errors.AsType[tls.RecordHeaderError](err)
@@ -120,7 +121,8 @@ func tlsFault(err error) error {
 		return fmt.Errorf("tls: %w", err)
 	}
 	if plain.Conn != nil {
-		_, _ = plain.Conn.Write(greeting{protocolVersion, refused, []byte(onlyOverTLS)}.encode()) // it is closed in any case
+		// It is closed in any case.
+		_, _ = plain.Conn.Write(greeting{protocolVersion, refused, []byte(onlyOverTLS)}.encode())
 	}
 	return fmt.Errorf("tls: the other side speaks without it: has it a key (--gossip-key), or a certificate? %w", err)
 }
@@ -141,8 +143,8 @@ func (t *Transport) hear(self Hello, g greeting, nc net.Conn, with *TLS) (Hello,
 	return h, t.authorize(self, h, nc, with)
 }
 
-// authorize says whether we speak with h, who is at the other end of nc. Both sides ask it.
-// The certificate comes first: what it does not name has nothing to tell us.
+// authorize says whether we speak with h, the node at the other end of nc. Both sides ask it. The
+// certificate comes first: a node that it does not name has nothing to tell us.
 func (t *Transport) authorize(self, h Hello, nc net.Conn, with *TLS) error {
 	if err := bound(with, nc, h); err != nil {
 		return fmt.Errorf("%w: node %q: %w", ErrRefused, h.Name, err)
@@ -152,7 +154,8 @@ func (t *Transport) authorize(self, h Hello, nc net.Conn, with *TLS) error {
 		return fmt.Errorf("%w: %w", ErrRefused, ErrSelf)
 	case h.Cluster != "" && self.Cluster != "" && h.Cluster != self.Cluster:
 		return fmt.Errorf("%w: clusters %q and %q are not the same", ErrRefused, h.Cluster, self.Cluster)
-	case h.Node == self.Node && h.Name != self.Name && with != nil && with.Names: // another's certificate must not end us
+	case h.Node == self.Node && h.Name != self.Name && with != nil && with.Names:
+		// Another's certificate must not end us.
 		return fmt.Errorf("%w: node %d is called %q, not %q", ErrRefused, h.Node, self.Name, h.Name)
 	case h.Node == self.Node:
 		if h.Starts >= self.Starts && h.Cluster == self.Cluster {

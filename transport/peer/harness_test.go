@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// handshakeLimit is how long a test waits for what must come.
+// handshakeLimit is how long a test waits for an event that must come.
 const handshakeLimit = 10 * time.Second
 
 // within waits for a value and fails the test when none comes.
@@ -38,11 +38,13 @@ type received struct {
 	frame string
 }
 
-// host is a Handler that keeps what it hears. A nil function is the default beside it.
+// host is a Handler that keeps all that it hears. A nil function is the default beside it.
 type host struct {
-	call   func(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) // echo
-	stream func(from uint64, header []byte, size int64) (Sink, error)                        // refuse
-	frame  func(from uint64, frame []byte)                                                   // into frames
+	call func(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) // echo
+	// Refuse.
+	stream func(from uint64, header []byte, size int64) (Sink, error)
+	// Into frames.
+	frame func(from uint64, frame []byte)
 
 	frames      chan received
 	unreachable chan uint64

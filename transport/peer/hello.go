@@ -17,10 +17,10 @@ type Hello struct {
 	Starts  uint32 // (Node, Starts) names a process
 	Nonce   uint64 // random per process
 	Version string
-	Lane    Lane // what the connection is for; set by the transport
+	Lane    Lane // the purpose of the connection; set by the transport
 }
 
-// Lane is what a connection is for.
+// Lane is the purpose of a connection.
 type Lane uint8
 
 // The links; LaneOnce is that of CallAddr.
@@ -44,14 +44,15 @@ var laneNames = [...]string{"control", "call", "bulk", "once"}
 //
 //	magic u32 | version u8 | what u8 | length u16 | xxh64 of the body u64 | body
 //
-// what is the link, in an answer welcome, refused or yourself. The body is a hello, in a
-// refusal a text. This outline never changes, so that another version's refusal can be read.
+// The field "what" is the link, in an answer welcome, refused or yourself. The body is a hello, in
+// a refusal a text. This outline never changes, so that another version's refusal can be read.
 const (
 	magic            = 0x4e4c5243 // "CRLN"
 	protocolVersion  = 1
 	helloHeaderBytes = 16
-	maxHelloBytes    = 1280 // five fields: two integers and three strings of 255 bytes at most, or a text
-	maxNameBytes     = 255
+	// Five fields: two integers and three strings of 255 bytes at most, or a text.
+	maxHelloBytes = 1280
+	maxNameBytes  = 255
 
 	welcome  = 0
 	refused  = 1

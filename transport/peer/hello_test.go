@@ -51,7 +51,8 @@ func TestDamagedHello(t *testing.T) {
 	}
 	huge := bytes.Clone(wire[:helloHeaderBytes])
 	huge[6], huge[7] = 0xff, 0xff
-	if _, err := readGreeting(bytes.NewReader(huge)); !errors.Is(err, errBadHello) { // not "the end came too early"
+	// Not "the end came too early".
+	if _, err := readGreeting(bytes.NewReader(huge)); !errors.Is(err, errBadHello) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// keyContext separates what is made of a key here from everything else that is made of it. It
-// is part of the protocol: nodes that differ in it do not know each other.
+// keyContext separates the keys that are derived here from all others that are derived of the same
+// key. It is part of the protocol: nodes that differ in it do not know each other.
 const keyContext = "carillon peer authority 1"
 
-// KeyTLS makes mutual TLS of nothing but secret keys that all nodes share. Every key stands for
-// a certificate authority, whose private key is derived from it. A process makes itself a
-// certificate of the first key's authority, and believes those of every key's. So whoever has a
-// key is believed to be a node, and nobody else can finish a handshake. A certificate of this
-// kind says nothing about a node's name: all nodes can make every one.
+// KeyTLS makes mutual TLS of nothing but secret keys that all nodes share. Every key stands for a
+// certificate authority, whose private key is derived from it. A process makes itself a certificate
+// of the first key's authority, and believes those of every key's. So any process with a key is
+// believed to be a node, and no other can finish a handshake. A certificate of this kind says
+// nothing about a node's name: all nodes can make every one.
 //
 // Why TLS and not a proof within the hello: the session is bound to the handshake, encrypted and
 // safe from replay, by a protocol that is not ours.
@@ -50,8 +50,8 @@ func KeyTLS(keys [][]byte) (*TLS, error) {
 	}), nil
 }
 
-// authorityOf is the authority that a key stands for. Its subject is the same for every key;
-// what tells them apart is the public key.
+// authorityOf is the authority that a key stands for. Its subject is the same for every key; the
+// public key tells them apart.
 func authorityOf(key []byte) (*x509.Certificate, ed25519.PrivateKey, error) {
 	seed, err := hkdf.Key(sha256.New, key, nil, keyContext, ed25519.SeedSize)
 	if err != nil {

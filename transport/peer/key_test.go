@@ -29,7 +29,7 @@ func keyed(t testing.TB, names ...string) *TLS {
 
 func withTLS(made *TLS) func(*Config) { return func(c *Config) { c.TLS = made } }
 
-// silent fails the test if the node's handler or Admit was told of anything but what it should.
+// silent fails the test if the node's handler or Admit was told of more than it should.
 type silent struct {
 	t        *testing.T
 	mu       sync.Mutex
@@ -111,8 +111,9 @@ func TestKeyAdmitsOnlyThoseWhoHaveIt(t *testing.T) {
 	}
 }
 
-// TestStrangersReachNothing: whatever somebody sends to a node with a key, nothing of it gets behind the handshake: a hello in
-// every link and in the node's own name, frames of every kind, a cut hello, and what a node of the cluster has sent before.
+// TestStrangersReachNothing: nothing that a stranger sends to a node with a key gets behind the
+// handshake: a hello in every link and in the node's own name, frames of every kind, a cut hello,
+// and the recorded bytes of a node of the cluster.
 func TestStrangersReachNothing(t *testing.T) {
 	watch := &silent{t: t}
 	addresses := newBook()
@@ -165,7 +166,8 @@ func drown(t *testing.T, addr string, wire []byte) {
 	_, _ = io.Copy(io.Discard, nc)
 }
 
-// recordHandshake gives what a node of the cluster sends while it calls another: the same bytes again must be worth nothing.
+// recordHandshake gives the bytes that a node of the cluster sends while it calls another: the same
+// bytes again must be worth nothing.
 func recordHandshake(t *testing.T, of *TLS) []byte {
 	t.Helper()
 	var mu sync.Mutex
@@ -204,7 +206,8 @@ func (c *tapped) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestUnprovenCopyEndsNobody: without TLS anybody can say that he is this node, started again. He is refused, and that is all.
+// TestUnprovenCopyEndsNobody: without TLS anybody can say that he is this node, started again. He
+// is refused, and that is all.
 func TestUnprovenCopyEndsNobody(t *testing.T) {
 	b := start(t, newBook(), loopback(t), helloOf(2), nil)
 	for lane := range laneNames {
@@ -224,8 +227,8 @@ func TestUnprovenCopyEndsNobody(t *testing.T) {
 	}
 }
 
-// TestKeysChangeWhileNodesSpeak: the new key goes behind the old one on every node, then before it, then the old one goes. At no
-// step is a node that was changed cut off from one that was not.
+// TestKeysChangeWhileNodesSpeak: the new key goes behind the old one on every node, then before it,
+// then the old one goes. At no step is a node that was changed cut off from one that was not.
 func TestKeysChangeWhileNodesSpeak(t *testing.T) {
 	addresses := newBook()
 	a := start(t, addresses, loopback(t), helloOf(1), withTLS(keyed(t, "old")))
@@ -272,7 +275,8 @@ func TestNobodyDialsWithoutAListener(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- tr.Run(ctx, nil) }()
 	for deadline := timeout(t); ; {
-		if _, err = tr.Call(deadline, 2, 'x', nil); !errors.Is(err, errStopped) { // until Run has begun
+		// Until Run has begun.
+		if _, err = tr.Call(deadline, 2, 'x', nil); !errors.Is(err, errStopped) {
 			break
 		}
 		runtime.Gosched()
@@ -286,8 +290,9 @@ func TestNobodyDialsWithoutAListener(t *testing.T) {
 	}
 }
 
-// FuzzHandshake gives a node's end of a new connection any bytes, without and with a key. It must end, must not believe a word
-// about its own identity, and with a key must not ask anybody whether to admit what it heard.
+// FuzzHandshake gives a node's end of a new connection any bytes, without and with a key. It must
+// end, must not believe a word about its own identity, and with a key must not ask anybody whether
+// to admit the node of the hello.
 func FuzzHandshake(f *testing.F) {
 	self := helloOf(2)
 	for _, node := range []uint64{1, 2} {

@@ -115,14 +115,15 @@ func (l *link) refresh() {
 	l.out, l.conn, l.settled = newOutbox(l.p.t.config.QueueBytes), nil, make(chan struct{})
 }
 
-// disconnect makes the link down and drops what waited for the dial.
+// disconnect makes the link down and drops the frames that waited for the dial.
 func (l *link) disconnect(err error) {
 	l.mu.Lock()
 	out, last := l.out, l.err
 	l.out, l.conn, l.err = nil, nil, err
 	l.settle()
 	l.mu.Unlock()
-	if l.p.ctx.Err() == nil && (last == nil || last.Error() != err.Error()) { // once, not each second
+	// Once, not each second.
+	if l.p.ctx.Err() == nil && (last == nil || last.Error() != err.Error()) {
 		level := slog.LevelWarn
 		if errors.Is(err, ErrLater) {
 			level = slog.LevelDebug
@@ -138,7 +139,7 @@ func (l *link) disconnect(err error) {
 	}
 }
 
-// settle releases those who wait for a fresh link. The lock is held.
+// settle releases the callers that wait for a fresh link. The lock is held.
 func (l *link) settle() {
 	if l.settled != nil {
 		close(l.settled)

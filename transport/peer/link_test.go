@@ -264,7 +264,8 @@ func TestStuckReceiverHurtsOnlyItself(t *testing.T) {
 	}
 }
 
-// TestRefusalThatPassesIsNoWarning: what this side refuses for a moment is not worth an operator's attention; what it refuses for good is.
+// TestRefusalThatPassesIsNoWarning: a refusal for a moment is not worth an operator's attention;
+// one for good is.
 func TestRefusalThatPassesIsNoWarning(t *testing.T) {
 	for refusal, warnings := range map[error]int{fmt.Errorf("%w: it is asked first", ErrLater): 0, errors.New("a stranger"): 1} {
 		synctest.Test(t, func(t *testing.T) {

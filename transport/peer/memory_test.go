@@ -12,7 +12,7 @@ import (
 
 // memory is a network of in-memory pipes, for tests on a fake clock.
 type memory struct {
-	cut    atomic.Bool // what is written vanishes, as in a partition
+	cut    atomic.Bool // writes vanish, as in a partition
 	writes atomic.Int64
 
 	mu        sync.Mutex

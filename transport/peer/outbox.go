@@ -72,7 +72,7 @@ func (o *outbox) pushWait(kind byte, head, body []byte) bool {
 	return true
 }
 
-// fullLocked lets one frame into an empty queue whatever its size, which was checked.
+// fullLocked lets one frame into an empty queue of any size, since its size was checked.
 func (o *outbox) fullLocked(n int) bool {
 	return o.bytes > 0 && o.bytes+frameHeaderBytes+n > o.max
 }
@@ -112,7 +112,7 @@ func (o *outbox) take(spare [][]byte) [][]byte {
 	return pieces
 }
 
-// close drops what waits and says how many frames that were, the first time.
+// close drops the waiting frames and says how many they were, the first time.
 func (o *outbox) close() (dropped int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// peer is what we know of another node.
+// peer is the state of this node's links to another node.
 type peer struct {
 	t    *Transport
 	node uint64
@@ -127,7 +127,7 @@ func (p *peer) unreachable() {
 // reportEvery is the least time between two reports on a node.
 const reportEvery = 100 * time.Millisecond
 
-// report tells the handler, and what comes too early a little later.
+// report tells the handler; news that comes too early is told a little later.
 func (p *peer) report() {
 	for {
 		select {

@@ -13,7 +13,7 @@ type Sink interface {
 	Write(chunk []byte) error
 	// Commit is called when all bytes are there. An error goes to the sender.
 	Commit() error
-	// Close comes last and once, after Commit too. Without Commit, keep what is there for
+	// Close comes last and once, after Commit too. Without Commit, keep the part that is there for
 	// another try.
 	Close()
 }
@@ -25,7 +25,7 @@ type fileReceiver struct {
 	size   int64
 	at     int64
 	opened bool
-	ended  bool // the end was told; what still comes is passed over
+	ended  bool // the end was told; later bytes are passed over
 }
 
 func (f *fileReceiver) handle(kind byte, payload []byte, _ bool) error {

@@ -14,7 +14,7 @@ type PeerStat struct {
 	QueuedBytes   int    // control and call
 	Calls         int    // ours in flight
 	DroppedFrames uint64 // control
-	BytesIn       uint64 // of all its connections, without what TLS adds
+	BytesIn       uint64 // of all its connections, without the overhead of TLS
 	BytesOut      uint64
 }
 

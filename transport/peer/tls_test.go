@@ -99,7 +99,7 @@ func (a *authority) named(t *testing.T, name string) *TLS {
 	return pair
 }
 
-// A certificate speaks for the node that it names and for no other, whoever dials.
+// A certificate speaks for the node that it names and for no other, on either side of a dial.
 func TestCertificateIsBoundToAName(t *testing.T) {
 	ca := newAuthority(t)
 	under := func(node uint64, name string) Hello {
@@ -155,7 +155,7 @@ func TestCertificateIsBoundToAName(t *testing.T) {
 	}
 }
 
-// Who was let in before more was known of him goes when it is.
+// A node that was let in before more was known of it is disconnected when it is.
 func TestReview(t *testing.T) {
 	started := make(chan struct{})
 	a, b := pair(t, func(c *Config) {

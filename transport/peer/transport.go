@@ -165,7 +165,8 @@ func (t *Transport) Call(ctx context.Context, node uint64, method uint8, body []
 	return c.call(ctx, method, body)
 }
 
-// CallAddr asks whoever listens at addr, on a connection of its own, and says who it was.
+// CallAddr asks the node that listens at addr, on a connection of its own, and says which one it
+// was.
 func (t *Transport) CallAddr(ctx context.Context, addr string, method uint8, body []byte) ([]byte, Hello, error) {
 	t.mu.RLock()
 	running := t.running
@@ -186,9 +187,8 @@ func (t *Transport) CallAddr(ctx context.Context, addr string, method uint8, bod
 	return reply, c.hello, err
 }
 
-// Review asks about everybody who is connected for longer than one call, and closes the
-// connections that refuse has an error for: for who has learnt more than was known when
-// they shook hands.
+// Review asks about everybody who is connected for longer than one call, and closes the connections
+// that refuse has an error for: for a node that has learnt more since the handshakes.
 func (t *Transport) Review(refuse func(Hello) error) {
 	t.mu.RLock()
 	var list []*conn

@@ -7,7 +7,7 @@ import "slices"
 type Destination struct {
 	calls    int          // Invariant: the sum over limits
 	limits   []limitCalls // ascending limit, none without calls
-	queues   []*queue     // none empty; who was served last is last
+	queues   []*queue     // none empty; the one served last is last
 	answered bool         // the last call that said anything of it had an answer
 }
 
@@ -20,7 +20,7 @@ func (d *Destination) Calls() int { return d.calls }
 // Waits reports that somebody waits for it.
 func (d *Destination) Waits() bool { return len(d.queues) > 0 }
 
-// WaitsFor reports that somebody waits who needs this breaker's leave.
+// WaitsFor reports that a waiter needs this breaker's leave.
 func (d *Destination) WaitsFor(b Breaker) bool {
 	return slices.ContainsFunc(d.queues, func(q *queue) bool { return q.breaker == b })
 }

@@ -2,9 +2,9 @@ package slots
 
 import "slices"
 
-// queue is the first-in-first-out queue of those who wait for the same: a topic's
-// waiters at a destination that share breaker, limit and kind of call. A waiter is in
-// a destination's queues at most once, and at the end when it comes back.
+// queue is the first-in-first-out queue of those that wait for the same: a topic's waiters at a
+// destination that share breaker, limit and kind of call. A waiter is in a destination's queues at
+// most once, and at the end when it comes back.
 type queue struct {
 	slots       *Slots
 	destination *Destination

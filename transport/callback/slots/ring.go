@@ -6,7 +6,7 @@ type ring[T any] struct {
 	len         int
 }
 
-// spot is a place in a ring, kept by who stands there; it is in one ring at most.
+// spot is a place in a ring, kept by its owner; it is in one ring at most.
 type spot[T any] struct {
 	of         T
 	in         *ring[T]
@@ -45,7 +45,7 @@ func (s *spot[T]) leave() {
 	r.len--
 }
 
-// rotate is who is first, who then is last.
+// rotate returns the first, and makes it the last.
 func (r *ring[T]) rotate() T {
 	s := r.first
 	s.leave()

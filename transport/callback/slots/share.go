@@ -1,12 +1,12 @@
 package slots
 
-// How many times what is free one may have: usually, and when few calls are out.
+// How many times the free slots one may have: usually, and when few calls are out.
 const (
 	factor      = 3
 	lightFactor = 7
 )
 
-// tenant is who uses topics.
+// tenant is a user of topics.
 type tenant struct {
 	name   string
 	calls  counts
@@ -73,8 +73,8 @@ func (s *Slots) free(class Class) int {
 	return free
 }
 
-// within reports that who has so many calls may have one more of a class: by each bound
-// that applies to it.
+// within reports that one with so many calls may have one more of a class: by each bound that
+// applies to it.
 func (s *Slots) within(calls counts, class Class, factor int) bool {
 	for at := range class + 1 {
 		free := s.max[at] - s.calls[at]
@@ -85,9 +85,8 @@ func (s *Slots) within(calls counts, class Class, factor int) bool {
 	return true
 }
 
-// may reports that the node has a slot for a topic's call to a destination. One that
-// has few calls out may have more of what is left, be it among the topic's
-// destinations or among the tenant's topics.
+// may reports that the node has a slot for a topic's call to a destination. One that has few calls
+// out may have more of the rest, be it among the topic's destinations or among the tenant's topics.
 func (s *Slots) may(sh *share, d *Destination, class Class) bool {
 	light, lightest := d.calls < s.few, d.calls < s.few && sh.calls[steady] < s.few
 	return s.within(counts{d.calls, d.calls}, class, factor) && s.within(sh.calls, class, factorOf(light)) &&
@@ -101,8 +100,8 @@ func factorOf(light bool) int {
 	return factor
 }
 
-// MayOpen reports that a topic may have waiters at one more destination, of at most so
-// many that are kept. What is free of them is divided as the calls are.
+// MayOpen reports that a topic may have waiters at one more destination, of at most so many that
+// are kept. The free ones are divided as the calls are.
 func (s *Slots) MayOpen(of Share, destinations int) bool {
 	free := destinations - s.busy
 	if free <= 0 || destinations < reserveFrom {

@@ -8,22 +8,22 @@ const reserveFrom = 16
 // many of the maximum.
 const fewCalls = 128
 
-// Share says for whom a call is made.
+// Share names the tenant, topic and destination of a call.
 type Share struct {
-	Tenant string // who may use the topic, as far as that is known; "" bounds nothing
+	Tenant string // the topic's user, as far as it is known; "" bounds nothing
 	Topic  uint64
 }
 
 // Breaker is asked for leave when a slot is about to be given. It must be comparable.
 type Breaker interface {
-	// Allow asks for leave to make one call. What it returns is to be told, once, how the
-	// call ended; nil refuses.
+	// Allow asks for leave to make one call. The function that it returns is to be told, once, how
+	// the call ended; nil refuses.
 	Allow() (tell func(error))
 	// Blocked reports, taking nothing, that leave would be refused for some time.
 	Blocked() bool
 }
 
-// Request is what a caller wants a slot for.
+// Request is a caller's request for a slot.
 type Request struct {
 	Destination *Destination
 	Breaker     Breaker
@@ -48,7 +48,7 @@ func (s *Slot) Breaker() Breaker { return s.breaker }
 // Tell is to be called once, before Release.
 func (s *Slot) Tell(err error) { s.tell(err) }
 
-// Class is by what a call may be expected to do.
+// Class is the behaviour that is expected of a call.
 type Class uint8
 
 const (
@@ -67,7 +67,7 @@ func (c *counts) add(class Class, n int) {
 	}
 }
 
-// Result is what became of a request.
+// Result is the outcome of a request.
 type Result uint8
 
 const (
@@ -89,9 +89,8 @@ type Slots struct {
 	refused func(Breaker)
 }
 
-// New makes the slots of a node that makes at most max calls at once. refused is told of
-// each breaker that said no to one who waits: those who need its leave are out of turn
-// until Wake.
+// New makes the slots of a node that makes at most max calls at once. refused is told of each
+// breaker that refused a waiter: the waiters that need its leave are out of turn until Wake.
 func New(max int, refused func(Breaker)) *Slots {
 	s := &Slots{max: counts{max, max}, few: 1, refused: refused, tenants: map[string]*tenant{}, shares: map[Share]*share{}, waiting: map[any]*place{}}
 	if max >= fewCalls {
@@ -145,12 +144,12 @@ func (s *Slots) take(sh *share, d *Destination, b Breaker, tell func(error), lim
 	return Slot{d, b, tell, limit, class, sh}
 }
 
-// Answer is what a call has shown of its destination.
+// Answer is the news that a call brings of its destination.
 type Answer uint8
 
 const (
 	Unknown  Answer = iota // nothing: it was not made, or ended for another reason
-	Answered               // whatever the answer was
+	Answered               // with any answer
 	Silent                 // no answer
 )
 
@@ -193,7 +192,7 @@ type Grant struct {
 	Slot   Slot
 }
 
-// Serve gives what is free to those who wait, appending to grants.
+// Serve gives the free slots to the waiters, appending to grants.
 func (s *Slots) Serve(grants []Grant) []Grant {
 	for class := range classes {
 		for s.free(class) > 0 {
@@ -212,8 +211,8 @@ func (s *Slots) Serve(grants []Grant) []Grant {
 	return grants
 }
 
-// next is the waiters' queue whose turn it is, with its breaker's leave taken; nil
-// when none may have a slot. Whoever was looked at goes to the end of the turn.
+// next is the waiters' queue whose turn it is, with its breaker's leave taken; nil when none may
+// have a slot. A queue that was looked at goes to the end of the turn.
 func (s *Slots) next(class Class) (*queue, func(error)) {
 	tenants := &s.inTurn[class]
 	for range tenants.len {

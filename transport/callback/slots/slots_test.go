@@ -41,7 +41,7 @@ func (t *table) ask(d *Destination, of Share, waiter any) (Slot, Result) {
 	return t.Acquire(Request{Destination: d, Breaker: closed, Limit: 1 << 20, Share: of}, waiter)
 }
 
-// takeAll takes slots for a topic until there is none, each at what next returns.
+// takeAll takes slots for a topic until there is none, each at the destination that next returns.
 func (t *table) takeAll(of Share, next func() *Destination) (taken int) {
 	for waiter := fmt.Sprintf("%v", of); ; taken++ {
 		slot, result := t.ask(next(), of, waiter)
@@ -119,7 +119,7 @@ func TestLongCallsArePartOfTheRisk(t *testing.T) {
 	}
 }
 
-// TestAnswersMoveADestination: with its calls that come, and with those who wait for it.
+// TestAnswersMoveADestination: with its new calls, and with its waiters.
 func TestAnswersMoveADestination(t *testing.T) {
 	x := newTable(t, 64)
 	d := receiver(false)
@@ -183,8 +183,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestAcquireModel draws requests, ends and withdrawals, and checks after every step that no bound is passed, that the counts
-// agree, and that nobody is left waiting who may have a slot.
+// TestAcquireModel draws requests, ends and withdrawals, and checks after every step that no bound
+// is passed, that the counts agree, and that no waiter that may have a slot is left waiting.
 func TestAcquireModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		max := rapid.IntRange(1, 60).Draw(t, "max")
@@ -335,7 +335,7 @@ func TestSharesAreBounded(t *testing.T) {
 	}
 }
 
-// TestOneTopicLeavesAPart: whatever calls it asks for, in whatever order, and however they end.
+// TestOneTopicLeavesAPart: for all kinds of calls, in any order and with any end.
 func TestOneTopicLeavesAPart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		max := rapid.IntRange(reserveFrom, 300).Draw(t, "max")

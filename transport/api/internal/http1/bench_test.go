@@ -14,7 +14,7 @@ import (
 var add = []byte("POST /v1/topics/orders/timers HTTP/1.1\r\nHost: 127.0.0.1:7700\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: 245\r\n" +
 	"Authorization: Bearer 6c1f0d1c2e5d4f0a8b7a\r\nContent-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n" + string(bytes.Repeat([]byte("x"), 245)))
 
-// What the Framer adds to a request.
+// The cost that the Framer adds to a request.
 func BenchmarkFramer(b *testing.B) {
 	limits := Limits{Head: 16 << 10, Target: 8 << 10, Body: func([]byte) uint64 { return 256 << 10 }}
 	f := NewFramer(&limits)
@@ -27,7 +27,7 @@ func BenchmarkFramer(b *testing.B) {
 	}
 }
 
-// What reads the same bytes next.
+// The cost of the library that reads the same bytes next.
 func BenchmarkFasthttp(b *testing.B) {
 	var req fasthttp.Request
 	source := bytes.NewReader(add)
@@ -43,7 +43,8 @@ func BenchmarkFasthttp(b *testing.B) {
 	}
 }
 
-// What would refuse most of what the Framer does by itself, in place of both.
+// The cost of net/http in place of both: it refuses by itself most of the requests that the Framer
+// refuses.
 func BenchmarkNetHTTP(b *testing.B) {
 	source := bytes.NewReader(add)
 	br := bufio.NewReaderSize(source, 17<<10)

@@ -5,8 +5,9 @@ import (
 	"strconv"
 )
 
-// Framer follows a stream of requests byte by byte, before an HTTP library sees it, and stops it at the first thing
-// that two implementations could cut differently (request smuggling). It keeps no more than one unfinished line.
+// Framer follows a stream of requests byte by byte, before an HTTP library sees it, and stops it at
+// the first thing that two implementations could cut differently (request smuggling). It keeps no
+// more than one unfinished line.
 //
 // RFC 9112 is the grammar; where it lets a recipient be lenient, a Framer is not.
 type Framer struct {
@@ -24,11 +25,13 @@ type Framer struct {
 	most    uint64 // bytes that the body may have
 }
 
-// Limits bounds the parts of a request, in bytes. What exceeds them is refused before it has arrived.
+// Limits bounds the parts of a request, in bytes. A part that exceeds its bound is refused before
+// it has arrived.
 type Limits struct {
-	Head   int                        // the request line and all headers
-	Target int                        // the request target
-	Body   func(target []byte) uint64 // the body of a request for a target, which is raw; it must not be kept
+	Head   int // the request line and all headers
+	Target int // the request target
+	// The body of a request for a target, which is raw; it must not be kept.
+	Body func(target []byte) uint64
 }
 
 // NewFramer follows a new connection. The limits may be shared.
@@ -46,7 +49,8 @@ const (
 	inTrailers
 )
 
-// Fault is why a request is refused. After a fault of a Framer the connection can only end with an answer.
+// Fault is why a request is refused. After a fault of a Framer the connection can only end with an
+// answer.
 type Fault struct {
 	Status int // 400, 413, 414 or 431
 	Detail string
@@ -59,8 +63,8 @@ const (
 	maxEmptyLines = 4   // before a request
 )
 
-// Feed takes what has arrived and says how much of it may be handed on. With an error, that is what stands before the
-// end of the line at fault, so that whoever parses it cannot take it for complete.
+// Feed takes the bytes that have arrived and says how many of them may be handed on. With an error,
+// these end before the end of the line at fault, so that no parser can take the line for complete.
 func (f *Framer) Feed(p []byte) (n int, err *Fault) {
 	for n < len(p) {
 		switch f.state {
@@ -89,7 +93,8 @@ func (f *Framer) Feed(p []byte) (n int, err *Fault) {
 			}
 			if err := f.line(line); err != nil {
 				if f.state == inRequestLine && end <= 1 {
-					// Empty lines alone are a silent close to the parser; this makes them a bad request.
+					// Empty lines alone are a silent close to the parser; this makes them a bad
+					// request.
 					p[n] = '?'
 					end = 1
 				}
@@ -173,7 +178,8 @@ func (f *Framer) BetweenRequests() bool {
 	return f.state == inRequestLine && f.head == 0 && len(f.part) == 0
 }
 
-// Browser reports whether a header has come, of this request or one before, that only browsers send.
+// Browser reports whether a header has come, of this request or one before, that only browsers
+// send.
 func (f *Framer) Browser() bool { return f.browser }
 
 // next gets ready for another request.
@@ -216,7 +222,8 @@ func (f *Framer) requestLine(line []byte) *Fault {
 	return nil
 }
 
-// cutHeader takes a header line apart. A name that is not a token covers white space before the colon and folding.
+// cutHeader takes a header line apart. A name that is not a token covers white space before the
+// colon and folding.
 func cutHeader(line []byte) (name, value []byte, err *Fault) {
 	colon := bytes.IndexByte(line, ':')
 	if colon < 1 {

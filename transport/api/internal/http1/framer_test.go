@@ -17,7 +17,8 @@ var testLimits = Limits{Head: 1 << 10, Target: 512, Body: func(target []byte) ui
 	return 10
 }}
 
-// What a Framer refuses, and how much it lets through: never the end of the line at fault.
+// The requests that a Framer refuses, and how much of each it lets through: never the end of the
+// line at fault.
 func TestFramerRefuses(t *testing.T) {
 	const host = "Host: a\r\n"
 	for stream, status := range map[string]int{
@@ -68,7 +69,8 @@ func TestFramerRefuses(t *testing.T) {
 	}
 }
 
-// Why there is a Framer: what reads requests next takes these. When this fails, ADR 33 is due again.
+// Why there is a Framer: the library that reads requests next takes these. When this fails, ADR 33
+// is due again.
 func TestLibrariesTakeWhatFramerRefuses(t *testing.T) {
 	for stream, takenBy := range map[string]string{
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n": "fasthttp, net/http",
@@ -113,7 +115,8 @@ func TestFramerTakes(t *testing.T) {
 	}
 }
 
-// A page's request is told from others by headers that only browsers send; it stays so for the connection.
+// A page's request is told from others by headers that only browsers send; it stays so for the
+// connection.
 func TestFramerSeesBrowsers(t *testing.T) {
 	f := NewFramer(&testLimits)
 	for _, c := range []struct {

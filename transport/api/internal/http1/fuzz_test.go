@@ -10,7 +10,8 @@ import (
 
 var fuzzLimits = Limits{Head: 16 << 10, Target: 8 << 10, Body: func([]byte) uint64 { return 1 << 20 }}
 
-// The framer lets through only what fasthttp cuts in the same way, however the bytes are spread over reads.
+// The framer lets through only what fasthttp cuts in the same way, in whichever way the bytes are
+// spread over reads.
 func FuzzFramer(f *testing.F) {
 	for _, s := range []string{
 		"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -40,7 +41,8 @@ func FuzzFramer(f *testing.F) {
 		if whole.state != inRequestLine || len(whole.part) > 0 {
 			return
 		}
-		// Whole requests only: fasthttp, which reads them next, must find each end at the same place.
+		// Whole requests only: fasthttp, which reads them next, must find each end at the same
+		// place.
 		ends := requestEnds(stream)
 		source := bytes.NewReader(stream)
 		br := bufio.NewReaderSize(source, 17<<10)
@@ -72,7 +74,7 @@ func requestEnds(stream []byte) (ends []int) {
 	return ends
 }
 
-// Whatever the target, nothing gets through that is not plain, and no more of it than was asked for.
+// Of any target, nothing gets through that is not plain, and no more of it than was asked for.
 func FuzzTarget(f *testing.F) {
 	for _, s := range []string{"/", "/v1/topics/orders/timers/a", "/v1/topics/%6frders", "/v1/topics/a%2Fb", "/v1/../x", "/v1/%2e%2e/x", "/a%00", "/a%255c", `/a\b`, "/a?b#c", "http://h/v1", "http://h", "//h/x", "*", "/v1/topics/{k}x", "/%", "/%4"} {
 		f.Add([]byte(s))

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// SplitTarget takes a request target apart, raw: path and query. An absolute-form target (for proxies) loses its
-// scheme and authority.
+// SplitTarget takes a request target apart, raw: path and query. An absolute-form target (for
+// proxies) loses its scheme and authority.
 func SplitTarget(target []byte) (path, query []byte, ok bool) {
 	if len(target) == 0 || target[0] != '/' {
 		_, rest, found := bytes.Cut(target, []byte("://"))
@@ -26,10 +26,11 @@ func SplitTarget(target []byte) (path, query []byte, ok bool) {
 	return path, query, true
 }
 
-// SplitPath decodes percent-encoding once and cuts the path at its slashes. What could be read as another path by
-// somebody else on the way (an encoded slash, a backslash, a dot segment, a NUL or control character, an encoding of an
-// encoding) is refused rather than normalised: the path that is authorised is the one that was sent. Segments point into path or buf.
-// Of a path with more than most segments the rest is not looked at.
+// SplitPath decodes percent-encoding once and cuts the path at its slashes. A target that a program
+// on the way could read as another path (an encoded slash, a backslash, a dot segment, a NUL or
+// control character, an encoding of an encoding) is refused rather than normalised: the path that
+// is authorised is the one that was sent. Segments point into path or buf. Of a path with more than
+// most segments the rest is not looked at.
 func SplitPath(path, buf []byte, into [][]byte, most int) (segments [][]byte, _ []byte, fault *Fault) {
 	segments = into[:0]
 	buf = buf[:0]

@@ -8,11 +8,11 @@ import (
 	"unsafe"
 )
 
-// Scanner reads one JSON document. The package comment says how it is driven. The first fault sticks: after it every
-// method returns zero values and More returns false.
+// Scanner reads one JSON document. The package comment says how it is driven. The first fault
+// sticks: after it every method returns zero values and More returns false.
 //
-// Invariant: buf is valid UTF-8 and is never changed, so that the strings that point into it are good for as long as
-// they are held.
+// Invariant: buf is valid UTF-8 and is never changed, so that the strings that point into it are
+// good for as long as they are held.
 type Scanner struct {
 	buf    []byte
 	pos    int
@@ -20,9 +20,11 @@ type Scanner struct {
 	broken bool // err is of the grammar: nothing after it can be trusted
 }
 
-// Fault is what a Scanner itself finds wrong.
+// Fault is an error that a Scanner itself finds.
 type Fault struct {
-	Grammar bool // the document is not JSON, or not UTF-8; otherwise a value is not of the type that was asked for
+	// The document is not JSON, or not UTF-8; otherwise a value is not of the type that was asked
+	// for.
+	Grammar bool
 	Detail  string
 }
 
@@ -40,10 +42,11 @@ func Of(doc []byte) Scanner {
 // maxDepth bounds the nesting of a value. It fits the bits of one word: see Value.
 const maxDepth = 64
 
-// Err is the first fault: a *Fault, or what Fail was given.
+// Err is the first fault: a *Fault, or the error that Fail was given.
 func (s *Scanner) Err() error { return s.err }
 
-// Fail is for what the caller finds wrong with what it has read. It does nothing after an earlier fault.
+// Fail is for a fault that the caller finds in the values that it has read. It does nothing after
+// an earlier fault.
 func (s *Scanner) Fail(err error) {
 	if s.err == nil {
 		s.err = err
@@ -59,8 +62,8 @@ func (s *Scanner) Pos() int {
 	return s.pos
 }
 
-// Skip forgets the fault and goes past the value that starts at a place where Pos has been; false when the fault is of
-// the grammar, and stays.
+// Skip forgets the fault and goes past the value that starts at a place where Pos has been; false
+// when the fault is of the grammar, and stays.
 func (s *Scanner) Skip(from int) bool {
 	if s.broken {
 		return false
@@ -92,7 +95,7 @@ func (s *Scanner) Peek() byte {
 	return 0
 }
 
-// Open enters an object '{' or an array '['; want says what the place is, for the fault.
+// Open enters an object '{' or an array '['; want names the place, for the fault.
 func (s *Scanner) Open(c byte, want string) int {
 	if s.err != nil {
 		return 0
@@ -172,7 +175,8 @@ func (s *Scanner) literal(word string) bool {
 	return true
 }
 
-// Mistyped reports that the next value is not of a kind, unless there is no well-formed value at all.
+// Mistyped reports that the next value is not of a kind, unless there is no well-formed value at
+// all.
 func (s *Scanner) Mistyped(name, kind string) {
 	at := s.pos
 	s.Value()
@@ -211,7 +215,8 @@ func (s *Scanner) Boolean(name string) bool {
 	return false
 }
 
-// Integer reads a number spelled -?(0|[1-9][0-9]*), held at the bounds of int64 where it is beyond them.
+// Integer reads a number spelled -?(0|[1-9][0-9]*), held at the bounds of int64 where it is beyond
+// them.
 func (s *Scanner) Integer(name string) int64 {
 	if s.err != nil {
 		return 0
@@ -314,8 +319,9 @@ func (s *Scanner) number() []byte {
 	return b[start:i]
 }
 
-// Value reads any value and returns its bytes as they stand, inner white space included. Which of the enclosing
-// levels are objects is kept in the bits of a word: that is why depth is bounded by 64.
+// Value reads any value and returns its bytes as they stand, inner white space included. Which of
+// the enclosing levels are objects is kept in the bits of a word: that is why depth is bounded by
+// 64.
 func (s *Scanner) Value() []byte {
 	if s.err != nil {
 		return nil
@@ -379,7 +385,8 @@ func (s *Scanner) Value() []byte {
 	}
 }
 
-// closeLevels goes past the ends of arrays and objects after a value, to the next element or member.
+// closeLevels goes past the ends of arrays and objects after a value, to the next element or
+// member.
 func (s *Scanner) closeLevels(objects *uint64, depth int) int {
 	for depth > 0 {
 		inObject := *objects&1 == 1
@@ -414,9 +421,10 @@ const (
 	highBits = 0x8080808080808080
 )
 
-// plainUntil is the first place from i on that holds a quote, a backslash or a control character. Eight bytes at a
-// time: a byte that is zero after the XOR, or below 0x20, borrows into its own high bit. A borrow can also reach the
-// byte above it, so only the lowest flag is exact; the lowest is the one that is used.
+// plainUntil is the first place from i on that holds a quote, a backslash or a control character.
+// Eight bytes at a time: a byte that is zero after the XOR, or below 0x20, borrows into its own
+// high bit. A borrow can also reach the byte above it, so only the lowest flag is exact; the lowest
+// is the one that is used.
 func plainUntil(b []byte, i int) int {
 	for i+8 <= len(b) {
 		w := *(*uint64)(unsafe.Pointer(&b[i]))

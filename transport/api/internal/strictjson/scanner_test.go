@@ -54,7 +54,8 @@ func agree(t *testing.T, doc []byte) {
 	if !got || len(value) == 0 || value[0] != '"' {
 		return
 	}
-	// A string: what it means must be the same too. encoding/json puts U+FFFD for half a surrogate pair; we refuse it.
+	// A string: its meaning must be the same too. encoding/json puts U+FFFD for half a surrogate
+	// pair; we refuse it.
 	var text string
 	if err := json.Unmarshal(value, &text); err != nil {
 		t.Fatal(err)
@@ -140,7 +141,8 @@ func TestIntegers(t *testing.T) {
 	}
 }
 
-// Any document: the scanner and encoding/json agree on what is JSON, and on what a string means.
+// Any document: the scanner and encoding/json agree on which documents are JSON, and on the meaning
+// of a string.
 func FuzzScanner(f *testing.F) {
 	for _, doc := range documents {
 		f.Add([]byte(doc))
@@ -148,7 +150,8 @@ func FuzzScanner(f *testing.F) {
 	f.Fuzz(func(t *testing.T, doc []byte) { agree(t, doc) })
 }
 
-// encoding/json puts U+FFFD in the place of half a surrogate pair. Here a string that is taken is the one that was sent.
+// encoding/json puts U+FFFD in the place of half a surrogate pair. Here a string that is taken is
+// the one that was sent.
 func TestHalfASurrogatePairIsRefused(t *testing.T) {
 	for _, doc := range []string{`"\ud83d"`, `"\ude00"`, `"\ud83dx"`, `"\ud83d\n12345"`, `"\ud83d\u0041"`, `"\ude00\ud83d"`} {
 		s := Of([]byte(doc))
@@ -158,7 +161,8 @@ func TestHalfASurrogatePairIsRefused(t *testing.T) {
 	}
 }
 
-// A fault that is not of the grammar leaves the rest of the document readable; one of the grammar does not.
+// A fault that is not of the grammar leaves the rest of the document readable; one of the grammar
+// does not.
 func TestSkipGoesPastAValueThatIsRefused(t *testing.T) {
 	s := Of([]byte(`[ {"a":{"b":"text"}} , 7 ]`))
 	n := s.Open('[', "list")

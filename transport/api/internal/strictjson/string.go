@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// str reads the string that starts at the quote at pos and returns what it means: a slice of the document when it
-// holds no escape.
+// str reads the string that starts at the quote at pos and returns its meaning: a slice of the
+// document when it holds no escape.
 func (s *Scanner) str() []byte {
 	start := s.pos + 1
 	i := plainUntil(s.buf, start)
@@ -81,8 +81,8 @@ func hex4(b []byte) (rune, bool) {
 	return rune(r), err == nil
 }
 
-// unescape resolves the escapes of a string whose grammar is known to be good. Half a surrogate pair means nothing
-// and is refused, so that what is stored is always UTF-8.
+// unescape resolves the escapes of a string whose grammar is known to be good. Half a surrogate
+// pair means nothing and is refused, so that stored text is always UTF-8.
 func unescape(b []byte) (out []byte, ok bool) {
 	out = make([]byte, 0, len(b))
 	for i := 0; i < len(b); i++ {
