@@ -19,7 +19,8 @@ import (
 // within waits for something that other goroutines do.
 func within(t *testing.T, what string, limit time.Duration, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); !so(); <-time.After(20 * time.Millisecond) { // polling is what a client does
+	// A client polls, too.
+	for deadline := time.Now().Add(limit); !so(); <-time.After(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after %s it is not so that %s", limit, what)
 		}

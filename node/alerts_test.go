@@ -10,7 +10,8 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// series are the names in an expression that are ours to export. What a histogram is made of has a suffix.
+// series are the names in an expression that are ours to export. The series of a histogram have a
+// suffix.
 var series = regexp.MustCompile(`\b((?:carillon|process|go)_[a-z0-9_]+)(?:\{([^}]*)\})?`)
 
 var (
@@ -18,7 +19,8 @@ var (
 	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
 )
 
-// TestAlerts: deploy/alerts.yaml is a file of rules, and each rule asks for series that a node exports, by labels and values that they have.
+// TestAlerts: deploy/alerts.yaml is a file of rules, and each rule asks for series that a node
+// exports, by labels and values that they have.
 func TestAlerts(t *testing.T) {
 	var file struct {
 		Groups []struct {
@@ -40,7 +42,8 @@ func TestAlerts(t *testing.T) {
 	}
 	n := start(t, t.TempDir())
 	rec := newReceiver(t, nil)
-	n.must(201, "POST", "/v1/topics/orders/timers", fmt.Sprintf(`{"id":"a","delay":"0s","callback":{"url":%q}}`, rec.URL)) // there is a destination now
+	// There is a destination now.
+	n.must(201, "POST", "/v1/topics/orders/timers", fmt.Sprintf(`{"id":"a","delay":"0s","callback":{"url":%q}}`, rec.URL))
 	n.eventually("orders", "a", "done")
 	exported := "\n" + n.must(200, "GET", "/metrics", "")
 	seen := map[string]bool{}
@@ -105,7 +108,8 @@ func checkExpr(t *testing.T, where, exported, expr string) (asked int) {
 	}
 	for _, m := range grouping.FindAllStringSubmatch(expr, -1) {
 		for label := range strings.SplitSeq(m[1], ", ") {
-			if label != "instance" && !regexp.MustCompile(`[{,]`+label+`="`).MatchString(exported) { // who scrapes adds the instance
+			// Who scrapes adds the instance.
+			if label != "instance" && !regexp.MustCompile(`[{,]`+label+`="`).MatchString(exported) {
 				t.Errorf("%s: nothing has a label %s", where, label)
 			}
 		}
@@ -120,11 +124,12 @@ func checkSeries(t *testing.T, alert, exported, name, labels string) {
 	}
 	for label := range strings.SplitSeq(labels, ",") {
 		if label == "" || strings.HasPrefix(label, "job=") {
-			continue // who scrapes adds the job
+			continue // the scraper adds the job
 		}
 		m := matcher.FindStringSubmatch(label)
 		value := ""
-		if m != nil && m[2] != "=~" { // what such a pattern matches may not have happened here
+		// The events that such a pattern matches may not have happened here.
+		if m != nil && m[2] != "=~" {
 			value = m[3] + `"`
 		}
 		if m == nil || !regexp.MustCompile(`\n`+name+`\{[^}]*\b`+m[1]+`="`+value).MatchString(exported) {

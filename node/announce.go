@@ -2,7 +2,7 @@ package node
 
 import "time"
 
-// saysStarted logs what the node is, once it has read its log.
+// saysStarted logs the node's description, once it has read its log.
 func (n *Node) saysStarted(c *core) {
 	s := c.host.Stats()
 	n.cfg.Logger.Info("the node has started", "version", n.cfg.Version, "name", n.cfg.Name, "data", n.cfg.DataDir, "api", n.URL(),
@@ -10,8 +10,9 @@ func (n *Node) saysStarted(c *core) {
 		"peers_proven", onOff(c.p.proven()), "callbacks_go_to", goesTo(c.pool.Policy()))
 }
 
-// saysStopped logs that the node stops and, when what it returns is called, how it ended. A node that has not
-// read its log has nothing to say: the error of its start is the only line.
+// saysStopped logs that the node stops and, when the function that it returns is called, how it
+// ended. A node that has not read its log has nothing to say: the error of its start is the only
+// line.
 func (c *core) saysStopped() (ended func()) {
 	select {
 	case <-c.host.Started():

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestLogOfStartAndStop: the log says what started, and that it stopped.
+// TestLogOfStartAndStop: the log says which node started, and that it stopped.
 func TestLogOfStartAndStop(t *testing.T) {
 	var log bytes.Buffer
 	dir := t.TempDir()

@@ -15,9 +15,10 @@ import (
 // backupPiece is how much of the meta group's state is written at a time.
 const backupPiece = 64 << 10
 
-// Backup writes a backup of the whole cluster: each shard as its leader has it, one after the other, then what the cluster has agreed
-// on. That comes last, so that it has all topics that timers of the shards are of. An error says that nothing was written but for what
-// the writer itself refused; what fails later is said in the file.
+// Backup writes a backup of the whole cluster: each shard as its leader has it, one after the
+// other, then the meta group's state. That comes last, so that it has all topics that timers of the
+// shards are of. An error says that nothing was written, unless the writer itself refused; a later
+// failure is said in the file.
 func (e *engine) Backup(ctx context.Context, to io.Writer) error {
 	c, err := e.core()
 	if err != nil {
@@ -74,7 +75,7 @@ func (b *backupRun) Begin(id timer.ShardID, index, size, hash uint64) (err error
 // Write implements route.StateSink.
 func (b *backupRun) Write(p []byte) (int, error) { return b.file.Write(p) }
 
-// meta writes what the cluster has agreed on, as of now.
+// meta writes the meta group's state, as of now.
 func (b *backupRun) meta(ctx context.Context, c *core) error {
 	if err := c.member.CatchUp(ctx); err != nil {
 		return fmt.Errorf("topics: %w", err)

@@ -36,14 +36,16 @@ func (r *running) bulk(path, body string) (c counted) {
 	return c
 }
 
-// TestBulk: thousands of timers are moved, each once, and cancelled, while others are added and changed.
+// TestBulk: thousands of timers are moved, each once, and cancelled, while others are added and
+// changed.
 func TestBulk(t *testing.T) {
 	const n = 5000
 	r := start(t, t.TempDir())
 	due := time.Now().Add(24 * time.Hour).Truncate(time.Second)
 	r.fill("many", n, due, "http://127.0.0.1:9/")
 
-	// The new times lie ahead in the order of due times: a walk by due time would meet them again and again.
+	// The new times lie ahead in the order of due times: a walk by due time would meet them again
+	// and again.
 	stop := make(chan struct{})
 	var others sync.WaitGroup
 	patched := 0
@@ -85,7 +87,8 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// TestBulkInFlight: a timer whose call runs is skipped; cancelled all the same, no further call of it starts.
+// TestBulkInFlight: a timer whose call runs is skipped; cancelled all the same, no further call of
+// it starts.
 func TestBulkInFlight(t *testing.T) {
 	r := start(t, t.TempDir())
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -116,7 +119,8 @@ func (r *running) awaitState(topic, id, state string) {
 	r.t.Fatalf("%s is %v, want %s", id, r.timer(topic, id)["state"], state)
 }
 
-// TestPurgeKeepsWhatTheFilterDoesNot: an id may have died twice; a filter that selects the older one leaves the other.
+// TestPurgeKeepsWhatTheFilterDoesNot: an id may have died twice; a filter that selects the older
+// one leaves the other.
 func TestPurgeKeepsWhatTheFilterDoesNot(t *testing.T) {
 	r := start(t, t.TempDir())
 	rec := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) { w.WriteHeader(410) })

@@ -11,17 +11,19 @@ import (
 	"carillon/clocks"
 )
 
-// clockFileEnv names a file that says how far this node's clocks are off, so that tests of real processes can set one machine's clocks
-// of several on one machine: "WALL PPM MONO BOOT", all but the first may be left out. WALL is by how many ms the wall clock is ahead,
-// PPM by how much it also runs fast, or slow; MONO and BOOT are how many ms the monotonic and the boot clock have stood still. The file
-// is read again all the time, and whenever a process that stood still goes on; while it is missing or malformed the last word holds. What
-// holds is repeated in a file beside it, whose name ends in .seen.
+// clockFileEnv names a file that says how far this node's clocks are off, so that tests of real
+// processes can set one machine's clocks of several on one machine: "WALL PPM MONO BOOT", all but
+// the first may be left out. WALL is by how many ms the wall clock is ahead, PPM by how much it
+// also runs fast, or slow; MONO and BOOT are how many ms the monotonic and the boot clock have
+// stood still. The file is read again all the time, and whenever a process that stood still goes
+// on; while it is missing or malformed the last word holds. It is repeated in a file beside it,
+// whose name ends in .seen.
 const (
 	clockFileEnv  = "CARILLON_CHAOS_CLOCK"
 	clockFileEach = 10 * time.Millisecond
 )
 
-// wrongClocks are the machine's but for what the file says.
+// wrongClocks are the machine's, changed as the file says.
 type wrongClocks struct {
 	machine *clocks.System
 	file    string
@@ -61,7 +63,7 @@ func (c *wrongClocks) look() {
 	if n, _ := fmt.Sscan(next.text, &next.wallMs, &next.ppm, &monoMs, &bootMs); n > 0 {
 		next.monoStopped, next.bootStopped = time.Duration(monoMs)*time.Millisecond, time.Duration(bootMs)*time.Millisecond
 		c.now.Store(&next)
-		_ = os.WriteFile(c.file+".seen", text, 0o600) // who waits for it gives up
+		_ = os.WriteFile(c.file+".seen", text, 0o600) // the one that waits for it gives up
 	}
 }
 
@@ -71,7 +73,8 @@ func (c *wrongClocks) Boot() time.Duration {
 	return c.machine.Boot() - c.now.Load().bootStopped
 }
 
-// goesOn reads the file if this process stood still: what stopped it may have set its clocks.
+// goesOn reads the file if this process stood still: the one that stopped it may have set its
+// clocks.
 func (c *wrongClocks) goesOn(now time.Duration) {
 	if last := time.Duration(c.last.Swap(int64(now))); c.file != "" && now-last > 5*clockFileEach {
 		c.look()

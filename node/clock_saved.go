@@ -13,8 +13,9 @@ import (
 	"carillon/vfs"
 )
 
-// clockFile keeps how the believed wall clock stands to the boot clock, so that a process that begins while the wall clock is wrong
-// knows it from the one before. It says nothing after the machine has booted again, and nothing is lost with it.
+// clockFile keeps how the believed wall clock stands to the boot clock, so that a process that
+// begins while the wall clock is wrong knows it from the one before. It says nothing after the
+// machine has booted again, and nothing is lost with it.
 const (
 	clockFile     = "clock.json"
 	clockSaveEach = time.Second
@@ -36,7 +37,8 @@ func (s *savedClock) sum() string {
 	return fmt.Sprintf("%016x", xxhash.Sum64String(fmt.Sprint(s.BootID, " ", s.OffsetUs, " ", s.SteadyUs, " ", s.Wrong, " ", s.WrongUs, " ", s.Denied)))
 }
 
-// readSavedClock is what the last process of this boot of the machine left; nil: nothing that counts.
+// readSavedClock reads the clock that the last process of this boot of the machine saved; nil: none
+// that counts.
 func readSavedClock(fsys vfs.FS, dir, bootID string) *clocks.Saved {
 	f, err := fsys.Open(filepath.Join(dir, clockFile))
 	if err != nil || bootID == "" {

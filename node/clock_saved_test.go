@@ -9,7 +9,8 @@ import (
 	"carillon/vfs"
 )
 
-// The file says how the clocks stand within one boot of the machine, and nothing when it is damaged or of another.
+// The file says how the clocks stand within one boot of the machine, and nothing when it is damaged
+// or of another.
 func TestSavedClock(t *testing.T) {
 	dir := t.TempDir()
 	p := &process{cfg: Config{DataDir: dir}, fsys: vfs.OS{}, bootID: "this", clock: clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})}

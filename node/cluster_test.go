@@ -59,7 +59,8 @@ func several(t *testing.T, n int) []*running {
 	return nodes
 }
 
-// TestThreeNodesShareNothing: three nodes in one process found a cluster; what one is told the others know; one leaves and the rest goes on.
+// TestThreeNodesShareNothing: three nodes in one process found a cluster; a change at one is known
+// to the others; one leaves and the rest goes on.
 func TestThreeNodesShareNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -99,7 +100,8 @@ func TestThreeNodesShareNothing(t *testing.T) {
 	}
 }
 
-// TestNewTopicIsKnownEverywhere: what one node has made, every other one knows from the answer on.
+// TestNewTopicIsKnownEverywhere: a topic that one node has made is known to every other one from
+// the answer on.
 func TestNewTopicIsKnownEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")

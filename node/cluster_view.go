@@ -111,7 +111,8 @@ func (c *core) shardRow(row *ring.Assignment, leader uint64, peers peers) api.Sh
 	return s
 }
 
-// peers are how this node sees each member at one moment, itself included: all parts of a view are to agree.
+// peers are how this node sees each member at one moment, itself included: all parts of a view are
+// to agree.
 type peers map[uint64]member.PeerView
 
 func (c *core) peers() peers {

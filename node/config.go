@@ -1,5 +1,6 @@
-// Package node assembles a Carillon node: log, raft host, topics, callback client and HTTP server, wired once for
-// the binary and for tests of the whole. New binds nothing and starts nothing; Run blocks until the node has stopped.
+// Package node assembles a Carillon node: log, raft host, topics, callback client and HTTP server,
+// wired once for the binary and for tests of the whole. New binds nothing and starts nothing; Run
+// blocks until the node has stopped.
 package node
 
 import (
@@ -17,68 +18,89 @@ import (
 type Config struct {
 	DataDir string // ./carillon-data
 	HTTP    string // API address; 127.0.0.1:7700. Port 0 picks a free one (see Node.Addr)
-	// Peer is the address for the other nodes, TCP; 127.0.0.1:7701. Gossip is that of discovery, TCP and UDP; 127.0.0.1:7702. Port 0
-	// picks a free one. Neither is opened unless one of them, Advertise, Join, BootstrapExpect above 1, GossipKeyFile or PeerCert is
-	// given, or the directory's node is known to be one of several.
+	// Peer is the address for the other nodes, TCP; 127.0.0.1:7701. Gossip is that of discovery,
+	// TCP and UDP; 127.0.0.1:7702. Port 0 picks a free one. Neither is opened unless one of them,
+	// Advertise, Join, BootstrapExpect above 1, GossipKeyFile or PeerCert is given, or the
+	// directory's node is known to be one of several.
 	Peer, Gossip string
 
-	// HTTPHosts are names and addresses by which clients call the API, perhaps with a port, beside those that a node has by itself.
+	// HTTPHosts are names and addresses by which clients call the API, perhaps with a port, beside
+	// those that a node has by itself.
 	HTTPHosts []string
-	// CORSOrigins are origins, https://host, whose pages may call the API. None: pages of others may read what needs no token.
+	// CORSOrigins are origins, https://host, whose pages may call the API. None: pages of others
+	// may read the routes that need no token.
 	CORSOrigins []string
 
-	// HTTPCert and HTTPKey are PEM files for TLS of the API, both or none; HTTPClientCA is one of the authorities of the certificates that clients must
-	// show, "" when they need none. Read again by Reload.
+	// HTTPCert and HTTPKey are PEM files for TLS of the API, both or none; HTTPClientCA is one of
+	// the authorities of the certificates that clients must show, "" when they need none. Read
+	// again by Reload.
 	HTTPCert, HTTPKey, HTTPClientCA string
 
-	// Advertise is the host at which other nodes reach this one, where that is not the host it binds. No port.
+	// Advertise is the host at which other nodes reach this one, where that is not the host it
+	// binds. No port.
 	Advertise string
 	Name      string // unique in the cluster; the host name as far as it is a name: see validName
 	Zone      string // replicas of a shard go to different zones as far as there are some; none
 
-	// Join are gossip addresses (host:port) of nodes to find the cluster by; this node's own may be among them.
-	// Without data, a node with Join founds nothing unless BootstrapExpect is more than 1.
-	Join            []string
-	BootstrapExpect int // how many nodes found the cluster together, each naming all in Join: 1–99; 1. Ignored once there is data
-	Replicas        int // copies of each shard, as far as there are nodes: 1–7; 3. Ignored once there is data
-	Shards          int // timer shards when the cluster is founded: 1–65535; 16. Ignored once there is data
+	// Join are gossip addresses (host:port) of nodes to find the cluster by; this node's own may be
+	// among them. Without data, a node with Join founds nothing unless BootstrapExpect is more than
+	// 1.
+	Join []string
+	// How many nodes found the cluster together, each naming all in Join: 1–99; 1. Ignored once
+	// there is data.
+	BootstrapExpect int
+	// Copies of each shard, as far as there are nodes: 1–7; 3. Ignored once there is data.
+	Replicas int
+	// Timer shards when the cluster is founded: 1–65535; 16. Ignored once there is data.
+	Shards int
 
-	GossipKeyFile string // see readKeyFile: by it nodes know each other, and discovery is encrypted; empty: neither
-	// SecretsKeyFile has the keys by which secrets are sealed before they are written or sent to other nodes (see package secret): the first
-	// seals, all open. The same on all nodes; empty: secrets lie in the clear.
+	// See readKeyFile: by it nodes know each other, and discovery is encrypted; empty: neither.
+	GossipKeyFile string
+	// SecretsKeyFile has the keys by which secrets are sealed before they are written or sent to
+	// other nodes (see package secret): the first seals, all open. The same on all nodes; empty:
+	// secrets lie in the clear.
 	SecretsKeyFile string
-	// PeerCert, PeerKey and PeerCA are PEM files for mutual TLS between nodes: all three, or none. Without them it is made of GossipKeyFile.
+	// PeerCert, PeerKey and PeerCA are PEM files for mutual TLS between nodes: all three, or none.
+	// Without them it is made of GossipKeyFile.
 	PeerCert, PeerKey, PeerCA string
 
-	// Insecure allows what others than this machine can reach without credentials: HTTP without AuthFile, Gossip without
-	// GossipKeyFile, Peer without that or certificates.
+	// Insecure allows ports that other machines can reach without credentials: HTTP without
+	// AuthFile, Gossip without GossipKeyFile, Peer without that or certificates.
 	Insecure bool
 	// AuthFile is the YAML list of tokens; empty: no credentials asked.
 	AuthFile string
-	// AuditLog is the file of the audit log; "off" for none. "": audit.log in DataDir where there is an AuthFile, else none.
+	// AuditLog is the file of the audit log; "off" for none. "": audit.log in DataDir where there
+	// is an AuthFile, else none.
 	AuditLog string
-	// CallbackAllow are the networks that receivers may be in, beside public ones. Private ones are allowed by themselves
-	// only where HTTP is loopback and there is no AuthFile: a node that asks for tokens has users to keep apart.
+	// CallbackAllow are the networks that receivers may be in, beside public ones. Private ones are
+	// allowed by themselves only where HTTP is loopback and there is no AuthFile: a node that asks
+	// for tokens has users to keep apart.
 	CallbackAllow []netip.Prefix
 	// Own are listeners of this process beside the node's own: no callback goes there.
 	Own []netip.AddrPort
-	// MaxCalls is how many callbacks this node makes at once: 16–65536; 2048. Each takes a file. See package slots of transport/callback for
-	// how they are divided among tenants, topics and receivers.
+	// MaxCalls is how many callbacks this node makes at once: 16–65536; 2048. Each takes a file.
+	// See package slots of transport/callback for how they are divided among tenants, topics and
+	// receivers.
 	MaxCalls int
 
 	HistoryBytes int64 // size of the history's files, on this node; the oldest go first. 4 GiB
 
-	NoConsole       bool          // nothing is at / of the API
-	KnownTopicsOnly bool          // an add to, or a pull from, a topic that nobody has made is refused
-	TopicIdle       time.Duration // a topic that was made by an add goes away when it has been empty for this long: at least 1s; 1h
+	NoConsole bool // nothing is at / of the API
+	// An add to, or a pull from, a topic that nobody has made is refused.
+	KnownTopicsOnly bool
+	// A topic that was made by an add goes away when it has been empty for this long: at least 1s;
+	// 1h.
+	TopicIdle time.Duration
 
-	// MaxConnections of clients at once, all together: 16–1000000; 8192. Fewer when the process may not open that many files.
+	// MaxConnections of clients at once, all together: 16–1000000; 8192. Fewer when the process may
+	// not open that many files.
 	MaxConnections int
 
 	Workers int // event loops; half of GOMAXPROCS
 
-	// MemoryLimit is how many bytes the process may use, at least 64 MiB; adds are refused when a quarter of that, or 128 MiB, is left. 0, and where they
-	// are less: what GOMEMLIMIT, the process's control groups and the machine allow.
+	// MemoryLimit is how many bytes the process may use, at least 64 MiB; adds are refused when a
+	// quarter of that, or 128 MiB, is left. 0, and where they are less: the limits of GOMEMLIMIT,
+	// of the process's control groups and of the machine.
 	MemoryLimit int64
 
 	// FeatureLevel is the highest level that this node tells the cluster it understands: 1 to that

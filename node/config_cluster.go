@@ -20,10 +20,11 @@ const (
 	maxNameBytes       = 63
 )
 
-// validName is what a node's name and zone look like: they stand in paths, tables and metrics.
+// validName is the form of a node's name and zone: they stand in paths, tables and metrics.
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
-// nameOf makes a name of a host's: what no name has becomes a dash. A host without a usable name gives "node".
+// nameOf makes a name of a host's: characters that no name has become dashes. A host without a
+// usable name gives "node".
 func nameOf(host string) string {
 	fit := strings.Map(func(r rune) rune {
 		if r < 0x80 && validName.MatchString("x"+string(r)) {
@@ -38,7 +39,7 @@ func nameOf(host string) string {
 	return fit
 }
 
-// validateAddresses: what others than this machine can reach needs credentials.
+// validateAddresses: a port that other machines can reach needs credentials.
 func (c Config) validateAddresses() (errs []error) {
 	tls := c.PeerCert != "" && c.PeerKey != "" && c.PeerCA != ""
 	for _, a := range []struct {
@@ -80,8 +81,9 @@ func (c Config) validateAddresses() (errs []error) {
 	return errs
 }
 
-// hosts are the names by which clients may call the API, beside the address that they reach. A node on loopback goes by the names of loopback
-// alone unless it is told others: its own name, which is the machine's, says nothing of who may call it.
+// hosts are the names by which clients may call the API, beside the address that they reach. A node
+// on loopback goes by the names of loopback alone unless it is told others: its own name, which is
+// the machine's, says nothing of its callers.
 func (c Config) hosts() []string {
 	hosts := slices.Clone(c.HTTPHosts)
 	bound, _, _ := net.SplitHostPort(c.HTTP)

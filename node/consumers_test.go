@@ -95,7 +95,7 @@ func TestPullAndAck(t *testing.T) {
 	}
 }
 
-// TestLongPollWakes: who waits has the timer when it is due, on whatever node.
+// TestLongPollWakes: a consumer that waits has the timer when it is due, on any node.
 func TestLongPollWakes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -160,7 +160,8 @@ func TestReportLater(t *testing.T) {
 	if receipt == "" {
 		t.Fatalf("no receipt: %v", a.header)
 	}
-	for deadline := time.Now().Add(10 * time.Second); nodes[1].claim("extend", receipt, `,"lease":"1m"`) != 200; { // its answer may be on its way still
+	// Its answer may be on its way still.
+	for deadline := time.Now().Add(10 * time.Second); nodes[1].claim("extend", receipt, `,"lease":"1m"`) != 200; {
 		if time.Now().After(deadline) {
 			t.Fatal("the lease is not the receiver's")
 		}

@@ -21,7 +21,7 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// cuts are what a power cut makes of what was not synced.
+// cuts are the ways in which a power cut treats writes that were not synced.
 var cuts = []memfs.CrashOptions{
 	{KeepData: 100, KeepSize: 100, KeepNames: 100},
 	{},
@@ -41,14 +41,15 @@ type powerCuts struct {
 	tried   map[string]int
 	opened  int
 	last    []shard.Progress // before the process that is at it
-	known   member.Identity  // … and who it was
+	known   member.Identity  // … and which node it was
 	told    map[string]bool  // events that any history told
 	states  map[truthKey]uint64
 }
 
-// TestCrashMatrixOfOneNode: the power is cut before each change of a node's directory, in six ways: its identity and founding promise, its log
-// and snapshots, its history. The directory opens, and again after another cut; the node is who it was and keeps what it promised; no shard
-// lacks what was on disk, each is in a state that it was in; and the history tells nothing but what was.
+// TestCrashMatrixOfOneNode: the power is cut before each change of a node's directory, in six ways:
+// its identity and founding promise, its log and snapshots, its history. The directory opens, and
+// again after another cut; the node has its identity and keeps its promises; no shard lacks an
+// entry that was on disk, each is in a state that it was in; and the history is true.
 func TestCrashMatrixOfOneNode(t *testing.T) {
 	b := &powerCuts{stride: 37, effects: map[string]int{}, tried: map[string]int{}, told: map[string]bool{}, states: map[truthKey]uint64{}}
 	switch {
@@ -135,7 +136,7 @@ func (e *memNode) progress() (list []shard.Progress) {
 	return list
 }
 
-// temporary is what the names of files that are being written end in.
+// temporary is the end of the names of files that are being written.
 var temporary = regexp.MustCompile(`(\.[0-9]+)?\.tmp$`)
 
 // effect is told of a change of the disk that is about to be made.
@@ -169,7 +170,8 @@ func (b *powerCuts) effect(op memfs.Op, name string) {
 	}
 }
 
-// cut opens what a power cut now leaves, and what one right after that leaves.
+// cut opens the directory that a power cut now leaves, and the one that another right after that
+// leaves.
 func (b *powerCuts) cut(what string, random *mrand.Rand, opt memfs.CrashOptions) {
 	before, known := b.last, b.known
 	if b.live.host != nil {
@@ -206,7 +208,8 @@ func (b *powerCuts) check(disk *memfs.FS, known member.Identity, before []shard.
 	for i, had := range before {
 		id := timer.ShardID(i)
 		p := e.host.Progress(id)
-		if had.Replica == 0 || p.Replica == 0 && had.Last <= 1 { // its creation was on its way to the disk
+		// Its creation was on its way to the disk.
+		if had.Replica == 0 || p.Replica == 0 && had.Last <= 1 {
 			continue
 		}
 		if p.Replica != had.Replica || p.Last < had.Last {

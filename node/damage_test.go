@@ -21,7 +21,8 @@ import (
 	"carillon/wal"
 )
 
-// fileKinds are all files that a data directory can have. One that is not here fails the test: say what it is, and what damage to it does.
+// fileKinds are all files that a data directory can have. One that is not here fails the test: add
+// its purpose, and the effect of damage to it.
 var fileKinds = []struct {
 	kind string
 	path *regexp.Regexp
@@ -31,7 +32,8 @@ var fileKinds = []struct {
 	{"lock", regexp.MustCompile(`^(wal/\d+/)?LOCK$`), true},
 	{"FIRST", regexp.MustCompile(`^wal/\d+/FIRST$`), false},
 	{"END", regexp.MustCompile(`^wal/\d+/END$`), false},
-	{"segment", regexp.MustCompile(`^wal/\d+/\d{8}/\d{20}$`), false}, // closed; the last is the open one, see below
+	// Closed; the last is the open one, see below.
+	{"segment", regexp.MustCompile(`^wal/\d+/\d{8}/\d{20}$`), false},
 	{"open segment", regexp.MustCompile(`^$`), false},
 	{"spare segment", regexp.MustCompile(`^wal/\d+/spare/\d{20}$`), true},
 	{"cut off tail", regexp.MustCompile(`\.broken$`), true},
@@ -66,7 +68,8 @@ func TestFileKinds(t *testing.T) {
 			}
 			name, err := filepath.Rel(dir, path)
 			if name == clockFile {
-				return nil // there or not, as it was quick; it has a checksum, and nothing is lost with it
+				// There or not, as it was quick; it has a checksum, and nothing is lost with it.
+				return nil
 			}
 			if kind, _ := kindOfFile(filepath.ToSlash(name)); kind == "" {
 				t.Errorf("%s is of no kind that is listed", name)
@@ -144,7 +147,7 @@ func (y *dirAtRest) open(fsys *memfs.FS) (*memNode, error) {
 	return openMemNode(fsys, &memNodeClock{now: y.now + time.Minute})
 }
 
-// What came of a damage.
+// The outcomes of damage.
 const (
 	turnedAway = "refused, with the file"
 	madeGood   = "said, and made good: the same is served"
@@ -156,8 +159,9 @@ const (
 	onlyMore   = "a copy beside, passed over: the same is served"
 )
 
-// TestDamageAtRestOfEveryFile damages a directory in every file, at random: each time the node refuses to open it, naming the file, or serves
-// the very same, or has cut off what looks like a torn tail by the rule for it. History may be lost, but what it tells is true.
+// TestDamageAtRestOfEveryFile damages a directory in every file, at random: each time the node
+// refuses to open it, naming the file, or serves the very same, or has cut off a tail that looks
+// torn by the rule for it. History may be lost, but its answers are true.
 func TestDamageAtRestOfEveryFile(t *testing.T) {
 	rounds := 400
 	if os.Getenv("CARILLON_SOAK") != "" {
@@ -275,7 +279,7 @@ func besides(kind, path string) string {
 	return path + ".tmp"
 }
 
-// judge opens a damaged directory and says what came of it.
+// judge opens a damaged directory and gives the outcome.
 func (y *dirAtRest) judge(t *testing.T, fsys *memfs.FS, kind, path, what string) string {
 	t.Helper()
 	what = path + ": " + what
@@ -299,7 +303,8 @@ func (y *dirAtRest) judge(t *testing.T, fsys *memfs.FS, kind, path, what string)
 		t.Errorf("%s: %v", what, err)
 		return ""
 	}
-	shorter := state != y.state && kind == "open segment" && truthful // then it goes on from an earlier end, and what it does next is new
+	// Then it goes on from an earlier end, and its next steps are new.
+	shorter := state != y.state && kind == "open segment" && truthful
 	for event := range past {
 		if !y.past[event] && !shorter {
 			t.Errorf("%s: the history tells what never was: %s", what, event)
@@ -354,7 +359,8 @@ func (e *memNode) legal(hashes map[truthKey]uint64) bool {
 	return true
 }
 
-// meaningless says that nothing but prepared space, which is zeros to the end of the open segment, was cut off.
+// meaningless says that nothing but prepared space, which is zeros to the end of the open segment,
+// was cut off.
 func meaningless(kind, what string) bool {
 	return kind == "open segment" && strings.Contains(what, "cut at")
 }

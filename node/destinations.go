@@ -10,8 +10,8 @@ import (
 )
 
 // methodDestinations asks a node for the receivers that it calls. The answer is JSON, a list of
-// api.Destination: what a release does not know of it, it leaves out. A node of an older release
-// refuses the question, and is named as missing.
+// api.Destination: a release leaves out the fields that it does not know. A node of an older
+// release refuses the question, and is named as missing.
 const methodDestinations uint8 = 14
 
 // destinationsIn is how long another node has to tell its destinations.
@@ -50,8 +50,8 @@ func (e *engine) Destinations(ctx context.Context) (list []api.Destination, miss
 	return api.MergeDestinations(lists...), missing, nil
 }
 
-// destinations are those of this node: what its pool of calls knows, and how many timers of the
-// shards that it leads are due for each.
+// destinations are those of this node: the receivers that its pool of calls knows, and how many
+// timers of the shards that it leads are due for each.
 func (c *core) destinations() (list []api.Destination) {
 	waiting := map[string]int{}
 	for to, timers := range c.host.DueFor() {

@@ -13,7 +13,8 @@ import (
 	"carillon/transport/callback"
 )
 
-// dispatcher lets the shards call receivers: it turns a timer and its topic's policy into a request of the callback pool.
+// dispatcher lets the shards call receivers: it turns a timer and its topic's policy into a request
+// of the callback pool.
 type dispatcher struct {
 	pool  *callback.Pool
 	clock *clocks.Keeper
@@ -27,7 +28,8 @@ type dispatcher struct {
 
 var errNoURL = errors.New("neither the timer nor its topic has a callback URL")
 
-// Route implements shard.Dispatcher. A topic with a breaker policy of its own has its own breaker at each destination.
+// Route implements shard.Dispatcher. A topic with a breaker policy of its own has its own breaker
+// at each destination.
 func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (shard.Destination, error) {
 	url := own.URL
 	if url == "" {
@@ -47,7 +49,8 @@ func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (shard.Destinati
 	return destination{key: key, long: timeout > callback.LongCall, needs: needs(own.Headers)}, nil
 }
 
-// destination is where a timer's calls go. Long ones go apart from others, since their slots are fewer, and so do those that need keys.
+// destination is where a timer's calls go. Long ones go apart from others, since their slots are
+// fewer, and so do those that need keys.
 type destination struct {
 	key   callback.Key
 	long  bool
@@ -118,7 +121,8 @@ func (p permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
 	p.Permit.Start(r, func(out callback.Outcome) { done(attempt(&out)) })
 }
 
-// request lays the timer's own callback settings over the topic's. The error is that of a secret which cannot be opened.
+// request lays the timer's own callback settings over the topic's. The error is that of a secret
+// which cannot be opened.
 func (d *dispatcher) request(j *shard.Delivery) (*callback.Request, error) {
 	c := j.Own.Under(&j.Topic.Policy.Callback)
 	place := func(header string) secret.Place { return secret.OfTopic(j.Topic.Name, header) }

@@ -9,8 +9,9 @@ import (
 	"carillon/transport/api"
 )
 
-// engine is the node as its HTTP API sees it. Before the node is of a cluster, has read its log, and knows from it or from the others what
-// the cluster has agreed on, it answers ErrRecovering: at once, so that who asks turns to another node.
+// engine is the node as its HTTP API sees it. Before the node is of a cluster, has read its log,
+// and knows the meta group's state from it or from the others, it answers ErrRecovering: at once,
+// so that the client turns to another node.
 type engine struct{ p *process }
 
 // core is the node's cluster, once it can tell where a request belongs.
@@ -20,7 +21,8 @@ func (e *engine) core() (*core, error) {
 		return nil, err
 	}
 	if id, _, _ := c.member.State.Cluster(); id == "" {
-		return nil, timer.ErrRecovering // one that has just joined waits for its copy of the cluster's state
+		// One that has just joined waits for its copy of the cluster's state.
+		return nil, timer.ErrRecovering
 	}
 	return c, nil
 }
@@ -187,7 +189,7 @@ func (e *engine) CountTopics(prefix string, most int, f func(*timer.Topic) bool)
 	return c.topics.Count(prefix, most, f)
 }
 
-// Ready says what is missing; nil when the node serves.
+// Ready is the reason why the node does not serve; nil when it does.
 func (e *engine) Ready() error {
 	if text := e.p.self.Waiting(); text != "" {
 		return errors.New(text)

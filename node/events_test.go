@@ -81,7 +81,8 @@ func (h *heard) await(wanted ...string) {
 	}
 }
 
-// TestLifeOfTimersIsHeard: each step of timers' lives is an event, of the topic and the labels that were asked for.
+// TestLifeOfTimersIsHeard: each step of timers' lives is an event, of the topic and the labels that
+// were asked for.
 func TestLifeOfTimersIsHeard(t *testing.T) {
 	n := start(t, t.TempDir(), func(c *Config) { c.Name = "n1" })
 	rec := newReceiver(t, func(a *receivedFile, w http.ResponseWriter) {
@@ -143,7 +144,8 @@ func TestEventsOfAllNodesAreHeardAtOne(t *testing.T) {
 	t.Errorf("not all nodes were heard: %q", h.all)
 }
 
-// TestWhatComesDueAndWhatWasDone: the histogram and the last minute's rates count what there is.
+// TestWhatComesDueAndWhatWasDone: the histogram and the last minute's rates count all timers and
+// calls.
 func TestWhatComesDueAndWhatWasDone(t *testing.T) {
 	n := start(t, t.TempDir(), func(c *Config) { c.Name = "n1" })
 	rec := newReceiver(t, nil)
@@ -185,7 +187,7 @@ func TestWhatComesDueAndWhatWasDone(t *testing.T) {
 	n.awaitBody(200, "/v1/cluster/stats", `"scheduled":22,`)
 }
 
-// TestBreakersAreHeard: who asks for it hears when a receiver falls ill.
+// TestBreakersAreHeard: a listener that asks for it hears when a receiver falls ill.
 func TestBreakersAreHeard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")

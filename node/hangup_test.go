@@ -49,7 +49,8 @@ var hangUps = map[string]func(*net.TCPConn){
 	},
 }
 
-// TestWhoHungUpGetsNothing: what becomes ready after a consumer has gone goes to the next one at once, as its first attempt.
+// TestWhoHungUpGetsNothing: a timer that becomes ready after a consumer has gone goes to the next
+// one at once, as its first attempt.
 func TestWhoHungUpGetsNothing(t *testing.T) {
 	n := start(t, t.TempDir())
 	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull"}`)
@@ -65,7 +66,8 @@ func TestWhoHungUpGetsNothing(t *testing.T) {
 	}
 }
 
-// TestWhoHungUpElsewhereGetsNothing: the same where the consumers and the shards' leaders are at different nodes.
+// TestWhoHungUpElsewhereGetsNothing: the same where the consumers and the shards' leaders are at
+// different nodes.
 func TestWhoHungUpElsewhereGetsNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -81,7 +83,7 @@ func TestWhoHungUpElsewhereGetsNothing(t *testing.T) {
 		before := nodes[0].leaders()
 		late := takesOver(t, nodes[(i+1)%3], nodes[(i+2)%3], fmt.Sprint("j", i))
 		if nodes[0].leaders() != before {
-			continue // who waits has to ask the new leader first
+			continue // a consumer that waits has to ask the new leader first
 		}
 		steady++
 		if late > 100*time.Millisecond {
@@ -105,8 +107,8 @@ func (r *running) leaders() string {
 	return fmt.Sprint(v.Shards)
 }
 
-// takesOver adds three timers at one node and has a consumer at the other, which waits already, get them all. It says after how
-// long the last of them came.
+// takesOver adds three timers at one node and has a consumer at the other, which waits already, get
+// them all. It says after how long the last of them came.
 func takesOver(t *testing.T, add, pull *running, name string) (late time.Duration) {
 	t.Helper()
 	got := make(chan pulled, 3)

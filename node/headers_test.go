@@ -93,7 +93,8 @@ func TestTopicHeadersStayAtTheTopicsOrigin(t *testing.T) {
 	c.arrives(c.other, "", "")
 }
 
-// TestTimersHeadersStayAtTheirOrigin: a change of the origin drops those that look secret, unless it gives them anew.
+// TestTimersHeadersStayAtTheirOrigin: a change of the origin drops those that look secret, unless
+// it gives them anew.
 func TestTimersHeadersStayAtTheirOrigin(t *testing.T) {
 	c := newHeadersCase(t)
 	own := `{"delay":"1h","callback":{` + at(c.home, "/own") + `,` + ownHeaders + `}}`
@@ -124,7 +125,8 @@ func TestTimersHeadersStayAtTheirOrigin(t *testing.T) {
 	c.arrives(c.other, "", "timer's")
 }
 
-// TestTimersHeadersBesideTheTopicsURL: they are for the origin that the topic's URL had when they were given.
+// TestTimersHeadersBesideTheTopicsURL: they are for the origin that the topic's URL had when they
+// were given.
 func TestTimersHeadersBesideTheTopicsURL(t *testing.T) {
 	c := newHeadersCase(t)
 	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g"} {
@@ -163,7 +165,8 @@ func TestRedriveSendsNoHeadersElsewhere(t *testing.T) {
 	c.arrives(c.other, "", "")
 }
 
-// TestTopicKeepsHeadersAtItsOriginOnly: what comes back as REDACTED keeps its value for the origin that it was given for.
+// TestTopicKeepsHeadersAtItsOriginOnly: a header that comes back as REDACTED keeps its value for
+// the origin that it was given for.
 func TestTopicKeepsHeadersAtItsOriginOnly(t *testing.T) {
 	c := newHeadersCase(t)
 	to := func(url string) string {
@@ -177,7 +180,7 @@ func TestTopicKeepsHeadersAtItsOriginOnly(t *testing.T) {
 	c.fires("a", c.home, "topic's", "new")
 }
 
-// What TestSecretsNeverLeaveTheirOrigin draws.
+// The changes that TestSecretsNeverLeaveTheirOrigin draws.
 const (
 	opTopic = iota
 	opRedrive
@@ -187,8 +190,9 @@ const (
 	opPatch
 )
 
-// TestSecretsNeverLeaveTheirOrigin draws requests of every kind that can change a URL or headers, over three origins, and names
-// in the value of each secret header the origin that it is given for. No call may bring another one.
+// TestSecretsNeverLeaveTheirOrigin draws requests of every kind that can change a URL or headers,
+// over three origins, and names in the value of each secret header the origin that it is given for.
+// No call may bring another one.
 func TestSecretsNeverLeaveTheirOrigin(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -238,7 +242,7 @@ func TestSecretsNeverLeaveTheirOrigin(t *testing.T) {
 		}
 		op := random.IntN(opPatch + 1)
 		patch := op == opPatch
-		goes, callback := topic, []string{} // where the call would go, and what is said of it
+		goes, callback := topic, []string{} // where the call would go, and the answer about it
 		if choice := random.IntN(3); choice == 0 || op == opRedrive {
 			goes = anyOrigin()
 			callback = append(callback, fmt.Sprintf(`"url":"%s/%d"`, goes, random.IntN(3)))
@@ -284,7 +288,7 @@ func TestSecretsNeverLeaveTheirOrigin(t *testing.T) {
 	}
 }
 
-// TestOneOriginIsOneDestination: what counts as one origin for headers is one receiver to call.
+// TestOneOriginIsOneDestination: one origin for headers is one receiver to call.
 func TestOneOriginIsOneDestination(t *testing.T) {
 	var urls []string
 	for _, scheme := range []string{"http", "https", "HTTP"} {

@@ -22,8 +22,9 @@ const keepEach = 5 * time.Second
 // pageBytes is where a page of history is full: two fit into an answer between nodes.
 const pageBytes = 8 << 20
 
-// historyAdapter is the node's history: shards tell it what became of timers, in their own terms, and it is asked in these. Package history
-// keeps the records, and knows no topics. A past whose directory cannot be used keeps nothing.
+// historyAdapter is the node's history: shards tell it of ended timers, in their own terms, and it
+// is asked in these. Package history keeps the records, and knows no topics. A past whose directory
+// cannot be used keeps nothing.
 type historyAdapter struct {
 	store  *history.Store // nil: its directory cannot be used
 	topics *ring.State
@@ -33,7 +34,8 @@ type historyAdapter struct {
 	looks  chan struct{} // those that look for attempts; a nil one takes none
 }
 
-// Bounds of looking for the attempts of a timer, beside a read of it: a disk that hangs must not hold up what memory can answer.
+// Bounds of looking for the attempts of a timer, beside a read of it: a disk that hangs must not
+// hold up a read that memory can answer.
 const (
 	lookIn      = 500 * time.Millisecond
 	looksAtOnce = 64
@@ -65,7 +67,7 @@ func (h *historyAdapter) run(ctx context.Context) {
 	work.Wait()
 }
 
-// ask takes from the topics how long to keep what.
+// ask takes from the topics how long to keep their entries.
 func (h *historyAdapter) ask() {
 	longest, any := h.topics.LongestHistory()
 	if !any {
@@ -159,7 +161,7 @@ func (h *historyAdapter) Attempts(id timer.ShardID, topic timer.TopicID, timerID
 	return h.soon(func() []timer.HistoryAttempt { return h.attempts(id, topic, timerID, &standing) })
 }
 
-// soon is what look finds; nil when it does not within lookIn, or when too many look already.
+// soon is the result of look; nil when it does not within lookIn, or when too many look already.
 func (h *historyAdapter) soon(look func() []timer.HistoryAttempt) []timer.HistoryAttempt {
 	select {
 	case h.looks <- struct{}{}:
@@ -181,8 +183,8 @@ func (h *historyAdapter) soon(look func() []timer.HistoryAttempt) []timer.Histor
 	}
 }
 
-// attempts looks into the files. Those of a timer that goes on are found by its number; those of one that has ended stand with its end,
-// which is not written if its topic keeps no history.
+// attempts looks into the files. Those of a timer that goes on are found by its number; those of
+// one that has ended stand with its end, which is not written if its topic keeps no history.
 func (h *historyAdapter) attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *shard.Standing) []timer.HistoryAttempt {
 	if s.State.Over() {
 		list, _, err := h.List(&timer.HistoryQuery{

@@ -13,8 +13,9 @@ import (
 	"carillon/vfs"
 )
 
-// BenchmarkPast is what the history costs the worker for each timer that ended, beside what its table does (shard BenchmarkHistory):
-// entries of 200 timers of 200 B payload, written to disk meanwhile.
+// BenchmarkPast is the cost of the history to the worker for each timer that ended, beside the cost
+// of its table (shard BenchmarkHistory): entries of 200 timers of 200 B payload, written to disk
+// meanwhile.
 func BenchmarkPast(b *testing.B) {
 	p := &process{cfg: Config{DataDir: b.TempDir(), HistoryBytes: 1 << 30}, log: slog.New(slog.DiscardHandler), fsys: vfs.OS{}, clock: clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})}
 	h := newHistoryAdapter(p, ring.NewState(nil, nil))
@@ -39,7 +40,7 @@ func BenchmarkPast(b *testing.B) {
 			events[i].EndMs, events[i].Seq = now, index*perEntry+uint64(i)
 		}
 		h.Record(1, index, events)
-		if index%128 == 0 { // the disk is not what is measured
+		if index%128 == 0 { // the disk is not measured
 			b.StopTimer()
 			h.store.Flush()
 			b.StartTimer()

@@ -36,7 +36,8 @@ func (r *running) history(topic, query string) (list []pastEntry) {
 	return v.Entries
 }
 
-// TestHungHistoryHoldsUpNoRead: attempts are looked for beside a read, for half a second, and by so many at once.
+// TestHungHistoryHoldsUpNoRead: attempts are looked for beside a read, for half a second, and by so
+// many at once.
 func TestHungHistoryHoldsUpNoRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &historyAdapter{looks: make(chan struct{}, 1)}
@@ -57,7 +58,8 @@ func TestHungHistoryHoldsUpNoRead(t *testing.T) {
 	})
 }
 
-// TestHistory: what became of timers is there, each once and with all attempts, and still is after a restart that reads the log again.
+// TestHistory: ended timers are there, each once and with all attempts, and still is after a
+// restart that reads the log again.
 func TestHistory(t *testing.T) {
 	dir := t.TempDir()
 	n := start(t, dir)
@@ -137,7 +139,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryTime: what a topic does not keep any more is not shown, and is not written when it keeps nothing.
+// TestHistoryTime: an entry that a topic does not keep any more is not shown, and is not written
+// when it keeps nothing.
 func TestHistoryTime(t *testing.T) {
 	n := start(t, t.TempDir())
 	n.must(201, "PUT", "/v1/topics/none", `{"history":"0s","callback":{"url":"http://127.0.0.1:1/"}}`)
@@ -159,8 +162,9 @@ func TestHistoryTime(t *testing.T) {
 	}
 }
 
-// TestRepeatedLongAfterTheEnd: an add with an id and an instant that is past gives the timer that it made, also when the shard has forgotten it,
-// alone and in a batch; an add of other content makes another one. One that is not to be late makes none.
+// TestRepeatedLongAfterTheEnd: an add with an id and an instant that is past gives the timer that
+// it made, also when the shard has forgotten it, alone and in a batch; an add of other content
+// makes another one. One that is not to be late makes none.
 func TestRepeatedLongAfterTheEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -198,7 +202,8 @@ func TestRepeatedLongAfterTheEnd(t *testing.T) {
 	n.must(201, "POST", timers, fmt.Sprintf(`{"id":"{k}order","at_ms":%d,"payload":8}`, at))
 }
 
-// forget has the shard of a key drop what has ended there, by the size of what ends now.
+// forget has the shard of a key drop the timers that have ended there, by the size of those that
+// end now.
 func (r *running) forget(topic, key string) {
 	r.t.Helper()
 	payload := strings.Repeat("x", 250<<10)

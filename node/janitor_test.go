@@ -134,7 +134,8 @@ func TestTopicsWithHistoryStay(t *testing.T) {
 	}
 }
 
-// A node that died while it deleted a topic leaves it closed: what was forced goes on, what was not is undone.
+// A node that died while it deleted a topic leaves it closed: a forced deletion goes on, another is
+// undone.
 func TestCutOffDeletionsAreSettled(t *testing.T) {
 	k := newKeeper(t)
 	undone, forced := k.ensure("undone"), k.ensure("forced")
@@ -165,7 +166,8 @@ func TestCutOffDeletionsAreSettled(t *testing.T) {
 	}
 }
 
-// TestDeliveryIsTurnedBack: a change of delivery that was cut off holds its topic up for some seconds only.
+// TestDeliveryIsTurnedBack: a change of delivery that was cut off holds its topic up for some
+// seconds only.
 func TestDeliveryIsTurnedBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -190,7 +192,8 @@ func TestDeliveryIsTurnedBack(t *testing.T) {
 	if list, err := k.node.router.Pull(k.ctx, topic.ID, 1, 0, 0); len(list) != 0 || err != nil {
 		t.Fatalf("pulled %v, %v", list, err)
 	}
-	list, err := k.node.router.Pull(k.ctx, topic.ID, 1, 0, 20*time.Second) // the node itself takes it back
+	// The node itself takes it back.
+	list, err := k.node.router.Pull(k.ctx, topic.ID, 1, 0, 20*time.Second)
 	if len(list) != 1 || err != nil {
 		t.Fatalf("pulled %v, %v", list, err)
 	}

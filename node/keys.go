@@ -21,24 +21,25 @@ const (
 
 const secretsKeySetting = "secrets-key"
 
-// Who beside its owner may do what with a file of keys.
+// The rights of others than the owner to a file of keys.
 const (
 	othersMayWrite fs.FileMode = 0o022
 	othersMayRead  fs.FileMode = 0o044
 )
 
-// keyFile is a file of keys as it was read: one key on a line, the first of them in use, the others for what was made with them
-// before a rotation. Empty lines and lines that begin with # do not count. In a file of secrets keys a
-// line "lost ID" says that no copy of a key is left.
+// keyFile is a file of keys as it was read: one key on a line, the first of them in use, the others
+// for secrets that were sealed with them before a rotation. Empty lines and lines that begin with # do not
+// count. In a file of secrets keys a line "lost ID" says that no copy of a key is left.
 type keyFile struct {
 	keys   [][]byte
 	lost   []string
 	shared bool // others than the file's owner may read it, which is worth a warning
 }
 
-// readKeyFile reads keys of the given sizes, as hex or base64. An error names the setting, the file and the line, and never shows
-// what the file holds. A file that others may write is refused: they could put a key of their own in it. One that others may
-// only read is taken, as secrets that an orchestrator mounts look so.
+// readKeyFile reads keys of the given sizes, as hex or base64. An error names the setting, the file
+// and the line, and never shows the contents of the file. A file that others may write is refused:
+// they could put a key of their own in it. One that others may only read is taken, as secrets that
+// an orchestrator mounts look so.
 func readKeyFile(setting, path string, sizes ...int) (keyFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -79,7 +80,8 @@ func takeLost(data []byte) (rest []byte, ids []string) {
 	return []byte(strings.Join(lines, "\n")), ids
 }
 
-// checkOwnersFile refuses a file that others than its owner may write, and says whether they may read it.
+// checkOwnersFile refuses a file that others than its owner may write, and says whether they may
+// read it.
 func checkOwnersFile(setting, path string, info fs.FileInfo) (shared bool, err error) {
 	mode := info.Mode().Perm()
 	if mode&othersMayWrite != 0 {
@@ -88,7 +90,8 @@ func checkOwnersFile(setting, path string, info fs.FileInfo) (shared bool, err e
 	return mode&othersMayRead != 0, nil
 }
 
-// checkPeerKey looks at who may do what with the private key of the node's certificate; it is read elsewhere.
+// checkPeerKey looks at the rights of others to the private key of the node's certificate; it is
+// read elsewhere.
 func (c Config) checkPeerKey() (shared bool, err error) {
 	if c.PeerKey == "" {
 		return false, nil

@@ -69,7 +69,8 @@ func TestReadKeyFile(t *testing.T) {
 	}
 }
 
-// TestKeyFileOfOthers: who may write the file could put a key of his own in it; who may read it is worth a warning.
+// TestKeyFileOfOthers: a user that may write the file could put a key of its own in it; one that
+// may read it is worth a warning.
 func TestKeyFileOfOthers(t *testing.T) {
 	key := strings.Repeat("ab", 32)
 	for mode, want := range map[os.FileMode]string{0o600: "", 0o400: "", 0o640: "shared", 0o444: "shared", 0o620: "chmod 600", 0o602: "chmod 600", 0o666: "chmod 600"} {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestLimitsAcrossNodes: three nodes keep to a limit that is smaller than they are many, and get everything done.
+// TestLimitsAcrossNodes: three nodes keep to a limit that is smaller than they are many, and get
+// everything done.
 func TestLimitsAcrossNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")

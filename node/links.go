@@ -14,7 +14,8 @@ import (
 	"carillon/transport/peer"
 )
 
-// links is the process as its peers know it: it implements shard.Peers towards the host and peer.Handler towards the transport.
+// links is the process as its peers know it: it implements shard.Peers towards the host and
+// peer.Handler towards the transport.
 type links struct{ p *process }
 
 // Send implements shard.Peers.
@@ -82,7 +83,8 @@ func (l links) Frame(from uint64, frame []byte) {
 	}
 }
 
-// methodRepair asks what a log has of entries that another node lost. Package member and package route have the other methods.
+// methodRepair asks for the entries of a log that another node lost. Package member and package
+// route have the other methods.
 const methodRepair uint8 = 21
 
 // Call implements peer.Handler.
@@ -103,7 +105,7 @@ func (l links) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 	return l.answer(ctx, c, from.Node, method, body)
 }
 
-// answer has the router answer. A panic costs who asked its answer, and not the process.
+// answer has the router answer. A panic costs the caller its answer, and not the process.
 func (l links) answer(ctx context.Context, c *core, from uint64, method uint8, body []byte) (answer []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -152,7 +154,8 @@ func (l links) OpenStream(from uint64, header []byte, size int64) (peer.Sink, er
 	})
 }
 
-// intakes are the snapshots that are coming in: one from each node, kept for a while when a stream breaks off.
+// intakes are the snapshots that are coming in: one from each node, kept for a while when a stream
+// breaks off.
 type intakes struct {
 	mu     sync.Mutex
 	byNode map[uint64]*snapshotReceiver
@@ -220,7 +223,7 @@ func (s *snapshotReceiver) Commit() error {
 	return s.in.Commit()
 }
 
-// Close implements peer.Sink: what is there is kept for another try.
+// Close implements peer.Sink: the part that is there is kept for another try.
 func (s *snapshotReceiver) Close() {
 	s.owner.mu.Lock()
 	defer s.owner.mu.Unlock()

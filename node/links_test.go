@@ -30,8 +30,9 @@ func (h *halfSnapshot) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestSnapshotAfterAFailedWrite: a snapshot whose stream broke off goes on where it was. One that could not be written begins anew: the file
-// that it went to is of no use any more, and the same snapshot may be sent again and again.
+// TestSnapshotAfterAFailedWrite: a snapshot whose stream broke off goes on where it was. One that
+// could not be written begins anew: the file that it went to is of no use any more, and the same
+// snapshot may be sent again and again.
 func TestSnapshotAfterAFailedWrite(t *testing.T) {
 	var k intakes
 	var begun []*halfSnapshot
@@ -77,11 +78,12 @@ func TestSnapshotAfterAFailedWrite(t *testing.T) {
 	}
 }
 
-// A panic in what another node has asked costs it the answer.
+// A panic in the request of another node costs it the answer.
 func TestPanicInAnAnswerToANode(t *testing.T) {
 	var log bytes.Buffer
 	l := links{p: &process{log: slog.New(slog.NewTextHandler(&log, nil))}}
-	answer, err := l.answer(t.Context(), &core{}, 1, 4, shard.AppendCountsRequest(nil, []timer.TopicID{1})) // 4: counts; there is no router
+	// 4: counts; there is no router.
+	answer, err := l.answer(t.Context(), &core{}, 1, 4, shard.AppendCountsRequest(nil, []timer.TopicID{1}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ const (
 	memNodeShards = 2
 )
 
-// memNodeClock is what time it is for a memNode.
+// memNodeClock is the time of a memNode.
 type memNodeClock struct{ now time.Duration }
 
 func (c *memNodeClock) Mono() time.Duration { return time.Hour + c.now }
@@ -69,8 +69,8 @@ func (unwatched) Snapshot(time.Duration)         {}
 func (unwatched) SnapshotSent(int64)             {}
 func (unwatched) SnapshotReceived(int64)         {}
 
-// memNode is a data directory in memory and, while it is open, what a node makes of it: identity, log, snapshots, topics, history. It is
-// driven by hand, in a bubble.
+// memNode is a data directory in memory and, while it is open, the parts of a node on it: identity,
+// log, snapshots, topics, history. It is driven by hand, in a bubble.
 type memNode struct {
 	fs    *memfs.FS
 	clock *memNodeClock
@@ -79,7 +79,8 @@ type memNode struct {
 	state *ring.State
 	host  *shard.Host
 	past  *historyAdapter
-	gate  memfs.Gate // shut while the host is driven: what it does in the background is done in rest
+	// Shut while the host is driven: its background work is done in rest.
+	gate memfs.Gate
 
 	placed, topical bool
 	hashes          map[truthKey]uint64 // of live states
@@ -90,7 +91,8 @@ type truthKey struct {
 	applied uint64
 }
 
-// openMemNode opens a directory as a node does. In it chance is a function of the seed: two openings of the same bytes do the same.
+// openMemNode opens a directory as a node does. In it chance is a function of the seed: two
+// openings of the same bytes do the same.
 func openMemNode(fsys *memfs.FS, clock *memNodeClock) (*memNode, error) {
 	e := &memNode{fs: fsys, clock: clock, hashes: map[truthKey]uint64{}}
 	return e, e.open()
@@ -105,8 +107,9 @@ func (e *memNode) open() error {
 	id := e.p.self.Identity()
 	if id.ClusterID == "" {
 		self := ring.Node{ID: id.NodeID, Name: "alone", Peer: "127.0.0.1:7701"}
-		plan := &ring.FoundingPlan{ClusterID: "estate", Shards: memNodeShards, Replicas: 1, Nodes: []ring.Node{self}}
-		if err := e.p.self.Change(func(id *member.Identity) { id.AcceptedPlan = plan }); err != nil { // as one of several founders does, first
+		plan := &ring.FoundingPlan{ClusterID: "memory", Shards: memNodeShards, Replicas: 1, Nodes: []ring.Node{self}}
+		// As one of several founders does, first.
+		if err := e.p.self.Change(func(id *member.Identity) { id.AcceptedPlan = plan }); err != nil {
 			return err
 		}
 		if err := e.p.self.Found(plan); err != nil {
@@ -134,7 +137,7 @@ func (e *memNode) open() error {
 	return err
 }
 
-// rest lets the host's background goroutines do what they can, while nobody else does anything.
+// rest lets the host's background goroutines go on as far as they can, while nothing else runs.
 func (e *memNode) rest() {
 	e.gate.Open()
 	if e.host.Background() {
@@ -201,12 +204,13 @@ func (e *memNode) command(c ring.Command) error {
 	return got
 }
 
-// live fills the directory: topics, timers that fire, change, are cancelled and wait; turns of the log, snapshots, a history of two files.
+// live fills the directory: topics, timers that fire, change, are cancelled and wait; turns of the
+// log, snapshots, a history of two files.
 func (e *memNode) live(random *mrand.Rand) error {
 	if err := e.pass(3*time.Second, 50*time.Millisecond); err != nil {
 		return err
 	}
-	found := ring.FoundCommand("estate", memNodeShards, 1, e.p.self.Identity().AcceptedPlan.Nodes)
+	found := ring.FoundCommand("memory", memNodeShards, 1, e.p.self.Identity().AcceptedPlan.Nodes)
 	if err := e.command(found); err != nil {
 		return err
 	}
@@ -261,7 +265,8 @@ func (e *memNode) change(random *mrand.Rand, round, i int) error {
 	return failed
 }
 
-// serve lets the directory's groups take over, and gives all that a client could get, and what is beside the promise.
+// serve lets the directory's groups take over, and gives all that a client could get, and breaches
+// of the promise.
 func (e *memNode) serve() (state string, past map[string]bool, err error) {
 	if err := e.pass(time.Second, 100*time.Millisecond); err != nil {
 		return "", nil, err
@@ -317,7 +322,8 @@ func (e *memNode) remembered() (map[string]bool, error) {
 	return all, nil
 }
 
-// inWords is all of an event. Its bytes printed as lists of numbers would be most of what the matrix and the damages take.
+// inWords is all of an event. Its bytes printed as lists of numbers would take most of the time of
+// the matrix and the damages.
 func inWords(e history.Event) string {
 	id, body := e.ID, e.Body
 	e.ID, e.Body = nil, nil
@@ -380,14 +386,15 @@ func putFile(t testing.TB, fsys vfs.FS, path string, b []byte) {
 	}
 }
 
-// seedChance makes what raft draws a function of a seed, until the test ends.
+// seedChance makes raft's random numbers a function of a seed, until the test ends.
 func seedChance(t testing.TB) (again func()) {
 	before := rand.Reader
 	t.Cleanup(func() { rand.Reader = before })
 	return func() { rand.Reader = mrand.NewChaCha8([32]byte{7}) }
 }
 
-// makeMemNode gives a directory with every kind of file: of a process that was killed, or that stopped cleanly.
+// makeMemNode gives a directory with every kind of file: of a process that was killed, or that
+// stopped cleanly.
 func makeMemNode(t testing.TB, clean bool) (*memfs.FS, *memNode) {
 	t.Helper()
 	fsys := memfs.New()
@@ -414,7 +421,7 @@ func makeMemNode(t testing.TB, clean bool) (*memfs.FS, *memNode) {
 			t.Fatal(err)
 		}
 	}
-	// What a crash can leave behind besides, and what the file system in memory does not make.
+	// More that a crash can leave behind, which the file system in memory does not make.
 	all := paths(t, fsys, memNodeDir)
 	snapshot := all[slices.IndexFunc(all, func(p string) bool { return strings.HasSuffix(p, ".snap") })]
 	for path, b := range map[string][]byte{

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// MemoryLimit is how many bytes a process may use, and what says so. 0: nothing does.
+// MemoryLimit is how many bytes a process may use, and the source of that limit. 0: there is none.
 type MemoryLimit struct {
 	Bytes int64
 	From  string
@@ -25,16 +25,19 @@ func (m *MemoryLimit) less(bytes int64, from string) {
 	}
 }
 
-// Of the limit a quarter, and no less than this, is left to work under way and to what the collector has not found yet; of a small one half.
+// Of the limit a quarter, and no less than this, is left to work under way and to garbage that the
+// collector has not found yet; of a small one half.
 const leastSlack = 128 << 20
 
 // mark is where adds are refused.
 func (m MemoryLimit) mark() int64 { return max(m.Bytes/2, m.Bytes-max(m.Bytes/4, leastSlack)) }
 
-// Soft is where the collector should begin to work harder: the limit must not be met, and the collector runs a little beyond its own.
+// Soft is where the collector should begin to work harder: the limit must not be met, and the
+// collector runs a little beyond its own.
 func (m MemoryLimit) Soft() int64 { return (m.mark() + m.Bytes) / 2 }
 
-// Bounds of what large bodies, or large answers, may take together: a sixteenth of the limit, since each is in memory several times on its way.
+// Bounds of the memory of large bodies, or large answers, together: a sixteenth of the limit, since
+// each is in memory several times on its way.
 const (
 	leastBudget = 16 << 20 // two batches of the largest
 	mostBudget  = 256 << 20
@@ -47,8 +50,8 @@ func bodyBudget(m MemoryLimit) int {
 	return int(min(max(m.Bytes/16, leastBudget), mostBudget))
 }
 
-// findMemoryLimit is the strictest of what the configuration, GOMEMLIMIT, the control groups of this process and the machine say. root is / but in
-// tests.
+// findMemoryLimit is the strictest limit of the configuration, GOMEMLIMIT, the control groups of
+// this process and the machine. root is / but in tests.
 func findMemoryLimit(root string, configured int64) MemoryLimit {
 	var m MemoryLimit
 	m.less(configured, "--memory-limit")
@@ -62,14 +65,15 @@ func findMemoryLimit(root string, configured int64) MemoryLimit {
 	return m
 }
 
-// memoryGroup is the control group of this process that bounds memory, as a directory beneath the mount of its hierarchy.
+// memoryGroup is the control group of this process that bounds memory, as a directory beneath the
+// mount of its hierarchy.
 type memoryGroup struct {
 	mount string
 	path  string // relative to mount, clean
 	files []string
 }
 
-// limit looks at the group and at all that it is in: each bounds what is below it.
+// limit looks at the group and at all that it is in: each bounds the groups below it.
 func (g memoryGroup) limit(root string, m *MemoryLimit) {
 	for path := g.path; ; path = filepath.Dir(path) {
 		for _, name := range g.files {
@@ -89,7 +93,8 @@ func (g memoryGroup) limit(root string, m *MemoryLimit) {
 	}
 }
 
-// memoryGroups finds the groups by /proc/self/cgroup and the mounts of their hierarchies: of version 2, of version 1, or of both.
+// memoryGroups finds the groups by /proc/self/cgroup and the mounts of their hierarchies: of
+// version 2, of version 1, or of both.
 func memoryGroups(root string) (groups []memoryGroup) {
 	own, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -116,7 +121,8 @@ func memoryGroups(root string) (groups []memoryGroup) {
 		if g.mount, base = groupMount(mounts, second); g.mount == "" {
 			continue
 		}
-		// In a container the mount may show only the part of the hierarchy that is below its own group.
+		// In a container the mount may show only the part of the hierarchy that is below its own
+		// group.
 		path := filepath.Clean("/" + fields[2])
 		if rest, ok := strings.CutPrefix(path, strings.TrimSuffix(base, "/")); ok && base != "/" {
 			path = rest

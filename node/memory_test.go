@@ -96,11 +96,11 @@ func TestMemoryMark(t *testing.T) {
 	f(65536, 49152)
 }
 
-// What the process needs follows what lives, not what was.
+// The process's need of memory follows the live objects, not those that were.
 func TestMemoryUseCountsTheHeap(t *testing.T) {
 	m := newMemoryUse(0, nil)
 	runtime.GC()
-	runtime.GC() // what other tests have left in pools lives through one
+	runtime.GC() // objects that other tests have left in pools live through one
 	m.look()
 	before := m.now()
 	held := make([]byte, 64<<20)

@@ -10,11 +10,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// memoryTick is how often the use of memory is looked at: at the fastest, adds take some tens of megabytes meanwhile.
+// memoryTick is how often the use of memory is looked at: at the fastest, adds take some tens of
+// megabytes meanwhile.
 const memoryTick = 50 * time.Millisecond
 
-// memoryUse is what the process needs of memory: what the collector found to be live, and all that is no heap. What is free, or garbage, goes
-// back when it is wanted, so it does not count.
+// memoryUse is the process's need of memory: the objects that the collector found to be live, and
+// all that is no heap. Free memory, and garbage, goes back when it is wanted, so it does not count.
 type memoryUse struct {
 	mark  int64 // adds are refused above it; 0: there is none
 	log   *slog.Logger
@@ -45,7 +46,7 @@ func (m *memoryUse) register(to *prometheus.Registry, limit int64) {
 	gauge("carillon_memory_limit_bytes", "Memory that the process may use; adds are refused when a quarter of it, or 128 MiB, is left.", func() int64 { return limit })
 }
 
-// now is what was needed when it was last looked at.
+// now is the need at the last look.
 func (m *memoryUse) now() int64 { return m.bytes.Load() }
 
 func (m *memoryUse) look() {

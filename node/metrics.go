@@ -15,7 +15,8 @@ import (
 	"carillon/wal"
 )
 
-// metrics are what /metrics shows. It observes the host and the log; gauges are asked for when somebody scrapes.
+// metrics are the series of /metrics. It observes the host and the log; gauges are asked for at a
+// scrape.
 type metrics struct {
 	registry *prometheus.Registry
 
@@ -177,7 +178,7 @@ func (m *metrics) SnapshotSent(bytes int64) { m.sent.add(bytes) }
 // SnapshotReceived implements shard.Observer.
 func (m *metrics) SnapshotReceived(bytes int64) { m.received.add(bytes) }
 
-// log is what the write-ahead log reports.
+// log has the figures that the write-ahead log reports.
 func (m *metrics) log() wal.Observe {
 	return wal.Observe{
 		Sync: func(took time.Duration) { m.fsync.Observe(took.Seconds()) },

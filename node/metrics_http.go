@@ -10,8 +10,9 @@ import (
 	"carillon/transport/api"
 )
 
-// httpMetrics counts requests of the API. What a route needs is made when it is asked for the first time, so that /metrics
-// has no series for calls that nobody makes; from then on counting takes no memory and no lock.
+// httpMetrics counts requests of the API. The series of a route are made at its first request, so
+// that /metrics has no series for calls that nobody makes; from then on counting takes no memory
+// and no lock.
 type httpMetrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -19,7 +20,7 @@ type httpMetrics struct {
 	routes   []atomic.Pointer[routeMetrics]
 }
 
-// firstStatus and statuses are what a status of HTTP can be.
+// firstStatus and statuses are the range of HTTP's statuses.
 const (
 	firstStatus = 100
 	statuses    = 500

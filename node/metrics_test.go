@@ -34,7 +34,8 @@ func seriesOf(t *testing.T, c prometheus.Collector) map[string]float64 {
 	return list
 }
 
-// TestMetricsOfTopics: the busiest topics have series of their own, the rest is one; no counter goes back when that changes.
+// TestMetricsOfTopics: the busiest topics have series of their own, the rest is one; no counter
+// goes back when that changes.
 func TestMetricsOfTopics(t *testing.T) {
 	n := start(t, t.TempDir())
 	rec := newReceiver(t, func(a *receivedFile, w http.ResponseWriter) {

@@ -14,11 +14,12 @@ import (
 	"carillon/timer"
 )
 
-// Bounds of what /metrics tells of topics.
+// Bounds of the series of topics.
 const (
-	shownTopics   = 100              // that have series of their own; the rest is otherTopics
-	rankedTopics  = 1000             // whose activity is remembered
-	topicHalfLife = 10 * time.Minute // after which an attempt counts for half in who is busiest
+	shownTopics  = 100  // that have series of their own; the rest is otherTopics
+	rankedTopics = 1000 // whose activity is remembered
+	// After which an attempt counts for half in the order of the busiest.
+	topicHalfLife = 10 * time.Minute
 )
 
 // otherTopics is the name of all topics that have no series of their own. No topic can have it.
@@ -32,9 +33,10 @@ var (
 
 var firedNames = [...]string{shard.FiredSuccess: "success", shard.FiredRetry: "retry", shard.FiredDead: "dead"}
 
-// topicMetrics tells of the busiest topics, each by itself. Which ones these are is decided at each scrape; one that is shown counts twice
-// as busy, so that it does not come and go. Counters of a topic that is shown no more stay as they are, and go on if it is shown again;
-// what happens meanwhile counts for the others, so that none ever goes back.
+// topicMetrics tells of the busiest topics, each by itself. Which ones these are is decided at each
+// scrape; one that is shown counts twice as busy, so that it does not come and go. Counters of a
+// topic that is shown no more stay as they are, and go on if it is shown again; attempts meanwhile
+// count for the others, so that none ever goes back.
 type topicMetrics struct {
 	core func() *core
 	most int // topics that are shown

@@ -36,7 +36,8 @@ const drainTime = 30 * time.Second
 // readyPoll is short beside the second in which a node should be ready, and costs nothing.
 const readyPoll = 20 * time.Millisecond
 
-// failureGrace is how long a node whose log failed goes on so that what waits is refused: it must be gone within a second.
+// failureGrace is how long a node whose log failed goes on so that waiting requests are refused: it
+// must be gone within a second.
 const failureGrace = 250 * time.Millisecond
 
 // Node is one Carillon node. Two nodes in one process share nothing.
@@ -48,10 +49,11 @@ type Node struct {
 	run  atomic.Pointer[process] // of Run, once it has bound the API
 }
 
-// ErrRemoved is what Run returns when the cluster has removed the node: there is nothing left for it to do.
+// Run returns ErrRemoved when the cluster has removed the node: there is nothing left for it to do.
 var ErrRemoved = member.ErrRemoved
 
-// New checks the configuration, all of it at once. It reads the auth file and those of TLS, but touches neither disk nor network otherwise.
+// New checks the configuration, all of it at once. It reads the auth file and those of TLS, but
+// touches neither disk nor network otherwise.
 func New(cfg Config) (*Node, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -122,10 +124,11 @@ func (n *Node) AwaitReady(ctx context.Context) bool {
 	}
 }
 
-// MemoryLimit is what the process may use, as New found it.
+// MemoryLimit is how much memory the process may use, as New found it.
 func (n *Node) MemoryLimit() MemoryLimit { return n.mem }
 
-// Reload reads the auth file, the files of TLS, and the keys by which nodes know each other again. What cannot be read stays as it was.
+// Reload reads the auth file, the files of TLS, and the keys by which nodes know each other again.
+// A part that cannot be read stays as it was.
 func (n *Node) Reload() error {
 	var errs []error
 	if n.auth != nil {
@@ -140,9 +143,11 @@ func (n *Node) Reload() error {
 	return errors.Join(errs...)
 }
 
-// Run serves until the context ends, then drains: leaderships are handed over, intake stops, requests are answered, calls in flight end
-// (at most 30 s), the log is closed. It returns nil after a clean stop, ErrRemoved when the cluster has removed the node, and an error that is
-// ErrStayDown when no restart would repair what happened. When the log fails it returns within a moment, and the process must end: requests and calls that hang may still be under way.
+// Run serves until the context ends, then drains: leaderships are handed over, intake stops,
+// requests are answered, calls in flight end (at most 30 s), the log is closed. It returns nil
+// after a clean stop, ErrRemoved when the cluster has removed the node, and an error that is
+// ErrStayDown when no restart would repair it. When the log fails it returns within a moment, and
+// the process must end: requests and calls that hang may still be under way.
 func (n *Node) Run(ctx context.Context) error {
 	fsys := vfs.OS{}
 	lock, err := vfs.LockDir(fsys, n.cfg.DataDir)
@@ -240,8 +245,8 @@ func (p *process) recovered(next fasthttp.RequestHandler) func(*fasthttp.Request
 	}
 }
 
-// serve starts the parts from the outside in, so that a node that waits for its cluster can say so, and stops them in the order in which
-// nothing is lost: see stop.
+// serve starts the parts from the outside in, so that a node that waits for its cluster can say so,
+// and stops them in the order in which nothing is lost: see stop.
 func (n *Node) serve(ctx context.Context, p *process) error {
 	policy := n.cfg.where(p.listening(), p.gossipAddress())
 	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: n.cfg.MaxCalls, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease, Logger: n.cfg.Logger})
@@ -337,8 +342,8 @@ func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callb
 	return nil
 }
 
-// runShards runs the node's shards to the end of the process. It returns an error only if the log is damaged, in a way that others may help with,
-// and nothing has begun.
+// runShards runs the node's shards to the end of the process. It returns an error only if the log
+// is damaged, in a way that others may help with, and nothing has begun.
 func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *callback.Pool, m *metrics) error {
 	c, err := n.assemble(p, pool, m)
 	if err != nil {
@@ -378,7 +383,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 	var writer group
 	writer.Go(func() {
 		select {
-		case <-c.host.Started(): // before, the topics do not say yet what to keep
+		case <-c.host.Started(): // before, the topics do not say yet how long to keep entries
 		case <-writing.Done():
 		}
 		c.history.run(writing)

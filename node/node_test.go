@@ -98,7 +98,7 @@ func (r *running) awaitReady(done chan error) {
 		case err := <-done:
 			done <- err
 			r.t.Fatalf("the node ended before it was ready: %v", err)
-		case <-time.After(2 * time.Millisecond): // polling is what a client does
+		case <-time.After(2 * time.Millisecond): // a client polls, too
 		}
 		if addr := r.node.Addr(); addr != "" {
 			r.base = "http://" + addr

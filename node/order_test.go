@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestOrderedTopic: all in one shard, one at a time, in order; and the policy changes only while there is nothing.
+// TestOrderedTopic: all in one shard, one at a time, in order; and the policy changes only while
+// there is nothing.
 func TestOrderedTopic(t *testing.T) {
 	n := start(t, t.TempDir())
 	running, most := make(chan int, 100), 0
@@ -56,8 +57,10 @@ func TestOrderedTopic(t *testing.T) {
 	if got := n.must(409, "PUT", "/v1/topics/line", other); !strings.Contains(got, "not_empty") {
 		t.Error(got)
 	}
-	n.must(200, "PUT", "/v1/topics/line", strings.Replace(policy, "{", `{"spread":"0s",`, 1)) // anything else may change
-	n.must(201, "POST", "/v1/topics/line/timers", `{"id":"more","delay":"1h"}`)               // it is open again
+	// Anything else may change.
+	n.must(200, "PUT", "/v1/topics/line", strings.Replace(policy, "{", `{"spread":"0s",`, 1))
+	// It is open again.
+	n.must(201, "POST", "/v1/topics/line/timers", `{"id":"more","delay":"1h"}`)
 	var list struct{ Timers []struct{ ID string } }
 	if err := json.Unmarshal([]byte(n.must(200, "GET", "/v1/topics/line/timers", "")), &list); err != nil || len(list.Timers) != 9 {
 		t.Fatalf("%d timers, %v", len(list.Timers), err)

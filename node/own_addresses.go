@@ -12,15 +12,17 @@ import (
 	"carillon/transport/callback"
 )
 
-// ownAddresses keeps callbacks off the cluster's own ports, every member's, as members come, move and go. One goroutine at a time uses it.
+// ownAddresses keeps callbacks off the cluster's own ports, every member's, as members come, move
+// and go. One goroutine at a time uses it.
 type ownAddresses struct {
 	pool    *callback.Pool
 	forget  func()      // the URLs that were found good before
 	learned atomic.Bool // the other members' ports are known; no call is made before
 }
 
-// where is the policy of a node's callbacks before any other member is known. The first of the addresses that the node listens on is
-// the API's; gossip is where it will listen for that, or empty.
+// where is the policy of a node's callbacks before any other member is known. The first of the
+// addresses that the node listens on is the API's; gossip is where it will listen for that, or
+// empty.
 func (c Config) where(listens []netip.AddrPort, gossip string) callback.Policy {
 	p := callback.Policy{
 		Allow:        c.CallbackAllow,
@@ -48,8 +50,8 @@ func goesTo(p callback.Policy) string {
 	return text
 }
 
-// boundTo is where a listener is that was bound to an address: at its port, or where that is free to choose, at that of actual. A host
-// that is a name is taken for every address of the machine.
+// boundTo is where a listener is that was bound to an address: at its port, or where that is free
+// to choose, at that of actual. A host that is a name is taken for every address of the machine.
 func boundTo(bind, actual string) (netip.AddrPort, bool) {
 	host, port, err := net.SplitHostPort(bind)
 	if err != nil {
@@ -81,7 +83,8 @@ func (g *ownAddresses) bound(bind, actual string) {
 	g.forget()
 }
 
-// learn takes the members as the cluster's record has them, with the addresses that gossip knows of who is there: these are newer.
+// learn takes the members as the cluster's record has them, with the addresses that gossip knows of
+// live nodes: these are newer.
 func (g *ownAddresses) learn(nodes []ring.Node, heard []ring.Member) {
 	cluster := map[netip.AddrPort]bool{}
 	for _, n := range nodes {
@@ -102,8 +105,9 @@ func (g *ownAddresses) learn(nodes []ring.Node, heard []ring.Member) {
 	g.forget()
 }
 
-// listeners adds what a node listens at. Its API and its port for others may be given by a name, or as every address of its machine: then
-// they are taken to be at the address of its gossip, which is always one that others use.
+// listeners adds the addresses at which a node listens. Its API and its port for others may be
+// given by a name, or as every address of its machine: then they are taken to be at the address of
+// its gossip, which is always one that others use.
 func listeners(into map[netip.AddrPort]bool, gossip string, others ...string) {
 	var known netip.Addr
 	if at, err := netip.ParseAddrPort(gossip); err == nil {

@@ -32,7 +32,8 @@ func TestListeners(t *testing.T) {
 	f("[fd00::1]:1 [fd00::1]:2", "[fd00::1]:1", "0.0.0.0:2")
 }
 
-// TestNoCallbackToTheCluster: neither node of two lets a callback go to any port of the other one, be it given by address or by name.
+// TestNoCallbackToTheCluster: neither node of two lets a callback go to any port of the other one,
+// be it given by address or by name.
 func TestNoCallbackToTheCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -68,7 +69,8 @@ func TestNoCallbackToTheCluster(t *testing.T) {
 	}
 }
 
-// TestWhereCallbacksGo: private receivers are for a first try, on a node that only its own machine reaches and that asks for no tokens.
+// TestWhereCallbacksGo: private receivers are for a first try, on a node that only its own machine
+// reaches and that asks for no tokens.
 func TestWhereCallbacksGo(t *testing.T) {
 	local, open := netip.MustParseAddrPort("127.0.0.1:7700"), netip.MustParseAddrPort("[::]:7700")
 	ten := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
@@ -90,7 +92,8 @@ func TestWhereCallbacksGo(t *testing.T) {
 	f(Config{Insecure: true}, open, "public addresses alone", map[string]bool{"8.8.8.8": true, "127.0.0.1": false})
 }
 
-// TestOwnPortsAreKnownAtTheStart: those of the node and those that its process has beside, before anything is known of a cluster.
+// TestOwnPortsAreKnownAtTheStart: those of the node and those that its process has beside, before
+// anything is known of a cluster.
 func TestOwnPortsAreKnownAtTheStart(t *testing.T) {
 	admin, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"carillon/transport/peer"
 )
 
-// A node opens ports for other nodes only when it was asked for: by a key or a certificate, by an address of such a port, or by
-// being told of other nodes. A node alone needs none, and what is not there cannot be reached past the API's tokens.
+// A node opens ports for other nodes only when it was asked for: by a key or a certificate, by an
+// address of such a port, or by being told of other nodes. A node alone needs none, and a port that
+// is not there cannot be reached past the API's tokens.
 
 // asksForPorts says whether the configuration, before its defaults, asks for ports for other nodes.
 func (c Config) asksForPorts() bool {
@@ -18,8 +19,8 @@ func (c Config) asksForPorts() bool {
 		c.GossipKeyFile != "" || c.PeerCert != ""
 }
 
-// hasOthers says whether the directory's node has founded a cluster with others, or joined one. Of a node that founded alone it
-// cannot say whether others have joined since.
+// hasOthers says whether the directory's node has founded a cluster with others, or joined one. Of
+// a node that founded alone it cannot say whether others have joined since.
 func hasOthers(id *member.Identity) bool {
 	return id.ClusterID != "" && (id.AcceptedPlan == nil || len(id.AcceptedPlan.Nodes) > 1)
 }
@@ -44,11 +45,12 @@ func (p *process) gossipAddress() string {
 	return p.cfg.Gossip
 }
 
-// proven says whether other nodes prove that they are nodes. Without that, no word of theirs may end this process.
+// proven says whether other nodes prove that they are nodes. Without that, no word of theirs may
+// end this process.
 func (p *process) proven() bool { return p.cfg.PeerCert != "" || p.cfg.GossipKeyFile != "" }
 
-// peerTLS is how nodes know each other: by the certificates that the operator gave, else by the key that all of them have; nil: by
-// nothing.
+// peerTLS is how nodes know each other: by the certificates that the operator gave, else by the key
+// that all of them have; nil: by nothing.
 func (c Config) peerTLS(keys [][]byte) (*peer.TLS, error) {
 	switch {
 	case c.PeerCert != "":
@@ -62,7 +64,7 @@ func (c Config) peerTLS(keys [][]byte) (*peer.TLS, error) {
 	return nil, nil
 }
 
-// warnUnproven says once at the start what a node without a key is open to.
+// warnUnproven says once at the start which attacks a node without a key is open to.
 func (p *process) warnUnproven() {
 	if !p.ports || p.proven() {
 		return
@@ -71,7 +73,8 @@ func (p *process) warnUnproven() {
 		"give all nodes the same --gossip-key", "peer", p.cfg.Peer, "gossip", p.cfg.Gossip)
 }
 
-// reloadKeys reads the files again by which nodes know each other. Connections that stand stay; after an error all is as before.
+// reloadKeys reads the files again by which nodes know each other. Connections that stand stay;
+// after an error all is as before.
 func (p *process) reloadKeys() error {
 	file, err := p.cfg.readGossipKeys()
 	if err != nil {

@@ -59,8 +59,9 @@ func TestWhichDirectoriesHaveOthers(t *testing.T) {
 	}
 }
 
-// TestNodeAloneOpensNoPorts: a node that nothing was said to about others listens for its API's clients and for nobody else, and does
-// all that a node does. With a key it opens its ports, others join it, and from then on it does not start without.
+// TestNodeAloneOpensNoPorts: a node that nothing was said to about others listens for its API's
+// clients and for nobody else, and does all that a node does. With a key it opens its ports, others
+// join it, and from then on it does not start without.
 func TestNodeAloneOpensNoPorts(t *testing.T) {
 	t.Parallel()
 	quiet := func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) }
@@ -109,7 +110,8 @@ func TestNodeAloneOpensNoPorts(t *testing.T) {
 	}
 }
 
-// TestWhenOthersProveThatTheyAreNodes: by a key or by certificates. What that is for is package member's.
+// TestWhenOthersProveThatTheyAreNodes: by a key or by certificates. Package member has the use of
+// it.
 func TestWhenOthersProveThatTheyAreNodes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg  Config

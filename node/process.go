@@ -24,7 +24,8 @@ import (
 // group waits for goroutines.
 type group = sync.WaitGroup
 
-// process is one run of a node: what it has before it is of a cluster, and its core once it is.
+// process is one run of a node: the parts that it has before it is of a cluster, and its core once
+// it is.
 type process struct {
 	cfg        Config
 	log        *slog.Logger
@@ -52,7 +53,8 @@ type process struct {
 	failure chan error      // capacity 1
 }
 
-// core is the node once it is of a cluster: its shards, its copy of what the cluster has agreed on, and the ways to both.
+// core is the node once it is of a cluster: its shards, its copy of the meta group's state, and the
+// ways to both.
 type core struct {
 	p       *process
 	host    *shard.Host
@@ -90,7 +92,7 @@ func (p *process) spawn(run func(context.Context)) {
 	p.tasks.Go(func() { run(p.running) })
 }
 
-// newFeed makes what shows the events of this node's shards, and of others', to who looks on.
+// newFeed makes the feed that shows the events of this node's shards, and of others', to listeners.
 func (c *core) newFeed(shards int, rates *feed.Rates, pool *callback.Pool) *feed.Feed {
 	state := c.member.State
 	return feed.New(feed.Config{
@@ -195,7 +197,8 @@ func (p *process) reachable(ln net.Listener) string {
 	return net.JoinHostPort(p.cfg.Advertise, port)
 }
 
-// membersChanged keeps callbacks off what members listen at. A node that has others and no port for them cannot go on.
+// membersChanged keeps callbacks off the addresses at which members listen. A node that has others
+// and no port for them cannot go on.
 func (p *process) membersChanged(state *ring.State) {
 	p.ownAddresses.learn(state.Nodes(), p.members.List())
 	if p.peer == nil && len(state.Nodes()) > 1 {

@@ -9,8 +9,9 @@ import (
 	"carillon/timer"
 )
 
-// receipt names a lease for the consumer that has it. What it holds is no secret; what it ends with nobody can make who does not know the
-// cluster's secret. A shard gives each lease a number of its own, whoever leads, so a receipt never comes to mean another lease.
+// receipt names a lease for the consumer that has it. Its fields are no secret; the sum at its end
+// can only be made with the cluster's secret. A shard gives each lease a number of its own, under
+// any leader, so a receipt never comes to mean another lease.
 type receipt struct {
 	shard  timer.ShardID
 	topic  timer.TopicID
@@ -42,7 +43,7 @@ func (r *receipt) seal(secret []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append(b, receiptMAC(secret, b)...))
 }
 
-// openReceipt reads what a consumer sent; false when this cluster never gave it out.
+// openReceipt reads the receipt that a consumer sent; false when this cluster never gave it out.
 func openReceipt(secret []byte, text string) (r receipt, ok bool) {
 	if len(text) > maxReceiptText || len(secret) == 0 {
 		return r, false

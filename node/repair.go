@@ -16,15 +16,16 @@ import (
 	"carillon/wal"
 )
 
-// A node that finds its log damaged at its start restores it with what other nodes have of it, before it opens any shard. Until then it is
-// seen and can ask, and can be asked by others that do the same; it votes, leads, acknowledges and calls nothing. See docs/adr/0013.
+// A node that finds its log damaged at its start restores it with the entries that other nodes
+// have, before it opens any shard. Until then it is seen and can ask, and can be asked by others
+// that do the same; it votes, leads, acknowledges and calls nothing. See docs/adr/0013.
 
 const (
 	repairEach  = time.Second
 	sayEach     = 10 * time.Second // a reason to wait is logged again
 	repairAsk   = time.Minute      // one question: the other reads its log twice
 	repairLeast = 10 * time.Second // nobody is given up before: the others may just be starting
-	repairFor   = 10 * time.Minute // then the node ends with what is missing
+	repairFor   = 10 * time.Minute // then the node ends and names the missing entries
 )
 
 // mendable says that a host that never began found damage which others may help to repair.
@@ -40,7 +41,8 @@ func (p *process) mendable(c *core, err error) bool {
 	return len(p.cfg.Join) > 0 || len(p.others()) > 0
 }
 
-// others are the addresses of the nodes of this cluster, as far as gossip and the founding plan know them.
+// others are the addresses of the nodes of this cluster, as far as gossip and the founding plan
+// know them.
 func (p *process) others() map[uint64]string {
 	id := p.self.Identity()
 	found := map[uint64]string{}
@@ -67,7 +69,8 @@ func (p *process) repair(ctx context.Context, cause error) (frames uint64, err e
 	}
 	damages := strings.Join(m.Damages(), "; ")
 	p.log.Error("the log is damaged; it is being repaired with what other nodes have of it", "damage", damages, "missing", m.Lost())
-	answer, err := shard.AnswerMending(p.fsys, p.cfg.DataDir, p.self.Identity().Shards, m.Questions()) // of what it asks for it may have a part itself
+	// It may have a part of the entries that it asks for.
+	answer, err := shard.AnswerMending(p.fsys, p.cfg.DataDir, p.self.Identity().Shards, m.Questions())
 	if err == nil {
 		_, err = m.Take(answer)
 	}
@@ -84,7 +87,8 @@ func (p *process) repair(ctx context.Context, cause error) (frames uint64, err e
 	return m.Frames(), nil
 }
 
-// unmended says what to do about a log that could not be repaired. What the disk does not read now is not known to be lost.
+// unmended tells the operator how to go on with a log that could not be repaired. Entries that the
+// disk does not read now are not known to be lost.
 func unmended(cause, err error) error {
 	if vfs.IsReadFailure(err) {
 		return fmt.Errorf("%w; it cannot be repaired while this cannot be read: %w", cause, err)
@@ -120,8 +124,9 @@ func (p *process) gather(ctx context.Context, m *shard.Repairer) error {
 	return nil
 }
 
-// askForEntries asks each of the others for all that is missing; it says how many there are, and how many of them have no more. spent says
-// how much was missing when one had no more: it may have ended since, for the same reason.
+// askForEntries asks each of the others for all that is missing; it says how many there are, and
+// how many of them have no more. spent says how much was missing when one had no more: it may have
+// ended since, for the same reason.
 func (p *process) askForEntries(ctx context.Context, m *shard.Repairer, spent map[uint64]int) (asked, answered int) {
 	others := p.others()
 	for id, addr := range others {
@@ -169,7 +174,7 @@ func (p *process) namesOf(nodes map[uint64]string) string {
 	return strings.Join(names, ", ")
 }
 
-// answerRepair gives another node of the cluster what this one's log has of the entries that it lost.
+// answerRepair gives another node of the cluster those of its lost entries that this one's log has.
 func (p *process) answerRepair(from peer.Hello, body []byte) ([]byte, error) {
 	id := p.self.Identity()
 	if id.ClusterID == "" || from.Cluster != id.ClusterID {

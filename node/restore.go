@@ -20,7 +20,7 @@ import (
 	"carillon/wal"
 )
 
-// Overdue says what becomes of timers that were due before the restore; see package shard.
+// Overdue says how timers are treated that were due before the restore; see package shard.
 type Overdue = shard.Overdue
 
 // The ways to treat them.
@@ -30,7 +30,7 @@ const (
 	DropOverdue = shard.DropOverdue
 )
 
-// RestoreConfig says what is restored, and to where.
+// RestoreConfig names the backup that is restored, and the directory.
 type RestoreConfig struct {
 	From           string // the backup's file
 	DataDir        string // made, or empty
@@ -43,7 +43,7 @@ type RestoreConfig struct {
 	Version        string
 }
 
-// Restored says what was restored.
+// Restored counts the restored parts.
 type Restored struct {
 	ClusterID string // the new one
 	Backup    backup.Head
@@ -52,8 +52,9 @@ type Restored struct {
 	shard.Restore
 }
 
-// Restore makes the data directory of a node that is a cluster by itself, with all that a backup has. The whole backup is verified
-// before the first byte is written. What was written is removed again when it fails.
+// Restore makes the data directory of a node that is a cluster by itself, with all that a backup
+// has. The whole backup is verified before the first byte is written. The written files are removed
+// again when it fails.
 func Restore(cfg RestoreConfig) (*Restored, error) {
 	if cfg.Name == "" {
 		host, _ := os.Hostname()
@@ -80,7 +81,7 @@ type restore struct {
 	nowMs int64
 
 	head  backup.Head
-	meta  any // what the meta group's machine has read
+	meta  any // the value that the meta group's machine has read
 	saved ring.Saved
 }
 
@@ -144,7 +145,7 @@ func (r *restore) verify() error {
 	return nil
 }
 
-// readState reads a state whole, and holds it against what the file says of it.
+// readState reads a state whole, and holds it against the file's description of it.
 func (r *restore) readState(s backup.State, body io.Reader) error {
 	counted := &countedReader{from: body}
 	var hash uint64
@@ -188,7 +189,7 @@ func (c *countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// voidOr prefers what is wrong with the file to what that did to the reading of a state.
+// voidOr prefers a fault of the file to the error that it caused in the reading of a state.
 func voidOr(c *countedReader, err error) error {
 	if c.err != nil {
 		return c.err
@@ -196,7 +197,7 @@ func voidOr(c *countedReader, err error) error {
 	return err
 }
 
-// prepare says what the new cluster is to be, and refuses what it cannot be.
+// prepare lays out the new cluster, and refuses one that cannot be.
 func (r *restore) prepare() (out *Restored, self ring.Node, placed *ring.State, err error) {
 	out = &Restored{ClusterID: r.cfg.ClusterID, Backup: r.head}
 	if out.ClusterID == "" {
@@ -206,7 +207,7 @@ func (r *restore) prepare() (out *Restored, self ring.Node, placed *ring.State, 
 	out.Restore = shard.Restore{
 		Owner: shard.NewIncarnation(self.ID, 0), Level: shard.Level(r.head.Level), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics,
 	}
-	// The placement is the same whatever is paused.
+	// The placement is the same whichever topics are paused.
 	placed, err = ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(timer.TopicID) bool { return false })
 	return out, self, placed, err
 }
@@ -290,7 +291,7 @@ func (r *restore) writeShards(out *Restored, placed *ring.State) error {
 	return err
 }
 
-// writeMeta writes what the cluster has agreed on, now that it is known which topics are held.
+// writeMeta writes the meta group's state, now that it is known which topics are held.
 func (r *restore) writeMeta(out *Restored, self ring.Node) (*ring.State, error) {
 	state, err := ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(id timer.TopicID) bool { return out.Held[id] > 0 })
 	if err != nil {

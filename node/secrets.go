@@ -16,8 +16,9 @@ import (
 	"carillon/transport/callback"
 )
 
-// Secrets are sealed by the node that takes a request, before it proposes or passes anything on, and opened by the one that makes a call.
-// In between (log, snapshots, history, other nodes) there are envelopes; see package secret.
+// Secrets are sealed by the node that takes a request, before it proposes or passes anything on,
+// and opened by the one that makes a call. In between (log, snapshots, history, other nodes) there
+// are envelopes; see package secret.
 
 // vault has this node's keys, and notices which it lacks.
 type vault struct {
@@ -38,7 +39,8 @@ type lackedKey struct {
 	at time.Duration // on the node's monotonic clock
 }
 
-// lackedFor is how long one call without its key counts: as long as the timer is due it is asked for each second.
+// lackedFor is how long one call without its key counts: as long as the timer is due it is asked
+// for each second.
 const lackedFor = 5 * time.Second
 
 // keyAgain is when a call without its key is looked at again.
@@ -81,7 +83,8 @@ func (p *process) reloadVault() error {
 	return p.openVault()
 }
 
-// lacks says whether this node does not have a key, and remembers that it was needed, unless nobody has it any more.
+// lacks says whether this node does not have a key, and remembers that it was needed, unless nobody
+// has it any more.
 func (v *vault) lacks(now time.Duration, id string) bool {
 	keys := v.keys.Load()
 	if keys.Has(id) {
@@ -103,7 +106,8 @@ func needs(headers []timer.Header) (ids string) {
 	return ids
 }
 
-// lacksKey says which key this node would need and does not have; empty: none. Then it should not lead: calls would wait for it.
+// lacksKey says which key this node would need and does not have; empty: none. Then it should not
+// lead: calls would wait for it.
 func (c *core) lacksKey() string {
 	v := &c.p.vault
 	keys := v.keys.Load()
@@ -131,14 +135,15 @@ func (p *process) lacksKey() string {
 	return ""
 }
 
-// seals says whether the cluster keeps secrets sealed: since a node with keys has led the meta group.
+// seals says whether the cluster keeps secrets sealed: since a node with keys has led the meta
+// group.
 func (c *core) seals() bool {
 	kept := c.member.State.Secret()
 	return kept != nil && len(kept) != ring.SecretBytes
 }
 
-// sealingKeys are those to seal with; nil: secrets stay in the clear. A node whose keys do not open what the cluster has sealed has none: what
-// it sealed, perhaps no other node could open.
+// sealingKeys are those to seal with; nil: secrets stay in the clear. A node whose keys do not open
+// the cluster's secrets has none: no other node might open the secrets that it sealed.
 func (c *core) sealingKeys() (*secret.Keys, error) {
 	keys := c.p.vault.keys.Load()
 	if c.seals() && !keys.Has(secret.KeyOf(string(c.member.State.Secret()))) {
@@ -147,7 +152,8 @@ func (c *core) sealingKeys() (*secret.Keys, error) {
 	return keys, nil
 }
 
-// clusterSecret is the cluster's secret, opened; nil as long as there is none, or this node lacks the key to it.
+// clusterSecret is the cluster's secret, opened; nil as long as there is none, or this node lacks
+// the key to it.
 func (c *core) clusterSecret() []byte {
 	o := c.openedSecret()
 	if o == nil {
@@ -202,8 +208,8 @@ func callbackHeaders(cmd *timer.Command) []timer.Header {
 
 func hidden(h timer.Header) bool { return secret.Named(h.Name) || secret.Sealed(h.Value) }
 
-// sealed gives a command whose secrets are sealed. The one that came stays as it is: it may be asked again for another life of its topic,
-// to which other envelopes belong.
+// sealed gives a command whose secrets are sealed. The one that came stays as it is: it may be
+// asked again for another life of its topic, to which other envelopes belong.
 func (c *core) sealed(cmd *timer.Command) (*timer.Command, error) {
 	headers := callbackHeaders(cmd)
 	if !slices.ContainsFunc(headers, hidden) {
@@ -306,8 +312,8 @@ func (d *dispatcher) locked(t *timer.Topic, ids string) bool {
 	return false
 }
 
-// unopened is how an attempt ends whose secrets cannot be opened. Without the key it was no attempt, and waits; with a damaged envelope
-// it is one that failed.
+// unopened is how an attempt ends whose secrets cannot be opened. Without the key it was no
+// attempt, and waits; with a damaged envelope it is one that failed.
 func (d *dispatcher) unopened(err error) shard.Attempt {
 	if _, lacks := errors.AsType[*secret.KeyError](err); lacks {
 		return shard.Attempt{NotSent: true}

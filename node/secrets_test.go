@@ -89,7 +89,8 @@ func signedByKey(t *testing.T, a *receivedFile) string {
 	return base64.StdEncoding.EncodeToString(ed25519.Sign(key, []byte(text)))
 }
 
-// secretiveWork does everything by which a secret gets into a node, and checks that each arrives where it belongs.
+// secretiveWork does everything by which a secret gets into a node, and checks that each arrives
+// where it belongs.
 func secretiveWork(t *testing.T, r *running) {
 	t.Helper()
 	fail := true
@@ -153,11 +154,11 @@ func secretiveWork(t *testing.T, r *running) {
 		t.Fatal(err)
 	}
 	b, _ := json.Marshal(policy["policy"])
-	r.must(200, "PUT", "/v1/topics/s", string(b)) // what was shown puts back what was stored
+	r.must(200, "PUT", "/v1/topics/s", string(b)) // the shown value puts back the stored one
 }
 
-// TestNoSecretLiesInTheClear: with keys, nothing that a node writes (log, snapshots, history) shows a secret; without them the same
-// look finds them all.
+// TestNoSecretLiesInTheClear: with keys, nothing that a node writes (log, snapshots, history) shows
+// a secret; without them the same look finds them all.
 func TestNoSecretLiesInTheClear(t *testing.T) {
 	for of, want := range map[string][]string{"a": nil, "": allSecrets} {
 		t.Run("keys "+of, func(t *testing.T) {
@@ -192,11 +193,13 @@ func (r *running) sealedBy(letters string) map[string]int {
 
 func (r *running) awaitSealedBy(want map[string]int) {
 	r.t.Helper()
-	until(r.t, fmt.Sprintf("sealed by %v", want), func() bool { return maps.Equal(r.sealedBy("ab"), want) }) // the leader does it within a second
+	// The leader does it within a second.
+	until(r.t, fmt.Sprintf("sealed by %v", want), func() bool { return maps.Equal(r.sealedBy("ab"), want) })
 }
 
-// TestSecretsThroughTheLifeOfKeys: a node without keys gets one, the key is changed, the old one goes. What the topics hold follows by
-// itself, timers made under any of them arrive, and an add that is repeated at each stage is the same add.
+// TestSecretsThroughTheLifeOfKeys: a node without keys gets one, the key is changed, the old one
+// goes. The topics' secrets follow by themselves, timers made under any of them arrive, and an add
+// that is repeated at each stage is the same add.
 func TestSecretsThroughTheLifeOfKeys(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -231,7 +234,8 @@ func TestSecretsThroughTheLifeOfKeys(t *testing.T) {
 		last = stage(s.of, s.want)
 	}
 	scrape := last.must(200, "GET", "/metrics", "")
-	for of, n := range map[string]int{"topics": 1, "timers": 2} { // timers that were made under the old key keep it
+	// Timers that were made under the old key keep it.
+	for of, n := range map[string]int{"topics": 1, "timers": 2} {
 		if got := strings.Count(scrape, `,of="`+of+`"} `); got != n || strings.Contains(scrape, `key="none"`) {
 			t.Errorf("%d keys of %s are counted, want %d: %s", got, of, n, scrape)
 		}
@@ -250,8 +254,9 @@ func TestSecretsThroughTheLifeOfKeys(t *testing.T) {
 	}
 }
 
-// TestNodeWithoutTheKey: a node that lacks the key of what it has is not ready and says which key to give it. What needs none goes on;
-// what needs it waits, loses no attempt, and goes out once the file has the key and is read again.
+// TestNodeWithoutTheKey: a node that lacks the key of its secrets is not ready and says which key
+// to give it. Calls that need none go on; one that needs it waits, loses no attempt, and goes out
+// once the file has the key and is read again.
 func TestNodeWithoutTheKey(t *testing.T) {
 	t.Parallel()
 	dir, rec := t.TempDir(), newReceiver(t, nil)
@@ -303,8 +308,9 @@ func TestNodeWithoutTheKey(t *testing.T) {
 	r.must(201, "POST", "/v1/topics/open/timers", `{"delay":"1h",`+cb+`,"headers":{"X-Key":"x"}}}`)
 }
 
-// TestNodeWithoutKeysTakesNoSecrets: in a cluster that seals, a node without its keys does not put a secret beside them, neither in the clear
-// nor under a key of its own, which no other node may have.
+// TestNodeWithoutKeysTakesNoSecrets: in a cluster that seals, a node without its keys does not put
+// a secret beside them, neither in the clear nor under a key of its own, which no other node may
+// have.
 func TestNodeWithoutKeysTakesNoSecrets(t *testing.T) {
 	for name, of := range map[string]string{"no keys": "", "another key": "b"} {
 		t.Run(name, func(t *testing.T) {
@@ -350,8 +356,9 @@ func takesNoSecrets(t *testing.T, r *running) {
 	r.must(201, "PUT", "/v1/topics/s", `{"callback":{"url":"http://127.0.0.1:9/","headers":{"X-Tenant":"seven"}}}`)
 }
 
-// TestLostSecretsKey: no copy of the key is left. The node starts with another and with what it can do without; told that the key
-// is lost it is ready, takes secrets again and pulls, and the topic's calls, which have lost no attempt, go out once it has new secrets.
+// TestLostSecretsKey: no copy of the key is left. The node starts with another and with all that it
+// can do without; told that the key is lost it is ready, takes secrets again and pulls, and the
+// topic's calls, which have lost no attempt, go out once it has new secrets.
 func TestLostSecretsKey(t *testing.T) {
 	t.Parallel()
 	dir, rec := t.TempDir(), newReceiver(t, nil)

@@ -10,7 +10,7 @@ import (
 // handOverTime is how long a stopping node tries to give its leaderships away.
 const handOverTime = 5 * time.Second
 
-// services are what runs in a process, and the order in which it ends.
+// services are the parts that run in a process, and the order in which they end.
 type services struct {
 	p     *process
 	outer *scope // gossip, peers: to the end
@@ -24,7 +24,7 @@ type services struct {
 	errs   []error
 }
 
-// scope is a context with those who run under it.
+// scope is a context with the goroutines that run under it.
 type scope struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -64,14 +64,15 @@ func (s *services) ended(err error) {
 // alive reports that the node is not about to end.
 func (s *services) alive() bool { return s.api.ctx.Err() == nil }
 
-// broken is said of shards that cannot go on, at once: whoever waits for them must not.
+// broken is said of shards that cannot go on, at once: requests must not wait for them.
 func (s *services) broken(err error) {
 	s.ended(err)
 	s.once.Do(func() { close(s.failed) })
 }
 
-// await waits for the end and brings it about: leaderships go, intake stops, calls in flight end and are reported, the shards stop, calls that last
-// longer are cut off, then the rest ends. A process whose log has failed does not wait for anybody.
+// await waits for the end and brings it about: leaderships go, intake stops, calls in flight end
+// and are reported, the shards stop, calls that last longer are cut off, then the rest ends. A
+// process whose log has failed does not wait for anybody.
 func (s *services) await() error {
 	var reason error
 	select {
@@ -87,7 +88,8 @@ func (s *services) await() error {
 	select {
 	case <-stopped:
 	case <-s.failed:
-		// Nothing that is still under way can be kept, and a slow client must not hold the process: the rest is abandoned.
+		// Nothing that is still under way can be kept, and a slow client must not hold the process:
+		// the rest is abandoned.
 		select {
 		case <-stopped:
 		case <-time.After(failureGrace):
@@ -110,14 +112,16 @@ func (s *services) stop() {
 	s.api.work.Wait() // intake has stopped, requests are answered
 	if c != nil {
 		ctx, cancel := context.WithTimeout(s.outer.ctx, drainTime)
-		c.host.Drain(ctx) // calls in flight end, and their outcomes are in the log, or with who leads now
+		// Calls in flight end, and their outcomes are in the log, or with the new leaders.
+		c.host.Drain(ctx)
 		cancel()
 	}
 	s.host.cancel()
 	s.host.work.Wait()
 	s.calls.cancel() // the calls that last longer are cut off
 	s.calls.work.Wait()
-	s.outer.cancel() // the port for other nodes closes last: to them that is the proof that this process has ended
+	// The port for other nodes closes last: to them that is the proof that this process has ended.
+	s.outer.cancel()
 	s.outer.work.Wait()
 	s.p.tasks.Wait()
 }

@@ -6,11 +6,13 @@ import (
 	"carillon/vfs"
 )
 
-// ErrStayDown is in the error of a node that no restart repairs: its disk failed, what it has is damaged or not to be used, or another
-// process has its identity. Whoever supervises it should leave it down until somebody has looked.
+// ErrStayDown is in the error of a node that no restart repairs: its disk failed, its directory is
+// damaged or not to be used, or another process has its identity. A supervisor should leave it down
+// until an operator has looked.
 var ErrStayDown = errors.New("node: not to be started again before somebody has looked")
 
-// stayDown marks an error so. A full disk and a directory that another process holds pass by themselves.
+// stayDown marks an error so. A full disk and a directory that another process holds pass by
+// themselves.
 func stayDown(err error) error {
 	if err == nil || vfs.IsFull(err) || errors.Is(err, vfs.ErrLocked) || errors.Is(err, ErrRemoved) {
 		return err

@@ -11,17 +11,20 @@ import (
 	"carillon/transport/callback"
 )
 
-// maxTopicFacts bounds topicFacts. What is not kept of a topic is found out again for each call.
+// maxTopicFacts bounds topicFacts. The facts of a topic that is not kept are found out again for
+// each call.
 const maxTopicFacts = 10_000
 
-// topicFacts keeps what a call needs to know of its topic and what takes long to find out. It is safe for concurrent use.
+// topicFacts keeps the facts of topics that calls need and that take long to find out. It is safe
+// for concurrent use.
 type topicFacts struct {
 	auth *api.Auth // nil: nobody is asked for a token
 	mu   sync.RWMutex
 	of   map[timer.TopicID]*topicFact
 }
 
-// topicFact is of a topic as it stood, which is another value after each change, of the tokens of one reading, and of this node's keys.
+// topicFact is of a topic as it stood, which is another value after each change, of the tokens of
+// one reading, and of this node's keys.
 type topicFact struct {
 	topic   *timer.Topic
 	tenants api.Tenants
@@ -33,7 +36,7 @@ type topicFact struct {
 	failed  error                // why there are none: one of them cannot be opened
 }
 
-// fact is what is known of a topic; opener opens its secrets.
+// fact is one topic's; opener opens its secrets.
 func (f *topicFacts) fact(t *timer.Topic, opener *secret.Keys) *topicFact {
 	tenants := f.auth.Tenants()
 	f.mu.RLock()
@@ -76,7 +79,8 @@ func signingKeys(t *timer.Topic, opener *secret.Keys) (out []ed25519.PrivateKey,
 		if err != nil {
 			return nil, fmt.Errorf("a signing key: %w", err)
 		}
-		if key, err := callback.ParseSigningKey(text); err == nil { // checked when the policy was set
+		// Checked when the policy was set.
+		if key, err := callback.ParseSigningKey(text); err == nil {
 			out = append(out, key)
 		}
 	}

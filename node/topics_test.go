@@ -18,7 +18,7 @@ import (
 
 func heapNow() int64 {
 	runtime.GC()
-	runtime.GC() // the first one leaves what pools hold
+	runtime.GC() // the first one leaves the objects of pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
@@ -42,7 +42,8 @@ func diskUsed(t *testing.T, dir string) (n int64) {
 	return n
 }
 
-// eachOf does something for many, some side by side: what waits for the disk goes into one frame.
+// eachOf calls a function for many, some side by side: writes that wait for the disk go into one
+// frame.
 func eachOf(n int, do func(i int)) {
 	var work sync.WaitGroup
 	next := make(chan int)
@@ -60,8 +61,8 @@ func eachOf(n int, do func(i int)) {
 	work.Wait()
 }
 
-// TestThousandTopics: a thousand topics, made by their first timers, all with traffic. Each timer comes once; the memory is that of
-// topics and timers; metrics have no series for each.
+// TestThousandTopics: a thousand topics, made by their first timers, all with traffic. Each timer
+// comes once; the memory is that of topics and timers; metrics have no series for each.
 func TestThousandTopics(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -116,21 +117,23 @@ func TestThousandTopics(t *testing.T) {
 		t.Errorf("%d topics are listed on %d pages", listed, pages+1)
 	}
 	rec.mu.Lock()
-	rec.all = nil // what the test keeps is not the node's
+	rec.all = nil // the test's own objects are not the node's
 	rec.mu.Unlock()
 	perTopic := (heapNow() - before) / topics
 	t.Logf("%d topics with %d timers each in %v; %d B of memory a topic, its finished timers included", topics, each, took, perTopic)
 	if perTopic > 30<<10 {
 		t.Errorf("a topic takes %d B", perTopic)
 	}
-	const ofTopics, ofCalls = shownTopics * 8, 80 // lines of the topics that are shown, and of calls that were not made before
+	// Lines of the topics that are shown, and of calls that were not made before.
+	const ofTopics, ofCalls = shownTopics * 8, 80
 	if more := seriesOf() - series; more > ofTopics+ofCalls {
 		t.Errorf("/metrics has %d lines more than before", more)
 	}
 }
 
-// TestTenThousandIdleTopicsVanish: topics that were made by the way and are left alone go, all of them, and leave nothing in memory; the log
-// of their coming and going is bounded by snapshots. One that has a policy of its own, and one with a timer, stay.
+// TestTenThousandIdleTopicsVanish: topics that were made by the way and are left alone go, all of
+// them, and leave nothing in memory; the log of their coming and going is bounded by snapshots. One
+// that has a policy of its own, and one with a timer, stay.
 func TestTenThousandIdleTopicsVanish(t *testing.T) {
 	topics := 10_000
 	if testing.Short() || os.Getenv("CARILLON_SOAK") == "" {
@@ -165,13 +168,14 @@ func TestTenThousandIdleTopicsVanish(t *testing.T) {
 		}
 		return took
 	}
-	waves() // what is grown once, and kept
+	waves() // buffers that are grown once, and kept
 	data := k.dir
 	heap, disk := heapNow(), diskUsed(t, data)
 	took := waves()
 	moreHeap, moreDisk := heapNow()-heap, diskUsed(t, data)-disk
 	t.Logf("%d idle topics went in %v; %d B of memory more than after the first time, %d B of log and snapshots", topics, took, moreHeap, moreDisk)
-	if moreHeap > 2<<20+100*int64(topics) { // a megabyte or so comes and goes with what the node does beside
+	// A megabyte or so comes and goes with what the node does beside.
+	if moreHeap > 2<<20+100*int64(topics) {
 		t.Errorf("%d topics that came and went left %d B in memory", topics, moreHeap)
 	}
 	if moreDisk/int64(topics) > 8<<10 {

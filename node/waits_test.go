@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// waits polls until a timer waits for a cause, and returns what it waits on.
+// waits polls until a timer waits for a cause, and returns the object of its wait.
 func (r *running) waits(topic, id, cause string) string {
 	r.t.Helper()
 	var v map[string]any
@@ -42,7 +42,7 @@ func hanging(t *testing.T) (url string, release func()) {
 	return server.URL, release
 }
 
-// TestWaits: a timer that is due says what keeps it, and on what it waits.
+// TestWaits: a timer that is due names its cause of waiting, and the object of its wait.
 func TestWaits(t *testing.T) {
 	n := start(t, t.TempDir())
 	for name, test := range map[string]func(*testing.T, *running){
@@ -105,7 +105,7 @@ func waitsForKey(t *testing.T, n *running) {
 	n.eventually("line", "{k}2", "done")
 }
 
-// Who has the key may be a consumer, whose lease the line does not name.
+// The holder of the key may be a consumer, whose lease the line does not name.
 func waitsForKeyOfConsumer(t *testing.T, n *running) {
 	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull","serial":true,"lease":"10m"}`)
 	n.must(201, "POST", "/v1/topics/jobs/timers", `{"id":"{k}1","delay":"0s"}`)
@@ -156,7 +156,8 @@ func waitsForSlots(t *testing.T, n *running) {
 	}
 }
 
-// TestWaitsThroughAnyNode: the leader of a timer's shard tells why it waits, whichever node is asked.
+// TestWaitsThroughAnyNode: the leader of a timer's shard tells why it waits, whichever node is
+// asked.
 func TestWaitsThroughAnyNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -199,7 +200,8 @@ func (r *running) attempts(topic, id string) (a attemptLog) {
 	return a
 }
 
-// TestAttemptLogOfOneTimer: a read of a timer has its attempts, while it goes on and when it has ended.
+// TestAttemptLogOfOneTimer: a read of a timer has its attempts, while it goes on and when it has
+// ended.
 func TestAttemptLogOfOneTimer(t *testing.T) {
 	n := start(t, t.TempDir())
 	rec := newReceiver(t, func(a *receivedFile, w http.ResponseWriter) { w.WriteHeader([]int{500, 503, 410}[a.attempt-1]) })

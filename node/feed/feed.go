@@ -1,9 +1,9 @@
-// Package feed shows what goes on in a cluster to whoever looks on, through any node: what shards'
-// leaders tell of timers' lives, to each listener what it asked for.
+// Package feed shows the events of a cluster to listeners, through any node: shards' leaders tell
+// of timers' lives, and each listener gets the events that it asked for.
 //
-// A Feed hears its own node's shards, and asks other nodes for theirs while somebody listens here:
+// A Feed hears its own node's shards, and asks other nodes for theirs while a listener is here:
 // each listener has a Tap at every node, which keeps a bounded number of events until they are
-// fetched. What finds no room is counted and told. Nothing is kept when nobody listens.
+// fetched. Events that find no room are counted and told. None is kept without a listener.
 package feed
 
 import (
@@ -20,8 +20,8 @@ import (
 	"carillon/transport/api"
 )
 
-// What one node asks another, in JSON both ways. The values are part of the protocol between nodes;
-// one that does not know them says so.
+// The requests of one node to another, in JSON both ways. The values are part of the protocol
+// between nodes; one that does not know them says so.
 const (
 	methodEvents uint8 = 48 + iota // an ask, answered by a batch
 	methodDue                      // a dueAsk, answered by a dueHere
@@ -40,7 +40,7 @@ const (
 	lookEach   = time.Second            // for nodes that have come or gone
 )
 
-// Config is what a Feed is made of.
+// Config is the configuration of a Feed.
 type Config struct {
 	Self     uint64
 	Node     string                                      // this node's name
@@ -57,7 +57,8 @@ type Config struct {
 	NowMs    func() int64 // the time of day
 }
 
-// Feed is a node's. Attach comes before all else but Watches and Saw. It implements shard.Watcher. Its methods may be called from any goroutine.
+// Feed is a node's. Attach comes before all else but Watches and Saw. It implements shard.Watcher.
+// Its methods may be called from any goroutine.
 type Feed struct {
 	cfg   Config
 	host  Host
@@ -84,11 +85,11 @@ func New(cfg Config, random uint64) *Feed {
 // Attach gives the feed the node's shards.
 func (f *Feed) Attach(h Host) { f.host = h }
 
-// tap keeps what a listener has not fetched yet.
+// tap keeps the events that a listener has not fetched yet.
 type tap struct {
 	watch  api.Watch
 	remote bool            // another node fetches it
-	looked map[string]bool // kinds of which it was told what is unusual; Look's alone
+	looked map[string]bool // kinds of which it was told the unusual states; Look's alone
 	wake   task.Signal
 
 	mu     sync.Mutex
@@ -151,7 +152,7 @@ func (t *tap) take() (events []api.Event, missed int64) {
 	return events, missed
 }
 
-// wait takes what there is, or what comes within so long.
+// wait takes the events that are there, or those that come within so long.
 func (t *tap) wait(ctx context.Context, env task.Env, d time.Duration) (events []api.Event, missed int64) {
 	for end := env.Now() + d; ; {
 		if events, missed = t.take(); len(events) > 0 || missed > 0 || !t.wake.Wait(ctx, end-env.Now()) {
@@ -161,7 +162,7 @@ func (t *tap) wait(ctx context.Context, env task.Env, d time.Duration) (events [
 }
 
 // Watches implements shard.Watcher. An event for which no listener has room is counted here, before
-// it is made: of those who listen to its topic, whatever else they ask for.
+// it is made: of those that listen to its topic, with any other filters.
 func (f *Feed) Watches(id timer.TopicID) bool {
 	taps := *f.taps.Load()
 	if len(taps) == 0 {
@@ -244,8 +245,9 @@ type ask struct {
 type batch struct {
 	Events []api.Event `json:"events,omitempty"`
 	Missed int64       `json:"missed,omitempty"`
-	Lost   bool        `json:"lost,omitempty"` // what was kept for the listener is gone, nobody knows how much
-	Full   bool        `json:"full,omitempty"` // too many listen here
+	// The events that were kept for the listener are gone, nobody knows how many.
+	Lost bool `json:"lost,omitempty"`
+	Full bool `json:"full,omitempty"` // too many listen here
 }
 
 // Serves reports whether a method is the feed's.
@@ -281,7 +283,7 @@ func (f *Feed) serveEvents(ctx context.Context, from uint64, body []byte) ([]byt
 	return json.Marshal(&b)
 }
 
-// tapOf is what another node's listener has here, made when it was not there. Those that nobody
+// tapOf is the tap of another node's listener here, made when it was not there. Taps that no node
 // asks for go.
 func (f *Feed) tapOf(key remoteKey, w *api.Watch) (t *tap, known bool) {
 	f.mu.Lock()
@@ -304,7 +306,7 @@ func (f *Feed) tapOf(key remoteKey, w *api.Watch) (t *tap, known bool) {
 	return t, false
 }
 
-// tidyLocked closes what other nodes have not asked for lately.
+// tidyLocked closes the taps that other nodes have not asked for lately.
 func (f *Feed) tidyLocked() {
 	now := f.cfg.Tasks.Now()
 	for key, t := range f.remote {
@@ -321,7 +323,7 @@ func (f *Feed) tidyLocked() {
 // TidyEach is how often Tidy is to be called.
 const TidyEach = tapIdle
 
-// Tidy closes what other nodes have not asked for lately.
+// Tidy closes the taps that other nodes have not asked for lately.
 func (f *Feed) Tidy() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

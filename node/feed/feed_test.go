@@ -135,7 +135,8 @@ func TestKindsOfEvents(t *testing.T) {
 	}
 }
 
-// TestSlowListenerIsToldWhatItMissed: what a listener does not fetch is bounded, here and at other nodes.
+// TestSlowListenerIsToldWhatItMissed: the events that a listener does not fetch are bounded, here
+// and at other nodes.
 func TestSlowListenerIsToldWhatItMissed(t *testing.T) {
 	p := newPair(t)
 	s := p.here.Listen(t.Context(), &api.Watch{})
@@ -166,7 +167,8 @@ func TestSlowListenerIsToldWhatItMissed(t *testing.T) {
 	}
 }
 
-// TestNodeThatIsNotHeard: the listener is told once that a node does not answer, and hears of it again afterwards.
+// TestNodeThatIsNotHeard: the listener is told once that a node does not answer, and hears of it
+// again afterwards.
 func TestNodeThatIsNotHeard(t *testing.T) {
 	p := newPair(t)
 	p.cut.Store(true)
@@ -180,7 +182,8 @@ func TestNodeThatIsNotHeard(t *testing.T) {
 	if e := hear(t, s); e.ID != "b" {
 		t.Errorf("%+v", e)
 	}
-	// What was kept for the listener is gone, as after the node's start: that is told too.
+	// The events that were kept for the listener are gone, as after the node's start: that is told
+	// too.
 	p.there.mu.Lock()
 	for key, tap := range p.there.remote {
 		delete(p.there.remote, key)
@@ -197,7 +200,8 @@ func TestNodeThatIsNotHeard(t *testing.T) {
 	}
 }
 
-// TestBreakersAndNodesAreLookedAt: who asks for their events hears of changes, and of those alone.
+// TestBreakersAndNodesAreLookedAt: a listener that asks for their events hears of changes, and of
+// those alone.
 func TestBreakersAndNodesAreLookedAt(t *testing.T) {
 	p := newPair(t)
 	p.cut.Store(true)

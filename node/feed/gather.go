@@ -20,7 +20,7 @@ const (
 	duePause     = 300 * time.Millisecond
 )
 
-// Host is what a Feed needs of the node's own shards: shard.Host.
+// Host is the part of the node's own shards that a Feed needs: shard.Host.
 type Host interface {
 	Leads(id timer.ShardID) bool
 	Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *shard.Forecast) error
@@ -50,7 +50,7 @@ func (f *Feed) each(ctx context.Context, method uint8, body []byte, here func() 
 	}
 }
 
-// dueAsk asks what comes due in the shards that a node leads.
+// dueAsk asks for the timers that come due in the shards that a node leads.
 type dueAsk struct {
 	Topics   []timer.TopicID `json:"topics,omitempty"`
 	All      bool            `json:"all,omitempty"` // of all topics
@@ -67,8 +67,8 @@ type dueHere struct {
 	Later   int64           `json:"later"`
 }
 
-// Due counts what comes due, over all shards. Shards that no node counted, for they have no leader
-// just now, are missing in the answer, which says so.
+// Due counts the timers that come due, over all shards. Shards that no node counted, for they have
+// no leader just now, are missing in the answer, which says so.
 func (f *Feed) Due(ctx context.Context, q *api.DueQuery) (*api.Due, error) {
 	ask := dueAsk{Topics: q.Topics, All: q.All, FromMs: q.FromMs, BucketMs: q.BucketMs, Buckets: q.Buckets}
 	body, err := json.Marshal(&ask)
@@ -104,7 +104,7 @@ func (f *Feed) Due(ctx context.Context, q *api.DueQuery) (*api.Due, error) {
 	}
 }
 
-// maxBuckets bounds what another node may ask for; the API allows less.
+// maxBuckets bounds the buckets that another node may ask for; the API allows less.
 const maxBuckets = 10_000
 
 func (f *Feed) serveDue(body []byte) ([]byte, error) {
@@ -130,8 +130,8 @@ func (f *Feed) serveDue(body []byte) ([]byte, error) {
 	return json.Marshal(&h)
 }
 
-// Stats is what each node of the cluster did in the last minute. One that does not answer is there
-// with the reason.
+// Stats counts the work of each node of the cluster in the last minute. One that does not answer is
+// there with the reason.
 func (f *Feed) Stats(ctx context.Context) *api.ClusterStats {
 	all := &api.ClusterStats{}
 	heard := map[uint64]bool{f.cfg.Self: true}

@@ -10,7 +10,7 @@ import (
 	"carillon/transport/api"
 )
 
-// stream is what one listener at this node hears of all nodes. It implements api.EventStream.
+// stream has the events of all nodes for one listener at this node. It implements api.EventStream.
 type stream struct {
 	*Feed
 	ctx    context.Context
@@ -59,7 +59,8 @@ func (s *stream) askOthers() {
 	}
 }
 
-// follow fetches a node's events over and over. While it has no answer the listener is told so, once.
+// follow fetches a node's events over and over. While it has no answer the listener is told so,
+// once.
 func (s *stream) follow(node uint64) {
 	first, told := true, false
 	for s.ctx.Err() == nil {

@@ -9,10 +9,11 @@ import (
 // LookEach is how often Look is to be called.
 const LookEach = time.Second
 
-// looks are the states that were seen last, of what tells of no change by itself. Look's alone.
+// looks are the states that were seen last, of breakers and nodes, which tell of no change by
+// themselves. Look's alone.
 type looks struct{ breakers, nodes map[string]string }
 
-// Look tells listeners who asked for it of breakers that this node sees change, and of nodes; at
+// Look tells listeners that asked for it of breakers that this node sees change, and of nodes; at
 // first of those that are not closed, or not alive.
 func (f *Feed) Look() {
 	f.seen.breakers = f.look(f.seen.breakers, api.EventBreaker, f.cfg.Breakers, func(destination, state string) api.Event {

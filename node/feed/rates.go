@@ -9,7 +9,7 @@ import (
 	"carillon/transport/api"
 )
 
-// Rates counts what this node does, so that the last minute of it can be shown. Its methods may be
+// Rates counts the work of this node, so that its last minute can be shown. Its methods may be
 // called from any goroutine; to count is one addition.
 type Rates struct {
 	counts [kinds]atomic.Int64
@@ -19,7 +19,7 @@ type Rates struct {
 	samples []sample // of each second, the oldest first; at most one more than window
 }
 
-// What Rates counts.
+// The counts of Rates.
 const (
 	Added = iota
 	Changed
@@ -71,7 +71,7 @@ func (r *Rates) Late(ms int64) {
 	r.late[low].Add(1)
 }
 
-// Sample keeps what has been counted by now.
+// Sample keeps the counts of now.
 func (r *Rates) Sample(now time.Duration) {
 	s := sample{at: now}
 	for i := range r.counts {
@@ -89,7 +89,7 @@ func (r *Rates) Sample(now time.Duration) {
 	r.samples = append(r.samples, s)
 }
 
-// Minute is what was counted in the last minute, or since the first sample.
+// Minute has the counts of the last minute, or since the first sample.
 func (r *Rates) Minute() api.Minute {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,14 +7,15 @@ import (
 	"carillon/transport/peer"
 )
 
-// Hello is how this node introduces itself to others; the transport adds what is the connection's.
+// Hello is how this node introduces itself to others; the transport adds the connection's part.
 func (s *Self) Hello() peer.Hello {
 	id := s.Identity()
 	return peer.Hello{Cluster: id.ClusterID, Node: s.id, Name: s.cfg.Name, Starts: id.Starts, Version: s.cfg.Version}
 }
 
-// Admit says which nodes may speak to this one: strangers only in single questions, others when they are members. As long as this node's
-// copy of the members is empty, the cluster's id is all that it can ask for. For a node that has joined while this one was away, others vouch.
+// Admit says which nodes may speak to this one: strangers only in single questions, others when
+// they are members. As long as this node's copy of the members is empty, the cluster's id is all
+// that it can ask for. For a node that has joined while this one was away, others confirm it.
 func (s *Self) Admit(h peer.Hello) error {
 	if err := s.misnamed(h); err != nil {
 		return err
@@ -31,7 +32,7 @@ func (s *Self) Admit(h peer.Hello) error {
 		return errNotYet
 	}
 	if known, _, _ := m.State.Cluster(); known == "" {
-		return s.vouched(h.Node)
+		return s.confirmed(h.Node)
 	}
 	n, ok := m.State.Node(h.Node)
 	if !ok {
@@ -47,11 +48,12 @@ func (s *Self) Admit(h peer.Hello) error {
 	if err := m.State.Outdated(h.Node, h.Starts); err != nil {
 		return err
 	}
-	return s.vouched(h.Node)
+	return s.confirmed(h.Node)
 }
 
-// misnamed refuses a node that speaks under an id that is known to have another name. It holds where there are certificates: the name is what
-// a certificate proves, so one node's cannot speak for another.
+// misnamed refuses a node that speaks under an id that is known to have another name. It holds
+// where there are certificates: a certificate proves the name, so one node's cannot speak for
+// another.
 func (s *Self) misnamed(h peer.Hello) error {
 	if !s.cfg.NamesProven {
 		return nil
@@ -62,7 +64,8 @@ func (s *Self) misnamed(h peer.Hello) error {
 	return nil
 }
 
-// NameOf is a node's name as far as it is known: by the cluster's record, else by the founding plan, else by gossip.
+// NameOf is a node's name as far as it is known: by the cluster's record, else by the founding
+// plan, else by gossip.
 func (s *Self) NameOf(node uint64) string {
 	if node == s.id {
 		return s.cfg.Name
@@ -86,7 +89,8 @@ func (s *Self) NameOf(node uint64) string {
 	return ""
 }
 
-// AddressOf is where a node listens for its peers: gossip knows it soonest, the cluster's own record always.
+// AddressOf is where a node listens for its peers: gossip knows it soonest, the cluster's own
+// record always.
 func (s *Self) AddressOf(node uint64) string {
 	for _, m := range s.gossip.List() {
 		if m.ID == node && m.State == ring.MemberAlive {

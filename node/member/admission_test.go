@@ -24,7 +24,8 @@ func (q quiet) Ready() <-chan struct{} {
 }
 func (q quiet) List() []ring.Member { return []ring.Member{q.self} }
 
-// certified is node 1 of a cluster of n1, n2 and, removed, n3, whose nodes have certificates. It does not run.
+// certified is node 1 of a cluster of n1, n2 and, removed, n3, whose nodes have certificates. It
+// does not run.
 func certified(t *testing.T) *Self {
 	t.Helper()
 	nodes := []ring.Node{{ID: 1, Name: "n1"}, {ID: 2, Name: "n2"}, {ID: 3, Name: "n3"}}
@@ -45,7 +46,7 @@ func certified(t *testing.T) *Self {
 	return s
 }
 
-// What a certificate names speaks for the node of that name only, and who was removed is not heard any more.
+// A certificate speaks for the node of its name only, and a removed node is not heard any more.
 func TestAdmit(t *testing.T) {
 	s := certified(t)
 	as := func(id uint64, name string, lane peer.Lane) peer.Hello {
@@ -75,13 +76,15 @@ func TestAdmit(t *testing.T) {
 	if !s.unknownPeer.Load() {
 		t.Error("a stranger was not noticed")
 	}
-	s.refreshed.Store(&[]ring.Node{{ID: 9, Name: "n9", Peer: "10.0.0.9:7701"}, {ID: 2, Name: "other"}, {ID: 3, Name: "n3"}}) // as others have it
+	// As others have it.
+	s.refreshed.Store(&[]ring.Node{{ID: 9, Name: "n9", Peer: "10.0.0.9:7701"}, {ID: 2, Name: "other"}, {ID: 3, Name: "n3"}})
 	for h, no := range map[peer.Hello]string{
 		as(9, "n9", peer.LaneControl): "", as(9, "n8", peer.LaneOnce): "is n9, not n8", as(10, "n10", peer.LaneControl): "not a member",
-		as(2, "other", peer.LaneControl): "is n2, not other", as(3, "n3", peer.LaneControl): "removed", // what its own copy knows counts
+		// The knowledge of its own copy counts.
+		as(2, "other", peer.LaneControl): "is n2, not other", as(3, "n3", peer.LaneControl): "removed",
 	} {
 		if err := s.Admit(h); (err == nil) != (no == "") || err != nil && !strings.Contains(err.Error(), no) {
-			t.Errorf("vouched for: %+v: %v, want %q", h, err, no)
+			t.Errorf("confirmed: %+v: %v, want %q", h, err, no)
 		}
 	}
 	if got := s.AddressOf(9); got != "10.0.0.9:7701" {
@@ -93,13 +96,14 @@ func TestAdmit(t *testing.T) {
 	if list, err := s.answerMembers(as(2, "n2", peer.LaneOnce)); err != nil || strings.Count(string(list), `"id"`) != 2 {
 		t.Errorf("%s %v", list, err)
 	}
-	s.cfg.NamesProven = false // then names are only what somebody says
+	s.cfg.NamesProven = false // then names are unproven
 	if err := s.Admit(as(2, "renamed", peer.LaneControl)); err != nil {
 		t.Error(err)
 	}
 }
 
-// A question by itself, which strangers may ask as well, is no way to be heard as a member, nor to join in another's name.
+// A question by itself, which strangers may ask as well, is no way to be heard as a member, nor to
+// join in another's name.
 func TestCallsOfStrangers(t *testing.T) {
 	s := certified(t)
 	for _, from := range []peer.Hello{

@@ -17,8 +17,9 @@ const (
 	foundEach = 10 * time.Millisecond // is the meta group led here, and empty? Until it is founded
 )
 
-// EnsureMembership makes sure that the node is of a cluster: it has been, or it founds one alone or with others, or joins one. It returns when
-// the identity on disk says so, or with an error that needs the operator, or when the context ends.
+// EnsureMembership makes sure that the node is of a cluster: it has been, or it founds one alone or
+// with others, or joins one. It returns when the identity on disk says so, or with an error that
+// needs the operator, or when the context ends.
 func (s *Self) EnsureMembership(ctx context.Context) error {
 	plan := s.Identity().AcceptedPlan
 	switch {
@@ -36,7 +37,8 @@ func (s *Self) EnsureMembership(ctx context.Context) error {
 	return s.join(ctx)
 }
 
-// Found writes down that this node founds the cluster of a plan; its replica of the meta group begins with the plan's members.
+// Found writes down that this node founds the cluster of a plan; its replica of the meta group
+// begins with the plan's members.
 func (s *Self) Found(plan *ring.FoundingPlan) error {
 	scratch := ring.NewState(nil, nil)
 	command := ring.FoundCommand(plan.ClusterID, plan.Shards, plan.Replicas, plan.Nodes)
@@ -146,14 +148,15 @@ func (s *Self) answerBootstrap(body []byte) ([]byte, error) {
 	answer, persist := f.Accept(plan, s.gossip.List())
 	if persist {
 		if err := s.Change(func(id *Identity) { id.AcceptedPlan = f.Accepted() }); err != nil {
-			s.bootstrap = nil // what is on disk counts
+			s.bootstrap = nil // the disk counts
 			return nil, err
 		}
 	}
 	return answer.Encode(), nil
 }
 
-// awaitBootstrap gives the meta group its first entries, if this node leads it, and waits until it has them.
+// awaitBootstrap gives the meta group its first entries, if this node leads it, and waits until it
+// has them.
 func (m *Member) awaitBootstrap(ctx context.Context) {
 	for {
 		known, _, _ := m.State.Cluster()
@@ -202,7 +205,8 @@ func (m *Member) makeSecret(ctx context.Context) {
 	}
 }
 
-// MarkFounded notes on disk that the first replica is there, once the node serves: from then on it is damage if it is missing.
+// MarkFounded notes on disk that the first replica is there, once the node serves: from then on it
+// is damage if it is missing.
 func (m *Member) MarkFounded(ctx context.Context) {
 	for !m.Identity().Founded {
 		if m.serves() == nil {

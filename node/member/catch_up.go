@@ -17,8 +17,10 @@ const (
 
 var errBadIndex = errors.New("malformed index")
 
-// CatchUp returns when this node's copy of what the cluster has agreed on has all that was decided before it was called. So what the copy lacks then
-// is not there. After an error nobody knows: the meta group's leader could not be asked, or what it has did not come within a second and a half.
+// CatchUp returns when this node's copy of the meta group's state has all that was decided before
+// it was called. So an object that the copy lacks then is not there. After an error it is unknown:
+// the meta group's leader could not be asked, or its entries did not come within a second and a
+// half.
 func (m *Member) CatchUp(ctx context.Context) error {
 	ctx, cancel := m.tasks.WithTimeout(ctx, proposeFor)
 	defer cancel()
@@ -39,7 +41,8 @@ func (m *Member) CatchUp(ctx context.Context) error {
 	}
 }
 
-// metaIndex is how far the meta group's state is, as its leader says after a majority has confirmed that it leads.
+// metaIndex is how far the meta group's state is, as its leader says after a majority has confirmed
+// that it leads.
 func (m *Member) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, error) {
 	if m.host.Leads(shard.Meta) {
 		return m.host.Confirm(ctx, shard.Meta)
@@ -67,7 +70,8 @@ func (m *Member) awaitApplied(ctx context.Context, index uint64) error {
 	return nil
 }
 
-// An answer to methodIndex: 0 and the index, or 1 and the node that leads, 0 if none is known; uvarints.
+// An answer to methodIndex: 0 and the index, or 1 and the node that leads, 0 if none is known;
+// uvarints.
 const (
 	indexKnown = iota
 	indexElsewhere

@@ -6,10 +6,10 @@ import (
 	"carillon/clocks"
 )
 
-// heartbeatClock is what a heartbeat says of a node's clock.
+// heartbeatClock is the part of a heartbeat on a node's clock.
 type heartbeatClock struct {
 	Known   bool          // false: the node has sent no heartbeat yet
-	AheadMs int64         // of what the node believes; 0 if it goes by its clock
+	AheadMs int64         // of the time that the node believes; 0 if it goes by its clock
 	Steps   uint32        // since its process began
 	Steady  time.Duration // since its last step, or since it began
 	Sure    bool          // it goes by its clock
@@ -60,7 +60,8 @@ func (m *Member) sayClock(s *clocks.State) {
 	}
 }
 
-// ClockRight says whether this node hears, of more than half of the members, that they go by a clock of which right is true.
+// ClockRight says whether this node hears, of more than half of the members, that they go by a
+// clock of which right is true.
 func (m *Member) ClockRight(right func(node uint64) bool) bool {
 	now, heard := m.clock.Mono(), 0
 	members := m.State.Nodes()

@@ -25,7 +25,8 @@ func TestHeartbeatCarriesTheClock(t *testing.T) {
 	}
 }
 
-// What was measured of a peer's clock stays true when this node's is set, and is void when the peer's is.
+// A measurement of a peer's clock stays true when this node's is set, and is void when the peer's
+// is.
 func TestClocksOfPeersAreMeasuredByTheBootClock(t *testing.T) {
 	const epochMs = 1_700_000_000_000
 	l := newLiveness(0)
@@ -41,7 +42,8 @@ func TestClocksOfPeersAreMeasuredByTheBootClock(t *testing.T) {
 	if got, known := h.clock(2, ago); !known || got.OffsetMs != epochMs-3 || !got.Sure {
 		t.Errorf("%+v", got)
 	}
-	for _, off := range []int64{0, 3_600_000, -3_600_000} { // this node's own clock is off by so much
+	// This node's own clock is off by so much.
+	for _, off := range []int64{0, 3_600_000, -3_600_000} {
 		if ms, ok := h.offset(now, epochMs+now.Milliseconds()+off); !ok || ms != -3-off {
 			t.Errorf("its own clock off by %d ms: the other's seems off by %d", off, ms)
 		}

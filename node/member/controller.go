@@ -39,7 +39,8 @@ func (m *Member) names(list []ring.Replica) (names []string) {
 	return names
 }
 
-// reseal has what the meta group keeps sealed by this node's first key: on its leader, once a second.
+// reseal has the meta group's secrets sealed by this node's first key: on its leader, once a
+// second.
 func (m *Member) reseal(ctx context.Context) {
 	keys := m.cfg.Keys()
 	if cmd, lost := m.State.Replacing(keys, m.cfg.Random); lost {

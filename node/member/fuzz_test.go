@@ -9,7 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// FuzzHeartbeat: no status frame of another node makes its reader panic, and what is read is what it would send.
+// FuzzHeartbeat: no status frame of another node makes its reader panic, and a frame that is read
+// is encoded as it came.
 func FuzzHeartbeat(f *testing.F) {
 	f.Add((&heartbeat{WallMs: 1_800_000_000_000, Starts: 3, Leads: []timer.ShardID{1, 2, 9},
 		Limits: ring.Says{Seq: 3<<32 + 5, Heard: []ring.Heard{{Node: 7, Seq: 9}}, Parts: []ring.Part{{Topic: 4, Leases: 2}, {Topic: 70, Leases: 1}}}}).encode())
@@ -18,7 +19,7 @@ func FuzzHeartbeat(f *testing.F) {
 	f.Add([]byte{heartbeatFrame})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) == 0 || b[0] != heartbeatFrame {
-			return // who calls has looked
+			return // the caller has looked
 		}
 		got, err := decodeHeartbeat(b)
 		if err != nil || len(got.Unhealthy) > maxUnhealthyText {

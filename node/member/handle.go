@@ -9,14 +9,15 @@ import (
 	"carillon/transport/peer"
 )
 
-// Methods between nodes about membership. The values are part of the protocol; those between are package route's and the node's.
+// Methods between nodes about membership. The values are part of the protocol; those between are
+// package route's and the node's.
 const (
 	methodPropose uint8 = 16 // a command for the meta group, to its leader
 	methodJoin    uint8 = 17
 	methodFound   uint8 = 18
 	methodMembers uint8 = 19
 	methodIndex   uint8 = 22 // how far the meta group's state is, of its leader
-	methodKnown   uint8 = 23 // what is known of the node that asks
+	methodKnown   uint8 = 23 // the knowledge of the node that asks
 )
 
 // Frame takes a control frame that is about nodes; false: it is another, for the shards.
@@ -46,8 +47,8 @@ func (s *Self) Frame(from uint64, frame []byte) bool {
 	return true
 }
 
-// Call answers what other nodes ask about membership; handled is false for methods that are not of this package. What is not for strangers
-// is refused to them, whatever the method.
+// Call answers the requests of other nodes about membership; handled is false for methods that are
+// not of this package. Methods that are not for strangers are refused to them.
 func (s *Self) Call(ctx context.Context, from peer.Hello, method uint8, body []byte) (answer []byte, handled bool, err error) {
 	switch method {
 	case methodFound:

@@ -8,15 +8,17 @@ import (
 )
 
 const (
-	slowSync      = 500 * time.Millisecond // an fsync is slow
-	hungSync      = time.Second            // one fsync of this length is enough
-	unhealthyHold = 10 * time.Second       // a node that was unhealthy stays so for this long, so that leaderships do not flap
+	slowSync = 500 * time.Millisecond // an fsync is slow
+	hungSync = time.Second            // one fsync of this length is enough
+	// A node that was unhealthy stays so for this long, so that leaderships do not flap.
+	unhealthyHold = 10 * time.Second
 )
 
 // none is a moment that never was.
 const none = time.Duration(math.MinInt64)
 
-// Health watches what makes a node unfit to lead: a disk that syncs slowly, a clock that is off, a key that is not there.
+// Health watches the conditions that make a node unfit to lead: a disk that syncs slowly, a clock
+// that is off, a key that is not there.
 type Health struct {
 	mu     sync.Mutex
 	slow   [10]int // fsyncs of over half a second in each of the last seconds
@@ -72,7 +74,7 @@ func (h *Health) lacksKey(why string) {
 	h.lacks = why
 }
 
-// check says why this node should not lead now; empty: it may. clock is what is wrong with its clock.
+// check says why this node should not lead now; empty: it may. clock is the fault of its clock.
 func (h *Health) check(now time.Duration, clock string) string {
 	reason := clock
 	h.mu.Lock()
@@ -85,7 +87,8 @@ func (h *Health) check(now time.Duration, clock string) string {
 	if slow > 0 && slow*100 > all {
 		reason = fmt.Sprintf("%d of its last %d fsyncs took over %s", slow, all, slowSync)
 	}
-	if lasts := now - h.since; h.since != none && lasts > hungSync { // it may never end: what was slow before says nothing of it
+	// It may never end: an earlier slow sync says nothing of it.
+	if lasts := now - h.since; h.since != none && lasts > hungSync {
 		reason = fmt.Sprintf("an fsync takes longer than %s", hungSync)
 	}
 	if h.full {

@@ -17,7 +17,7 @@ const (
 	maxUnhealthyText = 200
 )
 
-// heartbeat is what a node says of itself to every other one, four times a second.
+// heartbeat is a node's report of itself to every other one, four times a second.
 type heartbeat struct {
 	WallMs    int64 // its wall clock, believed or not
 	Clock     heartbeatClock
@@ -29,7 +29,8 @@ type heartbeat struct {
 	LowDisk   timer.LowDiskError // of its disk; no Limit: it has room
 }
 
-// heartbeatFrame begins the control frames that carry a heartbeat; shard's begin with their own version.
+// heartbeatFrame begins the control frames that carry a heartbeat; shard's begin with their own
+// version.
 const heartbeatFrame = 0xB1
 
 var errHeartbeat = errors.New("malformed heartbeat")
@@ -147,7 +148,8 @@ func decodeHeartbeat(in []byte) (*heartbeat, error) {
 	return &h, nil
 }
 
-// decodeLimits reads the part of a heartbeat that is of limits, and gives what follows: a node of an older kind has another, or none.
+// decodeLimits reads the part of a heartbeat that is of limits, and gives the rest: a node of an
+// older kind has another, or none.
 func decodeLimits(in []byte, wallMs int64) (says ring.Says, rest []byte, err error) {
 	says.WallMs = wallMs
 	switch {

@@ -24,7 +24,8 @@ func TestUnhealthyHolds(t *testing.T) {
 	}
 }
 
-// TestHungSyncIsNoticed: an fsync that does not end makes a node unfit while it lasts, not only when it is over.
+// TestHungSyncIsNoticed: an fsync that does not end makes a node unfit while it lasts, not only
+// when it is over.
 func TestHungSyncIsNoticed(t *testing.T) {
 	h := newHealth()
 	for i := range 1000 { // fast ones before
@@ -71,7 +72,8 @@ func TestHeartbeatRoundTrip(t *testing.T) {
 	}
 }
 
-// TestUnheardNodeIsSilentSinceItIsKnown: to a node that runs for long one that has just joined is not down for as long.
+// TestUnheardNodeIsSilentSinceItIsKnown: to a node that runs for long one that has just joined is
+// not down for as long.
 func TestUnheardNodeIsSilentSinceItIsKnown(t *testing.T) {
 	l := newLiveness(time.Second)
 	nodes := []ring.Node{{ID: 1}, {ID: 2}}

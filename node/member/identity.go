@@ -16,17 +16,22 @@ import (
 	"carillon/vfs"
 )
 
-// Identity is who owns a data directory. It is written before anything else is, and again at every start.
+// Identity is the owner of a data directory. It is written before anything else is, and again at
+// every start.
 type Identity struct {
-	Version  int    `json:"version"`
-	NodeID   uint64 `json:"node_id"`         // 1 … 2^40−1
-	Starts   uint32 `json:"starts"`          // how often a process has begun on this directory
-	Asked    uint32 `json:"asked,omitempty"` // the newest start that the cluster may have been asked to put on record; it is here before it is asked
-	Founded  bool   `json:"founded"`         // the meta group's replica is on disk: from here on it is damage if it is missing
-	Shards   int    `json:"shards,omitempty"`
-	Replicas int    `json:"replicas,omitempty"`
+	Version int    `json:"version"`
+	NodeID  uint64 `json:"node_id"` // 1 … 2^40−1
+	Starts  uint32 `json:"starts"`  // how often a process has begun on this directory
+	// The newest start that the cluster may have been asked to put on record; it is here before it
+	// is asked.
+	Asked uint32 `json:"asked,omitempty"`
+	// The meta group's replica is on disk: from here on it is damage if it is missing.
+	Founded  bool `json:"founded"`
+	Shards   int  `json:"shards,omitempty"`
+	Replicas int  `json:"replicas,omitempty"`
 
-	ClusterID string `json:"cluster_id,omitempty"` // empty before the node has founded or joined one
+	// Empty before the node has founded or joined one.
+	ClusterID string `json:"cluster_id,omitempty"`
 	// AcceptedPlan is the founding plan that this node has accepted, for life; see ring.Founding.
 	AcceptedPlan *ring.FoundingPlan `json:"promise,omitempty"`
 	// Meta is the row of the meta group that this node's replica begins with.
@@ -42,7 +47,8 @@ const (
 	unsummedVersion = 1 // before there was a sum; it is read still, and written anew at once
 )
 
-// lockIdentity reads the directory's identity or makes one for a fresh directory, counts this start, and writes it back.
+// lockIdentity reads the directory's identity or makes one for a fresh directory, counts this
+// start, and writes it back.
 func lockIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error) {
 	id, err := ReadIdentity(fsys, dir)
 	switch {
@@ -63,7 +69,8 @@ func lockIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error
 		id.Asked = id.Starts
 	}
 	id.Starts++
-	if id.ClusterID == "" { // founders and those who join make themselves known to all that they meet
+	// Founders and nodes that join make themselves known to all that they meet.
+	if id.ClusterID == "" {
 		id.Asked = id.Starts
 	}
 	return id, id.Write(fsys, dir)
@@ -91,7 +98,8 @@ func ReadIdentity(fsys vfs.FS, dir string) (Identity, error) {
 	return id, nil
 }
 
-// newIdentity is for an empty directory only: a log without an identity is somebody's data that lost its owner.
+// newIdentity is for an empty directory only: a log without an identity is somebody's data that
+// lost its owner.
 func newIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error) {
 	if _, err := fsys.Stat(shard.SnapshotsDir(dir)); err == nil {
 		return Identity{}, fmt.Errorf("node: %s holds snapshots but no %s: a restore was interrupted there; restore into an empty directory", dir, identityFile)
@@ -99,7 +107,8 @@ func newIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error)
 	if _, err := fsys.Stat(filepath.Join(dir, "wal")); err == nil {
 		return Identity{}, fmt.Errorf("node: %s holds a log but no %s; restore the file, or start in an empty directory", dir, identityFile)
 	}
-	// What a killed process has made may be in memory only: the directory must be there after a power cut if what is in it counts.
+	// A directory that a killed process has made may be in memory only: it must be there after a
+	// power cut if its files count.
 	if err := fsys.SyncDir(filepath.Dir(filepath.Clean(dir))); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return Identity{}, fmt.Errorf("node: make the data directory durable: %w", err)
 	}
@@ -137,8 +146,9 @@ func (id Identity) encode() ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// decodeIdentity reads the file. A changed digit is as good an identity as the true one, so it must be, byte for byte, what was written;
-// only a file of the first version has nothing to be held against.
+// decodeIdentity reads the file. A changed digit is as good an identity as the true one, so it must
+// be, byte for byte, as it was written; only a file of the first version has nothing to be held
+// against.
 func decodeIdentity(data []byte) (Identity, error) {
 	var id Identity
 	if err := json.Unmarshal(data, &id); err != nil {

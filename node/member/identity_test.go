@@ -21,7 +21,8 @@ func fullIdentity() Identity {
 	}
 }
 
-// TestIdentityDamage flips every bit of an identity and cuts it everywhere: none passes for another identity.
+// TestIdentityDamage flips every bit of an identity and cuts it everywhere: none passes for another
+// identity.
 func TestIdentityDamage(t *testing.T) {
 	fsys := memfs.New()
 	if err := fsys.MkdirAll("data"); err != nil {
@@ -63,7 +64,8 @@ func TestIdentityDamage(t *testing.T) {
 	refuses("more", len(whole), func(b []byte) []byte { return append(b, ' ') })
 }
 
-// TestIdentityOfVersion1: what was written before there was a sum is read, and is summed from then on.
+// TestIdentityOfVersion1: an identity that was written before there was a sum is read, and is
+// summed from then on.
 func TestIdentityOfVersion1(t *testing.T) {
 	fsys := memfs.New()
 	const old = "{\n  \"version\": 1,\n  \"node_id\": 77,\n  \"starts\": 4,\n  \"founded\": true,\n  \"shards\": 8,\n  \"replicas\": 1,\n  \"cluster_id\": \"c\"\n}\n"
@@ -103,7 +105,8 @@ func TestIdentityOfAnEmptyDirectory(t *testing.T) {
 	if _, err := lockIdentity(fsys, "other", random); err == nil || !strings.Contains(err.Error(), "holds a log but no") {
 		t.Error(err)
 	}
-	if err := fsys.MkdirAll("restoring/snapshots"); err != nil { // a restore writes the identity last
+	// A restore writes the identity last.
+	if err := fsys.MkdirAll("restoring/snapshots"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := lockIdentity(fsys, "restoring", random); err == nil || !strings.Contains(err.Error(), "a restore was interrupted there") {

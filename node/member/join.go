@@ -13,7 +13,8 @@ import (
 
 const joinTries = 3 // members asked in one step
 
-// joinAnswer tells a node that wants to join what it joins, and its place in the meta group once it has one.
+// joinAnswer tells a node that wants to join the shape of the cluster, and its place in the meta
+// group once it has one.
 type joinAnswer struct {
 	ClusterID string            `json:"cluster_id"`
 	Shards    int               `json:"shards"`
@@ -21,7 +22,8 @@ type joinAnswer struct {
 	Meta      *shard.Assignment `json:"meta,omitempty"`
 }
 
-// join asks members that gossip knows to let this node in, until its place in the meta group is known.
+// join asks members that gossip knows to let this node in, until its place in the meta group is
+// known.
 func (s *Self) join(ctx context.Context) error {
 	said := NewNotice(s.tasks, sayEach)
 	for {
@@ -84,7 +86,8 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 	return nil, err
 }
 
-// answerJoin lets a node in. It can only ask for itself: its certificate, where there are any, says who that is.
+// answerJoin lets a node in. It can only ask for itself: its certificate, where there are any,
+// names it.
 func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]byte, error) {
 	m := s.member.Load()
 	if m == nil {
@@ -97,7 +100,8 @@ func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]
 	if n.ID != from.Node || n.Name != from.Name {
 		return nil, fmt.Errorf("node: join: %s (%010x) asks in the name of %s (%010x)", from.Name, from.Node, n.Name, n.ID)
 	}
-	if _, nonce, met := s.peers.Met(n.ID); met && from.Cluster == "" && nonce != from.Nonce { // whoever was met knew the cluster's id, on disk
+	// A node that was met knew the cluster's id, on disk.
+	if _, nonce, met := s.peers.Met(n.ID); met && from.Cluster == "" && nonce != from.Nonce {
 		return nil, isOutdated{fmt.Errorf("%w: it is from before the node joined", ring.ErrStale)}
 	}
 	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Register, Node: &n}); errors.Is(err, ring.ErrRemoved) {
@@ -116,7 +120,8 @@ func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]
 	return json.Marshal(a)
 }
 
-// sayWhatToDo adds it to why a node was not let in that comes with the name of another: its volume may not have been mounted.
+// sayWhatToDo adds it to why a node was not let in that comes with the name of another: its volume
+// may not have been mounted.
 func (m *Member) sayWhatToDo(n *ring.Node, err error) error {
 	if other, ok := m.State.NodeNamed(n.Name); !ok || other.ID == n.ID {
 		return err
@@ -156,8 +161,9 @@ func toldOutdated(err error) bool {
 	return ok && remote.Code == outdatedCode
 }
 
-// askForPlace asks other members what the cluster knows of this node; removed: it does not belong to it any more. Else row is the meta group's, if
-// it names this node; nil: nobody has answered so.
+// askForPlace asks other members for the cluster's record of this node; removed: it does not belong
+// to it any more. Else row is the meta group's, if it names this node; nil: no member has answered
+// so.
 func (m *Member) askForPlace(ctx context.Context) (row *shard.Assignment, removed bool) {
 	self, err := m.describe()
 	if err != nil {
@@ -190,8 +196,9 @@ func (m *Member) askForPlace(ctx context.Context) (row *shard.Assignment, remove
 	return nil, false
 }
 
-// believesItsEnd says whether a word by which this node must end is believed: it must come from the member that was asked, and from
-// one that has proven that it is a node. What the word is, is for the log.
+// believesItsEnd says whether a word by which this node must end is believed: it must come from the
+// member that was asked, and from one that has proven that it is a node. The word itself is for the
+// log.
 func (m *Member) believesItsEnd(asked ring.Node, from peer.Hello, word string) bool {
 	if from.Node != asked.ID || from.Cluster != m.Identity().ClusterID {
 		return false

@@ -8,8 +8,8 @@ import (
 	"carillon/transport/peer"
 )
 
-// TestRemovalMustBeProven: the word that the cluster has removed this node ends it only when the member that was asked says it, and has
-// proven that it is a node.
+// TestRemovalMustBeProven: the word that the cluster has removed this node ends it only when the
+// member that was asked says it, and has proven that it is a node.
 func TestRemovalMustBeProven(t *testing.T) {
 	asked := ring.Node{ID: 2, Name: "n2"}
 	word := peer.Hello{Node: 2, Cluster: "c"}

@@ -79,8 +79,8 @@ func (m *Member) HeardNodes() (nodes []uint64) {
 // Leaders are which node leads which shard, as the nodes have said themselves within suspectFor.
 func (m *Member) Leaders() map[timer.ShardID]uint64 { return m.leadersWithin(suspectFor) }
 
-// SeenLeaders are which node leads which shard for whoever looks at the cluster: what a node says
-// that is alive goes before what one said that is suspect, as others take over from that one.
+// SeenLeaders are the leaders of the shards for a reader of the cluster's state: the report of a
+// node that is alive goes before that of a suspect one, since others take over from that one.
 func (m *Member) SeenLeaders() map[timer.ShardID]uint64 {
 	leader := m.Leaders()
 	maps.Copy(leader, m.leadersWithin(aliveFor))
@@ -141,9 +141,10 @@ const (
 
 // PeerView is another node as this one sees it.
 type PeerView struct {
-	Presence      Presence
-	Silent        time.Duration // since it was last heard, or since it is known
-	Starts        uint32        // of its process, the one that was heard last included; 0: it was never heard
+	Presence Presence
+	Silent   time.Duration // since it was last heard, or since it is known
+	// Of its process, the one that was heard last included; 0: it was never heard.
+	Starts        uint32
 	ClockKnown    bool
 	ClockOffsetMs int64 // its clock less this node's
 	Unhealthy     string

@@ -5,7 +5,8 @@ import (
 	"carillon/timer"
 )
 
-// reportLimits says in each heartbeat what this node may come to of topics' leases at once; see ring.Shares.
+// reportLimits says in each heartbeat how many of topics' leases at once this node may come to; see
+// ring.Shares.
 func (m *Member) reportLimits(wallMs int64, mine []timer.ShardID) ring.Says {
 	_, shards, _ := m.State.Cluster()
 	leader := m.Leaders()

@@ -48,14 +48,16 @@ func (l *liveness) receive(now time.Duration, node uint64, h *heartbeat) {
 	}
 }
 
-// touch takes note of a node that was spoken to but has sent no heartbeat: it is there, and not to lead yet.
+// touch takes note of a node that was spoken to but has sent no heartbeat: it is there, and not to
+// lead yet.
 func (l *liveness) touch(now time.Duration, node uint64, starts uint32) {
 	if _, ago, ok := l.last(now, node); !ok || ago >= aliveFor {
 		l.receive(now, node, &heartbeat{Starts: starts, Cordoned: true})
 	}
 }
 
-// expect notes which nodes there are: one that joins cannot be heard before, so it is not silent for longer than it is known.
+// expect notes which nodes there are: one that joins cannot be heard before, so it is not silent
+// for longer than it is known.
 func (l *liveness) expect(now time.Duration, nodes []ring.Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +83,7 @@ func (l *liveness) forget(node uint64) {
 	delete(l.expected, node)
 }
 
-// last is a copy of what a node said, and how long ago; false: it was never heard.
+// last is a copy of a node's last report, and how long ago it came; false: it was never heard.
 func (l *liveness) last(now time.Duration, node uint64) (s peerStatus, ago time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +98,7 @@ func (l *liveness) last(now time.Duration, node uint64) (s peerStatus, ago time.
 	return *v, now - v.at, true
 }
 
-// facts are what the controller knows of the nodes.
+// facts are the controller's knowledge of the nodes.
 func (l *liveness) facts(now time.Duration, wallMs int64, self uint64, unhealthy string, nodes []ring.Node) ring.Observations {
 	f := ring.Observations{NowMs: wallMs, Nodes: map[uint64]ring.NodeFacts{self: {Alive: true, Unfit: unhealthy}}}
 	for _, n := range nodes {

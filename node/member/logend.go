@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// With each heartbeat a node tells the others how many frames of its log are on disk. A process that begins with fewer than its node has told
-// runs on an older copy of the directory, or its disk has lost some: see knownOf.
+// With each heartbeat a node tells the others how many frames of its log are on disk. A process
+// that begins with fewer than its node has told runs on an older copy of the directory, or its disk
+// has lost some: see knownOf.
 
 // logEndFrame begins the control frames that carry it. Releases that do not know it drop them.
 const logEndFrame = 0xB2
@@ -16,7 +17,7 @@ func encodeLogEnd(starts uint32, synced uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint([]byte{logEndFrame}, uint64(starts)), synced)
 }
 
-// decodeLogEnd reads what follows logEndFrame; what later releases may add is skipped.
+// decodeLogEnd reads the rest behind logEndFrame; fields that later releases may add are skipped.
 func decodeLogEnd(in []byte) (starts uint32, synced uint64, ok bool) {
 	v, n := binary.Uvarint(in)
 	if n <= 0 || v > 1<<32-1 {
@@ -26,13 +27,14 @@ func decodeLogEnd(in []byte) (starts uint32, synced uint64, ok bool) {
 	return uint32(v), synced, k > 0
 }
 
-// logEnds is what this process has heard of others' logs, by node. Only members are heard, so there are few.
+// logEnds are the ends of others' logs that this process has heard, by node. Only members are
+// heard, so there are few.
 type logEnds struct {
 	mu    sync.Mutex
 	nodes map[uint64]toldEnd
 }
 
-// toldEnd is what the processes of a node have told.
+// toldEnd is the end of the log that the processes of a node have told.
 type toldEnd struct {
 	starts   uint32 // the newest that has
 	end      uint64 // of its word
@@ -57,7 +59,8 @@ func (l *logEnds) hear(node uint64, starts uint32, end uint64) {
 	l.nodes[node] = told
 }
 
-// before is how many frames were on a node's disk, by the word of processes before the one that is given.
+// before is how many frames were on a node's disk, by the word of processes before the one that is
+// given.
 func (l *logEnds) before(node uint64, starts uint32) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"carillon/timer"
 )
 
-// LowDisks implements shard.Disks: what the others say of their disks. One that is not heard says nothing: it writes nothing either, and may come
-// back with room.
+// LowDisks implements shard.Disks: the others' reports of their disks. One that is not heard says
+// nothing: it writes nothing either, and may come back with room.
 func (m *Member) LowDisks() []timer.LowDiskError { return m.liveness.lowDisks(m.clock.Mono()) }
 
-// ownLowDisk is what this node says of its disk; no Limit: it has room.
+// ownLowDisk is this node's report of its disk; no Limit: it has room.
 func (m *Member) ownLowDisk() timer.LowDiskError {
 	d := m.host.Disk()
 	if !d.Low {
@@ -21,7 +21,8 @@ func (m *Member) ownLowDisk() timer.LowDiskError {
 	return timer.LowDiskError{Node: m.id, Name: m.cfg.Name, Path: m.cfg.Dir, Free: d.Free, Limit: d.Limit}
 }
 
-// sayLowDisks tells the operator when adds begin to be refused because of a disk, and when that ends.
+// sayLowDisks tells the operator when adds begin to be refused because of a disk, and when that
+// ends.
 func (m *Member) sayLowDisks(own *timer.LowDiskError) {
 	low := m.LowDisks()
 	if own.Limit > 0 {

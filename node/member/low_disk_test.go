@@ -13,7 +13,8 @@ import (
 	"carillon/wal"
 )
 
-// TestHeartbeatSaysThatADiskIsLow: whether or not it has something to say of limits. A node of before reads the rest of it.
+// TestHeartbeatSaysThatADiskIsLow: whether or not it has something to say of limits. A node of
+// before reads the rest of it.
 func TestHeartbeatSaysThatADiskIsLow(t *testing.T) {
 	low := timer.LowDiskError{Node: 7, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20}
 	for _, limits := range []ring.Says{{WallMs: 5, Untold: true}, {WallMs: 5, Seq: 3, Parts: []ring.Part{{Topic: 3, Leases: 1}}}} {
@@ -35,7 +36,8 @@ func TestHeartbeatSaysThatADiskIsLow(t *testing.T) {
 	}
 }
 
-// TestLowDisksAreThoseOfNodesThatAreHeard: under the id of who said it, until it says otherwise or is not heard any more.
+// TestLowDisksAreThoseOfNodesThatAreHeard: under the id of the reporter, until it says otherwise or
+// is not heard any more.
 func TestLowDisksAreThoseOfNodesThatAreHeard(t *testing.T) {
 	l := newLiveness(0)
 	low := timer.LowDiskError{Node: 99, Name: "n2", Free: 1, Limit: 2}
@@ -66,7 +68,8 @@ type roomyHost struct {
 
 func (h *roomyHost) Disk() wal.Disk { return h.disk }
 
-// TestOperatorIsToldOfLowDisks: once when it begins, with what is needed to find it, and once when it ends.
+// TestOperatorIsToldOfLowDisks: once when it begins, with its path and sizes, and once when it
+// ends.
 func TestOperatorIsToldOfLowDisks(t *testing.T) {
 	var said strings.Builder
 	host := &roomyHost{}

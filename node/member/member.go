@@ -19,12 +19,14 @@ import (
 )
 
 const (
-	readyEach   = 20 * time.Millisecond
-	forgetAfter = 2 * time.Second // a removed node is still spoken to for so long: it is to learn that it was removed
-	maxSettled  = 4096            // settled moves that wait to be told to the meta group; what is beyond is said again
+	readyEach = 20 * time.Millisecond
+	// A removed node is still spoken to for so long: it is to learn that it was removed.
+	forgetAfter = 2 * time.Second
+	// Settled moves that wait to be told to the meta group; those beyond are said again.
+	maxSettled = 4096
 )
 
-// Host is what a Member needs of the node's shards: shard.Host.
+// Host is the part of the node's shards that a Member needs: shard.Host.
 type Host interface {
 	// Started is closed once the log is read.
 	Started() <-chan struct{}
@@ -36,27 +38,29 @@ type Host interface {
 	Held(topic timer.TopicID) int
 	Place(rows []shard.Assignment)
 	Cordon(on bool)
-	// Fault says what is wrong with one of its replicas; "": nothing is known to be.
+	// Fault names a fault of one of its replicas; "": none is known.
 	Fault() string
 	Gone(owner shard.Incarnation)
 	// Propose has the meta group's machine apply a command.
 	Propose(ctx context.Context, cmd []byte) (any, error)
-	// Confirm has a majority confirm that this node leads, and says up to where its state is then, at least.
+	// Confirm has a majority confirm that this node leads, and says up to where its state is then,
+	// at least.
 	Confirm(ctx context.Context, id timer.ShardID) (index uint64, err error)
 	// Applied is the last entry that is in this node's copy of a group's state.
 	Applied(id timer.ShardID) uint64
-	// LogEnd is how many frames the log had when this process began, and how many are on disk now, of all processes.
+	// LogEnd is how many frames the log had when this process began, and how many are on disk now,
+	// of all processes.
 	LogEnd() (opened, synced uint64)
 	// Disk is how much room this node's log has.
 	Disk() wal.Disk
 }
 
-// Member is this node once it is of a cluster: its shards, and its copy of what the cluster has agreed on. It implements shard.Placement,
-// and what package route wants to know of the cluster.
+// Member is this node once it is of a cluster: its shards, and its copy of the meta group's state.
+// It implements shard.Placement, and package route's view of the cluster.
 type Member struct {
 	*Self
 	State  *ring.State
-	Limits *ring.Shares // of what topics may do in the whole cluster
+	Limits *ring.Shares // of the limits that topics have in the whole cluster
 
 	host      Host
 	onMembers func() // told when members or their addresses have changed
@@ -76,8 +80,9 @@ type Member struct {
 	unproven  *Notice // of a removal that is not believed
 }
 
-// NewMember makes the node's copy of the cluster's state, for a host that is made next: see Attach. topics is told of changes of topics, members
-// of changes of nodes and their addresses; it is called by one goroutine.
+// NewMember makes the node's copy of the cluster's state, for a host that is made next: see Attach.
+// topics is told of changes of topics, members of changes of nodes and their addresses; it is
+// called by one goroutine.
 func (s *Self) NewMember(topics, members func()) *Member {
 	id := s.Identity()
 	m := &Member{Self: s, Limits: ring.NewShares(id.NodeID, id.Starts), onMembers: members, changed: s.tasks.NewSignal(), toldMeta: s.tasks.NewSignal(),
@@ -102,7 +107,7 @@ func (m *Member) Settled(group timer.ShardID, epoch uint32) {
 // MayLead implements shard.Placement.
 func (m *Member) MayLead(node uint64) bool { return m.mayLead.has(node) }
 
-// Run does what a member does beside its shards, until the context ends.
+// Run does a member's work beside its shards, until the context ends.
 func (m *Member) Run(ctx context.Context) {
 	work := task.NewGroup(m.tasks)
 	work.Go(func() { m.followState(ctx) })
@@ -119,12 +124,13 @@ func (m *Member) Run(ctx context.Context) {
 // look makes followState look again.
 func (m *Member) look() { m.changed.Set() }
 
-// followState brings the host in line with this node's copy of the placement, and others with the members.
+// followState brings the host in line with this node's copy of the placement, and others with the
+// members.
 func (m *Member) followState(ctx context.Context) {
 	gone := map[uint64]bool{}
 	for {
 		m.onMembers()
-		m.peers.Review(m.misnamed) // those who were let in before their names were known
+		m.peers.Review(m.misnamed) // nodes that were let in before their names were known
 		rows := m.State.Rows()
 		list := make([]shard.Assignment, len(rows))
 		for i := range rows {
@@ -215,7 +221,8 @@ func (m *Member) sendHeartbeats() {
 	m.mayLead.set(may)
 }
 
-// sayHealth tells the operator why this node begins to hand its shards over, and when it may lead again.
+// sayHealth tells the operator why this node begins to hand its shards over, and when it may lead
+// again.
 func (m *Member) sayHealth(unhealthy string) {
 	switch {
 	case unhealthy != "" && m.cordoned == "":
@@ -226,8 +233,9 @@ func (m *Member) sayHealth(unhealthy string) {
 	m.cordoned = unhealthy
 }
 
-// Ready says what is missing; nil when the node serves, and has filled the place of the one that had its name before. Who restarts one node after the
-// other waits for that: until then the shards have a replica less.
+// Ready is the reason why the node is not ready; nil when it serves, and has filled the place of
+// the one that had its name before. A rolling restart waits for that: until then the shards have a
+// replica less.
 func (m *Member) Ready() error {
 	if err := m.serves(); err != nil {
 		return err
@@ -240,7 +248,7 @@ func (m *Member) Ready() error {
 	return nil
 }
 
-// serves says what is missing for requests to be served.
+// serves is the reason why requests are not served.
 func (m *Member) serves() error {
 	select {
 	case <-m.host.Started():
@@ -267,7 +275,8 @@ func (m *Member) serves() error {
 	return m.host.NotReady() // once more: the shards are all there now, and are to have fired
 }
 
-// HandOver gives the leaderships to others, as far as there are any that may take them, until the context ends. The node takes none any more.
+// HandOver gives the leaderships to others, as far as there are any that may take them, until the
+// context ends. The node takes none any more.
 func (m *Member) HandOver(ctx context.Context) {
 	m.Stop()
 	select {

@@ -10,9 +10,11 @@ import (
 	"carillon/transport/peer"
 )
 
-// A node that was away does not know which nodes have joined meanwhile, and one of these may lead the meta group, of which alone it could
-// learn that. So it asks members that it knows for their list of nodes, and takes their word until its own copy says more. Where it hears
-// none of them, as all may have been replaced, it asks nodes that gossip knows in its cluster: as a node does that joins.
+// A node that was away does not know which nodes have joined meanwhile, and one of these may lead
+// the meta group, of which alone it could learn that. So it asks members that it knows for their
+// list of nodes, and takes their word until its own copy says more. Where it hears none of them, as
+// all may have been replaced, it asks nodes that gossip knows in its cluster: as a node does that
+// joins.
 
 const refreshEach = time.Second
 
@@ -65,7 +67,8 @@ func (m *Member) refresh(ctx context.Context) {
 	}
 }
 
-// refreshFrom are the members that this node hears; when there are none, the nodes that gossip knows in this cluster.
+// refreshFrom are the members that this node hears; when there are none, the nodes that gossip
+// knows in this cluster.
 func (m *Member) refreshFrom() (ids []uint64) {
 	for _, n := range m.State.Nodes() {
 		if n.ID != m.id && m.Hears(n.ID) {

@@ -16,17 +16,19 @@ import (
 	"carillon/transport/peer"
 )
 
-// A process that begins on an older copy of its data directory, or of identity.json, lacks what the node has voted and acknowledged since the copy was made
-// (docs/adr/0016). It looks for that itself, before it takes part, wherever something is known of the node:
+// A process that begins on an older copy of its data directory, or of identity.json, lacks the
+// votes and acknowledgements of the node since the copy was made (docs/adr/0016). It looks for that
+// itself, before it takes part, wherever the node is known:
 //
 //   - in its own log, before anything begins on it: Vet;
-//   - at each other node, before the two of them speak: vouched, and askAround;
+//   - at each other node, before the two of them speak: confirmed, and askAround;
 //   - in the cluster's record as a majority has it, before this start is put there: mayRegister.
 
 var (
 	errUnasked = fmt.Errorf("%w: this node has begun anew, and asks first what the other knows of it", peer.ErrLater)
 
-	// errLostEnd: the log lacks frames that were on disk. An older copy cannot be told from a disk that lost them.
+	// errLostEnd: the log lacks frames that were on disk. An older copy cannot be told from a disk
+	// that lost them.
 	errLostEnd = errors.New("the end of the log was damaged, or the data directory is an older copy of what it was")
 )
 
@@ -35,23 +37,28 @@ const (
 	askAgainLeast = 50 * time.Millisecond  // … even if it speaks to this one meanwhile
 )
 
-// askedOf is the question what is known of the node that asks; as JSON. Its process is in the hello.
+// askedOf is the question after the knowledge of the node that asks; as JSON. Its process is in the
+// hello.
 type askedOf struct {
 	Confirm bool `json:"confirm,omitempty"` // the cluster's record is to be as a majority has it
 }
 
-// knownOf is the answer, as JSON. Of the node that asks it has what no older copy of its directory can know.
+// knownOf is the answer, as JSON. It has facts of the node that asks which no older copy of its
+// directory can know.
 type knownOf struct {
-	Member    bool   `json:"member"`              // who answers is a member and has read its log; else its answer says nothing
-	Confirmed bool   `json:"confirmed,omitempty"` // Starts is what a majority has
+	// A node that answers is a member and has read its log; else its answer says nothing.
+	Member    bool   `json:"member"`
+	Confirmed bool   `json:"confirmed,omitempty"` // Starts is the number that a majority has
 	Starts    uint32 `json:"starts,omitempty"`    // by the cluster's record
 	Removed   bool   `json:"removed,omitempty"`   // by the cluster's record
 	Met       uint32 `json:"met,omitempty"`       // the newest process that was met
 	Other     bool   `json:"other,omitempty"`     // … is not the one that asks
-	LogEnd    uint64 `json:"log_end,omitempty"`   // so many frames were on the node's disk, by the word of processes before the one that asks
+	// So many frames were on the node's disk, by the word of processes before the one that asks.
+	LogEnd uint64 `json:"log_end,omitempty"`
 }
 
-// vouchers are the nodes that have told this process all that they know of its node, and it is no older copy by that. Only with them it speaks.
+// vouchers are the nodes that have told this process all that they know of its node, and it is no
+// older copy by that. Only with them it speaks.
 type vouchers struct {
 	mu     sync.Mutex
 	have   map[uint64]bool
@@ -61,8 +68,9 @@ type vouchers struct {
 	wanted task.Signal              // of askAround, once it runs
 }
 
-// vouched refuses a node that has not been asked yet. The first process of a directory has nothing that it could have forgotten.
-func (s *Self) vouched(node uint64) error {
+// confirmed refuses a node that has not been asked yet. The first process of a directory has nothing
+// that it could have forgotten.
+func (s *Self) confirmed(node uint64) error {
 	if s.Identity().Starts <= 1 {
 		return nil
 	}
@@ -110,7 +118,7 @@ func (v *vouchers) answered(node uint64, vouches bool) {
 	}
 }
 
-// open are the nodes of a list that do not vouch yet, and those that were met.
+// open are the nodes of a list that have not confirmed it yet, and those that were met.
 func (v *vouchers) open(nodes []ring.Node, self uint64) (ids []uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -135,7 +143,7 @@ func (v *vouchers) forget(node uint64) {
 	delete(v.again, node)
 }
 
-// askAround asks each node, until it has answered, what it knows of this one.
+// askAround asks each node, until it has answered, for its knowledge of this one.
 func (m *Member) askAround(ctx context.Context) {
 	if m.Identity().Starts <= 1 {
 		return
@@ -154,13 +162,13 @@ func (m *Member) askAround(ctx context.Context) {
 	}
 }
 
-// askForVoucher asks one node; true: by what it knows this process is of the newest directory.
+// askForVoucher asks one node; true: by its knowledge this process is of the newest directory.
 func (m *Member) askForVoucher(ctx context.Context, node uint64) bool {
 	known, from, err := m.askOf(ctx, node, false)
 	return err == nil && known.Member && m.mayGoOn(node, from, &known)
 }
 
-// askOf asks a node what it knows of this one.
+// askOf asks a node for its knowledge of this one.
 func (m *Member) askOf(ctx context.Context, node uint64, confirm bool) (known knownOf, from peer.Hello, err error) {
 	addr := m.AddressOf(node)
 	if addr == "" {
@@ -177,7 +185,8 @@ func (m *Member) askOf(ctx context.Context, node uint64, confirm bool) (known kn
 		return known, from, errNotYet
 	}
 	if _, older := errors.AsType[*peer.RemoteError](err); older {
-		return knownOf{Member: true}, from, nil // a release that does not know the question: it refuses by itself what it can
+		// A release that does not know the question: it refuses by itself as far as it can.
+		return knownOf{Member: true}, from, nil
 	}
 	if err != nil {
 		return known, from, err
@@ -185,7 +194,7 @@ func (m *Member) askOf(ctx context.Context, node uint64, confirm bool) (known kn
 	return known, from, json.Unmarshal(reply, &known)
 }
 
-// answerKnown tells a node what is known of it.
+// answerKnown tells a node this node's knowledge of it.
 func (s *Self) answerKnown(ctx context.Context, from peer.Hello, body []byte) ([]byte, error) {
 	var asked askedOf
 	if err := json.Unmarshal(body, &asked); err != nil {
@@ -216,7 +225,8 @@ func (m *Member) hasRead() bool {
 	}
 }
 
-// mayGoOn judges by what another node knows. If this process runs on an older copy, or was removed, it ends, provided that the word is believed.
+// mayGoOn judges by another node's knowledge. If this process runs on an older copy, or was
+// removed, it ends, provided that the word is believed.
 func (m *Member) mayGoOn(node uint64, from peer.Hello, known *knownOf) bool {
 	asked, _ := m.State.Node(node)
 	asked.ID = node
@@ -238,7 +248,8 @@ func (m *Member) mayGoOn(node uint64, from peer.Hello, known *knownOf) bool {
 	return false
 }
 
-// older says why a directory with this identity, whose log had so many frames when the process began, is not what the node had last.
+// older says why a directory with this identity, whose log had so many frames when the process
+// began, is not the node's newest.
 func (id *Identity) older(known *knownOf, opened uint64) error {
 	switch {
 	case known.Starts > id.Asked:
@@ -253,8 +264,9 @@ func (id *Identity) older(known *knownOf, opened uint64) error {
 	return nil
 }
 
-// outdatedBy says why a directory is an older copy if the cluster has a start of the node on record for which this directory never asked. Which
-// starts those are is on disk before the cluster is asked, so the answer may be lost.
+// outdatedBy says why a directory is an older copy if the cluster has a start of the node on record
+// for which this directory never asked. Which starts those are is on disk before the cluster is
+// asked, so the answer may be lost.
 func (id *Identity) outdatedBy(recorded uint32) error {
 	if recorded <= id.Asked {
 		return nil
@@ -262,8 +274,9 @@ func (id *Identity) outdatedBy(recorded uint32) error {
 	return fmt.Errorf("%w: the cluster knows of start %d of it, and with this one no start after start %d was made known", ring.ErrStale, recorded, id.Asked)
 }
 
-// Vet looks, before anything begins, whether the node's own log knows more than its identity: if so, identity.json was put back from a copy. Entries of
-// the meta group that are not applied yet count too: of a node alone, and of one that lags behind, nobody else may know.
+// Vet looks, before anything begins, whether the node's own log knows more than its identity: if
+// so, identity.json was put back from a copy. Entries of the meta group that are not applied yet
+// count too: of a node alone, and of one that lags behind, nobody else may know.
 func (m *Member) Vet(tail iter.Seq[[]byte]) error {
 	known, _ := m.State.Node(m.id)
 	recorded := known.Starts
@@ -280,8 +293,9 @@ func (m *Member) Vet(tail iter.Seq[[]byte]) error {
 	return nil
 }
 
-// mayRegister says whether this start may be put on record. Before it is for the first time, the record must be read as a majority has it: if a later
-// process of the node is there already, or another with the same number, this one must end, and afterwards that could not be told any more.
+// mayRegister says whether this start may be put on record. Before it is for the first time, the
+// record must be read as a majority has it: if a later process of the node is there already, or
+// another with the same number, this one must end, and afterwards that could not be told any more.
 func (m *Member) mayRegister(ctx context.Context) bool {
 	id := m.Identity()
 	if id.Asked >= id.Starts {
@@ -335,7 +349,8 @@ func (m *Member) haltAsOlder(why error) {
 	m.leave.Do(func() { m.cfg.Fail(m.outdated(why)) })
 }
 
-// outdated notes that this node's directory is an older copy, so that no later start votes with it either, and says why it must end.
+// outdated notes that this node's directory is an older copy, so that no later start votes with it
+// either, and says why it must end.
 func (s *Self) outdated(why error) error {
 	halt := &shard.HaltError{Reason: shard.OldDirectory, Err: fmt.Errorf("node %s: %w", s.cfg.Name, why)}
 	if err := shard.WriteHalt(s.cfg.FS, s.cfg.Dir, s.clock.WallMs(), halt); err != nil {

@@ -17,7 +17,8 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// TestOlder: by each thing that others know, a directory that lacks it is an older copy; one that has it is not, whatever answer was lost.
+// TestOlder: by each thing that others know, a directory that lacks it is an older copy; one that
+// has it is not, even if answers were lost.
 func TestOlder(t *testing.T) {
 	const opened = 100
 	id := Identity{Starts: 6, Asked: 5}
@@ -46,7 +47,8 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestStartsAskedFor: an identity says which starts the cluster may have on record. A file of before that was noted vouches for its starts so far.
+// TestStartsAskedFor: an identity says which starts the cluster may have on record. A file of
+// before that was noted vouches for its starts so far.
 func TestStartsAskedFor(t *testing.T) {
 	fsys := memfs.New()
 	if err := fsys.MkdirAll("data"); err != nil {
@@ -83,8 +85,9 @@ func older(t *testing.T) (*Self, *memfs.FS) {
 	return s, fsys
 }
 
-// TestVetReadsTheTail: a start of this node that its log knows and its identity does not ends the start and is noted, also if the entry is not known
-// to be committed. Others' starts, and this node's that the identity has, do not.
+// TestVetReadsTheTail: a start of this node that its log knows and its identity does not ends the
+// start and is noted, also if the entry is not known to be committed. Others' starts, and this
+// node's that the identity has, do not.
 func TestVetReadsTheTail(t *testing.T) {
 	s, fsys := older(t)
 	m := s.member.Load()
@@ -108,7 +111,8 @@ func TestVetReadsTheTail(t *testing.T) {
 	}
 }
 
-// TestNobodyIsHeardUnasked: a process that is not its directory's first hears no node that has not told it what it knows.
+// TestNobodyIsHeardUnasked: a process that is not its directory's first hears no node that has not
+// told it its knowledge.
 func TestNobodyIsHeardUnasked(t *testing.T) {
 	s, _ := older(t)
 	h := peer.Hello{Cluster: "c", Node: 2, Name: "n2", Lane: peer.LaneControl}
@@ -137,7 +141,8 @@ func TestNobodyIsHeardUnasked(t *testing.T) {
 	}
 }
 
-// TestOlderProcessIsRefused: whoever has a later start of a node on record does not hear an earlier one, whatever that one says of itself.
+// TestOlderProcessIsRefused: a node that has a later start of another on record does not hear an
+// earlier one, with any claim of its own.
 func TestOlderProcessIsRefused(t *testing.T) {
 	s := certified(t)
 	s.identity.Store(&Identity{ClusterID: "c", NodeID: 1, Starts: 1})
@@ -153,7 +158,8 @@ func TestOlderProcessIsRefused(t *testing.T) {
 	}
 }
 
-// TestLogEnds: what a node's former processes have said to be on disk is kept apart from what the newest one says.
+// TestLogEnds: the ends that a node's former processes have told are kept apart from those of the
+// newest one.
 func TestLogEnds(t *testing.T) {
 	var l logEnds
 	said := func(starts uint32, end uint64) {
@@ -190,7 +196,8 @@ func TestLogEnds(t *testing.T) {
 	}
 }
 
-// TestAnswerOfOneThatHasNotRead: a node that has not read its log yet says so, for it would have nothing against anybody.
+// TestAnswerOfOneThatHasNotRead: a node that has not read its log yet says so, for it would have
+// nothing against anybody.
 func TestAnswerOfOneThatHasNotRead(t *testing.T) {
 	s := certified(t)
 	s.Connect(strangers{}, quiet{})
@@ -215,7 +222,7 @@ func (laggard) Leader(timer.ShardID) (uint64, bool) { return 0, false }
 func (laggard) Applied(timer.ShardID) uint64        { return 1 }
 func (laggard) LogEnd() (uint64, uint64)            { return 10, 10 }
 
-// informed are peers of which node 2 answers what is known.
+// informed are peers of which node 2 answers with its knowledge.
 type informed struct {
 	Peers
 	known knownOf
@@ -237,8 +244,9 @@ func (neighbour) List() []ring.Member {
 	return []ring.Member{{ID: 2, Name: "n2", Peer: "10.0.0.2:7701", State: ring.MemberAlive}}
 }
 
-// TestRecordIsReadFirst: a process is not put on record before it has had the record read as a majority has it; once it was, it would look like the one
-// that is there. What it may have asked for is on disk before.
+// TestRecordIsReadFirst: a process is not put on record before it has had the record read as a
+// majority has it; once it was, it would look like the one that is there. Its request is on disk
+// before.
 func TestRecordIsReadFirst(t *testing.T) {
 	s, fsys := older(t)
 	var end error

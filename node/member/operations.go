@@ -23,7 +23,7 @@ func (m *Member) named(name string) (ring.Node, error) {
 	return n, nil
 }
 
-// Drain has others take over what a node holds.
+// Drain has others take over a node's replicas.
 func (m *Member) Drain(ctx context.Context, name string) error {
 	n, err := m.named(name)
 	if err != nil || n.State == ring.NodeDraining || n.State == ring.NodeDrained {
@@ -43,8 +43,9 @@ func (m *Member) Resume(ctx context.Context, name string) error {
 	return err
 }
 
-// Remove ends a node's membership. One that is down may go as it is, and with force any: others take over what it holds. With acceptLoss that is so
-// even if nobody can. What is down, and who is there to take over, is what the meta group's leader hears: see decide.
+// Remove ends a node's membership. One that is down may go as it is, and with force any: others
+// take over its replicas. With acceptLoss that is so even if none can. The meta group's leader
+// judges by its own hearing which nodes are down, and which can take over: see decide.
 func (m *Member) Remove(ctx context.Context, name string, force, acceptLoss bool) error {
 	n, err := m.named(name)
 	if err != nil {
@@ -64,9 +65,10 @@ func (m *Member) SetReplicas(ctx context.Context, replicas int) error {
 }
 
 // Finalize ends an upgrade: the feature level rises to the highest that any member understands, if
-// all do. It returns the level that the cluster has then; without an upgrade that is the present one.
+// all do. It returns the level that the cluster has then; without an upgrade that is the present
+// one.
 func (m *Member) Finalize(ctx context.Context) (shard.Level, error) {
-	if err := m.CatchUp(ctx); err != nil { // what this copy lacks may be a node's registration
+	if err := m.CatchUp(ctx); err != nil { // this copy may lack a node's registration
 		return 0, err
 	}
 	next := m.State.Upgrade().Next
@@ -80,7 +82,7 @@ func (m *Member) Finalize(ctx context.Context) (shard.Level, error) {
 	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Finalize, Level: next}); err != nil {
 		return 0, err
 	}
-	for m.State.Level() < next { // who asks here next is to see it
+	for m.State.Level() < next { // the next request here is to see it
 		if !m.tasks.Sleep(ctx, ownTopicEach) {
 			break
 		}

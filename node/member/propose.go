@@ -15,8 +15,9 @@ import (
 
 // Times of a proposal, from its begin.
 const (
-	proposeFor   = 1500 * time.Millisecond // then what surely was not done is ErrNoLeader
-	answerIn     = 1900 * time.Millisecond // then what was sent is ErrUnknown
+	// Then a command that surely was not carried out is ErrNoLeader.
+	proposeFor   = 1500 * time.Millisecond
+	answerIn     = 1900 * time.Millisecond // then a command that was sent is ErrUnknown
 	firstPause   = 10 * time.Millisecond   // before the second try; doubling
 	longPause    = 100 * time.Millisecond
 	ownTopicEach = 2 * time.Millisecond
@@ -31,7 +32,8 @@ type proposalAnswer struct {
 	Leader uint64     `json:"leader,omitempty"`
 }
 
-// metaFaults are the errors that keep their identity between nodes. The order is part of the protocol.
+// metaFaults are the errors that keep their identity between nodes. The order is part of the
+// protocol.
 var metaFaults = []error{
 	timer.ErrUnknown, timer.ErrNoLeader, timer.ErrOverloaded, timer.ErrStopped, timer.ErrRecovering, timer.ErrNoTopic, timer.ErrNotEmpty,
 	ring.ErrTooMany, ring.ErrNotFounded, ring.ErrFounded, ring.ErrOtherCluster, ring.ErrBadCluster, ring.ErrTooManyNodes, ring.ErrUnknownNode,
@@ -75,13 +77,14 @@ func (a *proposalAnswer) err() error {
 	return errors.New(a.Text)
 }
 
-// refused says of an error that nothing was done, and that another node, or this one soon, may do it.
+// refused says of an error that nothing was done, and that another node, or this one soon, may do
+// it.
 func refused(err error) bool {
 	return errors.Is(err, timer.ErrNoLeader) || errors.Is(err, timer.ErrRecovering) || errors.Is(err, peer.ErrNotSent)
 }
 
-// Propose has the meta group decide a command, wherever its leader is. What surely was not done is tried again for a second and a
-// half. The reply's error is returned.
+// Propose has the meta group decide a command, wherever its leader is. A command that surely was
+// not carried out is tried again for a second and a half. The reply's error is returned.
 func (m *Member) Propose(ctx context.Context, cmd ring.Command) (ring.Reply, error) {
 	select {
 	case <-m.host.Started():
@@ -154,8 +157,9 @@ func (m *Member) metaLeader(hint uint64, turn int) uint64 {
 	return leader
 }
 
-// awaitTopic waits until this node's own copy of the topics shows what the leader has just decided, so that the next one who asks here sees it,
-// and returns that: the leader's answer is without secrets. When the context ends first, the answer has to do.
+// awaitTopic waits until this node's own copy of the topics shows the leader's latest decision, so
+// that the next request here sees it, and returns the topic: the leader's answer is without
+// secrets. When the context ends first, the answer has to do.
 func (m *Member) awaitTopic(ctx context.Context, t *timer.Topic) *timer.Topic {
 	for t != nil {
 		if mine, ok := m.State.Named(t.Name); ok && (mine.ID > t.ID || mine.ID == t.ID && mine.UpdatedMs >= t.UpdatedMs) {
@@ -168,9 +172,10 @@ func (m *Member) awaitTopic(ctx context.Context, t *timer.Topic) *timer.Topic {
 	return t
 }
 
-// decide is for the meta group's leader. What it hears of the nodes goes into the log with a command that takes one away, so that two of them
-// together take no more than one may. A node that comes with the name of one that is gone replaces it. One that registers is there, although it
-// cannot be heard before it has its place.
+// decide is for the meta group's leader. Its hearing of the nodes goes into the log with a command
+// that takes one away, so that two of them together take no more than one may. A node that comes
+// with the name of one that is gone replaces it. One that registers is there, although it cannot be
+// heard before it has its place.
 func (m *Member) decide(ctx context.Context, data []byte) (ring.Reply, error) {
 	var cmd ring.Command
 	if err := json.Unmarshal(data, &cmd); err != nil {
@@ -198,7 +203,7 @@ func (m *Member) apply(ctx context.Context, data []byte) (ring.Reply, error) {
 	return r, r.Err
 }
 
-// judge adds what this node knows to a removal.
+// judge adds this node's knowledge to a removal.
 func (m *Member) judge(cmd *ring.Command) error {
 	ago, _ := m.silence(cmd.NodeID)
 	cmd.Heard, cmd.Down = m.there(), cmd.NodeID != m.id && ago >= suspectFor
@@ -223,7 +228,8 @@ func (m *Member) admit(ctx context.Context, cmd *ring.Command, data []byte) (rin
 	return r, err
 }
 
-// replaces reports that the one who has the name is gone: it is silent, or the new one is where it was.
+// replaces reports that the node with the name is gone: it is silent, or the new one is where it
+// was.
 func (m *Member) replaces(new, old *ring.Node) bool {
 	ago, heard := m.silence(old.ID)
 	return old.ID != m.id && (new.Peer == old.Peer && (!heard || ago > heartbeatEach*2) || ago > suspectFor)

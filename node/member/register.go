@@ -16,7 +16,8 @@ const (
 	registerAgainEach = 200 * time.Millisecond // until the cluster knows of this start
 )
 
-// keepRegistered tells the cluster where this node is now, and its version, whenever that has changed.
+// keepRegistered tells the cluster where this node is now, and its version, whenever that has
+// changed.
 func (m *Member) keepRegistered(ctx context.Context) {
 	for {
 		m.register(ctx)
@@ -31,8 +32,9 @@ func (m *Member) keepRegistered(ctx context.Context) {
 	}
 }
 
-// Current reports that this node's copy of what the cluster has agreed on is as new as its process: it leads, or the copy has the
-// node's registration of this start, which came after all that was acknowledged before.
+// Current reports that this node's copy of the meta group's state is as new as its process: it
+// leads, or the copy has the node's registration of this start, which came after all that was
+// acknowledged before.
 func (m *Member) Current() bool {
 	if m.host.Leads(shard.Meta) {
 		return true
@@ -82,8 +84,9 @@ func (m *Member) register(ctx context.Context) {
 	}
 }
 
-// keepPlace looks whether this node's replica of the meta group still gets what the others have. One that was silent for long while it joined was
-// given up: it has another place by now, under another id, and of that it can hear from nobody but those who have it.
+// keepPlace looks whether this node's replica of the meta group still gets the others' entries. One
+// that was silent for long while it joined was given up: it has another place by now, under another
+// id, and it can hear of that only from nodes that have the row.
 func (m *Member) keepPlace(ctx context.Context) {
 	applied := m.host.Applied(shard.Meta)
 	if m.host.Leads(shard.Meta) || applied != m.place.applied || !m.behind(ctx, applied) {

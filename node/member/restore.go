@@ -18,8 +18,8 @@ func NewNodeID(random func([]byte)) uint64 {
 // NewClusterID makes the id of a cluster.
 func NewClusterID(random func([]byte)) string { return newClusterID(random) }
 
-// WriteRestoredIdentity makes a directory in which a cluster was restored that of its one node. It is the last that is written: without
-// it no node starts there.
+// WriteRestoredIdentity makes a directory in which a cluster was restored that of its one node. It
+// is the last that is written: without it no node starts there.
 func WriteRestoredIdentity(fsys vfs.FS, dir string, plan *ring.FoundingPlan, meta shard.Assignment) error {
 	id := Identity{
 		NodeID: plan.Nodes[0].ID, Founded: true, Shards: plan.Shards, Replicas: plan.Replicas, ClusterID: plan.ClusterID,

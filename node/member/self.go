@@ -1,11 +1,14 @@
-// Package member is this node as a member of its cluster: who it is (its identity on disk), how it founds a cluster with others or joins
-// one, which nodes it hears and whether it is healthy, the controller's turn on the meta group's leader, and its part of topics' limits.
+// Package member is this node as a member of its cluster: its identity on disk, how it founds a
+// cluster with others or joins one, which nodes it hears and whether it is healthy, the
+// controller's turn on the meta group's leader, and its part of topics' limits.
 //
-// Self is the node from its start on; Member is the node once it is of a cluster and has its shards. What they need of the outside they
-// are given as interfaces: the host of the shards, calls to other nodes, discovery, the file system, clocks, and time itself (see package
-// task). So the simulator drives the same code as a node does.
+// Self is the node from its start on; Member is the node once it is of a cluster and has its
+// shards. Their surroundings are given to them as interfaces: the host of the shards, calls to
+// other nodes, discovery, the file system, clocks, and time itself (see package task). So the
+// simulator drives the same code as a node does.
 //
-// The package decides who may speak to this node and who should lead; it does not carry requests: that is package route.
+// The package decides which nodes may speak to this one and which should lead; it does not carry
+// requests: that is package route.
 package member
 
 import (
@@ -25,7 +28,8 @@ import (
 	"carillon/vfs"
 )
 
-// ErrRemoved ends the process: the cluster has removed the node, and there is nothing left for it to do.
+// ErrRemoved ends the process: the cluster has removed the node, and there is nothing left for it
+// to do.
 var ErrRemoved = errors.New("node: this node was removed from the cluster; its data directory can be deleted")
 
 var errNotYet = errors.New("this node has not joined its cluster yet")
@@ -36,7 +40,7 @@ type Peers interface {
 	Send(node uint64, frame []byte) bool
 	// Call has a node answer; see peer.ErrNotSent, peer.ErrUnknown and peer.RemoteError.
 	Call(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error)
-	// CallAddr is Call for whoever is at an address.
+	// CallAddr is Call for the node at an address.
 	CallAddr(ctx context.Context, addr string, method uint8, body []byte) ([]byte, peer.Hello, error)
 	// Review ends the connections of those that are refused now.
 	Review(refuse func(peer.Hello) error)
@@ -53,7 +57,7 @@ type Gossip interface {
 	List() []ring.Member
 }
 
-// Config is what a Self is made of.
+// Config is the configuration of a Self.
 type Config struct {
 	Name, Zone, Version string
 	HTTP, Peer          string      // addresses of this node as others reach it
@@ -63,8 +67,9 @@ type Config struct {
 	Join                              []string
 	BootstrapExpect, Shards, Replicas int
 
-	NamesProven  bool          // nodes have certificates, so their names are proven
-	PeersProven  bool          // nodes prove that they are nodes; without that, no word of theirs may end this process
+	NamesProven bool // nodes have certificates, so their names are proven
+	// Nodes prove that they are nodes; without that, no word of theirs may end this process.
+	PeersProven  bool
 	ReplaceAfter time.Duration // how long a node must be down before others take its replicas; 10m
 
 	Keys     func() *secret.Keys // that secrets are sealed by; they may change
@@ -94,7 +99,8 @@ type Self struct {
 	liveness *liveness
 	Health   *Health
 
-	unknownPeer atomic.Bool                 // a node was met that this one's copy of the members does not have
+	// A node was met that this one's copy of the members does not have.
+	unknownPeer atomic.Bool
 	refreshed   atomic.Pointer[[]ring.Node] // the members as another one has them; replaced whole
 
 	changeMu    sync.Mutex
@@ -105,7 +111,7 @@ type Self struct {
 	bootstrap   *ring.Founding
 
 	member   atomic.Pointer[Member]
-	waiting  atomic.Pointer[string] // what the node waits for before it is a member
+	waiting  atomic.Pointer[string] // the event for which the node waits before it is a member
 	stopping atomic.Bool
 }
 
@@ -148,7 +154,7 @@ func (s *Self) Change(fn func(*Identity)) error {
 // SetMember says that the node is of a cluster and has its shards; nil: it has them no more.
 func (s *Self) SetMember(m *Member) { s.member.Store(m) }
 
-// Waiting says what the node waits for before it is a member; empty: nothing is known.
+// Waiting names the event for which the node waits before it is a member; empty: none is known.
 func (s *Self) Waiting() string {
 	if text := s.waiting.Load(); text != nil && s.member.Load() == nil {
 		return *text
@@ -156,7 +162,7 @@ func (s *Self) Waiting() string {
 	return ""
 }
 
-// Wait says what the node waits for from now on.
+// Wait names the event for which the node waits from now on.
 func (s *Self) Wait(text string) { s.waiting.Store(&text) }
 
 // Stop has the node lead nothing any more.

@@ -17,12 +17,13 @@ type backoff struct {
 	env      task.Env
 	begin    time.Duration
 	pause    time.Duration
-	followed bool // a node said who leads, and was believed at once
+	followed bool // a node named the leader, and was believed at once
 }
 
 func (r *Router) newBackoff(begin time.Duration) backoff { return backoff{env: r.tasks, begin: begin} }
 
-// wait returns when it is time for another try; false when there is none. The first time that a leader was named, at once.
+// wait returns when it is time for another try; false when there is none. The first time that a
+// leader was named, at once.
 func (b *backoff) wait(ctx context.Context, hinted bool) bool {
 	pause := max(b.pause, firstPause)
 	if hinted && !b.followed {

@@ -14,23 +14,25 @@ import (
 
 // How states are read for a backup.
 const (
-	stateAgain  = 100 * time.Millisecond // after what a state that is being written is asked for again
-	stateTries  = 3                      // of a shard, from its beginning
-	stateWithin = 10 * time.Minute       // a state must be there
-	stateCallIn = 20 * time.Second       // one piece
-	stateIdle   = 5 * time.Minute        // one that nobody has asked for so long is closed
-	maxStates   = 8                      // open at once, for all who back up
+	// The pause before a state that is being written is asked for again.
+	stateAgain  = 100 * time.Millisecond
+	stateTries  = 3                // of a shard, from its beginning
+	stateWithin = 10 * time.Minute // a state must be there
+	stateCallIn = 20 * time.Second // one piece
+	stateIdle   = 5 * time.Minute  // one that nobody has asked for so long is closed
+	maxStates   = 8                // open at once, for all backups
 )
 
 // StateSink takes shards' states one after the other, each in pieces.
 type StateSink interface {
-	// Begin says that a state follows; what came before of the same shard, and was not ended, is void.
+	// Begin says that a state follows; an earlier one of the same shard, which was not ended, is
+	// void.
 	Begin(id timer.ShardID, index, size, hash uint64) error
 	io.Writer
 }
 
-// State writes a shard's state, with all that was acknowledged before it was called, as its leader has it. Where a leader is lost on the
-// way, it begins anew with the next.
+// State writes a shard's state, with all that was acknowledged before it was called, as its leader
+// has it. Where a leader is lost on the way, it begins anew with the next.
 func (r *Router) State(ctx context.Context, id timer.ShardID, to StateSink) (err error) {
 	for range stateTries {
 		var failed sinkError
@@ -73,7 +75,8 @@ func (r *Router) stateOnce(ctx context.Context, id timer.ShardID, to StateSink) 
 	return nil
 }
 
-// openState has a shard's leader open its state. The first answer says what it must have, however long it takes until it is there.
+// openState has a shard's leader open its state. The first answer names the index that it must
+// have, and the opening waits until that is there.
 func (r *Router) openState(ctx context.Context, id timer.ShardID) (node uint64, a shard.StateAnswer, err error) {
 	begin := r.tasks.Now()
 	b := r.newBackoff(begin)
@@ -130,7 +133,8 @@ func (r *Router) serveState(ctx context.Context, from uint64, body []byte) []byt
 	return shard.AppendStateAnswer(nil, &a)
 }
 
-// openStates are those that are being read. A state's file stays readable for as long as it is open, whatever newer ones come.
+// openStates are those that are being read. A state's file stays readable for as long as it is
+// open, even if newer ones come.
 type openStates struct {
 	mu   sync.Mutex
 	last uint64
@@ -139,7 +143,7 @@ type openStates struct {
 
 type openState struct {
 	mu    sync.Mutex // one piece at a time
-	node  uint64     // who reads it
+	node  uint64     // its reader
 	at    uint64
 	state *shard.State
 	used  time.Duration
@@ -162,7 +166,8 @@ func (s *openStates) answer(ctx context.Context, r *Router, from uint64, q *shar
 	}
 	s.mu.Unlock()
 	if o == nil {
-		return shard.StateAnswer{}, timer.ErrStopped // another process's, or closed: the reader begins anew
+		// Another process's, or closed: the reader begins anew.
+		return shard.StateAnswer{}, timer.ErrStopped
 	}
 	return o.piece(q)
 }
@@ -192,7 +197,7 @@ func (s *openStates) begin(ctx context.Context, r *Router, from uint64, q *shard
 	return shard.StateAnswer{Index: state.Index, Number: s.last, Size: uint64(state.Size), Hash: state.Hash}, nil
 }
 
-// expire closes what nobody reads any more.
+// expire closes states that no backup reads any more.
 func (s *openStates) expire(now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -104,7 +104,7 @@ func TestStateBeginsAnewWithTheNextLeader(t *testing.T) {
 	}
 }
 
-// What the writer of the backup refuses is not tried again.
+// A part that the writer of the backup refuses is not tried again.
 func TestStateEndsWithItsSink(t *testing.T) {
 	c, _, open := stateCluster(t, 0)
 	got := stateBook{refuse: errors.New("the client is gone")}
@@ -116,7 +116,8 @@ func TestStateEndsWithItsSink(t *testing.T) {
 	}
 }
 
-// A node opens so many states and no more, gives pieces of each to who has opened it alone, and closes what nobody reads any more.
+// A node opens so many states and no more, gives pieces of each to its opener alone, and closes
+// states that no backup reads any more.
 func TestOpenStatesAreBounded(t *testing.T) {
 	c, _, open := stateCluster(t, 0)
 	r := c.nodes[2].Router

@@ -13,18 +13,22 @@ import (
 	"carillon/timer/bulk"
 )
 
-// Bounds of a bulk change. A batch is what a worker has to do in one turn beside the rest: it takes a fifth of a millisecond.
+// Bounds of a bulk change. A batch is the work of a worker in one turn beside the rest: it takes a
+// fifth of a millisecond.
 const (
-	bulkBatch    = 64               // commands of one shard at once; paceLanes batches are under way, of all bulk changes together
+	// Commands of one shard at once; paceLanes batches are under way, of all bulk changes together.
+	bulkBatch    = 64
 	bulkShards   = 8                // shards under way
 	bulkPage     = 512              // timers of one step of a walk
 	bulkPatience = 10 * time.Second // for a shard that does not answer
 	bulkPause    = time.Second      // between two tries, at most; it doubles
 )
 
-// Bulk does one change to all timers that a query selects, in all shards. In each shard it walks the timers by slot (shard.Waypoint) and has the
-// commands decided in small batches, at the node's pace. What is decided of each timer, and what was done so far, is the bulk.Update's. It ends
-// early with the first error, or when the context ends; what has been changed by then stays so.
+// Bulk does one change to all timers that a query selects, in all shards. In each shard it walks
+// the timers by slot (shard.Waypoint) and has the commands decided in small batches, at the node's
+// pace. The decision on each timer, and the progress so far, is the bulk.Update's. It ends early
+// with the first error, or when the context ends; timers that have been changed by then stay
+// changed.
 func (r *Router) Bulk(ctx context.Context, bulk *bulk.Update) error {
 	b := bulkRun{Router: r, bulk: bulk, calls: context.WithoutCancel(ctx)}
 	bulk.Query.Limit = r.cfg.BulkPage
@@ -58,8 +62,9 @@ func (r *Router) Bulk(ctx context.Context, bulk *bulk.Update) error {
 // bulkRun is one bulk change under way.
 type bulkRun struct {
 	*Router
-	bulk  *bulk.Update
-	calls context.Context // what has been asked is waited for even when the change is given up: it is counted
+	bulk *bulk.Update
+	// Commands on their way are waited for even when the change is given up: it is counted.
+	calls context.Context
 }
 
 // shard does one shard.
@@ -131,7 +136,8 @@ func (b *bulkRun) settle(ctx context.Context, id timer.ShardID, marks []timer.Re
 	return nil
 }
 
-// try has the commands decided once. left are the timers that are not settled, failure is why not; err says that the context has ended.
+// try has the commands decided once. left are the timers that are not settled, failure is why not;
+// err says that the context has ended.
 func (b *bulkRun) try(ctx context.Context, id timer.ShardID, todo []*bulk.Task) (left []*bulk.Task, asked bool, failure, err error) {
 	ops := make([]timer.Op, len(todo))
 	for i, e := range todo {
@@ -158,7 +164,8 @@ func (b *bulkRun) try(ctx context.Context, id timer.ShardID, todo []*bulk.Task) 
 	return left, true, failure, err
 }
 
-// take looks at what became of a command. again: the timer is not settled. err: no answer, or a refusal.
+// take looks at the outcome of a command. again: the timer is not settled. err: no answer, or a
+// refusal.
 func (b *bulkRun) take(e *bulk.Task, o *timer.Op) (again bool, err error) {
 	turn := b.bulk.Take(e, &o.Result, o.Err)
 	if turn != bulk.Reread {

@@ -16,7 +16,8 @@ import (
 	"carillon/timer/bulk"
 )
 
-// bulkCluster is one node that leads shards of timers, which can be cancelled and moved. It implements what a bulk change asks of a Host.
+// bulkCluster is one node that leads shards of timers, which can be cancelled and moved. It
+// implements the part of a Host that a bulk change needs.
 type bulkCluster struct {
 	Host
 	nodes map[uint64]*Router
@@ -29,7 +30,7 @@ type bulkCluster struct {
 
 	err   error // of batches, or of all
 	fails int   // so many batches fail; -1: all, and steps too
-	done  bool  // whether what fails is done
+	done  bool  // whether a failed command has been carried out
 }
 
 func newBulkCluster(shards int) *bulkCluster {
@@ -162,7 +163,8 @@ func TestBulkShiftsOnce(t *testing.T) {
 	}
 }
 
-// A shard that is gone for longer than a bulk change waits ends it with what it is; so does the context, also while it waits.
+// A shard that is gone for longer than a bulk change waits ends it with the shard's error; so does
+// the context, also while it waits.
 func TestBulkGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBulkCluster(4)
@@ -190,7 +192,7 @@ func TestBulkGivesUp(t *testing.T) {
 	})
 }
 
-// Who waits for a lane and gives up leaves it to the next.
+// A change that waits for a lane and gives up leaves it to the next.
 func TestPaceGivesLanesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newBulkCluster(1).nodes[1].pace

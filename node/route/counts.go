@@ -9,8 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// Counts sums up each of the topics over all shards: every leader is asked once, all at once. It is tried again until each shard has been
-// counted, and counted once.
+// Counts sums up each of the topics over all shards: every leader is asked once, all at once. It is
+// tried again until each shard has been counted, and counted once.
 func (r *Router) Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Counts, error) {
 	b := r.newBackoff(r.tasks.Now())
 	fan := countFanOut{Router: r, topics: topics, targets: make([]target, r.shards)}
@@ -32,7 +32,7 @@ type countFanOut struct {
 	targets []target // of shards 1…
 }
 
-// nodeCounts is what one node counted.
+// nodeCounts are the counts of one node.
 type nodeCounts struct {
 	node   uint64
 	shards []timer.ShardID
@@ -40,7 +40,8 @@ type nodeCounts struct {
 	err    error
 }
 
-// round asks every node that may lead a shard. whole says that each shard was counted once. An error is one that stays.
+// round asks every node that may lead a shard. whole says that each shard was counted once. An
+// error is one that stays.
 func (f *countFanOut) round(ctx context.Context) (sums []timer.Counts, whole bool, err error) {
 	parts := f.nodes()
 	all := task.NewGroup(f.tasks)
@@ -77,7 +78,8 @@ func (f *countFanOut) round(ctx context.Context) (sums []timer.Counts, whole boo
 	return sums, true, nil
 }
 
-// nodes are those that may lead, by now, the shards; where a shard's leader was not found before, another one.
+// nodes are those that may lead, by now, the shards; where a shard's leader was not found before,
+// another one.
 func (f *countFanOut) nodes() []nodeCounts {
 	var parts []nodeCounts
 	for i := range f.targets {
@@ -109,7 +111,8 @@ func (f *countFanOut) count(ctx context.Context, p *nodeCounts) {
 	})
 }
 
-// countHere sums up topics over the shards that this node leads, and says which. Leaderships that moved meanwhile refuse it.
+// countHere sums up topics over the shards that this node leads, and says which. Leaderships that
+// moved meanwhile refuse it.
 func (r *Router) countHere(ctx context.Context, topics []timer.TopicID) ([]timer.ShardID, []timer.Counts, error) {
 	led := r.led()
 	counts, err := r.host.Counts(ctx, topics)

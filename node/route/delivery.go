@@ -12,12 +12,14 @@ import (
 	"carillon/timer"
 )
 
-// redeliver sets a policy that has a topic's timers go to who pulls instead of to their receivers, or back. Nothing may be leased then, and
-// nothing may be leased in the old way afterwards, by whatever node that has not heard of it. So the change is numbered, each shard's log
-// takes it over unless timers are leased there, and only when all have is the topic changed. Else the shards are turned back; see
-// docs/adr/0030.
+// redeliver sets a policy that has a topic's timers go to consumers instead of to their receivers,
+// or back. Nothing may be leased then, and nothing may be leased in the old way afterwards, by a
+// node that has not heard of it. So the change is numbered, each shard's log takes it over unless
+// timers are leased there, and only when all have is the topic changed. Else the shards are turned
+// back; see docs/adr/0030.
 func (t *Topics) redeliver(ctx context.Context, topic *timer.Topic, p *timer.Policy) (*timer.Topic, error) {
-	counts, err := t.Counts(ctx, []timer.TopicID{topic.ID}) // to begin would hold up a topic that is busy for nothing
+	// To begin would hold up a topic that is busy for nothing.
+	counts, err := t.Counts(ctx, []timer.TopicID{topic.ID})
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +68,8 @@ func (t *Topics) deliver(ctx context.Context, topic *timer.Topic, pull bool) (er
 	return err
 }
 
-// turnBack has all shards deliver as the topic's policy says, whatever was begun. What it cannot reach Turns tries again.
+// turnBack has all shards deliver as the topic's policy says, undoing any change that was begun.
+// Turns tries again the shards that it cannot reach.
 func (t *Topics) turnBack(ctx context.Context, topic *timer.Topic) {
 	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Turn, Name: topic.Name, ID: topic.ID})
 	if err != nil || t.deliver(ctx, r.Topic, r.Topic.Policy.Pull) != nil {
@@ -80,7 +83,8 @@ const (
 	turnStale = 5 * time.Second // how long a change may be under way before it counts as abandoned
 )
 
-// Turns takes back changes of delivery that were cut off: until then the shards that agreed lease nothing of the topic.
+// Turns takes back changes of delivery that were cut off: until then the shards that agreed lease
+// nothing of the topic.
 type Turns struct {
 	topics *Topics
 	tasks  task.Env

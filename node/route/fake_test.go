@@ -19,8 +19,9 @@ var (
 	errBrokenFake  = errors.New("the connection broke")
 )
 
-// fakeCluster is some nodes that share shards, without a network: whoever leads a shard when an operation comes executes it, and
-// that is written down. Faults are drawn; with none it does what it is told.
+// fakeCluster is some nodes that share shards, without a network: the leader of a shard when an
+// operation comes executes it, and that is written down. Faults are drawn; with none it does as it
+// is told.
 type fakeCluster struct {
 	shards int
 	nodes  map[uint64]*fakeNode
@@ -31,7 +32,7 @@ type fakeCluster struct {
 	calls    []fakeCall
 	timers   map[timer.ShardID][]*timer.Timer
 	past     []*timer.HistoryEntry            // of all shards, in order
-	kept     map[timer.HistoryKey][]uint64    // who has what of it; nil everybody all
+	kept     map[timer.HistoryKey][]uint64    // which nodes have which entries; nil all have all
 	ready    map[timer.ShardID][]*timer.Timer // of a topic that is pulled, in order
 	rand     *rand.Rand                       // nil: no faults
 	moves    int                              // percent of calls before which a leadership moves
@@ -55,9 +56,9 @@ type fakeNode struct {
 	id      uint64
 
 	answer error  // of every operation and read, when set
-	thinks uint64 // who leads every shard, when set
+	thinks uint64 // the leader of every shard, when set
 	blind  bool   // knows of no leader
-	waits  bool   // is about to know who leads
+	waits  bool   // is about to know the leader
 }
 
 func newFakeCluster(nodes, shards int) *fakeCluster {
@@ -125,7 +126,8 @@ func (n *fakeNode) Leads(id timer.ShardID) bool {
 	return n.cluster.leaders[id] == n.id
 }
 
-// Takes implements Host: with faults a node that does not lead may think that it will soon know who does.
+// Takes implements Host: with faults a node that does not lead may think that it will soon know the
+// leader.
 func (n *fakeNode) Takes(id timer.ShardID) bool {
 	if n.Leads(id) || n.waits {
 		return true
@@ -135,7 +137,7 @@ func (n *fakeNode) Takes(id timer.ShardID) bool {
 	return n.cluster.chance(n.cluster.faults)
 }
 
-// Leader knows who leads, or who did.
+// Leader knows the leader, or the former one.
 func (n *fakeNode) Leader(id timer.ShardID) (uint64, bool) {
 	c := n.cluster
 	c.mu.Lock()
@@ -237,7 +239,8 @@ func (n *fakeNode) keeps(e *timer.HistoryEntry) bool {
 	return n.cluster.kept == nil || slices.Contains(n.cluster.kept[e.Key], n.id)
 }
 
-// fakeHistory is a node's history: every node has that of all shards, unless it is said who keeps what.
+// fakeHistory is a node's history: every node has that of all shards, unless the test sets their
+// entries.
 type fakeHistory struct{ n *fakeNode }
 
 // List implements LocalHistory.
@@ -258,8 +261,8 @@ func (h fakeHistory) List(q *timer.HistoryQuery) (page []*timer.HistoryEntry, mo
 	return page, false, nil
 }
 
-// Counts counts each led shard as its number, so that a sum says which are in it, and as often as the topic's number says.
-// Attempts implements LocalHistory: one, which tells whose it is.
+// Counts counts each led shard as its number, so that a sum says which are in it, and as often as
+// the topic's number says. Attempts implements LocalHistory: one, which tells whose it is.
 func (h fakeHistory) Attempts(id timer.ShardID, _ timer.TopicID, timerID string, s *shard.Standing) []timer.HistoryAttempt {
 	return []timer.HistoryAttempt{{Attempt: s.Attempts, Err: fmt.Sprint(id, " ", timerID)}}
 }

@@ -30,8 +30,8 @@ func (r *Router) doAnywhere(ctx context.Context, o timer.Op, begin time.Duration
 	return ops[0].Result, ops[0].Err
 }
 
-// DoAll has many decided, those of one shard in order, and fills in every answer: what this node leads in one go, the rest in one
-// call for each node, all at once.
+// DoAll has many decided, those of one shard in order, and fills in every answer: those that this
+// node leads in one go, the rest in one call for each node, all at once.
 func (r *Router) DoAll(ctx context.Context, ops []timer.Op) {
 	begin := r.tasks.Now()
 	local := true
@@ -126,8 +126,9 @@ func (q *opsRequest) node(id timer.ShardID) uint64 {
 	return t.node
 }
 
-// collectRetryable finds what is to be tried again, and whether the nodes that were asked have named another for all of it.
-// An operation that a later one of its shard has overtaken, or may have, was not done and is not tried again: it would be out of order.
+// collectRetryable finds the operations to be tried again, and whether the nodes that were asked
+// have named another for all of it. An operation that a later one of its shard has overtaken, or
+// may have, was not done and is not tried again: it would be out of order.
 func (q *opsRequest) collectRetryable() (todo []int, hinted bool) {
 	if !anyRefused(q.ops) {
 		return nil, false
@@ -154,7 +155,7 @@ func (q *opsRequest) collectRetryable() (todo []int, hinted bool) {
 	return todo, hinted
 }
 
-// nodeBatch is what one node gets of a request in a round.
+// nodeBatch is one node's part of a request in a round.
 type nodeBatch struct {
 	node uint64
 	ops  []timer.Op
@@ -245,7 +246,8 @@ func (q *opsRequest) forward(ctx context.Context, node uint64, ops []timer.Op) {
 		failAll(ops, timer.ErrUnknown)
 		return
 	}
-	_ = shard.DecodeAnswers(answer, ops) // what cannot be read is in every operation's Err
+	// An answer that cannot be read is in every operation's Err.
+	_ = shard.DecodeAnswers(answer, ops)
 	for i := range ops {
 		o := &ops[i]
 		o.Err = fromPeer(o.Err)

@@ -10,9 +10,10 @@ import (
 	"carillon/timer"
 )
 
-// History gives a page of a topic's history over all shards, or over those that the query names, and whether there is more. Each
-// shard's is asked of the node that leads it, and of all others too: a leader that was filled by a snapshot has nothing of what ended
-// before, and an entry has the same key on every node that has it.
+// History gives a page of a topic's history over all shards, or over those that the query names,
+// and whether there is more. Each shard's is asked of the node that leads it, and of all others
+// too: a leader that was filled by a snapshot has nothing of timers that ended before, and an entry
+// has the same key on every node that has it.
 func (r *Router) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.HistoryEntry, bool, error) {
 	s := historySearch{Router: r, query: q, left: slices.Clone(q.Shards), targets: map[timer.ShardID]*target{}}
 	for id := timer.ShardID(1); len(q.Shards) == 0 && int(id) <= r.shards; id++ {
@@ -52,7 +53,7 @@ type historySearch struct {
 	parts   []historyPart
 }
 
-// historyPart is what one node answered for some shards.
+// historyPart is one node's answer for some shards.
 type historyPart struct {
 	node   uint64
 	ask    []timer.ShardID
@@ -62,7 +63,7 @@ type historyPart struct {
 	err    error
 }
 
-// round asks every node once for what it may lead of what is left.
+// round asks every node once for those of the remaining shards that it may lead.
 func (s *historySearch) round(ctx context.Context) error {
 	var parts []*historyPart
 	for _, id := range s.left {
@@ -140,7 +141,8 @@ func distinct(list []*timer.HistoryEntry) []*timer.HistoryEntry {
 	return slices.CompactFunc(list, func(a, b *timer.HistoryEntry) bool { return a.Key == b.Key })
 }
 
-// merge brings the parts into one order. Behind the last entry of a part that has more nothing is known.
+// merge brings the parts into one order. Behind the last entry of a part that has more nothing is
+// known.
 func (s *historySearch) merge() (list []*timer.HistoryEntry, more bool) {
 	var end *timer.HistoryKey
 	for i := range s.parts {

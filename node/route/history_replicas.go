@@ -9,13 +9,14 @@ import (
 	"carillon/timer"
 )
 
-// Bounds of asking those who do not lead.
+// Bounds of asking nodes that do not lead.
 const (
 	replicaCallIn = time.Second // then a node's part is left out: it is a convenience
 	maxReplicas   = 63          // so many other nodes are asked at most
 )
 
-// replicaReaders ask nodes what they keep of shards that they do not lead: replicas of before, or that were there when the leader was not.
+// replicaReaders ask nodes for entries of shards that they do not lead: replicas of before, or that
+// were there when the leader was not.
 type replicaReaders struct {
 	*Router
 	query *timer.HistoryQuery
@@ -44,7 +45,8 @@ func (r *replicaReaders) ask(ctx context.Context, p *historyPart) {
 	one.askPart(ctx, p, true)
 }
 
-// wait gives what there is. A node that led a shard when it was asked, and did not when the leaders were, is asked again.
+// wait gives the entries that have come. A node that led a shard when it was asked, and did not
+// when the leaders were, is asked again.
 func (r *replicaReaders) wait(ctx context.Context, led []historyPart) []historyPart {
 	r.asked.Wait()
 	again := replicaReaders{Router: r.Router, query: r.query, asked: task.NewGroup(r.tasks)}
@@ -64,7 +66,8 @@ func (r *replicaReaders) wait(ctx context.Context, led []historyPart) []historyP
 	return slices.DeleteFunc(append(r.parts, again.parts...), func(p historyPart) bool { return p.err != nil })
 }
 
-// unasked are the shards for which a node has answered neither as their leader nor as one that keeps something of them.
+// unasked are the shards for which a node has answered neither as their leader nor as one that
+// keeps something of them.
 func (r *replicaReaders) unasked(p *historyPart, led []historyPart) (ids []timer.ShardID) {
 	for _, id := range r.ids {
 		if slices.Contains(p.shards, id) || slices.ContainsFunc(led, func(l historyPart) bool { return l.node == p.node && slices.Contains(l.shards, id) }) {

@@ -13,8 +13,8 @@ import (
 	"carillon/timer"
 )
 
-// TestRouterHistory: page by page, whoever is asked, the history of all shards comes in order, each entry once, while leaders move and
-// messages are lost; or there is an error.
+// TestRouterHistory: page by page, at any node, the history of all shards comes in order, each
+// entry once, while leaders move and messages are lost; or there is an error.
 func TestRouterHistory(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
@@ -71,8 +71,9 @@ func TestRouterHistory(t *testing.T) {
 	}
 }
 
-// TestRouterHistoryOfOthers: what the leader of a shard does not have, since it was filled by a snapshot, others are asked for. An entry
-// that several have comes once, with most of its attempts. Nobody is waited for who does not answer.
+// TestRouterHistoryOfOthers: others are asked for entries that the leader of a shard does not have,
+// since it was filled by a snapshot. An entry that several have comes once, with most of its
+// attempts. No node is waited for that does not answer.
 func TestRouterHistoryOfOthers(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -111,7 +112,8 @@ func TestRouterHistoryOfOthers(t *testing.T) {
 	}
 }
 
-// TestRouterHistoryOfSilentNodes: one that leads nothing and does not answer costs a second, and what it alone has.
+// TestRouterHistoryOfSilentNodes: one that leads nothing and does not answer costs a second, and
+// the entries that it alone has.
 func TestRouterHistoryOfSilentNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeCluster(3, 4)

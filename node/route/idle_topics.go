@@ -16,18 +16,21 @@ const (
 	idleTopicsEach = time.Minute // or as often as a topic may be empty
 	// ClosingStale is how long a topic may stay closed before its deletion counts as abandoned.
 	ClosingStale = time.Minute
-	// idleTopicsAtOnce is how many topics are looked at side by side: each look, and each removal, waits for disks and other nodes.
+	// idleTopicsAtOnce is how many topics are looked at side by side: each look, and each removal,
+	// waits for disks and other nodes.
 	idleTopicsAtOnce = 16
 )
 
-// IdleTopics removes auto-created topics that have been empty for long, and finishes deletions that were cut off.
+// IdleTopics removes auto-created topics that have been empty for long, and finishes deletions that
+// were cut off.
 type IdleTopics struct {
 	topics *Topics
 	tasks  task.Env
 	log    *slog.Logger
-	idle   time.Duration // how long a topic that was made by an add must have been empty before it goes away
-	clock  Clock
-	seen   sightings
+	// How long a topic that was made by an add must have been empty before it goes away.
+	idle  time.Duration
+	clock Clock
+	seen  sightings
 }
 
 // Clock is the time, which it may not know: *clocks.Keeper.
@@ -145,7 +148,8 @@ func (it *IdleTopics) hasHistory(ctx context.Context, t *timer.Topic) (bool, err
 	return len(list) > 0, err
 }
 
-// finishDeletion ends a deletion that nobody is busy with: a forced one goes on, another is undone. It says since when it has been seen.
+// finishDeletion ends a deletion that nobody is busy with: a forced one goes on, another is undone.
+// It says since when it has been seen.
 func (it *IdleTopics) finishDeletion(ctx context.Context, t *timer.Topic) (since time.Duration) {
 	since, known := it.seen.closing[closing{t.ID, t.UpdatedMs}]
 	now := it.tasks.Now()

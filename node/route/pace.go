@@ -9,8 +9,8 @@ import (
 	"carillon/node/task"
 )
 
-// pace is what all bulk changes of a node go through, so that together they leave the shards, and the machine, to others: a few
-// batches at a time, each followed by a rest before the next one may begin.
+// pace slows all bulk changes of a node, so that together they leave the shards, and the machine,
+// to others: a few batches at a time, each followed by a rest before the next one may begin.
 type pace struct {
 	tasks   task.Env
 	mu      sync.Mutex
@@ -19,15 +19,18 @@ type pace struct {
 }
 
 const (
-	paceLanes = 2                    // batches at once: a shard without a leader holds up one of them for a while, not all
-	paceQuick = 2 * time.Millisecond // what a batch takes at most where not much else goes on
-	paceMost  = 4                    // times as long as a batch took is the rest after it, at most …
-	paceSpan  = 50 * time.Millisecond
+	// Batches at once: a shard without a leader holds up one of them for a while, not all.
+	paceLanes = 2
+	paceQuick = 2 * time.Millisecond // the longest time of a batch on a node with little other work
+	// Times as long as a batch took is the rest after it, at most …
+	paceMost = 4
+	paceSpan = 50 * time.Millisecond
 )
 
 func newPace(tasks task.Env) *pace { return &pace{tasks: tasks, free: paceLanes} }
 
-// through does one batch when there is room for it, and then rests. The error is that of what was done, or that the context has ended.
+// through does one batch when there is room for it, and then rests. The error is that of the batch,
+// or says that the context has ended.
 func (p *pace) through(ctx context.Context, do func() error) error {
 	if !p.enter(ctx) {
 		return ctx.Err()
@@ -80,8 +83,9 @@ func (p *pace) leave() {
 	p.waiting = p.waiting[1:]
 }
 
-// restAfter is as long as the batch took, and longer where it took long: then others wait for the processor or the disk, too, and whatever
-// keeps a busy machine busier is made to wait by it just when one of its timers comes due. A rest has a bound, for a bulk change shall end.
+// restAfter is as long as the batch took, and longer where it took long: then others wait for the
+// processor or the disk, too, and a batch that keeps a busy machine busier may run just when one of
+// its timers comes due. A rest has a bound, for a bulk change shall end.
 func restAfter(took time.Duration) time.Duration {
 	longer := time.Duration(float64(took) * min(float64(took)/float64(paceQuick), paceMost))
 	return max(took, min(longer, paceSpan))

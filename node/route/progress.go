@@ -11,7 +11,7 @@ import (
 const progressTries = 2
 
 // Progress asks a shard's leader why timers wait, and how their attempts went. It is told beside
-// what was read, so nobody waits for it: where the leader is not found at once, or is of a release
+// the timer, so no read waits for it: where the leader is not found at once, or is of a release
 // that cannot tell, the answer is an error.
 func (r *Router) Progress(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) (list []timer.Progress, err error) {
 	ask := reading{

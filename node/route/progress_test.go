@@ -8,7 +8,8 @@ import (
 	"carillon/timer"
 )
 
-// TestRouterProgress: whoever is asked, the leader of the shard tells; a node that is believed to lead names it.
+// TestRouterProgress: through any node, the leader of the shard tells; a node that is believed to
+// lead names it.
 func TestRouterProgress(t *testing.T) {
 	f := newFakeCluster(3, 6)
 	q := &timer.ProgressQuery{Topic: 1, IDs: []string{"a", "b"}, Attempts: true}

@@ -20,7 +20,7 @@ const (
 	awaitCallIn      = awaitFor + time.Second
 	giveBackIn       = 5 * time.Second
 	watchEach        = 500 * time.Millisecond // leaders move: others may have to be asked to notify
-	racePause        = 5 * time.Millisecond   // after what was offered had been taken by others
+	racePause        = 5 * time.Millisecond   // after others had taken the offered timers
 	longRace         = 100 * time.Millisecond
 	raceTries        = 3
 )
@@ -32,15 +32,17 @@ type pull struct {
 	most    int
 	leaseMs int64
 	begin   time.Duration
-	races   int // times that what was offered was gone
+	races   int // times that the offered timers were gone
 }
 
-// Pull takes up to most ready timers of a topic, from whatever nodes lead its shards, what comes first first. It waits until there is
-// something, or for as long as wait; then there are none. When the context ends there are none either, and what it has taken goes back.
+// Pull takes up to most ready timers of a topic, from the nodes that lead its shards, the first in
+// order first. It waits until there are some, or for as long as wait; then there are none. When the
+// context ends there are none either, and those that it has taken go back.
 func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseMs int64, wait time.Duration) ([]shard.PulledTimer, error) {
 	p := pull{Router: r, topic: topic, most: most, leaseMs: leaseMs, begin: r.tasks.Now()}
 	b := r.newBackoff(p.begin)
-	taking, end := r.tasks.WithTimeout(context.WithoutCancel(ctx), task.Forever) // what was taken must be known, to be handed out or given back
+	// The leases that were taken must be known, to be handed out or given back.
+	taking, end := r.tasks.WithTimeout(context.WithoutCancel(ctx), task.Forever)
 	defer end()
 	woken := false
 	for {
@@ -85,7 +87,8 @@ func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseM
 	}
 }
 
-// GiveBack returns leases that never got as far as their consumer, also when the context has ended. One that cannot be given back runs out.
+// GiveBack returns leases that never got as far as their consumer, also when the context has ended.
+// One that cannot be given back runs out.
 func (r *Router) GiveBack(ctx context.Context, topic timer.TopicID, got []shard.PulledTimer) {
 	ctx, cancel := r.tasks.WithTimeout(context.WithoutCancel(ctx), giveBackIn)
 	defer cancel()
@@ -98,7 +101,8 @@ func (r *Router) GiveBack(ctx context.Context, topic timer.TopicID, got []shard.
 	r.DoAll(ctx, ops)
 }
 
-// await waits until the waiter is woken; false when the time is over. Without a waiter it looks again soon.
+// await waits until the waiter is woken; false when the time is over. Without a waiter it looks
+// again soon.
 func (p *pull) await(ctx context.Context, w *waiter, left time.Duration) bool {
 	if w == nil {
 		return p.tasks.Sleep(ctx, min(left, time.Second))
@@ -106,7 +110,7 @@ func (p *pull) await(ctx context.Context, w *waiter, left time.Duration) bool {
 	return w.wake.Wait(ctx, left)
 }
 
-// offered is what a node has ready.
+// offered are the timers that a node has ready.
 type offered struct {
 	node uint64
 	list []shard.Candidate
@@ -114,7 +118,8 @@ type offered struct {
 	err  error
 }
 
-// once looks at what all leaders have ready, and takes what comes first. An error means that nothing was taken and nobody could be asked.
+// once looks at the ready timers of all leaders, and takes the first ones. An error means that none
+// was taken and no leader could be asked.
 func (p *pull) once(ctx context.Context) ([]shard.PulledTimer, error) {
 	nodes := p.cfg.Cluster.LeadingNodes()
 	if len(nodes) == 0 {
@@ -164,7 +169,8 @@ func (p *pull) each(list []offered, do func(*offered)) {
 	all.Wait()
 }
 
-// lasting is an error of a take that left open whether something was leased, or that will not pass by itself at once.
+// lasting is an error of a take that left open whether something was leased, or that will not pass
+// by itself at once.
 func lasting(list []offered) error {
 	for i := range list {
 		if err := list[i].err; err != nil && len(list[i].list) > 0 && !Refused(err) {
@@ -174,7 +180,7 @@ func lasting(list []offered) error {
 	return nil
 }
 
-// choose leaves in the lists only what is to be taken, and says how much that is.
+// choose leaves in the lists only the timers to be taken, and counts them.
 func (p *pull) choose(asked []offered) (chosen int) {
 	type choice struct {
 		shard.Candidate
@@ -247,13 +253,15 @@ func (p *pull) take(ctx context.Context, node uint64, of []shard.Share) (got []s
 	return got, fromPeer(err)
 }
 
-// Waiting is how many wait here for timers to become ready, other nodes on behalf of their clients included.
+// Waiting is how many wait here for timers to become ready, other nodes on behalf of their clients
+// included.
 func (r *Router) Waiting() int { return int(r.waiters.count.Load()) }
 
 // Ready is told how many timers of a topic have become ready in a shard that this node leads.
 func (r *Router) Ready(topic timer.TopicID, timers int) { r.waiters.notify(topic, timers, false) }
 
-// watchTopic has every node that leads something notify this one when it has timers of a topic ready, once.
+// watchTopic has every node that leads something notify this one when it has timers of a topic
+// ready, once.
 func (r *Router) watchTopic(topic timer.TopicID) {
 	for _, node := range r.cfg.Cluster.LeadingNodes() {
 		if node != r.self && r.waiters.watch(topic, node) {
@@ -262,7 +270,8 @@ func (r *Router) watchTopic(topic timer.TopicID) {
 	}
 }
 
-// watch has one node notify as long as somebody waits here. It ends within awaitCallIn of the last one's going, or when the node does not answer.
+// watch has one node notify as long as somebody waits here. It ends within awaitCallIn of the last
+// one's going, or when the node does not answer.
 func (r *Router) watch(ctx context.Context, topic timer.TopicID, node uint64) {
 	for {
 		want := r.waiters.stillWanted(topic, node)
@@ -276,7 +285,7 @@ func (r *Router) watch(ctx context.Context, topic timer.TopicID, node uint64) {
 		}
 		switch {
 		case timers == 0:
-		case r.waiters.stillWanted(topic, node) == 0: // those who waited here have gone
+		case r.waiters.stillWanted(topic, node) == 0: // the consumers that waited here have gone
 			_, _ = r.awaitAt(ctx, node, topic, 0)
 			return
 		default:

@@ -25,7 +25,8 @@ func idsOf(list []shard.PulledTimer) (ids []string) {
 	return ids
 }
 
-// TestPullOrderAcrossNodes: what comes first is taken first, wherever it is, and no more than fits.
+// TestPullOrderAcrossNodes: the first timers are taken first, wherever they are, and no more than
+// fit.
 func TestPullOrderAcrossNodes(t *testing.T) {
 	c := newFakeCluster(3, 6)
 	c.becomes(1, readyTimer("d", 0, 40, 10))
@@ -48,7 +49,7 @@ func TestPullOrderAcrossNodes(t *testing.T) {
 	}
 }
 
-// TestPullWhenNobodyLeads: a node that sees no leader says so within two seconds, whatever the wait.
+// TestPullWhenNobodyLeads: a node that sees no leader says so within two seconds, for any wait.
 func TestPullWhenNobodyLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster(3, 3)
@@ -67,8 +68,8 @@ func TestPullWhenNobodyLeads(t *testing.T) {
 	})
 }
 
-// TestPullersAreServedInTurn: a hundred wait, at three nodes; each timer goes to one of them, the ones of a node in the order in which they
-// came, and nobody asks anybody while nothing is ready.
+// TestPullersAreServedInTurn: a hundred wait, at three nodes; each timer goes to one of them, the
+// ones of a node in the order in which they came, and nobody asks anybody while nothing is ready.
 func TestPullersAreServedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster(3, 3)
@@ -130,7 +131,7 @@ func TestPullersAreServedInTurn(t *testing.T) {
 	})
 }
 
-// remind is what hosts do every 50 ms.
+// remind notifies as hosts do every 50 ms.
 func (c *fakeCluster) remind() {
 	c.mu.Lock()
 	ready := map[timer.ShardID]int{}

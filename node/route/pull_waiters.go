@@ -10,15 +10,16 @@ import (
 	"carillon/timer"
 )
 
-// Bounds: those who wait beyond them must ask again.
+// Bounds: consumers that wait beyond them must ask again.
 const (
 	maxWaiters = 20_000
 	maxWatches = 1_000
 )
 
-// pullWaiters are those who pull from topics that have nothing ready: this node's clients, and other nodes on behalf of theirs. A shard's
-// leader notifies when timers have become ready, and as long as they are; the longest waiter is woken first, as many as there is work for.
-// To be woken is no promise: another may be quicker, and then the place in the queue is kept.
+// pullWaiters are consumers of topics that have no timer ready: this node's clients, and other
+// nodes on behalf of theirs. A shard's leader notifies when timers have become ready, and as long
+// as they are; the longest waiter is woken first, as many as there is work for. To be woken is no
+// promise: another may be quicker, and then the place in the queue is kept.
 type pullWaiters struct {
 	tasks   task.Env
 	count   atomic.Int32
@@ -33,7 +34,7 @@ type topicWaiters struct {
 	watched map[uint64]bool // nodes that were asked to notify this one
 }
 
-// waiter is one who waits.
+// waiter is a consumer that waits.
 type waiter struct {
 	topic timer.TopicID
 	want  int           // timers
@@ -85,8 +86,8 @@ func (p *pullWaiters) leave(w *waiter) (woken bool) {
 	return woken
 }
 
-// passOn takes away a waiter that looks no more. What it was woken for goes to the next; wokenBefore says that it was, when it waited
-// before.
+// passOn takes away a waiter that looks no more. The timer for which it was woken goes to the next;
+// wokenBefore says that it was, when it waited before.
 func (p *pullWaiters) passOn(w *waiter, wokenBefore bool) {
 	if woken := p.leave(w); w != nil && (woken || wokenBefore) {
 		p.notify(w.topic, w.want, false)
@@ -104,7 +105,8 @@ func (p *pullWaiters) dropEmptyLocked(topic timer.TopicID) {
 	}
 }
 
-// notify wakes those for whom there is work. fromPeer: another node has notified this one, and tells other nodes itself.
+// notify wakes the consumers for which there is work. fromPeer: another node has notified this one,
+// and tells other nodes itself.
 func (p *pullWaiters) notify(topic timer.TopicID, timers int, fromPeer bool) {
 	if p.count.Load() == 0 {
 		return
@@ -156,7 +158,8 @@ func (p *pullWaiters) waitedFor() (topics []timer.TopicID) {
 	return topics
 }
 
-// watch notes that a node is about to be asked to notify this one; false when it has been, or nobody waits.
+// watch notes that a node is about to be asked to notify this one; false when it has been, or
+// nobody waits.
 func (p *pullWaiters) watch(topic timer.TopicID, node uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -39,8 +39,8 @@ func (r *Router) timerAnywhere(ctx context.Context, id timer.ShardID, topic time
 	return found, nil
 }
 
-// List answers a query on one shard from its leader: at most q.Limit timers, in order. What is too much for one answer between
-// nodes is asked for in parts, each as of its own moment.
+// List answers a query on one shard from its leader: at most q.Limit timers, in order. A page too
+// large for one answer between nodes is asked for in parts, each as of its own moment.
 func (r *Router) List(ctx context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	var out []*timer.Timer
 	for rest := *q; ; {
@@ -79,7 +79,7 @@ func (r *Router) page(ctx context.Context, id timer.ShardID, q *timer.Query) (pa
 	return page, cut, err
 }
 
-// shorten leaves out of a page from elsewhere what there is no room for here.
+// shorten leaves out of a page from elsewhere the timers for which there is no room here.
 func shorten(page []*timer.Timer, room timer.Room) {
 	for _, t := range page {
 		if room != nil && !t.Short && !room.Take(t.Size()) {
@@ -97,7 +97,7 @@ type reading struct {
 	take   func(answer []byte) error
 }
 
-// read has a shard's leader answer; what fails is tried again, elsewhere if need be.
+// read has a shard's leader answer; a failed request is tried again, elsewhere if need be.
 func (r *Router) read(ctx context.Context, id timer.ShardID, begin time.Duration, rd reading) error {
 	b := r.newBackoff(begin)
 	var t target

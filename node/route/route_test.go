@@ -21,12 +21,14 @@ func fire(n int) *timer.Command {
 	return &timer.Command{Kind: timer.Fire, Topic: 1, ID: "a", IfMatch: uint32(n)}
 }
 
-// bubble is a test under synctest, in which a property must not ask for the deadline that a *testing.T has.
+// bubble is a test under synctest, in which a property must not ask for the deadline that a
+// *testing.T has.
 type bubble struct{ *testing.T }
 
 type network = func(ctx context.Context, c fakeCall, deliver func() ([]byte, error)) ([]byte, error)
 
-// TestRouteOne: what one operation costs in calls and time, asked of node 1 of three for shard 2, which node 2 leads.
+// TestRouteOne: the cost of one operation in calls and time, asked of node 1 of three for shard 2,
+// which node 2 leads.
 func TestRouteOne(t *testing.T) {
 	lose := func(err error, n int) network {
 		return func(_ context.Context, _ fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
@@ -51,7 +53,8 @@ func TestRouteOne(t *testing.T) {
 		"answer cut":   {set: func(c *fakeCluster) { c.onCall = lose(nil, 1) }, err: timer.ErrUnknown, calls: 1},
 		"nobody leads": {set: func(c *fakeCluster) { c.leaders[2] = 0 }, err: timer.ErrNoLeader, calls: 18, took: 1450 * time.Millisecond},
 		"named one is dead": {set: func(c *fakeCluster) {
-			c.leaders[2], c.nodes[2].thinks = 0, 3 // 2 is asked first and says 3; by then 2 is elected
+			// 2 is asked first and says 3; by then 2 is elected.
+			c.leaders[2], c.nodes[2].thinks = 0, 3
 			c.onCall = func(_ context.Context, call fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
 				c.mu.Lock()
 				if call.to == 3 {
@@ -83,7 +86,7 @@ func TestRouteOne(t *testing.T) {
 				c.mu.Unlock()
 				return deliver()
 			}
-		}, calls: 2, runs: 1}, // who was asked names the new leader: no time passes
+		}, calls: 2, runs: 1}, // the node that was asked names the new leader: no time passes
 		"elected later": {set: func(c *fakeCluster) {
 			c.leaders[2] = 0
 			time.AfterFunc(time.Second, func() {
@@ -127,7 +130,7 @@ func TestRouteOne(t *testing.T) {
 	}
 }
 
-// TestRouteAll: one call for each other node, all at once, and none for what is led here.
+// TestRouteAll: one call for each other node, all at once, and none for shards that are led here.
 func TestRouteAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeCluster(3, 6)
@@ -169,7 +172,8 @@ func TestRouteContext(t *testing.T) {
 	})
 }
 
-// TestRouteOvertaken: an operation that was refused while a later one of its shard was done would come out of order: it fails.
+// TestRouteOvertaken: an operation that was refused while a later one of its shard was done would
+// come out of order: it fails.
 func TestRouteOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeCluster(2, 2)
@@ -191,8 +195,9 @@ func TestRouteOvertaken(t *testing.T) {
 	})
 }
 
-// TestRouteChaos: whatever is lost and whoever leads, every operation has one answer that is true, none is executed twice, those
-// of one id are executed in order, and it is over within two seconds.
+// TestRouteChaos: with any messages lost and any leaders, every operation has one answer that is
+// true, none is executed twice, those of one id are executed in order, and it is over within two
+// seconds.
 func TestRouteChaos(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(bubble{t}, func(rt *rapid.T) {
@@ -252,7 +257,8 @@ func checkExecuted(t *rapid.T, f *fakeCluster, ops []timer.Op) {
 	}
 }
 
-// TestRouteReads: a read is tried again, also when its answer was lost; each try of a timer has its own time.
+// TestRouteReads: a read is tried again, also when its answer was lost; each try of a timer has its
+// own time.
 func TestRouteReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeCluster(3, 3)
@@ -375,7 +381,8 @@ func TestRouteCountsChaos(t *testing.T) {
 	})
 }
 
-// TestServeHostile: what cannot be read, and who asks for what is not here, has an answer that says so.
+// TestServeHostile: a request that cannot be read, or asks for an object that is not here, has an
+// answer that says so.
 func TestServeHostile(t *testing.T) {
 	f := newFakeCluster(2, 2)
 	for method := methodOps; method <= methodCounts; method++ {
@@ -398,7 +405,8 @@ func TestServeHostile(t *testing.T) {
 	}
 }
 
-// TestServeMixed: of a list a node decides what it leads and refuses the rest, in the order of the list.
+// TestServeMixed: of a list a node decides the operations on shards that it leads and refuses the
+// rest, in the order of the list.
 func TestServeMixed(t *testing.T) {
 	f := newFakeCluster(2, 4)
 	ops := make([]timer.Op, 8)
@@ -419,7 +427,8 @@ func TestServeMixed(t *testing.T) {
 	}
 }
 
-// TestRouteAwaits: a node that will soon know who leads is asked, and who it then names is asked next; nobody else is.
+// TestRouteAwaits: a node that will soon know the leader is asked, and the one that it then names
+// is asked next; no other is.
 func TestRouteAwaits(t *testing.T) {
 	for _, waiting := range []uint64{1, 2} {
 		c := newFakeCluster(3, 1)
@@ -439,7 +448,7 @@ func TestRouteAwaits(t *testing.T) {
 	}
 }
 
-// instantHost leads what it is told to and answers at once, without memory.
+// instantHost leads the shards that it is told to and answers at once, without memory.
 type instantHost struct {
 	*fakeNode
 	leads bool
@@ -479,7 +488,8 @@ func TestRouteLocalTakesNoMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkRoute is what routing one operation takes, both ends together, without network and host.
+// BenchmarkRoute is the cost of routing one operation, both ends together, without network and
+// host.
 func BenchmarkRoute(b *testing.B) {
 	for _, local := range []bool{true, false} {
 		b.Run(fmt.Sprintf("local=%v", local), func(b *testing.B) {
@@ -495,7 +505,8 @@ func BenchmarkRoute(b *testing.B) {
 	}
 }
 
-// TestRouteWalk: a walk goes on at the next leader, and calls that fail are made again from where the step began.
+// TestRouteWalk: a walk goes on at the next leader, and calls that fail are made again from where
+// the step began.
 func TestRouteWalk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeCluster(3, 3)

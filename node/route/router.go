@@ -1,9 +1,11 @@
-// Package route lets a node take any request: from any node to the shard that decides. It forwards operations and reads to the shards'
-// leaders, gathers lists, counts and history from all of them, keeps those who pull and wait, runs bulk changes, and looks topics up.
+// Package route lets a node take any request: from any node to the shard that decides. It forwards
+// operations and reads to the shards' leaders, gathers lists, counts and history from all of them,
+// keeps the consumers that wait, runs bulk changes, and looks topics up.
 //
-// A Router is made once the node's shards are there. What it needs of the node (its own shards, who leads, calls to other nodes, time)
-// it is given as small interfaces, so that the simulator drives the same code: see package task. It decides nothing itself, keeps nothing
-// on disk, and passes nothing on that another node has passed on.
+// A Router is made once the node's shards are there. The parts of the node that it needs (its own
+// shards, their leaders, calls to other nodes, time) are given to it as small interfaces, so that
+// the simulator drives the same code: see package task. It decides nothing itself, keeps nothing on
+// disk, and passes nothing on that another node has passed on.
 package route
 
 import (
@@ -16,7 +18,8 @@ import (
 	"carillon/timer"
 )
 
-// What one node asks of another about shards. The values are part of the protocol between nodes.
+// The requests of one node to another about shards. The values are part of the protocol between
+// nodes.
 const (
 	methodOps    uint8 = 1 + iota // shard.AppendOps → AppendAnswers
 	methodTimer                   // shard.AppendTimerRequest → AppendTimer
@@ -29,22 +32,25 @@ const (
 	methodState    uint8 = 15 // shard.AppendStateRequest → AppendStateAnswer
 )
 
-// What one node asks of another for those who pull.
+// The requests of one node to another for consumers.
 const (
 	methodCandidates uint8 = 32 + iota // shard.AppendOffersRequest → AppendOffers
 	methodPull                         // shard.AppendTakeRequest → AppendTaken
 	methodAwait                        // shard.AppendAwaitRequest → AppendAwaited
 )
 
-// Times of a request, from its begin. A node that cannot reach a majority says so within two seconds.
+// Times of a request, from its begin. A node that cannot reach a majority says so within two
+// seconds.
 const (
-	retryFor    = 1500 * time.Millisecond // then what surely was not done is ErrNoLeader
-	answerIn    = 1900 * time.Millisecond // then what was sent is ErrUnknown
+	// Then an operation that surely was not carried out is ErrNoLeader.
+	retryFor    = 1500 * time.Millisecond
+	answerIn    = 1900 * time.Millisecond // then an operation that was sent is ErrUnknown
 	timerCallIn = 900 * time.Millisecond  // one try to read one timer: there is time for a second
-	scanCallIn  = 6 * time.Second         // one try to list or count: longer than the host takes at most
+	// One try to list or count: longer than the host takes at most.
+	scanCallIn = 6 * time.Second
 )
 
-// Host is what a Router needs of the node's own shards: shard.Host.
+// Host is the part of the node's own shards that a Router needs: shard.Host.
 type Host interface {
 	Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error)
 	DoAll(ctx context.Context, ops []timer.Op)
@@ -55,17 +61,20 @@ type Host interface {
 	Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at shard.ScanCursor) ([]timer.Ref, shard.ScanCursor, error)
 	// Standings tells how far timers have come, if this node leads their shard.
 	Standings(ctx context.Context, id timer.ShardID, topic timer.TopicID, ids []string) ([]shard.Standing, error)
-	// Confirm has a majority confirm that this node leads, and OpenState opens the shard's state for a backup; see shard.Host.
+	// Confirm has a majority confirm that this node leads, and OpenState opens the shard's state
+	// for a backup; see shard.Host.
 	Confirm(ctx context.Context, id timer.ShardID) (index uint64, err error)
 	OpenState(ctx context.Context, id timer.ShardID, index uint64) (*shard.State, error)
-	// Candidates are the first of what is ready of a topic that is pulled, in the shards that this node leads; Take leases of it.
+	// Candidates are the first ready timers of a topic that is pulled, in the shards that this node
+	// leads; Take leases of it.
 	Candidates(ctx context.Context, topic timer.TopicID, most int) ([]shard.Candidate, error)
 	PullFrom(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []shard.Share) ([]shard.PulledTimer, error)
 	// Leads says whether this node leads a shard and serves it.
 	Leads(id timer.ShardID) bool
-	// Takes says whether commands for a shard may be given to this node: it leads, or will say very soon who does.
+	// Takes says whether commands for a shard may be given to this node: it leads, or will very
+	// soon name the leader.
 	Takes(id timer.ShardID) bool
-	// Leader is who leads a shard as this node's replica, if there is one, knows it.
+	// Leader is the leader of a shard as this node's replica, if there is one, knows it.
 	Leader(id timer.ShardID) (node uint64, ok bool)
 }
 
@@ -76,9 +85,10 @@ type LocalHistory interface {
 	Attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *shard.Standing) []timer.HistoryAttempt
 }
 
-// Cluster is what this node has heard of the others. Its methods must not block.
+// Cluster is this node's knowledge of the others. Its methods must not block.
 type Cluster interface {
-	// LikelyLeaders lists who may lead a shard, the likeliest first; this node may be among them.
+	// LikelyLeaders lists the nodes that may lead a shard, the likeliest first; this node may be
+	// among them.
 	LikelyLeaders(id timer.ShardID) []uint64
 	// LeadingNodes are the nodes that lead something, this one included.
 	LeadingNodes() []uint64
@@ -88,12 +98,13 @@ type Cluster interface {
 
 // Peers calls other nodes.
 type Peers interface {
-	// Call has a node answer. An error that is Config.NotSent says that nothing left this node; after any other the node may have done
-	// what it was asked. It ends with its context. The body is the callee's.
+	// Call has a node answer. An error that is Config.NotSent says that nothing left this node;
+	// after any other the node may have carried out the request. It ends with its context. The body
+	// is the callee's.
 	Call(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error)
 }
 
-// Config is what a Router is made of.
+// Config is the configuration of a Router.
 type Config struct {
 	Self     uint64
 	Shards   int // timer shards, from 1 on
@@ -104,13 +115,14 @@ type Config struct {
 	NotSent  error
 	Tasks    task.Env
 	BulkPage int // timers of one step of a bulk change's walk; 512
-	// Background runs what goes on for a while after the request that began it; its context ends with the node.
+	// Background runs work that goes on for a while after the request that began it; its context
+	// ends with the node.
 	Background func(run func(context.Context))
 }
 
 // Router has each shard's leader decide, this node or another, one hop away.
 //
-//   - What surely was not done (not sent, refused, no leader) is tried again, with fresh hints, for a second and a half.
+//   - An operation that surely was not carried out (not sent, refused, no leader) is tried again, with fresh hints, for a second and a half.
 //   - A change that may have been taken is never sent again: the client has ErrUnknown. A read is.
 //   - Operations of a request on one shard always travel together, in order; one is not tried again behind a later one that may
 //     have been done.
@@ -135,10 +147,11 @@ func New(cfg Config) *Router {
 	return &Router{cfg: cfg, self: cfg.Self, shards: cfg.Shards, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks), states: openStates{open: map[uint64]*openState{}}}
 }
 
-// Run looks after those who wait, until the context ends.
+// Run looks after the consumers that wait, until the context ends.
 func (r *Router) Run(ctx context.Context) { task.Every(ctx, r.tasks, watchEach, r.watchLeaders) }
 
-// leads reports that this node leads a timer shard; another node may have asked for one that there is not.
+// leads reports that this node leads a timer shard; another node may have asked for one that there
+// is not.
 func (r *Router) leads(id timer.ShardID) bool {
 	return id > shard.Meta && int(id) <= r.shards && r.host.Leads(id)
 }
@@ -148,7 +161,7 @@ func (r *Router) takes(id timer.ShardID) bool {
 	return id > shard.Meta && int(id) <= r.shards && r.host.Takes(id)
 }
 
-// leader is who else leads a timer shard as this node knows it; 0 unknown.
+// leader is the other node that leads a timer shard as this node knows it; 0 unknown.
 func (r *Router) leader(id timer.ShardID) uint64 {
 	if id <= shard.Meta || int(id) > r.shards {
 		return 0
@@ -169,7 +182,8 @@ func (r *Router) led() (ids []timer.ShardID) {
 	return ids
 }
 
-// Refused says of an error that nothing was done, and that another node, or this one soon, may do it.
+// Refused says of an error that nothing was done, and that another node, or this one soon, may do
+// it.
 func Refused(err error) bool {
 	if err == nil {
 		return false
@@ -181,7 +195,7 @@ func Refused(err error) bool {
 	return moved
 }
 
-// untouched says that nothing was done, for whatever reason.
+// untouched says that nothing was done, for any reason.
 func untouched(err error) bool {
 	return Refused(err) || errors.Is(err, timer.ErrOverloaded) || errors.Is(err, timer.ErrMemory) || errors.Is(err, timer.ErrLowDisk)
 }
@@ -189,7 +203,8 @@ func untouched(err error) bool {
 // readAgain says of an error that a read may still succeed.
 func readAgain(err error) bool { return Refused(err) || errors.Is(err, timer.ErrUnknown) }
 
-// fromPeer is another node's error as this node's client is to have it: that the other stops is not the client's concern.
+// fromPeer is another node's error as this node's client is to have it: that the other stops is not
+// the client's concern.
 func fromPeer(err error) error {
 	if errors.Is(err, timer.ErrStopped) {
 		return timer.ErrUnknown

@@ -8,11 +8,13 @@ import (
 	"carillon/timer"
 )
 
-// answerRoom is how many bytes of timers the answer to operations from another node carries; the client is told no more in any case.
+// answerRoom is how many bytes of timers the answer to operations from another node carries; the
+// client is told no more in any case.
 const answerRoom = 8 << 20
 
-// Serve answers what another node's Router asks. Only this node's own shards are used: nothing is passed on, so a request goes one
-// hop at most, and who asked decides what to try next. An error is only for methods that are not a router's.
+// Serve answers the requests of another node's Router. Only this node's own shards are used:
+// nothing is passed on, so a request goes one hop at most, and the caller decides the next try. An
+// error is only for methods that are not a router's.
 func (r *Router) Serve(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) {
 	switch method {
 	case methodOps:

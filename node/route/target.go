@@ -9,7 +9,7 @@ import (
 // target is where a request's operations on one shard go.
 type target struct {
 	node  uint64 // in this round; 0: no node is known
-	hint  uint64 // who leads, as the node that was asked last says; 0: it does not know
+	hint  uint64 // the leader, as the node that was asked last says; 0: it does not know
 	tries int
 	asked bool // this node was asked, and did not lead; it is not asked again before it does
 	round int  // in which node was chosen
@@ -32,7 +32,7 @@ func (t *target) choose(r *Router, id timer.ShardID) {
 	}
 }
 
-// noteLeaderHint keeps what an error says of who leads; true when it names another node.
+// noteLeaderHint keeps the leader that an error names; true when it names another node.
 func (t *target) noteLeaderHint(err error) bool {
 	moved, ok := errors.AsType[timer.NotLeaderError](err)
 	if !ok || moved.Leader == t.node {
@@ -42,7 +42,8 @@ func (t *target) noteLeaderHint(err error) bool {
 	return t.hint != 0
 }
 
-// candidate is the n-th of the nodes that may lead a shard, over and over: who leads as this node's replica knows it, then the likely ones.
+// candidate is the n-th of the nodes that may lead a shard, over and over: the leader as this
+// node's replica knows it, then the likely ones.
 func (r *Router) candidate(id timer.ShardID, n int) uint64 {
 	leader := r.leader(id)
 	if leader != 0 && n == 0 {

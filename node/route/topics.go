@@ -12,11 +12,13 @@ import (
 type Meta interface {
 	// Propose has the meta group decide, wherever its leader is. The reply's error is returned.
 	Propose(ctx context.Context, cmd ring.Command) (ring.Reply, error)
-	// CatchUp returns when this node's copy of what the cluster has agreed on has all that was decided before; an error says that nobody knows.
+	// CatchUp returns when this node's copy of the meta group's state has all that was decided
+	// before; an error says that this is unknown.
 	CatchUp(ctx context.Context) error
 }
 
-// Topics finds topics, and has them made, changed and deleted. A change that concerns the shards is done in all of them.
+// Topics finds topics, and has them made, changed and deleted. A change that concerns the shards is
+// done in all of them.
 type Topics struct {
 	*Router
 	local *ring.Topics // this node's copy
@@ -28,10 +30,11 @@ func NewTopics(r *Router, local *ring.Topics, meta Meta) *Topics {
 	return &Topics{Router: r, local: local, meta: meta}
 }
 
-// Here finds a topic in this node's copy, which may lack what others have made meanwhile.
+// Here finds a topic in this node's copy, which may lack topics that others have made meanwhile.
 func (t *Topics) Here(name string) (*timer.Topic, bool) { return t.local.Named(name) }
 
-// Named finds a topic. timer.ErrNoTopic says that there is none, whoever was asked to make it; any other error that nobody knows.
+// Named finds a topic. timer.ErrNoTopic says that there is none, even if others were asked to make
+// it; any other error says that this is unknown.
 func (t *Topics) Named(ctx context.Context, name string) (*timer.Topic, error) {
 	if topic, ok := t.local.Named(name); ok {
 		return topic, nil
@@ -67,7 +70,8 @@ func (t *Topics) ByID(ctx context.Context, id timer.TopicID) (*timer.Topic, erro
 // List gives topics of this node's copy in order of name, those after a name.
 func (t *Topics) List(after string, limit int) []*timer.Topic { return t.local.List(after, limit) }
 
-// Count counts the topics of this node's copy whose names begin so and for which f holds, up to most.
+// Count counts the topics of this node's copy whose names begin so and for which f holds, up to
+// most.
 func (t *Topics) Count(prefix string, most int, f func(*timer.Topic) bool) int {
 	return t.local.Count(prefix, most, f)
 }
@@ -97,10 +101,11 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy) (topic *
 	return r.Topic, r.Created, err
 }
 
-// reorder sets a policy that moves a topic's timers from shards by key into one shard, or back. That can only be done while there are
-// none: the topic is closed everywhere first, and opens again under a new id, so that a node which has not heard of it yet adds nothing
-// where nobody would look. Timers that have ended are not shown any more. Fences must grow over the life of a timer's id, and its
-// next shard may be behind: all go on from the highest.
+// reorder sets a policy that moves a topic's timers from shards by key into one shard, or back.
+// That can only be done while there are none: the topic is closed everywhere first, and opens again
+// under a new id, so that a node which has not heard of it yet adds nothing where nobody would
+// look. Timers that have ended are not shown any more. Fences must grow over the life of a timer's
+// id, and its next shard may be behind: all go on from the highest.
 func (t *Topics) reorder(ctx context.Context, topic *timer.Topic, p *timer.Policy) (*timer.Topic, bool, error) {
 	if _, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Close, Name: topic.Name, ID: topic.ID}); err != nil {
 		return nil, false, err
@@ -115,7 +120,8 @@ func (t *Topics) reorder(ctx context.Context, topic *timer.Topic, p *timer.Polic
 	}
 	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Put, Name: topic.Name, ID: topic.ID, Policy: p})
 	if Refused(err) {
-		t.reopen(ctx, topic) // after any other error it may have been done: then nothing is found to open
+		// After any other error it may have been done: then nothing is found to open.
+		t.reopen(ctx, topic)
 	}
 	return r.Topic, r.Created, err
 }
@@ -130,8 +136,9 @@ func (t *Topics) SetPaused(ctx context.Context, name string, paused bool) (*time
 	return r.Topic, err
 }
 
-// Delete closes the topic everywhere, so that no add can slip in, and only then deletes it; it opens it again when it is not empty.
-// A node that dies in between leaves a closed topic: IdleTopics finishes what was begun. cancelled is how many timers went with it.
+// Delete closes the topic everywhere, so that no add can slip in, and only then deletes it; it
+// opens it again when it is not empty. A node that dies in between leaves a closed topic:
+// IdleTopics finishes the deletion. cancelled is how many timers went with it.
 func (t *Topics) Delete(ctx context.Context, name string, force bool) (cancelled int, err error) {
 	topic, err := t.Named(ctx, name)
 	if err != nil {
@@ -150,13 +157,15 @@ func (t *Topics) Delete(ctx context.Context, name string, force bool) (cancelled
 	}
 	removed, err := t.emptyShards(ctx, topic.ID)
 	if err != nil {
-		return 0, err // it stays closed: the next one who asks, or IdleTopics, finishes what was begun
+		// It stays closed: the next request, or IdleTopics, finishes the deletion.
+		return 0, err
 	}
 	_, err = t.meta.Propose(ctx, ring.Command{Verb: ring.Delete, Name: name, ID: topic.ID})
 	return removed, err
 }
 
-// closeEmpty closes a topic that has nothing pending or dead in any shard, and raises their fences. It returns the highest.
+// closeEmpty closes a topic that has nothing pending or dead in any shard, and raises their fences.
+// It returns the highest.
 func (t *Topics) closeEmpty(ctx context.Context, id timer.TopicID, floor uint64) (fence uint64, err error) {
 	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.CloseTopic, Topic: id, MinFence: floor}) {
 		switch {
@@ -170,17 +179,20 @@ func (t *Topics) closeEmpty(ctx context.Context, id timer.TopicID, floor uint64)
 	return fence, err
 }
 
-// emptyWork bounds what one command of a forced deletion does to its shard; see timer.Command.Work. It takes some milliseconds.
+// emptyWork bounds what one command of a forced deletion does to its shard; see timer.Command.Work.
+// It takes some milliseconds.
 const emptyWork = 1 << 17
 
-// emptyShards closes a topic and drops all of it, a slice at a time in all shards at once, so that none of them stalls.
+// emptyShards closes a topic and drops all of it, a slice at a time in all shards at once, so that
+// none of them stalls.
 func (t *Topics) emptyShards(ctx context.Context, id timer.TopicID) (removed int, err error) {
 	ops := make([]timer.Op, t.shards)
 	for i := range ops {
 		ops[i] = timer.Op{Shard: timer.ShardID(i + 1)}
 	}
 	for len(ops) > 0 {
-		for i := range ops { // a command that is done with may still be on its way: a new one each time
+		// A command that is done with may still be on its way: a new one each time.
+		for i := range ops {
 			ops[i].Command = &timer.Command{Kind: timer.CloseTopic, Topic: id, Force: true, Work: emptyWork, From: ops[i].Result.Handle}
 			ops[i].Brief = true
 		}
@@ -204,7 +216,7 @@ func (t *Topics) emptyShards(ctx context.Context, id timer.TopicID) (removed int
 	return removed, nil
 }
 
-// reopen undoes a close as far as it can; what it cannot reach IdleTopics tries again.
+// reopen undoes a close as far as it can; IdleTopics tries again the shards that it cannot reach.
 func (t *Topics) reopen(ctx context.Context, topic *timer.Topic) {
 	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.OpenTopic, Topic: topic.ID}) {
 		if o.Err != nil {

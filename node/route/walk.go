@@ -7,8 +7,9 @@ import (
 	"carillon/timer"
 )
 
-// Walk takes one step of a walk through a shard's timers, at its leader. A step that fails is taken again from where it began;
-// the next may be another leader's: the way is the same on every replica.
+// Walk takes one step of a walk through a shard's timers, at its leader. A step that fails is taken
+// again from where it began; the next may be another leader's: the way is the same on every
+// replica.
 func (r *Router) Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at shard.ScanCursor) (marks []timer.Ref, next shard.ScanCursor, err error) {
 	err = r.read(ctx, id, r.tasks.Now(), reading{
 		here: func() error {

@@ -21,7 +21,8 @@ func (g *Goroutines) Now() time.Duration { return g.mono() }
 // Go implements Env.
 func (g *Goroutines) Go(run func()) { g.work.Go(run) }
 
-// Wait returns when all that was begun with Go has ended. Nothing may be begun by others than these meanwhile.
+// Wait returns when all that was begun with Go has ended. Nothing may be begun by others than these
+// meanwhile.
 func (g *Goroutines) Wait() { g.work.Wait() }
 
 // WithTimeout implements Env.

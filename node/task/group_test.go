@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A panic in a task that a request has started goes on in the request, where the API makes a 500 of it.
+// A panic in a task that a request has started goes on in the request, where the API makes a 500 of
+// it.
 func TestPanicInAGroupReachesItsRequest(t *testing.T) {
 	all := NewGroup(NewGoroutines(func() time.Duration { return 0 }))
 	done := make([]bool, 3)

@@ -1,9 +1,11 @@
-// Package task is time, waiting and concurrency as node/member and node/route use them. Those packages read no clock, start no
-// goroutine and wait for nothing but by an Env: a node gives them Goroutines, the simulator an Env of its own, in which one task
-// runs at a time and time is an event queue. So both run the same code.
+// Package task is time, waiting and concurrency as node/member and node/route use them. Those
+// packages read no clock, start no goroutine and wait for nothing but by an Env: a node gives them
+// Goroutines, the simulator an Env of its own, in which one task runs at a time and time is an
+// event queue. So both run the same code.
 //
-// Rules: a task waits by the Env's methods alone (and by calls into what the Env's owner gave it: a host, other nodes), holds no
-// mutex while it waits, and passes on contexts that came from WithTimeout or from its caller.
+// Rules: a task waits by the Env's methods alone (and by calls into the parts that the Env's owner
+// gave it: a host, other nodes), holds no mutex while it waits, and passes on contexts that came
+// from WithTimeout or from its caller.
 package task
 
 import (
@@ -24,7 +26,8 @@ type Env interface {
 	Now() time.Duration
 	// Go runs something beside its caller.
 	Go(run func())
-	// WithTimeout is context.WithTimeout; after Forever the context ends by its cancel function, or its parent's end, alone.
+	// WithTimeout is context.WithTimeout; after Forever the context ends by its cancel function, or
+	// its parent's end, alone.
 	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 	// Sleep returns when so much time has passed, or the context has ended: then false.
 	Sleep(ctx context.Context, d time.Duration) bool
@@ -32,10 +35,12 @@ type Env interface {
 	NewSignal() Signal
 }
 
-// Signal wakes one task at a time. It remembers that it was set, once: Set before Wait lets the next Wait return at once.
+// Signal wakes one task at a time. It remembers that it was set, once: Set before Wait lets the
+// next Wait return at once.
 type Signal interface {
 	Set()
-	// Wait returns true when the signal was set, and false when so much time has passed or the context has ended.
+	// Wait returns true when the signal was set, and false when so much time has passed or the
+	// context has ended.
 	Wait(ctx context.Context, d time.Duration) bool
 }
 
@@ -49,8 +54,9 @@ func Every(ctx context.Context, env Env, each time.Duration, do func()) {
 	}
 }
 
-// Group runs several tasks at once and waits for all of them. A panic in one of them goes on where they are waited for, which costs
-// that request only; by itself it would end the process. A Group's zero value is of no use: see NewGroup.
+// Group runs several tasks at once and waits for all of them. A panic in one of them goes on where
+// they are waited for, which costs that request only; by itself it would end the process. A Group's
+// zero value is of no use: see NewGroup.
 type Group struct {
 	env    Env
 	left   atomic.Int32
