@@ -268,7 +268,7 @@ func (g *group) trusted() (ids []uint64) {
 const stateMessageVersion = 1
 
 func (g *group) sendState(to uint64, p *statePoint) {
-	o := g.w.open(nodeOf(to), stateMessage, g.id)
+	o := g.w.open(nodeOf(to), stateMessage, g.id, 0)
 	body := len(o.frame)
 	o.frame = append(o.frame, stateMessageVersion)
 	o.frame = binary.AppendUvarint(o.frame, g.replica)

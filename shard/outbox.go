@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,13 +51,15 @@ const (
 
 // outgoing is a turn's frame for one node.
 type outgoing struct {
-	node  uint64
-	frame []byte
-	usual int // bytes of the last frame: room for as much is made for the next
+	node    uint64
+	frame   []byte
+	entries int // bytes of it that are about entries, at most
+	usual   int // bytes of the last frame but for entries: room for as much is made for the next
 }
 
-// open is the place in a turn's frame for a node where a message's body goes; close ends it.
-func (w *worker) open(node uint64, kind byte, id timer.ShardID) *outgoing {
+// open is the place in a turn's frame for a node where a message's body goes; close ends it. There is room for so many
+// bytes of entries.
+func (w *worker) open(node uint64, kind byte, id timer.ShardID, entries int) *outgoing {
 	var o *outgoing
 	for i := range w.outbox {
 		if w.outbox[i].node == node {
@@ -69,8 +72,11 @@ func (w *worker) open(node uint64, kind byte, id timer.ShardID) *outgoing {
 		o = &w.outbox[len(w.outbox)-1]
 	}
 	if len(o.frame) == 0 {
-		o.frame = append(make([]byte, 0, min(max(o.usual, 64), frameFlush)), frameVersion)
+		o.frame = append(make([]byte, 0, min(max(o.usual, 64), frameFlush)+entries), frameVersion)
+	} else if entries > 0 {
+		o.frame = slices.Grow(o.frame, entries+messageHead)
 	}
+	o.entries += entries
 	o.frame = append(o.frame, kind)
 	o.frame = binary.AppendUvarint(o.frame, uint64(id))
 	o.frame = append(o.frame, 0, 0, 0, 0)
@@ -80,19 +86,21 @@ func (w *worker) open(node uint64, kind byte, id timer.ShardID) *outgoing {
 func (o *outgoing) close(w *worker, body int) {
 	binary.LittleEndian.PutUint32(o.frame[body-4:], uint32(len(o.frame)-body))
 	if len(o.frame) > frameFlush {
-		o.usual = len(o.frame)
-		w.host.cfg.Peers.Send(o.node, o.frame)
-		o.frame = nil
+		o.leave(w)
 	}
+}
+
+func (o *outgoing) leave(w *worker) {
+	o.usual = max(0, len(o.frame)-o.entries)
+	w.host.cfg.Peers.Send(o.node, o.frame)
+	o.frame, o.entries = nil, 0
 }
 
 // sendAll lets this turn's frames go.
 func (w *worker) sendAll() {
 	for i := range w.outbox {
 		if o := &w.outbox[i]; len(o.frame) > 0 {
-			o.usual = len(o.frame)
-			w.host.cfg.Peers.Send(o.node, o.frame)
-			o.frame = nil
+			o.leave(w)
 		}
 	}
 }
@@ -106,7 +114,7 @@ func (g *group) send(m *pb.Message) {
 	if !mayCome(m.GetType()) {
 		return // raft, already a follower, passes a question on to the leader; who asked is told when its new role is collected
 	}
-	o := g.w.open(nodeOf(m.GetTo()), raftMessage, g.id)
+	o := g.w.open(nodeOf(m.GetTo()), raftMessage, g.id, entriesRoom(m))
 	body := len(o.frame)
 	o.frame = appendMessage(o.frame, m)
 	o.close(g.w, body)
@@ -131,6 +139,7 @@ func (h *Host) Deliver(from uint64, frame []byte) {
 	if len(h.workers) > len(few) {
 		parts = make([]*peerFrame, len(h.workers))
 	}
+	entries := 0
 	for rest := frame[1:]; len(rest) > 0; {
 		kind := rest[0]
 		id, n := binary.Uvarint(rest[1:])
@@ -148,24 +157,36 @@ func (h *Host) Deliver(from uint64, frame []byte) {
 			f = &peerFrame{from: from}
 			f.messages, parts[k] = f.first[:0], f
 		}
-		f.messages = append(f.messages, peerMessage{kind: kind, group: h.groups[id], body: ownBody(kind, rest[:size:size], len(frame))})
+		m := peerMessage{kind: kind, group: h.groups[id], body: rest[:size:size]}
+		if m.hasEntries() {
+			entries += int(size)
+		}
+		f.messages = append(f.messages, m)
 		f.bytes += int(size)
 		rest = rest[size:]
 	}
 	for k, f := range parts {
 		if f != nil {
+			if 2*entries < len(frame) {
+				f.ownEntries()
+			}
 			h.workers[k].takeFrame(f)
 		}
 	}
 }
 
-// ownBody is a message's body in memory of its own if it has entries, which stay, and most of the frame is something else, which would
-// stay with them.
-func ownBody(kind byte, body []byte, frame int) []byte {
-	if kind == raftMessage && len(body) > 1 && body[1]&messageEntries != 0 && 2*len(body) < frame {
-		return bytes.Clone(body)
+// ownEntries puts messages that have entries into memory of their own. Entries stay until they are on disk, and the
+// whole frame would stay with them, of which most is something else.
+func (f *peerFrame) ownEntries() {
+	for i := range f.messages {
+		if m := &f.messages[i]; m.hasEntries() {
+			m.body = bytes.Clone(m.body)
+		}
 	}
-	return body
+}
+
+func (m *peerMessage) hasEntries() bool {
+	return m.kind == raftMessage && len(m.body) > 1 && m.body[1]&messageEntries != 0
 }
 
 func (w *worker) takeFrame(f *peerFrame) {

@@ -159,7 +159,7 @@ func (g *group) endUselessLead() {
 const refillVersion = 1
 
 func (g *group) sendRefillRequest(to, least uint64) {
-	o := g.w.open(nodeOf(to), refillMessage, g.id)
+	o := g.w.open(nodeOf(to), refillMessage, g.id, 0)
 	body := len(o.frame)
 	o.frame = append(o.frame, refillVersion)
 	o.frame = binary.AppendUvarint(o.frame, g.replica)

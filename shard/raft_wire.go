@@ -70,6 +70,20 @@ func appendMessage(b []byte, m *pb.Message) []byte {
 	return b
 }
 
+// messageHead is the most that a message takes in a frame beside its entries, but for a context or a configuration.
+const messageHead = 64
+
+// entriesRoom is the most that the entries of a message take.
+func entriesRoom(m *pb.Message) (room int) {
+	if len(m.Entries) == 0 {
+		return 0
+	}
+	for _, e := range m.Entries {
+		room += len(e.Data) + binary.MaxVarintLen64 + 1 + binary.MaxVarintLen32
+	}
+	return room + binary.MaxVarintLen32
+}
+
 func appendMessageEntries(b []byte, m *pb.Message) []byte {
 	b = binary.AppendUvarint(b, uint64(len(m.Entries)))
 	for i, e := range m.Entries {

@@ -19,7 +19,7 @@ func (e schedulerEnv) sendReport(f *activeLease) {
 	if to == 0 || to == g.w.host.cfg.Node {
 		return
 	}
-	o := g.w.open(to, reportMessage, g.id)
+	o := g.w.open(to, reportMessage, g.id, 0)
 	body := len(o.frame)
 	o.frame = appendReport(o.frame, uint64(g.w.host.cfg.Incarnation), f)
 	o.close(g.w, body)
@@ -77,7 +77,7 @@ func (g *group) hearReport(from uint64, body []byte) {
 
 // tellOver answers a report on a lease that the table has seen come and go. No lease comes again, so this is true whoever leads by now.
 func (g *group) tellOver(to uint64, owner Incarnation, h timer.Handle, fence uint64) {
-	o := g.w.open(to, overMessage, g.id)
+	o := g.w.open(to, overMessage, g.id, 0)
 	body := len(o.frame)
 	for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
 		o.frame = binary.AppendUvarint(o.frame, v)

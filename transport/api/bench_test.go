@@ -41,7 +41,8 @@ func (e *noEngine) DoAll(ctx context.Context, ops []Op) {
 	}
 }
 
-func benchServer(b *testing.B) *Server {
+func benchServer(b testing.TB) *Server {
+	b.Helper()
 	e := &noEngine{fakeEngine: fakeEngine{shards: 16}, topic: timer.Topic{ID: 3, Name: "orders", Policy: timer.DefaultPolicy()}}
 	e.topic.Policy.Callback.URL = "http://127.0.0.1:9/hook"
 	s, err := New(Config{Engine: e})

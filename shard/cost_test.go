@@ -1,0 +1,248 @@
+//go:build !race
+
+package shard
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"carillon/timer"
+	"carillon/vfs/memfs"
+)
+
+// A machine that others use says nothing of time, but the objects and bytes that an operation allocates are the same
+// anywhere. The bounds stand a tenth or so above the measured ones: who exceeds one on purpose says why, and who
+// undercuts one by far lowers it. The race detector has pools lose what they are given, so these tests are not for it.
+
+// cost is what operations have allocated.
+type cost struct{ objects, bytes uint64 }
+
+// spent adds what work allocates.
+func (c *cost) spent(work func()) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	work()
+	runtime.ReadMemStats(&after)
+	c.objects += after.Mallocs - before.Mallocs
+	c.bytes += after.TotalAlloc - before.TotalAlloc
+}
+
+// within fails when an operation costs more than so much. The least of several rounds counts: now and then a table, a list or a file of the
+// harness grows.
+func within(t *testing.T, name string, rounds []cost, operations int, objects, bytes float64) {
+	t.Helper()
+	slices.SortFunc(rounds, func(a, b cost) int { return int(a.bytes) - int(b.bytes) })
+	least := rounds[0]
+	perObject, perByte := float64(least.objects)/float64(operations), float64(least.bytes)/float64(operations)
+	t.Logf("%s: %.2f objects, %.0f B an operation", name, perObject, perByte)
+	if perObject > objects || perByte > bytes {
+		t.Errorf("%s costs %.2f objects and %.0f B, more than %.2f and %.0f", name, perObject, perByte, objects, bytes)
+	}
+}
+
+const (
+	costRounds = 10
+	costShared = 16  // adds that share an entry and a frame
+	costFired  = 256 // timers of one instant
+)
+
+// costPeers takes frames and hands them on when the work of who sends them has been counted.
+type costPeers struct {
+	noPeers
+	frames []costFrame
+}
+
+type costFrame struct {
+	node  uint64
+	frame []byte
+}
+
+func (p *costPeers) Send(node uint64, frame []byte) {
+	p.frames = append(p.frames, costFrame{node, frame})
+}
+
+// costCluster is some hosts with one shard, on disks that cost little.
+type costCluster struct {
+	t     *testing.T
+	hosts []*hostHarness
+	peers []*costPeers
+	spent []cost
+	next  int
+}
+
+func newCostCluster(t *testing.T, nodes int) *costCluster {
+	c := &costCluster{t: t, spent: make([]cost, nodes)}
+	var rows []Assignment
+	for id := range timer.ShardID(2) {
+		row := Assignment{Group: id, Epoch: 1, Settled: true}
+		for i := range nodes {
+			row.Members = append(row.Members, Member{Node: firstNode + uint64(i), Replica: ReplicaID(firstNode+uint64(i), 1)})
+		}
+		rows = append(rows, row)
+	}
+	for i := range nodes {
+		r := makeHarness(t, memfs.New(), nil)
+		p := &costPeers{}
+		r.rows = rows
+		r.change = func(cfg *Config) {
+			cfg.Node, cfg.Peers, cfg.Dispatcher, cfg.Observer = firstNode+uint64(i), p, &costReceiver{r.clock}, benchObserver{}
+			cfg.Incarnation = NewIncarnation(cfg.Node, r.starts)
+		}
+		c.hosts, c.peers = append(c.hosts, r), append(c.peers, p)
+		r.clock = c.hosts[0].clock
+		if err := r.open(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := 0; !c.hosts[0].host.groups[1].serving; n++ {
+		if n > 100 {
+			t.Fatal("the shard has no leader")
+		}
+		if g := c.hosts[0].host.groups[1]; n%10 == 0 && !g.leader {
+			_ = g.raft.Campaign()
+			g.w.touchNext(g)
+		}
+		c.settle()
+		c.hosts[0].step(tickInterval)
+	}
+	c.settle()
+	return c
+}
+
+// settle has all hosts work until they rest, and counts what each allocates.
+func (c *costCluster) settle() {
+	for busy, n := true, 0; busy; n++ {
+		if n > 10_000 {
+			c.t.Fatal("the hosts do not come to rest")
+		}
+		busy = false
+		for i, r := range c.hosts {
+			for r.busy() {
+				busy = true
+				c.spent[i].spent(r.turn)
+			}
+			for _, f := range c.peers[i].frames {
+				busy = true
+				to := int(f.node - firstNode)
+				own := slices.Clone(f.frame) // as it comes from the network
+				c.spent[to].spent(func() { c.hosts[to].host.Deliver(firstNode+uint64(i), own) })
+			}
+			c.peers[i].frames = c.peers[i].frames[:0]
+		}
+	}
+}
+
+// round has the first host, which leads, take so many adds, and says what they cost each host.
+func (c *costCluster) round(operations int, delay time.Duration) []cost {
+	r := c.hosts[0]
+	payload := []byte(`{"d":"` + strings.Repeat("x", 192) + `"}`)
+	commands := make([]timer.Command, operations)
+	for i := range commands {
+		c.next++
+		commands[i] = timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("order-%08d", c.next),
+			Spec: &timer.Spec{DueMs: r.clock.wallMs + delay.Milliseconds(), Payload: payload, PayloadKind: timer.JSONPayload}}
+	}
+	clear(c.spent)
+	waiters := make([]*waiter, len(commands))
+	for i := range commands {
+		waiters[i] = fakeWaiter()
+		c.spent[0].spent(func() {
+			o, err := r.host.newOp(1, &commands[i], true, nil, waiters[i])
+			if err == nil {
+				err = o.group.w.box.offer(o)
+			}
+			if err != nil {
+				c.t.Fatal(err)
+			}
+		})
+	}
+	c.settle()
+	for _, w := range waiters {
+		select {
+		case <-w.ch:
+		default:
+			c.t.Fatal("an add has no answer")
+		}
+	}
+	return slices.Clone(c.spent)
+}
+
+// costReceiver takes every call and ends it at once.
+type costReceiver struct{ clock *fakeClock }
+
+func (r *costReceiver) Route(*timer.Topic, *timer.Callback) (Destination, error) { return r, nil }
+func (r *costReceiver) Acquire(Destination, *timer.Topic, Waiter) (Permit, Verdict) {
+	return r, Verdict{}
+}
+func (r *costReceiver) State(Destination, *timer.Topic) DestinationState { return DestinationState{} }
+func (r *costReceiver) Cancel()                                          {}
+func (r *costReceiver) Start(_ *Delivery, done func(Attempt)) {
+	done(Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+}
+
+func TestCostOfAnAdd(t *testing.T) {
+	c := newCostCluster(t, 1)
+	var rounds []cost
+	for range costRounds {
+		rounds = append(rounds, c.round(costShared, time.Hour)[0])
+	}
+	within(t, "an add to a node alone", rounds, costShared, 5.4, 890)
+}
+
+func TestCostOfAReplicatedAdd(t *testing.T) {
+	c := newCostCluster(t, 3)
+	var leader, follower []cost
+	for range costRounds {
+		spent := c.round(costShared, time.Hour)
+		leader, follower = append(leader, spent[0]), append(follower, spent[1])
+	}
+	within(t, "an add to its leader", leader, costShared, 8.4, 1930)
+	within(t, "an add to a follower", follower, costShared, 4.4, 780)
+}
+
+func TestCostOfFiring(t *testing.T) {
+	c := newCostCluster(t, 3)
+	var leader, follower []cost
+	for range costRounds {
+		c.round(costFired, time.Second)
+		clear(c.spent)
+		for range 24 {
+			c.hosts[0].step(50 * time.Millisecond)
+			c.settle()
+		}
+		leader, follower = append(leader, c.spent[0]), append(follower, c.spent[1])
+		if counts := c.hosts[0].host.groups[1].table.Counts(1); counts.Scheduled+counts.Leased > 0 {
+			t.Fatalf("not all have fired: %+v", counts)
+		}
+	}
+	within(t, "a timer's firing to its leader", leader, costFired, 13, 1570)
+	within(t, "a timer's firing to a follower", follower, costFired, 2, 150)
+}
+
+func TestCostOfApplying(t *testing.T) {
+	table := fillTable(t, 10_000)
+	payload := []byte(strings.Repeat("x", 200))
+	var rounds []cost
+	var batch Batch
+	var results []timer.Result
+	for round := range costRounds {
+		batch.Reset(benchNow, 1, 1)
+		for i := range benchBatch {
+			batch.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: benchID(10_000 + round*benchBatch + i),
+				Spec: &timer.Spec{DueMs: benchNow + 3_600_000, Payload: payload, PayloadKind: timer.JSONPayload}})
+		}
+		var c cost
+		c.spent(func() {
+			var err error
+			if results, err = table.Apply(batch.Bytes(), nil, results[:0]); err != nil {
+				t.Fatal(err)
+			}
+		})
+		rounds = append(rounds, c)
+	}
+	within(t, "applying an add", rounds, benchBatch, 0.1, 60)
+}
