@@ -51,7 +51,7 @@ type Config struct {
 	BootstrapExpect int
 	// Copies of each shard, as far as there are nodes: 1–7; 3. Ignored once there is data.
 	Replicas int
-	// Timer shards when the cluster is founded: 1–65535; 16. Ignored once there is data.
+	// Timer shards when the cluster is founded: 1–65535; 4. Ignored once there is data.
 	Shards int
 
 	// See readKeyFile: by it nodes know each other, and discovery is encrypted; empty: neither.
@@ -123,7 +123,7 @@ const (
 
 	DefaultBootstrapExpect = 1
 	DefaultReplicas        = 3
-	DefaultShards          = 16
+	DefaultShards          = 4
 	DefaultHistoryBytes    = 4 << 30
 	DefaultTopicIdle       = time.Hour
 	DefaultMaxConnections  = 8192
