@@ -2,7 +2,6 @@ package node
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"slices"
 	"sync"
@@ -70,7 +69,7 @@ func (m *topicMetrics) Collect(ch chan<- prometheus.Metric) {
 	activity := c.host.TakeActivity()
 	now := time.Now()
 	shown := m.choose(c, &activity, now)
-	counts, err := c.host.Counts(context.Background(), shown)
+	counts, err := c.host.Counts(shown)
 	if err != nil {
 		return
 	}

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"context"
 	"encoding/binary"
 	"math"
 
@@ -23,7 +22,7 @@ type State struct {
 
 // OpenState opens the newest snapshot of a group if it has all entries up to index. nil without an error: there is none yet; it was
 // ordered, and whoever asks again will find it.
-func (h *Host) OpenState(_ context.Context, id timer.ShardID, index uint64) (*State, error) {
+func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	var newest wal.SnapshotMeta
 	err := h.read(id, false, func(g *group, _ int) bool {
 		if g.files.newest >= index && g.files.newestConf != nil && g.files.suspect == 0 {

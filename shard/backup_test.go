@@ -15,7 +15,7 @@ func (r *hostHarness) openState(index uint64) *State {
 		var got *State
 		r.blocking(func() {
 			var err error
-			if got, err = r.host.OpenState(r.t.Context(), 1, index); err != nil {
+			if got, err = r.host.OpenState(1, index); err != nil {
 				r.t.Error(err)
 			}
 		})
@@ -39,7 +39,7 @@ func (r *hostHarness) confirm() (index uint64) {
 	r.t.Helper()
 	r.blocking(func() {
 		var err error
-		if index, err = r.host.Confirm(r.t.Context(), 1); err != nil {
+		if index, err = r.host.Confirm(1); err != nil {
 			r.t.Error(err)
 		}
 	})

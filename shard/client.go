@@ -103,7 +103,7 @@ func born(c *timer.Command, r *timer.Result) *timer.Timer {
 }
 
 // Do has one command decided by its shard. The command must not change until Do returns.
-func (h *Host) Do(_ context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
+func (h *Host) Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	wait := h.newWaiter(1)
 	o, err := h.newOp(id, cmd, brief, nil, wait)
 	if err != nil {
@@ -121,7 +121,7 @@ func (h *Host) Do(_ context.Context, id timer.ShardID, cmd *timer.Command, brief
 }
 
 // DoAll has many decided at once; those of one shard in the order given.
-func (h *Host) DoAll(_ context.Context, list []timer.Op) {
+func (h *Host) DoAll(list []timer.Op) {
 	wait := h.newWaiter(len(list) + 1)
 	own := make([]*op, len(list))
 	perWorker := make([]opList, len(h.workers))
@@ -168,7 +168,7 @@ func (h *Host) read(id timer.ShardID, long bool, serve func(g *group, budget int
 }
 
 // Timer reads one timer, linearizably; nil when there is none.
-func (h *Host) Timer(_ context.Context, id timer.ShardID, topic timer.TopicID, timerID string) (*timer.Timer, error) {
+func (h *Host) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*timer.Timer, error) {
 	var found *timer.Timer
 	err := h.read(id, false, func(g *group, _ int) bool {
 		if found = g.table.Read(topic, timerID); found != nil {
@@ -181,7 +181,7 @@ func (h *Host) Timer(_ context.Context, id timer.ShardID, topic timer.TopicID, t
 
 // List answers a query on one shard: at most q.Limit timers, in order. The walk is done in slices, so that it holds
 // nobody up; a timer that changes meanwhile is shown as it was or as it is.
-func (h *Host) List(_ context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
+func (h *Host) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	scan := *q
 	scan.Room = roomFor(q)
 	top := topK{hides: h.groups[id].scheduler.hides} // a lease ahead of its time shows as scheduled
@@ -210,7 +210,7 @@ func (h *Host) List(_ context.Context, id timer.ShardID, q *timer.Query) ([]*tim
 const countsAtOnce = 128
 
 // Counts sums up each of the topics over the shards that this node leads.
-func (h *Host) Counts(_ context.Context, topics []timer.TopicID) ([]timer.Counts, error) {
+func (h *Host) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 	var mu sync.Mutex
 	sums := make([]timer.Counts, len(topics))
 	for from := 0; from < len(topics); from += countsAtOnce {
@@ -229,7 +229,7 @@ func (h *Host) Counts(_ context.Context, topics []timer.TopicID) ([]timer.Counts
 }
 
 // Propose has the meta group's machine apply a command.
-func (h *Host) Propose(_ context.Context, cmd []byte) (any, error) {
+func (h *Host) Propose(cmd []byte) (any, error) {
 	wait := h.newWaiter(1)
 	o := &metaOp{group: h.groups[Meta], cmd: cmd, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	if err := o.group.w.box.offer(o); err != nil {
@@ -334,7 +334,7 @@ func (topicsChanged) handle(w *worker) {
 }
 
 // Standings tells for each id of a topic how far its timer has come, if this node leads the shard.
-func (h *Host) Standings(_ context.Context, id timer.ShardID, topic timer.TopicID, ids []string) (out []Standing, err error) {
+func (h *Host) Standings(id timer.ShardID, topic timer.TopicID, ids []string) (out []Standing, err error) {
 	g := h.groups[id]
 	wait := h.newWaiter(1)
 	look := func(*worker) {

@@ -108,7 +108,7 @@ func BenchmarkHostAdd(b *testing.B) {
 							}
 							id := timer.NewID(timer.ShardID(1+n%int64(shards)), uint64(n), 0)
 							cmd := timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41, Payload: payload, PayloadKind: timer.JSONPayload}}
-							if _, err := h.Do(context.Background(), timer.ShardOf(&timer.Topic{Name: "bench"}, id, shards), &cmd, true); err != nil {
+							if _, err := h.Do(timer.ShardOf(&timer.Topic{Name: "bench"}, id, shards), &cmd, true); err != nil {
 								b.Error(err)
 								return
 							}

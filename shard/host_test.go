@@ -64,7 +64,7 @@ func TestRunAndStop(t *testing.T) {
 		wait.Go(func() {
 			for i := 0; ; i++ {
 				id := fmt.Sprint("c", c, "-", i)
-				_, err := p.host.Do(ctx, timer.ShardOf(&timer.Topic{Name: "t"}, id, 3), &timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41}}, i%2 == 0)
+				_, err := p.host.Do(timer.ShardOf(&timer.Topic{Name: "t"}, id, 3), &timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41}}, i%2 == 0)
 				if err != nil {
 					if !errors.Is(err, timer.ErrStopped) && !errors.Is(err, timer.ErrUnknown) && !errors.Is(err, timer.ErrNoLeader) {
 						t.Error(err)
@@ -82,7 +82,7 @@ func TestRunAndStop(t *testing.T) {
 	if err := p.stop(); err != nil {
 		t.Error(err)
 	}
-	if _, err := p.host.Propose(ctx, nil); !errors.Is(err, timer.ErrStopped) {
+	if _, err := p.host.Propose(nil); !errors.Is(err, timer.ErrStopped) {
 		t.Errorf("after the end: %v", err)
 	}
 	if err := p.host.NotReady(); !errors.Is(err, timer.ErrStopped) {
@@ -92,7 +92,7 @@ func TestRunAndStop(t *testing.T) {
 	again := runHost(t, fs, "data", func(c *Config) { c.Meta, c.Incarnation = nil, NewIncarnation(7, 2) })
 	for _, list := range acked {
 		for _, id := range list {
-			if v, err := again.host.Timer(ctx, timer.ShardOf(&timer.Topic{Name: "t"}, id, 3), 1, id); err != nil || v == nil {
+			if v, err := again.host.Timer(timer.ShardOf(&timer.Topic{Name: "t"}, id, 3), 1, id); err != nil || v == nil {
 				t.Fatalf("I1: %s is gone: %v", id, err)
 			}
 		}
@@ -119,7 +119,7 @@ func TestRunFails(t *testing.T) {
 	for name, strike := range map[string]func(fs *memfs.FS, p *process){
 		"while it serves": func(fs *memfs.FS, p *process) {
 			failSyncs(fs, broken)
-			_, err := p.host.Do(context.Background(), 1, &timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: 1 << 41}}, true)
+			_, err := p.host.Do(1, &timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: 1 << 41}}, true)
 			if err == nil {
 				t.Error("acknowledged")
 			}
@@ -142,12 +142,12 @@ func TestRunFails(t *testing.T) {
 // TestTwoHosts: two hosts of one process share nothing.
 func TestTwoHosts(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	ctx, dir := context.Background(), t.TempDir()
+	dir := t.TempDir()
 	a := runHost(t, vfs.OS{}, filepath.Join(dir, "a"), nil)
 	b := runHost(t, vfs.OS{}, filepath.Join(dir, "b"), func(c *Config) { c.Node, c.Incarnation, c.Meta = 8, NewIncarnation(8, 1), &soleRows(1, 8)[0] })
 	add := func(p *process, id string) {
 		t.Helper()
-		got, err := p.host.Do(ctx, 1, &timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41}}, false)
+		got, err := p.host.Do(1, &timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41}}, false)
 		if err != nil || got.Code != timer.Created || got.Timer == nil || got.Timer.ID != id {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -155,7 +155,7 @@ func TestTwoHosts(t *testing.T) {
 	add(a, "x")
 	add(b, "x")
 	add(b, "y")
-	if v, err := a.host.Timer(ctx, 1, 1, "y"); err != nil || v != nil {
+	if v, err := a.host.Timer(1, 1, "y"); err != nil || v != nil {
 		t.Errorf("a has b's timer: %+v, %v", v, err)
 	}
 	if err := a.stop(); err != nil {

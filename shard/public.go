@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -52,7 +51,7 @@ func (h *Host) LogEnd() (opened, synced uint64) { return h.opened, h.stream.Sync
 
 // Confirm has a majority confirm that this node leads the group. index is an entry that is in its state by then, and before which everything
 // is that was committed when Confirm was called.
-func (h *Host) Confirm(_ context.Context, id timer.ShardID) (index uint64, err error) {
+func (h *Host) Confirm(id timer.ShardID) (index uint64, err error) {
 	err = h.read(id, false, func(g *group, _ int) bool {
 		index = g.applied
 		return true

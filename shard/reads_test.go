@@ -16,7 +16,7 @@ func (r *hostHarness) list(q timer.Query) []*timer.Timer {
 	var got []*timer.Timer
 	r.blocking(func() {
 		var err error
-		if got, err = r.host.List(r.t.Context(), 1, &q); err != nil {
+		if got, err = r.host.List(1, &q); err != nil {
 			r.t.Error(err)
 		}
 	})
@@ -82,7 +82,7 @@ func TestListIsNeverShort(t *testing.T) {
 	<-r.host.workers[0].box.wake // of what came until now
 	done := make(chan []*timer.Timer)
 	go func() {
-		list, err := r.host.List(t.Context(), 1, &timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 20})
+		list, err := r.host.List(1, &timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 20})
 		if err != nil {
 			t.Error(err)
 		}
@@ -272,20 +272,20 @@ func TestHostClient(t *testing.T) {
 	ops[5].Command.Content = 9
 	r.blocking(func() {
 		ctx := t.Context()
-		r.host.DoAll(ctx, ops)
-		if got, err := r.host.Do(ctx, 1, &timer.Command{Kind: timer.Cancel, Topic: 1, ID: "t0"}, false); err != nil || got.Code != timer.Prevented {
+		r.host.DoAll(ops)
+		if got, err := r.host.Do(1, &timer.Command{Kind: timer.Cancel, Topic: 1, ID: "t0"}, false); err != nil || got.Code != timer.Prevented {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if v, err := r.host.Timer(ctx, 1, 1, "t0"); err != nil || v.State != timer.Cancelled {
+		if v, err := r.host.Timer(1, 1, "t0"); err != nil || v.State != timer.Cancelled {
 			t.Errorf("%+v, %v", v, err)
 		}
-		if v, err := r.host.Timer(ctx, 1, 1, "nobody"); err != nil || v != nil {
+		if v, err := r.host.Timer(1, 1, "nobody"); err != nil || v != nil {
 			t.Errorf("%+v, %v", v, err)
 		}
-		if c, err := r.host.Counts(ctx, []timer.TopicID{9, 1}); err != nil || c[0] != (timer.Counts{}) || c[1].Scheduled != 28 {
+		if c, err := r.host.Counts([]timer.TopicID{9, 1}); err != nil || c[0] != (timer.Counts{}) || c[1].Scheduled != 28 {
 			t.Errorf("%+v, %v", c, err)
 		}
-		if v, err := r.host.Propose(ctx, []byte("x")); err != nil || v != any(1) {
+		if v, err := r.host.Propose([]byte("x")); err != nil || v != any(1) {
 			t.Errorf("%v, %v", v, err)
 		}
 		if s := r.host.Stats(); s.Scheduled != 28 || s.Leads != 4 {

@@ -61,7 +61,7 @@ func recoverFill(b *testing.B, config Config, timers int) {
 			ops[i] = timer.Op{Shard: at, Brief: true, Command: &timer.Command{Kind: timer.Add, Topic: 1, ID: timer.NewID(at, uint64(from+i), 0), Content: uint64(from + i),
 				Spec: &timer.Spec{DueMs: 1<<41 + int64(from+i)*7919%28_000_000_000, Payload: payload, PayloadKind: timer.JSONPayload, Callback: timer.Callback{URL: "http://127.0.0.1:7780/"}}}}
 		}
-		h.DoAll(context.Background(), ops)
+		h.DoAll(ops)
 		for i := range ops {
 			if ops[i].Err != nil {
 				b.Fatal(ops[i].Err)

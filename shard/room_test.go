@@ -15,7 +15,7 @@ func largeTimers(r *hostHarness, n int) (ops []timer.Op) {
 		spec := &timer.Spec{DueMs: 1<<41 + int64(i), PayloadKind: timer.BinaryPayload, Payload: payload}
 		ops = append(ops, timer.Op{Shard: 1, Brief: true, Command: &timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("t%02d", i), Spec: spec}})
 	}
-	r.blocking(func() { r.host.DoAll(r.t.Context(), ops) })
+	r.blocking(func() { r.host.DoAll(ops) })
 	return ops
 }
 
@@ -29,7 +29,7 @@ func TestAnswersStayWithinTheirRoom(t *testing.T) {
 		ops[i] = timer.Op{Shard: 1, Room: room, Command: &timer.Command{Kind: timer.Modify, Topic: 1, ID: fmt.Sprintf("t%02d", i),
 			Patch: &timer.Patch{Priority: true, Spec: timer.Spec{Priority: 9}}}}
 	}
-	r.blocking(func() { r.host.DoAll(t.Context(), ops) })
+	r.blocking(func() { r.host.DoAll(ops) })
 	whole := 0
 	for i, o := range ops {
 		if o.Err != nil || o.Result.Code != timer.OK {
@@ -43,7 +43,7 @@ func TestAnswersStayWithinTheirRoom(t *testing.T) {
 		t.Errorf("%d timers came with the answers", whole)
 	}
 	r.blocking(func() {
-		got, err := r.host.Timer(t.Context(), 1, 1, "t19")
+		got, err := r.host.Timer(1, 1, "t19")
 		if err != nil || got.Priority != 9 || len(got.Payload) != 64<<10 {
 			t.Errorf("the last of them: %+v %v", got, err)
 		}
@@ -88,7 +88,7 @@ func TestSizeIsTheSameInTheTable(t *testing.T) {
 	r.blocking(func() {
 		spec := &timer.Spec{DueMs: 1 << 41, PayloadKind: timer.BinaryPayload, Payload: make([]byte, 5000), Labels: []string{"a"},
 			Callback: timer.Callback{URL: "http://a/", HasHeaders: true, Headers: []timer.Header{{Name: "X-A", Value: string(make([]byte, 3000))}}}}
-		if _, err := r.host.Do(t.Context(), 1, &timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: spec}, true); err != nil {
+		if _, err := r.host.Do(1, &timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: spec}, true); err != nil {
 			t.Error(err)
 		}
 	})

@@ -108,7 +108,7 @@ func TestLookAheadIsHidden(t *testing.T) {
 		t.Helper()
 		var got []*timer.Timer
 		r.blocking(func() {
-			list, err := r.host.List(t.Context(), 1, &timer.Query{Topic: 1, States: states, Limit: 10})
+			list, err := r.host.List(1, &timer.Query{Topic: 1, States: states, Limit: 10})
 			if err != nil {
 				t.Error(err)
 			}
@@ -124,7 +124,7 @@ func TestLookAheadIsHidden(t *testing.T) {
 	var counts timer.Counts
 	var stats Stats
 	r.blocking(func() {
-		list, _ := r.host.Counts(t.Context(), []timer.TopicID{1})
+		list, _ := r.host.Counts([]timer.TopicID{1})
 		counts = list[0]
 		stats = r.host.Stats()
 	})

@@ -1,8 +1,6 @@
 package shard
 
 import (
-	"context"
-
 	"carillon/timer"
 )
 
@@ -24,7 +22,7 @@ const walkSlots = 4096
 // A walk meets each timer at most once, whatever becomes of its due time meanwhile, and ends, however many are added: it goes by
 // slot, up to the slot and the number that were the last when it began. It meets every timer that is there, and selected, from
 // before the walk until its step. The whole walk looks at each slot once, where a listing looks at all of them for each page.
-func (h *Host) Walk(_ context.Context, id timer.ShardID, q *timer.Query, at ScanCursor) (marks []timer.Ref, next ScanCursor, err error) {
+func (h *Host) Walk(id timer.ShardID, q *timer.Query, at ScanCursor) (marks []timer.Ref, next ScanCursor, err error) {
 	w := h.newWalk(id, q, at)
 	err = h.read(id, true, w.step)
 	return w.refs, w.at, err

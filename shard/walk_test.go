@@ -116,7 +116,7 @@ func TestHostWalk(t *testing.T) {
 	r.blocking(func() {
 		q := &timer.Query{Topic: 1, States: 1<<timer.Scheduled | 1<<timer.Leased, Limit: 7}
 		for at := (ScanCursor{}); !at.Done(); steps++ {
-			marks, next, err := r.host.Walk(t.Context(), 1, q, at)
+			marks, next, err := r.host.Walk(1, q, at)
 			if err != nil {
 				t.Error(err)
 				return

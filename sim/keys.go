@@ -202,7 +202,7 @@ func (k *keyOperator) give() {
 	k.w.note(at, "secret", uint64(word), 0, "")
 	k.asking = true
 	k.w.operator(leader, func(ctx context.Context, n *node) error {
-		r, err := n.host.Propose(ctx, c.Encode())
+		r, err := n.host.Propose(c.Encode())
 		if reply, ok := r.(ring.Reply); ok && err == nil {
 			err = reply.Err
 		}

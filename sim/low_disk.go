@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -65,20 +64,20 @@ func (n *node) heldOff(id timer.ShardID, refuses bool, err error) {
 }
 
 // Do implements route.Host.
-func (h *memberHost) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
+func (h *memberHost) Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	refuses := h.n.refusesAdds(id, cmd.Kind)
-	r, err := h.Host.Do(ctx, id, cmd, brief)
+	r, err := h.Host.Do(id, cmd, brief)
 	h.n.heldOff(id, refuses, err)
 	return r, err
 }
 
 // DoAll implements route.Host.
-func (h *memberHost) DoAll(ctx context.Context, ops []timer.Op) {
+func (h *memberHost) DoAll(ops []timer.Op) {
 	refuses := make([]bool, len(ops))
 	for i := range ops {
 		refuses[i] = h.n.refusesAdds(ops[i].Shard, ops[i].Command.Kind)
 	}
-	h.Host.DoAll(ctx, ops)
+	h.Host.DoAll(ops)
 	for i := range ops {
 		h.n.heldOff(ops[i].Shard, refuses[i], ops[i].Err)
 	}

@@ -279,7 +279,7 @@ func (h *memberHost) Gone(owner shard.Incarnation) {
 }
 
 // Propose implements member.Host.
-func (h *memberHost) Propose(ctx context.Context, cmd []byte) (any, error) {
+func (h *memberHost) Propose(cmd []byte) (any, error) {
 	var c ring.Command
 	if json.Unmarshal(cmd, &c) == nil {
 		switch c.Verb {
@@ -290,11 +290,11 @@ func (h *memberHost) Propose(ctx context.Context, cmd []byte) (any, error) {
 			h.n.w.counts.Resealed++
 		}
 	}
-	return h.Host.Propose(ctx, cmd)
+	return h.Host.Propose(cmd)
 }
 
-// Offers implements route.Host.
-func (h *memberHost) Offers(ctx context.Context, topic timer.TopicID, most int) ([]shard.Candidate, error) {
+// Candidates implements route.Host.
+func (h *memberHost) Candidates(ctx context.Context, topic timer.TopicID, most int) ([]shard.Candidate, error) {
 	pullOf(ctx).looks()
 	return h.Host.Candidates(ctx, topic, most)
 }

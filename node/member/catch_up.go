@@ -45,7 +45,7 @@ func (m *Member) CatchUp(ctx context.Context) error {
 // that it leads.
 func (m *Member) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, error) {
 	if m.host.Leads(shard.Meta) {
-		return m.host.Confirm(ctx, shard.Meta)
+		return m.host.Confirm(shard.Meta)
 	}
 	leader := m.metaLeader(hint, turn)
 	if leader == 0 {
@@ -77,8 +77,8 @@ const (
 	indexElsewhere
 )
 
-func (m *Member) answerIndex(ctx context.Context) ([]byte, error) {
-	index, err := m.host.Confirm(ctx, shard.Meta)
+func (m *Member) answerIndex(_ context.Context) ([]byte, error) {
+	index, err := m.host.Confirm(shard.Meta)
 	if moved, ok := errors.AsType[timer.NotLeaderError](err); ok {
 		return binary.AppendUvarint([]byte{indexElsewhere}, moved.Leader), nil
 	}

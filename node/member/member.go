@@ -42,10 +42,10 @@ type Host interface {
 	Fault() string
 	Gone(owner shard.Incarnation)
 	// Propose has the meta group's machine apply a command.
-	Propose(ctx context.Context, cmd []byte) (any, error)
+	Propose(cmd []byte) (any, error)
 	// Confirm has a majority confirm that this node leads, and says up to where its state is then,
 	// at least.
-	Confirm(ctx context.Context, id timer.ShardID) (index uint64, err error)
+	Confirm(id timer.ShardID) (index uint64, err error)
 	// Applied is the last entry that is in this node's copy of a group's state.
 	Applied(id timer.ShardID) uint64
 	// LogEnd is how many frames the log had when this process began, and how many are on disk now,

@@ -112,7 +112,7 @@ func (m *Member) Propose(ctx context.Context, cmd ring.Command) (ring.Reply, err
 
 func (m *Member) proposeOnce(ctx context.Context, data []byte, hint uint64, turn int) (ring.Reply, error) {
 	if m.host.Leads(shard.Meta) {
-		return m.decide(ctx, data)
+		return m.decide(data)
 	}
 	leader := m.metaLeader(hint, turn)
 	if leader == 0 {
@@ -176,7 +176,7 @@ func (m *Member) awaitTopic(ctx context.Context, t *timer.Topic) *timer.Topic {
 // that takes one away, so that two of them together take no more than one may. A node that comes
 // with the name of one that is gone replaces it. One that registers is there, although it cannot be
 // heard before it has its place.
-func (m *Member) decide(ctx context.Context, data []byte) (ring.Reply, error) {
+func (m *Member) decide(data []byte) (ring.Reply, error) {
 	var cmd ring.Command
 	if err := json.Unmarshal(data, &cmd); err != nil {
 		return ring.Reply{}, err
@@ -186,16 +186,16 @@ func (m *Member) decide(ctx context.Context, data []byte) (ring.Reply, error) {
 		if err := m.judge(&cmd); err != nil {
 			return ring.Reply{}, err
 		}
-		return m.apply(ctx, cmd.Encode())
+		return m.apply(cmd.Encode())
 	case ring.Register:
-		return m.admit(ctx, &cmd, data)
+		return m.admit(&cmd, data)
 	}
-	return m.apply(ctx, data)
+	return m.apply(data)
 }
 
 // apply has the meta group's machine apply a command. The reply's error is returned.
-func (m *Member) apply(ctx context.Context, data []byte) (ring.Reply, error) {
-	v, err := m.host.Propose(ctx, data)
+func (m *Member) apply(data []byte) (ring.Reply, error) {
+	v, err := m.host.Propose(data)
 	if err != nil {
 		return ring.Reply{}, err
 	}
@@ -216,11 +216,11 @@ func (m *Member) judge(cmd *ring.Command) error {
 // there are the members that are there as far as this node knows, itself among them.
 func (m *Member) there() []uint64 { return append(m.HeardNodes(), m.id) }
 
-func (m *Member) admit(ctx context.Context, cmd *ring.Command, data []byte) (ring.Reply, error) {
-	r, err := m.apply(ctx, data)
+func (m *Member) admit(cmd *ring.Command, data []byte) (ring.Reply, error) {
+	r, err := m.apply(data)
 	if errors.Is(err, ring.ErrNameTaken) && r.Node != nil && !cmd.Replace && cmd.Node != nil && m.replaces(cmd.Node, r.Node) {
 		cmd.Replace, cmd.Heard = true, m.there()
-		r, err = m.apply(ctx, cmd.Encode())
+		r, err = m.apply(cmd.Encode())
 	}
 	if err == nil && cmd.Node != nil {
 		m.liveness.touch(m.clock.Mono(), cmd.Node.ID, cmd.Node.Starts)
@@ -235,12 +235,12 @@ func (m *Member) replaces(new, old *ring.Node) bool {
 	return old.ID != m.id && (new.Peer == old.Peer && (!heard || ago > heartbeatEach*2) || ago > suspectFor)
 }
 
-func (m *Member) answerProposal(ctx context.Context, body []byte) []byte {
+func (m *Member) answerProposal(_ context.Context, body []byte) []byte {
 	var a proposalAnswer
 	if !m.host.Leads(shard.Meta) {
 		leader, _ := m.host.Leader(shard.Meta)
 		a.fail(timer.NotLeaderError{Leader: leader})
-	} else if r, err := m.decide(ctx, body); err != nil {
+	} else if r, err := m.decide(body); err != nil {
 		r.Err = nil
 		a.Reply = r
 		a.fail(err)

@@ -149,10 +149,10 @@ type openState struct {
 	used  time.Duration
 }
 
-func (s *openStates) answer(ctx context.Context, r *Router, from uint64, q *shard.StateRequest) (shard.StateAnswer, error) {
+func (s *openStates) answer(_ context.Context, r *Router, from uint64, q *shard.StateRequest) (shard.StateAnswer, error) {
 	switch {
 	case q.Number == 0:
-		return s.begin(ctx, r, from, q)
+		return s.begin(r, from, q)
 	case q.Bytes == 0:
 		s.end(q.Number, from)
 		return shard.StateAnswer{}, nil
@@ -172,17 +172,17 @@ func (s *openStates) answer(ctx context.Context, r *Router, from uint64, q *shar
 	return o.piece(q)
 }
 
-func (s *openStates) begin(ctx context.Context, r *Router, from uint64, q *shard.StateRequest) (a shard.StateAnswer, err error) {
+func (s *openStates) begin(r *Router, from uint64, q *shard.StateRequest) (a shard.StateAnswer, err error) {
 	if err := r.notLeader(q.Group); err != nil {
 		return a, err
 	}
 	if a.Index = q.Index; a.Index == 0 {
-		if a.Index, err = r.host.Confirm(ctx, q.Group); err != nil {
+		if a.Index, err = r.host.Confirm(q.Group); err != nil {
 			return a, err
 		}
 	}
 	s.expire(r.tasks.Now())
-	state, err := r.host.OpenState(ctx, q.Group, a.Index)
+	state, err := r.host.OpenState(q.Group, a.Index)
 	if err != nil || state == nil {
 		return a, err
 	}

@@ -71,7 +71,7 @@ func (f *bulkCluster) under(n int, do func()) {
 	f.working += f.takes
 }
 
-func (f *bulkCluster) Walk(_ context.Context, id timer.ShardID, q *timer.Query, at shard.ScanCursor) (marks []timer.Ref, next shard.ScanCursor, err error) {
+func (f *bulkCluster) Walk(id timer.ShardID, q *timer.Query, at shard.ScanCursor) (marks []timer.Ref, next shard.ScanCursor, err error) {
 	f.under(0, func() {
 		if f.fails < 0 {
 			next, err = at, f.err
@@ -88,7 +88,7 @@ func (f *bulkCluster) Walk(_ context.Context, id timer.ShardID, q *timer.Query, 
 	return marks, next, err
 }
 
-func (f *bulkCluster) Timer(_ context.Context, id timer.ShardID, _ timer.TopicID, timer string) (found *timer.Timer, err error) {
+func (f *bulkCluster) Timer(id timer.ShardID, _ timer.TopicID, timer string) (found *timer.Timer, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, t := range f.timers[id] {
@@ -100,7 +100,7 @@ func (f *bulkCluster) Timer(_ context.Context, id timer.ShardID, _ timer.TopicID
 	return found, nil
 }
 
-func (f *bulkCluster) DoAll(_ context.Context, ops []timer.Op) {
+func (f *bulkCluster) DoAll(ops []timer.Op) {
 	f.under(len(ops), func() {
 		fail := f.fails != 0
 		if f.fails > 0 {

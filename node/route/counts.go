@@ -95,7 +95,7 @@ func (f *countFanOut) nodes() []nodeCounts {
 
 func (f *countFanOut) count(ctx context.Context, p *nodeCounts) {
 	if p.node == f.self {
-		p.shards, p.counts, p.err = f.countHere(ctx, f.topics)
+		p.shards, p.counts, p.err = f.countHere(f.topics)
 		return
 	}
 	p.err = f.readAt(ctx, p.node, &reading{
@@ -113,9 +113,9 @@ func (f *countFanOut) count(ctx context.Context, p *nodeCounts) {
 
 // countHere sums up topics over the shards that this node leads, and says which. Leaderships that
 // moved meanwhile refuse it.
-func (r *Router) countHere(ctx context.Context, topics []timer.TopicID) ([]timer.ShardID, []timer.Counts, error) {
+func (r *Router) countHere(topics []timer.TopicID) ([]timer.ShardID, []timer.Counts, error) {
 	led := r.led()
-	counts, err := r.host.Counts(ctx, topics)
+	counts, err := r.host.Counts(topics)
 	if err == nil && !slices.Equal(led, r.led()) {
 		err = timer.ErrNoLeader
 	}

@@ -84,10 +84,10 @@ func newFakeCluster(nodes, shards int) *fakeCluster {
 }
 
 // Confirm implements Host.
-func (n *fakeNode) Confirm(context.Context, timer.ShardID) (uint64, error) { return 1, n.answer }
+func (n *fakeNode) Confirm(timer.ShardID) (uint64, error) { return 1, n.answer }
 
 // OpenState implements Host.
-func (n *fakeNode) OpenState(_ context.Context, id timer.ShardID, index uint64) (*shard.State, error) {
+func (n *fakeNode) OpenState(id timer.ShardID, index uint64) (*shard.State, error) {
 	if n.cluster.openState == nil {
 		return nil, n.answer
 	}
@@ -153,7 +153,7 @@ func (n *fakeNode) Leader(id timer.ShardID) (uint64, bool) {
 	return c.leaders[id], c.leaders[id] != 0
 }
 
-func (n *fakeNode) Do(_ context.Context, id timer.ShardID, cmd *timer.Command, _ bool) (timer.Result, error) {
+func (n *fakeNode) Do(id timer.ShardID, cmd *timer.Command, _ bool) (timer.Result, error) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,9 +181,9 @@ func (n *fakeNode) Do(_ context.Context, id timer.ShardID, cmd *timer.Command, _
 	return timer.Result{Code: timer.OK, Seq: uint64(cmd.IfMatch)}, nil
 }
 
-func (n *fakeNode) DoAll(ctx context.Context, ops []timer.Op) {
+func (n *fakeNode) DoAll(ops []timer.Op) {
 	for i := range ops {
-		ops[i].Result, ops[i].Err = n.Do(ctx, ops[i].Shard, ops[i].Command, ops[i].Brief)
+		ops[i].Result, ops[i].Err = n.Do(ops[i].Shard, ops[i].Command, ops[i].Brief)
 	}
 }
 
@@ -200,7 +200,7 @@ func (n *fakeNode) reads(id timer.ShardID) ([]*timer.Timer, error) {
 	return c.timers[id], nil
 }
 
-func (n *fakeNode) Timer(_ context.Context, id timer.ShardID, _ timer.TopicID, timer string) (*timer.Timer, error) {
+func (n *fakeNode) Timer(id timer.ShardID, _ timer.TopicID, timer string) (*timer.Timer, error) {
 	list, err := n.reads(id)
 	for _, t := range list {
 		if t.ID == timer {
@@ -210,7 +210,7 @@ func (n *fakeNode) Timer(_ context.Context, id timer.ShardID, _ timer.TopicID, t
 	return nil, err
 }
 
-func (n *fakeNode) List(_ context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
+func (n *fakeNode) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	list, err := n.reads(id)
 	var out []*timer.Timer
 	for _, t := range list {
@@ -222,7 +222,7 @@ func (n *fakeNode) List(_ context.Context, id timer.ShardID, q *timer.Query) ([]
 }
 
 // Walk's way is the list: From is how many are behind.
-func (n *fakeNode) Walk(_ context.Context, id timer.ShardID, q *timer.Query, at shard.ScanCursor) (marks []timer.Ref, next shard.ScanCursor, err error) {
+func (n *fakeNode) Walk(id timer.ShardID, q *timer.Query, at shard.ScanCursor) (marks []timer.Ref, next shard.ScanCursor, err error) {
 	list, err := n.reads(id)
 	if err != nil {
 		return nil, at, err
@@ -268,7 +268,7 @@ func (h fakeHistory) Attempts(id timer.ShardID, _ timer.TopicID, timerID string,
 }
 
 // Standings implements Host: every timer waits for a consumer.
-func (n *fakeNode) Standings(_ context.Context, id timer.ShardID, _ timer.TopicID, ids []string) ([]shard.Standing, error) {
+func (n *fakeNode) Standings(id timer.ShardID, _ timer.TopicID, ids []string) ([]shard.Standing, error) {
 	if n.answer != nil {
 		return nil, n.answer
 	}
@@ -282,7 +282,7 @@ func (n *fakeNode) Standings(_ context.Context, id timer.ShardID, _ timer.TopicI
 	return list, nil
 }
 
-func (n *fakeNode) Counts(_ context.Context, topics []timer.TopicID) ([]timer.Counts, error) {
+func (n *fakeNode) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
 	var sum timer.Counts

@@ -17,7 +17,7 @@ func (r *Router) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, b
 	if !r.takes(id) {
 		return r.doAnywhere(ctx, timer.Op{Shard: id, Command: cmd, Brief: brief}, begin, false)
 	}
-	result, err := r.host.Do(ctx, id, cmd, brief)
+	result, err := r.host.Do(id, cmd, brief)
 	if !Refused(err) {
 		return result, err
 	}
@@ -42,7 +42,7 @@ func (r *Router) DoAll(ctx context.Context, ops []timer.Op) {
 		}
 	}
 	if local {
-		if r.host.DoAll(ctx, ops); !anyRefused(ops) {
+		if r.host.DoAll(ops); !anyRefused(ops) {
 			return
 		}
 	}
@@ -221,7 +221,7 @@ func (q *opsRequest) deliver(ctx context.Context, node uint64, ops []timer.Op) {
 	case 0:
 		failAll(ops, timer.ErrNoLeader)
 	case q.self:
-		q.host.DoAll(ctx, ops)
+		q.host.DoAll(ops)
 	default:
 		q.forward(ctx, node, ops)
 	}

@@ -16,7 +16,7 @@ const progressTries = 2
 func (r *Router) Progress(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) (list []timer.Progress, err error) {
 	ask := reading{
 		here: func() error {
-			list, err = r.progressHere(ctx, id, q)
+			list, err = r.progressHere(id, q)
 			return err
 		},
 		method: methodProgress, within: timerCallIn,
@@ -43,8 +43,8 @@ func (r *Router) Progress(ctx context.Context, id timer.ShardID, q *timer.Progre
 }
 
 // progressHere answers from this node's queues and its history.
-func (r *Router) progressHere(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error) {
-	standings, err := r.host.Standings(ctx, id, q.Topic, q.IDs)
+func (r *Router) progressHere(id timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error) {
+	standings, err := r.host.Standings(id, q.Topic, q.IDs)
 	if err != nil {
 		return nil, err
 	}
@@ -60,14 +60,14 @@ func (r *Router) progressHere(ctx context.Context, id timer.ShardID, q *timer.Pr
 	return list, nil
 }
 
-func (r *Router) serveProgress(ctx context.Context, body []byte) []byte {
+func (r *Router) serveProgress(_ context.Context, body []byte) []byte {
 	id, q, err := shard.DecodeProgressRequest(body)
 	if err == nil {
 		err = r.notLeader(id)
 	}
 	var list []timer.Progress
 	if err == nil {
-		list, err = r.progressHere(ctx, id, q)
+		list, err = r.progressHere(id, q)
 	}
 	if err != nil {
 		return shard.AppendFailure(nil, err)

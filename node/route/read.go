@@ -13,7 +13,7 @@ import (
 func (r *Router) Timer(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string) (*timer.Timer, error) {
 	begin := r.tasks.Now()
 	if r.leads(id) {
-		if found, err := r.host.Timer(ctx, id, topic, timer); !readAgain(err) {
+		if found, err := r.host.Timer(id, topic, timer); !readAgain(err) {
 			return found, err
 		}
 	}
@@ -23,7 +23,7 @@ func (r *Router) Timer(ctx context.Context, id timer.ShardID, topic timer.TopicI
 func (r *Router) timerAnywhere(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string, begin time.Duration) (found *timer.Timer, err error) {
 	err = r.read(ctx, id, begin, reading{
 		here: func() error {
-			found, err = r.host.Timer(ctx, id, topic, timer)
+			found, err = r.host.Timer(id, topic, timer)
 			return err
 		},
 		method: methodTimer, within: timerCallIn,
@@ -65,7 +65,7 @@ func (r *Router) page(ctx context.Context, id timer.ShardID, q *timer.Query) (pa
 	err = r.read(ctx, id, r.tasks.Now(), reading{
 		here: func() error {
 			cut = false
-			page, err = r.host.List(ctx, id, q)
+			page, err = r.host.List(id, q)
 			return err
 		},
 		method: methodList, within: scanCallIn,

@@ -457,8 +457,8 @@ type instantHost struct {
 func (h instantHost) Leads(timer.ShardID) bool            { return h.leads }
 func (h instantHost) Takes(timer.ShardID) bool            { return h.leads }
 func (h instantHost) Leader(timer.ShardID) (uint64, bool) { return 2, true }
-func (h instantHost) DoAll(context.Context, []timer.Op)   {}
-func (h instantHost) Do(context.Context, timer.ShardID, *timer.Command, bool) (timer.Result, error) {
+func (h instantHost) DoAll([]timer.Op)                    {}
+func (h instantHost) Do(timer.ShardID, *timer.Command, bool) (timer.Result, error) {
 	return timer.Result{Code: timer.OK}, nil
 }
 

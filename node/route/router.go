@@ -52,19 +52,19 @@ const (
 
 // Host is the part of the node's own shards that a Router needs: shard.Host.
 type Host interface {
-	Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error)
-	DoAll(ctx context.Context, ops []timer.Op)
-	Timer(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string) (*timer.Timer, error)
-	List(ctx context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error)
+	Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error)
+	DoAll(ops []timer.Op)
+	Timer(id timer.ShardID, topic timer.TopicID, timer string) (*timer.Timer, error)
+	List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error)
 	// Counts sums up a topic over the shards that this node leads.
-	Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Counts, error)
-	Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at shard.ScanCursor) ([]timer.Ref, shard.ScanCursor, error)
+	Counts(topics []timer.TopicID) ([]timer.Counts, error)
+	Walk(id timer.ShardID, q *timer.Query, at shard.ScanCursor) ([]timer.Ref, shard.ScanCursor, error)
 	// Standings tells how far timers have come, if this node leads their shard.
-	Standings(ctx context.Context, id timer.ShardID, topic timer.TopicID, ids []string) ([]shard.Standing, error)
+	Standings(id timer.ShardID, topic timer.TopicID, ids []string) ([]shard.Standing, error)
 	// Confirm has a majority confirm that this node leads, and OpenState opens the shard's state
 	// for a backup; see shard.Host.
-	Confirm(ctx context.Context, id timer.ShardID) (index uint64, err error)
-	OpenState(ctx context.Context, id timer.ShardID, index uint64) (*shard.State, error)
+	Confirm(id timer.ShardID) (index uint64, err error)
+	OpenState(id timer.ShardID, index uint64) (*shard.State, error)
 	// Candidates are the first ready timers of a topic that is pulled, in the shards that this node
 	// leads; Take leases of it.
 	Candidates(ctx context.Context, topic timer.TopicID, most int) ([]shard.Candidate, error)

@@ -59,7 +59,7 @@ func (r *Router) notTaken(id timer.ShardID) error {
 	return r.notLeader(id)
 }
 
-func (r *Router) serveOps(ctx context.Context, body []byte) []byte {
+func (r *Router) serveOps(_ context.Context, body []byte) []byte {
 	ops, err := shard.DecodeOps(body)
 	if err != nil {
 		return shard.AppendFailure(nil, err)
@@ -71,7 +71,7 @@ func (r *Router) serveOps(ctx context.Context, body []byte) []byte {
 	if len(ops) == 1 {
 		o := &ops[0]
 		if o.Err = r.notTaken(o.Shard); o.Err == nil {
-			o.Result, o.Err = r.host.Do(ctx, o.Shard, o.Command, o.Brief)
+			o.Result, o.Err = r.host.Do(o.Shard, o.Command, o.Brief)
 		}
 		return shard.AppendAnswers(nil, ops)
 	}
@@ -90,11 +90,11 @@ func (r *Router) serveOps(ctx context.Context, body []byte) []byte {
 		}
 	}
 	if len(led) == len(ops) {
-		r.host.DoAll(ctx, ops)
+		r.host.DoAll(ops)
 		return shard.AppendAnswers(nil, ops)
 	}
 	if len(led) > 0 {
-		r.host.DoAll(ctx, led)
+		r.host.DoAll(led)
 	}
 	for i := range ops {
 		if ops[i].Err == nil {
@@ -104,14 +104,14 @@ func (r *Router) serveOps(ctx context.Context, body []byte) []byte {
 	return shard.AppendAnswers(nil, ops)
 }
 
-func (r *Router) serveTimer(ctx context.Context, body []byte) []byte {
+func (r *Router) serveTimer(_ context.Context, body []byte) []byte {
 	id, topic, name, err := shard.DecodeTimerRequest(body)
 	if err == nil {
 		err = r.notLeader(id)
 	}
 	var found *timer.Timer
 	if err == nil {
-		found, err = r.host.Timer(ctx, id, topic, name)
+		found, err = r.host.Timer(id, topic, name)
 	}
 	if err != nil {
 		return shard.AppendFailure(nil, err)
@@ -119,14 +119,14 @@ func (r *Router) serveTimer(ctx context.Context, body []byte) []byte {
 	return shard.AppendTimer(nil, found)
 }
 
-func (r *Router) serveList(ctx context.Context, body []byte) []byte {
+func (r *Router) serveList(_ context.Context, body []byte) []byte {
 	id, q, err := shard.DecodeQuery(body)
 	if err == nil {
 		err = r.notLeader(id)
 	}
 	var list []*timer.Timer
 	if err == nil {
-		list, err = r.host.List(ctx, id, q)
+		list, err = r.host.List(id, q)
 	}
 	if err != nil {
 		return shard.AppendFailure(nil, err)
@@ -134,12 +134,12 @@ func (r *Router) serveList(ctx context.Context, body []byte) []byte {
 	return shard.AppendTimers(nil, list)
 }
 
-func (r *Router) serveCounts(ctx context.Context, body []byte) []byte {
+func (r *Router) serveCounts(_ context.Context, body []byte) []byte {
 	topics, err := shard.DecodeCountsRequest(body)
 	if err != nil {
 		return shard.AppendFailure(nil, err)
 	}
-	led, counts, err := r.countHere(ctx, topics)
+	led, counts, err := r.countHere(topics)
 	if err != nil {
 		return shard.AppendFailure(nil, err)
 	}

@@ -13,7 +13,7 @@ import (
 func (r *Router) Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at shard.ScanCursor) (marks []timer.Ref, next shard.ScanCursor, err error) {
 	err = r.read(ctx, id, r.tasks.Now(), reading{
 		here: func() error {
-			marks, next, err = r.host.Walk(ctx, id, q, at)
+			marks, next, err = r.host.Walk(id, q, at)
 			return err
 		},
 		method: methodWalk, within: scanCallIn,
@@ -29,14 +29,14 @@ func (r *Router) Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at 
 	return marks, next, nil
 }
 
-func (r *Router) serveWalk(ctx context.Context, body []byte) []byte {
+func (r *Router) serveWalk(_ context.Context, body []byte) []byte {
 	id, q, at, err := shard.DecodeWalk(body)
 	if err == nil {
 		err = r.notLeader(id)
 	}
 	var marks []timer.Ref
 	if err == nil {
-		marks, at, err = r.host.Walk(ctx, id, q, at)
+		marks, at, err = r.host.Walk(id, q, at)
 	}
 	if err != nil {
 		return shard.AppendFailure(nil, err)
