@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// Backup has a node write a backup of the whole cluster, and gives it as it comes. Whoever reads it must close it, and must check that it
-// is whole before it counts: carillon ctl backup does.
+// Backup has a node write a backup of the whole cluster, and gives it as it comes. Its reader must
+// close it, and must check that it is whole before it counts: carillon ctl backup does.
 func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
 	r := Request{Method: http.MethodPost, Path: Path("backup")}
 	for tried := 1; ; tried++ {

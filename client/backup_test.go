@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A backup comes as it is made, from the first node that takes a connection; a refusal is a Problem.
+// A backup comes as it is made, from the first node that takes a connection; a refusal is a
+// Problem.
 func TestBackup(t *testing.T) {
 	refuse := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,7 @@ type Op struct {
 // AddOp adds a timer.
 func AddOp(s Spec) Op { return Op{verb: "add", id: s.ID, fields: s} }
 
-// PutOp creates or replaces a timer. version 0: whatever it is.
+// PutOp creates or replaces a timer. version 0: any.
 func PutOp(id string, s Spec, version uint32) Op {
 	s.ID = id
 	return Op{verb: "put", id: id, ifMatch: version, fields: s}
@@ -55,7 +55,7 @@ func (o Op) MarshalJSON() ([]byte, error) {
 	return encode(fields)
 }
 
-// Result is what became of one operation of a batch.
+// Result is the outcome of one operation of a batch.
 type Result struct {
 	Status  int     `json:"status"`
 	ID      string  `json:"id"`

@@ -11,17 +11,17 @@ import (
 type Selector struct {
 	Filter Filter
 	All    bool // needed where the filter says nothing
-	DryRun bool // change nothing: the Counts are what it would come to
+	DryRun bool // change nothing: the Counts are those that the change would have
 }
 
-// Counts is what a change of many came to.
+// Counts are the counts of a change of many timers.
 type Counts struct {
 	Matched int `json:"matched"`
 	Changed int `json:"changed"`
 	// Skipped were in flight. Of dead letters: those that are gone, or whose id is in use again.
 	Skipped int  `json:"skipped"`
 	DryRun  bool `json:"dry_run,omitempty"` // nothing was changed
-	// First is, of a dry run, the id of what would be changed and is due first.
+	// First is, of a dry run, the id of the timer that would be changed and is due first.
 	First string `json:"first,omitempty"`
 }
 
@@ -29,7 +29,7 @@ type Counts struct {
 type RescheduleTo struct {
 	Shift     time.Duration // later, or earlier, than now scheduled
 	At        time.Time
-	NotBefore time.Time // moves only what would come earlier
+	NotBefore time.Time // moves only timers that would come earlier
 }
 
 type wireBulk struct {
@@ -48,7 +48,7 @@ func (c *Client) CancelAll(ctx context.Context, topic string, s Selector) (Count
 }
 
 // Reschedule moves the timers that are selected. It may take long. Repeating is safe but for a
-// shift, which moves again what it moved.
+// shift, which moves the same timers again.
 func (c *Client) Reschedule(ctx context.Context, topic string, s Selector, to RescheduleTo) (Counts, error) {
 	body := s.wire()
 	body.Shift, body.At, body.NotBefore = wireDuration(to.Shift), moment(to.At), moment(to.NotBefore)

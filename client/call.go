@@ -45,8 +45,8 @@ func Path(parts ...string) string {
 }
 
 // Do makes a call and returns the body of a 2xx as it came. It is for programs that pass requests
-// or answers through, and for what a newer node can do; all the other methods are made of it.
-// Errors are those of the package comment.
+// or answers through, and for routes of a newer node; all the other methods are made of it. Errors
+// are those of the package comment.
 func (c *Client) Do(ctx context.Context, r Request) ([]byte, error) {
 	for try := 0; ; try++ {
 		answer, err := c.anyNode(ctx, &r)
@@ -112,7 +112,7 @@ func (u *unanswered) Error() string { return "client: " + u.what + ": " + u.err.
 func (u *unanswered) Unwrap() error { return u.err }
 
 // neverSent reports that no connection could be made. No node has seen the request then, so another
-// node may be given it, whatever it asks for.
+// node may be given it, for any method.
 func neverSent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"
@@ -143,8 +143,8 @@ func (c *Client) once(ctx context.Context, r *Request) ([]byte, error) {
 	return data, nil
 }
 
-// send makes the call at one node. A 2xx comes with its body to be read, and with a function that has the next call go to the next
-// node. Anything else is an error.
+// send makes the call at one node. A 2xx comes with its body to be read, and with a function that
+// has the next call go to the next node. Anything else is an error.
 func (c *Client) send(ctx context.Context, r *Request) (resp *http.Response, passOver func(), err error) {
 	at := c.current.Load()
 	passOver = func() { c.current.CompareAndSwap(at, at+1) }

@@ -21,14 +21,14 @@ type Options struct {
 	// HTTP makes the requests. nil: an own one, that follows no redirects and has no limit of time
 	// but the context's.
 	HTTP *http.Client
-	// TLS is how https nodes are spoken to: which authorities are trusted, and what certificate is
+	// TLS is how https nodes are spoken to: which authorities are trusted, and which certificate is
 	// shown where they ask for one. nil: as the system has it. It goes with an own HTTP only.
 	TLS       *tls.Config
 	UserAgent string // "carillon-client"
 	// Retries is how often a call that is safe to repeat is repeated at most; 0 is 4, less than 0
 	// never.
 	Retries int
-	// MaxWait is the longest pause before a repetition, whatever Retry-After says; 0 is 10 s.
+	// MaxWait is the longest pause before a repetition, even if Retry-After is longer; 0 is 10 s.
 	MaxWait time.Duration
 }
 

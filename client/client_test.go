@@ -17,7 +17,7 @@ import (
 )
 
 // fakeNode answers each request with the next of its replies, the last one again and again, and
-// remembers what it was asked.
+// remembers its requests.
 type fakeNode struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -64,7 +64,7 @@ func (f *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, next.body)
 }
 
-// seen is what has been asked; then to answer next.
+// seen are the requests so far; then to answer next.
 func (f *fakeNode) seen(next ...reply) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +101,7 @@ const oneTimer = `{"topic":"orders","id":"a","uid":"0001-1-2","version":3,"state
 
 var at = time.Date(2030, 1, 1, 0, 0, 0, 250_000_000, time.UTC)
 
-// Each call asks what API.md says.
+// Each call makes the request of API.md.
 func TestCalls(t *testing.T) {
 	ctx := t.Context()
 	n := 7
@@ -111,7 +111,7 @@ func TestCalls(t *testing.T) {
 		do   func(c *Client) (any, error)
 		want string
 		body string // answer
-		got  string // what it becomes, as JSON; "" is not looked at
+		got  string // the value that it becomes, as JSON; "" is not looked at
 	}{
 		{"add", func(c *Client) (any, error) {
 			return c.Add(ctx, "orders", Spec{ID: "{k}a", At: at, Payload: map[string]any{"h": "<&>"}, Callback: &Callback{URL: "http://a/", Timeout: 90 * time.Second}, Priority: 5, Labels: []string{"x"}, ExpiresAfter: new(time.Duration(0))})
@@ -192,9 +192,9 @@ func TestCalls(t *testing.T) {
 			}
 			return v, err
 		}, `GET /v1/cluster`, `{"cluster_id":"c0ffee","nodes":[{"name":"n1","state":"draining","clock_offset_ms":-3}],"shards":[{"shard":7,"replicas":["n1"],"state":"no_quorum"}]}`, ""},
-		{"cancel for a trial", func(c *Client) (any, error) { return c.CancelAll(ctx, "o", Selector{All: true, DryRun: true}) },
+		{"cancel as a dry run", func(c *Client) (any, error) { return c.CancelAll(ctx, "o", Selector{All: true, DryRun: true}) },
 			`POST /v1/topics/o/cancel?dry_run=true {"filter":{},"all":true}`, `{"matched":3,"changed":2,"skipped":1,"dry_run":true,"first":"a"}`, `{"matched":3,"changed":2,"skipped":1,"dry_run":true,"first":"a"}`},
-		{"redrive for a trial", func(c *Client) (any, error) {
+		{"redrive as a dry run", func(c *Client) (any, error) {
 			return c.RedriveDead(ctx, "o", DeadSelector{IDs: []string{"a"}, DryRun: true}, Redrive{})
 		}, `POST /v1/topics/o/dead/redrive?dry_run=true {"ids":["a"]}`, `{"matched":1}`, ""},
 		{"replicas", func(c *Client) (any, error) { return nil, c.SetReplicas(ctx, 3) }, `PUT /v1/cluster/replicas {"replicas":3}`, `{"replicas":3}`, ""},
@@ -220,7 +220,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// Only what is safe to repeat is repeated.
+// Only calls that are safe to repeat are repeated.
 func TestRetries(t *testing.T) {
 	ctx := t.Context()
 	timer := reply{status: 200, body: oneTimer}
@@ -288,7 +288,8 @@ func TestRetryAfter(t *testing.T) {
 	if last := (*waits)[len(*waits)-1]; last != 3*time.Second {
 		t.Errorf("waited %s, at most 3s", last)
 	}
-	node.seen(reply{status: 503, body: problem(503, "overloaded").body, after: "9999999999999"}) // more than a time.Duration holds
+	// More than a time.Duration holds.
+	node.seen(reply{status: 503, body: problem(503, "overloaded").body, after: "9999999999999"})
 	_, err := c.Get(t.Context(), "o", "a")
 	if p, ok := errors.AsType[*Problem](err); !ok || p.RetryAfter < 3600*time.Second {
 		t.Errorf("%+v", err)

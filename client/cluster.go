@@ -14,7 +14,8 @@ type Cluster struct {
 	Healthy  bool   `json:"healthy"`    // all nodes are alive and all shards ok
 	Replicas int    `json:"replicas"`   // that each shard should have, as far as there are nodes
 
-	// FeatureLevel is what the cluster uses: nothing of a later level. 0 before the founding.
+	// FeatureLevel is the level that the cluster uses: nothing of a later one. 0 before the
+	// founding.
 	FeatureLevel int `json:"feature_level"`
 
 	Upgrade *Upgrade `json:"upgrade"` // nil: there is none
@@ -23,10 +24,12 @@ type Cluster struct {
 	Shards []Shard `json:"shards"`
 }
 
-// Upgrade is an upgrade of the nodes to a release with a higher feature level that is not finalized.
+// Upgrade is an upgrade of the nodes to a release with a higher feature level that is not
+// finalized.
 type Upgrade struct {
-	FeatureLevel int      `json:"feature_level"` // that the newest release understands
-	Lacking      []string `json:"lacking"`       // the nodes that do not; none: it waits for FinalizeUpgrade
+	FeatureLevel int `json:"feature_level"` // that the newest release understands
+	// The nodes that do not; none: it waits for FinalizeUpgrade.
+	Lacking []string `json:"lacking"`
 }
 
 // NodeState is how a node is, as another one sees it.
@@ -44,17 +47,19 @@ const (
 
 // Node is a node of a cluster.
 type Node struct {
-	Name          string    `json:"name"`
-	HTTP          string    `json:"http"` // host:port of its API
-	State         NodeState `json:"state"`
-	Leads         int       `json:"leads"`    // shards that it leads
-	Replicas      int       `json:"replicas"` // shards of which it holds a replica
-	Version       string    `json:"version"`
-	FeatureLevel  int       `json:"feature_level"`   // the highest that it understands
-	Starts        uint32    `json:"starts"`          // of its process, as it was last heard to say; 0: never heard
-	SilentMs      int64     `json:"silent_ms"`       // since the answering node last heard it
-	Unfit         string    `json:"unfit"`           // why it should not lead; empty: nothing is wrong
-	ClockOffsetMs *int64    `json:"clock_offset_ms"` // ahead of the cluster's clock; nil: not known
+	Name         string    `json:"name"`
+	HTTP         string    `json:"http"` // host:port of its API
+	State        NodeState `json:"state"`
+	Leads        int       `json:"leads"`    // shards that it leads
+	Replicas     int       `json:"replicas"` // shards of which it holds a replica
+	Version      string    `json:"version"`
+	FeatureLevel int       `json:"feature_level"` // the highest that it understands
+	// Of its process, as it was last heard to say; 0: never heard.
+	Starts   uint32 `json:"starts"`
+	SilentMs int64  `json:"silent_ms"` // since the answering node last heard it
+	// Why it should not lead; empty: nothing is wrong.
+	Unfit         string `json:"unfit"`
+	ClockOffsetMs *int64 `json:"clock_offset_ms"` // ahead of the cluster's clock; nil: not known
 }
 
 // ShardState is how a shard is.
@@ -77,7 +82,7 @@ type Shard struct {
 	State    ShardState `json:"state"`
 }
 
-// Cluster reads the cluster as a node sees it, whatever state it is in.
+// Cluster reads the cluster as a node sees it, in any state of the node.
 func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
 	v := new(Cluster)
 	r := Request{Method: http.MethodGet, Path: Path("cluster"), Repeatable: true}
@@ -91,9 +96,9 @@ func (c *Client) SetReplicas(ctx context.Context, n int) error {
 	return c.call(ctx, r, map[string]int{"replicas": n}, nil)
 }
 
-// FinalizeUpgrade ends an upgrade: the cluster uses the new release's feature level from now on, and
-// the release before cannot be started any more. It returns the level. It is refused while a node
-// does not understand it; where there is no upgrade it changes nothing.
+// FinalizeUpgrade ends an upgrade: the cluster uses the new release's feature level from now on,
+// and the release before cannot be started any more. It returns the level. It is refused while a
+// node does not understand it; where there is no upgrade it changes nothing.
 func (c *Client) FinalizeUpgrade(ctx context.Context) (featureLevel int, err error) {
 	var answer struct {
 		FeatureLevel int `json:"feature_level"`
@@ -113,10 +118,13 @@ func (c *Client) ResumeNode(ctx context.Context, name string) (NodeState, error)
 	return c.changeNode(ctx, Request{Method: http.MethodPost, Path: nodePath(name, "resume"), Repeatable: true})
 }
 
-// Removal says which nodes RemoveNode takes away. The zero value: those that are drained or down, where each shard keeps a majority.
+// Removal says which nodes RemoveNode takes away. The zero value: those that are drained or down,
+// where each shard keeps a majority.
 type Removal struct {
-	Force      bool // a node that serves, too
-	AcceptLoss bool // even where a shard is left without a majority of its replicas: what only the lost ones had is lost
+	Force bool // a node that serves, too
+	// Even where a shard is left without a majority of its replicas: what only the lost ones had is
+	// lost.
+	AcceptLoss bool
 }
 
 // RemoveNode takes a node out of the cluster for good.

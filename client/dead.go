@@ -20,7 +20,7 @@ type DeadSelector struct {
 	IDs    []string
 	Filter *DeadFilter
 	All    bool
-	DryRun bool // change nothing: the Counts are what it would come to
+	DryRun bool // change nothing: the Counts are those that the change would have
 }
 
 // Redrive is how dead letters are tried again.

@@ -2,21 +2,22 @@
 //
 // A Client makes the calls: timers (Add, Put, Patch, Cancel, Get, Fire, List, Batch), topics, dead
 // letters, history, bulk changes, the nodes of the cluster, and the consumer's side of pull topics
-// (Work, or Pull, Ack, Nack, Extend); Events tells what happens as it happens. It is safe for use by many goroutines. Each call takes a
-// context, which is its only limit of time: a long poll or a bulk change may take minutes.
+// (Work, or Pull, Ack, Nack, Extend); Events tells of events as they happen. It is safe for use by
+// many goroutines. Each call takes a context, which is its only limit of time: a long poll or a
+// bulk change may take minutes.
 //
 // A refusal is a *Problem; errors.Is finds its code: errors.Is(err, client.ErrInFlight). Any other
 // error means that there was no answer, and then a change may or may not have been made. Calls that
 // are safe to repeat are repeated, within Options.Retries, on 429 and 503 and when the connection
 // failed: reads, Cancel without a condition, PutTopic, Ack, changes of a node but its removal, a
-// Put without a condition and with an absolute time, and an Add with an id and an absolute time
-// or with an IdempotencyKey, that neither names a merge rule nor repeats. For all others, look, or use a Cond. A node that
-// takes no connection has seen nothing: the next node is then given the call, whatever it is.
+// Put without a condition and with an absolute time, and an Add with an id and an absolute time or
+// with an IdempotencyKey, that neither names a merge rule nor repeats. For all others, look, or use
+// a Cond. A node that takes no connection has seen nothing: the next node is then given any call.
 //
-// A Receiver is the other side: a middleware that checks who calls, drops calls of leases that are
+// A Receiver is the other side: a middleware that checks the caller, drops calls of leases that are
 // over, and says which timer a call is about. Calls come at least once: a handler must bear a
-// second one with the same Delivery.ID. What its function returns says what comes next: nil, an
-// error (the topic's backoff), RetryAfter, or Stop.
+// second one with the same Delivery.ID. The value that its function returns decides the next step:
+// nil, an error (the topic's backoff), RetryAfter, or Stop.
 //
 // A duration is a time.Duration everywhere; it travels as text.
 //

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// wireDuration is the form in which a time.Duration travels: a text, "30m". The API's precision is a
-// millisecond, and the API rounds up a finer duration.
+// wireDuration is the form in which a time.Duration travels: a text, "30m". The API's precision is
+// a millisecond, and the API rounds up a finer duration.
 type wireDuration time.Duration
 
 // MarshalJSON implements json.Marshaler.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Code is what a refusal is about. It is an error, so that errors.Is(err, client.ErrInFlight) asks
+// Code is the reason of a refusal. It is an error, so that errors.Is(err, client.ErrInFlight) asks
 // for it.
 type Code string
 
@@ -62,7 +62,8 @@ type Problem struct {
 	Retryable bool   `json:"retryable"`
 	// Outcome is, with Over, how the timer ended.
 	Outcome Outcome `json:"outcome,omitempty"`
-	// Existing is, with ErrExists, ErrInFlight and ErrVersionMismatch, the timer that is there, if the node knew it.
+	// Existing is, with ErrExists, ErrInFlight and ErrVersionMismatch, the timer that is there, if
+	// the node knew it.
 	Existing   *Existing     `json:"existing,omitempty"`
 	RetryAfter time.Duration `json:"-"`
 }
@@ -88,8 +89,8 @@ func (p *Problem) Is(target error) bool {
 	return ok && code == p.Code
 }
 
-// readProblem is an error in any case: what is no problem document came from something between us
-// and the node.
+// readProblem is an error in any case: an answer that is no problem document came from something
+// between us and the node.
 func readProblem(resp *http.Response, body []byte) error {
 	p := &Problem{}
 	if err := json.Unmarshal(body, p); err != nil || p.Code == "" {

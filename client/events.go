@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// EventKind is what an event is about.
+// EventKind is the kind of an event.
 type EventKind string
 
 // The kinds of events.
@@ -35,7 +35,7 @@ type EventFilter struct {
 	Kinds  []EventKind // none: all
 }
 
-// Event is something that happened to a timer. What there is not is zero.
+// Event is something that happened to a timer. Absent fields are zero.
 type Event struct {
 	Kind   EventKind `json:"-"`
 	Topic  string    `json:"topic"`
@@ -64,9 +64,10 @@ const (
 	maxEventBytes = 1 << 20
 )
 
-// Events tells what happens to timers, at all nodes, from now on until ctx ends. It is for looking on, not for work: what happens while
-// no node is connected is lost, and only the history is complete. When a connection breaks the next node is asked; an EventMissed
-// with an Error says so. A refusal ends it, with its error.
+// Events tells of timers' events, at all nodes, from now on until ctx ends. It is for looking on,
+// not for work: events while no node is connected are lost, and only the history is complete. When
+// a connection breaks the next node is asked; an EventMissed with an Error says so. A refusal ends
+// it, with its error.
 func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		for failed := 0; ; failed++ {

@@ -15,7 +15,8 @@ const someEvents = "retry: 1000\n: events of timers, as they happen\n\n" +
 	"\"next_attempt\":\"2030-01-01T00:00:02Z\",\"labels\":[\"x\"]}\n\n: still here\n\n" +
 	"event: missed\ndata: {\"missed\":7}\n\n"
 
-// Events come as they are told; when the connection ends, that is an event, and the next node is asked.
+// Events come as they are told; when the connection ends, that is an event, and the next node is
+// asked.
 func TestEvents(t *testing.T) {
 	down, first, second := newNode(t, reply{}), newNode(t, reply{status: 200, body: someEvents}), newNode(t, reply{status: 200, body: "event: dead\ndata: {\"id\":\"b\",\"reason\":\"expired\"}\n\n"})
 	down.Close()
@@ -42,12 +43,12 @@ func TestEvents(t *testing.T) {
 	if asked := first.seen(); len(asked) != 1 || asked[0] != "GET /v1/events?kind=fired%2Cdead&label=x&label=y&topic=orders" || len(second.seen()) != 1 || len(*waits) != 1 {
 		t.Errorf("%v, %v, %v", asked, second.seen(), *waits)
 	}
-	for range c.Events(t.Context(), EventFilter{}) { // whoever breaks off hears no more
+	for range c.Events(t.Context(), EventFilter{}) { // a caller that breaks off hears no more
 		break
 	}
 }
 
-// A refusal ends the events; what may pass is tried again.
+// A refusal ends the events; an error that may pass is tried again.
 func TestEventsRefused(t *testing.T) {
 	node := newNode(t, problem(503, "overloaded"), problem(403, "forbidden"))
 	c, waits := newClient(t, Options{}, node)

@@ -39,7 +39,7 @@ func ExampleClient_Add() {
 	// Output: order-77 scheduled 2030-01-01 12:30:00 +0000 UTC
 }
 
-// A cancel says what happened.
+// A cancel returns its outcome.
 func ExampleClient_Cancel() {
 	server := node(410, `{"status":410,"code":"over","detail":"the timer has been delivered","outcome":"already_fired"}`)
 	defer server.Close()
@@ -95,7 +95,8 @@ func ExampleClient_Work() {
 }
 
 func ExampleReceiver() {
-	receiver, err := client.NewReceiver(client.ReceiverOptions{Unsigned: true}) // give the topic's Secrets instead
+	// Give the topic's Secrets instead.
+	receiver, err := client.NewReceiver(client.ReceiverOptions{Unsigned: true})
 	if err != nil {
 		panic(err)
 	}
@@ -104,7 +105,8 @@ func ExampleReceiver() {
 		return nil
 	})
 
-	call := httptest.NewRequest("POST", "/hooks/close", strings.NewReader(`{"order":77}`)) // as a node makes it
+	// As a node makes it.
+	call := httptest.NewRequest("POST", "/hooks/close", strings.NewReader(`{"order":77}`))
 	for name, value := range map[string]string{
 		"webhook-id": "0001-1-5eed", "Carillon-Topic": "orders", "Carillon-Timer": "order-77",
 		"Carillon-Due": "1893501000000", "Carillon-Attempt": "1", "Carillon-Fence": "7",

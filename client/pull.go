@@ -29,7 +29,7 @@ type wirePull struct {
 }
 
 // Pull takes timers of a pull topic that are ready. None, after the wait, is no error. It is not
-// repeated: what a lost answer had leased comes back when the lease ends. Work does it all.
+// repeated: timers that a lost answer had leased come back when the lease ends. Work does it all.
 func (c *Client) Pull(ctx context.Context, topic string, o PullOptions) ([]Lease, error) {
 	var answer struct {
 		Timers []Lease `json:"timers"`
@@ -39,7 +39,7 @@ func (c *Client) Pull(ctx context.Context, topic string, o PullOptions) ([]Lease
 	return answer.Timers, err
 }
 
-// ReceiptResult is what became of one receipt.
+// ReceiptResult is the outcome of one receipt.
 type ReceiptResult struct {
 	Receipt string `json:"receipt"`
 	Status  int    `json:"status"` // 200, or 410: the lease is over

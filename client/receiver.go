@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// ReceiverOptions say whom a Receiver believes.
+// ReceiverOptions say which callers a Receiver believes.
 type ReceiverOptions struct {
 	// Secrets are the topic's, whsec_…; a call is good when one of them signed it. During a
 	// rotation give the old and the new.
 	Secrets []string
-	// PublicKeys are the topic's, whpk_…, which any read of the topic shows; a call is good when one
-	// of these or of Secrets fits.
+	// PublicKeys are the topic's, whpk_…, which any read of the topic shows; a call is good when
+	// one of these or of Secrets fits.
 	PublicKeys []string
 	// Unsigned takes calls without looking at signatures; then there must be neither of these.
 	Unsigned bool
@@ -40,9 +40,10 @@ type Receiver struct {
 
 // Delivery is one call.
 type Delivery struct {
-	Topic      string
-	Timer      string
-	ID         string // webhook-id: the same for all attempts of one version of one timer, another for any other
+	Topic string
+	Timer string
+	// Webhook-id: the same for all attempts of one version of one timer, another for any other.
+	ID         string
 	Attempt    int    // 1, 2, …
 	Fence      uint64 // grows with every lease of the timer's id
 	Due        time.Time
@@ -51,8 +52,8 @@ type Delivery struct {
 	CloudEvent *CloudEvent // topics with format cloudevents; else nil
 }
 
-// CloudEvent is what CloudEvents 1.0 says of a call in its ce- headers, as they came. No signature
-// covers them: whatever decides goes by the Delivery, of which they repeat a part.
+// CloudEvent are the attributes of CloudEvents 1.0 in a call's ce- headers, as they came. No
+// signature covers them: decisions go by the Delivery, of which they repeat a part.
 type CloudEvent struct {
 	ID      string // the webhook-id, so the same for all attempts
 	Source  string
@@ -106,8 +107,8 @@ func NewReceiver(o ReceiverOptions) (*Receiver, error) {
 
 // Middleware lets only good calls through to next, which finds the Delivery by FromContext and the
 // body where it always is. It answers 413 to a body that is too large, 401 to a signature that is
-// not good, 400 to what is no callback, 409 to a call of a lease that is over, and 500 when the
-// store of fences fails: all of which the cluster counts as a failed attempt.
+// not good, 400 to a request that is no callback, 409 to a call of a lease that is over, and 500
+// when the store of fences fails: all of which the cluster counts as a failed attempt.
 func (r *Receiver) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.options.MaxBody))
@@ -143,8 +144,8 @@ func (r *Receiver) Middleware(next http.Handler) http.Handler {
 }
 
 // Handle is Middleware around a function: nil answers 204, an error 500, so that the attempt is
-// repeated after the topic's backoff. RetryAfter says after how long instead (503 with Retry-After),
-// and Stop that it is of no use (410).
+// repeated after the topic's backoff. RetryAfter says after how long instead (503 with
+// Retry-After), and Stop that it is of no use (410).
 func (r *Receiver) Handle(f func(ctx context.Context, d *Delivery) error) http.Handler {
 	return r.Middleware(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		d, _ := FromContext(req.Context())

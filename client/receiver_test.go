@@ -68,8 +68,8 @@ func post(h http.Handler, edit func(http.Header), body string, signer string, st
 	return w
 }
 
-// TestReceiverOfEvents: a call is read alike whatever its topic's format is, and as an event where
-// it is one.
+// TestReceiverOfEvents: a call is read alike in each format of its topic, and as an event where it
+// is one.
 func TestReceiverOfEvents(t *testing.T) {
 	now := time.Unix(1_893_456_000, 0)
 	receiver, err := NewReceiver(ReceiverOptions{Secrets: []string{secret}, Now: func() time.Time { return now }})
@@ -102,15 +102,16 @@ func TestReceiverOfEvents(t *testing.T) {
 	}
 }
 
-// TestReceiverWithPublicKeys: a receiver that has the topic's public key believes what the private
-// one has signed, beside a secret, a key before it, or nothing; and nothing else. The vector is that
-// of the Standard Webhooks libraries.
+// TestReceiverWithPublicKeys: a receiver that has the topic's public key believes calls that the
+// private one has signed, beside a secret, a key before it, or nothing; and nothing else. The
+// vector is that of the Standard Webhooks libraries.
 func TestReceiverWithPublicKeys(t *testing.T) {
 	const (
 		public = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="
 		stamp  = "1614265330"
 		ofBody = "v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg=="
-		values = "v1a,dX/VnLFd2k+eGQbgXZG3eQ+MigzyCLITKSfGFrmFKLB3G1j8BedBThWyqZmCgQ2P7chOnlXMheqyFPAqLTbJBA==" // of docs/callbacks.md
+		// Of docs/callbacks.md.
+		values = "v1a,dX/VnLFd2k+eGQbgXZG3eQ+MigzyCLITKSfGFrmFKLB3G1j8BedBThWyqZmCgQ2P7chOnlXMheqyFPAqLTbJBA=="
 	)
 	header := func(body, ofValues string) http.Header {
 		h := http.Header{}
@@ -253,7 +254,7 @@ func TestReceiver(t *testing.T) {
 	}
 }
 
-// What a function says of its failure reaches the cluster as a status.
+// The error of a function reaches the cluster as a status.
 func TestHandleAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		err    error

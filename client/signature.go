@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ErrSignature is the answer to every call that is not signed as it should be. It does not say what is wrong with it.
+// ErrSignature is the answer to every call that is not signed as it should be. It does not say why.
 var ErrSignature = errors.New("the signature is not good")
 
 const (
@@ -68,9 +68,11 @@ func parseSecret(text string) ([]byte, error) {
 	return key, nil
 }
 
-// Verify checks a call with one of the secrets or public keys, and that its timestamp is near the clock. Webhook-Signature covers
-// the body, by the Standard Webhooks scheme; Carillon-Signature covers the Carillon-* headers, which that scheme leaves open: without it a call
-// that was overheard could be sent again for another timer or with a higher fence. Signatures are compared in constant time.
+// Verify checks a call with one of the secrets or public keys, and that its timestamp is near the
+// clock. Webhook-Signature covers the body, by the Standard Webhooks scheme; Carillon-Signature
+// covers the Carillon-* headers, which that scheme leaves open: without it a call that was
+// overheard could be sent again for another timer or with a higher fence. Signatures are compared
+// in constant time.
 func (r *Receiver) Verify(h http.Header, body []byte) error {
 	if r.options.Unsigned {
 		return nil
@@ -91,7 +93,8 @@ func (r *Receiver) Verify(h http.Header, body []byte) error {
 	return nil
 }
 
-// signed reports whether a header holds what one of the secrets or private keys makes of a text.
+// signed reports whether a header holds the signature that one of the secrets or private keys makes
+// of a text.
 func (r *Receiver) signed(header string, text []byte) bool {
 	offered := strings.SplitN(header, " ", maxSignatures+1)
 	offered = offered[:min(len(offered), maxSignatures)]
@@ -112,12 +115,14 @@ func (r *Receiver) signed(header string, text []byte) bool {
 	return good
 }
 
-// signedHeaders are those whose values Carillon-Signature covers, in this order. One that is missing counts as empty.
+// signedHeaders are those whose values Carillon-Signature covers, in this order. One that is
+// missing counts as empty.
 var signedHeaders = []string{
 	"Webhook-Id", "Webhook-Timestamp", "Carillon-Topic", "Carillon-Timer", "Carillon-Due", "Carillon-Attempt", "Carillon-Fence", "Carillon-Receipt",
 }
 
-// signedValues is the line carillon-v1 and the values, each on a line of its own. No value can hold the end of a line.
+// signedValues is the line carillon-v1 and the values, each on a line of its own. No value can hold
+// the end of a line.
 func signedValues(h http.Header) []byte {
 	text := []byte("carillon-v1")
 	for _, name := range signedHeaders {

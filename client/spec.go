@@ -8,7 +8,8 @@ import (
 // Spec is a timer as it is added or put. Only a time is needed; the rest falls back to the topic.
 type Spec struct {
 	ID string // empty: the cluster makes one (Add only)
-	// IdempotencyKey, instead of an ID, makes the id, so that an Add that had no answer may be repeated, with a Delay, too.
+	// IdempotencyKey, instead of an ID, makes the id, so that an Add that had no answer may be
+	// repeated, with a Delay, too.
 	IdempotencyKey string
 
 	Key string // timers of one key live together, and are serial where the topic is
@@ -22,7 +23,7 @@ type Spec struct {
 	ContentType string
 
 	Callback     *Callback
-	Priority     int // 0–255, higher first among what is due
+	Priority     int // 0–255, higher first among due timers
 	Labels       []string
 	ExpiresAfter *time.Duration
 	Retry        *Retry
@@ -31,7 +32,7 @@ type Spec struct {
 	Merge   MergeRule      // empty: the topic's
 	MaxWait *time.Duration // with MergeDebounce
 
-	// IfLate is what becomes of an At that is more than a minute past; empty: LateFire.
+	// IfLate is how an At is treated that is more than a minute past; empty: LateFire.
 	IfLate LateRule
 }
 
@@ -56,7 +57,7 @@ func (s Spec) MarshalJSON() ([]byte, error) {
 	return encode(w)
 }
 
-// wireSpec is what specs and patches say.
+// wireSpec has the fields of specs and patches.
 type wireSpec struct {
 	ID           string        `json:"id,omitempty"`
 	Key          string        `json:"key,omitempty"`
@@ -76,7 +77,7 @@ type wireSpec struct {
 	IfLate       LateRule      `json:"if_late,omitempty"`
 }
 
-// Callback is where and how a timer is delivered; what is not given is the topic's.
+// Callback is where and how a timer is delivered; absent fields are the topic's.
 type Callback struct {
 	URL     string            `json:"url,omitempty"`
 	Method  string            `json:"method,omitempty"`
@@ -84,8 +85,7 @@ type Callback struct {
 	Timeout time.Duration     `json:"timeout,omitzero"`
 }
 
-// Retry is how often and when an attempt that failed is made again; what is not given is the
-// topic's.
+// Retry is how often and when an attempt that failed is made again; absent fields are the topic's.
 type Retry struct {
 	MaxAttempts int           `json:"max_attempts,omitempty"`
 	MinBackoff  time.Duration `json:"min_backoff,omitzero"`
@@ -105,7 +105,7 @@ type Repeat struct {
 	Overlap bool          `json:"overlap,omitempty"`
 }
 
-// CatchUp is what becomes of occurrences that were missed while the cluster or the topic stood
+// CatchUp is how occurrences are treated that were missed while the cluster or the topic stood
 // still.
 type CatchUp string
 
@@ -116,18 +116,19 @@ const (
 	CatchUpAll  CatchUp = "all"
 )
 
-// MergeRule is what becomes of an add whose id is in use.
+// MergeRule is how an add is treated whose id is in use.
 type MergeRule string
 
 // The rules of merging.
 const (
-	MergeReject   MergeRule = "reject"   // ErrExists
-	MergeKeep     MergeRule = "keep"     // the timer that is there stays
-	MergeReplace  MergeRule = "replace"  // the new one wins, time and all
-	MergeDebounce MergeRule = "debounce" // the new one wins, no later than MaxWait after the first add
+	MergeReject  MergeRule = "reject"  // ErrExists
+	MergeKeep    MergeRule = "keep"    // the timer that is there stays
+	MergeReplace MergeRule = "replace" // the new one wins, time and all
+	// The new one wins, no later than MaxWait after the first add.
+	MergeDebounce MergeRule = "debounce"
 )
 
-// LateRule is what becomes of a timer whose absolute time is past when it is added.
+// LateRule is how a timer is treated whose absolute time is past when it is added.
 type LateRule string
 
 // The rules.
@@ -180,7 +181,7 @@ func (p Patch) MarshalJSON() ([]byte, error) {
 	return encode(fields)
 }
 
-// fieldsOf is the members of what v is as JSON; values keep their bytes.
+// fieldsOf are the members of v as JSON; values keep their bytes.
 func fieldsOf(v any) (map[string]json.RawMessage, error) {
 	b, err := encode(v)
 	if err != nil {

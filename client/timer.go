@@ -31,7 +31,7 @@ const (
 	Refused     Reason = "refused"      // its callback's address may not be called
 )
 
-// WaitCause is what keeps a timer from its next attempt.
+// WaitCause is the cause that keeps a timer from its next attempt.
 type WaitCause string
 
 // The causes.
@@ -74,8 +74,8 @@ type Timer struct {
 	Fired       time.Time `json:"fired"`
 	LatenessMs  *int64    `json:"lateness_ms"`
 
-	// WaitsFor is what keeps the timer from its next attempt, when it is due or between attempts,
-	// and WaitsOn what it waits on there. Reads and listings have them.
+	// WaitsFor is the cause that keeps the timer from its next attempt, when it is due or between
+	// attempts, and WaitsOn the object of its wait. Reads and listings have them.
 	WaitsFor WaitCause `json:"waits_for"`
 	WaitsOn  string    `json:"waits_on"`
 	// AttemptLog are the last attempts, oldest first. Reads of one timer and the history have it.
@@ -97,7 +97,7 @@ type Cond struct {
 // none reports that repeating the change asks for the same as before.
 func (c Cond) none() bool { return c == Cond{} }
 
-// Outcome is what a cancel came to.
+// Outcome is the result of a cancel.
 type Outcome string
 
 // The outcomes of a cancel. The last three come with an error that is ErrOver.

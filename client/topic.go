@@ -23,7 +23,7 @@ type TopicCounts struct {
 	Scheduled, Ready, Leased, Done, Dead int64
 }
 
-// Policy is what timers of a topic have in common. What is left zero takes the default.
+// Policy is the common policy of a topic's timers. A field that is left zero takes the default.
 type Policy struct {
 	Delivery DeliveryMode  `json:"delivery,omitempty"`
 	Callback *Callback     `json:"callback,omitempty"`
@@ -54,13 +54,13 @@ type Policy struct {
 	Format Format `json:"format,omitempty"`
 }
 
-// Format is what calls carry in their headers beside Carillon's own.
+// Format decides which headers calls carry beside Carillon's own.
 type Format string
 
 // The formats.
 const (
 	FormatPlain       Format = "plain"       // nothing
-	FormatCloudEvents Format = "cloudevents" // what CloudEvents 1.0 asks for in binary mode
+	FormatCloudEvents Format = "cloudevents" // the headers of CloudEvents 1.0 in binary mode
 )
 
 // DeliveryMode is how a topic's timers reach their receivers.
@@ -78,7 +78,8 @@ type AckMode string
 // The ways to say so.
 const (
 	AckByResponse AckMode = "response" // a 2xx is the end
-	AckByReport   AckMode = "report"   // a 202 keeps the lease open, until Ack or Nack with its receipt
+	// A 202 keeps the lease open, until Ack or Nack with its receipt.
+	AckByReport AckMode = "report"
 )
 
 // DedupRule is how adds without an id are told apart.
@@ -180,15 +181,15 @@ func (c *Client) changeSecrets(ctx context.Context, topic, what string, repeatab
 	return whole(s, c.call(ctx, r, body, s))
 }
 
-// PublicKeys are what a topic's calls are checked with.
+// PublicKeys are the keys with which a topic's calls are checked.
 type PublicKeys struct {
 	Topic string   `json:"topic"`
 	Keys  []string `json:"signing_keys"` // whpk_…, the newest first
 }
 
 // RotateSigningKey is RotateSecret for asymmetric keys: private is one that NewSigningKey makes.
-// Empty: the node makes it, nobody sees it, and the call is not repeated. Give the public key to the
-// receivers, and end with FinishKeyRotation.
+// Empty: the node makes it, nobody sees it, and the call is not repeated. Give the public key to
+// the receivers, and end with FinishKeyRotation.
 func (c *Client) RotateSigningKey(ctx context.Context, topic, private string) (*PublicKeys, error) {
 	body := map[string]string{}
 	if private != "" {

@@ -17,9 +17,9 @@ type WorkOptions struct {
 	Wait        time.Duration // of one long poll, up to a minute; 0 is 20 s
 	Grace       time.Duration // that handlers have when ctx has ended; 0 is 30 s
 
-	// OnError hears of what Work gets over by itself: a pull that is tried again, and a report
-	// that did not arrive, or came too late, so that the timer comes again. It is called by several
-	// goroutines. nil: nobody hears.
+	// OnError hears of errors that Work gets over by itself: a pull that is tried again, and a
+	// report that did not arrive, or came too late, so that the timer comes again. It is called by
+	// several goroutines. nil: nobody hears.
 	OnError func(error)
 }
 

@@ -44,7 +44,7 @@ func (p *pullTopic) note(format string, args ...any) {
 	p.said = append(p.said, fmt.Sprintf("%v ", time.Since(p.start))+fmt.Sprintf(format, args...))
 }
 
-// heard is what has been said so far, sorted: what is said at one time has no order.
+// heard are the lines so far, sorted: lines of one time have no order.
 func (p *pullTopic) heard() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,8 +272,8 @@ func TestWorkReportsFailures(t *testing.T) {
 	})
 }
 
-// A worker that is told to stop pulls no more, and finishes what it has: those who need longer than
-// the grace are told, and waited for.
+// A worker that is told to stop pulls no more, and finishes what it has: handlers that need longer
+// than the grace are told, and waited for.
 func TestWorkStopsGracefully(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPullTopic("a", "b")

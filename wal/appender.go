@@ -30,7 +30,7 @@ func newAppender(fsys vfs.FS, dir string) (appender, error) {
 	return &fileAppender{file: f}, nil
 }
 
-// fileAppender writes what tidwall/wal would write, over FS.
+// fileAppender writes the bytes that tidwall/wal would write, over FS.
 type fileAppender struct {
 	file vfs.File
 	buf  []byte

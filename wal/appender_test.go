@@ -25,7 +25,8 @@ func TestAppendersWriteTheSameBytes(t *testing.T) {
 	places := []place{{vfs.OS{}, osDir}, {prefixFS{vfs.OS{}, fileDir}, "log"}, {memfs.New(), testDir}}
 	for round := range 4 {
 		for i := range places {
-			p := places[(i+round)%len(places)] // the places take turns in writing where another wrote
+			// The places take turns in writing where another wrote.
+			p := places[(i+round)%len(places)]
 			if i > 0 && round > 0 {
 				break
 			}
@@ -48,7 +49,7 @@ func TestAppendersWriteTheSameBytes(t *testing.T) {
 	readByTidwall(t, osDir)
 }
 
-// lifeRecords is what each life appends: enough for several generations.
+// lifeRecords is how many records each life appends: enough for several generations.
 const lifeRecords = 150
 
 func live(t *testing.T, fsys vfs.FS, dir string, round int) {

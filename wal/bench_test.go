@@ -11,8 +11,8 @@ import (
 	"carillon/vfs"
 )
 
-// BenchmarkAppend measures what a writer waits for a durable 300 B frame while so many
-// others do the same: run it with -benchtime=200000x or more for a meaningful p99.9.
+// BenchmarkAppend measures how long a writer waits for a durable 300 B frame while so many others
+// do the same: run it with -benchtime=200000x or more for a meaningful p99.9.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {

@@ -8,9 +8,9 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// TestCrashMatrix cuts the power before every operation of a life with appends, turns,
-// drops and a restart, under many ways of keeping and losing what was not synced.
-// Invariant I11: what comes back is a prefix that holds all that was acknowledged.
+// TestCrashMatrix cuts the power before every operation of a life with appends, turns, drops and a
+// restart, under many ways of keeping and losing unsynced writes. Invariant I11: the records that
+// come back are a prefix that holds all that was acknowledged.
 func TestCrashMatrix(t *testing.T) {
 	options := []memfs.CrashOptions{
 		{},
@@ -71,8 +71,8 @@ func survives(t *testing.T, fsys *memfs.FS, what string, acked, dropped int) {
 	}
 }
 
-// crashLife runs the same life each time and calls at before each operation with the
-// number of acknowledged records and of those that may be gone. It returns the number of operations.
+// crashLife runs the same life each time and calls at before each operation with the number of
+// acknowledged records and of those that may be gone. It returns the number of operations.
 func crashLife(t *testing.T, at func(n int, fsys *memfs.FS, acked, dropped int)) int {
 	t.Helper()
 	fsys := memfs.New()

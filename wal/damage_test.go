@@ -36,8 +36,8 @@ func builtAt(t testing.TB, n int, clean bool, wallMs int64) *memfs.FS {
 	return copyFS(fsys)
 }
 
-// copyFS returns an independent copy, with everything durable.
-// lostAll is the file system after a power cut that keeps nothing but what was synced.
+// copyFS returns an independent copy, with everything durable. lostAll is the file system after a
+// power cut that keeps only synced writes.
 func lostAll(m *memfs.FS) *memfs.FS {
 	return m.CrashClone(rand.New(rand.NewPCG(1, 1)), memfs.CrashOptions{})
 }
@@ -191,8 +191,8 @@ func damage(r *rand.Rand, kind string, b []byte) {
 	}
 }
 
-// TestDamageInUncleanTail flips bits in a stream that was not closed: only what no later
-// frame vouches for may be cut, and the rest must be a prefix.
+// TestDamageInUncleanTail flips bits in a stream that was not closed: only frames that no later
+// frame confirms may be cut, and the rest must be a prefix.
 func TestDamageInUncleanTail(t *testing.T) {
 	const n = 60
 	whole := built(t, n, false)
@@ -203,7 +203,8 @@ func TestDamageInUncleanTail(t *testing.T) {
 		path := list[r.IntN(len(list))]
 		must(t, fsys.Damage(path, func(b []byte) []byte { damage(r, "flip", b); return b }))
 		back := reopen(t, fsys, fmt.Sprintf("round %d: flip in %s", i, path))
-		if back != -1 && back < n-3 { // three frames to a batch: the last batch has no later witness
+		// Three frames to a batch: the last batch is confirmed by no later one.
+		if back != -1 && back < n-3 {
 			t.Fatalf("round %d: only %d of %d records came back", i, back, n)
 		}
 	}
@@ -250,7 +251,7 @@ func TestForeignSegmentIsRefused(t *testing.T) {
 	}
 }
 
-// TestDurableFrameIsNeverCut damages a frame of the last segment that later frames vouch
+// TestDurableFrameIsNeverCut damages a frame of the last segment that later frames confirm
 // for: without an END file, too, this is damage and not a torn write.
 func TestDurableFrameIsNeverCut(t *testing.T) {
 	tried := 0

@@ -10,16 +10,17 @@ import (
 	"carillon/vfs"
 )
 
-// Damage is one unreadable part of a stream: a piece of one segment, and the frames that were in it.
+// Damage is one unreadable part of a stream: a piece of one segment, and the frames that were in
+// it.
 type Damage struct {
 	Gen         uint64
 	Segment     string // file name
 	Offset, End int64  // the bytes that are no frames; the same where the file is cut short
 	First, Last uint64 // sequence numbers of the frames that are lost
-	Err         error  // what is wrong at Offset
+	Err         error  // the fault at Offset
 
 	before    uint64 // chain value before frame First, if loose is not set
-	unchained bool   // what was before it is lost, too
+	unchained bool   // the part before it is lost, too
 	after     uint32 // chain value that the frame behind it was written with, if
 	bounded   bool   // that frame can be read
 }
@@ -31,7 +32,7 @@ func (d *Damage) String() string {
 	return fmt.Sprintf("%s/%s offset %d to %d, frames %d to %d: %v", genName(d.Gen), d.Segment, d.Offset, d.End, d.First, d.Last, d.Err)
 }
 
-// DamagedStream is what a read through a damaged stream found.
+// DamagedStream is the result of a read through a damaged stream.
 type DamagedStream struct {
 	Damages []*Damage // in order; at most one of each segment
 
@@ -40,13 +41,15 @@ type DamagedStream struct {
 	note func(*Damage) error
 }
 
-// ScanDamaged reads a stream that may be damaged, without changing it, and without its lock. It calls visit for each record that can be read and is
-// known to be in its place, and lost for each damage, in order. What can only be the end of the log, or lost with it, is as with Open; that and
-// damage to FIRST, END or whole generations is a *CorruptionError.
+// ScanDamaged reads a stream that may be damaged, without changing it, and without its lock. It
+// calls visit for each record that can be read and is known to be in its place, and lost for each
+// damage, in order. Damage that can only be the end of the log, or is lost with it, is as with
+// Open; that and damage to FIRST, END or whole generations is a *CorruptionError.
 //
-// What is in its place: frames before a damage, by their chain from the start; frames behind it, by their chain up to the next segment, whose
-// first frame is found by the file's name, or up to END. So bytes that look like frames within a lost one, which a client may have
-// written, are never taken for frames. Frames between two damages of one segment are lost with them.
+// Frames in their place are: frames before a damage, by their chain from the start; frames behind
+// it, by their chain up to the next segment, whose first frame is found by the file's name, or up
+// to END. So bytes that look like frames within a lost one, which a client may have written, are
+// never taken for frames. Frames between two damages of one segment are lost with them.
 func ScanDamaged(fsys vfs.FS, dir string, visit func(pos Position, r Record) error, lost func(d *Damage) error) (*DamagedStream, error) {
 	w := &DamagedStream{fs: fsys, dir: dir, note: lost}
 	sc := scanner{fs: fsys, dir: dir, frame: newReplayer(1, visit).frame, damaged: w}
@@ -75,14 +78,15 @@ func (w *DamagedStream) bound(prevHash uint32) {
 	}
 }
 
-// segmentEnd is what stands right behind a segment that is whole: the place of the next frame, and the chain value that it was written with.
+// segmentEnd is the end of a segment that is whole: the place of the next frame, and the chain
+// value that it was written with.
 type segmentEnd struct {
 	seq   uint64
 	hash  uint32
 	known bool // the chain value
 }
 
-// borders are those of all segments, in order. The last one's is what END says, if it is there.
+// borders are those of all segments, in order. The last one's is from END, if it is there.
 func (s *scanner) borders(gens []generation) (list []segmentEnd, err error) {
 	var buf []byte
 	for _, g := range gens {
@@ -110,7 +114,8 @@ func (s *scanner) borders(gens []generation) (list []segmentEnd, err error) {
 	return list[1:], nil
 }
 
-// salvage goes on with the segment in the buffer behind a bad frame at offset n. It returns the file's end.
+// salvage goes on with the segment in the buffer behind a bad frame at offset n. It returns the
+// file's end.
 func (s *scanner) salvage(gen uint64, name string, n int, bad error, at segmentEnd, visit func(off int, h header, records []byte) error) (int64, error) {
 	d := &Damage{Gen: gen, Segment: name, Offset: int64(n), End: int64(len(s.buf)), Err: bad}
 	if bad == nil {
@@ -130,12 +135,14 @@ func (s *scanner) salvage(gen uint64, name string, n int, bad error, at segmentE
 	}
 	_, bad, err := s.out.chain.scan(s.buf[from:], func(off int, h header, records []byte) error { return visit(from+off, h, records) })
 	if err == nil && bad != nil {
-		err = &CorruptionError{Dir: genPath(s.dir, gen), Segment: name, Offset: int64(from), Seq: s.out.chain.next, Err: bad} // it was whole a moment ago
+		// It was whole a moment ago.
+		err = &CorruptionError{Dir: genPath(s.dir, gen), Segment: name, Offset: int64(from), Seq: s.out.chain.next, Err: bad}
 	}
 	return int64(len(s.buf)), err
 }
 
-// resync finds the first frame behind offset n from which the chain leads to the border. A border whose chain value is unknown proves nothing.
+// resync finds the first frame behind offset n from which the chain leads to the border. A border
+// whose chain value is unknown proves nothing.
 func (s *scanner) resync(n int, at segmentEnd) (from int, first header, found bool) {
 	if !at.known {
 		return 0, header{}, false
@@ -170,9 +177,10 @@ func (s *scanner) resync(n int, at segmentEnd) (from int, first header, found bo
 	return 0, header{}, false
 }
 
-// Repair puts frames in the place of those that are lost, so that the stream can be opened again: those of damage k hold the records of records[k],
-// in order. Each segment is replaced at once and durably; what could not be read is kept in a .broken file. After a crash some
-// damages are repaired and the others are as before. Nobody else may have the stream.
+// Repair puts frames in the place of those that are lost, so that the stream can be opened again:
+// those of damage k hold the records of records[k], in order. Each segment is replaced at once and
+// durably; the bytes that could not be read are kept in a .broken file. After a crash some damages
+// are repaired and the others are as before. No other process may have the stream.
 func (w *DamagedStream) Repair(nowMs int64, records [][]Record) error {
 	lock, err := vfs.LockDir(w.fs, w.dir)
 	if err != nil {
@@ -195,10 +203,12 @@ func (w *DamagedStream) Repair(nowMs int64, records [][]Record) error {
 	return nil
 }
 
-// mendedFrameBytes is what a repaired frame holds, give or take a record, as long as there are others to take the rest.
+// mendedFrameBytes is how much a repaired frame holds, give or take a record, as long as there are
+// others to take the rest.
 const mendedFrameBytes = 16 << 20
 
-// frames makes the entries that take the place of the lost ones: as many as those, since frames are numbered.
+// frames makes the entries that take the place of the lost ones: as many as those, since frames are
+// numbered.
 func (d *Damage) frames(nowMs int64, prev uint32, records []Record) (entries []byte, last uint32, err error) {
 	for seq := d.First; seq <= d.Last; seq++ {
 		f := NewFrame()

@@ -12,7 +12,7 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// salvaged is what a read through damage gave: records by frame, and what was lost.
+// salvaged is the result of a read through damage: records by frame, and the lost ones.
 type salvaged struct {
 	damaged *DamagedStream
 	records map[uint64]string
@@ -39,7 +39,7 @@ func (s *salvaged) lost(seq uint64) bool {
 	return false
 }
 
-// patches are records for the lost frames: what they held.
+// patches are records for the lost frames, as these held them.
 func (s *salvaged) patches(was *salvaged) [][]Record {
 	list := make([][]Record, len(s.damaged.Damages))
 	for k, d := range s.damaged.Damages {
@@ -50,8 +50,9 @@ func (s *salvaged) patches(was *salvaged) [][]Record {
 	return list
 }
 
-// TestSalvage damages closed segments at random, in one or two places: what is read is what was written, all else is told to be lost, and once it is
-// repaired the stream opens, with what was put in the place of the lost.
+// TestSalvage damages closed segments at random, in one or two places: the records that are read
+// are those that were written, all others are told to be lost, and once it is repaired the stream
+// opens, with the records that were put in the place of the lost.
 func TestSalvage(t *testing.T) {
 	const n = 60
 	rounds := 4000
@@ -121,7 +122,7 @@ func (s *salvaged) text(n uint64) string {
 	return b.String()
 }
 
-// TestSalvageRefuses what can only be the end of the log, or what nothing vouches for.
+// TestSalvageRefuses damage that can only be the end of the log, and frames that nothing confirms.
 func TestSalvageRefuses(t *testing.T) {
 	refused := func(what string, clean bool, change func(fsys *memfs.FS, list []string)) {
 		t.Helper()
@@ -143,7 +144,8 @@ func TestSalvageRefuses(t *testing.T) {
 	})
 }
 
-// TestSalvageIsNotFooled: a client's bytes may look like frames. Where the frame around them is damaged they are not taken for any.
+// TestSalvageIsNotFooled: a client's bytes may look like frames. Where the frame around them is
+// damaged they are not taken for any.
 func TestSalvageIsNotFooled(t *testing.T) {
 	forged := func(seq uint64, n int) (b []byte) {
 		prev := uint32(77)
@@ -185,8 +187,8 @@ func TestSalvageIsNotFooled(t *testing.T) {
 	}
 }
 
-// TestMendSurvivesCrashes: at each effect of a repair the power is cut; then the stream is damaged as before, or repaired, or in part, and
-// repair it again has the same end.
+// TestMendSurvivesCrashes: at each effect of a repair the power is cut; then the stream is damaged
+// as before, or repaired, or in part, and repair it again has the same end.
 func TestMendSurvivesCrashes(t *testing.T) {
 	whole := built(t, 60, true)
 	was, err := salvageAll(whole)
@@ -246,7 +248,8 @@ func TestMendSurvivesCrashes(t *testing.T) {
 	}
 }
 
-// TestMendedFrames: as many as were lost, of which the last says what the next one was written behind; more than one of them where there is much.
+// TestMendedFrames: as many as were lost, of which the last has the chain value of the next one;
+// more than one of them where there is much.
 func TestMendedFrames(t *testing.T) {
 	d := &Damage{First: 4, Last: 6, after: 9, bounded: true}
 	big := Record{Type: RecordEntries, Shard: 1, Data: make([]byte, mendedFrameBytes)}

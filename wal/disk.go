@@ -10,7 +10,7 @@ const diskSampleEvery = time.Second
 // Disk is the free space where a stream is, as of its last look, about a second ago at most.
 type Disk struct {
 	Free  uint64
-	Limit uint64 // at this or less it is low: refuse what adds data, let the rest go on
+	Limit uint64 // at this or less it is low: refuse writes that add data, let the rest go on
 	Low   bool
 }
 
@@ -26,8 +26,8 @@ func (s *Stream) Disk() Disk {
 // LowDisk tells whether free space is low.
 func (s *Stream) LowDisk() bool { return s.Disk().Low }
 
-// SetReserve says how much the next snapshot may take: the limit for what is low goes up by that,
-// since without room for a snapshot the log can only grow.
+// SetReserve says how much the next snapshot may take: the limit below which the disk is low goes
+// up by that, since without room for a snapshot the log can only grow.
 func (s *Stream) SetReserve(bytes uint64) { s.reserve.Store(bytes) }
 
 // HasRoom tells whether a snapshot of so many bytes may be written: half of LowDiskBytes has to
@@ -37,10 +37,11 @@ func (s *Stream) HasRoom(bytes uint64) bool {
 	return err != nil || free >= bytes+s.SnapshotFloor()
 }
 
-// SnapshotFloor is what snapshots leave free; see SnapshotWriter.KeepFree.
+// SnapshotFloor is how many bytes snapshots leave free; see SnapshotWriter.KeepFree.
 func (s *Stream) SnapshotFloor() uint64 { return s.opt.LowDiskBytes / 2 }
 
-// SampleDisk is for who drives the stream by Step, when there is nothing to write: see Disk.
+// SampleDisk is for a caller that drives the stream by Step, when there is nothing to write: see
+// Disk.
 func (s *Stream) SampleDisk() { s.sampleDisk() }
 
 // sampleDisk updates Disk. It turns low at the limit and well a quarter above it, so that a drop

@@ -1,6 +1,6 @@
-// Package wal is the durable log under a multi-raft host: a Stream is one log
-// shared by many shards, a Frame is what one turn of the host appends for all
-// of them, a Record is one shard's part of a frame. Snapshot files live beside it.
+// Package wal is the durable log under a multi-raft host: a Stream is one log shared by many
+// shards, a Frame has the records that one turn of the host appends for all of them, a Record is
+// one shard's part of a frame. Snapshot files live beside it.
 //
 // Rules of use:
 //
@@ -15,11 +15,11 @@
 //     after a failed sync the kernel may have dropped the very pages.
 //   - Open repairs only a tail that was never promised to anybody. All other
 //     damage is a *CorruptionError that names directory, file and offset.
-//   - What Open replays is durable when it returns, whatever the process before
-//     was told by the disk: see DESIGN.md, "What an open believes".
+//   - Records that Open replays are durable when it returns, in spite of the answers
+//     that the disk gave to the process before: see DESIGN.md, "What an open believes".
 //   - Data given to a replay function is valid only during the call.
 //
-// Record bodies are opaque here. The package knows nothing of raft, shards'
-// states or replication, and it serves no reads after Open: the host keeps what
-// it needs in memory. DESIGN.md has the crash points, docs/formats/wal.md the bytes.
+// Record bodies are opaque here. The package knows nothing of raft, shards' states or replication,
+// and it serves no reads after Open: the host keeps its entries in memory. DESIGN.md has the crash
+// points, docs/formats/wal.md the bytes.
 package wal

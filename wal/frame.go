@@ -82,8 +82,9 @@ type header struct {
 	splice   bool   // the last of some that were repaired: see flagSplice
 }
 
-// flagSplice marks the last of the frames that took the place of lost ones (DamagedStream.Mend). The frame behind it was written with the hash of the one
-// that was lost; that value, a u32, stands before the records.
+// flagSplice marks the last of the frames that took the place of lost ones (DamagedStream.Mend).
+// The frame behind it was written with the hash of the one that was lost; that value, a u32, stands
+// before the records.
 const flagSplice = 1
 
 const spliceBytes = 4
@@ -105,7 +106,7 @@ func sealFrame(b []byte, h header) uint64 {
 	return sum
 }
 
-// hashFrame covers every byte of the frame but the hash itself: what is before it is the seed.
+// hashFrame covers every byte of the frame but the hash itself: the hash before it is the seed.
 func hashFrame(b []byte) uint64 {
 	var d xxhash.Digest
 	d.ResetWithSeed(uint64(binary.LittleEndian.Uint32(b)))

@@ -86,7 +86,7 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// FuzzMark: a FIRST or END file is what was written, or it is refused.
+// FuzzMark: a FIRST or END file is as it was written, or it is refused.
 func FuzzMark(f *testing.F) {
 	f.Add(encodeBounds(firstMagic, bounds{gen: 3, seq: 900, prevHash: 77}))
 	f.Add(encodeBounds(endMagic, bounds{gen: 1, seq: 1}))

@@ -16,7 +16,7 @@ type InspectOptions struct {
 	Records bool // a line for each record too
 }
 
-// Inspect prints as plain text what the streams and snapshots at or below dir hold. It
+// Inspect prints as plain text the contents of the streams and snapshots at or below dir. It
 // verifies as it reads and changes nothing. Damage is printed and returned.
 func Inspect(fsys vfs.FS, dir string, w io.Writer, opt InspectOptions) error {
 	p := printer{w: bufio.NewWriter(w), opt: opt}

@@ -36,7 +36,7 @@ func (s *Stream) recover(replay func(Position, Record) error) error {
 	sc := scanner{fs: s.fs, dir: s.dir, frame: r.frame}
 	found, err := sc.scan()
 	if rerr := r.wait(); rerr != nil {
-		return rerr // what it is of comes before what the scan stopped at
+		return rerr // its subject comes before the place where the scan stopped
 	}
 	if err != nil {
 		return err
@@ -58,9 +58,10 @@ func (s *Stream) recover(replay func(Position, Record) error) error {
 	return nil
 }
 
-// removeLeftovers removes what a crash can leave behind: the spare segment, generations that were
-// dropped already, one that was begun without a segment. It makes the names in the directory
-// durable, whatever came of the syncs of an earlier process. FIRST goes before what it gives up.
+// removeLeftovers removes the files that a crash can leave behind: the spare segment, generations
+// that were dropped already, one that was begun without a segment. It makes the names in the
+// directory durable, even if syncs of an earlier process failed. FIRST goes before the generations
+// that it gives up.
 func (s *Stream) removeLeftovers(found *streamScan) error {
 	if len(found.old) > 0 && !found.fresh {
 		if err := writeBounds(s.fs, s.dir, firstName, firstMagic, found.first); err != nil {
@@ -100,13 +101,14 @@ func (s *Stream) syncParents() error {
 	return nil
 }
 
-// repair ends the last segment after its last good frame, and makes what is before that durable.
-// What is cut off is kept in a .broken file, unless it is prepared space that was never used.
+// repair ends the last segment after its last good frame, and makes all before that durable. The
+// bytes that are cut off are kept in a .broken file, unless it is prepared space that was never
+// used.
 //
 // The frames are copied to a new file, which takes the segment's place: a sync of the old file
-// would prove nothing. If a sync by the process before has failed, what it was to write counts as
-// clean, is read as if it were there, and is never written (Linux; "fsyncgate"). Nothing on disk
-// says that the last frames of a segment were synced; END and a later segment say so of the rest.
+// would prove nothing. If a sync by the process before has failed, its pages count as clean, are
+// read as if they were there, and are never written (Linux; "fsyncgate"). Nothing on disk says that
+// the last frames of a segment were synced; END and a later segment say so of the rest.
 func (s *Stream) repair(found *streamScan) error {
 	l := found.last
 	path := filepath.Join(l.dir, l.name)

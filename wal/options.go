@@ -8,17 +8,20 @@ import (
 type Options struct {
 	// GenBytes is the size at which a generation is closed. Default 64 MiB.
 	GenBytes int64
-	// SegmentBytes is the size of a segment file, prepared ahead. tidwall/wal keeps the segment being
-	// written in memory and grows it by copying, so small is quick. Default 1 MiB, at most GenBytes and 256 MiB.
+	// SegmentBytes is the size of a segment file, prepared ahead. tidwall/wal keeps the segment
+	// being written in memory and grows it by copying, so small is quick. Default 1 MiB, at most
+	// GenBytes and 256 MiB.
 	SegmentBytes int64
 	// QueueFrames bounds the frames that wait for the writer. Default 4096.
 	QueueFrames int
 	// FrameBytes is the largest frame that Submit takes. Default MaxFrameBytes, and no more.
 	FrameBytes int
-	// Replayers is on how many goroutines Open calls replay. With two or more each shard's records come in order, on one of
-	// them; different shards' at once. Otherwise, the default, all come in order on the goroutine that called Open.
+	// Replayers is on how many goroutines Open calls replay. With two or more each shard's records
+	// come in order, on one of them; different shards' at once. Otherwise, the default, all come in
+	// order on the goroutine that called Open.
 	Replayers int
-	// LowDiskBytes of free space, and what SetReserve says, or less turn LowDisk on; a quarter more turns it off. Default 256 MiB.
+	// LowDiskBytes of free space, and the bytes of SetReserve, or less turn LowDisk on; a quarter
+	// more turns it off. Default 256 MiB.
 	LowDiskBytes uint64
 	// Archive, if set, is called with the directory of each generation before it is removed.
 	// An error keeps the generation. It runs on the caller of DropBefore.
@@ -28,7 +31,7 @@ type Options struct {
 	// Monotonic is a clock that never steps, for the figures of Observe and the sampling
 	// of free space. Its zero is arbitrary.
 	Monotonic func() time.Duration
-	// Observe is told what the writer does.
+	// Observe is told of the writer's work.
 	Observe Observe
 }
 

@@ -11,9 +11,9 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// TestRestartBelievesNoPageCache has one operation of a life fail, wherever it may. The next process
-// begins on the same machine, so it reads what the disk does not have. What that process replays and
-// acknowledges must outlive a power cut.
+// TestRestartBelievesNoPageCache has one operation of a life fail, wherever it may. The next
+// process begins on the same machine, so it reads pages that the disk does not have. Records that
+// this process replays and acknowledges must outlive a power cut.
 func TestRestartBelievesNoPageCache(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -50,7 +50,8 @@ func TestRestartBelievesNoPageCache(t *testing.T) {
 	}
 }
 
-// TestMendedLogOutlivesAFailedSync: the names that a repair changes are no more believed than others.
+// TestMendedLogOutlivesAFailedSync: the names that a repair changes are no more believed than
+// others.
 func TestMendedLogOutlivesAFailedSync(t *testing.T) {
 	whole := built(t, 60, true)
 	was, err := salvageAll(whole)
@@ -74,7 +75,7 @@ func TestMendedLogOutlivesAFailedSync(t *testing.T) {
 	}
 }
 
-// failingLife appends, turns and drops until something fails; it says what was acknowledged.
+// failingLife appends, turns and drops until something fails; it returns the acknowledged records.
 func failingLife(fsys *memfs.FS) (acked, dropped int, err error) {
 	s, err := Open(fsys, testDir, small(), nil)
 	if err != nil {

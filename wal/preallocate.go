@@ -10,7 +10,8 @@ import (
 
 const (
 	preallocatedDir = "spare"
-	zeroBytes       = 256 << 10 // written and synced at a time: a sync of the log never waits behind more
+	// Written and synced at a time: a sync of the log never waits behind more.
+	zeroBytes = 256 << 10
 )
 
 var zeros [zeroBytes]byte
@@ -32,7 +33,8 @@ func prepareSegment(fsys vfs.FS, dir string, size int64) (*segment, error) {
 	spare := filepath.Join(dir, preallocatedDir)
 	s, err := fillSegment(fsys, spare, size)
 	if err != nil {
-		_ = vfs.RemoveTree(fsys, spare) // what it took of a full disk others may need; the next one removes it otherwise
+		// What it took of a full disk others may need; the next one removes it otherwise.
+		_ = vfs.RemoveTree(fsys, spare)
 		return nil, fmt.Errorf("wal: prepare segment in %s: %w", spare, err)
 	}
 	return s, nil

@@ -67,7 +67,7 @@ func (p *preallocated) take(fsys vfs.FS, dir string, size int64) (*segment, erro
 	return prepareSegment(fsys, dir, size)
 }
 
-// remove deletes what is left of the spare directory; a failure leaves it to the next Open.
+// remove deletes the rest of the spare directory; a failure leaves it to the next Open.
 func (p *preallocated) remove(fsys vfs.FS, dir string) {
 	_ = vfs.RemoveTree(fsys, filepath.Join(dir, preallocatedDir))
 }

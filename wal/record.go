@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// RecordType says what a record's body is. Bodies are opaque to this package.
+// RecordType is the type of a record's body. Bodies are opaque to this package.
 type RecordType uint8
 
 // The types in use. Numbers are on disk: never reuse one.

@@ -12,8 +12,9 @@ const (
 	laneQueue = 4         // … and how often ahead of its replay
 )
 
-// replayer gives the records of a scan to replay: on the scan's own goroutine, or on those of lanes, so that several shards are
-// replayed at once. A shard has one lane and its records keep their order; nothing is said of the order between lanes.
+// replayer gives the records of a scan to replay: on the scan's own goroutine, or on those of
+// lanes, so that several shards are replayed at once. A shard has one lane and its records keep
+// their order; nothing is said of the order between lanes.
 type replayer struct {
 	replay func(Position, Record) error
 	lanes  []*lane // nil: replay runs where the scan does
@@ -83,7 +84,7 @@ func replayError(pos Position, err error) error {
 	return fmt.Errorf("wal: replay frame %d: %w", pos.Seq, err)
 }
 
-// put adds a record to what the lane gets next.
+// put adds a record to the lane's next batch.
 func (l *lane) put(it laneItem) {
 	n := len(it.record.Data)
 	if len(l.next.items) > 0 && len(l.next.data)+n > laneBytes {
@@ -97,7 +98,7 @@ func (l *lane) put(it laneItem) {
 	b.items = append(b.items, it)
 }
 
-// hand gives the lane what was gathered, and waits while it is too far behind.
+// hand gives the lane the gathered batch, and waits while it is too far behind.
 func (l *lane) hand() {
 	l.full <- l.next
 	select {
@@ -107,7 +108,7 @@ func (l *lane) hand() {
 	}
 }
 
-// run replays until the lane is closed. After an error it only takes what comes.
+// run replays until the lane is closed. After an error it takes batches and drops them.
 func (p *replayer) run(l *lane) {
 	for b := range l.full {
 		for i := range b.items {
@@ -126,8 +127,9 @@ func (p *replayer) run(l *lane) {
 	}
 }
 
-// wait ends the lanes once they have replayed all that the scan gave, and returns the error of the record that comes first in the log: the
-// one at which a replay on the scan's goroutine would have stopped.
+// wait ends the lanes once they have replayed all that the scan gave, and returns the error of the
+// record that comes first in the log: the one at which a replay on the scan's goroutine would have
+// stopped.
 func (p *replayer) wait() error {
 	var first *lane
 	for _, l := range p.lanes {

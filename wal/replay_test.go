@@ -12,7 +12,7 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// replayed is what came of each of frameOf's shards.
+// replayed is the result for each of frameOf's shards.
 type replayed struct {
 	mu     sync.Mutex
 	shards [5][]string
@@ -34,7 +34,8 @@ func wide(shard uint32, size int) *Frame {
 	return f
 }
 
-// TestReplayersKeepEachShardsOrder: on however many goroutines, each shard gets what a replay on one gives it.
+// TestReplayersKeepEachShardsOrder: on however many goroutines, each shard gets the records that a
+// replay on one gives it.
 func TestReplayersKeepEachShardsOrder(t *testing.T) {
 	fsys := memfs.New()
 	opt := Options{GenBytes: 4 << 20, SegmentBytes: 1 << 20}
@@ -63,8 +64,8 @@ func TestReplayersKeepEachShardsOrder(t *testing.T) {
 	}
 }
 
-// TestReplayersFirstError: whichever records are refused, and whatever is damaged behind them, the error is that of a replay on one goroutine,
-// and nothing was changed.
+// TestReplayersFirstError: whichever records are refused, and with any damage behind them, the
+// error is that of a replay on one goroutine, and nothing was changed.
 func TestReplayersFirstError(t *testing.T) {
 	const n = 60
 	for bad := 1; bad < n; bad += 7 {
@@ -103,7 +104,7 @@ func TestReplayersFirstError(t *testing.T) {
 	}
 }
 
-// TestReplayersMeetDamage: damage is what is said when nothing before it was refused.
+// TestReplayersMeetDamage: damage is the error when no record before it was refused.
 func TestReplayersMeetDamage(t *testing.T) {
 	fsys := built(t, 60, false)
 	list := segments(t, fsys)

@@ -23,7 +23,7 @@ func noRoom(err error) error {
 	return err
 }
 
-// checkRoom looks for room for a write that goes beyond what was prepared: one larger than a
+// checkRoom looks for room for a write that goes beyond the prepared space: one larger than a
 // segment. A write that finds none halfway could not be taken back.
 func (s *Stream) checkRoom(bytes int64) error {
 	beyond := s.w.seg.bytes + bytes - s.opt.SegmentBytes
@@ -60,7 +60,7 @@ func (s *Stream) setFull(full bool) {
 	}
 }
 
-// abandonQueue refuses what waits for room when the stream closes.
+// abandonQueue refuses the frames that wait for room when the stream closes.
 func (s *Stream) abandonQueue() {
 	s.mu.Lock()
 	queued := s.queue

@@ -9,7 +9,7 @@ import (
 	"carillon/vfs"
 )
 
-// streamScan is what a read through a whole stream found.
+// streamScan is the result of a read through a whole stream.
 type streamScan struct {
 	fresh  bool // nothing was ever written
 	closed bool // cleanly: the END file says so
@@ -183,7 +183,7 @@ func (s *scanner) segment(gen, seq uint64, last bool) (end int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if len(s.after) > 0 { // it is known what is behind it: then it is no end of the log
+	if len(s.after) > 0 { // its successor is known: then it is no end of the log
 		at := s.after[0]
 		s.after = s.after[1:]
 		if (bad != nil || s.out.chain.next != at.seq) && !errors.Is(bad, errVersion) {
@@ -223,7 +223,7 @@ func (s *scanner) read(gen, seq uint64) error {
 	return nil
 }
 
-// listGenerations lists what looks like a generation, in order; other names are not ours.
+// listGenerations lists the names that look like generations, in order; other names are not ours.
 func listGenerations(fsys vfs.FS, dir string) ([]generation, error) {
 	list, err := fsys.ReadDir(dir)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 const (
 	segmentNameBytes = 20
-	// maxSegmentFileBytes bounds what a reader takes into memory at once.
+	// maxSegmentFileBytes bounds how much a reader takes into memory at once.
 	maxSegmentFileBytes = 512 << 20
 	brokenSuffix        = ".broken"
 )

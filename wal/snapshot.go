@@ -30,7 +30,7 @@ const (
 	maxConfBytes        = 1 << 20
 )
 
-// SnapshotMeta says what a snapshot file holds.
+// SnapshotMeta describes a snapshot file.
 type SnapshotMeta struct {
 	Shard uint32
 	Index uint64 // raft index up to which it covers the log
@@ -44,7 +44,7 @@ func (m SnapshotMeta) FileName() string {
 	return fmt.Sprintf("%08x-%016x-%016x%s", m.Shard, m.Index, m.Term, snapshotSuffix)
 }
 
-// SnapshotInfo is what a listing tells of a snapshot without opening it.
+// SnapshotInfo is a listing's entry for a snapshot, which is not opened for it.
 type SnapshotInfo struct {
 	Name  string
 	Shard uint32
@@ -85,7 +85,7 @@ func Snapshots(fsys vfs.FS, dir string) ([]SnapshotInfo, error) {
 }
 
 // PrepareSnapshotDir makes dir if it is missing, removes the temporary files of snapshots that were
-// never committed, and makes the names of the others durable: what Snapshots lists then outlives a
+// never committed, and makes the names of the others durable: the list of Snapshots then outlives a
 // power cut, also where the process before could not sync the directory. Call it at start, before
 // any CreateSnapshot.
 func PrepareSnapshotDir(fsys vfs.FS, dir string) error {
@@ -122,8 +122,8 @@ func RemoveSnapshots(fsys vfs.FS, dir string) error {
 	return removeMatching(fsys, dir, func(name string) bool { return old[name] })
 }
 
-// RemoveShardSnapshots removes those snapshots of a shard that match picks by their Conf, or by
-// what is wrong with the file.
+// RemoveShardSnapshots removes those snapshots of a shard that match picks by their Conf, or by the
+// fault of the file.
 func RemoveShardSnapshots(fsys vfs.FS, dir string, shard uint32, match func(conf []byte, err error) bool) error {
 	return removeMatching(fsys, dir, func(name string) bool {
 		i, ok := parseSnapshotName(name)

@@ -73,8 +73,8 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSnapshotDamage: whatever is changed, cut or added, reading fails with the file's
-// name, and the bytes read until then are right.
+// TestSnapshotDamage: after any change, cut or addition, reading fails with the file's name, and
+// the bytes read until then are right.
 func TestSnapshotDamage(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	data, meta := randomBytes(r, snapshotChunkBytes+5000), snapMeta(1)

@@ -26,7 +26,7 @@ type SnapshotReader struct {
 	whole     bool // read from the beginning without a seek: the content hash is checked too
 	content   xxhash.Digest
 	buf       []byte // the current chunk
-	left      []byte // what of it was not returned yet
+	left      []byte // the part that was not returned yet
 	err       error
 }
 
@@ -54,7 +54,7 @@ func (r *SnapshotReader) damage(off int64, err error) error {
 	return &CorruptionError{Dir: r.dir, Segment: r.name, Offset: off, Err: err}
 }
 
-// readAt fills b from off, or says what is missing.
+// readAt fills b from off, or names the missing part.
 func (r *SnapshotReader) readAt(b []byte, off int64) error {
 	n, err := r.file.ReadAt(b, off)
 	switch {
@@ -130,7 +130,7 @@ func (r *SnapshotReader) readHeader() error {
 	return nil
 }
 
-// Meta returns what the file says of itself, verified.
+// Meta returns the file's description of itself, verified.
 func (r *SnapshotReader) Meta() SnapshotMeta { return r.meta }
 
 // Size returns the number of data bytes.
@@ -158,7 +158,8 @@ func (r *SnapshotReader) nextChunk() error {
 	}
 	n := min(snapshotChunkBytes, r.footer.bytes-r.next*snapshotChunkBytes)
 	off := r.start + int64(r.next)*(chunkHeaderBytes+snapshotChunkBytes)
-	if uint64(cap(r.buf)) < chunkHeaderBytes+n { // the only chunk, or the first that is not the last
+	// The only chunk, or the first that is not the last.
+	if uint64(cap(r.buf)) < chunkHeaderBytes+n {
 		r.buf = make([]byte, chunkHeaderBytes+n)
 	}
 	b := r.buf[:chunkHeaderBytes+n]

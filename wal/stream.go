@@ -39,7 +39,8 @@ type Stream struct {
 	isFull  atomic.Bool   // as w.full
 	durable atomic.Uint64 // as w.synced, when a sync has ended
 	wake    chan struct{} // capacity 1: there may be work
-	drop    sync.Mutex    // one DropBefore at a time; held over its I/O, which nobody else waits for
+	// One DropBefore at a time; held over its I/O, which nobody else waits for.
+	drop sync.Mutex
 
 	mu     sync.Mutex
 	queue  []waiting
@@ -56,9 +57,9 @@ type waiting struct {
 	done  func(Position, error)
 }
 
-// Synced is the last frame that is known to be on disk. It may be called from any goroutine.
-// Frames are numbered from the stream's first on, across generations and processes: of what is
-// on disk, the number never falls.
+// Synced is the last frame that is known to be on disk. It may be called from any goroutine. Frames
+// are numbered from the stream's first on, across generations and processes: the number of one that
+// is on disk never falls.
 func (s *Stream) Synced() uint64 { return s.durable.Load() }
 
 // Submit queues a frame. It may be called from any goroutine; frames keep the order of
@@ -230,8 +231,8 @@ func (s *Stream) Generations() []GenInfo {
 	return append([]GenInfo(nil), s.gens...)
 }
 
-// Close writes what is queued, marks the end, and closes. Run does it by itself; a caller
-// of Step does it last, and must not be in Step. Closing twice is safe.
+// Close writes the queued frames, marks the end, and closes. Run does it by itself; a caller of
+// Step does it last, and must not be in Step. Closing twice is safe.
 func (s *Stream) Close() error {
 	s.mu.Lock()
 	s.closed = true

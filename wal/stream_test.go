@@ -25,7 +25,7 @@ func small() Options {
 		Monotonic: func() time.Duration { return 0 }}
 }
 
-// payload is what record i holds: its number and a body that depends on it.
+// payload is the body of record i: its number and a body that depends on it.
 func payload(i int) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(i))
 	for k := range (i*7)%90 + 1 {
@@ -365,7 +365,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestFullDiskIsWaitedOut: a log that finds no room writes nothing, acknowledges nothing, and goes on by itself when there is some.
+// TestFullDiskIsWaitedOut: a log that finds no room writes nothing, acknowledges nothing, and goes
+// on by itself when there is some.
 func TestFullDiskIsWaitedOut(t *testing.T) {
 	for _, left := range []int64{0, 100, 2000, 2047} { // a segment is 2048 bytes
 		fsys := memfs.New()
@@ -425,7 +426,8 @@ func TestFullDiskIsWaitedOut(t *testing.T) {
 	}
 }
 
-// TestFullDiskAtTheEnd: a stream that is closed while it waits for room refuses what waits, and what it has is whole.
+// TestFullDiskAtTheEnd: a stream that is closed while it waits for room refuses the frames that
+// wait, and its contents are whole.
 func TestFullDiskAtTheEnd(t *testing.T) {
 	fsys := memfs.New()
 	s, _ := mustOpen(t, fsys, small())
@@ -454,7 +456,8 @@ func TestFullDiskAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestLargeFrameWaitsForRoom: what goes beyond a segment is not begun where there is no room for all of it.
+// TestLargeFrameWaitsForRoom: a write that goes beyond a segment is not begun where there is no
+// room for all of it.
 func TestLargeFrameWaitsForRoom(t *testing.T) {
 	fsys := memfs.New()
 	opt, now := small(), time.Duration(0)

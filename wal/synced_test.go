@@ -6,8 +6,9 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// TestSyncedIsOnDisk: what Synced says is there after a power cut that loses all that was not synced, and no less is said by the next process. Frames that
-// nobody waited for are not counted before a sync; they run on across generations that are dropped.
+// TestSyncedIsOnDisk: the frames that Synced counts are there after a power cut that loses all that
+// was not synced, and the next process counts no fewer. Frames that nobody waited for are not
+// counted before a sync; they run on across generations that are dropped.
 func TestSyncedIsOnDisk(t *testing.T) {
 	fs := memfs.New()
 	s, _ := mustOpen(t, fs, small())

@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// tailKind is what stands after the last good frame of the last segment.
+// tailKind is the kind of bytes after the last good frame of the last segment.
 type tailKind int
 
 const (

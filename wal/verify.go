@@ -10,7 +10,7 @@ import (
 	"carillon/vfs"
 )
 
-// Report is what Verify found. Bytes counts verified frames and snapshot data.
+// Report is the result of Verify. Bytes counts verified frames and snapshot data.
 type Report struct {
 	Streams     int
 	Generations int
@@ -18,7 +18,7 @@ type Report struct {
 	Records     uint64
 	Snapshots   int
 	Bytes       int64
-	Problems    []error  // damage, or what could not be read; each names file and offset
+	Problems    []error  // damage, or files that could not be read; each names file and offset
 	Notes       []string // harmless: tails that the next open cuts off, leftovers
 }
 
@@ -36,7 +36,7 @@ func Verify(fsys vfs.FS, dir string) (Report, error) {
 // maxDepth bounds the directories that a survey descends.
 const maxDepth = 8
 
-// survey walks a directory tree read-only; the hooks, if set, are told what it meets.
+// survey walks a directory tree read-only; the hooks, if set, are told of each file that it meets.
 type survey struct {
 	fs       vfs.FS
 	report   Report

@@ -11,7 +11,7 @@ import (
 // maxBatchBytes bounds one write.
 const maxBatchBytes = 4 << 20
 
-// writer is what only the writing goroutine touches.
+// writer is the state that only the writing goroutine touches.
 type writer struct {
 	seg      *segment
 	gen      uint64
@@ -23,7 +23,7 @@ type writer struct {
 	entries  [][]byte
 	spares   preallocated
 
-	full   bool // there was no room for what waits
+	full   bool // there was no room for the waiting frames
 	fullAt time.Duration
 
 	sampled   bool // free space was sampled
@@ -146,10 +146,10 @@ func (s *Stream) rollIfFull(bytes int64, first uint64) error {
 	return nil
 }
 
-// roll seals the current segment, if any, and begins the one of frame first in gen.
-// Order, each step durable before the next: directory of the generation; old segment whole;
-// name of the new segment. So only the last segment can ever be incomplete. What takes room
-// comes first: a turn that finds none has changed nothing, and can be tried again.
+// roll seals the current segment, if any, and begins the one of frame first in gen. Order, each
+// step durable before the next: directory of the generation; old segment whole; name of the new
+// segment. So only the last segment can ever be incomplete. The steps that take room come first: a
+// turn that finds none has changed nothing, and can be tried again.
 func (s *Stream) roll(gen, first uint64, prevHash uint32) error {
 	dir := genPath(s.dir, gen)
 	if err := vfs.MakeDir(s.fs, dir); err != nil {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// adminServer serves Go's profiles, to whoever can reach its address: it has no credentials.
+// adminServer serves Go's profiles, to every client that can reach its address: it has no
+// credentials.
 type adminServer struct{ listener net.Listener }
 
 // listenAdmin binds to loopback only: a profile shows memory, which holds payloads and secrets.

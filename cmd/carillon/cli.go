@@ -38,7 +38,8 @@ carillon ctl list try`
 // exampled is a command that shows examples at the end of its help.
 type exampled interface{ Examples() string }
 
-// parsed is a command line that was understood, or at least the command whose help explains what was wrong.
+// parsed is a command line that was understood, or at least the command whose help explains the
+// fault.
 type parsed struct {
 	run  func(*terminal) error
 	help string // the command that prints the help that applies
@@ -103,7 +104,8 @@ func (*loadtestCmd) AfterApply(ctx *kong.Context) error {
 	return nil
 }
 
-// commandTree is the grammar as completions need it. A flag of a command is one of those below it, too.
+// commandTree is the grammar as completions need it. A flag of a command is one of those below it,
+// too.
 func commandTree(n *kong.Node) commandNode {
 	c := commandNode{path: n.FullPath(), help: firstSentence(n.Help)}
 	for _, group := range n.AllFlags(true) {
@@ -191,7 +193,8 @@ func settings(app *kong.Application) []setting {
 	return all
 }
 
-// tryValue decodes a value as the flag would, so that a fault in a file is found where its line is still known.
+// tryValue decodes a value as the flag would, so that a fault in a file is found where its line is
+// still known.
 func tryValue(flag *kong.Flag, value string) error {
 	scratch := reflect.New(flag.Target.Type()).Elem()
 	token := kong.Token{Type: kong.FlagValueToken, Value: value}
@@ -223,7 +226,8 @@ func (c *serveCmd) BeforeResolve(ctx *kong.Context) error {
 	return nil
 }
 
-// resolve gives kong the file's value of a flag that the command line did not set; the environment goes before it.
+// resolve gives kong the file's value of a flag that the command line did not set; the environment
+// goes before it.
 func (f configFile) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	value, given := f[flag.Name]
 	if _, set := os.LookupEnv(settingEnv(flag.Name)); !given || set {

@@ -35,7 +35,7 @@ type commandNode struct {
 	help  string
 	flags []commandFlag // those of the commands above it, too
 	below []commandNode
-	args  []string // what its argument may be; none: anything
+	args  []string // the values of its argument; none: any
 }
 
 // words are those that may come next.
@@ -54,7 +54,7 @@ type commandFlag struct {
 	isFile     bool
 }
 
-// all is the node and what is below it, in the order of help.
+// all is the node and all below it, in the order of help.
 func (n commandNode) all() []commandNode {
 	list := []commandNode{n}
 	for _, child := range n.below {

@@ -48,7 +48,8 @@ func ask(t *testing.T, shell string, args ...string) []string {
 	}
 	var words []string
 	for line := range strings.Lines(string(out)) {
-		word, _, _ := strings.Cut(strings.TrimSpace(line), "\t") // fish prints what it means behind it
+		// Fish prints what it means behind it.
+		word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		words = append(words, word)
 	}
 	return words
@@ -107,7 +108,8 @@ func TestFishCompletes(t *testing.T) {
 	}
 }
 
-// The completion of zsh needs a terminal to be asked; its functions are replaced by ones that print what they are given.
+// The completion of zsh needs a terminal to be asked; its functions are replaced by ones that print
+// their arguments.
 func TestZshCompletes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a shell for each line")
@@ -126,7 +128,7 @@ _carillon`
 		args := append([]string{"-f", "-c", harness, "zsh", script}, strings.Split(c.line, " ")...)
 		got := ask(t, "zsh", args...)
 		if strings.HasSuffix(c.line, "-") || strings.Contains(c.line, " --pay") || strings.Contains(c.line, " --shar") {
-			c.not = nil // zsh filters what it is given by what was typed
+			c.not = nil // zsh filters its candidates by the typed text
 		}
 		checkCompletion(t, c.line, got, c.has, c.not)
 	}

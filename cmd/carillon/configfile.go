@@ -10,14 +10,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// configFile is what a configuration file says, by flag name, each value as it would stand on the command line.
+// configFile has the values of a configuration file, by flag name, each value as it would stand on
+// the command line.
 type configFile map[string]string
 
-// maxConfigBytes is far above any sensible file and far below what hurts.
+// maxConfigBytes is far above any sensible file and far below one that hurts.
 const maxConfigBytes = 1 << 20
 
-// readConfigFile reads strictly: a key that is unknown or there twice, and a value that its flag would not take,
-// are faults. All of them are reported at once, each with its line.
+// readConfigFile reads strictly: a key that is unknown or there twice, and a value that its flag
+// would not take, are faults. All of them are reported at once, each with its line.
 func readConfigFile(path string, known []setting) (configFile, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"carillon/client"
 )
 
-// ctlCmd talks to a cluster through package client; what it can do, any HTTP client can.
+// ctlCmd talks to a cluster through package client; any HTTP client can do the same.
 type ctlCmd struct {
 	URL     []string      `default:"http://127.0.0.1:7700" env:"CARILLON_URL" placeholder:"URL" help:"Nodes: the first that is up is asked; also CARILLON_URL (${default})."`
 	Token   string        `env:"CARILLON_TOKEN" placeholder:"TOKEN" help:"Token, where the node asks for one; better in CARILLON_TOKEN, which other processes cannot see."`

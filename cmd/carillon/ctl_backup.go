@@ -21,10 +21,12 @@ func (*ctlBackupCmd) Examples() string {
 carillon ctl backup - | ssh vault 'cat > carillon.backup'`
 }
 
-// backupIdle is how long a node may say nothing: it waits so long for a shard's state at most, and says then that it gave up.
+// backupIdle is how long a node may say nothing: it waits so long for a shard's state at most, and
+// says then that it gave up.
 const backupIdle = 15 * time.Minute
 
-// Run writes the file under another name until it is whole, so that the last good backup is never replaced by half of one.
+// Run writes the file under another name until it is whole, so that the last good backup is never
+// replaced by half of one.
 func (b *ctlBackupCmd) Run(ctl *ctlCmd, term *terminal) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -56,7 +58,7 @@ func (b *ctlBackupCmd) Run(ctl *ctlCmd, term *terminal) error {
 	return syncDir(filepath.Dir(b.File))
 }
 
-// take copies the backup, verifies it on the way, and says what it is.
+// take copies the backup, verifies it on the way, and describes it.
 func (b *ctlBackupCmd) take(from io.Reader, to io.Writer, term *terminal) error {
 	size := &counter{to: to}
 	r, err := backup.NewReader(io.TeeReader(from, size))
@@ -89,7 +91,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// counter counts what is written.
+// counter counts the written bytes.
 type counter struct {
 	to io.Writer
 	n  int64

@@ -53,7 +53,7 @@ type explained struct {
 func (e explained) Error() string { return e.text }
 func (e explained) Unwrap() error { return e.cause }
 
-// refusal is what a problem says, and what to do next.
+// refusal is the text of a problem, with advice.
 func refusal(p *client.Problem) string {
 	if p.Code == "" {
 		return fmt.Sprintf("the answer is %s (is --url right?)", p.Detail)
@@ -66,10 +66,10 @@ func refusal(p *client.Problem) string {
 	return text + advice(p)
 }
 
-// asFlags names what a node's text calls a query parameter as the flag that sets it.
+// asFlags names a query parameter in a node's text as the flag that sets it.
 var asFlags = strings.NewReplacer("?force=true", "--force", "?accept_loss=true", "--accept-loss")
 
-// advice says what to do next, where that is the same whatever the command was.
+// advice names the next step, where that is the same for all commands.
 func advice(p *client.Problem) string {
 	switch {
 	case p.Status == http.StatusUnauthorized:

@@ -49,8 +49,7 @@ func (c *ctlClusterCmd) Run(ctl *ctlCmd, term *terminal) error {
 // clusterPoll is how often a cluster is looked at of which something is waited for.
 const clusterPoll = 200 * time.Millisecond
 
-// await looks at the cluster until nothing is left, at most so long: then what is left is the
-// error.
+// await looks at the cluster until nothing is left, at most so long: then the rest is the error.
 func (c *ctlCmd) await(most time.Duration, look func(*client.Cluster) (left string, err error)) error {
 	over := time.After(most)
 	tick := time.NewTicker(clusterPoll)
@@ -101,7 +100,7 @@ func printNodes(out io.Writer, a *client.Cluster) error {
 	return nil
 }
 
-// leadsOf is how many shards a node leads; what a suspect one leads now nobody knows.
+// leadsOf is how many shards a node leads; the number of a suspect one is unknown.
 func leadsOf(n *client.Node) string {
 	if n.State == client.NodeSuspect {
 		return "?"

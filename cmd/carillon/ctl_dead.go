@@ -136,7 +136,7 @@ func (c *ctlCmd) showChanged(term *terminal, verb string, r client.Request) erro
 	return err
 }
 
-// printTrial says what a change would come to.
+// printTrial prints the counts that a change would have.
 func printTrial(out io.Writer, verb string, n *client.Counts) error {
 	text := fmt.Sprintf("would %s %d of %d", verb, n.Changed, n.Matched)
 	if n.First != "" {

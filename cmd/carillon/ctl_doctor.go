@@ -14,14 +14,14 @@ import (
 
 type ctlDoctorCmd struct{}
 
-// Help is what kong shows behind the one line that says what the command does.
+// Help is the text that kong shows behind the one line that describes the command.
 func (*ctlDoctorCmd) Help() string {
 	return "Asks a node for the cluster, and each node at the address of its API for what only it knows. Exits 0 when all is well, 1 when " +
 		"something should be seen to, 2 when something is wrong now. Where the nodes ask for tokens it needs one with " + doctorScope + "."
 }
 
-// doctorScope is what a token must have for all that is looked at: the cluster is shown to the scope
-// read, and what a node's metrics say of all topics to none but this.
+// doctorScope is the scope that a token must have for all checks: the cluster is shown to the scope
+// read, and a node's metrics of all topics to none but this.
 const doctorScope = `the scope read for the topics ["*"]`
 
 func (*ctlDoctorCmd) Examples() string {
@@ -110,7 +110,7 @@ func (f findings) print(ctl *ctlCmd, out io.Writer) error {
 // clockSeeTo is how far a clock may be from the cluster's without a word.
 const clockSeeTo = 250 // ms
 
-// nodes looks at what the answering node sees of each.
+// nodes looks at the answering node's view of each.
 func (f *findings) nodes(c *client.Cluster) {
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
@@ -168,7 +168,7 @@ func (f *findings) shards(c *client.Cluster) {
 	}
 }
 
-// releases looks at what the nodes run.
+// releases looks at the nodes' releases.
 func (f *findings) releases(c *client.Cluster) {
 	var versions []string
 	for i := range c.Nodes {
@@ -188,7 +188,7 @@ func (f *findings) releases(c *client.Cluster) {
 	}
 }
 
-// margin says for each node what would stop if it went now.
+// margin says for each node which shards would stop if it went now.
 func (f *findings) margin(c *client.Cluster) {
 	there := map[string]bool{}
 	for i := range c.Nodes {
@@ -229,14 +229,14 @@ func countIn(names []string, set map[string]bool) (n int) {
 	return n
 }
 
-// Bounds of what a node should have.
+// Bounds of a node's resources.
 const (
 	fewFiles   = 65_536  // open files; see docs/operations.md
 	littleDisk = 2 << 30 // free bytes
 	mostFiles  = 0.8     // of the limit
 )
 
-// node asks a node for what only it knows.
+// node asks a node for the state that only it knows.
 func (f *findings) node(ctl *ctlCmd, n *client.Node) {
 	if n.HTTP == "" {
 		return
@@ -280,7 +280,8 @@ func (f *findings) node(ctl *ctlCmd, n *client.Node) {
 	}
 }
 
-// locked says of which topics a node cannot open the secrets. All nodes have the same topics, so each is said once.
+// locked says of which topics a node cannot open the secrets. All nodes have the same topics, so
+// each is said once.
 func (f *findings) locked(metrics []byte) {
 	for line := range strings.Lines(string(metrics)) {
 		rest, found := strings.CutPrefix(line, `carillon_topic_locked{topic="`)

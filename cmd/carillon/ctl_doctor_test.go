@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// oneNode is a cluster whose only reachable node answers with these texts. In the view HTTP stands for its address.
+// oneNode is a cluster whose only reachable node answers with these texts. In the view HTTP stands
+// for its address.
 func oneNode(t *testing.T, view, metrics string, ready int) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,7 +13,7 @@ import (
 	"carillon/client"
 )
 
-// The first and the last line of an exported topic. What is between them are adds, one a line.
+// The first and the last line of an exported topic. Between them are adds, one a line.
 type (
 	exportHead struct {
 		Version int             `json:"version"`
@@ -28,7 +28,7 @@ type (
 
 const exportVersion = 1
 
-// hiddenValue is what a node shows instead of a header's value that looks secret.
+// hiddenValue is shown by a node instead of a header's value that looks secret.
 const hiddenValue = "REDACTED"
 
 type ctlExportCmd struct {
@@ -87,18 +87,18 @@ func writeLine(w io.Writer, name string, value any) error {
 	return err
 }
 
-// exporter turns timers as they are shown into adds, and counts what an add cannot say.
+// exporter turns timers as they are shown into adds, and counts the fields that an add cannot have.
 type exporter struct {
 	out           io.Writer
 	count         int
 	hidden        int // timers with a header whose value is not shown
 	counted       int // series that end after a number of occurrences
 	leased        int // an attempt is under way
-	successors    int // what waits behind it is not shown
+	successors    int // timers that wait behind it are not shown
 	policySecrets bool
 }
 
-// shownTimer is what of a shown timer an add repeats.
+// shownTimer has the fields of a shown timer that an add repeats.
 type shownTimer struct {
 	ID              string          `json:"id"`
 	State           client.State    `json:"state"`
@@ -152,7 +152,8 @@ func (t *shownTimer) add() []byte {
 	o.set("at_ms", t.DueMs)
 	usual := ""
 	switch {
-	case bytes.ContainsAny(t.Payload, "\r\n"): // a line must stay one: the same bytes, spelled otherwise
+	case bytes.ContainsAny(t.Payload, "\r\n"):
+		// A line must stay one: the same bytes, spelled otherwise.
 		o.set("payload_base64", base64.StdEncoding.EncodeToString(t.Payload))
 		usual = "application/octet-stream"
 	case t.Payload != nil:
@@ -198,7 +199,8 @@ func hidesHeader(callback json.RawMessage) bool {
 	return false
 }
 
-// hidesPolicy reports that a policy has secrets, of which only fingerprints are shown, or such headers.
+// hidesPolicy reports that a policy has secrets, of which only fingerprints are shown, or such
+// headers.
 func hidesPolicy(policy json.RawMessage) bool {
 	var p struct {
 		Callback json.RawMessage `json:"callback"`
@@ -213,7 +215,7 @@ func endsByCount(repeat json.RawMessage) bool {
 	return len(repeat) > 0 && json.Unmarshal(repeat, &r) == nil && r.Count > 0
 }
 
-// report says what was exported, and what the file cannot have.
+// report counts the exported timers, and the fields that the file cannot have.
 func (x *exporter) report(w io.Writer, topic string) {
 	fmt.Fprintf(w, "carillon: exported %d timers of %s\n", x.count, topic)
 	var lacks []string

@@ -21,7 +21,8 @@ var exportedTopic = []struct {
 	{args: []string{"topics", "pause", "orders"}},
 }
 
-// What export writes and import reads is the same to the byte, and a second import adds nothing.
+// The file that export writes and import reads is the same to the byte, and a second import adds
+// nothing.
 func TestExportAndImport(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

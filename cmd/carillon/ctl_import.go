@@ -22,8 +22,8 @@ func (*ctlImportCmd) Examples() string {
 carillon ctl import orders.ndjson --dry-run`
 }
 
-// Run reads the whole file before it changes anything: a file that was cut, or that would lose what
-// nobody agreed to lose, changes nothing.
+// Run reads the whole file before it changes anything: a file that was cut, or that would lose
+// fields without consent, changes nothing.
 func (i *ctlImportCmd) Run(ctl *ctlCmd, term *terminal) error {
 	file, err := i.open(term.in)
 	if err != nil {
@@ -160,7 +160,7 @@ func readExport(r io.Reader, to importer) error {
 	return nil
 }
 
-// readAdd takes only what can be repeated safely.
+// readAdd takes only adds that can be repeated safely.
 func readAdd(line []byte) (*importedAdd, error) {
 	add := &importedAdd{line: line}
 	if err := json.Unmarshal(line, &add.fields); err != nil {
@@ -184,7 +184,8 @@ func readAdd(line []byte) (*importedAdd, error) {
 type importCheck struct {
 	ctl                             *ctlCmd
 	topics, timers, hidden, counted int
-	bare                            string // a topic that is not there, whose policy lacks its secrets
+	// A topic that is not there, whose policy lacks its secrets.
+	bare string
 }
 
 func (c *importCheck) end() error { return nil }

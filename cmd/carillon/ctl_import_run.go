@@ -39,7 +39,7 @@ const (
 	importBytes = 6 << 20
 )
 
-// Bounds of what is said and of how often it is tried.
+// Bounds of the messages and of the tries.
 const (
 	importSaid  = 10 // refusals that are shown one by one
 	importTries = 20 // of a batch, without any progress
@@ -81,7 +81,7 @@ func (c *ctlCmd) hasTopic(topic string) (bool, error) {
 
 var errNoTopic = errors.New("no such topic")
 
-// shownPolicy is a policy without what is shown only in part.
+// shownPolicy is a policy without the fields that are shown only in part.
 func shownPolicy(policy json.RawMessage) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(policy, &fields); err != nil {
@@ -128,8 +128,8 @@ func (r *importRun) end() error {
 	return err
 }
 
-// op is the operation of a batch. It says what becomes of an id that is in use, whatever the topic's
-// rule is.
+// op is the operation of a batch. It says how an id that is in use is treated, over the topic's
+// rule.
 func (a *importedAdd) op() ([]byte, error) {
 	line := a.line
 	if hidesHeader(a.fields["callback"]) {
@@ -168,7 +168,8 @@ func withoutHidden(callback json.RawMessage) (json.RawMessage, error) {
 	return plain(fields), nil
 }
 
-// send has the batch done, and again what was not done for a while: to repeat these adds is safe.
+// send has the batch done, and again the adds that were not made for a while: to repeat these adds
+// is safe.
 func (r *importRun) send() error {
 	for try := 0; len(r.ops) > 0; try++ {
 		before := len(r.ops)
@@ -185,7 +186,7 @@ func (r *importRun) send() error {
 	return nil
 }
 
-// once sends the batch. After an error, wait says when to send again what is left of it; 0: never.
+// once sends the batch. After an error, wait says when to send the rest of it again; 0: never.
 func (r *importRun) once() (wait time.Duration, err error) {
 	var ops []byte
 	for i := range r.ops {
@@ -218,7 +219,7 @@ func (r *importRun) once() (wait time.Duration, err error) {
 	return r.took(answer.Results)
 }
 
-// took counts results. What may be done later stays to be sent.
+// took counts results. Adds that may be made later stay to be sent.
 func (r *importRun) took(results []client.Result) (wait time.Duration, err error) {
 	var later []importOp
 	var last *client.Problem

@@ -44,8 +44,7 @@ func (p *ctlPullCmd) Run(ctl *ctlCmd, term *terminal) error {
 	return printPulled(term, body)
 }
 
-// printPulled prints a table of what is leased, and each receipt in full: it is what ack and nack
-// take.
+// printPulled prints a table of the leased timers, and each receipt in full: ack and nack take it.
 func printPulled(term *terminal, body []byte) error {
 	var answer struct {
 		Timers []client.Lease `json:"timers"`

@@ -19,7 +19,7 @@ type ctlRollingRestartCmd struct {
 	Wait  time.Duration `default:"10m" help:"How long each step may take: a restart, and until all is well again (${default})."`
 }
 
-// Help is what kong shows behind the one line that says what the command does.
+// Help is the text that kong shows behind the one line that describes the command.
 func (*ctlRollingRestartCmd) Help() string {
 	return "Waits until the cluster is healthy, says which node to restart, waits until its process is another one and ready, and goes on with the next. " +
 		"A node that is stopped by SIGTERM hands over what it leads first. Give several nodes with --url, so that one can be asked while another is down."
@@ -150,8 +150,8 @@ func unwell(c *client.Cluster) string {
 	return ""
 }
 
-// unwellAnywhere is unwell for each node, which must be ready besides: one may hear another again before a third one does, and these
-// two alone would be no majority yet.
+// unwellAnywhere is unwell for each node, which must be ready besides: one may hear another again
+// before a third one does, and these two alone would be no majority yet.
 func (c *ctlCmd) unwellAnywhere(cluster *client.Cluster) string {
 	if left := unwell(cluster); left != "" {
 		return left
@@ -179,7 +179,8 @@ func (c *ctlCmd) unwellAnywhere(cluster *client.Cluster) string {
 	return ""
 }
 
-// awaitBeyond looks at the cluster until nothing is left. That no node answers for a while is part of it.
+// awaitBeyond looks at the cluster until nothing is left. That no node answers for a while is part
+// of it.
 func (c *ctlCmd) awaitBeyond(most time.Duration, look func(*client.Cluster) (left string)) error {
 	over := time.After(most)
 	tick := time.NewTicker(clusterPoll)
@@ -213,7 +214,7 @@ func (c *ctlCmd) at(n *client.Node, path string) ([]byte, error) {
 	})
 }
 
-// notReady is what a node says that it lacks; "" when it is ready.
+// notReady is the reason that a node gives for not being ready; "" when it is ready.
 func (c *ctlCmd) notReady(n *client.Node) string {
 	_, err := c.at(n, "/readyz")
 	if err == nil {

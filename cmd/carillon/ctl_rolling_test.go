@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// restartable is a cluster of n1 and n2 whose processes begin anew when their name is written into the file.
+// restartable is a cluster of n1 and n2 whose processes begin anew when their name is written into
+// the file.
 func restartable(t *testing.T, file string, ready int) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +34,7 @@ func restartable(t *testing.T, file string, ready int) string {
 	return server.URL
 }
 
-// The command that restarts a node is run for each in turn. What it says is not the result.
+// The command that restarts a node is run for each in turn. Its output is not the result.
 func TestRollingRestartRunsACommand(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "restarts")
@@ -52,7 +53,8 @@ func TestRollingRestartRunsACommand(t *testing.T) {
 	}
 }
 
-// Every node is asked how it sees the cluster: the next one is not restarted while a single one does not hear the one before.
+// Every node is asked how it sees the cluster: the next one is not restarted while a single one
+// does not hear the one before.
 func TestRollingRestartAsksEveryNode(t *testing.T) {
 	t.Parallel()
 	lonely := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

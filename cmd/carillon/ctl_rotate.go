@@ -18,7 +18,7 @@ type topicRotateCmd struct {
 	Only    string        `placeholder:"sha256:…" help:"With --finish: keep the one with this fingerprint, or this public key, instead."`
 }
 
-// Help is what kong shows behind the one line that says what the command does.
+// Help is the text that kong shows behind the one line that describes the command.
 func (*topicRotateCmd) Help() string {
 	return "The new secret is added, and from then on it and those before sign every call: a receiver that knows any of them takes it. " +
 		"Give the new one to the receivers, then drop the others with --finish."
@@ -87,7 +87,7 @@ func (r *topicRotateCmd) rotateKey(ctl *ctlCmd, term *terminal, private string) 
 	return r.next(term, len(k.Keys), "keys", " --ed25519", func() error { return r.finishKeys(ctl, term, k.Keys[0]) })
 }
 
-// next says what comes after a rotation has begun, and waits for it where that was asked for.
+// next names the step after a rotation has begun, and waits for it where that was asked for.
 func (r *topicRotateCmd) next(term *terminal, n int, what, flag string, finish func() error) error {
 	if n == 1 {
 		_, err := fmt.Fprintln(term.err, "carillon: it is the first: calls are signed from now on")

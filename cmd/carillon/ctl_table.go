@@ -22,8 +22,8 @@ func newTable(out io.Writer, head ...string) table {
 	return t
 }
 
-// row prints what came from elsewhere with its control characters shown, so that a name cannot
-// steer a terminal.
+// row prints text from elsewhere with its control characters shown, so that a name cannot steer a
+// terminal.
 func (t table) row(cells ...string) {
 	for i := range cells {
 		cells[i] = printable(cells[i])
@@ -166,7 +166,7 @@ func printJSON(out io.Writer, body []byte) error {
 	return err
 }
 
-// jsonList is a JSON array of what is JSON already.
+// jsonList is a JSON array of values that are JSON already.
 func jsonList(list [][]byte) []byte {
 	return slices.Concat([]byte("["), bytes.Join(list, []byte(",")), []byte("]"))
 }

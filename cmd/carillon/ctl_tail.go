@@ -14,7 +14,7 @@ type ctlTailCmd struct {
 	Label []string `placeholder:"LABEL" help:"Of timers with this label; repeat for: with all of these."`
 }
 
-// Help is what kong shows behind the one line that says what the command does.
+// Help is the text that kong shows behind the one line that describes the command.
 func (*ctlTailCmd) Help() string {
 	return "Shows events from now on, of all nodes, until Ctrl-C. What happens while no node is connected is left out; carillon ctl history is complete."
 }
@@ -53,7 +53,7 @@ func (c *ctlTailCmd) Run(ctl *ctlCmd, term *terminal) error {
 	return nil
 }
 
-// missed says what is not shown.
+// missed counts the events that are not shown.
 func missed(e *client.Event) string {
 	if e.Missed > 0 {
 		return fmt.Sprintf("%d events are not shown: this side is too slow", e.Missed)

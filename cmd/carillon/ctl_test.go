@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// fakeNode answers each request with the next of its replies, and remembers what it was asked.
+// fakeNode answers each request with the next of its replies, and remembers its requests.
 type fakeNode struct {
 	mu      sync.Mutex
 	replies []reply
@@ -195,22 +195,22 @@ func TestCtl(t *testing.T) {
 			asked: []string{`POST /v1/topics/t/cancel {"all":true}`}, out: []string{"matched 9"},
 		},
 		{
-			name: "cancel for a trial", args: []string{"cancel", "t", "--all", "--dry-run"}, replies: ok(`{"matched":9,"changed":8,"skipped":1,"dry_run":true,"first":"b1"}`),
+			name: "cancel as a dry run", args: []string{"cancel", "t", "--all", "--dry-run"}, replies: ok(`{"matched":9,"changed":8,"skipped":1,"dry_run":true,"first":"b1"}`),
 			asked: []string{`POST /v1/topics/t/cancel?dry_run=true {"all":true}`}, out: []string{"would cancel 8 of 9, first b1; 1 cannot be now\n"},
 		},
 		{
-			name: "reschedule for a trial", args: []string{"reschedule", "t", "--all", "--shift", "+1h", "--dry-run"}, replies: ok(`{"matched":5,"changed":5,"skipped":0,"dry_run":true,"first":"b1"}`),
+			name: "reschedule as a dry run", args: []string{"reschedule", "t", "--all", "--shift", "+1h", "--dry-run"}, replies: ok(`{"matched":5,"changed":5,"skipped":0,"dry_run":true,"first":"b1"}`),
 			asked: []string{`POST /v1/topics/t/reschedule?dry_run=true {"all":true,"shift":"+1h"}`}, out: []string{"would move 5 of 5, first b1\n"},
 		},
 		{
-			name: "redrive for a trial", args: []string{"dead", "redrive", "t", "x", "--dry-run"}, replies: ok(`{"matched":1,"changed":0,"skipped":1,"dry_run":true}`),
+			name: "redrive as a dry run", args: []string{"dead", "redrive", "t", "x", "--dry-run"}, replies: ok(`{"matched":1,"changed":0,"skipped":1,"dry_run":true}`),
 			asked: []string{`POST /v1/topics/t/dead/redrive?dry_run=true {"ids":["x"]}`}, out: []string{"would redrive 0 of 1; 1 cannot be now\n"},
 		},
 		{
-			name: "purge for a trial", args: []string{"dead", "purge", "t", "--all", "--dry-run", "--json"}, replies: ok(`{"matched":1,"changed":1,"skipped":0,"dry_run":true,"first":"x"}`),
+			name: "purge as a dry run", args: []string{"dead", "purge", "t", "--all", "--dry-run", "--json"}, replies: ok(`{"matched":1,"changed":1,"skipped":0,"dry_run":true,"first":"x"}`),
 			asked: []string{`POST /v1/topics/t/dead/purge?dry_run=true {"all":true}`}, out: []string{`{"matched":1,"changed":1,"skipped":0,"dry_run":true,"first":"x"}`},
 		},
-		{name: "cancel one for a trial", args: []string{"cancel", "t", "x", "--dry-run"}, code: 2, err: []string{"carillon ctl get"}},
+		{name: "cancel one as a dry run", args: []string{"cancel", "t", "x", "--dry-run"}, code: 2, err: []string{"carillon ctl get"}},
 		{
 			name: "add of a time long past", args: []string{"add", "t", "--at", "2020-01-01T00:00:00Z"}, replies: []reply{{status: 201, body: strings.ReplaceAll(oneTimer, "2030-01", "2020-01")}},
 			asked: []string{`POST /v1/topics/t/timers {"at":"2020-01-01T00:00:00Z"}`}, out: []string{"scheduled"}, err: []string{"carillon: due ", " years ago: fires at once\n"},
@@ -232,19 +232,19 @@ func TestCtl(t *testing.T) {
 			asked: []string{`POST /v1/topics/t/timers {"delay":"90m","repeat":{"every":"90m","count":3}}`}, out: []string{"x"},
 		},
 		{
-			name: "add a series for a trial", args: []string{"add", "t", "--cron", "30 2 * * *", "--zone", "Europe/Berlin", "--at", "2099-03-28T00:00:00Z", "--dry-run"},
+			name: "add a series as a dry run", args: []string{"add", "t", "--cron", "30 2 * * *", "--zone", "Europe/Berlin", "--at", "2099-03-28T00:00:00Z", "--dry-run"},
 			out: []string{"DUE                       IN WORDS", "2099-03-28T01:30:00.000Z", "Sun 2099-03-29 03:30:00 CEST\n2099-03-30T00:30:00.000Z", "2099-04-01"},
 		},
 		{
-			name: "add a short series for a trial", args: []string{"add", "t", "--every", "24h", "--at", "2099-01-01T00:00:00Z", "--until", "2099-01-02T00:00:00Z", "--dry-run"},
+			name: "add a short series as a dry run", args: []string{"add", "t", "--every", "24h", "--at", "2099-01-01T00:00:00Z", "--until", "2099-01-02T00:00:00Z", "--dry-run"},
 			out: []string{"2099-01-01T00:00:00.000Z", "2099-01-02T00:00:00.000Z", "Fri 2099-01-02 00:00:00 UTC\n"},
 		},
 		{
-			name: "add a series for a trial --json", args: []string{"add", "t", "--every", "24h", "--at", "2099-01-01T00:00:00Z", "--count", "2", "--dry-run", "--json"},
+			name: "add a series as a dry run --json", args: []string{"add", "t", "--every", "24h", "--at", "2099-01-01T00:00:00Z", "--count", "2", "--dry-run", "--json"},
 			out: []string{`{"due":["2099-01-01T00:00:00.000Z","2099-01-02T00:00:00.000Z"]}` + "\n"},
 		},
-		{name: "add for a trial that never comes", args: []string{"add", "t", "--cron", "0 0 30 2 *", "--dry-run"}, out: []string{"never\n"}},
-		{name: "add for a trial with a bad rule", args: []string{"add", "t", "--cron", "0 0 32 2 *", "--dry-run"}, err: []string{"--cron: "}, code: exitUsage},
+		{name: "add as a dry run that never comes", args: []string{"add", "t", "--cron", "0 0 30 2 *", "--dry-run"}, out: []string{"never\n"}},
+		{name: "add as a dry run with a bad rule", args: []string{"add", "t", "--cron", "0 0 32 2 *", "--dry-run"}, err: []string{"--cron: "}, code: exitUsage},
 		{name: "cancel nothing in particular", args: []string{"cancel", "t"}, code: 2, err: []string{"which timers?"}},
 		{name: "cancel by id and filter", args: []string{"cancel", "t", "x", "--all"}, code: 2, err: []string{"give one of the two"}},
 		{name: "cancel all and by filter", args: []string{"cancel", "t", "--all", "--label", "a"}, code: 2, err: []string{"give one of the two"}},

@@ -214,7 +214,7 @@ type ctlCancelCmd struct {
 	timerFilter
 }
 
-// Help is what kong shows behind the one line that says what the command does.
+// Help is the text that kong shows behind the one line that describes the command.
 func (*ctlCancelCmd) Help() string {
 	return "Exits 3 when a call of the timer is running: no further one starts, and it ends as done if that call succeeds."
 }

@@ -53,7 +53,8 @@ func (c *demoCmd) Run(term *terminal) error {
 	return nil
 }
 
-// withoutSettings leaves out the variables that are settings of a node: those of the demo are its own.
+// withoutSettings leaves out the variables that are settings of a node: those of the demo are its
+// own.
 func withoutSettings(env []string) ([]string, error) {
 	parser, err := newParser(new(cli), &terminal{})
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 
 const deployDir = "../../deploy/"
 
-// TestDeployFilesParse: each file in deploy/ that has a grammar follows it, without a key that is there twice.
+// TestDeployFilesParse: each file in deploy/ that has a grammar follows it, without a key that is
+// there twice.
 func TestDeployFilesParse(t *testing.T) {
 	count := 0
 	err := filepath.WalkDir(deployDir, func(name string, entry os.DirEntry, err error) error {
@@ -117,7 +118,8 @@ func serveParser(t *testing.T, args ...string) (table []setting, value func(flag
 	}), args...)
 }
 
-// TestDeployedCommandsAreUnderstood: what the files in deploy/ start a node with is a command line of it, and their variables are settings.
+// TestDeployedCommandsAreUnderstood: the files in deploy/ start a node with a valid command line,
+// and their variables are settings.
 func TestDeployedCommandsAreUnderstood(t *testing.T) {
 	known := map[string]bool{"CARILLON_CONFIG": true}
 	table, _ := serveParser(t)
@@ -129,7 +131,7 @@ func TestDeployedCommandsAreUnderstood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What it shows for a cluster is to be a configuration, too.
+	// The part that it shows for a cluster is to be a configuration, too.
 	shown := regexp.MustCompile(`(?m)^# ([a-z_]+: )`).ReplaceAllString(string(text), "$1")
 	shown = strings.Replace(shown, "http: 127.0.0.1:7700\n", "", 1)
 	for _, content := range []string{string(text), shown} {
@@ -157,7 +159,8 @@ func TestDeployedCommandsAreUnderstood(t *testing.T) {
 	}
 }
 
-// TestDeployedPortsAgree: a service leads to the ports that the nodes open, and what founds a cluster names as many nodes as there are.
+// TestDeployedPortsAgree: a service leads to the ports that the nodes open, and files that found a
+// cluster name as many nodes as there are.
 func TestDeployedPortsAgree(t *testing.T) {
 	set := statefulSet(t)
 	ports := map[any]any{}
@@ -200,7 +203,8 @@ func TestDeployedPortsAgree(t *testing.T) {
 	}
 }
 
-// TestNodesMayTakeTheirTimeToStop: whoever stops a node waits longer than the 30 s that it gives to calls in flight.
+// TestNodesMayTakeTheirTimeToStop: a program that stops a node waits longer than the 30 s that it
+// gives to calls in flight.
 func TestNodesMayTakeTheirTimeToStop(t *testing.T) {
 	unit, err := os.ReadFile(deployDir + "systemd/carillon.service")
 	if err != nil {

@@ -16,8 +16,8 @@ var (
 	placeholder = regexp.MustCompile(`\b(?:ADDRESS|HOST:PORT)\b`)
 )
 
-// TestDocumentedCommandsAreUnderstood: each command of ours that the documents print, in a block for a shell or in a line of text, is one,
-// and has the flags that it is given.
+// TestDocumentedCommandsAreUnderstood: each command of ours that the documents print, in a block
+// for a shell or in a line of text, is one, and has the flags that it is given.
 func TestDocumentedCommandsAreUnderstood(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"README.md", "docs/*.md", "docs/guides/*.md", "docs/guides/*/*.md", "deploy/*.md"} {
@@ -61,8 +61,9 @@ func TestDocumentedCommandsAreUnderstood(t *testing.T) {
 	}
 }
 
-// misunderstood says what is wrong with the words behind a command, "" if nothing is: each names a command below it while it has any, and flags
-// are those of the command. How many arguments it takes is not looked at: a text may leave them out.
+// misunderstood names the fault of the words behind a command, "" if nothing is: each names a
+// command below it while it has any, and flags are those of the command. How many arguments it
+// takes is not looked at: a text may leave them out.
 func misunderstood(n commandNode, words []string) string {
 	for len(words) > 0 {
 		word := words[0]
@@ -95,8 +96,8 @@ func misunderstood(n commandNode, words []string) string {
 	return ""
 }
 
-// shellCommands cuts a script into commands of words, as far as the documents need it: quotes, backslashes and comments are seen, what a
-// variable holds is not known and stands as 1.
+// shellCommands cuts a script into commands of words, as far as the documents need it: quotes,
+// backslashes and comments are seen, the value of a variable is not known and stands as 1.
 func shellCommands(script string) (all [][]string) {
 	script = strings.ReplaceAll(strings.ReplaceAll(script, "\\\n", " "), "$founders", "127.0.0.1:7702")
 	script = placeholder.ReplaceAllString(expansion.ReplaceAllString(script, "1"), "127.0.0.1:7702")

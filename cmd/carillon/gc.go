@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Timers live in memory without pointers: marking a million of them costs the collector next to nothing, so it may run often and
-// the heap need not double between two runs. A small heap gets more room, or it would be collected all the time.
+// Timers live in memory without pointers: marking a million of them costs the collector next to
+// nothing, so it may run often and the heap need not double between two runs. A small heap gets
+// more room, or it would be collected all the time.
 const (
 	gcHeadroom   = 32 << 20 // bytes between two collections, at least
 	gcPercentMin = 10       // … and this share of the live heap
@@ -17,22 +18,24 @@ const (
 	gcEach       = 100 * time.Millisecond // a log is replayed at hundreds of megabytes a second
 )
 
-// What a burst took goes back to the system once the burst is over; while there is work it would only be taken again.
+// The memory of a burst goes back to the system once the burst is over; while there is work it
+// would only be taken again.
 const (
 	quietBytes   = 256 << 10 // allocated in a tick, at most, that count as quiet
 	quietTicks   = 20        // … in a row: two seconds
 	releaseAbove = 8 << 20   // bytes held for nothing that are worth a collection
-	againTicks   = 200       // quiet ones between two looks for what has died since: twenty seconds
+	againTicks   = 200       // quiet ones between two looks for garbage since then: twenty seconds
 )
 
-// Under load, too, what is held for nothing goes back in the end: much of it, that has been there for some seconds.
+// Under load, too, memory that is held for nothing goes back in the end: much of it, that has been
+// there for some seconds.
 const (
 	muchHeld  = 64 << 20 // and a quarter of the live heap
 	heldTicks = 150      // in a row: fifteen seconds
 )
 
-// paceGC keeps the collector's pace and the memory that is held fitting to the live heap until the context ends. Whoever sets
-// GOGC decides for himself.
+// paceGC keeps the collector's pace and the memory that is held fitting to the live heap until the
+// context ends. An operator that sets GOGC decides alone.
 func paceGC(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -48,7 +51,8 @@ func paceGC(ctx context.Context) {
 			was = percent
 		}
 		live, objects := heap[0].Value.Uint64(), heap[3].Value.Uint64()
-		held := heap[2].Value.Uint64() + objects - min(objects, live) // free, or garbage that no collection has found yet
+		// Free, or garbage that no collection has found yet.
+		held := heap[2].Value.Uint64() + objects - min(objects, live)
 		if calm.release(heap[1].Value.Uint64(), held, live) {
 			debug.FreeOSMemory()
 		}
@@ -60,7 +64,8 @@ func paceGC(ctx context.Context) {
 	}
 }
 
-// gcPercent is the headroom as a share of the live heap, in steps, so that it does not change all the time.
+// gcPercent is the headroom as a share of the live heap, in steps, so that it does not change all
+// the time.
 func gcPercent(live uint64) int {
 	const step = 10
 	percent := int(gcHeadroom * 100 / max(live, 1<<20))
@@ -74,9 +79,10 @@ type calm struct {
 	much      int    // ticks in a row in which much was held for nothing
 }
 
-// release is true once after each burst that has left memory behind, now and then while much is held for nothing, and now and then while all is
-// quiet, for what dies then is garbage that nothing has the collector find. allocated are the bytes since the start, held those that the process
-// has and does not need, live those that the last collection left.
+// release is true once after each burst that has left memory behind, now and then while much is
+// held for nothing, and now and then while all is quiet, since objects that die then are garbage
+// that nothing has the collector find. allocated are the bytes since the start, held those that the
+// process has and does not need, live those that the last collection left.
 func (c *calm) release(allocated, held, live uint64) bool {
 	if held > muchHeld+live/4 {
 		c.much++

@@ -49,8 +49,8 @@ func TestReleaseAfterABurst(t *testing.T) {
 	}
 }
 
-// What dies while all is quiet, such as an answer whose reader has gone, is not known to be garbage before the next collection, and nothing that
-// is allocated brings that about.
+// An object that dies while all is quiet, such as an answer whose reader has gone, is not known to
+// be garbage before the next collection, and nothing that is allocated brings that about.
 func TestReleaseOfWhatDiedInTheQuiet(t *testing.T) {
 	const held, live = 1 << 20, 300 << 20 // as the last collection found it
 	var c calm
@@ -66,7 +66,8 @@ func TestReleaseOfWhatDiedInTheQuiet(t *testing.T) {
 	}
 }
 
-// Under load, too, what much memory is held for nothing goes back, after some seconds and not all the time.
+// Under load, too, much of the memory that is held for nothing goes back, after some seconds and
+// not all the time.
 func TestReleaseUnderLoad(t *testing.T) {
 	var c calm
 	allocated := uint64(0)

@@ -25,7 +25,7 @@ carillon loadtest fire -n 100000 --same-instant    a herd
 carillon loadtest churn --json report.json --html report.html`
 }
 
-// Help is what kong shows behind the one line that says what the command does.
+// Help is the text that kong shows behind the one line that describes the command.
 func (*loadtestCmd) Help() string {
 	return "Exits 1 when a timer was lost or came early, or another promise was broken, and when no operation succeeded."
 }
@@ -54,7 +54,7 @@ func (c *loadtestChurnCmd) Run(term *terminal) error {
 	return runLoadtest(term, loadtest.ModeChurn, c.Config)
 }
 
-// runLoadtest fails when the node broke a promise, whatever the figures are.
+// runLoadtest fails when the node broke a promise, with any figures.
 func runLoadtest(term *terminal, mode loadtest.Mode, config loadtest.Config) error {
 	config.Mode = mode
 	if err := config.CheckFlags(); err != nil {

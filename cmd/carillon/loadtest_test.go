@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A run in which nothing succeeded measured nothing: it fails, and says what the server said.
+// A run in which nothing succeeded measured nothing: it fails, and prints the server's error.
 func TestLoadtestWithoutSuccess(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)

@@ -1,9 +1,10 @@
-// Command carillon is the whole of Carillon in one binary: the node (serve), a receiver to try it with (sink), the
-// load tester, a client for people (ctl), and tools for the log and for tokens.
+// Command carillon is the whole of Carillon in one binary: the node (serve), a receiver to try it
+// with (sink), the load tester, a client for people (ctl), and tools for the log and for tokens.
 //
-// The package holds flags, signals and output, nothing else: what a command does lives in the packages below it.
-// A command is one struct in a file of its own; its fields are its flags, and for serve also its environment
-// variables and configuration keys (see settings.go). Commands return errors; only main exits.
+// The package holds flags, signals and output, nothing else: the work of a command lives in the
+// packages below it. A command is one struct in a file of its own; its fields are its flags, and
+// for serve also its environment variables and configuration keys (see settings.go). Commands
+// return errors; only main exits.
 package main
 
 import (
@@ -21,12 +22,14 @@ const (
 	exitOK      = 0
 	exitFailure = 1 // the command was understood and failed
 	exitUsage   = 2 // flags, environment or configuration are wrong; nothing was done
-	exitDown    = 3 // serve: the storage failed, or what is on it must not be used; no restart mends that
+	// Serve: the storage failed, or its contents must not be used; no restart mends that.
+	exitDown = 3
 
 	exitInFlight = 3 // ctl cancel: a call of the timer is running
 )
 
-// terminal is what a command may read and write. Results go to out; everything said to a person goes to err.
+// terminal has a command's input and outputs. Results go to out; everything said to a person goes
+// to err.
 type terminal struct {
 	in  io.Reader
 	out io.Writer
@@ -76,7 +79,7 @@ func run(args []string, term *terminal) int {
 	return code
 }
 
-// oneLine joins the lines of a joined error, so that a fault is one line on stderr whatever its cause.
+// oneLine joins the lines of a joined error, so that a fault is one line on stderr for any cause.
 func oneLine(err error) string {
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := range lines {

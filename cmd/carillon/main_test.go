@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// asCarillon makes the test binary be the carillon binary, so that a test runs real processes: real arguments,
-// environment, signals and exit codes, under the race detector where the tests are.
+// asCarillon makes the test binary be the carillon binary, so that a test runs real processes: real
+// arguments, environment, signals and exit codes, under the race detector where the tests are.
 const asCarillon = "CARILLON_TEST_MAIN"
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// deadline is what a process may take; it only ends a test that hangs.
+// deadline is how long a process may take; it only ends a test that hangs.
 const deadline = 60 * time.Second
 
 type result struct {
@@ -47,7 +47,7 @@ func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// clean drops variables that would change what a command does.
+// clean drops variables that would change a command.
 func clean(env []string) []string {
 	var kept []string
 	for _, v := range env {

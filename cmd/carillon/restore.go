@@ -44,7 +44,7 @@ func (r *restoreCmd) Run(term *terminal) error {
 	return nil
 }
 
-// became says what became of what is overdue.
+// became says how overdue timers were treated.
 func (r *restoreCmd) became(out *node.Restored) string {
 	switch r.Fired {
 	case "fire":

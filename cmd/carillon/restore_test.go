@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// A backup of a running node, encrypted with its secrets key, is restored into another directory; what is overdue by then waits for
-// the operator, and fires with the headers that were sealed.
+// A backup of a running node, encrypted with its secrets key, is restored into another directory;
+// timers that are overdue by then wait for the operator, and fire with the headers that were
+// sealed.
 func TestBackupAndRestore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -54,7 +55,7 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 }
 
-// restoreIsRefused tries what must not be restored: nothing is written then.
+// restoreIsRefused tries backups that must not be restored: nothing is written then.
 func restoreIsRefused(t *testing.T, file, data, key string) {
 	t.Helper()
 	whole, err := os.ReadFile(file)
@@ -90,7 +91,8 @@ func restoreIsRefused(t *testing.T, file, data, key string) {
 	}
 }
 
-// A backup that the node gave up, or that was cut on its way, leaves no file, and the last good one is where it was.
+// A backup that the node gave up, or that was cut on its way, leaves no file, and the last good one
+// is where it was.
 func TestBackupIsWholeOrNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "b")
 	if err := os.WriteFile(file, []byte("the last good one"), 0o600); err != nil {

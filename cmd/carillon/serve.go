@@ -13,8 +13,8 @@ import (
 	"carillon/node"
 )
 
-// serveCmd is the table of a node's settings: one field is one flag, one environment variable and one key of the
-// configuration file. docs/operations.md lists them; a test holds it to this.
+// serveCmd is the table of a node's settings: one field is one flag, one environment variable and
+// one key of the configuration file. docs/operations.md lists them; a test holds it to this.
 type serveCmd struct {
 	Data             string         `default:"${data}" placeholder:"DIR" help:"Where everything is kept (${default})."`
 	HTTP             string         `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the API (${default})."`
@@ -70,7 +70,8 @@ carillon serve --http 0.0.0.0:7700 --auth-file tokens.yaml --callback-allow 10.0
 carillon serve --config carillon.yaml            one of several nodes: see docs/operations.md, "A cluster"`
 }
 
-// Validate is called by the parser. What is checked here would be taken for "not set" further down.
+// Validate is called by the parser. The values checked here would be taken for "not set" further
+// down.
 func (s *serveCmd) Validate() error {
 	for _, n := range []struct {
 		flag  string
@@ -120,7 +121,7 @@ func (s *serveCmd) Run(term *terminal) error {
 	go func() {
 		defer close(announcing)
 		if n.AwaitReady(ctx) {
-			debug.FreeOSMemory() // what reading the log took
+			debug.FreeOSMemory() // the time of reading the log
 			where := n.URL()
 			if n.OnAllInterfaces() {
 				where += " (it listens on all interfaces)"
@@ -138,7 +139,7 @@ func (s *serveCmd) Run(term *terminal) error {
 	return err
 }
 
-// config is what the flags say.
+// config is the configuration that the flags give.
 func (s *serveCmd) config(admin *adminServer, logger *slog.Logger) node.Config {
 	return node.Config{
 		DataDir:         s.Data,
@@ -193,7 +194,8 @@ func (s *serveCmd) startAdmin(ctx context.Context, admin *adminServer, logger *s
 	if admin == nil {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // profiles stay reachable while the node drains
+	// Profiles stay reachable while the node drains.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

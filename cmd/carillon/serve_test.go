@@ -57,7 +57,7 @@ func ctl(t *testing.T, url string, args ...string) string {
 	return got.out
 }
 
-// The way a first user goes: a node, a receiver, a timer; and what was acknowledged outlives kill -9.
+// The way a first user goes: a node, a receiver, a timer; and acknowledged timers outlive kill -9.
 func TestServeFiresAndOutlivesAKill(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	receiver := start(t, "sink", "--listen", "127.0.0.1:0")
@@ -137,7 +137,8 @@ func TestServeReadsTheAuthFileAgainOnHangup(t *testing.T) {
 	}
 	write(firstLine + secondLine)
 	p.signal(t, syscall.SIGHUP)
-	// The signal is handled when it is handled: ask until the new token is known, or the test's own deadline ends it.
+	// The signal is handled when it is handled: ask until the new token is known, or the test's own
+	// deadline ends it.
 	for topics(second) != exitOK {
 		if t.Context().Err() != nil {
 			t.Fatal("the new token never became known")
@@ -199,7 +200,8 @@ func TestServeOnATakenPortExits1(t *testing.T) {
 	}
 }
 
-// The API speaks TLS, the other commands trust what they are told to, and a new certificate is shown after SIGHUP.
+// The API speaks TLS, the other commands trust the given authority, and a new certificate is shown
+// after SIGHUP.
 func TestServeTLS(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
@@ -263,7 +265,8 @@ func TestServeTLS(t *testing.T) {
 	}
 }
 
-// makeCertificates writes ca.pem, and certificates of a client, with its key in one file, and of a node.
+// makeCertificates writes ca.pem, and certificates of a client, with its key in one file, and of a
+// node.
 func makeCertificates(t *testing.T, dir string) {
 	t.Helper()
 	openssl(t, dir, "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=authority -keyout ca.key -out ca.pem")

@@ -2,9 +2,10 @@ package main
 
 import "strings"
 
-// A setting is one flag of serve, which is also an environment variable and a key of the configuration file.
-// The fields of serveCmd are the one table of them: names, defaults and meanings come from there alone.
-// A value is taken from the flag, else from the environment, else from the file, else it is the default.
+// A setting is one flag of serve, which is also an environment variable and a key of the
+// configuration file. The fields of serveCmd are the one table of them: names, defaults and
+// meanings come from there alone. A value is taken from the flag, else from the environment, else
+// from the file, else it is the default.
 type setting struct {
 	flag      string // as in --flag
 	key       string // in the file

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// samples has three values of each setting, none of them its default. A setting without samples fails the test.
+// samples has three values of each setting, none of them its default. A setting without samples
+// fails the test.
 var samples = map[string][3]string{
 	"data":               {"from-file", "from-env", "from-flag"},
 	"http":               {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},

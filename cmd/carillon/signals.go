@@ -9,9 +9,10 @@ import (
 	"syscall"
 )
 
-// untilSignal is a context that ends with the first SIGINT or SIGTERM; whoever runs under it winds up and returns.
-// A second signal ends the process at once: that is for people who do not want to wait, and it loses nothing that
-// was acknowledged. The release must be called when nothing runs any more.
+// untilSignal is a context that ends with the first SIGINT or SIGTERM; a command that runs under it
+// winds up and returns. A second signal ends the process at once: that is for operators in a hurry,
+// and it loses nothing that was acknowledged. The release must be called when nothing runs any
+// more.
 func untilSignal(term *terminal) (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)

@@ -42,7 +42,8 @@ func (c *tokenCmd) Validate() error {
 	return nil
 }
 
-// Run prints the token and its line for the auth file on stdout, where a script reads them; the advice is beside it.
+// Run prints the token and its line for the auth file on stdout, where a script reads them; the
+// advice is beside it.
 func (c *tokenCmd) Run(term *terminal) error {
 	if c.Webhook && c.Ed25519 {
 		private, public := callback.NewSigningKey()

@@ -33,7 +33,7 @@ func TestTokenPrintsItselfAndItsHash(t *testing.T) {
 	}
 }
 
-// What a token may do is for whoever makes it to say.
+// The maker of a token has to name its scopes.
 func TestTokenHasNoScopesByDefault(t *testing.T) {
 	for _, args := range []string{"", "--scopes root", "--scopes add --topics /", "--scopes add --max-topics 9999999", "--scopes add --max-topics -1"} {
 		got := carillon(t, "", nil, append([]string{"token", "--name", "shop"}, strings.Fields(args)...)...)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A fault in how a command is called exits 2 with one line on stderr that names the fault and where help is.
+// A fault in how a command is called exits 2 with one line on stderr that names the fault and where
+// help is.
 func TestUsageFaultsExit2(t *testing.T) {
 	tests := []struct{ args, want string }{
 		{"frob", "unexpected argument frob"},

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The log of a node that ran is good; one flipped bit in it is found, named with file and offset, and left as it is;
-// and the node refuses to start on it.
+// The log of a node that ran is good; one flipped bit in it is found, named with file and offset,
+// and left as it is; and the node refuses to start on it.
 func TestWalVerifyFindsAFlippedBit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

@@ -10,7 +10,7 @@ import (
 	"carillon/loadtest/sink"
 )
 
-// fate is what the client knows of one of its requests.
+// fate is the client's knowledge of one of its requests.
 type fate uint8
 
 const (
@@ -20,7 +20,7 @@ const (
 	no
 )
 
-// timer is what the client did to a timer, and what became of it.
+// timer has the client's requests for a timer, and their outcomes.
 type timer struct {
 	shard           int // known once the add is answered
 	dueMs, newDueMs int64

@@ -21,10 +21,12 @@ const (
 	addsPerSecond  = 200
 	workers        = 128 // requests at once; when all wait, adds are left out
 	requestTimeout = 3 * time.Second
-	addPatience    = 15 * time.Second // an add is repeated until it is answered or so much has passed
-	retryPause     = 25 * time.Millisecond
-	callTimeout    = time.Second // of the topic's receiver: a new leader waits out what its predecessor may be calling
-	topic          = "demo"
+	// An add is repeated until it is answered or so much has passed.
+	addPatience = 15 * time.Second
+	retryPause  = 25 * time.Millisecond
+	// Of the topic's receiver: a new leader waits out its predecessor's calls.
+	callTimeout = time.Second
+	topic       = "demo"
 )
 
 // Delays of timers, in milliseconds: soon, so that they come due while a node is down.
@@ -186,7 +188,7 @@ func refused(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// fateOf is what is known of a change that ended so.
+// fateOf is the fate of a change that ended so.
 func fateOf(err error) fate {
 	p, answered := errors.AsType[*client.Problem](err)
 	switch {
@@ -198,7 +200,7 @@ func fateOf(err error) fate {
 	return no
 }
 
-// shardOf is what a timer's uid begins with.
+// shardOf is the beginning of a timer's uid.
 func shardOf(t *client.Timer) int {
 	digits, _, _ := strings.Cut(t.UID, "-")
 	n, _ := strconv.ParseInt(digits, 16, 32) // 0, which is no shard, when it is none

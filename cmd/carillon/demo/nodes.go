@@ -50,7 +50,8 @@ func newCluster(config Config, dir string) (*cluster, error) {
 		n := &node{name: fmt.Sprintf("n%d", i+1), executable: config.Executable, env: config.Env}
 		n.dir = filepath.Join(dir, n.name)
 		n.http, n.peer, n.gossip = ports[3*i], ports[3*i+1], ports[3*i+2]
-		// A call is made once: the book tells what is known to be done from what may be.
+		// A call is made once: the book tells calls that are known to be made from those that may
+		// be.
 		n.client, err = client.New([]string{"http://" + n.http}, client.Options{HTTP: c.http, Retries: -1})
 		if err != nil {
 			return nil, err
@@ -67,8 +68,8 @@ func newKey() string {
 	return base64.StdEncoding.EncodeToString(key) + "\n"
 }
 
-// flags are a node's, each time that it starts: what founds a cluster is ignored where there is
-// one.
+// flags are a node's, each time that it starts: those that found a cluster are ignored where there
+// is one.
 func (c *cluster) flags(n *node) []string {
 	flags := []string{"--data", n.dir, "--name", n.name, "--http", n.http, "--peer", n.peer, "--gossip", n.gossip,
 		"--shards", fmt.Sprint(shards), "--log-level", "warn"}
@@ -109,7 +110,8 @@ func (c *cluster) stop() { c.stopWithin(stopLimit) }
 func (c *cluster) stopWithin(most time.Duration) {
 	for _, n := range c.nodes {
 		if n.alive() {
-			_ = n.process.Process.Signal(syscall.SIGTERM) // where that is not known, they are killed below
+			// Where that is not known, they are killed below.
+			_ = n.process.Process.Signal(syscall.SIGTERM)
 		}
 	}
 	limit, cancel := context.WithTimeout(context.Background(), most)
@@ -219,7 +221,7 @@ func (n *node) awaitReady(ctx context.Context) error {
 	})
 }
 
-// obituary is what the process said last.
+// obituary are the last lines of the process.
 func (n *node) obituary() error {
 	text, err := os.ReadFile(n.logs())
 	if err != nil {
@@ -229,7 +231,7 @@ func (n *node) obituary() error {
 	return fmt.Errorf("demo: %s ended by itself: %s", n.name, lines[len(lines)-1])
 }
 
-// await looks until something is so; otherwise says what is if it is not in time.
+// await looks until a condition holds; otherwise names the state if it does not in time.
 func await(ctx context.Context, otherwise string, look func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("demo: %s after %v", otherwise, startLimit))
 	defer cancel()

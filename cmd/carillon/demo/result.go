@@ -16,14 +16,17 @@ type Result struct {
 	Called                    int // timers that arrived, each once
 	Lost                      int // acknowledged, due, not cancelled, and never called
 	Early                     int
-	Duplicate                 int // calls of a timer that had been called; a kill may cause as many as were in flight
-	Altered                   int // calls with what nobody wrote, or with what had been changed
-	Forbidden                 int // calls after their cancel was answered "prevented"
-	Lateness                  hist.Summary
-	Killed                    string
-	Shards                    int           // that took adds again, of those that the killed node led
-	Leading                   int           // shards that it led
-	Takeover                  time.Duration // from the kill until the last of them did
+	// Calls of a timer that had been called; a kill may cause as many as were in flight.
+	Duplicate int
+	// Calls with a payload that nobody wrote, or that had been changed.
+	Altered   int
+	Forbidden int // calls after their cancel was answered "prevented"
+	Lateness  hist.Summary
+	Killed    string
+	// That took adds again, of those that the killed node led.
+	Shards   int
+	Leading  int           // shards that it led
+	Takeover time.Duration // from the kill until the last of them did
 }
 
 // result closes the account. The load has ended.
@@ -50,8 +53,8 @@ func (p *play) result() Result {
 	return r
 }
 
-// Failures names each broken promise, nothing if all were kept. A duplicate is not among them: at-least-once allows it
-// for what was in flight when the node was killed.
+// Failures names each broken promise, nothing if all were kept. A duplicate is not among them:
+// at-least-once allows it for calls in flight when the node was killed.
 func (r Result) Failures() []string {
 	var failures []string
 	for _, f := range []struct {

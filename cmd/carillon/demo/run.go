@@ -1,11 +1,13 @@
-// Package demo shows what Carillon is for in half a minute: it runs real node processes and a receiver, loads them with
-// timers, kills the node that leads a busy shard with kill -9 while the user watches, starts it again, and gives an
-// account of every timer.
+// Package demo shows the purpose of Carillon in half a minute: it runs real node processes and a
+// receiver, loads them with timers, kills the node that leads a busy shard with kill -9 while the
+// user watches, starts it again, and gives an account of every timer.
 //
-// Run does it all, and cleans up whatever happens. The nodes are processes of this very program; nothing is shared with
-// them but HTTP. The account is the book: every timer is entered before it is sent, and every call is judged by it.
+// Run does it all, and cleans up in any case. The nodes are processes of this very program; nothing
+// is shared with them but HTTP. The account is the book: every timer is entered before it is sent,
+// and every call is judged by it.
 //
-// It is no load test (see loadtest for that): the rate is low, so that what is seen is the cluster and not the machine.
+// It is no load test (see loadtest for that): the rate is low, so that it shows the cluster and not
+// the machine.
 package demo
 
 import (
@@ -26,7 +28,7 @@ type Config struct {
 
 	Executable string    // the program whose serve command is a node
 	Env        []string  // of the nodes
-	Out        io.Writer // what the user sees
+	Out        io.Writer // the user's screen
 }
 
 // Bounds of a Config.
@@ -48,8 +50,8 @@ const (
 	shortOutage = time.Second // of a cluster that can do nothing without the killed node
 )
 
-// Run plays the demo and prints the result. Its error says that it could not be played, never that timers were lost:
-// see Result.Failures.
+// Run plays the demo and prints the result. Its error says that it could not be played, never that
+// timers were lost: see Result.Failures.
 func Run(ctx context.Context, config Config) (Result, error) {
 	if config.Nodes < 1 || config.Nodes > MaxNodes {
 		return Result{}, fmt.Errorf("%w: %d nodes are not within 1 to %d", ErrConfig, config.Nodes, MaxNodes)
@@ -61,8 +63,9 @@ func Run(ctx context.Context, config Config) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("demo: make a directory: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what cannot be removed stays in the system's temporary directory
-	ctx, cancel := context.WithCancel(ctx)   // ends what is left when an error returns early
+	// What cannot be removed stays in the system's temporary directory.
+	defer func() { _ = os.RemoveAll(dir) }()
+	ctx, cancel := context.WithCancel(ctx) // ends the rest when an error returns early
 	defer cancel()
 
 	p := &play{config: config, book: newBook(), screen: newScreen(config.Out)}
@@ -221,7 +224,7 @@ func (p *play) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// drain waits for everything that is owed, and a moment for what is not.
+// drain waits for every call that is owed, and a moment for those that are not.
 func (p *play) drain(ctx context.Context) {
 	last := p.book.lastDue()
 	for p.book.owed() > 0 && time.Since(last) < drainLimit {

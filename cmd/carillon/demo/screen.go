@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// screen is what the user watches: events, each a line, and below them on a terminal one line that changes every
-// second. Elsewhere that is a line each second, too.
+// screen is the output that the user watches: events, each a line, and below them on a terminal one
+// line that changes every second. Elsewhere that is a line each second, too.
 type screen struct {
 	out      io.Writer
 	terminal bool
@@ -99,7 +99,8 @@ func (p *play) show(ctx context.Context) {
 			return
 		}
 		now, called, waiting, overdue := p.book.now()
-		status := fmt.Sprintf("add %3d/s  waiting %3d  overdue %3d  fired %5d", now-acked, waiting, overdue, called) // with three nodes, 80 columns
+		// With three nodes, 80 columns.
+		status := fmt.Sprintf("add %3d/s  waiting %3d  overdue %3d  fired %5d", now-acked, waiting, overdue, called)
 		acked = now
 		if state := p.cluster.state(ctx); len(state.Nodes) > 0 {
 			status += "  lead " + state.leaders()
