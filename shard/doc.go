@@ -13,7 +13,7 @@
 //   - A worker owns its groups alone. Topics, Dispatcher, Machine, Observer, History and Ready are called on workers and must not block.
 //   - A Permit is used or cancelled exactly once, and a call's done is called exactly once, from any goroutine.
 //   - Table.Apply is pure: no clock, no randomness, no I/O; equal entries make equal bytes. What a leader does with the wheel
-//     (Advance, Pop, Watch) is its own and not replicated.
+//     (Advance, Pop, Arm) is its own and not replicated.
 //   - Wall time says when a timer is due; leases, time-outs and breakers are measured on the monotonic clock.
 //
 // What it does not do: it makes no HTTP calls (the Dispatcher does), knows no names of topics (the meta group's Machine does), does not

@@ -76,7 +76,7 @@ func modelSelects(q *timer.Query, x *modelTimer) (int64, bool) {
 	return ms, ok
 }
 
-// TestPop: what was popped comes back when its schedule changes, or by Watch.
+// TestPop: what was popped comes back when its schedule changes, or by Arm.
 func TestPop(t *testing.T) {
 	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Add})

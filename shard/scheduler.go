@@ -134,7 +134,8 @@ func (l *scheduler) begin() {
 // activeHandles are the timers with an active lease, in order: what is done for each must not depend on chance.
 func (l *scheduler) activeHandles() []timer.Handle { return slices.Sorted(maps.Keys(l.leases.byTimer)) }
 
-// end stops the leadership: nothing more is started. What was taken from the wheel a later leadership puts back, in slices: see rewatch.
+// end stops the leadership: nothing more is started. What was taken from the wheel a later leadership puts
+// back, in slices: see rearm.
 func (l *scheduler) end() {
 	if !l.active {
 		return

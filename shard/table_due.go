@@ -6,8 +6,8 @@ import (
 )
 
 // What follows is a leader's own: it changes neither the replicated state nor its hash. A timer that was popped is in
-// the wheel no more until its schedule changes or Watch puts it back; a leader that steps down and may lead
-// again must Watch what it popped and still holds.
+// the wheel no more until its schedule changes or Arm or Rearm puts it back; a leader that steps down and may lead
+// again must Rearm what it popped and still holds.
 
 // Advance moves the wheel to nowMs, doing at most budget units of work, and says whether it got there.
 func (t *Table) Advance(nowMs int64, budget int) (done bool) {
