@@ -30,7 +30,8 @@ func TestNothingGoesByAClockInDoubt(t *testing.T) {
 	r.check()
 }
 
-// What was written by a clock that was ahead is as old as what came after it, and goes like all else.
+// A record that was written by a clock that was ahead is as old as the one after it, and goes like
+// all others.
 func TestHistoryOfTheFutureGoes(t *testing.T) {
 	for _, ahead := range []int64{2 * hour, 10 * year} {
 		r := newStoreHarness(t, 4, nil)
@@ -42,7 +43,7 @@ func TestHistoryOfTheFutureGoes(t *testing.T) {
 			}
 		}
 		write(5)
-		r.keep = 0 // nothing goes meanwhile: that is not what this is about
+		r.keep = 0 // nothing goes meanwhile: this test is not about that
 		r.now += ahead
 		write(2)
 		r.now -= ahead

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// view is a file as a query sees it: sealed, or with an index in memory that may grow behind what is seen.
+// view is a file as a query sees it: sealed, or with an index in memory that may grow behind the
+// part that is seen.
 type view struct {
 	*file
 	store    *Store
@@ -34,7 +35,7 @@ func (v *view) inMemory() error {
 type cursor struct {
 	view  *view
 	topic uint32
-	after Key // what comes at or before it is passed over
+	after Key // events at or before it are passed over
 	toMs  int64
 	match func(x *entry) bool
 
@@ -72,7 +73,7 @@ func (c *cursor) fill() error {
 	if c.view.sealed {
 		return c.fillSealed()
 	}
-	// The smallest of what is left, some at a time.
+	// The smallest of the rest, some at a time.
 	c.done = true
 	for i := range c.view.ends {
 		x := &c.view.ends[i]

@@ -1,18 +1,20 @@
-// Package history keeps what became of timers on disk: a Store takes events and writes them to files, one for each hour, finds
-// them by topic and time, by id, and by timer, and drops the oldest.
+// Package history keeps ended timers on disk: a Store takes events and writes them to files, one
+// for each hour, finds them by topic and time, by id, and by timer, and drops the oldest.
 //
-// It is a convenience, not the promise: records are written some moments after they were taken, synced every few seconds, and
-// dropped (and counted) when the disk cannot keep up or is almost full. A crash may lose the last seconds. What is damaged is
-// left out and counted, never given out.
+// It is a convenience, not the promise: records are written some moments after they were taken,
+// synced every few seconds, and dropped (and counted) when the disk cannot keep up or is almost
+// full. A crash may lose the last seconds. A damaged record is left out and counted, never given
+// out.
 //
 // Rules of use:
 //
-//   - Open reads what is there. Run writes until its context ends, and closes the files; it is run once. Who does not run it
+//   - Open reads the files. Run writes until its context ends, and closes the files; it is run once. A caller that does not run it
 //     calls Tend instead, now and then.
 //   - Record may be called from any goroutine and never blocks on the disk. The events of one shard come in rising order of
 //     (Index, Item); those that are there already, as after a restart that reads its log again, are passed over.
 //   - List, Find and Attempts may be called from any goroutine. They see all that was recorded before.
 //
-// What the body of an event says is not its concern. It knows no topics by name, no policies and no cluster: a node's files have
-// the shards of which it had a replica while it had one. docs/formats/history.md has the bytes.
+// The body of an event is not its concern. It knows no topics by name, no policies and no cluster:
+// a node's files have the shards of which it had a replica while it had one.
+// docs/formats/history.md has the bytes.
 package history

@@ -36,7 +36,8 @@ func (k Key) Compare(o Key) int {
 // Key is the event's place.
 func (e *Event) Key() Key { return Key{e.EndMs, e.Index, e.Shard, e.Item} }
 
-// A record is its head and an event: mark u8 and length u24 as one little-endian u32, CRC-32C of what follows as another.
+// A record is its head and an event: mark u8 and length u24 as one little-endian u32, CRC-32C of
+// the rest as another.
 const (
 	recordHead  = 8
 	recordMark  = 0xC5 << 24
@@ -67,7 +68,7 @@ func appendEvent(dst []byte, e *Event) []byte {
 	return append(append(dst, e.ID...), e.Body...)
 }
 
-// recordSize is the length that a record's head gives to what follows; false when it is no head.
+// recordSize is the length that a record's head gives to the rest; false when it is no head.
 func recordSize(head []byte) (int, bool) {
 	word := binary.LittleEndian.Uint32(head)
 	size := int(word & recordLimit)
@@ -79,7 +80,7 @@ func seal(record []byte) {
 	binary.LittleEndian.PutUint32(record[4:], crc32.Checksum(record[recordHead:], castagnoli))
 }
 
-// decodeRecord reads the record at the front of b; what it gives lies in b. n is the record's length.
+// decodeRecord reads the record at the front of b; its result lies in b. n is the record's length.
 func decodeRecord(b []byte, e *Event) (n int, err error) {
 	if len(b) < recordHead {
 		return 0, errDamaged
@@ -95,7 +96,7 @@ func decodeRecord(b []byte, e *Event) (n int, err error) {
 	return recordHead + size, decodeEvent(body, e)
 }
 
-// decodeEvent reads what follows a record's head.
+// decodeEvent reads the bytes after a record's head.
 func decodeEvent(b []byte, e *Event) error {
 	le := binary.LittleEndian
 	*e = Event{

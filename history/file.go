@@ -31,12 +31,12 @@ const (
 	pageBytes = 4096
 	// maxRecord is the longest record: a timer has at most about 2 MiB.
 	maxRecord = 3 << 20
-	// maxFileBytes is more than a file of records ever has; what is longer is not ours.
+	// maxFileBytes is more than a file of records ever has; a longer one is not ours.
 	maxFileBytes = 1 << 30
 )
 
-// file holds the records of some time. One is being written; the others are sealed: their index lies behind their records, and
-// only a filter and some bounds of it are in memory.
+// file holds the records of some time. One is being written; the others are sealed: their index
+// lies behind their records, and only a filter and some bounds of it are in memory.
 type file struct {
 	name    string
 	number  uint64
@@ -45,7 +45,7 @@ type file struct {
 
 	use sync.RWMutex // held for reading while a query uses the handle
 
-	// What follows changes only while it is being written, under the store's lock.
+	// The fields below change only while it is being written, under the store's lock.
 	size   int64 // in all
 	data   int64 // … of head and records
 	sealed bool
@@ -100,8 +100,8 @@ func createFile(fsys vfs.FS, dir string, number uint64, startMs, segment int64) 
 	return &file{name: name, number: number, handle: h, startMs: startMs, size: fileHead, data: fileHead, index: newIndex(segment)}, nil
 }
 
-// openFile opens a file. One that is not sealed, or whose end is damaged, is read through; holes are places in it that could
-// not be read. It may grow to about segment bytes.
+// openFile opens a file. One that is not sealed, or whose end is damaged, is read through; holes
+// are places in it that could not be read. It may grow to about segment bytes.
 func openFile(fsys vfs.FS, dir string, number uint64, segment int64) (f *file, holes int, err error) {
 	name := filepath.Join(dir, fileName(number))
 	h, err := fsys.OpenFile(name, os.O_RDWR)
@@ -139,18 +139,20 @@ func openFile(fsys vfs.FS, dir string, number uint64, segment int64) (f *file, h
 	return f, holes + misplaced, err
 }
 
-// appendHead is how a file begins. Its three bytes of checksum cover the file's number, so that one in the place of another is known: its
-// records are true, but others are missing.
+// appendHead is how a file begins. Its three bytes of checksum cover the file's number, so that one
+// in the place of another is known: its records are true, but others are missing.
 func appendHead(dst []byte, number uint64, startMs int64) []byte {
 	head := append(dst, fileMagic...)
 	head = append(head, fileVersion, 0, 0, 0)
 	head = binary.LittleEndian.AppendUint64(head, uint64(startMs))
-	sum := crc32.Checksum(binary.LittleEndian.AppendUint64(bytes.Clone(head), number), castagnoli) | 1 // never that of an older file
+	// Never that of an older file.
+	sum := crc32.Checksum(binary.LittleEndian.AppendUint64(bytes.Clone(head), number), castagnoli) | 1
 	head[5], head[6], head[7] = byte(sum), byte(sum>>8), byte(sum>>16)
 	return head
 }
 
-// readHead reads a head; one from before there was a checksum has zeros there. ok is false when it is not that of the file.
+// readHead reads a head; one from before there was a checksum has zeros there. ok is false when it
+// is not that of the file.
 func readHead(head []byte, number uint64) (startMs int64, ok bool) {
 	startMs = int64(binary.LittleEndian.Uint64(head[8:]))
 	old := string(head[:4]) == fileMagic && head[4] == fileVersion && string(head[5:8]) == "\x00\x00\x00"
@@ -244,7 +246,8 @@ func (f *file) appendTail() []byte {
 	return le.AppendUint32(out, crc32.Checksum(out[from:], castagnoli))
 }
 
-// readTail reads what of a sealed file's index is held in memory; errDamaged when there is none that can be read.
+// readTail reads the part of a sealed file's index that is held in memory; errDamaged when there is
+// none that can be read.
 func (f *file) readTail() error {
 	if f.size < fileHead+tailBytes {
 		return errDamaged
@@ -293,7 +296,7 @@ func (f *file) lay(ends, attempts int) {
 	f.sums = make([]uint32, f.attempts.firstPage+f.attempts.pages())
 }
 
-// read fills b; what ends early is damaged.
+// read fills b; a file that ends early is damaged.
 func (f *file) read(b []byte, at int64) error {
 	if at < 0 {
 		return errDamaged
@@ -321,7 +324,8 @@ func (f *file) page(s section, n int, buf []byte) ([]byte, error) {
 	return b, nil
 }
 
-// search is the number of the first element of a section that is not less; less holds for a front part of it.
+// search is the number of the first element of a section that is not less; less holds for a front
+// part of it.
 func (f *file) search(s section, less func(b []byte) bool) (int, error) {
 	var buf [pageBytes]byte
 	low, high := 0, s.pages() // the last page whose first element is less is before high
@@ -355,7 +359,8 @@ func (f *file) search(s section, less func(b []byte) bool) (int, error) {
 	return (low-1)*s.perPage() + first, nil
 }
 
-// mend makes the index of a sealed file anew, in memory, from its records. places is how many were found damaged, the index included.
+// mend makes the index of a sealed file anew, in memory, from its records. places is how many were
+// found damaged, the index included.
 func (f *file) mend() (x *index, places int, err error) {
 	f.mending.Lock()
 	defer f.mending.Unlock()

@@ -68,7 +68,8 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-// TestHeadDamage: a file in the place of another is known by its head, as is any flipped bit of it; one from before heads had a checksum is not.
+// TestHeadDamage: a file in the place of another is known by its head, as is any flipped bit of it;
+// one from before heads had a checksum is not.
 func TestHeadDamage(t *testing.T) {
 	head := appendHead(nil, 7, 1_800_000_000_000)
 	if ms, ok := readHead(head, 7); !ok || ms != 1_800_000_000_000 {

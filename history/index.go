@@ -76,8 +76,9 @@ func (r watermark) covers(index uint64, item uint32) bool {
 	return index < r.index || index == r.index && item <= r.item
 }
 
-// index is what a file that is being written knows of its records, in the order in which they came. What is in the lists is not
-// changed any more, so whoever has a copy of their heads may read them.
+// index is the index of the records of a file that is being written, in the order in which they
+// came. Elements of the lists are not changed any more, so the holder of a copy of their heads may
+// read them.
 type index struct {
 	ends      []entry
 	attempts  []attemptRef
@@ -92,7 +93,8 @@ func newIndex(bytes int64) index {
 	return index{watermark: map[uint32]watermark{}, filter: newFilter(int(min(indexLimit, bytes/(recordHead+recordFixed))))}
 }
 
-// indexLimit is how many records one file has at most: it bounds what is in memory, and what sealing a file takes.
+// indexLimit is how many records one file has at most: it bounds the memory, and the time of
+// sealing a file.
 const indexLimit = 400_000
 
 func (x *index) len() int { return len(x.ends) + len(x.attempts) }
@@ -137,7 +139,8 @@ func (x *index) finalFilter() filter {
 	return f
 }
 
-// sections are the index as it lies behind a file's records: ends in their order, ids by hash, attempts by timer.
+// sections are the index as it lies behind a file's records: ends in their order, ids by hash,
+// attempts by timer.
 func (x *index) sections() (ends, ids, attempts []byte) {
 	list := slices.Clone(x.ends)
 	slices.SortFunc(list, func(a, b entry) int { return a.compare(&b) })

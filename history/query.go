@@ -23,7 +23,7 @@ func (q *Query) matches(x *entry) bool {
 	return q.States>>x.state()&1 != 0 && (q.Shards == nil || q.Shards(x.shard()))
 }
 
-// begin is what every answer comes after.
+// begin is the place after which every answer comes.
 func (q *Query) begin() Key {
 	from := Key{EndMs: q.FromMs - 1, Index: math.MaxUint64, Shard: math.MaxUint32, Item: math.MaxUint32}
 	if q.After != nil && q.After.Compare(from) > 0 {
@@ -155,7 +155,8 @@ func (s *Store) ofID(q *Query) ([]Event, bool, error) {
 	return p.events, false, nil
 }
 
-// Attempts gives the attempts of a timer that were recorded before a place in its shard's log, oldest first.
+// Attempts gives the attempts of a timer that were recorded before a place in its shard's log,
+// oldest first.
 func (s *Store) Attempts(shard uint32, seq, index uint64, item uint32) ([]Event, error) {
 	s.Flush()
 	key := attemptKey(shard, seq)

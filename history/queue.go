@@ -2,13 +2,15 @@ package history
 
 import "sync"
 
-// chunkBytes is how much memory the queue takes at a time; chunks are used again, so that a steady stream allocates nothing.
+// chunkBytes is how much memory the queue takes at a time; chunks are used again, so that a steady
+// stream allocates nothing.
 const (
 	chunkBytes = 256 << 10
 	keepChunks = 16
 )
 
-// queue gathers records between those who record and the one who writes. It is bounded: what does not fit is dropped.
+// queue gathers records between the recording goroutines and the writing one. It is bounded:
+// records that do not fit are dropped.
 type queue struct {
 	limit int
 	full  chan struct{} // capacity 1: it should be emptied soon
@@ -25,7 +27,7 @@ func newQueue(limit int) queue {
 	return queue{limit: limit, full: make(chan struct{}, 1), watermark: map[uint32]watermark{}}
 }
 
-// reach notes what is in a file.
+// reach notes the contents of a file.
 func (q *queue) reach(shard uint32, r watermark) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -114,7 +116,7 @@ func (q *queue) recycle(chunks [][]byte) {
 	}
 }
 
-// Record takes the events of a log entry. It keeps nothing of what they point to.
+// Record takes the events of a log entry. It keeps none of the memory to which they point.
 func (s *Store) Record(events []Event) {
 	if n := s.queue.put(events); n > 0 {
 		s.dropped.Add(uint64(n))

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestAtOnce: who records, who asks and who tends do so at once; what is asked for is in order and as it was recorded.
+// TestAtOnce: recording, queries and maintenance go on at once; answers are in order and as they
+// were recorded.
 func TestAtOnce(t *testing.T) {
 	r := newStoreHarness(t, 1, func(c *Config) { c.SegmentSize, c.Bytes = 30_000, 300_000 })
 	var work, asking sync.WaitGroup

@@ -21,15 +21,20 @@ type Config struct {
 	NowMs func() int64 // the wall clock
 	// Sure says whether NowMs can be believed: while it cannot, nothing goes by age. nil: always.
 	Sure func() bool
-	// KeepMs is how long what ended is kept: the longest that any topic wants; 0: not known yet, nothing goes by age.
+	// KeepMs is how long ended timers are kept: the longest that any topic wants; 0: not known yet,
+	// nothing goes by age.
 	KeepMs func() int64
 
-	Bytes       int64  // of all files; default 4 GiB. The oldest go first
-	QueueBytes  int    // of what waits to be written; default 16 MiB. Beyond it events are dropped
-	LowDisk     uint64 // free bytes below which the oldest files go and nothing is written; default 512 MiB
-	SyncEach    time.Duration
-	SliceMs     int64 // a file has what was written within this time; default an hour, or more for a long KeepMs
-	SegmentSize int64 // … and at most about so many bytes of records; default 1/32 of Bytes, at most 64 MiB
+	Bytes int64 // of all files; default 4 GiB. The oldest go first
+	// Of the events that wait to be written; default 16 MiB. Beyond it events are dropped.
+	QueueBytes int
+	// Free bytes below which the oldest files go and nothing is written; default 512 MiB.
+	LowDisk  uint64
+	SyncEach time.Duration
+	// A file has what was written within this time; default an hour, or more for a long KeepMs.
+	SliceMs int64
+	// … and at most about so many bytes of records; default 1/32 of Bytes, at most 64 MiB.
+	SegmentSize int64
 	Logger      *slog.Logger
 }
 
@@ -83,7 +88,7 @@ type Store struct {
 
 	queue queue
 
-	writing sync.Mutex // held by who writes, or changes the list of files
+	writing sync.Mutex // held by a goroutine that writes, or changes the list of files
 	dirty   bool       // something is not synced
 	synced  int64      // wall ms of the last sync
 	failing bool       // the last write failed
@@ -125,7 +130,8 @@ func (s *Store) bytesLocked() (sum int64) {
 	return sum
 }
 
-// Open reads which files there are, and changes none. A file that cannot be opened is said and left alone.
+// Open reads which files there are, and changes none. A file that cannot be opened is said and left
+// alone.
 func Open(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	s := &Store{cfg: cfg, queue: newQueue(cfg.QueueBytes)}
@@ -164,7 +170,8 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// adopt goes on with the newest file, if it can, and seals all others: before the first write, what a crash left is finished.
+// adopt goes on with the newest file, if it can, and seals all others: before the first write, a
+// file that a crash left is finished.
 func (s *Store) adopt() {
 	if s.adopted {
 		return
@@ -191,7 +198,8 @@ func (s *Store) adopt() {
 	}
 }
 
-// Run writes what is recorded until the context ends; then it writes the rest and closes the files.
+// Run writes the recorded events until the context ends; then it writes the rest and closes the
+// files.
 func (s *Store) Run(ctx context.Context) error {
 	write, tend := time.NewTicker(writeEach), time.NewTicker(maintainEach)
 	defer write.Stop()
@@ -211,7 +219,8 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Close writes what waits, syncs, and closes the files. What is recorded afterwards is lost, and who asks finds nothing.
+// Close writes the waiting events, syncs, and closes the files. Events that are recorded afterwards
+// are lost, and queries find nothing.
 func (s *Store) Close() {
 	s.Flush()
 	s.writing.Lock()
@@ -229,7 +238,8 @@ func (s *Store) Close() {
 	}
 }
 
-// Flush writes what was recorded so far: when it returns that is written, whoever wrote it.
+// Flush writes the events that were recorded so far: when it returns they are written, by this or
+// another goroutine.
 func (s *Store) Flush() {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -49,7 +49,7 @@ func (r *storeHarness) open() {
 	r.store = s
 }
 
-// entry records what one log entry did: some ends and attempts of a shard.
+// entry records the events of one log entry: some ends and attempts of a shard.
 func (r *storeHarness) entry() {
 	shard := 1 + r.rand.Uint32N(5)
 	r.index[shard] += 1 + r.rand.Uint64N(3)
@@ -69,7 +69,7 @@ func (r *storeHarness) entry() {
 	r.all = append(r.all, events...)
 }
 
-// want is what a query should give.
+// want is the right answer to a query.
 func (r *storeHarness) want(q *Query) []Event {
 	var out []Event
 	for _, e := range r.all {
@@ -159,7 +159,8 @@ func (r *storeHarness) check() {
 	}
 }
 
-// TestStoreAgainstModel: the history is what was recorded, over files, hours and restarts, whether they were clean or not.
+// TestStoreAgainstModel: the history has the recorded events, over files, hours and restarts,
+// whether they were clean or not.
 func TestStoreAgainstModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -185,7 +186,7 @@ func TestStoreAgainstModel(t *testing.T) {
 					r.open()
 					r.store.Record(r.all[max(0, len(r.all)-30):]) // the log is read again
 				case 4:
-					r.store.Flush() // the process dies; what was written is there
+					r.store.Flush() // the process dies; its writes are there
 					r.fs.Kill()
 					r.open()
 				}
@@ -199,8 +200,8 @@ func TestStoreAgainstModel(t *testing.T) {
 	}
 }
 
-// TestPowerCut: what a crash leaves is a part of what was recorded, all of it what was once synced, and nothing that was not recorded;
-// what the log has is recorded again, once.
+// TestPowerCut: a crash leaves a part of the recorded events, all of those that were once synced,
+// and none that was not recorded; events of the log are recorded again, once.
 func TestPowerCut(t *testing.T) {
 	for seed := range uint64(20) {
 		r := newStoreHarness(t, seed, nil)
@@ -261,7 +262,8 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// TestDamageIsNeverServed: flipped bits hide some records; what is given is what was recorded, and the damage is counted.
+// TestDamageIsNeverServed: flipped bits hide some records; the records that are given are as they
+// were recorded, and the damage is counted.
 func TestDamageIsNeverServed(t *testing.T) {
 	for seed := range uint64(20) {
 		r := newStoreHarness(t, seed, nil)
@@ -311,7 +313,7 @@ func TestDamageIsNeverServed(t *testing.T) {
 	}
 }
 
-// TestBounds: the files stay within their size and age, and what is kept is the newest.
+// TestBounds: the files stay within their size and age, and they have the newest events.
 func TestBounds(t *testing.T) {
 	r := newStoreHarness(t, 1, func(c *Config) { c.Bytes, c.SegmentSize = 400_000, 0 })
 	for range 8_000 {
@@ -342,7 +344,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestPressure: too much at once, a failing and a full disk cost records, which are counted, and nothing else.
+// TestPressure: too much at once, a failing and a full disk cost records, which are counted, and
+// nothing else.
 func TestPressure(t *testing.T) {
 	r := newStoreHarness(t, 1, func(c *Config) { c.QueueBytes = 10_000 })
 	for range 200 {

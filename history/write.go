@@ -12,7 +12,8 @@ func (s *Store) slice(ms int64) int64 {
 
 func (s *Store) sliceMs() int64 { return max(s.cfg.SliceMs, s.cfg.KeepMs()/maxSlices) }
 
-// write puts records into files. What cannot be written is dropped: the next batch finds the disk better, or is dropped too.
+// write puts records into files. Records that cannot be written are dropped: the next batch finds
+// the disk better, or is dropped too.
 func (s *Store) write(batch []byte) {
 	for len(batch) > 0 {
 		n, count := s.part(batch)
@@ -25,7 +26,8 @@ func (s *Store) write(batch []byte) {
 	}
 }
 
-// part is how much of a batch goes into the file that is being written, after it was turned if need be; at least one record.
+// part is how much of a batch goes into the file that is being written, after it was turned if need
+// be; at least one record.
 func (s *Store) part(batch []byte) (n, count int) {
 	room, left := s.cfg.SegmentSize, indexLimit
 	if f := s.active; f != nil {
@@ -69,7 +71,8 @@ func (s *Store) writePart(b []byte, count int) bool {
 	for at := 0; at < len(b); {
 		size, _ := recordSize(b[at:])
 		var e Event
-		if decodeEvent(b[at+recordHead:at+recordHead+size], &e) == nil { // always: the queue took only what is sound
+		// Always: the queue took only what is sound.
+		if decodeEvent(b[at+recordHead:at+recordHead+size], &e) == nil {
 			f.index.add(&e, uint32(f.data+int64(at)))
 		}
 		at += recordHead + size
@@ -96,7 +99,8 @@ func (s *Store) roll() {
 	s.seal(f)
 }
 
-// seal writes a file's index behind its records. When that fails the index stays in memory; the next start tries again.
+// seal writes a file's index behind its records. When that fails the index stays in memory; the
+// next start tries again.
 func (s *Store) seal(f *file) {
 	tail := f.appendTail()
 	err := f.handle.Truncate(f.data) // a crash may have left something
@@ -122,7 +126,7 @@ func (s *Store) seal(f *file) {
 	f.sealed = true
 }
 
-// sync makes what was written durable.
+// sync makes the written records durable.
 func (s *Store) sync() {
 	if !s.dirty || s.active == nil {
 		s.dirty = false
@@ -134,7 +138,7 @@ func (s *Store) sync() {
 	s.dirty = false
 }
 
-// Maintain does what is due by time: the file is turned and synced, the oldest go.
+// Maintain does the work that is due by time: the file is turned and synced, the oldest go.
 func (s *Store) Maintain() {
 	s.Flush()
 	s.writing.Lock()
@@ -158,7 +162,7 @@ func (s *Store) Maintain() {
 	s.watchDisk()
 }
 
-// dropOld drops what is older than it is to be kept.
+// dropOld drops files that are older than they are to be kept.
 func (s *Store) dropOld(now int64) {
 	oldest := int64(0)
 	if keep := s.cfg.KeepMs(); keep > 0 {
@@ -173,8 +177,9 @@ func (s *Store) dropOld(now int64) {
 	}
 }
 
-// lastMs is when the last of a file's events was. What is later than now was stamped while the clocks were wrong: then the file is as old
-// as the next one that was written by a right clock, with which it goes, or new if there is none.
+// lastMs is when the last of a file's events was. A time later than now was stamped while the
+// clocks were wrong: then the file is as old as the next one that was written by a right clock,
+// with which it goes, or new if there is none.
 func (s *Store) lastMs(list []*file, i int, now int64) int64 {
 	if last := list[i].index.maxMs; last <= now {
 		return last
@@ -200,7 +205,8 @@ func (s *Store) shrink() {
 	}
 }
 
-// watchDisk gives room back while the disk is almost full, a file at a time; when none is left, nothing more is written.
+// watchDisk gives room back while the disk is almost full, a file at a time; when none is left,
+// nothing more is written.
 func (s *Store) watchDisk() {
 	free, err := s.cfg.FS.Free(s.cfg.Dir)
 	if err != nil {

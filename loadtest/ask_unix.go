@@ -8,9 +8,10 @@ import (
 	"syscall"
 )
 
-// httpConn is a TCP connection that sends a request and reads the beginning of its answer in one go. A Read after a Write would first
-// try to read what cannot be there yet, a system call for nothing with each request: here the connection is armed for reading, then
-// written to, then waited for. In that order no answer is missed, however soon it comes.
+// httpConn is a TCP connection that sends a request and reads the beginning of its answer in one
+// go. A Read after a Write would first try to read bytes that cannot be there yet, a system call
+// for nothing with each request: here the connection is armed for reading, then written to, then
+// waited for. In that order no answer is missed, even if it comes at once.
 type httpConn struct {
 	net.Conn
 	raw  syscall.RawConn
@@ -37,7 +38,8 @@ func newHTTPConn(conn net.Conn) net.Conn {
 	return a
 }
 
-// ask sends request and reads what comes first of the answer into room. It ends with the connection's read deadline.
+// ask sends request and reads the first bytes of the answer into room. It ends with the
+// connection's read deadline.
 func (a *httpConn) ask(request, room []byte) (int, error) {
 	a.request, a.room, a.written, a.read, a.sent, a.err = request, room, 0, 0, false, nil
 	if err := a.raw.Read(a.step); err != nil {
@@ -57,7 +59,7 @@ func (a *httpConn) ask(request, room []byte) (int, error) {
 	return a.read, nil
 }
 
-// onSocket does what can be done at once; true ends the wait.
+// onSocket goes as far as it can at once; true ends the wait.
 func (a *httpConn) onSocket(fd uintptr) bool {
 	if !a.sent {
 		a.sent = true

@@ -30,7 +30,7 @@ type tick struct {
 
 // chart draws lines over a linear x axis; y may be logarithmic.
 type chart struct {
-	label string // what the y axis shows
+	label string // the quantity of the y axis
 	logY  bool
 	xs    []tick // the first and last span the axis
 	lines []line

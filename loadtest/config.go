@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Mode is what a run does.
+// Mode is the kind of a run.
 type Mode string
 
 // The modes; see the package comment.
@@ -22,8 +22,8 @@ const (
 	ModeChurn Mode = "churn"
 )
 
-// Config says what to run. Zero values are the defaults named in the tags or
-// chosen by the mode.
+// Config is the configuration of a run. Zero values are the defaults named in the tags or chosen by
+// the mode.
 type Config struct {
 	Mode        Mode          `kong:"-" json:"mode"`
 	URL         []string      `name:"url" help:"Server to load; repeat for several." default:"http://127.0.0.1:7700" json:"url"`
@@ -59,12 +59,13 @@ type Config struct {
 
 // Bounds of a Config.
 const (
-	maxConnections  = 10_000
-	maxThreads      = 1024
-	maxBatch        = 1000  // the server's own limit
-	minRate         = 0.001 // operations per second: below, the intended times go beyond what a Duration holds
+	maxConnections = 10_000
+	maxThreads     = 1024
+	maxBatch       = 1000 // the server's own limit
+	// Operations per second: below, the intended times go beyond what a Duration holds.
+	minRate         = 0.001
 	maxRate         = 1e9
-	minPayloadBytes = 80 // what names the timer in it has to fit
+	minPayloadBytes = 80 // the part that names the timer has to fit
 	maxPayloadBytes = 256 << 10
 	maxBatchBytes   = 8 << 20
 )
@@ -74,7 +75,7 @@ var ErrConfig = errors.New("bad configuration")
 
 var topicName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,117}$`)
 
-// withDefaults fills in what was left zero.
+// withDefaults fills in the fields that were left zero.
 func (c Config) withDefaults() Config {
 	orString(&c.Topic, "loadtest")
 	orString(&c.Mix, "add=50,patch=15,cancel=20,get=15")
@@ -113,8 +114,9 @@ func (c Config) withDefaults() Config {
 // connectionsPerThread are no burden to one processor: it sends some 60,000 requests a second.
 const connectionsPerThread = 128
 
-// Processors is how many the tester should use: no more than it needs, since the server may be on the same machine and since
-// what runs on one processor need not agree with another. A run that receives callbacks gets all.
+// Processors is how many the tester should use: no more than it needs, since the server may be on
+// the same machine and since code on one processor need not agree with another. A run that receives
+// callbacks gets all.
 func (c Config) Processors() int {
 	if c.Threads > 0 {
 		return min(c.Threads, maxThreads)
@@ -140,8 +142,8 @@ func (c Config) defaultDelay() string {
 	return "uniform:1s-10s"
 }
 
-// CheckFlags finds what a Config from flags cannot say: flags have their defaults already, so that a zero in place of one was asked
-// for, while Run would take it for the default.
+// CheckFlags finds values that a Config from flags cannot have: flags have their defaults already,
+// so that a zero in place of one was asked for, while Run would take it for the default.
 func (c Config) CheckFlags() error {
 	var faults []error
 	for _, f := range []struct {

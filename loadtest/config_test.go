@@ -57,7 +57,7 @@ func TestParseDelay(t *testing.T) {
 	}
 }
 
-// What a flag says is done or refused, never replaced by something else.
+// The value of a flag is followed or refused, never replaced by another.
 func TestNoFlagIsReplaced(t *testing.T) {
 	for _, c := range []struct {
 		config Config
@@ -168,7 +168,7 @@ func TestMachineCPU(t *testing.T) {
 	}
 }
 
-// What a thread waited is the second number; a thread that has ended is passed over.
+// A thread's wait is the second number; a thread that has ended is passed over.
 func TestProcessorWait(t *testing.T) {
 	tasks := t.TempDir()
 	for thread, text := range map[string]string{"1": "5000 2000000 7\n", "2": "1 3000000 1\n", "3": "nonsense\n"} {
@@ -203,7 +203,8 @@ func TestBottleneckVerdict(t *testing.T) {
 		own, busy, total time.Duration
 		want             bool
 	}{
-		{5 * time.Second, 9900 * time.Millisecond, 10 * time.Second, false}, // the server works as much
+		// The server works as much.
+		{5 * time.Second, 9900 * time.Millisecond, 10 * time.Second, false},
 		{7 * time.Second, 9900 * time.Millisecond, 10 * time.Second, true},
 		{7 * time.Second, 7 * time.Second, 20 * time.Second, false}, // the machine has idle cores
 		{10000 * time.Second, 0, 0, true},

@@ -17,7 +17,8 @@ type cpuSample struct {
 	at          time.Time
 	own         time.Duration
 	busy, total time.Duration // of the machine; 0 where it is not known
-	waited      time.Duration // that our threads were ready and had no processor; 0 where it is not known
+	// That our threads were ready and had no processor; 0 where it is not known.
+	waited time.Duration
 }
 
 func sampleCPU() cpuSample {
@@ -29,7 +30,8 @@ func sampleCPU() cpuSample {
 	return s
 }
 
-// processorWait adds up what the threads of a process have waited for a processor: the second number of each one's schedstat, ns.
+// processorWait adds up how long the threads of a process have waited for a processor: the second
+// number of each one's schedstat, ns.
 func processorWait(tasks string) (sum time.Duration) {
 	threads, err := os.ReadDir(tasks)
 	if err != nil {
@@ -77,18 +79,20 @@ type cpuUse struct {
 	bottleneck bool
 }
 
-// Above these shares the tester was the bottleneck: of all cores that Go may
-// use, or, on a machine with nothing left idle, of what the machine did.
+// Above these shares the tester was the bottleneck: of all cores that Go may use, or, on a machine
+// with nothing left idle, of the machine's work.
 const (
 	ownShareLimit     = 0.85
 	machineBusyLimit  = 0.95
 	machineShareLimit = 0.6
 )
 
-// starvedAbove is from how much waiting on a tester that waits more than it works says so; below it is the tick of a shared machine.
+// starvedAbove is from how much waiting on a tester that waits more than it works says so; below it
+// is the tick of a shared machine.
 const starvedAbove = 0.05
 
-// starved says whether the tester was kept from working: what it measured is then in part its own waiting.
+// starved says whether the tester was kept from working: its figures are then in part its own
+// waiting.
 func (u cpuUse) starved() bool { return u.waited > starvedAbove && u.waited > u.cores }
 
 func useBetween(a, b cpuSample) cpuUse {

@@ -10,14 +10,13 @@
 // send times and latency counts from those (as wrk2), so that a stalled server
 // cannot hide the requests that it kept from being sent.
 //
-// Every timer is booked in a ledger, eight bytes each. A timer is lost when its
-// add was acknowledged, its due time has passed, nobody cancelled it and it did
-// not arrive; or when the server no longer knows it. A change that timed out or
-// was answered 5xx is unknown: it may have taken effect, and counts neither way.
-// The built-in receiver compares every delivery, byte for byte, with what was
-// written, and its arrival with the due time on this machine's clock. Timers
-// that are due long after the run are cancelled at its end, which checks that
-// the server still holds them and leaves nothing behind.
+// Every timer is booked in a ledger, eight bytes each. A timer is lost when its add was
+// acknowledged, its due time has passed, nobody cancelled it and it did not arrive; or when the
+// server no longer knows it. A change that timed out or was answered 5xx is unknown: it may have
+// taken effect, and counts neither way. The built-in receiver compares every delivery, byte for
+// byte, with the written payload, and its arrival with the due time on this machine's clock. Timers
+// that are due long after the run are cancelled at its end, which checks that the server still
+// holds them and leaves nothing behind.
 //
 // Equal seeds draw equal operations, delays and targets on each connection; the
 // order among connections is the scheduler's.

@@ -19,43 +19,46 @@ import (
 type fault int
 
 const (
-	faultNone                fault = iota
-	faultDrop                      // acknowledges, never fires
-	faultEarly                     // fires 200 ms before the due time, and says so
-	faultEarlyLie                  // the same, with a due time in the header that hides it
-	faultDouble                    // fires twice
-	faultFireCancelled             // answers prevented, fires all the same
-	faultErrorButFires             // answers 503, yet takes the timer
-	faultErrorAndForgets           // answers 503 and forgets
-	faultErrorFiresTwice           // answers 503 and fires twice
-	faultRefuseButFires            // answers 429, yet takes the timer
-	faultHangButFires              // never answers the add, yet takes the timer
-	faultVanish                    // acknowledges, then knows nothing of it
-	faultOldVersion                // acknowledges a patch, fires the old version
-	faultTorn                      // after a patch, fires the old payload at the new time
-	faultCorrupt                   // fires with another body
-	faultRetry                     // fires as a second attempt
-	faultCutConnection             // closes the connection instead of an answer, yet takes the timer
-	faultCancelUnanswered          // answers a cancel with 503, having done it
-	faultDead                      // a cancel finds a dead letter
-	faultNoAttempt                 // fires without saying which attempt it is
-	faultNoWebhookID               // fires without a webhook-id
-	faultAlias                     // fires once more, under an id that nobody gave
-	faultOldTime                   // acknowledges a patch, fires its payload at the old time
-	faultPatchAfterFire            // acknowledges a patch of what has fired, and does nothing
-	faultPatchRefusedButDone       // answers a patch with 409, having done it
-	faultPatchUnanswered           // answers a patch with 503, having done it
-	faultOtherAnswer               // answers as if it had been asked for another timer
-	faultTwoAnswers                // gives two answers at once
-	faultLateAnswer                // gives a second answer a little later: is it the next request's?
-	faultHalfBody                  // ends the connection in the middle of an answer
-	faultGarbage                   // answers what is no HTTP
-	faultRedirect                  // answers 307
-	faultLoris                     // answers a byte at a time
-	faultStaleRead                 // reads show the version before the last change
-	faultWrongResult               // a batch's result names another timer
-	faultInFlight                  // says to the first cancel that a call is under way
-	faultDeaf                      // answers a cancel with 503, and does not cancel
+	faultNone            fault = iota
+	faultDrop                  // acknowledges, never fires
+	faultEarly                 // fires 200 ms before the due time, and says so
+	faultEarlyLie              // the same, with a due time in the header that hides it
+	faultDouble                // fires twice
+	faultFireCancelled         // answers prevented, fires all the same
+	faultErrorButFires         // answers 503, yet takes the timer
+	faultErrorAndForgets       // answers 503 and forgets
+	faultErrorFiresTwice       // answers 503 and fires twice
+	faultRefuseButFires        // answers 429, yet takes the timer
+	faultHangButFires          // never answers the add, yet takes the timer
+	faultVanish                // acknowledges, then knows nothing of it
+	faultOldVersion            // acknowledges a patch, fires the old version
+	faultTorn                  // after a patch, fires the old payload at the new time
+	faultCorrupt               // fires with another body
+	faultRetry                 // fires as a second attempt
+	// Closes the connection instead of an answer, yet takes the timer.
+	faultCutConnection
+	faultCancelUnanswered // answers a cancel with 503, having done it
+	faultDead             // a cancel finds a dead letter
+	faultNoAttempt        // fires without saying which attempt it is
+	faultNoWebhookID      // fires without a webhook-id
+	faultAlias            // fires once more, under an id that nobody gave
+	faultOldTime          // acknowledges a patch, fires its payload at the old time
+	// Acknowledges a patch of a timer that has fired, and does nothing.
+	faultPatchAfterFire
+	faultPatchRefusedButDone // answers a patch with 409, having done it
+	faultPatchUnanswered     // answers a patch with 503, having done it
+	faultOtherAnswer         // answers as if it had been asked for another timer
+	faultTwoAnswers          // gives two answers at once
+	// Gives a second answer a little later: is it the next request's?
+	faultLateAnswer
+	faultHalfBody    // ends the connection in the middle of an answer
+	faultGarbage     // answers bytes that are no HTTP
+	faultRedirect    // answers 307
+	faultLoris       // answers a byte at a time
+	faultStaleRead   // reads show the version before the last change
+	faultWrongResult // a batch's result names another timer
+	faultInFlight    // says to the first cancel that a call is under way
+	faultDeaf        // answers a cancel with 503, and does not cancel
 )
 
 // fake is a small, single-node, forgetful implementation of the HTTP API whose
@@ -86,7 +89,7 @@ type fakeTimer struct {
 	fault               fault
 }
 
-// fakeOp is what the fake understands of an operation.
+// fakeOp is an operation, as far as the fake understands it.
 type fakeOp struct {
 	Op       string          `json:"op"`
 	ID       string          `json:"id"`

@@ -18,8 +18,8 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"number": func(v int64) string { return count(float64(v)) },
 }).Parse(pageText))
 
-// pageData is what the page shows. The charts are our own SVG, made of numbers
-// and fixed words only, hence safe to embed.
+// pageData is the data of the page. The charts are our own SVG, made of numbers and fixed words
+// only, hence safe to embed.
 type pageData struct {
 	Report
 	Failed     []string

@@ -12,7 +12,7 @@ const (
 	maxTimers  = slabTimers * maxSlabs // 537 million
 )
 
-// mark is what is known of one timer: a set of bits that only grows.
+// mark is the knowledge of one timer: a set of bits that only grows.
 type mark uint16
 
 const (
@@ -20,15 +20,17 @@ const (
 	markUnknown                    // its add timed out or was answered 5xx
 	markRefused                    // its add was answered 4xx: it must not arrive
 	markDelivered                  // it arrived, and was answered 2xx
-	markPrevented                  // its cancel was answered "prevented": it must not arrive any more
-	markExcused                    // a cancel may have taken effect: it need not arrive
-	markChanged                    // its patch was answered 2xx: only the second version may arrive
-	markVanished                   // the server said that it does not know it
+	// Its cancel was answered "prevented": it must not arrive any more.
+	markPrevented
+	markExcused  // a cancel may have taken effect: it need not arrive
+	markChanged  // its patch was answered 2xx: only the second version may arrive
+	markVanished // the server said that it does not know it
 
 	markMaybeChanged // its patch had no answer: either version may arrive
 	markUnchanged    // its patch was answered 4xx: the second version must not arrive
 	markSecond       // its second version arrived
-	markSecondOwed   // its patch was answered 2xx when only the first version had arrived: the second must follow
+	// Its patch was answered 2xx when only the first version had arrived: the second must follow.
+	markSecondOwed
 )
 
 func (m mark) has(bits mark) bool { return m&bits != 0 }
@@ -43,7 +45,8 @@ type ledger struct {
 }
 
 type slab struct {
-	words [slabTimers]uint64 // atomically: 16 bits of marks, above them the due time in ms since baseMs
+	// Atomically: 16 bits of marks, above them the due time in ms since baseMs.
+	words [slabTimers]uint64
 }
 
 func newLedger(baseMs int64) *ledger { return &ledger{baseMs: baseMs} }
@@ -88,7 +91,8 @@ func (l *ledger) add(number int64, bits mark) mark {
 
 func (l *ledger) marks(number int64) mark { return mark(atomic.LoadUint64(l.word(number))) }
 
-// setDue books the due time of a timer's first version. Whoever issued the timer does that, once, before it is sent.
+// setDue books the due time of a timer's first version. The connection that issued the timer does
+// that, once, before it is sent.
 func (l *ledger) setDue(number, dueMs int64) {
 	atomic.OrUint64(l.word(number), uint64(max(dueMs-l.baseMs, 0))<<markBits)
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// misanswer answers an add otherwise than in HTTP as it should be; false when the fault is none of these.
+// misanswer answers an add otherwise than in HTTP as it should be; false when the fault is none of
+// these.
 func (f *fake) misanswer(w http.ResponseWriter, topic string, op fakeOp, what fault) bool {
 	good := "HTTP/1.1 201 Created\r\nContent-Length: 40\r\n\r\n"
 	good += string(append([]byte(`{"id":"`+op.ID+`"}`), bytes.Repeat([]byte(" "), 40)...)[:40])
@@ -40,7 +41,7 @@ func (f *fake) misanswer(w http.ResponseWriter, topic string, op fakeOp, what fa
 		return true
 	}
 	defer conn.Close()
-	f.calls.Go(func() { _, _ = io.Copy(io.Discard, conn) }) // what is asked meanwhile has no answer
+	f.calls.Go(func() { _, _ = io.Copy(io.Discard, conn) }) // requests meanwhile have no answer
 	for _, piece := range pieces {
 		if _, err := io.WriteString(conn, piece); err != nil {
 			return true
@@ -50,7 +51,8 @@ func (f *fake) misanswer(w http.ResponseWriter, topic string, op fakeOp, what fa
 	return true
 }
 
-// An answer that cannot be trusted acknowledges nothing, and the connection that it came on is used no more.
+// An answer that cannot be trusted acknowledges nothing, and the connection that it came on is used
+// no more.
 func TestBadAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name                              string
@@ -110,11 +112,14 @@ func TestChangesAreHeldToTheirWord(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(t *testing.T) {
 				f := newFake(t, every(1, c.fault))
-				// A short grace: an unanswered change that took effect postpones its timer by more than that.
+				// A short grace: an unanswered change that took effect postpones its timer by more
+				// than that.
 				r, out := play(t, f, Config{Mode: ModeMixed, Timers: 300, Rate: 500, Delay: "uniform:10ms-300ms", Mix: "add=50,patch=50", Grace: 100 * time.Millisecond})
 				got := [...]bool{r.Lost > 0, r.Stale > 0, r.WrongPayload > 0, r.Unexpected > 0}
 				if c.fault == faultPatchAfterFire {
-					got[1] = false // its delivery may still be under way when the fake acknowledges the patch: stale, too
+					// Its delivery may still be under way when the fake acknowledges the patch:
+					// stale, too.
+					got[1] = false
 				}
 				if want := [...]bool{c.lost, c.stale, c.wrong, c.unexpected}; got != want {
 					t.Errorf("lost, stale, wrong, unexpected %v, want %v: %q\n%s", got, want, r.Failures(), out)
@@ -124,7 +129,7 @@ func TestChangesAreHeldToTheirWord(t *testing.T) {
 	}
 }
 
-// What a read shows is what was last acknowledged.
+// A read shows the last acknowledged version.
 func TestStaleReadsAreCaught(t *testing.T) {
 	for _, stale := range []bool{false, true} {
 		t.Run(map[bool]string{false: "true", true: "stale"}[stale], func(t *testing.T) {
@@ -144,7 +149,8 @@ func TestStaleReadsAreCaught(t *testing.T) {
 	}
 }
 
-// What a cancel finds under way, with a receiver of somebody else's, is asked about until it has ended.
+// A call that a cancel finds under way, with a receiver of another's, is asked about until it has
+// ended.
 func TestExternalSinkInFlight(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -156,7 +162,8 @@ func TestExternalSinkInFlight(t *testing.T) {
 	})
 }
 
-// With a receiver of somebody else's, the tester cannot see what arrives; what the server still has long after it was due is told.
+// With a receiver of another's, the tester cannot see the arrivals; timers that the server still
+// has long after they were due are told.
 func TestExternalSinkThatRefuses(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

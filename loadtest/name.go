@@ -86,7 +86,8 @@ func (n *names) parseID(id []byte) int64 {
 	return parseDecimal(rest[1:])
 }
 
-// isOurs says whether a delivery whose id is not that of any timer is of this run all the same, by the beginning of its id or body.
+// isOurs says whether a delivery whose id is not that of any timer is of this run all the same, by
+// the beginning of its id or body.
 func (n *names) isOurs(id, body []byte) bool {
 	if at := bytes.IndexByte(id, '}'); at >= 0 {
 		id = id[at+1:]
@@ -107,7 +108,7 @@ func (n *names) appendPayload(to []byte, number int64, version int, dueMs int64)
 	return append(to, `"}`...)
 }
 
-// appendName appends what names a version, in quotes.
+// appendName appends the name of a version, in quotes.
 func (n *names) appendName(to []byte, number int64, version int, dueMs int64) []byte {
 	to = append(to, '"')
 	to = append(to, n.run...)
@@ -120,8 +121,8 @@ func (n *names) appendName(to []byte, number int64, version int, dueMs int64) []
 	return append(to, '"')
 }
 
-// version returns which version of the timer a delivered payload is, by
-// comparing it byte for byte with what was written; 0 if it is none.
+// version returns which version of the timer a delivered payload is, by comparing it byte for byte
+// with the written ones; 0 if it is none.
 func (n *names) version(scratch, body []byte, l *ledger, number int64) (int, []byte) {
 	for version := 1; version <= 2; version++ {
 		scratch = n.appendPayload(scratch[:0], number, version, l.dueMs(number, version))

@@ -79,8 +79,8 @@ func (r *receiver) fromItsTopic(d *sink.Delivery, number int64) bool {
 	return string(r.names.appendTopic(buffer[:0], r.names.topicOf(number))) == string(d.Topic)
 }
 
-// judge counts what is wrong with a delivery, given the timer's marks before it
-// and whether its headers are those of the version.
+// judge counts the faults of a delivery, given the timer's marks before it and whether its headers
+// are those of the version.
 func (r *receiver) judge(before mark, version int, headersAgree bool) {
 	switch {
 	case version == 0 || !headersAgree:

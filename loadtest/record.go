@@ -28,9 +28,9 @@ func (t *tally) record(l *ledger, op operation, number int64, r result, now time
 	return r.status == 200
 }
 
-// read compares what a read showed with the version last acknowledged. The
-// answers about a timer come in order, on one connection, so that only a change
-// without an answer leaves two of them possible.
+// read compares the answer to a read with the version last acknowledged. The answers about a timer
+// come in order, on one connection, so that only a change without an answer leaves two of them
+// possible.
 func (t *tally) read(n *names, l *ledger, number int64, body []byte) {
 	m := l.marks(number)
 	shown := n.versionIn(body, l, number)

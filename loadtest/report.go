@@ -9,7 +9,7 @@ import (
 	"carillon/loadtest/hist"
 )
 
-// Report is what a run measured and found.
+// Report has the figures and findings of a run.
 type Report struct {
 	Ops            int64        `json:"ops"` // successful operations in the measured time
 	OpsPerSecond   float64      `json:"ops_per_second"`
@@ -21,44 +21,56 @@ type Report struct {
 	Lost           int64        `json:"lost"`
 	Early          int64        `json:"early"`
 	Duplicate      int64        `json:"duplicate"`
-	TesterCPU      float64      `json:"tester_cpu"` // cores kept busy, the built-in receiver included
+	// Cores kept busy, the built-in receiver included.
+	TesterCPU float64 `json:"tester_cpu"`
 
-	TesterWaited float64 `json:"tester_waited"` // cores that it would have kept busy besides, had it had them
+	// Cores that it would have kept busy besides, had it had them.
+	TesterWaited float64 `json:"tester_waited"`
 	Starved      bool    `json:"tester_was_starved"`
 
 	// More faults of the server. All must be 0.
-	CancelledFired int64 `json:"cancelled_fired"` // arrived after its cancel was answered "prevented"
-	Stale          int64 `json:"stale"`           // the old version arrived after its change was acknowledged
-	WrongPayload   int64 `json:"wrong_payload"`   // id, topic, due time or body are not those of one version written, or a header is missing
-	StaleReads     int64 `json:"stale_reads"`     // a read did not show what was last acknowledged
-	Unexpected     int64 `json:"unexpected"`      // arrived though its add or change was refused
-	Vanished       int64 `json:"vanished"`        // acknowledged, then answered 404
+	// Arrived after its cancel was answered "prevented".
+	CancelledFired int64 `json:"cancelled_fired"`
+	// The old version arrived after its change was acknowledged.
+	Stale int64 `json:"stale"`
+	// Id, topic, due time or body are not those of one version written, or a header is missing.
+	WrongPayload int64 `json:"wrong_payload"`
+	// A read did not show the version that was last acknowledged.
+	StaleReads int64 `json:"stale_reads"`
+	Unexpected int64 `json:"unexpected"` // arrived though its add or change was refused
+	Vanished   int64 `json:"vanished"`   // acknowledged, then answered 404
 
-	// What else happened.
-	Added        int64            `json:"added"`
-	Refused      int64            `json:"refused"`       // adds answered 4xx
-	Unknown      int64            `json:"unknown"`       // changes without an answer, or answered 5xx
-	ServerErrors int64            `json:"server_errors"` // operations answered 5xx
-	Timeouts     int64            `json:"timeouts"`      // requests
-	Broken       int64            `json:"broken"`        // connections refused, cut or not understood
-	Prevented    int64            `json:"prevented"`     // cancels, those after the load included
-	Conflicts    int64            `json:"conflicts"`     // changes that came too late for their timer
-	Dead         int64            `json:"dead"`
-	Retries      int64            `json:"retries"`    // deliveries with an attempt above 1
-	AddedLate    int64            `json:"added_late"` // acknowledged after their due time
-	Pending      int64            `json:"pending"`    // left on the server by a run cut short
-	Unsent       int64            `json:"unsent"`     // open loop: requests that the time did not suffice for
-	Overdue      int64            `json:"overdue"`    // external receiver: not delivered though due for the grace time
-	FirstError   string           `json:"first_error,omitempty"`
-	Foreign      int64            `json:"foreign"` // deliveries of other runs' timers
-	ByOp         map[string]int64 `json:"by_operation"`
-	Seconds      float64          `json:"seconds"` // measured time
-	CutShort     bool             `json:"cut_short"`
-	Gone         bool             `json:"server_gone"` // no server took connections at the end: what is lost may only be late
-	Bottleneck   bool             `json:"tester_was_bottleneck"`
-	Config       Config           `json:"config"`
-	Started      time.Time        `json:"started"`
-	Surroundings Surroundings     `json:"surroundings"`
+	// Other events.
+	Added   int64 `json:"added"`
+	Refused int64 `json:"refused"` // adds answered 4xx
+	// Changes without an answer, or answered 5xx.
+	Unknown      int64 `json:"unknown"`
+	ServerErrors int64 `json:"server_errors"` // operations answered 5xx
+	Timeouts     int64 `json:"timeouts"`      // requests
+	// Connections refused, cut or not understood.
+	Broken    int64 `json:"broken"`
+	Prevented int64 `json:"prevented"` // cancels, those after the load included
+	// Changes that came too late for their timer.
+	Conflicts int64 `json:"conflicts"`
+	Dead      int64 `json:"dead"`
+	Retries   int64 `json:"retries"`    // deliveries with an attempt above 1
+	AddedLate int64 `json:"added_late"` // acknowledged after their due time
+	Pending   int64 `json:"pending"`    // left on the server by a run cut short
+	// Open loop: requests that the time did not suffice for.
+	Unsent int64 `json:"unsent"`
+	// External receiver: not delivered though due for the grace time.
+	Overdue    int64            `json:"overdue"`
+	FirstError string           `json:"first_error,omitempty"`
+	Foreign    int64            `json:"foreign"` // deliveries of other runs' timers
+	ByOp       map[string]int64 `json:"by_operation"`
+	Seconds    float64          `json:"seconds"` // measured time
+	CutShort   bool             `json:"cut_short"`
+	// No server took connections at the end: what is lost may only be late.
+	Gone         bool         `json:"server_gone"`
+	Bottleneck   bool         `json:"tester_was_bottleneck"`
+	Config       Config       `json:"config"`
+	Started      time.Time    `json:"started"`
+	Surroundings Surroundings `json:"surroundings"`
 
 	latencyCurve, latenessCurve []hist.Point
 	series                      []second

@@ -8,7 +8,7 @@ import (
 	"net"
 )
 
-// Bounds of what one answer may take.
+// Bounds of one answer.
 const (
 	firstBufferBytes = 8 << 10
 	maxAnswerBytes   = 32 << 20

@@ -7,7 +7,7 @@ type result struct {
 	status  int // 0 = no answer
 	outcome []byte
 	id      []byte // of a batch's element, nil if it names none
-	answer  []byte // for telling a person what was said
+	answer  []byte // for showing a person the answer
 }
 
 // outcomeOf reads the outcome field of a small top-level object, such as the

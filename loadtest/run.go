@@ -49,7 +49,7 @@ func Run(ctx context.Context, config Config, out, errOut io.Writer) (Report, err
 
 type dialFunc func(ctx context.Context, kind, address string) (net.Conn, error)
 
-// network is what a run reaches the server by, and is reached by.
+// network is the way by which a run reaches the server, and is reached.
 type network struct {
 	dial   dialFunc
 	listen func(kind, address string) (net.Listener, error)
@@ -76,7 +76,8 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 		return Report{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	r.tls.NextProtos = []string{"http/1.1"}
-	r.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0) // resumed, as by clients that connect often
+	// Resumed, as by clients that connect often.
+	r.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 	if _, err := r.reachable(ctx); err != nil {
 		return Report{}, err
 	}
@@ -108,7 +109,7 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	r.cpu = useBetween(before, sampleCPU())
 	r.around.FsyncMs = r.fsyncs(ctx).medianSince(synced)
 	r.drain(ctx)
-	if config.Mode == ModeFire { // what fire measures goes on after the load
+	if config.Mode == ModeFire { // the part that fire measures goes on after the load
 		r.cpu = useBetween(before, sampleCPU())
 	}
 	r.settle(ctx)
@@ -121,7 +122,7 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	stopWatching()
 	<-watched
 	report := r.report(cut)
-	if config.JSON == "-" { // who reads it from there wants nothing else in it
+	if config.JSON == "-" { // a program that reads it from there wants nothing else in it
 		report.writeTable(errOut)
 	} else {
 		report.writeTable(out)
@@ -201,7 +202,8 @@ func (r *run) load(ctx context.Context) {
 	}
 	workers.Wait()
 	if r.config.Rate > 0 && (r.config.Timers == 0 || r.ledger.issued.Load() < r.config.Timers) {
-		pause(ctx, time.Until(pace.end)) // the last send may be well before the end of the time that the rate is of
+		// The last send may be well before the end of the time that the rate is of.
+		pause(ctx, time.Until(pace.end))
 	}
 	r.loaded = time.Now()
 }
@@ -234,14 +236,14 @@ func (r *run) drain(ctx context.Context) {
 		if takeAudit(r.ledger, untilMs).lost == 0 {
 			break
 		}
-		// What is not due yet is no reason to give up.
+		// Timers that are not due yet are no reason to give up.
 		if takeAudit(r.ledger, time.Now().Add(-r.config.Grace).UnixMilli()).lost == 0 {
 			progressed = time.Now()
 		}
 		if time.Since(progressed) > r.config.Grace {
 			break
 		}
-		// A look at millions of timers must not cost what is being measured.
+		// A look at millions of timers must not distort the measurement.
 		pause(ctx, max(step, 20*time.Since(looked)))
 	}
 	if last := r.lastDueMs(markPrevented); last > 0 {
@@ -274,7 +276,7 @@ func (r *run) drainUnseen(ctx context.Context) {
 	}
 }
 
-// settle cancels what was not waited for and thereby checks that it is there.
+// settle cancels the timers that were not waited for and thereby checks that they are there.
 func (r *run) settle(ctx context.Context) {
 	if ctx.Err() != nil {
 		return

@@ -265,7 +265,8 @@ func TestUnsentIsCounted(t *testing.T) {
 	})
 }
 
-// What the time did not suffice for is not counted one by one: at a rate that nobody reaches that would take longer than the run.
+// Operations for which the time did not suffice are not counted one by one: at a rate out of reach
+// that would take longer than the run.
 func TestUnsentOfAnAbsurdRate(t *testing.T) {
 	start := time.Now()
 	for _, c := range []struct{ left, every, want time.Duration }{{-1, 1, 0}, {0, 1, 0}, {1, 1, 1}, {10, 5, 2}, {11, 5, 3}, {1, 5, 1}, {24 * time.Hour, 1, 24 * time.Hour}} {
@@ -277,7 +278,8 @@ func TestUnsentOfAnAbsurdRate(t *testing.T) {
 	}
 }
 
-// A connection whose next turn is after the end does not wait for it: the measured time would be longer than what was asked for.
+// A connection whose next turn is after the end does not wait for it: the measured time would be
+// longer than asked for.
 func TestOpenLoopEndsInTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -368,7 +370,8 @@ func TestOneServerOfTwoIsGone(t *testing.T) {
 	})
 }
 
-// The settlement asks every timer's fate of those who answer: a server that is gone takes none of them with it.
+// The settlement asks every timer's fate of the servers that answer: a server that is gone takes
+// none of them with it.
 func TestSettlementPassesOverTheDead(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -386,7 +389,8 @@ func TestSettlementPassesOverTheDead(t *testing.T) {
 	})
 }
 
-// A report that cannot be written is no reason to have run for nothing, and one that goes to the standard output is alone there.
+// A report that cannot be written is no reason to have run for nothing, and one that goes to the
+// standard output is alone there.
 func TestReportsGoWhereTheyAreAsked(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -406,7 +410,7 @@ func TestReportsGoWhereTheyAreAsked(t *testing.T) {
 	})
 }
 
-// Who asks wrongly is told what the server said.
+// A wrong request ends with the server's error.
 func TestTheFirstErrorIsTold(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -426,7 +430,7 @@ func TestPlainIsOneLine(t *testing.T) {
 	}
 }
 
-// A server that is gone at the end is told from one that lost what it was told.
+// A server that is gone at the end is told from one that lost timers.
 func TestTheServerIsGone(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

@@ -4,12 +4,15 @@ package loadtest
 
 import "syscall"
 
-// These are the calls of package syscall. They tell the race detector that what is written happens before it is read.
+// These are the calls of package syscall. They tell the race detector that a write happens before
+// its read.
 
-// send writes to a non-blocking socket what goes at once; the errno is 0, or EAGAIN when nothing does.
+// send writes to a non-blocking socket as much as goes at once; the errno is 0, or EAGAIN when
+// nothing does.
 func send(fd uintptr, p []byte) (int, syscall.Errno) { return socketCall(syscall.Write, fd, p) }
 
-// receive reads from a non-blocking socket what is there; nothing and 0 is the end, EAGAIN means that nothing is there yet.
+// receive reads from a non-blocking socket the bytes that are there; nothing and 0 is the end,
+// EAGAIN means that nothing is there yet.
 func receive(fd uintptr, p []byte) (int, syscall.Errno) { return socketCall(syscall.Read, fd, p) }
 
 func socketCall(f func(int, []byte) (int, error), fd uintptr, p []byte) (int, syscall.Errno) {

@@ -16,13 +16,15 @@ import (
 	"carillon/client"
 )
 
-// Surroundings are what a figure is of: which servers, and the machine that the tester ran on, which on loopback is the
-// servers' as well.
+// Surroundings are the context of a figure: which servers, and the machine that the tester ran on,
+// which on loopback is the servers' as well.
 type Surroundings struct {
-	Servers []string `json:"servers"`                // versions, each once; empty: none said
-	Cores   int      `json:"cores"`                  // of the tester's machine, as far as it may use them
-	System  string   `json:"system"`                 // its kernel
-	FsyncMs float64  `json:"fsync_p50_ms,omitempty"` // of the servers' logs during the run; 0: not known
+	Servers []string `json:"servers"` // versions, each once; empty: none said
+	// Of the tester's machine, as far as it may use them.
+	Cores  int    `json:"cores"`
+	System string `json:"system"` // its kernel
+	// Of the servers' logs during the run; 0: not known.
+	FsyncMs float64 `json:"fsync_p50_ms,omitempty"`
 }
 
 // String is for people.
@@ -38,7 +40,7 @@ func (s Surroundings) String() string {
 	return text
 }
 
-// lookAround asks the servers what they run. That one does not say is no fault.
+// lookAround asks the servers for their releases. A server that does not say is no fault.
 func (r *run) lookAround(ctx context.Context) Surroundings {
 	s := Surroundings{Cores: runtime.NumCPU(), System: kernel()}
 	r.askEach(ctx, "/healthz", func(body []byte) {
@@ -93,8 +95,8 @@ func (r *run) fsyncs(ctx context.Context) buckets {
 	return b
 }
 
-// medianSince is in ms what half of those were at most that came after an earlier look: within its bucket as if they were
-// spread evenly. 0: there were none.
+// medianSince is the median, in ms, of those that came after an earlier look: within its bucket as
+// if they were spread evenly. 0: there were none.
 func (b buckets) medianSince(before buckets) float64 {
 	bounds := slices.Sorted(maps.Keys(b))
 	if len(bounds) == 0 {
@@ -113,7 +115,7 @@ func (b buckets) medianSince(before buckets) float64 {
 	return 0
 }
 
-// kernel is what the tester's machine runs, with the release where that is to be had.
+// kernel names the tester's operating system, with the release where that is to be had.
 func kernel() string {
 	name := runtime.GOOS + "/" + runtime.GOARCH
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {

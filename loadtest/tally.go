@@ -8,7 +8,7 @@ import (
 	"carillon/loadtest/hist"
 )
 
-// tally is what a run counts. All of it is written by many goroutines.
+// tally has the counts of a run. All of it is written by many goroutines.
 type tally struct {
 	// Operations inside the measured time.
 	ops, errors atomic.Int64
@@ -25,7 +25,7 @@ type tally struct {
 	serverErrors, unexpected              atomic.Int64
 	firstFiredUs, lastFiredUs             atomic.Int64 // arrivals, Unix µs
 
-	first atomic.Pointer[string] // what the first failure was, in words
+	first atomic.Pointer[string] // the first failure, in words
 
 	latency  *hist.Recorder
 	lateness *hist.Recorder
@@ -38,7 +38,7 @@ func newTally(baseMs int64) *tally {
 	return t
 }
 
-// failed keeps the first failure of a run, for whoever wonders why there are any.
+// failed keeps the first failure of a run, so that the report can show a cause.
 func (t *tally) failed(what string) {
 	if t.first.Load() == nil {
 		what = plain(what)
@@ -55,7 +55,8 @@ func (t *tally) firstError() string {
 
 const firstErrorRunes = 300
 
-// plain is the start of a text on one line, without what a terminal could take for a command.
+// plain is the start of a text on one line, without characters that a terminal could take for a
+// command.
 func plain(text string) string {
 	shown := 0
 	return strings.Map(func(r rune) rune {
@@ -78,7 +79,7 @@ type dueBins struct {
 
 const (
 	dueBinMs    = 100
-	dueBinCount = 36_000 // one hour; what is due later is in the last bin
+	dueBinCount = 36_000 // one hour; timers that are due later are in the last bin
 )
 
 func (d *dueBins) move(dueMs, by int64) {

@@ -17,13 +17,14 @@ type verification struct {
 	afterMs int64 // due later than this; -1 = all
 	unseen  bool  // deliveries went to an external receiver
 
-	overdueMs int64 // unseen: what was due by then should have been delivered
+	overdueMs int64 // unseen: timers that were due by then should have been delivered
 
-	mu      sync.Mutex
-	topic   int64
-	number  int64
-	again   []int64 // asked about in vain, to be asked about again; bound: settleRepeats × settleBatch
-	repeats int     // calls that asked again
+	mu     sync.Mutex
+	topic  int64
+	number int64
+	// Asked about in vain, to be asked about again; bound: settleRepeats × settleBatch.
+	again   []int64
+	repeats int // calls that asked again
 
 	vain atomic.Int64 // calls since the last one that settled something
 }
@@ -131,7 +132,8 @@ func (s *verification) record(t *tally, number int64, r result) bool {
 	return true
 }
 
-// postpone has a timer asked about again, if there is room for it. It returns false: nothing is settled.
+// postpone has a timer asked about again, if there is room for it. It returns false: nothing is
+// settled.
 func (s *verification) postpone(number int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +152,7 @@ func (s *verification) ended(inVain bool) {
 	}
 }
 
-// audit is an account of what the ledger is owed.
+// audit is an account of the deliveries that are owed to the ledger.
 type audit struct {
 	lost     int64 // had to arrive by now and did not
 	vanished int64 // need not have arrived yet, but the server does not know it

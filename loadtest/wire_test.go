@@ -90,7 +90,7 @@ func TestScanResults(t *testing.T) {
 	}
 }
 
-// Every request must be what net/http and encoding/json understand.
+// Every request must be one that net/http and encoding/json understand.
 func TestRequestsAreWellFormed(t *testing.T) {
 	l := newLedger(1_700_000_000_000)
 	l.issue(10, 10)

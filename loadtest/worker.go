@@ -25,7 +25,7 @@ const (
 	// about a millisecond; beyond it we are starved, and the intended time rules.
 	wakeLagAllowed = 2 * time.Millisecond
 
-	// cutGrace is what a request in flight is still given when the run is cut.
+	// cutGrace is how long a request in flight may still take when the run is cut.
 	cutGrace = time.Second
 )
 
@@ -36,7 +36,7 @@ type source interface {
 
 // pace says when a worker sends.
 type pace struct {
-	measure time.Time     // what is intended earlier is warm-up
+	measure time.Time     // operations intended earlier are warm-up
 	end     time.Time     // zero = no end
 	first   time.Time     // open loop: first intended send
 	every   time.Duration // open loop: between intended sends; 0 = closed loop
@@ -159,8 +159,8 @@ func (w *worker) exchange(ctx context.Context, from, sent time.Time) {
 	}
 }
 
-// resultOf reads the answer to a call of one operation. Its status is 0 when the answer is about another timer, or when a read does
-// not show what was written.
+// resultOf reads the answer to a call of one operation. Its status is 0 when the answer is about
+// another timer, or when a read does not show the written version.
 func (w *worker) resultOf(got answer) result {
 	r := result{status: got.status, answer: got.body}
 	switch {
@@ -236,7 +236,7 @@ func (w *worker) recordBatch(got answer, from, now time.Time) {
 	w.measure(failed, true, from, now)
 }
 
-// complain keeps what the server said of an operation that failed, if it is the first.
+// complain keeps the server's answer to an operation that failed, if it is the first.
 func (w *worker) complain(r result) {
 	if w.tally.first.Load() != nil || r.status == 202 {
 		return

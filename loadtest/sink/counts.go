@@ -7,11 +7,12 @@ import (
 	"carillon/loadtest/hist"
 )
 
-// Counts is what a sink has seen since it started.
+// Counts has a sink's counts since it started.
 type Counts struct {
-	Received     int64 `json:"received"`
-	Succeeded    int64 `json:"succeeded"`     // answered 2xx
-	Failed       int64 `json:"failed"`        // answered otherwise, on purpose or for a bad signature
+	Received  int64 `json:"received"`
+	Succeeded int64 `json:"succeeded"` // answered 2xx
+	// Answered otherwise, on purpose or for a bad signature.
+	Failed       int64 `json:"failed"`
 	Retries      int64 `json:"retries"`       // Carillon-Attempt above 1
 	Early        int64 `json:"early"`         // before Carillon-Due
 	Repeated     int64 `json:"repeated"`      // a fence seen before: one attempt came twice

@@ -17,7 +17,7 @@ type Delivery struct {
 	ArrivedUs int64  // wall clock as the request had been read, Unix µs
 	Conn      uint64 // the connection's number, for choosing a stripe
 
-	header *fasthttp.RequestHeader // what else the signatures need
+	header *fasthttp.RequestHeader // the rest that the signatures need
 }
 
 // Early says whether the callback came before its due time. Due times are

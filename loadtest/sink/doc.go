@@ -4,11 +4,10 @@
 // and hands each to a function that answers with a status. The load tester
 // builds on it.
 //
-// Sink builds on it too, and is what `carillon sink` runs: it answers with a
-// fixed status (after a latency, failing a share of the calls, if told so),
-// checks every Standard Webhooks signature and every fence, prints a bounded
-// number of lines about single callbacks, and prints its counts each second in
-// which they changed and at the end.
+// Sink builds on it too, and `carillon sink` runs it: it answers with a fixed status (after a
+// latency, failing a share of the calls, if told so), checks every Standard Webhooks signature and
+// every fence, prints a bounded number of lines about single callbacks, and prints its counts each
+// second in which they changed and at the end.
 //
 // New binds nothing. Listen binds, Run serves until its context ends. Memory
 // is bounded: fences are remembered for about a million timers, the least

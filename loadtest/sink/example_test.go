@@ -10,8 +10,7 @@ import (
 	"carillon/loadtest/sink"
 )
 
-// A sink in a test of one's own: run it on a free port, let callbacks come,
-// look at what it saw.
+// A sink in a test of one's own: run it on a free port, let callbacks come, look at its counts.
 func ExampleSink() {
 	s, err := sink.New(sink.Config{Listen: "127.0.0.1:0", Status: 204, Out: io.Discard})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// linesPerSecond bounds the lines about single callbacks, so that printing
-	// costs a busy sink nothing; what is left out is counted.
+	// linesPerSecond bounds the lines about single callbacks, so that printing costs a busy sink
+	// nothing; lines that are left out are counted.
 	linesPerSecond = 100
 	bodyShownBytes = 60
 	nameShownBytes = 80

@@ -12,8 +12,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Bounds of a Server. They are well above what Carillon sends by default
-// (256 KiB payload, 32 headers of 4 KiB).
+// Bounds of a Server. They are well above the sizes that Carillon sends by default (256 KiB
+// payload, 32 headers of 4 KiB).
 const (
 	maxBodyBytes    = 8 << 20
 	maxHeaderBytes  = 144 << 10
@@ -104,7 +104,8 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("sink: shut down: %w", err)
 	}
-	_ = s.listener.Close() // fasthttp may not know the listener yet: then its shutdown closed nothing
+	// Fasthttp may not know the listener yet: then its shutdown closed nothing.
+	_ = s.listener.Close()
 	<-served
 	return nil
 }
@@ -123,9 +124,9 @@ func (s *Server) track(conn net.Conn, state fasthttp.ConnState) {
 	}
 }
 
-// closeSilent closes what is still open once no call has been running for two
-// looks in a row: the library's shutdown would wait for connections that never
-// carried a request until the time is over.
+// closeSilent closes the connections that are still open once no call has been running for two
+// looks in a row: the library's shutdown would wait for connections that never carried a request
+// until the time is over.
 func (s *Server) closeSilent(ctx context.Context) {
 	ticker := time.NewTicker(silentLook)
 	defer ticker.Stop()

@@ -58,7 +58,7 @@ func newVerifier(secrets []string) (*verifier, error) {
 	return v, nil
 }
 
-// problem names what is wrong with the delivery's signature, "" if nothing is.
+// problem names the fault of the delivery's signature, "" if there is none.
 func (v *verifier) problem(d *Delivery) string {
 	if len(d.Signature) == 0 {
 		return "no signature"

@@ -12,7 +12,7 @@ import (
 	"carillon/loadtest/hist"
 )
 
-// Config says what a Sink does. Zero values are the defaults named.
+// Config is the configuration of a Sink. Zero values are the defaults named.
 type Config struct {
 	Listen   string        `help:"Address to receive callbacks on." default:"127.0.0.1:7780"`
 	Status   int           `help:"Status to answer with." default:"200"`
@@ -87,7 +87,7 @@ func New(config Config) (*Sink, error) {
 // Listen binds and returns the address bound. Run does it if nobody did.
 func (s *Sink) Listen() (string, error) { return s.server.Listen() }
 
-// Counts is what has been seen so far.
+// Counts has the counts so far.
 func (s *Sink) Counts() Counts { return s.counters.snapshot() }
 
 // Run receives until the context ends, prints the final counts and returns. It
@@ -152,8 +152,8 @@ func (s *Sink) receive(d *Delivery) int {
 	return status
 }
 
-// judge chooses the answer and names what is wrong with the callback. A
-// falling fence is answered as usual: dropping an outdated call is a success.
+// judge chooses the answer and names the fault of the callback. A falling fence is answered as
+// usual: dropping an outdated call is a success.
 func (s *Sink) judge(d *Delivery) (status int, remark string) {
 	if s.verify != nil {
 		if problem := s.verify.problem(d); problem != "" {
