@@ -251,8 +251,8 @@ func TestForeignSegmentIsRefused(t *testing.T) {
 	}
 }
 
-// TestDurableFrameIsNeverCut damages a frame of the last segment that later frames confirm
-// for: without an END file, too, this is damage and not a torn write.
+// TestDurableFrameIsNeverCut damages a frame of the last segment that later frames confirm:
+// without an END file, too, this is damage and not a torn write.
 func TestDurableFrameIsNeverCut(t *testing.T) {
 	tried := 0
 	for n := 60; n < 75; n++ {
