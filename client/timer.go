@@ -81,6 +81,10 @@ type Timer struct {
 	// AttemptLog are the last attempts, oldest first. Reads of one timer and the history have it.
 	AttemptLog []Attempt `json:"attempt_log"`
 
+	// TraceParent and TraceState are the trace context of the request that made the timer (W3C).
+	TraceParent string `json:"traceparent"`
+	TraceState  string `json:"tracestate"`
+
 	ExpiresAfter    *time.Duration `json:"-"` // expires_after
 	Repeat          *Repeat        `json:"repeat"`
 	Merged          bool           `json:"merged"`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,96 @@ func TestAddUnderAKeyHappensOnce(t *testing.T) {
 	again := add(body)
 	if err := json.Unmarshal(again.body, &timer); err != nil || !done || again.status != 200 || timer.UID != uid || timer.State != "done" {
 		t.Errorf("done %v; again: %d %s", done, again.status, again.body)
+	}
+	if other := add(strings.Replace(body, `"payload":1`, `"payload":2`, 1)); other.status != 422 || !strings.Contains(string(other.body), `"code":"exists"`) {
+		t.Errorf("other content under the key: %d %s", other.status, other.body)
+	}
+}
+
+// TestCallsGoOnInTheTraceOfTheirAdd: from the add through retries to the call and the history it is one trace, each attempt with a span of its own;
+// also where the add goes through a node that does not lead the shard. A traceparent of the timer's own goes first.
+func TestCallsGoOnInTheTraceOfTheirAdd(t *testing.T) {
+	c := newCluster(t, 3)
+	const (
+		traceID = "0af7651916cd43dd8448eb211c80319c"
+		parent  = "00-" + traceID + "-b7ad6b7169203331-01"
+		own     = "00-11111111111111111111111111111111-2222222222222222-00"
+	)
+	type call struct{ timer, parent, state string }
+	calls := make(chan call, 64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls <- call{r.Header.Get("Carillon-Timer"), r.Header.Get("traceparent"), r.Header.Get("tracestate")}
+		if r.Header.Get("Carillon-Attempt") == "1" {
+			w.WriteHeader(500)
+		}
+	}))
+	t.Cleanup(server.Close)
+	client := c.members[0].client
+	client.must(t, 201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q},"retry":{"min_backoff":"20ms"}}`, server.URL))
+	add := func(m *member, body string) {
+		t.Helper()
+		if a := m.client.do("POST", "/v1/topics/orders/timers", body, "traceparent", parent, "tracestate", "congo=t61"); a.status != 201 || !strings.Contains(string(a.body), `"traceparent":"`+parent+`"`) {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	ids := []string{"{a}1", "{b}2", "{c}3", "{d}4"} // in several shards
+	for i, id := range ids {
+		add(c.members[i%3], fmt.Sprintf(`{"id":%q,"delay":"20ms"}`, id))
+	}
+	add(c.members[1], fmt.Sprintf(`{"id":"own","delay":"20ms","callback":{"url":%q,"headers":{"traceparent":%q}}}`, server.URL, own))
+	spans, seen := map[string]bool{}, map[string]int{}
+	for range 2 * (len(ids) + 1) {
+		select {
+		case got := <-calls:
+			seen[got.timer]++
+			if got.timer == "own" {
+				if got.parent != own || got.state != "" {
+					t.Errorf("%+v", got)
+				}
+				continue
+			}
+			if !strings.HasPrefix(got.parent, "00-"+traceID+"-") || !strings.HasSuffix(got.parent, "-01") || len(got.parent) != 55 || got.parent == parent || got.state != "congo=t61" {
+				t.Errorf("%+v", got)
+			}
+			spans[got.parent] = true
+		case <-time.After(20 * time.Second):
+			t.Fatalf("calls so far: %v", seen)
+		}
+	}
+	if len(spans) != 2*len(ids) {
+		t.Errorf("%d attempts have %d spans", 2*len(ids), len(spans))
+	}
+	for i, id := range ids {
+		poll(t, 20*time.Second, "the history has "+id, func() bool {
+			body := string(c.members[i%3].client.do("GET", "/v1/topics/orders/history?id="+url.QueryEscape(id), "").body)
+			return strings.Contains(body, `"traceparent":"`+parent+`"`) && strings.Contains(body, `"tracestate":"congo=t61"`)
+		})
+	}
+}
+
+// TestLastErrorStays: why an attempt failed is shown while the next one runs, whoever has it, by every node.
+func TestLastErrorStays(t *testing.T) {
+	node := serve(t, t.TempDir(), "--shards", "4")
+	c := clientAt(node.url, callTimeout)
+	c.must(t, 201, "PUT", "/v1/topics/jobs", `{"delivery":"pull"}`)
+	c.must(t, 201, "POST", "/v1/topics/jobs/timers", `{"id":"a","delay":"0s"}`)
+	var pulled struct {
+		Timers []struct{ Receipt, LastError string }
+	}
+	pull := func() string {
+		a := c.do("POST", "/v1/topics/jobs/pull", `{"wait":"10s"}`)
+		if err := json.Unmarshal(a.body, &pulled); err != nil || len(pulled.Timers) != 1 {
+			t.Fatalf("%v: %d %s", err, a.status, a.body)
+		}
+		return string(a.body)
+	}
+	pull()
+	c.must(t, 200, "POST", "/v1/nack", fmt.Sprintf(`{"receipts":[%q],"delay":"0s","reason":"out of ink"}`, pulled.Timers[0].Receipt))
+	again := pull()
+	shown := string(c.do("GET", "/v1/topics/jobs/timers/a", "").body)
+	if !strings.Contains(again, `"last_error":"out of ink"`) || !strings.Contains(shown, `"state":"leased"`) ||
+		!strings.Contains(shown, `"last_error":"out of ink"`) || !strings.Contains(shown, `"error":"out of ink"}]`) {
+		t.Errorf("pulled again: %s\nread: %s", again, shown)
 	}
 }
 

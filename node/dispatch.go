@@ -1,6 +1,7 @@
 package node
 
 import (
+	"encoding/binary"
 	"errors"
 	"strconv"
 	"sync/atomic"
@@ -11,6 +12,8 @@ import (
 	"carillon/shard"
 	"carillon/timer"
 	"carillon/transport/callback"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // dispatcher lets the shards call receivers: it turns a timer and its topic's policy into a request
@@ -141,6 +144,9 @@ func (d *dispatcher) request(j *shard.Delivery) (*callback.Request, error) {
 		receipt := receipt{shard: j.Shard, topic: j.Topic.ID, handle: job.Handle, seq: job.Seq, fence: job.Fence}
 		r.Receipt = receipt.seal(d.secret())
 	}
+	if job.Trace != nil {
+		r.TraceParent, r.TraceState = job.Trace.Parent(spanOf(r.WebhookID, job.Fence)), job.Trace.State
+	}
 	var err error
 	if r.Headers, err = d.openHeaders(place, c.Headers); err != nil {
 		return nil, err
@@ -169,6 +175,14 @@ func webhookID(id timer.ShardID, job *shard.Job) string {
 	b = timer.AppendUID(b, id, job.Seq, job.Tag)
 	b = append(b, '_')
 	return string(strconv.AppendUint(b, uint64(job.Version), 10))
+}
+
+// spanOf is the span of an attempt: another one for each lease of each version, and not zero, which is no span.
+func spanOf(webhookID string, fence uint64) (span [8]byte) {
+	d := xxhash.NewWithSeed(fence)
+	_, _ = d.WriteString(webhookID)
+	binary.BigEndian.PutUint64(span[:], max(d.Sum64(), 1))
+	return span
 }
 
 func attempt(out *callback.Outcome) shard.Attempt {

@@ -64,6 +64,8 @@ func (t *Table) add(c *change, f *specSummary) timer.Result {
 	switch {
 	case same && absolute && (recent || t.clockMs-c.spec.dueMs > timer.LateMs):
 		return timer.Result{Code: timer.Same, Handle: h}
+	case recent && c.flags&commandOnce != 0:
+		return timer.Result{Code: timer.Exists, Handle: h}
 	case late:
 		return timer.Result{Code: timer.TooLate, Handle: h}
 	}

@@ -114,6 +114,8 @@ func TestCommands(t *testing.T) {
 		{"add other", add, timer.Created, timer.Exists, timer.InFlight, timer.Created, timer.Created, timer.Created},
 		{"add same, delay", again, timer.Created, timer.Same, timer.Same, timer.Created, timer.Created, timer.Created},
 		{"add same, instant", absolute, timer.Created, timer.Same, timer.Same, timer.Same, timer.Same, timer.Same},
+		{"add other, once", timer.Command{Kind: timer.Add, Content: 6, Absolute: true, Once: true}, timer.Created, timer.Exists, timer.InFlight, timer.Exists, timer.Exists, timer.Exists},
+		{"add same, once", timer.Command{Kind: timer.Add, Content: 5, Absolute: true, Once: true}, timer.Created, timer.Same, timer.Same, timer.Same, timer.Same, timer.Same},
 		{"add other, not late", notLate(add, late), timer.TooLate, timer.Exists, timer.InFlight, timer.TooLate, timer.TooLate, timer.TooLate},
 		{"add other, hardly late", notLate(add, late+30_000), timer.Created, timer.Exists, timer.InFlight, timer.Created, timer.Created, timer.Created},
 		{"add same, not late", notLate(absolute, late), timer.TooLate, timer.Same, timer.Same, timer.Same, timer.Same, timer.Same},

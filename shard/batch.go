@@ -145,6 +145,7 @@ func (b *Batch) Command(c *timer.Command) int {
 	if len(c.ID) > maxID {
 		panic(fmt.Sprintf("shard: id of %d bytes, at most %d fit", len(c.ID), maxID))
 	}
+	b.buf[0] = max(b.buf[0], byte(commandLevel(c)))
 	n := b.single(itemCommand)
 	// The length comes first; three bytes hold any but those over 2 MiB.
 	at := len(b.buf)

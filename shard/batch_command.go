@@ -18,6 +18,7 @@ const (
 	commandMerge   // a merge rule and its longest wait are given
 	commandNotLate
 	commandPull
+	commandOnce // LevelConventions
 
 	commandFlags = 1<<iota - 1
 )
@@ -56,6 +57,7 @@ func appendCommand(dst []byte, c *timer.Command) []byte {
 	set(c.Absolute, commandAbsolute)
 	set(c.NotLate, commandNotLate)
 	set(c.Pull, commandPull)
+	set(c.Once, commandOnce)
 	set(c.Spec != nil, commandSpec)
 	set(c.Spec == nil && c.Patch != nil, commandPatch)
 	set(c.Tag != 0 || c.Content != 0, commandContent)

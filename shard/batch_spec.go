@@ -37,6 +37,7 @@ const (
 	fieldMaxBackoff
 	fieldMultiplier
 	fieldJitter
+	fieldTrace   // LevelConventions
 	fieldRepeat  = 20
 	fieldPayload = 0x40 // | PayloadKind
 )
@@ -122,6 +123,9 @@ func appendRest(dst []byte, s *timer.Spec) []byte {
 		dst = appendBlock(append(dst, fieldContentType), s.ContentType)
 	}
 	dst = appendRetry(dst, &s.Retry)
+	if s.Trace != nil {
+		dst = appendTrace(append(dst, fieldTrace), s.Trace)
+	}
 	if s.Repeat != nil {
 		dst = appendRepeat(append(dst, fieldRepeat), s.Repeat)
 	}
@@ -148,6 +152,20 @@ func appendRetry(dst []byte, p *timer.Retry) []byte {
 		dst = binary.LittleEndian.AppendUint64(append(dst, fieldJitter), math.Float64bits(p.Jitter))
 	}
 	return dst
+}
+
+// traceLen is the length of a trace without its state.
+const traceLen = 16 + 8 + 1
+
+func appendTrace(dst []byte, t *timer.Trace) []byte {
+	dst = binary.AppendUvarint(dst, uint64(traceLen+len(t.State)))
+	dst = append(append(dst, t.ID[:]...), t.Span[:]...)
+	return append(append(dst, t.Flags), t.State...)
+}
+
+// decodeTrace reads what restField has checked.
+func decodeTrace(b []byte) *timer.Trace {
+	return &timer.Trace{ID: [16]byte(b), Span: [8]byte(b[16:]), Flags: b[24], State: string(b[traceLen:])}
 }
 
 // restField reads one field of a spec's rest. Texts stay in the block; labels are passed over but for their bytes.
@@ -186,6 +204,10 @@ func (f *restField) next(r *reader) bool {
 		f.bytes = r.block(maxRepeat, "repeat")
 		if err := decodeRepeat(new(timer.Repeat), f.bytes); err != nil {
 			r.fail("repeat cannot be read")
+		}
+	case fieldTrace:
+		if f.bytes = r.block(traceLen+timer.MaxTraceState, "trace"); len(f.bytes) < traceLen {
+			r.fail("trace is too short")
 		}
 	case fieldMultiplier, fieldJitter:
 		f.float = math.Float64frombits(r.u64())
@@ -256,6 +278,8 @@ func decodeRest(s *timer.Spec, rest []byte, payload bool) error {
 			s.Retry.Multiplier = f.float
 		case fieldJitter:
 			s.Retry.Jitter, s.Retry.HasJitter = f.float, true
+		case fieldTrace:
+			s.Trace = decodeTrace(f.bytes)
 		case fieldRepeat:
 			s.Repeat = new(timer.Repeat)
 			_ = decodeRepeat(s.Repeat, f.bytes) // checked by next

@@ -48,6 +48,10 @@ func fullSpec() *timer.Spec {
 	}
 }
 
+func someTrace() *timer.Trace {
+	return timer.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "congo=t61rcWkgMzE,rojo=00f067aa0ba902b7")
+}
+
 // itemCases has every kind of item, and of command.
 func itemCases() map[string]func(b *Batch) {
 	command := func(c timer.Command) func(*Batch) { return func(b *Batch) { b.Command(&c) } }
@@ -65,6 +69,8 @@ func itemCases() map[string]func(b *Batch) {
 		"add-repeat": command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Spec: &timer.Spec{DueMs: 4, Payload: []byte("7"), PayloadKind: timer.JSONPayload, Repeat: &timer.Repeat{
 			Cron: "0 8 * * 1-5", Zone: "Asia/Shanghai", UntilMs: 1_800_000_000_000, Count: 100, CatchUp: timer.CatchUpAll, Overlap: true,
 		}}}),
+		"add-trace":     command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Spec: &timer.Spec{DueMs: 4, Trace: someTrace(), Repeat: &timer.Repeat{EveryMs: 60_000}}}),
+		"add-once":      command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Content: 6, Absolute: true, Once: true, Spec: &timer.Spec{DueMs: 4}}),
 		"modify-repeat": command(timer.Command{Kind: timer.Modify, Topic: 3, ID: id, Patch: &timer.Patch{Repeat: true, Spec: timer.Spec{Repeat: &timer.Repeat{EveryMs: 60_000}}}}),
 		"put":           command(timer.Command{Kind: timer.Put, Topic: 3, ID: id, IfMatch: 2, CreateOnly: true, Content: 6, Spec: fullSpec()}),
 		"modify":        command(timer.Command{Kind: timer.Modify, Topic: 3, ID: id, IfMatch: 2, Patch: &timer.Patch{Spec: *fullSpec(), Due: true, Payload: true, Jitter: true, URL: true}}),
@@ -179,6 +185,9 @@ func TestSpecRoundTrip(t *testing.T) {
 	g := newModelHarness(t, rand.New(rand.NewPCG(3, 3)).IntN)
 	for range 2000 {
 		want := *g.spec()
+		if g.pick(2) == 0 {
+			want.Trace = someTrace()
+		}
 		r := reader{b: appendSpec(nil, &want)}
 		raw := r.spec()
 		var got timer.Spec

@@ -3,6 +3,8 @@ package shard
 import (
 	"errors"
 	"fmt"
+
+	"carillon/timer"
 )
 
 // Level is a feature level: it numbers what replicas must all understand before one of them
@@ -21,7 +23,8 @@ const (
 	// LevelCompare adds the comparison of replicas' states: item 23 of shards' entries, version 2
 	// of the meta group's, version 2 of the hash of a shard's state.
 	LevelCompare Level = 2
-	// LevelConventions adds the format of a topic's calls and their asymmetric signing keys.
+	// LevelConventions adds the format of a topic's calls and their asymmetric signing keys,
+	// the trace of a timer, and adds whose id stands for them alone.
 	LevelConventions Level = 3
 	// LevelFinalize adds the meta group's command that raises the level. Levels up to the one
 	// before rise by themselves, as they did in the builds that had no such command.
@@ -74,4 +77,27 @@ func hashVersionOf(level Level) byte {
 		return hashOfList
 	}
 	return hashOfSums
+}
+
+// commandLevel is the level of a client's change.
+func commandLevel(c *timer.Command) Level {
+	if c.Once || c.Spec != nil && c.Spec.Trace != nil {
+		return LevelConventions
+	}
+	return LevelFirst
+}
+
+// AtLevel is a command without the fields of later levels, all of which it can do without.
+func AtLevel(c *timer.Command, level Level) *timer.Command {
+	if level >= commandLevel(c) {
+		return c
+	}
+	out := *c
+	out.Once = false
+	if c.Spec != nil {
+		spec := *c.Spec
+		spec.Trace = nil
+		out.Spec = &spec
+	}
+	return &out
 }

@@ -193,3 +193,50 @@ func TestSnapshotOfANewerRelease(t *testing.T) {
 		r.audit()
 	})
 }
+
+// TestCommandsOfALevel: a field of a level that is not agreed on yet is left out by who proposes, and
+// the add is made without it. What has none of them is an entry that the first build reads.
+func TestCommandsOfALevel(t *testing.T) {
+	agreed := LevelCompare
+	r := newHostHarness(t, func(c *Config) { c.Agreed = func() Level { return agreed } })
+	traced := func(s *timer.Spec) { s.Trace = someTrace() }
+	r.add("before", time.Hour, traced)
+	if got := r.timer("before"); got.Trace != nil {
+		t.Errorf("at level %d a timer has the trace %+v", agreed, got.Trace)
+	}
+	agreed = LevelConventions
+	r.add("after", time.Hour, traced)
+	r.add("without", time.Hour)
+	if got := r.timer("after"); got.Trace == nil || *got.Trace != *someTrace() {
+		t.Errorf("at level %d a timer has the trace %+v", agreed, got.Trace)
+	}
+	r.do(timer.Command{Kind: timer.Modify, ID: "after", Patch: &timer.Patch{Priority: true, Spec: timer.Spec{Priority: 9}}})
+	r.restart()
+	if got := r.timer("after"); got.Trace == nil || *got.Trace != *someTrace() || got.Priority != 9 {
+		t.Errorf("changed, and after a start: %+v, %+v", got, got.Trace)
+	}
+	if got := r.timer("without"); got.Trace != nil {
+		t.Errorf("a trace from nowhere: %+v", got.Trace)
+	}
+	for _, c := range []struct {
+		command timer.Command
+		want    Level
+	}{
+		{timer.Command{Kind: timer.Add, Absolute: true, Spec: &timer.Spec{}}, LevelFirst},
+		{timer.Command{Kind: timer.Add, Absolute: true, Once: true, Spec: &timer.Spec{}}, LevelConventions},
+		{timer.Command{Kind: timer.Put, Spec: &timer.Spec{Trace: someTrace()}}, LevelConventions},
+	} {
+		for _, at := range []Level{LevelFirst, LevelCompare, LevelConventions} {
+			var b Batch
+			b.Reset(1, 1, 1)
+			before := c.command
+			b.Command(AtLevel(&c.command, at))
+			if got := Level(b.Bytes()[0]); got != min(at, c.want) && got != LevelFirst || at >= c.want && got != c.want {
+				t.Errorf("%+v at level %d is an entry of level %d", c.command, at, got)
+			}
+			if before != c.command {
+				t.Error("the command of the caller has changed")
+			}
+		}
+	}
+}

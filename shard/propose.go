@@ -101,7 +101,7 @@ func (g *group) proposeCommand(o *op) {
 		return
 	}
 	o.proposed = true
-	cmd := o.cmd
+	cmd := AtLevel(o.cmd, g.w.host.agreed())
 	if (cmd.Kind == timer.Fire || cmd.Kind == timer.Redrive) && cmd.DueMs == 0 {
 		now := *cmd // "at once" is by this clock: the table's never goes back, and may once have been far ahead
 		now.DueMs = g.w.now.WallMs

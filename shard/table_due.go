@@ -121,6 +121,7 @@ type Job struct {
 	Retry       timer.Retry
 	Target      Target
 	Priority    uint8
+	Trace       *timer.Trace
 }
 
 // Job copies what a delivery needs; the zero value if the slot is free.
@@ -136,6 +137,7 @@ func (t *Table) Job(h timer.Handle) Job {
 		Handle: h, ID: string(v.id), Topic: t.topics.rows[s.topic].id, Seq: s.seq(), Tag: v.tag, Version: v.version, CreatedMs: v.createdMs,
 		DueMs: t.dueMs(s), Attempts: s.attempts(), Payload: spec.Payload, PayloadKind: spec.PayloadKind,
 		ContentType: spec.ContentType, Retry: spec.Retry, Target: t.targets.name(v.target), Priority: s.priority(),
+		Trace: spec.Trace,
 	}
 	if s.run != 0 {
 		j.Fence = t.runs.at(s.run).fence

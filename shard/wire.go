@@ -151,6 +151,7 @@ func (c *change) command() (cmd *timer.Command, err error) {
 	cmd.Force = c.flags&commandForce != 0
 	cmd.Work, cmd.From, cmd.MinFence = c.work, c.from, c.minFence
 	cmd.Turn, cmd.Pull = c.turn, c.flags&commandPull != 0
+	cmd.Once = c.flags&commandOnce != 0
 	cmd.Absolute, cmd.NotLate = c.flags&commandAbsolute != 0, c.flags&commandNotLate != 0
 	cmd.Tag, cmd.Content, cmd.DueMs = c.tag, c.content, c.dueMs
 	cmd.Merge, cmd.MaxWaitMs = c.merge, c.maxWait

@@ -46,6 +46,10 @@ func (a arbitrary) fill(v reflect.Value, name string) {
 		for i := range n {
 			a.fill(v.Index(i), name)
 		}
+	case reflect.Array:
+		for i := range v.Len() {
+			a.fill(v.Index(i), name)
+		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.IsExported() {

@@ -12,6 +12,8 @@ type write struct {
 	asked   time.Duration // when a client first did
 	dueMs   int64
 	payload string
+	whole   bool         // an add or a put, not a patch
+	trace   *timer.Trace // of a whole one
 
 	// In the feature topics only.
 	every, count int64 // of a series
@@ -335,6 +337,9 @@ func (b *checker) started(c *call) {
 	}
 	if wrote.dueMs != j.Job.DueMs {
 		w.violate("I6", "node %d delivers %s of %s due at %d, it was written to be due at %d", n.id, j.Job.Payload, j.Job.ID, j.Job.DueMs, wrote.dueMs)
+	}
+	if got := j.Job.Trace; got != nil && wrote.whole && (wrote.trace == nil || *got != *wrote.trace) {
+		w.violate("I2", "node %d delivers %s of %s with the trace %+v, it was written with %+v", n.id, j.Job.Payload, j.Job.ID, got, wrote.trace)
 	}
 	l := b.life(timerKey{j.Shard, j.Job.Seq}, id)
 	l.know(w, j.Job.Version, wrote)

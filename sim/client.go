@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -251,5 +252,19 @@ func (w *World) fill(o *operation, kind timer.Kind, due time.Duration) {
 		o.cmd.Patch = &timer.Patch{Spec: spec, Due: true, Payload: true}
 		return
 	}
+	spec.Trace = traceOf(o.number)
+	o.write.trace = spec.Trace
 	o.cmd.Spec, o.cmd.Content, o.cmd.Tag = &spec, o.number, uint32(o.number)
+	o.write.whole = true
+}
+
+// traceOf is the trace that an operation's request is part of: one in three is of any.
+func traceOf(number uint64) *timer.Trace {
+	if number%3 != 0 {
+		return nil
+	}
+	t := &timer.Trace{Flags: 1, State: fmt.Sprint("op=", number)}
+	binary.BigEndian.PutUint64(t.ID[8:], number)
+	binary.BigEndian.PutUint64(t.Span[:], number)
+	return t
 }

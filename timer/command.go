@@ -55,6 +55,9 @@ type Command struct {
 	// timer and no second firing, for ten minutes after the timer's end, and where the instant is LateMs past for as long as
 	// the table keeps the timer.
 	Absolute bool
+	// Once (Add) says that the id stands for this one add: as long as the table remembers its end for that, other content answers
+	// Exists instead of making another timer.
+	Once bool
 	// NotLate (Add, Put) answers TooLate instead of making or changing a timer whose time is LateMs past.
 	NotLate bool
 	// Merge (Add) says what becomes of it when the id is in use; MaxWaitMs goes with MergeDebounce, 0 = unbounded.

@@ -6,6 +6,9 @@ func (t *Timer) Size() int {
 	for i := range t.Callback.Headers {
 		n += len(t.Callback.Headers[i].Name) + len(t.Callback.Headers[i].Value)
 	}
+	if t.Trace != nil {
+		n += len(t.Trace.State)
+	}
 	for _, l := range t.Labels {
 		n += len(l)
 	}
@@ -88,6 +91,7 @@ type Spec struct {
 	ExpiresAfterMs int64 // HasExpiry tells 0 from none
 	HasExpiry      bool
 	Repeat         *Repeat // nil: it fires once
+	Trace          *Trace  // of the request that made it; nil: none
 }
 
 // Timer is a timer as it stands: a copy that the receiver owns. Times are Unix ms; 0 means absent unless said otherwise.

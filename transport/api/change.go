@@ -121,7 +121,7 @@ func (rq *request) prepare(in *timerRequest, v verb, nowMs int64) *problem {
 	switch v {
 	case vAdd:
 		in.nameIt(rq.s, rq.topic, nowMs)
-		in.cmd.Absolute = in.absolute() || in.repeated
+		in.cmd.Absolute, in.cmd.Once = in.absolute() || in.repeated, in.repeated
 		fallthrough
 	case vPut:
 		in.cmd.NotLate = in.absolute() && in.ifLate == "reject"
@@ -130,6 +130,7 @@ func (rq *request) prepare(in *timerRequest, v verb, nowMs int64) *problem {
 		if in.cmd.Content, rq.scratch, err = in.content(rq.scratch, rq.s.cfg.Digest); err != nil {
 			return engineFault(err)
 		}
+		in.spec.Trace = rq.trace
 		in.cmd.Spec = &in.spec
 	case vPatch:
 		in.patch = in.asPatch()

@@ -12,7 +12,7 @@ import (
 // corsHeaders are the headers that such a page may send, and corsExposed those that it may read
 // beside the body.
 const (
-	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Prefer"
+	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Prefer, Traceparent, Tracestate"
 	corsExposed = "ETag, Location, Preference-Applied, Retry-After"
 	corsSeconds = "600" // for which a browser remembers a preflight's answer
 )

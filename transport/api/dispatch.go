@@ -157,6 +157,7 @@ func (rq *request) admit() *problem {
 		if rq.ifMatch, rq.createOnly, p = rq.condition(); p != nil {
 			return p
 		}
+		rq.trace = rq.readTrace()
 		if rq.route.method == "POST" || rq.route.method == "PATCH" {
 			if rq.named, p = rq.idempotencyKey(); p != nil {
 				return p

@@ -147,6 +147,8 @@ func (e *fakeEngine) add(t *fakeTimer, cmd *timer.Command) timer.Code {
 			return e.merge(t, cmd)
 		case same && (!t.State.Over() || recent):
 			return timer.Same
+		case recent && cmd.Once:
+			return timer.Exists
 		case t.State == timer.Leased:
 			return timer.InFlight
 		case !t.State.Over():

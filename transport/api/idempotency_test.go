@@ -24,6 +24,9 @@ func TestIdempotencyKey(t *testing.T) {
 	add(`{"delay":"30m","payload":1}`, `Idempotency-Key: 8e03978e-40d5`).want(200).has("version", "1")
 	h.engine.set("orders", "idem-8e03978e-40d5", func(t *timer.Timer) { t.State, t.EndedMs = timer.Done, noonMs+60_000 })
 	add(`{"delay":"30m","payload":1}`, key).want(200).has("state", `"done"`)
+	add(`{"delay":"30m","payload":2}`, key).problem(422, "exists").has("existing.version", "1", "existing.state", `"done"`) // it stands for the first
+	h.advance(11 * time.Minute)
+	add(`{"delay":"30m","payload":1,"key":"bob"}`, key).want(201)
 	h.engine.set("orders", "idem-8e03978e-40d5", func(t *timer.Timer) { t.State = timer.Leased })
 	add(`{"delay":"30m","payload":1}`, key).want(200).has("state", `"leased"`)
 

@@ -50,7 +50,7 @@ func TestDocumentIsTheRouteTable(t *testing.T) {
 			continue
 		}
 		var query []string
-		conditional, named := false, false
+		conditional, named, traced := false, false, 0
 		params, _ := op["parameters"].([]any)
 		for _, p := range params {
 			name := strings.TrimPrefix(p.(map[string]any)["$ref"].(string), "#/components/parameters/")
@@ -63,11 +63,17 @@ func TestDocumentIsTheRouteTable(t *testing.T) {
 				continue
 			case name == "Prefer":
 				continue
+			case name == "TraceParent", name == "TraceState":
+				traced++
+				continue
 			}
 			query = append(query, documentedParams[name])
 		}
 		if !slices.Equal(query, r.query) || conditional != r.conditional {
 			t.Errorf("%s %s: documented query %v, conditional %v; routed %v, %v", r.method, r.path, query, conditional, r.query, r.conditional)
+		}
+		if makes := r.path == "/v1/topics/{topic}/batch" || r.named || r.method == "PUT" && strings.HasSuffix(r.path, "/{id}"); makes != (traced == 2) || !makes && traced > 0 {
+			t.Errorf("%s %s makes timers: %v, but %d headers of traces are documented", r.method, r.path, makes, traced)
 		}
 		if named != r.named {
 			t.Errorf("%s %s: documented with an Idempotency-Key: %v", r.method, r.path, named)

@@ -100,6 +100,9 @@ func (w *timerWriter) appendRun(b []byte, t *timer.Timer) []byte {
 	if t.Repeat != nil {
 		b = appendRepeat(append(b, `,"repeat":`...), t.Repeat)
 	}
+	if t.Trace != nil {
+		b = appendTrace(b, t.Trace)
+	}
 	if w.merged {
 		b = append(b, `,"merged":true`...)
 	}

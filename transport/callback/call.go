@@ -135,7 +135,7 @@ func (w *worker) unfit(d *destination, req *Request) string {
 		}
 	}
 	if hasControl(req.ContentType) || hasControl(req.Topic) || hasControl(req.Timer) ||
-		hasControl(req.WebhookID) || hasControl(req.Receipt) {
+		hasControl(req.WebhookID) || hasControl(req.TraceParent) || hasControl(req.TraceState) || hasControl(req.Receipt) {
 		return "control character"
 	}
 	return ""

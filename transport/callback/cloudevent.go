@@ -1,6 +1,7 @@
 package callback
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -30,10 +31,11 @@ func (x *roundTripper) addEvent(req *Request) {
 
 // addOwn adds a header unless the callback has one of that name.
 func (x *roundTripper) addOwn(req *Request, name, value string) {
-	for i := range req.Headers {
-		if strings.EqualFold(req.Headers[i].Name, name) {
-			return
-		}
+	if !has(req.Headers, name) {
+		x.request.Header.Add(name, value)
 	}
-	x.request.Header.Add(name, value)
+}
+
+func has(headers []Header, name string) bool {
+	return slices.ContainsFunc(headers, func(h Header) bool { return strings.EqualFold(h.Name, name) })
 }

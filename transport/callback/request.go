@@ -22,7 +22,9 @@ type Request struct {
 	Attempt      int   // 1, 2, …
 	Fence        uint64
 	WebhookID    string
-	CloudEvent   bool     // it is a CloudEvent, too
+	CloudEvent   bool   // it is a CloudEvent, too
+	TraceParent  string // empty: no trace; a traceparent among Headers goes first
+	TraceState   string
 	Receipt      string   // empty: no Carillon-Receipt
 	Secrets      [][]byte // decoded by ParseSecret
 	// Decoded by ParseSigningKey; without these and Secrets it is unsigned.

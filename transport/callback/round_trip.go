@@ -187,6 +187,12 @@ func (x *roundTripper) prepare(req *Request, userAgent string, now time.Time) {
 	if req.CloudEvent {
 		x.addEvent(req)
 	}
+	if req.TraceParent != "" && !has(req.Headers, "traceparent") {
+		h.Add("traceparent", req.TraceParent)
+		if req.TraceState != "" {
+			x.addOwn(req, "tracestate", req.TraceState)
+		}
+	}
 	if len(req.Secrets)+len(req.SigningKeys) > 0 {
 		x.sign(req, now)
 	}
