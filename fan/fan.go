@@ -8,8 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// Panics keeps the first panic of several goroutines, so that it goes on where they are waited for, which costs that
-// request only; by itself it would end the process. The zero value is ready for use.
+// Panics keeps the first panic of several goroutines, so that it goes on where they are waited for,
+// which costs that request only; by itself it would end the process. The zero value is ready for
+// use.
 type Panics struct{ first atomic.Pointer[string] }
 
 // Keep runs do and keeps its panic.
@@ -23,7 +24,7 @@ func (p *Panics) Keep(do func()) {
 	do()
 }
 
-// GoOn panics with what was kept, if anything was.
+// GoOn panics with the value that was kept, if there is one.
 func (p *Panics) GoOn() {
 	if text := p.first.Load(); text != nil {
 		panic(*text)

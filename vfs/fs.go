@@ -7,7 +7,7 @@
 //   - A sync that failed is not repeated: the kernel may have dropped the very pages. ResyncDir is
 //     how a later process makes sure of a directory's names.
 //
-// The package knows nothing of what is in the files. It imports nothing of ours.
+// The package knows nothing of the contents of the files. It imports nothing of ours.
 package vfs
 
 import (
@@ -17,7 +17,7 @@ import (
 	"syscall"
 )
 
-// Permissions of what an FS makes.
+// Permissions of the files and directories that an FS makes.
 const (
 	FilePerm fs.FileMode = 0o600
 	DirPerm  fs.FileMode = 0o700
@@ -42,8 +42,8 @@ func IsReadFailure(err error) bool {
 	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist)
 }
 
-// FS is what the product needs of a file system. OS and memfs.FS implement it.
-// Errors satisfy errors.Is with fs.ErrNotExist and fs.ErrExist as those of package os do.
+// FS is a file system, as far as the product needs it. OS and memfs.FS implement it. Errors satisfy
+// errors.Is with fs.ErrNotExist and fs.ErrExist as those of package os do.
 type FS interface {
 	// OpenFile takes the os.O_ flags; new files get mode 0600.
 	OpenFile(name string, flag int) (File, error)
@@ -77,7 +77,7 @@ type File interface {
 	io.Closer
 	// Sync makes data and size durable.
 	Sync() error
-	// Datasync makes data durable, and of the metadata what is needed to read it.
+	// Datasync makes data durable, and the metadata that is needed to read it.
 	Datasync() error
 	Truncate(size int64) error
 	Size() (int64, error)

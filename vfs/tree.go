@@ -6,8 +6,9 @@ import (
 	"path/filepath"
 )
 
-// MakeDir makes dir and makes its existence durable, parents included. If that fails it takes back
-// what it has made, as far as it can: a directory that is there counts as durable later on.
+// MakeDir makes dir and makes its existence durable, parents included. If that fails it removes the
+// directories that it has made, as far as it can: a directory that is there counts as durable later
+// on.
 func MakeDir(fsys FS, dir string) error {
 	var missing []string
 	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {

@@ -61,7 +61,8 @@ func ReadFile(fsys FS, name string, buf []byte, limit int64) ([]byte, error) {
 	}
 	buf = buf[:size]
 	n, err := io.ReadFull(f, buf)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) { // cut meanwhile by a live writer
+	// Cut meanwhile by a live writer.
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	return buf[:n], nil

@@ -2,13 +2,12 @@ package wheel
 
 import "math/bits"
 
-// Advance moves time forward to now, and makes due what becomes due on the way.
-// It does at most budget units of work: one for each timer that cascades, one for
-// each tick at which timers become due. It returns how many it did and whether
-// time has reached now. If not, time stands somewhere before; call again. Between
-// the calls everything is consistent and every method may be used; the budget
-// must exceed what is added for the ticks just ahead in between, or time stays behind.
-// A now that is not after Now changes nothing. Empty stretches cost nothing.
+// Advance moves time forward to now, and makes the timers due that become due on the way. It does
+// at most budget units of work: one for each timer that cascades, one for each tick at which timers
+// become due. It returns how many it did and whether time has reached now. If not, time stands
+// somewhere before; call again. Between the calls everything is consistent and every method may be
+// used; the budget must exceed the number of timers added for the ticks just ahead in between, or
+// time stays behind. A now that is not after Now changes nothing. Empty stretches cost nothing.
 func (w *Wheel) Advance(now Tick, budget int) (spent int, done bool) {
 	for w.now < now {
 		start, b, ok := w.next()

@@ -219,9 +219,9 @@ func heapBytes() uint64 {
 	return stats.HeapAlloc
 }
 
-// BenchmarkSameTick makes 50,000 timers of one tick due and hands them out, beside
-// n others. The tick is 10 s ahead when they are added; what is measured is the
-// last second: two cascades, the due tick and Pop.
+// BenchmarkSameTick makes 50,000 timers of one tick due and hands them out, beside n others. The
+// tick is 10 s ahead when they are added; the last second is measured: two cascades, the due tick
+// and Pop.
 func BenchmarkSameTick(b *testing.B) {
 	const herd = 50_000
 	eachSize(b, func(b *testing.B, n int) {

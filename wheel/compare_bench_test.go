@@ -9,9 +9,9 @@ import (
 	"github.com/RussellLuo/timingwheel"
 )
 
-// The same work on what one would take otherwise: the Go runtime's timers, a
-// container/heap, and the best-known wheel library. One pending timer each of n
-// handles, in the same random order, due within the same hour (and never fired).
+// The same work on the alternatives: the Go runtime's timers, a container/heap, and the best-known
+// wheel library. One pending timer each of n handles, in the same random order, due within the same
+// hour (and never fired).
 
 // rival is a set of n timers by handle.
 type rival interface {

@@ -127,7 +127,7 @@ func TestSeededAgainstHeap(t *testing.T) {
 	}
 }
 
-// drainNear takes out what is within the horizon, in order.
+// drainNear takes out the timers within the horizon, in order.
 func drainNear(tw *differential) {
 	for h, e := range tw.byName {
 		if e.when > horizon {

@@ -6,8 +6,8 @@ import (
 	"carillon/wheel"
 )
 
-// The owner of a wheel tells it the time, in slices if much is due, and takes out
-// what has become due.
+// The owner of a wheel tells it the time, in slices if much is due, and takes out the timers that
+// have become due.
 func Example() {
 	const order, renewal, reminder = 1, 2, 3 // slots in the owner's timer table
 	w := wheel.New(1_000)

@@ -2,9 +2,9 @@ package wheel
 
 import "fmt"
 
-// A chunk is what the node array grows by: 20 KiB, so that a process with a thousand
-// small shards stays small, growing never copies nodes, and the chunk table (80 KB
-// for ten million timers) stays in the cache.
+// A chunk is the step by which the node array grows: 20 KiB, so that a process with a thousand
+// small shards stays small, growing never copies nodes, and the chunk table (80 KB for ten million
+// timers) stays in the cache.
 const (
 	chunkBits = 10
 	chunkLen  = 1 << chunkBits
@@ -60,9 +60,9 @@ func (w *Wheel) lookup(h Handle) *node {
 	return n
 }
 
-// hint loads what follows n in its list some places on, if that is known, so that it is in the processor's cache by
-// then. A walk of a list of millions is otherwise one full memory latency for each timer, as each address is known only
-// once the node before has arrived.
+// hint loads the node that follows n in its list some places on, if that is known, so that it is in
+// the processor's cache by then. A walk of a list of millions is otherwise one full memory latency
+// for each timer, as each address is known only once the node before has arrived.
 func (w *Wheel) hint(n *node) {
 	if n.ahead != 0 {
 		w.touched ^= w.node(n.ahead).next

@@ -39,7 +39,7 @@ func (e *entries) Pop() any {
 	return last
 }
 
-// failer is what a twin needs of a test, a fuzz run or a property.
+// failer is the part of a test, a fuzz run or a property that a twin needs.
 type failer interface {
 	Helper()
 	Fatalf(format string, args ...any)

@@ -39,7 +39,8 @@ type Wheel struct {
 	// chunks is the node array, indexed by handle; nil where none was used yet.
 	chunks []*[chunkLen]node
 
-	touched uint32 // what hint has loaded goes here, so that the load stays in the program; it means nothing
+	// What hint has loaded goes here, so that the load stays in the program; it means nothing.
+	touched uint32
 }
 
 // New returns an empty wheel whose time stands at now (0 if now is negative).

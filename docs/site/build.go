@@ -41,7 +41,8 @@ var navigation = []section{
 // reference is the document that becomes the reference of the API.
 const reference = "docs/openapi.yaml"
 
-// site is what is being built. Documents are named by their paths in the repository, with slashes.
+// site is the site that is being built. Documents are named by their paths in the repository, with
+// slashes.
 type site struct {
 	root, out string
 	written   map[string]bool // pages and copies, by their paths in the site
@@ -95,8 +96,8 @@ func (s *site) documents() (list []string, err error) {
 	return list, err
 }
 
-// target is where a document, file or folder of the repository is in the site. Files that are no documents are copied, and a folder without a
-// README has a page that lists what is in it.
+// target is where a document, file or folder of the repository is in the site. Files that are no
+// documents are copied, and a folder without a README has a page that lists its files.
 func (s *site) target(doc string) (string, error) {
 	info, err := os.Stat(filepath.Join(s.root, doc))
 	if err != nil {

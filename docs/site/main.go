@@ -1,7 +1,9 @@
-// Command site renders the documents into pages that a browser reads from the disk: each file of Markdown, and the reference of the API
-// from docs/openapi.yaml. It runs no script and asks no other host.
+// Command site renders the documents into pages that a browser reads from the disk: each file of
+// Markdown, and the reference of the API from docs/openapi.yaml. It runs no script and asks no
+// other host.
 //
-// What a page links to is rendered or copied beside it, at the same place as in the repository. A link that leads nowhere is a fault.
+// What a page links to is rendered or copied beside it, at the same place as in the repository. A
+// link that leads nowhere is a fault.
 package main
 
 import (

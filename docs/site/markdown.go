@@ -84,7 +84,8 @@ func (s *site) rewrite(doc string, link []byte) ([]byte, error) {
 	return []byte(u.Path), nil
 }
 
-// headingIDs names headings as the usual hosts of repositories do, so that a link to a part of a page leads there in both places.
+// headingIDs names headings as the usual hosts of repositories do, so that a link to a part of a
+// page leads there in both places.
 type headingIDs map[string]bool
 
 func (h headingIDs) Generate(value []byte, _ ast.NodeKind) []byte {

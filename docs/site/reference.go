@@ -22,7 +22,7 @@ type spec struct {
 	root, node *yaml.Node
 }
 
-// get is what a key holds, behind the references to it; nothing for a key that is not there.
+// get is the value of a key, behind the references to it; nothing for a key that is not there.
 func (s spec) get(keys ...string) spec {
 	for _, key := range keys {
 		s = s.follow()
@@ -64,7 +64,7 @@ func (s spec) text() string {
 	return s.node.Value
 }
 
-// entry is one key and what it holds.
+// entry is one key and its value.
 type entry struct {
 	Name string
 	spec
@@ -206,7 +206,7 @@ func fields(s spec, prefix string, list []row) []row {
 	return list
 }
 
-// typeOf says in a few words what a schema allows.
+// typeOf says in a few words which values a schema allows.
 func typeOf(s spec) template.HTML {
 	if name := s.ref(); name != "" {
 		return template.HTML(fmt.Sprintf(`<a href="#schema-%s">%s</a>`, name, template.HTMLEscapeString(name)))

@@ -11,15 +11,16 @@ import (
 	"golang.org/x/net/html"
 )
 
-// page is what a page has that can be linked to, and its links.
+// page has the anchors of a page, and its links.
 type page struct {
 	ids   map[string]bool
 	links []string
 	text  string
 }
 
-// TestEveryLinkLeadsSomewhere builds the site of this repository: each link within it leads to a page or file that is there, and to a part of it
-// that is there. Nothing is fetched from another host.
+// TestEveryLinkLeadsSomewhere builds the site of this repository: each link within it leads to a
+// page or file that is there, and to a part of it that is there. Nothing is fetched from another
+// host.
 func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	out := t.TempDir()
 	if err := build("../..", out); err != nil {

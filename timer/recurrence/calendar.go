@@ -1,5 +1,6 @@
-// Package recurrence says when a timer that repeats is due next: by a cron expression in a time zone, or at intervals. It
-// takes the time as an argument. Who asks chooses who reads the zones: see Zones.
+// Package recurrence says when a timer that repeats is due next: by a cron expression in a time
+// zone, or at intervals. It takes the time as an argument. The caller chooses the reader of the
+// zones: see Zones.
 package recurrence
 
 import (
@@ -25,7 +26,8 @@ func (c *Calendar) After(p *timer.Repeat, dueMs, ms int64) int64 {
 	return dueMs + steps*p.EveryMs
 }
 
-// Nearest is the first occurrence later than ms of a series that has one at dueMs, which is not before it.
+// Nearest is the first occurrence later than ms of a series that has one at dueMs, which is not
+// before it.
 func (c *Calendar) Nearest(p *timer.Repeat, dueMs, ms int64) int64 {
 	next := c.After(p, dueMs, ms)
 	if p.Cron == "" && p.EveryMs > 0 && dueMs > ms {
@@ -43,7 +45,8 @@ func (c *Calendar) last(p *timer.Repeat, dueMs, ms, nowMs int64) int64 {
 	if found == 0 || found > nowMs {
 		return 0
 	}
-	// Invariant: what comes after low is found, which is not later than nowMs; after nowMs there is none that is.
+	// Invariant: an occurrence after low is found, which is not later than nowMs; after nowMs there
+	// is none that is.
 	for high := nowMs; high-low > 1; {
 		mid := low + (high-low)/2
 		if next := c.After(p, dueMs, mid); next != 0 && next <= nowMs {
@@ -55,8 +58,9 @@ func (c *Calendar) last(p *timer.Repeat, dueMs, ms, nowMs int64) int64 {
 	return found
 }
 
-// Next is when the occurrence after the one due at dueMs is due, as things stand at nowMs; 0: the series is over. startedMs is
-// when the first attempt of this one started, 0 if none did: what fell due up to then is caught up by it, where one call does for all.
+// Next is when the occurrence after the one due at dueMs is due, as things stand at nowMs; 0: the
+// series is over. startedMs is when the first attempt of this one started, 0 if none did:
+// occurrences that fell due up to then are caught up by it, where one call does for all.
 func (c *Calendar) Next(p *timer.Repeat, dueMs, startedMs, nowMs int64) int64 {
 	next := int64(0)
 	switch p.CatchUp {
@@ -76,8 +80,8 @@ func (c *Calendar) Next(p *timer.Repeat, dueMs, startedMs, nowMs int64) int64 {
 	return next
 }
 
-// Calendar remembers rules: reading one costs more than asking it. Of more than maxCalendar it forgets those that were asked for longest ago. One
-// goroutine uses it.
+// Calendar remembers rules: reading one costs more than asking it. Of more than maxCalendar it
+// forgets those that were asked for longest ago. One goroutine uses it.
 type Calendar struct {
 	Zones  *Zones // nil: they are read as they are asked for
 	rules  map[ruleKey]*list.Element
@@ -91,7 +95,8 @@ type remembered struct {
 	rule *rule
 }
 
-// cron is the first occurrence of a rule, which was checked when it came in, later than ms; 0: none within ten years.
+// cron is the first occurrence of a rule, which was checked when it came in, later than ms; 0: none
+// within ten years.
 func (c *Calendar) cron(expression, zone string, ms int64) int64 {
 	r := c.rule(ruleKey{expression, zone})
 	if r == nil {

@@ -9,7 +9,8 @@ import (
 	cron "github.com/netresearch/go-cron"
 )
 
-// What a calendar remembers, and how far it looks ahead: 29 February is eight years away at most.
+// How much a calendar remembers, and how far it looks ahead: 29 February is eight years away at
+// most.
 const (
 	maxCalendar     = 1024
 	cronSearchYears = 10
@@ -17,14 +18,15 @@ const (
 	maxZone         = 64
 )
 
-// zoneShift is more than any clock is set forward or back at once, but for the few places that have crossed the date line.
+// zoneShift is more than any clock is set forward or back at once, but for the few places that have
+// crossed the date line.
 const zoneShift = 3 * time.Hour
 
 var cronParser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom).
 	WithMaxSearchYears(cronSearchYears)
 
-// rule is a cron expression, read. The library only reads it and finds matches among plain dates; what its local times
-// mean on days when clocks are set is decided here:
+// rule is a cron expression, read. The library only reads it and finds matches among plain dates;
+// the meaning of its local times on days when clocks are set is decided here:
 //
 //   - A time that does not exist is taken by the offset before the clocks were set forward: 02:30 becomes 03:30.
 //   - A time that comes twice is the first of the two.
@@ -58,7 +60,7 @@ func newRule(expression, zone string, load func(string) (*time.Location, error))
 	return r, nil
 }
 
-// CheckCron says what is wrong with a cron expression or its zone. Its error is for clients.
+// CheckCron names the fault of a cron expression or its zone. Its error is for clients.
 func CheckCron(expression, zone string) error {
 	_, err := newRule(expression, zone, LoadZone)
 	return err
@@ -86,7 +88,7 @@ func (r *rule) steady(t time.Time) bool {
 	return before == after
 }
 
-// instants are what a local time means, none to two, in order.
+// instants are the instants of a local time, none to two, in order.
 func (r *rule) instants(wall time.Time) (first, second time.Time) {
 	_, before := wall.Add(-26 * time.Hour).In(r.zone).Zone() // no place is that far from UTC
 	_, after := wall.Add(26 * time.Hour).In(r.zone).Zone()
@@ -120,7 +122,8 @@ func (r *rule) after(ms int64) int64 {
 			return first.UnixMilli()
 		}
 	}
-	// The clocks are set nearby, so local times need not come in the order of their instants: look at all around.
+	// The clocks are set nearby, so local times need not come in the order of their instants: look
+	// at all around.
 	var best time.Time
 	wall = wall.Add(-zoneShift)
 	for {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// occurrences lists what a cron expression gives from an instant on, in local time with its offset.
+// occurrences lists the occurrences of a cron expression from an instant on, in local time with its
+// offset.
 func occurrences(t *testing.T, expression, zone, from string, n int) []string {
 	t.Helper()
 	start, err := time.Parse(time.RFC3339, from)
@@ -46,7 +47,7 @@ func TestCalendar(t *testing.T) {
 		{"0 0 * * *", "Europe/Berlin", "2027-03-27T12:00:00Z", "03-28T00:00+0100 03-29T00:00+0200 03-30T00:00+0200"},
 		{"0 3 * * *", "Europe/Berlin", "2027-03-27T12:00:00Z", "03-28T03:00+0200 03-29T03:00+0200"},
 		{"59 23 31 12 *", "Europe/Berlin", "2027-06-01T00:00:00Z", "12-31T23:59+0100 12-31T23:59+0100"},
-		// From within the hour that is new on the clock: what was left out comes still.
+		// From within the hour that is new on the clock: the one that was left out comes still.
 		{"30 2 * * *", "Europe/Berlin", "2027-03-28T01:10:00Z", "03-28T03:30+0200 03-29T02:30+0200"},
 		// From within the second of two hours: the first one was the occurrence.
 		{"30 2 * * *", "Europe/Berlin", "2027-10-31T01:10:00Z", "11-01T02:30+0100"},
@@ -71,7 +72,8 @@ func TestCalendar(t *testing.T) {
 	}
 }
 
-// TestCalendarOrder: asked from any instant, the next occurrence is the one that a walk from far before meets.
+// TestCalendarOrder: asked from any instant, the next occurrence is the one that a walk from far
+// before meets.
 func TestCalendarOrder(t *testing.T) {
 	var c Calendar
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Asia/Shanghai", "Australia/Lord_Howe"} {

@@ -7,11 +7,12 @@ import (
 	_ "time/tzdata"
 )
 
-// RetryAfter is after what a zone is read again that could not be.
+// RetryAfter is the time after which a zone that could not be read is read again.
 const RetryAfter = time.Minute
 
-// Zones are the time zones that this process has read. A zone is a file, or a part of the binary where the machine has no such file, so workers have
-// it read on a goroutine of its own. There are as many as there are zones in the world; none is forgotten.
+// Zones are the time zones that this process has read. A zone is a file, or a part of the binary
+// where the machine has no such file, so workers have it read on a goroutine of its own. There are
+// as many as there are zones in the world; none is forgotten.
 type Zones struct {
 	load func(name string) (*time.Location, error)
 

@@ -8,15 +8,15 @@ import (
 // sectorBytes is the smallest unit that reaches a disk whole.
 const sectorBytes = 512
 
-// blocks is a file's content, and what of it is on disk.
+// blocks is a file's content, and the part of it that is on disk.
 type blocks struct {
 	data   []byte           // as the running process sees it
 	size   int64            // on disk
-	before map[int64][]byte // what the disk holds of the sectors changed since the last sync
+	before map[int64][]byte // the disk's contents of the sectors changed since the last sync
 	failed map[int64]bool   // changed sectors that a failed sync dropped: they never reach the disk
 }
 
-// preserve remembers what the disk holds of the sectors in [from, to) before they change.
+// preserve remembers the disk's contents of the sectors in [from, to) before they change.
 func (b *blocks) preserve(from, to int64) {
 	if b.before == nil {
 		b.before, b.failed = map[int64][]byte{}, map[int64]bool{}
@@ -73,7 +73,7 @@ func (b *blocks) fail() {
 	}
 }
 
-// afterCrash returns what a power cut leaves.
+// afterCrash returns the blocks that a power cut leaves.
 func (b *blocks) afterCrash(r Rand, opt CrashOptions) blocks {
 	size := b.size
 	if size != int64(len(b.data)) && r.IntN(100) < opt.KeepSize {

@@ -10,7 +10,7 @@ type Rand interface {
 	IntN(n int) int
 }
 
-// CrashOptions says what a power cut does to what was not synced. The zero value loses all.
+// CrashOptions says how a power cut treats writes that were not synced. The zero value loses all.
 type CrashOptions struct {
 	KeepData   int  // percent chance for each changed block to have reached the disk
 	KeepSize   int  // percent chance for each file's change of size

@@ -33,7 +33,7 @@ func (o Op) String() string {
 	return fmt.Sprintf("op %d", o)
 }
 
-// Changes tells whether the operation can change what a crash leaves.
+// Changes tells whether the operation can change the state after a crash.
 func (o Op) Changes() bool { return o != OpOpen && o != OpRead && o != OpReadDir }
 
 type fault struct {
@@ -43,8 +43,8 @@ type fault struct {
 	err  error
 }
 
-// FailNth makes the n-th operation of a kind from now (1 is the next) fail with err. A
-// failing write writes nothing; what a failing sync should have written is lost for good.
+// FailNth makes the n-th operation of a kind from now (1 is the next) fail with err. A failing
+// write writes nothing; the pages that a failing sync should have written are lost for good.
 func (m *FS) FailNth(op Op, n int, err error) { m.addFault(fault{op: op, left: n, err: err}) }
 
 // ShortWriteNth makes the n-th write from now write only keep bytes and fail with err.
@@ -66,7 +66,7 @@ func (m *FS) SetCapacity(bytes int64) {
 	m.capacity = bytes
 }
 
-// SetFree bounds the sum of all file sizes to what it is now and so many bytes more.
+// SetFree bounds the sum of all file sizes to the present one and so many bytes more.
 func (m *FS) SetFree(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +91,7 @@ func (m *FS) FlipBit(name string, bit int64) error {
 	})
 }
 
-// Damage replaces a file's content by what change makes of it, durably.
+// Damage replaces a file's content by the result of change, durably.
 func (m *FS) Damage(name string, change func([]byte) []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

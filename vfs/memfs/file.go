@@ -117,7 +117,7 @@ func (f *openFile) roomLocked() int64 {
 
 func (f *openFile) Sync() error { return f.sync(OpSync) }
 
-// Datasync does what Sync does: the size is needed to read the data.
+// Datasync is Sync: the size is needed to read the data.
 func (f *openFile) Datasync() error { return f.sync(OpSync) }
 
 func (f *openFile) sync(op Op) error {

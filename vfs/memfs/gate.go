@@ -4,9 +4,9 @@ import (
 	"sync"
 )
 
-// Gate holds back, in a hook of an FS, what a host's background goroutines do to the disk while the
-// driver of the host is at work. The order of all effects is then independent of the Go scheduler,
-// and the hook may look at what the driver owns. The zero Gate is open.
+// Gate holds back, in a hook of an FS, the operations of a host's background goroutines on the disk
+// while the driver of the host is at work. The order of all effects is then independent of the Go
+// scheduler, and the hook may look at the driver's state. The zero Gate is open.
 type Gate struct {
 	mu   sync.Mutex
 	shut bool

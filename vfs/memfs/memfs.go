@@ -1,8 +1,8 @@
-// Package memfs is a file system in memory for tests and the simulator. It knows what was synced:
-// file data by File.Sync, directory entries by SyncDir. CrashClone returns what a power cut leaves,
-// Kill what the end of a process leaves. Faults (FailNth, SetHook, SetCapacity), damage (FlipBit,
-// Damage) and false syncs (SetSyncLies) are set beforehand. All that an FS does is a function of the
-// calls made and of the Rand given.
+// Package memfs is a file system in memory for tests and the simulator. It knows which writes were
+// synced: file data by File.Sync, directory entries by SyncDir. CrashClone returns the state after
+// a power cut, Kill the one after the end of a process. Faults (FailNth, SetHook, SetCapacity),
+// damage (FlipBit, Damage) and false syncs (SetSyncLies) are set beforehand. All that an FS does is
+// a function of the calls made and of the Rand given.
 //
 // Directory changes are kept as operations. Each of them survives a crash whole or not at all, so a
 // rename never loses the file. A sync of a file does not sync its name.
@@ -124,8 +124,8 @@ func (m *FS) changeLocked(sets ...dirSet) {
 // where is the directory whose block holds the change: of a rename, the one that it ends in.
 func (op *dirOp) where() *inode { return op.sets[len(op.sets)-1].dir }
 
-// failDir is a sync of a directory that failed: as with a file's pages, what was to be written
-// counts as clean from now on, though it was not written.
+// failDir is a sync of a directory that failed: as with a file's pages, the entries count as clean
+// from now on, though they were not written.
 func (m *FS) failDir(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -396,6 +396,7 @@ func (n *inode) size() int64 {
 	return total
 }
 
-// ErrKilled is what the operations of a killed process get. A hook that returns it ends the process
-// in front of an operation: unlike a sync that fails, it does nothing to what is to be synced still.
+// ErrKilled is the error of a killed process's operations. A hook that returns it ends the process
+// in front of an operation: unlike a sync that fails, it leaves pages that are to be synced as they
+// are.
 var ErrKilled = errors.New("the process was killed")

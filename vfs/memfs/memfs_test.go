@@ -18,7 +18,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// lostAll is the file system after a power cut that keeps nothing but what was synced.
+// lostAll is the file system after a power cut that keeps only synced writes.
 func lostAll(m *FS) *FS {
 	return m.CrashClone(rand.New(rand.NewPCG(1, 1)), CrashOptions{})
 }
@@ -121,7 +121,8 @@ func TestFailedDirectorySyncDropsNames(t *testing.T) {
 	if _, err := lostAll(m).Stat("d/x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("a second sync made durable what the first one lost: %v", err)
 	}
-	must(t, vfs.WriteSynced(m, "d/y", []byte("y"))) // another change of the directory: all of it is to be written again
+	// Another change of the directory: all of it is to be written again.
+	must(t, vfs.WriteSynced(m, "d/y", []byte("y")))
 	must(t, m.SyncDir("d"))
 	if _, err := lostAll(m).Stat("d/x"); err != nil {
 		t.Fatalf("a sync after another change wrote the new name alone: %v", err)
@@ -145,8 +146,8 @@ func TestKillEndsHandlesAndLocks(t *testing.T) {
 	must(t, err)
 }
 
-// TestKillInFrontOfASync: unlike one that fails, a sync that a killed process did not come to leaves
-// everything to the next one.
+// TestKillInFrontOfASync: unlike one that fails, a sync that a killed process did not come to
+// leaves everything to the next one.
 func TestKillInFrontOfASync(t *testing.T) {
 	m := New()
 	must(t, m.MkdirAll("d"))

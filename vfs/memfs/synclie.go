@@ -5,21 +5,20 @@ import (
 	"slices"
 )
 
-// SyncLie is what a disk does instead of a sync that it reports as done. The zero value is a true
-// sync.
+// SyncLie is the fault of a disk that reports a sync as done. The zero value is a true sync.
 type SyncLie struct {
 	Lies bool // the sync is false; for a directory: none of its changes is on disk
 
-	// Skip and Count choose, of the sectors to be synced in order, those that do not come where they
-	// should. Skip counts round and round; Count 0 means all from there.
+	// Skip and Count choose, of the sectors to be synced in order, those that do not come where
+	// they should. Skip counts round and round; Count 0 means all from there.
 	Skip, Count int
 	Shift       int64 // the chosen sectors overwrite those so many sectors further on; 0: none
-	KeepSize    bool  // the file's size on disk stays what it was
-	DropCache   bool  // the running process, too, reads what the disk has from now on
+	KeepSize    bool  // the file's size on disk stays as it was
+	DropCache   bool  // the running process, too, reads the disk's contents from now on
 }
 
-// SetSyncLies has lies called at each sync of a file or a directory, outside of all locks. What a
-// false sync loses shows after a power cut (CrashClone), unless it is written and synced again.
+// SetSyncLies has lies called at each sync of a file or a directory, outside of all locks. The loss
+// of a false sync shows after a power cut (CrashClone), unless it is written and synced again.
 func (m *FS) SetSyncLies(lies func(name string, dir bool) SyncLie) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -37,7 +36,7 @@ func (m *FS) lie(name string, dir bool) SyncLie {
 	return lies(name, dir)
 }
 
-// lie does what a false sync does.
+// lie carries out a false sync.
 func (b *blocks) lie(l SyncLie) {
 	var dirty []int64
 	for _, i := range slices.Sorted(maps.Keys(b.before)) {

@@ -7,8 +7,8 @@ import (
 	"carillon/vfs"
 )
 
-// TestSyncLies: what a false sync did not write is there until the power is cut, or until it is
-// written again. What came to another place is there instead of what was there.
+// TestSyncLies: data that a false sync did not write is there until the power is cut, or until it
+// is written again. Data that came to another place is there instead of the data before.
 func TestSyncLies(t *testing.T) {
 	const sectors = 8
 	sector := func(b byte) []byte { return bytes.Repeat([]byte{b}, sectorBytes) }
