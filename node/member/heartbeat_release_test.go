@@ -1,0 +1,35 @@
+package member
+
+import (
+	"encoding/hex"
+	"reflect"
+	"testing"
+
+	"carillon/ring"
+	"carillon/timer"
+)
+
+// TestHeartbeatOfReleases: a heartbeat as each release so far sends it is read as what it said. The
+// last is written by this build: one that writes it otherwise adds its own.
+func TestHeartbeatOfReleases(t *testing.T) {
+	said := heartbeat{
+		WallMs: 5000, Clock: heartbeatClock{Known: true, AheadMs: -7, Steps: 2, Sure: true}, Starts: 2, Cordoned: true, Unhealthy: "x", Leads: []timer.ShardID{1, 5},
+		Limits:  ring.Says{WallMs: 5007, Seq: 2<<32 + 7, Heard: []ring.Heard{{Node: 3, Seq: 9}}, Parts: []ring.Part{{Topic: 3, Leases: 1}, {Topic: 1 << 31, Leases: 4000}}},
+		LowDisk: timer.LowDiskError{Node: 9, Name: "n9", Path: "/d", Free: 100, Limit: 300},
+	}
+	releases := []struct{ level, frame string }{
+		{"4", "b1904e020101780d02000102010400008780808020010309020301fdffffff07a01f0964ac02026e39022f64"},
+	}
+	for i, r := range releases {
+		frame, err := hex.DecodeString(r.frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := decodeHeartbeat(frame); err != nil || !reflect.DeepEqual(*got, said) {
+			t.Errorf("of level %s: %+v, %v, want %+v", r.level, got, err, said)
+		}
+		if now := hex.EncodeToString(said.encode()); i == len(releases)-1 && now != r.frame {
+			t.Errorf("written as %s", now)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package node
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// volatile are fields of a timer that are as they are at the moment.
+var volatile = []string{"waits_for", "waits_on"}
+
+// TestReleasesAreRead: the data directories of all releases so far, which scripts/fixture.sh made, are
+// opened by this build, and have all that they had: pending timers, dead letters, history, topics with
+// their policies and sealed secrets. So has what this build restores of their backups, and what they
+// restored of them themselves.
+func TestReleasesAreRead(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/release/*.tar.gz")
+	if err != nil || len(files) == 0 {
+		t.Fatal("there are no releases", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".tar.gz"), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			unpack(t, file, dir)
+			r := release{t: t, dir: dir}
+			n := r.open("data")
+			r.same(n, "topics.json", "/v1/topics?limit=1000", "topics", "topic")
+			for _, topic := range []string{"later", "signed", "pulled", "waiting", "ordered"} {
+				r.same(n, "timers-"+topic+".json", "/v1/topics/"+topic+"/timers?state=scheduled,leased&limit=1000&payload=true", "timers", "id")
+			}
+			r.same(n, "dead-failed.json", "/v1/topics/failed/dead?limit=1000", "timers", "id")
+			r.same(n, "history-called.json", "/v1/topics/called/history?limit=1000", "entries", "id")
+			if old, now := r.read("cluster.json")["cluster_id"], r.ask(n, "/v1/cluster")["cluster_id"]; old != now {
+				t.Errorf("cluster %v, it was %v", now, old)
+			}
+			n.must(201, "POST", "/v1/topics/later/timers", `{"id":"new","delay":"1h"}`)
+
+			again := filepath.Join(dir, "again")
+			if _, err := Restore(RestoreConfig{From: filepath.Join(dir, "fixture.backup"), DataDir: again, Name: "fixture", SecretsKeyFile: filepath.Join(dir, "secrets.key")}); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"restored", "again"} {
+				r.kept(r.open(name), name)
+			}
+		})
+	}
+}
+
+// release is the data of a release, unpacked.
+type release struct {
+	t   *testing.T
+	dir string
+}
+
+func (r *release) open(name string) *running {
+	return start(r.t, filepath.Join(r.dir, name), func(c *Config) {
+		c.Name, c.SecretsKeyFile = "fixture", filepath.Join(r.dir, "secrets.key")
+	})
+}
+
+func (r *release) read(name string) (v map[string]any) {
+	r.t.Helper()
+	text, err := os.ReadFile(filepath.Join(r.dir, name))
+	if err == nil {
+		err = json.Unmarshal(text, &v)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return v
+}
+
+func (r *release) ask(n *running, path string) (v map[string]any) {
+	r.t.Helper()
+	if err := json.Unmarshal([]byte(n.must(200, "GET", path, "")), &v); err != nil {
+		r.t.Fatal(err)
+	}
+	return v
+}
+
+// byName are the elements of a list by one of their fields.
+func byName(v map[string]any, list, field string) map[string]map[string]any {
+	out := map[string]map[string]any{}
+	for _, one := range v[list].([]any) {
+		m := one.(map[string]any)
+		out[m[field].(string)] = m
+	}
+	return out
+}
+
+// same holds an answer against what the release itself answered. Fields that came later are not looked at.
+func (r *release) same(n *running, file, path, list, field string) {
+	r.t.Helper()
+	was, is := byName(r.read(file), list, field), byName(r.ask(n, path), list, field)
+	if len(was) == 0 || !slices.Equal(slices.Sorted(maps.Keys(was)), slices.Sorted(maps.Keys(is))) {
+		r.t.Errorf("%s: %d were there, %d are", path, len(was), len(is))
+		return
+	}
+	for name := range was {
+		for _, f := range volatile {
+			delete(was[name], f)
+		}
+		if why := lacks(was[name], is[name]); why != "" {
+			r.t.Errorf("%s: %s: %s", path, name, why)
+		}
+	}
+}
+
+// lacks names a field that is not as it was.
+func lacks(was, is any) string {
+	old, object := was.(map[string]any)
+	now, still := is.(map[string]any)
+	if !object || !still {
+		if !reflect.DeepEqual(was, is) {
+			b, _ := json.Marshal([]any{was, is})
+			return string(b)
+		}
+		return ""
+	}
+	for name := range old {
+		if why := lacks(old[name], now[name]); why != "" {
+			return name + ": " + why
+		}
+	}
+	return ""
+}
+
+// kept looks at what a restore keeps: which timers there are, when they are due and what they carry.
+func (r *release) kept(n *running, name string) {
+	r.t.Helper()
+	for _, topic := range []string{"later", "signed", "ordered"} {
+		was := byName(r.read("timers-"+topic+".json"), "timers", "id")
+		is := byName(r.ask(n, "/v1/topics/"+topic+"/timers?state=scheduled,leased&limit=1000&payload=true"), "timers", "id")
+		if len(was) != len(is) {
+			r.t.Errorf("%s: %s: %d timers were there, %d are", name, topic, len(was), len(is))
+		}
+		for id := range was {
+			for _, f := range []string{"due_ms", "payload", "labels", "repeat"} {
+				if is[id] == nil || !reflect.DeepEqual(was[id][f], is[id][f]) {
+					r.t.Errorf("%s: %s: %s of %s: %v, it was %v", name, topic, f, id, is[id][f], was[id][f])
+				}
+			}
+		}
+	}
+	if was, is := byName(r.read("dead-failed.json"), "timers", "id"), byName(r.ask(n, "/v1/topics/failed/dead?limit=1000"), "timers", "id"); len(was) != len(is) {
+		r.t.Errorf("%s: %d dead letters were there, %d are", name, len(was), len(is))
+	}
+}
+
+// unpack makes the files of an archive that is ours.
+func unpack(t *testing.T, file, dir string) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in := tar.NewReader(z); ; {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(dir, filepath.Clean("/"+h.Name))
+		if h.Typeflag == tar.TypeDir {
+			err = os.MkdirAll(to, 0o700)
+		} else if body, e := io.ReadAll(in); e != nil {
+			err = e
+		} else {
+			err = os.WriteFile(to, body, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
