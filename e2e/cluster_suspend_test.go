@@ -11,7 +11,6 @@ import (
 // than elections and leases take. Its monotonic clock stands still meanwhile, and its boot clock too in the second case. When it goes on it
 // must notice that its leases are over before it calls anybody.
 func TestClusterSuspendLeader(t *testing.T) {
-	t.Parallel()
 	needCluster(t)
 	random := seeded(t)
 	members, clocks := loopbackMembers(t, 3), map[*member]clock{}

@@ -11,8 +11,8 @@
 // which tells how long a shard takes no adds. What clients were told of each timer goes through porcupine, too
 // (history_test.go). With -v a run ends with a table of what was done to clusters and what came of it.
 //
-// Tests that measure times run first, each alone. All others are parallel: they wait more than they compute, so make runs
-// six at once.
+// Tests that measure times, or whose calls have a second each, run first, each alone. All others are parallel: they wait more
+// than they compute, so make runs six at once.
 //
 // Tests of wrong clocks build a second binary, with the tag chaos: its wall clock is as far off as a file says.
 //
