@@ -17,8 +17,8 @@ func refusal(s timer.State) (timer.Code, bool) {
 	return 0, false
 }
 
-// matches says whether a timer has the version that a command asks for.
-func (c *change) matches(v *blob) bool { return c.ifMatch == 0 || c.ifMatch == v.version }
+// meets says whether a timer has the version that a command asks for.
+func (v *blob) meets(c *change) bool { return c.ifMatch == 0 || c.ifMatch == v.version }
 
 // add creates a timer, or answers for the one that has its id (I18).
 func (t *Table) add(c *change, f *specSummary) timer.Result {
@@ -99,7 +99,7 @@ func (t *Table) put(c *change, f *specSummary) timer.Result {
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	case state == timer.Leased:
 		return timer.Result{Code: timer.InFlight, Handle: h}
-	case !c.matches(&v):
+	case !v.meets(c):
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	case state.Over():
 		return t.createOver(c, f, h)
@@ -200,7 +200,7 @@ func (t *Table) modify(c *change, p *timer.Patch) timer.Result {
 		return timer.Result{Code: code, Handle: h}
 	}
 	v := t.view(s.ref)
-	if !c.matches(&v) {
+	if !v.meets(c) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
 	s = t.beginUpdate(h)
@@ -262,7 +262,7 @@ func (t *Table) cancel(c *change) timer.Result {
 		code := map[timer.State]timer.Code{timer.Done: timer.OverFired, timer.Dead: timer.OverDead, timer.Cancelled: timer.Prevented}[t.slab.at(h).state()]
 		return timer.Result{Code: code, Handle: h}
 	}
-	if v := t.view(t.slab.at(h).ref); !c.matches(&v) {
+	if v := t.view(t.slab.at(h).ref); !v.meets(c) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
 	code := timer.Prevented
@@ -318,7 +318,7 @@ func (t *Table) fire(c *change) timer.Result {
 		return timer.Result{Code: code, Handle: h}
 	}
 	v := t.view(s.ref)
-	if !c.matches(&v) {
+	if !v.meets(c) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
 	s = t.beginUpdate(h)

@@ -280,14 +280,3 @@ func (b *Batch) Forget(h timer.Handle, seq uint64) int {
 	b.buf = binary.AppendUvarint(b.buf, seq)
 	return n
 }
-
-// cut shortens a text to at most n bytes, between two characters.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && s[n]&0xC0 == 0x80 {
-		n--
-	}
-	return s[:n]
-}

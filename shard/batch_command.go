@@ -248,3 +248,39 @@ func (r *reader) change(c *change) {
 		r.fail("command lacks its spec or patch")
 	}
 }
+
+// command copies a command out of the bytes that it lies in.
+func (c *change) command() (cmd *timer.Command, err error) {
+	if c.flags&commandSpec != 0 {
+		both := new(struct { // they live and die together
+			cmd  timer.Command
+			spec timer.Spec
+		})
+		cmd, both.cmd.Spec = &both.cmd, &both.spec
+		if err := c.spec.decodeTo(cmd.Spec); err != nil {
+			return nil, err
+		}
+	} else {
+		cmd = new(timer.Command)
+	}
+	if c.flags&commandPatch != 0 {
+		if cmd.Patch, err = decodePatch(c.patch); err != nil {
+			return nil, err
+		}
+	}
+	if c.claim != nil {
+		if cmd.Claim, err = decodeLeaseUpdate(c.claim); err != nil {
+			return nil, err
+		}
+	}
+	cmd.Kind, cmd.Topic, cmd.ID, cmd.IfMatch = c.kind, c.topic, string(c.id), c.ifMatch
+	cmd.CreateOnly = c.flags&commandCreateOnly != 0
+	cmd.Force = c.flags&commandForce != 0
+	cmd.Work, cmd.From, cmd.MinFence = c.work, c.from, c.minFence
+	cmd.Turn, cmd.Pull = c.turn, c.flags&commandPull != 0
+	cmd.Once = c.flags&commandOnce != 0
+	cmd.Absolute, cmd.NotLate = c.flags&commandAbsolute != 0, c.flags&commandNotLate != 0
+	cmd.Tag, cmd.Content, cmd.DueMs = c.tag, c.content, c.dueMs
+	cmd.Merge, cmd.MaxWaitMs = c.merge, c.maxWait
+	return cmd, nil
+}

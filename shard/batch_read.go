@@ -119,3 +119,43 @@ func uvarintLen(v uint64) int {
 	}
 	return n
 }
+
+// close ends reading: nothing may be left.
+func (r *reader) close() error {
+	if len(r.b) > 0 {
+		r.fail("message is too long")
+	}
+	return r.err()
+}
+
+// count reads how many elements follow, each of at least size bytes.
+func (r *reader) count(limit, size int, what string) int {
+	return int(r.number(uint64(min(limit, len(r.b)/size)), what))
+}
+
+// maxBlock bounds a command or a spec.
+const maxBlock = 1<<21 - 1
+
+// openBlock leaves room for the length of what follows; closeBlock fills it in.
+func openBlock(dst []byte) (out []byte, at int) {
+	return append(dst, 0, 0, 0), len(dst) + 3
+}
+
+func closeBlock(b []byte, at int) {
+	size := len(b) - at
+	if size > maxBlock {
+		panic(fmt.Sprintf("shard: block of %d bytes, at most %d fit", size, maxBlock))
+	}
+	b[at-3], b[at-2], b[at-1] = byte(size)|0x80, byte(size>>7)|0x80, byte(size>>14)
+}
+
+// cut shortens a text to at most n bytes, between two characters.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}

@@ -13,7 +13,9 @@ const (
 	maxText     = 64 << 10 // a URL, a header's name or value, a label, a content type
 	maxList     = 256      // headers, labels
 	maxCallback = 1 << 20
-	maxErr      = 1 << 10 // bytes of an attempt's error; longer ones are cut
+	maxHandle   = 1<<28 - 1 // highest slot; far above what fits into memory
+	maxErr      = 1 << 10   // bytes of an attempt's error; longer ones are cut
+	maxAttempt  = 1<<16 - 1 // number of an attempt
 )
 
 // The fields of a callback, in this order, each at most once.

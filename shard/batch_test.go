@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"carillon/timer"
+	"carillon/timer/testkit"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -36,18 +37,6 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-func fullSpec() *timer.Spec {
-	return &timer.Spec{
-		DueMs: 1_700_000_123_456, Payload: []byte(`{"order": 77}`), PayloadKind: timer.JSONPayload, ContentType: "application/json",
-		Callback: timer.Callback{
-			URL: "https://shop.example/hooks", Method: "PUT", TimeoutMs: 10_000,
-			Headers: []timer.Header{{Name: "X-Tenant", Value: "7"}, {Name: "X-Empty", Value: ""}}, HasHeaders: true,
-		},
-		Retry:    timer.Retry{MaxAttempts: 16, MinBackoffMs: 1000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0, HasJitter: true},
-		Priority: 5, Labels: []string{"orders", "eu"}, ExpiresAfterMs: 600_000, HasExpiry: true,
-	}
-}
-
 func someTrace() *timer.Trace {
 	return timer.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "congo=t61rcWkgMzE,rojo=00f067aa0ba902b7")
 }
@@ -63,7 +52,7 @@ func itemCases() map[string]func(b *Batch) {
 	}
 	id := "{order-77}close"
 	return map[string]func(b *Batch){
-		"add":       command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Absolute: true, Tag: 5, Content: 6, Spec: fullSpec()}),
+		"add":       command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Absolute: true, Tag: 5, Content: 6, Spec: testkit.FullSpec()}),
 		"add-plain": command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Spec: &timer.Spec{DueMs: 4}}),
 		"add-merge": command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Content: 6, Merge: timer.MergeDebounce, MaxWaitMs: 300_000, Spec: &timer.Spec{DueMs: 4}}),
 		"add-repeat": command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Spec: &timer.Spec{DueMs: 4, Payload: []byte("7"), PayloadKind: timer.JSONPayload, Repeat: &timer.Repeat{
@@ -72,11 +61,11 @@ func itemCases() map[string]func(b *Batch) {
 		"add-trace":     command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Spec: &timer.Spec{DueMs: 4, Trace: someTrace(), Repeat: &timer.Repeat{EveryMs: 60_000}}}),
 		"add-once":      command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Content: 6, Absolute: true, Once: true, Spec: &timer.Spec{DueMs: 4}}),
 		"modify-repeat": command(timer.Command{Kind: timer.Modify, Topic: 3, ID: id, Patch: &timer.Patch{Repeat: true, Spec: timer.Spec{Repeat: &timer.Repeat{EveryMs: 60_000}}}}),
-		"put":           command(timer.Command{Kind: timer.Put, Topic: 3, ID: id, IfMatch: 2, CreateOnly: true, Content: 6, Spec: fullSpec()}),
-		"modify":        command(timer.Command{Kind: timer.Modify, Topic: 3, ID: id, IfMatch: 2, Patch: &timer.Patch{Spec: *fullSpec(), Due: true, Payload: true, Jitter: true, URL: true}}),
+		"put":           command(timer.Command{Kind: timer.Put, Topic: 3, ID: id, IfMatch: 2, CreateOnly: true, Content: 6, Spec: testkit.FullSpec()}),
+		"modify":        command(timer.Command{Kind: timer.Modify, Topic: 3, ID: id, IfMatch: 2, Patch: &timer.Patch{Spec: *testkit.FullSpec(), Due: true, Payload: true, Jitter: true, URL: true}}),
 		"cancel":        command(timer.Command{Kind: timer.Cancel, Topic: 3, ID: id, IfMatch: 4}),
 		"fire":          command(timer.Command{Kind: timer.Fire, Topic: 3, ID: id}),
-		"redrive":       command(timer.Command{Kind: timer.Redrive, Topic: 3, ID: id, DueMs: 77, Patch: &timer.Patch{Spec: *fullSpec(), URL: true, Headers: true}}),
+		"redrive":       command(timer.Command{Kind: timer.Redrive, Topic: 3, ID: id, DueMs: 77, Patch: &timer.Patch{Spec: *testkit.FullSpec(), URL: true, Headers: true}}),
 		"purge":         command(timer.Command{Kind: timer.Purge, Topic: 3, ID: id}),
 		"closetopic":    command(timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true}),
 		"closepart":     command(timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true, Work: 1 << 17, From: 70_000}),
@@ -199,7 +188,7 @@ func TestSpecRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, b := *fullSpec(), *fullSpec()
+		a, b := *testkit.FullSpec(), *testkit.FullSpec()
 		patch.Apply(&a)
 		decoded.Apply(&b)
 		if !reflect.DeepEqual(a, b) {
@@ -212,7 +201,7 @@ func FuzzBatch(f *testing.F) {
 	for _, fill := range itemCases() {
 		var b Batch
 		b.Reset(1_700_000_000_000, 42, 43)
-		b.Command(&timer.Command{Kind: timer.Add, Topic: 3, ID: "{order-77}close", Content: 6, Spec: fullSpec()})
+		b.Command(&timer.Command{Kind: timer.Add, Topic: 3, ID: "{order-77}close", Content: 6, Spec: testkit.FullSpec()})
 		b.Lease(1000, 1, 1, 1)
 		fill(&b)
 		f.Add(bytes.Clone(b.Bytes()))

@@ -87,21 +87,6 @@ func (h *Host) finish(o *op) (timer.Result, error) {
 	return r, err
 }
 
-// born is the timer that an Add or Put has just created: what the client sent and what the table gave. It spares the worker a copy.
-func born(c *timer.Command, r *timer.Result) *timer.Timer {
-	t := c.Into
-	if t == nil {
-		t = &timer.Timer{}
-	}
-	due := debounced(c.Merge, c.Spec.DueMs, r.AtMs, c.MaxWaitMs)
-	*t = timer.Timer{
-		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Seq: r.Seq, Tag: c.Tag, Version: r.Version, State: timer.Scheduled,
-		NextMs: due, CreatedMs: r.AtMs, UpdatedMs: r.AtMs, LatenessMs: -1,
-	}
-	t.DueMs = due
-	return t
-}
-
 // Do has one command decided by its shard. The command must not change until Do returns.
 func (h *Host) Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	wait := h.newWaiter(1)

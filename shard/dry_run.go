@@ -172,11 +172,3 @@ func (t *dryRun) compare(first, last, term uint64) {
 		}
 	}
 }
-
-// orAfter is what a start makes of a hard state that is older than the snapshot it goes on from.
-func (h hardState) orAfter(base entryID) hardState {
-	if h.term < base.term {
-		h.term, h.vote = base.term, 0
-	}
-	return h
-}

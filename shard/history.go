@@ -191,7 +191,7 @@ func DecodeHistoryAttempt(body []byte) (timer.HistoryAttempt, error) {
 	if err != nil {
 		return timer.HistoryAttempt{}, err
 	}
-	a := timer.HistoryAttempt{Attempt: int(r.number(lowMask, "attempt")), StartedMs: r.varint()}
+	a := timer.HistoryAttempt{Attempt: int(r.number(maxAttempt, "attempt")), StartedMs: r.varint()}
 	a.EndedMs = a.StartedMs + r.varint()
 	a.Status = int(r.number(1<<16-1, "status"))
 	a.Err = string(r.block(maxErr, "error text"))

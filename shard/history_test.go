@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"carillon/timer"
+	"carillon/timer/testkit"
 )
 
 // modelEvent is what the model says that the history is told.
@@ -99,7 +100,7 @@ func goldenHistory(t *testing.T) (list []HistoryEvent, states []timer.State) {
 		}
 	}
 	apply(now, func() {
-		b.Command(&timer.Command{Kind: timer.Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: fullSpec()})
+		b.Command(&timer.Command{Kind: timer.Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: testkit.FullSpec()})
 		b.Command(&timer.Command{Kind: timer.Add, Topic: 3, ID: "b", Tag: 7, Content: 8, Spec: &timer.Spec{DueMs: now + 9}})
 		b.Command(&timer.Command{Kind: timer.Cancel, Topic: 3, ID: "b"})
 	})

@@ -1,10 +1,7 @@
 package shard
 
 import (
-	"encoding/binary"
-	"fmt"
 	"slices"
-	"strings"
 
 	"carillon/timer"
 	"carillon/wal"
@@ -50,34 +47,4 @@ func (g *group) noteLowDisks(low []timer.LowDiskError) {
 func (g *group) hasVoter(node uint64) bool {
 	of := func(id uint64) bool { return nodeOf(id) == node }
 	return slices.ContainsFunc(g.store.conf.Voters, of) || slices.ContainsFunc(g.store.conf.VotersOutgoing, of)
-}
-
-// maxLowDiskText bounds a name or path between nodes.
-const maxLowDiskText = 256
-
-// AppendLowDisk encodes it for another node.
-func AppendLowDisk(dst []byte, e *timer.LowDiskError) []byte {
-	for _, n := range []uint64{e.Node, e.Free, e.Limit} {
-		dst = binary.AppendUvarint(dst, n)
-	}
-	for _, text := range []string{e.Name, e.Path} {
-		text = strings.ToValidUTF8(text[:min(len(text), maxLowDiskText)], "")
-		dst = appendBlock(dst, text)
-	}
-	return dst
-}
-
-// DecodeLowDisk reads what AppendLowDisk wrote.
-func DecodeLowDisk(in []byte) (timer.LowDiskError, error) {
-	r := &reader{b: in}
-	e := r.lowDisk()
-	if r.fault != "" {
-		return timer.LowDiskError{}, fmt.Errorf("%w: %s", ErrFormat, r.fault)
-	}
-	return e, nil
-}
-
-func (r *reader) lowDisk() timer.LowDiskError {
-	text := func(what string) string { return strings.ToValidUTF8(string(r.block(maxLowDiskText, what)), "") }
-	return timer.LowDiskError{Node: r.uvarint(), Free: r.uvarint(), Limit: r.uvarint(), Name: text("name"), Path: text("path")}
 }

@@ -60,18 +60,6 @@ func TestLowDiskOfAVoter(t *testing.T) {
 	}
 }
 
-func TestLowDiskBetweenNodes(t *testing.T) {
-	for _, e := range []timer.LowDiskError{{}, {Node: 1<<40 - 1, Name: "n2", Path: "/var/lib/carillon", Free: 1 << 50, Limit: 256 << 20}} {
-		if _, err := DecodeTimer(AppendFailure(nil, e)); err != error(e) {
-			t.Errorf("%+v came as %v", e, err)
-		}
-	}
-	long := timer.LowDiskError{Path: strings.Repeat("ü", 400)}
-	if _, err := DecodeTimer(AppendFailure(nil, long)); !errors.Is(err, timer.ErrLowDisk) || len(err.Error()) > 400 {
-		t.Errorf("a long path came as %v", err)
-	}
-}
-
 // TestSnapshotsLeaveRoomForTheLog: the limit for adds counts what the next snapshot takes, and none is begun, or taken from another node,
 // without room for it beside the log.
 func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {

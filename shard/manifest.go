@@ -27,9 +27,6 @@ type replicaState struct {
 	creation  *snapshotMark // how the replica began, as long as it has no snapshot; else nil
 }
 
-// entryID names an entry, and with it all that are before it: two logs that have it are the same up to it.
-type entryID struct{ index, term uint64 }
-
 const manifestVersion = 1
 
 // covers reports that the manifest speaks of a group.

@@ -2,14 +2,6 @@ package shard
 
 import "carillon/timer"
 
-// debounced is the due time of an add whose scope began with an add at firstMs.
-func debounced(rule timer.Merge, dueMs, firstMs, maxWaitMs int64) int64 {
-	if rule != timer.MergeDebounce || maxWaitMs == 0 {
-		return dueMs
-	}
-	return min(dueMs, timer.ClampMs(firstMs+timer.ClampMs(maxWaitMs)))
-}
-
 // merge lets an add meet the scheduled timer of its id, by a rule that is not Reject.
 func (t *Table) merge(c *change, f *specSummary, h timer.Handle) timer.Result {
 	if c.merge == timer.MergeKeep {

@@ -8,20 +8,6 @@ import (
 	"carillon/timer"
 )
 
-// Share says how many timers to take from a shard.
-type Share struct {
-	Shard  timer.ShardID
-	Timers int
-}
-
-// PulledTimer is a timer that a consumer has from now on. Its Fence and Handle name the lease.
-type PulledTimer struct {
-	Shard   timer.ShardID
-	Handle  timer.Handle
-	UntilMs int64 // end of the lease, by the leader's clock
-	Timer   *timer.Timer
-}
-
 // pullRequest is one consumer's wish of one shard, on its way through a worker. It is answered with what was there, possibly nothing, once
 // the leases are on disk.
 type pullRequest struct {

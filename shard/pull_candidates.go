@@ -12,22 +12,6 @@ const pullBytes = 8 << 20
 // What a topic that is pulled has ready. Its timers wait in one destination queue of each shard until somebody takes them (see pull.go). Who pulls
 // first looks at the heads of all shards, here and on other nodes, so that what comes first is taken first; then takes.
 
-// Candidate is a timer that is ready, as far as it matters for who pulls.
-type Candidate struct {
-	Shard    timer.ShardID
-	Priority uint8
-	DueMs    int64
-	Bytes    int // about, of its payload and the rest
-}
-
-// Before is the order in which timers are taken: priority, then due time. Arrival is known only within a shard.
-func (o *Candidate) Before(p *Candidate) bool {
-	if o.Priority != p.Priority {
-		return o.Priority > p.Priority
-	}
-	return o.DueMs < p.DueMs
-}
-
 // SortCandidates brings offers into order; equal ones stay as they are.
 func SortCandidates(list []Candidate) {
 	slices.SortStableFunc(list, func(a, b Candidate) int {

@@ -127,7 +127,7 @@ func decodeMessage(b []byte) (*pb.Message, error) {
 		m.Context = r.bytes()
 	}
 	if bits&messageEntries != 0 {
-		m.Entries = r.entries(m.GetIndex())
+		m.Entries = readMessageEntries(&r, m.GetIndex())
 	}
 	if bits&messageSnapshot != 0 {
 		m.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(r.uvarint()), Term: new(r.uvarint()), ConfState: r.conf()}}
@@ -146,8 +146,8 @@ type heldMessage struct {
 	reject                                       bool
 }
 
-// entries reads a list of entries that follow an index. Every entry takes three bytes at least, which bounds the list.
-func (r *recordReader) entries(after uint64) []*pb.Entry {
+// readMessageEntries reads a list of entries that follow an index. Every entry takes three bytes at least, which bounds the list.
+func readMessageEntries(r *recordReader, after uint64) []*pb.Entry {
 	n := r.uvarint()
 	if n > uint64(len(r.rest))/3 {
 		r.bad, r.rest = true, nil

@@ -211,3 +211,21 @@ func (r *recordReader) end() error {
 	}
 	return nil
 }
+
+// tailEntry is an entry that was read but not applied yet.
+type tailEntry struct {
+	index, term uint64
+	typ         pb.EntryType
+	data        []byte
+}
+
+// entryID names an entry, and with it all that are before it: two logs that have it are the same up to it.
+type entryID struct{ index, term uint64 }
+
+// orAfter is what a start makes of a hard state that is older than the snapshot it goes on from.
+func (h hardState) orAfter(base entryID) hardState {
+	if h.term < base.term {
+		h.term, h.vote = base.term, 0
+	}
+	return h
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,10 +17,12 @@ var rewriteRecords = flag.Bool("records.rewrite", false, "write the golden files
 
 func recordSamples() map[string][]byte {
 	conf := &pb.ConfState{Voters: []uint64{1, 2, 300}, Learners: []uint64{4}, VotersOutgoing: []uint64{5}, LearnersNext: []uint64{6, 7}, AutoLeave: new(true)}
+	entry := func(index uint64) *pb.Entry {
+		return &pb.Entry{Index: &index, Term: new(uint64(3)), Data: fmt.Appendf(nil, "3/%d", index)}
+	}
 	change := &pb.Entry{Index: new(uint64(8)), Term: new(uint64(4)), Type: pb.EntryConfChangeV2.Enum(), Data: []byte("c")}
 	return map[string][]byte{
-		"record-census":    appendManifest(nil, censusSample()),
-		"record-entries":   appendEntries(nil, append(storedEntries(3, 6, 7), change)),
+		"record-entries":   appendEntries(nil, []*pb.Entry{entry(6), entry(7), change}),
 		"record-hardstate": appendHardState(nil, hardState{term: 3, vote: 7<<24 | 1, commit: 1000}),
 		"record-mark":      appendMark(nil, snapshotMark{replica: 7<<24 | 1, index: 500, term: 3, hash: 0x1122334455667788, epoch: 9, installed: true, conf: conf}),
 		"record-create":    appendMark(nil, snapshotMark{replica: 7<<24 | 1, index: 1, term: 1, conf: &pb.ConfState{Voters: []uint64{7<<24 | 1}}}),

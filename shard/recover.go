@@ -17,13 +17,6 @@ import (
 // foundingIndex is where every group's log begins: its first members are part of its state, not entries.
 const foundingIndex, foundingTerm = 1, 1
 
-// tailEntry is an entry that was read but not applied yet.
-type tailEntry struct {
-	index, term uint64
-	typ         pb.EntryType
-	data        []byte
-}
-
 // recovery rebuilds a group from its newest snapshot and the log: entries are applied as soon as the log says that they
 // are committed, so that only an uncommitted tail is ever held.
 type recovery struct {

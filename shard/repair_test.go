@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -445,4 +446,8 @@ func FuzzMending(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestManifestGolden(t *testing.T) {
+	golden(t, "record-census", []byte(hex.EncodeToString(appendManifest(nil, censusSample()))+"\n"))
 }

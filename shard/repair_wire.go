@@ -60,7 +60,7 @@ func decodeQuestions(b []byte) ([]question, error) {
 	list := make([]question, n)
 	for i := range list {
 		q := &list[i]
-		if q.group, err = r.group(); err != nil {
+		if q.group, err = readGroup(r); err != nil {
 			return nil, err
 		}
 		q.first, q.last, q.above = r.uvarint(), r.uvarint(), entryID{r.uvarint(), r.uvarint()}
@@ -97,7 +97,7 @@ func decodeAnswers(b []byte) ([]answer, error) {
 	list := make([]answer, n)
 	for i := range list {
 		a := &list[i]
-		if a.group, err = r.group(); err != nil {
+		if a.group, err = readGroup(r); err != nil {
 			return nil, err
 		}
 		a.above, a.term, a.commit = entryID{r.uvarint(), r.uvarint()}, r.uvarint(), r.uvarint()
@@ -124,8 +124,8 @@ func mendingReader(b []byte) (r *recordReader, n uint64, err error) {
 	return r, n, nil
 }
 
-// group reads a group's id.
-func (r *recordReader) group() (timer.ShardID, error) {
+// readGroup reads a group's id.
+func readGroup(r *recordReader) (timer.ShardID, error) {
 	id := r.uvarint()
 	if id > 65535 {
 		return 0, errMending

@@ -24,9 +24,6 @@ type candidate struct {
 	handle timer.Handle
 }
 
-// maxScan bounds the limit of a query.
-const maxScan = 4096
-
 // Scan looks at no more than budget slots after from (0 at first), puts what the query selects into top, and says where
 // to go on. Entries may be applied between the slices; what changes meanwhile is seen or not.
 func (t *Table) Scan(q *timer.Query, from timer.Handle, budget int, top *topK) (next timer.Handle, done bool) {

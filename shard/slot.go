@@ -5,9 +5,6 @@ import "carillon/timer"
 const (
 	slotChunkBits = 10 // 32 KiB of slots: a table of few timers stays small, and growing copies nothing
 	slotChunkLen  = 1 << slotChunkBits
-
-	// maxHandle bounds what a snapshot may claim; it is far above what fits into memory.
-	maxHandle = 1<<28 - 1
 )
 
 // slot is the part of a timer that changes as it lives, 32 bytes without pointers. What the client said is in

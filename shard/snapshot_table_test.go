@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"carillon/timer"
+	"carillon/timer/testkit"
 )
 
 // smallTable is a table with everything in it: every state, dead letters of one id, free slots, a closed topic.
@@ -118,7 +119,7 @@ func FuzzLoadTable(f *testing.F) {
 		table := NewTable(7, applyNow)
 		d := &tableHarness{t: f, table: table, now: applyNow}
 		states[state](d)
-		d.command(timer.Command{Kind: timer.Add, Content: 9, Spec: fullSpec()})
+		d.command(timer.Command{Kind: timer.Add, Content: 9, Spec: testkit.FullSpec()})
 		d.command(timer.Command{Kind: timer.CloseTopic, Topic: 8})
 		f.Add(image(table))
 	}

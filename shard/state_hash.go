@@ -59,3 +59,11 @@ func (t *Table) hashReigns(x uint64) uint64 {
 
 // hash is a closed topic's part of Table.closedSum.
 func (b tombstone) hash() uint64 { return mix(uint64(b.topic), uint64(b.atMs)) }
+
+// hashVersionOf is the version of the hash that snapshots carry at a level.
+func hashVersionOf(level Level) byte {
+	if level < LevelCompare {
+		return hashOfList
+	}
+	return hashOfSums
+}

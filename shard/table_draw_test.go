@@ -42,8 +42,11 @@ func (g *modelHarness) spec() *timer.Spec {
 func (g *modelHarness) patch() *timer.Patch {
 	p := &timer.Patch{Spec: *g.spec()}
 	bits := g.pick(1 << 16)
-	for _, f := range patchFields(p) {
-		*f.set = uint64(bits)&f.bit != 0
+	for i, set := range []*bool{
+		&p.Due, &p.Payload, &p.ContentType, &p.Priority, &p.Labels, &p.Expiry, &p.URL, &p.Method, &p.Headers, &p.Timeout,
+		&p.MaxAttempts, &p.MinBackoff, &p.MaxBackoff, &p.Multiplier, &p.Jitter, &p.Repeat,
+	} {
+		*set = bits&(1<<i) != 0
 	}
 	if p.Payload && p.Spec.PayloadKind == timer.NoPayload {
 		p.Spec.Payload = nil

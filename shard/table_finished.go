@@ -137,7 +137,7 @@ func (t *Table) deadLetter(c *change) (h timer.Handle, inUse bool) {
 	}
 	for h != 0 {
 		s := t.slab.at(h)
-		if v := t.view(s.ref); s.state() == timer.Dead && c.matches(&v) {
+		if v := t.view(s.ref); s.state() == timer.Dead && v.meets(c) {
 			return h, inUse
 		}
 		h, inUse = t.chains[h].older, true

@@ -4,15 +4,6 @@ import (
 	"carillon/timer"
 )
 
-// ScanCursor is how far a walk has come. The zero value is the beginning. It is good on every replica: a timer keeps its
-// slot for life, and all replicas give a timer the same one.
-type ScanCursor struct {
-	From  timer.Handle // slots up to this one are behind
-	High  timer.Handle // and these are all that there were at the first step
-	Seq   uint64       // timers with a higher number came after the first step
-	Begun bool
-}
-
 // walkSlots is how many slots a walk looks at in one turn of its group: about a fifth of a millisecond.
 const walkSlots = 4096
 
@@ -47,9 +38,6 @@ func (w *walk) step(g *group, budget int) (done bool) {
 	w.refs = g.table.step(&w.query, w.hides, &w.at, budget, w.query.Limit, w.refs)
 	return len(w.refs) >= w.query.Limit || w.at.Done()
 }
-
-// Done reports that nothing is ahead.
-func (w *ScanCursor) Done() bool { return w.Begun && w.From >= w.High }
 
 // step is walk for one that may begin here, and for no longer than suits a walk.
 func (t *Table) step(q *timer.Query, hides hides, at *ScanCursor, budget, limit int, marks []timer.Ref) []timer.Ref {

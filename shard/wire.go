@@ -21,45 +21,20 @@ const (
 	maxWireOps = 1 << 16
 	// minWireOp is the least that an operation takes: shard, flags, length, and the fixed part of a command.
 	minWireOp = 3 + 5
-	// maxWireBlock bounds a command or a spec, as in a batch.
-	maxWireBlock = 1<<21 - 1
 )
 
 const opBrief = 1 // a flag of an operation
 
+// wireReader reads a message.
+type wireReader struct{ reader }
+
 // openWire starts reading a message.
-func openWire(b []byte) reader {
-	r := reader{b: b}
+func openWire(b []byte) wireReader {
+	r := wireReader{reader{b: b}}
 	if v := r.byte(); v != wireVersion && r.fault == "" {
 		r.fail(fmt.Sprintf("version %d of a message", v))
 	}
 	return r
-}
-
-// close ends reading: nothing may be left.
-func (r *reader) close() error {
-	if len(r.b) > 0 {
-		r.fail("message is too long")
-	}
-	return r.err()
-}
-
-// count reads how many elements follow, each of at least size bytes.
-func (r *reader) count(limit, size int, what string) int {
-	return int(r.number(uint64(min(limit, len(r.b)/size)), what))
-}
-
-// openBlock leaves room for the length of what follows; closeBlock fills it in.
-func openBlock(dst []byte) (out []byte, at int) {
-	return append(dst, 0, 0, 0), len(dst) + 3
-}
-
-func closeBlock(b []byte, at int) {
-	size := len(b) - at
-	if size > maxWireBlock {
-		panic(fmt.Sprintf("shard: block of %d bytes, at most %d fit", size, maxWireBlock))
-	}
-	b[at-3], b[at-2], b[at-1] = byte(size)|0x80, byte(size>>7)|0x80, byte(size>>14)
 }
 
 // AppendOps encodes operations for the node that leads their shards; Results and Errs stay behind.
@@ -102,14 +77,14 @@ func DecodeOps(b []byte) ([]timer.Op, error) {
 	return ops, nil
 }
 
-func (r *reader) op(o *timer.Op) (err error) {
+func (r *wireReader) op(o *timer.Op) (err error) {
 	o.Shard = timer.ShardID(r.number(1<<32-1, "shard"))
 	flags := r.byte()
 	if flags&^opBrief != 0 {
 		r.fail("unknown flags of an operation")
 	}
 	o.Brief = flags&opBrief != 0
-	body := reader{b: r.block(maxWireBlock, "command")}
+	body := reader{b: r.block(maxBlock, "command")}
 	if r.fault != "" {
 		return r.err()
 	}
@@ -120,40 +95,4 @@ func (r *reader) op(o *timer.Op) (err error) {
 	}
 	o.Command, err = c.command()
 	return err
-}
-
-// command copies a command out of the bytes that it lies in.
-func (c *change) command() (cmd *timer.Command, err error) {
-	if c.flags&commandSpec != 0 {
-		both := new(struct { // they live and die together
-			cmd  timer.Command
-			spec timer.Spec
-		})
-		cmd, both.cmd.Spec = &both.cmd, &both.spec
-		if err := c.spec.decodeTo(cmd.Spec); err != nil {
-			return nil, err
-		}
-	} else {
-		cmd = new(timer.Command)
-	}
-	if c.flags&commandPatch != 0 {
-		if cmd.Patch, err = decodePatch(c.patch); err != nil {
-			return nil, err
-		}
-	}
-	if c.claim != nil {
-		if cmd.Claim, err = decodeLeaseUpdate(c.claim); err != nil {
-			return nil, err
-		}
-	}
-	cmd.Kind, cmd.Topic, cmd.ID, cmd.IfMatch = c.kind, c.topic, string(c.id), c.ifMatch
-	cmd.CreateOnly = c.flags&commandCreateOnly != 0
-	cmd.Force = c.flags&commandForce != 0
-	cmd.Work, cmd.From, cmd.MinFence = c.work, c.from, c.minFence
-	cmd.Turn, cmd.Pull = c.turn, c.flags&commandPull != 0
-	cmd.Once = c.flags&commandOnce != 0
-	cmd.Absolute, cmd.NotLate = c.flags&commandAbsolute != 0, c.flags&commandNotLate != 0
-	cmd.Tag, cmd.Content, cmd.DueMs = c.tag, c.content, c.dueMs
-	cmd.Merge, cmd.MaxWaitMs = c.merge, c.maxWait
-	return cmd, nil
 }

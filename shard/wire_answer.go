@@ -113,7 +113,7 @@ func answerAll(ops []timer.Op, each, why error) error {
 	return why
 }
 
-func (r *reader) answer(o *timer.Op) {
+func (r *wireReader) answer(o *timer.Op) {
 	o.Result = timer.Result{}
 	if o.Err = r.errorAnswer(); o.Err != nil || r.fault != "" {
 		return
@@ -131,7 +131,7 @@ func (r *reader) answer(o *timer.Op) {
 	}
 }
 
-func (r *reader) result(to *timer.Result) {
+func (r *wireReader) result(to *timer.Result) {
 	to.Code = timer.Code(r.byte())
 	if to.Code < timer.Created || to.Code > timer.TooLate {
 		r.fail("unknown answer")

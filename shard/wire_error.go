@@ -3,6 +3,8 @@ package shard
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"strings"
 
 	"carillon/timer"
 )
@@ -42,7 +44,7 @@ func appendFault(dst []byte, err error) []byte {
 }
 
 // errorAnswer reads what appendFault wrote; nil when there was no error.
-func (r *reader) errorAnswer() error {
+func (r *wireReader) errorAnswer() error {
 	switch n := int(r.byte()); {
 	case n == faultNone:
 		return nil
@@ -65,10 +67,40 @@ func AppendFailure(dst []byte, err error) []byte {
 }
 
 // answered starts reading an answer: its version, and the error that it is instead of one.
-func answered(b []byte) (reader, error) {
+func answered(b []byte) (wireReader, error) {
 	r := openWire(b)
 	if err := r.errorAnswer(); err != nil && r.fault == "" {
 		return r, err
 	}
 	return r, r.err()
+}
+
+// maxLowDiskText bounds a name or path between nodes.
+const maxLowDiskText = 256
+
+// AppendLowDisk encodes it for another node.
+func AppendLowDisk(dst []byte, e *timer.LowDiskError) []byte {
+	for _, n := range []uint64{e.Node, e.Free, e.Limit} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	for _, text := range []string{e.Name, e.Path} {
+		text = strings.ToValidUTF8(text[:min(len(text), maxLowDiskText)], "")
+		dst = appendBlock(dst, text)
+	}
+	return dst
+}
+
+// DecodeLowDisk reads what AppendLowDisk wrote.
+func DecodeLowDisk(in []byte) (timer.LowDiskError, error) {
+	r := &wireReader{reader{b: in}}
+	e := r.lowDisk()
+	if r.fault != "" {
+		return timer.LowDiskError{}, fmt.Errorf("%w: %s", ErrFormat, r.fault)
+	}
+	return e, nil
+}
+
+func (r *wireReader) lowDisk() timer.LowDiskError {
+	text := func(what string) string { return strings.ToValidUTF8(string(r.block(maxLowDiskText, what)), "") }
+	return timer.LowDiskError{Node: r.uvarint(), Free: r.uvarint(), Limit: r.uvarint(), Name: text("name"), Path: text("path")}
 }

@@ -16,6 +16,8 @@ const (
 	historyFlags = 1<<iota - 1
 )
 
+const entryByAttempt = 1 // a flag of an entry: the last attempt is what ended the timer
+
 // AppendHistoryQuery encodes a question for the history that a node keeps of some shards.
 func AppendHistoryQuery(dst []byte, q *timer.HistoryQuery) []byte {
 	dst = binary.AppendUvarint(append(dst, wireVersion), uint64(q.Topic))
@@ -84,7 +86,7 @@ func appendIDs(dst []byte, ids []timer.ShardID) []byte {
 	return dst
 }
 
-func (r *reader) ids() (ids []timer.ShardID) {
+func (r *wireReader) ids() (ids []timer.ShardID) {
 	last := uint64(0)
 	for n := r.count(maxWireOps, 1, "shards"); n > 0 && r.fault == ""; n-- {
 		d := r.number(1<<32-1-last, "shard")
@@ -104,7 +106,7 @@ func appendHistoryKey(dst []byte, k *timer.HistoryKey) []byte {
 	return binary.AppendUvarint(dst, uint64(k.Item))
 }
 
-func (r *reader) historyKey() timer.HistoryKey {
+func (r *wireReader) historyKey() timer.HistoryKey {
 	return timer.HistoryKey{
 		EndMs: r.varint(), Index: r.uvarint(), Shard: timer.ShardID(r.number(1<<32-1, "shard")), Item: uint32(r.number(1<<32-1, "item")),
 	}
@@ -133,7 +135,7 @@ func appendHistoryEntry(dst []byte, e *timer.HistoryEntry) []byte {
 	dst = appendHistoryKey(dst, &e.Key)
 	flag := byte(0)
 	if e.ByAttempt {
-		flag = historyByAttempt
+		flag = entryByAttempt
 	}
 	dst = appendTimer(append(dst, flag), e.Timer)
 	return appendAttempts(dst, e.Attempts)
@@ -156,9 +158,9 @@ func DecodeHistory(b []byte) (ids []timer.ShardID, list []*timer.HistoryEntry, m
 	return ids, list, more, nil
 }
 
-func (r *reader) historyEntry() *timer.HistoryEntry {
+func (r *wireReader) historyEntry() *timer.HistoryEntry {
 	e := &timer.HistoryEntry{Key: r.historyKey()}
-	e.ByAttempt = r.number(historyByAttempt, "flags") == historyByAttempt
+	e.ByAttempt = r.number(entryByAttempt, "flags") == entryByAttempt
 	e.Timer = r.timer()
 	e.Attempts = r.attempts()
 	return e

@@ -85,11 +85,11 @@ func appendAttempts(dst []byte, list []timer.HistoryAttempt) []byte {
 	return dst
 }
 
-func (r *reader) attempts() (list []timer.HistoryAttempt) {
+func (r *wireReader) attempts() (list []timer.HistoryAttempt) {
 	const least = 5 // bytes of an attempt
-	for n := r.count(lowMask, least, "attempts"); n > 0 && r.fault == ""; n-- {
+	for n := r.count(maxAttempt, least, "attempts"); n > 0 && r.fault == ""; n-- {
 		list = append(list, timer.HistoryAttempt{
-			Attempt: int(r.number(lowMask, "attempt")), StartedMs: r.varint(), EndedMs: r.varint(),
+			Attempt: int(r.number(maxAttempt, "attempt")), StartedMs: r.varint(), EndedMs: r.varint(),
 			Status: int(r.number(1<<16-1, "status")), Err: string(r.block(maxErr, "error text")),
 		})
 	}

@@ -7,9 +7,11 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"carillon/timer"
+	"carillon/timer/testkit"
 
 	"pgregory.net/rapid"
 )
@@ -131,7 +133,7 @@ func (a arbitrary) narrow(v reflect.Value) {
 		slices.Sort(p.Shards)
 		p.Shards = slices.Compact(p.Shards)
 	case *timer.HistoryAttempt:
-		p.Attempt, p.Status = p.Attempt%lowMask, p.Status%(1<<16)
+		p.Attempt, p.Status = p.Attempt%maxAttempt, p.Status%(1<<16)
 	case *timer.LeaseUpdate:
 		p.LeaseMs &= timer.MaxMs
 		p.DelayMs &= timer.MaxMs
@@ -264,7 +266,7 @@ func bare(ops []timer.Op) []timer.Op {
 
 // TestWireCreated: the timer that an add made does not travel.
 func TestWireCreated(t *testing.T) {
-	cmd := &timer.Command{Kind: timer.Add, Topic: 3, ID: "a", Tag: 9, Spec: fullSpec()}
+	cmd := &timer.Command{Kind: timer.Add, Topic: 3, ID: "a", Tag: 9, Spec: testkit.FullSpec()}
 	r := timer.Result{Code: timer.Created, Handle: 5, Seq: 77, Version: 1, AtMs: 1_700_000_000_000}
 	r.Timer = born(cmd, &r)
 	ops := []timer.Op{{Shard: 1, Command: cmd, Result: r}}
@@ -437,12 +439,12 @@ func wireSamples() map[string]struct {
 	read    func([]byte) error
 } {
 	ops := []timer.Op{
-		{Shard: 3, Command: &timer.Command{Kind: timer.Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: fullSpec()}},
+		{Shard: 3, Command: &timer.Command{Kind: timer.Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: testkit.FullSpec()}},
 		{Shard: 5, Command: &timer.Command{Kind: timer.NackLease, Topic: 3, Claim: &timer.LeaseUpdate{Handle: 7, Seq: 300, Fence: 1 << 40, DelayMs: 5000, HasDelay: true, Reason: "busy"}}},
-		{Shard: 4, Command: &timer.Command{Kind: timer.Modify, Topic: 3, ID: "b", IfMatch: 2, Patch: &timer.Patch{Spec: *fullSpec(), Due: true, Labels: true}}},
+		{Shard: 4, Command: &timer.Command{Kind: timer.Modify, Topic: 3, ID: "b", IfMatch: 2, Patch: &timer.Patch{Spec: *testkit.FullSpec(), Due: true, Labels: true}}},
 	}
 	answered := bare(ops)
-	found := &timer.Timer{Topic: 3, ID: "b", Spec: *fullSpec(), Seq: 9, Tag: 4, Version: 2, State: timer.Dead, Reason: timer.Stopped, LastError: "no answer"}
+	found := &timer.Timer{Topic: 3, ID: "b", Spec: *testkit.FullSpec(), Seq: 9, Tag: 4, Version: 2, State: timer.Dead, Reason: timer.Stopped, LastError: "no answer"}
 	answered[0].Err = timer.NotLeaderError{Leader: 77}
 	answered[1].Result = timer.Result{Code: timer.OK, Handle: 7, Seq: 9, Timer: found}
 	past := &timer.HistoryEntry{Key: timer.HistoryKey{EndMs: 9, Index: 8, Shard: 7, Item: 6}, Timer: found, ByAttempt: true, Attempts: []timer.HistoryAttempt{{Attempt: 1, StartedMs: 2, EndedMs: 3, Status: 4, Err: "e"}}}
@@ -550,5 +552,17 @@ func TestWireProgress(t *testing.T) {
 	later := []timer.Progress{{Wait: timer.Wait{For: timer.WaitSlots + 1, On: "something new"}}}
 	if got, err := DecodeProgress(AppendProgress(nil, later)); err != nil || got[0].For != timer.NoWait || got[0].On != "" {
 		t.Errorf("of a later release: %+v %v", got, err)
+	}
+}
+
+func TestLowDiskBetweenNodes(t *testing.T) {
+	for _, e := range []timer.LowDiskError{{}, {Node: 1<<40 - 1, Name: "n2", Path: "/var/lib/carillon", Free: 1 << 50, Limit: 256 << 20}} {
+		if _, err := DecodeTimer(AppendFailure(nil, e)); err != error(e) {
+			t.Errorf("%+v came as %v", e, err)
+		}
+	}
+	long := timer.LowDiskError{Path: strings.Repeat("ü", 400)}
+	if _, err := DecodeTimer(AppendFailure(nil, long)); !errors.Is(err, timer.ErrLowDisk) || len(err.Error()) > 400 {
+		t.Errorf("a long path came as %v", err)
 	}
 }

@@ -35,7 +35,7 @@ func DecodeWalk(b []byte) (id timer.ShardID, q *timer.Query, at ScanCursor, err 
 	return id, q, at, err
 }
 
-func (r *reader) waypoint() (at ScanCursor) {
+func (r *wireReader) waypoint() (at ScanCursor) {
 	begun := r.byte()
 	if begun > 1 {
 		r.fail("a walk that has begun otherwise")

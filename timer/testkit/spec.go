@@ -1,0 +1,17 @@
+// Package testkit has timers for tests of what encodes, keeps and sends them.
+package testkit
+
+import "carillon/timer"
+
+// FullSpec is a spec with everything that one can have, but for a repeat.
+func FullSpec() *timer.Spec {
+	return &timer.Spec{
+		DueMs: 1_700_000_123_456, Payload: []byte(`{"order": 77}`), PayloadKind: timer.JSONPayload, ContentType: "application/json",
+		Callback: timer.Callback{
+			URL: "https://shop.example/hooks", Method: "PUT", TimeoutMs: 10_000,
+			Headers: []timer.Header{{Name: "X-Tenant", Value: "7"}, {Name: "X-Empty", Value: ""}}, HasHeaders: true,
+		},
+		Retry:    timer.Retry{MaxAttempts: 16, MinBackoffMs: 1000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0, HasJitter: true},
+		Priority: 5, Labels: []string{"orders", "eu"}, ExpiresAfterMs: 600_000, HasExpiry: true,
+	}
+}
