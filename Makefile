@@ -53,7 +53,7 @@ RACED   = $(filter-out ./e2e ./sim $(MODELS),$(shell go list -f '{{.Dir}}' ./...
 GOTEST := env GORACE=atexit_sleep_ms=10 go test -vet all -shuffle=on -ldflags=-w -timeout 20m
 
 # Tests of real processes: those that measure times run alone, and then all others, of which so many wait side by side.
-E2E := -parallel 6 ./e2e
+E2E := -parallel 4 ./e2e
 
 test: ## vet, the short tests (under the race detector where there is a C compiler), 20 simulated runs (three minutes on two cores)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")

@@ -12,7 +12,7 @@
 // (history_test.go). With -v a run ends with a table of what was done to clusters and what came of it.
 //
 // Tests that measure times, or whose calls have a second each, run first, each alone. All others are parallel: they wait more
-// than they compute, so make runs six at once.
+// than they compute, so make runs four at once.
 //
 // Tests of wrong clocks build a second binary, with the tag chaos: its wall clock is as far off as a file says.
 //

@@ -148,7 +148,6 @@ func mustIP(t testing.TB, args ...string) {
 
 // TestNetwork holds the tool to its word: what is cut does not pass, everything else does, and healing mends it.
 func TestNetwork(t *testing.T) {
-	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
