@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -250,6 +251,22 @@ func TestConsolePurges(t *testing.T) {
 	if len(left.Timers) != 1 || left.Timers[0].ID != "late" {
 		t.Errorf("left are %+v", left.Timers)
 	}
+	b.content()
+}
+
+// TestConsoleSaysThatAnUpgradeWaits: after the release before, the cluster page says how the upgrade is finished, until it is.
+func TestConsoleSaysThatAnUpgradeWaits(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	dir := t.TempDir()
+	serve(t, dir, "--feature-level", strconv.Itoa(newestLevel-1)).stop(t)
+	p := serve(t, dir)
+	b.size(1280, 1000, "light")
+	b.open(p.url + "/#/cluster")
+	b.sees(fmt.Sprintf("All nodes run a release with feature level %d; the cluster uses %d.", newestLevel, newestLevel-1), "carillon ctl upgrade finalize")
+	b.shot("upgrade-light")
+	tool(t, 0, "ctl", "--url", p.url, "upgrade", "finalize")
+	b.awaitTrue("nothing waits any more", fmt.Sprintf(`/feature level %d/.test(document.body.innerText) && !/waits to be finalized/.test(document.body.innerText)`, newestLevel))
 	b.content()
 }
 
