@@ -3,6 +3,7 @@ package shard
 import (
 	"bytes"
 	"encoding/hex"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -12,13 +13,15 @@ import (
 	"testing"
 )
 
+var rewriteWire = flag.Bool("wire.rewrite", false, "write the golden file of this build's messages anew")
+
 // TestWireOfReleases: each message between hosts, as the releases so far wrote it, is still read; and
 // this build writes it as the last of them did. A build that writes it otherwise takes a feature level
-// for that, and leaves its own file beside the others: go test ./shard -run TestWireOfReleases -records.rewrite.
+// for that, and leaves its own file beside the others: go test ./shard -run TestWireOfReleases -wire.rewrite.
 func TestWireOfReleases(t *testing.T) {
 	newest := filepath.Join("testdata", "golden", fmt.Sprintf("wire-level-%d", LevelOfBuild))
 	samples := wireSamples()
-	if *rewriteRecords {
+	if *rewriteWire {
 		var out strings.Builder
 		for _, name := range slices.Sorted(maps.Keys(samples)) {
 			fmt.Fprintf(&out, "%s\t%x\n", name, samples[name].message)
